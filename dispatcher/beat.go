@@ -1,0 +1,148 @@
+package dispatcher
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// Times of being alive. An instance is dead when its number did not grow in
+// three readings that were punctual: no clock is compared with another's.
+const (
+	beatEvery    = 2 * time.Second
+	beatLate     = 3 * time.Second // a reading later than this after the one before proves nothing
+	beatOld      = 5 * time.Second // older, and this instance leases nothing: it may have been declared dead
+	deadReadings = 3
+	beatWithin   = 1500 * time.Millisecond
+)
+
+// reconcileEvery is how often an instance that leased something compares what
+// it holds with what the queue says it holds.
+const reconcileEvery = 30 * time.Second
+
+// heart keeps this instance alive and takes over from those that are not.
+type heart struct {
+	engine *engine
+	number int64
+	seen   map[string]reading
+	last   time.Time // of the reading before
+}
+
+type reading struct {
+	number int64
+	same   int // punctual readings in a row without growth
+}
+
+func newHeart(e *engine) *heart {
+	return &heart{engine: e, seen: map[string]reading{}}
+}
+
+// Run beats until ctx ends.
+func (h *heart) Run(ctx context.Context) error {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	reconciled := time.Now()
+	for {
+		for _, name := range h.beat(ctx) {
+			h.reap(ctx, name)
+		}
+		if h.engine.unsure.Load() || time.Since(reconciled) > reconcileEvery && h.engine.leased.Swap(false) {
+			h.engine.unsure.Store(false)
+			reconciled = time.Now()
+			h.reconcile(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// beat writes the next number and answers the instances that are dead.
+func (h *heart) beat(ctx context.Context) (dead []string) {
+	e := h.engine
+	h.number++
+	call, cancel := context.WithTimeout(ctx, beatWithin)
+	defer cancel()
+	fresh, all, err := e.queue.Beat(call, e.name(), h.number)
+	if err != nil {
+		if ctx.Err() == nil {
+			e.trouble.note("beat", err)
+		}
+		return nil
+	}
+	e.trouble.note("beat", nil)
+	if fresh && h.number > 1 {
+		e.rename()
+		h.number = 0
+		return nil // it beats under its new name at once
+	}
+	now := time.Now()
+	punctual := !h.last.IsZero() && now.Sub(h.last) <= beatLate
+	h.last = now
+	e.beaten.Store(now.UnixNano() - e.born.UnixNano())
+	return h.judge(all, punctual)
+}
+
+// judge compares the numbers with those of the reading before.
+func (h *heart) judge(all map[string]int64, punctual bool) (dead []string) {
+	for name, number := range all {
+		r, known := h.seen[name]
+		switch {
+		case name == h.engine.name():
+		case !known || r.number != number:
+			h.seen[name] = reading{number: number}
+		case !punctual:
+			h.seen[name] = reading{number: number}
+		default:
+			r.same++
+			h.seen[name] = r
+			if r.same >= deadReadings {
+				dead = append(dead, name)
+			}
+		}
+	}
+	for name := range h.seen {
+		if _, ok := all[name]; !ok {
+			delete(h.seen, name)
+		}
+	}
+	return dead
+}
+
+func (h *heart) reap(ctx context.Context, name string) {
+	e := h.engine
+	taken, hints, err := e.queue.Reap(ctx, e.name(), name)
+	e.view.note(hints...)
+	e.trouble.note("reap", err)
+	if err == nil {
+		e.log.LogAttrs(ctx, slog.LevelInfo, "takeover", slog.String("instance", name), slog.Int("deliveries", taken))
+	}
+	e.lookAround() // its hints are lost with it
+}
+
+// reconcile hands back what the queue says this instance holds, but which it
+// does not know of: a claim whose answer was lost, a settle that was forgotten.
+// Nothing is leased meanwhile.
+func (h *heart) reconcile(ctx context.Context) {
+	e := h.engine
+	e.leasing.Lock()
+	ids, err := e.queue.Leases(ctx, e.name())
+	var unknown []Settlement
+	now := e.view.clock.now()
+	for _, id := range ids {
+		if !e.holds(id) {
+			unknown = append(unknown, Settlement{ID: id, Verdict: Back, Due: now})
+		}
+	}
+	e.leasing.Unlock()
+	if err != nil {
+		e.unsure.Store(true)
+		return
+	}
+	if len(unknown) > 0 {
+		e.log.LogAttrs(ctx, slog.LevelInfo, "unknown leases handed back", slog.Int("deliveries", len(unknown)))
+		e.settler.put(unknown...)
+	}
+}

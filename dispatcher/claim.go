@@ -1,0 +1,95 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+)
+
+// claimer leases what is ready: permits first, then a claim of that many.
+type claimer struct {
+	engine *engine
+	batch  int // most deliveries one claim takes, in one partition
+	turn   int // the partition that is asked first, so that each comes first in turn
+}
+
+// Run claims until ctx ends.
+func (c *claimer) Run(ctx context.Context) error {
+	e := c.engine
+	for failures := 0; ctx.Err() == nil; {
+		partitions, ok := c.wait(ctx)
+		if !ok {
+			continue
+		}
+		got := e.permits.gather(ctx, c.batch*min(len(partitions), maxPartitionsAtOnce))
+		if got == 0 {
+			return nil
+		}
+		err := c.claim(ctx, partitions, got)
+		if errors.Is(err, ErrFenced) {
+			e.rename()
+			err = nil
+		}
+		failures = e.repeat(ctx, "claim", failures, err)
+	}
+	return nil
+}
+
+// maxPartitionsAtOnce bounds a claim over many partitions, so that what it
+// leases fits the permits that come free in a moment.
+const maxPartitionsAtOnce = 4
+
+// wait blocks until some partition may have something for this instance.
+func (c *claimer) wait(ctx context.Context) (partitions []int, ok bool) {
+	e := c.engine
+	if e.mayLease() {
+		free := e.permits.free()
+		partitions, waiting := e.view.claimable(free, e.permits.total, c.turn)
+		if len(partitions) > 0 && free > 0 {
+			c.turn++
+			return partitions, true
+		}
+		if waiting {
+			// Only a permit or news can change that; ask, and look once more.
+			e.permits.asked.Store(true)
+			if e.permits.free() != free {
+				return nil, false
+			}
+		}
+	}
+	select {
+	case <-ctx.Done():
+	case <-e.view.ready:
+	case <-e.permits.freed:
+		e.view.unstall()
+	case <-e.settled:
+	}
+	return nil, false
+}
+
+func (c *claimer) claim(ctx context.Context, partitions []int, got int) error {
+	e := c.engine
+	free := e.permits.free() + got
+	e.leasing.RLock()
+	claimed, hints, err := e.queue.Claim(ctx, e.name(), partitions, got, free)
+	e.hold(claimed)
+	e.leasing.RUnlock()
+	if err != nil {
+		e.unsure.Store(true)
+	}
+	e.permits.release(got - len(claimed))
+	e.gate.put(claimed...)
+	e.view.note(hints...)
+	ended, lost := 0, 0
+	for _, h := range hints {
+		ended += h.Ended
+		lost += h.Lost
+	}
+	if lost > 0 {
+		e.log.LogAttrs(ctx, slog.LevelError, "deliveries without a message dropped", slog.Int("deliveries", lost))
+	}
+	if len(claimed)+ended+lost == 0 && err == nil {
+		e.view.stall(partitions)
+	}
+	return err
+}

@@ -1,0 +1,127 @@
+package dispatcher
+
+import "time"
+
+// Status is where a delivery stands. No store keeps it: it is derived from the
+// place the delivery is in.
+type Status string
+
+// The statuses of a delivery.
+const (
+	StatusScheduled Status = "scheduled" // first attempt in the future
+	StatusReady     Status = "ready"     // due, not yet taken
+	StatusInFlight  Status = "in_flight" // an attempt is under way
+	StatusRetrying  Status = "retrying"  // waits for its next rung
+	StatusDelivered Status = "delivered"
+	StatusDead      Status = "dead"
+	StatusCancelled Status = "cancelled"
+)
+
+// Statuses lists every status in the order of the flow.
+var Statuses = []Status{
+	StatusScheduled, StatusReady, StatusInFlight, StatusRetrying,
+	StatusDelivered, StatusDead, StatusCancelled,
+}
+
+// Ended reports whether nothing more will happen to a delivery by itself.
+func (s Status) Ended() bool {
+	return s == StatusDelivered || s == StatusDead || s == StatusCancelled
+}
+
+// DeadReason says why a delivery was given up.
+type DeadReason string
+
+// The reasons a delivery dies of.
+const (
+	ReasonExhausted DeadReason = "exhausted" // the last rung failed
+	ReasonGone      DeadReason = "gone"      // the receiver answered 410
+	ReasonExpired   DeadReason = "expired"   // its expires_at passed
+	ReasonRefused   DeadReason = "refused"   // its address may not be called
+	ReasonPoison    DeadReason = "poison"    // its holder died three times
+)
+
+// Verdict is what an attempt's answer means for its delivery.
+type Verdict uint8
+
+// The verdicts. The zero value is none of them.
+const (
+	_         Verdict = iota
+	Delivered         // the receiver has it
+	Retry             // next rung
+	Dead              // no further attempt
+	Back              // not attempted after all: to the head of its lane, no rung spent
+)
+
+// String is the verdict as logs and answers spell it.
+func (v Verdict) String() string {
+	switch v {
+	case Delivered:
+		return "delivered"
+	case Retry:
+		return "retry"
+	case Dead:
+		return "dead"
+	case Back:
+		return "back"
+	default:
+		return "none"
+	}
+}
+
+// Class says in one word what went wrong with an attempt. It is a closed set,
+// fit for a metric's label.
+type Class string
+
+// The classes of a failed attempt; the empty one is a success.
+const (
+	ClassNone     Class = ""
+	ClassStatus   Class = "status"   // an answer, but not one that means delivered
+	ClassBody     Class = "body"     // the right status, but not the body asked for
+	ClassTimeout  Class = "timeout"  // no whole answer within the attempt's time
+	ClassConnect  Class = "connect"  // no connection
+	ClassReset    Class = "reset"    // the connection broke before an answer
+	ClassTLS      Class = "tls"      // no trust, no common version
+	ClassDNS      Class = "dns"      // the name could not be resolved
+	ClassProtocol Class = "protocol" // the answer was not HTTP as we speak it
+	ClassRefused  Class = "refused"  // the address may not be called
+	ClassExpired  Class = "expired"  // its expires_at had passed
+	ClassInternal Class = "internal" // our own fault
+)
+
+// Attempt is the record of one attempt, kept for deliveries that failed.
+type Attempt struct {
+	Number   int           // counted from 1
+	At       time.Time     // when it began, by the queue's clock
+	Duration time.Duration // until the answer was judged
+	Status   int           // HTTP status, 0 when no answer came
+	Verdict  Verdict
+	Class    Class
+	Error    string    // one sentence, free of secrets and URLs
+	Excerpt  []byte    // the head of the answer, as bytes
+	Next     time.Time // when the next attempt is due; zero: none
+}
+
+// Delivery is one delivery as read from the queue.
+type Delivery struct {
+	ID       DeliveryID
+	Topic    string
+	Tenant   string
+	URL      string
+	Status   Status
+	Due      time.Time // next attempt; zero when none is coming
+	Ended    time.Time // when it was delivered, died or was cancelled; zero before
+	Attempts int       // attempts made and settled
+
+	LastStatus int    // HTTP status of the last attempt, 0 when none came
+	LastError  string // what went wrong with it, empty after a success
+	Reason     DeadReason
+	WaitingFor string // due, rung, permits, ...; empty when nothing is waited for
+
+	History []Attempt // oldest first, at most 32; only where an attempt failed
+}
+
+// Record is a message with its deliveries, as read from the queue.
+type Record struct {
+	Message    Message
+	Deliveries []Delivery
+}

@@ -1,0 +1,289 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hookladder/hookladder/ladder"
+	"github.com/hookladder/hookladder/signer"
+)
+
+// Options say how a Dispatcher works. Every field without a remark is needed.
+type Options struct {
+	Instance    string          // a name never used before: host and ULID
+	Secrets     []signer.Secret // for bare URLs; none: nothing with a bare URL can be published
+	Ladder      ladder.Ladder
+	Jitter      float64       // a fraction of each wait, only ever added
+	Success     *Success      // nil: any 2xx
+	Timeout     time.Duration // of one attempt
+	MaxInFlight int           // permits; 0: accepts only
+	ClaimBatch  int           // most deliveries one claim takes of a partition
+	Excerpt     int           // bytes of an answer kept in the history
+	Guard       time.Duration // how often the queue is looked at, whatever was told
+	Grace       time.Duration // how long attempts may go on after the stop signal
+	Keep        Keep
+	UserAgent   string
+	Log         *slog.Logger
+	Observer    Observer // nil: nobody watches
+}
+
+// Dispatcher takes messages and delivers them. Its methods may be called from
+// several goroutines; deliveries go on while Run does.
+type Dispatcher struct {
+	engine    *engine
+	accepter  *accepter
+	deliverer *deliverer
+	options   Options
+	cut       context.CancelFunc // ends all attempts
+}
+
+// New makes a Dispatcher of a queue and a sender.
+func New(q Queue, s Sender, o Options) (*Dispatcher, error) {
+	e := &engine{
+		queue: q, log: o.Log, trouble: &trouble{log: o.Log},
+		view: newView(q.Partitions()), permits: newPermits(o.MaxInFlight),
+		base: o.Instance, born: time.Now(), held: map[DeliveryID]struct{}{},
+		look: make(chan struct{}, 1), settled: make(chan struct{}, 1), stopped: make(chan struct{}),
+	}
+	e.settler = newSettler(e, 4*max(o.MaxInFlight, settleMost))
+	e.trimmer = newTrimmer(e, o.Keep)
+	d := &Dispatcher{engine: e, accepter: newAccepter(e), options: o}
+	d.deliverer = &deliverer{
+		engine: e, sender: s, ladder: o.Ladder, jitter: o.Jitter, success: o.Success, timeout: o.Timeout,
+		excerpt: o.Excerpt, agent: []string{o.UserAgent}, observer: o.Observer,
+	}
+	if len(o.Secrets) > 0 {
+		sign, err := signer.NewSigner(o.Secrets...)
+		if err != nil {
+			return nil, fmt.Errorf("signing secrets: %w", err)
+		}
+		d.deliverer.signer = sign
+	}
+	e.gate = newGate(d.deliverer.deliver)
+	return d, nil
+}
+
+// Run works until ctx ends. Then it takes no more, lets the attempts under way
+// go on for the grace time, hands back the rest, records the last outcomes and
+// signs off. It returns nil after an orderly end.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	e := d.engine
+	// Two contexts besides ctx: attempts outlive the stop signal, and the
+	// heart and the settler outlive the attempts.
+	work, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	life, die := context.WithCancel(context.WithoutCancel(ctx))
+	defer die()
+	d.deliverer.cut = work
+
+	var taking, keeping errgroup.Group
+	taking.Go(func() error { return d.accepter.Run(ctx) })
+	taking.Go(func() error { return (&mover{engine: e}).Run(ctx) })
+	if d.options.MaxInFlight > 0 {
+		taking.Go(func() error { return (&claimer{engine: e, batch: max(d.options.ClaimBatch, 1)}).Run(ctx) })
+	}
+	watch := &watcher{engine: e, guard: d.options.Guard}
+	taking.Go(func() error { return watch.Run(ctx) })
+	taking.Go(func() error { return watch.Look(ctx) })
+	taking.Go(func() error { return e.trimmer.Run(ctx) })
+	keeping.Go(func() error { return e.gate.Run(life) })
+	keeping.Go(func() error { return newHeart(e).Run(life) })
+	keeping.Go(func() error { return e.settler.Run(life) })
+
+	<-ctx.Done()
+	err := taking.Wait()
+	close(e.stopped)
+	d.drain(cut)
+	die()
+	err = errors.Join(err, keeping.Wait())
+	return errors.Join(err, d.leave(context.WithoutCancel(ctx)))
+}
+
+// drain ends what is leased: attempts under way have the grace time, and what
+// was not begun goes back.
+func (d *Dispatcher) drain(cut context.CancelFunc) {
+	var back []Settlement
+	for _, c := range d.engine.gate.close() {
+		back = append(back, Settlement{ID: c.ID, Verdict: Back, Due: c.Due})
+	}
+	d.engine.permits.release(len(back))
+	d.engine.settler.put(back...)
+	timer := time.AfterFunc(d.options.Grace, cut)
+	defer timer.Stop()
+	d.engine.gate.wait()
+}
+
+// leave signs off, if nothing is held any more: else others must take over.
+func (d *Dispatcher) leave(ctx context.Context) error {
+	e := d.engine
+	ctx, cancel := context.WithTimeout(ctx, settleWithin)
+	defer cancel()
+	ids, err := e.queue.Leases(ctx, e.name())
+	if err == nil && len(ids) == 0 {
+		err = e.queue.Leave(ctx, e.name())
+	}
+	if err != nil {
+		e.log.Warn("could not sign off, others will take over", "err", err)
+	}
+	return nil
+}
+
+// Published is what became of one message of a Publish.
+type Published struct {
+	Result     Result
+	CreatedAt  time.Time
+	Deliveries []Delivery // without history
+	Err        error      // ErrUnavailable, ErrFull; nil where Result is set
+}
+
+// Publish stores messages, each of which must be valid, and answers what
+// became of each, in their order.
+func (d *Dispatcher) Publish(ctx context.Context, batch []*Message) ([]Published, error) {
+	entries := make([]Entry, len(batch))
+	created := d.engine.view.clock.now().Truncate(time.Millisecond)
+	for i, m := range batch {
+		u, err := d.deliverer.targets.of(m.URL)
+		if err != nil {
+			return nil, fmt.Errorf("publish %s: %w", m.ID, err)
+		}
+		m.CreatedAt = created
+		entries[i] = Entry{Message: m, Digest: m.Digest(), Lanes: []Lane{URLLane(u)}}
+	}
+	stored, err := d.accepter.accept(ctx, entries)
+	if err != nil {
+		return nil, fmt.Errorf("publish: %w", err)
+	}
+	out := make([]Published, len(batch))
+	for i := range stored {
+		out[i] = d.published(ctx, &entries[i], &stored[i])
+	}
+	return out, nil
+}
+
+func (d *Dispatcher) published(ctx context.Context, e *Entry, s *Scheduled) Published {
+	if s.Err != nil {
+		return Published{Err: s.Err}
+	}
+	p := Published{Result: s.Result, CreatedAt: s.CreatedAt}
+	switch s.Result {
+	case Duplicate:
+		// What there is by now; where only the digest is left there is nothing to tell.
+		record, err := d.engine.queue.Look(ctx, e.Message.ID)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return Published{Err: err}
+		}
+		p.Deliveries = record.Deliveries
+		if p.CreatedAt.IsZero() {
+			p.CreatedAt = e.Message.CreatedAt
+		}
+	case Accepted:
+		for _, lane := range e.Lanes {
+			status := StatusScheduled
+			if slices.Contains(s.Leased, lane) {
+				status = StatusInFlight
+			} else if slices.Contains(s.Ready, lane) {
+				status = StatusReady
+			}
+			p.Deliveries = append(p.Deliveries, Delivery{
+				ID: DeliveryID{Lane: lane, Message: e.Message.ID}, Topic: e.Message.Topic, Tenant: e.Message.Tenant,
+				URL: e.Message.URL, Status: status, Due: s.Due,
+			})
+		}
+	}
+	return p
+}
+
+// Message reads a message and its deliveries, or answers ErrNotFound.
+func (d *Dispatcher) Message(ctx context.Context, id string) (Record, error) {
+	return d.engine.queue.Look(ctx, id)
+}
+
+// Cancel ends what is not finished of a message, or of it in one lane, and
+// answers those deliveries as they are then.
+func (d *Dispatcher) Cancel(ctx context.Context, id string, lane Lane) ([]Delivery, error) {
+	return d.change(ctx, id, lane, d.engine.queue.Cancel)
+}
+
+// Retry has a message attempted now, everywhere or in one lane, and answers
+// those deliveries as they are then. ErrInFlight says that an attempt of each
+// is under way already.
+func (d *Dispatcher) Retry(ctx context.Context, id string, lane Lane) ([]Delivery, error) {
+	return d.change(ctx, id, lane, d.engine.queue.Retry)
+}
+
+type changeFunc func(ctx context.Context, by string, ids []DeliveryID) ([]Change, []Hint, error)
+
+func (d *Dispatcher) change(ctx context.Context, id string, lane Lane, change changeFunc) ([]Delivery, error) {
+	ids, err := d.deliveries(ctx, id, lane)
+	if err != nil {
+		return nil, err
+	}
+	changes, hints, err := change(ctx, d.engine.name(), ids)
+	d.engine.view.note(hints...)
+	if err != nil {
+		return nil, err
+	}
+	flying := 0
+	for _, c := range changes {
+		if errors.Is(c.Err, ErrInFlight) {
+			flying++
+		}
+	}
+	if flying == len(changes) {
+		return nil, fmt.Errorf("message %s: %w", id, ErrInFlight)
+	}
+	record, err := d.engine.queue.Look(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return only(record.Deliveries, lane), nil
+}
+
+func (d *Dispatcher) deliveries(ctx context.Context, id string, lane Lane) ([]DeliveryID, error) {
+	record, err := d.engine.queue.Look(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	var ids []DeliveryID
+	for _, delivery := range only(record.Deliveries, lane) {
+		ids = append(ids, delivery.ID)
+	}
+	if len(ids) == 0 {
+		return nil, fmt.Errorf("message %s to %s: %w", id, lane, ErrNotFound)
+	}
+	return ids, nil
+}
+
+// only are the deliveries of one lane; all where it is empty.
+func only(list []Delivery, lane Lane) []Delivery {
+	return slices.DeleteFunc(slices.Clone(list), func(d Delivery) bool { return lane != "" && d.ID.Lane != lane })
+}
+
+// Deliveries reads a page of deliveries.
+func (d *Dispatcher) Deliveries(ctx context.Context, f Filter) (Page, error) {
+	return d.engine.queue.List(ctx, f)
+}
+
+// Stats counts.
+func (d *Dispatcher) Stats(ctx context.Context) (Stats, error) {
+	return d.engine.queue.Stats(ctx)
+}
+
+// Ready reports whether the queue answers, and what it says of itself.
+func (d *Dispatcher) Ready(ctx context.Context) (StoreInfo, error) {
+	select {
+	case <-d.engine.stopped:
+		return StoreInfo{}, fmt.Errorf("shutting down: %w", ErrUnavailable)
+	default:
+	}
+	if err := d.engine.queue.Ping(ctx); err != nil {
+		return StoreInfo{}, err
+	}
+	return d.engine.queue.Store(ctx)
+}

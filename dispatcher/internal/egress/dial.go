@@ -1,0 +1,252 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+const (
+	// headStart is how long an address has before the next one is tried beside
+	// it; RFC 8305 recommends a quarter of a second.
+	headStart = 250 * time.Millisecond
+	// maxAddrs bounds how many addresses of a name are tried, so that a name
+	// can't make us knock at hundreds of doors.
+	maxAddrs = 8
+	// maxDial bounds a dial whose call has no deadline: as long as the longest attempt.
+	maxDial = 60 * time.Second
+)
+
+// dialer opens connections to what the guard lets through. It resolves names
+// itself, so that an address that may not be called is told from one that does
+// not answer.
+type dialer struct {
+	guard    *Guard
+	resolver Resolver
+	tls      *tls.Config
+	net      net.Dialer
+}
+
+func newDialer(g *Guard, r Resolver, t *tls.Config) *dialer {
+	d := &dialer{guard: g, resolver: r, tls: t}
+	d.net.ControlContext = d.control
+	return d
+}
+
+// control judges the address that is really connected to, last of all.
+func (d *dialer) control(_ context.Context, _, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return err
+	}
+	return d.guard.Addr(to.Addr())
+}
+
+// stageError says which part of a dial failed.
+type stageError struct {
+	class dispatcher.Class
+	text  string // for people, before the cause
+	err   error
+}
+
+func (e *stageError) Error() string { return e.text + ": " + e.err.Error() }
+func (e *stageError) Unwrap() error { return e.err }
+
+// dial opens a plain connection to address, a host and a port.
+func (d *dialer) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	ctx, stop := within(ctx)
+	defer stop()
+	return d.open(ctx, address)
+}
+
+// dialTLS opens a connection and shakes hands.
+func (d *dialer) dialTLS(ctx context.Context, _, address string) (net.Conn, error) {
+	ctx, stop := within(ctx)
+	defer stop()
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := d.open(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	enter(ctx, stageHandshake)
+	config := d.tls.Clone()
+	config.ServerName = host
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, &stageError{dispatcher.ClassTLS, "TLS handshake", err}
+	}
+	return secure, nil
+}
+
+// within bounds a dial by the end of the call that it is for. net/http takes
+// the call's context off a dial, since another call might use the connection;
+// a dial that hangs would then outlive its call by minutes.
+func within(ctx context.Context) (context.Context, context.CancelFunc) {
+	if t := tryOf(ctx); t != nil {
+		if end, ok := t.Deadline(); ok {
+			return context.WithDeadline(ctx, end)
+		}
+	}
+	return context.WithTimeout(ctx, maxDial)
+}
+
+// enter notes how far the dial of a call came.
+func enter(ctx context.Context, stage int32) {
+	if t := tryOf(ctx); t != nil {
+		t.stage.Store(stage)
+	}
+}
+
+func (d *dialer) open(ctx context.Context, address string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return nil, fmt.Errorf("port %.10q: %w", port, err)
+	}
+	enter(ctx, stageLookup)
+	found, err := d.lookup(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	may, err := d.allowed(found)
+	if err != nil {
+		return nil, err
+	}
+	enter(ctx, stageConnect)
+	to := make([]netip.AddrPort, len(may))
+	for i, a := range may {
+		to[i] = netip.AddrPortFrom(a, uint16(n))
+	}
+	return d.race(ctx, to)
+}
+
+// lookup finds the addresses of a host, which may be one in any form.
+func (d *dialer) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
+	if a, is := literal(host); is {
+		return []netip.Addr{a}, nil
+	}
+	found, err := d.resolver.LookupNetIP(ctx, "ip", host)
+	if err == nil && len(found) == 0 {
+		err = errors.New("no addresses")
+	}
+	if err != nil {
+		return nil, &stageError{dispatcher.ClassDNS, "lookup " + host, err}
+	}
+	return found, nil
+}
+
+// allowed keeps the addresses that may be called, the families in turn and the
+// resolver's first choice first. If there are none it says why.
+func (d *dialer) allowed(found []netip.Addr) ([]netip.Addr, error) {
+	var refused error
+	var first, second []netip.Addr // by family; first has that of the first choice
+	for _, a := range found {
+		a = a.Unmap()
+		if err := d.guard.Addr(a); err != nil {
+			if refused == nil {
+				refused = err
+			}
+			continue
+		}
+		if len(first) == 0 || a.Is4() == first[0].Is4() {
+			first = append(first, a)
+		} else {
+			second = append(second, a)
+		}
+	}
+	if len(first) == 0 {
+		return nil, refused
+	}
+	var turns []netip.Addr
+	for i := range max(len(first), len(second)) {
+		if i < len(first) {
+			turns = append(turns, first[i])
+		}
+		if i < len(second) {
+			turns = append(turns, second[i])
+		}
+	}
+	return turns[:min(len(turns), maxAddrs)], nil
+}
+
+// race connects to the first of several addresses that answers. Each has a head
+// start on the next; one that fails gives way at once. It returns when all that
+// it started has ended.
+func (d *dialer) race(ctx context.Context, to []netip.AddrPort) (net.Conn, error) {
+	if len(to) == 1 {
+		return d.connect(ctx, to[0])
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	results := make(chan result)
+	running := 0
+	start := func() {
+		next := to[0]
+		to = to[1:]
+		running++
+		go func() {
+			conn, err := d.connect(ctx, next)
+			results <- result{conn, err}
+		}()
+	}
+	start()
+	turn := time.NewTimer(headStart)
+	defer turn.Stop()
+	var won net.Conn
+	var failed error // the first: it is that of the resolver's first choice, mostly
+	for running > 0 {
+		select {
+		case r := <-results:
+			running--
+			switch {
+			case r.err == nil && won == nil:
+				won = r.conn
+				stop()
+			case r.err == nil:
+				_ = r.conn.Close()
+			case failed == nil:
+				failed = r.err
+			}
+		case <-turn.C:
+		}
+		if won == nil && ctx.Err() == nil && len(to) > 0 {
+			start()
+			turn.Reset(headStart)
+		}
+	}
+	if won != nil {
+		return won, nil
+	}
+	return nil, failed
+}
+
+func (d *dialer) connect(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+	conn, err := d.net.DialContext(ctx, "tcp", to.String())
+	if err == nil {
+		return conn, nil
+	}
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		err = errno // without the addresses, which the text has
+	}
+	return nil, &stageError{dispatcher.ClassConnect, "connect to " + to.String(), err}
+}

@@ -1,0 +1,149 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// maxText bounds an error's text in bytes: each failed attempt keeps one.
+const maxText = 300
+
+// fault is an error whose text is fit to be kept and shown: no URL, no query,
+// nothing that the receiver sent. Its cause is there for errors.Is.
+type fault struct {
+	text  string
+	cause error
+}
+
+func (f *fault) Error() string { return f.text }
+func (f *fault) Unwrap() error { return f.cause }
+
+// failed makes an Answer of a call that got none.
+func (t *try) failed(err error) dispatcher.Answer {
+	var withURL *url.Error
+	if errors.As(err, &withURL) {
+		err = withURL.Err
+	}
+	class, text := t.classify(err)
+	return dispatcher.Answer{Class: class, Err: &fault{clean(text), err}}
+}
+
+// classify finds the class of a failure and its sentence.
+func (t *try) classify(err error) (dispatcher.Class, string) {
+	var refused *RefusedError
+	var stage *stageError
+	switch {
+	case errors.As(err, &refused):
+		return dispatcher.ClassRefused, refused.Error()
+	case errors.Is(err, context.Canceled):
+		return dispatcher.ClassInternal, "the attempt was called off"
+	case errors.As(err, &stage):
+		return stage.classify()
+	case late(err):
+		return t.late()
+	case broken(err):
+		return dispatcher.ClassReset, "the connection was reset before an answer"
+	case closed(err), errors.Is(err, io.ErrUnexpectedEOF):
+		return dispatcher.ClassReset, "the connection was closed before an answer"
+	case !t.got: // net/http refused the request before it went for a connection
+		return dispatcher.ClassInternal, err.Error()
+	case alert(err):
+		return dispatcher.ClassTLS, err.Error()
+	default:
+		return dispatcher.ClassProtocol, malformed(err)
+	}
+}
+
+// classify finds the class of a dial that failed.
+func (e *stageError) classify() (dispatcher.Class, string) {
+	var dns *net.DNSError
+	switch {
+	case errors.As(e.err, &dns): // its own text has the resolver's address too
+		return dispatcher.ClassDNS, e.text + ": " + dns.Err
+	case e.class == dispatcher.ClassDNS:
+		return dispatcher.ClassDNS, e.Error()
+	case late(e.err):
+		return dispatcher.ClassTimeout, e.text + ": timed out"
+	case e.class == dispatcher.ClassTLS && broken(e.err):
+		return dispatcher.ClassReset, "the connection was reset during the TLS handshake"
+	case e.class == dispatcher.ClassTLS && closed(e.err):
+		return dispatcher.ClassReset, "the connection was closed during the TLS handshake"
+	case e.class == dispatcher.ClassTLS && plaintext(e.err):
+		return dispatcher.ClassTLS, "TLS handshake: the receiver does not speak TLS"
+	default:
+		return e.class, e.Error()
+	}
+}
+
+// late says what a call whose time is over was waiting for.
+func (t *try) late() (dispatcher.Class, string) {
+	switch stage := t.stage.Load(); {
+	case t.got:
+		return dispatcher.ClassTimeout, "timed out waiting for the answer"
+	case stage == stageLookup:
+		return dispatcher.ClassDNS, "lookup: timed out"
+	case stage == stageHandshake:
+		return dispatcher.ClassTimeout, "timed out during the TLS handshake"
+	default:
+		return dispatcher.ClassTimeout, "timed out connecting"
+	}
+}
+
+func late(err error) bool {
+	var timeout interface{ Timeout() bool } // net.Error, and what the system calls ETIMEDOUT
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// plaintext reports whether the far side answered a handshake with something else.
+func plaintext(err error) bool {
+	var header tls.RecordHeaderError
+	return errors.As(err, &header) || errors.Is(err, http.ErrSchemeMismatch)
+}
+
+// alert reports whether TLS failed after its handshake, as it does where a
+// client certificate is wanted.
+func alert(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error")
+}
+
+// malformed is what net/http says of an answer that is not HTTP, up to where it
+// begins to quote the answer: receivers may give our own headers back. Its
+// errors have no types for this, so the text is all there is.
+func malformed(err error) string {
+	text := err.Error()
+	for _, prefix := range []string{"net/http: HTTP/1.x transport connection broken: ", "net/http: ", "http: "} {
+		text = strings.TrimPrefix(text, prefix)
+	}
+	if end := strings.IndexAny(text, "\"[:;"); end >= 0 {
+		text = text[:end]
+	}
+	return "not a valid answer: " + strings.TrimSpace(text)
+}
+
+// clean escapes what does not print and cuts a text to maxText bytes.
+func clean(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		piece := string(r)
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			piece = fmt.Sprintf(`\u{%x}`, r)
+		}
+		if b.Len()+len(piece) > maxText {
+			break
+		}
+		b.WriteString(piece)
+	}
+	return b.String()
+}

@@ -1,0 +1,107 @@
+package egress
+
+import "net/netip"
+
+// network is a range of addresses with one meaning.
+type network struct {
+	prefix netip.Prefix
+	word   string // what it is; empty: may be called
+}
+
+// networks tells what an address is. The first that holds it counts, so the
+// narrow ones come first. An IPv4 address that none holds may be called; the
+// last rows hold all of IPv6 that was never handed out. The ranges are those of
+// IANA's registries of special-purpose addresses.
+var networks = []network{
+	// Where clouds hand out credentials to whoever asks from inside.
+	of("169.254.169.254/32", "metadata"), // AWS, Azure, Google and most others
+	of("169.254.170.2/32", "metadata"),   // AWS, containers
+	of("169.254.170.23/32", "metadata"),  // AWS, Kubernetes
+	of("100.100.100.200/32", "metadata"), // Alibaba
+	of("192.0.0.192/32", "metadata"),     // Oracle
+	of("168.63.129.16/32", "metadata"),   // Azure; outwardly a public address
+	of("fd00:ec2::254/128", "metadata"),  // AWS
+	of("fd00:ec2::23/128", "metadata"),   // AWS, Kubernetes
+	of("fd20:ce::254/128", "metadata"),   // Google
+
+	of("0.0.0.0/8", "unspecified"),         // RFC 791: this network; the kernel takes it for the host itself
+	of("10.0.0.0/8", "private"),            // RFC 1918
+	of("100.64.0.0/10", "shared"),          // RFC 6598: behind a carrier's NAT
+	of("127.0.0.0/8", "loopback"),          // RFC 1122
+	of("169.254.0.0/16", "link-local"),     // RFC 3927
+	of("172.16.0.0/12", "private"),         // RFC 1918
+	of("192.0.0.0/24", "reserved"),         // RFC 6890: protocol assignments
+	of("192.0.2.0/24", "documentation"),    // RFC 5737
+	of("192.88.99.0/24", "reserved"),       // RFC 7526: the 6to4 relays that were
+	of("192.168.0.0/16", "private"),        // RFC 1918
+	of("198.18.0.0/15", "benchmarking"),    // RFC 2544
+	of("198.51.100.0/24", "documentation"), // RFC 5737
+	of("203.0.113.0/24", "documentation"),  // RFC 5737
+	of("224.0.0.0/4", "multicast"),         // RFC 5771
+	of("255.255.255.255/32", "broadcast"),  // RFC 919
+	of("240.0.0.0/4", "reserved"),          // RFC 1112
+	of("::/128", "unspecified"),            // RFC 4291
+	of("::1/128", "loopback"),              // RFC 4291
+	of("64:ff9b::/96", ""),                 // RFC 6052: what it carries is judged, see carried
+	of("64:ff9b:1::/48", "translated"),     // RFC 8215: a site's own translator
+	of("100::/64", "discarded"),            // RFC 6666
+	of("2001::/23", "reserved"),            // RFC 2928: protocol assignments, Teredo (RFC 4380) among them
+	of("2001:db8::/32", "documentation"),   // RFC 3849
+	of("3fff::/20", "documentation"),       // RFC 9637
+	of("5f00::/16", "reserved"),            // RFC 9602: segment routing
+	of("fc00::/7", "unique local"),         // RFC 4193: the private addresses of IPv6
+	of("fe80::/10", "link-local"),          // RFC 4291
+	of("fec0::/10", "site-local"),          // RFC 3879
+	of("ff00::/8", "multicast"),            // RFC 4291
+	of("::/3", "reserved"),                 // RFC 4291: only 2000::/3 was handed out
+	of("4000::/2", "reserved"),             // the same
+	of("8000::/1", "reserved"),             // the same
+}
+
+func of(prefix, word string) network { return network{netip.MustParsePrefix(prefix), word} }
+
+// wordFor is what address a is, empty if it may be called.
+func wordFor(a netip.Addr) string {
+	for _, n := range networks {
+		if n.prefix.Contains(a) {
+			return n.word
+		}
+	}
+	return ""
+}
+
+// Ranges of IPv6 that carry an IPv4 address, to which a translator or a tunnel
+// on the way would take the call.
+var (
+	nat64     = netip.MustParsePrefix("64:ff9b::/96")   // RFC 6052
+	nat64Site = netip.MustParsePrefix("64:ff9b:1::/48") // RFC 8215
+	sixToFour = netip.MustParsePrefix("2002::/16")      // RFC 3056
+	teredo    = netip.MustParsePrefix("2001::/32")      // RFC 4380
+	compat    = netip.MustParsePrefix("::/96")          // RFC 4291, section 2.5.5.1
+)
+
+// carried is the IPv4 address inside an IPv6 one. Mapped addresses
+// (::ffff:a.b.c.d) are no matter here: they are IPv4 to the kernel.
+func carried(a netip.Addr) (netip.Addr, bool) {
+	if !a.Is6() {
+		return netip.Addr{}, false
+	}
+	b := a.As16()
+	v4 := func(x []byte) (netip.Addr, bool) { return netip.AddrFrom4([4]byte(x)), true }
+	switch {
+	case nat64.Contains(a):
+		return v4(b[12:])
+	case nat64Site.Contains(a):
+		if [6]byte(b[6:12]) == [6]byte{} {
+			return v4(b[12:]) // a /96 within, as sites mostly set it up
+		}
+		return v4([]byte{b[6], b[7], b[9], b[10]}) // RFC 6052 for a /48: octet 8 is left free
+	case sixToFour.Contains(a):
+		return v4(b[2:6])
+	case teredo.Contains(a):
+		return v4([]byte{^b[12], ^b[13], ^b[14], ^b[15]}) // the client's, inverted
+	case compat.Contains(a) && !a.IsLoopback() && !a.IsUnspecified():
+		return v4(b[12:])
+	}
+	return netip.Addr{}, false
+}

@@ -1,0 +1,96 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// try is one call under way. It is the context of its requests too, so that
+// the dialer and the judgement of a fault find it without another allocation.
+type try struct {
+	context.Context
+	trace  httptrace.ClientTrace
+	got    bool         // a connection was had; read and written by the caller of Send
+	reused bool         // that connection had carried a request before
+	stage  atomic.Int32 // how far its own dial came; written by the dialer's goroutine
+}
+
+// The stages of a dial.
+const (
+	stageNone int32 = iota
+	stageLookup
+	stageConnect
+	stageHandshake
+)
+
+func newTry(ctx context.Context) *try {
+	t := &try{Context: ctx}
+	t.trace.GotConn = t.gotConn
+	return t
+}
+
+type tryKey struct{}
+
+// Value finds the try itself under tryKey.
+func (t *try) Value(key any) any {
+	if key == (tryKey{}) {
+		return t
+	}
+	return t.Context.Value(key)
+}
+
+// tryOf is the try that a request or a dial belongs to.
+func tryOf(ctx context.Context) *try {
+	t, _ := ctx.Value(tryKey{}).(*try)
+	return t
+}
+
+// traced is the context for the try's requests.
+func (t *try) traced() context.Context { return httptrace.WithClientTrace(t, &t.trace) }
+
+// gotConn is called by net/http on the goroutine of the request.
+func (t *try) gotConn(info httptrace.GotConnInfo) { t.got, t.reused = true, info.Reused }
+
+// checkRetry lets retryablehttp repeat a request whose connection failed before
+// any answer. An answer is never asked for twice, whatever it says, and what
+// took long once is not tried again within the same attempt.
+func checkRetry(ctx context.Context, _ *http.Response, err error) (bool, error) {
+	if err == nil || ctx.Err() != nil {
+		return false, nil
+	}
+	t := tryOf(ctx)
+	if t == nil || !t.mayRepeat(err) {
+		return false, nil
+	}
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= quickWait {
+		return false, nil // what went wrong says more than "timeout" would
+	}
+	t.got, t.reused = false, false
+	return true, nil
+}
+
+// mayRepeat reports whether err is a fault of the connection alone. That a
+// fresh connection was closed without an answer is none: the receiver read the
+// request and has nothing to say. A reused one may just have been idle too long.
+func (t *try) mayRepeat(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || broken(err) || t.reused && closed(err)
+}
+
+// broken reports whether a connection was torn down.
+func broken(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// closed reports whether a connection was closed in good order before an answer.
+func closed(err error) bool {
+	// net/http does not export the error for a connection that was closed
+	// while it was idle and already chosen for a request.
+	return errors.Is(err, io.EOF) || strings.Contains(err.Error(), "server closed idle connection")
+}

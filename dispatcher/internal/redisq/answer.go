@@ -1,0 +1,95 @@
+package redisq
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// answer reads the values of a script's answer in order. The first value of
+// another kind than asked for ends it: err says so, and everything after is zero.
+type answer struct {
+	values []any
+	at     int
+	err    error
+}
+
+func (a *answer) next() any {
+	if a.at >= len(a.values) {
+		a.err = errAnswer
+		return nil
+	}
+	v := a.values[a.at]
+	a.at++
+	return v
+}
+
+func (a *answer) more() bool { return a.err == nil && a.at < len(a.values) }
+
+func (a *answer) text() string {
+	switch v := a.next().(type) {
+	case string:
+		return v
+	case int64:
+		return strconv.FormatInt(v, 10)
+	}
+	a.err = errAnswer
+	return ""
+}
+
+func (a *answer) number() int64 {
+	switch v := a.next().(type) {
+	case int64:
+		return v
+	case string:
+		if n, err := strconv.ParseInt(v, 10, 64); err == nil {
+			return n
+		}
+	}
+	a.err = errAnswer
+	return 0
+}
+
+func (a *answer) list() []any {
+	if v, ok := a.next().([]any); ok {
+		return v
+	}
+	a.err = errAnswer
+	return nil
+}
+
+func (a *answer) time() time.Time { return fromMillis(a.number()) }
+
+// hint reads now (microseconds), due (ms) and weight, with which every answer begins.
+func (a *answer) hint(partition int) dispatcher.Hint {
+	h := dispatcher.Hint{Partition: partition}
+	h.Now = time.UnixMicro(a.number()).UTC()
+	h.Due = a.time()
+	h.Weight = int(a.number())
+	return h
+}
+
+// progress is what :progress holds of a delivery.
+type progress struct {
+	attempts, base, deaths, status int
+	asked                          bool
+	reason                         dispatcher.DeadReason
+}
+
+func parseProgress(text string) (p progress, err error) {
+	if text == "" {
+		return p, nil
+	}
+	var asked int
+	var reason string
+	if _, err = fmt.Sscanf(text, "%d %d %d %d %d %s", &p.attempts, &p.base, &p.deaths, &p.status, &asked, &reason); err != nil {
+		return p, fmt.Errorf("progress %q: %w", text, errAnswer)
+	}
+	p.asked = asked == 1
+	if reason != "-" {
+		p.reason = dispatcher.DeadReason(reason)
+	}
+	return p, nil
+}

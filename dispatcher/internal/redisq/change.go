@@ -1,0 +1,90 @@
+package redisq
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// changeBatch bounds one call of cancel and retry.
+const changeBatch = 256
+
+// What cancel and retry answer for a delivery.
+const (
+	codeUnknown  = -1
+	codeInFlight = -2
+)
+
+// Cancel ends what is not finished.
+func (s *Store) Cancel(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []dispatcher.Hint, error) {
+	return s.change(ctx, s.scripts.cancel, by, ids, nil)
+}
+
+// Retry makes ready at once.
+func (s *Store) Retry(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []dispatcher.Hint, error) {
+	names, err := s.names(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.change(ctx, s.scripts.retry, by, ids, names)
+}
+
+// names are the instances' names as a script takes them: how many, then each.
+func (s *Store) names(ctx context.Context) ([]any, error) {
+	list, err := s.rdb.HKeys(ctx, s.instances()).Result()
+	if err != nil {
+		return nil, s.failed("read instances", err)
+	}
+	names := make([]any, 0, len(list)+1)
+	names = append(names, len(list))
+	for _, name := range list {
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+func (s *Store) change(ctx context.Context, sc script, by string, ids []dispatcher.DeliveryID, before []any) ([]dispatcher.Change, []dispatcher.Hint, error) {
+	lists := make(map[int][]int, 1)
+	for i, id := range ids {
+		n := s.partition(id.Lane)
+		lists[n] = append(lists[n], i)
+	}
+	var jobs []job
+	var shares [][]int
+	for n, list := range lists {
+		each(len(list), changeBatch, func(from, to int) {
+			args := append(make([]any, 0, len(before)+to-from), before...)
+			for _, i := range list[from:to] {
+				args = append(args, ids[i].String())
+			}
+			jobs = append(jobs, job{partition: n, args: args})
+			shares = append(shares, list[from:to])
+		})
+	}
+	changes := make([]dispatcher.Change, len(ids))
+	var hints []dispatcher.Hint
+	var errs []error
+	for i, r := range s.run(ctx, sc, by, jobs) {
+		a := answer{values: r.values, err: r.err}
+		if h := a.hintIf(jobs[i].partition); h != nil {
+			hints = append(hints, *h)
+		}
+		for _, at := range shares[i] {
+			changes[at] = dispatcher.Change{ID: ids[at]}
+			if a.err != nil {
+				continue
+			}
+			switch a.number() {
+			case 1:
+				changes[at].Changed = true
+			case codeUnknown:
+				changes[at].Err = dispatcher.ErrNotFound
+			case codeInFlight:
+				changes[at].Err = dispatcher.ErrInFlight
+			}
+		}
+		errs = append(errs, a.err)
+	}
+	return changes, hints, errors.Join(errs...)
+}

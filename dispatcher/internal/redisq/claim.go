@@ -1,0 +1,86 @@
+package redisq
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// claimBatch bounds one call of the script, whatever is wanted.
+const claimBatch = 64
+
+// Claim leases at most wanted ready deliveries, asking the partitions in one
+// round trip for an equal share each. What was leased is answered also beside
+// an error of another partition.
+func (s *Store) Claim(ctx context.Context, by string, partitions []int, wanted, free int) ([]dispatcher.Claimed, []dispatcher.Hint, error) {
+	var jobs []job
+	for i, n := range partitions {
+		share := min((wanted-i+len(partitions)-1)/len(partitions), claimBatch)
+		if share <= 0 {
+			break
+		}
+		jobs = append(jobs, job{partition: n, args: []any{share, free}})
+		free -= share
+	}
+	var claimed []dispatcher.Claimed
+	var hints []dispatcher.Hint
+	var errs []error
+	for i, r := range s.run(ctx, s.scripts.claim, by, jobs) {
+		if r.err != nil {
+			errs = append(errs, r.err)
+			continue
+		}
+		if len(r.values) == 1 {
+			errs = append(errs, dispatcher.ErrFenced)
+			continue
+		}
+		a := answer{values: r.values}
+		h := a.hint(jobs[i].partition)
+		h.Ended = int(a.number())
+		h.Lost = int(a.number())
+		for a.more() {
+			claimed = s.readClaimed(&a, claimed)
+		}
+		errs = append(errs, a.err)
+		hints = append(hints, h)
+	}
+	return claimed, hints, errors.Join(errs...)
+}
+
+// readClaimed reads one delivery. One whose record can't be read keeps its
+// lease, with no message: who gets it gives it up with a reason.
+func (s *Store) readClaimed(a *answer, claimed []dispatcher.Claimed) []dispatcher.Claimed {
+	name, due, text, record := a.text(), a.time(), a.text(), a.text()
+	id, ok := dispatcher.ParseDeliveryID(name)
+	p, err := parseProgress(text)
+	if a.err != nil || !ok || err != nil {
+		a.err = errAnswer
+		return claimed
+	}
+	m, err := decodeRecord(id.Message, record)
+	if err != nil {
+		s.log.Error("message can't be read", "delivery_id", name, "err", err)
+	}
+	return append(claimed, dispatcher.Claimed{
+		ID: id, Message: m, Due: due,
+		Attempt: p.attempts + 1, Rung: p.attempts - p.base + 1, Asked: p.asked, First: text == "",
+	})
+}
+
+// Leases names what an instance holds, the oldest first.
+func (s *Store) Leases(ctx context.Context, by string) ([]dispatcher.DeliveryID, error) {
+	var out []dispatcher.DeliveryID
+	for _, tag := range s.tags {
+		names, err := s.rdb.ZRange(ctx, tag+keyLeases+by, 0, -1).Result()
+		if err != nil {
+			return nil, s.failed("leases of "+by, err)
+		}
+		for _, name := range names {
+			if id, ok := dispatcher.ParseDeliveryID(name); ok {
+				out = append(out, id)
+			}
+		}
+	}
+	return out, nil
+}

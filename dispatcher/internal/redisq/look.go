@@ -1,0 +1,154 @@
+package redisq
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// Look reads a message and its deliveries. Nothing says in which partitions an
+// id lies, so all are asked: small reads, in one round trip.
+func (s *Store) Look(ctx context.Context, id string) (dispatcher.Record, error) {
+	names, err := s.names(ctx)
+	if err != nil {
+		return dispatcher.Record{}, err
+	}
+	jobs := make([]job, len(s.tags))
+	for n := range s.tags {
+		jobs[n] = job{partition: n, args: append(slices.Clip(names), id)}
+	}
+	var out dispatcher.Record
+	found := false
+	for _, r := range s.run(ctx, s.scripts.look, "", jobs) {
+		a := answer{values: r.values, err: r.err}
+		a.hint(0)
+		record, list := a.text(), a.list()
+		if a.err != nil {
+			return dispatcher.Record{}, fmt.Errorf("message %s: %w", id, a.err)
+		}
+		if record == "" {
+			continue
+		}
+		m, err := decodeRecord(id, record)
+		if err != nil {
+			return dispatcher.Record{}, err
+		}
+		out.Message, found = *m, true
+		for _, values := range list {
+			d, err := readLooked(m, values)
+			if err != nil {
+				return dispatcher.Record{}, err
+			}
+			out.Deliveries = append(out.Deliveries, d)
+		}
+	}
+	if !found {
+		return dispatcher.Record{}, fmt.Errorf("message %s: %w", id, dispatcher.ErrNotFound)
+	}
+	return out, nil
+}
+
+func readLooked(m *dispatcher.Message, values any) (dispatcher.Delivery, error) {
+	list, _ := values.([]any)
+	a := answer{values: list}
+	f := facts{lane: a.text(), status: a.text(), at: a.time(), room: a.text(), progress: a.text()}
+	for _, entry := range a.list() {
+		text, ok := entry.(string)
+		if !ok {
+			return dispatcher.Delivery{}, fmt.Errorf("message %s: %w", m.ID, errAnswer)
+		}
+		f.history = append(f.history, text)
+	}
+	if a.err != nil {
+		return dispatcher.Delivery{}, fmt.Errorf("message %s: %w", m.ID, a.err)
+	}
+	return f.delivery(m)
+}
+
+// facts are what the store knows of one delivery, as scripts tell it.
+type facts struct {
+	lane, status   string
+	at             time.Time // end, next attempt or claim; zero where it has none
+	room, progress string    // "flying waiting window" of its lane; entry of :progress
+	history        []string  // newest first
+}
+
+func (f facts) delivery(m *dispatcher.Message) (dispatcher.Delivery, error) {
+	d := dispatcher.Delivery{
+		ID:    dispatcher.DeliveryID{Lane: dispatcher.Lane(f.lane), Message: m.ID},
+		Topic: m.Topic, Tenant: m.Tenant, URL: m.URL, Status: dispatcher.Status(f.status),
+	}
+	p, err := parseProgress(f.progress)
+	if err != nil {
+		return d, fmt.Errorf("delivery %s: %w", d.ID, err)
+	}
+	d.Attempts, d.LastStatus = p.attempts, p.status
+	switch d.Status {
+	case dispatcher.StatusDelivered:
+		d.Ended = f.at
+		if f.progress == "" {
+			d.Attempts, d.LastStatus = 1, 200 // the commonest end leaves no entry
+		}
+	case dispatcher.StatusDead:
+		d.Ended, d.Reason = f.at, p.reason
+	case dispatcher.StatusCancelled:
+		d.Ended = f.at
+	case dispatcher.StatusScheduled:
+		d.Due, d.WaitingFor = f.at, "due"
+	case dispatcher.StatusRetrying:
+		d.Due, d.WaitingFor = f.at, "rung"
+	case dispatcher.StatusReady:
+		d.Due, d.WaitingFor = f.at, f.waits()
+	}
+	for i := len(f.history) - 1; i >= 0; i-- {
+		attempt, err := decodeAttempt(f.history[i])
+		if err != nil {
+			return d, fmt.Errorf("delivery %s: %w", d.ID, err)
+		}
+		d.History = append(d.History, attempt)
+	}
+	if n := len(d.History); n > 0 {
+		d.LastError = d.History[n-1].Error
+	}
+	return d, nil
+}
+
+// waits says what a ready delivery waits for: a place in its lane's window, or
+// a permit of any instance.
+func (f facts) waits() string {
+	var flying, waiting, window int
+	if _, err := fmt.Sscanf(f.room, "%d %d %d", &flying, &waiting, &window); err == nil && flying >= window {
+		return "limit"
+	}
+	return "permits"
+}
+
+// decodeAttempt reads an element of a history: when the next attempt is due,
+// the length of meta, meta, excerpt.
+func decodeAttempt(text string) (dispatcher.Attempt, error) {
+	due, rest, _ := strings.Cut(text, " ")
+	size, rest, _ := strings.Cut(rest, " ")
+	next, err := strconv.ParseInt(due, 10, 64)
+	n, err2 := strconv.Atoi(size)
+	if err != nil || err2 != nil || n > len(rest) {
+		return dispatcher.Attempt{}, fmt.Errorf("history: %w", errAnswer)
+	}
+	var m attemptMeta
+	if err := json.Unmarshal([]byte(rest[:n]), &m); err != nil {
+		return dispatcher.Attempt{}, fmt.Errorf("history: %w", err)
+	}
+	a := dispatcher.Attempt{
+		Number: m.Number, At: fromMillis(m.At), Duration: time.Duration(m.Took) * time.Millisecond,
+		Status: m.Status, Verdict: m.Verdict, Class: m.Class, Error: m.Error, Next: fromMillis(next),
+	}
+	if rest = rest[n:]; rest != "" {
+		a.Excerpt = []byte(rest)
+	}
+	return a, nil
+}

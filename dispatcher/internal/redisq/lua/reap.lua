@@ -1,0 +1,56 @@
+-- reap: put what a dead instance held back to the head of its lanes; repeated until nothing is left.
+--
+-- ARGV[3] dead  the instance; fenced first, so that it gets no lease any more
+-- ARGV[4] most  most deliveries to take
+-- returns now, due, weight, number taken, number left
+local DEATHS = 3 -- holders of a delivery that may die, with no settle between, before it is taken to be their killer
+local FENCE_KEPT = 7 * 24 * 3600 * 1000 -- ms; no process that was stopped goes on after a week
+
+local gone, most_taken = ARGV[3], tonumber(ARGV[4])
+call('DEL', tag)
+call('ZREMRANGEBYSCORE', FENCED, '-inf', now - FENCE_KEPT)
+call('ZADD', FENCED, now, gone)
+-- Newest first: each goes to the head, so the oldest is the first again.
+local held = call('ZREVRANGE', LEASES .. gone, 0, most_taken - 1, 'WITHSCORES')
+local deliveries, names = {}, {}
+for i = 1, #held, 2 do
+  deliveries[#deliveries + 1] = held[i]
+  names[#names + 1] = (parts(held[i]))
+end
+if #deliveries == 0 then
+  local t, d, w = finish()
+  return { t, d, w, 0, 0 }
+end
+load(names)
+local texts = call('HMGET', PROGRESS, unpack(deliveries))
+local marks = call('HMGET', MARKS, unpack(deliveries))
+each('ZREM', LEASES .. gone, deliveries)
+
+for i, delivery in ipairs(deliveries) do
+  local lane, id = parts(delivery)
+  local l = lanes[lane]
+  local attempts, base, deaths, status, asked = progress(texts[i])
+  deaths = deaths + 1
+  l.flying = l.flying - 1
+  count('in_flight', -1)
+  if marks[i] then
+    local delivered = marks[i] == 'd'
+    call('HDEL', MARKS, delivery)
+    call('ZADD', delivered and DONE or CANCELLED, now, delivery)
+    count(delivered and 'delivered' or 'cancelled', 1)
+    if not delivered then note(delivery, 'cancelled', 0, 0, attempts, '-') end
+  elseif deaths >= DEATHS then
+    call('HSET', PROGRESS, delivery, progressed(attempts, base, deaths, status, 0, 'poison'))
+    call('ZADD', DEAD, now, delivery)
+    count('dead', 1)
+    bury(lane, 'poison', 1)
+    note(delivery, 'dead', 0, 0, attempts, 'poison')
+  else
+    call('HSET', PROGRESS, delivery, progressed(attempts, base, deaths, status, asked, '-'))
+    if call('LPUSH', READY .. lane, num(held[2 * i]) .. ':' .. id) == 1 then l.place = true end
+    l.waiting = l.waiting + 1
+    count('ready', 1)
+  end
+end
+local t, d, w = finish()
+return { t, d, w, #deliveries, call('ZCARD', LEASES .. gone) }

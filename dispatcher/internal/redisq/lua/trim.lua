@@ -1,0 +1,132 @@
+-- trim: forget what is old or too much, a batch at a time.
+--
+-- ARGV[3] finished ms   age at which delivered and cancelled ones, and ids, are forgotten
+-- ARGV[4] finished most deliveries kept whole
+-- ARGV[5] seen most     ids kept of what was cut before its age
+-- ARGV[6] dead ms, ARGV[7] dead most
+-- ARGV[8] batch         most of each kind
+-- ARGV[9] room          1: make space, the oldest finished work goes however young
+-- returns now, due, weight, finished, seen, dead, dead cut before their age, lanes, 1 if there is more
+local LANE_AGE = 3600 * 1000 -- ms; a lane's state is what tells a good destination from an unknown one, so it outlives idle moments
+
+local finished_ms, finished_most, seen_most = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local dead_ms, dead_most, batch = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local room = ARGV[9] == '1'
+call('DEL', tag)
+
+-- forget removes deliveries from an end zset. With their last lane the record goes, or is cut to its digest.
+local function forget(key, deliveries, digest)
+  if #deliveries == 0 then return end
+  each('ZREM', key, deliveries)
+  each('HDEL', PROGRESS, deliveries)
+  for _, delivery in ipairs(deliveries) do
+    local lane, id = parts(delivery)
+    call('DEL', HISTORY .. delivery)
+    local fan, left = call('HGET', FAN, id), false
+    if fan then
+      local list = {}
+      for name in string.gmatch(fan, '%S+') do
+        if name == lane then name = '-' .. lane end
+        if string.sub(name, 1, 1) ~= '-' then left = true end
+        list[#list + 1] = name
+      end
+      if left then call('HSET', FAN, id, table.concat(list, ' ')) else call('HDEL', FAN, id) end
+    end
+    if not left then
+      local record = digest and call('HGET', MESSAGES, id)
+      if record then
+        call('HSET', MESSAGES, id, string.sub(record, 1, DIGEST))
+        call('ZADD', SEEN, now, id)
+      else
+        call('HDEL', MESSAGES, id)
+      end
+    end
+  end
+end
+
+local more = 0
+local function full(list)
+  if #list >= batch then more = 1 end
+  return #list
+end
+
+local function aged(key, age)
+  return call('ZRANGEBYSCORE', key, '-inf', now - age, 'LIMIT', 0, batch)
+end
+
+local function over(key, n)
+  return n > 0 and call('ZRANGE', key, 0, math.min(n, batch) - 1) or {}
+end
+
+local nfinished = 0
+for _, end_ in ipairs({ { DONE, 'delivered' }, { CANCELLED, 'cancelled' } }) do
+  local old = aged(end_[1], finished_ms)
+  forget(end_[1], old, false)
+  count(end_[2], -#old)
+  nfinished = nfinished + full(old)
+end
+
+-- Too many, or room wanted: from whichever has the older head.
+local function age_of_head(key)
+  local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')
+  return head[2] and tonumber(head[2]) or math.huge
+end
+local much = call('ZCARD', DONE) + call('ZCARD', CANCELLED) - finished_most
+if room then much = math.max(much, batch) end
+if much > 0 then
+  local key, status = DONE, 'delivered'
+  if age_of_head(CANCELLED) < age_of_head(DONE) then key, status = CANCELLED, 'cancelled' end
+  local cut = over(key, much)
+  forget(key, cut, not room)
+  count(status, -#cut)
+  nfinished = nfinished + #cut
+  if #cut < much and #cut > 0 then more = 1 end
+end
+
+local seen = aged(SEEN, finished_ms)
+local spare = call('ZCARD', SEEN) - #seen - seen_most
+if #seen < batch then
+  local extra = math.min(batch - #seen, room and batch or spare)
+  if extra > 0 then seen = call('ZRANGE', SEEN, 0, #seen + extra - 1) end
+end
+each('ZREM', SEEN, seen)
+each('HDEL', MESSAGES, seen)
+full(seen)
+
+local dead = aged(DEAD, dead_ms)
+local early = 0
+if #dead == 0 then
+  dead = over(DEAD, call('ZCARD', DEAD) - dead_most)
+  early = #dead
+end
+if #dead > 0 then
+  for i, text in ipairs(call('HMGET', PROGRESS, unpack(dead))) do
+    local _, _, _, _, _, reason = progress(text)
+    bury((parts(dead[i])), reason, -1)
+  end
+  forget(DEAD, dead, false)
+  count('dead', -full(dead))
+end
+
+-- States of lanes that nothing uses.
+local nlanes, heads = 0, call('ZRANGEBYSCORE', KNOWN, '-inf', now - LANE_AGE, 'LIMIT', 0, batch)
+if #heads > 0 then
+  local ins, gone, kept = call('HMGET', IN, unpack(heads)), {}, {}
+  for i, lane in ipairs(heads) do
+    if not ins[i] or ins[i] == '0 0' then
+      gone[#gone + 1] = lane
+    else
+      kept[#kept + 1] = now
+      kept[#kept + 1] = lane
+    end
+  end
+  each('ZREM', KNOWN, gone)
+  each('HDEL', IN, gone)
+  each('HDEL', LANE, gone)
+  each('ZADD', KNOWN, kept)
+  nlanes = #gone
+  full(heads)
+end
+if room then call('XTRIM', ATTEMPTS, 'MAXLEN', floor(call('XLEN', ATTEMPTS) / 2)) end
+local t, d, w = finish()
+return { t, d, w, nfinished, #seen, #dead, early, nlanes, more }

@@ -1,0 +1,228 @@
+package redisq
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unsafe"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/ladder"
+)
+
+// A record is a message as it lies in :messages. Its head has fixed places, so
+// that scripts can read them without knowing the rest:
+//
+//	digest 16 | created 6 | deliver-at 6 | expires-at 6 | key's hash 8 |
+//	length of lane 1 | lane | length of meta 2 | meta | body
+//
+// Times are ms since 1970, big endian, 0 for none. The lane is empty where the
+// message goes to more than one. Meta is a version byte and then fields: tag,
+// length (uvarint), bytes. The body comes last and is never encoded.
+const (
+	atCreated  = dispatcher.DigestSize
+	atDeliver  = atCreated + 6
+	atExpires  = atDeliver + 6
+	atKey      = atExpires + 6
+	atLane     = atKey + 8 // its length; the lane follows
+	metaFormat = 1
+)
+
+// Tags of meta's fields. A field that is empty or has its usual value is left
+// out: a plain message's head stays small enough for the memory class of its body.
+const (
+	metaTopic = iota + 1
+	metaTenant
+	metaURL
+	metaContentType
+	metaHeader // one for each: name, 0, value
+	metaLadder
+	metaMaxAttempts
+	metaTimeout // ms
+	metaSuccess
+)
+
+const usualContentType = "application/json"
+
+var errRecord = errors.New("broken record")
+
+// encodeRecord writes e as a record, with deliver-at estimated by the caller.
+func encodeRecord(e dispatcher.Entry, deliver time.Time) []byte {
+	m := e.Message
+	b := make([]byte, 0, 160+len(m.URL)+len(m.Body))
+	b = append(b, e.Digest[:]...)
+	b = appendTime(b, m.CreatedAt)
+	b = appendTime(b, deliver)
+	b = appendTime(b, m.ExpiresAt)
+	b = append(b, make([]byte, 8)...)
+	lane := ""
+	if len(e.Lanes) == 1 {
+		lane = string(e.Lanes[0])
+	}
+	b = append(b, byte(len(lane)))
+	b = append(b, lane...)
+	at := len(b)
+	b = append(b, 0, 0)
+	b = appendMeta(b, m)
+	binary.BigEndian.PutUint16(b[at:], uint16(len(b)-at-2))
+	return append(b, m.Body...)
+}
+
+func appendMeta(b []byte, m *dispatcher.Message) []byte {
+	b = append(b, metaFormat)
+	b = appendField(b, metaTopic, m.Topic)
+	b = appendField(b, metaTenant, m.Tenant)
+	b = appendField(b, metaURL, m.URL)
+	if m.ContentType != usualContentType {
+		b = append(b, metaContentType)
+		b = binary.AppendUvarint(b, uint64(len(m.ContentType)))
+		b = append(b, m.ContentType...)
+	}
+	for _, h := range m.Headers {
+		b = appendField(b, metaHeader, h.Name+"\x00"+h.Value)
+	}
+	if m.Ladder != nil {
+		text := m.Ladder.String()
+		b = append(b, metaLadder) // also when it has no rung: that is not the usual one
+		b = binary.AppendUvarint(b, uint64(len(text)))
+		b = append(b, text...)
+	}
+	b = appendNumber(b, metaMaxAttempts, int64(m.MaxAttempts))
+	b = appendNumber(b, metaTimeout, m.Timeout.Milliseconds())
+	if m.Success != nil {
+		b = appendField(b, metaSuccess, m.Success.String())
+	}
+	return b
+}
+
+func appendField(b []byte, tag byte, text string) []byte {
+	if text == "" {
+		return b
+	}
+	b = append(b, tag)
+	b = binary.AppendUvarint(b, uint64(len(text)))
+	return append(b, text...)
+}
+
+func appendNumber(b []byte, tag byte, n int64) []byte {
+	if n == 0 {
+		return b
+	}
+	digits := binary.AppendUvarint(nil, uint64(n))
+	b = append(b, tag, byte(len(digits)))
+	return append(b, digits...)
+}
+
+// appendTime writes a time as 6 bytes of ms; the zero time is 0.
+func appendTime(b []byte, t time.Time) []byte {
+	var ms int64
+	if !t.IsZero() {
+		ms = t.UnixMilli()
+	}
+	return append(b, byte(ms>>40), byte(ms>>32), byte(ms>>24), byte(ms>>16), byte(ms>>8), byte(ms))
+}
+
+func readTime(s string) time.Time {
+	var ms int64
+	for i := range 6 {
+		ms = ms<<8 | int64(s[i])
+	}
+	return fromMillis(ms)
+}
+
+// fromMillis is the time of ms since 1970 in UTC; 0 is the zero time.
+func fromMillis(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+// decodeRecord reads a record of the message id. The message's texts and body
+// share the record's memory, which nobody may change.
+func decodeRecord(id, record string) (*dispatcher.Message, error) {
+	if len(record) < atLane+1 {
+		return nil, fmt.Errorf("message %s: %w", id, errRecord)
+	}
+	m := &dispatcher.Message{
+		ID:          id,
+		ContentType: usualContentType,
+		CreatedAt:   readTime(record[atCreated:]),
+		DeliverAt:   readTime(record[atDeliver:]),
+		ExpiresAt:   readTime(record[atExpires:]),
+	}
+	at := atLane + 1 + int(record[atLane])
+	if len(record) < at+2 {
+		return nil, fmt.Errorf("message %s: %w", id, errRecord)
+	}
+	end := at + 2 + int(record[at])<<8 + int(record[at+1])
+	if len(record) < end || end < at+3 || record[at+2] != metaFormat {
+		return nil, fmt.Errorf("message %s: %w", id, errRecord)
+	}
+	if err := readMeta(m, record[at+3:end]); err != nil {
+		return nil, fmt.Errorf("message %s: %w", id, err)
+	}
+	if body := record[end:]; body != "" {
+		m.Body = unsafe.Slice(unsafe.StringData(body), len(body)) // only ever read: a copy of each body would be the dearest part of a claim
+	}
+	return m, nil
+}
+
+func readMeta(m *dispatcher.Message, meta string) error {
+	for meta != "" {
+		tag := meta[0]
+		n, size := uvarint(meta[1:])
+		if size <= 0 || uint64(len(meta)-1-size) < n {
+			return errRecord
+		}
+		text := meta[1+size : 1+size+int(n)]
+		meta = meta[1+size+int(n):]
+		if err := readField(m, tag, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readField(m *dispatcher.Message, tag byte, text string) error {
+	switch tag {
+	case metaTopic:
+		m.Topic = text
+	case metaTenant:
+		m.Tenant = text
+	case metaURL:
+		m.URL = text
+	case metaContentType:
+		m.ContentType = text
+	case metaHeader:
+		name, value, _ := strings.Cut(text, "\x00")
+		m.Headers = append(m.Headers, dispatcher.Header{Name: name, Value: value})
+	case metaLadder:
+		l, err := ladder.Parse(text)
+		if err != nil {
+			return fmt.Errorf("ladder: %w", errRecord)
+		}
+		m.Ladder = &l
+	case metaMaxAttempts:
+		n, _ := uvarint(text)
+		m.MaxAttempts = int(n)
+	case metaTimeout:
+		n, _ := uvarint(text)
+		m.Timeout = time.Duration(n) * time.Millisecond
+	case metaSuccess:
+		s, err := dispatcher.ParseSuccess(text)
+		if err != nil {
+			return fmt.Errorf("success: %w", errRecord)
+		}
+		m.Success = s
+	}
+	return nil // a tag of a later version says nothing to this one
+}
+
+// uvarint is binary.Uvarint on a string.
+func uvarint(s string) (n uint64, size int) {
+	var head [binary.MaxVarintLen64]byte
+	return binary.Uvarint(head[:copy(head[:], s)])
+}

@@ -1,0 +1,106 @@
+package redisq
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// settleBatch and settleBytes bound one call of the script.
+const (
+	settleBatch = 256
+	settleBytes = 256 << 10
+)
+
+// Settle records a batch of outcomes. Those of a partition that did not answer
+// are 0 in the answer, beside its error, and may be given again.
+func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settlement) ([]dispatcher.Settled, []dispatcher.Hint, error) {
+	lists := make(map[int][]int, 1)
+	for i := range batch {
+		n := s.partition(batch[i].ID.Lane)
+		lists[n] = append(lists[n], i)
+	}
+	var jobs []job
+	var shares [][]int
+	for n, list := range lists {
+		for len(list) > 0 {
+			args, size, bytes := []any{}, 0, 0
+			for size < len(list) && size < settleBatch && bytes < settleBytes {
+				before := len(args)
+				args = appendSettlement(args, &batch[list[size]])
+				bytes += len(args[before+7].(string)) + len(args[before+8].([]byte))
+				size++
+			}
+			jobs = append(jobs, job{partition: n, args: args})
+			shares = append(shares, list[:size])
+			list = list[size:]
+		}
+	}
+	settled := make([]dispatcher.Settled, len(batch))
+	var hints []dispatcher.Hint
+	var errs []error
+	for i, r := range s.run(ctx, s.scripts.settle, by, jobs) {
+		a := answer{values: r.values, err: r.err}
+		if h := a.hintIf(jobs[i].partition); h != nil {
+			hints = append(hints, *h)
+			for _, at := range shares[i] {
+				settled[at] = dispatcher.Settled(a.number())
+			}
+		}
+		errs = append(errs, a.err)
+	}
+	return settled, hints, errors.Join(errs...)
+}
+
+// verdicts are the letters of the verdicts in the script.
+var verdicts = map[dispatcher.Verdict]string{
+	dispatcher.Delivered: "d", dispatcher.Retry: "r", dispatcher.Dead: "x", dispatcher.Back: "b",
+}
+
+func appendSettlement(args []any, o *dispatcher.Settlement) []any {
+	ms := millisUp(o.Wait)
+	if o.Verdict == dispatcher.Back {
+		ms = o.Due.UnixMilli()
+	}
+	reason := string(o.Reason)
+	if o.Verdict != dispatcher.Dead || reason == "" {
+		reason = "-"
+	}
+	meta, excerpt := "", []byte{}
+	// A first attempt that succeeded has no history: it would cost each delivery its memory.
+	if o.Verdict != dispatcher.Back && o.Attempt.Number > 0 && !(o.First && o.Verdict == dispatcher.Delivered) {
+		meta, excerpt = encodeAttempt(&o.Attempt), o.Attempt.Excerpt
+	}
+	if excerpt == nil {
+		excerpt = []byte{}
+	}
+	took := (o.Attempt.Duration + time.Millisecond/2) / time.Millisecond
+	return append(args, o.ID.String(), verdicts[o.Verdict], o.Attempt.Status, int64(took),
+		strconv.FormatInt(ms, 10), o.Attempt.Number, reason, meta, excerpt)
+}
+
+// attemptMeta is an attempt as the history keeps it, without the excerpt.
+type attemptMeta struct {
+	Number  int                `json:"n"`
+	At      int64              `json:"t"` // ms
+	Took    int64              `json:"d"` // ms
+	Status  int                `json:"s,omitempty"`
+	Verdict dispatcher.Verdict `json:"v"`
+	Class   dispatcher.Class   `json:"c,omitempty"`
+	Error   string             `json:"e,omitempty"`
+}
+
+func encodeAttempt(a *dispatcher.Attempt) string {
+	b, err := json.Marshal(attemptMeta{
+		Number: a.Number, At: a.At.UnixMilli(), Took: a.Duration.Milliseconds(),
+		Status: a.Status, Verdict: a.Verdict, Class: a.Class, Error: a.Error,
+	})
+	if err != nil {
+		panic(err) // numbers and texts only: can't fail
+	}
+	return string(b)
+}

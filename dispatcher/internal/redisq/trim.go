@@ -1,0 +1,51 @@
+package redisq
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// trimBatch bounds one call of the script; leastKept is how much finished work
+// a partition keeps at least, however many share the limit: else one busy
+// destination would be forgotten within seconds.
+const (
+	trimBatch = 64
+	leastKept = 10_000
+)
+
+// Trim forgets at most one batch in each partition.
+func (s *Store) Trim(ctx context.Context, by string, partitions []int, keep dispatcher.Keep, room bool) (dispatcher.Trimmed, error) {
+	flag := 0
+	if room {
+		flag = 1
+	}
+	jobs := make([]job, len(partitions))
+	for i, n := range partitions {
+		jobs[i] = job{partition: n, args: []any{
+			keep.Finished.Milliseconds(), s.share(keep.FinishedMax), s.share(keep.SeenMax),
+			keep.Dead.Milliseconds(), s.share(keep.DeadMax), trimBatch, flag,
+		}}
+	}
+	var t dispatcher.Trimmed
+	var errs []error
+	for i, r := range s.run(ctx, s.scripts.trim, by, jobs) {
+		a := answer{values: r.values, err: r.err}
+		if a.hintIf(jobs[i].partition) != nil {
+			t.Finished += int(a.number())
+			t.Seen += int(a.number())
+			t.Dead += int(a.number())
+			t.DeadCut += int(a.number())
+			t.Lanes += int(a.number())
+			t.More = a.number() == 1 || t.More
+		}
+		errs = append(errs, a.err)
+	}
+	return t, errors.Join(errs...)
+}
+
+// share is one partition's part of a limit for the project.
+func (s *Store) share(limit int) int {
+	return max(limit/len(s.tags), min(limit, leastKept))
+}

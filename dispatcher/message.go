@@ -1,0 +1,102 @@
+package dispatcher
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/hookladder/hookladder/ladder"
+)
+
+// DigestSize is the length of a message's digest in bytes: half of a SHA-256,
+// enough that two different requests never meet by chance.
+const DigestSize = 16
+
+// Digest tells whether two publishes with one id ask for the same thing.
+type Digest [DigestSize]byte
+
+// Message is what a caller publishes. It is not changed once it is accepted.
+type Message struct {
+	ID          string // 1-128 of A-Za-z0-9_-
+	Topic       string
+	Tenant      string // may be empty
+	URL         string // where it goes, as the caller wrote it
+	Body        []byte // sent byte for byte
+	ContentType string
+
+	Delay     time.Duration // before the first attempt; ignored where DeliverAt is set
+	DeliverAt time.Time     // of the first attempt; zero: Delay counts
+	ExpiresAt time.Time     // not attempted from then on; zero: never expires
+	CreatedAt time.Time     // when it was accepted, by the queue's clock; zero before
+
+	Headers     []Header       // extra headers for the receiver, in the order given
+	Ladder      *ladder.Ladder // nil: the dispatcher's
+	MaxAttempts int            // cuts the ladder; 0: does not
+	Timeout     time.Duration  // of one attempt; 0: the dispatcher's
+	Success     *Success       // nil: the dispatcher's
+}
+
+// Header is one header line that a caller adds to its callbacks.
+type Header struct {
+	Name, Value string
+}
+
+// Digest covers what makes a repeat of an id the same message: topic, tenant,
+// destination as asked for, body and content type. When and how often it is
+// attempted does not count.
+func (m *Message) Digest() Digest {
+	h := sha256.New()
+	var n [4]byte
+	for _, part := range []string{m.Topic, m.Tenant, m.URL, m.ContentType} {
+		binary.BigEndian.PutUint32(n[:], uint32(len(part)))
+		h.Write(n[:])
+		h.Write([]byte(part))
+	}
+	h.Write(m.Body)
+	var d Digest
+	copy(d[:], h.Sum(nil))
+	return d
+}
+
+// Lane is the short key of a destination: at most 16 characters without a
+// colon. Everything that goes to one destination waits, grows and slows down
+// under its lane.
+type Lane string
+
+// MaxLane is the longest lane the queue stores, in bytes.
+const MaxLane = 16
+
+// URLLane is the lane of a bare URL: u_ and 10 characters that stand for its
+// scheme, host and port. URLs with one origin share a lane.
+func URLLane(u *url.URL) Lane {
+	scheme, host, port := strings.ToLower(u.Scheme), strings.ToLower(u.Hostname()), u.Port()
+	if port == "" {
+		port = "80"
+		if scheme == "https" {
+			port = "443"
+		}
+	}
+	sum := sha256.Sum256([]byte(scheme + "://" + host + ":" + port))
+	return Lane("u_" + base64.RawURLEncoding.EncodeToString(sum[:])[:10])
+}
+
+// DeliveryID names one message to one destination.
+type DeliveryID struct {
+	Lane    Lane
+	Message string
+}
+
+// String is the name as callers see it: <lane>:<message id>.
+func (d DeliveryID) String() string { return string(d.Lane) + ":" + d.Message }
+
+// ParseDeliveryID reads a name that String wrote; ok is false for any other text.
+func ParseDeliveryID(s string) (d DeliveryID, ok bool) {
+	lane, id, ok := strings.Cut(s, ":")
+	if !ok || lane == "" || id == "" {
+		return DeliveryID{}, false
+	}
+	return DeliveryID{Lane: Lane(lane), Message: id}, true
+}

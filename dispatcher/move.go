@@ -1,0 +1,32 @@
+package dispatcher
+
+import "context"
+
+// mover makes ready what is due. It sleeps until the next due time that the
+// view knows of.
+type mover struct{ engine *engine }
+
+// Run moves until ctx ends.
+func (m *mover) Run(ctx context.Context) error {
+	e := m.engine
+	timer := newIdleTimer()
+	defer timer.Stop()
+	for failures := 0; ctx.Err() == nil; {
+		partitions, wait := e.view.dues()
+		if len(partitions) > 0 {
+			hints, err := e.queue.Move(ctx, e.name(), partitions)
+			e.view.note(hints...)
+			failures = e.repeat(ctx, "move", failures, err)
+			continue
+		}
+		if wait >= 0 {
+			timer.Reset(wait)
+		}
+		select {
+		case <-ctx.Done():
+		case <-e.view.due:
+		case <-timer.C:
+		}
+	}
+	return nil
+}

@@ -1,0 +1,234 @@
+package dispatcher
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookladder/hookladder/ladder"
+)
+
+// maxRetryAfter is the longest a receiver may put off its next attempt. Beyond
+// a day it is a mistake more often than a wish, and would use up the time that
+// the ladder has.
+const maxRetryAfter = 24 * time.Hour
+
+// Case is an answer with all that decides what it means.
+type Case struct {
+	Answer      Answer
+	Success     *Success // nil: any 2xx
+	Rung        int      // number of the attempt since its ladder began, from 1
+	Ladder      ladder.Ladder
+	MaxAttempts int       // cuts the ladder; 0: does not
+	Now         time.Time // by the queue's clock
+	ExpiresAt   time.Time // zero: never
+	Jitter      float64   // a fraction of the rung, only ever added
+	Random      float64   // in [0, 1): how much of the jitter
+}
+
+// Outcome is what an answer means for its delivery.
+type Outcome struct {
+	Verdict Verdict // Delivered, Retry or Dead
+	Class   Class
+	Status  int           // HTTP status, 0 when no answer came
+	Wait    time.Duration // Retry: until the next attempt
+	Reason  DeadReason    // Dead: why
+	Error   string        // one sentence for people; empty after a success
+}
+
+// Judge says what an answer means. It is a pure function: no clock, no chance,
+// no network.
+func Judge(c Case) Outcome {
+	o := Outcome{Status: c.Answer.Status}
+	o.Class, o.Error = fault(c.Answer, c.Success)
+	switch {
+	case o.Class == ClassNone:
+		o.Verdict = Delivered
+	case o.Class == ClassRefused:
+		o.Verdict, o.Reason = Dead, ReasonRefused
+	case o.Class == ClassExpired:
+		o.Verdict, o.Reason = Dead, ReasonExpired
+	case o.Status == http.StatusGone:
+		o.Verdict, o.Reason = Dead, ReasonGone
+	default:
+		o.Verdict, o.Wait, o.Reason = next(c)
+	}
+	return o
+}
+
+// fault names what an answer lacks, or nothing where it means delivered.
+func fault(a Answer, s *Success) (Class, string) {
+	switch {
+	case a.Status == 0:
+		return noAnswer(a)
+	case !s.Status(a.Status):
+		return ClassStatus, statusFault(a.Status, s)
+	case !s.Body(a.Body):
+		return ClassBody, fmt.Sprintf("status %d, but %s", a.Status, s.body.broken())
+	default:
+		return ClassNone, ""
+	}
+}
+
+func noAnswer(a Answer) (Class, string) {
+	if a.Class == ClassNone {
+		return ClassInternal, "no answer, and no reason for it"
+	}
+	if a.Err != nil {
+		return a.Class, a.Err.Error()
+	}
+	if a.Class == ClassExpired {
+		return a.Class, "expired before it could be attempted"
+	}
+	return a.Class, "no answer: " + string(a.Class)
+}
+
+func statusFault(status int, s *Success) string {
+	switch {
+	case status == http.StatusSwitchingProtocols:
+		return "status 101: the receiver left HTTP"
+	case status < 200:
+		return fmt.Sprintf("status %d: an announcement, not an answer", status)
+	case status <= 299:
+		return fmt.Sprintf("status %d, not one of %s", status, s.patterns())
+	case status <= 399:
+		return fmt.Sprintf("status %d: redirects are not followed", status)
+	case status == http.StatusGone:
+		return "status 410: gone for good"
+	default:
+		return fmt.Sprintf("status %d", status)
+	}
+}
+
+// next finds the time of the next attempt, or why there is none.
+func next(c Case) (Verdict, time.Duration, DeadReason) {
+	wait, ok := c.Ladder.Next(c.Rung)
+	if !ok || c.MaxAttempts > 0 && c.Rung >= c.MaxAttempts {
+		return Dead, 0, ReasonExhausted
+	}
+	wait = ladder.Jittered(wait, c.Jitter, c.Random)
+	if c.Answer.Status == http.StatusTooManyRequests || c.Answer.Status == http.StatusServiceUnavailable {
+		wait = max(wait, retryAfter(c.Answer.RetryAfter, c.Now))
+	}
+	if !c.ExpiresAt.IsZero() && !c.Now.Add(wait).Before(c.ExpiresAt) {
+		return Dead, 0, ReasonExpired
+	}
+	return Retry, wait, ""
+}
+
+// retryAfter reads a Retry-After header: seconds or any HTTP date, at most
+// maxRetryAfter. What says nothing, nothing sensible or the past is 0.
+func retryAfter(header string, now time.Time) time.Duration {
+	header = strings.TrimSpace(header)
+	if header == "" {
+		return 0
+	}
+	if strings.Trim(header, "0123456789") == "" {
+		seconds, err := strconv.ParseInt(header, 10, 64)
+		if err != nil || seconds > int64(maxRetryAfter/time.Second) {
+			return maxRetryAfter // err: more digits than an int64 has
+		}
+		return time.Duration(seconds) * time.Second
+	}
+	at, err := http.ParseTime(header)
+	if err != nil {
+		return 0
+	}
+	return min(max(at.Sub(now), 0), maxRetryAfter)
+}
+
+// masked stands in an excerpt where a receiver gave one of our signatures back.
+const masked = "[signature]"
+
+// minMasked is the shortest text taken for a signature, or for the rest of one
+// that the end of an answer cut off. Shorter ones occur by chance.
+const minMasked = 8
+
+// Excerpt copies the first n bytes of an answer's body, with our own signatures
+// masked: receivers that echo the request give them back, whole or cut, and
+// escaped as JSON, HTML or a URL would. own holds signatures, or the values of
+// signature headers: each is taken apart at spaces and commas.
+func Excerpt(body []byte, n int, own []string) []byte {
+	if n <= 0 || len(body) == 0 {
+		return nil
+	}
+	var secrets []string
+	for _, value := range own {
+		for _, part := range strings.FieldsFunc(value, func(r rune) bool { return r == ' ' || r == ',' }) {
+			if len(part) >= minMasked {
+				secrets = append(secrets, part)
+			}
+		}
+	}
+	kept := make([]byte, 0, min(n, len(body)))
+	for i := 0; i < len(body) && len(kept) < n; {
+		if end := longestEcho(body, i, secrets); end > i {
+			kept = append(kept, masked...)
+			i = end
+			continue
+		}
+		kept = append(kept, body[i])
+		i++
+	}
+	return kept[:min(n, len(kept))]
+}
+
+// longestEcho is where the longest of the secrets that body repeats at i ends,
+// or i.
+func longestEcho(body []byte, i int, secrets []string) int {
+	end := i
+	for _, s := range secrets {
+		end = max(end, echo(body, i, s))
+	}
+	return end
+}
+
+// echo is where body stops repeating secret from i on, or i if it does not
+// repeat all of it, or enough of it before its own end.
+func echo(body []byte, i int, secret string) int {
+	at := i
+	for matched := range len(secret) {
+		if at == len(body) {
+			if matched >= minMasked {
+				return at
+			}
+			return i
+		}
+		c, width := unescape(body[at:])
+		if c != secret[matched] {
+			return i
+		}
+		at += width
+	}
+	return at
+}
+
+// unescape reads one character as it is, or as \/, \u002f, %2f, &#47; or &#x2f;.
+// An escape that is cut off or none of these is read as its first byte.
+func unescape(b []byte) (c byte, width int) {
+	number := func(digits []byte, base, width int) (byte, int) {
+		if v, err := strconv.ParseUint(string(digits), base, 8); err == nil {
+			return byte(v), width
+		}
+		return b[0], 1
+	}
+	switch {
+	case b[0] == '\\' && len(b) >= 6 && b[1] == 'u' && b[2] == '0' && b[3] == '0':
+		return number(b[4:6], 16, 6)
+	case b[0] == '\\' && len(b) >= 2 && b[1] == '/':
+		return '/', 2
+	case b[0] == '%' && len(b) >= 3:
+		return number(b[1:3], 16, 3)
+	case b[0] == '&' && len(b) >= 4 && b[1] == '#':
+		end := strings.IndexByte(string(b[:min(len(b), 8)]), ';')
+		if end > 3 && (b[2] == 'x' || b[2] == 'X') {
+			return number(b[3:end], 16, end+1)
+		}
+		if end > 2 {
+			return number(b[2:end], 10, end+1)
+		}
+	}
+	return b[0], 1
+}

@@ -1,0 +1,286 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// What a queue may answer besides success.
+var (
+	// ErrNotFound says that no such message or delivery is kept.
+	ErrNotFound = errors.New("not found")
+	// ErrUnavailable says that the queue could not be reached, or did not
+	// answer: whether the change was made is unknown.
+	ErrUnavailable = errors.New("queue unavailable")
+	// ErrFull says that the queue has no memory left; nothing was changed.
+	ErrFull = errors.New("queue full")
+	// ErrFenced says that this instance was declared dead and must start anew
+	// under another name.
+	ErrFenced = errors.New("instance fenced")
+	// ErrInFlight says that an attempt is under way, so that none can be asked for.
+	ErrInFlight = errors.New("an attempt is under way")
+)
+
+// Queue is all that the engine asks of its store. Each stage names the part it
+// needs; package queuetest has the suite that every store must pass.
+//
+// Every method may be called from several goroutines. An error that wraps
+// ErrUnavailable leaves open whether the change was made.
+type Queue interface {
+	Scheduler
+	Mover
+	Claimer
+	Settler
+	Reaper
+	Trimmer
+	Reader
+	Changer
+	Waker
+
+	// Partitions is the number of partitions, fixed when the store was opened.
+	Partitions() int
+	// Ping reports whether the store answers.
+	Ping(ctx context.Context) error
+	// Close ends all connections.
+	Close() error
+}
+
+// Hint says what a partition has to do, as of Now by its own clock.
+type Hint struct {
+	Partition int
+	Now       time.Time
+	Due       time.Time // the earliest time at which something becomes ready; zero: nothing waits for a time
+	Weight    int       // of the lightest lane that may be claimed from; -1: there is none
+	Ended     int       // deliveries that a claim ended instead of leasing them: marked or expired
+	Lost      int       // deliveries that a claim dropped because their message was gone
+}
+
+// Entry is one message on its way into the queue, with the lanes it goes to.
+type Entry struct {
+	Message *Message
+	Digest  Digest
+	Lanes   []Lane
+}
+
+// Result says what became of a published message.
+type Result uint8
+
+// The results of a publish. The zero value is none of them.
+const (
+	_         Result = iota
+	Accepted         // new, kept
+	Duplicate        // the same id and content was there already
+	Conflict         // the id was there with other content; nothing changed
+)
+
+// Scheduled is what became of an Entry.
+type Scheduled struct {
+	Result    Result
+	CreatedAt time.Time // of the message now in the queue; zero on a conflict
+	Due       time.Time // of its first attempt; zero unless Accepted
+	Leased    []Lane    // lanes whose delivery this instance holds now, without a claim
+	Ready     []Lane    // lanes whose delivery is ready for any instance
+	Err       error     // ErrUnavailable, ErrFull: part of it may be stored; Result counts only where it is nil
+}
+
+// Scheduler puts messages in.
+type Scheduler interface {
+	// Schedule stores a batch for instance by. Deliveries that are due at once
+	// may be leased to it directly, at most lease of them and only where their
+	// lane is lighter than free permits.
+	// The answers are in the order of the entries. The error is for what
+	// concerns them all; what concerns one is its Err.
+	Schedule(ctx context.Context, by string, free, lease int, batch []Entry) ([]Scheduled, []Hint, error)
+}
+
+// Mover makes ready what is due.
+type Mover interface {
+	// Move moves at most one batch in each partition; the hints tell whether
+	// more is due.
+	Move(ctx context.Context, by string, partitions []int) ([]Hint, error)
+}
+
+// Claimed is a delivery leased to an instance, with all it takes to attempt it.
+type Claimed struct {
+	ID      DeliveryID
+	Message *Message  // nil when the record can't be read
+	Due     time.Time // since when it was ready, or for when it was scheduled
+	Attempt int       // the number of the attempt to come, from 1
+	Rung    int       // the same counted from where its ladder began, from 1
+	Asked   bool      // a person asked for this attempt
+	First   bool      // nothing ever happened to it before
+}
+
+// Claimer takes what is ready.
+type Claimer interface {
+	// Claim leases at most wanted ready deliveries to instance by, which has
+	// free permits in all, from the partitions in turn. It returns none and no
+	// error when nothing may be claimed now, and ErrFenced when the instance
+	// was declared dead. What was leased is answered also beside an error.
+	Claim(ctx context.Context, by string, partitions []int, wanted, free int) ([]Claimed, []Hint, error)
+	// Leases names what instance by holds in the queue.
+	Leases(ctx context.Context, by string) ([]DeliveryID, error)
+}
+
+// Settlement is the outcome of an attempt on its way into the queue.
+type Settlement struct {
+	ID      DeliveryID
+	Verdict Verdict
+	Wait    time.Duration // Retry: until the next attempt
+	Reason  DeadReason    // Dead: why
+	Due     time.Time     // Back: since when it was ready
+	Attempt Attempt       // what happened; its Next is set by the queue
+	First   bool          // as claimed: a success then leaves no history
+}
+
+// Settled says what a settlement changed.
+type Settled uint8
+
+// What became of a settlement. The zero value is none of them.
+const (
+	_           Settled = iota
+	SettledOK           // as asked
+	SettledLate         // the lease was lost; nothing changed
+	SettledDone         // the lease was lost, but the success was counted
+	SettledEnd          // it had been cancelled, or delivered by another, meanwhile; so it ended
+)
+
+// Settler records outcomes.
+type Settler interface {
+	// Settle records a batch of outcomes of instance by, in order. Beside an
+	// error, those that were not recorded are 0 and may be given again.
+	Settle(ctx context.Context, by string, batch []Settlement) ([]Settled, []Hint, error)
+}
+
+// Reaper knows who is alive and takes over from who is not.
+type Reaper interface {
+	// Beat writes a number that grows for instance by and answers those of all
+	// instances. fresh is true when it was not known before the call: at the
+	// first beat, or after it was declared dead.
+	Beat(ctx context.Context, by string, number int64) (fresh bool, all map[string]int64, err error)
+	// Reap fences instance dead, moves all it held to the head of their lanes
+	// and then forgets it. It may be repeated, by anybody. taken counts the
+	// deliveries it moved.
+	Reap(ctx context.Context, by, dead string) (taken int, hints []Hint, err error)
+	// Leave forgets instance by, which holds nothing any more.
+	Leave(ctx context.Context, by string) error
+}
+
+// Keep says how much finished work a partition keeps, and how long.
+type Keep struct {
+	Finished    time.Duration // delivered and cancelled, whole, and after that the ids
+	FinishedMax int           // of them, in the whole project
+	SeenMax     int           // ids still known of what FinishedMax cut, in the whole project
+	Dead        time.Duration
+	DeadMax     int // in the whole project
+}
+
+// Trimmed counts what one call forgot.
+type Trimmed struct {
+	Finished int // delivered and cancelled, cut to their digest or gone
+	Seen     int // ids
+	Dead     int // dead
+	DeadCut  int // of these, the ones that went before their age because there were too many
+	Lanes    int // states of lanes that nothing used
+	More     bool
+}
+
+// Trimmer forgets what is old.
+type Trimmer interface {
+	// Trim forgets at most one batch in each partition. With room it makes
+	// space: the oldest finished work goes, however young.
+	Trim(ctx context.Context, by string, partitions []int, keep Keep, room bool) (Trimmed, error)
+}
+
+// Filter selects deliveries. Empty fields match everything, several values of
+// one field any of them.
+type Filter struct {
+	Statuses []Status
+	Topics   []string
+	Tenants  []string
+	Lanes    []Lane
+	Reasons  []DeadReason
+	Since    time.Time // inclusive; of the end, or of the next attempt
+	Until    time.Time // exclusive
+	Limit    int
+	Cursor   string // of the page before; empty for the first
+}
+
+// Page is a part of a list, newest first.
+type Page struct {
+	Deliveries []Delivery // without history
+	Next       string     // cursor of the next page; empty when this is the last
+}
+
+// ErrCursor says that a cursor was not made by this queue.
+var ErrCursor = errors.New("unknown cursor")
+
+// LaneStats is what waits in one lane.
+type LaneStats struct {
+	Lane     Lane
+	URL      string // origin, where it is known
+	InFlight int
+	Waiting  int
+}
+
+// Stats is a picture of the whole queue. Counts may lag for cancelled work
+// whose lane has not come round yet.
+type Stats struct {
+	Counts    map[Status]int64
+	Dead      map[DeadReason]int64
+	OldestDue time.Time // zero: nothing is due
+	Now       time.Time
+	Instances int
+	Lanes     []LaneStats // the 50 with the most waiting
+	Store     StoreInfo
+}
+
+// StoreInfo is what the store says of itself; a nil pointer means that it does not tell.
+type StoreInfo struct {
+	Kind       string // redis, valkey, miniredis
+	Version    string
+	UsedBytes  *int64
+	MaxBytes   *int64 // 0: no limit
+	AppendOnly *bool
+	Fsync      string // appendfsync; empty: unknown
+	Eviction   string // maxmemory-policy; empty: unknown
+}
+
+// Reader looks without changing anything.
+type Reader interface {
+	// Look reads a message and its deliveries with their histories, or ErrNotFound.
+	Look(ctx context.Context, id string) (Record, error)
+	// List reads a page of deliveries. A page may be short while Next goes on.
+	List(ctx context.Context, f Filter) (Page, error)
+	// Stats counts.
+	Stats(ctx context.Context) (Stats, error)
+	// Store tells what the store says of itself.
+	Store(ctx context.Context) (StoreInfo, error)
+}
+
+// Change is what became of a delivery that somebody wanted changed.
+type Change struct {
+	ID      DeliveryID
+	Changed bool
+	Err     error // ErrNotFound, ErrInFlight; nil where it just was so already
+}
+
+// Changer carries out what people ask for.
+type Changer interface {
+	// Cancel ends what is not finished. What is in flight ends with its attempt.
+	Cancel(ctx context.Context, by string, ids []DeliveryID) ([]Change, []Hint, error)
+	// Retry makes ready at once: a waiting delivery keeps its rung, an ended
+	// one starts a new ladder, one in flight is left with ErrInFlight.
+	Retry(ctx context.Context, by string, ids []DeliveryID) ([]Change, []Hint, error)
+}
+
+// Waker tells what other instances changed.
+type Waker interface {
+	// Watch calls hint for each hint that another instance than by published,
+	// and lost after hints may have been lost: at the start and at each
+	// reconnection. It blocks until ctx ends.
+	Watch(ctx context.Context, by string, hint func(Hint), lost func()) error
+	// Peek reads the hints of partitions, without changing anything.
+	Peek(ctx context.Context, partitions []int) ([]Hint, error)
+}

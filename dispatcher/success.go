@@ -1,0 +1,231 @@
+package dispatcher
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// AnswerLimit is how much of an answer's body is read and judged, in bytes.
+const AnswerLimit = 64 << 10
+
+// The bounds of a Success. They keep it small beside the message it is stored
+// with, and quick to judge.
+const (
+	maxSuccessText = 16 << 10 // of the whole text; more than all its parts together, escapes included
+	maxPatterns    = 16
+)
+
+// Success says what a receiver must answer for a delivery to count as
+// delivered: a status, and where asked for, a body. Both must hold. A nil
+// *Success, and its zero value, want any 2xx. It is not changed once it is made.
+type Success struct {
+	status []statusSpan
+	body   bodyRule // nil: any body
+	text   string   // what String answers; empty in the zero value
+}
+
+// statusSpan is one status pattern: the codes from low to high, both included.
+type statusSpan struct {
+	low, high int
+	pattern   string
+}
+
+const anySuccessText = `{"status":["2xx"]}`
+
+// AnySuccess is the Success that wants any 2xx, as a nil one does.
+func AnySuccess() *Success {
+	return &Success{status: []statusSpan{{200, 299, "2xx"}}, text: anySuccessText}
+}
+
+// ParseSuccess reads a list of status patterns (2xx or 200,204 or *), or the
+// JSON that String writes: {"status":["2xx"],"body":...}, where body is a word
+// equal to the trimmed answer, {"path":"code","equals":"SUCCESS"} or
+// {"matches":"<RE2>"}. Without status any 2xx is meant.
+func ParseSuccess(text string) (*Success, error) {
+	if len(text) > maxSuccessText {
+		return nil, fmt.Errorf("success: longer than %d bytes", maxSuccessText)
+	}
+	text = strings.TrimSpace(text)
+	var s *Success
+	var err error
+	if strings.HasPrefix(text, "{") {
+		s, err = successFromJSON([]byte(text))
+	} else {
+		s, err = successFromList(strings.Split(text, ","))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("success: %w", err)
+	}
+	return s, nil
+}
+
+// String is the canonical form that the queue keeps: compact JSON that
+// ParseSuccess reads back to an equal value.
+func (s *Success) String() string {
+	if s == nil || s.text == "" {
+		return anySuccessText
+	}
+	return s.text
+}
+
+// Equal reports whether both want the same.
+func (s *Success) Equal(o *Success) bool { return s.String() == o.String() }
+
+// MarshalJSON writes what String answers.
+func (s *Success) MarshalJSON() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalJSON reads the JSON form; null changes nothing.
+func (s *Success) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
+	if len(b) == 0 || b[0] != '{' {
+		return errors.New(`success: not an object; write {"status":["2xx"]}`)
+	}
+	read, err := ParseSuccess(string(b))
+	if err != nil {
+		return err
+	}
+	*s = *read
+	return nil
+}
+
+// Status reports whether an answer's status is one of those asked for. No 1xx
+// ever is: it announces an answer, or leaves HTTP.
+func (s *Success) Status(code int) bool {
+	if code < 200 {
+		return false
+	}
+	if s == nil || len(s.status) == 0 {
+		return code <= 299
+	}
+	for _, span := range s.status {
+		if span.low <= code && code <= span.high {
+			return true
+		}
+	}
+	return false
+}
+
+// Body reports whether the body of an answer is as asked for. What follows the
+// first AnswerLimit bytes does not count.
+func (s *Success) Body(b []byte) bool {
+	if s == nil || s.body == nil {
+		return true
+	}
+	return s.body.holds(b[:min(len(b), AnswerLimit)])
+}
+
+// patterns lists the statuses asked for, as a person reads them.
+func (s *Success) patterns() string {
+	if s == nil || len(s.status) == 0 {
+		return "2xx"
+	}
+	names := make([]string, len(s.status))
+	for i, span := range s.status {
+		names[i] = span.pattern
+	}
+	return strings.Join(names, ", ")
+}
+
+// successJSON is the written form. Its parts are read by hand, since null and
+// the several shapes of a body are told apart by their kind.
+type successJSON struct {
+	Status jsontext.Value `json:"status,omitzero"`
+	Body   jsontext.Value `json:"body,omitzero"`
+}
+
+func successFromList(patterns []string) (*Success, error) {
+	spans, err := parseStatus(patterns)
+	if err != nil {
+		return nil, err
+	}
+	return newSuccess(spans, nil, nil)
+}
+
+func successFromJSON(text []byte) (*Success, error) {
+	var raw successJSON
+	if err := json.Unmarshal(text, &raw, json.RejectUnknownMembers(true)); err != nil {
+		return nil, err
+	}
+	patterns := []string{"2xx"}
+	if raw.Status != nil {
+		if raw.Status.Kind() != '[' {
+			return nil, errors.New(`status: not a list; write ["2xx"]`)
+		}
+		if err := json.Unmarshal(raw.Status, &patterns); err != nil {
+			return nil, errors.New(`status: not a list of texts; write ["2xx"] or ["200","204"]`)
+		}
+	}
+	spans, err := parseStatus(patterns)
+	if err != nil {
+		return nil, err
+	}
+	if raw.Body == nil {
+		return newSuccess(spans, nil, nil)
+	}
+	rule, canonical, err := parseBody(raw.Body)
+	if err != nil {
+		return nil, fmt.Errorf("body: %w", err)
+	}
+	return newSuccess(spans, rule, canonical)
+}
+
+// newSuccess joins checked parts; canonical is the body's written form.
+func newSuccess(spans []statusSpan, rule bodyRule, canonical jsontext.Value) (*Success, error) {
+	names := make([]string, len(spans))
+	for i, span := range spans {
+		names[i] = span.pattern
+	}
+	status, err := json.Marshal(names)
+	if err != nil {
+		return nil, fmt.Errorf("status: %w", err)
+	}
+	text, err := json.Marshal(successJSON{Status: status, Body: canonical})
+	if err != nil {
+		return nil, err
+	}
+	return &Success{status: spans, body: rule, text: string(text)}, nil
+}
+
+func parseStatus(patterns []string) ([]statusSpan, error) {
+	if len(patterns) == 0 {
+		return nil, errors.New("status: the list is empty")
+	}
+	if len(patterns) > maxPatterns {
+		return nil, fmt.Errorf("status: more than %d patterns", maxPatterns)
+	}
+	spans := make([]statusSpan, len(patterns))
+	for i, p := range patterns {
+		span, err := parsePattern(strings.ToLower(strings.TrimSpace(p)))
+		if err != nil {
+			return nil, fmt.Errorf("status[%d]: %w", i, err)
+		}
+		spans[i] = span
+	}
+	return spans, nil
+}
+
+func parsePattern(p string) (statusSpan, error) {
+	if p == "*" {
+		return statusSpan{200, 999, p}, nil
+	}
+	digits := len(p) == 3 && '1' <= p[0] && p[0] <= '9' &&
+		(p[1:] == "xx" || '0' <= p[1] && p[1] <= '9' && '0' <= p[2] && p[2] <= '9')
+	if !digits {
+		return statusSpan{}, fmt.Errorf("%.20q is no pattern; write 2xx, 200 or *", p)
+	}
+	if p[0] == '1' {
+		return statusSpan{}, fmt.Errorf("%s never holds: a 1xx is not yet an answer", p)
+	}
+	low := int(p[0]-'0') * 100
+	if p[1] == 'x' {
+		return statusSpan{low, low + 99, p}, nil
+	}
+	code := low + int(p[1]-'0')*10 + int(p[2]-'0')
+	return statusSpan{code, code, p}, nil
+}

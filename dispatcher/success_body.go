@@ -1,0 +1,291 @@
+package dispatcher
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// The bounds of a body's rule.
+const (
+	maxWord   = 256
+	maxRegexp = 1 << 10
+	// maxProgram bounds what a short pattern may stand for: `.{1000}` is seven
+	// bytes and a thousand steps for each byte of the answer. With 2,000 steps
+	// the worst answer is judged in seconds, a usual one in microseconds.
+	maxProgram = 2000
+)
+
+// bodyRule is what the body of an answer must be like.
+type bodyRule interface {
+	holds(b []byte) bool
+	// broken is the sentence for a body that does not hold.
+	broken() string
+}
+
+type bodyJSON struct {
+	Path    jsontext.Value `json:"path,omitzero"`
+	Equals  jsontext.Value `json:"equals,omitzero"`
+	Matches jsontext.Value `json:"matches,omitzero"`
+}
+
+// parseBody reads the body's rule and answers its canonical form beside it.
+func parseBody(raw jsontext.Value) (bodyRule, jsontext.Value, error) {
+	switch raw.Kind() {
+	case '"':
+		word, err := parseText(raw, maxWord)
+		if err != nil {
+			return nil, nil, err
+		}
+		if strings.TrimSpace(word) != word {
+			return nil, nil, errors.New("has space around it, which the trimmed answer never has")
+		}
+		canonical, err := json.Marshal(word)
+		return wordRule(word), canonical, err
+	case '{':
+		var b bodyJSON
+		if err := json.Unmarshal(raw, &b, json.RejectUnknownMembers(true)); err != nil {
+			return nil, nil, err
+		}
+		return parseBodyObject(b)
+	default:
+		return nil, nil, errors.New(`neither a word nor an object; write "success", {"path":…,"equals":…} or {"matches":…}`)
+	}
+}
+
+func parseBodyObject(b bodyJSON) (bodyRule, jsontext.Value, error) {
+	var rule bodyRule
+	var err error
+	switch {
+	case b.Matches != nil && b.Path == nil && b.Equals == nil:
+		var m matchRule
+		m, err = parseMatches(b.Matches)
+		rule = m
+		b.Matches, _ = json.Marshal(m.text) // read from JSON a moment ago, so it can be written
+	case b.Matches == nil && b.Path != nil && b.Equals != nil:
+		var p pathRule
+		p, err = parsePathRule(b.Path, b.Equals)
+		rule = p
+		b.Path, _ = json.Marshal(p.path)
+		b.Equals = p.equals
+	default:
+		err = errors.New("needs path and equals, or matches alone")
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	canonical, err := json.Marshal(b)
+	return rule, canonical, err
+}
+
+// parseText reads a JSON text of 1 to most bytes.
+func parseText(raw jsontext.Value, most int) (string, error) {
+	var s string
+	if raw.Kind() != '"' {
+		return "", errors.New("not a text")
+	}
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return "", err
+	}
+	if s == "" {
+		return "", errors.New("is empty")
+	}
+	if len(s) > most {
+		return "", fmt.Errorf("longer than %d bytes", most)
+	}
+	return s, nil
+}
+
+// wordRule wants the trimmed answer to be one word.
+type wordRule string
+
+func (w wordRule) holds(b []byte) bool { return string(bytes.TrimSpace(b)) == string(w) }
+func (w wordRule) broken() string      { return fmt.Sprintf("the body is not %q", string(w)) }
+
+// matchRule wants the answer to match a regular expression somewhere.
+type matchRule struct {
+	text string
+	re   *regexp.Regexp
+}
+
+func parseMatches(raw jsontext.Value) (matchRule, error) {
+	text, err := parseText(raw, maxRegexp)
+	if err != nil {
+		return matchRule{}, fmt.Errorf("matches: %w", err)
+	}
+	tree, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		return matchRule{}, fmt.Errorf("matches: %w", err)
+	}
+	prog, err := syntax.Compile(tree.Simplify())
+	if err != nil {
+		return matchRule{}, fmt.Errorf("matches: %w", err)
+	}
+	if len(prog.Inst) > maxProgram {
+		return matchRule{}, fmt.Errorf("matches: stands for %d steps, more than %d", len(prog.Inst), maxProgram)
+	}
+	re, err := regexp.Compile(text)
+	if err != nil {
+		return matchRule{}, fmt.Errorf("matches: %w", err)
+	}
+	return matchRule{text: text, re: re}, nil
+}
+
+func (m matchRule) holds(b []byte) bool { return m.re.Match(b) }
+func (m matchRule) broken() string      { return "the body does not match the pattern asked for" }
+
+// pathRule wants one value inside a JSON answer.
+type pathRule struct {
+	path   string
+	steps  []string
+	equals jsontext.Value // a text, number, true or false
+	word   string         // the text, where equals is one
+}
+
+func parsePathRule(rawPath, rawEquals jsontext.Value) (pathRule, error) {
+	path, err := parseText(rawPath, maxWord)
+	if err != nil {
+		return pathRule{}, fmt.Errorf("path: %w", err)
+	}
+	p := pathRule{path: path, steps: strings.Split(path, "."), equals: rawEquals}
+	for _, step := range p.steps {
+		if step == "" {
+			return pathRule{}, fmt.Errorf("path: %q has an empty step", path)
+		}
+	}
+	if len(rawEquals) > 6*maxWord { // a text may be written in six-byte escapes
+		return pathRule{}, fmt.Errorf("equals: longer than %d bytes", maxWord)
+	}
+	switch rawEquals.Kind() {
+	case 't', 'f':
+		return p, nil
+	case '0':
+		if len(rawEquals) > maxWord {
+			return pathRule{}, fmt.Errorf("equals: longer than %d bytes", maxWord)
+		}
+		return p, nil
+	case '"':
+		if err := json.Unmarshal(rawEquals, &p.word); err != nil {
+			return pathRule{}, fmt.Errorf("equals: %w", err)
+		}
+		if len(p.word) > maxWord {
+			return pathRule{}, fmt.Errorf("equals: longer than %d bytes", maxWord)
+		}
+		p.equals, err = json.Marshal(p.word)
+		return p, err
+	default:
+		return pathRule{}, errors.New("equals: neither a text, a number, true nor false")
+	}
+}
+
+func (p pathRule) broken() string {
+	return fmt.Sprintf("%s in the body is not %s", p.path, p.equals)
+}
+
+func (p pathRule) holds(b []byte) bool {
+	// A receiver's JSON is its own affair, as long as it can be read.
+	loose := []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
+	if len(b) < AnswerLimit && !jsontext.Value(b).IsValid(loose...) {
+		return false // only an answer that was cut may end anywhere
+	}
+	dec := jsontext.NewDecoder(bytes.NewBuffer(b), loose...)
+	for _, step := range p.steps {
+		if !descend(dec, step) {
+			return false
+		}
+	}
+	if dec.PeekKind() != p.equals.Kind() {
+		return false
+	}
+	found, err := dec.ReadToken()
+	if err != nil {
+		return false
+	}
+	switch found.Kind() {
+	case '"':
+		return found.String() == p.word
+	case '0':
+		return sameNumber(found.String(), string(p.equals))
+	default: // true or false: their kinds are equal
+		return true
+	}
+}
+
+// descend moves dec to the value under one step of a path: a member's name in
+// an object, a position in an array. Of members with one name the first counts.
+func descend(dec *jsontext.Decoder, step string) bool {
+	switch dec.PeekKind() {
+	case '{':
+		_, _ = dec.ReadToken() // was peeked
+		for dec.PeekKind() == '"' {
+			name, err := dec.ReadToken()
+			if err != nil {
+				return false
+			}
+			if name.String() == step {
+				return true
+			}
+			if dec.SkipValue() != nil {
+				return false
+			}
+		}
+	case '[':
+		n, err := strconv.ParseUint(step, 10, 16) // an answer has at most 2^15 elements
+		if err != nil || step != strconv.FormatUint(n, 10) {
+			return false
+		}
+		_, _ = dec.ReadToken()
+		for ; n > 0 && dec.PeekKind() != ']'; n-- {
+			if dec.SkipValue() != nil {
+				return false
+			}
+		}
+		kind := dec.PeekKind()
+		return n == 0 && kind != ']' && kind != 0
+	}
+	return false
+}
+
+// sameNumber compares two JSON numbers by value and exactly, however large:
+// floats would take 12345678901234567890 and its neighbours for one, and a
+// receiver must not be able to make us compute 1e999999999.
+func sameNumber(a, b string) bool {
+	an, ok1 := splitNumber(a)
+	bn, ok2 := splitNumber(b)
+	return ok1 && ok2 && an == bn
+}
+
+// number is digits × 10^exponent, without zeros at either end.
+type number struct {
+	negative bool
+	digits   string
+	exponent int64
+}
+
+func splitNumber(s string) (n number, ok bool) {
+	s, n.negative = strings.CutPrefix(s, "-")
+	if i := strings.IndexFunc(s, unicode.IsLetter); i >= 0 {
+		e, err := strconv.ParseInt(s[i+1:], 10, 32)
+		if err != nil {
+			return number{}, false
+		}
+		s, n.exponent = s[:i], e
+	}
+	whole, fraction, _ := strings.Cut(s, ".")
+	n.exponent -= int64(len(fraction))
+	digits := strings.TrimLeft(whole+fraction, "0")
+	if digits == "" {
+		return number{}, true // 0, -0 and 0e5 are one number
+	}
+	n.digits = strings.TrimRight(digits, "0")
+	n.exponent += int64(len(digits) - len(n.digits))
+	return n, true
+}

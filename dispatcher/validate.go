@@ -1,0 +1,231 @@
+package dispatcher
+
+import (
+	"fmt"
+	"mime"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// What a caller may ask for. The contract names each of these numbers.
+const (
+	maxID          = 128
+	maxTopic       = 128
+	maxTenant      = 128
+	maxContentType = 256 // far more than any media type with parameters has
+	maxHeaders     = 20
+	maxHeaderBytes = 8 << 10 // names and values together
+	maxAttempts    = 101     // the longest ladder has 100 rungs
+	minTimeout     = time.Second
+	maxTimeout     = 60 * time.Second
+
+	// MaxDelay is how far ahead a first attempt may be: a year, and a leap
+	// year at that.
+	MaxDelay = 366 * 24 * time.Hour
+)
+
+// Limits say what a message may ask for here.
+type Limits struct {
+	MaxBody   int                  // bytes of a message's body; 0: no bound
+	Unsigned  bool                 // there is no secret for bare URLs, so none is taken
+	HTTPSOnly bool                 // plain http is refused
+	CheckURL  func(*url.URL) error // says why a literal address may not be called; nil: all may
+	Now       func() time.Time     // nil: time.Now
+}
+
+func (l Limits) now() time.Time {
+	if l.Now == nil {
+		return time.Now()
+	}
+	return l.Now()
+}
+
+// FieldError says what is wrong with one field of a message, and where it is.
+type FieldError struct {
+	Path   string // as in $.url
+	Detail string // a sentence for people, without the value where that may be secret
+}
+
+// Error is path and detail in one line.
+func (e FieldError) Error() string { return e.Path + ": " + e.Detail }
+
+// Validate lists everything that is wrong with a message, or nothing. What it
+// lets through can be stored and sent: a header that no client would send, or
+// a URL that none can call, would otherwise fail at each attempt.
+func (m *Message) Validate(l Limits) []FieldError {
+	var f faults
+	if !ValidID(m.ID) {
+		f.add("$.id", "must be 1 to 128 of A-Z a-z 0-9 _ -")
+	}
+	if m.Topic == "" {
+		f.add("$.topic", "is needed")
+	} else if !ValidTopic(m.Topic) {
+		f.add("$.topic", "must be words of A-Z a-z 0-9 _ - with dots between, together at most 128")
+	}
+	if m.Tenant != "" && !ValidTenant(m.Tenant) {
+		f.add("$.tenant", "must be at most 128 printable ASCII characters without spaces")
+	}
+	if l.MaxBody > 0 && len(m.Body) > l.MaxBody {
+		f.add("$.body", fmt.Sprintf("has %d bytes, at most %d are taken (MAX_BODY)", len(m.Body), l.MaxBody))
+	}
+	f.check("$.content_type", checkContentType(m.ContentType))
+	f.check("$.url", l.checkURL(m.URL))
+	m.validateTimes(&f, l)
+	f.headers(m.Headers)
+	if m.MaxAttempts < 0 || m.MaxAttempts > maxAttempts {
+		f.add("$.max_attempts", "must be 1 to 101")
+	}
+	if m.Timeout != 0 && (m.Timeout < minTimeout || m.Timeout > maxTimeout) {
+		f.add("$.timeout", "must be 1s to 60s")
+	}
+	return f
+}
+
+// validateTimes checks when a message is to be attempted.
+func (m *Message) validateTimes(f *faults, l Limits) {
+	if m.Delay == 0 && m.DeliverAt.IsZero() && m.ExpiresAt.IsZero() {
+		return
+	}
+	now := l.now()
+	first := now
+	switch {
+	case m.Delay != 0 && !m.DeliverAt.IsZero():
+		f.add("$.delay", "give delay or deliver_at, not both")
+	case m.Delay < 0:
+		f.add("$.delay", "must not be negative")
+	case m.Delay > MaxDelay:
+		f.add("$.delay", "must be at most a year")
+	case m.DeliverAt.After(now.Add(MaxDelay)):
+		f.add("$.deliver_at", "must be at most a year ahead")
+	case m.DeliverAt.After(now):
+		first = m.DeliverAt
+	default:
+		first = now.Add(m.Delay)
+	}
+	if !m.ExpiresAt.IsZero() && !m.ExpiresAt.After(first) {
+		f.add("$.expires_at", "must be after the first attempt")
+	}
+}
+
+// faults collects what is wrong.
+type faults []FieldError
+
+func (f *faults) add(path, detail string) {
+	*f = append(*f, FieldError{Path: path, Detail: detail})
+}
+
+func (f *faults) check(path string, err error) {
+	if err != nil {
+		f.add(path, err.Error())
+	}
+}
+
+// checkURL is all that a bare URL must pass to be published.
+func (l Limits) checkURL(raw string) error {
+	if raw == "" {
+		return errNoURL
+	}
+	u, err := ParseURL(raw)
+	switch {
+	case err != nil:
+		return err
+	case l.Unsigned:
+		return errUnsigned
+	case l.HTTPSOnly && u.Scheme != "https":
+		return errPlain
+	case l.CheckURL != nil:
+		return l.CheckURL(u)
+	}
+	return nil
+}
+
+// ValidID reports whether s may be a message's id: 1 to 128 of A-Za-z0-9_-.
+// There is no dot in it, since the signed text is id.timestamp.body, and
+// nothing that means something in a key of the store.
+func ValidID(s string) bool {
+	return len(s) <= maxID && isWord(s)
+}
+
+// ValidTopic reports whether s is a topic: words of A-Za-z0-9_- with dots
+// between, at most 128 bytes.
+func ValidTopic(s string) bool {
+	if len(s) > maxTopic {
+		return false
+	}
+	for {
+		word, rest, more := strings.Cut(s, ".")
+		if !isWord(word) {
+			return false
+		}
+		if !more {
+			return true
+		}
+		s = rest
+	}
+}
+
+// ValidTenant reports whether s is a tenant: 1 to 128 printable ASCII
+// characters without spaces.
+func ValidTenant(s string) bool {
+	if s == "" || len(s) > maxTenant {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// ValidLane reports whether s may name a lane: 1 to 16 of A-Za-z0-9_-.
+func ValidLane(s string) bool {
+	return len(s) <= MaxLane && isWord(s)
+}
+
+// isWord reports whether s is one or more of A-Za-z0-9_-.
+func isWord(s string) bool {
+	for i := range len(s) {
+		if !isWordByte(s[i]) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func isWordByte(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-'
+}
+
+// checkContentType takes what can stand in a header as a media type.
+func checkContentType(s string) error {
+	switch {
+	case s == "application/json": // most have it, so they are spared the parser
+		return nil
+	case s == "":
+		return fmt.Errorf("is needed")
+	case len(s) > maxContentType:
+		return fmt.Errorf("must be at most %d bytes", maxContentType)
+	case !printable(s):
+		return fmt.Errorf("must be printable ASCII")
+	}
+	media, _, err := mime.ParseMediaType(s)
+	if err != nil {
+		return fmt.Errorf("is not a media type: %w", err)
+	}
+	if kind, sub, ok := strings.Cut(media, "/"); !ok || kind == "" || sub == "" {
+		return fmt.Errorf("is not a media type: no type/subtype")
+	}
+	return nil
+}
+
+// printable reports whether s is ASCII without control characters.
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,124 @@
+package dispatcher
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ownHeaders are the names that no message may set, in lower case: those that
+// frame a request, those of one hop only, and those that say what we say.
+var ownHeaders = map[string]string{
+	"host":                "the URL names the host",
+	"content-length":      "the body has it",
+	"transfer-encoding":   "it frames the request",
+	"connection":          "it belongs to one hop",
+	"keep-alive":          "it belongs to one hop",
+	"te":                  "it belongs to one hop",
+	"trailer":             "it frames the request",
+	"upgrade":             "it belongs to one hop",
+	"expect":              "no request waits for 100",
+	"accept-encoding":     "answers are judged as they are",
+	"cookie":              "no session is kept",
+	"content-type":        "use content_type",
+	"user-agent":          "it is ours",
+	"x-signature":         "it is ours",
+	"stripe-signature":    "it is ours",
+	"x-hub-signature-256": "it is ours",
+}
+
+// ownPrefixes are beginnings of such names.
+var ownPrefixes = []string{"proxy-", "webhook-", "hookladder-"}
+
+// CheckHeaderName says why a message or an endpoint may not set a header of
+// this name, or nothing.
+func CheckHeaderName(name string) error {
+	if !isToken(name) {
+		return fmt.Errorf("is not a header's name: %s", clip(name))
+	}
+	lower := strings.ToLower(name)
+	if why, ok := ownHeaders[lower]; ok {
+		return fmt.Errorf("can't be set: %s", why)
+	}
+	for _, p := range ownPrefixes {
+		if strings.HasPrefix(lower, p) {
+			return fmt.Errorf("can't be set: names that begin with %s are reserved", p)
+		}
+	}
+	return nil
+}
+
+// CheckHeaderValue says why a header may not have this value, or nothing. A
+// value with a control character would fail when it is sent, and one with
+// space around it would be sent without.
+func CheckHeaderValue(value string) error {
+	for i := range len(value) {
+		if value[i] < ' ' || value[i] == 0x7f {
+			return fmt.Errorf("must not hold control characters")
+		}
+	}
+	if value != strings.Trim(value, " ") {
+		return fmt.Errorf("must not begin or end with a space")
+	}
+	return nil
+}
+
+// headers checks all headers of a message.
+func (f *faults) headers(hs []Header) {
+	if len(hs) == 0 {
+		return
+	}
+	if len(hs) > maxHeaders {
+		f.add("$.headers", fmt.Sprintf("has %d headers, at most %d are taken", len(hs), maxHeaders))
+		return // each of a thousand would be told apart otherwise
+	}
+	size := 0
+	for i, h := range hs {
+		size += len(h.Name) + len(h.Value)
+		if err := CheckHeaderName(h.Name); err != nil {
+			f.add(headerPath(h.Name), err.Error())
+			continue
+		}
+		f.check(headerPath(h.Name), CheckHeaderValue(h.Value))
+		for _, before := range hs[:i] {
+			if strings.EqualFold(before.Name, h.Name) {
+				f.add(headerPath(h.Name), "is there twice: names differ in more than case")
+				break
+			}
+		}
+	}
+	if size > maxHeaderBytes {
+		f.add("$.headers", fmt.Sprintf("has %d bytes, at most %d are taken", size, maxHeaderBytes))
+	}
+}
+
+// headerPath is where a header stands in the message.
+func headerPath(name string) string {
+	switch {
+	case !isToken(name):
+		return "$.headers"
+	case isWord(name) && len(name) <= maxID:
+		return "$.headers." + name
+	default:
+		return "$.headers[" + clip(name) + "]"
+	}
+}
+
+// isToken reports whether s is a token of RFC 9110, as a header's name must be.
+func isToken(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c > 0x7f || !isWordByte(c) && !strings.ContainsRune("!#$%&'*+.^`|~", rune(c)) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// clip quotes a text of the caller's for an error, and not all of a long one.
+func clip(s string) string {
+	const most = 64 // enough to find it again
+	if len(s) > most {
+		return strconv.QuoteToASCII(s[:most]) + "…"
+	}
+	return strconv.QuoteToASCII(s)
+}

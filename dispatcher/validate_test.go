@@ -1,0 +1,270 @@
+package dispatcher_test
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+var validateNow = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+
+func validateLimits() dispatcher.Limits {
+	return dispatcher.Limits{MaxBody: 100, Now: func() time.Time { return validateNow }}
+}
+
+func validMessage() *dispatcher.Message {
+	return &dispatcher.Message{
+		ID: "msg_1", Topic: "payment.paid", URL: "https://shop.example/hooks",
+		Body: []byte(`{}`), ContentType: "application/json",
+	}
+}
+
+func TestAMessageIsTaken(t *testing.T) {
+	for name, change := range map[string]func(*dispatcher.Message){
+		"that is plain":                        func(*dispatcher.Message) {},
+		"whose id has 128 characters":          func(m *dispatcher.Message) { m.ID = strings.Repeat("a", 128) },
+		"whose topic has 128 characters":       func(m *dispatcher.Message) { m.Topic = strings.Repeat("a.", 63) + "bb" },
+		"with a tenant of odd characters":      func(m *dispatcher.Message) { m.Tenant = "merchant:{7}/~!" },
+		"with a body of the largest size":      func(m *dispatcher.Message) { m.Body = make([]byte, 100) },
+		"without a body":                       func(m *dispatcher.Message) { m.Body = nil },
+		"in another charset":                   func(m *dispatcher.Message) { m.ContentType = "text/xml; charset=GBK" },
+		"a year ahead":                         func(m *dispatcher.Message) { m.Delay = 365 * 24 * time.Hour },
+		"at a time a year ahead":               func(m *dispatcher.Message) { m.DeliverAt = validateNow.AddDate(1, 0, 0) },
+		"at a time in the past":                func(m *dispatcher.Message) { m.DeliverAt = validateNow.AddDate(-1, 0, 0) },
+		"that expires after its first attempt": func(m *dispatcher.Message) { m.Delay = time.Hour; m.ExpiresAt = validateNow.Add(time.Hour + 1) },
+		"with 20 headers":                      func(m *dispatcher.Message) { m.Headers = headers(20, "v") },
+		"with 8 KiB of headers": func(m *dispatcher.Message) {
+			m.Headers = []dispatcher.Header{{Name: "x", Value: strings.Repeat("v", 8<<10-1)}}
+		},
+		"with a header in UTF-8": func(m *dispatcher.Message) { m.Headers = []dispatcher.Header{{Name: "x-shop", Value: "Grüße"}} },
+		"with an empty header":   func(m *dispatcher.Message) { m.Headers = []dispatcher.Header{{Name: "x-shop", Value: ""}} },
+		"with authorization": func(m *dispatcher.Message) {
+			m.Headers = []dispatcher.Header{{Name: "Authorization", Value: "Basic eA=="}}
+		},
+		"with the most attempts":      func(m *dispatcher.Message) { m.MaxAttempts = 101 },
+		"with the shortest timeout":   func(m *dispatcher.Message) { m.Timeout = time.Second },
+		"with the longest timeout":    func(m *dispatcher.Message) { m.Timeout = time.Minute },
+		"with a header named te-like": func(m *dispatcher.Message) { m.Headers = []dispatcher.Header{{Name: "tea", Value: "green"}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := validMessage()
+			change(m)
+			require.Empty(t, m.Validate(validateLimits()))
+		})
+	}
+}
+
+func headers(n int, value string) []dispatcher.Header {
+	all := make([]dispatcher.Header, n)
+	for i := range all {
+		all[i] = dispatcher.Header{Name: fmt.Sprintf("x-%d", i), Value: value}
+	}
+	return all
+}
+
+func TestAMessageIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*dispatcher.Message)
+		path   string
+		says   string
+	}{
+		"without an id":                      {func(m *dispatcher.Message) { m.ID = "" }, "$.id", "1 to 128"},
+		"with too long an id":                {func(m *dispatcher.Message) { m.ID = strings.Repeat("a", 129) }, "$.id", "1 to 128"},
+		"without a topic":                    {func(m *dispatcher.Message) { m.Topic = "" }, "$.topic", "needed"},
+		"with too long a topic":              {func(m *dispatcher.Message) { m.Topic = strings.Repeat("a", 129) }, "$.topic", "128"},
+		"with an empty word in its topic":    {func(m *dispatcher.Message) { m.Topic = "a..b" }, "$.topic", "dots"},
+		"with a dot at its topic's end":      {func(m *dispatcher.Message) { m.Topic = "a." }, "$.topic", "dots"},
+		"with a star in its topic":           {func(m *dispatcher.Message) { m.Topic = "payment.*" }, "$.topic", "words"},
+		"with a space in its tenant":         {func(m *dispatcher.Message) { m.Tenant = "a b" }, "$.tenant", "ASCII"},
+		"with a letter of its own in tenant": {func(m *dispatcher.Message) { m.Tenant = "é" }, "$.tenant", "ASCII"},
+		"with too long a tenant":             {func(m *dispatcher.Message) { m.Tenant = strings.Repeat("a", 129) }, "$.tenant", "128"},
+		"with too large a body":              {func(m *dispatcher.Message) { m.Body = make([]byte, 101) }, "$.body", "MAX_BODY"},
+		"without a content type":             {func(m *dispatcher.Message) { m.ContentType = "" }, "$.content_type", "needed"},
+		"with half a content type":           {func(m *dispatcher.Message) { m.ContentType = "json" }, "$.content_type", "media type"},
+		"with a broken content type":         {func(m *dispatcher.Message) { m.ContentType = "text/plain; charset" }, "$.content_type", "media type"},
+		"with two lines of content type":     {func(m *dispatcher.Message) { m.ContentType = "text/plain\r\nx: y" }, "$.content_type", "printable"},
+		"with too long a content type":       {func(m *dispatcher.Message) { m.ContentType = "a/" + strings.Repeat("b", 255) }, "$.content_type", "256"},
+		"without a url":                      {func(m *dispatcher.Message) { m.URL = "" }, "$.url", "needed"},
+		"with delay and time":                {func(m *dispatcher.Message) { m.Delay = 1; m.DeliverAt = validateNow }, "$.delay", "not both"},
+		"with a negative delay":              {func(m *dispatcher.Message) { m.Delay = -1 }, "$.delay", "negative"},
+		"two years ahead":                    {func(m *dispatcher.Message) { m.Delay = 2 * 365 * 24 * time.Hour }, "$.delay", "year"},
+		"at a time two years ahead":          {func(m *dispatcher.Message) { m.DeliverAt = validateNow.AddDate(2, 0, 0) }, "$.deliver_at", "year"},
+		"that expired":                       {func(m *dispatcher.Message) { m.ExpiresAt = validateNow.Add(-1) }, "$.expires_at", "after"},
+		"that expires with its attempt":      {func(m *dispatcher.Message) { m.Delay = time.Hour; m.ExpiresAt = validateNow.Add(time.Hour) }, "$.expires_at", "after"},
+		"that expires before its time": {func(m *dispatcher.Message) {
+			m.DeliverAt, m.ExpiresAt = validateNow.Add(2), validateNow.Add(1)
+		}, "$.expires_at", "after"},
+		"with 21 headers":          {func(m *dispatcher.Message) { m.Headers = headers(21, "v") }, "$.headers", "20"},
+		"with over 8 KiB":          {func(m *dispatcher.Message) { m.Headers = headers(20, strings.Repeat("v", 500)) }, "$.headers", "8192"},
+		"with too many attempts":   {func(m *dispatcher.Message) { m.MaxAttempts = 102 }, "$.max_attempts", "101"},
+		"with negative attempts":   {func(m *dispatcher.Message) { m.MaxAttempts = -1 }, "$.max_attempts", "101"},
+		"with too short a timeout": {func(m *dispatcher.Message) { m.Timeout = time.Second - 1 }, "$.timeout", "1s"},
+		"with too long a timeout":  {func(m *dispatcher.Message) { m.Timeout = time.Minute + 1 }, "$.timeout", "60s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := validMessage()
+			c.change(m)
+			wrong := m.Validate(validateLimits())
+			require.Len(t, wrong, 1)
+			require.Equal(t, c.path, wrong[0].Path)
+			require.Contains(t, wrong[0].Detail, c.says)
+		})
+	}
+}
+
+func TestAllMistakesAreToldAtOnce(t *testing.T) {
+	m := &dispatcher.Message{ID: "a.b", URL: "ftp://x", Delay: -1, Timeout: 1, MaxAttempts: -1}
+	var paths []string
+	for _, w := range m.Validate(validateLimits()) {
+		paths = append(paths, w.Path)
+	}
+	require.Equal(t, []string{"$.id", "$.topic", "$.content_type", "$.url", "$.delay", "$.max_attempts", "$.timeout"}, paths)
+}
+
+func TestIdsThatCouldForgeAKeyAreRefused(t *testing.T) {
+	for _, id := range []string{
+		"", "{", "}", "{}", "a}b{c", "*", "?", "a\nb", "a b", "a\x00", "a:b", "../a", "a.b", "[a]", `a\b`,
+		"\u00e9", "e\u0301", "\u202eabc", "😀", "\xff", strings.Repeat("a", 129),
+	} {
+		require.False(t, dispatcher.ValidID(id), "%q", id)
+	}
+	for _, id := range []string{"a", "A-z_0", "-", strings.Repeat("a", 128)} {
+		require.True(t, dispatcher.ValidID(id), "%q", id)
+	}
+}
+
+func TestHeadersThatAreOursAreRefused(t *testing.T) {
+	for _, name := range []string{
+		"host", "Host", "CONTENT-LENGTH", "Transfer-Encoding", "connection", "keep-alive", "TE", "trailer",
+		"upgrade", "expect", "proxy-authorization", "Proxy-Connection", "accept-encoding", "cookie", "content-type",
+		"user-agent", "webhook-id", "WebHook-Signature", "webhook-", "hookladder-topic", "Hookladder-Anything",
+		"x-signature", "Stripe-Signature", "x-hub-signature-256", "", "a b", "a:b", "a\r\nb", "é", "a\x00",
+	} {
+		require.Error(t, dispatcher.CheckHeaderName(name), "%q", name)
+	}
+	for _, value := range []string{"a\r\nx: y", "a\n", "a\x00b", "a\tb", "\x7f", " a", "a "} {
+		require.Error(t, dispatcher.CheckHeaderValue(value), "%q", value)
+	}
+	m := validMessage()
+	m.Headers = []dispatcher.Header{{Name: "X-Shop", Value: "1"}, {Name: "x-shop", Value: "2"}, {Name: "a\r\nb", Value: ""}}
+	wrong := m.Validate(validateLimits())
+	require.Len(t, wrong, 2)
+	require.Contains(t, wrong[0].Detail, "twice")
+	require.Equal(t, "$.headers.x-shop", wrong[0].Path)
+	require.Equal(t, "$.headers", wrong[1].Path)
+	require.NotContains(t, wrong[1].Detail, "\n")
+}
+
+func TestURLsAreTaken(t *testing.T) {
+	for _, raw := range []string{
+		"http://a", "https://shop.example/hooks?a=b&c=%20", "http://localhost:8080/", "http://127.0.0.1:1/",
+		"http://[::1]:65535/x", "https://xn--bcher-kva.example/", "http://my_service:80/a", "HTTPS://Shop.Example/",
+		"https://a/" + strings.Repeat("p", 2048-len("https://a/")), `https://a/?q="x"&r=<y>`, "https://0x.example/", "https://1a/",
+	} {
+		u, err := dispatcher.ParseURL(raw)
+		require.NoError(t, err, raw)
+		require.Contains(t, []string{"http", "https"}, u.Scheme)
+	}
+}
+
+func TestURLsAreRefused(t *testing.T) {
+	for raw, says := range map[string]string{
+		"shop.example/hooks": "absolute", "//shop.example": "absolute", "/hooks": "absolute", "": "absolute",
+		"ftp://a": "absolute", "javascript:alert(1)": "absolute", "http:a": "no host", "http://": "no host",
+		"http:///a": "no host", "http://:80/": "no host", "http://user@a/": "user", "http://user:pass@a/": "user",
+		"http://@a/": "user", "http://a/#f": "fragment", "http://a/#": "fragment", "http://a b/": "spaces",
+		`http://a\b/`: "backslashes", `http://a\@b/`: "backslashes", "http://a/\n": "control", "http://a/\x00": "control",
+		"\thttp://a": "control", "http://a/\x7f": "control", "http://a:0/": "port", "http://a:65536/": "port",
+		"http://a:99999999999/": "port", "http://a:080/": "port", "http://a:/": "empty port", "http://a:x/": "not a URL",
+		"http://a:-1/": "not a URL", "http://b\u00fccher.example/": "punycode", "http://a/\u00e9": "percent-encode",
+		"http://a/?q=\u00e9": "percent-encode", "http://%61.example/": "percent sign", "http://[fe80::1%25eth0]/": "percent sign",
+		"http://a..b/": "empty label", "http://.a/": "empty label", "http://a./": "empty label",
+		"http://" + strings.Repeat("a", 64) + "/":     "label of 64",
+		"http://" + strings.Repeat("abc.", 64) + "a/": "host of 257", "http://a,b/": "other characters", "http://a*/": "other characters",
+		"http://2130706433/": "looks like an address", "http://0x7f000001/": "looks like an address",
+		"http://127.1/": "looks like an address", "http://127.0.0.0x1/": "looks like an address",
+		"http://010.0.0.1/": "looks like an address", "http://256.0.0.1/": "looks like an address",
+		"http://[v1.x]/": "not a URL", "http://[::1/": "not a URL", "http://[127.0.0.1]/": "not a URL", "http://[]/": "IPv6", "http://::1/": "not a URL",
+		"https://a/" + strings.Repeat("p", 2049-len("https://a/")): "2049 bytes", "http://a/%zz": "not a URL",
+	} {
+		_, err := dispatcher.ParseURL(raw)
+		require.ErrorContains(t, err, says, "%q", raw)
+	}
+}
+
+func TestAURLErrorKeepsItsSecret(t *testing.T) {
+	for _, raw := range []string{"http://a:x/?token=hunter2", "http://a/%zz?token=hunter2", "http://u:hunter2@a/"} {
+		_, err := dispatcher.ParseURL(raw)
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), "hunter2")
+	}
+}
+
+func TestLimitsSayWhichURLsMayBeUsed(t *testing.T) {
+	private := errors.New("10.1.2.3 is private; allow it with ALLOW_NETS=10.1.2.3/32")
+	for name, c := range map[string]struct {
+		limits dispatcher.Limits
+		url    string
+		says   string
+	}{
+		"without a secret nothing goes to a bare URL": {dispatcher.Limits{Unsigned: true}, "https://a/", "SIGNING_SECRET"},
+		"plain http where https is asked for":         {dispatcher.Limits{HTTPSOnly: true}, "http://a/", "HTTPS_ONLY"},
+		"an address that the guard refuses":           {dispatcher.Limits{CheckURL: func(*url.URL) error { return private }}, "http://10.1.2.3/", "ALLOW_NETS=10.1.2.3/32"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := validMessage()
+			m.URL = c.url
+			wrong := m.Validate(c.limits)
+			require.Len(t, wrong, 1)
+			require.Equal(t, "$.url", wrong[0].Path)
+			require.Contains(t, wrong[0].Detail, c.says)
+			require.Contains(t, wrong[0].Error(), "$.url: ")
+		})
+	}
+	m := validMessage()
+	require.Empty(t, m.Validate(dispatcher.Limits{HTTPSOnly: true, CheckURL: func(*url.URL) error { return nil }}))
+}
+
+func TestLanes(t *testing.T) {
+	for _, lane := range []string{"", "a:b", strings.Repeat("a", 17), "a b", "*"} {
+		require.False(t, dispatcher.ValidLane(lane), "%q", lane)
+	}
+	u, err := dispatcher.ParseURL("https://shop.example/hooks")
+	require.NoError(t, err)
+	require.True(t, dispatcher.ValidLane(string(dispatcher.URLLane(u))))
+}
+
+func FuzzParseURL(f *testing.F) {
+	for _, s := range []string{"http://a", "https://u:p@[::1%25x]:80/a?b#c", `http://a\b`, "http://127.1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		u, err := dispatcher.ParseURL(raw)
+		if err != nil {
+			return
+		}
+		// What was taken is read in the same way once more, and names one place.
+		again, err := dispatcher.ParseURL(u.String())
+		require.NoError(t, err)
+		require.Equal(t, dispatcher.URLLane(u), dispatcher.URLLane(again))
+		require.NotContains(t, raw, "#")
+		require.Nil(t, u.User)
+	})
+}
+
+func BenchmarkValidate(b *testing.B) {
+	m, l := validMessage(), validateLimits()
+	b.ReportAllocs()
+	for b.Loop() {
+		if len(m.Validate(l)) != 0 {
+			b.Fatal("refused")
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package dispatcher
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+const (
+	maxURL   = 2048
+	maxHost  = 253 // of a name in the DNS
+	maxLabel = 63  // of one of its labels
+)
+
+var (
+	errNoURL    = errors.New("is needed: nothing else can take the message")
+	errUnsigned = errors.New("a bare URL needs a secret to sign with: set SIGNING_SECRET")
+	errPlain    = errors.New("must be https (HTTPS_ONLY)")
+)
+
+// ParseURL reads the URL of a destination. It takes less than url.Parse: only
+// what every client, proxy and log reads in one and the same way, so that
+// nobody is called but who was checked.
+func ParseURL(raw string) (*url.URL, error) {
+	if len(raw) > maxURL {
+		return nil, fmt.Errorf("has %d bytes, at most %d are taken", len(raw), maxURL)
+	}
+	if err := checkURLText(raw); err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		// url.Parse repeats the URL in its error, and it may hold a token.
+		return nil, errors.New("is not a URL")
+	}
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, errors.New("must be absolute and begin with http:// or https://")
+	case u.Opaque != "" || u.Host == "":
+		return nil, errors.New("has no host")
+	case u.User != nil:
+		return nil, errors.New("must not hold a user or password; use headers")
+	}
+	if err := checkPort(u); err != nil {
+		return nil, err
+	}
+	if err := checkHost(u); err != nil {
+		return nil, err
+	}
+	return u, nil
+}
+
+// checkURLText refuses what parsers are known to read in different ways.
+func checkURLText(raw string) error {
+	foreign := false
+	for i := range len(raw) {
+		switch c := raw[i]; {
+		case c < ' ' || c == 0x7f:
+			return errors.New("must not hold control characters")
+		case c == ' ' || c == '\\':
+			return errors.New("must not hold spaces or backslashes")
+		case c == '#':
+			return errors.New("must not have a fragment: it would never be sent")
+		case c > 0x7f:
+			foreign = true
+		}
+	}
+	host := authority(raw)
+	for i := range len(host) {
+		if host[i] > 0x7f {
+			return errors.New("must have an ASCII host: write the name in punycode, as xn--…")
+		}
+	}
+	switch {
+	case strings.Contains(host, "%"):
+		return errors.New("must not have a percent sign in its host")
+	case foreign:
+		return errors.New("must be ASCII: percent-encode the rest")
+	}
+	return nil
+}
+
+// authority is the part of a URL that names user, host and port.
+func authority(raw string) string {
+	_, rest, ok := strings.Cut(raw, "//")
+	if !ok {
+		return ""
+	}
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		rest = rest[:i]
+	}
+	return rest
+}
+
+// checkPort takes 1 to 65535 without leading zeros, or no port at all: what is
+// written in two ways would have two lanes.
+func checkPort(u *url.URL) error {
+	port := u.Port()
+	if port == "" {
+		if strings.HasSuffix(u.Host, ":") {
+			return errors.New("has an empty port")
+		}
+		return nil
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 || port[0] == '0' {
+		return errors.New("must have a port of 1 to 65535")
+	}
+	return nil
+}
+
+// checkHost takes a name or an address in its usual form.
+func checkHost(u *url.URL) error {
+	host := u.Hostname()
+	if strings.HasPrefix(u.Host, "[") {
+		if a, err := netip.ParseAddr(host); err != nil || !a.Is6() {
+			return errors.New("has no IPv6 address between its brackets")
+		}
+		return nil
+	}
+	if host == "" {
+		return errors.New("has no host")
+	}
+	if len(host) > maxHost {
+		return fmt.Errorf("has a host of %d bytes, at most %d are taken", len(host), maxHost)
+	}
+	last := ""
+	for rest, more := host, true; more; {
+		last, rest, more = strings.Cut(rest, ".")
+		switch {
+		case last == "":
+			return errors.New("has an empty label in its host: a dot too many")
+		case len(last) > maxLabel:
+			return fmt.Errorf("has a label of %d bytes in its host, at most %d are taken", len(last), maxLabel)
+		case !isWord(last):
+			return errors.New("has a host with other characters than letters, digits, dots and dashes")
+		}
+	}
+	// Some resolvers read 127.1, 0x7f.1 and 2130706433 as addresses, others as
+	// names: a name never ends with a number.
+	if numeric(last) {
+		if _, err := netip.ParseAddr(host); err != nil {
+			return errors.New("has a host that looks like an address but is none: write four decimal numbers")
+		}
+	}
+	return nil
+}
+
+// numeric reports whether a label is a decimal or hexadecimal number.
+func numeric(label string) bool {
+	if _, err := strconv.ParseUint(label, 10, 64); err == nil {
+		return true
+	}
+	hex, ok := strings.CutPrefix(strings.ToLower(label), "0x")
+	return ok && strings.Trim(hex, "0123456789abcdef") == ""
+}

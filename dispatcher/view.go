@@ -1,0 +1,185 @@
+package dispatcher
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// view is what this instance knows of each partition: when something becomes
+// due there, and how heavy the lightest lane is that may be claimed from. It is
+// fed by every answer of the queue and by the hints of other instances, and
+// tells the mover and the claimer when there is something to do. There is no
+// goroutine, timer or connection for a partition.
+type view struct {
+	clock clock
+
+	mu    sync.Mutex // guards parts
+	parts []part
+
+	due   chan struct{} // 1 deep: a due time came nearer
+	ready chan struct{} // 1 deep: something may be claimed
+}
+
+type part struct {
+	asOf    time.Time // by the partition's clock; the zero time before anything is known
+	due     time.Time // by this process' clock; zero: nothing waits for a time
+	weight  int       // of the lightest lane, -1: none
+	stalled bool      // a claim got nothing though a lane was there: wait for a permit, or for news
+}
+
+func newView(partitions int) *view {
+	v := &view{
+		parts: make([]part, partitions),
+		due:   make(chan struct{}, 1),
+		ready: make(chan struct{}, 1),
+	}
+	for i := range v.parts {
+		v.parts[i].weight = -1
+	}
+	return v
+}
+
+// note takes in what the queue said. Answers may overtake each other: an older
+// one only ever adds what there is to do, so that nothing is forgotten.
+func (v *view) note(hints ...Hint) {
+	if len(hints) == 0 {
+		return
+	}
+	local := time.Now()
+	sooner, claimable := false, false
+	v.mu.Lock()
+	for _, h := range hints {
+		p := &v.parts[h.Partition]
+		v.clock.set(h.Now, local)
+		var due time.Time
+		if !h.Due.IsZero() {
+			due = local.Add(h.Due.Sub(h.Now))
+		}
+		newer := h.Now.After(p.asOf)
+		if newer {
+			p.asOf = h.Now
+		}
+		if !due.IsZero() && (p.due.IsZero() || due.Before(p.due)) {
+			sooner = true
+		} else if !newer {
+			due = p.due
+		}
+		p.due = due
+		if h.Weight >= 0 && (newer || p.weight < 0 || h.Weight < p.weight) || newer {
+			p.weight, p.stalled = h.Weight, false
+		}
+		claimable = claimable || p.weight >= 0
+	}
+	v.mu.Unlock()
+	if sooner {
+		signal(v.due)
+	}
+	if claimable {
+		signal(v.ready)
+	}
+}
+
+// dues answers the partitions where something is due, and how long to wait for
+// the next where there is none; wait < 0: nothing waits for a time.
+func (v *view) dues() (partitions []int, wait time.Duration) {
+	local := time.Now()
+	wait = -1
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for n := range v.parts {
+		due := v.parts[n].due
+		if due.IsZero() {
+			continue
+		}
+		left := due.Sub(local)
+		if left <= 0 {
+			partitions = append(partitions, n)
+		} else if wait < 0 || left < wait {
+			wait = left
+		}
+	}
+	return partitions, wait
+}
+
+// claimable answers the partitions that an instance with free permits of
+// total may get something from; waiting says that there is something, if not
+// for so few permits.
+func (v *view) claimable(free, total, first int) (partitions []int, waiting bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for i := range v.parts {
+		n := (first + i) % len(v.parts)
+		p := &v.parts[n]
+		if p.weight < 0 {
+			continue
+		}
+		waiting = true
+		// With few permits the classes count less than the weight says, so it is tried.
+		if !p.stalled && (p.weight < free || free == total || total < fullClasses) {
+			partitions = append(partitions, n)
+		}
+	}
+	return partitions, waiting
+}
+
+// fullClasses is the number of permits from which on a lane's class counts
+// whole; the scripts have the same number.
+const fullClasses = 128
+
+// stall remembers that a claim got nothing from partitions though there was
+// something: the lanes there were too heavy for the permits left.
+func (v *view) stall(partitions []int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, n := range partitions {
+		v.parts[n].stalled = true
+	}
+}
+
+// unstall forgets that: a permit came free.
+func (v *view) unstall() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for n := range v.parts {
+		v.parts[n].stalled = false
+	}
+}
+
+// signal wakes who waits for c, or the next who will.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// clock estimates the queue's time from the last answer and this process'
+// monotonic clock, so that a host whose clock is wrong, or jumps, is right all
+// the same.
+type clock struct {
+	anchor atomic.Pointer[anchor]
+}
+
+type anchor struct {
+	queue, local time.Time
+}
+
+// anchorFor is how long an anchor serves: quartz drifts by less than a
+// millisecond in that time.
+const anchorFor = 5 * time.Second
+
+func (c *clock) set(queue, local time.Time) {
+	if a := c.anchor.Load(); a != nil && local.Sub(a.local) < anchorFor && queue.Sub(a.queue) <= local.Sub(a.local) {
+		return // an answer that took longer on its way knows less
+	}
+	c.anchor.Store(&anchor{queue: queue, local: local})
+}
+
+// now is the queue's time, or this host's while nothing was heard.
+func (c *clock) now() time.Time {
+	if a := c.anchor.Load(); a != nil {
+		return a.queue.Add(time.Since(a.local))
+	}
+	return time.Now().UTC()
+}

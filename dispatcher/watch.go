@@ -1,0 +1,59 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+)
+
+// The guard's reads stay below lookRate commands a second, however many
+// partitions there are: a partition costs two, and the time one more.
+const lookRate = 0.6
+
+// watcher feeds the view with what others did, and looks for itself now and
+// then, since a hint can get lost.
+type watcher struct {
+	engine *engine
+	guard  time.Duration
+}
+
+// Run listens to other instances' hints until ctx ends.
+func (w *watcher) Run(ctx context.Context) error {
+	e := w.engine
+	for failures := 0; ctx.Err() == nil; {
+		err := e.queue.Watch(ctx, e.name(), func(h Hint) { e.view.note(h) }, e.lookAround)
+		if ctx.Err() == nil {
+			failures = e.repeat(ctx, "watch", failures, err)
+			pause(ctx, failures+1)
+		}
+	}
+	return nil
+}
+
+// Look reads all partitions when something may have been missed, and at each
+// turn of the guard, until ctx ends.
+func (w *watcher) Look(ctx context.Context) error {
+	e := w.engine
+	all := make([]int, e.queue.Partitions())
+	for n := range all {
+		all[n] = n
+	}
+	every := max(w.guard, time.Duration(float64(2*len(all)+1)/lookRate*float64(time.Second)))
+	timer := time.NewTimer(every)
+	defer timer.Stop()
+	for failures, turn := 0, 0; ctx.Err() == nil; {
+		hints, err := e.queue.Peek(ctx, all)
+		e.view.note(hints...)
+		if failures = e.repeat(ctx, "look", failures, err); failures > 0 {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-e.look:
+		case <-timer.C:
+			timer.Reset(every)
+			e.trimmer.look(all[turn%len(all)])
+			turn++
+		}
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package ladder
+
+import (
+	"fmt"
+	"time"
+	"unicode/utf8"
+)
+
+// accepted ends every complaint about a text: a person who reads it should not
+// have to look for the manual.
+const accepted = "use a duration such as 15s, 1h30m or 1d, or a number of seconds such as 0.5"
+
+// tooLong is what is wrong with whatever exceeds MaxDuration.
+const tooLong = "longer than 365 days"
+
+// maxText is the most of a bad text that an error repeats, in bytes. The longest
+// useful duration is far shorter.
+const maxText = 40
+
+// Error says which duration was refused, and why.
+type Error struct {
+	Rung int    // its place in the ladder, counted from 1; 0 where it stood alone
+	Text string // as it was written
+	Why  string // what is wrong with it
+}
+
+// Error is the complaint as a sentence for whoever wrote the text.
+func (e *Error) Error() string {
+	what := "duration"
+	if e.Rung > 0 {
+		what = fmt.Sprintf("rung %d", e.Rung)
+	}
+	return fmt.Sprintf("%s %q: %s; %s", what, shorten(e.Text), e.Why, accepted)
+}
+
+// shorten cuts a long text where a character begins.
+func shorten(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	cut := maxText
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "…"
+}
+
+func tooMany(n int) error {
+	return fmt.Errorf("ladder has %d rungs; at most %d are accepted", n, MaxRungs)
+}
+
+// outOfRange says what is wrong with the length of d; empty when nothing is.
+func outOfRange(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "negative"
+	case d > MaxDuration:
+		return tooLong
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,104 @@
+package ladder
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// String is the ladder in its canonical form, which Parse reads back: rungs with
+// a comma between two, each as FormatDuration writes it. It is empty when there
+// are no rungs.
+func (l Ladder) String() string { return strings.Join(l.texts(), ",") }
+
+func (l Ladder) texts() []string {
+	texts := make([]string, len(l.steps))
+	for i, step := range l.steps {
+		texts[i] = FormatDuration(step)
+	}
+	return texts
+}
+
+// FormatDuration writes a duration as people do, without the zeros of
+// time.Duration's own form: 10m, not 10m0s. Whole days are written as such (2d).
+// ParseDuration reads it back.
+func FormatDuration(d time.Duration) string {
+	if d > 0 && d%day == 0 {
+		return strconv.FormatInt(int64(d/day), 10) + "d"
+	}
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// MarshalText writes the canonical form.
+func (l Ladder) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText reads what Parse reads.
+func (l *Ladder) UnmarshalText(text []byte) error {
+	parsed, err := Parse(string(text))
+	if err != nil {
+		return err
+	}
+	*l = parsed
+	return nil
+}
+
+// MarshalJSON writes a list of texts, one for each rung.
+func (l Ladder) MarshalJSON() ([]byte, error) { return json.Marshal(l.texts()) }
+
+// errShape refuses JSON that is no ladder at all.
+var errShape = errors.New(`ladder: want a list such as ["15s", 180] or a text such as "15s,3m"`)
+
+// UnmarshalJSON reads a list of texts and numbers, which are seconds, or one text
+// as Parse reads it. As everywhere in JSON, null changes nothing.
+func (l *Ladder) UnmarshalJSON(data []byte) error {
+	data = bytes.TrimSpace(data)
+	switch {
+	case len(data) == 0:
+		return errShape
+	case string(data) == "null":
+		return nil
+	case data[0] == '"':
+		var text string
+		if err := json.Unmarshal(data, &text); err != nil {
+			return fmt.Errorf("ladder: %w", err)
+		}
+		return l.UnmarshalText([]byte(text))
+	case data[0] != '[':
+		return errShape
+	}
+	var raw []json.RawMessage
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return fmt.Errorf("ladder: %w", err)
+	}
+	if len(raw) > MaxRungs {
+		return tooMany(len(raw))
+	}
+	items := make([]string, len(raw))
+	for i, item := range raw {
+		// A number is read as it was written, not as a float: 0.1 stays 0.1.
+		items[i] = string(item)
+		if item[0] != '"' {
+			continue
+		}
+		if err := json.Unmarshal(item, &items[i]); err != nil {
+			return fmt.Errorf("ladder: rung %d: %w", i+1, err)
+		}
+	}
+	parsed, err := parseItems(items)
+	if err != nil {
+		return err
+	}
+	*l = parsed
+	return nil
+}

@@ -1,0 +1,129 @@
+package signer
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// DefaultMaxBody is the most that a Verifier reads of a body when it does not
+// say: 1 MiB, four times what Hookladder sends unless told otherwise.
+const DefaultMaxBody = 1 << 20
+
+// VerifyRequest verifies a request and returns its body, which r.Body has again
+// from its beginning. Nothing is read of a request whose headers are refused
+// already, and never more than MaxBody.
+func (v *Verifier) VerifyRequest(r *http.Request) (body []byte, err error) {
+	id, err := single(r.Header, HeaderID)
+	if err != nil {
+		return nil, err
+	}
+	timestamp, err := single(r.Header, HeaderTimestamp)
+	if err != nil {
+		return nil, err
+	}
+	// This one is a list, and a list may be spread over several lines.
+	signature := strings.Join(r.Header.Values(HeaderSignature), " ")
+	c, err := v.check(id, timestamp, signature)
+	if err != nil {
+		return nil, err
+	}
+	body, err = v.readBody(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.match(c, body); err != nil {
+		return nil, err
+	}
+	return body, nil
+}
+
+// single is the value of a header that must not be there twice: what was
+// verified and what a handler reads later could be different ones.
+func single(h http.Header, name string) (string, error) {
+	values := h.Values(name)
+	switch len(values) {
+	case 0:
+		return "", nil // Verify knows the word for it
+	case 1:
+		return values[0], nil
+	default:
+		return "", fmt.Errorf("%s: %w", name, ErrRepeated)
+	}
+}
+
+// readBody reads the whole body and puts it back.
+func (v *Verifier) readBody(r *http.Request) ([]byte, error) {
+	limit := v.MaxBody
+	if limit <= 0 {
+		limit = DefaultMaxBody
+	}
+	tooLarge := fmt.Errorf("%w: more than %d bytes", ErrBodyTooLarge, limit)
+	if r.ContentLength > limit {
+		return nil, tooLarge
+	}
+	if r.Body == nil {
+		return nil, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, limit))
+	if err == nil && int64(len(body)) == limit {
+		// Asked for apart, since limit+1 may overflow.
+		var n int
+		n, err = io.ReadFull(r.Body, make([]byte, 1))
+		if n > 0 {
+			return nil, tooLarge
+		}
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+	}
+	var max *http.MaxBytesError
+	switch {
+	case errors.As(err, &max): // a limit that somebody else put around it
+		return nil, fmt.Errorf("%w: more than %d bytes", ErrBodyTooLarge, max.Limit)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrBody, err)
+	}
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{bytes.NewReader(body), r.Body}
+	return body, nil
+}
+
+// Middleware lets through to next what verifies, with its body to be read as if
+// for the first time. Anything else is answered with the reason in one line: 401
+// where the signature is missing, wrong or not fresh, 413 where the body is too
+// large, 400 where the request is malformed, and 500 where the Verifier has no secret.
+func (v *Verifier) Middleware(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = r.WithContext(r.Context()) // a copy: the caller's request keeps its own Body
+		if _, err := v.VerifyRequest(r); err != nil {
+			status, text := answer(err)
+			http.Error(w, text, status)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// answer is what a sender is told. None of the errors holds a secret or a
+// signature; only the cause of a body that could not be read is the receiver's own affair.
+func answer(err error) (status int, text string) {
+	switch {
+	case errors.Is(err, ErrNoSecret):
+		return http.StatusInternalServerError, ErrNoSecret.Error()
+	case errors.Is(err, ErrBody):
+		return http.StatusBadRequest, ErrBody.Error()
+	case errors.Is(err, ErrBodyTooLarge):
+		return http.StatusRequestEntityTooLarge, err.Error()
+	case errors.Is(err, ErrNoSignature), errors.Is(err, ErrMismatch),
+		errors.Is(err, ErrTooOld), errors.Is(err, ErrTooNew):
+		return http.StatusUnauthorized, err.Error()
+	default:
+		return http.StatusBadRequest, err.Error()
+	}
+}

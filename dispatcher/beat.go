@@ -81,7 +81,11 @@ func (h *heart) beat(ctx context.Context) (dead []string) {
 	now := time.Now()
 	punctual := !h.last.IsZero() && now.Sub(h.last) <= beatLate
 	h.last = now
-	e.beaten.Store(now.UnixNano() - e.born.UnixNano())
+	could := e.mayLease()
+	e.beaten.Store(int64(now.Sub(e.born)))
+	if !could {
+		signal(e.view.ready) // the claimer may have met work and not have been allowed to take it
+	}
 	return h.judge(all, punctual)
 }
 

@@ -61,7 +61,6 @@ func (c *claimer) wait(ctx context.Context) (partitions []int, ok bool) {
 	case <-ctx.Done():
 	case <-e.view.ready:
 	case <-e.permits.freed:
-		e.view.unstall()
 	case <-e.settled:
 	}
 	return nil, false
@@ -89,7 +88,7 @@ func (c *claimer) claim(ctx context.Context, partitions []int, got int) error {
 		e.log.LogAttrs(ctx, slog.LevelError, "deliveries without a message dropped", slog.Int("deliveries", lost))
 	}
 	if len(claimed)+ended+lost == 0 && err == nil {
-		e.view.stall(partitions)
+		e.view.stall(hints, free)
 	}
 	return err
 }

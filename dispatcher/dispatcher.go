@@ -102,7 +102,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	d.drain(cut)
 	die()
 	err = errors.Join(err, keeping.Wait())
-	return errors.Join(err, d.leave(context.WithoutCancel(ctx)))
+	d.leave(context.WithoutCancel(ctx))
+	return err
 }
 
 // drain ends what is leased: attempts under way have the grace time, and what
@@ -119,19 +120,26 @@ func (d *Dispatcher) drain(cut context.CancelFunc) {
 	d.engine.gate.wait()
 }
 
-// leave signs off, if nothing is held any more: else others must take over.
-func (d *Dispatcher) leave(ctx context.Context) error {
+// leave hands back what the queue says is still held, and signs off. Where that
+// fails others take over.
+func (d *Dispatcher) leave(ctx context.Context) {
 	e := d.engine
 	ctx, cancel := context.WithTimeout(ctx, settleWithin)
 	defer cancel()
 	ids, err := e.queue.Leases(ctx, e.name())
-	if err == nil && len(ids) == 0 {
+	if err == nil && len(ids) > 0 {
+		back := make([]Settlement, len(ids))
+		for i, id := range ids {
+			back[i] = Settlement{ID: id, Verdict: Back, Due: e.view.clock.now()}
+		}
+		_, _, err = e.queue.Settle(ctx, e.name(), back)
+	}
+	if err == nil {
 		err = e.queue.Leave(ctx, e.name())
 	}
 	if err != nil {
 		e.log.Warn("could not sign off, others will take over", "err", err)
 	}
-	return nil
 }
 
 // Published is what became of one message of a Publish.

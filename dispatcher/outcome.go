@@ -104,8 +104,8 @@ func statusFault(status int, s *Success) string {
 
 // next finds the time of the next attempt, or why there is none.
 func next(c Case) (Verdict, time.Duration, DeadReason) {
-	wait, ok := c.Ladder.Next(c.Rung)
-	if !ok || c.MaxAttempts > 0 && c.Rung >= c.MaxAttempts {
+	wait, ok := c.Ladder.Cut(c.MaxAttempts).Next(c.Rung)
+	if !ok {
 		return Dead, 0, ReasonExhausted
 	}
 	wait = ladder.Jittered(wait, c.Jitter, c.Random)

@@ -25,7 +25,7 @@ type part struct {
 	asOf    time.Time // by the partition's clock; the zero time before anything is known
 	due     time.Time // by this process' clock; zero: nothing waits for a time
 	weight  int       // of the lightest lane, -1: none
-	stalled bool      // a claim got nothing though a lane was there: wait for a permit, or for news
+	tried   int       // free permits with which a claim got nothing though a lane was there; 0: none did
 }
 
 func newView(partitions int) *view {
@@ -67,7 +67,7 @@ func (v *view) note(hints ...Hint) {
 		}
 		p.due = due
 		if h.Weight >= 0 && (newer || p.weight < 0 || h.Weight < p.weight) || newer {
-			p.weight, p.stalled = h.Weight, false
+			p.weight, p.tried = h.Weight, 0
 		}
 		claimable = claimable || p.weight >= 0
 	}
@@ -115,8 +115,9 @@ func (v *view) claimable(free, total, first int) (partitions []int, waiting bool
 			continue
 		}
 		waiting = true
-		// With few permits the classes count less than the weight says, so it is tried.
-		if !p.stalled && (p.weight < free || free == total || total < fullClasses) {
+		// With few permits the classes count less than the weight says, so it is tried. Who holds
+		// nothing may always take the lightest.
+		if free == total || free > p.tried && (p.weight < free || total < fullClasses) {
 			partitions = append(partitions, n)
 		}
 	}
@@ -127,22 +128,16 @@ func (v *view) claimable(free, total, first int) (partitions []int, waiting bool
 // whole; the scripts have the same number.
 const fullClasses = 128
 
-// stall remembers that a claim got nothing from partitions though there was
-// something: the lanes there were too heavy for the permits left.
-func (v *view) stall(partitions []int) {
+// stall remembers that claims got nothing with free permits though there was
+// something: only more of them, or news, can change that. What was heard since
+// then stands, so hints are the claims' own.
+func (v *view) stall(hints []Hint, free int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for _, n := range partitions {
-		v.parts[n].stalled = true
-	}
-}
-
-// unstall forgets that: a permit came free.
-func (v *view) unstall() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for n := range v.parts {
-		v.parts[n].stalled = false
+	for _, h := range hints {
+		if p := &v.parts[h.Partition]; !p.asOf.After(h.Now) {
+			p.tried = free
+		}
 	}
 }
 

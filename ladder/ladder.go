@@ -101,7 +101,7 @@ func (l Ladder) Cut(attempts int) Ladder {
 	if attempts == 1 {
 		return Ladder{}
 	}
-	return Ladder{steps: l.steps[:attempts-1 : attempts-1]}
+	return Ladder{steps: l.steps[: attempts-1 : attempts-1]}
 }
 
 // Faster is the ladder with each wait divided by factor, for demonstrations. A

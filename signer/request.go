@@ -61,29 +61,17 @@ func (v *Verifier) readBody(r *http.Request) ([]byte, error) {
 	if limit <= 0 {
 		limit = DefaultMaxBody
 	}
-	tooLarge := fmt.Errorf("%w: more than %d bytes", ErrBodyTooLarge, limit)
 	if r.ContentLength > limit {
-		return nil, tooLarge
+		return nil, tooLarge(limit)
 	}
-	if r.Body == nil {
-		return nil, nil
+	if r.Body == nil { // a request that was made, not received
+		r.Body = http.NoBody
 	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, limit))
-	if err == nil && int64(len(body)) == limit {
-		// Asked for apart, since limit+1 may overflow.
-		var n int
-		n, err = io.ReadFull(r.Body, make([]byte, 1))
-		if n > 0 {
-			return nil, tooLarge
-		}
-		if errors.Is(err, io.EOF) {
-			err = nil
-		}
-	}
-	var max *http.MaxBytesError
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, limit))
+	var over *http.MaxBytesError // ours, or one that somebody else put around it
 	switch {
-	case errors.As(err, &max): // a limit that somebody else put around it
-		return nil, fmt.Errorf("%w: more than %d bytes", ErrBodyTooLarge, max.Limit)
+	case errors.As(err, &over):
+		return nil, tooLarge(over.Limit)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrBody, err)
 	}
@@ -92,6 +80,10 @@ func (v *Verifier) readBody(r *http.Request) ([]byte, error) {
 		io.Closer
 	}{bytes.NewReader(body), r.Body}
 	return body, nil
+}
+
+func tooLarge(limit int64) error {
+	return fmt.Errorf("%w: more than %d bytes", ErrBodyTooLarge, limit)
 }
 
 // Middleware lets through to next what verifies, with its body to be read as if

@@ -31,7 +31,7 @@ const redacted = SecretPrefix + "[redacted]"
 
 var (
 	// ErrNoSecret says that there is nothing to sign or verify with.
-	ErrNoSecret = errors.New("no secret")
+	ErrNoSecret = errors.New("no signing secret")
 	// ErrSecret says that a text is not a secret; it never tells the text.
 	ErrSecret = errors.New("not a secret: want " + SecretPrefix + " and the base64 of 24 to 64 bytes")
 )
@@ -40,19 +40,24 @@ var (
 // or encoded, it comes out redacted; only Reveal tells it. The zero Secret is no
 // key and can't sign.
 type Secret struct {
-	// A pointer, since fmt calls no method on what it finds in an unexported
-	// field of somebody's struct: there it would print the bytes themselves, but
-	// of a pointer only the address.
-	key *material
+	// The bytes of the key. It is a pointer to a string, since fmt calls no method
+	// on what it finds in an unexported field of somebody's struct. There it would
+	// print bytes or a string as they are, and with the wrong verb what a pointer
+	// to a struct or a slice points to; of this one it prints the address.
+	key *string
 }
 
-type material struct{ bytes []byte } // never written to once made
+// newSecret keeps a copy of key.
+func newSecret(key []byte) Secret {
+	text := string(key)
+	return Secret{&text}
+}
 
 // NewSecret makes a secret of 32 random bytes.
 func NewSecret() Secret {
 	key := make([]byte, newKey)
 	rand.Read(key) // never fails; without randomness the program ends
-	return Secret{&material{key}}
+	return newSecret(key)
 }
 
 // ParseSecret reads a secret: whsec_ and the base64 of 24 to 64 bytes, in the
@@ -74,7 +79,7 @@ func ParseSecret(text string) (Secret, error) {
 	if len(key) < minKey || len(key) > maxKey {
 		return Secret{}, fmt.Errorf("%w, it has %d", ErrSecret, len(key))
 	}
-	return Secret{&material{key}}, nil
+	return newSecret(key), nil
 }
 
 // ParseSecrets reads at least one secret, and at most MaxSecrets, with white
@@ -106,7 +111,7 @@ func (s Secret) Reveal() string {
 	if s.IsZero() {
 		return ""
 	}
-	return SecretPrefix + base64.StdEncoding.EncodeToString(s.key.bytes)
+	return SecretPrefix + base64.StdEncoding.EncodeToString([]byte(*s.key))
 }
 
 // String is redacted.

@@ -132,7 +132,7 @@ func (d *dialer) open(ctx context.Context, address string) (net.Conn, error) {
 	for i, a := range may {
 		to[i] = netip.AddrPortFrom(a, uint16(n))
 	}
-	return d.race(ctx, to)
+	return race(ctx, to, d.connect)
 }
 
 // lookup finds the addresses of a host, which may be one in any form.
@@ -184,12 +184,14 @@ func (d *dialer) allowed(found []netip.Addr) ([]netip.Addr, error) {
 	return turns[:min(len(turns), maxAddrs)], nil
 }
 
+type connectFunc func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
+
 // race connects to the first of several addresses that answers. Each has a head
 // start on the next; one that fails gives way at once. It returns when all that
 // it started has ended.
-func (d *dialer) race(ctx context.Context, to []netip.AddrPort) (net.Conn, error) {
+func race(ctx context.Context, to []netip.AddrPort, connect connectFunc) (net.Conn, error) {
 	if len(to) == 1 {
-		return d.connect(ctx, to[0])
+		return connect(ctx, to[0])
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -204,7 +206,7 @@ func (d *dialer) race(ctx context.Context, to []netip.AddrPort) (net.Conn, error
 		to = to[1:]
 		running++
 		go func() {
-			conn, err := d.connect(ctx, next)
+			conn, err := connect(ctx, next)
 			results <- result{conn, err}
 		}()
 	}

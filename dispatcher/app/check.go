@@ -1,0 +1,42 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+)
+
+// Check says why these options can't be run, or nothing.
+func (o Options) Check() error {
+	if o.Log == nil {
+		return errors.New("no logger")
+	}
+	if o.Listen == "" {
+		if o.Engine.MaxInFlight == 0 {
+			return errors.New("it would do nothing: LISTEN=off takes no messages, MAX_IN_FLIGHT=0 delivers none")
+		}
+		return nil
+	}
+	if o.Keys.Empty() && !loopback(o.Listen) {
+		return fmt.Errorf("%s can be reached from outside this host, and there is no key: set API_KEYS=%s:admin (a fresh key), or listen on 127.0.0.1",
+			o.Listen, httpapi.NewKey())
+	}
+	return nil
+}
+
+// loopback reports whether an address can be reached from this host only. A
+// name other than localhost may mean anything.
+func loopback(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}

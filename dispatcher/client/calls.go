@@ -1,0 +1,127 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// Publish publishes a message. Its body goes out byte for byte.
+func (c *Client) Publish(ctx context.Context, m *wire.Message) (wire.Published, error) {
+	var out wire.Published
+	body, err := m.Append(nil)
+	if err != nil {
+		return out, err
+	}
+	err = c.do(ctx, request{verb: "publish", method: http.MethodPost, path: "/v1/messages", body: body}, &out)
+	return out, err
+}
+
+// PublishBatch publishes up to 1000 messages. The results are in their order;
+// what went wrong with one of them stands in its Problem.
+func (c *Client) PublishBatch(ctx context.Context, messages []wire.Message) ([]wire.Result, error) {
+	body := []byte(`{"messages":[`)
+	for i := range messages {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		var err error
+		if body, err = messages[i].Append(body); err != nil {
+			return nil, err
+		}
+	}
+	body = append(body, "]}"...)
+	var out wire.Results
+	err := c.do(ctx, request{verb: "publish batch", method: http.MethodPost, path: "/v1/messages/batch", body: body}, &out)
+	return out.Results, err
+}
+
+// Message reads a message with its deliveries.
+func (c *Client) Message(ctx context.Context, id string) (wire.Record, error) {
+	var out wire.Record
+	err := c.do(ctx, request{verb: "get " + id, method: http.MethodGet, path: messagePath(id)}, &out)
+	return out, err
+}
+
+// Cancel ends what is not finished of a message's deliveries, or of the one to
+// destination (a lane or a URL) where that is not empty. It answers them as
+// they are then.
+func (c *Client) Cancel(ctx context.Context, id, destination string) ([]wire.Delivery, error) {
+	var out wire.Deliveries
+	err := c.do(ctx, request{verb: "cancel " + id, method: http.MethodDelete, path: messagePath(id), query: to(destination)}, &out)
+	return out.Deliveries, err
+}
+
+// Retry attempts the same deliveries at once.
+func (c *Client) Retry(ctx context.Context, id, destination string) ([]wire.Delivery, error) {
+	var out wire.Deliveries
+	err := c.do(ctx, request{verb: "retry " + id, method: http.MethodPost, path: messagePath(id) + "/retry", query: to(destination)}, &out)
+	return out.Deliveries, err
+}
+
+// Filter selects deliveries. Empty fields match everything, several values of
+// one field any of them.
+type Filter struct {
+	Statuses     []string
+	Topics       []string
+	Tenants      []string
+	Destinations []string // lanes or URLs
+	Reasons      []string
+	Since, Until time.Time
+	Limit        int    // 0: the API's default
+	Cursor       string // NextCursor of the page before
+}
+
+// Deliveries reads a page of deliveries, newest first.
+func (c *Client) Deliveries(ctx context.Context, f Filter) (wire.Page, error) {
+	q := url.Values{}
+	for name, values := range map[string][]string{
+		"status": f.Statuses, "topic": f.Topics, "tenant": f.Tenants,
+		"destination": f.Destinations, "dead_reason": f.Reasons,
+	} {
+		for _, v := range values {
+			q.Add(name, v)
+		}
+	}
+	for name, t := range map[string]time.Time{"since": f.Since, "until": f.Until} {
+		if !t.IsZero() {
+			q.Set(name, t.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	if f.Limit != 0 {
+		q.Set("limit", strconv.Itoa(f.Limit))
+	}
+	if f.Cursor != "" {
+		q.Set("cursor", f.Cursor)
+	}
+	var out wire.Page
+	err := c.do(ctx, request{verb: "list deliveries", method: http.MethodGet, path: "/v1/deliveries", query: q}, &out)
+	return out, err
+}
+
+// Stats counts what is in the queue.
+func (c *Client) Stats(ctx context.Context) (wire.Stats, error) {
+	var out wire.Stats
+	err := c.do(ctx, request{verb: "stats", method: http.MethodGet, path: "/v1/stats"}, &out)
+	return out, err
+}
+
+// Ready tells what the store is, or, as a *Problem, why it can't be used.
+func (c *Client) Ready(ctx context.Context) (wire.Ready, error) {
+	var out wire.Ready
+	err := c.do(ctx, request{verb: "ready", method: http.MethodGet, path: "/readyz"}, &out)
+	return out, err
+}
+
+func messagePath(id string) string { return "/v1/messages/" + url.PathEscape(id) }
+
+func to(destination string) url.Values {
+	if destination == "" {
+		return nil
+	}
+	return url.Values{"destination": {destination}}
+}

@@ -1,0 +1,186 @@
+// Package client calls the HTTP API of a Hookladder.
+//
+//	c, err := client.New("http://localhost:8080", key)
+//	answer, err := c.Publish(ctx, &wire.Message{
+//		Topic: "payment.paid",
+//		URL:   "https://shop.example/hooks",
+//		Body:  json.RawMessage(`{"amount":12345678901234567890}`),
+//	})
+//
+// What the API refuses is a *Problem, what could not be asked wraps
+// ErrUnreachable:
+//
+//	var p *client.Problem
+//	switch {
+//	case errors.As(err, &p) && p.Status == http.StatusNotFound:
+//	case errors.Is(err, client.ErrUnreachable):
+//	}
+//
+// The client repeats nothing by itself. To publish again is safe where the
+// message has an id: a repeat of the same content is answered as a duplicate.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+const (
+	// maxAnswer bounds what is read of an answer: a page of 500 deliveries, or
+	// a message of the largest usual body with histories, has a few MiB.
+	maxAnswer = 32 << 20
+
+	// patience is how long a call may take where its context has no end: the
+	// server gives up after 60 s.
+	patience = 65 * time.Second
+)
+
+// ErrUnreachable says that no answer came: nobody listens there, or the
+// connection broke. Whether the call had an effect is unknown.
+var ErrUnreachable = errors.New("hookladder can't be reached")
+
+// Problem is an error that the API answered.
+type Problem struct {
+	wire.Problem
+	RetryAfter time.Duration // when to ask again; 0: the API did not say
+}
+
+// Client calls one Hookladder. It may be used from several goroutines.
+type Client struct {
+	base string
+	key  string
+	http *http.Client
+}
+
+// Option changes how a Client works.
+type Option func(*Client)
+
+// WithHTTPClient makes the calls with h. It is not changed, and should follow no
+// redirects.
+func WithHTTPClient(h *http.Client) Option {
+	return func(c *Client) { c.http = h }
+}
+
+// New makes a client of the API at baseURL, such as http://localhost:8080. The
+// key may be empty where the API asks for none.
+func New(baseURL, key string, opts ...Option) (*Client, error) {
+	u, err := url.Parse(baseURL)
+	switch {
+	case err != nil:
+		return nil, errors.New("api url: is not a URL")
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return nil, errors.New("api url: must be as in http://localhost:8080")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return nil, errors.New("api url: must have no user, query or fragment")
+	}
+	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, errors.New("api key: has other characters than printable ASCII without spaces")
+	}
+	c := &Client{
+		base: strings.TrimRight(baseURL, "/"),
+		key:  key,
+		http: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse // the API sends nobody elsewhere, and the key stays here
+		}},
+	}
+	for _, o := range opts {
+		o(c)
+	}
+	return c, nil
+}
+
+// request is one call of the API.
+type request struct {
+	verb   string // for errors: publish, cancel …
+	method string
+	path   string
+	query  url.Values
+	body   []byte // nil: none
+}
+
+// do makes a call and decodes its answer into out.
+func (c *Client) do(ctx context.Context, q request, out any) error {
+	if _, ends := ctx.Deadline(); !ends {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, patience)
+		defer stop()
+	}
+	body, err := c.exchange(ctx, q)
+	if err != nil {
+		return fmt.Errorf("%s: %w", q.verb, err)
+	}
+	if err := json.Unmarshal(body, out); err != nil {
+		return fmt.Errorf("%s: read answer: %w", q.verb, err)
+	}
+	return nil
+}
+
+// exchange sends a request and reads the answer to it, if it is a good one.
+func (c *Client) exchange(ctx context.Context, q request) ([]byte, error) {
+	target := c.base + q.path
+	if len(q.query) > 0 {
+		target += "?" + q.query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, q.method, target, bytes.NewReader(q.body))
+	if err != nil {
+		return nil, err
+	}
+	if q.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.key)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // it was read
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	if len(body) > maxAnswer {
+		return nil, fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+	}
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return nil, problem(resp, body)
+	}
+	return body, nil
+}
+
+// unreachable keeps the cause and drops the URL, which callers know.
+func unreachable(err error) error {
+	var at *url.Error
+	if errors.As(err, &at) {
+		err = at.Err
+	}
+	return fmt.Errorf("%w: %w", ErrUnreachable, err)
+}
+
+// problem reads an error. Something else than the API, such as a proxy, may
+// have answered it.
+func problem(resp *http.Response, body []byte) *Problem {
+	p := &Problem{}
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if media != "application/problem+json" || json.Unmarshal(body, &p.Problem) != nil || p.Title == "" {
+		p.Problem = wire.Problem{Type: "about:blank", Title: "the answer is " + resp.Status}
+	}
+	p.Status = resp.StatusCode
+	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
+		p.RetryAfter = time.Duration(min(seconds, 24*3600)) * time.Second
+	}
+	return p
+}

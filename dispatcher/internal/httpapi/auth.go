@@ -1,0 +1,78 @@
+package httpapi
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+)
+
+// authorise lets through who has the scope that the operation needs. A missing,
+// a malformed and an unknown key get one and the same answer.
+func (s *server) authorise(ctx huma.Context, next func(huma.Context)) {
+	want, needed := ctx.Operation().Metadata[scopeKey].(scope)
+	if !needed || s.keys.Empty() { // without keys, local has seen to it
+		next(ctx)
+		return
+	}
+	r, w := humago.Unwrap(ctx)
+	k, ok := s.caller(r)
+	if !ok {
+		(&problem{kind: unauthorized, detail: "send a known key as Authorization: Bearer <key>"}).write(w)
+		return
+	}
+	if !k.scope.allows(want) {
+		(&problem{kind: forbidden, detail: "this key lacks the scope " + want.String()}).write(w)
+		return
+	}
+	if s.log.Enabled(r.Context(), slog.LevelDebug) {
+		s.log.DebugContext(r.Context(), "request allowed", "key", k.name, "operation", ctx.Operation().OperationID)
+	}
+	next(ctx)
+}
+
+// caller finds the key that a request carries.
+func (s *server) caller(r *http.Request) (key, bool) {
+	given := r.Header["Authorization"]
+	text := ""
+	if len(given) == 1 {
+		if scheme, rest, ok := strings.Cut(given[0], " "); ok && strings.EqualFold(scheme, "Bearer") {
+			text = strings.TrimLeft(rest, " ")
+		}
+	}
+	return s.keys.find(text) // also where there is none, so that it takes as long
+}
+
+// local says why a request may not be served while there are no keys: a page
+// in a browser on this host can call it under a name of its own, or as a
+// stranger to it.
+func local(r *http.Request) *problem {
+	if !isLoopback(r.Host) {
+		return &problem{kind: forbidden, detail: "without API_KEYS only requests to a loopback host (localhost, 127.0.0.1, ::1) are served"}
+	}
+	for _, origin := range r.Header["Origin"] {
+		if u, err := url.Parse(origin); err != nil || u.Host != r.Host {
+			return &problem{kind: forbidden, detail: "without API_KEYS no requests of foreign origins are served"}
+		}
+	}
+	return nil
+}
+
+// isLoopback reports whether a Host header names this host and nothing else.
+func isLoopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	} else {
+		host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.Unmap().IsLoopback()
+}

@@ -1,0 +1,178 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+)
+
+const (
+	publishKey = "publish-key-0123456789"
+	readKey    = "read-key-0123456789abc"
+	adminKey   = "admin-key-0123456789ab"
+	tickKey    = "tick-key-0123456789abc"
+)
+
+func testKeys() string {
+	sum := sha256.Sum256([]byte(adminKey))
+	return publishKey + ":publish:shop, " + readKey + ":read,sha256:" + hex.EncodeToString(sum[:]) + ":admin:ops," + tickKey + ":tick+consume"
+}
+
+// operations is every call that needs a key, with the scope that it needs.
+var operations = []struct{ method, path, scope string }{
+	{"POST", "/v1/messages", "publish"},
+	{"POST", "/v1/messages/batch", "publish"},
+	{"GET", "/v1/messages/a", "read"},
+	{"DELETE", "/v1/messages/a", "publish"},
+	{"POST", "/v1/messages/a/retry", "publish"},
+	{"GET", "/v1/deliveries", "read"},
+	{"GET", "/v1/stats", "read"},
+}
+
+func TestAKeyOpensWhatItsScopesSay(t *testing.T) {
+	h := newTestAPI(t, &fakeService{}, withKeys(t, testKeys()))
+	for _, o := range operations {
+		for key, scope := range map[string]string{publishKey: "publish", readKey: "read", adminKey: "admin", tickKey: "tick"} {
+			r := newRequest(o.method, o.path, "")
+			r.Host = "hooks.example" // keys open from anywhere
+			r.Header.Set("Authorization", "Bearer "+key)
+			w := serve(h, r)
+			if scope == o.scope || scope == "admin" {
+				require.NotContains(t, []int{401, 403}, w.Code, o.path)
+				continue
+			}
+			p := requireProblem(t, w, 403, "forbidden")
+			require.Contains(t, p.Detail, o.scope)
+			require.NotContains(t, w.Body.String(), key)
+		}
+	}
+}
+
+func TestEveryUnknownKeyGetsOneAnswer(t *testing.T) {
+	f := &fakeService{}
+	h := newTestAPI(t, f, withKeys(t, testKeys()))
+	var first string
+	for i, header := range [][]string{
+		nil, {""}, {"Bearer"}, {"Bearer "}, {"Bearer wrong-key-0123456789"}, {"Basic " + publishKey}, {publishKey}, {"Bearer " + publishKey + "x"},
+		{"Bearer " + publishKey[1:]}, {"Bearer " + strings.ToUpper(publishKey)}, {"Bearer sha256:" + strings.Repeat("a", 64)},
+		{"Bearer " + publishKey, "Bearer " + publishKey}, {"Bearer\t" + publishKey}, {"Bearer " + strings.Repeat("x", 10000)},
+	} {
+		for _, o := range operations {
+			r := newRequest(o.method, o.path, "")
+			r.Header["Authorization"] = header
+			w := serve(h, r)
+			requireProblem(t, w, 401, "unauthorized")
+			require.Equal(t, "Bearer", w.Header().Get("WWW-Authenticate"))
+			if i == 0 {
+				first = w.Body.String()
+			}
+			require.Equal(t, first, w.Body.String())
+		}
+	}
+	require.Empty(t, f.calls)
+	r := newRequest("GET", "/v1/stats?key="+readKey, "")
+	requireProblem(t, serve(h, r), 401, "unauthorized")
+}
+
+func TestSomeCallsNeedNoKey(t *testing.T) {
+	h := newTestAPI(t, &fakeService{}, withKeys(t, testKeys()))
+	for _, path := range []string{"/healthz", "/readyz", "/openapi.json"} {
+		require.Equal(t, 200, get(h, path).Code, path)
+	}
+	r := newRequest("GET", "/v1/stats", "")
+	r.Header.Set("Authorization", "bEARER  "+readKey)
+	require.Equal(t, 200, serve(h, r).Code)
+}
+
+func TestTheLogNamesAKeyButNeverHoldsIt(t *testing.T) {
+	var log bytes.Buffer
+	h := newTestAPI(t, &fakeService{}, withKeys(t, testKeys()), withLog(&log))
+	for _, key := range []string{publishKey, readKey, adminKey, "wrong-key-0123456789"} {
+		r := newRequest("GET", "/v1/stats", "")
+		r.Header.Set("Authorization", "Bearer "+key)
+		serve(h, r)
+	}
+	sum := sha256.Sum256([]byte(readKey))
+	require.Contains(t, log.String(), "key="+hex.EncodeToString(sum[:4]))
+	require.Contains(t, log.String(), "key=ops")
+	require.NotContains(t, log.String(), "0123456789")
+}
+
+func TestWithoutKeysOnlyThisHostIsServed(t *testing.T) {
+	f := &fakeService{}
+	h := newTestAPI(t, f)
+	ask := func(host string, origin ...string) *http.Request {
+		r := newRequest("GET", "/v1/stats", "")
+		r.Host = host
+		if origin != nil {
+			r.Header["Origin"] = origin
+		}
+		return r
+	}
+	for _, host := range []string{"localhost", "LocalHost:8080", "127.0.0.1", "127.9.8.7:80", "[::1]", "[::1]:8080", "::1", "[::ffff:127.0.0.1]:1"} {
+		require.Equal(t, 200, serve(h, ask(host)).Code, host)
+	}
+	require.Equal(t, 200, serve(h, ask("localhost:8080", "http://localhost:8080")).Code)
+	f.calls = nil
+	for _, host := range []string{"", "hooks.example", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1", "0.0.0.0", "[::]", "evil.example:8080", "localhost@evil.example", "2130706433"} {
+		requireProblem(t, serve(h, ask(host)), 403, "forbidden")
+	}
+	for _, origin := range []string{"http://evil.example", "null", "http://localhost:3000", "", "http://localhost:8080.evil.example"} {
+		requireProblem(t, serve(h, ask("localhost:8080", origin)), 403, "forbidden")
+	}
+	require.Empty(t, f.calls)
+}
+
+func TestKeysThatAreWrongAreToldWithoutThem(t *testing.T) {
+	const secret = "hunter2hunter2hunter2"
+	for text, says := range map[string]string{
+		secret:                                        "entry 1: has no scope",
+		secret + ":":                                  "unknown scope",
+		"publish:" + secret:                           "key of 7 characters",
+		secret + ":" + secret:                         "unknown scope",
+		secret + ":publish+":                          "unknown scope",
+		secret + ":publish:":                          "name",
+		secret + ":publish:a b":                       "name",
+		secret + ":publish:a:b":                       "name",
+		"short:publish":                               "at least 16",
+		"hunter2 hunter2 hunter2:read":                "printable",
+		"sha256:" + secret + ":read":                  "64 hex digits",
+		"sha256:abcd:read":                            "64 hex digits",
+		"sha256:" + strings.Repeat("a", 66) + ":read": "64 hex digits",
+		secret + ":read,":                             "entry 2: is empty",
+		",":                                           "entry 1: is empty",
+		secret + ":read," + secret + ":publish":       "entry 2: has the same key as entry 1",
+		secret + ":read:x," + secret + "2:publish:x":  "entry 2: has the same name as entry 1",
+		secret + ":read,nope," + secret + "3:fly:" + "n":      "entry 3",
+		secret + ":read,sha256:" + sumOf(secret) + ":publish": "entry 2: has the same key",
+	} {
+		_, err := httpapi.ParseKeys(text)
+		require.ErrorContains(t, err, says, text)
+		require.NotContains(t, err.Error(), "hunter2")
+	}
+}
+
+func sumOf(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+func TestNoKeysAreNoError(t *testing.T) {
+	for _, text := range []string{"", " \n"} {
+		keys, err := httpapi.ParseKeys(text)
+		require.NoError(t, err)
+		require.True(t, keys.Empty())
+	}
+	key := httpapi.NewKey()
+	require.NotEqual(t, key, httpapi.NewKey())
+	keys, err := httpapi.ParseKeys(key + ":publish+read:shop\n")
+	require.NoError(t, err)
+	require.False(t, keys.Empty())
+}

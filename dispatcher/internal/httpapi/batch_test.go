@@ -1,0 +1,131 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+func batch(messages ...string) string {
+	return `{"messages":[` + strings.Join(messages, ",") + `]}`
+}
+
+func TestABatchTakesTheGoodOnesInOneCall(t *testing.T) {
+	f := &fakeService{publish: func(all []*dispatcher.Message) ([]dispatcher.Published, error) {
+		out := make([]dispatcher.Published, len(all))
+		for i, m := range all {
+			out[i] = accepted(m)
+		}
+		out[1].Result = dispatcher.Duplicate
+		out[2] = dispatcher.Published{Result: dispatcher.Conflict}
+		out[3] = dispatcher.Published{Err: fmt.Errorf("schedule: %w", dispatcher.ErrFull)}
+		return out, nil
+	}}
+	big := strings.Repeat("a", 256<<10)
+	w := post(newTestAPI(t, f), "/v1/messages/batch", batch(
+		message(`"id":"new"`), message(`"id":"bad","delay":-1`), message(`"id":"again"`), `7`,
+		message(`"id":"taken"`), message(`"raw_body":"`+big+`x","id":"big"`), message(`"id":"full"`),
+	))
+	got := decodeAnswer[wire.Results](t, w, 202).Results
+	require.Equal(t, []string{"publish"}, f.calls)
+	var ids []string
+	for _, m := range f.published {
+		ids = append(ids, m.ID)
+	}
+	require.Equal(t, []string{"new", "again", "taken", "full"}, ids)
+
+	var statuses []int
+	for i, r := range got {
+		statuses = append(statuses, r.Status)
+		require.Equal(t, r.Status >= 400, r.Problem != nil, i)
+		require.Equal(t, r.Status < 400, r.Published != nil, i)
+		if r.Problem != nil {
+			require.Equal(t, r.Status, r.Problem.Status)
+		}
+	}
+	require.Equal(t, []int{202, 422, 200, 422, 409, 413, 503}, statuses)
+	require.Equal(t, "new", got[0].ID)
+	require.Len(t, got[0].Deliveries, 1)
+	require.True(t, got[2].Duplicate)
+	require.Equal(t, "$.messages[1].delay", got[1].Problem.Errors[0].Path)
+	require.Equal(t, []wire.FieldError{{Path: "$.messages[3]", Detail: "must be an object"}}, got[3].Problem.Errors)
+}
+
+func TestABatchWithNothingGoodAsksNothingOfTheEngine(t *testing.T) {
+	f := &fakeService{}
+	w := post(newTestAPI(t, f), "/v1/messages/batch", batch(`{}`))
+	require.Equal(t, 422, decodeAnswer[wire.Results](t, w, 202).Results[0].Status)
+	require.Empty(t, f.calls)
+}
+
+func TestAThousandMessagesAreABatch(t *testing.T) {
+	f := &fakeService{}
+	h := newTestAPI(t, f)
+	all := make([]string, 1000)
+	for i := range all {
+		all[i] = message(fmt.Sprintf(`"id":"m%d"`, i))
+	}
+	got := decodeAnswer[wire.Results](t, post(h, "/v1/messages/batch", batch(all...)), 202).Results
+	require.Len(t, got, 1000)
+	for i, r := range got {
+		require.Equal(t, fmt.Sprintf("m%d", i), r.ID)
+	}
+	f.calls = nil
+	requireField(t, post(h, "/v1/messages/batch", batch(append(all, message(""), `{"a":`+`1}`)...)), "$.messages", "1 to 1000")
+	require.Empty(t, f.calls)
+}
+
+func TestABadEnvelopeIsRefusedAsAWhole(t *testing.T) {
+	f := &fakeService{}
+	h := newTestAPI(t, f)
+	for body, want := range map[string][2]string{
+		`[]`: {"$", "object"}, `{}`: {"$.messages", "1 to 1000"}, `{"messages":[]}`: {"$.messages", "1 to 1000"},
+		`{"messages":{}}`: {"$.messages", "list"}, `{"messages":null}`: {"$.messages", "list"},
+		`{"messages":[` + message("") + `],"x":1}`: {"$.x", "unknown"},
+	} {
+		requireField(t, post(h, "/v1/messages/batch", body), want[0], want[1])
+	}
+	for _, body := range []string{
+		`{"messages":[` + message(""), `{"messages":[` + message("") + `]}}`, `{"messages":[],"messages":[]}`,
+		batch(message("") + " " + message("")), batch(message(`"id":"a","id":"b"`)), `{"messages":[,]}`,
+	} {
+		requireProblem(t, post(h, "/v1/messages/batch", body), 400, "malformed")
+	}
+	require.Empty(t, f.calls)
+}
+
+// FuzzPublish holds what is taken against what was sent.
+func FuzzPublish(f *testing.F) {
+	f.Add(message(""))
+	f.Add(message(`"raw_body":"a","id":"x","delay":1e3,"headers":{"x":"y"},"ladder":"1/2","success":{"status":["*"]}`))
+	f.Add(message(`"body":{"a":[1,{"b":null}],"a":2}`))
+	f.Add(batch(message(""), message(`"x":1`)))
+	f.Add(`{"topic":"` + "\xff" + `"}`)
+	service := &fakeService{}
+	h := newTestAPI(f, service)
+	f.Fuzz(func(t *testing.T, text string) {
+		service.published = nil
+		for _, path := range []string{"/v1/messages", "/v1/messages/batch"} {
+			r := newRequest("POST", path, text)
+			r.Header.Set("Content-Type", "application/json")
+			w := serve(h, r)
+			require.Contains(t, []int{202, 400, 413, 422}, w.Code)
+			require.True(t, json.Valid(w.Body.Bytes()))
+			if !json.Valid([]byte(text)) {
+				require.Equal(t, 400, w.Code)
+			}
+		}
+		for _, m := range service.published {
+			require.Empty(t, m.Validate(testLimits()))
+			if m.ContentType == "application/json" && json.Valid(m.Body) && !strings.Contains(text, `"raw_body`) && !strings.Contains(text, `\`) {
+				require.Contains(t, text, string(m.Body))
+			}
+		}
+	})
+}

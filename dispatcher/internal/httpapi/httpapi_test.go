@@ -1,0 +1,232 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+var testNow = time.Date(2026, 1, 31, 12, 0, 0, 123456789, time.FixedZone("", 3600))
+
+// fakeService takes everything and remembers it. A func that is set answers
+// instead.
+type fakeService struct {
+	mu        sync.Mutex // guards published and calls
+	published []*dispatcher.Message
+	calls     []string
+
+	publish func(batch []*dispatcher.Message) ([]dispatcher.Published, error)
+	record  dispatcher.Record
+	filter  dispatcher.Filter
+	page    dispatcher.Page
+	stats   dispatcher.Stats
+	store   dispatcher.StoreInfo
+	lane    dispatcher.Lane
+	err     error
+	panics  any
+}
+
+func (f *fakeService) called(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = append(f.calls, name)
+	if f.panics != nil {
+		panic(f.panics)
+	}
+}
+
+func (f *fakeService) Publish(_ context.Context, batch []*dispatcher.Message) ([]dispatcher.Published, error) {
+	f.called("publish")
+	f.mu.Lock()
+	f.published = append(f.published, batch...)
+	f.mu.Unlock()
+	if f.publish != nil {
+		return f.publish(batch)
+	}
+	out := make([]dispatcher.Published, len(batch))
+	for i, m := range batch {
+		out[i] = accepted(m)
+	}
+	return out, f.err
+}
+
+func accepted(m *dispatcher.Message) dispatcher.Published {
+	u, _ := url.Parse(m.URL)
+	return dispatcher.Published{
+		Result: dispatcher.Accepted, CreatedAt: testNow,
+		Deliveries: []dispatcher.Delivery{{
+			ID:  dispatcher.DeliveryID{Lane: dispatcher.URLLane(u), Message: m.ID},
+			URL: m.URL, Status: dispatcher.StatusReady, Due: testNow,
+		}},
+	}
+}
+
+func (f *fakeService) Message(context.Context, string) (dispatcher.Record, error) {
+	f.called("message")
+	return f.record, f.err
+}
+
+func (f *fakeService) Cancel(_ context.Context, _ string, lane dispatcher.Lane) ([]dispatcher.Delivery, error) {
+	f.called("cancel")
+	f.lane = lane
+	return f.record.Deliveries, f.err
+}
+
+func (f *fakeService) Retry(_ context.Context, _ string, lane dispatcher.Lane) ([]dispatcher.Delivery, error) {
+	f.called("retry")
+	f.lane = lane
+	return f.record.Deliveries, f.err
+}
+
+func (f *fakeService) Deliveries(_ context.Context, filter dispatcher.Filter) (dispatcher.Page, error) {
+	f.called("deliveries")
+	f.filter = filter
+	return f.page, f.err
+}
+
+func (f *fakeService) Stats(context.Context) (dispatcher.Stats, error) {
+	f.called("stats")
+	return f.stats, f.err
+}
+
+func (f *fakeService) Ready(context.Context) (dispatcher.StoreInfo, error) {
+	f.called("ready")
+	return f.store, f.err
+}
+
+// the is the one message that was published.
+func (f *fakeService) the(t testing.TB) *dispatcher.Message {
+	t.Helper()
+	require.Len(t, f.published, 1)
+	return f.published[0]
+}
+
+func testLimits() dispatcher.Limits {
+	return dispatcher.Limits{
+		MaxBody: 256 << 10,
+		Now:     func() time.Time { return testNow },
+		CheckURL: func(u *url.URL) error {
+			if a, err := netip.ParseAddr(u.Hostname()); err == nil && a.IsPrivate() {
+				return errors.New(a.String() + " is private; allow it with ALLOW_NETS=" + a.String() + "/32")
+			}
+			return nil
+		},
+	}
+}
+
+// newTestAPI is the real handler on a fake engine, open to this host.
+func newTestAPI(t testing.TB, f httpapi.Service, change ...func(*httpapi.Options)) http.Handler {
+	t.Helper()
+	o := httpapi.Options{Limits: testLimits(), Version: "1.2.3", Log: slog.New(slog.DiscardHandler)}
+	for _, c := range change {
+		c(&o)
+	}
+	h, err := httpapi.New(f, o)
+	require.NoError(t, err)
+	return h
+}
+
+func withKeys(t testing.TB, text string) func(*httpapi.Options) {
+	t.Helper()
+	keys, err := httpapi.ParseKeys(text)
+	require.NoError(t, err)
+	return func(o *httpapi.Options) { o.Keys = keys }
+}
+
+func withLimits(l dispatcher.Limits) func(*httpapi.Options) {
+	return func(o *httpapi.Options) { o.Limits = l }
+}
+
+func withLog(w io.Writer) func(*httpapi.Options) {
+	return func(o *httpapi.Options) {
+		o.Log = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+}
+
+// newRequest is one to the loopback host with a JSON body, where there is one.
+func newRequest(method, target, body string) *http.Request {
+	r := httptest.NewRequest(method, "http://localhost:8080"+target, strings.NewReader(body))
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	return r
+}
+
+func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func post(h http.Handler, target, body string) *httptest.ResponseRecorder {
+	return serve(h, newRequest("POST", target, body))
+}
+
+func get(h http.Handler, target string) *httptest.ResponseRecorder {
+	return serve(h, newRequest("GET", target, ""))
+}
+
+// message is a message as JSON, with more members or other ones.
+func message(more string) string {
+	m := `{"topic":"payment.paid","url":"https://shop.example/hooks"`
+	if !strings.HasPrefix(more, `"body`) && !strings.HasPrefix(more, `"raw`) {
+		m += `,"body":{"a":1}`
+	}
+	if more != "" {
+		m += "," + more
+	}
+	return m + "}"
+}
+
+// requireProblem checks that the answer is a problem of this kind, and reads it.
+func requireProblem(t testing.TB, w *httptest.ResponseRecorder, status int, word string) wire.Problem {
+	t.Helper()
+	require.Equal(t, status, w.Code, w.Body.String())
+	require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
+	require.Equal(t, "nosniff", w.Header().Get("X-Content-Type-Options"))
+	var p wire.Problem
+	dec := json.NewDecoder(bytes.NewReader(w.Body.Bytes()))
+	dec.DisallowUnknownFields()
+	require.NoError(t, dec.Decode(&p))
+	require.Equal(t, "/problems/"+word, p.Type)
+	require.Equal(t, status, p.Status)
+	require.NotEmpty(t, p.Title)
+	return p
+}
+
+// requireField checks that exactly one field is wrong.
+func requireField(t testing.TB, w *httptest.ResponseRecorder, path, says string) {
+	t.Helper()
+	p := requireProblem(t, w, 422, "invalid")
+	require.Len(t, p.Errors, 1, w.Body.String())
+	require.Equal(t, path, p.Errors[0].Path)
+	require.Contains(t, p.Errors[0].Detail, says)
+}
+
+func decodeAnswer[T any](t testing.TB, w *httptest.ResponseRecorder, status int) T {
+	t.Helper()
+	require.Equal(t, status, w.Code, w.Body.String())
+	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
+	var out T
+	dec := json.NewDecoder(bytes.NewReader(w.Body.Bytes()))
+	dec.DisallowUnknownFields()
+	require.NoError(t, dec.Decode(&out), w.Body.String())
+	return out
+}

@@ -1,0 +1,194 @@
+package httpapi
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// minKey is the length below which a key can be guessed.
+const minKey = 16
+
+// maxName keeps names short in logs.
+const maxName = 64
+
+// hashed begins a key that is given as its SHA-256.
+const hashed = "sha256:"
+
+// scope is what a key allows; several are or-ed.
+type scope uint8
+
+const (
+	scopePublish scope = 1 << iota
+	scopeRead
+	scopeTick
+	scopeConsume
+	scopeAdmin // includes all
+)
+
+var scopes = map[string]scope{
+	"publish": scopePublish,
+	"read":    scopeRead,
+	"tick":    scopeTick,
+	"consume": scopeConsume,
+	"admin":   scopeAdmin,
+}
+
+func (s scope) String() string {
+	for name, one := range scopes {
+		if s == one {
+			return name
+		}
+	}
+	return "none"
+}
+
+// allows reports whether a key with scope s may do what needs scope want.
+func (s scope) allows(want scope) bool {
+	return s&(want|scopeAdmin) != 0
+}
+
+// key is one who may call. The key itself is kept nowhere.
+type key struct {
+	sum   [sha256.Size]byte
+	scope scope
+	name  string // what stands for it in logs
+}
+
+// Keys are those who may call the API.
+type Keys struct {
+	keys []key
+}
+
+// Empty reports whether there is no key, so that only this host may call.
+func (k Keys) Empty() bool { return len(k.keys) == 0 }
+
+// NewKey makes a fresh key.
+func NewKey() string { return "hk_" + rand.Text() }
+
+// find looks a key up. It compares with all of them and as long for each, so
+// that the time it takes tells nothing.
+func (k Keys) find(text string) (found key, ok bool) {
+	sum := sha256.Sum256([]byte(text))
+	at := -1
+	for i := range k.keys {
+		if subtle.ConstantTimeCompare(sum[:], k.keys[i].sum[:]) == 1 {
+			at = i
+		}
+	}
+	if at < 0 {
+		return key{}, false
+	}
+	return k.keys[at], true
+}
+
+// ParseKeys reads API_KEYS: key:scope+scope[:name] with commas between, where
+// a key may be given as sha256:<hex>. Its errors tell which entry is wrong and
+// repeat nothing of it: whoever swaps key and scope would find the key in a log.
+func ParseKeys(text string) (Keys, error) {
+	if strings.TrimSpace(text) == "" {
+		return Keys{}, nil
+	}
+	var keys Keys
+	var wrong []error
+	sums, names := map[[sha256.Size]byte]int{}, map[string]int{}
+	for i, entry := range strings.Split(text, ",") {
+		n := i + 1
+		k, named, err := parseKey(strings.TrimSpace(entry))
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("entry %d: %w", n, err))
+			continue
+		}
+		if first, ok := sums[k.sum]; ok {
+			wrong = append(wrong, fmt.Errorf("entry %d: has the same key as entry %d", n, first))
+		}
+		if first, ok := names[k.name]; ok && named {
+			wrong = append(wrong, fmt.Errorf("entry %d: has the same name as entry %d", n, first))
+		}
+		sums[k.sum], names[k.name] = n, n
+		keys.keys = append(keys.keys, k)
+	}
+	if err := errors.Join(wrong...); err != nil {
+		return Keys{}, err
+	}
+	return keys, nil
+}
+
+// parseKey reads one entry; named is false where the name was made up.
+func parseKey(entry string) (k key, named bool, err error) {
+	if entry == "" {
+		return key{}, false, errors.New("is empty")
+	}
+	entry, isSum := strings.CutPrefix(entry, hashed)
+	text, rest, ok := strings.Cut(entry, ":")
+	if !ok {
+		return key{}, false, errors.New("has no scope: write key:scope+scope or key:scope+scope:name")
+	}
+	if isSum {
+		k.sum, err = parseSum(text)
+	} else {
+		k.sum, err = sumKey(text)
+	}
+	if err != nil {
+		return key{}, false, err
+	}
+	granted, name, named := strings.Cut(rest, ":")
+	if k.scope, err = parseScope(granted); err != nil {
+		return key{}, false, err
+	}
+	k.name = name
+	if !named {
+		k.name = hex.EncodeToString(k.sum[:4])
+	} else if !validName(name) {
+		return key{}, false, fmt.Errorf("has a name that is not 1 to %d of A-Z a-z 0-9 _ . -", maxName)
+	}
+	return k, named, nil
+}
+
+// sumKey hashes a key that is given as such.
+func sumKey(text string) (sum [sha256.Size]byte, err error) {
+	for i := range len(text) {
+		if text[i] <= ' ' || text[i] > '~' {
+			return sum, errors.New("has a key with other characters than printable ASCII without spaces")
+		}
+	}
+	if len(text) < minKey {
+		return sum, fmt.Errorf("has a key of %d characters, at least %d are needed", len(text), minKey)
+	}
+	return sha256.Sum256([]byte(text)), nil
+}
+
+// parseSum reads a key that is given as its hash.
+func parseSum(text string) (sum [sha256.Size]byte, err error) {
+	if n, err := hex.Decode(sum[:], []byte(text[:min(len(text), 2*len(sum))])); err != nil || n != len(sum) || len(text) != 2*n {
+		return sum, errors.New("has a sha256 that is not 64 hex digits")
+	}
+	return sum, nil
+}
+
+func parseScope(text string) (scope, error) {
+	var all scope
+	for _, name := range strings.Split(text, "+") {
+		one, ok := scopes[name]
+		if !ok {
+			return 0, errors.New("has an unknown scope: known are publish, read, tick, consume and admin, with + between")
+		}
+		all |= one
+	}
+	return all, nil
+}
+
+func validName(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		word := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !word && c != '_' && c != '-' && c != '.' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= maxName
+}

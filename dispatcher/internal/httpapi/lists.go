@@ -1,0 +1,155 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// How long a page of a list is, as the contract says.
+const (
+	defaultLimit = 50
+	maxLimit     = 500
+)
+
+// maxValues bounds how often one filter is repeated: each entry that is read
+// is compared with all of them.
+const maxValues = 100
+
+// reasons are all the contract has; those that nothing dies of yet match
+// nothing.
+var reasons = []dispatcher.DeadReason{
+	dispatcher.ReasonExhausted, dispatcher.ReasonGone, dispatcher.ReasonExpired,
+	dispatcher.ReasonRefused, "disabled", "overflow", dispatcher.ReasonPoison,
+}
+
+// deliveries serves GET /v1/deliveries.
+func (s *server) deliveries(ctx context.Context, c *call) (*reply, error) {
+	q, err := c.query("status", "topic", "tenant", "destination", "dead_reason", "since", "until", "limit", "cursor")
+	if err != nil {
+		return nil, err
+	}
+	f, wrong := parseFilter(q)
+	if p := fields(wrong); p != nil {
+		return nil, p
+	}
+	page, err := s.svc.Deliveries(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	w := wire.Page{Data: wireDeliveries(page.Deliveries)}
+	for i := range w.Data {
+		w.Data[i].History = nil // lists are without, whatever was read
+	}
+	if page.Next != "" {
+		w.NextCursor = &page.Next
+	}
+	return answerJSON(http.StatusOK, w)
+}
+
+// filterParser reads filters from a query and notes what is wrong.
+type filterParser struct {
+	q     url.Values
+	wrong []dispatcher.FieldError
+}
+
+// parseFilter reads what a list is to show.
+func parseFilter(q url.Values) (dispatcher.Filter, []dispatcher.FieldError) {
+	p := filterParser{q: q}
+	var f dispatcher.Filter
+	p.each("status", func(v string) string {
+		f.Statuses = append(f.Statuses, dispatcher.Status(v))
+		return unless(slices.Contains(dispatcher.Statuses, dispatcher.Status(v)), "must be one of scheduled, ready, in_flight, retrying, delivered, dead, cancelled")
+	})
+	p.each("dead_reason", func(v string) string {
+		f.Reasons = append(f.Reasons, dispatcher.DeadReason(v))
+		return unless(slices.Contains(reasons, dispatcher.DeadReason(v)), "must be one of exhausted, gone, expired, refused, disabled, overflow, poison")
+	})
+	p.each("topic", func(v string) string {
+		f.Topics = append(f.Topics, v)
+		return unless(dispatcher.ValidTopic(v), "must be a topic")
+	})
+	p.each("tenant", func(v string) string {
+		f.Tenants = append(f.Tenants, v)
+		return unless(dispatcher.ValidTenant(v), "must be a tenant")
+	})
+	p.each("destination", func(v string) string {
+		lane, err := parseLane(v)
+		f.Lanes = append(f.Lanes, lane)
+		return unless(err == nil, "must be a lane or a URL")
+	})
+	p.once("since", func(v string) string { return filterTime(&f.Since, v) })
+	p.once("until", func(v string) string { return filterTime(&f.Until, v) })
+	f.Limit = defaultLimit
+	p.once("limit", func(v string) (wrong string) {
+		n, err := strconv.Atoi(v)
+		f.Limit = n
+		return unless(err == nil && n >= 1 && n <= maxLimit, "must be 1 to 500")
+	})
+	p.once("cursor", func(v string) string { f.Cursor = v; return "" })
+	return f, p.wrong
+}
+
+func unless(ok bool, detail string) string {
+	if ok {
+		return ""
+	}
+	return detail
+}
+
+// filterTime reads a time; a plus sign that was not encoded came as a space.
+func filterTime(to *time.Time, v string) string {
+	t, err := time.Parse(time.RFC3339, v)
+	*to = t
+	return unless(err == nil, "must be a time as in 2026-01-31T12:00:00Z (a + of its offset is written %2B)")
+}
+
+// each reads a filter that may be repeated.
+func (p *filterParser) each(name string, set func(v string) (wrong string)) {
+	if len(p.q[name]) > maxValues {
+		p.fault(name, "is given more than 100 times")
+		return
+	}
+	for _, v := range p.q[name] {
+		if wrong := set(v); wrong != "" {
+			p.fault(name, wrong)
+			return
+		}
+	}
+}
+
+// once reads a parameter that may stand once.
+func (p *filterParser) once(name string, set func(v string) (wrong string)) {
+	switch values := p.q[name]; {
+	case len(values) == 0:
+	case len(values) > 1:
+		p.fault(name, "may be given once")
+	case values[0] == "":
+		p.fault(name, "is empty")
+	default:
+		if wrong := set(values[0]); wrong != "" {
+			p.fault(name, wrong)
+		}
+	}
+}
+
+func (p *filterParser) fault(name, detail string) {
+	p.wrong = append(p.wrong, dispatcher.FieldError{Path: "query." + name, Detail: detail})
+}
+
+// answerJSON makes a reply of a value of package wire.
+func answerJSON(status int, v any) (*reply, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return &reply{Status: status, ContentType: mediaJSON, Body: b}, nil
+}

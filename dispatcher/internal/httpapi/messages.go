@@ -1,0 +1,162 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// message serves GET /v1/messages/{id}.
+func (s *server) message(ctx context.Context, c *call) (*reply, error) {
+	id, err := c.id()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.query(); err != nil {
+		return nil, err
+	}
+	rec, err := s.svc.Message(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	w, err := wireRecord(rec)
+	if err != nil {
+		return nil, fmt.Errorf("read message %s: %w", id, err)
+	}
+	body, err := w.Append(nil)
+	if err != nil {
+		return nil, fmt.Errorf("read message %s: %w", id, err)
+	}
+	return &reply{Status: http.StatusOK, ContentType: mediaJSON, Body: body}, nil
+}
+
+// cancel serves DELETE /v1/messages/{id}.
+func (s *server) cancel(ctx context.Context, c *call) (*reply, error) {
+	return s.change(ctx, c, http.StatusOK, s.svc.Cancel)
+}
+
+// retry serves POST /v1/messages/{id}/retry.
+func (s *server) retry(ctx context.Context, c *call) (*reply, error) {
+	return s.change(ctx, c, http.StatusAccepted, s.svc.Retry)
+}
+
+type changeFunc func(context.Context, string, dispatcher.Lane) ([]dispatcher.Delivery, error)
+
+// change does something to all deliveries of a message, or to one.
+func (s *server) change(ctx context.Context, c *call, status int, do changeFunc) (*reply, error) {
+	id, err := c.id()
+	if err != nil {
+		return nil, err
+	}
+	lane, err := c.lane()
+	if err != nil {
+		return nil, err
+	}
+	deliveries, err := do(ctx, id, lane)
+	if err != nil {
+		return nil, err
+	}
+	return answerJSON(status, wire.Deliveries{ID: id, Deliveries: wireDeliveries(deliveries)})
+}
+
+// wireRecord is a message as callers read it.
+func wireRecord(r dispatcher.Record) (wire.Record, error) {
+	m := &r.Message
+	w := wire.Record{
+		Message: wire.Message{
+			ID: m.ID, Topic: m.Topic, Tenant: m.Tenant, URL: m.URL,
+			ContentType: m.ContentType,
+			Delay:       wire.Duration(m.Delay),
+			DeliverAt:   wire.Time{Time: m.DeliverAt},
+			ExpiresAt:   wire.Time{Time: m.ExpiresAt},
+			Ladder:      m.Ladder,
+			MaxAttempts: m.MaxAttempts,
+			Timeout:     wire.Duration(m.Timeout),
+		},
+		CreatedAt:  wire.Time{Time: m.CreatedAt},
+		Deliveries: wireDeliveries(r.Deliveries),
+	}
+	setWireBody(&w.Message, m)
+	if len(m.Headers) > 0 {
+		w.Headers = make(map[string]string, len(m.Headers))
+		for _, h := range m.Headers {
+			w.Headers[h.Name] = strings.ToValidUTF8(h.Value, "�")
+		}
+	}
+	if m.Success != nil {
+		b, err := json.Marshal(m.Success)
+		if err != nil {
+			return w, err
+		}
+		w.Success = new(wire.Success)
+		if err := json.Unmarshal(b, w.Success); err != nil {
+			return w, err
+		}
+	}
+	return w, nil
+}
+
+// setWireBody shows a body as what it is: JSON, text or bytes.
+func setWireBody(w *wire.Message, m *dispatcher.Message) {
+	media, _, _ := strings.Cut(m.ContentType, ";")
+	media = strings.ToLower(strings.TrimSpace(media))
+	isJSON := media == mediaJSON || strings.HasSuffix(media, "+json")
+	switch {
+	case isJSON && utf8.Valid(m.Body) && json.Valid(m.Body):
+		w.Body = m.Body
+	case utf8.Valid(m.Body):
+		text := string(m.Body)
+		w.RawBody = &text
+	default:
+		w.RawBodyBase64 = m.Body
+	}
+}
+
+func wireDeliveries(all []dispatcher.Delivery) []wire.Delivery {
+	out := make([]wire.Delivery, len(all))
+	for i := range all {
+		out[i] = wireDelivery(&all[i])
+	}
+	return out
+}
+
+// wireDelivery is a delivery as callers read it.
+func wireDelivery(d *dispatcher.Delivery) wire.Delivery {
+	w := wire.Delivery{
+		Scheduled: wire.Scheduled{
+			ID: d.ID.String(), Destination: string(d.ID.Lane), URL: d.URL,
+			Status: string(d.Status), NextAttemptAt: wire.Time{Time: d.Due},
+		},
+		Topic: d.Topic, Tenant: d.Tenant,
+		Attempts:       d.Attempts,
+		LastStatusCode: d.LastStatus,
+		LastError:      strings.ToValidUTF8(d.LastError, "�"),
+		WaitingFor:     d.WaitingFor,
+	}
+	switch d.Status {
+	case dispatcher.StatusDelivered:
+		w.DeliveredAt = wire.Time{Time: d.Ended}
+	case dispatcher.StatusDead:
+		w.DeadReason = string(d.Reason)
+	}
+	for i := range d.History {
+		w.History = append(w.History, wireAttempt(&d.History[i]))
+	}
+	return w
+}
+
+func wireAttempt(a *dispatcher.Attempt) wire.Attempt {
+	return wire.Attempt{
+		Attempt: a.Number, At: wire.Time{Time: a.At}, DurationMS: a.Duration.Milliseconds(),
+		StatusCode: a.Status, Outcome: a.Verdict.String(),
+		Error:           strings.ToValidUTF8(a.Error, "�"),
+		ResponseExcerpt: strings.ToValidUTF8(string(a.Excerpt), "�"),
+		NextAttemptAt:   wire.Time{Time: a.Next},
+	}
+}

@@ -1,0 +1,167 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// maxFaults is how many wrong fields one answer names: whoever sends a
+// thousand reads no more of them.
+const maxFaults = 32
+
+// kind is a sort of problem: what never changes about it.
+type kind struct {
+	word   string // of its type, /problems/<word>
+	status int
+	title  string
+	retry  int // seconds for Retry-After; 0: none
+}
+
+// The kinds of problems. Their words are part of the API.
+var (
+	malformed    = &kind{"malformed", http.StatusBadRequest, "The request can't be read", 0}
+	unauthorized = &kind{"unauthorized", http.StatusUnauthorized, "A valid API key is needed", 0}
+	forbidden    = &kind{"forbidden", http.StatusForbidden, "This is not allowed", 0}
+	notFound     = &kind{"not-found", http.StatusNotFound, "There is no such thing", 0}
+	badMethod    = &kind{"method-not-allowed", http.StatusMethodNotAllowed, "This method is not served here", 0}
+	tooSlow      = &kind{"timeout", http.StatusRequestTimeout, "The request took too long to arrive", 0}
+	conflict     = &kind{"conflict", http.StatusConflict, "The id is taken by another message", 0}
+	inFlight     = &kind{"in-flight", http.StatusConflict, "An attempt is under way", 0}
+	tooLarge     = &kind{"too-large", http.StatusRequestEntityTooLarge, "The body is too large", 0}
+	badMedia     = &kind{"unsupported-media-type", http.StatusUnsupportedMediaType, "The content type must be application/json", 0}
+	invalid      = &kind{"invalid", http.StatusUnprocessableEntity, "Some fields are wrong", 0}
+	internal     = &kind{"internal", http.StatusInternalServerError, "Something went wrong here", 0}
+	// A store that was lost is back within seconds, mostly; one that is full
+	// gets room as work ends, which takes longer.
+	unavailable = &kind{"unavailable", http.StatusServiceUnavailable, "The store can't be reached", 1}
+	full        = &kind{"full", http.StatusServiceUnavailable, "The store is full", 10}
+)
+
+// problem is an error as the caller sees it.
+type problem struct {
+	kind   *kind
+	detail string
+	fields []wire.FieldError
+	allow  string // for a 405
+}
+
+// Error is the problem in one line.
+func (p *problem) Error() string {
+	w := p.wire()
+	return w.Error()
+}
+
+func (p *problem) wire() wire.Problem {
+	return wire.Problem{
+		Type: "/problems/" + p.kind.word, Title: p.kind.title, Status: p.kind.status,
+		Detail: p.detail, Errors: p.fields,
+	}
+}
+
+// fields makes a problem of what is wrong with a request, or none where
+// nothing is.
+func fields(wrong []dispatcher.FieldError) *problem {
+	if len(wrong) == 0 {
+		return nil
+	}
+	p := &problem{kind: invalid, detail: "nothing was changed"}
+	if len(wrong) > maxFaults {
+		p.detail = "nothing was changed; these are the first of " + strconv.Itoa(len(wrong))
+		wrong = wrong[:maxFaults]
+	}
+	for _, w := range wrong {
+		p.fields = append(p.fields, wire.FieldError(w))
+	}
+	return p
+}
+
+// field is a problem with one field.
+func field(path, detail string) *problem {
+	return fields([]dispatcher.FieldError{{Path: path, Detail: detail}})
+}
+
+// table says what an error of the engine means to a caller. The detail of an
+// error that is not in it stays here: it is not known to be fit for others.
+var table = []struct {
+	err    error
+	kind   *kind
+	path   string // of the field that is wrong
+	detail string
+}{
+	{dispatcher.ErrNotFound, notFound, "", "it was never published, or is no longer kept"},
+	{dispatcher.ErrInFlight, inFlight, "", "wait for its end, then ask again"},
+	{dispatcher.ErrCursor, invalid, "query.cursor", "was not made by this list"},
+	{dispatcher.ErrFull, full, "", "nothing was changed; ask again later"},
+	{dispatcher.ErrUnavailable, unavailable, "", "it is not known whether the change was made; asking again with the same id is safe"},
+	{dispatcher.ErrFenced, unavailable, "", "this instance starts anew; ask again"},
+	{context.DeadlineExceeded, unavailable, "", "it did not answer in time; asking again with the same id is safe"},
+	{context.Canceled, unavailable, "", "the request was given up"},
+}
+
+// asProblem finds what an error means to a caller; known is false for one
+// that nobody foresaw.
+func asProblem(err error) (p *problem, known bool) {
+	if errors.As(err, &p) {
+		return p, true
+	}
+	for _, row := range table {
+		switch {
+		case !errors.Is(err, row.err):
+		case row.path != "":
+			return field(row.path, row.detail), true
+		default:
+			return &problem{kind: row.kind, detail: row.detail}, true
+		}
+	}
+	return &problem{kind: internal, detail: "the log says what"}, false
+}
+
+// write answers with the problem.
+func (p *problem) write(w http.ResponseWriter) {
+	h := w.Header()
+	p.headers(h)
+	w.WriteHeader(p.kind.status)
+	_, _ = w.Write(p.body()) // a caller who is gone needs no answer
+}
+
+// reply is the problem as the answer of an operation.
+func (p *problem) reply() *reply {
+	return &reply{Status: p.kind.status, ContentType: mediaProblem, RetryAfter: p.retryAfter(), Body: p.body()}
+}
+
+func (p *problem) retryAfter() string {
+	if p.kind.retry == 0 {
+		return ""
+	}
+	return strconv.Itoa(p.kind.retry)
+}
+
+// headers sets what a problem says besides its body.
+func (p *problem) headers(h http.Header) {
+	h.Set("Content-Type", mediaProblem)
+	if after := p.retryAfter(); after != "" {
+		h.Set("Retry-After", after)
+	}
+	if p.kind == unauthorized {
+		h.Set("WWW-Authenticate", "Bearer")
+	}
+	if p.allow != "" {
+		h.Set("Allow", p.allow)
+	}
+}
+
+// body is the problem as JSON.
+func (p *problem) body() []byte {
+	b, err := json.Marshal(p.wire())
+	if err != nil { // a detail that is not UTF-8
+		b, _ = json.Marshal(wire.Problem{Type: "/problems/" + p.kind.word, Title: p.kind.title, Status: p.kind.status})
+	}
+	return b
+}

@@ -1,0 +1,207 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// batchBytes bounds the request of a batch, as the contract says.
+const batchBytes = 4 << 20
+
+// envelope is what a single message may have around its body.
+const envelope = 64 << 10
+
+// singleBytes bounds the request of one message whose body has at most
+// maxBody bytes: base64 makes four of three. A text that is mostly escapes
+// (\u0001) takes more and is refused too.
+func singleBytes(maxBody int) int64 { return int64(maxBody)*4/3 + envelope }
+
+// publish serves POST /v1/messages.
+func (s *server) publish(ctx context.Context, c *call) (*reply, error) {
+	buf, err := c.json(singleBytes(s.limits.MaxBody))
+	if err != nil {
+		return nil, err
+	}
+	p, err := decodeMessage(buf)
+	release(buf)
+	if err != nil {
+		return nil, err
+	}
+	if p.msg != nil {
+		p.idempotencyKey(c.r.Header["Idempotency-Key"])
+	}
+	if bad := s.judge(&p, "$"); bad != nil {
+		return nil, bad
+	}
+	results, err := s.svc.Publish(ctx, []*dispatcher.Message{p.msg})
+	if err != nil {
+		return nil, err
+	}
+	if len(results) != 1 {
+		return nil, fmt.Errorf("publish %s: %d results for one message", p.msg.ID, len(results))
+	}
+	if err := refused(results[0]); err != nil {
+		return nil, err
+	}
+	return &reply{
+		Status:      publishedStatus(results[0]),
+		ContentType: mediaJSON,
+		Body:        append(appendPublished(append(make([]byte, 0, 512), '{'), p.msg, results[0]), '}'),
+	}, nil
+}
+
+// idempotencyKey takes the id from the header of this name.
+func (p *posted) idempotencyKey(given []string) {
+	const path = "header.Idempotency-Key"
+	switch {
+	case len(given) == 0:
+	case len(given) > 1:
+		p.wrong = append(p.wrong, dispatcher.FieldError{Path: path, Detail: "may be given once"})
+	case !dispatcher.ValidID(given[0]):
+		p.wrong = append(p.wrong, dispatcher.FieldError{Path: path, Detail: "must be 1 to 128 of A-Z a-z 0-9 _ -"})
+	case p.seen&bitID != 0 && p.msg.ID != given[0]:
+		p.wrong = append(p.wrong, dispatcher.FieldError{Path: path, Detail: "differs from the message's id"})
+	default:
+		p.msg.ID = given[0]
+		p.seen |= bitID
+	}
+}
+
+// judge gives a message its id and says what keeps it from being published.
+func (s *server) judge(p *posted, path string) *problem {
+	if p.msg == nil {
+		return fields(p.wrong)
+	}
+	if p.seen&bitID == 0 {
+		p.msg.ID = newID()
+	}
+	if most := s.limits.MaxBody; len(p.msg.Body) > most {
+		return &problem{kind: tooLarge, detail: fmt.Sprintf("the message's body has %d bytes, at most %d are taken (MAX_BODY)", len(p.msg.Body), most)}
+	}
+	noted := p.wrong
+	for _, w := range p.msg.Validate(s.limits) {
+		w.Path = path + strings.TrimPrefix(w.Path, "$")
+		if !hasPath(noted, w.Path) {
+			p.wrong = append(p.wrong, w)
+		}
+	}
+	return fields(p.wrong)
+}
+
+// hasPath reports whether a field is known to be wrong. A value that could not
+// be read is left empty, and would be called missing besides.
+func hasPath(wrong []dispatcher.FieldError, path string) bool {
+	for _, w := range wrong {
+		if w.Path == path {
+			return true
+		}
+	}
+	return false
+}
+
+// refused is why a message was not taken by the engine, or nil.
+func refused(r dispatcher.Published) error {
+	switch {
+	case r.Err != nil:
+		return r.Err
+	case r.Result == dispatcher.Conflict:
+		return &problem{kind: conflict, detail: "topic, tenant, destination, body or content type differ from the first; nothing was changed"}
+	case r.Result != dispatcher.Accepted && r.Result != dispatcher.Duplicate:
+		return fmt.Errorf("publish: no result")
+	}
+	return nil
+}
+
+func publishedStatus(r dispatcher.Published) int {
+	if r.Result == dispatcher.Duplicate {
+		return http.StatusOK
+	}
+	return http.StatusAccepted
+}
+
+// publishBatch serves POST /v1/messages/batch. The good ones go on in one
+// call, whatever is wrong with the others.
+func (s *server) publishBatch(ctx context.Context, c *call) (*reply, error) {
+	if c.r.Header["Idempotency-Key"] != nil {
+		return nil, field("header.Idempotency-Key", "names one message: give each message of a batch its id")
+	}
+	buf, err := c.json(batchBytes)
+	if err != nil {
+		return nil, err
+	}
+	all, wrong, err := decodeBatch(buf)
+	release(buf)
+	if err != nil {
+		return nil, err
+	}
+	if p := fields(wrong); p != nil {
+		return nil, p
+	}
+	bad := make([]*problem, len(all))
+	good := make([]*dispatcher.Message, 0, len(all))
+	for i := range all {
+		if bad[i] = s.judge(&all[i], fmt.Sprintf("$.messages[%d]", i)); bad[i] == nil {
+			good = append(good, all[i].msg)
+		}
+	}
+	var results []dispatcher.Published
+	if len(good) > 0 {
+		if results, err = s.svc.Publish(ctx, good); err != nil {
+			return nil, err
+		}
+		if len(results) != len(good) {
+			return nil, fmt.Errorf("publish batch: %d results for %d messages", len(results), len(good))
+		}
+	}
+	return &reply{Status: http.StatusAccepted, ContentType: mediaJSON, Body: s.answerBatch(ctx, bad, good, results)}, nil
+}
+
+// answerBatch writes what each message's single call would have answered.
+func (s *server) answerBatch(ctx context.Context, bad []*problem, good []*dispatcher.Message, results []dispatcher.Published) []byte {
+	b := append(make([]byte, 0, 64+512*len(bad)), `{"results":[`...)
+	next := 0
+	for i, p := range bad {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if p != nil {
+			b = appendProblem(b, p)
+			continue
+		}
+		msg, result := good[next], results[next]
+		next++
+		if err := refused(result); err != nil {
+			b = appendProblem(b, s.problem(ctx, err))
+			continue
+		}
+		b = appendResult(b, publishedStatus(result))
+		b = append(appendPublished(b, msg, result), '}')
+	}
+	return append(b, "]}"...)
+}
+
+// entropy makes the ULIDs of one millisecond grow, whoever asks for them. Its
+// random part is not to be guessed: ids stand in URLs.
+var entropy = &ulid.LockedMonotonicReader{MonotonicReader: ulid.Monotonic(rand.Reader, 0)}
+
+// newID is the id of a message that came without one.
+func newID() string {
+	now := ulid.Timestamp(time.Now())
+	id, err := ulid.New(now, entropy)
+	if err != nil { // the random part ran over within this millisecond: take another
+		id = ulid.MustNew(now, rand.Reader)
+	}
+	b := make([]byte, 4, 4+ulid.EncodedSize)
+	copy(b, "msg_")
+	b = b[:4+ulid.EncodedSize]
+	_ = id.MarshalTextTo(b[4:]) // fails only where there is too little room
+	return string(b)
+}

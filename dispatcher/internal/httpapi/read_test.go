@@ -1,0 +1,324 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/ladder"
+)
+
+func testRecord(t testing.TB) dispatcher.Record {
+	t.Helper()
+	l, err := ladder.Parse("15s/3m")
+	require.NoError(t, err)
+	s, err := dispatcher.ParseSuccess(`{"status":["200"],"body":{"path":"code","equals":"SUCCESS"}}`)
+	require.NoError(t, err)
+	return dispatcher.Record{
+		Message: dispatcher.Message{
+			ID: "a", Topic: "payment.paid", Tenant: "m7", URL: "http://a/x?q=\"<&", Body: []byte(`{ "n" : 12345678901234567890, "h":"<" }`),
+			ContentType: "application/json", Delay: 90 * time.Second, ExpiresAt: testNow.Add(time.Hour), CreatedAt: testNow,
+			Headers: []dispatcher.Header{{Name: "x-b", Value: "2\xff"}}, Ladder: &l, MaxAttempts: 2, Timeout: 2 * time.Second, Success: s,
+		},
+		Deliveries: []dispatcher.Delivery{
+			{
+				ID: dispatcher.DeliveryID{Lane: "u_1", Message: "a"}, Topic: "payment.paid", Tenant: "m7", URL: "http://a/x",
+				Status: dispatcher.StatusRetrying, Due: testNow.Add(time.Minute), Attempts: 1, LastStatus: 500, LastError: "status 500", WaitingFor: "rung",
+				History: []dispatcher.Attempt{{
+					Number: 1, At: testNow, Duration: 1500 * time.Microsecond, Status: 500, Verdict: dispatcher.Retry,
+					Error: "status 500", Excerpt: []byte("oops\xff"), Next: testNow.Add(time.Minute),
+				}},
+			},
+			{ID: dispatcher.DeliveryID{Lane: "u_2", Message: "a"}, Status: dispatcher.StatusDelivered, Ended: testNow, Attempts: 1, LastStatus: 200},
+			{ID: dispatcher.DeliveryID{Lane: "u_3", Message: "a"}, Status: dispatcher.StatusDead, Ended: testNow, Reason: dispatcher.ReasonExhausted},
+		},
+	}
+}
+
+func TestAMessageIsReadWithItsDeliveries(t *testing.T) {
+	f := &fakeService{record: testRecord(t)}
+	w := get(newTestAPI(t, f), "/v1/messages/a")
+	got := decodeAnswer[wire.Record](t, w, 200)
+	require.Contains(t, w.Body.String(), `"body":{ "n" : 12345678901234567890, "h":"<" }`, "the body keeps its bytes")
+	require.Contains(t, w.Body.String(), `"delay":"1m30s"`)
+	require.Contains(t, w.Body.String(), `"created_at":"2026-01-31T11:00:00.123Z"`)
+	require.Contains(t, w.Body.String(), `"history":[{"attempt":1,"at":"2026-01-31T11:00:00.123Z","duration_ms":1,"status_code":500,"outcome":"retry","error":"status 500","response_excerpt":"oops�","next_attempt_at":"2026-01-31T11:01:00.123Z"}]`)
+	require.Equal(t, `http://a/x?q="<&`, got.URL)
+	require.Equal(t, map[string]string{"x-b": "2\ufffd"}, got.Headers)
+	require.Equal(t, 2, got.Ladder.Len())
+	require.Equal(t, 2, got.MaxAttempts)
+	require.Equal(t, wire.Duration(2*time.Second), got.Timeout)
+	require.Equal(t, []string{"200"}, got.Success.Status)
+	require.JSONEq(t, `{"path":"code","equals":"SUCCESS"}`, string(got.Success.Body))
+	require.Len(t, got.Deliveries, 3)
+	require.Equal(t, "u_1:a", got.Deliveries[0].ID)
+	require.Equal(t, "u_1", got.Deliveries[0].Destination)
+	require.Equal(t, "rung", got.Deliveries[0].WaitingFor)
+	require.False(t, got.Deliveries[1].DeliveredAt.IsZero())
+	require.Empty(t, got.Deliveries[1].DeadReason)
+	require.Equal(t, "exhausted", got.Deliveries[2].DeadReason)
+	require.True(t, got.Deliveries[2].DeliveredAt.IsZero())
+}
+
+func TestABodyIsReadAsWhatItIs(t *testing.T) {
+	for name, c := range map[string]struct{ media, body, says string }{
+		"JSON":               {"application/json; charset=utf-8", `[1]`, `"body":[1]`},
+		"JSON of a kind":     {"application/vnd.shop+json", `null`, `"body":null`},
+		"JSON that is none":  {"application/json", `{`, `"raw_body":"{"`},
+		"text":               {"text/plain", `{"a":1}`, `"raw_body":"{\"a\":1}"`},
+		"no body":            {"text/plain", ``, `"raw_body":""`},
+		"bytes":              {"text/xml; charset=GBK", "\xc4\xe3", `"raw_body_base64":"xOM="`},
+		"JSON that is bytes": {"application/json", "\"\xff\"", `"raw_body_base64":"Iv8i"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fakeService{record: dispatcher.Record{Message: dispatcher.Message{ID: "a", Topic: "t", URL: "http://a", ContentType: c.media, Body: []byte(c.body)}}}
+			w := get(newTestAPI(t, f), "/v1/messages/a")
+			decodeAnswer[wire.Record](t, w, 200)
+			require.Contains(t, w.Body.String(), c.says)
+			require.Contains(t, w.Body.String(), `"deliveries":[]`)
+		})
+	}
+}
+
+func TestCancelAndRetryNameTheirDelivery(t *testing.T) {
+	for _, c := range []struct {
+		method, path string
+		status       int
+	}{{"DELETE", "/v1/messages/a", 200}, {"POST", "/v1/messages/a/retry", 202}} {
+		f := &fakeService{record: testRecord(t)}
+		h := newTestAPI(t, f)
+		got := decodeAnswer[wire.Deliveries](t, serve(h, newRequest(c.method, c.path, "")), c.status)
+		require.Equal(t, "a", got.ID)
+		require.Len(t, got.Deliveries, 3)
+		require.Empty(t, f.lane)
+		serve(h, newRequest(c.method, c.path+"?destination=u_1", ""))
+		require.EqualValues(t, "u_1", f.lane)
+		serve(h, newRequest(c.method, c.path+"?destination=http://a/y", ""))
+		u, err := dispatcher.ParseURL("http://a:80/")
+		require.NoError(t, err)
+		require.Equal(t, dispatcher.URLLane(u), f.lane)
+
+		f.calls = nil
+		for query, path := range map[string]string{
+			"?destination=": "query.destination", "?destination=a:b": "query.destination", "?destination=u_1&destination=u_2": "query.destination",
+			"?destination=ftp://a": "query.destination", "?lane=u_1": "query.lane", "?destination=%00": "query.destination",
+		} {
+			requireField(t, serve(h, newRequest(c.method, c.path+query, "")), path, "")
+		}
+		require.Empty(t, f.calls)
+
+		f.err = fmt.Errorf("cancel a: %w", dispatcher.ErrNotFound)
+		requireProblem(t, serve(h, newRequest(c.method, c.path, "")), 404, "not-found")
+		f.err = dispatcher.ErrInFlight
+		requireProblem(t, serve(h, newRequest(c.method, c.path, "")), 409, "in-flight")
+	}
+}
+
+func TestWhatCannotBeAnIDIsNotFound(t *testing.T) {
+	f := &fakeService{}
+	h := newTestAPI(t, f)
+	for _, id := range []string{"a.b", "%7Ba%7D", "%00", "a%2Fb", "%20", strings.Repeat("a", 129), "a:b", "*", "%C3%A9"} {
+		requireProblem(t, get(h, "/v1/messages/"+id), 404, "not-found")
+	}
+	require.Empty(t, f.calls)
+}
+
+func TestAListIsFiltered(t *testing.T) {
+	f := &fakeService{page: dispatcher.Page{Deliveries: testRecord(t).Deliveries, Next: "c2"}}
+	h := newTestAPI(t, f)
+	w := get(h, "/v1/deliveries?status=dead&status=cancelled&topic=a.b&tenant=m7&tenant=m8&destination=u_1&destination=http://a&dead_reason=gone&since=2026-01-01T00:00:00Z&until=2026-02-01T00:00:00%2B01:00&limit=500&cursor=c1")
+	got := decodeAnswer[wire.Page](t, w, 200)
+	require.Len(t, got.Data, 3)
+	require.Nil(t, got.Data[0].History, "lists are without histories")
+	require.Equal(t, "c2", *got.NextCursor)
+	require.Equal(t, []dispatcher.Status{"dead", "cancelled"}, f.filter.Statuses)
+	require.Equal(t, []string{"a.b"}, f.filter.Topics)
+	require.Equal(t, []string{"m7", "m8"}, f.filter.Tenants)
+	require.Len(t, f.filter.Lanes, 2)
+	require.Equal(t, []dispatcher.DeadReason{"gone"}, f.filter.Reasons)
+	require.True(t, f.filter.Since.Equal(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)))
+	require.True(t, f.filter.Until.Equal(time.Date(2026, 1, 31, 23, 0, 0, 0, time.UTC)))
+	require.Equal(t, 500, f.filter.Limit)
+	require.Equal(t, "c1", f.filter.Cursor)
+
+	f.page = dispatcher.Page{}
+	require.Equal(t, `{"data":[],"next_cursor":null}`, get(h, "/v1/deliveries").Body.String())
+	require.Equal(t, 50, f.filter.Limit)
+	f.err = dispatcher.ErrCursor
+	requireField(t, get(h, "/v1/deliveries?cursor=x"), "query.cursor", "not made")
+}
+
+func TestABadFilterIs422(t *testing.T) {
+	f := &fakeService{}
+	h := newTestAPI(t, f)
+	for query, path := range map[string]string{
+		"status=gone": "query.status", "status=": "query.status", "status=dead&status=x": "query.status", "dead_reason=x": "query.dead_reason",
+		"topic=a..b": "query.topic", "tenant=": "query.tenant", "destination=a:b": "query.destination", "since=yesterday": "query.since",
+		"since=2026-01-01T00:00:00+01:00": "query.since", "until=": "query.until", "limit=0": "query.limit", "limit=501": "query.limit",
+		"limit=-1": "query.limit", "limit=1.5": "query.limit", "limit=99999999999999999999": "query.limit", "limit=1&limit=2": "query.limit",
+		"cursor=": "query.cursor", "page=2": "query.page", "Status=dead": "query.Status", strings.Repeat("topic=a&", 101): "query.topic",
+	} {
+		requireField(t, get(h, "/v1/deliveries?"+query), path, "")
+	}
+	requireProblem(t, get(h, "/v1/deliveries?a;b"), 400, "malformed")
+	requireProblem(t, get(h, "/v1/deliveries?topic=%zz"), 400, "malformed")
+	require.Empty(t, f.calls)
+}
+
+func TestStatsAndHealth(t *testing.T) {
+	yes := true
+	f := &fakeService{
+		store: dispatcher.StoreInfo{Kind: "redis", AppendOnly: &yes, Fsync: "everysec"},
+		stats: dispatcher.Stats{
+			Counts: map[dispatcher.Status]int64{"dead": 3, "in_flight": 2}, Dead: map[dispatcher.DeadReason]int64{"gone": 3},
+			Now: testNow, Instances: 2, Lanes: []dispatcher.LaneStats{{Lane: "u_1", URL: "http://a:80", InFlight: 1, Waiting: 9}},
+		},
+	}
+	f.stats.Store = f.store
+	h := newTestAPI(t, f)
+	got := decodeAnswer[wire.Stats](t, get(h, "/v1/stats"), 200)
+	require.EqualValues(t, 3, got.Counts["dead"])
+	require.Contains(t, got.Counts, "delivered")
+	require.EqualValues(t, 2, got.InFlight)
+	require.True(t, got.OldestDueAt.IsZero())
+	require.Equal(t, "last_second", got.Store.WouldLose)
+	require.Equal(t, []wire.Lane{{Destination: "u_1", URL: "http://a:80", InFlight: 1, Waiting: 9}}, got.Lanes)
+
+	require.Equal(t, `{"status":"ok"}`, get(h, "/healthz").Body.String())
+	require.Equal(t, "ready", decodeAnswer[wire.Ready](t, get(h, "/readyz"), 200).Status)
+	f.err = errors.New("redis: connection refused")
+	w := get(h, "/readyz")
+	require.Contains(t, requireProblem(t, w, 503, "unavailable").Detail, "connection refused")
+	require.NotEmpty(t, w.Header().Get("Retry-After"))
+	require.Equal(t, 200, get(h, "/healthz").Code, "alive, though not ready")
+}
+
+func TestWhatTheStoreWouldLose(t *testing.T) {
+	yes, no := true, false
+	for want, i := range map[string]dispatcher.StoreInfo{
+		"everything":     {Kind: "miniredis", AppendOnly: &yes},
+		"unknown":        {Kind: "redis"},
+		"since_snapshot": {Kind: "redis", AppendOnly: &no, Fsync: "always"},
+		"nothing":        {Kind: "valkey", AppendOnly: &yes, Fsync: "always"},
+	} {
+		h := newTestAPI(t, &fakeService{store: i})
+		require.Equal(t, want, decodeAnswer[wire.Ready](t, get(h, "/readyz"), 200).Store.WouldLose)
+	}
+}
+
+func TestUnknownRoutesAndMethodsAreProblems(t *testing.T) {
+	h := newTestAPI(t, &fakeService{})
+	for _, path := range []string{"/", "/v1", "/v1/messages/", "/v1//messages", "/v1/messages/../messages", "/v1/messages/a/b", "/docs", "/schemas/Message.json", "/openapi.yaml", "/V1/messages", "//evil.example/v1/messages"} {
+		requireProblem(t, serve(h, newRequest("GET", path, "")), 404, "not-found")
+		requireProblem(t, serve(h, newRequest("POST", path, "")), 404, "not-found")
+	}
+	for path, allow := range map[string]string{
+		"/v1/messages": "POST", "/v1/messages/a": "GET, DELETE, HEAD", "/v1/messages/a/retry": "POST",
+		"/v1/deliveries": "GET, HEAD", "/healthz": "GET, HEAD", "/openapi.json": "GET, HEAD",
+	} {
+		w := serve(h, newRequest("PATCH", path, ""))
+		requireProblem(t, w, 405, "method-not-allowed")
+		require.Equal(t, allow, w.Header().Get("Allow"))
+	}
+	require.Equal(t, 405, serve(h, newRequest("GET", "/v1/messages", "")).Code)
+	require.Equal(t, 200, serve(h, newRequest("HEAD", "/healthz", "")).Code)
+}
+
+func TestAPanicIsA500AndLogged(t *testing.T) {
+	var log bytes.Buffer
+	h := newTestAPI(t, &fakeService{panics: "boom 42"}, withLog(&log))
+	w := get(h, "/v1/stats")
+	requireProblem(t, w, 500, "internal")
+	require.NotContains(t, w.Body.String(), "boom")
+	require.Contains(t, log.String(), "boom 42")
+	require.PanicsWithValue(t, http.ErrAbortHandler, func() {
+		get(newTestAPI(t, &fakeService{panics: http.ErrAbortHandler}), "/v1/stats")
+	})
+}
+
+func TestAnUnforeseenErrorIsLoggedAndKeptFromTheCaller(t *testing.T) {
+	var log bytes.Buffer
+	w := get(newTestAPI(t, &fakeService{err: errors.New("redis://:hunter2@host")}, withLog(&log)), "/v1/stats")
+	requireProblem(t, w, 500, "internal")
+	require.NotContains(t, w.Body.String(), "hunter2")
+	require.Contains(t, log.String(), "request failed")
+}
+
+func TestAGivenUpRequestIsNoFault(t *testing.T) {
+	var log bytes.Buffer
+	for _, err := range []error{context.Canceled, context.DeadlineExceeded} {
+		w := get(newTestAPI(t, &fakeService{err: fmt.Errorf("stats: %w", err)}, withLog(&log)), "/v1/stats")
+		requireProblem(t, w, 503, "unavailable")
+	}
+	require.Empty(t, log.String())
+}
+
+func TestTheDocumentListsEveryRoute(t *testing.T) {
+	w := get(newTestAPI(t, &fakeService{}), "/openapi.json")
+	var doc struct {
+		OpenAPI    string
+		Info       struct{ Version string }
+		Paths      map[string]map[string]json.RawMessage
+		Components struct{ Schemas map[string]json.RawMessage }
+	}
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &doc))
+	require.Equal(t, "3.1.0", doc.OpenAPI)
+	require.Equal(t, "1.2.3", doc.Info.Version)
+	for _, o := range operations {
+		path := strings.Replace(o.path, "/a", "/{id}", 1)
+		require.Contains(t, doc.Paths, path)
+		require.Contains(t, doc.Paths[path], strings.ToLower(o.method))
+	}
+	require.Contains(t, doc.Paths, "/healthz")
+	require.Contains(t, doc.Paths, "/readyz")
+	publish := string(doc.Paths["/v1/messages"]["post"])
+	require.Contains(t, publish, `"requestBody":{"content":{"application/json":{"schema":{"$ref":"#/components/schemas/Message"}}},"required":true}`)
+	for _, status := range []string{"202", "200", "400", "401", "403", "408", "409", "413", "415", "422", "500", "503"} {
+		require.Contains(t, publish, `"`+status+`":{`)
+	}
+	require.Contains(t, publish, `#/components/schemas/Published`)
+	require.Contains(t, publish, `Idempotency-Key`)
+	require.Contains(t, string(doc.Paths["/v1/messages/batch"]["post"]), `#/components/schemas/Batch`)
+	for _, field := range []string{"id", "topic", "url", "body", "raw_body", "raw_body_base64", "delay", "deliver_at", "expires_at", "headers", "ladder", "max_attempts", "timeout", "success"} {
+		require.Contains(t, string(doc.Components.Schemas["Message"]), `"`+field+`":{`)
+	}
+	require.Contains(t, string(doc.Components.Schemas["Message"]), `"additionalProperties":false`)
+	require.Contains(t, string(doc.Components.Schemas["Published"]), `"additionalProperties":true`)
+	require.Contains(t, string(doc.Components.Schemas["Result"]), `"required":["status"]`)
+	require.Contains(t, string(doc.Components.Schemas["Message"]), `"required":["topic","url"]`)
+	require.NotContains(t, string(doc.Components.Schemas["Message"]), `"null"`)
+	require.NotContains(t, string(doc.Components.Schemas["Page"]), `"array","null"`)
+	require.NotContains(t, doc.Components.Schemas, "ErrorModel")
+	for name := range doc.Components.Schemas { // every reference has its end
+		require.NotEmpty(t, doc.Components.Schemas[name])
+	}
+	for _, ref := range strings.Split(w.Body.String(), `"$ref":"#/components/schemas/`)[1:] {
+		name, _, _ := strings.Cut(ref, `"`)
+		require.Contains(t, doc.Components.Schemas, name)
+	}
+}
+
+func TestTheServerDoesNotWaitForSlowCallers(t *testing.T) {
+	s := httpapi.Server(http.NotFoundHandler())
+	require.Equal(t, 5*time.Second, s.ReadHeaderTimeout)
+	require.Positive(t, s.ReadTimeout)
+	require.Positive(t, s.WriteTimeout)
+	require.Positive(t, s.IdleTimeout)
+	require.Positive(t, s.MaxHeaderBytes)
+}
+
+func TestHandlersNeedALimit(t *testing.T) {
+	_, err := httpapi.New(&fakeService{}, httpapi.Options{})
+	require.Error(t, err)
+}

@@ -1,0 +1,199 @@
+package httpapi
+
+import (
+	"bytes"
+	"errors"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// keptBuffer is the largest buffer that is kept for the next request: most
+// bodies are far smaller, and a few large ones must not hold memory for ever.
+const keptBuffer = 512 << 10
+
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// call is a request on its way to its handler. The framework documents the
+// operations and routes to them; the handlers read what they need themselves,
+// since a filter may be repeated, an unknown one is refused, and a body must
+// be decoded once and strictly.
+type call struct {
+	r *http.Request
+	w http.ResponseWriter
+}
+
+// Resolve lets the framework hand over the request.
+func (c *call) Resolve(ctx huma.Context) []error {
+	c.r, c.w = humago.Unwrap(ctx)
+	return nil
+}
+
+// id is the message that the path names. One that can't be an id names none.
+func (c *call) id() (string, error) {
+	id := c.r.PathValue("id")
+	if !dispatcher.ValidID(id) {
+		return "", dispatcher.ErrNotFound
+	}
+	return id, nil
+}
+
+// query reads the parameters of a request that takes only known ones.
+func (c *call) query(known ...string) (url.Values, error) {
+	q, err := url.ParseQuery(c.r.URL.RawQuery)
+	if err != nil {
+		return nil, &problem{kind: malformed, detail: "the query is not properly encoded"}
+	}
+	var wrong []dispatcher.FieldError
+	for name := range q {
+		if !slices.Contains(known, name) {
+			wrong = append(wrong, dispatcher.FieldError{
+				Path: "query" + member(name), Detail: "is unknown; known are " + list(known),
+			})
+		}
+	}
+	slices.SortFunc(wrong, func(a, b dispatcher.FieldError) int { return strings.Compare(a.Path, b.Path) })
+	if p := fields(wrong); p != nil {
+		return nil, p
+	}
+	return q, nil
+}
+
+func list(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+// only is the value of a parameter that may stand once.
+func only(q url.Values, name string) (string, error) {
+	switch values := q[name]; {
+	case len(values) == 0:
+		return "", nil
+	case len(values) > 1:
+		return "", field("query."+name, "may be given once")
+	case values[0] == "":
+		return "", field("query."+name, "is empty")
+	default:
+		return values[0], nil
+	}
+}
+
+// parseLane reads a destination as callers name it: a lane, or a URL, which
+// stands for its origin's lane.
+func parseLane(text string) (dispatcher.Lane, error) {
+	if strings.Contains(text, "://") {
+		u, err := dispatcher.ParseURL(text)
+		if err != nil {
+			return "", field("query.destination", err.Error())
+		}
+		return dispatcher.URLLane(u), nil
+	}
+	if !dispatcher.ValidLane(text) {
+		return "", field("query.destination", "must be a lane or a URL")
+	}
+	return dispatcher.Lane(text), nil
+}
+
+// lane is the one destination that the query names, or none.
+func (c *call) lane() (dispatcher.Lane, error) {
+	q, err := c.query("destination")
+	if err != nil {
+		return "", err
+	}
+	text, err := only(q, "destination")
+	if err != nil || text == "" {
+		return "", err
+	}
+	return parseLane(text)
+}
+
+// json reads a body of JSON of at most limit bytes. The caller gives the
+// buffer back with release when nothing refers to it any more.
+func (c *call) json(limit int64) (*bytes.Buffer, error) {
+	if c.r.URL.RawQuery != "" {
+		if _, err := c.query(); err != nil {
+			return nil, err
+		}
+	}
+	if err := checkMedia(c.r.Header); err != nil {
+		return nil, err
+	}
+	over := &problem{kind: tooLarge, detail: "the request has more than " + strconv.FormatInt(limit, 10) + " bytes"}
+	if c.r.ContentLength > limit {
+		return nil, over
+	}
+	buf := buffers.Get().(*bytes.Buffer)
+	buf.Reset()
+	buf.Grow(int(max(c.r.ContentLength, 0)) + bytes.MinRead) // else ReadFrom grows it at the end of the body
+	_, err := buf.ReadFrom(http.MaxBytesReader(c.w, c.r.Body, limit))
+	if err == nil {
+		return buf, nil
+	}
+	release(buf)
+	var tooMany *http.MaxBytesError
+	var network net.Error
+	switch {
+	case errors.As(err, &tooMany):
+		return nil, over
+	case errors.As(err, &network) && network.Timeout():
+		return nil, &problem{kind: tooSlow}
+	default:
+		return nil, &problem{kind: malformed, detail: "the body ended too early or is badly framed"}
+	}
+}
+
+func release(buf *bytes.Buffer) {
+	if buf.Cap() <= keptBuffer {
+		buffers.Put(buf)
+	}
+}
+
+// checkMedia takes JSON in UTF-8 as it is, nothing packed.
+func checkMedia(h http.Header) error {
+	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return &problem{kind: badMedia, detail: "a content encoding is not taken: send the body as it is"}
+	}
+	given := h["Content-Type"]
+	if len(given) == 1 && given[0] == "application/json" {
+		return nil
+	}
+	if len(given) != 1 {
+		return &problem{kind: badMedia, detail: "one content-type header is needed"}
+	}
+	media, params, err := mime.ParseMediaType(given[0])
+	if err != nil || media != "application/json" {
+		return &problem{kind: badMedia, detail: "it is another one"}
+	}
+	if charset := params["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return &problem{kind: badMedia, detail: "JSON is UTF-8, no other charset is taken"}
+	}
+	return nil
+}
+
+// member is the step of a JSON path to a member of an object.
+func member(name string) string {
+	if dispatcher.ValidID(name) {
+		return "." + name
+	}
+	return "[" + clip(name) + "]"
+}
+
+// clip quotes a text of the caller's for an answer, and not all of a long one.
+func clip(s string) string {
+	const most = 64 // enough to find it again
+	if len(s) > most {
+		return strconv.QuoteToASCII(s[:most]) + "…"
+	}
+	return strconv.QuoteToASCII(s)
+}

@@ -1,0 +1,173 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// Options say who may call the API and what may be published.
+type Options struct {
+	Keys    Keys              // none: only requests of this host are served
+	Limits  dispatcher.Limits // MaxBody is needed
+	Version string
+	Log     *slog.Logger // nil: slog.Default()
+}
+
+// server serves the API.
+type server struct {
+	svc    Service
+	keys   Keys
+	limits dispatcher.Limits
+	log    *slog.Logger
+	mux    *http.ServeMux
+}
+
+// New makes the handler of the API.
+func New(svc Service, o Options) (http.Handler, error) {
+	if o.Limits.MaxBody <= 0 {
+		return nil, errors.New("serve api: no limit for bodies")
+	}
+	s := &server{svc: svc, keys: o.Keys, limits: o.Limits, log: o.Log, mux: http.NewServeMux()}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	if err := s.register(o.Version); err != nil {
+		return nil, fmt.Errorf("serve api: %w", err)
+	}
+	s.mux.HandleFunc("/", s.noRoute)
+	return s, nil
+}
+
+// Server makes an HTTP server that nobody can hold up by being slow.
+func Server(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,  // a header is one packet or two
+		ReadTimeout:       30 * time.Second, // the 4 MiB of a batch at 140 KiB/s
+		WriteTimeout:      60 * time.Second, // reading, waiting for the store, and an answer of a few MiB
+		IdleTimeout:       2 * time.Minute,  // longer than the usual pools of clients keep theirs
+		MaxHeaderBytes:    32 << 10,         // a key, an id and what proxies add
+	}
+}
+
+// Headers that every answer has. They are shared: nobody changes them.
+var (
+	noSniff = []string{"nosniff"}
+	noStore = []string{"no-store"} // answers hold payment data
+)
+
+// ServeHTTP serves a request, and answers with a problem where a handler
+// panics.
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a := &answer{ResponseWriter: w}
+	defer s.recover(a, r)
+	h := w.Header()
+	h["X-Content-Type-Options"] = noSniff
+	h["Cache-Control"] = noStore
+	if s.keys.Empty() {
+		if p := local(r); p != nil {
+			p.write(a)
+			return
+		}
+	}
+	if unclean(r.URL.Path) { // the mux would send the caller elsewhere
+		s.noRoute(a, r)
+		return
+	}
+	s.mux.ServeHTTP(a, r)
+}
+
+func unclean(path string) bool {
+	return strings.Contains(path, "//") || strings.Contains(path, "/.")
+}
+
+// answer remembers whether an answer was begun.
+type answer struct {
+	http.ResponseWriter
+	begun bool
+}
+
+// WriteHeader begins the answer.
+func (a *answer) WriteHeader(status int) {
+	a.begun = true
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Write goes on with the answer.
+func (a *answer) Write(b []byte) (int, error) {
+	a.begun = true
+	return a.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// recover makes an answer of a panic, or cuts the connection where one was
+// begun: half an answer must not pass for a whole one.
+func (s *server) recover(a *answer, r *http.Request) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if v == http.ErrAbortHandler {
+		panic(v)
+	}
+	s.log.ErrorContext(r.Context(), "request panicked",
+		"method", r.Method, "route", r.Pattern, "err", fmt.Sprint(v), "stack", string(debug.Stack()))
+	if a.begun {
+		panic(http.ErrAbortHandler)
+	}
+	p, _ := asProblem(errPanic)
+	p.write(a)
+}
+
+var errPanic = errors.New("panic")
+
+// noRoute answers what no operation serves: another method's path, or none.
+func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
+	var allow []string
+	if !unclean(r.URL.Path) {
+		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
+			other := &http.Request{Method: method, URL: r.URL, Host: r.Host}
+			if _, pattern := s.mux.Handler(other); pattern != "/" && pattern != "" {
+				allow = append(allow, method)
+			}
+		}
+	}
+	if len(allow) == 0 {
+		(&problem{kind: notFound, detail: "no such path; GET /openapi.json lists them"}).write(w)
+		return
+	}
+	if slices.Contains(allow, "GET") {
+		allow = append(allow, "HEAD")
+	}
+	methods := strings.Join(allow, ", ")
+	(&problem{kind: badMethod, detail: "served are " + methods, allow: methods}).write(w)
+}
+
+// reply is a whole answer: handlers make them, the framework writes them.
+type reply struct {
+	Status      int
+	ContentType string `header:"Content-Type" hidden:"true"`
+	RetryAfter  string `header:"Retry-After" hidden:"true"`
+	Body        []byte
+}
+
+// problem finds what an error means to the caller, and logs one that nobody
+// foresaw.
+func (s *server) problem(ctx context.Context, err error) *problem {
+	p, known := asProblem(err)
+	if !known {
+		s.log.ErrorContext(ctx, "request failed", "err", err)
+	}
+	return p
+}

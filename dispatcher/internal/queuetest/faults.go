@@ -1,0 +1,188 @@
+package queuetest
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// faults collects what is wrong with a State.
+type faults []string
+
+func (f *faults) add(format string, args ...any) {
+	*f = append(*f, fmt.Sprintf(format, args...))
+}
+
+// Faults names every rule that the state breaks by itself, whatever happened
+// before: places, marks, records, lanes, counts. maxWindow bounds every window.
+func (s State) Faults(maxWindow int) []string {
+	var f faults
+	s.checkPlaces(&f)
+	s.checkMarks(&f)
+	s.checkMessages(&f)
+	s.checkLeftovers(&f)
+	s.checkLanes(&f, maxWindow)
+	s.checkCounts(&f)
+	for _, name := range s.Unknown {
+		f.add("unexplained: %s", name)
+	}
+	return f
+}
+
+// checkPlaces: each delivery is in one place, once.
+func (s State) checkPlaces(f *faults) {
+	for _, id := range s.deliveries() {
+		if found := s.Found[id]; len(found) != 1 {
+			f.add("%s is in %d places: %v", id, len(found), found)
+		}
+	}
+}
+
+// checkMarks: only what is ready or leased is marked.
+func (s State) checkMarks(f *faults) {
+	for _, id := range sortedIDs(s.Marks) {
+		if m := s.Marks[id]; m != MarkCancelled && m != MarkDelivered {
+			f.add("%s has an unknown mark %q", id, m)
+		}
+		if p := s.At(id).Place; p != PlaceReady && p != PlaceLeased {
+			f.add("%s is marked %q in place %q", id, s.Marks[id], p)
+		}
+	}
+}
+
+// checkMessages: each record has its deliveries, and each delivery its record.
+func (s State) checkMessages(f *faults) {
+	for _, name := range sortedKeys(s.Messages) {
+		m := s.Messages[name]
+		_, seen := s.Seen[name]
+		if m.Whole == seen {
+			f.add("message %s: whole %v, among the seen %v", name, m.Whole, seen)
+		}
+		left := 0
+		for _, lane := range sortedKeys(m.Lanes) {
+			id := dispatcher.DeliveryID{Lane: lane, Message: name}
+			exists := len(s.Found[id]) > 0
+			if exists {
+				left++
+			}
+			if m.Lanes[lane] != exists {
+				f.add("message %s: lane %s named as there %v, in a place %v", name, lane, m.Lanes[lane], exists)
+			}
+		}
+		if m.Whole && left == 0 {
+			f.add("message %s is kept whole without a delivery", name)
+		}
+	}
+	for _, id := range s.deliveries() {
+		if m, ok := s.Messages[id.Message]; !ok || !m.Whole {
+			f.add("%s lies in %s without a record", id, s.At(id).Place)
+		} else if _, named := m.Lanes[id.Lane]; !named {
+			f.add("%s lies in %s, but its message does not name the lane", id, s.At(id).Place)
+		}
+	}
+	for _, name := range sortedKeys(s.Seen) {
+		if _, ok := s.Messages[name]; !ok {
+			f.add("message %s is among the seen without a digest", name)
+		}
+	}
+	for _, name := range s.Fanned {
+		if m, ok := s.Messages[name]; !ok || !m.Whole || len(m.Lanes) < 2 {
+			f.add("message %s has a list of lanes, which only one of several lanes needs", name)
+		}
+	}
+}
+
+// checkLeftovers: progress and history go with their delivery.
+func (s State) checkLeftovers(f *faults) {
+	for _, id := range sortedIDs(s.Progress) {
+		p := s.Progress[id]
+		if len(s.Found[id]) == 0 {
+			f.add("%s left its progress behind", id)
+		}
+		if p.Base > p.Attempts || p.Deaths < 0 || p.Deaths > 3 {
+			f.add("%s has the progress %+v", id, p)
+		}
+		if dead := s.At(id).Place == PlaceDead; dead != (p.Reason != "") {
+			f.add("%s in %s has the dead reason %q", id, s.At(id).Place, p.Reason)
+		}
+	}
+	for _, id := range sortedIDs(s.History) {
+		if len(s.Found[id]) == 0 {
+			f.add("%s left its history behind", id)
+		}
+		if n := s.History[id]; n < 1 || n > 32 {
+			f.add("%s has %d attempts in its history", id, n)
+		}
+	}
+	for _, id := range s.deliveries() {
+		if _, ok := s.Progress[id]; !ok && s.At(id).Place == PlaceDead {
+			f.add("%s is dead without a reason", id)
+		}
+	}
+}
+
+// checkLanes: in flight and waiting are what the places say, and a lane is
+// listed, at its weight, exactly while it may be claimed from.
+func (s State) checkLanes(f *faults, maxWindow int) {
+	flying, waiting := map[dispatcher.Lane]int{}, map[dispatcher.Lane]int{}
+	for id, found := range s.Found {
+		for _, at := range found {
+			switch at.Place {
+			case PlaceLeased:
+				flying[id.Lane]++
+			case PlaceDue, PlaceReady:
+				waiting[id.Lane]++
+			}
+		}
+	}
+	all := maps.Clone(s.Lanes)
+	for id := range s.Found {
+		all[id.Lane] = s.Lanes[id.Lane]
+	}
+	for _, name := range sortedKeys(all) {
+		l := all[name]
+		if l.InFlight != flying[name] || l.Waiting != waiting[name] {
+			f.add("lane %s says %d in flight and %d waiting; there are %d and %d",
+				name, l.InFlight, l.Waiting, flying[name], waiting[name])
+		}
+		if busy := flying[name]+waiting[name] > 0; busy && !l.Known {
+			f.add("lane %s has work, but no state of its own", name)
+		}
+		if l.Known && (l.Window < 1 || l.Window > maxWindow) {
+			f.add("lane %s has a window of %d, at most %d is allowed", name, l.Window, maxWindow)
+		}
+		may := len(s.Ready[name]) > 0 && flying[name] < l.Window
+		if l.Listed != may {
+			f.add("lane %s is listed %v: %d ready, %d in flight, window %d",
+				name, l.Listed, len(s.Ready[name]), flying[name], l.Window)
+		}
+		if l.Listed && l.Weight != flying[name]+l.Slow {
+			f.add("lane %s is listed at weight %d; it has %d in flight and class %d", name, l.Weight, flying[name], l.Slow)
+		}
+	}
+}
+
+// checkCounts: the counters are what a recount gives, and none is kept at 0.
+func (s State) checkCounts(f *faults) {
+	counts := map[dispatcher.Status]int64{}
+	buried := map[dispatcher.Lane]map[dispatcher.DeadReason]int64{}
+	for id, found := range s.Found {
+		for _, at := range found {
+			counts[s.placeStatus(id, at.Place)]++
+			if at.Place != PlaceDead {
+				continue
+			}
+			if buried[id.Lane] == nil {
+				buried[id.Lane] = map[dispatcher.DeadReason]int64{}
+			}
+			buried[id.Lane][s.Progress[id].Reason]++
+		}
+	}
+	if !maps.Equal(counts, s.Counts) {
+		f.add("counts are %v; a recount gives %v", s.Counts, counts)
+	}
+	if !maps.EqualFunc(buried, s.Buried, maps.Equal) {
+		f.add("buried are %v; a recount gives %v", s.Buried, buried)
+	}
+}

@@ -1,0 +1,241 @@
+package queuetest
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// compare fails the test where the store is not what the model is, and looks
+// at one message as callers do.
+func (m *model) compare() {
+	m.Helper()
+	m.mustBeSound()
+	states := m.States()
+	state := merged(states)
+	var f faults
+	m.comparePlaces(state, &f)
+	for n, s := range states {
+		m.compareMessages(n, s, &f)
+	}
+	m.compareLanes(state, &f)
+	require.Empty(m, f, "the store is not what the model is")
+	if ids := sortedIDs(m.deliveries); len(ids) > 0 {
+		m.compareLook(pick(m.rng, ids...))
+	}
+}
+
+func (m *model) comparePlaces(s State, f *faults) {
+	for _, id := range sortedIDs(m.deliveries) {
+		d := m.deliveries[id]
+		if at := s.At(id); at != d.Found {
+			f.add("%s is in %+v, should be in %+v", id, at, d.Found)
+		}
+		if s.Marks[id] != d.mark {
+			f.add("%s is marked %q, should be %q", id, s.Marks[id], d.mark)
+		}
+		if s.History[id] != d.history {
+			f.add("%s has %d attempts in its history, should have %d", id, s.History[id], d.history)
+		}
+		got, want := meaningful(s.Progress[id], d), meaningful(d.progress, d)
+		if _, ok := s.Progress[id]; !ok && d.Place == PlaceDone {
+			got = Progress{Attempts: 1, Status: 200} // the commonest end needs no entry
+		} else if !ok && d.mark == MarkDelivered {
+			got = want // nor what is about to end so
+		}
+		if got != want {
+			f.add("%s has the progress %+v, should have %+v", id, got, want)
+		}
+	}
+	for _, id := range s.deliveries() {
+		if m.deliveries[id] == nil {
+			f.add("%s is in %+v, should be nowhere", id, s.At(id))
+		}
+	}
+	for _, lane := range modelLanes {
+		if !slices.Equal(s.Ready[lane], m.ready[lane]) {
+			f.add("lane %s has ready %v, should have %v", lane, s.Ready[lane], m.ready[lane])
+		}
+	}
+}
+
+// meaningful keeps of a progress what still means something: rungs, deaths and
+// who asked concern only what waits.
+func meaningful(p Progress, d *modelDelivery) Progress {
+	if !d.Place.Waits() || d.mark != MarkNone {
+		p.Base, p.Deaths, p.Asked = 0, 0, false
+	}
+	return p
+}
+
+func (m *model) compareMessages(partition int, s State, f *faults) {
+	for key, want := range m.messages {
+		if key.partition != partition {
+			continue
+		}
+		got, ok := s.Messages[key.id]
+		switch {
+		case !ok:
+			f.add("message %s is gone from partition %d", key.id, partition)
+		case got.Whole != want.whole:
+			f.add("message %s is whole %v, should be %v", key.id, got.Whole, want.whole)
+		case want.whole && !maps.Equal(got.Lanes, want.lanes):
+			f.add("message %s has lanes %v, should have %v", key.id, got.Lanes, want.lanes)
+		}
+	}
+	for id := range s.Messages {
+		if m.messages[recordKey{partition, id}] == nil {
+			f.add("message %s is in partition %d, should not be", id, partition)
+		}
+	}
+}
+
+func (m *model) compareLanes(s State, f *faults) {
+	for _, name := range modelLanes {
+		got, want := s.Lanes[name], m.lanes[name]
+		switch {
+		case got.Known != (want != nil):
+			f.add("lane %s has a state %v, should be %v", name, got.Known, want != nil)
+		case want != nil && (got.Window != want.window || got.Slow != want.slow):
+			f.add("lane %s has window %d and class %d, should have %d and %d", name, got.Window, got.Slow, want.window, want.slow)
+		}
+	}
+}
+
+// compareLook looks at one delivery as callers do.
+func (m *model) compareLook(id dispatcher.DeliveryID) {
+	m.Helper()
+	got, d := m.look(id), m.deliveries[id]
+	want := map[Place]dispatcher.Status{
+		PlaceDue: dispatcher.StatusScheduled, PlaceReady: dispatcher.StatusReady, PlaceLeased: dispatcher.StatusInFlight,
+		PlaceDone: dispatcher.StatusDelivered, PlaceDead: dispatcher.StatusDead, PlaceCancelled: dispatcher.StatusCancelled,
+	}[d.Place]
+	switch {
+	case d.mark == MarkCancelled:
+		want = dispatcher.StatusCancelled
+	case d.mark == MarkDelivered:
+		want = dispatcher.StatusDelivered
+	case d.Place == PlaceDue && d.progress.Attempts > d.progress.Base:
+		want = dispatcher.StatusRetrying
+	}
+	require.Equal(m, want, got.Status, "%s", id)
+	require.Equal(m, d.progress.Attempts, got.Attempts, "%s", id)
+	require.Len(m, got.History, d.history, "%s", id)
+	require.Equal(m, d.progress.Reason, got.Reason, "%s", id)
+	if d.Place == PlaceDue {
+		require.Equal(m, d.At, got.Due.UnixMilli(), "%s", id)
+	}
+	if !d.Place.Waits() {
+		require.Equal(m, d.At, got.Ended.UnixMilli(), "%s", id)
+	}
+}
+
+// trimAs trims until there is no more. What goes first is the store's choice
+// within the rules, so the model follows it and checks the rules.
+func (m *model) trimAs(keep dispatcher.Keep) {
+	m.Helper()
+	m.logf("trim %+v", keep)
+	got := m.trim(keep)
+	states := m.States()
+	state := merged(states)
+	finished, dead := 0, 0
+	for _, id := range sortedIDs(m.deliveries) {
+		d := m.deliveries[id]
+		if len(state.Found[id]) > 0 {
+			continue
+		}
+		require.False(m, d.Place.Waits(), "%s was trimmed from %s", id, d.Place)
+		if d.Place == PlaceDead {
+			dead++
+		} else {
+			finished++
+		}
+		m.forget(id, keep, states)
+	}
+	require.Equal(m, finished, got.Finished)
+	require.Equal(m, dead, got.Dead)
+	m.checkKept(keep, states)
+	for key, msg := range m.messages {
+		if _, ok := states[key.partition].Messages[key.id]; !msg.whole && !ok {
+			delete(m.messages, key)
+		}
+	}
+	for lane, l := range m.lanes {
+		if l.since > m.ms()-time.Hour.Milliseconds() {
+			continue
+		}
+		l.since = m.ms()
+		if s := state.Lanes[lane]; s.InFlight+s.Waiting == 0 {
+			delete(m.lanes, lane)
+		}
+	}
+}
+
+// forget takes a delivery out of the model. A message that was cut before its
+// age leaves its digest, unless there are too many of them.
+func (m *model) forget(id dispatcher.DeliveryID, keep dispatcher.Keep, states []State) {
+	m.Helper()
+	d := m.deliveries[id]
+	delete(m.deliveries, id)
+	age := keep.Finished
+	if d.Place == PlaceDead {
+		age = keep.Dead
+	}
+	old := d.At <= m.ms()-age.Milliseconds()
+	state := states[m.Partition(id.Lane)]
+	if !old {
+		for other, found := range state.Found {
+			if found[0].Place == d.Place {
+				require.GreaterOrEqual(m, found[0].At, d.At, "%s was trimmed, and the older %s was not", id, other)
+			}
+		}
+	}
+	key := recordKey{m.Partition(id.Lane), id.Message}
+	msg := m.messages[key]
+	msg.lanes[id.Lane] = false
+	if slices.Contains(slices.Collect(maps.Values(msg.lanes)), true) {
+		return
+	}
+	cut := d.Place != PlaceDead && !old
+	if _, kept := state.Messages[id.Message]; cut && len(state.Seen) < keep.SeenMax {
+		require.True(m, kept, "message %s was cut, and not even its digest is left", id.Message)
+	}
+	if _, seen := state.Seen[id.Message]; !seen {
+		delete(m.messages, key)
+		return
+	}
+	require.True(m, cut, "message %s leaves a digest past its age", id.Message)
+	msg.whole = false
+}
+
+// checkKept: nothing is left that is too old or too much, and nothing went that
+// was neither.
+func (m *model) checkKept(keep dispatcher.Keep, states []State) {
+	m.Helper()
+	for n, s := range states {
+		finished, dead := 0, 0
+		for id, found := range s.Found {
+			age := keep.Finished
+			switch found[0].Place {
+			case PlaceDone, PlaceCancelled:
+				finished++
+			case PlaceDead:
+				dead++
+				age = keep.Dead
+			default:
+				continue
+			}
+			require.Greater(m, found[0].At, m.ms()-age.Milliseconds(), "%s is past its age", id)
+		}
+		require.LessOrEqual(m, finished, keep.FinishedMax, "partition %d", n)
+		require.LessOrEqual(m, dead, keep.DeadMax, "partition %d", n)
+		require.LessOrEqual(m, len(s.Seen), keep.SeenMax, "partition %d", n)
+		for id, at := range s.Seen {
+			require.Greater(m, at, m.ms()-keep.Finished.Milliseconds(), "%s is known past its age", id)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+// Package queuetest is the conformance suite that every store behind
+// dispatcher.Queue must pass: readable cases for each method and rule, and a
+// random test that compares the store with a model after every step.
+//
+// The cases need to see what the store really keeps, not only what it answers,
+// so a store brings a Fixture that reads all of it as States. Time is the
+// test's: nothing here sleeps.
+package queuetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// Setup is what a case asks of its store.
+type Setup struct {
+	Partitions int
+	MaxWindow  int // most deliveries in flight of one lane
+	Permits    int // of each instance
+}
+
+// Fixture is an empty store and the means to look behind its interface.
+type Fixture struct {
+	Queue dispatcher.Queue
+	// Open connects to the same store once more, as another process would.
+	Open func() dispatcher.Queue
+	// SetClock sets the time of every partition, in steps of a microsecond.
+	SetClock func(now time.Time)
+	// States reads everything that is stored, partition by partition.
+	States func() []State
+	// Lose deletes a message's record and nothing else, as a careless hand would.
+	Lose func(message string)
+	// Partition is the one that a lane lies in.
+	Partition func(lane dispatcher.Lane) int
+}
+
+// OpenFunc makes the empty store of one case, which ends with the case.
+type OpenFunc func(t testing.TB, s Setup) Fixture
+
+// Run runs every case on stores that open makes.
+func Run(t *testing.T, open OpenFunc) {
+	t.Helper()
+	for _, group := range []struct {
+		name  string
+		cases []testCase
+	}{
+		{"schedule", scheduleCases},
+		{"move", moveCases},
+		{"claim", claimCases},
+		{"window and weight", weightCases},
+		{"settle", settleCases},
+		{"late settle", lateCases},
+		{"cancel", cancelCases},
+		{"retry", retryCases},
+		{"reap", reapCases},
+		{"trim", trimCases},
+		{"look and stats", readCases},
+		{"list", listCases},
+		{"wake", wakeCases},
+		{"partitions and sizes", sizeCases},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			for _, c := range group.cases {
+				t.Run(c.name, func(t *testing.T) {
+					r := newRig(t, open, c.setup)
+					c.run(r)
+					r.mustBeSound()
+				})
+			}
+		})
+	}
+}
+
+// testCase is one rule. The rig's store is empty when it begins, and must be in
+// order when it ends.
+type testCase struct {
+	name  string
+	setup Setup // zero fields: 1 partition, windows up to 128, 1,024 permits
+	run   func(r *rig)
+}

@@ -1,0 +1,181 @@
+package queuetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+var readCases = []testCase{
+	{name: "an id that was never published is not found", run: func(r *rig) {
+		_, err := r.Queue.Look(r.ctx, "never")
+		require.ErrorIs(r, err, dispatcher.ErrNotFound)
+	}},
+	{name: "a look tells the message and each of its deliveries", run: func(r *rig) {
+		r.schedule(r.entry("m1", to("a", "b")))
+		r.publish("c", "m2")
+		rec, err := r.Queue.Look(r.ctx, "m1")
+		require.NoError(r, err)
+		require.Len(r, rec.Deliveries, 2)
+		for i, lane := range []dispatcher.Lane{"a", "b"} {
+			d := rec.Deliveries[i]
+			require.Equal(r, named(lane, "m1"), d.ID)
+			require.Equal(r, "payment.paid", d.Topic)
+			require.Equal(r, "t1", d.Tenant)
+			require.Equal(r, "https://example.com/m1", d.URL)
+		}
+	}},
+	{name: "looking changes nothing", run: func(r *rig) {
+		r.populate()
+		r.mustChangeNothing(func() {
+			for id := range r.State().Messages {
+				_, err := r.Queue.Look(r.ctx, id)
+				require.NoError(r, err)
+			}
+			r.listAll(dispatcher.Filter{}, 3)
+			r.stats()
+			_, err := r.Queue.Peek(r.ctx, r.all())
+			require.NoError(r, err)
+			_, err = r.Queue.Look(r.ctx, "never")
+			require.Error(r, err)
+		})
+	}},
+	{name: "an instance that nobody knows yet holds what it leased", run: func(r *rig) {
+		r.publish("a", "m1")
+		r.mustClaim("three", named("a", "m1"))
+		r.beat("three")
+		r.mustStand(named("a", "m1"), dispatcher.StatusInFlight)
+	}},
+	{name: "what waits says for what", run: func(r *rig) {
+		r.schedule(r.entry("m1", to("a"), delay(time.Hour)))
+		require.Equal(r, "due", r.look(named("a", "m1")).WaitingFor)
+		r.publish("b", "m2", "m3", "m4")
+		claimed := r.claim(one, 2)
+		require.Equal(r, "limit", r.look(named("b", "m4")).WaitingFor, "the window is full")
+		require.Empty(r, r.look(named("b", "m2")).WaitingFor)
+		r.mustSettle(one, failure(claimed[0], time.Minute))
+		require.Equal(r, "rung", r.look(named("b", "m2")).WaitingFor)
+		require.Equal(r, "permits", r.look(named("b", "m4")).WaitingFor)
+		r.mustSettle(one, success(claimed[1]))
+		require.Empty(r, r.look(named("b", "m3")).WaitingFor)
+	}},
+	{name: "every status is told as it is", run: func(r *rig) {
+		for id, want := range r.populate() {
+			r.mustStand(id, want)
+		}
+	}},
+	{name: "statistics count every status and reason", run: func(r *rig) {
+		want := map[dispatcher.Status]int64{}
+		for _, status := range r.populate() {
+			want[status]++
+		}
+		got := r.stats()
+		require.Equal(r, want, got.Counts)
+		require.Equal(r, map[dispatcher.DeadReason]int64{dispatcher.ReasonGone: want[dispatcher.StatusDead]}, got.Dead)
+		require.Equal(r, 2, got.Instances)
+		require.WithinDuration(r, r.now, got.Now, time.Millisecond)
+	}},
+	{name: "an empty store counts nothing", run: func(r *rig) {
+		got := r.stats()
+		require.Empty(r, got.Counts)
+		require.Empty(r, got.Dead)
+		require.Empty(r, got.Lanes)
+		require.Zero(r, got.OldestDue)
+	}},
+	{name: "the oldest due is what has waited longest to be attempted", run: func(r *rig) {
+		r.schedule(r.entry("m1", to("a"), delay(2*time.Second)), r.entry("m2", to("b"), delay(time.Second)))
+		require.Zero(r, r.stats().OldestDue, "nothing is due yet")
+		r.pass(3 * time.Second)
+		require.Equal(r, start.Add(time.Second), r.stats().OldestDue)
+		r.move()
+		require.Equal(r, start.Add(time.Second), r.stats().OldestDue)
+		r.pass(time.Second)
+		r.publish("c", "m3")
+		require.Equal(r, start.Add(time.Second), r.stats().OldestDue)
+		r.claim(one, 64)
+		require.Zero(r, r.stats().OldestDue)
+	}},
+	{name: "statistics tell the fifty lanes with the most waiting", run: func(r *rig) {
+		for i := range 60 {
+			r.publishMany(dispatcher.Lane(fmt.Sprintf("l%02d", i)), 1+i%3)
+		}
+		r.publishMany("most", 7)
+		require.Len(r, r.claim(one, 2), 2)
+		lanes := r.stats().Lanes
+		require.Len(r, lanes, 50)
+		require.Equal(r, dispatcher.LaneStats{Lane: "most", URL: "https://example.com", Waiting: 7}, lanes[0])
+		for i := 1; i < len(lanes); i++ {
+			require.LessOrEqual(r, lanes[i].Waiting, lanes[i-1].Waiting)
+		}
+		require.GreaterOrEqual(r, lanes[49].Waiting, 1)
+	}},
+	{name: "the store tells what it is", run: func(r *rig) {
+		info, err := r.Queue.Store(r.ctx)
+		require.NoError(r, err)
+		require.NotEmpty(r, info.Kind)
+	}},
+	{name: "a peek is the hint of each partition asked for", run: func(r *rig) {
+		peek := func(due time.Time, weight int) {
+			hints, err := r.Queue.Peek(r.ctx, r.all())
+			require.NoError(r, err)
+			require.Len(r, hints, 1)
+			r.mustBeCurrent(hints)
+			require.Equal(r, due, hints[0].Due)
+			require.Equal(r, weight, hints[0].Weight)
+		}
+		peek(time.Time{}, -1)
+		r.schedule(r.entry("m1", to("a"), delay(time.Minute)), r.entry("m2", to("b")))
+		peek(start.Add(time.Minute), 4)
+		hints, err := r.Queue.Peek(r.ctx, nil)
+		require.NoError(r, err)
+		require.Empty(r, hints)
+	}},
+	{name: "a store that answers can be pinged", run: func(r *rig) {
+		require.NoError(r, r.Queue.Ping(r.ctx))
+		require.Equal(r, r.setup.Partitions, r.Queue.Partitions())
+	}},
+}
+
+func (r *rig) stats() dispatcher.Stats {
+	r.Helper()
+	st, err := r.Queue.Stats(r.ctx)
+	require.NoError(r, err)
+	return st
+}
+
+// populate makes some deliveries of every status, in several lanes and at
+// several times, and answers what each is.
+func (r *rig) populate() map[dispatcher.DeliveryID]dispatcher.Status {
+	r.Helper()
+	want := map[dispatcher.DeliveryID]dispatcher.Status{}
+	for round := range 3 {
+		lane := dispatcher.Lane(fmt.Sprintf("lane%d", round))
+		r.pass(time.Second)
+		want[r.endOne(lane)] = dispatcher.StatusDelivered
+		want[r.dieOne(lane)] = dispatcher.StatusDead
+		r.pass(time.Millisecond)
+		c := r.takeNew(lane)
+		r.mustSettle(one, failure(c, time.Hour))
+		want[c.ID] = dispatcher.StatusRetrying
+		for range round + 1 {
+			id := r.newID()
+			r.schedule(r.entry(id, to(lane), delay(time.Duration(round)*time.Minute+time.Hour)))
+			want[named(lane, id)] = dispatcher.StatusScheduled
+			id = r.newID()
+			r.schedule(r.entry(id, to(lane), delay(time.Hour)))
+			r.cancel(named(lane, id))
+			want[named(lane, id)] = dispatcher.StatusCancelled
+		}
+		want[r.takeNew(lane).ID] = dispatcher.StatusInFlight
+	}
+	for round := range 3 {
+		lane := dispatcher.Lane(fmt.Sprintf("lane%d", round))
+		id := r.newID()
+		r.publish(lane, id)
+		want[named(lane, id)] = dispatcher.StatusReady
+	}
+	return want
+}

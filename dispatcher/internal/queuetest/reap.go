@@ -1,0 +1,189 @@
+package queuetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+var reapCases = []testCase{
+	{name: "a beat tells the numbers of all", run: func(r *rig) {
+		fresh, all, err := r.Queue.Beat(r.ctx, one, 7)
+		require.NoError(r, err)
+		require.False(r, fresh)
+		require.Equal(r, map[string]int64{one: 7, two: 1}, all)
+		fresh, all, err = r.Queue.Beat(r.ctx, "three", 1<<40)
+		require.NoError(r, err)
+		require.True(r, fresh)
+		require.Equal(r, map[string]int64{one: 7, two: 1, "three": 1 << 40}, all)
+	}},
+	{name: "who was declared dead learns it from its next beat", run: func(r *rig) {
+		r.reap(one)
+		_, all, err := r.Queue.Beat(r.ctx, two, 2)
+		require.NoError(r, err)
+		require.Equal(r, map[string]int64{two: 2}, all)
+		fresh, _, err := r.Queue.Beat(r.ctx, one, 2)
+		require.NoError(r, err)
+		require.True(r, fresh)
+	}},
+	{name: "who leaves is forgotten and not fenced", run: func(r *rig) {
+		require.NoError(r, r.Queue.Leave(r.ctx, one))
+		_, all, err := r.Queue.Beat(r.ctx, two, 2)
+		require.NoError(r, err)
+		require.Equal(r, map[string]int64{two: 2}, all)
+		require.Empty(r, r.State().Fenced)
+		require.NoError(r, r.Queue.Leave(r.ctx, one))
+	}},
+	{name: "what a dead one held is the first again, in the old order", run: func(r *rig) {
+		for range 4 {
+			r.succeed("a")
+		}
+		r.publish("a", "m3", "m1", "m2", "m4", "m5")
+		for range 3 {
+			r.claim(one, 1)
+			r.pass(time.Millisecond)
+		}
+		require.Equal(r, 3, r.reap(one))
+		require.Equal(r, ids("a", "m3", "m1", "m2", "m4", "m5"), r.State().Ready["a"])
+		require.Empty(r, r.leases(one))
+		c := r.claim(two, 1)[0]
+		require.Equal(r, named("a", "m3"), c.ID)
+		require.Equal(r, 1, c.Attempt, "an attempt whose holder died is not counted")
+	}},
+	{name: "what was claimed at once comes back in the order of its ids", run: func(r *rig) {
+		r.publish("a", "m1", "m2", "m3")
+		r.claim(one, 64)
+		r.reap(one)
+		require.Equal(r, ids("a", "m1", "m2", "m3"), r.State().Ready["a"])
+	}},
+	{name: "a direct lease is taken over too", run: func(r *rig) {
+		r.scheduleFor(one, 512, 1, r.entry("m1", to("a")))
+		require.Equal(r, 1, r.reap(one))
+		r.mustClaim(two, named("a", "m1"))
+	}},
+	{name: "it may be repeated", run: func(r *rig) {
+		r.publish("a", "m1")
+		r.claim(one, 64)
+		require.Equal(r, 1, r.reap(one))
+		before := r.State()
+		require.Zero(r, r.reap(one))
+		after := r.State()
+		require.Equal(r, before.String(), after.String())
+	}},
+	{name: "of the living nothing is taken", run: func(r *rig) {
+		r.publish("a", "m1")
+		r.publish("b", "m2")
+		r.mustClaim(one, named("a", "m1"))
+		r.mustClaim(two, named("b", "m2"))
+		require.Equal(r, 1, r.reap(one))
+		require.Equal(r, ids("b", "m2"), r.leases(two))
+	}},
+	{name: "one that held nothing, or never was, is only fenced", run: func(r *rig) {
+		require.Zero(r, r.reap("nobody"))
+		require.Equal(r, []string{"nobody"}, r.State().Fenced)
+	}},
+	{name: "more than one batch is taken in one call", run: func(r *rig) {
+		const lanes = 300
+		for i := range lanes {
+			r.publishMany(dispatcher.Lane(fmt.Sprintf("l%03d", i)), 2)
+		}
+		held := 0
+		for {
+			n := len(r.claim(one, 64))
+			if n == 0 {
+				break
+			}
+			held += n
+		}
+		require.Equal(r, 2*lanes, held)
+		require.Equal(r, held, r.reap(one))
+		require.Empty(r, r.leases(one))
+	}},
+	{name: "what was cancelled meanwhile ends", run: func(r *rig) {
+		r.publish("a", "m1")
+		r.claim(one, 1)
+		r.cancel(named("a", "m1"))
+		r.reap(one)
+		r.mustStand(named("a", "m1"), dispatcher.StatusCancelled)
+		require.Empty(r, r.State().Marks)
+		r.mustClaimNothing(two)
+	}},
+	{name: "what another had delivered meanwhile ends", run: func(r *rig) {
+		c := r.takeOver("a", "m1")
+		r.mustClaim(one, c.ID)
+		require.Equal(r, []dispatcher.Settled{dispatcher.SettledDone}, r.settle(two, success(c)))
+		r.reap(one)
+		r.mustStand(c.ID, dispatcher.StatusDelivered)
+		r.mustClaimNothing(two)
+	}},
+	{name: "the third holder that dies takes it along", run: func(r *rig) {
+		r.publish("a", "m1")
+		for n := 1; n <= 3; n++ {
+			victim := fmt.Sprintf("victim%d", n)
+			r.mustClaim(victim, named("a", "m1"))
+			r.reap(victim)
+			if n < 3 {
+				r.mustStand(named("a", "m1"), dispatcher.StatusReady)
+			}
+		}
+		d := r.mustStand(named("a", "m1"), dispatcher.StatusDead)
+		require.Equal(r, dispatcher.ReasonPoison, d.Reason)
+		require.Zero(r, d.Attempts)
+		require.Equal(r, int64(1), r.stats().Dead[dispatcher.ReasonPoison])
+		r.mustClaimNothing(two)
+	}},
+	{name: "a settled attempt between two deaths makes a new count", run: func(r *rig) {
+		r.publish("a", "m1")
+		die := func(victim string) {
+			r.mustClaim(victim, named("a", "m1"))
+			r.reap(victim)
+		}
+		die("victim1")
+		die("victim2")
+		r.mustSettle(two, failure(r.mustClaim(two, named("a", "m1"))[0], 0))
+		r.move()
+		die("victim3")
+		die("victim4")
+		r.mustStand(named("a", "m1"), dispatcher.StatusReady)
+		die("victim5")
+		r.mustStand(named("a", "m1"), dispatcher.StatusDead)
+	}},
+	{name: "a poisoned one that a person retries may kill three again", run: func(r *rig) {
+		r.publish("a", "m1")
+		for n := range 5 {
+			victim := fmt.Sprintf("victim%d", n)
+			if n == 3 {
+				r.retry(named("a", "m1"))
+			}
+			r.mustClaim(victim, named("a", "m1"))
+			r.reap(victim)
+		}
+		r.mustStand(named("a", "m1"), dispatcher.StatusReady)
+	}},
+	{name: "that a person asked for the attempt outlives its holder", run: func(r *rig) {
+		r.schedule(r.entry("m1", to("a"), delay(time.Hour)))
+		r.retry(named("a", "m1"))
+		r.mustClaim(one, named("a", "m1"))
+		r.reap(one)
+		require.True(r, r.mustClaim(two, named("a", "m1"))[0].Asked)
+	}},
+	{name: "one whose record was deleted by hand is dropped by the next claim", run: func(r *rig) {
+		r.publish("a", "m1")
+		r.mustClaim(one, named("a", "m1"))
+		r.Lose("m1")
+		r.reap(one)
+		r.mustClaimNothing(two)
+	}},
+}
+
+// reap declares an instance dead and answers how much was taken from it.
+func (r *rig) reap(dead string) int {
+	r.Helper()
+	taken, hints, err := r.Queue.Reap(r.ctx, two, dead)
+	require.NoError(r, err)
+	r.mustBeCurrent(hints)
+	return taken
+}

@@ -1,0 +1,233 @@
+package queuetest
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// Place is where a delivery lies in a store.
+type Place string
+
+// The places. A delivery is in exactly one of them.
+const (
+	PlaceDue       Place = "due"
+	PlaceReady     Place = "ready"
+	PlaceLeased    Place = "leased"
+	PlaceDone      Place = "done"
+	PlaceDead      Place = "dead"
+	PlaceCancelled Place = "cancelled"
+)
+
+// Waits reports whether something will still happen to a delivery there.
+func (p Place) Waits() bool { return p == PlaceDue || p == PlaceReady || p == PlaceLeased }
+
+// Found is one place in which a delivery was found.
+type Found struct {
+	Place  Place
+	At     int64  // ms: when it is due, was ready, was claimed or ended
+	Holder string // the instance, where it is leased
+}
+
+// Mark is what waits to be carried out on a delivery that is ready or leased.
+type Mark string
+
+// The marks.
+const (
+	MarkNone      Mark = ""
+	MarkCancelled Mark = "c"
+	MarkDelivered Mark = "d"
+)
+
+// Progress is what a store keeps of a delivery once something happened to it.
+type Progress struct {
+	Attempts int // made and settled
+	Base     int // of them, when its ladder began
+	Deaths   int // of its holders, since the last settle
+	Status   int // HTTP status of the last attempt
+	Asked    bool
+	Reason   dispatcher.DeadReason
+}
+
+// Stored is what a store keeps of a message.
+type Stored struct {
+	Whole bool                     // false: only its digest is left
+	Lanes map[dispatcher.Lane]bool // named; true: its delivery there is not gone
+}
+
+// LaneState is what a store keeps of a lane.
+type LaneState struct {
+	InFlight int
+	Waiting  int
+	Known    bool // it has a window and a class of its own, and is noted for trimming
+	Window   int
+	Slow     int
+	Listed   bool  // it is among the lanes that may be claimed from
+	Weight   int   // as which it is listed
+	Turn     int64 // ms; of equal weight the earlier comes first
+}
+
+// State is everything a partition keeps.
+type State struct {
+	Found    map[dispatcher.DeliveryID][]Found
+	Ready    map[dispatcher.Lane][]dispatcher.DeliveryID // head first
+	Leases   map[string][]dispatcher.DeliveryID          // earliest claim first
+	Marks    map[dispatcher.DeliveryID]Mark
+	Progress map[dispatcher.DeliveryID]Progress
+	History  map[dispatcher.DeliveryID]int // attempts in it
+	Messages map[string]Stored
+	Seen     map[string]int64 // ms: when the message was cut to its digest
+	Lanes    map[dispatcher.Lane]LaneState
+	Counts   map[dispatcher.Status]int64
+	Buried   map[dispatcher.Lane]map[dispatcher.DeadReason]int64
+	Fenced   []string
+	Fanned   []string // messages with a list of lanes beside their record
+	Unknown  []string // names of whatever no rule explains
+}
+
+// NewState is a State of nothing.
+func NewState() State {
+	return State{
+		Found:    map[dispatcher.DeliveryID][]Found{},
+		Ready:    map[dispatcher.Lane][]dispatcher.DeliveryID{},
+		Leases:   map[string][]dispatcher.DeliveryID{},
+		Marks:    map[dispatcher.DeliveryID]Mark{},
+		Progress: map[dispatcher.DeliveryID]Progress{},
+		History:  map[dispatcher.DeliveryID]int{},
+		Messages: map[string]Stored{},
+		Seen:     map[string]int64{},
+		Lanes:    map[dispatcher.Lane]LaneState{},
+		Counts:   map[dispatcher.Status]int64{},
+		Buried:   map[dispatcher.Lane]map[dispatcher.DeadReason]int64{},
+	}
+}
+
+// merged puts partitions together. A message in several of them is whole where
+// any has it whole.
+func merged(states []State) State {
+	all := NewState()
+	for _, s := range states {
+		maps.Copy(all.Found, s.Found)
+		maps.Copy(all.Ready, s.Ready)
+		maps.Copy(all.Marks, s.Marks)
+		maps.Copy(all.Progress, s.Progress)
+		maps.Copy(all.History, s.History)
+		maps.Copy(all.Seen, s.Seen)
+		maps.Copy(all.Lanes, s.Lanes)
+		maps.Copy(all.Buried, s.Buried)
+		for name, ids := range s.Leases {
+			all.Leases[name] = append(all.Leases[name], ids...)
+		}
+		for id, m := range s.Messages {
+			was := all.Messages[id]
+			lanes := maps.Clone(m.Lanes)
+			maps.Copy(lanes, was.Lanes)
+			all.Messages[id] = Stored{Whole: m.Whole || was.Whole, Lanes: lanes}
+		}
+		for status, n := range s.Counts {
+			all.Counts[status] += n
+		}
+		all.Fenced = append(all.Fenced, s.Fenced...)
+		all.Fanned = append(all.Fanned, s.Fanned...)
+		all.Unknown = append(all.Unknown, s.Unknown...)
+	}
+	return all
+}
+
+// At is the one place of a delivery; the zero Found where it is in none.
+func (s State) At(id dispatcher.DeliveryID) Found {
+	if found := s.Found[id]; len(found) > 0 {
+		return found[0]
+	}
+	return Found{}
+}
+
+// Status is derived from a delivery's place and mark, as callers see it; empty
+// where it is in none.
+func (s State) Status(id dispatcher.DeliveryID) dispatcher.Status {
+	switch s.Marks[id] {
+	case MarkCancelled:
+		return dispatcher.StatusCancelled
+	case MarkDelivered:
+		return dispatcher.StatusDelivered
+	}
+	return s.placeStatus(id, s.At(id).Place)
+}
+
+// placeStatus is the status under which a delivery is counted: a mark changes
+// it only once it is carried out.
+func (s State) placeStatus(id dispatcher.DeliveryID, place Place) dispatcher.Status {
+	switch place {
+	case PlaceDue:
+		if p := s.Progress[id]; p.Attempts > p.Base {
+			return dispatcher.StatusRetrying
+		}
+		return dispatcher.StatusScheduled
+	case PlaceReady:
+		return dispatcher.StatusReady
+	case PlaceLeased:
+		return dispatcher.StatusInFlight
+	case PlaceDone:
+		return dispatcher.StatusDelivered
+	case PlaceDead:
+		return dispatcher.StatusDead
+	case PlaceCancelled:
+		return dispatcher.StatusCancelled
+	}
+	return ""
+}
+
+// String tells everything, a line each and in a fixed order, so that two states
+// can be compared by eye.
+func (s State) String() string {
+	var b strings.Builder
+	tell(&b, "found", s.Found)
+	tell(&b, "ready", s.Ready)
+	tell(&b, "leases", s.Leases)
+	tell(&b, "mark", s.Marks)
+	tell(&b, "progress", s.Progress)
+	tell(&b, "history", s.History)
+	tell(&b, "message", s.Messages)
+	tell(&b, "seen", s.Seen)
+	tell(&b, "lane", s.Lanes)
+	tell(&b, "count", s.Counts)
+	tell(&b, "buried", s.Buried)
+	fmt.Fprintf(&b, "fenced %v\nfanned %v\nunknown %v\n", s.Fenced, s.Fanned, s.Unknown)
+	return b.String()
+}
+
+func tell[K comparable, V any](b *strings.Builder, what string, m map[K]V) {
+	lines := make([]string, 0, len(m))
+	for k, v := range m {
+		lines = append(lines, fmt.Sprintf("%s %v %+v\n", what, k, v))
+	}
+	slices.Sort(lines)
+	b.WriteString(strings.Join(lines, ""))
+}
+
+// deliveries lists what is in any place, in a fixed order.
+func (s State) deliveries() []dispatcher.DeliveryID { return sortedIDs(s.Found) }
+
+// sortedIDs are the keys of a map in a fixed order, so that failures repeat.
+func sortedIDs[V any](m map[dispatcher.DeliveryID]V) []dispatcher.DeliveryID {
+	ids := make([]dispatcher.DeliveryID, 0, len(m))
+	for id := range m {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b dispatcher.DeliveryID) int { return cmp.Compare(a.String(), b.String()) })
+	return ids
+}
+
+// sortedKeys are the keys of a map in their order.
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
+	keys := make([]K, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,131 @@
+package queuetest
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// hintWait bounds a wait for a hint that must come. It takes well under a ms.
+const hintWait = 20 * time.Second
+
+var wakeCases = []testCase{
+	{name: "a watch begins with lost, since hints may have gone by", run: func(r *rig) {
+		r.watch(two)
+	}},
+	{name: "others are told of work at once and for later", run: func(r *rig) {
+		w := r.watch(two)
+		r.schedule(r.entry("m1", to("a"), delay(time.Minute)))
+		require.Equal(r, dispatcher.Hint{Now: start, Due: start.Add(time.Minute), Weight: -1}, w.next())
+		r.schedule(r.entry("m2", to("a"), delay(time.Second)))
+		require.Equal(r, start.Add(time.Second), w.next().Due)
+		r.publish("b", "m3")
+		require.Equal(r, dispatcher.Hint{Now: start, Due: start.Add(time.Second), Weight: 4}, w.next())
+	}},
+	{name: "a lighter lane is told though there was work already", run: func(r *rig) {
+		r.succeed("light")
+		r.publish("heavy", "m1")
+		w := r.watch(two)
+		r.publish("light", "m2")
+		require.Equal(r, 0, w.next().Weight)
+	}},
+	{name: "nobody is told what it did itself", run: func(r *rig) {
+		w := r.watch(one)
+		r.publish("a", "m1") // by one
+		_, _, err := r.Queue.Schedule(r.ctx, two, 0, 0, []dispatcher.Entry{r.entry("m2", to("b"), delay(time.Minute))})
+		require.NoError(r, err)
+		h := w.next()
+		require.Equal(r, start.Add(time.Minute), h.Due, "the first hint is the other's")
+	}},
+	{name: "a hint arrives over another connection to the same store", run: func(r *rig) {
+		w := r.watchOn(r.Open(), two)
+		r.publish("a", "m1")
+		require.Equal(r, 4, w.next().Weight)
+	}},
+	{name: "a rung, a handed back one and a takeover are told too", run: func(r *rig) {
+		r.publish("a", "m1", "m2", "m3")
+		claimed := r.claim(one, 64)
+		w := r.watch(two)
+		r.mustSettle(one, failure(claimed[0], time.Minute))
+		require.Equal(r, start.Add(time.Minute), w.next().Due)
+		r.mustClaim(one, named("a", "m3"))
+		r.mustSettle(one, handBack(claimed[1]))
+		require.GreaterOrEqual(r, w.next().Weight, 0)
+		r.claim(one, 64)
+		_, _, err := r.Queue.Reap(r.ctx, "three", one)
+		require.NoError(r, err)
+		require.GreaterOrEqual(r, w.next().Weight, 0)
+	}},
+	{name: "a watch ends with its context", run: func(r *rig) {
+		w := r.watch(two)
+		w.stop()
+		require.NoError(r, <-w.ended)
+	}},
+	{name: "every hint tells the partition it is about", setup: Setup{Partitions: 4}, run: func(r *rig) {
+		w := r.watch(two)
+		for _, lane := range []dispatcher.Lane{"a", "b", "c", "d", "e", "f"} {
+			r.publish(lane, "m-"+string(lane))
+		}
+		want := map[int]bool{}
+		for _, lane := range []dispatcher.Lane{"a", "b", "c", "d", "e", "f"} {
+			want[r.Partition(lane)] = true
+		}
+		require.Greater(r, len(want), 1)
+		for len(want) > 0 {
+			delete(want, w.next().Partition)
+		}
+	}},
+}
+
+// watcher collects what one instance is told.
+type watcher struct {
+	r     *rig
+	hints chan dispatcher.Hint
+	ended chan error
+	stop  context.CancelFunc
+}
+
+// watch begins to listen for an instance and returns once it does.
+func (r *rig) watch(by string) *watcher { return r.watchOn(r.Queue, by) }
+
+func (r *rig) watchOn(q dispatcher.Queue, by string) *watcher {
+	r.Helper()
+	ctx, stop := context.WithCancel(r.ctx)
+	w := &watcher{r: r, hints: make(chan dispatcher.Hint, 1000), ended: make(chan error, 1), stop: stop}
+	listening := make(chan struct{})
+	lost := sync.OnceFunc(func() { close(listening) })
+	var running sync.WaitGroup
+	running.Go(func() {
+		w.ended <- q.Watch(ctx, by, func(h dispatcher.Hint) { w.hints <- h }, lost)
+	})
+	r.Cleanup(func() {
+		stop()
+		running.Wait()
+	})
+	select {
+	case <-listening:
+	case err := <-w.ended:
+		r.Fatalf("watch ended: %v", err)
+	case <-time.After(hintWait):
+		r.Fatal("a watch begins without lost")
+	}
+	return w
+}
+
+// next waits for a hint.
+func (w *watcher) next() dispatcher.Hint {
+	w.r.Helper()
+	select {
+	case h := <-w.hints:
+		return h
+	case err := <-w.ended:
+		w.r.Fatalf("watch ended: %v", err)
+	case <-time.After(hintWait):
+		w.r.Fatal("no hint came")
+	}
+	return dispatcher.Hint{}
+}

@@ -1,0 +1,287 @@
+package redisq_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
+)
+
+// raw reads the keys of one partition, without any of the code under test:
+// their texts are as lua/common.lua says.
+type raw struct {
+	t   testing.TB
+	tag string
+	out queuetest.State
+
+	messages, fan, in, lane, counts, buried *redis.MapStringStringCmd
+	marks, progress                         *redis.MapStringStringCmd
+	zsets                                   map[string]*redis.ZSliceCmd
+	ready                                   map[string]*redis.StringSliceCmd
+	history                                 map[string]*redis.IntCmd
+}
+
+// turnFactor is what a weight is multiplied with in a lane's score.
+const turnFactor = 1 << 41
+
+// zsetNames are the sorted sets that are not named after anything.
+var zsetNames = []string{"due", "done", "dead", "cancelled", "seen", "lanes", "known", "fenced"}
+
+// rawStates reads all partitions of a project.
+func rawStates(t testing.TB, client redis.UniversalClient, project string, partitions int) []queuetest.State {
+	t.Helper()
+	keys := rawKeys(t, client, project)
+	states := make([]queuetest.State, partitions)
+	for n := range states {
+		tag := fmt.Sprintf("{%s:%d}", project, n)
+		r := &raw{t: t, tag: tag, out: queuetest.NewState(), zsets: map[string]*redis.ZSliceCmd{},
+			ready: map[string]*redis.StringSliceCmd{}, history: map[string]*redis.IntCmd{}}
+		names := []string{}
+		keys = slices.DeleteFunc(keys, func(key string) bool {
+			name, mine := strings.CutPrefix(key, tag+":")
+			if mine {
+				names = append(names, name)
+			}
+			return mine
+		})
+		r.read(client, names)
+		states[n] = r.out
+	}
+	for _, key := range keys {
+		if key != "{"+project+"}:meta" && key != "{"+project+"}:instances" {
+			states[0].Unknown = append(states[0].Unknown, key)
+		}
+	}
+	return states
+}
+
+// rawKeys lists the keys of a project in their order.
+func rawKeys(t testing.TB, client redis.UniversalClient, project string) []string {
+	t.Helper()
+	var keys []string
+	for _, pattern := range []string{"{" + project + ":*", "{" + project + "}*"} {
+		iter := client.Scan(context.Background(), 0, pattern, 10_000).Iterator()
+		for iter.Next(context.Background()) {
+			keys = append(keys, iter.Val())
+		}
+		require.NoError(t, iter.Err())
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// read fetches everything in one round trip and takes it apart.
+func (r *raw) read(client redis.UniversalClient, names []string) {
+	r.t.Helper()
+	ctx := context.Background()
+	_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		hash := func(name string) *redis.MapStringStringCmd { return p.HGetAll(ctx, r.tag+":"+name) }
+		r.messages, r.fan, r.in, r.lane = hash("messages"), hash("fan"), hash("in"), hash("lane")
+		r.counts, r.buried, r.marks, r.progress = hash("counts"), hash("buried"), hash("marks"), hash("progress")
+		zset := func(name string) { r.zsets[name] = p.ZRangeWithScores(ctx, r.tag+":"+name, 0, -1) }
+		for _, name := range zsetNames {
+			zset(name)
+		}
+		for _, name := range names {
+			if lane, ok := strings.CutPrefix(name, "ready:"); ok {
+				r.ready[lane] = p.LRange(ctx, r.tag+":"+name, 0, -1)
+			} else if strings.HasPrefix(name, "leases:") {
+				zset(name)
+			} else if delivery, ok := strings.CutPrefix(name, "history:"); ok {
+				r.history[delivery] = p.LLen(ctx, r.tag+":"+name)
+			} else if !r.explained(name) {
+				r.fault("key %s", r.tag+":"+name)
+			}
+		}
+		return nil
+	})
+	require.NoError(r.t, err)
+	r.readPlaces()
+	r.readDeliveries()
+	r.readMessages()
+	r.readLanes()
+	r.readCounts()
+}
+
+// explained reports whether a name belongs to a key that is read in any case,
+// or that holds nothing of the queue's state.
+func (r *raw) explained(name string) bool {
+	return slices.Contains(zsetNames, name) || slices.Contains([]string{
+		"messages", "fan", "in", "lane", "counts", "buried", "marks", "progress", "attempts", "clock",
+	}, name)
+}
+
+func (r *raw) fault(format string, args ...any) {
+	r.out.Unknown = append(r.out.Unknown, fmt.Sprintf(format, args...))
+}
+
+func (r *raw) id(name string) dispatcher.DeliveryID {
+	id, ok := dispatcher.ParseDeliveryID(name)
+	if !ok {
+		r.fault("delivery %q", name)
+	}
+	return id
+}
+
+// scan reads the numbers and words of a text.
+func (r *raw) scan(text, format string, into ...any) {
+	if n, err := fmt.Sscanf(text, format, into...); err != nil || n != len(into) {
+		r.fault("%q is not of the form %q", text, format)
+	}
+}
+
+func (r *raw) found(id dispatcher.DeliveryID, f queuetest.Found) {
+	r.out.Found[id] = append(r.out.Found[id], f)
+}
+
+func (r *raw) readPlaces() {
+	places := map[string]queuetest.Place{
+		"due": queuetest.PlaceDue, "done": queuetest.PlaceDone,
+		"dead": queuetest.PlaceDead, "cancelled": queuetest.PlaceCancelled,
+	}
+	for name, cmd := range r.zsets {
+		holder, leases := strings.CutPrefix(name, "leases:")
+		place, isPlace := places[name]
+		if !isPlace && !leases {
+			continue
+		}
+		for _, z := range cmd.Val() {
+			id := r.id(z.Member.(string))
+			if leases {
+				place = queuetest.PlaceLeased
+				r.out.Leases[holder] = append(r.out.Leases[holder], id)
+			}
+			r.found(id, queuetest.Found{Place: place, At: int64(z.Score), Holder: holderOf(leases, holder)})
+		}
+	}
+	for lane, cmd := range r.ready {
+		for _, element := range cmd.Val() {
+			due, message, ok := strings.Cut(element, ":")
+			if !ok {
+				r.fault("ready element %q", element)
+			}
+			var ms int64
+			r.scan(due, "%d", &ms)
+			id := dispatcher.DeliveryID{Lane: dispatcher.Lane(lane), Message: message}
+			r.out.Ready[id.Lane] = append(r.out.Ready[id.Lane], id)
+			r.found(id, queuetest.Found{Place: queuetest.PlaceReady, At: ms})
+		}
+	}
+}
+
+func holderOf(leased bool, holder string) string {
+	if leased {
+		return holder
+	}
+	return ""
+}
+
+func (r *raw) readDeliveries() {
+	for name, mark := range r.marks.Val() {
+		r.out.Marks[r.id(name)] = queuetest.Mark(mark)
+	}
+	for name, text := range r.progress.Val() {
+		var p queuetest.Progress
+		var asked int
+		var reason string
+		r.scan(text, "%d %d %d %d %d %s", &p.Attempts, &p.Base, &p.Deaths, &p.Status, &asked, &reason)
+		p.Asked = asked == 1
+		if reason != "-" {
+			p.Reason = dispatcher.DeadReason(reason)
+		}
+		r.out.Progress[r.id(name)] = p
+	}
+	for name, length := range r.history {
+		r.out.History[r.id(name)] = int(length.Val())
+	}
+}
+
+// atLane is where the length of a record's lane stands: behind the digest (16),
+// three times (6 each) and the key's hash (8).
+const atLane = 16 + 3*6 + 8
+
+func (r *raw) readMessages() {
+	for id, record := range r.messages.Val() {
+		m := queuetest.Stored{Whole: len(record) > 16, Lanes: map[dispatcher.Lane]bool{}}
+		fan, fanned := r.fan.Val()[id]
+		switch {
+		case fanned:
+			for _, name := range strings.Fields(fan) {
+				lane, gone := strings.CutPrefix(name, "-")
+				m.Lanes[dispatcher.Lane(lane)] = !gone
+			}
+		case m.Whole:
+			size := int(record[atLane])
+			m.Lanes[dispatcher.Lane(record[atLane+1:atLane+1+size])] = true
+		}
+		r.out.Messages[id] = m
+	}
+	for id := range r.fan.Val() {
+		r.out.Fanned = append(r.out.Fanned, id)
+	}
+	slices.Sort(r.out.Fanned)
+	for _, z := range r.zsets["seen"].Val() {
+		r.out.Seen[z.Member.(string)] = int64(z.Score)
+	}
+}
+
+func (r *raw) readLanes() {
+	at := func(name string, change func(*queuetest.LaneState)) {
+		l := r.out.Lanes[dispatcher.Lane(name)]
+		change(&l)
+		r.out.Lanes[dispatcher.Lane(name)] = l
+	}
+	for name, text := range r.in.Val() {
+		at(name, func(l *queuetest.LaneState) { r.scan(text, "%d %d", &l.InFlight, &l.Waiting) })
+	}
+	for name, text := range r.lane.Val() {
+		at(name, func(l *queuetest.LaneState) {
+			var fails, opened, until, tat, keys int
+			r.scan(text, "%d %d %d %d %d %d %d", &l.Window, &fails, &opened, &until, &tat, &keys, &l.Slow)
+			l.Known = true
+		})
+	}
+	noted := 0
+	for _, z := range r.zsets["known"].Val() {
+		if _, ok := r.lane.Val()[z.Member.(string)]; !ok {
+			r.fault("lane %s is noted for trimming and has no state", z.Member)
+		}
+		noted++
+	}
+	if noted != len(r.lane.Val()) {
+		r.fault("%d lanes have a state, %d are noted for trimming", len(r.lane.Val()), noted)
+	}
+	for _, z := range r.zsets["lanes"].Val() {
+		score := int64(z.Score)
+		at(z.Member.(string), func(l *queuetest.LaneState) {
+			l.Listed, l.Weight, l.Turn = true, int(score/turnFactor), score%turnFactor
+		})
+	}
+	for _, z := range r.zsets["fenced"].Val() {
+		r.out.Fenced = append(r.out.Fenced, z.Member.(string))
+	}
+}
+
+func (r *raw) readCounts() {
+	for status, text := range r.counts.Val() {
+		var n int64
+		r.scan(text, "%d", &n)
+		r.out.Counts[dispatcher.Status(status)] = n
+	}
+	for field, text := range r.buried.Val() {
+		lane, reason, _ := strings.Cut(field, " ")
+		var n int64
+		r.scan(text, "%d", &n)
+		if r.out.Buried[dispatcher.Lane(lane)] == nil {
+			r.out.Buried[dispatcher.Lane(lane)] = map[dispatcher.DeadReason]int64{}
+		}
+		r.out.Buried[dispatcher.Lane(lane)][dispatcher.DeadReason(reason)] = n
+	}
+}

@@ -1,0 +1,89 @@
+package redisq_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/ladder"
+)
+
+func mustSuccess(t testing.TB, text string) *dispatcher.Success {
+	t.Helper()
+	s, err := dispatcher.ParseSuccess(text)
+	require.NoError(t, err)
+	return s
+}
+
+func entryOf(m *dispatcher.Message) dispatcher.Entry {
+	return dispatcher.Entry{Message: m, Digest: m.Digest(), Lanes: []dispatcher.Lane{"u_abcdefghij"}}
+}
+
+func TestARecordKeepsEverythingOfAMessage(t *testing.T) {
+	none := ladder.Ladder{}
+	steps := ladder.Default()
+	at := time.Date(2026, 3, 4, 5, 6, 7, int(890*time.Millisecond), time.UTC)
+	for name, m := range map[string]dispatcher.Message{
+		"a plain one":      {ID: "m1", Topic: "order.paid", URL: "https://example.com/hook", Body: []byte(`{"n": 12345678901234567890}`), ContentType: "application/json"},
+		"one with all":     {ID: "m2", Topic: "t", Tenant: "acme", URL: "http://example.com", Body: []byte("\x00\xff\n"), ContentType: "text/xml; charset=gbk", ExpiresAt: at.Add(time.Hour), Headers: []dispatcher.Header{{Name: "X-One", Value: "1"}, {Name: "X-Two", Value: ""}}, Ladder: &steps, MaxAttempts: 7, Timeout: 2500 * time.Millisecond, Success: mustSuccess(t, `{"status":["2xx"],"body":"success"}`)},
+		"an empty body":    {ID: "m3", Topic: "t", URL: "http://example.com", ContentType: "application/json"},
+		"no content type":  {ID: "m5", Topic: "t", URL: "http://example.com", Body: []byte("x")},
+		"an empty ladder":  {ID: "m4", Topic: "t", URL: "http://example.com", ContentType: "application/json", Ladder: &none},
+		"a long URL":       {ID: "m6", Topic: "t", URL: "http://example.com/" + strings.Repeat("a", 2000), ContentType: "application/json"},
+		"headers of 8 KiB": {ID: "m7", Topic: "t", URL: "http://example.com", ContentType: "application/json", Headers: []dispatcher.Header{{Name: "X", Value: strings.Repeat("v", 8<<10)}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m.CreatedAt = at
+			record := string(redisq.EncodeRecord(entryOf(&m), at.Add(time.Minute)))
+			m.DeliverAt = at.Add(time.Minute)
+			got, err := redisq.DecodeRecord(m.ID, record)
+			require.NoError(t, err)
+			if m.Success != nil {
+				require.Equal(t, m.Success.String(), got.Success.String())
+				m.Success, got.Success = nil, nil
+			}
+			require.Equal(t, m, *got)
+			digest := m.Digest()
+			require.Equal(t, string(digest[:]), record[:dispatcher.DigestSize])
+		})
+	}
+}
+
+// With this head a waiting message of 1 KiB stays in the class of memory that
+// its body has; one class up costs 256 bytes.
+func TestTheHeadOfAPlainMessageIsSmall(t *testing.T) {
+	m := &dispatcher.Message{ID: "msg_01J", Topic: "payment.refund.created", Tenant: "merchant_1234567890", URL: "https://hooks.merchant-example.com/webhooks/payments?source=hookladder", Body: []byte("{}"), ContentType: "application/json"}
+	require.LessOrEqual(t, len(redisq.EncodeRecord(entryOf(m), time.Now()))-len(m.Body), 240)
+}
+
+func TestABrokenRecordIsAnErrorAndNeverAPanic(t *testing.T) {
+	m := &dispatcher.Message{ID: "m", Topic: "t", URL: "http://example.com", Body: []byte("body"), ContentType: "application/json"}
+	record := string(redisq.EncodeRecord(entryOf(m), time.Now()))
+	head := len(record) - len(m.Body)
+	for n := range head {
+		_, err := redisq.DecodeRecord("m", record[:n])
+		require.Error(t, err, "cut after %d bytes", n)
+	}
+}
+
+func FuzzDecodeRecord(f *testing.F) {
+	m := &dispatcher.Message{ID: "m", Topic: "t", Tenant: "x", URL: "http://example.com", Body: []byte("body"), Headers: []dispatcher.Header{{Name: "A", Value: "b"}}}
+	f.Add(string(redisq.EncodeRecord(entryOf(m), time.Now())))
+	f.Fuzz(func(t *testing.T, record string) {
+		m, err := redisq.DecodeRecord("m", record)
+		if err != nil {
+			return
+		}
+		lane := dispatcher.Lane(record[43 : 43+int(record[42])])
+		again := string(redisq.EncodeRecord(dispatcher.Entry{Message: m, Digest: dispatcher.Digest([]byte(record[:16])), Lanes: []dispatcher.Lane{lane}}, m.DeliverAt))
+		twice, err := redisq.DecodeRecord("m", again)
+		require.NoError(t, err)
+		require.Equal(t, m.Body, twice.Body)
+		require.Equal(t, m.URL, twice.URL)
+		require.Equal(t, m.Headers, twice.Headers)
+	})
+}

@@ -1,0 +1,222 @@
+package dispatcher_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/ladder"
+)
+
+var judgedAt = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// newTestCase is the first attempt of a delivery on the ladder 15s, 3m, 25h.
+func newTestCase(t testing.TB, a dispatcher.Answer) dispatcher.Case {
+	t.Helper()
+	l, err := ladder.New(15*time.Second, 3*time.Minute, 25*time.Hour)
+	require.NoError(t, err)
+	return dispatcher.Case{Answer: a, Rung: 1, Ladder: l, Now: judgedAt}
+}
+
+func TestAnswersMean(t *testing.T) {
+	ok := func(body string) dispatcher.Answer { return dispatcher.Answer{Status: 200, Body: []byte(body)} }
+	status := func(code int) dispatcher.Answer { return dispatcher.Answer{Status: code} }
+	retry := func(code int, text string) dispatcher.Outcome {
+		return dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: code, Wait: 15 * time.Second, Error: text}
+	}
+	delivered := func(code int) dispatcher.Outcome {
+		return dispatcher.Outcome{Verdict: dispatcher.Delivered, Status: code}
+	}
+	badBody := func(text string) dispatcher.Outcome {
+		return dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassBody, Status: 200, Wait: 15 * time.Second, Error: text}
+	}
+	dead := func(reason dispatcher.DeadReason, class dispatcher.Class, code int, text string) dispatcher.Outcome {
+		return dispatcher.Outcome{Verdict: dispatcher.Dead, Reason: reason, Class: class, Status: code, Error: text}
+	}
+	cases := []struct {
+		name    string
+		answer  dispatcher.Answer
+		success string // empty: none
+		change  func(*dispatcher.Case)
+		want    dispatcher.Outcome
+	}{
+		{"any 2xx is delivered", status(204), "", nil, delivered(204)},
+		{"a body that nobody asked about does not matter", ok("whatever"), "", nil, delivered(200)},
+		{"a broken body does not matter either", dispatcher.Answer{Status: 200, Cut: true}, "", nil, delivered(200)},
+		{"the word asked for is delivered", ok(" success\n"), `{"body":"success"}`, nil, delivered(200)},
+		{"another word is not", ok("fail"), `{"body":"success"}`, nil, badBody(`status 200, but the body is not "success"`)},
+		{"another value is not", ok(`{"code":"FAIL"}`), `{"body":{"path":"code","equals":"SUCCESS"}}`, nil, badBody(`status 200, but code in the body is not "SUCCESS"`)},
+		{"a body that does not match is not", ok("no"), `{"body":{"matches":"ok"}}`, nil, badBody("status 200, but the body does not match the pattern asked for")},
+		{"the word under another status is not", dispatcher.Answer{Status: 500, Body: []byte("success")}, `{"body":"success"}`, nil, retry(500, "status 500")},
+		{"the word under any status is, where any will do", dispatcher.Answer{Status: 500, Body: []byte("success")}, `{"status":["*"],"body":"success"}`, nil, delivered(500)},
+		{"a 2xx that is not asked for is not", status(204), "200,201", nil, retry(204, "status 204, not one of 200, 201")},
+		{"a 500 is tried again", status(500), "", nil, retry(500, "status 500")},
+		{"a 400 is tried again", status(400), "", nil, retry(400, "status 400")},
+		{"a status that nobody knows is tried again", status(799), "", nil, retry(799, "status 799")},
+		{"a redirect is not followed", status(302), "", nil, retry(302, "status 302: redirects are not followed")},
+		{"a redirect that is asked for is delivered", status(302), "302", nil, delivered(302)},
+		{"leaving HTTP is a failure", status(101), "", nil, retry(101, "status 101: the receiver left HTTP")},
+		{"leaving HTTP is a failure even where any status will do", status(101), "*", nil, retry(101, "status 101: the receiver left HTTP")},
+		{"an announcement is a failure", status(103), "*", nil, retry(103, "status 103: an announcement, not an answer")},
+		{"gone is dead at once", status(410), "", nil, dead(dispatcher.ReasonGone, dispatcher.ClassStatus, 410, "status 410: gone for good")},
+		{"gone is delivered where it is asked for", status(410), "410", nil, delivered(410)},
+		{"gone with another word than asked for is gone", dispatcher.Answer{Status: 410, Body: []byte("no")}, `{"status":["*"],"body":"success"}`, nil,
+			dead(dispatcher.ReasonGone, dispatcher.ClassBody, 410, `status 410, but the body is not "success"`)},
+		{"no answer is tried again", dispatcher.Answer{Class: dispatcher.ClassTimeout, Err: errors.New("timed out connecting")}, "", nil,
+			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassTimeout, Wait: 15 * time.Second, Error: "timed out connecting"}},
+		{"no answer is never a success", dispatcher.Answer{Class: dispatcher.ClassReset, Err: errors.New("reset")}, "*", nil,
+			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassReset, Wait: 15 * time.Second, Error: "reset"}},
+		{"a sender that says nothing has failed", dispatcher.Answer{}, "", nil,
+			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassInternal, Wait: 15 * time.Second, Error: "no answer, and no reason for it"}},
+		{"an address that may not be called is dead at once", dispatcher.Answer{Class: dispatcher.ClassRefused, Err: errors.New("10.1.2.3 is private")}, "", nil,
+			dead(dispatcher.ReasonRefused, dispatcher.ClassRefused, 0, "10.1.2.3 is private")},
+		{"what expired before it was attempted is dead", dispatcher.Answer{Class: dispatcher.ClassExpired}, "", nil,
+			dead(dispatcher.ReasonExpired, dispatcher.ClassExpired, 0, "expired before it could be attempted")},
+		{"the second failure takes the second rung", status(500), "", func(c *dispatcher.Case) { c.Rung = 2 },
+			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: 500, Wait: 3 * time.Minute, Error: "status 500"}},
+		{"the attempt after the last rung is the last", status(500), "", func(c *dispatcher.Case) { c.Rung = 4 },
+			dead(dispatcher.ReasonExhausted, dispatcher.ClassStatus, 500, "status 500")},
+		{"the last attempt may succeed", status(200), "", func(c *dispatcher.Case) { c.Rung = 4 }, delivered(200)},
+		{"without a ladder there is one attempt", status(500), "", func(c *dispatcher.Case) { c.Ladder = ladder.Ladder{} },
+			dead(dispatcher.ReasonExhausted, dispatcher.ClassStatus, 500, "status 500")},
+		{"fewer attempts than the ladder has cut it", status(500), "", func(c *dispatcher.Case) { c.Rung, c.MaxAttempts = 2, 2 },
+			dead(dispatcher.ReasonExhausted, dispatcher.ClassStatus, 500, "status 500")},
+		{"more attempts than the ladder has do not stretch it", status(500), "", func(c *dispatcher.Case) { c.Rung, c.MaxAttempts = 4, 9 },
+			dead(dispatcher.ReasonExhausted, dispatcher.ClassStatus, 500, "status 500")},
+		{"an attempt that would come at the expiry is not made", status(500), "", func(c *dispatcher.Case) { c.ExpiresAt = judgedAt.Add(15 * time.Second) },
+			dead(dispatcher.ReasonExpired, dispatcher.ClassStatus, 500, "status 500")},
+		{"an attempt that comes just before the expiry is made", status(500), "", func(c *dispatcher.Case) { c.ExpiresAt = judgedAt.Add(15*time.Second + 1) }, retry(500, "status 500")},
+		{"an answer that comes after the expiry counts", status(200), "", func(c *dispatcher.Case) { c.ExpiresAt = judgedAt.Add(-time.Hour) }, delivered(200)},
+		{"after the last rung it is exhausted rather than expired", status(500), "", func(c *dispatcher.Case) { c.Rung, c.ExpiresAt = 4, judgedAt }, dead(dispatcher.ReasonExhausted, dispatcher.ClassStatus, 500, "status 500")},
+		{"jitter makes the wait longer", status(500), "", func(c *dispatcher.Case) { c.Jitter, c.Random = 0.2, 0.5 },
+			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: 500, Wait: 16500 * time.Millisecond, Error: "status 500"}},
+		{"jitter counts for the expiry", status(500), "", func(c *dispatcher.Case) {
+			c.Jitter, c.Random, c.ExpiresAt = 0.2, 0.5, judgedAt.Add(16*time.Second)
+		}, dead(dispatcher.ReasonExpired, dispatcher.ClassStatus, 500, "status 500")},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			c := newTestCase(t, tc.answer)
+			if tc.success != "" {
+				c.Success = mustSuccess(t, tc.success)
+			}
+			if tc.change != nil {
+				tc.change(&c)
+			}
+			require.Equal(t, tc.want, dispatcher.Judge(c))
+		})
+	}
+}
+
+func TestRetryAfterIsHeardWithinReason(t *testing.T) {
+	at := func(d time.Duration, layout string) string {
+		return judgedAt.Add(d).Format(layout)
+	}
+	const (
+		imf     = "Mon, 02 Jan 2006 15:04:05 GMT"
+		rfc850  = "Monday, 02-Jan-06 15:04:05 GMT"
+		asctime = "Mon Jan _2 15:04:05 2006"
+	)
+	cases := []struct {
+		name   string
+		status int
+		header string
+		rung   int
+		want   time.Duration
+	}{
+		{"seconds that are later than the rung", 429, "120", 1, 2 * time.Minute},
+		{"the same from a busy receiver", 503, "120", 1, 2 * time.Minute},
+		{"space around it", 503, " 120 ", 1, 2 * time.Minute},
+		{"seconds that are sooner than the rung", 429, "3", 1, 15 * time.Second},
+		{"no time at all", 429, "0", 1, 15 * time.Second},
+		{"a date", 429, at(time.Hour, imf), 1, time.Hour},
+		{"a date as of old", 429, at(time.Hour, rfc850), 1, time.Hour},
+		{"a date as C prints it", 429, at(time.Hour, asctime), 1, time.Hour},
+		{"a date that has passed", 429, at(-time.Hour, imf), 1, 15 * time.Second},
+		{"more than a day", 429, "86401", 1, 24 * time.Hour},
+		{"more seconds than a number holds", 429, "99999999999999999999999", 1, 24 * time.Hour},
+		{"more seconds than a duration holds", 429, "9223372036854775807", 1, 24 * time.Hour},
+		{"a date next year", 429, at(9000*time.Hour, imf), 1, 24 * time.Hour},
+		{"a rung of more than a day stands", 429, "9999999", 3, 25 * time.Hour},
+		{"a negative number", 429, "-120", 1, 15 * time.Second},
+		{"a sign", 429, "+120", 1, 15 * time.Second},
+		{"a fraction", 429, "120.5", 1, 15 * time.Second},
+		{"rubbish", 429, "soon", 1, 15 * time.Second},
+		{"nothing", 429, "", 1, 15 * time.Second},
+		{"a status that may not ask for it", 500, "120", 1, 15 * time.Second},
+		{"a redirect that asks for it", 301, "120", 1, 15 * time.Second},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			c := newTestCase(t, dispatcher.Answer{Status: tc.status, RetryAfter: tc.header})
+			c.Rung = tc.rung
+			o := dispatcher.Judge(c)
+			require.Equal(t, dispatcher.Retry, o.Verdict)
+			require.Equal(t, tc.want, o.Wait)
+		})
+	}
+	c := newTestCase(t, dispatcher.Answer{Status: 429, RetryAfter: "120"})
+	c.ExpiresAt = judgedAt.Add(time.Minute)
+	require.Equal(t, dispatcher.ReasonExpired, dispatcher.Judge(c).Reason, "what is asked for comes after the expiry")
+	c = newTestCase(t, dispatcher.Answer{Status: 429, RetryAfter: "120"})
+	c.Rung = 4
+	require.Equal(t, dispatcher.ReasonExhausted, dispatcher.Judge(c).Reason, "it adds no rung")
+}
+
+func TestExcerptIsTheHeadOfTheAnswer(t *testing.T) {
+	body := []byte("0123456789")
+	require.Equal(t, "0123", string(dispatcher.Excerpt(body, 4, nil)))
+	require.Equal(t, "0123456789", string(dispatcher.Excerpt(body, 10, nil)))
+	require.Equal(t, "0123456789", string(dispatcher.Excerpt(body, 1000, []string{"", "v1,", "1"})))
+	require.Nil(t, dispatcher.Excerpt(body, 0, nil))
+	require.Nil(t, dispatcher.Excerpt(nil, 10, nil))
+	kept := dispatcher.Excerpt(body, 4, nil)
+	body[0] = 'x'
+	require.Equal(t, "0123", string(kept), "the answer's own bytes are not held")
+}
+
+func TestExcerptMasksOurOwnSignatures(t *testing.T) {
+	const one, two = "K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=", "6X+5Lq0aTgbE/Pz1uXo3CtzvF3jVQXl2uFp0xkQ8ZyM="
+	own := []string{"v1," + one + " v1," + two}
+	cases := []struct{ name, body, want string }{
+		{"as it was sent", "got v1," + one + " v1," + two + ".", "got v1,[signature] v1,[signature]."},
+		{"without its prefix", one, "[signature]"},
+		{"in JSON with slashes escaped", strings.ReplaceAll(one, "/", `\/`), "[signature]"},
+		{"in JSON with signs escaped", strings.NewReplacer("/", `\u002f`, "=", `\u003D`).Replace(one), "[signature]"},
+		{"in a URL", strings.NewReplacer("/", "%2F", "=", "%3d", "+", "%2B").Replace(two), "[signature]"},
+		{"in HTML", strings.NewReplacer("+", "&#43;", "=", "&#x3d;").Replace(two) + "!", "[signature]!"},
+		{"cut by the end of the answer", "got " + one[:20], "got [signature]"},
+		{"cut inside an escape", "got " + strings.ReplaceAll(two[:16], "/", "%2F"), "got [signature]"},
+		{"another of its kind", strings.ToLower(one), strings.ToLower(one)},
+		{"its beginning in the middle of the answer", one[:12] + " and so on", one[:12] + " and so on"},
+		{"bytes that are no text", "\xff\x00" + one + "\xfe", "\xff\x00[signature]\xfe"},
+		{"escapes that are none", `%zz \u00 &#; & % \`, `%zz \u00 &#; & % \`},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			require.Equal(t, tc.want, string(dispatcher.Excerpt([]byte(tc.body), 1024, own)))
+		})
+	}
+	for n := range 80 {
+		got := string(dispatcher.Excerpt([]byte("got v1,"+one+", thanks"), n, own))
+		require.LessOrEqual(t, len(got), n)
+		require.NotContains(t, got, "K5oZ", "where the excerpt ends inside the signature: %d", n)
+	}
+}
+
+// FuzzExcerpt: no answer makes it fail, give more than asked for, or give the
+// signature.
+func FuzzExcerpt(f *testing.F) {
+	f.Add([]byte(`{"a":"v1,c2lnbmF0dXJlIQ=="}`), 100)
+	f.Add([]byte(`c2lnbmF0dXJlIQ%3d&#61;\u003`), 20)
+	f.Fuzz(func(t *testing.T, body []byte, n int) {
+		const own = "c2lnbmF0dXJlIQ=="
+		got := dispatcher.Excerpt(body, n, []string{"v1," + own})
+		require.LessOrEqual(t, len(got), max(n, 0))
+		require.NotContains(t, string(got), own)
+	})
+}

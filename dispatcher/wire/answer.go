@@ -1,0 +1,130 @@
+package wire
+
+// Published answers a publish. A repeat answers the deliveries there are.
+type Published struct {
+	ID         string      `json:"id"`
+	Topic      string      `json:"topic"`
+	CreatedAt  Time        `json:"created_at"`
+	Duplicate  bool        `json:"duplicate" doc:"The same id and content was published before."`
+	Matched    int         `json:"matched" doc:"How many destinations the message has."`
+	Deliveries []Scheduled `json:"deliveries"`
+}
+
+// Scheduled is a delivery as a publish answers it.
+type Scheduled struct {
+	ID            string `json:"id" doc:"<destination>:<message id>"`
+	Destination   string `json:"destination" doc:"The lane: everything that goes to one place has the same."`
+	URL           string `json:"url,omitzero"`
+	Status        string `json:"status" enum:"scheduled,ready,in_flight,retrying,delivered,dead,cancelled"`
+	NextAttemptAt Time   `json:"next_attempt_at" nullable:"true" doc:"null: no attempt is coming."`
+}
+
+// Batch publishes several messages in one call.
+type Batch struct {
+	Messages []Message `json:"messages" minItems:"1" maxItems:"1000"`
+}
+
+// Results answers a batch, in its order.
+type Results struct {
+	Results []Result `json:"results"`
+}
+
+// Result is what became of one message of a batch: its Status, and what its
+// single call would have answered. That is the fields of Published where the
+// status is 200 or 202, and else a Problem.
+type Result struct {
+	Status     int      `json:"status" doc:"As its single call would have answered: 202, 200, 409, 413, 422 or 503."`
+	*Published          // nil where Problem is set
+	Problem    *Problem `json:"problem,omitzero" doc:"Why the message was not taken. The other fields are left out then."`
+}
+
+// Delivery is one message to one destination, as read.
+type Delivery struct {
+	Scheduled
+	Topic          string    `json:"topic,omitzero"`
+	Tenant         string    `json:"tenant,omitzero"`
+	Attempts       int       `json:"attempts" doc:"How many were made."`
+	LastStatusCode int       `json:"last_status_code,omitzero"`
+	LastError      string    `json:"last_error,omitzero"`
+	DeliveredAt    Time      `json:"delivered_at,omitzero"`
+	DeadReason     string    `json:"dead_reason,omitzero" enum:"exhausted,gone,expired,refused,disabled,overflow,poison"`
+	WaitingFor     string    `json:"waiting_for,omitzero" enum:"due,rung,paused,breaker,rate,order,limit,permits"`
+	History        []Attempt `json:"history,omitzero" doc:"Its newest 32 attempts, oldest first, where one failed. Not in lists."`
+}
+
+// Attempt is one attempt of a delivery.
+type Attempt struct {
+	Attempt         int    `json:"attempt" doc:"Counted from 1."`
+	At              Time   `json:"at"`
+	DurationMS      int64  `json:"duration_ms"`
+	StatusCode      int    `json:"status_code,omitzero" doc:"Left out: no answer came."`
+	Outcome         string `json:"outcome" enum:"delivered,retry,dead,back"`
+	Error           string `json:"error,omitzero"`
+	ResponseExcerpt string `json:"response_excerpt,omitzero"`
+	NextAttemptAt   Time   `json:"next_attempt_at" nullable:"true"`
+}
+
+// Record is a message as read, with its deliveries.
+type Record struct {
+	Message
+	CreatedAt  Time       `json:"created_at"`
+	Deliveries []Delivery `json:"deliveries"`
+}
+
+// Append writes the record as JSON behind b, its body byte for byte.
+func (r *Record) Append(b []byte) ([]byte, error) {
+	plain := *r
+	plain.Body = nil
+	return appendWithBody(b, plain, r.Body)
+}
+
+// Deliveries answers a cancel or a retry: a message's deliveries as they are now.
+type Deliveries struct {
+	ID         string     `json:"id" doc:"Of the message."`
+	Deliveries []Delivery `json:"deliveries"`
+}
+
+// Page is a part of a list of deliveries, newest first. It may be short while
+// NextCursor goes on.
+type Page struct {
+	Data       []Delivery `json:"data"`
+	NextCursor *string    `json:"next_cursor" nullable:"true" doc:"null: this is the last page."`
+}
+
+// Health answers /healthz: the process is alive.
+type Health struct {
+	Status string `json:"status" enum:"ok"`
+}
+
+// Ready answers /readyz: the store can be reached and is as durable as asked.
+type Ready struct {
+	Status string `json:"status" enum:"ready"`
+	Store  Store  `json:"store"`
+}
+
+// Problem is an error as RFC 9457 has it.
+type Problem struct {
+	Type   string       `json:"type" example:"/problems/invalid" doc:"What kind of problem it is; this never changes."`
+	Title  string       `json:"title"`
+	Status int          `json:"status"`
+	Detail string       `json:"detail,omitzero"`
+	Errors []FieldError `json:"errors,omitzero" doc:"All fields that are wrong."`
+}
+
+// Error is title and detail in one line, with the first field that is wrong.
+func (p *Problem) Error() string {
+	text := p.Title
+	if p.Detail != "" {
+		text += ": " + p.Detail
+	}
+	if len(p.Errors) > 0 {
+		text += ": " + p.Errors[0].Path + ": " + p.Errors[0].Detail
+	}
+	return text
+}
+
+// FieldError says what is wrong with one field.
+type FieldError struct {
+	Path   string `json:"path" example:"$.url" doc:"A JSON path, or query.<name> or header.<name>."`
+	Detail string `json:"detail"`
+}

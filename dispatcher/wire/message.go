@@ -1,0 +1,67 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/hookladder/hookladder/ladder"
+)
+
+// Message is what a caller publishes. Exactly one of Body, RawBody and
+// RawBodyBase64 is set, and at most one of Delay and DeliverAt.
+type Message struct {
+	ID            string            `json:"id,omitzero" maxLength:"128" pattern:"^[A-Za-z0-9_-]+$" doc:"What makes a repeat of this call the same message. Default: msg_ and a ULID, or the Idempotency-Key header."`
+	Topic         string            `json:"topic" maxLength:"128" pattern:"^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)*$" example:"payment.paid" doc:"What the message is about: words with dots between."`
+	Tenant        string            `json:"tenant,omitzero" maxLength:"128" pattern:"^[!-~]+$" doc:"On whose behalf it is sent."`
+	URL           string            `json:"url" maxLength:"2048" format:"uri" example:"https://shop.example/hooks" doc:"Where it goes: an absolute http or https URL."`
+	Body          json.RawMessage   `json:"body,omitzero" doc:"Any JSON value, nested at most 64 deep and without repeated names. It is sent byte for byte as received."`
+	RawBody       *string           `json:"raw_body,omitzero" nullable:"false" doc:"A body of text."`
+	RawBodyBase64 []byte            `json:"raw_body_base64,omitzero" doc:"A body of any bytes, in base64."`
+	ContentType   string            `json:"content_type,omitzero" maxLength:"256" doc:"Default: application/json for body, text/plain; charset=utf-8 for raw_body, application/octet-stream for raw_body_base64."`
+	Delay         Duration          `json:"delay,omitzero" doc:"Until the first attempt, at most a year."`
+	DeliverAt     Time              `json:"deliver_at,omitzero" doc:"When the first attempt is made; in the past: at once. At most a year ahead."`
+	ExpiresAt     Time              `json:"expires_at,omitzero" doc:"It is not attempted after this time."`
+	Headers       map[string]string `json:"headers,omitzero" maxProperties:"20" doc:"Extra headers for the receiver, together at most 8 KiB."`
+	Ladder        *ladder.Ladder    `json:"ladder,omitzero" doc:"The waits between attempts. Default: the dispatcher's."`
+	MaxAttempts   int               `json:"max_attempts,omitzero" minimum:"1" maximum:"101" doc:"Cuts the ladder."`
+	Timeout       Duration          `json:"timeout,omitzero" doc:"Of one attempt, 1s to 60s. Default: the dispatcher's."`
+	Success       *Success          `json:"success,omitzero" doc:"What the receiver must answer. Default: the dispatcher's."`
+}
+
+// Success says what a receiver must answer for a delivery to count. Both
+// fields must hold where both are set.
+type Success struct {
+	Status []string        `json:"status,omitzero" example:"[\"2xx\"]" doc:"Statuses that count: 200, 2xx, *."`
+	Body   json.RawMessage `json:"body,omitzero" doc:"A word that equals the trimmed answer, {\"path\":\"code\",\"equals\":\"SUCCESS\"} on a JSON answer, or {\"matches\":\"<RE2>\"}."`
+}
+
+// Append writes the message as JSON behind b. The body goes in byte for byte:
+// json.Marshal would drop the space in it and escape it anew.
+func (m *Message) Append(b []byte) ([]byte, error) {
+	plain := *m
+	plain.Body = nil
+	return appendWithBody(b, plain, m.Body)
+}
+
+// appendWithBody writes v, an object without a body, and body into it.
+func appendWithBody(b []byte, v any, body json.RawMessage) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, fmt.Errorf("encode message: %w", err)
+	}
+	text := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+	if body == nil {
+		return append(b, text...), nil
+	}
+	if !json.Valid(body) {
+		return nil, errors.New("encode message: the body is not JSON")
+	}
+	b = append(b, text[:len(text)-1]...) // a topic is always there, so a comma may follow
+	b = append(b, `,"body":`...)
+	b = append(b, body...)
+	return append(b, '}'), nil
+}

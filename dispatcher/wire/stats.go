@@ -1,0 +1,33 @@
+package wire
+
+// Stats is a picture of the whole queue.
+type Stats struct {
+	Counts      map[string]int64 `json:"counts" doc:"Deliveries by status."`
+	Dead        map[string]int64 `json:"dead" doc:"Dead deliveries by reason."`
+	InFlight    int64            `json:"in_flight"`
+	OldestDueAt Time             `json:"oldest_due_at" nullable:"true" doc:"null: nothing is due."`
+	Now         Time             `json:"now" doc:"By the store's clock."`
+	Instances   int              `json:"instances"`
+	Store       Store            `json:"store"`
+	Lanes       []Lane           `json:"lanes" doc:"The 50 with the most waiting."`
+}
+
+// Lane is what waits for one destination.
+type Lane struct {
+	Destination string `json:"destination"`
+	URL         string `json:"url,omitzero" doc:"Scheme, host and port."`
+	InFlight    int    `json:"in_flight"`
+	Waiting     int    `json:"waiting"`
+}
+
+// Store is what the store says of itself. What it does not tell is left out.
+type Store struct {
+	Kind       string `json:"kind"`
+	Version    string `json:"version,omitzero"`
+	UsedBytes  *int64 `json:"used_bytes,omitzero" nullable:"false"`
+	MaxBytes   *int64 `json:"max_bytes,omitzero" nullable:"false" doc:"0: no limit."`
+	AppendOnly *bool  `json:"append_only,omitzero" nullable:"false"`
+	Fsync      string `json:"fsync,omitzero"`
+	Eviction   string `json:"eviction,omitzero"`
+	WouldLose  string `json:"would_lose" enum:"nothing,last_second,since_snapshot,everything,unknown" doc:"What is lost if its host dies."`
+}

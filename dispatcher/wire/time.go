@@ -1,0 +1,87 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/hookladder/hookladder/ladder"
+)
+
+// timeLayout is RFC 3339 with milliseconds.
+const timeLayout = "2006-01-02T15:04:05.000Z07:00"
+
+var null = []byte("null")
+
+// Time is a time as the API writes it: RFC 3339 in UTC with milliseconds. The
+// zero time is null.
+type Time struct {
+	time.Time
+}
+
+// AppendTo writes the time as a JSON value behind b.
+func (t Time) AppendTo(b []byte) []byte {
+	if t.IsZero() {
+		return append(b, null...)
+	}
+	b = append(b, '"')
+	b = t.UTC().AppendFormat(b, timeLayout)
+	return append(b, '"')
+}
+
+// MarshalJSON writes the time in UTC with milliseconds, the zero time as null.
+func (t Time) MarshalJSON() ([]byte, error) {
+	return t.AppendTo(make([]byte, 0, len(timeLayout)+2)), nil
+}
+
+// UnmarshalJSON reads RFC 3339 with any offset; null is the zero time.
+func (t *Time) UnmarshalJSON(b []byte) error {
+	if bytes.Equal(b, null) {
+		t.Time = time.Time{}
+		return nil
+	}
+	return t.Time.UnmarshalJSON(b)
+}
+
+// Duration is a time span as the API writes it: "15s", also "1d", or a number
+// of seconds.
+type Duration time.Duration
+
+// MarshalJSON writes the duration as Go does.
+func (d Duration) MarshalJSON() ([]byte, error) {
+	return strconv.AppendQuote(nil, time.Duration(d).String()), nil
+}
+
+// UnmarshalJSON reads a text such as "15s" or "1d", or a number of seconds.
+func (d *Duration) UnmarshalJSON(b []byte) error {
+	parsed, err := ParseDuration(b)
+	if err == nil {
+		*d = Duration(parsed)
+	}
+	return err
+}
+
+// ParseDuration reads a duration as it stands in JSON: a text such as "15s" or
+// "1d", or a number of seconds with or without a fraction.
+func ParseDuration(raw []byte) (time.Duration, error) {
+	if len(raw) > 0 && raw[0] == '"' {
+		var text string
+		if err := json.Unmarshal(raw, &text); err != nil {
+			return 0, err
+		}
+		return ladder.ParseDuration(text)
+	}
+	seconds, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil {
+		return 0, errors.New(`must be a text such as "15s" or a number of seconds`)
+	}
+	// A hundred years: far above any wait, far below what overflows.
+	const most = 100 * 365 * 24 * 3600
+	if !(seconds >= -most && seconds <= most) {
+		return 0, errors.New("is out of range")
+	}
+	return time.Duration(math.Round(seconds * float64(time.Second))), nil
+}

@@ -15,14 +15,14 @@ func (f *faults) add(format string, args ...any) {
 }
 
 // Faults names every rule that the state breaks by itself, whatever happened
-// before: places, marks, records, lanes, counts. maxWindow bounds every window.
-func (s State) Faults(maxWindow int) []string {
+// before: places, marks, records, lanes, counts.
+func (s State) Faults(setup Setup) []string {
 	var f faults
 	s.checkPlaces(&f)
 	s.checkMarks(&f)
 	s.checkMessages(&f)
 	s.checkLeftovers(&f)
-	s.checkLanes(&f, maxWindow)
+	s.checkLanes(&f, setup)
 	s.checkCounts(&f)
 	for _, name := range s.Unknown {
 		f.add("unexplained: %s", name)
@@ -124,7 +124,7 @@ func (s State) checkLeftovers(f *faults) {
 
 // checkLanes: in flight and waiting are what the places say, and a lane is
 // listed, at its weight, exactly while it may be claimed from.
-func (s State) checkLanes(f *faults, maxWindow int) {
+func (s State) checkLanes(f *faults, setup Setup) {
 	flying, waiting := map[dispatcher.Lane]int{}, map[dispatcher.Lane]int{}
 	for id, found := range s.Found {
 		for _, at := range found {
@@ -149,15 +149,15 @@ func (s State) checkLanes(f *faults, maxWindow int) {
 		if busy := flying[name]+waiting[name] > 0; busy && !l.Known {
 			f.add("lane %s has work, but no state of its own", name)
 		}
-		if l.Known && (l.Window < 1 || l.Window > maxWindow) {
-			f.add("lane %s has a window of %d, at most %d is allowed", name, l.Window, maxWindow)
+		if l.Known && (l.Window < 1 || l.Window > setup.MaxWindow) {
+			f.add("lane %s has a window of %d, at most %d is allowed", name, l.Window, setup.MaxWindow)
 		}
 		may := len(s.Ready[name]) > 0 && flying[name] < l.Window
 		if l.Listed != may {
 			f.add("lane %s is listed %v: %d ready, %d in flight, window %d",
 				name, l.Listed, len(s.Ready[name]), flying[name], l.Window)
 		}
-		if l.Listed && l.Weight != flying[name]+l.Slow {
+		if l.Listed && l.Weight != setup.weight(l.Slow, flying[name]) {
 			f.add("lane %s is listed at weight %d; it has %d in flight and class %d", name, l.Weight, flying[name], l.Slow)
 		}
 	}

@@ -21,6 +21,12 @@ type Setup struct {
 	Permits    int // of each instance
 }
 
+// weight is how heavy a lane of a class is with so many in flight. The classes
+// count whole from 128 permits on, and shrink in proportion below.
+func (s Setup) weight(slow, inFlight int) int {
+	return inFlight + slow*min(s.Permits, 128)/128
+}
+
 // Fixture is an empty store and the means to look behind its interface.
 type Fixture struct {
 	Queue dispatcher.Queue

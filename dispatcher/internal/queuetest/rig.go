@@ -72,7 +72,7 @@ func (r *rig) all() []int {
 func (r *rig) mustBeSound() {
 	r.Helper()
 	for n, state := range r.States() {
-		if f := state.Faults(r.setup.MaxWindow); len(f) > 0 {
+		if f := state.Faults(r.setup); len(f) > 0 {
 			r.Fatalf("partition %d contradicts itself:\n%s", n, strings.Join(f, "\n"))
 		}
 	}

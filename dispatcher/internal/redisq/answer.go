@@ -52,12 +52,14 @@ func (a *answer) number() int64 {
 	return 0
 }
 
+// list reads a list; miniredis answers an empty one as nil.
 func (a *answer) list() []any {
-	if v, ok := a.next().([]any); ok {
-		return v
+	v := a.next()
+	list, ok := v.([]any)
+	if !ok && v != nil {
+		a.err = errAnswer
 	}
-	a.err = errAnswer
-	return nil
+	return list
 }
 
 func (a *answer) time() time.Time { return fromMillis(a.number()) }

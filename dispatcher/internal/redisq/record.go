@@ -119,7 +119,7 @@ func appendNumber(b []byte, tag byte, n int64) []byte {
 func appendTime(b []byte, t time.Time) []byte {
 	var ms int64
 	if !t.IsZero() {
-		ms = t.UnixMilli()
+		ms = max(t.UnixMilli(), 0)
 	}
 	return append(b, byte(ms>>40), byte(ms>>32), byte(ms>>24), byte(ms>>16), byte(ms>>8), byte(ms))
 }

@@ -33,15 +33,16 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 	var shares [][]placed
 	for n, list := range s.spread(batch) {
 		for len(list) > 0 {
-			size, bytes := 0, 0
+			size, bytes, lanes := 0, 0, 0
 			for size < len(list) && size < scheduleBatch && (size == 0 || bytes+len(list[size].record) <= scheduleBytes) {
 				bytes += len(list[size].record)
+				lanes += len(list[size].lanes)
 				size++
 			}
 			jobs = append(jobs, job{partition: n, args: scheduleArgs(free, lease, batch, list[:size])})
 			shares = append(shares, list[:size])
 			// Permits are promised once: what one call may lease, the next may not.
-			granted := min(lease, size)
+			granted := min(lease, lanes)
 			lease, free = lease-granted, free-granted
 			list = list[size:]
 		}
@@ -72,11 +73,11 @@ func (s *Store) spread(batch []dispatcher.Entry) map[int][]placed {
 	lists := make(map[int][]placed, 1)
 	for i, e := range batch {
 		m := e.Message
-		deliver := m.CreatedAt.Add(m.Delay)
+		deliver := m.CreatedAt.Add(m.Delay + time.Millisecond - 1) // a record has whole ms, and must not be early
 		when := "+" + strconv.FormatInt(millisUp(m.Delay), 10)
 		if !m.DeliverAt.IsZero() {
 			deliver = m.DeliverAt
-			when = "@" + strconv.FormatInt(m.DeliverAt.Add(time.Millisecond-1).UnixMilli(), 10)
+			when = "@" + strconv.FormatInt(max(m.DeliverAt.Add(time.Millisecond-1).UnixMilli(), 0), 10)
 		}
 		byPartition := make(map[int][]dispatcher.Lane, 1)
 		for _, lane := range e.Lanes {

@@ -28,8 +28,10 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 	var shares [][]int
 	for n, list := range lists {
 		for len(list) > 0 {
-			args, size, bytes := []any{}, 0, 0
-			for size < len(list) && size < settleBatch && bytes < settleBytes {
+			args, size, bytes := make([]any, 0, 9*min(len(list), settleBatch)), 0, 0
+			met := make(map[dispatcher.DeliveryID]bool, min(len(list), settleBatch))
+			for size < len(list) && size < settleBatch && bytes < settleBytes && !met[batch[list[size]].ID] {
+				met[batch[list[size]].ID] = true // a second outcome of one delivery must see what the first did
 				before := len(args)
 				args = appendSettlement(args, &batch[list[size]])
 				bytes += len(args[before+7].(string)) + len(args[before+8].([]byte))

@@ -19,7 +19,7 @@ load(heads)
 local again, first, next_head = {}, 1, 1
 local function lightest()
   local a, b = lanes[heads[next_head]], again[first]
-  if a and (not b or a.flying + a.slow <= b.flying + b.slow) then
+  if a and (not b or weight(a) <= weight(b)) then
     next_head = next_head + 1
     return a
   end
@@ -28,7 +28,7 @@ local function lightest()
 end
 local function comes_again(l)
   local i = #again
-  while i >= first and again[i].flying + again[i].slow > l.flying + l.slow do
+  while i >= first and weight(again[i]) > weight(l) do
     again[i + 1] = again[i]
     i = i - 1
   end
@@ -74,8 +74,11 @@ for i, delivery in ipairs(deliveries) do
   local record = records[i]
   local expiry = record and #record > DIGEST and expires(record) or 0
   if not record or #record <= DIGEST then
-    -- Removed by hand, or by a repair: it must neither stop the lane nor stay leased.
+    -- Removed by hand, or by a repair: it must neither stop the lane nor stay leased, and nothing of it is left.
     lost = lost + 1
+    call('HDEL', PROGRESS, delivery)
+    call('DEL', HISTORY .. delivery)
+    call('HDEL', FAN, ids[i])
     local l = lanes[(parts(delivery))]
     l.flying = l.flying - 1
     if marks[i] then unmarked[#unmarked + 1] = delivery end

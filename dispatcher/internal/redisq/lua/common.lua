@@ -50,7 +50,7 @@ local from = math.ceil(micros / 1000)      -- what waits is counted from here, s
 local most, permits = string.match(ARGV[2], '^(%d+) (%d+)$')
 most, permits = tonumber(most), tonumber(permits)
 
-local function num(x) return format('%.0f', x) end
+local function num(x) return format('%.0f', tonumber(x)) end
 
 -- each calls command for values of a list, a chunk at a time: unpack has a limit.
 local function each(command, key, values)
@@ -138,11 +138,16 @@ local function queued(l)
   return l.ready
 end
 
+-- A lane weighs what it has in flight, and its class. With few permits the classes count less, or lanes of quick
+-- answers would have all of them for ever.
+local scale = permits > 0 and math.min(1, permits / FULL_CLASSES) or 1
+local function weight(l) return l.flying + floor(l.slow * scale) end
+
 -- light reports whether a lane may be given a permit of an instance that has free ones. The classes keep the last
 -- permits for better lanes; who holds nothing takes whatever there is.
 local function light(l, free)
   if free <= 0 then return false end
-  return free == permits or l.flying + l.slow * math.min(1, permits / FULL_CLASSES) < free
+  return free == permits or weight(l) < free
 end
 
 local counts, buried, log = {}, {}, {}
@@ -187,12 +192,13 @@ local function finish()
   local ins, texts, made, placed, taken = {}, {}, {}, {}, {}
   for _, l in ipairs(met) do
     local inside = l.flying .. ' ' .. l.waiting
-    if inside ~= l.was then
+    local used = inside ~= (l.was or '0 0') -- a lane that was only asked for gets no state
+    if used then
       ins[#ins + 1] = l.name
       ins[#ins + 1] = inside
     end
     local text = l.window .. ' ' .. l.rest .. ' ' .. l.slow
-    if text ~= l.text and inside ~= l.was then
+    if text ~= l.text and used then
       texts[#texts + 1] = l.name
       texts[#texts + 1] = text
       if not l.text then
@@ -202,7 +208,7 @@ local function finish()
     end
     if l.place or l.emptied or l.flying ~= l.had then
       if queued(l) > 0 and l.flying < l.window then
-        placed[#placed + 1] = num((l.flying + l.slow) * TURN + now)
+        placed[#placed + 1] = num(weight(l) * TURN + now)
         placed[#placed + 1] = l.name
       elseif l.ready > 0 or l.emptied then
         taken[#taken + 1] = l.name
@@ -218,12 +224,12 @@ local function finish()
   add(BURIED, buried)
   if #log > 0 then call('XADD', ATTEMPTS, 'MAXLEN', '~', LOG_ENTRIES, '*', 'l', table.concat(log, '\n')) end
 
-  local due, weight = peek()
+  local due, lightest = peek()
   local earlier = due > 0 and (before_due == 0 or due < before_due)
-  local lighter = weight >= 0 and (before_weight < 0 or weight < before_weight)
+  local lighter = lightest >= 0 and (before_weight < 0 or lightest < before_weight)
   if earlier or lighter then
     local project, n = string.match(tag, '^{(.+):(%d+)}$')
-    call('PUBLISH', '{' .. project .. '}:wake', n .. ' ' .. num(micros) .. ' ' .. num(due) .. ' ' .. weight .. ' ' .. by)
+    call('PUBLISH', '{' .. project .. '}:wake', n .. ' ' .. num(micros) .. ' ' .. num(due) .. ' ' .. lightest .. ' ' .. by)
   end
-  return micros, due, weight
+  return micros, due, lightest
 end

@@ -65,6 +65,8 @@ local leases, dues, pushes, answer = {}, {}, {}, {}
 for _, e in ipairs(entries) do
   local due = e.absolute and e.ms or from + e.ms
   local soon = due <= now or (not e.absolute and e.ms == 0)
+  local expiry = e.make and #e.make > 0 and expires(e.record) or 0
+  local alive = expiry == 0 or expiry > now -- a claim ends what has expired
   local made = {}
   for _, lane in ipairs(e.make or {}) do
     local l, delivery = lanes[lane], lane .. ':' .. e.id
@@ -74,7 +76,7 @@ for _, e in ipairs(entries) do
       l.waiting = l.waiting + 1
       count('scheduled', 1)
       made[lane] = 'd'
-    elseif lease > 0 and queued(l) == 0 and l.flying < l.window and light(l, free) then
+    elseif alive and lease > 0 and queued(l) == 0 and l.flying < l.window and light(l, free) then
       leases[#leases + 1] = now
       leases[#leases + 1] = delivery
       l.flying = l.flying + 1

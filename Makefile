@@ -1,0 +1,41 @@
+# Hookladder's tasks. `make help` lists them.
+
+GO          ?= go
+# One version for everybody: a newer staticcheck finds new things, and that
+# should happen in a commit of its own.
+STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
+# More flags for the tests, such as -v or -run Name.
+TESTFLAGS   ?=
+# How long each fuzz target runs.
+FUZZTIME    ?= 30s
+
+.DEFAULT_GOAL := help
+.PHONY: help build test lint redis fuzz clean
+
+help: ## list the tasks
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build the one binary, static, to bin/hookladder
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o bin/hookladder ./cmd/hookladder
+
+test: redis lint ## everything: redis-server if missing, vet, staticcheck, all tests with the race detector
+	$(GO) test -race -count=1 $(TESTFLAGS) ./...
+
+lint: ## gofmt, go vet and staticcheck
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted, run gofmt -w on:" >&2; echo "$$unformatted" >&2; exit 1; }
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+
+redis: ## install redis-server on Debian and Ubuntu, if it is missing
+	@.ci/redis
+
+fuzz: ## run every fuzz target for FUZZTIME (default 30s)
+	@set -e; for pkg in $$($(GO) list ./...); do \
+		for target in $$($(GO) test -list '^Fuzz' "$$pkg" | grep '^Fuzz' || true); do \
+			echo "$$pkg $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$pkg"; \
+		done; \
+	done
+
+clean: ## remove what was built
+	rm -rf bin

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// calling are the flags of every command that calls a running Hookladder.
+type calling struct {
+	vars    map[string]string
+	server  string
+	keyFile string
+}
+
+// add gives cmd the flags. There is none for the key itself: it would stand in
+// the list of processes and in the shell's history.
+func (c *calling) add(cmd *cobra.Command, s stage) {
+	c.vars = s.vars()
+	cmd.Flags().StringVar(&c.server, "server", "",
+		"where Hookladder answers (default HOOKLADDER_URL, else this host at the port of LISTEN or PORT, 8080)")
+	cmd.Flags().StringVar(&c.keyFile, "key-file", "", "a file that holds the API key (default: the key in HOOKLADDER_KEY)")
+}
+
+// client makes the client that the flags and the environment ask for.
+func (c *calling) client() (*client.Client, error) {
+	key := c.vars["HOOKLADDER_KEY"]
+	if c.keyFile != "" {
+		text, err := os.ReadFile(c.keyFile)
+		if err != nil {
+			return nil, usagef("--key-file: %w", err)
+		}
+		key = strings.TrimSpace(string(text))
+	}
+	made, err := client.New(cmp.Or(c.server, c.vars["HOOKLADDER_URL"], localServer(c.vars)), key)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return made, nil
+}
+
+// localServer is where a Hookladder with the same environment answers. A health
+// check inside a container so finds it without a flag.
+func localServer(vars map[string]string) string {
+	listen := vars["LISTEN"]
+	if listen == "" && vars["PORT"] != "" {
+		listen = ":" + vars["PORT"]
+	}
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		host, port = "", "8080"
+	}
+	if host == "" || host == "0.0.0.0" || host == "::" { // all addresses, so this one too
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}
+
+// Times are shown to the millisecond, since that is how exact they are.
+const (
+	clock = "15:04:05.000"
+	stamp = "2006-01-02 15:04:05.000 MST"
+)
+
+func when(t wire.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Local().Format(stamp)
+}
+
+// printDelivery tells how one delivery stands.
+func printDelivery(out io.Writer, d wire.Delivery) {
+	fmt.Fprintf(out, "%s\n", d.ID)
+	row := func(name, text string) {
+		if text != "" {
+			fmt.Fprintf(out, "  %-12s %s\n", name, text)
+		}
+	}
+	row("to", d.URL)
+	status := d.Status
+	if d.DeadReason != "" {
+		status += ", " + d.DeadReason
+	}
+	if d.WaitingFor != "" {
+		status += ", waiting for " + d.WaitingFor
+	}
+	row("status", status)
+	row("attempts", fmt.Sprint(d.Attempts))
+	if d.LastStatusCode != 0 {
+		row("last status", fmt.Sprint(d.LastStatusCode))
+	}
+	row("last error", d.LastError)
+	if !d.DeliveredAt.IsZero() {
+		row("delivered", when(d.DeliveredAt))
+	}
+	if !d.NextAttemptAt.IsZero() {
+		row("next attempt", when(d.NextAttemptAt))
+	}
+	for _, a := range d.History {
+		printAttempt(out, a)
+	}
+}
+
+func printAttempt(out io.Writer, a wire.Attempt) {
+	answer := "no answer"
+	if a.StatusCode != 0 {
+		answer = fmt.Sprint(a.StatusCode)
+	}
+	took := (time.Duration(a.DurationMS) * time.Millisecond).String()
+	if a.DurationMS == 0 {
+		took = "<1ms"
+	}
+	fmt.Fprintf(out, "  attempt %-4d %s  %s  %s in %s", a.Attempt, when(a.At), a.Outcome, answer, took)
+	if a.Error != "" {
+		fmt.Fprintf(out, "  %s", a.Error)
+	}
+	fmt.Fprintln(out)
+}
+
+func printJSON(out io.Writer, v any) error {
+	enc := json.NewEncoder(out)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}

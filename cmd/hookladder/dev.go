@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"time"
+
+	"github.com/joho/godotenv"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hookladder/hookladder/dispatcher/app"
+	"github.com/hookladder/hookladder/ladder"
+	"github.com/hookladder/hookladder/signer"
+)
+
+// devDefaults are what dev has in place of a setting's own default.
+var devDefaults = map[string]string{
+	"ALLOW_NETS":     "127.0.0.0/8,::1/128", // the demo receiver, and what a person writes on this machine
+	"RETENTION_MAX":  "2000",                // the Redis in memory sorts all of them for each look
+	"SHUTDOWN_GRACE": "2s",                  // somebody waits for Ctrl-C
+	"LOG_LEVEL":      "warn",                // the lines about attempts tell the story
+	"LOG_FORMAT":     "text",
+}
+
+// playing are the flags of dev.
+type playing struct {
+	listen   string
+	receiver string
+	speed    float64
+	demo     bool
+	key      string // to publish the demo with, where API_KEYS is set
+}
+
+func newDev(s stage) *cobra.Command {
+	var f playing
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Try it out: everything in one process, with a receiver to deliver to",
+		Long: `Runs everything in one process: the API, the dispatcher, a Redis in memory and a
+receiver that verifies what it gets. It prints a curl to try, and then each
+attempt as a line. It needs nothing, keeps nothing and is no way to run in earnest.
+
+The receiver's paths: /ok takes everything, /flaky fails twice for each message
+and then takes it, /fail always fails, /slow answers after two seconds.
+
+Settings come from the environment and from a .env file in the current folder;
+REDIS_URL is not used. hookladder config --dev shows them.`,
+		Example: `  hookladder dev
+  hookladder dev --demo
+  hookladder dev --demo --speed 1000     # climbs the 25 hours of the ladder in 91 seconds
+  hookladder dev --listen 127.0.0.1:0    # on any free port`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.key = s.vars()["HOOKLADDER_KEY"]
+			return f.run(cmd, s.vars())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.listen, "listen", "", "where the API listens (default LISTEN or PORT, else 127.0.0.1:8080)")
+	flags.StringVar(&f.receiver, "receiver", "127.0.0.1:8081", "where the demo receiver listens")
+	flags.Float64Var(&f.speed, "speed", 1, "how many times faster than its settings the ladder is climbed")
+	flags.BoolVar(&f.demo, "demo", false, "publish one message to each of the receiver's paths")
+	return cmd
+}
+
+// devSurroundings adds the .env file, if there is one, and dev's own defaults.
+func devSurroundings(vars map[string]string) (surroundings, error) {
+	from := surroundings{environ: vars, defaults: devDefaults}
+	dotenv, err := godotenv.Read()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return from, nil
+	case err != nil:
+		return from, usagef(".env: %w", err)
+	}
+	from.dotenv = dotenv
+	return from, nil
+}
+
+func (f playing) run(cmd *cobra.Command, vars map[string]string) error {
+	if !(f.speed > 0) || math.IsInf(f.speed, 0) {
+		return usagef("--speed %v: must be above 0", f.speed)
+	}
+	from, err := devSurroundings(vars)
+	if err != nil {
+		return err
+	}
+	read, found, err := readSettings(from)
+	if err != nil {
+		return usageError{err}
+	}
+	warn(cmd.ErrOrStderr(), from)
+	made := len(read.SigningSecret) == 0
+	if made {
+		read.SigningSecret = []signer.Secret{signer.NewSecret()}
+	}
+	read.Ladder = read.Ladder.Faster(f.speed)
+
+	o := options(read, found)
+	o.RedisURL = ""
+	o.Log = newLog(read, found, cmd.ErrOrStderr())
+	if f.listen != "" {
+		o.Listen = f.listen
+	}
+	if o.Listen == "" {
+		return usagef("dev serves the API: LISTEN=off makes no sense with it")
+	}
+	if err := o.Check(); err != nil {
+		return usageError{err}
+	}
+	p := playground{flags: f, out: cmd.OutOrStdout(), secrets: read.SigningSecret, made: made, ladder: read.Ladder, keyed: !o.Keys.Empty()}
+	return p.run(cmd.Context(), o)
+}
+
+// playground is dev as it runs: the process and the receiver beside it.
+type playground struct {
+	flags   playing
+	out     io.Writer
+	secrets []signer.Secret
+	made    bool // the secret, for this run
+	ladder  ladder.Ladder
+	keyed   bool // API_KEYS is set
+}
+
+func (p playground) run(ctx context.Context, o app.Options) error {
+	ln, err := listenOn(ctx, p.flags.receiver, "--receiver")
+	if err != nil {
+		return err
+	}
+	defer ln.Close() //nolint:errcheck // closed already where it was served
+
+	watch := newWatcher(p.out)
+	o.Engine.Observer = watch
+	g, ctx := errgroup.WithContext(ctx)
+	ready := make(chan string, 1)
+	o.Ready = func(addr string) { ready <- addr }
+	g.Go(func() error {
+		return elsewhere(app.Run(ctx, o), "--listen")
+	})
+	g.Go(func() error { return serveUntil(ctx, ln, newReceiver(p.secrets)) })
+	g.Go(func() error {
+		select {
+		case <-ctx.Done():
+			return nil
+		case addr := <-ready:
+			return p.begin(ctx, addr, ln.Addr().String(), watch)
+		}
+	})
+	return g.Wait()
+}
+
+// begin tells what runs, publishes what the demo asks for, and then prints
+// attempts until ctx ends. The words come first, so attempts wait for them.
+func (p playground) begin(ctx context.Context, api, receiver string, watch *watcher) error {
+	p.welcome(api, receiver)
+	if p.flags.demo {
+		if err := p.publishDemo(ctx, api, receiver); err != nil {
+			return err
+		}
+	}
+	return watch.Run(ctx)
+}
+
+func (p playground) welcome(api, receiver string) {
+	say := func(format string, args ...any) { fmt.Fprintf(p.out, format+"\n", args...) }
+	say("Hookladder %s, in memory: when this ends, everything is forgotten.", version)
+	say("")
+	say("  API       http://%s", api)
+	say("  receiver  http://%s  (/ok /flaky /fail /slow)", receiver)
+	if p.made {
+		say("  secret    %s  (made for this run)", p.secrets[0].Reveal())
+	} else {
+		say("  secret    SIGNING_SECRET")
+	}
+	say("  ladder    %s: at most %d attempts within %s", p.ladder, p.ladder.Len()+1, p.ladder.Total().Round(time.Millisecond))
+	say("")
+	key := ""
+	if p.keyed {
+		key = ` -H "Authorization: Bearer $HOOKLADDER_KEY"`
+	}
+	say("Publish a message that is delivered at its third attempt:")
+	say("")
+	say(`  curl http://%s/v1/messages%s -H 'Content-Type: application/json' \`, api, key)
+	say(`    -d '{"topic":"payment.paid","url":"http://%s/flaky","body":{"amount":100}}'`, receiver)
+	say("")
+	say("Attempts, as they are made (Ctrl-C ends it):")
+	say("")
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hookladder/hookladder/signer"
+)
+
+const (
+	// flakyFails is how often /flaky fails for each message: enough to see two
+	// rungs of the ladder.
+	flakyFails = 2
+	// slowAnswer is how long /slow takes: a person sees it, no timeout is near.
+	slowAnswer = 2 * time.Second
+	// flakyKnown bounds how many messages /flaky remembers. Beyond it, it starts
+	// anew, and fails those once more.
+	flakyKnown = 100_000
+)
+
+// demoPaths are what the receiver serves.
+var demoPaths = []string{"/ok", "/flaky", "/fail", "/slow"}
+
+// newReceiver makes the demo receiver: it verifies as any receiver should, and
+// then takes or fails what it got.
+func newReceiver(secrets []signer.Secret) http.Handler {
+	verifier := &signer.Verifier{Secrets: secrets, MaxBody: readBody}
+	flaky := &flaky{failed: map[string]int{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /ok", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	mux.Handle("POST /flaky", flaky)
+	mux.HandleFunc("POST /fail", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "this path always fails", http.StatusInternalServerError)
+	})
+	mux.HandleFunc("POST /slow", func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-r.Context().Done():
+		case <-time.After(slowAnswer):
+			w.WriteHeader(http.StatusNoContent)
+		}
+	})
+	return verifier.Middleware(mux)
+}
+
+// flaky fails the first attempts of each message.
+type flaky struct {
+	mu     sync.Mutex // guards failed
+	failed map[string]int
+}
+
+// ServeHTTP fails a message twice, then takes it.
+func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if f.fails(r.Header.Get(signer.HeaderID)) {
+		http.Error(w, "not yet, try again", http.StatusServiceUnavailable)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (f *flaky) fails(id string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.failed) >= flakyKnown {
+		clear(f.failed)
+	}
+	if f.failed[id] >= flakyFails {
+		return false
+	}
+	f.failed[id]++
+	return true
+}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/signer"
+)
+
+func mustWrite(t testing.TB, name, text string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+}
+
+// newTestDev starts dev on free ports, away from any .env file, and answers
+// where its API and its receiver are.
+func newTestDev(t *testing.T, environ []string, args ...string) (dev *running, api, receiver string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	args = append([]string{"dev", "--listen", "127.0.0.1:0", "--receiver", "127.0.0.1:0"}, args...)
+	dev = start(t, environ, args...)
+	at := regexp.MustCompile(`http://\S+`)
+	api, receiver = at.FindString(dev.until("API")), at.FindString(dev.until("receiver"))
+	return dev, api, receiver
+}
+
+func TestDevDeliversItsDemo(t *testing.T) {
+	dev, _, _ := newTestDev(t, nil, "--demo", "--speed", "20000")
+	lines := map[string]bool{}
+	for _, want := range [][]string{
+		{"demo_ok", "attempt 1", "204", "delivered"},
+		{"demo_flaky", "attempt 1", "503", "failed, next attempt in"},
+		{"demo_flaky", "attempt 3", "204", "delivered"},
+		{"demo_slow", "attempt 1", "delivered"},
+		{"demo_fail", "attempt 10", "500", "dead, exhausted"},
+	} {
+		lines[strings.Join(want, " ")] = false
+	}
+	for done := 0; done < len(lines); {
+		line := dev.until("demo_")
+		for want, seen := range lines {
+			words := strings.Split(want, " ")
+			if !seen && holds(line, words) {
+				lines[want] = true
+				done++
+			}
+		}
+	}
+	require.Equal(t, exitOK, dev.end())
+}
+
+func TestACallerSendsGetsCancelsAndRetries(t *testing.T) {
+	dev, api, receiver := newTestDev(t, nil)
+	env := []string{"HOOKLADDER_URL=" + api}
+
+	got := command(t, env, `{"n": 12345678901234567890}`, "send", "--url", receiver+"/ok", "--topic", "a.b", "--id", "one")
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Contains(t, got.out, "one accepted at")
+	dev.until("one", "attempt 1", "delivered")
+
+	got = command(t, env, `{"n": 12345678901234567890}`, "send", "--url", receiver+"/ok", "--topic", "a.b", "--id", "one")
+	require.Contains(t, got.out, "one duplicate", got.err)
+	got = command(t, env, "", "send", "--url", receiver+"/ok", "--topic", "a.b", "--id", "one", "--body", "other")
+	require.Equal(t, exitFailed, got.code)
+
+	got = command(t, env, "", "get", "one")
+	require.Equal(t, exitOK, got.code)
+	require.Regexp(t, `(?m)^  status +delivered$`, got.out)
+	got = command(t, env, "", "get", "one", "--json")
+	require.Contains(t, got.out, `"body":{"n": 12345678901234567890}`, "byte for byte")
+
+	got = command(t, env, "", "send", "--url", receiver+"/ok", "--topic", "a.b", "--id", "two", "--body", "later", "--delay", "1d")
+	require.Contains(t, got.out, "scheduled, next attempt")
+	got = command(t, env, "", "cancel", "two")
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Regexp(t, `(?m)^  status +cancelled$`, got.out)
+	got = command(t, env, "", "retry", "two", "--json")
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Contains(t, got.out, `"id": "two"`)
+	dev.until("two", "attempt 1", "delivered")
+
+	for _, name := range []string{"get", "cancel", "retry"} {
+		got = command(t, env, "", name, "nobody")
+		require.Equal(t, exitNotFound, got.code, got.err)
+	}
+	got = command(t, env, "", "ping")
+	require.Equal(t, exitOK, got.code)
+	require.Contains(t, got.out, "ready")
+}
+
+func TestDevAsksForItsKey(t *testing.T) {
+	key, _, _ := strings.Cut(testKey, ":")
+	keyFile := filepath.Join(t.TempDir(), "key")
+	mustWrite(t, keyFile, key+"\n")
+	dev, api, receiver := newTestDev(t, []string{"API_KEYS=" + testKey, "HOOKLADDER_KEY=" + key}, "--demo")
+	dev.until("demo_ok", "delivered")
+
+	send := []string{"send", "--server", api, "--url", receiver + "/ok", "--topic", "t", "--body", "1", "--id"}
+	require.Equal(t, exitFailed, command(t, nil, "", append(send, "a")...).code)
+	require.Equal(t, exitOK, command(t, []string{"HOOKLADDER_KEY=" + key}, "", append(send, "b")...).code)
+	require.Equal(t, exitOK, command(t, nil, "", append(send, "c", "--key-file", keyFile)...).code)
+}
+
+func TestDevSaysHowToChooseAnotherPort(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	t.Chdir(t.TempDir())
+	for flag, other := range map[string]string{"--listen": "--receiver", "--receiver": "--listen"} {
+		got := command(t, nil, "", "dev", flag, ln.Addr().String(), other, "127.0.0.1:0")
+		require.Equal(t, exitFailed, got.code)
+		require.Contains(t, got.err, "choose another address with "+flag)
+	}
+}
+
+func TestDevReadsTheEnvFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	mustWrite(t, ".env", "LADDER=7s\nSIGNING_SECRET="+signer.NewSecret().Reveal()+"\n")
+	dev := start(t, nil, "dev", "--listen", "127.0.0.1:0", "--receiver", "127.0.0.1:0")
+	require.NotContains(t, dev.until("secret"), "whsec_", "only one made for this run is shown")
+	dev.until("ladder", "7s", "at most 2 attempts")
+
+	mustWrite(t, ".env", "LADDER=soon\n")
+	got := command(t, nil, "", "dev")
+	require.Equal(t, exitUsage, got.code)
+	require.Contains(t, got.err, `LADDER="soon"`)
+}
+
+func TestListenVerifiesAndPrints(t *testing.T) {
+	secret, other := signer.NewSecret(), signer.NewSecret()
+	ear := start(t, []string{"SIGNING_SECRET=" + secret.Reveal()}, "listen", "--addr", "127.0.0.1:0", "--status", "202")
+	url := regexp.MustCompile(`http://[^,]+`).FindString(ear.until("listening on"))
+
+	require.Equal(t, http.StatusAccepted, post(t, url, secret, "msg_1", `{"genuine":true}`))
+	ear.until("webhook-id: msg_1")
+	ear.until(`{"genuine":true}`)
+	ear.until("=> genuine, answered 202")
+
+	require.Equal(t, http.StatusUnauthorized, post(t, url, other, "msg_2", `{"genuine":false}`))
+	ear.until(`{"genuine":false}`)
+	ear.until("=> NOT GENUINE", "does not match", "answered 401")
+	require.Equal(t, exitOK, ear.end())
+}
+
+func post(t testing.TB, url string, secret signer.Secret, id, body string) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	require.NoError(t, err)
+	sign(req, secret, id, body)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	return resp.StatusCode
+}
+
+func sign(r *http.Request, secret signer.Secret, id, body string) {
+	now := time.Now()
+	r.Header.Set(signer.HeaderID, id)
+	r.Header.Set(signer.HeaderTimestamp, strconv.FormatInt(now.Unix(), 10))
+	r.Header.Set(signer.HeaderSignature, signer.Sign(secret, id, now, []byte(body)))
+}
+
+func TestTheReceiverFailsAsItsPathsSay(t *testing.T) {
+	secret := signer.NewSecret()
+	receiver := newReceiver([]signer.Secret{secret})
+	answer := func(path, id string, by signer.Secret) int {
+		r := httptest.NewRequest(http.MethodPost, path, strings.NewReader("{}"))
+		sign(r, by, id, "{}")
+		w := httptest.NewRecorder()
+		receiver.ServeHTTP(w, r)
+		return w.Code
+	}
+	require.Equal(t, 204, answer("/ok", "a", secret))
+	require.Equal(t, 500, answer("/fail", "a", secret))
+	require.Equal(t, 404, answer("/elsewhere", "a", secret))
+	require.Equal(t, 401, answer("/ok", "a", signer.NewSecret()), "it verifies")
+	for _, id := range []string{"a", "b"} {
+		require.Equal(t, 503, answer("/flaky", id, secret))
+		require.Equal(t, 503, answer("/flaky", id, secret))
+		require.Equal(t, 204, answer("/flaky", id, secret))
+		require.Equal(t, 204, answer("/flaky", id, secret))
+	}
+}
+
+func TestAnAttemptReadsAsALine(t *testing.T) {
+	at := time.Date(2030, 1, 2, 3, 4, 5, 678e6, time.Local)
+	a := dispatcher.Attempted{
+		ID:   dispatcher.DeliveryID{Lane: "u_x", Message: "order_17"},
+		Host: "shop.example",
+		Attempt: dispatcher.Attempt{
+			Number: 2, At: at, Duration: 1234 * time.Millisecond, Status: 503, Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus,
+		},
+		Wait: 3 * time.Minute,
+	}
+	require.Equal(t, "03:04:06.912  order_17  shop.example  attempt 2  503 in 1.234s  failed, next attempt in 3m0s", attemptLine(a))
+
+	a.Attempt.Status, a.Attempt.Class, a.Attempt.Duration = 0, dispatcher.ClassConnect, 512345*time.Nanosecond
+	a.Attempt.Verdict, a.Reason, a.Attempt.Error = dispatcher.Dead, dispatcher.ReasonExhausted, "connection refused"
+	require.Equal(t, "03:04:05.678  order_17  shop.example  attempt 2  connect in 500µs  dead, exhausted: connection refused", attemptLine(a))
+}
+
+func TestAStoppedTerminalStopsNoDelivery(t *testing.T) {
+	var out strings.Builder
+	w := newWatcher(&out)
+	for range watchBuffer + 3 { // nobody prints
+		w.Attempted(dispatcher.Attempted{})
+	}
+	w.print("last")
+	require.Equal(t, "... 3 attempts were not shown\nlast\n", out.String())
+}

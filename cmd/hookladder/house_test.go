@@ -1,0 +1,247 @@
+package main_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/hookladder/hookladder"
+
+// A source is one Go file of the house, as far as its rules are concerned.
+type source struct {
+	folder  string   // below the top level, with slashes; empty for the top itself
+	test    bool     // a _test.go file
+	imports []string // paths
+	uses    []string // names of imported packages: os.Getenv, http.Server
+}
+
+// A rule says what one file may not do. Its offence is a file that does it, to
+// prove that the rule can fail.
+type rule struct {
+	name    string
+	broken  func(source) []string
+	offence string // folder, and after a space the file's text
+}
+
+var rules = []rule{
+	{
+		name:    "the top level holds no Go",
+		broken:  func(s source) []string { return when(s.folder == "", "a Go file") },
+		offence: ` package hookladder`,
+	},
+	{
+		name:    "ladder imports the standard library only",
+		broken:  func(s source) []string { return when(s.folder == "ladder" && !s.test, foreign(s)...) },
+		offence: `ladder package ladder; import _ "golang.org/x/sync/errgroup"`,
+	},
+	{
+		name:    "signer imports the standard library only",
+		broken:  func(s source) []string { return when(s.folder == "signer" && !s.test, foreign(s)...) },
+		offence: `signer package signer; import _ "github.com/hookladder/hookladder/ladder"`,
+	},
+	{
+		name: "the engine knows no Redis",
+		broken: func(s source) []string {
+			return when(engine(s), importing(s, "github.com/redis/", "github.com/alicebob/")...)
+		},
+		offence: `dispatcher package dispatcher; import _ "github.com/redis/go-redis/v9"`,
+	},
+	{
+		name:    "the engine knows no SQL",
+		broken:  func(s source) []string { return when(engine(s), importing(s, "database/sql")...) },
+		offence: `dispatcher package dispatcher; import _ "database/sql"`,
+	},
+	{
+		name:    "the engine serves no HTTP",
+		broken:  func(s source) []string { return when(engine(s), using(s, serving...)...) },
+		offence: `dispatcher package dispatcher; import "net/http"; var _ http.Handler`,
+	},
+	{
+		name:    "the engine imports no adapter",
+		broken:  func(s source) []string { return when(engine(s), importing(s, module+"/dispatcher/")...) },
+		offence: `dispatcher package dispatcher; import _ "github.com/hookladder/hookladder/dispatcher/internal/egress"`,
+	},
+	{
+		name:    "adapters never import each other",
+		broken:  adapterOfAdapter,
+		offence: `dispatcher/internal/egress package egress; import _ "github.com/hookladder/hookladder/dispatcher/internal/redisq"`,
+	},
+	{
+		name:    "callers get the client without the adapters",
+		broken:  func(s source) []string { return when(callers(s), importing(s, module+"/dispatcher/internal/")...) },
+		offence: `dispatcher/client package client; import _ "github.com/hookladder/hookladder/dispatcher/internal/httpapi"`,
+	},
+	{
+		name:    "only cmd reads the environment",
+		broken:  func(s source) []string { return when(!command(s) && !s.test, using(s, environment...)...) },
+		offence: `dispatcher/app package app; import "os"; var _ = os.Getenv`,
+	},
+	{
+		name:    "only cmd imports a reader of the environment",
+		broken:  func(s source) []string { return when(!command(s) && !s.test, importing(s, environmentReaders...)...) },
+		offence: `dispatcher/app package app; import _ "github.com/caarlos0/env/v11"`,
+	},
+}
+
+// What serving HTTP takes from net/http; a Header, a Request and a Client are
+// the business of both sides.
+var serving = []string{
+	"http.Server", "http.ListenAndServe", "http.ListenAndServeTLS", "http.Serve", "http.ServeTLS",
+	"http.Handler", "http.HandlerFunc", "http.Handle", "http.HandleFunc",
+	"http.ServeMux", "http.NewServeMux", "http.DefaultServeMux", "http.ResponseWriter",
+}
+
+var (
+	environment        = []string{"os.Getenv", "os.LookupEnv", "os.Environ", "os.ExpandEnv", "syscall.Getenv", "syscall.Environ"}
+	environmentReaders = []string{"github.com/caarlos0/env", "github.com/joho/godotenv"}
+	testSupport        = []string{"queuetest", "redistest"}
+)
+
+func TestTheHouseKeepsItsRules(t *testing.T) {
+	sources := mustReadHouse(t, filepath.Join("..", ".."))
+	folders := slices.Sorted(maps.Keys(sources))
+	require.Subset(t, folders, []string{"ladder", "signer", "dispatcher", "cmd/hookladder"},
+		"the house has changed: its rules look at nothing")
+	for _, r := range rules {
+		t.Run(r.name, func(t *testing.T) {
+			for _, folder := range folders {
+				for name, s := range sources[folder] {
+					require.Empty(t, r.broken(s), "%s", path.Join(folder, name))
+				}
+			}
+		})
+	}
+}
+
+func TestEveryRuleOfTheHouseCanFail(t *testing.T) {
+	for _, r := range rules {
+		t.Run(r.name, func(t *testing.T) {
+			folder, text, _ := strings.Cut(r.offence, " ")
+			require.NotEmpty(t, r.broken(mustParse(t, folder, "offence.go", text)))
+		})
+	}
+}
+
+func TestAdaptersShareTestSupportInTestsOnly(t *testing.T) {
+	of := func(name, adapter string) []string {
+		return adapterOfAdapter(mustParse(t, "dispatcher/internal/redisq", name,
+			`package redisq; import _ "github.com/hookladder/hookladder/dispatcher/internal/`+adapter+`"`))
+	}
+	require.Empty(t, of("x_test.go", "queuetest"))
+	require.NotEmpty(t, of("x.go", "queuetest"))
+	require.NotEmpty(t, of("x_test.go", "httpapi"))
+}
+
+func when(condition bool, found ...string) []string {
+	if !condition {
+		return nil
+	}
+	return found
+}
+
+func engine(s source) bool  { return s.folder == "dispatcher" && !s.test }
+func callers(s source) bool { return s.folder == "dispatcher/client" || s.folder == "dispatcher/wire" }
+func command(s source) bool { return strings.HasPrefix(s.folder, "cmd/") }
+
+func adapterOfAdapter(s source) []string {
+	const internal = "dispatcher/internal/"
+	own, ok := strings.CutPrefix(s.folder, internal)
+	if !ok {
+		return nil
+	}
+	own, _, _ = strings.Cut(own, "/")
+	return slices.DeleteFunc(importing(s, module+"/"+internal), func(p string) bool {
+		other, _, _ := strings.Cut(strings.TrimPrefix(p, module+"/"+internal), "/")
+		supports := slices.Contains(testSupport, other) && (s.test || slices.Contains(testSupport, own))
+		return other == own || supports
+	})
+}
+
+// foreign lists the imports from outside the standard library, whose paths
+// begin without a domain.
+func foreign(s source) []string {
+	return slices.DeleteFunc(slices.Clone(s.imports), func(p string) bool {
+		first, _, _ := strings.Cut(p, "/")
+		return !strings.Contains(first, ".")
+	})
+}
+
+func importing(s source, prefixes ...string) []string {
+	return slices.DeleteFunc(slices.Clone(s.imports), func(p string) bool {
+		return !slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(p, prefix) })
+	})
+}
+
+func using(s source, names ...string) []string {
+	return slices.DeleteFunc(slices.Clone(s.uses), func(n string) bool { return !slices.Contains(names, n) })
+}
+
+// mustReadHouse reads every Go file below top: folder, then file name.
+func mustReadHouse(t *testing.T, top string) map[string]map[string]source {
+	t.Helper()
+	sources := map[string]map[string]source{}
+	require.NoError(t, filepath.WalkDir(top, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && file != top && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || filepath.Ext(file) != ".go" {
+			return nil
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(top, filepath.Dir(file))
+		if err != nil {
+			return err
+		}
+		folder := strings.TrimPrefix(filepath.ToSlash(rel), ".")
+		if sources[folder] == nil {
+			sources[folder] = map[string]source{}
+		}
+		sources[folder][d.Name()] = mustParse(t, folder, d.Name(), string(text))
+		return nil
+	}))
+	return sources
+}
+
+func mustParse(t *testing.T, folder, name, text string) source {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), name, text, parser.SkipObjectResolution)
+	require.NoError(t, err)
+	s := source{folder: folder, test: strings.HasSuffix(name, "_test.go")}
+	called := map[string]string{} // the name an import has in this file → the package's own
+	for _, spec := range file.Imports {
+		p, err := strconv.Unquote(spec.Path.Value)
+		require.NoError(t, err)
+		s.imports = append(s.imports, p)
+		called[path.Base(p)] = path.Base(p)
+		if spec.Name != nil {
+			called[spec.Name.Name] = path.Base(p)
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if sel, ok := n.(*ast.SelectorExpr); ok {
+			if x, ok := sel.X.(*ast.Ident); ok && called[x.Name] != "" {
+				s.uses = append(s.uses, called[x.Name]+"."+sel.Sel.Name)
+			}
+		}
+		return true
+	})
+	return s
+}

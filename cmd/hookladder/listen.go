@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookladder/hookladder/signer"
+)
+
+// most of a body that is shown, in bytes; a screen holds no more.
+const shownBody = 16 << 10
+
+// most of a body that is read: what may be published with MAX_BODY at its highest.
+const readBody = 4 << 20
+
+func newListen(s stage) *cobra.Command {
+	var addr, secret string
+	var status int
+	cmd := &cobra.Command{
+		Use:   "listen",
+		Short: "Receive callbacks: verify each and print it",
+		Long: `Listens for callbacks, verifies the signature of each with SIGNING_SECRET or
+--secret, prints headers, body and verdict, and answers with --status. A callback
+that can't be verified is answered with 401, as a receiver should.`,
+		Example: `  SIGNING_SECRET=whsec_... hookladder listen
+  hookladder listen --addr 127.0.0.1:9000 --secret whsec_... --status 503`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			secrets, err := listenSecrets(secret, s.vars())
+			if err != nil {
+				return err
+			}
+			if status < 200 || status > 599 {
+				return usagef("--status %d: must be from 200 to 599", status)
+			}
+			ear := &ear{verifier: signer.Verifier{Secrets: secrets, MaxBody: readBody}, status: status, out: cmd.OutOrStdout()}
+			return ear.listen(cmd.Context(), addr)
+		},
+	}
+	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:9000", "where to listen")
+	cmd.Flags().StringVar(&secret, "secret", "", "the signing secret, whsec_...; several with spaces between (default SIGNING_SECRET)")
+	cmd.Flags().IntVar(&status, "status", http.StatusNoContent, "what to answer to a callback that is genuine")
+	return cmd
+}
+
+// listenSecrets reads the secrets of the flag, or else those of the environment
+// as the dispatcher does.
+func listenSecrets(flag string, vars map[string]string) ([]signer.Secret, error) {
+	if flag != "" {
+		secrets, err := signer.ParseSecrets(flag)
+		if err != nil {
+			return nil, usagef("--secret: %w", err)
+		}
+		return secrets, nil
+	}
+	only := map[string]string{}
+	for _, name := range []string{"SIGNING_SECRET", "SIGNING_SECRET_FILE"} {
+		only[name] = vars[name]
+	}
+	read, _, err := readSettings(surroundings{environ: only})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	if len(read.SigningSecret) == 0 {
+		return nil, usagef("nothing to verify with: set SIGNING_SECRET or give --secret whsec_...")
+	}
+	return read.SigningSecret, nil
+}
+
+// ear receives callbacks and prints them.
+type ear struct {
+	verifier signer.Verifier
+	status   int
+
+	mu  sync.Mutex // so that callbacks are printed one after the other
+	out io.Writer
+}
+
+// listen serves until ctx ends.
+func (e *ear) listen(ctx context.Context, addr string) error {
+	ln, err := listenOn(ctx, addr, "--addr")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(e.out, "listening on http://%s, answering %d; Ctrl-C ends it\n", ln.Addr(), e.status)
+	return serveUntil(ctx, ln, e)
+}
+
+// ServeHTTP verifies one callback, prints and answers it.
+func (e *ear) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, readBody)
+	status, verdict := e.status, "genuine"
+	if _, err := e.verifier.VerifyRequest(r); err != nil {
+		status, verdict = http.StatusUnauthorized, "NOT GENUINE: "+err.Error()
+	}
+	body, _ := io.ReadAll(r.Body) // what can be read of it is shown; the verdict stands
+	e.print(r, body, fmt.Sprintf("%s, answered %d", verdict, status))
+	w.WriteHeader(status)
+}
+
+func (e *ear) print(r *http.Request, body []byte, verdict string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	fmt.Fprintf(e.out, "\n%s %s %s\n", time.Now().Format(clock), r.Method, r.URL.RequestURI())
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		fmt.Fprintf(e.out, "  %s: %s\n", strings.ToLower(name), strings.Join(r.Header[name], ", "))
+	}
+	if len(body) > 0 {
+		more := ""
+		if len(body) > shownBody {
+			body, more = body[:shownBody], " ..."
+		}
+		fmt.Fprintf(e.out, "\n  %s%s\n", strings.ToValidUTF8(string(body), "\uFFFD"), more)
+	}
+	fmt.Fprintf(e.out, "  => %s\n", verdict)
+}
+
+// listenOn takes an address, which the flag named.
+func listenOn(ctx context.Context, addr, flag string) (net.Listener, error) {
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", addr)
+	return ln, elsewhere(err, flag)
+}
+
+// elsewhere adds to the error of an address that can't be taken how to choose
+// another one.
+func elsewhere(err error, with string) error {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "listen" {
+		return fmt.Errorf("%w; choose another address with %s", err, with)
+	}
+	return err
+}
+
+// serveUntil serves until ctx ends, then lets open requests finish for a moment.
+func serveUntil(ctx context.Context, ln net.Listener, h http.Handler) error {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(ln) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if err := server.Shutdown(patience); err != nil {
+		_ = server.Close() // what did not finish in time is cut
+	}
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/app"
+)
+
+// listenOff is the LISTEN of a process that serves no API.
+const listenOff = "off"
+
+// options are the settings as the process wants them.
+func options(s settings, found []chosen) app.Options {
+	listen := listenAddr(s, found)
+	if listen == listenOff {
+		listen = ""
+	}
+	return app.Options{
+		Listen:       listen,
+		Keys:         s.APIKeys,
+		RedisURL:     s.RedisURL,
+		Project:      s.Project,
+		Partitions:   s.Partitions,
+		LaneMax:      s.EndpointMax,
+		QuickRetries: s.QuickRetries,
+		AllowNets:    s.AllowNets,
+		HTTPSOnly:    s.HTTPSOnly,
+		MaxBody:      int(s.MaxBody),
+		Version:      version,
+		Engine: dispatcher.Options{
+			Secrets:     s.SigningSecret,
+			Ladder:      s.Ladder,
+			Jitter:      s.LadderJitter,
+			Success:     s.Success,
+			Timeout:     s.AttemptTimeout,
+			MaxInFlight: s.MaxInFlight,
+			ClaimBatch:  s.ClaimBatch,
+			Excerpt:     int(s.Excerpt),
+			Guard:       s.GuardInterval,
+			Grace:       s.ShutdownGrace,
+			Keep: dispatcher.Keep{
+				Finished:    s.Retention,
+				FinishedMax: s.RetentionMax,
+				SeenMax:     s.DedupMax,
+				Dead:        s.DeadRetention,
+				DeadMax:     s.DeadMax,
+			},
+		},
+	}
+}
+
+// newLog makes the logger that LOG_LEVEL and LOG_FORMAT ask for. Where nobody
+// asked for a format, a person at a terminal gets text.
+func newLog(s settings, found []chosen, out io.Writer) *slog.Logger {
+	text := s.LogFormat == "text"
+	for _, c := range found {
+		if c.Name == "LOG_FORMAT" && c.Source == sourceDefault && onTerminal(out) {
+			text = true
+		}
+	}
+	o := &slog.HandlerOptions{Level: s.LogLevel}
+	if text {
+		return slog.New(slog.NewTextHandler(out, o))
+	}
+	return slog.New(slog.NewJSONHandler(out, o))
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// pingPatience is below the usual timeout of a health check (5 s in the
+// Dockerfile), so that the reason is printed before the command is killed.
+const pingPatience = 4 * time.Second
+
+func newPing(s stage) *cobra.Command {
+	var to calling
+	cmd := &cobra.Command{
+		Use:   "ping",
+		Short: "Ask whether Hookladder is ready, for health checks",
+		Long: `Asks /readyz. The exit code is 0 when it is ready, 1 when it answers that its
+store can't be used, and 4 when it does not answer.`,
+		Example: `  hookladder ping
+  hookladder ping --server https://hooks.example`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := to.client()
+			if err != nil {
+				return err
+			}
+			ctx, stop := context.WithTimeout(cmd.Context(), pingPatience)
+			defer stop()
+			ready, err := c.Ready(ctx)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s, on %s %s\n", ready.Status, ready.Store.Kind, ready.Store.Version)
+			return err
+		},
+	}
+	to.add(cmd, s)
+	return cmd
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/caarlos0/env/v11"
+	"github.com/spf13/cobra"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/client"
+)
+
+// stage is what a command sees of the world, so that tests can set one up.
+type stage struct {
+	args    []string
+	environ []string
+	in      io.Reader
+	out     io.Writer
+	err     io.Writer
+}
+
+// vars is the environment by name.
+func (s stage) vars() map[string]string { return env.ToMap(s.environ) }
+
+// The exit codes, which scripts rely on.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitNotFound    = 3
+	exitUnreachable = 4
+)
+
+// usageError is a mistake in what was asked for: flags, arguments, settings.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// run carries out one command line and answers the exit code.
+func run(ctx context.Context, s stage) int {
+	root := newRoot(s)
+	root.SetArgs(s.args)
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		fmt.Fprintln(s.err, "hookladder: "+strings.ReplaceAll(err.Error(), "\n", "\n  "))
+	}
+	return exitCode(err)
+}
+
+func exitCode(err error) int {
+	var usage usageError
+	var problem *client.Problem
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.As(err, &problem) && problem.Status == http.StatusNotFound:
+		return exitNotFound
+	case errors.Is(err, client.ErrUnreachable), errors.Is(err, dispatcher.ErrUnavailable):
+		return exitUnreachable
+	default:
+		return exitFailed
+	}
+}
+
+func newRoot(s stage) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "hookladder",
+		Short: "Delivers notifications as signed HTTP callbacks, again and again up a ladder of waits",
+		Long: `Hookladder takes notifications over HTTP, keeps them in Redis, and delivers each
+as a signed HTTP callback: at its due time, and again up a ladder of waits until
+the receiver answers that it has it.
+
+Begin with a playground that needs nothing else:
+
+  hookladder dev
+
+Exit codes: 0 ok, 1 failed, 2 usage or settings, 3 not found, 4 unreachable.`,
+		SuggestionsMinimumDistance: 2,
+		SilenceErrors:              true, // run prints them, once
+		SilenceUsage:               true, // the error says what is wrong; --help says the rest
+		Args:                       noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cmd.Help()
+		},
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%w; see %s --help", err, cmd.CommandPath())
+	})
+	root.AddCommand(
+		newServe(s), newDev(s),
+		newSend(s), newGet(s), newCancel(s), newRetry(s),
+		newListen(s), newPing(s), newConfig(s), newVersion(s),
+	)
+	return root
+}
+
+// noArgs refuses arguments; of the root command it is what an unknown command is.
+func noArgs(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return nil
+	case cmd.HasParent():
+		return usagef("%s takes no arguments, not %q; see %s --help", cmd.Name(), args[0], cmd.CommandPath())
+	}
+	near := cmd.SuggestionsFor(args[0])
+	if len(near) == 0 {
+		return usagef("unknown command %q; see hookladder --help", args[0])
+	}
+	return usagef("unknown command %q: did you mean %s?", args[0], strings.Join(near, " or "))
+}
+
+// oneID takes exactly the id of a message.
+func oneID(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 || args[0] == "" {
+		return usagef("%s needs the id of one message; see %s --help", cmd.Name(), cmd.CommandPath())
+	}
+	return nil
+}

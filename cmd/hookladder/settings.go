@@ -1,0 +1,77 @@
+package main
+
+import (
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/app"
+	"github.com/hookladder/hookladder/ladder"
+	"github.com/hookladder/hookladder/signer"
+)
+
+// settings is all that the environment decides. Its tags are the table of
+// settings: the name of the variable, its default, what it accepts in words
+// (or from min to max), whether it is a secret, and whether <name>_FILE may
+// name a file that holds it.
+type settings struct {
+	Listen     string `env:"LISTEN" envDefault:"127.0.0.1:8080" accepts:"host:port, or off to dispatch only"`
+	Port       int    `env:"PORT" min:"1" max:"65535"`
+	Project    string `env:"PROJECT" envDefault:"default" accepts:"1 to 64 of A-Z a-z 0-9 _ -"`
+	RedisURL   string `env:"REDIS_URL" secret:"true" file:"true" accepts:"redis://, rediss:// or unix:// and the rest of a Redis URL"`
+	Partitions int    `env:"PARTITIONS" min:"1" max:"1024"`
+	Durability string `env:"DURABILITY" envDefault:"none" accepts:"none: this version does not wait for a disk or a replica"`
+
+	APIKeys       app.Keys        `env:"API_KEYS" secret:"true" file:"true" accepts:"key:scope+scope[:name] with commas between"`
+	SigningSecret []signer.Secret `env:"SIGNING_SECRET" secret:"true" file:"true" accepts:"whsec_ and the base64 of 24 to 64 bytes, several with spaces between"`
+
+	Ladder         ladder.Ladder       `env:"LADDER" envDefault:"15s,3m,10m,30m,30m,1h,2h,6h,15h" accepts:"waits such as 15s, 3m, 1d or seconds, with commas between"`
+	LadderJitter   float64             `env:"LADDER_JITTER" envDefault:"0" min:"0" max:"1"`
+	Success        *dispatcher.Success `env:"SUCCESS" envDefault:"2xx" accepts:"statuses such as 2xx,404 or a success as JSON"`
+	AttemptTimeout time.Duration       `env:"ATTEMPT_TIMEOUT" envDefault:"15s" min:"1s" max:"60s"`
+	MaxInFlight    int                 `env:"MAX_IN_FLIGHT" envDefault:"1024" min:"0" max:"65536"`
+	EndpointMax    int                 `env:"ENDPOINT_MAX_IN_FLIGHT" envDefault:"128" min:"1" max:"65536"`
+	ClaimBatch     int                 `env:"CLAIM_BATCH" envDefault:"64" min:"1" max:"64"`
+	QuickRetries   int                 `env:"QUICK_RETRIES" envDefault:"1" min:"0" max:"5"`
+
+	AllowNets []netip.Prefix `env:"ALLOW_NETS" accepts:"networks such as 10.0.0.0/8,fd00::/8"`
+	HTTPSOnly bool           `env:"HTTPS_ONLY" envDefault:"false" accepts:"true or false"`
+
+	MaxBody size `env:"MAX_BODY" envDefault:"256KiB" min:"1KiB" max:"4MiB"`
+	Excerpt size `env:"EXCERPT" envDefault:"1KiB" min:"0B" max:"64KiB"`
+
+	Retention     time.Duration `env:"RETENTION" envDefault:"24h" min:"1s" max:"365d"`
+	RetentionMax  int           `env:"RETENTION_MAX" envDefault:"100000" min:"0" max:"1000000000"`
+	DedupMax      int           `env:"DEDUP_MAX" envDefault:"1000000" min:"0" max:"1000000000"`
+	DeadRetention time.Duration `env:"DEAD_RETENTION" envDefault:"720h" min:"1s" max:"365d"`
+	DeadMax       int           `env:"DEAD_MAX" envDefault:"250000" min:"0" max:"1000000000"`
+
+	GuardInterval time.Duration `env:"GUARD_INTERVAL" envDefault:"1m" min:"1s" max:"1h"`
+	ShutdownGrace time.Duration `env:"SHUTDOWN_GRACE" envDefault:"20s" min:"0s" max:"1h"`
+	LogLevel      slog.Level    `env:"LOG_LEVEL" envDefault:"info" accepts:"debug, info, warn or error"`
+	LogFormat     string        `env:"LOG_FORMAT" envDefault:"json" accepts:"json or text"`
+}
+
+// size is a number of bytes, written 256KiB.
+type size int64
+
+// kept are the settings of the contract that this version does not serve, with
+// the value that asks for nothing beyond what it does. Anything else stops the
+// start: a setting that is passed over would be a promise broken in silence.
+var kept = map[string]string{
+	"ARCHIVE_URL":          "",
+	"ARCHIVE_URL_FILE":     "",
+	"BREAKER":              "off",
+	"DATA_DIR":             "",
+	"EGRESS_PROXY":         "",
+	"ENCRYPTION_KEY":       "",
+	"ENCRYPTION_KEY_FILE":  "",
+	"ENDPOINT_MAX_WAITING": "0",
+	"METRICS_LISTEN":       "",
+	"REDIS_CA_FILE":        "",
+	"REDIS_MASTER":         "",
+	"REDIS_MODE":           "auto",
+	"SIGNING_DERIVE":       "none",
+	"WAKE":                 "auto",
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/caarlos0/env/v11"
+)
+
+// surroundings are where settings come from, the first that has one wins.
+type surroundings struct {
+	environ  map[string]string
+	dotenv   map[string]string                 // of a .env file
+	defaults map[string]string                 // in place of a setting's own
+	readFile func(name string) ([]byte, error) // nil: os.ReadFile
+}
+
+// A chosen is one setting as it was found, for people to look at.
+type chosen struct {
+	setting
+	Value  string // as given; empty: unset
+	Source string
+}
+
+// Where a setting may come from, besides a file.
+const (
+	sourceDefault = "default"
+	sourceDev     = "default of dev"
+	sourceEnviron = "environment"
+	sourceDotenv  = ".env"
+)
+
+// A setting is a row of the table.
+type setting struct {
+	Name    string
+	Default string // empty: unset
+	Accepts string // what may be said, as a noun
+	Secret  bool
+	File    bool // <Name>_FILE is read too
+	field   reflect.StructField
+}
+
+// settingsTable reads the tags of settings, in their order.
+func settingsTable() []setting {
+	t := reflect.TypeFor[settings]()
+	table := make([]setting, 0, t.NumField())
+	for i := range t.NumField() {
+		f := t.Field(i)
+		s := setting{
+			Name:    f.Tag.Get("env"),
+			Default: f.Tag.Get("envDefault"),
+			Accepts: f.Tag.Get("accepts"),
+			Secret:  f.Tag.Get("secret") != "",
+			File:    f.Tag.Get("file") != "",
+			field:   f,
+		}
+		if s.Accepts == "" {
+			s.Accepts = fmt.Sprintf("%s from %s to %s", nounOf(f.Type), f.Tag.Get("min"), f.Tag.Get("max"))
+		}
+		table = append(table, s)
+	}
+	return table
+}
+
+// readSettings finds every setting and reports all mistakes together, each
+// with its variable. What it found is answered in any case.
+func readSettings(from surroundings) (settings, []chosen, error) {
+	var s settings
+	found, faults := from.find(settingsTable())
+	values := map[string]string{}
+	for _, c := range found {
+		values[c.Name] = c.Value
+	}
+	faults = append(faults, parseFaults(env.ParseWithOptions(&s, env.Options{Environment: values, FuncMap: parsers}), found)...)
+	faults = append(faults, s.check(found, faults)...)
+	faults = append(faults, from.unserved()...)
+	if len(faults) == 0 {
+		return s, found, nil
+	}
+	slices.SortStableFunc(faults, func(a, b fault) int { return strings.Compare(a.name, b.name) })
+	errs := make([]error, len(faults))
+	for i, f := range faults {
+		errs[i] = f
+	}
+	return s, found, errors.Join(errs...)
+}
+
+// A fault is what is wrong with one variable. Its text never holds a secret.
+type fault struct {
+	name, text string
+}
+
+func (f fault) Error() string { return f.name + f.text }
+
+// find looks for each setting of the table in turn: in the environment, in the
+// file that the environment names, the same in the .env file, then its default.
+// An empty variable is an unset one, as compose files and CI leave them.
+func (from surroundings) find(table []setting) (found []chosen, faults []fault) {
+	for _, s := range table {
+		c := chosen{setting: s, Value: s.Default, Source: sourceDefault}
+		if value, ok := from.defaults[s.Name]; ok {
+			c.Value, c.Source = value, sourceDev
+		}
+		for _, place := range []struct {
+			name string
+			vars map[string]string
+		}{{sourceEnviron, from.environ}, {sourceDotenv, from.dotenv}} {
+			value, file := place.vars[s.Name], ""
+			if s.File {
+				file = place.vars[s.Name+"_FILE"]
+			}
+			if value == "" && file == "" {
+				continue
+			}
+			c.Value, c.Source = value, place.name
+			if file != "" {
+				var f *fault
+				if c.Value, f = from.load(s.Name, value, file); f != nil {
+					faults = append(faults, *f)
+				}
+				c.Source = "file " + file
+			}
+			break
+		}
+		found = append(found, c)
+	}
+	return found, faults
+}
+
+// load reads a setting from the file that <name>_FILE names. Editors and echo
+// leave a newline at the end, which belongs to no secret.
+func (from surroundings) load(name, value, file string) (string, *fault) {
+	if value != "" {
+		return "", &fault{name, " and " + name + "_FILE are both set: use one of them"}
+	}
+	read := from.readFile
+	if read == nil {
+		read = os.ReadFile
+	}
+	text, err := read(file)
+	if err != nil {
+		return "", &fault{name + "_FILE", fmt.Sprintf("=%q: %v", file, err)}
+	}
+	value = strings.TrimRight(string(text), "\r\n")
+	if value == "" {
+		return "", &fault{name + "_FILE", fmt.Sprintf("=%q: the file is empty", file)}
+	}
+	return value, nil
+}
+
+// unserved lists what is set of the contract but not in this version.
+func (from surroundings) unserved() (faults []fault) {
+	for _, name := range slices.Sorted(maps.Keys(kept)) {
+		value := from.environ[name]
+		if value == "" {
+			value = from.dotenv[name]
+		}
+		if value == "" || value == kept[name] {
+			continue
+		}
+		cure := "unset it"
+		if kept[name] != "" {
+			cure += " or set it to " + kept[name]
+		}
+		faults = append(faults, fault{name, ": this version does not have it; " + cure})
+	}
+	return faults
+}
+
+// parseFaults names the variable of each field that could not be read.
+func parseFaults(err error, found []chosen) (faults []fault) {
+	var all env.AggregateError
+	if !errors.As(err, &all) {
+		return nil
+	}
+	for _, err := range all.Errors {
+		var parse env.ParseError
+		if !errors.As(err, &parse) {
+			faults = append(faults, fault{"settings", ": " + err.Error()})
+			continue
+		}
+		i := slices.IndexFunc(found, func(c chosen) bool { return c.field.Name == parse.Name })
+		faults = append(faults, found[i].fault(reasonOf(parse.Err)))
+	}
+	return faults
+}
+
+// fault says what is accepted instead of the value, and why where that helps.
+func (c chosen) fault(reason string) fault {
+	text := fmt.Sprintf("=%q", c.Value)
+	if c.Secret {
+		text = ""
+	}
+	text += ": must be " + c.Accepts
+	if reason != "" {
+		text += " (" + reason + ")"
+	}
+	return fault{c.Name, text}
+}

@@ -1,0 +1,273 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"math"
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/ladder"
+	"github.com/hookladder/hookladder/signer"
+)
+
+const testKey = "hk_0123456789abcdef:admin"
+
+func mustRead(t testing.TB, environ map[string]string) (settings, []chosen) {
+	t.Helper()
+	s, found, err := readSettings(surroundings{environ: environ})
+	require.NoError(t, err)
+	return s, found
+}
+
+func TestAnEmptyEnvironmentGivesTheDefaultsOfTheContract(t *testing.T) {
+	s, found := mustRead(t, nil)
+	require.Equal(t, "127.0.0.1:8080", s.Listen)
+	require.Equal(t, "default", s.Project)
+	require.Equal(t, ladder.Default(), s.Ladder)
+	require.Equal(t, 15*time.Second, s.AttemptTimeout)
+	require.Equal(t, 1024, s.MaxInFlight)
+	require.Equal(t, 128, s.EndpointMax)
+	require.Equal(t, size(256<<10), s.MaxBody)
+	require.Equal(t, size(1<<10), s.Excerpt)
+	require.Equal(t, 24*time.Hour, s.Retention)
+	require.Equal(t, 720*time.Hour, s.DeadRetention)
+	require.Equal(t, 20*time.Second, s.ShutdownGrace)
+	require.Equal(t, slog.LevelInfo, s.LogLevel)
+	require.True(t, s.Success.Status(204))
+	require.False(t, s.Success.Status(302))
+	require.True(t, s.APIKeys.Empty())
+	require.Empty(t, s.SigningSecret)
+	for _, c := range found {
+		require.Equal(t, sourceDefault, c.Source, c.Name)
+	}
+}
+
+func TestEverySettingIsRead(t *testing.T) {
+	secret := signer.NewSecret()
+	given := map[string]string{
+		"LISTEN": "off", "PORT": "9999", "PROJECT": "pay-1", "REDIS_URL": "rediss://u:p@redis.example:6380/2",
+		"PARTITIONS": "8", "DURABILITY": "none", "API_KEYS": testKey, "SIGNING_SECRET": secret.Reveal(),
+		"LADDER": "10 30/1d", "LADDER_JITTER": "0.25", "SUCCESS": "2xx,404", "ATTEMPT_TIMEOUT": "10",
+		"MAX_IN_FLIGHT": "0", "ENDPOINT_MAX_IN_FLIGHT": "7", "CLAIM_BATCH": "5", "QUICK_RETRIES": "0",
+		"ALLOW_NETS": "10.0.0.0/8, 192.168.1.7", "HTTPS_ONLY": "true", "MAX_BODY": "1MiB", "EXCERPT": "2000",
+		"RETENTION": "1d", "RETENTION_MAX": "10", "DEDUP_MAX": "20", "DEAD_RETENTION": "30d", "DEAD_MAX": "30",
+		"GUARD_INTERVAL": "5s", "SHUTDOWN_GRACE": "0s", "LOG_LEVEL": "debug", "LOG_FORMAT": "text",
+	}
+	for _, row := range settingsTable() {
+		require.Contains(t, given, row.Name, "this test has to know every setting")
+	}
+	s, found := mustRead(t, given)
+	for i, c := range found {
+		require.Equal(t, sourceEnviron, c.Source, c.Name)
+		field := reflect.ValueOf(s).Field(i)
+		if c.Name != "MAX_IN_FLIGHT" && c.Name != "QUICK_RETRIES" && c.Name != "SHUTDOWN_GRACE" {
+			require.False(t, field.IsZero(), "%s was not read", c.Name)
+		}
+	}
+	climb, err := ladder.New(10*time.Second, 30*time.Second, 24*time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, climb, s.Ladder)
+	require.Equal(t, 10*time.Second, s.AttemptTimeout)
+	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.168.1.7/32")}, s.AllowNets)
+	require.Equal(t, size(1<<20), s.MaxBody)
+	require.Equal(t, size(2000), s.Excerpt)
+	require.Equal(t, 30*24*time.Hour, s.DeadRetention)
+	require.True(t, s.Success.Status(404))
+	require.Equal(t, []signer.Secret{secret}, s.SigningSecret)
+	require.Equal(t, slog.LevelDebug, s.LogLevel)
+}
+
+func TestASettingOutsideWhatIsAcceptedIsRefusedByName(t *testing.T) {
+	for text, want := range map[string]string{
+		"LISTEN=8080":                `LISTEN="8080": must be host:port`,
+		"LISTEN=:http":               "the port is none",
+		"PORT=0":                     `PORT="0": must be a whole number from 1 to 65535`,
+		"PORT=70000":                 "from 1 to 65535",
+		"PROJECT=a b":                `PROJECT="a b": must be 1 to 64 of A-Z a-z 0-9 _ -`,
+		"PROJECT={x}":                "PROJECT=",
+		"REDIS_URL=localhost:6379":   "REDIS_URL: must be redis://",
+		"REDIS_URL=unix://":          "REDIS_URL: must be",
+		"PARTITIONS=0":               "from 1 to 1024",
+		"DURABILITY=fsync":           `DURABILITY="fsync": must be none: this version`,
+		"API_KEYS=short:admin":       "API_KEYS: must be key:scope",
+		"SIGNING_SECRET=hunter2":     "SIGNING_SECRET: must be whsec_",
+		"LADDER=15s,soon":            `rung 2 "soon"`,
+		"LADDER_JITTER=1.5":          `LADDER_JITTER="1.5": must be a number from 0 to 1`,
+		"LADDER_JITTER=NaN":          "from 0 to 1",
+		"SUCCESS=200ish":             `SUCCESS="200ish": must be statuses`,
+		"ATTEMPT_TIMEOUT=61s":        "from 1s to 60s",
+		"ATTEMPT_TIMEOUT=999ms":      "from 1s to 60s",
+		"MAX_IN_FLIGHT=-1":           "from 0 to 65536",
+		"MAX_IN_FLIGHT=many":         `MAX_IN_FLIGHT="many": must be a whole number`,
+		"ENDPOINT_MAX_IN_FLIGHT=0":   "from 1 to 65536",
+		"CLAIM_BATCH=65":             "from 1 to 64",
+		"QUICK_RETRIES=1.5":          "from 0 to 5",
+		"ALLOW_NETS=10.0.0.0/8,home": `"home" is no network`,
+		"ALLOW_NETS=10.0.0.1/8":      "meant is perhaps 10.0.0.0/8",
+		"HTTPS_ONLY=maybe":           "must be true or false",
+		"MAX_BODY=8MiB":              `MAX_BODY="8MiB": must be a size from 1KiB to 4MiB`,
+		"MAX_BODY=lots":              "MAX_BODY=",
+		"EXCERPT=-1":                 "from 0B to 64KiB",
+		"RETENTION=forever":          "must be a duration from 1s to 365d",
+		"DEAD_MAX=1e9":               "must be a whole number",
+		"GUARD_INTERVAL=0":           "from 1s to 1h",
+		"SHUTDOWN_GRACE=2h":          "from 0s to 1h",
+		"LOG_LEVEL=loud":             "must be debug, info, warn or error",
+		"LOG_FORMAT=xml":             "must be json or text",
+	} {
+		t.Run(text, func(t *testing.T) {
+			name, value, _ := strings.Cut(text, "=")
+			_, _, err := readSettings(surroundings{environ: map[string]string{name: value}})
+			require.ErrorContains(t, err, want)
+			require.Regexp(t, "^"+name, err.Error())
+			require.NotContains(t, err.Error(), "\n", "one mistake is one line")
+		})
+	}
+}
+
+func TestAllMistakesAreReportedTogether(t *testing.T) {
+	_, _, err := readSettings(surroundings{environ: map[string]string{
+		"MAX_IN_FLIGHT": "x", "PROJECT": "!", "BREAKER": "20/30s", "LADDER": "never", "API_KEYS": testKey, "API_KEYS_FILE": "f",
+	}})
+	lines := strings.Split(err.Error(), "\n")
+	require.Len(t, lines, 5)
+	for i, name := range []string{"API_KEYS", "BREAKER", "LADDER", "MAX_IN_FLIGHT", "PROJECT"} {
+		require.Regexp(t, "^"+name, lines[i])
+	}
+}
+
+func TestNoErrorHoldsASecret(t *testing.T) {
+	for name, value := range map[string]string{
+		"API_KEYS":       "Geheim-Geheim-Geheim:root",
+		"SIGNING_SECRET": "whsec_Geheim",
+		"REDIS_URL":      "redis://:Geheim@%zz",
+	} {
+		_, _, err := readSettings(surroundings{environ: map[string]string{name: value}})
+		require.ErrorContains(t, err, name)
+		require.NotContains(t, err.Error(), "Geheim")
+	}
+}
+
+func TestAFileGivesASecret(t *testing.T) {
+	files := map[string]string{"/keys": testKey + "\n", "/empty": "\n"}
+	from := func(environ map[string]string) surroundings {
+		return surroundings{environ: environ, readFile: func(name string) ([]byte, error) {
+			text, ok := files[name]
+			if !ok {
+				return nil, fs.ErrNotExist
+			}
+			return []byte(text), nil
+		}}
+	}
+	s, found, err := readSettings(from(map[string]string{"API_KEYS_FILE": "/keys"}))
+	require.NoError(t, err)
+	require.False(t, s.APIKeys.Empty(), "the newline at the end is no part of it")
+	for _, c := range found {
+		if c.Name == "API_KEYS" {
+			require.Equal(t, "file /keys", c.Source)
+		}
+	}
+	for want, environ := range map[string]map[string]string{
+		"API_KEYS and API_KEYS_FILE are both set":       {"API_KEYS_FILE": "/keys", "API_KEYS": testKey},
+		`REDIS_URL_FILE="/none": file does not exist`:   {"REDIS_URL_FILE": "/none"},
+		`SIGNING_SECRET_FILE="/empty": the file is emp`: {"SIGNING_SECRET_FILE": "/empty"},
+	} {
+		_, _, err := readSettings(from(environ))
+		require.ErrorContains(t, err, want)
+		require.Len(t, strings.Split(err.Error(), "\n"), 1)
+	}
+}
+
+func TestTheEnvironmentWinsOverTheEnvFile(t *testing.T) {
+	from := surroundings{
+		environ:  map[string]string{"PROJECT": "real", "EXCERPT": ""},
+		dotenv:   map[string]string{"PROJECT": "file", "EXCERPT": "2KiB"},
+		defaults: map[string]string{"EXCERPT": "3KiB", "LOG_LEVEL": "warn"},
+	}
+	s, found, err := readSettings(from)
+	require.NoError(t, err)
+	require.Equal(t, "real", s.Project)
+	require.Equal(t, size(2<<10), s.Excerpt, "an empty variable is an unset one")
+	require.Equal(t, slog.LevelWarn, s.LogLevel)
+	sources := map[string]string{}
+	for _, c := range found {
+		sources[c.Name] = c.Source
+	}
+	require.Equal(t, sourceEnviron, sources["PROJECT"])
+	require.Equal(t, sourceDotenv, sources["EXCERPT"])
+	require.Equal(t, sourceDev, sources["LOG_LEVEL"])
+	require.Equal(t, sourceDefault, sources["LADDER"])
+}
+
+func TestListenWinsOverPort(t *testing.T) {
+	for want, environ := range map[string]map[string]string{
+		"127.0.0.1:8080": {},
+		":80":            {"PORT": "80"},
+		"[::1]:99":       {"PORT": "80", "LISTEN": "[::1]:99"},
+		"off":            {"PORT": "80", "LISTEN": "off"},
+	} {
+		require.Equal(t, want, listenAddr(mustRead(t, environ)))
+	}
+}
+
+func TestWhatThisVersionDoesNotHaveStopsTheStart(t *testing.T) {
+	for name, harmless := range kept {
+		_, _, err := readSettings(surroundings{environ: map[string]string{name: "anything"}})
+		require.ErrorContains(t, err, name+": this version does not have it")
+		_, _, err = readSettings(surroundings{dotenv: map[string]string{name: "anything"}})
+		require.Error(t, err)
+		mustRead(t, map[string]string{name: harmless})
+	}
+	for _, row := range settingsTable() {
+		require.NotContains(t, kept, row.Name)
+	}
+}
+
+func TestNamesThatAreAlmostOursAreWarnedAbout(t *testing.T) {
+	for name, meant := range map[string]string{
+		"MAX_INFLIGHT":         "MAX_IN_FLIGHT",
+		"SIGNING_SECRETS":      "SIGNING_SECRET",
+		"REDIS_URI":            "REDIS_URL",
+		"HOOKLADDER_REDIS_URL": "REDIS_URL",
+		"HOOKLADDER_PORT":      "PORT",
+		"LADER":                "LADDER",
+		"LISTNE":               "LISTEN",
+		"API_KEY":              "API_KEYS",
+		"API_KEYS_FILES":       "API_KEYS_FILE",
+		"redis_url":            "REDIS_URL",
+		"ENCRYPTION_KEYS":      "ENCRYPTION_KEY",
+	} {
+		require.Equal(t, []string{name + " is not a setting and has no effect: did you mean " + meant + "?"},
+			nearNames(map[string]string{name: "x"}))
+	}
+	for _, name := range []string{
+		"PATH", "HOME", "PWD", "LANG", "SORT", "LISTEN_FDS", "LISTEN_PID", "GOGC", "GOMEMLIMIT", "HOSTNAME", "LOGNAME",
+		"HOOKLADDER_URL", "HOOKLADDER_KEY", "REDIS_URL", "API_KEYS_FILE", "WAKE", "KUBERNETES_PORT",
+	} {
+		require.Empty(t, nearNames(map[string]string{name: "x"}), name)
+	}
+}
+
+func TestTheBoundsOfTheTableCanBeRead(t *testing.T) {
+	for _, row := range settingsTable() {
+		if low, ok := row.field.Tag.Lookup("min"); ok {
+			high := row.field.Tag.Get("max")
+			require.LessOrEqual(t, number(mustParse(row.field.Type, low)), number(mustParse(row.field.Type, high)), row.Name)
+		}
+		require.NotEmpty(t, row.Accepts, row.Name)
+		require.False(t, row.Secret && row.Default != "", row.Name)
+	}
+}
+
+func TestTheReasonOfAFaultIsOneLine(t *testing.T) {
+	require.Equal(t, "a; b", reasonOf(errors.Join(errors.New("a"), errors.New("b"))))
+	require.Empty(t, reasonOf(errNumber))
+	require.False(t, inRange(reflect.ValueOf(math.NaN()), `min:"0" max:"1"`))
+}

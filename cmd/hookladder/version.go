@@ -1,0 +1,47 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// version is the one being worked on, or released by a tag of the same name.
+const version = "0.1.0"
+
+func newVersion(stage) *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version, and what it was built from",
+		Example: "  hookladder version",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "hookladder %s%s, %s %s/%s\n",
+				version, revision(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		},
+	}
+}
+
+// revision is the commit the binary was built from, where the build knew it.
+func revision() string {
+	build, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	of := map[string]string{}
+	for _, s := range build.Settings {
+		of[s.Key] = s.Value
+	}
+	commit := of["vcs.revision"]
+	if commit == "" {
+		return ""
+	}
+	text := " (" + commit[:min(len(commit), 12)]
+	if of["vcs.modified"] == "true" {
+		text += ", changed"
+	}
+	return text + ")"
+}

@@ -16,10 +16,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/client"
-	"github.com/hookladder/hookladder/dispatcher/internal/redistest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
@@ -283,6 +283,14 @@ func TestWhatAStoreIsKnownToLoseRefusesIt(t *testing.T) {
 }
 
 func TestOnlyAddressesOfThisHostNeedNoKey(t *testing.T) {
+	o := newTestOptions("")
+	o.Listen = "0.0.0.0:80"
+	require.Error(t, o.Check())
+	keys, err := app.ParseKeys("0123456789abcdef:admin")
+	require.NoError(t, err)
+	o.Keys = keys
+	require.NoError(t, o.Check())
+
 	for _, addr := range []string{"127.0.0.1:80", "127.9.9.9:80", "[::1]:80", "localhost:80", "[::ffff:127.0.0.1]:80"} {
 		require.True(t, app.Loopback(addr), addr)
 	}

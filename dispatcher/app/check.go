@@ -20,7 +20,7 @@ func (o Options) Check() error {
 		}
 		return nil
 	}
-	if o.Keys.Empty() && false {
+	if o.Keys.Empty() && !loopback(o.Listen) {
 		return fmt.Errorf("%s can be reached from outside this host, and there is no key: set API_KEYS=%s:admin (a fresh key), or listen on 127.0.0.1",
 			o.Listen, httpapi.NewKey())
 	}

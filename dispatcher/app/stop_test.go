@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/redistest"
+	"github.com/hookladder/hookladder/deploy/redistest"
 )
 
 // halfRequest is a publish of which the server has read the head and waits for

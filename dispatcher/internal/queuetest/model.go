@@ -66,7 +66,7 @@ type recordKey struct {
 type modelMessage struct {
 	message *dispatcher.Message
 	digest  dispatcher.Digest
-	due     int64 // ms: of its first attempt
+	due     int64 // ms: of the first attempt of a lane that a repeat adds
 	whole   bool
 	lanes   map[dispatcher.Lane]bool // named; true: not gone
 }

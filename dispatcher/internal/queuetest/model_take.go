@@ -111,6 +111,9 @@ func (m *model) accept(key recordKey, e dispatcher.Entry, lanes []dispatcher.Lan
 	old := m.messages[key]
 	if old == nil {
 		msg := &modelMessage{message: e.Message, digest: e.Digest, due: due, whole: true, lanes: map[dispatcher.Lane]bool{}}
+		if e.Message.Delay == 0 && e.Message.DeliverAt.IsZero() {
+			msg.due = m.from() // a record has whole ms, and must not be early
+		}
 		for _, lane := range lanes {
 			msg.lanes[lane] = true
 		}

@@ -126,6 +126,22 @@ var scheduleCases = append([]testCase{
 		require.Equal(r, start.Add(time.Minute), r.mustStand(named("b", "m1"), dispatcher.StatusScheduled).Due)
 		require.Equal(r, start.Add(time.Minute), r.mustStand(named("a", "m1"), dispatcher.StatusScheduled).Due)
 	}},
+	{name: "a lane that a repeat adds is not a fraction of a ms earlier", run: func(r *rig) {
+		r.pass(300 * time.Microsecond)
+		entries := []dispatcher.Entry{
+			r.entry("m1", to("a"), deliverAt(start.Add(time.Minute+time.Microsecond))),
+			r.entry("m2", to("a"), delay(time.Minute)),
+		}
+		r.schedule(entries...)
+		for i := range entries {
+			entries[i].Lanes = to("a", "b")
+		}
+		r.schedule(entries...)
+		for _, id := range []string{"m1", "m2"} {
+			require.Equal(r, r.look(named("a", id)).Due, r.look(named("b", id)).Due, id)
+			require.Equal(r, start.Add(time.Minute+time.Millisecond), r.look(named("b", id)).Due, id)
+		}
+	}},
 	{name: "a repeat in the same batch adds its lane too", run: func(r *rig) {
 		got := r.schedule(r.entry("m1", to("a")), r.entry("m1", to("b")), r.entry("m1", to("a", "b", "c")))
 		require.Equal(r, dispatcher.Duplicate, got[1].Result)

@@ -156,6 +156,20 @@ var trimCases = []testCase{
 			r.mustStand(id, dispatcher.StatusDead)
 		}
 	}},
+	{name: "of the dead some may be too old while the rest are too many", run: func(r *rig) {
+		keep := keepAll
+		keep.DeadMax = 2
+		old := r.dieOne("a")
+		r.pass(720 * time.Hour)
+		for range 4 {
+			r.dieOne("a")
+		}
+		got := r.trim(keep)
+		require.Equal(r, 3, got.Dead)
+		require.Equal(r, 2, got.DeadCut)
+		r.mustBeForgotten(old)
+		require.Equal(r, int64(2), r.stats().Counts[dispatcher.StatusDead])
+	}},
 	{name: "a message stays until its last lane is gone", run: func(r *rig) {
 		r.schedule(r.entry("m1", to("a", "b", "c")))
 		for _, c := range r.claim(one, 3) {

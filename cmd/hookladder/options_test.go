@@ -1,0 +1,59 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/app"
+	"github.com/hookladder/hookladder/signer"
+)
+
+func TestEverySettingReachesTheProcess(t *testing.T) {
+	secret := signer.NewSecret()
+	s, found := mustRead(t, map[string]string{
+		"LISTEN": "127.0.0.1:1", "PROJECT": "p", "REDIS_URL": "redis://r:2", "PARTITIONS": "3", "API_KEYS": testKey,
+		"SIGNING_SECRET": secret.Reveal(), "LADDER": "4s", "LADDER_JITTER": "0.5", "SUCCESS": "206", "ATTEMPT_TIMEOUT": "6s",
+		"MAX_IN_FLIGHT": "7", "ENDPOINT_MAX_IN_FLIGHT": "8", "CLAIM_BATCH": "9", "QUICK_RETRIES": "2",
+		"ALLOW_NETS": "10.0.0.0/8", "HTTPS_ONLY": "true", "MAX_BODY": "11KiB", "EXCERPT": "12B", "RETENTION": "13s",
+		"RETENTION_MAX": "14", "DEDUP_MAX": "15", "DEAD_RETENTION": "16s", "DEAD_MAX": "17", "GUARD_INTERVAL": "18s",
+		"SHUTDOWN_GRACE": "19s",
+	})
+	require.Equal(t, app.Options{
+		Listen: "127.0.0.1:1", Project: "p", RedisURL: "redis://r:2", Partitions: 3, Keys: s.APIKeys,
+		LaneMax: 8, QuickRetries: 2, AllowNets: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+		HTTPSOnly: true, MaxBody: 11 << 10, Version: version,
+		Engine: dispatcher.Options{
+			Secrets: []signer.Secret{secret}, Ladder: s.Ladder, Jitter: 0.5, Success: s.Success, Timeout: 6 * time.Second,
+			MaxInFlight: 7, ClaimBatch: 9, Excerpt: 12, Guard: 18 * time.Second, Grace: 19 * time.Second,
+			Keep: dispatcher.Keep{
+				Finished: 13 * time.Second, FinishedMax: 14, SeenMax: 15, Dead: 16 * time.Second, DeadMax: 17,
+			},
+		},
+	}, options(s, found))
+	require.Equal(t, "4s", s.Ladder.String())
+}
+
+func TestListenOffMeansNoAPI(t *testing.T) {
+	require.Empty(t, options(mustRead(t, map[string]string{"LISTEN": "off"})).Listen)
+}
+
+func TestTheLogIsAsAskedFor(t *testing.T) {
+	lines := func(environ map[string]string) string {
+		var out bytes.Buffer
+		s, found := mustRead(t, environ)
+		log := newLog(s, found, &out)
+		log.Debug("quiet")
+		log.Warn("loud")
+		return out.String()
+	}
+	require.Contains(t, lines(nil), `"level":"WARN","msg":"loud"`)
+	require.NotContains(t, lines(nil), "quiet")
+	require.Contains(t, lines(map[string]string{"LOG_FORMAT": "text"}), "level=WARN msg=loud")
+	require.Contains(t, lines(map[string]string{"LOG_LEVEL": slog.LevelDebug.String()}), "quiet")
+}

@@ -40,7 +40,6 @@ type Dispatcher struct {
 	accepter  *accepter
 	deliverer *deliverer
 	options   Options
-	cut       context.CancelFunc // ends all attempts
 }
 
 // New makes a Dispatcher of a queue and a sender.

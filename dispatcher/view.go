@@ -22,10 +22,10 @@ type view struct {
 }
 
 type part struct {
-	asOf    time.Time // by the partition's clock; the zero time before anything is known
-	due     time.Time // by this process' clock; zero: nothing waits for a time
-	weight  int       // of the lightest lane, -1: none
-	tried   int       // free permits with which a claim got nothing though a lane was there; 0: none did
+	asOf   time.Time // by the partition's clock; the zero time before anything is known
+	due    time.Time // by this process' clock; zero: nothing waits for a time
+	weight int       // of the lightest lane, -1: none
+	tried  int       // free permits with which a claim got nothing though a lane was there; 0: none did
 }
 
 func newView(partitions int) *view {

@@ -102,7 +102,7 @@ func (f playing) run(cmd *cobra.Command, vars map[string]string) error {
 	read.Ladder = read.Ladder.Faster(f.speed)
 
 	o := options(read, found)
-	o.RedisURL = ""
+	o.RedisURL, o.InMemory = "", true
 	o.Log = newLog(read, found, cmd.ErrOrStderr())
 	if f.listen != "" {
 		o.Listen = f.listen

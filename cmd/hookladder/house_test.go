@@ -79,6 +79,11 @@ var rules = []rule{
 		offence: `dispatcher/internal/egress package egress; import _ "github.com/hookladder/hookladder/dispatcher/internal/redisq"`,
 	},
 	{
+		name:    "test support is for tests",
+		broken:  func(s source) []string { return when(!s.test && !supports(s), importing(s, testSupport...)...) },
+		offence: `dispatcher/internal/redisq package redisq; import _ "github.com/hookladder/hookladder/deploy/redistest"`,
+	},
+	{
 		name:    "callers get the client without the adapters",
 		broken:  func(s source) []string { return when(callers(s), importing(s, module+"/dispatcher/internal/")...) },
 		offence: `dispatcher/client package client; import _ "github.com/hookladder/hookladder/dispatcher/internal/httpapi"`,
@@ -106,7 +111,7 @@ var serving = []string{
 var (
 	environment        = []string{"os.Getenv", "os.LookupEnv", "os.Environ", "os.ExpandEnv", "syscall.Getenv", "syscall.Environ"}
 	environmentReaders = []string{"github.com/caarlos0/env", "github.com/joho/godotenv"}
-	testSupport        = []string{"queuetest", "redistest"}
+	testSupport        = []string{module + "/dispatcher/internal/queuetest", module + "/deploy/redistest"}
 )
 
 func TestTheHouseKeepsItsRules(t *testing.T) {
@@ -134,14 +139,13 @@ func TestEveryRuleOfTheHouseCanFail(t *testing.T) {
 	}
 }
 
-func TestAdaptersShareTestSupportInTestsOnly(t *testing.T) {
-	of := func(name, adapter string) []string {
-		return adapterOfAdapter(mustParse(t, "dispatcher/internal/redisq", name,
+func TestTestsOfAdaptersShareNoMoreThanTestSupport(t *testing.T) {
+	of := func(adapter string) []string {
+		return adapterOfAdapter(mustParse(t, "dispatcher/internal/redisq", "x_test.go",
 			`package redisq; import _ "github.com/hookladder/hookladder/dispatcher/internal/`+adapter+`"`))
 	}
-	require.Empty(t, of("x_test.go", "queuetest"))
-	require.NotEmpty(t, of("x.go", "queuetest"))
-	require.NotEmpty(t, of("x_test.go", "httpapi"))
+	require.Empty(t, of("queuetest"))
+	require.NotEmpty(t, of("httpapi"))
 }
 
 func when(condition bool, found ...string) []string {
@@ -151,9 +155,10 @@ func when(condition bool, found ...string) []string {
 	return found
 }
 
-func engine(s source) bool  { return s.folder == "dispatcher" && !s.test }
-func callers(s source) bool { return s.folder == "dispatcher/client" || s.folder == "dispatcher/wire" }
-func command(s source) bool { return strings.HasPrefix(s.folder, "cmd/") }
+func engine(s source) bool   { return s.folder == "dispatcher" && !s.test }
+func callers(s source) bool  { return s.folder == "dispatcher/client" || s.folder == "dispatcher/wire" }
+func supports(s source) bool { return slices.Contains(testSupport, module+"/"+s.folder) }
+func command(s source) bool  { return strings.HasPrefix(s.folder, "cmd/") }
 
 func adapterOfAdapter(s source) []string {
 	const internal = "dispatcher/internal/"
@@ -164,8 +169,7 @@ func adapterOfAdapter(s source) []string {
 	own, _, _ = strings.Cut(own, "/")
 	return slices.DeleteFunc(importing(s, module+"/"+internal), func(p string) bool {
 		other, _, _ := strings.Cut(strings.TrimPrefix(p, module+"/"+internal), "/")
-		supports := slices.Contains(testSupport, other) && (s.test || slices.Contains(testSupport, own))
-		return other == own || supports
+		return other == own || slices.Contains(testSupport, p)
 	})
 }
 

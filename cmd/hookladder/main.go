@@ -4,12 +4,18 @@ package main
 
 import (
 	"context"
+	"io"
+	"log"
 	"os"
 	"os/signal"
 	"syscall"
 )
 
 func main() {
+	// net/http prints what a receiver sent unasked through the global logger, and
+	// that may echo a signature. Our own log is not this one.
+	log.SetOutput(io.Discard)
+
 	// The first signal asks to stop, which takes as long as attempts under way
 	// may take; the second finds Go's own handler again and ends the process.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -31,7 +31,7 @@ by itself restarted.`,
 			if err != nil {
 				return usageError{err}
 			}
-			if false {
+			if read.RedisURL == "" {
 				return usagef("REDIS_URL is not set: name the Redis that keeps the messages, such as REDIS_URL=redis://127.0.0.1:6379; hookladder dev needs none and forgets everything")
 			}
 			o := options(read, found)

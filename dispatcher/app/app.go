@@ -35,7 +35,8 @@ type Options struct {
 	Listen string // host:port of the API; empty: none, it only dispatches
 	Keys   Keys   // none: the API answers only this host, and only on a loopback address
 
-	RedisURL   string // empty: a Redis in memory, which forgets everything when Run returns
+	RedisURL   string // needed, but InMemory
+	InMemory   bool   // a Redis inside the process, which forgets everything when Run returns
 	Project    string // prefix of all keys
 	Partitions int    // 0: what the store says
 	LaneMax    int    // most deliveries of one destination in flight

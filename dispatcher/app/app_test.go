@@ -35,6 +35,7 @@ func newTestOptions(redisURL string) app.Options {
 	return app.Options{
 		Listen:    "127.0.0.1:0",
 		RedisURL:  redisURL,
+		InMemory:  redisURL == "",
 		Project:   "test",
 		LaneMax:   16,
 		AllowNets: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
@@ -203,7 +204,7 @@ func TestOneAcceptsAndAnotherDispatches(t *testing.T) {
 	require.NoError(t, d.end())
 }
 
-func TestWithoutARedisItRunsInMemory(t *testing.T) {
+func TestItRunsInMemory(t *testing.T) {
 	p := start(t, newTestOptions(""))
 	_, err := p.client().Ready(t.Context())
 	require.NoError(t, err)
@@ -244,9 +245,10 @@ func TestItDoesNotStart(t *testing.T) {
 	}{
 		"without a key in the open":     {func(o *app.Options) { o.Listen = "0.0.0.0:0" }, "set API_KEYS=hk_"},
 		"where its address is taken":    {func(o *app.Options) { o.Listen = taken.Addr().String() }, "address already in use"},
-		"on a store that evicts":        {func(o *app.Options) { o.RedisURL = evicting.URL() }, "maxmemory-policy is allkeys-lru"},
-		"on a store that is not there":  {func(o *app.Options) { o.RedisURL = "redis://127.0.0.1:1" }, "127.0.0.1:1"},
+		"on a store that evicts":        {func(o *app.Options) { o.RedisURL, o.InMemory = evicting.URL(), false }, "maxmemory-policy is allkeys-lru"},
+		"on a store that is not there":  {func(o *app.Options) { o.RedisURL, o.InMemory = "redis://127.0.0.1:1", false }, "127.0.0.1:1"},
 		"with nothing to do":            {func(o *app.Options) { o.Listen, o.Engine.MaxInFlight = "", 0 }, "it would do nothing"},
+		"without a store":               {func(o *app.Options) { o.InMemory = false }, "REDIS_URL is not set"},
 		"without a logger":              {func(o *app.Options) { o.Log = nil }, "no logger"},
 		"with a limit that allows none": {func(o *app.Options) { o.MaxBody = 0 }, "no limit for bodies"},
 	} {

@@ -14,6 +14,9 @@ func (o Options) Check() error {
 	if o.Log == nil {
 		return errors.New("no logger")
 	}
+	if o.RedisURL == "" && !o.InMemory {
+		return errors.New("no store: REDIS_URL is not set")
+	}
 	if o.Listen == "" {
 		if o.Engine.MaxInFlight == 0 {
 			return errors.New("it would do nothing: LISTEN=off takes no messages, MAX_IN_FLIGHT=0 delivers none")

@@ -14,8 +14,7 @@ import (
 // openStore opens the store that the options ask for, and answers how to close it.
 func openStore(ctx context.Context, o Options) (*redisq.Store, func() error, error) {
 	end := func() {}
-	inMemory := o.RedisURL == ""
-	if inMemory {
+	if o.InMemory {
 		dev, err := devredis.Start()
 		if err != nil {
 			return nil, nil, err
@@ -40,7 +39,7 @@ func openStore(ctx context.Context, o Options) (*redisq.Store, func() error, err
 		return err
 	}
 	info, err := store.Store(ctx)
-	if err == nil && !inMemory {
+	if err == nil && !o.InMemory {
 		err = judgeStore(info)
 		for _, w := range storeWarnings(info) {
 			o.Log.Warn(w, "store", info.Kind, "version", info.Version)

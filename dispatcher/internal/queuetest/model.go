@@ -34,8 +34,11 @@ func RunModel(t *testing.T, open OpenFunc, each uint64) {
 		t.Run(fmt.Sprintf("seed %d", n), func(t *testing.T) {
 			m := newModel(t, open, n)
 			defer m.tellTrail(n)
-			for range *steps {
+			for n := range *steps {
 				m.step()
+				if n%20 == 19 {
+					m.compareList()
+				}
 			}
 			m.drain()
 		})

@@ -110,19 +110,7 @@ func (m *model) compareLanes(s State, f *faults) {
 func (m *model) compareLook(id dispatcher.DeliveryID) {
 	m.Helper()
 	got, d := m.look(id), m.deliveries[id]
-	want := map[Place]dispatcher.Status{
-		PlaceDue: dispatcher.StatusScheduled, PlaceReady: dispatcher.StatusReady, PlaceLeased: dispatcher.StatusInFlight,
-		PlaceDone: dispatcher.StatusDelivered, PlaceDead: dispatcher.StatusDead, PlaceCancelled: dispatcher.StatusCancelled,
-	}[d.Place]
-	switch {
-	case d.mark == MarkCancelled:
-		want = dispatcher.StatusCancelled
-	case d.mark == MarkDelivered:
-		want = dispatcher.StatusDelivered
-	case d.Place == PlaceDue && d.progress.Attempts > d.progress.Base:
-		want = dispatcher.StatusRetrying
-	}
-	require.Equal(m, want, got.Status, "%s", id)
+	require.Equal(m, d.status(), got.Status, "%s", id)
 	require.Equal(m, d.progress.Attempts, got.Attempts, "%s", id)
 	require.Len(m, got.History, d.history, "%s", id)
 	require.Equal(m, d.progress.Reason, got.Reason, "%s", id)
@@ -132,6 +120,38 @@ func (m *model) compareLook(id dispatcher.DeliveryID) {
 	if !d.Place.Waits() {
 		require.Equal(m, d.At, got.Ended.UnixMilli(), "%s", id)
 	}
+}
+
+// status is the one that callers are told.
+func (d *modelDelivery) status() dispatcher.Status {
+	switch {
+	case d.mark == MarkCancelled:
+		return dispatcher.StatusCancelled
+	case d.mark == MarkDelivered:
+		return dispatcher.StatusDelivered
+	case d.Place == PlaceDue && d.progress.Attempts > d.progress.Base:
+		return dispatcher.StatusRetrying
+	}
+	return map[Place]dispatcher.Status{
+		PlaceDue: dispatcher.StatusScheduled, PlaceReady: dispatcher.StatusReady, PlaceLeased: dispatcher.StatusInFlight,
+		PlaceDone: dispatcher.StatusDelivered, PlaceDead: dispatcher.StatusDead, PlaceCancelled: dispatcher.StatusCancelled,
+	}[d.Place]
+}
+
+// compareList lists everything, or what has one status, in pages.
+func (m *model) compareList() {
+	m.Helper()
+	var f dispatcher.Filter
+	if m.rng.IntN(2) == 0 {
+		f.Statuses = []dispatcher.Status{pick(m.rng, dispatcher.Statuses...)}
+	}
+	want := map[dispatcher.DeliveryID]dispatcher.Status{}
+	for id, d := range m.deliveries {
+		if len(f.Statuses) == 0 || d.status() == f.Statuses[0] {
+			want[id] = d.status()
+		}
+	}
+	requireStatuses(m.rig, want, m.listAll(f, pick(m.rng, 1, 7, 100)))
 }
 
 // trimAs trims until there is no more. What goes first is the store's choice

@@ -1,11 +1,13 @@
 package queuetest
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/hookladder/hookladder/dispatcher"
 )
@@ -139,6 +141,9 @@ var sizeCases = []testCase{
 		}
 		require.Equal(r, map[dispatcher.Status]int64{dispatcher.StatusDelivered: n}, r.stats().Counts)
 	}},
+	{name: "several instances and goroutines at once lose nothing and do nothing twice", setup: Setup{Partitions: 2}, run: func(r *rig) {
+		r.mustServeAllAtOnce(4, 100)
+	}},
 	{name: "a thousand are cancelled and retried in a call each", run: func(r *rig) {
 		const n = 1000
 		batch := make([]dispatcher.Entry, n)
@@ -216,6 +221,61 @@ var sizeCases = []testCase{
 		r.move()
 		r.mustClaim(one, named("a", "m1"))
 	}},
+}
+
+// mustServeAllAtOnce publishes n messages from each of so many goroutines, every
+// one twice, while as many claim and settle. Each delivery is to be claimed once.
+func (r *rig) mustServeAllAtOnce(goroutines, n int) {
+	r.Helper()
+	lanes := manyLanes(10)
+	claims := make(chan dispatcher.DeliveryID, 2*goroutines*n)
+	var publishers, senders errgroup.Group
+	publish := func(g int) error {
+		for i := range n {
+			e := r.entry(fmt.Sprintf("m%d-%d", g, i), to(lanes[i%len(lanes)]))
+			for range 2 {
+				got, _, err := r.Queue.Schedule(r.ctx, one, 0, 0, []dispatcher.Entry{e})
+				if err := errors.Join(err, got[0].Err); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	send := func(by string) error {
+		for served := 0; len(claims) < goroutines*n; {
+			got, _, err := r.Queue.Claim(r.ctx, by, r.all(), 8, r.setup.Permits/2)
+			if err != nil {
+				return err
+			}
+			var batch []dispatcher.Settlement
+			for _, c := range got {
+				claims <- c.ID
+				batch = append(batch, success(c))
+			}
+			if _, _, err := r.Queue.Settle(r.ctx, by, batch); err != nil {
+				return err
+			}
+			if served += len(got); served > goroutines*n {
+				return fmt.Errorf("%s claimed more than there is", by)
+			}
+		}
+		return nil
+	}
+	for g := range goroutines {
+		publishers.Go(func() error { return publish(g) })
+		senders.Go(func() error { return send([]string{one, two}[g%2]) })
+	}
+	require.NoError(r, publishers.Wait())
+	require.NoError(r, senders.Wait())
+	close(claims)
+	seen := map[dispatcher.DeliveryID]bool{}
+	for id := range claims {
+		require.False(r, seen[id], "%s was claimed twice", id)
+		seen[id] = true
+	}
+	require.Len(r, seen, goroutines*n)
+	require.Equal(r, map[dispatcher.Status]int64{dispatcher.StatusDelivered: int64(goroutines * n)}, r.stats().Counts)
 }
 
 // manyLanes are n lanes.

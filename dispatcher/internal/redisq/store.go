@@ -59,6 +59,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	opts.ContextTimeoutEnabled = true
 	opts.DisableIdentity = true // unknown before 7.2, and an error in its statistics for each connection
 	opts.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	redis.SetLogger(silent{})
 	s := &Store{
 		rdb:       redis.NewClient(opts),
 		project:   o.Project,
@@ -82,6 +83,12 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	return s, nil
 }
+
+// silent takes what go-redis would print to standard error: each of it is also
+// an error that somebody here gets.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
 
 // withoutURL keeps a password that is part of a bad URL out of the error.
 func withoutURL(err error) error {

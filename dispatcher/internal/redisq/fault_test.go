@@ -1,0 +1,138 @@
+package redisq_test
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/redistest"
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+)
+
+// faultStore is a store on a Redis of its own, by Redis' own clock.
+func faultStore(t *testing.T, server redistest.Redis) *redisq.Store {
+	t.Helper()
+	return openTestStore(t, redisq.Options{
+		URL: server.URL(), Project: "fault", Partitions: 2, MaxWindow: 128, Permits: 1024,
+		Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+// faultEntries are n messages to as many lanes.
+func faultEntries(n int, delay time.Duration) []dispatcher.Entry {
+	batch := make([]dispatcher.Entry, n)
+	for i := range batch {
+		m := &dispatcher.Message{
+			ID: fmt.Sprintf("m%d-%s", i, delay), Topic: "a.b", URL: "https://example.com",
+			Body: []byte("{}"), Delay: delay, CreatedAt: time.Now(),
+		}
+		batch[i] = dispatcher.Entry{Message: m, Digest: m.Digest(), Lanes: []dispatcher.Lane{laneOf(i)}}
+	}
+	return batch
+}
+
+func laneOf(i int) dispatcher.Lane { return dispatcher.Lane(fmt.Sprintf("lane%d", i)) }
+
+func TestStoreOutlivesItsServer(t *testing.T) {
+	ctx := t.Context()
+	server := redistest.Start(t)
+	store := faultStore(t, server)
+	_, _, err := store.Schedule(ctx, "one", 0, 0, faultEntries(8, 0))
+	require.NoError(t, err)
+
+	server.Stop()
+	require.ErrorIs(t, store.Ping(ctx), dispatcher.ErrUnavailable)
+	got, _, err := store.Schedule(ctx, "one", 0, 0, faultEntries(1, time.Hour))
+	require.NoError(t, err)
+	require.ErrorIs(t, got[0].Err, dispatcher.ErrUnavailable)
+	_, _, err = store.Claim(ctx, "one", []int{0, 1}, 8, 512)
+	require.ErrorIs(t, err, dispatcher.ErrUnavailable)
+	_, _, err = store.Beat(ctx, "one", 1)
+	require.ErrorIs(t, err, dispatcher.ErrUnavailable)
+
+	// It comes back without the scripts, and with all that was stored.
+	server.Restart()
+	claimed, _, err := store.Claim(ctx, "one", []int{0, 1}, 8, 512)
+	require.NoError(t, err)
+	require.NotEmpty(t, claimed)
+	st, err := store.Stats(ctx)
+	require.NoError(t, err)
+	require.Equal(t, int64(8), st.Counts[dispatcher.StatusReady]+st.Counts[dispatcher.StatusInFlight])
+}
+
+// When memory is full nothing more is accepted, but all that makes room must
+// work: delivering, settling, taking over, cancelling, trimming, and the beat
+// without which an instance claims nothing.
+func TestStoreGoesOnWhenFull(t *testing.T) {
+	ctx := t.Context()
+	server := redistest.Start(t)
+	store := faultStore(t, server)
+	all := []int{0, 1}
+	for _, name := range []string{"one", "two"} {
+		_, _, err := store.Beat(ctx, name, 1)
+		require.NoError(t, err)
+	}
+	_, _, err := store.Schedule(ctx, "one", 0, 0, append(faultEntries(12, 0), faultEntries(3, time.Millisecond)...))
+	require.NoError(t, err)
+	_, _, err = store.Schedule(ctx, "one", 0, 0, faultEntries(2, time.Hour))
+	require.NoError(t, err)
+	require.NoError(t, store.Client().ConfigSet(ctx, "maxmemory", "1").Err())
+
+	got, _, err := store.Schedule(ctx, "one", 0, 0, faultEntries(1, 2*time.Hour))
+	require.NoError(t, err)
+	require.ErrorIs(t, got[0].Err, dispatcher.ErrFull)
+
+	_, numbers, err := store.Beat(ctx, "one", 2)
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"one": 2, "two": 1}, numbers)
+	_, err = store.Move(ctx, "one", all)
+	require.NoError(t, err)
+
+	claimed, _, err := store.Claim(ctx, "one", all, 8, 512)
+	require.NoError(t, err)
+	require.Len(t, claimed, 8)
+	verdicts := []dispatcher.Verdict{dispatcher.Delivered, dispatcher.Retry, dispatcher.Dead, dispatcher.Back}
+	var batch []dispatcher.Settlement
+	for i, c := range claimed[:4] {
+		batch = append(batch, dispatcher.Settlement{
+			ID: c.ID, Verdict: verdicts[i], Wait: time.Hour, Reason: dispatcher.ReasonGone, Due: c.Due,
+			Attempt: dispatcher.Attempt{Number: 1, Status: 500, Verdict: verdicts[i], At: c.Due},
+		})
+	}
+	settled, _, err := store.Settle(ctx, "one", batch)
+	require.NoError(t, err)
+	require.Equal(t, []dispatcher.Settled{1, 1, 1, 1}, settled)
+
+	scheduled := faultEntries(2, time.Hour)
+	ids := []dispatcher.DeliveryID{
+		{Lane: laneOf(0), Message: scheduled[0].Message.ID}, {Lane: laneOf(1), Message: scheduled[1].Message.ID},
+	}
+	changes, _, err := store.Cancel(ctx, "one", ids)
+	require.NoError(t, err)
+	require.True(t, changes[0].Changed && changes[1].Changed)
+	changes, _, err = store.Retry(ctx, "one", ids[:1])
+	require.NoError(t, err)
+	require.True(t, changes[0].Changed)
+
+	taken, _, err := store.Reap(ctx, "two", "one")
+	require.NoError(t, err)
+	require.Equal(t, 4, taken)
+	keep := dispatcher.Keep{Finished: time.Hour, FinishedMax: 100, SeenMax: 100, Dead: time.Hour, DeadMax: 100}
+	finished := 0
+	for more := true; more; {
+		trimmed, err := store.Trim(ctx, "two", all, keep, true)
+		require.NoError(t, err)
+		finished, more = finished+trimmed.Finished, trimmed.More
+	}
+	require.Equal(t, 2, finished, "one delivered, one cancelled")
+
+	require.NoError(t, store.Client().ConfigSet(ctx, "maxmemory", "0").Err())
+	got, _, err = store.Schedule(ctx, "two", 0, 0, faultEntries(1, 2*time.Hour))
+	require.NoError(t, err)
+	require.NoError(t, got[0].Err)
+	require.Equal(t, dispatcher.Accepted, got[0].Result)
+}

@@ -55,8 +55,9 @@ type model struct {
 	deliveries map[dispatcher.DeliveryID]*modelDelivery // that are in a place
 	ready      map[dispatcher.Lane][]dispatcher.DeliveryID
 	lanes      map[dispatcher.Lane]*modelLane
-	instances  []string  // alive
-	fenced     []string  // declared dead
+	instances  []string // alive
+	fenced     []string // declared dead within some days; a store may forget fences after a week
+	fencedAt   map[string]time.Time
 	held       []holding // what somebody believes to hold, rightly or not
 }
 
@@ -108,7 +109,7 @@ func newModel(t *testing.T, open OpenFunc, seed uint64) *model {
 		deliveries: map[dispatcher.DeliveryID]*modelDelivery{},
 		ready:      map[dispatcher.Lane][]dispatcher.DeliveryID{},
 		lanes:      map[dispatcher.Lane]*modelLane{},
-		instances:  []string{one, two},
+		instances:  []string{one, two}, fencedAt: map[string]time.Time{},
 	}
 	m.logf("%+v", s)
 	return m
@@ -191,6 +192,7 @@ func (m *model) doPass() {
 func (m *model) passBy(d time.Duration) {
 	m.logf("pass %s", d)
 	m.pass(d)
+	m.fenced = slices.DeleteFunc(m.fenced, func(name string) bool { return m.now.Sub(m.fencedAt[name]) > 6*24*time.Hour })
 }
 
 // ms is now as due times are compared with: cut to whole ms.

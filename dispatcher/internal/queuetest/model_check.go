@@ -163,6 +163,7 @@ func (m *model) trimAs(keep dispatcher.Keep) {
 	states := m.States()
 	state := merged(states)
 	finished, dead := 0, 0
+	gone := map[recordKey]goneLanes{}
 	for _, id := range sortedIDs(m.deliveries) {
 		d := m.deliveries[id]
 		if len(state.Found[id]) > 0 {
@@ -174,7 +175,10 @@ func (m *model) trimAs(keep dispatcher.Keep) {
 		} else {
 			finished++
 		}
-		m.forget(id, keep, states)
+		m.forget(id, keep, states, gone)
+	}
+	for key, lanes := range gone {
+		m.forgetMessage(key, lanes, keep, states[key.partition])
 	}
 	require.Equal(m, finished, got.Finished)
 	require.Equal(m, dead, got.Dead)
@@ -195,9 +199,13 @@ func (m *model) trimAs(keep dispatcher.Keep) {
 	}
 }
 
-// forget takes a delivery out of the model. A message that was cut before its
-// age leaves its digest, unless there are too many of them.
-func (m *model) forget(id dispatcher.DeliveryID, keep dispatcher.Keep, states []State) {
+// goneLanes says why a message's deliveries went in one trim: of age, and dead
+// ones too many, they go without a trace; cut ones leave the digest.
+type goneLanes struct{ cut, traceless bool }
+
+// forget takes a delivery out of the model. Before its age it goes only if no
+// older one stays.
+func (m *model) forget(id dispatcher.DeliveryID, keep dispatcher.Keep, states []State, gone map[recordKey]goneLanes) {
 	m.Helper()
 	d := m.deliveries[id]
 	delete(m.deliveries, id)
@@ -206,30 +214,40 @@ func (m *model) forget(id dispatcher.DeliveryID, keep dispatcher.Keep, states []
 		age = keep.Dead
 	}
 	old := d.At <= m.ms()-age.Milliseconds()
-	state := states[m.Partition(id.Lane)]
 	if !old {
-		for other, found := range state.Found {
+		for other, found := range states[m.Partition(id.Lane)].Found {
 			if found[0].Place == d.Place {
 				require.GreaterOrEqual(m, found[0].At, d.At, "%s was trimmed, and the older %s was not", id, other)
 			}
 		}
 	}
 	key := recordKey{m.Partition(id.Lane), id.Message}
+	m.messages[key].lanes[id.Lane] = false
+	lanes := gone[key]
+	if d.Place == PlaceDead || old {
+		lanes.traceless = true
+	} else {
+		lanes.cut = true
+	}
+	gone[key] = lanes
+}
+
+// forgetMessage takes a message out of the model if that was its last lane.
+func (m *model) forgetMessage(key recordKey, gone goneLanes, keep dispatcher.Keep, s State) {
+	m.Helper()
 	msg := m.messages[key]
-	msg.lanes[id.Lane] = false
 	if slices.Contains(slices.Collect(maps.Values(msg.lanes)), true) {
 		return
 	}
-	cut := d.Place != PlaceDead && !old
-	if _, kept := state.Messages[id.Message]; cut && len(state.Seen) < keep.SeenMax {
-		require.True(m, kept, "message %s was cut, and not even its digest is left", id.Message)
-	}
-	if _, seen := state.Seen[id.Message]; !seen {
-		delete(m.messages, key)
+	if _, seen := s.Seen[key.id]; seen {
+		require.True(m, gone.cut, "message %s leaves a digest past its age", key.id)
+		msg.whole = false
 		return
 	}
-	require.True(m, cut, "message %s leaves a digest past its age", id.Message)
-	msg.whole = false
+	if !gone.traceless {
+		require.GreaterOrEqual(m, len(s.Seen), keep.SeenMax, "message %s was cut, and not even its digest is left", key.id)
+	}
+	delete(m.messages, key)
 }
 
 // checkKept: nothing is left that is too old or too much, and nothing went that

@@ -236,10 +236,11 @@ func (m *model) doReap() {
 		dead = pick(m.rng, m.fenced...)
 	}
 	if at := slices.Index(m.instances, dead); at >= 0 {
-		m.instances[at] = fmt.Sprintf("instance%d", len(m.fenced))
+		m.instances[at] = fmt.Sprintf("instance%d", len(m.fencedAt))
 		m.beat(m.instances[at])
 		m.fenced = append(m.fenced, dead)
 	}
+	m.fencedAt[dead] = m.now
 	var held []dispatcher.DeliveryID
 	for _, id := range sortedIDs(m.deliveries) {
 		if d := m.deliveries[id]; d.Place == PlaceLeased && d.Holder == dead {

@@ -2,6 +2,7 @@ package redisq
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -25,6 +26,13 @@ func (s *Store) Beat(ctx context.Context, by string, number int64) (fresh bool, 
 		read = p.HGetAll(ctx, s.instances())
 		return nil
 	})
+	added := set.Val()
+	if errors.Is(s.failed("beat", set.Err()), dispatcher.ErrFull) {
+		added, err = s.rdb.Eval(ctx, s.scripts.beat.text, []string{"{" + s.project + "}"}, by, number).Int64()
+		if read.Err() != nil {
+			err = read.Err()
+		}
+	}
 	if err != nil {
 		return false, nil, s.failed("beat", err)
 	}
@@ -34,7 +42,8 @@ func (s *Store) Beat(ctx context.Context, by string, number int64) (fresh bool, 
 			return false, nil, fmt.Errorf("beat of %s: %w", name, err)
 		}
 	}
-	return set.Val() == 1, all, nil
+	all[by] = number // also where it was read before it was written
+	return added == 1, all, nil
 }
 
 // Leave forgets instance by.

@@ -76,8 +76,8 @@ func (s *Store) spread(batch []dispatcher.Entry) map[int][]placed {
 		deliver := m.CreatedAt.Add(m.Delay + time.Millisecond - 1) // a record has whole ms, and must not be early
 		when := "+" + strconv.FormatInt(millisUp(m.Delay), 10)
 		if !m.DeliverAt.IsZero() {
-			deliver = m.DeliverAt
-			when = "@" + strconv.FormatInt(max(m.DeliverAt.Add(time.Millisecond-1).UnixMilli(), 0), 10)
+			deliver = m.DeliverAt.Add(time.Millisecond - 1)
+			when = "@" + strconv.FormatInt(max(deliver.UnixMilli(), 0), 10)
 		}
 		byPartition := make(map[int][]dispatcher.Lane, 1)
 		for _, lane := range e.Lanes {

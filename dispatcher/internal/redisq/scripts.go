@@ -43,6 +43,9 @@ var lookSrc string
 //go:embed lua/list.lua
 var listSrc string
 
+//go:embed lua/beat.lua
+var beatSrc string
+
 // script is one change of state, known to Redis by the SHA-1 of its text.
 type script struct {
 	name string // the word of the flow, for errors
@@ -52,7 +55,7 @@ type script struct {
 
 // scripts are all of them.
 type scripts struct {
-	schedule, move, claim, settle, reap, cancel, retry, trim, look, list script
+	schedule, move, claim, settle, reap, cancel, retry, trim, look, list, beat script
 }
 
 const (
@@ -69,9 +72,7 @@ func newScripts(given bool) scripts {
 		common = strings.Replace(common, realClock, testClock, 1)
 	}
 	make := func(name string, src ...string) script {
-		text := common + strings.Join(src, "")
-		sum := sha1.Sum([]byte(text))
-		return script{name: name, text: text, sha: hex.EncodeToString(sum[:])}
+		return newScript(name, common+strings.Join(src, ""))
 	}
 	return scripts{
 		schedule: make("schedule", scheduleSrc),
@@ -84,5 +85,11 @@ func newScripts(given bool) scripts {
 		trim:     make("trim", trimSrc),
 		look:     make("look", readSrc, lookSrc),
 		list:     make("list", readSrc, listSrc),
+		beat:     newScript("beat", beatSrc),
 	}
+}
+
+func newScript(name, text string) script {
+	sum := sha1.Sum([]byte(text))
+	return script{name: name, text: text, sha: hex.EncodeToString(sum[:])}
 }

@@ -93,12 +93,9 @@ each('ZREM', SEEN, seen)
 each('HDEL', MESSAGES, seen)
 full(seen)
 
-local dead = aged(DEAD, dead_ms)
-local early = 0
-if #dead == 0 then
-  dead = over(DEAD, call('ZCARD', DEAD) - dead_most)
-  early = #dead
-end
+local old = #aged(DEAD, dead_ms)
+local dead = over(DEAD, math.max(old, call('ZCARD', DEAD) - dead_most))
+local early = #dead - old
 if #dead > 0 then
   for i, text in ipairs(call('HMGET', PROGRESS, unpack(dead))) do
     local _, _, _, _, _, reason = progress(text)

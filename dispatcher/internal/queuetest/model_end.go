@@ -69,7 +69,7 @@ func (m *model) settleAs(by string, batch []dispatcher.Settlement) {
 		m.logf("settle by %s: %s %s status %d took %s wait %s: %d", by, s.ID, s.Verdict, s.Attempt.Status, s.Attempt.Duration, s.Wait, got[i])
 		d := m.deliveries[s.ID]
 		var want []dispatcher.Settled
-		if d != nil && d.Place == PlaceLeased && d.Holder == by {
+		if d != nil && d.Place == PlaceLeased && d.Holder == by && !older(s, d) {
 			want = []dispatcher.Settled{m.settled(s, d, &fronts)}
 			if d.Place == PlaceDone && s.Verdict == dispatcher.Delivered {
 				want = []dispatcher.Settled{dispatcher.SettledOK, dispatcher.SettledEnd}
@@ -83,6 +83,12 @@ func (m *model) settleAs(by string, batch []dispatcher.Settlement) {
 	for _, s := range fronts {
 		m.toReady(s.ID, s.Due.UnixMilli(), true)
 	}
+}
+
+// older reports whether a settlement was made of an attempt before the one that
+// is under way. One that ends whatever comes needs no such care.
+func older(s dispatcher.Settlement, d *modelDelivery) bool {
+	return s.Attempt.Number > 0 && s.Attempt.Number <= d.progress.Attempts && d.mark != MarkDelivered
 }
 
 // settled is the outcome of who holds the lease.

@@ -320,6 +320,35 @@ var lateCases = []testCase{
 		require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.settle(one, success(c)))
 		r.mustStand(c.ID, dispatcher.StatusDead)
 	}},
+	{name: "an older settlement that is repeated does not settle the next attempt", run: func(r *rig) {
+		// The answer to the first was lost, and meanwhile the same instance has
+		// claimed the delivery again.
+		r.publish("a", "m1")
+		c := r.mustClaim(one, named("a", "m1"))[0]
+		r.mustSettle(one, failure(c, 0))
+		r.move()
+		again := r.mustClaim(one, named("a", "m1"))[0]
+		r.mustChangeNothing(func() {
+			for _, s := range []dispatcher.Settlement{
+				failure(c, 0), silence(c, time.Minute), death(c, dispatcher.ReasonExhausted),
+			} {
+				require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.settle(one, s))
+			}
+		})
+		r.mustSettle(one, success(again))
+		r.mustStand(c.ID, dispatcher.StatusDelivered)
+	}},
+	{name: "a repeated settlement does not settle what a person asked for since", run: func(r *rig) {
+		r.publish("a", "m1")
+		c := r.mustClaim(one, named("a", "m1"))[0]
+		r.mustSettle(one, death(c, dispatcher.ReasonExhausted))
+		r.retry(c.ID)
+		again := r.mustClaim(one, c.ID)[0]
+		r.mustChangeNothing(func() {
+			require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.settle(one, death(c, dispatcher.ReasonExhausted)))
+		})
+		r.mustSettle(one, success(again))
+	}},
 	{name: "a failure and a success of the same lease in one batch do no harm", run: func(r *rig) {
 		outcomes := map[string]func(dispatcher.Claimed) dispatcher.Settlement{
 			"m1": func(c dispatcher.Claimed) dispatcher.Settlement { return failure(c, time.Minute) },

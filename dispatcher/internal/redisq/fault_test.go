@@ -92,21 +92,7 @@ func TestStoreGoesOnWhenFull(t *testing.T) {
 	_, err = store.Move(ctx, "one", all)
 	require.NoError(t, err)
 
-	claimed, _, err := store.Claim(ctx, "one", all, 8, 512)
-	require.NoError(t, err)
-	require.Len(t, claimed, 8)
-	verdicts := []dispatcher.Verdict{dispatcher.Delivered, dispatcher.Retry, dispatcher.Dead, dispatcher.Back}
-	var batch []dispatcher.Settlement
-	for i, c := range claimed[:4] {
-		batch = append(batch, dispatcher.Settlement{
-			ID: c.ID, Verdict: verdicts[i], Wait: time.Hour, Reason: dispatcher.ReasonGone, Due: c.Due,
-			Attempt: dispatcher.Attempt{Number: 1, Status: 500, Verdict: verdicts[i], At: c.Due},
-		})
-	}
-	settled, _, err := store.Settle(ctx, "one", batch)
-	require.NoError(t, err)
-	require.Equal(t, []dispatcher.Settled{1, 1, 1, 1}, settled)
-
+	settleFour(t, store)
 	scheduled := faultEntries(2, time.Hour)
 	ids := []dispatcher.DeliveryID{
 		{Lane: laneOf(0), Message: scheduled[0].Message.ID}, {Lane: laneOf(1), Message: scheduled[1].Message.ID},
@@ -135,4 +121,25 @@ func TestStoreGoesOnWhenFull(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, got[0].Err)
 	require.Equal(t, dispatcher.Accepted, got[0].Result)
+}
+
+// settleFour claims eight of what is ready and settles four of them, each in
+// another way.
+func settleFour(t *testing.T, store *redisq.Store) {
+	t.Helper()
+	ctx := t.Context()
+	claimed, _, err := store.Claim(ctx, "one", []int{0, 1}, 8, 512)
+	require.NoError(t, err)
+	require.Len(t, claimed, 8)
+	verdicts := []dispatcher.Verdict{dispatcher.Delivered, dispatcher.Retry, dispatcher.Dead, dispatcher.Back}
+	var batch []dispatcher.Settlement
+	for i, c := range claimed[:4] {
+		batch = append(batch, dispatcher.Settlement{
+			ID: c.ID, Verdict: verdicts[i], Wait: time.Hour, Reason: dispatcher.ReasonGone, Due: c.Due,
+			Attempt: dispatcher.Attempt{Number: 1, Status: 500, Verdict: verdicts[i], At: c.Due},
+		})
+	}
+	settled, _, err := store.Settle(ctx, "one", batch)
+	require.NoError(t, err)
+	require.Equal(t, []dispatcher.Settled{1, 1, 1, 1}, settled)
 }

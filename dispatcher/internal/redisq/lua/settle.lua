@@ -23,13 +23,21 @@ load(names)
 local scores = call('ZMSCORE', LEASES .. by, unpack(deliveries))
 local marks = call('HMGET', MARKS, unpack(deliveries))
 local texts = call('HMGET', PROGRESS, unpack(deliveries))
-local held = {}
+-- An outcome that is repeated, since its answer was lost, may find that the same instance claimed the delivery again:
+-- then it is of an attempt that was counted already, and the lease is not its own. After a late success of another's
+-- attempt the numbers say nothing, but that delivery has ended anyhow.
+local held, leased = {}, {}
 for i, score in ipairs(scores) do
-  if score then held[deliveries[i]] = true end
+  local o = outcomes[i]
+  local older = o.number > 0 and o.number <= (progress(texts[i])) and marks[i] ~= 'd'
+  if score and not older then
+    held[o.delivery] = true
+    leased[#leased + 1] = o.delivery
+  end
 end
 
 call('DEL', tag)
-each('ZREM', LEASES .. by, deliveries)
+each('ZREM', LEASES .. by, leased)
 
 local done, cancelled, dead, dues, fronts, unmarked, marked, moved, gone = {}, {}, {}, {}, {}, {}, {}, {}, {}
 local function put(list, score, delivery)
@@ -156,7 +164,7 @@ each('ZADD', DEAD, dead)
 each('ZADD', DUE, dues)
 each('HSET', MARKS, marked)
 each('HSET', PROGRESS, moved)
--- The last one handed back goes to the head last: so the order given is the order again.
+-- The first one handed back goes to the head last, so that the order given is the order again.
 for i = #fronts, 1, -1 do
   local o, l = fronts[i], lanes[fronts[i].lane]
   if call('LPUSH', READY .. o.lane, num(o.ms) .. ':' .. o.id) == 1 then l.place = true end

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// hour is later than any test lasts.
+const hour = wire.Duration(time.Hour)
+
+func TestE2ECancelledBeforeItsTimeItNeverArrives(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	i := w.serve()
+	i.publish(wire.Message{ID: "m1", URL: w.receiver.URL, Delay: wire.Duration(500 * time.Millisecond)})
+	ds, err := i.Cancel(t.Context(), "m1", "")
+	require.NoError(t, err)
+	require.Equal(t, "cancelled", ds[0].Status)
+	i.publish(wire.Message{ID: "later", URL: w.receiver.URL, Delay: wire.Duration(700 * time.Millisecond)})
+	w.receiver.wait("later", 1)
+	require.Empty(t, w.receiver.arrivals("m1"))
+}
+
+func TestE2ECancelledWhileReadyItNeverArrives(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := newHeld()
+	w.receiver.answers(func(_ http.ResponseWriter, r *http.Request, _ string, _ int) { h.wait(r) })
+	i := w.serve("MAX_IN_FLIGHT=1")
+	i.publish(wire.Message{ID: "before", URL: w.receiver.URL})
+	w.receiver.wait("before", 1)
+	for _, id := range []string{"m1", "m2"} {
+		i.publish(wire.Message{ID: id, URL: w.receiver.URL})
+		require.Equal(t, "ready", i.delivery(id).Status)
+	}
+	_, err := i.Cancel(t.Context(), "m1", "")
+	require.NoError(t, err)
+	require.Equal(t, "cancelled", i.delivery("m1").Status)
+	close(h.release)
+	i.until("m2", "delivered")
+	require.Empty(t, w.receiver.arrivals("m1"))
+	require.Equal(t, "cancelled", i.delivery("m1").Status)
+}
+
+func TestE2ECancelledInFlightASuccessWinsAndAFailureEndsIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := newHeld()
+	w.receiver.answers(func(rw http.ResponseWriter, r *http.Request, id string, _ int) {
+		h.wait(r)
+		if id == "fails" {
+			rw.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	i := w.serve("LADDER=10ms,10ms,10ms")
+	for _, id := range []string{"succeeds", "fails"} {
+		i.publish(wire.Message{ID: id, URL: w.receiver.URL})
+		w.receiver.wait(id, 1)
+		require.Equal(t, "in_flight", i.delivery(id).Status)
+		ds, err := i.Cancel(t.Context(), id, "")
+		require.NoError(t, err)
+		require.Equal(t, "cancelled", ds[0].Status)
+	}
+	close(h.release)
+	i.until("succeeds", "delivered")
+	require.Eventually(t, func() bool { return i.delivery("fails").Attempts == 1 }, e2eWait, 20*time.Millisecond)
+	require.Equal(t, "cancelled", i.delivery("fails").Status)
+	require.Len(t, w.receiver.arrivals("fails"), 1)
+}
+
+func TestE2ECancelledBetweenRungsItIsNotTriedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.receiver.answers(status(http.StatusInternalServerError))
+	i := w.serve("LADDER=400ms,400ms")
+	i.publish(wire.Message{ID: "m1", URL: w.receiver.URL})
+	i.until("m1", "retrying")
+	_, err := i.Cancel(t.Context(), "m1", "")
+	require.NoError(t, err)
+	i.publish(wire.Message{ID: "later", URL: w.receiver.URL, Delay: wire.Duration(600 * time.Millisecond)})
+	w.receiver.wait("later", 1)
+	d := i.delivery("m1")
+	require.Equal(t, "cancelled", d.Status)
+	require.Len(t, d.History, 1)
+	require.Len(t, w.receiver.arrivals("m1"), 1)
+}
+
+func TestE2ERetryOfWhatWaitsAttemptsItNow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.receiver.answers(func(rw http.ResponseWriter, _ *http.Request, _ string, n int) {
+		if n <= 2 {
+			rw.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	i := w.serve("LADDER=1h,2h,3h")
+	i.publish(wire.Message{ID: "m1", URL: w.receiver.URL, Delay: hour})
+	require.Equal(t, "scheduled", i.delivery("m1").Status)
+	for n := 1; n <= 3; n++ {
+		_, err := i.Retry(t.Context(), "m1", "")
+		require.NoError(t, err)
+		got := w.receiver.wait("m1", n)
+		require.Equal(t, "true", got.header.Get("hookladder-resend"))
+		if n == 3 {
+			break
+		}
+		require.Eventually(t, func() bool { d := i.delivery("m1"); return d.Status == "retrying" && d.Attempts == n }, e2eWait, 20*time.Millisecond)
+		d := i.delivery("m1")
+		wait := d.NextAttemptAt.Sub(d.History[n-1].At.Time).Round(time.Hour)
+		require.Equal(t, time.Duration(n)*time.Hour, wait, "it keeps its rung")
+	}
+	require.Equal(t, 3, i.until("m1", "delivered").Attempts)
+}
+
+func TestE2ERetryOfWhatIsReadyOrInFlight(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := newHeld()
+	w.receiver.answers(func(_ http.ResponseWriter, r *http.Request, _ string, _ int) { h.wait(r) })
+	i := w.serve("MAX_IN_FLIGHT=1")
+	i.publish(wire.Message{ID: "flying", URL: w.receiver.URL})
+	w.receiver.wait("flying", 1)
+	i.publish(wire.Message{ID: "ready", URL: w.receiver.URL})
+	_, err := i.Retry(t.Context(), "flying", "")
+	require.Equal(t, http.StatusConflict, problemOf(t, err).Status)
+	_, err = i.Retry(t.Context(), "ready", "")
+	require.NoError(t, err)
+	close(h.release)
+	i.until("ready", "delivered")
+	i.until("flying", "delivered")
+	require.Len(t, w.receiver.arrivals("ready"), 1)
+	require.Len(t, w.receiver.arrivals("flying"), 1)
+}
+
+func TestE2ERetryOfWhatEndedStartsANewLadder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.receiver.answers(func(rw http.ResponseWriter, _ *http.Request, id string, n int) {
+		if id == "dead" && n <= 3 || id == "delivered" && n == 2 {
+			rw.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	i := w.serve("LADDER=20ms")
+	i.publish(wire.Message{ID: "dead", URL: w.receiver.URL})
+	i.publish(wire.Message{ID: "delivered", URL: w.receiver.URL})
+	i.publish(wire.Message{ID: "cancelled", URL: w.receiver.URL, Delay: hour})
+	i.until("dead", "dead")
+	i.until("delivered", "delivered")
+	_, err := i.Cancel(t.Context(), "cancelled", "")
+	require.NoError(t, err)
+	for id, before := range map[string]int{"dead": 2, "delivered": 1, "cancelled": 0} {
+		_, err := i.Retry(t.Context(), id, "")
+		require.NoError(t, err)
+		first := w.receiver.wait(id, before+1)
+		require.Equal(t, "true", first.header.Get("hookladder-resend"), id)
+		require.Len(t, first.attempt, 1)
+	}
+	// One more failure each for two of them, on the first rung of the new ladder.
+	require.Equal(t, "4", w.receiver.wait("dead", 4).attempt)
+	require.Equal(t, "3", w.receiver.wait("delivered", 3).attempt)
+	require.Empty(t, w.receiver.wait("dead", 4).header.Get("hookladder-resend"))
+	require.Equal(t, 4, i.until("dead", "delivered").Attempts)
+	require.Equal(t, 3, i.until("delivered", "delivered").Attempts)
+	require.Equal(t, 1, i.until("cancelled", "delivered").Attempts)
+	_, err = i.Retry(t.Context(), "unknown", "")
+	require.Equal(t, http.StatusNotFound, problemOf(t, err).Status)
+}

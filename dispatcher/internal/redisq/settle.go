@@ -28,15 +28,18 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 	var shares [][]int
 	for n, list := range lists {
 		for len(list) > 0 {
-			args, size, bytes := make([]any, 0, 9*min(len(list), settleBatch)), 0, 0
+			args, size, bytes := make([]any, 1, 1+9*min(len(list), settleBatch)), 0, 0
+			var lines []byte // what :attempts keeps of them
 			met := make(map[dispatcher.DeliveryID]bool, min(len(list), settleBatch))
 			for size < len(list) && size < settleBatch && bytes < settleBytes && !met[batch[list[size]].ID] {
 				met[batch[list[size]].ID] = true // a second outcome of one delivery must see what the first did
 				before := len(args)
 				args = appendSettlement(args, &batch[list[size]])
+				lines = appendLine(lines, args[before:])
 				bytes += len(args[before+7].(string)) + len(args[before+8].([]byte))
 				size++
 			}
+			args[0] = lines
 			jobs = append(jobs, job{partition: n, args: args})
 			shares = append(shares, list[:size])
 			list = list[size:]
@@ -83,6 +86,25 @@ func appendSettlement(args []any, o *dispatcher.Settlement) []any {
 	took := (o.Attempt.Duration + time.Millisecond/2) / time.Millisecond
 	return append(args, o.ID.String(), verdicts[o.Verdict], o.Attempt.Status, int64(took),
 		strconv.FormatInt(ms, 10), o.Attempt.Number, reason, meta, excerpt)
+}
+
+// appendLine adds an outcome as :attempts has it: delivery, verdict, status,
+// took, number, reason.
+func appendLine(b []byte, outcome []any) []byte {
+	if len(b) > 0 {
+		b = append(b, '\n')
+	}
+	b = append(b, outcome[0].(string)...)
+	b = append(b, ' ')
+	b = append(b, outcome[1].(string)...)
+	b = append(b, ' ')
+	b = strconv.AppendInt(b, int64(outcome[2].(int)), 10)
+	b = append(b, ' ')
+	b = strconv.AppendInt(b, outcome[3].(int64), 10)
+	b = append(b, ' ')
+	b = strconv.AppendInt(b, int64(outcome[5].(int)), 10)
+	b = append(b, ' ')
+	return append(b, outcome[6].(string)...)
 }
 
 // attemptMeta is an attempt as the history keeps it, without the excerpt.

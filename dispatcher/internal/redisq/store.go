@@ -55,7 +55,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open redis: %w", withoutURL(err))
 	}
-	opts.MaxRetries = -1 // a script that is run again by the client would claim again; callers repeat what may be repeated
+	opts.MaxRetries = -1   // a script that is run again by the client would claim again; callers repeat what may be repeated
 	opts.DialerRetries = 1 // who calls repeats; five dials of a server that is gone take half a second
 	opts.ContextTimeoutEnabled = true
 	opts.DisableIdentity = true // unknown before 7.2, and an error in its statistics for each connection

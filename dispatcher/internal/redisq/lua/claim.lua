@@ -42,7 +42,7 @@ while #deliveries < wanted do
   local n = math.min(TURN_MOST, l.window - l.flying, wanted - #deliveries, free)
   local taken = n > 0 and call('LPOP', READY .. l.name, n) or {}
   for _, element in ipairs(taken) do
-    local due, id = string.match(element, '^(%d+):(.+)$')
+    local due, id = parts(element)
     deliveries[#deliveries + 1], dues[#dues + 1], ids[#ids + 1] = l.name .. ':' .. id, due, id
   end
   l.flying, l.waiting, free = l.flying + #taken, l.waiting - #taken, free - #taken
@@ -62,12 +62,13 @@ end
 local records = call('HMGET', MESSAGES, unpack(ids))
 local texts = call('HMGET', PROGRESS, unpack(deliveries))
 local marks = call('HMGET', MARKS, unpack(deliveries))
-local leases, unmarked, ends, lost, answer = {}, {}, { d = {}, c = {}, x = {} }, 0, {}
+local leases, unmarked, ends, lost, answer = {}, {}, { d = {}, c = {}, x = {} }, 0, { 0, 0, 0, 0, 0 }
+local n = 5 -- values of the answer
 local function ended(i, place)
   ends[place][#ends[place] + 1] = now
   ends[place][#ends[place] + 1] = deliveries[i]
   if marks[i] then unmarked[#unmarked + 1] = deliveries[i] end
-  local l = lanes[(parts(deliveries[i]))]
+  local l = lanes[lane_of(deliveries[i])]
   l.flying = l.flying - 1
 end
 for i, delivery in ipairs(deliveries) do
@@ -79,7 +80,7 @@ for i, delivery in ipairs(deliveries) do
     call('HDEL', PROGRESS, delivery)
     call('DEL', HISTORY .. delivery)
     call('HDEL', FAN, ids[i])
-    local l = lanes[(parts(delivery))]
+    local l = lanes[lane_of(delivery)]
     l.flying = l.flying - 1
     if marks[i] then unmarked[#unmarked + 1] = delivery end
   elseif marks[i] == 'd' then
@@ -92,17 +93,15 @@ for i, delivery in ipairs(deliveries) do
   elseif expiry > 0 and expiry <= now then
     ended(i, 'x')
     count('dead', 1)
-    bury((parts(delivery)), 'expired', 1)
+    bury(lane_of(delivery), 'expired', 1)
     local a, b, d, s = progress(texts[i])
     call('HSET', PROGRESS, delivery, progressed(a, b, d, s, 0, 'expired'))
     note(delivery, 'dead', 0, 0, a, 'expired')
   else
     leases[#leases + 1] = now
     leases[#leases + 1] = delivery
-    answer[#answer + 1] = delivery
-    answer[#answer + 1] = dues[i]
-    answer[#answer + 1] = texts[i] or ''
-    answer[#answer + 1] = record
+    answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = delivery, dues[i], texts[i] or '', record
+    n = n + 4
   end
 end
 count('ready', -#deliveries)
@@ -112,5 +111,6 @@ each('ZADD', DONE, ends.d)
 each('ZADD', CANCELLED, ends.c)
 each('ZADD', DEAD, ends.x)
 each('HDEL', MARKS, unmarked)
-local t, d, w = finish()
-return { t, d, w, (#ends.d + #ends.c + #ends.x) / 2, lost, unpack(answer) }
+answer[1], answer[2], answer[3] = finish()
+answer[4], answer[5] = (#ends.d + #ends.c + #ends.x) / 2, lost
+return answer

@@ -28,7 +28,8 @@
 --   :known           zset  lane by when its state was made or last looked at
 --   :counts          hash  status -> number; :buried hash "<lane> <reason>" -> dead; no field is 0
 --   :fenced          zset  instances declared dead by when
---   :attempts        stream what settled and what ended, a line each, one entry a script
+--   :attempts        stream one entry a script; l: what was settled or ended, a line each, delivery, verdict, status, took ms,
+--                          number, reason; c (settle): a digit for each line, what settle answered to it
 local tag, by, call, format, floor = KEYS[1], ARGV[1], redis.call, string.format, math.floor
 
 local MESSAGES, FAN, DUE, READY = tag .. ':messages', tag .. ':fan', tag .. ':due', tag .. ':ready:'
@@ -59,9 +60,11 @@ local function each(command, key, values)
   end
 end
 
+local find, sub = string.find, string.sub
+local function lane_of(delivery) return sub(delivery, 1, find(delivery, ':', 1, true) - 1) end
 local function parts(delivery)
-  local lane, id = string.match(delivery, '^([^:]+):(.+)$')
-  return lane, id
+  local colon = find(delivery, ':', 1, true)
+  return sub(delivery, 1, colon - 1), sub(delivery, colon + 1)
 end
 
 local function stamp(record, at)
@@ -188,7 +191,8 @@ local before_due, before_weight = peek()
 
 -- finish writes what the script changed about lanes and counts, tells the others if there is something to do earlier
 -- than they know, and answers now (in microseconds, so that answers have an order), due, weight: the caller's own hint.
-local function finish()
+-- lines and codes are of settle, whose caller wrote what others note here.
+local function finish(lines, codes)
   local ins, texts, made, placed, taken = {}, {}, {}, {}, {}
   for _, l in ipairs(met) do
     local inside = l.flying .. ' ' .. l.waiting
@@ -222,7 +226,11 @@ local function finish()
   each('ZADD', KNOWN, made)
   add(COUNTS, counts)
   add(BURIED, buried)
-  if #log > 0 then call('XADD', ATTEMPTS, 'MAXLEN', '~', LOG_ENTRIES, '*', 'l', table.concat(log, '\n')) end
+  if lines then
+    call('XADD', ATTEMPTS, 'MAXLEN', '~', LOG_ENTRIES, '*', 'l', lines, 'c', codes)
+  elseif #log > 0 then
+    call('XADD', ATTEMPTS, 'MAXLEN', '~', LOG_ENTRIES, '*', 'l', table.concat(log, '\n'))
+  end
 
   local due, lightest = peek()
   local earlier = due > 0 and (before_due == 0 or due < before_due)

@@ -10,9 +10,13 @@ local free, lease = tonumber(ARGV[3]), tonumber(ARGV[4])
 local entries, ids, names = {}, {}, {}
 local at = 5
 while ARGV[at] do
-  local kind, ms = string.match(ARGV[at + 2], '^([+@])(%d+)$')
-  local e = { id = ARGV[at], record = ARGV[at + 1], absolute = kind == '@', ms = tonumber(ms), lanes = {} }
-  for i = 1, tonumber(ARGV[at + 3]) do
+  local when = ARGV[at + 2]
+  local e = {
+    id = ARGV[at], record = ARGV[at + 1], absolute = sub(when, 1, 1) == '@', ms = tonumber(sub(when, 2)),
+    lanes = { ARGV[at + 4] }, result = 0, make = false,
+  }
+  names[#names + 1] = ARGV[at + 4]
+  for i = 2, tonumber(ARGV[at + 3]) do
     e.lanes[i] = ARGV[at + 3 + i]
     names[#names + 1] = e.lanes[i]
   end
@@ -61,48 +65,63 @@ end
 each('HSET', MESSAGES, fresh)
 for id, fan in pairs(fans) do call('HSET', FAN, id, fan) end
 
-local leases, dues, pushes, answer = {}, {}, {}, {}
-for _, e in ipairs(entries) do
+local leases, dues, pushes, answer = {}, {}, {}, { 0, 0, 0 }
+local nleased, nready = 0, 0
+
+-- make puts one delivery where it belongs and answers the place's letter.
+local function make(id, lane, due, soon, alive)
+  local l = lanes[lane]
+  if not soon then
+    dues[#dues + 1] = num(due)
+    dues[#dues + 1] = lane .. ':' .. id
+    l.waiting = l.waiting + 1
+    return 'd'
+  end
+  if alive and nleased < lease and queued(l) == 0 and l.flying < l.window and light(l, free - nleased) then
+    nleased = nleased + 1
+    leases[#leases + 1] = now
+    leases[#leases + 1] = lane .. ':' .. id
+    l.flying = l.flying + 1
+    return 'l'
+  end
+  nready = nready + 1
+  local list = pushes[lane]
+  if not list then
+    list = {}
+    pushes[lane] = list
+  end
+  list[#list + 1] = num(math.min(due, now)) .. ':' .. id
+  l.ready = queued(l) + 1
+  l.waiting = l.waiting + 1
+  return 'r'
+end
+
+for i, e in ipairs(entries) do
   local due = e.absolute and e.ms or from + e.ms
   local soon = due <= now or (not e.absolute and e.ms == 0)
-  local expiry = e.make and #e.make > 0 and expires(e.record) or 0
-  local alive = expiry == 0 or expiry > now -- a claim ends what has expired
-  local made = {}
-  for _, lane in ipairs(e.make or {}) do
-    local l, delivery = lanes[lane], lane .. ':' .. e.id
-    if not soon then
-      dues[#dues + 1] = num(due)
-      dues[#dues + 1] = delivery
-      l.waiting = l.waiting + 1
-      count('scheduled', 1)
-      made[lane] = 'd'
-    elseif alive and lease > 0 and queued(l) == 0 and l.flying < l.window and light(l, free) then
-      leases[#leases + 1] = now
-      leases[#leases + 1] = delivery
-      l.flying = l.flying + 1
-      free, lease = free - 1, lease - 1
-      count('in_flight', 1)
-      made[lane] = 'l'
-    else
-      local list = pushes[lane]
-      if not list then
-        list = {}
-        pushes[lane] = list
+  local letters = ''
+  if e.make and #e.make > 0 then
+    local expiry = expires(e.record)
+    local alive = expiry == 0 or expiry > now -- a claim ends what has expired
+    local k = 1
+    for _, lane in ipairs(e.lanes) do
+      local letter = 's'
+      if e.make[k] == lane then
+        k = k + 1
+        letter = make(e.id, lane, due, soon, alive)
       end
-      list[#list + 1] = num(math.min(due, now)) .. ':' .. e.id
-      l.ready = queued(l) + 1
-      l.waiting = l.waiting + 1
-      count('ready', 1)
-      made[lane] = 'r'
+      letters = letters .. letter
     end
+  else
+    letters = string.rep('s', #e.lanes)
   end
-  local letters = {}
-  for i, lane in ipairs(e.lanes) do letters[i] = made[lane] or 's' end
-  answer[#answer + 1] = e.result
-  answer[#answer + 1] = e.result == 3 and '' or (#e.record > DIGEST and created(e.record) or '')
-  answer[#answer + 1] = due
-  answer[#answer + 1] = table.concat(letters)
+  local at = 4 * i
+  answer[at], answer[at + 2], answer[at + 3] = e.result, due, letters
+  answer[at + 1] = e.result ~= 3 and #e.record > DIGEST and created(e.record) or ''
 end
+count('in_flight', nleased)
+count('ready', nready)
+count('scheduled', #dues / 2)
 
 each('ZADD', LEASES .. by, leases)
 each('ZADD', DUE, dues)
@@ -110,5 +129,5 @@ for lane, list in pairs(pushes) do
   each('RPUSH', READY .. lane, list)
   if lanes[lane].ready == #list then lanes[lane].place = true end
 end
-local t, d, w = finish()
-return { t, d, w, unpack(answer) }
+answer[1], answer[2], answer[3] = finish()
+return answer

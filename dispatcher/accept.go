@@ -46,13 +46,19 @@ func (a *accepter) accept(ctx context.Context, entries []Entry) ([]Scheduled, er
 	case <-ctx.Done():
 		return nil, fmt.Errorf("accept: %w: %w", ErrUnavailable, ctx.Err())
 	}
+	var err error
 	select {
 	case <-t.done:
-		return t.out, nil
 	case <-a.engine.stopped:
-		return nil, fmt.Errorf("accept: shutting down: %w", ErrUnavailable)
+		err = fmt.Errorf("accept: shutting down: %w", ErrUnavailable)
 	case <-ctx.Done():
-		return nil, fmt.Errorf("accept: %w: %w", ErrUnavailable, ctx.Err())
+		err = fmt.Errorf("accept: %w: %w", ErrUnavailable, ctx.Err())
+	}
+	select {
+	case <-t.done: // an answer counts, whatever else happened at that moment
+		return t.out, nil
+	default:
+		return nil, err
 	}
 }
 
@@ -111,26 +117,92 @@ func (a *accepter) flush(ctx context.Context, open []*ticket) []*ticket {
 	}
 	free := e.permits.free() + lease
 
+	out, leased := a.schedule(ctx, free, lease, batch)
+	if full := fullOf(out); len(full) > 0 && a.makeRoom(ctx) {
+		again := make([]Entry, len(full))
+		for i, at := range full {
+			again[i] = batch[at]
+		}
+		answers, more := a.schedule(ctx, free-leased, lease-leased, again)
+		for i, at := range full {
+			out[at] = answers[i]
+		}
+		leased += more
+	}
+	e.permits.release(lease - leased)
+	left, begun := answerTickets(open, out)
+	// A large one that had its turn goes behind all that wait by now, and is overtaken by
+	// nobody who comes later.
+	return append(a.gather(left), begun...)
+}
+
+// schedule makes one call of the queue. It answers what became of each entry,
+// and how many deliveries were leased by it; those are on their way.
+func (a *accepter) schedule(ctx context.Context, free, lease int, batch []Entry) (out []Scheduled, leased int) {
+	e := a.engine
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushWithin)
+	defer cancel()
 	e.leasing.RLock()
 	out, hints, err := e.queue.Schedule(call, e.name(), free, lease, batch)
-	cancel()
 	claimed := leasedOf(batch, out)
 	e.hold(claimed)
 	e.leasing.RUnlock()
-	if err == nil {
-		for i := range out {
-			err = errors.Join(err, out[i].Err)
+	out = spreadError(out, len(batch), err)
+	var failed error // the first stands for all: a store that is lost fails each in the same way
+	for i := range out {
+		if failed = out[i].Err; failed != nil {
+			break
 		}
 	}
-	if err != nil && lease > 0 {
+	if failed != nil && lease > 0 {
 		e.unsure.Store(true) // what it leased without our knowing is found by reconciling
 	}
-	e.trouble.note("schedule", err)
-	e.permits.release(lease - len(claimed))
+	e.trouble.note("schedule", failed)
 	e.gate.put(claimed...)
 	e.view.note(hints...)
-	return answerTickets(open, out, err)
+	return out, len(claimed)
+}
+
+// spreadError gives an error that concerns a whole call to each of its n
+// entries that has no answer of its own.
+func spreadError(out []Scheduled, n int, err error) []Scheduled {
+	if err == nil {
+		return out
+	}
+	if out == nil {
+		out = make([]Scheduled, n)
+	}
+	for i := range out {
+		if out[i].Result == 0 && out[i].Err == nil {
+			out[i].Err = err
+		}
+	}
+	return out
+}
+
+// fullOf are the entries that the queue had no memory for.
+func fullOf(out []Scheduled) (at []int) {
+	for i := range out {
+		if errors.Is(out[i].Err, ErrFull) {
+			at = append(at, i)
+		}
+	}
+	return at
+}
+
+// makeRoom has the oldest finished work forgotten, however young: what is new
+// matters more than what is over. It reports whether that worked.
+func (a *accepter) makeRoom(ctx context.Context) bool {
+	e := a.engine
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushWithin)
+	defer cancel()
+	all := make([]int, e.queue.Partitions())
+	for n := range all {
+		all[n] = n
+	}
+	_, err := e.queue.Trim(call, e.name(), all, e.trimmer.keep, true)
+	e.trouble.note("trim", err)
+	return err == nil
 }
 
 // leasedOf makes claims of what was leased directly: it needs no reading.
@@ -148,27 +220,23 @@ func leasedOf(batch []Entry, out []Scheduled) []Claimed {
 }
 
 // answerTickets hands out the results in order and answers the tickets that
-// still have entries to give.
-func answerTickets(open []*ticket, out []Scheduled, err error) []*ticket {
-	var left []*ticket
+// still have entries to give: those that had no turn, and those that had one.
+func answerTickets(open []*ticket, out []Scheduled) (left, begun []*ticket) {
 	at := 0
 	budget := flushMost
 	for _, t := range open {
 		take := min(budget, len(t.entries)-t.sent)
 		budget -= take
-		for i := range take {
-			if out != nil {
-				t.out[t.sent+i] = out[at]
-			} else {
-				t.out[t.sent+i].Err = err
-			}
-			at++
-		}
-		if t.sent += take; t.sent == len(t.entries) {
+		copy(t.out[t.sent:], out[at:at+take])
+		at += take
+		switch t.sent += take; {
+		case t.sent == len(t.entries):
 			close(t.done)
-		} else {
+		case take > 0:
+			begun = append(begun, t)
+		default:
 			left = append(left, t)
 		}
 	}
-	return left
+	return left, begun
 }

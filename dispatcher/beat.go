@@ -23,7 +23,9 @@ const reconcileEvery = 30 * time.Second
 // heart keeps this instance alive and takes over from those that are not.
 type heart struct {
 	engine *engine
+	name   string // under which it beats
 	number int64
+	known  bool // a beat under that name was answered
 	seen   map[string]reading
 	last   time.Time // of the reading before
 }
@@ -62,10 +64,14 @@ func (h *heart) Run(ctx context.Context) error {
 // beat writes the next number and answers the instances that are dead.
 func (h *heart) beat(ctx context.Context) (dead []string) {
 	e := h.engine
+	if name := e.name(); name != h.name {
+		h.name, h.number, h.known = name, 0, false
+	}
 	h.number++
+	began := time.Now()
 	call, cancel := context.WithTimeout(ctx, beatWithin)
 	defer cancel()
-	fresh, all, err := e.queue.Beat(call, e.name(), h.number)
+	fresh, all, err := e.queue.Beat(call, h.name, h.number)
 	if err != nil {
 		if ctx.Err() == nil {
 			e.trouble.note("beat", err)
@@ -73,16 +79,16 @@ func (h *heart) beat(ctx context.Context) (dead []string) {
 		return nil
 	}
 	e.trouble.note("beat", nil)
-	if fresh && h.number > 1 {
-		e.rename()
-		h.number = 0
-		return nil // it beats under its new name at once
+	if fresh && h.known {
+		e.rename(h.name)
+		return h.beat(ctx) // once: nobody knows the new name yet
 	}
+	h.known = true
 	now := time.Now()
 	punctual := !h.last.IsZero() && now.Sub(h.last) <= beatLate
 	h.last = now
 	could := e.mayLease()
-	e.beaten.Store(int64(now.Sub(e.born)))
+	e.beaten.Store(max(int64(began.Sub(e.born)), 1)) // from before the call: the queue may have answered late
 	if !could {
 		signal(e.view.ready) // the claimer may have met work and not have been allowed to take it
 	}
@@ -94,7 +100,7 @@ func (h *heart) judge(all map[string]int64, punctual bool) (dead []string) {
 	for name, number := range all {
 		r, known := h.seen[name]
 		switch {
-		case name == h.engine.name():
+		case name == h.name:
 		case !known || r.number != number:
 			h.seen[name] = reading{number: number}
 		case !punctual:
@@ -117,7 +123,9 @@ func (h *heart) judge(all map[string]int64, punctual bool) (dead []string) {
 
 func (h *heart) reap(ctx context.Context, name string) {
 	e := h.engine
-	taken, hints, err := e.queue.Reap(ctx, e.name(), name)
+	call, cancel := context.WithTimeout(ctx, beatWithin) // the next beat must not wait; who is left is reaped again
+	defer cancel()
+	taken, hints, err := e.queue.Reap(call, e.name(), name)
 	e.view.note(hints...)
 	e.trouble.note("reap", err)
 	if err == nil {
@@ -131,12 +139,17 @@ func (h *heart) reap(ctx context.Context, name string) {
 // Nothing is leased meanwhile.
 func (h *heart) reconcile(ctx context.Context) {
 	e := h.engine
+	call, cancel := context.WithTimeout(ctx, beatWithin)
+	defer cancel()
 	e.leasing.Lock()
-	ids, err := e.queue.Leases(ctx, e.name())
+	// Before the leases are read: what is settled meanwhile was known, and may be leased anew
+	// by the time a hand-back would reach the queue.
+	held := e.holds()
+	ids, err := e.queue.Leases(call, e.name())
 	var unknown []Settlement
 	now := e.view.clock.now()
 	for _, id := range ids {
-		if !e.holds(id) {
+		if _, ok := held[id]; !ok {
 			unknown = append(unknown, Settlement{ID: id, Verdict: Back, Due: now})
 		}
 	}

@@ -25,9 +25,14 @@ func (c *claimer) Run(ctx context.Context) error {
 		if got == 0 {
 			return nil
 		}
-		err := c.claim(ctx, partitions, got)
+		if ctx.Err() != nil { // it ended while permits were gathered
+			e.permits.release(got)
+			return nil
+		}
+		name := e.name()
+		err := c.claim(ctx, name, partitions, got)
 		if errors.Is(err, ErrFenced) {
-			e.rename()
+			e.rename(name)
 			err = nil
 		}
 		failures = e.repeat(ctx, "claim", failures, err)
@@ -66,11 +71,11 @@ func (c *claimer) wait(ctx context.Context) (partitions []int, ok bool) {
 	return nil, false
 }
 
-func (c *claimer) claim(ctx context.Context, partitions []int, got int) error {
+func (c *claimer) claim(ctx context.Context, name string, partitions []int, got int) error {
 	e := c.engine
 	free := e.permits.free() + got
 	e.leasing.RLock()
-	claimed, hints, err := e.queue.Claim(ctx, e.name(), partitions, got, free)
+	claimed, hints, err := e.queue.Claim(ctx, name, partitions, got, free)
 	e.hold(claimed)
 	e.leasing.RUnlock()
 	if err != nil {

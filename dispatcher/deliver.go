@@ -2,12 +2,14 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"time"
@@ -57,7 +59,7 @@ func (d *deliverer) deliver(c Claimed) {
 	if c.Message == nil {
 		s.Verdict, s.Reason = Dead, ReasonPoison // a record that can't be read kills who reads it
 	} else {
-		host = d.attempt(c, began, &s)
+		host = d.guarded(c, began, &s)
 	}
 	d.engine.permits.release(1)
 	d.engine.settler.put(s)
@@ -67,27 +69,58 @@ func (d *deliverer) deliver(c Claimed) {
 	d.tell(c, s, host, began)
 }
 
+// What keeps an attempt from being made; for the message's history. The first
+// three are refused when a message is published: something has changed since.
+var (
+	errTarget     = errors.New("the URL can't be read")
+	errNoSecret   = errors.New("no SIGNING_SECRET is set: nothing is sent unsigned")
+	errUnsignable = errors.New("this id can't be signed: nothing is sent unsigned")
+	errPanic      = errors.New("a fault of the dispatcher, which its log describes")
+)
+
+// guarded makes an attempt of which a fault in our own code costs one rung, and
+// not the process with all that it holds.
+func (d *deliverer) guarded(c Claimed, began time.Time, s *Settlement) (host string) {
+	defer func() {
+		if p := recover(); p != nil {
+			d.engine.log.Error("attempt panicked", "delivery_id", c.ID.String(), "attempt", c.Attempt,
+				"err", fmt.Sprint(p), "stack", string(debug.Stack()))
+			d.fail(c, began, s, errPanic)
+		}
+	}()
+	return d.attempt(c, began, s)
+}
+
+// fail records an attempt that was our own fault; the ladder decides what follows.
+func (d *deliverer) fail(c Claimed, began time.Time, s *Settlement, err error) {
+	took := max(d.engine.view.clock.now().Sub(began), 0)
+	d.judge(c, Answer{Class: ClassInternal, Err: err, Took: took}, began, s, nil)
+}
+
 // attempt fills in the settlement and answers the destination's host.
 func (d *deliverer) attempt(c Claimed, began time.Time, s *Settlement) (host string) {
 	m := c.Message
 	target, err := d.targets.of(m.URL)
-	if err != nil || d.signer == nil {
-		// Both are refused when a message is published: the settings have changed since.
-		s.Attempt = Attempt{Number: c.Attempt, At: began, Verdict: Retry, Class: ClassInternal, Error: "no SIGNING_SECRET is set: nothing is sent unsigned"}
-		if err != nil {
-			s.Attempt.Error = "the URL can't be read"
-		}
-		d.judge(c, Answer{Class: ClassInternal, Err: fmt.Errorf("%s", s.Attempt.Error)}, began, s, nil)
+	switch {
+	case err != nil:
+		d.fail(c, began, s, errTarget)
 		return ""
+	case d.signer == nil:
+		d.fail(c, began, s, errNoSecret)
+		return target.Host
 	}
 	timeout := d.timeout
 	if m.Timeout > 0 {
 		timeout = m.Timeout
 	}
 	header, signature := d.headers(c, began)
+	if signature == "" {
+		d.fail(c, began, s, errUnsignable)
+		return target.Host
+	}
 	ctx, cancel := context.WithTimeout(d.cut, timeout)
+	defer cancel()
 	answer := d.sender.Send(ctx, Call{URL: target, Header: header, Body: m.Body})
-	cancel()
 	if answer.Status == 0 && d.cut.Err() != nil {
 		s.Verdict = Back
 		return target.Host
@@ -122,7 +155,9 @@ func (d *deliverer) headers(c Claimed, at time.Time) (h http.Header, signature s
 	}
 	for _, own := range m.Headers {
 		name := textproto.CanonicalMIMEHeaderKey(own.Name)
-		if _, taken := h[name]; !taken {
+		// A reserved name is refused when it is published; one that is not ours this time, as
+		// the tenant's, must not be claimed by a record that came from elsewhere either.
+		if _, taken := h[name]; !taken && CheckHeaderName(own.Name) == nil {
 			h[name] = []string{own.Value}
 		}
 	}

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -46,9 +47,12 @@ func (e *engine) name() string {
 	return e.base
 }
 
-func (e *engine) rename() {
-	old := e.name()
-	e.renamed.Add(1)
+// rename leaves the name old, unless another stage that met the same did so.
+func (e *engine) rename(old string) {
+	n := e.renamed.Load()
+	if e.name() != old || !e.renamed.CompareAndSwap(n, n+1) {
+		return
+	}
 	e.beaten.Store(0)
 	e.log.Info("declared dead, going on under another name", "instance", old, "name", e.name())
 }
@@ -79,11 +83,11 @@ func (e *engine) release(id DeliveryID) {
 	delete(e.held, id)
 }
 
-func (e *engine) holds(id DeliveryID) bool {
+// holds is all that is held now.
+func (e *engine) holds() map[DeliveryID]struct{} {
 	e.holding.Lock()
 	defer e.holding.Unlock()
-	_, ok := e.held[id]
-	return ok
+	return maps.Clone(e.held)
 }
 
 // lookAround has all partitions looked at soon.

@@ -46,6 +46,12 @@ func newGate(run func(Claimed)) *gate {
 // put starts tasks, or queues them for the next places.
 func (g *gate) put(tasks ...Claimed) {
 	g.mu.Lock()
+	if len(g.queue)+len(tasks) > cap(g.queue) {
+		// What was taken makes room first: a queue that never runs empty would grow for ever.
+		n := copy(g.queue, g.queue[g.head:])
+		clear(g.queue[n:])
+		g.queue, g.head = g.queue[:n], 0
+	}
 	g.queue = append(g.queue, tasks...)
 	g.start()
 	waits := g.head < len(g.queue)

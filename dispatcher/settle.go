@@ -63,14 +63,17 @@ func (s *settler) take() []Settlement {
 func (s *settler) Run(ctx context.Context) error {
 	failures, last := 0, time.Time{}
 	for {
+		ended := ctx.Err() != nil // asked before taking: what was put before the end is taken
 		batch := s.take()
 		if len(batch) == 0 {
-			select {
-			case <-s.wake:
-				continue
-			case <-ctx.Done():
+			if ended {
 				return nil
 			}
+			select {
+			case <-s.wake:
+			case <-ctx.Done():
+			}
+			continue
 		}
 		left, err := s.settle(ctx, batch)
 		if err == nil {

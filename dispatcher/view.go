@@ -116,8 +116,9 @@ func (v *view) claimable(free, total, first int) (partitions []int, waiting bool
 		}
 		waiting = true
 		// With few permits the classes count less than the weight says, so it is tried. Who holds
-		// nothing may always take the lightest.
-		if free == total || free > p.tried && (p.weight < free || total < fullClasses) {
+		// nothing may always take the lightest; but a permit comes back before its attempt is
+		// settled, so that here too a claim may get nothing, until that is news.
+		if free > p.tried && (free == total || p.weight < free || total < fullClasses) {
 			partitions = append(partitions, n)
 		}
 	}

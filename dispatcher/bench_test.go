@@ -1,0 +1,101 @@
+package dispatcher_test
+
+import (
+	"context"
+	"io"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	d "github.com/hookladder/hookladder/dispatcher"
+)
+
+// What the gate costs for each attempt that takes no time.
+func BenchmarkGate(b *testing.B) {
+	b.ReportAllocs()
+	var all sync.WaitGroup
+	g := d.NewGate(0, func(d.Claimed) { all.Done() })
+	batch := tasks(64)
+	for left := b.N; left > 0; left -= len(batch) {
+		n := min(left, len(batch))
+		all.Add(n)
+		g.Put(batch[:n]...)
+		all.Wait() // as permits bound what is put
+	}
+	all.Wait()
+	g.Close()
+	g.Wait()
+}
+
+// What an attempt costs besides the request: headers, signature, judgement, and
+// its way through gate and settler.
+func BenchmarkDeliver(b *testing.B) {
+	b.ReportAllocs()
+	sender := &fakeSender{forget: true}
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	done := make(chan struct{})
+	sender.answer = func(context.Context, d.Call) d.Answer {
+		if left.Add(-1) == 0 {
+			close(done)
+		}
+		return d.Answer{Status: 200}
+	}
+	q := &endlessQueue{fakeQueue: newFakeQueue(1), template: claimed(message("msg_01JABCDEFGHJKMNPQRSTVWXYZ0"))}
+	q.left.Store(int64(b.N))
+	dispatcher := newTestDispatcher(b, q, sender, newTestOptions(b, io.Discard))
+	ctx, cancel := context.WithCancel(b.Context())
+	ended := make(chan error, 1)
+	b.ResetTimer()
+	go func() { ended <- dispatcher.Run(ctx) }()
+	<-done
+	b.StopTimer()
+	cancel()
+	<-ended
+}
+
+// endlessQueue has a number of deliveries, and keeps nothing.
+type endlessQueue struct {
+	*fakeQueue
+	template d.Claimed
+	left     atomic.Int64
+}
+
+func (q *endlessQueue) news() []d.Hint {
+	h := d.Hint{Now: time.Now(), Weight: -1}
+	if q.left.Load() > 0 {
+		h.Weight = 0
+	}
+	return []d.Hint{h}
+}
+
+func (q *endlessQueue) Claim(_ context.Context, _ string, _ []int, wanted, _ int) ([]d.Claimed, []d.Hint, error) {
+	n := min(int64(wanted), q.left.Load()) // one claimer asks
+	q.left.Add(-n)
+	out := make([]d.Claimed, n)
+	for i := range out {
+		out[i] = q.template
+	}
+	return out, q.news(), nil
+}
+
+func (q *endlessQueue) Settle(_ context.Context, _ string, batch []d.Settlement) ([]d.Settled, []d.Hint, error) {
+	out := make([]d.Settled, len(batch))
+	for i := range out {
+		out[i] = d.SettledOK
+	}
+	return out, q.news(), nil
+}
+
+func (q *endlessQueue) Peek(context.Context, []int) ([]d.Hint, error) { return q.news(), nil }
+
+func BenchmarkViewNote(b *testing.B) {
+	b.ReportAllocs()
+	v := d.NewView(128)
+	h := d.Hint{Now: time.Now(), Weight: 3}
+	for i := range b.N {
+		h.Partition, h.Now = i%128, h.Now.Add(time.Microsecond)
+		v.Note(h)
+	}
+}

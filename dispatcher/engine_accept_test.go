@@ -1,0 +1,328 @@
+package dispatcher_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	d "github.com/hookladder/hookladder/dispatcher"
+)
+
+// acceptsOnly has no permits, so that a test sees accepting alone.
+func acceptsOnly(o *d.Options, _ *fakeQueue, _ *fakeSender) { o.MaxInFlight = 0 }
+
+// blockFirst blocks the first call of a name until the answered function runs.
+func blockFirst(q *fakeQueue, name string) (release func()) {
+	gate := make(chan struct{})
+	var once sync.Once
+	q.set(func() {
+		q.hook = func(call string) error {
+			if call == name {
+				once.Do(func() { <-gate })
+			}
+			return nil
+		}
+	})
+	return func() { close(gate) }
+}
+
+func sizes(calls []call) (n []int) {
+	for _, c := range calls {
+		n = append(n, c.n)
+	}
+	return n
+}
+
+func TestPublishesThatComeDuringACallGoTogetherInTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, acceptsOnly)
+		release := blockFirst(r.queue, "schedule")
+		r.start(t)
+		var all sync.WaitGroup
+		publish := func(id string) {
+			defer all.Done()
+			out, err := r.Publish(t.Context(), messages(id, 1))
+			if err != nil || len(out) != 1 || out[0].Result != d.Accepted || out[0].Deliveries[0].ID.Message != id+"_0" {
+				t.Errorf("publish %s: %+v, %v", id, out, err)
+			}
+		}
+		all.Add(101)
+		go publish("first")
+		synctest.Wait()
+		for i := range 100 {
+			go publish(fmt.Sprintf("next_%d", i))
+		}
+		synctest.Wait()
+		require.Equal(t, []int{1}, sizes(r.queue.seen("schedule")))
+		release()
+		all.Wait()
+		require.Equal(t, []int{1, 100}, sizes(r.queue.seen("schedule")))
+		r.stop(t)
+	})
+}
+
+func TestEachCallerGetsItsOwnResults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, acceptsOnly)
+		release := blockFirst(r.queue, "schedule")
+		r.start(t)
+		var all sync.WaitGroup
+		publish := func(prefix string, n int) {
+			all.Go(func() {
+				batch := messages(prefix, n)
+				out, err := r.Publish(t.Context(), batch)
+				if err != nil || len(out) != n {
+					t.Errorf("publish %s: %d results, %v", prefix, len(out), err)
+					return
+				}
+				for i, p := range out {
+					if p.Err != nil || p.Result != d.Accepted || p.Deliveries[0].ID.Message != batch[i].ID {
+						t.Errorf("%s: result %d is %+v", prefix, i, p)
+						return
+					}
+				}
+			})
+			synctest.Wait() // so that they come in this order
+		}
+		publish("first", 1)
+		publish("big", 1000)
+		publish("single_a", 1)
+		publish("large", 300)
+		publish("single_b", 1)
+		release()
+		all.Wait()
+		total := 0
+		for _, c := range r.queue.seen("schedule") {
+			require.LessOrEqual(t, c.n, d.FlushMost)
+			total += c.n
+		}
+		require.Equal(t, 1303, total)
+		r.stop(t)
+	})
+}
+
+func TestASinglePublishDoesNotWaitForAllOfALargeOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, acceptsOnly)
+		r.queue.hook = func(name string) error {
+			if name == "schedule" {
+				time.Sleep(time.Second)
+			}
+			return nil
+		}
+		r.start(t)
+		go func() { _, _ = r.Publish(t.Context(), messages("first", 1)) }()
+		synctest.Wait()
+		var all sync.WaitGroup
+		began := time.Now()
+		var single, big time.Duration
+		all.Go(func() { _, _ = r.Publish(t.Context(), messages("big", 1000)); big = time.Since(began) })
+		synctest.Wait()
+		all.Go(func() { _, _ = r.Publish(t.Context(), messages("single", 1)); single = time.Since(began) })
+		all.Wait()
+		// Simulated time: the call under way, one flush of the large one, and its own.
+		require.Equal(t, 3*time.Second, single)
+		require.Equal(t, 5*time.Second, big)
+		r.stop(t)
+	})
+}
+
+func TestErrorsReachCallers(t *testing.T) {
+	lost := fmt.Errorf("dial: %w", d.ErrUnavailable)
+	faults := map[string]func(q *fakeQueue, err error){
+		"the call is not made":   func(q *fakeQueue, err error) { q.hook = failing("schedule", err) },
+		"the answer is lost":     func(q *fakeQueue, err error) { q.after = failing("schedule", err) },
+		"the answer never comes": func(q *fakeQueue, err error) { q.hook = slow("schedule", 6*time.Second) },
+	}
+	for name, set := range faults {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newTestRig(t, nil)
+				r.queue.direct = true
+				set(r.queue, lost)
+				r.start(t)
+				out, err := r.Publish(t.Context(), messages("m", 3))
+				require.NoError(t, err)
+				for _, p := range out {
+					require.ErrorIs(t, p.Err, d.ErrUnavailable)
+					require.Zero(t, p.Result)
+				}
+				synctest.Wait()
+				require.Equal(t, 1024, r.FreePermits(), "permits of a call that failed are given back")
+				r.stop(t)
+			})
+		})
+	}
+}
+
+// failing fails each call of a name.
+func failing(name string, err error) func(string) error {
+	return func(call string) error {
+		if call == name {
+			return err
+		}
+		return nil
+	}
+}
+
+// slow makes each call of a name take a time.
+func slow(name string, wait time.Duration) func(string) error {
+	return func(call string) error {
+		if call == name {
+			time.Sleep(wait)
+		}
+		return nil
+	}
+}
+
+func TestDirectLeasesAreDeliveredAndOtherPermitsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.queue.direct = true
+		r.sender.answer = takes(time.Second)
+		r.start(t)
+		later := message("later")
+		later.Delay = time.Hour
+		out, err := r.Publish(t.Context(), append(messages("now", 5), later))
+		require.NoError(t, err)
+		require.Equal(t, d.StatusInFlight, out[0].Deliveries[0].Status)
+		require.Equal(t, d.StatusScheduled, out[5].Deliveries[0].Status)
+		synctest.Wait()
+		require.Equal(t, 6, r.queue.seen("schedule")[0].leased, "a permit is taken for each before it is known who needs one")
+		require.Equal(t, 1024-5, r.FreePermits())
+		pass(time.Second)
+		require.Equal(t, 1024, r.FreePermits())
+		require.Zero(t, r.Held())
+		require.Len(t, r.sender.sent(), 5)
+		require.Equal(t, map[d.Verdict]int{d.Delivered: 5}, r.queue.verdicts())
+		for _, c := range r.queue.seen("claimed") {
+			require.Zero(t, c.leased, "a direct lease is not claimed")
+		}
+		r.stop(t)
+	})
+}
+
+func TestPublishAroundTheEndNeverHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, acceptsOnly)
+		release := blockFirst(r.queue, "schedule")
+		r.start(t)
+		var all sync.WaitGroup
+		publish := func(id string) {
+			all.Go(func() {
+				out, err := r.Publish(t.Context(), messages(id, 1))
+				if err == nil && out[0].Result != d.Accepted {
+					t.Errorf("publish %s: %+v", id, out[0])
+				}
+				if err != nil && !errors.Is(err, d.ErrUnavailable) {
+					t.Errorf("publish %s: %v", id, err)
+				}
+			})
+		}
+		publish("before")
+		synctest.Wait()
+		for i := range 50 {
+			publish(fmt.Sprintf("before_%d", i))
+		}
+		synctest.Wait()
+		r.cancel()
+		for i := range 2000 { // more than may wait
+			publish(fmt.Sprintf("at_%d", i))
+		}
+		synctest.Wait()
+		release()
+		require.NoError(t, <-r.ended)
+		all.Wait()
+		_, err := r.Publish(t.Context(), messages("after", 1))
+		require.ErrorIs(t, err, d.ErrUnavailable)
+		_, err = r.Ready(t.Context())
+		require.ErrorIs(t, err, d.ErrUnavailable)
+		for i := range 50 {
+			r.queue.mu.Lock()
+			_, kept := r.queue.stored[fmt.Sprintf("before_%d_0", i)]
+			r.queue.mu.Unlock()
+			require.True(t, kept, "what waited when the end came is stored")
+		}
+	})
+}
+
+func TestAPublishEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, acceptsOnly)
+		release := blockFirst(r.queue, "schedule")
+		r.start(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := r.Publish(ctx, messages("m", 1))
+		require.ErrorIs(t, err, d.ErrUnavailable)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		release()
+		r.stop(t)
+	})
+}
+
+func TestWhenMemoryIsFullFinishedWorkGoesFirst(t *testing.T) {
+	cases := map[string]struct {
+		full      int // entries refused before there is room
+		trimFails bool
+		want      []error
+		calls     []int
+	}{
+		"room was made":          {full: 2, want: []error{nil, nil, nil}, calls: []int{3, 2}},
+		"some of it was enough":  {full: 4, want: []error{d.ErrFull, nil, nil}, calls: []int{3, 3}},
+		"it is full of new work": {full: 1000, want: []error{d.ErrFull, d.ErrFull, d.ErrFull}, calls: []int{3, 3}},
+		"room can't be made":     {full: 1, trimFails: true, want: []error{d.ErrFull, nil, nil}, calls: []int{3}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newTestRig(t, func(_ *d.Options, q *fakeQueue, _ *fakeSender) { q.partitions = 3 })
+				r.queue.full, r.queue.direct = c.full, true
+				if c.trimFails {
+					r.queue.hook = failing("trim", d.ErrUnavailable)
+				}
+				r.start(t)
+				out, err := r.Publish(t.Context(), messages("m", 3))
+				require.NoError(t, err)
+				good := 0
+				for i, p := range out {
+					require.ErrorIs(t, p.Err, c.want[i])
+					if p.Err == nil {
+						require.Equal(t, d.Accepted, p.Result)
+						require.Equal(t, fmt.Sprintf("m_%d", i), p.Deliveries[0].ID.Message)
+						good++
+					}
+				}
+				pass(0)
+				require.Equal(t, c.calls, sizes(r.queue.seen("schedule")))
+				trims := r.queue.seen("trim")
+				require.Len(t, trims, 1)
+				require.True(t, trims[0].room)
+				require.Equal(t, 3, trims[0].n, "all partitions")
+				require.Equal(t, 1024, r.FreePermits())
+				require.Equal(t, good, r.queue.verdicts()[d.Delivered], "what was leased by either call is delivered")
+				r.stop(t)
+			})
+		})
+	}
+}
+
+func TestAFullQueueIsToldOfAlsoWhenTheWholeCallFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, acceptsOnly)
+		r.queue.hook = failing("schedule", d.ErrFull)
+		r.start(t)
+		out, err := r.Publish(t.Context(), messages("m", 2))
+		require.NoError(t, err)
+		require.ErrorIs(t, out[0].Err, d.ErrFull)
+		require.ErrorIs(t, out[1].Err, d.ErrFull)
+		require.Equal(t, 2, r.queue.count("schedule"))
+		r.stop(t)
+	})
+}

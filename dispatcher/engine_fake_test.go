@@ -1,0 +1,357 @@
+package dispatcher_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	d "github.com/hookladder/hookladder/dispatcher"
+)
+
+// fakeQueue is a queue in memory that does what it is told to go wrong. It
+// keeps the places of deliveries as the real one does, but is fair to nobody:
+// one ready list for each partition, the lane's weight is what the test sets.
+type fakeQueue struct {
+	d.Queue // what a test does not expect to be called panics
+
+	partitions int
+	skew       time.Duration // of its clock, against the host's
+
+	// hook runs at the start of each call, outside of mu: it may block or, with
+	// an error, keep the call from being made. after runs when a call was made: its
+	// error takes the place of the answer.
+	hook, after func(call string) error
+
+	hangs      string // calls of this name end with their context
+	leasesRead func() // runs between the reading of leases and their answer
+
+	mu      sync.Mutex // guards what follows
+	calls   []call
+	counts  map[string]int
+	weight  int // of the lightest lane while something is ready
+	light   func(free int) bool
+	direct  bool // Schedule leases what it may
+	full    int  // entries, over all calls of Schedule, that there is no memory for
+	due     map[d.DeliveryID]*item
+	ready   []*item
+	leased  map[d.DeliveryID]*item
+	stored  map[string]d.Digest
+	settled map[d.DeliveryID][]d.Settlement
+	beats   map[string]int64
+	dead    map[string]int64 // other instances, whose numbers never grow
+	fenced  map[string]bool
+	refuse  func(id d.DeliveryID, times int) bool // outcomes that Settle does not record
+	refused map[d.DeliveryID]int
+	more    int // Trim has this many more batches
+	hints   func(d.Hint)
+	lost    func()
+}
+
+type item struct {
+	d.Claimed
+	by string
+}
+
+// call is one call as the queue saw it.
+type call struct {
+	name   string
+	by     string
+	at     time.Time
+	n      int // entries, outcomes, permits wanted
+	free   int
+	leased int // Schedule's lease, Claim's answer
+	room   bool
+}
+
+func newFakeQueue(partitions int) *fakeQueue {
+	return &fakeQueue{
+		partitions: partitions, counts: map[string]int{}, due: map[d.DeliveryID]*item{}, leased: map[d.DeliveryID]*item{},
+		stored: map[string]d.Digest{}, settled: map[d.DeliveryID][]d.Settlement{}, beats: map[string]int64{},
+		dead: map[string]int64{}, fenced: map[string]bool{},
+		refused: map[d.DeliveryID]int{},
+	}
+}
+
+// begin records a call; what hook says keeps it from being made.
+func (q *fakeQueue) begin(ctx context.Context, c call) error {
+	c.at = time.Now()
+	q.mu.Lock()
+	q.calls = append(q.calls, c)
+	q.counts[c.name]++
+	hook := q.hook
+	q.mu.Unlock()
+	if hook != nil {
+		if err := hook(c.name); err != nil {
+			return err
+		}
+	}
+	if c.name == q.hangs {
+		<-ctx.Done()
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%s: %w: %w", c.name, d.ErrUnavailable, err)
+	}
+	return nil
+}
+
+func (q *fakeQueue) end(name string) error {
+	q.mu.Lock()
+	after := q.after
+	q.mu.Unlock()
+	if after != nil {
+		return after(name)
+	}
+	return nil
+}
+
+func (q *fakeQueue) now() time.Time { return time.Now().Add(q.skew) }
+
+// hint is what partition n has to do. mu is held.
+func (q *fakeQueue) hint(n int) d.Hint {
+	h := d.Hint{Partition: n, Now: q.now(), Weight: -1}
+	for id, it := range q.due {
+		if q.partition(id.Lane) == n && (h.Due.IsZero() || it.Due.Before(h.Due)) {
+			h.Due = it.Due
+		}
+	}
+	if slices.ContainsFunc(q.ready, func(it *item) bool { return q.partition(it.ID.Lane) == n }) {
+		h.Weight = q.weight
+	}
+	return h
+}
+
+func (q *fakeQueue) allHints() (hints []d.Hint) {
+	for n := range q.partitions {
+		hints = append(hints, q.hint(n))
+	}
+	return hints
+}
+
+func (q *fakeQueue) partition(lane d.Lane) int { return int(lane[len(lane)-1]) % q.partitions }
+
+func (q *fakeQueue) Partitions() int { return q.partitions }
+
+func (q *fakeQueue) Schedule(ctx context.Context, by string, free, lease int, batch []d.Entry) ([]d.Scheduled, []d.Hint, error) {
+	if err := q.begin(ctx, call{name: "schedule", by: by, n: len(batch), free: free, leased: lease}); err != nil {
+		return nil, nil, err
+	}
+	q.mu.Lock()
+	out := make([]d.Scheduled, len(batch))
+	for i, e := range batch {
+		s := &out[i]
+		if q.full > 0 {
+			q.full--
+			s.Err = fmt.Errorf("message %s: %w", e.Message.ID, d.ErrFull)
+			continue
+		}
+		s.CreatedAt, s.Due = q.now(), q.now().Add(e.Message.Delay)
+		digest, known := q.stored[e.Message.ID]
+		if known {
+			s.Result = d.Duplicate
+			if digest != e.Digest {
+				s.Result = d.Conflict
+			}
+			continue
+		}
+		q.stored[e.Message.ID], s.Result = e.Digest, d.Accepted
+		for _, lane := range e.Lanes {
+			it := &item{Claimed: d.Claimed{
+				ID: d.DeliveryID{Lane: lane, Message: e.Message.ID}, Message: e.Message, Due: s.Due, Attempt: 1, Rung: 1, First: true,
+			}}
+			switch {
+			case e.Message.Delay > 0:
+				q.due[it.ID] = it
+			case q.direct && lease > 0:
+				lease--
+				it.by = by
+				q.leased[it.ID] = it
+				s.Leased = append(s.Leased, lane)
+			default:
+				q.ready = append(q.ready, it)
+				s.Ready = append(s.Ready, lane)
+			}
+		}
+	}
+	hints := q.allHints()
+	q.mu.Unlock()
+	if err := q.end("schedule"); err != nil {
+		return nil, nil, err
+	}
+	return out, hints, nil
+}
+
+func (q *fakeQueue) Move(ctx context.Context, by string, partitions []int) ([]d.Hint, error) {
+	if err := q.begin(ctx, call{name: "move", by: by}); err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for id, it := range q.due {
+		if !it.Due.After(q.now()) {
+			delete(q.due, id)
+			q.ready = append(q.ready, it)
+		}
+	}
+	return q.allHints(), nil
+}
+
+func (q *fakeQueue) Claim(ctx context.Context, by string, partitions []int, wanted, free int) ([]d.Claimed, []d.Hint, error) {
+	if err := q.begin(ctx, call{name: "claim", by: by, n: wanted, free: free}); err != nil {
+		return nil, nil, err
+	}
+	q.mu.Lock()
+	if q.fenced[by] {
+		q.mu.Unlock()
+		return nil, nil, d.ErrFenced
+	}
+	var claimed []d.Claimed
+	for len(claimed) < wanted && len(q.ready) > 0 && (q.light == nil || q.light(free-len(claimed))) {
+		it := q.ready[0]
+		q.ready = q.ready[1:]
+		it.by = by
+		q.leased[it.ID] = it
+		claimed = append(claimed, it.Claimed)
+	}
+	q.calls = append(q.calls, call{name: "claimed", by: by, n: wanted, free: free, leased: len(claimed), at: time.Now()})
+	hints := q.allHints()
+	q.mu.Unlock()
+	if err := q.end("claim"); err != nil {
+		return nil, nil, err
+	}
+	return claimed, hints, nil
+}
+
+func (q *fakeQueue) Leases(ctx context.Context, by string) ([]d.DeliveryID, error) {
+	if err := q.begin(ctx, call{name: "leases", by: by}); err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	var ids []d.DeliveryID
+	for id, it := range q.leased {
+		if it.by == by {
+			ids = append(ids, id)
+		}
+	}
+	q.mu.Unlock()
+	if q.leasesRead != nil {
+		q.leasesRead()
+	}
+	return ids, nil
+}
+
+func (q *fakeQueue) Settle(ctx context.Context, by string, batch []d.Settlement) ([]d.Settled, []d.Hint, error) {
+	if err := q.begin(ctx, call{name: "settle", by: by, n: len(batch)}); err != nil {
+		return nil, nil, err
+	}
+	q.mu.Lock()
+	out := make([]d.Settled, len(batch))
+	var failed error
+	for i, s := range batch {
+		if q.refuse != nil && q.refuse(s.ID, q.refused[s.ID]) {
+			q.refused[s.ID]++
+			failed = fmt.Errorf("settle: %w", d.ErrUnavailable)
+			continue
+		}
+		it := q.leased[s.ID]
+		if it == nil || it.by != by {
+			out[i] = d.SettledLate
+			continue
+		}
+		out[i] = d.SettledOK
+		delete(q.leased, s.ID)
+		q.settled[s.ID] = append(q.settled[s.ID], s)
+		it.by = ""
+		switch s.Verdict {
+		case d.Back:
+			it.Due = s.Due
+			q.ready = append([]*item{it}, q.ready...)
+		case d.Retry:
+			it.Attempt, it.Rung, it.First, it.Due = it.Attempt+1, it.Rung+1, false, q.now().Add(s.Wait)
+			q.due[s.ID] = it
+		}
+	}
+	hints := q.allHints()
+	q.mu.Unlock()
+	if err := q.end("settle"); err != nil {
+		return nil, nil, err
+	}
+	return out, hints, failed
+}
+
+func (q *fakeQueue) Beat(ctx context.Context, by string, number int64) (bool, map[string]int64, error) {
+	if err := q.begin(ctx, call{name: "beat", by: by, n: int(number)}); err != nil {
+		return false, nil, err
+	}
+	q.mu.Lock()
+	_, known := q.beats[by]
+	q.beats[by] = number
+	all := maps.Clone(q.beats)
+	maps.Copy(all, q.dead)
+	q.mu.Unlock()
+	if err := q.end("beat"); err != nil {
+		return false, nil, err
+	}
+	return !known, all, nil
+}
+
+func (q *fakeQueue) Reap(ctx context.Context, by, dead string) (int, []d.Hint, error) {
+	if err := q.begin(ctx, call{name: "reap " + dead, by: by}); err != nil {
+		return 0, nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	taken := 0
+	for id, it := range q.leased {
+		if it.by == dead {
+			delete(q.leased, id)
+			it.by = ""
+			q.ready = append(q.ready, it)
+			taken++
+		}
+	}
+	q.fenced[dead] = true
+	delete(q.dead, dead)
+	delete(q.beats, dead)
+	return taken, q.allHints(), nil
+}
+
+func (q *fakeQueue) Leave(ctx context.Context, by string) error {
+	err := q.begin(ctx, call{name: "leave", by: by})
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.beats, by)
+	return err
+}
+
+func (q *fakeQueue) Trim(ctx context.Context, by string, partitions []int, keep d.Keep, room bool) (d.Trimmed, error) {
+	if err := q.begin(ctx, call{name: "trim", by: by, n: len(partitions), room: room}); err != nil {
+		return d.Trimmed{}, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.more--
+	return d.Trimmed{More: q.more >= 0}, nil
+}
+
+func (q *fakeQueue) Watch(ctx context.Context, by string, hint func(d.Hint), lost func()) error {
+	if err := q.begin(ctx, call{name: "watch", by: by}); err != nil {
+		return err
+	}
+	q.mu.Lock()
+	q.hints, q.lost = hint, lost
+	q.mu.Unlock()
+	<-ctx.Done()
+	return nil
+}
+
+func (q *fakeQueue) Peek(ctx context.Context, partitions []int) ([]d.Hint, error) {
+	if err := q.begin(ctx, call{name: "peek", n: len(partitions)}); err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.allHints(), nil
+}

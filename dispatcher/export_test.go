@@ -1,0 +1,75 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+)
+
+// What the tests outside the package need of its inside. Numbers first, so
+// that the tests repeat none.
+const (
+	FlushMost      = flushMost
+	SettleMost     = settleMost
+	TrimAfter      = trimAfter
+	SlowAfter      = slowAfter
+	BeatEvery      = beatEvery
+	BeatOld        = beatOld
+	ReconcileEvery = reconcileEvery
+	DeadReadings   = deadReadings
+)
+
+// FreePermits is how many permits are not held.
+func (d *Dispatcher) FreePermits() int { return d.engine.permits.free() }
+
+// TakePermits takes up to n permits away, as others would.
+func (d *Dispatcher) TakePermits(n int) int { return d.engine.permits.try(n) }
+
+// GivePermits gives n permits back.
+func (d *Dispatcher) GivePermits(n int) { d.engine.permits.release(n) }
+
+// Held is how many leases the instance believes it has.
+func (d *Dispatcher) Held() int { return len(d.engine.holds()) }
+
+// Note tells the view what a partition has to do.
+func (d *Dispatcher) Note(h ...Hint) { d.engine.view.note(h...) }
+
+// Name is what the instance is called in the queue now.
+func (d *Dispatcher) Name() string { return d.engine.name() }
+
+// Gate is a gate with a number of places that a test chooses.
+type Gate struct{ g *gate }
+
+// NewGate makes a Gate; 0 places are as many as the machine has.
+func NewGate(places int, run func(Claimed)) *Gate {
+	g := newGate(run)
+	if places > 0 {
+		g.places = places
+	}
+	return &Gate{g: g}
+}
+
+func (g *Gate) Put(tasks ...Claimed)          { g.g.put(tasks...) }
+func (g *Gate) Run(ctx context.Context) error { return g.g.Run(ctx) }
+func (g *Gate) Close() []Claimed              { return g.g.close() }
+func (g *Gate) Wait()                         { g.g.wait() }
+
+// Room is how many tasks the gate has memory for.
+func (g *Gate) Room() int {
+	g.g.mu.Lock()
+	defer g.g.mu.Unlock()
+	return cap(g.g.queue)
+}
+
+// View is a view by itself.
+type View struct{ v *view }
+
+func NewView(partitions int) *View { return &View{v: newView(partitions)} }
+
+func (v *View) Note(h ...Hint)               { v.v.note(h...) }
+func (v *View) Dues() ([]int, time.Duration) { return v.v.dues() }
+func (v *View) Stall(free int, h ...Hint)    { v.v.stall(h, free) }
+func (v *View) Now() time.Time               { return v.v.clock.now() }
+func (v *View) Claimable(free, total int) []int {
+	partitions, _ := v.v.claimable(free, total, 0)
+	return partitions
+}

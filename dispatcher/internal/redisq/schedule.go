@@ -98,10 +98,14 @@ func millisUp(d time.Duration) int64 {
 }
 
 func scheduleArgs(free, lease int, batch []dispatcher.Entry, list []placed) []any {
-	args := make([]any, 0, 2+5*len(list))
+	args := make([]any, 0, 2+3*len(list))
 	args = append(args, free, lease)
 	for _, p := range list {
-		args = append(args, batch[p.entry].Message.ID, p.record, p.when, len(p.lanes))
+		args = append(args, batch[p.entry].Message.ID, p.record, p.when)
+		if len(p.lanes) == 1 {
+			continue // the record names it
+		}
+		args = append(args, len(p.lanes))
 		for _, lane := range p.lanes {
 			args = append(args, string(lane))
 		}

@@ -33,10 +33,10 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 			met := make(map[dispatcher.DeliveryID]bool, min(len(list), settleBatch))
 			for size < len(list) && size < settleBatch && bytes < settleBytes && !met[batch[list[size]].ID] {
 				met[batch[list[size]].ID] = true // a second outcome of one delivery must see what the first did
-				before := len(args)
-				args = appendSettlement(args, &batch[list[size]])
-				lines = appendLine(lines, args[before:])
-				bytes += len(args[before+7].(string)) + len(args[before+8].([]byte))
+				o := &batch[list[size]]
+				args = appendSettlement(args, o)
+				lines = appendLine(lines, o)
+				bytes += len(o.Attempt.Excerpt) + len(o.Attempt.Error)
 				size++
 			}
 			args[0] = lines
@@ -67,44 +67,53 @@ var verdicts = map[dispatcher.Verdict]string{
 }
 
 func appendSettlement(args []any, o *dispatcher.Settlement) []any {
+	if o.First && o.Verdict == dispatcher.Delivered && o.Attempt.Number == 1 && o.Attempt.Status == 200 {
+		return append(args, o.ID.String(), "D", tookMillis(o))
+	}
 	ms := millisUp(o.Wait)
 	if o.Verdict == dispatcher.Back {
 		ms = o.Due.UnixMilli()
 	}
-	reason := string(o.Reason)
-	if o.Verdict != dispatcher.Dead || reason == "" {
-		reason = "-"
-	}
 	meta, excerpt := "", []byte{}
 	// A first attempt that succeeded has no history: it would cost each delivery its memory.
 	if o.Verdict != dispatcher.Back && o.Attempt.Number > 0 && !(o.First && o.Verdict == dispatcher.Delivered) {
-		meta, excerpt = encodeAttempt(&o.Attempt), o.Attempt.Excerpt
+		meta, excerpt = encodeAttempt(&o.Attempt), append(excerpt, o.Attempt.Excerpt...)
 	}
-	if excerpt == nil {
-		excerpt = []byte{}
+	return append(args, o.ID.String(), verdicts[o.Verdict], tookMillis(o), o.Attempt.Status,
+		strconv.FormatInt(ms, 10), o.Attempt.Number, reasonOf(o), meta, excerpt)
+}
+
+func tookMillis(o *dispatcher.Settlement) int64 {
+	return int64((o.Attempt.Duration + time.Millisecond/2) / time.Millisecond)
+}
+
+// reasonOf is why a delivery died, - for one that did not.
+func reasonOf(o *dispatcher.Settlement) string {
+	if o.Verdict != dispatcher.Dead || o.Reason == "" {
+		return "-"
 	}
-	took := (o.Attempt.Duration + time.Millisecond/2) / time.Millisecond
-	return append(args, o.ID.String(), verdicts[o.Verdict], o.Attempt.Status, int64(took),
-		strconv.FormatInt(ms, 10), o.Attempt.Number, reason, meta, excerpt)
+	return string(o.Reason)
 }
 
 // appendLine adds an outcome as :attempts has it: delivery, verdict, status,
 // took, number, reason.
-func appendLine(b []byte, outcome []any) []byte {
+func appendLine(b []byte, o *dispatcher.Settlement) []byte {
 	if len(b) > 0 {
 		b = append(b, '\n')
 	}
-	b = append(b, outcome[0].(string)...)
+	b = append(b, o.ID.Lane...)
+	b = append(b, ':')
+	b = append(b, o.ID.Message...)
 	b = append(b, ' ')
-	b = append(b, outcome[1].(string)...)
+	b = append(b, verdicts[o.Verdict]...)
 	b = append(b, ' ')
-	b = strconv.AppendInt(b, int64(outcome[2].(int)), 10)
+	b = strconv.AppendInt(b, int64(o.Attempt.Status), 10)
 	b = append(b, ' ')
-	b = strconv.AppendInt(b, outcome[3].(int64), 10)
+	b = strconv.AppendInt(b, tookMillis(o), 10)
 	b = append(b, ' ')
-	b = strconv.AppendInt(b, int64(outcome[5].(int)), 10)
+	b = strconv.AppendInt(b, int64(o.Attempt.Number), 10)
 	b = append(b, ' ')
-	return append(b, outcome[6].(string)...)
+	return append(b, reasonOf(o)...)
 }
 
 // attemptMeta is an attempt as the history keeps it, without the excerpt.

@@ -2,8 +2,8 @@
 --
 -- ARGV[3] free   free permits of the instance
 -- ARGV[4] lease  most deliveries to lease to it directly
--- ARGV[5..]      for each message: id, record, when, number of lanes, lanes
---                when: "+ms" after now, "@ms" at a time
+-- ARGV[5..]      for each message: id, record, when ("+ms" after now, "@ms" at a time), and where the record names no
+--                lane the number of lanes and the lanes
 -- returns now, due, weight, then for each message: result (1 new, 2 the same again, 3 other content), created (6 bytes,
 -- empty if 3), due ms of what was made, and a letter for each lane: d due, r ready, l leased, s there already
 local free, lease = tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -13,14 +13,18 @@ while ARGV[at] do
   local when = ARGV[at + 2]
   local e = {
     id = ARGV[at], record = ARGV[at + 1], absolute = sub(when, 1, 1) == '@', ms = tonumber(sub(when, 2)),
-    lanes = { ARGV[at + 4] }, result = 0, make = false,
+    lanes = { only(ARGV[at + 1]) }, result = 0, make = false,
   }
-  names[#names + 1] = ARGV[at + 4]
-  for i = 2, tonumber(ARGV[at + 3]) do
-    e.lanes[i] = ARGV[at + 3 + i]
-    names[#names + 1] = e.lanes[i]
+  at = at + 3
+  if e.lanes[1] == '' then
+    for i = 1, tonumber(ARGV[at]) do
+      e.lanes[i] = ARGV[at + i]
+      names[#names + 1] = e.lanes[i]
+    end
+    at = at + 1 + #e.lanes
+  else
+    names[#names + 1] = e.lanes[1]
   end
-  at = at + 4 + #e.lanes
   entries[#entries + 1] = e
   ids[#ids + 1] = e.id
 end

@@ -1,18 +1,21 @@
 -- settle: record the outcomes of attempts. Without the lease only a success counts, and only for what is not finished.
 --
 -- ARGV[3]   lines for :attempts, one for each outcome
--- ARGV[4..] for each: delivery, verdict (d delivered, r retry, x dead, b back), status (0 no answer), took ms,
+-- ARGV[4..] for each: delivery, verdict (d delivered, r retry, x dead, b back), took ms, status (0 no answer),
 --           ms (r: wait; b: since when it was ready), number of the attempt (0: none was made), reason (x; else -),
---           meta, excerpt (both empty: nothing for the history); no delivery comes twice
+--           meta, excerpt (both empty: nothing for the history); of a first attempt that was answered with 200 only
+--           delivery, D, took ms: arguments cost more than anything else here. No delivery comes twice
 -- returns now, due, weight, then for each: 1 done as asked, 2 late and nothing changed, 3 late but counted, 4 had ended
 -- otherwise meanwhile
 local KEPT, WITH_EXCERPT = 32, 3 -- attempts in a history; the newest of them that keep the answer's head
-local WIDTH = 9 -- values of an outcome; i is where one begins: it is read in place, since a table for each costs more than the rest
+local PLAIN, WIDTH = 3, 9 -- values of an outcome; at[k] is where one begins: it is read in place
 
-local lines, deliveries, names = ARGV[3], {}, {}
-for i = 4, #ARGV, WIDTH do
-  deliveries[#deliveries + 1] = ARGV[i]
-  names[#names + 1] = lane_of(ARGV[i])
+local lines, deliveries, names, at = ARGV[3], {}, {}, {}
+local i = 4
+while ARGV[i] do
+  local k = #deliveries + 1
+  deliveries[k], names[k], at[k] = ARGV[i], lane_of(ARGV[i]), i
+  i = i + (ARGV[i + 1] == 'D' and PLAIN or WIDTH)
 end
 if #deliveries == 0 then return { finish() } end
 load(names)
@@ -28,7 +31,7 @@ for k, delivery in ipairs(deliveries) do
   local text = texts[k]
   local older = false
   if text and marks[k] ~= 'd' then
-    local number = tonumber(ARGV[WIDTH * k])
+    local number = ARGV[at[k] + 1] == 'D' and 1 or tonumber(ARGV[at[k] + 5])
     older = number > 0 and number <= (progress(text))
   end
   if scores[k] and not older then
@@ -66,21 +69,21 @@ end
 -- learned changes what the lane's answers say of it. An attempt that was not made says nothing.
 local function learned(i, l)
   if ARGV[i + 5] == '0' or ARGV[i + 1] == 'b' then return end
-  if ARGV[i + 2] == '0' then
+  if ARGV[i + 3] == '0' then
     l.window, l.slow = math.max(1, floor(l.window / 2)), WORST
     return
   end
-  l.slow = class(tonumber(ARGV[i + 3]))
+  l.slow = class(tonumber(ARGV[i + 2]))
   if ARGV[i + 1] == 'd' and l.window < most then l.window = l.window + 1 end
 end
 
 -- counted writes how far a delivery has come. A first attempt answered with 200 needs no entry.
 local function counted(i, text, reason)
   if ARGV[i + 5] == '0' and reason == '-' then return end
-  if not text and ARGV[i + 1] == 'd' and ARGV[i + 2] == '200' and ARGV[i + 5] == '1' then return end
+  if not text and ARGV[i + 1] == 'd' and ARGV[i + 3] == '200' and ARGV[i + 5] == '1' then return end
   local attempts, base = progress(text)
   moved[#moved + 1] = ARGV[i]
-  moved[#moved + 1] = progressed(math.max(attempts, tonumber(ARGV[i + 5])), base, 0, tonumber(ARGV[i + 2]), 0, reason)
+  moved[#moved + 1] = progressed(math.max(attempts, tonumber(ARGV[i + 5])), base, 0, tonumber(ARGV[i + 3]), 0, reason)
 end
 
 -- settled ends a delivery, or hands it on, and answers the code.
@@ -144,14 +147,29 @@ local function late(i, l, text)
   return 3
 end
 
+-- whole makes a plain outcome one like the others, for those that are not settled the plain way.
+local function whole(i)
+  if ARGV[i + 1] ~= 'D' then return i end
+  local from_here = #ARGV + 1
+  for offset, value in ipairs({ ARGV[i], 'd', ARGV[i + 2], '200', '0', '1', '-', '', '' }) do
+    ARGV[from_here + offset - 1] = value
+  end
+  return from_here
+end
+
 local answer, codes, news = { 0, 0, 0 }, {}, false
 for k = 1, #deliveries do
-  local i, l = WIDTH * k - 5, lanes[names[k]]
-  local code
-  if held[k] then
-    code = settled(i, l, texts[k], marks[k])
+  local begin, l = at[k], lanes[names[k]]
+  local code = 1
+  if not held[k] then
+    code = late(whole(begin), l, texts[k])
+  elseif ARGV[begin + 1] == 'D' and not texts[k] and not marks[k] then
+    l.flying = l.flying - 1
+    l.slow = class(tonumber(ARGV[begin + 2]))
+    if l.window < most then l.window = l.window + 1 end
+    put(done, now, deliveries[k])
   else
-    code = late(i, l, texts[k])
+    code = settled(whole(begin), l, texts[k], marks[k])
   end
   codes[k] = code
   answer[k + 3] = code

@@ -260,7 +260,7 @@ func FuzzFormatDuration(f *testing.F) {
 	f.Add(int64(61 * time.Minute))
 	f.Fuzz(func(t *testing.T, n int64) {
 		if n < 0 || n > int64(ladder.MaxDuration) {
-			t.Skip()
+			return
 		}
 		got, err := ladder.ParseDuration(ladder.FormatDuration(time.Duration(n)))
 		require.NoError(t, err)

@@ -78,7 +78,7 @@ func FuzzSignThenVerify(f *testing.F) {
 	f.Fuzz(func(t *testing.T, key []byte, id string, seconds int64, body []byte, at uint) {
 		if len(key) < 24 || len(key) > 64 || id == "" || len(id) > 256 || strings.Contains(id, ".") ||
 			seconds < 0 || seconds > 999_999_999_999 {
-			t.Skip()
+			return
 		}
 		secret := mustSecret(t, signer.SecretPrefix+base64.StdEncoding.EncodeToString(key))
 		sentAt := time.Unix(seconds, 0)

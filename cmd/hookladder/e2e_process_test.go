@@ -127,6 +127,9 @@ func TestE2ETwoInstancesShareTheWork(t *testing.T) {
 	distinct, all := w.receiver.ids()
 	require.Equal(t, 2*each, distinct)
 	require.Equal(t, 2*each, all)
+	for _, i := range instances {
+		require.Contains(t, i.log.String(), `"msg":"attempt finished"`, "both work")
+	}
 }
 
 // With appendfsync everysec what was acknowledged in the last second may be
@@ -136,6 +139,7 @@ func TestE2ERedisMayBeKilledAndStartedAgain(t *testing.T) {
 	w := newWorld(t, "appendfsync always")
 	i := w.serve()
 	i.publish(wire.Message{ID: "before", URL: w.receiver.URL, Delay: hour})
+	i.troubled = true
 	w.redis.Kill()
 	require.Eventually(t, func() bool {
 		_, err := i.Publish(t.Context(), &wire.Message{ID: "between", Topic: "t", URL: w.receiver.URL, Body: []byte("1")})
@@ -183,14 +187,16 @@ func TestE2EHungDestinationsDelayNoOther(t *testing.T) {
 	})
 	i := w.serve("ATTEMPT_TIMEOUT=60s", "LOG_LEVEL=info")
 	_, port, _ := strings.Cut(strings.TrimPrefix(w.receiver.URL, "http://"), ":")
-	const hung, backlog, healthy = 200, 5, 150
-	var batch []wire.Message
-	for n := range hung * backlog {
-		batch = append(batch, wire.Message{ID: fmt.Sprint("hung", n), Topic: "t", Body: []byte("1"),
-			URL: fmt.Sprintf("http://127.0.1.%d:%s/", n%hung+1, port)})
+	const hung, backlog, healthy = 200, 10, 150 // together twice as many as there are permits
+	for round := range backlog {
+		var batch []wire.Message
+		for n := range hung {
+			batch = append(batch, wire.Message{ID: fmt.Sprint("hung", round, "-", n), Topic: "t", Body: []byte("1"),
+				URL: fmt.Sprintf("http://127.0.1.%d:%s/", n+1, port)})
+		}
+		_, err := i.PublishBatch(t.Context(), batch)
+		require.NoError(t, err)
 	}
-	_, err := i.PublishBatch(t.Context(), batch)
-	require.NoError(t, err)
 	w.receiver.until("every hung destination", func() bool {
 		distinct, _ := w.receiver.ids()
 		return distinct >= hung

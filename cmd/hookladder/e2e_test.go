@@ -2,11 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"net"
+	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +36,10 @@ var (
 	binary    = sync.OnceValues(build)
 	binaryDir string // empty while nothing was built
 )
+
+// raceAtExit ends a process that ends at once: the race detector would have it
+// sleep for a second, in case that another thread finds something.
+const raceAtExit = "GORACE=atexit_sleep_ms=0"
 
 func build() (string, error) {
 	dir, err := os.MkdirTemp("", "hookladder")
@@ -82,11 +87,13 @@ func newWorld(t *testing.T, settings ...string) *world {
 // instance is one process of the binary.
 type instance struct {
 	*client.Client
-	t    *testing.T
-	cmd  *exec.Cmd
-	url  string
-	log  *lockedBuffer
-	done chan struct{} // closed when it has ended
+	t        *testing.T
+	receiver *recorder
+	cmd      *exec.Cmd
+	url      string
+	log      *lockedBuffer
+	done     chan struct{} // closed when it has ended
+	troubled bool          // the test takes its store away, so that its log may tell of errors
 }
 
 type lockedBuffer struct {
@@ -112,11 +119,11 @@ func (w *world) serve(settings ...string) *instance {
 	path, err := binary()
 	require.NoError(w.t, err)
 	addr := freeAddr(w.t)
-	i := &instance{t: w.t, url: "http://" + addr, log: &lockedBuffer{}, done: make(chan struct{})}
+	i := &instance{t: w.t, receiver: w.receiver, url: "http://" + addr, log: &lockedBuffer{}, done: make(chan struct{})}
 	i.cmd = exec.Command(path, "serve")
 	i.cmd.Env = append([]string{
 		"REDIS_URL=" + w.redis.URL(), "LISTEN=" + addr, "SIGNING_SECRET=" + w.secret.Reveal(), "ALLOW_NETS=127.0.0.0/8",
-		"LOG_LEVEL=debug",
+		"LOG_LEVEL=debug", raceAtExit,
 	}, settings...)
 	i.cmd.Stdout, i.cmd.Stderr = i.log, i.log
 	require.NoError(w.t, i.cmd.Start())
@@ -130,6 +137,9 @@ func (w *world) serve(settings ...string) *instance {
 		i.kill()
 		require.NotContains(w.t, i.log.String(), "DATA RACE")
 		require.NotContains(w.t, i.log.String(), w.secret.Reveal(), "the secret is in the log")
+		if !i.troubled {
+			require.NotContains(w.t, i.log.String(), `"level":"ERROR"`)
+		}
 	})
 	require.Eventually(w.t, func() bool {
 		_, err := i.Ready(w.t.Context())
@@ -154,6 +164,42 @@ func (i *instance) stop() int {
 		require.FailNow(i.t, "it does not stop", i.log.String())
 	}
 	return i.cmd.ProcessState.ExitCode()
+}
+
+// Publish publishes a message; from then on the receiver may get it.
+func (i *instance) Publish(ctx context.Context, m *wire.Message) (wire.Published, error) {
+	p, err := i.Client.Publish(ctx, m)
+	var refused *client.Problem
+	if !errors.As(err, &refused) || refused.Status >= 500 { // else it may have been stored
+		i.receiver.expect(cmp.Or(m.ID, p.ID), m)
+	}
+	return p, err
+}
+
+// PublishBatch does the same with several.
+func (i *instance) PublishBatch(ctx context.Context, messages []wire.Message) ([]wire.Result, error) {
+	results, err := i.Client.PublishBatch(ctx, messages)
+	for n, r := range results {
+		if r.Problem == nil {
+			i.receiver.expect(r.ID, &messages[n])
+		}
+	}
+	return results, err
+}
+
+// call makes a call that the client would not make, or would not show enough of.
+func (i *instance) call(method, path, body string, header http.Header) (*http.Response, string) {
+	i.t.Helper()
+	req, err := http.NewRequestWithContext(i.t.Context(), method, i.url+path, strings.NewReader(body))
+	require.NoError(i.t, err)
+	if header != nil {
+		req.Header = header
+	}
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(i.t, err)
+	text, err := io.ReadAll(res.Body)
+	require.NoError(i.t, errors.Join(err, res.Body.Close()))
+	return res, string(text)
 }
 
 // publish publishes a message of which only what matters is given.
@@ -191,134 +237,6 @@ func (i *instance) until(id, status string) (d wire.Delivery) {
 		return d.Status == status
 	}, e2eWait, 20*time.Millisecond, "%s never becomes %s", id, status)
 	return d
-}
-
-// arrival is one callback as it came.
-type arrival struct {
-	at      time.Time
-	attempt string
-	header  http.Header
-	body    string
-}
-
-// recorder is a receiver that records what comes and fails the test on anything that is not
-// signed, or not JSON as the tests publish it.
-type recorder struct {
-	*httptest.Server
-	t        *testing.T
-	verifier *signer.Verifier
-
-	mu     sync.Mutex // guards what follows
-	answer func(w http.ResponseWriter, r *http.Request, id string, n int)
-	got    map[string][]arrival
-	news   chan struct{} // closed at each arrival, and made anew
-}
-
-func newTestReceiver(t *testing.T, secret signer.Secret) *recorder {
-	t.Helper()
-	r := &recorder{t: t, verifier: &signer.Verifier{Secrets: []signer.Secret{secret}}, got: map[string][]arrival{}, news: make(chan struct{})}
-	// On all addresses, so that 127.0.1.x are as many destinations.
-	ln, err := net.Listen("tcp4", ":0")
-	require.NoError(t, err)
-	r.Server = httptest.NewUnstartedServer(r)
-	require.NoError(t, r.Listener.Close())
-	r.Listener = ln
-	r.Start()
-	r.URL = fmt.Sprintf("http://127.0.0.1:%d", ln.Addr().(*net.TCPAddr).Port)
-	t.Cleanup(func() {
-		r.CloseClientConnections()
-		r.Close()
-	})
-	return r
-}
-
-// answers says how the n-th callback (from 1) of a message is answered;
-// without it everything is 200.
-func (r *recorder) answers(f func(w http.ResponseWriter, req *http.Request, id string, n int)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.answer = f
-}
-
-func (r *recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	body, err := r.verifier.VerifyRequest(req)
-	if err != nil {
-		r.t.Errorf("a callback is not signed as it should be: %v", err)
-	}
-	id := req.Header.Get(signer.HeaderID)
-	r.mu.Lock()
-	r.got[id] = append(r.got[id], arrival{at: time.Now(), attempt: req.Header.Get("Hookladder-Attempt"), header: req.Header.Clone(), body: string(body)})
-	n, answer := len(r.got[id]), r.answer
-	close(r.news)
-	r.news = make(chan struct{})
-	r.mu.Unlock()
-	if answer != nil {
-		answer(w, req, id, n)
-	}
-}
-
-// arrivals are the callbacks of a message so far.
-func (r *recorder) arrivals(id string) []arrival {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.got[id])
-}
-
-// ids are the messages that came, and how many callbacks there were in all.
-func (r *recorder) ids() (distinct, all int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, list := range r.got {
-		all += len(list)
-	}
-	return len(r.got), all
-}
-
-// until waits until what came satisfies ok.
-func (r *recorder) until(what string, ok func() bool) {
-	r.t.Helper()
-	late := time.NewTimer(e2eWait)
-	defer late.Stop()
-	for {
-		r.mu.Lock()
-		news := r.news
-		r.mu.Unlock()
-		if ok() {
-			return
-		}
-		select {
-		case <-news:
-		case <-late.C:
-			require.FailNow(r.t, "never came: "+what)
-		}
-	}
-}
-
-// wait waits for the n-th callback of a message.
-func (r *recorder) wait(id string, n int) arrival {
-	r.t.Helper()
-	r.until(fmt.Sprintf("callback %d of %s", n, id), func() bool { return len(r.arrivals(id)) >= n })
-	return r.arrivals(id)[n-1]
-}
-
-// status answers with a status.
-func status(code int) func(http.ResponseWriter, *http.Request, string, int) {
-	return func(w http.ResponseWriter, _ *http.Request, _ string, _ int) { w.WriteHeader(code) }
-}
-
-// held holds callbacks back until released, and answers whether the caller was
-// still there.
-type held struct{ release chan struct{} }
-
-func newHeld() *held { return &held{release: make(chan struct{})} }
-
-func (h *held) wait(req *http.Request) bool {
-	select {
-	case <-h.release:
-		return true
-	case <-req.Context().Done():
-		return false
-	}
 }
 
 // problemOf is the API's problem behind an error.

@@ -62,8 +62,12 @@ func (a *accepter) accept(ctx context.Context, entries []Entry) ([]Scheduled, er
 	}
 }
 
-// Run flushes until ctx ends; what waits then is flushed too.
+// Run flushes until ctx ends; what waits then is flushed too, or refused once
+// that took flushWithin: a thousand callers may wait for a queue that hangs.
 func (a *accepter) Run(ctx context.Context) error {
+	calls, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(flushWithin, giveUp) })()
 	var open []*ticket
 	for {
 		if len(open) == 0 {
@@ -79,7 +83,7 @@ func (a *accepter) Run(ctx context.Context) error {
 				}
 			}
 		}
-		open = a.flush(ctx, a.gather(open))
+		open = a.flush(calls, ctx.Err() == nil, a.gather(open))
 	}
 }
 
@@ -103,27 +107,28 @@ func (a *accepter) gather(open []*ticket) []*ticket {
 
 // flush gives the next entries to the queue and answers the tickets that are
 // not complete. Permits are taken first: what is due at once and finds one free
-// is leased by the same call.
-func (a *accepter) flush(ctx context.Context, open []*ticket) []*ticket {
+// is leased by the same call, if leases may be taken.
+func (a *accepter) flush(ctx context.Context, take bool, open []*ticket) []*ticket {
 	e := a.engine
 	var batch []Entry
 	for _, t := range open {
-		take := min(flushMost-len(batch), len(t.entries)-t.sent)
-		batch = append(batch, t.entries[t.sent:t.sent+take]...)
+		n := min(flushMost-len(batch), len(t.entries)-t.sent)
+		batch = append(batch, t.entries[t.sent:t.sent+n]...)
 	}
 	lease := 0
-	if ctx.Err() == nil && e.mayLease() {
+	name, may := e.mayLease()
+	if take && may {
 		lease = e.permits.try(len(batch))
 	}
 	free := e.permits.free() + lease
 
-	out, leased := a.schedule(ctx, free, lease, batch)
-	if full := fullOf(out); len(full) > 0 && a.makeRoom(ctx) {
+	out, leased := a.schedule(ctx, name, free, lease, batch)
+	if full := fullOf(out); len(full) > 0 && a.makeRoom(ctx, len(full)) {
 		again := make([]Entry, len(full))
 		for i, at := range full {
 			again[i] = batch[at]
 		}
-		answers, more := a.schedule(ctx, free-leased, lease-leased, again)
+		answers, more := a.schedule(ctx, name, free-leased, lease-leased, again)
 		for i, at := range full {
 			out[at] = answers[i]
 		}
@@ -138,15 +143,14 @@ func (a *accepter) flush(ctx context.Context, open []*ticket) []*ticket {
 
 // schedule makes one call of the queue. It answers what became of each entry,
 // and how many deliveries were leased by it; those are on their way.
-func (a *accepter) schedule(ctx context.Context, free, lease int, batch []Entry) (out []Scheduled, leased int) {
+func (a *accepter) schedule(ctx context.Context, by string, free, lease int, batch []Entry) (out []Scheduled, leased int) {
 	e := a.engine
-	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushWithin)
+	call, cancel := context.WithTimeout(ctx, flushWithin)
 	defer cancel()
-	e.leasing.RLock()
-	out, hints, err := e.queue.Schedule(call, e.name(), free, lease, batch)
+	under := e.holding.begin()
+	out, hints, err := e.queue.Schedule(call, by, free, lease, batch)
 	claimed := leasedOf(batch, out)
-	e.hold(claimed)
-	e.leasing.RUnlock()
+	e.leased(under, claimed)
 	out = spreadError(out, len(batch), err)
 	var failed error // the first stands for all: a store that is lost fails each in the same way
 	for i := range out {
@@ -155,11 +159,11 @@ func (a *accepter) schedule(ctx context.Context, free, lease int, batch []Entry)
 		}
 	}
 	if failed != nil && lease > 0 {
-		e.unsure.Store(true) // what it leased without our knowing is found by reconciling
+		e.unsure() // what it leased without our knowing is found by reconciling
 	}
 	e.trouble.note("schedule", failed)
+	e.view.note(hints...) // before the attempts begin: they have their time from it
 	e.gate.put(claimed...)
-	e.view.note(hints...)
 	return out, len(claimed)
 }
 
@@ -191,18 +195,28 @@ func fullOf(out []Scheduled) (at []int) {
 }
 
 // makeRoom has the oldest finished work forgotten, however young: what is new
-// matters more than what is over. It reports whether that worked.
-func (a *accepter) makeRoom(ctx context.Context) bool {
+// matters more than what is over. It goes on until as much went as is wanted,
+// or nothing more goes, and reports whether that worked.
+func (a *accepter) makeRoom(ctx context.Context, wanted int) bool {
 	e := a.engine
-	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushWithin)
+	call, cancel := context.WithTimeout(ctx, flushWithin)
 	defer cancel()
 	all := make([]int, e.queue.Partitions())
 	for n := range all {
 		all[n] = n
 	}
-	_, err := e.queue.Trim(call, e.name(), all, e.trimmer.keep, true)
-	e.trouble.note("trim", err)
-	return err == nil
+	for wanted > 0 {
+		trimmed, err := e.queue.Trim(call, e.name(), all, e.trimmer.keep, true)
+		e.trouble.note("trim", err)
+		if err != nil {
+			return false
+		}
+		if trimmed.Finished == 0 {
+			break // another instance may have made room, so that it is tried all the same
+		}
+		wanted -= trimmed.Finished
+	}
+	return true
 }
 
 // leasedOf makes claims of what was leased directly: it needs no reading.

@@ -16,14 +16,10 @@ const (
 	beatWithin   = 1500 * time.Millisecond
 )
 
-// reconcileEvery is how often an instance that leased something compares what
-// it holds with what the queue says it holds.
-const reconcileEvery = 30 * time.Second
-
 // heart keeps this instance alive and takes over from those that are not.
 type heart struct {
 	engine *engine
-	name   string // under which it beats
+	self   *self // as whom it beats
 	number int64
 	known  bool // a beat under that name was answered
 	seen   map[string]reading
@@ -43,15 +39,9 @@ func newHeart(e *engine) *heart {
 func (h *heart) Run(ctx context.Context) error {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
-	reconciled := time.Now()
 	for {
 		for _, name := range h.beat(ctx) {
 			h.reap(ctx, name)
-		}
-		if h.engine.unsure.Load() || time.Since(reconciled) > reconcileEvery && h.engine.leased.Swap(false) {
-			h.engine.unsure.Store(false)
-			reconciled = time.Now()
-			h.reconcile(ctx)
 		}
 		select {
 		case <-ctx.Done():
@@ -64,14 +54,15 @@ func (h *heart) Run(ctx context.Context) error {
 // beat writes the next number and answers the instances that are dead.
 func (h *heart) beat(ctx context.Context) (dead []string) {
 	e := h.engine
-	if name := e.name(); name != h.name {
-		h.name, h.number, h.known = name, 0, false
+	if s := e.self.Load(); s != h.self {
+		h.self, h.number, h.known = s, 0, false
 	}
 	h.number++
+	name := h.self.name()
 	began := time.Now()
 	call, cancel := context.WithTimeout(ctx, beatWithin)
 	defer cancel()
-	fresh, all, err := e.queue.Beat(call, h.name, h.number)
+	fresh, all, err := e.queue.Beat(call, name, h.number)
 	if err != nil {
 		if ctx.Err() == nil {
 			e.trouble.note("beat", err)
@@ -80,15 +71,17 @@ func (h *heart) beat(ctx context.Context) (dead []string) {
 	}
 	e.trouble.note("beat", nil)
 	if fresh && h.known {
-		e.rename(h.name)
+		// That beat made the old name known once more: whoever finds it dead takes over what
+		// was held under it, also where the queue had only forgotten the name.
+		e.rename(name)
 		return h.beat(ctx) // once: nobody knows the new name yet
 	}
 	h.known = true
 	now := time.Now()
 	punctual := !h.last.IsZero() && now.Sub(h.last) <= beatLate
 	h.last = now
-	could := e.mayLease()
-	e.beaten.Store(max(int64(began.Sub(e.born)), 1)) // from before the call: the queue may have answered late
+	_, could := e.mayLease()
+	h.self.beaten.Store(max(int64(began.Sub(e.born)), 1)) // from before the call: the queue may have answered late
 	if !could {
 		signal(e.view.ready) // the claimer may have met work and not have been allowed to take it
 	}
@@ -100,7 +93,7 @@ func (h *heart) judge(all map[string]int64, punctual bool) (dead []string) {
 	for name, number := range all {
 		r, known := h.seen[name]
 		switch {
-		case name == h.name:
+		case name == h.self.name():
 		case !known || r.number != number:
 			h.seen[name] = reading{number: number}
 		case !punctual:
@@ -132,34 +125,4 @@ func (h *heart) reap(ctx context.Context, name string) {
 		e.log.LogAttrs(ctx, slog.LevelInfo, "takeover", slog.String("instance", name), slog.Int("deliveries", taken))
 	}
 	e.lookAround() // its hints are lost with it
-}
-
-// reconcile hands back what the queue says this instance holds, but which it
-// does not know of: a claim whose answer was lost, a settle that was forgotten.
-// Nothing is leased meanwhile.
-func (h *heart) reconcile(ctx context.Context) {
-	e := h.engine
-	call, cancel := context.WithTimeout(ctx, beatWithin)
-	defer cancel()
-	e.leasing.Lock()
-	// Before the leases are read: what is settled meanwhile was known, and may be leased anew
-	// by the time a hand-back would reach the queue.
-	held := e.holds()
-	ids, err := e.queue.Leases(call, e.name())
-	var unknown []Settlement
-	now := e.view.clock.now()
-	for _, id := range ids {
-		if _, ok := held[id]; !ok {
-			unknown = append(unknown, Settlement{ID: id, Verdict: Back, Due: now})
-		}
-	}
-	e.leasing.Unlock()
-	if err != nil {
-		e.unsure.Store(true)
-		return
-	}
-	if len(unknown) > 0 {
-		e.log.LogAttrs(ctx, slog.LevelInfo, "unknown leases handed back", slog.Int("deliveries", len(unknown)))
-		e.settler.put(unknown...)
-	}
 }

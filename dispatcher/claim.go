@@ -25,11 +25,11 @@ func (c *claimer) Run(ctx context.Context) error {
 		if got == 0 {
 			return nil
 		}
-		if ctx.Err() != nil { // it ended while permits were gathered
+		name, ok := e.mayLease()
+		if !ok || ctx.Err() != nil { // that changed while permits were gathered
 			e.permits.release(got)
-			return nil
+			continue
 		}
-		name := e.name()
 		err := c.claim(ctx, name, partitions, got)
 		if errors.Is(err, ErrFenced) {
 			e.rename(name)
@@ -47,7 +47,7 @@ const maxPartitionsAtOnce = 4
 // wait blocks until some partition may have something for this instance.
 func (c *claimer) wait(ctx context.Context) (partitions []int, ok bool) {
 	e := c.engine
-	if e.mayLease() {
+	if _, may := e.mayLease(); may {
 		free := e.permits.free()
 		partitions, waiting := e.view.claimable(free, e.permits.total, c.turn)
 		if len(partitions) > 0 && free > 0 {
@@ -74,21 +74,23 @@ func (c *claimer) wait(ctx context.Context) (partitions []int, ok bool) {
 func (c *claimer) claim(ctx context.Context, name string, partitions []int, got int) error {
 	e := c.engine
 	free := e.permits.free() + got
-	e.leasing.RLock()
-	claimed, hints, err := e.queue.Claim(ctx, name, partitions, got, free)
-	e.hold(claimed)
-	e.leasing.RUnlock()
+	call, cancel := context.WithTimeout(ctx, settleWithin) // who compares leases waits for its end
+	defer cancel()
+	under := e.holding.begin()
+	claimed, hints, err := e.queue.Claim(call, name, partitions, got, free)
+	e.leased(under, claimed)
 	if err != nil {
-		e.unsure.Store(true)
+		e.unsure()
 	}
 	e.permits.release(got - len(claimed))
+	e.view.note(hints...) // before the attempts begin: they have their time from it
 	e.gate.put(claimed...)
-	e.view.note(hints...)
 	ended, lost := 0, 0
 	for _, h := range hints {
 		ended += h.Ended
 		lost += h.Lost
 	}
+	e.trimmer.ended(ended, hints)
 	if lost > 0 {
 		e.log.LogAttrs(ctx, slog.LevelError, "deliveries without a message dropped", slog.Int("deliveries", lost))
 	}

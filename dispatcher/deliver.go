@@ -57,7 +57,9 @@ func (d *deliverer) deliver(c Claimed) {
 	began := d.engine.view.clock.now()
 	var host string
 	if c.Message == nil {
-		s.Verdict, s.Reason = Dead, ReasonPoison // a record that can't be read kills who reads it
+		// A record that can't be read kills who reads it. No attempt has that number.
+		s.Verdict, s.Reason = Dead, ReasonPoison
+		s.Attempt = Attempt{At: began, Verdict: Dead, Class: ClassInternal, Error: errRecord.Error()}
 	} else {
 		host = d.guarded(c, began, &s)
 	}
@@ -69,9 +71,10 @@ func (d *deliverer) deliver(c Claimed) {
 	d.tell(c, s, host, began)
 }
 
-// What keeps an attempt from being made; for the message's history. The first
-// three are refused when a message is published: something has changed since.
+// What keeps an attempt from being made; for the message's history. Most are
+// refused when a message is published: something has changed since.
 var (
+	errRecord     = errors.New("the stored message can't be read")
 	errTarget     = errors.New("the URL can't be read")
 	errNoSecret   = errors.New("no SIGNING_SECRET is set: nothing is sent unsigned")
 	errUnsignable = errors.New("this id can't be signed: nothing is sent unsigned")
@@ -105,6 +108,11 @@ func (d *deliverer) attempt(c Claimed, began time.Time, s *Settlement) (host str
 	case err != nil:
 		d.fail(c, began, s, errTarget)
 		return ""
+	case !m.ExpiresAt.IsZero() && !began.Before(m.ExpiresAt):
+		// It expired since it was claimed, behind slow ones at the gate.
+		d.judge(c, Answer{Class: ClassExpired}, began, s, nil)
+		s.Attempt.Number = 0 // none was made
+		return target.Host
 	case d.signer == nil:
 		d.fail(c, began, s, errNoSecret)
 		return target.Host
@@ -189,6 +197,12 @@ func (d *deliverer) judge(c Claimed, answer Answer, began time.Time, s *Settleme
 
 // tell logs and shows what came of an attempt: each at debug, a death at info.
 func (d *deliverer) tell(c Claimed, s Settlement, host string, began time.Time) {
+	defer func() {
+		if p := recover(); p != nil { // who watches must not end the process
+			d.engine.log.Error("observer panicked", "delivery_id", c.ID.String(),
+				"err", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+	}()
 	level, text := slog.LevelDebug, "attempt finished"
 	if s.Verdict == Dead {
 		level, text = slog.LevelInfo, "delivery dead"

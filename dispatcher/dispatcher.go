@@ -47,9 +47,11 @@ func New(q Queue, s Sender, o Options) (*Dispatcher, error) {
 	e := &engine{
 		queue: q, log: o.Log, trouble: &trouble{log: o.Log},
 		view: newView(q.Partitions()), permits: newPermits(o.MaxInFlight),
-		base: o.Instance, born: time.Now(), held: map[DeliveryID]struct{}{},
+		born: time.Now(), holding: newHolding(), doubt: make(chan struct{}, 1),
 		look: make(chan struct{}, 1), settled: make(chan struct{}, 1), stopped: make(chan struct{}),
 	}
+	e.self.Store(&self{base: o.Instance, count: 1})
+	e.view.look = e.look
 	e.settler = newSettler(e, 4*max(o.MaxInFlight, settleMost))
 	e.trimmer = newTrimmer(e, o.Keep)
 	d := &Dispatcher{engine: e, accepter: newAccepter(e), options: o}
@@ -93,6 +95,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	taking.Go(func() error { return e.trimmer.Run(ctx) })
 	keeping.Go(func() error { return e.gate.Run(life) })
 	keeping.Go(func() error { return newHeart(e).Run(life) })
+	keeping.Go(func() error { return (&reconciler{engine: e}).Run(life) })
 	keeping.Go(func() error { return e.settler.Run(life) })
 
 	<-ctx.Done()
@@ -119,19 +122,25 @@ func (d *Dispatcher) drain(cut context.CancelFunc) {
 	d.engine.gate.wait()
 }
 
-// leave hands back what the queue says is still held, and signs off. Where that
-// fails others take over.
+// leave gives the outcomes that could not be recorded a last chance, hands back
+// what the queue says is still held, and signs off. Where that fails others
+// take over.
 func (d *Dispatcher) leave(ctx context.Context) {
 	e := d.engine
 	ctx, cancel := context.WithTimeout(ctx, settleWithin)
 	defer cancel()
-	ids, err := e.queue.Leases(ctx, e.name())
-	if err == nil && len(ids) > 0 {
-		back := make([]Settlement, len(ids))
-		for i, id := range ids {
-			back[i] = Settlement{ID: id, Verdict: Back, Due: e.view.clock.now()}
+	var err error
+	if rest := e.settler.rest(); len(rest) > 0 {
+		if rest, err = e.settler.settle(ctx, rest); err != nil {
+			e.log.Error("outcomes not recorded, their deliveries will be attempted again", "deliveries", len(rest), "err", err)
 		}
-		_, _, err = e.queue.Settle(ctx, e.name(), back)
+	}
+	var ids []DeliveryID
+	if err == nil {
+		ids, err = e.queue.Leases(ctx, e.name())
+	}
+	if err == nil && len(ids) > 0 {
+		_, _, err = e.queue.Settle(ctx, e.name(), handBack(ids, e.view.clock.now()))
 	}
 	if err == nil {
 		err = e.queue.Leave(ctx, e.name())

@@ -36,8 +36,9 @@
 // makes ready what is due; claim.go takes permits and leases that many;
 // gate.go bounds what runs at once; deliver.go signs, sends and asks outcome.go
 // what the answer means; settle.go records it. beat.go keeps the instance
-// alive and takes over from those that are not, trim.go forgets what is old,
-// and view.go knows which partition has something to do, and when.
+// alive and takes over from those that are not, reconcile.go hands back leases
+// whose answer was lost, trim.go forgets what is old, and view.go knows which
+// partition has something to do, and when.
 //
 // The package speaks no Redis, no SQL and serves no HTTP: those are adapters
 // below internal, and package app joins them.

@@ -3,9 +3,7 @@ package dispatcher
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -21,73 +19,68 @@ type engine struct {
 	settler *settler
 	trimmer *trimmer
 
-	base    string // of this process' names
-	renamed atomic.Int64
-	born    time.Time
-	beaten  atomic.Int64 // ns from born to the last beat; 0: none yet
+	self atomic.Pointer[self]
+	born time.Time
 
-	leasing sync.RWMutex // held for writing while leases are compared with the queue's
-	leased  atomic.Bool  // something was leased since they were
-	unsure  atomic.Bool  // an answer was lost: compare at the next beat
-
-	holding sync.Mutex // guards held
-	held    map[DeliveryID]struct{}
+	holding *holding
+	looks   atomic.Int32  // how often leases are still to be compared with the queue's
+	doubt   chan struct{} // 1 deep: an answer was lost, compare soon
 
 	look    chan struct{} // 1 deep: look at all partitions
 	settled chan struct{} // 1 deep: outcomes were recorded
 	stopped chan struct{} // closed when nothing is accepted any more
 }
 
-// name is what this instance is called in the queue. One that was declared
-// dead goes on under another: what it held is no longer its own.
-func (e *engine) name() string {
-	if n := e.renamed.Load(); n > 0 {
-		return e.base + "-" + strconv.FormatInt(n+1, 10)
-	}
-	return e.base
+// self is what this instance is called in the queue, and how alive it is there.
+// Both change together: what is leased under a name that never beat would be
+// nobody's after a crash.
+type self struct {
+	base   string       // of all names of this process
+	count  int          // of them, this one included
+	beaten atomic.Int64 // ns from born to the last beat under this name; 0: none yet
 }
 
-// rename leaves the name old, unless another stage that met the same did so.
-func (e *engine) rename(old string) {
-	n := e.renamed.Load()
-	if e.name() != old || !e.renamed.CompareAndSwap(n, n+1) {
-		return
+func (s *self) name() string {
+	if s.count == 1 {
+		return s.base
 	}
-	e.beaten.Store(0)
-	e.log.Info("declared dead, going on under another name", "instance", old, "name", e.name())
+	return s.base + "-" + strconv.Itoa(s.count)
+}
+
+func (e *engine) name() string { return e.self.Load().name() }
+
+// rename leaves the name old, unless another stage that met the same did so.
+// An instance that was declared dead goes on under another: what it held is no
+// longer its own.
+func (e *engine) rename(old string) {
+	s := e.self.Load()
+	next := &self{base: s.base, count: s.count + 1}
+	if s.name() == old && e.self.CompareAndSwap(s, next) {
+		e.log.Info("declared dead, going on under another name", "instance", old, "name", next.name())
+	}
 }
 
 // mayLease reports whether this instance is sure enough to be alive, and has
-// few enough outcomes waiting, to take more.
-func (e *engine) mayLease() bool {
-	beaten := e.beaten.Load()
-	return beaten > 0 && time.Since(e.born)-time.Duration(beaten) < beatOld && !e.settler.behind()
+// few enough outcomes waiting, to take more, and under which name.
+func (e *engine) mayLease() (name string, ok bool) {
+	s := e.self.Load()
+	beaten := s.beaten.Load()
+	return s.name(), beaten > 0 && time.Since(e.born)-time.Duration(beaten) < beatOld && !e.settler.behind()
 }
 
-// hold remembers what was leased.
-func (e *engine) hold(claimed []Claimed) {
-	if len(claimed) == 0 {
-		return
+// leased ends a call that may have leased something, and remembers what it did.
+func (e *engine) leased(c *calls, claimed []Claimed) {
+	if len(claimed) > 0 {
+		e.looks.Store(looksAfter)
 	}
-	e.leased.Store(true)
-	e.holding.Lock()
-	defer e.holding.Unlock()
-	for i := range claimed {
-		e.held[claimed[i].ID] = struct{}{}
-	}
+	e.holding.end(c, claimed)
 }
 
-func (e *engine) release(id DeliveryID) {
-	e.holding.Lock()
-	defer e.holding.Unlock()
-	delete(e.held, id)
-}
-
-// holds is all that is held now.
-func (e *engine) holds() map[DeliveryID]struct{} {
-	e.holding.Lock()
-	defer e.holding.Unlock()
-	return maps.Clone(e.held)
+// unsure has leases compared with the queue's: an answer was lost, or the queue
+// may have gone back in time.
+func (e *engine) unsure() {
+	e.looks.Store(looksAfter)
+	signal(e.doubt)
 }
 
 // lookAround has all partitions looked at soon.

@@ -2,6 +2,7 @@ package dispatcher_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -272,5 +273,44 @@ func TestASignatureThatIsEchoedIsMasked(t *testing.T) {
 		}
 		s := deliverOne(t, r, claimed(message("m")))
 		require.Equal(t, "you sent v1,[signature]", string(s.Attempt.Excerpt))
+	})
+}
+
+func TestWhatExpiresAtTheGateIsNotAttempted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.sender.answer = takes(time.Second)
+		for i := range 500 {
+			m := message(fmt.Sprintf("m_%d", i))
+			m.ExpiresAt = time.Now().Add(d.SlowAfter / 2)
+			r.queue.put(claimed(m))
+		}
+		r.start(t)
+		begun := len(r.sender.sent()) // time stands still: only the places run
+		require.Less(t, begun, 500)
+		pass(time.Minute)
+		require.Len(t, r.sender.sent(), begun)
+		require.Equal(t, map[d.Verdict]int{d.Delivered: begun, d.Dead: 500 - begun}, r.queue.verdicts())
+		for _, s := range r.queue.outcomes() {
+			if s.Verdict == d.Dead {
+				require.Equal(t, d.ReasonExpired, s.Reason)
+				require.Equal(t, d.ClassExpired, s.Attempt.Class)
+				require.Zero(t, s.Attempt.Number, "no attempt was made")
+			}
+		}
+		r.stop(t)
+	})
+}
+
+type brokenObserver struct{}
+
+func (brokenObserver) Attempted(d.Attempted) { panic("the observer broke") }
+
+func TestAnObserverThatPanicsEndsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, func(o *d.Options, _ *fakeQueue, _ *fakeSender) { o.Observer = brokenObserver{} })
+		s := deliverOne(t, r, claimed(message("m")))
+		require.Equal(t, d.Delivered, s.Verdict)
+		require.Contains(t, r.log.String(), "the observer broke")
 	})
 }

@@ -35,6 +35,10 @@ type fakeQueue struct {
 	light   func(free int) bool
 	direct  bool // Schedule leases what it may
 	full    int  // entries, over all calls of Schedule, that there is no memory for
+	tight   bool // memory counts
+	memory  int  // entries that there is memory for
+	old     int  // finished deliveries that Trim can make room of
+	deaf    bool // Watch ends at once
 	due     map[d.DeliveryID]*item
 	ready   []*item
 	leased  map[d.DeliveryID]*item
@@ -142,7 +146,7 @@ func (q *fakeQueue) Schedule(ctx context.Context, by string, free, lease int, ba
 	out := make([]d.Scheduled, len(batch))
 	for i, e := range batch {
 		s := &out[i]
-		if q.full > 0 {
+		if q.full > 0 || q.tight && q.memory == 0 {
 			q.full--
 			s.Err = fmt.Errorf("message %s: %w", e.Message.ID, d.ErrFull)
 			continue
@@ -156,6 +160,7 @@ func (q *fakeQueue) Schedule(ctx context.Context, by string, free, lease int, ba
 			}
 			continue
 		}
+		q.memory--
 		q.stored[e.Message.ID], s.Result = e.Digest, d.Accepted
 		for _, lane := range e.Lanes {
 			it := &item{Claimed: d.Claimed{
@@ -333,7 +338,12 @@ func (q *fakeQueue) Trim(ctx context.Context, by string, partitions []int, keep 
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.more--
-	return d.Trimmed{More: q.more >= 0}, nil
+	n := 0
+	if room {
+		n = min(q.old, 64)
+		q.old, q.memory = q.old-n, q.memory+n
+	}
+	return d.Trimmed{Finished: n, More: q.more >= 0}, nil
 }
 
 func (q *fakeQueue) Watch(ctx context.Context, by string, hint func(d.Hint), lost func()) error {
@@ -342,7 +352,11 @@ func (q *fakeQueue) Watch(ctx context.Context, by string, hint func(d.Hint), los
 	}
 	q.mu.Lock()
 	q.hints, q.lost = hint, lost
+	deaf := q.deaf
 	q.mu.Unlock()
+	if deaf {
+		return nil
+	}
 	<-ctx.Done()
 	return nil
 }

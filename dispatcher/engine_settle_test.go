@@ -144,6 +144,22 @@ func TestTheTrimmerRunsAfterWorkHasEnded(t *testing.T) {
 	})
 }
 
+func TestOnlyWhatEndedCountsForTheTrimmer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, func(o *d.Options, _ *fakeQueue, _ *fakeSender) { o.Guard = 24 * time.Hour })
+		r.sender.answer = func(context.Context, d.Call) d.Answer { return d.Answer{Status: 500} }
+		r.queue.fill(2 * d.TrimAfter)
+		r.start(t)
+		require.Equal(t, map[d.Verdict]int{d.Retry: 2 * d.TrimAfter}, r.queue.verdicts())
+		pass(time.Second)
+		require.Zero(t, r.queue.count("trim"), "what is tried again has not ended")
+		pass(4 * time.Minute)
+		require.Equal(t, 2*d.TrimAfter, r.queue.verdicts()[d.Dead])
+		require.Positive(t, r.queue.count("trim"))
+		r.stop(t)
+	})
+}
+
 func TestTheWatcherLooksAtEverythingWhenHintsMayBeLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, func(_ *d.Options, q *fakeQueue, _ *fakeSender) { q.partitions = 5 })

@@ -15,6 +15,8 @@ const (
 	BeatEvery      = beatEvery
 	BeatOld        = beatOld
 	ReconcileEvery = reconcileEvery
+	ReconcileAfter = reconcileAfter
+	Calm           = calm
 	DeadReadings   = deadReadings
 )
 
@@ -28,7 +30,7 @@ func (d *Dispatcher) TakePermits(n int) int { return d.engine.permits.try(n) }
 func (d *Dispatcher) GivePermits(n int) { d.engine.permits.release(n) }
 
 // Held is how many leases the instance believes it has.
-func (d *Dispatcher) Held() int { return len(d.engine.holds()) }
+func (d *Dispatcher) Held() int { return d.engine.holding.count() }
 
 // Note tells the view what a partition has to do.
 func (d *Dispatcher) Note(h ...Hint) { d.engine.view.note(h...) }

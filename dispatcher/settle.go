@@ -48,6 +48,13 @@ func (s *settler) behind() bool {
 	return len(s.waiting) > s.most
 }
 
+// rest is what could not be recorded until the end.
+func (s *settler) rest() []Settlement {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.waiting
+}
+
 func (s *settler) take() []Settlement {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +66,7 @@ func (s *settler) take() []Settlement {
 }
 
 // Run settles until ctx ends and nothing waits. Once ctx has ended a call that
-// fails is not repeated without end: grace is what is left of the shutdown.
+// fails is repeated for settleWithin only; what is left then is the rest.
 func (s *settler) Run(ctx context.Context) error {
 	failures, last := 0, time.Time{}
 	for {
@@ -81,16 +88,18 @@ func (s *settler) Run(ctx context.Context) error {
 			continue
 		}
 		s.mu.Lock()
-		s.waiting = append(left, s.waiting...)
+		s.waiting = append(s.waiting, left...) // behind the others, whose partitions may answer
 		s.mu.Unlock()
 		if ctx.Err() != nil {
 			if last.IsZero() {
 				last = time.Now()
 			}
 			if time.Since(last) > settleWithin {
-				s.engine.log.Error("outcomes not recorded, their deliveries will be attempted again", "deliveries", len(left), "err", err)
 				return nil
 			}
+		}
+		if len(left) < len(batch) {
+			failures = 0
 		}
 		failures = s.engine.repeat(context.WithoutCancel(ctx), "settle", failures, err)
 	}
@@ -106,18 +115,22 @@ func (s *settler) settle(ctx context.Context, batch []Settlement) ([]Settlement,
 		settled = make([]Settled, len(batch))
 	}
 	var left []Settlement
+	ended := 0
 	for i := range batch {
 		if settled[i] == 0 && err != nil {
 			left = append(left, batch[i])
-		} else {
-			e.release(batch[i].ID)
+			continue
+		}
+		e.holding.release(batch[i].ID)
+		if v := batch[i].Verdict; v == Delivered || v == Dead || settled[i] == SettledEnd {
+			ended++
 		}
 	}
 	if err == nil {
 		e.trouble.note("settle", nil)
 	}
 	e.view.note(hints...)
-	e.trimmer.ended(len(batch)-len(left), hints)
+	e.trimmer.ended(ended, hints)
 	signal(e.settled)
 	return left, err
 }

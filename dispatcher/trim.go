@@ -33,6 +33,9 @@ func newTrimmer(e *engine, keep Keep) *trimmer {
 
 // ended counts n deliveries that ended in the partitions of hints.
 func (t *trimmer) ended(n int, hints []Hint) {
+	if n == 0 {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.count += n

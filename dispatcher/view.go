@@ -19,6 +19,7 @@ type view struct {
 
 	due   chan struct{} // 1 deep: a due time came nearer
 	ready chan struct{} // 1 deep: something may be claimed
+	look  chan struct{} // 1 deep: look at all partitions; nil: nobody does
 }
 
 type part struct {
@@ -40,6 +41,12 @@ func newView(partitions int) *view {
 	return v
 }
 
+// goneBack is how much older than what is known an answer must be for the
+// queue's clock to have gone back: another node took over. Else, until it has
+// caught up, nothing would ever be over, and mover and claimer would ask for it
+// without a pause. An answer that was only slow costs a look.
+const goneBack = time.Second
+
 // note takes in what the queue said. Answers may overtake each other: an older
 // one only ever adds what there is to do, so that nothing is forgotten.
 func (v *view) note(hints ...Hint) {
@@ -47,7 +54,7 @@ func (v *view) note(hints ...Hint) {
 		return
 	}
 	local := time.Now()
-	sooner, claimable := false, false
+	sooner, claimable, back := false, false, false
 	v.mu.Lock()
 	for _, h := range hints {
 		p := &v.parts[h.Partition]
@@ -57,6 +64,10 @@ func (v *view) note(hints ...Hint) {
 			due = local.Add(h.Due.Sub(h.Now))
 		}
 		newer := h.Now.After(p.asOf)
+		if p.asOf.Sub(h.Now) > goneBack {
+			back = true
+			p.asOf, p.tried = h.Now, 0 // the next one counts
+		}
 		if newer {
 			p.asOf = h.Now
 		}
@@ -77,6 +88,9 @@ func (v *view) note(hints ...Hint) {
 	}
 	if claimable {
 		signal(v.ready)
+	}
+	if back {
+		signal(v.look) // a slow one may hide news by this
 	}
 }
 

@@ -2,12 +2,15 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
 // The guard's reads stay below lookRate commands a second, however many
 // partitions there are: a partition costs two, and the time one more.
 const lookRate = 0.6
+
+var errWatchEnded = errors.New("the subscription ended")
 
 // watcher feeds the view with what others did, and looks for itself now and
 // then, since a hint can get lost.
@@ -19,12 +22,20 @@ type watcher struct {
 // Run listens to other instances' hints until ctx ends.
 func (w *watcher) Run(ctx context.Context) error {
 	e := w.engine
+	lost := func() {
+		e.lookAround()
+		e.unsure() // another node may have taken over, and know less
+	}
 	for failures := 0; ctx.Err() == nil; {
-		err := e.queue.Watch(ctx, e.name(), func(h Hint) { e.view.note(h) }, e.lookAround)
-		if ctx.Err() == nil {
-			failures = e.repeat(ctx, "watch", failures, err)
-			pause(ctx, failures+1)
+		began := time.Now()
+		err := e.queue.Watch(ctx, e.name(), func(h Hint) { e.view.note(h) }, lost)
+		if err == nil {
+			err = errWatchEnded
 		}
+		if time.Since(began) > pauseMost {
+			failures = 0 // it had worked
+		}
+		failures = e.repeat(ctx, "watch", failures, err)
 	}
 	return nil
 }

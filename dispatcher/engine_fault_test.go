@@ -1,0 +1,395 @@
+package dispatcher_test
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	d "github.com/hookladder/hookladder/dispatcher"
+)
+
+// What goes wrong with the queue, and what must go on.
+
+// slowing lets time go by after many calls in a row, so that a stage that spins
+// fails its test instead of hanging it.
+func slowing(q *fakeQueue) func(string) error {
+	return func(name string) error {
+		if q.count(name)%200 == 0 {
+			time.Sleep(time.Second)
+		}
+		return nil
+	}
+}
+
+func TestAClockThatWentBackIsBelieved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newClaimRig(t, 16)
+		r.queue.hook = slowing(r.queue)
+		r.queue.fill(1)
+		r.start(t)
+		require.Len(t, r.sender.sent(), 1)
+		r.queue.set(func() { r.queue.skew = -time.Hour }) // another node took over
+		late := message("late")
+		late.Delay = 10 * time.Second
+		out, err := r.Publish(t.Context(), []*d.Message{late, message("soon")})
+		require.NoError(t, err)
+		require.NoError(t, out[0].Err)
+		pass(9 * time.Second)
+		require.Len(t, r.sender.sent(), 2)
+		moves, claims := r.queue.count("move"), r.queue.count("claim")
+		pass(time.Second)
+		require.Len(t, r.sender.sent(), 3, "to the moment")
+		pass(10 * time.Minute)
+		require.LessOrEqual(t, r.queue.count("move"), moves+2)
+		require.LessOrEqual(t, r.queue.count("claim"), claims+4)
+		r.stop(t)
+	})
+}
+
+func TestASlowAnswerIsNoNewClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newClaimRig(t, 16)
+		r.start(t)
+		pass(10 * time.Second)
+		r.queue.fill(1)
+		now := r.queue.now()
+		r.queue.set(func() { r.queue.hook = failing("claim", d.ErrUnavailable) })
+		r.Note(d.Hint{Now: now, Weight: 3})
+		looks := r.queue.count("peek")
+		r.Note(d.Hint{Now: now.Add(-5 * time.Second), Weight: -1})         // knows nothing of it
+		r.Note(d.Hint{Now: now.Add(-4500 * time.Millisecond), Weight: -1}) // and seems to be newer
+		r.queue.set(func() { r.queue.hook = nil })
+		pass(5 * time.Second)
+		require.Greater(t, r.queue.count("peek"), looks)
+		require.Len(t, r.sender.sent(), 1)
+		r.stop(t)
+	})
+}
+
+func TestTheFirstAttemptHasTheQueuesTime(t *testing.T) {
+	for _, direct := range []bool{true, false} {
+		for range 40 { // the attempt and what it has its time from come at one moment
+			synctest.Test(t, func(t *testing.T) {
+				r := newTestRig(t, func(_ *d.Options, q *fakeQueue, _ *fakeSender) { q.skew = -time.Hour })
+				r.queue.direct = direct
+				r.queue.hook = failing("peek", d.ErrUnavailable) // nothing was heard before
+				r.start(t)
+				_, err := r.Publish(t.Context(), messages("m", 1))
+				require.NoError(t, err)
+				synctest.Wait()
+				require.Len(t, r.sender.sent(), 1)
+				require.Equal(t, strconv.FormatInt(r.queue.now().Unix(), 10), r.sender.sent()[0].Header.Get("Webhook-Timestamp"))
+				r.stop(t)
+			})
+		}
+	}
+}
+
+func TestAStageThatGoesOnFailingIsNotToldOfAgainAndAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.queue.hook = failing("peek", d.ErrUnavailable) // beats go on
+		r.start(t)
+		pass(30 * time.Minute)
+		require.LessOrEqual(t, strings.Count(r.log.String(), "store lost"), 2)
+		require.LessOrEqual(t, strings.Count(r.log.String(), "store back"), 1)
+		before := strings.Count(r.log.String(), "store back")
+		r.queue.set(func() { r.queue.hook = nil })
+		pass(2 * d.Calm)
+		require.Equal(t, before+1, strings.Count(r.log.String(), "store back"))
+		require.Equal(t, strings.Count(r.log.String(), "store lost"), strings.Count(r.log.String(), "store back"))
+		r.stop(t)
+	})
+}
+
+func TestAStoreThatIsLostAndBackIsToldOfOnceEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.start(t)
+		for n := 1; n <= 3; n++ {
+			pass(time.Minute)
+			r.queue.set(func() { r.queue.hook = func(string) error { return d.ErrUnavailable } })
+			r.Note(d.Hint{Now: r.queue.now(), Weight: 0, Due: r.queue.now()})
+			pass(time.Minute)
+			require.Equal(t, n, strings.Count(r.log.String(), "store lost"))
+			require.Equal(t, n-1, strings.Count(r.log.String(), "store back"))
+			r.queue.set(func() { r.queue.hook = nil })
+			pass(d.BeatEvery)
+			require.Equal(t, n, strings.Count(r.log.String(), "store back"), "at the first call that works")
+		}
+		r.stop(t)
+	})
+}
+
+// Leases that nobody knows of.
+
+// plant leases a delivery to the instance without telling it.
+func plant(q *fakeQueue, id string) d.DeliveryID {
+	c := claimed(message(id))
+	q.set(func() {
+		c.Due = q.now()
+		q.leased[c.ID] = &item{Claimed: c, by: "here"}
+	})
+	return c.ID
+}
+
+func TestACallThatIsCarriedOutAfterItWasGivenUpLeavesNoLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.start(t)
+		pass(10 * time.Minute)
+		r.queue.set(func() { r.queue.hook = failing("claim", d.ErrUnavailable) })
+		r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+		synctest.Wait()
+		r.queue.set(func() { r.queue.hook = nil })
+		pass(5 * time.Second)
+		require.Positive(t, r.queue.count("leases"), "it has looked by now")
+		plant(r.queue, "late")
+		pass(d.ReconcileEvery)
+		require.Equal(t, map[d.Verdict]int{d.Back: 1, d.Delivered: 1}, r.queue.verdicts())
+		pass(5 * time.Minute)
+		looks := r.queue.count("leases")
+		pass(time.Hour)
+		require.Equal(t, looks, r.queue.count("leases"), "once all is quiet it asks no more")
+		r.stop(t)
+	})
+}
+
+func TestLeasesThatAFailoverBroughtBackAreHandedBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.start(t)
+		pass(10 * time.Minute)
+		plant(r.queue, "again")
+		r.queue.lost()
+		pass(2 * d.ReconcileAfter)
+		require.Equal(t, map[d.Verdict]int{d.Back: 1, d.Delivered: 1}, r.queue.verdicts())
+		r.stop(t)
+	})
+}
+
+func TestAnUnknownLeaseIsHandedBackOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.sender.answer = takes(10 * time.Second)
+		r.start(t)
+		id := plant(r.queue, "unknown")
+		r.queue.set(func() { r.queue.hook = failing("settle", d.ErrUnavailable) })
+		for range 10 {
+			r.queue.lost()
+			pass(2 * d.ReconcileAfter)
+		}
+		require.Greater(t, r.queue.count("leases"), 5)
+		for _, c := range r.queue.seen("settle") {
+			require.Equal(t, 1, c.n)
+		}
+		r.queue.set(func() { r.queue.hook = nil })
+		pass(time.Minute)
+		require.Len(t, r.queue.settled[id], 2)
+		require.Equal(t, map[d.Verdict]int{d.Back: 1, d.Delivered: 1}, r.queue.verdicts())
+		require.Zero(t, r.Held())
+		r.stop(t)
+	})
+}
+
+func TestCallsThatHangDoNotStopTheHeart(t *testing.T) {
+	for _, name := range []string{"claim", "leases", "schedule", "settle", "move", "peek", "trim"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newTestRig(t, nil)
+				r.queue.direct = true
+				r.queue.fill(2)
+				r.start(t)
+				later := message("later")
+				later.Delay = time.Second
+				_, err := r.Publish(t.Context(), []*d.Message{later})
+				require.NoError(t, err)
+				pass(time.Millisecond)
+				r.queue.set(func() { r.queue.hangs = name })
+				r.queue.fill(2)
+				r.queue.lost()
+				go func() { _, _ = r.Publish(t.Context(), messages("m", 2)) }()
+				r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+				pass(2 * time.Minute)
+				require.Greater(t, r.queue.count(name), 0)
+				require.Equal(t, 1+int(2*time.Minute/d.BeatEvery), r.queue.count("beat"))
+				r.queue.set(func() { r.queue.hangs = "" })
+				r.stop(t)
+			})
+		})
+	}
+}
+
+// A part of the queue that does not answer.
+
+func TestOutcomesThatCannotBeRecordedHoldUpNoOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.queue.fill(2 * d.SettleMost)
+		stuck := map[d.DeliveryID]bool{}
+		for _, it := range r.queue.ready {
+			stuck[it.ID] = true
+		}
+		r.queue.refuse = func(id d.DeliveryID, _ int) bool { return stuck[id] }
+		r.start(t)
+		pass(time.Minute)
+		require.Empty(t, r.queue.outcomes())
+		r.queue.fill(50)
+		r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+		pass(10 * time.Second)
+		require.Len(t, r.queue.outcomes(), 50)
+		calls := r.queue.count("settle")
+		pass(time.Minute)
+		require.LessOrEqual(t, r.queue.count("settle"), calls+60, "it waits between")
+		r.queue.set(func() { r.queue.refuse = nil })
+		pass(10 * time.Second)
+		requireEachOnce(t, r.queue, 2*d.SettleMost+50)
+		require.Zero(t, r.Held())
+		r.stop(t)
+	})
+}
+
+func TestAtTheEndOutcomesHaveALastChance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		var first time.Time
+		over := false
+		r.queue.hook = func(name string) error {
+			if name != "settle" || over {
+				return nil
+			}
+			if first.IsZero() {
+				first = time.Now()
+			}
+			over = time.Since(first) > 5*time.Second // this one fails as well, and is the last
+			return d.ErrUnavailable
+		}
+		r.sender.answer = takes(time.Second)
+		r.queue.fill(5)
+		r.start(t)
+		r.stop(t)
+		require.Equal(t, map[d.Verdict]int{d.Delivered: 5}, r.queue.verdicts(), "and not handed back as if never made")
+		requireEachOnce(t, r.queue, 5)
+		require.Zero(t, r.Held())
+	})
+}
+
+func TestAPublishToAQueueThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, acceptsOnly)
+		r.queue.hangs = "schedule"
+		r.start(t)
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() {
+				out, err := r.Publish(t.Context(), messages(fmt.Sprint("m", i), 1000))
+				for _, p := range out {
+					err = errors.Join(err, p.Err)
+				}
+				if !errors.Is(err, d.ErrUnavailable) {
+					t.Errorf("publish %d: %v", i, err)
+				}
+			})
+		}
+		synctest.Wait()
+		began := time.Now()
+		r.stop(t)
+		all.Wait()
+		require.LessOrEqual(t, time.Since(began), 11*time.Second)
+	})
+}
+
+func TestRoomIsMadeForAllThatIsWanted(t *testing.T) {
+	cases := map[string]struct{ old, trims, accepted int }{
+		"enough is finished":  {old: 1000, trims: 4, accepted: 200},
+		"some is finished":    {old: 100, trims: 3, accepted: 100},
+		"nothing is finished": {old: 0, trims: 1, accepted: 0},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newTestRig(t, acceptsOnly)
+				r.queue.tight, r.queue.old = true, c.old
+				r.start(t)
+				out, err := r.Publish(t.Context(), messages("m", 200))
+				require.NoError(t, err)
+				accepted := 0
+				for _, p := range out {
+					if p.Result == d.Accepted {
+						accepted++
+					} else {
+						require.ErrorIs(t, p.Err, d.ErrFull)
+					}
+				}
+				require.Equal(t, c.accepted, accepted)
+				require.Equal(t, c.trims, r.queue.count("trim"))
+				require.Equal(t, 2, r.queue.count("schedule"))
+				r.stop(t)
+			})
+		})
+	}
+}
+
+func TestAWatchThatEndsAtOnceIsNotBegunWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, func(_ *d.Options, q *fakeQueue, _ *fakeSender) { q.deaf = true })
+		r.start(t)
+		pass(10 * time.Minute)
+		require.Less(t, r.queue.count("watch"), 700)
+		require.Greater(t, r.queue.count("watch"), 200)
+		r.stop(t)
+	})
+}
+
+func TestALeaseTakenWhileLeasesAreComparedIsNotHandedBack(t *testing.T) {
+	for _, settled := range []bool{false, true} {
+		t.Run(fmt.Sprintf("settled before they are: %t", settled), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newTestRig(t, nil)
+				r.start(t)
+				pass(time.Minute)
+				answer := make(chan struct{})
+				r.queue.set(func() {
+					r.queue.after = func(name string) error {
+						if name == "claim" {
+							<-answer
+						}
+						return nil
+					}
+					r.queue.leasesRead = sync.OnceFunc(func() {
+						for settled && len(r.queue.outcomes()) == 0 {
+							select {
+							case <-answer:
+							default:
+								close(answer)
+							}
+							runtime.Gosched() // no time goes by until it is settled
+						}
+					})
+				})
+				r.queue.fill(1)
+				r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+				synctest.Wait() // it is leased, but the answer is on its way
+				r.queue.lost()
+				pass(2 * d.ReconcileAfter)
+				if !settled {
+					close(answer)
+				}
+				pass(time.Minute)
+				require.Positive(t, r.queue.count("leases"))
+				require.Equal(t, 1, r.queue.count("settle"), "no hand-back")
+				require.Equal(t, map[d.Verdict]int{d.Delivered: 1}, r.queue.verdicts())
+				require.Zero(t, r.Held())
+				r.stop(t)
+			})
+		})
+	}
+}

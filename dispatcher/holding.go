@@ -1,0 +1,118 @@
+package dispatcher
+
+import (
+	"context"
+	"maps"
+	"sync"
+)
+
+// holding is what this instance knows that it has leased. It can be compared
+// with what the queue says while leases are taken and settled.
+type holding struct {
+	mu    sync.Mutex // guards what follows
+	held  map[DeliveryID]struct{}
+	since map[DeliveryID]struct{} // came to be held since a comparison began; nil: there is none
+	calls *calls                  // under way
+}
+
+// calls are those that may lease something and began in one stretch of time.
+type calls struct {
+	n    int
+	past bool          // the stretch is over
+	over chan struct{} // closed when it is, and the last of them ended
+}
+
+func newHolding() *holding {
+	return &holding{held: map[DeliveryID]struct{}{}, calls: &calls{over: make(chan struct{})}}
+}
+
+// begin is said before a call that may lease something, end after its answer.
+func (h *holding) begin() *calls {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls.n++
+	return h.calls
+}
+
+func (h *holding) end(c *calls, claimed []Claimed) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range claimed {
+		h.hold(claimed[i].ID)
+	}
+	c.n--
+	c.leave()
+}
+
+// hold remembers a lease. mu is held.
+func (h *holding) hold(id DeliveryID) {
+	h.held[id] = struct{}{}
+	if h.since != nil {
+		h.since[id] = struct{}{}
+	}
+}
+
+// leave closes over when nobody is left who could. mu is held.
+func (c *calls) leave() {
+	if c.past && c.n == 0 {
+		close(c.over)
+	}
+}
+
+func (h *holding) release(id DeliveryID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.held, id)
+}
+
+func (h *holding) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.held)
+}
+
+// unknown answers which of the leases that read reads nobody here knows of, and
+// holds them from then on: whoever asked hands them back. What was held before
+// is known even if it was settled meanwhile: by the time a hand-back would reach
+// the queue it may be leased anew. What a call leases that began before the
+// leases were read is known when that call has ended. One comparison at a time.
+func (h *holding) unknown(ctx context.Context, read func() ([]DeliveryID, error)) ([]DeliveryID, error) {
+	h.mu.Lock()
+	before := maps.Clone(h.held)
+	h.since = map[DeliveryID]struct{}{}
+	h.mu.Unlock()
+
+	ids, err := read()
+
+	h.mu.Lock()
+	under := h.calls
+	h.calls = &calls{over: make(chan struct{})}
+	under.past = true
+	under.leave()
+	h.mu.Unlock()
+	if err == nil {
+		select {
+		case <-under.over:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	since := h.since
+	h.since = nil
+	if err != nil {
+		return nil, err
+	}
+	var unknown []DeliveryID
+	for _, id := range ids {
+		_, old := before[id]
+		_, late := since[id]
+		if !old && !late {
+			h.hold(id)
+			unknown = append(unknown, id)
+		}
+	}
+	return unknown, nil
+}

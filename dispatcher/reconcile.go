@@ -1,0 +1,81 @@
+package dispatcher
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// When an instance compares what it holds with what the queue says it holds.
+// Where an answer was lost that is after reconcileAfter, since a call that was
+// given up may yet be carried out, and as long after the last lease as it takes
+// to come round looksAfter times: a failover may bring back what was settled.
+const (
+	reconcileAfter = time.Second
+	reconcileEvery = 30 * time.Second
+	looksAfter     = 2
+)
+
+// reconciler hands back leases that nobody knows of. It is not the heart's
+// work: it waits for calls to end that may hang, and the heart must not.
+type reconciler struct{ engine *engine }
+
+// Run compares until ctx ends.
+func (r *reconciler) Run(ctx context.Context) error {
+	e := r.engine
+	tick := time.NewTicker(reconcileEvery)
+	defer tick.Stop()
+	wait := newIdleTimer()
+	defer wait.Stop()
+	waits := false
+	for failures := 0; ctx.Err() == nil; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-e.doubt:
+			if !waits { // calls that go on failing must not put it off
+				wait.Reset(reconcileAfter)
+				waits = true
+			}
+			continue
+		case <-wait.C:
+			waits = false
+		case <-tick.C:
+			if e.looks.Load() == 0 {
+				continue
+			}
+			e.looks.Add(-1)
+		}
+		if failures = e.repeat(ctx, "leases", failures, r.reconcile(ctx)); failures > 0 {
+			signal(e.doubt)
+		}
+	}
+	return nil
+}
+
+// reconcile hands back what the queue says this instance holds, but which it
+// does not know of: a claim whose answer was lost, a settle that was forgotten.
+func (r *reconciler) reconcile(ctx context.Context) error {
+	e := r.engine
+	unknown, err := e.holding.unknown(ctx, func() ([]DeliveryID, error) {
+		call, cancel := context.WithTimeout(ctx, settleWithin)
+		defer cancel()
+		return e.queue.Leases(call, e.name())
+	})
+	if len(unknown) == 0 {
+		return err
+	}
+	e.log.LogAttrs(ctx, slog.LevelInfo, "unknown leases handed back", slog.Int("deliveries", len(unknown)))
+	e.settler.put(handBack(unknown, e.view.clock.now())...)
+	return nil
+}
+
+// handBack are the outcomes of what was never begun here. Since when it was
+// ready nobody knows any more.
+func handBack(ids []DeliveryID, due time.Time) []Settlement {
+	back := make([]Settlement, len(ids))
+	for i, id := range ids {
+		back[i] = Settlement{ID: id, Verdict: Back, Due: due}
+	}
+	return back
+}

@@ -60,6 +60,7 @@ type endlessQueue struct {
 	*fakeQueue
 	template d.Claimed
 	left     atomic.Int64
+	calls    atomic.Int64 // of Schedule
 }
 
 func (q *endlessQueue) news() []d.Hint {
@@ -89,6 +90,44 @@ func (q *endlessQueue) Settle(_ context.Context, _ string, batch []d.Settlement)
 }
 
 func (q *endlessQueue) Peek(context.Context, []int) ([]d.Hint, error) { return q.news(), nil }
+
+func (q *endlessQueue) Schedule(_ context.Context, _ string, _, _ int, batch []d.Entry) ([]d.Scheduled, []d.Hint, error) {
+	q.calls.Add(1)
+	time.Sleep(100 * time.Microsecond) // a round trip
+	out := make([]d.Scheduled, len(batch))
+	for i := range out {
+		out[i].Result = d.Accepted
+	}
+	return out, []d.Hint{{Now: time.Now(), Weight: -1}}, nil
+}
+
+// What a publish costs besides the queue's own work, and how many go together
+// in a call of it.
+func BenchmarkAccept(b *testing.B) {
+	b.ReportAllocs()
+	q := &endlessQueue{fakeQueue: newFakeQueue(1)}
+	o := newTestOptions(b, io.Discard)
+	o.MaxInFlight = 0
+	dispatcher := newTestDispatcher(b, q, &fakeSender{}, o)
+	ctx, cancel := context.WithCancel(b.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- dispatcher.Run(ctx) }()
+	b.SetParallelism(32) // callers for each core
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		batch := messages("m", 1)
+		for pb.Next() {
+			if _, err := dispatcher.Publish(ctx, batch); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/float64(max(q.calls.Load(), 1)), "messages/call")
+	cancel()
+	<-ended
+}
 
 func BenchmarkViewNote(b *testing.B) {
 	b.ReportAllocs()

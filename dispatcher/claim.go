@@ -74,7 +74,7 @@ func (c *claimer) wait(ctx context.Context) (partitions []int, ok bool) {
 func (c *claimer) claim(ctx context.Context, name string, partitions []int, got int) error {
 	e := c.engine
 	free := e.permits.free() + got
-	call, cancel := context.WithTimeout(ctx, settleWithin) // who compares leases waits for its end
+	call, cancel := within(ctx) // who compares leases waits for its end
 	defer cancel()
 	under := e.holding.begin()
 	claimed, hints, err := e.queue.Claim(call, name, partitions, got, free)

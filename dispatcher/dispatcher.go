@@ -127,7 +127,7 @@ func (d *Dispatcher) drain(cut context.CancelFunc) {
 // take over.
 func (d *Dispatcher) leave(ctx context.Context) {
 	e := d.engine
-	ctx, cancel := context.WithTimeout(ctx, settleWithin)
+	ctx, cancel := within(ctx)
 	defer cancel()
 	var err error
 	if rest := e.settler.rest(); len(rest) > 0 {

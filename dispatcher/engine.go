@@ -83,6 +83,11 @@ func (e *engine) unsure() {
 	signal(e.doubt)
 }
 
+// within bounds a call: every wait has an end, also for a queue that hangs.
+func within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, settleWithin)
+}
+
 // lookAround has all partitions looked at soon.
 func (e *engine) lookAround() { signal(e.look) }
 

@@ -73,16 +73,22 @@ func TestEachCallerGetsItsOwnResults(t *testing.T) {
 		release := blockFirst(r.queue, "schedule")
 		r.start(t)
 		var all sync.WaitGroup
+		given := 0 // each message has a delay of its own, by which its result is known
 		publish := func(prefix string, n int) {
+			batch := messages(prefix, n)
+			for _, m := range batch {
+				given++
+				m.Delay = time.Duration(given) * time.Second
+			}
 			all.Go(func() {
-				batch := messages(prefix, n)
 				out, err := r.Publish(t.Context(), batch)
 				if err != nil || len(out) != n {
 					t.Errorf("publish %s: %d results, %v", prefix, len(out), err)
 					return
 				}
 				for i, p := range out {
-					if p.Err != nil || p.Result != d.Accepted || p.Deliveries[0].ID.Message != batch[i].ID {
+					if p.Err != nil || p.Result != d.Accepted || p.Deliveries[0].ID.Message != batch[i].ID ||
+						p.Deliveries[0].Due.Sub(p.CreatedAt) != batch[i].Delay {
 						t.Errorf("%s: result %d is %+v", prefix, i, p)
 						return
 					}
@@ -249,6 +255,33 @@ func TestPublishAroundTheEndNeverHangs(t *testing.T) {
 			r.queue.mu.Unlock()
 			require.True(t, kept, "what waited when the end came is stored")
 		}
+	})
+}
+
+func TestWhatIsAcceptedAfterTheStopSignalIsLeftToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.queue.direct = true
+		release := blockFirst(r.queue, "schedule")
+		r.start(t)
+		var all sync.WaitGroup
+		for _, id := range []string{"before", "waiting"} {
+			all.Go(func() { _, _ = r.Publish(t.Context(), messages(id, 1)) })
+			synctest.Wait()
+		}
+		r.cancel()
+		synctest.Wait()
+		release()
+		require.NoError(t, <-r.ended)
+		all.Wait()
+		calls := r.queue.seen("schedule")
+		require.Len(t, calls, 2)
+		require.Equal(t, 1, calls[0].leased)
+		require.Zero(t, calls[1].leased)
+		require.Len(t, r.sender.sent(), 1)
+		_, ready, leased := r.queue.places()
+		require.Equal(t, 1, ready)
+		require.Zero(t, leased)
 	})
 }
 

@@ -3,7 +3,6 @@ package dispatcher_test
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -75,21 +74,21 @@ func TestASlowAnswerIsNoNewClock(t *testing.T) {
 }
 
 func TestTheFirstAttemptHasTheQueuesTime(t *testing.T) {
-	for _, direct := range []bool{true, false} {
-		for range 40 { // the attempt and what it has its time from come at one moment
-			synctest.Test(t, func(t *testing.T) {
-				r := newTestRig(t, func(_ *d.Options, q *fakeQueue, _ *fakeSender) { q.skew = -time.Hour })
-				r.queue.direct = direct
-				r.queue.hook = failing("peek", d.ErrUnavailable) // nothing was heard before
-				r.start(t)
-				_, err := r.Publish(t.Context(), messages("m", 1))
-				require.NoError(t, err)
-				synctest.Wait()
-				require.Len(t, r.sender.sent(), 1)
-				require.Equal(t, strconv.FormatInt(r.queue.now().Unix(), 10), r.sender.sent()[0].Header.Get("Webhook-Timestamp"))
-				r.stop(t)
-			})
-		}
+	for range 20 { // attempts and what they have their time from come at one moment
+		synctest.Test(t, func(t *testing.T) {
+			r := newTestRig(t, func(_ *d.Options, q *fakeQueue, _ *fakeSender) { q.skew = -time.Hour })
+			r.queue.direct = true
+			r.queue.hook = failing("peek", d.ErrUnavailable) // nothing was heard before
+			r.start(t)
+			_, err := r.Publish(t.Context(), messages("m", d.FlushMost))
+			require.NoError(t, err)
+			synctest.Wait()
+			require.NotEmpty(t, r.sender.sent())
+			for _, c := range r.sender.sent() {
+				require.Equal(t, strconv.FormatInt(r.queue.now().Unix(), 10), c.Header.Get("Webhook-Timestamp"))
+			}
+			r.stop(t)
+		})
 	}
 }
 
@@ -127,105 +126,6 @@ func TestAStoreThatIsLostAndBackIsToldOfOnceEach(t *testing.T) {
 		}
 		r.stop(t)
 	})
-}
-
-// Leases that nobody knows of.
-
-// plant leases a delivery to the instance without telling it.
-func plant(q *fakeQueue, id string) d.DeliveryID {
-	c := claimed(message(id))
-	q.set(func() {
-		c.Due = q.now()
-		q.leased[c.ID] = &item{Claimed: c, by: "here"}
-	})
-	return c.ID
-}
-
-func TestACallThatIsCarriedOutAfterItWasGivenUpLeavesNoLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, nil)
-		r.start(t)
-		pass(10 * time.Minute)
-		r.queue.set(func() { r.queue.hook = failing("claim", d.ErrUnavailable) })
-		r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
-		synctest.Wait()
-		r.queue.set(func() { r.queue.hook = nil })
-		pass(5 * time.Second)
-		require.Positive(t, r.queue.count("leases"), "it has looked by now")
-		plant(r.queue, "late")
-		pass(d.ReconcileEvery)
-		require.Equal(t, map[d.Verdict]int{d.Back: 1, d.Delivered: 1}, r.queue.verdicts())
-		pass(5 * time.Minute)
-		looks := r.queue.count("leases")
-		pass(time.Hour)
-		require.Equal(t, looks, r.queue.count("leases"), "once all is quiet it asks no more")
-		r.stop(t)
-	})
-}
-
-func TestLeasesThatAFailoverBroughtBackAreHandedBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, nil)
-		r.start(t)
-		pass(10 * time.Minute)
-		plant(r.queue, "again")
-		r.queue.lost()
-		pass(2 * d.ReconcileAfter)
-		require.Equal(t, map[d.Verdict]int{d.Back: 1, d.Delivered: 1}, r.queue.verdicts())
-		r.stop(t)
-	})
-}
-
-func TestAnUnknownLeaseIsHandedBackOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, nil)
-		r.sender.answer = takes(10 * time.Second)
-		r.start(t)
-		id := plant(r.queue, "unknown")
-		r.queue.set(func() { r.queue.hook = failing("settle", d.ErrUnavailable) })
-		for range 10 {
-			r.queue.lost()
-			pass(2 * d.ReconcileAfter)
-		}
-		require.Greater(t, r.queue.count("leases"), 5)
-		for _, c := range r.queue.seen("settle") {
-			require.Equal(t, 1, c.n)
-		}
-		r.queue.set(func() { r.queue.hook = nil })
-		pass(time.Minute)
-		require.Len(t, r.queue.settled[id], 2)
-		require.Equal(t, map[d.Verdict]int{d.Back: 1, d.Delivered: 1}, r.queue.verdicts())
-		require.Zero(t, r.Held())
-		r.stop(t)
-	})
-}
-
-func TestCallsThatHangDoNotStopTheHeart(t *testing.T) {
-	for _, name := range []string{"claim", "leases", "schedule", "settle", "move", "peek", "trim"} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newTestRig(t, nil)
-				r.queue.direct = true
-				r.queue.fill(2)
-				r.start(t)
-				later := message("later")
-				later.Delay = time.Second
-				_, err := r.Publish(t.Context(), []*d.Message{later})
-				require.NoError(t, err)
-				pass(time.Millisecond)
-				r.queue.set(func() { r.queue.hangs = name })
-				r.queue.fill(2)
-				r.queue.lost()
-				go func() { _, _ = r.Publish(t.Context(), messages("m", 2)) }()
-				r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
-				pass(2 * time.Minute)
-				require.Greater(t, r.queue.count(name), 0)
-				require.Equal(t, 1+int(2*time.Minute/d.BeatEvery), r.queue.count("beat"))
-				r.queue.set(func() { r.queue.hangs = "" })
-				r.stop(t)
-			})
-		})
-	}
 }
 
 // A part of the queue that does not answer.
@@ -349,45 +249,32 @@ func TestAWatchThatEndsAtOnceIsNotBegunWithoutEnd(t *testing.T) {
 	})
 }
 
-func TestALeaseTakenWhileLeasesAreComparedIsNotHandedBack(t *testing.T) {
-	for _, settled := range []bool{false, true} {
-		t.Run(fmt.Sprintf("settled before they are: %t", settled), func(t *testing.T) {
+func TestACallThatHangsIsGivenUpAndTheHeartGoesOn(t *testing.T) {
+	for _, name := range []string{"claim", "leases", "schedule", "settle", "move", "peek", "trim"} {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newTestRig(t, nil)
+				r.queue.direct = true
+				r.queue.fill(2)
 				r.start(t)
-				pass(time.Minute)
-				answer := make(chan struct{})
-				r.queue.set(func() {
-					r.queue.after = func(name string) error {
-						if name == "claim" {
-							<-answer
-						}
-						return nil
-					}
-					r.queue.leasesRead = sync.OnceFunc(func() {
-						for settled && len(r.queue.outcomes()) == 0 {
-							select {
-							case <-answer:
-							default:
-								close(answer)
-							}
-							runtime.Gosched() // no time goes by until it is settled
-						}
-					})
-				})
-				r.queue.fill(1)
-				r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
-				synctest.Wait() // it is leased, but the answer is on its way
+				later := message("later")
+				later.Delay = time.Second
+				_, err := r.Publish(t.Context(), []*d.Message{later})
+				require.NoError(t, err)
+				pass(time.Millisecond)
+				r.queue.set(func() { r.queue.hangs = name })
+				r.queue.fill(2)
 				r.queue.lost()
-				pass(2 * d.ReconcileAfter)
-				if !settled {
-					close(answer)
+				go func() { _, _ = r.Publish(t.Context(), messages("m", 2)) }()
+				r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+				pass(2 * time.Minute)
+				again := map[string]int{"schedule": 2, "trim": 1} // these wait for callers, and for the guard
+				require.GreaterOrEqual(t, r.queue.count(name), max(again[name], 1))
+				if again[name] == 0 {
+					require.Greater(t, r.queue.count(name), 10)
 				}
-				pass(time.Minute)
-				require.Positive(t, r.queue.count("leases"))
-				require.Equal(t, 1, r.queue.count("settle"), "no hand-back")
-				require.Equal(t, map[d.Verdict]int{d.Delivered: 1}, r.queue.verdicts())
-				require.Zero(t, r.Held())
+				require.Equal(t, 1+int(2*time.Minute/d.BeatEvery), r.queue.count("beat"))
+				r.queue.set(func() { r.queue.hangs = "" })
 				r.stop(t)
 			})
 		})

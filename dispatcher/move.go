@@ -14,7 +14,9 @@ func (m *mover) Run(ctx context.Context) error {
 	for failures := 0; ctx.Err() == nil; {
 		partitions, wait := e.view.dues()
 		if len(partitions) > 0 {
-			hints, err := e.queue.Move(ctx, e.name(), partitions)
+			call, cancel := within(ctx)
+			hints, err := e.queue.Move(call, e.name(), partitions)
+			cancel()
 			e.view.note(hints...)
 			failures = e.repeat(ctx, "move", failures, err)
 			continue

@@ -58,7 +58,7 @@ func (r *reconciler) Run(ctx context.Context) error {
 func (r *reconciler) reconcile(ctx context.Context) error {
 	e := r.engine
 	unknown, err := e.holding.unknown(ctx, func() ([]DeliveryID, error) {
-		call, cancel := context.WithTimeout(ctx, settleWithin)
+		call, cancel := within(ctx)
 		defer cancel()
 		return e.queue.Leases(call, e.name())
 	})

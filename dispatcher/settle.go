@@ -108,7 +108,7 @@ func (s *settler) Run(ctx context.Context) error {
 // settle records one batch and answers what was not recorded.
 func (s *settler) settle(ctx context.Context, batch []Settlement) ([]Settlement, error) {
 	e := s.engine
-	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
+	call, cancel := within(context.WithoutCancel(ctx))
 	defer cancel()
 	settled, hints, err := e.queue.Settle(call, e.name(), batch)
 	if settled == nil {

@@ -78,7 +78,9 @@ func (t *trimmer) Run(ctx context.Context) error {
 		}
 		partitions := t.take()
 		for more := len(partitions) > 0; more && ctx.Err() == nil; {
-			trimmed, err := t.engine.queue.Trim(ctx, t.engine.name(), partitions, t.keep, false)
+			call, cancel := within(ctx)
+			trimmed, err := t.engine.queue.Trim(call, t.engine.name(), partitions, t.keep, false)
+			cancel()
 			failures = t.engine.repeat(ctx, "trim", failures, err)
 			more = err == nil && trimmed.More
 			if trimmed.DeadCut > 0 && !t.told {

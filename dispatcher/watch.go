@@ -52,7 +52,9 @@ func (w *watcher) Look(ctx context.Context) error {
 	timer := time.NewTimer(every)
 	defer timer.Stop()
 	for failures, turn := 0, 0; ctx.Err() == nil; {
-		hints, err := e.queue.Peek(ctx, all)
+		call, cancel := within(ctx)
+		hints, err := e.queue.Peek(call, all)
+		cancel()
 		e.view.note(hints...)
 		if failures = e.repeat(ctx, "look", failures, err); failures > 0 {
 			continue

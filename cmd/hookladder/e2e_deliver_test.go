@@ -172,12 +172,14 @@ func TestE2EADelayAndATimeAreKept(t *testing.T) {
 		{ID: "delay", URL: w.receiver.URL, Delay: wire.Duration(700 * time.Millisecond)},
 		{ID: "at", URL: w.receiver.URL, DeliverAt: wire.Time{Time: at}},
 	} {
+		sent := time.Now().Truncate(time.Millisecond)
 		p := i.publish(m)
 		require.Equal(t, "scheduled", p.Deliveries[0].Status)
 		due := p.Deliveries[0].NextAttemptAt.Time
 		if m.ID == "at" {
 			require.True(t, due.Equal(at))
 		}
+		require.False(t, due.Before(sent.Add(time.Duration(m.Delay))), "its delay counts from the publish")
 		require.False(t, w.receiver.wait(m.ID, 1).at.Before(due), "%s came early", m.ID)
 	}
 }

@@ -1,0 +1,144 @@
+package dispatcher_test
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	d "github.com/hookladder/hookladder/dispatcher"
+)
+
+// Leases that nobody knows of.
+
+// plant leases a delivery to the instance without telling it.
+func plant(q *fakeQueue, id string) d.DeliveryID {
+	c := claimed(message(id))
+	q.set(func() {
+		c.Due = q.now()
+		q.leased[c.ID] = &item{Claimed: c, by: "here"}
+	})
+	return c.ID
+}
+
+func TestACallThatIsCarriedOutAfterItWasGivenUpLeavesNoLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.start(t)
+		pass(10 * time.Minute)
+		r.queue.set(func() { r.queue.hook = failing("claim", d.ErrUnavailable) })
+		r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+		synctest.Wait()
+		r.queue.set(func() { r.queue.hook = nil })
+		pass(5 * time.Second)
+		require.Positive(t, r.queue.count("leases"), "it has looked by now")
+		plant(r.queue, "late")
+		pass(d.ReconcileEvery)
+		require.Equal(t, map[d.Verdict]int{d.Back: 1, d.Delivered: 1}, r.queue.verdicts())
+		pass(5 * time.Minute)
+		looks := r.queue.count("leases")
+		pass(time.Hour)
+		require.Equal(t, looks, r.queue.count("leases"), "once all is quiet it asks no more")
+		r.stop(t)
+	})
+}
+
+func TestLeasesThatAFailoverBroughtBackAreHandedBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.start(t)
+		pass(10 * time.Minute)
+		plant(r.queue, "again")
+		r.queue.lost()
+		pass(2 * d.ReconcileAfter)
+		require.Equal(t, map[d.Verdict]int{d.Back: 1, d.Delivered: 1}, r.queue.verdicts())
+		r.stop(t)
+	})
+}
+
+func TestFaultsThatGoOnDoNotPutOffTheComparison(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.start(t)
+		plant(r.queue, "unknown")
+		for range 20 {
+			r.queue.lost()
+			pass(d.ReconcileAfter / 4)
+		}
+		require.Equal(t, map[d.Verdict]int{d.Back: 1, d.Delivered: 1}, r.queue.verdicts())
+		r.stop(t)
+	})
+}
+
+func TestAnUnknownLeaseIsHandedBackOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.sender.answer = takes(10 * time.Second)
+		r.start(t)
+		id := plant(r.queue, "unknown")
+		r.queue.set(func() { r.queue.hook = failing("settle", d.ErrUnavailable) })
+		for range 10 {
+			r.queue.lost()
+			pass(2 * d.ReconcileAfter)
+		}
+		require.Greater(t, r.queue.count("leases"), 5)
+		for _, c := range r.queue.seen("settle") {
+			require.Equal(t, 1, c.n)
+		}
+		r.queue.set(func() { r.queue.hook = nil })
+		pass(time.Minute)
+		require.Len(t, r.queue.settled[id], 2)
+		require.Equal(t, map[d.Verdict]int{d.Back: 1, d.Delivered: 1}, r.queue.verdicts())
+		require.Zero(t, r.Held())
+		r.stop(t)
+	})
+}
+
+func TestALeaseTakenWhileLeasesAreComparedIsNotHandedBack(t *testing.T) {
+	for _, settled := range []bool{false, true} {
+		t.Run(fmt.Sprintf("settled before they are: %t", settled), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newTestRig(t, nil)
+				r.start(t)
+				pass(time.Minute)
+				answer := make(chan struct{})
+				r.queue.set(func() {
+					r.queue.after = func(name string) error {
+						if name == "claim" {
+							<-answer
+						}
+						return nil
+					}
+					r.queue.leasesRead = sync.OnceFunc(func() {
+						for settled && len(r.queue.outcomes()) == 0 {
+							select {
+							case <-answer:
+							default:
+								close(answer)
+							}
+							runtime.Gosched() // no time goes by until it is settled
+						}
+					})
+				})
+				r.queue.fill(1)
+				r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+				synctest.Wait() // it is leased, but the answer is on its way
+				r.queue.lost()
+				pass(2 * d.ReconcileAfter)
+				if !settled {
+					close(answer)
+				}
+				pass(time.Minute)
+				require.Positive(t, r.queue.count("leases"))
+				require.Equal(t, 1, r.queue.count("settle"), "no hand-back")
+				require.Equal(t, map[d.Verdict]int{d.Delivered: 1}, r.queue.verdicts())
+				require.Zero(t, r.Held())
+				r.stop(t)
+			})
+		})
+	}
+}

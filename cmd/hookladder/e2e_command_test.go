@@ -76,7 +76,7 @@ func TestE2EServeRefusesToStart(t *testing.T) {
 	server := redistest.Start(t)
 	redis := "REDIS_URL=" + server.URL()
 	full := "REDIS_URL=" + redistest.Start(t, "maxmemory 100mb", "maxmemory-policy allkeys-lru").URL()
-	free := "LISTEN=" + freeAddr(t)
+	const free = "LISTEN=127.0.0.1:0"
 	for _, c := range []struct {
 		name    string
 		environ []string
@@ -119,7 +119,7 @@ func TestE2EOtherPartitionsThanTheFirstStartsAreRefused(t *testing.T) {
 	for n := range 20 {
 		i.until(fmt.Sprint("m", n), "delivered")
 	}
-	got := mustRun(t, []string{"REDIS_URL=" + w.redis.URL(), "LISTEN=" + freeAddr(t), "PARTITIONS=8"}, "", "serve")
+	got := mustRun(t, []string{"REDIS_URL=" + w.redis.URL(), "LISTEN=127.0.0.1:0", "PARTITIONS=8"}, "", "serve")
 	require.Equal(t, exitFailed, got.code)
 	require.Contains(t, got.err, "PARTITIONS=8")
 }

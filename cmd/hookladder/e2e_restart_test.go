@@ -71,7 +71,7 @@ func TestE2EASecondSignalEndsItAtOnce(t *testing.T) {
 	i.publish(wire.Message{ID: "m1", URL: w.receiver.URL})
 	w.receiver.wait("m1", 1)
 	require.NoError(t, i.cmd.Process.Signal(syscall.SIGTERM))
-	require.Eventually(t, func() bool { return strings.Contains(i.log.String(), `"msg":"stopping"`) }, e2eWait, 10*time.Millisecond)
+	i.says(`"msg":"stopping"`)
 	require.Eventually(t, func() bool {
 		_ = i.cmd.Process.Signal(syscall.SIGTERM) // an error says that it has ended
 		select {
@@ -230,5 +230,5 @@ func TestE2EARunningInstanceTakesOverFromAKilledOne(t *testing.T) {
 		}
 		require.LessOrEqual(t, came, 2)
 	}
-	require.Contains(t, stays.log.String(), fmt.Sprintf(`"msg":"takeover","instance":"%s","deliveries":%d}`, victim, len(leases)))
+	stays.says(fmt.Sprintf(`"msg":"takeover","instance":"%s","deliveries":%d}`, victim, len(leases)))
 }

@@ -118,11 +118,10 @@ func (w *world) serve(settings ...string) *instance {
 	w.t.Helper()
 	path, err := binary()
 	require.NoError(w.t, err)
-	addr := freeAddr(w.t)
-	i := &instance{t: w.t, receiver: w.receiver, url: "http://" + addr, log: &lockedBuffer{}, done: make(chan struct{})}
+	i := &instance{t: w.t, receiver: w.receiver, log: &lockedBuffer{}, done: make(chan struct{})}
 	i.cmd = exec.Command(path, "serve")
 	i.cmd.Env = append([]string{
-		"REDIS_URL=" + w.redis.URL(), "LISTEN=" + addr, "SIGNING_SECRET=" + w.secret.Reveal(), "ALLOW_NETS=127.0.0.0/8",
+		"REDIS_URL=" + w.redis.URL(), "LISTEN=127.0.0.1:0", "SIGNING_SECRET=" + w.secret.Reveal(), "ALLOW_NETS=127.0.0.0/8",
 		"LOG_LEVEL=debug", raceAtExit,
 	}, settings...)
 	i.cmd.Stdout, i.cmd.Stderr = i.log, i.log
@@ -131,8 +130,6 @@ func (w *world) serve(settings ...string) *instance {
 		_ = i.cmd.Wait()
 		close(i.done)
 	}()
-	i.Client, err = client.New(i.url, "")
-	require.NoError(w.t, err)
 	w.t.Cleanup(func() {
 		i.kill()
 		require.NotContains(w.t, i.log.String(), "DATA RACE")
@@ -141,11 +138,34 @@ func (w *world) serve(settings ...string) *instance {
 			require.NotContains(w.t, i.log.String(), `"level":"ERROR"`)
 		}
 	})
+	i.says(`"msg":"started"`)
+	_, addr, _ := strings.Cut(i.log.String(), `"listen":"`)
+	addr, _, _ = strings.Cut(addr, `"`)
+	i.url = "http://" + addr
+	i.Client, err = client.New(i.url, "")
+	require.NoError(w.t, err)
 	require.Eventually(w.t, func() bool {
 		_, err := i.Ready(w.t.Context())
 		return err == nil
 	}, e2eWait, 20*time.Millisecond, "not ready")
 	return i
+}
+
+// says waits until the log has a text, or the process has ended.
+func (i *instance) says(text string) {
+	i.t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(e2eWait)
+	for !strings.Contains(i.log.String(), text) {
+		select {
+		case <-tick.C:
+		case <-i.done:
+			require.Contains(i.t, i.log.String(), text, "it has ended")
+		case <-late:
+			require.FailNow(i.t, "it never says "+text, i.log.String())
+		}
+	}
 }
 
 // kill ends it as a crash would.
@@ -257,4 +277,13 @@ func (w *world) keys() []string {
 	}
 	slices.Sort(all)
 	return all
+}
+
+// alive waits until so many instances are known: the dead are forgotten after
+// what they held was moved.
+func (w *world) alive(n int) {
+	w.t.Helper()
+	require.Eventually(w.t, func() bool {
+		return len(w.rdb.HKeys(context.WithoutCancel(w.t.Context()), "{default}:instances").Val()) == n
+	}, e2eWait, 20*time.Millisecond, "instances")
 }

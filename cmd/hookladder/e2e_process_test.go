@@ -35,7 +35,7 @@ func TestE2EAStopLetsAttemptsFinishAndLosesNothing(t *testing.T) {
 	first.says(`"msg":"stopping"`)
 	close(h.release)
 	require.Zero(t, <-code)
-	require.Contains(t, first.log.String(), `"msg":"stopped"`)
+	first.says(`"msg":"stopped"`)
 	require.Empty(t, w.rdb.HGetAll(t.Context(), "{default}:instances").Val(), "it signed off")
 
 	second := w.serve()
@@ -160,8 +160,8 @@ func TestE2ERedisMayBeKilledAndStartedAgain(t *testing.T) {
 	_, err = i.Retry(t.Context(), "before", "")
 	require.NoError(t, err)
 	i.until("before", "delivered")
-	require.Contains(t, i.log.String(), `"msg":"store lost"`)
-	require.Contains(t, i.log.String(), `"msg":"store back"`)
+	i.says(`"msg":"store lost"`)
+	i.says(`"msg":"store back"`)
 }
 
 func TestE2EScriptsThatRedisForgotAreGivenAgain(t *testing.T) {

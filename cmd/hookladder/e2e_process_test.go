@@ -132,6 +132,25 @@ func TestE2ETwoInstancesShareTheWork(t *testing.T) {
 	}
 }
 
+// One instance accepts, another delivers, and the guard looks long after the
+// test: each hint has to arrive, whatever waits for a later time.
+func TestE2EWhatOneInstanceAcceptsAnotherDeliversAtItsTime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	accepts := w.serve("MAX_IN_FLIGHT=0", "GUARD_INTERVAL=1h")
+	w.serve("GUARD_INTERVAL=1h")
+	for n := range 3 {
+		accepts.publish(wire.Message{ID: fmt.Sprint("later", n), URL: w.receiver.URL, Delay: hour / wire.Duration(n+1)})
+		accepts.publish(wire.Message{ID: fmt.Sprint("now", n), URL: w.receiver.URL})
+		w.receiver.wait(fmt.Sprint("now", n), 1)
+		p := accepts.publish(wire.Message{ID: fmt.Sprint("soon", n), URL: w.receiver.URL, Delay: wire.Duration(100 * time.Millisecond)})
+		came := w.receiver.wait(fmt.Sprint("soon", n), 1)
+		require.False(t, came.at.Before(p.Deliveries[0].NextAttemptAt.Time))
+	}
+	_, all := w.receiver.ids()
+	require.Equal(t, 6, all)
+}
+
 // With appendfsync everysec what was acknowledged in the last second may be
 // lost with Redis; this is about what Hookladder does.
 func TestE2ERedisMayBeKilledAndStartedAgain(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -186,4 +187,38 @@ func TestE2EAFullRedisIsAnsweredWith503AndLosesNothing(t *testing.T) {
 	}
 	_, came := w.receiver.ids()
 	require.Equal(t, len(taken), came)
+}
+
+// Whatever the end, nothing of a delivery outlives its time: no record, no
+// history, no count.
+func TestE2EWhatIsOldIsForgotten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.receiver.answers(func(rw http.ResponseWriter, _ *http.Request, id string, n int) {
+		if id == "dies" || id == "climbs" && n < 3 {
+			rw.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	i := w.serve("LADDER=10ms,10ms", "RETENTION=1s", "DEAD_RETENTION=1s", "GUARD_INTERVAL=1s")
+	for _, id := range []string{"plain", "climbs", "dies", "cancelled"} {
+		m := wire.Message{ID: id, URL: w.receiver.URL}
+		if id == "cancelled" {
+			m.Delay = hour
+		}
+		i.publish(m)
+	}
+	_, err := i.Cancel(t.Context(), "cancelled", "")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		return w.rdb.HLen(context.WithoutCancel(t.Context()), "{default:0}:messages").Val() == 0
+	}, e2eWait, 50*time.Millisecond)
+	require.Len(t, w.receiver.arrivals("climbs"), 3)
+	require.Len(t, w.receiver.arrivals("dies"), 3)
+	_, err = i.Message(t.Context(), "dies")
+	require.Equal(t, http.StatusNotFound, problemOf(t, err).Status)
+	require.Equal(t, []string{"attempts", "in", "known", "lane"}, w.keys())
+
+	again := i.publish(wire.Message{ID: "plain", URL: w.receiver.URL})
+	require.False(t, again.Duplicate, "its id is forgotten too")
+	w.receiver.wait("plain", 2)
 }

@@ -83,3 +83,61 @@ func ExampleSigner_Sign() {
 	fmt.Println(len(strings.Fields(header)), "signatures by", secrets)
 	// Output: 2 signatures by [whsec_[redacted] whsec_[redacted]]
 }
+
+// A receiver that holds a public key verifies, and can't sign.
+func ExampleScheme_NewVerifier() {
+	secret := signer.StandardEd25519.NewSecret() // stays with the sender
+	public, _ := secret.PublicKey()              // whpk_..., for anybody
+	s, err := signer.StandardEd25519.NewSigner(secret)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	verifier, err := signer.StandardEd25519.NewVerifier(public)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	now := time.Now()
+	timestamp := strconv.FormatInt(now.Unix(), 10)
+	header := s.Sign("msg_1", now, []byte("hello"))
+	fmt.Println(verifier.Verify("msg_1", timestamp, header, []byte("hello")))
+	fmt.Println(verifier.Verify("msg_1", timestamp, header, []byte("hullo")))
+	// Output:
+	// <nil>
+	// webhook-signature does not match: another secret, or the body was changed
+}
+
+// A receiver that has Stripe's library already needs no other.
+func ExampleScheme_NewSigner() {
+	secret, err := signer.Stripe.ParseSecret("whsec_Lm3nQ8pR5sT1uV7wX9yZ0aB2cD4eF6gH")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	s, err := signer.Stripe.NewSigner(secret)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(s.Header())
+	fmt.Println(s.Sign("msg_1", time.Unix(1750000000, 0), []byte(`{"event":"payment.captured","amount":4200}`)))
+
+	_, err = signer.GitHub.NewSigner(signer.NewSecret()) // a standard secret
+	fmt.Println(err)
+	// Output:
+	// Stripe-Signature
+	// t=1750000000,v1=107c4b18fe1e7eeed41ac931d2079042a37a5c75963d48f55cac78673abfa3cd
+	// secret 1: secret of another scheme: github signs with a text of 16 to 256 printable ASCII characters without spaces
+}
+
+// Each tenant's secret comes out of one that only the sender knows.
+func ExampleSecret_Derive() {
+	secret, err := signer.ParseSecret("whsec_AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(secret.Derive("acme").Reveal())
+	// Output: whsec_DVoJYheXExmjW3qPD10tNI4lkVe02uWdqvHjzZdnzws=
+}

@@ -17,16 +17,10 @@ const DefaultMaxBody = 1 << 20
 // from its beginning. Nothing is read of a request whose headers are refused
 // already, and never more than MaxBody.
 func (v *Verifier) VerifyRequest(r *http.Request) (body []byte, err error) {
-	id, err := single(r.Header, HeaderID)
+	id, timestamp, signature, err := v.headers(r.Header)
 	if err != nil {
 		return nil, err
 	}
-	timestamp, err := single(r.Header, HeaderTimestamp)
-	if err != nil {
-		return nil, err
-	}
-	// This one is a list, and a list may be spread over several lines.
-	signature := strings.Join(r.Header.Values(HeaderSignature), " ")
 	c, err := v.check(id, timestamp, signature)
 	if err != nil {
 		return nil, err
@@ -39,6 +33,22 @@ func (v *Verifier) VerifyRequest(r *http.Request) (body []byte, err error) {
 		return nil, err
 	}
 	return body, nil
+}
+
+// headers are the ones that the scheme looks at.
+func (v *Verifier) headers(h http.Header) (id, timestamp, signature string, err error) {
+	if l := v.Scheme.layout(); !l.id {
+		signature, err = single(h, l.header)
+		return "", "", signature, err
+	}
+	if id, err = single(h, HeaderID); err != nil {
+		return "", "", "", err
+	}
+	if timestamp, err = single(h, HeaderTimestamp); err != nil {
+		return "", "", "", err
+	}
+	// This one is a list, and a list may be spread over several lines.
+	return id, timestamp, strings.Join(h.Values(HeaderSignature), " "), nil
 }
 
 // single is the value of a header that must not be there twice: what was
@@ -89,7 +99,8 @@ func tooLarge(limit int64) error {
 // Middleware lets through to next what verifies, with its body to be read as if
 // for the first time. Anything else is answered with the reason in one line: 401
 // where the signature is missing, wrong or not fresh, 413 where the body is too
-// large, 400 where the request is malformed, and 500 where the Verifier has no secret.
+// large, 400 where the request is malformed, and 500 where the Verifier has no key
+// that it can verify with.
 func (v *Verifier) Middleware(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(r.Context()) // a copy: the caller's request keeps its own Body
@@ -108,6 +119,8 @@ func answer(err error) (status int, text string) {
 	switch {
 	case errors.Is(err, ErrNoSecret):
 		return http.StatusInternalServerError, ErrNoSecret.Error()
+	case errors.Is(err, ErrMisfit), errors.Is(err, ErrScheme):
+		return http.StatusInternalServerError, "no signing secret that fits its scheme"
 	case errors.Is(err, ErrBody):
 		return http.StatusBadRequest, ErrBody.Error()
 	case errors.Is(err, ErrBodyTooLarge):

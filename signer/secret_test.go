@@ -70,8 +70,7 @@ func TestParseSecretRefusesWithoutRepeating(t *testing.T) {
 // as such, in hex, or as decimal bytes.
 func requireNoLeak(t testing.TB, text string) {
 	t.Helper()
-	key, err := base64.StdEncoding.DecodeString(keyText)
-	require.NoError(t, err)
+	key := mustKey(t)
 	decimals := strings.Trim(fmt.Sprint(key[:4]), "[]")
 	for form, secret := range map[string]string{
 		"base64": keyText, "bytes": string(key), "hex of bytes": hex.EncodeToString(key),
@@ -86,15 +85,42 @@ func requireNoLeak(t testing.TB, text string) {
 }
 
 func TestSecretNeverShowsItself(t *testing.T) {
-	s := mustSecret(t, signer.SecretPrefix+keyText)
-	const redacted = "whsec_[redacted]"
+	t.Run("standard", func(t *testing.T) {
+		requireRedacted(t, mustSecret(t, signer.SecretPrefix+keyText), "whsec_[redacted]", signer.Standard)
+	})
+	t.Run("ed25519", func(t *testing.T) {
+		text := signer.PrivatePrefix + base64.StdEncoding.EncodeToString(append([]byte("!"), mustKey(t)...))
+		requireRedacted(t, mustSecrets(t, signer.StandardEd25519, text)[0], "whsk_[redacted]", signer.StandardEd25519)
+	})
+	t.Run("a text", func(t *testing.T) {
+		for _, scheme := range []signer.Scheme{signer.Stripe, signer.GitHub, signer.HMACHex} {
+			requireRedacted(t, mustSecrets(t, scheme, keyText)[0], "[redacted]", scheme)
+		}
+	})
+}
+
+// mustKey is the key whose base64 is keyText.
+func mustKey(t testing.TB) []byte {
+	t.Helper()
+	key, err := base64.StdEncoding.DecodeString(keyText)
+	require.NoError(t, err)
+	return key
+}
+
+// requireRedacted holds that a secret of keyText shows nothing of it, wherever
+// it is held and however that is printed.
+func requireRedacted(t *testing.T, s signer.Secret, redacted string, scheme signer.Scheme) {
+	t.Helper()
+	sign, err := scheme.NewSigner(s)
+	require.NoError(t, err)
+	text := s.Reveal()
 
 	type open struct{ Secret signer.Secret }
 	type closed struct{ secret signer.Secret } // fmt can call no method on this field
 	holders := map[string]any{
 		"secret": s, "pointer": &s, "list": []signer.Secret{s}, "map": map[string]signer.Secret{"a": s},
 		"field": open{s}, "pointer to field": &open{s}, "unexported field": closed{s}, "pointer to unexported": &closed{s},
-		"verifier": &signer.Verifier{Secrets: []signer.Secret{s}}, "signer": mustSigner(t, s),
+		"verifier": &signer.Verifier{Secrets: []signer.Secret{s}}, "signer": sign,
 		"error": fmt.Errorf("with %v", s),
 	}
 	for name, held := range holders {
@@ -133,7 +159,7 @@ func TestSecretNeverShowsItself(t *testing.T) {
 	out, err = xml.Marshal(open{s})
 	require.NoError(t, err)
 	require.Contains(t, string(out), redacted)
-	require.Equal(t, signer.SecretPrefix+keyText, s.Reveal(), "the check must know the right secret")
+	require.Equal(t, text, s.Reveal(), "the check must know the right secret")
 }
 
 func TestNewSecretIsNewEachTime(t *testing.T) {
@@ -179,7 +205,8 @@ func FuzzParseSecret(f *testing.F) {
 			return
 		}
 		require.True(t, errors.Is(err, signer.ErrSecret))
-		if len(text) > len(signer.ErrSecret.Error()) {
+		_, empty := signer.ParseSecret("")
+		if len(text) > len(empty.Error()) {
 			require.NotContains(t, err.Error(), text)
 		}
 	})

@@ -11,18 +11,21 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// vector is one request of testdata/vectors.json; the README beside it has the
-// meaning of its fields.
+// vector is one request of testdata/vectors.json, or of schemes.json; the README
+// beside them has the meaning of its fields.
 type vector struct {
-	Name      string   `json:"name"`
-	Secrets   []string `json:"secrets"`
-	ID        string   `json:"id"`
-	Timestamp string   `json:"timestamp"`
-	Body      []byte   `json:"body"`
-	Signature string   `json:"signature"`
-	Now       int64    `json:"now"`
-	Tolerance int64    `json:"tolerance"`
-	Expected  string   `json:"expected"`
+	Scheme    signer.Scheme `json:"scheme"`
+	Name      string        `json:"name"`
+	Secrets   []string      `json:"secrets"`
+	Public    []string      `json:"public_keys"`
+	Signers   []string      `json:"signers"`
+	ID        string        `json:"id"`
+	Timestamp string        `json:"timestamp"`
+	Body      []byte        `json:"body"`
+	Signature string        `json:"signature"`
+	Now       int64         `json:"now"`
+	Tolerance int64         `json:"tolerance"`
+	Expected  string        `json:"expected"`
 }
 
 // reasons are the words of the vectors.
@@ -40,28 +43,59 @@ var reasons = map[string]error{
 	"mismatch":      signer.ErrMismatch,
 }
 
-func readVectors(t testing.TB) []vector {
+// vectorFile is vectors.json, or schemes.json, which has more.
+type vectorFile struct {
+	Vectors []vector `json:"vectors"`
+	Derived []struct {
+		Secret  string `json:"secret"`
+		Tenant  string `json:"tenant"`
+		Derived string `json:"derived"`
+	} `json:"derived"`
+	Keys []struct {
+		Private string `json:"private"`
+		Public  string `json:"public"`
+	} `json:"keys"`
+}
+
+func readVectorFile(t testing.TB, name string) (file vectorFile) {
 	t.Helper()
-	text, err := os.ReadFile("testdata/vectors.json")
+	text, err := os.ReadFile("testdata/" + name)
 	require.NoError(t, err)
-	var file struct {
-		Vectors []vector `json:"vectors"`
-	}
 	require.NoError(t, json.Unmarshal(text, &file))
 	require.NotEmpty(t, file.Vectors)
-	return file.Vectors
+	return file
+}
+
+func readVectors(t testing.TB) []vector {
+	t.Helper()
+	return append(readVectorFile(t, "vectors.json").Vectors, readVectorFile(t, "schemes.json").Vectors...)
 }
 
 func (v vector) verifier(t testing.TB) *signer.Verifier {
 	t.Helper()
 	made := &signer.Verifier{
+		Scheme:    v.Scheme,
+		Secrets:   mustSecrets(t, v.Scheme, v.Secrets...),
 		Tolerance: time.Duration(v.Tolerance) * time.Second,
 		Now:       func() time.Time { return time.Unix(v.Now, 0) },
 	}
-	for _, text := range v.Secrets {
-		made.Secrets = append(made.Secrets, mustSecret(t, text))
+	for _, text := range v.Public {
+		key, err := signer.ParsePublicKey(text)
+		require.NoError(t, err)
+		made.PublicKeys = append(made.PublicKeys, key)
 	}
 	return made
+}
+
+func mustSecrets(t testing.TB, scheme signer.Scheme, texts ...string) (secrets []signer.Secret) {
+	t.Helper()
+	for _, text := range texts {
+		s, err := scheme.ParseSecret(text)
+		require.NoError(t, err)
+		require.Equal(t, text, s.Reveal())
+		secrets = append(secrets, s)
+	}
+	return secrets
 }
 
 func mustSecret(t testing.TB, text string) signer.Secret {
@@ -75,7 +109,7 @@ func TestVectors(t *testing.T) {
 	met := map[string]bool{}
 	for _, v := range readVectors(t) {
 		met[v.Expected] = true
-		t.Run(v.Name, func(t *testing.T) {
+		t.Run(v.Scheme.String()+" "+v.Name, func(t *testing.T) {
 			err := v.verifier(t).Verify(v.ID, v.Timestamp, v.Signature, v.Body)
 			if v.Expected == "ok" {
 				require.NoError(t, err)
@@ -98,7 +132,7 @@ func TestVectors(t *testing.T) {
 
 func TestSignMakesTheSignaturesOfTheVectors(t *testing.T) {
 	compared := 0
-	for _, v := range readVectors(t) {
+	for _, v := range readVectorFile(t, "vectors.json").Vectors {
 		if v.Expected != "ok" || len(v.Secrets) != 1 || len(v.Signature) != len("v1,")+44 {
 			continue
 		}
@@ -109,4 +143,39 @@ func TestSignMakesTheSignaturesOfTheVectors(t *testing.T) {
 		compared++
 	}
 	require.Greater(t, compared, 10)
+}
+
+func TestSignersMakeTheSignaturesOfTheSchemes(t *testing.T) {
+	compared := map[signer.Scheme]int{}
+	for _, v := range readVectorFile(t, "schemes.json").Vectors {
+		if len(v.Signers) == 0 {
+			continue
+		}
+		s, err := v.Scheme.NewSigner(mustSecrets(t, v.Scheme, v.Signers...)...)
+		require.NoError(t, err)
+		const sentAt = 1_750_000_000 // of every vector that is signed
+		require.Equal(t, v.Signature, s.Sign(v.ID, time.Unix(sentAt, 999), v.Body), v.Name)
+		compared[v.Scheme]++
+	}
+	for _, scheme := range signer.Schemes[1:] {
+		require.GreaterOrEqual(t, compared[scheme], 5, scheme)
+	}
+}
+
+func TestDerivedSecretsAreThoseOfTheVectors(t *testing.T) {
+	derived := readVectorFile(t, "schemes.json").Derived
+	require.NotEmpty(t, derived)
+	for _, d := range derived {
+		require.Equal(t, d.Derived, mustSecret(t, d.Secret).Derive(d.Tenant).Reveal(), d.Tenant)
+	}
+}
+
+func TestPublicKeysAreThoseOfTheVectors(t *testing.T) {
+	keys := readVectorFile(t, "schemes.json").Keys
+	require.NotEmpty(t, keys)
+	for _, k := range keys {
+		got, ok := mustSecrets(t, signer.StandardEd25519, k.Private)[0].PublicKey()
+		require.True(t, ok)
+		require.Equal(t, k.Public, got)
+	}
 }

@@ -1,8 +1,8 @@
 package signer
 
 import (
+	"crypto/ed25519"
 	"crypto/hmac"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"strconv"
@@ -15,43 +15,87 @@ import (
 // that is wrong and still makes a recorded request useless soon.
 const DefaultTolerance = 5 * time.Minute
 
-// maxCandidates is the most signatures looked at in one header. It leaves room
-// for every secret of a sender in two versions.
-const maxCandidates = 2 * MaxSecrets
-
-// What may be wrong with a request. Verify's errors wrap one of these each.
+// What may be wrong with a request. Verify's errors wrap one of these each, and
+// say in the words of the scheme's headers where.
 var (
 	ErrNoID         = errors.New("no " + HeaderID)
 	ErrID           = errors.New("malformed " + HeaderID)
-	ErrNoTimestamp  = errors.New("no " + HeaderTimestamp)
-	ErrTimestamp    = errors.New("malformed " + HeaderTimestamp)
-	ErrTooOld       = errors.New(HeaderTimestamp + " too old")
-	ErrTooNew       = errors.New(HeaderTimestamp + " too far in the future")
-	ErrNoSignature  = errors.New("no " + HeaderSignature)
-	ErrNoVersion    = errors.New("no v1 signature in " + HeaderSignature) // only versions that are not known here
-	ErrSignature    = errors.New("malformed " + HeaderSignature)
-	ErrMismatch     = errors.New(HeaderSignature + " does not match: another secret, or the body was changed")
+	ErrNoTimestamp  = errors.New("no timestamp")
+	ErrTimestamp    = errors.New("malformed timestamp")
+	ErrTooOld       = errors.New("timestamp too old")
+	ErrTooNew       = errors.New("timestamp too far in the future")
+	ErrNoSignature  = errors.New("no signature")
+	ErrNoVersion    = errors.New("no signature of the version that is verified") // only others
+	ErrSignature    = errors.New("malformed signature")
+	ErrMismatch     = errors.New("signature does not match")
 	ErrRepeated     = errors.New("header given more than once")
 	ErrBody         = errors.New("body could not be read")
 	ErrBodyTooLarge = errors.New("body too large")
 )
+
+// refusal is one of the errors above in the words of a scheme.
+type refusal struct {
+	reason error
+	text   string
+}
+
+func (r *refusal) Error() string { return r.text }
+func (r *refusal) Unwrap() error { return r.reason }
+
+func refuse(reason error, format string, a ...any) error {
+	return &refusal{reason, fmt.Sprintf(format, a...)}
+}
 
 // Verifier tells whether a request comes from who knows a secret, and is fresh.
 // Its fields are not to be changed once it is in use; then any number of
 // goroutines may share it.
 //
 // It does not remember: within the tolerance a repeated request verifies again.
-// Repeats have the same webhook-id, by which a receiver knows them.
+// Repeats have the same webhook-id, by which a receiver knows them. GitHub and
+// HMACHex sign no time: no tolerance applies, and a recorded request verifies for
+// as long as its secret does. They and Stripe don't sign the webhook-id either:
+// who replays such a request may write another one.
 type Verifier struct {
-	Secrets   []Secret         // any of them may have signed; needed
-	Tolerance time.Duration    // between the timestamp and now, either way; 0: DefaultTolerance
-	Now       func() time.Time // the receiver's clock; nil: time.Now
-	MaxBody   int64            // most bytes of a body that VerifyRequest reads; 0: DefaultMaxBody
+	Scheme     Scheme           // zero: Standard
+	Secrets    []Secret         // any of them may have signed; needed, but for StandardEd25519
+	PublicKeys []PublicKey      // for StandardEd25519 only, whose receivers need no secret
+	Tolerance  time.Duration    // between the timestamp and now, either way; 0: DefaultTolerance
+	Now        func() time.Time // the receiver's clock; nil: time.Now
+	MaxBody    int64            // most bytes of a body that VerifyRequest reads; 0: DefaultMaxBody
 }
 
-// Verify checks the three headers of a request, as they were sent, against its
-// body, byte for byte as it came. It is nil only when one of the secrets made one
-// of the signatures, and the timestamp is within the tolerance.
+// NewVerifier makes a Verifier out of a text: the secrets that fit the scheme,
+// or for StandardEd25519 public keys (a private one stands for its public half),
+// with white space between two.
+func (s Scheme) NewVerifier(keys string) (*Verifier, error) {
+	if s != StandardEd25519 {
+		secrets, err := s.ParseSecrets(keys)
+		if err != nil {
+			return nil, err
+		}
+		return &Verifier{Scheme: s, Secrets: secrets}, nil
+	}
+	public, err := parseList(keys, "key", func(text string) (PublicKey, error) {
+		if !strings.HasPrefix(text, PrivatePrefix) {
+			return ParsePublicKey(text)
+		}
+		secret, err := parsePrivate(text)
+		if err != nil {
+			return PublicKey{}, err
+		}
+		return secret.public(), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Verifier{Scheme: s, PublicKeys: public}, nil
+}
+
+// Verify checks the headers of a request, as they were sent, against its body,
+// byte for byte as it came: webhook-id, webhook-timestamp and the one that holds
+// the signature (Scheme.Header). Schemes that don't sign the first two don't look
+// at them. It is nil only when one of the keys made one of the signatures, and the
+// timestamp, where there is a signed one, is within the tolerance.
 func (v *Verifier) Verify(id, timestamp, signature string, body []byte) error {
 	c, err := v.check(id, timestamp, signature)
 	if err != nil {
@@ -62,8 +106,8 @@ func (v *Verifier) Verify(id, timestamp, signature string, body []byte) error {
 
 // claim is what a request says of itself, well formed and fresh but unproven.
 type claim struct {
-	id, timestamp string
-	signatures    [][macSize]byte
+	head       string   // what is signed before the body
+	signatures [][]byte // each as long as the scheme's are
 }
 
 // check does all that can be done without the body.
@@ -71,27 +115,52 @@ func (v *Verifier) check(id, timestamp, signature string) (claim, error) {
 	if err := v.usable(); err != nil {
 		return claim{}, err
 	}
+	switch v.Scheme {
+	case Stripe:
+		return v.checkStripe(signature)
+	case GitHub, HMACHex:
+		sum, err := parseHex(v.Scheme, signature)
+		return claim{signatures: [][]byte{sum}}, err
+	}
 	if err := checkID(id); err != nil {
 		return claim{}, err
 	}
-	if err := v.checkTime(timestamp); err != nil {
+	if err := v.checkTime(HeaderTimestamp, timestamp); err != nil {
 		return claim{}, err
 	}
-	signatures, err := parseSignatures(signature)
+	signatures, err := parseSignatures(v.Scheme, signature)
+	return claim{id + "." + timestamp + ".", signatures}, err
+}
+
+func (v *Verifier) checkStripe(signature string) (claim, error) {
+	timestamp, sums, err := parseStripe(signature)
 	if err != nil {
 		return claim{}, err
 	}
-	return claim{id, timestamp, signatures}, nil
+	if err := v.checkTime(HeaderStripe+" t", timestamp); err != nil {
+		return claim{}, err
+	}
+	if len(sums) == 0 {
+		return claim{}, refuse(ErrNoVersion, "no v1 signature in %s", HeaderStripe)
+	}
+	return claim{timestamp + ".", sums}, nil
 }
 
-// usable refuses to verify with nothing: an empty key would accept what anybody signs.
+// usable refuses to verify with nothing, an empty key would accept what anybody
+// signs, and with a key of another scheme, which would accept nothing.
 func (v *Verifier) usable() error {
-	if len(v.Secrets) == 0 {
+	if err := v.Scheme.check(v.Secrets); err != nil {
+		return err
+	}
+	if len(v.Secrets)+len(v.PublicKeys) == 0 {
 		return ErrNoSecret
 	}
-	for i, s := range v.Secrets {
-		if s.IsZero() {
-			return fmt.Errorf("secret %d: %w", i+1, ErrNoSecret)
+	for i, k := range v.PublicKeys {
+		switch {
+		case v.Scheme != StandardEd25519:
+			return fmt.Errorf("public key %d: %w: only %s has public keys", i+1, ErrMisfit, StandardEd25519)
+		case k.IsZero():
+			return fmt.Errorf("public key %d: %w", i+1, ErrNoSecret)
 		}
 	}
 	return nil
@@ -101,21 +170,22 @@ func (v *Verifier) usable() error {
 // and few enough never to overflow.
 const maxTimestamp = 12
 
-func (v *Verifier) checkTime(timestamp string) error {
+// checkTime judges a timestamp; where says in which header it was.
+func (v *Verifier) checkTime(where, timestamp string) error {
 	if timestamp == "" {
-		return ErrNoTimestamp
+		return refuse(ErrNoTimestamp, "no %s", where)
 	}
 	for _, c := range []byte(timestamp) {
 		if c < '0' || c > '9' {
-			return fmt.Errorf("%w: want whole Unix seconds", ErrTimestamp)
+			return refuse(ErrTimestamp, "malformed %s: want whole Unix seconds", where)
 		}
 	}
 	if len(timestamp) > maxTimestamp {
-		return fmt.Errorf("%w: want Unix seconds, not milliseconds", ErrTimestamp)
+		return refuse(ErrTimestamp, "malformed %s: want Unix seconds, not milliseconds", where)
 	}
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)
 	if err != nil {
-		return ErrTimestamp
+		return refuse(ErrTimestamp, "malformed %s", where)
 	}
 	now, tolerance := time.Now, v.Tolerance
 	if v.Now != nil {
@@ -126,75 +196,50 @@ func (v *Verifier) checkTime(timestamp string) error {
 	}
 	switch age := now().Sub(time.Unix(seconds, 0)); {
 	case age > tolerance:
-		return fmt.Errorf("%w: more than %s ago", ErrTooOld, tolerance)
+		return refuse(ErrTooOld, "%s too old: more than %s ago", where, tolerance)
 	case age < -tolerance:
-		return fmt.Errorf("%w: by more than %s", ErrTooNew, tolerance)
+		return refuse(ErrTooNew, "%s too far in the future: by more than %s", where, tolerance)
 	default:
 		return nil
 	}
 }
 
-// parseSignatures reads the v1 signatures of a header. What is malformed or of
-// another version is passed over as long as there is one to try.
-func parseSignatures(header string) ([][macSize]byte, error) {
-	var found [][macSize]byte
-	seen, malformed := 0, false
-	for word := range strings.FieldsSeq(header) {
-		if seen++; seen > maxCandidates {
-			return nil, fmt.Errorf("%w: more than %d signatures", ErrSignature, maxCandidates)
-		}
-		name, text, ok := strings.Cut(word, ",")
-		switch sum, decoded := decodeSum(text); {
-		case !ok:
-			malformed = true
-		case name != "v1": // a version to come, or one for another kind of key
-		case !decoded:
-			malformed = true
-		default:
-			found = append(found, sum)
-		}
-	}
-	switch {
-	case len(found) > 0:
-		return found, nil
-	case malformed:
-		return nil, fmt.Errorf("%w: want v1, and the base64 of %d bytes", ErrSignature, macSize)
-	case seen > 0:
-		return nil, ErrNoVersion
-	default:
-		return nil, ErrNoSignature
-	}
-}
-
-// decodeSum reads the one text that stands for a sum; being strict, it leaves no
-// second text that would mean the same.
-func decodeSum(text string) (sum [macSize]byte, ok bool) {
-	var buf [macSize + 1]byte // base64 of this length may decode to one byte more
-	if len(text) != macText {
-		return sum, false
-	}
-	n, err := base64.StdEncoding.Strict().Decode(buf[:], []byte(text))
-	if err != nil || n != macSize {
-		return sum, false
-	}
-	copy(sum[:], buf[:])
-	return sum, true
-}
-
-// match tries every secret on every signature. It does not stop at the first that
-// fits, so that the time it takes tells nothing of which did.
+// match tries every key on every signature. It compares in constant time and does
+// not stop at the first that fits, so that the time it takes tells nothing of
+// which did.
 func (v *Verifier) match(c claim, body []byte) error {
 	ok := false
-	for _, s := range v.Secrets {
-		want := s.sum(c.id, c.timestamp, body)
-		for i := range c.signatures {
-			if hmac.Equal(want[:], c.signatures[i][:]) {
-				ok = true
+	if v.Scheme == StandardEd25519 {
+		ok = v.matchPublic(c, body)
+	} else {
+		for _, s := range v.Secrets {
+			want := s.sum(c.head, body)
+			for _, signature := range c.signatures {
+				if hmac.Equal(want[:], signature) {
+					ok = true
+				}
 			}
 		}
 	}
 	if !ok {
-		return ErrMismatch
+		return refuse(ErrMismatch, "%s does not match: another secret, or the body was changed", v.Scheme.layout().header)
 	}
 	return nil
+}
+
+// matchPublic may stop early: nothing it compares is secret.
+func (v *Verifier) matchPublic(c claim, body []byte) bool {
+	signed := append([]byte(c.head), body...)
+	keys := v.PublicKeys
+	for _, s := range v.Secrets {
+		keys = append(keys[:len(keys):len(keys)], s.public())
+	}
+	for _, k := range keys {
+		for _, signature := range c.signatures {
+			if ed25519.Verify([]byte(k.key), signed, signature) {
+				return true
+			}
+		}
+	}
+	return false
 }

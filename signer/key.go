@@ -1,0 +1,171 @@
+package signer
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// PrivatePrefix begins the text of an Ed25519 private key, as in Standard Webhooks.
+const PrivatePrefix = "whsk_"
+
+// Sizes of a key that is a text of its own, in characters. Below 16 it could be
+// guessed in time; 256 is more than anybody's dashboard makes.
+const (
+	minText = 16
+	maxText = 256
+)
+
+// kind is how the bytes of a key come from its text.
+type kind uint8
+
+const (
+	kindNone    kind = iota // of the zero Secret
+	kindShared              // whsec_, and the base64 of the key
+	kindPrivate             // whsk_, and the base64 of an Ed25519 key
+	kindText                // the text itself is the key
+)
+
+// String says what a secret of the kind looks like.
+func (k kind) String() string {
+	switch k {
+	case kindShared:
+		return SecretPrefix + " and the base64 of 24 to 64 bytes"
+	case kindPrivate:
+		return PrivatePrefix + " and the base64 of an Ed25519 private key"
+	case kindText:
+		return "a text of 16 to 256 printable ASCII characters without spaces"
+	default:
+		return "nothing"
+	}
+}
+
+// NewSecret makes a secret for the scheme, out of 32 random bytes. It is zero
+// for what is no scheme.
+func (s Scheme) NewSecret() Secret {
+	switch s.orStandard() {
+	case Standard:
+		return NewSecret()
+	case StandardEd25519:
+		_, private, _ := ed25519.GenerateKey(nil) // never fails with its own source of randomness
+		return newSecret(kindPrivate, private)
+	case Stripe:
+		// As its dashboard shows them, but without padding: so it can't be taken
+		// for a standard secret, whose key would be other bytes.
+		return newSecret(kindText, []byte(SecretPrefix+base64.RawURLEncoding.EncodeToString(newKey())))
+	case GitHub, HMACHex:
+		return newSecret(kindText, []byte(hex.EncodeToString(newKey())))
+	default:
+		return Secret{}
+	}
+}
+
+// newKey is 32 random bytes, as many as SHA-256 yields.
+func newKey() []byte {
+	key := make([]byte, sizeNew)
+	rand.Read(key) // never fails; without randomness the program ends
+	return key
+}
+
+// ParseSecret reads a secret that fits the scheme: whsec_ and the base64 of 24
+// to 64 bytes for Standard; whsk_ and the base64 of the 32 bytes of a seed, or
+// of the 64 of seed and public key, for StandardEd25519; for the others 16 to
+// 256 printable ASCII characters without spaces, which are the key as they
+// stand. Every error wraps ErrSecret or ErrScheme, and none repeats any of the text.
+func (s Scheme) ParseSecret(text string) (Secret, error) {
+	switch s.layout().kind {
+	case kindShared:
+		return ParseSecret(text)
+	case kindPrivate:
+		return parsePrivate(text)
+	case kindText:
+		return parseText(text)
+	default:
+		return Secret{}, ErrScheme
+	}
+}
+
+// ParseSecrets reads at least one secret that fits the scheme, and at most
+// MaxSecrets, with white space between two. A text with nothing in it is ErrNoSecret.
+func (s Scheme) ParseSecrets(text string) ([]Secret, error) {
+	return parseList(text, "secret", s.ParseSecret)
+}
+
+func parseList[T any](text, what string, parse func(string) (T, error)) ([]T, error) {
+	var list []T
+	for word := range strings.FieldsSeq(text) {
+		if len(list) == MaxSecrets {
+			return nil, fmt.Errorf("more than %d %ss", MaxSecrets, what)
+		}
+		one, err := parse(word)
+		if err != nil {
+			return nil, fmt.Errorf("%s %d: %w", what, len(list)+1, err)
+		}
+		list = append(list, one)
+	}
+	if len(list) == 0 {
+		return nil, ErrNoSecret
+	}
+	return list, nil
+}
+
+// decodeKey reads prefix and base64. wrong says what a text must be.
+func decodeKey(text, prefix string, wrong error) ([]byte, error) {
+	encoded, ok := strings.CutPrefix(text, prefix)
+	if !ok {
+		return nil, fmt.Errorf("%w, it does not begin with %s", wrong, prefix)
+	}
+	// The decoder skips line breaks, and would take one key broken in two.
+	if strings.ContainsAny(encoded, "\r\n") {
+		return nil, fmt.Errorf("%w, it has a line break inside", wrong)
+	}
+	key, err := base64.StdEncoding.Strict().DecodeString(encoded)
+	if err != nil {
+		return nil, fmt.Errorf("%w, it is not in standard base64 with padding", wrong)
+	}
+	return key, nil
+}
+
+func parsePrivate(text string) (Secret, error) {
+	wrong := wanted(kindPrivate)
+	key, err := decodeKey(text, PrivatePrefix, wrong)
+	if err != nil {
+		return Secret{}, err
+	}
+	switch len(key) {
+	case ed25519.SeedSize:
+	case ed25519.PrivateKeySize:
+		// With another public half the signatures of this key would give it away.
+		if !bytes.Equal(ed25519.NewKeyFromSeed(key[:ed25519.SeedSize]), key) {
+			return Secret{}, fmt.Errorf("%w, its public half belongs to another key", wrong)
+		}
+	default:
+		return Secret{}, fmt.Errorf("%w of 32 or 64 bytes, it has %d", wrong, len(key))
+	}
+	return newSecret(kindPrivate, key), nil
+}
+
+func parseText(text string) (Secret, error) {
+	wrong := wanted(kindText)
+	for _, c := range []byte(text) {
+		if c <= ' ' || c > '~' {
+			return Secret{}, fmt.Errorf("%w, it has another", wrong)
+		}
+	}
+	if len(text) < minText || len(text) > maxText {
+		return Secret{}, fmt.Errorf("%w, it has %d", wrong, len(text))
+	}
+	return newSecret(kindText, []byte(text)), nil
+}
+
+// wanted is ErrSecret and what a secret of the kind looks like.
+func wanted(k kind) error { return fmt.Errorf("%w: want %s", ErrSecret, k) }
+
+// private is the key that an Ed25519 secret signs with.
+func (s Secret) private() ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed([]byte(*s.key)[:ed25519.SeedSize])
+}

@@ -1,0 +1,124 @@
+package signer
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/hex"
+	"strings"
+)
+
+// maxCandidates is the most signatures looked at in one header. It leaves room
+// for every secret of a sender in two versions.
+const maxCandidates = 2 * MaxSecrets
+
+// parseSignatures reads the signatures of a scheme's version in a header of
+// Standard Webhooks. What is malformed or of another version is passed over as
+// long as there is one to try.
+func parseSignatures(s Scheme, header string) ([][]byte, error) {
+	version, size := version, macSize
+	if s == StandardEd25519 {
+		version, size = versionEd, ed25519.SignatureSize
+	}
+	var found [][]byte
+	seen, malformed := 0, false
+	for word := range strings.FieldsSeq(header) {
+		if seen++; seen > maxCandidates {
+			return nil, refuse(ErrSignature, "malformed %s: more than %d signatures", HeaderSignature, maxCandidates)
+		}
+		text, ours := strings.CutPrefix(word, version)
+		switch sum := decode64(text, size); {
+		case !ours: // a version to come, or one for another kind of key
+			malformed = malformed || !strings.Contains(word, ",")
+		case sum == nil:
+			malformed = true
+		default:
+			found = append(found, sum)
+		}
+	}
+	switch {
+	case len(found) > 0:
+		return found, nil
+	case malformed:
+		return nil, refuse(ErrSignature, "malformed %s: want %s and the base64 of %d bytes", HeaderSignature, version, size)
+	case seen > 0:
+		return nil, refuse(ErrNoVersion, "no %s signature in %s", strings.TrimSuffix(version, ","), HeaderSignature)
+	default:
+		return nil, refuse(ErrNoSignature, "no %s", HeaderSignature)
+	}
+}
+
+// parseStripe reads t=<unix>,v1=<hex>,… with one t. Other versions, and what is
+// malformed beside a good v1, are passed over; there may be no v1 at all.
+func parseStripe(header string) (timestamp string, sums [][]byte, err error) {
+	if header == "" {
+		return "", nil, refuse(ErrNoSignature, "no %s", HeaderStripe)
+	}
+	seen, timed, malformed := 0, false, false
+	for part := range strings.SplitSeq(header, ",") {
+		if seen++; seen > 1+maxCandidates {
+			return "", nil, refuse(ErrSignature, "malformed %s: more than %d signatures", HeaderStripe, maxCandidates)
+		}
+		if t, ok := strings.CutPrefix(part, stripeTime); ok {
+			if timed { // what was verified and what somebody reads could be different ones
+				return "", nil, refuse(ErrSignature, "malformed %s: more than one t", HeaderStripe)
+			}
+			timestamp, timed = t, true
+			continue
+		}
+		text, ours := strings.CutPrefix(part, stripeV1)
+		switch sum := decodeHex(text); {
+		case !ours:
+			malformed = malformed || !strings.Contains(part, "=")
+		case sum == nil:
+			malformed = true
+		default:
+			sums = append(sums, sum)
+		}
+	}
+	if len(sums) == 0 && malformed {
+		return "", nil, refuse(ErrSignature, "malformed %s: want t=<Unix seconds>,v1=<hex of %d bytes>", HeaderStripe, macSize)
+	}
+	return timestamp, sums, nil
+}
+
+// parseHex reads the one signature of GitHub, or of HMACHex.
+func parseHex(s Scheme, header string) ([]byte, error) {
+	if header == "" {
+		return nil, refuse(ErrNoSignature, "no %s", s.layout().header)
+	}
+	prefix := ""
+	if s == GitHub {
+		prefix = githubPrefix
+	}
+	text, ok := strings.CutPrefix(header, prefix)
+	if sum := decodeHex(text); ok && sum != nil {
+		return sum, nil
+	}
+	return nil, refuse(ErrSignature, "malformed %s: want %s<hex of %d bytes in lower case>", s.layout().header, prefix, macSize)
+}
+
+// decode64 reads the one base64 that stands for so many bytes; being strict, it
+// leaves no second text that would mean the same. It is nil for any other text.
+func decode64(text string, size int) []byte {
+	// The decoder skips line breaks, which the length leaves no room for.
+	if len(text) != base64.StdEncoding.EncodedLen(size) {
+		return nil
+	}
+	sum, err := base64.StdEncoding.Strict().DecodeString(text)
+	if err != nil || len(sum) != size {
+		return nil
+	}
+	return sum
+}
+
+// decodeHex is decode64 for a sum in hex, lower case only.
+func decodeHex(text string) []byte {
+	if len(text) != hex.EncodedLen(macSize) || strings.ContainsAny(text, "ABCDEF") {
+		return nil
+	}
+	sum, err := hex.DecodeString(text)
+	if err != nil {
+		return nil
+	}
+	return sum
+}

@@ -116,7 +116,7 @@ func checkPort(u *url.URL) error {
 func checkHost(u *url.URL) error {
 	host := u.Hostname()
 	if strings.HasPrefix(u.Host, "[") {
-		return nil // url.Parse takes nothing but an IPv6 address between them
+		return checkIPv6(host)
 	}
 	if host == "" {
 		return errors.New("has no host")
@@ -146,9 +146,25 @@ func checkHost(u *url.URL) error {
 	return nil
 }
 
+// checkIPv6 takes the one form that RFC 5952 gives an address, in any case: what
+// is written in two ways would have two lanes.
+func checkIPv6(host string) error {
+	a, err := netip.ParseAddr(host)
+	switch {
+	case err != nil: // url.Parse takes nothing but an IPv6 address
+		return errors.New("is not a URL")
+	case a.Is4In6():
+		return fmt.Errorf("has an IPv4 address in the clothes of IPv6: write %s", a.Unmap())
+	case !strings.EqualFold(a.String(), host):
+		return fmt.Errorf("has an IPv6 address in an unusual form: write [%s]", a)
+	default:
+		return nil
+	}
+}
+
 // numeric reports whether a label is a decimal or hexadecimal number.
 func numeric(label string) bool {
-	if _, err := strconv.ParseUint(label, 10, 64); err == nil {
+	if strings.Trim(label, "0123456789") == "" {
 		return true
 	}
 	hex, ok := strings.CutPrefix(strings.ToLower(label), "0x")

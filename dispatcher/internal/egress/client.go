@@ -48,12 +48,14 @@ type Resolver interface {
 
 // Options say how a Client works. The zero value is safe.
 type Options struct {
-	Guard          *Guard         // nil: only what the whole internet reaches
-	HTTPSOnly      bool           // refuses http URLs
-	QuickRetries   int            // repeats within a call, of connection faults before any answer
-	MaxIdlePerHost int            // as many as a lane may have in flight; 0: 128
-	Resolver       Resolver       // nil: the system's
-	RootCAs        *x509.CertPool // nil: the system's
+	Guard          *Guard            // nil: only what the whole internet reaches
+	HTTPSOnly      bool              // refuses http URLs
+	QuickRetries   int               // repeats within a call, of connection faults before any answer; see mayRepeat
+	MaxIdlePerHost int               // as many as a lane may have in flight; 0: 128
+	Resolver       Resolver          // nil: the system's
+	RootCAs        *x509.CertPool    // nil: the system's
+	Certificates   []tls.Certificate // shown to receivers that ask for one
+	Proxy          *url.URL          // as ParseProxy gives it; nil: none, whatever the environment says
 }
 
 // Client makes calls over HTTP/1.1. It is safe for use by many goroutines.
@@ -67,6 +69,12 @@ var _ dispatcher.Sender = (*Client)(nil)
 
 // New makes a Client.
 func New(o Options) *Client {
+	o = o.filled()
+	return newClient(o, newDialer(o))
+}
+
+// filled puts what is meant in the place of what is not set.
+func (o Options) filled() Options {
 	if o.Guard == nil {
 		o.Guard = NewGuard(nil)
 	}
@@ -76,16 +84,16 @@ func New(o Options) *Client {
 	if o.MaxIdlePerHost <= 0 {
 		o.MaxIdlePerHost = maxIdlePerHost
 	}
-	d := newDialer(o.Guard, o.Resolver, &tls.Config{
-		MinVersion:         tls.VersionTLS12,
-		RootCAs:            o.RootCAs,
-		NextProtos:         []string{"http/1.1"},
-		ClientSessionCache: tls.NewLRUClientSessionCache(maxSessions),
-	})
+	return o
+}
+
+func newClient(o Options, d *dialer) *Client {
 	c := &Client{httpsOnly: o.HTTPSOnly, transport: newTransport(d, o.MaxIdlePerHost)}
+	fresh := newTransport(d, o.MaxIdlePerHost)
+	fresh.DisableKeepAlives = true
 	c.retry = &retryablehttp.Client{
 		HTTPClient: &http.Client{
-			Transport: guarded{c.transport},
+			Transport: guarded{c.transport, fresh},
 			CheckRedirect: func(*http.Request, []*http.Request) error {
 				return http.ErrUseLastResponse
 			},
@@ -100,8 +108,8 @@ func New(o Options) *Client {
 	return c
 }
 
-// newTransport makes the one transport of a client. It has no proxy from the
-// environment, no limit on connections (the lane's window is that) and no
+// newTransport makes a client's transport. It has no proxy (the dialer goes
+// through ours), no limit on connections (the lane's window is that) and no
 // timeouts of its own: the call's context bounds all, and costs less.
 func newTransport(d *dialer, idlePerHost int) *http.Transport {
 	var protocols http.Protocols
@@ -122,10 +130,19 @@ func newTransport(d *dialer, idlePerHost int) *http.Transport {
 // CloseIdleConnections seen, retryablehttp would close everybody's connections
 // after each failed call; were Location seen, http.Client would parse it and
 // make an error of a redirect that it does not even follow.
-type guarded struct{ transport *http.Transport }
+type guarded struct {
+	transport *http.Transport
+	fresh     *http.Transport // the same, but no connection is used twice
+}
 
+// RoundTrip sends a request. One that is repeated since its connection had died
+// of old age takes a new one: where one is dead, others of its age may be.
 func (g guarded) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := g.transport.RoundTrip(r)
+	transport := g.transport
+	if t := tryOf(r.Context()); t != nil && t.repeated {
+		transport = g.fresh
+	}
+	resp, err := transport.RoundTrip(r)
 	if err == nil && resp.StatusCode/100 == 3 {
 		delete(resp.Header, "Location")
 	}

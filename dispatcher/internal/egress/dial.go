@@ -32,12 +32,23 @@ type dialer struct {
 	guard    *Guard
 	resolver Resolver
 	tls      *tls.Config
-	net      net.Dialer
+	proxy    *proxy // nil: none
+	tcp      dialFunc
 }
 
-func newDialer(g *Guard, r Resolver, t *tls.Config) *dialer {
-	d := &dialer{guard: g, resolver: r, tls: t}
-	d.net.ControlContext = d.control
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+func newDialer(o Options) *dialer {
+	d := &dialer{guard: o.Guard, resolver: o.Resolver, tls: &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		RootCAs:            o.RootCAs,
+		Certificates:       o.Certificates,
+		NextProtos:         []string{"http/1.1"},
+		ClientSessionCache: tls.NewLRUClientSessionCache(maxSessions),
+	}}
+	d.proxy = newProxy(o.Proxy, d.tls)
+	direct := net.Dialer{ControlContext: d.control}
+	d.tcp = direct.DialContext
 	return d
 }
 
@@ -127,7 +138,11 @@ func (d *dialer) open(ctx context.Context, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	enter(ctx, stageConnect)
+	if d.proxy != nil {
+		enter(ctx, stageProxy)
+	} else {
+		enter(ctx, stageConnect)
+	}
 	to := make([]netip.AddrPort, len(may))
 	for i, a := range may {
 		to[i] = netip.AddrPortFrom(a, uint16(n))
@@ -241,14 +256,28 @@ func race(ctx context.Context, to []netip.AddrPort, connect connectFunc) (net.Co
 	return nil, failed
 }
 
+// connect opens a connection to an address that was judged, and judges it once
+// more: it is the last that sees it before the system or the proxy does.
 func (d *dialer) connect(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
-	conn, err := d.net.DialContext(ctx, "tcp", to.String())
-	if err == nil {
-		return conn, nil
+	if d.proxy != nil {
+		if err := d.guard.Addr(to.Addr()); err != nil {
+			return nil, err
+		}
+		return d.proxy.open(ctx, to)
 	}
+	conn, err := d.tcp(ctx, "tcp", to.String())
+	if err != nil {
+		return nil, &stageError{dispatcher.ClassConnect, "connect to " + to.String(), bare(err)}
+	}
+	return conn, nil
+}
+
+// bare is the system's word for an error, without the addresses that the text
+// has besides.
+func bare(err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
-		err = errno // without the addresses, which the text has
+		return errno
 	}
-	return nil, &stageError{dispatcher.ClassConnect, "connect to " + to.String(), err}
+	return err
 }

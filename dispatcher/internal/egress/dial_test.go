@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"net/url"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,10 +18,12 @@ import (
 
 func TestAddressIsJudgedOnceMoreWhereItIsConnectedTo(t *testing.T) {
 	r := newTestReceiver(t, serve(plainOK))
-	_, err := egress.Connect(t.Context(), egress.NewGuard(nil), r.addr())
-	var refused *egress.RefusedError
-	require.ErrorAs(t, err, &refused)
-	require.Zero(t, r.accepted.Load())
+	for _, proxy := range []*url.URL{nil, r.url(t)} {
+		_, err := egress.Connect(t.Context(), egress.Options{Proxy: proxy}, r.addr())
+		var refused *egress.RefusedError
+		require.ErrorAs(t, err, &refused)
+		require.Zero(t, r.accepted.Load())
+	}
 }
 
 // door is what happens at one address: after a while it opens, or does not.

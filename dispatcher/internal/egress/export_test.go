@@ -11,6 +11,21 @@ var Race = race
 
 // Connect connects to an address that was not looked up, as if the guard had
 // let it through until then.
-func Connect(ctx context.Context, g *Guard, to netip.AddrPort) (net.Conn, error) {
-	return newDialer(g, nil, nil).connect(ctx, to)
+func Connect(ctx context.Context, o Options, to netip.AddrPort) (net.Conn, error) {
+	return newDialer(o.filled()).connect(ctx, to)
+}
+
+// DialFunc opens a connection.
+type DialFunc = dialFunc
+
+// NewOver makes a client whose connections to receivers, or to its proxy, are
+// made by dial.
+func NewOver(o Options, dial DialFunc) *Client {
+	o = o.filled()
+	d := newDialer(o)
+	d.tcp = dial
+	if d.proxy != nil {
+		d.proxy.dial = dial
+	}
+	return newClient(o, d)
 }

@@ -69,8 +69,8 @@ func (t *try) classify(err error) (dispatcher.Class, string) {
 func (e *stageError) classify() (dispatcher.Class, string) {
 	var dns *net.DNSError
 	switch {
-	case errors.As(e.err, &dns): // its own text has the resolver's address too
-		return dispatcher.ClassDNS, e.text + ": " + dns.Err
+	case errors.As(e.err, &dns):
+		return dispatcher.ClassDNS, e.text + ": " + lookupFault(dns)
 	case e.class == dispatcher.ClassDNS:
 		return dispatcher.ClassDNS, e.Error()
 	case late(e.err):
@@ -86,6 +86,12 @@ func (e *stageError) classify() (dispatcher.Class, string) {
 	}
 }
 
+// lookupFault is what a lookup failed of, without the resolver's address, which
+// comes before the last colon where there is one.
+func lookupFault(dns *net.DNSError) string {
+	return strings.TrimSpace(dns.Err[strings.LastIndex(dns.Err, ": ")+1:])
+}
+
 // late says what a call whose time is over was waiting for.
 func (t *try) late() (dispatcher.Class, string) {
 	switch stage := t.stage.Load(); {
@@ -93,6 +99,8 @@ func (t *try) late() (dispatcher.Class, string) {
 		return dispatcher.ClassTimeout, "timed out waiting for the answer"
 	case stage == stageLookup:
 		return dispatcher.ClassDNS, "lookup: timed out"
+	case stage == stageProxy:
+		return dispatcher.ClassTimeout, "timed out waiting for the proxy"
 	case stage == stageHandshake:
 		return dispatcher.ClassTimeout, "timed out during the TLS handshake"
 	default:
@@ -123,6 +131,9 @@ func alert(err error) bool {
 // errors have no types for this, so the text is all there is.
 func malformed(err error) string {
 	text := err.Error()
+	if strings.HasPrefix(text, "readLoopPeekFailLocked") {
+		return "not a valid answer: it came before the request"
+	}
 	for _, prefix := range []string{"net/http: HTTP/1.x transport connection broken: ", "net/http: ", "http: "} {
 		text = strings.TrimPrefix(text, prefix)
 	}

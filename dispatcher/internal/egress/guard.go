@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Guard says which addresses may be called: all that the whole internet
@@ -88,7 +89,10 @@ func (g *Guard) URL(u *url.URL) error {
 		return g.localhost(host)
 	}
 	a, is := literal(host)
-	if !is {
+	switch {
+	case !is && !ascii(host): // ① is 1 to some, and ß is ss
+		return refused(host, netip.Addr{}, "not a name in ASCII; write it in punycode, as xn--…")
+	case !is:
 		return nil
 	}
 	if err := g.Addr(a); err != nil {
@@ -99,6 +103,15 @@ func (g *Guard) URL(u *url.URL) error {
 		return r
 	}
 	return nil
+}
+
+func ascii(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 // localhost lets the name through if one of the addresses that it has may be called.
@@ -145,7 +158,7 @@ func literal(host string) (a netip.Addr, is bool) {
 // numeric reports whether a part looks like a number, even one that is none (09).
 func numeric(s string) bool {
 	digits, hex := "0123456789", s
-	if len(s) > 2 && (s[:2] == "0x" || s[:2] == "0X") {
+	if len(s) > 1 && (s[:2] == "0x" || s[:2] == "0X") { // 0x alone is 0 to some
 		digits, hex = "0123456789abcdefABCDEF", s[2:]
 	}
 	return s != "" && strings.Trim(hex, digits) == ""

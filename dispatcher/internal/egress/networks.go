@@ -47,6 +47,7 @@ var networks = []network{
 	of("100::/64", "discarded"),            // RFC 6666
 	of("2001::/23", "reserved"),            // RFC 2928: protocol assignments, Teredo (RFC 4380) among them
 	of("2001:db8::/32", "documentation"),   // RFC 3849
+	of("2002::/16", "tunnelled"),           // RFC 3056: 6to4, whose relays RFC 7526 gave up
 	of("3fff::/20", "documentation"),       // RFC 9637
 	of("5f00::/16", "reserved"),            // RFC 9602: segment routing
 	of("fc00::/7", "unique local"),         // RFC 4193: the private addresses of IPv6
@@ -60,9 +61,26 @@ var networks = []network{
 
 func of(prefix, word string) network { return network{netip.MustParsePrefix(prefix), word} }
 
+// networks4 and networks6 are the networks of one family each, so that only one
+// of them is read for an address.
+var networks4, networks6 = func() (v4, v6 []network) {
+	for _, n := range networks {
+		if n.prefix.Addr().Is4() {
+			v4 = append(v4, n)
+		} else {
+			v6 = append(v6, n)
+		}
+	}
+	return v4, v6
+}()
+
 // wordFor is what address a is, empty if it may be called.
 func wordFor(a netip.Addr) string {
-	for _, n := range networks {
+	family := networks6
+	if a.Is4() {
+		family = networks4
+	}
+	for _, n := range family {
 		if n.prefix.Contains(a) {
 			return n.word
 		}

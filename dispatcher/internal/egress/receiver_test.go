@@ -105,25 +105,6 @@ func say(text string) func(*receiver, *net.TCPConn, int) {
 	}
 }
 
-// sayAndClose answers the first request with text and closes.
-func sayAndClose(text string) func(*receiver, *net.TCPConn, int) {
-	return func(r *receiver, c *net.TCPConn, _ int) {
-		r.request(bufio.NewReader(c))
-		_, _ = io.WriteString(c, text)
-	}
-}
-
-// repeat answers the first request with head and then with piece for ever.
-func repeat(head, piece string) func(*receiver, *net.TCPConn, int) {
-	return func(r *receiver, c *net.TCPConn, _ int) {
-		r.request(bufio.NewReader(c))
-		_, err := io.WriteString(c, head)
-		for err == nil {
-			_, err = io.WriteString(c, piece)
-		}
-	}
-}
-
 // reset tears the connection down instead of closing it.
 func reset(c *net.TCPConn) {
 	_ = c.SetLinger(0)

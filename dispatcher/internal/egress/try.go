@@ -16,10 +16,12 @@ import (
 // the dialer and the judgement of a fault find it without another allocation.
 type try struct {
 	context.Context
-	trace  httptrace.ClientTrace
-	got    bool         // a connection was had; read and written by the caller of Send
-	reused bool         // that connection had carried a request before
-	stage  atomic.Int32 // how far its own dial came; written by the dialer's goroutine
+	trace    httptrace.ClientTrace
+	got      bool         // a connection was had; this and the next two by the caller of Send
+	reused   bool         // that connection had carried a request before
+	repeated bool         // a request that may have arrived is sent once more, see guarded
+	answered atomic.Bool  // something came back, if only an announcement; by net/http's reader
+	stage    atomic.Int32 // how far its own dial came; by the dialer's goroutine
 }
 
 // The stages of a dial.
@@ -27,12 +29,14 @@ const (
 	stageNone int32 = iota
 	stageLookup
 	stageConnect
+	stageProxy
 	stageHandshake
 )
 
 func newTry(ctx context.Context) *try {
 	t := &try{Context: ctx}
 	t.trace.GotConn = t.gotConn
+	t.trace.GotFirstResponseByte = t.gotByte
 	return t
 }
 
@@ -58,6 +62,8 @@ func (t *try) traced() context.Context { return httptrace.WithClientTrace(t, &t.
 // gotConn is called by net/http on the goroutine of the request.
 func (t *try) gotConn(info httptrace.GotConnInfo) { t.got, t.reused = true, info.Reused }
 
+func (t *try) gotByte() { t.answered.Store(true) }
+
 // checkRetry lets retryablehttp repeat a request whose connection failed before
 // any answer. An answer is never asked for twice, whatever it says, and what
 // took long once is not tried again within the same attempt.
@@ -72,15 +78,24 @@ func checkRetry(ctx context.Context, _ *http.Response, err error) (bool, error) 
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= quickWait {
 		return false, nil // what went wrong says more than "timeout" would
 	}
+	t.repeated = t.repeated || t.got
 	t.got, t.reused = false, false
 	return true, nil
 }
 
-// mayRepeat reports whether err is a fault of the connection alone. That a
-// fresh connection was closed without an answer is none: the receiver read the
-// request and has nothing to say. A reused one may just have been idle too long.
+// mayRepeat reports whether err is a fault of the connection alone.
+//
+// While there was no connection, nothing was sent, and knocking again costs the
+// receiver nothing. A fresh connection that breaks may have carried the request
+// to a receiver that dies of it: it has the ladder's time before the next one.
+// One that was idle may just have been closed by then, the commonest fault of
+// all; it is repeated, and once only, since the repeat takes a fresh one. Should
+// the request have arrived all the same, its id tells.
 func (t *try) mayRepeat(err error) bool {
-	return errors.Is(err, syscall.ECONNREFUSED) || broken(err) || t.reused && closed(err)
+	if !t.got {
+		return errors.Is(err, syscall.ECONNREFUSED) || broken(err)
+	}
+	return t.reused && !t.answered.Load() && (broken(err) || closed(err))
 }
 
 // broken reports whether a connection was torn down.

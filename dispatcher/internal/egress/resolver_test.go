@@ -1,0 +1,59 @@
+package egress_test
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/egress"
+)
+
+// names is a resolver that knows a few names and no network.
+type names map[string][]string
+
+func (n names) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, error) {
+	if host == "slow.example" {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	texts, ok := n[host]
+	if !ok {
+		return nil, &net.DNSError{Err: "no such host", Name: host, Server: "192.0.2.53:53", IsNotFound: true}
+	}
+	var found []netip.Addr
+	for _, s := range texts {
+		found = append(found, netip.MustParseAddr(s))
+	}
+	return found, nil
+}
+
+func known(n names) func(*egress.Options) {
+	return func(o *egress.Options) { o.Resolver = n }
+}
+
+// counting finds 127.0.0.1 for every name, and counts.
+type counting struct{ n atomic.Int64 }
+
+func (c *counting) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	c.n.Add(1)
+	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+}
+
+// freePort is a port of 127.0.0.1 at which nobody listens.
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	return port
+}
+
+func allowed(t testing.TB, nets ...string) func(*egress.Options) {
+	return func(o *egress.Options) { o.Guard = egress.NewGuard(mustPrefixes(t, nets...)) }
+}

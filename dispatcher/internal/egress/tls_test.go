@@ -1,0 +1,71 @@
+package egress_test
+
+import (
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+func TestSchemeThatIsNotSpokenAtThePort(t *testing.T) {
+	plain, _ := newTestSink(t)
+	plain.Scheme = "https"
+	blunt := newTestReceiver(t, func(_ *receiver, c *net.TCPConn, _ int) {
+		_, _ = io.WriteString(c, "220 mail.example ESMTP\r\n")
+		_, _ = io.Copy(io.Discard, c)
+	})
+	for _, u := range []*url.URL{plain, mustURL(t, "https://"+blunt.addr().String())} {
+		a := send(t, newTestClient(t), newTestCall(u))
+		require.Equal(t, dispatcher.ClassTLS, a.Class, "https at an http port: %v", a.Err)
+		require.EqualError(t, a.Err, "TLS handshake: the receiver does not speak TLS")
+	}
+
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	a := send(t, newTestClient(t), newTestCall(mustURL(t, "http"+strings.TrimPrefix(s.URL, "https"))))
+	require.Equal(t, 400, a.Status, "http at an https port: Go's servers say so")
+}
+
+func TestHandshakeThatBreaksOff(t *testing.T) {
+	cases := []struct {
+		name   string
+		handle func(*receiver, *net.TCPConn, int)
+		want   dispatcher.Class
+		text   string
+	}{
+		{"closed", func(_ *receiver, c *net.TCPConn, _ int) { _, _ = c.Read(make([]byte, 4096)) }, dispatcher.ClassReset, "the connection was closed during the TLS handshake"},
+		{"reset", func(_ *receiver, c *net.TCPConn, _ int) {
+			_, _ = c.Read(make([]byte, 4096))
+			reset(c)
+		}, dispatcher.ClassReset, "the connection was reset during the TLS handshake"},
+		{"hangs", func(_ *receiver, c *net.TCPConn, _ int) { _, _ = io.Copy(io.Discard, c) }, dispatcher.ClassTimeout, "the TLS handshake"},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			r := newTestReceiver(t, tc.handle)
+			u := r.url(t)
+			u.Scheme = "https"
+			limit := safety
+			if tc.want == dispatcher.ClassTimeout {
+				limit = brief
+			}
+			a := sendWithin(t, newTestClient(t), newTestCall(u), limit)
+			require.Equal(t, tc.want, a.Class, "%v", a.Err)
+			if tc.want == dispatcher.ClassReset {
+				require.EqualError(t, a.Err, tc.text)
+			}
+			r.wait(t)
+		})
+	}
+}

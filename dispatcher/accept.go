@@ -163,7 +163,7 @@ func (a *accepter) schedule(ctx context.Context, by string, free, lease int, bat
 	}
 	e.trouble.note("schedule", failed)
 	e.view.note(hints...) // before the attempts begin: they have their time from it
-	e.gate.put(claimed...)
+	e.begin(ctx, claimed)
 	return out, len(claimed)
 }
 
@@ -226,7 +226,7 @@ func leasedOf(batch []Entry, out []Scheduled) []Claimed {
 		for _, lane := range s.Leased {
 			claimed = append(claimed, Claimed{
 				ID:      DeliveryID{Lane: lane, Message: batch[i].Message.ID},
-				Message: batch[i].Message, Due: s.Due, Attempt: 1, Rung: 1, First: true,
+				Message: batch[i].Message, Due: s.Due, Attempt: 1, Rung: 1, First: true, Version: s.Versions[lane],
 			})
 		}
 	}

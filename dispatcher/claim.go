@@ -84,7 +84,7 @@ func (c *claimer) claim(ctx context.Context, name string, partitions []int, got 
 	}
 	e.permits.release(got - len(claimed))
 	e.view.note(hints...) // before the attempts begin: they have their time from it
-	e.gate.put(claimed...)
+	e.begin(ctx, claimed)
 	ended, lost := 0, 0
 	for _, h := range hints {
 		ended += h.Ended

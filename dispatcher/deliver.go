@@ -6,31 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net/http"
-	"net/textproto"
-	"net/url"
 	"runtime/debug"
-	"strconv"
-	"sync"
 	"time"
 
 	"github.com/hookladder/hookladder/ladder"
-	"github.com/hookladder/hookladder/signer"
-)
-
-// Names of the headers that a callback has besides the signature's, in the
-// form that http.Header keeps them.
-const (
-	headerTopic   = "Hookladder-Topic"
-	headerAttempt = "Hookladder-Attempt"
-	headerTenant  = "Hookladder-Tenant"
-	headerResend  = "Hookladder-Resend"
-)
-
-var (
-	headerID        = textproto.CanonicalMIMEHeaderKey(signer.HeaderID)
-	headerTimestamp = textproto.CanonicalMIMEHeaderKey(signer.HeaderTimestamp)
-	headerSignature = textproto.CanonicalMIMEHeaderKey(signer.HeaderSignature)
 )
 
 // deliverer makes attempts: it signs, sends, has the answer judged, and gives
@@ -38,7 +17,7 @@ var (
 type deliverer struct {
 	engine   *engine
 	sender   Sender
-	signer   *signer.Signer // nil: there is no secret, and nothing is sent
+	signers  *signers // of bare URLs; nil: there is no secret, and nothing is sent to one
 	ladder   ladder.Ladder
 	jitter   float64
 	success  *Success
@@ -47,6 +26,7 @@ type deliverer struct {
 	agent    []string // the user-agent header's values, shared by all calls
 	observer Observer
 	targets  targets
+	gone     func(id string) // disables an endpoint that answered 410
 	cut      context.Context // ends when attempts may no longer go on
 }
 
@@ -64,6 +44,10 @@ func (d *deliverer) deliver(c Claimed) {
 		host = d.guarded(c, began, &s)
 	}
 	d.engine.permits.release(1)
+	if s.Reason == ReasonGone && c.ID.Lane.IsEndpoint() {
+		// Before its outcome is recorded: else nobody would do it if this process ended now.
+		d.gone(string(c.ID.Lane))
+	}
 	d.engine.settler.put(s)
 	if s.Verdict == Back {
 		return
@@ -77,6 +61,7 @@ var (
 	errRecord     = errors.New("the stored message can't be read")
 	errTarget     = errors.New("the URL can't be read")
 	errNoSecret   = errors.New("no SIGNING_SECRET is set: nothing is sent unsigned")
+	errHeld       = errors.New("its endpoint may not be called now")
 	errUnsignable = errors.New("this id can't be signed: nothing is sent unsigned")
 	errPanic      = errors.New("a fault of the dispatcher, which its log describes")
 )
@@ -88,110 +73,65 @@ func (d *deliverer) guarded(c Claimed, began time.Time, s *Settlement) (host str
 		if p := recover(); p != nil {
 			d.engine.log.Error("attempt panicked", "delivery_id", c.ID.String(), "attempt", c.Attempt,
 				"err", fmt.Sprint(p), "stack", string(debug.Stack()))
-			d.fail(c, began, s, errPanic)
+			d.fail(c, d.usual(c.Message, d.engine.directory.met(c.ID.Lane)), began, s, errPanic)
 		}
 	}()
 	return d.attempt(c, began, s)
 }
 
 // fail records an attempt that was our own fault; the ladder decides what follows.
-func (d *deliverer) fail(c Claimed, began time.Time, s *Settlement, err error) {
+func (d *deliverer) fail(c Claimed, r route, began time.Time, s *Settlement, err error) {
 	took := max(d.engine.view.clock.now().Sub(began), 0)
-	d.judge(c, Answer{Class: ClassInternal, Err: err, Took: took}, began, s, nil)
+	d.judge(c, r, Answer{Class: ClassInternal, Err: err, Took: took}, began, s)
 }
 
 // attempt fills in the settlement and answers the destination's host.
 func (d *deliverer) attempt(c Claimed, began time.Time, s *Settlement) (host string) {
 	m := c.Message
-	target, err := d.targets.of(m.URL)
+	r, err := d.route(c, began)
+	host = r.host()
 	switch {
+	case errors.Is(err, errHeld):
+		s.Verdict = Back
+		return host
 	case err != nil:
-		d.fail(c, began, s, errTarget)
-		return ""
+		d.fail(c, r, began, s, err)
+		return host
 	case !m.ExpiresAt.IsZero() && !began.Before(m.ExpiresAt):
 		// It expired since it was claimed, behind slow ones at the gate.
-		d.judge(c, Answer{Class: ClassExpired}, began, s, nil)
+		d.judge(c, r, Answer{Class: ClassExpired}, began, s)
 		s.Attempt.Number = 0 // none was made
-		return target.Host
-	case d.signer == nil:
-		d.fail(c, began, s, errNoSecret)
-		return target.Host
+		return host
 	}
-	timeout := d.timeout
-	if m.Timeout > 0 {
-		timeout = m.Timeout
+	header := d.headers(c, began, &r)
+	if header == nil {
+		d.fail(c, r, began, s, errUnsignable)
+		return host
 	}
-	header, signature := d.headers(c, began)
-	if signature == "" {
-		d.fail(c, began, s, errUnsignable)
-		return target.Host
-	}
-	ctx, cancel := context.WithTimeout(d.cut, timeout)
+	ctx, cancel := context.WithTimeout(d.cut, r.timeout)
 	defer cancel()
-	answer := d.sender.Send(ctx, Call{URL: target, Header: header, Body: m.Body})
+	answer := d.sender.Send(ctx, Call{URL: r.url, Header: header, Body: m.Body})
 	if answer.Status == 0 && d.cut.Err() != nil {
 		s.Verdict = Back
-		return target.Host
+		return host
 	}
-	d.judge(c, answer, began, s, []string{signature})
-	return target.Host
+	d.judge(c, r, answer, began, s)
+	return host
 }
 
-// headers are those of the contract, and then the message's own, which can't
-// replace them.
-func (d *deliverer) headers(c Claimed, at time.Time) (h http.Header, signature string) {
+func (d *deliverer) judge(c Claimed, r route, answer Answer, began time.Time, s *Settlement) {
 	m := c.Message
-	signature = d.signer.Sign(m.ID, at, m.Body)
-	values := make([]string, 6) // one allocation for all headers with one value
-	h = make(http.Header, 8+len(m.Headers))
-	set := func(i int, name, value string) {
-		values[i] = value
-		h[name] = values[i : i+1 : i+1]
-	}
-	set(0, "Content-Type", m.ContentType)
-	set(1, headerID, m.ID)
-	set(2, headerTimestamp, strconv.FormatInt(at.Unix(), 10))
-	set(3, headerSignature, signature)
-	set(4, headerTopic, m.Topic)
-	set(5, headerAttempt, strconv.Itoa(c.Attempt))
-	h["User-Agent"] = d.agent
-	if m.Tenant != "" {
-		h[headerTenant] = []string{m.Tenant}
-	}
-	if c.Asked {
-		h[headerResend] = []string{"true"}
-	}
-	for _, own := range m.Headers {
-		name := textproto.CanonicalMIMEHeaderKey(own.Name)
-		// A reserved name is refused when it is published; one that is not ours this time, as
-		// the tenant's, must not be claimed by a record that came from elsewhere either.
-		if _, taken := h[name]; !taken && CheckHeaderName(own.Name) == nil {
-			h[name] = []string{own.Value}
-		}
-	}
-	return h, signature
-}
-
-func (d *deliverer) judge(c Claimed, answer Answer, began time.Time, s *Settlement, own []string) {
-	m := c.Message
-	steps, success := d.ladder, d.success
-	if m.Ladder != nil {
-		steps = *m.Ladder
-	}
-	if m.Success != nil {
-		success = m.Success
-	}
 	o := Judge(Case{
-		Answer: answer, Success: success, Rung: c.Rung, Ladder: steps, MaxAttempts: m.MaxAttempts,
+		Answer: answer, Success: r.success, Rung: c.Rung, Ladder: r.ladder, MaxAttempts: m.MaxAttempts,
 		Now: d.engine.view.clock.now(), ExpiresAt: m.ExpiresAt, Jitter: d.jitter, Random: rand.Float64(),
 	})
-	s.Verdict, s.Wait, s.Reason = o.Verdict, o.Wait, o.Reason
+	s.Verdict, s.Wait, s.Reason, s.Blame, s.Pause = o.Verdict, o.Wait, o.Reason, o.Blame, o.Pause
 	s.Attempt = Attempt{
 		Number: c.Attempt, At: began, Duration: answer.Took, Status: o.Status,
 		Verdict: o.Verdict, Class: o.Class, Error: o.Error,
 	}
 	if !(c.First && o.Verdict == Delivered) {
-		s.Attempt.Excerpt = Excerpt(answer.Body, d.excerpt, own)
+		s.Attempt.Excerpt = Excerpt(answer.Body, d.excerpt, r.secrets)
 	}
 }
 
@@ -222,34 +162,4 @@ func (d *deliverer) tell(c Claimed, s Settlement, host string, began time.Time) 
 		}
 		d.observer.Attempted(a)
 	}
-}
-
-// targets remembers parsed URLs: most messages go where others went.
-type targets struct {
-	mu    sync.RWMutex // guards known
-	known map[string]*url.URL
-}
-
-// mostTargets bounds the memory; beyond it everything is forgotten at once,
-// which costs one more parsing for each.
-const mostTargets = 10_000
-
-func (t *targets) of(raw string) (*url.URL, error) {
-	t.mu.RLock()
-	u := t.known[raw]
-	t.mu.RUnlock()
-	if u != nil {
-		return u, nil
-	}
-	u, err := ParseURL(raw)
-	if err != nil {
-		return nil, err
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.known == nil || len(t.known) >= mostTargets {
-		t.known = map[string]*url.URL{}
-	}
-	t.known[raw] = u
-	return u, nil
 }

@@ -37,6 +37,8 @@ const (
 	ReasonGone      DeadReason = "gone"      // the receiver answered 410
 	ReasonExpired   DeadReason = "expired"   // its expires_at passed
 	ReasonRefused   DeadReason = "refused"   // its address may not be called
+	ReasonDisabled  DeadReason = "disabled"  // its endpoint was
+	ReasonOverflow  DeadReason = "overflow"  // its lane was full
 	ReasonPoison    DeadReason = "poison"    // its holder died three times
 )
 
@@ -115,7 +117,7 @@ type Delivery struct {
 	LastStatus int    // HTTP status of the last attempt, 0 when none came
 	LastError  string // what went wrong with it, empty after a success
 	Reason     DeadReason
-	WaitingFor string // due, rung, permits, ...; empty when nothing is waited for
+	WaitingFor string // due, rung, paused, breaker, rate, order, limit or permits; empty when nothing is waited for
 
 	History []Attempt // oldest first, at most 32; only where an attempt failed
 }

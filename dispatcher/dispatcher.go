@@ -29,8 +29,11 @@ type Options struct {
 	Grace       time.Duration // how long attempts may go on after the stop signal
 	Keep        Keep
 	UserAgent   string
-	Log         *slog.Logger
-	Observer    Observer // nil: nobody watches
+
+	Endpoints    EndpointStore // nil: there are none
+	DeriveTenant bool          // bare URLs of a tenant are signed with secrets derived for it
+	Log          *slog.Logger
+	Observer     Observer // nil: nobody watches
 }
 
 // Dispatcher takes messages and delivers them. Its methods may be called from
@@ -39,6 +42,8 @@ type Dispatcher struct {
 	engine    *engine
 	accepter  *accepter
 	deliverer *deliverer
+	sweeper   *sweeper
+	tests     chan struct{} // one for each that is under way
 	options   Options
 }
 
@@ -54,18 +59,19 @@ func New(q Queue, s Sender, o Options) (*Dispatcher, error) {
 	e.view.look = e.look
 	e.settler = newSettler(e, 4*max(o.MaxInFlight, settleMost))
 	e.trimmer = newTrimmer(e, o.Keep)
-	d := &Dispatcher{engine: e, accepter: newAccepter(e), options: o}
+	e.directory = newDirectory(e, o.Endpoints)
+	d := &Dispatcher{engine: e, accepter: newAccepter(e), sweeper: newSweeper(e), tests: make(chan struct{}, mostTests), options: o}
 	d.deliverer = &deliverer{
 		engine: e, sender: s, ladder: o.Ladder, jitter: o.Jitter, success: o.Success, timeout: o.Timeout,
 		excerpt: o.Excerpt, agent: []string{o.UserAgent}, observer: o.Observer,
 	}
 	if len(o.Secrets) > 0 {
-		sign, err := signer.NewSigner(o.Secrets...)
-		if err != nil {
+		var err error
+		if d.deliverer.signers, err = newSigners(o.Secrets, o.DeriveTenant); err != nil {
 			return nil, fmt.Errorf("signing secrets: %w", err)
 		}
-		d.deliverer.signer = sign
 	}
+	d.deliverer.gone = d.disableGone
 	e.gate = newGate(d.deliverer.deliver)
 	return d, nil
 }
@@ -93,6 +99,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	taking.Go(func() error { return watch.Run(ctx) })
 	taking.Go(func() error { return watch.Look(ctx) })
 	taking.Go(func() error { return e.trimmer.Run(ctx) })
+	taking.Go(func() error { return d.sweeper.Run(ctx) })
 	keeping.Go(func() error { return e.gate.Run(life) })
 	keeping.Go(func() error { return newHeart(e).Run(life) })
 	keeping.Go(func() error { return (&reconciler{engine: e}).Run(life) })
@@ -150,74 +157,18 @@ func (d *Dispatcher) leave(ctx context.Context) {
 	}
 }
 
-// Published is what became of one message of a Publish.
-type Published struct {
-	Result     Result
-	CreatedAt  time.Time
-	Deliveries []Delivery // without history
-	Err        error      // ErrUnavailable, ErrFull; nil where Result is set
-}
-
-// Publish stores messages, each of which must be valid, and answers what
-// became of each, in their order.
-func (d *Dispatcher) Publish(ctx context.Context, batch []*Message) ([]Published, error) {
-	entries := make([]Entry, len(batch))
-	created := d.engine.view.clock.now().Truncate(time.Millisecond)
-	for i, m := range batch {
-		u, err := d.deliverer.targets.of(m.URL)
-		if err != nil {
-			return nil, fmt.Errorf("publish %s: %w", m.ID, err)
-		}
-		m.CreatedAt = created
-		entries[i] = Entry{Message: m, Digest: m.Digest(), Lanes: []Lane{URLLane(u)}}
-	}
-	stored, err := d.accepter.accept(ctx, entries)
-	if err != nil {
-		return nil, fmt.Errorf("publish: %w", err)
-	}
-	out := make([]Published, len(batch))
-	for i := range stored {
-		out[i] = d.published(ctx, &entries[i], &stored[i])
-	}
-	return out, nil
-}
-
-func (d *Dispatcher) published(ctx context.Context, e *Entry, s *Scheduled) Published {
-	if s.Err != nil {
-		return Published{Err: s.Err}
-	}
-	p := Published{Result: s.Result, CreatedAt: s.CreatedAt}
-	switch s.Result {
-	case Duplicate:
-		// What there is by now; where only the digest is left there is nothing to tell.
-		record, err := d.engine.queue.Look(ctx, e.Message.ID)
-		if err != nil && !errors.Is(err, ErrNotFound) {
-			return Published{Err: err}
-		}
-		p.Deliveries = record.Deliveries
-		if p.CreatedAt.IsZero() {
-			p.CreatedAt = e.Message.CreatedAt
-		}
-	case Accepted:
-		for _, lane := range e.Lanes {
-			status := StatusScheduled
-			if slices.Contains(s.Leased, lane) {
-				status = StatusInFlight
-			} else if slices.Contains(s.Ready, lane) {
-				status = StatusReady
-			}
-			p.Deliveries = append(p.Deliveries, Delivery{
-				ID: DeliveryID{Lane: lane, Message: e.Message.ID}, Topic: e.Message.Topic, Tenant: e.Message.Tenant,
-				URL: e.Message.URL, Status: status, Due: s.Due,
-			})
-		}
-	}
-	return p
-}
-
 // Message reads a message and its deliveries, or answers ErrNotFound.
 func (d *Dispatcher) Message(ctx context.Context, id string) (Record, error) {
-	return d.engine.queue.Look(ctx, id)
+	return d.look(ctx, id)
+}
+
+// look reads a message, and where its deliveries go by now.
+func (d *Dispatcher) look(ctx context.Context, id string) (Record, error) {
+	record, err := d.engine.queue.Look(ctx, id)
+	if err != nil {
+		return Record{}, err
+	}
+	return record, d.address(ctx, record.Deliveries)
 }
 
 // Cancel ends what is not finished of a message, or of it in one lane, and
@@ -228,7 +179,7 @@ func (d *Dispatcher) Cancel(ctx context.Context, id string, lane Lane) ([]Delive
 
 // Retry has a message attempted now, everywhere or in one lane, and answers
 // those deliveries as they are then. ErrInFlight says that an attempt of each
-// is under way already.
+// is under way already, ErrDisabled and ErrDeleted that none can be attempted.
 func (d *Dispatcher) Retry(ctx context.Context, id string, lane Lane) ([]Delivery, error) {
 	return d.change(ctx, id, lane, d.engine.queue.Retry)
 }
@@ -245,20 +196,29 @@ func (d *Dispatcher) change(ctx context.Context, id string, lane Lane, change ch
 	if err != nil {
 		return nil, err
 	}
-	flying := 0
-	for _, c := range changes {
-		if errors.Is(c.Err, ErrInFlight) {
-			flying++
-		}
+	if err := refusal(changes); err != nil {
+		return nil, fmt.Errorf("message %s: %w", id, err)
 	}
-	if flying == len(changes) {
-		return nil, fmt.Errorf("message %s: %w", id, ErrInFlight)
-	}
-	record, err := d.engine.queue.Look(ctx, id)
+	record, err := d.look(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	return only(record.Deliveries, lane), nil
+}
+
+// refusal is why nothing was changed, or nil where something was, or was so
+// already.
+func refusal(changes []Change) error {
+	var first error
+	for _, c := range changes {
+		if c.Err == nil || errors.Is(c.Err, ErrNotFound) {
+			return nil
+		}
+		if first == nil {
+			first = c.Err
+		}
+	}
+	return first
 }
 
 func (d *Dispatcher) deliveries(ctx context.Context, id string, lane Lane) ([]DeliveryID, error) {
@@ -283,12 +243,32 @@ func only(list []Delivery, lane Lane) []Delivery {
 
 // Deliveries reads a page of deliveries.
 func (d *Dispatcher) Deliveries(ctx context.Context, f Filter) (Page, error) {
-	return d.engine.queue.List(ctx, f)
+	page, err := d.engine.queue.List(ctx, f)
+	if err != nil {
+		return Page{}, err
+	}
+	return page, d.address(ctx, page.Deliveries)
 }
 
 // Stats counts.
 func (d *Dispatcher) Stats(ctx context.Context) (Stats, error) {
-	return d.engine.queue.Stats(ctx)
+	stats, err := d.engine.queue.Stats(ctx)
+	if err != nil {
+		return Stats{}, err
+	}
+	var ids []string
+	for _, l := range stats.Lanes {
+		if l.Lane.IsEndpoint() {
+			ids = append(ids, string(l.Lane))
+		}
+	}
+	found, err := d.engine.directory.find(ctx, ids...)
+	for i := range stats.Lanes {
+		if dest := found[string(stats.Lanes[i].Lane)]; dest != nil {
+			stats.Lanes[i].URL = dest.origin()
+		}
+	}
+	return stats, err
 }
 
 // Ready reports whether the queue answers, and what it says of itself.

@@ -15,6 +15,10 @@
 //   - A message is what a caller publishes: id, topic, tenant, body.
 //   - A destination is where it goes; its lane is the short key under which
 //     everything that goes there waits.
+//   - An endpoint is a destination that was registered, with secrets, limits
+//     and a state of its own; its lane keeps a copy of its limits.
+//   - A lane is held while it is paused, disabled or deleted, and open while
+//     its breaker is: after too many failures it waits, and is probed.
 //   - A delivery is one message to one destination, named <lane>:<message id>.
 //   - An attempt is one HTTP request of a delivery, counted from 1.
 //   - The ladder is the list of waits between attempts, a rung one of them.
@@ -39,6 +43,13 @@
 // alive and takes over from those that are not, reconcile.go hands back leases
 // whose answer was lost, trim.go forgets what is old, and view.go knows which
 // partition has something to do, and when.
+//
+// Endpoints have files of their own: register.go makes and changes them,
+// directory.go knows those that were met, publish.go finds which of them a
+// message goes to, admit.go makes sure that lane and endpoint agree before an
+// attempt, route.go says how one goes, hold.go pauses and resumes any lane,
+// sweep.go ends what waits in one that takes nothing any more, and try.go sends
+// a message that only tries.
 //
 // The package speaks no Redis, no SQL and serves no HTTP: those are adapters
 // below internal, and package app joins them.

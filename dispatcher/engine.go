@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -10,14 +11,15 @@ import (
 
 // engine is what the stages share.
 type engine struct {
-	queue   Queue
-	log     *slog.Logger
-	trouble *trouble
-	view    *view
-	permits *permits
-	gate    *gate
-	settler *settler
-	trimmer *trimmer
+	queue     Queue
+	log       *slog.Logger
+	trouble   *trouble
+	view      *view
+	permits   *permits
+	gate      *gate
+	settler   *settler
+	trimmer   *trimmer
+	directory *directory
 
 	self atomic.Pointer[self]
 	born time.Time
@@ -74,6 +76,33 @@ func (e *engine) leased(c *calls, claimed []Claimed) {
 		e.looks.Store(looksAfter)
 	}
 	e.holding.end(c, claimed)
+}
+
+// begin has deliveries attempted that were just leased, but those whose
+// endpoints may not be called: they go back.
+func (e *engine) begin(ctx context.Context, leased []Claimed) {
+	at := slices.IndexFunc(leased, func(c Claimed) bool { return c.ID.Lane.IsEndpoint() })
+	if at < 0 {
+		e.gate.put(leased...)
+		return
+	}
+	bare, known := append([]Claimed{}, leased[:at]...), []Claimed{}
+	for _, c := range leased[at:] {
+		if c.ID.Lane.IsEndpoint() {
+			known = append(known, c)
+		} else {
+			bare = append(bare, c)
+		}
+	}
+	e.gate.put(bare...) // they wait for nothing
+	may, back, err := e.directory.admit(ctx, known)
+	e.gate.put(may...)
+	e.permits.release(len(back))
+	e.settler.put(back...)
+	e.trouble.note("admit", err)
+	if err != nil {
+		pause(ctx, 1) // what went back is there at once: nobody may claim it in a circle
+	}
 }
 
 // unsure has leases compared with the queue's: an answer was lost, or the queue

@@ -12,8 +12,9 @@ import (
 )
 
 // fakeQueue is a queue in memory that does what it is told to go wrong. It
-// keeps the places of deliveries as the real one does, but is fair to nobody:
-// one ready list for each partition, the lane's weight is what the test sets.
+// keeps the places of deliveries as the real one does, and what lanes are told,
+// but is fair to nobody: one ready list for each partition, the lane's weight
+// is what the test sets.
 type fakeQueue struct {
 	d.Queue // what a test does not expect to be called panics
 
@@ -50,8 +51,9 @@ type fakeQueue struct {
 	refuse  func(id d.DeliveryID, times int) bool // outcomes that Settle does not record
 	refused map[d.DeliveryID]int
 	more    int // Trim has this many more batches
-	hints   func(d.Hint)
-	lost    func()
+	ears    d.Ears
+	hears   bool // Watch says at once that something may have been missed, as the real one does
+	lanes   *fakeLanes
 }
 
 type item struct {
@@ -64,10 +66,14 @@ type call struct {
 	name   string
 	by     string
 	at     time.Time
-	n      int // entries, outcomes, permits wanted
+	n      int // entries, outcomes, permits wanted, lanes
 	free   int
 	leased int // Schedule's lease, Claim's answer
 	room   bool
+
+	lane   d.Lane // Limit, Sweep
+	limits d.LaneLimits
+	clear  bool
 }
 
 func newFakeQueue(partitions int) *fakeQueue {
@@ -75,7 +81,7 @@ func newFakeQueue(partitions int) *fakeQueue {
 		partitions: partitions, counts: map[string]int{}, due: map[d.DeliveryID]*item{}, leased: map[d.DeliveryID]*item{},
 		stored: map[string]d.Digest{}, settled: map[d.DeliveryID][]d.Settlement{}, beats: map[string]int64{},
 		dead: map[string]int64{}, fenced: map[string]bool{},
-		refused: map[d.DeliveryID]int{},
+		refused: map[d.DeliveryID]int{}, lanes: newFakeLanes(),
 	}
 }
 
@@ -121,7 +127,7 @@ func (q *fakeQueue) hint(n int) d.Hint {
 			h.Due = it.Due
 		}
 	}
-	if slices.ContainsFunc(q.ready, func(it *item) bool { return q.partition(it.ID.Lane) == n }) {
+	if slices.ContainsFunc(q.ready, func(it *item) bool { return q.partition(it.ID.Lane) == n && q.open(it.ID.Lane) }) {
 		h.Weight = q.weight
 	}
 	return h
@@ -145,40 +151,12 @@ func (q *fakeQueue) Schedule(ctx context.Context, by string, free, lease int, ba
 	q.mu.Lock()
 	out := make([]d.Scheduled, len(batch))
 	for i, e := range batch {
-		s := &out[i]
 		if q.full > 0 || q.tight && q.memory == 0 {
 			q.full--
-			s.Err = fmt.Errorf("message %s: %w", e.Message.ID, d.ErrFull)
+			out[i].Err = fmt.Errorf("message %s: %w", e.Message.ID, d.ErrFull)
 			continue
 		}
-		s.CreatedAt, s.Due = q.now(), q.now().Add(e.Message.Delay)
-		digest, known := q.stored[e.Message.ID]
-		if known {
-			s.Result = d.Duplicate
-			if digest != e.Digest {
-				s.Result = d.Conflict
-			}
-			continue
-		}
-		q.memory--
-		q.stored[e.Message.ID], s.Result = e.Digest, d.Accepted
-		for _, lane := range e.Lanes {
-			it := &item{Claimed: d.Claimed{
-				ID: d.DeliveryID{Lane: lane, Message: e.Message.ID}, Message: e.Message, Due: s.Due, Attempt: 1, Rung: 1, First: true,
-			}}
-			switch {
-			case e.Message.Delay > 0:
-				q.due[it.ID] = it
-			case q.direct && lease > 0:
-				lease--
-				it.by = by
-				q.leased[it.ID] = it
-				s.Leased = append(s.Leased, lane)
-			default:
-				q.ready = append(q.ready, it)
-				s.Ready = append(s.Ready, lane)
-			}
-		}
+		out[i] = q.accept(e, by, &lease)
 	}
 	hints := q.allHints()
 	q.mu.Unlock()
@@ -197,7 +175,7 @@ func (q *fakeQueue) Move(ctx context.Context, by string, partitions []int) ([]d.
 	for id, it := range q.due {
 		if !it.Due.After(q.now()) {
 			delete(q.due, id)
-			q.ready = append(q.ready, it)
+			q.makeReady(it)
 		}
 	}
 	return q.allHints(), nil
@@ -213,11 +191,16 @@ func (q *fakeQueue) Claim(ctx context.Context, by string, partitions []int, want
 		return nil, nil, d.ErrFenced
 	}
 	var claimed []d.Claimed
-	for len(claimed) < wanted && len(q.ready) > 0 && (q.light == nil || q.light(free-len(claimed))) {
-		it := q.ready[0]
-		q.ready = q.ready[1:]
+	for len(claimed) < wanted && (q.light == nil || q.light(free-len(claimed))) {
+		at := slices.IndexFunc(q.ready, func(it *item) bool { return q.open(it.ID.Lane) })
+		if at < 0 {
+			break
+		}
+		it := q.ready[at]
+		q.ready = slices.Delete(q.ready, at, at+1)
 		it.by = by
 		q.leased[it.ID] = it
+		it.Version = q.lanes.of(it.ID.Lane).limits.Version
 		claimed = append(claimed, it.Claimed)
 	}
 	q.calls = append(q.calls, call{name: "claimed", by: by, n: wanted, free: free, leased: len(claimed), at: time.Now()})
@@ -265,20 +248,13 @@ func (q *fakeQueue) Settle(ctx context.Context, by string, batch []d.Settlement)
 			out[i] = d.SettledLate
 			continue
 		}
-		out[i] = d.SettledOK
 		delete(q.leased, s.ID)
 		q.settled[s.ID] = append(q.settled[s.ID], s)
 		it.by = ""
-		switch s.Verdict {
-		case d.Back:
-			it.Due = s.Due
-			q.ready = append([]*item{it}, q.ready...)
-		case d.Retry:
-			it.Attempt, it.Rung, it.First, it.Due = it.Attempt+1, it.Rung+1, false, q.now().Add(s.Wait)
-			q.due[s.ID] = it
-		}
+		out[i] = q.settle(it, s)
 	}
 	hints := q.allHints()
+	q.breakers(batch, &hints[0])
 	q.mu.Unlock()
 	if err := q.end("settle"); err != nil {
 		return nil, nil, err
@@ -346,16 +322,19 @@ func (q *fakeQueue) Trim(ctx context.Context, by string, partitions []int, keep 
 	return d.Trimmed{Finished: n, More: q.more >= 0}, nil
 }
 
-func (q *fakeQueue) Watch(ctx context.Context, by string, hint func(d.Hint), lost func()) error {
+func (q *fakeQueue) Watch(ctx context.Context, by string, ears d.Ears) error {
 	if err := q.begin(ctx, call{name: "watch", by: by}); err != nil {
 		return err
 	}
 	q.mu.Lock()
-	q.hints, q.lost = hint, lost
-	deaf := q.deaf
+	q.ears = ears
+	deaf, hears := q.deaf, q.hears
 	q.mu.Unlock()
 	if deaf {
 		return nil
+	}
+	if hears {
+		ears.Lost()
 	}
 	<-ctx.Done()
 	return nil

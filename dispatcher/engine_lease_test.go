@@ -53,7 +53,7 @@ func TestLeasesThatAFailoverBroughtBackAreHandedBack(t *testing.T) {
 		r.start(t)
 		pass(10 * time.Minute)
 		plant(r.queue, "again")
-		r.queue.lost()
+		r.queue.ears.Lost()
 		pass(2 * d.ReconcileAfter)
 		require.Equal(t, map[d.Verdict]int{d.Back: 1, d.Delivered: 1}, r.queue.verdicts())
 		r.stop(t)
@@ -66,7 +66,7 @@ func TestFaultsThatGoOnDoNotPutOffTheComparison(t *testing.T) {
 		r.start(t)
 		plant(r.queue, "unknown")
 		for range 20 {
-			r.queue.lost()
+			r.queue.ears.Lost()
 			pass(d.ReconcileAfter / 4)
 		}
 		require.Equal(t, map[d.Verdict]int{d.Back: 1, d.Delivered: 1}, r.queue.verdicts())
@@ -82,7 +82,7 @@ func TestAnUnknownLeaseIsHandedBackOnce(t *testing.T) {
 		id := plant(r.queue, "unknown")
 		r.queue.set(func() { r.queue.hook = failing("settle", d.ErrUnavailable) })
 		for range 10 {
-			r.queue.lost()
+			r.queue.ears.Lost()
 			pass(2 * d.ReconcileAfter)
 		}
 		require.Greater(t, r.queue.count("leases"), 5)
@@ -127,7 +127,7 @@ func TestALeaseTakenWhileLeasesAreComparedIsNotHandedBack(t *testing.T) {
 				r.queue.fill(1)
 				r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
 				synctest.Wait() // it is leased, but the answer is on its way
-				r.queue.lost()
+				r.queue.ears.Lost()
 				pass(2 * d.ReconcileAfter)
 				if !settled {
 					close(answer)

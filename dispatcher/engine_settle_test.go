@@ -168,7 +168,7 @@ func TestTheWatcherLooksAtEverythingWhenHintsMayBeLost(t *testing.T) {
 		r.queue.fill(3) // nobody tells
 		pass(time.Second)
 		require.Empty(t, r.sender.sent())
-		r.queue.lost()
+		r.queue.ears.Lost()
 		synctest.Wait()
 		require.Equal(t, before+1, r.queue.count("peek"))
 		require.Equal(t, 5, r.queue.seen("peek")[before].n)
@@ -190,7 +190,7 @@ func TestAWatchThatEndsIsBegunAgain(t *testing.T) {
 		r.start(t)
 		pass(time.Minute)
 		r.queue.fill(1)
-		r.queue.lost()
+		r.queue.ears.Lost()
 		synctest.Wait()
 		require.Len(t, r.sender.sent(), 1)
 		r.stop(t)

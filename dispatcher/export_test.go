@@ -18,6 +18,7 @@ const (
 	ReconcileAfter = reconcileAfter
 	Calm           = calm
 	DeadReadings   = deadReadings
+	MostTests      = mostTests
 )
 
 // FreePermits is how many permits are not held.

@@ -23,7 +23,9 @@ type Message struct {
 	ID          string // 1-128 of A-Za-z0-9_-
 	Topic       string
 	Tenant      string // may be empty
-	URL         string // where it goes, as the caller wrote it
+	URL         string // where it goes, as the caller wrote it; empty: to an endpoint, or to all that match
+	Endpoint    string // id of the endpoint it goes to; empty: a URL, or all endpoints that match
+	OrderingKey string // one at a time and in order among those of the same key and destination; empty: none
 	Body        []byte // sent byte for byte
 	ContentType string
 
@@ -50,7 +52,7 @@ type Header struct {
 func (m *Message) Digest() Digest {
 	h := sha256.New()
 	var n [4]byte
-	for _, part := range []string{m.Topic, m.Tenant, m.URL, m.ContentType} {
+	for _, part := range []string{m.Topic, m.Tenant, m.URL, m.Endpoint, m.ContentType} {
 		binary.BigEndian.PutUint32(n[:], uint32(len(part)))
 		h.Write(n[:])
 		h.Write([]byte(part))
@@ -69,6 +71,12 @@ type Lane string
 // MaxLane is the longest lane the queue stores, in bytes.
 const MaxLane = 16
 
+// Beginnings of lanes that are no endpoint's.
+const (
+	urlPrefix   = "u_"
+	queuePrefix = "q_"
+)
+
 // URLLane is the lane of a bare URL: u_ and 10 characters that stand for its
 // scheme, host and port. URLs with one origin share a lane.
 func URLLane(u *url.URL) Lane {
@@ -80,7 +88,7 @@ func URLLane(u *url.URL) Lane {
 		}
 	}
 	sum := sha256.Sum256([]byte(scheme + "://" + host + ":" + port))
-	return Lane("u_" + base64.RawURLEncoding.EncodeToString(sum[:])[:10])
+	return Lane(urlPrefix + base64.RawURLEncoding.EncodeToString(sum[:])[:10])
 }
 
 // DeliveryID names one message to one destination.

@@ -36,6 +36,8 @@ type Outcome struct {
 	Wait    time.Duration // Retry: until the next attempt
 	Reason  DeadReason    // Dead: why
 	Error   string        // one sentence for people; empty after a success
+	Blame   bool          // it counts for the lane's breaker
+	Pause   time.Duration // the receiver wants its lane left alone so long
 }
 
 // Judge says what an answer means. It is a pure function: no clock, no chance,
@@ -43,6 +45,10 @@ type Outcome struct {
 func Judge(c Case) Outcome {
 	o := Outcome{Status: c.Answer.Status}
 	o.Class, o.Error = fault(c.Answer, c.Success)
+	o.Blame = blamed(o.Class, o.Status)
+	if o.Class != ClassNone && (o.Status == http.StatusTooManyRequests || o.Status == http.StatusServiceUnavailable) {
+		o.Pause = retryAfter(c.Answer.RetryAfter, c.Now)
+	}
 	switch {
 	case o.Class == ClassNone:
 		o.Verdict = Delivered
@@ -53,9 +59,22 @@ func Judge(c Case) Outcome {
 	case o.Status == http.StatusGone:
 		o.Verdict, o.Reason = Dead, ReasonGone
 	default:
-		o.Verdict, o.Wait, o.Reason = next(c)
+		o.Verdict, o.Wait, o.Reason = next(c, o.Pause)
 	}
 	return o
+}
+
+// blamed reports whether a failure says that the receiver is in trouble: it
+// gave no answer, or a 5xx. That it wants less, or nothing of the kind, is an
+// answer of one that works; what never left us is not its fault.
+func blamed(class Class, status int) bool {
+	switch class {
+	case ClassStatus, ClassBody:
+		return status >= 500
+	case ClassTimeout, ClassConnect, ClassReset, ClassTLS, ClassDNS, ClassProtocol:
+		return true
+	}
+	return false
 }
 
 // fault names what an answer lacks, or nothing where it means delivered.
@@ -102,16 +121,14 @@ func statusFault(status int, s *Success) string {
 	}
 }
 
-// next finds the time of the next attempt, or why there is none.
-func next(c Case) (Verdict, time.Duration, DeadReason) {
+// next finds the time of the next attempt, not before pause is over, or why
+// there is none.
+func next(c Case, pause time.Duration) (Verdict, time.Duration, DeadReason) {
 	wait, ok := c.Ladder.Cut(c.MaxAttempts).Next(c.Rung)
 	if !ok {
 		return Dead, 0, ReasonExhausted
 	}
-	wait = ladder.Jittered(wait, c.Jitter, c.Random)
-	if c.Answer.Status == http.StatusTooManyRequests || c.Answer.Status == http.StatusServiceUnavailable {
-		wait = max(wait, retryAfter(c.Answer.RetryAfter, c.Now))
-	}
+	wait = max(ladder.Jittered(wait, c.Jitter, c.Random), pause)
 	if !c.ExpiresAt.IsZero() && !c.Now.Add(wait).Before(c.ExpiresAt) {
 		return Dead, 0, ReasonExpired
 	}
@@ -157,8 +174,15 @@ func Excerpt(body []byte, n int, own []string) []byte {
 	var secrets []string
 	for _, value := range own {
 		for _, part := range strings.FieldsFunc(value, func(r rune) bool { return r == ' ' || r == ',' }) {
+			name, value, named := strings.Cut(part, "=")
+			if named && name == "t" {
+				continue // the time, which is no secret
+			}
 			if len(part) >= minMasked {
 				secrets = append(secrets, part)
+			}
+			if named && len(value) >= minMasked { // sha256=<hex>
+				secrets = append(secrets, value)
 			}
 		}
 	}

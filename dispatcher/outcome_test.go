@@ -10,6 +10,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/ladder"
+	"github.com/hookladder/hookladder/signer"
 )
 
 var judgedAt = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -26,7 +27,9 @@ func TestAnswersMean(t *testing.T) {
 	ok := func(body string) dispatcher.Answer { return dispatcher.Answer{Status: 200, Body: []byte(body)} }
 	status := func(code int) dispatcher.Answer { return dispatcher.Answer{Status: code} }
 	retry := func(code int, text string) dispatcher.Outcome {
-		return dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: code, Wait: 15 * time.Second, Error: text}
+		return dispatcher.Outcome{
+			Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: code, Wait: 15 * time.Second, Error: text, Blame: code >= 500,
+		}
 	}
 	delivered := func(code int) dispatcher.Outcome {
 		return dispatcher.Outcome{Verdict: dispatcher.Delivered, Status: code}
@@ -35,7 +38,7 @@ func TestAnswersMean(t *testing.T) {
 		return dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassBody, Status: 200, Wait: 15 * time.Second, Error: text}
 	}
 	dead := func(reason dispatcher.DeadReason, class dispatcher.Class, code int, text string) dispatcher.Outcome {
-		return dispatcher.Outcome{Verdict: dispatcher.Dead, Reason: reason, Class: class, Status: code, Error: text}
+		return dispatcher.Outcome{Verdict: dispatcher.Dead, Reason: reason, Class: class, Status: code, Error: text, Blame: code >= 500}
 	}
 	cases := []struct {
 		name    string
@@ -67,9 +70,9 @@ func TestAnswersMean(t *testing.T) {
 		{"gone with another word than asked for is gone", dispatcher.Answer{Status: 410, Body: []byte("no")}, `{"status":["*"],"body":"success"}`, nil,
 			dead(dispatcher.ReasonGone, dispatcher.ClassBody, 410, `status 410, but the body is not "success"`)},
 		{"no answer is tried again", dispatcher.Answer{Class: dispatcher.ClassTimeout, Err: errors.New("timed out connecting")}, "", nil,
-			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassTimeout, Wait: 15 * time.Second, Error: "timed out connecting"}},
+			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassTimeout, Wait: 15 * time.Second, Error: "timed out connecting", Blame: true}},
 		{"no answer is never a success", dispatcher.Answer{Class: dispatcher.ClassReset, Err: errors.New("reset")}, "*", nil,
-			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassReset, Wait: 15 * time.Second, Error: "reset"}},
+			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassReset, Wait: 15 * time.Second, Error: "reset", Blame: true}},
 		{"a sender that says nothing has failed", dispatcher.Answer{}, "", nil,
 			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassInternal, Wait: 15 * time.Second, Error: "no answer, and no reason for it"}},
 		{"an address that may not be called is dead at once", dispatcher.Answer{Class: dispatcher.ClassRefused, Err: errors.New("10.1.2.3 is private")}, "", nil,
@@ -77,7 +80,7 @@ func TestAnswersMean(t *testing.T) {
 		{"what expired before it was attempted is dead", dispatcher.Answer{Class: dispatcher.ClassExpired}, "", nil,
 			dead(dispatcher.ReasonExpired, dispatcher.ClassExpired, 0, "expired before it could be attempted")},
 		{"the second failure takes the second rung", status(500), "", func(c *dispatcher.Case) { c.Rung = 2 },
-			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: 500, Wait: 3 * time.Minute, Error: "status 500"}},
+			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: 500, Wait: 3 * time.Minute, Error: "status 500", Blame: true}},
 		{"the attempt after the last rung is the last", status(500), "", func(c *dispatcher.Case) { c.Rung = 4 },
 			dead(dispatcher.ReasonExhausted, dispatcher.ClassStatus, 500, "status 500")},
 		{"the last attempt may succeed", status(200), "", func(c *dispatcher.Case) { c.Rung = 4 }, delivered(200)},
@@ -93,7 +96,7 @@ func TestAnswersMean(t *testing.T) {
 		{"an answer that comes after the expiry counts", status(200), "", func(c *dispatcher.Case) { c.ExpiresAt = judgedAt.Add(-time.Hour) }, delivered(200)},
 		{"after the last rung it is exhausted rather than expired", status(500), "", func(c *dispatcher.Case) { c.Rung, c.ExpiresAt = 4, judgedAt }, dead(dispatcher.ReasonExhausted, dispatcher.ClassStatus, 500, "status 500")},
 		{"jitter makes the wait longer", status(500), "", func(c *dispatcher.Case) { c.Jitter, c.Random = 0.2, 0.5 },
-			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: 500, Wait: 16500 * time.Millisecond, Error: "status 500"}},
+			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: 500, Wait: 16500 * time.Millisecond, Error: "status 500", Blame: true}},
 		{"jitter counts for the expiry", status(500), "", func(c *dispatcher.Case) {
 			c.Jitter, c.Random, c.ExpiresAt = 0.2, 0.5, judgedAt.Add(16*time.Second)
 		}, dead(dispatcher.ReasonExpired, dispatcher.ClassStatus, 500, "status 500")},
@@ -205,6 +208,26 @@ func TestExcerptMasksOurOwnSignatures(t *testing.T) {
 		got := string(dispatcher.Excerpt([]byte("got v1,"+one+", thanks"), n, own))
 		require.LessOrEqual(t, len(got), n)
 		require.NotContains(t, got, "K5oZ", "where the excerpt ends inside the signature: %d", n)
+	}
+}
+
+func TestExcerptMasksTheSignaturesOfEachScheme(t *testing.T) {
+	body := []byte(`{"amount":4200}`)
+	for _, scheme := range signer.Schemes {
+		t.Run(scheme.String(), func(t *testing.T) {
+			sign, err := scheme.NewSigner(scheme.NewSecret())
+			require.NoError(t, err)
+			own := sign.Sign("msg_1", judgedAt, body)
+			got := string(dispatcher.Excerpt([]byte("you sent "+own+"!"), 1024, []string{own}))
+			require.Contains(t, got, "[signature]")
+			for _, part := range strings.FieldsFunc(own, func(r rune) bool { return strings.ContainsRune(" ,=", r) }) {
+				if len(part) > 20 { // all but names and times
+					require.NotContains(t, got, part)
+					require.Equal(t, "[signature]", string(dispatcher.Excerpt([]byte(part), 1024, []string{own})), "without what stands before it")
+				}
+			}
+			require.Contains(t, got, "you sent ")
+		})
 	}
 }
 

@@ -36,6 +36,7 @@ type Queue interface {
 	Trimmer
 	Reader
 	Changer
+	Laner
 	Waker
 
 	// Partitions is the number of partitions, fixed when the store was opened.
@@ -54,6 +55,14 @@ type Hint struct {
 	Weight    int       // of the lightest lane that may be claimed from; -1: there is none
 	Ended     int       // deliveries that a claim ended instead of leasing them: marked or expired
 	Lost      int       // deliveries that a claim dropped because their message was gone
+	Opened    []Opening // lanes whose breaker this call opened, or opened again
+	Closed    []Lane    // lanes whose breaker it closed
+}
+
+// Opening is a breaker that opened.
+type Opening struct {
+	Lane  Lane
+	Until time.Time // nothing is attempted before
 }
 
 // Entry is one message on its way into the queue, with the lanes it goes to.
@@ -61,6 +70,7 @@ type Entry struct {
 	Message *Message
 	Digest  Digest
 	Lanes   []Lane
+	Fan     bool // they are those that match: one that is full does not refuse the message, but its delivery is dead
 }
 
 // Result says what became of a published message.
@@ -72,16 +82,27 @@ const (
 	Accepted         // new, kept
 	Duplicate        // the same id and content was there already
 	Conflict         // the id was there with other content; nothing changed
+	LaneFull         // as much waits in its lane as may; nothing changed
 )
 
 // Scheduled is what became of an Entry.
 type Scheduled struct {
 	Result    Result
-	CreatedAt time.Time // of the message now in the queue; zero on a conflict
+	CreatedAt time.Time // of the message now in the queue; zero on a conflict, or where the lane was full
 	Due       time.Time // of its first attempt; zero unless Accepted
 	Leased    []Lane    // lanes whose delivery this instance holds now, without a claim
 	Ready     []Lane    // lanes whose delivery is ready for any instance
-	Err       error     // ErrUnavailable, ErrFull: part of it may be stored; Result counts only where it is nil
+	Behind    []Lane    // lanes where it waits for the one before it with the same ordering key
+	Cancelled []Lane    // lanes of deleted endpoints, where it ended at once
+
+	// Dead has the lanes where it died at once, of ReasonDisabled or
+	// ReasonOverflow; nil: none.
+	Dead map[Lane]DeadReason
+	// Versions has the version of the limits that each endpoint's lane keeps, 0
+	// where it keeps none; nil: no lane is an endpoint's.
+	Versions map[Lane]int64
+
+	Err error // ErrUnavailable, ErrFull: part of it may be stored; Result counts only where it is nil
 }
 
 // Scheduler puts messages in.
@@ -110,6 +131,7 @@ type Claimed struct {
 	Rung    int       // the same counted from where its ladder began, from 1
 	Asked   bool      // a person asked for this attempt
 	First   bool      // nothing ever happened to it before
+	Version int64     // of the limits that its lane keeps; 0: none
 }
 
 // Claimer takes what is ready.
@@ -132,6 +154,8 @@ type Settlement struct {
 	Due     time.Time     // Back: since when it was ready
 	Attempt Attempt       // what happened; its Next is set by the queue
 	First   bool          // as claimed: a success then leaves no history
+	Blame   bool          // the failure counts for the lane's breaker: no answer, or 5xx
+	Pause   time.Duration // the receiver asked that its lane be left alone so long
 }
 
 // Settled says what a settlement changed.
@@ -263,7 +287,7 @@ type Reader interface {
 type Change struct {
 	ID      DeliveryID
 	Changed bool
-	Err     error // ErrNotFound, ErrInFlight; nil where it just was so already
+	Err     error // ErrNotFound, ErrInFlight, ErrDisabled, ErrDeleted; nil where it just was so already
 }
 
 // Changer carries out what people ask for.
@@ -275,12 +299,17 @@ type Changer interface {
 	Retry(ctx context.Context, by string, ids []DeliveryID) ([]Change, []Hint, error)
 }
 
+// Ears are told what happens elsewhere. None may block.
+type Ears struct {
+	Hint     func(Hint)           // published by another instance
+	Endpoint func(EndpointChange) // changed by any instance, this one included
+	Lost     func()               // something may have been missed: at the start, and at each reconnection
+}
+
 // Waker tells what other instances changed.
 type Waker interface {
-	// Watch calls hint for each hint that another instance than by published,
-	// and lost after hints may have been lost: at the start and at each
-	// reconnection. It blocks until ctx ends.
-	Watch(ctx context.Context, by string, hint func(Hint), lost func()) error
+	// Watch tells what others publish until ctx ends.
+	Watch(ctx context.Context, by string, ears Ears) error
 	// Peek reads the hints of partitions, without changing anything.
 	Peek(ctx context.Context, partitions []int) ([]Hint, error)
 }

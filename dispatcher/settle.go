@@ -130,6 +130,7 @@ func (s *settler) settle(ctx context.Context, batch []Settlement) ([]Settlement,
 		e.trouble.note("settle", nil)
 	}
 	e.view.note(hints...)
+	e.tellBreakers(hints)
 	e.trimmer.ended(ended, hints)
 	signal(e.settled)
 	return left, err

@@ -70,7 +70,7 @@ func (m *Message) Validate(l Limits) []FieldError {
 		f.add("$.body", fmt.Sprintf("has %d bytes, at most %d are taken (MAX_BODY)", len(m.Body), l.MaxBody))
 	}
 	f.check("$.content_type", checkContentType(m.ContentType))
-	f.check("$.url", l.checkURL(m.URL))
+	m.validateDestination(&f, l)
 	m.validateTimes(&f, l)
 	f.headers(m.Headers)
 	if m.MaxAttempts < 0 || m.MaxAttempts > maxAttempts {
@@ -80,6 +80,22 @@ func (m *Message) Validate(l Limits) []FieldError {
 		f.add("$.timeout", "must be 1s to 60s")
 	}
 	return f
+}
+
+// validateDestination checks where a message is to go: a URL, an endpoint, or
+// neither, for all endpoints that match.
+func (m *Message) validateDestination(f *faults, l Limits) {
+	switch {
+	case m.URL != "" && m.Endpoint != "":
+		f.add("$.endpoint", "give url or endpoint, not both")
+	case m.URL != "":
+		f.check("$.url", l.checkURL(m.URL))
+	case m.Endpoint != "" && !ValidName(m.Endpoint):
+		f.add("$.endpoint", "must be the id or the uid of an endpoint")
+	}
+	if m.OrderingKey != "" && !ValidTenant(m.OrderingKey) {
+		f.add("$.ordering_key", "must be at most 128 printable ASCII characters without spaces")
+	}
 }
 
 // validateTimes checks when a message is to be attempted.
@@ -121,11 +137,8 @@ func (f *faults) check(path string, err error) {
 	}
 }
 
-// checkURL is all that a bare URL must pass to be published.
+// checkURL is all that a URL must pass to be published or registered.
 func (l Limits) checkURL(raw string) error {
-	if raw == "" {
-		return errNoURL
-	}
 	u, err := ParseURL(raw)
 	switch {
 	case err != nil:

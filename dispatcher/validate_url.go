@@ -16,7 +16,6 @@ const (
 )
 
 var (
-	errNoURL    = errors.New("is needed: nothing else can take the message")
 	errUnsigned = errors.New("a bare URL needs a secret to sign with: set SIGNING_SECRET")
 	errPlain    = errors.New("must be https (HTTPS_ONLY)")
 )

@@ -7,7 +7,7 @@ import (
 )
 
 // The guard's reads stay below lookRate commands a second, however many
-// partitions there are: a partition costs two, and the time one more.
+// partitions there are: a partition costs three, and the time one more.
 const lookRate = 0.6
 
 var errWatchEnded = errors.New("the subscription ended")
@@ -23,12 +23,15 @@ type watcher struct {
 func (w *watcher) Run(ctx context.Context) error {
 	e := w.engine
 	lost := func() {
+		e.directory.listen(true)
 		e.lookAround()
 		e.unsure() // another node may have taken over, and know less
 	}
+	ears := Ears{Hint: func(h Hint) { e.view.note(h) }, Endpoint: e.directory.heard, Lost: lost}
 	for failures := 0; ctx.Err() == nil; {
 		began := time.Now()
-		err := e.queue.Watch(ctx, e.name(), func(h Hint) { e.view.note(h) }, lost)
+		err := e.queue.Watch(ctx, e.name(), ears)
+		e.directory.listen(false)
 		if err == nil {
 			err = errWatchEnded
 		}
@@ -48,7 +51,7 @@ func (w *watcher) Look(ctx context.Context) error {
 	for n := range all {
 		all[n] = n
 	}
-	every := max(w.guard, time.Duration(float64(2*len(all)+1)/lookRate*float64(time.Second)))
+	every := max(w.guard, time.Duration(float64(3*len(all)+1)/lookRate*float64(time.Second)))
 	timer := time.NewTimer(every)
 	defer timer.Stop()
 	for failures, turn := 0, 0; ctx.Err() == nil; {

@@ -79,6 +79,18 @@ func when(t wire.Time) string {
 	return t.Local().Format(stamp)
 }
 
+// waits are the words of waiting_for as people say them.
+var waits = map[string]string{
+	"due":     "waiting for its time",
+	"rung":    "waiting for its next rung",
+	"paused":  "its destination is paused",
+	"breaker": "its destination keeps failing, so the breaker is open",
+	"rate":    "waiting for its turn: the destination takes no more at present",
+	"order":   "waiting for the one before it",
+	"limit":   "waiting for its turn: as many as may are in flight to its destination",
+	"permits": "waiting for a free permit",
+}
+
 // printDelivery tells how one delivery stands.
 func printDelivery(out io.Writer, d wire.Delivery) {
 	fmt.Fprintf(out, "%s\n", d.ID)
@@ -92,8 +104,8 @@ func printDelivery(out io.Writer, d wire.Delivery) {
 	if d.DeadReason != "" {
 		status += ", " + d.DeadReason
 	}
-	if d.WaitingFor != "" {
-		status += ", waiting for " + d.WaitingFor
+	if why := waits[d.WaitingFor]; why != "" {
+		status += ", " + why
 	}
 	row("status", status)
 	row("attempts", fmt.Sprint(d.Attempts))

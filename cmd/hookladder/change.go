@@ -36,7 +36,7 @@ func newChange(s stage, cmd *cobra.Command, change changing) *cobra.Command {
 		return nil
 	}
 	to.add(cmd, s)
-	cmd.Flags().StringVar(&destination, "destination", "", "only the delivery to this URL or lane")
+	cmd.Flags().StringVar(&destination, "destination", "", "only the delivery to this URL, endpoint or lane")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as JSON")
 	return cmd
 }

@@ -110,14 +110,17 @@ func TestEveryCommandTeaches(t *testing.T) {
 	var names []string
 	for _, cmd := range newRoot(stage{}).Commands() {
 		names = append(names, cmd.Name())
-		require.NotEmpty(t, cmd.Short, cmd.Name())
-		require.Contains(t, cmd.Example, "hookladder "+cmd.Name(), "an example of %s", cmd.Name())
-		got := command(t, nil, "", cmd.Name(), "--help")
-		require.Equal(t, exitOK, got.code)
-		require.Contains(t, got.out, cmd.Example)
+		for _, cmd := range append(cmd.Commands(), cmd) {
+			require.NotEmpty(t, cmd.Short, cmd.CommandPath())
+			require.Contains(t, cmd.Example, cmd.CommandPath(), "an example of it")
+			got := command(t, nil, "", append(strings.Fields(cmd.CommandPath())[1:], "--help")...)
+			require.Equal(t, exitOK, got.code)
+			require.Contains(t, got.out, cmd.Example)
+		}
 	}
 	require.ElementsMatch(t, []string{
-		"serve", "dev", "send", "get", "cancel", "retry", "listen", "config", "ping", "version",
+		"serve", "dev", "send", "get", "cancel", "retry", "endpoints", "lanes", "pause", "resume", "secret",
+		"listen", "config", "ping", "version",
 	}, names)
 	require.Contains(t, command(t, nil, "").out, "hookladder dev")
 }
@@ -130,7 +133,7 @@ func TestAMistakeInTheCommandLineExitsWith2(t *testing.T) {
 		"serve now":                        `serve takes no arguments, not "now"`,
 		"get":                              "get needs the id of one message",
 		"get a b":                          "get needs the id of one message",
-		"send --topic t":                   "send needs --url and --topic",
+		"send --url u":                     "send needs --topic",
 		"send --url u --topic t --delay x": "--delay",
 		"send --url u --topic t --body 1 --header x":    `must be as in "name: value"`,
 		"send --url u --topic t --body 1 --body-file f": "not both",
@@ -139,10 +142,30 @@ func TestAMistakeInTheCommandLineExitsWith2(t *testing.T) {
 		"ping --key-file nowhere":                       "--key-file",
 		"listen":                                        "set SIGNING_SECRET or give --secret",
 		"listen --secret x":                             "--secret",
+		"listen --signature sha1":                       "--signature: not a signature scheme",
+		"listen --signature github":                     "nothing to verify github with: give --secret",
 		"listen --secret whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz --status 99": "from 200 to 599",
-		"serve":           "REDIS_URL is not set",
-		"dev --speed 0":   "--speed 0",
-		"dev --speed NaN": "--speed NaN",
+		"endpoints frob":                                 `endpoints has no command "frob"`,
+		"endpoints create":                               "create needs --url",
+		"endpoints create now":                           "create takes no arguments",
+		"endpoints create --url u --ladder x":            "--ladder",
+		"endpoints create --url u --success x":           `--success "x"`,
+		"endpoints create --url u --header x":            `--header "x": must be as in "name: text"`,
+		"endpoints create --url u --secret-file nowhere": "--secret-file",
+		"endpoints get":                                  "get needs the id or uid of one endpoint",
+		"endpoints get a b":                              "get needs the id or uid of one endpoint",
+		"endpoints update m":                             "update needs a flag that changes something",
+		"endpoints update m --rate 1/s --unset rate":     "--unset rate: it is set as well",
+		"endpoints rotate-secret m --overlap x":          "--overlap",
+		"pause":                                          "pause needs one destination",
+		"resume a b":                                     "resume needs one destination",
+		"secret --scheme x":                              "--scheme: not a signature scheme",
+		"secret --tenant a --scheme github":              "a tenant's secret is always a standard one",
+		"secret --tenant=":                               "must be 1 to 128 printable ASCII characters",
+		"secret --tenant a":                              "set SIGNING_SECRET",
+		"serve":                                          "REDIS_URL is not set",
+		"dev --speed 0":                                  "--speed 0",
+		"dev --speed NaN":                                "--speed NaN",
 	} {
 		t.Run(line, func(t *testing.T) {
 			got := command(t, nil, "", strings.Fields(line)...)
@@ -186,6 +209,7 @@ func TestTheFreshKeyOfTheRefusalIsTaken(t *testing.T) {
 func TestConfigShowsEverythingButSecrets(t *testing.T) {
 	got := command(t, []string{
 		"API_KEYS=" + testKey, "REDIS_URL=redis://user:Geheim@redis.example:6379/1?token=Geheim", "PROJECT=pay", "API_KEY=x",
+		"EGRESS_PROXY=http://user:Geheim@proxy.example:3128",
 	}, "", "config")
 	require.Equal(t, exitOK, got.code)
 	for _, row := range settingsTable() {
@@ -195,14 +219,15 @@ func TestConfigShowsEverythingButSecrets(t *testing.T) {
 	require.Regexp(t, `(?m)^PORT +\(unset\) +default$`, got.out)
 	require.Regexp(t, `(?m)^API_KEYS +\(set, not shown\) +environment$`, got.out)
 	require.Contains(t, got.out, "redis://...@redis.example:6379/1")
+	require.Regexp(t, `(?m)^EGRESS_PROXY +http://...@proxy.example:3128 +environment$`, got.out)
 	require.NotContains(t, got.out+got.err, "Geheim")
 	require.NotContains(t, got.out+got.err, testKey)
 	require.Contains(t, got.err, "did you mean API_KEYS?")
 
-	got = command(t, []string{"PROJECT=!", "BREAKER=5/1s"}, "", "config")
+	got = command(t, []string{"PROJECT=!", "WAKE=poll"}, "", "config")
 	require.Equal(t, exitUsage, got.code)
 	require.Contains(t, got.out, "PROJECT", "the table helps to see what is wrong")
-	require.Contains(t, got.err, "BREAKER")
+	require.Contains(t, got.err, "WAKE")
 }
 
 func TestConfigShowsWhatDevSees(t *testing.T) {

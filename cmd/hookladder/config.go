@@ -59,7 +59,7 @@ func shown(c chosen) string {
 	switch {
 	case c.Value == "":
 		return "(unset)"
-	case c.Name == "REDIS_URL":
+	case c.Name == "REDIS_URL", c.Name == "EGRESS_PROXY":
 		return redactedURL(c.Value)
 	case c.Secret:
 		return "(set, not shown)"
@@ -67,8 +67,8 @@ func shown(c chosen) string {
 	return c.Value
 }
 
-// redactedURL shows where a store is without what opens it. The query stays
-// out, since some proxies take their token there.
+// redactedURL shows where a store or a proxy is without what opens it. The query
+// stays out, since some take their token there.
 func redactedURL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {

@@ -63,7 +63,7 @@ REDIS_URL is not used. hookladder config --dev shows them.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.listen, "listen", "", "where the API listens (default LISTEN or PORT, else 127.0.0.1:8080)")
 	flags.StringVar(&f.receiver, "receiver", "127.0.0.1:8081", "where the demo receiver listens")
-	flags.Float64Var(&f.speed, "speed", 1, "how many times faster than its settings the ladder is climbed")
+	flags.Float64Var(&f.speed, "speed", 1, "how many times faster than its settings the ladder is climbed and a breaker waits")
 	flags.BoolVar(&f.demo, "demo", false, "publish one message to each of the receiver's paths")
 	return cmd
 }
@@ -103,6 +103,7 @@ func (f playing) run(cmd *cobra.Command, vars map[string]string) error {
 
 	o := options(read, found)
 	o.RedisURL, o.InMemory = "", true
+	o.BreakerWait = faster(o.BreakerWait, f.speed)
 	o.Log = newLog(read, found, cmd.ErrOrStderr())
 	if f.listen != "" {
 		o.Listen = f.listen
@@ -115,6 +116,13 @@ func (f playing) run(cmd *cobra.Command, vars map[string]string) error {
 	}
 	p := playground{flags: f, out: cmd.OutOrStdout(), secrets: read.SigningSecret, made: made, ladder: read.Ladder, keyed: !o.Keys.Empty()}
 	return p.run(cmd.Context(), o)
+}
+
+// faster is a breaker's wait, of the same speed as the ladder: else a few rungs
+// of a failing receiver would take longer than all of it.
+func faster(wait time.Duration, speed float64) time.Duration {
+	short := min(float64(wait)/speed, float64(maxOpen))
+	return max(time.Duration(short), time.Millisecond)
 }
 
 // playground is dev as it runs: the process and the receiver beside it.
@@ -173,7 +181,7 @@ func (p playground) welcome(api, receiver string) {
 	say("  API       http://%s", api)
 	say("  receiver  http://%s  (/ok /flaky /fail /slow)", receiver)
 	if p.made {
-		say("  secret    %s  (made for this run)", p.secrets[0].Reveal())
+		say("  secret    %s  (made for this run)", p.secret())
 	} else {
 		say("  secret    SIGNING_SECRET")
 	}
@@ -183,11 +191,28 @@ func (p playground) welcome(api, receiver string) {
 	if p.keyed {
 		key = ` -H "Authorization: Bearer $HOOKLADDER_KEY"`
 	}
+	curl := func(path, body string) {
+		say(`  curl http://%s%s%s -H 'Content-Type: application/json' \`, api, path, key)
+		say(`    -d '%s'`, body)
+	}
 	say("Publish a message that is delivered at its third attempt:")
 	say("")
-	say(`  curl http://%s/v1/messages%s -H 'Content-Type: application/json' \`, api, key)
-	say(`    -d '{"topic":"payment.paid","url":"http://%s/flaky","body":{"amount":100}}'`, receiver)
+	curl("/v1/messages", fmt.Sprintf(`{"topic":"payment.paid","url":"http://%s/flaky","body":{"amount":100}}`, receiver))
+	say("")
+	say("Or register an endpoint, and publish by tenant and topic:")
+	say("")
+	curl("/v1/endpoints", fmt.Sprintf(`{"tenant":"shop","topics":["payment.*"],"url":"http://%s/ok","secret":"%s"}`, receiver, p.secret()))
+	curl("/v1/messages", `{"tenant":"shop","topic":"payment.paid","body":{"amount":100}}`)
 	say("")
 	say("Attempts, as they are made (Ctrl-C ends it):")
 	say("")
+}
+
+// secret is the receiver's secret as a shell reads it between single quotes: one
+// that somebody gave is not shown.
+func (p playground) secret() string {
+	if p.made {
+		return p.secrets[0].Reveal()
+	}
+	return `'"$SIGNING_SECRET"'`
 }

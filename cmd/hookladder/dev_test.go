@@ -60,6 +60,23 @@ func TestDevDeliversItsDemo(t *testing.T) {
 	require.Equal(t, exitOK, dev.end())
 }
 
+func TestWhatDevTellsToTryWorks(t *testing.T) {
+	dev, _, _ := newTestDev(t, nil, "--speed", "20000")
+	call := regexp.MustCompile(`curl (\S+) `)
+	body := regexp.MustCompile(`-d '(.*)'`)
+	for _, want := range []int{http.StatusAccepted, http.StatusCreated, http.StatusAccepted} {
+		url := call.FindStringSubmatch(dev.until("curl"))[1]
+		text := body.FindStringSubmatch(dev.until("-d"))[1]
+		resp, err := http.Post(url, "application/json", strings.NewReader(text))
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, want, resp.StatusCode, text)
+	}
+	first := dev.until("delivered")
+	second := dev.until("delivered")
+	require.True(t, holds(first+second, []string{"attempt 1  204", "attempt 3  204"}), "%s\n%s", first, second)
+}
+
 func TestACallerSendsGetsCancelsAndRetries(t *testing.T) {
 	dev, api, receiver := newTestDev(t, nil)
 	env := []string{"HOOKLADDER_URL=" + api}
@@ -97,6 +114,12 @@ func TestACallerSendsGetsCancelsAndRetries(t *testing.T) {
 	got = command(t, env, "", "ping")
 	require.Equal(t, exitOK, got.code)
 	require.Contains(t, got.out, "ready")
+}
+
+func TestABreakerOfDevIsAsFastAsItsLadder(t *testing.T) {
+	require.Equal(t, 30*time.Millisecond, faster(30*time.Second, 1000))
+	require.Equal(t, time.Millisecond, faster(30*time.Second, 1e12))
+	require.Equal(t, 10*time.Minute, faster(30*time.Second, 1e-12))
 }
 
 func TestDevAsksForItsKey(t *testing.T) {
@@ -151,6 +174,34 @@ func TestListenVerifiesAndPrints(t *testing.T) {
 	ear.until(`{"genuine":false}`)
 	ear.until("=> NOT GENUINE", "does not match", "answered 401")
 	require.Equal(t, exitOK, ear.end())
+}
+
+func TestListenVerifiesEveryScheme(t *testing.T) {
+	for _, scheme := range signer.Schemes {
+		t.Run(scheme.String(), func(t *testing.T) {
+			secret := scheme.NewSecret()
+			known := secret.Reveal()
+			if public, ok := secret.PublicKey(); ok {
+				known = public
+			}
+			ear := start(t, nil, "listen", "--addr", "127.0.0.1:0", "--signature", scheme.String(), "--secret", known)
+			url := regexp.MustCompile(`http://[^,]+`).FindString(ear.until("listening on"))
+			sign, err := scheme.NewSigner(secret)
+			require.NoError(t, err)
+			now := time.Now()
+			for body, want := range map[string]int{"as signed": http.StatusNoContent, "changed": http.StatusUnauthorized} {
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+				require.NoError(t, err)
+				req.Header.Set(signer.HeaderID, "msg_1")
+				req.Header.Set(signer.HeaderTimestamp, strconv.FormatInt(now.Unix(), 10))
+				req.Header.Set(sign.Header(), sign.Sign("msg_1", now, []byte("as signed")))
+				resp, err := http.DefaultClient.Do(req)
+				require.NoError(t, err)
+				require.NoError(t, resp.Body.Close())
+				require.Equal(t, want, resp.StatusCode)
+			}
+		})
+	}
 }
 
 func post(t testing.TB, url string, secret signer.Secret, id, body string) int {

@@ -79,6 +79,13 @@ var rules = []rule{
 		offence: `dispatcher/internal/egress package egress; import _ "github.com/hookladder/hookladder/dispatcher/internal/redisq"`,
 	},
 	{
+		name: "what adapters share imports the standard library only",
+		broken: func(s source) []string {
+			return when(slices.Contains(shared, module+"/"+s.folder) && !s.test, foreign(s)...)
+		},
+		offence: `dispatcher/internal/seal package seal; import _ "github.com/hookladder/hookladder/dispatcher"`,
+	},
+	{
 		name:    "test support is for tests",
 		broken:  func(s source) []string { return when(!s.test && !supports(s), importing(s, testSupport...)...) },
 		offence: `dispatcher/internal/redisq package redisq; import _ "github.com/hookladder/hookladder/deploy/redistest"`,
@@ -111,7 +118,8 @@ var serving = []string{
 var (
 	environment        = []string{"os.Getenv", "os.LookupEnv", "os.Environ", "os.ExpandEnv", "syscall.Getenv", "syscall.Environ"}
 	environmentReaders = []string{"github.com/caarlos0/env", "github.com/joho/godotenv"}
-	testSupport        = []string{module + "/dispatcher/internal/queuetest", module + "/deploy/redistest"}
+	testSupport        = []string{module + "/dispatcher/internal/queuetest", module + "/dispatcher/internal/endpointtest", module + "/deploy/redistest"}
+	shared             = []string{module + "/dispatcher/internal/seal"} // tools, not adapters
 )
 
 func TestTheHouseKeepsItsRules(t *testing.T) {
@@ -169,7 +177,7 @@ func adapterOfAdapter(s source) []string {
 	own, _, _ = strings.Cut(own, "/")
 	return slices.DeleteFunc(importing(s, module+"/"+internal), func(p string) bool {
 		other, _, _ := strings.Cut(strings.TrimPrefix(p, module+"/"+internal), "/")
-		return other == own || slices.Contains(testSupport, p)
+		return other == own || slices.Contains(testSupport, p) || slices.Contains(shared, p)
 	})
 }
 

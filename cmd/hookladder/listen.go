@@ -25,7 +25,7 @@ const shownBody = 16 << 10
 const readBody = 4 << 20
 
 func newListen(s stage) *cobra.Command {
-	var addr, secret string
+	var addr, secret, scheme string
 	var status int
 	cmd := &cobra.Command{
 		Use:   "listen",
@@ -34,53 +34,58 @@ func newListen(s stage) *cobra.Command {
 --secret, prints headers, body and verdict, and answers with --status. A callback
 that can't be verified is answered with 401, as a receiver should.`,
 		Example: `  SIGNING_SECRET=whsec_... hookladder listen
-  hookladder listen --addr 127.0.0.1:9000 --secret whsec_... --status 503`,
+  hookladder listen --addr 127.0.0.1:9000 --secret whsec_... --status 503
+  hookladder listen --signature standard-ed25519 --secret whpk_...`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			secrets, err := listenSecrets(secret, s.vars())
+			verifier, err := listenVerifier(scheme, secret, s.vars())
 			if err != nil {
 				return err
 			}
 			if status < 200 || status > 599 {
 				return usagef("--status %d: must be from 200 to 599", status)
 			}
-			ear := &ear{verifier: signer.Verifier{Secrets: secrets, MaxBody: readBody}, status: status, out: cmd.OutOrStdout()}
+			ear := &ear{verifier: verifier, status: status, out: cmd.OutOrStdout()}
 			return ear.listen(cmd.Context(), addr)
 		},
 	}
 	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:9000", "where to listen")
-	cmd.Flags().StringVar(&secret, "secret", "", "the signing secret, whsec_...; several with spaces between (default SIGNING_SECRET)")
+	cmd.Flags().StringVar(&secret, "secret", "", "the signing secret, or the public key of ed25519; several with spaces between (default SIGNING_SECRET)")
+	cmd.Flags().StringVar(&scheme, "signature", signer.Standard.String(), "how it is signed: "+strings.Join(schemeNames(), ", "))
 	cmd.Flags().IntVar(&status, "status", http.StatusNoContent, "what to answer to a callback that is genuine")
 	return cmd
 }
 
-// listenSecrets reads the secrets of the flag, or else those of the environment
-// as the dispatcher does.
-func listenSecrets(flag string, vars map[string]string) ([]signer.Secret, error) {
-	if flag != "" {
-		secrets, err := signer.ParseSecrets(flag)
-		if err != nil {
+// listenVerifier verifies with the secrets of the flag, or else with those of
+// the environment, which are standard ones.
+func listenVerifier(name, secret string, vars map[string]string) (*signer.Verifier, error) {
+	scheme, err := signer.ParseScheme(name)
+	if err != nil {
+		return nil, usagef("--signature: %w", err)
+	}
+	v := &signer.Verifier{}
+	switch {
+	case secret != "":
+		if v, err = scheme.NewVerifier(secret); err != nil {
 			return nil, usagef("--secret: %w", err)
 		}
-		return secrets, nil
+	case scheme != signer.Standard:
+		return nil, usagef("nothing to verify %s with: give --secret", scheme)
+	default:
+		if v.Secrets, err = signingSecrets(vars); err != nil {
+			return nil, err
+		}
+		if len(v.Secrets) == 0 {
+			return nil, usagef("nothing to verify with: set SIGNING_SECRET or give --secret whsec_...")
+		}
 	}
-	only := map[string]string{}
-	for _, name := range []string{"SIGNING_SECRET", "SIGNING_SECRET_FILE"} {
-		only[name] = vars[name]
-	}
-	read, _, err := readSettings(surroundings{environ: only})
-	if err != nil {
-		return nil, usageError{err}
-	}
-	if len(read.SigningSecret) == 0 {
-		return nil, usagef("nothing to verify with: set SIGNING_SECRET or give --secret whsec_...")
-	}
-	return read.SigningSecret, nil
+	v.MaxBody = readBody
+	return v, nil
 }
 
 // ear receives callbacks and prints them.
 type ear struct {
-	verifier signer.Verifier
+	verifier *signer.Verifier
 	status   int
 
 	mu  sync.Mutex // so that callbacks are printed one after the other

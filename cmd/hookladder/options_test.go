@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"log/slog"
 	"net/netip"
+	"net/url"
 	"testing"
 	"time"
 
@@ -16,27 +17,32 @@ import (
 
 func TestEverySettingReachesTheProcess(t *testing.T) {
 	secret := signer.NewSecret()
+	cert, key := mustCertificate(t)
 	s, found := mustRead(t, map[string]string{
 		"LISTEN": "127.0.0.1:1", "PROJECT": "p", "REDIS_URL": "redis://r:2", "PARTITIONS": "3", "API_KEYS": testKey,
 		"SIGNING_SECRET": secret.Reveal(), "LADDER": "4s", "LADDER_JITTER": "0.5", "SUCCESS": "206", "ATTEMPT_TIMEOUT": "6s",
 		"MAX_IN_FLIGHT": "7", "ENDPOINT_MAX_IN_FLIGHT": "8", "CLAIM_BATCH": "9", "QUICK_RETRIES": "2",
 		"ALLOW_NETS": "10.0.0.0/8", "HTTPS_ONLY": "true", "MAX_BODY": "11KiB", "EXCERPT": "12B", "RETENTION": "13s",
 		"RETENTION_MAX": "14", "DEDUP_MAX": "15", "DEAD_RETENTION": "16s", "DEAD_MAX": "17", "GUARD_INTERVAL": "18s",
-		"SHUTDOWN_GRACE": "19s",
+		"SHUTDOWN_GRACE": "19s", "BREAKER": "20/21s", "ENDPOINT_MAX_WAITING": "22", "EGRESS_PROXY": "http://proxy.example:23",
+		"SIGNING_DERIVE": "tenant", "ENCRYPTION_KEY": testSealKey,
+		"EGRESS_CA_FILE": cert, "EGRESS_CERT_FILE": cert, "EGRESS_KEY_FILE": key,
 	})
 	require.Equal(t, app.Options{
 		Listen: "127.0.0.1:1", Project: "p", RedisURL: "redis://r:2", Partitions: 3, Keys: s.APIKeys,
-		LaneMax: 8, QuickRetries: 2, AllowNets: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+		LaneMax: 8, MaxWaiting: 22, BreakerFailures: 20, BreakerWait: 21 * time.Second, QuickRetries: 2,
+		Seal: s.EncryptionKey.box, Proxy: &url.URL{Scheme: "http", Host: "proxy.example:23"}, CAFile: cert, CertFile: cert, KeyFile: key, AllowNets: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 		HTTPSOnly: true, MaxBody: 11 << 10, Version: version,
 		Engine: dispatcher.Options{
 			Secrets: []signer.Secret{secret}, Ladder: s.Ladder, Jitter: 0.5, Success: s.Success, Timeout: 6 * time.Second,
-			MaxInFlight: 7, ClaimBatch: 9, Excerpt: 12, Guard: 18 * time.Second, Grace: 19 * time.Second,
+			DeriveTenant: true, MaxInFlight: 7, ClaimBatch: 9, Excerpt: 12, Guard: 18 * time.Second, Grace: 19 * time.Second,
 			Keep: dispatcher.Keep{
 				Finished: 13 * time.Second, FinishedMax: 14, SeenMax: 15, Dead: 16 * time.Second, DeadMax: 17,
 			},
 		},
 	}, options(s, found))
 	require.Equal(t, "4s", s.Ladder.String())
+	require.NotNil(t, s.EncryptionKey.box)
 }
 
 func TestListenOffMeansNoAPI(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -17,13 +16,15 @@ import (
 
 // sending are the flags of send.
 type sending struct {
-	id, topic, tenant, url string
-	body, bodyFile         string
-	hasBody                bool // --body was given, if only an empty one
-	contentType            string
-	delay, ladder          string
-	headers                []string
-	asJSON                 bool
+	id, topic, tenant string
+	url, endpoint     string
+	orderingKey       string
+	body, bodyFile    string
+	hasBody           bool // --body was given, if only an empty one
+	contentType       string
+	delay, ladder     string
+	headers           []string
+	asJSON            bool
 }
 
 func newSend(s stage) *cobra.Command {
@@ -32,13 +33,17 @@ func newSend(s stage) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send",
 		Short: "Publish one message",
-		Long: `Publishes one message and prints its id and its deliveries. The body comes from
---body, --body-file or standard input and goes out byte for byte: JSON as
-application/json, any other text as text/plain, the rest as octet-stream.
+		Long: `Publishes one message and prints its id and its deliveries. It goes to the --url or
+the --endpoint, or without either to every endpoint of the tenant whose topics
+match. The body comes from --body, --body-file or standard input and goes out byte
+for byte: JSON as application/json, any other text as text/plain, the rest as
+octet-stream.
 
 Give an --id of your own where the call may be repeated: the same id and content
 again is answered as a duplicate and delivered once.`,
 		Example: `  hookladder send --url https://shop.example/hooks --topic payment.paid --body '{"amount":100}'
+  hookladder send --tenant shop_42 --topic payment.paid --body '{"amount":100}'
+  hookladder send --endpoint shop-42 --topic payment.paid --ordering-key order_17 --body '{"amount":100}'
   echo '{"amount":100}' | hookladder send --url http://127.0.0.1:9000/ --topic payment.paid --id order_17 --delay 10s`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -64,10 +69,12 @@ again is answered as a duplicate and delivered once.`,
 	}
 	to.add(cmd, s)
 	flags := cmd.Flags()
-	flags.StringVar(&f.url, "url", "", "where it goes (needed)")
 	flags.StringVar(&f.topic, "topic", "", "what it is about, such as payment.paid (needed)")
+	flags.StringVar(&f.url, "url", "", "where it goes")
+	flags.StringVar(&f.endpoint, "endpoint", "", "the id or uid of the endpoint it goes to")
 	flags.StringVar(&f.id, "id", "", "its id (default: a new one)")
 	flags.StringVar(&f.tenant, "tenant", "", "on whose behalf it is sent")
+	flags.StringVar(&f.orderingKey, "ordering-key", "", "goes out in order among those with the same key, one at a time")
 	flags.StringVar(&f.body, "body", "", "the body")
 	flags.StringVar(&f.bodyFile, "body-file", "", "a file that holds the body, - for standard input")
 	flags.StringVar(&f.contentType, "content-type", "", "of the body, which then goes out as text")
@@ -80,10 +87,13 @@ again is answered as a duplicate and delivered once.`,
 
 // message is what the flags ask for. What the API checks is left to it.
 func (f *sending) message(in io.Reader) (*wire.Message, error) {
-	if f.url == "" || f.topic == "" {
-		return nil, usagef("send needs --url and --topic; see hookladder send --help")
+	if f.topic == "" {
+		return nil, usagef("send needs --topic; see hookladder send --help")
 	}
-	m := &wire.Message{ID: f.id, Topic: f.topic, Tenant: f.tenant, URL: f.url, ContentType: f.contentType}
+	m := &wire.Message{
+		ID: f.id, Topic: f.topic, Tenant: f.tenant, URL: f.url, Endpoint: f.endpoint, OrderingKey: f.orderingKey,
+		ContentType: f.contentType,
+	}
 	body, err := f.read(in)
 	if err != nil {
 		return nil, err
@@ -152,14 +162,16 @@ func printPublished(out io.Writer, p wire.Published) {
 	if p.Duplicate {
 		kind = "duplicate, accepted before"
 	}
+	if p.Matched == 0 && !p.Duplicate {
+		fmt.Fprintf(out, "%s matches no endpoint, so nothing is kept\n", p.ID)
+		return
+	}
 	fmt.Fprintf(out, "%s %s at %s\n", p.ID, kind, when(p.CreatedAt))
 	for _, d := range p.Deliveries {
 		next := ""
-		if !d.NextAttemptAt.IsZero() {
+		later := d.Status == "scheduled" || d.Status == "retrying"
+		if later && !d.NextAttemptAt.IsZero() {
 			next = ", next attempt " + when(d.NextAttemptAt)
-			if wait := time.Until(d.NextAttemptAt.Time); wait <= 0 {
-				next = ", attempted at once"
-			}
 		}
 		fmt.Fprintf(out, "  %s  %s%s\n", d.ID, d.Status, next)
 	}

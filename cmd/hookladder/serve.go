@@ -43,7 +43,7 @@ by itself restarted.`,
 				o.Log.Warn(w)
 			}
 			if len(read.SigningSecret) == 0 {
-				o.Log.Warn("SIGNING_SECRET is not set, so nothing can be published: no callback is ever unsigned")
+				o.Log.Warn("SIGNING_SECRET is not set, so no bare URL can be published: no callback is ever unsigned")
 			}
 			collectLess(from.environ)
 			return elsewhere(app.Run(cmd.Context(), o), "LISTEN or PORT")

@@ -3,6 +3,7 @@ package main
 import (
 	"log/slog"
 	"net/netip"
+	"net/url"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -25,6 +26,8 @@ type settings struct {
 
 	APIKeys       app.Keys        `env:"API_KEYS" secret:"true" file:"true" accepts:"key:scope+scope[:name] with commas between"`
 	SigningSecret []signer.Secret `env:"SIGNING_SECRET" secret:"true" file:"true" accepts:"whsec_ and the base64 of 24 to 64 bytes, several with spaces between"`
+	SigningDerive string          `env:"SIGNING_DERIVE" envDefault:"none" accepts:"none or tenant"`
+	EncryptionKey sealing         `env:"ENCRYPTION_KEY" secret:"true" file:"true" accepts:"the base64 of 32 bytes, several with spaces between"`
 
 	Ladder         ladder.Ladder       `env:"LADDER" envDefault:"15s,3m,10m,30m,30m,1h,2h,6h,15h" accepts:"waits such as 15s, 3m, 1d or seconds, with commas between"`
 	LadderJitter   float64             `env:"LADDER_JITTER" envDefault:"0" min:"0" max:"1"`
@@ -32,11 +35,17 @@ type settings struct {
 	AttemptTimeout time.Duration       `env:"ATTEMPT_TIMEOUT" envDefault:"15s" min:"1s" max:"60s"`
 	MaxInFlight    int                 `env:"MAX_IN_FLIGHT" envDefault:"1024" min:"0" max:"65536"`
 	EndpointMax    int                 `env:"ENDPOINT_MAX_IN_FLIGHT" envDefault:"128" min:"1" max:"65536"`
+	MaxWaiting     int                 `env:"ENDPOINT_MAX_WAITING" envDefault:"0" min:"0" max:"1000000000"`
 	ClaimBatch     int                 `env:"CLAIM_BATCH" envDefault:"64" min:"1" max:"64"`
+	Breaker        breaker             `env:"BREAKER" envDefault:"20/30s" accepts:"failures and the first wait such as 20/30s, or off"`
 	QuickRetries   int                 `env:"QUICK_RETRIES" envDefault:"1" min:"0" max:"5"`
 
-	AllowNets []netip.Prefix `env:"ALLOW_NETS" accepts:"networks such as 10.0.0.0/8,fd00::/8"`
-	HTTPSOnly bool           `env:"HTTPS_ONLY" envDefault:"false" accepts:"true or false"`
+	AllowNets   []netip.Prefix `env:"ALLOW_NETS" accepts:"networks such as 10.0.0.0/8,fd00::/8"`
+	HTTPSOnly   bool           `env:"HTTPS_ONLY" envDefault:"false" accepts:"true or false"`
+	EgressProxy *url.URL       `env:"EGRESS_PROXY" secret:"true" accepts:"the URL of a proxy such as http://user:password@proxy.example:3128"`
+	EgressCA    string         `env:"EGRESS_CA_FILE" accepts:"a file of PEM certificates"`
+	EgressCert  string         `env:"EGRESS_CERT_FILE" accepts:"a file of PEM certificates that belong to EGRESS_KEY_FILE"`
+	EgressKey   string         `env:"EGRESS_KEY_FILE" accepts:"a file with the PEM key of EGRESS_CERT_FILE"`
 
 	MaxBody size `env:"MAX_BODY" envDefault:"256KiB" min:"1KiB" max:"4MiB"`
 	Excerpt size `env:"EXCERPT" envDefault:"1KiB" min:"0B" max:"64KiB"`
@@ -56,22 +65,26 @@ type settings struct {
 // size is a number of bytes, written 256KiB.
 type size int64
 
+// breaker is when a destination that fails is left alone, written 20/30s. The
+// zero breaker never opens.
+type breaker struct {
+	failures int           // in a row
+	wait     time.Duration // the first
+}
+
+// sealing hides what lies in the store. The zero sealing hides nothing.
+type sealing struct{ box *app.Seal }
+
 // kept are the settings of the contract that this version does not serve, with
 // the value that asks for nothing beyond what it does. Anything else stops the
 // start: a setting that is passed over would be a promise broken in silence.
 var kept = map[string]string{
-	"ARCHIVE_URL":          "",
-	"ARCHIVE_URL_FILE":     "",
-	"BREAKER":              "off",
-	"DATA_DIR":             "",
-	"EGRESS_PROXY":         "",
-	"ENCRYPTION_KEY":       "",
-	"ENCRYPTION_KEY_FILE":  "",
-	"ENDPOINT_MAX_WAITING": "0",
-	"METRICS_LISTEN":       "",
-	"REDIS_CA_FILE":        "",
-	"REDIS_MASTER":         "",
-	"REDIS_MODE":           "auto",
-	"SIGNING_DERIVE":       "none",
-	"WAKE":                 "auto",
+	"ARCHIVE_URL":      "",
+	"ARCHIVE_URL_FILE": "",
+	"DATA_DIR":         "",
+	"METRICS_LISTEN":   "",
+	"REDIS_CA_FILE":    "",
+	"REDIS_MASTER":     "",
+	"REDIS_MODE":       "auto",
+	"WAKE":             "auto",
 }

@@ -29,6 +29,9 @@ var parsers = map[reflect.Type]env.ParserFunc{
 	reflect.TypeFor[time.Duration]():      func(v string) (any, error) { return ladder.ParseDuration(v) },
 	reflect.TypeFor[ladder.Ladder]():      func(v string) (any, error) { return ladder.Parse(v) },
 	reflect.TypeFor[size]():               func(v string) (any, error) { return parseSize(v) },
+	reflect.TypeFor[breaker]():            func(v string) (any, error) { return parseBreaker(v) },
+	reflect.TypeFor[sealing]():            func(v string) (any, error) { return parseSealing(v) },
+	reflect.TypeFor[url.URL]():            func(v string) (any, error) { return parseProxy(v) },
 	reflect.TypeFor[[]netip.Prefix]():     func(v string) (any, error) { return parseNets(v) },
 	reflect.TypeFor[app.Keys]():           func(v string) (any, error) { return app.ParseKeys(v) },
 	reflect.TypeFor[[]signer.Secret]():    func(v string) (any, error) { return signer.ParseSecrets(v) },
@@ -50,6 +53,49 @@ func parseSize(v string) (size, error) {
 		return 0, errNumber
 	}
 	return size(n), nil
+}
+
+// What a breaker may be asked for. More failures than that are no breaker, and
+// no wait grows beyond ten minutes.
+const (
+	maxFailures = 10_000
+	maxOpen     = 10 * time.Minute
+)
+
+// parseBreaker reads <failures>/<first wait>, as in 20/30s, or off.
+func parseBreaker(v string) (breaker, error) {
+	if v == "off" {
+		return breaker{}, nil
+	}
+	count, text, ok := strings.Cut(v, "/")
+	failures, err := strconv.Atoi(count)
+	if !ok || err != nil {
+		return breaker{}, errNumber
+	}
+	wait, err := ladder.ParseDuration(text)
+	if err != nil {
+		return breaker{}, err
+	}
+	switch {
+	case failures < 1 || failures > maxFailures:
+		return breaker{}, fmt.Errorf("from 1 to %d failures", maxFailures)
+	case wait < time.Millisecond || wait > maxOpen:
+		return breaker{}, fmt.Errorf("a wait from 1ms to %s", maxOpen)
+	}
+	return breaker{failures: failures, wait: wait}, nil
+}
+
+func parseSealing(v string) (sealing, error) {
+	box, err := app.ParseEncryptionKeys(v)
+	return sealing{box}, err
+}
+
+func parseProxy(v string) (url.URL, error) {
+	u, err := app.ParseProxy(v)
+	if err != nil {
+		return url.URL{}, err
+	}
+	return *u, nil
 }
 
 // parseNets reads networks and single addresses.
@@ -122,6 +168,12 @@ func (s *settings) check(found []chosen, faulty []fault) (faults []fault) {
 		"REDIS_URL":  func() string { return wrongRedisURL(s.RedisURL) },
 		"DURABILITY": func() string { return unless(s.Durability == "none") },
 		"LOG_FORMAT": func() string { return unless(s.LogFormat == "json" || s.LogFormat == "text") },
+
+		"EGRESS_CA_FILE":   func() string { return wrongFile(app.LoadRoots(s.EgressCA)) },
+		"EGRESS_CERT_FILE": s.wrongCertificate,
+		"EGRESS_KEY_FILE":  func() string { return missing(s.EgressCert, "EGRESS_CERT_FILE") },
+
+		"SIGNING_DERIVE": func() string { return unless(s.SigningDerive == "none" || s.SigningDerive == deriveTenant) },
 	}
 	for i, c := range found {
 		known := slices.ContainsFunc(faulty, func(f fault) bool { return f.name == c.Name })
@@ -139,6 +191,9 @@ func (s *settings) check(found []chosen, faulty []fault) (faults []fault) {
 	}
 	return faults
 }
+
+// deriveTenant is the SIGNING_DERIVE that gives each tenant a secret of its own.
+const deriveTenant = "tenant"
 
 // unless is an unexplained fault where ok is false: what is accepted says all.
 func unless(ok bool) string {
@@ -178,6 +233,31 @@ func mustParse(t reflect.Type, text string) reflect.Value {
 		panic(fmt.Sprintf("bound %q of a %s: %v", text, t, err))
 	}
 	return reflect.ValueOf(value)
+}
+
+// wrongFile is why a file can't be used. Only its path is kept: the process reads
+// it when it begins to call.
+func wrongFile[T any](_ T, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// wrongCertificate judges both files of a certificate: neither is good alone.
+func (s *settings) wrongCertificate() string {
+	if reason := missing(s.EgressKey, "EGRESS_KEY_FILE"); reason != "" {
+		return reason
+	}
+	return wrongFile(app.LoadCertificate(s.EgressCert, s.EgressKey))
+}
+
+// missing is the fault of a setting that needs another one.
+func missing(value, name string) string {
+	if value == "" {
+		return name + " is not set"
+	}
+	return ""
 }
 
 func wrongListen(text string) string {

@@ -19,6 +19,9 @@ import (
 
 const testKey = "hk_0123456789abcdef:admin"
 
+// testSealKey is an ENCRYPTION_KEY, the base64 of 32 bytes.
+const testSealKey = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+
 func mustRead(t testing.TB, environ map[string]string) (settings, []chosen) {
 	t.Helper()
 	s, found, err := readSettings(surroundings{environ: environ})
@@ -34,6 +37,10 @@ func TestAnEmptyEnvironmentGivesTheDefaultsOfTheContract(t *testing.T) {
 	require.Equal(t, 15*time.Second, s.AttemptTimeout)
 	require.Equal(t, 1024, s.MaxInFlight)
 	require.Equal(t, 128, s.EndpointMax)
+	require.Zero(t, s.MaxWaiting)
+	require.Equal(t, breaker{failures: 20, wait: 30 * time.Second}, s.Breaker)
+	require.Equal(t, "none", s.SigningDerive)
+	require.Nil(t, s.EgressProxy)
 	require.Equal(t, size(256<<10), s.MaxBody)
 	require.Equal(t, size(1<<10), s.Excerpt)
 	require.Equal(t, 24*time.Hour, s.Retention)
@@ -51,6 +58,7 @@ func TestAnEmptyEnvironmentGivesTheDefaultsOfTheContract(t *testing.T) {
 
 func TestEverySettingIsRead(t *testing.T) {
 	secret := signer.NewSecret()
+	cert, key := mustCertificate(t)
 	given := map[string]string{
 		"LISTEN": "off", "PORT": "9999", "PROJECT": "pay-1", "REDIS_URL": "rediss://u:p@redis.example:6380/2",
 		"PARTITIONS": "8", "DURABILITY": "none", "API_KEYS": testKey, "SIGNING_SECRET": secret.Reveal(),
@@ -59,6 +67,9 @@ func TestEverySettingIsRead(t *testing.T) {
 		"ALLOW_NETS": "10.0.0.0/8, 192.168.1.7", "HTTPS_ONLY": "true", "MAX_BODY": "1MiB", "EXCERPT": "2000",
 		"RETENTION": "1d", "RETENTION_MAX": "10", "DEDUP_MAX": "20", "DEAD_RETENTION": "30d", "DEAD_MAX": "30",
 		"GUARD_INTERVAL": "5s", "SHUTDOWN_GRACE": "0s", "LOG_LEVEL": "debug", "LOG_FORMAT": "text",
+		"BREAKER": "5/1m", "ENDPOINT_MAX_WAITING": "9", "SIGNING_DERIVE": "tenant",
+		"ENCRYPTION_KEY": testSealKey, "EGRESS_PROXY": "http://u:p@proxy.example:3128",
+		"EGRESS_CA_FILE": cert, "EGRESS_CERT_FILE": cert, "EGRESS_KEY_FILE": key,
 	}
 	for _, row := range settingsTable() {
 		require.Contains(t, given, row.Name, "this test has to know every setting")
@@ -82,6 +93,8 @@ func TestEverySettingIsRead(t *testing.T) {
 	require.True(t, s.Success.Status(404))
 	require.Equal(t, []signer.Secret{secret}, s.SigningSecret)
 	require.Equal(t, slog.LevelDebug, s.LogLevel)
+	require.Equal(t, breaker{failures: 5, wait: time.Minute}, s.Breaker)
+	require.Equal(t, "http://u:p@proxy.example:3128", s.EgressProxy.String())
 }
 
 func TestASettingOutsideWhatIsAcceptedIsRefusedByName(t *testing.T) {
@@ -107,6 +120,20 @@ func TestASettingOutsideWhatIsAcceptedIsRefusedByName(t *testing.T) {
 		"MAX_IN_FLIGHT=-1":           "from 0 to 65536",
 		"MAX_IN_FLIGHT=many":         `MAX_IN_FLIGHT="many": must be a whole number`,
 		"ENDPOINT_MAX_IN_FLIGHT=0":   "from 1 to 65536",
+		"ENDPOINT_MAX_WAITING=-1":    "from 0 to 1000000000",
+		"SIGNING_DERIVE=merchant":    `SIGNING_DERIVE="merchant": must be none or tenant`,
+		"ENCRYPTION_KEY=hunter2":     "ENCRYPTION_KEY: must be the base64 of 32 bytes",
+		"ENCRYPTION_KEY=MDEyMw==":    "key 1: not a key",
+		"BREAKER=on":                 `BREAKER="on": must be failures and the first wait such as 20/30s, or off`,
+		"BREAKER=20":                 "or off",
+		"BREAKER=0/30s":              "(from 1 to 10000 failures)",
+		"BREAKER=20/soon":            "BREAKER=",
+		"BREAKER=20/0s":              "(a wait from 1ms to 10m0s)",
+		"BREAKER=20/11m":             "(a wait from 1ms to 10m0s)",
+		"EGRESS_PROXY=proxy:3128":    "EGRESS_PROXY: must be the URL of a proxy",
+		"EGRESS_PROXY=ftp://p":       "(must begin with http:// or https://)",
+		"EGRESS_PROXY=http://:3128":  "(has no host)",
+		"EGRESS_PROXY=http://p/way":  "(must end after its port: a proxy has no path)",
 		"CLAIM_BATCH=65":             "from 1 to 64",
 		"QUICK_RETRIES=1.5":          "from 0 to 5",
 		"ALLOW_NETS=10.0.0.0/8,home": `"home" is no network`,
@@ -134,11 +161,11 @@ func TestASettingOutsideWhatIsAcceptedIsRefusedByName(t *testing.T) {
 
 func TestAllMistakesAreReportedTogether(t *testing.T) {
 	_, _, err := readSettings(surroundings{environ: map[string]string{
-		"MAX_IN_FLIGHT": "x", "PROJECT": "!", "BREAKER": "20/30s", "LADDER": "never", "API_KEYS": testKey, "API_KEYS_FILE": "f",
+		"MAX_IN_FLIGHT": "x", "PROJECT": "!", "WAKE": "poll", "LADDER": "never", "API_KEYS": testKey, "API_KEYS_FILE": "f",
 	}})
 	lines := strings.Split(err.Error(), "\n")
 	require.Len(t, lines, 5)
-	for i, name := range []string{"API_KEYS", "BREAKER", "LADDER", "MAX_IN_FLIGHT", "PROJECT"} {
+	for i, name := range []string{"API_KEYS", "LADDER", "MAX_IN_FLIGHT", "PROJECT", "WAKE"} {
 		require.Regexp(t, "^"+name, lines[i])
 	}
 }
@@ -148,11 +175,18 @@ func TestNoErrorHoldsASecret(t *testing.T) {
 		"API_KEYS":       "Geheim-Geheim-Geheim:root",
 		"SIGNING_SECRET": "whsec_Geheim",
 		"REDIS_URL":      "redis://:Geheim@%zz",
+		"ENCRYPTION_KEY": "Geheim",
+		"EGRESS_PROXY":   "http://:Geheim@%zz",
 	} {
 		_, _, err := readSettings(surroundings{environ: map[string]string{name: value}})
 		require.ErrorContains(t, err, name)
 		require.NotContains(t, err.Error(), "Geheim")
 	}
+}
+
+func TestABreakerCanBeOff(t *testing.T) {
+	s, _ := mustRead(t, map[string]string{"BREAKER": "off"})
+	require.Zero(t, s.Breaker)
 }
 
 func TestAFileGivesASecret(t *testing.T) {

@@ -5,12 +5,15 @@ package app
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
 	"time"
 
@@ -21,6 +24,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
 
 // Keys are those who may call the API.
@@ -29,6 +33,25 @@ type Keys = httpapi.Keys
 // ParseKeys reads keys as API_KEYS has them: key:scope+scope[:name], with
 // commas between.
 func ParseKeys(text string) (Keys, error) { return httpapi.ParseKeys(text) }
+
+// Seal hides the endpoints' secrets and header values in the store.
+type Seal = seal.Box
+
+// ParseEncryptionKeys reads keys as ENCRYPTION_KEY has them: the base64 of 32
+// bytes each, with white space between two. The first seals, all of them open.
+func ParseEncryptionKeys(text string) (*Seal, error) { return seal.ParseKeys(text) }
+
+// ParseProxy reads the URL of a proxy as EGRESS_PROXY has it. Its errors do not
+// repeat the text, which may hold a password.
+func ParseProxy(text string) (*url.URL, error) { return egress.ParseProxy(text) }
+
+// LoadRoots reads what Options.CAFile names, to find out whether it can be used.
+func LoadRoots(file string) (*x509.CertPool, error) { return egress.LoadRoots(file) }
+
+// LoadCertificate reads what Options.CertFile and KeyFile name.
+func LoadCertificate(certFile, keyFile string) ([]tls.Certificate, error) {
+	return egress.LoadCertificate(certFile, keyFile)
+}
 
 // Options say what a process does. Run refuses those that make no sense.
 type Options struct {
@@ -40,13 +63,22 @@ type Options struct {
 	Project    string // prefix of all keys
 	Partitions int    // 0: what the store says
 	LaneMax    int    // most deliveries of one destination in flight
+	MaxWaiting int    // most deliveries that may wait for one destination; 0: no limit
+	Seal       *Seal  // nil: secrets and header values lie in the store as they are
+
+	BreakerFailures int           // in a row, that make a destination be left alone; 0: none do
+	BreakerWait     time.Duration // for how long at first
 
 	QuickRetries int            // repeats within an attempt, of connection faults before any answer
 	AllowNets    []netip.Prefix // networks that may be called besides the public ones
 	HTTPSOnly    bool
-	MaxBody      int // bytes of a message's body
+	Proxy        *url.URL // of ParseProxy: all calls go through it; nil: none does
+	CAFile       string   // certificates trusted besides the system's; empty: none
+	CertFile     string   // the certificate shown to receivers that ask who calls; empty: none
+	KeyFile      string   // its key
+	MaxBody      int      // bytes of a message's body
 
-	Engine  dispatcher.Options // but for Instance, UserAgent and Log, which Run sets
+	Engine  dispatcher.Options // but for Instance, UserAgent, Endpoints and Log, which Run sets
 	Version string
 	Log     *slog.Logger
 
@@ -88,17 +120,39 @@ func Run(ctx context.Context, o Options) (err error) {
 }
 
 func newEngine(store *redisq.Store, guard *egress.Guard, o Options) (*dispatcher.Dispatcher, error) {
-	sender := egress.New(egress.Options{
-		Guard:          guard,
-		HTTPSOnly:      o.HTTPSOnly,
-		QuickRetries:   o.QuickRetries,
-		MaxIdlePerHost: o.LaneMax,
-	})
+	sender, err := newSender(guard, o)
+	if err != nil {
+		return nil, err
+	}
 	e := o.Engine
 	e.Instance = newInstance()
 	e.UserAgent = "Hookladder/" + o.Version
 	e.Log = o.Log
+	e.Endpoints = store
 	return dispatcher.New(store, sender, e)
+}
+
+// newSender makes the client that calls receivers.
+func newSender(guard *egress.Guard, o Options) (*egress.Client, error) {
+	e := egress.Options{
+		Guard:          guard,
+		HTTPSOnly:      o.HTTPSOnly,
+		QuickRetries:   o.QuickRetries,
+		MaxIdlePerHost: o.LaneMax,
+		Proxy:          o.Proxy,
+	}
+	var err error
+	if o.CAFile != "" {
+		if e.RootCAs, err = egress.LoadRoots(o.CAFile); err != nil {
+			return nil, fmt.Errorf("EGRESS_CA_FILE: %w", err)
+		}
+	}
+	if o.CertFile != "" || o.KeyFile != "" {
+		if e.Certificates, err = egress.LoadCertificate(o.CertFile, o.KeyFile); err != nil {
+			return nil, fmt.Errorf("EGRESS_CERT_FILE, EGRESS_KEY_FILE: %w", err)
+		}
+	}
+	return egress.New(e), nil
 }
 
 // newInstance makes a name that no process had before, and that tells a person

@@ -26,8 +26,14 @@ func openStore(ctx context.Context, o Options) (*redisq.Store, func() error, err
 		Project:    o.Project,
 		Partitions: o.Partitions,
 		MaxWindow:  o.LaneMax,
+		MaxWaiting: o.MaxWaiting,
 		Permits:    o.Engine.MaxInFlight,
-		Log:        o.Log,
+
+		BreakerFailures: o.BreakerFailures,
+		BreakerWait:     o.BreakerWait,
+
+		Seal: o.Seal,
+		Log:  o.Log,
 	})
 	if err != nil {
 		end()

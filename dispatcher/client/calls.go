@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -48,8 +47,8 @@ func (c *Client) Message(ctx context.Context, id string) (wire.Record, error) {
 }
 
 // Cancel ends what is not finished of a message's deliveries, or of the one to
-// destination (a lane or a URL) where that is not empty. It answers them as
-// they are then.
+// destination (a lane, an endpoint's id or UID, or a URL) where that is not
+// empty. It answers them as they are then.
 func (c *Client) Cancel(ctx context.Context, id, destination string) ([]wire.Delivery, error) {
 	var out wire.Deliveries
 	err := c.do(ctx, request{verb: "cancel " + id, method: http.MethodDelete, path: messagePath(id), query: to(destination)}, &out)
@@ -69,7 +68,7 @@ type Filter struct {
 	Statuses     []string
 	Topics       []string
 	Tenants      []string
-	Destinations []string // lanes or URLs
+	Destinations []string // lanes, endpoints' ids or UIDs, or URLs
 	Reasons      []string
 	Since, Until time.Time
 	Limit        int    // 0: the API's default
@@ -78,7 +77,7 @@ type Filter struct {
 
 // Deliveries reads a page of deliveries, newest first.
 func (c *Client) Deliveries(ctx context.Context, f Filter) (wire.Page, error) {
-	q := url.Values{}
+	q := page(f.Limit, f.Cursor)
 	for name, values := range map[string][]string{
 		"status": f.Statuses, "topic": f.Topics, "tenant": f.Tenants,
 		"destination": f.Destinations, "dead_reason": f.Reasons,
@@ -91,12 +90,6 @@ func (c *Client) Deliveries(ctx context.Context, f Filter) (wire.Page, error) {
 		if !t.IsZero() {
 			q.Set(name, t.UTC().Format(time.RFC3339Nano))
 		}
-	}
-	if f.Limit != 0 {
-		q.Set("limit", strconv.Itoa(f.Limit))
-	}
-	if f.Cursor != "" {
-		q.Set("cursor", f.Cursor)
 	}
 	var out wire.Page
 	err := c.do(ctx, request{verb: "list deliveries", method: http.MethodGet, path: "/v1/deliveries", query: q}, &out)

@@ -22,6 +22,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -103,18 +104,21 @@ func New(baseURL, key string, opts ...Option) (*Client, error) {
 
 // request is one call of the API.
 type request struct {
-	verb   string // for errors: publish, cancel …
-	method string
-	path   string
-	query  url.Values
-	body   []byte // nil: none
+	verb     string // for errors: publish, cancel …
+	method   string
+	path     string
+	query    url.Values
+	body     []byte        // nil: none
+	media    string        // of the body; empty: JSON
+	patience time.Duration // where the context has no end; 0: as usual
+	status   *int          // where to tell the answer's status; nil: nowhere
 }
 
 // do makes a call and decodes its answer into out.
 func (c *Client) do(ctx context.Context, q request, out any) error {
 	if _, ends := ctx.Deadline(); !ends {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, patience)
+		ctx, stop = context.WithTimeout(ctx, cmp.Or(q.patience, patience))
 		defer stop()
 	}
 	body, err := c.exchange(ctx, q)
@@ -138,7 +142,7 @@ func (c *Client) exchange(ctx context.Context, q request) ([]byte, error) {
 		return nil, err
 	}
 	if q.body != nil {
-		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Content-Type", cmp.Or(q.media, "application/json"))
 	}
 	if c.key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.key)
@@ -157,6 +161,9 @@ func (c *Client) exchange(ctx context.Context, q request) ([]byte, error) {
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return nil, problem(resp, body)
+	}
+	if q.status != nil {
+		*q.status = resp.StatusCode
 	}
 	return body, nil
 }

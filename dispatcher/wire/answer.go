@@ -6,7 +6,7 @@ type Published struct {
 	Topic      string      `json:"topic"`
 	CreatedAt  Time        `json:"created_at"`
 	Duplicate  bool        `json:"duplicate" doc:"The same id and content was published before."`
-	Matched    int         `json:"matched" doc:"How many destinations the message has."`
+	Matched    int         `json:"matched" doc:"How many destinations the message has; 0: no endpoint matches, and nothing is kept."`
 	Deliveries []Scheduled `json:"deliveries"`
 }
 
@@ -33,7 +33,7 @@ type Results struct {
 // single call would have answered. That is the fields of Published where the
 // status is 200 or 202, and else a Problem.
 type Result struct {
-	Status     int      `json:"status" doc:"As its single call would have answered: 202, 200, 409, 413, 422 or 503."`
+	Status     int      `json:"status" doc:"As its single call would have answered: 202, 200, 409, 413, 422, 429 or 503."`
 	*Published          // nil where Problem is set
 	Problem    *Problem `json:"problem,omitzero" doc:"Why the message was not taken. The other fields are left out then."`
 }
@@ -125,6 +125,6 @@ func (p *Problem) Error() string {
 
 // FieldError says what is wrong with one field.
 type FieldError struct {
-	Path   string `json:"path" example:"$.url" doc:"A JSON path, or query.<name> or header.<name>."`
+	Path   string `json:"path" example:"$.url" doc:"A JSON path, or query.<name>, path.<name> or header.<name>."`
 	Detail string `json:"detail"`
 }

@@ -2,6 +2,7 @@
 // it is answered. The server and the Go client share them.
 //
 // Times are RFC 3339 in UTC with milliseconds. A field that does not apply is
-// left out, but next_attempt_at and next_cursor, which are null then. Fields
-// may be added to answers; a reader ignores those it does not know.
+// left out, but next_attempt_at, next_cursor and the until of a secret, which
+// are null then. Fields may be added to answers; a reader ignores those it does
+// not know.
 package wire

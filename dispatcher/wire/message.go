@@ -10,12 +10,14 @@ import (
 )
 
 // Message is what a caller publishes. Exactly one of Body, RawBody and
-// RawBodyBase64 is set, and at most one of Delay and DeliverAt.
+// RawBodyBase64 is set, and at most one of URL and Endpoint, and of Delay and
+// DeliverAt.
 type Message struct {
 	ID            string            `json:"id,omitzero" maxLength:"128" pattern:"^[A-Za-z0-9_-]+$" doc:"What makes a repeat of this call the same message. Default: msg_ and a ULID, or the Idempotency-Key header."`
 	Topic         string            `json:"topic" maxLength:"128" pattern:"^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)*$" example:"payment.paid" doc:"What the message is about: words with dots between."`
 	Tenant        string            `json:"tenant,omitzero" maxLength:"128" pattern:"^[!-~]+$" doc:"On whose behalf it is sent."`
-	URL           string            `json:"url" maxLength:"2048" format:"uri" example:"https://shop.example/hooks" doc:"Where it goes: an absolute http or https URL."`
+	URL           string            `json:"url,omitzero" maxLength:"2048" format:"uri" example:"https://shop.example/hooks" doc:"Where it goes: an absolute http or https URL. Without url and endpoint it goes to every endpoint of its tenant whose topics match."`
+	Endpoint      string            `json:"endpoint,omitzero" maxLength:"128" doc:"Where it goes: the id or the uid of an endpoint."`
 	Body          json.RawMessage   `json:"body,omitzero" doc:"Any JSON value, nested at most 64 deep and without repeated names. It is sent byte for byte as received."`
 	RawBody       *string           `json:"raw_body,omitzero" nullable:"false" doc:"A body of text."`
 	RawBodyBase64 []byte            `json:"raw_body_base64,omitzero" doc:"A body of any bytes, in base64."`
@@ -23,6 +25,7 @@ type Message struct {
 	Delay         Duration          `json:"delay,omitzero" doc:"Until the first attempt, at most a year."`
 	DeliverAt     Time              `json:"deliver_at,omitzero" doc:"When the first attempt is made; in the past: at once. At most a year ahead."`
 	ExpiresAt     Time              `json:"expires_at,omitzero" doc:"It is not attempted after this time."`
+	OrderingKey   string            `json:"ordering_key,omitzero" maxLength:"128" pattern:"^[!-~]+$" doc:"Messages with the same key go to a destination one at a time and in order."`
 	Headers       map[string]string `json:"headers,omitzero" maxProperties:"20" doc:"Extra headers for the receiver, together at most 8 KiB."`
 	Ladder        *ladder.Ladder    `json:"ladder,omitzero" doc:"The waits between attempts. Default: the dispatcher's."`
 	MaxAttempts   int               `json:"max_attempts,omitzero" minimum:"1" maximum:"101" doc:"Cuts the ladder."`

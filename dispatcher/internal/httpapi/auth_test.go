@@ -34,6 +34,19 @@ var operations = []struct{ method, path, scope string }{
 	{"POST", "/v1/messages/a/retry", "publish"},
 	{"GET", "/v1/deliveries", "read"},
 	{"GET", "/v1/stats", "read"},
+	{"POST", "/v1/endpoints", "admin"},
+	{"GET", "/v1/endpoints", "read"},
+	{"GET", "/v1/endpoints/a", "read"},
+	{"PATCH", "/v1/endpoints/a", "admin"},
+	{"DELETE", "/v1/endpoints/a", "admin"},
+	{"POST", "/v1/endpoints/a/pause", "admin"},
+	{"POST", "/v1/endpoints/a/resume", "admin"},
+	{"POST", "/v1/endpoints/a/rotate-secret", "admin"},
+	{"POST", "/v1/endpoints/a/test", "admin"},
+	{"GET", "/v1/endpoints/a/secret", "admin"},
+	{"GET", "/v1/lanes", "read"},
+	{"POST", "/v1/lanes/a/pause", "admin"},
+	{"POST", "/v1/lanes/a/resume", "admin"},
 }
 
 func TestAKeyOpensWhatItsScopesSay(t *testing.T) {
@@ -83,7 +96,7 @@ func TestEveryUnknownKeyGetsOneAnswer(t *testing.T) {
 
 func TestSomeCallsNeedNoKey(t *testing.T) {
 	h := newTestAPI(t, &fakeService{}, withKeys(t, testKeys()))
-	for _, path := range []string{"/healthz", "/readyz", "/openapi.json"} {
+	for _, path := range []string{"/healthz", "/readyz", "/openapi.json", "/.well-known/webhook-keys"} {
 		require.Equal(t, 200, get(h, path).Code, path)
 	}
 	r := newRequest("GET", "/v1/stats", "")

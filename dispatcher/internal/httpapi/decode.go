@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -117,7 +116,7 @@ func (d *decoder) messages() (all []posted, err error) {
 			err = d.dec.SkipValue()
 		default:
 			var p posted
-			p, err = d.message("$.messages[" + strconv.Itoa(n) + "]")
+			p, err = d.message(messagePath(n))
 			all = append(all, p)
 		}
 		if err != nil {

@@ -38,7 +38,7 @@ type messageField struct {
 // messageFields are all fields of the contract, the usual ones first.
 var messageFields = []messageField{
 	{"topic", 0, func(m *dispatcher.Message, v jsontext.Value) error { return text(&m.Topic, v) }},
-	{"url", 0, func(m *dispatcher.Message, v jsontext.Value) error { return text(&m.URL, v) }},
+	{"url", 0, func(m *dispatcher.Message, v jsontext.Value) error { return filled(&m.URL, v) }},
 	{"body", bitBody, setBody},
 	{"id", bitID, func(m *dispatcher.Message, v jsontext.Value) error { return text(&m.ID, v) }},
 	{"tenant", 0, func(m *dispatcher.Message, v jsontext.Value) error { return filled(&m.Tenant, v) }},
@@ -53,9 +53,9 @@ var messageFields = []messageField{
 	{"max_attempts", 0, setMaxAttempts},
 	{"timeout", 0, setTimeout},
 	{"success", 0, setSuccess},
-	{"endpoint", 0, notServed("endpoints are")},
+	{"endpoint", 0, func(m *dispatcher.Message, v jsontext.Value) error { return filled(&m.Endpoint, v) }},
+	{"ordering_key", 0, func(m *dispatcher.Message, v jsontext.Value) error { return filled(&m.OrderingKey, v) }},
 	{"queue", 0, notServed("queues are")},
-	{"ordering_key", 0, notServed("ordering is")},
 }
 
 // findField looks a field up by its name as it stands in the text, or answers
@@ -79,6 +79,7 @@ func findField(raw jsontext.Value) (f *messageField, name string) {
 
 var (
 	errText   = errors.New("must be a text")
+	errTexts  = errors.New("must be an object of texts")
 	errEmpty  = errors.New("must not be empty; leave it out")
 	errBase64 = errors.New("must be base64 with padding")
 	errNumber = errors.New("must be a whole number of 1 to 101")
@@ -166,38 +167,61 @@ func moment(to *time.Time, v jsontext.Value) error {
 
 // setHeaders reads an object of texts, in its order.
 func setHeaders(m *dispatcher.Message, v jsontext.Value) error {
-	errKind := errors.New("must be an object of texts")
-	if v.Kind() != '{' {
-		return errKind
-	}
-	dec := jsontext.NewDecoder(bytes.NewBuffer(v))
-	if _, err := dec.ReadToken(); err != nil {
+	all, err := texts(v)
+	if err != nil {
 		return err
 	}
-	for dec.PeekKind() == '"' {
-		name, err := dec.ReadToken()
-		if err != nil {
-			return err
+	for _, t := range all {
+		if t.null {
+			return errTexts
 		}
-		h := dispatcher.Header{Name: name.String()}
-		value, err := dec.ReadValue()
-		if err != nil {
-			return err
-		}
-		if text(&h.Value, value) != nil {
-			return errKind
-		}
-		m.Headers = append(m.Headers, h)
+		m.Headers = append(m.Headers, dispatcher.Header{Name: t.name, Value: t.text})
 	}
 	return nil
 }
 
-func setLadder(m *dispatcher.Message, v jsontext.Value) error {
+// named is a member of an object of texts.
+type named struct {
+	name, text string
+	null       bool // it has no text
+}
+
+// texts reads an object of texts, in its order.
+func texts(v jsontext.Value) (all []named, err error) {
+	if v.Kind() != '{' {
+		return nil, errTexts
+	}
+	dec := jsontext.NewDecoder(bytes.NewBuffer(v))
+	if _, err := dec.ReadToken(); err != nil {
+		return nil, err
+	}
+	for dec.PeekKind() == '"' {
+		name, err := dec.ReadToken()
+		if err != nil {
+			return nil, err
+		}
+		t := named{name: name.String()}
+		value, err := dec.ReadValue()
+		if err != nil {
+			return nil, err
+		}
+		if t.null = value.Kind() == 'n'; !t.null && text(&t.text, value) != nil {
+			return nil, errTexts
+		}
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+func setLadder(m *dispatcher.Message, v jsontext.Value) error { return rungs(&m.Ladder, v) }
+
+// rungs reads a ladder.
+func rungs(to **ladder.Ladder, v jsontext.Value) error {
 	var l ladder.Ladder
 	if err := l.UnmarshalJSON(v); err != nil {
 		return err
 	}
-	m.Ladder = &l
+	*to = &l
 	return nil
 }
 
@@ -211,23 +235,28 @@ func setMaxAttempts(m *dispatcher.Message, v jsontext.Value) error {
 	return nil
 }
 
-// setTimeout reads a duration; 0 is refused, since inside it means the default.
-func setTimeout(m *dispatcher.Message, v jsontext.Value) error {
-	if err := duration(&m.Timeout, v); err != nil {
+func setTimeout(m *dispatcher.Message, v jsontext.Value) error { return timeout(&m.Timeout, v) }
+
+// timeout reads a duration; 0 is refused, since inside it means the default.
+func timeout(to *time.Duration, v jsontext.Value) error {
+	if err := duration(to, v); err != nil {
 		return err
 	}
-	if m.Timeout == 0 {
+	if *to == 0 {
 		return errors.New("must be 1s to 60s")
 	}
 	return nil
 }
 
-func setSuccess(m *dispatcher.Message, v jsontext.Value) error {
+func setSuccess(m *dispatcher.Message, v jsontext.Value) error { return success(&m.Success, v) }
+
+// success reads what a receiver must answer.
+func success(to **dispatcher.Success, v jsontext.Value) error {
 	var s dispatcher.Success
 	if err := s.UnmarshalJSON(v); err != nil {
 		return errors.New(strings.TrimPrefix(err.Error(), "success: ")) // the path says it
 	}
-	m.Success = &s
+	*to = &s
 	return nil
 }
 
@@ -235,6 +264,6 @@ func setSuccess(m *dispatcher.Message, v jsontext.Value) error {
 // to take it would be to drop what it asks for.
 func notServed(what string) func(*dispatcher.Message, jsontext.Value) error {
 	return func(*dispatcher.Message, jsontext.Value) error {
-		return errors.New(what + " not served by this version; give a url")
+		return errors.New(what + " not served by this version; give a url or an endpoint")
 	}
 }

@@ -39,8 +39,9 @@ type fakeService struct {
 	stats   dispatcher.Stats
 	store   dispatcher.StoreInfo
 	lane    dispatcher.Lane
-	err     error
-	panics  any
+	fakeEndpoints
+	err    error
+	panics any
 }
 
 func (f *fakeService) called(name string) {

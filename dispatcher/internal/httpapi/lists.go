@@ -24,11 +24,10 @@ const (
 // is compared with all of them.
 const maxValues = 100
 
-// reasons are all the contract has; those that nothing dies of yet match
-// nothing.
+// reasons are all that a delivery dies of.
 var reasons = []dispatcher.DeadReason{
 	dispatcher.ReasonExhausted, dispatcher.ReasonGone, dispatcher.ReasonExpired,
-	dispatcher.ReasonRefused, "disabled", "overflow", dispatcher.ReasonPoison,
+	dispatcher.ReasonRefused, dispatcher.ReasonDisabled, dispatcher.ReasonOverflow, dispatcher.ReasonPoison,
 }
 
 // deliveries serves GET /v1/deliveries.
@@ -37,9 +36,16 @@ func (s *server) deliveries(ctx context.Context, c *call) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, wrong := parseFilter(q)
+	f, destinations, wrong := parseFilter(q)
 	if p := fields(wrong); p != nil {
 		return nil, p
+	}
+	for _, d := range destinations {
+		lane, err := s.lane(ctx, d, "query.destination")
+		if err != nil {
+			return nil, err
+		}
+		f.Lanes = append(f.Lanes, lane)
 	}
 	page, err := s.svc.Deliveries(ctx, f)
 	if err != nil {
@@ -49,9 +55,7 @@ func (s *server) deliveries(ctx context.Context, c *call) (*reply, error) {
 	for i := range w.Data {
 		w.Data[i].History = nil // lists are without, whatever was read
 	}
-	if page.Next != "" {
-		w.NextCursor = &page.Next
-	}
+	w.NextCursor = nextCursor(page.Next)
 	return answerJSON(http.StatusOK, w)
 }
 
@@ -61,10 +65,10 @@ type filterParser struct {
 	wrong []dispatcher.FieldError
 }
 
-// parseFilter reads what a list is to show.
-func parseFilter(q url.Values) (dispatcher.Filter, []dispatcher.FieldError) {
+// parseFilter reads what a list is to show. Whose lanes the destinations are is
+// still to be found out.
+func parseFilter(q url.Values) (f dispatcher.Filter, destinations []string, wrong []dispatcher.FieldError) {
 	p := filterParser{q: q}
-	var f dispatcher.Filter
 	p.each("status", func(v string) string {
 		f.Statuses = append(f.Statuses, dispatcher.Status(v))
 		return unless(slices.Contains(dispatcher.Statuses, dispatcher.Status(v)), "must be one of scheduled, ready, in_flight, retrying, delivered, dead, cancelled")
@@ -82,20 +86,33 @@ func parseFilter(q url.Values) (dispatcher.Filter, []dispatcher.FieldError) {
 		return unless(dispatcher.ValidTenant(v), "must be a tenant")
 	})
 	p.each("destination", func(v string) string {
-		lane, err := parseLane(v)
-		f.Lanes = append(f.Lanes, lane)
-		return unless(err == nil, "must be a lane or a URL")
+		destinations = append(destinations, v)
+		return checkDestination(v)
 	})
 	p.once("since", func(v string) string { return filterTime(&f.Since, v) })
 	p.once("until", func(v string) string { return filterTime(&f.Until, v) })
-	f.Limit = defaultLimit
-	p.once("limit", func(v string) (wrong string) {
+	f.Limit, f.Cursor = p.page()
+	return f, destinations, p.wrong
+}
+
+// page reads which part of a list is asked for.
+func (p *filterParser) page() (limit int, cursor string) {
+	limit = defaultLimit
+	p.once("limit", func(v string) string {
 		n, err := strconv.Atoi(v)
-		f.Limit = n
+		limit = n
 		return unless(err == nil && n >= 1 && n <= maxLimit, "must be 1 to 500")
 	})
-	p.once("cursor", func(v string) string { f.Cursor = v; return "" })
-	return f, p.wrong
+	p.once("cursor", func(v string) string { cursor = v; return "" })
+	return limit, cursor
+}
+
+// nextCursor is the cursor of the next page as lists answer it.
+func nextCursor(next string) *string {
+	if next == "" {
+		return nil
+	}
+	return &next
 }
 
 func unless(ok bool, detail string) string {

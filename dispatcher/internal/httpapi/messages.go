@@ -54,7 +54,7 @@ func (s *server) change(ctx context.Context, c *call, status int, do changeFunc)
 	if err != nil {
 		return nil, err
 	}
-	lane, err := c.lane()
+	lane, err := s.destination(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,8 @@ func wireRecord(r dispatcher.Record) (wire.Record, error) {
 	m := &r.Message
 	w := wire.Record{
 		Message: wire.Message{
-			ID: m.ID, Topic: m.Topic, Tenant: m.Tenant, URL: m.URL,
+			ID: m.ID, Topic: m.Topic, Tenant: m.Tenant, URL: m.URL, Endpoint: m.Endpoint,
+			OrderingKey: m.OrderingKey,
 			ContentType: m.ContentType,
 			Delay:       wire.Duration(m.Delay),
 			DeliverAt:   wire.Time{Time: m.DeliverAt},
@@ -89,17 +90,17 @@ func wireRecord(r dispatcher.Record) (wire.Record, error) {
 			w.Headers[h.Name] = strings.ToValidUTF8(h.Value, "�")
 		}
 	}
-	if m.Success != nil {
-		b, err := json.Marshal(m.Success)
-		if err != nil {
-			return w, err
-		}
-		w.Success = new(wire.Success)
-		if err := json.Unmarshal(b, w.Success); err != nil {
-			return w, err
-		}
+	var err error
+	w.Success, err = wireSuccess(m.Success)
+	return w, err
+}
+
+func wireSuccess(s *dispatcher.Success) (*wire.Success, error) {
+	if s == nil {
+		return nil, nil
 	}
-	return w, nil
+	w := new(wire.Success)
+	return w, json.Unmarshal([]byte(s.String()), w)
 }
 
 // setWireBody shows a body as what it is: JSON, text or bytes.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -25,7 +26,9 @@ type operation struct {
 	summary          string
 	scope            scope // 0: needs no key
 	params           []*huma.Param
-	body             any         // of a POST; nil: none
+	body             any         // of a POST or PATCH; nil: none
+	bare             bool        // the body may be left out
+	media            string      // of the body, besides JSON
 	answers          map[int]any // by status
 	problems         []*kind     // besides those that every operation has
 	serve            func(context.Context, *call) (*reply, error)
@@ -33,77 +36,26 @@ type operation struct {
 
 // operations are all that the API serves.
 func (s *server) operations() []operation {
-	id := pathParam("id", "The id of the message.")
-	destination := queryParam("destination", "Only the delivery to this lane or URL.", text1)
-	published := map[int]any{202: wire.Published{}, 200: wire.Published{}}
-	return []operation{
-		{
-			id: "publish", method: "POST", path: "/v1/messages", scope: scopePublish,
-			summary: "Publish a message", serve: s.publish,
-			params: []*huma.Param{{
-				Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: huma.TypeString},
-				Description: "The message's id, where it has none of its own.",
-			}},
-			body: wire.Message{}, answers: published,
-			problems: []*kind{malformed, tooSlow, conflict, tooLarge, badMedia, invalid, unavailable},
-		},
-		{
-			id: "publish-batch", method: "POST", path: "/v1/messages/batch", scope: scopePublish,
-			summary: "Publish up to 1000 messages; good ones are taken though others are not", serve: s.publishBatch,
-			body: wire.Batch{}, answers: map[int]any{202: wire.Results{}},
-			problems: []*kind{malformed, tooSlow, tooLarge, badMedia, invalid, unavailable},
-		},
-		{
-			id: "get-message", method: "GET", path: "/v1/messages/{id}", scope: scopeRead,
-			summary: "Read a message and its deliveries", serve: s.message,
-			params: []*huma.Param{id}, answers: map[int]any{200: wire.Record{}},
-			problems: []*kind{notFound, invalid, unavailable},
-		},
-		{
-			id: "cancel-message", method: "DELETE", path: "/v1/messages/{id}", scope: scopePublish,
-			summary: "Cancel what is not finished of a message", serve: s.cancel,
-			params: []*huma.Param{id, destination}, answers: map[int]any{200: wire.Deliveries{}},
-			problems: []*kind{notFound, invalid, unavailable},
-		},
-		{
-			id: "retry-message", method: "POST", path: "/v1/messages/{id}/retry", scope: scopePublish,
-			summary: "Attempt a message's deliveries now", serve: s.retry,
-			params: []*huma.Param{id, destination}, answers: map[int]any{202: wire.Deliveries{}},
-			problems: []*kind{notFound, inFlight, invalid, unavailable},
-		},
-		{
-			id: "list-deliveries", method: "GET", path: "/v1/deliveries", scope: scopeRead,
-			summary: "List deliveries, newest first", serve: s.deliveries,
-			params: listParams(), answers: map[int]any{200: wire.Page{}},
-			problems: []*kind{malformed, invalid, unavailable},
-		},
-		{
-			id: "stats", method: "GET", path: "/v1/stats", scope: scopeRead,
-			summary: "Count what is in the queue", serve: s.stats,
-			answers: map[int]any{200: wire.Stats{}}, problems: []*kind{invalid, unavailable},
-		},
-		{
-			id: "healthz", method: "GET", path: "/healthz", summary: "Tell that the process is alive",
-			serve: s.healthz, answers: map[int]any{200: wire.Health{}},
-		},
-		{
-			id: "readyz", method: "GET", path: "/readyz", summary: "Tell whether the store can be used",
-			serve: s.readyz, answers: map[int]any{200: wire.Ready{}}, problems: []*kind{unavailable},
-		},
-	}
+	return slices.Concat(s.messageOperations(), s.endpointOperations(), s.secretOperations(), s.laneOperations(), s.plainOperations())
 }
 
 func listParams() []*huma.Param {
 	many := func(items *huma.Schema) *huma.Schema { return &huma.Schema{Type: huma.TypeArray, Items: items} }
-	one, most := 1.0, float64(maxLimit)
-	return []*huma.Param{
+	return append([]*huma.Param{
 		queryParam("status", "May be repeated: any of them matches.", many(enum("scheduled", "ready", "in_flight", "retrying", "delivered", "dead", "cancelled"))),
 		queryParam("topic", "May be repeated.", many(text1)),
 		queryParam("tenant", "May be repeated.", many(text1)),
-		queryParam("destination", "A lane or a URL. May be repeated.", many(text1)),
+		queryParam("destination", "A lane, an endpoint's id or uid, or a URL. May be repeated.", many(text1)),
 		queryParam("dead_reason", "May be repeated.", many(enum("exhausted", "gone", "expired", "refused", "disabled", "overflow", "poison"))),
 		queryParam("since", "Ended, or due, at this time or later.", moment1),
 		queryParam("until", "Ended, or due, before this time.", moment1),
+	}, pageParams()...)
+}
+
+// pageParams are those of every list.
+func pageParams() []*huma.Param {
+	one, most := 1.0, float64(maxLimit)
+	return []*huma.Param{
 		queryParam("limit", "How many at most; a page may be shorter.", &huma.Schema{Type: huma.TypeInteger, Minimum: &one, Maximum: &most, Default: defaultLimit}),
 		queryParam("cursor", "next_cursor of the page before.", text1),
 	}
@@ -166,7 +118,7 @@ func (s *server) register(version string) error {
 
 // amend corrects what the framework can't know of our types.
 func amend(schemas map[string]*huma.Schema) {
-	for _, name := range []string{"Message", "Success", "Batch"} {
+	for _, name := range []string{"Message", "Success", "Batch", "Endpoint", "Rotation"} {
 		schemas[name].AdditionalProperties = false
 	}
 	for _, s := range schemas {
@@ -177,6 +129,8 @@ func amend(schemas map[string]*huma.Schema) {
 		}
 	}
 	schemas["Result"].Required = []string{"status"} // the rest depends on it
+	view := schemas["EndpointView"]
+	view.Required = append(view.Required, "topics", "signature")
 	record := schemas["Record"]
 	record.Required = append(record.Required, "id", "content_type")
 	// The framework's own errors are never answered.
@@ -197,7 +151,7 @@ func (s *server) add(api huma.API, o operation) {
 	if o.scope != 0 {
 		op.Metadata[scopeKey] = o.scope
 		op.Security = []map[string][]string{{"key": {}}}
-		op.Description = "Needs a key with the scope " + o.scope.String() + " or admin."
+		op.Description = "Needs a key with the scope " + o.scope.String() + "; admin includes all."
 		problems = append(problems, unauthorized, forbidden)
 	}
 	for status, answer := range o.answers {
@@ -205,7 +159,11 @@ func (s *server) add(api huma.API, o operation) {
 		op.DefaultStatus = max(op.DefaultStatus, status)
 	}
 	for _, k := range append(problems, o.problems...) {
-		op.Responses[strconv.Itoa(k.status)] = response(k.title, mediaProblem, schemas.Schema(reflect.TypeFor[wire.Problem](), true, ""))
+		status, title := strconv.Itoa(k.status), k.title+" ("+k.word+")"
+		if other := op.Responses[status]; other != nil {
+			title = other.Description + "; " + title
+		}
+		op.Responses[status] = response(title, mediaProblem, schemas.Schema(reflect.TypeFor[wire.Problem](), true, ""))
 	}
 	huma.Register(api, op, func(ctx context.Context, c *call) (*reply, error) {
 		r, err := o.serve(ctx, c)
@@ -214,11 +172,19 @@ func (s *server) add(api huma.API, o operation) {
 		}
 		return r, nil
 	})
-	if o.body != nil {
-		api.OpenAPI().Paths[o.path].Post.RequestBody = &huma.RequestBody{
-			Required: true,
-			Content:  map[string]*huma.MediaType{mediaJSON: {Schema: schemas.Schema(reflect.TypeOf(o.body), true, "")}},
-		}
+	if o.body == nil {
+		return
+	}
+	taken := &huma.MediaType{Schema: schemas.Schema(reflect.TypeOf(o.body), true, "")}
+	body := &huma.RequestBody{Required: !o.bare, Content: map[string]*huma.MediaType{mediaJSON: taken}}
+	if o.media != "" {
+		body.Content[o.media] = taken
+	}
+	switch path := api.OpenAPI().Paths[o.path]; o.method {
+	case http.MethodPatch:
+		path.Patch.RequestBody = body
+	default:
+		path.Post.RequestBody = body
 	}
 }
 
@@ -231,6 +197,7 @@ type (
 	durationSchema struct{}
 	ladderSchema   struct{}
 	timeSchema     struct{}
+	patchSchema    struct{}
 )
 
 // Schema is a text or a number of seconds.
@@ -256,4 +223,44 @@ func (ladderSchema) Schema(r huma.Registry) *huma.Schema {
 // Schema is RFC 3339.
 func (timeSchema) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Format: "date-time"}
+}
+
+// Schema is an endpoint of which every field may be left out, and be null.
+func (patchSchema) Schema(r huma.Registry) *huma.Schema {
+	r.Schema(reflect.TypeFor[wire.Endpoint](), true, "")
+	patch := &huma.Schema{
+		Type: huma.TypeObject, AdditionalProperties: false, Properties: map[string]*huma.Schema{},
+		Description: "A JSON Merge Patch of an endpoint: what is left out stays, null is the default. uid, tenant and secret can't be changed by it.",
+	}
+	for name, field := range r.Map()["Endpoint"].Properties {
+		switch f := findEndpointField(name); {
+		case f.fixed != "":
+		case f.usual == "" && f.reset == nil:
+			patch.Properties[name] = field
+		default:
+			patch.Properties[name] = orNull(merged(r, field))
+		}
+	}
+	return patch
+}
+
+// merged is an object whose members may be null, which removes them; what is no
+// object stays.
+func merged(r huma.Registry, s *huma.Schema) *huma.Schema {
+	switch to := r.SchemaFromRef(s.Ref); {
+	case to != nil:
+		out := &huma.Schema{Type: huma.TypeObject, Description: s.Description, AdditionalProperties: false, Properties: map[string]*huma.Schema{}}
+		for name, p := range to.Properties {
+			out.Properties[name] = orNull(p)
+		}
+		return out
+	case s.Type == huma.TypeObject:
+		return &huma.Schema{Type: huma.TypeObject, Description: s.Description, AdditionalProperties: orNull(text1)}
+	default:
+		return s
+	}
+}
+
+func orNull(s *huma.Schema) *huma.Schema {
+	return &huma.Schema{AnyOf: []*huma.Schema{s, {Type: "null"}}}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json"
@@ -34,10 +35,21 @@ var (
 	tooSlow      = &kind{"timeout", http.StatusRequestTimeout, "The request took too long to arrive", 0}
 	conflict     = &kind{"conflict", http.StatusConflict, "The id is taken by another message", 0}
 	inFlight     = &kind{"in-flight", http.StatusConflict, "An attempt is under way", 0}
+	taken        = &kind{"taken", http.StatusConflict, "The uid is taken by another endpoint", 0}
+	changed      = &kind{"changed", http.StatusConflict, "It was changed meanwhile", 0}
+	disabled     = &kind{"disabled", http.StatusConflict, "The endpoint is disabled", 0}
+	deleted      = &kind{"deleted", http.StatusConflict, "The endpoint was deleted", 0}
 	tooLarge     = &kind{"too-large", http.StatusRequestEntityTooLarge, "The body is too large", 0}
 	badMedia     = &kind{"unsupported-media-type", http.StatusUnsupportedMediaType, "The content type must be application/json", 0}
 	invalid      = &kind{"invalid", http.StatusUnprocessableEntity, "Some fields are wrong", 0}
-	internal     = &kind{"internal", http.StatusInternalServerError, "Something went wrong here", 0}
+	// A lane that is full gets room with each delivery that ends, if its receiver
+	// answers at all; a caller who waits less only asks more often.
+	laneFull = &kind{"lane-full", http.StatusTooManyRequests, "Too much waits for this destination", 5}
+	// Each test has a person who waits, and few are under way.
+	busy     = &kind{"busy", http.StatusTooManyRequests, "Too many tests are under way", 2}
+	internal = &kind{"internal", http.StatusInternalServerError, "Something went wrong here", 0}
+	// Only who runs this can help, so a caller is not told to ask again.
+	sealed = &kind{"sealed", http.StatusInternalServerError, "The endpoint's secrets can't be read", 0}
 	// A store that was lost is back within seconds, mostly; one that is full
 	// gets room as work ends, which takes longer.
 	unavailable = &kind{"unavailable", http.StatusServiceUnavailable, "The store can't be reached", 1}
@@ -82,6 +94,18 @@ func fields(wrong []dispatcher.FieldError) *problem {
 	return p
 }
 
+// join adds to noted what is wrong with fields that are not in it. A value that
+// could not be read is left empty, and would be called missing besides.
+func join(noted, more []dispatcher.FieldError) []dispatcher.FieldError {
+	all := noted
+	for _, w := range more {
+		if !slices.ContainsFunc(noted, func(n dispatcher.FieldError) bool { return n.Path == w.Path }) {
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
 // field is a problem with one field.
 func field(path, detail string) *problem {
 	return fields([]dispatcher.FieldError{{Path: path, Detail: detail}})
@@ -97,11 +121,18 @@ var table = []struct {
 }{
 	{dispatcher.ErrNotFound, notFound, "", "it was never published, or is no longer kept"},
 	{dispatcher.ErrInFlight, inFlight, "", "wait for its end, then ask again"},
+	{dispatcher.ErrNoEndpoint, notFound, "", "there is no such endpoint"},
+	{dispatcher.ErrTaken, taken, "", "it is there with other content; nothing was changed"},
+	{dispatcher.ErrStale, changed, "", "others were quicker, again and again; nothing was changed: ask again"},
+	{dispatcher.ErrDisabled, disabled, "", "resume it first: POST /v1/endpoints/{id}/resume"},
+	{dispatcher.ErrDeleted, deleted, "", "nothing goes there any more"},
+	{dispatcher.ErrBusy, busy, "", "ask again when one has ended"},
+	{dispatcher.ErrSealed, sealed, "", "no key of ENCRYPTION_KEY opens them: start with the key they were stored with"},
 	{dispatcher.ErrCursor, invalid, "query.cursor", "was not made by this list"},
 	{dispatcher.ErrFull, full, "", "nothing was changed; ask again later"},
-	{dispatcher.ErrUnavailable, unavailable, "", "it is not known whether the change was made; asking again with the same id is safe"},
+	{dispatcher.ErrUnavailable, unavailable, "", "it is not known whether the change was made; asking again with the same id, or uid, is safe"},
 	{dispatcher.ErrFenced, unavailable, "", "this instance starts anew; ask again"},
-	{context.DeadlineExceeded, unavailable, "", "it did not answer in time; asking again with the same id is safe"},
+	{context.DeadlineExceeded, unavailable, "", "it did not answer in time; asking again with the same id, or uid, is safe"},
 	{context.Canceled, unavailable, "", "the request was given up"},
 }
 

@@ -3,8 +3,10 @@ package httpapi
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,7 +50,7 @@ func (s *server) publish(ctx context.Context, c *call) (*reply, error) {
 	if len(results) != 1 {
 		return nil, fmt.Errorf("publish %s: %d results for one message", p.msg.ID, len(results))
 	}
-	if err := refused(results[0]); err != nil {
+	if err := refused(results[0], "$"); err != nil {
 		return nil, err
 	}
 	return &reply{
@@ -86,34 +88,27 @@ func (s *server) judge(p *posted, path string) *problem {
 	if most := s.limits.MaxBody; len(p.msg.Body) > most {
 		return &problem{kind: tooLarge, detail: fmt.Sprintf("the message's body has %d bytes, at most %d are taken (MAX_BODY)", len(p.msg.Body), most)}
 	}
-	noted := p.wrong
-	for _, w := range p.msg.Validate(s.limits) {
-		w.Path = path + strings.TrimPrefix(w.Path, "$")
-		if !hasPath(noted, w.Path) {
-			p.wrong = append(p.wrong, w)
-		}
+	more := p.msg.Validate(s.limits)
+	for i := range more {
+		more[i].Path = path + strings.TrimPrefix(more[i].Path, "$")
 	}
+	p.wrong = join(p.wrong, more)
 	return fields(p.wrong)
 }
 
-// hasPath reports whether a field is known to be wrong. A value that could not
-// be read is left empty, and would be called missing besides.
-func hasPath(wrong []dispatcher.FieldError, path string) bool {
-	for _, w := range wrong {
-		if w.Path == path {
-			return true
-		}
-	}
-	return false
-}
-
-// refused is why a message was not taken by the engine, or nil.
-func refused(r dispatcher.Published) error {
+// refused is why the message at path was not taken by the engine, or nil.
+func refused(r dispatcher.Published, path string) error {
 	switch {
+	case errors.Is(r.Err, dispatcher.ErrNoEndpoint):
+		return field(path+".endpoint", "there is no such endpoint")
+	case errors.Is(r.Err, dispatcher.ErrTenant):
+		return field(path+".endpoint", "is another tenant's")
 	case r.Err != nil:
 		return r.Err
 	case r.Result == dispatcher.Conflict:
 		return &problem{kind: conflict, detail: "topic, tenant, destination, body or content type differ from the first; nothing was changed"}
+	case r.Result == dispatcher.LaneFull:
+		return &problem{kind: laneFull, detail: "as much waits there as may (ENDPOINT_MAX_WAITING); nothing was changed"}
 	case r.Result != dispatcher.Accepted && r.Result != dispatcher.Duplicate:
 		return fmt.Errorf("publish: no result")
 	}
@@ -148,7 +143,7 @@ func (s *server) publishBatch(ctx context.Context, c *call) (*reply, error) {
 	bad := make([]*problem, len(all))
 	good := make([]*dispatcher.Message, 0, len(all))
 	for i := range all {
-		if bad[i] = s.judge(&all[i], fmt.Sprintf("$.messages[%d]", i)); bad[i] == nil {
+		if bad[i] = s.judge(&all[i], messagePath(i)); bad[i] == nil {
 			good = append(good, all[i].msg)
 		}
 	}
@@ -164,6 +159,9 @@ func (s *server) publishBatch(ctx context.Context, c *call) (*reply, error) {
 	return &reply{Status: http.StatusAccepted, ContentType: mediaJSON, Body: s.answerBatch(ctx, bad, good, results)}, nil
 }
 
+// messagePath is where a message stands in a batch.
+func messagePath(i int) string { return "$.messages[" + strconv.Itoa(i) + "]" }
+
 // answerBatch writes what each message's single call would have answered.
 func (s *server) answerBatch(ctx context.Context, bad []*problem, good []*dispatcher.Message, results []dispatcher.Published) []byte {
 	b := append(make([]byte, 0, 64+512*len(bad)), `{"results":[`...)
@@ -178,7 +176,7 @@ func (s *server) answerBatch(ctx context.Context, bad []*problem, good []*dispat
 		}
 		msg, result := good[next], results[next]
 		next++
-		if err := refused(result); err != nil {
+		if err := refused(result, messagePath(i)); err != nil {
 			b = appendProblem(b, s.problem(ctx, err))
 			continue
 		}

@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -185,10 +184,15 @@ func TestABadFieldIs422AndNothingIsPublished(t *testing.T) {
 		message(`"id":null`):                               {"$.id", "null"},
 		message(`"tenant":""`):                             {"$.tenant", "empty"},
 		message(`"tenant":"a b"`):                          {"$.tenant", "spaces"},
-		message(`"endpoint":"ep_1"`):                       {"$.endpoint", "not served"},
+		message(`"endpoint":"ep_1"`):                       {"$.endpoint", "not both"},
+		`{"topic":"t","endpoint":"","body":1}`:             {"$.endpoint", "empty"},
+		`{"topic":"t","endpoint":"u_1","body":1}`:          {"$.endpoint", "id or the uid"},
+		`{"topic":"t","endpoint":7,"body":1}`:              {"$.endpoint", "text"},
 		message(`"queue":"q"`):                             {"$.queue", "not served"},
-		message(`"ordering_key":"k"`):                      {"$.ordering_key", "not served"},
-		`{"topic":"t","body":1}`:                           {"$.url", "needed"},
+		message(`"ordering_key":""`):                       {"$.ordering_key", "empty"},
+		message(`"ordering_key":"a b"`):                    {"$.ordering_key", "spaces"},
+		`{"topic":"t","url":"","body":1}`:                  {"$.url", "empty"},
+		`{"topic":"t","url":null,"body":1}`:                {"$.url", "null"},
 		`{"url":"http://a","body":1}`:                      {"$.topic", "needed"},
 		`{"topic":7,"url":"http://a","body":1}`:            {"$.topic", "text"},
 		`{"topic":"a..b","url":"http://a","body":1}`:       {"$.topic", "dots"},
@@ -229,6 +233,7 @@ func TestABadFieldIs422AndNothingIsPublished(t *testing.T) {
 		message(`"expires_at":"0001-01-01T00:00:00Z"`):                  {"$.expires_at", "after"},
 		message(`"delay":60,"expires_at":"2026-01-31T11:01:00Z"`):       {"$.expires_at", "after"},
 		message(`"headers":[]`):                                         {"$.headers", "object"},
+		message(`"headers":{"x":null}`):                                 {"$.headers", "texts"},
 		message(`"headers":{"x":1}`):                                    {"$.headers", "texts"},
 		message(`"headers":{"Host":"a"}`):                               {"$.headers.Host", "can't be set"},
 		message(`"headers":{"WEBHOOK-ID":"a"}`):                         {"$.headers.WEBHOOK-ID", "reserved"},
@@ -305,12 +310,12 @@ func TestMalformedJSONIs400(t *testing.T) {
 }
 
 func TestAllMistakesOfAMessageAreToldAtOnce(t *testing.T) {
-	w := post(newTestAPI(t, &fakeService{}), "/v1/messages", `{"topic":7,"url":"ftp://a","delay":"soon","x":1,"endpoint":"e"}`)
+	w := post(newTestAPI(t, &fakeService{}), "/v1/messages", `{"topic":7,"url":"ftp://a","delay":"soon","x":1,"queue":"q"}`)
 	var paths []string
 	for _, e := range requireProblem(t, w, 422, "invalid").Errors {
 		paths = append(paths, e.Path)
 	}
-	require.ElementsMatch(t, []string{"$.topic", "$.url", "$.delay", "$.x", "$.endpoint", "$.body"}, paths)
+	require.ElementsMatch(t, []string{"$.topic", "$.url", "$.delay", "$.x", "$.queue", "$.body"}, paths)
 
 	many := make([]string, 1000)
 	for i := range many {
@@ -376,36 +381,5 @@ func TestOtherContentTypesAre415(t *testing.T) {
 		r := newRequest("POST", "/v1/messages", message(""))
 		r.Header.Set("Content-Type", media)
 		require.Equal(t, 202, serve(h, r).Code, media)
-	}
-}
-
-func TestWithoutASigningSecretAURLIsRefused(t *testing.T) {
-	l := testLimits()
-	l.Unsigned = true
-	h := newTestAPI(t, &fakeService{}, withLimits(l))
-	requireField(t, post(h, "/v1/messages", message("")), "$.url", "SIGNING_SECRET")
-}
-
-func TestWhatTheStoreAnswersBecomesAStatus(t *testing.T) {
-	for _, c := range []struct {
-		err    error
-		status int
-		word   string
-		retry  bool
-	}{
-		{fmt.Errorf("schedule: %w", dispatcher.ErrUnavailable), 503, "unavailable", true},
-		{fmt.Errorf("schedule: %w", dispatcher.ErrFull), 503, "full", true},
-		{errors.New("secret detail"), 500, "internal", false},
-	} {
-		whole := &fakeService{err: c.err}
-		each := &fakeService{publish: func([]*dispatcher.Message) ([]dispatcher.Published, error) {
-			return []dispatcher.Published{{Err: c.err}}, nil
-		}}
-		for _, f := range []*fakeService{whole, each} {
-			w := post(newTestAPI(t, f), "/v1/messages", message(""))
-			requireProblem(t, w, c.status, c.word)
-			require.Equal(t, c.retry, w.Header().Get("Retry-After") != "")
-			require.NotContains(t, w.Body.String(), "secret detail")
-		}
 	}
 }

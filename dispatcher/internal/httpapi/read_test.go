@@ -27,7 +27,7 @@ func testRecord(t testing.TB) dispatcher.Record {
 	require.NoError(t, err)
 	return dispatcher.Record{
 		Message: dispatcher.Message{
-			ID: "a", Topic: "payment.paid", Tenant: "m7", URL: "http://a/x?q=\"<&", Body: []byte(`{ "n" : 12345678901234567890, "h":"<" }`),
+			ID: "a", Topic: "payment.paid", Tenant: "m7", URL: "http://a/x?q=\"<&", OrderingKey: "k:1", Body: []byte(`{ "n" : 12345678901234567890, "h":"<" }`),
 			ContentType: "application/json", Delay: 90 * time.Second, ExpiresAt: testNow.Add(time.Hour), CreatedAt: testNow,
 			Headers: []dispatcher.Header{{Name: "x-b", Value: "2\xff"}}, Ladder: &l, MaxAttempts: 2, Timeout: 2 * time.Second, Success: s,
 		},
@@ -56,6 +56,7 @@ func TestAMessageIsReadWithItsDeliveries(t *testing.T) {
 	require.Contains(t, w.Body.String(), `"history":[{"attempt":1,"at":"2026-01-31T11:00:00.123Z","duration_ms":1,"status_code":500,"outcome":"retry","error":"status 500","response_excerpt":"oops�","next_attempt_at":"2026-01-31T11:01:00.123Z"}]`)
 	require.Equal(t, `http://a/x?q="<&`, got.URL)
 	require.Equal(t, map[string]string{"x-b": "2\ufffd"}, got.Headers)
+	require.Equal(t, "k:1", got.OrderingKey)
 	require.Equal(t, 2, got.Ladder.Len())
 	require.Equal(t, 2, got.MaxAttempts)
 	require.Equal(t, wire.Duration(2*time.Second), got.Timeout)
@@ -225,7 +226,7 @@ func TestUnknownRoutesAndMethodsAreProblems(t *testing.T) {
 	}
 	for path, allow := range map[string]string{
 		"/v1/messages": "POST", "/v1/messages/a": "GET, DELETE, HEAD", "/v1/messages/a/retry": "POST",
-		"/v1/deliveries": "GET, HEAD", "/healthz": "GET, HEAD", "/openapi.json": "GET, HEAD",
+		"/v1/deliveries": "GET, HEAD", "/v1/endpoints/a/secret": "GET, HEAD", "/v1/lanes/http%3A%2F%2Fa/pause": "POST", "/healthz": "GET, HEAD", "/openapi.json": "GET, HEAD",
 	} {
 		w := serve(h, newRequest("PATCH", path, ""))
 		requireProblem(t, w, 405, "method-not-allowed")
@@ -276,7 +277,8 @@ func TestTheDocumentListsEveryRoute(t *testing.T) {
 	require.Equal(t, "3.1.0", doc.OpenAPI)
 	require.Equal(t, "1.2.3", doc.Info.Version)
 	for _, o := range operations {
-		path := strings.Replace(o.path, "/a", "/{id}", 1)
+		path := strings.Replace(o.path, "lanes/a", "lanes/{lane}", 1)
+		path = strings.Replace(path, "/a", "/{id}", 1)
 		require.Contains(t, doc.Paths, path)
 		require.Contains(t, doc.Paths[path], strings.ToLower(o.method))
 	}
@@ -296,7 +298,7 @@ func TestTheDocumentListsEveryRoute(t *testing.T) {
 	require.Contains(t, string(doc.Components.Schemas["Message"]), `"additionalProperties":false`)
 	require.Contains(t, string(doc.Components.Schemas["Published"]), `"additionalProperties":true`)
 	require.Contains(t, string(doc.Components.Schemas["Result"]), `"required":["status"]`)
-	require.Contains(t, string(doc.Components.Schemas["Message"]), `"required":["topic","url"]`)
+	require.Contains(t, string(doc.Components.Schemas["Message"]), `"required":["topic"]`)
 	require.NotContains(t, string(doc.Components.Schemas["Message"]), `"null"`)
 	require.NotContains(t, string(doc.Components.Schemas["Page"]), `"array","null"`)
 	require.NotContains(t, doc.Components.Schemas, "ErrorModel")

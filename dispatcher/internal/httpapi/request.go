@@ -89,44 +89,26 @@ func only(q url.Values, name string) (string, error) {
 	}
 }
 
-// parseLane reads a destination as callers name it: a lane, or a URL, which
-// stands for its origin's lane.
-func parseLane(text string) (dispatcher.Lane, error) {
-	if strings.Contains(text, "://") {
-		u, err := dispatcher.ParseURL(text)
-		if err != nil {
-			return "", field("query.destination", err.Error())
-		}
-		return dispatcher.URLLane(u), nil
+// name is the endpoint that the path names. One that can't be a name is
+// nobody's.
+func (c *call) name() (string, error) {
+	name := c.r.PathValue("id")
+	if !dispatcher.ValidName(name) {
+		return "", dispatcher.ErrNoEndpoint
 	}
-	if !dispatcher.ValidLane(text) {
-		return "", field("query.destination", "must be a lane or a URL")
-	}
-	return dispatcher.Lane(text), nil
+	return name, nil
 }
 
-// lane is the one destination that the query names, or none.
-func (c *call) lane() (dispatcher.Lane, error) {
-	q, err := c.query("destination")
-	if err != nil {
-		return "", err
-	}
-	text, err := only(q, "destination")
-	if err != nil || text == "" {
-		return "", err
-	}
-	return parseLane(text)
-}
-
-// json reads a body of JSON of at most limit bytes. The caller gives the
-// buffer back with release when nothing refers to it any more.
-func (c *call) json(limit int64) (*bytes.Buffer, error) {
+// json reads a body of JSON of at most limit bytes, in a media type that is
+// JSON or one of also. The caller gives the buffer back with release when
+// nothing refers to it any more.
+func (c *call) json(limit int64, also ...string) (*bytes.Buffer, error) {
 	if c.r.URL.RawQuery != "" {
 		if _, err := c.query(); err != nil {
 			return nil, err
 		}
 	}
-	if err := checkMedia(c.r.Header); err != nil {
+	if err := checkMedia(c.r.Header, also); err != nil {
 		return nil, err
 	}
 	over := &problem{kind: tooLarge, detail: "the request has more than " + strconv.FormatInt(limit, 10) + " bytes"}
@@ -160,7 +142,7 @@ func release(buf *bytes.Buffer) {
 }
 
 // checkMedia takes JSON in UTF-8 as it is, nothing packed.
-func checkMedia(h http.Header) error {
+func checkMedia(h http.Header, also []string) error {
 	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return &problem{kind: badMedia, detail: "a content encoding is not taken: send the body as it is"}
 	}
@@ -172,7 +154,7 @@ func checkMedia(h http.Header) error {
 		return &problem{kind: badMedia, detail: "one content-type header is needed"}
 	}
 	media, params, err := mime.ParseMediaType(given[0])
-	if err != nil || media != "application/json" {
+	if err != nil || media != mediaJSON && !slices.Contains(also, media) {
 		return &problem{kind: badMedia, detail: "it is another one"}
 	}
 	if charset := params["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {

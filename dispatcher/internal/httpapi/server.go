@@ -79,15 +79,18 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if unclean(r.URL.Path) { // the mux would send the caller elsewhere
+	if unclean(r.URL.EscapedPath()) { // the mux would send the caller elsewhere
 		s.noRoute(a, r)
 		return
 	}
 	s.mux.ServeHTTP(a, r)
 }
 
-func unclean(path string) bool {
-	return strings.Contains(path, "//") || strings.Contains(path, "/.")
+// unclean looks at a path as it was sent, as the mux does: a URL may stand
+// escaped in one.
+func unclean(escaped string) bool {
+	path := escaped + "/"
+	return strings.Contains(escaped, "//") || strings.Contains(path, "/./") || strings.Contains(path, "/../")
 }
 
 // answer remembers whether an answer was begun.
@@ -135,7 +138,7 @@ var errPanic = errors.New("panic")
 // noRoute answers what no operation serves: another method's path, or none.
 func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
 	var allow []string
-	if !unclean(r.URL.Path) {
+	if !unclean(r.URL.EscapedPath()) {
 		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
 			other := &http.Request{Method: method, URL: r.URL, Host: r.Host}
 			if _, pattern := s.mux.Handler(other); pattern != "/" && pattern != "" {
@@ -156,10 +159,11 @@ func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
 
 // reply is a whole answer: handlers make them, the framework writes them.
 type reply struct {
-	Status      int
-	ContentType string `header:"Content-Type" hidden:"true"`
-	RetryAfter  string `header:"Retry-After" hidden:"true"`
-	Body        []byte
+	Status       int
+	ContentType  string `header:"Content-Type" hidden:"true"`
+	RetryAfter   string `header:"Retry-After" hidden:"true"`
+	CacheControl string `header:"Cache-Control" hidden:"true"` // empty: nobody may keep it
+	Body         []byte
 }
 
 // problem finds what an error means to the caller, and logs one that nobody

@@ -22,6 +22,7 @@ func (s State) Faults(setup Setup) []string {
 	s.checkMarks(&f)
 	s.checkMessages(&f)
 	s.checkLeftovers(&f)
+	s.checkOrder(&f)
 	s.checkLanes(&f, setup)
 	s.checkCounts(&f)
 	for _, name := range s.Unknown {
@@ -118,47 +119,6 @@ func (s State) checkLeftovers(f *faults) {
 	for _, id := range s.deliveries() {
 		if _, ok := s.Progress[id]; !ok && s.At(id).Place == PlaceDead {
 			f.add("%s is dead without a reason", id)
-		}
-	}
-}
-
-// checkLanes: in flight and waiting are what the places say, and a lane is
-// listed, at its weight, exactly while it may be claimed from.
-func (s State) checkLanes(f *faults, setup Setup) {
-	flying, waiting := map[dispatcher.Lane]int{}, map[dispatcher.Lane]int{}
-	for id, found := range s.Found {
-		for _, at := range found {
-			switch at.Place {
-			case PlaceLeased:
-				flying[id.Lane]++
-			case PlaceDue, PlaceReady:
-				waiting[id.Lane]++
-			}
-		}
-	}
-	all := maps.Clone(s.Lanes)
-	for id := range s.Found {
-		all[id.Lane] = s.Lanes[id.Lane]
-	}
-	for _, name := range sortedKeys(all) {
-		l := all[name]
-		if l.InFlight != flying[name] || l.Waiting != waiting[name] {
-			f.add("lane %s says %d in flight and %d waiting; there are %d and %d",
-				name, l.InFlight, l.Waiting, flying[name], waiting[name])
-		}
-		if busy := flying[name]+waiting[name] > 0; busy && !l.Known {
-			f.add("lane %s has work, but no state of its own", name)
-		}
-		if l.Known && (l.Window < 1 || l.Window > setup.MaxWindow) {
-			f.add("lane %s has a window of %d, at most %d is allowed", name, l.Window, setup.MaxWindow)
-		}
-		may := len(s.Ready[name]) > 0 && flying[name] < l.Window
-		if l.Listed != may {
-			f.add("lane %s is listed %v: %d ready, %d in flight, window %d",
-				name, l.Listed, len(s.Ready[name]), flying[name], l.Window)
-		}
-		if l.Listed && l.Weight != setup.weight(l.Slow, flying[name]) {
-			f.add("lane %s is listed at weight %d; it has %d in flight and class %d", name, l.Weight, flying[name], l.Slow)
 		}
 	}
 }

@@ -54,11 +54,19 @@ type model struct {
 	messages   map[recordKey]*modelMessage
 	deliveries map[dispatcher.DeliveryID]*modelDelivery // that are in a place
 	ready      map[dispatcher.Lane][]dispatcher.DeliveryID
+	sets       map[Set][]Queued
+	released   map[dispatcher.DeliveryID]bool // by the call that is looked at
 	lanes      map[dispatcher.Lane]*modelLane
-	instances  []string // alive
-	fenced     []string // declared dead within some days; a store may forget fences after a week
+	limits     map[dispatcher.Lane]dispatcher.LaneLimits // of lanes that have any
+	noted      map[dispatcher.Lane]int64                 // ms: since when a lane is noted for trimming
+	instances  []string                                  // alive
+	fenced     []string                                  // declared dead within some days; a store may forget fences after a week
 	fencedAt   map[string]time.Time
 	held       []holding // what somebody believes to hold, rightly or not
+
+	// Breakers that the settlement under way opened, until when, and closed.
+	opened map[dispatcher.Lane]int64
+	closed map[dispatcher.Lane]bool
 }
 
 // recordKey is one partition's share of a message.
@@ -83,8 +91,10 @@ type modelDelivery struct {
 }
 
 type modelLane struct {
-	window, slow int
-	since        int64 // ms: when its state was made or last looked at
+	window, slow  int
+	fails, opened int
+	until         int64 // ms
+	tat           int64 // µs
 }
 
 // holding is a claim that its instance has not settled yet, as it believes.
@@ -94,12 +104,15 @@ type holding struct {
 }
 
 // modelLanes are few, so that much happens to each.
-var modelLanes = []dispatcher.Lane{"a", "b", "c", "d"}
+var modelLanes = []dispatcher.Lane{"a", "b", epOne, epTwo}
 
 func newModel(t *testing.T, open OpenFunc, seed uint64) *model {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 0))
-	s := Setup{Partitions: 1, MaxWindow: pick(rng, 1, 3, 128), Permits: pick(rng, 1, 6, 1024, 1024)}
+	s := Setup{
+		Partitions: 1, MaxWindow: pick(rng, 1, 3, 128), Permits: pick(rng, 1, 6, 1024, 1024),
+		Breaker: pick(rng, 0, 1, 2, 3), BreakerWait: 30 * time.Second, MaxWaiting: pick(rng, 0, 0, 0, 0, 3, 8),
+	}
 	if rng.IntN(4) == 0 {
 		s.Partitions = 4
 	}
@@ -108,10 +121,17 @@ func newModel(t *testing.T, open OpenFunc, seed uint64) *model {
 		messages:   map[recordKey]*modelMessage{},
 		deliveries: map[dispatcher.DeliveryID]*modelDelivery{},
 		ready:      map[dispatcher.Lane][]dispatcher.DeliveryID{},
+		sets:       map[Set][]Queued{},
 		lanes:      map[dispatcher.Lane]*modelLane{},
+		limits:     map[dispatcher.Lane]dispatcher.LaneLimits{},
+		noted:      map[dispatcher.Lane]int64{},
 		instances:  []string{one, two}, fencedAt: map[string]time.Time{},
 	}
 	m.logf("%+v", s)
+	if rng.IntN(3) > 0 { // else they are left alone until they get any
+		m.limitLane(epOne, m.newLimits(epOne), false)
+		m.limitLane(epTwo, m.newLimits(epTwo), false)
+	}
 	return m
 }
 
@@ -122,14 +142,16 @@ func (m *model) step() {
 		weight int
 		act    func()
 	}{
-		{22, m.doSchedule}, {10, m.doMove}, {22, m.doClaim}, {22, m.doSettle},
+		{20, m.doSchedule}, {12, m.doMove}, {26, m.doClaim}, {26, m.doSettle},
 		{7, m.doCancel}, {7, m.doRetry}, {3, m.doReap}, {2, m.doTrim}, {12, m.doPass},
+		{8, m.doLimit}, {1, m.doSweep},
 	}
 	sum := 0
 	for _, a := range acts {
 		sum += a.weight
 	}
 	n := m.rng.IntN(sum)
+	m.released = map[dispatcher.DeliveryID]bool{}
 	for _, a := range acts {
 		if n -= a.weight; n < 0 {
 			a.act()
@@ -142,6 +164,10 @@ func (m *model) step() {
 // drain lets everything end and be forgotten: then nothing may be left.
 func (m *model) drain() {
 	m.Helper()
+	m.limitLane(dispatcher.AllLanes, dispatcher.LaneLimits{}, false)
+	for _, lane := range modelLanes {
+		m.limitLane(lane, m.newLimits(lane), true)
+	}
 	for _, id := range sortedIDs(m.deliveries) {
 		if d := m.deliveries[id]; d.Place == PlaceLeased {
 			m.settleAs(d.Holder, []dispatcher.Settlement{success(dispatcher.Claimed{ID: id, Attempt: d.progress.Attempts + 1})})
@@ -161,11 +187,16 @@ func (m *model) drain() {
 		}
 	}
 	m.compare()
+	for _, lane := range modelLanes {
+		if lane.IsEndpoint() {
+			m.limitLane(lane, m.newLimits(lane, held(dispatcher.HeldDeleted)), false)
+		}
+	}
 	m.passBy(2 * time.Hour)
 	m.trimAs(keepNothing)
 	m.compare()
 	state := m.State()
-	state.Fenced = nil // kept for a week
+	state.Fenced, state.Now, state.Told = nil, 0, nil // a fence is kept for a week, and the stream for who reads it
 	if left, none := state.String(), NewState().String(); left != none {
 		m.Fatalf("left over:\n%s", left)
 	}
@@ -207,8 +238,9 @@ func ceilMillis(t time.Time) int64 { return t.Add(time.Millisecond - 1).UnixMill
 func (m *model) lane(name dispatcher.Lane) *modelLane {
 	l := m.lanes[name]
 	if l == nil {
-		l = &modelLane{window: min(2, m.setup.MaxWindow), slow: 4, since: m.ms()}
+		l = &modelLane{window: min(2, m.setup.limit(m.limits[name])), slow: 4}
 		m.lanes[name] = l
+		m.noted[name] = m.ms()
 	}
 	return l
 }
@@ -229,12 +261,6 @@ func (m *model) light(weight, free int) bool {
 	return free > 0 && (free == m.setup.Permits || weight < free)
 }
 
-// end puts a delivery where it ends, now.
-func (m *model) end(id dispatcher.DeliveryID, place Place) {
-	d := m.deliveries[id]
-	d.Found, d.mark = Found{Place: place, At: m.ms()}, MarkNone
-}
-
 // toReady puts a delivery at one end of its lane's list.
 func (m *model) toReady(id dispatcher.DeliveryID, at int64, head bool) {
 	m.deliveries[id].Found = Found{Place: PlaceReady, At: at}
@@ -242,15 +268,6 @@ func (m *model) toReady(id dispatcher.DeliveryID, at int64, head bool) {
 		m.ready[id.Lane] = append([]dispatcher.DeliveryID{id}, m.ready[id.Lane]...)
 	} else {
 		m.ready[id.Lane] = append(m.ready[id.Lane], id)
-	}
-}
-
-// carryOut ends a delivery as its mark says.
-func (m *model) carryOut(id dispatcher.DeliveryID) {
-	if m.deliveries[id].mark == MarkDelivered {
-		m.end(id, PlaceDone)
-	} else {
-		m.end(id, PlaceCancelled)
 	}
 }
 

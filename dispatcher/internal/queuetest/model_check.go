@@ -2,6 +2,7 @@ package queuetest
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -21,9 +22,12 @@ func (m *model) compare() {
 	m.comparePlaces(state, &f)
 	for n, s := range states {
 		m.compareMessages(n, s, &f)
+		m.compareHint(n, s, &f)
 	}
 	m.compareLanes(state, &f)
+	m.compareSets(state, &f)
 	require.Empty(m, f, "the store is not what the model is")
+	m.released = map[dispatcher.DeliveryID]bool{}
 	if ids := sortedIDs(m.deliveries); len(ids) > 0 {
 		m.compareLook(pick(m.rng, ids...))
 	}
@@ -57,9 +61,42 @@ func (m *model) comparePlaces(s State, f *faults) {
 		}
 	}
 	for _, lane := range modelLanes {
+		m.adoptOrder(lane, s.Ready[lane])
 		if !slices.Equal(s.Ready[lane], m.ready[lane]) {
 			f.add("lane %s has ready %v, should have %v", lane, s.Ready[lane], m.ready[lane])
 		}
+	}
+}
+
+// compareHint: the last hint of a partition tells what there is to do: nothing
+// was changed after it.
+func (m *model) compareHint(partition int, s State, f *faults) {
+	h, told := m.hints[partition]
+	if !told {
+		return
+	}
+	due, weight := int64(math.MaxInt64), math.MaxInt
+	for _, found := range s.Found {
+		if found[0].Place == PlaceDue {
+			due = min(due, found[0].At)
+		}
+	}
+	for _, l := range s.Lanes {
+		if l.Parked != 0 {
+			due = min(due, l.Parked)
+		}
+		if l.Listed {
+			weight = min(weight, l.Weight)
+		}
+	}
+	if none := due == math.MaxInt64; none != h.Due.IsZero() || !none && h.Due.UnixMilli() != due {
+		f.add("partition %d was told to be due at %s, should be at %d", partition, h.Due, due)
+	}
+	if weight == math.MaxInt || s.AllHeld {
+		weight = -1
+	}
+	if h.Weight != weight {
+		f.add("partition %d was told to weigh %d, should be %d", partition, h.Weight, weight)
 	}
 }
 
@@ -94,27 +131,16 @@ func (m *model) compareMessages(partition int, s State, f *faults) {
 	}
 }
 
-func (m *model) compareLanes(s State, f *faults) {
-	for _, name := range modelLanes {
-		got, want := s.Lanes[name], m.lanes[name]
-		switch {
-		case got.Known != (want != nil):
-			f.add("lane %s has a state %v, should be %v", name, got.Known, want != nil)
-		case want != nil && (got.Window != want.window || got.Slow != want.slow):
-			f.add("lane %s has window %d and class %d, should have %d and %d", name, got.Window, got.Slow, want.window, want.slow)
-		}
-	}
-}
-
 // compareLook looks at one delivery as callers do.
 func (m *model) compareLook(id dispatcher.DeliveryID) {
 	m.Helper()
 	got, d := m.look(id), m.deliveries[id]
-	require.Equal(m, d.status(), got.Status, "%s", id)
+	require.Equal(m, m.status(id), got.Status, "%s", id)
+	require.Equal(m, m.waitsFor(id), got.WaitingFor, "%s", id)
 	require.Equal(m, d.progress.Attempts, got.Attempts, "%s", id)
 	require.Len(m, got.History, d.history, "%s", id)
 	require.Equal(m, d.progress.Reason, got.Reason, "%s", id)
-	if d.Place == PlaceDue {
+	if d.Place == PlaceDue && !got.Status.Ended() {
 		require.Equal(m, d.At, got.Due.UnixMilli(), "%s", id)
 	}
 	if !d.Place.Waits() {
@@ -123,17 +149,20 @@ func (m *model) compareLook(id dispatcher.DeliveryID) {
 }
 
 // status is the one that callers are told.
-func (d *modelDelivery) status() dispatcher.Status {
+func (m *model) status(id dispatcher.DeliveryID) dispatcher.Status {
+	d := m.deliveries[id]
 	switch {
 	case d.mark == MarkCancelled:
 		return dispatcher.StatusCancelled
 	case d.mark == MarkDelivered:
 		return dispatcher.StatusDelivered
+	case d.Place.Waits() && d.Place != PlaceLeased && m.limits[id.Lane].Held == dispatcher.HeldDeleted:
+		return dispatcher.StatusCancelled
 	case d.Place == PlaceDue && d.progress.Attempts > d.progress.Base:
 		return dispatcher.StatusRetrying
 	}
 	return map[Place]dispatcher.Status{
-		PlaceDue: dispatcher.StatusScheduled, PlaceReady: dispatcher.StatusReady, PlaceLeased: dispatcher.StatusInFlight,
+		PlaceDue: dispatcher.StatusScheduled, PlaceBehind: dispatcher.StatusScheduled, PlaceReady: dispatcher.StatusReady, PlaceLeased: dispatcher.StatusInFlight,
 		PlaceDone: dispatcher.StatusDelivered, PlaceDead: dispatcher.StatusDead, PlaceCancelled: dispatcher.StatusCancelled,
 	}[d.Place]
 }
@@ -146,9 +175,9 @@ func (m *model) compareList() {
 		f.Statuses = []dispatcher.Status{pick(m.rng, dispatcher.Statuses...)}
 	}
 	want := map[dispatcher.DeliveryID]dispatcher.Status{}
-	for id, d := range m.deliveries {
-		if len(f.Statuses) == 0 || d.status() == f.Statuses[0] {
-			want[id] = d.status()
+	for id := range m.deliveries {
+		if status := m.status(id); len(f.Statuses) == 0 || status == f.Statuses[0] {
+			want[id] = status
 		}
 	}
 	requireStatuses(m.rig, want, m.listAll(f, pick(m.rng, 1, 7, 100)))
@@ -188,15 +217,25 @@ func (m *model) trimAs(keep dispatcher.Keep) {
 			delete(m.messages, key)
 		}
 	}
-	for lane, l := range m.lanes {
-		if l.since > m.ms()-time.Hour.Milliseconds() {
+	require.Equal(m, m.trimLanes(), got.Lanes)
+}
+
+// trimLanes forgets the lanes that nothing uses and answers how many.
+func (m *model) trimLanes() (n int) {
+	for lane, since := range m.noted {
+		if since > m.ms()-time.Hour.Milliseconds() {
 			continue
 		}
-		l.since = m.ms()
-		if s := state.Lanes[lane]; s.InFlight+s.Waiting == 0 {
+		m.noted[lane] = m.ms()
+		l, limited := m.limits[lane]
+		if m.inFlight(lane)+m.waitingIn(lane) == 0 && (!limited || l.Held == dispatcher.HeldDeleted) {
+			n++
 			delete(m.lanes, lane)
+			delete(m.limits, lane)
+			delete(m.noted, lane)
 		}
 	}
+	return n
 }
 
 // goneLanes says why a message's deliveries went in one trim: of age, and dead

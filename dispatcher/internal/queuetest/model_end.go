@@ -45,9 +45,16 @@ func (m *model) someOutcome(c dispatcher.Claimed) dispatcher.Settlement {
 	case 0, 1, 2:
 		return took(success(c), quick)
 	case 3:
-		return took(failure(c, wait), quick)
+		s := took(failure(c, wait), quick)
+		s.Blame = m.rng.IntN(3) > 0
+		return s
 	case 4:
-		return silence(c, wait)
+		if m.rng.IntN(2) == 0 {
+			return paused(c, wait, pick(m.rng, 1500*time.Microsecond, 2*time.Second, time.Minute))
+		}
+		s := silence(c, wait)
+		s.Blame = m.rng.IntN(3) > 0
+		return s
 	case 5:
 		return took(death(c, pick(m.rng, dispatcher.ReasonExhausted, dispatcher.ReasonGone)), quick)
 	case 6:
@@ -63,10 +70,15 @@ func (m *model) someOutcome(c dispatcher.Claimed) dispatcher.Settlement {
 
 func (m *model) settleAs(by string, batch []dispatcher.Settlement) {
 	m.Helper()
-	got := m.settle(by, batch...)
+	got, hints, err := m.Queue.Settle(m.ctx, by, batch)
+	require.NoError(m, err)
+	m.mustBeCurrent(hints)
 	var fronts []dispatcher.Settlement
+	m.opened, m.closed = map[dispatcher.Lane]int64{}, map[dispatcher.Lane]bool{}
+	state := m.State()
 	for i, s := range batch {
 		m.logf("settle by %s: %s %s status %d took %s wait %s: %d", by, s.ID, s.Verdict, s.Attempt.Status, s.Attempt.Duration, s.Wait, got[i])
+		m.logf("  blame %v pause %s", s.Blame, s.Pause)
 		d := m.deliveries[s.ID]
 		var want []dispatcher.Settled
 		if d != nil && d.Place == PlaceLeased && d.Holder == by && !older(s, d) {
@@ -75,7 +87,7 @@ func (m *model) settleAs(by string, batch []dispatcher.Settlement) {
 				want = []dispatcher.Settled{dispatcher.SettledOK, dispatcher.SettledEnd}
 			}
 		} else {
-			want = m.late(s, d)
+			want = m.late(s, d, state)
 		}
 		require.Contains(m, want, got[i], "%s", s.ID)
 	}
@@ -83,6 +95,23 @@ func (m *model) settleAs(by string, batch []dispatcher.Settlement) {
 	for _, s := range fronts {
 		m.toReady(s.ID, s.Due.UnixMilli(), true)
 	}
+	m.compareBreakers(hints)
+}
+
+// compareBreakers: the hints tell which breakers opened and closed.
+func (m *model) compareBreakers(hints []dispatcher.Hint) {
+	m.Helper()
+	opened, closed := map[dispatcher.Lane]int64{}, map[dispatcher.Lane]bool{}
+	for _, h := range hints {
+		for _, o := range h.Opened {
+			opened[o.Lane] = o.Until.UnixMilli()
+		}
+		for _, lane := range h.Closed {
+			closed[lane] = true
+		}
+	}
+	require.Equal(m, m.opened, opened)
+	require.Equal(m, m.closed, closed)
 }
 
 // older reports whether a settlement was made of an attempt before the one that
@@ -102,9 +131,16 @@ func (m *model) settled(s dispatcher.Settlement, d *modelDelivery, fronts *[]dis
 	case mark == MarkCancelled:
 		m.count(s, d)
 		m.end(s.ID, PlaceCancelled)
+	case s.Verdict == dispatcher.Back && m.ended(s.ID.Lane):
+		m.giveUp(s.ID)
+		return dispatcher.SettledEnd
 	case s.Verdict == dispatcher.Back:
 		*fronts = append(*fronts, s)
 		return dispatcher.SettledOK
+	case s.Verdict == dispatcher.Retry && m.ended(s.ID.Lane):
+		m.count(s, d)
+		m.giveUp(s.ID)
+		return dispatcher.SettledEnd
 	case s.Verdict == dispatcher.Retry:
 		m.count(s, d)
 		d.Found = Found{Place: PlaceDue, At: m.from() + s.Wait.Milliseconds()}
@@ -114,8 +150,7 @@ func (m *model) settled(s dispatcher.Settlement, d *modelDelivery, fronts *[]dis
 		if s.Attempt.Number == 0 {
 			d.progress.Status = 0 // nothing was answered, since nothing was sent
 		}
-		d.progress.Reason = s.Reason
-		m.end(s.ID, PlaceDead)
+		m.die(s.ID, s.Reason)
 		return dispatcher.SettledOK
 	}
 	if s.Verdict == dispatcher.Delivered {
@@ -124,13 +159,14 @@ func (m *model) settled(s dispatcher.Settlement, d *modelDelivery, fronts *[]dis
 	return dispatcher.SettledEnd
 }
 
-// late is the outcome of who does not hold the lease.
-func (m *model) late(s dispatcher.Settlement, d *modelDelivery) []dispatcher.Settled {
+// late is the outcome of who does not hold the lease. What an earlier outcome
+// of the same call let go may be ended before or after it went.
+func (m *model) late(s dispatcher.Settlement, d *modelDelivery, state State) []dispatcher.Settled {
 	if s.Verdict != dispatcher.Delivered || d == nil || !d.Place.Waits() {
 		return []dispatcher.Settled{dispatcher.SettledLate}
 	}
 	m.count(s, d)
-	if d.Place == PlaceDue {
+	if d.Place == PlaceDue || d.Place == PlaceBehind || m.tookBack(s.ID, state.At(s.ID).Place == PlaceDone) {
 		m.end(s.ID, PlaceDone)
 	} else {
 		d.mark = MarkDelivered
@@ -141,8 +177,11 @@ func (m *model) late(s dispatcher.Settlement, d *modelDelivery) []dispatcher.Set
 // learn is what an attempt tells of its lane.
 func (m *model) learn(s dispatcher.Settlement) {
 	l := m.lane(s.ID.Lane)
+	limit := m.setup.limit(m.limits[s.ID.Lane])
+	l.window = min(l.window, limit)
 	switch took := s.Attempt.Duration; {
 	case s.Verdict == dispatcher.Back || s.Attempt.Number == 0:
+		m.refund(s.ID.Lane, 1)
 	case s.Attempt.Status == 0:
 		l.window, l.slow = max(1, l.window/2), 8
 	default:
@@ -156,9 +195,10 @@ func (m *model) learn(s dispatcher.Settlement) {
 			}
 		}
 		if s.Verdict == dispatcher.Delivered {
-			l.window = min(l.window+1, m.setup.MaxWindow)
+			l.window = min(l.window+1, limit)
 		}
 	}
+	m.judge(s, l)
 }
 
 // count is how far an attempt brings its delivery.
@@ -178,13 +218,15 @@ func (m *model) doCancel() {
 	m.Helper()
 	ids := m.someDeliveries()
 	m.logf("cancel %v", ids)
-	for i, got := range m.change(m.Queue.Cancel, ids...) {
+	changes := m.change(m.Queue.Cancel, ids...)
+	state := m.State()
+	for i, got := range changes {
 		d := m.deliveries[ids[i]]
 		switch {
 		case d == nil:
 			require.ErrorIs(m, got.Err, dispatcher.ErrNotFound, "%s", ids[i])
 			continue
-		case d.Place == PlaceDue:
+		case d.Place == PlaceDue || d.Place == PlaceBehind || m.tookBack(ids[i], state.At(ids[i]).Place == PlaceCancelled):
 			m.end(ids[i], PlaceCancelled)
 			require.True(m, got.Changed, "%s", ids[i])
 		case d.Place.Waits() && d.mark == MarkNone:
@@ -212,6 +254,10 @@ func (m *model) retried(id dispatcher.DeliveryID, got dispatcher.Change) {
 	switch {
 	case d == nil:
 		require.ErrorIs(m, got.Err, dispatcher.ErrNotFound, "%s", id)
+	case m.ended(id.Lane):
+		want := map[dispatcher.Held]error{dispatcher.HeldDisabled: dispatcher.ErrDisabled, dispatcher.HeldDeleted: dispatcher.ErrDeleted}
+		require.ErrorIs(m, got.Err, want[m.limits[id.Lane].Held], "%s", id)
+		require.False(m, got.Changed, "%s", id)
 	case d.mark == MarkDelivered:
 		require.False(m, got.Changed, "%s", id)
 	case d.mark == MarkCancelled:
@@ -219,17 +265,20 @@ func (m *model) retried(id dispatcher.DeliveryID, got dispatcher.Change) {
 		require.True(m, got.Changed || d.Place == PlaceLeased, "%s", id)
 	case d.Place == PlaceLeased:
 		require.ErrorIs(m, got.Err, dispatcher.ErrInFlight, "%s", id)
-	case d.Place == PlaceReady:
+	case d.Place == PlaceReady || d.Place == PlaceBehind:
 		require.NoError(m, got.Err, "%s", id)
 		require.False(m, got.Changed, "%s", id)
 	default:
 		require.NoError(m, got.Err, "%s", id)
 		require.True(m, got.Changed, "%s", id)
-		if d.Place != PlaceDue {
-			d.progress.Base, d.progress.Deaths = d.progress.Attempts, 0
-		}
 		d.progress.Asked, d.progress.Reason = true, ""
 		m.lane(id.Lane)
+		if d.Place != PlaceDue {
+			d.progress.Base, d.progress.Deaths = d.progress.Attempts, 0
+			if m.join(id) {
+				return
+			}
+		}
 		m.toReady(id, m.ms(), false)
 	}
 }
@@ -257,8 +306,9 @@ func (m *model) doReap() {
 		return cmp.Compare(m.deliveries[b].At, m.deliveries[a].At)*2 + cmp.Compare(b.String(), a.String())
 	})
 	m.logf("reap %s, which holds %v", dead, held)
-	taken, _, err := m.Queue.Reap(m.ctx, m.instances[0], dead)
+	taken, hints, err := m.Queue.Reap(m.ctx, m.instances[0], dead)
 	require.NoError(m, err)
+	m.mustBeCurrent(hints)
 	require.Equal(m, len(held), taken)
 	for _, id := range held {
 		d := m.deliveries[id]
@@ -267,8 +317,9 @@ func (m *model) doReap() {
 		case d.mark != MarkNone:
 			m.carryOut(id)
 		case d.progress.Deaths >= 3:
-			d.progress.Reason = dispatcher.ReasonPoison
-			m.end(id, PlaceDead)
+			m.die(id, dispatcher.ReasonPoison)
+		case m.ended(id.Lane):
+			m.giveUp(id)
 		default:
 			m.toReady(id, d.At, true)
 		}

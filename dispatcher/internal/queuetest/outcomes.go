@@ -58,3 +58,24 @@ func took(s dispatcher.Settlement, d time.Duration) dispatcher.Settlement {
 	s.Attempt.Duration = d
 	return s
 }
+
+// blamed makes a failure one that its receiver is to blame for.
+func blamed(s dispatcher.Settlement) dispatcher.Settlement {
+	s.Blame = true
+	return s
+}
+
+// paused is a 429 that asks to be left alone for a time.
+func paused(c dispatcher.Claimed, wait, pause time.Duration) dispatcher.Settlement {
+	s := answered(c, dispatcher.Retry, 429)
+	s.Wait, s.Pause = wait, pause
+	s.Attempt.Class, s.Attempt.Error = dispatcher.ClassStatus, "answered 429"
+	return s
+}
+
+// refusal is the death of what was never attempted, since it may not be.
+func refusal(c dispatcher.Claimed) dispatcher.Settlement {
+	s := death(c, dispatcher.ReasonRefused)
+	s.Attempt = dispatcher.Attempt{Class: dispatcher.ClassRefused}
+	return s
+}

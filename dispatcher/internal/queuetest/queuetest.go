@@ -16,15 +16,26 @@ import (
 
 // Setup is what a case asks of its store.
 type Setup struct {
-	Partitions int
-	MaxWindow  int // most deliveries in flight of one lane
-	Permits    int // of each instance
+	Partitions  int
+	MaxWindow   int           // most deliveries in flight of one lane, unless its limits say otherwise
+	Permits     int           // of each instance
+	Breaker     int           // blamed failures in a row that open a lane; 0: none do
+	BreakerWait time.Duration // how long it is left alone when it opens
+	MaxWaiting  int           // most deliveries that may wait in one lane; 0: no limit
 }
 
 // weight is how heavy a lane of a class is with so many in flight. The classes
 // count whole from 128 permits on, and shrink in proportion below.
 func (s Setup) weight(slow, inFlight int) int {
 	return inFlight + slow*min(s.Permits, 128)/128
+}
+
+// limit is how many deliveries of a lane may be in flight at best.
+func (s Setup) limit(l dispatcher.LaneLimits) int {
+	if l.MaxInFlight > 0 {
+		return l.MaxInFlight
+	}
+	return s.MaxWindow
 }
 
 // Fixture is an empty store and the means to look behind its interface.
@@ -66,6 +77,19 @@ func Run(t *testing.T, open OpenFunc) {
 		{"list", listCases},
 		{"wake", wakeCases},
 		{"partitions and sizes", sizeCases},
+		{"limits", limitCases},
+		{"held", heldCases},
+		{"disabled and deleted", endingCases},
+		{"rate", rateCases},
+		{"breaker", breakerCases},
+		{"order", orderCases},
+		{"ordered lanes", orderedCases},
+		{"full lanes", fullCases},
+		{"fan-out", fanCases},
+		{"lanes", laneCases},
+		{"what lanes wait for", waitCases},
+		{"hints of lanes", hintCases},
+		{"several at once", crowdCases},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, c := range group.cases {
@@ -83,6 +107,6 @@ func Run(t *testing.T, open OpenFunc) {
 // order when it ends.
 type testCase struct {
 	name  string
-	setup Setup // zero fields: 1 partition, windows up to 128, 1,024 permits
+	setup Setup // zero fields: 1 partition, windows up to 128, 1,024 permits, no breaker, no limit of what waits
 	run   func(r *rig)
 }

@@ -25,10 +25,13 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 type rig struct {
 	testing.TB
 	Fixture
-	setup  Setup
-	ctx    context.Context
-	now    time.Time
-	serial int // of the last id that newID made
+	setup    Setup
+	ctx      context.Context
+	now      time.Time
+	serial   int                       // of the last id that newID made
+	idle     bool                      // no hint may tell of a lane
+	hints    map[int]dispatcher.Hint   // the last of each partition
+	versions map[dispatcher.Lane]int64 // of the limits last given to an endpoint's lane
 }
 
 func newRig(t testing.TB, open OpenFunc, s Setup) *rig {
@@ -42,7 +45,10 @@ func newRig(t testing.TB, open OpenFunc, s Setup) *rig {
 	if s.Permits == 0 {
 		s.Permits = 1024
 	}
-	r := &rig{TB: t, Fixture: open(t, s), setup: s, ctx: t.Context()}
+	if s.BreakerWait == 0 {
+		s.BreakerWait = 30 * time.Second
+	}
+	r := &rig{TB: t, Fixture: open(t, s), setup: s, ctx: t.Context(), versions: map[dispatcher.Lane]int64{}, hints: map[int]dispatcher.Hint{}}
 	r.setClock(start)
 	r.beat(one, two)
 	return r
@@ -243,6 +249,8 @@ func (r *rig) mustBeCurrent(hints []dispatcher.Hint) {
 		require.Less(r, h.Partition, r.setup.Partitions)
 		require.WithinDuration(r, r.now, h.Now, time.Millisecond, "the hint's time is the store's")
 		require.GreaterOrEqual(r, h.Weight, -1)
+		r.hints[h.Partition] = h
+		require.False(r, r.idle && h.Weight >= 0, "all lanes are held")
 	}
 }
 

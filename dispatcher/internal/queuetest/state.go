@@ -18,18 +18,21 @@ const (
 	PlaceDue       Place = "due"
 	PlaceReady     Place = "ready"
 	PlaceLeased    Place = "leased"
+	PlaceBehind    Place = "behind" // and not the first of its set, which is due, ready or leased
 	PlaceDone      Place = "done"
 	PlaceDead      Place = "dead"
 	PlaceCancelled Place = "cancelled"
 )
 
 // Waits reports whether something will still happen to a delivery there.
-func (p Place) Waits() bool { return p == PlaceDue || p == PlaceReady || p == PlaceLeased }
+func (p Place) Waits() bool {
+	return p == PlaceDue || p == PlaceReady || p == PlaceLeased || p == PlaceBehind
+}
 
 // Found is one place in which a delivery was found.
 type Found struct {
 	Place  Place
-	At     int64  // ms: when it is due, was ready, was claimed or ended
+	At     int64  // ms: when it is due, was ready, was claimed or ended; behind: its score
 	Holder string // the instance, where it is leased
 }
 
@@ -57,18 +60,23 @@ type Progress struct {
 type Stored struct {
 	Whole bool                     // false: only its digest is left
 	Lanes map[dispatcher.Lane]bool // named; true: its delivery there is not gone
+	Key   string                   // hash of its ordering key as Set has it; empty: none
 }
 
-// LaneState is what a store keeps of a lane.
-type LaneState struct {
-	InFlight int
-	Waiting  int
-	Known    bool // it has a window and a class of its own, and is noted for trimming
-	Window   int
-	Slow     int
-	Listed   bool  // it is among the lanes that may be claimed from
-	Weight   int   // as which it is listed
-	Turn     int64 // ms; of equal weight the earlier comes first
+// Set is what stands in line at one destination: the deliveries of an ordering
+// key, or in an ordered lane all of them, under the key OneLine.
+type Set struct {
+	Lane dispatcher.Lane
+	Key  string // 16 hex digits of the key's hash
+}
+
+// OneLine is the key of all that is published to an ordered lane.
+const OneLine = "*"
+
+// Queued is a place in a Set.
+type Queued struct {
+	ID dispatcher.DeliveryID
+	At int64 // what it is sorted by
 }
 
 // State is everything a partition keeps.
@@ -76,6 +84,7 @@ type State struct {
 	Found    map[dispatcher.DeliveryID][]Found
 	Ready    map[dispatcher.Lane][]dispatcher.DeliveryID // head first
 	Leases   map[string][]dispatcher.DeliveryID          // earliest claim first
+	Behind   map[Set][]Queued                            // the first to go first
 	Marks    map[dispatcher.DeliveryID]Mark
 	Progress map[dispatcher.DeliveryID]Progress
 	History  map[dispatcher.DeliveryID]int // attempts in it
@@ -84,6 +93,9 @@ type State struct {
 	Lanes    map[dispatcher.Lane]LaneState
 	Counts   map[dispatcher.Status]int64
 	Buried   map[dispatcher.Lane]map[dispatcher.DeadReason]int64
+	Told     map[dispatcher.DeliveryID][]string // ends without an attempt, as the stream tells them
+	AllHeld  bool                               // every lane is
+	Now      int64                              // µs: the store's clock
 	Fenced   []string
 	Fanned   []string // messages with a list of lanes beside their record
 	Unknown  []string // names of whatever no rule explains
@@ -95,6 +107,8 @@ func NewState() State {
 		Found:    map[dispatcher.DeliveryID][]Found{},
 		Ready:    map[dispatcher.Lane][]dispatcher.DeliveryID{},
 		Leases:   map[string][]dispatcher.DeliveryID{},
+		Behind:   map[Set][]Queued{},
+		Told:     map[dispatcher.DeliveryID][]string{},
 		Marks:    map[dispatcher.DeliveryID]Mark{},
 		Progress: map[dispatcher.DeliveryID]Progress{},
 		History:  map[dispatcher.DeliveryID]int{},
@@ -113,6 +127,8 @@ func merged(states []State) State {
 	for _, s := range states {
 		maps.Copy(all.Found, s.Found)
 		maps.Copy(all.Ready, s.Ready)
+		maps.Copy(all.Behind, s.Behind)
+		maps.Copy(all.Told, s.Told)
 		maps.Copy(all.Marks, s.Marks)
 		maps.Copy(all.Progress, s.Progress)
 		maps.Copy(all.History, s.History)
@@ -126,11 +142,12 @@ func merged(states []State) State {
 			was := all.Messages[id]
 			lanes := maps.Clone(m.Lanes)
 			maps.Copy(lanes, was.Lanes)
-			all.Messages[id] = Stored{Whole: m.Whole || was.Whole, Lanes: lanes}
+			all.Messages[id] = Stored{Whole: m.Whole || was.Whole, Lanes: lanes, Key: cmp.Or(m.Key, was.Key)}
 		}
 		for status, n := range s.Counts {
 			all.Counts[status] += n
 		}
+		all.AllHeld, all.Now = all.AllHeld || s.AllHeld, max(all.Now, s.Now)
 		all.Fenced = append(all.Fenced, s.Fenced...)
 		all.Fanned = append(all.Fanned, s.Fanned...)
 		all.Unknown = append(all.Unknown, s.Unknown...)
@@ -155,7 +172,11 @@ func (s State) Status(id dispatcher.DeliveryID) dispatcher.Status {
 	case MarkDelivered:
 		return dispatcher.StatusDelivered
 	}
-	return s.placeStatus(id, s.At(id).Place)
+	place := s.At(id).Place
+	if place.Waits() && place != PlaceLeased && s.Lanes[id.Lane].Limits.Held == dispatcher.HeldDeleted {
+		return dispatcher.StatusCancelled
+	}
+	return s.placeStatus(id, place)
 }
 
 // placeStatus is the status under which a delivery is counted: a mark changes
@@ -166,6 +187,8 @@ func (s State) placeStatus(id dispatcher.DeliveryID, place Place) dispatcher.Sta
 		if p := s.Progress[id]; p.Attempts > p.Base {
 			return dispatcher.StatusRetrying
 		}
+		return dispatcher.StatusScheduled
+	case PlaceBehind:
 		return dispatcher.StatusScheduled
 	case PlaceReady:
 		return dispatcher.StatusReady
@@ -188,6 +211,7 @@ func (s State) String() string {
 	tell(&b, "found", s.Found)
 	tell(&b, "ready", s.Ready)
 	tell(&b, "leases", s.Leases)
+	tell(&b, "behind", s.Behind)
 	tell(&b, "mark", s.Marks)
 	tell(&b, "progress", s.Progress)
 	tell(&b, "history", s.History)
@@ -196,7 +220,8 @@ func (s State) String() string {
 	tell(&b, "lane", s.Lanes)
 	tell(&b, "count", s.Counts)
 	tell(&b, "buried", s.Buried)
-	fmt.Fprintf(&b, "fenced %v\nfanned %v\nunknown %v\n", s.Fenced, s.Fanned, s.Unknown)
+	tell(&b, "told", s.Told)
+	fmt.Fprintf(&b, "held %v\nfenced %v\nfanned %v\nunknown %v\n", s.AllHeld, s.Fenced, s.Fanned, s.Unknown)
 	return b.String()
 }
 

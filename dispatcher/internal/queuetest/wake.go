@@ -100,7 +100,11 @@ func (r *rig) watchOn(q dispatcher.Queue, by string) *watcher {
 	lost := sync.OnceFunc(func() { close(listening) })
 	var running sync.WaitGroup
 	running.Go(func() {
-		w.ended <- q.Watch(ctx, by, func(h dispatcher.Hint) { w.hints <- h }, lost)
+		w.ended <- q.Watch(ctx, by, dispatcher.Ears{
+			Hint:     func(h dispatcher.Hint) { w.hints <- h },
+			Endpoint: func(c dispatcher.EndpointChange) { r.Errorf("endpoint %s was changed by nobody", c.ID) },
+			Lost:     lost,
+		})
 	})
 	r.Cleanup(func() {
 		stop()

@@ -73,6 +73,21 @@ func (a *answer) hint(partition int) dispatcher.Hint {
 	return h
 }
 
+// versions reads which limits the lanes of endpoints keep: a lane, its version.
+func (a *answer) versions() map[dispatcher.Lane]int64 {
+	list := answer{values: a.list()}
+	if len(list.values) == 0 {
+		return nil
+	}
+	versions := make(map[dispatcher.Lane]int64, len(list.values)/2)
+	for a.err == nil && list.more() {
+		lane := dispatcher.Lane(list.text())
+		versions[lane] = list.number()
+		a.err = list.err
+	}
+	return versions
+}
+
 // progress is what :progress holds of a delivery.
 type progress struct {
 	attempts, base, deaths, status int

@@ -14,6 +14,8 @@ const changeBatch = 256
 const (
 	codeUnknown  = -1
 	codeInFlight = -2
+	codeDisabled = -3
+	codeDeleted  = -4
 )
 
 // Cancel ends what is not finished.
@@ -82,6 +84,10 @@ func (s *Store) change(ctx context.Context, sc script, by string, ids []dispatch
 				changes[at].Err = dispatcher.ErrNotFound
 			case codeInFlight:
 				changes[at].Err = dispatcher.ErrInFlight
+			case codeDisabled:
+				changes[at].Err = dispatcher.ErrDisabled
+			case codeDeleted:
+				changes[at].Err = dispatcher.ErrDeleted
 			}
 		}
 		errs = append(errs, a.err)

@@ -39,8 +39,15 @@ func (s *Store) Claim(ctx context.Context, by string, partitions []int, wanted, 
 		h := a.hint(jobs[i].partition)
 		h.Ended = int(a.number())
 		h.Lost = int(a.number())
+		versions := a.versions()
+		first := len(claimed)
 		for a.more() {
 			claimed = s.readClaimed(&a, claimed)
+		}
+		if len(versions) > 0 {
+			for k := range claimed[first:] {
+				claimed[first+k].Version = versions[claimed[first+k].ID.Lane]
+			}
 		}
 		errs = append(errs, a.err)
 		hints = append(hints, h)

@@ -2,11 +2,13 @@ package redisq_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -50,9 +52,45 @@ func TestACursorIsReadAsItWasWritten(t *testing.T) {
 		_, err := redisq.ParseCursor(bad)
 		require.ErrorIs(t, err, dispatcher.ErrCursor, bad)
 	}
-	same, err := redisq.ParseCursor("ZHVlICAxNzkwMDAwMDAwMDAwIHVfYTptXzE")
+	for _, good := range []string{
+		"due  1790000000000 u_a:m_1  0",
+		"ready u_a 17 u_a:m_1 0123456789abcdef 1790000000000",
+		"leases  1790000000000 ep_000000001:m_1 * 1790000000000",
+		"lanes  1790000000000 u_a  0",
+	} {
+		text := base64.RawURLEncoding.EncodeToString([]byte(good))
+		same, err := redisq.ParseCursor(text)
+		require.NoError(t, err, good)
+		require.Equal(t, text, same, good)
+	}
+}
+
+func TestAChangeOfAnEndpointIsReadAsItWasPublished(t *testing.T) {
+	for text, want := range map[string]dispatcher.EndpointChange{
+		"7 ep_000000001 acme": {ID: "ep_000000001", Tenant: "acme", Version: 7},
+		"1 ep_000000001 ":     {ID: "ep_000000001", Version: 1},
+		"0 ep_000000001":      {ID: "ep_000000001"},
+	} {
+		got, err := redisq.ParseChange(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, got, text)
+	}
+	for _, bad := range []string{"", "7", "7 ", "x ep_000000001 acme", "-1 ep_000000001 acme"} {
+		_, err := redisq.ParseChange(bad)
+		require.Error(t, err, bad)
+	}
+}
+
+func TestLimitsThatCantBeReadAreAnError(t *testing.T) {
+	got, err := redisq.ParseLimits("3 64 50000 1 d")
 	require.NoError(t, err)
-	require.Equal(t, "ZHVlICAxNzkwMDAwMDAwMDAwIHVfYTptXzE", same)
+	require.Equal(t, dispatcher.LaneLimits{
+		Version: 3, MaxInFlight: 64, Interval: 50 * time.Millisecond, Ordered: true, Held: dispatcher.HeldDisabled,
+	}, got)
+	for _, bad := range []string{"3", "3 64 50000 1 y", "3 64 50000 1", "a 0 0 0 -"} {
+		_, err := redisq.ParseLimits(bad)
+		require.Error(t, err, bad)
+	}
 }
 
 func TestAHintThatCantBeReadIsAnError(t *testing.T) {

@@ -12,6 +12,8 @@ var (
 	CRC16        = crc16
 	MeaningOf    = meaningOf
 	ParseHint    = parseHint
+	ParseChange  = parseChange
+	ParseLimits  = parseLimits
 	Turn         = float64(turn)
 )
 
@@ -20,6 +22,7 @@ var Names = map[string]string{
 	"MESSAGES": keyMessages, "FAN": keyFan, "DUE": keyDue, "READY": keyReady, "LEASES": keyLeases,
 	"MARKS": keyMarks, "PROGRESS": keyProgress, "HISTORY": keyHistory, "DONE": keyDone,
 	"CANCELLED": keyCancelled, "DEAD": keyDead, "SEEN": keySeen, "LANES": keyLanes, "IN": keyIn,
+	"PARKED": keyParked, "BEHIND": keyBehind, "LIMITS": keyLimits,
 	"LANE": keyLane, "KNOWN": keyKnown, "COUNTS": keyCounts, "BURIED": keyBuried,
 	"FENCED": keyFenced, "ATTEMPTS": keyAttempts,
 }

@@ -143,3 +143,53 @@ func settleFour(t *testing.T, store *redisq.Store) {
 	require.NoError(t, err)
 	require.Equal(t, []dispatcher.Settled{1, 1, 1, 1}, settled)
 }
+
+// Holding a lane, giving it up and letting the next of a line go must work when
+// memory is full too: that is when somebody wants to.
+func TestLanesChangeWhenFull(t *testing.T) {
+	ctx := t.Context()
+	store := faultStore(t, redistest.Start(t))
+	all := []int{0, 1}
+	line := faultEntries(4, 0)
+	for i := range line {
+		m := line[i].Message
+		m.OrderingKey, line[i].Lanes = "k", []dispatcher.Lane{"ep_line"}
+		m.CreatedAt = m.CreatedAt.Add(-time.Second) // it is due a fraction of a ms later, which is over by then
+	}
+	limit := func(version int64, held dispatcher.Held) {
+		t.Helper()
+		_, _, err := store.Limit(ctx, "one", "ep_line", dispatcher.LaneLimits{Version: version, Held: held}, true)
+		require.NoError(t, err)
+	}
+	limit(1, dispatcher.HeldNone)
+	got, _, err := store.Schedule(ctx, "one", 0, 0, line)
+	require.NoError(t, err)
+	require.Equal(t, []dispatcher.Lane{"ep_line"}, got[3].Behind)
+	require.NoError(t, store.Client().ConfigSet(ctx, "maxmemory", "1").Err())
+
+	for _, entry := range line[:2] {
+		claimed, _, err := store.Claim(ctx, "one", all, 8, 512)
+		require.NoError(t, err)
+		require.Len(t, claimed, 1)
+		require.Equal(t, entry.Message.ID, claimed[0].ID.Message)
+		settled, _, err := store.Settle(ctx, "one", []dispatcher.Settlement{{
+			ID: claimed[0].ID, Verdict: dispatcher.Dead, Reason: dispatcher.ReasonGone, Blame: true, Pause: time.Millisecond,
+			Attempt: dispatcher.Attempt{Number: 1, Status: 500, Verdict: dispatcher.Dead, At: claimed[0].Due},
+		}})
+		require.NoError(t, err)
+		require.Equal(t, []dispatcher.Settled{dispatcher.SettledOK}, settled)
+		limit(1, dispatcher.HeldNone) // as new as what is there, but it forgets the pause
+	}
+	for _, held := range []dispatcher.Held{dispatcher.HeldPaused, dispatcher.HeldNone} {
+		_, _, err := store.Limit(ctx, "one", dispatcher.AllLanes, dispatcher.LaneLimits{Held: held}, false)
+		require.NoError(t, err)
+	}
+	limit(2, dispatcher.HeldDeleted)
+	_, err = store.Move(ctx, "one", all)
+	require.NoError(t, err)
+	_, _, _, err = store.Sweep(ctx, "one", "ep_line", "")
+	require.NoError(t, err)
+	st, err := store.Stats(ctx)
+	require.NoError(t, err)
+	require.Equal(t, map[dispatcher.Status]int64{dispatcher.StatusDead: 2, dispatcher.StatusCancelled: 2}, st.Counts)
+}

@@ -17,9 +17,12 @@ const (
 	keyCancelled = ":cancelled"
 	keyDead      = ":dead"
 	keySeen      = ":seen"
+	keyBehind    = ":behind:" // and the lane, :, and the key's hash in hex, or *
 	keyLanes     = ":lanes"
+	keyParked    = ":parked"
 	keyIn        = ":in"
 	keyLane      = ":lane"
+	keyLimits    = ":limits"
 	keyKnown     = ":known"
 	keyCounts    = ":counts"
 	keyBuried    = ":buried"
@@ -36,6 +39,16 @@ const (
 	keyMeta      = ":meta"
 	keyInstances = ":instances"
 	channelWake  = ":wake"
+)
+
+// Names of the endpoints' keys, put behind {<project>} too.
+// lua/endpoint_create.lua makes the same ones and says what each holds.
+const (
+	keyEndpoints     = ":endpoints"
+	keyUIDs          = ":uids"
+	keyTenant        = ":tenant:" // and the tenant
+	keyAll           = ":all"
+	channelEndpoints = keyEndpoints
 )
 
 // turn is the factor of the weight in a lane's score; lua/common.lua says why.

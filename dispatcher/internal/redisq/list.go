@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -21,6 +22,7 @@ const (
 // A list goes through up to four sections, in the order of their times: what
 // waits for a time in the future, what is under way and what is ready now,
 // what has ended. A status is its own index; there is none for anything else.
+// What waits behind another with its ordering key is told right after that one.
 const (
 	sectionDue    = "due"
 	sectionLeases = "leases"
@@ -52,12 +54,16 @@ type source struct {
 type listed struct {
 	delivery dispatcher.Delivery
 	name     string
-	score    int64 // ready: the position in its lane
+	score    int64  // ready: the position in its lane
+	line     string // key and score of the line in which others wait behind it; empty: none do
 }
 
 // List reads a page.
 func (s *Store) List(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
 	at, err := parseCursor(f.Cursor)
+	if err == nil && at.section == sectionLanes {
+		err = fmt.Errorf("%w: %q", dispatcher.ErrCursor, f.Cursor)
+	}
 	if err != nil {
 		return dispatcher.Page{}, err
 	}
@@ -70,10 +76,16 @@ func (s *Store) List(ctx context.Context, f dispatcher.Filter) (dispatcher.Page,
 		if at.section != sections[i] {
 			at = cursor{section: sections[i]}
 		}
+		if err := l.survey(ctx, at.section); err != nil {
+			return dispatcher.Page{}, fmt.Errorf("list: %w", err)
+		}
 		if len(l.wanted(at.section)) == 0 {
 			continue
 		}
-		next, err := l.section(ctx, at)
+		next, err := l.behind(ctx, &at)
+		if err == nil && next == nil {
+			next, err = l.section(ctx, at)
+		}
 		if err != nil {
 			return dispatcher.Page{}, fmt.Errorf("list: %w", err)
 		}
@@ -93,15 +105,17 @@ type lister struct {
 	limit int
 	read  int // entries looked at
 	page  dispatcher.Page
+
+	surveyed bool
+	waiting  []string // lanes whose ready list may hold what is asked for, by name
+	deleted  bool     // something waits in lanes of deleted endpoints: it is cancelled
 }
 
 // wanted are the indexes of a section that may hold what the filter asks for.
 func (l *lister) wanted(section string) []string {
 	var out []string
 	for index, statuses := range indexes[section] {
-		if len(l.f.Statuses) == 0 || slices.ContainsFunc(statuses, func(st dispatcher.Status) bool {
-			return slices.Contains(l.f.Statuses, st)
-		}) {
+		if l.asks(statuses...) || l.asks(l.strays(index)...) {
 			out = append(out, index)
 		}
 	}
@@ -132,8 +146,8 @@ func (l *lister) section(ctx context.Context, at cursor) (*cursor, error) {
 		if err != nil {
 			return nil, err
 		}
-		if next := l.take(entries, &at); next != nil {
-			return next, nil
+		if next, err := l.take(ctx, entries, &at); next != nil || err != nil {
+			return next, err
 		}
 		if !more {
 			return nil, nil
@@ -144,11 +158,8 @@ func (l *lister) section(ctx context.Context, at cursor) (*cursor, error) {
 
 // ready reads the lanes' lists one after another, by the lanes' names.
 func (l *lister) ready(ctx context.Context, at cursor) (*cursor, error) {
-	lanes, err := l.lanes(ctx, at.lane)
-	if err != nil {
-		return nil, err
-	}
-	for _, lane := range lanes {
+	from, _ := slices.BinarySearch(l.waiting, at.lane)
+	for _, lane := range l.waiting[from:] {
 		if lane != at.lane {
 			at = cursor{section: sectionReady, lane: lane}
 		}
@@ -158,8 +169,8 @@ func (l *lister) ready(ctx context.Context, at cursor) (*cursor, error) {
 			if err != nil {
 				return nil, err
 			}
-			if next := l.take(entries, &at); next != nil {
-				return next, nil
+			if next, err := l.take(ctx, entries, &at); next != nil || err != nil {
+				return next, err
 			}
 			if !more {
 				break
@@ -167,30 +178,6 @@ func (l *lister) ready(ctx context.Context, at cursor) (*cursor, error) {
 		}
 	}
 	return nil, nil
-}
-
-// lanes are those with something waiting, from one name on; where the filter
-// names lanes, only they are looked at.
-func (l *lister) lanes(ctx context.Context, first string) ([]string, error) {
-	var out []string
-	if len(l.f.Lanes) > 0 {
-		for _, lane := range l.f.Lanes {
-			out = append(out, string(lane))
-		}
-	} else {
-		err := l.s.eachLane(ctx, func(s laneState) {
-			if s.waiting > 0 {
-				out = append(out, s.lane)
-			}
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	slices.Sort(out)
-	out = slices.Compact(out)
-	from, _ := slices.BinarySearch(out, first)
-	return out[from:], nil
 }
 
 // merge reads a chunk of each source behind the cursor and puts them in one
@@ -230,20 +217,32 @@ func newer(a, b listed) int {
 	return cmp.Or(cmp.Compare(b.score, a.score), strings.Compare(b.name, a.name))
 }
 
-// take puts what matches on the page. It answers a cursor when the page is
-// full, or enough was read for one page.
-func (l *lister) take(entries []listed, at *cursor) *cursor {
+// take puts what matches on the page, each with what waits behind it. It
+// answers a cursor when the page is full, or enough was read for one page.
+func (l *lister) take(ctx context.Context, entries []listed, at *cursor) (*cursor, error) {
 	for _, e := range entries {
-		at.score, at.name = e.score, e.name
-		l.read++
-		if e.delivery.ID.Message != "" && matches(l.f, e.delivery) {
-			l.page.Deliveries = append(l.page.Deliveries, e.delivery)
+		at.score, at.name, at.key, at.last = e.score, e.name, "", 0
+		if key, score, ok := strings.Cut(e.line, " "); ok {
+			at.key = key
+			at.last, _ = strconv.ParseInt(score, 10, 64) // of a script: a number
 		}
-		if len(l.page.Deliveries) >= l.limit || l.read >= listMost {
-			return at
+		if l.put(e) {
+			return at, nil
+		}
+		if next, err := l.behind(ctx, at); next != nil || err != nil {
+			return next, err
 		}
 	}
-	return nil
+	return nil, nil
+}
+
+// put puts an entry on the page if it matches, and reports whether the page ends.
+func (l *lister) put(e listed) bool {
+	l.read++
+	if e.delivery.ID.Message != "" && matches(l.f, e.delivery) {
+		l.page.Deliveries = append(l.page.Deliveries, e.delivery)
+	}
+	return len(l.page.Deliveries) >= l.limit || l.read >= listMost
 }
 
 func matches(f dispatcher.Filter, d dispatcher.Delivery) bool {
@@ -273,7 +272,7 @@ func readListed(r reply) ([]listed, error) {
 		if newest := a.text(); newest != "" {
 			f.history = []string{newest}
 		}
-		f.room = a.text()
+		f.waitsFor, e.line = a.text(), a.text()
 		id, ok := dispatcher.ParseDeliveryID(e.name)
 		if a.err != nil || !ok {
 			return nil, errors.Join(a.err, errAnswer)

@@ -57,7 +57,7 @@ func (s *Store) Look(ctx context.Context, id string) (dispatcher.Record, error) 
 func readLooked(m *dispatcher.Message, values any) (dispatcher.Delivery, error) {
 	list, _ := values.([]any)
 	a := answer{values: list}
-	f := facts{lane: a.text(), status: a.text(), at: a.time(), room: a.text(), progress: a.text()}
+	f := facts{lane: a.text(), status: a.text(), at: a.time(), waitsFor: a.text(), progress: a.text()}
 	for _, entry := range a.list() {
 		text, ok := entry.(string)
 		if !ok {
@@ -73,10 +73,11 @@ func readLooked(m *dispatcher.Message, values any) (dispatcher.Delivery, error) 
 
 // facts are what the store knows of one delivery, as scripts tell it.
 type facts struct {
-	lane, status   string
-	at             time.Time // end, next attempt or claim; zero where it has none
-	room, progress string    // "flying waiting window" of its lane; entry of :progress
-	history        []string  // newest first
+	lane, status string
+	at           time.Time // end, next attempt or claim; zero where it has none
+	waitsFor     string    // empty: nothing
+	progress     string    // entry of :progress
+	history      []string  // newest first
 }
 
 func (f facts) delivery(m *dispatcher.Message) (dispatcher.Delivery, error) {
@@ -88,7 +89,7 @@ func (f facts) delivery(m *dispatcher.Message) (dispatcher.Delivery, error) {
 	if err != nil {
 		return d, fmt.Errorf("delivery %s: %w", d.ID, err)
 	}
-	d.Attempts, d.LastStatus = p.attempts, p.status
+	d.Attempts, d.LastStatus, d.WaitingFor = p.attempts, p.status, f.waitsFor
 	switch d.Status {
 	case dispatcher.StatusDelivered:
 		d.Ended = f.at
@@ -99,12 +100,8 @@ func (f facts) delivery(m *dispatcher.Message) (dispatcher.Delivery, error) {
 		d.Ended, d.Reason = f.at, p.reason
 	case dispatcher.StatusCancelled:
 		d.Ended = f.at
-	case dispatcher.StatusScheduled:
-		d.Due, d.WaitingFor = f.at, "due"
-	case dispatcher.StatusRetrying:
-		d.Due, d.WaitingFor = f.at, "rung"
-	case dispatcher.StatusReady:
-		d.Due, d.WaitingFor = f.at, f.waits()
+	case dispatcher.StatusScheduled, dispatcher.StatusRetrying, dispatcher.StatusReady:
+		d.Due = f.at
 	}
 	for i := len(f.history) - 1; i >= 0; i-- {
 		attempt, err := decodeAttempt(f.history[i])
@@ -117,16 +114,6 @@ func (f facts) delivery(m *dispatcher.Message) (dispatcher.Delivery, error) {
 		d.LastError = d.History[n-1].Error
 	}
 	return d, nil
-}
-
-// waits says what a ready delivery waits for: a place in its lane's window, or
-// a permit of any instance.
-func (f facts) waits() string {
-	var flying, waiting, window int
-	if _, err := fmt.Sscanf(f.room, "%d %d %d", &flying, &waiting, &window); err == nil && flying >= window {
-		return "limit"
-	}
-	return "permits"
 }
 
 // decodeAttempt reads an element of a history: when the next attempt is due,

@@ -37,6 +37,7 @@ func newTestStores(server redistest.Redis) queuetest.OpenFunc {
 		options := redisq.Options{
 			URL: server.URL(), Project: fmt.Sprintf("test%d", projects.Add(1)),
 			Partitions: s.Partitions, MaxWindow: s.MaxWindow, Permits: s.Permits,
+			BreakerFailures: s.Breaker, BreakerWait: s.BreakerWait, MaxWaiting: s.MaxWaiting,
 			TestClock: true, Log: slog.New(slog.DiscardHandler),
 		}
 		store := openTestStore(t, options)

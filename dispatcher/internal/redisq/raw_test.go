@@ -21,18 +21,20 @@ type raw struct {
 	tag string
 	out queuetest.State
 
-	messages, fan, in, lane, counts, buried *redis.MapStringStringCmd
-	marks, progress                         *redis.MapStringStringCmd
-	zsets                                   map[string]*redis.ZSliceCmd
-	ready                                   map[string]*redis.StringSliceCmd
-	history                                 map[string]*redis.IntCmd
+	messages, fan, in, lane, limits *redis.MapStringStringCmd
+	counts, buried, marks, progress *redis.MapStringStringCmd
+	clock                           *redis.StringCmd
+	attempts                        *redis.XMessageSliceCmd
+	zsets                           map[string]*redis.ZSliceCmd
+	ready                           map[string]*redis.StringSliceCmd
+	history                         map[string]*redis.IntCmd
 }
 
 // turnFactor is what a weight is multiplied with in a lane's score.
 const turnFactor = 1 << 41
 
 // zsetNames are the sorted sets that are not named after anything.
-var zsetNames = []string{"due", "done", "dead", "cancelled", "seen", "lanes", "known", "fenced"}
+var zsetNames = []string{"due", "done", "dead", "cancelled", "seen", "lanes", "parked", "known", "fenced"}
 
 // rawStates reads all partitions of a project.
 func rawStates(t testing.TB, client redis.UniversalClient, project string, partitions int) []queuetest.State {
@@ -84,6 +86,8 @@ func (r *raw) read(client redis.UniversalClient, names []string) {
 	_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		hash := func(name string) *redis.MapStringStringCmd { return p.HGetAll(ctx, r.tag+":"+name) }
 		r.messages, r.fan, r.in, r.lane = hash("messages"), hash("fan"), hash("in"), hash("lane")
+		r.limits, r.clock = hash("limits"), p.Get(ctx, r.tag+":clock")
+		r.attempts = p.XRange(ctx, r.tag+":attempts", "-", "+")
 		r.counts, r.buried, r.marks, r.progress = hash("counts"), hash("buried"), hash("marks"), hash("progress")
 		zset := func(name string) { r.zsets[name] = p.ZRangeWithScores(ctx, r.tag+":"+name, 0, -1) }
 		for _, name := range zsetNames {
@@ -92,7 +96,7 @@ func (r *raw) read(client redis.UniversalClient, names []string) {
 		for _, name := range names {
 			if lane, ok := strings.CutPrefix(name, "ready:"); ok {
 				r.ready[lane] = p.LRange(ctx, r.tag+":"+name, 0, -1)
-			} else if strings.HasPrefix(name, "leases:") {
+			} else if strings.HasPrefix(name, "leases:") || strings.HasPrefix(name, "behind:") {
 				zset(name)
 			} else if delivery, ok := strings.CutPrefix(name, "history:"); ok {
 				r.history[delivery] = p.LLen(ctx, r.tag+":"+name)
@@ -104,17 +108,21 @@ func (r *raw) read(client redis.UniversalClient, names []string) {
 	})
 	require.NoError(r.t, err)
 	r.readPlaces()
+	r.readBehind()
 	r.readDeliveries()
 	r.readMessages()
 	r.readLanes()
+	r.readLimits()
+	r.readPlacement()
 	r.readCounts()
+	r.readTold()
 }
 
 // explained reports whether a name belongs to a key that is read in any case,
 // or that holds nothing of the queue's state.
 func (r *raw) explained(name string) bool {
 	return slices.Contains(zsetNames, name) || slices.Contains([]string{
-		"messages", "fan", "in", "lane", "counts", "buried", "marks", "progress", "attempts", "clock",
+		"messages", "fan", "in", "lane", "limits", "counts", "buried", "marks", "progress", "attempts", "clock",
 	}, name)
 }
 
@@ -203,9 +211,12 @@ func (r *raw) readDeliveries() {
 	}
 }
 
-// atLane is where the length of a record's lane stands: behind the digest (16),
-// three times (6 each) and the key's hash (8).
-const atLane = 16 + 3*6 + 8
+// atKey is where a record's key hash stands: behind the digest (16) and three
+// times (6 each). The length of its lane, and its lane, follow.
+const (
+	atKey  = 16 + 3*6
+	atLane = atKey + 8
+)
 
 func (r *raw) readMessages() {
 	for id, record := range r.messages.Val() {
@@ -221,6 +232,9 @@ func (r *raw) readMessages() {
 			size := int(record[atLane])
 			m.Lanes[dispatcher.Lane(record[atLane+1:atLane+1+size])] = true
 		}
+		if m.Whole && record[atKey:atLane] != strings.Repeat("\x00", 8) {
+			m.Key = fmt.Sprintf("%x", record[atKey:atLane])
+		}
 		r.out.Messages[id] = m
 	}
 	for id := range r.fan.Val() {
@@ -229,43 +243,6 @@ func (r *raw) readMessages() {
 	slices.Sort(r.out.Fanned)
 	for _, z := range r.zsets["seen"].Val() {
 		r.out.Seen[z.Member.(string)] = int64(z.Score)
-	}
-}
-
-func (r *raw) readLanes() {
-	at := func(name string, change func(*queuetest.LaneState)) {
-		l := r.out.Lanes[dispatcher.Lane(name)]
-		change(&l)
-		r.out.Lanes[dispatcher.Lane(name)] = l
-	}
-	for name, text := range r.in.Val() {
-		at(name, func(l *queuetest.LaneState) { r.scan(text, "%d %d", &l.InFlight, &l.Waiting) })
-	}
-	for name, text := range r.lane.Val() {
-		at(name, func(l *queuetest.LaneState) {
-			var fails, opened, until, tat, keys int
-			r.scan(text, "%d %d %d %d %d %d %d", &l.Window, &fails, &opened, &until, &tat, &keys, &l.Slow)
-			l.Known = true
-		})
-	}
-	noted := 0
-	for _, z := range r.zsets["known"].Val() {
-		if _, ok := r.lane.Val()[z.Member.(string)]; !ok {
-			r.fault("lane %s is noted for trimming and has no state", z.Member)
-		}
-		noted++
-	}
-	if noted != len(r.lane.Val()) {
-		r.fault("%d lanes have a state, %d are noted for trimming", len(r.lane.Val()), noted)
-	}
-	for _, z := range r.zsets["lanes"].Val() {
-		score := int64(z.Score)
-		at(z.Member.(string), func(l *queuetest.LaneState) {
-			l.Listed, l.Weight, l.Turn = true, int(score/turnFactor), score%turnFactor
-		})
-	}
-	for _, z := range r.zsets["fenced"].Val() {
-		r.out.Fenced = append(r.out.Fenced, z.Member.(string))
 	}
 }
 
@@ -283,5 +260,28 @@ func (r *raw) readCounts() {
 			r.out.Buried[dispatcher.Lane(lane)] = map[dispatcher.DeadReason]int64{}
 		}
 		r.out.Buried[dispatcher.Lane(lane)][dispatcher.DeadReason(reason)] = n
+	}
+}
+
+// readTold reads what the stream tells of ends that no attempt brought about,
+// and that every line of it has its form.
+func (r *raw) readTold() {
+	for _, entry := range r.attempts.Val() {
+		text, _ := entry.Values["l"].(string)
+		lines := strings.Split(text, "\n")
+		if codes, ok := entry.Values["c"].(string); ok && len(codes) != len(lines) {
+			r.fault("stream: %d codes for %d lines", len(codes), len(lines))
+		}
+		for _, line := range lines {
+			words := strings.Split(line, " ")
+			if len(words) != 6 {
+				r.fault("stream: line %q", line)
+				continue
+			}
+			if words[1] == "dead" || words[1] == "cancelled" {
+				id := r.id(words[0])
+				r.out.Told[id] = append(r.out.Told[id], words[1]+" "+words[5])
+			}
+		}
 	}
 }

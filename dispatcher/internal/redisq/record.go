@@ -1,6 +1,7 @@
 package redisq
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ const (
 	atDeliver  = atCreated + 6
 	atExpires  = atDeliver + 6
 	atKey      = atExpires + 6
-	atLane     = atKey + 8 // its length; the lane follows
+	atLane     = atKey + keySize // its length; the lane follows
 	metaFormat = 1
 )
 
@@ -42,6 +43,8 @@ const (
 	metaMaxAttempts
 	metaTimeout // ms
 	metaSuccess
+	metaEndpoint
+	metaOrderingKey
 )
 
 const usualContentType = "application/json"
@@ -56,7 +59,7 @@ func encodeRecord(e dispatcher.Entry, deliver time.Time) []byte {
 	b = appendTime(b, m.CreatedAt)
 	b = appendTime(b, deliver)
 	b = appendTime(b, m.ExpiresAt)
-	b = append(b, make([]byte, 8)...)
+	b = appendKey(b, m.OrderingKey)
 	lane := ""
 	if len(e.Lanes) == 1 {
 		lane = string(e.Lanes[0])
@@ -94,7 +97,21 @@ func appendMeta(b []byte, m *dispatcher.Message) []byte {
 	if m.Success != nil {
 		b = appendField(b, metaSuccess, m.Success.String())
 	}
-	return b
+	b = appendField(b, metaEndpoint, m.Endpoint)
+	return appendField(b, metaOrderingKey, m.OrderingKey)
+}
+
+// keySize is the length of an ordering key's hash in a record.
+const keySize = 8
+
+// appendKey writes what stands for an ordering key: the first bytes of its
+// SHA-256, zeros for none.
+func appendKey(b []byte, key string) []byte {
+	if key == "" {
+		return append(b, make([]byte, keySize)...)
+	}
+	sum := sha256.Sum256([]byte(key))
+	return append(b, sum[:keySize]...)
 }
 
 func appendField(b []byte, tag byte, text string) []byte {
@@ -217,6 +234,10 @@ func readField(m *dispatcher.Message, tag byte, text string) error {
 			return fmt.Errorf("success: %w", errRecord)
 		}
 		m.Success = s
+	case metaEndpoint:
+		m.Endpoint = text
+	case metaOrderingKey:
+		m.OrderingKey = text
 	}
 	return nil // a tag of a later version says nothing to this one
 }

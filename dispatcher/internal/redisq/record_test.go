@@ -1,6 +1,7 @@
 package redisq_test
 
 import (
+	"crypto/sha256"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,7 @@ func TestARecordKeepsEverythingOfAMessage(t *testing.T) {
 	for name, m := range map[string]dispatcher.Message{
 		"a plain one":      {ID: "m1", Topic: "order.paid", URL: "https://example.com/hook", Body: []byte(`{"n": 12345678901234567890}`), ContentType: "application/json"},
 		"one with all":     {ID: "m2", Topic: "t", Tenant: "acme", URL: "http://example.com", Body: []byte("\x00\xff\n"), ContentType: "text/xml; charset=gbk", ExpiresAt: at.Add(time.Hour), Headers: []dispatcher.Header{{Name: "X-One", Value: "1"}, {Name: "X-Two", Value: ""}}, Ladder: &steps, MaxAttempts: 7, Timeout: 2500 * time.Millisecond, Success: mustSuccess(t, `{"status":["2xx"],"body":"success"}`)},
+		"to an endpoint":   {ID: "m8", Topic: "t", Tenant: "acme", Endpoint: "ep_000000001", OrderingKey: "order 17", Body: []byte("{}"), ContentType: "application/json"},
 		"an empty body":    {ID: "m3", Topic: "t", URL: "http://example.com", ContentType: "application/json"},
 		"no content type":  {ID: "m5", Topic: "t", URL: "http://example.com", Body: []byte("x")},
 		"an empty ladder":  {ID: "m4", Topic: "t", URL: "http://example.com", ContentType: "application/json", Ladder: &none},
@@ -51,6 +53,17 @@ func TestARecordKeepsEverythingOfAMessage(t *testing.T) {
 			require.Equal(t, string(digest[:]), record[:dispatcher.DigestSize])
 		})
 	}
+}
+
+// Scripts put deliveries in line by these 8 bytes, and take zeros for none.
+func TestARecordHasTheHashOfItsOrderingKey(t *testing.T) {
+	hash := func(key string) string {
+		m := &dispatcher.Message{ID: "m", Topic: "t", OrderingKey: key}
+		return string(redisq.EncodeRecord(entryOf(m), time.Now())[34:42])
+	}
+	sum := sha256.Sum256([]byte("order 17"))
+	require.Equal(t, string(sum[:8]), hash("order 17"))
+	require.Equal(t, strings.Repeat("\x00", 8), hash(""))
 }
 
 // With this head a waiting message of 1 KiB stays in the class of memory that

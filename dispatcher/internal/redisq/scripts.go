@@ -13,6 +13,12 @@ var commonSrc string // names, clock and bookkeeping: what every script shares, 
 //go:embed lua/read.lua
 var readSrc string // where a delivery stands: put before look and list
 
+//go:embed lua/order.lua
+var orderSrc string // who is next, and what ends: put before each script that ends a delivery or puts one in line
+
+//go:embed lua/digests.lua
+var digestsSrc string
+
 //go:embed lua/schedule.lua
 var scheduleSrc string
 
@@ -34,6 +40,12 @@ var cancelSrc string
 //go:embed lua/retry.lua
 var retrySrc string
 
+//go:embed lua/lane.lua
+var laneSrc string
+
+//go:embed lua/sweep.lua
+var sweepSrc string
+
 //go:embed lua/trim.lua
 var trimSrc string
 
@@ -42,6 +54,9 @@ var lookSrc string
 
 //go:embed lua/list.lua
 var listSrc string
+
+//go:embed lua/lanes.lua
+var lanesSrc string
 
 //go:embed lua/beat.lua
 var beatSrc string
@@ -55,7 +70,9 @@ type script struct {
 
 // scripts are all of them.
 type scripts struct {
-	schedule, move, claim, settle, reap, cancel, retry, trim, look, list, beat script
+	digests, schedule, move, claim, settle, reap script
+	cancel, retry, lane, sweep, trim             script
+	look, list, lanes, beat                      script
 }
 
 const (
@@ -75,16 +92,20 @@ func newScripts(given bool) scripts {
 		return newScript(name, common+strings.Join(src, ""))
 	}
 	return scripts{
-		schedule: make("schedule", scheduleSrc),
-		move:     make("move", moveSrc),
-		claim:    make("claim", claimSrc),
-		settle:   make("settle", settleSrc),
-		reap:     make("reap", reapSrc),
-		cancel:   make("cancel", cancelSrc),
-		retry:    make("retry", retrySrc),
+		digests:  make("digests", digestsSrc),
+		schedule: make("schedule", orderSrc, scheduleSrc),
+		move:     make("move", orderSrc, moveSrc),
+		claim:    make("claim", orderSrc, claimSrc),
+		settle:   make("settle", orderSrc, settleSrc),
+		reap:     make("reap", orderSrc, reapSrc),
+		cancel:   make("cancel", orderSrc, cancelSrc),
+		retry:    make("retry", orderSrc, retrySrc),
+		lane:     make("lane", laneSrc),
+		sweep:    make("sweep", orderSrc, sweepSrc),
 		trim:     make("trim", trimSrc),
 		look:     make("look", readSrc, lookSrc),
 		list:     make("list", readSrc, listSrc),
+		lanes:    make("lanes", readSrc, lanesSrc),
 		beat:     newScript("beat", beatSrc),
 	}
 }

@@ -28,7 +28,7 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 	var shares [][]int
 	for n, list := range lists {
 		for len(list) > 0 {
-			args, size, bytes := make([]any, 1, 1+9*min(len(list), settleBatch)), 0, 0
+			args, size, bytes := make([]any, 1, 1+10*min(len(list), settleBatch)), 0, 0
 			var lines []byte // what :attempts keeps of them
 			met := make(map[dispatcher.DeliveryID]bool, min(len(list), settleBatch))
 			for size < len(list) && size < settleBatch && bytes < settleBytes && !met[batch[list[size]].ID] {
@@ -51,6 +51,7 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 	for i, r := range s.run(ctx, s.scripts.settle, by, jobs) {
 		a := answer{values: r.values, err: r.err}
 		if h := a.hintIf(jobs[i].partition); h != nil {
+			a.changes(h)
 			hints = append(hints, *h)
 			for _, at := range shares[i] {
 				settled[at] = dispatcher.Settled(a.number())
@@ -80,7 +81,17 @@ func appendSettlement(args []any, o *dispatcher.Settlement) []any {
 		meta, excerpt = encodeAttempt(&o.Attempt), append(excerpt, o.Attempt.Excerpt...)
 	}
 	return append(args, o.ID.String(), verdicts[o.Verdict], tookMillis(o), o.Attempt.Status,
-		strconv.FormatInt(ms, 10), o.Attempt.Number, reasonOf(o), meta, excerpt)
+		strconv.FormatInt(ms, 10), o.Attempt.Number, reasonOf(o), meta, excerpt, blameOf(o))
+}
+
+// blameOf is how long a lane is left alone, in ms, behind ! where the failure
+// counts for its breaker.
+func blameOf(o *dispatcher.Settlement) string {
+	text := strconv.FormatInt(millisUp(o.Pause), 10)
+	if o.Blame {
+		return "!" + text
+	}
+	return text
 }
 
 func tookMillis(o *dispatcher.Settlement) int64 {

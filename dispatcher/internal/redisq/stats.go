@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -148,21 +147,13 @@ func busiest(lanes []laneState) []laneState {
 	return lanes[:min(len(lanes), topLanes)]
 }
 
-// origin is scheme, host and port of a message's URL, empty where it is not known.
+// origin is where a message goes, empty where that is not known.
 func (s *Store) origin(ctx context.Context, partition int, id string) string {
 	record, err := s.rdb.HGet(ctx, s.tags[partition]+keyMessages, id).Result()
 	if err != nil {
 		return ""
 	}
-	m, err := decodeRecord(id, record)
-	if err != nil {
-		return ""
-	}
-	u, err := url.Parse(m.URL)
-	if err != nil {
-		return ""
-	}
-	return u.Scheme + "://" + u.Host
+	return originOf(id, record)
 }
 
 // Store reads what Redis tells of itself. Managed kinds hide much of it: what

@@ -12,12 +12,14 @@ import (
 	"io"
 	"log/slog"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
 
 // Options say which Redis, and whose part of it.
@@ -26,9 +28,21 @@ type Options struct {
 	Project    string // prefix of all keys
 	Partitions int    // 0: what the store says, 1 for an empty one
 	MaxWindow  int    // most deliveries of one lane in flight, over all instances
+	MaxWaiting int    // most deliveries that may wait in one lane; 0: no limit
 	Permits    int    // of this instance
-	TestClock  bool   // scripts read the time from <tag>:clock, in microseconds, instead of Redis' TIME
-	Log        *slog.Logger
+
+	BreakerFailures int           // blamed failures in a row that open a lane; 0: none do
+	BreakerWait     time.Duration // how long it is left alone when it opens; twice as long each time it opens again
+
+	TestClock bool      // scripts read the time from <tag>:clock, in microseconds, instead of Redis' TIME
+	Seal      *seal.Box // hides endpoints' secrets and header values; nil: they are stored as they are
+	Log       *slog.Logger
+}
+
+// conf is what scripts have to know of the settings.
+func (o Options) conf() string {
+	return fmt.Sprintf("%d %d %d %d %d", max(o.MaxWindow, 1), o.Permits,
+		max(o.BreakerFailures, 0), millisUp(o.BreakerWait), max(o.MaxWaiting, 0))
 }
 
 // schemaVersion is what :meta says of the layout of the keys; another one is
@@ -43,6 +57,8 @@ type Store struct {
 	conf      string // ARGV[2] of every script
 	testClock bool
 	scripts   scripts
+	seal      *seal.Box
+	unread    sync.Map // endpoints whose record can't be read, by their ids: what it was when the log was told
 	log       *slog.Logger
 }
 
@@ -64,9 +80,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		rdb:       redis.NewClient(opts),
 		project:   o.Project,
-		conf:      strconv.Itoa(max(o.MaxWindow, 1)) + " " + strconv.Itoa(o.Permits),
+		conf:      o.conf(),
 		testClock: o.TestClock,
 		scripts:   newScripts(o.TestClock),
+		seal:      o.Seal,
 		log:       o.Log,
 	}
 	if s.log == nil {
@@ -132,7 +149,9 @@ func (s *Store) agree(ctx context.Context, wanted int) (int, error) {
 // load makes Redis know all scripts.
 func (s *Store) load(ctx context.Context) error {
 	c := &s.scripts
-	for _, sc := range []script{c.schedule, c.move, c.claim, c.settle, c.reap, c.cancel, c.retry, c.trim, c.look, c.list} {
+	for _, sc := range []script{
+		c.digests, c.schedule, c.move, c.claim, c.settle, c.reap, c.cancel, c.retry, c.lane, c.sweep, c.trim, c.look, c.list, c.lanes,
+	} {
 		if err := s.rdb.ScriptLoad(ctx, sc.text).Err(); err != nil {
 			return s.failed("load "+sc.name, err)
 		}

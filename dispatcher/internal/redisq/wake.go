@@ -3,6 +3,8 @@ package redisq
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,10 +16,12 @@ import (
 // go-redis' 3 s would be a third of all the commands an idle instance sends.
 const pingEvery = 30 * time.Second
 
-// Watch calls hint for what other instances published and lost where something
-// may have been missed: at the start and at each new subscription.
-func (s *Store) Watch(ctx context.Context, by string, hint func(dispatcher.Hint), lost func()) error {
-	sub := s.rdb.Subscribe(ctx, "{"+s.project+"}"+channelWake)
+// Watch tells the ears what other instances published, and where something may
+// have been missed: at the start and at each new subscription. One connection
+// serves both channels.
+func (s *Store) Watch(ctx context.Context, by string, ears dispatcher.Ears) error {
+	wake, endpoints := s.home()+channelWake, s.home()+channelEndpoints
+	sub := s.rdb.Subscribe(ctx, wake, endpoints)
 	defer func() { _ = sub.Close() }() // its connection is gone either way
 	events := sub.ChannelWithSubscriptions(redis.WithChannelHealthCheckInterval(pingEvery))
 	for {
@@ -30,16 +34,37 @@ func (s *Store) Watch(ctx context.Context, by string, hint func(dispatcher.Hint)
 			}
 			switch e := event.(type) {
 			case *redis.Subscription:
-				lost()
+				if e.Channel == wake && ears.Lost != nil {
+					ears.Lost() // one command subscribes to both
+				}
 			case *redis.Message:
-				h, from, err := parseHint(e.Payload)
-				if err != nil || h.Partition >= len(s.tags) {
-					s.log.Warn("hint can't be read", "err", err)
-				} else if from != by {
-					hint(h)
+				if e.Channel == wake {
+					s.heardHint(e.Payload, by, ears)
+				} else {
+					s.heardEndpoint(e.Payload, ears)
 				}
 			}
 		}
+	}
+}
+
+func (s *Store) heardHint(text, by string, ears dispatcher.Ears) {
+	h, from, err := parseHint(text)
+	switch {
+	case err != nil || h.Partition < 0 || h.Partition >= len(s.tags):
+		s.log.Warn("hint can't be read", "err", err)
+	case from != by && ears.Hint != nil:
+		ears.Hint(h)
+	}
+}
+
+func (s *Store) heardEndpoint(text string, ears dispatcher.Ears) {
+	change, err := parseChange(text)
+	switch {
+	case err != nil:
+		s.log.Warn("change of an endpoint can't be read", "err", err)
+	case ears.Endpoint != nil:
+		ears.Endpoint(change)
 	}
 }
 
@@ -54,6 +79,18 @@ func parseHint(text string) (h dispatcher.Hint, by string, err error) {
 	return h, by, nil
 }
 
+// parseChange reads what a change of an endpoint published: its version, 0 for
+// one that was deleted, its id, and its tenant, which may be empty.
+func parseChange(text string) (c dispatcher.EndpointChange, err error) {
+	version, rest, ok := strings.Cut(text, " ")
+	c.ID, c.Tenant, _ = strings.Cut(rest, " ")
+	c.Version, err = strconv.ParseInt(version, 10, 64)
+	if !ok || err != nil || c.Version < 0 || c.ID == "" {
+		return dispatcher.EndpointChange{}, fmt.Errorf("change %q: %w", text, errAnswer)
+	}
+	return c, nil
+}
+
 // Peek reads the hints of partitions by plain commands.
 func (s *Store) Peek(ctx context.Context, partitions []int) ([]dispatcher.Hint, error) {
 	now, err := s.now(ctx)
@@ -61,11 +98,12 @@ func (s *Store) Peek(ctx context.Context, partitions []int) ([]dispatcher.Hint, 
 		return nil, err
 	}
 	lanes := make([]*redis.ZSliceCmd, len(partitions))
-	dues := make([]*redis.ZSliceCmd, len(partitions))
+	times := make([][2]*redis.ZSliceCmd, len(partitions))
 	_, err = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, n := range partitions {
 			lanes[i] = p.ZRangeWithScores(ctx, s.tags[n]+keyLanes, 0, 0)
-			dues[i] = p.ZRangeWithScores(ctx, s.tags[n]+keyDue, 0, 0)
+			times[i][0] = p.ZRangeWithScores(ctx, s.tags[n]+keyDue, 0, 0)
+			times[i][1] = p.ZRangeWithScores(ctx, s.tags[n]+keyParked, 0, 0)
 		}
 		return nil
 	})
@@ -74,13 +112,18 @@ func (s *Store) Peek(ctx context.Context, partitions []int) ([]dispatcher.Hint, 
 	}
 	hints := make([]dispatcher.Hint, len(partitions))
 	for i, n := range partitions {
-		hints[i] = dispatcher.Hint{Partition: n, Now: now, Weight: -1}
+		h := dispatcher.Hint{Partition: n, Now: now, Weight: -1}
 		if head := lanes[i].Val(); len(head) > 0 {
-			hints[i].Weight = int(head[0].Score / turn)
+			h.Weight = int(head[0].Score / turn) // also while every lane is held: then a claim says so
 		}
-		if head := dues[i].Val(); len(head) > 0 {
-			hints[i].Due = fromMillis(int64(head[0].Score))
+		for _, heads := range times[i] {
+			if head := heads.Val(); len(head) > 0 {
+				if at := fromMillis(int64(head[0].Score)); h.Due.IsZero() || at.Before(h.Due) {
+					h.Due = at
+				}
+			}
 		}
+		hints[i] = h
 	}
 	return hints, nil
 }

@@ -12,24 +12,42 @@ call('DEL', tag)
 if #deliveries == 0 then return { finish() } end
 load(names)
 
+local function cancelled(delivery, l, status)
+  l.waiting = l.waiting - 1
+  count(status, -1)
+  count('cancelled', 1)
+  put(ended.cancelled, now, delivery)
+end
+
+-- cancel answers the code of one.
+local function cancel(delivery, l, id)
+  local record = exists(l.name, id)
+  if not record then return -1 end
+  local text = call('HGET', PROGRESS, delivery)
+  if call('ZREM', DUE, delivery) == 1 then
+    cancelled(delivery, l, waits(text))
+    note(delivery, 'cancelled', 0, 0, (progress(text)), '-')
+    leave(l, id, record)
+    return 1
+  end
+  if call('ZSCORE', DONE, delivery) or call('ZSCORE', DEAD, delivery) or call('ZSCORE', CANCELLED, delivery) then
+    return 0
+  end
+  local behind = stands_behind(l, id, record)
+  if behind then
+    call('ZREM', behind, id)
+    cancelled(delivery, l, 'scheduled')
+    note(delivery, 'cancelled', 0, 0, (progress(text)), '-')
+    return 1
+  end
+  return call('HSETNX', MARKS, delivery, 'c')
+end
+
 local codes = {}
 for i, delivery in ipairs(deliveries) do
   local lane, id = parts(delivery)
-  if not exists(lane, id) then
-    codes[i] = -1
-  elseif call('ZREM', DUE, delivery) == 1 then
-    local text = call('HGET', PROGRESS, delivery)
-    lanes[lane].waiting = lanes[lane].waiting - 1
-    count(waits(text), -1)
-    count('cancelled', 1)
-    call('ZADD', CANCELLED, now, delivery)
-    note(delivery, 'cancelled', 0, 0, (progress(text)), '-')
-    codes[i] = 1
-  elseif call('ZSCORE', DONE, delivery) or call('ZSCORE', DEAD, delivery) or call('ZSCORE', CANCELLED, delivery) then
-    codes[i] = 0
-  else
-    codes[i] = call('HSETNX', MARKS, delivery, 'c')
-  end
+  codes[i] = cancel(delivery, lanes[lane], id)
+  flush()
 end
 local t, d, w = finish()
 return { t, d, w, unpack(codes) }

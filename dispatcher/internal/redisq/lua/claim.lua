@@ -2,22 +2,25 @@
 --
 -- ARGV[3] wanted  most deliveries to lease
 -- ARGV[4] free    free permits of the instance, those wanted among them
--- returns now, due, weight, number that ended instead, number without a record, then for each: delivery, due ms,
--- progress, record; "fenced" alone when the instance was declared dead
+-- returns now, due, weight, number that ended instead, number without a record, versions (lane and version of its limits
+-- for each lane of an endpoint), then for each: delivery, due ms, progress, record; "fenced" alone when the instance was
+-- declared dead
 local TURN_MOST = 8 -- deliveries a lane gets in one turn
 
 local wanted, free = tonumber(ARGV[3]), tonumber(ARGV[4])
 if call('ZSCORE', FENCED, by) then return { 'fenced' } end
 local heads = call('ZRANGE', LANES, 0, wanted - 1)
-if #heads == 0 or free <= 0 then
+local function nothing()
   local t, d, w = finish()
-  return { t, d, w, 0, 0 }
+  return { t, d, w, 0, 0, {} }
 end
+if #heads == 0 or free <= 0 then return nothing() end
 load(heads)
+if all_held then return nothing() end
 
 -- Lanes come in the order of their weight; one that had its turn comes again behind those that are as light.
 local again, first, next_head = {}, 1, 1
-local function lightest()
+local function next_lane()
   local a, b = lanes[heads[next_head]], again[first]
   if a and (not b or weight(a) <= weight(b)) then
     next_head = next_head + 1
@@ -35,68 +38,75 @@ local function comes_again(l)
   again[i + 1] = l
 end
 
-local deliveries, dues, ids = {}, {}, {}
-while #deliveries < wanted do
-  local l = lightest()
+-- turn is how many a lane may have taken in one.
+local function turn(l)
+  if l.limits.held ~= '-' or l.state.till > now then return 0 end
+  return math.min(TURN_MOST, room(l) - l.flying, wanted, free, tokens(l))
+end
+
+local deliveries, dues, ids, owners = {}, {}, {}, {}
+while wanted > 0 do
+  local l = next_lane()
   if not l or not light(l, free) then break end
-  local n = math.min(TURN_MOST, l.window - l.flying, wanted - #deliveries, free)
-  local taken = n > 0 and call('LPOP', READY .. l.name, n) or {}
-  for _, element in ipairs(taken) do
-    local due, id = parts(element)
-    deliveries[#deliveries + 1], dues[#dues + 1], ids[#ids + 1] = l.name .. ':' .. id, due, id
-  end
-  l.flying, l.waiting, free = l.flying + #taken, l.waiting - #taken, free - #taken
-  l.ready = #taken == n and n > 0 and call('LLEN', READY .. l.name) or 0
-  if l.ready == 0 then
-    l.emptied = true
-  elseif l.flying < l.window then
-    comes_again(l)
+  local n = turn(l)
+  if n > 0 then
+    local taken = call('LPOP', READY .. l.name, n) or {}
+    for _, element in ipairs(taken) do
+      local due, id = parts(element)
+      local k = #deliveries + 1
+      deliveries[k], dues[k], ids[k], owners[k] = l.name .. ':' .. id, due, id, l
+    end
+    l.flying, l.waiting, free, wanted = l.flying + #taken, l.waiting - #taken, free - #taken, wanted - #taken
+    if l.limits.interval > 0 then take(l, #taken) end
+    l.ready = #taken == n and call('LLEN', READY .. l.name) or 0
+    if l.ready == 0 then
+      l.emptied = true
+    elseif turn(l) > 0 then
+      comes_again(l)
+    end
   end
   l.place = true
 end
-if #deliveries == 0 then
-  local t, d, w = finish()
-  return { t, d, w, 0, 0 }
-end
+if #deliveries == 0 then return nothing() end
 
 local records = call('HMGET', MESSAGES, unpack(ids))
 local texts = call('HMGET', PROGRESS, unpack(deliveries))
 local marks = call('HMGET', MARKS, unpack(deliveries))
-local leases, unmarked, ends, lost, answer = {}, {}, { d = {}, c = {}, x = {} }, 0, { 0, 0, 0, 0, 0 }
-local n = 5 -- values of the answer
-local function ended(i, place)
-  ends[place][#ends[place] + 1] = now
-  ends[place][#ends[place] + 1] = deliveries[i]
-  if marks[i] then unmarked[#unmarked + 1] = deliveries[i] end
-  local l = lanes[lane_of(deliveries[i])]
+local leases, lost, answer = {}, 0, { 0, 0, 0, 0, 0, {} }
+local n = 6 -- values of the answer
+
+-- spared takes back what was counted for a delivery that is not attempted.
+local function spared(i, l)
   l.flying = l.flying - 1
+  give_back(l)
+  if marks[i] then unmarked[#unmarked + 1] = deliveries[i] end
+  leave(l, ids[i], records[i])
 end
+
 for i, delivery in ipairs(deliveries) do
-  local record = records[i]
+  local record, l = records[i], owners[i]
   local expiry = record and #record > DIGEST and expires(record) or 0
   if not record or #record <= DIGEST then
-    -- Removed by hand, or by a repair: it must neither stop the lane nor stay leased, and nothing of it is left.
     lost = lost + 1
-    call('HDEL', PROGRESS, delivery)
-    call('DEL', HISTORY .. delivery)
-    call('HDEL', FAN, ids[i])
-    local l = lanes[lane_of(delivery)]
-    l.flying = l.flying - 1
-    if marks[i] then unmarked[#unmarked + 1] = delivery end
+    drop(delivery, ids[i])
+    spared(i, l)
   elseif marks[i] == 'd' then
-    ended(i, 'd')
+    put(ended.done, now, delivery)
     count('delivered', 1)
+    spared(i, l)
   elseif marks[i] == 'c' then
-    ended(i, 'c')
+    put(ended.cancelled, now, delivery)
     count('cancelled', 1)
     note(delivery, 'cancelled', 0, 0, 0, '-')
+    spared(i, l)
   elseif expiry > 0 and expiry <= now then
-    ended(i, 'x')
+    put(ended.dead, now, delivery)
     count('dead', 1)
-    bury(lane_of(delivery), 'expired', 1)
+    bury(l.name, 'expired', 1)
     local a, b, d, s = progress(texts[i])
-    call('HSET', PROGRESS, delivery, progressed(a, b, d, s, 0, 'expired'))
+    put(entries_of_progress, delivery, progressed(a, b, d, s, 0, 'expired'))
     note(delivery, 'dead', 0, 0, a, 'expired')
+    spared(i, l)
   else
     leases[#leases + 1] = now
     leases[#leases + 1] = delivery
@@ -107,10 +117,13 @@ end
 count('ready', -#deliveries)
 count('in_flight', #leases / 2)
 each('ZADD', LEASES .. by, leases)
-each('ZADD', DONE, ends.d)
-each('ZADD', CANCELLED, ends.c)
-each('ZADD', DEAD, ends.x)
-each('HDEL', MARKS, unmarked)
+for _, l in ipairs(met) do
+  if sub(l.name, 1, 3) == 'ep_' then
+    answer[6][#answer[6] + 1] = l.name
+    answer[6][#answer[6] + 1] = l.limits.v
+  end
+end
+answer[4], answer[5] = (#ended.done + #ended.cancelled + #ended.dead) / 2, lost
+flush()
 answer[1], answer[2], answer[3] = finish()
-answer[4], answer[5] = (#ends.d + #ends.c + #ends.x) / 2, lost
 return answer

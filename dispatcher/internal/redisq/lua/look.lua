@@ -2,7 +2,7 @@
 --
 -- ARGV[..] after those of read: message ids
 -- returns now, due, weight, then for each: the record (empty: none, or only its digest), a list of deliveries, each
--- lane, status, ms, "flying waiting window" of its lane, progress, history (a list, newest first)
+-- lane, status, ms, what it waits for (empty: nothing), progress, history (a list, newest first)
 local answer = {}
 for i = rest, #ARGV do
   local id = ARGV[i]
@@ -11,11 +11,10 @@ for i = rest, #ARGV do
     for _, lane in ipairs(lanes_of(id, record)) do
       if string.sub(lane, 1, 1) ~= '-' then
         local delivery = lane .. ':' .. id
-        local status, at = stands(delivery)
         load({ lane })
-        local l = lanes[lane]
+        local status, at, why = stands(delivery, lanes[lane], id, record)
         list[#list + 1] = {
-          lane, status, num(at), l.flying .. ' ' .. l.waiting .. ' ' .. l.window,
+          lane, status, num(at), why,
           call('HGET', PROGRESS, delivery) or '', call('LRANGE', HISTORY .. delivery, 0, -1),
         }
       end
@@ -24,4 +23,4 @@ for i = rest, #ARGV do
   answer[#answer + 1] = record and #record > DIGEST and record or ''
   answer[#answer + 1] = list
 end
-return { micros, before_due, before_weight, unpack(answer) }
+return { micros, before_due, weighs(before_weight), unpack(answer) }

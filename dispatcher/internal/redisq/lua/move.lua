@@ -1,29 +1,82 @@
--- move: make ready what is due, the earliest first.
+-- move: make ready what is due, the earliest first; place anew the lanes whose time has come, and end what waits in those
+-- of disabled and deleted endpoints.
 --
--- ARGV[3] most  most deliveries to move
+-- ARGV[3] most  most deliveries to move, most lanes to place, and most deliveries to end of ready lists
 -- returns now, due, weight
-local due = call('ZRANGEBYSCORE', DUE, '-inf', now, 'WITHSCORES', 'LIMIT', 0, tonumber(ARGV[3]))
-local deliveries, pushes, order = {}, {}, {}
+local batch = tonumber(ARGV[3])
+local due = call('ZRANGEBYSCORE', DUE, '-inf', now, 'WITHSCORES', 'LIMIT', 0, batch)
+local parked = before_parked > 0 and before_parked <= now
+  and call('ZRANGEBYSCORE', PARKED, '-inf', now, 'LIMIT', 0, batch) or {}
+local deliveries, owners, groups, order = {}, {}, {}, {}
 for i = 1, #due, 2 do
   local lane, id = parts(due[i])
-  deliveries[#deliveries + 1] = due[i]
-  if not pushes[lane] then
-    pushes[lane] = {}
+  deliveries[#deliveries + 1], owners[#owners + 1] = due[i], lane
+  if not groups[lane] then
+    groups[lane] = {}
     order[#order + 1] = lane
   end
-  pushes[lane][#pushes[lane] + 1] = num(due[i + 1]) .. ':' .. id
+  local list = groups[lane]
+  list[#list + 1] = num(due[i + 1]) .. ':' .. id
 end
-if #deliveries == 0 then return { finish() } end
-load(order)
+if #deliveries == 0 and #parked == 0 then return { finish() } end
+local names = {}
+for i, lane in ipairs(order) do names[i] = lane end
+for _, lane in ipairs(parked) do names[#names + 1] = lane end
+load(names)
 
+if #deliveries == 0 then call('DEL', tag) end -- a removal first
 each('ZREM', DUE, deliveries)
-for _, text in ipairs(call('HMGET', PROGRESS, unpack(deliveries))) do
-  count(waits(text), -1)
+local texts = #deliveries > 0 and call('HMGET', PROGRESS, unpack(deliveries)) or {}
+for i, delivery in ipairs(deliveries) do
+  local l = lanes[owners[i]]
+  if ends(l) then
+    expel(l, delivery, sub(delivery, #l.name + 2), texts[i])
+  else
+    count(waits(texts[i]), -1)
+  end
 end
-count('ready', #deliveries)
 for _, lane in ipairs(order) do
   local l = lanes[lane]
-  each('RPUSH', READY .. lane, pushes[lane])
-  if queued(l) == #pushes[lane] then l.place = true end
+  if not ends(l) then
+    each('RPUSH', READY .. lane, groups[lane])
+    count('ready', #groups[lane])
+    if queued(l) == #groups[lane] then l.place = true end
+  end
 end
+
+-- end_ready ends up to n of a lane's ready list, what has a mark as the mark says, and answers how many it took.
+local function end_ready(l, n)
+  local taken = call('LPOP', READY .. l.name, n)
+  if not taken or #taken == 0 then return 0 end
+  l.waiting, l.ready = l.waiting - #taken, nil
+  count('ready', -#taken)
+  for _, element in ipairs(taken) do
+    local _, id = parts(element)
+    local delivery = l.name .. ':' .. id
+    local record, mark = call('HGET', MESSAGES, id), call('HGET', MARKS, delivery)
+    if mark then unmarked[#unmarked + 1] = delivery end
+    if not record or #record <= DIGEST then
+      drop(delivery, id)
+    elseif mark == 'd' then
+      put(ended.done, now, delivery)
+      count('delivered', 1)
+    elseif mark == 'c' then
+      put(ended.cancelled, now, delivery)
+      count('cancelled', 1)
+      note(delivery, 'cancelled', 0, 0, 0, '-')
+    else
+      doom(l, delivery, call('HGET', PROGRESS, delivery))
+    end
+    leave(l, id, record)
+  end
+  return #taken
+end
+
+local left = batch
+for _, lane in ipairs(parked) do
+  local l = lanes[lane]
+  l.place = true
+  if ends(l) and left > 0 then left = left - end_ready(l, left) end
+end
+flush()
 return { finish() }

@@ -1,4 +1,4 @@
--- read: what look and list share, put between common and each of them: where a delivery stands. They change nothing.
+-- read: what look, list and lanes share, put between common and each of them: where a delivery stands. They change nothing.
 --
 -- ARGV[3] count, ARGV[4..] the instances' names
 local k = tonumber(ARGV[3])
@@ -6,24 +6,52 @@ local instances = {}
 for i = 4, 3 + k do instances[#instances + 1] = ARGV[i] end
 local rest = 4 + k
 
--- stands answers the status of a delivery, the first that holds, and its time in ms: of the end, of the next attempt,
--- of the claim; 0 where it has none.
-local function stands(delivery)
+-- behind reports whether a delivery waits for another of its ordering key.
+local function behind(l, id, record)
+  if l.state.keys == 0 then return false end
+  for _, set in ipairs(sets_of(l, record)) do
+    local rank = call('ZRANK', set, id)
+    if rank and rank > 0 then return true end
+  end
+  return false
+end
+
+-- What a delivery waits for, the first that holds.
+local function waits_ready(l)
+  if l.state.opened > 0 then return 'breaker' end
+  if l.state.till > now or (l.limits.interval > 0 and l.state.tat > micros) then return 'rate' end
+  return l.flying >= room(l) and 'limit' or 'permits'
+end
+local function waits_for(l, why)
+  if l.limits.held == 'p' or all_held then return 'paused' end
+  return why
+end
+
+-- stands answers the status of a delivery, the first that holds, its time in ms: of the end, of the next attempt, of the
+-- claim; 0 where it has none; and what it waits for, empty for nothing.
+local function stands(delivery, l, id, record)
   local mark = call('HGET', MARKS, delivery)
-  if mark then return mark == 'd' and 'delivered' or 'cancelled', 0 end
+  if mark then return mark == 'd' and 'delivered' or 'cancelled', 0, '' end
   local at = call('ZSCORE', DONE, delivery)
-  if at then return 'delivered', at end
+  if at then return 'delivered', at, '' end
   at = call('ZSCORE', DEAD, delivery)
-  if at then return 'dead', at end
+  if at then return 'dead', at, '' end
   at = call('ZSCORE', CANCELLED, delivery)
-  if at then return 'cancelled', at end
+  if at then return 'cancelled', at, '' end
+  local deleted = l.limits.held == 'x'
   at = call('ZSCORE', DUE, delivery)
-  if at then return waits(call('HGET', PROGRESS, delivery)), at end
+  if at and deleted then return 'cancelled', 0, '' end
+  if at then
+    local status = waits(call('HGET', PROGRESS, delivery))
+    return status, at, waits_for(l, status == 'retrying' and 'rung' or 'due')
+  end
   for _, name in ipairs(instances) do
     at = call('ZSCORE', LEASES .. name, delivery)
-    if at then return 'in_flight', at end
+    if at then return 'in_flight', at, '' end
   end
-  return 'ready', 0
+  if deleted then return 'cancelled', 0, '' end
+  if behind(l, id, record) then return 'scheduled', 0, 'order' end
+  return 'ready', 0, waits_for(l, waits_ready(l))
 end
 
 -- head cuts the body off a record.
@@ -31,4 +59,19 @@ local function head(record)
   local at = 44 + string.byte(record, 43)
   local a, b = string.byte(record, at, at + 1)
   return string.sub(record, 1, at + 1 + a * 256 + b)
+end
+
+-- offset is where a page begins: right behind the last one, or behind where it stood, were it still there. Many share
+-- one ms, so a place is looked for by halving, by score and then by name.
+local function offset(key, after, last)
+  if after == '' then return 0 end
+  local rank = call('ZREVRANK', key, last)
+  if rank and tonumber(call('ZSCORE', key, last)) == tonumber(after) then return rank + 1 end
+  local low = call('ZCOUNT', key, '(' .. after, '+inf')
+  local high = low + call('ZCOUNT', key, after, after)
+  while low < high do
+    local middle = floor((low + high) / 2)
+    if call('ZREVRANGE', key, middle, middle)[1] < last then high = middle else low = middle + 1 end
+  end
+  return low
 end

@@ -33,24 +33,30 @@ for i, delivery in ipairs(deliveries) do
   deaths = deaths + 1
   l.flying = l.flying - 1
   count('in_flight', -1)
+  local over = true
   if marks[i] then
     local delivered = marks[i] == 'd'
-    call('HDEL', MARKS, delivery)
-    call('ZADD', delivered and DONE or CANCELLED, now, delivery)
+    unmarked[#unmarked + 1] = delivery
+    put(delivered and ended.done or ended.cancelled, now, delivery)
     count(delivered and 'delivered' or 'cancelled', 1)
     if not delivered then note(delivery, 'cancelled', 0, 0, attempts, '-') end
   elseif deaths >= DEATHS then
-    call('HSET', PROGRESS, delivery, progressed(attempts, base, deaths, status, 0, 'poison'))
-    call('ZADD', DEAD, now, delivery)
+    put(entries_of_progress, delivery, progressed(attempts, base, deaths, status, 0, 'poison'))
+    put(ended.dead, now, delivery)
     count('dead', 1)
     bury(lane, 'poison', 1)
     note(delivery, 'dead', 0, 0, attempts, 'poison')
+  elseif ends(l) then
+    doom(l, delivery, progressed(attempts, base, deaths, status, 0, '-'))
   else
-    call('HSET', PROGRESS, delivery, progressed(attempts, base, deaths, status, asked, '-'))
+    over = false
+    put(entries_of_progress, delivery, progressed(attempts, base, deaths, status, asked, '-'))
     if call('LPUSH', READY .. lane, num(held[2 * i]) .. ':' .. id) == 1 then l.place = true end
     l.waiting = l.waiting + 1
     count('ready', 1)
   end
+  if over then leave(l, id) end
 end
+flush()
 local t, d, w = finish()
 return { t, d, w, #deliveries, call('ZCARD', LEASES .. gone) }

@@ -2,7 +2,8 @@
 --
 -- ARGV[3] count  number of instances' names that follow
 -- ARGV[4..]      names, then deliveries
--- returns now, due, weight, then for each: 1 ready now, 0 was ready already, -1 not kept, -2 an attempt is under way
+-- returns now, due, weight, then for each: 1 ready now, or in line for it, 0 was so already, -1 not kept, -2 an attempt is
+-- under way, -3 and -4 its lane takes nothing: disabled, deleted
 local k = tonumber(ARGV[3])
 local instances, deliveries, names = {}, {}, {}
 for i = 4, 3 + k do instances[#instances + 1] = ARGV[i] end
@@ -21,55 +22,66 @@ local function leased(delivery)
   return false
 end
 
-local function ready(lane, id)
-  local l = lanes[lane]
-  if call('RPUSH', READY .. lane, num(now) .. ':' .. id) == 1 then l.place = true end
-  if l.ready then l.ready = l.ready + 1 end
-  l.waiting = l.waiting + 1
-  count('ready', 1)
-end
-
-local function asked_again(delivery, lane, id)
-  local text = call('HGET', PROGRESS, delivery)
-  local attempts, base, deaths, status, _, reason = progress(text)
-  if call('ZREM', DUE, delivery) == 1 then
-    lanes[lane].waiting = lanes[lane].waiting - 1
-    count(waits(text), -1)
-  elseif call('ZREM', DEAD, delivery) == 1 then
+-- ended_before takes a delivery out of where it ended and answers its progress with a new ladder, nil where it did not end.
+local function ended_before(delivery, l, text)
+  local attempts, base, _, status, _, reason = progress(text)
+  if call('ZREM', DEAD, delivery) == 1 then
     count('dead', -1)
-    bury(lane, reason, -1)
-    base, deaths = attempts, 0
+    bury(l.name, reason, -1)
   elseif call('ZREM', CANCELLED, delivery) == 1 then
     count('cancelled', -1)
-    base, deaths = attempts, 0
   elseif call('ZREM', DONE, delivery) == 1 then
     count('delivered', -1)
     if not text then attempts, status = 1, 200 end -- settle writes no entry for the commonest end
-    base, deaths = attempts, 0
   else
-    return 0
+    return nil
   end
-  call('HSET', PROGRESS, delivery, progressed(attempts, base, deaths, status, 1, '-'))
-  ready(lane, id)
+  return progressed(attempts, attempts, 0, status, 1, '-')
+end
+
+-- again makes ready what waits for its time, and what ended: at the end of its line, if it has one.
+local function again(delivery, l, id, record)
+  local text = call('HGET', PROGRESS, delivery)
+  if call('ZREM', DUE, delivery) == 1 then
+    local attempts, base, deaths, status = progress(text)
+    l.waiting = l.waiting - 1
+    count(waits(text), -1)
+    call('HSET', PROGRESS, delivery, progressed(attempts, base, deaths, status, 1, '-'))
+    push(l, now, id)
+    return 1
+  end
+  local anew = ended_before(delivery, l, text)
+  if not anew then return 0 end -- ready, or behind another
+  call('HSET', PROGRESS, delivery, anew)
+  local key = line(l, record)
+  if not key or join(l, key, id) then
+    push(l, now, id)
+  else
+    l.waiting = l.waiting + 1
+    count('scheduled', 1)
+  end
   return 1
+end
+
+-- retry answers the code of one.
+local function retry(delivery, l, id)
+  local record = exists(l.name, id)
+  if not record then return -1 end
+  if ends(l) then return l.limits.held == 'd' and -3 or -4 end
+  local mark = call('HGET', MARKS, delivery)
+  if mark == 'd' then return -2 end
+  if mark == 'c' then
+    call('HDEL', MARKS, delivery)
+    return 1
+  end
+  if leased(delivery) then return -2 end
+  return again(delivery, l, id, record)
 end
 
 local codes = {}
 for i, delivery in ipairs(deliveries) do
   local lane, id = parts(delivery)
-  local mark = call('HGET', MARKS, delivery)
-  if not exists(lane, id) then
-    codes[i] = -1
-  elseif mark == 'd' then
-    codes[i] = -2
-  elseif mark == 'c' then
-    call('HDEL', MARKS, delivery)
-    codes[i] = 1
-  elseif leased(delivery) then
-    codes[i] = -2
-  else
-    codes[i] = asked_again(delivery, lane, id)
-  end
+  codes[i] = retry(delivery, lanes[lane], id)
 end
 local t, d, w = finish()
 return { t, d, w, unpack(codes) }

@@ -3,12 +3,14 @@
 -- ARGV[3]   lines for :attempts, one for each outcome
 -- ARGV[4..] for each: delivery, verdict (d delivered, r retry, x dead, b back), took ms, status (0 no answer),
 --           ms (r: wait; b: since when it was ready), number of the attempt (0: none was made), reason (x; else -),
---           meta, excerpt (both empty: nothing for the history); of a first attempt that was answered with 200 only
+--           meta, excerpt (both empty: nothing for the history), blame (ms for which the lane is left alone, ! before it
+--           where the failure counts for its breaker); of a first attempt that was answered with 200 only
 --           delivery, D, took ms: arguments cost more than anything else here. No delivery comes twice
--- returns now, due, weight, then for each: 1 done as asked, 2 late and nothing changed, 3 late but counted, 4 had ended
--- otherwise meanwhile
+-- returns now, due, weight, breakers (lane, ms until when it is left alone, 0 closed, for each that opened or closed), then
+-- for each: 1 done as asked, 2 late and nothing changed, 3 late but counted, 4 had ended otherwise, or its lane ends it
+local LONGEST_WAIT = 600000 -- ms; a breaker's wait doubles up to it
 local KEPT, WITH_EXCERPT = 32, 3 -- attempts in a history; the newest of them that keep the answer's head
-local PLAIN, WIDTH = 3, 9 -- values of an outcome; at[k] is where one begins: it is read in place
+local PLAIN, WIDTH = 3, 10 -- values of an outcome; at[k] is where one begins: it is read in place
 
 local lines, deliveries, names, at = ARGV[3], {}, {}, {}
 local i = 4
@@ -17,7 +19,10 @@ while ARGV[i] do
   deliveries[k], names[k], at[k] = ARGV[i], lane_of(ARGV[i]), i
   i = i + (ARGV[i + 1] == 'D' and PLAIN or WIDTH)
 end
-if #deliveries == 0 then return { finish() } end
+if #deliveries == 0 then
+  local t, d, w = finish()
+  return { t, d, w, {} }
+end
 load(names)
 local scores = call('ZMSCORE', LEASES .. by, unpack(deliveries))
 local marks = call('HMGET', MARKS, unpack(deliveries))
@@ -43,11 +48,9 @@ end
 call('DEL', tag)
 each('ZREM', LEASES .. by, leased)
 
-local done, cancelled, dead, dues, fronts, unmarked, marked, moved, gone = {}, {}, {}, {}, {}, {}, {}, {}, {}
-local function put(list, score, delivery)
-  list[#list + 1] = score
-  list[#list + 1] = delivery
-end
+local dues, fronts, marked, gone = {}, {}, {}, {}
+local opened, opened_at, closed = {}, {}, {}
+local ndone = 0 -- of those that are written already
 
 local function class(took)
   return took <= 50 and 0 or took <= 100 and 1 or took <= 250 and 2 or took <= 1000 and 4 or WORST
@@ -66,50 +69,105 @@ local function remember(i, due)
   if n > KEPT then call('LTRIM', key, 0, KEPT - 1) end
 end
 
--- learned changes what the lane's answers say of it. An attempt that was not made says nothing.
+-- grow widens a lane's window after a success; what is above the limit, since that was lowered, counts no more.
+local function grow(l)
+  local top = l.limits.top
+  l.window = l.window < top and l.window + 1 or top
+end
+
+-- learned changes what the lane's answers say of it. An attempt that was not made says nothing, and gives its token back.
 local function learned(i, l)
-  if ARGV[i + 5] == '0' or ARGV[i + 1] == 'b' then return end
+  if ARGV[i + 5] == '0' or ARGV[i + 1] == 'b' then
+    give_back(l)
+    return
+  end
   if ARGV[i + 3] == '0' then
-    l.window, l.slow = math.max(1, floor(l.window / 2)), WORST
+    l.window, l.slow = math.max(1, floor(math.min(l.window, l.limits.top) / 2)), WORST
     return
   end
   l.slow = class(tonumber(ARGV[i + 2]))
-  if ARGV[i + 1] == 'd' and l.window < most then l.window = l.window + 1 end
+  if ARGV[i + 1] == 'd' then grow(l) end
 end
 
--- counted writes how far a delivery has come. A first attempt answered with 200 needs no entry.
+-- succeeded closes a lane's breaker. A later Retry-After stays, where it was not open.
+local function succeeded(l)
+  local s = l.state
+  if s.fails == 0 and s.opened == 0 then return end
+  s = own(l)
+  if s.opened > 0 then
+    s.till = 0
+    closed[l.name] = true
+  end
+  s.fails, s.opened = 0, 0
+end
+
+-- blamed counts a failure for the lane's breaker, and leaves the lane alone as long as its receiver asked.
+local function blamed(i, l)
+  local blame = ARGV[i + 9]
+  if blame == '0' then return end
+  local s = own(l)
+  if sub(blame, 1, 1) == '!' then
+    blame = sub(blame, 2)
+    s.fails = s.fails + 1
+    if threshold > 0 and s.fails >= threshold and (s.opened == 0 or s.till <= now) then
+      s.opened = s.opened + 1
+      s.till = math.max(s.till, now + math.min(first_wait * 2 ^ math.min(s.opened - 1, 30), LONGEST_WAIT))
+      if not opened_at[l.name] then opened[#opened + 1] = l.name end
+      opened_at[l.name] = s.till
+    end
+  end
+  local pause = tonumber(blame)
+  if pause > 0 then s.till = math.max(s.till, now + pause) end
+end
+
+-- counted writes how far a delivery has come. A first attempt that was answered with 200 needs no entry.
 local function counted(i, text, reason)
   if ARGV[i + 5] == '0' and reason == '-' then return end
   if not text and ARGV[i + 1] == 'd' and ARGV[i + 3] == '200' and ARGV[i + 5] == '1' then return end
   local attempts, base = progress(text)
-  moved[#moved + 1] = ARGV[i]
-  moved[#moved + 1] = progressed(math.max(attempts, tonumber(ARGV[i + 5])), base, 0, tonumber(ARGV[i + 3]), 0, reason)
+  put(entries_of_progress, ARGV[i],
+    progressed(math.max(attempts, tonumber(ARGV[i + 5])), base, 0, tonumber(ARGV[i + 3]), 0, reason))
 end
 
--- settled ends a delivery, or hands it on, and answers the code.
+-- doomed ends what would wait again in the lane of a disabled or deleted endpoint.
+local function doomed(i, l, text)
+  if ARGV[i + 1] == 'b' or ARGV[i + 5] == '0' then
+    doom(l, ARGV[i], text)
+  else
+    local attempts = progress(text)
+    doom(l, ARGV[i], text, math.max(attempts, tonumber(ARGV[i + 5])), tonumber(ARGV[i + 3]))
+    remember(i, 0)
+  end
+  return 4
+end
+
+-- settled ends a delivery, or hands it on, and answers the code, and whether it ended.
 local function settled(i, l, text, mark)
   local delivery, verdict = ARGV[i], ARGV[i + 1]
   l.flying = l.flying - 1
   learned(i, l)
+  if verdict == 'd' then succeeded(l) else blamed(i, l) end
   if mark then unmarked[#unmarked + 1] = delivery end
   if mark == 'd' or verdict == 'd' then
-    put(done, now, delivery)
+    put(ended.done, now, delivery)
     counted(i, text, '-')
     remember(i, 0)
-    return verdict == 'd' and 1 or 4
+    return verdict == 'd' and 1 or 4, true
   end
   if mark == 'c' then
-    put(cancelled, now, delivery)
+    put(ended.cancelled, now, delivery)
+    count('cancelled', 1)
     if verdict ~= 'b' then
       counted(i, text, '-')
       remember(i, 0)
     end
-    return 4
+    return 4, true
   end
+  if verdict ~= 'x' and ends(l) then return doomed(i, l, text), true end
   if verdict == 'b' then
     fronts[#fronts + 1] = i
     l.waiting = l.waiting + 1
-    return 1
+    return 1, false
   end
   counted(i, text, verdict == 'x' and ARGV[i + 6] or '-')
   if verdict == 'r' then
@@ -117,84 +175,90 @@ local function settled(i, l, text, mark)
     put(dues, num(due), delivery)
     l.waiting = l.waiting + 1
     remember(i, due)
-    return 1
+    return 1, false
   end
-  put(dead, now, delivery)
+  put(ended.dead, now, delivery)
+  count('dead', 1)
   bury(l.name, ARGV[i + 6], 1)
   remember(i, 0)
-  return 1
+  return 1, true
 end
 
 local function late(i, l, text)
   local delivery = ARGV[i]
   local _, id = parts(delivery)
-  if ARGV[i + 1] ~= 'd' or not exists(l.name, id) then return 2 end
+  local record = ARGV[i + 1] == 'd' and exists(l.name, id)
+  if not record then return 2, false end
+  ndone = ndone + #ended.done / 2
+  flush()
   if call('ZSCORE', DONE, delivery) or call('ZSCORE', CANCELLED, delivery) or call('ZSCORE', DEAD, delivery) then
-    return 2
+    return 2, false
   end
   counted(i, text, '-')
-  if call('ZSCORE', DUE, delivery) then
-    gone[#gone + 1] = delivery
-    l.waiting = l.waiting - 1
-    count(waits(text), -1)
-    put(done, now, delivery)
-  else
+  remember(i, 0)
+  local due = call('ZSCORE', DUE, delivery)
+  local behind = not due and stands_behind(l, id, record)
+  if not due and not behind then
     -- Ready or leased elsewhere: the next script that meets it ends it.
     marked[#marked + 1] = delivery
     marked[#marked + 1] = 'd'
+    return 3, false
   end
-  remember(i, 0)
-  return 3
+  if due then gone[#gone + 1] = delivery end
+  l.waiting = l.waiting - 1
+  count(due and waits(text) or 'scheduled', -1)
+  put(ended.done, now, delivery)
+  return 3, true
 end
 
 -- whole makes a plain outcome one like the others, for those that are not settled the plain way.
 local function whole(i)
   if ARGV[i + 1] ~= 'D' then return i end
   local from_here = #ARGV + 1
-  for offset, value in ipairs({ ARGV[i], 'd', ARGV[i + 2], '200', '0', '1', '-', '', '' }) do
+  for offset, value in ipairs({ ARGV[i], 'd', ARGV[i + 2], '200', '0', '1', '-', '', '', '0' }) do
     ARGV[from_here + offset - 1] = value
   end
   return from_here
 end
 
-local answer, codes, news = { 0, 0, 0 }, {}, false
+local answer, codes, news = { 0, 0, 0, {} }, {}, false
 for k = 1, #deliveries do
   local begin, l = at[k], lanes[names[k]]
-  local code = 1
+  local code, over = 1, true
   if not held[k] then
-    code = late(whole(begin), l, texts[k])
+    code, over = late(whole(begin), l, texts[k])
   elseif ARGV[begin + 1] == 'D' and not texts[k] and not marks[k] then
     l.flying = l.flying - 1
     l.slow = class(tonumber(ARGV[begin + 2]))
-    if l.window < most then l.window = l.window + 1 end
-    put(done, now, deliveries[k])
+    grow(l)
+    succeeded(l)
+    put(ended.done, now, deliveries[k])
   else
-    code = settled(whole(begin), l, texts[k], marks[k])
+    code, over = settled(whole(begin), l, texts[k], marks[k])
   end
+  if l.state.keys > 0 and over then leave(l, sub(deliveries[k], #names[k] + 2)) end
   codes[k] = code
-  answer[k + 3] = code
+  answer[k + 4] = code
   news = news or code ~= 2
 end
 count('in_flight', -#leased)
-count('delivered', #done / 2)
-count('cancelled', #cancelled / 2)
-count('dead', #dead / 2)
+count('delivered', ndone + #ended.done / 2)
 count('retrying', #dues / 2)
 count('ready', #fronts)
 
 each('ZREM', DUE, gone)
-each('HDEL', MARKS, unmarked)
-each('ZADD', DONE, done)
-each('ZADD', CANCELLED, cancelled)
-each('ZADD', DEAD, dead)
 each('ZADD', DUE, dues)
 each('HSET', MARKS, marked)
-each('HSET', PROGRESS, moved)
+flush()
 -- The first one handed back goes to the head last, so that the order given is the order again.
 for f = #fronts, 1, -1 do
   local i = fronts[f]
   local lane, id = parts(ARGV[i])
   if call('LPUSH', READY .. lane, num(ARGV[i + 4]) .. ':' .. id) == 1 then lanes[lane].place = true end
 end
+for _, name in ipairs(opened) do
+  put(answer[4], name, num(opened_at[name]))
+end
+for name in pairs(closed) do put(answer[4], name, 0) end
 answer[1], answer[2], answer[3] = finish(news and lines or nil, table.concat(codes))
 return answer

@@ -105,12 +105,13 @@ if #dead > 0 then
   count('dead', -full(dead))
 end
 
--- States of lanes that nothing uses.
+-- States of lanes that nothing uses; what an endpoint wants of its lane stays until it is deleted.
 local nlanes, heads = 0, call('ZRANGEBYSCORE', KNOWN, '-inf', now - LANE_AGE, 'LIMIT', 0, batch)
 if #heads > 0 then
-  local ins, gone, kept = call('HMGET', IN, unpack(heads)), {}, {}
+  local ins, limits, gone, kept = call('HMGET', IN, unpack(heads)), call('HMGET', LIMITS, unpack(heads)), {}, {}
   for i, lane in ipairs(heads) do
-    if not ins[i] or ins[i] == '0 0' then
+    local unlimited = not limits[i] or sub(limits[i], -1) == 'x'
+    if unlimited and (not ins[i] or ins[i] == '0 0') then
       gone[#gone + 1] = lane
     else
       kept[#kept + 1] = now
@@ -120,6 +121,7 @@ if #heads > 0 then
   each('ZREM', KNOWN, gone)
   each('HDEL', IN, gone)
   each('HDEL', LANE, gone)
+  each('HDEL', LIMITS, gone)
   each('ZADD', KNOWN, kept)
   nlanes = #gone
   full(heads)

@@ -1,0 +1,120 @@
+package app_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/redistest"
+	"github.com/hookladder/hookladder/dispatcher/app"
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/signer"
+)
+
+func TestAMessageWithoutAURLGoesToTheEndpointsThatMatch(t *testing.T) {
+	r := newTestReceiver(t)
+	p := start(t, newTestOptions(redistest.Start(t).URL()))
+	for tenant, topic := range map[string]string{"shop": "a.*", "other": "*"} {
+		_, _, err := p.client().CreateEndpoint(t.Context(), &wire.Endpoint{
+			Tenant: tenant, URL: r.URL, Topics: []string{topic}, Secret: secret.Reveal(),
+		})
+		require.NoError(t, err)
+	}
+	m := message("one", "")
+	m.Tenant = "shop"
+	r.answer <- struct{}{}
+	published, err := p.client().Publish(t.Context(), m)
+	require.NoError(t, err)
+	require.Equal(t, 1, published.Matched)
+	require.Equal(t, "one", r.await(t))
+	require.NoError(t, p.end())
+}
+
+func TestAnEncryptionKeyHidesSecretsInTheStore(t *testing.T) {
+	const hidden = "whsec_SGlkZGVuSGlkZGVuSGlkZGVuSGlkZGVu"
+	redisURL := redistest.Start(t).URL()
+	o := newTestOptions(redisURL)
+	var err error
+	o.Seal, err = app.ParseEncryptionKeys("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
+	require.NoError(t, err)
+	p := start(t, o)
+	_, _, err = p.client().CreateEndpoint(t.Context(), &wire.Endpoint{
+		UID: "main", URL: "http://127.0.0.1:1/", Secret: hidden, Headers: map[string]string{"x-token": "HiddenToo"},
+	})
+	require.NoError(t, err)
+	secrets, err := p.client().EndpointSecret(t.Context(), "main")
+	require.NoError(t, err)
+	require.Equal(t, hidden, secrets.Secrets[0].Secret)
+
+	opts, err := redis.ParseURL(redisURL)
+	require.NoError(t, err)
+	rdb := redis.NewClient(opts)
+	defer rdb.Close() //nolint:errcheck // it was read
+	stored, err := rdb.HGetAll(t.Context(), "{test}:endpoints").Result()
+	require.NoError(t, err)
+	require.Len(t, stored, 1)
+	for _, text := range stored {
+		require.Contains(t, text, "main")
+		require.NotContains(t, text, "SGlkZGVu")
+		require.NotContains(t, text, "HiddenToo")
+	}
+	require.NoError(t, p.end())
+}
+
+func TestALaneTakesNoMoreThanMayWait(t *testing.T) {
+	o := newTestOptions("")
+	o.MaxWaiting = 1
+	p := start(t, o)
+	_, err := p.client().PauseLane(t.Context(), "http://127.0.0.1:1/")
+	require.NoError(t, err)
+	_, err = p.client().Publish(t.Context(), message("one", "http://127.0.0.1:1/"))
+	require.NoError(t, err)
+	_, err = p.client().Publish(t.Context(), message("two", "http://127.0.0.1:1/"))
+	var full *client.Problem
+	require.ErrorAs(t, err, &full)
+	require.Equal(t, http.StatusTooManyRequests, full.Status)
+	require.NoError(t, p.end())
+}
+
+func TestTheBreakerOpensAsAskedFor(t *testing.T) {
+	o := newTestOptions("")
+	o.BreakerFailures, o.BreakerWait = 1, time.Hour
+	p := start(t, o)
+	_, err := p.client().Publish(t.Context(), message("one", "http://127.0.0.1:1/"))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		lanes, err := p.client().Lanes(context.WithoutCancel(t.Context()), 0, "")
+		return err == nil && len(lanes.Data) == 1 && lanes.Data[0].State == "open"
+	}, patience, 10*time.Millisecond)
+	require.NoError(t, p.end())
+}
+
+func TestATenantsBareURLsMayHaveASecretOfTheirOwn(t *testing.T) {
+	v := &signer.Verifier{Secrets: []signer.Secret{secret.Derive("shop")}}
+	genuine := make(chan error, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, err := v.VerifyRequest(r)
+		genuine <- err
+	}))
+	t.Cleanup(server.Close)
+	o := newTestOptions("")
+	o.Engine.DeriveTenant = true
+	p := start(t, o)
+	m := message("one", server.URL)
+	m.Tenant = "shop"
+	_, err := p.client().Publish(t.Context(), m)
+	require.NoError(t, err)
+	select {
+	case err := <-genuine:
+		require.NoError(t, err)
+	case <-time.After(patience):
+		require.FailNow(t, "nothing is delivered")
+	}
+	require.NoError(t, p.end())
+}

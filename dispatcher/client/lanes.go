@@ -1,0 +1,52 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// AllLanes stands for every lane where one is paused or resumed: the switch for
+// a bad day.
+const AllLanes = "*"
+
+// Lanes reads a page of all lanes that are known, those last made first. A limit
+// of 0 is the API's default; cursor is NextCursor of the page before.
+func (c *Client) Lanes(ctx context.Context, limit int, cursor string) (wire.LanePage, error) {
+	var out wire.LanePage
+	err := c.do(ctx, request{verb: "list lanes", method: http.MethodGet, path: "/v1/lanes", query: page(limit, cursor)}, &out)
+	return out, err
+}
+
+// PauseLane holds what goes to a destination: a lane, an endpoint's id or UID,
+// a URL, or AllLanes.
+func (c *Client) PauseLane(ctx context.Context, destination string) (wire.LaneState, error) {
+	return c.lane(ctx, "pause ", destination, "/pause")
+}
+
+// ResumeLane lets it go on, and closes its breaker.
+func (c *Client) ResumeLane(ctx context.Context, destination string) (wire.LaneState, error) {
+	return c.lane(ctx, "resume ", destination, "/resume")
+}
+
+func (c *Client) lane(ctx context.Context, verb, destination, call string) (wire.LaneState, error) {
+	var out wire.LaneState
+	path := "/v1/lanes/" + url.PathEscape(destination) + call
+	err := c.do(ctx, request{verb: verb + named(destination), method: http.MethodPost, path: path}, &out)
+	return out, err
+}
+
+// named is a destination as errors tell it: of a URL only what names the lane,
+// since the rest may hold a token.
+func named(destination string) string {
+	u, err := url.Parse(destination)
+	if err != nil || u.Host == "" {
+		if len(destination) > 128 || err != nil {
+			return "lane"
+		}
+		return destination
+	}
+	return u.Scheme + "://" + u.Host
+}

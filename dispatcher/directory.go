@@ -1,0 +1,214 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// mostKnown bounds the memory that endpoints take, some 2 KiB each; beyond it
+// all are forgotten at once, which costs one more reading of each.
+const mostKnown = 20_000
+
+// directory is what this instance knows of the endpoints: what was asked for,
+// until another instance tells that it changed. Nothing is kept while nobody
+// would tell.
+type directory struct {
+	engine *engine
+	store  EndpointStore // nil: there are no endpoints
+
+	mu        sync.Mutex // guards what follows
+	listening bool       // changes are heard
+	changes   int        // heard so far: what was read before one may be old
+	known     map[string]*destination
+	tenants   map[string][]*destination
+}
+
+func newDirectory(e *engine, store EndpointStore) *directory {
+	return &directory{engine: e, store: store, known: map[string]*destination{}, tenants: map[string][]*destination{}}
+}
+
+// heard forgets an endpoint that is another than it was.
+func (d *directory) heard(c EndpointChange) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.changes++
+	delete(d.known, c.ID)
+	delete(d.tenants, c.Tenant)
+}
+
+// listen says whether changes are heard from now on. What was known until now
+// may be old either way.
+func (d *directory) listen(hears bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.listening = hears
+	d.changes++
+	clear(d.known)
+	clear(d.tenants)
+}
+
+// forget makes sure that an endpoint is read anew.
+func (d *directory) forget(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if dest := d.known[id]; dest != nil {
+		delete(d.tenants, dest.endpoint.Tenant)
+	}
+	delete(d.known, id)
+}
+
+// recall answers what is known of ids, and which have to be read.
+func (d *directory) recall(ids []string) (found map[string]*destination, missing []string, asOf int) {
+	found = make(map[string]*destination, len(ids))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, id := range ids {
+		if dest := d.known[id]; dest != nil {
+			found[id] = dest
+		} else if !slices.Contains(missing, id) {
+			missing = append(missing, id)
+		}
+	}
+	return found, missing, d.changes
+}
+
+// keep remembers what was read, unless something changed since.
+func (d *directory) keep(asOf int, read []*destination) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.listening || d.changes != asOf {
+		return
+	}
+	if len(d.known)+len(read) > mostKnown {
+		clear(d.known)
+		clear(d.tenants)
+	}
+	for _, dest := range read {
+		d.known[dest.endpoint.ID] = dest
+	}
+}
+
+// find answers endpoints by id; those that there are not are missing.
+func (d *directory) find(ctx context.Context, ids ...string) (map[string]*destination, error) {
+	found, missing, asOf := d.recall(ids)
+	if len(missing) == 0 {
+		return found, nil
+	}
+	if d.store == nil {
+		return nil, errNoStore // not none: what is not found counts as deleted
+	}
+	call, cancel := context.WithTimeout(ctx, admitWithin)
+	defer cancel()
+	endpoints, err := d.store.Endpoints(call, missing)
+	if err != nil {
+		return nil, fmt.Errorf("read endpoints: %w", err)
+	}
+	var read []*destination
+	for _, e := range endpoints {
+		if e != nil {
+			dest := newDestination(e)
+			read = append(read, dest)
+			found[e.ID] = dest
+		}
+	}
+	d.keep(asOf, read)
+	return found, nil
+}
+
+// met is an endpoint as this instance knows it, nil where it does not.
+func (d *directory) met(lane Lane) *Endpoint {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if dest := d.known[string(lane)]; dest != nil {
+		return dest.endpoint
+	}
+	return nil
+}
+
+// one answers an endpoint by id, or ErrNoEndpoint.
+func (d *directory) one(ctx context.Context, id string) (*destination, error) {
+	d.mu.Lock()
+	dest := d.known[id]
+	d.mu.Unlock()
+	if dest != nil {
+		return dest, nil
+	}
+	found, err := d.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if found[id] == nil {
+		return nil, fmt.Errorf("endpoint %s: %w", id, ErrNoEndpoint)
+	}
+	return found[id], nil
+}
+
+// id is the id of an endpoint that is named by its id or its uid.
+func (d *directory) id(ctx context.Context, name string) (string, error) {
+	switch {
+	case Lane(name).IsEndpoint():
+		return name, nil
+	case d.store == nil || !ValidUID(name):
+		return "", fmt.Errorf("endpoint %s: %w", clip(name), ErrNoEndpoint)
+	}
+	return d.store.EndpointID(ctx, name)
+}
+
+// named answers an endpoint by its id or its uid.
+func (d *directory) named(ctx context.Context, name string) (*destination, error) {
+	id, err := d.id(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return d.one(ctx, id)
+}
+
+// matching are the endpoints of a tenant to which messages of a topic go.
+func (d *directory) matching(ctx context.Context, tenant, topic string) ([]*destination, error) {
+	all, err := d.tenant(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	var list []*destination
+	for _, dest := range all {
+		if dest.endpoint.Matches(topic) {
+			list = append(list, dest)
+		}
+	}
+	return list, nil
+}
+
+func (d *directory) tenant(ctx context.Context, tenant string) ([]*destination, error) {
+	if d.store == nil {
+		return nil, nil
+	}
+	d.mu.Lock()
+	list, ok := d.tenants[tenant]
+	asOf := d.changes
+	d.mu.Unlock()
+	if ok {
+		return list, nil
+	}
+	call, cancel := within(ctx) // a tenant may have thousands
+	defer cancel()
+	endpoints, err := d.store.TenantEndpoints(call, tenant)
+	if err != nil {
+		return nil, fmt.Errorf("read endpoints of a tenant: %w", err)
+	}
+	list = make([]*destination, len(endpoints))
+	for i, e := range endpoints {
+		list[i] = newDestination(e)
+	}
+	d.keep(asOf, list)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.listening && d.changes == asOf {
+		if len(d.tenants) >= mostKnown { // tenants that have none are kept too
+			clear(d.tenants)
+		}
+		d.tenants[tenant] = list
+	}
+	return list, nil
+}

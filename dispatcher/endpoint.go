@@ -1,0 +1,114 @@
+package dispatcher
+
+import (
+	"strings"
+	"time"
+
+	"github.com/hookladder/hookladder/ladder"
+	"github.com/hookladder/hookladder/signer"
+)
+
+// EndpointPrefix begins the id of every endpoint, which is also its lane.
+const EndpointPrefix = "ep_"
+
+// Endpoint is a registered destination, with its own secrets and limits. It is
+// shared by all who read it, and not changed once it was stored: who wants to
+// change one changes a Clone.
+type Endpoint struct {
+	ID      string // ep_ and 9 characters; also its lane
+	Version int64  // 1 when it is made, one more with each change
+
+	UID         string // the caller's own name; empty: none
+	Tenant      string // empty: none
+	URL         string
+	Topics      []string // patterns; none: only what names the endpoint goes there
+	Description string
+	Metadata    map[string]string
+
+	Signature signer.Scheme
+	Secrets   []EndpointSecret // the current one first; at least one
+
+	Ladder      *ladder.Ladder // nil: the dispatcher's
+	Timeout     time.Duration  // of one attempt; 0: the dispatcher's
+	MaxInFlight int            // 0: the dispatcher's
+	Rate        Rate           // zero: none
+	Headers     []Header
+	Success     *Success // nil: the dispatcher's
+	Ordered     bool     // one at a time, a failing one holds the rest
+
+	Paused   bool // deliveries are made and held
+	Disabled bool // deliveries are recorded as dead, unattempted
+
+	CreatedAt, UpdatedAt time.Time // by the queue's clock, whole ms
+}
+
+// EndpointSecret is a key of an endpoint, and how long it signs.
+type EndpointSecret struct {
+	Secret signer.Secret
+	Until  time.Time // exclusive; zero: the current one, without an end
+}
+
+// Lane is where deliveries to the endpoint wait.
+func (e *Endpoint) Lane() Lane { return Lane(e.ID) }
+
+// IsEndpoint reports whether a lane is an endpoint's.
+func (l Lane) IsEndpoint() bool { return strings.HasPrefix(string(l), EndpointPrefix) }
+
+// Limits are what the endpoint's lane has to know.
+func (e *Endpoint) Limits() LaneLimits {
+	l := LaneLimits{Version: e.Version, MaxInFlight: e.MaxInFlight, Interval: e.Rate.Interval(), Ordered: e.Ordered}
+	switch {
+	case e.Disabled:
+		l.Held = HeldDisabled
+	case e.Paused:
+		l.Held = HeldPaused
+	}
+	return l
+}
+
+// Matches reports whether messages of a topic go to the endpoint.
+func (e *Endpoint) Matches(topic string) bool {
+	for _, pattern := range e.Topics {
+		if MatchTopic(pattern, topic) {
+			return true
+		}
+	}
+	return false
+}
+
+// MatchTopic reports whether a topic is one that a pattern means: the same
+// words, or where the last word of the pattern is *, the same words before it
+// and at least one more.
+func MatchTopic(pattern, topic string) bool {
+	if pattern == "*" {
+		return true
+	}
+	if head, ok := strings.CutSuffix(pattern, "*"); ok {
+		return len(topic) > len(head) && strings.HasPrefix(topic, head)
+	}
+	return pattern == topic
+}
+
+// EndpointState says in one word how an endpoint, or any lane, stands.
+type EndpointState string
+
+// The states, the first that holds counts.
+const (
+	StateDisabled EndpointState = "disabled" // by the operator, or by a 410
+	StatePaused   EndpointState = "paused"   // by the operator
+	StateOpen     EndpointState = "open"     // its breaker is: it waits, or a probe is under way
+	StateActive   EndpointState = "active"
+)
+
+// EndpointView is an endpoint with how its lane stands.
+type EndpointView struct {
+	*Endpoint
+	State EndpointState
+	LaneCount
+}
+
+// TestResult is what came of a message sent to an endpoint to try it.
+type TestResult struct {
+	MessageID string
+	Attempt   Attempt
+}

@@ -1,0 +1,64 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+)
+
+// What a store of endpoints may answer besides success.
+var (
+	// ErrStale says that an endpoint was changed meanwhile: read it again.
+	ErrStale = errors.New("changed meanwhile")
+	// ErrTaken says that the id or the uid is another endpoint's.
+	ErrTaken = errors.New("taken by another endpoint")
+	// ErrNoEndpoint says that there is no such endpoint.
+	ErrNoEndpoint = errors.New("no such endpoint")
+	// ErrTenant says that a message of one tenant names another's endpoint.
+	ErrTenant = errors.New("the endpoint is another tenant's")
+	// ErrDisabled says that a destination takes nothing until it is resumed.
+	ErrDisabled = errors.New("its endpoint is disabled")
+	// ErrDeleted says that a destination is gone for good.
+	ErrDeleted = errors.New("its endpoint was deleted")
+	// ErrSealed says that a stored secret can't be read with the keys there are.
+	ErrSealed = errors.New("no ENCRYPTION_KEY opens this endpoint's secrets")
+)
+
+// EndpointFilter selects endpoints.
+type EndpointFilter struct {
+	Tenant *string // nil: all; empty: those without a tenant
+	Limit  int
+	Cursor string // of the page before; empty for the first
+}
+
+// EndpointChange tells that an endpoint is another than it was.
+type EndpointChange struct {
+	ID      string
+	Tenant  string
+	Version int64 // 0: it was deleted
+}
+
+// EndpointStore keeps the endpoints: what it says is the truth, of which the
+// lanes have copies. Each change is one step, and told to all instances by that
+// same step (see Waker.Watch).
+type EndpointStore interface {
+	// CreateEndpoint stores a new endpoint. ErrTaken: there is one with that id
+	// or, if taken is set, one with that UID, which is answered.
+	CreateEndpoint(ctx context.Context, e *Endpoint) (taken *Endpoint, err error)
+	// ChangeEndpoint stores an endpoint whose version is one above the stored
+	// one; ErrStale: it is not; ErrNoEndpoint: there is none. ID, UID, Tenant
+	// and CreatedAt never change.
+	ChangeEndpoint(ctx context.Context, e *Endpoint) error
+	// DeleteEndpoint forgets an endpoint, whatever its version, or answers
+	// ErrNoEndpoint.
+	DeleteEndpoint(ctx context.Context, id string) error
+	// Endpoints reads endpoints by id, nil for each that is not there. One whose
+	// secrets can't be opened has none, and no header values.
+	Endpoints(ctx context.Context, ids []string) ([]*Endpoint, error)
+	// EndpointID is the id of the endpoint with a uid, or ErrNoEndpoint.
+	EndpointID(ctx context.Context, uid string) (string, error)
+	// TenantEndpoints reads all endpoints of a tenant (empty: those without
+	// one), the first made first.
+	TenantEndpoints(ctx context.Context, tenant string) ([]*Endpoint, error)
+	// ListEndpoints reads a page, newest first; ErrCursor for a foreign cursor.
+	ListEndpoints(ctx context.Context, f EndpointFilter) (page []*Endpoint, next string, err error)
+}

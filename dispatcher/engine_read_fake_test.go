@@ -1,0 +1,116 @@
+package dispatcher_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	d "github.com/hookladder/hookladder/dispatcher"
+)
+
+// What a fakeQueue answers to people.
+
+func (q *fakeQueue) Look(ctx context.Context, id string) (d.Record, error) {
+	if err := q.begin(ctx, call{name: "look"}); err != nil {
+		return d.Record{}, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	m := q.lanes.kept[id]
+	if m == nil {
+		return d.Record{}, fmt.Errorf("message %s: %w", id, d.ErrNotFound)
+	}
+	record := d.Record{Message: *m}
+	for _, lane := range q.lanes.goes[id] {
+		record.Deliveries = append(record.Deliveries, q.delivery(d.DeliveryID{Lane: lane, Message: id}))
+	}
+	return record, nil
+}
+
+// delivery is one as read; the URL of an endpoint's is not in the queue. mu is held.
+func (q *fakeQueue) delivery(id d.DeliveryID) d.Delivery {
+	m := q.lanes.kept[id.Message]
+	one := d.Delivery{ID: id, Topic: m.Topic, Tenant: m.Tenant, URL: m.URL, Status: d.StatusScheduled}
+	switch {
+	case q.lanes.ended[id] != nil:
+		one.Status, one.Reason = q.lanes.ended[id].status, q.lanes.ended[id].reason
+	case q.leased[id] != nil:
+		one.Status = d.StatusInFlight
+	case q.due[id] != nil:
+		one.Due = q.due[id].Due
+		if !q.due[id].First {
+			one.Status = d.StatusRetrying
+		}
+	case slices.ContainsFunc(q.ready, func(it *item) bool { return it.ID == id }):
+		one.Status = d.StatusReady
+	}
+	return one
+}
+
+// List knows one page, filtered by lane.
+func (q *fakeQueue) List(ctx context.Context, f d.Filter) (d.Page, error) {
+	if err := q.begin(ctx, call{name: "list"}); err != nil {
+		return d.Page{}, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var page d.Page
+	for id, lanes := range q.lanes.goes {
+		for _, lane := range lanes {
+			if len(f.Lanes) == 0 || slices.Contains(f.Lanes, lane) {
+				page.Deliveries = append(page.Deliveries, q.delivery(d.DeliveryID{Lane: lane, Message: id}))
+			}
+		}
+	}
+	return page, nil
+}
+
+func (q *fakeQueue) Stats(ctx context.Context) (d.Stats, error) {
+	if err := q.begin(ctx, call{name: "stats"}); err != nil {
+		return d.Stats{}, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := d.Stats{Now: q.now()}
+	for lane := range q.lanes.known {
+		count := q.countOf(lane)
+		s.Lanes = append(s.Lanes, d.LaneStats{Lane: lane, InFlight: count.InFlight, Waiting: count.Waiting})
+	}
+	return s, nil
+}
+
+func (q *fakeQueue) Retry(ctx context.Context, by string, ids []d.DeliveryID) ([]d.Change, []d.Hint, error) {
+	if err := q.begin(ctx, call{name: "retry", by: by, n: len(ids)}); err != nil {
+		return nil, nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	changes := make([]d.Change, len(ids))
+	for i, id := range ids {
+		changes[i] = d.Change{ID: id, Err: q.retry(id)}
+		changes[i].Changed = changes[i].Err == nil
+	}
+	return changes, q.allHints(), nil
+}
+
+// retry makes one delivery ready at once. mu is held.
+func (q *fakeQueue) retry(id d.DeliveryID) error {
+	ended := q.lanes.ended[id]
+	switch held := q.lanes.of(id.Lane).limits.Held; {
+	case held == d.HeldDeleted:
+		return d.ErrDeleted
+	case held == d.HeldDisabled:
+		return d.ErrDisabled
+	case q.leased[id] != nil:
+		return d.ErrInFlight
+	case ended != nil:
+		delete(q.lanes.ended, id)
+		ended.item.Rung, ended.item.First, ended.item.Asked = 1, false, true
+		q.ready = append(q.ready, ended.item)
+	case q.due[id] != nil:
+		q.due[id].Asked = true
+		q.ready = append(q.ready, q.due[id])
+		delete(q.due, id)
+	}
+	return nil
+}

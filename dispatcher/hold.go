@@ -1,0 +1,130 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+)
+
+// Lane is the lane that a destination means: a lane, an endpoint's id or uid,
+// a URL, whose origin's lane it is, or * for all. ErrNoEndpoint says that a uid
+// is nobody's.
+func (d *Dispatcher) Lane(ctx context.Context, destination string) (Lane, error) {
+	switch {
+	case destination == string(AllLanes):
+		return AllLanes, nil
+	case strings.Contains(destination, "://"):
+		u, err := ParseURL(destination)
+		if err != nil {
+			return "", err
+		}
+		return URLLane(u), nil
+	case Lane(destination).IsEndpoint(), strings.HasPrefix(destination, urlPrefix), strings.HasPrefix(destination, queuePrefix):
+		if !ValidLane(destination) {
+			return "", fmt.Errorf("lane %s: %w", clip(destination), ErrNotFound)
+		}
+		return Lane(destination), nil
+	}
+	id, err := d.engine.directory.id(ctx, destination)
+	return Lane(id), err
+}
+
+// Pause holds a destination: what comes for it waits.
+func (d *Dispatcher) Pause(ctx context.Context, destination string) (LaneState, error) {
+	return d.hold(ctx, destination, true)
+}
+
+// Resume lets a destination go on, whatever held it: a pause, being disabled,
+// its breaker, or a Retry-After.
+func (d *Dispatcher) Resume(ctx context.Context, destination string) (LaneState, error) {
+	return d.hold(ctx, destination, false)
+}
+
+func (d *Dispatcher) hold(ctx context.Context, destination string, held bool) (LaneState, error) {
+	lane, err := d.Lane(ctx, destination)
+	switch {
+	case err != nil:
+		return LaneState{}, err
+	case lane.IsEndpoint():
+		_, err = d.changeEndpoint(ctx, string(lane), func(e *Endpoint) error {
+			e.Paused = held
+			if !held {
+				e.Disabled = false
+			}
+			return nil
+		}, !held)
+	default:
+		limits := LaneLimits{}
+		if held {
+			limits.Held = HeldPaused
+		}
+		_, err = d.engine.setLimits(ctx, lane, limits, !held)
+	}
+	if err != nil {
+		return LaneState{}, err
+	}
+	states, err := d.engine.queue.LaneStates(ctx, []Lane{lane})
+	if err != nil {
+		return LaneState{}, fmt.Errorf("read lane %s: %w", lane, err)
+	}
+	err = d.tellURLs(ctx, states)
+	return states[0], err
+}
+
+// Lanes reads a page of all lanes.
+func (d *Dispatcher) Lanes(ctx context.Context, limit int, cursor string) ([]LaneState, string, error) {
+	states, next, err := d.engine.queue.Lanes(ctx, limit, cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	return states, next, d.tellURLs(ctx, states)
+}
+
+// tellURLs fills in where the lanes of endpoints lead by now.
+func (d *Dispatcher) tellURLs(ctx context.Context, states []LaneState) error {
+	var ids []string
+	for _, s := range states {
+		if s.Lane.IsEndpoint() {
+			ids = append(ids, string(s.Lane))
+		}
+	}
+	found, err := d.engine.directory.find(ctx, ids...)
+	if err != nil {
+		return err
+	}
+	for i := range states {
+		if dest := found[string(states[i].Lane)]; dest != nil {
+			states[i].URL = dest.origin()
+		}
+	}
+	return nil
+}
+
+// setLimits writes what a lane has to know.
+func (e *engine) setLimits(ctx context.Context, lane Lane, l LaneLimits, clear bool) (LaneCount, error) {
+	count, hints, err := e.queue.Limit(ctx, e.name(), lane, l, clear)
+	e.view.note(hints...)
+	e.tellBreakers(hints)
+	return count, err
+}
+
+// limit is setLimits where nobody waits for the answer: what fails is found out
+// again.
+func (e *engine) limit(ctx context.Context, lane Lane, l LaneLimits) {
+	_, err := e.setLimits(ctx, lane, l, false)
+	e.trouble.note("limit", err)
+}
+
+// tellBreakers logs what calls opened and closed.
+func (e *engine) tellBreakers(hints []Hint) {
+	for _, h := range hints {
+		for _, o := range h.Opened {
+			e.log.LogAttrs(context.Background(), slog.LevelInfo, "lane opened",
+				slog.String("lane", string(o.Lane)), slog.Duration("wait", o.Until.Sub(h.Now)))
+		}
+		for _, lane := range h.Closed {
+			e.log.LogAttrs(context.Background(), slog.LevelInfo, "lane closed", slog.String("lane", string(lane)))
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package endpointtest
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+var createCases = []testCase{
+	{name: "a new endpoint is found by its id, its uid and its tenant, and is listed", run: func(r *rig) {
+		e := r.create(uid("main"))
+		r.mustBe(e)
+		r.mustFind("main", e)
+		require.Equal(r, []string{e.ID}, r.tenantIDs("shop"))
+		require.Equal(r, []string{e.ID}, r.listedIDs(dispatcher.EndpointFilter{}))
+	}},
+	{name: "an id is given once", run: func(r *rig) {
+		e := r.create(uid("main"))
+		again := r.endpoint(uid("other"), tenant("else"))
+		again.ID = e.ID
+		taken, err := r.Store.CreateEndpoint(r.ctx, again)
+		require.ErrorIs(r, err, dispatcher.ErrTaken)
+		require.Nil(r, taken)
+		r.mustBe(e)
+		r.mustNotFind("other")
+		require.Empty(r, r.tenantIDs("else"))
+	}},
+	{name: "a uid is given once, in all tenants, and its endpoint is answered", run: func(r *rig) {
+		e := r.create(uid("main"))
+		other := r.endpoint(uid("main"), tenant("else"))
+		taken, err := r.Store.CreateEndpoint(r.ctx, other)
+		require.ErrorIs(r, err, dispatcher.ErrTaken)
+		require.Equal(r, e, taken)
+		r.mustNotBe(other)
+		r.mustFind("main", e)
+	}},
+	{name: "a creation that is repeated is answered with what it made", run: func(r *rig) {
+		e := r.create(uid("main"))
+		taken, err := r.Store.CreateEndpoint(r.ctx, e)
+		require.ErrorIs(r, err, dispatcher.ErrTaken)
+		require.Equal(r, e, taken)
+		require.Equal(r, []string{e.ID}, r.listedIDs(dispatcher.EndpointFilter{}))
+	}},
+	{name: "any number have no uid", run: func(r *rig) {
+		a, b := r.create(), r.create()
+		r.mustBe(a, b)
+		r.mustNotFind("")
+	}},
+	{name: "a uid may be another's id", run: func(r *rig) {
+		a := r.create()
+		b := r.create(uid(a.ID))
+		r.mustFind(a.ID, b)
+		r.mustBe(a, b)
+	}},
+	{name: "one without a secret is refused", run: func(r *rig) {
+		e := r.endpoint()
+		e.Secrets = nil
+		_, err := r.Store.CreateEndpoint(r.ctx, e)
+		require.Error(r, err)
+		r.mustNotBe(e)
+	}},
+}
+
+var changeCases = []testCase{
+	{name: "the next version replaces the one before", run: func(r *rig) {
+		e := r.create(uid("main"))
+		for range 3 {
+			e = next(e, func(e *dispatcher.Endpoint) {
+				e.Paused = !e.Paused
+				e.URL += "/next"
+				e.Topics = []string{"payment.*"}
+			})
+			require.NoError(r, r.Store.ChangeEndpoint(r.ctx, e))
+			r.mustBe(e)
+		}
+		r.mustFind("main", e)
+		require.Equal(r, []string{e.ID}, r.tenantIDs("shop"))
+		require.Equal(r, []string{e.ID}, r.listedIDs(dispatcher.EndpointFilter{}))
+	}},
+	{name: "any other version is stale and changes nothing", run: func(r *rig) {
+		e := r.create()
+		e = next(e)
+		require.NoError(r, r.Store.ChangeEndpoint(r.ctx, e))
+		for _, version := range []int64{0, 1, 2, 4, 22} {
+			other := next(e, paused)
+			other.Version = version
+			require.ErrorIs(r, r.Store.ChangeEndpoint(r.ctx, other), dispatcher.ErrStale, "version %d", version)
+		}
+		r.mustBe(e)
+	}},
+	{name: "one that is not there can't be changed", run: func(r *rig) {
+		e := r.endpoint(uid("main"))
+		require.ErrorIs(r, r.Store.ChangeEndpoint(r.ctx, next(e)), dispatcher.ErrNoEndpoint)
+		r.mustNotBe(e)
+		r.mustNotFind("main")
+	}},
+	{name: "nor one that was deleted", run: func(r *rig) {
+		e := r.create()
+		require.NoError(r, r.Store.DeleteEndpoint(r.ctx, e.ID))
+		require.ErrorIs(r, r.Store.ChangeEndpoint(r.ctx, next(e)), dispatcher.ErrNoEndpoint)
+		r.mustNotBe(e)
+	}},
+	{name: "one without secrets is refused, since it was read without the key to them", run: func(r *rig) {
+		e := r.create()
+		bare := next(e)
+		bare.Secrets = nil
+		require.ErrorIs(r, r.Store.ChangeEndpoint(r.ctx, bare), dispatcher.ErrSealed)
+		r.mustBe(e)
+	}},
+	{name: "what it is found by never changes", run: func(r *rig) {
+		e := r.create(uid("main"))
+		for _, change := range []func(*dispatcher.Endpoint){uid("other"), uid(""), tenant("else"), tenant(""), madeAt(start.Add(-time.Hour))} {
+			require.Error(r, r.Store.ChangeEndpoint(r.ctx, next(e, change)))
+		}
+		r.mustBe(e)
+		r.mustFind("main", e)
+		r.mustNotFind("other")
+		require.Equal(r, []string{e.ID}, r.tenantIDs("shop"))
+	}},
+}
+
+var deleteCases = []testCase{
+	{name: "one that is deleted is found by nothing", run: func(r *rig) {
+		e, other := r.create(uid("main")), r.create(uid("other"))
+		require.NoError(r, r.Store.DeleteEndpoint(r.ctx, e.ID))
+		r.mustNotBe(e)
+		r.mustNotFind("main")
+		r.mustBe(other)
+		r.mustFind("other", other)
+		require.Equal(r, []string{other.ID}, r.tenantIDs("shop"))
+	}},
+	{name: "whatever its version", run: func(r *rig) {
+		e := r.create()
+		for range 3 {
+			e = next(e)
+			require.NoError(r, r.Store.ChangeEndpoint(r.ctx, e))
+		}
+		require.NoError(r, r.Store.DeleteEndpoint(r.ctx, e.ID))
+		r.mustNotBe(e)
+	}},
+	{name: "without a tenant too", run: func(r *rig) {
+		e := r.create(tenant(""))
+		require.NoError(r, r.Store.DeleteEndpoint(r.ctx, e.ID))
+		r.mustNotBe(e)
+	}},
+	{name: "one that is not there is told", run: func(r *rig) {
+		e := r.create()
+		require.ErrorIs(r, r.Store.DeleteEndpoint(r.ctx, "ep_none"), dispatcher.ErrNoEndpoint)
+		require.NoError(r, r.Store.DeleteEndpoint(r.ctx, e.ID))
+		require.ErrorIs(r, r.Store.DeleteEndpoint(r.ctx, e.ID), dispatcher.ErrNoEndpoint)
+	}},
+	{name: "its uid is free again", run: func(r *rig) {
+		e := r.create(uid("main"))
+		require.NoError(r, r.Store.DeleteEndpoint(r.ctx, e.ID))
+		again := r.create(uid("main"))
+		r.mustFind("main", again)
+		r.mustBe(again)
+	}},
+}

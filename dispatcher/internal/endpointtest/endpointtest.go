@@ -1,0 +1,198 @@
+// Package endpointtest is the conformance suite that every
+// dispatcher.EndpointStore must pass: readable cases for each method and rule,
+// races between instances, and a random test against a model.
+package endpointtest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/signer"
+)
+
+// Fixture is an empty store and a second way to it.
+type Fixture struct {
+	Store dispatcher.EndpointStore
+	// Open connects to the same store once more, as another process would.
+	Open func() dispatcher.EndpointStore
+	// Watch is the store's dispatcher.Waker.Watch.
+	Watch func(ctx context.Context, by string, ears dispatcher.Ears) error
+}
+
+// OpenFunc makes the empty store of one case, which ends with the case.
+type OpenFunc func(t testing.TB) Fixture
+
+// Run runs every case on stores that open makes.
+func Run(t *testing.T, open OpenFunc) {
+	t.Helper()
+	for _, group := range []struct {
+		name  string
+		cases []testCase
+	}{
+		{"keep", keepCases},
+		{"create", createCases},
+		{"change", changeCases},
+		{"delete", deleteCases},
+		{"read", readCases},
+		{"list", listCases},
+		{"watch", watchCases},
+		{"races", raceCases},
+		{"model", modelCases},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			for _, c := range group.cases {
+				t.Run(c.name, func(t *testing.T) { c.run(newRig(t, open)) })
+			}
+		})
+	}
+}
+
+// testCase is one rule.
+type testCase struct {
+	name string
+	run  func(r *rig)
+}
+
+// rig is an empty store with short words for what cases do.
+type rig struct {
+	testing.TB
+	Fixture
+	ctx  context.Context
+	made int
+}
+
+func newRig(t testing.TB, open OpenFunc) *rig {
+	t.Helper()
+	return &rig{TB: t, Fixture: open(t), ctx: t.Context()}
+}
+
+// start is when the first endpoint of each case is made.
+var start = time.Date(2026, 3, 1, 12, 0, 0, int(7*time.Millisecond), time.UTC)
+
+// endpoint is a new one, made a second after the one before, and of the tenant
+// shop. It is not stored.
+func (r *rig) endpoint(with ...func(*dispatcher.Endpoint)) *dispatcher.Endpoint {
+	at := start.Add(time.Duration(r.made) * time.Second)
+	r.made++
+	e := &dispatcher.Endpoint{
+		ID: fmt.Sprintf("%s%09d", dispatcher.EndpointPrefix, r.made), Version: 1, Tenant: "shop",
+		URL: "https://example.com/hook", Topics: []string{"*"},
+		Signature: signer.Standard, Secrets: []dispatcher.EndpointSecret{{Secret: signer.NewSecret()}},
+		CreatedAt: at, UpdatedAt: at,
+	}
+	for _, change := range with {
+		change(e)
+	}
+	return e
+}
+
+func uid(name string) func(*dispatcher.Endpoint) {
+	return func(e *dispatcher.Endpoint) { e.UID = name }
+}
+
+func tenant(name string) func(*dispatcher.Endpoint) {
+	return func(e *dispatcher.Endpoint) { e.Tenant = name }
+}
+
+func madeAt(at time.Time) func(*dispatcher.Endpoint) {
+	return func(e *dispatcher.Endpoint) { e.CreatedAt = at }
+}
+
+// create stores a new endpoint.
+func (r *rig) create(with ...func(*dispatcher.Endpoint)) *dispatcher.Endpoint {
+	r.Helper()
+	e := r.endpoint(with...)
+	r.mustCreate(e)
+	return e
+}
+
+func (r *rig) mustCreate(e *dispatcher.Endpoint) {
+	r.Helper()
+	taken, err := r.Store.CreateEndpoint(r.ctx, e)
+	require.NoError(r, err)
+	require.Nil(r, taken)
+}
+
+// next is the version of an endpoint that may follow it.
+func next(e *dispatcher.Endpoint, with ...func(*dispatcher.Endpoint)) *dispatcher.Endpoint {
+	c := *e
+	c.Version++
+	c.UpdatedAt = e.UpdatedAt.Add(time.Minute)
+	for _, change := range with {
+		change(&c)
+	}
+	return &c
+}
+
+func paused(e *dispatcher.Endpoint) { e.Paused = true }
+
+// mustBe holds that these are stored, as they are here.
+func (r *rig) mustBe(want ...*dispatcher.Endpoint) {
+	r.Helper()
+	got, err := r.Store.Endpoints(r.ctx, idsOf(want))
+	require.NoError(r, err)
+	require.Equal(r, want, got)
+}
+
+// mustNotBe holds that nothing of an endpoint is found.
+func (r *rig) mustNotBe(e *dispatcher.Endpoint) {
+	r.Helper()
+	got, err := r.Store.Endpoints(r.ctx, []string{e.ID})
+	require.NoError(r, err)
+	require.Equal(r, []*dispatcher.Endpoint{nil}, got)
+	require.NotContains(r, r.tenantIDs(e.Tenant), e.ID)
+	require.NotContains(r, r.listedIDs(dispatcher.EndpointFilter{Limit: 100}), e.ID)
+}
+
+func (r *rig) tenantIDs(name string) []string {
+	r.Helper()
+	all, err := r.Store.TenantEndpoints(r.ctx, name)
+	require.NoError(r, err)
+	return idsOf(all)
+}
+
+// listedIDs reads all pages of a list.
+func (r *rig) listedIDs(f dispatcher.EndpointFilter) []string {
+	r.Helper()
+	ids := []string{}
+	for {
+		page, next, err := r.Store.ListEndpoints(r.ctx, f)
+		require.NoError(r, err)
+		if f.Limit > 0 {
+			require.LessOrEqual(r, len(page), f.Limit)
+		}
+		ids = append(ids, idsOf(page)...)
+		if next == "" {
+			return ids
+		}
+		require.NotEqual(r, f.Cursor, next, "a list that does not go on")
+		f.Cursor = next
+	}
+}
+
+func idsOf(all []*dispatcher.Endpoint) []string {
+	ids := make([]string, len(all))
+	for i, e := range all {
+		ids[i] = e.ID
+	}
+	return ids
+}
+
+// mustFind holds that a uid is an endpoint's.
+func (r *rig) mustFind(name string, want *dispatcher.Endpoint) {
+	r.Helper()
+	id, err := r.Store.EndpointID(r.ctx, name)
+	require.NoError(r, err)
+	require.Equal(r, want.ID, id)
+}
+
+func (r *rig) mustNotFind(name string) {
+	r.Helper()
+	_, err := r.Store.EndpointID(r.ctx, name)
+	require.ErrorIs(r, err, dispatcher.ErrNoEndpoint)
+}

@@ -1,0 +1,114 @@
+package endpointtest
+
+import (
+	"context"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// patience is how long a change may take to be told on a busy machine before
+// the test gives up.
+const patience = 20 * time.Second
+
+var watchCases = []testCase{
+	{name: "each change is told to all instances, its own included, in order", run: func(r *rig) {
+		one, two := r.watch("one"), r.watch("two")
+		e := r.create()
+		f := r.create(tenant(""))
+		require.NoError(r, r.Store.ChangeEndpoint(r.ctx, next(e)))
+		require.NoError(r, r.Open().ChangeEndpoint(r.ctx, next(next(e))))
+		require.NoError(r, r.Store.DeleteEndpoint(r.ctx, e.ID))
+		want := []dispatcher.EndpointChange{
+			{ID: e.ID, Tenant: "shop", Version: 1}, {ID: f.ID, Version: 1},
+			{ID: e.ID, Tenant: "shop", Version: 2}, {ID: e.ID, Tenant: "shop", Version: 3}, {ID: e.ID, Tenant: "shop"},
+		}
+		require.Equal(r, want, r.hear(one, len(want)))
+		require.Equal(r, want, r.hear(two, len(want)))
+	}},
+	{name: "what is refused is told to nobody", run: func(r *rig) {
+		e := r.create(uid("main"))
+		heard := r.watch("one")
+		_, err := r.Store.CreateEndpoint(r.ctx, e)
+		require.ErrorIs(r, err, dispatcher.ErrTaken)
+		_, err = r.Store.CreateEndpoint(r.ctx, r.endpoint(uid("main")))
+		require.ErrorIs(r, err, dispatcher.ErrTaken)
+		require.ErrorIs(r, r.Store.ChangeEndpoint(r.ctx, e), dispatcher.ErrStale)
+		require.ErrorIs(r, r.Store.ChangeEndpoint(r.ctx, r.endpoint()), dispatcher.ErrNoEndpoint)
+		require.ErrorIs(r, r.Store.DeleteEndpoint(r.ctx, "ep_none"), dispatcher.ErrNoEndpoint)
+		last := r.create(tenant("else"))
+		require.Equal(r, []dispatcher.EndpointChange{{ID: last.ID, Tenant: "else", Version: 1}}, r.hear(heard, 1))
+	}},
+	{name: "what is told can be read already", run: func(r *rig) {
+		heard := r.watch("one")
+		other := r.Open()
+		e := r.endpoint()
+		written := make(chan error, 1)
+		go func() {
+			_, err := r.Store.CreateEndpoint(r.ctx, e)
+			for range 20 {
+				if err == nil {
+					e = next(e)
+					err = r.Store.ChangeEndpoint(r.ctx, e)
+				}
+			}
+			written <- err
+		}()
+		for range 21 {
+			told := r.hear(heard, 1)[0]
+			got, err := other.Endpoints(r.ctx, []string{told.ID})
+			require.NoError(r, err)
+			require.NotNil(r, got[0])
+			require.GreaterOrEqual(r, got[0].Version, told.Version)
+		}
+		require.NoError(r, <-written)
+	}},
+}
+
+// watch listens as instance by, from when it answers until the case ends.
+func (r *rig) watch(by string) <-chan dispatcher.EndpointChange {
+	r.Helper()
+	ctx, stop := context.WithCancel(r.ctx)
+	ended := make(chan error, 1)
+	heard := make(chan dispatcher.EndpointChange, 1000)
+	ready := make(chan struct{}, 1)
+	go func() {
+		ended <- r.Watch(ctx, by, dispatcher.Ears{
+			Hint:     func(dispatcher.Hint) {},
+			Endpoint: func(c dispatcher.EndpointChange) { heard <- c },
+			Lost: func() {
+				select {
+				case ready <- struct{}{}:
+				default:
+				}
+			},
+		})
+	}()
+	r.Cleanup(func() {
+		stop()
+		require.NoError(r, <-ended)
+	})
+	select {
+	case <-ready:
+	case <-time.After(patience):
+		require.FailNow(r, "nothing is watched")
+	}
+	return heard
+}
+
+// hear waits for so many changes.
+func (r *rig) hear(heard <-chan dispatcher.EndpointChange, n int) []dispatcher.EndpointChange {
+	r.Helper()
+	var got []dispatcher.EndpointChange
+	for range n {
+		select {
+		case c := <-heard:
+			got = append(got, c)
+		case <-time.After(patience):
+			require.FailNow(r, "a change was not told", "after %v", got)
+		}
+	}
+	return got
+}

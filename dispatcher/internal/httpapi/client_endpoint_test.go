@@ -1,0 +1,143 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/ladder"
+	"github.com/hookladder/hookladder/signer"
+)
+
+func TestTheClientKeepsEndpoints(t *testing.T) {
+	f := &fakeService{fakeEndpoints: fakeEndpoints{secret: mustSecret(t, signer.Standard, secretNew), next: "c2"}}
+	c := newTestClient(t, f)
+	l, err := ladder.Parse("1s/2s")
+	require.NoError(t, err)
+	view, created, err := c.CreateEndpoint(t.Context(), &wire.Endpoint{
+		UID: "a:b@c", Tenant: "m7", URL: "http://a/?<&>", Topics: []string{}, Description: "<x>", Metadata: map[string]string{"a": "b"},
+		Secret: secretOld, Signature: "stripe", Ladder: &l, Timeout: wire.Duration(2 * time.Second), MaxInFlight: 3, Rate: "5/s",
+		Headers: map[string]string{"x": "hunter2"}, Success: &wire.Success{Body: json.RawMessage(`"ok"`)}, Ordered: true,
+	})
+	require.NoError(t, err)
+	require.True(t, created)
+	require.Equal(t, secretOld, view.Secret)
+	require.Equal(t, "http://a/?<&>", f.there.URL)
+	require.Empty(t, f.there.Topics)
+	require.Equal(t, 2, f.there.Ladder.Len())
+	require.Equal(t, map[string]string{"x": "***"}, view.Headers)
+	f.equal = true
+	_, created, err = c.CreateEndpoint(t.Context(), &wire.Endpoint{URL: "http://a"})
+	require.NoError(t, err)
+	require.False(t, created)
+	require.Equal(t, []string{"*"}, f.there.Topics)
+
+	f.there.UID = "a:b@c"
+	m7 := "m7"
+	page, err := c.Endpoints(t.Context(), client.EndpointFilter{Tenant: &m7, Limit: 3, Cursor: "c1"})
+	require.NoError(t, err)
+	require.Len(t, page.Data, 1)
+	require.Equal(t, "c2", *page.NextCursor)
+	require.Equal(t, dispatcher.EndpointFilter{Tenant: &m7, Limit: 3, Cursor: "c1"}, f.filterOf)
+	_, err = c.Endpoints(t.Context(), client.EndpointFilter{})
+	require.NoError(t, err)
+	require.Nil(t, f.filterOf.Tenant)
+
+	view, err = c.PatchEndpoint(t.Context(), "a:b@c", map[string]any{"description": "new", "topics": nil})
+	require.NoError(t, err)
+	require.Equal(t, "new", view.Description)
+	view, err = c.PatchEndpoint(t.Context(), "a:b@c", json.RawMessage(`{"description":null}`))
+	require.NoError(t, err)
+	require.Empty(t, view.Description)
+	_, err = c.PatchEndpoint(t.Context(), "a", json.RawMessage(`{`))
+	require.Error(t, err)
+	n, err := c.DeleteEndpoint(t.Context(), "a:b@c")
+	require.NoError(t, err)
+	require.Equal(t, 3, n)
+}
+
+func TestTheClientCallsEndpointsAndLanes(t *testing.T) {
+	f := &fakeService{fakeEndpoints: fakeEndpoints{
+		there: testEndpoint(t), state: dispatcher.LaneState{Lane: "u_1"}, next: "c2", overlap: -1,
+		test: dispatcher.TestResult{MessageID: "msg_1", Attempt: dispatcher.Attempt{Verdict: dispatcher.Delivered}},
+	}}
+	c := newTestClient(t, f)
+	for _, call := range []func() (wire.EndpointView, error){
+		func() (wire.EndpointView, error) { return c.Endpoint(t.Context(), "merchant:7") },
+		func() (wire.EndpointView, error) { return c.PauseEndpoint(t.Context(), "merchant:7") },
+		func() (wire.EndpointView, error) { return c.ResumeEndpoint(t.Context(), "merchant:7") },
+		func() (wire.EndpointView, error) { return c.RotateSecret(t.Context(), "merchant:7", wire.Rotation{}) },
+	} {
+		view, err := call()
+		require.NoError(t, err)
+		require.Equal(t, "ep_123456789", view.ID)
+		require.Equal(t, "merchant:7", f.asked)
+	}
+	require.Equal(t, 24*time.Hour, f.overlap)
+	none := wire.Duration(0)
+	_, err := c.RotateSecret(t.Context(), "merchant:7", wire.Rotation{Overlap: &none, Secret: secretOld})
+	require.NoError(t, err)
+	require.Zero(t, f.overlap)
+	require.Equal(t, secretOld, f.rotated.Reveal())
+	secrets, err := c.EndpointSecret(t.Context(), "merchant:7")
+	require.NoError(t, err)
+	require.Equal(t, secretNew, secrets.Secrets[0].Secret)
+	require.True(t, secrets.Secrets[0].Until.IsZero())
+	said, err := c.TestEndpoint(t.Context(), "merchant:7")
+	require.NoError(t, err)
+	require.Equal(t, "delivered", said.Outcome)
+	keys, err := c.WebhookKeys(t.Context(), "", 2, "c1")
+	require.NoError(t, err)
+	require.Empty(t, keys.Data)
+	require.Equal(t, dispatcher.EndpointFilter{Limit: 2, Cursor: "c1"}, f.filterOf)
+	_, err = c.WebhookKeys(t.Context(), "merchant:7", 0, "")
+	require.NoError(t, err)
+
+	lanes, err := c.Lanes(t.Context(), 5, "c1")
+	require.NoError(t, err)
+	require.Equal(t, "u_1", lanes.Data[0].Lane)
+	require.Equal(t, "c2", *lanes.NextCursor)
+	for _, destination := range []string{"u_1", "merchant:7", client.AllLanes, "https://shop.example/a/../b//c?x=%2F&y"} {
+		for _, call := range []func() (wire.LaneState, error){
+			func() (wire.LaneState, error) { return c.PauseLane(t.Context(), destination) },
+			func() (wire.LaneState, error) { return c.ResumeLane(t.Context(), destination) },
+		} {
+			got, err := call()
+			require.NoError(t, err)
+			require.Equal(t, "u_1", got.Lane)
+			require.Equal(t, destination, f.asked)
+		}
+	}
+}
+
+func TestAClientsErrorsHoldNoSecretOfADestination(t *testing.T) {
+	f := &fakeService{err: dispatcher.ErrUnavailable}
+	c := newTestClient(t, f)
+	_, err := c.PauseLane(t.Context(), "https://shop.example/hooks?token=hunter2")
+	require.ErrorContains(t, err, "pause https://shop.example: ")
+	require.NotContains(t, err.Error(), "hunter2")
+	_, err = c.PauseLane(t.Context(), "https://user:hunter2@shop.example/")
+	require.NotContains(t, err.Error(), "hunter2")
+	_, err = c.PauseLane(t.Context(), "https://%zzhunter2")
+	require.NotContains(t, err.Error(), "hunter2")
+	_, err = c.PauseLane(t.Context(), "u_1")
+	require.ErrorContains(t, err, "pause u_1: ")
+
+	for _, name := range []string{"", "..", "../lanes", "a/b", "\x00", "?x=1"} {
+		_, err := c.Endpoint(t.Context(), name)
+		var p *client.Problem
+		require.True(t, errors.As(err, &p), name)
+		require.Equal(t, http.StatusNotFound, p.Status, name)
+	}
+	require.NotContains(t, f.calls, "endpoint")
+	_, _, err = c.CreateEndpoint(t.Context(), &wire.Endpoint{URL: "http://a", Secret: "hunter2"})
+	require.ErrorContains(t, err, "$.secret")
+	require.NotContains(t, err.Error(), "hunter2")
+}

@@ -1,0 +1,190 @@
+package httpapi_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/ladder"
+	"github.com/hookladder/hookladder/signer"
+)
+
+// fakeEndpoints is what fakeService knows of endpoints and lanes: one of each.
+type fakeEndpoints struct {
+	there     *dispatcher.Endpoint // nil: none
+	equal     bool                 // one that is created is there already
+	races     int                  // how often a change comes too late
+	meanwhile func()               // is called before a change; nil: nothing
+	secret    signer.Secret        // made where none is given
+	test      dispatcher.TestResult
+	state     dispatcher.LaneState
+	next      string
+	asked     string // the name or destination
+	filterOf  dispatcher.EndpointFilter
+	rotated   signer.Secret
+	overlap   time.Duration
+}
+
+// testEndpoint has every field.
+func testEndpoint(t testing.TB) *dispatcher.Endpoint {
+	t.Helper()
+	l, err := ladder.Parse("15s/3m")
+	require.NoError(t, err)
+	s, err := dispatcher.ParseSuccess(`{"status":["200"],"body":"ok"}`)
+	require.NoError(t, err)
+	return &dispatcher.Endpoint{
+		ID: "ep_123456789", Version: 7, UID: "merchant:7", Tenant: "m7", URL: "https://shop.example/hooks?k=1&l=2",
+		Topics: []string{"payment.*"}, Description: "the shop", Metadata: map[string]string{"plan": "gold"},
+		Signature: signer.Standard,
+		Secrets: []dispatcher.EndpointSecret{
+			{Secret: mustSecret(t, signer.Standard, secretNew)},
+			{Secret: mustSecret(t, signer.Standard, secretOld), Until: testNow.Add(time.Hour)},
+		},
+		Ladder: &l, Timeout: 2 * time.Second, MaxInFlight: 5, Rate: dispatcher.Rate{Count: 100, Per: time.Second},
+		Headers: []dispatcher.Header{{Name: "Authorization", Value: "Bearer hunter2"}, {Name: "x-b", Value: "hunter3"}},
+		Success: s, Ordered: true, CreatedAt: testNow, UpdatedAt: testNow.Add(time.Minute),
+	}
+}
+
+const (
+	secretNew = "whsec_bmV3bmV3bmV3bmV3bmV3bmV3bmV3bmV3bmV3bmU="
+	secretOld = "whsec_b2xkb2xkb2xkb2xkb2xkb2xkb2xkb2xkb2xkb2w="
+	secretEd  = "whsk_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+)
+
+func mustSecret(t testing.TB, s signer.Scheme, text string) signer.Secret {
+	t.Helper()
+	secret, err := s.ParseSecret(text)
+	require.NoError(t, err)
+	return secret
+}
+
+func (f *fakeService) view(e *dispatcher.Endpoint) dispatcher.EndpointView {
+	return dispatcher.EndpointView{Endpoint: e, State: dispatcher.StateActive, LaneCount: dispatcher.LaneCount{InFlight: 2, Waiting: 9}}
+}
+
+// find is the endpoint with a name, or what is wrong.
+func (f *fakeService) find(call, name string) (*dispatcher.Endpoint, error) {
+	f.called(call)
+	f.asked = name
+	if f.err != nil {
+		return nil, f.err
+	}
+	if f.there == nil || name != f.there.ID && name != f.there.UID {
+		return nil, dispatcher.ErrNoEndpoint
+	}
+	return f.there, nil
+}
+
+func (f *fakeService) CreateEndpoint(_ context.Context, e *dispatcher.Endpoint) (dispatcher.EndpointView, bool, error) {
+	f.called("create")
+	if f.err != nil {
+		return dispatcher.EndpointView{}, false, f.err
+	}
+	e = e.Clone()
+	e.ID, e.Version, e.CreatedAt, e.UpdatedAt = "ep_123456789", 1, testNow, testNow
+	if len(e.Secrets) == 0 {
+		e.Secrets = []dispatcher.EndpointSecret{{Secret: f.secret}}
+	}
+	f.there = e
+	return f.view(e), !f.equal, nil
+}
+
+func (f *fakeService) Endpoint(_ context.Context, name string) (dispatcher.EndpointView, error) {
+	e, err := f.find("endpoint", name)
+	if err != nil {
+		return dispatcher.EndpointView{}, err
+	}
+	return f.view(e), nil
+}
+
+func (f *fakeService) Endpoints(_ context.Context, filter dispatcher.EndpointFilter) ([]dispatcher.EndpointView, string, error) {
+	f.called("endpoints")
+	f.filterOf = filter
+	if f.err != nil || f.there == nil {
+		return nil, "", f.err
+	}
+	return []dispatcher.EndpointView{f.view(f.there)}, f.next, nil
+}
+
+func (f *fakeService) ChangeEndpoint(_ context.Context, name string, change func(*dispatcher.Endpoint) error) (dispatcher.EndpointView, error) {
+	e, err := f.find("change", name)
+	if err != nil {
+		return dispatcher.EndpointView{}, err
+	}
+	if f.meanwhile != nil {
+		f.meanwhile()
+	}
+	for range f.races + 1 {
+		e = f.there.Clone()
+		if err := change(e); err != nil {
+			return dispatcher.EndpointView{}, err
+		}
+	}
+	f.there = e
+	return f.view(e), nil
+}
+
+func (f *fakeService) DeleteEndpoint(_ context.Context, name string) (int, error) {
+	_, err := f.find("delete", name)
+	return 3, err
+}
+
+func (f *fakeService) RotateSecret(_ context.Context, name string, next signer.Secret, overlap time.Duration) (dispatcher.EndpointView, error) {
+	e, err := f.find("rotate", name)
+	if err != nil {
+		return dispatcher.EndpointView{}, err
+	}
+	f.rotated, f.overlap = next, overlap
+	return f.view(e), nil
+}
+
+func (f *fakeService) TestEndpoint(_ context.Context, name string) (dispatcher.TestResult, error) {
+	_, err := f.find("test", name)
+	return f.test, err
+}
+
+func (f *fakeService) Lane(_ context.Context, destination string) (dispatcher.Lane, error) {
+	f.asked = destination
+	if strings.Contains(destination, "://") {
+		u, err := dispatcher.ParseURL(destination)
+		if err != nil {
+			return "", err
+		}
+		return dispatcher.URLLane(u), nil
+	}
+	for _, prefix := range []string{"ep_", "u_", "q_"} {
+		if strings.HasPrefix(destination, prefix) {
+			return dispatcher.Lane(destination), nil
+		}
+	}
+	if f.there != nil && destination == f.there.UID {
+		return f.there.Lane(), nil
+	}
+	return "", dispatcher.ErrNoEndpoint
+}
+
+func (f *fakeService) Lanes(_ context.Context, limit int, cursor string) ([]dispatcher.LaneState, string, error) {
+	f.called("lanes")
+	f.filterOf = dispatcher.EndpointFilter{Limit: limit, Cursor: cursor}
+	if f.err != nil || f.state.Lane == "" {
+		return nil, "", f.err
+	}
+	return []dispatcher.LaneState{f.state}, f.next, nil
+}
+
+func (f *fakeService) Pause(_ context.Context, destination string) (dispatcher.LaneState, error) {
+	f.called("pause")
+	f.asked = destination
+	return f.state, f.err
+}
+
+func (f *fakeService) Resume(_ context.Context, destination string) (dispatcher.LaneState, error) {
+	f.called("resume")
+	f.asked = destination
+	return f.state, f.err
+}

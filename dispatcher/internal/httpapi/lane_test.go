@@ -1,0 +1,93 @@
+package httpapi_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+func TestLanesAreListed(t *testing.T) {
+	f := &fakeService{fakeEndpoints: fakeEndpoints{next: "c2", state: dispatcher.LaneState{
+		Lane: "ep_123456789", URL: "https://a:443",
+		Limits:    dispatcher.LaneLimits{Version: 3, MaxInFlight: 5, Interval: 10 * time.Millisecond, Ordered: true},
+		LaneCount: dispatcher.LaneCount{InFlight: 1, Waiting: 9},
+		Window:    4, Fails: 21, Opened: 2, Until: testNow.Add(time.Minute), Token: testNow,
+	}}}
+	h := newTestAPI(t, f)
+	w := get(h, "/v1/lanes?limit=7&cursor=c1")
+	require.Equal(t, `{"data":[{"lane":"ep_123456789","url":"https://a:443","endpoint":"ep_123456789","state":"open","in_flight":1,"waiting":9,"window":4,"max_in_flight":5,`+
+		`"rate":"100/s","token_at":"2026-01-31T11:00:00.123Z","ordered":true,"fails":21,"opened":2,"until":"2026-01-31T11:01:00.123Z"}],"next_cursor":"c2"}`, w.Body.String())
+	require.Equal(t, dispatcher.EndpointFilter{Limit: 7, Cursor: "c1"}, f.filterOf)
+
+	for held, want := range map[dispatcher.Held]string{dispatcher.HeldPaused: "paused", dispatcher.HeldDisabled: "disabled", dispatcher.HeldDeleted: "deleted"} {
+		f.state = dispatcher.LaneState{Lane: "u_1", Limits: dispatcher.LaneLimits{Held: held}}
+		got := decodeAnswer[wire.LanePage](t, get(h, "/v1/lanes"), 200).Data[0]
+		require.Equal(t, want, got.Held)
+		require.Equal(t, held == dispatcher.HeldPaused, got.State == "paused")
+		require.Empty(t, got.Endpoint)
+		require.Empty(t, got.Rate)
+	}
+	f.state = dispatcher.LaneState{}
+	f.next = ""
+	require.Equal(t, `{"data":[],"next_cursor":null}`, get(h, "/v1/lanes").Body.String())
+	requireField(t, get(h, "/v1/lanes?limit=501"), "query.limit", "500")
+	requireField(t, get(h, "/v1/lanes?state=open"), "query.state", "unknown")
+	f.err = dispatcher.ErrCursor
+	requireField(t, get(h, "/v1/lanes?cursor=x"), "query.cursor", "not made")
+}
+
+func TestARateIsToldInTheTimeItWasGivenFor(t *testing.T) {
+	for _, text := range []string{"1/s", "3/s", "100/s", "100000/s", "7/m", "59/m", "1/m", "50/h", "1/h", "7/h"} {
+		rate, err := dispatcher.ParseRate(text)
+		require.NoError(t, err)
+		f := &fakeService{fakeEndpoints: fakeEndpoints{state: dispatcher.LaneState{Lane: "u_1", Limits: dispatcher.LaneLimits{Interval: rate.Interval()}}}}
+		require.Equal(t, text, decodeAnswer[wire.LanePage](t, get(newTestAPI(t, f), "/v1/lanes"), 200).Data[0].Rate)
+	}
+}
+
+func TestAnyDestinationIsPausedAndResumed(t *testing.T) {
+	f := &fakeService{fakeEndpoints: fakeEndpoints{state: dispatcher.LaneState{Lane: "u_1", Limits: dispatcher.LaneLimits{Held: dispatcher.HeldPaused}}}}
+	h := newTestAPI(t, f)
+	for _, destination := range []string{
+		"u_1", "ep_123456789", "q_mail", "merchant:7", ".m", "*", "https://shop.example", "https://shop.example/hooks/../a//b?x=1&y=%2F;z", "http://[::1]:8080/a.b/pause",
+	} {
+		for _, call := range []string{"pause", "resume"} {
+			f.calls = nil
+			got := decodeAnswer[wire.LaneState](t, serve(h, newRequest("POST", "/v1/lanes/"+url.PathEscape(destination)+"/"+call, "")), 200)
+			require.Equal(t, "paused", got.State)
+			require.Equal(t, []string{call}, f.calls)
+			require.Equal(t, destination, f.asked)
+		}
+	}
+	require.Equal(t, 200, serve(h, newRequest("POST", "/v1/lanes/*/pause", "")).Code)
+	f.calls = nil
+	for _, destination := range []string{"a b", "a/b", "ftp://a", "http://u:p@a", "http://a b", "u_" + strings.Repeat("a", 20), "ep_a:b", strings.Repeat("a", 129), "**", "\x00", "//a"} {
+		requireField(t, serve(h, newRequest("POST", "/v1/lanes/"+url.PathEscape(destination)+"/pause", "")), "path.lane", "")
+	}
+	requireField(t, serve(h, newRequest("POST", "/v1/lanes/u_1/pause?x=1", "")), "query.x", "unknown")
+	requireProblem(t, serve(h, newRequest("POST", "/v1/lanes/https://a/pause", "")), 404, "not-found")
+	require.Empty(t, f.calls)
+	f.err = dispatcher.ErrNoEndpoint
+	requireProblem(t, serve(h, newRequest("POST", "/v1/lanes/nobody/pause", "")), 404, "not-found")
+}
+
+func TestADestinationMayBeAnEndpointsUid(t *testing.T) {
+	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
+	h := newTestAPI(t, f)
+	require.Equal(t, 200, get(h, "/v1/deliveries?destination=merchant:7&destination=u_1").Code)
+	require.Equal(t, []dispatcher.Lane{"ep_123456789", "u_1"}, f.filter.Lanes)
+	serve(h, newRequest("DELETE", "/v1/messages/a?destination=merchant:7", ""))
+	require.EqualValues(t, "ep_123456789", f.lane)
+	f.calls = nil
+	requireField(t, get(h, "/v1/deliveries?destination=nobody"), "query.destination", "no endpoint")
+	requireField(t, serve(h, newRequest("DELETE", "/v1/messages/a?destination=nobody", "")), "query.destination", "no endpoint")
+	requireField(t, get(h, "/v1/deliveries?destination=*"), "query.destination", "must be a lane")
+	requireField(t, get(h, "/v1/deliveries?destination=http://u:p@a"), "query.destination", "user")
+	require.Empty(t, f.calls)
+}

@@ -1,0 +1,111 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// document is as much of an OpenAPI document as is looked at.
+type document struct {
+	Paths map[string]map[string]struct {
+		Security    []map[string][]string
+		RequestBody *struct {
+			Required bool
+			Content  map[string]struct{ Schema json.RawMessage }
+		}
+		Responses map[string]struct{ Description string }
+	}
+	Components struct {
+		Schemas map[string]struct {
+			Properties           map[string]json.RawMessage
+			Required             []string
+			AdditionalProperties bool
+		}
+	}
+}
+
+func mustDocument(t testing.TB) document {
+	t.Helper()
+	var d document
+	require.NoError(t, json.Unmarshal(get(newTestAPI(t, &fakeService{}), "/openapi.json").Body.Bytes(), &d))
+	return d
+}
+
+func TestTheDocumentSaysWhoNeedsAKey(t *testing.T) {
+	d := mustDocument(t)
+	open := 0
+	for path, methods := range d.Paths {
+		for method, o := range methods {
+			if o.Security == nil {
+				open++
+				require.NotContains(t, o.Responses, "401", "%s %s", method, path)
+				continue
+			}
+			require.Contains(t, o.Responses, "401", "%s %s", method, path)
+		}
+	}
+	require.Equal(t, 3, open, "healthz, readyz and the public keys")
+	require.Nil(t, d.Paths["/.well-known/webhook-keys"]["get"].Security)
+}
+
+func TestTheDocumentHasTheBodiesOfEndpoints(t *testing.T) {
+	d := mustDocument(t)
+	create := d.Paths["/v1/endpoints"]["post"]
+	require.True(t, create.RequestBody.Required)
+	require.JSONEq(t, `{"$ref":"#/components/schemas/Endpoint"}`, string(create.RequestBody.Content["application/json"].Schema))
+	require.Contains(t, create.Responses, "201")
+	require.Contains(t, create.Responses["409"].Description, "taken")
+	rotate := d.Paths["/v1/endpoints/{id}/rotate-secret"]["post"]
+	require.False(t, rotate.RequestBody.Required)
+	require.Contains(t, rotate.Responses["500"].Description, "sealed")
+	retry := d.Paths["/v1/messages/{id}/retry"]["post"].Responses["409"].Description
+	for _, word := range []string{"in-flight", "disabled", "deleted"} {
+		require.Contains(t, retry, word)
+	}
+
+	e := d.Components.Schemas["Endpoint"]
+	require.Equal(t, []string{"url"}, e.Required)
+	require.False(t, e.AdditionalProperties)
+	view := d.Components.Schemas["EndpointView"]
+	require.Subset(t, view.Required, []string{"id", "url", "state", "topics", "signature", "created_at"})
+	require.True(t, view.AdditionalProperties)
+
+	body := d.Paths["/v1/endpoints/{id}"]["patch"].RequestBody
+	require.Equal(t, body.Content["application/json"], body.Content["application/merge-patch+json"])
+	var patch struct {
+		Properties map[string]struct{ AnyOf []map[string]any }
+		Required   []string
+	}
+	require.NoError(t, json.Unmarshal(body.Content["application/merge-patch+json"].Schema, &patch))
+	require.Empty(t, patch.Required)
+	for name, member := range map[string]string{"headers": "additionalProperties", "metadata": "additionalProperties", "success": "properties"} {
+		b, err := json.Marshal(patch.Properties[name].AnyOf[0][member])
+		require.NoError(t, err)
+		require.Contains(t, string(b), `{"type":"null"}`, "a member is removed by null")
+	}
+	for name := range e.Properties {
+		p, ok := patch.Properties[name]
+		require.Equal(t, !slices.Contains([]string{"uid", "tenant", "secret"}, name), ok, name)
+		if ok {
+			require.Equal(t, name != "url", len(p.AnyOf) == 2 && p.AnyOf[1]["type"] == "null", name)
+		}
+	}
+}
+
+// A field that the document has and the API does not know, or the other way
+// round, would be found by nobody else.
+func TestTheDocumentKnowsEveryFieldOfAnEndpoint(t *testing.T) {
+	d := mustDocument(t)
+	h := newTestAPI(t, &fakeService{})
+	for name := range d.Components.Schemas["EndpointView"].Properties {
+		w := post(h, "/v1/endpoints", `{"`+name+`":[[]]}`)
+		require.NotContains(t, w.Body.String(), "is unknown", name)
+		_, taken := d.Components.Schemas["Endpoint"].Properties[name]
+		told := strings.Contains(w.Body.String(), "only answered") || strings.Contains(w.Body.String(), "made here")
+		require.Equal(t, taken, !told, name)
+	}
+}

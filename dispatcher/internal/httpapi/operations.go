@@ -1,0 +1,180 @@
+package httpapi
+
+import (
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+func (s *server) messageOperations() []operation {
+	id := pathParam("id", "The id of the message.")
+	destination := queryParam("destination", "Only the delivery to this lane, endpoint or URL.", text1)
+	published := map[int]any{202: wire.Published{}, 200: wire.Published{}}
+	return []operation{
+		{
+			id: "publish", method: "POST", path: "/v1/messages", scope: scopePublish,
+			summary: "Publish a message to a URL, to an endpoint, or to every endpoint that matches", serve: s.publish,
+			params: []*huma.Param{{
+				Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: huma.TypeString},
+				Description: "The message's id, where it has none of its own.",
+			}},
+			body: wire.Message{}, answers: published,
+			problems: []*kind{malformed, tooSlow, conflict, tooLarge, badMedia, invalid, laneFull, unavailable},
+		},
+		{
+			id: "publish-batch", method: "POST", path: "/v1/messages/batch", scope: scopePublish,
+			summary: "Publish up to 1000 messages; good ones are taken though others are not", serve: s.publishBatch,
+			body: wire.Batch{}, answers: map[int]any{202: wire.Results{}},
+			problems: []*kind{malformed, tooSlow, tooLarge, badMedia, invalid, unavailable},
+		},
+		{
+			id: "get-message", method: "GET", path: "/v1/messages/{id}", scope: scopeRead,
+			summary: "Read a message and its deliveries", serve: s.message,
+			params: []*huma.Param{id}, answers: map[int]any{200: wire.Record{}},
+			problems: []*kind{notFound, invalid, unavailable},
+		},
+		{
+			id: "cancel-message", method: "DELETE", path: "/v1/messages/{id}", scope: scopePublish,
+			summary: "Cancel what is not finished of a message", serve: s.cancel,
+			params: []*huma.Param{id, destination}, answers: map[int]any{200: wire.Deliveries{}},
+			problems: []*kind{notFound, invalid, unavailable},
+		},
+		{
+			id: "retry-message", method: "POST", path: "/v1/messages/{id}/retry", scope: scopePublish,
+			summary: "Attempt a message's deliveries now", serve: s.retry,
+			params: []*huma.Param{id, destination}, answers: map[int]any{202: wire.Deliveries{}},
+			problems: []*kind{notFound, inFlight, disabled, deleted, invalid, unavailable},
+		},
+		{
+			id: "list-deliveries", method: "GET", path: "/v1/deliveries", scope: scopeRead,
+			summary: "List deliveries, newest first", serve: s.deliveries,
+			params: listParams(), answers: map[int]any{200: wire.Page{}},
+			problems: []*kind{malformed, invalid, unavailable},
+		},
+	}
+}
+
+func (s *server) endpointOperations() []operation {
+	const path = "/v1/endpoints/{id}"
+	one := map[int]any{200: wire.EndpointView{}}
+	tenant := queryParam("tenant", "Only this tenant's; empty: only those without a tenant.", text1)
+	return []operation{
+		{
+			id: "create-endpoint", method: "POST", path: "/v1/endpoints", scope: scopeAdmin,
+			summary: "Register an endpoint; the answer holds its secret where it is new", serve: s.createEndpoint,
+			body: wire.Endpoint{}, answers: map[int]any{201: wire.EndpointView{}, 200: wire.EndpointView{}},
+			problems: []*kind{malformed, tooSlow, taken, tooLarge, badMedia, invalid, unavailable},
+		},
+		{
+			id: "list-endpoints", method: "GET", path: "/v1/endpoints", scope: scopeRead,
+			summary: "List endpoints, newest first", serve: s.endpoints,
+			params: append([]*huma.Param{tenant}, pageParams()...), answers: map[int]any{200: wire.EndpointPage{}},
+			problems: []*kind{malformed, invalid, unavailable},
+		},
+		{
+			id: "get-endpoint", method: "GET", path: path, scope: scopeRead,
+			summary: "Read an endpoint, without its secrets", serve: s.endpoint,
+			params: []*huma.Param{endpointParam}, answers: one, problems: []*kind{notFound, invalid, unavailable},
+		},
+		{
+			id: "patch-endpoint", method: "PATCH", path: path, scope: scopeAdmin,
+			summary: "Change an endpoint; what waits for it goes by what it is then", serve: s.patchEndpoint,
+			params: []*huma.Param{endpointParam}, body: patchSchema{}, media: mediaPatch, answers: one,
+			problems: []*kind{malformed, notFound, tooSlow, changed, tooLarge, badMedia, invalid, sealed, unavailable},
+		},
+		{
+			id: "delete-endpoint", method: "DELETE", path: path, scope: scopeAdmin,
+			summary: "Delete an endpoint and cancel what waits for it", serve: s.deleteEndpoint,
+			params: []*huma.Param{endpointParam}, answers: map[int]any{200: wire.EndpointDeleted{}},
+			problems: []*kind{notFound, invalid, unavailable},
+		},
+		{
+			id: "pause-endpoint", method: "POST", path: path + "/pause", scope: scopeAdmin,
+			summary: "Hold what goes to an endpoint", serve: s.pauseEndpoint,
+			params: []*huma.Param{endpointParam}, answers: one,
+			problems: []*kind{notFound, changed, invalid, sealed, unavailable},
+		},
+		{
+			id: "resume-endpoint", method: "POST", path: path + "/resume", scope: scopeAdmin,
+			summary: "Let an endpoint go on that is paused or disabled, or whose breaker is open", serve: s.resumeEndpoint,
+			params: []*huma.Param{endpointParam}, answers: one,
+			problems: []*kind{notFound, changed, invalid, sealed, unavailable},
+		},
+	}
+}
+
+func (s *server) secretOperations() []operation {
+	const path = "/v1/endpoints/{id}"
+	endpoint := queryParam("endpoint", "Only those of the endpoint with this id or uid.", text1)
+	return []operation{
+		{
+			id: "get-secret", method: "GET", path: path + "/secret", scope: scopeAdmin,
+			summary: "Read an endpoint's secrets", serve: s.secret,
+			params: []*huma.Param{endpointParam}, answers: map[int]any{200: wire.EndpointSecrets{}},
+			problems: []*kind{notFound, invalid, sealed, unavailable},
+		},
+		{
+			id: "rotate-secret", method: "POST", path: path + "/rotate-secret", scope: scopeAdmin,
+			summary: "Give an endpoint another secret", serve: s.rotateSecret,
+			params: []*huma.Param{endpointParam}, body: wire.Rotation{}, bare: true,
+			answers:  map[int]any{200: wire.EndpointView{}},
+			problems: []*kind{malformed, notFound, tooSlow, changed, tooLarge, badMedia, invalid, sealed, unavailable},
+		},
+		{
+			id: "test-endpoint", method: "POST", path: path + "/test", scope: scopeAdmin,
+			summary: "Send an endpoint a test message and tell what its receiver said", serve: s.test,
+			params: []*huma.Param{endpointParam}, answers: map[int]any{200: wire.EndpointTest{}},
+			problems: []*kind{notFound, invalid, busy, sealed, unavailable},
+		},
+		{
+			id: "webhook-keys", method: "GET", path: "/.well-known/webhook-keys",
+			summary: "List the public keys of endpoints whose signature is standard-ed25519", serve: s.webhookKeys,
+			params: append([]*huma.Param{endpoint}, pageParams()...), answers: map[int]any{200: wire.PublicKeyPage{}},
+			problems: []*kind{malformed, invalid, unavailable},
+		},
+	}
+}
+
+func (s *server) laneOperations() []operation {
+	lane := pathParam("lane", "A lane, an endpoint's id or uid, a URL (its slashes escaped as %2F), or * for all.")
+	one := map[int]any{200: wire.LaneState{}}
+	return []operation{
+		{
+			id: "list-lanes", method: "GET", path: "/v1/lanes", scope: scopeRead,
+			summary: "List lanes, those last made first", serve: s.lanes,
+			params: pageParams(), answers: map[int]any{200: wire.LanePage{}},
+			problems: []*kind{malformed, invalid, unavailable},
+		},
+		{
+			id: "pause-lane", method: "POST", path: "/v1/lanes/{lane}/pause", scope: scopeAdmin,
+			summary: "Hold what goes to a destination, or everything", serve: s.pauseLane,
+			params: []*huma.Param{lane}, answers: one, problems: []*kind{notFound, changed, invalid, sealed, unavailable},
+		},
+		{
+			id: "resume-lane", method: "POST", path: "/v1/lanes/{lane}/resume", scope: scopeAdmin,
+			summary: "Let a destination go on, and close its breaker", serve: s.resumeLane,
+			params: []*huma.Param{lane}, answers: one, problems: []*kind{notFound, changed, invalid, sealed, unavailable},
+		},
+	}
+}
+
+// plainOperations tell of the whole.
+func (s *server) plainOperations() []operation {
+	return []operation{
+		{
+			id: "stats", method: "GET", path: "/v1/stats", scope: scopeRead,
+			summary: "Count what is in the queue", serve: s.stats,
+			answers: map[int]any{200: wire.Stats{}}, problems: []*kind{invalid, unavailable},
+		},
+		{
+			id: "healthz", method: "GET", path: "/healthz", summary: "Tell that the process is alive",
+			serve: s.healthz, answers: map[int]any{200: wire.Health{}},
+		},
+		{
+			id: "readyz", method: "GET", path: "/readyz", summary: "Tell whether the store can be used",
+			serve: s.readyz, answers: map[int]any{200: wire.Ready{}}, problems: []*kind{unavailable},
+		},
+	}
+}
+
+var endpointParam = pathParam("id", "The id or the uid of the endpoint.")

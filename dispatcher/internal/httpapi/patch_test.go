@@ -1,0 +1,236 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/signer"
+)
+
+const patchPath = "/v1/endpoints/ep_123456789"
+
+func patch(h http.Handler, body string) *httptest.ResponseRecorder {
+	r := newRequest("PATCH", patchPath, body)
+	r.Header.Set("Content-Type", "application/merge-patch+json")
+	return serve(h, r)
+}
+
+func TestAPatchChangesWhatItNames(t *testing.T) {
+	header := func(name, value string) dispatcher.Header { return dispatcher.Header{Name: name, Value: value} }
+	for body, change := range map[string]func(e *dispatcher.Endpoint){
+		`{}`:                         func(*dispatcher.Endpoint) {},
+		`{"url":"http://b/"}`:        func(e *dispatcher.Endpoint) { e.URL = "http://b/" },
+		`{"topics":["a.*"]}`:         func(e *dispatcher.Endpoint) { e.Topics = []string{"a.*"} },
+		`{"topics":[]}`:              func(e *dispatcher.Endpoint) { e.Topics = []string{} },
+		`{"topics":null}`:            func(e *dispatcher.Endpoint) { e.Topics = []string{"*"} },
+		`{"description":"new"}`:      func(e *dispatcher.Endpoint) { e.Description = "new" },
+		`{"description":null}`:       func(e *dispatcher.Endpoint) { e.Description = "" },
+		`{"metadata":{"a":"1"}}`:     func(e *dispatcher.Endpoint) { e.Metadata["a"] = "1" },
+		`{"metadata":{"plan":null}}`: func(e *dispatcher.Endpoint) { e.Metadata = map[string]string{} },
+		`{"metadata":{"x":null}}`:    func(*dispatcher.Endpoint) {},
+		`{"metadata":{}}`:            func(*dispatcher.Endpoint) {},
+		`{"metadata":null}`:          func(e *dispatcher.Endpoint) { e.Metadata = nil },
+		`{"ladder":null}`:            func(e *dispatcher.Endpoint) { e.Ladder = nil },
+		`{"timeout":"5s"}`:           func(e *dispatcher.Endpoint) { e.Timeout = 5 * time.Second },
+		`{"timeout":null}`:           func(e *dispatcher.Endpoint) { e.Timeout = 0 },
+		`{"max_in_flight":7}`:        func(e *dispatcher.Endpoint) { e.MaxInFlight = 7 },
+		`{"max_in_flight":null}`:     func(e *dispatcher.Endpoint) { e.MaxInFlight = 0 },
+		`{"rate":"1/h"}`:             func(e *dispatcher.Endpoint) { e.Rate = dispatcher.Rate{Count: 1, Per: time.Hour} },
+		`{"rate":null}`:              func(e *dispatcher.Endpoint) { e.Rate = dispatcher.Rate{} },
+		`{"headers":{"x-a":"1"}}`: func(e *dispatcher.Endpoint) {
+			e.Headers = append(e.Headers[:1], header("x-a", "1"), header("x-b", "hunter3"))
+		},
+		`{"headers":{"x-b":"9"}}`:                       func(e *dispatcher.Endpoint) { e.Headers[1].Value = "9" },
+		`{"headers":{"AUTHORIZATION":"9"}}`:             func(e *dispatcher.Endpoint) { e.Headers[0] = header("AUTHORIZATION", "9") },
+		`{"headers":{"authorization":null}}`:            func(e *dispatcher.Endpoint) { e.Headers = e.Headers[1:] },
+		`{"headers":{"x-b":null,"authorization":null}}`: func(e *dispatcher.Endpoint) { e.Headers = nil },
+		`{"headers":{"x-c":null}}`:                      func(*dispatcher.Endpoint) {},
+		`{"headers":null}`:                              func(e *dispatcher.Endpoint) { e.Headers = nil },
+		`{"success":null}`:                              func(e *dispatcher.Endpoint) { e.Success = nil },
+		`{"success":{"status":["*"]}}`:                  func(e *dispatcher.Endpoint) { e.Success = mustSuccess(t, `{"status":["*"],"body":"ok"}`) },
+		`{"success":{"body":null}}`:                     func(e *dispatcher.Endpoint) { e.Success = mustSuccess(t, `{"status":["200"]}`) },
+		`{"success":{"status":null}}`:                   func(e *dispatcher.Endpoint) { e.Success = mustSuccess(t, `{"body":"ok"}`) },
+		`{"success":{"body":{"matches":"a","path":null}}}`: func(e *dispatcher.Endpoint) {
+			e.Success = mustSuccess(t, `{"status":["200"],"body":{"matches":"a"}}`)
+		},
+		`{"ordered":false}`:                         func(e *dispatcher.Endpoint) { e.Ordered = false },
+		`{"ordered":null}`:                          func(e *dispatcher.Endpoint) { e.Ordered = false },
+		`{"disabled":true}`:                         func(e *dispatcher.Endpoint) { e.Disabled = true },
+		`{"signature":null}`:                        func(*dispatcher.Endpoint) {},
+		`{"signature":"standard","url":"http://b"}`: func(e *dispatcher.Endpoint) { e.URL = "http://b" },
+	} {
+		t.Run(body, func(t *testing.T) {
+			f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t), races: 1}}
+			before := f.there
+			w := patch(newTestAPI(t, f), body)
+			require.Equal(t, 200, w.Code, w.Body.String())
+			requireNoSecret(t, w.Body.String())
+			want := testEndpoint(t)
+			change(want)
+			require.Equal(t, want.Success.String(), f.there.Success.String())
+			require.Equal(t, want.Success == nil, f.there.Success == nil)
+			require.Equal(t, want.Ladder == nil, f.there.Ladder == nil)
+			want.Success, want.Ladder = f.there.Success, f.there.Ladder
+			require.Equal(t, want, f.there)
+			require.Equal(t, testEndpoint(t).Headers, before.Headers, "who else reads it sees no change")
+			require.Equal(t, testEndpoint(t).Metadata, before.Metadata)
+		})
+	}
+}
+
+func mustSuccess(t testing.TB, text string) *dispatcher.Success {
+	t.Helper()
+	s, err := dispatcher.ParseSuccess(text)
+	require.NoError(t, err)
+	return s
+}
+
+func TestAPatchOfAnEndpointWithNothingSetsIt(t *testing.T) {
+	f := &fakeService{fakeEndpoints: fakeEndpoints{there: &dispatcher.Endpoint{
+		ID: "ep_123456789", URL: "http://a", Signature: signer.Standard, Secrets: testEndpoint(t).Secrets,
+	}}}
+	h := newTestAPI(t, f)
+	got := decodeAnswer[wire.EndpointView](t, patch(h, `{"success":{"body":"ok"},"metadata":{"a":"1","b":null},"headers":{"x":"1"},"ladder":["1s"]}`), 200)
+	require.Equal(t, `{"status":["2xx"],"body":"ok"}`, f.there.Success.String())
+	require.Equal(t, map[string]string{"a": "1"}, got.Metadata)
+	require.Equal(t, map[string]string{"x": "***"}, got.Headers)
+	require.Equal(t, 1, got.Ladder.Len())
+	require.Equal(t, []string{}, got.Topics, "none is told, since to leave it out is to get everything")
+}
+
+func TestABadPatchChangesNothing(t *testing.T) {
+	f := &fakeService{}
+	h := newTestAPI(t, f)
+	for body, want := range map[string][2]string{
+		`[]`: {"$", "object"}, `null`: {"$", "object"},
+		`{"color":1}`:                          {"$.color", "unknown"},
+		`{"uid":"other"}`:                      {"$.uid", "create another"},
+		`{"uid":null}`:                         {"$.uid", "create another"},
+		`{"tenant":"m8"}`:                      {"$.tenant", "create another"},
+		`{"secret":"` + secretNew + `"}`:       {"$.secret", "rotate-secret"},
+		`{"id":"ep_2"}`:                        {"$.id", "made here"},
+		`{"state":"paused"}`:                   {"$.state", "pause or resume"},
+		`{"created_at":null}`:                  {"$.created_at", "only answered"},
+		`{"in_flight":0}`:                      {"$.in_flight", "only answered"},
+		`{"url":null}`:                         {"$.url", "null"},
+		`{"url":""}`:                           {"$.url", "empty"},
+		`{"url":"http://10.1.2.3/"}`:           {"$.url", "ALLOW_NETS"},
+		`{"topics":["a b"]}`:                   {"$.topics[0]", "topic"},
+		`{"metadata":"x"}`:                     {"$.metadata", "object of texts"},
+		`{"metadata":{"a":{}}}`:                {"$.metadata", "object of texts"},
+		`{"headers":{"x":"***"}}`:              {"$.headers", "stands for"},
+		`{"headers":{"x":"1","X":null}}`:       {"$.headers", "twice"},
+		`{"headers":{"Host":"1"}}`:             {"$.headers.Host", "can't be set"},
+		`{"headers":[]}`:                       {"$.headers", "object of texts"},
+		`{"success":"2xx"}`:                    {"$.success", ""},
+		`{"success":{"body":{"matches":"("}}}`: {"$.success", ""},
+		`{"success":{"color":"red"}}`:          {"$.success", ""},
+		`{"success":` + strings.Repeat(`{"a":`, 65) + `1` + strings.Repeat("}", 65) + `}`: {"$.success", ""},
+		`{"timeout":"soon"}`:               {"$.timeout", ""},
+		`{"timeout":"2m"}`:                 {"$.timeout", "1s to 60s"},
+		`{"rate":"1/x"}`:                   {"$.rate", "100/s"},
+		`{"ordered":0}`:                    {"$.ordered", "true or false"},
+		`{"signature":"standard-ed25519"}`: {"$.signature", "other secrets"},
+		`{"signature":"none"}`:             {"$.signature", "one of"},
+	} {
+		before := testEndpoint(t)
+		f.there = before
+		w := patch(h, body)
+		t.Run(clipName(body), func(t *testing.T) { requireField(t, w, want[0], want[1]) })
+		require.Same(t, before, f.there, body)
+		require.NotContains(t, w.Body.String(), secretNew)
+	}
+	p := requireProblem(t, patch(h, `{"uid":"a","x":1,"url":"ftp://a","timeout":"soon","topics":["a b"]}`), 422, "invalid")
+	require.Len(t, p.Errors, 5, "all mistakes are told at once")
+}
+
+func TestAPatchMayBeSentAsPlainJSON(t *testing.T) {
+	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
+	h := newTestAPI(t, f)
+	require.Equal(t, 200, serve(h, newRequest("PATCH", patchPath, `{"description":"x"}`)).Code)
+	require.Equal(t, "x", f.there.Description)
+	r := newRequest("POST", "/v1/endpoints", endpoint(""))
+	r.Header.Set("Content-Type", "application/merge-patch+json")
+	requireProblem(t, serve(h, r), 415, "unsupported-media-type")
+	requireProblem(t, serve(h, newRequest("PATCH", "/v1/endpoints/gone", `{"x":1}`)), 404, "not-found")
+}
+
+// Settings change: what was taken once may be refused today, and must not keep
+// everything else from being changed.
+func TestAPatchIsNotRefusedForWhatItLeavesAlone(t *testing.T) {
+	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
+	f.there.URL = "http://10.1.2.3/"
+	h := newTestAPI(t, f)
+	require.Equal(t, 200, patch(h, `{"max_in_flight":1}`).Code)
+	requireField(t, patch(h, `{"max_in_flight":1,"url":"http://10.1.2.3/x"}`), "$.url", "ALLOW_NETS")
+}
+
+// An endpoint that can't be opened has neither secrets nor header values: to
+// store it so would lose them.
+func TestAnEndpointThatCannotBeOpenedIsNotChanged(t *testing.T) {
+	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
+	f.there.Secrets = nil
+	before := f.there
+	require.Contains(t, requireProblem(t, patch(newTestAPI(t, f), `{"description":"x"}`), 500, "sealed").Detail, "ENCRYPTION_KEY")
+	require.Same(t, before, f.there)
+}
+
+func TestAnotherSignatureKeepsTheTextsOfTheSecrets(t *testing.T) {
+	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
+	h := newTestAPI(t, f)
+	require.Equal(t, 200, patch(h, `{"signature":"stripe"}`).Code)
+	require.Equal(t, signer.Stripe, f.there.Signature)
+	require.Equal(t, secretNew, f.there.Secrets[0].Secret.Reveal())
+	require.True(t, f.there.Secrets[0].Secret.Equal(mustSecret(t, signer.Stripe, secretNew)), "its text is the key")
+	require.Equal(t, testNow.Add(time.Hour), f.there.Secrets[1].Until)
+	require.Equal(t, 200, patch(h, `{"signature":null}`).Code)
+	require.True(t, f.there.Secrets[0].Secret.Equal(mustSecret(t, signer.Standard, secretNew)))
+}
+
+// The buffer of a request serves the next one before the endpoint is changed.
+func TestAPatchOutlivesItsBuffer(t *testing.T) {
+	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
+	h := newTestAPI(t, f)
+	other := endpoint(`"description":"` + strings.Repeat("z", 1000) + `","topics":7`)
+	f.meanwhile = func() { requireField(t, post(h, "/v1/endpoints", other), "$.topics", "list") }
+	for range 50 { // the pool may forget a buffer now and then
+		require.Equal(t, 200, patch(h, `{"url":"http://b/hooks","description":"`+strings.Repeat("a", 500)+`"}`).Code)
+		require.Equal(t, strings.Repeat("a", 500), f.there.Description)
+	}
+}
+
+func FuzzPatch(f *testing.F) {
+	for _, seed := range []string{
+		`{"url":"http://b","topics":["a.*"],"description":null,"metadata":{"a":"1","plan":null},"signature":"stripe"}`,
+		`{"headers":{"X-B":"1","x":null},"success":{"body":{"path":"a","equals":{"b":[1]}}},"rate":"5/m","ordered":true}`,
+		`{"success":{"status":null,"body":{"matches":"a"}},"timeout":5,"max_in_flight":3,"ladder":"1/2","disabled":true}`,
+	} {
+		f.Add(seed)
+	}
+	service := &fakeService{}
+	h := newTestAPI(f, service)
+	f.Fuzz(func(t *testing.T, text string) {
+		before := testEndpoint(t)
+		service.there, service.calls = before, nil
+		w := patch(h, text)
+		require.Contains(t, []int{200, 400, 413, 415, 422}, w.Code)
+		require.True(t, json.Valid(w.Body.Bytes()))
+		require.NotContains(t, w.Body.String(), "hunter3")
+		if w.Code != 200 {
+			require.Same(t, before, service.there)
+			return
+		}
+		require.True(t, json.Valid([]byte(text)))
+		require.Empty(t, service.there.Validate(testLimits()))
+		require.Len(t, service.there.Secrets, 2)
+		require.Equal(t, "merchant:7", service.there.UID)
+	})
+}

@@ -1,0 +1,43 @@
+package httpapi_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+func TestWithoutASigningSecretAURLIsRefused(t *testing.T) {
+	l := testLimits()
+	l.Unsigned = true
+	h := newTestAPI(t, &fakeService{}, withLimits(l))
+	requireField(t, post(h, "/v1/messages", message("")), "$.url", "SIGNING_SECRET")
+	require.Equal(t, 202, post(h, "/v1/messages", bare+`}`).Code, "endpoints have secrets of their own")
+}
+
+func TestWhatTheStoreAnswersBecomesAStatus(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		status int
+		word   string
+		retry  bool
+	}{
+		{fmt.Errorf("schedule: %w", dispatcher.ErrUnavailable), 503, "unavailable", true},
+		{fmt.Errorf("schedule: %w", dispatcher.ErrFull), 503, "full", true},
+		{errors.New("secret detail"), 500, "internal", false},
+	} {
+		whole := &fakeService{err: c.err}
+		each := &fakeService{publish: func([]*dispatcher.Message) ([]dispatcher.Published, error) {
+			return []dispatcher.Published{{Err: c.err}}, nil
+		}}
+		for _, f := range []*fakeService{whole, each} {
+			w := post(newTestAPI(t, f), "/v1/messages", message(""))
+			requireProblem(t, w, c.status, c.word)
+			require.Equal(t, c.retry, w.Header().Get("Retry-After") != "")
+			require.NotContains(t, w.Body.String(), "secret detail")
+		}
+	}
+}

@@ -1,0 +1,235 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/signer"
+)
+
+const (
+	// rotationBytes bounds a rotation: the longest secret has 256 characters.
+	rotationBytes = 8 << 10
+	// usualOverlap is how long old secrets go on, as the contract says.
+	usualOverlap = 24 * time.Hour
+	// testTime is how long the answer to a test may take: the longest attempt
+	// lasts 60 s, with some for the store.
+	testTime = 75 * time.Second
+	// keysAge lets a receiver keep public keys for a moment: it asks at each
+	// call else, and one that is new is known within a minute.
+	keysAge = "public, max-age=60"
+)
+
+// rotateSecret serves POST /v1/endpoints/{id}/rotate-secret. The new secret is
+// answered by GET .../secret alone.
+func (s *server) rotateSecret(ctx context.Context, c *call) (*reply, error) {
+	name, err := c.name()
+	if err != nil {
+		return nil, err
+	}
+	asked, err := c.rotation()
+	if err != nil {
+		return nil, err
+	}
+	if asked.given {
+		view, err := s.svc.Endpoint(ctx, name) // its signature says what a secret is
+		if err != nil {
+			return nil, err
+		}
+		if asked.next, err = view.Signature.ParseSecret(asked.text); err != nil {
+			asked.wrong = join(asked.wrong, []dispatcher.FieldError{{Path: "$.secret", Detail: err.Error()}})
+		}
+	}
+	if p := fields(asked.wrong); p != nil {
+		return nil, p
+	}
+	view, err := s.svc.RotateSecret(ctx, name, asked.next, asked.overlap)
+	if err != nil {
+		return nil, err
+	}
+	return answerEndpoint(view)
+}
+
+// rotation is what a call to rotate a secret asks for.
+type rotation struct {
+	overlap time.Duration
+	text    string // of the secret
+	given   bool   // there is one
+	next    signer.Secret
+	wrong   []dispatcher.FieldError
+}
+
+// rotation reads a rotation, which may have no body at all.
+func (c *call) rotation() (rotation, error) {
+	if c.r.ContentLength == 0 {
+		_, err := c.query()
+		return rotation{overlap: usualOverlap}, err
+	}
+	buf, err := c.json(rotationBytes)
+	if err != nil {
+		return rotation{}, err
+	}
+	defer release(buf)
+	return decodeRotation(buf)
+}
+
+func decodeRotation(buf *bytes.Buffer) (rotation, error) {
+	r := rotation{overlap: usualOverlap}
+	object, err := members(buf, func(name string, v jsontext.Value) {
+		var err error
+		switch {
+		case name != "overlap" && name != "secret":
+			err = errors.New("is unknown")
+		case v.Kind() == 'n':
+			err = errors.New("must not be null; leave it out")
+		case name == "overlap":
+			if err = duration(&r.overlap, v); err == nil && (r.overlap < 0 || r.overlap > dispatcher.MaxOverlap) {
+				err = errors.New("must be 0s to 30d")
+			}
+		default:
+			r.given = true
+			err = text(&r.text, v)
+		}
+		if err != nil {
+			r.wrong = append(r.wrong, dispatcher.FieldError{Path: "$" + member(name), Detail: err.Error()})
+		}
+	})
+	if err == nil && !object {
+		r.wrong = []dispatcher.FieldError{{Path: "$", Detail: "must be an object"}}
+	}
+	return r, err
+}
+
+// secret serves GET /v1/endpoints/{id}/secret.
+func (s *server) secret(ctx context.Context, c *call) (*reply, error) {
+	name, err := c.name()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.query(); err != nil {
+		return nil, err
+	}
+	view, err := s.svc.Endpoint(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if len(view.Secrets) == 0 {
+		return nil, fmt.Errorf("read secret of %s: %w", view.ID, dispatcher.ErrSealed)
+	}
+	w := wire.EndpointSecrets{ID: view.ID, Signature: view.Signature.String(), Secrets: []wire.EndpointSecret{}}
+	for _, one := range s.living(view.Secrets) {
+		public, _ := one.Secret.PublicKey()
+		w.Secrets = append(w.Secrets, wire.EndpointSecret{
+			Secret: one.Secret.Reveal(), PublicKey: public, Until: wire.Time{Time: one.Until},
+		})
+	}
+	return answerJSON(http.StatusOK, w)
+}
+
+// living are the secrets that sign still.
+func (s *server) living(all []dispatcher.EndpointSecret) []dispatcher.EndpointSecret {
+	now := time.Now()
+	if s.limits.Now != nil {
+		now = s.limits.Now()
+	}
+	out := make([]dispatcher.EndpointSecret, 0, len(all))
+	for _, one := range all {
+		if one.Until.IsZero() || one.Until.After(now) {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// test serves POST /v1/endpoints/{id}/test.
+func (s *server) test(ctx context.Context, c *call) (*reply, error) {
+	name, err := c.name()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.query(); err != nil {
+		return nil, err
+	}
+	// The receiver may take longer than any other call does. Where that can't be
+	// allowed for, a late answer is cut.
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(testTime))
+	result, err := s.svc.TestEndpoint(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	a := wireAttempt(&result.Attempt)
+	return answerJSON(http.StatusOK, wire.EndpointTest{
+		MessageID: result.MessageID, At: a.At, DurationMS: a.DurationMS, StatusCode: a.StatusCode,
+		Outcome: a.Outcome, Error: a.Error, ResponseExcerpt: a.ResponseExcerpt,
+	})
+}
+
+// webhookKeys serves GET /.well-known/webhook-keys. It needs no key, so it does
+// not tell whether an endpoint without a public key is there at all.
+func (s *server) webhookKeys(ctx context.Context, c *call) (*reply, error) {
+	q, err := c.query("endpoint", "limit", "cursor")
+	if err != nil {
+		return nil, err
+	}
+	p := filterParser{q: q}
+	var f dispatcher.EndpointFilter
+	f.Limit, f.Cursor = p.page()
+	name := ""
+	p.once("endpoint", func(v string) string {
+		name = v
+		if !dispatcher.ValidName(v) {
+			return "must be the id or the uid of an endpoint"
+		}
+		return unless(f.Cursor == "", "has a page of its own: leave the cursor out")
+	})
+	if wrong := fields(p.wrong); wrong != nil {
+		return nil, wrong
+	}
+	views, next, err := s.named(ctx, name, f)
+	if err != nil {
+		return nil, err
+	}
+	w := wire.PublicKeyPage{Data: []wire.PublicKey{}, NextCursor: nextCursor(next)}
+	for _, view := range views {
+		w.Data = append(w.Data, s.publicKeys(view)...)
+	}
+	r, err := answerJSON(http.StatusOK, w)
+	if err != nil {
+		return nil, err
+	}
+	r.CacheControl = keysAge
+	return r, nil
+}
+
+// named is the one endpoint with a name, if there is one, or a page of all.
+func (s *server) named(ctx context.Context, name string, f dispatcher.EndpointFilter) ([]dispatcher.EndpointView, string, error) {
+	if name == "" {
+		return s.svc.Endpoints(ctx, f)
+	}
+	view, err := s.svc.Endpoint(ctx, name)
+	switch {
+	case errors.Is(err, dispatcher.ErrNoEndpoint):
+		return nil, "", nil
+	case err != nil:
+		return nil, "", err
+	}
+	return []dispatcher.EndpointView{view}, "", nil
+}
+
+// publicKeys are those of the endpoint's secrets that have one.
+func (s *server) publicKeys(view dispatcher.EndpointView) (keys []wire.PublicKey) {
+	for _, one := range s.living(view.Secrets) {
+		if public, ok := one.Secret.PublicKey(); ok {
+			keys = append(keys, wire.PublicKey{Endpoint: view.ID, PublicKey: public, Until: wire.Time{Time: one.Until}})
+		}
+	}
+	return keys
+}

@@ -1,0 +1,121 @@
+package queuetest
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// crowdCases are about several instances that publish, claim and settle at once.
+var crowdCases = []testCase{
+	{name: "limits and lines hold with three instances at once", run: func(r *rig) { r.mustHoldInCrowd(60) }},
+	{name: "limits and lines hold with three instances at once, over several partitions", setup: spread, run: func(r *rig) {
+		r.mustHoldInCrowd(60)
+	}},
+}
+
+// crowd is what all instances together have in flight, as they know it. Each
+// counts itself in after the store gave it a lease and out before it gives the
+// lease back, so that the count is never above the store's.
+type crowd struct {
+	mu     sync.Mutex
+	flying map[string]int
+	most   map[string]int
+	next   map[string]int // the number of the next one of a line
+	served int
+	faults faults
+}
+
+// mustHoldInCrowd publishes n messages to a lane of at most three, to one that
+// is ordered, and under two keys of another, and delivers them all.
+func (r *rig) mustHoldInCrowd(n int) {
+	r.Helper()
+	r.limit(epOne, most(3))
+	r.limit(epTwo, ordered)
+	c := &crowd{
+		flying: map[string]int{}, next: map[string]int{},
+		most: map[string]int{"few": 3, "line": 1, "key0": 1, "key1": 1},
+	}
+	instances := []string{one, two, "three"}
+	var publishers, senders errgroup.Group
+	for kind, lane := range map[string]dispatcher.Lane{"few": epOne, "line": epTwo, "key0": "a", "key1": "a"} {
+		publishers.Go(func() error {
+			for i := range n {
+				e := r.entry(fmt.Sprintf("%s-%04d", kind, i), to(lane))
+				if lane == "a" {
+					e.Message.OrderingKey = kind
+				}
+				by := instances[i%3]
+				got, _, err := r.Queue.Schedule(r.ctx, by, 512, i%2, []dispatcher.Entry{e})
+				if err != nil || got[0].Err != nil {
+					return fmt.Errorf("schedule %s: %w, %w", e.Message.ID, err, got[0].Err)
+				}
+				for _, leased := range got[0].Leased {
+					if err := c.serve(r, by, []dispatcher.Claimed{{ID: named(leased, e.Message.ID), Attempt: 1}}); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+	}
+	for _, by := range instances {
+		senders.Go(func() error {
+			for !c.done(4 * n) {
+				claimed, _, err := r.Queue.Claim(r.ctx, by, r.all(), 8, 512)
+				if err != nil {
+					return err
+				}
+				if err := c.serve(r, by, claimed); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(r, publishers.Wait())
+	require.NoError(r, senders.Wait())
+	require.Empty(r, c.faults)
+	require.Equal(r, map[dispatcher.Status]int64{dispatcher.StatusDelivered: int64(4 * n)}, r.stats().Counts)
+}
+
+// serve delivers what an instance was leased.
+func (c *crowd) serve(r *rig, by string, claimed []dispatcher.Claimed) error {
+	batch := make([]dispatcher.Settlement, len(claimed))
+	c.mu.Lock()
+	for i, got := range claimed {
+		kind, number, _ := strings.Cut(got.ID.Message, "-")
+		if c.flying[kind]++; c.flying[kind] > c.most[kind] {
+			c.faults.add("%s has %d in flight", got.ID, c.flying[kind])
+		}
+		if want := fmt.Sprintf("%04d", c.next[kind]); c.most[kind] == 1 && number != want {
+			c.faults.add("%s comes before number %s", got.ID, want)
+		}
+		c.next[kind]++
+		batch[i] = success(got)
+	}
+	c.mu.Unlock()
+	if len(batch) == 0 {
+		return nil
+	}
+	c.mu.Lock()
+	for _, got := range claimed {
+		c.served++
+		kind, _, _ := strings.Cut(got.ID.Message, "-")
+		c.flying[kind]--
+	}
+	c.mu.Unlock()
+	_, _, err := r.Queue.Settle(r.ctx, by, batch)
+	return err
+}
+
+func (c *crowd) done(all int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.served >= all
+}

@@ -1,0 +1,235 @@
+package queuetest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// laneCases are about reading lanes.
+var laneCases = []testCase{
+	{name: "a lane that nobody knows is as every lane begins", run: func(r *rig) {
+		r.mustChangeNothing(func() {
+			require.Equal(r, dispatcher.LaneState{Lane: "a", Window: 2}, r.laneState("a"))
+		})
+	}},
+	{name: "a lane tells its limits, its work and its window", setup: Setup{MaxWindow: 4}, run: func(r *rig) {
+		limits := r.newLimits(epOne, most(3), every(time.Millisecond), held(dispatcher.HeldPaused))
+		r.limit("a", most(3))
+		for range 3 {
+			r.succeed("a")
+		}
+		r.publish("a", "m1", "m2")
+		r.schedule(r.entry("m3", to("a"), delay(time.Hour)))
+		r.publishKeyed("a", "k", "m4", "m5")
+		r.claim(one, 1)
+		got := r.laneState("a")
+		got.URL = ""
+		require.Equal(r, dispatcher.LaneState{
+			Lane: "a", Known: true, Window: 3, Limits: dispatcher.LaneLimits{MaxInFlight: 3},
+			LaneCount: dispatcher.LaneCount{InFlight: 1, Waiting: 4},
+		}, got)
+		r.limitAs(epOne, limits, false)
+		require.Equal(r, dispatcher.LaneState{Lane: epOne, Known: true, Window: 2, Limits: limits}, r.laneState(epOne))
+		require.Equal(r, dispatcher.StatePaused, stateWord(r.laneState(epOne)))
+	}},
+	{name: "a lane with work tells whose it is", run: func(r *rig) {
+		r.publish("a", "m1")
+		require.Equal(r, "https://example.com", r.laneState("a").URL)
+	}},
+	{name: "lanes are told in the order asked for, also twice", setup: spread, run: func(r *rig) {
+		r.publish("b", "m1")
+		got, err := r.Queue.LaneStates(r.ctx, to("c", "b", "a", "b"))
+		require.NoError(r, err)
+		require.Equal(r, to("c", "b", "a", "b"), namesOf(got))
+		require.Equal(r, []bool{false, true, false, true}, []bool{got[0].Known, got[1].Known, got[2].Known, got[3].Known})
+		got, err = r.Queue.LaneStates(r.ctx, nil)
+		require.NoError(r, err)
+		require.Empty(r, got)
+	}},
+	{name: "all lanes can be asked for as one", run: func(r *rig) {
+		require.Equal(r, dispatcher.StateActive, stateWord(r.laneState(dispatcher.AllLanes)))
+		r.holdAll()
+		require.Equal(r, dispatcher.StatePaused, stateWord(r.laneState(dispatcher.AllLanes)))
+	}},
+	{name: "every known lane is listed once, the last made first", run: listsLanes},
+	{name: "every known lane is listed once, the last made first, over several partitions", setup: spread, run: listsLanes},
+	{name: "all lanes come first while they are held", setup: spread, run: func(r *rig) {
+		r.publish("a", "m1")
+		r.holdAll()
+		got, _, err := r.Queue.Lanes(r.ctx, 10, "")
+		require.NoError(r, err)
+		require.Equal(r, to(dispatcher.AllLanes, "a"), namesOf(got))
+		require.Equal(r, dispatcher.HeldPaused, got[0].Limits.Held)
+		r.pass(time.Second)
+		r.publish("b", "m2")
+		require.Equal(r, to(dispatcher.AllLanes, "b", "a"), namesOf(r.listLanes(1)), "and once")
+		r.resume(dispatcher.AllLanes)
+		require.Equal(r, to("b", "a"), namesOf(r.listLanes(10)))
+	}},
+	{name: "a lane that somebody paused is listed though nothing was published to it", run: func(r *rig) {
+		r.limit("a", held(dispatcher.HeldPaused))
+		got := r.listLanes(10)
+		require.Equal(r, to("a"), namesOf(got))
+		require.True(r, got[0].Known)
+		require.Equal(r, dispatcher.HeldPaused, got[0].Limits.Held)
+	}},
+	{name: "a listed lane tells what it tells when it is asked for", setup: threeFailures, run: func(r *rig) {
+		r.openBreaker("a")
+		r.limit("b", every(time.Minute))
+		r.publishMany("b", 3)
+		r.claim(one, 1)
+		r.limit(epOne, ordered)
+		r.publish(epOne, "m1", "m2")
+		for _, l := range r.listLanes(2) {
+			require.Equal(r, r.laneState(l.Lane), l)
+		}
+	}},
+	{name: "a cursor of somebody else is refused", run: func(r *rig) {
+		for _, cursor := range []string{"x", "!", "bm9wZQ"} {
+			_, _, err := r.Queue.Lanes(r.ctx, 10, cursor)
+			require.ErrorIs(r, err, dispatcher.ErrCursor, cursor)
+		}
+	}},
+}
+
+func listsLanes(r *rig) {
+	require.Empty(r, r.listLanes(10))
+	var want []dispatcher.Lane
+	for n := range 25 {
+		r.pass(time.Millisecond)
+		lane := dispatcher.Lane(fmt.Sprintf("l%02d", (n*7)%25))
+		want = append(want, lane)
+		if n%3 == 0 {
+			r.limit(lane, held(dispatcher.HeldPaused))
+		}
+		r.publishMany(lane, 1)
+	}
+	slices.Reverse(want)
+	for _, limit := range []int{1, 4, 24, 25, 100} {
+		require.Equal(r, want, namesOf(r.listLanes(limit)), "%d", limit)
+	}
+}
+
+// listLanes follows the cursor to the end. No page may be too long, but for all
+// lanes as one, which may come beside a full page.
+func (r *rig) listLanes(limit int) []dispatcher.LaneState {
+	r.Helper()
+	var all []dispatcher.LaneState
+	cursor := ""
+	for range 1000 {
+		page, next, err := r.Queue.Lanes(r.ctx, limit, cursor)
+		require.NoError(r, err)
+		require.LessOrEqual(r, len(page), limit+1)
+		all = append(all, page...)
+		if next == "" {
+			return all
+		}
+		cursor = next
+	}
+	r.Fatal("the list never ends")
+	return nil
+}
+
+func namesOf(states []dispatcher.LaneState) []dispatcher.Lane {
+	names := make([]dispatcher.Lane, len(states))
+	for i, l := range states {
+		names[i] = l.Lane
+	}
+	return names
+}
+
+func stateWord(l dispatcher.LaneState) dispatcher.EndpointState { return l.State() }
+
+// waitCases are about what a delivery is told to wait for: the first that holds.
+var waitCases = []testCase{
+	{name: "its turn in line comes before all else", run: func(r *rig) {
+		r.publishKeyed("a", "k", "m1", "m2")
+		r.limit("a", held(dispatcher.HeldPaused))
+		r.mustWaitFor("order", "a", "m2")
+		r.mustWaitFor("paused", "a", "m1")
+	}},
+	{name: "then a pause, of its lane or of all", run: func(r *rig) {
+		r.publish("a", "m1")
+		r.schedule(r.entry("m2", to("a"), delay(time.Hour)))
+		r.publish("b", "m3")
+		r.limit("a", held(dispatcher.HeldPaused))
+		r.mustWaitFor("paused", "a", "m1", "m2")
+		r.mustWaitFor("permits", "b", "m3")
+		r.resume("a")
+		r.holdAll()
+		r.mustWaitFor("paused", "a", "m1", "m2")
+		r.mustWaitFor("paused", "b", "m3")
+	}},
+	{name: "then its time", setup: threeFailures, run: func(r *rig) {
+		r.openBreaker("a")
+		r.schedule(r.entry("m1", to("a"), delay(time.Hour)))
+		r.mustWaitFor("due", "a", "m1")
+		r.mustWaitFor("rung", "a", "n00001")
+		r.cancel(named("a", "n00001"))
+		r.publishKeyed("a", "k", "m2")
+		r.retry(named("a", "n00001"))
+		r.mustWaitFor("breaker", "a", "n00001", "m2")
+	}},
+	{name: "then the breaker, also while its probe is under way", setup: threeFailures, run: func(r *rig) {
+		r.openBreaker("a")
+		r.publish("a", "m1", "m2")
+		r.mustWaitFor("breaker", "a", "m1")
+		r.pass(time.Minute)
+		r.mustWaitFor("breaker", "a", "m1")
+		r.move()
+		r.mustClaim(one, named("a", "m1"))
+		r.mustWaitFor("breaker", "a", "m2")
+		require.Empty(r, r.look(named("a", "m1")).WaitingFor)
+	}},
+	{name: "then what the receiver asked for, and the rate", run: func(r *rig) {
+		r.publish("a", "m1", "m2", "m3")
+		c := r.claim(one, 2)
+		r.mustWaitFor("limit", "a", "m3")
+		r.mustSettle(one, paused(c[0], time.Hour, time.Minute))
+		r.mustWaitFor("rate", "a", "m3")
+		r.pass(time.Minute)
+		r.mustWaitFor("permits", "a", "m3")
+		r.limit("b", every(time.Second))
+		r.publish("b", "m4", "m5", "m6")
+		r.pass(time.Second)
+		r.mustClaim(one, named("b", "m4"))
+		r.mustWaitFor("rate", "b", "m5")
+		r.pass(time.Second)
+		r.mustWaitFor("permits", "b", "m5")
+	}},
+	{name: "then the limit, and at last a permit", run: func(r *rig) {
+		r.limit("a", most(1))
+		r.publish("a", "m1", "m2")
+		r.mustWaitFor("permits", "a", "m1", "m2")
+		r.mustClaim(one, named("a", "m1"))
+		r.mustWaitFor("limit", "a", "m2")
+	}},
+	{name: "what has ended, is under way or is cancelled waits for nothing", run: func(r *rig) {
+		for id, status := range r.populate() {
+			waits := r.look(id).WaitingFor
+			require.Equal(r, status.Ended() || status == dispatcher.StatusInFlight, waits == "", "%s is %s", id, status)
+		}
+		r.publish("a", "m1")
+		r.cancel(named("a", "m1"))
+		require.Empty(r, r.look(named("a", "m1")).WaitingFor)
+	}},
+}
+
+// mustWaitFor fails the case unless deliveries are told to wait for something,
+// by a look and by a list.
+func (r *rig) mustWaitFor(want string, lane dispatcher.Lane, messages ...string) {
+	r.Helper()
+	for _, d := range r.listAll(dispatcher.Filter{Lanes: to(lane)}, 100) {
+		if slices.Contains(messages, d.ID.Message) {
+			require.Equal(r, want, d.WaitingFor, "%s in a list", d.ID)
+		}
+	}
+	for _, id := range ids(lane, messages...) {
+		require.Equal(r, want, r.look(id).WaitingFor, "%s", id)
+	}
+}

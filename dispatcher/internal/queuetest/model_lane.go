@@ -1,0 +1,232 @@
+package queuetest
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// What the model knows of lanes: limits, rates, breakers.
+
+// view is a lane as a store keeps it.
+func (m *model) view(name dispatcher.Lane) LaneState {
+	v := LaneState{Slow: 4, InFlight: m.inFlight(name), Waiting: m.waitingIn(name)}
+	v.Limits, v.Limited = m.limits[name]
+	if l := m.lanes[name]; l != nil {
+		v.Known, v.Window, v.Slow = true, l.window, l.slow
+		v.Fails, v.Opened, v.Until, v.Tat = l.fails, l.opened, l.until, l.tat
+	}
+	return v
+}
+
+// ended reports whether what a lane has is to end.
+func (m *model) ended(name dispatcher.Lane) bool {
+	return LaneState{Limits: m.limits[name]}.ended()
+}
+
+func (m *model) waitingIn(lane dispatcher.Lane) int {
+	n := 0
+	for id, d := range m.deliveries {
+		if id.Lane == lane && d.Place.Waits() && d.Place != PlaceLeased {
+			n++
+		}
+	}
+	return n
+}
+
+// spend takes tokens of a lane's rate.
+func (m *model) spend(name dispatcher.Lane, n int) {
+	m.Helper()
+	if n == 0 {
+		return
+	}
+	require.LessOrEqual(m, n, m.view(name).tokens(m.now.UnixMicro()), "lane %s is past its rate", name)
+	if interval := m.limits[name].Interval.Microseconds(); interval > 0 {
+		l := m.lane(name)
+		l.tat = max(l.tat, m.now.Add(-burst).UnixMicro()) + int64(n)*interval
+	}
+}
+
+// refund returns tokens of what was not attempted after all.
+func (m *model) refund(name dispatcher.Lane, n int) {
+	if l := m.lanes[name]; l != nil {
+		l.tat = max(0, l.tat-int64(n)*m.limits[name].Interval.Microseconds())
+	}
+}
+
+// longestOpen is how long a breaker is left open at most.
+const longestOpen = 10 * time.Minute
+
+// judge is what an attempt does to its lane's breaker, and what its receiver
+// asked for.
+func (m *model) judge(s dispatcher.Settlement, l *modelLane) {
+	now, lane := m.ms(), s.ID.Lane
+	switch {
+	case s.Blame:
+		l.fails++
+		if m.setup.Breaker > 0 && l.fails >= m.setup.Breaker && (l.opened == 0 || l.until <= now) {
+			wait := m.setup.BreakerWait
+			for range l.opened {
+				wait = min(2*wait, longestOpen)
+			}
+			l.opened++
+			l.until = max(l.until, now+wait.Milliseconds())
+			m.opened[lane] = l.until
+		}
+	case s.Verdict == dispatcher.Delivered:
+		l.fails = 0
+		if l.opened > 0 {
+			l.opened, l.until = 0, 0
+			m.closed[lane] = true
+		}
+	}
+	if s.Pause > 0 {
+		l.until = max(l.until, now+ceilMillis(time.UnixMilli(0).Add(s.Pause)))
+		if _, opened := m.opened[lane]; opened {
+			m.opened[lane] = l.until
+		}
+	}
+}
+
+// doLimit gives a lane other limits, or holds all lanes or lets them go.
+func (m *model) doLimit() {
+	m.Helper()
+	clear := m.rng.IntN(3) == 0
+	if m.idle && m.rng.IntN(2) == 0 || m.rng.IntN(12) == 0 { // held now and then, and not for long
+		hold := dispatcher.HeldPaused
+		if m.idle {
+			hold = dispatcher.HeldNone
+		}
+		m.limitLane(dispatcher.AllLanes, dispatcher.LaneLimits{Held: hold}, clear)
+		return
+	}
+	lane := pick(m.rng, modelLanes...)
+	if lane.IsEndpoint() && m.versions[lane] > 0 && m.rng.IntN(6) == 0 {
+		stale := dispatcher.LaneLimits{Version: 1 + m.rng.Int64N(m.versions[lane]), Held: dispatcher.HeldPaused}
+		m.limitLane(lane, stale, clear)
+		return
+	}
+	m.limitLane(lane, m.newLimits(lane, func(l *dispatcher.LaneLimits) {
+		if m.rng.IntN(2) == 0 {
+			return // so that there is always something to do
+		}
+		l.MaxInFlight = pick(m.rng, 0, 0, 1, 3, 200)
+		l.Interval = pick(m.rng, 0, 0, 1500*time.Microsecond, time.Second, time.Minute)
+		l.Ordered = m.rng.IntN(4) == 0
+		l.Held = pick(m.rng, dispatcher.HeldNone, dispatcher.HeldNone, dispatcher.HeldNone, dispatcher.HeldPaused)
+		if lane.IsEndpoint() && m.rng.IntN(3) == 0 {
+			l.Held = pick(m.rng, dispatcher.HeldDisabled, dispatcher.HeldDeleted)
+		}
+	}), clear)
+}
+
+// limitLane gives a lane limits, and changes the model as they should.
+func (m *model) limitLane(lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) {
+	m.Helper()
+	m.logf("limit %s: %+v, clear %v", lane, l, clear)
+	if lane == dispatcher.AllLanes {
+		m.idle = l.Held == dispatcher.HeldPaused
+		m.limitAs(lane, l, clear)
+		return
+	}
+	before := dispatcher.LaneCount{InFlight: m.inFlight(lane), Waiting: m.waitingIn(lane)}
+	got, hints := m.limitAs(lane, l, clear)
+	require.Equal(m, before, got)
+	old, has := m.limits[lane]
+	switch {
+	case has && l.Version > 0 && old.Version >= l.Version:
+	case l == dispatcher.LaneLimits{} && !lane.IsEndpoint():
+		delete(m.limits, lane)
+	default:
+		m.limits[lane] = l
+	}
+	m.opened, m.closed = map[dispatcher.Lane]int64{}, map[dispatcher.Lane]bool{}
+	if state := m.lanes[lane]; state != nil && clear {
+		if state.opened > 0 {
+			m.closed[lane] = true
+		}
+		state.fails, state.opened, state.until = 0, 0, 0
+	}
+	m.compareBreakers(hints)
+	if m.noted[lane] == 0 && m.State().Lanes[lane].Noted != 0 {
+		m.noted[lane] = m.ms() // limits that say nothing need not be noted
+	}
+}
+
+// doSweep ends what waits in a lane that was given up, and nothing in another.
+func (m *model) doSweep() {
+	m.Helper()
+	lane := pick(m.rng, modelLanes...)
+	m.logf("sweep %s", lane)
+	if !m.ended(lane) {
+		m.mustChangeNothing(func() { require.Zero(m, m.sweep(lane)) })
+		return
+	}
+	m.sweep(lane)
+	state := m.State()
+	for _, id := range sortedIDs(m.deliveries) {
+		d := m.deliveries[id]
+		behind := d.Place == PlaceBehind && !state.At(id).Place.Waits() // it need not look there
+		if id.Lane == lane && (d.Place == PlaceDue || behind) {
+			m.giveUp(id)
+		}
+	}
+}
+
+func (m *model) compareLanes(s State, f *faults) {
+	if s.AllHeld != m.idle {
+		f.add("all lanes are held %v, should be %v", s.AllHeld, m.idle)
+	}
+	for _, name := range modelLanes {
+		got, want := s.Lanes[name], m.view(name)
+		if limits, has := m.limits[name]; got.Limited != has || got.Limits != limits {
+			f.add("lane %s has the limits %+v, should have %+v", name, got.Limits, limits)
+		}
+		if got.Noted != m.noted[name] {
+			f.add("lane %s is noted at %d, should be at %d", name, got.Noted, m.noted[name])
+		}
+		if got.Known != want.Known {
+			f.add("lane %s has a state %v, should be %v", name, got.Known, want.Known)
+			continue
+		}
+		limit := m.setup.limit(want.Limits)
+		if min(got.Window, limit) == min(want.Window, limit) && want.Known {
+			m.lanes[name].window = got.Window // one above the limit is cut when the store writes it
+			want.Window = got.Window
+		}
+		want.Keys, want.Noted = got.Keys, got.Noted
+		want.Listed, want.Weight, want.Turn, want.Parked = got.Listed, got.Weight, got.Turn, got.Parked
+		if !want.Known {
+			want.Slow = got.Slow
+		}
+		if got != want {
+			f.add("lane %s is %+v, should be %+v", name, got, want)
+		}
+	}
+}
+
+// waitsFor is what a delivery waits for, the first that holds.
+func (m *model) waitsFor(id dispatcher.DeliveryID) string {
+	d, l := m.deliveries[id], m.view(id.Lane)
+	switch status := m.status(id); {
+	case status.Ended() || d.Place == PlaceLeased:
+		return ""
+	case d.Place == PlaceBehind:
+		return "order"
+	case m.idle || l.Limits.Held == dispatcher.HeldPaused:
+		return "paused"
+	case status == dispatcher.StatusScheduled:
+		return "due"
+	case status == dispatcher.StatusRetrying:
+		return "rung"
+	case l.Opened > 0:
+		return "breaker"
+	case l.Until > m.ms() || l.tokens(m.now.UnixMicro()) == 0:
+		return "rate"
+	case l.InFlight >= l.window(m.setup):
+		return "limit"
+	}
+	return "permits"
+}

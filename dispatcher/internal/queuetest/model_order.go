@@ -1,0 +1,152 @@
+package queuetest
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// How deliveries end in the model, and who goes next then.
+
+// end puts a delivery where it ends, now.
+func (m *model) end(id dispatcher.DeliveryID, place Place) {
+	d := m.deliveries[id]
+	d.Found, d.mark = Found{Place: place, At: m.ms()}, MarkNone
+	m.leave(id)
+}
+
+// die ends a delivery as dead.
+func (m *model) die(id dispatcher.DeliveryID, reason dispatcher.DeadReason) {
+	m.deliveries[id].progress.Reason = reason
+	m.end(id, PlaceDead)
+}
+
+// giveUp ends a delivery as its disabled or deleted lane wants it.
+func (m *model) giveUp(id dispatcher.DeliveryID) {
+	if m.limits[id.Lane].Held == dispatcher.HeldDisabled {
+		m.die(id, dispatcher.ReasonDisabled)
+	} else {
+		m.end(id, PlaceCancelled)
+	}
+}
+
+// carryOut ends a delivery as its mark says.
+func (m *model) carryOut(id dispatcher.DeliveryID) {
+	if m.deliveries[id].mark == MarkDelivered {
+		m.end(id, PlaceDone)
+	} else {
+		m.end(id, PlaceCancelled)
+	}
+}
+
+// setOf is the line in which a delivery would stand now; none has the key "".
+func (m *model) setOf(id dispatcher.DeliveryID, msg *modelMessage) Set {
+	switch key := msg.message.OrderingKey; {
+	case m.limits[id.Lane].Ordered:
+		return Set{id.Lane, OneLine}
+	case key != "":
+		sum := sha256.Sum256([]byte(key))
+		return Set{id.Lane, fmt.Sprintf("%x", sum[:8])}
+	}
+	return Set{}
+}
+
+// join lets a delivery stand in line, if it has to, and reports whether it
+// waits behind another.
+func (m *model) join(id dispatcher.DeliveryID) (behind bool) {
+	set := m.setOf(id, m.messages[recordKey{m.Partition(id.Lane), id.Message}])
+	if set.Key == "" {
+		return false
+	}
+	line, at := m.sets[set], m.ms()
+	if len(line) > 0 {
+		at = max(at, line[len(line)-1].At+1)
+		m.deliveries[id].Found = Found{Place: PlaceBehind, At: at}
+	}
+	m.sets[set] = append(line, Queued{ID: id, At: at})
+	return len(line) > 0
+}
+
+// leave takes a delivery out of its line. If it was the first, the next one
+// goes.
+func (m *model) leave(id dispatcher.DeliveryID) {
+	for set, line := range m.sets {
+		at := slices.IndexFunc(line, func(q Queued) bool { return q.ID == id })
+		if at < 0 {
+			continue
+		}
+		line = slices.Delete(slices.Clone(line), at, at+1)
+		m.sets[set] = line
+		if len(line) == 0 {
+			delete(m.sets, set)
+		} else if at == 0 {
+			m.letGo(line[0].ID)
+		}
+		return
+	}
+}
+
+// letGo places the new first of a line.
+func (m *model) letGo(id dispatcher.DeliveryID) {
+	m.released[id] = true
+	d := m.deliveries[id]
+	due := m.messages[recordKey{m.Partition(id.Lane), id.Message}].due
+	if d.progress.Asked {
+		due = m.ms() // a person wanted it now, whenever it was published for
+	}
+	switch {
+	case m.ended(id.Lane):
+		m.giveUp(id)
+	case due > m.ms():
+		d.Found = Found{Place: PlaceDue, At: due}
+	default:
+		m.toReady(id, due, false)
+	}
+}
+
+// tookBack reports whether a delivery which the call under way has let go was
+// still behind for what came later in that call. It takes it out of its lane
+// then, as the store may do either first.
+func (m *model) tookBack(id dispatcher.DeliveryID, ended bool) bool {
+	if !ended || !m.released[id] || m.deliveries[id].Place != PlaceReady {
+		return false
+	}
+	m.ready[id.Lane] = slices.DeleteFunc(m.ready[id.Lane], func(other dispatcher.DeliveryID) bool { return other == id })
+	return true
+}
+
+// adoptOrder takes over the order of what one call let go: it may end several
+// in any order.
+func (m *model) adoptOrder(lane dispatcher.Lane, store []dispatcher.DeliveryID) {
+	mine := m.ready[lane]
+	if len(mine) != len(store) {
+		return
+	}
+	for i, id := range mine {
+		if id == store[i] {
+			continue
+		}
+		loose := func(other dispatcher.DeliveryID) bool {
+			return !m.released[other] || !slices.Contains(store[i:], other)
+		}
+		if !slices.ContainsFunc(mine[i:], loose) {
+			m.ready[lane] = slices.Clone(store)
+		}
+		return
+	}
+}
+
+func (m *model) compareSets(s State, f *faults) {
+	for set, line := range m.sets {
+		if !slices.Equal(s.Behind[set], line) {
+			f.add("set %v is %v, should be %v", set, s.Behind[set], line)
+		}
+	}
+	for set, line := range s.Behind {
+		if m.sets[set] == nil {
+			f.add("set %v is %v, should not be", set, line)
+		}
+	}
+}

@@ -1,0 +1,243 @@
+package queuetest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// What the model does to put work in.
+
+func (m *model) doSchedule() {
+	m.Helper()
+	var batch []dispatcher.Entry
+	for range 1 + m.rng.IntN(4) {
+		e := m.someEntry()
+		again := slices.ContainsFunc(batch, func(b dispatcher.Entry) bool { return b.Message.ID == e.Message.ID })
+		if again && m.setup.Partitions > 1 {
+			continue // two of one id may meet in one partition and miss each other in another
+		}
+		batch = append(batch, e)
+	}
+	by, free, lease := m.someInstance(), m.rng.IntN(12), m.rng.IntN(4)
+	if m.setup.Permits < 12 {
+		free = m.free(by)
+	}
+	for _, e := range batch {
+		m.logf("schedule by %s free %d lease %d: %s to %v fan %v key %q, delay %s at %d, expires %d, %s", by, free, lease,
+			e.Message.ID, e.Lanes, e.Fan, e.Message.OrderingKey, e.Message.Delay, e.Message.DeliverAt.UnixMilli(),
+			e.Message.ExpiresAt.UnixMilli(), e.Message.Body)
+	}
+	p := &publishing{by: by, free: free, lease: lease}
+	got := m.scheduleFor(by, free, lease, batch...)
+	p.state = m.State()
+	for i, e := range batch {
+		m.scheduled(p, e, got[i])
+	}
+}
+
+// someEntry is new, a repeat, or in conflict with what there is.
+func (m *model) someEntry() dispatcher.Entry {
+	lanes := slices.Clone(modelLanes)
+	m.rng.Shuffle(len(lanes), func(i, j int) { lanes[i], lanes[j] = lanes[j], lanes[i] })
+	id := fmt.Sprintf("m%d", m.serial)
+	if m.serial > 0 && m.rng.IntN(5) == 0 {
+		id = fmt.Sprintf("m%d", m.rng.IntN(m.serial))
+	} else {
+		m.serial++
+	}
+	e := m.entry(id, lanes[:pick(m.rng, 1, 1, 1, 2, 3)], func(msg *dispatcher.Message) {
+		msg.Delay = pick(m.rng, 0, 0, 0, time.Millisecond, 5*time.Second, time.Hour)
+		msg.OrderingKey = pick(m.rng, "", "", "", "k", "l")
+		if m.rng.IntN(6) == 0 {
+			msg.DeliverAt = m.now.Add(pick(m.rng, -time.Hour, 0, 1500*time.Microsecond, time.Minute))
+		}
+		if m.rng.IntN(8) == 0 {
+			msg.ExpiresAt = m.now.Truncate(time.Millisecond).Add(pick(m.rng, time.Millisecond, 10*time.Second, 2*time.Hour))
+		}
+		if m.rng.IntN(12) == 0 {
+			msg.Body = []byte("other")
+		}
+	})
+	e.Fan = len(e.Lanes) > 1 || m.rng.IntN(2) == 0
+	return e
+}
+
+// publishing is a call of schedule: what is left of its leases, and what the
+// store held after it.
+type publishing struct {
+	by          string
+	free, lease int
+	state       State
+}
+
+// scheduled is what one entry should have done, partition by partition.
+func (m *model) scheduled(p *publishing, e dispatcher.Entry, got dispatcher.Scheduled) {
+	m.Helper()
+	require.NoError(m, got.Err)
+	if m.inConflict(e, got.Result) {
+		got.Versions = nil // of lanes it did not come to: may be told, or not
+		require.Equal(m, dispatcher.Scheduled{Result: dispatcher.Conflict}, got, "%s", e.Message.ID)
+		return
+	}
+	results := map[dispatcher.Result]bool{}
+	want := dispatcher.Scheduled{Dead: map[dispatcher.Lane]dispatcher.DeadReason{}}
+	for _, n := range m.all() {
+		var lanes []dispatcher.Lane
+		for _, lane := range e.Lanes {
+			if m.Partition(lane) == n {
+				lanes = append(lanes, lane)
+			}
+		}
+		if len(lanes) == 0 {
+			continue
+		}
+		result, lanes, due := m.accept(p, recordKey{n, e.Message.ID}, e, lanes)
+		results[result] = true
+		for _, lane := range lanes {
+			m.place(p, e.Fan, named(lane, e.Message.ID), due)
+			m.tell(&want, lane, m.deliveries[named(lane, e.Message.ID)])
+			if lane.IsEndpoint() {
+				require.Equal(m, m.limits[lane].Version, got.Versions[lane], "%s in %s", e.Message.ID, lane)
+			}
+		}
+	}
+	require.Contains(m, results, got.Result, "%s", e.Message.ID)
+	require.False(m, len(want.Dead) != len(got.Dead), "%s: dead are %v, should be %v", e.Message.ID, got.Dead, want.Dead)
+	for lane, reason := range want.Dead {
+		require.Equal(m, reason, got.Dead[lane], "%s in %s", e.Message.ID, lane)
+	}
+	for _, lists := range [][2][]dispatcher.Lane{
+		{want.Leased, got.Leased}, {want.Ready, got.Ready}, {want.Behind, got.Behind}, {want.Cancelled, got.Cancelled},
+	} {
+		require.ElementsMatch(m, lists[0], lists[1], "%s", e.Message.ID)
+	}
+}
+
+// tell adds a delivery to what a publish answers.
+func (m *model) tell(s *dispatcher.Scheduled, lane dispatcher.Lane, d *modelDelivery) {
+	switch d.Place {
+	case PlaceLeased:
+		s.Leased = append(s.Leased, lane)
+	case PlaceReady:
+		s.Ready = append(s.Ready, lane)
+	case PlaceBehind:
+		s.Behind = append(s.Behind, lane)
+	case PlaceCancelled:
+		s.Cancelled = append(s.Cancelled, lane)
+	case PlaceDead:
+		s.Dead[lane] = d.progress.Reason
+	}
+}
+
+// inConflict reports whether an entry meets other content under its id. In a
+// partition that it does not go to the store may see that, or not.
+func (m *model) inConflict(e dispatcher.Entry, got dispatcher.Result) bool {
+	for _, n := range m.all() {
+		old := m.messages[recordKey{n, e.Message.ID}]
+		if old == nil || old.digest == e.Digest {
+			continue
+		}
+		goes := slices.ContainsFunc(e.Lanes, func(lane dispatcher.Lane) bool { return m.Partition(lane) == n })
+		if goes || got == dispatcher.Conflict {
+			return true
+		}
+	}
+	return false
+}
+
+// accept keeps one partition's share of an entry. It answers the lanes that are
+// to be made, and when they are due.
+func (m *model) accept(p *publishing, key recordKey, e dispatcher.Entry, lanes []dispatcher.Lane) (dispatcher.Result, []dispatcher.Lane, int64) {
+	due := m.from() + e.Message.Delay.Milliseconds()
+	if !e.Message.DeliverAt.IsZero() {
+		due = ceilMillis(e.Message.DeliverAt)
+	} else if e.Message.Delay == 0 {
+		due = m.ms()
+	}
+	full := func(msg *modelMessage, lane dispatcher.Lane) bool {
+		return !e.Fan && !m.ended(lane) && m.full(lane) && !m.mayLease(p, msg, named(lane, e.Message.ID), due)
+	}
+	msg, result := m.messages[key], dispatcher.Duplicate
+	if msg == nil {
+		result = dispatcher.Accepted
+		msg = &modelMessage{message: e.Message, digest: e.Digest, due: due, whole: true, lanes: map[dispatcher.Lane]bool{}}
+		if e.Message.Delay == 0 && e.Message.DeliverAt.IsZero() {
+			msg.due = m.from() // a record has whole ms, and must not be early
+		}
+		if full(msg, lanes[0]) {
+			return dispatcher.LaneFull, nil, 0
+		}
+		m.messages[key] = msg
+	} else {
+		due = msg.due
+	}
+	var made []dispatcher.Lane
+	for _, lane := range lanes {
+		if _, named := msg.lanes[lane]; !named && msg.whole && !full(msg, lane) {
+			msg.lanes[lane] = true
+			made = append(made, lane)
+		}
+	}
+	return result, made, due
+}
+
+// full reports whether no more may wait in a lane.
+func (m *model) full(lane dispatcher.Lane) bool {
+	return m.setup.MaxWaiting > 0 && m.waitingIn(lane) >= m.setup.MaxWaiting
+}
+
+// mayLease reports whether a new delivery is leased directly. With several
+// partitions the store divides the permits between them as it likes, so there
+// that is only checked to be allowed.
+func (m *model) mayLease(p *publishing, msg *modelMessage, id dispatcher.DeliveryID, due int64) bool {
+	l := m.view(id.Lane)
+	may := due <= m.ms() && p.lease > 0 && !m.isFenced(p.by) && len(m.ready[id.Lane]) == 0 && !m.expired(msg) &&
+		m.light(m.setup.weight(l.Slow, l.InFlight), p.free) && !m.idle &&
+		l.Limits.Held == dispatcher.HeldNone && (l.Limited || !id.Lane.IsEndpoint()) &&
+		l.InFlight < l.window(m.setup) && l.Until <= m.ms() && l.tokens(m.now.UnixMicro()) > 0 &&
+		len(m.sets[m.setOf(id, msg)]) == 0
+	if m.setup.Partitions > 1 && may {
+		may = p.state.At(id).Place == PlaceLeased
+	}
+	return may
+}
+
+// place puts a new delivery where it belongs.
+func (m *model) place(p *publishing, fan bool, id dispatcher.DeliveryID, due int64) {
+	m.Helper()
+	d := &modelDelivery{}
+	m.deliveries[id] = d
+	msg := m.messages[recordKey{m.Partition(id.Lane), id.Message}]
+	if m.ended(id.Lane) {
+		m.giveUp(id)
+		return
+	}
+	may := m.mayLease(p, msg, id, due)
+	if fan && !may && m.full(id.Lane) {
+		m.die(id, dispatcher.ReasonOverflow)
+		return
+	}
+	m.lane(id.Lane)
+	switch {
+	case m.join(id):
+	case due > m.ms():
+		d.Found = Found{Place: PlaceDue, At: due}
+	case may:
+		m.spend(id.Lane, 1)
+		d.Found = Found{Place: PlaceLeased, At: m.ms(), Holder: p.by}
+		p.free, p.lease = p.free-1, p.lease-1
+		m.held = append(m.held, holding{by: p.by, claimed: dispatcher.Claimed{ID: id, Message: msg.message, Attempt: 1, Rung: 1, First: true}})
+	default:
+		m.toReady(id, min(due, m.ms()), false)
+	}
+}
+
+func (m *model) expired(msg *modelMessage) bool {
+	at := msg.message.ExpiresAt
+	return !at.IsZero() && at.UnixMilli() <= m.ms()
+}

@@ -1,0 +1,73 @@
+package queuetest
+
+import (
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// LaneState is what a store keeps of a lane.
+type LaneState struct {
+	InFlight int
+	Waiting  int
+
+	Known  bool // it has the next seven of its own
+	Window int
+	Fails  int   // blamed, in a row
+	Opened int   // how often its breaker opened in a row
+	Until  int64 // ms: nothing is attempted before; 0: no such time
+	Tat    int64 // µs: the rate allows the next attempt; 0: none was made under a rate
+	Keys   int   // sets that are not empty
+	Slow   int
+
+	Limited bool // it has a text of limits
+	Limits  dispatcher.LaneLimits
+
+	Listed bool  // it is among the lanes that may be claimed from
+	Weight int   // as which it is listed
+	Turn   int64 // ms; of equal weight the earlier comes first
+	Parked int64 // ms: it waits for this time; 0: it is not among those that wait
+	Noted  int64 // ms: since when it is noted for trimming; 0: it is not
+}
+
+// ended reports whether what waits in the lane is to end.
+func (l LaneState) ended() bool {
+	return l.Limits.Held == dispatcher.HeldDisabled || l.Limits.Held == dispatcher.HeldDeleted
+}
+
+// window is how many deliveries the lane may have in flight now.
+func (l LaneState) window(setup Setup) int {
+	limit := setup.limit(l.Limits)
+	switch {
+	case l.Opened > 0 || l.Limits.Ordered:
+		return 1
+	case !l.Known:
+		return min(2, limit)
+	}
+	return min(l.Window, limit)
+}
+
+// opens is the ms from which the lane may be claimed from: what its receiver
+// asked for, its breaker and its rate.
+func (l LaneState) opens() int64 {
+	if l.Limits.Interval == 0 {
+		return l.Until
+	}
+	return max(l.Until, (l.Tat+999)/1000)
+}
+
+// tokens is how many attempts the lane's rate allows at a time in µs; many where
+// it has none.
+func (l LaneState) tokens(now int64) int {
+	interval := l.Limits.Interval.Microseconds()
+	switch {
+	case interval == 0:
+		return 1 << 20
+	case l.Tat > now:
+		return 0
+	}
+	return int((now-max(l.Tat, now-burst.Microseconds()))/interval) + 1
+}
+
+// burst is how much of an unused rate is kept: as much as a timer may be late.
+const burst = 50 * time.Millisecond

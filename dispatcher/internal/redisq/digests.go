@@ -1,0 +1,78 @@
+package redisq
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// compare finds the entries with lanes in several partitions that are another
+// message than one of their id in any of these, or earlier in the batch: they
+// are a conflict, and nothing of them is written anywhere. So is nothing of one
+// where a partition did not tell. Their shares are taken out of the lists.
+func (s *Store) compare(ctx context.Context, by string, batch []dispatcher.Entry, lists map[int][]placed, out []dispatcher.Scheduled) {
+	parts := make([]int, len(batch)) // partitions of each entry
+	for _, list := range lists {
+		for k, p := range list {
+			if k == 0 || list[k-1].entry != p.entry {
+				parts[p.entry]++
+			}
+		}
+	}
+	var jobs []job
+	var shares [][]int
+	for n, list := range lists {
+		args, share := []any{}, []int{}
+		for k, p := range list {
+			if parts[p.entry] > 1 && (k == 0 || list[k-1].entry != p.entry) {
+				args, share = append(args, batch[p.entry].Message.ID), append(share, p.entry)
+			}
+		}
+		if len(share) > 0 {
+			jobs, shares = append(jobs, job{partition: n, args: args}), append(shares, share)
+		}
+	}
+	if len(jobs) == 0 {
+		return
+	}
+	for i, r := range s.run(ctx, s.scripts.digests, by, jobs) {
+		a := answer{values: r.values, err: r.err}
+		a.hintIf(jobs[i].partition)
+		for _, at := range shares[i] {
+			text := ""
+			if a.err == nil {
+				text = a.text()
+			}
+			switch {
+			case a.err != nil:
+				out[at].Err = fmt.Errorf("message %s: %w", batch[at].Message.ID, a.err)
+			case text != "" && text != string(batch[at].Digest[:]):
+				out[at].Result = dispatcher.Conflict
+			}
+		}
+	}
+	refuseTwins(batch, parts, out)
+	for n, list := range lists {
+		lists[n] = slices.DeleteFunc(list, func(p placed) bool {
+			return out[p.entry].Err != nil || out[p.entry].Result != 0
+		})
+	}
+}
+
+// refuseTwins marks as conflicts the entries with lanes in several partitions
+// whose id another message of the batch has before them: only one of the two
+// might be written everywhere.
+func refuseTwins(batch []dispatcher.Entry, parts []int, out []dispatcher.Scheduled) {
+	first := make(map[string]dispatcher.Digest, len(batch))
+	for i, e := range batch {
+		digest, ok := first[e.Message.ID]
+		switch {
+		case ok && parts[i] > 1 && digest != e.Digest:
+			out[i].Result = dispatcher.Conflict
+		case !ok && out[i].Result == 0 && out[i].Err == nil:
+			first[e.Message.ID] = e.Digest
+		}
+	}
+}

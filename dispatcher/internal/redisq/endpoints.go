@@ -1,0 +1,128 @@
+package redisq
+
+import (
+	"context"
+	_ "embed" // the scripts
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/signer"
+)
+
+//go:embed lua/endpoint_create.lua
+var endpointCreateSrc string
+
+//go:embed lua/endpoint_change.lua
+var endpointChangeSrc string
+
+//go:embed lua/endpoint_delete.lua
+var endpointDeleteSrc string
+
+// The scripts of the endpoints. They are called so seldom that they are loaded
+// when they are first needed.
+var (
+	endpointCreate = newScript("create endpoint", endpointCreateSrc)
+	endpointChange = newScript("change endpoint", endpointChangeSrc)
+	endpointDelete = newScript("delete endpoint", endpointDeleteSrc)
+)
+
+var _ dispatcher.EndpointStore = (*Store)(nil)
+
+// errOther says that a change is of what never changes.
+var errOther = errors.New("its uid, tenant and time of creation never change")
+
+// home is the tag of what belongs to no partition.
+func (s *Store) home() string { return "{" + s.project + "}" }
+
+// CreateEndpoint stores a new endpoint, in the indexes too, and tells all
+// instances.
+func (s *Store) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (taken *dispatcher.Endpoint, err error) {
+	if len(e.Secrets) == 0 {
+		return nil, fmt.Errorf("create endpoint %s: %w", e.ID, signer.ErrNoSecret)
+	}
+	a, err := s.put(ctx, endpointCreate, e)
+	if err != nil {
+		return nil, err
+	}
+	switch word := a.text(); word {
+	case "ok":
+		return nil, nil
+	case "id":
+		return nil, fmt.Errorf("create endpoint %s: %w", e.ID, dispatcher.ErrTaken)
+	case "uid":
+		id, stored := a.text(), a.text()
+		if a.err != nil {
+			return nil, fmt.Errorf("create endpoint %s: %w", e.ID, a.err)
+		}
+		return s.readEndpoint(id, stored), fmt.Errorf("create endpoint %s: %w: %s", e.ID, dispatcher.ErrTaken, id)
+	default:
+		return nil, fmt.Errorf("create endpoint %s: %w", e.ID, errAnswer)
+	}
+}
+
+// ChangeEndpoint stores a changed endpoint and tells all instances. One without
+// secrets was read without the keys that open it: ErrSealed, since storing it
+// would lose them.
+func (s *Store) ChangeEndpoint(ctx context.Context, e *dispatcher.Endpoint) error {
+	if len(e.Secrets) == 0 {
+		return fmt.Errorf("change endpoint %s: %w", e.ID, dispatcher.ErrSealed)
+	}
+	a, err := s.put(ctx, endpointChange, e)
+	if err != nil {
+		return err
+	}
+	answers := map[string]error{
+		"ok": nil, "stale": dispatcher.ErrStale, "gone": dispatcher.ErrNoEndpoint, "other": errOther,
+	}
+	err, known := answers[a.text()]
+	if !known {
+		err = errAnswer
+	}
+	if err != nil {
+		return fmt.Errorf("change endpoint %s: %w", e.ID, err)
+	}
+	return nil
+}
+
+// DeleteEndpoint forgets an endpoint and tells all instances.
+func (s *Store) DeleteEndpoint(ctx context.Context, id string) error {
+	a, err := s.call(ctx, endpointDelete, id)
+	if err != nil {
+		return fmt.Errorf("%s: %w", id, err)
+	}
+	switch a.text() {
+	case "ok":
+		return nil
+	case "gone":
+		return fmt.Errorf("delete endpoint %s: %w", id, dispatcher.ErrNoEndpoint)
+	default:
+		return fmt.Errorf("delete endpoint %s: %w", id, errAnswer)
+	}
+}
+
+// put calls a script that stores an endpoint.
+func (s *Store) put(ctx context.Context, sc script, e *dispatcher.Endpoint) (*answer, error) {
+	record, err := encodeEndpoint(e, s.seal)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", sc.name, e.ID, err)
+	}
+	a, err := s.call(ctx, sc, e.ID, e.Version, record, e.UID, e.Tenant, toMillis(e.CreatedAt))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", e.ID, err)
+	}
+	return a, nil
+}
+
+// call runs a script on the project's own keys. One that Redis does not know
+// has not run, and is sent whole.
+func (s *Store) call(ctx context.Context, sc script, args ...any) (*answer, error) {
+	keys := []string{s.home()}
+	values, err := s.rdb.EvalSha(ctx, sc.sha, keys, args...).Slice()
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		values, err = s.rdb.Eval(ctx, sc.text, keys, args...).Slice()
+	}
+	return &answer{values: values}, s.failed(sc.name, err)
+}

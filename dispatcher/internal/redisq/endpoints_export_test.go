@@ -1,0 +1,17 @@
+package redisq
+
+// What the tests of the endpoints look at from outside.
+var (
+	EncodeEndpoint = encodeEndpoint
+	DecodeEndpoint = decodeEndpoint
+)
+
+// EndpointScripts are the texts of the endpoints' scripts.
+var EndpointScripts = map[string]string{
+	"create": endpointCreateSrc, "change": endpointChangeSrc, "delete": endpointDeleteSrc,
+}
+
+// EndpointNames are the constants of keys.go by the names that the scripts give them.
+var EndpointNames = map[string]string{
+	"ENDPOINTS": keyEndpoints, "UIDS": keyUIDs, "TENANT": keyTenant, "ALL": keyAll,
+}

@@ -1,0 +1,184 @@
+package redisq
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// endpointChunk is how many endpoints one call reads: some 256 KiB, which keeps
+// Redis busy for less than a millisecond. (Measured on one core of a server: 64
+// take 0.2 ms with their round trip, of which 2 µs each to open and decode.)
+const endpointChunk = 256
+
+// Endpoints reads endpoints by their ids. Where a secret or a header's value
+// can't be opened, or the whole record not be read, Secrets is empty: one that
+// can be used always has a secret.
+func (s *Store) Endpoints(ctx context.Context, ids []string) ([]*dispatcher.Endpoint, error) {
+	out := make([]*dispatcher.Endpoint, 0, len(ids))
+	for chunk := range slices.Chunk(ids, endpointChunk) {
+		stored, err := s.rdb.HMGet(ctx, s.home()+keyEndpoints, chunk...).Result()
+		if err != nil {
+			return nil, s.failed("read endpoints", err)
+		}
+		for i, value := range stored {
+			text, ok := value.(string)
+			if !ok {
+				out = append(out, nil)
+				continue
+			}
+			out = append(out, s.readEndpoint(chunk[i], text))
+		}
+	}
+	return out, nil
+}
+
+// readEndpoint reads what is stored of an endpoint. What can't be read is told
+// to the log, once while it stays so, and answered without secrets: not as
+// missing, which would end what waits for it, and not as an error, which would
+// stop all that are read together with it.
+func (s *Store) readEndpoint(id, stored string) *dispatcher.Endpoint {
+	e, err := decodeEndpoint(id, stored, s.seal)
+	if err != nil {
+		now := maphash.String(unreadSeed, stored)
+		if told, _ := s.unread.Swap(id, now); told != now {
+			s.log.Warn("endpoint can't be read", "endpoint", id, "err", err)
+		}
+	}
+	return e
+}
+
+var unreadSeed = maphash.MakeSeed()
+
+// EndpointID finds the endpoint with a uid.
+func (s *Store) EndpointID(ctx context.Context, uid string) (string, error) {
+	id, err := s.rdb.HGet(ctx, s.home()+keyUIDs, uid).Result()
+	if errors.Is(err, redis.Nil) {
+		return "", fmt.Errorf("uid %q: %w", uid, dispatcher.ErrNoEndpoint)
+	}
+	return id, s.failed("find endpoint", err)
+}
+
+// TenantEndpoints reads all endpoints of a tenant. Their ids come in one
+// answer: in several, one would be missed where another is deleted meanwhile.
+func (s *Store) TenantEndpoints(ctx context.Context, tenant string) ([]*dispatcher.Endpoint, error) {
+	ids, err := s.rdb.ZRange(ctx, s.home()+keyTenant+tenant, 0, -1).Result()
+	if err != nil {
+		return nil, s.failed("list endpoints", err)
+	}
+	all, err := s.Endpoints(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for i, e := range all {
+		if e != nil && e.URL == "" {
+			return nil, fmt.Errorf("endpoint %s: %w", ids[i], errEndpoint) // whether a message matches is unknown
+		}
+	}
+	return there(all), nil
+}
+
+// ListEndpoints reads a page, newest first.
+func (s *Store) ListEndpoints(ctx context.Context, f dispatcher.EndpointFilter) (page []*dispatcher.Endpoint, next string, err error) {
+	at, err := parseEndpointCursor(f.Cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	key := s.home() + keyAll
+	if f.Tenant != nil {
+		key = s.home() + keyTenant + *f.Tenant
+	}
+	limit := cmp.Or(f.Limit, 50)
+	entries, err := s.endpointsBefore(ctx, key, at, limit+1)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(entries) > limit {
+		entries = entries[:limit]
+		next = entries[limit-1].String()
+	}
+	ids := make([]string, len(entries))
+	for i, entry := range entries {
+		ids[i] = entry.id
+	}
+	page, err = s.Endpoints(ctx, ids)
+	if err != nil {
+		return nil, "", err
+	}
+	return there(page), next, nil
+}
+
+// endpointsBefore reads at most n entries of an index, newest first, that come
+// behind at in that order. Those made in its own millisecond are read again
+// and passed over: a cursor's own entry may be gone, so it can't be looked for.
+func (s *Store) endpointsBefore(ctx context.Context, key string, at *endpointCursor, n int) ([]endpointCursor, error) {
+	var out []endpointCursor
+	by := redis.ZRangeBy{Min: "-inf", Max: "+inf", Count: int64(n)}
+	if at != nil {
+		by.Max = strconv.FormatInt(at.created, 10)
+	}
+	for {
+		found, err := s.rdb.ZRevRangeByScoreWithScores(ctx, key, &by).Result()
+		if err != nil {
+			return nil, s.failed("list endpoints", err)
+		}
+		for _, z := range found {
+			entry := endpointCursor{created: int64(z.Score), id: z.Member.(string)}
+			if at == nil || entry.created < at.created || entry.id < at.id {
+				out = append(out, entry)
+			}
+		}
+		if len(out) >= n || int64(len(found)) < by.Count {
+			return out[:min(n, len(out))], nil
+		}
+		by.Offset += by.Count
+	}
+}
+
+// there leaves out those that were deleted after their ids were read.
+func there(all []*dispatcher.Endpoint) []*dispatcher.Endpoint {
+	return slices.DeleteFunc(all, func(e *dispatcher.Endpoint) bool { return e == nil })
+}
+
+// endpointCursor is where a page of endpoints ended: at the last that was
+// looked at.
+type endpointCursor struct {
+	created int64 // ms
+	id      string
+}
+
+// cursorWord keeps the cursors of other lists apart.
+const cursorWord = "endpoints"
+
+// String is the cursor as callers carry it. It is not meant to be read.
+func (c endpointCursor) String() string {
+	text := strings.Join([]string{cursorWord, strconv.FormatInt(c.created, 10), c.id}, " ")
+	return base64.RawURLEncoding.EncodeToString([]byte(text))
+}
+
+// parseEndpointCursor reads a cursor; nil is that of the first page.
+func parseEndpointCursor(text string) (*endpointCursor, error) {
+	if text == "" {
+		return nil, nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	f := strings.Split(string(raw), " ")
+	if err != nil || len(f) != 3 || f[0] != cursorWord || f[2] == "" {
+		return nil, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
+	}
+	created, err := strconv.ParseInt(f[1], 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
+	}
+	return &endpointCursor{created: created, id: f[2]}, nil
+}

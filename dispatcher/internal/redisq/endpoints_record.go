@@ -1,0 +1,216 @@
+package redisq
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/seal"
+	"github.com/hookladder/hookladder/ladder"
+	"github.com/hookladder/hookladder/signer"
+)
+
+// endpointRecord is an endpoint as :endpoints keeps it, behind its version. A
+// field that is absent has its zero value, and one that is not known here is
+// passed over. The scripts read uid, tenant and created.
+type endpointRecord struct {
+	UID         string            `json:"uid,omitzero"`
+	Tenant      string            `json:"tenant,omitzero"`
+	URL         string            `json:"url"`
+	Topics      []string          `json:"topics,omitzero"`
+	Description string            `json:"about,omitzero"`
+	Metadata    map[string]string `json:"meta,omitzero"`
+	Signature   signer.Scheme     `json:"sig,omitzero"`
+	Secrets     []secretRecord    `json:"secrets,omitzero"`
+	Ladder      *string           `json:"ladder,omitzero"`  // empty: no rung, which is not the usual one
+	Timeout     int64             `json:"timeout,omitzero"` // ns
+	MaxInFlight int               `json:"max,omitzero"`
+	Rate        string            `json:"rate,omitzero"`
+	Headers     []headerRecord    `json:"headers,omitzero"`
+	Success     string            `json:"success,omitzero"`
+	Ordered     bool              `json:"ordered,omitzero"`
+	Paused      bool              `json:"paused,omitzero"`
+	Disabled    bool              `json:"disabled,omitzero"`
+	Created     int64             `json:"created"` // ms
+	Updated     int64             `json:"updated"` // ms
+}
+
+// hidden is a text that somebody who reads the store should not see: exactly
+// one of its fields is set, none for an empty text.
+type hidden struct {
+	Plain  string `json:"p,omitzero"`
+	Bytes  []byte `json:"b,omitzero"` // plain too, where it is not UTF-8: a header's value may be any bytes
+	Sealed string `json:"x,omitzero"`
+}
+
+type secretRecord struct {
+	hidden
+	Until int64 `json:"until,omitzero"` // ms
+}
+
+type headerRecord struct {
+	Name string `json:"n"`
+	hidden
+}
+
+var errEndpoint = errors.New("broken endpoint record")
+
+// encodeEndpoint writes an endpoint's record, with its secrets and its headers'
+// values sealed if there is a box.
+func encodeEndpoint(e *dispatcher.Endpoint, box *seal.Box) ([]byte, error) {
+	r := endpointRecord{
+		UID: e.UID, Tenant: e.Tenant, URL: e.URL, Topics: e.Topics, Description: e.Description, Metadata: e.Metadata,
+		Signature: e.Signature, Timeout: int64(e.Timeout), MaxInFlight: e.MaxInFlight, Rate: e.Rate.String(),
+		Ordered: e.Ordered, Paused: e.Paused, Disabled: e.Disabled,
+		Created: toMillis(e.CreatedAt), Updated: toMillis(e.UpdatedAt),
+	}
+	if !e.Rate.IsZero() && r.Rate == "" {
+		return nil, fmt.Errorf("%w: a rate per %s has no text", errEndpoint, e.Rate.Per)
+	}
+	if e.Ladder != nil {
+		text := e.Ladder.String()
+		r.Ladder = &text
+	}
+	if e.Success != nil {
+		r.Success = e.Success.String()
+	}
+	for _, s := range e.Secrets {
+		r.Secrets = append(r.Secrets, secretRecord{hidden: hide(box, s.Secret.Reveal(), secretPlace(e.ID)), Until: toMillis(s.Until)})
+	}
+	if e.Headers != nil {
+		r.Headers = make([]headerRecord, len(e.Headers))
+	}
+	for i, h := range e.Headers {
+		r.Headers[i] = headerRecord{Name: h.Name, hidden: hide(box, h.Value, headerPlace(e.ID, h.Name))}
+	}
+	out, err := json.Marshal(&r, json.Deterministic(true))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errEndpoint, err)
+	}
+	return out, nil
+}
+
+// decodeEndpoint reads what is stored of an endpoint. Beside an error it answers
+// what can be told in spite of it: without secrets and without headers' values,
+// and where the record itself can't be read, id and version alone.
+func decodeEndpoint(id, stored string, box *seal.Box) (*dispatcher.Endpoint, error) {
+	number, text, _ := strings.Cut(stored, " ")
+	version, err := strconv.ParseInt(number, 10, 64)
+	broken := &dispatcher.Endpoint{ID: id, Version: version}
+	if err != nil {
+		return broken, errEndpoint // its own error would repeat what stands there
+	}
+	var r endpointRecord
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return broken, errEndpoint
+	}
+	e := &dispatcher.Endpoint{
+		ID: id, Version: version, UID: r.UID, Tenant: r.Tenant, URL: r.URL, Topics: r.Topics,
+		Description: r.Description, Metadata: r.Metadata, Signature: r.Signature, Timeout: time.Duration(r.Timeout),
+		MaxInFlight: r.MaxInFlight, Ordered: r.Ordered, Paused: r.Paused, Disabled: r.Disabled,
+		CreatedAt: fromMillis(r.Created), UpdatedAt: fromMillis(r.Updated),
+	}
+	if err := r.rules(e); err != nil {
+		return broken, fmt.Errorf("%w: %w", errEndpoint, err)
+	}
+	if err := r.open(e, box); err != nil {
+		e.Secrets = nil
+		for i := range e.Headers {
+			e.Headers[i].Value = ""
+		}
+		return e, err
+	}
+	return e, nil
+}
+
+// rules reads what has a text form of its own.
+func (r *endpointRecord) rules(e *dispatcher.Endpoint) (err error) {
+	if r.Ladder != nil {
+		l, err := ladder.Parse(*r.Ladder)
+		if err != nil {
+			return err
+		}
+		e.Ladder = &l
+	}
+	if r.Rate != "" {
+		if e.Rate, err = dispatcher.ParseRate(r.Rate); err != nil {
+			return fmt.Errorf("rate %w", err)
+		}
+	}
+	if r.Success != "" {
+		e.Success, err = dispatcher.ParseSuccess(r.Success)
+	}
+	return err
+}
+
+// open reads what may be sealed.
+func (r *endpointRecord) open(e *dispatcher.Endpoint, box *seal.Box) (err error) {
+	if r.Headers != nil {
+		e.Headers = make([]dispatcher.Header, len(r.Headers))
+	}
+	for i, h := range r.Headers {
+		e.Headers[i].Name = h.Name // all of them first: they are told in any case
+	}
+	for i, h := range r.Headers {
+		if e.Headers[i].Value, err = h.show(box, headerPlace(e.ID, h.Name)); err != nil {
+			return fmt.Errorf("header %s: %w", h.Name, err)
+		}
+	}
+	for i, s := range r.Secrets {
+		text, err := s.show(box, secretPlace(e.ID))
+		if err != nil {
+			return fmt.Errorf("secret %d: %w", i+1, err)
+		}
+		secret, err := e.Signature.ParseSecret(text)
+		if err != nil {
+			return fmt.Errorf("secret %d: %w", i+1, err)
+		}
+		e.Secrets = append(e.Secrets, dispatcher.EndpointSecret{Secret: secret, Until: fromMillis(s.Until)})
+	}
+	return nil
+}
+
+func secretPlace(id string) seal.Place { return seal.Place{Owner: id, Field: "secret"} }
+
+func headerPlace(id, name string) seal.Place { return seal.Place{Owner: id, Field: "header " + name} }
+
+func hide(box *seal.Box, text string, at seal.Place) hidden {
+	switch {
+	case box != nil:
+		return hidden{Sealed: box.Seal(text, at)}
+	case !utf8.ValidString(text):
+		return hidden{Bytes: []byte(text)}
+	default:
+		return hidden{Plain: text}
+	}
+}
+
+// show opens a text, or answers ErrSealed.
+func (h hidden) show(box *seal.Box, at seal.Place) (string, error) {
+	switch {
+	case h.Sealed != "":
+		text, err := box.Open(h.Sealed, at)
+		if err != nil {
+			return "", fmt.Errorf("%w: %w", dispatcher.ErrSealed, err)
+		}
+		return text, nil
+	case h.Bytes != nil:
+		return string(h.Bytes), nil
+	default:
+		return h.Plain, nil
+	}
+}
+
+// toMillis is what fromMillis reads.
+func toMillis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}

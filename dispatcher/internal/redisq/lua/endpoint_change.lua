@@ -1,0 +1,33 @@
+-- endpoint_change: store an endpoint whose version is one above the stored one. It has nothing of common; endpoint_create
+-- says what the keys hold.
+--
+-- KEYS[1] tag      {<project>}, never exists
+-- ARGV[1] id
+-- ARGV[2] version
+-- ARGV[3] record   JSON
+-- ARGV[4] uid      as it was created, since nothing else may lie in the indexes; so
+-- ARGV[5] tenant   and
+-- ARGV[6] created  ms
+-- returns "ok"; "stale" where the versions do not follow; "gone" where there is none; "other" where it would be another's
+local tag, call = KEYS[1], redis.call
+local ENDPOINTS = tag .. ':endpoints'
+local id, record, uid, tenant, created = ARGV[1], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
+local version = string.format('%.0f', tonumber(ARGV[2]))
+
+local stored = call('HGET', ENDPOINTS, id)
+if not stored then
+  return { 'gone' }
+end
+local had, json = string.match(stored, '^(%d+) (.*)$')
+if not had or tonumber(had) + 1 ~= tonumber(version) then
+  return { 'stale' }
+end
+local readable, was = pcall(cjson.decode, json)
+if readable and type(was) == 'table' and ((was.uid or '') ~= uid or (was.tenant or '') ~= tenant or was.created ~= created) then
+  return { 'other' }
+end
+
+call('DEL', tag) -- a removal first: to pause or disable one must work though memory is full
+call('HSET', ENDPOINTS, id, version .. ' ' .. record)
+call('PUBLISH', ENDPOINTS, version .. ' ' .. id .. ' ' .. tenant)
+return { 'ok' }

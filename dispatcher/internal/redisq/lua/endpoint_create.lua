@@ -1,0 +1,42 @@
+-- endpoint_create: store a new endpoint, so that it is found by its id, its uid, its tenant and its time. It begins with no
+-- removal: where memory is full it is refused, and nothing was changed. It has nothing of common.
+--
+-- KEYS[1] tag      {<project>}, never exists
+-- ARGV[1] id
+-- ARGV[2] version
+-- ARGV[3] record   JSON, as endpoints_record.go writes it
+-- ARGV[4] uid      empty: none
+-- ARGV[5] tenant   empty: none
+-- ARGV[6] created  ms
+-- returns "ok"; "uid", id, stored of the endpoint that has the uid; "id" where that is taken
+--
+-- What the keys hold (keys.go has the same names):
+--   :endpoints   hash  id -> "<version> <record>"
+--   :uids        hash  uid -> id
+--   :tenant:<t>  zset  id by creation in ms; :tenant: those without a tenant
+--   :all         zset  id by creation in ms
+-- On the channel :endpoints each change is told as "<version> <id> <tenant>", version 0 for one that was deleted.
+local tag, call = KEYS[1], redis.call
+local ENDPOINTS, UIDS, TENANT, ALL = tag .. ':endpoints', tag .. ':uids', tag .. ':tenant:', tag .. ':all'
+local id, record, uid, tenant = ARGV[1], ARGV[3], ARGV[4], ARGV[5]
+local version, created = string.format('%.0f', tonumber(ARGV[2])), string.format('%.0f', tonumber(ARGV[6]))
+
+if uid ~= '' then
+  local other = call('HGET', UIDS, uid)
+  local stored = other and call('HGET', ENDPOINTS, other)
+  if stored then -- a uid that names nothing is free
+    return { 'uid', other, stored }
+  end
+end
+if call('HEXISTS', ENDPOINTS, id) == 1 then
+  return { 'id' }
+end
+
+call('HSET', ENDPOINTS, id, version .. ' ' .. record)
+if uid ~= '' then
+  call('HSET', UIDS, uid, id)
+end
+call('ZADD', TENANT .. tenant, created, id)
+call('ZADD', ALL, created, id)
+call('PUBLISH', ENDPOINTS, version .. ' ' .. id .. ' ' .. tenant)
+return { 'ok' }

@@ -1,0 +1,46 @@
+-- lane: write the copy of a lane's limits, unless the one there is as new, and place the lane where it belongs then.
+--
+-- ARGV[3] lane     * for all of the partition: of it only held counts
+-- ARGV[4] version  0: written in any case; with nothing else set it takes the copy away
+-- ARGV[5] max      in flight, 0 as usual
+-- ARGV[6] interval between two attempts in us, 0 no rate
+-- ARGV[7] ordered  0 or 1
+-- ARGV[8] held     - no, p paused, d disabled, x deleted
+-- ARGV[9] clear    1: close the breaker, forget what a receiver asked to wait for
+-- returns now, due, weight, breakers (lane, 0, where it was closed), in flight and waiting before
+local name, v, held, clear = ARGV[3], tonumber(ARGV[4]), ARGV[8], ARGV[9] == '1'
+local text = num(v) .. ' ' .. num(ARGV[5]) .. ' ' .. num(ARGV[6]) .. ' ' .. num(ARGV[7]) .. ' ' .. held
+local nothing = text == '0 0 0 0 -'
+local limits = limits_of(name, text) -- a text that is none fails here, before anything is written
+call('DEL', tag)
+
+if name == '*' then
+  before_weight = weighs(before_weight)
+  all_held = held ~= '-'
+  if all_held then call('HSET', LIMITS, '*', '0 0 0 0 p') else call('HDEL', LIMITS, '*') end
+  local t, d, w = finish()
+  return { t, d, w, {}, 0, 0 }
+end
+
+load({ name })
+local l, breakers = lanes[name], {}
+local flying, waiting = l.flying, l.waiting
+local old = call('HGET', LIMITS, name)
+if v == 0 or not old or v > l.limits.v then
+  if nothing and sub(name, 1, 3) ~= 'ep_' then
+    call('HDEL', LIMITS, name)
+    l.limits = NO_LIMITS
+  else
+    call('HSET', LIMITS, name, text)
+    l.limits = limits
+  end
+end
+if clear and l.text then -- a lane that nobody saw yet stays so
+  local s = own(l)
+  if s.opened > 0 then breakers = { name, 0 } end
+  s.fails, s.opened, s.till = 0, 0, 0
+end
+call('ZADD', KNOWN, 'NX', now, name)
+l.place = true
+local t, d, w = finish()
+return { t, d, w, breakers, flying, waiting }

@@ -1,0 +1,159 @@
+-- order: who is next of an ordering key, and what ends with its lane: put between common and each script that ends
+-- deliveries or puts them in line. It takes no arguments of its own: ARGV[3..] is the script's.
+local CHAIN = 64 -- deliveries that one script ends because the one before them did: so it stays short
+
+-- What the script puts at an end, written by flush.
+local ended = { done = {}, cancelled = {}, dead = {} }
+local entries_of_progress, unmarked = {}, {}
+local function put(list, score, value)
+  list[#list + 1] = score
+  list[#list + 1] = value
+end
+
+-- push puts a delivery at the tail of its lane's list.
+local function push(l, due, id)
+  if call('RPUSH', READY .. l.name, num(due) .. ':' .. id) == 1 then l.place = true end
+  l.ready = nil
+  l.waiting = l.waiting + 1
+  count('ready', 1)
+end
+
+-- drop forgets a delivery whose message was removed by hand, or by a repair: it must neither stop its lane nor stay.
+local function drop(delivery, id)
+  call('HDEL', PROGRESS, delivery)
+  call('DEL', HISTORY .. delivery)
+  call('HDEL', FAN, id)
+end
+
+-- doom ends a delivery of a disabled or deleted endpoint. attempts and status tell of an attempt that was just made.
+local function doom(l, delivery, text, attempts, status)
+  local a, b, d, s = progress(text)
+  a, s = attempts or a, status or s
+  if l.limits.held == 'x' then
+    put(ended.cancelled, now, delivery)
+    count('cancelled', 1)
+    if attempts then put(entries_of_progress, delivery, progressed(a, b, 0, s, 0, '-')) end
+    note(delivery, 'cancelled', 0, 0, a, '-')
+    return
+  end
+  put(ended.dead, now, delivery)
+  count('dead', 1)
+  bury(l.name, 'disabled', 1)
+  put(entries_of_progress, delivery, progressed(a, b, attempts and 0 or d, s, 0, 'disabled'))
+  note(delivery, 'dead', 0, 0, a, 'disabled')
+end
+
+-- line is the key that a delivery waits its turn under, nil for none.
+local function line(l, record)
+  if l.limits.ordered then return '*' end
+  local key = key_of(record)
+  return key ~= NO_KEY and hex(key) or nil
+end
+
+-- stands_behind answers the set in which a delivery is not the first, nil where there is none.
+local function stands_behind(l, id, record)
+  if l.state.keys == 0 then return nil end
+  for _, set in ipairs(sets_of(l, record)) do
+    local rank = call('ZRANK', set, id)
+    if rank and rank > 0 then return set end
+  end
+  return nil
+end
+
+-- last_of is the score of the last of a line, false where it is empty.
+local lasts = {}
+local function last_of(l, key)
+  local set = BEHIND .. l.name .. ':' .. key
+  if lasts[set] == nil then
+    local tail = call('ZREVRANGE', set, 0, 0, 'WITHSCORES')
+    lasts[set] = tail[2] and tonumber(tail[2]) or false
+  end
+  return lasts[set]
+end
+
+-- join puts a delivery at the end of its line and reports whether it is the first.
+local function join(l, key, id)
+  local last = last_of(l, key)
+  local score = last and math.max(now, last + 1) or now
+  local set = BEHIND .. l.name .. ':' .. key
+  lasts[set] = score
+  call('ZADD', set, num(score), id)
+  if last then return false end
+  local s = own(l)
+  s.keys = s.keys + 1
+  return true
+end
+
+-- release places the next of a set whose first ended. One without a record is dropped, and one in a lane that ends what
+-- it meets ends: then the one after it is next.
+local chained = 0
+local function release(l, set)
+  while true do
+    local id = call('ZRANGE', set, 0, 0)[1]
+    if not id then
+      local s = own(l)
+      s.keys = math.max(0, s.keys - 1)
+      return
+    end
+    local delivery = l.name .. ':' .. id
+    local record, text = call('HGET', MESSAGES, id), call('HGET', PROGRESS, delivery)
+    l.waiting = l.waiting - 1
+    count('scheduled', -1)
+    if not record or #record <= DIGEST then
+      call('ZREM', set, id)
+      drop(delivery, id)
+    elseif not ends(l) then
+      local due = text and now or deliver(record)
+      if due <= now then
+        push(l, due, id)
+      else
+        call('ZADD', DUE, num(due), delivery)
+        l.waiting = l.waiting + 1
+        count('scheduled', 1)
+      end
+      return
+    elseif chained < CHAIN then
+      chained = chained + 1
+      call('ZREM', set, id)
+      doom(l, delivery, text)
+    else
+      call('ZADD', DUE, now, delivery) -- move goes on with it
+      l.waiting = l.waiting + 1
+      count('scheduled', 1)
+      return
+    end
+  end
+end
+
+-- leave takes a delivery that ended out of its line, and lets the next one go. record: where it was read already, false
+-- where there is none.
+local function leave(l, id, record)
+  if l.state.keys == 0 then return end
+  if record == nil then record = call('HGET', MESSAGES, id) end
+  for _, set in ipairs(sets_of(l, record)) do
+    local rank = call('ZRANK', set, id)
+    if rank then
+      call('ZREM', set, id)
+      if rank == 0 then release(l, set) end
+    end
+  end
+end
+
+-- expel ends a delivery that its lane takes no more, where it was waiting for its time.
+local function expel(l, delivery, id, text)
+  local record = call('HGET', MESSAGES, id)
+  l.waiting = l.waiting - 1
+  count(waits(text), -1)
+  if record and #record > DIGEST then doom(l, delivery, text) else drop(delivery, id) end
+  leave(l, id, record)
+end
+
+-- flush writes what ended: before finish, and before a script asks what an earlier one of its own ended.
+local function flush()
+  each('ZADD', DONE, ended.done)
+  each('ZADD', CANCELLED, ended.cancelled)
+  each('ZADD', DEAD, ended.dead)
+  each('HSET', PROGRESS, entries_of_progress)
+  each('HDEL', MARKS, unmarked)
+  ended, entries_of_progress, unmarked = { done = {}, cancelled = {}, dead = {} }, {}, {}
+end

@@ -1,0 +1,131 @@
+package redisq_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
+)
+
+// readBehind reads who stands in line. The first of each set is in another
+// place, where it is found.
+func (r *raw) readBehind() {
+	for name, cmd := range r.zsets {
+		rest, ok := strings.CutPrefix(name, "behind:")
+		if !ok {
+			continue
+		}
+		lane, key, ok := strings.Cut(rest, ":")
+		if !ok || key != queuetest.OneLine && (len(key) != 16 || strings.Trim(key, "0123456789abcdef") != "") {
+			r.fault("key %s", r.tag+":"+name)
+		}
+		set := queuetest.Set{Lane: dispatcher.Lane(lane), Key: key}
+		for i, z := range cmd.Val() {
+			id := dispatcher.DeliveryID{Lane: set.Lane, Message: z.Member.(string)}
+			r.out.Behind[set] = append(r.out.Behind[set], queuetest.Queued{ID: id, At: int64(z.Score)})
+			if i > 0 {
+				r.found(id, queuetest.Found{Place: queuetest.PlaceBehind, At: int64(z.Score)})
+			}
+		}
+	}
+}
+
+// at changes what is known of a lane.
+func (r *raw) at(name string, change func(*queuetest.LaneState)) {
+	l := r.out.Lanes[dispatcher.Lane(name)]
+	change(&l)
+	r.out.Lanes[dispatcher.Lane(name)] = l
+}
+
+// whole is scan of a text that must be written in exactly this way: a number
+// that a script let become a fraction, or a power of ten, is a fault.
+func (r *raw) whole(text, format string, into ...any) {
+	r.scan(text, format, into...)
+	values := make([]any, len(into))
+	for i, p := range into {
+		switch p := p.(type) {
+		case *int:
+			values[i] = *p
+		case *int64:
+			values[i] = *p
+		case *string:
+			values[i] = *p
+		}
+	}
+	if again := fmt.Sprintf(format, values...); again != text {
+		r.fault("%q is written as %q", again, text)
+	}
+}
+
+func (r *raw) readLanes() {
+	if text := r.clock.Val(); text != "" {
+		r.whole(text, "%d", &r.out.Now)
+	}
+	for name, text := range r.in.Val() {
+		r.at(name, func(l *queuetest.LaneState) { r.whole(text, "%d %d", &l.InFlight, &l.Waiting) })
+	}
+	for name, text := range r.lane.Val() {
+		r.at(name, func(l *queuetest.LaneState) {
+			r.whole(text, "%d %d %d %d %d %d %d", &l.Window, &l.Fails, &l.Opened, &l.Until, &l.Tat, &l.Keys, &l.Slow)
+			l.Known = true
+		})
+	}
+}
+
+// heldAs are the reasons for which a lane is held, as its text has them.
+var heldAs = map[string]dispatcher.Held{
+	"-": dispatcher.HeldNone, "p": dispatcher.HeldPaused, "d": dispatcher.HeldDisabled, "x": dispatcher.HeldDeleted,
+}
+
+func (r *raw) readLimits() {
+	for name, text := range r.limits.Val() {
+		if name == string(dispatcher.AllLanes) {
+			if r.out.AllHeld = text == "0 0 0 0 p"; !r.out.AllHeld {
+				r.fault("all lanes are held as %q", text)
+			}
+			continue
+		}
+		var interval int64
+		var ordered int
+		var held string
+		r.at(name, func(l *queuetest.LaneState) {
+			r.whole(text, "%d %d %d %d %s", &l.Limits.Version, &l.Limits.MaxInFlight, &interval, &ordered, &held)
+			l.Limited = true
+			l.Limits.Interval, l.Limits.Ordered = time.Duration(interval)*time.Microsecond, ordered == 1
+			reason, ok := heldAs[held]
+			if l.Limits.Held = reason; !ok || ordered > 1 {
+				r.fault("lane %s has the limits %q", name, text)
+			}
+		})
+	}
+}
+
+// readPlacement reads which lanes have their turn, and which wait for a time.
+func (r *raw) readPlacement() {
+	score := func(set, name string, value float64) int64 {
+		if whole := int64(value); float64(whole) != value || whole <= 0 {
+			r.fault("lane %s is in :%s at %s", name, set, strconv.FormatFloat(value, 'g', -1, 64))
+		}
+		return int64(value)
+	}
+	for _, z := range r.zsets["known"].Val() {
+		name := z.Member.(string)
+		r.at(name, func(l *queuetest.LaneState) { l.Noted = score("known", name, z.Score) })
+	}
+	for _, z := range r.zsets["lanes"].Val() {
+		at := int64(z.Score) // a lane of no weight whose turn was never is at 0
+		r.at(z.Member.(string), func(l *queuetest.LaneState) {
+			l.Listed, l.Weight, l.Turn = true, int(at/turnFactor), at%turnFactor
+		})
+	}
+	for _, z := range r.zsets["parked"].Val() {
+		name := z.Member.(string)
+		r.at(name, func(l *queuetest.LaneState) { l.Parked = score("parked", name, z.Score) })
+	}
+	for _, z := range r.zsets["fenced"].Val() {
+		r.out.Fenced = append(r.out.Fenced, z.Member.(string))
+	}
+}

@@ -1,0 +1,159 @@
+// Package seal hides values from those who can read the store they lie in.
+//
+// A Box has one or more keys: the first seals, all of them open. A sealed value
+// is bound to its Place, so that nobody who can write to the store can let one
+// pass for another.
+package seal
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// prefix begins every sealed text: it is AES-256-GCM with a random nonce. The
+// key's id and the base64 of nonce, ciphertext and tag follow it.
+const prefix = "seal1."
+
+// keySize is that of AES-256, in bytes.
+const keySize = 32
+
+// maxKeys bounds what a rotation leaves: it needs two, and each further one is a
+// key that somebody forgot to take away.
+const maxKeys = 16
+
+// idSize is how many bytes of a hash name a key: enough that a few never meet.
+// If two do, each is tried.
+const idSize = 4
+
+// What may be wrong. No error of this package has any of a key or a value in it.
+var (
+	// ErrNoKey says that a text of keys has none.
+	ErrNoKey = errors.New("no key")
+	// ErrKey says that a text is not a key.
+	ErrKey = errors.New("not a key: want the base64 of 32 bytes, as openssl rand -base64 32 prints it")
+	// ErrLocked says that a value was sealed with a key that is not in the box.
+	ErrLocked = errors.New("sealed with a key that is not here")
+	// ErrBroken says that a value is not one that was sealed, or not for this place.
+	ErrBroken = errors.New("not what was sealed here")
+)
+
+// Box seals and opens. It may be used from several goroutines. The nil Box has
+// no keys: it opens nothing, and must not seal.
+type Box struct {
+	keys []key // at least one; the first seals
+}
+
+type key struct {
+	id string
+	// A random nonce is good for 2^32 values of one key: each endpoint of a
+	// million changed a hundred times, with forty values each.
+	aead cipher.AEAD
+}
+
+// Place is where a value lies: it opens nowhere else.
+type Place struct {
+	Owner string // what it belongs to
+	Field string // which of its values it is
+}
+
+// ParseKeys makes a box of keys, each the standard base64 of 32 bytes, with
+// white space between two. No error repeats any of the text.
+func ParseKeys(text string) (*Box, error) {
+	b := &Box{}
+	seen := map[string]int{}
+	for word := range strings.FieldsSeq(text) {
+		n := len(b.keys) + 1
+		if n > maxKeys {
+			return nil, fmt.Errorf("more than %d keys", maxKeys)
+		}
+		raw, err := base64.StdEncoding.Strict().DecodeString(word)
+		if err != nil {
+			return nil, fmt.Errorf("key %d: %w, it is not in standard base64 with padding", n, ErrKey)
+		}
+		if len(raw) != keySize {
+			return nil, fmt.Errorf("key %d: %w, it has %d", n, ErrKey, len(raw))
+		}
+		if first := seen[word]; first > 0 {
+			return nil, fmt.Errorf("key %d is key %d again", n, first)
+		}
+		seen[word] = n
+		k, err := newKey(raw)
+		if err != nil {
+			return nil, fmt.Errorf("key %d: %w", n, err)
+		}
+		b.keys = append(b.keys, k)
+	}
+	if len(b.keys) == 0 {
+		return nil, ErrNoKey
+	}
+	return b, nil
+}
+
+func newKey(raw []byte) (key, error) {
+	block, err := aes.NewCipher(raw)
+	if err != nil {
+		return key{}, err
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return key{}, err
+	}
+	sum := sha256.Sum256(append([]byte("hookladder key id\x00"), raw...))
+	return key{id: hex.EncodeToString(sum[:idSize]), aead: aead}, nil
+}
+
+// Seal hides a value, with the first key. The same value comes out another each
+// time.
+func (b *Box) Seal(value string, at Place) string {
+	k := b.keys[0]
+	sealed := k.aead.Seal(nil, nil, []byte(value), at.data())
+	return prefix + k.id + "." + base64.RawURLEncoding.EncodeToString(sealed)
+}
+
+// Open reads a sealed value, or answers ErrLocked or ErrBroken.
+func (b *Box) Open(text string, at Place) (string, error) {
+	rest, ok := strings.CutPrefix(text, prefix)
+	id, encoded, found := strings.Cut(rest, ".")
+	if !ok || !found || strings.ContainsAny(encoded, "\r\n") { // the decoder would skip line breaks
+		return "", ErrBroken
+	}
+	sealed, err := base64.RawURLEncoding.Strict().DecodeString(encoded)
+	if err != nil {
+		return "", ErrBroken // its own error would tell where, which helps nobody
+	}
+	err = ErrLocked
+	for _, k := range b.all() {
+		if k.id != id {
+			continue
+		}
+		value, wrong := k.aead.Open(nil, nil, sealed, at.data())
+		if wrong == nil {
+			return string(value), nil
+		}
+		err = ErrBroken
+	}
+	return "", err
+}
+
+func (b *Box) all() []key {
+	if b == nil {
+		return nil
+	}
+	return b.keys
+}
+
+// data is a place as a text that no other place has.
+func (p Place) data() []byte {
+	out := binary.AppendUvarint(nil, uint64(len(p.Owner)))
+	return append(append(out, p.Owner...), p.Field...)
+}
+
+// Format tells how many keys there are, whatever the verb, and nothing of them.
+func (b Box) Format(f fmt.State, _ rune) { _, _ = fmt.Fprintf(f, "box of %d keys", len(b.keys)) }

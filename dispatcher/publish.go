@@ -1,0 +1,193 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Published is what became of one message of a Publish.
+type Published struct {
+	Result     Result
+	CreatedAt  time.Time
+	Deliveries []Delivery // without history; none: no endpoint matches, and nothing is kept
+	Err        error      // ErrUnavailable, ErrFull, ErrNoEndpoint, ErrTenant; nil where Result is set
+}
+
+// addressed is a message with where it goes.
+type addressed struct {
+	entry    Entry
+	urls     map[Lane]string
+	versions map[Lane]int64 // of the endpoints, as this instance knows them; nil: there are none
+	err      error
+}
+
+// Publish stores messages, each of which must be valid, and answers what
+// became of each, in their order.
+func (d *Dispatcher) Publish(ctx context.Context, batch []*Message) ([]Published, error) {
+	created := d.engine.view.clock.now().Truncate(time.Millisecond)
+	all := make([]addressed, len(batch))
+	entries := make([]Entry, 0, len(batch))
+	for i, m := range batch {
+		m.CreatedAt = created
+		if all[i] = d.destinations(ctx, m); all[i].err == nil && len(all[i].entry.Lanes) > 0 {
+			all[i].entry.Message, all[i].entry.Digest = m, m.Digest()
+			entries = append(entries, all[i].entry)
+		}
+	}
+	var stored []Scheduled
+	if len(entries) > 0 {
+		var err error
+		if stored, err = d.accepter.accept(ctx, entries); err != nil {
+			return nil, fmt.Errorf("publish: %w", err)
+		}
+	}
+	out := make([]Published, len(batch))
+	for i := range all {
+		a := &all[i]
+		switch {
+		case a.err != nil:
+			out[i] = Published{Err: fmt.Errorf("publish %s: %w", batch[i].ID, a.err)}
+		case len(a.entry.Lanes) == 0:
+			out[i] = d.unmatched(ctx, batch[i])
+		default:
+			out[i] = d.published(ctx, a, &stored[0])
+			stored = stored[1:]
+		}
+	}
+	return out, nil
+}
+
+// unmatched answers a message that goes nowhere. Nothing of it is kept; but it
+// may be a repeat of one that went to endpoints that are gone.
+func (d *Dispatcher) unmatched(ctx context.Context, m *Message) Published {
+	record, err := d.look(ctx, m.ID)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return Published{Result: Accepted, CreatedAt: m.CreatedAt}
+	case err != nil:
+		return Published{Err: err}
+	case record.Message.Digest() != m.Digest():
+		return Published{Result: Conflict}
+	}
+	return Published{Result: Duplicate, CreatedAt: record.Message.CreatedAt, Deliveries: record.Deliveries}
+}
+
+// destinations finds where a message goes: its URL, its endpoint, or all
+// endpoints of its tenant that match.
+func (d *Dispatcher) destinations(ctx context.Context, m *Message) (a addressed) {
+	switch {
+	case m.URL != "":
+		u, err := d.deliverer.targets.of(m.URL)
+		if err != nil {
+			return addressed{err: err}
+		}
+		a.entry.Lanes = []Lane{URLLane(u)}
+	case m.Endpoint != "":
+		dest, err := d.engine.directory.named(ctx, m.Endpoint)
+		switch {
+		case err != nil:
+			return addressed{err: err}
+		case m.Tenant != "" && m.Tenant != dest.endpoint.Tenant:
+			return addressed{err: ErrTenant}
+		}
+		m.Endpoint = dest.endpoint.ID // by whichever name it was asked for
+		a.to(dest)
+	default:
+		matching, err := d.engine.directory.matching(ctx, m.Tenant, m.Topic)
+		if err != nil {
+			return addressed{err: err}
+		}
+		a.entry.Fan = true
+		for _, dest := range matching {
+			a.to(dest)
+		}
+	}
+	return a
+}
+
+func (a *addressed) to(dest *destination) {
+	if a.versions == nil {
+		a.versions, a.urls = map[Lane]int64{}, map[Lane]string{}
+	}
+	lane := dest.endpoint.Lane()
+	a.entry.Lanes = append(a.entry.Lanes, lane)
+	a.versions[lane], a.urls[lane] = dest.endpoint.Version, dest.endpoint.URL
+}
+
+func (d *Dispatcher) published(ctx context.Context, a *addressed, s *Scheduled) Published {
+	if s.Err != nil {
+		return Published{Err: s.Err}
+	}
+	// What is stored is stored: a copy of limits that is still missing is found missing again.
+	d.engine.trouble.note("limit", d.engine.directory.mend(ctx, s.Versions, a.versions))
+	m := a.entry.Message
+	p := Published{Result: s.Result, CreatedAt: s.CreatedAt}
+	switch {
+	case s.Result == Duplicate, s.Result == Accepted && !s.CreatedAt.Equal(m.CreatedAt):
+		// What there is by now; where only the digest is left there is nothing to tell.
+		record, err := d.look(ctx, m.ID)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return Published{Err: err}
+		}
+		p.Deliveries = record.Deliveries
+		if p.CreatedAt.IsZero() {
+			p.CreatedAt = m.CreatedAt
+		}
+	case s.Result == Accepted:
+		for _, lane := range a.entry.Lanes {
+			p.Deliveries = append(p.Deliveries, a.delivery(lane, s))
+		}
+	}
+	return p
+}
+
+// delivery is one of a message that is new.
+func (a *addressed) delivery(lane Lane, s *Scheduled) Delivery {
+	m := a.entry.Message
+	d := Delivery{
+		ID: DeliveryID{Lane: lane, Message: m.ID}, Topic: m.Topic, Tenant: m.Tenant,
+		URL: m.URL, Status: StatusScheduled, Due: s.Due,
+	}
+	if m.URL == "" {
+		d.URL = a.urls[lane]
+	}
+	switch {
+	case slices.Contains(s.Leased, lane):
+		d.Status = StatusInFlight
+	case slices.Contains(s.Ready, lane):
+		d.Status = StatusReady
+	case slices.Contains(s.Behind, lane):
+		d.Due = time.Time{} // when the one before it has ended
+	case slices.Contains(s.Cancelled, lane):
+		d.Status, d.Due = StatusCancelled, time.Time{}
+	case s.Dead[lane] != "":
+		d.Status, d.Due, d.Reason = StatusDead, time.Time{}, s.Dead[lane]
+	}
+	return d
+}
+
+// address fills in where deliveries to endpoints go by now.
+func (d *Dispatcher) address(ctx context.Context, list []Delivery) error {
+	var ids []string
+	for _, delivery := range list {
+		if delivery.ID.Lane.IsEndpoint() && !slices.Contains(ids, string(delivery.ID.Lane)) {
+			ids = append(ids, string(delivery.ID.Lane))
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	found, err := d.engine.directory.find(ctx, ids...)
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		if dest := found[string(list[i].ID.Lane)]; dest != nil {
+			list[i].URL = dest.endpoint.URL
+		}
+	}
+	return nil
+}

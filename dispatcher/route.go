@@ -1,0 +1,233 @@
+package dispatcher
+
+import (
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hookladder/hookladder/ladder"
+	"github.com/hookladder/hookladder/signer"
+)
+
+// Names of the headers that a callback has besides the signature's, in the
+// form that http.Header keeps them.
+const (
+	headerTopic   = "Hookladder-Topic"
+	headerAttempt = "Hookladder-Attempt"
+	headerTenant  = "Hookladder-Tenant"
+	headerResend  = "Hookladder-Resend"
+)
+
+var (
+	headerID        = textproto.CanonicalMIMEHeaderKey(signer.HeaderID)
+	headerTimestamp = textproto.CanonicalMIMEHeaderKey(signer.HeaderTimestamp)
+	headerSignature = textproto.CanonicalMIMEHeaderKey(signer.HeaderSignature)
+)
+
+// route is how one attempt goes: where to, signed by whom, and judged how.
+type route struct {
+	url     *url.URL
+	signer  *signer.Signer
+	headers []Header // of the endpoint, names in canonical form
+	ladder  ladder.Ladder
+	success *Success
+	timeout time.Duration
+	secrets []string // what an answer must not give back: signatures, and the endpoint's headers
+}
+
+func (r *route) host() string {
+	if r.url == nil {
+		return ""
+	}
+	return r.url.Host
+}
+
+// usual is the part of a route that the message decides, or its endpoint where
+// it says nothing, or else the dispatcher.
+func (d *deliverer) usual(m *Message, e *Endpoint) route {
+	r := route{ladder: d.ladder, success: d.success, timeout: d.timeout}
+	if e != nil {
+		if e.Ladder != nil {
+			r.ladder = *e.Ladder
+		}
+		if e.Success != nil {
+			r.success = e.Success
+		}
+		if e.Timeout > 0 {
+			r.timeout = e.Timeout
+		}
+	}
+	if m.Ladder != nil {
+		r.ladder = *m.Ladder
+	}
+	if m.Success != nil {
+		r.success = m.Success
+	}
+	if m.Timeout > 0 {
+		r.timeout = m.Timeout
+	}
+	return r
+}
+
+// route finds how an attempt at a time goes. errHeld says that it may not be
+// made now, and any other error that it can't be.
+func (d *deliverer) route(c Claimed, at time.Time) (route, error) {
+	if c.ID.Lane.IsEndpoint() {
+		return d.toEndpoint(c, at)
+	}
+	r := d.usual(c.Message, nil)
+	target, err := d.targets.of(c.Message.URL)
+	if err != nil {
+		return r, errTarget
+	}
+	r.url = target
+	if d.signers == nil {
+		return r, errNoSecret
+	}
+	r.signer, err = d.signers.of(c.Message.Tenant)
+	return r, err
+}
+
+// toEndpoint is the route to an endpoint as it is now. One that was held or
+// deleted since the claim is not called.
+func (d *deliverer) toEndpoint(c Claimed, at time.Time) (route, error) {
+	dest, err := d.engine.directory.one(d.cut, string(c.ID.Lane))
+	if err != nil || dest.endpoint.Limits().Held != HeldNone {
+		return route{}, errHeld
+	}
+	r := d.usual(c.Message, dest.endpoint)
+	r.url, r.headers = dest.url, dest.headers
+	if dest.fault != nil {
+		return r, dest.fault
+	}
+	r.signer = dest.signer(at)
+	for _, h := range dest.headers {
+		r.secrets = append(r.secrets, h.Value)
+	}
+	return r, nil
+}
+
+// headers are those of the contract, and then the endpoint's and the message's
+// own, which can't replace them. It is nil where the request can't be signed.
+func (d *deliverer) headers(c Claimed, at time.Time, r *route) http.Header {
+	m := c.Message
+	signature := r.signer.Sign(m.ID, at, m.Body)
+	if signature == "" {
+		return nil
+	}
+	r.secrets = append(r.secrets, signature)
+	values := make([]string, 6) // one allocation for all headers with one value
+	h := make(http.Header, 8+len(m.Headers)+len(r.headers))
+	set := func(i int, name, value string) {
+		values[i] = value
+		h[name] = values[i : i+1 : i+1]
+	}
+	set(0, "Content-Type", m.ContentType)
+	set(1, headerID, m.ID)
+	set(2, headerTimestamp, strconv.FormatInt(at.Unix(), 10))
+	set(3, r.signer.Header(), signature)
+	set(4, headerTopic, m.Topic)
+	set(5, headerAttempt, strconv.Itoa(c.Attempt))
+	h["User-Agent"] = d.agent
+	if m.Tenant != "" {
+		h[headerTenant] = []string{m.Tenant}
+	}
+	if c.Asked {
+		h[headerResend] = []string{"true"}
+	}
+	for _, own := range m.Headers {
+		addHeader(h, textproto.CanonicalMIMEHeaderKey(own.Name), own)
+	}
+	for _, own := range r.headers {
+		addHeader(h, own.Name, own) // the message's own come first: they are about this one
+	}
+	return h
+}
+
+// addHeader adds a header that is not there yet. A reserved name is refused
+// when it is published or registered; one that is not ours this time, as the
+// tenant's, must not be claimed by a record that came from elsewhere either.
+func addHeader(h http.Header, name string, own Header) {
+	if _, taken := h[name]; !taken && CheckHeaderName(own.Name) == nil {
+		h[name] = []string{own.Value}
+	}
+}
+
+// signers are those of bare URLs: one for all, or one for each tenant.
+type signers struct {
+	plain   *signer.Signer
+	secrets []signer.Secret // nil: tenants have none of their own
+
+	mu    sync.Mutex // guards known
+	known map[string]*signer.Signer
+}
+
+func newSigners(secrets []signer.Secret, derive bool) (*signers, error) {
+	plain, err := signer.NewSigner(secrets...)
+	if err != nil {
+		return nil, err
+	}
+	s := &signers{plain: plain, known: map[string]*signer.Signer{}}
+	if derive {
+		s.secrets = secrets
+	}
+	return s, nil
+}
+
+// of is the signer of a tenant; the empty one is nobody's.
+func (s *signers) of(tenant string) (*signer.Signer, error) {
+	if s.secrets == nil || tenant == "" {
+		return s.plain, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sign := s.known[tenant]; sign != nil {
+		return sign, nil
+	}
+	own := make([]signer.Secret, len(s.secrets))
+	for i, secret := range s.secrets {
+		own[i] = secret.Derive(tenant)
+	}
+	sign, err := signer.NewSigner(own...)
+	if err != nil {
+		return nil, err
+	}
+	if len(s.known) >= mostKnown {
+		clear(s.known)
+	}
+	s.known[tenant] = sign
+	return sign, nil
+}
+
+// targets remembers parsed URLs: most messages go where others went.
+type targets struct {
+	mu    sync.RWMutex // guards known
+	known map[string]*url.URL
+}
+
+// mostTargets bounds the memory; beyond it everything is forgotten at once,
+// which costs one more parsing for each.
+const mostTargets = 10_000
+
+func (t *targets) of(raw string) (*url.URL, error) {
+	t.mu.RLock()
+	u := t.known[raw]
+	t.mu.RUnlock()
+	if u != nil {
+		return u, nil
+	}
+	u, err := ParseURL(raw)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known == nil || len(t.known) >= mostTargets {
+		t.known = map[string]*url.URL{}
+	}
+	t.known[raw] = u
+	return u, nil
+}

@@ -1,0 +1,102 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/oklog/ulid/v2"
+)
+
+// TestTopic is the topic of a message that only tries an endpoint.
+const TestTopic = "hookladder.test"
+
+// mostTests is how many such messages may be on their way at once: they take
+// no permit, since a person waits for each.
+const mostTests = 8
+
+// ErrBusy says that too many tests are under way.
+var ErrBusy = errors.New("too many tests are under way")
+
+// TestEndpoint sends a message to an endpoint at once, whatever its state and
+// what waits for it, and answers what the receiver said. Nothing of it is kept.
+func (d *Dispatcher) TestEndpoint(ctx context.Context, name string) (TestResult, error) {
+	e, err := d.stored(ctx, name)
+	if err != nil {
+		return TestResult{}, err
+	}
+	select {
+	case d.tests <- struct{}{}:
+		defer func() { <-d.tests }()
+	default:
+		return TestResult{}, fmt.Errorf("test endpoint %s: %w", e.ID, ErrBusy)
+	}
+	dest := newDestination(e)
+	if dest.fault != nil {
+		return TestResult{}, fmt.Errorf("test endpoint %s: %w", e.ID, dest.fault)
+	}
+	at := d.engine.view.clock.now()
+	m, err := testMessage(e, at)
+	if err != nil {
+		return TestResult{}, fmt.Errorf("test endpoint %s: %w", e.ID, err)
+	}
+	return TestResult{MessageID: m.ID, Attempt: d.deliverer.try(ctx, dest, m, at)}, nil
+}
+
+func testMessage(e *Endpoint, at time.Time) (*Message, error) {
+	body, err := json.Marshal(struct {
+		Type      string    `json:"type"`
+		Endpoint  string    `json:"endpoint"`
+		Timestamp time.Time `json:"timestamp"`
+	}{TestTopic, e.ID, at.UTC().Truncate(time.Millisecond)})
+	if err != nil {
+		return nil, err
+	}
+	return &Message{
+		ID: "msg_" + ulid.Make().String(), Topic: TestTopic, Tenant: e.Tenant, Endpoint: e.ID,
+		Body: body, ContentType: "application/json", CreatedAt: at,
+	}, nil
+}
+
+// try makes one attempt outside the queue.
+func (d *deliverer) try(ctx context.Context, dest *destination, m *Message, at time.Time) Attempt {
+	c := Claimed{ID: DeliveryID{Lane: dest.endpoint.Lane(), Message: m.ID}, Message: m, Attempt: 1, Rung: 1}
+	r := d.usual(m, dest.endpoint)
+	r.url, r.headers, r.signer = dest.url, dest.headers, dest.signer(at)
+	for _, h := range dest.headers {
+		r.secrets = append(r.secrets, h.Value)
+	}
+	header := d.headers(c, at, &r)
+	call, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	answer := d.sender.Send(call, Call{URL: r.url, Header: header, Body: m.Body})
+	var s Settlement
+	d.judge(c, r, answer, at, &s)
+	return s.Attempt
+}
+
+// disableGone disables an endpoint whose receiver answered 410. Where that
+// can't be done now the next message does it.
+func (d *Dispatcher) disableGone(id string) {
+	ctx, cancel := within(context.Background())
+	defer cancel()
+	_, err := d.changeEndpoint(ctx, id, func(e *Endpoint) error {
+		if e.Disabled {
+			return errAlready
+		}
+		e.Disabled = true
+		return nil
+	}, false)
+	switch {
+	case err == nil:
+		d.engine.log.LogAttrs(ctx, slog.LevelInfo, "endpoint disabled", slog.String("lane", id), slog.Int("status", 410))
+	case errors.Is(err, errAlready), errors.Is(err, ErrNoEndpoint):
+	default:
+		d.engine.log.LogAttrs(ctx, slog.LevelError, "endpoint not disabled", slog.String("lane", id), slog.Any("err", err))
+	}
+}
+
+var errAlready = errors.New("it is so already")

@@ -1,0 +1,93 @@
+package wire
+
+import "github.com/hookladder/hookladder/ladder"
+
+// Endpoint is a destination as a caller registers it.
+type Endpoint struct {
+	UID         string            `json:"uid,omitzero" maxLength:"128" pattern:"^[A-Za-z0-9_.:@-]+$" example:"merchant-7" doc:"The caller's own name, usable wherever an id is. To create it again is 200 if it is equal and 409 if not. It doesn't begin with ep_, u_ or q_, as lanes do."`
+	Tenant      string            `json:"tenant,omitzero" maxLength:"128" pattern:"^[!-~]+$" doc:"Whose messages it gets: those of the same tenant, or without one those without."`
+	URL         string            `json:"url" maxLength:"2048" format:"uri" example:"https://shop.example/hooks" doc:"Where it is: an absolute http or https URL."`
+	Topics      []string          `json:"topics,omitzero" maxItems:"64" example:"[\"payment.*\"]" doc:"Patterns of the topics it gets: a topic, one whose last word is *, or * for all. Default: *. An empty list: only messages that name the endpoint."`
+	Description string            `json:"description,omitzero" maxLength:"1024"`
+	Metadata    map[string]string `json:"metadata,omitzero" maxProperties:"16" doc:"The caller's own notes, together at most 4 KiB."`
+	Secret      string            `json:"secret,omitzero" doc:"What it is signed with, as the signature wants it. Default: one is made. Only the answer that creates the endpoint, and GET /v1/endpoints/{id}/secret, ever hold it."`
+	Signature   string            `json:"signature,omitzero" enum:"standard,standard-ed25519,stripe,github,hmac-hex" doc:"How it is signed. Default: standard."`
+	Ladder      *ladder.Ladder    `json:"ladder,omitzero" doc:"The waits between attempts. Default: the dispatcher's."`
+	Timeout     Duration          `json:"timeout,omitzero" doc:"Of one attempt, 1s to 60s. Default: the dispatcher's."`
+	MaxInFlight int               `json:"max_in_flight,omitzero" minimum:"1" maximum:"65536" doc:"Most attempts under way at a time, over all instances. Default: the dispatcher's."`
+	Rate        string            `json:"rate,omitzero" pattern:"^[0-9]+/[smh]$" example:"100/s" doc:"Most attempts in a second (s), minute (m) or hour (h). Default: no bound."`
+	Headers     map[string]string `json:"headers,omitzero" maxProperties:"20" doc:"Extra headers for the receiver, together at most 8 KiB. They may be secret: in every answer *** stands for each value, and *** itself is not taken as one."`
+	Success     *Success          `json:"success,omitzero" doc:"What the receiver must answer. Default: the dispatcher's."`
+	Ordered     bool              `json:"ordered" required:"false" doc:"One at a time, and one that fails holds the rest."`
+	Disabled    bool              `json:"disabled" required:"false" doc:"What waits and what matches is recorded as dead with the reason disabled, unattempted. A receiver's 410 sets it too; resume ends it."`
+}
+
+// Hidden stands for a header's value in answers.
+const Hidden = "***"
+
+// EndpointView is an endpoint as read, with how it stands.
+type EndpointView struct {
+	ID string `json:"id" doc:"Also the lane of its deliveries."`
+	Endpoint
+	State     string `json:"state" enum:"active,paused,open,disabled" doc:"open: its breaker is, so it waits or is tried with one attempt."`
+	InFlight  int    `json:"in_flight"`
+	Waiting   int    `json:"waiting"`
+	CreatedAt Time   `json:"created_at"`
+	UpdatedAt Time   `json:"updated_at"`
+}
+
+// EndpointPage is a part of the list of endpoints, newest first.
+type EndpointPage struct {
+	Data       []EndpointView `json:"data"`
+	NextCursor *string        `json:"next_cursor" nullable:"true" doc:"null: this is the last page."`
+}
+
+// EndpointDeleted answers the deletion of an endpoint.
+type EndpointDeleted struct {
+	Cancelled int `json:"cancelled" doc:"How many deliveries waited for it; they are cancelled."`
+}
+
+// Rotation asks for another secret.
+type Rotation struct {
+	Overlap *Duration `json:"overlap,omitzero" nullable:"false" doc:"How long the old secrets go on signing besides the new one, at most 30d. Default: 24h. 0s: they end now. github and hmac-hex have room for one signature: the new secret makes it at once."`
+	Secret  string    `json:"secret,omitzero" doc:"The new one, as the endpoint's signature wants it. Default: one is made."`
+}
+
+// EndpointSecrets are the secrets an endpoint is signed with.
+type EndpointSecrets struct {
+	ID        string           `json:"id" doc:"Of the endpoint."`
+	Signature string           `json:"signature" enum:"standard,standard-ed25519,stripe,github,hmac-hex"`
+	Secrets   []EndpointSecret `json:"secrets" doc:"The current one first."`
+}
+
+// EndpointSecret is one of them.
+type EndpointSecret struct {
+	Secret    string `json:"secret"`
+	PublicKey string `json:"public_key,omitzero" doc:"What a receiver verifies with, where the signature is standard-ed25519."`
+	Until     Time   `json:"until" nullable:"true" doc:"When it ceases to sign; null: it is the current one."`
+}
+
+// EndpointTest says what a receiver made of a test message.
+type EndpointTest struct {
+	MessageID       string `json:"message_id"`
+	At              Time   `json:"at"`
+	DurationMS      int64  `json:"duration_ms"`
+	StatusCode      int    `json:"status_code,omitzero" doc:"Left out: no answer came."`
+	Outcome         string `json:"outcome" enum:"delivered,retry,dead,back" doc:"What the answer would mean for a delivery; a test is not repeated."`
+	Error           string `json:"error,omitzero"`
+	ResponseExcerpt string `json:"response_excerpt,omitzero"`
+}
+
+// PublicKeyPage is a part of the list of public keys.
+type PublicKeyPage struct {
+	Data       []PublicKey `json:"data"`
+	NextCursor *string     `json:"next_cursor" nullable:"true" doc:"null: this is the last page. A page may be short, or empty, while it goes on."`
+}
+
+// PublicKey verifies what is sent to an endpoint whose signature is
+// standard-ed25519.
+type PublicKey struct {
+	Endpoint  string `json:"endpoint" doc:"Its id."`
+	PublicKey string `json:"public_key"`
+	Until     Time   `json:"until" nullable:"true" doc:"When its secret ceases to sign; null: it is the current one."`
+}

@@ -1,0 +1,26 @@
+package wire
+
+// LaneState is a lane as read: how the deliveries to one destination stand.
+type LaneState struct {
+	Lane        string `json:"lane" doc:"* stands for all of them; it is listed while it is held."`
+	URL         string `json:"url,omitzero" doc:"Scheme, host and port, where they are known."`
+	Endpoint    string `json:"endpoint,omitzero" doc:"The id of the endpoint whose lane it is."`
+	State       string `json:"state" enum:"active,paused,open,disabled" doc:"open: its breaker is, so it waits or is tried with one attempt."`
+	Held        string `json:"held,omitzero" enum:"paused,disabled,deleted" doc:"Why nothing is attempted."`
+	InFlight    int    `json:"in_flight"`
+	Waiting     int    `json:"waiting"`
+	Window      int    `json:"window" doc:"How many may be in flight now. It grows with each success."`
+	MaxInFlight int    `json:"max_in_flight,omitzero" doc:"How far the window may grow. Left out: as far as the dispatcher's settings say."`
+	Rate        string `json:"rate,omitzero" example:"100/s"`
+	TokenAt     Time   `json:"token_at,omitzero" doc:"When the rate allows the next attempt."`
+	Ordered     bool   `json:"ordered" doc:"One at a time."`
+	Fails       int    `json:"fails" doc:"Failures in a row that count for the breaker."`
+	Opened      int    `json:"opened" doc:"How often in a row the breaker opened; 0: it is closed."`
+	Until       Time   `json:"until,omitzero" doc:"Nothing is attempted before: the breaker is open, or the receiver asked for it with Retry-After."`
+}
+
+// LanePage is a part of the list of lanes, those last made first.
+type LanePage struct {
+	Data       []LaneState `json:"data"`
+	NextCursor *string     `json:"next_cursor" nullable:"true" doc:"null: this is the last page."`
+}

@@ -90,8 +90,8 @@ func TestE2EServeRefusesToStart(t *testing.T) {
 		{"on an address that is taken", []string{redis, "LISTEN=" + strings.TrimPrefix(strings.TrimSuffix(server.URL(), "/0"), "redis://")},
 			[]string{"choose another address with LISTEN or PORT"}, exitFailed},
 		{"with settings that are wrong, and names them all",
-			[]string{redis, "LADDER=soon", "MAX_BODY=-1", "ATTEMPT_TIMEOUT=1h", "API_KEYS=short:admin", "SIGNING_SECRET=whsec_x", "ALLOW_NETS=10.0.0.0/33", "BREAKER=20/30s"},
-			[]string{"LADDER=", "MAX_BODY=", "ATTEMPT_TIMEOUT=", "API_KEYS", "SIGNING_SECRET", "ALLOW_NETS=", "BREAKER"}, exitUsage},
+			[]string{redis, "LADDER=soon", "MAX_BODY=-1", "ATTEMPT_TIMEOUT=1h", "API_KEYS=short:admin", "SIGNING_SECRET=whsec_x", "ALLOW_NETS=10.0.0.0/33", "WAKE=poll"},
+			[]string{"LADDER=", "MAX_BODY=", "ATTEMPT_TIMEOUT=", "API_KEYS", "SIGNING_SECRET", "ALLOW_NETS=", "WAKE"}, exitUsage},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -180,7 +180,7 @@ func TestE2ESendAndGetTellByTheirExitCodes(t *testing.T) {
 	require.Equal(t, exitOK, mustRun(t, env, "", "ping").code)
 	require.Equal(t, exitFailed, mustRun(t, env, "other content", send...).code, "a conflict")
 	require.Equal(t, exitFailed, mustRun(t, env, "1", "send", "--topic", "not a topic", "--url", w.receiver.URL).code)
-	require.Equal(t, exitUsage, mustRun(t, env, "1", "send", "--topic", "t").code)
+	require.Equal(t, exitUsage, mustRun(t, env, "1", "send", "--url", w.receiver.URL).code)
 	require.Equal(t, exitUsage, mustRun(t, env, "", "ping", "--frob").code)
 	require.Equal(t, exitNotFound, mustRun(t, env, "", "get", "unknown").code)
 	for _, args := range [][]string{{"ping"}, {"get", "m1"}, send} {

@@ -19,6 +19,7 @@ import (
 // arrival is one callback as it came.
 type arrival struct {
 	at      time.Time
+	path    string
 	attempt string
 	header  http.Header
 	body    string
@@ -32,7 +33,8 @@ type recorder struct {
 	t        *testing.T
 	verifier *signer.Verifier
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex                  // guards what follows
+	keys   map[string]*signer.Verifier // of endpoints, by path
 	answer func(w http.ResponseWriter, r *http.Request, id string, n int)
 	got    map[string][]arrival
 	bodies map[string]string // of what was published, by id
@@ -43,7 +45,7 @@ func newTestReceiver(t *testing.T, secret signer.Secret) *recorder {
 	t.Helper()
 	r := &recorder{
 		t: t, verifier: &signer.Verifier{Secrets: []signer.Secret{secret}},
-		got: map[string][]arrival{}, bodies: map[string]string{}, news: make(chan struct{}),
+		keys: map[string]*signer.Verifier{}, got: map[string][]arrival{}, bodies: map[string]string{}, news: make(chan struct{}),
 	}
 	// On all addresses, so that 127.0.1.x are as many destinations.
 	ln, err := net.Listen("tcp4", ":0")
@@ -87,6 +89,37 @@ func (r *recorder) check() {
 	}
 }
 
+// trust says who signs what comes to a path; elsewhere it is the secret of bare
+// URLs.
+func (r *recorder) trust(path string, v *signer.Verifier) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.keys[path] = v
+}
+
+// at are the callbacks to a path so far, in the order they came.
+func (r *recorder) at(path string) (ids []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	type came struct {
+		id string
+		at time.Time
+	}
+	var all []came
+	for id, list := range r.got {
+		for _, a := range list {
+			if a.path == path {
+				all = append(all, came{id, a.at})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b came) int { return a.at.Compare(b.at) })
+	for _, a := range all {
+		ids = append(ids, a.id)
+	}
+	return ids
+}
+
 // answers says how the n-th callback (from 1) of a message is answered;
 // without it everything is 200.
 func (r *recorder) answers(f func(w http.ResponseWriter, req *http.Request, id string, n int)) {
@@ -96,13 +129,19 @@ func (r *recorder) answers(f func(w http.ResponseWriter, req *http.Request, id s
 }
 
 func (r *recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	body, err := r.verifier.VerifyRequest(req)
+	r.mu.Lock()
+	verifier := r.keys[req.URL.Path]
+	r.mu.Unlock()
+	if verifier == nil {
+		verifier = r.verifier
+	}
+	body, err := verifier.VerifyRequest(req)
 	if err != nil {
 		r.t.Errorf("a callback is not signed as it should be: %v", err)
 	}
 	id := req.Header.Get(signer.HeaderID)
 	r.mu.Lock()
-	r.got[id] = append(r.got[id], arrival{at: time.Now(), attempt: req.Header.Get("Hookladder-Attempt"), header: req.Header.Clone(), body: string(body)})
+	r.got[id] = append(r.got[id], arrival{at: time.Now(), path: req.URL.Path, attempt: req.Header.Get("Hookladder-Attempt"), header: req.Header.Clone(), body: string(body)})
 	n, answer := len(r.got[id]), r.answer
 	close(r.news)
 	r.news = make(chan struct{})

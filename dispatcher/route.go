@@ -24,7 +24,6 @@ const (
 var (
 	headerID        = textproto.CanonicalMIMEHeaderKey(signer.HeaderID)
 	headerTimestamp = textproto.CanonicalMIMEHeaderKey(signer.HeaderTimestamp)
-	headerSignature = textproto.CanonicalMIMEHeaderKey(signer.HeaderSignature)
 )
 
 // route is how one attempt goes: where to, signed by whom, and judged how.

@@ -84,9 +84,6 @@ func (m *model) judge(s dispatcher.Settlement, l *modelLane) {
 	}
 	if s.Pause > 0 {
 		l.until = max(l.until, now+ceilMillis(time.UnixMilli(0).Add(s.Pause)))
-		if _, opened := m.opened[lane]; opened {
-			m.opened[lane] = l.until
-		}
 	}
 }
 

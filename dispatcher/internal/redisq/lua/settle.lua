@@ -257,7 +257,8 @@ for f = #fronts, 1, -1 do
   if call('LPUSH', READY .. lane, num(ARGV[i + 4]) .. ':' .. id) == 1 then lanes[lane].place = true end
 end
 for _, name in ipairs(opened) do
-  put(answer[4], name, num(opened_at[name]))
+  local till = lanes[name].state.till -- later than the breaker's where the receiver asked for more
+  put(answer[4], name, num(till > 0 and till or opened_at[name]))
 end
 for name in pairs(closed) do put(answer[4], name, 0) end
 answer[1], answer[2], answer[3] = finish(news and lines or nil, table.concat(codes))

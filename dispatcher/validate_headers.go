@@ -17,6 +17,7 @@ var ownHeaders = map[string]string{
 	"te":                  "it belongs to one hop",
 	"trailer":             "it frames the request",
 	"upgrade":             "it belongs to one hop",
+	"http2-settings":      "it belongs to one hop",
 	"expect":              "no request waits for 100",
 	"accept-encoding":     "answers are judged as they are",
 	"cookie":              "no session is kept",

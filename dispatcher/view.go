@@ -139,9 +139,9 @@ func (v *view) claimable(free, total, first int) (partitions []int, waiting bool
 	return partitions, waiting
 }
 
-// fullClasses is the number of permits from which on a lane's class counts
-// whole; the scripts have the same number.
-const fullClasses = 128
+// fullClasses is the number of permits from which on a lane's class counts as
+// much as it ever does; the scripts have the same number, 8 times 128.
+const fullClasses = 1024
 
 // stall remembers that claims got nothing with free permits though there was
 // something: only more of them, or news, can change that. What was heard since

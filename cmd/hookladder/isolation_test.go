@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -23,6 +24,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/signer"
 )
+
+var isolationHung = flag.Int("isolation.hung", 200, "endpoints that hang in BenchmarkIsolation; they share 20,000 messages")
 
 const (
 	isolationInstances = 3
@@ -190,7 +193,7 @@ func (f *fleet) times(run, path string, every time.Duration, n int) []time.Durat
 // flight (turned). It fails where an endpoint ever has more in flight than its
 // limit.
 //
-//	go test ./cmd/hookladder -run '^$' -bench Isolation -benchtime 1x
+//	go test ./cmd/hookladder -run '^$' -bench Isolation -benchtime 1x -isolation.hung 5000
 func BenchmarkIsolation(b *testing.B) {
 	for b.Loop() {
 		f := newFleet(b)
@@ -200,13 +203,13 @@ func BenchmarkIsolation(b *testing.B) {
 			}
 			return list
 		}
-		hung, turned := paths("hung", 200), paths("turned", 8)
+		hung, turned := paths("hung", *isolationHung), paths("turned", 8)
 		f.register(wire.Endpoint{}, append(append([]string{"/healthy"}, hung...), turned...)...)
 		f.hang(hung...)
 		n := int(isolationFor.Seconds()) * isolationRate
 		every := time.Second / isolationRate
 		report(b, "alone", f.times("alone", "/healthy", every, n/3))
-		f.pour("hang", 100, hung...)
+		f.pour("hang", max(20_000 / *isolationHung, 1), hung...)
 		report(b, "hung", f.times("hung", "/healthy", every, n))
 
 		f.pour("grow", 2000, turned...) // fast: their windows grow to 128

@@ -24,10 +24,10 @@ type Setup struct {
 	MaxWaiting  int           // most deliveries that may wait in one lane; 0: no limit
 }
 
-// weight is how heavy a lane of a class is with so many in flight. The classes
-// count whole from 128 permits on, and shrink in proportion below.
+// weight is how heavy a lane of a class is with so many in flight. A class
+// counts once for 128 permits and at most eight times, and in proportion below.
 func (s Setup) weight(slow, inFlight int) int {
-	return inFlight + slow*min(s.Permits, 128)/128
+	return inFlight + slow*min(s.Permits, 1024)/128
 }
 
 // limit is how many deliveries of a lane may be in flight at best.
@@ -107,6 +107,6 @@ func Run(t *testing.T, open OpenFunc) {
 // order when it ends.
 type testCase struct {
 	name  string
-	setup Setup // zero fields: 1 partition, windows up to 128, 1,024 permits, no breaker, no limit of what waits
+	setup Setup // zero fields: 1 partition, windows up to 128, 128 permits (1,024 over several partitions), no breaker, no limit of what waits
 	run   func(r *rig)
 }

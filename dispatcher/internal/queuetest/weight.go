@@ -129,6 +129,39 @@ var weightCases = []testCase{
 		require.Len(r, r.claimWith(one, 64, 1), 1)
 		require.Empty(r, r.claimWith(one, 64, 1), "one in flight weighs as much as one free permit")
 	}},
+	{name: "with more permits the classes grow in proportion", setup: Setup{Permits: 512}, run: func(r *rig) {
+		r.fallSilent("a")
+		r.publishMany("a", 1)
+		require.Empty(r, r.claimWith(one, 64, 32))
+		require.Len(r, r.claimWith(one, 64, 33), 1)
+	}},
+	{name: "of a thousand permits the last 64 are not for a lane that hangs, and no more of any number", setup: Setup{Permits: 4096}, run: func(r *rig) {
+		r.fallSilent("a")
+		r.publishMany("a", 1)
+		require.Empty(r, r.claimWith(one, 64, 64))
+		require.Len(r, r.claimWith(one, 64, 65), 1)
+	}},
+	{name: "quick lanes that begin to hang leave a permit to another quick one", setup: Setup{Permits: 1024}, run: func(r *rig) {
+		quick := []dispatcher.Lane{"q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "healthy"}
+		for _, lane := range quick {
+			for range 6 {
+				r.succeed(lane)
+			}
+		}
+		r.fallSilent("hung")
+		r.publishMany("hung", 1)
+		free := 64 // lanes that hang hold the rest
+		require.Empty(r, r.claimWith(one, 64, free))
+		for _, lane := range quick[:8] {
+			r.publishMany(lane, 64)
+		}
+		for got := -1; got != 0; free -= got { // they take what they may, and never answer
+			got = len(r.claimWith(one, min(free, 64), free))
+		}
+		require.Positive(r, free)
+		r.publish("healthy", "m1")
+		require.Equal(r, ids("healthy", "m1"), claimedIDs(r.claimWith(one, 1, free)))
+	}},
 	{name: "with few permits the classes shrink in proportion", setup: Setup{Permits: 64}, run: func(r *rig) {
 		r.fallSilent("a")
 		r.publishMany("a", 1)

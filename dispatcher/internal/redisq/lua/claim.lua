@@ -38,10 +38,12 @@ local function comes_again(l)
   again[i + 1] = l
 end
 
--- turn is how many a lane may have taken in one.
+-- turn is how many a lane may have taken in one: while each of them finds it lighter than what is free then, so that
+-- lanes which begin to hang leave what their class does not. Whoever holds nothing takes one in any case.
 local function turn(l)
   if l.limits.held ~= '-' or l.state.till > now then return 0 end
-  return math.min(TURN_MOST, room(l) - l.flying, wanted, free, tokens(l))
+  local fair = math.max(1, math.ceil((free - weight(l)) / 2))
+  return math.min(TURN_MOST, fair, room(l) - l.flying, wanted, free, tokens(l))
 end
 
 local deliveries, dues, ids, owners = {}, {}, {}, {}

@@ -53,7 +53,7 @@ local COUNTS, BURIED, FENCED, ATTEMPTS = tag .. ':counts', tag .. ':buried', tag
 local DIGEST = 16     -- bytes of a record that are its digest
 local TURN = 2199023255552 -- 2^41: above any ms until 2039, and 4,000 weights of it stay exact in a double
 local FIRST_WINDOW, UNKNOWN, WORST = 2, 4, 8 -- a lane's window and class before it was seen; the class of one that hangs
-local FULL_CLASSES = 128 -- permits from which on the classes count whole
+local CLASS_PERMITS, MOST_SCALE = 128, 8 -- a class counts once for so many permits, and no more often than that
 local BURST = 50000 -- us; what a rate lets through at once after a pause, so that a timer that is late loses nothing
 local LOG_ENTRIES = 1000 -- of :attempts; one holds what one script settled
 
@@ -239,9 +239,10 @@ end
 -- ends reports whether what waits in a lane, and what comes, ends: its endpoint is disabled or deleted.
 local function ends(l) return l.limits.held == 'd' or l.limits.held == 'x' end
 
--- A lane weighs what it has in flight, and its class. With few permits the classes count less, or lanes of quick
--- answers would have all of them for ever.
-local scale = permits > 0 and math.min(1, permits / FULL_CLASSES) or 1
+-- A lane weighs what it has in flight, and its class as often as the instance has permits for: of 1,024 hung lanes leave
+-- 64 to better ones, as many as begin to hang at once without taking the last. With few permits the classes count less,
+-- or lanes of quick answers would have all of them for ever.
+local scale = permits > 0 and math.min(MOST_SCALE, permits / CLASS_PERMITS) or MOST_SCALE
 local function weight(l) return l.flying + floor(l.slow * scale) end
 
 -- light reports whether a lane may be given a permit of an instance that has free ones. The classes keep the last

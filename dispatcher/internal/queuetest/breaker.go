@@ -357,7 +357,7 @@ var pauseCases = []testCase{
 		r.publishMany("a", 3)
 		c := r.claim(one, 1)
 		r.mustSettle(one, paused(c[0], time.Hour, 10*time.Second))
-		require.Equal(r, start.Add(time.Minute-burst), r.move().Due)
+		require.Equal(r, start.Add(time.Minute), r.move().Due)
 		r.resume("a")
 		require.Len(r, r.claim(one, 1), 1)
 	}},

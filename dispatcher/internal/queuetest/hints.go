@@ -34,7 +34,7 @@ var hintCases = []testCase{
 		r.limit("a", every(time.Minute))
 		r.publish("a", "m1", "m2")
 		r.claim(one, 1)
-		parked := start.Add(time.Minute - burst)
+		parked := start.Add(time.Minute)
 		for _, c := range []struct {
 			id    string
 			delay time.Duration

@@ -45,7 +45,7 @@ func (m *model) spend(name dispatcher.Lane, n int) {
 	require.LessOrEqual(m, n, m.view(name).tokens(m.now.UnixMicro()), "lane %s is past its rate", name)
 	if interval := m.limits[name].Interval.Microseconds(); interval > 0 {
 		l := m.lane(name)
-		l.tat = max(l.tat, m.now.Add(-burst).UnixMicro()) + int64(n)*interval
+		l.tat = countedFrom(l.tat, m.now.UnixMicro()) + int64(n)*interval
 	}
 }
 

@@ -14,7 +14,7 @@ var rateCases = append([]testCase{
 		r.limit("a", every(time.Second))
 		r.publish("a", "m1", "m2", "m3")
 		r.deliver(named("a", "m1"))
-		next := start.Add(time.Second - burst)
+		next := start.Add(time.Second)
 		for _, id := range []string{"m2", "m3"} {
 			h := r.move()
 			require.Equal(r, next, h.Due)
@@ -32,7 +32,7 @@ var rateCases = append([]testCase{
 	{name: "twenty a second are twenty in each second", run: func(r *rig) {
 		r.limit("a", every(50*time.Millisecond))
 		r.publishMany("a", 100)
-		require.Equal(r, []int{21, 20, 20}, r.attemptsBySecond("a", 3, 0))
+		require.Equal(r, []int{20, 20, 20}, r.attemptsBySecond("a", 3, 0))
 	}},
 	{name: "a timer that is late costs a rate nothing", run: func(r *rig) {
 		r.limit("a", every(10*time.Millisecond))
@@ -49,14 +49,40 @@ var rateCases = append([]testCase{
 			r.pass(time.Minute)
 		}
 		r.publishMany("a", 20)
-		require.Len(r, r.claim(one, 64), 3, "what 50 ms allow, and the one of now")
+		require.Len(r, r.claim(one, 64), 1)
+	}},
+	{name: "a rated lane in use makes up for 50 ms, and an idle one begins anew", run: func(r *rig) {
+		for range 8 {
+			r.succeed("a")
+		}
+		r.limit("a", every(20*time.Millisecond))
+		for _, c := range []struct {
+			idle time.Duration
+			want int
+		}{{20 * time.Millisecond, 1}, {40 * time.Millisecond, 2}, {time.Second, 3}, {1021 * time.Millisecond, 1}} {
+			r.succeed("a")
+			r.pass(c.idle)
+			r.publishMany("a", 8)
+			claimed := r.claim(one, 64)
+			require.Len(r, claimed, c.want, "%s", c.idle)
+			for ; len(claimed) > 0; claimed = r.claim(one, 64) {
+				for _, c := range claimed {
+					r.mustSettle(one, success(c))
+				}
+				r.pass(20 * time.Millisecond)
+				r.move()
+			}
+			require.Zero(r, r.laneState("a").Waiting)
+			r.pass(time.Minute)
+		}
 	}},
 	{name: "a turn takes as many as there are tokens", run: func(r *rig) {
 		for range 20 {
 			r.succeed("a")
 		}
 		r.limit("a", every(5*time.Millisecond))
-		r.pass(time.Minute)
+		r.succeed("a")
+		r.pass(200 * time.Millisecond)
 		r.publishMany("a", 20)
 		require.Len(r, r.claim(one, 64), 11, "two turns")
 		r.mustClaimNothing(two)
@@ -69,9 +95,9 @@ var rateCases = append([]testCase{
 		r.publish("a", "m1", "m2")
 		r.mustClaim(one, named("a", "m1"))
 		lane := r.State().Lanes["a"]
-		require.Equal(r, start.Add(50333*time.Microsecond).UnixMicro(), lane.Tat)
-		require.Equal(r, start.Add(51*time.Millisecond).UnixMilli(), lane.Parked)
-		require.Equal(r, start.Add(51*time.Millisecond), r.move().Due)
+		require.Equal(r, start.Add(100333*time.Microsecond).UnixMicro(), lane.Tat)
+		require.Equal(r, start.Add(101*time.Millisecond).UnixMilli(), lane.Parked)
+		require.Equal(r, start.Add(101*time.Millisecond), r.move().Due)
 	}},
 	{name: "a direct lease takes a token, and needs one", run: func(r *rig) {
 		r.limit("a", every(time.Second))
@@ -115,20 +141,20 @@ var rateCases = append([]testCase{
 		r.publishMany("a", 3)
 		require.Len(r, r.claim(one, 64), 1)
 		r.limit("a", every(time.Millisecond))
-		require.Equal(r, start.Add(time.Minute-burst), r.move().Due)
+		require.Equal(r, start.Add(time.Minute), r.move().Due)
 		r.mustClaimNothing(one)
 		_, hints := r.limitAs("a", dispatcher.LaneLimits{}, false)
 		require.Equal(r, 5, hints[0].Weight, "with no rate there is nothing to wait for")
 		require.Len(r, r.claim(one, 64), 1)
 		r.limit("a", every(time.Millisecond))
-		require.Equal(r, start.Add(time.Minute-burst).UnixMicro(), r.State().Lanes["a"].Tat)
+		require.Equal(r, start.Add(time.Minute).UnixMicro(), r.State().Lanes["a"].Tat)
 	}},
 	{name: "a lane tells when its rate allows the next", run: func(r *rig) {
 		r.limit("a", every(time.Second))
 		r.publishMany("a", 2)
 		require.Zero(r, r.laneState("a").Token)
 		r.claim(one, 1)
-		require.Equal(r, start.Add(time.Second-burst), r.laneState("a").Token)
+		require.Equal(r, start.Add(time.Second), r.laneState("a").Token)
 		r.pass(time.Minute)
 		require.Zero(r, r.laneState("a").Token)
 	}},

@@ -66,8 +66,20 @@ func (l LaneState) tokens(now int64) int {
 	case l.Tat > now:
 		return 0
 	}
-	return int((now-max(l.Tat, now-burst.Microseconds()))/interval) + 1
+	return int((now-countedFrom(l.Tat, now))/interval) + 1
 }
+
+// countedFrom is the time in µs from which tokens count: a lane in use may make
+// up for a burst, an idle one begins anew.
+func countedFrom(tat, now int64) int64 {
+	if tat < now-idle.Microseconds() {
+		return now
+	}
+	return max(tat, now-burst.Microseconds())
+}
+
+// idle is how long a lane must be unused for that.
+const idle = time.Second
 
 // burst is how much of an unused rate is kept: as much as a timer may be late.
 const burst = 50 * time.Millisecond

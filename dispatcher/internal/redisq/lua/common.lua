@@ -54,7 +54,8 @@ local DIGEST = 16     -- bytes of a record that are its digest
 local TURN = 2199023255552 -- 2^41: above any ms until 2039, and 4,000 weights of it stay exact in a double
 local FIRST_WINDOW, UNKNOWN, WORST = 2, 4, 8 -- a lane's window and class before it was seen; the class of one that hangs
 local CLASS_PERMITS, MOST_SCALE = 128, 8 -- a class counts once for so many permits, and no more often than that
-local BURST = 50000 -- us; what a rate lets through at once after a pause, so that a timer that is late loses nothing
+local BURST = 50000 -- us; what a rate lets a lane in use make up for, so that a timer that is late loses nothing
+local IDLE = 1000000 -- us; a lane that nobody attempted for so long begins with one, not with what it may make up for
 local LOG_ENTRIES = 1000 -- of :attempts; one holds what one script settled
 
 local clock = call('TIME')
@@ -212,16 +213,21 @@ local function room(l)
   return math.min(l.window, l.limits.top)
 end
 
+-- counted_from is the time in us from which a lane's tokens count.
+local function counted_from(tat)
+  return tat < micros - IDLE and micros or math.max(tat, micros - BURST)
+end
+
 -- tokens is how many attempts a lane's rate allows now.
 local function tokens(l)
   local interval, tat = l.limits.interval, l.state.tat
   if interval == 0 then return math.huge end
   if tat > micros then return 0 end
-  return floor((micros - math.max(tat, micros - BURST)) / interval) + 1
+  return floor((micros - counted_from(tat)) / interval) + 1
 end
 local function take(l, n)
   local s = own(l)
-  s.tat = math.max(s.tat, micros - BURST) + n * l.limits.interval
+  s.tat = counted_from(s.tat) + n * l.limits.interval
 end
 local function give_back(l)
   if l.limits.interval == 0 then return end

@@ -35,7 +35,7 @@ func newTestStores(server redistest.Redis) queuetest.OpenFunc {
 	return func(t testing.TB, s queuetest.Setup) queuetest.Fixture {
 		t.Helper()
 		options := redisq.Options{
-			URL: server.URL(), Project: fmt.Sprintf("test%d", projects.Add(1)),
+			URL: server.URL() + "?read_timeout=30s", Project: fmt.Sprintf("test%d", projects.Add(1)),
 			Partitions: s.Partitions, MaxWindow: s.MaxWindow, Permits: s.Permits,
 			BreakerFailures: s.Breaker, BreakerWait: s.BreakerWait, MaxWaiting: s.MaxWaiting,
 			TestClock: true, Log: slog.New(slog.DiscardHandler),

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -84,12 +85,10 @@ func TestE2EABreakerHoldsALaneAndSpendsNoRungs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	i := w.serve("BREAKER=3/10m", "LADDER=10ms,10ms,10ms,10ms,10ms,10ms")
-	var mu sync.Mutex
-	broken := true
+	var broken atomic.Bool
+	broken.Store(true)
 	w.receiver.answers(func(rw http.ResponseWriter, req *http.Request, _ string, _ int) {
-		mu.Lock()
-		defer mu.Unlock()
-		if broken && req.URL.Path == "/e" {
+		if broken.Load() && req.URL.Path == "/e" {
 			rw.WriteHeader(http.StatusBadGateway)
 		}
 	})
@@ -109,9 +108,7 @@ func TestE2EABreakerHoldsALaneAndSpendsNoRungs(t *testing.T) {
 	i.publish(wire.Message{ID: "other", Endpoint: "good"})
 	w.receiver.wait("other", 1)
 
-	mu.Lock()
-	broken = false
-	mu.Unlock()
+	broken.Store(false)
 	require.Len(t, w.receiver.at("/e"), tried, "nothing is tried while it is open")
 	_, err := i.ResumeEndpoint(t.Context(), "bad")
 	require.NoError(t, err)
@@ -152,12 +149,10 @@ func TestE2ERetryAfterSlowsTheLaneAndBlamesNobody(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	i := w.serve("BREAKER=1/10m", "LADDER=10ms")
-	var mu sync.Mutex
-	busy := true
+	var busy atomic.Bool
+	busy.Store(true)
 	w.receiver.answers(func(rw http.ResponseWriter, req *http.Request, _ string, _ int) {
-		mu.Lock()
-		defer mu.Unlock()
-		if busy && req.URL.Path == "/e" {
+		if busy.Load() && req.URL.Path == "/e" {
 			rw.Header().Set("Retry-After", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat))
 			rw.WriteHeader(http.StatusTooManyRequests)
 		}
@@ -175,9 +170,7 @@ func TestE2ERetryAfterSlowsTheLaneAndBlamesNobody(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "active", view.State)
 	require.Len(t, w.receiver.at("/e"), 1)
-	mu.Lock()
-	busy = false
-	mu.Unlock()
+	busy.Store(false)
 	_, err = i.ResumeEndpoint(t.Context(), "busy")
 	require.NoError(t, err)
 	w.receiver.wait("second", 1)

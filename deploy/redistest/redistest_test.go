@@ -82,6 +82,20 @@ func TestServerPause(t *testing.T) {
 	require.Error(t, client.Ping(t.Context()).Err())
 }
 
+// While a node of a cluster is down it is asked again and again how it sees the
+// others; that must not keep its restart from being noticed.
+func TestServerIsFoundAgainByWhoAskedWhileItWasDown(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 1, 0)
+	node := c.Nodes()[0]
+	node.Kill()
+	for range 100 {
+		require.Empty(t, c.Masters())
+	}
+	node.Restart()
+	require.Equal(t, []*redistest.Node{node}, c.Masters())
+}
+
 func TestServerEndsWithItsTest(t *testing.T) {
 	var pid int
 	t.Run("inner", func(t *testing.T) { pid = redistest.Start(t).Pid() })
@@ -96,6 +110,7 @@ func newTestClient(t testing.TB, url string) *redis.Client {
 	opt, err := redis.ParseURL(url)
 	require.NoError(t, err)
 	opt.MaxRetries = -1
+	opt.DialerRetries = 1
 	opt.ContextTimeoutEnabled = true
 	client := redis.NewClient(opt)
 	t.Cleanup(func() { _ = client.Close() })

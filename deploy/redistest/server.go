@@ -5,24 +5,31 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
 // Server is a redis-server process on a free loopback port.
 type Server struct {
-	t    testing.TB
-	path string
-	dir  string
-	port int
+	t      testing.TB
+	dir    string
+	port   int
+	bus    int             // where the nodes of a cluster talk to each other; 0: it is in none
+	args   []string        // behind the file's name
+	env    []string        // besides our own
+	client *redis.Client   // for what the package itself asks
+	conf   func() []string // lines of redis.conf behind the address and the files
 
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when the process is gone and waited for
@@ -35,45 +42,80 @@ type Server struct {
 // test.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Fatal("redis-server is needed by the tests and is not installed: apt-get install redis-server, or brew install redis")
+	return mustStart(t, newServer(t, settings))
+}
+
+// newServer is a server that does not run yet.
+func newServer(t testing.TB, settings []string) *Server {
+	s := &Server{t: t, dir: t.TempDir()}
+	s.conf = func() []string {
+		return append([]string{
+			`save ""`,
+			"appendonly yes",
+			"appendfsync everysec",
+			"maxmemory-policy noeviction",
+			"repl-diskless-sync-delay 0", // or each replica waits 5 s for others that may come
+		}, settings...)
 	}
-	s := &Server{t: t, path: path, dir: t.TempDir()}
-	t.Cleanup(s.Kill)
+	return s
+}
+
+func mustStart(t testing.TB, s *Server) *Server {
+	t.Helper()
+	if err := s.start(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// start runs the server on a free port.
+func (s *Server) start() (err error) {
+	s.t.Cleanup(s.Kill)
 	// Between asking for a free port and the server's own bind another process
 	// may take it, so some tries are made.
 	for range 5 {
-		s.port = freePort(t)
-		require.NoError(t, os.WriteFile(s.file("redis.conf"), s.config(settings), 0o600))
+		if s.port, err = freePort(); err != nil {
+			return err
+		}
+		if s.bus != 0 {
+			if s.bus, err = freePort(); err != nil {
+				return err
+			}
+		}
+		if err = os.WriteFile(s.file("redis.conf"), s.config(), 0o600); err != nil {
+			return fmt.Errorf("start redis-server: %w", err)
+		}
+		if err = s.connect(); err != nil {
+			return err
+		}
 		if err = s.run(); err == nil {
-			return s
+			return nil
 		}
 	}
-	t.Fatalf("start redis-server: %v\n%s", err, s.log())
-	return nil
+	return fmt.Errorf("%w\n%s", err, s.log())
 }
 
 // config is the text of redis.conf.
-func (s *Server) config(settings []string) []byte {
+func (s *Server) config() []byte {
 	lines := append([]string{
 		"port " + strconv.Itoa(s.port),
 		"bind 127.0.0.1",
 		"dir " + s.dir,
 		"logfile " + s.file("redis.log"),
-		"loglevel warning",
+		"loglevel notice",
 		"daemonize no",
-		`save ""`,
-		"appendonly yes",
-		"appendfsync everysec",
-		"maxmemory-policy noeviction",
-	}, settings...)
+	}, s.conf()...)
 	return []byte(strings.Join(lines, "\n") + "\n")
 }
 
 // run starts the process and waits until it answers.
 func (s *Server) run() error {
-	cmd := exec.Command(s.path, s.file("redis.conf"))
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return errors.New("redis-server is needed by the tests and is not installed: apt-get install redis-server, or brew install redis")
+	}
+	cmd := exec.Command(path, append([]string{s.file("redis.conf")}, s.args...)...)
+	cmd.Env = append(cmd.Environ(), s.env...)
 	var out bytes.Buffer // what is said before the log file is open
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
@@ -89,15 +131,32 @@ func (s *Server) run() error {
 		_ = cmd.Wait() // killed is how it normally ends
 	}()
 	s.cmd, s.ended, s.guard = cmd, ended, guard
-	if err := waitReady(s.URL(), ended); err != nil {
+	err = waitReady(s.URL(), ended)
+	if err == nil {
+		err = s.isOurs()
+	}
+	if err != nil {
 		s.Kill()
 		return fmt.Errorf("%w %s", err, out.String())
 	}
 	return nil
 }
 
+// isOurs checks that who answers is this process, and not another server that
+// took the port at the same time.
+func (s *Server) isOurs() error {
+	pid, err := s.info("server", "process_id")
+	if err == nil && pid != strconv.Itoa(s.Pid()) {
+		err = fmt.Errorf("start redis-server: somebody else answers at %s", s.Addr())
+	}
+	return err
+}
+
 // URL is the server's address.
 func (s *Server) URL() string { return fmt.Sprintf("redis://127.0.0.1:%d/0", s.port) }
+
+// Addr is where it listens, as host:port.
+func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 
 // Port is the loopback port it listens on.
 func (s *Server) Port() int { return s.port }
@@ -186,11 +245,22 @@ func (g *guard) Close() error {
 	return errors.Join(err, g.in.Close(), g.cmd.Wait())
 }
 
-// freePort is a loopback port that nobody listens on at the moment.
-func freePort(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+// given are the ports that this process has used, so that a server that is
+// down finds its own again.
+var given sync.Map
+
+// freePort is a loopback port that nobody listens on at the moment. It is below
+// those that systems give to connections, for the same reason.
+func freePort() (port int, err error) {
+	for range 50 {
+		port = 10_000 + rand.IntN(20_000)
+		if _, taken := given.LoadOrStore(port, true); taken {
+			continue
+		}
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			return port, l.Close()
+		}
+	}
+	return 0, fmt.Errorf("find a free port: %w", err)
 }

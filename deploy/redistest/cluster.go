@@ -1,0 +1,325 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+)
+
+// slots is how many a cluster has.
+const slots = 16384
+
+// nodeTimeout is after how many milliseconds without an answer a node counts as
+// failing. A failover takes some 2 s more.
+const nodeTimeout = 2000
+
+// Node is a server of a cluster.
+type Node struct {
+	*Server
+	ID string // by which the cluster knows it
+}
+
+// Cluster is a Redis Cluster of real nodes on loopback ports.
+type Cluster struct {
+	t     testing.TB
+	nodes []*Node // masters first, as they were made
+}
+
+// StartCluster runs so many masters, with all slots spread evenly over them,
+// and so many replicas of each. It returns when all nodes agree on that and the
+// replicas are in step. Each of settings is a line of redis.conf. The cluster
+// ends with the test.
+func StartCluster(t testing.TB, masters, replicasEach int, settings ...string) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t}
+	var g errgroup.Group
+	for range masters * (1 + replicasEach) {
+		n := newNode(t, settings)
+		c.nodes = append(c.nodes, n)
+		g.Go(n.begin)
+	}
+	require.NoError(t, g.Wait())
+	require.NoError(t, c.join(masters))
+	require.NoError(t, c.follow(masters))
+	c.WaitOK()
+	return c
+}
+
+func newNode(t testing.TB, settings []string) *Node {
+	n := &Node{Server: newServer(t, append([]string{
+		"cluster-enabled yes",
+		"cluster-config-file nodes.conf",
+		"cluster-node-timeout " + strconv.Itoa(nodeTimeout),
+	}, settings...))}
+	n.bus = 1 // a free one, each time that it is started
+	lines := n.conf
+	n.conf = func() []string { return append([]string{"cluster-port " + strconv.Itoa(n.bus)}, lines()...) }
+	return n
+}
+
+// begin starts the node and learns its name.
+func (n *Node) begin() (err error) {
+	if err := n.start(); err != nil {
+		return err
+	}
+	n.ID, err = n.text("CLUSTER", "MYID")
+	return err
+}
+
+// join makes all nodes know each other, and gives the masters their slots.
+func (c *Cluster) join(masters int) error {
+	for i, n := range c.nodes {
+		// Epochs of their own, given before they meet, spare the nodes the agreement on who goes first.
+		if _, err := n.ask("CLUSTER", "SET-CONFIG-EPOCH", i+1); err != nil {
+			return err
+		}
+		if i >= masters {
+			continue
+		}
+		if _, err := n.ask("CLUSTER", "ADDSLOTSRANGE", i*slots/masters, (i+1)*slots/masters-1); err != nil {
+			return err
+		}
+	}
+	for _, n := range c.nodes[1:] {
+		if _, err := c.nodes[0].ask("CLUSTER", "MEET", "127.0.0.1", n.port, n.bus); err != nil {
+			return err
+		}
+	}
+	return until("all nodes know each other", func() (bool, error) {
+		for _, n := range c.nodes {
+			view, err := n.view()
+			if err != nil {
+				return false, err
+			}
+			if len(view) != len(c.nodes) {
+				return false, fmt.Errorf("%s knows %d nodes", n.Addr(), len(view))
+			}
+		}
+		return true, nil
+	})
+}
+
+// follow makes replicas of all but the masters.
+func (c *Cluster) follow(masters int) error {
+	for i, n := range c.nodes[masters:] {
+		if _, err := n.ask("CLUSTER", "REPLICATE", c.nodes[i%masters].ID); err != nil {
+			return err
+		}
+	}
+	for _, n := range c.nodes[masters:] {
+		if err := n.inStep(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// URL has all nodes, as REDIS_URL does.
+func (c *Cluster) URL() string { return severalURL(c.servers()) }
+
+// severalURL names the first server, and the others as addr.
+func severalURL(servers []*Server) string {
+	url := servers[0].URL()
+	for i, s := range servers[1:] {
+		separator := "&"
+		if i == 0 {
+			separator = "?"
+		}
+		url += separator + "addr=" + s.Addr()
+	}
+	return url
+}
+
+func (c *Cluster) servers() (servers []*Server) {
+	for _, n := range c.nodes {
+		servers = append(servers, n.Server)
+	}
+	return servers
+}
+
+// Nodes are all nodes, alive or not.
+func (c *Cluster) Nodes() []*Node { return c.nodes }
+
+// seen is one node as another sees it.
+type seen struct {
+	id     string
+	master bool
+	epoch  int64
+	slots  [][2]int
+	myself bool
+}
+
+// view is how the node sees the cluster.
+func (n *Node) view() (view []seen, err error) {
+	text, err := n.text("CLUSTER", "NODES")
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) < 8 {
+			return nil, fmt.Errorf("CLUSTER NODES at %s: %q", n.Addr(), line)
+		}
+		flags := "," + fields[2] + ","
+		if strings.Contains(flags, ",handshake,") {
+			continue
+		}
+		s := seen{id: fields[0], master: strings.Contains(flags, ",master,"), myself: strings.Contains(flags, ",myself,")}
+		if s.epoch, err = strconv.ParseInt(fields[6], 10, 64); err != nil {
+			return nil, fmt.Errorf("CLUSTER NODES at %s: %q", n.Addr(), line)
+		}
+		for _, field := range fields[8:] {
+			if strings.HasPrefix(field, "[") {
+				continue // a slot on its way
+			}
+			from, to, ok := strings.Cut(field, "-")
+			if !ok {
+				to = from
+			}
+			first, err := strconv.Atoi(from)
+			last, err2 := strconv.Atoi(to)
+			if err := errors.Join(err, err2); err != nil {
+				return nil, fmt.Errorf("CLUSTER NODES at %s: %w", n.Addr(), err)
+			}
+			s.slots = append(s.slots, [2]int{first, last})
+		}
+		view = append(view, s)
+	}
+	return view, nil
+}
+
+func (s seen) has(slot int) bool {
+	for _, r := range s.slots {
+		if r[0] <= slot && slot <= r[1] {
+			return true
+		}
+	}
+	return false
+}
+
+// node is the one with an id.
+func (c *Cluster) node(id string) *Node {
+	for _, n := range c.nodes {
+		if n.ID == id {
+			return n
+		}
+	}
+	return nil
+}
+
+// Slot is the slot of a key.
+func (c *Cluster) Slot(key string) int {
+	c.t.Helper()
+	for _, n := range c.nodes {
+		if slot, err := n.ask("CLUSTER", "KEYSLOT", key); err == nil {
+			return int(slot.(int64))
+		}
+	}
+	c.t.Fatal("no node of the cluster answers")
+	return 0
+}
+
+// owner is who serves a slot, as the nodes that answer see it: the newest claim
+// counts. It may be down.
+func (c *Cluster) owner(slot int) (*Node, error) {
+	var best seen
+	var errs []error
+	for _, n := range c.nodes {
+		view, err := n.view()
+		errs = append(errs, err)
+		for _, s := range view {
+			if s.master && s.has(slot) && (best.id == "" || s.epoch > best.epoch) {
+				best = s
+			}
+		}
+	}
+	if n := c.node(best.id); n != nil {
+		return n, nil
+	}
+	return nil, fmt.Errorf("nobody serves slot %d: %w", slot, errors.Join(errs...))
+}
+
+// MasterOf is the node that serves a key, or should, if it is down.
+func (c *Cluster) MasterOf(key string) *Node {
+	c.t.Helper()
+	n, err := c.owner(c.Slot(key))
+	require.NoError(c.t, err)
+	return n
+}
+
+// KillMasterOf ends the node that serves a key as a crash would, and answers it.
+func (c *Cluster) KillMasterOf(key string) *Node {
+	c.t.Helper()
+	n := c.MasterOf(key)
+	n.Kill()
+	return n
+}
+
+// Masters are the nodes that answer and serve slots.
+func (c *Cluster) Masters() (masters []*Node) {
+	for _, n := range c.nodes {
+		view, err := n.view()
+		if err != nil {
+			continue
+		}
+		for _, s := range view {
+			if s.myself && s.master && len(s.slots) > 0 {
+				masters = append(masters, n)
+			}
+		}
+	}
+	return masters
+}
+
+// Other is another master than that.
+func (c *Cluster) Other(than *Node) *Node {
+	c.t.Helper()
+	for _, n := range c.Masters() {
+		if n != than {
+			return n
+		}
+	}
+	c.t.Fatal("the cluster has no other master that answers")
+	return nil
+}
+
+// WaitOK waits until each slot has a master that answers and finds the cluster
+// in order. Who is only said to serve a slot, as right after its death, does
+// not count.
+func (c *Cluster) WaitOK() {
+	c.t.Helper()
+	require.NoError(c.t, until("all slots served", func() (bool, error) {
+		var served [slots]bool
+		for _, n := range c.nodes {
+			view, err := n.view()
+			if err != nil {
+				continue // down
+			}
+			for _, s := range view {
+				if !s.myself || !s.master {
+					continue
+				}
+				for _, r := range s.slots {
+					for slot := r[0]; slot <= r[1]; slot++ {
+						served[slot] = true
+					}
+				}
+			}
+			state, err := n.text("CLUSTER", "INFO")
+			if err != nil || !strings.Contains(state, "cluster_state:ok") {
+				return false, fmt.Errorf("%s: %.40s %w", n.Addr(), state, err)
+			}
+		}
+		for slot, ok := range served {
+			if !ok {
+				return false, fmt.Errorf("slot %d is not served", slot)
+			}
+		}
+		return true, nil
+	}))
+}

@@ -1,0 +1,226 @@
+package redistest
+
+import (
+	"bytes"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Proxy is a way to a server that can be cut, or that swallows what it is
+// given: a network on which things go wrong.
+type Proxy struct {
+	t      testing.TB
+	target string
+	addr   string
+	wg     sync.WaitGroup
+
+	mu       sync.Mutex     // guards what follows
+	listener net.Listener   // nil: refuses
+	lines    map[*line]bool // open connections
+	delay    time.Duration
+	closed   bool
+}
+
+// line is one connection through the proxy.
+type line struct {
+	near, far net.Conn
+	swallow   chan struct{} // closed when nothing passes any more
+	end       chan struct{} // closed when it is cut
+	swallowed sync.Once     // closes swallow
+	over      sync.Once     // cuts
+}
+
+// NewProxy listens on a loopback port in front of target, a host:port. It ends
+// with the test.
+func NewProxy(t testing.TB, target string) *Proxy {
+	t.Helper()
+	port, err := freePort()
+	require.NoError(t, err)
+	p := &Proxy{t: t, target: target, lines: map[*line]bool{}}
+	p.addr = (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}).String()
+	p.Accept()
+	t.Cleanup(func() {
+		p.Refuse()
+		p.mu.Lock()
+		p.closed = true
+		p.mu.Unlock()
+		p.Cut()
+		p.wg.Wait()
+	})
+	return p
+}
+
+// Addr is where it listens, as host:port.
+func (p *Proxy) Addr() string { return p.addr }
+
+// URL is the way through the proxy.
+func (p *Proxy) URL() string { return "redis://" + p.addr + "/0" }
+
+// Cut closes all connections; new ones work.
+func (p *Proxy) Cut() {
+	for _, l := range p.open() {
+		l.cut()
+	}
+}
+
+// Swallow leaves all connections open, but nothing passes them any more, not
+// even their end: as after a machine slept, or a firewall forgot them. New ones
+// work.
+func (p *Proxy) Swallow() {
+	for _, l := range p.open() {
+		l.swallowed.Do(func() { close(l.swallow) })
+	}
+}
+
+// Open is the number of connections that are not cut.
+func (p *Proxy) Open() int { return len(p.open()) }
+
+// Refuse takes no new connections; those there are go on.
+func (p *Proxy) Refuse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.listener != nil {
+		_ = p.listener.Close()
+		p.listener = nil
+	}
+}
+
+// Accept takes new connections again.
+func (p *Proxy) Accept() {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.listener != nil {
+		return
+	}
+	l, err := net.Listen("tcp", p.addr)
+	require.NoError(p.t, err)
+	p.listener = l
+	p.wg.Go(func() { p.serve(l) })
+}
+
+// Delay makes each answer of the server that much later; 0 ends it.
+func (p *Proxy) Delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}
+
+func (p *Proxy) open() (lines []*line) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.lines {
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+func (p *Proxy) serve(l net.Listener) {
+	for {
+		near, err := l.Accept()
+		if err != nil {
+			return // refused from now on
+		}
+		p.wg.Go(func() { p.join(near) })
+	}
+}
+
+// join carries one connection until both its ways have ended.
+func (p *Proxy) join(near net.Conn) {
+	far, err := net.Dial("tcp", p.target)
+	if err != nil {
+		_ = near.Close()
+		return
+	}
+	l := &line{near: near, far: far, swallow: make(chan struct{}), end: make(chan struct{})}
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		l.cut()
+		return
+	}
+	p.lines[l] = true
+	p.mu.Unlock()
+	var ways sync.WaitGroup
+	ways.Go(func() { l.carry(far, near, func() time.Duration { return 0 }) })
+	ways.Go(func() { l.carry(near, far, p.late) })
+	ways.Wait()
+	p.mu.Lock()
+	delete(p.lines, l)
+	p.mu.Unlock()
+}
+
+func (p *Proxy) late() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.delay
+}
+
+// chunk is what was read at once, and when it may pass.
+type chunk struct {
+	data []byte
+	due  time.Time
+}
+
+// chunksMost is how many chunks may be on their way; then the sender waits, as
+// on a real line.
+const chunksMost = 256
+
+// carry copies from one side to the other until the connection is cut, or one
+// side ends it and that may pass. What is late does not hold up what follows.
+func (l *line) carry(to, from net.Conn, late func() time.Duration) {
+	chunks := make(chan chunk, chunksMost)
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		defer close(chunks)
+		buffer := make([]byte, 64<<10)
+		for {
+			n, err := from.Read(buffer)
+			select {
+			case chunks <- chunk{data: bytes.Clone(buffer[:n]), due: time.Now().Add(late())}:
+			case <-l.end:
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+	defer reader.Wait()
+	defer l.cut()
+	for c := range chunks {
+		if wait := time.Until(c.due); wait > 0 {
+			select {
+			case <-time.After(wait):
+			case <-l.end:
+				return
+			}
+		}
+		select {
+		case <-l.swallow:
+			<-l.end
+			return
+		default:
+		}
+		if _, err := to.Write(c.data); err != nil {
+			return
+		}
+	}
+	select {
+	case <-l.swallow:
+		<-l.end // its end does not pass either
+	default:
+	}
+}
+
+func (l *line) cut() {
+	l.over.Do(func() {
+		close(l.end)
+		_ = l.near.Close()
+		_ = l.far.Close()
+	})
+}

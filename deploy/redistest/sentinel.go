@@ -1,0 +1,142 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+)
+
+// Sentinels watch a master and put a replica in its place when it is gone.
+type Sentinels struct {
+	t     testing.TB
+	nodes []*Server
+	name  string
+}
+
+// StartSentinels runs n sentinels that watch master by a name, and returns when
+// they know each other and its replicas, which must run already. They hold a
+// master for dead that did not answer for a second. They end with the test.
+func StartSentinels(t testing.TB, master *Server, n int, name string) *Sentinels {
+	t.Helper()
+	s := &Sentinels{t: t, name: name}
+	var g errgroup.Group
+	for range n {
+		node := &Server{t: t, dir: t.TempDir(), args: []string{"--sentinel"}}
+		node.conf = func() []string {
+			return []string{
+				fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d", name, master.port, n/2+1),
+				"sentinel down-after-milliseconds " + name + " 1000",
+				"sentinel failover-timeout " + name + " 5000",
+			}
+		}
+		s.nodes = append(s.nodes, node)
+		g.Go(node.start)
+	}
+	require.NoError(t, g.Wait())
+	require.NoError(t, until("sentinels know each other and the replicas", func() (bool, error) {
+		replicas, err := master.info("replication", "connected_slaves")
+		if err != nil {
+			return false, err
+		}
+		for _, node := range s.nodes {
+			fields, err := node.master(name)
+			if err != nil {
+				return false, err
+			}
+			if fields["num-other-sentinels"] != strconv.Itoa(n-1) || fields["num-slaves"] != replicas || fields["flags"] != "master" {
+				return false, fmt.Errorf("%s knows %s other sentinels and %s replicas of a %s",
+					node.Addr(), fields["num-other-sentinels"], fields["num-slaves"], fields["flags"])
+			}
+		}
+		return true, nil
+	}))
+	return s
+}
+
+// master is what a sentinel says of a master.
+func (s *Server) master(name string) (map[string]string, error) {
+	v, err := s.ask("SENTINEL", "MASTER", name)
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]string{}
+	switch v := v.(type) {
+	case map[any]any:
+		for key, value := range v {
+			fields[fmt.Sprint(key)] = fmt.Sprint(value)
+		}
+	case []any:
+		for i := 0; i+1 < len(v); i += 2 {
+			fields[fmt.Sprint(v[i])] = fmt.Sprint(v[i+1])
+		}
+	}
+	return fields, nil
+}
+
+// URL has all sentinels, as REDIS_URL does.
+func (s *Sentinels) URL() string { return severalURL(s.nodes) }
+
+// Name is what they call the master.
+func (s *Sentinels) Name() string { return s.name }
+
+// Nodes are the sentinels themselves.
+func (s *Sentinels) Nodes() []*Server { return s.nodes }
+
+// Master is where the master is now, as host:port.
+func (s *Sentinels) Master() string {
+	s.t.Helper()
+	addr, err := s.addr()
+	require.NoError(s.t, err)
+	return addr
+}
+
+// addr asks the sentinels in turn.
+func (s *Sentinels) addr() (string, error) {
+	var errs []error
+	for _, node := range s.nodes {
+		fields, err := node.master(s.name)
+		if err == nil {
+			return fields["ip"] + ":" + fields["port"], nil
+		}
+		errs = append(errs, err)
+	}
+	return "", errors.Join(errs...)
+}
+
+// WaitMaster waits until all sentinels name another master than that, and
+// answers where it is.
+func (s *Sentinels) WaitMaster(than string) (addr string) {
+	s.t.Helper()
+	require.NoError(s.t, until("another master", func() (bool, error) {
+		addr = ""
+		for _, node := range s.nodes {
+			fields, err := node.master(s.name)
+			if err != nil {
+				continue // down
+			}
+			named := fields["ip"] + ":" + fields["port"]
+			if named == than || addr != "" && named != addr {
+				return false, fmt.Errorf("%s names %s", node.Addr(), named)
+			}
+			addr = named
+		}
+		return addr != "", nil
+	}))
+	return addr
+}
+
+// Failover asks for another master in order, and answers where it is.
+func (s *Sentinels) Failover() string {
+	s.t.Helper()
+	before := s.Master()
+	require.NoError(s.t, until("failover begun", func() (bool, error) {
+		// It refuses while it has not heard of a replica for some seconds.
+		_, err := s.nodes[0].ask("SENTINEL", "FAILOVER", s.name)
+		return err == nil, err
+	}))
+	return s.WaitMaster(before)
+}

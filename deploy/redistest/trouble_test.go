@@ -1,0 +1,110 @@
+package redistest_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/redistest"
+)
+
+const (
+	millisecond = time.Millisecond
+	patience    = 30 * time.Second
+)
+
+func TestProxy(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s.Addr())
+	client := newTestClient(t, p.URL())
+	ping := func(within time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		return client.Ping(ctx).Err()
+	}
+	require.NoError(t, ping(patience))
+	require.Equal(t, 1, p.Open())
+
+	held := client.Conn()
+	defer held.Close()
+	require.NoError(t, held.Ping(t.Context()).Err())
+	p.Cut()
+	require.Error(t, held.Ping(t.Context()).Err(), "its connection was cut")
+	require.NoError(t, ping(patience), "a new one works")
+
+	p.Swallow()
+	require.ErrorContains(t, ping(100*millisecond), "timeout")
+	require.NoError(t, ping(patience), "a new one works")
+	require.Equal(t, 2, p.Open(), "the server was not told that the old one ended")
+
+	p.Refuse()
+	require.NoError(t, ping(patience), "the connection there is goes on")
+	p.Cut()
+	require.Error(t, ping(patience))
+	require.Error(t, ping(patience), "no new one")
+	p.Accept()
+	require.NoError(t, ping(patience))
+
+	p.Delay(200 * millisecond)
+	require.Error(t, ping(20*millisecond))
+	begun := time.Now()
+	require.NoError(t, ping(patience))
+	require.GreaterOrEqual(t, time.Since(begun), 200*millisecond)
+	p.Delay(0)
+	require.NoError(t, ping(patience))
+}
+
+func TestLosePower(t *testing.T) {
+	t.Parallel()
+	const values = 100
+	write := func(t *testing.T, s *redistest.Server) {
+		client := newTestClient(t, s.URL())
+		for n := range values {
+			require.NoError(t, client.Set(t.Context(), fmt.Sprint(n), n, 0).Err())
+		}
+	}
+	left := func(t *testing.T, s *redistest.Server) int64 {
+		s.Restart()
+		return newTestClient(t, s.URL()).DBSize(t.Context()).Val()
+	}
+	t.Run("loses nothing where each answer waits for the disk", func(t *testing.T) {
+		s := redistest.StartWatched(t, "appendfsync always")
+		write(t, s)
+		require.Zero(t, s.LosePower())
+		require.Equal(t, int64(values), left(t, s))
+		write(t, s)
+		require.Zero(t, s.LosePower(), "it may happen again")
+		require.Equal(t, int64(values), left(t, s))
+	})
+	t.Run("loses all that only the system had", func(t *testing.T) {
+		s := redistest.StartWatched(t, "appendfsync no")
+		write(t, s)
+		require.Positive(t, s.LosePower())
+		require.Zero(t, left(t, s))
+	})
+	t.Run("waits as long as the disk takes", func(t *testing.T) {
+		s := redistest.StartOnDisk(t, 100*millisecond, "appendfsync always")
+		client := newTestClient(t, s.URL())
+		begun := time.Now()
+		require.NoError(t, client.Set(t.Context(), "a", "1", 0).Err())
+		require.GreaterOrEqual(t, time.Since(begun), 100*millisecond)
+	})
+	t.Run("keeps all that a killed server wrote", func(t *testing.T) {
+		s := redistest.StartWatched(t, "appendfsync no")
+		write(t, s)
+		s.Kill()
+		require.Equal(t, int64(values), left(t, s))
+	})
+}
+
+func TestKnows(t *testing.T) {
+	t.Parallel()
+	for name, url := range map[string]string{"real": redistest.Start(t).URL(), "mini": redistest.StartMini(t).URL()} {
+		require.True(t, redistest.Knows(t, url, "wait"), name)
+		require.False(t, redistest.Knows(t, url, "WAITFORGODOT"), name)
+	}
+}

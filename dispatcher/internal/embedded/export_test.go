@@ -1,0 +1,21 @@
+package embedded
+
+import "log/slog"
+
+// WithSettings adds arguments to the server's, for a test.
+func (o Options) WithSettings(settings ...string) Options {
+	o.settings = settings
+	return o
+}
+
+// Hear gives lines to what takes a server's output, in the pieces given.
+func Hear(log *slog.Logger, pieces ...string) (last string, damaged bool) {
+	s := &said{log: log}
+	for _, p := range pieces {
+		_, _ = s.Write([]byte(p)) // it takes everything
+	}
+	return s.last(), s.damaged()
+}
+
+// What the tests of this package look at from inside.
+var Memory = memory

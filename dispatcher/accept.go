@@ -20,6 +20,7 @@ const (
 // lingers, but what comes while a call is under way goes together in the next.
 type accepter struct {
 	engine  *engine
+	room    *room
 	tickets chan *ticket
 }
 
@@ -32,7 +33,7 @@ type ticket struct {
 }
 
 func newAccepter(e *engine) *accepter {
-	return &accepter{engine: e, tickets: make(chan *ticket, acceptQueue)}
+	return &accepter{engine: e, room: newRoom(e), tickets: make(chan *ticket, acceptQueue)}
 }
 
 // accept stores entries and answers what became of each. When ctx ends before,
@@ -83,7 +84,7 @@ func (a *accepter) Run(ctx context.Context) error {
 				}
 			}
 		}
-		open = a.flush(calls, ctx.Err() == nil, a.gather(open))
+		open = a.flush(calls, a.gather(open))
 	}
 }
 
@@ -108,7 +109,7 @@ func (a *accepter) gather(open []*ticket) []*ticket {
 // flush gives the next entries to the queue and answers the tickets that are
 // not complete. Permits are taken first: what is due at once and finds one free
 // is leased by the same call, if leases may be taken.
-func (a *accepter) flush(ctx context.Context, take bool, open []*ticket) []*ticket {
+func (a *accepter) flush(ctx context.Context, open []*ticket) []*ticket {
 	e := a.engine
 	var batch []Entry
 	for _, t := range open {
@@ -117,13 +118,13 @@ func (a *accepter) flush(ctx context.Context, take bool, open []*ticket) []*tick
 	}
 	lease := 0
 	name, may := e.mayLease()
-	if take && may {
+	if may {
 		lease = e.permits.try(len(batch))
 	}
 	free := e.permits.free() + lease
 
 	out, leased := a.schedule(ctx, name, free, lease, batch)
-	if full := fullOf(out); len(full) > 0 && a.makeRoom(ctx, len(full)) {
+	if full := fullOf(out); len(full) > 0 && a.room.make(ctx, errorsOf(out, full)) {
 		again := make([]Entry, len(full))
 		for i, at := range full {
 			again[i] = batch[at]
@@ -135,6 +136,7 @@ func (a *accepter) flush(ctx context.Context, take bool, open []*ticket) []*tick
 		leased += more
 	}
 	e.permits.release(lease - leased)
+	e.full.note("schedule", firstError(out, isFull))
 	left, begun := answerTickets(open, out)
 	// A large one that had its turn goes behind all that wait by now, and is overtaken by
 	// nobody who comes later.
@@ -152,19 +154,36 @@ func (a *accepter) schedule(ctx context.Context, by string, free, lease int, bat
 	claimed := leasedOf(batch, out)
 	e.leased(under, claimed)
 	out = spreadError(out, len(batch), err)
-	var failed error // the first stands for all: a store that is lost fails each in the same way
-	for i := range out {
-		if failed = out[i].Err; failed != nil {
-			break
-		}
-	}
-	if failed != nil && lease > 0 {
+	// One error stands for all: a store that is lost fails each in the same way.
+	failed := firstError(out, func(s *Scheduled) bool { return s.Err != nil && !isFull(s) })
+	if lease > 0 && firstError(out, isUnknown) != nil {
 		e.unsure() // what it leased without our knowing is found by reconciling
 	}
 	e.trouble.note("schedule", failed)
 	e.view.note(hints...) // before the attempts begin: they have their time from it
+	if unknown, rest := partitionErrors(firstError(out, isUnknown)); rest != nil {
+		e.lookAround() // it may be stored, and nobody here was told when it is due
+	} else {
+		e.view.fail(unknown)
+	}
 	e.begin(ctx, claimed)
 	return out, len(claimed)
+}
+
+func isFull(s *Scheduled) bool { return errors.Is(s.Err, ErrFull) }
+
+// isUnknown reports whether nobody knows what was stored. Where the result is
+// known it may still not be as durable as it should.
+func isUnknown(s *Scheduled) bool { return s.Err != nil && s.Result == 0 && !isFull(s) }
+
+// firstError is the error of the first that is as asked for; nil: none is.
+func firstError(out []Scheduled, is func(*Scheduled) bool) error {
+	for i := range out {
+		if is(&out[i]) {
+			return out[i].Err
+		}
+	}
+	return nil
 }
 
 // spreadError gives an error that concerns a whole call to each of its n
@@ -187,36 +206,18 @@ func spreadError(out []Scheduled, n int, err error) []Scheduled {
 // fullOf are the entries that the queue had no memory for.
 func fullOf(out []Scheduled) (at []int) {
 	for i := range out {
-		if errors.Is(out[i].Err, ErrFull) {
+		if isFull(&out[i]) {
 			at = append(at, i)
 		}
 	}
 	return at
 }
 
-// makeRoom has the oldest finished work forgotten, however young: what is new
-// matters more than what is over. It goes on until as much went as is wanted,
-// or nothing more goes, and reports whether that worked.
-func (a *accepter) makeRoom(ctx context.Context, wanted int) bool {
-	e := a.engine
-	call, cancel := context.WithTimeout(ctx, flushWithin)
-	defer cancel()
-	all := make([]int, e.queue.Partitions())
-	for n := range all {
-		all[n] = n
+func errorsOf(out []Scheduled, at []int) (errs []error) {
+	for _, i := range at {
+		errs = append(errs, out[i].Err)
 	}
-	for wanted > 0 {
-		trimmed, err := e.queue.Trim(call, e.name(), all, e.trimmer.keep, true)
-		e.trouble.note("trim", err)
-		if err != nil {
-			return false
-		}
-		if trimmed.Finished == 0 {
-			break // another instance may have made room, so that it is tried all the same
-		}
-		wanted -= trimmed.Finished
-	}
-	return true
+	return errs
 }
 
 // leasedOf makes claims of what was leased directly: it needs no reading.

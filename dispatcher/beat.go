@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 )
@@ -16,14 +17,19 @@ const (
 	beatWithin   = 1500 * time.Millisecond
 )
 
-// heart keeps this instance alive and takes over from those that are not.
+// jumpLeast is more than two readings of a host's clocks disagree in by
+// themselves: the one is steered towards the right time by some thousandths.
+const jumpLeast = time.Second
+
+// heart keeps this instance alive and finds out who is not.
 type heart struct {
 	engine *engine
 	self   *self // as whom it beats
 	number int64
 	known  bool // a beat under that name was answered
 	seen   map[string]reading
-	last   time.Time // of the reading before
+	last   *moment // of the reading before; nil: there was none
+	tried  *moment // when it last beat, answered or not
 }
 
 type reading struct {
@@ -40,9 +46,7 @@ func (h *heart) Run(ctx context.Context) error {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
 	for {
-		for _, name := range h.beat(ctx) {
-			h.reap(ctx, name)
-		}
+		h.engine.dead.put(h.beat(ctx))
 		select {
 		case <-ctx.Done():
 			return nil
@@ -59,17 +63,20 @@ func (h *heart) beat(ctx context.Context) (dead []string) {
 	}
 	h.number++
 	name := h.self.name()
-	began := time.Now()
+	began := e.moment()
+	h.awake(ctx, began)
 	call, cancel := context.WithTimeout(ctx, beatWithin)
 	defer cancel()
 	fresh, all, err := e.queue.Beat(call, name, h.number)
 	if err != nil {
 		if ctx.Err() == nil {
 			e.trouble.note("beat", err)
+			h.unheard(began, err)
 		}
 		return nil
 	}
 	e.trouble.note("beat", nil)
+	e.many.ask(ctx, e.queue)
 	if fresh && h.known {
 		// That beat made the old name known once more: whoever finds it dead takes over what
 		// was held under it, also where the queue had only forgotten the name.
@@ -77,15 +84,41 @@ func (h *heart) beat(ctx context.Context) (dead []string) {
 		return h.beat(ctx) // once: nobody knows the new name yet
 	}
 	h.known = true
-	now := time.Now()
-	punctual := !h.last.IsZero() && now.Sub(h.last) <= beatLate
-	h.last = now
+	now := e.moment()
+	punctual := h.last != nil && now.since(*h.last) <= beatLate
+	h.last = &now
 	_, could := e.mayLease()
-	h.self.beaten.Store(max(int64(began.Sub(e.born)), 1)) // from before the call: the queue may have answered late
+	h.self.beaten.Store(&began) // from before the call: the queue may have answered late
 	if !could {
 		signal(e.view.ready) // the claimer may have met work and not have been allowed to take it
 	}
 	return h.judge(all, punctual)
+}
+
+// unheard notes that this instance is awake, though nobody hears it.
+func (h *heart) unheard(began moment, err error) {
+	if !errors.Is(err, ErrUnavailable) {
+		return
+	}
+	_, could := h.engine.mayLease()
+	h.self.missed.Store(&began)
+	if !could {
+		signal(h.engine.view.ready)
+	}
+}
+
+// awake notices that the machine slept: its timers stood still meanwhile, so
+// that what became due must be looked for; lines may be dead, and others may
+// have taken over.
+func (h *heart) awake(ctx context.Context, now moment) {
+	e := h.engine
+	if h.tried != nil && now.jump(*h.tried) > jumpLeast {
+		e.log.LogAttrs(ctx, slog.LevelInfo, "the machine slept, or its clock was set",
+			slog.Duration("by", now.jump(*h.tried).Round(time.Millisecond)))
+		e.lookAround()
+		e.unsure()
+	}
+	h.tried = &now
 }
 
 // judge compares the numbers with those of the reading before.
@@ -112,17 +145,4 @@ func (h *heart) judge(all map[string]int64, punctual bool) (dead []string) {
 		}
 	}
 	return dead
-}
-
-func (h *heart) reap(ctx context.Context, name string) {
-	e := h.engine
-	call, cancel := context.WithTimeout(ctx, beatWithin) // the next beat must not wait; who is left is reaped again
-	defer cancel()
-	taken, hints, err := e.queue.Reap(call, e.name(), name)
-	e.view.note(hints...)
-	e.trouble.note("reap", err)
-	if err == nil {
-		e.log.LogAttrs(ctx, slog.LevelInfo, "takeover", slog.String("instance", name), slog.Int("deliveries", taken))
-	}
-	e.lookAround() // its hints are lost with it
 }

@@ -35,7 +35,7 @@ func (c *claimer) Run(ctx context.Context) error {
 			e.rename(name)
 			err = nil
 		}
-		failures = e.repeat(ctx, "claim", failures, err)
+		failures = e.goOn(ctx, "claim", failures, err)
 	}
 	return nil
 }
@@ -74,7 +74,9 @@ func (c *claimer) wait(ctx context.Context) (partitions []int, ok bool) {
 func (c *claimer) claim(ctx context.Context, name string, partitions []int, got int) error {
 	e := c.engine
 	free := e.permits.free() + got
-	call, cancel := within(ctx) // who compares leases waits for its end
+	// Who compares leases waits for its end; and at the stop signal it goes on to its end, since
+	// what it leased could not be handed back without its answer.
+	call, cancel := within(context.WithoutCancel(ctx))
 	defer cancel()
 	under := e.holding.begin()
 	claimed, hints, err := e.queue.Claim(call, name, partitions, got, free)

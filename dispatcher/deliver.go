@@ -15,19 +15,18 @@ import (
 // deliverer makes attempts: it signs, sends, has the answer judged, and gives
 // the outcome to the settler.
 type deliverer struct {
-	engine   *engine
-	sender   Sender
-	signers  *signers // of bare URLs; nil: there is no secret, and nothing is sent to one
-	ladder   ladder.Ladder
-	jitter   float64
-	success  *Success
-	timeout  time.Duration
-	excerpt  int
-	agent    []string // the user-agent header's values, shared by all calls
-	observer Observer
-	targets  targets
-	gone     func(id string) // disables an endpoint that answered 410
-	cut      context.Context // ends when attempts may no longer go on
+	engine  *engine
+	sender  Sender
+	signers *signers // of bare URLs; nil: there is no secret, and nothing is sent to one
+	ladder  ladder.Ladder
+	jitter  float64
+	success *Success
+	timeout time.Duration
+	excerpt int
+	agent   []string // the user-agent header's values, shared by all calls
+	targets targets
+	gone    func(id string) // disables an endpoint that answered 410
+	cut     context.Context // ends when attempts may no longer go on
 }
 
 // deliver makes one attempt. The permit is given back when the answer is there,
@@ -40,6 +39,8 @@ func (d *deliverer) deliver(c Claimed) {
 		// A record that can't be read kills who reads it. No attempt has that number.
 		s.Verdict, s.Reason = Dead, ReasonPoison
 		s.Attempt = Attempt{At: began, Verdict: Dead, Class: ClassInternal, Error: errRecord.Error()}
+	} else if !d.engine.alive(d.engine.self.Load()) {
+		s.Verdict = Back // this process stood still since, and others may have it by now
 	} else {
 		host = d.guarded(c, began, &s)
 	}
@@ -137,12 +138,6 @@ func (d *deliverer) judge(c Claimed, r route, answer Answer, began time.Time, s 
 
 // tell logs and shows what came of an attempt: each at debug, a death at info.
 func (d *deliverer) tell(c Claimed, s Settlement, host string, began time.Time) {
-	defer func() {
-		if p := recover(); p != nil { // who watches must not end the process
-			d.engine.log.Error("observer panicked", "delivery_id", c.ID.String(),
-				"err", fmt.Sprint(p), "stack", string(debug.Stack()))
-		}
-	}()
 	level, text := slog.LevelDebug, "attempt finished"
 	if s.Verdict == Dead {
 		level, text = slog.LevelInfo, "delivery dead"
@@ -155,11 +150,11 @@ func (d *deliverer) tell(c Claimed, s Settlement, host string, began time.Time) 
 			slog.String("reason", string(s.Reason)), slog.Duration("wait", s.Wait),
 			slog.Duration("took", s.Attempt.Duration), slog.String("err", s.Attempt.Error))
 	}
-	if d.observer != nil {
+	d.engine.watching.tell(func(o Observer) {
 		a := Attempted{ID: c.ID, Host: host, Attempt: s.Attempt, Wait: s.Wait, Reason: s.Reason, Late: max(began.Sub(c.Due), 0)}
 		if c.Message != nil {
 			a.Topic = c.Message.Topic
 		}
-		d.observer.Attempted(a)
-	}
+		o.Attempted(a)
+	})
 }

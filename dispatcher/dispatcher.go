@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
@@ -45,26 +44,35 @@ type Dispatcher struct {
 	sweeper   *sweeper
 	tests     chan struct{} // one for each that is under way
 	options   Options
+
+	cut     context.CancelFunc // ends the attempts under way
+	drained sync.Once
 }
 
 // New makes a Dispatcher of a queue and a sender.
 func New(q Queue, s Sender, o Options) (*Dispatcher, error) {
 	e := &engine{
-		queue: q, log: o.Log, trouble: &trouble{log: o.Log},
-		view: newView(q.Partitions()), permits: newPermits(o.MaxInFlight),
-		born: time.Now(), holding: newHolding(), doubt: make(chan struct{}, 1),
+		queue: q, log: o.Log, watching: watching{observer: o.Observer, log: o.Log},
+		trouble: &trouble{log: o.Log, lost: "store lost", back: "store back", partitions: q.Partitions()},
+		full:    &trouble{log: o.Log, lost: "store full", back: "store has room again", partitions: q.Partitions()},
+		view:    newView(q.Partitions()), permits: newPermits(o.MaxInFlight),
+		wall: wallClock, holding: newHolding(), doubt: make(chan struct{}, 1),
 		look: make(chan struct{}, 1), settled: make(chan struct{}, 1), stopped: make(chan struct{}),
 	}
+	e.taking, e.stop = context.WithCancel(context.Background())
 	e.self.Store(&self{base: o.Instance, count: 1})
 	e.view.look = e.look
 	e.settler = newSettler(e, 4*max(o.MaxInFlight, settleMost))
 	e.trimmer = newTrimmer(e, o.Keep)
 	e.directory = newDirectory(e, o.Endpoints)
+	e.dead = newReaper(e)
 	d := &Dispatcher{engine: e, accepter: newAccepter(e), sweeper: newSweeper(e), tests: make(chan struct{}, mostTests), options: o}
 	d.deliverer = &deliverer{
 		engine: e, sender: s, ladder: o.Ladder, jitter: o.Jitter, success: o.Success, timeout: o.Timeout,
-		excerpt: o.Excerpt, agent: []string{o.UserAgent}, observer: o.Observer,
+		excerpt: o.Excerpt, agent: []string{o.UserAgent},
 	}
+	// Attempts outlive the stop signal.
+	d.deliverer.cut, d.cut = context.WithCancel(context.Background())
 	if len(o.Secrets) > 0 {
 		var err error
 		if d.deliverer.signers, err = newSigners(o.Secrets, o.DeriveTenant); err != nil {
@@ -74,87 +82,6 @@ func New(q Queue, s Sender, o Options) (*Dispatcher, error) {
 	d.deliverer.gone = d.disableGone
 	e.gate = newGate(d.deliverer.deliver)
 	return d, nil
-}
-
-// Run works until ctx ends. Then it takes no more, lets the attempts under way
-// go on for the grace time, hands back the rest, records the last outcomes and
-// signs off. It returns nil after an orderly end.
-func (d *Dispatcher) Run(ctx context.Context) error {
-	e := d.engine
-	// Two contexts besides ctx: attempts outlive the stop signal, and the
-	// heart and the settler outlive the attempts.
-	work, cut := context.WithCancel(context.WithoutCancel(ctx))
-	defer cut()
-	life, die := context.WithCancel(context.WithoutCancel(ctx))
-	defer die()
-	d.deliverer.cut = work
-
-	var taking, keeping errgroup.Group
-	taking.Go(func() error { return d.accepter.Run(ctx) })
-	taking.Go(func() error { return (&mover{engine: e}).Run(ctx) })
-	if d.options.MaxInFlight > 0 {
-		taking.Go(func() error { return (&claimer{engine: e, batch: max(d.options.ClaimBatch, 1)}).Run(ctx) })
-	}
-	watch := &watcher{engine: e, guard: d.options.Guard}
-	taking.Go(func() error { return watch.Run(ctx) })
-	taking.Go(func() error { return watch.Look(ctx) })
-	taking.Go(func() error { return e.trimmer.Run(ctx) })
-	taking.Go(func() error { return d.sweeper.Run(ctx) })
-	keeping.Go(func() error { return e.gate.Run(life) })
-	keeping.Go(func() error { return newHeart(e).Run(life) })
-	keeping.Go(func() error { return (&reconciler{engine: e}).Run(life) })
-	keeping.Go(func() error { return e.settler.Run(life) })
-
-	<-ctx.Done()
-	err := taking.Wait()
-	close(e.stopped)
-	d.drain(cut)
-	die()
-	err = errors.Join(err, keeping.Wait())
-	d.leave(context.WithoutCancel(ctx))
-	return err
-}
-
-// drain ends what is leased: attempts under way have the grace time, and what
-// was not begun goes back.
-func (d *Dispatcher) drain(cut context.CancelFunc) {
-	var back []Settlement
-	for _, c := range d.engine.gate.close() {
-		back = append(back, Settlement{ID: c.ID, Verdict: Back, Due: c.Due})
-	}
-	d.engine.permits.release(len(back))
-	d.engine.settler.put(back...)
-	timer := time.AfterFunc(d.options.Grace, cut)
-	defer timer.Stop()
-	d.engine.gate.wait()
-}
-
-// leave gives the outcomes that could not be recorded a last chance, hands back
-// what the queue says is still held, and signs off. Where that fails others
-// take over.
-func (d *Dispatcher) leave(ctx context.Context) {
-	e := d.engine
-	ctx, cancel := within(ctx)
-	defer cancel()
-	var err error
-	if rest := e.settler.rest(); len(rest) > 0 {
-		if rest, err = e.settler.settle(ctx, rest); err != nil {
-			e.log.Error("outcomes not recorded, their deliveries will be attempted again", "deliveries", len(rest), "err", err)
-		}
-	}
-	var ids []DeliveryID
-	if err == nil {
-		ids, err = e.queue.Leases(ctx, e.name())
-	}
-	if err == nil && len(ids) > 0 {
-		_, _, err = e.queue.Settle(ctx, e.name(), handBack(ids, e.view.clock.now()))
-	}
-	if err == nil {
-		err = e.queue.Leave(ctx, e.name())
-	}
-	if err != nil {
-		e.log.Warn("could not sign off, others will take over", "err", err)
-	}
 }
 
 // Message reads a message and its deliveries, or answers ErrNotFound.
@@ -194,6 +121,7 @@ func (d *Dispatcher) change(ctx context.Context, id string, lane Lane, change ch
 	changes, hints, err := change(ctx, d.engine.name(), ids)
 	d.engine.view.note(hints...)
 	if err != nil {
+		d.engine.lookAround() // it may be done, and nobody here was told what is ready now
 		return nil, err
 	}
 	if err := refusal(changes); err != nil {
@@ -271,15 +199,20 @@ func (d *Dispatcher) Stats(ctx context.Context) (Stats, error) {
 	return stats, err
 }
 
-// Ready reports whether the queue answers, and what it says of itself.
+// Ready reports whether the queue answers, and what it says of itself. Once the
+// end has begun it is ErrUnavailable: who balances loads sends callers elsewhere.
 func (d *Dispatcher) Ready(ctx context.Context) (StoreInfo, error) {
-	select {
-	case <-d.engine.stopped:
+	if d.engine.taking.Err() != nil {
 		return StoreInfo{}, fmt.Errorf("shutting down: %w", ErrUnavailable)
-	default:
 	}
 	if err := d.engine.queue.Ping(ctx); err != nil {
 		return StoreInfo{}, err
 	}
 	return d.engine.queue.Store(ctx)
+}
+
+// Permits are how many leases this instance holds, and may hold.
+func (d *Dispatcher) Permits() (used, all int) {
+	p := d.engine.permits
+	return p.total - p.free(), p.total
 }

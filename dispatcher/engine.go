@@ -13,7 +13,9 @@ import (
 type engine struct {
 	queue     Queue
 	log       *slog.Logger
-	trouble   *trouble
+	trouble   *trouble // the store does not answer
+	full      *trouble // it has no memory left
+	watching  watching
 	view      *view
 	permits   *permits
 	gate      *gate
@@ -21,8 +23,13 @@ type engine struct {
 	trimmer   *trimmer
 	directory *directory
 
+	taking context.Context // ends when nothing more is moved, claimed or leased
+	stop   context.CancelFunc
+
 	self atomic.Pointer[self]
-	born time.Time
+	many manyNodes
+	wall func(time.Time) time.Time // what this host's clock says at a time
+	dead *reaper
 
 	holding *holding
 	looks   atomic.Int32  // how often leases are still to be compared with the queue's
@@ -37,9 +44,10 @@ type engine struct {
 // Both change together: what is leased under a name that never beat would be
 // nobody's after a crash.
 type self struct {
-	base   string       // of all names of this process
-	count  int          // of them, this one included
-	beaten atomic.Int64 // ns from born to the last beat under this name; 0: none yet
+	base   string                 // of all names of this process
+	count  int                    // of them, this one included
+	beaten atomic.Pointer[moment] // the last beat under this name; nil: none yet
+	missed atomic.Pointer[moment] // the last one that found nobody to hear it
 }
 
 func (s *self) name() string {
@@ -63,11 +71,33 @@ func (e *engine) rename(old string) {
 }
 
 // mayLease reports whether this instance is sure enough to be alive, and has
-// few enough outcomes waiting, to take more, and under which name.
+// few enough outcomes waiting, to take more, and under which name. Once it is to
+// stop it takes nothing.
 func (e *engine) mayLease() (name string, ok bool) {
 	s := e.self.Load()
-	beaten := s.beaten.Load()
-	return s.name(), beaten > 0 && time.Since(e.born)-time.Duration(beaten) < beatOld && !e.settler.behind()
+	return s.name(), e.taking.Err() == nil && e.alive(s) && !e.settler.behind()
+}
+
+// missedMost is how long an instance goes on that nobody hears. It is safe as
+// long as fences are kept, which is a week.
+const missedMost = 24 * time.Hour
+
+// alive reports whether this instance may lease: nobody can have declared it
+// dead yet. Where the queue lies on several nodes, and the one that knows who is
+// alive can't be reached, the others go on: nobody is declared dead then, and
+// where it is this instance alone that does not reach it, what it was fenced
+// from refuses it.
+func (e *engine) alive(s *self) bool {
+	beaten, now := s.beaten.Load(), e.moment()
+	if beaten == nil {
+		return false
+	}
+	silent := now.since(*beaten)
+	if silent < beatOld {
+		return true
+	}
+	missed := s.missed.Load()
+	return e.many.known() && missed != nil && now.since(*missed) < beatOld && silent < missedMost
 }
 
 // leased ends a call that may have leased something, and remembers what it did.
@@ -83,7 +113,7 @@ func (e *engine) leased(c *calls, claimed []Claimed) {
 func (e *engine) begin(ctx context.Context, leased []Claimed) {
 	at := slices.IndexFunc(leased, func(c Claimed) bool { return c.ID.Lane.IsEndpoint() })
 	if at < 0 {
-		e.gate.put(leased...)
+		e.attempt(leased...)
 		return
 	}
 	bare, known := append([]Claimed{}, leased[:at]...), []Claimed{}
@@ -94,15 +124,32 @@ func (e *engine) begin(ctx context.Context, leased []Claimed) {
 			bare = append(bare, c)
 		}
 	}
-	e.gate.put(bare...) // they wait for nothing
+	e.attempt(bare...) // they wait for nothing
 	may, back, err := e.directory.admit(ctx, known)
-	e.gate.put(may...)
+	e.attempt(may...)
 	e.permits.release(len(back))
 	e.settler.put(back...)
 	e.trouble.note("admit", err)
 	if err != nil {
 		pause(ctx, 1) // what went back is there at once: nobody may claim it in a circle
 	}
+}
+
+// attempt has deliveries attempted, or handed back where nothing is begun any more.
+func (e *engine) attempt(leased ...Claimed) {
+	if !e.gate.put(leased...) {
+		e.handBack(leased)
+	}
+}
+
+// handBack gives up leases whose attempts were not begun.
+func (e *engine) handBack(leased []Claimed) {
+	back := make([]Settlement, len(leased))
+	for i, c := range leased {
+		back[i] = Settlement{ID: c.ID, Verdict: Back, Due: c.Due}
+	}
+	e.permits.release(len(back))
+	e.settler.put(back...)
 }
 
 // unsure has leases compared with the queue's: an answer was lost, or the queue
@@ -132,6 +179,19 @@ func (e *engine) repeat(ctx context.Context, stage string, failures int, err err
 	}
 	pause(ctx, failures+1)
 	return failures + 1
+}
+
+// goOn is repeat for a call that concerns many partitions: those that failed
+// are left alone for a while, and the others need not wait.
+func (e *engine) goOn(ctx context.Context, stage string, failures int, err error) int {
+	failed, rest := partitionErrors(err)
+	if rest != nil || ctx.Err() != nil {
+		e.view.fail(failed)
+		return e.repeat(ctx, stage, failures, err)
+	}
+	e.trouble.note(stage, err)
+	e.view.fail(failed)
+	return 0
 }
 
 // newIdleTimer is a timer that does not run yet.

@@ -163,7 +163,7 @@ func TestTheMessageDecidesWhatItsAnswerMeans(t *testing.T) {
 				require.Equal(t, c.reason, s.Reason)
 				require.Equal(t, c.rung+5, s.Attempt.Number)
 				require.Equal(t, c.status, s.Attempt.Status)
-				require.True(t, s.Attempt.At.Equal(began))
+				require.WithinDuration(t, began, s.Attempt.At, time.Microsecond)
 			})
 		})
 	}
@@ -305,6 +305,8 @@ func TestWhatExpiresAtTheGateIsNotAttempted(t *testing.T) {
 type brokenObserver struct{}
 
 func (brokenObserver) Attempted(d.Attempted) { panic("the observer broke") }
+func (brokenObserver) Published(d.Published) { panic("the observer broke") }
+func (brokenObserver) TookOver(int)          { panic("the observer broke") }
 
 func TestAnObserverThatPanicsEndsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -2,6 +2,7 @@ package dispatcher_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,6 +20,10 @@ type fakeQueue struct {
 	d.Queue // what a test does not expect to be called panics
 
 	partitions int
+	down       map[int]error // partitions that don't answer, and why; changed with set
+	reads      bool          // they may be read all the same
+	nodes      int           // that they lie on; 0: one
+	polls      bool          // nothing can be told
 	skew       time.Duration // of its clock, against the host's
 
 	// hook runs at the start of each call, outside of mu: it may block or, with
@@ -29,31 +34,41 @@ type fakeQueue struct {
 	hangs      string // calls of this name end with their context
 	leasesRead func() // runs between the reading of leases and their answer
 
-	mu      sync.Mutex // guards what follows
-	calls   []call
-	counts  map[string]int
-	weight  int // of the lightest lane while something is ready
-	light   func(free int) bool
-	direct  bool // Schedule leases what it may
-	full    int  // entries, over all calls of Schedule, that there is no memory for
-	tight   bool // memory counts
-	memory  int  // entries that there is memory for
-	old     int  // finished deliveries that Trim can make room of
-	deaf    bool // Watch ends at once
-	due     map[d.DeliveryID]*item
-	ready   []*item
-	leased  map[d.DeliveryID]*item
-	stored  map[string]d.Digest
-	settled map[d.DeliveryID][]d.Settlement
-	beats   map[string]int64
-	dead    map[string]int64 // other instances, whose numbers never grow
-	fenced  map[string]bool
-	refuse  func(id d.DeliveryID, times int) bool // outcomes that Settle does not record
-	refused map[d.DeliveryID]int
-	more    int // Trim has this many more batches
-	ears    d.Ears
-	hears   bool // Watch says at once that something may have been missed, as the real one does
-	lanes   *fakeLanes
+	mu        sync.Mutex // guards what follows
+	at        time.Time  // of the last answer
+	ticks     time.Duration
+	calls     []call
+	counts    map[string]int
+	weight    int // of the lightest lane while something is ready
+	light     func(free int) bool
+	direct    bool // Schedule leases what it may
+	undurable bool // what Schedule stores is not as durable as asked for
+	full      int  // entries, over all calls of Schedule, that there is no memory for
+	tight     bool // memory counts
+	memory    int  // entries that there is memory for
+	old       int  // finished deliveries that Trim can make room of
+	deaf      bool // Watch ends at once
+	due       map[d.DeliveryID]*item
+	ready     []*item
+	leased    map[d.DeliveryID]*item
+	stored    map[string]d.Digest
+	settled   map[d.DeliveryID][]d.Settlement
+	beats     map[string]int64
+	dead      map[string]int64 // other instances, whose numbers never grow
+	strays    []string         // who is gone and holds leases
+	fenced    map[string]bool
+	refuse    func(id d.DeliveryID, times int) bool // outcomes that Settle does not record
+	bad       func(s d.Settlement) bool             // an outcome for which Settle refuses its batch
+	refused   map[d.DeliveryID]int
+	given     []d.Settlement // as they came, also those that changed nothing
+	cut       struct {
+		dead int
+		age  time.Duration
+	}
+	more  int // Trim has this many more batches
+	ears  d.Ears
+	hears bool // Watch says at once that something may have been missed, as the real one does
+	lanes *fakeLanes
 }
 
 type item struct {
@@ -70,6 +85,7 @@ type call struct {
 	free   int
 	leased int // Schedule's lease, Claim's answer
 	room   bool
+	asked  []int // partitions
 
 	lane   d.Lane // Limit, Sweep
 	limits d.LaneLimits
@@ -133,13 +149,6 @@ func (q *fakeQueue) hint(n int) d.Hint {
 	return h
 }
 
-func (q *fakeQueue) allHints() (hints []d.Hint) {
-	for n := range q.partitions {
-		hints = append(hints, q.hint(n))
-	}
-	return hints
-}
-
 func (q *fakeQueue) partition(lane d.Lane) int { return int(lane[len(lane)-1]) % q.partitions }
 
 func (q *fakeQueue) Partitions() int { return q.partitions }
@@ -156,9 +165,16 @@ func (q *fakeQueue) Schedule(ctx context.Context, by string, free, lease int, ba
 			out[i].Err = fmt.Errorf("message %s: %w", e.Message.ID, d.ErrFull)
 			continue
 		}
+		if err := q.lanesDown(e.Lanes...); err != nil {
+			out[i].Err = err
+			continue
+		}
 		out[i] = q.accept(e, by, &lease)
+		if q.undurable {
+			out[i].Err = fmt.Errorf("message %s: stored, but not durable: %w", e.Message.ID, d.ErrUnavailable)
+		}
 	}
-	hints := q.allHints()
+	hints, _ := q.hintsOf(q.all())
 	q.mu.Unlock()
 	if err := q.end("schedule"); err != nil {
 		return nil, nil, err
@@ -167,22 +183,22 @@ func (q *fakeQueue) Schedule(ctx context.Context, by string, free, lease int, ba
 }
 
 func (q *fakeQueue) Move(ctx context.Context, by string, partitions []int) ([]d.Hint, error) {
-	if err := q.begin(ctx, call{name: "move", by: by}); err != nil {
+	if err := q.begin(ctx, call{name: "move", by: by, asked: partitions}); err != nil {
 		return nil, err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for id, it := range q.due {
-		if !it.Due.After(q.now()) {
+		if !it.Due.After(q.now()) && q.reaches(partitions, id.Lane) {
 			delete(q.due, id)
 			q.makeReady(it)
 		}
 	}
-	return q.allHints(), nil
+	return q.hintsOf(partitions)
 }
 
 func (q *fakeQueue) Claim(ctx context.Context, by string, partitions []int, wanted, free int) ([]d.Claimed, []d.Hint, error) {
-	if err := q.begin(ctx, call{name: "claim", by: by, n: wanted, free: free}); err != nil {
+	if err := q.begin(ctx, call{name: "claim", by: by, n: wanted, free: free, asked: partitions}); err != nil {
 		return nil, nil, err
 	}
 	q.mu.Lock()
@@ -192,7 +208,7 @@ func (q *fakeQueue) Claim(ctx context.Context, by string, partitions []int, want
 	}
 	var claimed []d.Claimed
 	for len(claimed) < wanted && (q.light == nil || q.light(free-len(claimed))) {
-		at := slices.IndexFunc(q.ready, func(it *item) bool { return q.open(it.ID.Lane) })
+		at := slices.IndexFunc(q.ready, func(it *item) bool { return q.open(it.ID.Lane) && q.reaches(partitions, it.ID.Lane) })
 		if at < 0 {
 			break
 		}
@@ -204,12 +220,12 @@ func (q *fakeQueue) Claim(ctx context.Context, by string, partitions []int, want
 		claimed = append(claimed, it.Claimed)
 	}
 	q.calls = append(q.calls, call{name: "claimed", by: by, n: wanted, free: free, leased: len(claimed), at: time.Now()})
-	hints := q.allHints()
+	hints, err := q.hintsOf(partitions)
 	q.mu.Unlock()
 	if err := q.end("claim"); err != nil {
 		return nil, nil, err
 	}
-	return claimed, hints, nil
+	return claimed, hints, err
 }
 
 func (q *fakeQueue) Leases(ctx context.Context, by string) ([]d.DeliveryID, error) {
@@ -219,15 +235,16 @@ func (q *fakeQueue) Leases(ctx context.Context, by string) ([]d.DeliveryID, erro
 	q.mu.Lock()
 	var ids []d.DeliveryID
 	for id, it := range q.leased {
-		if it.by == by {
+		if it.by == by && q.lanesDown(id.Lane) == nil {
 			ids = append(ids, id)
 		}
 	}
+	_, err := q.hintsOf(q.all())
 	q.mu.Unlock()
 	if q.leasesRead != nil {
 		q.leasesRead()
 	}
-	return ids, nil
+	return ids, err
 }
 
 func (q *fakeQueue) Settle(ctx context.Context, by string, batch []d.Settlement) ([]d.Settled, []d.Hint, error) {
@@ -237,7 +254,17 @@ func (q *fakeQueue) Settle(ctx context.Context, by string, batch []d.Settlement)
 	q.mu.Lock()
 	out := make([]d.Settled, len(batch))
 	var failed error
+	for _, s := range batch {
+		if q.bad != nil && q.bad(s) { // a script checks all of a batch before it writes
+			q.mu.Unlock()
+			return nil, nil, errBad
+		}
+	}
 	for i, s := range batch {
+		if q.lanesDown(s.ID.Lane) != nil {
+			continue
+		}
+		q.given = append(q.given, s)
 		if q.refuse != nil && q.refuse(s.ID, q.refused[s.ID]) {
 			q.refused[s.ID]++
 			failed = fmt.Errorf("settle: %w", d.ErrUnavailable)
@@ -253,8 +280,13 @@ func (q *fakeQueue) Settle(ctx context.Context, by string, batch []d.Settlement)
 		it.by = ""
 		out[i] = q.settle(it, s)
 	}
-	hints := q.allHints()
-	q.breakers(batch, &hints[0])
+	hints, down := q.hintsOf(q.partitionsOf(batch))
+	if len(hints) > 0 {
+		q.breakers(batch, &hints[0])
+	}
+	if slices.Contains(out, 0) {
+		failed = errors.Join(failed, down)
+	}
 	q.mu.Unlock()
 	if err := q.end("settle"); err != nil {
 		return nil, nil, err
@@ -286,7 +318,7 @@ func (q *fakeQueue) Reap(ctx context.Context, by, dead string) (int, []d.Hint, e
 	defer q.mu.Unlock()
 	taken := 0
 	for id, it := range q.leased {
-		if it.by == dead {
+		if it.by == dead && q.lanesDown(id.Lane) == nil {
 			delete(q.leased, id)
 			it.by = ""
 			q.ready = append(q.ready, it)
@@ -294,9 +326,13 @@ func (q *fakeQueue) Reap(ctx context.Context, by, dead string) (int, []d.Hint, e
 		}
 	}
 	q.fenced[dead] = true
-	delete(q.dead, dead)
-	delete(q.beats, dead)
-	return taken, q.allHints(), nil
+	hints, err := q.hintsOf(q.all())
+	if err == nil {
+		delete(q.dead, dead)
+		delete(q.beats, dead)
+		q.strays = slices.DeleteFunc(q.strays, func(name string) bool { return name == dead })
+	}
+	return taken, hints, err
 }
 
 func (q *fakeQueue) Leave(ctx context.Context, by string) error {
@@ -308,7 +344,7 @@ func (q *fakeQueue) Leave(ctx context.Context, by string) error {
 }
 
 func (q *fakeQueue) Trim(ctx context.Context, by string, partitions []int, keep d.Keep, room bool) (d.Trimmed, error) {
-	if err := q.begin(ctx, call{name: "trim", by: by, n: len(partitions), room: room}); err != nil {
+	if err := q.begin(ctx, call{name: "trim", by: by, n: len(partitions), room: room, asked: slices.Clone(partitions)}); err != nil {
 		return d.Trimmed{}, err
 	}
 	q.mu.Lock()
@@ -319,7 +355,16 @@ func (q *fakeQueue) Trim(ctx context.Context, by string, partitions []int, keep 
 		n = min(q.old, 64)
 		q.old, q.memory = q.old-n, q.memory+n
 	}
-	return d.Trimmed{Finished: n, More: q.more >= 0}, nil
+	_, err := q.hintsOf(partitions)
+	return d.Trimmed{Finished: n, DeadCut: q.cut.dead, CutAge: q.cut.age, More: q.more >= 0}, err
+}
+
+func (q *fakeQueue) Polls() bool { return q.polls }
+
+func (q *fakeQueue) Ping(ctx context.Context) error { return q.begin(ctx, call{name: "ping"}) }
+
+func (q *fakeQueue) Store(ctx context.Context) (d.StoreInfo, error) {
+	return d.StoreInfo{Nodes: max(q.nodes, 1)}, q.begin(ctx, call{name: "store"})
 }
 
 func (q *fakeQueue) Watch(ctx context.Context, by string, ears d.Ears) error {
@@ -341,10 +386,13 @@ func (q *fakeQueue) Watch(ctx context.Context, by string, ears d.Ears) error {
 }
 
 func (q *fakeQueue) Peek(ctx context.Context, partitions []int) ([]d.Hint, error) {
-	if err := q.begin(ctx, call{name: "peek", n: len(partitions)}); err != nil {
+	if err := q.begin(ctx, call{name: "peek", n: len(partitions), asked: slices.Clone(partitions)}); err != nil {
 		return nil, err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.allHints(), nil
+	if q.reads {
+		return q.read(partitions), nil
+	}
+	return q.hintsOf(partitions)
 }

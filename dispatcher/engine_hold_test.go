@@ -185,6 +185,26 @@ func TestAReceiverThatAsksForItHasItsLanePaused(t *testing.T) {
 	})
 }
 
+func TestAResumeWhoseAnswerWasLostCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.start(t)
+		m := message("m")
+		_, err := r.Pause(t.Context(), m.URL)
+		require.NoError(t, err)
+		_, err = r.Publish(t.Context(), []*d.Message{m})
+		require.NoError(t, err)
+		pass(10 * time.Second)
+		require.Empty(t, r.sender.sent())
+		r.queue.set(func() { r.queue.after = failing("limit", d.ErrUnavailable) })
+		_, err = r.Resume(t.Context(), m.URL)
+		require.ErrorIs(t, err, d.ErrUnavailable)
+		pass(d.LookLeast)
+		require.Len(t, r.sender.sent(), 1)
+		r.stop(t)
+	})
+}
+
 // The sweeper.
 
 func TestWhatWaitsForATimeIsSweptPageByPage(t *testing.T) {

@@ -238,7 +238,7 @@ func (q *fakeQueue) breakers(batch []d.Settlement, h *d.Hint) {
 		case s.Blame && q.lanes.failures > 0:
 			if l.fails++; l.fails >= q.lanes.failures {
 				l.opened++
-				l.until = q.now().Add(30 * time.Second)
+				l.until = h.Now.Add(30 * time.Second)
 				h.Opened = append(h.Opened, d.Opening{Lane: s.ID.Lane, Until: l.until})
 			}
 		}

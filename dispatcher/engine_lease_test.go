@@ -142,3 +142,47 @@ func TestALeaseTakenWhileLeasesAreComparedIsNotHandedBack(t *testing.T) {
 		})
 	}
 }
+
+func TestLeasesOfPartitionsThatAnswerAreHandedBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newThreeRig(t)
+		r.start(t)
+		pass(10 * time.Minute)
+		for _, lane := range lanesOfThree {
+			c := claimed(message("m"))
+			c.ID.Lane = lane
+			r.queue.set(func() { r.queue.leased[c.ID] = &item{Claimed: c, by: "here"} })
+		}
+		r.queue.cutOff(1)
+		r.queue.ears.Lost()
+		pass(2 * d.ReconcileAfter)
+		require.Equal(t, 2, r.queue.verdicts()[d.Back], "the others need not wait")
+		looks := r.queue.count("leases")
+		pass(10 * time.Minute)
+		require.Less(t, r.queue.count("leases"), looks+90, "nor are they asked without end")
+		r.queue.cutOff()
+		pass(d.ReconcileAgain + d.PauseMost)
+		require.Equal(t, map[d.Verdict]int{d.Back: 3, d.Delivered: 3}, r.queue.verdicts())
+		r.stop(t)
+	})
+}
+
+func TestASettleThatAFailoverForgetsIsFoundWithinAMinute(t *testing.T) {
+	for _, after := range []time.Duration{0, time.Second, 10 * time.Second, 29 * time.Second, 45 * time.Second} {
+		t.Run(after.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newTestRig(t, nil)
+				r.start(t)
+				pass(10*time.Minute + 17*time.Second)
+				r.queue.fill(1)
+				r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+				pass(after)
+				require.Equal(t, map[d.Verdict]int{d.Delivered: 1}, r.queue.verdicts())
+				plant(r.queue, "again") // and nobody noticed
+				pass(time.Minute)
+				require.Equal(t, map[d.Verdict]int{d.Back: 1, d.Delivered: 2}, r.queue.verdicts())
+				r.stop(t)
+			})
+		})
+	}
+}

@@ -29,13 +29,15 @@ func (q *fakeQueue) set(change func()) {
 }
 
 // fill makes n deliveries of one lane ready, unheard of by any instance.
-func (q *fakeQueue) fill(n int) {
+func (q *fakeQueue) fill(n int) { q.fillLane("u_0", n) }
+
+func (q *fakeQueue) fillLane(lane d.Lane, n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range n {
 		m := message(fmt.Sprintf("filled_%d_%d", len(q.calls), i))
 		q.ready = append(q.ready, &item{Claimed: d.Claimed{
-			ID: d.DeliveryID{Lane: "u_0", Message: m.ID}, Message: m, Due: q.now(), Attempt: 1, Rung: 1, First: true,
+			ID: d.DeliveryID{Lane: lane, Message: m.ID}, Message: m, Due: q.now(), Attempt: 1, Rung: 1, First: true,
 		}})
 	}
 }

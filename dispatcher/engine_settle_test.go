@@ -191,7 +191,7 @@ func TestAWatchThatEndsIsBegunAgain(t *testing.T) {
 		pass(time.Minute)
 		r.queue.fill(1)
 		r.queue.ears.Lost()
-		synctest.Wait()
+		pass(d.LookLeast)
 		require.Len(t, r.sender.sent(), 1)
 		r.stop(t)
 	})

@@ -19,7 +19,17 @@ const (
 	Calm           = calm
 	DeadReadings   = deadReadings
 	MostTests      = mostTests
+	LookLeast      = lookLeast
+	PauseMost      = pauseMost
+	ReconcileAgain = reconcileAgain
+	RoomAgain      = roomAgain
 )
+
+// SetWall sets what the host's clock says; before Run only.
+func (d *Dispatcher) SetWall(wall func(time.Time) time.Time) { d.engine.wall = wall }
+
+// QueueNow is what time it is by the queue's clock.
+func (d *Dispatcher) QueueNow() time.Time { return d.engine.view.clock.now() }
 
 // FreePermits is how many permits are not held.
 func (d *Dispatcher) FreePermits() int { return d.engine.permits.free() }
@@ -35,6 +45,12 @@ func (d *Dispatcher) Held() int { return d.engine.holding.count() }
 
 // Note tells the view what a partition has to do.
 func (d *Dispatcher) Note(h ...Hint) { d.engine.view.note(h...) }
+
+// Settle gives outcomes to the settler.
+func (d *Dispatcher) Settle(outcomes ...Settlement) { d.engine.settler.put(outcomes...) }
+
+// Waiting is how many outcomes wait to be recorded.
+func (d *Dispatcher) Waiting() int { return len(d.engine.settler.rest()) }
 
 // Name is what the instance is called in the queue now.
 func (d *Dispatcher) Name() string { return d.engine.name() }

@@ -43,9 +43,14 @@ func newGate(run func(Claimed)) *gate {
 	return &gate{run: run, places: placesPerCore * runtime.GOMAXPROCS(0), crowded: make(chan struct{}, 1)}
 }
 
-// put starts tasks, or queues them for the next places.
-func (g *gate) put(tasks ...Claimed) {
+// put starts tasks, or queues them for the next places. It takes none, and says
+// so, once the gate is closed.
+func (g *gate) put(tasks ...Claimed) bool {
 	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return false
+	}
 	if len(g.queue)+len(tasks) > cap(g.queue) {
 		// What was taken makes room first: a queue that never runs empty would grow for ever.
 		n := copy(g.queue, g.queue[g.head:])
@@ -59,6 +64,7 @@ func (g *gate) put(tasks ...Claimed) {
 	if waits {
 		signal(g.crowded)
 	}
+	return true
 }
 
 // start fills the free places. mu is held.

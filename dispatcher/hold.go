@@ -106,6 +106,9 @@ func (e *engine) setLimits(ctx context.Context, lane Lane, l LaneLimits, clear b
 	count, hints, err := e.queue.Limit(ctx, e.name(), lane, l, clear)
 	e.view.note(hints...)
 	e.tellBreakers(hints)
+	if err != nil {
+		e.lookAround() // it may be done, and nobody here was told what is ready now
+	}
 	return count, err
 }
 

@@ -90,11 +90,11 @@ func (h *holding) unknown(ctx context.Context, read func() ([]DeliveryID, error)
 	under.past = true
 	under.leave()
 	h.mu.Unlock()
-	if err == nil {
+	if err == nil || len(ids) > 0 { // of some partitions also beside an error
 		select {
 		case <-under.over:
 		case <-ctx.Done():
-			err = ctx.Err()
+			ids, err = nil, ctx.Err()
 		}
 	}
 
@@ -102,9 +102,6 @@ func (h *holding) unknown(ctx context.Context, read func() ([]DeliveryID, error)
 	defer h.mu.Unlock()
 	since := h.since
 	h.since = nil
-	if err != nil {
-		return nil, err
-	}
 	var unknown []DeliveryID
 	for _, id := range ids {
 		_, old := before[id]
@@ -114,5 +111,5 @@ func (h *holding) unknown(ctx context.Context, read func() ([]DeliveryID, error)
 			unknown = append(unknown, id)
 		}
 	}
-	return unknown, nil
+	return unknown, err
 }

@@ -18,7 +18,7 @@ func (m *mover) Run(ctx context.Context) error {
 			hints, err := e.queue.Move(call, e.name(), partitions)
 			cancel()
 			e.view.note(hints...)
-			failures = e.repeat(ctx, "move", failures, err)
+			failures = e.goOn(ctx, "move", failures, err)
 			continue
 		}
 		if wait >= 0 {

@@ -1,6 +1,11 @@
 package dispatcher
 
-import "time"
+import (
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+)
 
 // Attempted is one settled attempt, as observers see it.
 type Attempted struct {
@@ -17,4 +22,29 @@ type Attempted struct {
 // methods are called on the hot path and must not block.
 type Observer interface {
 	Attempted(a Attempted)
+	// Published tells what became of one message of a Publish, also where that
+	// is an error. An accepted one without deliveries matched no endpoint.
+	Published(p Published)
+	// TookOver tells that this instance moved all that another one held, which
+	// died.
+	TookOver(deliveries int)
+}
+
+// watching tells an observer, where there is one. One that panics must not end
+// the process.
+type watching struct {
+	observer Observer // nil: nobody watches
+	log      *slog.Logger
+}
+
+func (w watching) tell(what func(o Observer)) {
+	if w.observer == nil {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			w.log.Error("observer panicked", "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+	}()
+	what(w.observer)
 }

@@ -27,6 +27,20 @@ type addressed struct {
 // Publish stores messages, each of which must be valid, and answers what
 // became of each, in their order.
 func (d *Dispatcher) Publish(ctx context.Context, batch []*Message) ([]Published, error) {
+	out, err := d.publish(ctx, batch)
+	d.engine.watching.tell(func(o Observer) {
+		for i := range batch {
+			if err != nil {
+				o.Published(Published{Err: err})
+			} else {
+				o.Published(out[i])
+			}
+		}
+	})
+	return out, err
+}
+
+func (d *Dispatcher) publish(ctx context.Context, batch []*Message) ([]Published, error) {
 	created := d.engine.view.clock.now().Truncate(time.Millisecond)
 	all := make([]addressed, len(batch))
 	entries := make([]Entry, 0, len(batch))

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -21,6 +22,19 @@ var (
 	// ErrInFlight says that an attempt is under way, so that none can be asked for.
 	ErrInFlight = errors.New("an attempt is under way")
 )
+
+// PartitionError says that one partition did not answer, or not as it should.
+// What concerns several partitions joins one of each that failed; the others
+// did what was asked.
+type PartitionError struct {
+	Partition int
+	Err       error
+}
+
+func (e *PartitionError) Error() string { return fmt.Sprintf("partition %d: %s", e.Partition, e.Err) }
+
+// Unwrap is the reason.
+func (e *PartitionError) Unwrap() error { return e.Err }
 
 // Queue is all that the engine asks of its store. Each stage names the part it
 // needs; package queuetest has the suite that every store must pass.
@@ -85,6 +99,22 @@ const (
 	LaneFull         // as much waits in its lane as may; nothing changed
 )
 
+// String is the result as metrics spell it.
+func (r Result) String() string {
+	switch r {
+	case Accepted:
+		return "accepted"
+	case Duplicate:
+		return "duplicate"
+	case Conflict:
+		return "conflict"
+	case LaneFull:
+		return "lane_full"
+	default:
+		return "none"
+	}
+}
+
 // Scheduled is what became of an Entry.
 type Scheduled struct {
 	Result    Result
@@ -102,7 +132,10 @@ type Scheduled struct {
 	// where it keeps none; nil: no lane is an endpoint's.
 	Versions map[Lane]int64
 
-	Err error // ErrUnavailable, ErrFull: part of it may be stored; Result counts only where it is nil
+	// Err is ErrUnavailable or ErrFull: part of it may be stored. Where Result is
+	// set beside it all is, but not as durable as it should be. What is leased is
+	// leased either way.
+	Err error
 }
 
 // Scheduler puts messages in.
@@ -141,7 +174,8 @@ type Claimer interface {
 	// error when nothing may be claimed now, and ErrFenced when the instance
 	// was declared dead. What was leased is answered also beside an error.
 	Claim(ctx context.Context, by string, partitions []int, wanted, free int) ([]Claimed, []Hint, error)
-	// Leases names what instance by holds in the queue.
+	// Leases names what instance by holds in the queue. What was read is
+	// answered also beside an error of other partitions.
 	Leases(ctx context.Context, by string) ([]DeliveryID, error)
 }
 
@@ -189,6 +223,11 @@ type Reaper interface {
 	Reap(ctx context.Context, by, dead string) (taken int, hints []Hint, err error)
 	// Leave forgets instance by, which holds nothing any more.
 	Leave(ctx context.Context, by string) error
+	// Strays names instances that left, or were taken over from, and hold leases
+	// again: a node that took over may have forgotten that they gave them up. Who
+	// they are is remembered of the last ones only. What was found is answered
+	// also beside an error of other partitions.
+	Strays(ctx context.Context) (names []string, err error)
 }
 
 // Keep says how much finished work a partition keeps, and how long.
@@ -202,11 +241,12 @@ type Keep struct {
 
 // Trimmed counts what one call forgot.
 type Trimmed struct {
-	Finished int // delivered and cancelled, cut to their digest or gone
-	Seen     int // ids
-	Dead     int // dead
-	DeadCut  int // of these, the ones that went before their age because there were too many
-	Lanes    int // states of lanes that nothing used
+	Finished int           // delivered and cancelled, cut to their digest or gone
+	Seen     int           // ids
+	Dead     int           // dead
+	DeadCut  int           // of these, the ones that went before their age because there were too many
+	CutAge   time.Duration // the least age at which a finished delivery was cut because there were too many; 0: none was
+	Lanes    int           // states of lanes that nothing used
 	More     bool
 }
 
@@ -256,19 +296,9 @@ type Stats struct {
 	OldestDue time.Time // zero: nothing is due
 	Now       time.Time
 	Instances int
-	Lanes     []LaneStats // the 50 with the most waiting
+	Retention time.Duration // for how long finished deliveries are kept whole by now, in the partition that keeps them least long
+	Lanes     []LaneStats   // the 50 with the most waiting
 	Store     StoreInfo
-}
-
-// StoreInfo is what the store says of itself; a nil pointer means that it does not tell.
-type StoreInfo struct {
-	Kind       string // redis, valkey, miniredis
-	Version    string
-	UsedBytes  *int64
-	MaxBytes   *int64 // 0: no limit
-	AppendOnly *bool
-	Fsync      string // appendfsync; empty: unknown
-	Eviction   string // maxmemory-policy; empty: unknown
 }
 
 // Reader looks without changing anything.
@@ -310,6 +340,10 @@ type Ears struct {
 type Waker interface {
 	// Watch tells what others publish until ctx ends.
 	Watch(ctx context.Context, by string, ears Ears) error
-	// Peek reads the hints of partitions, without changing anything.
+	// Polls reports that nothing can be told, since the store has no pub/sub
+	// that may be used: who wants to know has to look. Watch must not be called.
+	Polls() bool
+	// Peek reads the hints of partitions, without changing anything. What was
+	// read is answered also beside an error of other partitions.
 	Peek(ctx context.Context, partitions []int) ([]Hint, error)
 }

@@ -9,11 +9,14 @@ import (
 // When an instance compares what it holds with what the queue says it holds.
 // Where an answer was lost that is after reconcileAfter, since a call that was
 // given up may yet be carried out, and as long after the last lease as it takes
-// to come round looksAfter times: a failover may bring back what was settled.
+// to come round looksAfter times, the first of which may come at once: a failover
+// may bring back what was settled. Where some partitions did not answer it is
+// again after reconcileAgain, which leaves the promised minute.
 const (
 	reconcileAfter = time.Second
+	reconcileAgain = 10 * time.Second
 	reconcileEvery = 30 * time.Second
-	looksAfter     = 2
+	looksAfter     = 3
 )
 
 // reconciler hands back leases that nobody knows of. It is not the heart's
@@ -28,13 +31,14 @@ func (r *reconciler) Run(ctx context.Context) error {
 	wait := newIdleTimer()
 	defer wait.Stop()
 	waits := false
+	least := reconcileAfter
 	for failures := 0; ctx.Err() == nil; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-e.doubt:
 			if !waits { // calls that go on failing must not put it off
-				wait.Reset(reconcileAfter)
+				wait.Reset(least)
 				waits = true
 			}
 			continue
@@ -46,8 +50,13 @@ func (r *reconciler) Run(ctx context.Context) error {
 			}
 			e.looks.Add(-1)
 		}
-		if failures = e.repeat(ctx, "leases", failures, r.reconcile(ctx)); failures > 0 {
+		err := r.reconcile(ctx)
+		failures = e.goOn(ctx, "leases", failures, err)
+		if least = reconcileAfter; err != nil {
 			signal(e.doubt)
+			if failures == 0 { // some did answer, and need not be asked so soon
+				least = reconcileAgain
+			}
 		}
 	}
 	return nil
@@ -62,17 +71,16 @@ func (r *reconciler) reconcile(ctx context.Context) error {
 		defer cancel()
 		return e.queue.Leases(call, e.name())
 	})
-	if len(unknown) == 0 {
-		return err
+	if len(unknown) > 0 {
+		e.log.LogAttrs(ctx, slog.LevelInfo, "unknown leases handed back", slog.Int("deliveries", len(unknown)))
+		e.settler.put(unbegun(unknown, e.view.clock.now())...)
 	}
-	e.log.LogAttrs(ctx, slog.LevelInfo, "unknown leases handed back", slog.Int("deliveries", len(unknown)))
-	e.settler.put(handBack(unknown, e.view.clock.now())...)
-	return nil
+	return err
 }
 
-// handBack are the outcomes of what was never begun here. Since when it was
+// unbegun are the outcomes of what was never begun here. Since when it was
 // ready nobody knows any more.
-func handBack(ids []DeliveryID, due time.Time) []Settlement {
+func unbegun(ids []DeliveryID, due time.Time) []Settlement {
 	back := make([]Settlement, len(ids))
 	for i, id := range ids {
 		back[i] = Settlement{ID: id, Verdict: Back, Due: due}

@@ -15,19 +15,23 @@ const (
 
 // settler records outcomes. What comes while a call is under way goes together
 // in the next; while the queue can't be reached outcomes wait in memory, and
-// claiming stops before they are too many.
+// claiming stops before they are too many. Where only some of a batch can't be
+// recorded, those lanes wait apart, and the others go on.
 type settler struct {
 	engine *engine
 	most   int // outcomes that may wait before claiming stops
 
-	mu      sync.Mutex // guards waiting
-	waiting []Settlement
+	mu      sync.Mutex     // guards what follows
+	waiting []Settlement   // of each lane the oldest first
+	apart   map[Lane]*rest // lanes of which outcomes were not recorded when that was last tried
+	resting int            // outcomes in them
+	given   int            // outcomes of which the queue has not said yet what became
 
 	wake chan struct{} // 1 deep
 }
 
 func newSettler(e *engine, most int) *settler {
-	return &settler{engine: e, most: most, wake: make(chan struct{}, 1)}
+	return &settler{engine: e, most: most, apart: map[Lane]*rest{}, wake: make(chan struct{}, 1)}
 }
 
 // put adds outcomes.
@@ -36,7 +40,14 @@ func (s *settler) put(outcomes ...Settlement) {
 		return
 	}
 	s.mu.Lock()
-	s.waiting = append(s.waiting, outcomes...)
+	for _, o := range outcomes {
+		if r := s.apart[o.ID.Lane]; r.resting() {
+			r.list = append(r.list, o)
+			s.resting++
+		} else {
+			s.waiting = append(s.waiting, o)
+		}
+	}
 	s.mu.Unlock()
 	signal(s.wake)
 }
@@ -45,93 +56,97 @@ func (s *settler) put(outcomes ...Settlement) {
 func (s *settler) behind() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.waiting) > s.most
+	return len(s.waiting)+s.resting+s.given > s.most
 }
 
-// rest is what could not be recorded until the end.
-func (s *settler) rest() []Settlement {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.waiting
-}
-
-func (s *settler) take() []Settlement {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := min(len(s.waiting), settleMost)
-	batch := append(make([]Settlement, 0, n), s.waiting[:n]...)
-	s.waiting = append(s.waiting[:0], s.waiting[n:]...)
-	clear(s.waiting[len(s.waiting):min(len(s.waiting)+n, cap(s.waiting))])
-	return batch
-}
-
-// Run settles until ctx ends and nothing waits. Once ctx has ended a call that
-// fails is repeated for settleWithin only; what is left then is the rest.
+// Run settles until ctx ends and nothing waits. Once ctx has ended that goes on
+// for settleWithin only; what is left then is the rest.
 func (s *settler) Run(ctx context.Context) error {
-	failures, last := 0, time.Time{}
-	for {
+	calls, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(settleWithin, giveUp) })()
+	timer := newIdleTimer()
+	defer timer.Stop()
+	for failures := 0; calls.Err() == nil; {
 		ended := ctx.Err() != nil // asked before taking: what was put before the end is taken
-		batch := s.take()
+		batch, wait := s.take(ended)
 		if len(batch) == 0 {
 			if ended {
 				return nil
 			}
+			if wait >= 0 {
+				timer.Reset(wait)
+			}
 			select {
 			case <-s.wake:
+			case <-timer.C:
 			case <-ctx.Done():
 			}
 			continue
 		}
-		left, err := s.settle(ctx, batch)
-		if err == nil {
+		left, err := s.settle(calls, batch)
+		_, whole := partitionErrors(err)
+		switch {
+		case err == nil:
 			failures = 0
-			continue
+		case len(left) < len(batch) || whole == nil && !ended:
+			failures = 0 // what could be recorded was
+		default:
+			pause(calls, failures+1)
+			failures++
 		}
-		s.mu.Lock()
-		s.waiting = append(s.waiting, left...) // behind the others, whose partitions may answer
-		s.mu.Unlock()
-		if ctx.Err() != nil {
-			if last.IsZero() {
-				last = time.Now()
-			}
-			if time.Since(last) > settleWithin {
-				return nil
-			}
-		}
-		if len(left) < len(batch) {
-			failures = 0
-		}
-		failures = s.engine.repeat(context.WithoutCancel(ctx), "settle", failures, err)
 	}
+	return nil
 }
 
-// settle records one batch and answers what was not recorded.
-func (s *settler) settle(ctx context.Context, batch []Settlement) ([]Settlement, error) {
+// settle records one batch and answers what was not recorded; that waits apart.
+func (s *settler) settle(ctx context.Context, batch []Settlement) (left []Settlement, err error) {
+	settled, err := s.record(ctx, batch)
+	if refused := len(batch) == 1 && err != nil && some(err, refuses); refused && s.isAlone(batch[0].ID.Lane) {
+		settled, err = s.insist(ctx, batch[0], err)
+	}
+	for i := range batch {
+		if settled[i] == 0 {
+			left = append(left, batch[i])
+		}
+	}
+	s.part(batch, left, err)
+	return left, err
+}
+
+// record makes one call of the queue. What was not recorded is 0, and only
+// that.
+func (s *settler) record(ctx context.Context, batch []Settlement) ([]Settled, error) {
 	e := s.engine
-	call, cancel := within(context.WithoutCancel(ctx))
+	call, cancel := within(ctx)
 	defer cancel()
 	settled, hints, err := e.queue.Settle(call, e.name(), batch)
 	if settled == nil {
 		settled = make([]Settled, len(batch))
 	}
-	var left []Settlement
 	ended := 0
 	for i := range batch {
-		if settled[i] == 0 && err != nil {
-			left = append(left, batch[i])
-			continue
+		if settled[i] == 0 {
+			if err != nil {
+				continue
+			}
+			settled[i] = SettledOK
 		}
 		e.holding.release(batch[i].ID)
 		if v := batch[i].Verdict; v == Delivered || v == Dead || settled[i] == SettledEnd {
 			ended++
 		}
 	}
-	if err == nil {
-		e.trouble.note("settle", nil)
+	if ctx.Err() == nil && (err == nil || some(err, passes)) {
+		e.trouble.note("settle", err)
 	}
 	e.view.note(hints...)
 	e.tellBreakers(hints)
 	e.trimmer.ended(ended, hints)
+	if err != nil {
+		failed, _ := partitionErrors(err)
+		e.view.fail(failed)
+	}
 	signal(e.settled)
-	return left, err
+	return settled, err
 }

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -24,7 +25,13 @@ type trimmer struct {
 	touched map[int]bool
 
 	wake chan struct{} // 1 deep
-	told bool          // that dead work was cut before its age
+	told cuts
+}
+
+// cuts is what was told of work that was forgotten before its age.
+type cuts struct {
+	dead     bool
+	finished time.Duration // the least age; 0: nothing
 }
 
 func newTrimmer(e *engine, keep Keep) *trimmer {
@@ -66,33 +73,72 @@ func (t *trimmer) take() (partitions []int) {
 	return partitions
 }
 
+// again has partitions trimmed with the next turn, whenever that is.
+func (t *trimmer) again(failed []*PartitionError) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, f := range failed {
+		t.touched[f.Partition] = true
+	}
+}
+
 // Run trims until ctx ends.
 func (t *trimmer) Run(ctx context.Context) error {
 	timer := newIdleTimer()
 	defer timer.Stop()
-	for failures := 0; ; {
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-t.wake:
 		}
-		partitions := t.take()
-		for more := len(partitions) > 0; more && ctx.Err() == nil; {
-			call, cancel := within(ctx)
-			trimmed, err := t.engine.queue.Trim(call, t.engine.name(), partitions, t.keep, false)
-			cancel()
-			failures = t.engine.repeat(ctx, "trim", failures, err)
-			more = err == nil && trimmed.More
-			if trimmed.DeadCut > 0 && !t.told {
-				t.told = true // once: it goes on as long as deaths do
-				t.engine.log.LogAttrs(ctx, slog.LevelWarn, "dead deliveries forgotten before their age", slog.Int("kept", t.keep.DeadMax))
-			}
-		}
+		t.trim(ctx, t.take())
 		timer.Reset(trimEvery)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
 		}
+	}
+}
+
+// trim forgets all that there is to forget in partitions, but in those that do
+// not answer.
+func (t *trimmer) trim(ctx context.Context, partitions []int) {
+	e := t.engine
+	for more := true; more && len(partitions) > 0 && ctx.Err() == nil; {
+		call, cancel := within(ctx)
+		trimmed, err := e.queue.Trim(call, e.name(), partitions, t.keep, false)
+		cancel()
+		t.tell(ctx, trimmed)
+		failed, rest := partitionErrors(err)
+		if rest != nil {
+			e.repeat(ctx, "trim", 0, err)
+			return // the guard comes again
+		}
+		e.goOn(ctx, "trim", 0, err)
+		t.again(failed)
+		partitions = slices.DeleteFunc(partitions, func(n int) bool {
+			return slices.ContainsFunc(failed, func(f *PartitionError) bool { return f.Partition == n })
+		})
+		more = trimmed.More
+	}
+}
+
+// tell says when work is forgotten sooner than it was asked to be kept: once for
+// the dead, since that goes on as long as deaths do, and for the finished each
+// time that the age has halved.
+func (t *trimmer) tell(ctx context.Context, trimmed Trimmed) {
+	if trimmed.DeadCut > 0 && !t.told.dead {
+		t.told.dead = true
+		t.engine.log.LogAttrs(ctx, slog.LevelWarn, "dead deliveries forgotten before their age",
+			slog.Int("kept", t.keep.DeadMax), slog.Duration("asked", t.keep.Dead), slog.String("cure", "raise DEAD_MAX, or lower DEAD_RETENTION"))
+	}
+	age := trimmed.CutAge
+	if age > 0 && age < t.keep.Finished && (t.told.finished == 0 || age <= t.told.finished/2) {
+		t.told.finished = age
+		t.engine.log.LogAttrs(ctx, slog.LevelWarn, "finished deliveries forgotten before their age",
+			slog.Duration("age", age.Round(time.Millisecond)), slog.Duration("asked", t.keep.Finished),
+			slog.String("cure", "raise RETENTION_MAX, or lower RETENTION"))
 	}
 }

@@ -10,16 +10,19 @@ import (
 
 // trouble tells once that the queue can't be reached, and once that it can
 // again: every loop meets the same fault, many times a second. The first call
-// that works means that it is back. Where that was not so, since one stage goes
-// on failing while others work, it is told only when nothing failed for calm.
+// that works means that it is back. Where that was not so, since one stage or
+// some partitions go on failing while others work, it is told only when nothing
+// failed for calm.
 type trouble struct {
-	log *slog.Logger
+	log        *slog.Logger
+	lost, back string // what is told
+	partitions int    // that there are
 
 	mu     sync.Mutex // guards what follows
 	since  time.Time  // zero: all is well
 	last   time.Time  // when a call failed
-	back   time.Time  // when it was last told that all is well again; zero: never
-	wary   bool       // that was wrong
+	told   time.Time  // when it was last told that all is well again; zero: never
+	wary   bool       // that was wrong, or would be
 	errors int
 }
 
@@ -34,18 +37,30 @@ func (t *trouble) note(stage string, err error) {
 		return
 	}
 	now := time.Now()
+	failed, rest := partitionErrors(err)
+	some := rest == nil && len(failed) > 0 && len(failed) < t.partitions
 	switch {
 	case err != nil && t.since.IsZero():
-		t.wary = !t.back.IsZero() && now.Sub(t.back) < calm
+		t.wary = some || !t.told.IsZero() && now.Sub(t.told) < calm
 		t.since, t.last, t.errors = now, now, 1
-		t.log.Error("store lost", "stage", stage, "err", err)
+		t.tell(stage, failed, rest)
 	case err != nil:
+		t.wary = t.wary || some
 		t.last = now
 		t.errors++
 	case !t.wary || now.Sub(t.last) >= calm:
-		t.log.Info("store back", "stage", stage, "took", now.Sub(t.since).Round(time.Millisecond), "errors", t.errors)
-		t.since, t.back = time.Time{}, now
+		t.log.Info(t.back, "stage", stage, "took", now.Sub(t.since).Round(time.Millisecond), "errors", t.errors)
+		t.since, t.told = time.Time{}, now
 	}
+}
+
+// tell says what failed: of many partitions their number and one reason.
+func (t *trouble) tell(stage string, failed []*PartitionError, rest error) {
+	if rest != nil {
+		t.log.Error(t.lost, "stage", stage, "err", rest)
+		return
+	}
+	t.log.Error(t.lost, "stage", stage, "partitions", len(failed), "of", t.partitions, "err", failed[0])
 }
 
 // Waits between repeats of a call that failed: they double from pauseFirst to
@@ -55,10 +70,18 @@ const (
 	pauseMost  = 2 * time.Second
 )
 
-// pause waits before repeat n, from 1, or until ctx ends.
-func pause(ctx context.Context, n int) {
+// waitBefore is the wait before repeat n, from 1.
+func waitBefore(n int) time.Duration {
 	wait := min(pauseFirst<<min(n-1, 10), pauseMost)
-	timer := time.NewTimer(wait/2 + rand.N(wait/2+1))
+	return wait/2 + rand.N(wait/2+1)
+}
+
+// pause waits before repeat n, or until ctx ends.
+func pause(ctx context.Context, n int) { sleep(ctx, waitBefore(n)) }
+
+// sleep waits, or until ctx ends.
+func sleep(ctx context.Context, wait time.Duration) {
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

@@ -20,6 +20,7 @@ type view struct {
 	due   chan struct{} // 1 deep: a due time came nearer
 	ready chan struct{} // 1 deep: something may be claimed
 	look  chan struct{} // 1 deep: look at all partitions; nil: nobody does
+	miss  chan struct{} // 1 deep: partitions did not answer
 }
 
 type part struct {
@@ -27,6 +28,10 @@ type part struct {
 	due    time.Time // by this process' clock; zero: nothing waits for a time
 	weight int       // of the lightest lane, -1: none
 	tried  int       // free permits with which a claim got nothing though a lane was there; 0: none did
+
+	failed int       // calls in a row that got no answer of it
+	until  time.Time // it is left alone before; zero: it is not
+	unseen bool      // an answer was lost, and with it what there is to do
 }
 
 func newView(partitions int) *view {
@@ -34,6 +39,7 @@ func newView(partitions int) *view {
 		parts: make([]part, partitions),
 		due:   make(chan struct{}, 1),
 		ready: make(chan struct{}, 1),
+		miss:  make(chan struct{}, 1),
 	}
 	for i := range v.parts {
 		v.parts[i].weight = -1
@@ -47,9 +53,16 @@ func newView(partitions int) *view {
 // without a pause. An answer that was only slow costs a look.
 const goneBack = time.Second
 
-// note takes in what the queue said. Answers may overtake each other: an older
-// one only ever adds what there is to do, so that nothing is forgotten.
-func (v *view) note(hints ...Hint) {
+// note takes in what the queue answered.
+func (v *view) note(hints ...Hint) { v.take(hints, true) }
+
+// hear takes in what was read, or told by another instance: it does not prove
+// that a call which changes something would be answered.
+func (v *view) hear(hints ...Hint) { v.take(hints, false) }
+
+// take takes in hints. Answers may overtake each other: an older one only ever
+// adds what there is to do, so that nothing is forgotten.
+func (v *view) take(hints []Hint, answered bool) {
 	if len(hints) == 0 {
 		return
 	}
@@ -58,6 +71,9 @@ func (v *view) note(hints ...Hint) {
 	v.mu.Lock()
 	for _, h := range hints {
 		p := &v.parts[h.Partition]
+		if answered {
+			p.failed, p.until, p.unseen = 0, time.Time{}, false
+		}
 		v.clock.set(h.Now, local)
 		var due time.Time
 		if !h.Due.IsZero() {
@@ -94,23 +110,78 @@ func (v *view) note(hints ...Hint) {
 	}
 }
 
+// fail leaves partitions alone that did not answer, longer each time: calls for
+// the others go on without them. After that they are looked at, and who waits
+// for them is told by that.
+func (v *view) fail(failed []*PartitionError) {
+	if len(failed) == 0 {
+		return
+	}
+	now := time.Now()
+	v.mu.Lock()
+	for _, f := range failed {
+		p := &v.parts[f.Partition]
+		p.failed++
+		p.until, p.unseen = now.Add(waitBefore(p.failed)), true
+	}
+	v.mu.Unlock()
+	signal(v.miss)
+}
+
+// rests is for how long a partition is still left alone. mu is held.
+func (p *part) rests(now time.Time) time.Duration {
+	if p.until.IsZero() {
+		return 0
+	}
+	return max(p.until.Sub(now), 0)
+}
+
+// sooner is the smaller of two waits, of which one that is negative has no end.
+func sooner(a, b time.Duration) time.Duration {
+	if a < 0 || b >= 0 && b < a {
+		return b
+	}
+	return a
+}
+
 // dues answers the partitions where something is due, and how long to wait for
 // the next where there is none; wait < 0: nothing waits for a time.
 func (v *view) dues() (partitions []int, wait time.Duration) {
-	local := time.Now()
+	now := time.Now()
 	wait = -1
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for n := range v.parts {
-		due := v.parts[n].due
-		if due.IsZero() {
+		p := &v.parts[n]
+		if p.due.IsZero() {
 			continue
 		}
-		left := due.Sub(local)
-		if left <= 0 {
+		if left := max(p.due.Sub(now), p.rests(now)); left > 0 {
+			wait = sooner(wait, left)
+		} else {
 			partitions = append(partitions, n)
-		} else if wait < 0 || left < wait {
-			wait = left
+		}
+	}
+	return partitions, wait
+}
+
+// unseen answers, once, the partitions of which an answer was lost and that are
+// not left alone any more, and how long to wait for the next; wait < 0: there is
+// none.
+func (v *view) unseen() (partitions []int, wait time.Duration) {
+	now := time.Now()
+	wait = -1
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for n := range v.parts {
+		p := &v.parts[n]
+		switch {
+		case !p.unseen:
+		case p.rests(now) > 0:
+			wait = sooner(wait, p.rests(now))
+		default:
+			p.unseen = false
+			partitions = append(partitions, n)
 		}
 	}
 	return partitions, wait
@@ -120,12 +191,13 @@ func (v *view) dues() (partitions []int, wait time.Duration) {
 // total may get something from; waiting says that there is something, if not
 // for so few permits.
 func (v *view) claimable(free, total, first int) (partitions []int, waiting bool) {
+	now := time.Now()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for i := range v.parts {
 		n := (first + i) % len(v.parts)
 		p := &v.parts[n]
-		if p.weight < 0 {
+		if p.weight < 0 || p.rests(now) > 0 {
 			continue
 		}
 		waiting = true

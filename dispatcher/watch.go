@@ -19,15 +19,23 @@ type watcher struct {
 	guard  time.Duration
 }
 
-// Run listens to other instances' hints until ctx ends.
+// lookLeast lies between two looks at all partitions, which many failures at
+// once ask for, and is how often who can't be told anything looks.
+const lookLeast = time.Second
+
+// Run listens to other instances' hints until ctx ends, where they can be heard.
 func (w *watcher) Run(ctx context.Context) error {
 	e := w.engine
+	if e.queue.Polls() {
+		return nil
+	}
 	lost := func() {
 		e.directory.listen(true)
 		e.lookAround()
 		e.unsure() // another node may have taken over, and know less
+		e.dead.suspect()
 	}
-	ears := Ears{Hint: func(h Hint) { e.view.note(h) }, Endpoint: e.directory.heard, Lost: lost}
+	ears := Ears{Hint: func(h Hint) { e.view.hear(h) }, Endpoint: e.directory.heard, Lost: lost}
 	for failures := 0; ctx.Err() == nil; {
 		began := time.Now()
 		err := e.queue.Watch(ctx, e.name(), ears)
@@ -43,33 +51,64 @@ func (w *watcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// Look reads all partitions when something may have been missed, and at each
-// turn of the guard, until ctx ends.
+// Look reads all partitions when something may have been missed, at each turn
+// of the guard, and all the time where nothing can be heard, until ctx ends; and
+// those of which an answer was lost as soon as they answer.
 func (w *watcher) Look(ctx context.Context) error {
 	e := w.engine
 	all := make([]int, e.queue.Partitions())
 	for n := range all {
 		all[n] = n
 	}
+	turn := 0
 	every := max(w.guard, time.Duration(float64(3*len(all)+1)/lookRate*float64(time.Second)))
-	timer := time.NewTimer(every)
+	guard := time.NewTicker(every)
+	defer guard.Stop()
+	timer := newIdleTimer()
 	defer timer.Stop()
-	for failures, turn := 0, 0; ctx.Err() == nil; {
-		call, cancel := within(ctx)
-		hints, err := e.queue.Peek(call, all)
-		cancel()
-		e.view.note(hints...)
-		if failures = e.repeat(ctx, "look", failures, err); failures > 0 {
+	asked := true // to look at all
+	var last time.Time
+	for failures, failed := 0, false; ctx.Err() == nil; {
+		partitions, wait := e.view.unseen()
+		if due := time.Until(last.Add(lookLeast)); asked || e.queue.Polls() {
+			if due <= 0 {
+				partitions, last = all, time.Now()
+			}
+			wait = sooner(wait, max(due, 0))
+		}
+		if len(partitions) > 0 {
+			err := w.peek(ctx, partitions)
+			if failed && err == nil {
+				e.unsure() // who was out of reach may know less now
+				e.dead.suspect()
+			}
+			failed = err != nil
+			failures = e.goOn(ctx, "look", failures, err)
+			asked = failures > 0 || asked && len(partitions) < len(all)
 			continue
+		}
+		if wait >= 0 {
+			timer.Reset(wait)
 		}
 		select {
 		case <-ctx.Done():
-		case <-e.look:
 		case <-timer.C:
-			timer.Reset(every)
+		case <-e.view.miss:
+		case <-e.look:
+			asked = true
+		case <-guard.C:
+			asked = true
 			e.trimmer.look(all[turn%len(all)])
 			turn++
 		}
 	}
 	return nil
+}
+
+func (w *watcher) peek(ctx context.Context, partitions []int) error {
+	call, cancel := within(ctx)
+	defer cancel()
+	hints, err := w.engine.queue.Peek(call, partitions)
+	w.engine.view.hear(hints...)
+	return err
 }

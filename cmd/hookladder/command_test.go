@@ -120,7 +120,7 @@ func TestEveryCommandTeaches(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{
 		"serve", "dev", "send", "get", "cancel", "retry", "endpoints", "lanes", "pause", "resume", "secret",
-		"listen", "config", "ping", "version",
+		"listen", "config", "ping", "version", "repartition", "doctor",
 	}, names)
 	require.Contains(t, command(t, nil, "").out, "hookladder dev")
 }
@@ -163,7 +163,10 @@ func TestAMistakeInTheCommandLineExitsWith2(t *testing.T) {
 		"secret --tenant a --scheme github":              "a tenant's secret is always a standard one",
 		"secret --tenant=":                               "must be 1 to 128 printable ASCII characters",
 		"secret --tenant a":                              "set SIGNING_SECRET",
-		"serve":                                          "REDIS_URL is not set",
+		"serve":                                          "neither REDIS_URL nor DATA_DIR is set",
+		"repartition":                                    "--to is needed",
+		"repartition --to 1025":                          "from 1 to 1024",
+		"repartition --to 8":                             "neither REDIS_URL nor DATA_DIR is set",
 		"dev --speed 0":                                  "--speed 0",
 		"dev --speed NaN":                                "--speed NaN",
 	} {
@@ -224,7 +227,7 @@ func TestConfigShowsEverythingButSecrets(t *testing.T) {
 	require.NotContains(t, got.out+got.err, testKey)
 	require.Contains(t, got.err, "did you mean API_KEYS?")
 
-	got = command(t, []string{"PROJECT=!", "WAKE=poll"}, "", "config")
+	got = command(t, []string{"PROJECT=!", "WAKE=now"}, "", "config")
 	require.Equal(t, exitUsage, got.code)
 	require.Contains(t, got.out, "PROJECT", "the table helps to see what is wrong")
 	require.Contains(t, got.err, "WAKE")

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
@@ -44,6 +45,8 @@ func newDev(s stage) *cobra.Command {
 		Long: `Runs everything in one process: the API, the dispatcher, a Redis in memory and a
 receiver that verifies what it gets. It prints a curl to try, and then each
 attempt as a line. It needs nothing, keeps nothing and is no way to run in earnest.
+With DATA_DIR a redis-server of its own takes the place of the one in memory, and
+what is there is still there the next time.
 
 The receiver's paths: /ok takes everything, /flaky fails twice for each message
 and then takes it, /fail always fails, /slow answers after two seconds.
@@ -101,8 +104,7 @@ func (f playing) run(cmd *cobra.Command, vars map[string]string) error {
 	}
 	read.Ladder = read.Ladder.Faster(f.speed)
 
-	o := options(read, found)
-	o.RedisURL, o.InMemory = "", true
+	o := playStore(options(read, found))
 	o.BreakerWait = faster(o.BreakerWait, f.speed)
 	o.Log = newLog(read, found, cmd.ErrOrStderr())
 	if f.listen != "" {
@@ -114,8 +116,18 @@ func (f playing) run(cmd *cobra.Command, vars map[string]string) error {
 	if err := o.Check(); err != nil {
 		return usageError{err}
 	}
-	p := playground{flags: f, out: cmd.OutOrStdout(), secrets: read.SigningSecret, made: made, ladder: read.Ladder, keyed: !o.Keys.Empty()}
+	p := playground{flags: f, out: cmd.OutOrStdout(), secrets: read.SigningSecret, made: made, ladder: read.Ladder, keyed: !o.Keys.Empty(), dataDir: o.DataDir}
 	return p.run(cmd.Context(), o)
+}
+
+// playStore puts the store into this process, or into DATA_DIR. REDIS_URL and
+// what belongs to it are for serve: nobody plays with a store in earnest.
+func playStore(o app.Options) app.Options {
+	o.RedisURL, o.RedisMode, o.RedisMaster, o.RedisCAFile = "", "", "", ""
+	if o.DataDir == "" {
+		o.InMemory, o.Durability = true, dispatcher.Durability{}
+	}
+	return o
 }
 
 // faster is a breaker's wait, of the same speed as the ladder: else a few rungs
@@ -132,7 +144,8 @@ type playground struct {
 	secrets []signer.Secret
 	made    bool // the secret, for this run
 	ladder  ladder.Ladder
-	keyed   bool // API_KEYS is set
+	keyed   bool   // API_KEYS is set
+	dataDir string // empty: in memory
 }
 
 func (p playground) run(ctx context.Context, o app.Options) error {
@@ -176,7 +189,11 @@ func (p playground) begin(ctx context.Context, api, receiver string, watch *watc
 
 func (p playground) welcome(api, receiver string) {
 	say := func(format string, args ...any) { fmt.Fprintf(p.out, format+"\n", args...) }
-	say("Hookladder %s, in memory: when this ends, everything is forgotten.", version)
+	if p.dataDir == "" {
+		say("Hookladder %s, in memory: when this ends, everything is forgotten.", version)
+	} else {
+		say("Hookladder %s, with its data in %s.", version, p.dataDir)
+	}
 	say("")
 	say("  API       http://%s", api)
 	say("  receiver  http://%s  (/ok /flaky /fail /slow)", receiver)

@@ -270,3 +270,23 @@ func TestAStoppedTerminalStopsNoDelivery(t *testing.T) {
 	w.print("last")
 	require.Equal(t, "... 3 attempts were not shown\nlast\n", out.String())
 }
+
+func TestDevKeepsWhatItHasWithAFolder(t *testing.T) {
+	env := []string{"DATA_DIR=" + filepath.Join(t.TempDir(), "data"), "DURABILITY=fsync"}
+	dev, api, receiver := newTestDev(t, env)
+	require.Equal(t, exitOK, command(t, nil, "", "send", "--server", api, "--url", receiver+"/ok", "--topic", "a.b", "--id", "one", "--body", "1").code)
+	dev.until("one", "attempt 1", "delivered")
+	require.Equal(t, exitOK, dev.end())
+
+	dev = start(t, env, "dev", "--listen", "127.0.0.1:0", "--receiver", "127.0.0.1:0")
+	dev.until("with its data in")
+	api = regexp.MustCompile(`http://\S+`).FindString(dev.until("API"))
+	got := command(t, nil, "", "get", "one", "--server", api)
+	require.Regexp(t, `(?m)^  status +delivered$`, got.out)
+	require.Equal(t, exitOK, dev.end())
+
+	// What belongs to a store in earnest is nothing to play with.
+	dev = start(t, []string{"REDIS_URL=redis://127.0.0.1:1", "REDIS_MODE=cluster", "DURABILITY=replicas:2"}, "dev", "--listen", "127.0.0.1:0", "--receiver", "127.0.0.1:0")
+	dev.until("in memory")
+	require.Equal(t, exitOK, dev.end())
+}

@@ -34,6 +34,12 @@ func (w *watcher) Attempted(a dispatcher.Attempted) {
 	}
 }
 
+// Published is nothing that an attempt does not show.
+func (w *watcher) Published(dispatcher.Published) {}
+
+// TookOver is nothing that happens to a process alone.
+func (w *watcher) TookOver(int) {}
+
 // Run prints until ctx ends, and then what is left.
 func (w *watcher) Run(ctx context.Context) error {
 	for {

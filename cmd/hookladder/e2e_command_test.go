@@ -83,14 +83,15 @@ func TestE2EServeRefusesToStart(t *testing.T) {
 		want    []string
 		code    int
 	}{
-		{"without a Redis", nil, []string{"REDIS_URL is not set"}, exitUsage},
+		{"without a Redis", nil, []string{"neither REDIS_URL nor DATA_DIR is set"}, exitUsage},
+		{"with a folder and no program to run on it", []string{"DATA_DIR=" + t.TempDir(), "PATH=" + t.TempDir(), free}, []string{"DATA_DIR: neither redis-server nor valkey-server is installed"}, exitFailed},
 		{"where its Redis does not answer", []string{"REDIS_URL=redis://127.0.0.1:1", free}, []string{"127.0.0.1:1"}, exitUnreachable},
 		{"on a Redis that throws deliveries away", []string{full, free}, []string{"allkeys-lru", "noeviction"}, exitFailed},
 		{"in the open without a key", []string{redis, "LISTEN=0.0.0.0:0"}, []string{"set API_KEYS=hk_"}, exitUsage},
 		{"on an address that is taken", []string{redis, "LISTEN=" + strings.TrimPrefix(strings.TrimSuffix(server.URL(), "/0"), "redis://")},
 			[]string{"choose another address with LISTEN or PORT"}, exitFailed},
 		{"with settings that are wrong, and names them all",
-			[]string{redis, "LADDER=soon", "MAX_BODY=-1", "ATTEMPT_TIMEOUT=1h", "API_KEYS=short:admin", "SIGNING_SECRET=whsec_x", "ALLOW_NETS=10.0.0.0/33", "WAKE=poll"},
+			[]string{redis, "LADDER=soon", "MAX_BODY=-1", "ATTEMPT_TIMEOUT=1h", "API_KEYS=short:admin", "SIGNING_SECRET=whsec_x", "ALLOW_NETS=10.0.0.0/33", "WAKE=now"},
 			[]string{"LADDER=", "MAX_BODY=", "ATTEMPT_TIMEOUT=", "API_KEYS", "SIGNING_SECRET", "ALLOW_NETS=", "WAKE"}, exitUsage},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -30,7 +30,7 @@ type arrival struct {
 // is another than was published.
 type recorder struct {
 	*httptest.Server
-	t        *testing.T
+	t        testing.TB
 	verifier *signer.Verifier
 
 	mu     sync.Mutex                  // guards what follows
@@ -41,7 +41,7 @@ type recorder struct {
 	news   chan struct{}     // closed at each arrival, and made anew
 }
 
-func newTestReceiver(t *testing.T, secret signer.Secret) *recorder {
+func newTestReceiver(t testing.TB, secret signer.Secret) *recorder {
 	t.Helper()
 	r := &recorder{
 		t: t, verifier: &signer.Verifier{Secrets: []signer.Secret{secret}},

@@ -135,7 +135,7 @@ func runSecret(t *testing.T, of signer.Secret, args ...string) string {
 
 // verifierOf checks what secrets sign, as a receiver would: with the public
 // keys where the scheme has such.
-func verifierOf(t *testing.T, scheme string, secrets ...string) *signer.Verifier {
+func verifierOf(t testing.TB, scheme string, secrets ...string) *signer.Verifier {
 	t.Helper()
 	var keys []string
 	for _, text := range secrets {

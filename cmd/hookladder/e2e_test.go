@@ -65,21 +65,32 @@ func TestMain(m *testing.M) {
 
 // world is a Redis, a receiver and any number of instances.
 type world struct {
-	t        *testing.T
-	redis    *redistest.Server
-	rdb      *redis.Client
+	t        testing.TB
+	redis    *redistest.Server // nil where the instances are on something else
+	rdb      *redis.Client     // to that
+	settings []string          // of every instance
+	binary   string            // that they run; empty: the one built with the race detector
 	receiver *recorder
 	secret   signer.Secret
 }
 
 // newWorld starts a Redis, with more lines of redis.conf, and a receiver.
-func newWorld(t *testing.T, settings ...string) *world {
+func newWorld(t testing.TB, settings ...string) *world {
 	t.Helper()
-	w := &world{t: t, redis: redistest.Start(t, settings...), secret: signer.NewSecret()}
-	opts, err := redis.ParseURL(w.redis.URL())
+	server := redistest.Start(t, settings...)
+	opts, err := redis.ParseURL(server.URL())
 	require.NoError(t, err)
-	w.rdb = redis.NewClient(opts)
+	w := newWorldOn(t, server.URL())
+	w.redis, w.rdb = server, redis.NewClient(opts)
 	t.Cleanup(func() { _ = w.rdb.Close() })
+	return w
+}
+
+// newWorldOn starts a receiver. The instances are on what is at url, as
+// REDIS_URL has it: a cluster, sentinels, a proxy.
+func newWorldOn(t testing.TB, url string, settings ...string) *world {
+	t.Helper()
+	w := &world{t: t, settings: append([]string{"REDIS_URL=" + url}, settings...), secret: signer.NewSecret()}
 	w.receiver = newTestReceiver(t, w.secret)
 	return w
 }
@@ -87,7 +98,7 @@ func newWorld(t *testing.T, settings ...string) *world {
 // instance is one process of the binary.
 type instance struct {
 	*client.Client
-	t        *testing.T
+	t        testing.TB
 	receiver *recorder
 	cmd      *exec.Cmd
 	url      string
@@ -116,14 +127,16 @@ func (l *lockedBuffer) String() string {
 // serve starts an instance with more settings and waits until it is ready.
 func (w *world) serve(settings ...string) *instance {
 	w.t.Helper()
-	path, err := binary()
+	path, err := w.binary, error(nil)
+	if path == "" {
+		path, err = binary()
+	}
 	require.NoError(w.t, err)
 	i := &instance{t: w.t, receiver: w.receiver, log: &lockedBuffer{}, done: make(chan struct{})}
 	i.cmd = exec.Command(path, "serve")
-	i.cmd.Env = append([]string{
-		"REDIS_URL=" + w.redis.URL(), "LISTEN=127.0.0.1:0", "SIGNING_SECRET=" + w.secret.Reveal(), "ALLOW_NETS=127.0.0.0/8",
-		"LOG_LEVEL=debug", raceAtExit,
-	}, settings...)
+	i.cmd.Env = slices.Concat([]string{
+		"LISTEN=127.0.0.1:0", "SIGNING_SECRET=" + w.secret.Reveal(), "ALLOW_NETS=127.0.0.0/8", "LOG_LEVEL=debug", raceAtExit,
+	}, w.settings, settings)
 	i.cmd.Stdout, i.cmd.Stderr = i.log, i.log
 	require.NoError(w.t, i.cmd.Start())
 	go func() {
@@ -260,7 +273,7 @@ func (i *instance) until(id, status string) (d wire.Delivery) {
 }
 
 // problemOf is the API's problem behind an error.
-func problemOf(t *testing.T, err error) *client.Problem {
+func problemOf(t testing.TB, err error) *client.Problem {
 	t.Helper()
 	var p *client.Problem
 	require.ErrorAs(t, err, &p)

@@ -267,7 +267,7 @@ func (l *load) settled() {
 	require.NoError(l.b, err)
 	for _, key := range keys {
 		name := strings.TrimPrefix(key, "{default:0}:")
-		require.Contains(l.b, []string{"messages", "done", "in", "lane", "known", "counts", "attempts", "{default}:meta", "{default}:instances"}, name)
+		require.Contains(l.b, []string{"messages", "done", "in", "lane", "known", "counts", "attempts", "{default}:meta", "{default}:instances", "{default}:departed"}, name)
 	}
 }
 

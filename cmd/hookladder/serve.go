@@ -13,14 +13,18 @@ func newServe(s stage) *cobra.Command {
 		Use:   "serve",
 		Short: "Take messages and deliver them, with Redis as the store",
 		Long: `Takes messages over HTTP, keeps them in Redis and delivers them. All settings come
-from the environment; hookladder config shows them. REDIS_URL is needed, since
-what was acknowledged must outlive the process.
+from the environment; hookladder config shows them. REDIS_URL is needed, or
+DATA_DIR for a redis-server of its own, since what was acknowledged must outlive
+the process.
 
-SIGTERM or Ctrl-C stops it in order: open requests are answered, attempts under
-way may finish for SHUTDOWN_GRACE, the rest goes back to the queue. A second
-signal ends it at once; what it held is then taken over by another instance, or
-by itself restarted.`,
+SIGTERM or Ctrl-C stops it in order: /readyz answers 503 and nothing more is
+taken from the queue; attempts under way may finish for SHUTDOWN_GRACE, the rest
+goes back; open requests are answered, and the instance signs off. What is
+published meanwhile is kept, and delivered by another instance or the next
+start. A second signal ends it at once; what it held is then taken over by
+another instance, or by itself restarted.`,
 		Example: `  REDIS_URL=redis://127.0.0.1:6379 SIGNING_SECRET=whsec_... hookladder serve
+  DATA_DIR=./data SIGNING_SECRET=whsec_... hookladder serve
   PORT=8080 API_KEYS_FILE=/run/secrets/keys REDIS_URL=rediss://... hookladder serve
   LISTEN=off REDIS_URL=... hookladder serve         # dispatches only
   MAX_IN_FLIGHT=0 REDIS_URL=... hookladder serve    # accepts only`,
@@ -31,8 +35,8 @@ by itself restarted.`,
 			if err != nil {
 				return usageError{err}
 			}
-			if read.RedisURL == "" {
-				return usagef("REDIS_URL is not set: name the Redis that keeps the messages, such as REDIS_URL=redis://127.0.0.1:6379; hookladder dev needs none and forgets everything")
+			if read.RedisURL == "" && read.DataDir == "" {
+				return usagef("neither REDIS_URL nor DATA_DIR is set: name a Redis that keeps the messages, such as REDIS_URL=redis://127.0.0.1:6379, or a folder for one of its own, such as DATA_DIR=./data; hookladder dev needs neither and forgets everything")
 			}
 			o := options(read, found)
 			o.Log = newLog(read, found, cmd.ErrOrStderr())
@@ -46,7 +50,11 @@ by itself restarted.`,
 				o.Log.Warn("SIGNING_SECRET is not set, so no bare URL can be published: no callback is ever unsigned")
 			}
 			collectLess(from.environ)
-			return elsewhere(app.Run(cmd.Context(), o), "LISTEN or PORT")
+			addresses := "LISTEN or PORT"
+			if o.MetricsListen != "" {
+				addresses = "LISTEN, PORT or METRICS_LISTEN"
+			}
+			return elsewhere(app.Run(cmd.Context(), o), addresses)
 		},
 	}
 }

@@ -17,12 +17,16 @@ import (
 // (or from min to max), whether it is a secret, and whether <name>_FILE may
 // name a file that holds it.
 type settings struct {
-	Listen     string `env:"LISTEN" envDefault:"127.0.0.1:8080" accepts:"host:port, or off to dispatch only"`
-	Port       int    `env:"PORT" min:"1" max:"65535"`
-	Project    string `env:"PROJECT" envDefault:"default" accepts:"1 to 64 of A-Z a-z 0-9 _ -"`
-	RedisURL   string `env:"REDIS_URL" secret:"true" file:"true" accepts:"redis://, rediss:// or unix:// and the rest of a Redis URL"`
-	Partitions int    `env:"PARTITIONS" min:"1" max:"1024"`
-	Durability string `env:"DURABILITY" envDefault:"none" accepts:"none: this version does not wait for a disk or a replica"`
+	Listen      string                `env:"LISTEN" envDefault:"127.0.0.1:8080" accepts:"host:port, or off to dispatch only"`
+	Port        int                   `env:"PORT" min:"1" max:"65535"`
+	Project     string                `env:"PROJECT" envDefault:"default" accepts:"1 to 64 of A-Z a-z 0-9 _ -"`
+	RedisURL    string                `env:"REDIS_URL" secret:"true" file:"true" accepts:"redis://, rediss:// or unix:// and the rest of a Redis URL"`
+	RedisMode   string                `env:"REDIS_MODE" envDefault:"auto" accepts:"auto, single, cluster or sentinel"`
+	RedisMaster string                `env:"REDIS_MASTER" accepts:"the name that sentinels have for the master"`
+	RedisCA     string                `env:"REDIS_CA_FILE" accepts:"a file of PEM certificates"`
+	DataDir     string                `env:"DATA_DIR" accepts:"a folder for the files of a Redis of its own, in place of REDIS_URL"`
+	Partitions  int                   `env:"PARTITIONS" min:"1" max:"1024"`
+	Durability  dispatcher.Durability `env:"DURABILITY" envDefault:"none" accepts:"none, fsync or replicas:<n> with an n from 1 to 9"`
 
 	APIKeys       app.Keys        `env:"API_KEYS" secret:"true" file:"true" accepts:"key:scope+scope[:name] with commas between"`
 	SigningSecret []signer.Secret `env:"SIGNING_SECRET" secret:"true" file:"true" accepts:"whsec_ and the base64 of 24 to 64 bytes, several with spaces between"`
@@ -56,8 +60,10 @@ type settings struct {
 	DeadRetention time.Duration `env:"DEAD_RETENTION" envDefault:"720h" min:"1s" max:"365d"`
 	DeadMax       int           `env:"DEAD_MAX" envDefault:"250000" min:"0" max:"1000000000"`
 
+	Wake          string        `env:"WAKE" envDefault:"auto" accepts:"auto or poll"`
 	GuardInterval time.Duration `env:"GUARD_INTERVAL" envDefault:"1m" min:"1s" max:"1h"`
 	ShutdownGrace time.Duration `env:"SHUTDOWN_GRACE" envDefault:"20s" min:"0s" max:"1h"`
+	MetricsListen string        `env:"METRICS_LISTEN" accepts:"host:port, where /metrics is open to everybody"`
 	LogLevel      slog.Level    `env:"LOG_LEVEL" envDefault:"info" accepts:"debug, info, warn or error"`
 	LogFormat     string        `env:"LOG_FORMAT" envDefault:"json" accepts:"json or text"`
 }
@@ -81,10 +87,4 @@ type sealing struct{ box *app.Seal }
 var kept = map[string]string{
 	"ARCHIVE_URL":      "",
 	"ARCHIVE_URL_FILE": "",
-	"DATA_DIR":         "",
-	"METRICS_LISTEN":   "",
-	"REDIS_CA_FILE":    "",
-	"REDIS_MASTER":     "",
-	"REDIS_MODE":       "auto",
-	"WAKE":             "auto",
 }

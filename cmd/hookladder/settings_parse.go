@@ -26,17 +26,18 @@ import (
 
 // parsers read the values whose text is not Go's own.
 var parsers = map[reflect.Type]env.ParserFunc{
-	reflect.TypeFor[time.Duration]():      func(v string) (any, error) { return ladder.ParseDuration(v) },
-	reflect.TypeFor[ladder.Ladder]():      func(v string) (any, error) { return ladder.Parse(v) },
-	reflect.TypeFor[size]():               func(v string) (any, error) { return parseSize(v) },
-	reflect.TypeFor[breaker]():            func(v string) (any, error) { return parseBreaker(v) },
-	reflect.TypeFor[sealing]():            func(v string) (any, error) { return parseSealing(v) },
-	reflect.TypeFor[url.URL]():            func(v string) (any, error) { return parseProxy(v) },
-	reflect.TypeFor[[]netip.Prefix]():     func(v string) (any, error) { return parseNets(v) },
-	reflect.TypeFor[app.Keys]():           func(v string) (any, error) { return app.ParseKeys(v) },
-	reflect.TypeFor[[]signer.Secret]():    func(v string) (any, error) { return signer.ParseSecrets(v) },
-	reflect.TypeFor[dispatcher.Success](): func(v string) (any, error) { return parseSuccess(v) },
-	reflect.TypeFor[slog.Level]():         func(v string) (any, error) { return parseLevel(v) },
+	reflect.TypeFor[time.Duration]():         func(v string) (any, error) { return ladder.ParseDuration(v) },
+	reflect.TypeFor[ladder.Ladder]():         func(v string) (any, error) { return ladder.Parse(v) },
+	reflect.TypeFor[size]():                  func(v string) (any, error) { return parseSize(v) },
+	reflect.TypeFor[dispatcher.Durability](): func(v string) (any, error) { return parseDurability(v) },
+	reflect.TypeFor[breaker]():               func(v string) (any, error) { return parseBreaker(v) },
+	reflect.TypeFor[sealing]():               func(v string) (any, error) { return parseSealing(v) },
+	reflect.TypeFor[url.URL]():               func(v string) (any, error) { return parseProxy(v) },
+	reflect.TypeFor[[]netip.Prefix]():        func(v string) (any, error) { return parseNets(v) },
+	reflect.TypeFor[app.Keys]():              func(v string) (any, error) { return app.ParseKeys(v) },
+	reflect.TypeFor[[]signer.Secret]():       func(v string) (any, error) { return signer.ParseSecrets(v) },
+	reflect.TypeFor[dispatcher.Success]():    func(v string) (any, error) { return parseSuccess(v) },
+	reflect.TypeFor[slog.Level]():            func(v string) (any, error) { return parseLevel(v) },
 }
 
 func parseSuccess(v string) (dispatcher.Success, error) {
@@ -163,10 +164,18 @@ var projects = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // passed over.
 func (s *settings) check(found []chosen, faulty []fault) (faults []fault) {
 	texts := map[string]func() string{
-		"LISTEN":     func() string { return wrongListen(s.Listen) },
-		"PROJECT":    func() string { return unless(projects.MatchString(s.Project)) },
-		"REDIS_URL":  func() string { return wrongRedisURL(s.RedisURL) },
-		"DURABILITY": func() string { return unless(s.Durability == "none") },
+		"LISTEN":         func() string { return wrongListen(s.Listen) },
+		"METRICS_LISTEN": func() string { return wrongAddress(s.MetricsListen) },
+		"PROJECT":        func() string { return unless(projects.MatchString(s.Project)) },
+		"REDIS_URL":      func() string { return wrongRedisURL(s.RedisURL) },
+
+		"REDIS_MODE":    s.wrongRedisMode,
+		"REDIS_MASTER":  s.wrongRedisMaster,
+		"REDIS_CA_FILE": s.wrongRedisCA,
+		"DATA_DIR":      s.wrongDataDir,
+		"DURABILITY":    s.wrongDurability,
+		"WAKE":          func() string { return unless(s.Wake == wakeAuto || s.Wake == wakePoll) },
+
 		"LOG_FORMAT": func() string { return unless(s.LogFormat == "json" || s.LogFormat == "text") },
 
 		"EGRESS_CA_FILE":   func() string { return wrongFile(app.LoadRoots(s.EgressCA)) },
@@ -264,27 +273,16 @@ func wrongListen(text string) string {
 	if text == listenOff {
 		return ""
 	}
+	return wrongAddress(text)
+}
+
+func wrongAddress(text string) string {
 	_, port, err := net.SplitHostPort(text)
 	if err != nil {
 		return " "
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > math.MaxUint16 {
 		return "the port is none"
-	}
-	return ""
-}
-
-func wrongRedisURL(text string) string {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil:
-		return "it is not a URL" // its own words would repeat the password
-	case u.Scheme == "unix" && u.Path == "":
-		return "it names no socket"
-	case u.Scheme == "unix":
-		return ""
-	case u.Scheme != "redis" && u.Scheme != "rediss":
-		return " "
 	}
 	return ""
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -40,6 +41,9 @@ func TestAnEmptyEnvironmentGivesTheDefaultsOfTheContract(t *testing.T) {
 	require.Zero(t, s.MaxWaiting)
 	require.Equal(t, breaker{failures: 20, wait: 30 * time.Second}, s.Breaker)
 	require.Equal(t, "none", s.SigningDerive)
+	require.Equal(t, "auto", s.RedisMode)
+	require.Equal(t, "auto", s.Wake)
+	require.False(t, s.Durability.Waits())
 	require.Nil(t, s.EgressProxy)
 	require.Equal(t, size(256<<10), s.MaxBody)
 	require.Equal(t, size(1<<10), s.Excerpt)
@@ -61,7 +65,8 @@ func TestEverySettingIsRead(t *testing.T) {
 	cert, key := mustCertificate(t)
 	given := map[string]string{
 		"LISTEN": "off", "PORT": "9999", "PROJECT": "pay-1", "REDIS_URL": "rediss://u:p@redis.example:6380/2",
-		"PARTITIONS": "8", "DURABILITY": "none", "API_KEYS": testKey, "SIGNING_SECRET": secret.Reveal(),
+		"REDIS_MODE": "sentinel", "REDIS_MASTER": "pay", "REDIS_CA_FILE": cert, "WAKE": "poll", "DATA_DIR": "", "METRICS_LISTEN": "127.0.0.1:9090",
+		"PARTITIONS": "8", "DURABILITY": "replicas:2", "API_KEYS": testKey, "SIGNING_SECRET": secret.Reveal(),
 		"LADDER": "10 30/1d", "LADDER_JITTER": "0.25", "SUCCESS": "2xx,404", "ATTEMPT_TIMEOUT": "10",
 		"MAX_IN_FLIGHT": "0", "ENDPOINT_MAX_IN_FLIGHT": "7", "CLAIM_BATCH": "5", "QUICK_RETRIES": "0",
 		"ALLOW_NETS": "10.0.0.0/8, 192.168.1.7", "HTTPS_ONLY": "true", "MAX_BODY": "1MiB", "EXCERPT": "2000",
@@ -76,6 +81,9 @@ func TestEverySettingIsRead(t *testing.T) {
 	}
 	s, found := mustRead(t, given)
 	for i, c := range found {
+		if given[c.Name] == "" {
+			continue // DATA_DIR and REDIS_URL exclude each other
+		}
 		require.Equal(t, sourceEnviron, c.Source, c.Name)
 		field := reflect.ValueOf(s).Field(i)
 		if c.Name != "MAX_IN_FLIGHT" && c.Name != "QUICK_RETRIES" && c.Name != "SHUTDOWN_GRACE" {
@@ -95,6 +103,10 @@ func TestEverySettingIsRead(t *testing.T) {
 	require.Equal(t, slog.LevelDebug, s.LogLevel)
 	require.Equal(t, breaker{failures: 5, wait: time.Minute}, s.Breaker)
 	require.Equal(t, "http://u:p@proxy.example:3128", s.EgressProxy.String())
+	require.Equal(t, dispatcher.Durability{Replicas: 2}, s.Durability)
+	s, _ = mustRead(t, map[string]string{"DATA_DIR": "/data", "DURABILITY": "fsync"})
+	require.Equal(t, "/data", s.DataDir)
+	require.Equal(t, dispatcher.Durability{Fsync: true}, s.Durability)
 }
 
 func TestASettingOutsideWhatIsAcceptedIsRefusedByName(t *testing.T) {
@@ -103,12 +115,19 @@ func TestASettingOutsideWhatIsAcceptedIsRefusedByName(t *testing.T) {
 		"LISTEN=:http":               "the port is none",
 		"PORT=0":                     `PORT="0": must be a whole number from 1 to 65535`,
 		"PORT=70000":                 "from 1 to 65535",
+		"METRICS_LISTEN=9090":        `METRICS_LISTEN="9090": must be host:port`,
 		"PROJECT=a b":                `PROJECT="a b": must be 1 to 64 of A-Z a-z 0-9 _ -`,
 		"PROJECT={x}":                "PROJECT=",
 		"REDIS_URL=localhost:6379":   "REDIS_URL: must be redis://",
 		"REDIS_URL=unix://":          "REDIS_URL: must be",
 		"PARTITIONS=0":               "from 1 to 1024",
-		"DURABILITY=fsync":           `DURABILITY="fsync": must be none: this version`,
+		"REDIS_MODE=ring":            `REDIS_MODE="ring": must be auto, single, cluster or sentinel`,
+		"REDIS_MODE=sentinel":        "REDIS_MASTER is not set",
+		"REDIS_CA_FILE=/none":        "(open /none: no such file or directory)",
+		"DURABILITY=disk":            `DURABILITY="disk": must be none, fsync or replicas:<n>`,
+		"DURABILITY=replicas:0":      `DURABILITY="replicas:0": must be none, fsync`,
+		"DURABILITY=replicas:10":     "from 1 to 9",
+		"WAKE=never":                 `WAKE="never": must be auto or poll`,
 		"API_KEYS=short:admin":       "API_KEYS: must be key:scope",
 		"SIGNING_SECRET=hunter2":     "SIGNING_SECRET: must be whsec_",
 		"LADDER=15s,soon":            `rung 2 "soon"`,
@@ -161,7 +180,7 @@ func TestASettingOutsideWhatIsAcceptedIsRefusedByName(t *testing.T) {
 
 func TestAllMistakesAreReportedTogether(t *testing.T) {
 	_, _, err := readSettings(surroundings{environ: map[string]string{
-		"MAX_IN_FLIGHT": "x", "PROJECT": "!", "WAKE": "poll", "LADDER": "never", "API_KEYS": testKey, "API_KEYS_FILE": "f",
+		"MAX_IN_FLIGHT": "x", "PROJECT": "!", "WAKE": "now", "LADDER": "never", "API_KEYS": testKey, "API_KEYS_FILE": "f",
 	}})
 	lines := strings.Split(err.Error(), "\n")
 	require.Len(t, lines, 5)

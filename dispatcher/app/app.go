@@ -10,19 +10,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
 	"time"
 
 	"github.com/oklog/ulid/v2"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
@@ -58,8 +56,17 @@ type Options struct {
 	Listen string // host:port of the API; empty: none, it only dispatches
 	Keys   Keys   // none: the API answers only this host, and only on a loopback address
 
-	RedisURL   string // needed, but InMemory
-	InMemory   bool   // a Redis inside the process, which forgets everything when Run returns
+	MetricsListen string // host:port of a server that answers only GET /metrics, to everybody; empty: none
+
+	RedisURL    string                // needed, but InMemory or with a DataDir
+	RedisMode   string                // auto, single, cluster or sentinel; empty: auto
+	RedisMaster string                // name of the master that sentinels watch
+	RedisCAFile string                // certificates trusted for rediss:// besides the system's; empty: none
+	DataDir     string                // of a redis-server that Run starts for itself; empty: none
+	InMemory    bool                  // a Redis inside the process, which forgets everything when Run returns
+	Durability  dispatcher.Durability // what a publish waits for
+	Poll        bool                  // neither pub/sub nor blocking commands are used
+
 	Project    string // prefix of all keys
 	Partitions int    // 0: what the store says
 	LaneMax    int    // most deliveries of one destination in flight
@@ -85,41 +92,50 @@ type Options struct {
 	Ready func(addr string) // called when requests are served, with the API's address; nil: nobody asks
 }
 
-// Run runs a process until ctx ends and what is under way came to its end:
-// first open requests are answered, then attempts have Engine.Grace to finish
-// and the rest is handed back, and at last the store is closed.
+// Run runs a process until ctx ends and what is under way came to its end, as
+// flow tells it; at last the store is closed, and its server, if it is our own.
 func Run(ctx context.Context, o Options) (err error) {
 	if err := o.Check(); err != nil {
 		return err
 	}
-	ln, err := listen(ctx, o.Listen)
+	ln, metricsLn, err := listenBoth(ctx, o)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil && ln != nil {
-			_ = ln.Close() // closed already where it was served
-		}
-	}()
+	defer closeListeners(ln, metricsLn) // which are closed already where they were served
 	store, closeStore, err := openStore(ctx, o)
+	if err != nil && ctx.Err() != nil {
+		o.Log.Info("stopped before it began", "err", err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
+	info, err := store.Store(ctx)
+	if err != nil {
+		return fmt.Errorf("open store: %w", err)
+	}
 
 	guard := egress.NewGuard(o.AllowNets)
-	engine, err := newEngine(store, guard, o)
+	figures := metrics.New()
+	engine, err := newEngine(store, guard, figures, o)
 	if err != nil {
 		return err
 	}
-	api, err := newAPI(engine, guard, o)
+	figures.Watch(engine)
+	api, err := newAPI(engine, guard, figures, o)
 	if err != nil {
 		return err
 	}
-	return flow{engine: engine, api: api, ln: ln, o: o, partitions: store.Partitions()}.run(ctx)
+	f := flow{
+		engine: engine, api: api, ln: ln, figures: newMetricsServer(figures), figuresLn: metricsLn,
+		o: o, info: info, partitions: store.Partitions(),
+	}
+	return f.run(ctx)
 }
 
-func newEngine(store *redisq.Store, guard *egress.Guard, o Options) (*dispatcher.Dispatcher, error) {
+func newEngine(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics, o Options) (*dispatcher.Dispatcher, error) {
 	sender, err := newSender(guard, o)
 	if err != nil {
 		return nil, err
@@ -129,6 +145,10 @@ func newEngine(store *redisq.Store, guard *egress.Guard, o Options) (*dispatcher
 	e.UserAgent = "Hookladder/" + o.Version
 	e.Log = o.Log
 	e.Endpoints = store
+	e.Observer = figures
+	if o.Engine.Observer != nil {
+		e.Observer = observers{figures, o.Engine.Observer}
+	}
 	return dispatcher.New(store, sender, e)
 }
 
@@ -163,39 +183,4 @@ func newInstance() string {
 		host = "unknown"
 	}
 	return host + "-" + ulid.MustNew(ulid.Now(), rand.Reader).String()
-}
-
-// flow is the running process.
-type flow struct {
-	engine     *dispatcher.Dispatcher
-	api        *http.Server
-	ln         net.Listener
-	o          Options
-	partitions int
-}
-
-// answerGrace is how long open requests may take to be answered once the
-// process is to stop. A publish takes milliseconds; what is slower than this
-// waits for a store that does not answer.
-const answerGrace = 5 * time.Second
-
-// run runs API and engine. The engine goes on until the last request was
-// answered: a publish that was read is still accepted, which is its work.
-func (f flow) run(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopWork()
-	g.Go(func() error {
-		if err := f.engine.Run(working); err != nil {
-			return fmt.Errorf("dispatch: %w", err)
-		}
-		return nil
-	})
-	g.Go(func() error {
-		defer stopWork()
-		return f.serve(ctx)
-	})
-	err := g.Wait()
-	f.o.Log.Info("stopped")
-	return err
 }

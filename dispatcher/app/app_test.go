@@ -156,7 +156,7 @@ func TestAProcessDeliversWhatIsPublished(t *testing.T) {
 	require.NoError(t, p.end())
 }
 
-func TestStoppingLetsAnAttemptFinishAndRefusesNewRequests(t *testing.T) {
+func TestStoppingLetsAnAttemptFinishAndSaysThatItStops(t *testing.T) {
 	redis := redistest.Start(t)
 	r := newTestReceiver(t)
 	var log logged
@@ -171,7 +171,7 @@ func TestStoppingLetsAnAttemptFinishAndRefusesNewRequests(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := p.client().Ready(t.Context())
 		return err != nil
-	}, patience, 10*time.Millisecond, "it goes on taking requests")
+	}, patience, 10*time.Millisecond, "it says that it is ready")
 	select {
 	case err := <-p.done:
 		require.FailNow(t, "it did not wait for the attempt", "%v", err)
@@ -248,7 +248,7 @@ func TestItDoesNotStart(t *testing.T) {
 		"on a store that evicts":        {func(o *app.Options) { o.RedisURL, o.InMemory = evicting.URL(), false }, "maxmemory-policy is allkeys-lru"},
 		"on a store that is not there":  {func(o *app.Options) { o.RedisURL, o.InMemory = "redis://127.0.0.1:1", false }, "127.0.0.1:1"},
 		"with nothing to do":            {func(o *app.Options) { o.Listen, o.Engine.MaxInFlight = "", 0 }, "it would do nothing"},
-		"without a store":               {func(o *app.Options) { o.InMemory = false }, "REDIS_URL is not set"},
+		"without a store":               {func(o *app.Options) { o.InMemory = false }, "neither REDIS_URL nor DATA_DIR is set"},
 		"without a logger":              {func(o *app.Options) { o.Log = nil }, "no logger"},
 		"with a limit that allows none": {func(o *app.Options) { o.MaxBody = 0 }, "no limit for bodies"},
 	} {
@@ -273,15 +273,31 @@ func TestAStoreWithoutAnAppendOnlyFileIsTakenWithAWarning(t *testing.T) {
 	require.Equal(t, 1, strings.Count(log.String(), "level=WARN"))
 }
 
-func TestWhatAStoreIsKnownToLoseRefusesIt(t *testing.T) {
-	yes, no := true, false
+func TestWhatAStoreIsKnownToLackRefusesIt(t *testing.T) {
+	check := func(name string, holds dispatcher.Known, needed bool) dispatcher.Check {
+		return dispatcher.Check{Name: name, Holds: holds, Needed: needed, Detail: "about " + name}
+	}
+	info := dispatcher.StoreInfo{Kind: "redis", Checks: []dispatcher.Check{
+		check("one", dispatcher.No, true), check("two", dispatcher.No, false), check("three", dispatcher.Unknown, true),
+		check("four", dispatcher.Yes, true), check("five", dispatcher.No, true),
+	}}
+	err := app.JudgeStore(info)
+	require.EqualError(t, err, "about one\nabout five", "all reasons, and no other")
+	require.Len(t, app.StoreWarnings(info), 4, "all but what holds")
+
+	info.Checks = info.Checks[1:4]
+	require.NoError(t, app.JudgeStore(info), "what is unknown is taken")
+	require.Equal(t, info.Checks[:2], app.StoreWarnings(info))
 	require.ErrorContains(t, app.JudgeStore(dispatcher.StoreInfo{Kind: "miniredis"}), "keeps nothing")
-	require.Error(t, app.JudgeStore(dispatcher.StoreInfo{Kind: "redis", Eviction: "allkeys-random"}))
-	require.NoError(t, app.JudgeStore(dispatcher.StoreInfo{Kind: "redis", Eviction: "volatile-lru"}))
-	require.NoError(t, app.JudgeStore(dispatcher.StoreInfo{}), "what is unknown is taken")
-	require.Empty(t, app.StoreWarnings(dispatcher.StoreInfo{AppendOnly: &yes}))
-	require.Len(t, app.StoreWarnings(dispatcher.StoreInfo{AppendOnly: &no}), 1)
-	require.Len(t, app.StoreWarnings(dispatcher.StoreInfo{}), 1)
+}
+
+func TestItRefusesAStoreThatIsNotAsDurableAsAsked(t *testing.T) {
+	o := newTestOptions(redistest.Start(t, "appendonly no").URL())
+	o.Durability = dispatcher.Durability{Fsync: true}
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	require.ErrorContains(t, app.Run(ctx, o), "set appendonly yes")
+	require.NoError(t, ctx.Err())
 }
 
 func TestOnlyAddressesOfThisHostNeedNoKey(t *testing.T) {

@@ -14,8 +14,11 @@ func (o Options) Check() error {
 	if o.Log == nil {
 		return errors.New("no logger")
 	}
-	if o.RedisURL == "" && !o.InMemory {
-		return errors.New("no store: REDIS_URL is not set")
+	switch stores := count(o.RedisURL != "", o.DataDir != "", o.InMemory); {
+	case stores == 0:
+		return errors.New("no store: neither REDIS_URL nor DATA_DIR is set")
+	case stores > 1:
+		return errors.New("more than one store: REDIS_URL, DATA_DIR and memory exclude each other")
 	}
 	if o.Listen == "" {
 		if o.Engine.MaxInFlight == 0 {
@@ -28,6 +31,15 @@ func (o Options) Check() error {
 			o.Listen, httpapi.NewKey())
 	}
 	return nil
+}
+
+func count(given ...bool) (n int) {
+	for _, g := range given {
+		if g {
+			n++
+		}
+	}
+	return n
 }
 
 // loopback reports whether an address can be reached from this host only. A

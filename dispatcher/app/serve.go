@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -12,7 +11,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 )
 
-func newAPI(engine *dispatcher.Dispatcher, guard *egress.Guard, o Options) (*http.Server, error) {
+func newAPI(engine *dispatcher.Dispatcher, guard *egress.Guard, figures http.Handler, o Options) (*http.Server, error) {
 	handler, err := httpapi.New(engine, httpapi.Options{
 		Keys: o.Keys,
 		Limits: dispatcher.Limits{
@@ -22,6 +21,7 @@ func newAPI(engine *dispatcher.Dispatcher, guard *egress.Guard, o Options) (*htt
 			CheckURL:  guard.URL,
 		},
 		Version: o.Version,
+		Metrics: figures,
 		Log:     o.Log,
 	})
 	if err != nil {
@@ -30,59 +30,32 @@ func newAPI(engine *dispatcher.Dispatcher, guard *egress.Guard, o Options) (*htt
 	return httpapi.Server(handler), nil
 }
 
-// listen takes the API's address before anything else is begun: that it is
+// listenBoth takes the addresses before anything else is begun: that one is
 // taken is the likeliest thing to go wrong.
+func listenBoth(ctx context.Context, o Options) (api, figures net.Listener, err error) {
+	if api, err = listen(ctx, o.Listen); err != nil {
+		return nil, nil, fmt.Errorf("serve api: %w", err)
+	}
+	if figures, err = listen(ctx, o.MetricsListen); err != nil {
+		closeListeners(api)
+		return nil, nil, fmt.Errorf("serve metrics: %w", err)
+	}
+	return api, figures, nil
+}
+
+// listen takes an address; empty: none.
 func listen(ctx context.Context, addr string) (net.Listener, error) {
 	if addr == "" {
 		return nil, nil
 	}
 	var lc net.ListenConfig
-	ln, err := lc.Listen(ctx, "tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("serve api: %w", err)
-	}
-	return ln, nil
+	return lc.Listen(ctx, "tcp", addr)
 }
 
-// serve serves the API until ctx ends, and then until open requests are
-// answered. Without an address it only waits.
-func (f flow) serve(ctx context.Context) error {
-	addr := "off"
-	if f.ln != nil {
-		addr = f.ln.Addr().String()
+func closeListeners(listeners ...net.Listener) {
+	for _, ln := range listeners {
+		if ln != nil {
+			_ = ln.Close()
+		}
 	}
-	f.o.Log.Info("started", "listen", addr, "project", f.o.Project, "partitions", f.partitions,
-		"permits", f.o.Engine.MaxInFlight, "version", f.o.Version)
-	if f.o.Ready != nil {
-		f.o.Ready(addr)
-	}
-	if f.ln == nil {
-		<-ctx.Done()
-		f.o.Log.Info("stopping")
-		return nil
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- f.api.Serve(f.ln) }()
-	select {
-	case err := <-ended:
-		return fmt.Errorf("serve api: %w", err)
-	case <-ctx.Done():
-	}
-	f.o.Log.Info("stopping")
-	err := f.shutDown(ctx)
-	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
-		err = errors.Join(err, served)
-	}
-	return err
-}
-
-// shutDown takes no more requests and lets the open ones be answered.
-func (f flow) shutDown(ctx context.Context) error {
-	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerGrace)
-	defer cancel()
-	if err := f.api.Shutdown(patience); err != nil {
-		f.o.Log.Warn("open requests were cut", "err", err)
-		return f.api.Close()
-	}
-	return nil
 }

@@ -1,28 +1,43 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/devredis"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
 // openStore opens the store that the options ask for, and answers how to close it.
 func openStore(ctx context.Context, o Options) (*redisq.Store, func() error, error) {
-	end := func() {}
-	if o.InMemory {
-		dev, err := devredis.Start()
-		if err != nil {
-			return nil, nil, err
-		}
-		o.RedisURL, end = dev.URL(), dev.Close
+	url, end, err := storeURL(ctx, o)
+	if err != nil {
+		return nil, nil, err
 	}
-	store, err := redisq.Open(ctx, redisq.Options{
-		URL:        o.RedisURL,
+	store, err := redisq.Open(ctx, storeOptions(url, o))
+	if err != nil {
+		return nil, nil, errors.Join(err, end())
+	}
+	closeAll := func() error { return errors.Join(store.Close(), end()) }
+	if err := admit(ctx, store, o); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("open store: %w", err), closeAll())
+	}
+	return store, closeAll, nil
+}
+
+// storeOptions are what the store has to know.
+func storeOptions(url string, o Options) redisq.Options {
+	return redisq.Options{
+		URL:        url,
+		Mode:       redisq.Mode(cmp.Or(o.RedisMode, string(redisq.ModeAuto))),
+		Master:     o.RedisMaster,
+		CAFile:     o.RedisCAFile,
+		Durability: o.Durability,
+		Poll:       o.Poll,
+		Keep:       o.Engine.Keep,
 		Project:    o.Project,
 		Partitions: o.Partitions,
 		MaxWindow:  o.LaneMax,
@@ -34,48 +49,47 @@ func openStore(ctx context.Context, o Options) (*redisq.Store, func() error, err
 
 		Seal: o.Seal,
 		Log:  o.Log,
-	})
-	if err != nil {
-		end()
-		return nil, nil, err
 	}
-	closeAll := func() error {
-		err := store.Close()
-		end()
-		return err
-	}
-	info, err := store.Store(ctx)
-	if err == nil && !o.InMemory {
-		err = judgeStore(info)
-		for _, w := range storeWarnings(info) {
-			o.Log.Warn(w, "store", info.Kind, "version", info.Version)
-		}
-	}
-	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("open store: %w", err), closeAll())
-	}
-	return store, closeAll, nil
 }
 
-// judgeStore refuses a store that is known to lose what it acknowledged. One
-// that does not tell is taken.
-func judgeStore(info dispatcher.StoreInfo) error {
-	switch {
-	case info.Kind == "miniredis":
-		return errors.New("it keeps nothing; use a real Redis")
-	case strings.HasPrefix(info.Eviction, "allkeys-"):
-		return fmt.Errorf("maxmemory-policy is %s, so it would throw deliveries away when it is full: set it to noeviction", info.Eviction)
+// admit judges what a store says of itself, but one inside this process, which
+// was asked for.
+func admit(ctx context.Context, store *redisq.Store, o Options) error {
+	info, err := store.Store(ctx)
+	if err != nil || o.InMemory {
+		return err
+	}
+	if err := judgeStore(info); err != nil {
+		return err
+	}
+	for _, c := range storeWarnings(info) {
+		text := "the store lacks something"
+		if c.Holds == dispatcher.Unknown {
+			text = "the store does not tell something"
+		}
+		o.Log.Warn(text, "check", c.Name, "detail", c.Detail, "store", info.Kind, "version", info.Version)
 	}
 	return nil
 }
 
-// storeWarnings are what a person should know of a store that is taken.
-func storeWarnings(info dispatcher.StoreInfo) (warnings []string) {
-	if info.AppendOnly == nil {
-		return []string{"the store does not tell whether it keeps an append-only file"}
+// judgeStore refuses a store that is known to lose what it acknowledged, or to
+// be unable to do what is needed: all reasons at once. One that does not tell is
+// taken.
+func judgeStore(info dispatcher.StoreInfo) error {
+	var errs []error
+	if info.Kind == "miniredis" {
+		errs = append(errs, errors.New("it keeps nothing; use a real Redis"))
 	}
-	if !*info.AppendOnly {
-		warnings = append(warnings, "the store keeps no append-only file: if it dies, what came after its last snapshot is lost")
+	for _, c := range info.Checks {
+		if c.Needed && c.Holds == dispatcher.No {
+			errs = append(errs, errors.New(c.Detail))
+		}
 	}
-	return warnings
+	return errors.Join(errs...)
+}
+
+// storeWarnings are what a person should know of a store that is taken: what it
+// lacks, and what it does not tell.
+func storeWarnings(info dispatcher.StoreInfo) []dispatcher.Check {
+	return slices.DeleteFunc(slices.Clone(info.Checks), func(c dispatcher.Check) bool { return c.Holds == dispatcher.Yes })
 }

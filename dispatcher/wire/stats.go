@@ -8,6 +8,7 @@ type Stats struct {
 	OldestDueAt Time             `json:"oldest_due_at" nullable:"true" doc:"null: nothing is due."`
 	Now         Time             `json:"now" doc:"By the store's clock."`
 	Instances   int              `json:"instances"`
+	Retention   float64          `json:"retention_seconds" doc:"For how long finished deliveries are kept whole by now, in the partition that keeps them least long."`
 	Store       Store            `json:"store"`
 	Lanes       []Lane           `json:"lanes" doc:"The 50 with the most waiting."`
 }
@@ -22,12 +23,25 @@ type Lane struct {
 
 // Store is what the store says of itself. What it does not tell is left out.
 type Store struct {
-	Kind       string `json:"kind"`
-	Version    string `json:"version,omitzero"`
-	UsedBytes  *int64 `json:"used_bytes,omitzero" nullable:"false"`
-	MaxBytes   *int64 `json:"max_bytes,omitzero" nullable:"false" doc:"0: no limit."`
-	AppendOnly *bool  `json:"append_only,omitzero" nullable:"false"`
-	Fsync      string `json:"fsync,omitzero"`
-	Eviction   string `json:"eviction,omitzero"`
-	WouldLose  string `json:"would_lose" enum:"nothing,last_second,since_snapshot,everything,unknown" doc:"What is lost if its host dies."`
+	Kind       string  `json:"kind"`
+	Version    string  `json:"version,omitzero"`
+	Mode       string  `json:"mode" enum:"single,cluster,sentinel"`
+	Nodes      int     `json:"nodes" doc:"Masters that hold partitions."`
+	UsedBytes  *int64  `json:"used_bytes,omitzero" nullable:"false"`
+	MaxBytes   *int64  `json:"max_bytes,omitzero" nullable:"false" doc:"0: no limit."`
+	AppendOnly *bool   `json:"append_only,omitzero" nullable:"false"`
+	Fsync      string  `json:"fsync,omitzero"`
+	Eviction   string  `json:"eviction,omitzero"`
+	Durability string  `json:"durability" doc:"What a publish waits for: none, fsync or replicas:<n>."`
+	Durable    string  `json:"durable" enum:"yes,no,unknown" doc:"Whether that holds now."`
+	WouldLose  string  `json:"would_lose" enum:"nothing,last_second,unreplicated,since_snapshot,everything,unknown" doc:"What is lost of what was acknowledged if the host of its master dies."`
+	Checks     []Check `json:"checks" doc:"What it should be able to, or be set to."`
+}
+
+// Check is one thing that the store should be able to, or be set to.
+type Check struct {
+	Name   string `json:"name"`
+	Holds  string `json:"holds" enum:"yes,no,unknown"`
+	Needed bool   `json:"needed" doc:"no is a reason not to start."`
+	Detail string `json:"detail"`
 }

@@ -30,6 +30,7 @@ type operation struct {
 	bare             bool        // the body may be left out
 	media            string      // of the body, besides JSON
 	answers          map[int]any // by status
+	produces         string      // media type of the answers; empty: JSON
 	problems         []*kind     // besides those that every operation has
 	serve            func(context.Context, *call) (*reply, error)
 }
@@ -154,8 +155,12 @@ func (s *server) add(api huma.API, o operation) {
 		op.Description = "Needs a key with the scope " + o.scope.String() + "; admin includes all."
 		problems = append(problems, unauthorized, forbidden)
 	}
+	produces := mediaJSON
+	if o.produces != "" {
+		produces = o.produces
+	}
 	for status, answer := range o.answers {
-		op.Responses[strconv.Itoa(status)] = response(http.StatusText(status), mediaJSON, schemas.Schema(reflect.TypeOf(answer), true, ""))
+		op.Responses[strconv.Itoa(status)] = response(http.StatusText(status), produces, schemas.Schema(reflect.TypeOf(answer), true, ""))
 		op.DefaultStatus = max(op.DefaultStatus, status)
 	}
 	for _, k := range append(problems, o.problems...) {

@@ -160,7 +160,7 @@ func (s *server) laneOperations() []operation {
 
 // plainOperations tell of the whole.
 func (s *server) plainOperations() []operation {
-	return []operation{
+	return append(s.metricsOperations(), []operation{
 		{
 			id: "stats", method: "GET", path: "/v1/stats", scope: scopeRead,
 			summary: "Count what is in the queue", serve: s.stats,
@@ -174,7 +174,7 @@ func (s *server) plainOperations() []operation {
 			id: "readyz", method: "GET", path: "/readyz", summary: "Tell whether the store can be used",
 			serve: s.readyz, answers: map[int]any{200: wire.Ready{}}, problems: []*kind{unavailable},
 		},
-	}
+	}...)
 }
 
 var endpointParam = pathParam("id", "The id or the uid of the endpoint.")

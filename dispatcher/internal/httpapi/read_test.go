@@ -180,7 +180,7 @@ func TestABadFilterIs422(t *testing.T) {
 func TestStatsAndHealth(t *testing.T) {
 	yes := true
 	f := &fakeService{
-		store: dispatcher.StoreInfo{Kind: "redis", AppendOnly: &yes, Fsync: "everysec"},
+		store: dispatcher.StoreInfo{Kind: "redis", AppendOnly: &yes, Fsync: "everysec", Loses: dispatcher.LosesLastSecond},
 		stats: dispatcher.Stats{
 			Counts: map[dispatcher.Status]int64{"dead": 3, "in_flight": 2}, Dead: map[dispatcher.DeadReason]int64{"gone": 3},
 			Now: testNow, Instances: 2, Lanes: []dispatcher.LaneStats{{Lane: "u_1", URL: "http://a:80", InFlight: 1, Waiting: 9}},
@@ -205,17 +205,48 @@ func TestStatsAndHealth(t *testing.T) {
 	require.Equal(t, 200, get(h, "/healthz").Code, "alive, though not ready")
 }
 
-func TestWhatTheStoreWouldLose(t *testing.T) {
-	yes, no := true, false
-	for want, i := range map[string]dispatcher.StoreInfo{
-		"everything":     {Kind: "miniredis", AppendOnly: &yes},
-		"unknown":        {Kind: "redis"},
-		"since_snapshot": {Kind: "redis", AppendOnly: &no, Fsync: "always"},
-		"nothing":        {Kind: "valkey", AppendOnly: &yes, Fsync: "always"},
-	} {
-		h := newTestAPI(t, &fakeService{store: i})
-		require.Equal(t, want, decodeAnswer[wire.Ready](t, get(h, "/readyz"), 200).Store.WouldLose)
+// testStore has every field.
+func testStore() dispatcher.StoreInfo {
+	yes, used, limit := true, int64(7), int64(70)
+	return dispatcher.StoreInfo{
+		Kind: "valkey", Version: "8.1.0", Mode: "cluster", Nodes: 3, UsedBytes: &used, MaxBytes: &limit,
+		AppendOnly: &yes, Fsync: "everysec", Eviction: "noeviction",
+		Durability: dispatcher.Durability{Replicas: 2}, Durable: dispatcher.Yes, Loses: dispatcher.LosesUnreplicated,
+		Checks: []dispatcher.Check{
+			{Name: "eviction", Holds: dispatcher.Yes, Needed: true, Detail: "nothing is removed"},
+			{Name: "durability", Holds: dispatcher.Yes, Detail: "2 replicas"},
+		},
 	}
+}
+
+func TestTheStoreIsToldAsItIs(t *testing.T) {
+	store := testStore()
+	h := newTestAPI(t, &fakeService{store: store, stats: dispatcher.Stats{Store: store, Retention: 90 * time.Minute}})
+	want := `{"kind":"valkey","version":"8.1.0","mode":"cluster","nodes":3,"used_bytes":7,"max_bytes":70,"append_only":true,` +
+		`"fsync":"everysec","eviction":"noeviction","durability":"replicas:2","durable":"yes","would_lose":"unreplicated",` +
+		`"checks":[{"name":"eviction","holds":"yes","needed":true,"detail":"nothing is removed"},` +
+		`{"name":"durability","holds":"yes","needed":false,"detail":"2 replicas"}]}`
+	require.Equal(t, `{"status":"ready","store":`+want+`}`, get(h, "/readyz").Body.String())
+	stats := get(h, "/v1/stats")
+	require.Contains(t, stats.Body.String(), `"store":`+want)
+	require.EqualValues(t, 5400, decodeAnswer[wire.Stats](t, stats, 200).Retention)
+
+	h = newTestAPI(t, &fakeService{})
+	require.JSONEq(t, `{"status":"ready","store":{"kind":"","mode":"","nodes":0,"durability":"none","durable":"unknown","would_lose":"unknown","checks":[]}}`,
+		get(h, "/readyz").Body.String(), "what the store hides is left out")
+}
+
+func TestAStoreThatIsNotAsDurableAsAskedIsNotReady(t *testing.T) {
+	store := testStore()
+	store.Durable, store.Checks[1].Detail = dispatcher.No, "one of them is away"
+	h := newTestAPI(t, &fakeService{store: store, stats: dispatcher.Stats{Store: store}})
+	w := get(h, "/readyz")
+	require.Contains(t, requireProblem(t, w, 503, "unavailable").Detail, "one of them is away")
+	require.NotEmpty(t, w.Header().Get("Retry-After"))
+	require.Equal(t, "no", decodeAnswer[wire.Stats](t, get(h, "/v1/stats"), 200).Store.Durable, "stats tell it too")
+
+	store.Durable = dispatcher.Unknown
+	require.Equal(t, 200, get(newTestAPI(t, &fakeService{store: store}), "/readyz").Code, "what is unknown is taken")
 }
 
 func TestUnknownRoutesAndMethodsAreProblems(t *testing.T) {

@@ -19,16 +19,18 @@ type Options struct {
 	Keys    Keys              // none: only requests of this host are served
 	Limits  dispatcher.Limits // MaxBody is needed
 	Version string
+	Metrics http.Handler // what GET /metrics answers; nil: there is no such path
 	Log     *slog.Logger // nil: slog.Default()
 }
 
 // server serves the API.
 type server struct {
-	svc    Service
-	keys   Keys
-	limits dispatcher.Limits
-	log    *slog.Logger
-	mux    *http.ServeMux
+	svc     Service
+	keys    Keys
+	limits  dispatcher.Limits
+	figures http.Handler // nil: nobody counts
+	log     *slog.Logger
+	mux     *http.ServeMux
 }
 
 // New makes the handler of the API.
@@ -36,7 +38,7 @@ func New(svc Service, o Options) (http.Handler, error) {
 	if o.Limits.MaxBody <= 0 {
 		return nil, errors.New("serve api: no limit for bodies")
 	}
-	s := &server{svc: svc, keys: o.Keys, limits: o.Limits, log: o.Log, mux: http.NewServeMux()}
+	s := &server{svc: svc, keys: o.Keys, limits: o.Limits, figures: o.Metrics, log: o.Log, mux: http.NewServeMux()}
 	if s.log == nil {
 		s.log = slog.Default()
 	}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strings"
@@ -25,6 +26,7 @@ func (s *server) stats(ctx context.Context, c *call) (*reply, error) {
 		OldestDueAt: wire.Time{Time: st.OldestDue},
 		Now:         wire.Time{Time: st.Now},
 		Instances:   st.Instances,
+		Retention:   st.Retention.Seconds(),
 		Store:       wireStore(st.Store),
 		Lanes:       make([]wire.Lane, len(st.Lanes)),
 	}
@@ -45,38 +47,40 @@ func (s *server) healthz(context.Context, *call) (*reply, error) {
 	return answerJSON(http.StatusOK, wire.Health{Status: "ok"})
 }
 
-// readyz serves GET /readyz.
+// readyz serves GET /readyz. A store that does not keep what DURABILITY promises
+// is not one to publish to.
 func (s *server) readyz(ctx context.Context, _ *call) (*reply, error) {
 	store, err := s.svc.Ready(ctx)
 	if err != nil {
 		return nil, &problem{kind: unavailable, detail: strings.ToValidUTF8(err.Error(), "�")}
 	}
+	if store.Durable == dispatcher.No {
+		return nil, &problem{kind: unavailable, detail: notDurable(store)}
+	}
 	return answerJSON(http.StatusOK, wire.Ready{Status: "ready", Store: wireStore(store)})
 }
 
-func wireStore(i dispatcher.StoreInfo) wire.Store {
-	return wire.Store{
-		Kind: i.Kind, Version: i.Version,
-		UsedBytes: i.UsedBytes, MaxBytes: i.MaxBytes,
-		AppendOnly: i.AppendOnly, Fsync: i.Fsync, Eviction: i.Eviction,
-		WouldLose: wouldLose(i),
+// notDurable is why a store is not as durable as asked, in its own words.
+func notDurable(i dispatcher.StoreInfo) string {
+	for _, c := range i.Checks {
+		if c.Name == "durability" {
+			return "the store is not as durable as asked: " + c.Detail
+		}
 	}
+	return "the store is not as durable as asked: " + i.Durability.String()
 }
 
-// wouldLose says what is gone when the store's host dies.
-func wouldLose(i dispatcher.StoreInfo) string {
-	switch {
-	case i.Kind == "miniredis":
-		return "everything"
-	case i.AppendOnly == nil:
-		return "unknown"
-	case !*i.AppendOnly:
-		return "since_snapshot"
-	case i.Fsync == "always":
-		return "nothing"
-	case i.Fsync == "everysec":
-		return "last_second"
-	default: // no: whenever the kernel writes
-		return "unknown"
+func wireStore(i dispatcher.StoreInfo) wire.Store {
+	w := wire.Store{
+		Kind: i.Kind, Version: i.Version, Mode: i.Mode, Nodes: i.Nodes,
+		UsedBytes: i.UsedBytes, MaxBytes: i.MaxBytes,
+		AppendOnly: i.AppendOnly, Fsync: i.Fsync, Eviction: i.Eviction,
+		Durability: i.Durability.String(), Durable: i.Durable.String(),
+		WouldLose: cmp.Or(i.Loses, dispatcher.LosesUnknown),
+		Checks:    make([]wire.Check, len(i.Checks)),
 	}
+	for n, c := range i.Checks {
+		w.Checks[n] = wire.Check{Name: c.Name, Holds: c.Holds.String(), Needed: c.Needed, Detail: c.Detail}
+	}
+	return w
 }

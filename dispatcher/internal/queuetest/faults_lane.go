@@ -95,14 +95,16 @@ func (s State) checkLanes(f *faults, setup Setup) {
 // checkPlacement: a lane is listed, at its weight, or parked, at its time,
 // exactly while there is something to do.
 func (s State) checkPlacement(f *faults, setup Setup, name dispatcher.Lane, l LaneState) {
-	ready, now := len(s.Ready[name]), s.Now/1000
+	// Where the clock was set back, a lane stays as it was placed until somebody
+	// comes to it, or the clock has caught up.
+	ready, now, latest := len(s.Ready[name]), s.Now/1000, max(s.Now, s.Latest)/1000
 	may := ready > 0 && l.InFlight < l.window(setup) && l.Limits.Held == dispatcher.HeldNone &&
 		(l.Limited || !name.IsEndpoint())
 	switch {
 	case l.Listed && l.Parked != 0:
 		f.add("lane %s is listed and parked: %+v", name, l)
 	case l.ended() && ready > 0:
-		if l.Listed || l.Parked == 0 || l.Parked > now {
+		if l.Listed || l.Parked == 0 || l.Parked > latest {
 			f.add("lane %s is to end %d ready ones, and nobody will come to it: %+v", name, ready, l)
 		}
 	case !may:
@@ -110,7 +112,7 @@ func (s State) checkPlacement(f *faults, setup Setup, name dispatcher.Lane, l La
 			f.add("lane %s is listed or parked: %d ready, window %d, %+v", name, ready, l.window(setup), l)
 		}
 	case l.opens() > now:
-		if l.Listed || l.Parked != l.opens() {
+		if l.Listed && l.opens() > latest || !l.Listed && l.Parked != l.opens() {
 			f.add("lane %s should be parked until %d: %+v", name, l.opens(), l)
 		}
 	case !l.Listed && (l.Parked == 0 || l.Parked != l.opens()):

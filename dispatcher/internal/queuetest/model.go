@@ -1,72 +1,56 @@
 package queuetest
 
 import (
-	"flag"
 	"fmt"
-	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// How much of the random test is run. The defaults are what a make test can
-// wait for; a change of the scripts deserves thousands of seeds.
-var (
-	seeds = flag.Int("queuetest.seeds", 40, "random tests to run on each store")
-	steps = flag.Int("queuetest.steps", 120, "operations in each of them")
-	seed  = flag.Uint64("queuetest.seed", 0, "run only the random test with this seed")
-)
-
-// RunModel does random things to stores that open makes. After every step it
-// reads all that the store keeps and compares it with a model of what the rules
-// say, held in memory. Of the seeds each so-manyth is taken, so that a store
-// which is slow to test has fewer of them.
-func RunModel(t *testing.T, open OpenFunc, each uint64) {
-	t.Helper()
-	first, last := uint64(1), uint64(*seeds)
-	if *seed != 0 {
-		first, last = *seed, *seed
-	}
-	for n := first; n <= last; n += each {
-		t.Run(fmt.Sprintf("seed %d", n), func(t *testing.T) {
-			m := newModel(t, open, n)
-			defer m.tellTrail(n)
-			for n := range *steps {
-				m.step()
-				if n%20 == 19 {
-					m.compareList()
-				}
-			}
-			m.drain()
-		})
-	}
-}
-
-// model is what the store should hold.
+// model is what the store should hold, and what those believe who use it.
 type model struct {
 	*rig
-	rng   *rand.Rand
+	*kept
+	rng   *dice
 	trail []string // what was done, one line each
 
-	messages   map[recordKey]*modelMessage
-	deliveries map[dispatcher.DeliveryID]*modelDelivery // that are in a place
-	ready      map[dispatcher.Lane][]dispatcher.DeliveryID
-	sets       map[Set][]Queued
-	released   map[dispatcher.DeliveryID]bool // by the call that is looked at
-	lanes      map[dispatcher.Lane]*modelLane
-	limits     map[dispatcher.Lane]dispatcher.LaneLimits // of lanes that have any
-	noted      map[dispatcher.Lane]int64                 // ms: since when a lane is noted for trimming
-	instances  []string                                  // alive
-	fenced     []string                                  // declared dead within some days; a store may forget fences after a week
-	fencedAt   map[string]time.Time
-	held       []holding // what somebody believes to hold, rightly or not
+	released  map[dispatcher.DeliveryID]bool // by the call that is looked at
+	instances []string                       // alive
+	gone      []string                       // that somebody declared dead, whether they are or not
+	goneAt    map[string]time.Time           // since when
+	beats     map[string]int64               // the last number of each
+	held      []holding                      // what somebody believes to hold, rightly or not
+	past      []holding                      // what somebody settled
+	refused   []dispatcher.Entry             // what callers were not told to be accepted
+
+	trouble trouble // of the call under way
+	copy    *snapshot
 
 	// Breakers that the settlement under way opened, until when, and closed.
 	opened map[dispatcher.Lane]int64
 	closed map[dispatcher.Lane]bool
+}
+
+// kept is what the store should hold.
+type kept struct {
+	messages   map[recordKey]*modelMessage
+	deliveries map[dispatcher.DeliveryID]*modelDelivery // that are in a place
+	ready      map[dispatcher.Lane][]dispatcher.DeliveryID
+	sets       map[Set][]Queued
+	lanes      map[dispatcher.Lane]*modelLane
+	limits     map[dispatcher.Lane]dispatcher.LaneLimits // of lanes that have any
+	noted      map[dispatcher.Lane]int64                 // ms: since when a lane is noted for trimming
+	allHeld    map[int]bool                              // partitions whose lanes are all held
+	fences     map[fence]int64                           // ms: since when
+	known      map[string]int64                          // instances that beat and were not forgotten: their last number
+}
+
+// fence is an instance that a partition was told is dead.
+type fence struct {
+	partition int
+	name      string
 }
 
 // recordKey is one partition's share of a message.
@@ -106,45 +90,53 @@ type holding struct {
 // modelLanes are few, so that much happens to each.
 var modelLanes = []dispatcher.Lane{"a", "b", epOne, epTwo}
 
-func newModel(t *testing.T, open OpenFunc, seed uint64) *model {
+func newModel(t testing.TB, open OpenFunc, rng *dice) *model {
 	t.Helper()
-	rng := rand.New(rand.NewPCG(seed, 0))
 	s := Setup{
-		Partitions: 1, MaxWindow: pick(rng, 1, 3, 128), Permits: pick(rng, 1, 6, 1024, 1024),
+		Partitions: 1, MaxWindow: pick(rng, 128, 3, 1), Permits: pick(rng, 1024, 1024, 6, 1),
 		Breaker: pick(rng, 0, 1, 2, 3), BreakerWait: 30 * time.Second, MaxWaiting: pick(rng, 0, 0, 0, 0, 3, 8),
 	}
-	if rng.IntN(4) == 0 {
+	if rng.IntN(4) == 3 {
 		s.Partitions = 4
 	}
 	m := &model{
 		rig: newRig(t, open, s), rng: rng,
-		messages:   map[recordKey]*modelMessage{},
-		deliveries: map[dispatcher.DeliveryID]*modelDelivery{},
-		ready:      map[dispatcher.Lane][]dispatcher.DeliveryID{},
-		sets:       map[Set][]Queued{},
-		lanes:      map[dispatcher.Lane]*modelLane{},
-		limits:     map[dispatcher.Lane]dispatcher.LaneLimits{},
-		noted:      map[dispatcher.Lane]int64{},
-		instances:  []string{one, two}, fencedAt: map[string]time.Time{},
+		kept: &kept{
+			messages:   map[recordKey]*modelMessage{},
+			deliveries: map[dispatcher.DeliveryID]*modelDelivery{},
+			ready:      map[dispatcher.Lane][]dispatcher.DeliveryID{},
+			sets:       map[Set][]Queued{},
+			lanes:      map[dispatcher.Lane]*modelLane{},
+			limits:     map[dispatcher.Lane]dispatcher.LaneLimits{},
+			noted:      map[dispatcher.Lane]int64{},
+			allHeld:    map[int]bool{},
+			fences:     map[fence]int64{},
+			known:      map[string]int64{one: 1, two: 1},
+		},
+		instances: []string{one, two}, goneAt: map[string]time.Time{},
+		beats: map[string]int64{one: 1, two: 1},
 	}
+	m.good = m.Queue
 	m.logf("%+v", s)
-	if rng.IntN(3) > 0 { // else they are left alone until they get any
+	if rng.IntN(3) < 2 { // else they are left alone until they get any
 		m.limitLane(epOne, m.newLimits(epOne), false)
 		m.limitLane(epTwo, m.newLimits(epTwo), false)
 	}
 	return m
 }
 
-// step does one thing and compares.
+// step does one thing, now and then with some trouble, and compares.
 func (m *model) step() {
 	m.Helper()
 	acts := []struct {
-		weight int
-		act    func()
+		weight  int
+		act     func()
+		exposed bool // to trouble
 	}{
-		{20, m.doSchedule}, {12, m.doMove}, {26, m.doClaim}, {26, m.doSettle},
-		{7, m.doCancel}, {7, m.doRetry}, {3, m.doReap}, {2, m.doTrim}, {12, m.doPass},
-		{8, m.doLimit}, {1, m.doSweep},
+		{12, m.doPass, false}, {3, m.doSetBack, false}, {20, m.doSchedule, true}, {12, m.doMove, true}, {26, m.doClaim, true},
+		{26, m.doSettle, true}, {4, m.doSettleAgain, true}, {7, m.doCancel, true}, {7, m.doRetry, true}, {5, m.doReap, true},
+		{4, m.doTrim, true}, {8, m.doLimit, true}, {1, m.doSweep, true}, {2, m.doBeat, true},
+		{6, m.doReconcile, true}, {4, m.compareList, false}, {3, m.doCopy, false}, {3, m.doRestore, false},
 	}
 	sum := 0
 	for _, a := range acts {
@@ -153,10 +145,15 @@ func (m *model) step() {
 	n := m.rng.IntN(sum)
 	m.released = map[dispatcher.DeliveryID]bool{}
 	for _, a := range acts {
-		if n -= a.weight; n < 0 {
-			a.act()
-			break
+		if n -= a.weight; n >= 0 {
+			continue
 		}
+		if a.exposed {
+			m.suffer(a.act)
+		} else {
+			a.act()
+		}
+		break
 	}
 	m.compare()
 }
@@ -168,6 +165,7 @@ func (m *model) drain() {
 	for _, lane := range modelLanes {
 		m.limitLane(lane, m.newLimits(lane), true)
 	}
+	m.buryInstances()
 	for _, id := range sortedIDs(m.deliveries) {
 		if d := m.deliveries[id]; d.Place == PlaceLeased {
 			m.settleAs(d.Holder, []dispatcher.Settlement{success(dispatcher.Claimed{ID: id, Attempt: d.progress.Attempts + 1})})
@@ -192,9 +190,10 @@ func (m *model) drain() {
 			m.limitLane(lane, m.newLimits(lane, held(dispatcher.HeldDeleted)), false)
 		}
 	}
-	m.passBy(2 * time.Hour)
-	m.trimAs(keepNothing)
+	m.passBy(m.latest.Sub(m.now) + 2*time.Hour)
+	m.trimAs(keepNothing, false)
 	m.compare()
+	m.leaveAll()
 	state := m.State()
 	state.Fenced, state.Now, state.Told = nil, 0, nil // a fence is kept for a week, and the stream for who reads it
 	if left, none := state.String(), NewState().String(); left != none {
@@ -220,10 +219,25 @@ func (m *model) doPass() {
 		time.Minute, time.Hour, 25*time.Hour))
 }
 
+// doSetBack sets the clock back, as where a node takes over whose clock is
+// behind; best to just before a time for which a lane had to wait.
+func (m *model) doSetBack() {
+	back := []time.Duration{time.Millisecond, 900 * time.Microsecond, 10 * time.Second, 2 * time.Hour}
+	for _, lane := range modelLanes {
+		if l := m.lanes[lane]; l != nil {
+			for _, at := range []time.Time{time.UnixMilli(l.until), time.UnixMicro(l.tat)} {
+				if ago := m.now.Sub(at); ago >= 0 && ago < 2*time.Hour {
+					back = append(back, ago+time.Millisecond)
+				}
+			}
+		}
+	}
+	m.passBy(-pick(m.rng, back...))
+}
+
 func (m *model) passBy(d time.Duration) {
 	m.logf("pass %s", d)
 	m.pass(d)
-	m.fenced = slices.DeleteFunc(m.fenced, func(name string) bool { return m.now.Sub(m.fencedAt[name]) > 6*24*time.Hour })
 }
 
 // ms is now as due times are compared with: cut to whole ms.
@@ -271,16 +285,6 @@ func (m *model) toReady(id dispatcher.DeliveryID, at int64, head bool) {
 	}
 }
 
-// someInstance is mostly alive.
-func (m *model) someInstance() string {
-	if len(m.fenced) > 0 && m.rng.IntN(6) == 0 {
-		return pick(m.rng, m.fenced...)
-	}
-	return pick(m.rng, m.instances...)
-}
-
-func (m *model) isFenced(by string) bool { return slices.Contains(m.fenced, by) }
-
 // someDeliveries are distinct: of those that are, or that never were.
 func (m *model) someDeliveries() []dispatcher.DeliveryID {
 	all := sortedIDs(m.deliveries)
@@ -295,20 +299,4 @@ func (m *model) someDeliveries() []dispatcher.DeliveryID {
 		}
 	}
 	return some
-}
-
-func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }
-
-func (m *model) logf(format string, args ...any) {
-	m.trail = append(m.trail, fmt.Sprintf(format, args...))
-}
-
-// tellTrail says how to get there again, and the last of what was done.
-func (m *model) tellTrail(seed uint64) {
-	if !m.Failed() {
-		return
-	}
-	const shown = 40
-	m.Logf("again with -queuetest.seed=%d -queuetest.steps=%d; %d things were done, at last:\n%s",
-		seed, *steps, len(m.trail), strings.Join(m.trail[max(0, len(m.trail)-shown):], "\n"))
 }

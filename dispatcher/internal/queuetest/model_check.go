@@ -4,7 +4,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -15,14 +14,14 @@ import (
 // at one message as callers do.
 func (m *model) compare() {
 	m.Helper()
-	m.mustBeSound()
-	states := m.States()
+	states := m.mustBeSound()
 	state := merged(states)
 	var f faults
 	m.comparePlaces(state, &f)
 	for n, s := range states {
 		m.compareMessages(n, s, &f)
 		m.compareHint(n, s, &f)
+		m.compareSwitches(n, s, &f)
 	}
 	m.compareLanes(state, &f)
 	m.compareSets(state, &f)
@@ -30,6 +29,23 @@ func (m *model) compare() {
 	m.released = map[dispatcher.DeliveryID]bool{}
 	if ids := sortedIDs(m.deliveries); len(ids) > 0 {
 		m.compareLook(pick(m.rng, ids...))
+	}
+}
+
+// compareSwitches looks at what holds for a whole partition.
+func (m *model) compareSwitches(partition int, s State, f *faults) {
+	if s.AllHeld != m.allHeld[partition] {
+		f.add("all lanes of partition %d are held %v, should be %v", partition, s.AllHeld, m.allHeld[partition])
+	}
+	var fenced []string
+	for fence := range m.fences {
+		if fence.partition == partition {
+			fenced = append(fenced, fence.name)
+		}
+	}
+	slices.Sort(fenced)
+	if got := slices.Sorted(slices.Values(s.Fenced)); !slices.Equal(got, fenced) {
+		f.add("partition %d fences %v, should fence %v", partition, got, fenced)
 	}
 }
 
@@ -181,138 +197,4 @@ func (m *model) compareList() {
 		}
 	}
 	requireStatuses(m.rig, want, m.listAll(f, pick(m.rng, 1, 7, 100)))
-}
-
-// trimAs trims until there is no more. What goes first is the store's choice
-// within the rules, so the model follows it and checks the rules.
-func (m *model) trimAs(keep dispatcher.Keep) {
-	m.Helper()
-	m.logf("trim %+v", keep)
-	got := m.trim(keep)
-	states := m.States()
-	state := merged(states)
-	finished, dead := 0, 0
-	gone := map[recordKey]goneLanes{}
-	for _, id := range sortedIDs(m.deliveries) {
-		d := m.deliveries[id]
-		if len(state.Found[id]) > 0 {
-			continue
-		}
-		require.False(m, d.Place.Waits(), "%s was trimmed from %s", id, d.Place)
-		if d.Place == PlaceDead {
-			dead++
-		} else {
-			finished++
-		}
-		m.forget(id, keep, states, gone)
-	}
-	for key, lanes := range gone {
-		m.forgetMessage(key, lanes, keep, states[key.partition])
-	}
-	require.Equal(m, finished, got.Finished)
-	require.Equal(m, dead, got.Dead)
-	m.checkKept(keep, states)
-	for key, msg := range m.messages {
-		if _, ok := states[key.partition].Messages[key.id]; !msg.whole && !ok {
-			delete(m.messages, key)
-		}
-	}
-	require.Equal(m, m.trimLanes(), got.Lanes)
-}
-
-// trimLanes forgets the lanes that nothing uses and answers how many.
-func (m *model) trimLanes() (n int) {
-	for lane, since := range m.noted {
-		if since > m.ms()-time.Hour.Milliseconds() {
-			continue
-		}
-		m.noted[lane] = m.ms()
-		l, limited := m.limits[lane]
-		if m.inFlight(lane)+m.waitingIn(lane) == 0 && (!limited || l.Held == dispatcher.HeldDeleted) {
-			n++
-			delete(m.lanes, lane)
-			delete(m.limits, lane)
-			delete(m.noted, lane)
-		}
-	}
-	return n
-}
-
-// goneLanes says why a message's deliveries went in one trim: of age, and dead
-// ones too many, they go without a trace; cut ones leave the digest.
-type goneLanes struct{ cut, traceless bool }
-
-// forget takes a delivery out of the model. Before its age it goes only if no
-// older one stays.
-func (m *model) forget(id dispatcher.DeliveryID, keep dispatcher.Keep, states []State, gone map[recordKey]goneLanes) {
-	m.Helper()
-	d := m.deliveries[id]
-	delete(m.deliveries, id)
-	age := keep.Finished
-	if d.Place == PlaceDead {
-		age = keep.Dead
-	}
-	old := d.At <= m.ms()-age.Milliseconds()
-	if !old {
-		for other, found := range states[m.Partition(id.Lane)].Found {
-			if found[0].Place == d.Place {
-				require.GreaterOrEqual(m, found[0].At, d.At, "%s was trimmed, and the older %s was not", id, other)
-			}
-		}
-	}
-	key := recordKey{m.Partition(id.Lane), id.Message}
-	m.messages[key].lanes[id.Lane] = false
-	lanes := gone[key]
-	if d.Place == PlaceDead || old {
-		lanes.traceless = true
-	} else {
-		lanes.cut = true
-	}
-	gone[key] = lanes
-}
-
-// forgetMessage takes a message out of the model if that was its last lane.
-func (m *model) forgetMessage(key recordKey, gone goneLanes, keep dispatcher.Keep, s State) {
-	m.Helper()
-	msg := m.messages[key]
-	if slices.Contains(slices.Collect(maps.Values(msg.lanes)), true) {
-		return
-	}
-	if _, seen := s.Seen[key.id]; seen {
-		require.True(m, gone.cut, "message %s leaves a digest past its age", key.id)
-		msg.whole = false
-		return
-	}
-	if !gone.traceless {
-		require.GreaterOrEqual(m, len(s.Seen), keep.SeenMax, "message %s was cut, and not even its digest is left", key.id)
-	}
-	delete(m.messages, key)
-}
-
-// checkKept: nothing is left that is too old or too much, and nothing went that
-// was neither.
-func (m *model) checkKept(keep dispatcher.Keep, states []State) {
-	m.Helper()
-	for n, s := range states {
-		finished, dead := 0, 0
-		for id, found := range s.Found {
-			age := keep.Finished
-			switch found[0].Place {
-			case PlaceDone, PlaceCancelled:
-				finished++
-			case PlaceDead:
-				dead++
-				age = keep.Dead
-			default:
-				continue
-			}
-			require.Greater(m, found[0].At, m.ms()-age.Milliseconds(), "%s is past its age", id)
-		}
-		require.LessOrEqual(m, finished, keep.FinishedMax, "partition %d", n)
-		require.LessOrEqual(m, dead, keep.DeadMax, "partition %d", n)
-		require.LessOrEqual(m, len(s.Seen), keep.SeenMax, "partition %d", n)
-		for id, at := range s.Seen {
-			require.Greater(m, at, m.ms()-keep.Finished.Milliseconds(), "%s is known past its age", id)
-		}
-	}
 }

@@ -1,8 +1,6 @@
 package queuetest
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -11,7 +9,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// What the model does to end work: settle, cancel, retry, reap, trim.
+// What the model does to end work: settle, cancel, retry.
 
 // doSettle settles some of what one instance believes to hold, or what another
 // one holds.
@@ -23,18 +21,43 @@ func (m *model) doSettle() {
 	by := pick(m.rng, m.held...).by
 	foreign := m.rng.IntN(15) == 0
 	var batch []dispatcher.Settlement
-	known := map[dispatcher.DeliveryID]bool{}
+	outcomeOf := map[dispatcher.DeliveryID]dispatcher.Claimed{}
 	m.held = slices.DeleteFunc(m.held, func(h holding) bool {
 		mine := h.by == by || foreign
-		if !mine || known[h.claimed.ID] || len(batch) == 4 || m.rng.IntN(3) == 0 {
+		_, known := outcomeOf[h.claimed.ID]
+		if !mine || known || len(batch) == 4 || m.rng.IntN(3) == 0 {
 			return false
 		}
-		known[h.claimed.ID] = true
+		outcomeOf[h.claimed.ID] = h.claimed
 		batch = append(batch, m.someOutcome(h.claimed))
-		return h.by == by && m.rng.IntN(10) > 0 // now and then the answer is lost, and it settles again
+		m.past = append(m.past, h)
+		return h.by == by
 	})
-	if len(batch) > 0 {
-		m.settleAs(by, batch)
+	if len(batch) == 0 {
+		return
+	}
+	for i, settled := range m.settleAs(by, batch) {
+		if settled == 0 { // unanswered: it is given again
+			m.held = append(m.held, holding{by: by, claimed: outcomeOf[batch[i].ID]})
+		}
+	}
+}
+
+// doSettleAgain settles what was settled before, maybe long before: the answer
+// was lost, or whoever held it was stopped. The worst is where the same instance
+// holds that delivery again.
+func (m *model) doSettleAgain() {
+	m.Helper()
+	again := slices.DeleteFunc(slices.Clone(m.past), func(h holding) bool {
+		d := m.deliveries[h.claimed.ID]
+		return d == nil || d.Place != PlaceLeased || d.Holder != h.by
+	})
+	if len(again) == 0 || m.rng.IntN(3) == 2 {
+		again = m.past
+	}
+	if len(again) > 0 {
+		h := pick(m.rng, again...)
+		m.settleAs(h.by, []dispatcher.Settlement{m.someOutcome(h.claimed)})
 	}
 }
 
@@ -70,10 +93,11 @@ func (m *model) someOutcome(c dispatcher.Claimed) dispatcher.Settlement {
 	}
 }
 
-func (m *model) settleAs(by string, batch []dispatcher.Settlement) {
+func (m *model) settleAs(by string, batch []dispatcher.Settlement) []dispatcher.Settled {
 	m.Helper()
 	got, hints, err := m.Queue.Settle(m.ctx, by, batch)
-	require.NoError(m, err)
+	require.Len(m, got, len(batch))
+	answered := m.went(err)
 	m.mustBeCurrent(hints)
 	var fronts []dispatcher.Settlement
 	m.opened, m.closed = map[dispatcher.Lane]int64{}, map[dispatcher.Lane]bool{}
@@ -81,6 +105,10 @@ func (m *model) settleAs(by string, batch []dispatcher.Settlement) {
 	for i, s := range batch {
 		m.logf("settle by %s: %s %s status %d took %s wait %s: %d", by, s.ID, s.Verdict, s.Attempt.Status, s.Attempt.Duration, s.Wait, got[i])
 		m.logf("  blame %v pause %s", s.Blame, s.Pause)
+		if !m.came(s.ID.Lane) {
+			require.Zero(m, got[i], "%s", s.ID)
+			continue
+		}
 		d := m.deliveries[s.ID]
 		var want []dispatcher.Settled
 		if d != nil && d.Place == PlaceLeased && d.Holder == by && !older(s, d) {
@@ -91,13 +119,18 @@ func (m *model) settleAs(by string, batch []dispatcher.Settlement) {
 		} else {
 			want = m.late(s, d, state)
 		}
-		require.Contains(m, want, got[i], "%s", s.ID)
+		if got[i] != 0 || answered {
+			require.Contains(m, want, got[i], "%s", s.ID)
+		}
 	}
 	slices.Reverse(fronts)
 	for _, s := range fronts {
 		m.toReady(s.ID, s.Due.UnixMilli(), true)
 	}
-	m.compareBreakers(hints)
+	if answered {
+		m.compareBreakers(hints)
+	}
+	return got
 }
 
 // compareBreakers: the hints tell which breakers opened and closed.
@@ -227,24 +260,48 @@ func (m *model) doCancel() {
 	m.Helper()
 	ids := m.someDeliveries()
 	m.logf("cancel %v", ids)
-	changes := m.change(m.Queue.Cancel, ids...)
+	changes := m.changeSome(m.Queue.Cancel, ids)
 	state := m.State()
 	for i, got := range changes {
-		d := m.deliveries[ids[i]]
-		switch {
-		case d == nil:
-			require.ErrorIs(m, got.Err, dispatcher.ErrNotFound, "%s", ids[i])
-			continue
-		case d.Place == PlaceDue || d.Place == PlaceBehind || m.tookBack(ids[i], state.At(ids[i]).Place == PlaceCancelled):
-			m.end(ids[i], PlaceCancelled)
-			require.True(m, got.Changed, "%s", ids[i])
-		case d.Place.Waits() && d.mark == MarkNone:
-			d.mark = MarkCancelled
-			require.True(m, got.Changed, "%s", ids[i])
-		default:
-			require.False(m, got.Changed, "%s", ids[i])
+		if m.came(ids[i].Lane) {
+			m.cancelled(ids[i], got, state)
 		}
-		require.NoError(m, got.Err, "%s", ids[i])
+	}
+}
+
+// changeSome cancels or retries. What nobody heard of is answered as the zero
+// Change, and nobody looks at it.
+func (m *model) changeSome(f changeFunc, ids []dispatcher.DeliveryID) []dispatcher.Change {
+	m.Helper()
+	got, hints, err := f(m.ctx, pick(m.rng, m.instances...), ids)
+	m.mustBeCurrent(hints)
+	if !m.went(err) {
+		return make([]dispatcher.Change, len(ids))
+	}
+	require.Len(m, got, len(ids))
+	for i, id := range ids {
+		require.Equal(m, id, got[i].ID)
+	}
+	return got
+}
+
+func (m *model) cancelled(id dispatcher.DeliveryID, got dispatcher.Change, state State) {
+	m.Helper()
+	d := m.deliveries[id]
+	want, wantErr := false, error(nil)
+	switch {
+	case d == nil:
+		wantErr = dispatcher.ErrNotFound
+	case d.Place == PlaceDue || d.Place == PlaceBehind || m.tookBack(id, state.At(id).Place == PlaceCancelled):
+		m.end(id, PlaceCancelled)
+		want = true
+	case d.Place.Waits() && d.mark == MarkNone:
+		d.mark = MarkCancelled
+		want = true
+	}
+	if got.ID == id {
+		require.Equal(m, want, got.Changed, "%s", id)
+		require.ErrorIs(m, got.Err, wantErr, "%s", id)
 	}
 }
 
@@ -252,92 +309,56 @@ func (m *model) doRetry() {
 	m.Helper()
 	ids := m.someDeliveries()
 	m.logf("retry %v", ids)
-	for i, got := range m.change(m.Queue.Retry, ids...) {
-		m.retried(ids[i], got)
+	for i, got := range m.changeSome(m.Queue.Retry, ids) {
+		if m.came(ids[i].Lane) {
+			m.retried(ids[i], got)
+		}
 	}
 }
 
 func (m *model) retried(id dispatcher.DeliveryID, got dispatcher.Change) {
 	m.Helper()
 	d := m.deliveries[id]
+	wants := []bool{false}
+	var wantErr error
 	switch {
 	case d == nil:
-		require.ErrorIs(m, got.Err, dispatcher.ErrNotFound, "%s", id)
+		wantErr = dispatcher.ErrNotFound
 	case m.ended(id.Lane):
-		want := map[dispatcher.Held]error{dispatcher.HeldDisabled: dispatcher.ErrDisabled, dispatcher.HeldDeleted: dispatcher.ErrDeleted}
-		require.ErrorIs(m, got.Err, want[m.limits[id.Lane].Held], "%s", id)
-		require.False(m, got.Changed, "%s", id)
+		wantErr = dispatcher.ErrDisabled
+		if m.limits[id.Lane].Held == dispatcher.HeldDeleted {
+			wantErr = dispatcher.ErrDeleted
+		}
 	case d.mark == MarkDelivered:
-		require.False(m, got.Changed, "%s", id)
+		wantErr = got.Err // nothing, or that an attempt is under way: it ends with it
 	case d.mark == MarkCancelled:
-		d.mark = MarkNone // whether a leased one counts as changed is the store's to say
-		require.True(m, got.Changed || d.Place == PlaceLeased, "%s", id)
+		d.mark = MarkNone
+		wants = []bool{true}
+		if d.Place == PlaceLeased { // whether that counts as changed is the store's to say
+			wants, wantErr = []bool{true, false}, got.Err
+		}
 	case d.Place == PlaceLeased:
-		require.ErrorIs(m, got.Err, dispatcher.ErrInFlight, "%s", id)
-	case d.Place == PlaceReady || d.Place == PlaceBehind:
-		require.NoError(m, got.Err, "%s", id)
-		require.False(m, got.Changed, "%s", id)
-	default:
-		require.NoError(m, got.Err, "%s", id)
-		require.True(m, got.Changed, "%s", id)
-		d.progress.Asked, d.progress.Reason = true, ""
-		m.lane(id.Lane)
-		if d.Place != PlaceDue {
-			d.progress.Base, d.progress.Deaths = d.progress.Attempts, 0
-			if m.join(id) {
-				return
-			}
-		}
-		m.toReady(id, m.ms(), false)
+		wantErr = dispatcher.ErrInFlight
+	case d.Place != PlaceReady && d.Place != PlaceBehind:
+		wants = []bool{true}
+		m.startAgain(id)
+	}
+	if got.ID == id {
+		require.Contains(m, wants, got.Changed, "%s", id)
+		require.ErrorIs(m, got.Err, wantErr, "%s", id)
 	}
 }
 
-// doReap declares an instance dead, or does so again. Another one takes its place.
-func (m *model) doReap() {
-	m.Helper()
-	dead := pick(m.rng, m.instances...)
-	if len(m.fenced) > 0 && m.rng.IntN(4) == 0 {
-		dead = pick(m.rng, m.fenced...)
-	}
-	if at := slices.Index(m.instances, dead); at >= 0 {
-		m.instances[at] = fmt.Sprintf("instance%d", len(m.fencedAt))
-		m.beat(m.instances[at])
-		m.fenced = append(m.fenced, dead)
-	}
-	m.fencedAt[dead] = m.now
-	var held []dispatcher.DeliveryID
-	for _, id := range sortedIDs(m.deliveries) {
-		if d := m.deliveries[id]; d.Place == PlaceLeased && d.Holder == dead {
-			held = append(held, id)
+// startAgain makes ready what waits for its time, or has ended.
+func (m *model) startAgain(id dispatcher.DeliveryID) {
+	d := m.deliveries[id]
+	d.progress.Asked, d.progress.Reason = true, ""
+	m.lane(id.Lane)
+	if d.Place != PlaceDue {
+		d.progress.Base, d.progress.Deaths = d.progress.Attempts, 0
+		if m.join(id) {
+			return
 		}
 	}
-	slices.SortStableFunc(held, func(a, b dispatcher.DeliveryID) int {
-		return cmp.Compare(m.deliveries[b].At, m.deliveries[a].At)*2 + cmp.Compare(b.String(), a.String())
-	})
-	m.logf("reap %s, which holds %v", dead, held)
-	taken, hints, err := m.Queue.Reap(m.ctx, m.instances[0], dead)
-	require.NoError(m, err)
-	m.mustBeCurrent(hints)
-	require.Equal(m, len(held), taken)
-	for _, id := range held {
-		d := m.deliveries[id]
-		d.progress.Deaths++
-		switch {
-		case d.mark != MarkNone:
-			m.carryOut(id)
-		case d.progress.Deaths >= 3:
-			m.die(id, dispatcher.ReasonPoison)
-		case m.ended(id.Lane):
-			m.giveUp(id)
-		default:
-			m.toReady(id, d.At, true)
-		}
-	}
-}
-
-func (m *model) doTrim() {
-	m.Helper()
-	m.trimAs(pick(m.rng, keepAll, keepDigests, keepNothing,
-		dispatcher.Keep{Finished: 24 * time.Hour, FinishedMax: 3, SeenMax: 2, Dead: 48 * time.Hour, DeadMax: 2},
-		dispatcher.Keep{Finished: time.Minute, FinishedMax: 5, SeenMax: 5, Dead: time.Hour, DeadMax: 5}))
+	m.toReady(id, m.ms(), false)
 }

@@ -14,11 +14,10 @@ import (
 
 func (m *model) doSchedule() {
 	m.Helper()
-	var batch []dispatcher.Entry
+	batch := m.repeated()
 	for range 1 + m.rng.IntN(4) {
 		e := m.someEntry()
-		again := slices.ContainsFunc(batch, func(b dispatcher.Entry) bool { return b.Message.ID == e.Message.ID })
-		if again && m.setup.Partitions > 1 {
+		if m.setup.Partitions > 1 && among(batch, e) {
 			continue // two of one id may meet in one partition and miss each other in another
 		}
 		batch = append(batch, e)
@@ -33,11 +32,47 @@ func (m *model) doSchedule() {
 			e.Message.ExpiresAt.UnixMilli(), e.Message.Body)
 	}
 	p := &publishing{by: by, free: free, lease: lease}
-	got := m.scheduleFor(by, free, lease, batch...)
+	got, hints, err := m.Queue.Schedule(m.ctx, by, free, lease, batch)
+	require.NoError(m, err)
+	require.Len(m, got, len(batch))
+	m.mustBeCurrent(hints)
 	p.state = m.State()
 	for i, e := range batch {
-		m.scheduled(p, e, got[i])
+		switch {
+		case m.trouble.full && got[i].Err != nil:
+			require.ErrorIs(m, got[i].Err, dispatcher.ErrFull, "%s", e.Message.ID)
+		case m.trouble.full:
+			require.NotEqual(m, dispatcher.Accepted, got[i].Result, "%s", e.Message.ID)
+			m.scheduled(p, e, got[i])
+		case m.went(got[i].Err):
+			m.scheduled(p, e, got[i])
+		default:
+			m.partly(p, e, got[i])
+		}
+		if got[i].Err != nil && !among(m.refused, e) && len(m.refused) < 8 {
+			m.refused = append(m.refused, e)
+		}
 	}
+}
+
+func among(batch []dispatcher.Entry, e dispatcher.Entry) bool {
+	return slices.ContainsFunc(batch, func(other dispatcher.Entry) bool { return other.Message.ID == e.Message.ID })
+}
+
+// repeated is, now and then, what callers were not told to be accepted: they
+// publish it again, and it is completed, whatever of it there was.
+func (m *model) repeated() []dispatcher.Entry {
+	if len(m.refused) == 0 || m.rng.IntN(2) == 0 {
+		return nil
+	}
+	batch := m.refused
+	m.refused = nil
+	for i := range batch {
+		again := *batch[i].Message
+		again.CreatedAt = m.now
+		batch[i].Message = &again
+	}
+	return batch
 }
 
 // someEntry is new, a repeat, or in conflict with what there is.
@@ -78,7 +113,6 @@ type publishing struct {
 // scheduled is what one entry should have done, partition by partition.
 func (m *model) scheduled(p *publishing, e dispatcher.Entry, got dispatcher.Scheduled) {
 	m.Helper()
-	require.NoError(m, got.Err)
 	if m.inConflict(e, got.Result) {
 		got.Versions = nil // of lanes it did not come to: may be told, or not
 		require.Equal(m, dispatcher.Scheduled{Result: dispatcher.Conflict}, got, "%s", e.Message.ID)
@@ -87,19 +121,14 @@ func (m *model) scheduled(p *publishing, e dispatcher.Entry, got dispatcher.Sche
 	results := map[dispatcher.Result]bool{}
 	want := dispatcher.Scheduled{Dead: map[dispatcher.Lane]dispatcher.DeadReason{}}
 	for _, n := range m.all() {
-		var lanes []dispatcher.Lane
-		for _, lane := range e.Lanes {
-			if m.Partition(lane) == n {
-				lanes = append(lanes, lane)
-			}
-		}
+		lanes := m.lanesIn(e, n)
 		if len(lanes) == 0 {
 			continue
 		}
 		result, lanes, due := m.accept(p, recordKey{n, e.Message.ID}, e, lanes)
 		results[result] = true
 		for _, lane := range lanes {
-			m.place(p, e.Fan, named(lane, e.Message.ID), due)
+			m.place(p, e, lane, due)
 			m.tell(&want, lane, m.deliveries[named(lane, e.Message.ID)])
 			if lane.IsEndpoint() {
 				require.Equal(m, m.limits[lane].Version, got.Versions[lane], "%s in %s", e.Message.ID, lane)
@@ -116,6 +145,47 @@ func (m *model) scheduled(p *publishing, e dispatcher.Entry, got dispatcher.Sche
 	} {
 		require.ElementsMatch(m, lists[0], lists[1], "%s", e.Message.ID)
 	}
+	m.leased(p, e, got.Leased)
+}
+
+// partly is what one entry should have done where not all of its partitions
+// answered: in each of them all, or nothing, so that a repeat completes it.
+func (m *model) partly(p *publishing, e dispatcher.Entry, got dispatcher.Scheduled) {
+	m.Helper()
+	for _, n := range m.cameTo() {
+		lanes, key := m.lanesIn(e, n), recordKey{n, e.Message.ID}
+		old := m.messages[key]
+		if len(lanes) == 0 || old != nil && old.digest != e.Digest {
+			continue
+		}
+		_, lanes, due := m.accept(p, key, e, lanes)
+		for _, lane := range lanes {
+			m.place(p, e, lane, due)
+		}
+	}
+	m.leased(p, e, got.Leased)
+}
+
+// leased remembers what an instance was told to hold from the start.
+func (m *model) leased(p *publishing, e dispatcher.Entry, lanes []dispatcher.Lane) {
+	m.Helper()
+	for _, lane := range lanes {
+		id := named(lane, e.Message.ID)
+		require.Equal(m, Found{Place: PlaceLeased, At: m.ms(), Holder: p.by}, m.deliveries[id].Found, "%s", id)
+		m.held = append(m.held, holding{by: p.by, claimed: dispatcher.Claimed{
+			ID: id, Message: m.messages[recordKey{m.Partition(lane), id.Message}].message, Attempt: 1, Rung: 1, First: true,
+		}})
+	}
+}
+
+// lanesIn are the lanes of an entry that lie in a partition.
+func (m *model) lanesIn(e dispatcher.Entry, partition int) (lanes []dispatcher.Lane) {
+	for _, lane := range e.Lanes {
+		if m.Partition(lane) == partition {
+			lanes = append(lanes, lane)
+		}
+	}
+	return lanes
 }
 
 // tell adds a delivery to what a publish answers.
@@ -196,8 +266,8 @@ func (m *model) full(lane dispatcher.Lane) bool {
 // that is only checked to be allowed.
 func (m *model) mayLease(p *publishing, msg *modelMessage, id dispatcher.DeliveryID, due int64) bool {
 	l := m.view(id.Lane)
-	may := due <= m.ms() && p.lease > 0 && !m.isFenced(p.by) && len(m.ready[id.Lane]) == 0 && !m.expired(msg) &&
-		m.light(m.setup.weight(l.Slow, l.InFlight), p.free) && !m.idle &&
+	may := due <= m.ms() && p.lease > 0 && !m.isFenced(p.by, m.Partition(id.Lane)) && len(m.ready[id.Lane]) == 0 && !m.expired(msg) &&
+		m.light(m.setup.weight(l.Slow, l.InFlight), p.free) && !m.allHeld[m.Partition(id.Lane)] &&
 		l.Limits.Held == dispatcher.HeldNone && (l.Limited || !id.Lane.IsEndpoint()) &&
 		l.InFlight < l.window(m.setup) && l.Until <= m.ms() && l.tokens(m.now.UnixMicro()) > 0 &&
 		len(m.sets[m.setOf(id, msg)]) == 0
@@ -208,9 +278,9 @@ func (m *model) mayLease(p *publishing, msg *modelMessage, id dispatcher.Deliver
 }
 
 // place puts a new delivery where it belongs.
-func (m *model) place(p *publishing, fan bool, id dispatcher.DeliveryID, due int64) {
+func (m *model) place(p *publishing, e dispatcher.Entry, lane dispatcher.Lane, due int64) {
 	m.Helper()
-	d := &modelDelivery{}
+	id, d := named(lane, e.Message.ID), &modelDelivery{}
 	m.deliveries[id] = d
 	msg := m.messages[recordKey{m.Partition(id.Lane), id.Message}]
 	if m.ended(id.Lane) {
@@ -218,7 +288,7 @@ func (m *model) place(p *publishing, fan bool, id dispatcher.DeliveryID, due int
 		return
 	}
 	may := m.mayLease(p, msg, id, due)
-	if fan && !may && m.full(id.Lane) {
+	if e.Fan && !may && m.full(id.Lane) {
 		m.die(id, dispatcher.ReasonOverflow)
 		return
 	}
@@ -231,7 +301,6 @@ func (m *model) place(p *publishing, fan bool, id dispatcher.DeliveryID, due int
 		m.spend(id.Lane, 1)
 		d.Found = Found{Place: PlaceLeased, At: m.ms(), Holder: p.by}
 		p.free, p.lease = p.free-1, p.lease-1
-		m.held = append(m.held, holding{by: p.by, claimed: dispatcher.Claimed{ID: id, Message: msg.message, Attempt: 1, Rung: 1, First: true}})
 	default:
 		m.toReady(id, min(due, m.ms()), false)
 	}

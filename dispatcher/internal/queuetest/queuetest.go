@@ -51,6 +51,24 @@ type Fixture struct {
 	Lose func(message string)
 	// Partition is the one that a lane lies in.
 	Partition func(lane dispatcher.Lane) int
+
+	// Cut connects once more, over a line that breaks when so many scripts came
+	// through it: the answers to the last of them are heard, or are not. It ends
+	// with the case.
+	Cut func(scripts int, answered bool) Cut
+	// Copy keeps all that is stored but the clock, and answers a way to bring it
+	// back, as often as wanted; nil: this store can't.
+	Copy func() (restore func())
+	// Fill takes all memory from the store, and gives it back; nil: this store
+	// has no bound.
+	Fill func(full bool)
+}
+
+// Cut is a connection to a store that breaks.
+type Cut struct {
+	Queue dispatcher.Queue
+	// Ran reports whether a script that may change something ran in a partition.
+	Ran func(partition int) bool
 }
 
 // OpenFunc makes the empty store of one case, which ends with the case.

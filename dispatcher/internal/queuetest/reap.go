@@ -37,6 +37,30 @@ var reapCases = []testCase{
 		require.Empty(r, r.State().Fenced)
 		require.NoError(r, r.Queue.Leave(r.ctx, one))
 	}},
+	{name: "who is gone and holds leases is a stray", setup: Setup{Partitions: 4}, run: func(r *rig) {
+		strays := func() []string {
+			names, err := r.Queue.Strays(r.ctx)
+			require.NoError(r, err)
+			return names
+		}
+		r.publish("a", "m1")
+		require.Len(r, r.claim(one, 64), 1)
+		require.Empty(r, strays(), "who is there is none")
+		r.publish("b", "m2")
+		require.NoError(r, r.Queue.Leave(r.ctx, two))
+		require.Empty(r, strays(), "nor is who holds nothing")
+		require.Len(r, r.claim(two, 64), 1) // as if a node that takes over had forgotten that it gave it up
+		require.Equal(r, []string{two}, strays())
+		require.Equal(r, 1, r.reap(two))
+		require.Empty(r, strays())
+		require.Len(r, r.claim("three", 64), 1)
+		require.NoError(r, r.Queue.Leave(r.ctx, one))
+		require.Equal(r, []string{one}, strays())
+		for n := range 1000 { // those before are remembered no more
+			require.NoError(r, r.Queue.Leave(r.ctx, fmt.Sprint("later", n)))
+		}
+		require.Empty(r, strays())
+	}},
 	{name: "what a dead one held is the first again, in the old order", run: func(r *rig) {
 		for range 4 {
 			r.succeed("a")

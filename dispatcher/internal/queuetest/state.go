@@ -96,6 +96,7 @@ type State struct {
 	Told     map[dispatcher.DeliveryID][]string // ends without an attempt, as the stream tells them
 	AllHeld  bool                               // every lane is
 	Now      int64                              // µs: the store's clock
+	Latest   int64                              // µs: the latest that it ever showed; less than Now: it was never set back
 	Fenced   []string
 	Fanned   []string // messages with a list of lanes beside their record
 	Unknown  []string // names of whatever no rule explains
@@ -119,6 +120,9 @@ func NewState() State {
 		Buried:   map[dispatcher.Lane]map[dispatcher.DeadReason]int64{},
 	}
 }
+
+// Merged is what a store keeps in all its partitions together.
+func Merged(states []State) State { return merged(states) }
 
 // merged puts partitions together. A message in several of them is whole where
 // any has it whole.

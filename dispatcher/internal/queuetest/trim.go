@@ -278,6 +278,36 @@ var trimCases = []testCase{
 		require.Empty(r, state.History)
 		require.Empty(r, state.Progress)
 	}},
+	{name: "the least age of those that were cut since there are too many is told", run: func(r *rig) {
+		keep := keepAll
+		keep.FinishedMax = 2
+		for range 5 {
+			r.pass(time.Second)
+			r.endOne("a")
+		}
+		require.Equal(r, 2*time.Second, r.trimOnce(keep, false).CutAge, "the third one's")
+		require.Zero(r, r.trimOnce(keep, false).CutAge)
+		r.endOne("a")
+		require.Equal(r, time.Second, r.trimOnce(keep, true).CutAge, "what room takes besides says nothing")
+		r.pass(24 * time.Hour)
+		require.Zero(r, r.trimOnce(keep, false).CutAge, "what went at its age neither")
+		keep.FinishedMax = 0
+		r.endOne("a")
+		require.Equal(r, time.Millisecond, r.trimOnce(keep, false).CutAge, "it was none at all")
+	}},
+	{name: "each of many partitions keeps as much as all were asked for, while that is little", setup: Setup{Partitions: 128}, run: func(r *rig) {
+		keep := dispatcher.Keep{Finished: time.Hour, FinishedMax: 5, SeenMax: 3, Dead: time.Hour, DeadMax: 2}
+		for range 10 {
+			r.pass(time.Second)
+			r.endOne("a")
+			r.dieOne("a")
+		}
+		got := r.trim(keep)
+		require.Equal(r, dispatcher.Trimmed{Finished: 5, Seen: 2, Dead: 8, DeadCut: 8}, got)
+		require.Equal(r, int64(5), r.State().Counts[dispatcher.StatusDelivered])
+		require.Equal(r, int64(2), r.State().Counts[dispatcher.StatusDead])
+		require.Len(r, r.State().Seen, 3)
+	}},
 	{name: "trimming an empty store does nothing", run: func(r *rig) {
 		r.mustChangeNothing(func() {
 			require.Equal(r, dispatcher.Trimmed{}, r.trimOnce(keepNothing, false))

@@ -2,7 +2,8 @@ package redisq
 
 import (
 	"context"
-	"errors"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
 )
@@ -34,13 +35,14 @@ func (s *Store) Retry(ctx context.Context, by string, ids []dispatcher.DeliveryI
 
 // names are the instances' names as a script takes them: how many, then each.
 func (s *Store) names(ctx context.Context) ([]any, error) {
-	list, err := s.rdb.HKeys(ctx, s.instances()).Result()
+	var list *redis.StringSliceCmd
+	err := s.at(ctx, "read instances", home, func(p redis.Pipeliner) { list = p.HKeys(ctx, s.instances()) })
 	if err != nil {
-		return nil, s.failed("read instances", err)
+		return nil, err
 	}
-	names := make([]any, 0, len(list)+1)
-	names = append(names, len(list))
-	for _, name := range list {
+	names := make([]any, 0, len(list.Val())+1)
+	names = append(names, len(list.Val()))
+	for _, name := range list.Val() {
 		names = append(names, name)
 	}
 	return names, nil
@@ -90,7 +92,7 @@ func (s *Store) change(ctx context.Context, sc script, by string, ids []dispatch
 				changes[at].Err = dispatcher.ErrDeleted
 			}
 		}
-		errs = append(errs, a.err)
+		errs = append(errs, inPartition(jobs[i].partition, a.err))
 	}
-	return changes, hints, errors.Join(errs...)
+	return changes, hints, join(errs...)
 }

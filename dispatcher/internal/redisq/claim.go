@@ -2,7 +2,8 @@ package redisq
 
 import (
 	"context"
-	"errors"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
 )
@@ -27,12 +28,11 @@ func (s *Store) Claim(ctx context.Context, by string, partitions []int, wanted, 
 	var hints []dispatcher.Hint
 	var errs []error
 	for i, r := range s.run(ctx, s.scripts.claim, by, jobs) {
-		if r.err != nil {
-			errs = append(errs, r.err)
-			continue
+		if r.err == nil && len(r.values) == 1 {
+			r.err = dispatcher.ErrFenced
 		}
-		if len(r.values) == 1 {
-			errs = append(errs, dispatcher.ErrFenced)
+		if r.err != nil {
+			errs = append(errs, inPartition(jobs[i].partition, r.err))
 			continue
 		}
 		a := answer{values: r.values}
@@ -49,10 +49,10 @@ func (s *Store) Claim(ctx context.Context, by string, partitions []int, wanted, 
 				claimed[first+k].Version = versions[claimed[first+k].ID.Lane]
 			}
 		}
-		errs = append(errs, a.err)
+		errs = append(errs, inPartition(jobs[i].partition, a.err))
 		hints = append(hints, h)
 	}
-	return claimed, hints, errors.Join(errs...)
+	return claimed, hints, join(errs...)
 }
 
 // readClaimed reads one delivery. One whose record can't be read keeps its
@@ -75,19 +75,20 @@ func (s *Store) readClaimed(a *answer, claimed []dispatcher.Claimed) []dispatche
 	})
 }
 
-// Leases names what an instance holds, the oldest first.
+// Leases names what an instance holds, those of each partition the oldest
+// first, all read in one round trip.
 func (s *Store) Leases(ctx context.Context, by string) ([]dispatcher.DeliveryID, error) {
+	names := make([]*redis.StringSliceCmd, len(s.tags))
+	err := s.everyPartition(ctx, "leases of "+by, s.all(), func(p redis.Pipeliner, n int) {
+		names[n] = p.ZRange(ctx, s.tags[n]+keyLeases+by, 0, -1)
+	})
 	var out []dispatcher.DeliveryID
-	for _, tag := range s.tags {
-		names, err := s.rdb.ZRange(ctx, tag+keyLeases+by, 0, -1).Result()
-		if err != nil {
-			return nil, s.failed("leases of "+by, err)
-		}
-		for _, name := range names {
+	for _, list := range names {
+		for _, name := range valueOf(list) {
 			if id, ok := dispatcher.ParseDeliveryID(name); ok {
 				out = append(out, id)
 			}
 		}
 	}
-	return out, nil
+	return out, err
 }

@@ -47,7 +47,7 @@ func (s *Store) compare(ctx context.Context, by string, batch []dispatcher.Entry
 			}
 			switch {
 			case a.err != nil:
-				out[at].Err = fmt.Errorf("message %s: %w", batch[at].Message.ID, a.err)
+				out[at].Err = fmt.Errorf("message %s: %w", batch[at].Message.ID, inPartition(jobs[i].partition, a.err))
 			case text != "" && text != string(batch[at].Digest[:]):
 				out[at].Result = dispatcher.Conflict
 			}

@@ -34,9 +34,6 @@ var _ dispatcher.EndpointStore = (*Store)(nil)
 // errOther says that a change is of what never changes.
 var errOther = errors.New("its uid, tenant and time of creation never change")
 
-// home is the tag of what belongs to no partition.
-func (s *Store) home() string { return "{" + s.project + "}" }
-
 // CreateEndpoint stores a new endpoint, in the indexes too, and tells all
 // instances.
 func (s *Store) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (taken *dispatcher.Endpoint, err error) {
@@ -89,7 +86,7 @@ func (s *Store) ChangeEndpoint(ctx context.Context, e *dispatcher.Endpoint) erro
 
 // DeleteEndpoint forgets an endpoint and tells all instances.
 func (s *Store) DeleteEndpoint(ctx context.Context, id string) error {
-	a, err := s.call(ctx, endpointDelete, id)
+	a, err := s.call(ctx, endpointDelete, id, flag(s.polls))
 	if err != nil {
 		return fmt.Errorf("%s: %w", id, err)
 	}
@@ -109,20 +106,23 @@ func (s *Store) put(ctx context.Context, sc script, e *dispatcher.Endpoint) (*an
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", sc.name, e.ID, err)
 	}
-	a, err := s.call(ctx, sc, e.ID, e.Version, record, e.UID, e.Tenant, toMillis(e.CreatedAt))
+	a, err := s.call(ctx, sc, e.ID, e.Version, record, e.UID, e.Tenant, toMillis(e.CreatedAt), flag(s.polls))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", e.ID, err)
 	}
 	return a, nil
 }
 
-// call runs a script on the project's own keys. One that Redis does not know
-// has not run, and is sent whole.
+// call runs a script on the project's own keys.
 func (s *Store) call(ctx context.Context, sc script, args ...any) (*answer, error) {
-	keys := []string{s.home()}
-	values, err := s.rdb.EvalSha(ctx, sc.sha, keys, args...).Slice()
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		values, err = s.rdb.Eval(ctx, sc.text, keys, args...).Slice()
+	var cmd *redis.Cmd
+	t := trip{script: &sc, errands: []errand{{partition: home, fill: func(p redis.Pipeliner) {
+		cmd = p.EvalSha(ctx, sc.sha, []string{s.home()}, args...)
+	}}}}
+	s.send(ctx, &t)
+	if err := t.errands[0].err; err != nil {
+		return &answer{}, s.failed(sc.name, err)
 	}
+	values, err := cmd.Slice()
 	return &answer{values: values}, s.failed(sc.name, err)
 }

@@ -27,11 +27,12 @@ const endpointChunk = 256
 func (s *Store) Endpoints(ctx context.Context, ids []string) ([]*dispatcher.Endpoint, error) {
 	out := make([]*dispatcher.Endpoint, 0, len(ids))
 	for chunk := range slices.Chunk(ids, endpointChunk) {
-		stored, err := s.rdb.HMGet(ctx, s.home()+keyEndpoints, chunk...).Result()
+		var stored *redis.SliceCmd
+		err := s.at(ctx, "read endpoints", home, func(p redis.Pipeliner) { stored = p.HMGet(ctx, s.home()+keyEndpoints, chunk...) })
 		if err != nil {
-			return nil, s.failed("read endpoints", err)
+			return nil, err
 		}
-		for i, value := range stored {
+		for i, value := range stored.Val() {
 			text, ok := value.(string)
 			if !ok {
 				out = append(out, nil)
@@ -62,20 +63,23 @@ var unreadSeed = maphash.MakeSeed()
 
 // EndpointID finds the endpoint with a uid.
 func (s *Store) EndpointID(ctx context.Context, uid string) (string, error) {
-	id, err := s.rdb.HGet(ctx, s.home()+keyUIDs, uid).Result()
-	if errors.Is(err, redis.Nil) {
-		return "", fmt.Errorf("uid %q: %w", uid, dispatcher.ErrNoEndpoint)
+	var id *redis.StringCmd
+	err := s.at(ctx, "find endpoint", home, func(p redis.Pipeliner) { id = p.HGet(ctx, s.home()+keyUIDs, uid) })
+	if err == nil && errors.Is(id.Err(), redis.Nil) {
+		err = fmt.Errorf("uid %q: %w", uid, dispatcher.ErrNoEndpoint)
 	}
-	return id, s.failed("find endpoint", err)
+	return valueOf(id), err
 }
 
 // TenantEndpoints reads all endpoints of a tenant. Their ids come in one
 // answer: in several, one would be missed where another is deleted meanwhile.
 func (s *Store) TenantEndpoints(ctx context.Context, tenant string) ([]*dispatcher.Endpoint, error) {
-	ids, err := s.rdb.ZRange(ctx, s.home()+keyTenant+tenant, 0, -1).Result()
+	var list *redis.StringSliceCmd
+	err := s.at(ctx, "list endpoints", home, func(p redis.Pipeliner) { list = p.ZRange(ctx, s.home()+keyTenant+tenant, 0, -1) })
 	if err != nil {
-		return nil, s.failed("list endpoints", err)
+		return nil, err
 	}
+	ids := list.Val()
 	all, err := s.Endpoints(ctx, ids)
 	if err != nil {
 		return nil, err
@@ -128,10 +132,12 @@ func (s *Store) endpointsBefore(ctx context.Context, key string, at *endpointCur
 		by.Max = strconv.FormatInt(at.created, 10)
 	}
 	for {
-		found, err := s.rdb.ZRevRangeByScoreWithScores(ctx, key, &by).Result()
+		var list *redis.ZSliceCmd
+		err := s.at(ctx, "list endpoints", home, func(p redis.Pipeliner) { list = p.ZRevRangeByScoreWithScores(ctx, key, &by) })
 		if err != nil {
-			return nil, s.failed("list endpoints", err)
+			return nil, err
 		}
+		found := list.Val()
 		for _, z := range found {
 			entry := endpointCursor{created: int64(z.Score), id: z.Member.(string)}
 			if at == nil || entry.created < at.created || entry.id < at.id {

@@ -1,7 +1,10 @@
 package redisq
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"strings"
 
@@ -10,23 +13,41 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// unavailable are the prefixes of Redis' answers that pass by themselves: it is
-// loading, failing over, being resharded, busy, or takes no more clients.
+// unavailable are the prefixes of Redis' answers that pass by themselves, or
+// once somebody has set it right: it is loading, failing over, being resharded,
+// busy, can't write to its disk, has too few replicas or too many clients.
 var unavailable = []string{
-	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK",
-	"BUSY", "NOREPLICAS", "MISCONF", "NOSCRIPT", "NOAUTH", "WRONGPASS", "ERR max number of clients",
+	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED ", "ASK ",
+	"BUSY ", "NOREPLICAS", "MISCONF", "NOSCRIPT", "NOAUTH", "WRONGPASS", "ERR max number of clients",
 }
 
 // full are what Redis and its managed kinds say when there is no memory left.
 var full = []string{"OOM", "size exceeded", "quota exceeded"}
 
+// A connection that ends in the middle says io.EOF or io.ErrUnexpectedEOF.
+var brokenOff = []error{
+	io.EOF, io.ErrUnexpectedEOF, redis.ErrClosed, redis.ErrPoolTimeout, redis.ErrPoolExhausted,
+	context.DeadlineExceeded, context.Canceled, errNotTried,
+}
+
+var (
+	errAnswer   = errors.New("unexpected answer of a script")
+	errNotTried = errors.New("not tried")
+)
+
+// asAnswer finds what Redis answered in an error. That there is nothing is no
+// error of Redis'.
+func asAnswer(err error, answer *redis.Error) bool {
+	return errors.As(err, answer) && !errors.Is(err, redis.Nil)
+}
+
 // meaningOf tells what an error of go-redis means to the engine; nil: it is a
 // fault of ours.
 func meaningOf(err error) error {
-	var answer redis.Error
-	if !errors.As(err, &answer) || errors.Is(err, redis.Nil) {
+	text := wordOf(err)
+	if text == "" {
 		var network net.Error
-		if errors.As(err, &network) || strings.Contains(err.Error(), "connection pool timeout") {
+		if errors.As(err, &network) {
 			return dispatcher.ErrUnavailable
 		}
 		for _, cut := range brokenOff {
@@ -36,7 +57,6 @@ func meaningOf(err error) error {
 		}
 		return nil
 	}
-	text := answer.Error()
 	for _, word := range full {
 		if strings.Contains(text, word) {
 			return dispatcher.ErrFull
@@ -48,4 +68,15 @@ func meaningOf(err error) error {
 		}
 	}
 	return nil
+}
+
+// failed gives an error its meaning.
+func failed(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if meaning := meaningOf(err); meaning != nil {
+		return fmt.Errorf("%s: %w: %w", doing, meaning, err)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
 }

@@ -2,6 +2,8 @@ package redisq
 
 import (
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // What the tests of this package look at from outside.
@@ -14,7 +16,9 @@ var (
 	ParseHint    = parseHint
 	ParseChange  = parseChange
 	ParseLimits  = parseLimits
+	NotDurable   = notDurable
 	Turn         = float64(turn)
+	Share        = share
 )
 
 // Names are the constants of keys.go by the names that common.lua gives them.
@@ -38,3 +42,24 @@ func ParseCursor(text string) (string, error) {
 	c, err := parseCursor(text)
 	return c.String(), err
 }
+
+// Hooked has a repartition's commands pass a hook.
+func (o RepartitionOptions) Hooked(h redis.Hook) RepartitionOptions {
+	o.hook = h
+	return o
+}
+
+// Paged has a repartition move so many entries at a time, and one message.
+func (o RepartitionOptions) Paged(entries int) RepartitionOptions {
+	o.page, o.bytes = entries, 1
+	return o
+}
+
+// Doze has a store's last beat lie back, as after a sleep.
+func (s *Store) Doze(d time.Duration) { s.division.beaten.Add(-int64(d)) }
+
+// Phases are the words of a repartition's phases.
+var Phases = phases
+
+// DurableBy is by what a store makes a publish durable.
+func DurableBy(s *Store) string { return s.durableBy() }

@@ -38,6 +38,7 @@ const keyClock = ":clock"
 const (
 	keyMeta      = ":meta"
 	keyInstances = ":instances"
+	keyDeparted  = ":departed"
 	channelWake  = ":wake"
 )
 

@@ -2,10 +2,11 @@ package redisq
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
 )
@@ -34,10 +35,10 @@ func (s *Store) Limit(ctx context.Context, by string, lane dispatcher.Lane, l di
 			hints = append(hints, *h)
 		}
 		if a.err != nil {
-			errs = append(errs, fmt.Errorf("lane %s: %w", lane, a.err))
+			errs = append(errs, fmt.Errorf("lane %s: %w", lane, inPartition(jobs[i].partition, a.err)))
 		}
 	}
-	return n, hints, errors.Join(errs...)
+	return n, hints, join(errs...)
 }
 
 // everywhere is one call in each partition.
@@ -90,10 +91,14 @@ func (s *Store) Sweep(ctx context.Context, by string, lane dispatcher.Lane, curs
 		}
 	}
 	n := s.partition(lane)
-	found, at, err := s.rdb.ZScan(ctx, s.tags[n]+keyDue, at, string(lane)+":*", sweepPage).Result()
+	var scan *redis.ScanCmd
+	err = s.at(ctx, "sweep "+string(lane), n, func(p redis.Pipeliner) {
+		scan = p.ZScan(ctx, s.tags[n]+keyDue, at, string(lane)+":*", sweepPage)
+	})
 	if err != nil {
-		return 0, cursor, nil, s.failed("sweep "+string(lane), err)
+		return 0, cursor, nil, err
 	}
+	found, at := scan.Val()
 	var jobs []job
 	each(len(found)/2, sweepBatch, func(from, to int) {
 		args := make([]any, 1, 1+to-from)

@@ -3,7 +3,6 @@ package redisq
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -274,10 +273,10 @@ func readListed(r reply) ([]listed, error) {
 		}
 		f.waitsFor, e.line = a.text(), a.text()
 		id, ok := dispatcher.ParseDeliveryID(e.name)
-		if a.err != nil || !ok {
-			return nil, errors.Join(a.err, errAnswer)
+		if a.err != nil {
+			return nil, a.err
 		}
-		if head != "" {
+		if ok && head != "" { // a name that is none is passed over: one that a hand wrote must not stop the list
 			m, err := decodeRecord(id.Message, head)
 			if err != nil {
 				return nil, err

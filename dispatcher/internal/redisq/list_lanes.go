@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
@@ -71,11 +73,14 @@ func (l *lister) survey(ctx context.Context, section string) error {
 // choose takes of some lanes all, or those in which deliveries wait behind others.
 func (l *lister) choose(ctx context.Context, partition int, lanes []string, whole bool) error {
 	tag := l.s.tags[partition]
-	limits, err := l.s.rdb.HMGet(ctx, tag+keyLimits, lanes...).Result()
+	var limits, states *redis.SliceCmd
+	err := l.s.at(ctx, "read lanes", partition, func(p redis.Pipeliner) {
+		limits, states = p.HMGet(ctx, tag+keyLimits, lanes...), p.HMGet(ctx, tag+keyLane, lanes...)
+	})
 	if err != nil {
-		return l.s.failed("read limits", err)
+		return err
 	}
-	for _, text := range limits {
+	for _, text := range limits.Val() {
 		text, _ := text.(string)
 		l.deleted = l.deleted || strings.HasSuffix(text, helds[dispatcher.HeldDeleted])
 	}
@@ -83,11 +88,7 @@ func (l *lister) choose(ctx context.Context, partition int, lanes []string, whol
 		l.waiting = append(l.waiting, lanes...)
 		return nil
 	}
-	states, err := l.s.rdb.HMGet(ctx, tag+keyLane, lanes...).Result()
-	if err != nil {
-		return l.s.failed("read lanes", err)
-	}
-	for i, text := range states {
+	for i, text := range states.Val() {
 		text, _ := text.(string)
 		if f := strings.Fields(text); len(f) == 7 && f[5] != "0" {
 			l.waiting = append(l.waiting, lanes[i])

@@ -13,7 +13,8 @@ import (
 )
 
 // Look reads a message and its deliveries. Nothing says in which partitions an
-// id lies, so all are asked: small reads, in one round trip.
+// id lies, so all are asked: small reads, in one round trip. What those that
+// answer have of it is told also beside an error of others.
 func (s *Store) Look(ctx context.Context, id string) (dispatcher.Record, error) {
 	names, err := s.names(ctx)
 	if err != nil {
@@ -24,13 +25,17 @@ func (s *Store) Look(ctx context.Context, id string) (dispatcher.Record, error) 
 		jobs[n] = job{partition: n, args: append(slices.Clip(names), id)}
 	}
 	var out dispatcher.Record
+	var errs []error
 	found := false
-	for _, r := range s.run(ctx, s.scripts.look, "", jobs) {
+	for n, r := range s.run(ctx, s.scripts.look, "", jobs) {
 		a := answer{values: r.values, err: r.err}
-		a.hint(0)
-		record, list := a.text(), a.list()
+		record, list := "", []any{}
+		if a.hintIf(n) != nil {
+			record, list = a.text(), a.list()
+		}
 		if a.err != nil {
-			return dispatcher.Record{}, fmt.Errorf("message %s: %w", id, a.err)
+			errs = append(errs, fmt.Errorf("message %s: %w", id, inPartition(n, a.err)))
+			continue
 		}
 		if record == "" {
 			continue
@@ -48,10 +53,10 @@ func (s *Store) Look(ctx context.Context, id string) (dispatcher.Record, error) 
 			out.Deliveries = append(out.Deliveries, d)
 		}
 	}
-	if !found {
+	if !found && len(errs) == 0 {
 		return dispatcher.Record{}, fmt.Errorf("message %s: %w", id, dispatcher.ErrNotFound)
 	}
-	return out, nil
+	return out, join(errs...)
 }
 
 func readLooked(m *dispatcher.Message, values any) (dispatcher.Delivery, error) {

@@ -2,7 +2,6 @@ package redisq
 
 import (
 	"context"
-	"errors"
 
 	"github.com/hookladder/hookladder/dispatcher"
 )
@@ -24,9 +23,9 @@ func (s *Store) Move(ctx context.Context, by string, partitions []int) ([]dispat
 		if h := a.hintIf(jobs[i].partition); h != nil {
 			hints = append(hints, *h)
 		}
-		errs = append(errs, a.err)
+		errs = append(errs, inPartition(jobs[i].partition, a.err))
 	}
-	return hints, errors.Join(errs...)
+	return hints, join(errs...)
 }
 
 // hintIf reads the hint of an answer that is not an error.

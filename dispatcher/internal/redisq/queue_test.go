@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/redistest"
@@ -22,7 +25,7 @@ func TestQueue(t *testing.T) {
 }
 
 func TestQueueModel(t *testing.T) {
-	t.Run("redis", func(t *testing.T) { queuetest.RunModel(t, newTestStores(redistest.Start(t)), 1) })
+	t.Run("redis", func(t *testing.T) { queuetest.RunModel(t, newRealStores(redistest.Start(t)), 1) })
 	// Scripts cost miniredis ten times as much, and the rules are the same there.
 	t.Run("miniredis", func(t *testing.T) { queuetest.RunModel(t, newTestStores(redistest.StartMini(t)), 5) })
 }
@@ -47,23 +50,78 @@ func newTestStores(server redistest.Redis) queuetest.OpenFunc {
 				require.NoError(t, client.Del(context.Background(), keys...).Err())
 			}
 		})
-		tag := func(n int) string { return fmt.Sprintf("{%s:%d}", options.Project, n) }
 		return queuetest.Fixture{
 			Queue: store,
 			Open:  func() dispatcher.Queue { return openTestStore(t, options) },
 			SetClock: func(now time.Time) {
 				for n := range s.Partitions {
-					require.NoError(t, client.Set(context.Background(), tag(n)+":clock", now.UnixMicro(), 0).Err())
+					require.NoError(t, client.Set(context.Background(), tagOf(options.Project, n)+":clock", now.UnixMicro(), 0).Err())
 				}
 			},
 			States: func() []queuetest.State { return rawStates(t, client, options.Project, s.Partitions) },
 			Lose: func(message string) {
 				for n := range s.Partitions {
-					require.NoError(t, client.HDel(context.Background(), tag(n)+":messages", message).Err())
+					require.NoError(t, client.HDel(context.Background(), tagOf(options.Project, n)+":messages", message).Err())
 				}
 			},
 			Partition: func(lane dispatcher.Lane) int { return int(crc16(string(lane))) % s.Partitions },
+			Cut: func(scripts int, answered bool) queuetest.Cut {
+				return openCut(t, options, s.Partitions, scripts, answered)
+			},
 		}
+	}
+}
+
+// newRealStores makes stores that can go back in time, and be full: on a server
+// that has nothing else to do.
+func newRealStores(server redistest.Redis) queuetest.OpenFunc {
+	open := newTestStores(server)
+	return func(t testing.TB, s queuetest.Setup) queuetest.Fixture {
+		t.Helper()
+		f := open(t, s)
+		client := f.Queue.(*redisq.Store).Client()
+		project := fmt.Sprintf("test%d", projects.Load())
+		f.Copy = func() func() { return copyKeys(t, client, project) }
+		f.Fill = func(full bool) {
+			limit := "0"
+			if full {
+				limit = "1"
+			}
+			require.NoError(t, client.ConfigSet(context.Background(), "maxmemory", limit).Err())
+		}
+		t.Cleanup(func() { f.Fill(false) })
+		return f
+	}
+}
+
+func tagOf(project string, n int) string { return fmt.Sprintf("{%s:%d}", project, n) }
+
+// copyKeys keeps all keys of a project but its clocks, and answers a way to
+// bring them back.
+func copyKeys(t testing.TB, client redis.UniversalClient, project string) (restore func()) {
+	t.Helper()
+	ctx := context.Background()
+	names := func() []string {
+		return slices.DeleteFunc(rawKeys(t, client, project), func(key string) bool { return strings.HasSuffix(key, ":clock") })
+	}
+	keys := names()
+	dumps, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, key := range keys {
+			p.Dump(ctx, key)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	return func() {
+		now := names()
+		_, err := client.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			p.Del(ctx, now...)
+			for i, key := range keys {
+				p.Restore(ctx, key, 0, dumps[i].(*redis.StringCmd).Val())
+			}
+			return nil
+		})
+		require.NoError(t, err)
 	}
 }
 

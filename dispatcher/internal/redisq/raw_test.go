@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -57,7 +58,7 @@ func rawStates(t testing.TB, client redis.UniversalClient, project string, parti
 		states[n] = r.out
 	}
 	for _, key := range keys {
-		if key != "{"+project+"}:meta" && key != "{"+project+"}:instances" {
+		if key != "{"+project+"}:meta" && key != "{"+project+"}:instances" && key != "{"+project+"}:departed" {
 			states[0].Unknown = append(states[0].Unknown, key)
 		}
 	}
@@ -68,12 +69,25 @@ func rawStates(t testing.TB, client redis.UniversalClient, project string, parti
 func rawKeys(t testing.TB, client redis.UniversalClient, project string) []string {
 	t.Helper()
 	var keys []string
-	for _, pattern := range []string{"{" + project + ":*", "{" + project + "}*"} {
-		iter := client.Scan(context.Background(), 0, pattern, 10_000).Iterator()
-		for iter.Next(context.Background()) {
-			keys = append(keys, iter.Val())
+	scan := func(client redis.Cmdable) {
+		for _, pattern := range []string{"{" + project + ":*", "{" + project + "}*"} {
+			iter := client.Scan(context.Background(), 0, pattern, 10_000).Iterator()
+			for iter.Next(context.Background()) {
+				keys = append(keys, iter.Val())
+			}
+			require.NoError(t, iter.Err())
 		}
-		require.NoError(t, iter.Err())
+	}
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		var one sync.Mutex // the nodes are asked at the same time
+		require.NoError(t, cluster.ForEachMaster(context.Background(), func(_ context.Context, node *redis.Client) error {
+			one.Lock()
+			defer one.Unlock()
+			scan(node)
+			return nil
+		}))
+	} else {
+		scan(client)
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -14,28 +16,32 @@ import (
 // reapBatch bounds one call of the script.
 const reapBatch = 256
 
-func (s *Store) instances() string { return "{" + s.project + "}" + keyInstances }
+func (s *Store) instances() string { return s.home() + keyInstances }
 
 // Beat writes the number of instance by and reads those of all: two plain
 // commands, since what a script does inside counts too, and this goes on for ever.
 func (s *Store) Beat(ctx context.Context, by string, number int64) (fresh bool, all map[string]int64, err error) {
 	var set *redis.IntCmd
 	var read *redis.MapStringStringCmd
-	_, err = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	err = s.at(ctx, "beat", home, func(p redis.Pipeliner) {
+		fresh = fresh || set != nil && set.Val() == 1 // where only the reading has to be repeated
 		set = p.HSet(ctx, s.instances(), by, number)
 		read = p.HGetAll(ctx, s.instances())
-		return nil
 	})
-	added := set.Val()
-	if errors.Is(s.failed("beat", set.Err()), dispatcher.ErrFull) {
-		added, err = s.rdb.Eval(ctx, s.scripts.beat.text, []string{"{" + s.project + "}"}, by, number).Int64()
-		if read.Err() != nil {
-			err = read.Err()
+	fresh = fresh || valueOf(set) == 1
+	if errors.Is(err, dispatcher.ErrFull) {
+		fresh, err = s.beatFull(ctx, by, number)
+		if err == nil {
+			err = s.failed("beat", read.Err())
 		}
 	}
-	if err != nil {
-		return false, nil, s.failed("beat", err)
+	if err == nil && fresh {
+		err = s.mustStand(ctx)
 	}
+	if err != nil {
+		return false, nil, err
+	}
+	s.division.stay()
 	all = make(map[string]int64, len(read.Val()))
 	for name, text := range read.Val() {
 		if all[name], err = strconv.ParseInt(text, 10, 64); err != nil {
@@ -43,31 +49,104 @@ func (s *Store) Beat(ctx context.Context, by string, number int64) (fresh bool, 
 		}
 	}
 	all[by] = number // also where it was read before it was written
-	return added == 1, all, nil
+	return fresh, all, nil
 }
 
-// Leave forgets instance by.
+// beatFull writes the number where memory is full, which the script may.
+func (s *Store) beatFull(ctx context.Context, by string, number int64) (fresh bool, err error) {
+	var set *redis.Cmd
+	err = s.at(ctx, "beat", home, func(p redis.Pipeliner) {
+		set = p.Eval(ctx, s.scripts.beat.text, []string{s.home()}, by, number)
+	})
+	if err != nil {
+		return false, err
+	}
+	added, err := set.Int64()
+	return added == 1, s.failed("beat", err)
+}
+
+// departedMost is how many names are kept of instances that are gone: more than
+// go while a replica lags behind its master.
+const departedMost = 128
+
+// Leave forgets instance by, but for its name: a node that takes over may not
+// have got that it gave up its leases, and then somebody has to know under which
+// name to look for them. The names are ordered by the time of who writes them,
+// which nothing is compared with.
 func (s *Store) Leave(ctx context.Context, by string) error {
-	return s.failed("leave", s.rdb.HDel(ctx, s.instances(), by).Err())
+	key := s.home() + keyDeparted
+	err := s.at(ctx, "leave", home, func(p redis.Pipeliner) {
+		p.ZAdd(ctx, key, redis.Z{Score: float64(time.Now().UnixMilli()), Member: by})
+		p.HDel(ctx, s.instances(), by)
+		p.ZRemRangeByRank(ctx, key, 0, -departedMost-1)
+	})
+	if errors.Is(err, dispatcher.ErrFull) {
+		return nil // only the name was not written
+	}
+	return err
+}
+
+// Strays names who is gone and holds leases.
+func (s *Store) Strays(ctx context.Context) ([]string, error) {
+	var departed *redis.StringSliceCmd
+	err := s.at(ctx, "read departed instances", home, func(p redis.Pipeliner) {
+		departed = p.ZRange(ctx, s.home()+keyDeparted, 0, -1)
+	})
+	names := valueOf(departed)
+	if err != nil || len(names) == 0 {
+		return nil, err
+	}
+	all, found := s.all(), make([]*redis.IntCmd, len(s.tags))
+	err = s.everyPartition(ctx, "look for strays", all, func(p redis.Pipeliner, n int) {
+		keys := make([]string, len(names))
+		for i, name := range names {
+			keys[i] = s.tags[n] + keyLeases + name
+		}
+		found[n] = p.Exists(ctx, keys...)
+	})
+	some := slices.DeleteFunc(all, func(n int) bool { return valueOf(found[n]) == 0 })
+	if len(some) == 0 {
+		return nil, err
+	}
+	each := make([][]*redis.IntCmd, len(some))
+	again := s.everyPartition(ctx, "look for strays", some, func(p redis.Pipeliner, i int) {
+		each[i] = make([]*redis.IntCmd, len(names))
+		for k, name := range names {
+			each[i][k] = p.Exists(ctx, s.tags[some[i]]+keyLeases+name)
+		}
+	})
+	var strays []string
+	for k, name := range names {
+		if slices.ContainsFunc(each, func(in []*redis.IntCmd) bool { return in != nil && valueOf(in[k]) > 0 }) {
+			strays = append(strays, name)
+		}
+	}
+	return strays, join(err, again)
 }
 
 // Reap takes over from instance dead: fence and leases of all partitions
-// first, and only then is it forgotten, so that anybody may repeat it.
+// first, a page of each in one round trip, and only then is it forgotten, so
+// that anybody may repeat it where a partition did not answer.
 func (s *Store) Reap(ctx context.Context, by, dead string) (taken int, hints []dispatcher.Hint, err error) {
-	for n := range s.tags {
-		for left := int64(1); left > 0; {
-			r := s.run(ctx, s.scripts.reap, by, []job{{partition: n, args: []any{dead, reapBatch}}})[0]
-			if r.err != nil {
-				return taken, hints, fmt.Errorf("%s: %w", dead, r.err)
+	jobs := s.everywhere([]any{dead, reapBatch})
+	var errs []error
+	for len(jobs) > 0 {
+		left := jobs[:0:0]
+		for i, r := range s.run(ctx, s.scripts.reap, by, jobs) {
+			a := answer{values: r.values, err: r.err}
+			if h := a.hintIf(jobs[i].partition); h != nil {
+				taken += int(a.number())
+				hints = append(hints, *h)
+				if a.number() > 0 {
+					left = append(left, jobs[i])
+				}
 			}
-			a := answer{values: r.values}
-			hints = append(hints, a.hint(n))
-			taken += int(a.number())
-			left = a.number()
-			if a.err != nil {
-				return taken, hints, fmt.Errorf("reap %s: %w", dead, a.err)
-			}
+			errs = append(errs, inPartition(jobs[i].partition, a.err))
 		}
+		jobs = left
+	}
+	if err := join(errs...); err != nil {
+		return taken, hints, fmt.Errorf("reap %s: %w", dead, err)
 	}
 	return taken, hints, s.Leave(ctx, dead)
 }

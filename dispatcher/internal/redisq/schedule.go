@@ -28,9 +28,16 @@ type placed struct {
 
 // Schedule stores a batch. Entries of a partition go in one call, as far as
 // its bounds allow, and all calls in one round trip; an entry whose partition
-// did not answer has the error as its Err. Where an entry has lanes in several
-// partitions, a round trip before asks whether it is another one anywhere.
+// did not answer has the error as its Err, and so has one that is stored but
+// not as durable as asked, beside all that became of it. Where an entry has lanes
+// in several partitions, a round trip before asks whether it is another one
+// anywhere.
 func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch []dispatcher.Entry) ([]dispatcher.Scheduled, []dispatcher.Hint, error) {
+	if s.division.old() {
+		if err := s.mustStand(ctx); err != nil {
+			return nil, nil, fmt.Errorf("schedule: %w", err)
+		}
+	}
 	out := make([]dispatcher.Scheduled, len(batch))
 	lists := s.spread(batch)
 	if len(lists) > 1 {
@@ -50,7 +57,7 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 		}
 	}
 	var hints []dispatcher.Hint
-	for i, r := range s.run(ctx, s.scripts.schedule, by, jobs) {
+	for i, r := range s.runDurable(ctx, s.scripts.schedule, by, jobs) {
 		err := r.err
 		if err == nil {
 			a := answer{values: r.values}
@@ -61,9 +68,14 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 			}
 			err = a.err
 		}
-		if err != nil {
-			for _, p := range shares[i] {
-				out[p.entry].Err = fmt.Errorf("message %s: %w", batch[p.entry].Message.ID, err)
+		for _, p := range shares[i] {
+			o := &out[p.entry]
+			failed := err
+			if failed == nil && (o.Result == dispatcher.Accepted || o.Result == dispatcher.Duplicate) {
+				failed = r.weak
+			}
+			if failed != nil {
+				o.Err = fmt.Errorf("message %s: %w", batch[p.entry].Message.ID, inPartition(jobs[i].partition, failed))
 			}
 		}
 	}

@@ -58,8 +58,23 @@ var listSrc string
 //go:embed lua/lanes.lua
 var lanesSrc string
 
+//go:embed lua/survey.lua
+var surveySrc string
+
 //go:embed lua/beat.lua
 var beatSrc string
+
+//go:embed lua/repartition_page.lua
+var repartitionPageSrc string
+
+//go:embed lua/repartition_name.lua
+var repartitionNameSrc string // how a message is kept for some of its lanes: put before the next two
+
+//go:embed lua/repartition_put.lua
+var repartitionPutSrc string
+
+//go:embed lua/repartition_keep.lua
+var repartitionKeepSrc string
 
 // script is one change of state, known to Redis by the SHA-1 of its text.
 type script struct {
@@ -73,6 +88,10 @@ type scripts struct {
 	digests, schedule, move, claim, settle, reap script
 	cancel, retry, lane, sweep, trim             script
 	look, list, lanes, beat                      script
+
+	repartitionPage, repartitionPut, repartitionKeep script
+	survey                                           script
+	doctor                                           doctorScripts
 }
 
 const (
@@ -107,6 +126,12 @@ func newScripts(given bool) scripts {
 		list:     make("list", readSrc, listSrc),
 		lanes:    make("lanes", readSrc, lanesSrc),
 		beat:     newScript("beat", beatSrc),
+
+		repartitionPage: make("repartition_page", repartitionPageSrc),
+		repartitionPut:  make("repartition_put", repartitionNameSrc, repartitionPutSrc),
+		repartitionKeep: make("repartition_keep", repartitionNameSrc, repartitionKeepSrc),
+		survey:          make("survey", surveySrc),
+		doctor:          newDoctorScripts(make),
 	}
 }
 

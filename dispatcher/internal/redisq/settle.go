@@ -3,7 +3,6 @@ package redisq
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"strconv"
 	"time"
 
@@ -57,9 +56,9 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 				settled[at] = dispatcher.Settled(a.number())
 			}
 		}
-		errs = append(errs, a.err)
+		errs = append(errs, inPartition(jobs[i].partition, a.err))
 	}
-	return settled, hints, errors.Join(errs...)
+	return settled, hints, join(errs...)
 }
 
 // verdicts are the letters of the verdicts in the script.

@@ -28,63 +28,83 @@ type laneState struct {
 
 // eachLane goes through the lanes of all partitions in pages. A lane that
 // comes or goes meanwhile may be missed, one may come twice.
+// What was read is told also where a partition does not answer.
 func (s *Store) eachLane(ctx context.Context, do func(laneState)) error {
-	for n, tag := range s.tags {
-		for page := uint64(0); ; {
-			fields, next, err := s.rdb.HScan(ctx, tag+keyIn, page, "", scanPage).Result()
-			if err != nil {
-				return s.failed("read lanes", err)
+	var errs []error
+	pages := make([]uint64, len(s.tags))
+	for left := s.all(); len(left) > 0; {
+		scans := make([]*redis.ScanCmd, len(left))
+		errs = append(errs, s.everyPartition(ctx, "read lanes", left, func(p redis.Pipeliner, i int) {
+			scans[i] = p.HScan(ctx, s.tags[left[i]]+keyIn, pages[left[i]], "", scanPage)
+		}))
+		var more []int
+		for i, n := range left {
+			if scans[i] == nil || scans[i].Err() != nil {
+				continue
 			}
-			for i := 0; i+1 < len(fields); i += 2 {
-				l := laneState{partition: n, lane: fields[i]}
-				if _, err := fmt.Sscanf(fields[i+1], "%d %d", &l.flying, &l.waiting); err == nil {
+			fields, next := scans[i].Val()
+			for k := 0; k+1 < len(fields); k += 2 {
+				l := laneState{partition: n, lane: fields[k]}
+				if _, err := fmt.Sscanf(fields[k+1], "%d %d", &l.flying, &l.waiting); err == nil {
 					do(l)
 				}
 			}
-			if page = next; page == 0 {
-				break
+			if pages[n] = next; next != 0 {
+				more = append(more, n)
 			}
 		}
+		left = more
 	}
-	return nil
+	return join(errs...)
 }
 
-// Stats counts over all partitions.
+// Stats counts over all partitions. What those that answer have is told also
+// beside an error of others.
 func (s *Store) Stats(ctx context.Context) (dispatcher.Stats, error) {
 	st := dispatcher.Stats{Counts: map[dispatcher.Status]int64{}, Dead: map[dispatcher.DeadReason]int64{}}
+	err := join(s.countsOf(ctx, &st), s.retentionOf(ctx, &st), s.lanesOf(ctx, &st))
+	var storeErr error
+	st.Store, storeErr = s.Store(ctx)
+	return st, join(err, storeErr)
+}
+
+// countsOf adds the counts, the number of instances and the time.
+func (s *Store) countsOf(ctx context.Context, st *dispatcher.Stats) error {
 	counts := make([]*redis.MapStringStringCmd, len(s.tags))
 	buried := make([]*redis.MapStringStringCmd, len(s.tags))
 	var instances *redis.IntCmd
-	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for n, tag := range s.tags {
-			counts[n], buried[n] = p.HGetAll(ctx, tag+keyCounts), p.HGetAll(ctx, tag+keyBuried)
-		}
-		instances = p.HLen(ctx, s.instances())
-		return nil
-	})
-	if err != nil {
-		return st, s.failed("stats", err)
-	}
-	st.Instances = int(instances.Val())
+	t := trip{clock: true, errands: make([]errand, len(s.tags)+1)}
 	for n := range s.tags {
-		for status, text := range counts[n].Val() {
+		t.errands[n] = errand{partition: n, fill: func(p redis.Pipeliner) {
+			counts[n], buried[n] = p.HGetAll(ctx, s.tags[n]+keyCounts), p.HGetAll(ctx, s.tags[n]+keyBuried)
+		}}
+	}
+	t.errands[len(s.tags)] = errand{partition: home, fill: func(p redis.Pipeliner) { instances = p.HLen(ctx, s.instances()) }}
+	s.send(ctx, &t)
+	st.Instances = int(valueOf(instances))
+	var errs []error
+	for _, e := range t.errands {
+		if e.err != nil {
+			errs = append(errs, inPartition(e.partition, s.failed("stats", e.err)))
+			continue
+		}
+		if st.Now.IsZero() {
+			st.Now = e.now
+		}
+		if e.partition == home {
+			continue
+		}
+		for status, text := range counts[e.partition].Val() {
 			k, _ := strconv.ParseInt(text, 10, 64)
 			st.Counts[dispatcher.Status(status)] += k
 		}
-		for field, text := range buried[n].Val() {
+		for field, text := range buried[e.partition].Val() {
 			_, reason, _ := strings.Cut(field, " ")
 			k, _ := strconv.ParseInt(text, 10, 64)
 			st.Dead[dispatcher.DeadReason(reason)] += k
 		}
 	}
-	if st.Now, err = s.now(ctx); err != nil {
-		return st, err
-	}
-	if err := s.lanesOf(ctx, &st); err != nil {
-		return st, err
-	}
-	st.Store, err = s.Store(ctx)
-	return st, err
+	return join(errs...)
 }
 
 // lanesOf adds the lanes with the most work, and the oldest thing that is due:
@@ -100,44 +120,57 @@ func (s *Store) lanesOf(ctx context.Context, st *dispatcher.Stats) error {
 			lanes = busiest(lanes)
 		}
 	})
-	if err != nil {
-		return err
-	}
 	lanes = busiest(lanes)
 	heads := make([]*redis.StringCmd, len(lanes))
 	dues := make([]*redis.ZSliceCmd, len(s.tags))
-	_, err = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	err = join(err, s.everyPartition(ctx, "stats", s.all(), func(p redis.Pipeliner, n int) {
+		dues[n] = p.ZRangeWithScores(ctx, s.tags[n]+keyDue, 0, 0)
 		for i, l := range lanes {
-			heads[i] = p.LIndex(ctx, s.tags[l.partition]+keyReady+l.lane, 0)
+			if l.partition == n {
+				heads[i] = p.LIndex(ctx, s.tags[n]+keyReady+l.lane, 0)
+			}
 		}
-		for n, tag := range s.tags {
-			dues[n] = p.ZRangeWithScores(ctx, tag+keyDue, 0, 0)
-		}
-		return nil
-	})
-	if err != nil && err != redis.Nil {
-		return s.failed("stats", err)
-	}
+	}))
 	oldest := func(t time.Time) {
 		if !t.IsZero() && !t.After(st.Now) && (st.OldestDue.IsZero() || t.Before(st.OldestDue)) {
 			st.OldestDue = t
 		}
 	}
 	for _, due := range dues {
-		if head := due.Val(); len(head) > 0 {
+		if head := valueOf(due); len(head) > 0 {
 			oldest(fromMillis(int64(head[0].Score)))
 		}
 	}
+	ids := make([]string, len(lanes)) // a message of each
 	for i, l := range lanes {
-		out := dispatcher.LaneStats{Lane: dispatcher.Lane(l.lane), InFlight: l.flying, Waiting: l.waiting}
-		if due, id, ok := strings.Cut(heads[i].Val(), ":"); ok {
+		st.Lanes = append(st.Lanes, dispatcher.LaneStats{Lane: dispatcher.Lane(l.lane), InFlight: l.flying, Waiting: l.waiting})
+		if due, id, ok := strings.Cut(valueOf(heads[i]), ":"); ok {
 			ms, _ := strconv.ParseInt(due, 10, 64)
 			oldest(fromMillis(ms))
-			out.URL = s.origin(ctx, l.partition, id)
+			ids[i] = id
 		}
-		st.Lanes = append(st.Lanes, out)
 	}
-	return nil
+	s.originsOf(ctx, lanes, ids, st)
+	return err
+}
+
+// originsOf adds where the lanes' messages go, as far as that is known.
+func (s *Store) originsOf(ctx context.Context, lanes []laneState, ids []string, st *dispatcher.Stats) {
+	records := make([]*redis.StringCmd, len(lanes))
+	var t trip
+	for i, l := range lanes {
+		if ids[i] != "" {
+			t.errands = append(t.errands, errand{partition: l.partition, fill: func(p redis.Pipeliner) {
+				records[i] = p.HGet(ctx, s.tags[l.partition]+keyMessages, ids[i])
+			}})
+		}
+	}
+	s.send(ctx, &t)
+	for i, record := range records {
+		if text := valueOf(record); text != "" {
+			st.Lanes[i].URL = originOf(ids[i], text)
+		}
+	}
 }
 
 func busiest(lanes []laneState) []laneState {
@@ -145,57 +178,4 @@ func busiest(lanes []laneState) []laneState {
 		return cmp.Or(cmp.Compare(b.waiting, a.waiting), cmp.Compare(b.flying, a.flying), strings.Compare(a.lane, b.lane))
 	})
 	return lanes[:min(len(lanes), topLanes)]
-}
-
-// origin is where a message goes, empty where that is not known.
-func (s *Store) origin(ctx context.Context, partition int, id string) string {
-	record, err := s.rdb.HGet(ctx, s.tags[partition]+keyMessages, id).Result()
-	if err != nil {
-		return ""
-	}
-	return originOf(id, record)
-}
-
-// Store reads what Redis tells of itself. Managed kinds hide much of it: what
-// they hide stays nil.
-func (s *Store) Store(ctx context.Context) (dispatcher.StoreInfo, error) {
-	info := dispatcher.StoreInfo{Kind: "redis"}
-	text, err := s.rdb.Info(ctx).Result()
-	if err != nil {
-		if meaningOf(err) != nil {
-			return info, s.failed("info", err)
-		}
-		info.Kind = "unknown" // it answers, but does not tell
-	}
-	fields := map[string]string{}
-	for line := range strings.Lines(text) {
-		if k, v, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			fields[k] = v
-		}
-	}
-	if v, ok := fields["valkey_version"]; ok {
-		info.Kind, info.Version = "valkey", v
-	} else if v, ok := fields["redis_version"]; ok {
-		info.Version = v
-	} else {
-		info.Kind = "unknown"
-	}
-	info.UsedBytes, info.MaxBytes = number(fields["used_memory"]), number(fields["maxmemory"])
-	info.Eviction = fields["maxmemory_policy"]
-	if v, ok := fields["aof_enabled"]; ok {
-		on := v == "1"
-		info.AppendOnly = &on
-	}
-	if set, err := s.rdb.ConfigGet(ctx, "appendfsync").Result(); err == nil {
-		info.Fsync = set["appendfsync"]
-	}
-	return info, nil
-}
-
-func number(text string) *int64 {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return nil
-	}
-	return &n
 }

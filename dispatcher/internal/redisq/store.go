@@ -9,14 +9,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
@@ -24,12 +23,18 @@ import (
 
 // Options say which Redis, and whose part of it.
 type Options struct {
-	URL        string // redis://, rediss:// or unix://, with go-redis' options
-	Project    string // prefix of all keys
-	Partitions int    // 0: what the store says, 1 for an empty one
-	MaxWindow  int    // most deliveries of one lane in flight, over all instances
-	MaxWaiting int    // most deliveries that may wait in one lane; 0: no limit
-	Permits    int    // of this instance
+	URL        string                // redis://, rediss:// or unix://, with go-redis' options; several ?addr= for a cluster or sentinels
+	Mode       Mode                  // what is behind the URL
+	Master     string                // name of the master that sentinels watch
+	CAFile     string                // certificates trusted for rediss:// besides the system's; empty: none
+	Durability dispatcher.Durability // what a publish waits for
+	Poll       bool                  // neither pub/sub nor PUBLISH; else Open finds out whether they may be used
+	Keep       dispatcher.Keep       // what Stats compares with to tell the retention
+	Project    string                // prefix of all keys
+	Partitions int                   // 0: what the store says; an empty one gets 1, in a cluster 128
+	MaxWindow  int                   // most deliveries of one lane in flight, over all instances
+	MaxWaiting int                   // most deliveries that may wait in one lane; 0: no limit
+	Permits    int                   // of this instance
 
 	BreakerFailures int           // blamed failures in a row that open a lane; 0: none do
 	BreakerWait     time.Duration // how long it is left alone when it opens; twice as long each time it opens again
@@ -40,10 +45,14 @@ type Options struct {
 }
 
 // conf is what scripts have to know of the settings.
-func (o Options) conf() string {
-	return fmt.Sprintf("%d %d %d %d %d", max(o.MaxWindow, 1), o.Permits,
-		max(o.BreakerFailures, 0), millisUp(o.BreakerWait), max(o.MaxWaiting, 0))
+func (o Options) conf(silent bool) string {
+	return fmt.Sprintf("%d %d %d %d %d %d", max(o.MaxWindow, 1), o.Permits,
+		max(o.BreakerFailures, 0), millisUp(o.BreakerWait), max(o.MaxWaiting, 0), flag(silent))
 }
+
+// clusterPartitions is how many partitions an empty store gets in a cluster:
+// by their hashes they then lie on its masters within 10 % of evenly.
+const clusterPartitions = 128
 
 // schemaVersion is what :meta says of the layout of the keys; another one is
 // not touched.
@@ -51,55 +60,94 @@ const schemaVersion = "1"
 
 // Store is a dispatcher.Queue in Redis.
 type Store struct {
-	rdb       redis.UniversalClient
-	project   string
-	tags      []string
-	conf      string // ARGV[2] of every script
-	testClock bool
-	scripts   scripts
-	seal      *seal.Box
-	unread    sync.Map // endpoints whose record can't be read, by their ids: what it was when the log was told
-	log       *slog.Logger
+	*connection
+	project    string
+	tags       []string
+	conf       string // ARGV[2] of every script
+	testClock  bool
+	polls      bool // neither pub/sub nor PUBLISH may be used
+	durability dispatcher.Durability
+	keep       dispatcher.Keep
+	durableWay string // one of the by words
+	scripts    scripts
+	seal       *seal.Box
+	unread     sync.Map // endpoints whose record can't be read, by their ids: what it was when the log was told
+	log        *slog.Logger
+
+	division division
+	gates    *gates        // masters that do not answer
+	weak     *gates        // masters where what is written does not become durable
+	takeover chan struct{} // 1 deep: another node may serve a partition now
+	survey   survey
+	tired    []atomic.Bool // of home and each partition: it used up a call's patience, and did not answer since
 }
 
 var _ dispatcher.Queue = (*Store)(nil)
 
-// Open connects to Redis, agrees with :meta on the number of partitions and
-// loads the scripts.
+// Open connects to Redis, agrees with :meta on the number of partitions, finds
+// out what the server can and loads the scripts.
 func Open(ctx context.Context, o Options) (*Store, error) {
-	opts, err := redis.ParseURL(o.URL)
-	if err != nil {
-		return nil, fmt.Errorf("open redis: %w", withoutURL(err))
-	}
-	opts.MaxRetries = -1   // a script that is run again by the client would claim again; callers repeat what may be repeated
-	opts.DialerRetries = 1 // who calls repeats; five dials of a server that is gone take half a second
-	opts.ContextTimeoutEnabled = true
-	opts.DisableIdentity = true // unknown before 7.2, and an error in its statistics for each connection
-	opts.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	redis.SetLogger(silent{})
+	s, err := newStore(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("open redis: %w", err)
+	}
+	if err := s.begin(ctx, o); err != nil {
+		return nil, errors.Join(fmt.Errorf("open redis at %s: %w", s.where, err), s.Close())
+	}
+	return s, nil
+}
+
+// newStore connects a store that has no partitions yet.
+func newStore(ctx context.Context, o Options) (*Store, error) {
+	c, err := connect(ctx, o)
+	if err != nil {
+		return nil, err
+	}
 	s := &Store{
-		rdb:       redis.NewClient(opts),
-		project:   o.Project,
-		conf:      o.conf(),
-		testClock: o.TestClock,
-		scripts:   newScripts(o.TestClock),
-		seal:      o.Seal,
-		log:       o.Log,
+		connection: c,
+		project:    o.Project,
+		testClock:  o.TestClock,
+		polls:      o.Poll,
+		durability: o.Durability,
+		keep:       o.Keep,
+		scripts:    newScripts(o.TestClock),
+		seal:       o.Seal,
+		log:        o.Log,
+		gates:      newGates("does not answer"),
+		weak:       newGates("does not make durable what is written"),
+		takeover:   make(chan struct{}, 1),
+		tired:      make([]atomic.Bool, 1),
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	partitions, err := s.agree(ctx, o.Partitions)
-	if err == nil {
-		for n := range partitions {
-			s.tags = append(s.tags, tag(o.Project, n))
-		}
-		err = s.load(ctx)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open redis at %s: %w", opts.Addr, err), s.rdb.Close())
-	}
 	return s, nil
+}
+
+// begin makes a connected store ready.
+func (s *Store) begin(ctx context.Context, o Options) error {
+	partitions, err := s.agree(ctx, o.Partitions)
+	if err != nil {
+		return err
+	}
+	return s.ready(ctx, o, partitions)
+}
+
+// ready makes a store work on so many partitions.
+func (s *Store) ready(ctx context.Context, o Options, partitions int) error {
+	s.tired = make([]atomic.Bool, 1+partitions)
+	for n := range partitions {
+		s.tags = append(s.tags, tag(o.Project, n))
+	}
+	if err := s.findPubSub(ctx); err != nil {
+		return err
+	}
+	if err := s.findDurable(ctx); err != nil {
+		return err
+	}
+	s.conf = o.conf(s.polls)
+	return s.load(ctx)
 }
 
 // silent takes what go-redis would print to standard error: each of it is also
@@ -108,37 +156,37 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// withoutURL keeps a password that is part of a bad URL out of the error.
-func withoutURL(err error) error {
-	var parse interface{ Unwrap() error }
-	if errors.As(err, &parse) {
-		return fmt.Errorf("bad URL: %w", parse.Unwrap())
-	}
-	return err
-}
-
 // agree settles the number of partitions: the first start fixes it, since
-// every lane's place depends on it.
+// every lane's place depends on it. It writes only where nothing is: a store
+// whose memory is full must be opened too.
 func (s *Store) agree(ctx context.Context, wanted int) (int, error) {
-	meta := "{" + s.project + "}" + keyMeta
-	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.HSetNX(ctx, meta, "partitions", max(wanted, 1))
-		p.HSetNX(ctx, meta, "schema", schemaVersion)
-		return nil
-	})
-	if err != nil {
-		return 0, s.failed("read "+meta, err)
+	key := s.home() + keyMeta
+	have, err := s.meta(ctx, key)
+	if err == nil && (have["partitions"] == "" || have["schema"] == "") {
+		first := max(wanted, 1)
+		if wanted == 0 && s.cluster != nil {
+			first = clusterPartitions
+		}
+		err = s.at(ctx, "write "+key, home, func(p redis.Pipeliner) {
+			p.HSetNX(ctx, key, "partitions", first)
+			p.HSetNX(ctx, key, "schema", schemaVersion)
+		})
+		if err == nil {
+			have, err = s.meta(ctx, key) // another instance may have been first
+		}
 	}
-	have, err := s.rdb.HGetAll(ctx, meta).Result()
 	if err != nil {
-		return 0, s.failed("read "+meta, err)
+		return 0, err
 	}
 	if have["schema"] != schemaVersion {
 		return 0, fmt.Errorf("project %s has layout %q, this version knows %q", s.project, have["schema"], schemaVersion)
 	}
+	if err := underWay(have); err != nil {
+		return 0, err
+	}
 	n, err := strconv.Atoi(have["partitions"])
 	if err != nil || n < 1 {
-		return 0, fmt.Errorf("%s says %q partitions", meta, have["partitions"])
+		return 0, fmt.Errorf("%s says %q partitions", key, have["partitions"])
 	}
 	if wanted != 0 && wanted != n {
 		return 0, fmt.Errorf("PARTITIONS=%d, but project %s was made with %d: unset it, or use another PROJECT", wanted, s.project, n)
@@ -146,14 +194,39 @@ func (s *Store) agree(ctx context.Context, wanted int) (int, error) {
 	return n, nil
 }
 
-// load makes Redis know all scripts.
+func (s *Store) meta(ctx context.Context, key string) (map[string]string, error) {
+	var have *redis.MapStringStringCmd
+	err := s.at(ctx, "read "+key, home, func(p redis.Pipeliner) { have = p.HGetAll(ctx, key) })
+	return valueOf(have), err
+}
+
+// load makes all masters know all scripts. One that can't be reached gets them
+// when it is back and says that it does not know one.
 func (s *Store) load(ctx context.Context) error {
+	masters, err := s.masters(ctx)
+	if err != nil {
+		return err
+	}
 	c := &s.scripts
-	for _, sc := range []script{
-		c.digests, c.schedule, c.move, c.claim, c.settle, c.reap, c.cancel, c.retry, c.lane, c.sweep, c.trim, c.look, c.list, c.lanes,
-	} {
-		if err := s.rdb.ScriptLoad(ctx, sc.text).Err(); err != nil {
-			return s.failed("load "+sc.name, err)
+	errs := make([]error, len(masters))
+	var all sync.WaitGroup
+	for i, master := range masters {
+		all.Go(func() {
+			_, errs[i] = master.Pipelined(ctx, func(p redis.Pipeliner) error {
+				for _, sc := range []script{
+					c.digests, c.schedule, c.move, c.claim, c.settle, c.reap, c.cancel, c.retry, c.lane, c.sweep, c.trim,
+					c.look, c.list, c.lanes,
+				} {
+					p.ScriptLoad(ctx, sc.text)
+				}
+				return nil
+			})
+		})
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err := s.failed("load the scripts", err); err != nil && (len(masters) == 1 || !errors.Is(err, dispatcher.ErrUnavailable)) {
+			return err
 		}
 	}
 	return nil
@@ -173,88 +246,33 @@ func (s *Store) partition(lane dispatcher.Lane) int {
 	return int(crc16(string(lane))) % len(s.tags)
 }
 
-// Ping reports whether Redis answers.
+// home is the tag of what belongs to no partition.
+func (s *Store) home() string { return "{" + s.project + "}" }
+
+// tagOf is the tag of a partition, or of home.
+func (s *Store) tagOf(partition int) string {
+	if partition == home {
+		return s.home()
+	}
+	return s.tags[partition]
+}
+
+// Ping reports whether Redis answers: in a cluster the master without which
+// nobody is known to be alive.
 func (s *Store) Ping(ctx context.Context) error {
-	return s.failed("ping", s.rdb.Ping(ctx).Err())
+	return s.at(ctx, "ping", home, func(p redis.Pipeliner) { p.Ping(ctx) })
 }
 
 // Close ends all connections.
-func (s *Store) Close() error { return s.rdb.Close() }
-
-// job is one call of a script in one partition.
-type job struct {
-	partition int
-	args      []any // behind by and conf
-}
-
-// reply is what one job answered.
-type reply struct {
-	values []any
-	err    error
-}
-
-// run calls a script once for each job, all in one round trip. A script that
-// Redis does not know, since it was restarted or another node took over, is
-// loaded and called again: it has not run.
-func (s *Store) run(ctx context.Context, sc script, by string, jobs []job) []reply {
-	replies := s.send(ctx, sc, by, jobs)
-	var again []int
-	for i, r := range replies {
-		if redis.HasErrorPrefix(r.err, "NOSCRIPT") {
-			again = append(again, i)
-		}
-	}
-	if len(again) > 0 && s.rdb.ScriptLoad(ctx, sc.text).Err() == nil {
-		repeated := make([]job, len(again))
-		for i, n := range again {
-			repeated[i] = jobs[n]
-		}
-		for i, r := range s.send(ctx, sc, by, repeated) {
-			replies[again[i]] = r
-		}
-	}
-	for i := range replies {
-		replies[i].err = s.failed(sc.name, replies[i].err)
-	}
-	return replies
-}
-
-func (s *Store) send(ctx context.Context, sc script, by string, jobs []job) []reply {
-	replies := make([]reply, len(jobs))
-	if len(jobs) == 1 {
-		cmd := s.rdb.EvalSha(ctx, sc.sha, []string{s.tags[jobs[0].partition]}, s.args(by, jobs[0])...)
-		replies[0].values, replies[0].err = cmd.Slice()
-		return replies
-	}
-	cmds := make([]*redis.Cmd, len(jobs))
-	pipe := s.rdb.Pipeline()
-	for i, j := range jobs {
-		cmds[i] = pipe.EvalSha(ctx, sc.sha, []string{s.tags[j.partition]}, s.args(by, j)...)
-	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
-	for i, cmd := range cmds {
-		replies[i].values, replies[i].err = cmd.Slice()
-	}
-	return replies
-}
-
-func (s *Store) args(by string, j job) []any {
-	args := make([]any, 0, 2+len(j.args))
-	args = append(args, by, s.conf)
-	return append(args, j.args...)
+func (s *Store) Close() error {
+	s.gates.finish()
+	s.weak.finish()
+	return s.rdb.Close()
 }
 
 // failed gives an error of Redis the engine's meaning: full, unavailable, or a
 // fault of ours. doing is the verb that it is told with.
-func (s *Store) failed(doing string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if meaning := meaningOf(err); meaning != nil {
-		return fmt.Errorf("%s: %w: %w", doing, meaning, err)
-	}
-	return fmt.Errorf("%s: %w", doing, err)
-}
+func (s *Store) failed(doing string, err error) error { return failed(doing, err) }
 
 // each cuts n things into batches of at most size and calls do with the bounds.
 func each(n, size int, do func(from, to int)) {
@@ -262,18 +280,3 @@ func each(n, size int, do func(from, to int)) {
 		do(from, min(from+size, n))
 	}
 }
-
-// now is the time by the clock that scripts read.
-func (s *Store) now(ctx context.Context) (time.Time, error) {
-	if !s.testClock {
-		t, err := s.rdb.Time(ctx).Result()
-		return t, s.failed("time", err)
-	}
-	micros, err := s.rdb.Get(ctx, s.tags[0]+keyClock).Int64()
-	return time.UnixMicro(micros), s.failed("time", err)
-}
-
-var errAnswer = errors.New("unexpected answer of a script")
-
-// A connection that ends in the middle says io.EOF or io.ErrUnexpectedEOF.
-var brokenOff = []error{io.EOF, io.ErrUnexpectedEOF, redis.ErrClosed, context.DeadlineExceeded, context.Canceled}

@@ -2,7 +2,7 @@ package redisq
 
 import (
 	"context"
-	"errors"
+	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
 )
@@ -39,13 +39,18 @@ func (s *Store) Trim(ctx context.Context, by string, partitions []int, keep disp
 			t.DeadCut += int(a.number())
 			t.Lanes += int(a.number())
 			t.More = a.number() == 1 || t.More
+			if age := time.Duration(a.number()) * time.Millisecond; age > 0 && (t.CutAge == 0 || age < t.CutAge) {
+				t.CutAge = age
+			}
 		}
-		errs = append(errs, a.err)
+		errs = append(errs, inPartition(jobs[i].partition, a.err))
 	}
-	return t, errors.Join(errs...)
+	return t, join(errs...)
 }
 
 // share is one partition's part of a limit for the project.
-func (s *Store) share(limit int) int {
-	return max(limit/len(s.tags), min(limit, leastKept))
+func (s *Store) share(limit int) int { return share(limit, len(s.tags)) }
+
+func share(limit, partitions int) int {
+	return max(limit/partitions, min(limit, leastKept))
 }

@@ -2,9 +2,11 @@ package redisq
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -12,43 +14,126 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// pingEvery is how often a quiet subscription is asked whether it still lives.
-// go-redis' 3 s would be a third of all the commands an idle instance sends.
-const pingEvery = 30 * time.Second
+// A subscription that was quiet for pingEvery is asked whether it still lives,
+// and has pongWithin to say so. go-redis' 3 s would be a third of all the
+// commands an idle instance sends, and it does not mind if nothing comes back.
+const (
+	pingEvery  = 30 * time.Second
+	pongWithin = 5 * time.Second
+)
+
+// errSilent ends a subscription whose other end is gone.
+var errSilent = errors.New("the subscription does not answer")
+
+// Polls reports that Watch must not be called.
+func (s *Store) Polls() bool { return s.polls }
+
+// findPubSub finds out whether pub/sub may be used: a proxy may not know it, a
+// user be forbidden it. A PUBLISH that is refused inside a script would come
+// after its writes, so that it must be known before.
+func (s *Store) findPubSub(ctx context.Context) error {
+	if s.polls {
+		return nil
+	}
+	sub := s.rdb.Subscribe(ctx, s.home()+channelWake, s.home()+channelEndpoints)
+	_, err := sub.ReceiveTimeout(ctx, readWithin)
+	err = errors.Join(err, sub.Close())
+	if err == nil {
+		err = s.at(ctx, "publish", home, func(p redis.Pipeliner) {
+			p.Publish(ctx, s.home()+channelWake, noHint)
+			p.Publish(ctx, s.home()+channelEndpoints, noHint)
+		})
+	}
+	switch word := wordOf(err); {
+	case err == nil:
+		return nil
+	case word == "" || meaningOf(err) != nil:
+		return s.failed("subscribe", err)
+	default:
+		s.log.Warn("pub/sub may not be used, so the store is asked again and again", "err", err)
+		s.polls = true
+		return nil
+	}
+}
+
+// noHint is what is published only to find out whether it may be.
+const noHint = ""
 
 // Watch tells the ears what other instances published, and where something may
-// have been missed: at the start and at each new subscription. One connection
-// serves both channels.
+// have been missed: when it begins, and when another node may have taken over.
+// One connection serves both channels; it returns when that ends.
 func (s *Store) Watch(ctx context.Context, by string, ears dispatcher.Ears) error {
 	wake, endpoints := s.home()+channelWake, s.home()+channelEndpoints
 	sub := s.rdb.Subscribe(ctx, wake, endpoints)
-	defer func() { _ = sub.Close() }() // its connection is gone either way
-	events := sub.ChannelWithSubscriptions(redis.WithChannelHealthCheckInterval(pingEvery))
-	for {
-		select {
-		case <-ctx.Done():
+	end := func() { _ = sub.Close() } // its connection is gone either way
+	defer end()
+	defer context.AfterFunc(ctx, end)() // what waits for it knows no context
+	if ears.Lost == nil {
+		ears.Lost = func() {}
+	}
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	beside.Go(func() { s.watchTakeovers(watching, ears.Lost) })
+	for asked := false; ; {
+		wait := pingEvery
+		if asked {
+			wait = pongWithin
+		}
+		event, err := sub.ReceiveTimeout(ctx, wait)
+		switch {
+		case ctx.Err() != nil:
 			return nil
-		case event, ok := <-events:
-			if !ok {
-				return nil
+		case isTimeout(err) && !asked:
+			err, asked = sub.Ping(ctx), true
+		case isTimeout(err):
+			err = errSilent
+		default:
+			asked = false
+		}
+		if ctx.Err() != nil {
+			return nil // it ended while the other end was asked
+		}
+		if err != nil {
+			return s.failed("watch", err)
+		}
+		switch e := event.(type) {
+		case *redis.Subscription:
+			if e.Channel == wake { // one command subscribes to both
+				ears.Lost()
 			}
-			switch e := event.(type) {
-			case *redis.Subscription:
-				if e.Channel == wake && ears.Lost != nil {
-					ears.Lost() // one command subscribes to both
-				}
-			case *redis.Message:
-				if e.Channel == wake {
-					s.heardHint(e.Payload, by, ears)
-				} else {
-					s.heardEndpoint(e.Payload, ears)
-				}
+		case *redis.Message:
+			if e.Channel == wake {
+				s.heardHint(e.Payload, by, ears)
+			} else {
+				s.heardEndpoint(e.Payload, ears)
 			}
 		}
 	}
 }
 
+// takeoverEvery is how often a takeover is told at most: while one is under way
+// many calls meet it.
+const takeoverEvery = time.Second
+
+// watchTakeovers tells of each takeover until ctx ends.
+func (s *Store) watchTakeovers(ctx context.Context, lost func()) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.takeover:
+			lost()
+			sleep(ctx, takeoverEvery)
+		}
+	}
+}
+
 func (s *Store) heardHint(text, by string, ears dispatcher.Ears) {
+	if text == noHint {
+		return
+	}
 	h, from, err := parseHint(text)
 	switch {
 	case err != nil || h.Partition < 0 || h.Partition >= len(s.tags):
@@ -59,6 +144,9 @@ func (s *Store) heardHint(text, by string, ears dispatcher.Ears) {
 }
 
 func (s *Store) heardEndpoint(text string, ears dispatcher.Ears) {
+	if text == noHint {
+		return
+	}
 	change, err := parseChange(text)
 	switch {
 	case err != nil:
@@ -93,37 +181,35 @@ func parseChange(text string) (c dispatcher.EndpointChange, err error) {
 
 // Peek reads the hints of partitions by plain commands.
 func (s *Store) Peek(ctx context.Context, partitions []int) ([]dispatcher.Hint, error) {
-	now, err := s.now(ctx)
-	if err != nil {
-		return nil, err
-	}
-	lanes := make([]*redis.ZSliceCmd, len(partitions))
-	times := make([][2]*redis.ZSliceCmd, len(partitions))
-	_, err = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, n := range partitions {
-			lanes[i] = p.ZRangeWithScores(ctx, s.tags[n]+keyLanes, 0, 0)
-			times[i][0] = p.ZRangeWithScores(ctx, s.tags[n]+keyDue, 0, 0)
-			times[i][1] = p.ZRangeWithScores(ctx, s.tags[n]+keyParked, 0, 0)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, s.failed("peek", err)
-	}
-	hints := make([]dispatcher.Hint, len(partitions))
+	heads := make([][3]*redis.ZSliceCmd, len(partitions))
+	t := trip{clock: true, errands: make([]errand, len(partitions))}
 	for i, n := range partitions {
-		h := dispatcher.Hint{Partition: n, Now: now, Weight: -1}
-		if head := lanes[i].Val(); len(head) > 0 {
+		t.errands[i] = errand{partition: n, fill: func(p redis.Pipeliner) {
+			for k, key := range []string{keyLanes, keyDue, keyParked} {
+				heads[i][k] = p.ZRangeWithScores(ctx, s.tags[n]+key, 0, 0)
+			}
+		}}
+	}
+	s.send(ctx, &t)
+	hints := make([]dispatcher.Hint, 0, len(partitions))
+	var errs []error
+	for i, e := range t.errands {
+		if e.err != nil {
+			errs = append(errs, inPartition(e.partition, s.failed("peek", e.err)))
+			continue
+		}
+		h := dispatcher.Hint{Partition: e.partition, Now: e.now, Weight: -1}
+		if head := heads[i][0].Val(); len(head) > 0 {
 			h.Weight = int(head[0].Score / turn) // also while every lane is held: then a claim says so
 		}
-		for _, heads := range times[i] {
-			if head := heads.Val(); len(head) > 0 {
+		for _, times := range heads[i][1:] {
+			if head := times.Val(); len(head) > 0 {
 				if at := fromMillis(int64(head[0].Score)); h.Due.IsZero() || at.Before(h.Due) {
 					h.Due = at
 				}
 			}
 		}
-		hints[i] = h
+		hints = append(hints, h)
 	}
-	return hints, nil
+	return hints, join(errs...)
 }

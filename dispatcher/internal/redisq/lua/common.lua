@@ -4,7 +4,7 @@
 --               slot that is moving, Redis then answers ASK before the script starts, instead of ending it in its middle.
 -- ARGV[1] by    the instance that calls
 -- ARGV[2] conf  "<largest window> <permits of the calling instance> <failures that open a breaker, 0 none> <its first wait
---               in ms> <most waiting in a lane, 0 any number>"
+--               in ms> <most waiting in a lane, 0 any number> <1: nobody is told, since PUBLISH may not be used>"
 --
 -- Rules: all ARGV is read before the first write, since writes are not rolled back; every script but schedule writes a
 -- removal first, since Redis refuses a script at its first write when memory is full; TIME is read once.
@@ -13,7 +13,8 @@
 --   :messages        hash  message id -> record: digest 16 bytes; created, deliver-at, expires-at 6 bytes each (ms, big
 --                          endian, 0 none); key's hash 8; 1 byte length of lane, lane; 2 bytes length of meta, meta; body.
 --                          A record of 16 bytes is a digest alone: the id is known, the message is not kept.
---   :fan             hash  message id -> "a b -c": its lanes here, - before each that is gone; only for more than one
+--   :fan             hash  message id -> "a b -c": its lanes here, - before each that is gone; only for more than one;
+--                          -* for others that are gone, which a repartition could not name
 --   :due             zset  <lane>:<id> by due time in ms
 --   :ready:<lane>    list  <due>:<id>
 --   :behind:<l>:<k>  zset  message ids of all unfinished deliveries of an ordering key by ms, each later than the one
@@ -62,7 +63,8 @@ local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local now = floor(micros / 1000)           -- what is due by now
 local from = math.ceil(micros / 1000)      -- what waits is counted from here, so that it is never early
-local most, permits, threshold, first_wait, most_waiting = string.match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+local most, permits, threshold, first_wait, most_waiting, silent =
+  string.match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+) (%d+) ([01])$')
 most, permits, threshold = tonumber(most), tonumber(permits), tonumber(threshold)
 first_wait, most_waiting = tonumber(first_wait), tonumber(most_waiting)
 
@@ -76,9 +78,10 @@ local function each(command, key, values)
 end
 
 local find, sub = string.find, string.sub
-local function lane_of(delivery) return sub(delivery, 1, find(delivery, ':', 1, true) - 1) end
+-- A name that is none, written by hand, is a lane without a message: it is dropped where it is met, and stops nothing.
+local function lane_of(delivery) return sub(delivery, 1, (find(delivery, ':', 1, true) or #delivery + 1) - 1) end
 local function parts(delivery)
-  local colon = find(delivery, ':', 1, true)
+  local colon = find(delivery, ':', 1, true) or #delivery + 1
   return sub(delivery, 1, colon - 1), sub(delivery, colon + 1)
 end
 
@@ -156,6 +159,7 @@ local function read_lanes(names)
   for i, name in ipairs(names) do
     local a, b = '0', '0'
     if ins[i] then a, b = string.match(ins[i], '^(%d+) (%d+)$') end
+    if not a then a, b = '0', '0' end -- a text that is none must not stop its lane; doctor counts again
     local s, limit = texts[i] and shape(texts[i]) or FRESH, limits_of(name, limits[i])
     local l = {
       name = name, flying = tonumber(a), waiting = tonumber(b), was = ins[i], text = texts[i],
@@ -272,6 +276,7 @@ end
 local function progress(text)
   if not text then return 0, 0, 0, 0, 0, '-' end
   local a, b, d, s, q, r = string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d) (%S+)$')
+  if not a then return 0, 0, 0, 0, 0, '-' end
   return tonumber(a), tonumber(b), tonumber(d), tonumber(s), tonumber(q), r
 end
 local function progressed(a, b, d, s, q, r) return format('%d %d %d %d %d %s', a, b, d, s, q, r) end
@@ -351,7 +356,8 @@ end
 local function write_lanes()
   local ins, texts, made = {}, {}, {}
   for _, l in ipairs(met) do
-    local inside = l.flying .. ' ' .. l.waiting
+    -- Where a count was wrong, what leaves its place is not in it.
+    local inside = math.max(0, l.flying) .. ' ' .. math.max(0, l.waiting)
     local used = inside ~= (l.was or '0 0') -- a lane that was only asked for gets no state
     if used then
       ins[#ins + 1] = l.name
@@ -391,7 +397,7 @@ local function finish(lines, codes)
   local w = weighs(lightest())
   local earlier = due > 0 and (before_due == 0 or due < before_due)
   local lighter = w >= 0 and (before_weight < 0 or w < before_weight)
-  if earlier or lighter then
+  if silent == '0' and (earlier or lighter) then
     local project, n = string.match(tag, '^{(.+):(%d+)}$')
     call('PUBLISH', '{' .. project .. '}:wake', n .. ' ' .. num(micros) .. ' ' .. num(due) .. ' ' .. w .. ' ' .. by)
   end

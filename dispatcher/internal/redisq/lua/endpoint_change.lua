@@ -8,6 +8,7 @@
 -- ARGV[4] uid      as it was created, since nothing else may lie in the indexes; so
 -- ARGV[5] tenant   and
 -- ARGV[6] created  ms
+-- ARGV[7] silent   1: nobody is told, since PUBLISH may not be used
 -- returns "ok"; "stale" where the versions do not follow; "gone" where there is none; "other" where it would be another's
 local tag, call = KEYS[1], redis.call
 local ENDPOINTS = tag .. ':endpoints'
@@ -29,5 +30,7 @@ end
 
 call('DEL', tag) -- a removal first: to pause or disable one must work though memory is full
 call('HSET', ENDPOINTS, id, version .. ' ' .. record)
-call('PUBLISH', ENDPOINTS, version .. ' ' .. id .. ' ' .. tenant)
+if ARGV[7] == '0' then
+  call('PUBLISH', ENDPOINTS, version .. ' ' .. id .. ' ' .. tenant)
+end
 return { 'ok' }

@@ -8,6 +8,7 @@
 -- ARGV[4] uid      empty: none
 -- ARGV[5] tenant   empty: none
 -- ARGV[6] created  ms
+-- ARGV[7] silent   1: nobody is told, since PUBLISH may not be used
 -- returns "ok"; "uid", id, stored of the endpoint that has the uid; "id" where that is taken
 --
 -- What the keys hold (keys.go has the same names):
@@ -38,5 +39,7 @@ if uid ~= '' then
 end
 call('ZADD', TENANT .. tenant, created, id)
 call('ZADD', ALL, created, id)
-call('PUBLISH', ENDPOINTS, version .. ' ' .. id .. ' ' .. tenant)
+if ARGV[7] == '0' then
+  call('PUBLISH', ENDPOINTS, version .. ' ' .. id .. ' ' .. tenant)
+end
 return { 'ok' }

@@ -1,8 +1,9 @@
 -- endpoint_delete: forget an endpoint, whatever its version. It has nothing of common; endpoint_create says what the keys
 -- hold.
 --
--- KEYS[1] tag  {<project>}, never exists
+-- KEYS[1] tag     {<project>}, never exists
 -- ARGV[1] id
+-- ARGV[2] silent  1: nobody is told, since PUBLISH may not be used
 -- returns "ok"; "gone" where there is none
 local tag, call = KEYS[1], redis.call
 local ENDPOINTS, UIDS, TENANT, ALL = tag .. ':endpoints', tag .. ':uids', tag .. ':tenant:', tag .. ':all'
@@ -26,5 +27,7 @@ call('ZREM', TENANT .. tenant, id)
 if uid ~= '' and call('HGET', UIDS, uid) == id then
   call('HDEL', UIDS, uid)
 end
-call('PUBLISH', ENDPOINTS, '0 ' .. id .. ' ' .. tenant)
+if ARGV[2] == '0' then
+  call('PUBLISH', ENDPOINTS, '0 ' .. id .. ' ' .. tenant)
+end
 return { 'ok' }

@@ -153,7 +153,7 @@ local function again(e, old)
   for lane in string.gmatch(fan, '%S+') do named[string.gsub(lane, '^%-', '')] = true end
   for i, lane in ipairs(e.lanes) do
     letters[i] = 's'
-    if not named[lane] then
+    if not named[lane] and not named['*'] then -- *: others were here and are gone, which a repartition left unnamed
       named[lane] = true
       letters[i] = make(e, lanes[lane])
       if letters[i] ~= 'f' then fan, more = fan .. ' ' .. lane, true end

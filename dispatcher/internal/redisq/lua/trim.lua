@@ -6,7 +6,8 @@
 -- ARGV[6] dead ms, ARGV[7] dead most
 -- ARGV[8] batch         most of each kind
 -- ARGV[9] room          1: make space, the oldest finished work goes however young
--- returns now, due, weight, finished, seen, dead, dead cut before their age, lanes, 1 if there is more
+-- returns now, due, weight, finished, seen, dead, dead cut before their age, lanes, 1 if there is more, the least age in ms
+-- at which a finished one was cut since there were too many (0: none was)
 local LANE_AGE = 3600 * 1000 -- ms; a lane's state is what tells a good destination from an unknown one, so it outlives idle moments
 
 local finished_ms, finished_most, seen_most = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -72,11 +73,17 @@ local function age_of_head(key)
   return head[2] and tonumber(head[2]) or math.huge
 end
 local much = call('ZCARD', DONE) + call('ZCARD', CANCELLED) - finished_most
+local cut_age, many = 0, much
 if room then much = math.max(much, batch) end
 if much > 0 then
   local key, status = DONE, 'delivered'
   if age_of_head(CANCELLED) < age_of_head(DONE) then key, status = CANCELLED, 'cancelled' end
   local cut = over(key, much)
+  if many > 0 and #cut > 0 then
+    -- With room more may be cut than are too many; the newest of those that are tells how short the time is.
+    local newest = cut[math.min(many, #cut)]
+    cut_age = math.max(1, now - tonumber(call('ZSCORE', key, newest)))
+  end
   forget(key, cut, not room)
   count(status, -#cut)
   nfinished = nfinished + #cut
@@ -128,4 +135,4 @@ if #heads > 0 then
 end
 if room then call('XTRIM', ATTEMPTS, 'MAXLEN', floor(call('XLEN', ATTEMPTS) / 2)) end
 local t, d, w = finish()
-return { t, d, w, nfinished, #seen, #dead, early, nlanes, more }
+return { t, d, w, nfinished, #seen, #dead, early, nlanes, more, num(cut_age) }

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/app"
+)
+
+func newDoctor(s stage) *cobra.Command {
+	var fix, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check the store's settings and everything it keeps, and repair it",
+		Long: `Prints what the store is able to and set to, and then looks through all keys of
+the project for what is not as it should be: deliveries in no place or in two,
+records without a place and places without a record, counts that are wrong,
+lanes that nobody comes to, instances that died and were never missed.
+
+It may run while instances work, and takes some seconds longer than it has to
+read: everything that looks wrong is judged again, in one step of the store.
+
+With --fix what can be repaired is. A repair may cause an attempt too many; it
+never loses a delivery.
+
+Settings are those of serve: REDIS_URL or DATA_DIR, PROJECT and the rest. The
+exit code is 0 when all is sound, 1 when something is left, 4 when the store does
+not answer.`,
+		Example: `  hookladder doctor
+  hookladder doctor --fix
+  hookladder doctor --json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			read, found, err := readSettings(surroundings{environ: s.vars()})
+			if err != nil {
+				return usageError{err}
+			}
+			if read.RedisURL == "" && read.DataDir == "" {
+				return usagef("neither REDIS_URL nor DATA_DIR is set: where does the project lie?")
+			}
+			o := options(read, found)
+			o.Log = newLog(read, found, cmd.ErrOrStderr())
+			var r reporter = &textReport{out: cmd.OutOrStdout(), fix: fix}
+			if asJSON {
+				r = &jsonReport{out: cmd.OutOrStdout()}
+			}
+			d := &diagnosis{reporter: r}
+			out, err := app.Doctor(cmd.Context(), o, fix, d.hear, d.tell)
+			if err != nil {
+				return err
+			}
+			if err := r.end(out); err != nil {
+				return err
+			}
+			return d.verdict(out, fix)
+		},
+	}
+	cmd.Flags().BoolVar(&fix, "fix", false, "repair what can be repaired")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object at the end")
+	return cmd
+}
+
+// reporter is how a diagnosis is printed.
+type reporter interface {
+	store(i dispatcher.StoreInfo)
+	finding(f app.Finding)
+	end(out app.Examined) error
+}
+
+// diagnosis counts what is left.
+type diagnosis struct {
+	reporter
+	lacking, left, curable int // needed of the store; findings; those of them that --fix repairs
+}
+
+func (d *diagnosis) hear(i dispatcher.StoreInfo) {
+	for _, c := range i.Checks {
+		if c.Needed && c.Holds == dispatcher.No {
+			d.lacking++
+		}
+	}
+	d.store(i)
+}
+
+func (d *diagnosis) tell(f app.Finding) {
+	if !f.Fixed {
+		d.left++
+		if f.Cure != "" {
+			d.curable++
+		}
+	}
+	d.finding(f)
+}
+
+// verdict is an error where something is left.
+func (d *diagnosis) verdict(out app.Examined, fix bool) error {
+	switch {
+	case d.lacking > 0:
+		return fmt.Errorf("the store lacks %d of what is needed", d.lacking)
+	case d.curable > 0 && !fix:
+		return fmt.Errorf("%d findings are left; hookladder doctor --fix repairs %d of them", d.left, d.curable)
+	case d.left > 0:
+		return fmt.Errorf("%d findings are left", d.left)
+	case out.Unjudged > 0:
+		return fmt.Errorf("the counts of %d partitions were never at rest: try again when less is going on", out.Unjudged)
+	}
+	return nil
+}
+
+// textReport prints lines for people, as they come.
+type textReport struct {
+	out io.Writer
+	fix bool
+}
+
+func (r *textReport) store(i dispatcher.StoreInfo) {
+	fmt.Fprintf(r.out, "store %s %s, %s, DURABILITY=%s (%s)\n", i.Kind, i.Version, i.Mode, i.Durability, i.Durable)
+	for _, c := range i.Checks {
+		fmt.Fprintf(r.out, "  %-8s %-12s %s\n", c.Holds, c.Name, c.Detail)
+	}
+}
+
+func (r *textReport) finding(f app.Finding) {
+	where := f.Subject
+	if f.Partition >= 0 {
+		where = fmt.Sprintf("partition %d: %s", f.Partition, f.Subject)
+	}
+	fmt.Fprintf(r.out, "%s: %s\n", where, f.What)
+	switch {
+	case f.Fixed:
+		fmt.Fprintf(r.out, "  repaired: %s\n", f.Cure)
+	case f.Cure != "":
+		fmt.Fprintf(r.out, "  --fix: %s\n", f.Cure)
+	}
+}
+
+func (r *textReport) end(out app.Examined) error {
+	_, err := fmt.Fprintf(r.out, "examined %s messages and %s lanes in %s partitions: %s findings, %s repaired\n",
+		comma(out.Messages), comma(out.Lanes), comma(out.Partitions), comma(out.Findings), comma(out.Fixed))
+	return err
+}
+
+// jsonReport prints one object.
+type jsonReport struct {
+	out  io.Writer
+	text diagnosisJSON
+}
+
+// diagnosisJSON is what --json prints.
+type diagnosisJSON struct {
+	Kind       string        `json:"kind"`
+	Version    string        `json:"version"`
+	Mode       string        `json:"mode"`
+	Nodes      int           `json:"nodes"`
+	Durability string        `json:"durability"`
+	Durable    string        `json:"durable"`
+	WouldLose  string        `json:"would_lose"`
+	Checks     []checkJSON   `json:"checks"`
+	Findings   []findingJSON `json:"findings"`
+	Partitions int           `json:"partitions"`
+	Messages   int           `json:"messages"`
+	Lanes      int           `json:"lanes"`
+	Repaired   int           `json:"repaired"`
+	Unjudged   int           `json:"unjudged"`
+}
+
+type checkJSON struct {
+	Name   string `json:"name"`
+	Holds  string `json:"holds"`
+	Needed bool   `json:"needed"`
+	Detail string `json:"detail"`
+}
+
+type findingJSON struct {
+	Kind      string `json:"kind"`
+	Partition int    `json:"partition"`
+	Subject   string `json:"subject"`
+	What      string `json:"what"`
+	Cure      string `json:"cure"`
+	Repaired  bool   `json:"repaired"`
+}
+
+func (r *jsonReport) store(i dispatcher.StoreInfo) {
+	r.text = diagnosisJSON{
+		Kind: i.Kind, Version: i.Version, Mode: i.Mode, Nodes: i.Nodes, Durability: i.Durability.String(),
+		Durable: i.Durable.String(), WouldLose: i.Loses, Checks: []checkJSON{}, Findings: []findingJSON{},
+	}
+	for _, c := range i.Checks {
+		r.text.Checks = append(r.text.Checks, checkJSON{c.Name, c.Holds.String(), c.Needed, c.Detail})
+	}
+}
+
+func (r *jsonReport) finding(f app.Finding) {
+	r.text.Findings = append(r.text.Findings, findingJSON{f.Kind, f.Partition, f.Subject, f.What, f.Cure, f.Fixed})
+}
+
+func (r *jsonReport) end(out app.Examined) error {
+	t := &r.text
+	t.Partitions, t.Messages, t.Lanes, t.Repaired, t.Unjudged = out.Partitions, out.Messages, out.Lanes, out.Fixed, out.Unjudged
+	return printJSON(r.out, t)
+}

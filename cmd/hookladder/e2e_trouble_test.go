@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/redistest"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// trouble is what befalls the store while callers publish, and an attempt comes
+// to its end meanwhile.
+type trouble struct {
+	callers int
+	begin   func()
+	felt    func(c *callers) // waits until it is; nil: until each caller was refused
+	end     func()           // nil: it ends by itself
+	silent  bool             // nobody has to hear of it
+}
+
+// through goes through trouble: whatever was acknowledged arrives, and once.
+func (w *world) through(x trouble) {
+	w.t.Helper()
+	h := newHeld()
+	w.receiver.answers(func(_ http.ResponseWriter, r *http.Request, id string, _ int) {
+		if id == "flying" {
+			h.wait(r)
+		}
+	})
+	i := w.serve("ATTEMPT_TIMEOUT=60s")
+	i.troubled = !x.silent
+	i.publish(wire.Message{ID: "flying", URL: w.receiver.URL})
+	w.receiver.wait("flying", 1)
+	c := startCallers(max(x.callers, 4), 0, i)
+	c.goOn(50)
+
+	x.begin()
+	close(h.release) // an outcome that nobody can record yet
+	if x.felt != nil {
+		x.felt(c)
+	} else {
+		c.refuse()
+	}
+	if x.end != nil {
+		x.end()
+	}
+	all := c.end()
+
+	w.receiver.arrived(all)
+	i.until("flying", "delivered")
+	w.counted(i)
+	w.receiver.once()
+	if x.silent {
+		require.NotContains(w.t, i.log.String(), `"msg":"store lost"`)
+		return
+	}
+	i.says(`"msg":"store lost"`)
+	i.says(`"msg":"store back"`)
+	require.LessOrEqual(w.t, strings.Count(i.log.String(), `"msg":"store lost"`), lostMost, "it is not said by each stage")
+}
+
+// lostMost is how often the store may be told to be lost in one trouble: once,
+// and again where some calls worked in its middle.
+const lostMost = 3
+
+func TestE2ENothingIsLostWhileRedisIsStarted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.through(trouble{begin: w.redis.Stop, end: w.redis.Restart})
+}
+
+// With appendfsync everysec what was acknowledged in the last second may be
+// lost with Redis; this is about what Hookladder does.
+func TestE2ENothingIsLostWhenRedisIsKilled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "appendfsync always")
+	w.through(trouble{begin: w.redis.Kill, end: w.redis.Restart})
+}
+
+// A Redis that hangs carries out, when it goes on, what was given up meanwhile.
+func TestE2ENothingIsLostWhileRedisHangs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.through(trouble{begin: w.redis.Pause, end: w.redis.Resume})
+}
+
+// A script of somebody else runs for seconds.
+func TestE2ENothingIsLostWhileRedisIsBusy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "busy-reply-threshold 100")
+	options, err := redis.ParseURL(w.redis.URL())
+	require.NoError(t, err)
+	options.ReadTimeout, options.MaxRetries = -1, -1 // else it would be sent again
+	somebody := redis.NewClient(options)
+	t.Cleanup(func() { _ = somebody.Close() })
+	var over chan error
+	w.through(trouble{
+		begin: func() {
+			over = make(chan error, 1)
+			go func() { over <- somebody.Eval(context.WithoutCancel(t.Context()), "while true do end", nil).Err() }()
+			require.Eventually(t, func() bool {
+				return redis.HasErrorPrefix(w.rdb.Ping(context.WithoutCancel(t.Context())).Err(), "BUSY")
+			}, e2eWait, 20*time.Millisecond)
+		},
+		end: func() {
+			require.NoError(t, w.rdb.ScriptKill(t.Context()).Err())
+			require.ErrorContains(t, <-over, "killed")
+		},
+	})
+}
+
+// As after a failover, when the master that was is told to follow another.
+func TestE2ENothingIsLostWhileRedisTakesNoWrites(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.through(trouble{
+		begin: func() { require.NoError(t, w.rdb.ReplicaOf(t.Context(), "127.0.0.1", "1").Err()) },
+		end:   func() { require.NoError(t, w.rdb.ReplicaOf(t.Context(), "NO", "ONE").Err()) },
+	})
+}
+
+func TestE2ENothingIsLostWhileScriptsAreForgotten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	flush := func() { require.NoError(t, w.rdb.ScriptFlush(t.Context()).Err()) }
+	w.through(trouble{silent: true, begin: flush, felt: func(c *callers) {
+		for range 10 {
+			c.goOn(10)
+			flush()
+		}
+	}})
+}
+
+// newProxiedWorld is a world whose instances reach Redis through a proxy.
+func newProxiedWorld(t *testing.T) (*world, *redistest.Proxy) {
+	t.Helper()
+	w := newWorld(t)
+	p := redistest.NewProxy(t, w.redis.Addr())
+	w.settings = append(w.settings, "REDIS_URL="+p.URL())
+	return w, p
+}
+
+func TestE2ENothingIsLostWhileConnectionsAreCut(t *testing.T) {
+	t.Parallel()
+	w, p := newProxiedWorld(t)
+	w.through(trouble{begin: p.Cut, felt: func(c *callers) {
+		for range 20 {
+			c.goOn(5)
+			p.Cut()
+		}
+	}})
+}
+
+// After a machine slept its connections are there, but nothing passes them.
+func TestE2EHalfOpenConnectionsLoseNothing(t *testing.T) {
+	t.Parallel()
+	w, p := newProxiedWorld(t)
+	w.through(trouble{begin: p.Swallow, felt: func(c *callers) { c.goOn(50) }})
+}
+
+func TestE2EASlowRedisLosesNothing(t *testing.T) {
+	t.Parallel()
+	w, p := newProxiedWorld(t)
+	w.through(trouble{silent: true, begin: func() { p.Delay(300 * time.Millisecond) },
+		felt: func(c *callers) { c.goOn(30) }, end: func() { p.Delay(0) }})
+}
+
+func TestE2EAPoolOfTwoConnectionsIsEnough(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.settings = append(w.settings, "REDIS_URL="+w.redis.URL()+"?pool_size=2", "PARTITIONS=16")
+	w.through(trouble{silent: true, callers: 64, begin: func() {}, felt: func(c *callers) { c.goOn(2000) }})
+}

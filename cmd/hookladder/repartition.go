@@ -1,0 +1,112 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/hookladder/hookladder/dispatcher/app"
+)
+
+func newRepartition(s stage) *cobra.Command {
+	var to int
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "repartition",
+		Short: "Move everything to another number of partitions, while nothing runs",
+		Long: `Moves a project to another number of partitions: what PARTITIONS fixed at its
+first start. Stop all instances before. It waits 7 s to see that none is alive,
+and refuses if one is; what dead ones still held goes back to its lanes. Until it
+has ended no instance starts.
+
+It may be ended at any time, also by kill -9: run it again, and it goes on.
+Nothing is lost or doubled by that. In a cluster no slots may be moved meanwhile.
+
+A message to several destinations is stored once in each partition that has one
+of them. Ids that only DEDUP_MAX keeps are copied to every partition where a
+repeat may be asked for, the newest, as far as that has room; the summary tells
+how many are forgotten. The memory needed besides is small, but for those copies
+and a destination's own list.
+
+Settings are those of serve: REDIS_URL or DATA_DIR, and PROJECT. Afterwards set
+PARTITIONS to the new number, or unset it.`,
+		Example: `  hookladder repartition --to 128 --dry-run
+  hookladder repartition --to 128`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if to < 1 || to > mostPartitions {
+				return usagef("--to is needed: a number of partitions from 1 to %d", mostPartitions)
+			}
+			read, found, err := readSettings(surroundings{environ: s.vars()})
+			if err != nil {
+				return usageError{err}
+			}
+			if read.RedisURL == "" && read.DataDir == "" {
+				return usagef("neither REDIS_URL nor DATA_DIR is set: where does the project lie?")
+			}
+			o := options(read, found)
+			o.Log = newLog(read, found, cmd.ErrOrStderr())
+			tell := func(step app.RepartitionStep) { printStep(cmd.ErrOrStderr(), step) }
+			done, err := app.Repartition(cmd.Context(), o, to, dry, tell)
+			if err != nil {
+				return err
+			}
+			return printRepartitioned(cmd.OutOrStdout(), done, dry, read)
+		},
+	}
+	cmd.Flags().IntVar(&to, "to", 0, "the number of partitions from then on")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only tell what would be moved; instances may run")
+	return cmd
+}
+
+// mostPartitions is that of PARTITIONS.
+const mostPartitions = 1024
+
+// What the phases of a repartition do, for people.
+var phaseTexts = map[string]string{
+	"begin": "look whether an instance is alive, for 7 s",
+	"ids":   "copy known ids",
+	"move":  "move what belongs to destinations",
+	"count": "count anew",
+}
+
+func printStep(out io.Writer, step app.RepartitionStep) {
+	if step.Partition < 0 {
+		fmt.Fprintln(out, phaseTexts[step.Phase])
+		return
+	}
+	if step.Phase == "move" {
+		fmt.Fprintf(out, "  partition %d of %d: %s messages, %s deliveries so far\n", step.Partition+1, step.Of,
+			comma(step.Moved.Messages), comma(step.Moved.Deliveries))
+	}
+}
+
+func comma(n int) string { return humanize.Comma(int64(n)) }
+
+func printRepartitioned(out io.Writer, done app.Repartitioned, dry bool, read settings) error {
+	verb := "moved"
+	switch {
+	case done.From == done.To:
+		_, err := fmt.Fprintf(out, "project %s has %d partitions already\n", read.Project, done.To)
+		return err
+	case dry:
+		verb = "would move"
+	case done.Again:
+		verb = "went on and moved"
+	}
+	_, err := fmt.Fprintf(out, "%s project %s from %d to %d partitions: %s messages, %s deliveries, %s lanes, %s ids\n",
+		verb, read.Project, done.From, done.To, comma(done.Moved.Messages), comma(done.Moved.Deliveries),
+		comma(done.Moved.Lanes), comma(done.Moved.IDs))
+	if err == nil && done.Reaped > 0 {
+		_, err = fmt.Fprintf(out, "%s deliveries were still held by instances that are dead\n", comma(done.Reaped))
+	}
+	if n := done.Moved.Forgotten; err == nil && n > 0 {
+		_, err = fmt.Fprintf(out, "%s ids are known no more: DEDUP_MAX=%d has no room for them in every partition\n", comma(n), read.DedupMax)
+	}
+	if err == nil && !dry && read.Partitions != 0 && read.Partitions != done.To {
+		_, err = fmt.Fprintf(out, "now set PARTITIONS=%d\n", done.To)
+	}
+	return err
+}

@@ -1,0 +1,145 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// flow is the running process. It stops in the order of the flow:
+//
+//	ctx ends            /readyz answers 503, nothing more is claimed; what is published is still kept
+//	attempts ended      or their grace did, and what was not attempted went back: the listener closes
+//	requests answered   the last publishes are stored, the last outcomes recorded, the instance signs off
+//
+// The API stays while attempts end, so that a load balancer sees 503 before it
+// sees no answer. Every step has an end: Engine.Grace, answerGrace, and the
+// engine's own for a store that does not answer.
+type flow struct {
+	engine     *dispatcher.Dispatcher
+	api        *http.Server
+	ln         net.Listener // nil: it only dispatches
+	figures    *http.Server
+	figuresLn  net.Listener // nil: the API alone has them
+	o          Options
+	info       dispatcher.StoreInfo
+	partitions int
+}
+
+// answerGrace is how long open requests may take to be answered once the
+// process is to stop. A publish takes milliseconds; what is slower than this
+// waits for a store that does not answer.
+const answerGrace = 5 * time.Second
+
+// run runs API and engine. The engine goes on until the last request was
+// answered: a publish that was read is still accepted, which is its work.
+func (f flow) run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWork()
+	g.Go(func() error {
+		if err := f.engine.Run(working); err != nil {
+			return fmt.Errorf("dispatch: %w", err)
+		}
+		return nil
+	})
+	g.Go(func() error {
+		defer stopWork()
+		return f.serve(ctx)
+	})
+	if f.figuresLn != nil {
+		g.Go(func() error { return f.serveFigures(working) })
+	}
+	err := g.Wait()
+	f.o.Log.Info("stopped")
+	return err
+}
+
+// serve serves the API until ctx ends, then until attempts ended, and then
+// until open requests are answered. Without an address it only waits.
+func (f flow) serve(ctx context.Context) error {
+	served := make(chan error, 1)
+	stopping := &leaving{Handler: f.api.Handler}
+	f.api.Handler = stopping
+	if f.ln != nil {
+		go func() { served <- f.api.Serve(f.ln) }()
+	}
+	f.tell()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve api: %w", err)
+	case <-ctx.Done():
+	}
+	f.o.Log.Info("stopping", "grace", f.o.Engine.Grace)
+	stopping.now.Store(true)
+	f.engine.Drain(context.WithoutCancel(ctx)) // it has an end of its own
+	if f.ln == nil {
+		return nil
+	}
+	err := f.shutDown(ctx)
+	if ended := <-served; !errors.Is(ended, http.ErrServerClosed) {
+		err = errors.Join(err, ended)
+	}
+	return err
+}
+
+// serveFigures serves the metrics until ctx ends: who scrapes sees the stop.
+func (f flow) serveFigures(ctx context.Context) error {
+	defer context.AfterFunc(ctx, func() { _ = f.figures.Close() })()
+	if err := f.figures.Serve(f.figuresLn); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve metrics: %w", err)
+	}
+	return nil
+}
+
+// tell says what runs, and that it does.
+func (f flow) tell() {
+	addr := "off"
+	if f.ln != nil {
+		addr = f.ln.Addr().String()
+	}
+	figures := "" // with the API
+	if f.figuresLn != nil {
+		figures = f.figuresLn.Addr().String()
+	}
+	f.o.Log.Info("started", "listen", addr, "metrics", figures, "project", f.o.Project, "partitions", f.partitions,
+		"permits", f.o.Engine.MaxInFlight, "store", f.info.Kind, "mode", f.info.Mode,
+		"durability", f.o.Durability.String(), "loses", f.info.Loses, "version", f.o.Version)
+	if f.o.Ready != nil {
+		f.o.Ready(addr)
+	}
+}
+
+// shutDown takes no more requests and lets the open ones be answered.
+func (f flow) shutDown(ctx context.Context) error {
+	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerGrace)
+	defer cancel()
+	if err := f.api.Shutdown(patience); err != nil {
+		f.o.Log.Warn("open requests were cut", "err", err)
+		return f.api.Close()
+	}
+	return nil
+}
+
+// leaving has callers make their next request on another connection once the
+// process is to stop, and so elsewhere: none meets a connection that closes.
+type leaving struct {
+	http.Handler
+	now atomic.Bool
+}
+
+// ServeHTTP serves a request.
+func (l *leaving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if l.now.Load() {
+		w.Header()["Connection"] = []string{"close"}
+	}
+	l.Handler.ServeHTTP(w, r)
+}

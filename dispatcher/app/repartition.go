@@ -1,0 +1,33 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+)
+
+// Repartitioned is what came of a repartition.
+type Repartitioned = redisq.Repartitioned
+
+// RepartitionStep is how far a repartition is.
+type RepartitionStep = redisq.RepartitionStep
+
+// repartitionQuiet is how long no instance may beat: they do every 2 s, and a
+// beat may take 1.5 s.
+const repartitionQuiet = 7 * time.Second
+
+// Repartition moves the project of the options to so many partitions while no
+// instance serves it. With dry nothing is changed, only counted. tell is called
+// at each step; nil: nobody listens.
+func Repartition(ctx context.Context, o Options, to int, dry bool, tell func(RepartitionStep)) (out Repartitioned, err error) {
+	url, end, err := storeURL(ctx, o)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	return redisq.Repartition(ctx, storeOptions(url, o), redisq.RepartitionOptions{
+		To: to, DryRun: dry, Quiet: repartitionQuiet, Tell: tell,
+	})
+}

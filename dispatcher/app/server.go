@@ -1,0 +1,40 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/devredis"
+	"github.com/hookladder/hookladder/dispatcher/internal/embedded"
+)
+
+// storeURL is where the store is. Where it is a server of our own, that is
+// started first, and end ends it: the last thing that a process does.
+func storeURL(ctx context.Context, o Options) (url string, end func() error, err error) {
+	switch {
+	case o.InMemory:
+		dev, err := devredis.Start()
+		if err != nil {
+			return "", nil, err
+		}
+		return dev.URL(), func() error { dev.Close(); return nil }, nil
+	case o.DataDir != "":
+		server, err := embedded.Start(ctx, embedded.Options{Dir: o.DataDir, Fsync: o.Durability.Fsync, Log: o.Log})
+		if err != nil {
+			return "", nil, fmt.Errorf("DATA_DIR: %w", err)
+		}
+		return server.URL(), server.Close, nil
+	}
+	return o.RedisURL, func() error { return nil }, nil
+}
+
+// joinURL is the same for who looks at a store while others work: a server of
+// our own may run already, under another process, and goes on then.
+func joinURL(ctx context.Context, o Options) (url string, end func() error, err error) {
+	if o.DataDir != "" {
+		if url := embedded.Running(ctx, o.DataDir); url != "" {
+			return url, func() error { return nil }, nil
+		}
+	}
+	return storeURL(ctx, o)
+}

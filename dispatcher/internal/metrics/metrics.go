@@ -1,0 +1,216 @@
+// Package metrics tells Prometheus what one instance did and what is in the
+// queue. It counts as a dispatcher.Observer, on the hot path, and asks the
+// engine for the rest when it is scraped.
+//
+// Labels are closed sets, all of whose values are there from the start: a
+// series that appears with its first event hides that event from rate().
+package metrics
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// prefix of all names that are our own.
+const prefix = "hookladder_"
+
+// Results of a publish, as accepted_total has them.
+const (
+	resultAccepted    = "accepted"
+	resultDuplicate   = "duplicate"
+	resultConflict    = "conflict"
+	resultLaneFull    = "lane_full"
+	resultUnmatched   = "unmatched"   // no endpoint wanted it; nothing is kept
+	resultStoreFull   = "store_full"  // no memory left
+	resultUnavailable = "unavailable" // the store could not be reached
+	resultRefused     = "refused"     // no such endpoint, or another tenant's
+)
+
+var (
+	results = []string{
+		resultAccepted, resultDuplicate, resultConflict, resultLaneFull,
+		resultUnmatched, resultStoreFull, resultUnavailable, resultRefused,
+	}
+	verdicts = []dispatcher.Verdict{dispatcher.Delivered, dispatcher.Retry, dispatcher.Dead}
+	classes  = []dispatcher.Class{
+		dispatcher.ClassStatus, dispatcher.ClassBody, dispatcher.ClassTimeout, dispatcher.ClassConnect,
+		dispatcher.ClassReset, dispatcher.ClassTLS, dispatcher.ClassDNS, dispatcher.ClassProtocol,
+		dispatcher.ClassRefused, dispatcher.ClassExpired, dispatcher.ClassInternal,
+	}
+	reasons = []dispatcher.DeadReason{
+		dispatcher.ReasonExhausted, dispatcher.ReasonGone, dispatcher.ReasonExpired, dispatcher.ReasonRefused,
+		dispatcher.ReasonDisabled, dispatcher.ReasonOverflow, dispatcher.ReasonPoison,
+	}
+)
+
+// Upper bounds of the histograms in seconds. An attempt takes up to a minute;
+// what is promised of lateness is 10 ms, and what waits for a permit, a breaker
+// or a pause may be late by hours.
+var (
+	attemptBuckets  = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 15, 30, 60}
+	latenessBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5, 15, 60, 300, 1800, 3600}
+)
+
+// Metrics counts what an instance does. It is a dispatcher.Observer, and the
+// handler of GET /metrics.
+type Metrics struct {
+	store   *storeCollector
+	handler http.Handler
+
+	// Found once, so that counting is a look-up and an addition: labels would
+	// be hashed anew each time.
+	attempts  map[dispatcher.Class]*[dispatcher.Back + 1]prometheus.Counter
+	dead      map[dispatcher.DeadReason]prometheus.Counter
+	accepted  map[string]prometheus.Counter
+	took      prometheus.Histogram
+	late      prometheus.Histogram
+	unmatched prometheus.Counter
+	takeovers prometheus.Counter
+}
+
+var (
+	_ dispatcher.Observer = (*Metrics)(nil)
+	_ http.Handler        = (*Metrics)(nil)
+)
+
+// New makes the metrics of one instance, on a registry of its own.
+func New() *Metrics {
+	attempts := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: prefix + "attempts_total", Help: "Attempts of this instance, by what became of them and what went wrong.",
+	}, []string{"outcome", "class"})
+	dead := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: prefix + "dead_total", Help: "Deliveries that died of an attempt of this instance, or when they were published to it.",
+	}, []string{"reason"})
+	accepted := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: prefix + "accepted_total", Help: "Messages published to this instance, by what became of them.",
+	}, []string{"result"})
+	m := &Metrics{
+		store:    newStoreCollector(),
+		attempts: map[dispatcher.Class]*[dispatcher.Back + 1]prometheus.Counter{},
+		dead:     map[dispatcher.DeadReason]prometheus.Counter{},
+		accepted: map[string]prometheus.Counter{},
+		took: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: prefix + "attempt_seconds", Help: "How long attempts took, until the answer was judged.", Buckets: attemptBuckets,
+		}),
+		late: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: prefix + "lateness_seconds", Help: "How long after its due time an attempt began.", Buckets: latenessBuckets,
+		}),
+		unmatched: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: prefix + "unmatched_total", Help: "Messages that no endpoint wanted.",
+		}),
+		takeovers: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: prefix + "takeovers_total", Help: "Instances found dead, and taken over from, by this one.",
+		}),
+	}
+	m.resolve(attempts, dead, accepted)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(attempts, dead, accepted, m.took, m.late, m.unmatched, m.takeovers, m.store,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	return m
+}
+
+// resolve makes all series that there will ever be.
+func (m *Metrics) resolve(attempts, dead, accepted *prometheus.CounterVec) {
+	m.attempts[dispatcher.ClassNone] = &[dispatcher.Back + 1]prometheus.Counter{
+		dispatcher.Delivered: attempts.WithLabelValues(dispatcher.Delivered.String(), "none"),
+	}
+	for _, class := range classes {
+		m.attempts[class] = &[dispatcher.Back + 1]prometheus.Counter{}
+		for _, verdict := range verdicts[1:] { // nothing that went wrong is delivered
+			m.attempts[class][verdict] = attempts.WithLabelValues(verdict.String(), string(class))
+		}
+	}
+	for _, reason := range reasons {
+		m.dead[reason] = dead.WithLabelValues(string(reason))
+	}
+	for _, result := range results {
+		m.accepted[result] = accepted.WithLabelValues(result)
+	}
+}
+
+// Watch has source asked for what only the whole queue can tell. Before it is
+// called nothing of that is served.
+func (m *Metrics) Watch(source Source) { m.store.watch(source) }
+
+// ServeHTTP serves the metrics as text.
+func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.handler.ServeHTTP(w, r) }
+
+// Attempted counts an attempt that was made.
+func (m *Metrics) Attempted(a dispatcher.Attempted) {
+	if a.Attempt.Verdict == dispatcher.Dead {
+		m.died(a.Reason)
+	}
+	if a.Attempt.Number == 0 {
+		return // it ended without one
+	}
+	if of := m.attempts[a.Attempt.Class]; of != nil && int(a.Attempt.Verdict) < len(of) && of[a.Attempt.Verdict] != nil {
+		of[a.Attempt.Verdict].Inc()
+	}
+	m.took.Observe(a.Attempt.Duration.Seconds())
+	m.late.Observe(a.Late.Seconds())
+}
+
+func (m *Metrics) died(reason dispatcher.DeadReason) {
+	if c := m.dead[reason]; c != nil {
+		c.Inc()
+	}
+}
+
+// Published counts one message of a publish.
+func (m *Metrics) Published(p dispatcher.Published) {
+	result := resultOf(p)
+	if c := m.accepted[result]; c != nil {
+		c.Inc()
+	}
+	switch result {
+	case resultUnmatched:
+		m.unmatched.Inc()
+	case resultAccepted:
+		for i := range p.Deliveries {
+			if d := &p.Deliveries[i]; d.Status == dispatcher.StatusDead && d.Attempts == 0 {
+				m.died(d.Reason)
+			}
+		}
+	}
+}
+
+func resultOf(p dispatcher.Published) string {
+	if p.Err != nil {
+		return resultOfError(p.Err)
+	}
+	switch p.Result {
+	case dispatcher.Duplicate:
+		return resultDuplicate
+	case dispatcher.Conflict:
+		return resultConflict
+	case dispatcher.LaneFull:
+		return resultLaneFull
+	}
+	if len(p.Deliveries) == 0 {
+		return resultUnmatched
+	}
+	return resultAccepted
+}
+
+func resultOfError(err error) string {
+	switch {
+	case errors.Is(err, dispatcher.ErrFull):
+		return resultStoreFull
+	case errors.Is(err, dispatcher.ErrNoEndpoint), errors.Is(err, dispatcher.ErrTenant):
+		return resultRefused
+	}
+	return resultUnavailable // or the caller gave up, or we are stopping
+}
+
+// TookOver counts an instance that was found dead, whose deliveries this one
+// put back.
+func (m *Metrics) TookOver(int) {
+	m.takeovers.Inc()
+}

@@ -1,0 +1,224 @@
+package metrics_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
+)
+
+// scrape reads the metrics as Prometheus does.
+func scrape(t testing.TB, m *metrics.Metrics) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Contains(t, w.Header().Get("Content-Type"), "text/plain")
+	return w.Body.String()
+}
+
+func mustTell(t testing.TB, text string, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		require.Contains(t, "\n"+text, "\nhookladder_"+line+"\n")
+	}
+}
+
+// fakeSource is an engine that answers what a test wants.
+type fakeSource struct {
+	stats dispatcher.Stats
+	err   error
+	hangs bool
+	asked atomic.Int32
+}
+
+func (s *fakeSource) Stats(ctx context.Context) (dispatcher.Stats, error) {
+	s.asked.Add(1)
+	if s.hangs {
+		<-ctx.Done()
+		return dispatcher.Stats{}, ctx.Err()
+	}
+	return s.stats, s.err
+}
+
+func (s *fakeSource) Permits() (used, all int) { return 3, 1024 }
+
+func TestAttemptsAreCounted(t *testing.T) {
+	m := metrics.New()
+	attempt := func(v dispatcher.Verdict, class dispatcher.Class, reason dispatcher.DeadReason, number int) {
+		m.Attempted(dispatcher.Attempted{
+			Attempt: dispatcher.Attempt{Number: number, Verdict: v, Class: class, Duration: 40 * time.Millisecond},
+			Reason:  reason, Late: 3 * time.Millisecond,
+		})
+	}
+	for range 3 {
+		attempt(dispatcher.Delivered, dispatcher.ClassNone, "", 1)
+	}
+	attempt(dispatcher.Retry, dispatcher.ClassTimeout, "", 2)
+	attempt(dispatcher.Dead, dispatcher.ClassStatus, dispatcher.ReasonExhausted, 10)
+	attempt(dispatcher.Dead, dispatcher.ClassExpired, dispatcher.ReasonExpired, 0) // none was made
+	attempt(dispatcher.Dead, "of a later version", "of a later version", 1)
+	m.TookOver(17)
+	text := scrape(t, m)
+	mustTell(t, text,
+		`attempts_total{class="none",outcome="delivered"} 3`,
+		`attempts_total{class="timeout",outcome="retry"} 1`,
+		`attempts_total{class="status",outcome="dead"} 1`,
+		`attempts_total{class="expired",outcome="dead"} 0`,
+		`attempt_seconds_count 6`, `attempt_seconds_bucket{le="0.025"} 0`, `attempt_seconds_bucket{le="0.05"} 6`,
+		`lateness_seconds_bucket{le="0.0025"} 0`, `lateness_seconds_bucket{le="0.005"} 6`,
+		`dead_total{reason="exhausted"} 1`, `dead_total{reason="expired"} 1`, `dead_total{reason="gone"} 0`,
+		`takeovers_total 1`,
+	)
+	require.NotContains(t, text, "later version", "labels are closed sets")
+	require.Contains(t, text, "go_goroutines")
+}
+
+func TestPublishesAreCounted(t *testing.T) {
+	m := metrics.New()
+	sent := []dispatcher.Delivery{{Status: dispatcher.StatusReady}}
+	for _, p := range []dispatcher.Published{
+		{Result: dispatcher.Accepted, Deliveries: sent},
+		{Result: dispatcher.Accepted, Deliveries: sent},
+		{Result: dispatcher.Accepted, Deliveries: append(sent, dispatcher.Delivery{Status: dispatcher.StatusDead, Reason: dispatcher.ReasonOverflow})},
+		{Result: dispatcher.Accepted},
+		{Result: dispatcher.Duplicate},
+		{Result: dispatcher.Conflict},
+		{Result: dispatcher.LaneFull},
+		{Err: fmt.Errorf("publish m1: %w", dispatcher.ErrFull)},
+		{Err: dispatcher.ErrUnavailable},
+		{Err: dispatcher.ErrNoEndpoint},
+		{Err: context.Canceled},
+	} {
+		m.Published(p)
+	}
+	mustTell(t, scrape(t, m),
+		`accepted_total{result="accepted"} 3`, `accepted_total{result="unmatched"} 1`, `accepted_total{result="duplicate"} 1`,
+		`accepted_total{result="conflict"} 1`, `accepted_total{result="lane_full"} 1`, `accepted_total{result="store_full"} 1`,
+		`accepted_total{result="unavailable"} 2`, `accepted_total{result="refused"} 1`,
+		`unmatched_total 1`, `dead_total{reason="overflow"} 1`,
+	)
+}
+
+func TestTheQueueIsToldOf(t *testing.T) {
+	used, most := int64(50), int64(200)
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	source := &fakeSource{stats: dispatcher.Stats{
+		Counts: map[dispatcher.Status]int64{dispatcher.StatusReady: 7, dispatcher.StatusDead: 2},
+		Now:    now, OldestDue: now.Add(-90 * time.Second), Instances: 3, Retention: 2 * time.Hour,
+		Store: dispatcher.StoreInfo{UsedBytes: &used, MaxBytes: &most, Durable: dispatcher.No},
+	}}
+	m := metrics.New()
+	require.NotContains(t, scrape(t, m), "store_up", "nobody can be asked yet")
+	m.Watch(source)
+	mustTell(t, scrape(t, m),
+		"store_up 1", "store_durable 0", "store_used_ratio 0.25", "retention_seconds 7200", "instances 3",
+		`deliveries{status="ready"} 7`, `deliveries{status="dead"} 2`, `deliveries{status="delivered"} 0`,
+		"oldest_due_seconds 90", "in_flight 3", "permits 1024",
+	)
+}
+
+func TestWhatIsUnknownIsLeftOut(t *testing.T) {
+	m := metrics.New()
+	m.Watch(&fakeSource{})
+	text := scrape(t, m)
+	mustTell(t, text, "store_up 1", "oldest_due_seconds 0")
+	require.NotContains(t, text, "store_durable ")
+	require.NotContains(t, text, "store_used_ratio ")
+
+	m.Watch(&fakeSource{err: errors.New("away")})
+	text = scrape(t, m)
+	mustTell(t, text, "store_up 0", "permits 1024")
+	require.NotContains(t, text, "hookladder_deliveries", "what stands still would tell that all is well")
+	require.NotContains(t, text, "retention")
+}
+
+func TestTheQueueIsNotCountedAtEachScrape(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &fakeSource{}
+		m := metrics.New()
+		m.Watch(source)
+		for range 5 {
+			scrape(t, m)
+		}
+		require.Equal(t, int32(1), source.asked.Load())
+		time.Sleep(time.Second)
+		scrape(t, m)
+		require.Equal(t, int32(2), source.asked.Load())
+	})
+}
+
+func TestAScrapeDoesNotWaitForAStoreThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := metrics.New()
+		m.Watch(&fakeSource{hangs: true})
+		began := time.Now()
+		mustTell(t, scrape(t, m), "store_up 0")
+		require.LessOrEqual(t, time.Since(began), 5*time.Second)
+	})
+}
+
+func TestTheReadmeNamesAllThatThereIs(t *testing.T) {
+	readme, err := os.ReadFile(filepath.Join("..", "..", "..", "README.md"))
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(readme), "\n## Metrics\n")
+	require.True(t, found)
+	section, _, _ = strings.Cut(section, "\n## ")
+	told := map[string]bool{}
+	for _, name := range regexp.MustCompile(`hookladder_[a-z_]+`).FindAllString(section, -1) {
+		told[name] = true
+	}
+	one := int64(1)
+	m := metrics.New()
+	m.Watch(&fakeSource{stats: dispatcher.Stats{Store: dispatcher.StoreInfo{UsedBytes: &one, MaxBytes: &one, Durable: dispatcher.Yes}}})
+	served := map[string]bool{}
+	for _, match := range regexp.MustCompile(`(?m)^# TYPE (hookladder_\S+)`).FindAllStringSubmatch(scrape(t, m), -1) {
+		served[match[1]] = true
+	}
+	require.Equal(t, served, told)
+}
+
+func TestNamesAreAsPrometheusWantsThem(t *testing.T) {
+	m := metrics.New()
+	m.Watch(&fakeSource{})
+	problems, err := promlint.New(strings.NewReader(scrape(t, m))).Lint()
+	require.NoError(t, err)
+	for _, p := range problems {
+		require.NotContains(t, p.Metric, "hookladder_", p.Text)
+	}
+}
+
+func BenchmarkAttempted(b *testing.B) {
+	m := metrics.New()
+	a := dispatcher.Attempted{
+		Attempt: dispatcher.Attempt{Number: 1, Verdict: dispatcher.Delivered, Duration: 40 * time.Millisecond}, Late: time.Millisecond,
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Attempted(a)
+	}
+}
+
+func BenchmarkPublished(b *testing.B) {
+	m := metrics.New()
+	p := dispatcher.Published{Result: dispatcher.Accepted, Deliveries: make([]dispatcher.Delivery, 1)}
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Published(p)
+	}
+}

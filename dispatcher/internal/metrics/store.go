@@ -1,0 +1,124 @@
+package metrics
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// Source tells of the whole queue, and of this instance's permits. The
+// Dispatcher is one.
+type Source interface {
+	Stats(ctx context.Context) (dispatcher.Stats, error)
+	// Permits are those in use, and all there are.
+	Permits() (used, all int)
+}
+
+// The queue is counted at most once in statsEvery, however many scrape: one
+// look reads every lane. A look that takes longer than statsWithin is given
+// up, so that a scrape (10 s by default) is answered while the store hangs.
+const (
+	statsEvery  = time.Second
+	statsWithin = 3 * time.Second
+)
+
+// storeCollector asks when it is scraped. What it can't find out it leaves out:
+// a gauge that stands still would tell that all is well.
+type storeCollector struct {
+	up, durable, used, retention *prometheus.Desc
+	instances, deliveries        *prometheus.Desc
+	oldest, inFlight, permits    *prometheus.Desc
+
+	mu     sync.Mutex // guards what follows; held while the queue is counted, so that one does it for all
+	source Source
+	at     time.Time // of stats and err
+	stats  dispatcher.Stats
+	err    error
+}
+
+func newStoreCollector() *storeCollector {
+	describe := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(prefix+name, help, labels, nil)
+	}
+	return &storeCollector{
+		up:         describe("store_up", "1 while the store answers."),
+		durable:    describe("store_durable", "1 while DURABILITY holds, 0 while it does not; left out where the store does not tell."),
+		used:       describe("store_used_ratio", "Memory in use of what the fullest master may use; left out where there is no limit."),
+		retention:  describe("retention_seconds", "For how long finished deliveries are kept whole by now, where they are kept least long."),
+		instances:  describe("instances", "Instances that are alive, or not yet found dead."),
+		deliveries: describe("deliveries", "Deliveries in the queue.", "status"),
+		oldest:     describe("oldest_due_seconds", "For how long the oldest delivery is due that nobody attempts; 0: none is."),
+		inFlight:   describe("in_flight", "Permits of this instance that are in use."),
+		permits:    describe("permits", "Permits of this instance: MAX_IN_FLIGHT."),
+	}
+}
+
+func (c *storeCollector) watch(s Source) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.source, c.at = s, time.Time{}
+}
+
+// Describe tells which metrics there are.
+func (c *storeCollector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		c.up, c.durable, c.used, c.retention, c.instances, c.deliveries, c.oldest, c.inFlight, c.permits,
+	} {
+		out <- d
+	}
+}
+
+// Collect tells how things are.
+func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
+	source, st, err := c.look()
+	if source == nil {
+		return
+	}
+	tell := func(d *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	used, all := source.Permits()
+	tell(c.inFlight, float64(used))
+	tell(c.permits, float64(all))
+	if err != nil {
+		tell(c.up, 0)
+		return
+	}
+	tell(c.up, 1)
+	switch st.Store.Durable {
+	case dispatcher.Yes:
+		tell(c.durable, 1)
+	case dispatcher.No:
+		tell(c.durable, 0)
+	}
+	if used, most := st.Store.UsedBytes, st.Store.MaxBytes; used != nil && most != nil && *most > 0 {
+		tell(c.used, float64(*used)/float64(*most))
+	}
+	tell(c.retention, st.Retention.Seconds())
+	tell(c.instances, float64(st.Instances))
+	for _, status := range dispatcher.Statuses {
+		tell(c.deliveries, float64(st.Counts[status]), string(status))
+	}
+	oldest := 0.0
+	if !st.OldestDue.IsZero() {
+		oldest = max(st.Now.Sub(st.OldestDue).Seconds(), 0)
+	}
+	tell(c.oldest, oldest)
+}
+
+// look counts the queue, unless somebody just did.
+func (c *storeCollector) look() (Source, dispatcher.Stats, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.source != nil && (c.at.IsZero() || time.Since(c.at) >= statsEvery) {
+		ctx, cancel := context.WithTimeout(context.Background(), statsWithin)
+		defer cancel()
+		c.stats, c.err = c.source.Stats(ctx)
+		c.at = time.Now()
+	}
+	return c.source, c.stats, c.err
+}

@@ -1,0 +1,198 @@
+package queuetest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// What the model knows of instances: who is alive, who was declared dead, and
+// where.
+
+// stopped are the instances that were declared dead and may not be: no process
+// that was stopped goes on after a week, which is how long it is fenced.
+func (m *model) stopped() []string {
+	var names []string
+	for _, name := range m.gone {
+		if m.now.Sub(m.goneAt[name]) < 6*24*time.Hour {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// someInstance is mostly alive.
+func (m *model) someInstance() string {
+	if stopped := m.stopped(); len(stopped) > 0 && m.rng.IntN(6) == 5 {
+		return pick(m.rng, stopped...)
+	}
+	return pick(m.rng, m.instances...)
+}
+
+func (m *model) isFenced(by string, partition int) bool {
+	_, fenced := m.fences[fence{partition, by}]
+	return fenced
+}
+
+// fencedIn counts the partitions in which an instance is fenced.
+func (m *model) fencedIn(by string) (n int) {
+	for _, partition := range m.all() {
+		if m.isFenced(by, partition) {
+			n++
+		}
+	}
+	return n
+}
+
+// doReap declares an instance dead, or does so again. Another one takes its place.
+func (m *model) doReap() {
+	m.Helper()
+	dead := pick(m.rng, m.instances...)
+	if len(m.gone) > 0 && m.rng.IntN(4) == 3 {
+		dead = pick(m.rng, m.gone...)
+	}
+	if at := slices.Index(m.instances, dead); at >= 0 {
+		m.instances[at] = fmt.Sprintf("instance%d", len(m.goneAt))
+		m.beatAs(m.instances[at])
+		m.gone = append(m.gone, dead)
+	}
+	m.goneAt[dead] = m.now
+	m.reap(dead)
+}
+
+func (m *model) reap(dead string) {
+	m.Helper()
+	held := m.leasedTo(dead)
+	slices.SortStableFunc(held, func(a, b dispatcher.DeliveryID) int {
+		return cmp.Compare(m.deliveries[b].At, m.deliveries[a].At)*2 + cmp.Compare(b.String(), a.String())
+	})
+	m.logf("reap %s, which holds %v", dead, held)
+	taken, hints, err := m.Queue.Reap(m.ctx, m.instances[0], dead)
+	m.mustBeCurrent(hints)
+	if m.went(err) {
+		require.Equal(m, len(held), taken)
+		delete(m.known, dead)
+	}
+	for _, n := range m.cameTo() {
+		for f, at := range m.fences {
+			if f.partition == n && at <= m.ms()-(7*24*time.Hour).Milliseconds() {
+				delete(m.fences, f)
+			}
+		}
+		m.fences[fence{n, dead}] = m.ms()
+	}
+	for _, id := range held {
+		if m.came(id.Lane) {
+			m.takenOver(id)
+		}
+	}
+}
+
+// takenOver is what becomes of a delivery whose holder died.
+func (m *model) takenOver(id dispatcher.DeliveryID) {
+	d := m.deliveries[id]
+	d.progress.Deaths++
+	switch {
+	case d.mark != MarkNone:
+		m.carryOut(id)
+	case d.progress.Deaths >= 3:
+		m.die(id, dispatcher.ReasonPoison)
+	case m.ended(id.Lane):
+		m.giveUp(id)
+	default:
+		m.toReady(id, d.At, true)
+	}
+}
+
+// leasedTo is what an instance holds, by what the store says.
+func (m *model) leasedTo(by string) []dispatcher.DeliveryID {
+	var ids []dispatcher.DeliveryID
+	for _, id := range sortedIDs(m.deliveries) {
+		if d := m.deliveries[id]; d.Place == PlaceLeased && d.Holder == by {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// doBeat lets an instance say that it is alive, and hear who else is.
+func (m *model) doBeat() {
+	m.Helper()
+	by := m.someInstance()
+	m.logf("beat of %s", by)
+	fresh, all, err := m.Queue.Beat(m.ctx, by, m.beats[by]+1)
+	if m.went(err) {
+		m.heard(by, fresh, all)
+	}
+}
+
+// beatAs lets an instance beat whatever trouble there is with other calls.
+func (m *model) beatAs(by string) {
+	m.Helper()
+	fresh, all, err := m.good.Beat(m.ctx, by, m.beats[by]+1)
+	require.NoError(m, err)
+	m.heard(by, fresh, all)
+}
+
+func (m *model) heard(by string, fresh bool, all map[string]int64) {
+	m.Helper()
+	_, known := m.known[by]
+	require.Equal(m, !known, fresh, "%s was forgotten since its last beat, or was not", by)
+	m.beats[by]++
+	m.known[by] = m.beats[by]
+	require.Equal(m, m.known, all)
+}
+
+// doReconcile compares what an instance holds with what it believes to hold,
+// and hands back the rest: nobody else would ever find it.
+func (m *model) doReconcile() {
+	m.Helper()
+	by := pick(m.rng, m.instances...)
+	m.logf("reconcile %s", by)
+	ids, err := m.Queue.Leases(m.ctx, by)
+	if !m.went(err) {
+		require.Subset(m, m.leasedTo(by), ids)
+		return
+	}
+	require.ElementsMatch(m, m.leasedTo(by), ids)
+	var unknown []dispatcher.Settlement
+	for _, id := range ids {
+		if !slices.ContainsFunc(m.held, func(h holding) bool { return h.by == by && h.claimed.ID == id }) {
+			back := handBack(dispatcher.Claimed{ID: id, Due: m.now.Truncate(time.Millisecond)})
+			unknown = append(unknown, back)
+		}
+	}
+	if len(unknown) > 0 {
+		m.settleAs(by, unknown)
+	}
+}
+
+// buryInstances takes over from all that were declared dead, wherever whoever
+// did so did not come to an end.
+func (m *model) buryInstances() {
+	m.Helper()
+	for _, name := range m.gone {
+		if _, known := m.known[name]; known || len(m.leasedTo(name)) > 0 {
+			m.reap(name)
+			m.compare()
+		}
+	}
+}
+
+// leaveAll lets those who are alive sign off: then nobody is known any more.
+func (m *model) leaveAll() {
+	m.Helper()
+	for _, name := range m.instances {
+		require.NoError(m, m.Queue.Leave(m.ctx, name))
+		delete(m.known, name)
+	}
+	require.Empty(m, m.known)
+	got, err := m.Queue.Stats(m.ctx)
+	require.NoError(m, err)
+	require.Zero(m, got.Instances)
+}

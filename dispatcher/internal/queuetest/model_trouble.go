@@ -1,0 +1,138 @@
+package queuetest
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// What goes wrong in the model: lines that break, memory that is full, a store
+// that goes back in time.
+
+// trouble is what goes wrong during one call.
+type trouble struct {
+	cut  *Cut // the line breaks; nil: it holds
+	full bool // there is no memory left
+}
+
+// suffer lets something happen, now and then over a line that breaks or in a
+// store that is full. A line breaks before a script, and the call has done what
+// came before it; or behind one, and nobody hears the answer.
+func (m *model) suffer(act func()) {
+	m.Helper()
+	kind := m.rng.IntN(10)
+	switch {
+	case kind == 8:
+		m.cutDuring(act)
+	case kind == 9 && m.Fill != nil:
+		m.logf("memory is full")
+		m.Fill(true)
+		m.trouble.full = true
+		act()
+		m.Fill(false)
+		m.trouble.full = false
+	default:
+		act()
+	}
+}
+
+func (m *model) cutDuring(act func()) {
+	m.Helper()
+	scripts, answered := m.rng.IntN(m.setup.Partitions+2), m.rng.IntN(3) == 2
+	m.logf("the line breaks after %d scripts, answered %v", scripts, answered)
+	cut := m.Cut(scripts, answered)
+	clear(m.hints) // who does not hear an answer has no hint
+	m.Queue, m.trouble.cut = cut.Queue, &cut
+	act()
+	m.Queue, m.trouble.cut = m.good, nil
+}
+
+// went reports whether a call was answered by all that it asked: only a line
+// that breaks may leave that open.
+func (m *model) went(err error) bool {
+	m.Helper()
+	if m.trouble.cut == nil {
+		require.NoError(m, err)
+	} else if err != nil {
+		require.ErrorIs(m, err, dispatcher.ErrUnavailable)
+	}
+	return err == nil
+}
+
+// ran reports whether the call under way came to a partition. Where it came
+// everything happens, answered or not.
+func (m *model) ran(partition int) bool {
+	return m.trouble.cut == nil || m.trouble.cut.Ran(partition)
+}
+
+// cameTo are the partitions that the call under way came to.
+func (m *model) cameTo() []int {
+	return slices.DeleteFunc(m.all(), func(n int) bool { return !m.ran(n) })
+}
+
+// came reports whether the call under way came to a lane.
+func (m *model) came(lane dispatcher.Lane) bool { return m.ran(m.Partition(lane)) }
+
+// snapshot is all that was stored at some time.
+type snapshot struct {
+	kept    *kept
+	restore func()
+}
+
+// doCopy lets a replica have all that is stored by now.
+func (m *model) doCopy() {
+	if m.Copy == nil {
+		return
+	}
+	m.logf("copy")
+	m.copy = &snapshot{kept: m.kept.clone(), restore: m.Copy()}
+}
+
+// doRestore lets the replica take over, which got nothing since: what came in
+// meanwhile is lost, settles are forgotten, the dead live. Everybody beats then,
+// also who was only stopped and taken for dead.
+func (m *model) doRestore() {
+	m.Helper()
+	if m.copy == nil {
+		return
+	}
+	m.logf("restore")
+	m.copy.restore()
+	m.kept = m.copy.kept.clone()
+	clear(m.hints)
+	for _, name := range append(m.stopped(), m.instances...) {
+		m.beatAs(name)
+	}
+}
+
+func (k *kept) clone() *kept {
+	c := &kept{
+		messages: map[recordKey]*modelMessage{}, deliveries: map[dispatcher.DeliveryID]*modelDelivery{},
+		ready: map[dispatcher.Lane][]dispatcher.DeliveryID{}, sets: map[Set][]Queued{}, lanes: map[dispatcher.Lane]*modelLane{},
+		limits: maps.Clone(k.limits), noted: maps.Clone(k.noted), allHeld: maps.Clone(k.allHeld),
+		fences: maps.Clone(k.fences), known: maps.Clone(k.known),
+	}
+	for key, msg := range k.messages {
+		twin := *msg
+		twin.lanes = maps.Clone(msg.lanes)
+		c.messages[key] = &twin
+	}
+	for id, d := range k.deliveries {
+		twin := *d
+		c.deliveries[id] = &twin
+	}
+	for lane, list := range k.ready {
+		c.ready[lane] = slices.Clone(list)
+	}
+	for set, line := range k.sets {
+		c.sets[set] = slices.Clone(line)
+	}
+	for lane, l := range k.lanes {
+		twin := *l
+		c.lanes[lane] = &twin
+	}
+	return c
+}

@@ -1,0 +1,198 @@
+package redisq_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/redistest"
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+)
+
+func TestAModeThatIsNotThereIsRefused(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	text := filepath.Join(t.TempDir(), "text")
+	require.NoError(t, os.WriteFile(text, []byte("no certificate"), 0o600))
+	for name, c := range map[string]struct {
+		o    redisq.Options
+		want string
+	}{
+		"a single one is no cluster":        {redisq.Options{Mode: redisq.ModeCluster}, "it is no node of a cluster"},
+		"several addresses are a cluster's": {redisq.Options{URL: server.URL() + "?addr=" + server.Addr()}, "it is no node of a cluster"},
+		"several addresses are not one":     {redisq.Options{Mode: redisq.ModeSingle, URL: server.URL() + "?addr=127.0.0.1:1"}, "has several addr="},
+		"an unknown mode":                   {redisq.Options{Mode: "ring"}, `REDIS_MODE="ring" is not`},
+		"sentinels without a name":          {redisq.Options{Mode: redisq.ModeSentinel}, "needs REDIS_MASTER"},
+		"a name without sentinels":          {redisq.Options{Mode: redisq.ModeSingle, Master: "m"}, "REDIS_MASTER=m is for sentinels"},
+		"a server that is no sentinel":      {redisq.Options{Master: "m"}, "unknown command"},
+		"a cluster's only database":         {redisq.Options{Mode: redisq.ModeCluster, URL: "redis://127.0.0.1:1/3"}, "names database 3"},
+		"reading from replicas":             {redisq.Options{Mode: redisq.ModeCluster, URL: "redis://127.0.0.1:1?read_only=true"}, "replicas are behind"},
+		"reading from a sentinel's replicas": {redisq.Options{Master: "m", URL: "redis://127.0.0.1:1?route_randomly=true"},
+			"replicas are behind"},
+		"a parameter that nobody knows":  {redisq.Options{URL: "redis://127.0.0.1:1?colour=red"}, "bad REDIS_URL: redis: unexpected option: colour"},
+		"a certificate without TLS":      {redisq.Options{CAFile: text}, "REDIS_CA_FILE needs a REDIS_URL that begins with rediss://"},
+		"a file without a certificate":   {redisq.Options{URL: "rediss://127.0.0.1:1", CAFile: text}, "holds no certificate in PEM"},
+		"nobody there":                   {redisq.Options{URL: "redis://127.0.0.1:1"}, "queue unavailable"},
+		"nobody there, said to be one":   {redisq.Options{URL: "redis://127.0.0.1:1", Mode: redisq.ModeSingle}, "queue unavailable"},
+		"nobody there, of several":       {redisq.Options{URL: "redis://127.0.0.1:1?addr=127.0.0.1:2"}, "queue unavailable"},
+		"no sentinel there":              {redisq.Options{URL: "redis://127.0.0.1:1", Master: "m"}, "queue unavailable"},
+		"a URL that is none":             {redisq.Options{URL: "redis://:secretword@[::1"}, "bad REDIS_URL"},
+		"a database that is none":        {redisq.Options{URL: "redis://:secretword@127.0.0.1/x"}, "bad REDIS_URL"},
+		"a password that is another one": {redisq.Options{URL: strings.Replace(server.URL(), "redis://", "redis://nobody:secretword@", 1)}, "WRONGPASS"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.o.URL == "" {
+				c.o.URL = server.URL()
+			}
+			c.o.Project = "refused"
+			store, err := redisq.Open(t.Context(), c.o)
+			require.ErrorContains(t, err, c.want)
+			require.NotContains(t, err.Error(), "secretword")
+			require.Nil(t, store)
+		})
+	}
+}
+
+// What the URL says of a user is the master's: the sentinel knows none.
+func TestSentinelsLeadToTheMaster(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	master := redistest.Start(t)
+	replica := redistest.StartReplica(t, master)
+	for _, server := range []*redistest.Server{master, replica} {
+		setUser(t, server, "worker", "+@all")
+	}
+	sentinels := redistest.StartSentinels(t, master, 1, "orders")
+	options := redisq.Options{
+		URL: strings.Replace(sentinels.URL(), "redis://", "redis://worker:secret@", 1), Master: sentinels.Name(),
+		Project: "sentinel", MaxWindow: 128, Permits: 1024, Log: slog.New(slog.DiscardHandler),
+	}
+	store := openTestStore(t, options)
+	who, err := store.Client().Do(ctx, "acl", "whoami").Text()
+	require.NoError(t, err)
+	require.Equal(t, "worker", who)
+	heard := make(chan struct{}, 100)
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	watch.Go(func() {
+		for watching.Err() == nil {
+			_ = store.Watch(watching, "one", dispatcher.Ears{Lost: func() { heard <- struct{}{} }})
+		}
+	})
+	<-heard
+	require.NoError(t, schedule(ctx, store, faultEntries(3, 0)...))
+	replica.InStep()
+
+	// The old master goes on as a replica, which answers READONLY.
+	require.Equal(t, replica.Addr(), sentinels.Failover())
+	took := eventually(t, "accepting at the new master", func(ctx context.Context) error {
+		return schedule(ctx, store, faultEntries(5, 0)...)
+	})
+	t.Logf("accepted %s after the sentinels agreed", took.Round(time.Millisecond))
+	<-heard // it may know less
+	st, err := store.Stats(ctx)
+	require.NoError(t, err)
+	require.Equal(t, int64(5), st.Counts[dispatcher.StatusReady])
+
+	options.Master = "nobody"
+	_, err = redisq.Open(ctx, options)
+	require.ErrorIs(t, err, dispatcher.ErrUnavailable)
+}
+
+// setUser makes a user with the password secret.
+func setUser(t *testing.T, server *redistest.Server, name string, rules ...string) {
+	t.Helper()
+	opts, err := redis.ParseURL(server.URL())
+	require.NoError(t, err)
+	client := redis.NewClient(opts)
+	defer client.Close()
+	args := []any{"acl", "setuser", name, "reset", "on", ">secret", "~*", "&*"}
+	for _, rule := range rules {
+		args = append(args, rule)
+	}
+	require.NoError(t, client.Do(t.Context(), args...).Err())
+}
+
+func TestTLSTrustsTheFileGiven(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	addr, roots := startTLS(t, server.Addr())
+	options := redisq.Options{
+		URL: "rediss://" + addr, Project: "tls", MaxWindow: 128, Permits: 1024, CAFile: roots, Log: slog.New(slog.DiscardHandler),
+	}
+	for _, mode := range []redisq.Mode{redisq.ModeAuto, redisq.ModeSingle} {
+		options.Mode = mode
+		require.NoError(t, openTestStore(t, options).Ping(t.Context()))
+	}
+	unknown := options
+	unknown.CAFile = ""
+	_, err := redisq.Open(t.Context(), unknown)
+	require.ErrorIs(t, err, dispatcher.ErrUnavailable)
+	require.ErrorContains(t, err, "certificate")
+	unknown.URL += "?skip_verify=true"
+	require.NoError(t, openTestStore(t, unknown).Ping(t.Context()))
+}
+
+// startTLS is a way to a server through TLS, and a file with whom to trust.
+func startTLS(t *testing.T, target string) (addr, roots string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	roots = filepath.Join(t.TempDir(), "roots.pem")
+	require.NoError(t, os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}})
+	require.NoError(t, err)
+	var serving sync.WaitGroup
+	t.Cleanup(func() {
+		_ = ln.Close()
+		serving.Wait()
+	})
+	serving.Go(func() {
+		for {
+			near, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", target)
+			if err != nil {
+				_ = near.Close()
+				continue
+			}
+			for _, pair := range [][2]net.Conn{{near, far}, {far, near}} {
+				serving.Go(func() {
+					_, _ = io.Copy(pair[0], pair[1]) // until either ends
+					_ = near.Close()
+					_ = far.Close()
+				})
+			}
+		}
+	})
+	return ln.Addr().String(), roots
+}

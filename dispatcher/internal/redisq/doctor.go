@@ -1,0 +1,217 @@
+package redisq
+
+import (
+	"context"
+	_ "embed" // the scripts
+	"fmt"
+	"hash/maphash"
+	"time"
+)
+
+//go:embed lua/doctor.lua
+var doctorSrc string // where a delivery lies: put before each of the others
+
+//go:embed lua/doctor_walk.lua
+var doctorWalkSrc string
+
+//go:embed lua/doctor_judge.lua
+var doctorJudgeSrc string
+
+//go:embed lua/doctor_records.lua
+var doctorRecordsSrc string
+
+//go:embed lua/doctor_lanes.lua
+var doctorLanesSrc string
+
+//go:embed lua/doctor_count.lua
+var doctorCountSrc string
+
+//go:embed lua/doctor_add.lua
+var doctorAddSrc string
+
+// doctorScripts are those that look for what is wrong.
+type doctorScripts struct {
+	walk, judge, records, lanes, count, add script
+}
+
+func newDoctorScripts(make func(name string, src ...string) script) doctorScripts {
+	return doctorScripts{
+		walk:    make("doctor walk", orderSrc, doctorSrc, doctorWalkSrc),
+		judge:   make("doctor judge", orderSrc, doctorSrc, doctorJudgeSrc),
+		records: make("doctor records", orderSrc, doctorSrc, doctorRecordsSrc),
+		lanes:   make("doctor lanes", orderSrc, doctorSrc, doctorLanesSrc),
+		count:   make("doctor count", orderSrc, doctorSrc, doctorCountSrc),
+		add:     make("doctor add", orderSrc, doctorSrc, doctorAddSrc),
+	}
+}
+
+// doctorName stands for the instance in what the doctor's scripts publish.
+const doctorName = "doctor"
+
+// stillFor is how long an instance's number may stand still: more than three
+// beats, as its peers see it.
+const stillFor = 7 * time.Second
+
+// Examination says how the keys are examined.
+type Examination struct {
+	Fix   bool          // what can be repaired is
+	Tell  func(Finding) // is called for each finding, once
+	Still time.Duration // how long an instance's number may stand still; 0: 7 s
+}
+
+// Finding is one thing that is not as it should be.
+type Finding struct {
+	Kind      string // one of a closed set: no_place, two_places …
+	Partition int    // -1: it is the project's
+	Subject   string // a delivery, message, lane, endpoint, instance or key
+	What      string // what is wrong, in plain words
+	Cure      string // what a repair does; empty: a person has to decide
+	Fixed     bool   // it was repaired
+}
+
+// Examined counts what was looked at.
+type Examined struct {
+	Partitions int
+	Messages   int // and ids of which only the digest is left
+	Lanes      int
+	Findings   int
+	Fixed      int
+	Unjudged   int // partitions whose counts could not be compared, since they never were at rest
+}
+
+// Examine looks through all that is kept, in pages, while others work: what a
+// page makes suspicious is judged, and repaired, in one script. A repair may
+// cause an attempt too many; it never loses a delivery.
+func (s *Store) Examine(ctx context.Context, e Examination) (Examined, error) {
+	return newDoctor(s, e).examine(ctx)
+}
+
+// doctor is one examination.
+type doctor struct {
+	s    *Store
+	e    Examination
+	out  Examined
+	told map[Finding]bool // what was told, so that what is met twice is told once
+	seed maphash.Seed
+	wait func(ctx context.Context, d time.Duration) bool // between two readings of the instances
+
+	holders []string // all that may hold leases
+	keys    []keyring
+	lanes   [][]string // of each partition
+}
+
+func newDoctor(s *Store, e Examination) *doctor {
+	if e.Still == 0 {
+		e.Still = stillFor
+	}
+	d := &doctor{s: s, e: e, told: map[Finding]bool{}, seed: maphash.MakeSeed(), wait: sleep}
+	d.out.Partitions = len(s.tags)
+	return d
+}
+
+func (d *doctor) examine(ctx context.Context) (Examined, error) {
+	err := d.look(ctx)
+	return d.out, err
+}
+
+func (d *doctor) look(ctx context.Context) error {
+	if err := d.readKeys(ctx); err != nil {
+		return err
+	}
+	return d.lookThrough(ctx)
+}
+
+// lookThrough goes through what the keys' names led to.
+func (d *doctor) lookThrough(ctx context.Context) error {
+	d.lanes = make([][]string, len(d.s.tags))
+	for n := range d.s.tags {
+		for _, step := range []func(context.Context, int) error{d.places, d.records, d.counts, d.turns} {
+			if err := step(ctx, n); err != nil {
+				return inPartition(n, err)
+			}
+		}
+	}
+	return d.project(ctx)
+}
+
+// find tells a finding. fixed: it was repaired.
+func (d *doctor) find(partition int, subject, kind, detail string, fixed bool) {
+	m := meanings[kind]
+	f := Finding{Kind: kind, Partition: partition, Subject: subject, What: m.what, Cure: m.cure, Fixed: fixed && m.cure != ""}
+	if detail != "" {
+		f.What += ": " + detail
+	}
+	key := Finding{Kind: kind, Partition: partition, Subject: subject}
+	if d.told[key] {
+		return
+	}
+	d.told[key] = true
+	d.out.Findings++
+	if f.Fixed {
+		d.out.Fixed++
+	}
+	if d.e.Tell != nil {
+		d.e.Tell(f)
+	}
+}
+
+// call runs a script of the doctor in one partition.
+func (d *doctor) call(ctx context.Context, sc script, partition int, args ...any) (*answer, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", sc.name, err)
+	}
+	all := make([]any, 0, 1+len(d.holders)+len(args))
+	all = append(all, len(d.holders))
+	for _, name := range d.holders {
+		all = append(all, name)
+	}
+	r := d.s.run(ctx, sc, doctorName, []job{{partition: partition, args: append(all, args...)}})[0]
+	if r.err != nil {
+		return nil, r.err
+	}
+	a := &answer{values: r.values}
+	a.hint(partition)
+	return a, a.err
+}
+
+// faults reads subject, kind and detail of each fault to the answer's end.
+func (a *answer) faults(do func(subject, kind, detail string)) error {
+	for a.more() {
+		do(a.text(), a.text(), a.text())
+	}
+	return a.err
+}
+
+// meaning is what a kind of finding means.
+type meaning struct{ what, cure string }
+
+// meanings are all kinds. One without a cure is for a person to decide.
+var meanings = map[string]meaning{
+	"no_place":         {"the message keeps it, and nothing would ever attempt it", "it goes on where it was, ready if nobody knows"},
+	"two_places":       {"it is in several places", "one is kept, by which it is not lost and least likely attempted twice"},
+	"no_record":        {"it waits or ended without its message, which is gone", "it is forgotten, and the next of its line goes on"},
+	"not_named":        {"its message does not know of it", "the message names its destination again"},
+	"no_lanes":         {"the message's list of destinations is gone, and nothing of it is in any place", ""},
+	"leftover":         {"its attempts are kept, and it is not", "they are forgotten"},
+	"mark":             {"it is marked as ended where nobody carries that out", "it ends as marked"},
+	"in_line":          {"it ended and still stands in its line, which holds those behind it", "it leaves, and the next goes on"},
+	"no_line":          {"it has an ordering key and stands in no line, so that others overtake it", "it falls in at the end"},
+	"reason":           {"its reason of death is not what its place says", "one that is dead has exhausted its ladder, another begins a new one"},
+	"no_delivery":      {"the message is kept without a delivery", "it is forgotten"},
+	"fan":              {"a list of destinations is kept without its message", "it is forgotten"},
+	"seen":             {"it is listed among the ids that are known still, and should not be", "it is taken off the list"},
+	"unseen":           {"its id would be known for ever", "it is listed among those that are forgotten in time"},
+	"broken_record":    {"its record can't be read", ""},
+	"broken_name":      {"it names no delivery", "it is removed"},
+	"counts":           {"a count is not what there is", "the difference is added"},
+	"stuck":            {"deliveries wait in the lane, and nobody comes to it", "it gets its turn"},
+	"turn":             {"the lane has a turn that it should not have", "it has its right one"},
+	"unknown_lane":     {"the lane's state would be kept for ever", "it is noted among those that are looked at"},
+	"wrong_partition":  {"the lane lies in a partition that is not its own; what is there is delivered, what is published comes elsewhere", ""},
+	"limits":           {"the lane does not know its endpoint's limits", "they are copied to it"},
+	"no_endpoint":      {"the lane is of an endpoint that is not there", "it ends"},
+	"no_endpoint_work": {"the lane is of an endpoint that is not there, and deliveries wait in it: make the endpoint anew, or cancel them", ""},
+	"dead_instance":    {"the instance does not beat any more, and nobody took over from it", "what it held goes back to its lanes"},
+	"foreign_key":      {"no part of this version explains the key", ""},
+	"foreign_part":     {"the key is of a partition that there is not", ""},
+}

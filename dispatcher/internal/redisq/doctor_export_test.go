@@ -1,0 +1,30 @@
+package redisq
+
+import (
+	"context"
+	"time"
+)
+
+// TagOf is the tag of a partition.
+func TagOf(s *Store, n int) string { return s.tags[n] }
+
+// ExamineAmong examines a store where wait is called between two readings of the
+// instances.
+func (s *Store) ExamineAmong(ctx context.Context, e Examination, wait func()) (Examined, error) {
+	d := newDoctor(s, e)
+	d.wait = func(context.Context, time.Duration) bool { wait(); return true }
+	return d.examine(ctx)
+}
+
+// ExamineLate examines a store where meanwhile is called after the instances
+// were read, and before anything else.
+func (s *Store) ExamineLate(ctx context.Context, e Examination, meanwhile func()) (Examined, error) {
+	d := newDoctor(s, e)
+	d.wait = func(context.Context, time.Duration) bool { meanwhile(); return true }
+	if err := d.readKeys(ctx); err != nil {
+		return d.out, err
+	}
+	meanwhile()
+	err := d.lookThrough(ctx)
+	return d.out, err
+}

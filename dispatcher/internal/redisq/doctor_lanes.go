@@ -1,0 +1,216 @@
+package redisq
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// turns looks at the lanes of a partition: that each which may be claimed from
+// comes to its turn, and that it lies where it belongs.
+func (d *doctor) turns(ctx context.Context, n int) error {
+	d.out.Lanes += len(d.lanes[n])
+	for lanes := range slices.Chunk(d.lanes[n], judgeBatch) {
+		args := []any{flag(d.e.Fix)}
+		for _, lane := range lanes {
+			args = append(args, lane)
+			if d.s.partition(dispatcher.Lane(lane)) != n {
+				d.find(n, lane, "wrong_partition", "", false)
+			}
+		}
+		a, err := d.call(ctx, d.s.scripts.doctor.lanes, n, args...)
+		if err != nil {
+			return err
+		}
+		if err := a.faults(func(lane, kind, detail string) { d.find(n, lane, kind, detail, d.e.Fix) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// project looks at what is not a partition's, twice, since it is being changed
+// while it is looked at: an endpoint is made in two steps, an instance begins
+// with a beat.
+func (d *doctor) project(ctx context.Context) error {
+	limits, err := d.wrongLimits(ctx)
+	if err != nil {
+		return err
+	}
+	gone, err := d.silent(ctx)
+	if err != nil {
+		return err
+	}
+	if len(limits) > 0 {
+		again, err := d.wrongLimits(ctx)
+		if err != nil {
+			return err
+		}
+		maps.DeleteFunc(limits, func(lane string, was wrongLimit) bool { return again[lane] != was })
+	}
+	if err := d.repairLimits(ctx, limits); err != nil {
+		return err
+	}
+	for _, name := range gone {
+		if d.e.Fix {
+			if _, _, err := d.s.Reap(ctx, doctorName, name); err != nil {
+				return err
+			}
+		}
+		d.find(-1, name, "dead_instance", "", d.e.Fix)
+	}
+	return nil
+}
+
+// silent lists the instances that are dead though nobody noticed, and those that
+// hold leases and are not among the instances, so that nobody would: what they
+// hold stays in flight for ever. Dead is, as for its peers, whose number did not
+// change in several readings that themselves came in time.
+func (d *doctor) silent(ctx context.Context) ([]string, error) {
+	const readings = 4
+	wait := d.e.Still / (readings - 1)
+	still := map[string]string{}
+	for i := 0; i < readings; {
+		if i > 0 && !d.wait(ctx, wait) {
+			return nil, ctx.Err()
+		}
+		began := time.Now()
+		now, err := d.beats(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if time.Since(began) > wait+time.Second { // who is slow to read has no right to call others so
+			i = 0
+			continue
+		}
+		if i == 0 {
+			still = now
+		}
+		maps.DeleteFunc(still, func(name, number string) bool { return now[name] != number })
+		if len(still) == 0 {
+			return nil, nil
+		}
+		i++
+	}
+	return slices.Sorted(maps.Keys(still)), nil
+}
+
+// beats are the numbers of all instances; an empty one is of who holds leases
+// and has none.
+func (d *doctor) beats(ctx context.Context) (map[string]string, error) {
+	if err := d.readHolders(ctx); err != nil {
+		return nil, err
+	}
+	numbers, err := d.instances(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range d.holders {
+		if _, known := numbers[name]; known {
+			continue
+		}
+		held, err := d.s.Leases(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if len(held) > 0 {
+			numbers[name] = ""
+		}
+	}
+	return numbers, nil
+}
+
+// wrongLimit is what is wrong with a lane's copy of its endpoint's limits.
+type wrongLimit struct {
+	kind      string
+	had, want int64 // versions
+}
+
+// wrongLimits compares the endpoints with what their lanes keep of them.
+func (d *doctor) wrongLimits(ctx context.Context) (map[string]wrongLimit, error) {
+	wrong := map[string]wrongLimit{}
+	known := map[string]bool{}
+	for cursor := ""; ; {
+		page, next, err := d.s.ListEndpoints(ctx, dispatcher.EndpointFilter{Limit: endpointChunk, Cursor: cursor})
+		if err != nil {
+			return nil, err
+		}
+		lanes := make([]dispatcher.Lane, len(page))
+		for i, e := range page {
+			known[e.ID] = true
+			lanes[i] = e.Lane()
+		}
+		states, err := d.s.LaneStates(ctx, lanes)
+		if err != nil {
+			return nil, err
+		}
+		for i, e := range page {
+			if e.URL != "" && states[i].Limits.Version < e.Version { // without one its record can't be read
+				wrong[e.ID] = wrongLimit{kind: "limits", had: states[i].Limits.Version, want: e.Version}
+			}
+		}
+		if cursor = next; cursor == "" {
+			break
+		}
+	}
+	return wrong, d.strays(ctx, known, wrong)
+}
+
+// strays adds the lanes of endpoints that are not there.
+func (d *doctor) strays(ctx context.Context, known map[string]bool, wrong map[string]wrongLimit) error {
+	var lanes []dispatcher.Lane
+	for _, some := range d.lanes {
+		for _, lane := range some {
+			if strings.HasPrefix(lane, dispatcher.EndpointPrefix) && !known[lane] {
+				lanes = append(lanes, dispatcher.Lane(lane))
+			}
+		}
+	}
+	for some := range slices.Chunk(lanes, endpointChunk) {
+		states, err := d.s.LaneStates(ctx, some)
+		if err != nil {
+			return err
+		}
+		for _, s := range states {
+			switch {
+			case s.Limits.Held == dispatcher.HeldDeleted:
+			case s.InFlight+s.Waiting > 0:
+				wrong[string(s.Lane)] = wrongLimit{kind: "no_endpoint_work", had: s.Limits.Version}
+			case s.Limits.Version > 0 || s.Known:
+				wrong[string(s.Lane)] = wrongLimit{kind: "no_endpoint", had: s.Limits.Version}
+			}
+		}
+	}
+	return nil
+}
+
+// repairLimits writes copies of limits, and ends lanes without work whose
+// endpoint is not there.
+func (d *doctor) repairLimits(ctx context.Context, wrong map[string]wrongLimit) error {
+	for _, id := range slices.Sorted(maps.Keys(wrong)) {
+		kind, lane := wrong[id].kind, dispatcher.Lane(id)
+		fix := d.e.Fix && meanings[kind].cure != ""
+		limits := dispatcher.LaneLimits{Held: dispatcher.HeldDeleted}
+		if kind == "limits" {
+			found, err := d.s.Endpoints(ctx, []string{id})
+			if err != nil {
+				return err
+			}
+			if found[0] == nil {
+				continue // deleted meanwhile
+			}
+			limits = found[0].Limits()
+		}
+		if fix {
+			if _, _, err := d.s.Limit(ctx, doctorName, lane, limits, false); err != nil {
+				return err
+			}
+		}
+		d.find(d.s.partition(lane), id, kind, "", fix)
+	}
+	return nil
+}

@@ -1,0 +1,266 @@
+package redisq_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/redistest"
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+)
+
+// traffic is work of all kinds that goes on while a store is examined.
+type traffic struct {
+	*ward
+	stop atomic.Bool
+	wg   sync.WaitGroup
+
+	mu        sync.Mutex // guards what follows
+	accepted  map[dispatcher.DeliveryID]bool
+	delivered map[dispatcher.DeliveryID]int // how often a success was taken
+	cancelled map[dispatcher.DeliveryID]bool
+	names     map[string]string // by which each worker goes now
+	number    int64
+}
+
+// startTraffic lets instances work by a clock that runs.
+func startTraffic(p *ward, instances ...string) *traffic {
+	r := &traffic{ward: p, accepted: map[dispatcher.DeliveryID]bool{}, delivered: map[dispatcher.DeliveryID]int{}, cancelled: map[dispatcher.DeliveryID]bool{},
+		names: map[string]string{}}
+	require.NoError(p, p.store.Leave(p.Context(), "one"))
+	r.wg.Go(func() {
+		for !r.stop.Load() {
+			assert.NoError(p, p.client.Set(context.Background(), p.key("clock"), time.Now().UnixMicro(), 0).Err())
+		}
+	})
+	for i, name := range instances {
+		r.wg.Go(func() { r.work(name, rand.New(rand.NewPCG(uint64(i), 1))) })
+	}
+	return r
+}
+
+// end stops publishing, and returns when all that was published has ended.
+func (r *traffic) end() {
+	r.stop.Store(true)
+	r.wg.Wait()
+}
+
+// restart has a worker go on under another name, which was never seen before.
+func (r *traffic) restart(ctx context.Context, worker string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.number++
+	was, name := r.names[worker], fmt.Sprintf("%s%d", worker, r.number)
+	_, _, err := r.store.Beat(ctx, name, r.number)
+	assert.NoError(r, err)
+	r.names[worker] = name
+	if was != "" {
+		assert.NoError(r, r.store.Leave(ctx, was))
+	}
+	return name
+}
+
+// beat has all names' numbers grow.
+func (r *traffic) beat() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.number++
+	for _, name := range r.names {
+		_, _, err := r.store.Beat(context.Background(), name, r.number)
+		assert.NoError(r, err)
+	}
+}
+
+func (r *traffic) work(worker string, rng *rand.Rand) {
+	ctx, name := context.Background(), ""
+	for n := 0; !r.stop.Load(); n++ {
+		if n%20 == 0 {
+			name = r.restart(ctx, worker)
+		}
+		r.publish(ctx, name, fmt.Sprintf("%s-%d", worker, n), rng)
+		_, err := r.store.Move(ctx, name, []int{0})
+		assert.NoError(r, err)
+		r.deliver(ctx, name, rng)
+	}
+}
+
+func (r *traffic) publish(ctx context.Context, name, id string, rng *rand.Rand) {
+	m := &dispatcher.Message{ID: id, Topic: "a.b", URL: "https://example.com", Body: []byte("{}"), CreatedAt: time.Now(), ContentType: "application/json"}
+	lanes := to(dispatcher.Lane(fmt.Sprintf("l%d", rng.IntN(6))))
+	switch rng.IntN(5) {
+	case 0:
+		m.Delay = time.Duration(rng.IntN(5)) * time.Millisecond
+	case 1:
+		m.OrderingKey = fmt.Sprint("k", rng.IntN(4))
+	case 2:
+		lanes = to("l0", "l1", dispatcher.Lane("n"+id))
+	}
+	got, _, err := r.store.Schedule(ctx, name, 512, 0, []dispatcher.Entry{{Message: m, Digest: m.Digest(), Lanes: lanes}})
+	if !assert.NoError(r, err) || !assert.NoError(r, got[0].Err) {
+		return
+	}
+	r.mu.Lock()
+	for _, lane := range lanes {
+		r.accepted[dispatcher.DeliveryID{Lane: lane, Message: id}] = true
+	}
+	r.mu.Unlock()
+	if rng.IntN(10) == 0 {
+		r.cancel(ctx, name, dispatcher.DeliveryID{Lane: lanes[0], Message: id})
+	}
+}
+
+func (r *traffic) cancel(ctx context.Context, name string, id dispatcher.DeliveryID) {
+	_, _, err := r.store.Cancel(ctx, name, []dispatcher.DeliveryID{id})
+	assert.NoError(r, err)
+	r.mu.Lock()
+	r.cancelled[id] = true
+	r.mu.Unlock()
+}
+
+// deliver claims some and settles them, in every way there is.
+func (r *traffic) deliver(ctx context.Context, name string, rng *rand.Rand) {
+	claimed, _, err := r.store.Claim(ctx, name, []int{0}, 16, 512)
+	assert.NoError(r, err)
+	var batch []dispatcher.Settlement
+	for _, c := range claimed {
+		s := dispatcher.Settlement{
+			ID: c.ID, Due: c.Due, First: c.First, Verdict: dispatcher.Delivered, Reason: dispatcher.ReasonGone, Wait: time.Millisecond,
+			Attempt: dispatcher.Attempt{Number: c.Attempt, At: time.Now(), Status: 200},
+		}
+		switch rng.IntN(6) {
+		case 0:
+			s.Verdict, s.Attempt.Status = dispatcher.Retry, 500
+		case 1:
+			s.Verdict = dispatcher.Back
+		}
+		s.Attempt.Verdict = s.Verdict
+		batch = append(batch, s)
+	}
+	if len(batch) == 0 {
+		return
+	}
+	settled, _, err := r.store.Settle(ctx, name, batch)
+	assert.NoError(r, err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, s := range settled {
+		if batch[i].Verdict == dispatcher.Delivered && s == dispatcher.SettledOK {
+			r.delivered[batch[i].ID]++
+		}
+	}
+}
+
+// What is sound must not be found anything wrong with, however busy it is, and
+// each delivery comes to its end as often as it would have: once.
+func TestDoctorDisturbsNobodyWhoWorks(t *testing.T) {
+	t.Parallel()
+	p := newTestWard(t, redistest.Start(t))
+	p.SetClock(time.Now())
+	r := startTraffic(p, "one", "two", "three")
+	examined, unjudged := 0, 0
+	for began := time.Now(); examined < 10 || time.Since(began) < 4*time.Second; examined++ {
+		out, err := p.store.ExamineAmong(t.Context(), redisq.Examination{Fix: true, Tell: func(f redisq.Finding) { t.Errorf("%+v", f) }}, r.beat)
+		require.NoError(t, err)
+		unjudged += out.Unjudged
+	}
+	r.end()
+	t.Logf("examined %d times, %d times without counts; %d deliveries", examined, unjudged, len(r.accepted))
+	require.Less(t, unjudged, examined, "counts are never at rest")
+	p.mustBeSound()
+	p.now = time.Now()
+	p.finish(slices.Collect(maps.Values(r.names))...)
+	state := p.States()[0]
+	for id := range r.accepted {
+		if !r.cancelled[id] {
+			require.Equal(t, queuetest.PlaceDone, state.At(id).Place, "%s", id)
+		}
+		require.LessOrEqual(t, r.delivered[id], 1, "%s", id)
+	}
+}
+
+// Whatever is broken while others work, nothing that was accepted is lost: the
+// doctor brings all of it back, at the price of some attempts too many.
+func TestDoctorLosesNothingWhileOthersWorkAndBreakThings(t *testing.T) {
+	t.Parallel()
+	p := newTestWard(t, redistest.Start(t))
+	p.SetClock(time.Now())
+	r := startTraffic(p, "one", "two", "three")
+	broken := 0
+	r.wg.Go(func() {
+		rng := rand.New(rand.NewPCG(7, 7))
+		for ; !r.stop.Load(); broken++ {
+			r.mu.Lock()
+			name := r.names["two"]
+			r.mu.Unlock()
+			p.breakSomething(rng, name)
+			_, _ = p.store.Peek(context.Background(), []int{0}) // some time passes
+		}
+	})
+	found := map[string]int{}
+	for began, n := time.Now(), 0; n < 8 || time.Since(began) < 4*time.Second; n++ {
+		_, err := p.store.ExamineAmong(t.Context(), redisq.Examination{Fix: true, Tell: func(f redisq.Finding) { found[f.Kind]++ }}, r.beat)
+		require.NoError(t, err)
+	}
+	r.end()
+	p.living, p.beats = slices.Collect(maps.Values(r.names)), r.number
+	_, last := p.examine(true)
+	_, left := p.examine(true)
+	require.Empty(t, left, "after %+v", last)
+	p.mustBeSound()
+	p.now = time.Now()
+	p.finish(p.living...)
+	state := p.States()[0]
+	for id := range r.accepted {
+		if !r.cancelled[id] {
+			require.Equal(t, queuetest.PlaceDone, state.At(id).Place, "%s", id)
+		}
+	}
+	t.Logf("broke %d things, found %v; %d deliveries", broken, found, len(r.accepted))
+	require.NotEmpty(t, found["no_place"])
+	require.NotEmpty(t, found["two_places"])
+	require.NotEmpty(t, found["counts"])
+}
+
+// breakSomething does to the keys what no script does.
+func (p *ward) breakSomething(rng *rand.Rand, name string) {
+	ctx, lane := context.Background(), fmt.Sprintf("l%d", rng.IntN(6))
+	ready := p.key("ready:" + lane)
+	some := func(key string) string {
+		members, err := p.client.ZRandMember(ctx, key, 1).Result()
+		if err != nil || len(members) == 0 {
+			return "l0:none-0"
+		}
+		return members[0]
+	}
+	switch rng.IntN(7) {
+	case 0:
+		p.client.LPop(ctx, ready)
+	case 1:
+		p.client.ZRem(ctx, p.key("due"), some(p.key("due")))
+	case 2:
+		p.client.ZRem(ctx, p.key("leases:"+name), some(p.key("leases:"+name)))
+	case 3:
+		if element, err := p.client.LIndex(ctx, ready, -1).Result(); err == nil {
+			p.client.RPush(ctx, ready, element)
+		}
+	case 4:
+		p.client.ZAdd(ctx, p.key("due"), redis.Z{Score: float64(time.Now().UnixMilli()), Member: some(p.key("leases:" + name))})
+	case 5:
+		p.client.HIncrBy(ctx, p.key("counts"), "ready", 3)
+		p.client.HSet(ctx, p.key("in"), lane, "0 0")
+	case 6:
+		p.client.ZRem(ctx, p.key("lanes"), lane)
+	}
+}

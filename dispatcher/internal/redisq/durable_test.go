@@ -1,0 +1,114 @@
+package redisq_test
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/redistest"
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+)
+
+// durableStore is a store that waits for what is written to be durable.
+func durableStore(t *testing.T, server redistest.Redis, d dispatcher.Durability) *redisq.Store {
+	t.Helper()
+	return openTestStore(t, redisq.Options{
+		URL: server.URL(), Project: "durable", MaxWindow: 128, Permits: 1024, Durability: d, Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+func TestAPublishWaitsForReplicas(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	master := redistest.Start(t)
+	replica := redistest.StartReplica(t, master)
+	store := durableStore(t, master, dispatcher.Durability{Replicas: 1})
+	require.Equal(t, "wait", redisq.DurableBy(store))
+	got, _, err := store.Schedule(ctx, "one", 1024, 8, faultEntries(2, 0))
+	require.NoError(t, err)
+	require.NoError(t, got[0].Err)
+
+	// With the replica away it is stored, leased and told, but not acknowledged.
+	replica.Pause()
+	batch := faultEntries(2, time.Hour)
+	batch = append(batch, faultEntries(3, 0)[2], faultEntries(1, 0)[0])
+	batch[3].Digest[0]++
+	got, _, err = store.Schedule(ctx, "one", 1024, 8, batch)
+	require.NoError(t, err)
+	for i, want := range []dispatcher.Result{dispatcher.Accepted, dispatcher.Accepted, dispatcher.Accepted} {
+		require.Equal(t, want, got[i].Result)
+		require.ErrorIs(t, got[i].Err, dispatcher.ErrUnavailable)
+		require.ErrorContains(t, got[i].Err, "0 of 1 replicas have it")
+	}
+	require.Equal(t, batch[2].Lanes, got[2].Leased, "whoever holds a lease must know of it")
+	require.Equal(t, dispatcher.Conflict, got[3].Result)
+	require.NoError(t, got[3].Err, "where nothing was written there is nothing to wait for")
+
+	// A repeat is a duplicate, and waits too.
+	got, _, err = store.Schedule(ctx, "one", 1024, 8, batch[:1])
+	require.NoError(t, err)
+	require.Equal(t, dispatcher.Duplicate, got[0].Result)
+	require.ErrorIs(t, got[0].Err, dispatcher.ErrUnavailable)
+	replica.Resume()
+	replica.InStep()
+	got, _, err = store.Schedule(ctx, "one", 1024, 8, batch[:1])
+	require.NoError(t, err)
+	require.Equal(t, dispatcher.Duplicate, got[0].Result)
+	require.NoError(t, got[0].Err)
+	st, err := store.Stats(ctx)
+	require.NoError(t, err)
+	require.Equal(t, map[dispatcher.Status]int64{dispatcher.StatusInFlight: 3, dispatcher.StatusScheduled: 2}, st.Counts)
+}
+
+// What only a newer server can is asked of one that has it; an older one is
+// durable only if it is set so, which is for the survey to judge.
+func TestAPublishWaitsForTheDisk(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	server := redistest.Start(t)
+	store := durableStore(t, server, dispatcher.Durability{Fsync: true})
+	got, _, err := store.Schedule(ctx, "one", 1024, 8, faultEntries(1, 0))
+	require.NoError(t, err)
+	require.NoError(t, got[0].Err)
+	if !redistest.Knows(t, server.URL(), "WAITAOF") {
+		require.Equal(t, "appendfsync always", redisq.DurableBy(store))
+		return
+	}
+	require.Equal(t, "waitaof", redisq.DurableBy(store))
+	require.NoError(t, store.Client().ConfigSet(ctx, "appendonly", "no").Err())
+	got, _, err = store.Schedule(ctx, "one", 1024, 8, faultEntries(2, 0))
+	require.NoError(t, err)
+	require.Equal(t, dispatcher.Duplicate, got[0].Result)
+	require.Equal(t, dispatcher.Accepted, got[1].Result)
+	require.Equal(t, []dispatcher.Lane{laneOf(1)}, got[1].Leased)
+	for _, s := range got {
+		require.ErrorIs(t, s.Err, dispatcher.ErrUnavailable)
+	}
+}
+
+func TestNothingIsWaitedForUnasked(t *testing.T) {
+	require.Equal(t, "none", redisq.DurableBy(durableStore(t, redistest.StartMini(t), dispatcher.Durability{})))
+}
+
+func TestHowManyHaveAWriteIsJudged(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		have, want int
+		ok         bool
+	}{
+		{"none of one", 0, 1, false},
+		{"one of two", 1, 2, false},
+		{"two of two", 2, 2, true},
+		{"more than asked for", 3, 1, true},
+	} {
+		err := redisq.NotDurable(c.have, c.want, "disks have it", nil)
+		if c.ok {
+			require.NoError(t, err, c.name)
+		} else {
+			require.ErrorIs(t, err, dispatcher.ErrUnavailable, c.name)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+-- doctor: where a delivery lies, and how its message names it, for the scripts that look for what is wrong: put between
+-- order and each of them. They trust nothing that can be looked up: neither counts nor that what is named is there.
+--
+-- ARGV[3] count, ARGV[4..] the names of all that may hold leases
+local k = tonumber(ARGV[3])
+local holders = {}
+for i = 4, 3 + k do holders[#holders + 1] = ARGV[i] end
+local rest = 4 + k
+
+-- readable reports whether a record is whole, so that scripts can read it.
+local function readable(record)
+  return record and #record > 45 and #record >= 45 + string.byte(record, 43)
+end
+
+-- named answers how a message names a lane: yes, gone, or no; none where it is not kept, broken where that can't be read.
+local function named(lane, id, record)
+  if not record or #record <= DIGEST then return 'none' end
+  if not readable(record) then return 'broken' end
+  for _, name in ipairs(lanes_of(id, record)) do
+    if name == lane then return 'yes' end
+    if name == '-' .. lane then return 'gone' end
+  end
+  return 'no'
+end
+
+local ZSETS = { { 'done', DONE }, { 'dead', DEAD }, { 'cancelled', CANCELLED }, { 'due', DUE } }
+local function over(place) return place == 'done' or place == 'dead' or place == 'cancelled' end
+
+-- lines answers the sets in which a delivery may stand. Which its key's is, the record knows; where that is gone, whoever
+-- found it in one: seen.
+local function lines(name, record, seen)
+  local sets = sets_of({ name = name }, readable(record) and record)
+  if seen and seen ~= '' and BEHIND .. seen ~= sets[1] and BEHIND .. seen ~= sets[2] then sets[#sets + 1] = BEHIND .. seen end
+  return sets
+end
+
+-- places lists where a delivery lies, each with its key and its member; in ready lists it is not looked for.
+local function places(delivery, name, id, record, seen)
+  local list = {}
+  for _, zset in ipairs(ZSETS) do
+    if call('ZSCORE', zset[2], delivery) then list[#list + 1] = { zset[1], zset[2], delivery } end
+  end
+  for _, holder in ipairs(holders) do
+    if call('ZSCORE', LEASES .. holder, delivery) then list[#list + 1] = { 'leased', LEASES .. holder, delivery } end
+  end
+  for _, set in ipairs(lines(name, record, seen)) do
+    local rank = call('ZRANK', set, id)
+    if rank and rank > 0 then list[#list + 1] = { 'behind', set, id } end
+  end
+  return list
+end
+
+-- stands reports whether a delivery is in a line.
+local function stands(name, id, record, seen)
+  for _, set in ipairs(lines(name, record, seen)) do
+    if call('ZSCORE', set, id) then return true end
+  end
+  return false
+end

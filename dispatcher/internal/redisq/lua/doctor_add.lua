@@ -1,0 +1,31 @@
+-- doctor_add: correct counts by the difference between what they were and what there was. Scripts keep differences right,
+-- so it is the same one still, whatever happened since.
+--
+-- ARGV[..] after those of doctor: number of lanes, for each: lane, in flight, waiting, sets; then for each count: c or b (of
+-- :counts, of :buried), field, difference
+-- returns now, due, weight
+local n = tonumber(ARGV[rest])
+local names = {}
+for i = 1, n do names[i] = ARGV[rest + 4 * i - 3] end
+call('DEL', tag)
+load(names)
+for i, name in ipairs(names) do
+  local l, at = lanes[name], rest + 4 * i - 3
+  l.flying = l.flying + tonumber(ARGV[at + 1])
+  l.waiting = l.waiting + tonumber(ARGV[at + 2])
+  if ARGV[at + 3] ~= '0' then
+    local s = own(l)
+    s.keys = math.max(0, s.keys + tonumber(ARGV[at + 3]))
+  end
+  l.ready = call('LLEN', READY .. name)
+  l.place = true
+end
+for i = rest + 1 + 4 * n, #ARGV, 3 do
+  local field, difference = ARGV[i + 1], tonumber(ARGV[i + 2])
+  if ARGV[i] == 'c' then
+    count(field, difference)
+  else
+    buried[field] = (buried[field] or 0) + difference
+  end
+end
+return { finish() }

@@ -1,0 +1,85 @@
+-- doctor_count: count what lies in a partition, or in a part of it: all that other scripts count by differences. Where it
+-- takes several calls, they belong together while their tokens are equal: whatever changes a count changes it.
+--
+-- ARGV[..] after those of doctor: first and last rank of due, of dead (-1 for none), number of lanes, lanes, then sets of
+-- behind as "<lane>:<key>"
+-- returns now, due, weight, token, sizes (due, dead, in flight, lanes that have a count), scheduled and retrying of those due,
+-- a list of lane, due, in flight; a list of "<lane> <reason>", dead; for each lane what :in says, its sets by :lane and what
+-- is ready; for each set its length; what :counts and :buried say
+local function page(key, first, last)
+  if tonumber(last) < tonumber(first) then return {} end
+  return call('ZRANGE', key, first, last)
+end
+local function texts_of(deliveries)
+  local texts = {}
+  for i = 1, #deliveries, 1000 do
+    local some = call('HMGET', PROGRESS, unpack(deliveries, i, math.min(i + 999, #deliveries)))
+    for j, text in ipairs(some) do texts[i + j - 1] = text end
+  end
+  return texts
+end
+
+local by_lane, order_of = {}, {}
+local function add_to(delivery, i)
+  local lane = string.match(delivery, '^[^:]*')
+  if not by_lane[lane] then
+    by_lane[lane] = { 0, 0 }
+    order_of[#order_of + 1] = lane
+  end
+  by_lane[lane][i] = by_lane[lane][i] + 1
+end
+
+local due = page(DUE, ARGV[rest], ARGV[rest + 1])
+local scheduled, retrying = 0, 0
+local texts = texts_of(due)
+for i, delivery in ipairs(due) do
+  add_to(delivery, 1)
+  if waits(texts[i]) == 'retrying' then retrying = retrying + 1 else scheduled = scheduled + 1 end
+end
+local flying = 0
+for _, holder in ipairs(holders) do
+  flying = flying + call('ZCARD', LEASES .. holder)
+  if ARGV[rest] == '0' then
+    for _, delivery in ipairs(call('ZRANGE', LEASES .. holder, 0, -1)) do add_to(delivery, 2) end
+  end
+end
+local lanes_found = {}
+for _, lane in ipairs(order_of) do
+  lanes_found[#lanes_found + 1] = lane
+  lanes_found[#lanes_found + 1] = by_lane[lane][1]
+  lanes_found[#lanes_found + 1] = by_lane[lane][2]
+end
+
+local graves, graves_found = {}, {}
+local dead = page(DEAD, ARGV[rest + 2], ARGV[rest + 3])
+texts = texts_of(dead)
+for i, delivery in ipairs(dead) do
+  local _, _, _, _, _, reason = progress(texts[i])
+  local field = string.match(delivery, '^[^:]*') .. ' ' .. reason
+  graves[field] = (graves[field] or 0) + 1
+end
+for field, n in pairs(graves) do
+  graves_found[#graves_found + 1] = field
+  graves_found[#graves_found + 1] = n
+end
+
+local said, last = {}, rest + 4 + tonumber(ARGV[rest + 4])
+if last > rest + 4 then
+  local ins, texts = call('HMGET', IN, unpack(ARGV, rest + 5, last)), call('HMGET', LANE, unpack(ARGV, rest + 5, last))
+  for i = 1, #ins do
+    said[#said + 1] = ins[i] or ''
+    said[#said + 1] = texts[i] and shape(texts[i]).keys or 0
+    said[#said + 1] = call('LLEN', READY .. ARGV[rest + 4 + i])
+  end
+end
+local sets = {}
+for i = last + 1, #ARGV do sets[#sets + 1] = call('ZCARD', BEHIND .. ARGV[i]) end
+
+local entry = call('XREVRANGE', ATTEMPTS, '+', '-', 'COUNT', 1)[1]
+local fence = call('ZREVRANGE', FENCED, 0, 0, 'WITHSCORES')
+local token = table.concat(call('HGETALL', COUNTS), ' ') .. '|' .. (entry and entry[1] or '') .. '|' .. (fence[2] or '')
+return {
+  micros, before_due, weighs(before_weight), token,
+  { call('ZCARD', DUE), call('ZCARD', DEAD), flying, call('HLEN', IN), call('ZCARD', DONE), call('ZCARD', CANCELLED) },
+  scheduled, retrying, lanes_found, graves_found, said, sets, call('HGETALL', COUNTS), call('HGETALL', BURIED),
+}

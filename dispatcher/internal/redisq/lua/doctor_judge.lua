@@ -1,0 +1,255 @@
+-- doctor_judge: say what is wrong with deliveries of one lane, all in one moment, and repair it. A repair may cause an
+-- attempt too many; it never loses a delivery.
+--
+-- ARGV[..] after those of doctor: 1 to repair, 1 where all of a long ready list was read already without finding those that
+-- are nowhere else, the lane, then for each: id, its element of the ready list, its line as "<lane>:<key>" (empty: none was
+-- seen)
+-- returns now, due, weight, then for each fault: id, kind, detail; of kind unsure: it may be in the list, which is too long
+-- to be read here
+local PART = 2048       -- elements at each end of a long list that are read; twice as many are the longest that is read whole
+local REACH = 100000    -- elements from each end in which one that is known is looked for: 3 ms
+local fix, sure, name = ARGV[rest] == '1', ARGV[rest + 1] == '1', ARGV[rest + 2]
+if fix then call('DEL', tag) end
+load({ name })
+local l, list = lanes[name], READY .. name
+local answer, repaired = { micros, before_due, weighs(before_weight) }, false
+local function tell(id, kind, detail)
+  answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = id, kind, detail
+  repaired = repaired or fix
+  return fix
+end
+
+local ids, given, elements, seen = {}, {}, {}, {}
+for i = rest + 3, #ARGV, 3 do
+  ids[#ids + 1], given[ARGV[i]], elements[ARGV[i]], seen[ARGV[i]] = ARGV[i], ARGV[i + 1], {}, ARGV[i + 2]
+end
+local length = call('LLEN', list)
+local entire = length <= 2 * PART
+local function read(from, to, end_)
+  for _, element in ipairs(call('LRANGE', list, from, to)) do
+    local id = string.match(element, '^%d+:(.+)$')
+    local found = id and elements[id]
+    if found then found[#found + 1] = { 'ready', list, element, end_ } end
+  end
+end
+if entire then
+  read(0, -1, 1)
+else
+  read(0, PART - 1, 1)
+  read(-PART, -1, -1)
+  for _, id in ipairs(ids) do
+    local element, at = given[id], {}
+    for _, rank in ipairs(element ~= '' and { 1, -1 } or {}) do
+      for _, position in ipairs(call('LPOS', list, element, 'RANK', rank, 'COUNT', 2, 'MAXLEN', REACH)) do
+        if not at[position] and #elements[id] < 2 then
+          at[position] = true
+          if position >= PART and position < length - PART then -- else it was read
+            elements[id][#elements[id] + 1] = { 'ready', list, element, rank }
+          end
+        end
+      end
+    end
+  end
+end
+
+local statuses = { ready = 'ready', behind = 'scheduled', leased = 'in_flight', done = 'delivered', dead = 'dead', cancelled = 'cancelled' }
+
+-- remove takes a delivery out of one place, and leaves the counts: what is in one place too many was counted once.
+local function remove(p)
+  if p[1] == 'ready' then call('LREM', p[2], p[4], p[3]) else call('ZREM', p[2], p[3]) end
+end
+
+-- take takes it out of the only place where it is, which is counted.
+local function take(delivery, p)
+  local place, text = p[1], call('HGET', PROGRESS, delivery)
+  remove(p)
+  count(statuses[place] or waits(text), -1)
+  if place == 'leased' then
+    l.flying = l.flying - 1
+  elseif not over(place) then
+    l.waiting = l.waiting - 1
+  elseif place == 'dead' then
+    local _, _, _, _, _, reason = progress(text)
+    bury(name, reason, -1)
+  end
+end
+
+-- step_out takes a delivery out of its line, whatever the lane says of how many it has, and lets the next one go.
+local function step_out(id, record)
+  for _, set in ipairs(lines(name, record, seen[id])) do
+    local rank = call('ZRANK', set, id)
+    if rank then
+      call('ZREM', set, id)
+      if rank == 0 then release(l, set) end
+    end
+  end
+end
+
+-- expected is the ms at which a delivery that was lost may be attempted: what its last attempt said, else its message.
+local function expected(delivery, record, text)
+  if not text then return deliver(record) end
+  local _, _, _, _, asked = progress(text)
+  local newest = call('LINDEX', HISTORY .. delivery, 0)
+  local due = newest and tonumber(string.match(newest, '^(%d+) ')) or 0
+  return asked == 1 and now or due
+end
+
+-- restore puts a delivery that is nowhere where it belongs: where all says that it ended, there; else it goes on. What was
+-- lost is counted still, as a rule; where it is not, the counts are compared later.
+local function restore(delivery, id, record)
+  local mark, text = call('HGET', MARKS, delivery), call('HGET', PROGRESS, delivery)
+  local _, _, _, _, _, reason = progress(text)
+  local over_now = true
+  if mark then
+    unmarked[#unmarked + 1] = delivery
+    put(mark == 'd' and ended.done or ended.cancelled, now, delivery)
+  elseif reason ~= '-' then
+    put(ended.dead, now, delivery)
+  elseif ends(l) then
+    doom(l, delivery, text)
+  else
+    over_now = false
+  end
+  if over_now then
+    flush()
+    return step_out(id, record)
+  end
+  local key, due = line(l, record), expected(delivery, record, text)
+  if key and not stands(name, id, record, seen[id]) and not join(l, key, id) then return end
+  if due > now then
+    call('ZADD', DUE, num(due), delivery)
+  else
+    call('RPUSH', list, num(now) .. ':' .. id)
+  end
+end
+
+-- alive gives a delivery that is not dead after all a new ladder.
+local function alive(delivery)
+  local text = call('HGET', PROGRESS, delivery)
+  local a, _, _, s, q, reason = progress(text)
+  if reason ~= '-' then call('HSET', PROGRESS, delivery, progressed(a, a, 0, s, q, '-')) end
+end
+
+-- Which of two places is kept. What was delivered is nobody's any more. One that waits behind another keeps its turn; a
+-- lease ends by itself, with one attempt; what waits for its time is not early; and all these before an end that was not
+-- the last word, since to drop what waits would be a loss.
+local RANKS = { done = 1, behind = 2, leased = 3, due = 4, ready = 5, dead = 6, cancelled = 7 }
+local function settle_places(delivery, id, record, found)
+  table.sort(found, function(a, b) return RANKS[a[1]] < RANKS[b[1]] end)
+  for i = 2, #found do remove(found[i]) end
+  local kept = found[1][1]
+  if kept ~= 'dead' then alive(delivery) end
+  if kept ~= 'ready' and kept ~= 'leased' then call('HDEL', MARKS, delivery) end
+  if over(kept) then step_out(id, record) end
+end
+
+-- carry_out ends a delivery that has a mark where none is carried out.
+local function carry_out(delivery, id, record, p)
+  local mark = call('HGET', MARKS, delivery)
+  call('HDEL', MARKS, delivery)
+  if over(p[1]) then return end
+  take(delivery, p)
+  put(mark == 'd' and ended.done or ended.cancelled, now, delivery)
+  count(mark == 'd' and 'delivered' or 'cancelled', 1)
+  flush()
+  step_out(id, record)
+end
+
+-- fall_in puts one that waits and stands in no line into its own, behind those that do.
+local function fall_in(delivery, id, record, p)
+  if join(l, line(l, record), id) then return end
+  take(delivery, p)
+  l.waiting = l.waiting + 1
+  count('scheduled', 1)
+end
+
+-- name_again lets a message that is kept name the lane of a delivery that is there.
+local function name_again(id, record)
+  local fan, out = call('HGET', FAN, id) or only(record), {}
+  for lane in string.gmatch(fan, '%S+') do
+    if lane ~= '-' .. name then out[#out + 1] = lane end
+  end
+  out[#out + 1] = name
+  call('HSET', FAN, id, table.concat(out, ' '))
+end
+
+local function leftover(delivery)
+  return call('HEXISTS', PROGRESS, delivery) == 1 or call('HEXISTS', MARKS, delivery) == 1 or call('EXISTS', HISTORY .. delivery) == 1
+end
+local function forget(delivery)
+  call('HDEL', PROGRESS, delivery)
+  call('HDEL', MARKS, delivery)
+  call('DEL', HISTORY .. delivery)
+end
+
+local function spell(found)
+  local words = {}
+  for i, p in ipairs(found) do words[i] = p[1] end
+  return table.concat(words, ', ')
+end
+
+-- alone judges a delivery that is in one place, as it should be.
+local function alone(delivery, id, record, p)
+  local place, mark = p[1], call('HGET', MARKS, delivery)
+  if mark and place ~= 'ready' and place ~= 'leased' then
+    if tell(id, 'mark', place .. ', marked ' .. mark) then carry_out(delivery, id, record, p) end
+    return
+  end
+  if over(place) and stands(name, id, record, seen[id]) then
+    if tell(id, 'in_line', place) then step_out(id, record) end
+  end
+  local a, b, d, s, q, reason = progress(call('HGET', PROGRESS, delivery))
+  if place == 'dead' and reason == '-' and tell(id, 'reason', 'it has none') then
+    call('HSET', PROGRESS, delivery, progressed(a, b, d, s, q, 'exhausted'))
+    bury(name, '-', -1)
+    bury(name, 'exhausted', 1)
+  elseif place ~= 'dead' and reason ~= '-' and tell(id, 'reason', place .. ', ' .. reason) then
+    alive(delivery)
+  end
+  -- One that was leased is on its way already.
+  if not over(place) and place ~= 'leased' and key_of(record) ~= NO_KEY and not stands(name, id, record, seen[id]) then
+    if tell(id, 'no_line', place) then fall_in(delivery, id, record, p) end
+  end
+end
+
+local function judge(id)
+  local delivery = name .. ':' .. id
+  local record = call('HGET', MESSAGES, id)
+  local found, how = places(delivery, name, id, record, seen[id]), named(name, id, record)
+  for _, p in ipairs(elements[id]) do found[#found + 1] = p end
+  if how == 'broken' then
+    tell(id, 'broken_record', '')
+  elseif how == 'none' then
+    if #found == 0 and not stands(name, id, record, seen[id]) then
+      if leftover(delivery) and tell(id, 'leftover', '') then forget(delivery) end
+    elseif tell(id, 'no_record', spell(found)) then
+      for _, p in ipairs(found) do take(delivery, p) end
+      step_out(id, record)
+      forget(delivery)
+    end
+  elseif how ~= 'yes' and #found > 0 then
+    if tell(id, 'not_named', spell(found)) then name_again(id, record) end
+  elseif how ~= 'yes' then
+    if entire and leftover(delivery) and tell(id, 'leftover', '') then forget(delivery) end
+  elseif #found == 0 and not entire and not sure then
+    answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = id, 'unsure', ''
+  elseif #found == 0 then
+    if tell(id, 'no_place', stands(name, id, record, seen[id]) and 'it is the first of its line' or '') then restore(delivery, id, record) end
+  elseif #found > 1 then
+    if tell(id, 'two_places', spell(found)) then settle_places(delivery, id, record, found) end
+  else
+    alone(delivery, id, record, found[1])
+  end
+end
+for _, id in ipairs(ids) do
+  lasts = {} -- of lines that the one before may have left
+  judge(id)
+end
+
+if repaired then
+  flush()
+  l.ready, l.place = call('LLEN', list), true
+  l.flying, l.waiting = math.max(0, l.flying), math.max(0, l.waiting) -- where they were wrong; they are counted again
+  answer[1], answer[2], answer[3] = finish()
+end
+return answer

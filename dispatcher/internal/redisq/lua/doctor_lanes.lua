@@ -1,0 +1,49 @@
+-- doctor_lanes: say which lanes have a turn that they should not have, or none though something waits, and place them. What
+-- depends on the settings of whoever placed them last, their weight, is not judged.
+--
+-- ARGV[..] after those of doctor: 1 to repair, lanes
+-- returns now, due, weight, then for each fault: lane, kind, detail
+local fix = ARGV[rest] == '1'
+local names = {}
+for i = rest + 1, #ARGV do names[#names + 1] = ARGV[i] end
+if fix then call('DEL', tag) end
+load(names)
+local answer = { micros, before_due, weighs(before_weight) }
+
+-- judge answers what is wrong with a lane's turn: kind and detail, nil for nothing.
+local function judge(l, listed, parked)
+  local n = l.ready
+  if ends(l) then
+    if n > 0 and (not parked or parked > now) then return 'stuck', n .. ' to end, and no mover comes to it' end
+  elseif n == 0 or l.limits.held ~= '-' then
+    if listed or parked then return 'turn', n == 0 and 'nothing is ready' or 'it is held' end
+  elseif listed and parked then
+    return 'turn', 'it has one now and another later'
+  elseif not listed and not parked then
+    if l.flying < room(l) then return 'stuck', n .. ' ready, ' .. l.flying .. ' in flight, and no turn' end
+  elseif parked and parked > now and parked ~= allows(l) then
+    return 'stuck', n .. ' ready, and its turn comes at a time that nothing asks for'
+  end
+end
+
+local repaired = false
+for _, l in ipairs(met) do
+  l.ready = call('LLEN', READY .. l.name)
+  local listed, parked = call('ZSCORE', LANES, l.name), call('ZSCORE', PARKED, l.name)
+  local kind, detail = judge(l, listed, parked and tonumber(parked))
+  if kind then
+    answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = l.name, kind, detail
+    if fix then
+      call('ZREM', LANES, l.name)
+      call('ZREM', PARKED, l.name)
+      l.place, repaired = true, true
+    end
+  end
+  local limited = call('HEXISTS', LIMITS, l.name) == 1
+  if (l.text or limited) and l.name ~= '*' and not call('ZSCORE', KNOWN, l.name) then
+    answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = l.name, 'unknown_lane', ''
+    if fix then call('ZADD', KNOWN, now, l.name) end
+  end
+end
+if repaired then answer[1], answer[2], answer[3] = finish() end
+return answer

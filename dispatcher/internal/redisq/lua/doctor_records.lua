@@ -1,0 +1,41 @@
+-- doctor_records: say what is wrong with what is kept of messages, beside their deliveries, and repair it.
+--
+-- ARGV[..] after those of doctor: 1 to repair, ids
+-- returns now, due, weight, then for each fault: id, kind, detail
+local fix = ARGV[rest] == '1'
+if fix then call('DEL', tag) end
+local answer = { micros, before_due, weighs(before_weight) }
+local function tell(id, kind, detail)
+  answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = id, kind, detail
+  return fix
+end
+
+-- whole judges a message that is kept whole: it belongs to its deliveries.
+local function whole(id, record, seen)
+  if not readable(record) then return tell(id, 'broken_record', '') end
+  if seen and tell(id, 'seen', 'a message that is kept whole') then call('ZREM', SEEN, id) end
+  for _, lane in ipairs(lanes_of(id, record)) do
+    if lane == '' then return tell(id, 'no_lanes', '') end
+    if sub(lane, 1, 1) ~= '-' or #places(sub(lane, 2) .. ':' .. id, sub(lane, 2), id, record) > 0 then return end
+  end
+  if tell(id, 'no_delivery', '') then
+    call('HDEL', MESSAGES, id)
+    call('HDEL', FAN, id)
+  end
+end
+
+for i = rest + 1, #ARGV do
+  local id = ARGV[i]
+  local record, seen = call('HGET', MESSAGES, id), call('ZSCORE', SEEN, id)
+  if record and #record > DIGEST then
+    whole(id, record, seen)
+  else
+    if call('HEXISTS', FAN, id) == 1 and tell(id, 'fan', '') then call('HDEL', FAN, id) end
+    if not record and seen then
+      if tell(id, 'seen', 'no digest') then call('ZREM', SEEN, id) end
+    elseif record and not seen then
+      if tell(id, 'unseen', '') then call('ZADD', SEEN, now, id) end
+    end
+  end
+end
+return answer

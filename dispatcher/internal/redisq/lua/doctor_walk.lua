@@ -1,0 +1,115 @@
+-- doctor_walk: read a page of what is kept and tell what may be wrong with it. It changes nothing, and what it tells has to
+-- be judged: between two pages work goes on.
+--
+-- ARGV[..] after those of doctor: kind (messages, due, done, dead, cancelled, leases, behind, ready, progress, marks, fan,
+-- seen, names), of what (an instance, a lane, a lane and its key), cursor ("0" at first; ready: how many of the tail were
+-- read), about how many to read; names: deliveries
+-- returns now, due, weight, next cursor ("0" at the end), bytes of the records that were read, what was read (ready: the
+-- elements, else their number), then for each suspect a letter and a name: s a delivery, n one that is nowhere but perhaps
+-- in its ready list, m a message, x a member that names no delivery
+local kind, of, cursor, most = ARGV[rest], ARGV[rest + 1], ARGV[rest + 2], tonumber(ARGV[rest + 3])
+local answer = { micros, before_due, weighs(before_weight), '0', 0, 0 }
+local bytes = 0
+
+local function tell(letter, name)
+  answer[#answer + 1] = letter
+  answer[#answer + 1] = name
+end
+local function record_of(id)
+  local record = call('HGET', MESSAGES, id)
+  bytes = bytes + (record and #record or 0)
+  return record
+end
+
+-- visit tells a delivery that is found in a place, unless it is there alone and belongs there.
+local function visit(delivery, place)
+  local lane, id = string.match(delivery, '^([^:]+):(.+)$')
+  if not lane then return tell('x', delivery) end
+  local record = record_of(id)
+  local list = places(delivery, lane, id, record, place == 'behind' and of)
+  local n = #list + (place == 'ready' and 1 or 0)
+  if named(lane, id, record) ~= 'yes' or n > 1 then return tell('s', delivery) end
+  if place == 'marks' or place == 'progress' or place == 'names' then
+    if place == 'marks' and n == 1 and list[1][1] ~= 'leased' then tell('s', delivery) end
+    return
+  end
+  if n == 0 then return tell('n', delivery) end -- the first of a line
+  if place == 'behind' and over(list[1][1]) then return tell('s', delivery) end
+  if place == 'dead' then
+    local _, _, _, _, _, reason = progress(call('HGET', PROGRESS, delivery))
+    if reason == '-' then tell('s', delivery) end
+  elseif not over(place) and key_of(record) ~= NO_KEY and not stands(lane, id, record) then
+    tell('s', delivery)
+  end
+end
+
+-- message tells of a record what its deliveries don't.
+local function message(id, record)
+  bytes = bytes + #record
+  local seen = call('ZSCORE', SEEN, id)
+  if #record <= DIGEST then
+    if not seen or call('HEXISTS', FAN, id) == 1 then tell('m', id) end
+    return
+  end
+  local left = 0
+  for _, lane in ipairs(readable(record) and lanes_of(id, record) or {}) do
+    if lane ~= '' and sub(lane, 1, 1) ~= '-' then
+      left = left + 1
+      local n = #places(lane .. ':' .. id, lane, id, record)
+      if n ~= 1 then tell(n == 0 and 'n' or 's', lane .. ':' .. id) end
+    end
+  end
+  if left == 0 or seen then tell('m', id) end
+end
+
+local function scan(command, key)
+  local page = call(command, key, cursor, 'COUNT', most)
+  answer[4] = page[1]
+  answer[6] = #page[2] / 2
+  return page[2]
+end
+
+local zsets = { due = DUE, done = DONE, dead = DEAD, cancelled = CANCELLED, leases = LEASES .. of }
+if kind == 'messages' then
+  local page = scan('HSCAN', MESSAGES)
+  for i = 1, #page, 2 do message(page[i], page[i + 1]) end
+elseif zsets[kind] then
+  local page = scan('ZSCAN', zsets[kind])
+  for i = 1, #page, 2 do visit(page[i], kind) end
+elseif kind == 'behind' then
+  local page, lane = scan('ZSCAN', BEHIND .. of), lane_of(of)
+  for i = 1, #page, 2 do visit(lane .. ':' .. page[i], kind) end
+elseif kind == 'ready' then
+  -- From the tail, since what is taken and put back at the head does not shift it: what stays in the list is not missed.
+  local skip = tonumber(cursor)
+  local page = call('LRANGE', READY .. of, -skip - most, -skip - 1)
+  for _, element in ipairs(page) do
+    local id = string.match(element, '^%d+:(.+)$')
+    if id then visit(of .. ':' .. id, kind) else tell('x', element) end
+  end
+  answer[4] = #page == most and num(skip + most) or '0'
+  answer[6] = page
+elseif kind == 'progress' or kind == 'marks' then
+  local page = scan('HSCAN', kind == 'marks' and MARKS or PROGRESS)
+  for i = 1, #page, 2 do
+    visit(page[i], kind)
+    local _, _, _, _, _, reason = progress(kind == 'progress' and page[i + 1])
+    if reason ~= '-' and not call('ZSCORE', DEAD, page[i]) then tell('s', page[i]) end
+  end
+elseif kind == 'fan' then
+  local page = scan('HSCAN', FAN)
+  for i = 1, #page, 2 do
+    local record = record_of(page[i])
+    if not record or #record <= DIGEST then tell('m', page[i]) end
+  end
+elseif kind == 'seen' then
+  local page = scan('ZSCAN', SEEN)
+  for i = 1, #page, 2 do
+    local record = record_of(page[i])
+    if not record or #record > DIGEST then tell('m', page[i]) end
+  end
+else
+  for i = rest + 4, #ARGV do visit(ARGV[i], kind) end
+end
+answer[5] = bytes
+return answer

@@ -1,0 +1,20 @@
+-- repartition_keep: give away what other partitions took over of messages.
+--
+-- ARGV[3..] for each: id, the lanes that stay (empty: none, it goes)
+-- returns nothing
+call('DEL', tag)
+for i = 3, #ARGV, 2 do
+  local id = ARGV[i]
+  local record = call('HGET', MESSAGES, id)
+  local list, living = named(ARGV[i + 1])
+  if not record or #list == 0 then
+    call('HDEL', MESSAGES, id)
+    call('HDEL', FAN, id)
+    call('ZREM', SEEN, id)
+  elseif living and #record > DIGEST then
+    keep_named(id, record, list)
+  else
+    keep_id(id, record, now)
+  end
+end
+return {}

@@ -1,0 +1,112 @@
+package redisq_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// slowFrom is what the slow log of BenchmarkMillionDue begins with.
+const slowFrom = 2 * time.Millisecond
+
+// BenchmarkMillionDue makes a million deliveries of a hundred lanes due at once,
+// or fewer to compare with, and moves all of them, then claims and settles a
+// part. It tells what the scripts cost Redis on average and at worst, and how
+// many of them took longer than 5 ms: none may because of how much is there;
+// some do where a busy machine stopped Redis meanwhile, so that the two must be
+// looked at together. Run it with -benchtime=1x.
+func BenchmarkMillionDue(b *testing.B) {
+	for _, n := range []int{40_000, 1_000_000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			for range b.N {
+				newTrap(b).deliverMany(n, 20_000)
+			}
+		})
+	}
+}
+
+// deliverMany publishes n, makes them ready and delivers at most some.
+func (r *trap) deliverMany(n, some int) {
+	r.Helper()
+	r.measure("schedule", func() { r.fill(n) })
+	r.measure("move", func() {
+		for hint := r.move(); !hint.Due.IsZero() && !hint.Due.After(r.now); hint = r.move() {
+		}
+	})
+	require.Equal(r, int64(n), r.readyCount())
+	r.measure("claim and settle", func() {
+		for range some / 64 {
+			claimed := r.claim("one", 64)
+			batch := make([]dispatcher.Settlement, len(claimed))
+			for i, c := range claimed {
+				batch[i] = ended(c, dispatcher.Delivered)
+			}
+			r.settle("one", batch...)
+		}
+	})
+	require.Less(r, r.readyCount(), int64(n-some/2))
+}
+
+func (r *trap) readyCount() int64 {
+	r.Helper()
+	stats, err := r.store.Stats(r.Context())
+	require.NoError(r, err)
+	return stats.Counts[dispatcher.StatusReady]
+}
+
+// measure tells how long the scripts of act took.
+func (r *trap) measure(name string, act func()) {
+	r.Helper()
+	client, ctx := r.store.Client(), r.Context()
+	require.NoError(r, client.ConfigSet(ctx, "slowlog-log-slower-than", strconv.FormatInt(slowFrom.Microseconds(), 10)).Err())
+	require.NoError(r, client.ConfigSet(ctx, "slowlog-max-len", "100000").Err())
+	require.NoError(r, client.Do(ctx, "slowlog", "reset").Err())
+	require.NoError(r, client.ConfigResetStat(ctx).Err())
+	before := r.cpuTime()
+	act()
+	cpu := r.cpuTime() - before
+	text, err := client.Info(ctx, "commandstats").Result()
+	require.NoError(r, err)
+	_, text, ok := strings.Cut(text, "cmdstat_evalsha:")
+	require.True(r, ok, "no script ran")
+	var calls, micros int64
+	_, err = fmt.Sscanf(text, "calls=%d,usec=%d,", &calls, &micros)
+	require.NoError(r, err)
+	log, err := client.SlowLogGet(ctx, -1).Result()
+	require.NoError(r, err)
+	worst, slow, over := slowFrom, 0, 0
+	for _, s := range log {
+		if s.Args[0] != "evalsha" {
+			continue
+		}
+		slow++
+		worst = max(worst, s.Duration)
+		if s.Duration > 5*time.Millisecond {
+			over++
+		}
+	}
+	r.Logf("%s: %d scripts, %d us on average, %d us of Redis' CPU time with all around them, %d over %s, %d over 5ms, at most %s",
+		name, calls, micros/calls, cpu.Microseconds()/calls, slow, slowFrom, over, worst)
+}
+
+// cpuTime is what Redis' main thread has used by now: on a busy machine scripts
+// last much longer than they work.
+func (r *trap) cpuTime() (sum time.Duration) {
+	r.Helper()
+	text, err := r.store.Client().Info(r.Context(), "cpu").Result()
+	require.NoError(r, err)
+	for _, line := range strings.Split(text, "\r\n") {
+		if name, value, _ := strings.Cut(line, ":"); strings.HasSuffix(name, "_main_thread") {
+			seconds, err := strconv.ParseFloat(value, 64)
+			require.NoError(r, err)
+			sum += time.Duration(seconds * float64(time.Second))
+		}
+	}
+	return sum
+}

@@ -1,0 +1,217 @@
+package redisq
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// Pages of messages. Their bodies are carried through this process, so what is
+// carried at a time is bounded by bytes too.
+const (
+	messagesPage  = 256
+	carriedAtOnce = 1 << 20 // bytes
+)
+
+// othersGone is named in :fan where lanes that nobody remembers were here and
+// are gone: of a message whose record was cut to the digest.
+const othersGone = "-*"
+
+// stored is what a page tells of a message.
+type stored struct {
+	id    string
+	size  int
+	head  string
+	lanes []string // as :fan has them
+}
+
+// whole reports whether more than the digest is kept.
+func (m stored) whole() bool { return m.size > dispatcher.DigestSize }
+
+func (m stored) digest() string { return m.head[:dispatcher.DigestSize] }
+
+// eachPage goes through the messages of a partition. One may come twice.
+func (r *repartition) eachPage(ctx context.Context, n int, do func([]stored) error) error {
+	for cursor := "0"; ; {
+		reply := r.run(ctx, r.scripts.repartitionPage, "repartition", []job{{partition: n, args: []any{cursor, messagesPage}}})[0]
+		if reply.err != nil {
+			return reply.err
+		}
+		a := answer{values: reply.values}
+		cursor = a.text()
+		var page []stored
+		for a.more() {
+			m := stored{id: a.text(), size: int(a.number()), head: a.text()}
+			m.lanes = strings.Fields(a.text())
+			if a.err == nil && len(m.head) < dispatcher.DigestSize {
+				a.err = fmt.Errorf("message %s: %w", m.id, errRecord)
+			}
+			if a.err == nil && m.whole() && len(m.lanes) == 0 {
+				m.lanes, a.err = lanesOfHead(m.id, m.head)
+			}
+			page = append(page, m)
+		}
+		if a.err != nil {
+			return fmt.Errorf("partition %d: %w", n, a.err)
+		}
+		if err := do(page); err != nil {
+			return err
+		}
+		if cursor == "0" {
+			return nil
+		}
+	}
+}
+
+// lanesOfHead is the only lane of a message, which its record names.
+func lanesOfHead(id, head string) ([]string, error) {
+	if len(head) <= atLane || head[atLane] == 0 || len(head) < atLane+1+int(head[atLane]) {
+		return nil, fmt.Errorf("message %s: %w", id, errRecord)
+	}
+	return []string{head[atLane+1 : atLane+1+int(head[atLane])]}, nil
+}
+
+// targets are the lanes of a message by where they lie from now on.
+func (r *repartition) targets(n int, m stored) map[int][]string {
+	to := map[int][]string{}
+	for _, name := range m.lanes {
+		if name == othersGone {
+			for _, n := range r.class(n) {
+				to[n] = append(to[n], name)
+			}
+			continue
+		}
+		n := r.target(strings.TrimPrefix(name, "-"))
+		to[n] = append(to[n], name)
+	}
+	return to
+}
+
+// living counts the lanes that are not gone.
+func living(lanes []string) (n int) {
+	for _, name := range lanes {
+		if !strings.HasPrefix(name, "-") {
+			n++
+		}
+	}
+	return n
+}
+
+// split is a message that does not stay as it is.
+type split struct {
+	stored
+	to map[int][]string // its lanes by partition
+}
+
+// moveMessages moves the messages of a partition that have lanes in others. One
+// with lanes in several goes to each of them, with those lanes.
+func (r *repartition) moveMessages(ctx context.Context, n int) error {
+	return r.eachPage(ctx, n, func(page []stored) error {
+		var batch []split
+		bytes := 0
+		for _, m := range page {
+			if !m.whole() {
+				continue // moveIDs copied it
+			}
+			to := r.targets(n, m)
+			if len(to) == 1 && to[n] != nil {
+				continue
+			}
+			for q, lanes := range to {
+				if alive := living(lanes); q != n && alive > 0 {
+					r.out.Moved.Messages++
+					r.out.Moved.Deliveries += alive
+				}
+			}
+			batch, bytes = append(batch, split{m, to}), bytes+m.size
+			if bytes >= r.options.bytes {
+				if err := r.moveSome(ctx, n, batch); err != nil {
+					return err
+				}
+				batch, bytes = nil, 0
+			}
+		}
+		return r.moveSome(ctx, n, batch)
+	})
+}
+
+// records reads messages as they lie in a partition; nil where one is not there.
+func (r *repartition) records(ctx context.Context, n int, ids []string) ([]any, error) {
+	var records *redis.SliceCmd
+	err := r.at(ctx, "read messages", n, func(p redis.Pipeliner) { records = p.HMGet(ctx, r.tags[n]+keyMessages, ids...) })
+	return valueOf(records), err
+}
+
+// moveSome moves some messages of one partition.
+func (r *repartition) moveSome(ctx context.Context, n int, batch []split) error {
+	if len(batch) == 0 || r.options.DryRun {
+		return nil
+	}
+	ids := make([]string, len(batch))
+	for i, m := range batch {
+		ids[i] = m.id
+	}
+	records, err := r.records(ctx, n, ids)
+	if err != nil {
+		return err
+	}
+	puts, keeps := map[int][]any{}, []any{}
+	for i, m := range batch {
+		record, ok := records[i].(string)
+		if !ok {
+			continue // it came twice, and went with the first time
+		}
+		for q, lanes := range m.to {
+			if q == n {
+				continue
+			}
+			part := record
+			if living(lanes) == 0 {
+				part = m.digest()
+			}
+			puts[q] = append(puts[q], m.id, part, strings.Join(lanes, " "), 0)
+		}
+		keeps = append(keeps, m.id, strings.Join(m.to[n], " "))
+	}
+	if err := r.put(ctx, puts); err != nil {
+		return err
+	}
+	return r.run(ctx, r.scripts.repartitionKeep, "repartition", []job{{partition: n, args: keeps}})[0].err
+}
+
+// putWidth is how many arguments repartition_put takes for a message.
+const putWidth = 4
+
+// put has partitions take messages over.
+func (r *repartition) put(ctx context.Context, puts map[int][]any) error {
+	jobs := make([]job, 0, len(puts))
+	for n, args := range puts {
+		jobs = append(jobs, job{partition: n, args: args})
+	}
+	if len(jobs) == 0 {
+		return nil
+	}
+	t := trip{script: &r.scripts.repartitionPut, durable: r.cluster != nil} // as trip does
+	for i, reply := range r.runJobs(ctx, t, "repartition", jobs) {
+		if reply.err == nil {
+			reply.err = reply.weak
+		}
+		if reply.err != nil {
+			return reply.err
+		}
+		a := answer{values: reply.values}
+		for at := 0; at < len(jobs[i].args) && a.err == nil; at += putWidth {
+			if a.number() == 0 && a.err == nil {
+				return fmt.Errorf("message %v: another one has its id in partition %d", jobs[i].args[at], jobs[i].partition)
+			}
+		}
+		if a.err != nil {
+			return a.err
+		}
+	}
+	return nil
+}

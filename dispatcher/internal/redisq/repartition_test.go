@@ -1,0 +1,276 @@
+package redisq_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/redistest"
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+)
+
+func TestARepartitionKeepsEverything(t *testing.T) {
+	t.Parallel()
+	p := newTestProject(t, redistest.Start(t), 1)
+	p.fill(12)
+	want, records := p.content(1), p.records(p.open(1))
+	for _, place := range []string{"Place:due", "Place:ready", "Place:done", "Place:dead", "Place:cancelled", "Place:behind"} {
+		require.Contains(t, want, place, "the test has everything")
+	}
+	for _, line := range []string{"mark", "progress", "history", "seen", "buried", "behind"} {
+		require.Contains(t, want, "\n"+line+" ", "the test has everything")
+	}
+	from := 1
+	for i, to := range []int{8, 3, 12, 1} {
+		moved, err := redisq.Repartition(t.Context(), p.options, redisq.RepartitionOptions{To: to}.Paged(7*i)) // 0: as usual
+		require.NoError(t, err)
+		require.Equal(t, from, moved.From)
+		require.Positive(t, moved.Moved.Deliveries+moved.Moved.Lanes)
+		require.Zero(t, moved.Moved.Forgotten)
+		require.Equal(t, want, p.content(to), "%d to %d", from, to)
+		require.Equal(t, records, p.records(p.open(to)))
+		from = to
+	}
+}
+
+// In a cluster the old and the new partitions lie on different servers.
+func TestARepartitionInAClusterKeepsEverything(t *testing.T) {
+	t.Parallel()
+	p := newTestProject(t, redistest.StartCluster(t, 3, 0), 3)
+	p.fill(6)
+	counts := func(s *redisq.Store) (map[dispatcher.Status]int64, map[dispatcher.DeadReason]int64) {
+		st, err := s.Stats(t.Context())
+		require.NoError(t, err)
+		return st.Counts, st.Dead
+	}
+	s := p.open(3)
+	records := p.records(s)
+	status, dead := counts(s)
+	require.NotEmpty(t, records)
+	for _, to := range []int{16, 2} {
+		p.to(to)
+		s := p.open(to)
+		require.Equal(t, records, p.records(s), "in %d", to)
+		gotStatus, gotDead := counts(s)
+		require.Equal(t, status, gotStatus, "in %d", to)
+		require.Equal(t, dead, gotDead, "in %d", to)
+	}
+}
+
+func TestARepeatIsKnownAfterARepartition(t *testing.T) {
+	t.Parallel()
+	p := newTestProject(t, redistest.Start(t), 2)
+	p.fill(10)
+	for _, to := range []int{7, 4, 1, 3} {
+		p.to(to)
+		s, before := p.open(to), p.content(to)
+		for id, lanes := range p.lanes {
+			e := p.entry(id, lanes)
+			again, _, err := s.Schedule(t.Context(), "one", 0, 0, []dispatcher.Entry{e})
+			require.NoError(t, err)
+			require.NoError(t, again[0].Err)
+			require.Equal(t, dispatcher.Duplicate, again[0].Result, "%s in %d", id, to)
+		}
+		require.Equal(t, before, p.content(to), "no repeat makes anything")
+	}
+}
+
+func TestARepartitionCanWorkOn(t *testing.T) {
+	t.Parallel()
+	p := newTestProject(t, redistest.Start(t), 3)
+	p.fill(6)
+	p.to(5)
+	s := p.open(5)
+	p.pass(2 * time.Hour)
+	_, _, err := s.Limit(t.Context(), "one", "ep_paused", dispatcher.LaneLimits{Version: 5}, true)
+	require.NoError(t, err)
+	_, _, err = s.Limit(t.Context(), "one", "u_lane000003", dispatcher.LaneLimits{}, true)
+	require.NoError(t, err)
+	for range 400 { // each claims a few; all is done long before
+		_, err := s.Move(t.Context(), "one", allOf(s))
+		require.NoError(t, err)
+		claimed, _, err := s.Claim(t.Context(), "one", allOf(s), 64, 1024)
+		require.NoError(t, err)
+		var batch []dispatcher.Settlement
+		for _, c := range claimed {
+			batch = append(batch, dispatcher.Settlement{
+				ID: c.ID, Verdict: dispatcher.Delivered, First: c.First,
+				Attempt: dispatcher.Attempt{Number: c.Attempt, Status: 200, Verdict: dispatcher.Delivered, At: p.now},
+			})
+		}
+		_, _, err = s.Settle(t.Context(), "one", batch)
+		require.NoError(t, err)
+		p.pass(time.Second)
+	}
+	st, err := s.Stats(t.Context())
+	require.NoError(t, err)
+	maps.DeleteFunc(st.Counts, func(status dispatcher.Status, _ int64) bool {
+		return status == dispatcher.StatusDelivered || status == dispatcher.StatusDead || status == dispatcher.StatusCancelled
+	})
+	require.Empty(t, st.Counts, "everything that waited was delivered")
+	p.content(5)
+}
+
+func TestARepartitionRefuses(t *testing.T) {
+	t.Parallel()
+	p := newTestProject(t, redistest.Start(t), 2)
+	refused := func(to int, quiet time.Duration, why string) {
+		t.Helper()
+		_, err := redisq.Repartition(t.Context(), p.options, redisq.RepartitionOptions{To: to, Quiet: quiet})
+		require.ErrorContains(t, err, why)
+	}
+	refused(4, 0, "no such project")
+	p.fill(2)
+	s, before := p.open(2), p.content(2)
+
+	_, _, err := s.Beat(t.Context(), "one", 1)
+	require.NoError(t, err)
+	alive := func(ctx context.Context, done chan<- struct{}) {
+		for n := int64(2); ctx.Err() == nil; n++ {
+			_, _, _ = s.Beat(ctx, "one", n)
+		}
+		close(done)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go alive(ctx, done)
+	_, err = redisq.Repartition(t.Context(), p.options, redisq.RepartitionOptions{To: 4, Quiet: time.Minute})
+	require.ErrorIs(t, err, redisq.ErrAlive)
+	require.ErrorContains(t, err, "one")
+	stop()
+	<-done
+	require.NoError(t, s.Leave(t.Context(), "one"))
+	require.Equal(t, before, p.content(2))
+	p.open(2) // it may be served
+
+	mark := func(text string) {
+		t.Helper()
+		require.NoError(t, p.client.HSet(t.Context(), "{"+p.options.Project+"}:meta", "repartition", text).Err())
+	}
+	mark("2 4 begin")
+	_, err = redisq.Open(t.Context(), p.options)
+	require.ErrorContains(t, err, "give it up with --to 2")
+	p.to(2)
+	p.open(2)
+
+	mark("2 4 move")
+	refused(5, 0, "finish it with --to 4")
+	_, err = redisq.Open(t.Context(), p.options)
+	require.ErrorContains(t, err, "run hookladder repartition --to 4 again")
+	p.to(4)
+	require.Equal(t, before, p.content(4))
+	require.False(t, p.to(4).Again, "there is nothing to do")
+}
+
+func TestOfTwoRepartitionsAtOnceOneGivesUp(t *testing.T) {
+	t.Parallel()
+	p := newTestProject(t, redistest.Start(t), 2)
+	p.fill(2)
+	before := p.content(2)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 2)
+	for range 2 {
+		go func() {
+			_, err := redisq.Repartition(ctx, p.options, redisq.RepartitionOptions{To: 4, Quiet: time.Minute})
+			ended <- err
+		}()
+	}
+	require.ErrorIs(t, <-ended, redisq.ErrAlive, "whoever sees the other first")
+	stop()
+	require.Error(t, <-ended)
+	require.Equal(t, before, p.content(2))
+	p.to(4)
+	require.Equal(t, before, p.content(4))
+}
+
+func TestARepartitionPutsBackWhatTheDeadHeld(t *testing.T) {
+	p := newTestProject(t, redistest.Start(t), 2)
+	p.fill(3)
+	s := p.open(2)
+	for _, name := range []string{"dead", "forgotten"} {
+		_, _, err := s.Beat(t.Context(), name, 1)
+		require.NoError(t, err)
+		claimed, _, err := s.Claim(t.Context(), name, allOf(s), 3, 1024)
+		require.NoError(t, err)
+		require.NotEmpty(t, claimed)
+	}
+	require.NoError(t, s.Leave(t.Context(), "forgotten")) // as a careless hand would
+	_, _, err := s.Limit(t.Context(), "one", dispatcher.AllLanes, dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+	require.NoError(t, err)
+	out := p.to(8)
+	require.Positive(t, out.Reaped)
+	require.NotContains(t, p.content(8), "Place:leased")
+	for n, state := range p.states(8) {
+		require.True(t, state.AllHeld, "all lanes stay held, in partition %d too", n)
+		require.Subset(t, state.Fenced, []string{"dead", "forgotten"})
+	}
+	require.Zero(t, p.client.HLen(t.Context(), "{"+p.options.Project+"}:instances").Val())
+}
+
+func TestTwoMessagesWithOneIDAreNotPutTogether(t *testing.T) {
+	p := newTestProject(t, redistest.Start(t), 8)
+	s := p.open(8)
+	lanes := to16(0, 16)
+	other := lanes[slices.IndexFunc(lanes, func(l dispatcher.Lane) bool {
+		return crc16(string(l))%8 != crc16(string(lanes[0]))%8 && crc16(string(l))%3 != crc16(string(lanes[0]))%3
+	})]
+	p.publish(s, p.entry("twice", lanes[:1]))
+	p.publish(s, p.entry("twice", []dispatcher.Lane{other}, func(m *dispatcher.Message) { m.Body = []byte("another") }))
+	before := p.content(8)
+	_, err := redisq.Repartition(t.Context(), p.options, redisq.RepartitionOptions{To: 1})
+	require.ErrorContains(t, err, "twice")
+	require.Equal(t, before, p.content(8))
+	p.open(8)
+	p.to(3)
+	require.Equal(t, before, p.content(3), "where they stay apart nothing is in the way")
+}
+
+func TestADryRunChangesNothing(t *testing.T) {
+	p := newTestProject(t, redistest.Start(t), 2)
+	p.fill(5)
+	before := p.client.HGetAll(t.Context(), "{"+p.options.Project+"}:meta").Val()
+	want := p.content(2)
+	dry, err := redisq.Repartition(t.Context(), p.options, redisq.RepartitionOptions{To: 5, DryRun: true})
+	require.NoError(t, err)
+	require.Equal(t, want, p.content(2))
+	require.Equal(t, before, p.client.HGetAll(t.Context(), "{"+p.options.Project+"}:meta").Val())
+	moved := p.to(5).Moved
+	moved.IDs = dry.Moved.IDs // what the first partitions copied is copied again by the others
+	require.Equal(t, moved, dry.Moved, "it tells what would be moved")
+}
+
+// Where ids go to many partitions each of these gets no more of them than it
+// would keep, the newest.
+func TestIDsAreCopiedAsFarAsThereIsRoom(t *testing.T) {
+	p := newTestProject(t, redistest.Start(t), 1)
+	s := p.open(1)
+	keep := dispatcher.Keep{Finished: time.Hour, FinishedMax: 0, SeenMax: repartitionKnown, Dead: time.Hour, DeadMax: 1}
+	for k := range 10 {
+		p.publish(s, p.entry(fmt.Sprintf("m%d", k), to16(0, 1)))
+		_, _, err := s.Cancel(t.Context(), "one", []dispatcher.DeliveryID{{Lane: to16(0, 1)[0], Message: fmt.Sprintf("m%d", k)}})
+		require.NoError(t, err)
+		claimed, _, err := s.Claim(t.Context(), "one", []int{0}, 1, 1024)
+		require.NoError(t, err)
+		require.Empty(t, claimed, "it ends when it is met")
+		_, err = s.Trim(t.Context(), "one", []int{0}, keep, false)
+		require.NoError(t, err)
+		p.pass(time.Second)
+	}
+	require.Len(t, p.states(1)[0].Seen, 10)
+	p.options.Keep.SeenMax = 4
+	out := p.to(3)
+	require.Equal(t, 6, out.Moved.Forgotten)
+	states := p.states(3)
+	for _, id := range []string{"m6", "m7", "m8", "m9"} {
+		for n := range states {
+			require.Contains(t, states[n].Seen, id)
+		}
+	}
+}

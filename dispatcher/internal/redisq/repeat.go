@@ -1,0 +1,103 @@
+package redisq
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// How long a call waits before it repeats what Redis said it did not carry out:
+// repeatAfter, up to half as much more so that instances spread, and after
+// MOVED between movedLeast and movedMost, since the table of the slots is read
+// again meanwhile. (Measured on a slot that moves: 8 repeats of 100 ms, and 95 ms
+// until the new table was there.)
+const (
+	repeatAfter = 100 * time.Millisecond
+	movedLeast  = 20 * time.Millisecond
+	movedMost   = 100 * time.Millisecond
+)
+
+// patience is how long a call repeats at most: it holds up what goes with it to
+// other partitions. A slot with ten thousand messages moves in a fraction of
+// that. A partition that took longer is tried once a call until it answers
+// again, so that it holds up others only once.
+const patience = time.Second
+
+// passing are the answers that tell that nothing was carried out and that this
+// passes: a slot is being moved, its replica takes over, the node loads its
+// data, is a replica by now, or is busy with a script of somebody else. ASK is
+// never followed: the node it names would see what has not moved as missing.
+var passing = []string{"ASK ", "TRYAGAIN", "CLUSTERDOWN", "MOVED ", "LOADING", "READONLY", "MASTERDOWN", "BUSY "}
+
+// mayRepeat tells whether, and after which time, an errand of a trip that began
+// then has to be sent again.
+func (s *Store) mayRepeat(e *errand, began time.Time) (after time.Duration, ok bool) {
+	tired := &s.tired[e.partition-home]
+	if e.err == nil {
+		if tired.Load() { // asked first: a store is written to by all that call
+			tired.Store(false)
+		}
+		return 0, false
+	}
+	word := wordOf(e.err)
+	if strings.HasPrefix(word, "NOSCRIPT") && !e.loaded {
+		// The node was restarted, or took over from another, whose scripts it does not get.
+		e.load = true
+		return 0, true
+	}
+	for _, prefix := range passing {
+		if !strings.HasPrefix(word, prefix) {
+			continue
+		}
+		s.reload(context.Background())
+		if prefix == "MOVED " || prefix == "READONLY" {
+			s.noteTakeover()
+		}
+		switch {
+		case tired.Load():
+			return 0, false
+		case time.Since(began) > patience:
+			tired.Store(true)
+			return 0, false
+		case prefix == "MOVED ":
+			return movedLeast + rand.N(movedMost-movedLeast), true
+		}
+		return repeatAfter + rand.N(repeatAfter/2), true
+	}
+	return 0, false
+}
+
+// wordOf is what Redis answered, from the word on that tells what it means;
+// empty where it did not answer. Before version 7 an error in a script is told
+// behind the script's own: "ERR Error running script (…): … -OOM command …".
+func wordOf(err error) string {
+	var answer redis.Error
+	if !asAnswer(err, &answer) {
+		return ""
+	}
+	text := answer.Error()
+	if strings.HasPrefix(text, "ERR Error running script") {
+		if at := strings.LastIndex(text, ": -"); at >= 0 {
+			return text[at+len(": -"):]
+		}
+	}
+	return text
+}
+
+// sleep waits, or until ctx ends, and reports whether it had not ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

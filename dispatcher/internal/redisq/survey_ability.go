@@ -1,0 +1,134 @@
+package redisq
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// commands are those that the scripts and this package call; a test reads the
+// scripts. PUBLISH, SUBSCRIBE and those of a survey may be missing.
+var commands = []string{
+	"EVAL", "EVALSHA", "SCRIPT", "PING", "TIME", "SCAN", "DEL", "GET", "SET",
+	"HGET", "HSET", "HSETNX", "HDEL", "HMGET", "HGETALL", "HKEYS", "HLEN", "HEXISTS", "HINCRBY", "HSCAN",
+	"LPOP", "LPUSH", "RPUSH", "LLEN", "LINDEX", "LRANGE", "LSET", "LTRIM", "LREM", "LPOS",
+	"ZADD", "ZREM", "ZCARD", "ZCOUNT", "ZRANGE", "ZREVRANGE", "ZRANGEBYSCORE", "ZREVRANGEBYSCORE", "ZRANK", "ZREVRANK",
+	"ZREMRANGEBYSCORE", "ZSCORE", "ZMSCORE", "ZSCAN",
+	"XADD", "XLEN", "XRANGE", "XREVRANGE", "XTRIM", "EXISTS",
+}
+
+// ability is what a store can do at all, which never changes while it runs.
+type ability struct {
+	mini    bool             // it is the one inside this process
+	hidden  bool             // it does not tell its commands
+	missing []string         // of commands
+	scripts dispatcher.Known // with keys that are not declared
+	fault   string           // why they don't run, where they don't
+	open    bool             // a part could not be asked for now: ask again
+	waits   dispatcher.Known // WAITAOF does, where appendfsync is not always; Unknown: nobody tried
+}
+
+// askAbility asks once what the store is able to do.
+func (s *Store) askAbility(ctx context.Context) (*ability, error) {
+	a := &ability{}
+	if err := s.askCommands(ctx, a); err != nil {
+		return nil, err
+	}
+	s.tryScript(ctx, a)
+	return a, nil
+}
+
+// askCommands asks for the commands by their names; a version number is no
+// proof of them.
+func (s *Store) askCommands(ctx context.Context, a *ability) error {
+	args := []any{"command", "info"}
+	for _, name := range commands {
+		args = append(args, name)
+	}
+	known := map[string]bool{}
+	var told *redis.Cmd
+	err := s.at(ctx, "survey commands", home, func(p redis.Pipeliner) { told = p.Do(ctx, args...) })
+	lines, _ := valueOf(told).([]any)
+	switch {
+	case errors.Is(err, dispatcher.ErrUnavailable):
+		return err
+	case err != nil:
+		a.hidden = true
+		return nil
+	}
+	for _, line := range lines {
+		if fields, ok := line.([]any); ok && len(fields) > 0 {
+			name, _ := fields[0].(string)
+			known[strings.ToUpper(name)] = true
+		}
+	}
+	if len(lines) > len(args)-2 { // its whole table, whatever it is asked for, and not all that it has; no server does that
+		a.mini = true
+		return nil
+	}
+	for _, name := range commands {
+		if !known[name] {
+			a.missing = append(a.missing, name)
+		}
+	}
+	return nil
+}
+
+// tryScript does in each partition what scripts rely on. Where one can't be
+// reached that says nothing, unless another fails.
+func (s *Store) tryScript(ctx context.Context, a *ability) {
+	for _, r := range s.run(ctx, s.scripts.survey, "", s.everywhere([]any{probeValue})) {
+		answered := answer{values: r.values, err: r.err}
+		answered.hintIf(0)
+		switch {
+		case errors.Is(r.err, dispatcher.ErrUnavailable), errors.Is(r.err, dispatcher.ErrFull):
+			a.open = true
+		case r.err != nil:
+			a.scripts, a.fault = dispatcher.No, r.err.Error()
+			return
+		case answered.text() != probeValue:
+			a.scripts, a.fault = dispatcher.No, "a key that was just written can't be read"
+			return
+		case a.scripts == dispatcher.Unknown:
+			a.scripts = dispatcher.Yes
+		}
+	}
+	if a.open {
+		a.scripts = dispatcher.Unknown
+	}
+}
+
+const probeValue = "survey"
+
+// A server that fsyncs once a second can't have done so three times within
+// truthful. Its first answer only brings us to the beat: a slow disk may give it
+// late, and the next soon after.
+const (
+	waitTries = 3
+	truthful  = 700 * time.Millisecond
+)
+
+// tryWaitAOF finds out whether WAITAOF waits for the disk where that is written
+// once a second. Some versions of Redis and Valkey take what is not written yet
+// for written then, and a version's number is no proof.
+func (s *Store) tryWaitAOF(ctx context.Context) dispatcher.Known {
+	var began time.Time
+	for i := range waitTries {
+		if i == 1 {
+			began = time.Now()
+		}
+		r := s.runDurable(ctx, s.scripts.survey, "", []job{{args: []any{probeValue}}})[0]
+		if r.err != nil || r.weak != nil {
+			return dispatcher.Unknown
+		}
+		if i > 0 && time.Since(began) > truthful {
+			return dispatcher.Yes
+		}
+	}
+	return dispatcher.No
+}

@@ -1,0 +1,353 @@
+package redisq
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// clockTolerance is how far a server's clock may be from this host's before
+// that is told. Nothing depends on it; people who compare logs do.
+const clockTolerance = 5 * time.Second
+
+// surveyed is all that was found out, from which the checks are judged.
+type surveyed struct {
+	nodes      []node // at least one answered
+	able       ability
+	durability dispatcher.Durability
+	waitAOF    bool // a publish waits by it
+	mode       Mode
+	polls      bool
+	clock      bool              // the server's clock means something
+	cluster    map[string]string // of CLUSTER INFO; nil: hidden, or it is none
+}
+
+// tell puts everything together.
+func (f *surveyed) tell() dispatcher.StoreInfo {
+	i := dispatcher.StoreInfo{
+		Kind: "unknown", Mode: f.modeName(), Nodes: len(f.nodes), Durability: f.durability,
+		AppendOnly: f.appendOnly(), Fsync: f.fsync(), Eviction: f.eviction(),
+	}
+	i.UsedBytes, i.MaxBytes = f.memory()
+	if first := f.answered()[0].info; f.able.mini {
+		i.Kind = "miniredis"
+	} else if v := first["valkey_version"]; v != "" {
+		i.Kind, i.Version = "valkey", v
+	} else if v := first["redis_version"]; v != "" {
+		i.Kind, i.Version = "redis", v
+	}
+	durable := f.checkDurability(i)
+	i.Durable = durable.Holds
+	i.Loses = f.loses(i)
+	i.Checks = []dispatcher.Check{
+		f.checkCommands(), f.checkScripts(), f.checkEviction(i), f.checkMemory(i), f.checkAppendOnly(i), durable, f.checkPubSub(),
+	}
+	if f.clock {
+		i.Checks = append(i.Checks, f.checkClock())
+	}
+	if f.mode == ModeCluster {
+		i.Checks = append(i.Checks, f.checkCluster())
+	}
+	return i
+}
+
+// modeName is auto where nobody found out, which is a single server.
+func (f *surveyed) modeName() string {
+	if f.mode == "" || f.mode == ModeAuto {
+		return string(ModeSingle)
+	}
+	return string(f.mode)
+}
+
+// answered are the masters that did.
+func (f *surveyed) answered() []node {
+	return slices.DeleteFunc(slices.Clone(f.nodes), func(n node) bool { return n.err != nil })
+}
+
+// worst asks each master that answered for a value and answers the one that
+// stands first in order; empty where one of them hides it and none has the first.
+func (f *surveyed) worst(order []string, value func(node) string) string {
+	found, hidden := len(order), false
+	for _, n := range f.answered() {
+		v := value(n)
+		at := slices.Index(order, v)
+		switch {
+		case v == "":
+			hidden = true
+		case at < 0:
+			return v // unheard of: nobody knows how bad it is
+		default:
+			found = min(found, at)
+		}
+	}
+	if found == len(order) || hidden && found > 0 {
+		return ""
+	}
+	return order[found]
+}
+
+func (f *surveyed) appendOnly() *bool {
+	on := f.worst([]string{"0", "1"}, func(n node) string { return n.info["aof_enabled"] })
+	if on == "" {
+		return nil
+	}
+	yes := on == "1"
+	return &yes
+}
+
+func (f *surveyed) fsync() string {
+	return f.worst([]string{"no", "everysec", "always"}, func(n node) string { return n.config["appendfsync"] })
+}
+
+func (f *surveyed) eviction() string {
+	policy, hidden := "", false
+	for _, n := range f.answered() {
+		p := n.info["maxmemory_policy"]
+		if evicts(p) {
+			return p
+		}
+		policy, hidden = p, hidden || p == ""
+	}
+	if hidden {
+		return ""
+	}
+	return policy
+}
+
+func evicts(policy string) bool { return strings.HasPrefix(policy, "allkeys-") }
+
+// memory is what the fullest master uses, and its limit: 0 for none.
+func (f *surveyed) memory() (used, limit *int64) {
+	full := -1.0
+	for _, n := range f.answered() {
+		u, m := number(n.info["used_memory"]), number(n.info["maxmemory"])
+		if u == nil {
+			continue
+		}
+		share := float64(*u) / (1 << 62) // below any share of a limit
+		if m != nil && *m > 0 {
+			share = float64(*u) / float64(*m)
+		}
+		if share > full {
+			full, used, limit = share, u, m
+		}
+	}
+	return used, limit
+}
+
+// loses says what is gone if a master's host dies.
+func (f *surveyed) loses(i dispatcher.StoreInfo) string {
+	switch {
+	case f.able.mini:
+		return dispatcher.LosesEverything
+	case f.durability.Fsync && i.Durable == dispatcher.Yes:
+		return dispatcher.LosesNothing
+	case f.durability.Replicas > 0 && i.Durable == dispatcher.Yes:
+		return dispatcher.LosesUnreplicated
+	case i.AppendOnly == nil:
+		return dispatcher.LosesUnknown
+	case !*i.AppendOnly && slices.ContainsFunc(f.answered(), func(n node) bool { save, told := n.config["save"]; return told && save == "" }):
+		return dispatcher.LosesEverything
+	case !*i.AppendOnly:
+		return dispatcher.LosesSinceSnapshot
+	case i.Fsync == "always":
+		return dispatcher.LosesNothing
+	case i.Fsync == "everysec":
+		return dispatcher.LosesLastSecond
+	}
+	return dispatcher.LosesUnknown // hidden, or no: whenever the kernel writes
+}
+
+func check(name string, holds dispatcher.Known, format string, args ...any) dispatcher.Check {
+	return dispatcher.Check{Name: name, Holds: holds, Detail: fmt.Sprintf(format, args...)}
+}
+
+// needed makes a check one whose failure is a reason not to use the store.
+func needed(c dispatcher.Check) dispatcher.Check {
+	c.Needed = true
+	return c
+}
+
+func (f *surveyed) checkCommands() dispatcher.Check {
+	const name = "commands"
+	switch {
+	case f.able.hidden:
+		return needed(check(name, dispatcher.Unknown, "the store does not tell its commands; it needs those of Redis 6.2"))
+	case len(f.able.missing) > 0:
+		return needed(check(name, dispatcher.No, "the store has no %s: use Redis 6.2 or later, or Valkey, with no command renamed", strings.Join(f.able.missing, ", ")))
+	}
+	return needed(check(name, dispatcher.Yes, "the store has all commands that are used"))
+}
+
+func (f *surveyed) checkScripts() dispatcher.Check {
+	const name = "scripts"
+	switch f.able.scripts {
+	case dispatcher.Yes:
+		return needed(check(name, dispatcher.Yes, "scripts run, with keys of one hash tag that they do not declare"))
+	case dispatcher.No:
+		return needed(check(name, dispatcher.No, "scripts that use keys of one hash tag without declaring each do not run (%s): where the store has a setting that allows undeclared keys, set it; else use Redis or Valkey", f.able.fault))
+	}
+	return needed(check(name, dispatcher.Unknown, "whether scripts run could not be tried in every partition"))
+}
+
+func (f *surveyed) checkEviction(i dispatcher.StoreInfo) dispatcher.Check {
+	const name = "eviction"
+	switch {
+	case i.Eviction == "" && !f.able.mini:
+		return needed(check(name, dispatcher.Unknown, "the store does not tell its maxmemory-policy: make sure that it is noeviction"))
+	case evicts(i.Eviction):
+		return needed(check(name, dispatcher.No, "maxmemory-policy is %s, so it would throw deliveries away when it is full: set it to noeviction", i.Eviction))
+	case i.Eviction != "" && i.Eviction != "noeviction":
+		return needed(check(name, dispatcher.Yes, "maxmemory-policy is %s, which removes only keys with a time to live, and none of ours has one", i.Eviction))
+	}
+	return needed(check(name, dispatcher.Yes, "nothing is removed when it is full"))
+}
+
+func (f *surveyed) checkMemory(i dispatcher.StoreInfo) dispatcher.Check {
+	const name = "memory"
+	switch {
+	case f.able.mini:
+		return check(name, dispatcher.Yes, "it is this process's memory")
+	case i.UsedBytes == nil || i.MaxBytes == nil:
+		return check(name, dispatcher.Unknown, "the store does not tell how much memory it uses, nor its limit")
+	case *i.MaxBytes == 0:
+		return check(name, dispatcher.Yes, "maxmemory is not set: where the host's memory ends, the system may kill the store; with a limit, publishing is refused with 503 and deliveries go on")
+	}
+	return check(name, dispatcher.Yes, "%d of %d bytes are used", *i.UsedBytes, *i.MaxBytes)
+}
+
+func (f *surveyed) checkAppendOnly(i dispatcher.StoreInfo) dispatcher.Check {
+	const name = "append_only"
+	c := check(name, dispatcher.Yes, "the store keeps an append-only file")
+	for _, n := range f.answered() {
+		if n.info["aof_last_write_status"] == "err" {
+			return check(name, dispatcher.No, "%s can't write its append-only file: look at its disk", n.name)
+		}
+	}
+	switch {
+	case f.able.mini:
+		c = check(name, dispatcher.No, "the store keeps nothing but memory")
+	case i.AppendOnly == nil:
+		c = check(name, dispatcher.Unknown, "the store does not tell whether it keeps an append-only file")
+	case !*i.AppendOnly:
+		c = check(name, dispatcher.No, "the store keeps no append-only file: if it dies, what came after its last snapshot is lost; set appendonly yes")
+	}
+	c.Needed = f.durability.Fsync
+	return c
+}
+
+func (f *surveyed) checkDurability(i dispatcher.StoreInfo) dispatcher.Check {
+	const name = "durability"
+	switch {
+	case f.durability.Fsync:
+		return needed(f.checkFsync(name, i))
+	case f.durability.Replicas > 0:
+		return f.checkReplicas(name)
+	}
+	return check(name, dispatcher.Yes, "a publish waits for the store's memory only (DURABILITY=none)")
+}
+
+func (f *surveyed) checkFsync(name string, i dispatcher.StoreInfo) dispatcher.Check {
+	off := i.AppendOnly != nil && !*i.AppendOnly
+	switch {
+	case f.able.mini:
+		return check(name, dispatcher.No, "DURABILITY=fsync, but the store has no disk")
+	case off:
+		return check(name, dispatcher.No, "DURABILITY=fsync, but the store keeps no append-only file: set appendonly yes")
+	case i.AppendOnly != nil && i.Fsync == "always":
+		return check(name, dispatcher.Yes, "the store answers when what it was told is on its disk (appendfsync always)")
+	case f.waitAOF && i.Fsync == "no":
+		return check(name, dispatcher.No, "DURABILITY=fsync, but with appendfsync no the store leaves it to its system when to write: set appendfsync always, or everysec")
+	case f.waitAOF && f.able.waits == dispatcher.No && i.Fsync != "":
+		return check(name, dispatcher.No, "DURABILITY=fsync, but this version's WAITAOF does not wait for the disk with appendfsync %s: run CONFIG SET appendfsync always", i.Fsync)
+	case f.waitAOF && f.able.waits == dispatcher.No:
+		return check(name, dispatcher.Unknown, "WAITAOF answers at once and the store does not tell its appendfsync: make sure that it is always")
+	case f.waitAOF && i.AppendOnly == nil:
+		return check(name, dispatcher.Unknown, "the store does not tell whether it keeps an append-only file; each publish asks it (WAITAOF) and is 503 where it does not")
+	case f.waitAOF && f.able.waits == dispatcher.Unknown:
+		return check(name, dispatcher.Unknown, "whether WAITAOF waits for the disk could not be tried; each publish asks it")
+	case f.waitAOF:
+		return check(name, dispatcher.Yes, "a publish waits until it is on the store's disk (WAITAOF)")
+	case f.able.hidden || i.AppendOnly == nil || i.Fsync == "":
+		return check(name, dispatcher.Unknown, "the store does not tell when it writes to its disk: make sure that it has appendonly yes and appendfsync always")
+	}
+	return check(name, dispatcher.No, "DURABILITY=fsync, but the store has no WAITAOF and appendfsync is %s: run CONFIG SET appendfsync always, or use Redis 7.2 or later", i.Fsync)
+}
+
+// checkReplicas counts the replicas of each master. Too few are no reason not
+// to start: one that is away for a moment would then keep everything down, and
+// a publish that too few have is 503 anyway.
+func (f *surveyed) checkReplicas(name string) dispatcher.Check {
+	wanted, hidden := f.durability.Replicas, false
+	for _, n := range f.answered() {
+		have, told := replicas(n.info)
+		switch {
+		case !told:
+			hidden = true
+		case have < wanted:
+			return check(name, dispatcher.No, "DURABILITY=%s, but %s has %d replicas that follow it: publishing is 503 until there are enough", f.durability, n.name, have)
+		}
+	}
+	if hidden {
+		return check(name, dispatcher.Unknown, "the store does not tell how many replicas follow it; each publish asks it (WAIT) and is 503 where too few do")
+	}
+	return check(name, dispatcher.Yes, "a publish waits until %d replicas have it (WAIT)", wanted)
+}
+
+// replicas counts those that follow a master, as its INFO tells: slave0 and so
+// on, each with state=online once it does.
+func replicas(info map[string]string) (n int, told bool) {
+	connected, err := strconv.Atoi(info["connected_slaves"])
+	if err != nil {
+		return 0, false
+	}
+	for i := range connected {
+		if strings.Contains(info[fmt.Sprintf("slave%d", i)], "state=online") {
+			n++
+		}
+	}
+	return n, true
+}
+
+func (f *surveyed) checkPubSub() dispatcher.Check {
+	if f.polls {
+		return check("pub_sub", dispatcher.Yes, "pub/sub is not used (WAKE=poll, or the store has none): instances look every second")
+	}
+	return check("pub_sub", dispatcher.Yes, "instances wake each other by pub/sub")
+}
+
+func (f *surveyed) checkClock() dispatcher.Check {
+	for _, n := range f.answered() {
+		if n.ahead.Abs() > clockTolerance {
+			return check("clock", dispatcher.No, "the clock of %s is %s from this host's: deliveries keep to the store's, but times in logs differ", n.name, n.ahead.Round(time.Second))
+		}
+	}
+	return check("clock", dispatcher.Yes, "the store's clock and this host's agree")
+}
+
+// checkCluster tells what is not as it should be in a cluster: partitions that
+// nobody serves, masters that nobody could replace.
+func (f *surveyed) checkCluster() dispatcher.Check {
+	const name = "cluster"
+	for _, n := range f.nodes {
+		if n.err != nil {
+			return check(name, dispatcher.No, "%s does not answer: its partitions wait until it is back, or a replica takes over", n.name)
+		}
+	}
+	if f.cluster == nil {
+		return check(name, dispatcher.Unknown, "the cluster does not tell its state")
+	}
+	if state := f.cluster["cluster_state"]; state != "ok" || f.cluster["cluster_slots_ok"] != "16384" {
+		return check(name, dispatcher.No, "cluster_state is %s and %s of 16384 slots are served: partitions in the others wait", state, f.cluster["cluster_slots_ok"])
+	}
+	for _, n := range f.nodes {
+		if have, told := replicas(n.info); told && have == 0 {
+			return check(name, dispatcher.No, "%s has no replica: while it is down its partitions wait, and if it does not come back what they hold is lost", n.name)
+		}
+	}
+	return check(name, dispatcher.Yes, "all %d masters serve their slots, and each has a replica", len(f.nodes))
+}

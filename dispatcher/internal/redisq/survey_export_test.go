@@ -1,0 +1,42 @@
+package redisq
+
+import (
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// Commands are those that a store needs.
+var Commands = commands
+
+// ForgetSurvey has the next caller of Store ask again.
+func (s *Store) ForgetSurvey() { s.survey.until = time.Time{} }
+
+// Told is what a store could say of itself.
+type Told struct {
+	Info, Config []map[string]string // of each master; a nil Info is hidden
+	Down         int                 // masters besides, which do not answer
+	Ahead        time.Duration
+	Missing      []string
+	Hidden, AOF  bool // its commands; it has WAITAOF
+	Waits        dispatcher.Known
+	Scripts      dispatcher.Known
+	Cluster      map[string]string
+	Mode         Mode
+	Durability   dispatcher.Durability
+}
+
+// Tell judges it.
+func (t Told) Tell() dispatcher.StoreInfo {
+	f := surveyed{
+		able:       ability{missing: t.Missing, hidden: t.Hidden, scripts: t.Scripts, waits: t.Waits, fault: "refused"},
+		durability: t.Durability, waitAOF: t.AOF, mode: t.Mode, cluster: t.Cluster, clock: true,
+	}
+	for i := range t.Info {
+		f.nodes = append(f.nodes, node{name: string(rune('a' + i)), info: t.Info[i], config: t.Config[i], ahead: t.Ahead})
+	}
+	for range t.Down {
+		f.nodes = append(f.nodes, node{name: "down", err: errAnswer})
+	}
+	return f.tell()
+}

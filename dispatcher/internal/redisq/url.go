@@ -1,0 +1,98 @@
+package redisq
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+)
+
+// redisURL is REDIS_URL taken apart.
+type redisURL struct {
+	url   *url.URL
+	query url.Values
+	roots *x509.CertPool // trusted besides the system's; nil: none
+}
+
+func readURL(o Options) (*redisURL, error) {
+	parsed, err := url.Parse(o.URL)
+	if err != nil {
+		return nil, withoutURL(err)
+	}
+	u := &redisURL{url: parsed, query: parsed.Query()}
+	if o.CAFile != "" {
+		if parsed.Scheme != "rediss" {
+			return nil, errors.New("REDIS_CA_FILE needs a REDIS_URL that begins with rediss://")
+		}
+		if u.roots, err = loadRoots(o.CAFile); err != nil {
+			return nil, fmt.Errorf("REDIS_CA_FILE: %w", err)
+		}
+	}
+	return u, nil
+}
+
+// text is the URL without some parameters, which go-redis does not know.
+func (u *redisURL) text(without ...string) string {
+	left := *u.url
+	query := left.Query()
+	for _, name := range without {
+		query.Del(name)
+	}
+	left.RawQuery = query.Encode()
+	return left.String()
+}
+
+// where are the addresses.
+func (u *redisURL) where() string {
+	if u.url.Scheme == "unix" {
+		return u.url.Path
+	}
+	host, port := u.url.Hostname(), u.url.Port()
+	if port == "" {
+		port = "6379"
+	}
+	if host == "" {
+		host = "localhost"
+	}
+	return strings.Join(slices.Concat([]string{net.JoinHostPort(host, port)}, u.query["addr"]), ", ")
+}
+
+// secure says whom TLS trusts; nil: there is none.
+func secure(c *tls.Config, u *redisURL) {
+	if c == nil {
+		return
+	}
+	c.MinVersion = tls.VersionTLS12
+	c.RootCAs = u.roots
+	c.InsecureSkipVerify = c.InsecureSkipVerify || u.query.Get("skip_verify") == "true" // go-redis knows it for one kind of client only
+}
+
+// loadRoots reads certificates that are trusted besides those of the system.
+func loadRoots(file string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, fmt.Errorf("the system's certificates: %w", err)
+	}
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s holds no certificate in PEM", file)
+	}
+	return roots, nil
+}
+
+// withoutURL keeps a password that is part of a bad URL out of the error.
+func withoutURL(err error) error {
+	var parse *url.Error
+	if errors.As(err, &parse) {
+		err = parse.Err
+	}
+	return fmt.Errorf("bad REDIS_URL: %w", err)
+}

@@ -1,0 +1,109 @@
+package dispatcher
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// reaper takes over what dead instances hold. It is not the heart's work, which
+// must not wait for a queue that hangs.
+type reaper struct {
+	engine *engine
+
+	mu   sync.Mutex // guards dead
+	dead []string   // by the last reading
+
+	wake chan struct{} // 1 deep
+	back chan struct{} // 1 deep: leases of the departed may be back
+}
+
+func newReaper(e *engine) *reaper {
+	return &reaper{engine: e, wake: make(chan struct{}, 1), back: make(chan struct{}, 1)}
+}
+
+// suspect has it looked whether a node that took over brought back leases of
+// instances that are gone: nobody reads their numbers any more.
+func (r *reaper) suspect() { signal(r.back) }
+
+// put says who is dead by now. Who is still known at the next reading, since
+// taking over failed, is named again then.
+func (r *reaper) put(dead []string) {
+	r.mu.Lock()
+	r.dead = dead
+	r.mu.Unlock()
+	if len(dead) > 0 {
+		signal(r.wake)
+	}
+}
+
+// take answers who is next, if anybody is.
+func (r *reaper) take() (name string, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.dead) == 0 {
+		return "", false
+	}
+	name, r.dead = r.dead[0], r.dead[1:]
+	return name, true
+}
+
+// straysAgain is how soon it is looked for strays once more where a partition
+// did not answer.
+const straysAgain = 5 * time.Second
+
+// Run takes over until ctx ends.
+func (r *reaper) Run(ctx context.Context) error {
+	again := newIdleTimer()
+	defer again.Stop()
+	for ctx.Err() == nil {
+		if name, ok := r.take(); ok {
+			r.reap(ctx, name)
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-r.wake:
+		case <-again.C:
+			r.suspect()
+		case <-r.back:
+			if !r.strays(ctx) {
+				again.Reset(straysAgain)
+			}
+		}
+	}
+	return nil
+}
+
+// strays takes over from those that are gone and hold leases, and reports
+// whether all partitions were asked.
+func (r *reaper) strays(ctx context.Context) bool {
+	e := r.engine
+	call, cancel := within(ctx)
+	defer cancel()
+	names, err := e.queue.Strays(call)
+	for _, name := range names {
+		r.reap(ctx, name)
+	}
+	if ctx.Err() == nil {
+		e.trouble.note("strays", err)
+	}
+	return err == nil
+}
+
+func (r *reaper) reap(ctx context.Context, name string) {
+	e := r.engine
+	call, cancel := within(ctx)
+	defer cancel()
+	taken, hints, err := e.queue.Reap(call, e.name(), name)
+	e.view.note(hints...)
+	if ctx.Err() == nil {
+		e.goOn(ctx, "reap", 0, err)
+	}
+	if err == nil || taken > 0 { // what partitions that did not answer hold is taken the next time
+		e.log.LogAttrs(ctx, slog.LevelInfo, "takeover", slog.String("instance", name), slog.Int("deliveries", taken))
+		e.watching.tell(func(o Observer) { o.TookOver(taken) })
+	}
+	e.lookAround() // its hints are lost with it
+}

@@ -1,0 +1,104 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Run works until ctx ends. Then it takes no more, lets the attempts under way
+// go on for the grace time, unless Drain did that before, hands back the rest,
+// records the last outcomes and signs off. It returns nil after an orderly end.
+//
+// Nothing of this is needed for what was accepted not to be lost: where it is
+// cut off, whenever, others take over what was held.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	e := d.engine
+	defer context.AfterFunc(ctx, e.stop)()
+	// The heart and the settler outlive the attempts.
+	life, die := context.WithCancel(context.WithoutCancel(ctx))
+	defer die()
+	watch := &watcher{engine: e, guard: d.options.Guard}
+
+	var taking, accepting, keeping errgroup.Group
+	taking.Go(func() error { return (&mover{engine: e}).Run(e.taking) })
+	if d.options.MaxInFlight > 0 {
+		taking.Go(func() error { return (&claimer{engine: e, batch: max(d.options.ClaimBatch, 1)}).Run(e.taking) })
+	}
+	taking.Go(func() error { return watch.Look(e.taking) })
+	taking.Go(func() error { return e.trimmer.Run(e.taking) })
+	taking.Go(func() error { return d.sweeper.Run(e.taking) })
+	accepting.Go(func() error { return d.accepter.Run(ctx) })
+	accepting.Go(func() error { return watch.Run(ctx) }) // who publishes has to know the endpoints
+	keeping.Go(func() error { return e.gate.Run(life) })
+	keeping.Go(func() error { return newHeart(e).Run(life) })
+	keeping.Go(func() error { return e.dead.Run(life) })
+	keeping.Go(func() error { return (&reconciler{engine: e}).Run(life) })
+	keeping.Go(func() error { return e.settler.Run(life) })
+
+	<-ctx.Done()
+	var draining sync.WaitGroup
+	draining.Go(func() { d.Drain(context.WithoutCancel(ctx)) })
+	err := accepting.Wait()
+	close(e.stopped)
+	draining.Wait()
+	err = errors.Join(err, taking.Wait())
+	die()
+	err = errors.Join(err, keeping.Wait())
+	d.leave(context.WithoutCancel(ctx))
+	return err
+}
+
+// Drain is the first part of the end, while callers are still answered: from
+// its beginning on Ready says so, nothing more is leased, and what was not begun
+// goes back. It returns when no attempt is under way any more. They have the
+// grace time, or until ctx ends, and are cut then. It may be called again.
+func (d *Dispatcher) Drain(ctx context.Context) {
+	d.engine.stop()
+	d.drained.Do(func() {
+		d.engine.handBack(d.engine.gate.close())
+		time.AfterFunc(d.options.Grace, d.cut)
+	})
+	defer context.AfterFunc(ctx, d.cut)()
+	d.engine.gate.wait()
+}
+
+// leave gives the outcomes that could not be recorded a last chance, hands back
+// what the queue says is still held, and signs off. Where that fails others
+// take over.
+func (d *Dispatcher) leave(ctx context.Context) {
+	e := d.engine
+	ctx, cancel := within(ctx)
+	defer cancel()
+	var err error
+	lost := map[DeliveryID]bool{}
+	if rest := e.settler.rest(); len(rest) > 0 {
+		if rest, err = e.settler.settle(ctx, rest); err != nil {
+			e.log.Error("outcomes not recorded, their deliveries will be attempted again", "deliveries", len(rest), "err", err)
+		}
+		for _, o := range rest {
+			lost[o.ID] = true
+		}
+	}
+	ids, unread := e.queue.Leases(ctx, e.name())
+	err = errors.Join(err, unread)
+	var back []DeliveryID
+	for _, id := range ids {
+		if !lost[id] { // else its attempt would count as if it had never been made
+			back = append(back, id)
+		}
+	}
+	if len(back) > 0 {
+		_, _, unsettled := e.queue.Settle(ctx, e.name(), unbegun(back, e.view.clock.now()))
+		err = errors.Join(err, unsettled)
+	}
+	if err == nil {
+		err = e.queue.Leave(ctx, e.name())
+	}
+	if err != nil {
+		e.log.Warn("could not sign off, others will take over", "err", err)
+	}
+}

@@ -1,0 +1,59 @@
+package dispatcher
+
+// Known is a property that a store may keep to itself: managed kinds hide much
+// of what a server of one's own tells.
+type Known uint8
+
+// The answers to a question about a store. The zero value is Unknown.
+const (
+	Unknown Known = iota
+	Yes
+	No
+)
+
+// String is yes, no or unknown.
+func (k Known) String() string {
+	switch k {
+	case Yes:
+		return "yes"
+	case No:
+		return "no"
+	}
+	return "unknown"
+}
+
+// Check is one thing that a store should be able to, or should be set to.
+type Check struct {
+	Name   string // stable, such as eviction
+	Holds  Known
+	Needed bool   // No is a reason not to use the store
+	Detail string // in plain words: what was found, and the cure
+}
+
+// What a store forgets when the host of its master dies without warning.
+const (
+	LosesNothing       = "nothing"        // of what was acknowledged
+	LosesLastSecond    = "last_second"    // what is not on the disk yet: appendfsync everysec
+	LosesUnreplicated  = "unreplicated"   // what too few replicas have, where as many die as were waited for
+	LosesSinceSnapshot = "since_snapshot" // no append-only file
+	LosesEverything    = "everything"     // it keeps nothing but memory
+	LosesUnknown       = "unknown"
+)
+
+// StoreInfo is what the store says of itself; a nil pointer means that it does not tell.
+type StoreInfo struct {
+	Kind       string // redis, valkey, miniredis, unknown
+	Version    string
+	Mode       string // single, cluster, sentinel
+	Nodes      int    // masters that hold partitions; 1 unless in a cluster
+	UsedBytes  *int64 // of the fullest master
+	MaxBytes   *int64 // of the same; 0: no limit
+	AppendOnly *bool
+	Fsync      string // appendfsync; empty: unknown
+	Eviction   string // maxmemory-policy; empty: unknown
+
+	Durability Durability // what a publish waits for
+	Durable    Known      // whether that holds now
+	Loses      string     // one of the Loses words
+	Checks     []Check
+}

@@ -1,5 +1,11 @@
-# Builds the static binary and puts it, with the CA certificates it needs to
-# call https receivers, into an image that holds nothing else.
+# Builds the static binary and puts it into a small Debian together with
+# redis-server, so that one container with a volume is durable:
+#
+#   docker build -t hookladder .
+#   docker run -v hookladder:/data -e DATA_DIR=/data -e API_KEYS=... -p 8080:8080 --stop-timeout 40 hookladder
+#
+# Debian's redis-server is the one that the tests run with. It brings
+# redis-check-aof, which mends a damaged file, and is not used where REDIS_URL is.
 FROM golang:1.26.8-bookworm AS build
 WORKDIR /src
 # The modules change less often than the code: a layer of their own.
@@ -8,15 +14,25 @@ RUN go mod download
 COPY . .
 RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o /out/hookladder ./cmd/hookladder
 
-FROM scratch
-COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
-COPY --from=build /out/hookladder /hookladder
-# A number, so that a cluster can see that it is not root without asking /etc/passwd.
-USER 65532:65532
-# PORT=8080 listens on all addresses, so API_KEYS is needed; REDIS_URL always is.
+FROM debian:bookworm-slim
+# ca-certificates: to call https receivers. Nothing of Debian's own Redis service
+# runs; its folder goes, so that nobody takes it for ours.
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends ca-certificates redis-server \
+ && rm -rf /var/lib/apt/lists/* /var/lib/redis \
+ && install -d -m 0700 -o 65532 -g 65532 /data
+COPY --from=build /out/hookladder /usr/local/bin/hookladder
+# A number, so that a cluster can see that it is not root without asking
+# /etc/passwd. A new named volume on /data belongs to it; where a platform mounts
+# volumes that only root may write, build with --build-arg RUN_AS=0:0.
+ARG RUN_AS=65532:65532
+USER ${RUN_AS}
+# PORT=8080 listens on all addresses, so API_KEYS is needed; and REDIS_URL or DATA_DIR.
 ENV PORT=8080
 EXPOSE 8080
-HEALTHCHECK --interval=10s --timeout=5s --start-period=5s --retries=3 CMD ["/hookladder", "ping"]
+# A large file takes a while to load, which counts as starting.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["hookladder", "ping"]
+# Longer than the default of 10 s is needed to stop: see deploy/README.md.
 STOPSIGNAL SIGTERM
-ENTRYPOINT ["/hookladder"]
+ENTRYPOINT ["hookladder"]
 CMD ["serve"]

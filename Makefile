@@ -8,9 +8,15 @@ STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TESTFLAGS   ?=
 # How long each fuzz target runs.
 FUZZTIME    ?= 30s
+# How long `make chaos` breaks things, on which store (single or cluster), and by
+# which seed (0: another one each time).
+CHAOS       ?= 10m
+CHAOS_STORE ?= single
+CHAOS_SEED  ?= 0
+CHAOS_FLAGS ?= -chaos.rate 200 -chaos.fsync either
 
 .DEFAULT_GOAL := help
-.PHONY: help build test lint redis fuzz clean
+.PHONY: help build test lint redis chaos fuzz clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +34,11 @@ lint: ## gofmt, go vet and staticcheck
 
 redis: ## install redis-server on Debian and Ubuntu, if it is missing
 	@.ci/redis
+
+chaos: redis ## break everything under load for CHAOS (default 10m), CHAOS_STORE=single or cluster
+	@case "$(CHAOS_STORE)" in single|cluster) ;; *) echo "CHAOS_STORE is single or cluster" >&2; exit 2;; esac
+	$(GO) test -race -count=1 -v -timeout 0 -run '^TestChaos$(if $(filter cluster,$(CHAOS_STORE)),InACluster)$$' ./deploy/chaos \
+		-chaos.for $(CHAOS) -chaos.seed $(CHAOS_SEED) $(CHAOS_FLAGS)
 
 fuzz: ## run every fuzz target for FUZZTIME (default 30s)
 	@set -e; for pkg in $$($(GO) list ./...); do \

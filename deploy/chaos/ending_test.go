@@ -1,0 +1,107 @@
+package chaos_test
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// drainWithin is how long what was accepted may take to end when nothing is
+// broken any more: the guard's minute, for a hint that was lost, and the ladder.
+const drainWithin = 150 * time.Second
+
+// asker asks the API what became of everything.
+type asker struct {
+	t   testing.TB
+	h   *history
+	api *client.Client
+	say func(format string, a ...any)
+}
+
+// release lets the lanes of the bad destinations go on, whose breakers are open.
+func (a *asker) release(r *receiver) {
+	for _, place := range []string{failing, hanging} {
+		_, err := a.api.ResumeLane(a.t.Context(), r.url(place))
+		require.NoError(a.t, err)
+	}
+}
+
+var waiting = []string{"scheduled", "ready", "in_flight", "retrying"}
+
+// drain waits until nothing waits any more. What still does in the end, the
+// judge finds.
+func (a *asker) drain() {
+	late, began := time.Now().Add(drainWithin), time.Now()
+	for time.Now().Before(late) {
+		s, err := a.api.Stats(a.t.Context())
+		left := int64(0)
+		for _, status := range waiting {
+			left += s.Counts[status]
+		}
+		if err == nil && left == 0 {
+			a.say("nothing waits after %s", time.Since(began).Round(100*time.Millisecond))
+			return
+		}
+		pause(a.t.Context(), 200*time.Millisecond)
+	}
+	s, err := a.api.Stats(a.t.Context())
+	a.say("still waiting: %v %v", s.Counts, err)
+}
+
+// endings asks for every delivery, and for each message that no list has.
+func (a *asker) endings() {
+	places := map[string]string{}
+	for place, lane := range a.h.lanes {
+		places[lane] = place
+	}
+	for _, status := range append([]string{"delivered", "dead", "cancelled"}, waiting...) {
+		for cursor := ""; ; {
+			page, err := a.api.Deliveries(a.t.Context(), client.Filter{Statuses: []string{status}, Limit: 500, Cursor: cursor})
+			require.NoError(a.t, err)
+			for _, d := range page.Data {
+				a.keep(places, d)
+			}
+			if page.NextCursor == nil {
+				break
+			}
+			cursor = *page.NextCursor
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(a.h.messages)) {
+		m := a.h.messages[id]
+		if m.told() == refused || len(m.endings) == len(m.places) {
+			continue
+		}
+		record, err := a.api.Message(a.t.Context(), id)
+		var unknown *client.Problem
+		if errors.As(err, &unknown) && unknown.Status == http.StatusNotFound {
+			continue
+		}
+		require.NoError(a.t, err)
+		for _, d := range record.Deliveries {
+			a.keep(places, d)
+		}
+	}
+}
+
+func (a *asker) keep(places map[string]string, d wire.Delivery) {
+	_, id, _ := strings.Cut(d.ID, ":")
+	m := a.h.messages[id]
+	if m == nil || places[d.Destination] == "" {
+		a.h.strange = append(a.h.strange, "the store has "+d.ID)
+		return
+	}
+	if m.endings == nil {
+		m.endings = map[string]ending{}
+	}
+	m.endings[places[d.Destination]] = ending{status: d.Status, reason: d.DeadReason, attempts: d.Attempts}
+}

@@ -1,0 +1,223 @@
+package chaos_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/signer"
+)
+
+// Where messages go: eight destinations that mostly answer well, one that never
+// does, one that never answers, and three endpoints that share the hosts of the
+// first.
+const (
+	good    = 8
+	failing = "/d8"
+	hanging = "/d9"
+)
+
+var endpoints = map[string]wire.Endpoint{
+	"/e0": {UID: "plain"},
+	"/e1": {UID: "in-turn", Ordered: true},
+	"/e2": {UID: "few", MaxInFlight: 4, Rate: "200/s"},
+}
+
+const (
+	tenant = "acme"
+	// callWithin is how long a caller waits for an answer. The API gives up
+	// later, so that some calls end without one.
+	callWithin = 2500 * time.Millisecond
+	// givesUp is when a caller asks no more, and never learns what became of its
+	// message. It is longer than the store is ever away; some give up sooner.
+	givesUp = 25 * time.Second
+)
+
+// load is callers who publish.
+type load struct {
+	h        *history
+	fleet    *fleet
+	receiver *receiver
+	seed     uint64
+	rate     int // messages a second
+	callers  int
+}
+
+// register makes the endpoints.
+func (l *load) register(t testing.TB) {
+	t.Helper()
+	api := l.fleet.slots[0].process().api
+	for place, e := range endpoints {
+		e.Tenant, e.URL = tenant, l.receiver.url(place)
+		view, _, err := api.CreateEndpoint(t.Context(), &e)
+		require.NoError(t, err)
+		secret, err := signer.Standard.ParseSecret(view.Secret)
+		require.NoError(t, err)
+		l.receiver.trusts(place, secret)
+		l.h.with(func() { l.h.lanes[place] = view.ID })
+	}
+}
+
+// run publishes until ctx ends, and then until all callers know, or have given up.
+func (l *load) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	for n := range l.callers {
+		wg.Go(func() {
+			c := &caller{
+				load: l, n: n, random: rand.New(rand.NewPCG(l.seed, uint64(n)+100)), last: map[string]*message{},
+				http: &http.Client{Timeout: callWithin, Transport: &http.Transport{MaxIdleConnsPerHost: 2}},
+			}
+			defer c.http.CloseIdleConnections()
+			every := time.Second * time.Duration(l.callers) / time.Duration(l.rate)
+			tick := time.NewTicker(every)
+			defer tick.Stop()
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-tick.C:
+					c.publish(context.WithoutCancel(ctx))
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// caller publishes one message after the other.
+type caller struct {
+	*load
+	n      int
+	made   int
+	random *rand.Rand
+	last   map[string]*message // by ordering key
+	http   *http.Client
+}
+
+// publish publishes one message of some kind until its fate is known, or it is
+// given up.
+func (c *caller) publish(ctx context.Context) {
+	c.made++
+	w := wire.Message{ID: fmt.Sprintf("c%d-%05d", c.n, c.made), Topic: "order.paid"}
+	text := fmt.Sprintf(`{"id": %q, "pad": %q}`, w.ID, strings.Repeat("x", c.random.IntN(2000)))
+	w.Body = []byte(text)
+	m := &message{id: w.ID, sum: sha256.Sum256(w.Body)}
+	place := fmt.Sprint("/d", c.random.IntN(good))
+	cancels, key := false, ""
+	switch chance := c.random.IntN(100); {
+	case chance < 15:
+		w.Delay = wire.Duration(between(c.random, time.Second, 5*time.Second))
+	case chance < 30:
+		key = fmt.Sprintf("key-%d", c.n)
+		w.OrderingKey, place = key, fmt.Sprint("/d", c.n%good)
+	case chance < 42:
+		w.Tenant, m.places = tenant, []string{"/e0", "/e1", "/e2"}
+	case chance < 43:
+		place = failing
+	case chance < 44:
+		place = hanging
+	case chance < 46:
+		w.Delay, cancels = wire.Duration(4*time.Second), true
+	case chance < 47:
+		w.Topic = "not a topic" // which is certainly refused
+	}
+	if m.places == nil {
+		w.URL, m.places = c.receiver.url(place), []string{place}
+	}
+	m.topic, m.delay = w.Topic, time.Duration(w.Delay)
+	if before := c.last[key+place]; key != "" && before != nil && before.told() == accepted {
+		m.after = before
+	}
+	c.h.publish(m)
+	c.ask(ctx, m, &w)
+	if key != "" {
+		c.last[key+place] = m
+	}
+	switch {
+	case m.told() != accepted:
+	case cancels:
+		c.cancel(ctx, m)
+	case c.random.IntN(50) == 0:
+		c.again(ctx, m, w)
+	}
+}
+
+// ask publishes a message until it is accepted or refused, or given up.
+func (c *caller) ask(ctx context.Context, m *message, w *wire.Message) {
+	began := time.Now()
+	for n := 0; time.Since(began) < givesUp; n++ {
+		p := c.fleet.any(c.random)
+		if p == nil {
+			pause(ctx, 200*time.Millisecond)
+			continue
+		}
+		t := c.try(ctx, p, m, w)
+		c.h.tried(m, t)
+		if t.told != nothing || n > 0 && c.random.IntN(20) == 0 {
+			return
+		}
+		pause(ctx, between(c.random, 50*time.Millisecond, 400*time.Millisecond))
+	}
+}
+
+func (c *caller) try(ctx context.Context, p *process, m *message, w *wire.Message) try {
+	t := try{began: time.Now()}
+	api, err := client.New(p.base, "", client.WithHTTPClient(c.http))
+	if err == nil {
+		var answer wire.Published
+		answer, err = api.Publish(ctx, w)
+		if err == nil && len(m.places) == 1 && len(answer.Deliveries) == 1 {
+			c.h.with(func() { c.h.lanes[m.places[0]] = answer.Deliveries[0].Destination })
+		}
+	}
+	t.ended = time.Now()
+	var refusal *client.Problem
+	switch {
+	case err == nil:
+		t.told, t.words = accepted, "accepted by "+p.name
+	case errors.As(err, &refusal) && refusal.Status < 500:
+		t.told, t.words = refused, fmt.Sprint(refusal.Status, " by ", p.name)
+	default:
+		t.words = p.name + ": " + err.Error()
+	}
+	return t
+}
+
+// again publishes an accepted id with another body, which must be refused and
+// never be sent.
+func (c *caller) again(ctx context.Context, m *message, w wire.Message) {
+	p := c.fleet.any(c.random)
+	if p == nil {
+		return
+	}
+	w.Body = []byte(`{"forged": true}`)
+	c.h.with(func() { m.forged = time.Now() })
+	c.try(ctx, p, m, &w) // where it is taken, the judge sees it come
+}
+
+// cancel cancels a message that waits.
+func (c *caller) cancel(ctx context.Context, m *message) {
+	p := c.fleet.any(c.random)
+	if p == nil {
+		return
+	}
+	api, err := client.New(p.base, "", client.WithHTTPClient(c.http))
+	if err != nil {
+		return
+	}
+	c.h.with(func() { m.cancels = true })
+	if left, err := api.Cancel(ctx, m.id, ""); err == nil && len(left) == 1 && left[0].Status == "cancelled" {
+		c.h.with(func() { m.cancelled = time.Now() })
+	}
+}

@@ -1,0 +1,240 @@
+package chaos_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/signer"
+)
+
+// receiver is all destinations in one process. It records what comes, and
+// answers as its seed decides: mostly at once and well, sometimes late, with an
+// error, half or not at all.
+type receiver struct {
+	*httptest.Server
+	h      *history
+	seed   uint64
+	healed atomic.Bool // from then on it always answers well
+
+	mu        sync.Mutex // guards what follows
+	common    *signer.Verifier
+	own       map[string]*signer.Verifier // by instance
+	endpoints map[string]*signer.Verifier // by place
+	counts    map[string]int              // of callbacks, by place and id
+}
+
+// line is one connection. All that comes through it comes from one instance,
+// which the first callback signed with that instance's own secret tells.
+type line struct{ name atomic.Pointer[string] }
+
+func (l *line) who() string {
+	if l != nil {
+		if name := l.name.Load(); name != nil {
+			return *name
+		}
+	}
+	return ""
+}
+
+type lineKey struct{}
+
+func newReceiver(t testing.TB, h *history, seed uint64, secret signer.Secret) *receiver {
+	t.Helper()
+	r := &receiver{
+		h: h, seed: seed, common: &signer.Verifier{Secrets: []signer.Secret{secret}},
+		own: map[string]*signer.Verifier{}, endpoints: map[string]*signer.Verifier{}, counts: map[string]int{},
+	}
+	// On all addresses, so that 127.0.1.x are as many destinations.
+	ln, err := net.Listen("tcp4", ":0")
+	require.NoError(t, err)
+	r.Server = httptest.NewUnstartedServer(r)
+	require.NoError(t, r.Listener.Close())
+	r.Listener = ln
+	r.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
+		return context.WithValue(ctx, lineKey{}, &line{})
+	}
+	r.Start()
+	t.Cleanup(func() {
+		r.CloseClientConnections()
+		r.Close()
+	})
+	return r
+}
+
+// url is where a place is: /d3 has a host of its own, which /e3 shares.
+func (r *receiver) url(place string) string {
+	n, _ := strconv.Atoi(place[2:])
+	return fmt.Sprintf("http://127.0.1.%d:%d%s", n+1, r.Listener.Addr().(*net.TCPAddr).Port, place)
+}
+
+// knows says with what an instance signs besides the common secret.
+func (r *receiver) knows(who string, own signer.Secret) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.own[who] = &signer.Verifier{Secrets: []signer.Secret{own}}
+}
+
+// trusts says who signs what comes to an endpoint.
+func (r *receiver) trusts(place string, secret signer.Secret) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.endpoints[place] = &signer.Verifier{Secrets: []signer.Secret{secret}}
+}
+
+// recognize says who sent a callback, where it does.
+func (r *receiver) recognize(req *http.Request, body []byte) (v *signer.Verifier, from string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if v = r.endpoints[req.URL.Path]; v != nil {
+		return v, ""
+	}
+	for who, own := range r.own {
+		again := req.Clone(req.Context())
+		again.Body = io.NopCloser(bytes.NewReader(body))
+		if _, err := own.VerifyRequest(again); err == nil {
+			return r.common, who
+		}
+	}
+	return r.common, ""
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	a := &arrival{place: req.URL.Path, began: time.Now()}
+	a.line, _ = req.Context().Value(lineKey{}).(*line)
+	body, err := io.ReadAll(req.Body)
+	if err != nil { // the sender was killed while it wrote
+		return
+	}
+	id := req.Header.Get(signer.HeaderID)
+	verifier, from := r.common, a.line.who()
+	if from == "" {
+		verifier, from = r.recognize(req, body)
+		if from != "" {
+			a.line.name.Store(&from)
+		}
+	} else {
+		r.mu.Lock()
+		if v := r.endpoints[a.place]; v != nil {
+			verifier = v
+		}
+		r.mu.Unlock()
+	}
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	if _, err := verifier.VerifyRequest(req); err != nil {
+		a.fault = err.Error()
+	}
+	a.attempt, _ = strconv.Atoi(req.Header.Get("Hookladder-Attempt"))
+	r.h.came(id, a)
+	r.h.with(func() {
+		if m := r.h.messages[id]; m != nil && sha256.Sum256(body) != m.sum {
+			a.fault = another
+		}
+	})
+	r.mu.Lock()
+	key := a.place + " " + id
+	r.counts[key]++
+	n := r.counts[key]
+	r.mu.Unlock()
+	r.react(a, w, req, r.reaction(a.place, id, n))
+}
+
+// reaction is what a callback is answered.
+type reaction struct {
+	status int           // 0: none
+	wait   time.Duration // before the answer
+	after  int           // seconds of Retry-After; 0: none
+	hang   bool          // answers when the sender has given up
+	torn   bool          // the answer breaks off
+}
+
+// reaction is the same for the same seed, message and number of its callback.
+func (r *receiver) reaction(place, id string, n int) reaction {
+	if r.healed.Load() {
+		return reaction{status: http.StatusOK}
+	}
+	switch place {
+	case failing:
+		return reaction{status: http.StatusInternalServerError}
+	case hanging:
+		return reaction{hang: true}
+	}
+	hash := fnv.New64a()
+	_ = binary.Write(hash, binary.LittleEndian, r.seed)
+	_, _ = io.WriteString(hash, place+" "+id+" "+strconv.Itoa(n))
+	sum := hash.Sum64()
+	late := time.Duration(100+sum>>32%700) * time.Millisecond
+	switch chance := sum % 1000; {
+	case chance < 30:
+		return reaction{status: http.StatusInternalServerError}
+	case chance < 40:
+		return reaction{status: http.StatusServiceUnavailable, after: 1}
+	case chance < 50:
+		return reaction{} // the connection is cut
+	case chance < 55:
+		return reaction{status: http.StatusOK, torn: true}
+	case chance < 60:
+		return reaction{hang: true}
+	case chance < 65:
+		return reaction{status: http.StatusBadGateway, wait: late}
+	case chance < 165 && place != "/e1": // which would hold all behind it up
+		return reaction{status: http.StatusOK, wait: late}
+	}
+	return reaction{status: http.StatusOK}
+}
+
+func (r *receiver) react(a *arrival, w http.ResponseWriter, req *http.Request, re reaction) {
+	gone := func() { r.h.with(func() { a.over = time.Now() }) }
+	switch {
+	case re.hang:
+		<-req.Context().Done()
+		gone()
+		return
+	case re.status == 0:
+		gone()
+		panic(http.ErrAbortHandler)
+	case re.wait > 0:
+		wait := time.NewTimer(re.wait)
+		defer wait.Stop()
+		select {
+		case <-wait.C:
+		case <-req.Context().Done():
+			gone()
+			return
+		}
+	}
+	r.h.with(func() {
+		a.answered, a.status, a.torn = time.Now(), re.status, re.torn
+		a.after = time.Duration(re.after) * time.Second
+	})
+	if re.after > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(re.after))
+	}
+	if re.torn {
+		w.Header().Set("Content-Length", "1000")
+	}
+	w.WriteHeader(re.status)
+	_, _ = io.WriteString(w, strings.ToLower(http.StatusText(re.status)))
+	err := http.NewResponseController(w).Flush()
+	if err == nil && req.Context().Err() == nil {
+		r.h.with(func() { a.over = time.Now() })
+	}
+	if re.torn {
+		panic(http.ErrAbortHandler)
+	}
+}

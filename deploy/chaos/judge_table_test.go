@@ -202,6 +202,20 @@ var rows = []struct {
 		m := p.message("m", yes(0, 0.1))
 		m.delay, m.cancelled, m.arrivals = 3*time.Second, at(1), []*arrival{comes("a1", 1, 3.1, 200)}
 	}, afterwards},
+	{"it comes though it was cancelled, whatever the store let go", func(p plot) {
+		m := p.message("m", yes(0, 0.1))
+		m.delay, m.cancelled, m.arrivals = 3*time.Second, at(1), []*arrival{comes("a1", 1, 3.1, 200)}
+		p.breaks(full, "", 1.5, 2)
+	}, afterwards},
+	{"it comes though it was cancelled, and a call was under way still", func(p plot) {
+		m := p.message("m", silence(0, 0.5), yes(0.5, 0.6))
+		m.delay, m.cancelled, m.arrivals = 3*time.Second, at(1), []*arrival{comes("a1", 1, 3.1, 200)}
+	}, afterwards},
+	{"unless that published it anew, since a full store had let its id go", func(p plot) {
+		m := p.message("m", silence(0, 0.5), yes(0.5, 0.6))
+		m.delay, m.cancelled, m.arrivals = 3*time.Second, at(1), []*arrival{comes("a1", 1, 3.1, 200)}
+		p.breaks(full, "", 1.5, 2)
+	}, ""},
 
 	{"twice for no reason", func(p plot) { twice(p, 5) }, unexplained},
 	{"twice, and its holder was killed before", func(p plot) {

@@ -144,11 +144,19 @@ func (j *judge) message(m *message) {
 		j.times(m, came)
 	}
 	j.order(m)
-	// A cancel that was answered before the first attempt was due.
-	if !m.cancelled.IsZero() && len(m.arrivals) > 0 && m.cancelled.Before(m.tries[0].began.Add(m.delay)) &&
-		!j.forgotten(m.cancelled, m.cancelled) {
+	if len(m.arrivals) > 0 && j.wasCancelled(m) {
 		j.complain(afterwards, m.id, "%s", j.story(m, m.places[0]))
 	}
+}
+
+// wasCancelled reports whether a message may not come: a cancel was answered
+// before its first attempt was due, and it can't have been published anew since,
+// by a call that was under way still when a full store let its id go.
+func (j *judge) wasCancelled(m *message) bool {
+	if m.cancelled.IsZero() || !m.cancelled.Before(m.tries[0].began.Add(m.delay)) || j.forgotten(m.cancelled, m.cancelled) {
+		return false
+	}
+	return !m.open(m.cancelled) || !j.letGo(m.cancelled, m.arrivals[0].began)
 }
 
 // at are the callbacks at a place in the order they came.
@@ -309,6 +317,9 @@ func (j *judge) story(m *message, place string) string {
 	for _, t := range m.tries {
 		add(t.began, "published")
 		add(t.ended, "told: %s", t.words)
+	}
+	if !m.cancelled.IsZero() {
+		add(m.cancelled, "told: cancelled")
 	}
 	for _, a := range m.at(place) {
 		add(a.began, "attempt %d from %s", a.attempt, a.line.who())

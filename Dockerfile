@@ -2,7 +2,7 @@
 # redis-server, so that one container with a volume is durable:
 #
 #   docker build -t hookladder .
-#   docker run -v hookladder:/data -e DATA_DIR=/data -e API_KEYS=... -p 8080:8080 --stop-timeout 40 hookladder
+#   docker run -v hookladder:/data -e DATA_DIR=/data -e API_KEYS=... -p 8080:8080 --stop-timeout 45 hookladder
 #
 # Debian's redis-server is the one that the tests run with. It brings
 # redis-check-aof, which mends a damaged file, and is not used where REDIS_URL is.

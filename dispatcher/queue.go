@@ -14,6 +14,9 @@ var (
 	// ErrUnavailable says that the queue could not be reached, or did not
 	// answer: whether the change was made is unknown.
 	ErrUnavailable = errors.New("queue unavailable")
+	// ErrNotDurable says that it was stored, but not where Durability asks for:
+	// it goes on, but may be forgotten still. It is an ErrUnavailable.
+	ErrNotDurable = fmt.Errorf("stored, but not as durable as asked: %w", ErrUnavailable)
 	// ErrFull says that the queue has no memory left; nothing was changed.
 	ErrFull = errors.New("queue full")
 	// ErrFenced says that this instance was declared dead and must start anew

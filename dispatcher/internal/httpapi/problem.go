@@ -53,6 +53,7 @@ var (
 	// A store that was lost is back within seconds, mostly; one that is full
 	// gets room as work ends, which takes longer.
 	unavailable = &kind{"unavailable", http.StatusServiceUnavailable, "The store can't be reached", 1}
+	weak        = &kind{"not-durable", http.StatusServiceUnavailable, "The store is not as durable as asked", 1}
 	full        = &kind{"full", http.StatusServiceUnavailable, "The store is full", 10}
 )
 
@@ -130,6 +131,7 @@ var table = []struct {
 	{dispatcher.ErrSealed, sealed, "", "no key of ENCRYPTION_KEY opens them: start with the key they were stored with"},
 	{dispatcher.ErrCursor, invalid, "query.cursor", "was not made by this list"},
 	{dispatcher.ErrFull, full, "", "nothing was changed; ask again later"},
+	{dispatcher.ErrNotDurable, weak, "", "it is stored and goes on; asking again with the same id is safe, and answers 200 once it is durable"},
 	{dispatcher.ErrUnavailable, unavailable, "", "it is not known whether the change was made; asking again with the same id, or uid, is safe"},
 	{dispatcher.ErrFenced, unavailable, "", "this instance starts anew; ask again"},
 	{context.DeadlineExceeded, unavailable, "", "it did not answer in time; asking again with the same id, or uid, is safe"},

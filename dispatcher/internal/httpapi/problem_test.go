@@ -26,6 +26,7 @@ func TestWhatTheStoreAnswersBecomesAStatus(t *testing.T) {
 		retry  bool
 	}{
 		{fmt.Errorf("schedule: %w", dispatcher.ErrUnavailable), 503, "unavailable", true},
+		{fmt.Errorf("schedule: %w: 0 of 1 replicas have it", dispatcher.ErrNotDurable), 503, "not-durable", true},
 		{fmt.Errorf("schedule: %w", dispatcher.ErrFull), 503, "full", true},
 		{errors.New("secret detail"), 500, "internal", false},
 	} {

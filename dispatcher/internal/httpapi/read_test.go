@@ -241,7 +241,7 @@ func TestAStoreThatIsNotAsDurableAsAskedIsNotReady(t *testing.T) {
 	store.Durable, store.Checks[1].Detail = dispatcher.No, "one of them is away"
 	h := newTestAPI(t, &fakeService{store: store, stats: dispatcher.Stats{Store: store}})
 	w := get(h, "/readyz")
-	require.Contains(t, requireProblem(t, w, 503, "unavailable").Detail, "one of them is away")
+	require.Contains(t, requireProblem(t, w, 503, "not-durable").Detail, "one of them is away")
 	require.NotEmpty(t, w.Header().Get("Retry-After"))
 	require.Equal(t, "no", decodeAnswer[wire.Stats](t, get(h, "/v1/stats"), 200).Store.Durable, "stats tell it too")
 

@@ -55,7 +55,7 @@ func (s *server) readyz(ctx context.Context, _ *call) (*reply, error) {
 		return nil, &problem{kind: unavailable, detail: strings.ToValidUTF8(err.Error(), "�")}
 	}
 	if store.Durable == dispatcher.No {
-		return nil, &problem{kind: unavailable, detail: notDurable(store)}
+		return nil, &problem{kind: weak, detail: notDurable(store)}
 	}
 	return answerJSON(http.StatusOK, wire.Ready{Status: "ready", Store: wireStore(store)})
 }

@@ -250,8 +250,10 @@ func TestAMasterThatMakesNothingDurableHoldsUpTheOthersOnce(t *testing.T) {
 				continue
 			}
 			require.ErrorContains(t, first[n].Err, "0 of 1 replicas have it")
+			require.ErrorIs(t, first[n].Err, dispatcher.ErrNotDurable)
 			require.ErrorContains(t, got[n].Err, "not tried")
 			require.ErrorIs(t, got[n].Err, dispatcher.ErrUnavailable)
+			require.NotErrorIs(t, got[n].Err, dispatcher.ErrNotDurable, "that would say that it is stored")
 		}
 	}
 	require.True(t, slices.ContainsFunc(first, func(s dispatcher.Scheduled) bool { return s.Err != nil }))

@@ -103,10 +103,9 @@ func (s *Store) noteWeak(master *redis.Client, why error) {
 func notDurable(have, want int, what string, err error) error {
 	switch {
 	case err != nil:
-		return fmt.Errorf("stored, but whether it is durable is unknown; it may be repeated: %w: %w", dispatcher.ErrUnavailable, err)
+		return fmt.Errorf("%w: whether it is durable is unknown: %w", dispatcher.ErrNotDurable, err)
 	case have < want:
-		return fmt.Errorf("stored, but not durable yet: %s of %d %s; it may be repeated: %w",
-			strconv.Itoa(have), want, what, dispatcher.ErrUnavailable)
+		return fmt.Errorf("%w: %s of %d %s", dispatcher.ErrNotDurable, strconv.Itoa(have), want, what)
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func (g *gates) shut(addr string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if why := g.closed[addr]; why != nil {
-		return fmt.Errorf("%w: %s %s: %w", errNotTried, addr, g.fault, why)
+		return fmt.Errorf("%w: %s %s: %v", errNotTried, addr, g.fault, why) // which is of another call
 	}
 	return nil
 }

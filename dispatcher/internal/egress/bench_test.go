@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"runtime"
 	"testing"
 	"time"
 
@@ -28,45 +29,72 @@ func newBenchCall(b *testing.B) dispatcher.Call {
 	return call
 }
 
+// plain makes the call as net/http alone does.
+func plain(b *testing.B, client *http.Client, call dispatcher.Call) {
+	b.Helper()
+	ctx, stop := context.WithTimeout(b.Context(), 15*time.Second)
+	defer stop()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, call.URL.String(), bytes.NewReader(call.Body))
+	if err != nil {
+		b.Error(err)
+		return
+	}
+	for name, values := range call.Header {
+		req.Header[name] = values
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		b.Error(err)
+		return
+	}
+	defer resp.Body.Close()
+	if _, err := io.ReadAll(resp.Body); err != nil {
+		b.Error(err)
+	}
+}
+
+// ours makes the same call by Client.Send.
+func ours(b *testing.B, client *egress.Client, call dispatcher.Call) {
+	b.Helper()
+	ctx, stop := context.WithTimeout(b.Context(), 15*time.Second)
+	defer stop()
+	if a := client.Send(ctx, call); a.Status != http.StatusOK {
+		b.Error(a.Err)
+	}
+}
+
 // BenchmarkPlain is what net/http alone costs for the same call.
 func BenchmarkPlain(b *testing.B) {
 	call := newBenchCall(b)
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 128, DisableCompression: true}}
 	defer client.CloseIdleConnections()
-	b.ReportAllocs()
-	for b.Loop() {
-		ctx, stop := context.WithTimeout(b.Context(), 15*time.Second)
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, call.URL.String(), bytes.NewReader(call.Body))
-		if err != nil {
-			b.Fatal(err)
-		}
-		for name, values := range call.Header {
-			req.Header[name] = values
-		}
-		resp, err := client.Do(req)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if _, err := io.ReadAll(resp.Body); err != nil {
-			b.Fatal(err)
-		}
-		_ = resp.Body.Close()
-		stop()
-	}
+	bench(b, func() { plain(b, client, call) })
 }
 
 // BenchmarkSend is the same call by Client.Send.
 func BenchmarkSend(b *testing.B) {
 	call := newBenchCall(b)
 	client := newTestClient(b, quickRetries(1))
-	b.ReportAllocs()
-	for b.Loop() {
-		ctx, stop := context.WithTimeout(b.Context(), 15*time.Second)
-		if a := client.Send(ctx, call); a.Status != http.StatusOK {
-			b.Fatal(a.Err)
+	bench(b, func() { ours(b, client, call) })
+}
+
+// bench makes calls one after another, and many at once.
+func bench(b *testing.B, call func()) {
+	b.Run("one", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			call()
 		}
-		stop()
-	}
+	})
+	b.Run("many", func(b *testing.B) {
+		b.SetParallelism(max(1, 64/runtime.GOMAXPROCS(0)))
+		b.ReportAllocs()
+		b.RunParallel(func(p *testing.PB) {
+			for p.Next() {
+				call()
+			}
+		})
+	})
 }
 
 // BenchmarkGuard is the judgement of an address that no network holds: the

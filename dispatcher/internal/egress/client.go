@@ -61,7 +61,7 @@ type Options struct {
 // Client makes calls over HTTP/1.1. It is safe for use by many goroutines.
 type Client struct {
 	httpsOnly bool
-	transport *http.Transport
+	transport *transport
 	retry     *retryablehttp.Client
 }
 
@@ -88,12 +88,11 @@ func (o Options) filled() Options {
 }
 
 func newClient(o Options, d *dialer) *Client {
-	c := &Client{httpsOnly: o.HTTPSOnly, transport: newTransport(d, o.MaxIdlePerHost)}
-	fresh := newTransport(d, o.MaxIdlePerHost)
-	fresh.DisableKeepAlives = true
+	c := &Client{httpsOnly: o.HTTPSOnly, transport: &transport{d, newPool(o.MaxIdlePerHost)}}
 	c.retry = &retryablehttp.Client{
 		HTTPClient: &http.Client{
-			Transport: guarded{c.transport, fresh},
+			// It has no timeout of its own: the call's context bounds all, and costs less.
+			Transport: c.transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error {
 				return http.ErrUseLastResponse
 			},
@@ -108,47 +107,6 @@ func newClient(o Options, d *dialer) *Client {
 	return c
 }
 
-// newTransport makes a client's transport. It has no proxy (the dialer goes
-// through ours), no limit on connections (the lane's window is that) and no
-// timeouts of its own: the call's context bounds all, and costs less.
-func newTransport(d *dialer, idlePerHost int) *http.Transport {
-	var protocols http.Protocols
-	protocols.SetHTTP1(true)
-	return &http.Transport{
-		DialContext:            d.dial,
-		DialTLSContext:         d.dialTLS,
-		Protocols:              &protocols,
-		DisableCompression:     true, // a small answer could unpack to gigabytes
-		MaxResponseHeaderBytes: maxHeader,
-		MaxIdleConns:           maxIdle,
-		MaxIdleConnsPerHost:    idlePerHost,
-		IdleConnTimeout:        idleTimeout,
-	}
-}
-
-// guarded is a transport of which http.Client sees only RoundTrip. Were
-// CloseIdleConnections seen, retryablehttp would close everybody's connections
-// after each failed call; were Location seen, http.Client would parse it and
-// make an error of a redirect that it does not even follow.
-type guarded struct {
-	transport *http.Transport
-	fresh     *http.Transport // the same, but no connection is used twice
-}
-
-// RoundTrip sends a request. One that is repeated since its connection had died
-// of old age takes a new one: where one is dead, others of its age may be.
-func (g guarded) RoundTrip(r *http.Request) (*http.Response, error) {
-	transport := g.transport
-	if t := tryOf(r.Context()); t != nil && t.repeated {
-		transport = g.fresh
-	}
-	resp, err := transport.RoundTrip(r)
-	if err == nil && resp.StatusCode/100 == 3 {
-		delete(resp.Header, "Location")
-	}
-	return resp, err
-}
-
 // Send makes a call and reads its answer. It ends when ctx does, whatever the
 // receiver does.
 func (c *Client) Send(ctx context.Context, call dispatcher.Call) dispatcher.Answer {
@@ -159,14 +117,14 @@ func (c *Client) Send(ctx context.Context, call dispatcher.Call) dispatcher.Answ
 }
 
 // Close closes the connections that are idle. Those in use close with their calls.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() { c.transport.idle.close() }
 
 func (c *Client) send(ctx context.Context, call dispatcher.Call) dispatcher.Answer {
 	if class, err := c.unfit(call.URL); err != nil {
 		return dispatcher.Answer{Class: class, Err: err}
 	}
-	t := newTry(ctx)
-	req, err := newRequest(t, call)
+	t := &try{Context: ctx, call: call}
+	req, err := retryablehttp.FromRequest(t.request())
 	if err != nil {
 		return t.failed(err)
 	}
@@ -189,46 +147,19 @@ func (c *Client) unfit(u *url.URL) (dispatcher.Class, error) {
 		return dispatcher.ClassInternal, fmt.Errorf("the URL's scheme is neither http nor https: %.20q", u.Scheme)
 	case c.httpsOnly && u.Scheme != "https":
 		return dispatcher.ClassRefused, errors.New("http is refused, since HTTPS_ONLY is set; use https")
+	case !ascii(u.Hostname()):
+		return dispatcher.ClassRefused, foreign(u.Hostname())
 	default:
 		return dispatcher.ClassNone, nil
 	}
 }
 
-// newRequest makes the request of a call, as a literal and around the call's
-// own bytes: nothing is parsed or copied.
-func newRequest(t *try, call dispatcher.Call) (*retryablehttp.Request, error) {
-	plain := &http.Request{
-		Method: http.MethodPost,
-		URL:    call.URL,
-		Header: onceOnly(call.Header),
-	}
-	req, err := retryablehttp.FromRequest(plain.WithContext(t.traced()))
-	if err != nil || len(call.Body) == 0 { // an empty body that is set would go out chunked
-		return req, err
-	}
-	return req, req.SetBody(call.Body)
-}
+// noHeader is shared by all requests: http.Client makes its own where it needs one.
+var noHeader = http.Header{}
 
-// onceOnly keeps net/http from sending a request twice on its own. It repeats
-// one whose connection died under it if an idempotency key is among its
-// headers, and how often a receiver is called is for us to decide. It looks
-// for the canonical spelling only, receivers take any.
-func onceOnly(h http.Header) http.Header {
-	keyed := false
-	for _, name := range [...]string{"Idempotency-Key", "X-Idempotency-Key"} {
-		if _, ok := h[name]; !ok {
-			continue
-		}
-		if !keyed { // calls may share their headers
-			h, keyed = h.Clone(), true
-		}
-		h[lowered[name]] = h[name]
-		delete(h, name)
-	}
-	return h
-}
-
-var lowered = map[string]string{
-	"Idempotency-Key":   "idempotency-key",
-	"X-Idempotency-Key": "x-idempotency-key",
+// request stands for the call on its way to the transport, which knows the rest
+// from the try.
+func (t *try) request() *http.Request {
+	r := http.Request{Method: http.MethodPost, URL: t.call.URL, Header: noHeader}
+	return r.WithContext(t)
 }

@@ -21,8 +21,6 @@ const (
 	// maxAddrs bounds how many addresses of a name are tried, so that a name
 	// can't make us knock at hundreds of doors.
 	maxAddrs = 8
-	// maxDial bounds a dial whose call has no deadline: as long as the longest attempt.
-	maxDial = 60 * time.Second
 )
 
 // dialer opens connections to what the guard lets through. It resolves names
@@ -71,17 +69,8 @@ type stageError struct {
 func (e *stageError) Error() string { return e.text + ": " + e.err.Error() }
 func (e *stageError) Unwrap() error { return e.err }
 
-// dial opens a plain connection to address, a host and a port.
-func (d *dialer) dial(ctx context.Context, _, address string) (net.Conn, error) {
-	ctx, stop := within(ctx)
-	defer stop()
-	return d.open(ctx, address)
-}
-
 // dialTLS opens a connection and shakes hands.
-func (d *dialer) dialTLS(ctx context.Context, _, address string) (net.Conn, error) {
-	ctx, stop := within(ctx)
-	defer stop()
+func (d *dialer) dialTLS(ctx context.Context, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
@@ -101,25 +90,14 @@ func (d *dialer) dialTLS(ctx context.Context, _, address string) (net.Conn, erro
 	return secure, nil
 }
 
-// within bounds a dial by the end of the call that it is for. net/http takes
-// the call's context off a dial, since another call might use the connection;
-// a dial that hangs would then outlive its call by minutes.
-func within(ctx context.Context) (context.Context, context.CancelFunc) {
-	if t := tryOf(ctx); t != nil {
-		if end, ok := t.Deadline(); ok {
-			return context.WithDeadline(ctx, end)
-		}
-	}
-	return context.WithTimeout(ctx, maxDial)
-}
-
 // enter notes how far the dial of a call came.
-func enter(ctx context.Context, stage int32) {
+func enter(ctx context.Context, stage int) {
 	if t := tryOf(ctx); t != nil {
-		t.stage.Store(stage)
+		t.stage = stage
 	}
 }
 
+// open opens a plain connection to address, a host and a port.
 func (d *dialer) open(ctx context.Context, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

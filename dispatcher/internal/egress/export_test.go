@@ -29,3 +29,14 @@ func NewOver(o Options, dial DialFunc) *Client {
 	}
 	return newClient(o, d)
 }
+
+// KeepAtMost bounds the idle connections of a client in all.
+func KeepAtMost(c *Client, most int) { c.transport.idle.most = most }
+
+// Idle is how many idle connections a client has, and whether it looks after them.
+func Idle(c *Client) (conns int, swept bool) {
+	p := c.transport.idle
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.size, p.sweeping
+}

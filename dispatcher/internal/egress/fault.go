@@ -56,7 +56,7 @@ func (t *try) classify(err error) (dispatcher.Class, string) {
 		return dispatcher.ClassReset, "the connection was reset before an answer"
 	case closed(err), errors.Is(err, io.ErrUnexpectedEOF):
 		return dispatcher.ClassReset, "the connection was closed before an answer"
-	case !t.got: // net/http refused the request before it went for a connection
+	case !t.got: // the request was refused before there was a connection
 		return dispatcher.ClassInternal, err.Error()
 	case alert(err):
 		return dispatcher.ClassTLS, err.Error()
@@ -94,14 +94,14 @@ func lookupFault(dns *net.DNSError) string {
 
 // late says what a call whose time is over was waiting for.
 func (t *try) late() (dispatcher.Class, string) {
-	switch stage := t.stage.Load(); {
+	switch {
 	case t.got:
 		return dispatcher.ClassTimeout, "timed out waiting for the answer"
-	case stage == stageLookup:
+	case t.stage == stageLookup:
 		return dispatcher.ClassDNS, "lookup: timed out"
-	case stage == stageProxy:
+	case t.stage == stageProxy:
 		return dispatcher.ClassTimeout, "timed out waiting for the proxy"
-	case stage == stageHandshake:
+	case t.stage == stageHandshake:
 		return dispatcher.ClassTimeout, "timed out during the TLS handshake"
 	default:
 		return dispatcher.ClassTimeout, "timed out connecting"
@@ -131,10 +131,7 @@ func alert(err error) bool {
 // errors have no types for this, so the text is all there is.
 func malformed(err error) string {
 	text := err.Error()
-	if strings.HasPrefix(text, "readLoopPeekFailLocked") {
-		return "not a valid answer: it came before the request"
-	}
-	for _, prefix := range []string{"net/http: HTTP/1.x transport connection broken: ", "net/http: ", "http: "} {
+	for _, prefix := range []string{"net/http: ", "http: "} {
 		text = strings.TrimPrefix(text, prefix)
 	}
 	if end := strings.IndexAny(text, "\"[:;"); end >= 0 {

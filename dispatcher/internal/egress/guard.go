@@ -90,8 +90,8 @@ func (g *Guard) URL(u *url.URL) error {
 	}
 	a, is := literal(host)
 	switch {
-	case !is && !ascii(host): // ① is 1 to some, and ß is ss
-		return refused(host, netip.Addr{}, "not a name in ASCII; write it in punycode, as xn--…")
+	case !is && !ascii(host):
+		return foreign(host)
 	case !is:
 		return nil
 	}
@@ -103,6 +103,11 @@ func (g *Guard) URL(u *url.URL) error {
 		return r
 	}
 	return nil
+}
+
+// foreign refuses a name that is not in ASCII: ① is 1 to some, and ß is ss.
+func foreign(host string) error {
+	return refused(host, netip.Addr{}, "not a name in ASCII; write it in punycode, as xn--…")
 }
 
 func ascii(s string) bool {

@@ -243,6 +243,6 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	require.Eventually(t, func() bool {
 		stacks := make([]byte, 1<<20)
 		all := string(stacks[:runtime.Stack(stacks, true)])
-		return !strings.Contains(all, "net/http.(*persistConn)") && !strings.Contains(all, "egress.(*dialer)")
+		return !strings.Contains(all, "egress.(*exchange)") && !strings.Contains(all, "egress.(*dialer)")
 	}, safety, 5*time.Millisecond)
 }

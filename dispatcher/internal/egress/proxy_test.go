@@ -145,7 +145,7 @@ func TestReceiverThatSpeaksFirst(t *testing.T) {
 	p := newTestProxy(t, func(p *testProxy) { p.answer = "HTTP/1.1 200 OK\r\n\r\n220 mail.example ESMTP\r\n" })
 	a := send(t, through(t, p.url(t)), newTestCall(mustURL(t, "http://hostile.test/")))
 	require.Equal(t, dispatcher.ClassProtocol, a.Class, "%v", a.Err)
-	// Which of them net/http meets first is chance.
+	// Whether it is there before the request is chance.
 	require.Regexp(t, "not a valid answer: (malformed HTTP|it came before the request)", a.Err.Error())
 }
 

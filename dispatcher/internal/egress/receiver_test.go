@@ -4,12 +4,10 @@ import (
 	"bufio"
 	"context"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -187,11 +185,4 @@ func sendWithin(t testing.TB, c *egress.Client, call dispatcher.Call, limit time
 		t.Fatal("the call did not end with its context")
 		return dispatcher.Answer{}
 	}
-}
-
-// TestMain keeps net/http's remarks on what receivers send unasked out of the
-// tests' output.
-func TestMain(m *testing.M) {
-	log.SetOutput(io.Discard)
-	os.Exit(m.Run())
 }

@@ -119,3 +119,13 @@ func TestHTTPIsRefusedWhereOnlyHTTPSMay(t *testing.T) {
 	require.Equal(t, dispatcher.ClassRefused, a.Class)
 	require.ErrorContains(t, a.Err, "HTTPS_ONLY")
 }
+
+// TestNameThatIsNotInASCIIIsNotLookedUp, wherever it may point.
+func TestNameThatIsNotInASCIIIsNotLookedUp(t *testing.T) {
+	lookups := &counting{}
+	c := newTestClient(t, func(o *egress.Options) { o.Resolver = lookups })
+	a := send(t, c, newTestCall(mustURL(t, "http://bücher.example/")))
+	require.Equal(t, dispatcher.ClassRefused, a.Class)
+	require.ErrorContains(t, a.Err, "write it in punycode")
+	require.Zero(t, lookups.n.Load())
+}

@@ -153,8 +153,8 @@ func answersOnce(r *receiver, c *net.TCPConn, before int) {
 	}
 }
 
-// TestReceiverIsAskedAsOftenAsWeDecide: net/http asks again on its own if it
-// finds an idempotency key and a connection that was used before.
+// TestReceiverIsAskedAsOftenAsWeDecide, even with an idempotency key and on a
+// connection that was used before, where many clients ask again on their own.
 func TestReceiverIsAskedAsOftenAsWeDecide(t *testing.T) {
 	for _, name := range []string{"Webhook-Id", "Idempotency-Key", "X-Idempotency-Key"} {
 		for _, body := range []string{`{"n":1}`, ""} {
@@ -177,4 +177,28 @@ func TestReceiverIsAskedAsOftenAsWeDecide(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestRepeatLeavesNoConnection: it says so to the receiver, and takes nobody's.
+func TestRepeatLeavesNoConnection(t *testing.T) {
+	var said [][]string
+	r := newTestReceiver(t, func(r *receiver, c *net.TCPConn, before int) {
+		b := bufio.NewReader(c)
+		for n := 0; ; n++ {
+			req := r.request(b)
+			if req == nil || before == 0 && n == 1 {
+				return
+			}
+			said = append(said, req.Header["Connection"])
+			_, _ = io.WriteString(c, plainOK)
+		}
+	})
+	c := newTestClient(t, quickRetries(1))
+	for range 3 {
+		require.Equal(t, 200, send(t, c, newTestCall(r.url(t))).Status)
+	}
+	require.EqualValues(t, 3, r.accepted.Load(), "the first, the repeat's, and the next one's")
+	c.Close()
+	r.wait(t)
+	require.Equal(t, [][]string{nil, {"close"}, nil}, said)
 }

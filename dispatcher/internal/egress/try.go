@@ -5,40 +5,33 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptrace"
-	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
 )
 
 // try is one call under way. It is the context of its requests too, so that
-// the dialer and the judgement of a fault find it without another allocation.
+// the transport, the dialer and the judgement of a fault find it without another
+// allocation. All of it is written by the goroutine that called Send.
 type try struct {
 	context.Context
-	trace    httptrace.ClientTrace
-	got      bool         // a connection was had; this and the next two by the caller of Send
-	reused   bool         // that connection had carried a request before
-	repeated bool         // a request that may have arrived is sent once more, see guarded
-	answered atomic.Bool  // something came back, if only an announcement; by net/http's reader
-	stage    atomic.Int32 // how far its own dial came; by the dialer's goroutine
+	call     dispatcher.Call
+	got      bool // a connection was had
+	reused   bool // that connection had carried a request before
+	repeated bool // a request that may have arrived is sent once more, see connect
+	answered bool // something came back, if only an announcement
+	stage    int  // how far its dial came
 }
 
 // The stages of a dial.
 const (
-	stageNone int32 = iota
+	stageNone = iota
 	stageLookup
 	stageConnect
 	stageProxy
 	stageHandshake
 )
-
-func newTry(ctx context.Context) *try {
-	t := &try{Context: ctx}
-	t.trace.GotConn = t.gotConn
-	t.trace.GotFirstResponseByte = t.gotByte
-	return t
-}
 
 type tryKey struct{}
 
@@ -55,14 +48,6 @@ func tryOf(ctx context.Context) *try {
 	t, _ := ctx.Value(tryKey{}).(*try)
 	return t
 }
-
-// traced is the context for the try's requests.
-func (t *try) traced() context.Context { return httptrace.WithClientTrace(t, &t.trace) }
-
-// gotConn is called by net/http on the goroutine of the request.
-func (t *try) gotConn(info httptrace.GotConnInfo) { t.got, t.reused = true, info.Reused }
-
-func (t *try) gotByte() { t.answered.Store(true) }
 
 // checkRetry lets retryablehttp repeat a request whose connection failed before
 // any answer. An answer is never asked for twice, whatever it says, and what
@@ -95,7 +80,7 @@ func (t *try) mayRepeat(err error) bool {
 	if !t.got {
 		return errors.Is(err, syscall.ECONNREFUSED) || broken(err)
 	}
-	return t.reused && !t.answered.Load() && (broken(err) || closed(err))
+	return t.reused && !t.answered && (broken(err) || closed(err))
 }
 
 // broken reports whether a connection was torn down.
@@ -104,8 +89,4 @@ func broken(err error) bool {
 }
 
 // closed reports whether a connection was closed in good order before an answer.
-func closed(err error) bool {
-	// net/http does not export the error for a connection that was closed
-	// while it was idle and already chosen for a request.
-	return errors.Is(err, io.EOF) || strings.Contains(err.Error(), "server closed idle connection")
-}
+func closed(err error) bool { return errors.Is(err, io.EOF) }

@@ -1,0 +1,156 @@
+package egress
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"math"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// lastByte is how long an answer that overtook its request waits for the news
+// that the request is out, so that the connection can be used again.
+const lastByte = 50 * time.Millisecond
+
+// exchange is one request and its answer on a connection, and the body of the
+// answer. It belongs to the goroutine that made the request.
+type exchange struct {
+	try     *try
+	conn    *conn // nil: closed
+	home    *pool // where the connection may go when it is over; nil: nowhere
+	read    *bufio.Reader
+	stop    func() bool // keeps the end of the try from cutting the connection
+	written chan error  // of a request that is written beside; nil: it is out
+	body    io.Reader
+	reuse   bool // the answer leaves the connection fit to be used again
+	ended   bool // the answer was read to its end
+}
+
+// readers are kept from one exchange to the next, so that an idle connection
+// has no buffer. Trailers and the lines of chunks must fit into it.
+var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 4<<10) }}
+
+// do sends a request and reads the header of its answer, whose body is x. If it
+// fails, the connection is closed.
+func (x *exchange) do(r *http.Request, out *outgoing) (*http.Response, error) {
+	x.stop = context.AfterFunc(x.try.Context, x.conn.cut)
+	x.conn.limit = maxHeader // of all headers together
+	x.read = readers.Get().(*bufio.Reader)
+	x.read.Reset(x.conn)
+	err := x.write(out)
+	var resp *http.Response
+	if err == nil {
+		resp, err = x.answer(r)
+	}
+	if err != nil {
+		err = x.cause(err)
+		_ = x.Close()
+		return nil, err
+	}
+	x.conn.limit = math.MaxInt64
+	x.body, resp.Body = resp.Body, x
+	x.ended = x.body == http.NoBody
+	x.reuse = !resp.Close && resp.StatusCode >= 200
+	return resp, nil
+}
+
+// write writes a request. What the system may not take at once is written
+// beside: a receiver that answers without having read all of it, or that will
+// not read it, would else leave both sides waiting for each other.
+func (x *exchange) write(out *outgoing) error {
+	if len(out.buf)+len(out.rest) <= atOnce {
+		defer out.free()
+		_, err := x.conn.wire.Write(out.buf)
+		return err
+	}
+	x.written = make(chan error, 1)
+	wire, written := x.conn.wire, x.written
+	go func() { // Close waits for it
+		_, err := wire.Write(out.buf)
+		if err == nil && len(out.rest) > 0 {
+			_, err = wire.Write(out.rest)
+		}
+		out.free()
+		written <- err // for the reader to find out: an answer may have come before
+	}()
+	return nil
+}
+
+// answer reads the header of the answer, and those of announcements before it.
+func (x *exchange) answer(r *http.Request) (*http.Response, error) {
+	if _, err := x.read.Peek(1); err != nil {
+		return nil, err
+	}
+	x.try.answered = true
+	for {
+		resp, err := http.ReadResponse(x.read, r)
+		if err != nil || resp.StatusCode/100 != 1 || resp.StatusCode == http.StatusSwitchingProtocols {
+			return resp, err
+		}
+	}
+}
+
+// cause is why there is no answer. What was read in part when the time was over,
+// or the limit reached, net/http takes for a whole line, and says that of it.
+func (x *exchange) cause(err error) error {
+	switch {
+	case x.try.Err() != nil:
+		return context.Cause(x.try)
+	case x.conn.limit <= 0:
+		return errTooLong
+	default:
+		return err
+	}
+}
+
+// Read reads the body of the answer.
+func (x *exchange) Read(p []byte) (int, error) {
+	if x.conn == nil {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	n, err := x.body.Read(p)
+	if err == io.EOF {
+		x.ended = true
+	}
+	return n, err
+}
+
+// Close ends the exchange. The connection is kept if nothing speaks against it,
+// and closed at once if something does.
+func (x *exchange) Close() error {
+	c := x.conn
+	if c == nil {
+		return nil
+	}
+	x.conn = nil
+	uncut := x.stop()
+	fit := uncut && x.reuse && x.ended && x.read.Buffered() == 0
+	x.read.Reset(nil)
+	readers.Put(x.read)
+	if fit && x.home != nil && x.out() && x.home.put(c) {
+		return nil
+	}
+	c.close()
+	if x.written != nil {
+		<-x.written // it ends with the connection, and the body is the caller's again
+	}
+	return nil
+}
+
+// out reports whether the whole request was written.
+func (x *exchange) out() bool {
+	if x.written == nil {
+		return true
+	}
+	late := time.NewTimer(lastByte)
+	defer late.Stop()
+	select {
+	case err := <-x.written:
+		x.written = nil
+		return err == nil
+	case <-late.C:
+		return false
+	}
+}

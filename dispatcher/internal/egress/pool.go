@@ -1,0 +1,182 @@
+package egress
+
+import (
+	"sync"
+	"time"
+)
+
+// sweepEvery is how long an idle connection may be closed by its receiver
+// before we close it too. Peeking at all of them costs some microseconds.
+const sweepEvery = time.Second
+
+// target is where connections lead that may stand in for each other.
+type target struct{ scheme, host string }
+
+// place is where a connection is in the pool.
+type place struct {
+	to           target
+	idle         bool
+	since        time.Time // when it was put there
+	older, newer *conn     // of all that are idle
+}
+
+// pool keeps connections that are idle. While there are none, it costs nothing.
+type pool struct {
+	most    int // in all
+	perHost int
+
+	mu       sync.Mutex // guards all below, and the places of idle connections
+	hosts    map[target]*host
+	size     int
+	oldest   *conn
+	newest   *conn
+	shut     bool        // what comes back is closed, until somebody asks for one again
+	sweeping bool        // a sweep is due or under way
+	timer    *time.Timer // nil: none yet
+}
+
+// host has its idle connections, the newest last.
+type host struct{ conns []*conn }
+
+func newPool(perHost int) *pool {
+	return &pool{most: maxIdle, perHost: perHost, hosts: map[target]*host{}}
+}
+
+// take takes the newest idle connection to a target, nil if there is none. The
+// others get a chance to expire.
+func (p *pool) take(to target) *conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shut = false
+	h := p.hosts[to]
+	if h == nil || len(h.conns) == 0 {
+		return nil
+	}
+	c := h.conns[len(h.conns)-1]
+	p.remove(c, h)
+	return c
+}
+
+// put keeps a connection, and reports whether it did.
+func (p *pool) put(c *conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := p.hosts[c.to]
+	switch {
+	case p.shut || h != nil && len(h.conns) >= p.perHost:
+		return false
+	case h == nil:
+		h = &host{}
+		p.hosts[c.to] = h
+	}
+	if p.size >= p.most {
+		p.drop(p.oldest)
+	}
+	h.conns = append(h.conns, c)
+	c.idle, c.since = true, time.Now()
+	c.older = p.newest
+	if p.newest != nil {
+		p.newest.newer = c
+	} else {
+		p.oldest = c
+	}
+	p.newest = c
+	p.size++
+	if !p.sweeping {
+		p.sweeping = true
+		p.rest()
+	}
+	return true
+}
+
+// rest has a sweep made after a while. The caller holds mu.
+func (p *pool) rest() {
+	if p.timer == nil {
+		p.timer = time.AfterFunc(sweepEvery, p.sweep)
+		return
+	}
+	p.timer.Reset(sweepEvery)
+}
+
+// drop closes an idle connection. The caller holds mu.
+func (p *pool) drop(c *conn) {
+	p.remove(c, p.hosts[c.to])
+	c.close()
+}
+
+// remove takes an idle connection out. The caller holds mu.
+func (p *pool) remove(c *conn, h *host) {
+	last := len(h.conns) - 1
+	for i := last; i >= 0; i-- { // it mostly is the last
+		if h.conns[i] == c {
+			copy(h.conns[i:], h.conns[i+1:])
+			break
+		}
+	}
+	h.conns[last] = nil
+	h.conns = h.conns[:last]
+	if c.older != nil {
+		c.older.newer = c.newer
+	} else {
+		p.oldest = c.newer
+	}
+	if c.newer != nil {
+		c.newer.older = c.older
+	} else {
+		p.newest = c.older
+	}
+	c.idle, c.older, c.newer = false, nil, nil
+	p.size--
+}
+
+// sweep closes connections that were idle too long, and those that the receiver
+// closed or spoke on meanwhile.
+func (p *pool) sweep() {
+	now := time.Now()
+	for _, c := range p.resting(now) {
+		p.mu.Lock()
+		// Somebody may have had it since. What can't be peeked at is listened
+		// to when it is taken, since that takes a moment.
+		rested := now.Sub(c.since)
+		if c.idle && (rested >= idleTimeout || rested >= sweepEvery && c.raw != nil && c.listen() != stateQuiet) {
+			p.drop(c)
+		}
+		p.mu.Unlock()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for to, h := range p.hosts {
+		if len(h.conns) == 0 {
+			delete(p.hosts, to)
+		}
+	}
+	p.sweeping = p.size > 0
+	if p.sweeping {
+		p.rest()
+	}
+}
+
+// resting lists what has been idle since the last sweep, the oldest first.
+func (p *pool) resting(now time.Time) []*conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []*conn
+	for c := p.oldest; c != nil && now.Sub(c.since) >= sweepEvery; c = c.newer {
+		all = append(all, c)
+	}
+	return all
+}
+
+// close closes all that are idle.
+func (p *pool) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shut = true
+	for p.oldest != nil {
+		p.drop(p.oldest)
+	}
+	clear(p.hosts)
+	if p.timer != nil && p.timer.Stop() {
+		p.sweeping = false
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -18,10 +19,15 @@ const (
 
 // accepter coalesces concurrent publishes into one call of the queue: nothing
 // lingers, but what comes while a call is under way goes together in the next.
+// Only where that is more than a call takes, a second one is made meanwhile: the
+// queue works on one while the other is written (measured in batches of 100: an
+// eighth more messages a second). Two at other times would be smaller ones, and
+// dearer.
 type accepter struct {
 	engine  *engine
 	room    *room
 	tickets chan *ticket
+	more    chan struct{} // 1 deep: more waits than a call takes
 }
 
 // ticket is one Publish on its way.
@@ -33,7 +39,7 @@ type ticket struct {
 }
 
 func newAccepter(e *engine) *accepter {
-	return &accepter{engine: e, room: newRoom(e), tickets: make(chan *ticket, acceptQueue)}
+	return &accepter{engine: e, room: newRoom(e), tickets: make(chan *ticket, acceptQueue), more: make(chan struct{}, 1)}
 }
 
 // accept stores entries and answers what became of each. When ctx ends before,
@@ -69,6 +75,10 @@ func (a *accepter) Run(ctx context.Context) error {
 	calls, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(flushWithin, giveUp) })()
+	var beside sync.WaitGroup
+	beside.Go(func() { a.help(calls) })
+	defer beside.Wait()
+	defer close(a.more)
 	var open []*ticket
 	for {
 		if len(open) == 0 {
@@ -84,17 +94,46 @@ func (a *accepter) Run(ctx context.Context) error {
 				}
 			}
 		}
-		open = a.flush(calls, a.gather(open))
+		open = a.gather(open)
+		if unsent(open) >= flushMost && len(a.tickets) > 0 {
+			select {
+			case a.more <- struct{}{}:
+			default: // there is one already
+			}
+		}
+		left, begun := a.flush(calls, open)
+		// A large one that had its turn goes behind all that wait by now, and is overtaken by
+		// nobody who comes later.
+		open = append(a.gather(left), begun...)
 	}
+}
+
+// help flushes beside Run while more waits than one call takes. A ticket stays
+// with who took it, so that its entries go in their order.
+func (a *accepter) help(ctx context.Context) {
+	for range a.more {
+		for open := a.gather(nil); len(open) > 0; {
+			full := unsent(open) >= flushMost
+			left, begun := a.flush(ctx, open)
+			if full {
+				left = a.gather(left)
+			}
+			open = append(left, begun...)
+		}
+	}
+}
+
+// unsent counts the entries that tickets still have to give.
+func unsent(open []*ticket) (n int) {
+	for _, t := range open {
+		n += len(t.entries) - t.sent
+	}
+	return n
 }
 
 // gather adds the calls that are waiting, up to a flush.
 func (a *accepter) gather(open []*ticket) []*ticket {
-	n := 0
-	for _, t := range open {
-		n += len(t.entries) - t.sent
-	}
-	for n < flushMost {
+	for n := unsent(open); n < flushMost; {
 		select {
 		case t := <-a.tickets:
 			open = append(open, t)
@@ -107,11 +146,11 @@ func (a *accepter) gather(open []*ticket) []*ticket {
 }
 
 // flush gives the next entries to the queue and answers the tickets that are
-// not complete. Permits are taken first: what is due at once and finds one free
+// not complete: those that had no turn, and those that had one. Permits are taken first: what is due at once and finds one free
 // is leased by the same call, if leases may be taken.
-func (a *accepter) flush(ctx context.Context, open []*ticket) []*ticket {
+func (a *accepter) flush(ctx context.Context, open []*ticket) (left, begun []*ticket) {
 	e := a.engine
-	var batch []Entry
+	batch := make([]Entry, 0, min(unsent(open), flushMost))
 	for _, t := range open {
 		n := min(flushMost-len(batch), len(t.entries)-t.sent)
 		batch = append(batch, t.entries[t.sent:t.sent+n]...)
@@ -137,10 +176,7 @@ func (a *accepter) flush(ctx context.Context, open []*ticket) []*ticket {
 	}
 	e.permits.release(lease - leased)
 	e.full.note("schedule", firstError(out, isFull))
-	left, begun := answerTickets(open, out)
-	// A large one that had its turn goes behind all that wait by now, and is overtaken by
-	// nobody who comes later.
-	return append(a.gather(left), begun...)
+	return answerTickets(open, out)
 }
 
 // schedule makes one call of the queue. It answers what became of each entry,
@@ -222,8 +258,16 @@ func errorsOf(out []Scheduled, at []int) (errs []error) {
 
 // leasedOf makes claims of what was leased directly: it needs no reading.
 func leasedOf(batch []Entry, out []Scheduled) []Claimed {
-	var claimed []Claimed
-	for i, s := range out {
+	n := 0
+	for i := range out {
+		n += len(out[i].Leased)
+	}
+	if n == 0 {
+		return nil
+	}
+	claimed := make([]Claimed, 0, n)
+	for i := range out {
+		s := &out[i]
 		for _, lane := range s.Leased {
 			claimed = append(claimed, Claimed{
 				ID:      DeliveryID{Lane: lane, Message: batch[i].Message.ID},

@@ -365,3 +365,24 @@ func TestTheTrimmerGoesOnWithoutAPartitionThatFails(t *testing.T) {
 		r.stop(t)
 	})
 }
+
+func TestAClaimAsksAsManyPartitionsAsItHasPermitsForAndTheOthersNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, func(o *d.Options, q *fakeQueue, _ *fakeSender) { q.partitions, o.MaxInFlight = 3, 64 })
+		for _, lane := range lanesOfThree {
+			r.queue.fillLane(lane, 64)
+		}
+		r.start(t)
+		synctest.Wait()
+		requireEachOnce(t, r.queue, 3*64)
+		asked := map[int]bool{}
+		for i, c := range r.queue.seen("claim")[:3] {
+			require.LessOrEqual(t, len(c.asked)*32, max(c.n, 32), "claim %d asks for few deliveries in many partitions", i)
+			for _, n := range c.asked {
+				asked[n] = true
+			}
+		}
+		require.Len(t, asked, 3, "each has its turn")
+		r.stop(t)
+	})
+}

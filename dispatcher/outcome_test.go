@@ -243,3 +243,34 @@ func FuzzExcerpt(f *testing.F) {
 		require.NotContains(t, string(got), own)
 	})
 }
+
+func BenchmarkJudge(b *testing.B) {
+	word, err := dispatcher.ParseSuccess(`{"body":"success"}`)
+	require.NoError(b, err)
+	path, err := dispatcher.ParseSuccess(`{"body":{"path":"code","equals":"SUCCESS"}}`)
+	require.NoError(b, err)
+	answer := []byte(`{"code":"SUCCESS","message":"` + strings.Repeat("x", 200) + `"}`)
+	for name, c := range map[string]struct {
+		answer  dispatcher.Answer
+		success *dispatcher.Success
+		want    dispatcher.Verdict
+	}{
+		"200":                       {dispatcher.Answer{Status: 200}, nil, dispatcher.Delivered},
+		"500 with Retry-After":      {dispatcher.Answer{Status: 500, RetryAfter: "120"}, nil, dispatcher.Retry},
+		"503 with Retry-After":      {dispatcher.Answer{Status: 503, RetryAfter: "120"}, nil, dispatcher.Retry},
+		"200 with the word":         {dispatcher.Answer{Status: 200, Body: []byte("success\n")}, word, dispatcher.Delivered},
+		"200 with a member":         {dispatcher.Answer{Status: 200, Body: answer}, path, dispatcher.Delivered},
+		"200 without what is asked": {dispatcher.Answer{Status: 200, Body: answer}, word, dispatcher.Retry},
+	} {
+		judged := newTestCase(b, c.answer)
+		judged.Success = c.success
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if o := dispatcher.Judge(judged); o.Verdict != c.want {
+					b.Fatal(o)
+				}
+			}
+		})
+	}
+}

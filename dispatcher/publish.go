@@ -44,11 +44,13 @@ func (d *Dispatcher) publish(ctx context.Context, batch []*Message) ([]Published
 	created := d.engine.view.clock.now().Truncate(time.Millisecond)
 	all := make([]addressed, len(batch))
 	entries := make([]Entry, 0, len(batch))
+	lanes := 0
 	for i, m := range batch {
 		m.CreatedAt = created
 		if all[i] = d.destinations(ctx, m); all[i].err == nil && len(all[i].entry.Lanes) > 0 {
 			all[i].entry.Message, all[i].entry.Digest = m, m.Digest()
 			entries = append(entries, all[i].entry)
+			lanes += len(all[i].entry.Lanes)
 		}
 	}
 	var stored []Scheduled
@@ -59,6 +61,7 @@ func (d *Dispatcher) publish(ctx context.Context, batch []*Message) ([]Published
 		}
 	}
 	out := make([]Published, len(batch))
+	made := make([]Delivery, 0, lanes) // of all messages, in one piece
 	for i := range all {
 		a := &all[i]
 		switch {
@@ -67,8 +70,9 @@ func (d *Dispatcher) publish(ctx context.Context, batch []*Message) ([]Published
 		case len(a.entry.Lanes) == 0:
 			out[i] = d.unmatched(ctx, batch[i])
 		default:
-			out[i] = d.published(ctx, a, &stored[0])
-			stored = stored[1:]
+			n := len(made) + len(a.entry.Lanes)
+			out[i] = d.published(ctx, a, &stored[0], made[len(made):len(made):n])
+			made, stored = made[:n], stored[1:]
 		}
 	}
 	return out, nil
@@ -94,11 +98,11 @@ func (d *Dispatcher) unmatched(ctx context.Context, m *Message) Published {
 func (d *Dispatcher) destinations(ctx context.Context, m *Message) (a addressed) {
 	switch {
 	case m.URL != "":
-		u, err := d.deliverer.targets.of(m.URL)
+		target, err := d.deliverer.targets.of(m.URL)
 		if err != nil {
 			return addressed{err: err}
 		}
-		a.entry.Lanes = []Lane{URLLane(u)}
+		a.entry.Lanes = target.lanes
 	case m.Endpoint != "":
 		dest, err := d.engine.directory.named(ctx, m.Endpoint)
 		switch {
@@ -131,12 +135,16 @@ func (a *addressed) to(dest *destination) {
 	a.versions[lane], a.urls[lane] = dest.endpoint.Version, dest.endpoint.URL
 }
 
-func (d *Dispatcher) published(ctx context.Context, a *addressed, s *Scheduled) Published {
+// published answers what became of a message that was stored, or was not. Its
+// deliveries are put into made, which has room for them.
+func (d *Dispatcher) published(ctx context.Context, a *addressed, s *Scheduled, made []Delivery) Published {
 	if s.Err != nil {
 		return Published{Err: s.Err}
 	}
-	// What is stored is stored: a copy of limits that is still missing is found missing again.
-	d.engine.trouble.note("limit", d.engine.directory.mend(ctx, s.Versions, a.versions))
+	if len(s.Versions) > 0 { // of endpoints
+		// What is stored is stored: a copy of limits that is still missing is found missing again.
+		d.engine.trouble.note("limit", d.engine.directory.mend(ctx, s.Versions, a.versions))
+	}
 	m := a.entry.Message
 	p := Published{Result: s.Result, CreatedAt: s.CreatedAt}
 	switch {
@@ -151,6 +159,7 @@ func (d *Dispatcher) published(ctx context.Context, a *addressed, s *Scheduled) 
 			p.CreatedAt = m.CreatedAt
 		}
 	case s.Result == Accepted:
+		p.Deliveries = made
 		for _, lane := range a.entry.Lanes {
 			p.Deliveries = append(p.Deliveries, a.delivery(lane, s))
 		}

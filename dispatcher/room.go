@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 )
 
@@ -17,11 +18,13 @@ const (
 )
 
 // room makes space for new messages by forgetting finished ones: what is new
-// matters more than what is over. The accepter's goroutine owns it.
+// matters more than what is over.
 type room struct {
 	engine *engine
-	none   []time.Time
-	told   time.Time
+
+	mu   sync.Mutex // guards what follows, while room is made
+	none []time.Time
+	told time.Time
 }
 
 func newRoom(e *engine) *room {
@@ -33,6 +36,8 @@ func newRoom(e *engine) *room {
 // reports whether it is worth trying once more.
 func (r *room) make(ctx context.Context, full []error) bool {
 	e := r.engine
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	call, cancel := context.WithTimeout(ctx, roomWithin)
 	defer cancel()
 	partitions := r.partitions(call, full)

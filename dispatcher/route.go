@@ -82,7 +82,7 @@ func (d *deliverer) route(c Claimed, at time.Time) (route, error) {
 	if err != nil {
 		return r, errTarget
 	}
-	r.url = target
+	r.url = target.url
 	if d.signers == nil {
 		return r, errNoSecret
 	}
@@ -201,32 +201,39 @@ func (s *signers) of(tenant string) (*signer.Signer, error) {
 	return sign, nil
 }
 
-// targets remembers parsed URLs: most messages go where others went.
+// target is where a bare URL leads. Nobody changes one.
+type target struct {
+	url   *url.URL
+	lanes []Lane // its only one
+}
+
+// targets remembers URLs that were read: most messages go where others went.
 type targets struct {
 	mu    sync.RWMutex // guards known
-	known map[string]*url.URL
+	known map[string]*target
 }
 
 // mostTargets bounds the memory; beyond it everything is forgotten at once,
 // which costs one more parsing for each.
 const mostTargets = 10_000
 
-func (t *targets) of(raw string) (*url.URL, error) {
+func (t *targets) of(raw string) (*target, error) {
 	t.mu.RLock()
-	u := t.known[raw]
+	there := t.known[raw]
 	t.mu.RUnlock()
-	if u != nil {
-		return u, nil
+	if there != nil {
+		return there, nil
 	}
 	u, err := ParseURL(raw)
 	if err != nil {
 		return nil, err
 	}
+	there = &target{url: u, lanes: []Lane{URLLane(u)}}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.known == nil || len(t.known) >= mostTargets {
-		t.known = map[string]*url.URL{}
+		t.known = map[string]*target{}
 	}
-	t.known[raw] = u
-	return u, nil
+	t.known[raw] = there
+	return there, nil
 }

@@ -32,6 +32,7 @@ type Limits struct {
 	HTTPSOnly bool                 // plain http is refused
 	CheckURL  func(*url.URL) error // says why a literal address may not be called; nil: all may
 	Now       func() time.Time     // nil: time.Now
+	Passed    *Passed              // remembers URLs that may be called; nil: each is looked at anew
 }
 
 func (l Limits) now() time.Time {
@@ -139,6 +140,20 @@ func (f *faults) check(path string, err error) {
 
 // checkURL is all that a URL must pass to be published or registered.
 func (l Limits) checkURL(raw string) error {
+	if l.Passed == nil {
+		return l.lookAtURL(raw)
+	}
+	if l.Passed.has(raw) && !l.Unsigned {
+		return nil
+	}
+	err := l.lookAtURL(raw)
+	if err == nil {
+		l.Passed.add(raw)
+	}
+	return err
+}
+
+func (l Limits) lookAtURL(raw string) error {
 	u, err := ParseURL(raw)
 	switch {
 	case err != nil:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -233,6 +234,44 @@ func TestLimitsSayWhichURLsMayBeUsed(t *testing.T) {
 	}
 	m := validMessage()
 	require.Empty(t, m.Validate(dispatcher.Limits{HTTPSOnly: true, CheckURL: func(*url.URL) error { return nil }}))
+}
+
+func TestAURLThatPassedIsNotLookedAtAgain(t *testing.T) {
+	looked := 0
+	l := validateLimits()
+	l.Passed = &dispatcher.Passed{}
+	l.CheckURL = func(u *url.URL) error {
+		looked++
+		if u.Hostname() == "10.1.2.3" {
+			return errors.New("private")
+		}
+		return nil
+	}
+	faults := func(raw string) int {
+		m := validMessage()
+		m.URL = raw
+		return len(m.Validate(l))
+	}
+	for range 3 {
+		require.Zero(t, faults("https://shop.example/a"))
+	}
+	require.Equal(t, 1, looked)
+	require.Zero(t, faults("https://shop.example/b"))
+	require.Equal(t, 2, looked, "another URL is another one")
+	for range 3 {
+		require.Equal(t, 1, faults("https://10.1.2.3/a"))
+		require.Equal(t, 1, faults("no URL"))
+	}
+	require.Equal(t, 5, looked, "what was refused is looked at each time")
+	for i := range 10_000 { // far more than are remembered
+		require.Zero(t, faults("https://shop.example/"+strconv.Itoa(i)))
+	}
+	looked = 0
+	require.Zero(t, faults("https://shop.example/a"))
+	require.Equal(t, 1, looked, "not all are remembered")
+
+	l.Unsigned = true
+	require.Equal(t, 1, faults("https://shop.example/a"), "it passed where it may be signed")
 }
 
 func TestLanes(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 const (
@@ -168,4 +169,30 @@ func numeric(label string) bool {
 	}
 	hex, ok := strings.CutPrefix(strings.ToLower(label), "0x")
 	return ok && strings.Trim(hex, "0123456789abcdef") == ""
+}
+
+// Passed remembers URLs that passed all limits, which must stay what they are:
+// most messages go where others went, and to read a URL and judge its host is
+// the dearest part of looking at a message.
+type Passed struct {
+	mu    sync.RWMutex // guards known
+	known map[string]struct{}
+}
+
+func (p *Passed) has(raw string) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	_, ok := p.known[raw]
+	return ok
+}
+
+// add forgets everything where there are too many, which costs one more look at
+// each.
+func (p *Passed) add(raw string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.known == nil || len(p.known) >= mostTargets {
+		p.known = map[string]struct{}{}
+	}
+	p.known[raw] = struct{}{}
 }

@@ -216,17 +216,3 @@ func FuzzParseScheme(f *testing.F) {
 		require.NotEmpty(t, s.Header())
 	})
 }
-
-func BenchmarkSchemes1KiB(b *testing.B) {
-	for _, scheme := range signer.Schemes {
-		s, err := scheme.NewSigner(scheme.NewSecret())
-		require.NoError(b, err)
-		body := make([]byte, 1024)
-		b.Run(scheme.String(), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				s.Sign("msg_01JXYZABCDEFGHJKMNPQRSTVWX", signedAt, body)
-			}
-		})
-	}
-}

@@ -106,23 +106,3 @@ func TestSignAllocatesLittle(t *testing.T) {
 	// of what it was given. Keyed anew each time it would be 15.
 	require.LessOrEqual(t, allocs, 8.0)
 }
-
-func BenchmarkSign1KiB(b *testing.B) {
-	s := mustSigner(b, signer.NewSecret())
-	body := make([]byte, 1024)
-	b.SetBytes(int64(len(body)))
-	b.ReportAllocs()
-	for b.Loop() {
-		s.Sign("msg_01JXYZABCDEFGHJKMNPQRSTVWX", signedAt, body)
-	}
-}
-
-func BenchmarkSignUnpooled1KiB(b *testing.B) {
-	secret := signer.NewSecret()
-	body := make([]byte, 1024)
-	b.SetBytes(int64(len(body)))
-	b.ReportAllocs()
-	for b.Loop() {
-		signer.Sign(secret, "msg_01JXYZABCDEFGHJKMNPQRSTVWX", signedAt, body)
-	}
-}

@@ -27,10 +27,30 @@ func (t Time) AppendTo(b []byte) []byte {
 	if t.IsZero() {
 		return append(b, null...)
 	}
+	u := t.UTC()
+	year, month, day := u.Date()
+	if year < 0 || year > 9999 {
+		b = append(b, '"')
+		b = u.AppendFormat(b, timeLayout)
+		return append(b, '"')
+	}
+	// As AppendFormat would, at a fifth of its price: each message of a batch has
+	// two times in its answer.
+	hour, minute, second := u.Clock()
 	b = append(b, '"')
-	b = t.UTC().AppendFormat(b, timeLayout)
-	return append(b, '"')
+	b = append2(append2(b, year/100), year%100)
+	b = append2(append(b, '-'), int(month))
+	b = append2(append(b, '-'), day)
+	b = append2(append(b, 'T'), hour)
+	b = append2(append(b, ':'), minute)
+	b = append2(append(b, ':'), second)
+	ms := u.Nanosecond() / 1e6
+	b = append2(append(b, '.', byte('0'+ms/100)), ms%100)
+	return append(b, 'Z', '"')
 }
+
+// append2 writes two digits.
+func append2(b []byte, n int) []byte { return append(b, byte('0'+n/10), byte('0'+n%10)) }
 
 // MarshalJSON writes the time in UTC with milliseconds, the zero time as null.
 func (t Time) MarshalJSON() ([]byte, error) {

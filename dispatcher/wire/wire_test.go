@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -26,6 +27,25 @@ func TestTimesAreUTCWithMilliseconds(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(`null`), &got))
 	require.True(t, got.IsZero())
 	require.Error(t, json.Unmarshal([]byte(`1770000000`), &got))
+}
+
+func TestTimesAreWrittenAsGoWritesThem(t *testing.T) {
+	const layout = `"2006-01-02T15:04:05.000Z07:00"`
+	rapid.Check(t, func(t *rapid.T) {
+		at := time.UnixMicro(rapid.Int64Range(-9e16, 3e17).Draw(t, "at")).In(time.FixedZone("", rapid.IntRange(-50_000, 50_000).Draw(t, "zone")))
+		require.Equal(t, at.UTC().Format(layout), string(wire.Time{Time: at}.AppendTo(nil)))
+	})
+	for _, at := range []time.Time{time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)} {
+		require.Equal(t, at.UTC().Format(layout), string(wire.Time{Time: at}.AppendTo(nil)))
+	}
+}
+
+func BenchmarkTime(b *testing.B) {
+	b.ReportAllocs()
+	at, text := wire.Time{Time: time.UnixMilli(1_770_000_000_123)}, []byte(nil)
+	for b.Loop() {
+		text = at.AppendTo(text[:0])
+	}
 }
 
 func TestDurationsAreTextsOrSeconds(t *testing.T) {

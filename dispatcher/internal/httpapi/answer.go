@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"bytes"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -15,9 +17,52 @@ const (
 	mediaProblem = "application/problem+json"
 )
 
+// typeJSON is shared by all answers: nobody changes it.
+var typeJSON = []string{mediaJSON}
+
+// reply is a whole answer, as handlers make them.
+type reply struct {
+	status       int
+	contentType  string
+	retryAfter   string
+	cacheControl string // empty: nobody may keep it
+	body         []byte
+	borrowed     *bytes.Buffer // that body lies in; nil: in none
+}
+
+// write answers. It may be done once.
+func (a *reply) write(w http.ResponseWriter) {
+	h := w.Header()
+	switch a.contentType {
+	case mediaJSON:
+		h["Content-Type"] = typeJSON
+	case "":
+	default:
+		h.Set("Content-Type", a.contentType)
+	}
+	if a.retryAfter != "" {
+		h.Set("Retry-After", a.retryAfter)
+	}
+	if a.cacheControl != "" {
+		h.Set("Cache-Control", a.cacheControl)
+	}
+	if len(a.body) > countedBody {
+		h.Set("Content-Length", strconv.Itoa(len(a.body)))
+	}
+	w.WriteHeader(a.status)
+	_, _ = w.Write(a.body) // a caller who is gone needs no answer
+	if a.borrowed != nil {
+		release(a.borrowed)
+	}
+}
+
+// countedBody is the longest body whose length net/http finds out itself; a
+// longer one would go in chunks.
+const countedBody = 2048
+
 // appendPublished writes the members of wire.Published, without the braces. It is written by hand since each publish pays for it. Ids, topics and
 // lanes were checked to need no quoting.
-func appendPublished(b []byte, m *dispatcher.Message, r dispatcher.Published) []byte {
+func appendPublished(b []byte, m *dispatcher.Message, r *dispatcher.Published) []byte {
 	b = appendPlain(append(b, `"id":`...), m.ID)
 	b = appendPlain(append(b, `,"topic":`...), m.Topic)
 	b = appendTime(append(b, `,"created_at":`...), r.CreatedAt)

@@ -7,33 +7,25 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
-
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
 
-// authorise lets through who has the scope that the operation needs. A missing,
-// a malformed and an unknown key get one and the same answer.
-func (s *server) authorise(ctx huma.Context, next func(huma.Context)) {
-	want, needed := ctx.Operation().Metadata[scopeKey].(scope)
-	if !needed || s.keys.Empty() { // without keys, local has seen to it
-		next(ctx)
-		return
+// authorise says why a request may not do what needs a scope, or nothing. A
+// missing, a malformed and an unknown key get one and the same answer.
+func (s *server) authorise(r *http.Request, want scope, operation string) *problem {
+	if want == 0 || s.keys.Empty() { // without keys, local has seen to it
+		return nil
 	}
-	r, w := humago.Unwrap(ctx)
 	k, ok := s.caller(r)
 	if !ok {
-		(&problem{kind: unauthorized, detail: "send a known key as Authorization: Bearer <key>"}).write(w)
-		return
+		return &problem{kind: unauthorized, detail: "send a known key as Authorization: Bearer <key>"}
 	}
 	if !k.scope.allows(want) {
-		(&problem{kind: forbidden, detail: "this key lacks the scope " + want.String()}).write(w)
-		return
+		return &problem{kind: forbidden, detail: "this key lacks the scope " + want.String()}
 	}
 	if s.log.Enabled(r.Context(), slog.LevelDebug) {
-		s.log.DebugContext(r.Context(), "request allowed", "key", k.name, "operation", ctx.Operation().OperationID)
+		s.log.DebugContext(r.Context(), "request allowed", "key", k.name, "operation", operation)
 	}
-	next(ctx)
+	return nil
 }
 
 // caller finds the key that a request carries.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -20,8 +21,22 @@ const (
 	maxBatch = 1000
 )
 
+// spot is where a message stands: in the list of a batch, or alone.
+type spot int
+
+const single spot = -1
+
+// path is made only where something is wrong.
+func (at spot) path() string {
+	if at == single {
+		return "$"
+	}
+	return "$.messages[" + strconv.Itoa(int(at)) + "]"
+}
+
 // posted is a message as decoded: what it says, and what is wrong with it.
 type posted struct {
+	at    spot
 	msg   *dispatcher.Message // nil where there is no object
 	seen  uint32              // bits of the fields that were given
 	wrong []dispatcher.FieldError
@@ -42,7 +57,7 @@ func decodeMessage(buf *bytes.Buffer) (posted, error) {
 	d := decoders.Get().(*decoder)
 	defer decoders.Put(d)
 	d.dec.Reset(buf)
-	p, err := d.message("$")
+	p, err := d.message(single)
 	if err == nil {
 		err = d.end()
 	}
@@ -116,7 +131,7 @@ func (d *decoder) messages() (all []posted, err error) {
 			err = d.dec.SkipValue()
 		default:
 			var p posted
-			p, err = d.message(messagePath(n))
+			p, err = d.message(spot(n))
 			all = append(all, p)
 		}
 		if err != nil {
@@ -125,11 +140,11 @@ func (d *decoder) messages() (all []posted, err error) {
 	}
 }
 
-// message reads one message at path. A value that is no object is skipped.
-func (d *decoder) message(path string) (posted, error) {
-	var p posted
+// message reads one message. A value that is no object is skipped.
+func (d *decoder) message(at spot) (posted, error) {
+	p := posted{at: at}
 	if d.dec.PeekKind() != '{' {
-		p.fault(path, "", "must be an object")
+		p.fault("", "must be an object")
 		return p, d.dec.SkipValue()
 	}
 	if _, err := d.dec.ReadToken(); err != nil {
@@ -143,7 +158,7 @@ func (d *decoder) message(path string) (posted, error) {
 		}
 		f, name := findField(raw)
 		if f == nil {
-			p.fault(path, name, "is unknown")
+			p.fault(name, "is unknown")
 			if err := d.dec.SkipValue(); err != nil {
 				return p, err
 			}
@@ -155,20 +170,21 @@ func (d *decoder) message(path string) (posted, error) {
 		}
 		p.seen |= f.bit
 		if value.Kind() == 'n' && f.bit != bitBody {
-			p.fault(path, f.name, "must not be null; leave it out")
+			p.fault(f.name, "must not be null; leave it out")
 		} else if err := f.set(p.msg, value); err != nil {
-			p.fault(path, f.name, err.Error())
+			p.fault(f.name, err.Error())
 		}
 	}
 	if _, err := d.dec.ReadToken(); err != nil {
 		return p, err
 	}
-	p.together(path)
+	p.together()
 	return p, nil
 }
 
 // fault notes that something is wrong with a field.
-func (p *posted) fault(path, name, detail string) {
+func (p *posted) fault(name, detail string) {
+	path := p.at.path()
 	if name != "" {
 		path += member(name)
 	}
@@ -177,14 +193,14 @@ func (p *posted) fault(path, name, detail string) {
 
 // together checks what only several fields can be wrong about, and fills in
 // what follows from others.
-func (p *posted) together(path string) {
+func (p *posted) together() {
 	switch bodies := p.seen & (bitBody | bitRawBody | bitRawBodyBase64); {
 	case bodies == 0:
 		p.msg.ContentType = mediaJSON // it is not what is wrong
-		p.fault(path, "body", "one of body, raw_body and raw_body_base64 is needed")
+		p.fault("body", "one of body, raw_body and raw_body_base64 is needed")
 	case bodies&(bodies-1) != 0:
 		p.msg.ContentType = mediaJSON
-		p.fault(path, "body", "give one of body, raw_body and raw_body_base64, not several")
+		p.fault("body", "give one of body, raw_body and raw_body_base64, not several")
 	case p.seen&bitContentType != 0:
 	case bodies == bitBody:
 		p.msg.ContentType = mediaJSON
@@ -194,7 +210,7 @@ func (p *posted) together(path string) {
 		p.msg.ContentType = "application/octet-stream"
 	}
 	if p.seen&bitDelay != 0 && p.seen&bitDeliverAt != 0 {
-		p.fault(path, "delay", "give delay or deliver_at, not both")
+		p.fault("delay", "give delay or deliver_at, not both")
 	}
 }
 

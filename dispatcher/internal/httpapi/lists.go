@@ -168,5 +168,5 @@ func answerJSON(status int, v any) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &reply{Status: status, ContentType: mediaJSON, Body: b}, nil
+	return &reply{status: status, contentType: mediaJSON, body: b}, nil
 }

@@ -33,7 +33,7 @@ func (s *server) message(ctx context.Context, c *call) (*reply, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read message %s: %w", id, err)
 	}
-	return &reply{Status: http.StatusOK, ContentType: mediaJSON, Body: body}, nil
+	return &reply{status: http.StatusOK, contentType: mediaJSON, body: body}, nil
 }
 
 // cancel serves DELETE /v1/messages/{id}.

@@ -26,7 +26,7 @@ func (s *server) metrics(ctx context.Context, c *call) (*reply, error) {
 	r.Header.Del("Accept-Encoding") // the reply is written by us, and not compressed
 	page := written{header: http.Header{}, status: http.StatusOK}
 	s.figures.ServeHTTP(&page, r)
-	return &reply{Status: page.status, ContentType: page.header.Get("Content-Type"), Body: page.body.Bytes()}, nil
+	return &reply{status: page.status, contentType: page.header.Get("Content-Type"), body: page.body.Bytes()}, nil
 }
 
 // written is an answer that a handler wrote, to be answered as ours.

@@ -16,9 +16,6 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// scopeKey is where an operation keeps the scope it needs.
-const scopeKey = "scope"
-
 // operation is one row of the API: what it is called, who may call it, what it
 // takes and answers.
 type operation struct {
@@ -32,6 +29,7 @@ type operation struct {
 	answers          map[int]any // by status
 	produces         string      // media type of the answers; empty: JSON
 	problems         []*kind     // besides those that every operation has
+	usual            bool        // a POST that most requests are
 	serve            func(context.Context, *call) (*reply, error)
 }
 
@@ -95,15 +93,14 @@ func (s *server) register(version string) error {
 	}}
 	// Answers may grow; what is sent in may not hold more than is known.
 	config.AllowAdditionalPropertiesByDefault = true
-	api := humago.New(s.mux, config)
-	api.UseMiddleware(s.authorise)
-	doc := api.OpenAPI()
+	doc := humago.New(http.NewServeMux(), config).OpenAPI() // that mux serves nothing
 	schemas := doc.Components.Schemas
 	schemas.RegisterTypeAlias(reflect.TypeFor[wire.Duration](), reflect.TypeFor[durationSchema]())
 	schemas.RegisterTypeAlias(reflect.TypeFor[ladder.Ladder](), reflect.TypeFor[ladderSchema]())
 	schemas.RegisterTypeAlias(reflect.TypeFor[wire.Time](), reflect.TypeFor[timeSchema]())
 	for _, o := range s.operations() {
-		s.add(api, o)
+		document(doc, o)
+		s.serve(o)
 	}
 	amend(schemas.Map())
 	text, err := json.Marshal(doc)
@@ -134,23 +131,19 @@ func amend(schemas map[string]*huma.Schema) {
 	view.Required = append(view.Required, "topics", "signature")
 	record := schemas["Record"]
 	record.Required = append(record.Required, "id", "content_type")
-	// The framework's own errors are never answered.
-	delete(schemas, "ErrorModel")
-	delete(schemas, "ErrorDetail")
 }
 
-// add registers one operation. Its body is documented but not handed to the
-// framework, which would decode it a second and a third time.
-func (s *server) add(api huma.API, o operation) {
-	schemas := api.OpenAPI().Components.Schemas
+// document puts one operation into the document. The framework has no more to
+// do with it: to have it decode bodies would be to decode them a second and a
+// third time, and its own work costs as much as the rest of a publish.
+func document(doc *huma.OpenAPI, o operation) {
+	schemas := doc.Components.Schemas
 	op := huma.Operation{
 		OperationID: o.id, Method: o.method, Path: o.path, Summary: o.summary,
 		Parameters: o.params, Responses: map[string]*huma.Response{},
-		Metadata: map[string]any{},
 	}
 	problems := []*kind{internal}
 	if o.scope != 0 {
-		op.Metadata[scopeKey] = o.scope
 		op.Security = []map[string][]string{{"key": {}}}
 		op.Description = "Needs a key with the scope " + o.scope.String() + "; admin includes all."
 		problems = append(problems, unauthorized, forbidden)
@@ -161,7 +154,6 @@ func (s *server) add(api huma.API, o operation) {
 	}
 	for status, answer := range o.answers {
 		op.Responses[strconv.Itoa(status)] = response(http.StatusText(status), produces, schemas.Schema(reflect.TypeOf(answer), true, ""))
-		op.DefaultStatus = max(op.DefaultStatus, status)
 	}
 	for _, k := range append(problems, o.problems...) {
 		status, title := strconv.Itoa(k.status), k.title+" ("+k.word+")"
@@ -170,27 +162,14 @@ func (s *server) add(api huma.API, o operation) {
 		}
 		op.Responses[status] = response(title, mediaProblem, schemas.Schema(reflect.TypeFor[wire.Problem](), true, ""))
 	}
-	huma.Register(api, op, func(ctx context.Context, c *call) (*reply, error) {
-		r, err := o.serve(ctx, c)
-		if err != nil {
-			return s.problem(ctx, err).reply(), nil
+	if o.body != nil {
+		taken := &huma.MediaType{Schema: schemas.Schema(reflect.TypeOf(o.body), true, "")}
+		op.RequestBody = &huma.RequestBody{Required: !o.bare, Content: map[string]*huma.MediaType{mediaJSON: taken}}
+		if o.media != "" {
+			op.RequestBody.Content[o.media] = taken
 		}
-		return r, nil
-	})
-	if o.body == nil {
-		return
 	}
-	taken := &huma.MediaType{Schema: schemas.Schema(reflect.TypeOf(o.body), true, "")}
-	body := &huma.RequestBody{Required: !o.bare, Content: map[string]*huma.MediaType{mediaJSON: taken}}
-	if o.media != "" {
-		body.Content[o.media] = taken
-	}
-	switch path := api.OpenAPI().Paths[o.path]; o.method {
-	case http.MethodPatch:
-		path.Patch.RequestBody = body
-	default:
-		path.Post.RequestBody = body
-	}
+	doc.AddOperation(&op)
 }
 
 func response(doc, media string, s *huma.Schema) *huma.Response {

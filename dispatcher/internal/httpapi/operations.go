@@ -12,7 +12,7 @@ func (s *server) messageOperations() []operation {
 	published := map[int]any{202: wire.Published{}, 200: wire.Published{}}
 	return []operation{
 		{
-			id: "publish", method: "POST", path: "/v1/messages", scope: scopePublish,
+			id: "publish", method: "POST", path: "/v1/messages", scope: scopePublish, usual: true,
 			summary: "Publish a message to a URL, to an endpoint, or to every endpoint that matches", serve: s.publish,
 			params: []*huma.Param{{
 				Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: huma.TypeString},
@@ -22,7 +22,7 @@ func (s *server) messageOperations() []operation {
 			problems: []*kind{malformed, tooSlow, conflict, tooLarge, badMedia, invalid, laneFull, unavailable},
 		},
 		{
-			id: "publish-batch", method: "POST", path: "/v1/messages/batch", scope: scopePublish,
+			id: "publish-batch", method: "POST", path: "/v1/messages/batch", scope: scopePublish, usual: true,
 			summary: "Publish up to 1000 messages; good ones are taken though others are not", serve: s.publishBatch,
 			body: wire.Batch{}, answers: map[int]any{202: wire.Results{}},
 			problems: []*kind{malformed, tooSlow, tooLarge, badMedia, invalid, unavailable},

@@ -44,7 +44,8 @@ var (
 	invalid      = &kind{"invalid", http.StatusUnprocessableEntity, "Some fields are wrong", 0}
 	// A lane that is full gets room with each delivery that ends, if its receiver
 	// answers at all; a caller who waits less only asks more often.
-	laneFull = &kind{"lane-full", http.StatusTooManyRequests, "Too much waits for this destination", 5}
+	laneFull  = &kind{"lane-full", http.StatusTooManyRequests, "Too much waits for this destination", 5}
+	profiling = &kind{"profiling", http.StatusConflict, "A profile of this sort is being taken", 0}
 	// Each test has a person who waits, and few are under way.
 	busy     = &kind{"busy", http.StatusTooManyRequests, "Too many tests are under way", 2}
 	internal = &kind{"internal", http.StatusInternalServerError, "Something went wrong here", 0}
@@ -166,7 +167,7 @@ func (p *problem) write(w http.ResponseWriter) {
 
 // reply is the problem as the answer of an operation.
 func (p *problem) reply() *reply {
-	return &reply{Status: p.kind.status, ContentType: mediaProblem, RetryAfter: p.retryAfter(), Body: p.body()}
+	return &reply{status: p.kind.status, contentType: mediaProblem, retryAfter: p.retryAfter(), body: p.body()}
 }
 
 func (p *problem) retryAfter() string {

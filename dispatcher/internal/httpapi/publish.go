@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +19,10 @@ const batchBytes = 4 << 20
 
 // envelope is what a single message may have around its body.
 const envelope = 64 << 10
+
+// answerBytes is what the answer about a message to one destination needs, but
+// for a URL of unusual length; one that needs more takes more.
+const answerBytes = 512
 
 // singleBytes bounds the request of one message whose body has at most
 // maxBody bytes: base64 makes four of three. A text that is mostly escapes
@@ -40,7 +43,7 @@ func (s *server) publish(ctx context.Context, c *call) (*reply, error) {
 	if p.msg != nil {
 		p.idempotencyKey(c.r.Header["Idempotency-Key"])
 	}
-	if bad := s.judge(&p, "$"); bad != nil {
+	if bad := s.judge(&p); bad != nil {
 		return nil, bad
 	}
 	results, err := s.svc.Publish(ctx, []*dispatcher.Message{p.msg})
@@ -50,14 +53,12 @@ func (s *server) publish(ctx context.Context, c *call) (*reply, error) {
 	if len(results) != 1 {
 		return nil, fmt.Errorf("publish %s: %d results for one message", p.msg.ID, len(results))
 	}
-	if err := refused(results[0], "$"); err != nil {
+	if err := refused(&results[0], single); err != nil {
 		return nil, err
 	}
-	return &reply{
-		Status:      publishedStatus(results[0]),
-		ContentType: mediaJSON,
-		Body:        append(appendPublished(append(make([]byte, 0, 512), '{'), p.msg, results[0]), '}'),
-	}, nil
+	buf = borrow(answerBytes)
+	_, _ = buf.Write(append(appendPublished(append(buf.AvailableBuffer(), '{'), p.msg, &results[0]), '}'))
+	return &reply{status: publishedStatus(&results[0]), contentType: mediaJSON, body: buf.Bytes(), borrowed: buf}, nil
 }
 
 // idempotencyKey takes the id from the header of this name.
@@ -78,7 +79,7 @@ func (p *posted) idempotencyKey(given []string) {
 }
 
 // judge gives a message its id and says what keeps it from being published.
-func (s *server) judge(p *posted, path string) *problem {
+func (s *server) judge(p *posted) *problem {
 	if p.msg == nil {
 		return fields(p.wrong)
 	}
@@ -89,20 +90,23 @@ func (s *server) judge(p *posted, path string) *problem {
 		return &problem{kind: tooLarge, detail: fmt.Sprintf("the message's body has %d bytes, at most %d are taken (MAX_BODY)", len(p.msg.Body), most)}
 	}
 	more := p.msg.Validate(s.limits)
+	if len(more) == 0 && len(p.wrong) == 0 {
+		return nil
+	}
 	for i := range more {
-		more[i].Path = path + strings.TrimPrefix(more[i].Path, "$")
+		more[i].Path = p.at.path() + strings.TrimPrefix(more[i].Path, "$")
 	}
 	p.wrong = join(p.wrong, more)
 	return fields(p.wrong)
 }
 
-// refused is why the message at path was not taken by the engine, or nil.
-func refused(r dispatcher.Published, path string) error {
+// refused is why the message at a spot was not taken by the engine, or nil.
+func refused(r *dispatcher.Published, at spot) error {
 	switch {
 	case errors.Is(r.Err, dispatcher.ErrNoEndpoint):
-		return field(path+".endpoint", "there is no such endpoint")
+		return field(at.path()+".endpoint", "there is no such endpoint")
 	case errors.Is(r.Err, dispatcher.ErrTenant):
-		return field(path+".endpoint", "is another tenant's")
+		return field(at.path()+".endpoint", "is another tenant's")
 	case r.Err != nil:
 		return r.Err
 	case r.Result == dispatcher.Conflict:
@@ -115,7 +119,7 @@ func refused(r dispatcher.Published, path string) error {
 	return nil
 }
 
-func publishedStatus(r dispatcher.Published) int {
+func publishedStatus(r *dispatcher.Published) int {
 	if r.Result == dispatcher.Duplicate {
 		return http.StatusOK
 	}
@@ -143,7 +147,7 @@ func (s *server) publishBatch(ctx context.Context, c *call) (*reply, error) {
 	bad := make([]*problem, len(all))
 	good := make([]*dispatcher.Message, 0, len(all))
 	for i := range all {
-		if bad[i] = s.judge(&all[i], messagePath(i)); bad[i] == nil {
+		if bad[i] = s.judge(&all[i]); bad[i] == nil {
 			good = append(good, all[i].msg)
 		}
 	}
@@ -156,15 +160,14 @@ func (s *server) publishBatch(ctx context.Context, c *call) (*reply, error) {
 			return nil, fmt.Errorf("publish batch: %d results for %d messages", len(results), len(good))
 		}
 	}
-	return &reply{Status: http.StatusAccepted, ContentType: mediaJSON, Body: s.answerBatch(ctx, bad, good, results)}, nil
+	buf = borrow(answerBytes * len(bad))
+	_, _ = buf.Write(s.appendBatch(ctx, buf.AvailableBuffer(), bad, good, results))
+	return &reply{status: http.StatusAccepted, contentType: mediaJSON, body: buf.Bytes(), borrowed: buf}, nil
 }
 
-// messagePath is where a message stands in a batch.
-func messagePath(i int) string { return "$.messages[" + strconv.Itoa(i) + "]" }
-
-// answerBatch writes what each message's single call would have answered.
-func (s *server) answerBatch(ctx context.Context, bad []*problem, good []*dispatcher.Message, results []dispatcher.Published) []byte {
-	b := append(make([]byte, 0, 64+512*len(bad)), `{"results":[`...)
+// appendBatch writes what each message's single call would have answered.
+func (s *server) appendBatch(ctx context.Context, b []byte, bad []*problem, good []*dispatcher.Message, results []dispatcher.Published) []byte {
+	b = append(b, `{"results":[`...)
 	next := 0
 	for i, p := range bad {
 		if i > 0 {
@@ -174,9 +177,9 @@ func (s *server) answerBatch(ctx context.Context, bad []*problem, good []*dispat
 			b = appendProblem(b, p)
 			continue
 		}
-		msg, result := good[next], results[next]
+		msg, result := good[next], &results[next]
 		next++
-		if err := refused(result, messagePath(i)); err != nil {
+		if err := refused(result, spot(i)); err != nil {
 			b = appendProblem(b, s.problem(ctx, err))
 			continue
 		}

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
@@ -23,19 +21,13 @@ const keptBuffer = 512 << 10
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// call is a request on its way to its handler. The framework documents the
-// operations and routes to them; the handlers read what they need themselves,
-// since a filter may be repeated, an unknown one is refused, and a body must
-// be decoded once and strictly.
+// call is a request on its way to its handler. The framework only documents
+// the operations; the handlers read what they need themselves, since a filter
+// may be repeated, an unknown one is refused, and a body must be decoded once
+// and strictly.
 type call struct {
 	r *http.Request
 	w http.ResponseWriter
-}
-
-// Resolve lets the framework hand over the request.
-func (c *call) Resolve(ctx huma.Context) []error {
-	c.r, c.w = humago.Unwrap(ctx)
-	return nil
 }
 
 // id is the message that the path names. One that can't be an id names none.
@@ -111,15 +103,17 @@ func (c *call) json(limit int64, also ...string) (*bytes.Buffer, error) {
 	if err := checkMedia(c.r.Header, also); err != nil {
 		return nil, err
 	}
-	over := &problem{kind: tooLarge, detail: "the request has more than " + strconv.FormatInt(limit, 10) + " bytes"}
 	if c.r.ContentLength > limit {
-		return nil, over
+		return nil, over(limit)
 	}
-	buf := buffers.Get().(*bytes.Buffer)
-	buf.Reset()
-	buf.Grow(int(max(c.r.ContentLength, 0)) + bytes.MinRead) // else ReadFrom grows it at the end of the body
-	_, err := buf.ReadFrom(http.MaxBytesReader(c.w, c.r.Body, limit))
+	buf := borrow(int(max(c.r.ContentLength, 0)) + bytes.MinRead) // else ReadFrom grows it at the end of the body
+	body := c.r.Body
+	if c.r.ContentLength < 0 { // else the server gives no more than was announced
+		body = http.MaxBytesReader(c.w, body, limit)
+	}
+	_, err := buf.ReadFrom(body)
 	if err == nil {
+		_ = body.Close() // so that the server need not look whether something is left
 		return buf, nil
 	}
 	release(buf)
@@ -127,12 +121,24 @@ func (c *call) json(limit int64, also ...string) (*bytes.Buffer, error) {
 	var network net.Error
 	switch {
 	case errors.As(err, &tooMany):
-		return nil, over
+		return nil, over(limit)
 	case errors.As(err, &network) && network.Timeout():
 		return nil, &problem{kind: tooSlow}
 	default:
 		return nil, &problem{kind: malformed, detail: "the body ended too early or is badly framed"}
 	}
+}
+
+func over(limit int64) *problem {
+	return &problem{kind: tooLarge, detail: "the request has more than " + strconv.FormatInt(limit, 10) + " bytes"}
+}
+
+// borrow is an empty buffer with room for n bytes.
+func borrow(n int) *bytes.Buffer {
+	buf := buffers.Get().(*bytes.Buffer)
+	buf.Reset()
+	buf.Grow(n)
+	return buf
 }
 
 func release(buf *bytes.Buffer) {

@@ -205,7 +205,7 @@ func (s *server) webhookKeys(ctx context.Context, c *call) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.CacheControl = keysAge
+	r.cacheControl = keysAge
 	return r, nil
 }
 

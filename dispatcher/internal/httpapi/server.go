@@ -31,6 +31,7 @@ type server struct {
 	figures http.Handler // nil: nobody counts
 	log     *slog.Logger
 	mux     *http.ServeMux
+	usual   map[string]http.HandlerFunc // by path: what is POSTed most, and needs no mux
 }
 
 // New makes the handler of the API.
@@ -38,16 +39,22 @@ func New(svc Service, o Options) (http.Handler, error) {
 	if o.Limits.MaxBody <= 0 {
 		return nil, errors.New("serve api: no limit for bodies")
 	}
-	s := &server{svc: svc, keys: o.Keys, limits: o.Limits, figures: o.Metrics, log: o.Log, mux: http.NewServeMux()}
+	o.Limits.Passed = &dispatcher.Passed{}
+	s := &server{svc: svc, keys: o.Keys, limits: o.Limits, figures: o.Metrics, log: o.Log, mux: http.NewServeMux(), usual: map[string]http.HandlerFunc{}}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
 	if err := s.register(o.Version); err != nil {
 		return nil, fmt.Errorf("serve api: %w", err)
 	}
+	s.profile()
 	s.mux.HandleFunc("/", s.noRoute)
 	return s, nil
 }
+
+// answerWithin bounds reading, waiting for the store, and an answer of a few
+// MiB.
+const answerWithin = time.Minute
 
 // Server makes an HTTP server that nobody can hold up by being slow.
 func Server(h http.Handler) *http.Server {
@@ -55,9 +62,9 @@ func Server(h http.Handler) *http.Server {
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,  // a header is one packet or two
 		ReadTimeout:       30 * time.Second, // the 4 MiB of a batch at 140 KiB/s
-		WriteTimeout:      60 * time.Second, // reading, waiting for the store, and an answer of a few MiB
-		IdleTimeout:       2 * time.Minute,  // longer than the usual pools of clients keep theirs
-		MaxHeaderBytes:    32 << 10,         // a key, an id and what proxies add
+		WriteTimeout:      answerWithin,
+		IdleTimeout:       2 * time.Minute, // longer than the usual pools of clients keep theirs
+		MaxHeaderBytes:    32 << 10,        // a key, an id and what proxies add
 	}
 }
 
@@ -66,6 +73,43 @@ var (
 	noSniff = []string{"nosniff"}
 	noStore = []string{"no-store"} // answers hold payment data
 )
+
+// serve routes to an operation.
+func (s *server) serve(o operation) {
+	pattern := o.method + " " + o.path
+	h := func(w http.ResponseWriter, r *http.Request) {
+		if p := s.authorise(r, o.scope, o.id); p != nil {
+			p.write(w)
+			return
+		}
+		answer, err := o.serve(r.Context(), &call{r: r, w: w})
+		if err != nil {
+			answer = s.problem(r.Context(), err).reply()
+		}
+		answer.write(w)
+	}
+	s.mux.HandleFunc(pattern, h)
+	if o.usual {
+		s.usual[o.path] = func(w http.ResponseWriter, r *http.Request) {
+			r.Pattern = pattern // as the mux would
+			h(w, r)
+		}
+	}
+}
+
+// profile routes to the profiles.
+func (s *server) profile() {
+	p := &profiles{}
+	h := func(w http.ResponseWriter, r *http.Request) {
+		if refused := s.authorise(r, scopeAdmin, "profile"); refused != nil {
+			refused.write(w)
+			return
+		}
+		p.ServeHTTP(w, r)
+	}
+	s.mux.HandleFunc("GET "+profilesPath, h)
+	s.mux.HandleFunc("POST "+profilesPath+"symbol", h) // addresses may be too many for a URL
+}
 
 // ServeHTTP serves a request, and answers with a problem where a handler
 // panics.
@@ -80,6 +124,10 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			p.write(a)
 			return
 		}
+	}
+	if h := s.usual[r.URL.Path]; h != nil && r.Method == http.MethodPost && r.URL.RawPath == "" {
+		h(a, r)
+		return
 	}
 	if unclean(r.URL.EscapedPath()) { // the mux would send the caller elsewhere
 		s.noRoute(a, r)
@@ -157,15 +205,6 @@ func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
 	}
 	methods := strings.Join(allow, ", ")
 	(&problem{kind: badMethod, detail: "served are " + methods, allow: methods}).write(w)
-}
-
-// reply is a whole answer: handlers make them, the framework writes them.
-type reply struct {
-	Status       int
-	ContentType  string `header:"Content-Type" hidden:"true"`
-	RetryAfter   string `header:"Retry-After" hidden:"true"`
-	CacheControl string `header:"Cache-Control" hidden:"true"` // empty: nobody may keep it
-	Body         []byte
 }
 
 // problem finds what an error means to the caller, and logs one that nobody

@@ -3,6 +3,7 @@ package redisq
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -63,6 +64,31 @@ func (a *answer) list() []any {
 }
 
 func (a *answer) time() time.Time { return fromMillis(a.number()) }
+
+// wordList reads an answer that is one text of words: a value of its own for
+// each would cost Redis, and whoever reads them, more than what they say. The
+// first word that is none ends it, as in an answer.
+type wordList struct {
+	text string
+	err  error
+}
+
+func (w *wordList) next() string {
+	word, rest, _ := strings.Cut(w.text, " ")
+	if word == "" {
+		w.err = errAnswer
+	}
+	w.text = rest
+	return word
+}
+
+func (w *wordList) time() time.Time {
+	ms, err := strconv.ParseInt(w.next(), 10, 64)
+	if err != nil {
+		w.err = errAnswer
+	}
+	return fromMillis(ms)
+}
 
 // hint reads now (microseconds), due (ms) and weight, with which every answer begins.
 func (a *answer) hint(partition int) dispatcher.Hint {

@@ -1,6 +1,7 @@
 package redisq
 
 import (
+	"reflect"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -9,6 +10,7 @@ import (
 // What the tests of this package look at from outside.
 var (
 	CommonSrc    = commonSrc
+	Prune        = prune
 	EncodeRecord = encodeRecord
 	DecodeRecord = decodeRecord
 	CRC16        = crc16
@@ -63,3 +65,20 @@ var Phases = phases
 
 // DurableBy is by what a store makes a publish durable.
 func DurableBy(s *Store) string { return s.durableBy() }
+
+// ScriptTexts are the texts of all scripts by their names.
+func ScriptTexts() map[string]string {
+	texts := map[string]string{}
+	var add func(v reflect.Value)
+	add = func(v reflect.Value) {
+		for i := range v.NumField() {
+			if f := v.Field(i); f.Type() == reflect.TypeFor[script]() {
+				texts[f.FieldByName("name").String()] = f.FieldByName("text").String()
+			} else {
+				add(f)
+			}
+		}
+	}
+	add(reflect.ValueOf(newScripts(false)))
+	return texts
+}

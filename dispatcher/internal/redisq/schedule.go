@@ -1,6 +1,7 @@
 package redisq
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -63,10 +64,11 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 			a := answer{values: r.values}
 			hints = append(hints, a.hint(jobs[i].partition))
 			versions := a.versions()
+			list := wordList{text: a.text()}
 			for _, p := range shares[i] {
-				readScheduled(&a, p, versions, &out[p.entry])
+				readScheduled(&list, p, versions, &out[p.entry])
 			}
-			err = a.err
+			err = cmp.Or(a.err, list.err)
 		}
 		for _, p := range shares[i] {
 			o := &out[p.entry]
@@ -101,31 +103,60 @@ func shareSize(list []placed) (size, lanes int) {
 // with a record of its own, in each partition of theirs.
 func (s *Store) spread(batch []dispatcher.Entry) map[int][]placed {
 	lists := make(map[int][]placed, 1)
-	for i, e := range batch {
-		m := e.Message
-		deliver := m.CreatedAt.Add(m.Delay + time.Millisecond - 1) // a record has whole ms, and must not be early
-		when := "+" + strconv.FormatInt(millisUp(m.Delay), 10)
-		if !m.DeliverAt.IsZero() {
-			deliver = m.DeliverAt.Add(time.Millisecond - 1)
-			when = "@" + strconv.FormatInt(max(deliver.UnixMilli(), 0), 10)
+	for i := range batch {
+		lanes := batch[i].Lanes
+		if len(lanes) == 1 || len(lanes) > 0 && len(s.tags) == 1 { // as most are: there is nothing to sort
+			n := s.partition(lanes[0])
+			lists[n] = appendPlaced(lists[n], batch, i, lanes)
+			continue
 		}
-		if e.Fan {
-			when = "*" + when
-		}
-		byPartition := make(map[int][]dispatcher.Lane, 1)
-		for _, lane := range e.Lanes {
+		byPartition := make(map[int][]dispatcher.Lane, len(lanes))
+		for _, lane := range lanes {
 			n := s.partition(lane)
 			byPartition[n] = append(byPartition[n], lane)
 		}
 		for n, lanes := range byPartition {
-			e.Lanes = lanes
-			record := encodeRecord(e, deliver)
-			each(len(lanes), scheduleLanes, func(from, to int) {
-				lists[n] = append(lists[n], placed{entry: i, lanes: lanes[from:to], record: record, when: when})
-			})
+			lists[n] = appendPlaced(lists[n], batch, i, lanes)
 		}
 	}
 	return lists
+}
+
+// appendPlaced adds the share of entry i that goes to some of its lanes.
+func appendPlaced(list []placed, batch []dispatcher.Entry, i int, lanes []dispatcher.Lane) []placed {
+	if list == nil {
+		list = make([]placed, 0, len(batch)-i)
+	}
+	e := batch[i]
+	e.Lanes = lanes
+	deliver, when := whenOf(&e)
+	record := encodeRecord(e, deliver)
+	for len(lanes) > 0 {
+		few := lanes[:min(len(lanes), scheduleLanes)]
+		list = append(list, placed{entry: i, lanes: few, record: record, when: when})
+		lanes = lanes[len(few):]
+	}
+	return list
+}
+
+// whenOf is when a message is due: by this host, for its record, and as the
+// script is told.
+func whenOf(e *dispatcher.Entry) (deliver time.Time, when string) {
+	m := e.Message
+	switch {
+	case !m.DeliverAt.IsZero():
+		deliver = m.DeliverAt.Add(time.Millisecond - 1) // a record has whole ms, and must not be early
+		when = "@" + strconv.FormatInt(max(deliver.UnixMilli(), 0), 10)
+	case m.Delay == 0:
+		deliver, when = m.CreatedAt.Add(time.Millisecond-1), "+0" // as most are
+	default:
+		deliver = m.CreatedAt.Add(m.Delay + time.Millisecond - 1)
+		when = "+" + strconv.FormatInt(millisUp(m.Delay), 10)
+	}
+	if e.Fan {
+		when = "*" + when
+	}
+	return deliver, when
 }
 
 // millisUp rounds a wait up to whole ms, so that nothing is early.
@@ -151,12 +182,21 @@ func scheduleArgs(free, lease int, batch []dispatcher.Entry, list []placed) []an
 
 // readScheduled adds what one call answered to what the others did: a message
 // is new where any of its lanes is.
-func readScheduled(a *answer, p placed, versions map[dispatcher.Lane]int64, out *dispatcher.Scheduled) {
-	result := dispatcher.Result(a.number())
-	created, due, letters := a.text(), a.time(), a.text()
-	if a.err != nil || len(letters) != len(p.lanes) {
-		a.err = errAnswer
+func readScheduled(list *wordList, p placed, versions map[dispatcher.Lane]int64, out *dispatcher.Scheduled) {
+	code, due := list.next(), list.time()
+	if list.err == nil && len(code) != 1+len(p.lanes) {
+		list.err = errAnswer
+	}
+	if list.err != nil {
 		return
+	}
+	result, letters := dispatcher.Result(code[0]-'0'), code[1:]
+	var created time.Time
+	switch result {
+	case dispatcher.Accepted:
+		created = readTime(string(p.record[atCreated:atDeliver]))
+	case dispatcher.Duplicate:
+		created = list.time()
 	}
 	switch {
 	case result == dispatcher.Conflict || out.Result == dispatcher.Conflict:
@@ -165,8 +205,8 @@ func readScheduled(a *answer, p placed, versions map[dispatcher.Lane]int64, out 
 	case out.Result == 0 || result == dispatcher.Accepted:
 		out.Result = result
 	}
-	if len(created) == 6 {
-		out.CreatedAt = readTime(created)
+	if !created.IsZero() {
+		out.CreatedAt = created
 	}
 	for _, lane := range p.lanes {
 		if v, ok := versions[lane]; ok {

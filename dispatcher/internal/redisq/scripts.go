@@ -5,10 +5,14 @@ import (
 	_ "embed" // the scripts
 	"encoding/hex"
 	"strings"
+	"sync"
 )
 
 //go:embed lua/common.lua
-var commonSrc string // names, clock and bookkeeping: what every script shares, put before each
+var commonSrc string // names, clock and records: what every script shares, put before each
+
+//go:embed lua/state.lua
+var stateSrc string // lanes, counts and the end of each script: put behind common
 
 //go:embed lua/read.lua
 var readSrc string // where a delivery stands: put before look and list
@@ -100,15 +104,28 @@ const (
 		"local clock = { math.floor(given / 1000000), given % 1000000 }\n"
 )
 
-// newScripts puts the scripts together. With given time they read the test's
-// clock instead of Redis'.
+// The scripts are put together once for all stores of a process.
+var (
+	realScripts = sync.OnceValue(func() scripts { return makeScripts(false) })
+	testScripts = sync.OnceValue(func() scripts { return makeScripts(true) })
+)
+
+// newScripts answers the scripts. With given time they read the test's clock
+// instead of Redis'.
 func newScripts(given bool) scripts {
+	if given {
+		return testScripts()
+	}
+	return realScripts()
+}
+
+func makeScripts(given bool) scripts {
 	common := commonSrc
 	if given {
 		common = strings.Replace(common, realClock, testClock, 1)
 	}
 	make := func(name string, src ...string) script {
-		return newScript(name, common+strings.Join(src, ""))
+		return newScript(name, prune(common+stateSrc+strings.Join(src, "")))
 	}
 	return scripts{
 		digests:  make("digests", digestsSrc),

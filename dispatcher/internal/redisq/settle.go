@@ -52,13 +52,25 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 		if h := a.hintIf(jobs[i].partition); h != nil {
 			a.changes(h)
 			hints = append(hints, *h)
-			for _, at := range shares[i] {
-				settled[at] = dispatcher.Settled(a.number())
-			}
+			readSettled(&a, shares[i], settled)
 		}
 		errs = append(errs, inPartition(jobs[i].partition, a.err))
 	}
 	return settled, hints, join(errs...)
+}
+
+// readSettled reads what became of each outcome of one call: a digit.
+func readSettled(a *answer, share []int, settled []dispatcher.Settled) {
+	codes := a.text()
+	if a.err == nil && len(codes) != len(share) {
+		a.err = errAnswer
+	}
+	if a.err != nil {
+		return
+	}
+	for k, at := range share {
+		settled[at] = dispatcher.Settled(codes[k] - '0')
+	}
 }
 
 // verdicts are the letters of the verdicts in the script.
@@ -68,7 +80,7 @@ var verdicts = map[dispatcher.Verdict]string{
 
 func appendSettlement(args []any, o *dispatcher.Settlement) []any {
 	if o.First && o.Verdict == dispatcher.Delivered && o.Attempt.Number == 1 && o.Attempt.Status == 200 {
-		return append(args, o.ID.String(), "D", tookMillis(o))
+		return append(args, o.ID.String(), tookMillis(o))
 	}
 	ms := millisUp(o.Wait)
 	if o.Verdict == dispatcher.Back {

@@ -6,6 +6,7 @@
 -- for each lane of an endpoint), then for each: delivery, due ms, progress, record; "fenced" alone when the instance was
 -- declared dead
 local TURN_MOST = 8 -- deliveries a lane gets in one turn
+local LANES_READ = 16 -- at once: mostly a few lanes have enough, and each costs as much as a delivery
 
 local wanted, free = tonumber(ARGV[3]), tonumber(ARGV[4])
 if call('ZSCORE', FENCED, by) then return { 'fenced' } end
@@ -15,12 +16,19 @@ local function nothing()
   return { t, d, w, 0, 0, {} }
 end
 if #heads == 0 or free <= 0 then return nothing() end
-load(heads)
+local nread = 0
+local function read_more()
+  local upto = math.min(nread + LANES_READ, #heads)
+  load({ unpack(heads, nread + 1, upto) })
+  nread = upto
+end
+read_more()
 if all_held then return nothing() end
 
 -- Lanes come in the order of their weight; one that had its turn comes again behind those that are as light.
 local again, first, next_head = {}, 1, 1
 local function next_lane()
+  if next_head > nread and nread < #heads then read_more() end
   local a, b = lanes[heads[next_head]], again[first]
   if a and (not b or weight(a) <= weight(b)) then
     next_head = next_head + 1
@@ -46,34 +54,44 @@ local function turn(l)
   return math.min(TURN_MOST, fair, room(l) - l.flying, wanted, free, tokens(l))
 end
 
-local deliveries, dues, ids, owners = {}, {}, {}, {}
+-- All turns are given before anything is taken: then a lane's are taken at once.
+local turns, given = {}, {} -- lane, deliveries of each turn; lane -> those of all its turns
 while wanted > 0 do
   local l = next_lane()
   if not l or not light(l, free) then break end
-  local n = turn(l)
+  l.ready = l.ready or call('LLEN', READY .. l.name)
+  local n = math.min(turn(l), l.ready)
   if n > 0 then
-    local taken = call('LPOP', READY .. l.name, n) or {}
-    for _, element in ipairs(taken) do
-      local due, id = parts(element)
-      local k = #deliveries + 1
-      deliveries[k], dues[k], ids[k], owners[k] = l.name .. ':' .. id, due, id, l
-    end
-    l.flying, l.waiting, free, wanted = l.flying + #taken, l.waiting - #taken, free - #taken, wanted - #taken
-    if l.limits.interval > 0 then take(l, #taken) end
-    l.ready = #taken == n and call('LLEN', READY .. l.name) or 0
-    if l.ready == 0 then
-      l.emptied = true
-    elseif turn(l) > 0 then
-      comes_again(l)
-    end
+    put(turns, l, n)
+    given[l] = (given[l] or 0) + n
+    l.flying, l.waiting, free, wanted = l.flying + n, l.waiting - n, free - n, wanted - n
+    l.ready = l.ready - n
+    if l.limits.interval > 0 then take(l, n) end
+  end
+  if l.ready == 0 then
+    l.emptied = true
+  elseif n > 0 and turn(l) > 0 then
+    comes_again(l)
   end
   l.place = true
 end
-if #deliveries == 0 then return nothing() end
+if #turns == 0 then return nothing() end
+
+local deliveries, dues, ids, owners, k = {}, {}, {}, {}, 0
+local taken, used = {}, {}
+for i = 1, #turns, 2 do
+  local l, at = turns[i], used[turns[i]] or 0
+  local list = taken[l] or call('LPOP', READY .. l.name, given[l])
+  for j = at + 1, at + turns[i + 1] do
+    local due, id = parts(list[j])
+    k = k + 1
+    deliveries[k], dues[k], ids[k], owners[k] = l.name .. ':' .. id, due, id, l
+  end
+  taken[l], used[l] = list, at + turns[i + 1]
+end
 
 local records = call('HMGET', MESSAGES, unpack(ids))
-local texts = call('HMGET', PROGRESS, unpack(deliveries))
-local marks = call('HMGET', MARKS, unpack(deliveries))
+local texts, marks = of(PROGRESS, deliveries), of(MARKS, deliveries)
 local leases, lost, answer = {}, 0, { 0, 0, 0, 0, 0, {} }
 local n = 6 -- values of the answer
 
@@ -93,16 +111,16 @@ for i, delivery in ipairs(deliveries) do
     drop(delivery, ids[i])
     spared(i, l)
   elseif marks[i] == 'd' then
-    put(ended.done, now, delivery)
+    put(ended.done, at_now, delivery)
     count('delivered', 1)
     spared(i, l)
   elseif marks[i] == 'c' then
-    put(ended.cancelled, now, delivery)
+    put(ended.cancelled, at_now, delivery)
     count('cancelled', 1)
     note(delivery, 'cancelled', 0, 0, 0, '-')
     spared(i, l)
   elseif expiry > 0 and expiry <= now then
-    put(ended.dead, now, delivery)
+    put(ended.dead, at_now, delivery)
     count('dead', 1)
     bury(l.name, 'expired', 1)
     local a, b, d, s = progress(texts[i])
@@ -110,7 +128,7 @@ for i, delivery in ipairs(deliveries) do
     note(delivery, 'dead', 0, 0, a, 'expired')
     spared(i, l)
   else
-    leases[#leases + 1] = now
+    leases[#leases + 1] = at_now
     leases[#leases + 1] = delivery
     answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = delivery, dues[i], texts[i] or '', record
     n = n + 4
@@ -118,7 +136,7 @@ for i, delivery in ipairs(deliveries) do
 end
 count('ready', -#deliveries)
 count('in_flight', #leases / 2)
-each('ZADD', LEASES .. by, leases)
+hold(leases)
 for _, l in ipairs(met) do
   if sub(l.name, 1, 3) == 'ep_' then
     answer[6][#answer[6] + 1] = l.name

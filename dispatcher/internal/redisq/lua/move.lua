@@ -16,7 +16,8 @@ for i = 1, #due, 2 do
     order[#order + 1] = lane
   end
   local list = groups[lane]
-  list[#list + 1] = num(due[i + 1]) .. ':' .. id
+  local score = due[i + 1]
+  list[#list + 1] = (find(score, '^%d+$') and score or num(score)) .. ':' .. id
 end
 if #deliveries == 0 and #parked == 0 then return { finish() } end
 local names = {}
@@ -26,7 +27,7 @@ load(names)
 
 if #deliveries == 0 then call('DEL', tag) end -- a removal first
 each('ZREM', DUE, deliveries)
-local texts = #deliveries > 0 and call('HMGET', PROGRESS, unpack(deliveries)) or {}
+local texts = #deliveries > 0 and of(PROGRESS, deliveries) or NONE
 for i, delivery in ipairs(deliveries) do
   local l = lanes[owners[i]]
   if ends(l) then
@@ -38,9 +39,10 @@ end
 for _, lane in ipairs(order) do
   local l = lanes[lane]
   if not ends(l) then
-    each('RPUSH', READY .. lane, groups[lane])
-    count('ready', #groups[lane])
-    if queued(l) == #groups[lane] then l.place = true end
+    local n = #groups[lane]
+    l.ready = call('RPUSH', READY .. lane, unpack(groups[lane]))
+    count('ready', n)
+    if l.ready == n then l.place = true end
   end
 end
 

@@ -6,8 +6,8 @@ local CHAIN = 64 -- deliveries that one script ends because the one before them 
 local ended = { done = {}, cancelled = {}, dead = {} }
 local entries_of_progress, unmarked = {}, {}
 local function put(list, score, value)
-  list[#list + 1] = score
-  list[#list + 1] = value
+  local n = #list
+  list[n + 1], list[n + 2] = score, value
 end
 
 -- push puts a delivery at the tail of its lane's list.
@@ -30,13 +30,13 @@ local function doom(l, delivery, text, attempts, status)
   local a, b, d, s = progress(text)
   a, s = attempts or a, status or s
   if l.limits.held == 'x' then
-    put(ended.cancelled, now, delivery)
+    put(ended.cancelled, at_now, delivery)
     count('cancelled', 1)
     if attempts then put(entries_of_progress, delivery, progressed(a, b, 0, s, 0, '-')) end
     note(delivery, 'cancelled', 0, 0, a, '-')
     return
   end
-  put(ended.dead, now, delivery)
+  put(ended.dead, at_now, delivery)
   count('dead', 1)
   bury(l.name, 'disabled', 1)
   put(entries_of_progress, delivery, progressed(a, b, attempts and 0 or d, s, 0, 'disabled'))

@@ -4,50 +4,61 @@
 -- ARGV[4] lease  most deliveries to lease to it directly
 -- ARGV[5..]      for each message: id, record, when ("+ms" after now, "@ms" at a time; * before it where a lane that is full
 --                must not refuse the message), and where the record names no lane the number of lanes and the lanes
--- returns now, due, weight, versions (lane and version of its limits for each lane of an endpoint), then for each message:
--- result (1 new, 2 the same again, 3 other content, 4 a lane is full), created (6 bytes, empty if 3 or 4), due ms of what
--- was made, and a letter for each lane: d due, r ready, l leased, b behind another, x dead: disabled, o dead: the lane is
--- full, c cancelled: deleted, s there already, f not made: the lane is full
+-- returns now, due, weight, versions (lane and version of its limits for each lane of an endpoint), then a text of words,
+-- for each message: result (1 new, 2 the same again, 3 other content, 4 a lane is full) with a letter for each lane; due ms
+-- of what was made; and after 2 created ms, 0 where it is not kept. Letters: d due, r ready, l leased, b behind another,
+-- x dead: disabled, o dead: the lane is full, c cancelled: deleted, s there already, f not made: the lane is full
 local free, lease = tonumber(ARGV[3]), tonumber(ARGV[4])
 local entries, ids, names = {}, {}, {}
-local at = 5
+local at, many, nnames = 5, 0, 0
 while ARGV[at] do
-  local when = ARGV[at + 2]
-  local fan = sub(when, 1, 1) == '*'
+  local id, record, when = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+  local lane, list, fan = only(record), false, sub(when, 1, 1) == '*'
   if fan then when = sub(when, 2) end
-  local e = {
-    id = ARGV[at], record = ARGV[at + 1], absolute = sub(when, 1, 1) == '@', ms = tonumber(sub(when, 2)), fan = fan,
-    lanes = { only(ARGV[at + 1]) }, result = 0, due = 0, soon = false,
-  }
+  local ms = tonumber(sub(when, 2))
+  local due = sub(when, 1, 1) == '@' and ms or from + ms
   at = at + 3
-  if e.lanes[1] == '' then
+  if lane == '' then
+    list = {}
     for i = 1, tonumber(ARGV[at]) do
-      e.lanes[i] = ARGV[at + i]
-      names[#names + 1] = e.lanes[i]
+      list[i] = ARGV[at + i]
+      nnames = nnames + 1
+      names[nnames] = list[i]
     end
-    at = at + 1 + #e.lanes
+    at = at + 1 + #list
   else
-    names[#names + 1] = e.lanes[1]
+    nnames = nnames + 1
+    names[nnames] = lane
   end
-  entries[#entries + 1] = e
-  ids[#ids + 1] = e.id
+  many = many + 1
+  ids[many] = id
+  -- lane: the only one; list: several. Not more than eight fields, and all here: a ninth doubles what Lua sets aside.
+  entries[many] = {
+    id = id, record = record, lane = lane, list = list, fan = fan, due = due, soon = due <= now or when == '+0',
+  }
 end
-if #entries == 0 then
+if many == 0 then
   local t, d, w = finish()
-  return { t, d, w, {} }
+  return { t, d, w, {}, '' }
 end
 load(names)
 if lease > 0 and (all_held or call('ZSCORE', FENCED, by)) then lease = 0 end
 
 local known, kept, fans, fresh = call('HMGET', MESSAGES, unpack(ids)), {}, {}, {}
-local leases, dues, pushes, nready, nbehind = {}, {}, {}, 0, 0
+local leases, nleases, dues, pushes, nready, nbehind = {}, 0, {}, {}, 0, 0
+
+local rooms = {} -- lane -> how many it may have in flight if they are leased here
 
 -- may_lease reports whether a delivery may be attempted by the caller at once, before anybody else comes. A claim ends
 -- what has expired.
 local function may_lease(e, l)
-  local n, limits = #leases / 2, l.limits
-  if n >= lease or not e.soon or queued(l) > 0 or limits.held ~= '-' or l.state.till > now then return false end
-  if l.flying >= room(l) or not light(l, free - n) or (limits.interval > 0 and tokens(l) == 0) then return false end
+  if nleases >= lease or not e.soon or (l.ready or queued(l)) > 0 then return false end
+  local most = rooms[l]
+  if not most then
+    most = l.limits.held == '-' and l.state.till <= now and room(l) or 0
+    rooms[l] = most
+  end
+  if l.flying >= most or not light(l, free - nleases) or (l.limits.interval > 0 and tokens(l) == 0) then return false end
   local expiry = expires(e.record)
   return expiry == 0 or expiry > now
 end
@@ -57,7 +68,7 @@ local function full(l) return most_waiting > 0 and l.waiting >= most_waiting end
 -- takes no room.
 local function refused(e)
   if e.fan then return false end
-  for _, name in ipairs(e.lanes) do
+  for _, name in ipairs(e.list or { e.lane }) do
     local l = lanes[name]
     if full(l) and not ends(l) then
       local key = line(l, e.record)
@@ -68,11 +79,18 @@ local function refused(e)
 end
 
 local function overflow(l, delivery)
-  put(ended.dead, now, delivery)
+  put(ended.dead, at_now, delivery)
   put(entries_of_progress, delivery, progressed(0, 0, 0, 0, 0, 'overflow'))
   count('dead', 1)
   bury(l.name, 'overflow', 1)
   note(delivery, 'dead', 0, 0, 0, 'overflow')
+end
+
+-- digits writes a due time. Mostly all are the same, and to write one costs as much as the rest of its answer.
+local last, last_digits
+local function digits(ms)
+  if ms ~= last then last, last_digits = ms, format('%d', ms) end
+  return last_digits
 end
 
 -- make puts one delivery where it belongs and answers the place's letter.
@@ -92,8 +110,8 @@ local function make(e, l)
   end
   if key then join(l, key, e.id) end
   if now_leased then
-    leases[#leases + 1] = now
-    leases[#leases + 1] = delivery
+    put(leases, at_now, delivery)
+    nleases = nleases + 1
     l.flying = l.flying + 1
     if l.limits.interval > 0 then take(l, 1) end
     return 'l'
@@ -104,8 +122,7 @@ local function make(e, l)
     return 'b'
   end
   if not e.soon then
-    dues[#dues + 1] = num(e.due)
-    dues[#dues + 1] = delivery
+    put(dues, digits(e.due), delivery)
     return 'd'
   end
   nready = nready + 1
@@ -114,78 +131,72 @@ local function make(e, l)
     list = {}
     pushes[l.name] = list
   end
-  list[#list + 1] = num(math.min(e.due, now)) .. ':' .. e.id
+  list[#list + 1] = format('%d:', math.min(e.due, now)) .. e.id
   l.ready = queued(l) + 1
   return 'r'
 end
 
-local function time(e)
-  e.due = e.absolute and e.ms or from + e.ms
-  e.soon = e.due <= now or (not e.absolute and e.ms == 0)
-end
+local function letter(of_all, e) return string.rep(of_all, e.list and #e.list or 1) end
 
--- accept puts a new message in, unless a lane of it is full, and answers the letters.
+-- accept puts a new message in, unless a lane of it is full, and answers the result and the letters.
 local function accept(e)
-  time(e)
-  if most_waiting > 0 and refused(e) then
-    e.result = 4
-    return string.rep('f', #e.lanes)
-  end
-  e.result = 1
+  if most_waiting > 0 and refused(e) then return '4' .. letter('f', e) end
   kept[e.id] = e.record
-  fresh[#fresh + 1] = e.id
-  fresh[#fresh + 1] = e.record
-  if #e.lanes == 1 then return make(e, lanes[e.lanes[1]]) end
-  fans[e.id] = table.concat(e.lanes, ' ')
-  local letters = {}
-  for i, lane in ipairs(e.lanes) do letters[i] = make(e, lanes[lane]) end
+  put(fresh, e.id, e.record)
+  if not e.list then return '1' .. make(e, lanes[e.lane]) end
+  fans[e.id] = table.concat(e.list, ' ')
+  local letters = { '1' }
+  for i, lane in ipairs(e.list) do letters[i + 1] = make(e, lanes[lane]) end
   return table.concat(letters)
 end
 
--- again adds to a message that is there the lanes that it never named, and answers the letters.
+-- again adds to a message that is there the lanes that it never named, and answers the result and the letters.
 local function again(e, old)
-  e.result, e.record = 2, old
-  if #old <= DIGEST then return string.rep('s', #e.lanes) end
-  e.absolute, e.ms = true, deliver(old) -- a lane that a repeat adds is due when the first ones were
-  time(e)
+  e.record = old
+  if #old <= DIGEST then
+    e.due = 0
+    return '2' .. letter('s', e)
+  end
+  e.due = deliver(old) -- a lane that a repeat adds is due when the first ones were
+  e.soon = e.due <= now
   local fan = fans[e.id] or call('HGET', FAN, e.id) or only(old)
-  local named, letters, more = {}, {}, false
+  local named, letters, more = {}, { '2' }, false
   for lane in string.gmatch(fan, '%S+') do named[string.gsub(lane, '^%-', '')] = true end
-  for i, lane in ipairs(e.lanes) do
-    letters[i] = 's'
+  for i, lane in ipairs(e.list or { e.lane }) do
+    letters[i + 1] = 's'
     if not named[lane] and not named['*'] then -- *: others were here and are gone, which a repartition left unnamed
       named[lane] = true
-      letters[i] = make(e, lanes[lane])
-      if letters[i] ~= 'f' then fan, more = fan .. ' ' .. lane, true end
+      letters[i + 1] = make(e, lanes[lane])
+      if letters[i + 1] ~= 'f' then fan, more = fan .. ' ' .. lane, true end
     end
   end
   if more then fans[e.id] = fan end
   return table.concat(letters)
 end
 
-local answer, n = { 0, 0, 0, {} }, 4
+local answer, words, n = { 0, 0, 0, {} }, {}, 0
 for i, e in ipairs(entries) do
   local old = known[i] or kept[e.id] -- an id given twice in one batch meets the first one
-  local letters
   if not old then
-    letters = accept(e)
+    words[n + 1] = accept(e)
+    words[n + 2] = digits(e.due)
+    n = n + 2
   elseif sub(old, 1, DIGEST) ~= sub(e.record, 1, DIGEST) then
-    e.result = 3
-    letters = string.rep('s', #e.lanes)
+    words[n + 1], words[n + 2] = '3' .. letter('s', e), '0'
+    n = n + 2
   else
-    letters = again(e, old)
+    words[n + 1] = again(e, old)
+    words[n + 2], words[n + 3] = digits(e.due), #old > DIGEST and num(created(old)) or '0'
+    n = n + 3
   end
-  answer[n + 1], answer[n + 3], answer[n + 4] = e.result, e.due, letters
-  answer[n + 2] = e.result < 3 and #e.record > DIGEST and created(e.record) or ''
-  n = n + 4
 end
-count('in_flight', #leases / 2)
+count('in_flight', nleases)
 count('ready', nready)
 count('scheduled', #dues / 2 + nbehind)
 
 each('HSET', MESSAGES, fresh)
 for id, fan in pairs(fans) do call('HSET', FAN, id, fan) end
-each('ZADD', LEASES .. by, leases)
+hold(leases)
 each('ZADD', DUE, dues)
 for lane, list in pairs(pushes) do
   each('RPUSH', READY .. lane, list)
@@ -198,5 +209,6 @@ for _, l in ipairs(met) do
   end
 end
 flush()
+answer[5] = table.concat(words, ' ')
 answer[1], answer[2], answer[3] = finish()
 return answer

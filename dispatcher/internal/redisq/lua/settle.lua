@@ -5,28 +5,30 @@
 --           ms (r: wait; b: since when it was ready), number of the attempt (0: none was made), reason (x; else -),
 --           meta, excerpt (both empty: nothing for the history), blame (ms for which the lane is left alone, ! before it
 --           where the failure counts for its breaker); of a first attempt that was answered with 200 only
---           delivery, D, took ms: arguments cost more than anything else here. No delivery comes twice
--- returns now, due, weight, breakers (lane, ms until when it is left alone, 0 closed, for each that opened or closed), then
--- for each: 1 done as asked, 2 late and nothing changed, 3 late but counted, 4 had ended otherwise, or its lane ends it
+--           delivery, took ms: arguments cost more than anything else here. No delivery comes twice
+-- returns now, due, weight, breakers (lane, ms until when it is left alone, 0 closed, for each that opened or closed), a
+-- digit for each: 1 done as asked, 2 late and nothing changed, 3 late but counted, 4 had ended otherwise, or its lane ends it
 local LONGEST_WAIT = 600000 -- ms; a breaker's wait doubles up to it
 local KEPT, WITH_EXCERPT = 32, 3 -- attempts in a history; the newest of them that keep the answer's head
-local PLAIN, WIDTH = 3, 10 -- values of an outcome; at[k] is where one begins: it is read in place
+local PLAIN, WIDTH = 2, 10 -- values of an outcome; at[k] is where one begins: it is read in place
 
 local lines, deliveries, names, at = ARGV[3], {}, {}, {}
-local i = 4
+local plain = {} -- how long it took, of a first attempt that was answered with 200; else false
+local i, many = 4, 0
 while ARGV[i] do
-  local k = #deliveries + 1
-  deliveries[k], names[k], at[k] = ARGV[i], lane_of(ARGV[i]), i
-  i = i + (ARGV[i + 1] == 'D' and PLAIN or WIDTH)
+  local delivery, took = ARGV[i], tonumber(ARGV[i + 1])
+  many = many + 1
+  deliveries[many], at[many], plain[many] = delivery, i, took or false
+  names[many] = sub(delivery, 1, (find(delivery, ':', 1, true) or #delivery + 1) - 1)
+  i = i + (took and PLAIN or WIDTH)
 end
-if #deliveries == 0 then
+if many == 0 then
   local t, d, w = finish()
-  return { t, d, w, {} }
+  return { t, d, w, {}, '' }
 end
 load(names)
 local scores = call('ZMSCORE', LEASES .. by, unpack(deliveries))
-local marks = call('HMGET', MARKS, unpack(deliveries))
-local texts = call('HMGET', PROGRESS, unpack(deliveries))
+local marks, texts = of(MARKS, deliveries), of(PROGRESS, deliveries)
 
 -- An outcome that is repeated, since its answer was lost, may find that the same instance claimed the delivery again:
 -- then it is of an attempt that was counted already, and the lease is not its own. After a late success of another's
@@ -36,7 +38,7 @@ for k, delivery in ipairs(deliveries) do
   local text = texts[k]
   local older = false
   if text and marks[k] ~= 'd' then
-    local number = ARGV[at[k] + 1] == 'D' and 1 or tonumber(ARGV[at[k] + 5])
+    local number = plain[k] and 1 or tonumber(ARGV[at[k] + 5])
     older = number > 0 and number <= (progress(text))
   end
   if scores[k] and not older then
@@ -138,7 +140,7 @@ local function doomed(i, l, text)
     doom(l, ARGV[i], text, math.max(attempts, tonumber(ARGV[i + 5])), tonumber(ARGV[i + 3]))
     remember(i, 0)
   end
-  return 4
+  return '4'
 end
 
 -- settled ends a delivery, or hands it on, and answers the code, and whether it ended.
@@ -149,25 +151,25 @@ local function settled(i, l, text, mark)
   if verdict == 'd' then succeeded(l) else blamed(i, l) end
   if mark then unmarked[#unmarked + 1] = delivery end
   if mark == 'd' or verdict == 'd' then
-    put(ended.done, now, delivery)
+    put(ended.done, at_now, delivery)
     counted(i, text, '-')
     remember(i, 0)
-    return verdict == 'd' and 1 or 4, true
+    return verdict == 'd' and '1' or '4', true
   end
   if mark == 'c' then
-    put(ended.cancelled, now, delivery)
+    put(ended.cancelled, at_now, delivery)
     count('cancelled', 1)
     if verdict ~= 'b' then
       counted(i, text, '-')
       remember(i, 0)
     end
-    return 4, true
+    return '4', true
   end
   if verdict ~= 'x' and ends(l) then return doomed(i, l, text), true end
   if verdict == 'b' then
     fronts[#fronts + 1] = i
     l.waiting = l.waiting + 1
-    return 1, false
+    return '1', false
   end
   counted(i, text, verdict == 'x' and ARGV[i + 6] or '-')
   if verdict == 'r' then
@@ -175,24 +177,24 @@ local function settled(i, l, text, mark)
     put(dues, num(due), delivery)
     l.waiting = l.waiting + 1
     remember(i, due)
-    return 1, false
+    return '1', false
   end
-  put(ended.dead, now, delivery)
+  put(ended.dead, at_now, delivery)
   count('dead', 1)
   bury(l.name, ARGV[i + 6], 1)
   remember(i, 0)
-  return 1, true
+  return '1', true
 end
 
 local function late(i, l, text)
   local delivery = ARGV[i]
   local _, id = parts(delivery)
   local record = ARGV[i + 1] == 'd' and exists(l.name, id)
-  if not record then return 2, false end
+  if not record then return '2', false end
   ndone = ndone + #ended.done / 2
   flush()
   if call('ZSCORE', DONE, delivery) or call('ZSCORE', CANCELLED, delivery) or call('ZSCORE', DEAD, delivery) then
-    return 2, false
+    return '2', false
   end
   counted(i, text, '-')
   remember(i, 0)
@@ -202,44 +204,43 @@ local function late(i, l, text)
     -- Ready or leased elsewhere: the next script that meets it ends it.
     marked[#marked + 1] = delivery
     marked[#marked + 1] = 'd'
-    return 3, false
+    return '3', false
   end
   if due then gone[#gone + 1] = delivery end
   l.waiting = l.waiting - 1
   count(due and waits(text) or 'scheduled', -1)
-  put(ended.done, now, delivery)
-  return 3, true
+  put(ended.done, at_now, delivery)
+  return '3', true
 end
 
 -- whole makes a plain outcome one like the others, for those that are not settled the plain way.
-local function whole(i)
-  if ARGV[i + 1] ~= 'D' then return i end
+local function whole(k)
+  local i = at[k]
+  if not plain[k] then return i end
   local from_here = #ARGV + 1
-  for offset, value in ipairs({ ARGV[i], 'd', ARGV[i + 2], '200', '0', '1', '-', '', '', '0' }) do
+  for offset, value in ipairs({ ARGV[i], 'd', ARGV[i + 1], '200', '0', '1', '-', '', '', '0' }) do
     ARGV[from_here + offset - 1] = value
   end
   return from_here
 end
 
 local answer, codes, news = { 0, 0, 0, {} }, {}, false
-for k = 1, #deliveries do
-  local begin, l = at[k], lanes[names[k]]
-  local code, over = 1, true
+for k = 1, many do
+  local l = lanes[names[k]]
+  local code, over = '1', true
   if not held[k] then
-    code, over = late(whole(begin), l, texts[k])
-  elseif ARGV[begin + 1] == 'D' and not texts[k] and not marks[k] then
-    l.flying = l.flying - 1
-    l.slow = class(tonumber(ARGV[begin + 2]))
+    code, over = late(whole(k), l, texts[k])
+  elseif plain[k] and not texts[k] and not marks[k] then
+    l.flying, l.slow = l.flying - 1, class(plain[k])
     grow(l)
     succeeded(l)
-    put(ended.done, now, deliveries[k])
+    put(ended.done, at_now, deliveries[k])
   else
-    code, over = settled(whole(begin), l, texts[k], marks[k])
+    code, over = settled(whole(k), l, texts[k], marks[k])
   end
   if l.state.keys > 0 and over then leave(l, sub(deliveries[k], #names[k] + 2)) end
   codes[k] = code
-  answer[k + 4] = code
-  news = news or code ~= 2
+  news = news or code ~= '2'
 end
 count('in_flight', -#leased)
 count('delivered', ndone + #ended.done / 2)
@@ -261,5 +262,7 @@ for _, name in ipairs(opened) do
   put(answer[4], name, num(till > 0 and till or opened_at[name]))
 end
 for name in pairs(closed) do put(answer[4], name, 0) end
-answer[1], answer[2], answer[3] = finish(news and lines or nil, table.concat(codes))
+codes = table.concat(codes)
+answer[1], answer[2], answer[3] = finish(news and lines or nil, codes)
+answer[5] = codes
 return answer

@@ -130,6 +130,11 @@ if #heads > 0 then
   each('HDEL', LANE, gone)
   each('HDEL', LIMITS, gone)
   each('ZADD', KNOWN, kept)
+  if #kept > 0 then -- Redis started anew meanwhile, maybe
+    for _, hash in ipairs({ IN, LANE }) do
+      if call('EXISTS', hash) == 1 then spread(hash) end
+    end
+  end
   nlanes = #gone
   full(heads)
 end

@@ -1,0 +1,290 @@
+package redisq_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/redistest"
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+)
+
+// What the scripts cost a real Redis with its append-only file on. One
+// iteration is one call of a script with one batch; what a call needs and
+// leaves is made and taken away outside of what is measured. Of the figures
+// redis-µs/msg is the one to compare: the CPU time of Redis' main thread, which
+// on a busy machine tells what a script works, and not how long it lasts.
+//
+//	go test -run '^$' -bench . -benchtime 0.2s -count 6 ./dispatcher/internal/redisq > new.txt
+//	benchstat old.txt new.txt
+
+const (
+	benchBlock  = 32                   // calls between two preparations
+	benchWindow = 8192                 // two blocks in flight at once, on one lane
+	benchFree   = 1 << 20              // permits: a block never runs out of them
+	benchDelay  = 5 * time.Millisecond // to what is not due at once
+	benchBody   = 1 << 10
+)
+
+// benchKeep leaves as much as makes the keys what they are in a store that has
+// been in use: not the small forms of Redis' sets and hashes.
+var benchKeep = dispatcher.Keep{Finished: time.Hour, FinishedMax: 2000, SeenMax: 2000, Dead: time.Hour, DeadMax: 1}
+
+func BenchmarkSchedule(b *testing.B) {
+	schedule := func(delay time.Duration) func(r *benchRig) {
+		return func(r *benchRig) {
+			var batches [][]dispatcher.Entry
+			r.calls(func() { batches = r.entries(delay) }, func(k int) { r.schedule(batches[k], r.batch) })
+		}
+	}
+	b.Run("place=due", func(b *testing.B) { shapes(b, schedule(benchDelay), 8, 64) })
+	b.Run("place=leased", func(b *testing.B) { shapes(b, schedule(0), 8, 64) })
+}
+
+func BenchmarkMove(b *testing.B) {
+	shapes(b, func(r *benchRig) {
+		r.calls(func() {
+			r.put(benchDelay)
+			r.untilDue()
+		}, func(int) { r.move() })
+	}, 128) // what it takes, whatever there is
+}
+
+func BenchmarkClaim(b *testing.B) {
+	shapes(b, func(r *benchRig) {
+		r.calls(r.ready, func(int) { r.claim() })
+	}, 8, 64)
+}
+
+func BenchmarkSettle(b *testing.B) {
+	settle := func(verdict dispatcher.Verdict) func(r *benchRig) {
+		return func(r *benchRig) {
+			var batches [][]dispatcher.Settlement
+			r.calls(func() {
+				r.ready()
+				batches = batches[:0]
+				for range benchBlock {
+					batches = append(batches, r.outcomes(verdict, r.claim()))
+				}
+			}, func(k int) { r.settle(batches[k]) })
+		}
+	}
+	b.Run("verdict=ok", func(b *testing.B) { shapes(b, settle(dispatcher.Delivered), 8, 64) })
+	b.Run("verdict=retry", func(b *testing.B) { shapes(b, settle(dispatcher.Retry), 8, 64) })
+}
+
+func BenchmarkEncode(b *testing.B) {
+	e := benchEntry("u_0000000001", 0)
+	b.ReportAllocs()
+	for b.Loop() {
+		redisq.EncodeRecord(e, e.Message.CreatedAt)
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	e := benchEntry("u_0000000001", 0)
+	record := string(redisq.EncodeRecord(e, e.Message.CreatedAt))
+	b.ReportAllocs()
+	for b.Loop() {
+		_, err := redisq.DecodeRecord(e.Message.ID, record)
+		require.NoError(b, err)
+	}
+}
+
+// shapes measures batches of several sizes, to one lane and to a hundred: a
+// script costs its call, its lanes and its messages.
+func shapes(b *testing.B, run func(r *benchRig), batches ...int) {
+	b.Helper()
+	for _, lanes := range []int{1, 100} {
+		for _, batch := range batches {
+			b.Run(fmt.Sprintf("lanes=%d/batch=%d", lanes, batch), func(b *testing.B) { run(newBenchRig(b, lanes, batch)) })
+		}
+	}
+}
+
+// benchRig is a store on a Redis of its own, and lanes that are known to be good.
+type benchRig struct {
+	*testing.B
+	store *redisq.Store
+	lanes []dispatcher.Lane
+	batch int
+	next  int           // the lane of the next entry
+	spent time.Duration // by Redis in what was measured
+}
+
+func newBenchRig(b *testing.B, lanes, batch int) *benchRig {
+	b.Helper()
+	r := &benchRig{B: b, batch: batch, store: openTestStore(b, redisq.Options{
+		URL: redistest.Start(b, "auto-aof-rewrite-percentage 0").URL(), Project: "bench",
+		Partitions: 1, MaxWindow: benchWindow, Permits: 1024, Log: slog.New(slog.DiscardHandler),
+	})}
+	_, _, err := r.store.Beat(b.Context(), "one", 1)
+	require.NoError(b, err)
+	for n := range lanes {
+		r.lanes = append(r.lanes, dispatcher.Lane(fmt.Sprintf("u_%010x", n*7919)))
+	}
+	for grown := 0; grown < max(2*benchBlock*batch, benchKeep.FinishedMax); grown += benchBlock * batch { // so that no window cuts a block short
+		r.put(0)
+		r.empty()
+	}
+	return r
+}
+
+// calls measures call, giving it the number of the call since prepare.
+func (r *benchRig) calls(prepare func(), call func(k int)) {
+	r.Helper()
+	k, calls, began := benchBlock, 0, time.Duration(0)
+	for r.Loop() {
+		if k == benchBlock {
+			r.StopTimer()
+			if calls > 0 {
+				r.spent += r.cpuTime() - began
+				r.empty()
+			}
+			prepare()
+			k, began = 0, r.cpuTime()
+			r.StartTimer()
+		}
+		call(k)
+		k++
+		calls++
+	}
+	r.spent += r.cpuTime() - began
+	messages := float64(calls * r.batch)
+	r.ReportMetric(float64(r.spent.Nanoseconds())/1000/messages, "redis-µs/msg")
+	r.ReportMetric(float64(r.Elapsed().Nanoseconds())/1000/messages, "wall-µs/msg")
+}
+
+// cpuTime is what Redis' main thread has used by now.
+func (r *benchRig) cpuTime() time.Duration {
+	return (&trap{TB: r.B, store: r.store}).cpuTime()
+}
+
+// benchEntry is a message as most are.
+func benchEntry(lane dispatcher.Lane, delay time.Duration) dispatcher.Entry {
+	m := &dispatcher.Message{
+		ID: "msg_" + ulid.Make().String(), Topic: "order.paid", URL: "https://merchant.example.com/hooks/payments",
+		ContentType: "application/json", Body: bytes.Repeat([]byte("x"), benchBody), Delay: delay, CreatedAt: time.Now(),
+	}
+	return dispatcher.Entry{Message: m, Digest: m.Digest(), Lanes: []dispatcher.Lane{lane}}
+}
+
+// entries are the batches of a block, each to as many lanes as it can be.
+func (r *benchRig) entries(delay time.Duration) [][]dispatcher.Entry {
+	batches := make([][]dispatcher.Entry, benchBlock)
+	for i := range batches {
+		for range r.batch {
+			batches[i] = append(batches[i], benchEntry(r.lanes[r.next], delay))
+			r.next = (r.next + 1) % len(r.lanes)
+		}
+	}
+	return batches
+}
+
+// put schedules a block and leases nothing.
+func (r *benchRig) put(delay time.Duration) {
+	r.Helper()
+	for _, batch := range r.entries(delay) {
+		r.schedule(batch, 0)
+	}
+}
+
+// ready makes a block that may be claimed.
+func (r *benchRig) ready() {
+	r.Helper()
+	r.put(0)
+}
+
+func (r *benchRig) schedule(batch []dispatcher.Entry, lease int) {
+	r.Helper()
+	got, _, err := r.store.Schedule(r.Context(), "one", benchFree, lease, batch)
+	require.NoError(r, err)
+	require.NoError(r, got[len(got)-1].Err)
+	require.Equal(r, lease > 0 && batch[0].Message.Delay == 0, len(got[len(got)-1].Leased) > 0, "leased")
+}
+
+func (r *benchRig) move() dispatcher.Hint {
+	r.Helper()
+	hints, err := r.store.Move(r.Context(), "one", []int{0})
+	require.NoError(r, err)
+	return hints[0]
+}
+
+// untilDue waits until all is due that is there. Redis' clock is asked: it is
+// the one that counts.
+func (r *benchRig) untilDue() {
+	r.Helper()
+	now, err := r.store.Client().Time(r.Context()).Result()
+	require.NoError(r, err)
+	for due := now.Add(2 * benchDelay); now.Before(due); {
+		now, err = r.store.Client().Time(r.Context()).Result()
+		require.NoError(r, err)
+	}
+}
+
+func (r *benchRig) claim() []dispatcher.Claimed {
+	r.Helper()
+	claimed, _, err := r.store.Claim(r.Context(), "one", []int{0}, r.batch, benchFree)
+	require.NoError(r, err)
+	return claimed
+}
+
+func (r *benchRig) outcomes(verdict dispatcher.Verdict, claimed []dispatcher.Claimed) []dispatcher.Settlement {
+	r.Helper()
+	require.Len(r, claimed, r.batch)
+	batch := make([]dispatcher.Settlement, len(claimed))
+	for i, c := range claimed {
+		batch[i] = outcome(verdict, c.ID, c.Attempt)
+	}
+	return batch
+}
+
+// outcome is of an attempt that was answered quickly.
+func outcome(verdict dispatcher.Verdict, id dispatcher.DeliveryID, attempt int) dispatcher.Settlement {
+	o := dispatcher.Settlement{
+		ID: id, Verdict: verdict, First: attempt == 1,
+		Attempt: dispatcher.Attempt{Number: attempt, At: time.Now(), Status: 200, Verdict: verdict, Duration: time.Millisecond},
+	}
+	if verdict == dispatcher.Retry {
+		o.Wait, o.Blame, o.Attempt.Status = benchDelay, true, 500
+		o.Attempt.Excerpt = []byte(`{"error":"internal"}`)
+	}
+	return o
+}
+
+func (r *benchRig) settle(batch []dispatcher.Settlement) {
+	r.Helper()
+	settled, _, err := r.store.Settle(r.Context(), "one", batch)
+	require.NoError(r, err)
+	require.Equal(r, dispatcher.SettledOK, settled[len(settled)-1])
+}
+
+// empty delivers all that is there, and forgets most of it.
+func (r *benchRig) empty() {
+	r.Helper()
+	for {
+		leases, err := r.store.Leases(r.Context(), "one")
+		require.NoError(r, err)
+		for from := 0; from < len(leases); from += 256 {
+			var batch []dispatcher.Settlement
+			for _, id := range leases[from:min(from+256, len(leases))] {
+				batch = append(batch, outcome(dispatcher.Delivered, id, 2)) // whether it is the first, only claim knows
+			}
+			r.settle(batch)
+		}
+		if hint := r.move(); len(r.claim()) == 0 && hint.Due.IsZero() && len(leases) == 0 {
+			break
+		}
+	}
+	for more := true; more; {
+		trimmed, err := r.store.Trim(r.Context(), "one", []int{0}, benchKeep, false)
+		require.NoError(r, err)
+		more = trimmed.More
+	}
+}

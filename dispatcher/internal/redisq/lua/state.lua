@@ -1,0 +1,317 @@
+-- state: the bookkeeping that every script shares: the lanes that it meets, what it counts, and how it ends. It is put
+-- behind common. It takes no arguments of its own: ARGV[3..] is the script's.
+-- The state of the lanes that a script meets. ready is the length of the lane's list, nil while nobody asked; place is
+-- set where a list got its first element or a limit changed, emptied where a list lost its last: only then, or when what
+-- it has in flight changed, is a lane placed anew, so that one which is published to all the time keeps its turn.
+local lanes, met, shapes = {}, {}, {}
+local all_held -- nil while nobody asked
+
+local FRESH = { slow = UNKNOWN, rest = '0 0 0 0 0', fails = 0, opened = 0, till = 0, tat = 0, keys = 0 }
+local NO_LIMITS = { v = 0, top = most, interval = 0, ordered = false, held = '-' }
+local LOST_LIMITS = { v = 0, top = most, interval = 0, ordered = false, held = '?' } -- who notices writes them again
+
+local function shape(text)
+  local s = shapes[text]
+  if not s then
+    local w, f, o, u, t, k, c = string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+    s = {
+      window = tonumber(w), slow = tonumber(c), rest = f .. ' ' .. o .. ' ' .. u .. ' ' .. t .. ' ' .. k,
+      fails = tonumber(f), opened = tonumber(o), till = tonumber(u), tat = tonumber(t), keys = tonumber(k),
+    }
+    shapes[text] = s
+  end
+  return s
+end
+
+local function limits_of(name, text)
+  if not text then
+    return sub(name, 1, 3) == 'ep_' and LOST_LIMITS or NO_LIMITS
+  end
+  local v, top, interval, ordered, held = string.match(text, '^(%d+) (%d+) (%d+) ([01]) ([-pdx])$')
+  top = tonumber(top)
+  return {
+    v = tonumber(v), top = top > 0 and top or most, interval = tonumber(interval), ordered = ordered == '1', held = held,
+  }
+end
+
+local function read_lanes(names)
+  local ins, texts = call('HMGET', IN, unpack(names)), call('HMGET', LANE, unpack(names))
+  names[#names + 1] = '*'
+  local limits = call('HMGET', LIMITS, unpack(names))
+  all_held = limits[#names] and true or false
+  names[#names] = nil
+  for i, name in ipairs(names) do
+    local inside, text, flying, waiting = ins[i], texts[i], 0, 0
+    if inside and inside ~= '0 0' then
+      local a, b = match(inside, '^(%d+) (%d+)$')
+      -- A text that is none must not stop its lane; doctor counts again.
+      if a then flying, waiting = tonumber(a), tonumber(b) end
+    end
+    local s, limit = text and (shapes[text] or shape(text)) or FRESH, limits_of(name, limits[i])
+    local l = {
+      name = name, flying = flying, waiting = waiting, was = inside, text = text,
+      window = s.window or math.min(FIRST_WINDOW, limit.top), slow = s.slow, state = s, limits = limit,
+      own = false, had = flying, ready = nil, emptied = false, place = false,
+    }
+    lanes[name] = l
+    met[#met + 1] = l
+  end
+end
+
+local function load(names)
+  local new = {}
+  for _, name in ipairs(names) do
+    if not lanes[name] then
+      lanes[name] = true
+      new[#new + 1] = name
+    end
+  end
+  if #new <= 1000 then
+    if #new > 0 then read_lanes(new) end
+    return
+  end
+  for i = 1, #new, 1000 do read_lanes({ unpack(new, i, math.min(i + 999, #new)) }) end
+end
+
+-- own is a lane's state to change: equal ones share what was parsed.
+local function own(l)
+  if not l.own then
+    local s = l.state
+    l.state = { fails = s.fails, opened = s.opened, till = s.till, tat = s.tat, keys = s.keys }
+    l.own = true
+  end
+  return l.state
+end
+
+local function queued(l)
+  if not l.ready then
+    l.ready = l.waiting > 0 and call('LLEN', READY .. l.name) or 0
+  end
+  return l.ready
+end
+
+-- sets_of lists the lines in which a delivery may stand: of its lane, and of its own key.
+local function sets_of(l, record)
+  local sets = { BEHIND .. l.name .. ':*' }
+  local key = record and #record > DIGEST and key_of(record) or NO_KEY
+  if key ~= NO_KEY then sets[2] = BEHIND .. l.name .. ':' .. hex(key) end
+  return sets
+end
+
+-- room is how many deliveries a lane may have in flight; one, the probe, while its breaker is open.
+local function room(l)
+  if l.state.opened > 0 or l.limits.ordered then return 1 end
+  return math.min(l.window, l.limits.top)
+end
+
+-- counted_from is the time in us from which a lane's tokens count.
+local function counted_from(tat)
+  return tat < micros - IDLE and micros or math.max(tat, micros - BURST)
+end
+
+-- tokens is how many attempts a lane's rate allows now.
+local function tokens(l)
+  local interval, tat = l.limits.interval, l.state.tat
+  if interval == 0 then return math.huge end
+  if tat > micros then return 0 end
+  return floor((micros - counted_from(tat)) / interval) + 1
+end
+local function take(l, n)
+  local s = own(l)
+  s.tat = counted_from(s.tat) + n * l.limits.interval
+end
+local function give_back(l)
+  if l.limits.interval == 0 then return end
+  local s = own(l)
+  s.tat = math.max(0, s.tat - l.limits.interval)
+end
+
+-- allows is the ms from which on a lane's state lets an attempt begin.
+local function allows(l)
+  local s = l.state
+  if l.limits.interval == 0 then return s.till end
+  return math.max(s.till, math.ceil(s.tat / 1000))
+end
+
+-- ends reports whether what waits in a lane, and what comes, ends: its endpoint is disabled or deleted.
+local function ends(l) return l.limits.held == 'd' or l.limits.held == 'x' end
+
+-- A lane weighs what it has in flight, and its class as often as the instance has permits for: of 1,024 hung lanes leave
+-- 64 to better ones, as many as begin to hang at once without taking the last. With few permits the classes count less,
+-- or lanes of quick answers would have all of them for ever.
+local scale = permits > 0 and math.min(MOST_SCALE, permits / CLASS_PERMITS) or MOST_SCALE
+local function weight(l) return l.flying + floor(l.slow * scale) end
+
+-- light reports whether a lane may be given a permit of an instance that has free ones. The classes keep the last
+-- permits for better lanes; who holds nothing takes whatever there is.
+local function light(l, free)
+  if free <= 0 then return false end
+  return free == permits or weight(l) < free
+end
+
+local counts, buried, log = {}, {}, {}
+local function count(status, n) counts[status] = (counts[status] or 0) + n end
+local function bury(lane, reason, n)
+  local field = lane .. ' ' .. reason
+  buried[field] = (buried[field] or 0) + n
+end
+local function note(delivery, verdict, status, took, number, reason)
+  log[#log + 1] = delivery .. ' ' .. verdict .. ' ' .. status .. ' ' .. took .. ' ' .. number .. ' ' .. reason
+end
+
+-- progress of a delivery: attempts, base, deaths, status, asked, reason.
+local function progress(text)
+  if not text then return 0, 0, 0, 0, 0, '-' end
+  local a, b, d, s, q, r = string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d) (%S+)$')
+  if not a then return 0, 0, 0, 0, 0, '-' end
+  return tonumber(a), tonumber(b), tonumber(d), tonumber(s), tonumber(q), r
+end
+local function progressed(a, b, d, s, q, r) return format('%d %d %d %d %d %s', a, b, d, s, q, r) end
+local function waits(text)
+  local attempts, base = progress(text)
+  return attempts > base and 'retrying' or 'scheduled'
+end
+
+local function add(hash, deltas)
+  for field, n in pairs(deltas) do
+    if n ~= 0 and call('HINCRBY', hash, field, n) == 0 then call('HDEL', hash, field) end
+  end
+end
+
+-- What is earliest: of a zset by time, 0 for none; and the weight of the lightest lane, -1 for none.
+local function earliest(key)
+  local head = call('ZRANGE', key, '0', '0', 'WITHSCORES')
+  return head[2] and tonumber(head[2]) or 0
+end
+local function lightest()
+  local head = call('ZRANGE', LANES, '0', '0', 'WITHSCORES')
+  return head[2] and floor(tonumber(head[2]) / TURN) or -1
+end
+local function sooner(a, b)
+  if a == 0 or b == 0 then return a + b end
+  return math.min(a, b)
+end
+
+local before_parked, before_weight = earliest(PARKED), lightest()
+local before_due = sooner(earliest(DUE), before_parked)
+
+-- weighs is the weight that a hint tells: none while all lanes are held.
+local function weighs(w)
+  if w < 0 then return w end
+  if all_held == nil then all_held = call('HEXISTS', LIMITS, '*') == 1 end
+  return all_held and -1 or w
+end
+
+-- place_lanes puts each lane that changed where it belongs: one that may be claimed from into :lanes, or :parked where it
+-- has to wait; into :parked one whose ready list has to be ended, so that any instance's mover does it; others nowhere.
+-- It answers whether :parked may be another than before.
+local function place_lanes()
+  local claimable, parked, unlisted, unparked = {}, {}, {}, {}
+  for _, l in ipairs(met) do
+    if l.place or l.emptied or l.flying ~= l.had then
+      local n, name = queued(l), l.name
+      local at -- ms from which on; nil: not at all
+      if n > 0 then
+        if ends(l) then
+          at = now
+        elseif l.limits.held == '-' and l.flying < room(l) then
+          at = allows(l)
+        end
+      end
+      if at and (at > now or ends(l)) then
+        parked[#parked + 1] = num(at)
+        parked[#parked + 1] = name
+        unlisted[#unlisted + 1] = name
+      elseif at then
+        claimable[#claimable + 1] = format('%d', weight(l) * TURN + now)
+        claimable[#claimable + 1] = name
+        unparked[#unparked + 1] = name
+      elseif n > 0 or l.emptied or l.place then
+        unlisted[#unlisted + 1] = name
+        unparked[#unparked + 1] = name
+      end
+    end
+  end
+  each('ZREM', LANES, unlisted)
+  if before_parked > 0 then each('ZREM', PARKED, unparked) end
+  each('ZADD', LANES, claimable)
+  each('ZADD', PARKED, parked)
+  return #parked > 0 or (before_parked > 0 and #unparked > 0)
+end
+
+-- spread makes a hash of lanes the kind in which a field is found at once. Redis keeps one of up to 512 short texts as a
+-- list that each look-up walks, which is what most stores have; one long text makes it a table for as long as it is in
+-- memory. The hash has a field already: the last one takes the hash with it.
+local LONG = string.rep(' ', 65)
+local function spread(hash)
+  call('HSET', hash, ' ', LONG)
+  call('HDEL', hash, ' ')
+end
+
+-- hold writes leases of the caller: times and deliveries. Up to 128 of them are a list too, as many as one lane may have
+-- in flight: an instance that works for one lane walks it three times for each delivery. Few are not worth it.
+local MANY = 8
+local function hold(leases)
+  local key = LEASES .. by
+  if #leases < 2 * MANY then return each('ZADD', key, leases) end
+  call('ZADD', key, '0', LONG)
+  each('ZADD', key, leases)
+  call('ZREM', key, LONG)
+end
+
+-- write_lanes keeps what changed about lanes.
+local function write_lanes()
+  local ins, texts, made = {}, {}, {}
+  for _, l in ipairs(met) do
+    -- Where a count was wrong, what leaves its place is not in it.
+    local flying, waiting = l.flying, l.waiting
+    local inside = format('%d %d', flying > 0 and flying or 0, waiting > 0 and waiting or 0)
+    local used = inside ~= (l.was or '0 0') -- a lane that was only asked for gets no state
+    if used then
+      ins[#ins + 1] = l.name
+      ins[#ins + 1] = inside
+    end
+    if used or l.own then
+      local s = l.state
+      local rest = l.own and format('%d %d %d %d %d', s.fails, s.opened, s.till, s.tat, s.keys) or s.rest
+      local text = format('%d %s %d', l.window, rest, l.slow)
+      if text ~= l.text then
+        texts[#texts + 1] = l.name
+        texts[#texts + 1] = text
+        if not l.text then
+          made[#made + 1] = at_now
+          made[#made + 1] = l.name
+        end
+      end
+    end
+  end
+  each('HSET', IN, ins)
+  each('HSET', LANE, texts)
+  each('ZADD', KNOWN, made)
+  if #made > 0 then
+    spread(IN)
+    spread(LANE)
+  end
+end
+
+-- finish writes what the script changed about lanes and counts, tells the others if there is something to do earlier
+-- than they know, and answers now (in microseconds, so that answers have an order), due, weight: the caller's own hint.
+-- lines and codes are of settle, whose caller wrote what others note here.
+local function finish(lines, codes)
+  local moved = place_lanes()
+  write_lanes()
+  add(COUNTS, counts)
+  add(BURIED, buried)
+  if lines then call('XADD', ATTEMPTS, 'MAXLEN', '~', LOG_ENTRIES, '*', 'l', lines, 'c', codes) end
+  if #log > 0 then call('XADD', ATTEMPTS, 'MAXLEN', '~', LOG_ENTRIES, '*', 'l', table.concat(log, '\n')) end
+
+  local due = sooner(earliest(DUE), moved and earliest(PARKED) or before_parked)
+  local w = weighs(lightest())
+  local earlier = due > 0 and (before_due == 0 or due < before_due)
+  local lighter = w >= 0 and (before_weight < 0 or w < before_weight)
+  if silent == '0' and (earlier or lighter) then
+    local project, n = string.match(tag, '^{(.+):(%d+)}$')
+    call('PUBLISH', '{' .. project .. '}:wake', n .. ' ' .. num(micros) .. ' ' .. num(due) .. ' ' .. w .. ' ' .. by)
+  end
+  return micros, due, w
+end

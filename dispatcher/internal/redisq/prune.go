@@ -1,0 +1,114 @@
+package redisq
+
+import (
+	"slices"
+	"strings"
+)
+
+// Redis runs a script's text from its first line at each call: each function of
+// common.lua, state.lua and order.lua is made anew then, costs as much as half a delivery,
+// and has to be collected. So each script gets only those that it uses.
+
+// piece is a function at a script's left margin, or a line between two.
+type piece struct {
+	name string // of the function, empty for a line
+	text string
+}
+
+// prune leaves out of a script the functions and names of keys that nothing in
+// it uses, and the comments. What only looks like a use keeps them, so that
+// nothing that is needed goes.
+func prune(text string) string {
+	pieces := piecesOf(text)
+	used := map[string]bool{}
+	for _, p := range pieces {
+		if p.name == "" {
+			addWords(used, p.text)
+		}
+	}
+	left := pieces
+	for grown := true; grown; {
+		grown = false
+		var rest []piece
+		for _, p := range left {
+			if !used[p.name] {
+				rest = append(rest, p)
+				continue
+			}
+			addWords(used, p.text)
+			grown = true
+		}
+		left = rest
+	}
+	pieces = slices.DeleteFunc(pieces, func(p piece) bool { return p.name != "" && !used[p.name] })
+	return pruneNames(pieces)
+}
+
+// piecesOf cuts a script. A function ends on its line, or with an end at the margin.
+func piecesOf(text string) []piece {
+	var pieces []piece
+	open := false
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(line, "--")
+		line = strings.TrimRight(line, " \n")
+		last := len(pieces) - 1
+		switch after, found := strings.CutPrefix(line, "local function "); {
+		case line == "":
+		case open:
+			pieces[last].text += "\n" + line
+			open = line != "end"
+		case found:
+			name, _, _ := strings.Cut(after, "(")
+			pieces = append(pieces, piece{name: name, text: line})
+			open = !strings.HasSuffix(line, " end")
+		default:
+			pieces = append(pieces, piece{text: line})
+		}
+	}
+	return pieces
+}
+
+// pruneNames joins what is left, without the names of keys that are only made.
+func pruneNames(pieces []piece) string {
+	used := map[string]bool{}
+	for _, p := range pieces {
+		if _, _, ok := keyNames(p); !ok {
+			addWords(used, p.text)
+		}
+	}
+	var b strings.Builder
+	for _, p := range pieces {
+		line := p.text
+		if names, values, ok := keyNames(p); ok {
+			line = ""
+			for i, name := range names {
+				if used[name] {
+					line += "local " + name + " = " + values[i] + "\n"
+				}
+			}
+		} else {
+			line += "\n"
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// keyNames reads a line of common.lua that makes names of keys.
+func keyNames(p piece) (names, values []string, ok bool) {
+	left, right, ok := strings.Cut(strings.TrimPrefix(p.text, "local "), " = ")
+	if !ok || p.name != "" || !strings.HasPrefix(right, "tag .. '") {
+		return nil, nil, false
+	}
+	names, values = strings.Split(left, ", "), strings.Split(right, ", ")
+	return names, values, len(names) == len(values)
+}
+
+// addWords adds the words of a text.
+func addWords(words map[string]bool, text string) {
+	for word := range strings.FieldsFuncSeq(text, func(r rune) bool {
+		return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}) {
+		words[word] = true
+	}
+}

@@ -1,0 +1,79 @@
+package redisq_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+)
+
+const unpruned = `-- a header that names far()
+local A, B, C = tag .. ':a', tag .. ':b', tag .. ':c'
+local limit = 8 -- of near
+local function far(x) return x + limit end
+local function near(x)
+  if x then
+    return far(x)
+  end
+  return B
+end
+local function lost(x) return near(x) .. A end
+local function lone()
+  local function near_none() return C end
+  return near_none()
+end
+return near(1)
+`
+
+func TestPrunedScriptsHaveOnlyWhatTheyUse(t *testing.T) {
+	got := redisq.Prune(unpruned)
+	for _, kept := range []string{"local B = tag .. ':b'\n", "local limit = 8", "local function far(x) return x + limit end\n", "  return B\nend\n", "return near(1)\n"} {
+		require.Contains(t, got, kept)
+	}
+	for _, gone := range []string{"lost", "lone", "near_none", "':a'", "':c'", "--"} {
+		require.NotContains(t, got, gone)
+	}
+	require.Equal(t, got, redisq.Prune(got), "nothing is left to prune")
+}
+
+func TestAPrunedScriptWithoutKeysHasNoNames(t *testing.T) {
+	require.NotContains(t, redisq.Prune("local A, B = tag .. ':a', tag .. ':b'\nreturn 1\n"), "local")
+}
+
+// One line too many, taken for a part of a function, would change what a script does.
+func TestPruningLosesNothingBetweenFunctions(t *testing.T) {
+	text := "local function a()\n  return 1\nend\nlocal x = a()\nlocal function b() return x end\nlocal function c()\nend\nreturn b()\n"
+	require.Equal(t, "local function a()\n  return 1\nend\nlocal x = a()\nlocal function b() return x end\nreturn b()\n", redisq.Prune(text))
+}
+
+// A name that two functions have must not hide what the second one uses.
+func TestPruningSeesAllFunctionsOfAName(t *testing.T) {
+	text := "local function a() return 1 end\nlocal function f()\n  return 2\nend\nlocal function f()\n  return a()\nend\nreturn f()\n"
+	require.Equal(t, text, redisq.Prune(text))
+}
+
+func TestNoScriptCallsAFunctionThatWasPruned(t *testing.T) {
+	files, err := filepath.Glob("lua/*.lua")
+	require.NoError(t, err)
+	functions := map[string]bool{}
+	for _, file := range files {
+		src, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, match := range regexp.MustCompile(`(?m)^local function (\w+)\(`).FindAllStringSubmatch(string(src), -1) {
+			functions[match[1]] = true
+		}
+	}
+	texts := redisq.ScriptTexts()
+	require.Greater(t, len(texts), 20)
+	for script, text := range texts {
+		for function := range functions {
+			if !regexp.MustCompile(`\bfunction ` + function + `\(`).MatchString(text) {
+				require.NotRegexp(t, `[^.\w]`+function+`\(`, text, "%s in %s", function, script)
+			}
+		}
+	}
+}

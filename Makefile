@@ -14,12 +14,14 @@ CHAOS       ?= 10m
 CHAOS_STORE ?= single
 CHAOS_SEED  ?= 0
 CHAOS_FLAGS ?= -chaos.rate 200 -chaos.fsync either
+# More flags for `make bench`, such as --only drain or --json figures.json.
+BENCHFLAGS  ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build test lint redis chaos fuzz clean
+.PHONY: help build test lint redis bench bench-quick chaos fuzz clean
 
 help: ## list the tasks
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build the one binary, static, to bin/hookladder
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o bin/hookladder ./cmd/hookladder
@@ -34,6 +36,12 @@ lint: ## gofmt, go vet and staticcheck
 
 redis: ## install redis-server on Debian and Ubuntu, if it is missing
 	@.ci/redis
+
+bench: redis build ## measure how fast it is here, against the machine's limit (some 12 minutes)
+	bin/hookladder bench $(BENCHFLAGS)
+
+bench-quick: redis build ## the same in a minute: it shows that all works, its figures are rough
+	bin/hookladder bench --quick --runs 1 $(BENCHFLAGS)
 
 chaos: redis ## break everything under load for CHAOS (default 10m), CHAOS_STORE=single or cluster
 	@case "$(CHAOS_STORE)" in single|cluster) ;; *) echo "CHAOS_STORE is single or cluster" >&2; exit 2;; esac

@@ -1,0 +1,218 @@
+package bench_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/bench"
+)
+
+func TestOptionsSayAllThatIsWrong(t *testing.T) {
+	require.NoError(t, bench.Options{Runs: 1}.Check())
+	require.NoError(t, bench.Options{Runs: 5, Messages: 64, Only: []string{"limit", "accept"}}.Check())
+	err := bench.Options{Runs: 0, Messages: 63, Only: []string{"limit", "drian"}}.Check()
+	require.ErrorContains(t, err, "--runs 0: must be at least 1")
+	require.ErrorContains(t, err, "--messages 63: must be at least 64")
+	require.ErrorContains(t, err, "--only drian: there are limit, drain, slow")
+	require.ErrorContains(t, bench.Options{Runs: 1, Messages: -5}.Check(), "--messages -5")
+}
+
+func TestEachPartHasANameOfItsOwnAndSaysWhatItMeasures(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range bench.Parts() {
+		require.False(t, seen[p[0]], p[0])
+		require.NotEmpty(t, p[1], p[0])
+		seen[p[0]] = true
+	}
+}
+
+func TestSizesFollowTheMode(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		o          bench.Options
+		size, load int
+	}{
+		{"a full bench", bench.Options{}, 1000, 1000},
+		{"a quick one", bench.Options{Quick: true}, 100, 100},
+		{"fewer messages make all smaller", bench.Options{Messages: 64}, 64, 64},
+		{"more messages make only throughput larger", bench.Options{Quick: true, Messages: 5000}, 100, 5000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			size, load := bench.Size(c.o, 1000, 100)
+			require.Equal(t, []int{c.size, c.load}, []int{size, load})
+		})
+	}
+}
+
+func TestPublishingIsReckonedToTakeAsLongAsItEverDidAndHalfAsMuch(t *testing.T) {
+	const n = 50_000
+	require.Equal(t, 4*time.Second, bench.Reckon(n), "nothing is known yet")
+	require.Equal(t, 1750*time.Millisecond, bench.Reckon(n, time.Second))
+	require.Equal(t, 3250*time.Millisecond, bench.Reckon(n, time.Second, 2*time.Second, time.Second))
+}
+
+func TestBodiesAreOfOneSizeAndKnownAgain(t *testing.T) {
+	for _, body := range []string{bench.Payload, bench.UniqueBody(0), bench.UniqueBody(1), bench.UniqueBody(1_234_567)} {
+		require.Len(t, body, 1024)
+		require.True(t, json.Valid([]byte(body)), body)
+		require.True(t, bench.Genuine([]byte(body)))
+		for _, changed := range []string{body[:1023], body + " ", strings.Replace(body, `"pad"`, `"pat"`, 1), body[:1000] + "#" + body[1001:]} {
+			require.False(t, bench.Genuine([]byte(changed)), changed)
+		}
+	}
+	require.NotEqual(t, bench.UniqueBody(1)[20:], bench.UniqueBody(2)[20:])
+	require.False(t, bench.Genuine(nil))
+	require.False(t, bench.Genuine([]byte(`{"number":"x"}`)))
+}
+
+func TestAMessageIsJSONWithOrWithoutAnID(t *testing.T) {
+	for _, id := range []string{"", "run1_7"} {
+		var m struct {
+			ID, Topic, URL, Delay string
+			Body                  json.RawMessage
+		}
+		require.NoError(t, json.Unmarshal([]byte(bench.Message(id, "http://h/run1", `,"delay":"1s"`)), &m))
+		require.Equal(t, []string{id, "order.paid", "http://h/run1", "1s"}, []string{m.ID, m.Topic, m.URL, m.Delay})
+		require.Equal(t, bench.Payload, string(m.Body))
+	}
+}
+
+func TestABatchOfWhichOneIsRefusedFails(t *testing.T) {
+	answer, status := "", http.StatusAccepted
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, answer)
+	}))
+	defer server.Close()
+	answer = `{"results":[{"status":202,"id":"a"},{"status":202,"id":"b"}]}`
+	require.NoError(t, bench.PublishBatch(server.URL, "{}", "{}"))
+	answer = `{"results":[{"status":202,"id":"a"},{"status":409}]}`
+	require.ErrorContains(t, bench.PublishBatch(server.URL, "{}", "{}"), "1 of 2 were taken")
+	answer, status = `{"title":"store is full"}`, http.StatusServiceUnavailable
+	require.ErrorContains(t, bench.PublishBatch(server.URL, "{}", "{}"), "store is full")
+}
+
+func TestWhatCameIsJudged(t *testing.T) {
+	for _, c := range []struct {
+		name               string
+		distinct, all, bad int
+		fault              string
+	}{
+		{"all of it", 10, 10, 0, ""},
+		{"one is lost", 9, 9, 0, "1 of 10 messages of run1 are lost"},
+		{"one is lost and another came twice", 9, 10, 0, "1 of 10 messages of run1 are lost"},
+		{"one came twice", 10, 11, 0, "1 messages of run1 came twice"},
+		{"one nobody sent", 11, 11, 0, "11 messages of run1 came and only 10 were sent"},
+		{"one is not as it should be", 10, 10, 1, "1 messages of run1 came unsigned or changed: why"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := bench.Received(c.distinct, c.all, c.bad, 10)
+			if c.fault == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.EqualError(t, err, c.fault)
+		})
+	}
+}
+
+func TestSteadyIsTheSlopeOfTheMiddle(t *testing.T) {
+	begin := time.Now()
+	at := func(n int, when func(i int) time.Duration) (times []time.Time) {
+		for i := range n {
+			times = append(times, begin.Add(when(i)))
+		}
+		return times
+	}
+	even := at(1000, func(i int) time.Duration { return time.Duration(i) * time.Millisecond })
+	require.InDelta(t, 1000, bench.Steady(even), 0.001)
+	ramp := at(1000, func(i int) time.Duration {
+		if i < 100 || i >= 900 {
+			return time.Duration(i) * time.Second // slow at both ends
+		}
+		return 200*time.Second + time.Duration(i)*time.Millisecond
+	})
+	require.InDelta(t, 1000, bench.Steady(ramp), 0.001)
+	waves := at(20_000, func(i int) time.Duration { return time.Duration(i/1024) * 200 * time.Millisecond })
+	require.InDelta(t, 5120, bench.Steady(waves), 5120*0.01, "waves of 1,024 each 200 ms")
+}
+
+func TestCallsAreWhatClientsSent(t *testing.T) {
+	const stats = "# Commandstats\r\n" +
+		"cmdstat_evalsha:calls=12,usec=345,usec_per_call=28.75,rejected_calls=0,failed_calls=0\r\n" +
+		"cmdstat_hset:calls=900,usec=1,usec_per_call=1.00\r\n" +
+		"cmdstat_script|load:calls=2,usec=1,usec_per_call=1.00\r\n" +
+		"cmdstat_ping:calls=1,usec=1\r\ncmdstat_info:calls=44,usec=1\r\n"
+	require.Equal(t, 15.0, bench.CallsIn(stats))
+	require.Zero(t, bench.CallsIn(""))
+}
+
+func TestWhatTheServerTellsOfItself(t *testing.T) {
+	require.Equal(t, "Redis 7.0.15", bench.VersionIn("redis_version:7.0.15\r\nos:Linux\r\n"))
+	require.Equal(t, "Valkey 9.0.1", bench.VersionIn("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.0.1\r\n"))
+	v, err := bench.FieldIn("used_memory:1234\r\nused_memory_human:1K\r\n", "used_memory")
+	require.NoError(t, err)
+	require.Equal(t, 1234.0, v)
+	_, err = bench.FieldIn("a:1\r\n", "b")
+	require.ErrorContains(t, err, "does not tell its b")
+	_, err = bench.FieldIn("a:x\r\n", "a")
+	require.Error(t, err)
+}
+
+func TestALineIsFoundWheneverItCame(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		before, after []string
+	}{
+		{"before it is asked for", []string{"one\ntwo with it\n"}, nil},
+		{"afterwards", []string{"one\n"}, []string{"two with it\n"}},
+		{"in pieces", []string{"one\ntwo wi"}, []string{"th it", "\nthree\n"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := bench.NewSaid()
+			write := func(texts []string) {
+				for _, text := range texts {
+					n, err := s.Write([]byte(text))
+					require.NoError(t, err)
+					require.Equal(t, len(text), n)
+				}
+			}
+			write(c.before)
+			found := s.Await("with it")
+			write(c.after)
+			require.Equal(t, "two with it", strings.TrimSpace(string(<-found)))
+		})
+	}
+}
+
+func TestOfWhatIsSaidTheLastIsKept(t *testing.T) {
+	s := bench.NewSaid()
+	for range 10_000 {
+		_, _ = s.Write([]byte("a line of some length\n"))
+	}
+	_, _ = s.Write([]byte("the last one"))
+	require.Less(t, len(s.Last()), 10_000)
+	require.True(t, strings.HasSuffix(s.Last(), "some length\nthe last one"))
+}
+
+func TestABenchThatCannotStartItsStoreSaysHowToGetOne(t *testing.T) {
+	_, err := bench.Run(t.Context(), bench.Options{Runs: 1, RedisServer: "no-such-server", Err: &strings.Builder{}})
+	require.ErrorContains(t, err, "there is no no-such-server")
+	require.ErrorContains(t, err, "apt-get install redis-server")
+	require.ErrorContains(t, err, "--redis-server")
+}
+
+func TestABenchThatIsGivenUpSaysSo(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := bench.Run(ctx, bench.Options{Runs: 1, RedisServer: "redis-server", Err: &strings.Builder{}})
+	require.ErrorIs(t, err, bench.Interrupted)
+}

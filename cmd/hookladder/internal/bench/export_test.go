@@ -1,0 +1,85 @@
+package bench
+
+import (
+	"fmt"
+	"time"
+)
+
+// Names of what is inside, for the tests beside it.
+var (
+	CallsIn     = callsIn
+	VersionIn   = versionIn
+	FieldIn     = field
+	Steady      = steady
+	UniqueBody  = uniqueBody
+	Genuine     = genuine
+	Payload     = payload
+	Message     = message
+	NewSaid     = newSaid
+	ErrLate     = errLate
+	Interrupted = errInterrupted
+)
+
+// Said is what a process says.
+type Said = said
+
+// Await waits for a line with a text.
+func (s *said) Await(with string) <-chan []byte { return s.await([]byte(with)) }
+
+// Last is what was said last.
+func (s *said) Last() string { return s.last() }
+
+// ReportOf is a report over runs, each with a figure's values by name.
+func ReportOf(quick bool, runs ...map[string]float64) *Report {
+	r := newReport(Options{Version: "1.2.3", Runs: len(runs), Quick: quick}, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
+	for i, values := range runs {
+		s := &sample{run: i}
+		for name, value := range values {
+			s.add(name, "µs", value)
+		}
+		r.add(s)
+	}
+	return r
+}
+
+// Verdict judges a figure with values by a target.
+func Verdict(t Target, values ...float64) string {
+	var f Figure
+	for _, v := range values {
+		f.take(v)
+	}
+	return t.verdict(f)
+}
+
+// Received is what has come of a run, and what would be wrong if n were sent.
+func Received(distinct, all, bad, n int) error {
+	return received{Distinct: distinct, All: all, Bad: bad, Why: "why"}.fault("run1", n)
+}
+
+// Size is the size of something under some options.
+func Size(o Options, full, quick int) (size, load int) {
+	l := &lab{o: o}
+	return l.size(full, quick), l.load(full, quick)
+}
+
+// Reckon says how long publishing n takes, after it took that long.
+func Reckon(n int, before ...time.Duration) time.Duration {
+	var p pacing
+	for _, took := range before {
+		p.learn(n, took)
+	}
+	return p.take(n)
+}
+
+// Means reports limits as a run's sample has them.
+func Means(rates ...float64) string {
+	m, s := limits{rates: rates}, &sample{}
+	s.add("other: rate", "/s", 1)
+	m.report(s)
+	return fmt.Sprint(s.figures)
+}
+
+// PublishBatch publishes messages in one call.
+func PublishBatch(api string, messages ...string) error {
+	return newCallers().publishBatch(api, messages)
+}

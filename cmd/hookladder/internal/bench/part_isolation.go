@@ -1,0 +1,178 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	isolationRate                             = 50 // a second, to the healthy one
+	isolationMessages, isolationMessagesQuick = 8 * isolationRate, 2 * isolationRate
+	isolationHung, isolationHungQuick         = 200, 50
+	isolationBacklog                          = 20 // messages of each that hangs
+	isolationTimeout, isolationTimeoutQuick   = 2 * time.Second, time.Second
+	isolationSlack                            = 500 * time.Millisecond // until all that timed out is settled
+)
+
+// isolationPart measures what a healthy destination feels of others that take
+// connections and never answer. Each run has a store and an instance of its own:
+// what hangs would go on hanging while other parts measure.
+func isolationPart() part {
+	return part{
+		name:  "isolation",
+		about: "from publish to arrival at a healthy destination at 50/s, beside 0 and 200 that hang",
+		measure: func(ctx context.Context, l *lab, s *sample) (err error) {
+			timeout := isolationTimeout
+			if l.o.Quick {
+				timeout = isolationTimeoutQuick
+			}
+			w, err := newSite(ctx, l, storeOptions{}, "ATTEMPT_TIMEOUT="+timeout.String(), "SHUTDOWN_GRACE=0s")
+			if err != nil {
+				return err
+			}
+			defer stopping(&err, w.stop)
+			if err := w.warm(ctx, 1); err != nil {
+				return err
+			}
+			n := l.size(isolationMessages, isolationMessagesQuick)
+			alone, err := w.paced(ctx, isolationRate, n)
+			if err != nil {
+				return err
+			}
+			hung, err := hang(l.size(isolationHung, isolationHungQuick))
+			if err != nil {
+				return err
+			}
+			defer hung.stop()
+			if err := w.pour(ctx, hung, timeout); err != nil {
+				return err
+			}
+			beside, err := w.paced(ctx, isolationRate, n)
+			if err != nil {
+				return err
+			}
+			if hung.now() == 0 {
+				return errors.New("none of those that hang was being called any more")
+			}
+			s.addSpread("isolation, none hung", alone)
+			s.addSpread("isolation, some hung", beside)
+			s.add("isolation, some hung: how many", "", float64(len(hung.ports)))
+			return nil
+		},
+	}
+}
+
+// pour publishes the backlogs of those that hang, and waits until each was
+// called and given up once: before that nobody can know.
+func (w *site) pour(ctx context.Context, hung *hung, timeout time.Duration) error {
+	run := w.lab.newRun("hung")
+	err := w.fill(ctx, len(hung.ports)*isolationBacklog, dueBatch, func(i int) string {
+		return message(messageID(run, i), hung.url(i%len(hung.ports)), "")
+	})
+	if err != nil {
+		return err
+	}
+	called, cancel := context.WithTimeout(ctx, startMost)
+	defer cancel()
+	select {
+	case <-hung.all:
+	case <-called.Done():
+		return fmt.Errorf("only %d of the %d that hang were called: %w", hung.tried(), len(hung.ports), context.Cause(called))
+	}
+	if !rest(ctx, timeout+isolationSlack) {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// hung are ports that take connections, read what comes and never answer.
+type hung struct {
+	ports []net.Listener
+	all   chan struct{} // closed when each was called
+	loops sync.WaitGroup
+
+	mu     sync.Mutex // guards what follows
+	conns  map[net.Conn]bool
+	called map[int]bool
+	ended  bool
+}
+
+func hang(n int) (*hung, error) {
+	h := &hung{all: make(chan struct{}), conns: map[net.Conn]bool{}, called: map[int]bool{}}
+	for i := range n {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			h.stop()
+			return nil, err
+		}
+		h.ports = append(h.ports, ln)
+		h.loops.Go(func() { h.accept(i, ln, n) })
+	}
+	return h, nil
+}
+
+func (h *hung) url(i int) string { return "http://" + h.ports[i].Addr().String() + "/" }
+
+func (h *hung) accept(i int, ln net.Listener, n int) {
+	for {
+		conn, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		h.mu.Lock()
+		if h.ended {
+			h.mu.Unlock()
+			_ = conn.Close()
+			return
+		}
+		h.conns[conn] = true
+		if !h.called[i] {
+			if h.called[i] = true; len(h.called) == n {
+				close(h.all)
+			}
+		}
+		h.loops.Go(func() { h.swallow(conn) })
+		h.mu.Unlock()
+	}
+}
+
+// swallow reads until the caller gives up.
+func (h *hung) swallow(conn net.Conn) {
+	_, _ = io.Copy(io.Discard, conn)
+	_ = conn.Close()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.conns, conn)
+}
+
+// tried is how many were called.
+func (h *hung) tried() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.called)
+}
+
+// now is how many calls hang.
+func (h *hung) now() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.conns)
+}
+
+func (h *hung) stop() {
+	for _, ln := range h.ports {
+		_ = ln.Close()
+	}
+	h.mu.Lock()
+	h.ended = true
+	for conn := range h.conns {
+		_ = conn.Close()
+	}
+	h.mu.Unlock()
+	h.loops.Wait()
+}

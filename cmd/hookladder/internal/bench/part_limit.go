@@ -1,0 +1,120 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// limits are what the machine could do without a queue, each time that was
+// measured in one run.
+type limits struct {
+	rates, sender, receiver []float64
+	longest                 time.Duration // that one took, in any run
+}
+
+// limitFirst is how long one is reckoned to take at first.
+const limitFirst = 2 * time.Second
+
+// take is how long one takes at most, when they may be as slow as the slowest
+// was, and half as slow again.
+func (m *limits) take() time.Duration { return time.Second/4 + 3*cmp.Or(m.longest, limitFirst)/2 }
+
+// measureLimit does it once more than the other parts do, so that there is one
+// when it is the only part.
+func measureLimit(ctx context.Context, l *lab, _ *sample) error {
+	_, err := l.limit(ctx)
+	return err
+}
+
+// limit is the bare loop: as many goroutines as there are publishers, signed
+// POSTs straight to the receiver, in deliveries a second. Nothing is tuned in it,
+// nor in the receiver: both are what anybody would write with net/http.
+func (l *lab) limit(ctx context.Context) (rate float64, err error) {
+	if l.limits.longest == 0 { // no connection is open yet
+		l.limits.longest = limitFirst
+		if _, err := l.limit(ctx); err != nil {
+			return 0, err
+		}
+		l.limits = limits{}
+	}
+	r, err := l.receiver(ctx)
+	if err != nil {
+		return 0, err
+	}
+	n, run, body := l.load(30_000, 4_000), l.newRun("limit"), []byte(payload)
+	url := r.url(0) + "/" + run
+	ours, _ := cpuOf(0)
+	theirs, known := r.cpu()
+	begin := time.Now()
+	err = l.bare.each(ctx, publishers, n, func(i int) error {
+		id, at := run+"_"+strconv.Itoa(i), time.Now()
+		_, err := l.bare.post(url, http.Header{
+			"Content-Type": {"application/json"}, "Webhook-Id": {id},
+			"Webhook-Timestamp": {strconv.FormatInt(at.Unix(), 10)}, "Webhook-Signature": {l.sign.Sign(id, at, body)},
+		}, payload, http.StatusOK)
+		return err
+	})
+	took := time.Since(begin)
+	if err != nil {
+		return 0, err
+	}
+	l.limits.longest = max(l.limits.longest, took)
+	if known {
+		oursNow, _ := cpuOf(0)
+		theirsNow, _ := r.cpu()
+		l.limits.sender = append(l.limits.sender, (oursNow-ours)/float64(n))
+		l.limits.receiver = append(l.limits.receiver, (theirsNow-theirs)/float64(n))
+	}
+	if _, err := r.expect(ctx, run, n); err != nil {
+		return 0, err
+	}
+	rate = float64(n) / took.Seconds()
+	l.limits.rates = append(l.limits.rates, rate)
+	return rate, r.forget(ctx, run)
+}
+
+// against measures a rate between two measurements of the limit, and notes both
+// it and the ratio.
+func (l *lab) against(ctx context.Context, s *sample, name string, measure func() (rate float64, err error)) error {
+	before, err := l.limit(ctx)
+	if err != nil {
+		return err
+	}
+	rate, err := measure()
+	if err != nil {
+		return err
+	}
+	after, err := l.limit(ctx)
+	if err != nil {
+		return err
+	}
+	s.add(name+": rate", "/s", rate)
+	s.add(name+": ÷ limit", "", rate/((before+after)/2))
+	return nil
+}
+
+// report notes the means of a run, before its other figures, and begins the next
+// one.
+func (m *limits) report(s *sample) {
+	means := &sample{}
+	means.mean("limit: rate", "/s", m.rates)
+	means.mean("limit: sender CPU", "µs", m.sender)
+	means.mean("limit: receiver CPU", "µs", m.receiver)
+	s.figures = append(means.figures, s.figures...)
+	*m = limits{longest: m.longest}
+}
+
+// mean notes a figure that was measured several times, or not at all.
+func (s *sample) mean(name, unit string, values []float64) {
+	if len(values) == 0 {
+		return
+	}
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	s.add(name, unit, sum/float64(len(values)))
+}

@@ -1,0 +1,64 @@
+package bench
+
+import "context"
+
+const scaleMessages, scaleMessagesQuick = 10_000, 2000
+
+// scalePart measures what a delivery costs a cluster, all its nodes together,
+// against what it costs one server; and one with as many partitions as a cluster
+// has, since it is those that cost: what was one call of a script is many then.
+func scalePart() part {
+	stores := []struct {
+		name string
+		o    storeOptions
+		env  []string
+		site *site
+	}{
+		{name: "one server"},
+		{name: "one server with 128 partitions", env: []string{"PARTITIONS=128"}},
+		{name: "three masters", o: storeOptions{cluster: true}},
+	}
+	return part{
+		name:  "scale",
+		about: "Redis' CPU time for a delivery through due on a cluster of three masters, against one server",
+		prepare: func(ctx context.Context, l *lab) (err error) {
+			for i := range stores {
+				st := &stores[i]
+				if st.site, err = newSite(ctx, l, st.o, st.env...); err != nil {
+					return err
+				}
+				if err := st.site.warm(ctx, many); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		measure: func(ctx context.Context, _ *lab, s *sample) error {
+			costs := make([]float64, len(stores))
+			for i, st := range stores {
+				var err error
+				if costs[i], err = st.site.dueCost(ctx); err != nil {
+					return err
+				}
+				s.add("scale: "+st.name, "µs", costs[i])
+			}
+			s.add("scale: three masters ÷ one server", "", costs[2]/costs[0])
+			return nil
+		},
+	}
+}
+
+// dueCost has messages become due and delivered, and answers what each cost
+// Redis from the publish on, in microseconds of CPU time.
+func (w *site) dueCost(ctx context.Context) (float64, error) {
+	n := w.lab.size(scaleMessages, scaleMessagesQuick)
+	before, err := w.store.cpu(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := w.deliverDue(ctx, n, many); err != nil {
+		return 0, err
+	}
+	after, err := w.store.cpu(ctx)
+	return (after - before) / float64(n), err
+}

@@ -1,0 +1,72 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/dustin/go-humanize"
+)
+
+// startDue is when what an instance will find is due: it must be stopped by then.
+const startDue = 2 * time.Second
+
+// startPart measures how long an instance needs to deliver what became due
+// while there was none, in the store in which most messages wait.
+func startPart(all *levels) part {
+	return part{
+		name:  "start",
+		about: "from an instance's start to its first delivery, with 1M waiting",
+		prepare: func(ctx context.Context, l *lab) error {
+			_, err := all.most(ctx, l)
+			return err
+		},
+		measure: func(ctx context.Context, l *lab, s *sample) error {
+			v, err := all.most(ctx, l)
+			if err != nil {
+				return err
+			}
+			took, err := v.restarted(ctx)
+			if err != nil {
+				return err
+			}
+			s.add("start: messages waiting", "", float64(v.waiting))
+			s.add("start: first delivery", "s", took.Seconds())
+			return nil
+		},
+	}
+}
+
+// restarted stops the instance, has a message become due meanwhile, and answers
+// how long after the start of the next one it arrived.
+func (v *level) restarted(ctx context.Context) (time.Duration, error) {
+	run := v.lab.newRun("start")
+	if err := v.receiver.begin(ctx, run, runOptions{Times: true}); err != nil {
+		return 0, err
+	}
+	due := time.Now().Add(startDue)
+	if err := v.lab.callers.publish(v.serve.api, v.message(run, 0, 1, dueAt(due))); err != nil {
+		return 0, err
+	}
+	if err := v.serve.stop(); err != nil {
+		return 0, err
+	}
+	if stopped := time.Now(); stopped.After(due) {
+		return 0, fmt.Errorf("the instance took longer than %s to stop", startDue)
+	}
+	if !rest(ctx, time.Until(due)) {
+		return 0, ctx.Err()
+	}
+	var err error
+	if v.serve, err = v.lab.serve(ctx, v.store); err != nil {
+		return 0, fmt.Errorf("start with %s waiting: %w", humanize.Comma(int64(v.waiting)), err)
+	}
+	if err := v.await(ctx, run, 1); err != nil {
+		return 0, err
+	}
+	arrivals, err := v.receiver.arrivals(ctx, run)
+	if err != nil {
+		return 0, err
+	}
+	return arrivals[messageID(run, 0)].Sub(v.serve.began), nil
+}

@@ -1,0 +1,157 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/dustin/go-humanize"
+)
+
+// How many messages wait while the scripts are measured, the fewest first, and
+// how many are delivered meanwhile.
+var (
+	waitingFull  = []int{1_000, 100_000, 1_000_000}
+	waitingQuick = []int{1_000, 10_000, 50_000}
+)
+
+const (
+	waitingMessages, waitingMessagesQuick = 4000, 1000
+
+	waitingBatch             = 1000 // as many as a call takes
+	waitingFrom, waitingOver = 30 * 24 * time.Hour, 24 * time.Hour
+)
+
+// levels are stores in which messages wait, by their number. Filling a store
+// takes long, so each is filled once for all parts and runs that need it.
+type levels struct{ byNumber map[int]*level }
+
+// level is a store in which messages wait.
+type level struct {
+	*site
+	memory float64 // bytes that each of them takes
+}
+
+// numbers are how many messages wait in each store.
+func (v *levels) numbers(l *lab) (list []int) {
+	for i := range waitingFull {
+		list = append(list, l.size(waitingFull[i], waitingQuick[i]))
+	}
+	return slices.Compact(list)
+}
+
+// most is the store in which most wait.
+func (v *levels) most(ctx context.Context, l *lab) (*level, error) {
+	return v.filled(ctx, l, slices.Max(v.numbers(l)))
+}
+
+func (v *levels) filled(ctx context.Context, l *lab, n int) (*level, error) {
+	if known, ok := v.byNumber[n]; ok {
+		return known, nil
+	}
+	w, err := newSite(ctx, l, storeOptions{})
+	if err != nil {
+		return nil, err
+	}
+	fresh := &level{site: w}
+	if err := fresh.warm(ctx, many); err != nil {
+		return nil, err
+	}
+	if err := fresh.wait(ctx, n); err != nil {
+		return nil, fmt.Errorf("fill a store with %s messages: %w", humanize.Comma(int64(n)), err)
+	}
+	if v.byNumber == nil {
+		v.byNumber = map[int]*level{}
+	}
+	v.byNumber[n] = fresh
+	return fresh, nil
+}
+
+// wait publishes what waits: all bodies differ, the API makes the ids, and all
+// is due on some day of next month.
+func (v *level) wait(ctx context.Context, n int) error {
+	before, err := v.store.memory(ctx)
+	if err != nil {
+		return err
+	}
+	from := time.Now().Add(waitingFrom)
+	err = v.fill(ctx, n, waitingBatch, func(i int) string {
+		return messageWith("", v.url("", i, many), dueAt(from.Add(rand.N(waitingOver))), uniqueBody(i))
+	})
+	if err != nil {
+		return err
+	}
+	after, err := v.store.memory(ctx)
+	v.memory = (after - before) / float64(n)
+	v.waiting = n
+	return err
+}
+
+// waitingPart measures what a message that waits takes, and what the many that
+// wait cost those that are delivered.
+func waitingPart(all *levels) part {
+	return part{
+		name:  "waiting",
+		about: "memory of waiting messages, and what the scripts cost while 1k, 100k and 1M wait",
+		prepare: func(ctx context.Context, l *lab) error {
+			for _, n := range all.numbers(l) {
+				if _, err := all.filled(ctx, l, n); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		measure: func(ctx context.Context, l *lab, s *sample) error {
+			numbers := all.numbers(l)
+			costs := make([]map[string]float64, len(numbers))
+			for i, n := range numbers {
+				v, err := all.filled(ctx, l, n)
+				if err != nil {
+					return err
+				}
+				if costs[i], err = v.costs(ctx); err != nil {
+					return err
+				}
+				if s.run == 0 && i == len(numbers)-1 { // once: nothing changes it
+					s.add("waiting: memory of each", "B", v.memory)
+				} else if s.run == 0 && i > 0 { // and the first are too few to tell
+					s.add("waiting: memory of each of "+humanize.Comma(int64(n)), "B", v.memory)
+				}
+			}
+			addCosts(s, numbers, costs)
+			return nil
+		},
+	}
+}
+
+// addCosts adds what the scripts cost a message at each level, and how much
+// more the most that wait make it than the fewest.
+func addCosts(s *sample, numbers []int, costs []map[string]float64) {
+	worst := 0.0
+	for _, script := range scriptsOfFlow {
+		for i, n := range numbers {
+			s.add(fmt.Sprintf("waiting: %s while %s wait", script, humanize.Comma(int64(n))), "µs", costs[i][script])
+		}
+		growth := costs[len(costs)-1][script] / costs[0][script]
+		s.add(fmt.Sprintf("waiting: %s, most ÷ fewest", script), "", growth)
+		worst = max(worst, growth)
+	}
+	s.add("waiting: the script that grows most", "", worst)
+}
+
+// costs delivers some messages and answers what each script took of each of
+// them, in microseconds, while all others wait.
+func (v *level) costs(ctx context.Context) (costs map[string]float64, err error) {
+	n := v.lab.size(waitingMessages, waitingMessagesQuick)
+	log, err := logCommands(ctx, v.store)
+	if err != nil {
+		return nil, err
+	}
+	defer stopping(&err, log.stop)
+	if err := v.deliverDue(ctx, n, many); err != nil {
+		return nil, err
+	}
+	return log.costs(ctx, n)
+}

@@ -1,0 +1,102 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"time"
+)
+
+// Report is what was measured, and where.
+type Report struct {
+	Hookladder string    `json:"hookladder"` // its version
+	Date       time.Time `json:"date"`
+	Took       float64   `json:"took_seconds"`
+	Machine    Machine   `json:"machine"`
+	Runs       int       `json:"runs"`
+	Quick      bool      `json:"quick"`
+	Messages   int       `json:"messages,omitzero"` // --messages
+	Figures    []Figure  `json:"figures"`
+}
+
+// Machine is what the figures depend on.
+type Machine struct {
+	OS    string `json:"os"`
+	Arch  string `json:"arch"`
+	CPU   string `json:"cpu,omitzero"`
+	Cores int    `json:"cores"`
+	Go    string `json:"go"`
+	Redis string `json:"redis"`
+}
+
+// Figure is one figure over all runs.
+type Figure struct {
+	Name    string    `json:"name"` // "<measurement>: <what>"
+	Unit    string    `json:"unit,omitzero"`
+	Median  float64   `json:"median"`
+	Min     float64   `json:"min"`
+	Max     float64   `json:"max"`
+	Values  []float64 `json:"values"` // one of each run that has it
+	Target  *Target   `json:"target,omitzero"`
+	Verdict string    `json:"verdict,omitzero"` // met or missed, where there is a target
+}
+
+func newReport(o Options, date time.Time) *Report {
+	return &Report{
+		Hookladder: o.Version, Date: date.UTC(), Runs: o.Runs, Quick: o.Quick, Messages: o.Messages,
+		Machine: Machine{OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: cpuModel(), Cores: runtime.NumCPU(), Go: runtime.Version()},
+	}
+}
+
+// facts looks at the store that will be measured, which also shows early where
+// it can't be started.
+func (l *lab) facts(ctx context.Context, r *Report) (err error) {
+	st, err := l.store(ctx, storeOptions{})
+	if err != nil {
+		return err
+	}
+	defer stopping(&err, st.stop)
+	text, err := st.info(ctx, 0, "server")
+	if err != nil {
+		return err
+	}
+	r.Machine.Redis = versionIn(text)
+	return nil
+}
+
+// add takes what a run measured.
+func (r *Report) add(s *sample) {
+	for _, f := range s.figures {
+		i := slices.IndexFunc(r.Figures, func(g Figure) bool { return g.Name == f.name })
+		if i < 0 {
+			i = len(r.Figures)
+			r.Figures = append(r.Figures, Figure{Name: f.name, Unit: f.unit})
+		}
+		r.Figures[i].take(f.value)
+	}
+}
+
+// take adds the value of a run.
+func (f *Figure) take(value float64) {
+	f.Values = append(f.Values, value)
+	sorted := slices.Sorted(slices.Values(f.Values))
+	n := len(sorted)
+	f.Min, f.Max = sorted[0], sorted[n-1]
+	f.Median = (sorted[(n-1)/2] + sorted[n/2]) / 2
+	if t, ok := targets[f.Name]; ok {
+		f.Target, f.Verdict = &t, t.verdict(*f)
+	}
+}
+
+// JSON writes all of it.
+func (r *Report) JSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	if err := e.Encode(r); err != nil {
+		return fmt.Errorf("write the figures: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,106 @@
+package bench_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/bench"
+)
+
+// judged is a figure with a target: at most 30.
+const judged = "drain to 1: Redis CPU"
+
+func TestAFigureIsTheMedianOfItsRuns(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		values           []float64
+		median, min, max float64
+	}{
+		{"one", []float64{3}, 3, 3, 3},
+		{"two: their mean", []float64{4, 2}, 3, 2, 4},
+		{"an odd number, in any order", []float64{9, 1, 5}, 5, 1, 9},
+		{"an even number", []float64{8, 2, 4, 6}, 5, 2, 8},
+		{"one that is far off does not matter", []float64{5, 5, 1000, 6, 4}, 5, 4, 1000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var runs []map[string]float64
+			for _, v := range c.values {
+				runs = append(runs, map[string]float64{"a: b": v})
+			}
+			f := bench.ReportOf(false, runs...).Figures[0]
+			require.Equal(t, []float64{c.median, c.min, c.max}, []float64{f.Median, f.Min, f.Max})
+			require.Equal(t, c.values, f.Values)
+			require.Nil(t, f.Target)
+			require.Empty(t, f.Verdict)
+		})
+	}
+}
+
+func TestVerdicts(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		target  bench.Target
+		values  []float64
+		verdict string
+	}{
+		{"at least, above", bench.Target{AtLeast: true, Value: 5}, []float64{6}, "met"},
+		{"at least, equal", bench.Target{AtLeast: true, Value: 5}, []float64{5}, "met"},
+		{"at least, below", bench.Target{AtLeast: true, Value: 5}, []float64{4.99}, "missed"},
+		{"at most, below", bench.Target{Value: 5}, []float64{4}, "met"},
+		{"at most, equal", bench.Target{Value: 5}, []float64{5}, "met"},
+		{"at most, above", bench.Target{Value: 5}, []float64{5.01}, "missed"},
+		{"the median counts, not the worst", bench.Target{Value: 5}, []float64{4, 4, 9}, "met"},
+		{"nor the best", bench.Target{Value: 5}, []float64{4, 9, 9}, "missed"},
+		{"always at least: the worst counts", bench.Target{AtLeast: true, Always: true}, []float64{1, 1, -0.1}, "missed"},
+		{"always at least, and it is", bench.Target{AtLeast: true, Always: true}, []float64{1, 1, 0}, "met"},
+		{"always at most: the worst counts", bench.Target{Always: true, Value: 5}, []float64{1, 1, 6}, "missed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			require.Equal(t, c.verdict, bench.Verdict(c.target, c.values...))
+		})
+	}
+}
+
+func TestTheTableIsAlignedAndGrouped(t *testing.T) {
+	r := bench.ReportOf(true, map[string]float64{judged: 31}, map[string]float64{judged: 33})
+	r.Figures = append(r.Figures,
+		bench.Figure{Name: "drain to 1: ÷ limit", Median: 0.8125, Min: 0.5, Max: 12},
+		bench.Figure{Name: "waiting: rate", Unit: "/s", Median: 123456.4, Min: 1.234, Max: -0.25})
+	r.Machine = bench.Machine{OS: "linux", Arch: "amd64", CPU: "Fast", Cores: 2, Go: "go1.26", Redis: "Redis 7.0.15"}
+	r.Took = 61.2
+	var out bytes.Buffer
+	require.NoError(t, r.Table(&out))
+	require.Equal(t, `hookladder 1.2.3, Redis 7.0.15, go1.26, linux/amd64, 2 cores, Fast
+21 Nov 2026 12:00 UTC, 2 runs, 61 s, fewer messages than a full one: rough figures
+
+                  median    min     max  target  verdict
+drain to 1
+  Redis CPU, µs     32.0   31.0    33.0  ≤ 30.0   missed
+  ÷ limit          0.812  0.500    12.0                —
+waiting
+  rate, /s       123,456   1.23  -0.250                —
+`, out.String())
+}
+
+func TestTheJSONHasEachRunAndTheMachine(t *testing.T) {
+	r := bench.ReportOf(false, map[string]float64{judged: 20}, map[string]float64{judged: 40}, map[string]float64{judged: 21})
+	var out bytes.Buffer
+	require.NoError(t, r.JSON(&out))
+	var read bench.Report
+	require.NoError(t, json.Unmarshal(out.Bytes(), &read))
+	require.Equal(t, *r, read)
+	require.Equal(t, []bench.Figure{{
+		Name: judged, Unit: "µs", Median: 21, Min: 20, Max: 40, Values: []float64{20, 40, 21},
+		Target: &bench.Target{Value: 30}, Verdict: "met",
+	}}, read.Figures)
+	require.NotZero(t, read.Machine.Cores)
+	require.NotEmpty(t, read.Machine.Go)
+}
+
+func TestTheLimitOfARunIsTheMeanOfItsMeasurementsAndComesFirst(t *testing.T) {
+	require.Equal(t, "[{limit: rate /s 20} {other: rate /s 1}]", bench.Means(10, 20, 30))
+	require.Equal(t, "[{other: rate /s 1}]", bench.Means())
+}

@@ -1,0 +1,254 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hookladder/hookladder/signer"
+)
+
+// destinations that the receiver has: one, and a hundred others. Each is a port,
+// since that makes a destination.
+const destinations = 1 + many
+
+// opened is what the receiver says first: where it listens.
+type opened struct {
+	Control      string   `json:"control"`
+	Destinations []string `json:"destinations"`
+}
+
+// received is what has come of a run.
+type received struct {
+	Distinct int    `json:"distinct"`
+	All      int    `json:"all"`
+	Bad      int    `json:"bad"`
+	Why      string `json:"why,omitempty"` // the first bad one was
+	First    int64  `json:"first"`         // in nanoseconds
+	Last     int64  `json:"last"`
+}
+
+// fault is what is wrong with what has come, if n were sent.
+func (r received) fault(run string, n int) error {
+	switch {
+	case r.Bad > 0:
+		return fmt.Errorf("%d messages of %s came unsigned or changed: %s", r.Bad, run, r.Why)
+	case r.Distinct < n:
+		return fmt.Errorf("%d of %d messages of %s are lost", n-r.Distinct, n, run)
+	case r.Distinct > n:
+		return fmt.Errorf("%d messages of %s came and only %d were sent", r.Distinct, run, n)
+	case r.All > n:
+		return fmt.Errorf("%d messages of %s came twice", r.All-n, run)
+	}
+	return nil
+}
+
+// Receive is the receiver, as a process: it says on out where it listens, and
+// lasts until ctx ends, or in, which does so when its parent is gone.
+func Receive(ctx context.Context, verifier *signer.Verifier, in io.Reader, out io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s := &sink{verifier: verifier, runs: map[string]*run{}}
+	control := http.NewServeMux()
+	control.HandleFunc("POST /begin", s.begin)
+	control.HandleFunc("POST /wait", s.wait)
+	control.HandleFunc("POST /arrivals", s.arrivals)
+	control.HandleFunc("POST /forget", s.forget)
+	var listeners []net.Listener
+	var open opened
+	for range destinations + 1 {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return fmt.Errorf("listen: %w", err)
+		}
+		defer ln.Close() //nolint:errcheck // the servers close it
+		listeners = append(listeners, ln)
+		open.Destinations = append(open.Destinations, ln.Addr().String())
+	}
+	open.Control, open.Destinations = open.Destinations[0], open.Destinations[1:]
+	asking := &http.Server{Handler: control, ReadHeaderTimeout: startMost}
+	taking := &http.Server{Handler: s, ReadHeaderTimeout: startMost}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return served(asking.Serve(listeners[0])) })
+	for _, ln := range listeners[1:] {
+		g.Go(func() error { return served(taking.Serve(ln)) })
+	}
+	go func() { // ends with the process
+		_, _ = io.Copy(io.Discard, in)
+		cancel()
+	}()
+	g.Go(func() error {
+		<-ctx.Done()
+		return errors.Join(asking.Close(), taking.Close())
+	})
+	if err := json.NewEncoder(out).Encode(open); err != nil {
+		return fmt.Errorf("tell where it listens: %w", err)
+	}
+	return g.Wait()
+}
+
+// served is no error where the server was closed.
+func served(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("receive: %w", err)
+}
+
+// sink checks what comes and remembers it.
+type sink struct {
+	verifier *signer.Verifier
+
+	mu   sync.Mutex // guards runs
+	runs map[string]*run
+}
+
+// run is what has come with a path.
+type run struct {
+	name string
+
+	mu      sync.Mutex // guards what follows
+	o       runOptions
+	seen    map[string]int64 // id → when it came, 0 where that is not wanted
+	so      received
+	want    int
+	reached chan struct{} // closed when want is
+}
+
+func (s *sink) run(name string) *run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.runs[name]
+	if r == nil {
+		r = &run{name: name, seen: map[string]int64{}}
+		s.runs[name] = r
+	}
+	return r
+}
+
+// ServeHTTP takes a message.
+func (s *sink) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	now := time.Now()
+	r, id := s.run(req.URL.Path[1:]), req.Header.Get(signer.HeaderID)
+	body, err := s.verifier.VerifyRequest(req)
+	if err == nil && !genuine(body) {
+		err = errors.New("its body is not one that was published")
+	}
+	if delay := r.take(id, now, err); delay > 0 {
+		select {
+		case <-time.After(delay):
+		case <-req.Context().Done():
+		}
+	}
+}
+
+// take notes a message and answers how long its answer is to wait.
+func (r *run) take(id string, now time.Time, err error) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil && !r.o.AnyID && !(strings.HasPrefix(id, r.name) && strings.HasPrefix(id[len(r.name):], "_")) {
+		err = errors.New("it belongs to another run")
+	}
+	if err != nil {
+		r.so.Bad++
+		if r.so.Why == "" {
+			r.so.Why = fmt.Sprintf("%q: %s", id, err)
+		}
+	}
+	r.so.All++
+	if r.so.All == 1 {
+		r.so.First = now.UnixNano()
+	}
+	if _, known := r.seen[id]; known {
+		return r.o.Delay
+	}
+	at := int64(0)
+	if r.o.Times {
+		at = now.UnixNano()
+	}
+	r.seen[id] = at
+	r.so.Last = now.UnixNano()
+	if len(r.seen) == r.want {
+		close(r.reached)
+		r.want = 0
+	}
+	return r.o.Delay
+}
+
+// begin takes a run's options.
+func (s *sink) begin(w http.ResponseWriter, req *http.Request) {
+	var o runOptions
+	if err := json.Unmarshal([]byte(req.URL.Query().Get("options")), &o); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	r := s.run(req.URL.Query().Get("run"))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.o = o
+}
+
+// wait answers when n of a run have come, or when it took too long.
+func (s *sink) wait(w http.ResponseWriter, req *http.Request) {
+	n, err := strconv.Atoi(req.URL.Query().Get("n"))
+	most, err2 := time.ParseDuration(req.URL.Query().Get("most"))
+	if err := errors.Join(err, err2); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	r := s.run(req.URL.Query().Get("run"))
+	if reached := r.reach(n); reached != nil {
+		select {
+		case <-reached:
+		case <-time.After(most):
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.so.Distinct = len(r.seen)
+	_ = json.NewEncoder(w).Encode(r.so) // who is gone needs no answer
+}
+
+// reach answers what is closed when n have come; nil where they have.
+func (r *run) reach(n int) <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.seen) >= n {
+		return nil
+	}
+	r.want, r.reached = n, make(chan struct{})
+	return r.reached
+}
+
+// arrivals answers when each message of a run came, a line each.
+func (s *sink) arrivals(w http.ResponseWriter, req *http.Request) {
+	r := s.run(req.URL.Query().Get("run"))
+	var text bytes.Buffer
+	r.mu.Lock()
+	for id, at := range r.seen {
+		text.WriteString(id)
+		text.WriteByte(' ')
+		text.WriteString(strconv.FormatInt(at, 10))
+		text.WriteByte('\n')
+	}
+	r.mu.Unlock()
+	_, _ = w.Write(text.Bytes())
+}
+
+// forget drops a run.
+func (s *sink) forget(_ http.ResponseWriter, req *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.runs, req.URL.Query().Get("run"))
+}

@@ -1,0 +1,137 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// sentOnly are commands that no script can run: each was sent by a client. What
+// else clients send - a heartbeat every 2 s, a subscription - is not worth
+// counting beside them.
+var sentOnly = []string{
+	"eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro",
+	"script", "wait", "waitaof", "multi", "exec", "subscribe", "ping",
+}
+
+// cpu is what its servers have used so far, in microseconds.
+func (st *store) cpu(ctx context.Context) (micros float64, err error) {
+	for i := range st.nodes {
+		text, err := st.info(ctx, i, "cpu")
+		if err != nil {
+			return 0, err
+		}
+		for _, name := range []string{"used_cpu_sys", "used_cpu_user"} {
+			seconds, err := field(text, name)
+			if err != nil {
+				return 0, err
+			}
+			micros += seconds * 1e6
+		}
+	}
+	return micros, nil
+}
+
+// commands is how many its servers have carried out so far, those in scripts
+// counted, and what is asked here not.
+func (st *store) commands(ctx context.Context) (total float64, err error) {
+	for i := range st.nodes {
+		before := st.asked[i].Load() // what asks now is not yet counted
+		count, err := st.number(ctx, i, "stats", "total_commands_processed")
+		if err != nil {
+			return 0, err
+		}
+		total += count - float64(before)
+	}
+	return total, nil
+}
+
+// memory is what its servers use now, in bytes.
+func (st *store) memory(ctx context.Context) (bytes float64, err error) {
+	for i := range st.nodes {
+		used, err := st.number(ctx, i, "memory", "used_memory")
+		if err != nil {
+			return 0, err
+		}
+		bytes += used
+	}
+	return bytes, nil
+}
+
+// calls is how many commands clients have sent so far; a script is one.
+func (st *store) calls(ctx context.Context) (total float64, err error) {
+	for i := range st.nodes {
+		text, err := st.info(ctx, i, "commandstats")
+		if err != nil {
+			return 0, err
+		}
+		total += callsIn(text)
+	}
+	return total, nil
+}
+
+// callsIn counts them in what INFO commandstats answers:
+//
+//	cmdstat_evalsha:calls=12,usec=3456,usec_per_call=288.00
+//	cmdstat_script|load:calls=1,usec=...
+func callsIn(text string) (total float64) {
+	for line := range strings.Lines(text) {
+		name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+		name, _, _ = strings.Cut(name, "|")
+		count, _, _ := strings.Cut(rest, ",")
+		for _, sent := range sentOnly {
+			if name == sent {
+				n, _ := strconv.ParseFloat(count, 64) // what is no number is no count
+				total += n
+			}
+		}
+	}
+	return total
+}
+
+// number is one field of a server's INFO.
+func (st *store) number(ctx context.Context, i int, section, name string) (float64, error) {
+	text, err := st.info(ctx, i, section)
+	if err != nil {
+		return 0, err
+	}
+	return field(text, name)
+}
+
+// info is a section of a server's INFO.
+func (st *store) info(ctx context.Context, i int, section string) (string, error) {
+	st.asked[i].Add(1)
+	text, err := st.nodes[i].Info(ctx, section).Result()
+	if err != nil {
+		return "", fmt.Errorf("ask redis-server: %w", err)
+	}
+	return text, nil
+}
+
+// field is one number in what INFO answers.
+func field(text, name string) (float64, error) {
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			return strconv.ParseFloat(strings.TrimSpace(value), 64)
+		}
+	}
+	return 0, fmt.Errorf("redis-server does not tell its %s", name)
+}
+
+// versionIn is the server's name and version in what INFO server answers.
+func versionIn(text string) string {
+	name, version := "Redis", ""
+	for line := range strings.Lines(text) {
+		field, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		switch field {
+		case "valkey_version": // which tells the version of the Redis it stands for, too
+			name, version = "Valkey", value
+		case "redis_version":
+			if version == "" {
+				version = value
+			}
+		}
+	}
+	return name + " " + version
+}

@@ -1,0 +1,79 @@
+package bench
+
+import (
+	"maps"
+	"slices"
+)
+
+// Target is what a figure has to reach.
+type Target struct {
+	AtLeast bool    `json:"at_least"` // else at most
+	Value   float64 `json:"value"`
+	Always  bool    `json:"always,omitzero"` // judged on the worst run, not on the median
+}
+
+// Verdicts on a target.
+const (
+	met    = "met"
+	missed = "missed"
+)
+
+func atLeast(v float64) Target { return Target{AtLeast: true, Value: v} }
+func atMost(v float64) Target  { return Target{Value: v} }
+
+// targets are those of all figures that have one.
+var targets = map[string]Target{
+	"drain to 1: ÷ limit":             atLeast(0.78),
+	"drain to 100: ÷ limit":           atLeast(0.72),
+	"drain to 1: Redis CPU":           atMost(30),
+	"drain to 100: Redis CPU":         atMost(30),
+	"drain to 1: calls":               atMost(0.12),
+	"drain to 100: calls":             atMost(0.12),
+	"slow to 100: ÷ permits":          atLeast(0.9),
+	"slow to 100: dispatcher memory":  atMost(100),
+	"through to 1: ÷ limit":           atLeast(0.38),
+	"through to 1: Redis CPU":         atMost(17),
+	"through to 1: calls":             atMost(0.12),
+	"through to 100: Redis CPU":       atMost(24),
+	"through to 100: calls":           atMost(0.12),
+	"through, batches: ÷ limit":       atLeast(0.6),
+	"through, batches: calls":         atMost(0.12),
+	"accept, everysec: ÷ limit":       atLeast(0.7),
+	"accept, batches, everysec: rate": atLeast(80_000),
+
+	"lateness: p99":                          atMost(3),
+	"lateness: least":                        {AtLeast: true, Value: 0, Always: true}, // never early
+	"latency at 50/s: p99":                   atMost(3),
+	"waiting: memory of each":                atMost(1500),
+	"waiting: the script that grows most":    atMost(2), // with most waiting ÷ with fewest
+	"start: first delivery":                  atMost(1),
+	"isolation, some hung: p99":              atMost(5),
+	"idle at 1 partition: Redis commands":    atMost(2),
+	"idle at 128 partitions: Redis commands": atMost(2),
+}
+
+// String is how a table has it.
+func (t Target) String() string {
+	if t.AtLeast {
+		return "≥ " + number(t.Value)
+	}
+	return "≤ " + number(t.Value)
+}
+
+// verdict judges a figure.
+func (t Target) verdict(f Figure) string {
+	value := f.Median
+	switch {
+	case t.Always && t.AtLeast:
+		value = f.Min
+	case t.Always:
+		value = f.Max
+	}
+	if t.AtLeast && value >= t.Value || !t.AtLeast && value <= t.Value {
+		return met
+	}
+	return missed
+}
+
+// Judged are the names of all figures that have a target.
+func Judged() []string { return slices.Sorted(maps.Keys(targets)) }

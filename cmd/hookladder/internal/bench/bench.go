@@ -66,6 +66,9 @@ func names() (list []string) {
 // errInterrupted says that somebody did not want to wait for the end.
 var errInterrupted = errors.New("interrupted: nothing was measured to the end")
 
+// noticed is how long it takes at most until it is known that a process ended.
+const noticed = time.Second
+
 // Run measures. When it ends, with or without an error, nothing that it started
 // is left.
 func Run(ctx context.Context, o Options) (r *Report, err error) {
@@ -79,6 +82,12 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 		return nil, err
 	}
 	defer func() {
+		if err != nil {
+			select { // a process that died breaks calls before it is known to have ended
+			case <-ctx.Done():
+			case <-time.After(noticed):
+			}
+		}
 		if ctx.Err() != nil { // what failed because of it is not the reason
 			err = context.Cause(ctx)
 		}

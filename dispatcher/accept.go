@@ -146,8 +146,9 @@ func (a *accepter) gather(open []*ticket) []*ticket {
 }
 
 // flush gives the next entries to the queue and answers the tickets that are
-// not complete: those that had no turn, and those that had one. Permits are taken first: what is due at once and finds one free
-// is leased by the same call, if leases may be taken.
+// not complete: those that had no turn, and those that had one. Permits are
+// taken first: what is due at once and finds one free is leased by the same
+// call, if leases may be taken.
 func (a *accepter) flush(ctx context.Context, open []*ticket) (left, begun []*ticket) {
 	e := a.engine
 	batch := make([]Entry, 0, min(unsent(open), flushMost))

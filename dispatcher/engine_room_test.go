@@ -162,3 +162,63 @@ func TestWorkThatIsForgottenBeforeItsAgeIsTold(t *testing.T) {
 		r.stop(t)
 	})
 }
+
+func TestWhenMemoryIsFullFinishedWorkGoesFirst(t *testing.T) {
+	cases := map[string]struct {
+		full      int // entries refused before there is room
+		trimFails bool
+		want      []error
+		calls     []int
+	}{
+		"room was made":          {full: 2, want: []error{nil, nil, nil}, calls: []int{3, 2}},
+		"some of it was enough":  {full: 4, want: []error{d.ErrFull, nil, nil}, calls: []int{3, 3}},
+		"it is full of new work": {full: 1000, want: []error{d.ErrFull, d.ErrFull, d.ErrFull}, calls: []int{3, 3}},
+		"room can't be made":     {full: 1, trimFails: true, want: []error{d.ErrFull, nil, nil}, calls: []int{3}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newTestRig(t, func(_ *d.Options, q *fakeQueue, _ *fakeSender) { q.partitions = 3 })
+				r.queue.full, r.queue.direct = c.full, true
+				if c.trimFails {
+					r.queue.hook = failing("trim", d.ErrUnavailable)
+				}
+				r.start(t)
+				out, err := r.Publish(t.Context(), messages("m", 3))
+				require.NoError(t, err)
+				good := 0
+				for i, p := range out {
+					require.ErrorIs(t, p.Err, c.want[i])
+					if p.Err == nil {
+						require.Equal(t, d.Accepted, p.Result)
+						require.Equal(t, fmt.Sprintf("m_%d", i), p.Deliveries[0].ID.Message)
+						good++
+					}
+				}
+				pass(0)
+				require.Equal(t, c.calls, sizes(r.queue.seen("schedule")))
+				trims := r.queue.seen("trim")
+				require.Len(t, trims, 1)
+				require.True(t, trims[0].room)
+				require.Equal(t, 3, trims[0].n, "all partitions")
+				require.Equal(t, 1024, r.FreePermits())
+				require.Equal(t, good, r.queue.verdicts()[d.Delivered], "what was leased by either call is delivered")
+				r.stop(t)
+			})
+		})
+	}
+}
+
+func TestAFullQueueIsToldOfAlsoWhenTheWholeCallFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, acceptsOnly)
+		r.queue.hook = failing("schedule", d.ErrFull)
+		r.start(t)
+		out, err := r.Publish(t.Context(), messages("m", 2))
+		require.NoError(t, err)
+		require.ErrorIs(t, out[0].Err, d.ErrFull)
+		require.ErrorIs(t, out[1].Err, d.ErrFull)
+		require.Equal(t, 2, r.queue.count("schedule"))
+		r.stop(t)
+	})
+}

@@ -73,6 +73,9 @@ func (h *heart) beat(ctx context.Context) (dead []string) {
 			e.trouble.note("beat", err)
 			h.unheard(began, err)
 		}
+		if errors.Is(err, ErrMoved) {
+			e.quit(err)
+		}
 		return nil
 	}
 	e.trouble.note("beat", nil)

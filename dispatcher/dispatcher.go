@@ -60,6 +60,7 @@ func New(q Queue, s Sender, o Options) (*Dispatcher, error) {
 		look: make(chan struct{}, 1), settled: make(chan struct{}, 1), stopped: make(chan struct{}),
 	}
 	e.taking, e.stop = context.WithCancel(context.Background())
+	e.over, e.quit = context.WithCancelCause(context.Background())
 	e.self.Store(&self{base: o.Instance, count: 1})
 	e.view.look = e.look
 	e.settler = newSettler(e, 4*max(o.MaxInFlight, settleMost))

@@ -26,6 +26,9 @@ type engine struct {
 	taking context.Context // ends when nothing more is moved, claimed or leased
 	stop   context.CancelFunc
 
+	over context.Context // ends, with the reason, when this instance can't go on
+	quit context.CancelCauseFunc
+
 	self atomic.Pointer[self]
 	many manyNodes
 	wall func(time.Time) time.Time // what this host's clock says at a time

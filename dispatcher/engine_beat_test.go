@@ -219,6 +219,18 @@ func TestAFirstBeatThatFailedIsNotADeath(t *testing.T) {
 	})
 }
 
+// Its supervisor starts it anew, or tells a person that it can't be.
+func TestAnInstanceWhoseQueueChangedUnderItEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.start(t)
+		pass(d.BeatEvery)
+		r.queue.set(func() { r.queue.hook = failing("beat", d.ErrMoved) })
+		pass(d.BeatEvery)
+		require.ErrorIs(t, <-r.ended, d.ErrMoved)
+	})
+}
+
 func TestLeasesOfAnAnswerThatWasLostAreHandedBack(t *testing.T) {
 	for _, stage := range []string{"claim", "schedule"} {
 		t.Run(stage, func(t *testing.T) {

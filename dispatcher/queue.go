@@ -17,6 +17,11 @@ var (
 	// ErrNotDurable says that it was stored, but not where Durability asks for:
 	// it goes on, but may be forgotten still. It is an ErrUnavailable.
 	ErrNotDurable = fmt.Errorf("stored, but not as durable as asked: %w", ErrUnavailable)
+	// ErrMoved says that the queue is no longer as this instance found it: it is
+	// divided, or laid out, in another way. Every call fails from then on, and the
+	// engine ends, since it would write where nobody looks. It is an
+	// ErrUnavailable.
+	ErrMoved = fmt.Errorf("it changed under this instance: %w", ErrUnavailable)
 	// ErrFull says that the queue has no memory left; nothing was changed.
 	ErrFull = errors.New("queue full")
 	// ErrFenced says that this instance was declared dead and must start anew

@@ -12,11 +12,16 @@ import (
 // Run works until ctx ends. Then it takes no more, lets the attempts under way
 // go on for the grace time, unless Drain did that before, hands back the rest,
 // records the last outcomes and signs off. It returns nil after an orderly end.
+// Where the queue is no longer as this instance found it, Run ends in the same
+// way by itself, and returns an ErrMoved.
 //
 // Nothing of this is needed for what was accepted not to be lost: where it is
 // cut off, whenever, others take over what was held.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	e := d.engine
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	defer context.AfterFunc(e.over, end)()
 	defer context.AfterFunc(ctx, e.stop)()
 	// The heart and the settler outlive the attempts.
 	life, die := context.WithCancel(context.WithoutCancel(ctx))
@@ -49,7 +54,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	die()
 	err = errors.Join(err, keeping.Wait())
 	d.leave(context.WithoutCancel(ctx))
-	return err
+	return errors.Join(context.Cause(e.over), err)
 }
 
 // Drain is the first part of the end, while callers are still answered: from

@@ -125,12 +125,12 @@ func parseProgress(text string) (p progress, err error) {
 	if text == "" {
 		return p, nil
 	}
-	var asked int
+	var asked int64
 	var reason string
 	if _, err = fmt.Sscanf(text, "%d %d %d %d %d %s", &p.attempts, &p.base, &p.deaths, &p.status, &asked, &reason); err != nil {
 		return p, fmt.Errorf("progress %q: %w", text, errAnswer)
 	}
-	p.asked = asked == 1
+	p.asked = asked != 0
 	if reason != "-" {
 		p.reason = dispatcher.DeadReason(reason)
 	}

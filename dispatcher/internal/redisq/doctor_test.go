@@ -245,7 +245,7 @@ var damages = []struct {
 	{"behind and marked as cancelled", func(p *ward) { p.do("HSET", p.key("marks"), "k:k2", "c") }, "mark", map[string]queuetest.Place{"k:k2": queuetest.PlaceCancelled}},
 	{"delivered and marked", func(p *ward) { p.do("HSET", p.key("marks"), "b:done", "c") }, "mark", map[string]queuetest.Place{"b:done": queuetest.PlaceDone}},
 	{"ended at the head of a line", func(p *ward) { p.do("LPOP", p.key("ready:k")); p.do("ZADD", p.key("done"), 1, "k:k1") }, "in_line", map[string]queuetest.Place{"k:k1": queuetest.PlaceDone, "k:k2": queuetest.PlaceReady}},
-	{"ready for a reason", func(p *ward) { p.do("HSET", p.key("progress"), "a:r1", "1 0 0 500 0 gone") }, "reason", map[string]queuetest.Place{"a:r1": queuetest.PlaceReady}},
+	{"ready for a reason", func(p *ward) { p.do("HSET", p.key("progress"), "a:r1", "1 0 0 500 0 gone 0 0") }, "reason", map[string]queuetest.Place{"a:r1": queuetest.PlaceReady}},
 	{"in no line", func(p *ward) { p.do("ZREM", p.line(), "k1") }, "no_line", map[string]queuetest.Place{"k:k1": queuetest.PlaceBehind, "k:k2": queuetest.PlaceReady}},
 	{"dead for no reason", func(p *ward) { p.do("HDEL", p.key("progress"), "b:dead") }, "reason", map[string]queuetest.Place{"b:dead": queuetest.PlaceDead}},
 
@@ -257,8 +257,8 @@ var damages = []struct {
 	{"statuses that are wrong", func(p *ward) { p.do("HSET", p.key("counts"), "ready", 99, "dead", -1, "nothing", 3) }, "counts", nil},
 	{"statuses that are gone", func(p *ward) { p.do("DEL", p.key("counts"), p.key("buried")) }, "counts", nil},
 	{"reasons that are wrong", func(p *ward) { p.do("HSET", p.key("buried"), "b gone", 7, "x poison", 1) }, "counts", nil},
-	{"lines that are not counted", func(p *ward) { p.do("HSET", p.key("lane"), "k", "2 0 0 0 0 0 4") }, "counts", nil},
-	{"lines that are not there", func(p *ward) { p.do("HSET", p.key("lane"), "k", "2 0 0 0 0 5 4") }, "counts", nil},
+	{"lines that are not counted", func(p *ward) { p.do("HSET", p.key("lane"), "k", "2 0 0 0 0 0 4 0 0") }, "counts", nil},
+	{"lines that are not there", func(p *ward) { p.do("HSET", p.key("lane"), "k", "2 0 0 0 0 5 4 0 0") }, "counts", nil},
 
 	{"a lane without its turn", func(p *ward) { p.do("ZREM", p.key("lanes"), "a") }, "stuck", nil},
 	{"no lane has a turn", func(p *ward) { p.do("DEL", p.key("lanes")) }, "stuck", nil},

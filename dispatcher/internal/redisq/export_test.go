@@ -60,6 +60,9 @@ func (o RepartitionOptions) Paged(entries int) RepartitionOptions {
 // Doze has a store's last beat lie back, as after a sleep.
 func (s *Store) Doze(d time.Duration) { s.division.beaten.Add(-int64(d)) }
 
+// NoteTakeover has a store believe that another node took over.
+func (s *Store) NoteTakeover() { s.noteTakeover() }
+
 // Phases are the words of a repartition's phases.
 var Phases = phases
 

@@ -106,6 +106,7 @@ func (s *Store) noteLost(ctx context.Context, master *redis.Client, err error, b
 	case isTimeout(err) && time.Since(began) < slow:
 		return
 	}
+	s.division.doubt()
 	addr := master.Options().Addr
 	if isTimeout(err) {
 		if s.cluster == nil {
@@ -133,6 +134,7 @@ func (s *Store) noteLost(ctx context.Context, master *redis.Client, err error, b
 // noteTakeover has who watches told that another node may have taken over, and
 // know less.
 func (s *Store) noteTakeover() {
+	s.division.doubt()
 	select {
 	case s.takeover <- struct{}{}:
 	default: // it is about to be told

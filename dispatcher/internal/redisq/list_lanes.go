@@ -90,7 +90,7 @@ func (l *lister) choose(ctx context.Context, partition int, lanes []string, whol
 	}
 	for i, text := range states.Val() {
 		text, _ := text.(string)
-		if f := strings.Fields(text); len(f) == 7 && f[5] != "0" {
+		if f := strings.Fields(text); len(f) >= 7 && f[5] != "0" {
 			l.waiting = append(l.waiting, lanes[i])
 		}
 	}

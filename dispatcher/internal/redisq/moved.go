@@ -14,18 +14,28 @@ import (
 
 // An instance that was stopped for so long that it was taken for dead, a
 // process that somebody continues or a machine that slept, may wake up after a
-// repartition: what it then accepted would lie where nobody looks. So where its
-// last beat is old, and where a beat finds its name forgotten, it makes sure
-// that the project is still divided as it was. Where it is not, every call of
-// it fails until it is started anew.
+// repartition: what it then accepted would lie where nobody looks. Another
+// version may have changed the layout of the keys meanwhile, or another store
+// may be behind the same address. So the instance reads :meta again
+//
+//   - where its last beat is old, before it accepts anything,
+//   - with the beat that finds its name forgotten,
+//   - with the next beat after a connection was lost, the subscription began
+//     anew or another node took over, until :meta is there.
+//
+// Where the project is not as it was, every call of the instance fails, and its
+// engine ends.
 
 // beatTrusted is how old a beat may be: sooner nobody is taken for dead.
 const beatTrusted = 5 * time.Second
 
-// division is how the project was divided when it was opened.
+// division is how the project was divided, and its keys laid out, when it was
+// opened.
 type division struct {
 	beaten atomic.Int64          // wall clock in ns of the last beat; a machine that sleeps stops the other one
-	moved  atomic.Pointer[error] // nil: it still is
+	doubts atomic.Int64          // grows with each event after which :meta may be another
+	solved atomic.Int64          // doubts when :meta was last read
+	moved  atomic.Pointer[error] // nil: it is still as it was
 }
 
 // stay is said when a beat was answered.
@@ -37,28 +47,75 @@ func (d *division) old() bool {
 	return beaten != 0 && time.Now().UnixNano()-beaten > int64(beatTrusted)
 }
 
-// mustStand makes sure that the project is divided as it was. That it can't be
-// asked is no error: other partitions may answer.
-func (s *Store) mustStand(ctx context.Context) error {
-	var have *redis.SliceCmd
-	key := s.home() + keyMeta
-	err := s.at(ctx, "read "+key, home, func(p redis.Pipeliner) { have = p.HMGet(ctx, key, metaPartitions, metaRepartition) })
-	if err != nil || len(have.Val()) < 2 {
-		return s.stands()
+// doubt has :meta read again with the next beat.
+func (d *division) doubt() { d.doubts.Add(1) }
+
+// doubted answers the number of doubts where :meta has to be read again, else 0.
+func (d *division) doubted() int64 {
+	if n := d.doubts.Load(); n != d.solved.Load() {
+		return n
 	}
-	partitions, _ := have.Val()[0].(string)
-	text, _ := have.Val()[1].(string)
-	under, err := parseMark(text)
-	begun := text != "" && (err != nil || under.phase > phaseBegin)
-	if begun || partitions != "" && partitions != strconv.Itoa(len(s.tags)) {
-		moved := fmt.Errorf("project %s is no longer divided into %d partitions: start this instance anew: %w",
-			s.project, len(s.tags), dispatcher.ErrUnavailable)
-		s.division.moved.Store(&moved)
+	return 0
+}
+
+// mustStand makes sure that the project is as it was. That it can't be asked is
+// no error: other partitions may answer.
+func (s *Store) mustStand(ctx context.Context) error {
+	doubts := s.division.doubts.Load()
+	var have *redis.SliceCmd
+	err := s.at(ctx, "read "+s.home()+keyMeta, home, func(p redis.Pipeliner) { have = s.readDivision(ctx, p) })
+	if err == nil {
+		s.compareDivision(have, doubts)
 	}
 	return s.stands()
 }
 
-// stands is the error of every call once the project is divided otherwise.
+// readDivision reads the fields of :meta that compareDivision needs.
+func (s *Store) readDivision(ctx context.Context, p redis.Pipeliner) *redis.SliceCmd {
+	return p.HMGet(ctx, s.home()+keyMeta, metaPartitions, metaRepartition, metaSchema)
+}
+
+// compareDivision compares what :meta says with what it said at the start. An
+// empty :meta, of a store that lost everything, proves nothing and is read again.
+func (s *Store) compareDivision(have *redis.SliceCmd, doubts int64) {
+	if have == nil || len(have.Val()) < 3 {
+		return
+	}
+	partitions, _ := have.Val()[0].(string)
+	text, _ := have.Val()[1].(string)
+	schema, _ := have.Val()[2].(string)
+	under, err := parseMark(text)
+	begun := text != "" && (err != nil || under.phase > phaseBegin)
+	switch {
+	case begun || partitions != "" && partitions != strconv.Itoa(len(s.tags)):
+		s.move(fmt.Errorf("project %s is no longer divided into %d partitions: start this instance anew: %w",
+			s.project, len(s.tags), dispatcher.ErrMoved))
+	case schema != "" && s.layoutOf(schema) != nil:
+		s.move(fmt.Errorf("%w: %w", s.layoutOf(schema), dispatcher.ErrMoved))
+	case partitions != "" && schema != "":
+		s.division.solved.Store(doubts)
+	default:
+		s.division.doubt()
+	}
+}
+
+func (s *Store) move(err error) { s.division.moved.CompareAndSwap(nil, &err) }
+
+// layoutOf refuses a layout of the keys that this version does not know.
+func (s *Store) layoutOf(schema string) error {
+	known, _ := strconv.Atoi(schemaVersion)
+	switch n, err := strconv.Atoi(schema); {
+	case schema == schemaVersion:
+		return nil
+	case err == nil && n < known:
+		return fmt.Errorf("the keys of project %s have the older layout %s, this version knows %s only: stop all older instances and use another PROJECT, "+
+			"or an empty database; let the older version finish first what waits there", s.project, schema, schemaVersion)
+	default:
+		return fmt.Errorf("the keys of project %s have layout %q, this version knows %s only: start the newer version that made them", s.project, schema, schemaVersion)
+	}
+}
+
+// stands is the error of every call once the project is not as it was.
 func (s *Store) stands() error {
 	if moved := s.division.moved.Load(); moved != nil {
 		return *moved

@@ -69,7 +69,8 @@ func (r *raw) readLanes() {
 	}
 	for name, text := range r.lane.Val() {
 		r.at(name, func(l *queuetest.LaneState) {
-			r.whole(text, "%d %d %d %d %d %d %d", &l.Window, &l.Fails, &l.Opened, &l.Until, &l.Tat, &l.Keys, &l.Slow)
+			var failing, told int64
+			r.whole(text, "%d %d %d %d %d %d %d %d %d", &l.Window, &l.Fails, &l.Opened, &l.Until, &l.Tat, &l.Keys, &l.Slow, &failing, &told)
 			l.Known = true
 		})
 	}

@@ -213,7 +213,8 @@ func (r *raw) readDeliveries() {
 		var p queuetest.Progress
 		var asked int
 		var reason string
-		r.scan(text, "%d %d %d %d %d %s", &p.Attempts, &p.Base, &p.Deaths, &p.Status, &asked, &reason)
+		var beside, job int
+		r.whole(text, "%d %d %d %d %d %s %d %d", &p.Attempts, &p.Base, &p.Deaths, &p.Status, &asked, &reason, &beside, &job)
 		p.Asked = asked == 1
 		if reason != "-" {
 			p.Reason = dispatcher.DeadReason(reason)

@@ -23,10 +23,15 @@ func (s *Store) instances() string { return s.home() + keyInstances }
 func (s *Store) Beat(ctx context.Context, by string, number int64) (fresh bool, all map[string]int64, err error) {
 	var set *redis.IntCmd
 	var read *redis.MapStringStringCmd
+	var meta *redis.SliceCmd
+	doubts := s.division.doubted()
 	err = s.at(ctx, "beat", home, func(p redis.Pipeliner) {
 		fresh = fresh || set != nil && set.Val() == 1 // where only the reading has to be repeated
 		set = p.HSet(ctx, s.instances(), by, number)
 		read = p.HGetAll(ctx, s.instances())
+		if doubts > 0 {
+			meta = s.readDivision(ctx, p)
+		}
 	})
 	fresh = fresh || valueOf(set) == 1
 	if errors.Is(err, dispatcher.ErrFull) {
@@ -34,6 +39,10 @@ func (s *Store) Beat(ctx context.Context, by string, number int64) (fresh bool, 
 		if err == nil {
 			err = s.failed("beat", read.Err())
 		}
+	}
+	if err == nil && doubts > 0 {
+		s.compareDivision(meta, doubts)
+		err = s.stands()
 	}
 	if err == nil && fresh {
 		err = s.mustStand(ctx)

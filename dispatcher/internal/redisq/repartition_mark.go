@@ -82,8 +82,9 @@ func (r *repartition) readMark(ctx context.Context) (m mark, again bool, err err
 		return m, false, err
 	case len(meta) == 0:
 		return m, false, errors.New("there is no such project in this Redis")
-	case meta[metaSchema] != schemaVersion:
-		return m, false, fmt.Errorf("it has layout %q, this version knows %q", meta[metaSchema], schemaVersion)
+	}
+	if err := r.layoutOf(meta[metaSchema]); err != nil {
+		return m, false, err
 	}
 	if text := meta[metaRepartition]; text != "" {
 		m, err = parseMark(text)

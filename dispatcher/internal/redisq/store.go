@@ -56,7 +56,7 @@ const clusterPartitions = 128
 
 // schemaVersion is what :meta says of the layout of the keys; another one is
 // not touched.
-const schemaVersion = "1"
+const schemaVersion = "2"
 
 // Store is a dispatcher.Queue in Redis.
 type Store struct {
@@ -178,8 +178,8 @@ func (s *Store) agree(ctx context.Context, wanted int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if have["schema"] != schemaVersion {
-		return 0, fmt.Errorf("project %s has layout %q, this version knows %q", s.project, have["schema"], schemaVersion)
+	if err := s.layoutOf(have[metaSchema]); err != nil {
+		return 0, err
 	}
 	if err := underWay(have); err != nil {
 		return 0, err

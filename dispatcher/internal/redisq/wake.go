@@ -101,6 +101,7 @@ func (s *Store) Watch(ctx context.Context, by string, ears dispatcher.Ears) erro
 		switch e := event.(type) {
 		case *redis.Subscription:
 			if e.Channel == wake { // one command subscribes to both
+				s.division.doubt()
 				ears.Lost()
 			}
 		case *redis.Message:

@@ -123,8 +123,8 @@ for i, delivery in ipairs(deliveries) do
     put(ended.dead, at_now, delivery)
     count('dead', 1)
     bury(l.name, 'expired', 1)
-    local a, b, d, s = progress(texts[i])
-    put(entries_of_progress, delivery, progressed(a, b, d, s, 0, 'expired'))
+    local a, b, d, s, _, _, more = progress(texts[i])
+    put(entries_of_progress, delivery, progressed(a, b, d, s, 0, 'expired', more))
     note(delivery, 'dead', 0, 0, a, 'expired')
     spared(i, l)
   else

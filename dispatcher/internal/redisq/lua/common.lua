@@ -22,8 +22,9 @@
 --                          the key in hex; * in an ordered lane
 --   :leases:<inst>   zset  <lane>:<id> by time of claim
 --   :marks           hash  <lane>:<id> -> c cancelled, d delivered, though it is still ready or leased
---   :progress        hash  <lane>:<id> -> "attempts base deaths status asked reason"; base: attempts when its ladder
---                          began; asked: 1 if a person asked for the next attempt; reason: - for none
+--   :progress        hash  <lane>:<id> -> "attempts base deaths status asked reason beside job"; base: attempts when its
+--                          ladder began; asked: not 0 if a person asked for the next attempt; reason: - for none; beside
+--                          and job are 0. Further fields are passed over, and carried on
 --   :history:<l>:<i> list  newest first "<due of next, 0 none> <length of meta> <meta><excerpt>", at most 32
 --   :done :cancelled :dead zset <lane>:<id> by end time
 --   :seen            zset  message id by time its record was cut to the digest
@@ -31,8 +32,9 @@
 --   :parked          zset  lanes by ms: those that may be claimed from at that time, and those held d or x whose ready
 --                          list has to be ended
 --   :in              hash  lane -> "in-flight waiting": due, ready and behind
---   :lane            hash  lane -> "window fails opened until tat keys slow": until in ms, tat (when the rate allows the
---                          next) in us, 0 none; keys: how many sets of :behind it has
+--   :lane            hash  lane -> "window fails opened until tat keys slow failing told": until in ms, tat (when the rate
+--                          allows the next) in us, 0 none; keys: how many sets of :behind it has; failing and told are
+--                          0. Further fields are passed over, and carried on
 --   :limits          hash  lane -> "version max interval ordered held": max 0 usual; interval us, 0 no rate; ordered 0 or 1;
 --                          held - no, p paused, d disabled, x deleted; * -> all lanes are held. No text: no limits, but
 --                          a lane ep_... without is not claimed from

@@ -91,7 +91,7 @@ local function expected(delivery, record, text)
   local _, _, _, _, asked = progress(text)
   local newest = call('LINDEX', HISTORY .. delivery, 0)
   local due = newest and tonumber(string.match(newest, '^(%d+) ')) or 0
-  return asked == 1 and now or due
+  return asked > 0 and now or due
 end
 
 -- restore puts a delivery that is nowhere where it belongs: where all says that it ended, there; else it goes on. What was
@@ -126,8 +126,8 @@ end
 -- alive gives a delivery that is not dead after all a new ladder.
 local function alive(delivery)
   local text = call('HGET', PROGRESS, delivery)
-  local a, _, _, s, q, reason = progress(text)
-  if reason ~= '-' then call('HSET', PROGRESS, delivery, progressed(a, a, 0, s, q, '-')) end
+  local a, _, _, s, q, reason, more = progress(text)
+  if reason ~= '-' then call('HSET', PROGRESS, delivery, progressed(a, a, 0, s, q, '-', more)) end
 end
 
 -- Which of two places is kept. What was delivered is nobody's any more. One that waits behind another keeps its turn; a
@@ -198,9 +198,9 @@ local function alone(delivery, id, record, p)
   if over(place) and stands(name, id, record, seen[id]) then
     if tell(id, 'in_line', place) then step_out(id, record) end
   end
-  local a, b, d, s, q, reason = progress(call('HGET', PROGRESS, delivery))
+  local a, b, d, s, q, reason, more = progress(call('HGET', PROGRESS, delivery))
   if place == 'dead' and reason == '-' and tell(id, 'reason', 'it has none') then
-    call('HSET', PROGRESS, delivery, progressed(a, b, d, s, q, 'exhausted'))
+    call('HSET', PROGRESS, delivery, progressed(a, b, d, s, q, 'exhausted', more))
     bury(name, '-', -1)
     bury(name, 'exhausted', 1)
   elseif place ~= 'dead' and reason ~= '-' and tell(id, 'reason', place .. ', ' .. reason) then

@@ -27,19 +27,19 @@ end
 
 -- doom ends a delivery of a disabled or deleted endpoint. attempts and status tell of an attempt that was just made.
 local function doom(l, delivery, text, attempts, status)
-  local a, b, d, s = progress(text)
+  local a, b, d, s, _, _, more = progress(text)
   a, s = attempts or a, status or s
   if l.limits.held == 'x' then
     put(ended.cancelled, at_now, delivery)
     count('cancelled', 1)
-    if attempts then put(entries_of_progress, delivery, progressed(a, b, 0, s, 0, '-')) end
+    if attempts then put(entries_of_progress, delivery, progressed(a, b, 0, s, 0, '-', more)) end
     note(delivery, 'cancelled', 0, 0, a, '-')
     return
   end
   put(ended.dead, at_now, delivery)
   count('dead', 1)
   bury(l.name, 'disabled', 1)
-  put(entries_of_progress, delivery, progressed(a, b, attempts and 0 or d, s, 0, 'disabled'))
+  put(entries_of_progress, delivery, progressed(a, b, attempts and 0 or d, s, 0, 'disabled', more))
   note(delivery, 'dead', 0, 0, a, 'disabled')
 end
 

@@ -29,7 +29,7 @@ each('ZREM', LEASES .. gone, deliveries)
 for i, delivery in ipairs(deliveries) do
   local lane, id = parts(delivery)
   local l = lanes[lane]
-  local attempts, base, deaths, status, asked = progress(texts[i])
+  local attempts, base, deaths, status, asked, _, more = progress(texts[i])
   deaths = deaths + 1
   l.flying = l.flying - 1
   count('in_flight', -1)
@@ -41,16 +41,16 @@ for i, delivery in ipairs(deliveries) do
     count(delivered and 'delivered' or 'cancelled', 1)
     if not delivered then note(delivery, 'cancelled', 0, 0, attempts, '-') end
   elseif deaths >= DEATHS then
-    put(entries_of_progress, delivery, progressed(attempts, base, deaths, status, 0, 'poison'))
+    put(entries_of_progress, delivery, progressed(attempts, base, deaths, status, 0, 'poison', more))
     put(ended.dead, now, delivery)
     count('dead', 1)
     bury(lane, 'poison', 1)
     note(delivery, 'dead', 0, 0, attempts, 'poison')
   elseif ends(l) then
-    doom(l, delivery, progressed(attempts, base, deaths, status, 0, '-'))
+    doom(l, delivery, progressed(attempts, base, deaths, status, 0, '-', more))
   else
     over = false
-    put(entries_of_progress, delivery, progressed(attempts, base, deaths, status, asked, '-'))
+    put(entries_of_progress, delivery, progressed(attempts, base, deaths, status, asked, '-', more))
     if call('LPUSH', READY .. lane, num(held[2 * i]) .. ':' .. id) == 1 then l.place = true end
     l.waiting = l.waiting + 1
     count('ready', 1)

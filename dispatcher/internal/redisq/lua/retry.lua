@@ -24,7 +24,7 @@ end
 
 -- ended_before takes a delivery out of where it ended and answers its progress with a new ladder, nil where it did not end.
 local function ended_before(delivery, l, text)
-  local attempts, base, _, status, _, reason = progress(text)
+  local attempts, _, _, status, _, reason, more = progress(text)
   if call('ZREM', DEAD, delivery) == 1 then
     count('dead', -1)
     bury(l.name, reason, -1)
@@ -36,17 +36,17 @@ local function ended_before(delivery, l, text)
   else
     return nil
   end
-  return progressed(attempts, attempts, 0, status, 1, '-')
+  return progressed(attempts, attempts, 0, status, 1, '-', (string.gsub(more, '^ %d+', ' 0')))
 end
 
 -- again makes ready what waits for its time, and what ended: at the end of its line, if it has one.
 local function again(delivery, l, id, record)
   local text = call('HGET', PROGRESS, delivery)
   if call('ZREM', DUE, delivery) == 1 then
-    local attempts, base, deaths, status = progress(text)
+    local attempts, base, deaths, status, _, _, more = progress(text)
     l.waiting = l.waiting - 1
     count(waits(text), -1)
-    call('HSET', PROGRESS, delivery, progressed(attempts, base, deaths, status, 1, '-'))
+    call('HSET', PROGRESS, delivery, progressed(attempts, base, deaths, status, 1, '-', more))
     push(l, now, id)
     return 1
   end

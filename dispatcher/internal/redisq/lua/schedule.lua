@@ -80,7 +80,7 @@ end
 
 local function overflow(l, delivery)
   put(ended.dead, at_now, delivery)
-  put(entries_of_progress, delivery, progressed(0, 0, 0, 0, 0, 'overflow'))
+  put(entries_of_progress, delivery, progressed(0, 0, 0, 0, 0, 'overflow', MORE))
   count('dead', 1)
   bury(l.name, 'overflow', 1)
   note(delivery, 'dead', 0, 0, 0, 'overflow')

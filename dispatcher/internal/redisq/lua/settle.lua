@@ -126,9 +126,9 @@ end
 local function counted(i, text, reason)
   if ARGV[i + 5] == '0' and reason == '-' then return end
   if not text and ARGV[i + 1] == 'd' and ARGV[i + 3] == '200' and ARGV[i + 5] == '1' then return end
-  local attempts, base = progress(text)
+  local attempts, base, _, _, _, _, more = progress(text)
   put(entries_of_progress, ARGV[i],
-    progressed(math.max(attempts, tonumber(ARGV[i + 5])), base, 0, tonumber(ARGV[i + 3]), 0, reason))
+    progressed(math.max(attempts, tonumber(ARGV[i + 5])), base, 0, tonumber(ARGV[i + 3]), 0, reason, more))
 end
 
 -- doomed ends what would wait again in the lane of a disabled or deleted endpoint.

@@ -6,16 +6,16 @@
 local lanes, met, shapes = {}, {}, {}
 local all_held -- nil while nobody asked
 
-local FRESH = { slow = UNKNOWN, rest = '0 0 0 0 0', fails = 0, opened = 0, till = 0, tat = 0, keys = 0 }
+local FRESH = { slow = UNKNOWN, rest = '0 0 0 0 0', more = ' 0 0', fails = 0, opened = 0, till = 0, tat = 0, keys = 0 }
 local NO_LIMITS = { v = 0, top = most, interval = 0, ordered = false, held = '-' }
 local LOST_LIMITS = { v = 0, top = most, interval = 0, ordered = false, held = '?' } -- who notices writes them again
 
 local function shape(text)
   local s = shapes[text]
   if not s then
-    local w, f, o, u, t, k, c = string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+    local w, f, o, u, t, k, c, more = match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)( %d+ %d+.*)$')
     s = {
-      window = tonumber(w), slow = tonumber(c), rest = f .. ' ' .. o .. ' ' .. u .. ' ' .. t .. ' ' .. k,
+      window = tonumber(w), slow = tonumber(c), rest = f .. ' ' .. o .. ' ' .. u .. ' ' .. t .. ' ' .. k, more = more,
       fails = tonumber(f), opened = tonumber(o), till = tonumber(u), tat = tonumber(t), keys = tonumber(k),
     }
     shapes[text] = s
@@ -77,7 +77,7 @@ end
 local function own(l)
   if not l.own then
     local s = l.state
-    l.state = { fails = s.fails, opened = s.opened, till = s.till, tat = s.tat, keys = s.keys }
+    l.state = { fails = s.fails, opened = s.opened, till = s.till, tat = s.tat, keys = s.keys, more = s.more }
     l.own = true
   end
   return l.state
@@ -159,14 +159,16 @@ local function note(delivery, verdict, status, took, number, reason)
   log[#log + 1] = delivery .. ' ' .. verdict .. ' ' .. status .. ' ' .. took .. ' ' .. number .. ' ' .. reason
 end
 
--- progress of a delivery: attempts, base, deaths, status, asked, reason.
+-- progress of a delivery: attempts, base, deaths, status, asked, reason, and the text of the fields behind it, which
+-- scripts carry on as it is.
+local MORE = ' 0 0' -- beside, job
 local function progress(text)
-  if not text then return 0, 0, 0, 0, 0, '-' end
-  local a, b, d, s, q, r = string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d) (%S+)$')
-  if not a then return 0, 0, 0, 0, 0, '-' end
-  return tonumber(a), tonumber(b), tonumber(d), tonumber(s), tonumber(q), r
+  if not text then return 0, 0, 0, 0, 0, '-', MORE end
+  local a, b, d, s, q, r, more = match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+)( %d+ %d+.*)$')
+  if not a then return 0, 0, 0, 0, 0, '-', MORE end
+  return tonumber(a), tonumber(b), tonumber(d), tonumber(s), tonumber(q), r, more
 end
-local function progressed(a, b, d, s, q, r) return format('%d %d %d %d %d %s', a, b, d, s, q, r) end
+local function progressed(a, b, d, s, q, r, more) return format('%d %d %d %d %.0f %s%s', a, b, d, s, q, r, more) end
 local function waits(text)
   local attempts, base = progress(text)
   return attempts > base and 'retrying' or 'scheduled'
@@ -274,7 +276,7 @@ local function write_lanes()
     if used or l.own then
       local s = l.state
       local rest = l.own and format('%d %d %d %d %d', s.fails, s.opened, s.till, s.tat, s.keys) or s.rest
-      local text = format('%d %s %d', l.window, rest, l.slow)
+      local text = format('%d %s %d%s', l.window, rest, l.slow, l.state.more)
       if text ~= l.text then
         texts[#texts + 1] = l.name
         texts[#texts + 1] = text

@@ -35,7 +35,7 @@ func (d *deliverer) deliver(c Claimed) {
 	s := Settlement{ID: c.ID, Due: c.Due, First: c.First}
 	began := d.engine.view.clock.now()
 	var host string
-	if c.Message == nil {
+	if c.Message == nil || c.Message.Success.Check() != nil {
 		// A record that can't be read kills who reads it. No attempt has that number.
 		s.Verdict, s.Reason = Dead, ReasonPoison
 		s.Attempt = Attempt{At: began, Verdict: Dead, Class: ClassInternal, Error: errRecord.Error()}
@@ -62,6 +62,7 @@ var (
 	errRecord     = errors.New("the stored message can't be read")
 	errTarget     = errors.New("the URL can't be read")
 	errNoSecret   = errors.New("no SIGNING_SECRET is set: nothing is sent unsigned")
+	errSuccess    = errors.New("the endpoint's stored success can't be read: set it anew with PATCH")
 	errHeld       = errors.New("its endpoint may not be called now")
 	errUnsignable = errors.New("this id can't be signed: nothing is sent unsigned")
 	errPanic      = errors.New("a fault of the dispatcher, which its log describes")
@@ -94,6 +95,9 @@ func (d *deliverer) attempt(c Claimed, began time.Time, s *Settlement) (host str
 	switch {
 	case errors.Is(err, errHeld):
 		s.Verdict = Back
+		return host
+	case err == nil && r.success.Check() != nil:
+		d.fail(c, r, began, s, errSuccess)
 		return host
 	case err != nil:
 		d.fail(c, r, began, s, err)

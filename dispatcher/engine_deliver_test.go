@@ -238,6 +238,18 @@ func TestARecordThatCannotBeReadIsDead(t *testing.T) {
 	})
 }
 
+func TestAMessageWhoseStoredSuccessCannotBeReadIsDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		m := message("m")
+		m.Success = d.StoredSuccess(`{"body":{"matches":"("}}`)
+		s := deliverOne(t, r, claimed(m))
+		require.Empty(t, r.sender.sent())
+		require.Equal(t, d.Dead, s.Verdict)
+		require.Equal(t, d.ReasonPoison, s.Reason)
+	})
+}
+
 func TestAPanicCostsARungAndNotTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)

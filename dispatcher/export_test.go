@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -91,4 +92,22 @@ func (v *View) Now() time.Time               { return v.v.clock.now() }
 func (v *View) Claimable(free, total int) []int {
 	partitions, _ := v.v.claimable(free, total, 0)
 	return partitions
+}
+
+// MostSuccesses bounds the texts that are remembered, KnownSuccesses counts them.
+const MostSuccesses = mostSuccesses
+
+func KnownSuccesses() int {
+	successes.mu.RLock()
+	defer successes.mu.RUnlock()
+	return len(successes.known)
+}
+
+// PatternSteps reads a pattern past the cache and weighs it.
+func PatternSteps(pattern string) (int, error) {
+	if len(pattern) > maxRegexp {
+		return 0, errors.New("too long")
+	}
+	m, err := newMatchRule(pattern)
+	return m.steps, err
 }

@@ -79,13 +79,17 @@ func blamed(class Class, status int) bool {
 
 // fault names what an answer lacks, or nothing where it means delivered.
 func fault(a Answer, s *Success) (Class, string) {
-	switch {
-	case a.Status == 0:
+	if a.Status == 0 {
 		return noAnswer(a)
-	case !s.Status(a.Status):
-		return ClassStatus, statusFault(a.Status, s)
-	case !s.Body(a.Body):
-		return ClassBody, fmt.Sprintf("status %d, but %s", a.Status, s.body.broken())
+	}
+	want, err := s.read()
+	switch {
+	case err != nil:
+		return ClassInternal, "the stored success can't be read"
+	case !want.holdsStatus(a.Status):
+		return ClassStatus, statusFault(a.Status, want)
+	case !want.holdsBody(a.Body):
+		return ClassBody, fmt.Sprintf("status %d, but %s", a.Status, want.body.broken())
 	default:
 		return ClassNone, ""
 	}
@@ -104,14 +108,14 @@ func noAnswer(a Answer) (Class, string) {
 	return a.Class, "no answer: " + string(a.Class)
 }
 
-func statusFault(status int, s *Success) string {
+func statusFault(status int, want *successRules) string {
 	switch {
 	case status == http.StatusSwitchingProtocols:
 		return "status 101: the receiver left HTTP"
 	case status < 200:
 		return fmt.Sprintf("status %d: an announcement, not an answer", status)
 	case status <= 299:
-		return fmt.Sprintf("status %d, not one of %s", status, s.patterns())
+		return fmt.Sprintf("status %d, not one of %s", status, want.patterns())
 	case status <= 399:
 		return fmt.Sprintf("status %d: redirects are not followed", status)
 	case status == http.StatusGone:

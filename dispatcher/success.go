@@ -22,10 +22,18 @@ const (
 // Success says what a receiver must answer for a delivery to count as
 // delivered: a status, and where asked for, a body. Both must hold. A nil
 // *Success, and its zero value, want any 2xx. It is not changed once it is made.
+//
+// It carries its text, and what that says is read where an answer is judged: a
+// list or a claim of a thousand deliveries compiles no pattern.
 type Success struct {
+	text string // what String answers; empty in the zero value
+}
+
+// successRules are what the text of a Success says.
+type successRules struct {
+	text   string // in its canonical form
 	status []statusSpan
 	body   bodyRule // nil: any body
-	text   string   // what String answers; empty in the zero value
 }
 
 // statusSpan is one status pattern: the codes from low to high, both included.
@@ -38,29 +46,40 @@ const anySuccessText = `{"status":["2xx"]}`
 
 // AnySuccess is the Success that wants any 2xx, as a nil one does.
 func AnySuccess() *Success {
-	return &Success{status: []statusSpan{{200, 299, "2xx"}}, text: anySuccessText}
+	return &Success{text: anySuccessText}
 }
+
+var anySuccess = &successRules{text: anySuccessText, status: []statusSpan{{200, 299, "2xx"}}}
 
 // ParseSuccess reads a list of status patterns (2xx or 200,204 or *), or the
 // JSON that String writes: {"status":["2xx"],"body":...}, where body is a word
 // equal to the trimmed answer, {"path":"code","equals":"SUCCESS"} or
 // {"matches":"<RE2>"}. Without status any 2xx is meant.
 func ParseSuccess(text string) (*Success, error) {
-	if len(text) > maxSuccessText {
-		return nil, fmt.Errorf("success: longer than %d bytes", maxSuccessText)
-	}
-	text = strings.TrimSpace(text)
-	var s *Success
-	var err error
-	if strings.HasPrefix(text, "{") {
-		s, err = successFromJSON([]byte(text))
-	} else {
-		s, err = successFromList(strings.Split(text, ","))
-	}
+	r, err := readSuccess(text)
 	if err != nil {
-		return nil, fmt.Errorf("success: %w", err)
+		return nil, err
 	}
-	return s, nil
+	return &Success{text: r.text}, nil
+}
+
+// StoredSuccess is a Success whose text String once wrote. It is not read
+// before an answer is judged; Check tells whether it can be.
+func StoredSuccess(text string) *Success { return &Success{text: text} }
+
+// Check says why the text can't be read, or nothing. Only a text that was
+// stored can be broken.
+func (s *Success) Check() error {
+	_, err := s.read()
+	return err
+}
+
+// read finds what the text says.
+func (s *Success) read() (*successRules, error) {
+	if s == nil || s.text == "" || s.text == anySuccessText {
+		return anySuccess, nil
+	}
+	return readSuccess(s.text)
 }
 
 // String is the canonical form that the queue keeps: compact JSON that
@@ -95,38 +114,38 @@ func (s *Success) UnmarshalJSON(b []byte) error {
 }
 
 // Status reports whether an answer's status is one of those asked for. No 1xx
-// ever is: it announces an answer, or leaves HTTP.
+// ever is: it announces an answer, or leaves HTTP. A text that can't be read
+// asks for what no answer has.
 func (s *Success) Status(code int) bool {
-	if code < 200 {
-		return false
-	}
-	if s == nil || len(s.status) == 0 {
-		return code <= 299
-	}
-	for _, span := range s.status {
-		if span.low <= code && code <= span.high {
+	r, err := s.read()
+	return err == nil && r.holdsStatus(code)
+}
+
+// Body reports whether the body of an answer is as asked for. What follows the
+// first AnswerLimit bytes does not count, and of a pattern that has many steps
+// less does.
+func (s *Success) Body(b []byte) bool {
+	r, err := s.read()
+	return err == nil && r.holdsBody(b)
+}
+
+func (r *successRules) holdsStatus(code int) bool {
+	for _, span := range r.status {
+		if code >= 200 && span.low <= code && code <= span.high {
 			return true
 		}
 	}
 	return false
 }
 
-// Body reports whether the body of an answer is as asked for. What follows the
-// first AnswerLimit bytes does not count.
-func (s *Success) Body(b []byte) bool {
-	if s == nil || s.body == nil {
-		return true
-	}
-	return s.body.holds(b[:min(len(b), AnswerLimit)])
+func (r *successRules) holdsBody(b []byte) bool {
+	return r.body == nil || r.body.holds(b[:min(len(b), AnswerLimit)])
 }
 
 // patterns lists the statuses asked for, as a person reads them.
-func (s *Success) patterns() string {
-	if s == nil || len(s.status) == 0 {
-		return "2xx"
-	}
-	names := make([]string, len(s.status))
-	for i, span := range s.status {
+func (r *successRules) patterns() string {
+	names := make([]string, len(r.status))
+	for i, span := range r.status {
 		names[i] = span.pattern
 	}
 	return strings.Join(names, ", ")
@@ -139,7 +158,7 @@ type successJSON struct {
 	Body   jsontext.Value `json:"body,omitzero"`
 }
 
-func successFromList(patterns []string) (*Success, error) {
+func successFromList(patterns []string) (*successRules, error) {
 	spans, err := parseStatus(patterns)
 	if err != nil {
 		return nil, err
@@ -147,7 +166,7 @@ func successFromList(patterns []string) (*Success, error) {
 	return newSuccess(spans, nil, nil)
 }
 
-func successFromJSON(text []byte) (*Success, error) {
+func successFromJSON(text []byte) (*successRules, error) {
 	var raw successJSON
 	if err := json.Unmarshal(text, &raw, json.RejectUnknownMembers(true)); err != nil {
 		return nil, err
@@ -176,7 +195,7 @@ func successFromJSON(text []byte) (*Success, error) {
 }
 
 // newSuccess joins checked parts; canonical is the body's written form.
-func newSuccess(spans []statusSpan, rule bodyRule, canonical jsontext.Value) (*Success, error) {
+func newSuccess(spans []statusSpan, rule bodyRule, canonical jsontext.Value) (*successRules, error) {
 	names := make([]string, len(spans))
 	for i, span := range spans {
 		names[i] = span.pattern
@@ -189,7 +208,7 @@ func newSuccess(spans []statusSpan, rule bodyRule, canonical jsontext.Value) (*S
 	if err != nil {
 		return nil, err
 	}
-	return &Success{status: spans, body: rule, text: string(text)}, nil
+	return &successRules{text: string(text), status: spans, body: rule}, nil
 }
 
 func parseStatus(patterns []string) ([]statusSpan, error) {

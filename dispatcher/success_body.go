@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"regexp"
-	"regexp/syntax"
 	"strconv"
 	"strings"
 	"unicode"
@@ -15,14 +13,7 @@ import (
 )
 
 // The bounds of a body's rule.
-const (
-	maxWord   = 256
-	maxRegexp = 1 << 10
-	// maxProgram bounds what a short pattern may stand for: `.{1000}` is seven
-	// bytes and a thousand steps for each byte of the answer. With 2,000 steps
-	// the worst pattern takes 0.6 s for the longest answer (measured), a usual one microseconds.
-	maxProgram = 2000
-)
+const maxWord = 256
 
 // bodyRule is what the body of an answer must be like.
 type bodyRule interface {
@@ -109,38 +100,6 @@ type wordRule string
 
 func (w wordRule) holds(b []byte) bool { return string(bytes.TrimSpace(b)) == string(w) }
 func (w wordRule) broken() string      { return fmt.Sprintf("the body is not %q", string(w)) }
-
-// matchRule wants the answer to match a regular expression somewhere.
-type matchRule struct {
-	text string
-	re   *regexp.Regexp
-}
-
-func parseMatches(raw jsontext.Value) (matchRule, error) {
-	text, err := parseText(raw, maxRegexp)
-	if err != nil {
-		return matchRule{}, fmt.Errorf("matches: %w", err)
-	}
-	tree, err := syntax.Parse(text, syntax.Perl)
-	if err != nil {
-		return matchRule{}, fmt.Errorf("matches: %w", err)
-	}
-	prog, err := syntax.Compile(tree.Simplify())
-	if err != nil {
-		return matchRule{}, fmt.Errorf("matches: %w", err)
-	}
-	if len(prog.Inst) > maxProgram {
-		return matchRule{}, fmt.Errorf("matches: stands for %d steps, more than %d", len(prog.Inst), maxProgram)
-	}
-	re, err := regexp.Compile(text)
-	if err != nil {
-		return matchRule{}, fmt.Errorf("matches: %w", err)
-	}
-	return matchRule{text: text, re: re}, nil
-}
-
-func (m matchRule) holds(b []byte) bool { return m.re.Match(b) }
-func (m matchRule) broken() string      { return "the body does not match the pattern asked for" }
 
 // pathRule wants one value inside a JSON answer.
 type pathRule struct {

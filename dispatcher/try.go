@@ -38,6 +38,9 @@ func (d *Dispatcher) TestEndpoint(ctx context.Context, name string) (TestResult,
 	if dest.fault != nil {
 		return TestResult{}, fmt.Errorf("test endpoint %s: %w", e.ID, dest.fault)
 	}
+	if e.Success.Check() != nil {
+		return TestResult{}, fmt.Errorf("test endpoint %s: %w", e.ID, errSuccess)
+	}
 	at := d.engine.view.clock.now()
 	m, err := testMessage(e, at)
 	if err != nil {

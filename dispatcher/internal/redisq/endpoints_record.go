@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
@@ -144,7 +145,10 @@ func (r *endpointRecord) rules(e *dispatcher.Endpoint) (err error) {
 		}
 	}
 	if r.Success != "" {
-		e.Success, err = dispatcher.ParseSuccess(r.Success)
+		if !jsontext.Value(r.Success).IsValid() {
+			return errors.New("success is not JSON")
+		}
+		e.Success = dispatcher.StoredSuccess(r.Success) // read where an answer is judged
 	}
 	return err
 }

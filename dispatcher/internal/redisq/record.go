@@ -229,11 +229,7 @@ func readField(m *dispatcher.Message, tag byte, text string) error {
 		n, _ := uvarint(text)
 		m.Timeout = time.Duration(n) * time.Millisecond
 	case metaSuccess:
-		s, err := dispatcher.ParseSuccess(text)
-		if err != nil {
-			return fmt.Errorf("success: %w", errRecord)
-		}
-		m.Success = s
+		m.Success = dispatcher.StoredSuccess(text) // read where an answer is judged
 	case metaEndpoint:
 		m.Endpoint = text
 	case metaOrderingKey:

@@ -83,6 +83,23 @@ func TestABrokenRecordIsAnErrorAndNeverAPanic(t *testing.T) {
 	}
 }
 
+// A claim or a list of hundreds reads as many records: what they want of an
+// answer is carried as text, and read where an answer is judged.
+func TestReadingARecordCompilesNoPattern(t *testing.T) {
+	m := &dispatcher.Message{ID: "m", Topic: "t", URL: "http://example.com", Body: []byte("body"), ContentType: "application/json",
+		Success: mustSuccess(t, `{"body":{"matches":"(?:once|twice|\\pL){15}$"}}`)}
+	record := string(redisq.EncodeRecord(entryOf(m), time.Now()))
+	got, err := redisq.DecodeRecord("m", record)
+	require.NoError(t, err)
+	require.Equal(t, m.Success.String(), got.Success.String())
+
+	broken := strings.Replace(record, "){15}", "){9(9", 1) // of the same length
+	require.NotEqual(t, record, broken)
+	got, err = redisq.DecodeRecord("m", broken)
+	require.NoError(t, err, "it was not compiled")
+	require.Error(t, got.Success.Check())
+}
+
 func FuzzDecodeRecord(f *testing.F) {
 	m := &dispatcher.Message{ID: "m", Topic: "t", Tenant: "x", URL: "http://example.com", Body: []byte("body"), Headers: []dispatcher.Header{{Name: "A", Value: "b"}}}
 	f.Add(string(redisq.EncodeRecord(entryOf(m), time.Now())))

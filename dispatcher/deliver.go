@@ -115,8 +115,13 @@ func (d *deliverer) attempt(c Claimed, began time.Time, s *Settlement) (host str
 	}
 	ctx, cancel := context.WithTimeout(d.cut, r.timeout)
 	defer cancel()
-	answer := d.sender.Send(ctx, Call{URL: r.url, Header: header, Body: m.Body})
+	answer := d.sender.Send(ctx, Call{URL: r.url, Header: header, Body: m.Body, Lane: c.ID.Lane})
 	if answer.Status == 0 && d.cut.Err() != nil {
+		s.Verdict = Back
+		return host
+	}
+	if answer.Status == 0 && errors.Is(answer.Err, ErrExhausted) {
+		d.engine.shortage.note(answer.Err)
 		s.Verdict = Back
 		return host
 	}

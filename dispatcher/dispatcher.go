@@ -63,6 +63,7 @@ func New(q Queue, s Sender, o Options) (*Dispatcher, error) {
 	e.over, e.quit = context.WithCancelCause(context.Background())
 	e.self.Store(&self{base: o.Instance, count: 1})
 	e.view.look = e.look
+	e.shortage = &shortage{log: e.log, over: e.view.ready}
 	e.settler = newSettler(e, 4*max(o.MaxInFlight, settleMost))
 	e.trimmer = newTrimmer(e, o.Keep)
 	e.directory = newDirectory(e, o.Endpoints)

@@ -22,6 +22,7 @@ type engine struct {
 	settler   *settler
 	trimmer   *trimmer
 	directory *directory
+	shortage  *shortage
 
 	taking context.Context // ends when nothing more is moved, claimed or leased
 	stop   context.CancelFunc
@@ -75,10 +76,10 @@ func (e *engine) rename(old string) {
 
 // mayLease reports whether this instance is sure enough to be alive, and has
 // few enough outcomes waiting, to take more, and under which name. Once it is to
-// stop it takes nothing.
+// stop it takes nothing, nor while it can open no connection.
 func (e *engine) mayLease() (name string, ok bool) {
 	s := e.self.Load()
-	return s.name(), e.taking.Err() == nil && e.alive(s) && !e.settler.behind()
+	return s.name(), e.taking.Err() == nil && e.alive(s) && !e.settler.behind() && !e.shortage.on.Load()
 }
 
 // missedMost is how long an instance goes on that nobody hears. It is safe as

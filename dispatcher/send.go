@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"time"
@@ -12,7 +13,12 @@ type Call struct {
 	URL    *url.URL    // not to be changed: calls share it
 	Header http.Header // canonical names
 	Body   []byte      // not to be changed
+	Lane   Lane        // calls of other lanes never use the same connection
 }
+
+// ErrExhausted says that this host had no file descriptor, port or buffer left
+// for a connection. It is in an Answer's Err; the receiver was not called.
+var ErrExhausted = errors.New("this host ran out of its own resources")
 
 // Answer is what came of a Call.
 type Answer struct {

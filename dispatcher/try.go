@@ -75,7 +75,7 @@ func (d *deliverer) try(ctx context.Context, dest *destination, m *Message, at t
 	header := d.headers(c, at, &r)
 	call, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	answer := d.sender.Send(call, Call{URL: r.url, Header: header, Body: m.Body})
+	answer := d.sender.Send(call, Call{URL: r.url, Header: header, Body: m.Body, Lane: c.ID.Lane})
 	var s Settlement
 	d.judge(c, r, answer, at, &s)
 	return s.Attempt

@@ -21,15 +21,17 @@ import (
 )
 
 const (
-	// maxHeader is far above what receivers send, and 1,024 of it at once are
-	// 64 MiB; net/http would take 10 MiB of each.
-	maxHeader = 64 << 10
+	// maxHeader is far above what receivers send, all lines of an answer together.
+	maxHeader = 16 << 10
+	// maxLines is how many lines a header may have. A header of tiny lines takes
+	// twenty times its size in memory, so bytes alone are no bound.
+	maxLines = 100
 	// idleTimeout is below the 75 s after which nginx and many load balancers
 	// close an idle connection: who closes first never writes into a closed one.
 	// Those that close sooner cost a quick retry at worst.
 	idleTimeout = 60 * time.Second
 	// maxIdle bounds the file descriptors that rest in idle connections, however
-	// many hosts there are; processes may mostly have at least twice as many.
+	// many hosts there are, where Options do not say.
 	maxIdle = 8192
 	// maxIdlePerHost is what a host may keep where Options do not say: the
 	// default of ENDPOINT_MAX_IN_FLIGHT.
@@ -51,6 +53,7 @@ type Options struct {
 	Guard          *Guard            // nil: only what the whole internet reaches
 	HTTPSOnly      bool              // refuses http URLs
 	QuickRetries   int               // repeats within a call, of connection faults before any answer; see mayRepeat
+	MaxIdle        int               // idle connections in all; 0: 8192
 	MaxIdlePerHost int               // as many as a lane may have in flight; 0: 128
 	Resolver       Resolver          // nil: the system's
 	RootCAs        *x509.CertPool    // nil: the system's
@@ -81,6 +84,9 @@ func (o Options) filled() Options {
 	if o.Resolver == nil {
 		o.Resolver = net.DefaultResolver
 	}
+	if o.MaxIdle <= 0 {
+		o.MaxIdle = maxIdle
+	}
 	if o.MaxIdlePerHost <= 0 {
 		o.MaxIdlePerHost = maxIdlePerHost
 	}
@@ -88,7 +94,7 @@ func (o Options) filled() Options {
 }
 
 func newClient(o Options, d *dialer) *Client {
-	c := &Client{httpsOnly: o.HTTPSOnly, transport: &transport{d, newPool(o.MaxIdlePerHost)}}
+	c := &Client{httpsOnly: o.HTTPSOnly, transport: &transport{d, newPool(o.MaxIdle, o.MaxIdlePerHost)}}
 	c.retry = &retryablehttp.Client{
 		HTTPClient: &http.Client{
 			// It has no timeout of its own: the call's context bounds all, and costs less.

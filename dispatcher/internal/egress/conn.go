@@ -16,7 +16,10 @@ const moment = time.Millisecond
 // past is a deadline for what must end now.
 var past = time.Unix(1, 0)
 
-var errTooLong = fmt.Errorf("server response headers exceeded %d bytes", maxHeader)
+var (
+	errTooLong = fmt.Errorf("server response headers exceeded %d bytes", maxHeader)
+	errTooMany = fmt.Errorf("server response headers exceeded %d lines", maxLines)
+)
 
 // conn is a connection to a receiver. It belongs to one exchange, or to the pool.
 type conn struct {
@@ -26,6 +29,7 @@ type conn struct {
 	look  func(fd uintptr) bool
 	cut   func() // ends all that waits for the connection; made once, as look is
 	limit int64  // what may still be read
+	head  head   // of the answer that is read
 	found state  // look's answer
 	one   [1]byte
 
@@ -54,11 +58,17 @@ func (c *conn) close() { _ = c.root.Close() }
 
 // Read reads what the limit allows.
 func (c *conn) Read(p []byte) (int, error) {
-	if c.limit <= 0 {
+	switch { // again and again: net/http may pass over an error once
+	case c.head.lines > maxLines:
+		return 0, errTooMany
+	case c.limit <= 0:
 		return 0, errTooLong
 	}
 	n, err := c.wire.Read(p[:min(int64(len(p)), c.limit)])
 	c.limit -= int64(n)
+	if !c.head.over && !c.head.scan(p[:n]) {
+		return 0, errTooMany
+	}
 	return n, err
 }
 

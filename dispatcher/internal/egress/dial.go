@@ -138,7 +138,7 @@ func (d *dialer) lookup(ctx context.Context, host string) ([]netip.Addr, error) 
 		err = errors.New("no addresses")
 	}
 	if err != nil {
-		return nil, &stageError{dispatcher.ClassDNS, "lookup " + host, err}
+		return nil, &stageError{dispatcher.ClassDNS, "lookup " + host, ownLookup(err)}
 	}
 	return found, nil
 }
@@ -218,8 +218,8 @@ func race(ctx context.Context, to []netip.AddrPort, connect connectFunc) (net.Co
 				stop()
 			case r.err == nil:
 				_ = r.conn.Close()
-			case failed == nil:
-				failed = r.err
+			case failed == nil || exhausted(r.err) && !exhausted(failed):
+				failed = r.err // that of our own, since it says that a receiver was not called
 			}
 		case <-turn.C:
 		}
@@ -245,7 +245,7 @@ func (d *dialer) connect(ctx context.Context, to netip.AddrPort) (net.Conn, erro
 	}
 	conn, err := d.tcp(ctx, "tcp", to.String())
 	if err != nil {
-		return nil, &stageError{dispatcher.ClassConnect, "connect to " + to.String(), bare(err)}
+		return nil, &stageError{dispatcher.ClassConnect, "connect to " + to.String(), own(bare(err), to)}
 	}
 	return conn, nil
 }

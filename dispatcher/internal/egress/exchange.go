@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// lastByte is how long an answer that overtook its request waits for the news
-// that the request is out, so that the connection can be used again.
-const lastByte = 50 * time.Millisecond
+// lastByte is how long an answer waits for the news that its request is out:
+// the goroutine that writes it may not have run since.
+const lastByte = time.Millisecond
 
 // exchange is one request and its answer on a connection, and the body of the
 // answer. It belongs to the goroutine that made the request.
@@ -23,6 +23,7 @@ type exchange struct {
 	read    *bufio.Reader
 	stop    func() bool // keeps the end of the try from cutting the connection
 	written chan error  // of a request that is written beside; nil: it is out
+	early   bool        // the answer began before the request was out
 	body    io.Reader
 	reuse   bool // the answer leaves the connection fit to be used again
 	ended   bool // the answer was read to its end
@@ -36,7 +37,7 @@ var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 4<<10)
 // fails, the connection is closed.
 func (x *exchange) do(r *http.Request, out *outgoing) (*http.Response, error) {
 	x.stop = context.AfterFunc(x.try.Context, x.conn.cut)
-	x.conn.limit = maxHeader // of all headers together
+	x.conn.limit, x.conn.head = maxHeader, head{} // of all headers together
 	x.read = readers.Get().(*bufio.Reader)
 	x.read.Reset(x.conn)
 	err := x.write(out)
@@ -49,10 +50,11 @@ func (x *exchange) do(r *http.Request, out *outgoing) (*http.Response, error) {
 		_ = x.Close()
 		return nil, err
 	}
-	x.conn.limit = math.MaxInt64
+	both := x.conn.head.sized && x.conn.head.coded
+	x.conn.limit, x.conn.head.over = math.MaxInt64, true
 	x.body, resp.Body = resp.Body, x
 	x.ended = x.body == http.NoBody
-	x.reuse = !resp.Close && resp.StatusCode >= 200
+	x.reuse = !resp.Close && resp.StatusCode >= 200 && !x.early && !both
 	return resp, nil
 }
 
@@ -84,10 +86,15 @@ func (x *exchange) answer(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	x.try.answered = true
+	x.early = !x.out()
 	for {
 		resp, err := http.ReadResponse(x.read, r)
 		if err != nil || resp.StatusCode/100 != 1 || resp.StatusCode == http.StatusSwitchingProtocols {
 			return resp, err
+		}
+		ahead, _ := x.read.Peek(x.read.Buffered())
+		if !x.conn.head.next(ahead) {
+			return nil, errTooMany
 		}
 	}
 }
@@ -98,6 +105,8 @@ func (x *exchange) cause(err error) error {
 	switch {
 	case x.try.Err() != nil:
 		return context.Cause(x.try)
+	case x.conn.head.lines > maxLines:
+		return errTooMany
 	case x.conn.limit <= 0:
 		return errTooLong
 	default:
@@ -129,7 +138,7 @@ func (x *exchange) Close() error {
 	fit := uncut && x.reuse && x.ended && x.read.Buffered() == 0
 	x.read.Reset(nil)
 	readers.Put(x.read)
-	if fit && x.home != nil && x.out() && x.home.put(c) {
+	if fit && x.home != nil && x.home.put(c) {
 		return nil
 	}
 	c.close()

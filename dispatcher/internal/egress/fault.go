@@ -48,6 +48,8 @@ func (t *try) classify(err error) (dispatcher.Class, string) {
 		return dispatcher.ClassRefused, refused.Error()
 	case errors.Is(err, context.Canceled):
 		return dispatcher.ClassInternal, "the attempt was called off"
+	case exhausted(err):
+		return dispatcher.ClassInternal, err.Error()
 	case errors.As(err, &stage):
 		return stage.classify()
 	case late(err):

@@ -3,14 +3,24 @@ package egress
 import (
 	"sync"
 	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
 )
 
 // sweepEvery is how long an idle connection may be closed by its receiver
 // before we close it too. Peeking at all of them costs some microseconds.
 const sweepEvery = time.Second
 
-// target is where connections lead that may stand in for each other.
-type target struct{ scheme, host string }
+// shedLeast is some descriptors for each attempt that may run at once.
+const shedLeast = 64
+
+// target is where connections lead that may stand in for each other. Lanes
+// share none: a receiver could write on a connection what the next call on it
+// would take for its answer, and that call may be another tenant's.
+type target struct {
+	scheme, host string
+	lane         dispatcher.Lane
+}
 
 // place is where a connection is in the pool.
 type place struct {
@@ -38,8 +48,8 @@ type pool struct {
 // host has its idle connections, the newest last.
 type host struct{ conns []*conn }
 
-func newPool(perHost int) *pool {
-	return &pool{most: maxIdle, perHost: perHost, hosts: map[target]*host{}}
+func newPool(most, perHost int) *pool {
+	return &pool{most: most, perHost: perHost, hosts: map[target]*host{}}
 }
 
 // take takes the newest idle connection to a target, nil if there is none. The
@@ -63,7 +73,7 @@ func (p *pool) put(c *conn) bool {
 	defer p.mu.Unlock()
 	h := p.hosts[c.to]
 	switch {
-	case p.shut || h != nil && len(h.conns) >= p.perHost:
+	case p.shut || p.most <= 0 || h != nil && len(h.conns) >= p.perHost:
 		return false
 	case h == nil:
 		h = &host{}
@@ -165,6 +175,18 @@ func (p *pool) resting(now time.Time) []*conn {
 		all = append(all, c)
 	}
 	return all
+}
+
+// shed closes the older half of the idle connections, at least shedLeast, and
+// reports whether there were any. The newer half is likelier to be used again.
+func (p *pool) shed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	had := p.size > 0
+	for n := max(p.size/2, shedLeast); n > 0 && p.oldest != nil; n-- {
+		p.drop(p.oldest)
+	}
+	return had
 }
 
 // close closes all that are idle.

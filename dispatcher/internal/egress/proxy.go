@@ -98,7 +98,7 @@ func newProxy(u *url.URL, t *tls.Config) *proxy {
 func (p *proxy) open(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	conn, err := p.reach(ctx)
 	if err != nil {
-		return nil, p.fault(err)
+		return nil, p.fault(ownDial(err))
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	err = p.ask(conn, to)
@@ -171,6 +171,9 @@ func refusal(status int) error {
 // or the resolver has to say about addresses.
 func (p *proxy) fault(err error) error {
 	var dns *net.DNSError
+	if exhausted(err) {
+		return &stageError{dispatcher.ClassConnect, "proxy " + p.name, err}
+	}
 	if errors.As(err, &dns) && !dns.IsTimeout {
 		err = errors.New("lookup: " + lookupFault(dns))
 	}

@@ -22,7 +22,8 @@ const (
 // read makes an Answer of a response and lets go of its connection. After a
 // good header an error in the body is no fault: the status was said.
 func read(resp *http.Response) dispatcher.Answer {
-	a := dispatcher.Answer{Status: resp.StatusCode, RetryAfter: resp.Header.Get("Retry-After")}
+	a := dispatcher.Answer{Status: resp.StatusCode, RetryAfter: retryAfter(resp.Header)}
+	resp.Header = nil // a header may be large, and the body may take its time
 	if resp.StatusCode < 100 {
 		_ = resp.Body.Close()
 		return dispatcher.Answer{Class: dispatcher.ClassProtocol, Err: errors.New("malformed HTTP status")}
@@ -33,6 +34,16 @@ func read(resp *http.Response) dispatcher.Answer {
 	}
 	_ = resp.Body.Close() // what was not read to its end closes its connection
 	return a
+}
+
+// retryAfter is the header of this name. A longer one is neither a date nor a
+// number of seconds.
+func retryAfter(h http.Header) string {
+	const longest = 64
+	if v := h.Get("Retry-After"); len(v) <= longest {
+		return v
+	}
+	return ""
 }
 
 // readBody reads at most dispatcher.AnswerLimit bytes. cut tells that there was

@@ -67,7 +67,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // its age may be.
 func (t *transport) connect(try *try) (*conn, error) {
 	u := try.call.URL
-	to := target{u.Scheme, u.Host}
+	to := target{u.Scheme, u.Host, try.call.Lane}
 	if !try.repeated {
 		for c := t.idle.take(to); c != nil; c = t.idle.take(to) {
 			if c.listen() == stateQuiet {
@@ -78,6 +78,9 @@ func (t *transport) connect(try *try) (*conn, error) {
 		}
 	}
 	wire, err := t.dial(try, u)
+	if exhausted(err) && t.idle.shed() {
+		wire, err = t.dial(try, u)
+	}
 	if err != nil {
 		return nil, err
 	}

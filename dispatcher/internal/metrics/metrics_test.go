@@ -58,6 +58,8 @@ func (s *fakeSource) Stats(ctx context.Context) (dispatcher.Stats, error) {
 
 func (s *fakeSource) Permits() (used, all int) { return 3, 1024 }
 
+func (s *fakeSource) Exhausted() int64 { return 7 }
+
 func TestAttemptsAreCounted(t *testing.T) {
 	m := metrics.New()
 	attempt := func(v dispatcher.Verdict, class dispatcher.Class, reason dispatcher.DeadReason, number int) {

@@ -16,6 +16,8 @@ type Source interface {
 	Stats(ctx context.Context) (dispatcher.Stats, error)
 	// Permits are those in use, and all there are.
 	Permits() (used, all int)
+	// Exhausted is how many attempts were not made for want of our own means.
+	Exhausted() int64
 }
 
 // The queue is counted at most once in statsEvery, however many scrape: one
@@ -32,6 +34,7 @@ type storeCollector struct {
 	up, durable, used, retention *prometheus.Desc
 	instances, deliveries        *prometheus.Desc
 	oldest, inFlight, permits    *prometheus.Desc
+	exhausted                    *prometheus.Desc
 
 	mu     sync.Mutex // guards what follows; held while the queue is counted, so that one does it for all
 	source Source
@@ -53,7 +56,8 @@ func newStoreCollector() *storeCollector {
 		deliveries: describe("deliveries", "Deliveries in the queue.", "status"),
 		oldest:     describe("oldest_due_seconds", "For how long the oldest delivery is due that nobody attempts; 0: none is."),
 		inFlight:   describe("in_flight", "Permits of this instance that are in use."),
-		permits:    describe("permits", "Permits of this instance: MAX_IN_FLIGHT."),
+		permits:    describe("permits", "Permits of this instance: MAX_IN_FLIGHT, or what the file descriptors allow."),
+		exhausted:  describe("exhausted_total", "Attempts that were not made, since this host had no file descriptor, port or buffer left. They wait."),
 	}
 }
 
@@ -66,7 +70,7 @@ func (c *storeCollector) watch(s Source) {
 // Describe tells which metrics there are.
 func (c *storeCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.up, c.durable, c.used, c.retention, c.instances, c.deliveries, c.oldest, c.inFlight, c.permits,
+		c.up, c.durable, c.used, c.retention, c.instances, c.deliveries, c.oldest, c.inFlight, c.permits, c.exhausted,
 	} {
 		out <- d
 	}
@@ -84,6 +88,7 @@ func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
 	used, all := source.Permits()
 	tell(c.inFlight, float64(used))
 	tell(c.permits, float64(all))
+	out <- prometheus.MustNewConstMetric(c.exhausted, prometheus.CounterValue, float64(source.Exhausted()))
 	if err != nil {
 		tell(c.up, 0)
 		return

@@ -46,7 +46,7 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 // run carries out one command line and answers the exit code.
 func run(ctx context.Context, s stage) int {
 	root := newRoot(s)
-	root.SetArgs(s.args)
+	root.SetArgs(append([]string{}, s.args...)) // nil would stand for this process' own
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	handlers "net/http/pprof"
 	"runtime"
@@ -128,5 +129,6 @@ func (p *profiles) difference(w http.ResponseWriter, r *http.Request, name strin
 		runtime.SetBlockProfileRate(blockRate)
 		defer runtime.SetBlockProfileRate(0)
 	}
-	handlers.Index(w, r)
+	// Without a server that it knows, the handler leaves the time that patient gave.
+	handlers.Index(w, r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, nil)))
 }

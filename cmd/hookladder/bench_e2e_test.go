@@ -16,8 +16,9 @@ import (
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/bench"
 )
 
-// benchWait bounds the smallest bench, which takes 20 s, on a busy machine.
-const benchWait = 3 * time.Minute
+// benchWait bounds the smallest bench, which takes 20 s, and minutes on a busy
+// machine.
+const benchWait = 15 * time.Minute
 
 // benchEnviron is what a bench needs of the environment, with a folder for its
 // files.

@@ -72,7 +72,7 @@ func startBench(t testing.TB, part, messages, argument string) (cmd *exec.Cmd, d
 			child = running[0]
 		}
 		return child != 0 && strings.Contains(said.String(), "run 2 of")
-	}, e2eWait, time.Millisecond)
+	}, e2eWait, 5*time.Millisecond)
 	return cmd, dir, child, over, said
 }
 

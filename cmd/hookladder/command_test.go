@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patience bounds how long a test waits for something that always comes.
-const patience = 20 * time.Second
+// patience bounds how long a test waits for something that always comes. It only
+// ends a test that hangs.
+const patience = 3 * time.Minute
 
 // result is what became of one command line.
 type result struct {

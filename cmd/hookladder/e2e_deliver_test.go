@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher/client"
@@ -174,8 +173,10 @@ func TestE2EADelayAndATimeAreKept(t *testing.T) {
 	} {
 		sent := time.Now().Truncate(time.Millisecond)
 		p := i.publish(m)
-		require.Equal(t, "scheduled", p.Deliveries[0].Status)
 		due := p.Deliveries[0].NextAttemptAt.Time
+		if time.Now().Before(due) { // else it was answered too late to say so
+			require.Equal(t, "scheduled", p.Deliveries[0].Status)
+		}
 		if m.ID == "at" {
 			require.True(t, due.Equal(at))
 		}
@@ -196,7 +197,7 @@ func TestE2EWhatHasExpiredIsDeadUnattempted(t *testing.T) {
 	i := w.serve("MAX_IN_FLIGHT=1")
 	i.publish(wire.Message{ID: "before", URL: w.receiver.URL})
 	w.receiver.wait("before", 1)
-	expires := time.Now().Add(300 * time.Millisecond)
+	expires := time.Now().Add(5 * time.Second) // in which it has to be published
 	i.publish(wire.Message{ID: "m1", URL: w.receiver.URL, ExpiresAt: wire.Time{Time: expires}})
 	require.Eventually(t, func() bool { return time.Now().After(expires) }, e2eWait, 10*time.Millisecond)
 	close(h.release)
@@ -306,9 +307,9 @@ func TestE2ETheDefaultLadderWaitsAsItSays(t *testing.T) {
 		ended := last.At.Add(time.Duration(last.DurationMS) * time.Millisecond)
 		after := d.NextAttemptAt.Sub(ended)
 		require.GreaterOrEqual(t, after, wait-time.Millisecond, "rung %d", n) // history has whole ms
-		require.Less(t, after, wait+5*time.Second, "rung %d", n)
+		require.Less(t, after, wait+e2eWait, "rung %d: what is longer is another rung", n)
 		require.Equal(t, d.NextAttemptAt, last.NextAttemptAt)
-		require.NoError(t, w.rdb.ZAddXX(t.Context(), "{default:0}:due", redis.Z{Score: float64(time.Now().UnixMilli()), Member: d.ID}).Err())
+		w.makeDue(0, d.ID)
 		i.publish(wire.Message{ID: fmt.Sprint("other", n), URL: w.receiver.URL, Delay: wire.Duration(time.Hour)})
 	}
 	d := i.until("m1", "dead")

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -30,21 +29,21 @@ func TestE2ERepartitionMovesEverythingWhileNothingRuns(t *testing.T) {
 		return strings.Replace(w.receiver.URL, "127.0.0.1", fmt.Sprint("127.0.1.", n%20+1), 1)
 	}
 	environ := append([]string{"SIGNING_SECRET=" + w.secret.Reveal()}, w.settings...)
-	first := w.serve("PARTITIONS=2", "LADDER=12s")
+	first := w.serve("PARTITIONS=2", "LADDER=1h")
 	ids := []string{"flying"}
 	for n := range 40 {
 		early, slow, later := fmt.Sprint("early", n), fmt.Sprint("slow", n), fmt.Sprint("later", n)
 		first.publish(wire.Message{ID: early, URL: to(n)})
 		first.publish(wire.Message{ID: slow, URL: to(n)})
-		first.publish(wire.Message{ID: later, URL: to(n), Delay: wire.Duration(15 * time.Second)})
+		first.publish(wire.Message{ID: later, URL: to(n), Delay: hour})
 		ids = append(ids, early, slow, later)
 	}
-	first.publish(wire.Message{ID: "flying", URL: to(7)})
-	w.receiver.wait("flying", 1)
 	for n := range 40 { // what is recorded is not attempted again
 		first.until(fmt.Sprint("early", n), "delivered")
 		first.until(fmt.Sprint("slow", n), "retrying")
 	}
+	first.publish(wire.Message{ID: "flying", URL: to(7)})
+	w.receiver.wait("flying", 1)
 
 	alive := mustRun(t, environ, "", "repartition", "--to", "8")
 	require.Equal(t, exitFailed, alive.code)
@@ -59,7 +58,10 @@ func TestE2ERepartitionMovesEverythingWhileNothingRuns(t *testing.T) {
 	require.Contains(t, done.out, "moved project default from 2 to 8 partitions")
 	require.Contains(t, done.out, "now set PARTITIONS=8")
 
-	second := w.serve("PARTITIONS=8", "LADDER=12s")
+	for n := range 8 {
+		w.makeDue(n) // whoever starts looks at all of them
+	}
+	second := w.serve("PARTITIONS=8", "LADDER=1h")
 	for _, id := range ids {
 		second.until(id, "delivered")
 	}

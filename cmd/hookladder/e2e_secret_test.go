@@ -20,7 +20,7 @@ func TestE2ERotationIsVerifiedByBothSecretsUntilItEnds(t *testing.T) {
 	w := newWorld(t)
 	i := w.serve()
 	e := i.endpoint("/e", wire.Endpoint{UID: "shop"})
-	overlap := wire.Duration(3 * time.Second)
+	overlap := wire.Duration(15 * time.Second) // in which the first attempt has to begin
 	_, err := i.RotateSecret(t.Context(), "shop", wire.Rotation{Overlap: &overlap})
 	require.NoError(t, err)
 	secrets, err := i.EndpointSecret(t.Context(), "shop")

@@ -51,7 +51,7 @@ func TestE2EAStopIsToldBeforeItHappens(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	h := w.holdFirst()
-	leaves := w.serve()
+	leaves := w.serve("SHUTDOWN_GRACE=1h")
 	leaves.flying(1)
 	stays := w.serve()
 	res, _ := leaves.call(http.MethodGet, "/healthz", "", nil)

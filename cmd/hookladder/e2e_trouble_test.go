@@ -62,12 +62,10 @@ func (w *world) through(x trouble) {
 	}
 	i.says(`"msg":"store lost"`)
 	i.says(`"msg":"store back"`)
-	require.LessOrEqual(w.t, strings.Count(i.log.String(), `"msg":"store lost"`), lostMost, "it is not said by each stage")
+	text := i.log.String()
+	lost, back := strings.Count(text, `"msg":"store lost"`), strings.Count(text, `"msg":"store back"`)
+	require.LessOrEqual(w.t, lost, back+1, "it is not said by each stage")
 }
-
-// lostMost is how often the store may be told to be lost in one trouble: once,
-// and again where some calls worked in its middle.
-const lostMost = 3
 
 func TestE2ENothingIsLostWhileRedisIsStarted(t *testing.T) {
 	t.Parallel()

@@ -16,8 +16,9 @@ import (
 const askWait = 3 * time.Second
 
 // patience bounds how long the package waits for what always comes: replicas
-// that are in step, a cluster that is whole. It takes seconds.
-const patience = 60 * time.Second
+// that are in step, a cluster that is whole. It takes seconds, on a busy machine
+// many of them.
+const patience = 3 * time.Minute
 
 // newClient asks once, since who asks knows best whether to ask again.
 func newClient(url string) (*redis.Client, error) {

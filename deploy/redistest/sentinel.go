@@ -129,7 +129,8 @@ func (s *Sentinels) WaitMaster(than string) (addr string) {
 	return addr
 }
 
-// Failover asks for another master in order, and answers where it is.
+// Failover asks for another master in order, and answers where it is. The one
+// that was goes on as a master until it is told, some 10 s later.
 func (s *Sentinels) Failover() string {
 	s.t.Helper()
 	before := s.Master()

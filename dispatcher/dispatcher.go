@@ -43,6 +43,7 @@ type Dispatcher struct {
 	deliverer *deliverer
 	sweeper   *sweeper
 	tests     chan struct{} // one for each that is under way
+	lists     turns
 	options   Options
 
 	cut     context.CancelFunc // ends the attempts under way
@@ -68,7 +69,7 @@ func New(q Queue, s Sender, o Options) (*Dispatcher, error) {
 	e.trimmer = newTrimmer(e, o.Keep)
 	e.directory = newDirectory(e, o.Endpoints)
 	e.dead = newReaper(e)
-	d := &Dispatcher{engine: e, accepter: newAccepter(e), sweeper: newSweeper(e), tests: make(chan struct{}, mostTests), options: o}
+	d := &Dispatcher{engine: e, accepter: newAccepter(e), sweeper: newSweeper(e), tests: make(chan struct{}, mostTests), lists: newTurns(), options: o}
 	d.deliverer = &deliverer{
 		engine: e, sender: s, ladder: o.Ladder, jitter: o.Jitter, success: o.Success, timeout: o.Timeout,
 		excerpt: o.Excerpt, agent: []string{o.UserAgent},
@@ -171,8 +172,12 @@ func only(list []Delivery, lane Lane) []Delivery {
 	return slices.DeleteFunc(slices.Clone(list), func(d Delivery) bool { return lane != "" && d.ID.Lane != lane })
 }
 
-// Deliveries reads a page of deliveries.
+// Deliveries reads a page of deliveries. ErrListing says that too many ask for one.
 func (d *Dispatcher) Deliveries(ctx context.Context, f Filter) (Page, error) {
+	if err := d.lists.enter(ctx); err != nil {
+		return Page{}, err
+	}
+	defer d.lists.leave()
 	page, err := d.engine.queue.List(ctx, f)
 	if err != nil {
 		return Page{}, err

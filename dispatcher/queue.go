@@ -273,7 +273,7 @@ type Filter struct {
 	Tenants  []string
 	Lanes    []Lane
 	Reasons  []DeadReason
-	Since    time.Time // inclusive; of the end, or of the next attempt
+	Since    time.Time // inclusive; of the end, of the next attempt, or of the claim while one is under way
 	Until    time.Time // exclusive
 	Limit    int
 	Cursor   string // of the page before; empty for the first
@@ -283,6 +283,7 @@ type Filter struct {
 type Page struct {
 	Deliveries []Delivery // without history
 	Next       string     // cursor of the next page; empty when this is the last
+	LookedAt   int        // entries that were looked at, of which these match
 }
 
 // ErrCursor says that a cursor was not made by this queue.

@@ -89,6 +89,7 @@ type Deliveries struct {
 type Page struct {
 	Data       []Delivery `json:"data"`
 	NextCursor *string    `json:"next_cursor" nullable:"true" doc:"null: this is the last page."`
+	LookedAt   int        `json:"looked_at" doc:"How many deliveries were looked at for this page: a filter that finds little ends it early, and its cursor goes on."`
 }
 
 // Health answers /healthz: the process is alive.

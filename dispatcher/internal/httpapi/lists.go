@@ -51,7 +51,7 @@ func (s *server) deliveries(ctx context.Context, c *call) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := wire.Page{Data: wireDeliveries(page.Deliveries)}
+	w := wire.Page{Data: wireDeliveries(page.Deliveries), LookedAt: page.LookedAt}
 	for i := range w.Data {
 		w.Data[i].History = nil // lists are without, whatever was read
 	}

@@ -48,6 +48,8 @@ var (
 	profiling = &kind{"profiling", http.StatusConflict, "A profile of this sort is being taken", 0}
 	// Each test has a person who waits, and few are under way.
 	busy     = &kind{"busy", http.StatusTooManyRequests, "Too many tests are under way", 2}
+	// A list takes some ms: as many as may wait are through in less than a second.
+	listing  = &kind{"busy", http.StatusTooManyRequests, "Too many lists are read at once", 1}
 	internal = &kind{"internal", http.StatusInternalServerError, "Something went wrong here", 0}
 	// Only who runs this can help, so a caller is not told to ask again.
 	sealed = &kind{"sealed", http.StatusInternalServerError, "The endpoint's secrets can't be read", 0}
@@ -129,6 +131,7 @@ var table = []struct {
 	{dispatcher.ErrDisabled, disabled, "", "resume it first: POST /v1/endpoints/{id}/resume"},
 	{dispatcher.ErrDeleted, deleted, "", "nothing goes there any more"},
 	{dispatcher.ErrBusy, busy, "", "ask again when one has ended"},
+	{dispatcher.ErrListing, listing, "", "ask for fewer pages at a time"},
 	{dispatcher.ErrSealed, sealed, "", "no key of ENCRYPTION_KEY opens them: start with the key they were stored with"},
 	{dispatcher.ErrCursor, invalid, "query.cursor", "was not made by this list"},
 	{dispatcher.ErrFull, full, "", "nothing was changed; ask again later"},

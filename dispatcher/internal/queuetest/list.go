@@ -123,6 +123,32 @@ var listCases = []testCase{
 		require.Len(r, between(start.Add(time.Second), time.Time{}), 7)
 		require.Len(r, between(time.Time{}, start.Add(time.Second)), 1)
 	}},
+	{name: "since and until are of the claim while an attempt is under way", run: func(r *rig) {
+		var held []dispatcher.DeliveryID
+		for _, lane := range to("a", "b", "c") {
+			held = append(held, r.takeNew(lane).ID)
+			r.pass(time.Second)
+		}
+		for _, c := range []struct {
+			since, until time.Duration
+			want         []dispatcher.DeliveryID
+		}{
+			{0, time.Hour, []dispatcher.DeliveryID{held[2], held[1], held[0]}},
+			{time.Second, 2 * time.Second, held[1:2]},
+			{2 * time.Second, time.Hour, held[2:]},
+			{3 * time.Second, time.Hour, nil},
+		} {
+			f := dispatcher.Filter{
+				Statuses: []dispatcher.Status{dispatcher.StatusInFlight}, Since: start.Add(c.since), Until: start.Add(c.until),
+			}
+			var got []dispatcher.DeliveryID
+			for _, d := range r.listAll(f, 1) {
+				got = append(got, d.ID)
+				require.Zero(r, d.Due, "no attempt is coming")
+			}
+			require.Equal(r, c.want, got, "%s to %s", c.since, c.until)
+		}
+	}},
 	{name: "of one status the newest is first", run: func(r *rig) {
 		r.populate()
 		for _, status := range []dispatcher.Status{dispatcher.StatusDelivered, dispatcher.StatusDead, dispatcher.StatusScheduled} {
@@ -189,6 +215,36 @@ var listCases = []testCase{
 		cancelled := r.listAll(dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusCancelled}}, 10)
 		require.Len(r, cancelled, 1)
 		require.Equal(r, named("a", "m1"), cancelled[0].ID)
+	}},
+	{name: "what is cancelled under way is listed as cancelled, and as nothing else", run: func(r *rig) {
+		r.publish("a", "m1", "m2", "m3")
+		r.mustClaim(one, named("a", "m1"))
+		r.cancel(named("a", "m1"), named("a", "m3"))
+		for limit := 1; limit < 4; limit++ {
+			for status, want := range map[dispatcher.Status][]dispatcher.DeliveryID{
+				dispatcher.StatusCancelled: ids("a", "m1", "m3"),
+				dispatcher.StatusReady:     ids("a", "m2"),
+				dispatcher.StatusInFlight:  nil,
+				dispatcher.StatusDelivered: nil,
+			} {
+				var got []dispatcher.DeliveryID
+				for _, d := range r.listAll(dispatcher.Filter{Statuses: []dispatcher.Status{status}}, limit) {
+					got = append(got, d.ID)
+				}
+				require.ElementsMatch(r, want, got, "%s", status)
+			}
+			require.Len(r, r.listAll(dispatcher.Filter{}, limit), 3)
+			both := []dispatcher.Status{dispatcher.StatusCancelled, dispatcher.StatusReady, dispatcher.StatusInFlight}
+			require.Len(r, r.listAll(dispatcher.Filter{Statuses: both}, limit), 3)
+		}
+	}},
+	{name: "a page says how many it looked at", run: func(r *rig) {
+		r.succeedMany("a", 20)
+		f := dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusDelivered}, Topics: []string{"never"}, Limit: 5}
+		page, err := r.Queue.List(r.ctx, f)
+		require.NoError(r, err)
+		require.Empty(r, page.Deliveries)
+		require.Equal(r, 20, page.LookedAt)
 	}},
 	{name: "one whose record was deleted by hand ends no list", run: func(r *rig) {
 		r.publish("a", "m1", "m2")

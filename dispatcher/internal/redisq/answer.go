@@ -63,7 +63,15 @@ func (a *answer) list() []any {
 	return list
 }
 
-func (a *answer) time() time.Time { return fromMillis(a.number()) }
+// time reads ms since 1970. What is no time, since a hand wrote it, is none.
+func (a *answer) time() time.Time {
+	text := a.text()
+	ms, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(ms >= 0 && ms <= latestMillis) {
+		return time.Time{}
+	}
+	return fromMillis(int64(ms))
+}
 
 // wordList reads an answer that is one text of words: a value of its own for
 // each would cost Redis, and whoever reads them, more than what they say. The
@@ -128,7 +136,7 @@ func parseProgress(text string) (p progress, err error) {
 	var asked int64
 	var reason string
 	if _, err = fmt.Sscanf(text, "%d %d %d %d %d %s", &p.attempts, &p.base, &p.deaths, &p.status, &asked, &reason); err != nil {
-		return p, fmt.Errorf("progress %q: %w", text, errAnswer)
+		return progress{}, fmt.Errorf("progress %q: %w", text, errAnswer)
 	}
 	p.asked = asked != 0
 	if reason != "-" {

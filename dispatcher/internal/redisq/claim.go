@@ -60,10 +60,16 @@ func (s *Store) Claim(ctx context.Context, by string, partitions []int, wanted, 
 func (s *Store) readClaimed(a *answer, claimed []dispatcher.Claimed) []dispatcher.Claimed {
 	name, due, text, record := a.text(), a.time(), a.text(), a.text()
 	id, ok := dispatcher.ParseDeliveryID(name)
-	p, err := parseProgress(text)
-	if a.err != nil || !ok || err != nil {
-		a.err = errAnswer
+	if a.err != nil {
 		return claimed
+	}
+	if !ok { // such a name is no delivery's: the script drops it
+		s.log.Error("name can't be read", "delivery_id", name)
+		return claimed
+	}
+	p, err := parseProgress(text)
+	if err != nil {
+		s.log.Error("progress can't be read: its ladder begins anew", "delivery_id", name, "err", err)
 	}
 	m, err := decodeRecord(id.Message, record)
 	if err != nil {

@@ -3,6 +3,7 @@ package redisq
 import (
 	"encoding/base64"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,24 +11,40 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// cursor is where a page ended: the section, the lane (ready only), and the
-// score and name of the last entry that was looked at; where the page ended
-// among those that wait behind it, also their ordering key, and the score of
-// the last of them that was looked at.
+// cursor is where a page ended: the section, and the score and name of the last
+// entry that was looked at. What is not in one order needs more: of ready lists
+// and marks the partition and the cursor of its scan, of ready lists the lane,
+// with the position as the score. Where the page ended among those that wait
+// behind the entry, it has their ordering key too, and the score of the last of
+// them that was looked at.
 type cursor struct {
 	section, lane string
-	score         int64
+	partition     int
+	scan          uint64
+	score         float64
 	name          string // empty: at the section's, or lane's, begin
 	key           string // empty: nothing waits behind it, or all of it was looked at
-	last          int64
+	last          float64
 }
 
 // String is the cursor as callers carry it. It is not meant to be read.
 func (c cursor) String() string {
 	text := strings.Join([]string{
-		c.section, c.lane, strconv.FormatInt(c.score, 10), c.name, c.key, strconv.FormatInt(c.last, 10),
+		c.section, c.lane, strconv.Itoa(c.partition), strconv.FormatUint(c.scan, 10),
+		scoreText(c.score), c.name, c.key, scoreText(c.last),
 	}, " ")
 	return base64.RawURLEncoding.EncodeToString([]byte(text))
+}
+
+// scoreText is a score as Redis reads it.
+func scoreText(score float64) string {
+	switch {
+	case math.IsInf(score, 1):
+		return "+inf"
+	case math.IsInf(score, -1):
+		return "-inf"
+	}
+	return strconv.FormatFloat(score, 'f', -1, 64)
 }
 
 func parseCursor(text string) (c cursor, err error) {
@@ -39,15 +56,19 @@ func parseCursor(text string) (c cursor, err error) {
 		return c, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
 	}
 	f := strings.Split(string(raw), " ")
-	if len(f) != 6 || f[0] != sectionLanes && !slices.Contains(sections, f[0]) {
+	if len(f) != 8 || f[0] != sectionLanes && !slices.Contains(sections, f[0]) {
 		return c, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
 	}
-	c.section, c.lane, c.name, c.key = f[0], f[1], f[3], f[4]
-	score, err := strconv.ParseInt(f[2], 10, 64)
-	last, err2 := strconv.ParseInt(f[5], 10, 64)
-	if err != nil || err2 != nil {
-		return c, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
+	c.section, c.lane, c.name, c.key = f[0], f[1], f[5], f[6]
+	var errs [4]error
+	c.partition, errs[0] = strconv.Atoi(f[2])
+	c.scan, errs[1] = strconv.ParseUint(f[3], 10, 64)
+	c.score, errs[2] = strconv.ParseFloat(f[4], 64)
+	c.last, errs[3] = strconv.ParseFloat(f[7], 64)
+	for _, err := range errs {
+		if err != nil || c.partition < 0 || c.score != c.score || c.last != c.last {
+			return cursor{}, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
+		}
 	}
-	c.score, c.last = score, last
 	return c, nil
 }

@@ -27,7 +27,7 @@ const sectionLanes = "lanes"
 // knownLane is a lane as the script tells it.
 type knownLane struct {
 	state dispatcher.LaneState
-	score int64 // ms: when its state was made or last looked at; 0: it is not known
+	score float64 // ms: when its state was made or last looked at; 0: it is not known
 }
 
 // LaneStates reads lanes, in the order asked for.
@@ -122,7 +122,7 @@ func (s *Store) Lanes(ctx context.Context, limit int, after string) (states []di
 func lanesArgs(most int, at cursor) []any {
 	after := ""
 	if at.name != "" {
-		after = strconv.FormatInt(at.score, 10)
+		after = scoreText(at.score)
 	}
 	return []any{0, most, after, at.name}
 }
@@ -153,7 +153,7 @@ func readLanes(r reply) (held bool, lanes []knownLane, err error) {
 func readLane(a *answer) (l knownLane, err error) {
 	st := &l.state
 	st.Lane = dispatcher.Lane(a.text())
-	l.score = a.number()
+	l.score, _ = strconv.ParseFloat(a.text(), 64)
 	st.Known = l.score > 0
 	st.InFlight, st.Waiting = int(a.number()), int(a.number())
 	st.Window, st.Fails, st.Opened = int(a.number()), int(a.number()), int(a.number())

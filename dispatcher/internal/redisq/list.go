@@ -7,60 +7,53 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Bounds of one page: listChunk entries are read in one call, and after
-// listMost entries that did not match the page ends short, with a cursor.
+// Bounds of one page. A script reads at most listChunk records, as many as the
+// page still needs and at least listLeast. What was looked at for one page may
+// cost Redis listMost together, of which a name costs 1 and the rest what it
+// takes of a name's time, some 0.3 µs: then the page ends short, with a cursor.
 const (
 	listChunk = 256
-	listMost  = 5000
+	listLeast = 8
+	listMost  = 80_000
+
+	costOfRecord = 16
+	costOfLane   = 2
+	costOfScript = 100
 )
 
-// A list goes through up to four sections, in the order of their times: what
-// waits for a time in the future, what is under way and what is ready now,
-// what has ended. A status is its own index; there is none for anything else.
-// What waits behind another with its ordering key is told right after that one.
+// A list goes through up to five sections, in the order of their times: what
+// waits for a time in the future, what is under way and what is ready now, what
+// ended and is still in its place, what has ended. A status is its own index;
+// there is none for anything else. What waits behind another with its ordering
+// key is told right after that one.
 const (
 	sectionDue    = "due"
 	sectionLeases = "leases"
 	sectionReady  = "ready"
+	sectionMarks  = "marks"
 	sectionEnded  = "ended"
 )
 
-var sections = []string{sectionDue, sectionLeases, sectionReady, sectionEnded}
-
-// indexes are what a section is merged from, by the statuses they hold.
-var indexes = map[string]map[string][]dispatcher.Status{
-	sectionDue:    {"due": {dispatcher.StatusScheduled, dispatcher.StatusRetrying}},
-	sectionLeases: {"leases": {dispatcher.StatusInFlight, dispatcher.StatusCancelled, dispatcher.StatusDelivered}},
-	sectionReady:  {"ready": {dispatcher.StatusReady, dispatcher.StatusCancelled, dispatcher.StatusDelivered}},
-	sectionEnded: {
-		"done":      {dispatcher.StatusDelivered},
-		"dead":      {dispatcher.StatusDead},
-		"cancelled": {dispatcher.StatusCancelled},
-	},
-}
-
-// source is one index of one partition.
-type source struct {
-	partition int
-	index, of string // of: the instance or lane
-}
+var sections = []string{sectionDue, sectionLeases, sectionReady, sectionMarks, sectionEnded}
 
 // listed is one delivery of a list, with what a cursor needs.
 type listed struct {
 	delivery dispatcher.Delivery
 	name     string
-	score    int64  // ready: the position in its lane
-	line     string // key and score of the line in which others wait behind it; empty: none do
+	score    float64   // ready: the position in its lane
+	at       time.Time // of its end, next attempt or claim; zero where it has none
+	line     string    // key and score of the line in which others wait behind it; empty: none do
 }
 
 // List reads a page.
 func (s *Store) List(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
 	at, err := parseCursor(f.Cursor)
-	if err == nil && at.section == sectionLanes {
+	if err == nil && (at.section == sectionLanes || at.partition >= len(s.tags)) {
 		err = fmt.Errorf("%w: %q", dispatcher.ErrCursor, f.Cursor)
 	}
 	if err != nil {
@@ -70,21 +63,12 @@ func (s *Store) List(ctx context.Context, f dispatcher.Filter) (dispatcher.Page,
 	if err != nil {
 		return dispatcher.Page{}, err
 	}
-	l := &lister{s: s, f: f, names: names, limit: cmp.Or(f.Limit, 50)}
+	l := newLister(s, f, names)
 	for i := max(slices.Index(sections, at.section), 0); i < len(sections); i++ {
 		if at.section != sections[i] {
 			at = cursor{section: sections[i]}
 		}
-		if err := l.survey(ctx, at.section); err != nil {
-			return dispatcher.Page{}, fmt.Errorf("list: %w", err)
-		}
-		if len(l.wanted(at.section)) == 0 {
-			continue
-		}
-		next, err := l.behind(ctx, &at)
-		if err == nil && next == nil {
-			next, err = l.section(ctx, at)
-		}
+		next, err := l.section(ctx, at)
 		if err != nil {
 			return dispatcher.Page{}, fmt.Errorf("list: %w", err)
 		}
@@ -102,192 +86,218 @@ type lister struct {
 	f     dispatcher.Filter
 	names []any
 	limit int
-	read  int // entries looked at
+	cost  int // of what was looked at
 	page  dispatcher.Page
 
-	surveyed bool
-	waiting  []string // lanes whose ready list may hold what is asked for, by name
-	deleted  bool     // something waits in lanes of deleted endpoints: it is cancelled
+	statuses, reasons, lanes string // what is asked for, as the script takes it
+	byMarks                  bool   // what has a mark is found by that
 }
 
-// wanted are the indexes of a section that may hold what the filter asks for.
-func (l *lister) wanted(section string) []string {
-	var out []string
-	for index, statuses := range indexes[section] {
-		if l.asks(statuses...) || l.asks(l.strays(index)...) {
-			out = append(out, index)
-		}
-	}
-	slices.Sort(out)
-	return out
+func newLister(s *Store, f dispatcher.Filter, names []any) *lister {
+	l := &lister{s: s, f: f, names: names, limit: cmp.Or(f.Limit, 50)}
+	l.statuses, l.reasons, l.lanes = words(f.Statuses), words(f.Reasons), words(f.Lanes)
+	l.byMarks = len(f.Statuses) > 0 && l.asks(dispatcher.StatusDelivered, dispatcher.StatusCancelled)
+	return l
 }
+
+// words puts a space at both ends of each word, so that one is found as a whole.
+func words[T ~string](list []T) string {
+	if len(list) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	for _, word := range list {
+		b.WriteString(" " + string(word))
+	}
+	return b.String() + " "
+}
+
+// asks reports whether any of some statuses is asked for.
+func (l *lister) asks(statuses ...dispatcher.Status) bool {
+	if len(l.f.Statuses) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(statuses, func(st dispatcher.Status) bool { return slices.Contains(l.f.Statuses, st) })
+}
+
+// spent reports that enough was looked at for one page.
+func (l *lister) spent() bool { return l.cost >= listMost }
 
 // section reads on in one section; the cursor it answers is nil when the
 // section is at its end.
 func (l *lister) section(ctx context.Context, at cursor) (*cursor, error) {
-	if at.section == sectionReady {
-		return l.ready(ctx, at)
+	if next, err := l.behind(ctx, &at); next != nil || err != nil {
+		return next, err
 	}
-	var from []source
-	for n := range l.s.tags {
-		for _, index := range l.wanted(at.section) {
-			if index != "leases" {
-				from = append(from, source{partition: n, index: index})
-				continue
-			}
-			for _, name := range l.names[1:] {
-				from = append(from, source{partition: n, index: index, of: name.(string)})
-			}
+	switch at.section {
+	case sectionDue:
+		return l.due(ctx, at)
+	case sectionLeases:
+		if l.asks(dispatcher.StatusInFlight, dispatcher.StatusScheduled, dispatcher.StatusCancelled) {
+			return l.merge(ctx, at, l.leases())
 		}
-	}
-	for len(from) > 0 {
-		entries, more, err := l.merge(ctx, from, at)
-		if err != nil {
-			return nil, err
+	case sectionReady:
+		if l.asks(dispatcher.StatusReady, dispatcher.StatusScheduled, dispatcher.StatusCancelled) {
+			return l.ready(ctx, at)
 		}
-		if next, err := l.take(ctx, entries, &at); next != nil || err != nil {
-			return next, err
+	case sectionMarks:
+		if l.byMarks {
+			return l.marks(ctx, at)
 		}
-		if !more {
-			return nil, nil
-		}
+	case sectionEnded:
+		return l.merge(ctx, at, l.ended())
 	}
 	return nil, nil
 }
 
-// ready reads the lanes' lists one after another, by the lanes' names.
-func (l *lister) ready(ctx context.Context, at cursor) (*cursor, error) {
-	from, _ := slices.BinarySearch(l.waiting, at.lane)
-	for _, lane := range l.waiting[from:] {
-		if lane != at.lane {
-			at = cursor{section: sectionReady, lane: lane}
-		}
-		from := []source{{partition: l.s.partition(dispatcher.Lane(lane)), index: "ready", of: lane}}
-		for {
-			entries, more, err := l.merge(ctx, from, at)
-			if err != nil {
-				return nil, err
-			}
-			if next, err := l.take(ctx, entries, &at); next != nil || err != nil {
-				return next, err
-			}
-			if !more {
-				break
-			}
-		}
-	}
-	return nil, nil
-}
-
-// merge reads a chunk of each source behind the cursor and puts them in one
-// order, newest first. Only what no source can still come before is answered.
-func (l *lister) merge(ctx context.Context, from []source, at cursor) (entries []listed, more bool, err error) {
-	jobs := make([]job, len(from))
-	for i, src := range from {
-		after := ""
-		if at.name != "" {
-			after = fmt.Sprint(at.score)
-		}
-		jobs[i] = job{partition: src.partition, args: append(slices.Clip(l.names), src.index, src.of, listChunk, after, at.name)}
-	}
-	var floor *listed // the last of the newest chunk that goes on
-	for _, r := range l.s.run(ctx, l.s.scripts.list, "", jobs) {
-		chunk, err := readListed(r)
-		if err != nil {
-			return nil, false, err
-		}
-		entries = append(entries, chunk...)
-		if len(chunk) == listChunk {
-			more = true
-			if last := chunk[len(chunk)-1]; floor == nil || newer(last, *floor) < 0 {
-				floor = &last
-			}
-		}
-	}
-	slices.SortFunc(entries, newer)
-	if floor != nil {
-		entries = slices.DeleteFunc(entries, func(e listed) bool { return newer(e, *floor) > 0 })
-	}
-	return entries, more, nil
-}
-
-// newer orders by score and then by name, the highest first, as ZREVRANGE does.
-func newer(a, b listed) int {
-	return cmp.Or(cmp.Compare(b.score, a.score), strings.Compare(b.name, a.name))
-}
-
-// take puts what matches on the page, each with what waits behind it. It
-// answers a cursor when the page is full, or enough was read for one page.
-func (l *lister) take(ctx context.Context, entries []listed, at *cursor) (*cursor, error) {
-	for _, e := range entries {
-		at.score, at.name, at.key, at.last = e.score, e.name, "", 0
-		if key, score, ok := strings.Cut(e.line, " "); ok {
-			at.key = key
-			at.last, _ = strconv.ParseInt(score, 10, 64) // of a script: a number
-		}
-		if l.put(e) {
-			return at, nil
-		}
-		if next, err := l.behind(ctx, at); next != nil || err != nil {
-			return next, err
-		}
-	}
-	return nil, nil
-}
-
-// put puts an entry on the page if it matches, and reports whether the page ends.
-func (l *lister) put(e listed) bool {
-	l.read++
-	if e.delivery.ID.Message != "" && matches(l.f, e.delivery) {
+// put puts an entry on the page if it matches.
+func (l *lister) put(e listed) {
+	if e.delivery.ID.Message != "" && matches(l.f, e) {
 		l.page.Deliveries = append(l.page.Deliveries, e.delivery)
 	}
-	return len(l.page.Deliveries) >= l.limit || l.read >= listMost
 }
 
-func matches(f dispatcher.Filter, d dispatcher.Delivery) bool {
+func (l *lister) full() bool { return len(l.page.Deliveries) >= l.limit }
+
+func matches(f dispatcher.Filter, e listed) bool {
 	any := func(n int, has bool) bool { return n == 0 || has }
-	at := d.Ended
-	if at.IsZero() {
-		at = d.Due
-	}
+	d := e.delivery
 	return any(len(f.Statuses), slices.Contains(f.Statuses, d.Status)) &&
 		any(len(f.Topics), slices.Contains(f.Topics, d.Topic)) &&
 		any(len(f.Tenants), slices.Contains(f.Tenants, d.Tenant)) &&
 		any(len(f.Lanes), slices.Contains(f.Lanes, d.ID.Lane)) &&
 		any(len(f.Reasons), slices.Contains(f.Reasons, d.Reason)) &&
-		(f.Since.IsZero() || !at.Before(f.Since)) && (f.Until.IsZero() || at.Before(f.Until))
+		(f.Since.IsZero() || !e.at.Before(f.Since)) &&
+		(f.Until.IsZero() || !e.at.IsZero() && e.at.Before(f.Until)) // what has no time is in no span
 }
 
-// readListed reads a chunk. A delivery without a record has only its name.
-func readListed(r reply) ([]listed, error) {
+// chunk is what one call of the script answered.
+type chunk struct {
+	entries []listed
+	more    bool
+	last    cursor // score (of marks the scan) and name of what was looked at last
+}
+
+// want is how many entries one call is asked for.
+func (l *lister) want() int { return min(max(l.limit-len(l.page.Deliveries), listLeast), listChunk) }
+
+// args are those of the script for one index.
+func (l *lister) args(index, of string, wanted int, after, last string) []any {
+	return append(slices.Clip(l.names), index, of, wanted, after, last, l.statuses, l.reasons, l.lanes, flag(l.byMarks))
+}
+
+// read makes calls of the script, all in one round trip.
+func (l *lister) read(ctx context.Context, jobs ...job) ([]chunk, error) {
+	chunks := make([]chunk, len(jobs))
+	for i, r := range l.s.run(ctx, l.s.scripts.list, "", jobs) {
+		if err := l.readChunk(r, &chunks[i]); err != nil {
+			return nil, err
+		}
+	}
+	return chunks, nil
+}
+
+func (l *lister) readChunk(r reply, c *chunk) error {
 	a := answer{values: r.values, err: r.err}
 	a.hintIf(0)
-	var out []listed
-	for a.more() {
-		e := listed{name: a.text(), score: a.number()}
-		f := facts{at: a.time(), status: a.text()}
-		head := a.text()
-		f.progress = a.text()
-		if newest := a.text(); newest != "" {
-			f.history = []string{newest}
-		}
-		f.waitsFor, e.line = a.text(), a.text()
-		id, ok := dispatcher.ParseDeliveryID(e.name)
-		if a.err != nil {
-			return nil, a.err
-		}
-		if ok && head != "" { // a name that is none is passed over: one that a hand wrote must not stop the list
-			m, err := decodeRecord(id.Message, head)
-			if err != nil {
-				return nil, err
-			}
-			f.lane = string(id.Lane)
-			if e.delivery, err = f.delivery(m); err != nil {
-				return nil, err
-			}
-			e.delivery.History = nil
-		}
-		out = append(out, e)
+	if a.err != nil {
+		return a.err
 	}
-	return out, a.err
+	c.more = a.number() == 1
+	names, records := int(a.number()), int(a.number())
+	l.page.LookedAt += names
+	l.cost += names + costOfRecord*records + costOfScript
+	score := a.text()
+	c.last.score, _ = strconv.ParseFloat(score, 64)
+	c.last.scan, _ = strconv.ParseUint(score, 10, 64)
+	c.last.name = a.text()
+	for a.more() {
+		e, err := l.readListed(&a)
+		if err != nil {
+			return err
+		}
+		c.entries = append(c.entries, e)
+	}
+	return a.err
+}
+
+// readListed reads one entry. A delivery without a record has only its name.
+func (l *lister) readListed(a *answer) (listed, error) {
+	e := listed{name: a.text()}
+	e.score, _ = strconv.ParseFloat(a.text(), 64)
+	e.at = a.time()
+	f := facts{at: e.at, status: a.text()}
+	head := a.text()
+	f.progress = a.text()
+	if newest := a.text(); newest != "" {
+		f.history = []string{newest}
+	}
+	f.waitsFor, e.line = a.text(), a.text()
+	id, ok := dispatcher.ParseDeliveryID(e.name)
+	if a.err != nil {
+		return e, a.err
+	}
+	if !ok || head == "" { // a name that is none is passed over: one that a hand wrote must not stop the list
+		return e, nil
+	}
+	m, err := decodeRecord(id.Message, head)
+	f.lane = string(id.Lane)
+	e.delivery = f.delivery(m, id.Message)
+	e.delivery.History = nil
+	if err != nil {
+		e.delivery.LastError = errRecord.Error()
+	}
+	return e, nil
+}
+
+// take puts a chunk's entries on the page, each with what waits behind it, and
+// answers a cursor where the page ends; else at is where it goes on.
+func (l *lister) take(ctx context.Context, c chunk, at *cursor) (*cursor, error) {
+	for _, e := range c.entries {
+		if next, err := l.takeOne(ctx, e, at); next != nil || err != nil {
+			return next, err
+		}
+	}
+	return nil, nil
+}
+
+func (l *lister) takeOne(ctx context.Context, e listed, at *cursor) (*cursor, error) {
+	at.score, at.name, at.key, at.last = e.score, e.name, "", 0
+	if key, score, ok := strings.Cut(e.line, " "); ok {
+		at.key = key
+		at.last, _ = strconv.ParseFloat(score, 64) // of a script: a number
+	}
+	l.put(e)
+	if l.full() {
+		return at, nil
+	}
+	return l.behind(ctx, at)
+}
+
+// behind goes on in the line behind the entry at which the cursor stands. It
+// answers a cursor where the page ends in it; else at is ready to go on.
+func (l *lister) behind(ctx context.Context, at *cursor) (*cursor, error) {
+	id, _ := dispatcher.ParseDeliveryID(at.name)
+	more := at.key != "" && l.asks(dispatcher.StatusScheduled, dispatcher.StatusCancelled)
+	for more {
+		if l.spent() {
+			return at, nil
+		}
+		args := l.args("behind", string(id.Lane), l.want(), scoreText(at.last), at.key)
+		chunks, err := l.read(ctx, job{partition: l.s.partition(id.Lane), args: args})
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range chunks[0].entries {
+			at.last = e.score
+			if l.put(e); l.full() {
+				return at, nil
+			}
+		}
+		if more = chunks[0].more; more {
+			at.last = chunks[0].last.score
+		}
+	}
+	at.key, at.last = "", 0
+	return nil, nil
 }

@@ -1,6 +1,7 @@
 package redisq
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -42,11 +43,14 @@ func (s *Store) Look(ctx context.Context, id string) (dispatcher.Record, error) 
 		}
 		m, err := decodeRecord(id, record)
 		if err != nil {
-			return dispatcher.Record{}, err
+			s.log.Error("message can't be read", "message_id", id, "err", err)
+			m = nil
 		}
-		out.Message, found = *m, true
+		if m != nil || !found {
+			out.Message, found = *cmp.Or(m, &dispatcher.Message{ID: id}), true
+		}
 		for _, values := range list {
-			d, err := readLooked(m, values)
+			d, err := readLooked(m, id, values)
 			if err != nil {
 				return dispatcher.Record{}, err
 			}
@@ -59,21 +63,21 @@ func (s *Store) Look(ctx context.Context, id string) (dispatcher.Record, error) 
 	return out, join(errs...)
 }
 
-func readLooked(m *dispatcher.Message, values any) (dispatcher.Delivery, error) {
+func readLooked(m *dispatcher.Message, id string, values any) (dispatcher.Delivery, error) {
 	list, _ := values.([]any)
 	a := answer{values: list}
 	f := facts{lane: a.text(), status: a.text(), at: a.time(), waitsFor: a.text(), progress: a.text()}
 	for _, entry := range a.list() {
 		text, ok := entry.(string)
 		if !ok {
-			return dispatcher.Delivery{}, fmt.Errorf("message %s: %w", m.ID, errAnswer)
+			return dispatcher.Delivery{}, fmt.Errorf("message %s: %w", id, errAnswer)
 		}
 		f.history = append(f.history, text)
 	}
 	if a.err != nil {
-		return dispatcher.Delivery{}, fmt.Errorf("message %s: %w", m.ID, a.err)
+		return dispatcher.Delivery{}, fmt.Errorf("message %s: %w", id, a.err)
 	}
-	return f.delivery(m)
+	return f.delivery(m, id), nil
 }
 
 // facts are what the store knows of one delivery, as scripts tell it.
@@ -85,15 +89,17 @@ type facts struct {
 	history      []string  // newest first
 }
 
-func (f facts) delivery(m *dispatcher.Message) (dispatcher.Delivery, error) {
+// delivery tells of a delivery of message id what can be read of it. m is nil
+// where the record can't be: what one value says wrongly hides no other.
+func (f facts) delivery(m *dispatcher.Message, id string) dispatcher.Delivery {
 	d := dispatcher.Delivery{
-		ID:    dispatcher.DeliveryID{Lane: dispatcher.Lane(f.lane), Message: m.ID},
-		Topic: m.Topic, Tenant: m.Tenant, URL: m.URL, Status: dispatcher.Status(f.status),
+		ID:     dispatcher.DeliveryID{Lane: dispatcher.Lane(f.lane), Message: id},
+		Status: dispatcher.Status(f.status),
 	}
-	p, err := parseProgress(f.progress)
-	if err != nil {
-		return d, fmt.Errorf("delivery %s: %w", d.ID, err)
+	if m != nil {
+		d.Topic, d.Tenant, d.URL = m.Topic, m.Tenant, m.URL
 	}
+	p, _ := parseProgress(f.progress) // what can't be read is none, for the scripts too
 	d.Attempts, d.LastStatus, d.WaitingFor = p.attempts, p.status, f.waitsFor
 	switch d.Status {
 	case dispatcher.StatusDelivered:
@@ -109,16 +115,17 @@ func (f facts) delivery(m *dispatcher.Message) (dispatcher.Delivery, error) {
 		d.Due = f.at
 	}
 	for i := len(f.history) - 1; i >= 0; i-- {
-		attempt, err := decodeAttempt(f.history[i])
-		if err != nil {
-			return d, fmt.Errorf("delivery %s: %w", d.ID, err)
+		if attempt, err := decodeAttempt(f.history[i]); err == nil {
+			d.History = append(d.History, attempt)
 		}
-		d.History = append(d.History, attempt)
 	}
 	if n := len(d.History); n > 0 {
 		d.LastError = d.History[n-1].Error
 	}
-	return d, nil
+	if m == nil {
+		d.LastError = errRecord.Error()
+	}
+	return d
 }
 
 // decodeAttempt reads an element of a history: when the next attempt is due,

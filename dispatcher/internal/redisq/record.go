@@ -149,9 +149,13 @@ func readTime(s string) time.Time {
 	return fromMillis(ms)
 }
 
-// fromMillis is the time of ms since 1970 in UTC; 0 is the zero time.
+// latestMillis is the end of the year 9999, behind which nobody writes a time.
+const latestMillis = 253402300799999
+
+// fromMillis is the time of ms since 1970 in UTC; 0 is the zero time, and so is
+// what is none.
 func fromMillis(ms int64) time.Time {
-	if ms == 0 {
+	if ms <= 0 || ms > latestMillis {
 		return time.Time{}
 	}
 	return time.UnixMilli(ms).UTC()

@@ -15,7 +15,7 @@ var commonSrc string // names, clock and records: what every script shares, put 
 var stateSrc string // lanes, counts and the end of each script: put behind common
 
 //go:embed lua/read.lua
-var readSrc string // where a delivery stands: put before look and list
+var readSrc string // where a delivery stands: put before look, list and lanes
 
 //go:embed lua/order.lua
 var orderSrc string // who is next, and what ends: put before each script that ends a delivery or puts one in line
@@ -59,6 +59,9 @@ var lookSrc string
 //go:embed lua/list.lua
 var listSrc string
 
+//go:embed lua/ready_lanes.lua
+var readyLanesSrc string
+
 //go:embed lua/lanes.lua
 var lanesSrc string
 
@@ -91,7 +94,7 @@ type script struct {
 type scripts struct {
 	digests, schedule, move, claim, settle, reap script
 	cancel, retry, lane, sweep, trim             script
-	look, list, lanes, beat                      script
+	look, list, readyLanes, lanes, beat          script
 
 	repartitionPage, repartitionPut, repartitionKeep script
 	survey                                           script
@@ -142,8 +145,10 @@ func makeScripts(given bool) scripts {
 		look:     make("look", readSrc, lookSrc),
 		list:     make("list", readSrc, listSrc),
 		lanes:    make("lanes", readSrc, lanesSrc),
-		beat:     newScript("beat", beatSrc),
 
+		readyLanes: make("ready_lanes", readSrc, readyLanesSrc),
+
+		beat:            newScript("beat", beatSrc),
 		repartitionPage: make("repartition_page", repartitionPageSrc),
 		repartitionPut:  make("repartition_put", repartitionNameSrc, repartitionPutSrc),
 		repartitionKeep: make("repartition_keep", repartitionNameSrc, repartitionKeepSrc),

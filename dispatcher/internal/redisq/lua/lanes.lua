@@ -33,7 +33,7 @@ for _, name in ipairs(names) do
   local token = l.limits.interval > 0 and s.tat > micros and s.tat or 0
   local id, record = first(l)
   for _, value in ipairs({
-    name, num(call('ZSCORE', KNOWN, name) or 0), l.flying, l.waiting, room(l), s.fails, s.opened, num(s.till), num(token),
+    name, call('ZSCORE', KNOWN, name) or '0', l.flying, l.waiting, room(l), s.fails, s.opened, num(s.till), num(token),
     call('HGET', LIMITS, name) or '', id, record,
   }) do
     answer[#answer + 1] = value

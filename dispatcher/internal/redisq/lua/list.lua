@@ -1,63 +1,168 @@
--- list: a page of one index, newest first.
+-- list: a page of one index, newest first. It stops after so many names, records and bytes that Redis is not held up.
 --
--- ARGV[..] after those of read: index (due, done, dead, cancelled, leases, ready, behind), its instance or lane or empty,
--- most, score and name of the last one before (empty: from the start; ready: its position; behind: the key for the name)
--- returns now, due, weight, then for each: delivery, score (ready: position), ms, status, head of the record (empty: none),
--- progress, newest of its history (empty: none), what it waits for (empty: nothing), "<key> <score>" of the line in which
--- others wait behind it (empty: none do)
-local index, of, wanted = ARGV[rest], ARGV[rest + 1], tonumber(ARGV[rest + 2])
+-- ARGV[..] after those of read: index (due, done, dead, cancelled, leases, ready, behind, marks), its instance or lane or
+-- empty, most to answer, score and name of the last one before (empty: from the start; ready: its position; behind: the key
+-- for the name; marks: the cursor of a scan and the last name of it), then what is asked for, each as words with a space at
+-- both ends, or empty for any: statuses, reasons, lanes; 1: what has a mark is passed over
+-- returns now, due, weight, 1 if there is more, how many names were looked at, how many records were read, score and name
+-- of the last one that was looked at, then for each: delivery, score (ready: position), time, status (empty: only its line
+-- is asked for), head of the record (empty: none), progress, newest of its history (empty: none), what it waits for (empty:
+-- nothing), "<key> <score>" of the line in which others wait behind it (empty: none do)
+local MOST_NAMES, MOST_RECORDS, MOST_BYTES = 4096, 256, 1048576
+local index, of, wanted = ARGV[rest], ARGV[rest + 1], math.min(tonumber(ARGV[rest + 2]), MOST_RECORDS)
 local after, last = ARGV[rest + 3], ARGV[rest + 4]
-local zsets = { due = DUE, done = DONE, dead = DEAD, cancelled = CANCELLED, leases = LEASES .. of }
+local statuses, reasons, asked_lanes = ARGV[rest + 5], ARGV[rest + 6], ARGV[rest + 7]
+local unmarked = ARGV[rest + 8] == '1' and index ~= 'marks'
+local function asks(words, word) return words == '' or find(words, ' ' .. word .. ' ', 1, true) ~= nil end
+local asks_lines = asks(statuses, 'scheduled') or asks(statuses, 'cancelled')
 
-local found = {} -- delivery, score, ms
-if index == 'ready' then
-  -- From the tail to the head. What is taken meanwhile goes from the head and shifts the rest towards it, so nothing
-  -- that stays is missed.
-  local length = call('LLEN', READY .. of)
-  local top = after == '' and length - 1 or math.min(tonumber(after) - 1, length - 1)
-  local bottom = math.max(0, top - wanted + 1)
-  local list = top >= 0 and call('LRANGE', READY .. of, bottom, top) or {}
-  for i = #list, 1, -1 do
-    local due, id = string.match(list[i], '^(%d+):(.+)$')
-    found[#found + 1] = { of .. ':' .. id, bottom + i - 1, due }
-  end
-elseif index == 'behind' then
-  local list = call('ZRANGEBYSCORE', BEHIND .. of .. ':' .. last, '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, wanted)
-  for i = 1, #list, 2 do found[#found + 1] = { of .. ':' .. list[i], num(list[i + 1]), 0 } end
-else
-  local key = zsets[index]
+-- What is in the index: delivery, score, time; more: it goes on behind that.
+local found, more = {}, false
+local page = asked_lanes == '' and wanted or MOST_NAMES
+local function page_of_zset(key)
   local at = offset(key, after, last)
-  local list = call('ZREVRANGE', key, at, at + wanted - 1, 'WITHSCORES')
-  for i = 1, #list, 2 do found[#found + 1] = { list[i], num(list[i + 1]), num(list[i + 1]) } end
+  local list = call('ZREVRANGE', key, at, at + page - 1, 'WITHSCORES')
+  for i = 1, #list, 2 do found[#found + 1] = { list[i], list[i + 1], list[i + 1] } end
+  more = #found == page
+end
+
+-- From the tail to the head. What is taken meanwhile goes from the head and shifts the rest towards it, so nothing that
+-- stays is missed.
+local function page_of_ready()
+  local length = safely('LLEN', READY .. of) or 0
+  local top = after == '' and length - 1 or math.min(tonumber(after) - 1, length - 1)
+  if top < 0 then return end
+  local bottom = math.max(0, top - wanted + 1)
+  local list = call('LRANGE', READY .. of, bottom, top)
+  for i = #list, 1, -1 do
+    local due, id = parts(list[i])
+    found[#found + 1] = { of .. ':' .. id, num(bottom + i - 1), due }
+  end
+  more = bottom > 0
+end
+
+local function page_of_line()
+  local key = BEHIND .. of .. ':' .. last
+  local list = safely('ZRANGEBYSCORE', key, '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, wanted) or {}
+  for i = 1, #list, 2 do found[#found + 1] = { of .. ':' .. list[i], list[i + 1], '0' } end
+  more = #found == wanted
+end
+
+local next_scan = '0'
+local function page_of_marks()
+  local scan = call('HSCAN', MARKS, after == '' and '0' or after, 'COUNT', wanted)
+  for i = 1, #scan[2], 2 do
+    if last == '' or scan[2][i] > last then found[#found + 1] = { scan[2][i], '0', '0' } end
+  end
+  table.sort(found, function(a, b) return a[1] < b[1] end)
+  next_scan = scan[1]
+  more = next_scan ~= '0'
+end
+
+local zsets = { due = DUE, done = DONE, dead = DEAD, cancelled = CANCELLED, leases = LEASES .. of }
+if index == 'ready' then
+  page_of_ready()
+elseif index == 'behind' then
+  page_of_line()
+elseif index == 'marks' then
+  page_of_marks()
+else
+  page_of_zset(zsets[index])
+end
+
+-- A name that is of no lane asked for costs nothing more.
+local chosen, names, reads = {}, {}, {}
+local looked = #found
+for i, f in ipairs(found) do
+  local lane = lane_of(f[1])
+  if asks(asked_lanes, lane) then
+    if #chosen == MOST_RECORDS then
+      looked, more = i - 1, true
+      break
+    end
+    chosen[#chosen + 1], names[#names + 1], reads[#reads + 1] = i, lane, f[1]
+  end
+end
+load(names)
+local ENDED = { done = 'delivered', dead = 'dead', cancelled = 'cancelled' }
+local texts, marks = NONE, NONE
+if #reads > 0 then
+  texts = call('HMGET', PROGRESS, unpack(reads))
+  if not ENDED[index] and index ~= 'due' then marks = call('HMGET', MARKS, unpack(reads)) end
+end
+
+-- standing answers the status of a delivery by where it was found, and what it waits for.
+local function standing(l, k)
+  if ENDED[index] then return ENDED[index], '' end
+  if marks[k] then return marks[k] == 'd' and 'delivered' or 'cancelled', '' end
+  if index == 'leases' then return 'in_flight', '' end
+  if l.limits.held == 'x' then return 'cancelled', '' end
+  if index == 'behind' then return 'scheduled', 'order' end
+  if index == 'ready' then return 'ready', waits_for(l, waits_ready(l)) end
+  local status = waits(texts[k])
+  return status, waits_for(l, status == 'retrying' and 'rung' or 'due')
 end
 
 -- leads is the line of which a delivery is the first, with others behind it.
 local function leads(l, id, record)
-  if l.state.keys == 0 then return '' end
+  if not asks_lines or l.state.keys == 0 then return '' end
   for _, set in ipairs(sets_of(l, record)) do
-    local two = call('ZRANGE', set, 0, 1, 'WITHSCORES')
-    if two[1] == id and two[3] then return sub(set, #BEHIND + #l.name + 2) .. ' ' .. num(two[2]) end
+    local two = safely('ZRANGE', set, 0, 1, 'WITHSCORES')
+    if two and two[1] == id and two[3] then return sub(set, #BEHIND + #l.name + 2) .. ' ' .. two[2] end
   end
   return ''
 end
 
-local names = {}
-for i, f in ipairs(found) do names[i] = lane_of(f[1]) end
-load(names)
-local answer = { micros, before_due, weighs(before_weight) }
-for _, f in ipairs(found) do
-  local delivery = f[1]
-  local lane, id = parts(delivery)
-  local record = call('HGET', MESSAGES, id)
-  local status, _, why = stands(delivery, lanes[lane], id, record)
-  answer[#answer + 1] = delivery
-  answer[#answer + 1] = f[2]
-  answer[#answer + 1] = f[3]
-  answer[#answer + 1] = status
-  answer[#answer + 1] = record and #record > DIGEST and head(record) or ''
-  answer[#answer + 1] = call('HGET', PROGRESS, delivery) or ''
-  answer[#answer + 1] = call('LINDEX', HISTORY .. delivery, 0) or ''
-  answer[#answer + 1] = why
-  answer[#answer + 1] = leads(lanes[lane], id, record)
+local function wants(status, text, mark)
+  if not asks(statuses, status) or (mark and unmarked) then return false end
+  if reasons == '' then return true end
+  local _, _, _, _, _, reason = progress(text)
+  return status == 'dead' and asks(reasons, reason)
+end
+
+-- newest is the last attempt of a history, without what was answered to it.
+local function newest(delivery, text)
+  local entry = text and safely('LINDEX', HISTORY .. delivery, 0)
+  if not entry then return '' end
+  local head, length = match(entry, '^(%d+ (%d+) )')
+  return head and sub(entry, 1, #head + tonumber(length)) or sub(entry, 1, MOST_RECORDS)
+end
+
+local answer = { micros, before_due, weighs(before_weight), 0, 0, 0, '', '' }
+local bytes, nread, answered = 0, 0, 0
+for k, i in ipairs(chosen) do
+  local delivery, l, text = found[i][1], lanes[names[k]], texts[k]
+  local _, id = parts(delivery)
+  local status, why = standing(l, k)
+  local matching = wants(status, text, marks[k])
+  local record = false
+  if matching or (asks_lines and l.state.keys > 0) then
+    bytes = bytes + call('HSTRLEN', MESSAGES, id)
+    if answered >= wanted or (nread > 0 and bytes > MOST_BYTES) then
+      looked, more = i - 1, true
+      break
+    end
+    record, nread = call('HGET', MESSAGES, id), nread + 1
+  end
+  local line = leads(l, id, record)
+  if matching or line ~= '' then
+    local whole = matching and record and #record > DIGEST
+    local time = (marks[k] or (status == 'cancelled' and not ENDED[index])) and '0' or found[i][3]
+    answered = answered + (matching and 1 or 0)
+    for _, value in ipairs({
+      delivery, found[i][2], time, matching and status or '', whole and head(record) or '', text or '',
+      whole and newest(delivery, text) or '', why, line,
+    }) do
+      answer[#answer + 1] = value
+    end
+  end
+end
+answer[4], answer[5], answer[6] = more and 1 or 0, looked, nread
+if index == 'marks' then
+  local whole = looked == #found
+  answer[7] = whole and next_scan or (after == '' and '0' or after)
+  answer[8] = whole and '' or looked > 0 and found[looked][1] or last
+elseif looked > 0 then
+  answer[7], answer[8] = found[looked][2], found[looked][1]
 end
 return answer

@@ -6,6 +6,13 @@ local instances = {}
 for i = 4, 3 + k do instances[#instances + 1] = ARGV[i] end
 local rest = 4 + k
 
+-- safely reads a key that may be of another kind than it should be, written by hand: then it holds nothing.
+local function safely(command, ...)
+  local value = redis.pcall(command, ...)
+  if type(value) == 'table' and value.err then return false end
+  return value
+end
+
 -- behind reports whether a delivery waits for another of its ordering key.
 local function behind(l, id, record)
   if l.state.keys == 0 then return false end
@@ -54,11 +61,11 @@ local function stands(delivery, l, id, record)
   return 'ready', 0, waits_for(l, waits_ready(l))
 end
 
--- head cuts the body off a record.
+-- head cuts the body off a record. Of one that can't be read a part is enough to say so.
 local function head(record)
-  local at = 44 + string.byte(record, 43)
+  local at = 44 + (string.byte(record, 43) or 0)
   local a, b = string.byte(record, at, at + 1)
-  return string.sub(record, 1, at + 1 + a * 256 + b)
+  return sub(record, 1, b and at + 1 + a * 256 + b or DIGEST + 1)
 end
 
 -- offset is where a page begins: right behind the last one, or behind where it stood, were it still there. Many share

@@ -1,0 +1,231 @@
+package redisq
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// source is one index of one partition, in the order of its scores.
+type source struct {
+	partition int
+	index, of string // of: the instance
+	lanes     string // of these only, in place of what is asked for; empty: as asked
+
+	buffer []listed
+	more   bool   // it goes on behind the bound
+	bound  cursor // score and name: what comes is not newer
+	wanted int    // of the last call: it grows while nothing matches
+}
+
+// beforeAll is before all names in ZREVRANGE's order of one score: none begins with it.
+const beforeAll = "\xff"
+
+// due reads what waits for a time. What waits in a deleted lane is cancelled.
+func (l *lister) due(ctx context.Context, at cursor) (*cursor, error) {
+	if l.asks(dispatcher.StatusScheduled, dispatcher.StatusRetrying) {
+		return l.merge(ctx, at, l.everywhere("due"))
+	}
+	if !l.asks(dispatcher.StatusCancelled) {
+		return nil, nil
+	}
+	deleted, err := l.s.deletedLanes(ctx)
+	if err != nil || len(deleted) == 0 {
+		return nil, err
+	}
+	var from []*source
+	for n, lanes := range deleted {
+		from = append(from, &source{partition: n, index: "due", lanes: words(lanes), more: true})
+	}
+	return l.merge(ctx, at, from)
+}
+
+func (l *lister) everywhere(index string) []*source {
+	var from []*source
+	for _, n := range l.partitions() {
+		from = append(from, &source{partition: n, index: index, more: true})
+	}
+	return from
+}
+
+// partitions are those in which what is asked for may lie.
+func (l *lister) partitions() []int {
+	if len(l.f.Lanes) == 0 {
+		return l.s.all()
+	}
+	var list []int
+	for _, lane := range l.f.Lanes {
+		list = append(list, l.s.partition(lane))
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+func (l *lister) leases() []*source {
+	var from []*source
+	for _, n := range l.partitions() {
+		for _, name := range l.names[1:] {
+			from = append(from, &source{partition: n, index: "leases", of: name.(string), more: true})
+		}
+	}
+	return from
+}
+
+func (l *lister) ended() []*source {
+	var from []*source
+	if l.asks(dispatcher.StatusDelivered) && len(l.f.Reasons) == 0 {
+		from = append(from, l.everywhere("done")...)
+	}
+	if l.asks(dispatcher.StatusDead) {
+		from = append(from, l.everywhere("dead")...)
+	}
+	if l.asks(dispatcher.StatusCancelled) && len(l.f.Reasons) == 0 {
+		from = append(from, l.everywhere("cancelled")...)
+	}
+	return from
+}
+
+// merge puts sources in one order, newest first. It reads of those first that
+// may be next, and of the others only where the page comes to them.
+func (l *lister) merge(ctx context.Context, at cursor, from []*source) (*cursor, error) {
+	if at.name == "" {
+		at.score, at.name = math.Inf(1), beforeAll
+		if !l.f.Until.IsZero() {
+			at.score, at.name = float64(millisOf(l.f.Until)), ""
+		}
+	}
+	from, err := l.peek(ctx, at, from)
+	if err != nil {
+		return nil, err
+	}
+	for len(from) > 0 {
+		best := slices.MinFunc(from, func(a, b *source) int { return newer(a.head(), b.head()) })
+		if len(best.buffer) > 0 {
+			e := best.buffer[0]
+			best.buffer = best.buffer[1:]
+			if next, err := l.takeOne(ctx, e, &at); next != nil || err != nil {
+				return next, err
+			}
+		} else {
+			if l.spent() {
+				return &cursor{section: at.section, score: best.bound.score, name: best.bound.name}, nil
+			}
+			if err := l.fetch(ctx, from); err != nil {
+				return nil, err
+			}
+		}
+		from = slices.DeleteFunc(from, func(s *source) bool { return len(s.buffer) == 0 && !s.more })
+	}
+	return nil, nil
+}
+
+// head is the newest that a source may have.
+func (s *source) head() cursor {
+	if len(s.buffer) > 0 {
+		return cursor{score: s.buffer[0].score, name: s.buffer[0].name}
+	}
+	return s.bound
+}
+
+// newer orders by score and then by name, the highest first, as ZREVRANGE does.
+func newer(a, b cursor) int {
+	return cmp.Or(cmp.Compare(b.score, a.score), strings.Compare(b.name, a.name))
+}
+
+// millisOf is the first whole ms that is not before t.
+func millisOf(t time.Time) int64 { return t.Add(time.Millisecond - 1).UnixMilli() }
+
+// key is the name of the zset that a source is.
+func (s *source) key() string {
+	return map[string]string{
+		"due": keyDue, "leases": keyLeases + s.of, "done": keyDone, "dead": keyDead, "cancelled": keyCancelled,
+	}[s.index]
+}
+
+// peek asks each source for its newest score behind the cursor, and leaves out
+// those that have nothing there.
+func (l *lister) peek(ctx context.Context, at cursor, from []*source) ([]*source, error) {
+	for _, s := range from {
+		s.bound = at
+	}
+	if len(from) < 2 {
+		return from, nil
+	}
+	byPartition := map[int][]*source{}
+	for _, s := range from {
+		byPartition[s.partition] = append(byPartition[s.partition], s)
+	}
+	heads := make(map[*source]*redis.ZSliceCmd, len(from))
+	partitions := make([]int, 0, len(byPartition))
+	for n := range byPartition {
+		partitions = append(partitions, n)
+	}
+	span := &redis.ZRangeBy{Min: "-inf", Max: scoreText(at.score), Count: 1}
+	err := l.s.everyPartition(ctx, "read indexes", partitions, func(p redis.Pipeliner, i int) {
+		for _, s := range byPartition[partitions[i]] {
+			heads[s] = p.ZRevRangeByScoreWithScores(ctx, l.s.tags[s.partition]+s.key(), span)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.cost += costOfLane * len(from)
+	return slices.DeleteFunc(from, func(s *source) bool {
+		head := heads[s].Val()
+		if len(head) == 0 || l.tooOld(head[0].Score) {
+			return true
+		}
+		if head[0].Score < at.score {
+			s.bound = cursor{score: head[0].Score, name: beforeAll}
+		}
+		return false
+	}), nil
+}
+
+// tooOld reports that nothing from a score on is asked for.
+func (l *lister) tooOld(score float64) bool {
+	return !l.f.Since.IsZero() && score < float64(l.f.Since.UnixMilli())
+}
+
+// fetchAtOnce bounds the calls of one round trip.
+const fetchAtOnce = 64
+
+// fetch reads on in the sources that may have what comes next: each entry that
+// the page still needs is of another one at worst.
+func (l *lister) fetch(ctx context.Context, from []*source) error {
+	dry := slices.DeleteFunc(slices.Clone(from), func(s *source) bool { return len(s.buffer) > 0 })
+	slices.SortFunc(dry, func(a, b *source) int { return newer(a.bound, b.bound) })
+	dry = dry[:min(len(dry), l.limit-len(l.page.Deliveries), fetchAtOnce)]
+	jobs := make([]job, len(dry))
+	for i, s := range dry {
+		s.wanted = min(max(2*s.wanted, l.want()/len(dry), listLeast), listChunk)
+		after := ""
+		if !math.IsInf(s.bound.score, 1) || s.bound.name != beforeAll {
+			after = scoreText(s.bound.score)
+		}
+		args := l.args(s.index, s.of, s.wanted, after, s.bound.name)
+		if s.lanes != "" {
+			args[len(args)-2] = s.lanes
+		}
+		jobs[i] = job{partition: s.partition, args: args}
+	}
+	chunks, err := l.read(ctx, jobs...)
+	if err != nil {
+		return err
+	}
+	for i, s := range dry {
+		s.buffer, s.more = chunks[i].entries, chunks[i].more
+		if s.more {
+			s.bound = chunks[i].last
+			s.more = !l.tooOld(s.bound.score)
+		}
+	}
+	return nil
+}

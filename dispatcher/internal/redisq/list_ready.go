@@ -1,0 +1,165 @@
+package redisq
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// lanesChunk is how many lanes one call looks through for those in which
+// something is ready.
+const lanesChunk = 1000
+
+// ready reads the lanes' lists one after another: of the lanes asked for, else
+// of all in which something is ready, as a scan finds them.
+func (l *lister) ready(ctx context.Context, at cursor) (*cursor, error) {
+	if len(l.f.Lanes) > 0 {
+		lanes := make([]string, len(l.f.Lanes))
+		for i, lane := range l.f.Lanes {
+			lanes[i] = string(lane)
+		}
+		slices.Sort(lanes)
+		return l.lists(ctx, &at, slices.Compact(lanes))
+	}
+	for ; at.partition < len(l.s.tags); at.partition, at.scan = at.partition+1, 0 {
+		for {
+			if l.spent() {
+				return &at, nil
+			}
+			lanes, next, err := l.readyLanes(ctx, at)
+			if err != nil {
+				return nil, err
+			}
+			if next, err := l.lists(ctx, &at, lanes); next != nil || err != nil {
+				return next, err
+			}
+			if at.scan = next; next == 0 {
+				break
+			}
+		}
+	}
+	return nil, nil
+}
+
+// readyLanes looks through a page of the lanes of a partition.
+func (l *lister) readyLanes(ctx context.Context, at cursor) (lanes []string, next uint64, err error) {
+	args := append(slices.Clip(l.names), strconv.FormatUint(at.scan, 10), lanesChunk, flag(!l.asks(dispatcher.StatusReady)))
+	r := l.s.run(ctx, l.s.scripts.readyLanes, "", []job{{partition: at.partition, args: args}})[0]
+	a := answer{values: r.values, err: r.err}
+	a.hintIf(at.partition)
+	if a.err != nil {
+		return nil, 0, a.err
+	}
+	next, err = strconv.ParseUint(a.text(), 10, 64)
+	if err != nil {
+		return nil, 0, errAnswer
+	}
+	l.cost += costOfLane*int(a.number()) + costOfScript
+	for a.more() {
+		lanes = append(lanes, a.text())
+	}
+	slices.Sort(lanes)
+	return lanes, next, a.err
+}
+
+// lists reads the ready lists of lanes, which are in order, from where the
+// cursor stands. It leaves the cursor behind them.
+func (l *lister) lists(ctx context.Context, at *cursor, lanes []string) (*cursor, error) {
+	from, _ := slices.BinarySearch(lanes, at.lane)
+	for _, lane := range lanes[from:] {
+		if lane != at.lane {
+			at.lane, at.score, at.name, at.key, at.last = lane, 0, "", "", 0
+		}
+		for more := true; more; {
+			if l.spent() {
+				return at, nil
+			}
+			after := ""
+			if at.name != "" {
+				after = scoreText(at.score)
+			}
+			args := l.args("ready", lane, l.want(), after, at.name)
+			chunks, err := l.read(ctx, job{partition: l.s.partition(dispatcher.Lane(lane)), args: args})
+			if err != nil {
+				return nil, err
+			}
+			if next, err := l.take(ctx, chunks[0], at); next != nil || err != nil {
+				return next, err
+			}
+			if more = chunks[0].more; more {
+				at.score, at.name = chunks[0].last.score, chunks[0].last.name
+			}
+		}
+	}
+	*at = cursor{section: sectionReady, partition: at.partition, scan: at.scan}
+	return nil, nil
+}
+
+// marks reads what ended, and is not yet taken out of where it was: its mark
+// says so.
+func (l *lister) marks(ctx context.Context, at cursor) (*cursor, error) {
+	sizes := make([]*redis.IntCmd, len(l.s.tags))
+	err := l.s.everyPartition(ctx, "read marks", l.s.all(), func(p redis.Pipeliner, n int) {
+		sizes[n] = p.HLen(ctx, l.s.tags[n]+keyMarks)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range l.partitions() {
+		if n < at.partition || sizes[n].Val() == 0 {
+			continue
+		}
+		if n > at.partition {
+			at = cursor{section: sectionMarks, partition: n}
+		}
+		for more := true; more; {
+			if l.spent() {
+				return &at, nil
+			}
+			args := l.args("marks", "", l.want(), strconv.FormatUint(at.scan, 10), at.name)
+			chunks, err := l.read(ctx, job{partition: n, args: args})
+			if err != nil {
+				return nil, err
+			}
+			for _, e := range chunks[0].entries {
+				at.name = e.name
+				if l.put(e); l.full() {
+					return &at, nil
+				}
+			}
+			at.scan, at.name, more = chunks[0].last.scan, chunks[0].last.name, chunks[0].more
+		}
+	}
+	return nil, nil
+}
+
+// deletedLanes finds the lanes of deleted endpoints in which something waits
+// still, by their partitions.
+func (s *Store) deletedLanes(ctx context.Context) (map[int][]string, error) {
+	byPartition := make(map[int][]string, len(s.tags))
+	err := s.eachLane(ctx, func(st laneState) {
+		if st.waiting > 0 && strings.HasPrefix(st.lane, "ep_") {
+			byPartition[st.partition] = append(byPartition[st.partition], st.lane)
+		}
+	})
+	deleted := make(map[int][]string)
+	for n, lanes := range byPartition {
+		for some := range slices.Chunk(lanes, scanPage) {
+			var limits *redis.SliceCmd
+			if err == nil {
+				err = s.at(ctx, "read lanes", n, func(p redis.Pipeliner) { limits = p.HMGet(ctx, s.tags[n]+keyLimits, some...) })
+			}
+			for i, text := range valueOf(limits) {
+				if text, _ := text.(string); strings.HasSuffix(text, helds[dispatcher.HeldDeleted]) {
+					deleted[n] = append(deleted[n], some[i])
+				}
+			}
+		}
+	}
+	return deleted, err
+}

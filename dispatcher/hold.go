@@ -72,8 +72,12 @@ func (d *Dispatcher) hold(ctx context.Context, destination string, held bool) (L
 	return states[0], err
 }
 
-// Lanes reads a page of all lanes.
+// Lanes reads a page of all lanes. ErrListing says that too many ask for one.
 func (d *Dispatcher) Lanes(ctx context.Context, limit int, cursor string) ([]LaneState, string, error) {
+	if err := d.lists.enter(ctx); err != nil {
+		return nil, "", err
+	}
+	defer d.lists.leave()
 	states, next, err := d.engine.queue.Lanes(ctx, limit, cursor)
 	if err != nil {
 		return nil, "", err

@@ -289,6 +289,7 @@ func TestWhatTheEngineSaysOfAnEndpointBecomesAStatus(t *testing.T) {
 		{dispatcher.ErrDeleted, 409, "deleted", ""},
 		{dispatcher.ErrSealed, 500, "sealed", "ENCRYPTION_KEY"},
 		{dispatcher.ErrBusy, 429, "busy", ""},
+		{dispatcher.ErrListing, 429, "busy", "fewer pages"},
 		{dispatcher.ErrUnavailable, 503, "unavailable", ""},
 		{errors.New(secretNew), 500, "internal", ""},
 	} {

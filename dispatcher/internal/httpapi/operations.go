@@ -49,7 +49,7 @@ func (s *server) messageOperations() []operation {
 			id: "list-deliveries", method: "GET", path: "/v1/deliveries", scope: scopeRead,
 			summary: "List deliveries, newest first", serve: s.deliveries,
 			params: listParams(), answers: map[int]any{200: wire.Page{}},
-			problems: []*kind{malformed, invalid, unavailable},
+			problems: []*kind{malformed, invalid, listing, unavailable},
 		},
 	}
 }
@@ -143,7 +143,7 @@ func (s *server) laneOperations() []operation {
 			id: "list-lanes", method: "GET", path: "/v1/lanes", scope: scopeRead,
 			summary: "List lanes, those last made first", serve: s.lanes,
 			params: pageParams(), answers: map[int]any{200: wire.LanePage{}},
-			problems: []*kind{malformed, invalid, unavailable},
+			problems: []*kind{malformed, invalid, listing, unavailable},
 		},
 		{
 			id: "pause-lane", method: "POST", path: "/v1/lanes/{lane}/pause", scope: scopeAdmin,

@@ -47,7 +47,7 @@ var (
 	laneFull  = &kind{"lane-full", http.StatusTooManyRequests, "Too much waits for this destination", 5}
 	profiling = &kind{"profiling", http.StatusConflict, "A profile of this sort is being taken", 0}
 	// Each test has a person who waits, and few are under way.
-	busy     = &kind{"busy", http.StatusTooManyRequests, "Too many tests are under way", 2}
+	busy = &kind{"busy", http.StatusTooManyRequests, "Too many tests are under way", 2}
 	// A list takes some ms: as many as may wait are through in less than a second.
 	listing  = &kind{"busy", http.StatusTooManyRequests, "Too many lists are read at once", 1}
 	internal = &kind{"internal", http.StatusInternalServerError, "Something went wrong here", 0}

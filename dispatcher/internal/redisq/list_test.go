@@ -1,0 +1,121 @@
+package redisq_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// stat is how often Redis ran a command by now.
+func (r *trap) stat(command string) (calls int) {
+	r.Helper()
+	text, err := r.store.Client().Info(r.Context(), "commandstats").Result()
+	require.NoError(r, err)
+	_, text, found := strings.Cut(text, "cmdstat_"+command+":calls=")
+	if found {
+		_, err = fmt.Sscanf(text, "%d,", &calls)
+		require.NoError(r, err)
+	}
+	return calls
+}
+
+func (r *trap) list(f dispatcher.Filter) dispatcher.Page {
+	r.Helper()
+	page, err := r.store.List(r.Context(), f)
+	require.NoError(r, err)
+	return page
+}
+
+func TestAListByStatusCallsNoScriptForEachLane(t *testing.T) {
+	const n = 5000
+	r := newTrap(t)
+	batch := make([]dispatcher.Entry, n)
+	for i := range batch {
+		batch[i] = r.entry(laneOf(i), fmt.Sprintf("m%d", i), time.Hour)
+	}
+	r.schedule(batch...)
+	r.schedule(r.entry("here", "ready", 0), r.entry("here", "cancelled", 0))
+	_, _, err := r.store.Cancel(t.Context(), "one", []dispatcher.DeliveryID{{Lane: "here", Message: "cancelled"}})
+	require.NoError(t, err)
+	for status, want := range map[dispatcher.Status]string{
+		dispatcher.StatusReady: "ready", dispatcher.StatusCancelled: "cancelled",
+		dispatcher.StatusDelivered: "", dispatcher.StatusDead: "", dispatcher.StatusInFlight: "",
+	} {
+		before, records := r.stat("evalsha"), r.stat("hget")
+		page := r.list(dispatcher.Filter{Statuses: []dispatcher.Status{status}, Limit: 10})
+		require.Less(t, r.stat("evalsha")-before, 20, "%s", status)
+		require.Less(t, r.stat("hget")-records, 10, "%s", status)
+		require.Empty(t, page.Next)
+		var got string
+		for _, d := range page.Deliveries {
+			got += d.ID.Message
+		}
+		require.Equal(t, want, got, "%s", status)
+	}
+}
+
+func TestAListReadsWhatThePageNeedsAndNoScriptMoreThanAMiB(t *testing.T) {
+	const n, size = 100, 64 << 10
+	r := newTrap(t)
+	batch := make([]dispatcher.Entry, n)
+	for i := range batch {
+		batch[i] = r.entry("a", fmt.Sprintf("m%03d", i), 0)
+		batch[i].Message.Body = bytes.Repeat([]byte("1"), size)
+		batch[i].Digest = batch[i].Message.Digest()
+	}
+	r.schedule(batch...)
+	ready := []dispatcher.Status{dispatcher.StatusReady}
+	before := r.stat("hget")
+	require.Len(t, r.list(dispatcher.Filter{Statuses: ready, Limit: 1}).Deliveries, 1)
+	require.LessOrEqual(t, r.stat("hget")-before, 8)
+
+	records, scripts := r.stat("hget"), r.stat("evalsha")
+	page := r.list(dispatcher.Filter{Topics: []string{"never"}, Limit: 500})
+	require.Empty(t, page.Deliveries)
+	require.Empty(t, page.Next, "it was read whole, though each script stopped early")
+	require.Equal(t, n, page.LookedAt)
+	require.LessOrEqual(t, r.stat("hget")-records, (r.stat("evalsha")-scripts)*(1<<20)/size)
+}
+
+// What is not of the lanes or statuses asked for costs no record.
+func TestAListReadsTheRecordsOfWhatMatchesOnly(t *testing.T) {
+	const n = 300
+	r := newTrap(t)
+	batch := make([]dispatcher.Entry, n)
+	for i := range batch {
+		batch[i] = r.entry(laneOf(i%10), fmt.Sprintf("m%03d", i), time.Hour)
+	}
+	r.schedule(batch...)
+	before := r.stat("hget")
+	page := r.list(dispatcher.Filter{Lanes: []dispatcher.Lane{laneOf(3)}, Limit: 500})
+	require.Len(t, page.Deliveries, n/10)
+	require.Equal(t, n, page.LookedAt)
+	require.LessOrEqual(t, r.stat("hget")-before, n/10)
+	before = r.stat("hget")
+	require.Empty(t, r.list(dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusRetrying}, Limit: 500}).Deliveries)
+	require.Equal(t, before, r.stat("hget"))
+}
+
+func TestAPageEndsWhereItHasLookedAtEnoughAndItsCursorGoesOn(t *testing.T) {
+	const n = 6000
+	r := newTrap(t)
+	r.fill(n)
+	f := dispatcher.Filter{Topics: []string{"never"}, Limit: 500}
+	pages, looked := 0, 0
+	for more := true; more; pages++ {
+		before := r.calls()
+		page := r.list(f)
+		require.Less(t, r.calls()-before, 20_000)
+		require.Empty(t, page.Deliveries)
+		looked += page.LookedAt
+		f.Cursor, more = page.Next, page.Next != ""
+	}
+	require.Equal(t, n, looked)
+	require.Equal(t, 2, pages)
+}

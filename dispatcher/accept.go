@@ -268,11 +268,16 @@ func leasedOf(batch []Entry, out []Scheduled) []Claimed {
 	}
 	claimed := make([]Claimed, 0, n)
 	for i := range out {
-		s := &out[i]
+		s, m := &out[i], batch[i].Message
+		if len(s.Leased) > 0 && len(m.Body) > ApartAbove {
+			apart := *m
+			apart.Apart = &Apart{Size: len(m.Body), Digest: batch[i].Digest}
+			m = &apart
+		}
 		for _, lane := range s.Leased {
 			claimed = append(claimed, Claimed{
-				ID:      DeliveryID{Lane: lane, Message: batch[i].Message.ID},
-				Message: batch[i].Message, Due: s.Due, Attempt: 1, Rung: 1, First: true, Version: s.Versions[lane],
+				ID:      DeliveryID{Lane: lane, Message: m.ID},
+				Message: m, Due: s.Due, Attempt: 1, Rung: 1, First: true, Version: s.Versions[lane],
 			})
 		}
 	}

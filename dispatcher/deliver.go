@@ -44,6 +44,7 @@ func (d *deliverer) deliver(c Claimed) {
 	} else {
 		host = d.guarded(c, began, &s)
 	}
+	d.engine.loader.done(&c)
 	d.engine.permits.release(1)
 	if s.Reason == ReasonGone && c.ID.Lane.IsEndpoint() {
 		// Before its outcome is recorded: else nobody would do it if this process ended now.

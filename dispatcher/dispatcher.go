@@ -22,6 +22,7 @@ type Options struct {
 	Success     *Success      // nil: any 2xx
 	Timeout     time.Duration // of one attempt
 	MaxInFlight int           // permits; 0: accepts only
+	MaxBytes    int64         // of the bodies of what is leased; 0: no limit
 	ClaimBatch  int           // most deliveries one claim takes of a partition
 	Excerpt     int           // bytes of an answer kept in the history
 	Guard       time.Duration // how often the queue is looked at, whatever was told
@@ -84,12 +85,20 @@ func New(q Queue, s Sender, o Options) (*Dispatcher, error) {
 	}
 	d.deliverer.gone = d.disableGone
 	e.gate = newGate(d.deliverer.deliver)
+	e.loader = newLoader(e, o.MaxBytes, o.MaxInFlight)
 	return d, nil
 }
 
 // Message reads a message and its deliveries, or answers ErrNotFound.
 func (d *Dispatcher) Message(ctx context.Context, id string) (Record, error) {
-	return d.look(ctx, id)
+	record, err := d.look(ctx, id)
+	if a := record.Message.Apart; err == nil && a != nil && len(record.Deliveries) > 0 {
+		record.Message.Body, err = d.engine.queue.Body(ctx, record.Deliveries[0].ID, *a)
+		if errors.Is(err, ErrNotFound) {
+			err = nil // it is shown without
+		}
+	}
+	return record, err
 }
 
 // look reads a message, and where its deliveries go by now.

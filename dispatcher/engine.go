@@ -19,6 +19,7 @@ type engine struct {
 	view      *view
 	permits   *permits
 	gate      *gate
+	loader    *loader
 	settler   *settler
 	trimmer   *trimmer
 	directory *directory
@@ -141,9 +142,41 @@ func (e *engine) begin(ctx context.Context, leased []Claimed) {
 
 // attempt has deliveries attempted, or handed back where nothing is begun any more.
 func (e *engine) attempt(leased ...Claimed) {
+	size, first := int64(0), -1
+	for i := range leased {
+		switch m := leased[i].Message; {
+		case m == nil:
+		case m.Apart == nil:
+			size += int64(len(m.Body))
+		case first < 0:
+			first = i
+		}
+	}
+	if first >= 0 {
+		leased = e.load(leased)
+	}
+	e.loader.small.Add(size)
 	if !e.gate.put(leased...) {
+		e.loader.small.Add(-size)
 		e.handBack(leased)
 	}
+}
+
+// load has those with large bodies attempted once these are there, and answers
+// the others.
+func (e *engine) load(leased []Claimed) (rest []Claimed) {
+	var apart []Claimed
+	for i := range leased {
+		if large(&leased[i]) {
+			apart = append(apart, leased[i])
+		} else {
+			rest = append(rest, leased[i])
+		}
+	}
+	if !e.loader.put(apart) {
+		e.handBack(apart)
+	}
+	return rest
 }
 
 // handBack gives up leases whose attempts were not begun.

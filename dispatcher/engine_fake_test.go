@@ -42,6 +42,7 @@ type fakeQueue struct {
 	weight    int // of the lightest lane while something is ready
 	light     func(free int) bool
 	direct    bool // Schedule leases what it may
+	bodiless  bool // large bodies are gone
 	undurable bool // what Schedule stores is not as durable as asked for
 	full      int  // entries, over all calls of Schedule, that there is no memory for
 	tight     bool // memory counts

@@ -39,6 +39,18 @@ type Message struct {
 	MaxAttempts int            // cuts the ladder; 0: does not
 	Timeout     time.Duration  // of one attempt; 0: the dispatcher's
 	Success     *Success       // nil: the dispatcher's
+
+	Apart *Apart // of a large body, as read from the queue: Body is read by itself; nil: Body is all of it
+}
+
+// ApartAbove is the size from which on a queue keeps a message's body by
+// itself: scripts then read and carry only what stands before it.
+const ApartAbove = 16 << 10
+
+// Apart is what a message tells of a body that is kept by itself.
+type Apart struct {
+	Size   int    // of the body
+	Digest Digest // of the message
 }
 
 // Header is one header line that a caller adds to its callbacks.
@@ -50,6 +62,9 @@ type Header struct {
 // destination as asked for, body and content type. When and how often it is
 // attempted does not count.
 func (m *Message) Digest() Digest {
+	if m.Apart != nil {
+		return m.Apart.Digest
+	}
 	h := sha256.New()
 	var n [4]byte
 	for _, part := range []string{m.Topic, m.Tenant, m.URL, m.Endpoint, m.ContentType} {

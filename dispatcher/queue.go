@@ -185,6 +185,9 @@ type Claimer interface {
 	// Leases names what instance by holds in the queue. What was read is
 	// answered also beside an error of other partitions.
 	Leases(ctx context.Context, by string) ([]DeliveryID, error)
+	// Body reads a large body, which Claim leaves out. Few are read at a time: it
+	// waits for its turn as long as ctx allows. ErrNotFound says that it is gone.
+	Body(ctx context.Context, id DeliveryID, a Apart) ([]byte, error)
 }
 
 // Settlement is the outcome of an attempt on its way into the queue.

@@ -64,10 +64,12 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 func (d *Dispatcher) Drain(ctx context.Context) {
 	d.engine.stop()
 	d.drained.Do(func() {
+		d.engine.handBack(d.engine.loader.close())
 		d.engine.handBack(d.engine.gate.close())
 		time.AfterFunc(d.options.Grace, d.cut)
 	})
 	defer context.AfterFunc(ctx, d.cut)()
+	d.engine.loader.wait()
 	d.engine.gate.wait()
 }
 

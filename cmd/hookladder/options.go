@@ -52,6 +52,7 @@ func options(s settings, found []chosen) app.Options {
 			Success:      s.Success,
 			Timeout:      s.AttemptTimeout,
 			MaxInFlight:  s.MaxInFlight,
+			MaxBytes:     int64(s.MaxBytes),
 			ClaimBatch:   s.ClaimBatch,
 			Excerpt:      int(s.Excerpt),
 			Guard:        s.GuardInterval,

@@ -21,6 +21,7 @@ func (s State) Faults(setup Setup) []string {
 	s.checkPlaces(&f)
 	s.checkMarks(&f)
 	s.checkMessages(&f)
+	s.checkBodies(&f)
 	s.checkLeftovers(&f)
 	s.checkOrder(&f)
 	s.checkLanes(&f, setup)
@@ -90,6 +91,24 @@ func (s State) checkMessages(f *faults) {
 	for _, name := range s.Fanned {
 		if m, ok := s.Messages[name]; !ok || !m.Whole || len(m.Lanes) < 2 {
 			f.add("message %s has a list of lanes, which only one of several lanes needs", name)
+		}
+	}
+}
+
+// checkBodies: a body that lies apart is its message's, or staged for one.
+func (s State) checkBodies(f *faults) {
+	owned := map[string]bool{}
+	for _, name := range sortedKeys(s.Messages) {
+		if m := s.Messages[name]; m.Apart != "" {
+			owned[m.Apart] = true
+			if staged, there := s.Bodies[m.Apart]; !there || staged {
+				f.add("message %s: its body is there %v, staged %v", name, there, staged)
+			}
+		}
+	}
+	for _, name := range sortedKeys(s.Bodies) {
+		if !owned[name] && !s.Bodies[name] {
+			f.add("body %s has no message", name)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func (m *model) doSchedule() {
 	for _, e := range batch {
 		m.logf("schedule by %s free %d lease %d: %s to %v fan %v key %q, delay %s at %d, expires %d, %s", by, free, lease,
 			e.Message.ID, e.Lanes, e.Fan, e.Message.OrderingKey, e.Message.Delay, e.Message.DeliverAt.UnixMilli(),
-			e.Message.ExpiresAt.UnixMilli(), e.Message.Body)
+			e.Message.ExpiresAt.UnixMilli(), e.Message.Body[:min(len(e.Message.Body), 20)])
 	}
 	p := &publishing{by: by, free: free, lease: lease}
 	got, hints, err := m.Queue.Schedule(m.ctx, by, free, lease, batch)
@@ -96,6 +96,9 @@ func (m *model) someEntry() dispatcher.Entry {
 		}
 		if m.rng.IntN(12) == 0 {
 			msg.Body = []byte("other")
+		}
+		if m.rng.IntN(8) == 0 {
+			msg.Body = largeBody(pick(m.rng, dispatcher.ApartAbove, dispatcher.ApartAbove+1))
 		}
 	})
 	e.Fan = len(e.Lanes) > 1 || m.rng.IntN(2) == 0

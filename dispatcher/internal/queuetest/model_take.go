@@ -194,7 +194,7 @@ func (m *model) take(by string, lane dispatcher.Lane, taken []dispatcher.Deliver
 		require.Equal(m, d.progress.Attempts+1, c.Attempt, "%s", id)
 		require.Equal(m, d.progress.Attempts-d.progress.Base+1, c.Rung, "%s", id)
 		require.Equal(m, d.progress.Asked, c.Asked, "%s", id)
-		require.Equal(m, string(msg.message.Body), string(c.Message.Body), "%s", id)
+		require.Equal(m, string(msg.message.Body), string(m.bodyOf(c)), "%s", id)
 		require.Equal(m, m.limits[lane].Version, c.Version, "%s", id)
 		m.held = append(m.held, holding{by: by, claimed: c})
 	}

@@ -95,6 +95,7 @@ func Run(t *testing.T, open OpenFunc) {
 		{"list", listCases},
 		{"wake", wakeCases},
 		{"partitions and sizes", sizeCases},
+		{"large bodies", bodyCases},
 		{"limits", limitCases},
 		{"held", heldCases},
 		{"disabled and deleted", endingCases},

@@ -60,6 +60,7 @@ type Progress struct {
 type Stored struct {
 	Whole bool                     // false: only its digest is left
 	Lanes map[dispatcher.Lane]bool // named; true: its delivery there is not gone
+	Apart string                   // the name in Bodies of a body that lies apart; empty: it does not
 	Key   string                   // hash of its ordering key as Set has it; empty: none
 }
 
@@ -89,6 +90,7 @@ type State struct {
 	Progress map[dispatcher.DeliveryID]Progress
 	History  map[dispatcher.DeliveryID]int // attempts in it
 	Messages map[string]Stored
+	Bodies   map[string]bool  // that lie apart; true: staged for a message that did not come yet
 	Seen     map[string]int64 // ms: when the message was cut to its digest
 	Lanes    map[dispatcher.Lane]LaneState
 	Counts   map[dispatcher.Status]int64
@@ -114,6 +116,7 @@ func NewState() State {
 		Progress: map[dispatcher.DeliveryID]Progress{},
 		History:  map[dispatcher.DeliveryID]int{},
 		Messages: map[string]Stored{},
+		Bodies:   map[string]bool{},
 		Seen:     map[string]int64{},
 		Lanes:    map[dispatcher.Lane]LaneState{},
 		Counts:   map[dispatcher.Status]int64{},
@@ -137,6 +140,7 @@ func merged(states []State) State {
 		maps.Copy(all.Progress, s.Progress)
 		maps.Copy(all.History, s.History)
 		maps.Copy(all.Seen, s.Seen)
+		maps.Copy(all.Bodies, s.Bodies)
 		maps.Copy(all.Lanes, s.Lanes)
 		maps.Copy(all.Buried, s.Buried)
 		for name, ids := range s.Leases {
@@ -146,7 +150,7 @@ func merged(states []State) State {
 			was := all.Messages[id]
 			lanes := maps.Clone(m.Lanes)
 			maps.Copy(lanes, was.Lanes)
-			all.Messages[id] = Stored{Whole: m.Whole || was.Whole, Lanes: lanes, Key: cmp.Or(m.Key, was.Key)}
+			all.Messages[id] = Stored{Whole: m.Whole || was.Whole, Lanes: lanes, Apart: cmp.Or(m.Apart, was.Apart), Key: cmp.Or(m.Key, was.Key)}
 		}
 		for status, n := range s.Counts {
 			all.Counts[status] += n
@@ -220,6 +224,7 @@ func (s State) String() string {
 	tell(&b, "progress", s.Progress)
 	tell(&b, "history", s.History)
 	tell(&b, "message", s.Messages)
+	tell(&b, "body", s.Bodies)
 	tell(&b, "seen", s.Seen)
 	tell(&b, "lane", s.Lanes)
 	tell(&b, "count", s.Counts)

@@ -81,7 +81,8 @@ func (s *Store) all() []int {
 // job is one call of a script in one partition.
 type job struct {
 	partition int
-	args      []any // behind by and conf
+	args      []any                 // behind by and conf
+	first     func(redis.Pipeliner) // queues plain commands before it; nil: none
 }
 
 // reply is what one job answered.
@@ -108,6 +109,9 @@ func (s *Store) runJobs(ctx context.Context, t trip, by string, jobs []job) []re
 		args := make([]any, 0, 2+len(j.args))
 		args = append(append(args, by, s.conf), j.args...)
 		t.errands[i] = errand{partition: j.partition, fill: func(p redis.Pipeliner) {
+			if j.first != nil {
+				j.first(p)
+			}
 			cmds[i] = p.EvalSha(ctx, t.script.sha, []string{s.tags[j.partition]}, args...)
 		}}
 	}

@@ -198,6 +198,8 @@ var meanings = map[string]meaning{
 	"no_line":          {"it has an ordering key and stands in no line, so that others overtake it", "it falls in at the end"},
 	"reason":           {"its reason of death is not what its place says", "one that is dead has exhausted its ladder, another begins a new one"},
 	"no_delivery":      {"the message is kept without a delivery", "it is forgotten"},
+	"no_body":          {"its body is gone, and nothing can be sent without it: what is attempted dies as poison", ""},
+	"body":             {"a body is kept without its message", "it is forgotten"},
 	"fan":              {"a list of destinations is kept without its message", "it is forgotten"},
 	"seen":             {"it is listed among the ids that are known still, and should not be", "it is taken off the list"},
 	"unseen":           {"its id would be known for ever", "it is listed among those that are forgotten in time"},

@@ -48,6 +48,8 @@ func (d *doctor) judge(ctx context.Context, n int, suspects []suspect) error {
 type judging struct {
 	last bool // for good: what is found is told, and repaired
 	sure bool // the whole ready list was read
+
+	bodies bool // of messages: by the fields of their bodies
 }
 
 // judgeSome has at most a batch judged, and answers those with which something
@@ -107,13 +109,29 @@ func (d *doctor) notReady(ctx context.Context, n int, suspects []suspect) ([]sus
 	return left, nil
 }
 
+// judgeBodies judges bodies that lie apart by their fields. These are read
+// alone: a page with bodies would be too large.
+func (d *doctor) judgeBodies(ctx context.Context, n int) error {
+	var fields *redis.StringSliceCmd
+	err := d.s.at(ctx, "read bodies", n, func(p redis.Pipeliner) { fields = p.HKeys(ctx, d.s.tags[n]+keyBodies) })
+	if err != nil {
+		return err
+	}
+	for some := range slices.Chunk(fields.Val(), judgeBatch) {
+		if _, err := d.judgeMessages(ctx, n, some, judging{last: true, bodies: true}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // judgeRecords has messages judged, and repaired, twice for the same reason.
 func (d *doctor) judgeRecords(ctx context.Context, n int, ids []string) error {
 	for some := range slices.Chunk(ids, judgeBatch) {
-		wrong, err := d.judgeMessages(ctx, n, some, false)
+		wrong, err := d.judgeMessages(ctx, n, some, judging{})
 		if err == nil && len(wrong) > 0 {
 			if err = d.readHolders(ctx); err == nil {
-				_, err = d.judgeMessages(ctx, n, wrong, true)
+				_, err = d.judgeMessages(ctx, n, wrong, judging{last: true})
 			}
 		}
 		if err != nil {
@@ -123,10 +141,10 @@ func (d *doctor) judgeRecords(ctx context.Context, n int, ids []string) error {
 	return nil
 }
 
-// judgeMessages has at most a batch judged. last: for good.
-func (d *doctor) judgeMessages(ctx context.Context, n int, ids []string, last bool) (wrong []string, err error) {
-	fix := d.e.Fix && last
-	args := []any{flag(fix)}
+// judgeMessages has at most a batch judged.
+func (d *doctor) judgeMessages(ctx context.Context, n int, ids []string, j judging) (wrong []string, err error) {
+	fix := d.e.Fix && j.last
+	args := []any{flag(fix), flag(j.bodies)}
 	for _, id := range ids {
 		args = append(args, id)
 	}
@@ -136,7 +154,7 @@ func (d *doctor) judgeMessages(ctx context.Context, n int, ids []string, last bo
 	}
 	err = a.faults(func(id, kind, detail string) {
 		wrong = append(wrong, id)
-		if last {
+		if j.last {
 			d.find(n, id, kind, detail, fix)
 		}
 	})

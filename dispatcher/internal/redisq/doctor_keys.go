@@ -22,7 +22,7 @@ type keyring struct {
 
 // plain are the names of a partition's keys that are named after nothing.
 var plain = []string{
-	keyMessages, keyFan, keyDue, keyMarks, keyProgress, keyDone, keyCancelled, keyDead, keySeen, keyLanes, keyParked,
+	keyMessages, keyBodies, keyStaged, keyFan, keyDue, keyMarks, keyProgress, keyDone, keyCancelled, keyDead, keySeen, keyLanes, keyParked,
 	keyIn, keyLane, keyLimits, keyKnown, keyCounts, keyBuried, keyFenced, keyAttempts, keyClock,
 }
 

@@ -234,6 +234,8 @@ var damages = []struct {
 	{"an id that is known for ever", func(p *ward) { p.do("DEL", p.key("seen")) }, "unseen", nil},
 	{"an id to forget that is not known", func(p *ward) { p.do("ZADD", p.key("seen"), 1, "x") }, "seen", nil},
 	{"an id to forget of a message that waits", func(p *ward) { p.do("ZADD", p.key("seen"), 1, "r1") }, "seen", map[string]queuetest.Place{"a:r1": queuetest.PlaceReady}},
+	{"a body of nothing", func(p *ward) { p.do("HSET", p.key("bodies"), "x 0123456789abcdef", "y") }, "body", nil},
+	{"a body whose message is lost", func(p *ward) { p.put("big", to("a"), bulky); p.lose("big") }, "body", map[string]queuetest.Place{"a:big": ""}},
 	{"names of no deliveries", func(p *ward) {
 		p.do("ZADD", p.key("due"), 1e13, "nonsense")
 		p.do("RPUSH", p.key("ready:a"), "nonsense")

@@ -78,6 +78,9 @@ func (d *doctor) records(ctx context.Context, n int) error {
 			return err
 		}
 	}
+	if err := d.judgeBodies(ctx, n); err != nil {
+		return err
+	}
 	for names := range slices.Chunk(d.keys[n].histories, walkPage) {
 		w := &walk{d: d, partition: n, kind: "names"}
 		for _, name := range names {

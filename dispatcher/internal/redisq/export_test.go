@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
 )
 
 // What the tests of this package look at from outside.
 var (
 	CommonSrc    = commonSrc
 	Prune        = prune
-	EncodeRecord = encodeRecord
 	DecodeRecord = decodeRecord
 	CRC16        = crc16
 	MeaningOf    = meaningOf
@@ -23,6 +24,12 @@ var (
 	Share        = share
 )
 
+// EncodeRecord is a record without a body that lies apart.
+func EncodeRecord(e dispatcher.Entry, deliver time.Time) []byte {
+	record, _ := encodeRecord(e, deliver)
+	return record
+}
+
 // Names are the constants of keys.go by the names that common.lua gives them.
 var Names = map[string]string{
 	"MESSAGES": keyMessages, "FAN": keyFan, "DUE": keyDue, "READY": keyReady, "LEASES": keyLeases,
@@ -30,7 +37,7 @@ var Names = map[string]string{
 	"CANCELLED": keyCancelled, "DEAD": keyDead, "SEEN": keySeen, "LANES": keyLanes, "IN": keyIn,
 	"PARKED": keyParked, "BEHIND": keyBehind, "LIMITS": keyLimits,
 	"LANE": keyLane, "KNOWN": keyKnown, "COUNTS": keyCounts, "BURIED": keyBuried,
-	"FENCED": keyFenced, "ATTEMPTS": keyAttempts,
+	"FENCED": keyFenced, "ATTEMPTS": keyAttempts, "BODIES": keyBodies, "STAGED": keyStaged,
 }
 
 // Codes are the verdicts as settle.lua spells them.

@@ -7,6 +7,8 @@ import "strconv"
 const (
 	keyMessages  = ":messages"
 	keyFan       = ":fan"
+	keyBodies    = ":bodies"
+	keyStaged    = ":staged"
 	keyDue       = ":due"
 	keyReady     = ":ready:"  // and the lane
 	keyLeases    = ":leases:" // and the instance

@@ -22,20 +22,20 @@ type raw struct {
 	tag string
 	out queuetest.State
 
-	messages, fan, in, lane, limits *redis.MapStringStringCmd
-	counts, buried, marks, progress *redis.MapStringStringCmd
-	clock                           *redis.StringCmd
-	attempts                        *redis.XMessageSliceCmd
-	zsets                           map[string]*redis.ZSliceCmd
-	ready                           map[string]*redis.StringSliceCmd
-	history                         map[string]*redis.IntCmd
+	bodies, messages, fan, in, lane, limits *redis.MapStringStringCmd
+	counts, buried, marks, progress         *redis.MapStringStringCmd
+	clock                                   *redis.StringCmd
+	attempts                                *redis.XMessageSliceCmd
+	zsets                                   map[string]*redis.ZSliceCmd
+	ready                                   map[string]*redis.StringSliceCmd
+	history                                 map[string]*redis.IntCmd
 }
 
 // turnFactor is what a weight is multiplied with in a lane's score.
 const turnFactor = 1 << 41
 
 // zsetNames are the sorted sets that are not named after anything.
-var zsetNames = []string{"due", "done", "dead", "cancelled", "seen", "lanes", "parked", "known", "fenced"}
+var zsetNames = []string{"due", "done", "dead", "cancelled", "seen", "lanes", "parked", "known", "fenced", "staged"}
 
 // rawStates reads all partitions of a project.
 func rawStates(t testing.TB, client redis.UniversalClient, project string, partitions int) []queuetest.State {
@@ -100,6 +100,7 @@ func (r *raw) read(client redis.UniversalClient, names []string) {
 	_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		hash := func(name string) *redis.MapStringStringCmd { return p.HGetAll(ctx, r.tag+":"+name) }
 		r.messages, r.fan, r.in, r.lane = hash("messages"), hash("fan"), hash("in"), hash("lane")
+		r.bodies = hash("bodies")
 		r.limits, r.clock = hash("limits"), p.Get(ctx, r.tag+":clock")
 		r.attempts = p.XRange(ctx, r.tag+":attempts", "-", "+")
 		r.counts, r.buried, r.marks, r.progress = hash("counts"), hash("buried"), hash("marks"), hash("progress")
@@ -136,7 +137,7 @@ func (r *raw) read(client redis.UniversalClient, names []string) {
 // or that holds nothing of the queue's state.
 func (r *raw) explained(name string) bool {
 	return slices.Contains(zsetNames, name) || slices.Contains([]string{
-		"messages", "fan", "in", "lane", "limits", "counts", "buried", "marks", "progress", "attempts", "clock",
+		"messages", "bodies", "fan", "in", "lane", "limits", "counts", "buried", "marks", "progress", "attempts", "clock",
 	}, name)
 }
 
@@ -233,6 +234,15 @@ const (
 	atLane = atKey + 8
 )
 
+// metaBody is the first tag of meta where a body lies apart, behind the lane,
+// meta's length and its format.
+const metaBody = 12
+
+// bodyName makes a field of :bodies readable: its digest in hex.
+func bodyName(field string) string {
+	return fmt.Sprintf("%s %x", field[:len(field)-17], field[len(field)-16:])
+}
+
 func (r *raw) readMessages() {
 	for id, record := range r.messages.Val() {
 		m := queuetest.Stored{Whole: len(record) > 16, Lanes: map[dispatcher.Lane]bool{}}
@@ -250,7 +260,16 @@ func (r *raw) readMessages() {
 		if m.Whole && record[atKey:atLane] != strings.Repeat("\x00", 8) {
 			m.Key = fmt.Sprintf("%x", record[atKey:atLane])
 		}
+		if m.Whole && record[atLane+4+int(record[atLane])] == metaBody {
+			m.Apart = bodyName(id + " " + record[:16])
+		}
 		r.out.Messages[id] = m
+	}
+	for field := range r.bodies.Val() {
+		r.out.Bodies[bodyName(field)] = false
+	}
+	for _, z := range r.zsets["staged"].Val() {
+		r.out.Bodies[bodyName(z.Member.(string))] = true
 	}
 	for id := range r.fan.Val() {
 		r.out.Fanned = append(r.out.Fanned, id)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 	"unsafe"
@@ -21,7 +22,9 @@ import (
 //
 // Times are ms since 1970, big endian, 0 for none. The lane is empty where the
 // message goes to more than one. Meta is a version byte and then fields: tag,
-// length (uvarint), bytes. The body comes last and is never encoded.
+// length (uvarint), bytes. The body comes last and is never encoded. A body
+// with which the record would be larger than dispatcher.ApartAbove lies in
+// :bodies, and meta's first field is its size: scripts look no further.
 const (
 	atCreated  = dispatcher.DigestSize
 	atDeliver  = atCreated + 6
@@ -45,6 +48,7 @@ const (
 	metaSuccess
 	metaEndpoint
 	metaOrderingKey
+	metaBody // size of a body that lies apart
 )
 
 const usualContentType = "application/json"
@@ -52,9 +56,29 @@ const usualContentType = "application/json"
 var errRecord = errors.New("broken record")
 
 // encodeRecord writes e as a record, with deliver-at estimated by the caller.
-func encodeRecord(e dispatcher.Entry, deliver time.Time) []byte {
+// apart says that the body lies apart: it is not in the record.
+func encodeRecord(e dispatcher.Entry, deliver time.Time) (record []byte, apart bool) {
+	if a := e.Message.Apart; a != nil && e.Message.Body == nil {
+		return encodeWith(e, deliver, a.Size), true
+	}
+	if len(e.Message.Body) <= dispatcher.ApartAbove {
+		record = encodeWith(e, deliver, 0)
+		if len(record) <= dispatcher.ApartAbove || len(e.Message.Body) == 0 {
+			return record, false
+		}
+	}
+	return encodeWith(e, deliver, len(e.Message.Body)), true
+}
+
+// encodeWith writes a record with its body, or where apart is set, with that as
+// the size of a body that lies apart.
+func encodeWith(e dispatcher.Entry, deliver time.Time, apart int) []byte {
 	m := e.Message
-	b := make([]byte, 0, 160+len(m.URL)+len(m.Body))
+	size := 160 + len(m.URL)
+	if apart == 0 {
+		size += len(m.Body)
+	}
+	b := make([]byte, 0, size)
 	b = append(b, e.Digest[:]...)
 	b = appendTime(b, m.CreatedAt)
 	b = appendTime(b, deliver)
@@ -68,13 +92,17 @@ func encodeRecord(e dispatcher.Entry, deliver time.Time) []byte {
 	b = append(b, lane...)
 	at := len(b)
 	b = append(b, 0, 0)
-	b = appendMeta(b, m)
+	b = appendMeta(b, m, apart)
 	binary.BigEndian.PutUint16(b[at:], uint16(len(b)-at-2))
+	if apart > 0 {
+		return b
+	}
 	return append(b, m.Body...)
 }
 
-func appendMeta(b []byte, m *dispatcher.Message) []byte {
+func appendMeta(b []byte, m *dispatcher.Message, apart int) []byte {
 	b = append(b, metaFormat)
+	b = appendNumber(b, metaBody, int64(apart))
 	b = appendField(b, metaTopic, m.Topic)
 	b = appendField(b, metaTenant, m.Tenant)
 	b = appendField(b, metaURL, m.URL)
@@ -186,10 +214,20 @@ func decodeRecord(id, record string) (*dispatcher.Message, error) {
 		return nil, fmt.Errorf("message %s: %w", id, err)
 	}
 	if body := record[end:]; body != "" {
-		m.Body = unsafe.Slice(unsafe.StringData(body), len(body)) // only ever read: a copy of each body would be the dearest part of a claim
+		m.Body = bytesOf(body)
+	}
+	if m.Apart != nil {
+		copy(m.Apart.Digest[:], record)
+		if m.Body != nil {
+			return nil, fmt.Errorf("message %s: %w", id, errRecord)
+		}
 	}
 	return m, nil
 }
+
+// bytesOf are the bytes of a text, which nobody may change: a copy of each body
+// would be the dearest part of a claim.
+func bytesOf(text string) []byte { return unsafe.Slice(unsafe.StringData(text), len(text)) }
 
 func readMeta(m *dispatcher.Message, meta string) error {
 	for meta != "" {
@@ -238,6 +276,12 @@ func readField(m *dispatcher.Message, tag byte, text string) error {
 		m.Endpoint = text
 	case metaOrderingKey:
 		m.OrderingKey = text
+	case metaBody:
+		n, _ := uvarint(text)
+		if n == 0 || n > math.MaxInt32 {
+			return fmt.Errorf("size of its body: %w", errRecord)
+		}
+		m.Apart = &dispatcher.Apart{Size: int(n)}
 	}
 	return nil // a tag of a later version says nothing to this one
 }

@@ -24,7 +24,8 @@ const othersGone = "-*"
 // stored is what a page tells of a message.
 type stored struct {
 	id    string
-	size  int
+	size  int // of its record
+	apart int // of its body, where that lies apart
 	head  string
 	lanes []string // as :fan has them
 }
@@ -45,7 +46,7 @@ func (r *repartition) eachPage(ctx context.Context, n int, do func([]stored) err
 		cursor = a.text()
 		var page []stored
 		for a.more() {
-			m := stored{id: a.text(), size: int(a.number()), head: a.text()}
+			m := stored{id: a.text(), size: int(a.number()), apart: int(a.number()), head: a.text()}
 			m.lanes = strings.Fields(a.text())
 			if a.err == nil && len(m.head) < dispatcher.DigestSize {
 				a.err = fmt.Errorf("message %s: %w", m.id, errRecord)
@@ -127,7 +128,7 @@ func (r *repartition) moveMessages(ctx context.Context, n int) error {
 					r.out.Moved.Deliveries += alive
 				}
 			}
-			batch, bytes = append(batch, split{m, to}), bytes+m.size
+			batch, bytes = append(batch, split{m, to}), bytes+m.size+m.apart
 			if bytes >= r.options.bytes {
 				if err := r.moveSome(ctx, n, batch); err != nil {
 					return err
@@ -159,6 +160,9 @@ func (r *repartition) moveSome(ctx context.Context, n int, batch []split) error 
 	if err != nil {
 		return err
 	}
+	if err := r.moveBodies(ctx, n, batch); err != nil {
+		return err
+	}
 	puts, keeps := map[int][]any{}, []any{}
 	for i, m := range batch {
 		record, ok := records[i].(string)
@@ -181,6 +185,37 @@ func (r *repartition) moveSome(ctx context.Context, n int, batch []split) error 
 		return err
 	}
 	return r.run(ctx, r.scripts.repartitionKeep, "repartition", []job{{partition: n, args: keeps}})[0].err
+}
+
+// moveBodies copies the bodies that lie apart to where their messages go. They
+// go from here with the records.
+func (r *repartition) moveBodies(ctx context.Context, n int, batch []split) error {
+	for _, m := range batch {
+		if m.apart == 0 {
+			continue
+		}
+		field := m.id + " " + m.digest()
+		var body *redis.StringCmd
+		err := r.at(ctx, "read bodies", n, func(p redis.Pipeliner) { body = p.HGet(ctx, r.tags[n]+keyBodies, field) })
+		if err != nil {
+			return err
+		}
+		if body.Err() != nil {
+			continue // it came twice, and went with the first time
+		}
+		var copies []errand
+		for q, lanes := range m.to {
+			if q != n && living(lanes) > 0 {
+				copies = append(copies, errand{partition: q, fill: func(p redis.Pipeliner) {
+					p.HSet(ctx, r.tags[q]+keyBodies, field, body.Val())
+				}})
+			}
+		}
+		if err := r.trip(ctx, "copy bodies", true, copies); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // putWidth is how many arguments repartition_put takes for a message.

@@ -117,6 +117,9 @@ func (p *project) entry(id string, lanes []dispatcher.Lane, change ...func(*disp
 	m := &dispatcher.Message{
 		ID: id, Topic: "a.b", Tenant: "t", URL: "https://example.com/" + id, Body: []byte(`{"id":"` + id + `"}`), CreatedAt: p.now,
 	}
+	if crc16(id)%5 == 0 {
+		bulky(m)
+	}
 	for _, c := range change {
 		c(m)
 	}

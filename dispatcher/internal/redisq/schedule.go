@@ -3,6 +3,7 @@ package redisq
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -16,7 +17,7 @@ import (
 const (
 	scheduleBatch = 64
 	scheduleBytes = 256 << 10
-	scheduleLanes = 256
+	scheduleLanes = 64
 )
 
 // placed is one entry's share in one call.
@@ -24,6 +25,7 @@ type placed struct {
 	entry  int // in the batch
 	lanes  []dispatcher.Lane
 	record []byte
+	body   bodyPart
 	when   string
 }
 
@@ -49,7 +51,7 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 	for n, list := range lists {
 		for len(list) > 0 {
 			size, lanes := shareSize(list)
-			jobs = append(jobs, job{partition: n, args: scheduleArgs(free, lease, batch, list[:size])})
+			jobs = append(jobs, job{partition: n, args: scheduleArgs(free, lease, batch, list[:size]), first: s.stage(n, batch, list[:size])})
 			shares = append(shares, list[:size])
 			// Permits are promised once: what one call may lease, the next may not.
 			granted := min(lease, lanes)
@@ -67,6 +69,10 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 			list := wordList{text: a.text()}
 			for _, p := range shares[i] {
 				readScheduled(&list, p, versions, &out[p.entry])
+				if errors.Is(list.err, errNoBody) { // of this message alone
+					out[p.entry].Err = fmt.Errorf("message %s: %w", batch[p.entry].Message.ID, inPartition(jobs[i].partition, list.err))
+					list.err = nil
+				}
 			}
 			err = cmp.Or(a.err, list.err)
 		}
@@ -89,10 +95,10 @@ func shareSize(list []placed) (size, lanes int) {
 	bytes := 0
 	for size < len(list) && size < scheduleBatch {
 		p := list[size]
-		if size > 0 && (bytes+len(p.record) > scheduleBytes || lanes+len(p.lanes) > scheduleLanes) {
+		bytes += len(p.record) + p.body.inScript()
+		if size > 0 && (bytes > scheduleBytes || lanes+len(p.lanes) > scheduleLanes) {
 			break
 		}
-		bytes += len(p.record)
 		lanes += len(p.lanes)
 		size++
 	}
@@ -130,11 +136,16 @@ func appendPlaced(list []placed, batch []dispatcher.Entry, i int, lanes []dispat
 	e := batch[i]
 	e.Lanes = lanes
 	deliver, when := whenOf(&e)
-	record := encodeRecord(e, deliver)
+	record, apart := encodeRecord(e, deliver)
+	var body bodyPart
+	if apart {
+		body = bodyOf(e.Message)
+	}
 	for len(lanes) > 0 {
 		few := lanes[:min(len(lanes), scheduleLanes)]
-		list = append(list, placed{entry: i, lanes: few, record: record, when: when})
+		list = append(list, placed{entry: i, lanes: few, record: record, body: body, when: body.sign() + when})
 		lanes = lanes[len(few):]
+		body.text = nil // the first brings it
 	}
 	return list
 }
@@ -169,6 +180,9 @@ func scheduleArgs(free, lease int, batch []dispatcher.Entry, list []placed) []an
 	args = append(args, free, lease)
 	for _, p := range list {
 		args = append(args, batch[p.entry].Message.ID, p.record, p.when)
+		if p.body.inScript() > 0 {
+			args = append(args, p.body.text)
+		}
 		if p.record[atLane] > 0 {
 			continue // the record names its only lane
 		}
@@ -188,6 +202,10 @@ func readScheduled(list *wordList, p placed, versions map[dispatcher.Lane]int64,
 		list.err = errAnswer
 	}
 	if list.err != nil {
+		return
+	}
+	if code[0] == codeNoBody {
+		list.err = errNoBody
 		return
 	}
 	result, letters := dispatcher.Result(code[0]-'0'), code[1:]

@@ -79,6 +79,7 @@ type Store struct {
 	weak     *gates        // masters where what is written does not become durable
 	takeover chan struct{} // 1 deep: another node may serve a partition now
 	survey   survey
+	readers  readers
 	tired    []atomic.Bool // of home and each partition: it used up a call's patience, and did not answer since
 }
 

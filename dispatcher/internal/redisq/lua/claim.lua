@@ -108,7 +108,7 @@ for i, delivery in ipairs(deliveries) do
   local expiry = record and #record > DIGEST and expires(record) or 0
   if not record or #record <= DIGEST then
     lost = lost + 1
-    drop(delivery, ids[i])
+    drop(delivery, ids[i], record)
     spared(i, l)
   elseif marks[i] == 'd' then
     put(ended.done, at_now, delivery)

@@ -13,6 +13,9 @@
 --   :messages        hash  message id -> record: digest 16 bytes; created, deliver-at, expires-at 6 bytes each (ms, big
 --                          endian, 0 none); key's hash 8; 1 byte length of lane, lane; 2 bytes length of meta, meta; body.
 --                          A record of 16 bytes is a digest alone: the id is known, the message is not kept.
+--                          Where the body lies apart, meta begins with its size, and no body follows.
+--   :bodies          hash  "<message id> <digest>" -> a body that with its head were more than 16 KiB
+--   :staged          zset  fields of :bodies whose message is yet to be written, by when they were
 --   :fan             hash  message id -> "a b -c": its lanes here, - before each that is gone; only for more than one;
 --                          -* for others that are gone, which a repartition could not name
 --   :due             zset  <lane>:<id> by due time in ms
@@ -51,6 +54,7 @@ local LEASES, MARKS, PROGRESS, HISTORY = tag .. ':leases:', tag .. ':marks', tag
 local DONE, CANCELLED, DEAD, SEEN = tag .. ':done', tag .. ':cancelled', tag .. ':dead', tag .. ':seen'
 local LANES, PARKED, IN, LANE = tag .. ':lanes', tag .. ':parked', tag .. ':in', tag .. ':lane'
 local LIMITS, KNOWN, BEHIND = tag .. ':limits', tag .. ':known', tag .. ':behind:'
+local BODIES, STAGED = tag .. ':bodies', tag .. ':staged'
 local COUNTS, BURIED, FENCED, ATTEMPTS = tag .. ':counts', tag .. ':buried', tag .. ':fenced', tag .. ':attempts'
 
 local DIGEST = 16     -- bytes of a record that are its digest
@@ -107,6 +111,15 @@ local function hex(key) return format('%02x%02x%02x%02x%02x%02x%02x%02x', string
 local NEVER = string.rep('\0', 6)
 local function expires(record) return sub(record, 29, 34) == NEVER and 0 or stamp(record, 29) end
 local function only(record) return string.sub(record, 44, 43 + string.byte(record, 43)) end
+
+-- A body that lies apart: whether a record says so, by the first field of its meta; the field of :bodies; and its end.
+local function apart(record)
+  return #record > 46 and string.byte(record, 47 + string.byte(record, 43)) == 12
+end
+local function body_of(id, record) return id .. ' ' .. sub(record, 1, DIGEST) end
+local function drop_body(id, record)
+  if apart(record) then call('HDEL', BODIES, body_of(id, record)) end
+end
 
 -- lanes_of lists the lanes of a message here, those that are gone with - before them.
 local function lanes_of(id, record)

@@ -1,6 +1,6 @@
 -- doctor_records: say what is wrong with what is kept of messages, beside their deliveries, and repair it.
 --
--- ARGV[..] after those of doctor: 1 to repair, ids
+-- ARGV[..] after those of doctor: 1 to repair, 1 where fields of :bodies follow, else 0; ids or fields
 -- returns now, due, weight, then for each fault: id, kind, detail
 local fix = ARGV[rest] == '1'
 if fix then call('DEL', tag) end
@@ -14,17 +14,31 @@ end
 local function whole(id, record, seen)
   if not readable(record) then return tell(id, 'broken_record', '') end
   if seen and tell(id, 'seen', 'a message that is kept whole') then call('ZREM', SEEN, id) end
+  if apart(record) and call('HEXISTS', BODIES, body_of(id, record)) == 0 then tell(id, 'no_body', '') end
   for _, lane in ipairs(lanes_of(id, record)) do
     if lane == '' then return tell(id, 'no_lanes', '') end
     if sub(lane, 1, 1) ~= '-' or #places(sub(lane, 2) .. ':' .. id, sub(lane, 2), id, record) > 0 then return end
   end
   if tell(id, 'no_delivery', '') then
+    drop_body(id, record)
     call('HDEL', MESSAGES, id)
     call('HDEL', FAN, id)
   end
 end
 
-for i = rest + 1, #ARGV do
+-- body judges one that lies apart: it is a message's, or staged for one.
+local function body(field)
+  local id = sub(field, 1, -DIGEST - 2)
+  local record = call('HGET', MESSAGES, id)
+  if record and apart(record) and body_of(id, record) == field or call('ZSCORE', STAGED, field) then return end
+  if tell(id, 'body', '') then call('HDEL', BODIES, field) end
+end
+
+if ARGV[rest + 1] == '1' then
+  for i = rest + 2, #ARGV do body(ARGV[i]) end
+  return answer
+end
+for i = rest + 2, #ARGV do
   local id = ARGV[i]
   local record, seen = call('HGET', MESSAGES, id), call('ZSCORE', SEEN, id)
   if record and #record > DIGEST then

@@ -59,7 +59,8 @@ local function message(id, record)
       if n ~= 1 then tell(n == 0 and 'n' or 's', lane .. ':' .. id) end
     end
   end
-  if left == 0 or seen then tell('m', id) end
+  local bodiless = apart(record) and call('HEXISTS', BODIES, body_of(id, record)) == 0
+  if left == 0 or seen or bodiless then tell('m', id) end
 end
 
 local function scan(command, key)

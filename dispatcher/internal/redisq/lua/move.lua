@@ -58,7 +58,7 @@ local function end_ready(l, n)
     local record, mark = call('HGET', MESSAGES, id), call('HGET', MARKS, delivery)
     if mark then unmarked[#unmarked + 1] = delivery end
     if not record or #record <= DIGEST then
-      drop(delivery, id)
+      drop(delivery, id, record)
     elseif mark == 'd' then
       put(ended.done, now, delivery)
       count('delivered', 1)

@@ -18,8 +18,10 @@ local function push(l, due, id)
   count('ready', 1)
 end
 
--- drop forgets a delivery whose message was removed by hand, or by a repair: it must neither stop its lane nor stay.
-local function drop(delivery, id)
+-- drop forgets a delivery whose message was removed by hand, or by a repair: it must neither stop its lane nor stay. A body
+-- that lies apart is named by the digest, where that is left.
+local function drop(delivery, id, record)
+  if record then call('HDEL', BODIES, body_of(id, record)) end
   call('HDEL', PROGRESS, delivery)
   call('DEL', HISTORY .. delivery)
   call('HDEL', FAN, id)
@@ -101,7 +103,7 @@ local function release(l, set)
     count('scheduled', -1)
     if not record or #record <= DIGEST then
       call('ZREM', set, id)
-      drop(delivery, id)
+      drop(delivery, id, record)
     elseif not ends(l) then
       local due = text and now or deliver(record)
       if due <= now then
@@ -144,7 +146,7 @@ local function expel(l, delivery, id, text)
   local record = call('HGET', MESSAGES, id)
   l.waiting = l.waiting - 1
   count(waits(text), -1)
-  if record and #record > DIGEST then doom(l, delivery, text) else drop(delivery, id) end
+  if record and #record > DIGEST then doom(l, delivery, text) else drop(delivery, id, record) end
   leave(l, id, record)
 end
 

@@ -8,6 +8,7 @@ for i = 3, #ARGV, 2 do
   local record = call('HGET', MESSAGES, id)
   local list, living = named(ARGV[i + 1])
   if not record or #list == 0 then
+    if record then drop_body(id, record) end
     call('HDEL', MESSAGES, id)
     call('HDEL', FAN, id)
     call('ZREM', SEEN, id)

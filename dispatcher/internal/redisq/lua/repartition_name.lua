@@ -39,6 +39,7 @@ end
 
 -- keep_id keeps only that the id is known, since ms at the latest.
 local function keep_id(id, record, ms)
+  drop_body(id, record)
   call('HSET', MESSAGES, id, sub(record, 1, DIGEST))
   call('HDEL', FAN, id)
   local was = call('ZSCORE', SEEN, id)

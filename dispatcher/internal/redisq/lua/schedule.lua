@@ -3,9 +3,10 @@
 -- ARGV[3] free   free permits of the instance
 -- ARGV[4] lease  most deliveries to lease to it directly
 -- ARGV[5..]      for each message: id, record, when ("+ms" after now, "@ms" at a time; * before it where a lane that is full
---                must not refuse the message), and where the record names no lane the number of lanes and the lanes
+--                must not refuse the message; & before that where its body lies apart and follows, = where that was
+--                staged or is there), then the body, and where the record names no lane the number of lanes and the lanes
 -- returns now, due, weight, versions (lane and version of its limits for each lane of an endpoint), then a text of words,
--- for each message: result (1 new, 2 the same again, 3 other content, 4 a lane is full) with a letter for each lane; due ms
+-- for each message: result (1 new, 2 the same again, 3 other content, 4 a lane is full, 5 its body is not there) with a letter for each lane; due ms
 -- of what was made; and after 2 created ms, 0 where it is not kept. Letters: d due, r ready, l leased, b behind another,
 -- x dead: disabled, o dead: the lane is full, c cancelled: deleted, s there already, f not made: the lane is full
 local free, lease = tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -13,11 +14,23 @@ local entries, ids, names = {}, {}, {}
 local at, many, nnames = 5, 0, 0
 while ARGV[at] do
   local id, record, when = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-  local lane, list, fan = only(record), false, sub(when, 1, 1) == '*'
-  if fan then when = sub(when, 2) end
-  local ms = tonumber(sub(when, 2))
-  local due = sub(when, 1, 1) == '@' and ms or from + ms
+  local lane, list, fan, body, sign = only(record), false, false, nil, sub(when, 1, 1)
   at = at + 3
+  if sign == '&' then
+    body, at = ARGV[at], at + 1
+  elseif sign == '=' then
+    body = true
+  end
+  if body then
+    when = sub(when, 2)
+    sign = sub(when, 1, 1)
+  end
+  if sign == '*' then
+    fan, when = true, sub(when, 2)
+    sign = sub(when, 1, 1)
+  end
+  local ms = tonumber(sub(when, 2))
+  local due = sign == '@' and ms or from + ms
   if lane == '' then
     list = {}
     for i = 1, tonumber(ARGV[at]) do
@@ -32,9 +45,10 @@ while ARGV[at] do
   end
   many = many + 1
   ids[many] = id
-  -- lane: the only one; list: several. Not more than eight fields, and all here: a ninth doubles what Lua sets aside.
+  -- lane: the only one; list: several; body: where it lies apart. Not more than eight fields, and all here: a ninth
+  -- doubles what Lua sets aside.
   entries[many] = {
-    id = id, record = record, lane = lane, list = list, fan = fan, due = due, soon = due <= now or when == '+0',
+    id = id, record = record, lane = lane, list = list, fan = fan, due = due, soon = due <= now or when == '+0', body = body,
   }
 end
 if many == 0 then
@@ -138,9 +152,34 @@ end
 
 local function letter(of_all, e) return string.rep(of_all, e.list and #e.list or 1) end
 
+-- unstage takes a body back that was staged for a message which is not kept.
+local function unstage(e)
+  if e.body ~= true then return end
+  local field = body_of(e.id, e.record)
+  call('HDEL', BODIES, field)
+  call('ZREM', STAGED, field)
+end
+
+-- keep_body makes a body that lies apart the message's, and reports whether it is there.
+local function keep_body(e)
+  local field = body_of(e.id, e.record)
+  if call('HEXISTS', BODIES, field) == 1 then
+    call('ZREM', STAGED, field)
+  elseif e.body == true then
+    return false
+  else
+    call('HSET', BODIES, field, e.body)
+  end
+  return true
+end
+
 -- accept puts a new message in, unless a lane of it is full, and answers the result and the letters.
 local function accept(e)
-  if most_waiting > 0 and refused(e) then return '4' .. letter('f', e) end
+  if most_waiting > 0 and refused(e) then
+    unstage(e)
+    return '4' .. letter('f', e)
+  end
+  if e.body and not keep_body(e) then return '5' .. letter('f', e) end
   kept[e.id] = e.record
   put(fresh, e.id, e.record)
   if not e.list then return '1' .. make(e, lanes[e.lane]) end
@@ -152,6 +191,9 @@ end
 
 -- again adds to a message that is there the lanes that it never named, and answers the result and the letters.
 local function again(e, old)
+  if e.body then
+    if #old <= DIGEST then unstage(e) else keep_body(e) end
+  end
   e.record = old
   if #old <= DIGEST then
     e.due = 0
@@ -182,6 +224,7 @@ for i, e in ipairs(entries) do
     words[n + 2] = digits(e.due)
     n = n + 2
   elseif sub(old, 1, DIGEST) ~= sub(e.record, 1, DIGEST) then
+    unstage(e)
     words[n + 1], words[n + 2] = '3' .. letter('s', e), '0'
     n = n + 2
   else

@@ -8,12 +8,15 @@
 -- ARGV[9] room          1: make space, the oldest finished work goes however young
 -- returns now, due, weight, finished, seen, dead, dead cut before their age, lanes, 1 if there is more, the least age in ms
 -- at which a finished one was cut since there were too many (0: none was)
+local STAGED_AGE = 3600 * 1000 -- ms; a body that was staged so long ago is of a call that was given up
 local LANE_AGE = 3600 * 1000 -- ms; a lane's state is what tells a good destination from an unknown one, so it outlives idle moments
 
 local finished_ms, finished_most, seen_most = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local dead_ms, dead_most, batch = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local room = ARGV[9] == '1'
 call('DEL', tag)
+
+local large = call('HLEN', BODIES) > 0 -- mostly not: then no record is read
 
 -- forget removes deliveries from an end zset. With their last lane the record goes, or is cut to its digest.
 local function forget(key, deliveries, digest)
@@ -34,8 +37,9 @@ local function forget(key, deliveries, digest)
       if left then call('HSET', FAN, id, table.concat(list, ' ')) else call('HDEL', FAN, id) end
     end
     if not left then
-      local record = digest and call('HGET', MESSAGES, id)
-      if record then
+      local record = (digest or large) and call('HGET', MESSAGES, id)
+      if record and large then drop_body(id, record) end
+      if record and digest then
         call('HSET', MESSAGES, id, string.sub(record, 1, DIGEST))
         call('ZADD', SEEN, now, id)
       else
@@ -110,6 +114,18 @@ if #dead > 0 then
   end
   forget(DEAD, dead, false)
   count('dead', -full(dead))
+end
+
+-- Bodies whose message never came. One that is kept has its own, which a repeat staged again.
+if large then
+  local given_up = call('ZRANGEBYSCORE', STAGED, '-inf', now - STAGED_AGE, 'LIMIT', 0, batch)
+  for _, field in ipairs(given_up) do
+    local id = sub(field, 1, -DIGEST - 2)
+    local record = call('HGET', MESSAGES, id)
+    if not (record and apart(record) and body_of(id, record) == field) then call('HDEL', BODIES, field) end
+    call('ZREM', STAGED, field)
+  end
+  full(given_up)
 end
 
 -- States of lanes that nothing uses; what an endpoint wants of its lane stays until it is deleted.

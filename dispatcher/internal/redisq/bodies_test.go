@@ -1,0 +1,100 @@
+package redisq_test
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/redistest"
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+)
+
+// bulky makes a message's body lie apart.
+func bulky(m *dispatcher.Message) { m.Body = bytes.Repeat([]byte("x"), dispatcher.ApartAbove+1) }
+
+// A call may break off between a body and its message: then only the body is there.
+func TestABodyWhoseMessageNeverCameIsForgottenAfterAnHour(t *testing.T) {
+	r := newTrap(t)
+	client, tag := r.store.Client(), redisq.TagOf(r.store, 0)
+	field := "m1 0123456789abcdef"
+	require.NoError(t, client.ZAdd(t.Context(), tag+":staged", redis.Z{Score: float64(r.now.UnixMilli()), Member: field}).Err())
+	require.NoError(t, client.HSet(t.Context(), tag+":bodies", field, "body").Err())
+	r.setClock(r.now.Add(59 * time.Minute))
+	r.trim()
+	require.Len(t, r.state().Bodies, 1)
+	r.setClock(r.now.Add(time.Minute))
+	r.trim()
+	require.Empty(t, r.state().Bodies)
+}
+
+// The repeat of a message that is kept stages its body again; where that breaks
+// off the body is the message's all the same.
+func TestABodyThatWasStagedAgainStaysItsMessages(t *testing.T) {
+	r := newTrap(t)
+	e := r.entry("a", "m1", time.Hour*24)
+	e.Message.Body = make([]byte, 2<<20)
+	e.Digest = e.Message.Digest()
+	r.schedule(e)
+	client, tag := r.store.Client(), redisq.TagOf(r.store, 0)
+	field := "m1 " + string(e.Digest[:])
+	require.NoError(t, client.ZAdd(t.Context(), tag+":staged", redis.Z{Score: float64(r.now.UnixMilli()), Member: field}).Err())
+	r.setClock(r.now.Add(2 * time.Hour))
+	r.trim()
+	require.Len(t, r.state().Bodies, 1)
+	r.mustBeSound()
+}
+
+// elsewhere is a hook by which bodies are not written where they belong.
+type elsewhere struct{ on bool }
+
+func (e *elsewhere) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (e *elsewhere) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (e *elsewhere) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if e.on && cmd.Name() == "hset" {
+				cmd.Args()[1] = "elsewhere"
+			}
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// A publish fails whose body did not come, and its repeat succeeds; nobody else's
+// in the same call is concerned.
+func TestAMessageIsNotKeptWithoutItsBody(t *testing.T) {
+	r := newTrap(t)
+	hook := &elsewhere{on: true}
+	r.store.Client().AddHook(hook)
+	e := r.entry("a", "m1", 0)
+	e.Message.Body = make([]byte, 2<<20)
+	e.Digest = e.Message.Digest()
+	got, _, err := r.store.Schedule(t.Context(), "one", 0, 0, []dispatcher.Entry{e, r.entry("a", "m2", 0)})
+	require.NoError(t, err)
+	require.ErrorIs(t, got[0].Err, dispatcher.ErrUnavailable)
+	require.NoError(t, got[1].Err)
+	require.Equal(t, dispatcher.Accepted, got[1].Result)
+	require.NotContains(t, r.state().Messages, "m1")
+	hook.on = false
+	require.Equal(t, dispatcher.Accepted, r.schedule(e)[0].Result)
+	r.mustBeSound()
+}
+
+func TestDoctorTellsOfAMessageWithoutItsBody(t *testing.T) {
+	t.Parallel()
+	p := newTestWard(t, redistest.Start(t))
+	p.fill()
+	p.alive("one")
+	p.put("big", to("a"), bulky)
+	p.do("DEL", p.key("bodies"))
+	out, found := p.examine(true)
+	require.Equal(t, []string{"no_body"}, kinds(found))
+	require.Zero(t, out.Fixed)
+}

@@ -236,8 +236,8 @@ func TestATenantsBareURLsAreSignedWithItsOwnSecrets(t *testing.T) {
 						sent := r.sender.sent()[len(r.sender.sent())-1]
 						require.Equal(t, m.ID, sent.Header.Get("Webhook-Id"))
 						for _, secret := range []signer.Secret{one, two} {
-							plain := tenant == "" || !derive
-							require.Equal(t, plain, verifies(t, r, signer.Standard, secret, sent))
+							require.Equal(t, !derive, verifies(t, r, signer.Standard, secret, sent), "%q", tenant)
+							require.Equal(t, tenant == "" && derive, verifies(t, r, signer.Standard, secret.Derive(""), sent))
 							require.Equal(t, tenant == "acme" && derive, verifies(t, r, signer.Standard, secret.Derive("acme"), sent))
 						}
 					}

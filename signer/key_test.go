@@ -132,7 +132,10 @@ func TestDerive(t *testing.T) {
 	require.False(t, a.Equal(b))
 	require.False(t, a.Equal(s))
 	require.False(t, a.Equal(signer.NewSecret().Derive("acme")))
-	require.True(t, s.Equal(s.Derive("")), "what has no tenant is signed with the secret itself")
+	none := s.Derive("")
+	require.False(t, none.Equal(s), "a receiver of what has no tenant could derive everybody's secret else")
+	require.True(t, none.Equal(s.Derive("")))
+	require.False(t, none.Equal(a))
 	_, err := signer.NewSigner(a)
 	require.NoError(t, err)
 

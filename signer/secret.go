@@ -109,14 +109,12 @@ func (s Secret) signs() []byte {
 // with the key of s, of hookladder: and the tenant's name. Nobody can tell s, or
 // another tenant's secret, from it.
 //
-// What has no tenant is signed with s itself, which Derive answers for an empty
-// name. Only standard secrets derive; from another kind comes the zero Secret.
+// What has no tenant has the secret of the empty name: its receiver must
+// be given that secret, and s would derive everybody's. Only standard secrets
+// derive; from another kind comes the zero Secret.
 func (s Secret) Derive(tenant string) Secret {
 	if s.kind != kindShared {
 		return Secret{}
-	}
-	if tenant == "" {
-		return s
 	}
 	mac := hmac.New(sha256.New, []byte(*s.key))
 	mac.Write([]byte(derived + tenant))

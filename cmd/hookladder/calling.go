@@ -108,7 +108,9 @@ func printDelivery(out io.Writer, d wire.Delivery) {
 		status += ", " + why
 	}
 	row("status", status)
-	row("attempts", fmt.Sprint(d.Attempts))
+	if d.Topic != "" { // else the key may not read, and was told the status alone
+		row("attempts", fmt.Sprint(d.Attempts))
+	}
 	if d.LastStatusCode != 0 {
 		row("last status", fmt.Sprint(d.LastStatusCode))
 	}

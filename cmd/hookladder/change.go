@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +13,19 @@ import (
 // changing is what cancel and retry have in common: one call about one message,
 // or one of its destinations, that answers how its deliveries stand then.
 type changing func(c *client.Client, ctx context.Context, id, destination string) ([]wire.Delivery, error)
+
+// changed is the answer as the API gave it: without the scope read it holds no
+// more than how each delivery stands, and each topic is empty.
+func changed(id string, deliveries []wire.Delivery) any {
+	if slices.ContainsFunc(deliveries, func(d wire.Delivery) bool { return d.Topic != "" }) {
+		return wire.Deliveries{ID: id, Deliveries: deliveries}
+	}
+	brief := wire.BriefDeliveries{ID: id}
+	for _, d := range deliveries {
+		brief.Deliveries = append(brief.Deliveries, wire.BriefDelivery{ID: d.ID, Destination: d.Destination, Status: d.Status})
+	}
+	return brief
+}
 
 func newChange(s stage, cmd *cobra.Command, change changing) *cobra.Command {
 	var to calling
@@ -28,7 +42,7 @@ func newChange(s stage, cmd *cobra.Command, change changing) *cobra.Command {
 			return err
 		}
 		if asJSON {
-			return printJSON(cmd.OutOrStdout(), wire.Deliveries{ID: args[0], Deliveries: deliveries})
+			return printJSON(cmd.OutOrStdout(), changed(args[0], deliveries))
 		}
 		for _, d := range deliveries {
 			printDelivery(cmd.OutOrStdout(), d)

@@ -116,8 +116,21 @@ func (f playing) run(cmd *cobra.Command, vars map[string]string) error {
 	if err := o.Check(); err != nil {
 		return usageError{err}
 	}
-	p := playground{flags: f, out: cmd.OutOrStdout(), secrets: read.SigningSecret, made: made, ladder: read.Ladder, keyed: !o.Keys.Empty(), dataDir: o.DataDir}
+	p := playground{flags: f, out: cmd.OutOrStdout(), secrets: verifying(read), made: made, ladder: read.Ladder, keyed: !o.Keys.Empty(), dataDir: o.DataDir}
 	return p.run(cmd.Context(), o)
+}
+
+// verifying are the secrets that the receiver takes: that of messages without a
+// tenant, and that of an endpoint which was given SIGNING_SECRET for its own.
+func verifying(s settings) []signer.Secret {
+	if s.SigningDerive != deriveTenant {
+		return s.SigningSecret
+	}
+	var own []signer.Secret
+	for _, secret := range s.SigningSecret {
+		own = append(own, secret.Derive(""))
+	}
+	return append(own, s.SigningSecret...)
 }
 
 // playStore puts the store into this process, or into DATA_DIR. REDIS_URL and

@@ -116,8 +116,11 @@ func TestE2EATenantsBareURLsHaveASecretOfTheirOwn(t *testing.T) {
 	i.publish(wire.Message{ID: "mine", Tenant: "acme", URL: w.receiver.URL + "/acme"})
 	a := w.receiver.wait("mine", 1)
 	require.Error(t, accepts(w.receiver.verifier, a, a.body), "with the secret of all")
+	w.receiver.trust("/plain", &signer.Verifier{Secrets: []signer.Secret{w.secret.Derive("")}})
 	i.publish(wire.Message{ID: "all", URL: w.receiver.URL + "/plain"})
-	w.receiver.wait("all", 1)
+	a = w.receiver.wait("all", 1)
+	require.Error(t, accepts(w.receiver.verifier, a, a.body), "who verifies this could derive everybody's else")
+	require.Equal(t, w.secret.Derive("").Reveal(), strings.TrimSpace(runSecret(t, w.secret, "--tenant", "")))
 	require.Equal(t, derived.Reveal(), strings.TrimSpace(runSecret(t, w.secret, "--tenant", "acme")))
 }
 

@@ -204,6 +204,11 @@ func TestATenantsSecretIsDerivedFromTheSigningSecrets(t *testing.T) {
 	require.Equal(t, want, got.out)
 	require.NotContains(t, got.out, "MDEyMzQ1Njc4")
 
+	none := command(t, []string{"SIGNING_SECRET=" + one}, "", "secret", "--tenant", "")
+	require.Equal(t, exitOK, none.code, none.err)
+	require.Regexp(t, "^whsec_", none.out)
+	require.NotContains(t, none.out, "MDEyMzQ1Njc4")
+
 	file := filepath.Join(t.TempDir(), "secret")
 	mustWrite(t, file, one+"\n"+two+"\n")
 	require.Equal(t, want, command(t, []string{"SIGNING_SECRET_FILE=" + file}, "", "secret", "--tenant", "shop_42").out)

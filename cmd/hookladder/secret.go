@@ -20,7 +20,8 @@ endpoint that is signed in another way.
 
 With --tenant it prints the secret that verifies what a bare URL of that tenant
 gets where SIGNING_DERIVE is tenant. It comes from SIGNING_SECRET, which it needs
-in the environment; of several there are as many, in their order.`,
+in the environment; of several there are as many, in their order. --tenant ''
+prints the one for messages without a tenant.`,
 		Example: `  hookladder secret
   hookladder secret --scheme github
   SIGNING_SECRET_FILE=/run/secrets/signing hookladder secret --tenant shop_42`,
@@ -54,7 +55,7 @@ func printFresh(cmd *cobra.Command, name string) error {
 }
 
 func printDerived(cmd *cobra.Command, tenant string, vars map[string]string) error {
-	if !dispatcher.ValidTenant(tenant) {
+	if tenant != "" && !dispatcher.ValidTenant(tenant) {
 		return usagef("--tenant %q: must be 1 to 128 printable ASCII characters without spaces", tenant)
 	}
 	secrets, err := signingSecrets(vars)

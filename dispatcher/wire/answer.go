@@ -16,7 +16,7 @@ type Scheduled struct {
 	Destination   string `json:"destination" doc:"The lane: everything that goes to one place has the same."`
 	URL           string `json:"url,omitzero"`
 	Status        string `json:"status" enum:"scheduled,ready,in_flight,retrying,delivered,dead,cancelled"`
-	NextAttemptAt Time   `json:"next_attempt_at" nullable:"true" doc:"null: no attempt is coming."`
+	NextAttemptAt Time   `json:"next_attempt_at" required:"false" nullable:"true" doc:"null: no attempt is coming. Left out, as url is, without the scope read."`
 }
 
 // Batch publishes several messages in one call.
@@ -43,7 +43,7 @@ type Delivery struct {
 	Scheduled
 	Topic          string    `json:"topic,omitzero"`
 	Tenant         string    `json:"tenant,omitzero"`
-	Attempts       int       `json:"attempts" doc:"How many were made."`
+	Attempts       int       `json:"attempts" required:"false" doc:"How many were made."`
 	LastStatusCode int       `json:"last_status_code,omitzero"`
 	LastError      string    `json:"last_error,omitzero"`
 	DeliveredAt    Time      `json:"delivered_at,omitzero"`
@@ -79,9 +79,24 @@ func (r *Record) Append(b []byte) ([]byte, error) {
 }
 
 // Deliveries answers a cancel or a retry: a message's deliveries as they are now.
+// Without the scope read each has id, destination and status only.
 type Deliveries struct {
 	ID         string     `json:"id" doc:"Of the message."`
 	Deliveries []Delivery `json:"deliveries"`
+}
+
+// BriefDeliveries is what a key without the scope read is answered in place of
+// Deliveries.
+type BriefDeliveries struct {
+	ID         string          `json:"id"`
+	Deliveries []BriefDelivery `json:"deliveries"`
+}
+
+// BriefDelivery says how a delivery stands, and nothing of its content.
+type BriefDelivery struct {
+	ID          string `json:"id"`
+	Destination string `json:"destination"`
+	Status      string `json:"status"`
 }
 
 // Page is a part of a list of deliveries, newest first. It may be short while

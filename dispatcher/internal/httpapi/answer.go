@@ -62,7 +62,8 @@ const countedBody = 2048
 
 // appendPublished writes the members of wire.Published, without the braces. It is written by hand since each publish pays for it. Ids, topics and
 // lanes were checked to need no quoting.
-func appendPublished(b []byte, m *dispatcher.Message, r *dispatcher.Published) []byte {
+// Without reads it leaves out where a delivery goes, and when.
+func appendPublished(b []byte, m *dispatcher.Message, r *dispatcher.Published, reads bool) []byte {
 	b = appendPlain(append(b, `"id":`...), m.ID)
 	b = appendPlain(append(b, `,"topic":`...), m.Topic)
 	b = appendTime(append(b, `,"created_at":`...), r.CreatedAt)
@@ -79,11 +80,13 @@ func appendPublished(b []byte, m *dispatcher.Message, r *dispatcher.Published) [
 		b = append(b, ':')
 		b = append(b, d.ID.Message...)
 		b = appendPlain(append(b, `","destination":`...), string(d.ID.Lane))
-		if d.URL != "" {
+		if d.URL != "" && reads {
 			b = appendText(append(b, `,"url":`...), d.URL)
 		}
 		b = appendPlain(append(b, `,"status":`...), string(d.Status))
-		b = appendTime(append(b, `,"next_attempt_at":`...), d.Due)
+		if reads {
+			b = appendTime(append(b, `,"next_attempt_at":`...), d.Due)
+		}
 		b = append(b, '}')
 	}
 	return append(b, ']')

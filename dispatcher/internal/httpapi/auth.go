@@ -9,23 +9,27 @@ import (
 	"strings"
 )
 
-// authorise says why a request may not do what needs a scope, or nothing. A
-// missing, a malformed and an unknown key get one and the same answer.
-func (s *server) authorise(r *http.Request, want scope, operation string) *problem {
-	if want == 0 || s.keys.Empty() { // without keys, local has seen to it
-		return nil
+// authorise says why a request may not do what needs a scope, or which scopes
+// its caller has. A missing, a malformed and an unknown key get one and the same
+// answer. What needs no scope is served to a stranger, who has none.
+func (s *server) authorise(r *http.Request, want scope, operation string) (has scope, refused *problem) {
+	if s.keys.Empty() { // local has seen to it
+		return scopeAdmin, nil
 	}
 	k, ok := s.caller(r)
+	if want == 0 {
+		return k.scope, nil
+	}
 	if !ok {
-		return &problem{kind: unauthorized, detail: "send a known key as Authorization: Bearer <key>"}
+		return 0, &problem{kind: unauthorized, detail: "send a known key as Authorization: Bearer <key>"}
 	}
 	if !k.scope.allows(want) {
-		return &problem{kind: forbidden, detail: "this key lacks the scope " + want.String()}
+		return 0, &problem{kind: forbidden, detail: "this key lacks the scope " + want.String()}
 	}
 	if s.log.Enabled(r.Context(), slog.LevelDebug) {
 		s.log.DebugContext(r.Context(), "request allowed", "key", k.name, "operation", operation)
 	}
-	return nil
+	return k.scope, nil
 }
 
 // caller finds the key that a request carries.

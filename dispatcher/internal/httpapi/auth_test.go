@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 )
 
@@ -146,24 +149,26 @@ func TestWithoutKeysOnlyThisHostIsServed(t *testing.T) {
 func TestKeysThatAreWrongAreToldWithoutThem(t *testing.T) {
 	const secret = "hunter2hunter2hunter2"
 	for text, says := range map[string]string{
-		secret:                                        "entry 1: has no scope",
-		secret + ":":                                  "unknown scope",
-		"publish:" + secret:                           "key of 7 characters",
-		secret + ":" + secret:                         "unknown scope",
-		secret + ":publish+":                          "unknown scope",
-		secret + ":publish:":                          "name",
-		secret + ":publish:a b":                       "name",
-		secret + ":publish:a:b":                       "name",
-		"short:publish":                               "at least 16",
-		"hunter2 hunter2 hunter2:read":                "printable",
-		"sha256:" + secret + ":read":                  "64 hex digits",
-		"sha256:abcd:read":                            "64 hex digits",
-		"sha256:" + strings.Repeat("a", 66) + ":read": "64 hex digits",
-		secret + ":read,":                             "entry 2: is empty",
-		",":                                           "entry 1: is empty",
-		secret + ":read," + secret + ":publish":       "entry 2: has the same key as entry 1",
-		secret + ":read:x," + secret + "2:publish:x":  "entry 2: has the same name as entry 1",
-		secret + ":read,nope," + secret + "3:fly:" + "n":      "entry 3",
+		secret:                                           "entry 1: has no scope",
+		secret + ":":                                     "unknown scope",
+		"publish:" + secret:                              "key of 7 characters",
+		secret + ":" + secret:                            "unknown scope",
+		secret + ":publish+":                             "unknown scope",
+		secret + ":publish:":                             "name",
+		secret + ":publish:a b":                          "name",
+		secret + ":publish:a:b":                          "name",
+		"short:publish":                                  "at least 16",
+		"hunter2 hunter2 hunter2:read":                   "printable",
+		"sha256:" + secret + ":read":                     "64 hex digits",
+		"sha256:abcd:read":                               "64 hex digits",
+		"sha256:" + sumOf("") + ":admin":                 "entry 1: has the sha256 of nothing",
+		"sha256:" + sumOf("\n") + ":admin":               "entry 1: has the sha256 of nothing",
+		"sha256:" + strings.Repeat("a", 66) + ":read":    "64 hex digits",
+		secret + ":read,":                                "entry 2: is empty",
+		",":                                              "entry 1: is empty",
+		secret + ":read," + secret + ":publish":          "entry 2: has the same key as entry 1",
+		secret + ":read:x," + secret + "2:publish:x":     "entry 2: has the same name as entry 1",
+		secret + ":read,nope," + secret + "3:fly:" + "n": "entry 3",
 		secret + ":read,sha256:" + sumOf(secret) + ":publish": "entry 2: has the same key",
 	} {
 		_, err := httpapi.ParseKeys(text)
@@ -175,6 +180,86 @@ func TestKeysThatAreWrongAreToldWithoutThem(t *testing.T) {
 func sumOf(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:])
+}
+
+// What a hashed key stands for is not known when it is read, so nothing is never
+// found, whatever is there.
+func TestAnEmptyKeyIsNeverFound(t *testing.T) {
+	keys := httpapi.KeysOf(sha256.Sum256(nil))
+	h := newTestAPI(t, &fakeService{}, func(o *httpapi.Options) { o.Keys = keys })
+	for _, header := range [][]string{nil, {""}, {"Bearer"}, {"Bearer "}, {"Bearer    "}, {"Basic x"}, {"Bearer a", "Bearer b"}} {
+		r := newRequest("GET", "/v1/stats", "")
+		r.Header["Authorization"] = header
+		requireProblem(t, serve(h, r), 401, "unauthorized")
+	}
+}
+
+func TestWithoutReadAnAnswerSaysHowDeliveriesStandAndNoMore(t *testing.T) {
+	record := testRecord(t)
+	f := &fakeService{record: record}
+	h := newTestAPI(t, f, withKeys(t, testKeys()+",both-key-0123456789abc:publish+read"))
+	with := func(key, method, path, body string) *httptest.ResponseRecorder {
+		r := newRequest(method, path, body)
+		r.Header.Set("Authorization", "Bearer "+key)
+		return serve(h, r)
+	}
+	for _, c := range []struct {
+		method, path string
+		status       int
+	}{{"DELETE", "/v1/messages/a", 200}, {"POST", "/v1/messages/a/retry", 202}} {
+		got := decodeAnswer[map[string]any](t, with(publishKey, c.method, c.path, ""), c.status)
+		require.Equal(t, "a", got["id"])
+		require.Len(t, got, 2)
+		list := got["deliveries"].([]any)
+		require.Len(t, list, len(record.Deliveries))
+		for i, one := range list {
+			d := record.Deliveries[i]
+			require.Equal(t, map[string]any{"id": d.ID.String(), "destination": string(d.ID.Lane), "status": string(d.Status)}, one)
+		}
+		for _, key := range []string{"both-key-0123456789abc", adminKey} {
+			require.Contains(t, with(key, c.method, c.path, "").Body.String(), `"attempts"`)
+		}
+	}
+	for _, body := range []string{message(`"id":"a"`), `{"messages":[` + message(`"id":"a"`) + `]}`} {
+		path := "/v1/messages"
+		if strings.HasPrefix(body, `{"messages"`) {
+			path += "/batch"
+		}
+		brief := with(publishKey, "POST", path, body)
+		require.Equal(t, 202, brief.Code)
+		require.NotContains(t, brief.Body.String(), "shop.example", "an endpoint's URL may hold a token")
+		require.NotContains(t, brief.Body.String(), "next_attempt_at")
+		require.Regexp(t, `"deliveries":\[\{"id":"u_[^"]+:a","destination":"u_[^"]+","status":"ready"\}\]`, brief.Body.String())
+		require.Contains(t, with(adminKey, "POST", path, body).Body.String(), "next_attempt_at")
+	}
+}
+
+// Whose endpoints there are is not told to a key that only publishes.
+func TestAnotherTenantsEndpointIsToldAsOneThatIsNotThere(t *testing.T) {
+	var answers []string
+	for _, err := range []error{dispatcher.ErrNoEndpoint, dispatcher.ErrTenant} {
+		f := &fakeService{publish: func(batch []*dispatcher.Message) ([]dispatcher.Published, error) {
+			return []dispatcher.Published{{Err: err}}, nil
+		}}
+		w := post(newTestAPI(t, f), "/v1/messages", `{"topic":"t","endpoint":"merchant:7","body":1}`)
+		requireField(t, w, "$.endpoint", "there is no such endpoint of the message's tenant")
+		answers = append(answers, w.Body.String())
+	}
+	require.Equal(t, answers[0], answers[1])
+
+	f := &fakeService{}
+	h := newTestAPI(t, f, withKeys(t, testKeys()))
+	ask := func() string {
+		r := newRequest("DELETE", "/v1/messages/a?destination=merchant:7", "")
+		r.Header.Set("Authorization", "Bearer "+publishKey)
+		w := serve(h, r)
+		requireProblem(t, w, 404, "not-found")
+		return w.Body.String()
+	}
+	nobodys := ask()
+	f.there = testEndpoint(t) // which the message does not go to
+	f.err = fmt.Errorf("message a to ep_123456789: %w", dispatcher.ErrNotFound)
+	require.Equal(t, nobodys, ask())
 }
 
 func TestNoKeysAreNoError(t *testing.T) {

@@ -80,7 +80,7 @@ func (k Keys) find(text string) (found key, ok bool) {
 			at = i
 		}
 	}
-	if at < 0 {
+	if at < 0 || text == "" { // no header hashes to something too
 		return key{}, false
 	}
 	return k.keys[at], true
@@ -166,6 +166,11 @@ func sumKey(text string) (sum [sha256.Size]byte, err error) {
 func parseSum(text string) (sum [sha256.Size]byte, err error) {
 	if n, err := hex.Decode(sum[:], []byte(text[:min(len(text), 2*len(sum))])); err != nil || n != len(sum) || len(text) != 2*n {
 		return sum, errors.New("has a sha256 that is not 64 hex digits")
+	}
+	for _, nothing := range []string{"", "\n", "\r\n", " "} {
+		if sum == sha256.Sum256([]byte(nothing)) {
+			return sum, errors.New("has the sha256 of nothing: the variable that was hashed was empty")
+		}
 	}
 	return sum, nil
 }

@@ -21,7 +21,12 @@ func (s *server) destination(ctx context.Context, c *call) (dispatcher.Lane, err
 	if err != nil || text == "" {
 		return "", err
 	}
-	return s.lane(ctx, text, "query.destination")
+	lane, err := s.lane(ctx, text, "query.destination")
+	var wrong *problem
+	if !c.reads && errors.As(err, &wrong) && checkDestination(text) == "" {
+		return "", dispatcher.ErrNotFound // as where the message does not go there: whose uids there are is not told
+	}
+	return lane, err
 }
 
 // lane is the lane of a destination that was named at path.

@@ -62,7 +62,20 @@ func (s *server) change(ctx context.Context, c *call, status int, do changeFunc)
 	if err != nil {
 		return nil, err
 	}
+	if !c.reads {
+		return answerJSON(status, briefDeliveries(id, deliveries))
+	}
 	return answerJSON(status, wire.Deliveries{ID: id, Deliveries: wireDeliveries(deliveries)})
+}
+
+// briefDeliveries are what a key without the scope read is told: ids are the
+// callers' own, so they can be guessed, and URLs and answers hold secrets.
+func briefDeliveries(id string, all []dispatcher.Delivery) wire.BriefDeliveries {
+	out := wire.BriefDeliveries{ID: id, Deliveries: make([]wire.BriefDelivery, len(all))}
+	for i, d := range all {
+		out.Deliveries[i] = wire.BriefDelivery{ID: d.ID.String(), Destination: string(d.ID.Lane), Status: string(d.Status)}
+	}
+	return out
 }
 
 // wireRecord is a message as callers read it.

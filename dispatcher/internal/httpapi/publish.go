@@ -57,7 +57,7 @@ func (s *server) publish(ctx context.Context, c *call) (*reply, error) {
 		return nil, err
 	}
 	buf = borrow(answerBytes)
-	_, _ = buf.Write(append(appendPublished(append(buf.AvailableBuffer(), '{'), p.msg, &results[0]), '}'))
+	_, _ = buf.Write(append(appendPublished(append(buf.AvailableBuffer(), '{'), p.msg, &results[0], c.reads), '}'))
 	return &reply{status: publishedStatus(&results[0]), contentType: mediaJSON, body: buf.Bytes(), borrowed: buf}, nil
 }
 
@@ -103,10 +103,9 @@ func (s *server) judge(p *posted) *problem {
 // refused is why the message at a spot was not taken by the engine, or nil.
 func refused(r *dispatcher.Published, at spot) error {
 	switch {
-	case errors.Is(r.Err, dispatcher.ErrNoEndpoint):
-		return field(at.path()+".endpoint", "there is no such endpoint")
-	case errors.Is(r.Err, dispatcher.ErrTenant):
-		return field(at.path()+".endpoint", "is another tenant's")
+	case errors.Is(r.Err, dispatcher.ErrNoEndpoint), errors.Is(r.Err, dispatcher.ErrTenant):
+		// One text: else a caller could find out which names other tenants use.
+		return field(at.path()+".endpoint", "there is no such endpoint of the message's tenant")
 	case r.Err != nil:
 		return r.Err
 	case r.Result == dispatcher.Conflict:
@@ -161,15 +160,23 @@ func (s *server) publishBatch(ctx context.Context, c *call) (*reply, error) {
 		}
 	}
 	buf = borrow(answerBytes * len(bad))
-	_, _ = buf.Write(s.appendBatch(ctx, buf.AvailableBuffer(), bad, good, results))
+	_, _ = buf.Write(s.appendBatch(ctx, buf.AvailableBuffer(), outcomes{bad, good, results, c.reads}))
 	return &reply{status: http.StatusAccepted, contentType: mediaJSON, body: buf.Bytes(), borrowed: buf}, nil
 }
 
+// outcomes are what became of the messages of a batch.
+type outcomes struct {
+	bad     []*problem            // one for each; nil: it was good
+	good    []*dispatcher.Message // the others
+	results []dispatcher.Published
+	reads   bool // the caller has the scope read
+}
+
 // appendBatch writes what each message's single call would have answered.
-func (s *server) appendBatch(ctx context.Context, b []byte, bad []*problem, good []*dispatcher.Message, results []dispatcher.Published) []byte {
+func (s *server) appendBatch(ctx context.Context, b []byte, o outcomes) []byte {
 	b = append(b, `{"results":[`...)
 	next := 0
-	for i, p := range bad {
+	for i, p := range o.bad {
 		if i > 0 {
 			b = append(b, ',')
 		}
@@ -177,14 +184,14 @@ func (s *server) appendBatch(ctx context.Context, b []byte, bad []*problem, good
 			b = appendProblem(b, p)
 			continue
 		}
-		msg, result := good[next], &results[next]
+		msg, result := o.good[next], &o.results[next]
 		next++
 		if err := refused(result, spot(i)); err != nil {
 			b = appendProblem(b, s.problem(ctx, err))
 			continue
 		}
 		b = appendResult(b, publishedStatus(result))
-		b = append(appendPublished(b, msg, result), '}')
+		b = append(appendPublished(b, msg, result, o.reads), '}')
 	}
 	return append(b, "]}"...)
 }

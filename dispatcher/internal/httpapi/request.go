@@ -26,8 +26,9 @@ var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 // may be repeated, an unknown one is refused, and a body must be decoded once
 // and strictly.
 type call struct {
-	r *http.Request
-	w http.ResponseWriter
+	r     *http.Request
+	w     http.ResponseWriter
+	reads bool // the caller has the scope read
 }
 
 // id is the message that the path names. One that can't be an id names none.

@@ -78,11 +78,12 @@ var (
 func (s *server) serve(o operation) {
 	pattern := o.method + " " + o.path
 	h := func(w http.ResponseWriter, r *http.Request) {
-		if p := s.authorise(r, o.scope, o.id); p != nil {
-			p.write(w)
+		has, refused := s.authorise(r, o.scope, o.id)
+		if refused != nil {
+			refused.write(w)
 			return
 		}
-		answer, err := o.serve(r.Context(), &call{r: r, w: w})
+		answer, err := o.serve(r.Context(), &call{r: r, w: w, reads: has.allows(scopeRead)})
 		if err != nil {
 			answer = s.problem(r.Context(), err).reply()
 		}
@@ -101,7 +102,7 @@ func (s *server) serve(o operation) {
 func (s *server) profile() {
 	p := &profiles{}
 	h := func(w http.ResponseWriter, r *http.Request) {
-		if refused := s.authorise(r, scopeAdmin, "profile"); refused != nil {
+		if _, refused := s.authorise(r, scopeAdmin, "profile"); refused != nil {
 			refused.write(w)
 			return
 		}

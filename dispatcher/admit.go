@@ -2,6 +2,8 @@ package dispatcher
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 )
@@ -23,19 +25,39 @@ func (d *directory) admit(ctx context.Context, leased []Claimed) (may []Claimed,
 	if err == nil {
 		err = d.renew(call, leased, found)
 	}
-	held := map[Lane]bool{}
+	judged := map[Lane]fitness{}
 	for _, c := range leased {
-		if _, judged := held[c.ID.Lane]; !judged {
-			held[c.ID.Lane] = err != nil || d.unfit(call, c, found[string(c.ID.Lane)])
+		fit, known := judged[c.ID.Lane]
+		if !known {
+			if fit = unfit; err == nil {
+				fit = d.fit(call, c, found[string(c.ID.Lane)])
+			}
+			judged[c.ID.Lane] = fit
 		}
-		if held[c.ID.Lane] {
-			back = append(back, Settlement{ID: c.ID, Verdict: Back, Due: c.Due})
-		} else {
+		switch fit {
+		case fits:
 			may = append(may, c)
+		case stalled:
+			back = append(back, Settlement{ID: c.ID, Verdict: Back, Due: c.Due, Pause: stalledFor})
+		default:
+			back = append(back, Settlement{ID: c.ID, Verdict: Back, Due: c.Due})
 		}
 	}
 	return may, back, err
 }
+
+// stalledFor is how long a lane is left alone whose endpoint can't be called
+// for a reason that is not its receiver's: so nothing is claimed in a circle.
+const stalledFor = 10 * time.Second
+
+// fitness says whether a lane's deliveries may be attempted.
+type fitness uint8
+
+const (
+	unfit   fitness = iota // not now; the lane knows why by now
+	fits                   // they may
+	stalled                // nobody can tell why not: its endpoint can't be read, or is not there
+)
 
 // endpointsOf are the ids of the endpoints whose deliveries these are.
 func endpointsOf(leased []Claimed) (ids []string) {
@@ -68,18 +90,62 @@ func (d *directory) renew(ctx context.Context, leased []Claimed, found map[strin
 	return err
 }
 
-// unfit reports whether deliveries of a lane may not be sent, after telling the
-// lane why.
-func (d *directory) unfit(ctx context.Context, c Claimed, dest *destination) bool {
-	limits := LaneLimits{Version: c.Version + 1, Held: HeldDeleted}
-	if dest != nil {
-		limits = dest.endpoint.Limits()
+// fit judges a lane, and tells it what it did not know. That an endpoint is not
+// there means that it was deleted only where that is noted: a store that lost
+// it, or does not have it yet, ends nothing.
+func (d *directory) fit(ctx context.Context, c Claimed, dest *destination) fitness {
+	if dest == nil {
+		end, err := d.end(ctx, c.ID.Lane)
+		switch {
+		case err != nil:
+			d.engine.trouble.note("admit", err)
+			return stalled
+		case end == 0:
+			d.tellMissing(ctx, c.ID.Lane)
+			return stalled
+		}
+		d.engine.limit(ctx, c.ID.Lane, LaneLimits{Version: end, Held: HeldDeleted}, false)
+		return unfit
 	}
+	if dest.fault != nil {
+		return stalled
+	}
+	limits := dest.endpoint.Limits()
 	if limits.Version > c.Version {
-		d.engine.limit(ctx, c.ID.Lane, limits)
+		d.engine.limit(ctx, c.ID.Lane, limits, dest.endpoint.Since > c.Version)
 	}
-	return limits.Held != HeldNone
+	if limits.Held != HeldNone {
+		return unfit
+	}
+	return fits
 }
+
+// end is the version of a deleted endpoint's end; 0: it was not deleted.
+func (d *directory) end(ctx context.Context, lane Lane) (int64, error) {
+	versions, err := d.store.EndpointVersions(ctx, []string{string(lane)})
+	if err != nil {
+		return 0, fmt.Errorf("endpoint %s: %w", lane, err)
+	}
+	return versions[0].End, nil
+}
+
+// tellMissing tells that deliveries wait for an endpoint that is not there and
+// was not deleted, at most once in a while.
+func (d *directory) tellMissing(ctx context.Context, lane Lane) {
+	d.mu.Lock()
+	now := time.Now()
+	tell := d.missing.IsZero() || now.Sub(d.missing) >= missingEvery
+	if tell {
+		d.missing = now
+	}
+	d.mu.Unlock()
+	if tell {
+		d.engine.log.LogAttrs(ctx, slog.LevelWarn, "deliveries wait for an endpoint that is not there, and was not deleted",
+			slog.String("lane", string(lane)), slog.String("cure", "the store lost it: cancel its messages, or restore the store"))
+	}
+}
+
+const missingEvery = time.Minute
 
 // mend gives lanes the limits that they lack, or have an older version of, as
 // a publish found out.
@@ -93,12 +159,22 @@ func (d *directory) mend(ctx context.Context, versions map[Lane]int64, used map[
 		if err != nil {
 			return err
 		}
-		limits := LaneLimits{Version: version + 1, Held: HeldDeleted}
-		if dest := found[string(lane)]; dest != nil {
-			limits = dest.endpoint.Limits()
+		dest := found[string(lane)]
+		if dest == nil {
+			end, err := d.end(ctx, lane)
+			if err != nil {
+				return err
+			}
+			if end == 0 && version == 0 {
+				end = used[lane] + 1 // it was there, and since then both were deleted and forgotten
+			}
+			if end > version {
+				d.engine.limit(ctx, lane, LaneLimits{Version: end, Held: HeldDeleted}, false)
+			}
+			continue
 		}
-		if limits.Version > version {
-			d.engine.limit(ctx, lane, limits)
+		if limits := dest.endpoint.Limits(); dest.fault == nil && limits.Version > version {
+			d.engine.limit(ctx, lane, limits, dest.endpoint.Since > version)
 		}
 	}
 	return nil

@@ -25,8 +25,8 @@ type deliverer struct {
 	excerpt int
 	agent   []string // the user-agent header's values, shared by all calls
 	targets targets
-	gone    func(id string) // disables an endpoint that answered 410
-	cut     context.Context // ends when attempts may no longer go on
+	gone    func(called *Endpoint) // disables an endpoint that answered 410
+	cut     context.Context        // ends when attempts may no longer go on
 }
 
 // deliver makes one attempt. The permit is given back when the answer is there,
@@ -34,7 +34,7 @@ type deliverer struct {
 func (d *deliverer) deliver(c Claimed) {
 	s := Settlement{ID: c.ID, Due: c.Due, First: c.First}
 	began := d.engine.view.clock.now()
-	var host string
+	var r route
 	if c.Message == nil || c.Message.Success.Check() != nil {
 		// A record that can't be read kills who reads it. No attempt has that number.
 		s.Verdict, s.Reason = Dead, ReasonPoison
@@ -42,19 +42,19 @@ func (d *deliverer) deliver(c Claimed) {
 	} else if !d.engine.alive(d.engine.self.Load()) {
 		s.Verdict = Back // this process stood still since, and others may have it by now
 	} else {
-		host = d.guarded(c, began, &s)
+		r = d.guarded(c, began, &s)
 	}
 	d.engine.loader.done(&c)
 	d.engine.permits.release(1)
-	if s.Reason == ReasonGone && c.ID.Lane.IsEndpoint() {
+	if s.Reason == ReasonGone && r.endpoint != nil {
 		// Before its outcome is recorded: else nobody would do it if this process ended now.
-		d.gone(string(c.ID.Lane))
+		d.gone(r.endpoint)
 	}
 	d.engine.settler.put(s)
 	if s.Verdict == Back {
 		return
 	}
-	d.tell(c, s, host, began)
+	d.tell(c, s, r.host(), began)
 }
 
 // What keeps an attempt from being made; for the message's history. Most are
@@ -65,13 +65,14 @@ var (
 	errNoSecret   = errors.New("no SIGNING_SECRET is set: nothing is sent unsigned")
 	errSuccess    = errors.New("the endpoint's stored success can't be read: set it anew with PATCH")
 	errHeld       = errors.New("its endpoint may not be called now")
+	errStalled    = errors.New("its endpoint can't be read")
 	errUnsignable = errors.New("this id can't be signed: nothing is sent unsigned")
 	errPanic      = errors.New("a fault of the dispatcher, which its log describes")
 )
 
 // guarded makes an attempt of which a fault in our own code costs one rung, and
 // not the process with all that it holds.
-func (d *deliverer) guarded(c Claimed, began time.Time, s *Settlement) (host string) {
+func (d *deliverer) guarded(c Claimed, began time.Time, s *Settlement) (r route) {
 	defer func() {
 		if p := recover(); p != nil {
 			d.engine.log.Error("attempt panicked", "delivery_id", c.ID.String(), "attempt", c.Attempt,
@@ -88,38 +89,40 @@ func (d *deliverer) fail(c Claimed, r route, began time.Time, s *Settlement, err
 	d.judge(c, r, Answer{Class: ClassInternal, Err: err, Took: took}, began, s)
 }
 
-// attempt fills in the settlement and answers the destination's host.
-func (d *deliverer) attempt(c Claimed, began time.Time, s *Settlement) (host string) {
+// attempt fills in the settlement and answers which way it went.
+func (d *deliverer) attempt(c Claimed, began time.Time, s *Settlement) route {
 	m := c.Message
 	r, err := d.route(c, began)
-	host = r.host()
 	switch {
 	case errors.Is(err, errHeld):
 		s.Verdict = Back
-		return host
+		return r
+	case errors.Is(err, errStalled):
+		s.Verdict, s.Pause = Back, stalledFor
+		return r
 	case err == nil && r.success.Check() != nil:
 		d.fail(c, r, began, s, errSuccess)
-		return host
+		return r
 	case err != nil:
 		d.fail(c, r, began, s, err)
-		return host
+		return r
 	case !m.ExpiresAt.IsZero() && !began.Before(m.ExpiresAt):
 		// It expired since it was claimed, behind slow ones at the gate.
 		d.judge(c, r, Answer{Class: ClassExpired}, began, s)
 		s.Attempt.Number = 0 // none was made
-		return host
+		return r
 	}
 	header := d.headers(c, began, &r)
 	if header == nil {
 		d.fail(c, r, began, s, errUnsignable)
-		return host
+		return r
 	}
 	ctx, cancel := context.WithTimeout(d.cut, r.timeout)
 	defer cancel()
 	answer := d.sender.Send(ctx, Call{URL: r.url, Header: header, Body: m.Body, Lane: c.ID.Lane})
 	if answer.Status == 0 && d.cut.Err() != nil {
 		s.Verdict = Back
-		return host
+		return r
 	}
 	if answer.Status == 0 && errors.Is(answer.Err, ErrExhausted) {
 		d.engine.shortage.note(answer.Err)
@@ -127,7 +130,7 @@ func (d *deliverer) attempt(c Claimed, began time.Time, s *Settlement) (host str
 		return host
 	}
 	d.judge(c, r, answer, began, s)
-	return host
+	return r
 }
 
 func (d *deliverer) judge(c Claimed, r route, answer Answer, began time.Time, s *Settlement) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 )
 
 // mostKnown bounds the memory that endpoints take, some 2 KiB each; beyond it
@@ -20,6 +21,7 @@ type directory struct {
 
 	mu        sync.Mutex // guards what follows
 	listening bool       // changes are heard
+	missing   time.Time  // when it was told that an endpoint is missing; zero: never
 	changes   int        // heard so far: what was read before one may be old
 	known     map[string]*destination
 	tenants   map[string][]*destination

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -43,7 +45,8 @@ type Dispatcher struct {
 	accepter  *accepter
 	deliverer *deliverer
 	sweeper   *sweeper
-	tests     chan struct{} // one for each that is under way
+	goneCalls singleflight.Group // changes that disable an endpoint after a 410
+	tests     chan struct{}      // one for each that is under way
 	lists     turns
 	options   Options
 
@@ -71,6 +74,7 @@ func New(q Queue, s Sender, o Options) (*Dispatcher, error) {
 	e.directory = newDirectory(e, o.Endpoints)
 	e.dead = newReaper(e)
 	d := &Dispatcher{engine: e, accepter: newAccepter(e), sweeper: newSweeper(e), tests: make(chan struct{}, mostTests), lists: newTurns(), options: o}
+	e.finisher = newFinisher(e, d.sweeper)
 	d.deliverer = &deliverer{
 		engine: e, sender: s, ladder: o.Ladder, jitter: o.Jitter, success: o.Success, timeout: o.Timeout,
 		excerpt: o.Excerpt, agent: []string{o.UserAgent},

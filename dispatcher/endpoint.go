@@ -39,6 +39,8 @@ type Endpoint struct {
 	Paused   bool // deliveries are made and held
 	Disabled bool // deliveries are recorded as dead, unattempted
 
+	Since int64 // version of the last change of its URL, or resume: what was called before then says nothing of it
+
 	CreatedAt, UpdatedAt time.Time // by the queue's clock, whole ms
 }
 

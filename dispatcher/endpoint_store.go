@@ -37,6 +37,12 @@ type EndpointChange struct {
 	Version int64 // 0: it was deleted
 }
 
+// EndpointVersion is what is known of an endpoint besides its record.
+type EndpointVersion struct {
+	Version int64 // 0: there is none; -1: its record can't be read
+	End     int64 // above any version it had; 0: it was not deleted, or nothing of that is left to be done
+}
+
 // EndpointStore keeps the endpoints: what it says is the truth, of which the
 // lanes have copies. Each change is one step, and told to all instances by that
 // same step (see Waker.Watch).
@@ -48,9 +54,19 @@ type EndpointStore interface {
 	// one; ErrStale: it is not; ErrNoEndpoint: there is none. ID, UID, Tenant
 	// and CreatedAt never change.
 	ChangeEndpoint(ctx context.Context, e *Endpoint) error
-	// DeleteEndpoint forgets an endpoint, whatever its version, or answers
-	// ErrNoEndpoint.
-	DeleteEndpoint(ctx context.Context, id string) error
+	// DeleteEndpoint forgets an endpoint, whatever its version, and notes its
+	// end, a version above any that it had: in the same step, so that everybody
+	// can finish what is to follow. Of one that was deleted before it answers
+	// the same again until ForgetDeleted, and then ErrNoEndpoint. An id that is
+	// noted so is given to no other.
+	DeleteEndpoint(ctx context.Context, id string) (end int64, err error)
+	// DeletedEndpoints reads a page of what was deleted and is not forgotten:
+	// ids and ends. One may come twice. next is empty at the end.
+	DeletedEndpoints(ctx context.Context, cursor string) (ends map[string]int64, next string, err error)
+	// ForgetDeleted forgets that an endpoint was deleted: nothing waits for it.
+	ForgetDeleted(ctx context.Context, id string) error
+	// EndpointVersions reads the versions of endpoints, in the order asked for.
+	EndpointVersions(ctx context.Context, ids []string) ([]EndpointVersion, error)
 	// Endpoints reads endpoints by id, nil for each that is not there. One whose
 	// secrets can't be opened has none, and no header values.
 	Endpoints(ctx context.Context, ids []string) ([]*Endpoint, error)

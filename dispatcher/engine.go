@@ -24,6 +24,7 @@ type engine struct {
 	trimmer   *trimmer
 	directory *directory
 	shortage  *shortage
+	finisher  *finisher
 
 	taking context.Context // ends when nothing more is moved, claimed or leased
 	stop   context.CancelFunc

@@ -245,7 +245,8 @@ func TestWhatIsLeasedForADeletedEndpointEnds(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
 		view := r.create(t)
-		require.NoError(t, r.store.DeleteEndpoint(t.Context(), view.ID)) // and died
+		_, err := r.store.DeleteEndpoint(t.Context(), view.ID) // and died
+		require.NoError(t, err)
 		r.leaseTo(view.Lane(), "m")
 		pass(time.Second)
 		require.Empty(t, r.sender.sent())

@@ -25,12 +25,13 @@ type fakeEndpoints struct {
 
 	mu     sync.Mutex // guards what follows
 	byID   map[string]*d.Endpoint
+	ends   map[string]int64 // of those that were deleted
 	counts map[string]int
 	ears   map[string]func(d.EndpointChange)
 }
 
 func newFakeEndpoints() *fakeEndpoints {
-	return &fakeEndpoints{byID: map[string]*d.Endpoint{}, counts: map[string]int{}, ears: map[string]func(d.EndpointChange){}}
+	return &fakeEndpoints{byID: map[string]*d.Endpoint{}, ends: map[string]int64{}, counts: map[string]int{}, ears: map[string]func(d.EndpointChange){}}
 }
 
 var _ d.EndpointStore = (*fakeEndpoints)(nil)
@@ -131,7 +132,7 @@ func (f *fakeEndpoints) CreateEndpoint(ctx context.Context, e *d.Endpoint) (*d.E
 			return other.Clone(), d.ErrTaken
 		}
 	}
-	if f.byID[e.ID] != nil {
+	if f.byID[e.ID] != nil || f.ends[e.ID] > 0 {
 		return nil, d.ErrTaken
 	}
 	f.byID[e.ID] = e.Clone()
@@ -157,21 +158,6 @@ func (f *fakeEndpoints) ChangeEndpoint(ctx context.Context, e *d.Endpoint) error
 	}
 	f.byID[e.ID] = e.Clone()
 	f.tell(d.EndpointChange{ID: e.ID, Tenant: e.Tenant, Version: e.Version})
-	return nil
-}
-
-func (f *fakeEndpoints) DeleteEndpoint(ctx context.Context, id string) error {
-	if err := f.begin(ctx, "delete endpoint"); err != nil {
-		return err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	before := f.byID[id]
-	if before == nil {
-		return fmt.Errorf("%s: %w", id, d.ErrNoEndpoint)
-	}
-	delete(f.byID, id)
-	f.tell(d.EndpointChange{ID: id, Tenant: before.Tenant})
 	return nil
 }
 

@@ -144,6 +144,12 @@ func (q *fakeQueue) hint(n int) d.Hint {
 			h.Due = it.Due
 		}
 	}
+	for _, it := range q.ready { // its lane waits for a time
+		until := q.lanes.of(it.ID.Lane).until
+		if q.partition(it.ID.Lane) == n && until.After(h.Now) && (h.Due.IsZero() || until.Before(h.Due)) {
+			h.Due = until
+		}
+	}
 	if slices.ContainsFunc(q.ready, func(it *item) bool { return q.partition(it.ID.Lane) == n && q.open(it.ID.Lane) }) {
 		h.Weight = q.weight
 	}

@@ -42,6 +42,14 @@ func TestAnEndpointThatIsGoneIsDisabledBeforeThatIsRecorded(t *testing.T) {
 	})
 }
 
+// goneAfter answers 410 after a time.
+func goneAfter(wait time.Duration) func(context.Context, d.Call) d.Answer {
+	return func(ctx context.Context, c d.Call) d.Answer {
+		takes(wait)(ctx, c)
+		return d.Answer{Status: 410}
+	}
+}
+
 func TestABareURLThatIsGoneEndsThatDeliveryOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
@@ -56,10 +64,7 @@ func TestABareURLThatIsGoneEndsThatDeliveryOnly(t *testing.T) {
 func TestManyThatAreGoneAtOnceDisableOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
-		r.sender.answer = func(ctx context.Context, c d.Call) d.Answer {
-			takes(time.Second)(ctx, c)
-			return d.Answer{Status: 410}
-		}
+		r.sender.answer = goneAfter(time.Second)
 		r.queue.direct = true
 		r.start(t)
 		view := r.create(t, uid("main"))
@@ -70,6 +75,7 @@ func TestManyThatAreGoneAtOnceDisableOnce(t *testing.T) {
 		pass(time.Minute)
 		require.Len(t, r.sender.sent(), 20)
 		require.Equal(t, int64(2), r.store.stored(view.ID).Version)
+		require.Equal(t, 1, r.store.count("change endpoint"), "all of them are one change")
 		require.Equal(t, map[d.Verdict]int{d.Dead: 20}, r.queue.verdicts())
 		require.NotContains(t, r.log.String(), "endpoint not disabled")
 		r.stop(t)

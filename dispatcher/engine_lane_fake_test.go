@@ -31,6 +31,7 @@ type fakeLane struct {
 	fails, opened int
 	until         time.Time
 	made          int
+	since         time.Time // when it was made
 }
 
 type outcome struct {
@@ -48,7 +49,7 @@ func newFakeLanes() *fakeLanes {
 
 func (l *fakeLanes) of(lane d.Lane) *fakeLane {
 	if l.known[lane] == nil {
-		l.known[lane] = &fakeLane{made: len(l.known) + 1}
+		l.known[lane] = &fakeLane{made: len(l.known) + 1, since: time.Now()}
 	}
 	return l.known[lane]
 }
@@ -275,6 +276,35 @@ func (q *fakeQueue) Limit(ctx context.Context, by string, lane d.Lane, limits d.
 		return d.LaneCount{}, nil, err
 	}
 	return count, hints, nil
+}
+
+func (q *fakeQueue) ForgetLane(ctx context.Context, by string, copied d.LaneVersion, age time.Duration) (bool, error) {
+	if err := q.begin(ctx, call{name: "forget lane", by: by, lane: copied.Lane}); err != nil {
+		return false, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l := q.lanes.known[copied.Lane]
+	if l == nil || l.limits.Version != copied.Version || q.countOf(copied.Lane) != (d.LaneCount{}) || q.now().Sub(l.since) < age {
+		return false, nil
+	}
+	delete(q.lanes.known, copied.Lane)
+	return true, nil
+}
+
+func (q *fakeQueue) HeldLanes(ctx context.Context, partition int, _ string) ([]d.HeldLane, string, error) {
+	if err := q.begin(ctx, call{name: "held lanes", asked: []int{partition}}); err != nil {
+		return nil, "", err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var list []d.HeldLane
+	for name, l := range q.lanes.known {
+		if partition == 0 && l.limits.Held != d.HeldNone { // the fake's lanes lie in the first
+			list = append(list, d.HeldLane{LaneVersion: d.LaneVersion{Lane: name, Version: l.limits.Version}, Held: l.limits.Held})
+		}
+	}
+	return list, "", nil
 }
 
 func (q *fakeQueue) Sweep(ctx context.Context, by string, lane d.Lane, cursor string) (int, string, []d.Hint, error) {

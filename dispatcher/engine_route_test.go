@@ -186,33 +186,31 @@ func TestAnExcerptTellsNothingThatIsSecret(t *testing.T) {
 	}
 }
 
-func TestAnEndpointThatCantBeOpenedClimbsItsLadder(t *testing.T) {
+func TestAnEndpointThatCantBeOpenedIsLeftAloneAndSpendsNoRung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestEndpointRig(t, func(o *d.Options, _ *fakeQueue, _ *fakeSender) { o.Ladder = ladder.Ladder{} })
-		own, err := ladder.New(50*time.Second, 50*time.Second) // not when the guard looks
-		require.NoError(t, err)
+		r := newTestEndpointRig(t, nil)
 		r.start(t)
-		view := r.create(t, func(e *d.Endpoint) { e.Ladder = &own })
+		view := r.create(t)
 		sealed := r.store.stored(view.ID).Clone()
-		sealed.Secrets = nil // as a store reads it that lacks the key
+		sealed.Secrets, sealed.Disabled = nil, true // as a store reads it that lacks the key: nothing in it is sure
 		r.store.put(sealed)
 		r.queue.ears.Lost()
 		r.publish(t, to(view.ID, "m"))
-		pass(90 * time.Second)
+		pass(95 * time.Second)
 		require.Empty(t, r.sender.sent(), "nothing is sent unsigned")
-		require.Equal(t, map[d.Verdict]int{d.Retry: 2}, r.queue.verdicts(), "not dead at once")
+		require.Equal(t, map[d.Verdict]int{d.Back: 10}, r.queue.verdicts(), "it does not spin")
 		for _, s := range r.queue.outcomes() {
-			require.Equal(t, 50*time.Second, s.Wait)
-			require.Equal(t, d.ClassInternal, s.Attempt.Class)
-			require.Contains(t, s.Attempt.Error, "ENCRYPTION_KEY")
+			require.Equal(t, 10*time.Second, s.Pause)
 			require.False(t, s.Blame, "it is not the receiver's fault")
 		}
-		_, err = r.TestEndpoint(t.Context(), view.ID)
+		require.Equal(t, d.HeldNone, r.queue.limitsOf(view.Lane()).Held, "its switch is not believed")
+		_, err := r.TestEndpoint(t.Context(), view.ID)
 		require.ErrorIs(t, err, d.ErrSealed)
 		r.store.put(view.Endpoint) // the key is there again
 		r.queue.ears.Lost()
-		pass(time.Hour)
-		require.Equal(t, map[d.Verdict]int{d.Retry: 2, d.Delivered: 1}, r.queue.verdicts())
+		pass(10 * time.Second)
+		require.Equal(t, map[d.Verdict]int{d.Back: 10, d.Delivered: 1}, r.queue.verdicts())
+		require.Equal(t, 1, r.queue.outcomes()[10].Attempt.Number, "no rung was spent")
 		r.stop(t)
 	})
 }

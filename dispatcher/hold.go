@@ -118,8 +118,8 @@ func (e *engine) setLimits(ctx context.Context, lane Lane, l LaneLimits, clear b
 
 // limit is setLimits where nobody waits for the answer: what fails is found out
 // again.
-func (e *engine) limit(ctx context.Context, lane Lane, l LaneLimits) {
-	_, err := e.setLimits(ctx, lane, l, false)
+func (e *engine) limit(ctx context.Context, lane Lane, l LaneLimits, clear bool) {
+	_, err := e.setLimits(ctx, lane, l, clear)
 	e.trouble.note("limit", err)
 }
 

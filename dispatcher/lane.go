@@ -62,6 +62,20 @@ func (s *LaneState) State() EndpointState {
 	return StateActive
 }
 
+// LaneVersion is a lane with the version of the limits that it keeps.
+type LaneVersion struct {
+	Lane    Lane
+	Version int64 // 0: none of an endpoint
+}
+
+// HeldLane is a lane that is held.
+type HeldLane struct {
+	LaneVersion
+	Held  Held
+	Since time.Time
+	By    string // the instance that wrote it
+}
+
 // Laner knows the lanes.
 type Laner interface {
 	// Limit writes the copy of a lane's limits unless the one there is as new,
@@ -75,6 +89,13 @@ type Laner interface {
 	// turn, a batch from cursor on ("" at first), and answers the next cursor,
 	// "" at the end. What it does not reach is ended when its time comes.
 	Sweep(ctx context.Context, by string, lane Lane, cursor string) (ended int, next string, hints []Hint, err error)
+	// ForgetLane takes away the limits of a lane that nobody's endpoint has, if
+	// they are still of that version, were made at least age ago, and nothing is
+	// in the lane. It reports whether it did.
+	ForgetLane(ctx context.Context, by string, copied LaneVersion, age time.Duration) (forgotten bool, err error)
+	// HeldLanes reads a page of the lanes of a partition that are held, but not
+	// AllLanes. One may come twice. next is empty at the end.
+	HeldLanes(ctx context.Context, partition int, cursor string) (list []HeldLane, next string, err error)
 	// LaneStates reads lanes, in the order asked for.
 	LaneStates(ctx context.Context, lanes []Lane) ([]LaneState, error)
 	// Lanes reads a page of all lanes that are known, those last made first;

@@ -258,6 +258,7 @@ type Trimmed struct {
 	DeadCut  int           // of these, the ones that went before their age because there were too many
 	CutAge   time.Duration // the least age at which a finished delivery was cut because there were too many; 0: none was
 	Lanes    int           // states of lanes that nothing used
+	Looked   []LaneVersion // lanes of endpoints whose states stay
 	More     bool
 }
 

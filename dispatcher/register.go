@@ -40,7 +40,7 @@ func (d *Dispatcher) CreateEndpoint(ctx context.Context, e *Endpoint) (view Endp
 	}
 	asked := e
 	e = e.Clone()
-	e.Version = 1
+	e.Version, e.Since = 1, 1
 	e.CreatedAt = d.engine.view.clock.now().Truncate(time.Millisecond)
 	e.UpdatedAt = e.CreatedAt
 	if len(e.Secrets) == 0 {
@@ -58,19 +58,34 @@ func (d *Dispatcher) CreateEndpoint(ctx context.Context, e *Endpoint) (view Endp
 			return EndpointView{}, false, fmt.Errorf("create endpoint: %w", err)
 		}
 		taken, err := dir.store.CreateEndpoint(ctx, e)
-		switch {
-		case err == nil:
+		if err == nil {
 			dir.heard(EndpointChange{ID: e.ID, Tenant: e.Tenant, Version: e.Version})
 			return EndpointView{Endpoint: e, State: stateOf(e, LaneState{})}, true, nil
+		}
+		d.unmade(ctx, e, taken, err)
+		switch {
 		case !errors.Is(err, ErrTaken):
 			return EndpointView{}, false, fmt.Errorf("create endpoint: %w", err)
-		case taken != nil && taken.ID != e.ID:
-			// Somebody was quicker with that uid: this lane is nobody's.
-			d.engine.limit(ctx, e.Lane(), LaneLimits{Version: e.Version + 1, Held: HeldDeleted})
+		case taken != nil && taken.ID != e.ID: // somebody was quicker with that uid
 			return d.sameEndpoint(ctx, asked, taken)
 		}
 	}
 	return EndpointView{}, false, fmt.Errorf("create endpoint: %w", ErrTaken)
+}
+
+// unmade takes the lane's limits away again where it is sure that no endpoint
+// was made. Where that is not sure they stay, and the finisher finds them.
+func (d *Dispatcher) unmade(ctx context.Context, e, taken *Endpoint, err error) {
+	if errors.Is(err, ErrUnavailable) || taken != nil && taken.ID == e.ID {
+		return // it may be there, or is
+	}
+	if errors.Is(err, ErrTaken) && taken == nil {
+		return // the id is another's, and so is its lane
+	}
+	call, cancel := within(context.WithoutCancel(ctx))
+	defer cancel()
+	_, err = d.engine.queue.ForgetLane(call, d.engine.name(), LaneVersion{e.Lane(), e.Version}, 0)
+	d.engine.trouble.note("limit", err)
 }
 
 var errNoStore = errors.New("this dispatcher has no store of endpoints")
@@ -189,7 +204,9 @@ func (d *Dispatcher) ChangeEndpoint(ctx context.Context, name string, change fun
 	return d.changeEndpoint(ctx, name, change, false)
 }
 
-// changeEndpoint makes a change; with clear the lane's breaker is closed too.
+// changeEndpoint makes a change; with clear it is a resume. Then the lane's
+// breaker is closed too, and what its receiver asked to wait for is forgotten,
+// as after another URL.
 func (d *Dispatcher) changeEndpoint(ctx context.Context, name string, change func(*Endpoint) error, clear bool) (EndpointView, error) {
 	var e *Endpoint
 	for try := 1; ; try++ {
@@ -205,6 +222,9 @@ func (d *Dispatcher) changeEndpoint(ctx context.Context, name string, change fun
 			return EndpointView{}, err
 		}
 		e.Version++
+		if clear || e.URL != before.URL || before.Disabled && !e.Disabled {
+			e.Since = e.Version
+		}
 		e.UpdatedAt = d.engine.view.clock.now().Truncate(time.Millisecond)
 		err = d.engine.directory.store.ChangeEndpoint(ctx, e)
 		if err == nil {
@@ -215,11 +235,11 @@ func (d *Dispatcher) changeEndpoint(ctx context.Context, name string, change fun
 		}
 	}
 	d.engine.directory.heard(EndpointChange{ID: e.ID, Tenant: e.Tenant, Version: e.Version})
-	if _, err := d.engine.setLimits(ctx, e.Lane(), e.Limits(), clear); err != nil {
+	if _, err := d.engine.setLimits(ctx, e.Lane(), e.Limits(), e.Since == e.Version); err != nil {
 		return EndpointView{}, fmt.Errorf("change endpoint %s: %w", e.ID, err)
 	}
 	if e.Disabled {
-		d.sweeper.put(e.Lane())
+		d.sweeper.put(e.Lane(), 0)
 	}
 	views, err := d.views(ctx, []*Endpoint{e})
 	if err != nil {
@@ -229,24 +249,32 @@ func (d *Dispatcher) changeEndpoint(ctx context.Context, name string, change fun
 }
 
 // DeleteEndpoint forgets an endpoint. What waits for it is cancelled, and
-// counted; what is in flight ends with its attempt.
+// counted; what is in flight ends with its attempt. Of one that was deleted
+// already, while something waits still, it counts what is left.
 func (d *Dispatcher) DeleteEndpoint(ctx context.Context, name string) (cancelled int, err error) {
-	e, err := d.stored(ctx, name)
+	dir := d.engine.directory
+	id, err := dir.id(ctx, name)
 	if err != nil {
 		return 0, err
 	}
-	if err := d.engine.directory.store.DeleteEndpoint(ctx, e.ID); err != nil {
-		return 0, fmt.Errorf("delete endpoint %s: %w", e.ID, err)
+	if dir.store == nil {
+		return 0, fmt.Errorf("endpoint %s: %w", id, ErrNoEndpoint)
 	}
-	d.engine.directory.heard(EndpointChange{ID: e.ID, Tenant: e.Tenant})
-	// Above any version that a change under way may still write.
-	limits := LaneLimits{Version: e.Version + raceTries, Held: HeldDeleted}
-	count, err := d.engine.setLimits(ctx, e.Lane(), limits, false)
+	e, err := d.stored(ctx, id)
+	if err != nil && !errors.Is(err, ErrNoEndpoint) {
+		return 0, err
+	}
+	end, err := dir.store.DeleteEndpoint(ctx, id)
 	if err != nil {
-		return 0, fmt.Errorf("delete endpoint %s: %w", e.ID, err)
+		return 0, fmt.Errorf("delete endpoint %s: %w", id, err)
 	}
-	d.sweeper.put(e.Lane())
-	return count.Waiting, nil
+	if e != nil {
+		dir.heard(EndpointChange{ID: id, Tenant: e.Tenant})
+	}
+	if cancelled, err = d.sweeper.delete(ctx, id, end); err != nil {
+		return 0, fmt.Errorf("delete endpoint %s: %w", id, err)
+	}
+	return cancelled, nil
 }
 
 // RotateSecret gives an endpoint a new secret, a zero one: one that is made

@@ -28,13 +28,14 @@ var (
 
 // route is how one attempt goes: where to, signed by whom, and judged how.
 type route struct {
-	url     *url.URL
-	signer  *signer.Signer
-	headers []Header // of the endpoint, names in canonical form
-	ladder  ladder.Ladder
-	success *Success
-	timeout time.Duration
-	secrets []string // what an answer must not give back: signatures, and the endpoint's headers
+	endpoint *Endpoint // as it is called; nil: a bare URL
+	url      *url.URL
+	signer   *signer.Signer
+	headers  []Header // of the endpoint, names in canonical form
+	ladder   ladder.Ladder
+	success  *Success
+	timeout  time.Duration
+	secrets  []string // what an answer must not give back: signatures, and the endpoint's headers
 }
 
 func (r *route) host() string {
@@ -94,14 +95,16 @@ func (d *deliverer) route(c Claimed, at time.Time) (route, error) {
 // deleted since the claim is not called.
 func (d *deliverer) toEndpoint(c Claimed, at time.Time) (route, error) {
 	dest, err := d.engine.directory.one(d.cut, string(c.ID.Lane))
-	if err != nil || dest.endpoint.Limits().Held != HeldNone {
+	switch {
+	case err != nil:
+		return route{}, errHeld
+	case dest.fault != nil: // what it says else may not be believed either
+		return route{}, errStalled
+	case dest.endpoint.Limits().Held != HeldNone:
 		return route{}, errHeld
 	}
 	r := d.usual(c.Message, dest.endpoint)
-	r.url, r.headers = dest.url, dest.headers
-	if dest.fault != nil {
-		return r, dest.fault
-	}
+	r.endpoint, r.url, r.headers = dest.endpoint, dest.url, dest.headers
 	r.signer = dest.signer(at)
 	for _, h := range dest.headers {
 		r.secrets = append(r.secrets, h.Value)

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 )
 
@@ -13,28 +14,47 @@ type sweeper struct {
 	engine *engine
 
 	mu    sync.Mutex // guards lanes
-	lanes []Lane
+	lanes []LaneVersion
 
 	wake chan struct{} // 1 deep
 }
 
 func newSweeper(e *engine) *sweeper { return &sweeper{engine: e, wake: make(chan struct{}, 1)} }
 
-func (s *sweeper) put(lane Lane) {
+// put has a lane swept. end is that of a deleted endpoint, which is forgotten
+// when nothing is left; else 0. One that is to be swept already is so once.
+func (s *sweeper) put(lane Lane, end int64) {
 	s.mu.Lock()
-	s.lanes = append(s.lanes, lane)
+	if next := (LaneVersion{lane, end}); !slices.Contains(s.lanes, next) {
+		s.lanes = append(s.lanes, next)
+	}
 	s.mu.Unlock()
 	signal(s.wake)
 }
 
-func (s *sweeper) take() (lane Lane, ok bool) {
+func (s *sweeper) take() (lane LaneVersion, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.lanes) == 0 {
-		return "", false
+		return LaneVersion{}, false
 	}
 	lane, s.lanes = s.lanes[0], s.lanes[1:]
 	return lane, true
+}
+
+// delete tells the lane of a deleted endpoint that what is in it ends, and
+// counts what waits. Where nothing does, all is done.
+func (s *sweeper) delete(ctx context.Context, id string, end int64) (waiting int, err error) {
+	e := s.engine
+	count, err := e.setLimits(ctx, Lane(id), LaneLimits{Version: end, Held: HeldDeleted}, false)
+	switch {
+	case err != nil:
+		return 0, err
+	case count.Waiting > 0:
+		s.put(Lane(id), end)
+		return count.Waiting, nil
+	}
+	return 0, e.directory.store.ForgetDeleted(ctx, id)
 }
 
 // Run sweeps until ctx ends.
@@ -48,7 +68,10 @@ func (s *sweeper) Run(ctx context.Context) error {
 			}
 			continue
 		}
-		s.sweep(ctx, lane)
+		s.sweep(ctx, lane.Lane)
+		if lane.Version > 0 && ctx.Err() == nil {
+			s.settle(ctx, lane)
+		}
 	}
 	return nil
 }
@@ -73,4 +96,17 @@ func (s *sweeper) sweep(ctx context.Context, lane Lane) {
 	if total > 0 {
 		e.log.LogAttrs(ctx, slog.LevelInfo, "lane swept", slog.String("lane", string(lane)), slog.Int("deliveries", total))
 	}
+}
+
+// settle forgets that an endpoint was deleted once nothing waits for it. Where
+// something does, the finisher comes again.
+func (s *sweeper) settle(ctx context.Context, lane LaneVersion) {
+	e := s.engine
+	call, cancel := within(ctx)
+	defer cancel()
+	states, err := e.queue.LaneStates(call, []Lane{lane.Lane})
+	if err == nil && states[0].Waiting == 0 && states[0].Limits.Held == HeldDeleted {
+		err = e.directory.store.ForgetDeleted(call, string(lane.Lane))
+	}
+	e.trouble.note("sweep", err)
 }

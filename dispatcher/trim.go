@@ -111,6 +111,7 @@ func (t *trimmer) trim(ctx context.Context, partitions []int) {
 		trimmed, err := e.queue.Trim(call, e.name(), partitions, t.keep, false)
 		cancel()
 		t.tell(ctx, trimmed)
+		t.compare(ctx, trimmed.Looked)
 		failed, rest := partitionErrors(err)
 		if rest != nil {
 			e.repeat(ctx, "trim", 0, err)
@@ -122,6 +123,14 @@ func (t *trimmer) trim(ctx context.Context, partitions []int) {
 			return slices.ContainsFunc(failed, func(f *PartitionError) bool { return f.Partition == n })
 		})
 		more = trimmed.More
+	}
+}
+
+// compare has the lanes of endpoints compared with these, since they were looked
+// at: nobody claims from one in which nothing is, nor is it held.
+func (t *trimmer) compare(ctx context.Context, looked []LaneVersion) {
+	if t.engine.directory.store != nil {
+		t.engine.trouble.note("trim", t.engine.finisher.compare(ctx, looked, 0))
 	}
 }
 

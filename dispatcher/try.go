@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -81,25 +82,41 @@ func (d *deliverer) try(ctx context.Context, dest *destination, m *Message, at t
 	return s.Attempt
 }
 
-// disableGone disables an endpoint whose receiver answered 410. Where that
-// can't be done now the next message does it.
-func (d *Dispatcher) disableGone(id string) {
-	ctx, cancel := within(context.Background())
-	defer cancel()
-	_, err := d.changeEndpoint(ctx, id, func(e *Endpoint) error {
-		if e.Disabled {
-			return errAlready
-		}
-		e.Disabled = true
-		return nil
-	}, false)
-	switch {
-	case err == nil:
-		d.engine.log.LogAttrs(ctx, slog.LevelInfo, "endpoint disabled", slog.String("lane", id), slog.Int("status", 410))
-	case errors.Is(err, errAlready), errors.Is(err, ErrNoEndpoint):
-	default:
-		d.engine.log.LogAttrs(ctx, slog.LevelError, "endpoint not disabled", slog.String("lane", id), slog.Any("err", err))
+// disableGone disables an endpoint whose receiver answered 410 when it was
+// called as it was then. Where that can't be done now the next message does it.
+// Many that are told so at once are one change.
+func (d *Dispatcher) disableGone(called *Endpoint) {
+	if now := d.engine.directory.met(called.Lane()); now != nil && !says(called, now) {
+		return
 	}
+	flight := called.ID + " " + strconv.FormatInt(called.Version, 10)
+	_, _, _ = d.goneCalls.Do(flight, func() (any, error) {
+		ctx, cancel := within(context.Background())
+		defer cancel()
+		_, err := d.changeEndpoint(ctx, called.ID, func(e *Endpoint) error {
+			if !says(called, e) {
+				return errAlready
+			}
+			e.Disabled = true
+			return nil
+		}, false)
+		lane := slog.String("lane", called.ID)
+		switch {
+		case err == nil:
+			d.engine.log.LogAttrs(ctx, slog.LevelInfo, "endpoint disabled", lane, slog.Int("status", 410))
+		case errors.Is(err, errAlready), errors.Is(err, ErrNoEndpoint):
+		default:
+			d.engine.log.LogAttrs(ctx, slog.LevelError, "endpoint not disabled", lane, slog.Any("err", err))
+		}
+		return nil, nil
+	})
 }
 
-var errAlready = errors.New("it is so already")
+// says reports whether what the receiver answered to called is a reason to
+// disable the endpoint as it is now: it has the same URL still, and neither that
+// nor a resume came since.
+func says(called, now *Endpoint) bool {
+	return !now.Disabled && now.URL == called.URL && called.Version >= now.Since
+}
+
+var errAlready = errors.New("it is so already, or was corrected meanwhile")

@@ -34,6 +34,7 @@ func (w *watcher) Run(ctx context.Context) error {
 		e.lookAround()
 		e.unsure() // another node may have taken over, and know less
 		e.dead.suspect()
+		e.finisher.suspect()
 	}
 	ears := Ears{Hint: func(h Hint) { e.view.hear(h) }, Endpoint: e.directory.heard, Lost: lost}
 	for failures := 0; ctx.Err() == nil; {
@@ -81,6 +82,7 @@ func (w *watcher) Look(ctx context.Context) error {
 			if failed && err == nil {
 				e.unsure() // who was out of reach may know less now
 				e.dead.suspect()
+				e.finisher.suspect()
 			}
 			failed = err != nil
 			failures = e.goOn(ctx, "look", failures, err)
@@ -98,6 +100,7 @@ func (w *watcher) Look(ctx context.Context) error {
 			asked = true
 		case <-guard.C:
 			asked = true
+			e.finisher.suspect()
 			e.trimmer.look(all[turn%len(all)])
 			turn++
 		}

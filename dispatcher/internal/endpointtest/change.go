@@ -98,7 +98,7 @@ var changeCases = []testCase{
 	}},
 	{name: "nor one that was deleted", run: func(r *rig) {
 		e := r.create()
-		require.NoError(r, r.Store.DeleteEndpoint(r.ctx, e.ID))
+		r.mustDelete(e)
 		require.ErrorIs(r, r.Store.ChangeEndpoint(r.ctx, next(e)), dispatcher.ErrNoEndpoint)
 		r.mustNotBe(e)
 	}},
@@ -124,7 +124,7 @@ var changeCases = []testCase{
 var deleteCases = []testCase{
 	{name: "one that is deleted is found by nothing", run: func(r *rig) {
 		e, other := r.create(uid("main")), r.create(uid("other"))
-		require.NoError(r, r.Store.DeleteEndpoint(r.ctx, e.ID))
+		r.mustDelete(e)
 		r.mustNotBe(e)
 		r.mustNotFind("main")
 		r.mustBe(other)
@@ -137,23 +137,70 @@ var deleteCases = []testCase{
 			e = next(e)
 			require.NoError(r, r.Store.ChangeEndpoint(r.ctx, e))
 		}
-		require.NoError(r, r.Store.DeleteEndpoint(r.ctx, e.ID))
+		r.mustDelete(e)
 		r.mustNotBe(e)
 	}},
 	{name: "without a tenant too", run: func(r *rig) {
 		e := r.create(tenant(""))
-		require.NoError(r, r.Store.DeleteEndpoint(r.ctx, e.ID))
+		r.mustDelete(e)
 		r.mustNotBe(e)
 	}},
 	{name: "one that is not there is told", run: func(r *rig) {
 		e := r.create()
-		require.ErrorIs(r, r.Store.DeleteEndpoint(r.ctx, "ep_none"), dispatcher.ErrNoEndpoint)
-		require.NoError(r, r.Store.DeleteEndpoint(r.ctx, e.ID))
-		require.ErrorIs(r, r.Store.DeleteEndpoint(r.ctx, e.ID), dispatcher.ErrNoEndpoint)
+		_, err := r.Store.DeleteEndpoint(r.ctx, "ep_none")
+		require.ErrorIs(r, err, dispatcher.ErrNoEndpoint)
+		r.mustDelete(e)
+		require.NoError(r, r.Store.ForgetDeleted(r.ctx, e.ID))
+		_, err = r.Store.DeleteEndpoint(r.ctx, e.ID)
+		require.ErrorIs(r, err, dispatcher.ErrNoEndpoint)
+	}},
+	{name: "its end is noted above all its versions, until that is forgotten", run: func(r *rig) {
+		e, other := r.create(), r.create()
+		for range 3 {
+			e = next(e)
+			require.NoError(r, r.Store.ChangeEndpoint(r.ctx, e))
+		}
+		require.Equal(r, []dispatcher.EndpointVersion{{Version: 4}, {Version: 1}, {}}, r.versions(e.ID, other.ID, "ep_none"))
+		require.Empty(r, r.deleted())
+		r.mustDelete(e)
+		require.Equal(r, []dispatcher.EndpointVersion{{End: 5}, {Version: 1}}, r.versions(e.ID, other.ID))
+		require.Equal(r, map[string]int64{e.ID: 5}, r.deleted())
+		end, err := r.Store.DeleteEndpoint(r.ctx, e.ID)
+		require.NoError(r, err, "who repeats it finishes it")
+		require.Equal(r, int64(5), end)
+		require.NoError(r, r.Store.ForgetDeleted(r.ctx, e.ID))
+		require.NoError(r, r.Store.ForgetDeleted(r.ctx, e.ID))
+		require.Empty(r, r.deleted())
+		require.Equal(r, []dispatcher.EndpointVersion{{}, {Version: 1}}, r.versions(e.ID, other.ID))
+	}},
+	{name: "the id of one whose end is noted is given to no other", run: func(r *rig) {
+		e := r.create(uid("main"))
+		r.mustDelete(e)
+		taken, err := r.Store.CreateEndpoint(r.ctx, e)
+		require.ErrorIs(r, err, dispatcher.ErrTaken)
+		require.Nil(r, taken)
+		r.mustNotBe(e)
+		r.mustNotFind("main")
+		require.NoError(r, r.Store.ForgetDeleted(r.ctx, e.ID))
+		r.mustCreate(e)
+	}},
+	{name: "any number may be noted, and their versions read", run: func(r *rig) {
+		want, ids := map[string]int64{}, []string{}
+		for range 700 {
+			e := r.create()
+			r.mustDelete(e)
+			want[e.ID], ids = 2, append(ids, e.ID)
+		}
+		require.Equal(r, want, r.deleted())
+		versions := r.versions(ids...)
+		require.Len(r, versions, len(ids))
+		for _, v := range versions {
+			require.Equal(r, dispatcher.EndpointVersion{End: 2}, v)
+		}
 	}},
 	{name: "its uid is free again", run: func(r *rig) {
 		e := r.create(uid("main"))
-		require.NoError(r, r.Store.DeleteEndpoint(r.ctx, e.ID))
+		r.mustDelete(e)
 		again := r.create(uid("main"))
 		r.mustFind("main", again)
 		r.mustBe(again)

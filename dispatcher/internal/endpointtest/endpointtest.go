@@ -6,6 +6,7 @@ package endpointtest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -137,6 +138,34 @@ func (r *rig) mustBe(want ...*dispatcher.Endpoint) {
 	got, err := r.Store.Endpoints(r.ctx, idsOf(want))
 	require.NoError(r, err)
 	require.Equal(r, want, got)
+}
+
+func (r *rig) mustDelete(e *dispatcher.Endpoint) {
+	r.Helper()
+	end, err := r.Store.DeleteEndpoint(r.ctx, e.ID)
+	require.NoError(r, err)
+	require.Positive(r, end)
+}
+
+// deleted reads all ends that are noted.
+func (r *rig) deleted() map[string]int64 {
+	r.Helper()
+	all := map[string]int64{}
+	for cursor := ""; ; {
+		page, next, err := r.Store.DeletedEndpoints(r.ctx, cursor)
+		require.NoError(r, err)
+		maps.Copy(all, page)
+		if cursor = next; cursor == "" {
+			return all
+		}
+	}
+}
+
+func (r *rig) versions(ids ...string) []dispatcher.EndpointVersion {
+	r.Helper()
+	all, err := r.Store.EndpointVersions(r.ctx, ids)
+	require.NoError(r, err)
+	return all
 }
 
 // mustNotBe holds that nothing of an endpoint is found.

@@ -76,6 +76,7 @@ var keepCases = []testCase{
 	{name: "each switch by itself", run: func(r *rig) {
 		for _, set := range []func(*dispatcher.Endpoint){
 			paused, func(e *dispatcher.Endpoint) { e.Disabled = true }, func(e *dispatcher.Endpoint) { e.Ordered = true },
+			func(e *dispatcher.Endpoint) { e.Since = 1 << 40 },
 		} {
 			r.mustKeep(set)
 		}

@@ -19,7 +19,7 @@ var modelCases = []testCase{
 	{name: "after each of many random steps the store is as the model says", run: func(r *rig) {
 		seed := uint64(time.Now().UnixNano())
 		r.Logf("seed %d", seed)
-		m := &model{rig: r, dice: rand.New(rand.NewPCG(seed, 0)), by: map[string]*dispatcher.Endpoint{}}
+		m := &model{rig: r, dice: rand.New(rand.NewPCG(seed, 0)), by: map[string]*dispatcher.Endpoint{}, ends: map[string]int64{}}
 		for range modelSteps {
 			m.step()
 			m.check()
@@ -33,6 +33,7 @@ type model struct {
 	dice *rand.Rand
 	by   map[string]*dispatcher.Endpoint // id
 	gone []*dispatcher.Endpoint
+	ends map[string]int64 // that are noted
 }
 
 func (m *model) step() {
@@ -59,7 +60,7 @@ func (m *model) create() {
 	}
 	taken, err := m.Store.CreateEndpoint(m.ctx, e)
 	other := m.named(e.UID)
-	if other != nil || m.by[e.ID] != nil {
+	if other != nil || m.by[e.ID] != nil || m.ends[e.ID] > 0 {
 		require.ErrorIs(m, err, dispatcher.ErrTaken)
 		require.Equal(m, other, taken)
 		return
@@ -98,14 +99,24 @@ func (m *model) delete() {
 	if e == nil {
 		return
 	}
-	err := m.Store.DeleteEndpoint(m.ctx, e.ID)
-	if m.by[e.ID] == nil {
+	end, err := m.Store.DeleteEndpoint(m.ctx, e.ID)
+	had := m.by[e.ID]
+	switch {
+	case had != nil:
+		require.NoError(m, err)
+		require.Equal(m, had.Version+1, end)
+		delete(m.by, e.ID)
+		m.gone, m.ends[e.ID] = append(m.gone, e), end
+	case m.ends[e.ID] > 0:
+		require.NoError(m, err)
+		require.Equal(m, m.ends[e.ID], end)
+		if m.dice.IntN(2) == 0 {
+			require.NoError(m, m.Store.ForgetDeleted(m.ctx, e.ID))
+			delete(m.ends, e.ID)
+		}
+	default:
 		require.ErrorIs(m, err, dispatcher.ErrNoEndpoint)
-		return
 	}
-	require.NoError(m, err)
-	delete(m.by, e.ID)
-	m.gone = append(m.gone, e)
 }
 
 // any is an endpoint that is stored, or now and then one that was.
@@ -144,6 +155,7 @@ func (m *model) sorted(tenants ...string) []*dispatcher.Endpoint {
 }
 
 func (m *model) check() {
+	require.Equal(m, m.ends, m.deleted())
 	for _, name := range []string{"", "a", "b"} {
 		got, err := m.Store.TenantEndpoints(m.ctx, name)
 		require.NoError(m, err)

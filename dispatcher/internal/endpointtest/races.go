@@ -67,23 +67,28 @@ var raceCases = []testCase{
 		}
 		require.Equal(r, 1, done)
 	}},
-	{name: "one of many deletes finds it, and no change brings it back", run: func(r *rig) {
+	{name: "all of many deletes answer the same end, and no change brings it back", run: func(r *rig) {
 		e := r.create(uid("main"))
-		done := 0
-		for n, err := range race(func(n int) error {
+		var ends [racers]int64
+		signed := int64(0)
+		for n, err := range race(func(n int) (err error) {
 			if n%2 == 0 {
-				return r.Store.DeleteEndpoint(r.ctx, e.ID)
+				ends[n], err = r.Store.DeleteEndpoint(r.ctx, e.ID)
+				return err
 			}
 			return r.sign(r.Store, e.ID, fmt.Sprint(n))
 		}) {
 			switch {
-			case n%2 == 0 && err == nil:
-				done++
+			case n%2 == 0:
+				require.NoError(r, err)
+				require.Equal(r, ends[0], ends[n])
 			case err != nil:
 				require.ErrorIs(r, err, dispatcher.ErrNoEndpoint)
+			default:
+				signed++
 			}
 		}
-		require.Equal(r, 1, done)
+		require.Equal(r, 2+signed, ends[0], "above each that was stored")
 		r.mustNotBe(e)
 		r.mustNotFind("main")
 	}},

@@ -135,7 +135,7 @@ var listCases = []testCase{
 		require.NoError(r, err)
 		require.Equal(r, all[:3], idsOf(page))
 		for _, e := range page {
-			require.NoError(r, r.Store.DeleteEndpoint(r.ctx, e.ID))
+			r.mustDelete(e)
 		}
 		r.create(madeAt(start.Add(time.Hour)))
 		require.Equal(r, all[3:], r.listedIDs(dispatcher.EndpointFilter{Limit: 3, Cursor: next}))

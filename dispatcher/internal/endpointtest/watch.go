@@ -20,7 +20,7 @@ var watchCases = []testCase{
 		f := r.create(tenant(""))
 		require.NoError(r, r.Store.ChangeEndpoint(r.ctx, next(e)))
 		require.NoError(r, r.Open().ChangeEndpoint(r.ctx, next(next(e))))
-		require.NoError(r, r.Store.DeleteEndpoint(r.ctx, e.ID))
+		r.mustDelete(e)
 		want := []dispatcher.EndpointChange{
 			{ID: e.ID, Tenant: "shop", Version: 1}, {ID: f.ID, Version: 1},
 			{ID: e.ID, Tenant: "shop", Version: 2}, {ID: e.ID, Tenant: "shop", Version: 3}, {ID: e.ID, Tenant: "shop"},
@@ -37,7 +37,8 @@ var watchCases = []testCase{
 		require.ErrorIs(r, err, dispatcher.ErrTaken)
 		require.ErrorIs(r, r.Store.ChangeEndpoint(r.ctx, e), dispatcher.ErrStale)
 		require.ErrorIs(r, r.Store.ChangeEndpoint(r.ctx, r.endpoint()), dispatcher.ErrNoEndpoint)
-		require.ErrorIs(r, r.Store.DeleteEndpoint(r.ctx, "ep_none"), dispatcher.ErrNoEndpoint)
+		_, err = r.Store.DeleteEndpoint(r.ctx, "ep_none")
+		require.ErrorIs(r, err, dispatcher.ErrNoEndpoint)
 		last := r.create(tenant("else"))
 		require.Equal(r, []dispatcher.EndpointChange{{ID: last.ID, Tenant: "else", Version: 1}}, r.hear(heard, 1))
 	}},

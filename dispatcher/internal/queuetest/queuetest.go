@@ -98,6 +98,7 @@ func Run(t *testing.T, open OpenFunc) {
 		{"large bodies", bodyCases},
 		{"limits", limitCases},
 		{"held", heldCases},
+		{"copies of limits", copyCases},
 		{"disabled and deleted", endingCases},
 		{"rate", rateCases},
 		{"breaker", breakerCases},

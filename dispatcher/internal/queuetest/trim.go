@@ -335,6 +335,7 @@ func (r *rig) trim(keep dispatcher.Keep) dispatcher.Trimmed {
 		sum.Dead += got.Dead
 		sum.DeadCut += got.DeadCut
 		sum.Lanes += got.Lanes
+		sum.Looked = append(sum.Looked, got.Looked...)
 		if !got.More {
 			return sum
 		}

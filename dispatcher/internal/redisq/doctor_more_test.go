@@ -165,7 +165,7 @@ func TestDoctorOfEndpoints(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, changed.Limits(), states[0].Limits)
 
-	require.NoError(t, p.store.DeleteEndpoint(t.Context(), e.ID))
+	mustDelete(t, p.store, e.ID)
 	out, found := p.examine(true)
 	require.Equal(t, []string{"no_endpoint_work"}, kinds(found))
 	require.Zero(t, out.Fixed, "what waits is not given up")

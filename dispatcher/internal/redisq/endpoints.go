@@ -84,22 +84,6 @@ func (s *Store) ChangeEndpoint(ctx context.Context, e *dispatcher.Endpoint) erro
 	return nil
 }
 
-// DeleteEndpoint forgets an endpoint and tells all instances.
-func (s *Store) DeleteEndpoint(ctx context.Context, id string) error {
-	a, err := s.call(ctx, endpointDelete, id, flag(s.polls))
-	if err != nil {
-		return fmt.Errorf("%s: %w", id, err)
-	}
-	switch a.text() {
-	case "ok":
-		return nil
-	case "gone":
-		return fmt.Errorf("delete endpoint %s: %w", id, dispatcher.ErrNoEndpoint)
-	default:
-		return fmt.Errorf("delete endpoint %s: %w", id, errAnswer)
-	}
-}
-
 // put calls a script that stores an endpoint.
 func (s *Store) put(ctx context.Context, sc script, e *dispatcher.Endpoint) (*answer, error) {
 	record, err := encodeEndpoint(e, s.seal)

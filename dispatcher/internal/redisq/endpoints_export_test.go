@@ -8,10 +8,10 @@ var (
 
 // EndpointScripts are the texts of the endpoints' scripts.
 var EndpointScripts = map[string]string{
-	"create": endpointCreateSrc, "change": endpointChangeSrc, "delete": endpointDeleteSrc,
+	"create": endpointCreateSrc, "change": endpointChangeSrc, "delete": endpointDeleteSrc, "versions": endpointVersionsSrc,
 }
 
 // EndpointNames are the constants of keys.go by the names that the scripts give them.
 var EndpointNames = map[string]string{
-	"ENDPOINTS": keyEndpoints, "UIDS": keyUIDs, "TENANT": keyTenant, "ALL": keyAll,
+	"ENDPOINTS": keyEndpoints, "UIDS": keyUIDs, "TENANT": keyTenant, "ALL": keyAll, "GONE": keyGone,
 }

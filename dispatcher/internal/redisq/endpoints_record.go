@@ -38,8 +38,9 @@ type endpointRecord struct {
 	Ordered     bool              `json:"ordered,omitzero"`
 	Paused      bool              `json:"paused,omitzero"`
 	Disabled    bool              `json:"disabled,omitzero"`
-	Created     int64             `json:"created"` // ms
-	Updated     int64             `json:"updated"` // ms
+	Since       int64             `json:"since,omitzero"` // version
+	Created     int64             `json:"created"`        // ms
+	Updated     int64             `json:"updated"`        // ms
 }
 
 // hidden is a text that somebody who reads the store should not see: exactly
@@ -68,7 +69,7 @@ func encodeEndpoint(e *dispatcher.Endpoint, box *seal.Box) ([]byte, error) {
 	r := endpointRecord{
 		UID: e.UID, Tenant: e.Tenant, URL: e.URL, Topics: e.Topics, Description: e.Description, Metadata: e.Metadata,
 		Signature: e.Signature, Timeout: int64(e.Timeout), MaxInFlight: e.MaxInFlight, Rate: e.Rate.String(),
-		Ordered: e.Ordered, Paused: e.Paused, Disabled: e.Disabled,
+		Ordered: e.Ordered, Paused: e.Paused, Disabled: e.Disabled, Since: e.Since,
 		Created: toMillis(e.CreatedAt), Updated: toMillis(e.UpdatedAt),
 	}
 	if !e.Rate.IsZero() && r.Rate == "" {
@@ -114,7 +115,7 @@ func decodeEndpoint(id, stored string, box *seal.Box) (*dispatcher.Endpoint, err
 	e := &dispatcher.Endpoint{
 		ID: id, Version: version, UID: r.UID, Tenant: r.Tenant, URL: r.URL, Topics: r.Topics,
 		Description: r.Description, Metadata: r.Metadata, Signature: r.Signature, Timeout: time.Duration(r.Timeout),
-		MaxInFlight: r.MaxInFlight, Ordered: r.Ordered, Paused: r.Paused, Disabled: r.Disabled,
+		MaxInFlight: r.MaxInFlight, Ordered: r.Ordered, Paused: r.Paused, Disabled: r.Disabled, Since: r.Since,
 		CreatedAt: fromMillis(r.Created), UpdatedAt: fromMillis(r.Updated),
 	}
 	if err := r.rules(e); err != nil {

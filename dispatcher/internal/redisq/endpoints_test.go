@@ -49,6 +49,12 @@ func newTestEndpoints(server redistest.Redis, box *seal.Box) endpointtest.OpenFu
 	}
 }
 
+func mustDelete(t testing.TB, store *redisq.Store, id string) {
+	t.Helper()
+	_, err := store.DeleteEndpoint(t.Context(), id)
+	require.NoError(t, err)
+}
+
 // endpointOptions are those of a project of its own.
 func endpointOptions(server redistest.Redis, box *seal.Box) redisq.Options {
 	return redisq.Options{
@@ -128,7 +134,7 @@ func TestEndpointsCanBeChangedWhenFull(t *testing.T) {
 	a.Disabled, a.Description = true, strings.Repeat("because ", 100)
 	require.NoError(t, store.ChangeEndpoint(ctx, a))
 	require.Equal(t, a, mustRead(t, store, a.ID))
-	require.NoError(t, store.DeleteEndpoint(ctx, a.ID))
+	mustDelete(t, store, a.ID)
 
 	require.NoError(t, store.Client().ConfigSet(ctx, "maxmemory", "0").Err())
 	mustCreate(t, store, b)
@@ -145,7 +151,8 @@ func TestEndpointsOutliveTheirServer(t *testing.T) {
 	_, err := store.CreateEndpoint(ctx, e)
 	require.ErrorIs(t, err, dispatcher.ErrUnavailable)
 	require.ErrorIs(t, store.ChangeEndpoint(ctx, nextVersion(e)), dispatcher.ErrUnavailable)
-	require.ErrorIs(t, store.DeleteEndpoint(ctx, e.ID), dispatcher.ErrUnavailable)
+	_, err = store.DeleteEndpoint(ctx, e.ID)
+	require.ErrorIs(t, err, dispatcher.ErrUnavailable)
 	_, err = store.Endpoints(ctx, []string{e.ID})
 	require.ErrorIs(t, err, dispatcher.ErrUnavailable)
 	_, err = store.EndpointID(ctx, e.UID)
@@ -242,7 +249,7 @@ func TestABrokenRecordIsToldAndHurtsNobodyElse(t *testing.T) {
 				require.ErrorContains(t, err, "ep_bad")
 			}
 			require.ErrorIs(t, store.ChangeEndpoint(ctx, nextVersion(got[0])), dispatcher.ErrSealed)
-			require.NoError(t, store.DeleteEndpoint(ctx, bad.ID))
+			mustDelete(t, store, bad.ID)
 			all, err = store.TenantEndpoints(ctx, "shop")
 			require.NoError(t, err)
 			require.Equal(t, []*dispatcher.Endpoint{good}, all)
@@ -290,8 +297,11 @@ func TestADeletedEndpointLeavesNothing(t *testing.T) {
 	before := rawKeys(t, store.Client(), options.Project)
 	mustCreate(t, store, a, b)
 	require.NotEqual(t, before, rawKeys(t, store.Client(), options.Project))
-	require.NoError(t, store.DeleteEndpoint(t.Context(), a.ID))
-	require.NoError(t, store.DeleteEndpoint(t.Context(), b.ID))
+	mustDelete(t, store, a.ID)
+	mustDelete(t, store, b.ID)
+	for _, id := range []string{a.ID, b.ID} {
+		require.NoError(t, store.ForgetDeleted(t.Context(), id))
+	}
 	require.Equal(t, before, rawKeys(t, store.Client(), options.Project))
 }
 

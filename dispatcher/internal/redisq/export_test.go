@@ -35,7 +35,7 @@ var Names = map[string]string{
 	"MESSAGES": keyMessages, "FAN": keyFan, "DUE": keyDue, "READY": keyReady, "LEASES": keyLeases,
 	"MARKS": keyMarks, "PROGRESS": keyProgress, "HISTORY": keyHistory, "DONE": keyDone,
 	"CANCELLED": keyCancelled, "DEAD": keyDead, "SEEN": keySeen, "LANES": keyLanes, "IN": keyIn,
-	"PARKED": keyParked, "BEHIND": keyBehind, "LIMITS": keyLimits,
+	"PARKED": keyParked, "BEHIND": keyBehind, "LIMITS": keyLimits, "HELD": keyHeld,
 	"LANE": keyLane, "KNOWN": keyKnown, "COUNTS": keyCounts, "BURIED": keyBuried,
 	"FENCED": keyFenced, "ATTEMPTS": keyAttempts, "BODIES": keyBodies, "STAGED": keyStaged,
 }

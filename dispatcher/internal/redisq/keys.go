@@ -25,6 +25,7 @@ const (
 	keyIn        = ":in"
 	keyLane      = ":lane"
 	keyLimits    = ":limits"
+	keyHeld      = ":held"
 	keyKnown     = ":known"
 	keyCounts    = ":counts"
 	keyBuried    = ":buried"
@@ -51,6 +52,7 @@ const (
 	keyUIDs          = ":uids"
 	keyTenant        = ":tenant:" // and the tenant
 	keyAll           = ":all"
+	keyGone          = ":gone"
 	channelEndpoints = keyEndpoints
 )
 

@@ -3,7 +3,6 @@ package redisq
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -84,11 +83,9 @@ const (
 // Sweep ends a page of what waits for a time in a disabled or deleted lane.
 // What waits in line behind it follows by itself.
 func (s *Store) Sweep(ctx context.Context, by string, lane dispatcher.Lane, cursor string) (ended int, next string, hints []dispatcher.Hint, err error) {
-	at := uint64(0)
-	if cursor != "" {
-		if at, err = strconv.ParseUint(cursor, 10, 64); err != nil {
-			return 0, "", nil, fmt.Errorf("sweep %s: %w: %q", lane, dispatcher.ErrCursor, cursor)
-		}
+	at, err := parsePage(cursor)
+	if err != nil {
+		return 0, "", nil, fmt.Errorf("sweep %s: %w", lane, err)
 	}
 	n := s.partition(lane)
 	var scan *redis.ScanCmd
@@ -118,10 +115,7 @@ func (s *Store) Sweep(ctx context.Context, by string, lane dispatcher.Lane, curs
 			return ended, cursor, hints, fmt.Errorf("sweep %s: %w", lane, a.err)
 		}
 	}
-	if at != 0 {
-		next = strconv.FormatUint(at, 10)
-	}
-	return ended, next, hints, nil
+	return ended, pageText(at), hints, nil
 }
 
 // parseLimits reads a text of :limits: version, most in flight, interval in

@@ -80,5 +80,5 @@ func mustChangeEndpoints(t *testing.T, store *redisq.Store) {
 	e := testEndpoint("ep_000000001")
 	mustCreate(t, store, e)
 	require.NoError(t, store.ChangeEndpoint(t.Context(), nextVersion(e)))
-	require.NoError(t, store.DeleteEndpoint(t.Context(), e.ID))
+	mustDelete(t, store, e.ID)
 }

@@ -104,6 +104,24 @@ func (r *raw) readLimits() {
 	}
 }
 
+// readHeld reads why lanes are held, which is in step with their limits.
+func (r *raw) readHeld() {
+	for name, text := range r.held.Val() {
+		var letter, by string
+		var since int64
+		r.whole(text, "%s %d %s", &letter, &since, &by)
+		limits := r.limits.Val()[name]
+		if reason := heldAs[letter]; reason == dispatcher.HeldNone || !strings.HasSuffix(limits, " "+letter) || since <= 0 {
+			r.fault("lane %s is held as %q with the limits %q", name, text, limits)
+		}
+	}
+	for name, text := range r.limits.Val() {
+		if _, held := r.held.Val()[name]; held == strings.HasSuffix(text, " -") {
+			r.fault("lane %s has the limits %q and is held: %v", name, text, held)
+		}
+	}
+}
+
 // readPlacement reads which lanes have their turn, and which wait for a time.
 func (r *raw) readPlacement() {
 	score := func(set, name string, value float64) int64 {

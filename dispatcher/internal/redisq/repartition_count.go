@@ -154,7 +154,7 @@ func (r *repartition) remove(ctx context.Context, n int) error {
 		}
 	}
 	return r.at(ctx, "remove "+r.tags[n], n, func(p redis.Pipeliner) {
-		for _, key := range []string{keyMessages, keyBodies, keyStaged, keySeen, keyLimits, keyCounts, keyFenced, keyAttempts} {
+		for _, key := range []string{keyMessages, keyBodies, keyStaged, keySeen, keyLimits, keyHeld, keyCounts, keyFenced, keyAttempts} {
 			p.Unlink(ctx, r.tags[n]+key)
 		}
 	})

@@ -39,7 +39,8 @@ func (r *repartition) moveEntries(ctx context.Context, n int) error {
 		key  string
 		lane laneFunc
 	}{
-		{keyMarks, r.ofDelivery}, {keyProgress, r.ofDelivery}, {keyLane, r.ofLane}, {keyLimits, r.ofLane}, {keyBuried, r.ofBuried},
+		{keyMarks, r.ofDelivery}, {keyProgress, r.ofDelivery}, {keyLane, r.ofLane}, {keyLimits, r.ofLane}, {keyHeld, r.ofLane},
+		{keyBuried, r.ofBuried},
 	} {
 		if err := r.moveHash(ctx, n, hash.key, hash.lane, nil); err != nil {
 			return err

@@ -47,9 +47,10 @@ func (r *repartition) moveIDs(ctx context.Context) error {
 
 func (r *repartition) copyShared(ctx context.Context, n int) error {
 	var fenced *redis.ZSliceCmd
-	var held *redis.StringCmd
+	var limits, held *redis.StringCmd
 	err := r.at(ctx, "read fenced", n, func(p redis.Pipeliner) {
-		fenced, held = p.ZRangeWithScores(ctx, r.tags[n]+keyFenced, 0, -1), p.HGet(ctx, r.tags[n]+keyLimits, "*")
+		fenced = p.ZRangeWithScores(ctx, r.tags[n]+keyFenced, 0, -1)
+		limits, held = p.HGet(ctx, r.tags[n]+keyLimits, "*"), p.HGet(ctx, r.tags[n]+keyHeld, "*")
 	})
 	if err != nil {
 		return err
@@ -63,8 +64,11 @@ func (r *repartition) copyShared(ctx context.Context, n int) error {
 			if len(fenced.Val()) > 0 {
 				p.ZAdd(ctx, r.tags[q]+keyFenced, fenced.Val()...)
 			}
+			if limits.Val() != "" {
+				p.HSet(ctx, r.tags[q]+keyLimits, "*", limits.Val())
+			}
 			if held.Val() != "" {
-				p.HSet(ctx, r.tags[q]+keyLimits, "*", held.Val())
+				p.HSet(ctx, r.tags[q]+keyHeld, "*", held.Val())
 			}
 		}})
 	}

@@ -47,6 +47,9 @@ var retrySrc string
 //go:embed lua/lane.lua
 var laneSrc string
 
+//go:embed lua/forget.lua
+var forgetSrc string
+
 //go:embed lua/sweep.lua
 var sweepSrc string
 
@@ -93,7 +96,7 @@ type script struct {
 // scripts are all of them.
 type scripts struct {
 	digests, schedule, move, claim, settle, reap script
-	cancel, retry, lane, sweep, trim             script
+	cancel, retry, lane, forget, sweep, trim     script
 	look, list, readyLanes, lanes, beat          script
 
 	repartitionPage, repartitionPut, repartitionKeep script
@@ -140,6 +143,7 @@ func makeScripts(given bool) scripts {
 		cancel:   make("cancel", orderSrc, cancelSrc),
 		retry:    make("retry", orderSrc, retrySrc),
 		lane:     make("lane", laneSrc),
+		forget:   make("forget", forgetSrc),
 		sweep:    make("sweep", orderSrc, sweepSrc),
 		trim:     make("trim", trimSrc),
 		look:     make("look", readSrc, lookSrc),

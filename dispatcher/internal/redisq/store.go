@@ -215,7 +215,7 @@ func (s *Store) load(ctx context.Context) error {
 		all.Go(func() {
 			_, errs[i] = master.Pipelined(ctx, func(p redis.Pipeliner) error {
 				for _, sc := range []script{
-					c.digests, c.schedule, c.move, c.claim, c.settle, c.reap, c.cancel, c.retry, c.lane, c.sweep, c.trim,
+					c.digests, c.schedule, c.move, c.claim, c.settle, c.reap, c.cancel, c.retry, c.lane, c.forget, c.sweep, c.trim,
 					c.look, c.list, c.readyLanes, c.lanes,
 				} {
 					p.ScriptLoad(ctx, sc.text)

@@ -42,6 +42,9 @@ func (s *Store) Trim(ctx context.Context, by string, partitions []int, keep disp
 			if age := time.Duration(a.number()) * time.Millisecond; age > 0 && (t.CutAge == 0 || age < t.CutAge) {
 				t.CutAge = age
 			}
+			for stay := (answer{values: a.list()}); stay.more(); {
+				t.Looked = append(t.Looked, dispatcher.LaneVersion{Lane: dispatcher.Lane(stay.text()), Version: stay.number()})
+			}
 		}
 		errs = append(errs, inPartition(jobs[i].partition, a.err))
 	}

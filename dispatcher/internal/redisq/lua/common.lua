@@ -41,6 +41,8 @@
 --   :limits          hash  lane -> "version max interval ordered held": max 0 usual; interval us, 0 no rate; ordered 0 or 1;
 --                          held - no, p paused, d disabled, x deleted; * -> all lanes are held. No text: no limits, but
 --                          a lane ep_... without is not claimed from
+--   :held            hash  lane -> "held since by" of each that :limits says is held, * too: its letter, since when in ms, and
+--                          the instance that wrote it
 --   :known           zset  lane by when its state was made or last looked at
 --   :counts          hash  status -> number; :buried hash "<lane> <reason>" -> dead; no field is 0
 --   :fenced          zset  instances declared dead by when
@@ -56,6 +58,7 @@ local LANES, PARKED, IN, LANE = tag .. ':lanes', tag .. ':parked', tag .. ':in',
 local LIMITS, KNOWN, BEHIND = tag .. ':limits', tag .. ':known', tag .. ':behind:'
 local BODIES, STAGED = tag .. ':bodies', tag .. ':staged'
 local COUNTS, BURIED, FENCED, ATTEMPTS = tag .. ':counts', tag .. ':buried', tag .. ':fenced', tag .. ':attempts'
+local HELD = tag .. ':held'
 
 local DIGEST = 16     -- bytes of a record that are its digest
 local TURN = 2199023255552 -- 2^41: above any ms until 2039, and 4,000 weights of it stay exact in a double

@@ -39,6 +39,16 @@ for _, l in ipairs(met) do
       l.place, repaired = true, true
     end
   end
+  local held, is = l.limits.held, call('HGET', HELD, l.name)
+  if held == '?' then held = '-' end
+  if held ~= (is and sub(is, 1, 1) or '-') then
+    answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = l.name, 'held', held
+    if fix and held == '-' then
+      call('HDEL', HELD, l.name)
+    elseif fix then
+      call('HSET', HELD, l.name, held .. ' ' .. at_now .. ' ' .. by)
+    end
+  end
   local limited = call('HEXISTS', LIMITS, l.name) == 1
   if (l.text or limited) and l.name ~= '*' and not call('ZSCORE', KNOWN, l.name) then
     answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = l.name, 'unknown_lane', ''

@@ -16,9 +16,10 @@
 --   :uids        hash  uid -> id
 --   :tenant:<t>  zset  id by creation in ms; :tenant: those without a tenant
 --   :all         zset  id by creation in ms
+--   :gone        hash  id -> version of its end, above any it had: its lane may not be empty yet
 -- On the channel :endpoints each change is told as "<version> <id> <tenant>", version 0 for one that was deleted.
 local tag, call = KEYS[1], redis.call
-local ENDPOINTS, UIDS, TENANT, ALL = tag .. ':endpoints', tag .. ':uids', tag .. ':tenant:', tag .. ':all'
+local ENDPOINTS, UIDS, TENANT, ALL, GONE = tag .. ':endpoints', tag .. ':uids', tag .. ':tenant:', tag .. ':all', tag .. ':gone'
 local id, record, uid, tenant = ARGV[1], ARGV[3], ARGV[4], ARGV[5]
 local version, created = string.format('%.0f', tonumber(ARGV[2])), string.format('%.0f', tonumber(ARGV[6]))
 
@@ -29,7 +30,7 @@ if uid ~= '' then
     return { 'uid', other, stored }
   end
 end
-if call('HEXISTS', ENDPOINTS, id) == 1 then
+if call('HEXISTS', ENDPOINTS, id) == 1 or call('HEXISTS', GONE, id) == 1 then
   return { 'id' }
 end
 

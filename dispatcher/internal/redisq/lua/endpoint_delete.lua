@@ -1,17 +1,18 @@
--- endpoint_delete: forget an endpoint, whatever its version. It has nothing of common; endpoint_create says what the keys
--- hold.
+-- endpoint_delete: forget an endpoint, whatever its version, and note that it was deleted, until its lane is empty. It has
+-- nothing of common; endpoint_create says what the keys hold.
 --
 -- KEYS[1] tag     {<project>}, never exists
 -- ARGV[1] id
 -- ARGV[2] silent  1: nobody is told, since PUBLISH may not be used
--- returns "ok"; "gone" where there is none
+-- returns "ok" and the version of its end, also where it was deleted before; "gone" where there is nothing of it
 local tag, call = KEYS[1], redis.call
-local ENDPOINTS, UIDS, TENANT, ALL = tag .. ':endpoints', tag .. ':uids', tag .. ':tenant:', tag .. ':all'
+local ENDPOINTS, UIDS, TENANT, ALL, GONE = tag .. ':endpoints', tag .. ':uids', tag .. ':tenant:', tag .. ':all', tag .. ':gone'
 local id = ARGV[1]
 
 local stored = call('HGET', ENDPOINTS, id)
 if not stored then
-  return { 'gone' }
+  local version = call('HGET', GONE, id)
+  return version and { 'ok', version } or { 'gone' }
 end
 -- A record that can't be read leaves its id in two indexes, where it names nothing.
 local readable, was = pcall(cjson.decode, string.match(stored, '^%d+ (.*)$') or '')
@@ -20,8 +21,10 @@ local function text(name)
   return type(value) == 'string' and value or ''
 end
 local uid, tenant = text('uid'), text('tenant')
+local version = string.format('%.0f', (tonumber(string.match(stored, '^(%d+) ')) or 0) + 1)
 
 call('HDEL', ENDPOINTS, id)
+call('HSET', GONE, id, version)
 call('ZREM', ALL, id)
 call('ZREM', TENANT .. tenant, id)
 if uid ~= '' and call('HGET', UIDS, uid) == id then
@@ -30,4 +33,4 @@ end
 if ARGV[2] == '0' then
   call('PUBLISH', ENDPOINTS, '0 ' .. id .. ' ' .. tenant)
 end
-return { 'ok' }
+return { 'ok', version }

@@ -14,10 +14,18 @@ local nothing = text == '0 0 0 0 -'
 local limits = limits_of(name, text) -- a text that is none fails here, before anything is written
 call('DEL', tag)
 
+-- note_held keeps :held in step with :limits. What was held for the same reason already is held since then.
+local function note_held(why)
+  if why == '-' then return call('HDEL', HELD, name) end
+  local was = call('HGET', HELD, name)
+  if not was or sub(was, 1, 1) ~= why then call('HSET', HELD, name, why .. ' ' .. at_now .. ' ' .. by) end
+end
+
 if name == '*' then
   before_weight = weighs(before_weight)
   all_held = held ~= '-'
   if all_held then call('HSET', LIMITS, '*', '0 0 0 0 p') else call('HDEL', LIMITS, '*') end
+  note_held(all_held and 'p' or '-')
   local t, d, w = finish()
   return { t, d, w, {}, 0, 0 }
 end
@@ -35,6 +43,7 @@ if v == 0 or not old or v > l.limits.v then
     l.limits = limits
   end
 end
+note_held(l.limits.held)
 if clear and l.text then -- a lane that nobody saw yet stays so
   local s = own(l)
   if s.opened > 0 then breakers = { name, 0 } end

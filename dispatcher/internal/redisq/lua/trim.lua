@@ -7,7 +7,8 @@
 -- ARGV[8] batch         most of each kind
 -- ARGV[9] room          1: make space, the oldest finished work goes however young
 -- returns now, due, weight, finished, seen, dead, dead cut before their age, lanes, 1 if there is more, the least age in ms
--- at which a finished one was cut since there were too many (0: none was)
+-- at which a finished one was cut since there were too many (0: none was), endpoints' lanes that were looked at and stay,
+-- each with the version of its limits
 local STAGED_AGE = 3600 * 1000 -- ms; a body that was staged so long ago is of a call that was given up
 local LANE_AGE = 3600 * 1000 -- ms; a lane's state is what tells a good destination from an unknown one, so it outlives idle moments
 
@@ -129,7 +130,7 @@ if large then
 end
 
 -- States of lanes that nothing uses; what an endpoint wants of its lane stays until it is deleted.
-local nlanes, heads = 0, call('ZRANGEBYSCORE', KNOWN, '-inf', now - LANE_AGE, 'LIMIT', 0, batch)
+local nlanes, stay, heads = 0, {}, call('ZRANGEBYSCORE', KNOWN, '-inf', now - LANE_AGE, 'LIMIT', 0, batch)
 if #heads > 0 then
   local ins, limits, gone, kept = call('HMGET', IN, unpack(heads)), call('HMGET', LIMITS, unpack(heads)), {}, {}
   for i, lane in ipairs(heads) do
@@ -139,12 +140,16 @@ if #heads > 0 then
     else
       kept[#kept + 1] = now
       kept[#kept + 1] = lane
+      if sub(lane, 1, 3) == 'ep_' then
+        stay[#stay + 1], stay[#stay + 2] = lane, limits_of(lane, limits[i]).v
+      end
     end
   end
   each('ZREM', KNOWN, gone)
   each('HDEL', IN, gone)
   each('HDEL', LANE, gone)
   each('HDEL', LIMITS, gone)
+  each('HDEL', HELD, gone)
   each('ZADD', KNOWN, kept)
   if #kept > 0 then -- Redis started anew meanwhile, maybe
     for _, hash in ipairs({ IN, LANE }) do
@@ -156,4 +161,4 @@ if #heads > 0 then
 end
 if room then call('XTRIM', ATTEMPTS, 'MAXLEN', floor(call('XLEN', ATTEMPTS) / 2)) end
 local t, d, w = finish()
-return { t, d, w, nfinished, #seen, #dead, early, nlanes, more, num(cut_age) }
+return { t, d, w, nfinished, #seen, #dead, early, nlanes, more, num(cut_age), stay }

@@ -1,0 +1,191 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+)
+
+// A change of an endpoint has two steps: the endpoint itself, and the copy of
+// its limits that its lane keeps. They may lie on two servers, and the instance
+// may die between them. A lane whose copy lets it be claimed from shows that at
+// its next claim (see directory.admit). One that is held, or whose endpoint was
+// deleted, is claimed by nobody: so every instance compares those, at its start,
+// when another died, and at each turn of the guard.
+
+const (
+	// finishAgain is when it looks again where something did not answer.
+	finishAgain = 5 * time.Second
+	// finishLeast lies between two looks, which many deaths at once ask for.
+	finishLeast = time.Second
+	// notYet is how long a copy without an endpoint may be one that is being
+	// made: far longer than any call lasts.
+	notYet = 10 * time.Minute
+)
+
+// finisher finishes changes of endpoints that stopped half-way.
+type finisher struct {
+	engine  *engine
+	sweeper *sweeper
+	wake    chan struct{} // 1 deep
+}
+
+func newFinisher(e *engine, s *sweeper) *finisher {
+	return &finisher{engine: e, sweeper: s, wake: make(chan struct{}, 1)}
+}
+
+// suspect has it look soon.
+func (f *finisher) suspect() { signal(f.wake) }
+
+// Run looks when it is asked to, and at the start, until ctx ends.
+func (f *finisher) Run(ctx context.Context) error {
+	if f.engine.directory.store == nil {
+		return nil
+	}
+	f.suspect()
+	again := newIdleTimer()
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-f.wake:
+		case <-again.C:
+		}
+		err := f.finish(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		f.engine.trouble.note("finish", err)
+		if err != nil {
+			again.Reset(finishAgain)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(finishLeast):
+		}
+	}
+}
+
+// finish goes through all that may be half done. What fails holds up no other.
+func (f *finisher) finish(ctx context.Context) error {
+	var errs []error
+	for n := range f.engine.queue.Partitions() {
+		errs = append(errs, f.held(ctx, n))
+	}
+	return errors.Join(append(errs, f.deleted(ctx))...)
+}
+
+// held compares the held lanes of a partition with their endpoints. The copies
+// were read first: an endpoint that is newer than its copy was changed before,
+// and a copy is never replaced by an older one.
+func (f *finisher) held(ctx context.Context, partition int) error {
+	for cursor := ""; ; {
+		call, cancel := within(ctx)
+		page, next, err := f.engine.queue.HeldLanes(call, partition, cursor)
+		cancel()
+		if err != nil {
+			return err
+		}
+		var copies []LaneVersion
+		for _, l := range page {
+			if l.Lane.IsEndpoint() && l.Held != HeldDeleted {
+				copies = append(copies, l.LaneVersion)
+			}
+		}
+		if err := f.compare(ctx, copies, notYet); err != nil {
+			return err
+		}
+		if cursor = next; cursor == "" {
+			return nil
+		}
+	}
+}
+
+// compare gives lanes what they lack of their endpoints. A copy without an
+// endpoint, of which nothing says that it was deleted, is forgotten if it is of
+// that age: its creation failed.
+func (f *finisher) compare(ctx context.Context, copies []LaneVersion, age time.Duration) error {
+	if len(copies) == 0 {
+		return nil
+	}
+	e := f.engine
+	ids := make([]string, len(copies))
+	for i, c := range copies {
+		ids[i] = string(c.Lane)
+	}
+	call, cancel := within(ctx)
+	defer cancel()
+	truth, err := e.directory.store.EndpointVersions(call, ids)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i, c := range copies {
+		switch t := truth[i]; {
+		case t.End > 0:
+			errs = append(errs, f.end(ctx, ids[i], t.End))
+		case t.Version > c.Version:
+			errs = append(errs, f.raise(ctx, c))
+		case t.Version == 0:
+			_, err := e.queue.ForgetLane(call, e.name(), c, age)
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// raise gives a lane the limits that its endpoint has by now.
+func (f *finisher) raise(ctx context.Context, c LaneVersion) error {
+	e := f.engine
+	e.directory.forget(string(c.Lane)) // what is known here may be as old
+	found, err := e.directory.find(ctx, string(c.Lane))
+	if err != nil {
+		return err
+	}
+	dest := found[string(c.Lane)]
+	if dest == nil || dest.fault != nil || dest.endpoint.Version <= c.Version {
+		return nil // one that can't be read says nothing that may be believed
+	}
+	call, cancel := within(ctx)
+	defer cancel()
+	limits := dest.endpoint.Limits()
+	if _, err := e.setLimits(call, c.Lane, limits, dest.endpoint.Since > c.Version); err != nil {
+		return err
+	}
+	e.log.LogAttrs(ctx, slog.LevelInfo, "change of an endpoint finished",
+		slog.String("lane", string(c.Lane)), slog.Int64("version", limits.Version))
+	if limits.Held == HeldDisabled {
+		f.sweeper.put(c.Lane, 0)
+	}
+	return nil
+}
+
+// deleted goes through the endpoints that were deleted and whose lanes may not
+// be empty.
+func (f *finisher) deleted(ctx context.Context) error {
+	var errs []error
+	for cursor := ""; ; {
+		call, cancel := within(ctx)
+		page, next, err := f.engine.directory.store.DeletedEndpoints(call, cursor)
+		cancel()
+		if err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		for id, end := range page {
+			errs = append(errs, f.end(ctx, id, end))
+		}
+		if cursor = next; cursor == "" {
+			return errors.Join(errs...)
+		}
+	}
+}
+
+func (f *finisher) end(ctx context.Context, id string, end int64) error {
+	call, cancel := within(ctx)
+	defer cancel()
+	_, err := f.sweeper.delete(call, id, end)
+	return err
+}

@@ -1,0 +1,113 @@
+package redisq
+
+import (
+	"context"
+	_ "embed" // the script
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+//go:embed lua/endpoint_versions.lua
+var endpointVersionsSrc string
+
+var endpointVersions = newScript("read versions of endpoints", endpointVersionsSrc)
+
+// Bounds of one call: versionsChunk whole records pass through Lua to tell their
+// versions, and gonePage deleted endpoints are listed.
+const (
+	versionsChunk = 64
+	gonePage      = 100
+)
+
+// DeleteEndpoint forgets an endpoint, notes its end, and tells all instances.
+func (s *Store) DeleteEndpoint(ctx context.Context, id string) (end int64, err error) {
+	a, err := s.call(ctx, endpointDelete, id, flag(s.polls))
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", id, err)
+	}
+	switch a.text() {
+	case "ok":
+		if end = a.number(); a.err == nil && end > 0 {
+			return end, nil
+		}
+		return 0, fmt.Errorf("delete endpoint %s: %w", id, errAnswer)
+	case "gone":
+		return 0, fmt.Errorf("delete endpoint %s: %w", id, dispatcher.ErrNoEndpoint)
+	default:
+		return 0, fmt.Errorf("delete endpoint %s: %w", id, errAnswer)
+	}
+}
+
+// EndpointVersions reads versions without the records.
+func (s *Store) EndpointVersions(ctx context.Context, ids []string) ([]dispatcher.EndpointVersion, error) {
+	out := make([]dispatcher.EndpointVersion, 0, len(ids))
+	for chunk := range slices.Chunk(ids, versionsChunk) {
+		args := make([]any, len(chunk))
+		for i, id := range chunk {
+			args[i] = id
+		}
+		a, err := s.call(ctx, endpointVersions, args...)
+		if err != nil {
+			return nil, err
+		}
+		for range chunk {
+			out = append(out, dispatcher.EndpointVersion{Version: a.number(), End: a.number()})
+		}
+		if a.err != nil {
+			return nil, fmt.Errorf("%s: %w", endpointVersions.name, a.err)
+		}
+	}
+	return out, nil
+}
+
+// DeletedEndpoints reads a page of those that were deleted.
+func (s *Store) DeletedEndpoints(ctx context.Context, cursor string) (ends map[string]int64, next string, err error) {
+	at, err := parsePage(cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	var scan *redis.ScanCmd
+	err = s.at(ctx, "read deleted endpoints", home, func(p redis.Pipeliner) { scan = p.HScan(ctx, s.home()+keyGone, at, "", gonePage) })
+	if err != nil {
+		return nil, "", err
+	}
+	found, at := scan.Val()
+	ends = make(map[string]int64, len(found)/2)
+	for i := 0; i+1 < len(found); i += 2 {
+		// What is no version was not written by this program: doctor tells.
+		if end, err := strconv.ParseInt(found[i+1], 10, 64); err == nil && end > 0 {
+			ends[found[i]] = end
+		}
+	}
+	return ends, pageText(at), nil
+}
+
+// ForgetDeleted forgets that an endpoint was deleted.
+func (s *Store) ForgetDeleted(ctx context.Context, id string) error {
+	return s.at(ctx, "forget deleted endpoint", home, func(p redis.Pipeliner) { p.HDel(ctx, s.home()+keyGone, id) })
+}
+
+// parsePage reads the cursor of a scan; empty: from the start.
+func parsePage(text string) (uint64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	at, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
+	}
+	return at, nil
+}
+
+// pageText is a scan's cursor as text; empty: it is at its end.
+func pageText(at uint64) string {
+	if at == 0 {
+		return ""
+	}
+	return strconv.FormatUint(at, 10)
+}

@@ -1,0 +1,88 @@
+package redisq
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// heldPage is how many held lanes are read in one call: some 10 KiB.
+const heldPage = 100
+
+// HeldLanes reads a page of the lanes of a partition that are held. Of those of
+// endpoints it reads the versions of their limits behind that: never older ones.
+func (s *Store) HeldLanes(ctx context.Context, partition int, cursor string) (list []dispatcher.HeldLane, next string, err error) {
+	at, err := parsePage(cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	tag := s.tags[partition]
+	var scan *redis.ScanCmd
+	err = s.at(ctx, "read held lanes", partition, func(p redis.Pipeliner) { scan = p.HScan(ctx, tag+keyHeld, at, "", heldPage) })
+	if err != nil {
+		return nil, "", inPartition(partition, err)
+	}
+	found, at := scan.Val()
+	var names []string
+	for i := 0; i+1 < len(found); i += 2 {
+		if found[i] == string(dispatcher.AllLanes) {
+			continue
+		}
+		l, ok := parseHeld(found[i+1])
+		if !ok {
+			continue // doctor tells
+		}
+		l.Lane = dispatcher.Lane(found[i])
+		list, names = append(list, l), append(names, found[i])
+	}
+	if len(names) == 0 {
+		return nil, pageText(at), nil
+	}
+	var limits *redis.SliceCmd
+	err = s.at(ctx, "read held lanes", partition, func(p redis.Pipeliner) { limits = p.HMGet(ctx, tag+keyLimits, names...) })
+	if err != nil {
+		return nil, "", inPartition(partition, err)
+	}
+	for i, value := range limits.Val() {
+		text, _ := value.(string)
+		if l, err := parseLimits(text); err == nil {
+			list[i].Version = l.Version
+		}
+	}
+	return list, pageText(at), nil
+}
+
+// parseHeld reads a text of :held: a letter, since when in ms, by whom.
+func parseHeld(text string) (l dispatcher.HeldLane, ok bool) {
+	var since int64
+	letter, rest, _ := strings.Cut(text, " ")
+	if n, err := fmt.Sscanf(rest, "%d %s", &since, &l.By); n == 0 || err != nil && l.By != "" {
+		return l, false
+	}
+	l.Since = time.UnixMilli(since).UTC()
+	for h, own := range helds {
+		if own == letter && h != dispatcher.HeldNone {
+			l.Held = h
+			return l, true
+		}
+	}
+	return l, false
+}
+
+// ForgetLane takes away the copy of an endpoint that there never was.
+func (s *Store) ForgetLane(ctx context.Context, by string, copied dispatcher.LaneVersion, age time.Duration) (forgotten bool, err error) {
+	n := s.partition(copied.Lane)
+	r := s.run(ctx, s.scripts.forget, by, []job{{partition: n, args: []any{string(copied.Lane), copied.Version, age.Milliseconds()}}})[0]
+	a := answer{values: r.values, err: r.err}
+	a.hintIf(n)
+	forgotten = a.err == nil && a.number() == 1
+	if a.err != nil {
+		return false, fmt.Errorf("forget lane %s: %w", copied.Lane, inPartition(n, a.err))
+	}
+	return forgotten, nil
+}

@@ -1,0 +1,14 @@
+-- endpoint_versions: which versions endpoints have, and which of them were deleted, all in one moment. It has nothing of
+-- common; endpoint_create says what the keys hold.
+--
+-- KEYS[1] tag   {<project>}, never exists
+-- ARGV[1..] ids
+-- returns for each: its version (0: there is none, -1: it can't be read), the version of its end (0: it was not deleted)
+local tag, call = KEYS[1], redis.call
+local ENDPOINTS, GONE = tag .. ':endpoints', tag .. ':gone'
+local stored, ends, answer = call('HMGET', ENDPOINTS, unpack(ARGV)), call('HMGET', GONE, unpack(ARGV)), {}
+for i in ipairs(ARGV) do
+  local version = stored[i] and (string.match(stored[i], '^(%d+) ') or -1) or 0
+  answer[#answer + 1], answer[#answer + 2] = tonumber(version), tonumber(ends[i] or 0)
+end
+return answer

@@ -1,0 +1,17 @@
+-- forget: take away the copy of limits of an endpoint that is not there and was never deleted: its creation failed between
+-- the copy and the endpoint itself. Nothing can wait in such a lane; where something does, or the copy is another, it stays.
+--
+-- ARGV[3] lane
+-- ARGV[4] version  that the copy has
+-- ARGV[5] age      ms that its state must be old
+-- returns now, due, weight, 1 if it is gone
+local name, v, age = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+call('DEL', tag)
+load({ name })
+local l, noted = lanes[name], tonumber(call('ZSCORE', KNOWN, name) or 0)
+if l.limits.v ~= v or l.flying > 0 or l.waiting > 0 or call('EXISTS', READY .. name) == 1 or noted > now - age then
+  return { micros, before_due, weighs(before_weight), 0 }
+end
+for _, hash in ipairs({ LIMITS, HELD, IN, LANE }) do call('HDEL', hash, name) end
+for _, zset in ipairs({ KNOWN, LANES, PARKED }) do call('ZREM', zset, name) end
+return { micros, before_due, weighs(before_weight), 1 }

@@ -127,7 +127,7 @@ func (d *deliverer) attempt(c Claimed, began time.Time, s *Settlement) route {
 	if answer.Status == 0 && errors.Is(answer.Err, ErrExhausted) {
 		d.engine.shortage.note(answer.Err)
 		s.Verdict = Back
-		return host
+		return r
 	}
 	d.judge(c, r, answer, began, s)
 	return r

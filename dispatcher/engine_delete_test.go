@@ -36,7 +36,7 @@ func TestWhatWaitsForADeletedEndpointIsCancelledAndCounted(t *testing.T) {
 		require.Empty(t, r.sender.sent())
 		_, err = r.DeleteEndpoint(t.Context(), "main")
 		require.ErrorIs(t, err, d.ErrNoEndpoint)
-		_, err = r.Resume(t.Context(), view.ID)
+		_, err = r.Resume(t.Context(), view.ID, "")
 		require.ErrorIs(t, err, d.ErrNoEndpoint)
 		r.stop(t)
 	})
@@ -49,7 +49,7 @@ func TestAChangeThatEndsAfterADeleteDoesNotBringTheLaneBack(t *testing.T) {
 		view := r.create(t)
 		slowly := slow("limit", time.Second)
 		r.queue.set(func() { r.queue.hook = slowly })
-		go func() { _, _ = r.Pause(context.WithoutCancel(t.Context()), view.ID) }()
+		go func() { _, _ = r.Pause(context.WithoutCancel(t.Context()), view.ID, "") }()
 		synctest.Wait() // the truth is changed, its copy is not
 		r.queue.set(func() { r.queue.hook = nil })
 		_, err := r.DeleteEndpoint(t.Context(), view.ID)

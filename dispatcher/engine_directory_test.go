@@ -337,7 +337,7 @@ func TestAnEndpointThatIsHeldBetweenClaimAndAttemptIsNotCalled(t *testing.T) {
 		require.Less(t, begun, 500)
 		r.queue.direct = true
 		r.publish(t, to(view.ID, "m")) // leased, and waits for a place
-		go func() { _, _ = r.Pause(context.WithoutCancel(t.Context()), view.ID) }()
+		go func() { _, _ = r.Pause(context.WithoutCancel(t.Context()), view.ID, "") }()
 		pass(time.Minute)
 		require.Len(t, r.sender.sent(), 500)
 		_, ready, leased := r.queue.places()

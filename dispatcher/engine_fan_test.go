@@ -220,7 +220,7 @@ func TestWhatDiedBecauseItsEndpointWasDisabledIsReplayed(t *testing.T) {
 		require.Equal(t, d.StatusDead, r.publish(t, to("main", "m")).Deliveries[0].Status)
 		_, err := r.Retry(t.Context(), "m", "")
 		require.ErrorIs(t, err, d.ErrDisabled)
-		_, err = r.Resume(t.Context(), "main")
+		_, err = r.Resume(t.Context(), "main", "")
 		require.NoError(t, err)
 		require.Empty(t, r.sender.sent())
 		list, err := r.Retry(t.Context(), "m", "")

@@ -200,9 +200,9 @@ func TestACreationWithoutAnAnswerLeavesItsLaneUntilItIsSureThatThereIsNone(t *te
 
 func TestA410OfWhatWasCorrectedMeanwhileDisablesNothing(t *testing.T) {
 	resume := func(t *testing.T, r *endpointRig, id string) {
-		_, err := r.Pause(t.Context(), id)
+		_, err := r.Pause(t.Context(), id, "")
 		require.NoError(t, err)
-		_, err = r.Resume(t.Context(), id)
+		_, err = r.Resume(t.Context(), id, "")
 		require.NoError(t, err)
 	}
 	for name, c := range map[string]struct {

@@ -18,7 +18,7 @@ func TestWhatComesForAPausedDestinationIsHeldAndGoesOn(t *testing.T) {
 		r.start(t)
 		view := r.create(t, uid("main"))
 		bare := message("bare")
-		lane, err := r.Lane(t.Context(), bare.URL)
+		lane, err := r.Lane(t.Context(), bare.URL, "")
 		require.NoError(t, err)
 		cases := map[string]struct {
 			lane d.Lane
@@ -32,14 +32,14 @@ func TestWhatComesForAPausedDestinationIsHeldAndGoesOn(t *testing.T) {
 		}
 		sent := 0
 		for name, c := range cases {
-			state, err := r.Pause(t.Context(), name)
+			state, err := r.Pause(t.Context(), name, "")
 			require.NoError(t, err, name)
 			require.Equal(t, c.lane, state.Lane)
 			require.Equal(t, d.StatePaused, state.State())
 			require.Equal(t, d.StatusReady, r.publish(t, c.m).Deliveries[0].Status)
 			pass(time.Hour)
 			require.Len(t, r.sender.sent(), sent, "%s: nothing goes", name)
-			state, err = r.Resume(t.Context(), name)
+			state, err = r.Resume(t.Context(), name, "")
 			require.NoError(t, err, name)
 			require.Equal(t, d.StateActive, state.State())
 			synctest.Wait()
@@ -55,24 +55,66 @@ func TestWhatComesForAPausedDestinationIsHeldAndGoesOn(t *testing.T) {
 	})
 }
 
+// A host that many merchants share must not be held for all by what one of
+// their receivers there says.
+func TestEachTenantHasALaneOfItsOwnAtAnOrigin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestEndpointRig(t, nil)
+		r.start(t)
+		send := func(id, tenant string) d.Delivery {
+			m := message(id)
+			m.Tenant = tenant
+			got := r.publish(t, m)
+			require.Len(t, got.Deliveries, 1)
+			return got.Deliveries[0]
+		}
+		lanes := map[d.Lane]string{}
+		for _, tenant := range []string{"", "good", "evil"} {
+			lane := send("first_"+tenant, tenant).ID.Lane
+			require.Empty(t, lanes[lane], "%q", tenant)
+			lanes[lane] = "is " + tenant
+			require.Equal(t, lane, send("second_"+tenant, tenant).ID.Lane)
+			asked, err := r.Lane(t.Context(), message("m").URL, tenant)
+			require.NoError(t, err)
+			require.Equal(t, lane, asked)
+		}
+		pass(time.Second)
+		require.Len(t, r.sender.sent(), 6)
+
+		_, err := r.Pause(t.Context(), message("m").URL, "evil")
+		require.NoError(t, err)
+		held := send("held", "evil")
+		send("goes", "good")
+		send("goes_too", "")
+		pass(time.Second)
+		require.Len(t, r.sender.sent(), 8, "one tenant's lane is paused")
+		lane, err := r.MessageLane(t.Context(), "held", message("m").URL)
+		require.NoError(t, err)
+		require.Equal(t, held.ID.Lane, lane, "a URL means the lane of the message's own tenant")
+		_, err = r.MessageLane(t.Context(), "unknown", message("m").URL)
+		require.ErrorIs(t, err, d.ErrNotFound)
+		r.stop(t)
+	})
+}
+
 func TestResumeClearsWhateverHeldADestination(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
 		view := r.create(t, uid("main"), paused, disabled)
 		require.Equal(t, d.StateDisabled, view.State)
-		urlLane, err := r.Lane(t.Context(), "https://shop.example/hook")
+		urlLane, err := r.Lane(t.Context(), "https://shop.example/hook", "")
 		require.NoError(t, err)
 		for name, lane := range map[string]d.Lane{"main": view.Lane(), "https://shop.example": urlLane} {
 			r.queue.set(func() {
 				l := r.queue.lanes.of(lane)
 				l.fails, l.opened, l.until = 20, 2, time.Now().Add(time.Hour)
 			})
-			_, err = r.Pause(t.Context(), name)
+			_, err = r.Pause(t.Context(), name, "")
 			require.NoError(t, err)
 			calls := r.queue.seen("limit")
 			require.False(t, calls[len(calls)-1].clear)
-			state, err := r.Resume(t.Context(), name)
+			state, err := r.Resume(t.Context(), name, "")
 			require.NoError(t, err)
 			calls = r.queue.seen("limit")
 			require.True(t, calls[len(calls)-1].clear)
@@ -91,7 +133,7 @@ func TestResumeClearsWhateverHeldADestination(t *testing.T) {
 func TestAPauseOfADisabledEndpointLeavesItDisabled(t *testing.T) {
 	r := newTestEndpointRig(t, nil)
 	view := r.create(t, disabled)
-	state, err := r.Pause(t.Context(), view.ID)
+	state, err := r.Pause(t.Context(), view.ID, "")
 	require.NoError(t, err)
 	require.Equal(t, d.StateDisabled, state.State())
 	require.True(t, r.store.stored(view.ID).Disabled)
@@ -104,25 +146,33 @@ func TestADestinationMeansALane(t *testing.T) {
 		"*": d.AllLanes, view.ID: view.Lane(), "main": view.Lane(), "ep_unknown00": "ep_unknown00", "u_AbCdEfGhIj": "u_AbCdEfGhIj", "q_jobs": "q_jobs",
 	}
 	for destination, want := range cases {
-		lane, err := r.Lane(t.Context(), destination)
+		lane, err := r.Lane(t.Context(), destination, "")
 		require.NoError(t, err)
 		require.Equal(t, want, lane)
 	}
-	one, err := r.Lane(t.Context(), "https://shop.example/a")
+	one, err := r.Lane(t.Context(), "https://shop.example/a", "")
 	require.NoError(t, err)
-	two, err := r.Lane(t.Context(), "https://SHOP.example:443/b?c=d")
+	two, err := r.Lane(t.Context(), "https://SHOP.example:443/b?c=d", "")
 	require.NoError(t, err)
 	require.Equal(t, one, two, "the lane of its origin")
+	other, err := r.Lane(t.Context(), "https://shop.example/a", "t")
+	require.NoError(t, err)
+	require.NotEqual(t, one, other, "each tenant has its own")
+	for destination, want := range cases {
+		lane, err := r.Lane(t.Context(), destination, "t")
+		require.NoError(t, err)
+		require.Equal(t, want, lane, "which is no matter where a lane is named")
+	}
 	refused := map[string]error{"nobody": d.ErrNoEndpoint, "a b": d.ErrNoEndpoint, "": d.ErrNoEndpoint, "ep_00000000000001": d.ErrNotFound, "u_a/b": d.ErrNotFound}
 	for destination, want := range refused {
-		_, err = r.Lane(t.Context(), destination)
+		_, err = r.Lane(t.Context(), destination, "")
 		require.ErrorIs(t, err, want, "%q", destination)
-		_, err = r.Pause(t.Context(), destination)
+		_, err = r.Pause(t.Context(), destination, "")
 		require.ErrorIs(t, err, want, "%q", destination)
 	}
-	_, err = r.Lane(t.Context(), "ftp://shop.example")
+	_, err = r.Lane(t.Context(), "ftp://shop.example", "")
 	require.Error(t, err)
-	_, err = r.Pause(t.Context(), "ep_unknown00")
+	_, err = r.Pause(t.Context(), "ep_unknown00", "")
 	require.ErrorIs(t, err, d.ErrNoEndpoint)
 }
 
@@ -132,7 +182,7 @@ func TestLanesTellWhereTheyLead(t *testing.T) {
 		r.start(t)
 		view := r.create(t)
 		r.publish(t, message("bare"))
-		_, err := r.Pause(t.Context(), "*")
+		_, err := r.Pause(t.Context(), "*", "")
 		require.NoError(t, err)
 		states, next, err := r.Lanes(t.Context(), 2, "")
 		require.NoError(t, err)
@@ -190,14 +240,14 @@ func TestAResumeWhoseAnswerWasLostCounts(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)
 		m := message("m")
-		_, err := r.Pause(t.Context(), m.URL)
+		_, err := r.Pause(t.Context(), m.URL, "")
 		require.NoError(t, err)
 		_, err = r.Publish(t.Context(), []*d.Message{m})
 		require.NoError(t, err)
 		pass(10 * time.Second)
 		require.Empty(t, r.sender.sent())
 		r.queue.set(func() { r.queue.after = failing("limit", d.ErrUnavailable) })
-		_, err = r.Resume(t.Context(), m.URL)
+		_, err = r.Resume(t.Context(), m.URL, "")
 		require.ErrorIs(t, err, d.ErrUnavailable)
 		pass(d.LookLeast)
 		require.Len(t, r.sender.sent(), 1)

@@ -326,7 +326,7 @@ func TestAPublishToPartitionsThatAnswerIsAccepted(t *testing.T) {
 		for i, p := range out {
 			u, err := d.ParseURL(batch[i].URL)
 			require.NoError(t, err)
-			if r.queue.partition(d.URLLane(u)) == 1 {
+			if r.queue.partition(d.URLLane(u, "")) == 1 {
 				bad++
 				require.ErrorIs(t, p.Err, d.ErrUnavailable)
 			} else {

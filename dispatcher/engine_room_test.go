@@ -81,7 +81,7 @@ func TestRoomIsMadeWhereItIsMissing(t *testing.T) {
 	lane := func(url string) d.Lane {
 		u, err := d.ParseURL(url)
 		require.NoError(t, err)
-		return d.URLLane(u)
+		return d.URLLane(u, "")
 	}
 	cases := map[string]struct {
 		nodes int

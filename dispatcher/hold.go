@@ -7,19 +7,46 @@ import (
 	"strings"
 )
 
-// Lane is the lane that a destination means: a lane, an endpoint's id or uid,
-// a URL, whose origin's lane it is, or * for all. ErrNoEndpoint says that a uid
-// is nobody's.
-func (d *Dispatcher) Lane(ctx context.Context, destination string) (Lane, error) {
-	switch {
-	case destination == string(AllLanes):
-		return AllLanes, nil
-	case strings.Contains(destination, "://"):
-		u, err := ParseURL(destination)
+// Lane is the lane that a destination means: a lane, an endpoint's id or uid, a
+// URL, which means the lane of its origin and of tenant, or * for all.
+// ErrNoEndpoint says that a uid is nobody's.
+func (d *Dispatcher) Lane(ctx context.Context, destination, tenant string) (Lane, error) {
+	lane, _, err := d.laneAndName(ctx, destination, tenant)
+	return lane, err
+}
+
+// MessageLane is Lane of one message: a URL means the lane of its origin and of
+// the message's tenant.
+func (d *Dispatcher) MessageLane(ctx context.Context, id, destination string) (Lane, error) {
+	tenant := ""
+	if strings.Contains(destination, "://") {
+		record, err := d.engine.queue.Look(ctx, id)
 		if err != nil {
 			return "", err
 		}
-		return URLLane(u), nil
+		tenant = record.Message.Tenant
+	}
+	return d.Lane(ctx, destination, tenant)
+}
+
+// laneAndName is Lane, and what that lane is called where a URL says so.
+func (d *Dispatcher) laneAndName(ctx context.Context, destination, tenant string) (lane Lane, name string, err error) {
+	if !strings.Contains(destination, "://") {
+		lane, err = d.namedLane(ctx, destination)
+		return lane, "", err
+	}
+	u, err := ParseURL(destination)
+	if err != nil {
+		return "", "", err
+	}
+	return URLLane(u, tenant), URLLaneName(u, tenant), nil
+}
+
+// namedLane is the lane of a destination that is no URL.
+func (d *Dispatcher) namedLane(ctx context.Context, destination string) (Lane, error) {
+	switch {
+	case destination == string(AllLanes):
+		return AllLanes, nil
 	case Lane(destination).IsEndpoint(), strings.HasPrefix(destination, urlPrefix), strings.HasPrefix(destination, queuePrefix):
 		if !ValidLane(destination) {
 			return "", fmt.Errorf("lane %s: %w", clip(destination), ErrNotFound)
@@ -30,19 +57,20 @@ func (d *Dispatcher) Lane(ctx context.Context, destination string) (Lane, error)
 	return Lane(id), err
 }
 
-// Pause holds a destination: what comes for it waits.
-func (d *Dispatcher) Pause(ctx context.Context, destination string) (LaneState, error) {
-	return d.hold(ctx, destination, true)
+// Pause holds a destination, of which a URL means that of tenant: what comes
+// for it waits.
+func (d *Dispatcher) Pause(ctx context.Context, destination, tenant string) (LaneState, error) {
+	return d.hold(ctx, destination, tenant, true)
 }
 
 // Resume lets a destination go on, whatever held it: a pause, being disabled,
 // its breaker, or a Retry-After.
-func (d *Dispatcher) Resume(ctx context.Context, destination string) (LaneState, error) {
-	return d.hold(ctx, destination, false)
+func (d *Dispatcher) Resume(ctx context.Context, destination, tenant string) (LaneState, error) {
+	return d.hold(ctx, destination, tenant, false)
 }
 
-func (d *Dispatcher) hold(ctx context.Context, destination string, held bool) (LaneState, error) {
-	lane, err := d.Lane(ctx, destination)
+func (d *Dispatcher) hold(ctx context.Context, destination, tenant string, held bool) (LaneState, error) {
+	lane, name, err := d.laneAndName(ctx, destination, tenant)
 	switch {
 	case err != nil:
 		return LaneState{}, err
@@ -55,7 +83,7 @@ func (d *Dispatcher) hold(ctx context.Context, destination string, held bool) (L
 			return nil
 		}, !held)
 	default:
-		limits := LaneLimits{}
+		limits := LaneLimits{Name: name}
 		if held {
 			limits.Held = HeldPaused
 		}
@@ -99,7 +127,7 @@ func (d *Dispatcher) tellURLs(ctx context.Context, states []LaneState) error {
 	}
 	for i := range states {
 		if dest := found[string(states[i].Lane)]; dest != nil {
-			states[i].URL = dest.origin()
+			states[i].URL, states[i].Tenant = dest.origin(), dest.endpoint.Tenant
 		}
 	}
 	return nil

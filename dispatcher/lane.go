@@ -27,6 +27,10 @@ type LaneLimits struct {
 	Interval    time.Duration // between two attempts, whole µs; 0: no rate
 	Ordered     bool
 	Held        Held
+
+	// Name is no limit, and empty mostly: what a bare URL's lane is for, as
+	// URLLaneName tells it, where it may be held before its first message.
+	Name string
 }
 
 // LaneCount is what a lane has at a moment.
@@ -39,6 +43,7 @@ type LaneCount struct {
 type LaneState struct {
 	Lane   Lane
 	URL    string // origin, where it is known
+	Tenant string // whose messages go there; empty: those without a tenant
 	Limits LaneLimits
 	LaneCount
 	Known  bool      // something was published to it, or somebody held it

@@ -94,8 +94,10 @@ const (
 )
 
 // URLLane is the lane of a bare URL: u_ and 10 characters that stand for its
-// scheme, host and port. URLs with one origin share a lane.
-func URLLane(u *url.URL) Lane {
+// scheme, host and port, and for the message's tenant. URLs of one tenant with
+// one origin share a lane; what another tenant's receiver at the same host
+// asks for, or fails at, is no matter to it.
+func URLLane(u *url.URL, tenant string) Lane {
 	scheme, host, port := strings.ToLower(u.Scheme), strings.ToLower(u.Hostname()), u.Port()
 	if port == "" {
 		port = "80"
@@ -103,8 +105,18 @@ func URLLane(u *url.URL) Lane {
 			port = "443"
 		}
 	}
-	sum := sha256.Sum256([]byte(scheme + "://" + host + ":" + port))
+	text := scheme + "://" + host + ":" + port
+	if tenant != "" {
+		text += "\x00" + tenant
+	}
+	sum := sha256.Sum256([]byte(text))
 	return Lane(urlPrefix + base64.RawURLEncoding.EncodeToString(sum[:])[:10])
+}
+
+// URLLaneName is what the lane of a bare URL is for: its origin and, behind a
+// space, the tenant, which may be empty.
+func URLLaneName(u *url.URL, tenant string) string {
+	return strings.ToLower(u.Scheme+"://"+u.Host) + " " + tenant
 }
 
 // DeliveryID names one message to one destination.

@@ -98,7 +98,7 @@ func (d *Dispatcher) unmatched(ctx context.Context, m *Message) Published {
 func (d *Dispatcher) destinations(ctx context.Context, m *Message) (a addressed) {
 	switch {
 	case m.URL != "":
-		target, err := d.deliverer.targets.of(m.URL)
+		target, err := d.deliverer.targets.of(m)
 		if err != nil {
 			return addressed{err: err}
 		}

@@ -79,7 +79,7 @@ func (d *deliverer) route(c Claimed, at time.Time) (route, error) {
 		return d.toEndpoint(c, at)
 	}
 	r := d.usual(c.Message, nil)
-	target, err := d.targets.of(c.Message.URL)
+	target, err := d.targets.of(c.Message)
 	if err != nil {
 		return r, errTarget
 	}
@@ -204,39 +204,45 @@ func (s *signers) of(tenant string) (*signer.Signer, error) {
 	return sign, nil
 }
 
-// target is where a bare URL leads. Nobody changes one.
+// target is where the messages of a tenant with a bare URL go. Nobody changes
+// one.
 type target struct {
 	url   *url.URL
 	lanes []Lane // its only one
 }
 
+// place is what a target is found by: the URL of one tenant leads to another
+// lane than that of the next.
+type place struct{ url, tenant string }
+
 // targets remembers URLs that were read: most messages go where others went.
 type targets struct {
 	mu    sync.RWMutex // guards known
-	known map[string]*target
+	known map[place]*target
 }
 
 // mostTargets bounds the memory; beyond it everything is forgotten at once,
 // which costs one more parsing for each.
 const mostTargets = 10_000
 
-func (t *targets) of(raw string) (*target, error) {
+func (t *targets) of(m *Message) (*target, error) {
+	at := place{url: m.URL, tenant: m.Tenant}
 	t.mu.RLock()
-	there := t.known[raw]
+	there := t.known[at]
 	t.mu.RUnlock()
 	if there != nil {
 		return there, nil
 	}
-	u, err := ParseURL(raw)
+	u, err := ParseURL(m.URL)
 	if err != nil {
 		return nil, err
 	}
-	there = &target{url: u, lanes: []Lane{URLLane(u)}}
+	there = &target{url: u, lanes: []Lane{URLLane(u, m.Tenant)}}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.known == nil || len(t.known) >= mostTargets {
-		t.known = map[string]*target{}
+		t.known = map[place]*target{}
 	}
-	t.known[raw] = there
+	t.known[at] = there
 	return there, nil
 }

@@ -280,7 +280,7 @@ func TestLanes(t *testing.T) {
 	}
 	u, err := dispatcher.ParseURL("https://shop.example/hooks")
 	require.NoError(t, err)
-	require.True(t, dispatcher.ValidLane(string(dispatcher.URLLane(u))))
+	require.True(t, dispatcher.ValidLane(string(dispatcher.URLLane(u, ""))))
 }
 
 func FuzzParseURL(f *testing.F) {
@@ -295,7 +295,7 @@ func FuzzParseURL(f *testing.F) {
 		// What was taken is read in the same way once more, and names one place.
 		again, err := dispatcher.ParseURL(u.String())
 		require.NoError(t, err)
-		require.Equal(t, dispatcher.URLLane(u), dispatcher.URLLane(again))
+		require.Equal(t, dispatcher.URLLane(u, ""), dispatcher.URLLane(again, ""))
 		require.NotContains(t, raw, "#")
 		require.Nil(t, u.User)
 	})

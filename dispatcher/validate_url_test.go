@@ -45,7 +45,7 @@ func TestOnePlaceHasOneLane(t *testing.T) {
 	lane := func(raw string) dispatcher.Lane {
 		u, err := dispatcher.ParseURL(raw)
 		require.NoError(t, err, raw)
-		return dispatcher.URLLane(u)
+		return dispatcher.URLLane(u, "")
 	}
 	for _, same := range [][]string{
 		{"https://shop.example", "https://SHOP.example/", "https://shop.example:443/a?b", "HTTPS://Shop.Example:443"},
@@ -56,10 +56,19 @@ func TestOnePlaceHasOneLane(t *testing.T) {
 			require.Equal(t, lane(same[0]), lane(raw), raw)
 		}
 	}
+	u, err := dispatcher.ParseURL("https://shop.example")
+	require.NoError(t, err)
+	require.EqualValues(t, "u_3Bq7zSIGh4", dispatcher.URLLane(u, ""), "the lane of an origin keeps its name")
 	apart := map[dispatcher.Lane]string{}
 	for _, raw := range []string{"http://shop.example/", "https://shop.example/", "https://shop.example:8443/", "https://www.shop.example/", "http://192.0.2.1/", "http://[2001:db8::1]/"} {
 		require.Empty(t, apart[lane(raw)], raw)
 		apart[lane(raw)] = raw
+	}
+	for _, tenant := range []string{"a", "b", "A", "/", ":443"} {
+		lane := dispatcher.URLLane(u, tenant)
+		require.True(t, dispatcher.ValidLane(string(lane)))
+		require.Empty(t, apart[lane], tenant)
+		apart[lane] = tenant
 	}
 }
 

@@ -132,7 +132,7 @@ func TestE2EWhatIsPausedIsHeldAndGoesOn(t *testing.T) {
 		{"url", bare, wire.Message{URL: bare}},
 		{"all", "*", wire.Message{URL: bare}},
 	} {
-		state, err := one.PauseLane(t.Context(), c.destination)
+		state, err := one.PauseLane(t.Context(), c.destination, "")
 		require.NoError(t, err)
 		require.Equal(t, "paused", state.Held)
 		for n, i := range []*instance{one, two, one, two} {
@@ -149,7 +149,7 @@ func TestE2EWhatIsPausedIsHeldAndGoesOn(t *testing.T) {
 			w.receiver.wait(c.name+"free", 1)
 		}
 		require.Empty(t, w.receiver.arrivals(c.name+"0"))
-		_, err = two.ResumeLane(t.Context(), c.destination)
+		_, err = two.ResumeLane(t.Context(), c.destination, "")
 		require.NoError(t, err)
 		for n := range 4 {
 			w.receiver.wait(fmt.Sprint(c.name, n), 1)

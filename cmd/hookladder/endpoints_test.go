@@ -123,6 +123,7 @@ func TestEachCommandMakesItsCall(t *testing.T) {
 		"lanes":                       {"GET /v1/lanes?limit=50", "", `{"data":[` + aLane + `],"next_cursor":null}`, "u_0123456789  open   1          3       2        2030-01-0"},
 		"lanes --limit 5":             {"GET /v1/lanes?limit=5", "", `{"data":[],"next_cursor":null}`, "LANE"},
 		"pause https://shop.example/": {"POST /v1/lanes/https:%2F%2Fshop.example%2F/pause", "", aLane, "https://shop.example:443"},
+		"pause http://a --tenant t%":  {"POST /v1/lanes/http:%2F%2Fa/pause?tenant=t%25", "", aLane, "https://shop.example:443"},
 		"resume * --json":             {"POST /v1/lanes/%2A/resume", "", aLane, `"lane": "u_0123456789"`},
 	} {
 		t.Run(line, func(t *testing.T) {

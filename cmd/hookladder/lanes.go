@@ -18,7 +18,8 @@ func newLanes(s stage) *cobra.Command {
 		Use:   "lanes",
 		Short: "List the lanes, and how each stands",
 		Long: `Lists the lanes, those last made first. A lane is where the deliveries to one
-destination wait: an endpoint, or the origin (scheme, host and port) of bare URLs.`,
+destination wait: an endpoint, or the origin (scheme, host and port) of a tenant's
+bare URLs.`,
 		Example: `  hookladder lanes
   hookladder lanes --json`,
 		Args: noArgs,
@@ -48,10 +49,10 @@ destination wait: an endpoint, or the origin (scheme, host and port) of bare URL
 
 func printLanes(out io.Writer, lanes ...wire.LaneState) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "LANE\tSTATE\tIN FLIGHT\tWINDOW\tWAITING\tNOT BEFORE\tTO")
+	fmt.Fprintln(table, "LANE\tSTATE\tIN FLIGHT\tWINDOW\tWAITING\tNOT BEFORE\tTENANT\tTO")
 	for _, l := range lanes {
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%s\t%s\n",
-			l.Lane, l.State, l.InFlight, l.Window, l.Waiting, when(l.Until), cmp.Or(l.URL, "-"))
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n",
+			l.Lane, l.State, l.InFlight, l.Window, l.Waiting, when(l.Until), cmp.Or(l.Tenant, "-"), cmp.Or(l.URL, "-"))
 	}
 	return table.Flush()
 }

@@ -30,7 +30,7 @@ type asker struct {
 // release lets the lanes of the bad destinations go on, whose breakers are open.
 func (a *asker) release(r *receiver) {
 	for _, place := range []string{failing, hanging} {
-		_, err := a.api.ResumeLane(a.t.Context(), r.url(place))
+		_, err := a.api.ResumeLane(a.t.Context(), r.url(place), "")
 		require.NoError(a.t, err)
 	}
 }

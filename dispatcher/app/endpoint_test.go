@@ -71,7 +71,7 @@ func TestALaneTakesNoMoreThanMayWait(t *testing.T) {
 	o := newTestOptions("")
 	o.MaxWaiting = 1
 	p := start(t, o)
-	_, err := p.client().PauseLane(t.Context(), "http://127.0.0.1:1/")
+	_, err := p.client().PauseLane(t.Context(), "http://127.0.0.1:1/", "")
 	require.NoError(t, err)
 	_, err = p.client().Publish(t.Context(), message("one", "http://127.0.0.1:1/"))
 	require.NoError(t, err)

@@ -21,20 +21,25 @@ func (c *Client) Lanes(ctx context.Context, limit int, cursor string) (wire.Lane
 }
 
 // PauseLane holds what goes to a destination: a lane, an endpoint's id or UID,
-// a URL, or AllLanes.
-func (c *Client) PauseLane(ctx context.Context, destination string) (wire.LaneState, error) {
-	return c.lane(ctx, "pause ", destination, "/pause")
+// a URL, or AllLanes. A URL means what a tenant's messages send to its origin;
+// with an empty tenant, what messages without one do.
+func (c *Client) PauseLane(ctx context.Context, destination, tenant string) (wire.LaneState, error) {
+	return c.lane(ctx, "pause", destination, tenant)
 }
 
 // ResumeLane lets it go on, and closes its breaker.
-func (c *Client) ResumeLane(ctx context.Context, destination string) (wire.LaneState, error) {
-	return c.lane(ctx, "resume ", destination, "/resume")
+func (c *Client) ResumeLane(ctx context.Context, destination, tenant string) (wire.LaneState, error) {
+	return c.lane(ctx, "resume", destination, tenant)
 }
 
-func (c *Client) lane(ctx context.Context, verb, destination, call string) (wire.LaneState, error) {
+func (c *Client) lane(ctx context.Context, verb, destination, tenant string) (wire.LaneState, error) {
 	var out wire.LaneState
-	path := "/v1/lanes/" + url.PathEscape(destination) + call
-	err := c.do(ctx, request{verb: verb + named(destination), method: http.MethodPost, path: path}, &out)
+	var query url.Values
+	if tenant != "" {
+		query = url.Values{"tenant": {tenant}}
+	}
+	path := "/v1/lanes/" + url.PathEscape(destination) + "/" + verb
+	err := c.do(ctx, request{verb: verb + " " + named(destination), method: http.MethodPost, path: path, query: query}, &out)
 	return out, err
 }
 

@@ -4,6 +4,7 @@ package wire
 type LaneState struct {
 	Lane        string `json:"lane" doc:"* stands for all of them; it is listed while it is held."`
 	URL         string `json:"url,omitzero" doc:"Scheme, host and port, where they are known."`
+	Tenant      string `json:"tenant,omitzero" doc:"Whose messages go there. Left out: those without a tenant."`
 	Endpoint    string `json:"endpoint,omitzero" doc:"The id of the endpoint whose lane it is."`
 	State       string `json:"state" enum:"active,paused,open,disabled" doc:"open: its breaker is, so it waits or is tried with one attempt."`
 	Held        string `json:"held,omitzero" enum:"paused,disabled,deleted" doc:"Why nothing is attempted."`

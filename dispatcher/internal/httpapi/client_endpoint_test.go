@@ -106,8 +106,8 @@ func TestTheClientCallsEndpointsAndLanes(t *testing.T) {
 	require.Equal(t, "c2", *lanes.NextCursor)
 	for _, destination := range []string{"u_1", "merchant:7", client.AllLanes, "https://shop.example/a/../b//c?x=%2F&y"} {
 		for _, call := range []func() (wire.LaneState, error){
-			func() (wire.LaneState, error) { return c.PauseLane(t.Context(), destination) },
-			func() (wire.LaneState, error) { return c.ResumeLane(t.Context(), destination) },
+			func() (wire.LaneState, error) { return c.PauseLane(t.Context(), destination, "") },
+			func() (wire.LaneState, error) { return c.ResumeLane(t.Context(), destination, "") },
 		} {
 			got, err := call()
 			require.NoError(t, err)
@@ -120,14 +120,14 @@ func TestTheClientCallsEndpointsAndLanes(t *testing.T) {
 func TestAClientsErrorsHoldNoSecretOfADestination(t *testing.T) {
 	f := &fakeService{err: dispatcher.ErrUnavailable}
 	c := newTestClient(t, f)
-	_, err := c.PauseLane(t.Context(), "https://shop.example/hooks?token=hunter2")
+	_, err := c.PauseLane(t.Context(), "https://shop.example/hooks?token=hunter2", "")
 	require.ErrorContains(t, err, "pause https://shop.example: ")
 	require.NotContains(t, err.Error(), "hunter2")
-	_, err = c.PauseLane(t.Context(), "https://user:hunter2@shop.example/")
+	_, err = c.PauseLane(t.Context(), "https://user:hunter2@shop.example/", "")
 	require.NotContains(t, err.Error(), "hunter2")
-	_, err = c.PauseLane(t.Context(), "https://%zzhunter2")
+	_, err = c.PauseLane(t.Context(), "https://%zzhunter2", "")
 	require.NotContains(t, err.Error(), "hunter2")
-	_, err = c.PauseLane(t.Context(), "u_1")
+	_, err = c.PauseLane(t.Context(), "u_1", "")
 	require.ErrorContains(t, err, "pause u_1: ")
 
 	for _, name := range []string{"", "..", "../lanes", "a/b", "\x00", "?x=1"} {

@@ -109,7 +109,7 @@ func (s *server) endpoint(ctx context.Context, c *call) (*reply, error) {
 // pauseEndpoint serves POST /v1/endpoints/{id}/pause.
 func (s *server) pauseEndpoint(ctx context.Context, c *call) (*reply, error) {
 	return s.withEndpoint(c, func(name string) (dispatcher.EndpointView, error) {
-		if _, err := s.svc.Pause(ctx, name); err != nil {
+		if _, err := s.svc.Pause(ctx, name, ""); err != nil {
 			return dispatcher.EndpointView{}, err
 		}
 		return s.svc.Endpoint(ctx, name)
@@ -119,7 +119,7 @@ func (s *server) pauseEndpoint(ctx context.Context, c *call) (*reply, error) {
 // resumeEndpoint serves POST /v1/endpoints/{id}/resume.
 func (s *server) resumeEndpoint(ctx context.Context, c *call) (*reply, error) {
 	return s.withEndpoint(c, func(name string) (dispatcher.EndpointView, error) {
-		if _, err := s.svc.Resume(ctx, name); err != nil {
+		if _, err := s.svc.Resume(ctx, name, ""); err != nil {
 			return dispatcher.EndpointView{}, err
 		}
 		return s.svc.Endpoint(ctx, name)

@@ -24,6 +24,8 @@ type fakeEndpoints struct {
 	state     dispatcher.LaneState
 	next      string
 	asked     string // the name or destination
+	askedID   string // the message whose lane it is to be
+	tenant    string // whose lane it is to be
 	filterOf  dispatcher.EndpointFilter
 	rotated   signer.Secret
 	overlap   time.Duration
@@ -148,14 +150,19 @@ func (f *fakeService) TestEndpoint(_ context.Context, name string) (dispatcher.T
 	return f.test, err
 }
 
-func (f *fakeService) Lane(_ context.Context, destination string) (dispatcher.Lane, error) {
+func (f *fakeService) MessageLane(ctx context.Context, id, destination string) (dispatcher.Lane, error) {
+	f.askedID = id
+	return f.Lane(ctx, destination, "of "+id)
+}
+
+func (f *fakeService) Lane(_ context.Context, destination, tenant string) (dispatcher.Lane, error) {
 	f.asked = destination
 	if strings.Contains(destination, "://") {
 		u, err := dispatcher.ParseURL(destination)
 		if err != nil {
 			return "", err
 		}
-		return dispatcher.URLLane(u), nil
+		return dispatcher.URLLane(u, tenant), nil
 	}
 	for _, prefix := range []string{"ep_", "u_", "q_"} {
 		if strings.HasPrefix(destination, prefix) {
@@ -177,14 +184,14 @@ func (f *fakeService) Lanes(_ context.Context, limit int, cursor string) ([]disp
 	return []dispatcher.LaneState{f.state}, f.next, nil
 }
 
-func (f *fakeService) Pause(_ context.Context, destination string) (dispatcher.LaneState, error) {
+func (f *fakeService) Pause(_ context.Context, destination, tenant string) (dispatcher.LaneState, error) {
 	f.called("pause")
-	f.asked = destination
+	f.asked, f.tenant = destination, tenant
 	return f.state, f.err
 }
 
-func (f *fakeService) Resume(_ context.Context, destination string) (dispatcher.LaneState, error) {
+func (f *fakeService) Resume(_ context.Context, destination, tenant string) (dispatcher.LaneState, error) {
 	f.called("resume")
-	f.asked = destination
+	f.asked, f.tenant = destination, tenant
 	return f.state, f.err
 }

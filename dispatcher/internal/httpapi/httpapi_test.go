@@ -73,7 +73,7 @@ func accepted(m *dispatcher.Message) dispatcher.Published {
 	return dispatcher.Published{
 		Result: dispatcher.Accepted, CreatedAt: testNow,
 		Deliveries: []dispatcher.Delivery{{
-			ID:  dispatcher.DeliveryID{Lane: dispatcher.URLLane(u), Message: m.ID},
+			ID:  dispatcher.DeliveryID{Lane: dispatcher.URLLane(u, ""), Message: m.ID},
 			URL: m.URL, Status: dispatcher.StatusReady, Due: testNow,
 		}},
 	}

@@ -14,14 +14,14 @@ import (
 
 func TestLanesAreListed(t *testing.T) {
 	f := &fakeService{fakeEndpoints: fakeEndpoints{next: "c2", state: dispatcher.LaneState{
-		Lane: "ep_123456789", URL: "https://a:443",
+		Lane: "ep_123456789", URL: "https://a:443", Tenant: "t1",
 		Limits:    dispatcher.LaneLimits{Version: 3, MaxInFlight: 5, Interval: 10 * time.Millisecond, Ordered: true},
 		LaneCount: dispatcher.LaneCount{InFlight: 1, Waiting: 9},
 		Window:    4, Fails: 21, Opened: 2, Until: testNow.Add(time.Minute), Token: testNow,
 	}}}
 	h := newTestAPI(t, f)
 	w := get(h, "/v1/lanes?limit=7&cursor=c1")
-	require.Equal(t, `{"data":[{"lane":"ep_123456789","url":"https://a:443","endpoint":"ep_123456789","state":"open","in_flight":1,"waiting":9,"window":4,"max_in_flight":5,`+
+	require.Equal(t, `{"data":[{"lane":"ep_123456789","url":"https://a:443","tenant":"t1","endpoint":"ep_123456789","state":"open","in_flight":1,"waiting":9,"window":4,"max_in_flight":5,`+
 		`"rate":"100/s","token_at":"2026-01-31T11:00:00.123Z","ordered":true,"fails":21,"opened":2,"until":"2026-01-31T11:01:00.123Z"}],"next_cursor":"c2"}`, w.Body.String())
 	require.Equal(t, dispatcher.EndpointFilter{Limit: 7, Cursor: "c1"}, f.filterOf)
 
@@ -66,15 +66,47 @@ func TestAnyDestinationIsPausedAndResumed(t *testing.T) {
 		}
 	}
 	require.Equal(t, 200, serve(h, newRequest("POST", "/v1/lanes/*/pause", "")).Code)
+	require.Empty(t, f.tenant)
+	require.Equal(t, 200, serve(h, newRequest("POST", "/v1/lanes/https:%2F%2Fshop.example/pause?tenant=t%25", "")).Code)
+	require.Equal(t, "t%", f.tenant)
 	f.calls = nil
 	for _, destination := range []string{"a b", "a/b", "ftp://a", "http://u:p@a", "http://a b", "u_" + strings.Repeat("a", 20), "ep_a:b", strings.Repeat("a", 129), "**", "\x00", "//a"} {
 		requireField(t, serve(h, newRequest("POST", "/v1/lanes/"+url.PathEscape(destination)+"/pause", "")), "path.lane", "")
 	}
 	requireField(t, serve(h, newRequest("POST", "/v1/lanes/u_1/pause?x=1", "")), "query.x", "unknown")
+	requireField(t, serve(h, newRequest("POST", "/v1/lanes/u_1/pause?tenant=t", "")), "query.tenant", "URL only")
+	requireField(t, serve(h, newRequest("POST", "/v1/lanes/*/resume?tenant=t", "")), "query.tenant", "URL only")
+	for _, query := range []string{"?tenant=", "?tenant=a%20b", "?tenant=a&tenant=b"} {
+		requireField(t, serve(h, newRequest("POST", "/v1/lanes/https:%2F%2Fshop.example/pause"+query, "")), "query.tenant", "")
+	}
 	requireProblem(t, serve(h, newRequest("POST", "/v1/lanes/https://a/pause", "")), 404, "not-found")
 	require.Empty(t, f.calls)
 	f.err = dispatcher.ErrNoEndpoint
 	requireProblem(t, serve(h, newRequest("POST", "/v1/lanes/nobody/pause", "")), 404, "not-found")
+}
+
+func TestAURLInAFilterMeansTheLaneOfEachTenantThatIsAskedFor(t *testing.T) {
+	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
+	h := newTestAPI(t, f)
+	u, err := dispatcher.ParseURL("https://shop.example")
+	require.NoError(t, err)
+	for query, want := range map[string][]dispatcher.Lane{
+		"destination=https://shop.example/a":                        {dispatcher.URLLane(u, "")},
+		"destination=https://shop.example/a&tenant=t":               {dispatcher.URLLane(u, "t")},
+		"destination=https://shop.example&tenant=t&tenant=s":        {dispatcher.URLLane(u, "t"), dispatcher.URLLane(u, "s")},
+		"destination=u_1&destination=merchant:7&tenant=t&tenant=s":  {"u_1", "ep_123456789"},
+		"destination=u_1&destination=https://shop.example&tenant=t": {"u_1", dispatcher.URLLane(u, "t")},
+	} {
+		require.Equal(t, 200, get(h, "/v1/deliveries?"+query).Code)
+		require.Equal(t, want, f.filter.Lanes, query)
+	}
+	f.calls = nil
+	many := strings.Repeat("&destination=https://shop.example", 11)
+	for i := range 10 {
+		many += "&tenant=t" + strings.Repeat("x", i)
+	}
+	requireField(t, get(h, "/v1/deliveries?"+many[1:]), "query.destination", "more than 100 lanes")
+	require.Empty(t, f.calls)
 }
 
 func TestADestinationMayBeAnEndpointsUid(t *testing.T) {

@@ -11,8 +11,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// destination is the lane of the one destination that the query names, or none.
-func (s *server) destination(ctx context.Context, c *call) (dispatcher.Lane, error) {
+// destination is the lane of the one destination of a message that the query
+// names, or none.
+func (s *server) destination(ctx context.Context, c *call, id string) (dispatcher.Lane, error) {
 	q, err := c.query("destination")
 	if err != nil {
 		return "", err
@@ -21,29 +22,54 @@ func (s *server) destination(ctx context.Context, c *call) (dispatcher.Lane, err
 	if err != nil || text == "" {
 		return "", err
 	}
-	lane, err := s.lane(ctx, text, "query.destination")
-	var wrong *problem
-	if !c.reads && errors.As(err, &wrong) && checkDestination(text) == "" {
+	if wrong := checkDestination(text); wrong != "" {
+		return "", field(queryDestination, wrong)
+	}
+	lane, err := s.svc.MessageLane(ctx, id, text)
+	if !c.reads && errors.Is(err, dispatcher.ErrNoEndpoint) {
 		return "", dispatcher.ErrNotFound // as where the message does not go there: whose uids there are is not told
 	}
-	return lane, err
+	return lane, unknownDestination(err)
 }
 
-// lane is the lane of a destination that was named at path.
-func (s *server) lane(ctx context.Context, destination, path string) (dispatcher.Lane, error) {
-	if wrong := checkDestination(destination); wrong != "" {
-		return "", field(path, wrong)
-	}
-	lane, err := s.svc.Lane(ctx, destination)
+const queryDestination = "query.destination"
+
+// unknownDestination tells of an error that a uid is nobody's.
+func unknownDestination(err error) error {
 	if errors.Is(err, dispatcher.ErrNoEndpoint) {
-		return "", field(path, "there is no endpoint with this uid")
+		return field(queryDestination, "there is no endpoint with this uid")
 	}
-	return lane, err
+	return err
 }
+
+// lanesOf are the lanes of destinations, of which a URL means one for each of
+// the tenants, or that of no tenant.
+func (s *server) lanesOf(ctx context.Context, destinations, tenants []string) (lanes []dispatcher.Lane, err error) {
+	for _, destination := range destinations {
+		of := []string{""}
+		if isURL(destination) && len(tenants) > 0 {
+			of = tenants
+		}
+		for _, tenant := range of {
+			lane, err := s.svc.Lane(ctx, destination, tenant)
+			if err != nil {
+				return nil, unknownDestination(err)
+			}
+			lanes = append(lanes, lane)
+		}
+		if len(lanes) > maxValues {
+			return nil, field(queryDestination, "means more than 100 lanes, with all these tenants")
+		}
+	}
+	return lanes, nil
+}
+
+// isURL reports whether a destination is given as a URL.
+func isURL(destination string) bool { return strings.Contains(destination, "://") }
 
 // checkDestination says why a text can't name a destination, or nothing.
 func checkDestination(text string) string {
-	if strings.Contains(text, "://") {
+	if isURL(text) {
 		if _, err := dispatcher.ParseURL(text); err != nil {
 			return err.Error()
 		}
@@ -84,18 +110,29 @@ func (s *server) resumeLane(ctx context.Context, c *call) (*reply, error) {
 	return s.hold(ctx, c, s.svc.Resume)
 }
 
-type holdFunc func(ctx context.Context, destination string) (dispatcher.LaneState, error)
+type holdFunc func(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error)
 
 // hold holds any destination, or lets it go on.
 func (s *server) hold(ctx context.Context, c *call, do holdFunc) (*reply, error) {
-	if _, err := c.query(); err != nil {
+	q, err := c.query("tenant")
+	if err != nil {
+		return nil, err
+	}
+	tenant, err := only(q, "tenant")
+	if err != nil {
 		return nil, err
 	}
 	destination := c.r.PathValue("lane") // unescaped, so that a URL may stand in it
 	if wrong := checkDestination(destination); wrong != "" && destination != string(dispatcher.AllLanes) {
 		return nil, field("path.lane", wrong)
 	}
-	state, err := do(ctx, destination)
+	switch {
+	case tenant != "" && !dispatcher.ValidTenant(tenant):
+		return nil, field("query.tenant", "must be a tenant")
+	case tenant != "" && !isURL(destination):
+		return nil, field("query.tenant", "goes with a URL only: any other destination has one tenant")
+	}
+	state, err := do(ctx, destination, tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +142,7 @@ func (s *server) hold(ctx context.Context, c *call, do holdFunc) (*reply, error)
 // wireLane is a lane as callers read it.
 func wireLane(l *dispatcher.LaneState) wire.LaneState {
 	w := wire.LaneState{
-		Lane: string(l.Lane), URL: l.URL, State: string(l.State()),
+		Lane: string(l.Lane), URL: l.URL, Tenant: l.Tenant, State: string(l.State()),
 		InFlight: l.InFlight, Waiting: l.Waiting, Window: l.Window, MaxInFlight: l.Limits.MaxInFlight,
 		Rate: rateOf(l.Limits.Interval), TokenAt: wire.Time{Time: l.Token}, Ordered: l.Limits.Ordered,
 		Fails: l.Fails, Opened: l.Opened, Until: wire.Time{Time: l.Until},

@@ -40,12 +40,8 @@ func (s *server) deliveries(ctx context.Context, c *call) (*reply, error) {
 	if p := fields(wrong); p != nil {
 		return nil, p
 	}
-	for _, d := range destinations {
-		lane, err := s.lane(ctx, d, "query.destination")
-		if err != nil {
-			return nil, err
-		}
-		f.Lanes = append(f.Lanes, lane)
+	if f.Lanes, err = s.lanesOf(ctx, destinations, f.Tenants); err != nil {
+		return nil, err
 	}
 	page, err := s.svc.Deliveries(ctx, f)
 	if err != nil {

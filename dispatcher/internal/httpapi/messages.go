@@ -54,7 +54,7 @@ func (s *server) change(ctx context.Context, c *call, status int, do changeFunc)
 	if err != nil {
 		return nil, err
 	}
-	lane, err := s.destination(ctx, c)
+	lane, err := s.destination(ctx, c, id)
 	if err != nil {
 		return nil, err
 	}

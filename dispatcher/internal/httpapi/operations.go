@@ -8,7 +8,7 @@ import (
 
 func (s *server) messageOperations() []operation {
 	id := pathParam("id", "The id of the message.")
-	destination := queryParam("destination", "Only the delivery to this lane, endpoint or URL.", text1)
+	destination := queryParam("destination", "Only the delivery to this lane, endpoint, or URL of the message's tenant.", text1)
 	published := map[int]any{202: wire.Published{}, 200: wire.Published{}}
 	return []operation{
 		{
@@ -137,6 +137,7 @@ func (s *server) secretOperations() []operation {
 
 func (s *server) laneOperations() []operation {
 	lane := pathParam("lane", "A lane, an endpoint's id or uid, a URL (its slashes escaped as %2F), or * for all.")
+	tenant := queryParam("tenant", "With a URL: whose messages to it are meant. Left out: those without a tenant.", text1)
 	one := map[int]any{200: wire.LaneState{}}
 	return []operation{
 		{
@@ -148,12 +149,12 @@ func (s *server) laneOperations() []operation {
 		{
 			id: "pause-lane", method: "POST", path: "/v1/lanes/{lane}/pause", scope: scopeAdmin,
 			summary: "Hold what goes to a destination, or everything", serve: s.pauseLane,
-			params: []*huma.Param{lane}, answers: one, problems: []*kind{notFound, changed, invalid, sealed, unavailable},
+			params: []*huma.Param{lane, tenant}, answers: one, problems: []*kind{notFound, changed, invalid, sealed, unavailable},
 		},
 		{
 			id: "resume-lane", method: "POST", path: "/v1/lanes/{lane}/resume", scope: scopeAdmin,
 			summary: "Let a destination go on, and close its breaker", serve: s.resumeLane,
-			params: []*huma.Param{lane}, answers: one, problems: []*kind{notFound, changed, invalid, sealed, unavailable},
+			params: []*huma.Param{lane, tenant}, answers: one, problems: []*kind{notFound, changed, invalid, sealed, unavailable},
 		},
 	}
 }

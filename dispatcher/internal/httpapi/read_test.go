@@ -108,7 +108,7 @@ func TestCancelAndRetryNameTheirDelivery(t *testing.T) {
 		serve(h, newRequest(c.method, c.path+"?destination=http://a/y", ""))
 		u, err := dispatcher.ParseURL("http://a:80/")
 		require.NoError(t, err)
-		require.Equal(t, dispatcher.URLLane(u), f.lane)
+		require.Equal(t, dispatcher.URLLane(u, "of a"), f.lane, "of the message's own tenant")
 
 		f.calls = nil
 		for query, path := range map[string]string{
@@ -146,7 +146,7 @@ func TestAListIsFiltered(t *testing.T) {
 	require.Equal(t, []dispatcher.Status{"dead", "cancelled"}, f.filter.Statuses)
 	require.Equal(t, []string{"a.b"}, f.filter.Topics)
 	require.Equal(t, []string{"m7", "m8"}, f.filter.Tenants)
-	require.Len(t, f.filter.Lanes, 2)
+	require.Len(t, f.filter.Lanes, 3, "that of each tenant")
 	require.Equal(t, []dispatcher.DeadReason{"gone"}, f.filter.Reasons)
 	require.True(t, f.filter.Since.Equal(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)))
 	require.True(t, f.filter.Until.Equal(time.Date(2026, 1, 31, 23, 0, 0, 0, time.UTC)))

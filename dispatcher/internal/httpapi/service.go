@@ -71,14 +71,17 @@ type EndpointService interface {
 
 // LaneService holds destinations: lanes, endpoints' ids and uids, URLs, and *.
 type LaneService interface {
-	// Lane is the lane that a destination means; dispatcher.ErrNoEndpoint where
-	// a uid is nobody's.
-	Lane(ctx context.Context, destination string) (dispatcher.Lane, error)
+	// Lane is the lane that a destination means, a URL that of tenant;
+	// dispatcher.ErrNoEndpoint where a uid is nobody's.
+	Lane(ctx context.Context, destination, tenant string) (dispatcher.Lane, error)
+	// MessageLane is Lane of a message's own tenant; dispatcher.ErrNotFound where
+	// there is no such message.
+	MessageLane(ctx context.Context, id, destination string) (dispatcher.Lane, error)
 	// Lanes reads a page of all lanes; dispatcher.ErrCursor where the cursor is
 	// none.
 	Lanes(ctx context.Context, limit int, cursor string) (states []dispatcher.LaneState, next string, err error)
 	// Pause holds a destination; dispatcher.ErrNoEndpoint where it is none.
-	Pause(ctx context.Context, destination string) (dispatcher.LaneState, error)
+	Pause(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error)
 	// Resume lets it go on.
-	Resume(ctx context.Context, destination string) (dispatcher.LaneState, error)
+	Resume(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error)
 }

@@ -76,8 +76,8 @@ func (s State) checkLanes(f *faults, setup Setup) {
 		if busy := flying[name]+waiting[name] > 0; busy && !l.Known {
 			f.add("lane %s has work, but no state of its own", name)
 		}
-		if (l.Known || l.Limited) && l.Noted == 0 {
-			f.add("lane %s has a state and is not noted for trimming", name)
+		if (l.Known || l.Limited || l.Leads != "") && l.Noted == 0 {
+			f.add("lane %s has a state or a name and is not noted for trimming", name)
 		}
 		if l.Known && (l.Window < 1 || l.Fails < 0 || l.Opened < 0 || l.Until < 0 || l.Tat < 0 || l.Slow < 0) {
 			f.add("lane %s has the state %+v", name, l)

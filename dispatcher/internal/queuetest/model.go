@@ -79,6 +79,7 @@ type modelLane struct {
 	fails, opened int
 	until         int64 // ms
 	tat           int64 // µs
+	leads         string
 }
 
 // holding is a claim that its instance has not settled yet, as it believes.
@@ -252,7 +253,7 @@ func ceilMillis(t time.Time) int64 { return t.Add(time.Millisecond - 1).UnixMill
 func (m *model) lane(name dispatcher.Lane) *modelLane {
 	l := m.lanes[name]
 	if l == nil {
-		l = &modelLane{window: min(2, m.setup.limit(m.limits[name])), slow: 4}
+		l = &modelLane{window: min(2, m.setup.limit(m.limits[name])), slow: 4, leads: "https://example.com t1"} // as newMessage says
 		m.lanes[name] = l
 		m.noted[name] = m.ms()
 	}

@@ -16,7 +16,7 @@ func (m *model) view(name dispatcher.Lane) LaneState {
 	v.Limits, v.Limited = m.limits[name]
 	if l := m.lanes[name]; l != nil {
 		v.Known, v.Window, v.Slow = true, l.window, l.slow
-		v.Fails, v.Opened, v.Until, v.Tat = l.fails, l.opened, l.until, l.tat
+		v.Fails, v.Opened, v.Until, v.Tat, v.Leads = l.fails, l.opened, l.until, l.tat, l.leads
 	}
 	return v
 }

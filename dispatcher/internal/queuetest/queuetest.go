@@ -107,6 +107,7 @@ func Run(t *testing.T, open OpenFunc) {
 		{"full lanes", fullCases},
 		{"fan-out", fanCases},
 		{"lanes", laneCases},
+		{"names of lanes", nameCases},
 		{"what lanes wait for", waitCases},
 		{"hints of lanes", hintCases},
 		{"several at once", crowdCases},

@@ -28,6 +28,8 @@ type LaneState struct {
 	Turn   int64 // ms; of equal weight the earlier comes first
 	Parked int64 // ms: it waits for this time; 0: it is not among those that wait
 	Noted  int64 // ms: since when it is noted for trimming; 0: it is not
+
+	Leads string // origin and tenant of a bare URL's messages; empty: it was made for none
 }
 
 // ended reports whether what waits in the lane is to end.

@@ -210,6 +210,7 @@ var meanings = map[string]meaning{
 	"turn":             {"the lane has a turn that it should not have", "it has its right one"},
 	"held":             {"the list of lanes that are held is not what the lane's limits say", "it is written anew, as held since now"},
 	"unknown_lane":     {"the lane's state would be kept for ever", "it is noted among those that are looked at"},
+	"no_name":          {"the lane does not say where its messages go", "it is named as the first of them says"},
 	"wrong_partition":  {"the lane lies in a partition that is not its own; what is there is delivered, what is published comes elsewhere", ""},
 	"limits":           {"the lane does not know its endpoint's limits", "they are copied to it"},
 	"no_endpoint":      {"the lane is of an endpoint that is not there", "it ends"},

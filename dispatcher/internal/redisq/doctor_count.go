@@ -99,7 +99,7 @@ func (c *recount) prepare(ctx context.Context) error {
 	d := c.d
 	lanes := map[string]bool{}
 	tag := d.s.tags[c.partition]
-	for _, key := range []string{keyIn, keyLane, keyLimits, keyHeld} {
+	for _, key := range []string{keyIn, keyLane, keyLimits, keyHeld, keyLaneNames} {
 		if err := d.eachField(ctx, c.partition, tag+key, func(lane string) { lanes[lane] = true }); err != nil {
 			return err
 		}

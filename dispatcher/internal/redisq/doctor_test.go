@@ -267,6 +267,8 @@ var damages = []struct {
 	{"a lane that waits for nothing", func(p *ward) { p.do("ZREM", p.key("lanes"), "a"); p.do("ZADD", p.key("parked"), 1e13, "a") }, "stuck", nil},
 	{"a turn of a lane with nothing ready", func(p *ward) { p.do("ZADD", p.key("lanes"), 1, "x") }, "turn", nil},
 	{"a lane with two turns", func(p *ward) { p.do("ZADD", p.key("parked"), 1, "a") }, "turn", nil},
+	{"a name that nobody would forget", func(p *ward) { p.do("HSET", p.key("names"), "x", "https://x t") }, "unknown_lane", nil},
+	{"a lane without its name", func(p *ward) { p.do("HDEL", p.key("names"), "a") }, "no_name", nil},
 	{"a lane that nobody would forget", func(p *ward) { p.do("ZREM", p.key("known"), "a") }, "unknown_lane", nil},
 
 	{"leases of nobody", func(p *ward) { p.do("HDEL", p.home("instances"), "one") }, "dead_instance", map[string]queuetest.Place{"b:leased": queuetest.PlaceReady}},

@@ -27,6 +27,7 @@ const (
 	keyLimits    = ":limits"
 	keyHeld      = ":held"
 	keyKnown     = ":known"
+	keyLaneNames = ":names"
 	keyCounts    = ":counts"
 	keyBuried    = ":buried"
 	keyFenced    = ":fenced"

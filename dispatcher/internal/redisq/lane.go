@@ -17,7 +17,7 @@ var helds = map[dispatcher.Held]string{
 
 // Limit writes the copy of a lane's limits, in every partition those of AllLanes.
 func (s *Store) Limit(ctx context.Context, by string, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, []dispatcher.Hint, error) {
-	args := []any{string(lane), l.Version, l.MaxInFlight, l.Interval.Microseconds(), flag(l.Ordered), helds[l.Held], flag(clear)}
+	args := []any{string(lane), l.Version, l.MaxInFlight, l.Interval.Microseconds(), flag(l.Ordered), helds[l.Held], flag(clear), l.Name}
 	jobs := []job{{partition: s.partition(lane), args: args}}
 	if lane == dispatcher.AllLanes {
 		jobs = s.everywhere(args)

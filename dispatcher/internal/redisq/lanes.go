@@ -164,8 +164,7 @@ func readLane(a *answer) (l knownLane, err error) {
 	if st.Limits, err = parseLimits(a.text()); err != nil {
 		return l, fmt.Errorf("lane %s: %w", st.Lane, err)
 	}
-	id, head := a.text(), a.text()
-	st.URL = originOf(id, head)
+	st.URL, st.Tenant, _ = strings.Cut(a.text(), " ")
 	return l, nil
 }
 

@@ -74,6 +74,9 @@ func (r *raw) readLanes() {
 			l.Known = true
 		})
 	}
+	for name, text := range r.names.Val() {
+		r.at(name, func(l *queuetest.LaneState) { l.Leads = text })
+	}
 }
 
 // heldAs are the reasons for which a lane is held, as its text has them.

@@ -23,7 +23,7 @@ type raw struct {
 	out queuetest.State
 
 	bodies, messages, fan, in, lane, limits, held *redis.MapStringStringCmd
-	counts, buried, marks, progress               *redis.MapStringStringCmd
+	counts, buried, marks, progress, names        *redis.MapStringStringCmd
 	clock                                         *redis.StringCmd
 	attempts                                      *redis.XMessageSliceCmd
 	zsets                                         map[string]*redis.ZSliceCmd
@@ -101,7 +101,8 @@ func (r *raw) read(client redis.UniversalClient, names []string) {
 		hash := func(name string) *redis.MapStringStringCmd { return p.HGetAll(ctx, r.tag+":"+name) }
 		r.messages, r.fan, r.in, r.lane = hash("messages"), hash("fan"), hash("in"), hash("lane")
 		r.bodies = hash("bodies")
-		r.limits, r.held, r.clock = hash("limits"), hash("held"), p.Get(ctx, r.tag+":clock")
+		r.limits, r.names, r.held = hash("limits"), hash("names"), hash("held")
+		r.clock = p.Get(ctx, r.tag+":clock")
 		r.attempts = p.XRange(ctx, r.tag+":attempts", "-", "+")
 		r.counts, r.buried, r.marks, r.progress = hash("counts"), hash("buried"), hash("marks"), hash("progress")
 		zset := func(name string) { r.zsets[name] = p.ZRangeWithScores(ctx, r.tag+":"+name, 0, -1) }
@@ -138,7 +139,7 @@ func (r *raw) read(client redis.UniversalClient, names []string) {
 // or that holds nothing of the queue's state.
 func (r *raw) explained(name string) bool {
 	return slices.Contains(zsetNames, name) || slices.Contains([]string{
-		"messages", "bodies", "fan", "in", "lane", "limits", "held", "counts", "buried", "marks", "progress", "attempts", "clock",
+		"messages", "bodies", "fan", "in", "lane", "names", "limits", "held", "counts", "buried", "marks", "progress", "attempts", "clock",
 	}, name)
 }
 

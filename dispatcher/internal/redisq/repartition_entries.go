@@ -40,7 +40,7 @@ func (r *repartition) moveEntries(ctx context.Context, n int) error {
 		lane laneFunc
 	}{
 		{keyMarks, r.ofDelivery}, {keyProgress, r.ofDelivery}, {keyLane, r.ofLane}, {keyLimits, r.ofLane}, {keyHeld, r.ofLane},
-		{keyBuried, r.ofBuried},
+		{keyBuried, r.ofBuried}, {keyLaneNames, r.ofLane},
 	} {
 		if err := r.moveHash(ctx, n, hash.key, hash.lane, nil); err != nil {
 			return err

@@ -43,6 +43,7 @@
 --                          a lane ep_... without is not claimed from
 --   :held            hash  lane -> "held since by" of each that :limits says is held, * too: its letter, since when in ms, and
 --                          the instance that wrote it
+--   :names           hash  lane -> "origin tenant": of a bare URL's, written where the lane is made or held
 --   :known           zset  lane by when its state was made or last looked at
 --   :counts          hash  status -> number; :buried hash "<lane> <reason>" -> dead; no field is 0
 --   :fenced          zset  instances declared dead by when
@@ -55,7 +56,7 @@ local MESSAGES, FAN, DUE, READY = tag .. ':messages', tag .. ':fan', tag .. ':du
 local LEASES, MARKS, PROGRESS, HISTORY = tag .. ':leases:', tag .. ':marks', tag .. ':progress', tag .. ':history:'
 local DONE, CANCELLED, DEAD, SEEN = tag .. ':done', tag .. ':cancelled', tag .. ':dead', tag .. ':seen'
 local LANES, PARKED, IN, LANE = tag .. ':lanes', tag .. ':parked', tag .. ':in', tag .. ':lane'
-local LIMITS, KNOWN, BEHIND = tag .. ':limits', tag .. ':known', tag .. ':behind:'
+local LIMITS, KNOWN, NAMES, BEHIND = tag .. ':limits', tag .. ':known', tag .. ':names', tag .. ':behind:'
 local BODIES, STAGED = tag .. ':bodies', tag .. ':staged'
 local COUNTS, BURIED, FENCED, ATTEMPTS = tag .. ':counts', tag .. ':buried', tag .. ':fenced', tag .. ':attempts'
 local HELD = tag .. ':held'

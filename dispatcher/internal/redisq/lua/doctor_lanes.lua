@@ -26,6 +26,13 @@ local function judge(l, listed, parked)
   end
 end
 
+-- name_of answers what a lane without a name should be called, nil where none of its messages is at hand or tells.
+local function name_of(l)
+  local element = sub(l.name, 1, 3) ~= 'ep_' and call('LINDEX', READY .. l.name, 0)
+  local record = element and call('HGET', MESSAGES, (select(2, parts(element))))
+  return record and #record > DIGEST and leads_to(record) or nil
+end
+
 local repaired = false
 for _, l in ipairs(met) do
   l.ready = call('LLEN', READY .. l.name)
@@ -50,9 +57,15 @@ for _, l in ipairs(met) do
     end
   end
   local limited = call('HEXISTS', LIMITS, l.name) == 1
-  if (l.text or limited) and l.name ~= '*' and not call('ZSCORE', KNOWN, l.name) then
+  local leads = call('HGET', NAMES, l.name)
+  if (l.text or limited or leads) and l.name ~= '*' and not call('ZSCORE', KNOWN, l.name) then
     answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = l.name, 'unknown_lane', ''
     if fix then call('ZADD', KNOWN, now, l.name) end
+  end
+  local name = l.text and not leads and name_of(l)
+  if name then
+    answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = l.name, 'no_name', ''
+    if fix then call('HSET', NAMES, l.name, name) end
   end
 end
 if repaired then answer[1], answer[2], answer[3] = finish() end

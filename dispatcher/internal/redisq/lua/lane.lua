@@ -7,8 +7,9 @@
 -- ARGV[7] ordered  0 or 1
 -- ARGV[8] held     - no, p paused, d disabled, x deleted
 -- ARGV[9] clear    1: close the breaker, forget what a receiver asked to wait for
+-- ARGV[10] leads   what :names is to say of it, empty: what it says
 -- returns now, due, weight, breakers (lane, 0, where it was closed), in flight and waiting before
-local name, v, held, clear = ARGV[3], tonumber(ARGV[4]), ARGV[8], ARGV[9] == '1'
+local name, v, held, clear, leads = ARGV[3], tonumber(ARGV[4]), ARGV[8], ARGV[9] == '1', ARGV[10]
 local text = num(v) .. ' ' .. num(ARGV[5]) .. ' ' .. num(ARGV[6]) .. ' ' .. num(ARGV[7]) .. ' ' .. held
 local nothing = text == '0 0 0 0 -'
 local limits = limits_of(name, text) -- a text that is none fails here, before anything is written
@@ -50,6 +51,7 @@ if clear and l.text then -- a lane that nobody saw yet stays so
   s.fails, s.opened, s.till = 0, 0, 0
 end
 call('ZADD', KNOWN, 'NX', now, name)
+if leads ~= '' then call('HSET', NAMES, name, leads) end
 l.place = true
 local t, d, w = finish()
 return { t, d, w, breakers, flying, waiting }

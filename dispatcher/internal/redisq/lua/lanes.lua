@@ -3,8 +3,7 @@
 -- ARGV[..] after those of read: most (0: those named), score and name of the last one before (empty: from the start), lanes
 -- returns now, due, weight, 1 if all lanes are held, then for each: lane, ms when its state was made or last looked at (0:
 -- it is not known), in flight, waiting, most in flight now, fails, opened, until ms, us when its rate allows the next
--- attempt (0: now, or it has none), limits (empty: none), and where something is ready and it is no endpoint's the id and
--- the head of the record of the first, else empty
+-- attempt (0: now, or it has none), limits (empty: none), what it leads to (empty: it is no bare URL's)
 local wanted, after, last = tonumber(ARGV[rest]), ARGV[rest + 1], ARGV[rest + 2]
 local names = {}
 if wanted > 0 then
@@ -15,26 +14,14 @@ else
 end
 load(names)
 
--- first is the delivery at the head of a lane's list: what a lane without an endpoint is for.
-local function first(l)
-  if sub(l.name, 1, 3) == 'ep_' then return '', '' end
-  local element = call('LINDEX', READY .. l.name, 0)
-  if not element then return '', '' end
-  local _, id = parts(element)
-  local record = call('HGET', MESSAGES, id)
-  if not record or #record <= DIGEST then return '', '' end
-  return id, head(record)
-end
-
 local answer = { micros, before_due, weighs(before_weight), call('HEXISTS', LIMITS, '*') }
 for _, name in ipairs(names) do
   local l = lanes[name]
   local s = l.state
   local token = l.limits.interval > 0 and s.tat > micros and s.tat or 0
-  local id, record = first(l)
   for _, value in ipairs({
     name, call('ZSCORE', KNOWN, name) or '0', l.flying, l.waiting, room(l), s.fails, s.opened, num(s.till), num(token),
-    call('HGET', LIMITS, name) or '', id, record,
+    call('HGET', LIMITS, name) or '', call('HGET', NAMES, name) or '',
   }) do
     answer[#answer + 1] = value
   end

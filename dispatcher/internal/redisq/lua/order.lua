@@ -18,6 +18,33 @@ local function push(l, due, id)
   count('ready', 1)
 end
 
+-- leads_to answers where the URL of a message leads, and for which tenant, as :names has it; nil where its message has none.
+-- The meta of its record (record.go) has fields of a tag, a length and a text, the tenant before the URL.
+local TENANT, URL = 2, 3
+local function leads_to(record)
+  local byte = string.byte
+  local at = 44 + (byte(record, 43) or 0)
+  local a, b = byte(record, at, at + 1)
+  if not b then return nil end
+  local behind, tenant = at + 2 + a * 256 + b, ''
+  at = at + 3
+  while at + 1 < behind do
+    local kind, length, factor = byte(record, at), 0, 1
+    repeat
+      at = at + 1
+      local part = byte(record, at) or 0
+      length, factor = length + part % 128 * factor, factor * 128
+    until part < 128
+    local text = sub(record, at + 1, at + length)
+    if kind == TENANT then tenant = text end
+    if kind == URL then
+      local origin = match(string.gsub(text, '^(%a+://)[^/?#]*@', '%1'), '^%a+://[^/?#]+')
+      return origin and string.lower(origin) .. ' ' .. tenant
+    end
+    at = at + 1 + length
+  end
+end
+
 -- drop forgets a delivery whose message was removed by hand, or by a repair: it must neither stop its lane nor stay. A body
 -- that lies apart is named by the digest, where that is left.
 local function drop(delivery, id, record)

@@ -75,6 +75,7 @@ local function retry(delivery, l, id)
     return 1
   end
   if leased(delivery) then return -2 end
+  if not l.text then l.leads = leads_to(record) end
   return again(delivery, l, id, record)
 end
 

@@ -110,6 +110,7 @@ end
 -- make puts one delivery where it belongs and answers the place's letter.
 local function make(e, l)
   local delivery = l.name .. ':' .. e.id
+  if not l.text and not l.leads then l.leads = leads_to(e.record) end
   if ends(l) then
     doom(l, delivery)
     return l.limits.held == 'x' and 'c' or 'x'

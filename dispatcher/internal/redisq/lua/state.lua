@@ -263,7 +263,7 @@ end
 
 -- write_lanes keeps what changed about lanes.
 local function write_lanes()
-  local ins, texts, made = {}, {}, {}
+  local ins, texts, made, names = {}, {}, {}, {}
   for _, l in ipairs(met) do
     -- Where a count was wrong, what leaves its place is not in it.
     local flying, waiting = l.flying, l.waiting
@@ -283,6 +283,10 @@ local function write_lanes()
         if not l.text then
           made[#made + 1] = at_now
           made[#made + 1] = l.name
+          if l.leads then
+            names[#names + 1] = l.name
+            names[#names + 1] = l.leads
+          end
         end
       end
     end
@@ -290,6 +294,7 @@ local function write_lanes()
   each('HSET', IN, ins)
   each('HSET', LANE, texts)
   each('ZADD', KNOWN, made)
+  each('HSET', NAMES, names)
   if #made > 0 then
     spread(IN)
     spread(LANE)

@@ -148,6 +148,7 @@ if #heads > 0 then
   each('ZREM', KNOWN, gone)
   each('HDEL', IN, gone)
   each('HDEL', LANE, gone)
+  each('HDEL', NAMES, gone)
   each('HDEL', LIMITS, gone)
   each('HDEL', HELD, gone)
   each('ZADD', KNOWN, kept)

@@ -1,0 +1,84 @@
+package queuetest
+
+import (
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// nameCases are about what a bare URL's lane says of itself.
+var nameCases = []testCase{
+	{name: "a lane tells the origin and the tenant of the messages that it was made for", run: func(r *rig) {
+		long := strings.Repeat("x", 200)
+		for url, origin := range map[string]string{
+			"https://shop.example/hooks?token=x":        "https://shop.example",
+			"http://Shop.Example:8080?a=/b":             "http://shop.example:8080",
+			"https://[2001:DB8::1]:8443/":               "https://[2001:db8::1]:8443",
+			"https://user:secret@shop.example/a@b":      "https://shop.example",
+			"https://shop.example/" + long + "@a/b":     "https://shop.example",
+			"https://" + long + ".example/" + long[:99]: "https://" + long + ".example",
+			"nonsense": "",
+			"":         "",
+		} {
+			for _, tenant := range []string{"", "t1", long[:128]} {
+				for _, topic := range []string{"a.b", long[:128]} {
+					lane := dispatcher.Lane(r.newID())
+					e := r.entry(string(lane), to(lane), func(m *dispatcher.Message) { m.URL, m.Tenant, m.Topic = url, tenant, topic })
+					r.schedule(e)
+					got := r.laneState(lane)
+					require.Equal(r, origin, got.URL, url)
+					if origin == "" {
+						tenant = ""
+					}
+					require.Equal(r, tenant, got.Tenant, url)
+				}
+			}
+		}
+	}},
+	{name: "a lane is named also where the body lies apart", run: func(r *rig) {
+		r.schedule(r.entry("m1", to("a"), body(strings.Repeat("x", dispatcher.ApartAbove+1))))
+		require.Equal(r, "https://example.com", r.laneState("a").URL)
+		require.Equal(r, "t1", r.laneState("a").Tenant)
+	}},
+	{name: "a lane that every message was taken from is named still", run: func(r *rig) {
+		r.publish("a", "m1")
+		r.deliver(named("a", "m1"))
+		require.Equal(r, "https://example.com", r.laneState("a").URL)
+		require.Equal(r, "t1", r.laneState("a").Tenant)
+	}},
+	{name: "a lane that a late message of another URL meets keeps its name", run: func(r *rig) {
+		r.publish("a", "m1")
+		r.schedule(r.entry("m2", to("a"), func(m *dispatcher.Message) { m.URL = "https://other.example" }))
+		require.Equal(r, "https://example.com", r.laneState("a").URL)
+	}},
+	{name: "a name goes with its lane, and a retry brings it back", run: func(r *rig) {
+		r.publish("a", "m1")
+		r.deliver(named("a", "m1"))
+		r.pass(90 * time.Minute)
+		r.trim(keepAll)
+		require.Empty(r, r.State().Lanes)
+		require.Equal(r, dispatcher.LaneState{Lane: "a", Window: 2}, r.laneState("a"))
+		require.Equal(r, []bool{true}, r.retry(named("a", "m1")))
+		require.Equal(r, "https://example.com", r.laneState("a").URL)
+		require.Equal(r, "t1", r.laneState("a").Tenant)
+	}},
+	{name: "a lane may be named and held before its first message", run: func(r *rig) {
+		at, err := url.Parse("https://shop.example/hooks")
+		require.NoError(r, err)
+		name := dispatcher.URLLaneName(at, "t2")
+		r.limitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused, Name: name}, false)
+		got := r.laneState("a")
+		require.Equal(r, "https://shop.example", got.URL)
+		require.Equal(r, "t2", got.Tenant)
+		require.True(r, got.Known)
+		r.limitAs("a", dispatcher.LaneLimits{}, false)
+		require.Equal(r, "t2", r.laneState("a").Tenant, "without one nothing is changed")
+		r.pass(90 * time.Minute)
+		r.trim(keepAll)
+		require.Empty(r, r.State().Lanes)
+	}},
+}

@@ -146,11 +146,11 @@ func (s *Store) send(ctx context.Context, t *trip) {
 	for i := range todo {
 		todo[i] = i
 	}
-	for {
+	for tries := 1; ; tries++ {
 		s.carry(ctx, t, todo)
 		again, wait := todo[:0], time.Duration(0)
 		for _, i := range todo {
-			if after, ok := s.mayRepeat(&t.errands[i], began); ok {
+			if after, ok := s.mayRepeat(&t.errands[i], began, tries); ok {
 				again, wait = append(again, i), max(wait, after)
 			}
 		}

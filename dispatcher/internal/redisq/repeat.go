@@ -23,8 +23,13 @@ const (
 // patience is how long a call repeats at most: it holds up what goes with it to
 // other partitions. A slot with ten thousand messages moves in a fraction of
 // that. A partition that took longer is tried once a call until it answers
-// again, so that it holds up others only once.
-const patience = time.Second
+// again, so that it holds up others only once. Where each answer takes long the
+// time alone proves nothing: triesLeast are made whatever they take, which
+// outlast a table of slots that is read again.
+const (
+	patience   = time.Second
+	triesLeast = 5
+)
 
 // passing are the answers that tell that nothing was carried out and that this
 // passes: a slot is being moved, its replica takes over, the node loads its
@@ -32,9 +37,9 @@ const patience = time.Second
 // never followed: the node it names would see what has not moved as missing.
 var passing = []string{"ASK ", "TRYAGAIN", "CLUSTERDOWN", "MOVED ", "LOADING", "READONLY", "MASTERDOWN", "BUSY "}
 
-// mayRepeat tells whether, and after which time, an errand of a trip that began
-// then has to be sent again.
-func (s *Store) mayRepeat(e *errand, began time.Time) (after time.Duration, ok bool) {
+// mayRepeat tells whether, and after which time, an errand has to be sent again
+// that was sent so many times since then.
+func (s *Store) mayRepeat(e *errand, began time.Time, tries int) (after time.Duration, ok bool) {
 	tired := &s.tired[e.partition-home]
 	if e.err == nil {
 		if tired.Load() { // asked first: a store is written to by all that call
@@ -59,7 +64,7 @@ func (s *Store) mayRepeat(e *errand, began time.Time) (after time.Duration, ok b
 		switch {
 		case tired.Load():
 			return 0, false
-		case time.Since(began) > patience:
+		case tries >= triesLeast && time.Since(began) > patience:
 			tired.Store(true)
 			return 0, false
 		case prefix == "MOVED ":

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -78,6 +79,7 @@ var errCrash = errors.New("the process is gone")
 // crash ends a process after so many commands that change something: they are
 // carried out, and nothing after them.
 type crash struct {
+	mu    sync.Mutex // guards both: a run that takes a while tells beside its work that it lives
 	left  int
 	ended bool
 }
@@ -113,6 +115,8 @@ func (c *crash) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 // may reports whether a command is carried out. Reading costs nothing: an end
 // before or behind it is the same.
 func (c *crash) may(cmd redis.Cmder) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.ended {
 		return false
 	}

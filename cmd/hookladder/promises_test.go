@@ -174,14 +174,16 @@ func waitsForDisk(t testing.TB) bool {
 	}
 	conn := mustConnect(t, server).Conn()
 	defer conn.Close()
-	var took time.Duration
-	for range 2 { // the first may meet the disk's turn
+	least := time.Hour // a busy machine makes one wait now and then, not each time
+	for n := range 4 {
 		begun := time.Now()
 		require.NoError(t, conn.Set(t.Context(), "a", "1", 0).Err())
-		require.NoError(t, conn.Do(t.Context(), "WAITAOF", 1, 0, 5000).Err())
-		took = time.Since(begun)
+		require.NoError(t, conn.Do(t.Context(), "WAITAOF", 1, 0, 60_000).Err())
+		if n > 0 { // the first may meet the disk's turn
+			least = min(least, time.Since(begun))
+		}
 	}
-	return took > 500*time.Millisecond
+	return least > 200*time.Millisecond
 }
 
 // nothingLost are the promises that nothing is lost at all.

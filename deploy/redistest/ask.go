@@ -29,6 +29,7 @@ func newClient(url string) (*redis.Client, error) {
 	opt.MaxRetries = -1
 	opt.DialerRetries = 1
 	opt.ContextTimeoutEnabled = true
+	opt.ReadTimeout, opt.DialTimeout = patience, patience // the context's is shorter
 	opt.DisableIdentity = true
 	// After as many dials that failed the client stops dialling for a second,
 	// and would not notice a server that was started again.
@@ -47,9 +48,14 @@ func (s *Server) connect() error {
 	return nil
 }
 
-// ask sends a command and waits for its answer.
-func (s *Server) ask(args ...any) (any, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), askWait)
+// ask sends a command and waits for its answer, as long as one that can needs.
+func (s *Server) ask(args ...any) (any, error) { return s.askWithin(askWait, args...) }
+
+// tell sends a command to a server that is known to answer, however late.
+func (s *Server) tell(args ...any) (any, error) { return s.askWithin(patience, args...) }
+
+func (s *Server) askWithin(wait time.Duration, args ...any) (any, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
 	v, err := s.client.Do(ctx, args...).Result()
 	if err != nil {

@@ -67,7 +67,8 @@ func (n *Node) begin() (err error) {
 	if err := n.start(); err != nil {
 		return err
 	}
-	n.ID, err = n.text("CLUSTER", "MYID")
+	id, err := n.tell("CLUSTER", "MYID")
+	n.ID = fmt.Sprint(id)
 	return err
 }
 
@@ -75,18 +76,18 @@ func (n *Node) begin() (err error) {
 func (c *Cluster) join(masters int) error {
 	for i, n := range c.nodes {
 		// Epochs of their own, given before they meet, spare the nodes the agreement on who goes first.
-		if _, err := n.ask("CLUSTER", "SET-CONFIG-EPOCH", i+1); err != nil {
+		if _, err := n.tell("CLUSTER", "SET-CONFIG-EPOCH", i+1); err != nil {
 			return err
 		}
 		if i >= masters {
 			continue
 		}
-		if _, err := n.ask("CLUSTER", "ADDSLOTSRANGE", i*slots/masters, (i+1)*slots/masters-1); err != nil {
+		if _, err := n.tell("CLUSTER", "ADDSLOTSRANGE", i*slots/masters, (i+1)*slots/masters-1); err != nil {
 			return err
 		}
 	}
 	for _, n := range c.nodes[1:] {
-		if _, err := c.nodes[0].ask("CLUSTER", "MEET", "127.0.0.1", n.port, n.bus); err != nil {
+		if _, err := c.nodes[0].tell("CLUSTER", "MEET", "127.0.0.1", n.port, n.bus); err != nil {
 			return err
 		}
 	}
@@ -107,7 +108,7 @@ func (c *Cluster) join(masters int) error {
 // follow makes replicas of all but the masters.
 func (c *Cluster) follow(masters int) error {
 	for i, n := range c.nodes[masters:] {
-		if _, err := n.ask("CLUSTER", "REPLICATE", c.nodes[i%masters].ID); err != nil {
+		if _, err := n.tell("CLUSTER", "REPLICATE", c.nodes[i%masters].ID); err != nil {
 			return err
 		}
 	}

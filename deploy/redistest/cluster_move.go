@@ -16,9 +16,9 @@ func (c *Cluster) MoveSlot(slot int, from, to *Node, pause func(moved int)) {
 	if pause == nil {
 		pause = func(int) {}
 	}
-	_, err := to.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", from.ID)
+	_, err := to.tell("CLUSTER", "SETSLOT", slot, "IMPORTING", from.ID)
 	require.NoError(c.t, err)
-	_, err = from.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", to.ID)
+	_, err = from.tell("CLUSTER", "SETSLOT", slot, "MIGRATING", to.ID)
 	require.NoError(c.t, err)
 	moved := 0
 	for {
@@ -35,7 +35,7 @@ func (c *Cluster) MoveSlot(slot int, from, to *Node, pause func(moved int)) {
 
 // moveKey moves one key of a slot and reports whether there was one.
 func moveKey(slot int, from, to *Node) (bool, error) {
-	v, err := from.ask("CLUSTER", "GETKEYSINSLOT", slot, 1)
+	v, err := from.tell("CLUSTER", "GETKEYSINSLOT", slot, 1)
 	if err != nil {
 		return false, err
 	}
@@ -47,24 +47,24 @@ func moveKey(slot int, from, to *Node) (bool, error) {
 		return false, nil
 	}
 	// The answer is NOKEY where the key ended meanwhile.
-	_, err = from.ask("MIGRATE", "127.0.0.1", to.port, keys[0], 0, migrateMillis)
+	_, err = from.tell("MIGRATE", "127.0.0.1", to.port, keys[0], 0, migrateMillis)
 	return true, err
 }
 
-// migrateMillis bounds how long a key may be on its way; it is less than the
-// package waits for an answer.
-const migrateMillis = 900
+// migrateMillis bounds how long a key may be on its way, for which its old node
+// answers nobody else. It takes a millisecond, on a busy machine a second.
+const migrateMillis = 10_000
 
 // give makes all masters agree on who has a slot: the new one first, so that it
 // is never nobody's.
 func (c *Cluster) give(slot int, to *Node) error {
-	_, err := to.ask("CLUSTER", "SETSLOT", slot, "NODE", to.ID)
+	_, err := to.tell("CLUSTER", "SETSLOT", slot, "NODE", to.ID)
 	errs := []error{err}
 	for _, n := range c.Masters() {
 		if n == to {
 			continue
 		}
-		_, err := n.ask("CLUSTER", "SETSLOT", slot, "NODE", to.ID)
+		_, err := n.tell("CLUSTER", "SETSLOT", slot, "NODE", to.ID)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

@@ -1,6 +1,8 @@
 package redisq_test
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -27,16 +29,17 @@ func TestAPublishWaitsForReplicas(t *testing.T) {
 	replica := redistest.StartReplica(t, master)
 	store := durableStore(t, master, dispatcher.Durability{Replicas: 1})
 	require.Equal(t, "wait", redisq.DurableBy(store))
-	got, _, err := store.Schedule(ctx, "one", 1024, 8, faultEntries(2, 0))
-	require.NoError(t, err)
-	require.NoError(t, got[0].Err)
+	eventually(t, "a publish is durable", func(ctx context.Context) error {
+		got, _, err := store.Schedule(ctx, "one", 1024, 8, faultEntries(2, 0))
+		return errors.Join(err, got[0].Err, got[1].Err)
+	})
 
 	// With the replica away it is stored, leased and told, but not acknowledged.
 	replica.Pause()
 	batch := faultEntries(2, time.Hour)
 	batch = append(batch, faultEntries(3, 0)[2], faultEntries(1, 0)[0])
 	batch[3].Digest[0]++
-	got, _, err = store.Schedule(ctx, "one", 1024, 8, batch)
+	got, _, err := store.Schedule(ctx, "one", 1024, 8, batch)
 	require.NoError(t, err)
 	for i, want := range []dispatcher.Result{dispatcher.Accepted, dispatcher.Accepted, dispatcher.Accepted} {
 		require.Equal(t, want, got[i].Result)
@@ -53,11 +56,11 @@ func TestAPublishWaitsForReplicas(t *testing.T) {
 	require.Equal(t, dispatcher.Duplicate, got[0].Result)
 	require.ErrorIs(t, got[0].Err, dispatcher.ErrUnavailable)
 	replica.Resume()
-	replica.InStep()
-	got, _, err = store.Schedule(ctx, "one", 1024, 8, batch[:1])
-	require.NoError(t, err)
+	eventually(t, "the repeat is durable", func(ctx context.Context) error {
+		got, _, err = store.Schedule(ctx, "one", 1024, 8, batch[:1])
+		return errors.Join(err, got[0].Err)
+	})
 	require.Equal(t, dispatcher.Duplicate, got[0].Result)
-	require.NoError(t, got[0].Err)
 	st, err := store.Stats(ctx)
 	require.NoError(t, err)
 	require.Equal(t, map[dispatcher.Status]int64{dispatcher.StatusInFlight: 3, dispatcher.StatusScheduled: 2}, st.Counts)
@@ -70,16 +73,17 @@ func TestAPublishWaitsForTheDisk(t *testing.T) {
 	ctx := t.Context()
 	server := redistest.Start(t)
 	store := durableStore(t, server, dispatcher.Durability{Fsync: true})
-	got, _, err := store.Schedule(ctx, "one", 1024, 8, faultEntries(1, 0))
-	require.NoError(t, err)
-	require.NoError(t, got[0].Err)
+	eventually(t, "a publish is durable", func(ctx context.Context) error {
+		got, _, err := store.Schedule(ctx, "one", 1024, 8, faultEntries(1, 0))
+		return errors.Join(err, got[0].Err)
+	})
 	if !redistest.Knows(t, server.URL(), "WAITAOF") {
 		require.Equal(t, "appendfsync always", redisq.DurableBy(store))
 		return
 	}
 	require.Equal(t, "waitaof", redisq.DurableBy(store))
 	require.NoError(t, store.Client().ConfigSet(ctx, "appendonly", "no").Err())
-	got, _, err = store.Schedule(ctx, "one", 1024, 8, faultEntries(2, 0))
+	got, _, err := store.Schedule(ctx, "one", 1024, 8, faultEntries(2, 0))
 	require.NoError(t, err)
 	require.Equal(t, dispatcher.Duplicate, got[0].Result)
 	require.Equal(t, dispatcher.Accepted, got[1].Result)

@@ -169,18 +169,23 @@ func TestSurveyKnowsWhetherAPublishCanWaitForTheDisk(t *testing.T) {
 }
 
 // waitsForTheDisk reports whether a server that fsyncs once a second makes
-// somebody wait who wrote five times one after another.
+// somebody wait who writes one time after another: each time, since a busy
+// machine makes one wait now and then.
 func waitsForTheDisk(t *testing.T, client redis.UniversalClient) bool {
 	t.Helper()
 	conn := client.(*redis.Client).Conn()
 	defer conn.Close()
-	began := time.Now()
-	for n := range 5 {
+	least := time.Hour
+	for n := range 6 {
+		began := time.Now()
 		require.NoError(t, conn.Set(t.Context(), "waited", n, 0).Err())
-		require.NoError(t, conn.Do(t.Context(), "WAITAOF", 1, 0, 5000).Err())
+		require.NoError(t, conn.Do(t.Context(), "WAITAOF", 1, 0, 60_000).Err())
+		if n > 0 { // the first may meet the disk's turn
+			least = min(least, time.Since(began))
+		}
 	}
 	require.NoError(t, client.Del(t.Context(), "waited").Err())
-	return time.Since(began) > 2*time.Second
+	return least > 200*time.Millisecond
 }
 
 func TestSurveyIsGivenAgainForSomeSeconds(t *testing.T) {

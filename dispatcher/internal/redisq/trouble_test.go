@@ -243,7 +243,7 @@ func TestAConnectionThatIsRefused(t *testing.T) {
 func TestAnExhaustedPool(t *testing.T) {
 	server := redistest.Start(t)
 	store := openTestStore(t, redisq.Options{
-		URL: server.URL() + "?pool_size=1&pool_timeout=50ms", Project: "pool", MaxWindow: 128, Permits: 1024, Poll: true,
+		URL: server.URL() + "?pool_size=1&pool_timeout=50ms&read_timeout=1m", Project: "pool", MaxWindow: 128, Permits: 1024, Poll: true,
 	})
 	server.Pause()
 	first, second := make(chan error, 1), make(chan error, 1)

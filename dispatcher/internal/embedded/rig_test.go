@@ -19,8 +19,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/embedded"
 )
 
-// patience bounds how long a test waits for what always comes.
-const patience = 30 * time.Second
+// patience bounds how long a test waits for what always comes. It only ends one
+// that hangs.
+const patience = 3 * time.Minute
 
 type lockedBuffer struct {
 	mu sync.Mutex
@@ -131,13 +132,19 @@ func (r *running) pid() int {
 
 func mustPid(t testing.TB, c *redis.Client) int {
 	t.Helper()
-	text, err := c.Info(t.Context(), "server").Result()
-	require.NoError(t, err)
-	_, rest, _ := strings.Cut(text, "\nprocess_id:")
-	number, _, _ := strings.Cut(rest, "\r")
-	pid, err := strconv.Atoi(number)
+	pid, err := pidOf(t.Context(), c)
 	require.NoError(t, err)
 	return pid
+}
+
+func pidOf(ctx context.Context, c *redis.Client) (int, error) {
+	text, err := c.Info(ctx, "server").Result()
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(text, "\nprocess_id:")
+	number, _, _ := strings.Cut(rest, "\r")
+	return strconv.Atoi(number)
 }
 
 func (r *running) set(key, value string) {

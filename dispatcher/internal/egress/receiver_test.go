@@ -20,7 +20,7 @@ import (
 )
 
 // safety ends a test that hangs. No test waits for it to pass.
-const safety = 20 * time.Second
+const safety = 2 * time.Minute
 
 // receiver is a far side that does with its connections as it likes.
 type receiver struct {

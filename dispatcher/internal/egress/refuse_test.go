@@ -15,13 +15,11 @@ import (
 )
 
 func TestReceiverThatIsNotThereIsNoConnection(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	u := mustURL(t, "http://user:pass@"+l.Addr().String()+"/path?token=secret")
+	at := "127.0.0.1:" + freePort(t)
+	u := mustURL(t, "http://user:pass@"+at+"/path?token=secret")
 	a := send(t, newTestClient(t, quickRetries(1)), newTestCall(u))
 	require.Equal(t, dispatcher.ClassConnect, a.Class)
-	require.EqualError(t, a.Err, "connect to "+l.Addr().String()+": connection refused")
+	require.EqualError(t, a.Err, "connect to "+at+": connection refused")
 }
 
 func TestCallThatIsCalledOffSaysSo(t *testing.T) {

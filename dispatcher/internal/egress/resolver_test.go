@@ -4,7 +4,9 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"strconv"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -43,15 +45,18 @@ func (c *counting) LookupNetIP(context.Context, string, string) ([]netip.Addr, e
 	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 }
 
-// freePort is a port of 127.0.0.1 at which nobody listens.
+// freePort is a port of 127.0.0.1 at which nobody listens until the test ends:
+// it is taken, so that no other test can, and refuses connections.
 func freePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	_, port, err := net.SplitHostPort(l.Addr().String())
+	syscall.CloseOnExec(fd)
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	at, err := syscall.Getsockname(fd)
 	require.NoError(t, err)
-	return port
+	return strconv.Itoa(at.(*syscall.SockaddrInet4).Port)
 }
 
 func allowed(t testing.TB, nets ...string) func(*egress.Options) {

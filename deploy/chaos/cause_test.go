@@ -29,8 +29,8 @@ const (
 	// longest pause of a loop that backs off, and a call that had begun before.
 	aftermath = 10 * time.Second
 	// lingering is how long after its sender's death a request may wait to be
-	// read.
-	lingering = time.Second
+	// read, on a machine that has too much to do: its process never comes back.
+	lingering = time.Minute
 	// noticing is how long an instance may take to learn that it was declared
 	// dead, once it may know: it meets that at a beat.
 	noticing = time.Minute

@@ -16,8 +16,9 @@ import (
 )
 
 // drainWithin is how long what was accepted may take to end when nothing is
-// broken any more: the guard's minute, for a hint that was lost, and the ladder.
-const drainWithin = 150 * time.Second
+// broken any more: the guard's minute, for a hint that was lost, and the ladder,
+// and several times that on a machine that has too much to do.
+const drainWithin = 6 * time.Minute
 
 // asker asks the API what became of everything.
 type asker struct {

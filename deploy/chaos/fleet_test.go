@@ -27,9 +27,9 @@ import (
 const (
 	// startWithin is how long a process may take until it says that it has
 	// started, on a machine that has too much to do.
-	startWithin = 30 * time.Second
+	startWithin = 3 * time.Minute
 	// endWithin is the same for its end: its grace, and its last outcomes.
-	endWithin = 40 * time.Second
+	endWithin = 3 * time.Minute
 )
 
 // fleet is a number of slots with an instance each.
@@ -192,6 +192,7 @@ type said struct {
 	DeliveryID string `json:"delivery_id"`
 	Attempt    int
 	Verdict    string
+	Status     int
 	Deliveries int
 }
 
@@ -215,7 +216,7 @@ func (f *fleet) listen(p *process, log io.Reader) {
 			p.api, _ = client.New(p.base, "") // the address is one
 			close(p.ready)
 		case finished, "delivery dead":
-			f.h.note(note{at: s.Time, who: p.name, text: finished, id: s.DeliveryID, n: s.Attempt, ok: s.Verdict == "delivered"})
+			f.h.note(note{at: s.Time, who: p.name, text: finished, id: s.DeliveryID, n: s.Attempt, ok: s.Verdict == "delivered", mute: s.Status == 0})
 		case renamed, takeover, unrecorded, handedBack:
 			f.h.note(note{at: s.Time, who: p.name, text: s.Msg, n: s.Deliveries})
 		}

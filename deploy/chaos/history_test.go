@@ -113,6 +113,7 @@ type note struct {
 	id   string // of a delivery
 	n    int    // its attempt, or how many
 	ok   bool   // the attempt succeeded
+	mute bool   // the attempt got no answer
 }
 
 // The notes that are kept.

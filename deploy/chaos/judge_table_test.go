@@ -179,6 +179,10 @@ var rows = []struct {
 		first.answered = at(2.4)
 		p.message("m", yes(0, 0.1)).arrivals = []*arrival{first, comes("a1", 2, 3.21, 200)}
 	}, ""},
+	{"an attempt comes at its rung after one that was given up before it was read", func(p plot) {
+		p.note(note{at: at(0.1), who: "a1", text: finished, id: "u_0:m", n: 1, mute: true})
+		p.message("m", yes(0, 0.1)).arrivals = []*arrival{comes("a1", 1, 2, 500), comes("a1", 2, 2.1, 200)}
+	}, ""},
 	{"an attempt comes before its receiver wants it", func(p plot) {
 		first := comes("a1", 1, 0.2, 503)
 		first.after = 4 * time.Second
@@ -220,7 +224,7 @@ var rows = []struct {
 	{"twice for no reason", func(p plot) { twice(p, 5) }, unexplained},
 	{"twice, and its holder was killed before", func(p plot) {
 		twice(p, 5)
-		p.breaks(killed, "a1", -2, -1)
+		p.breaks(killed, "a1", -120, -100)
 	}, unexplained},
 	{"twice, and its holder was killed at once", func(p plot) {
 		twice(p, 7)

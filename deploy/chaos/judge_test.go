@@ -56,6 +56,7 @@ type judge struct {
 	found   findings
 	notes   map[string][]note        // by instance, without attempts
 	judged  map[string]map[bool]note // "instance delivery attempt" → ok → the line
+	mute    map[string]bool          // "delivery attempt": an instance says that it got no answer
 	lethal  map[string][]*fault      // by instance: what ends it
 	trouble map[string][]*fault      // by instance: what keeps it from the store, or stops it
 }
@@ -78,7 +79,7 @@ func judged(h *history, rungs []time.Duration) findings {
 func newJudge(h *history, rungs []time.Duration) *judge {
 	j := &judge{
 		h: h, rungs: rungs,
-		notes: map[string][]note{}, judged: map[string]map[bool]note{},
+		notes: map[string][]note{}, judged: map[string]map[bool]note{}, mute: map[string]bool{},
 		lethal: map[string][]*fault{}, trouble: map[string][]*fault{},
 	}
 	j.found.deaths, j.found.duplicates = map[string]int{}, map[string]int{}
@@ -92,6 +93,9 @@ func newJudge(h *history, rungs []time.Duration) *judge {
 			j.judged[key] = map[bool]note{}
 		}
 		j.judged[key][n.ok] = n
+		if n.mute {
+			j.mute[attemptKey("", n.id, n.n)] = true
+		}
 	}
 	for _, f := range h.faults {
 		if f.kind == killed || f.kind == ended {
@@ -250,8 +254,8 @@ func (j *judge) times(m *message, came []*arrival) {
 		from, why := m.tries[0].began.Add(m.delay), fmt.Sprintf("its delay of %s", m.delay)
 		if a.attempt > 1 {
 			var known bool
-			if from, known = j.rung(came, a.attempt-1); !known {
-				continue // the one before never reached the receiver
+			if from, known = j.rung(came, a.attempt-1); !known || j.mute[attemptKey("", j.h.lanes[a.place]+":"+m.id, a.attempt-1)] {
+				continue // the one before never reached the receiver, or was given up when only its sender knows
 			}
 			why = fmt.Sprintf("rung %d", a.attempt-1)
 		}

@@ -3,7 +3,6 @@ package chaos_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 
@@ -11,6 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/redistest"
 )
 
 // network is a proxy for each slot between it and the store.
@@ -24,10 +25,7 @@ func newNetwork(t testing.TB, upstream string, slots ...string) *network {
 	n := &network{t: t, proxies: map[string]*toxiproxy.Proxy{}}
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
 	for _, slot := range slots {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		addr := l.Addr().String()
-		require.NoError(t, l.Close())
+		addr := fmt.Sprintf("127.0.0.1:%d", redistest.FreePort(t))
 		p := toxiproxy.NewProxy(server, slot, addr, upstream)
 		require.NoError(t, p.Start())
 		t.Cleanup(p.Stop)

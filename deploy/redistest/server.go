@@ -245,6 +245,15 @@ func (g *guard) Close() error {
 	return errors.Join(err, g.in.Close(), g.cmd.Wait())
 }
 
+// FreePort is a port of 127.0.0.1 at which nobody listens, and which the system
+// gives to no connection: who stops listening there can begin again.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	port, err := freePort()
+	require.NoError(t, err)
+	return port
+}
+
 // given are the ports that this process has used, so that a server that is
 // down finds its own again.
 var given sync.Map

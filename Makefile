@@ -6,6 +6,9 @@ GO          ?= go
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # More flags for the tests, such as -v or -run Name.
 TESTFLAGS   ?=
+# When a package's tests are taken to hang: they need two minutes, on a busy
+# machine many times that.
+TESTTIMEOUT ?= 45m
 # How long each fuzz target runs.
 FUZZTIME    ?= 30s
 # How long `make chaos` breaks things, on which store (single or cluster), and by
@@ -27,7 +30,7 @@ build: ## build the one binary, static, to bin/hookladder
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o bin/hookladder ./cmd/hookladder
 
 test: redis lint ## everything: redis-server if missing, vet, staticcheck, all tests with the race detector
-	$(GO) test -race -count=1 $(TESTFLAGS) ./...
+	$(GO) test -race -count=1 -timeout $(TESTTIMEOUT) $(TESTFLAGS) ./...
 
 lint: ## gofmt, go vet and staticcheck
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted, run gofmt -w on:" >&2; echo "$$unformatted" >&2; exit 1; }

@@ -1,7 +1,9 @@
 package redistest
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -100,8 +102,33 @@ func until(what string, ok func() (bool, error)) error {
 		select {
 		case <-tick.C:
 		case <-late:
-			return fmt.Errorf("%s: still not so after %s: %w", what, patience, err)
+			return fmt.Errorf("%s: still not so after %s: %w", what, patience, cmp.Or(err, errNotYet))
 		}
+	}
+}
+
+var errNotYet = errors.New("no error meanwhile")
+
+// begunWithin is how long what was begun may take before it is begun anew: Redis
+// gives up a failover after five seconds, which a busy machine may take.
+const begunWithin = 15 * time.Second
+
+// again asks for something, until it is taken on, and anew where it does not
+// come: an ok for until.
+func again(begin func() error, ok func() (bool, error)) func() (bool, error) {
+	var begun time.Time
+	return func() (bool, error) {
+		if done, err := ok(); done || err != nil {
+			return done, err
+		}
+		if time.Since(begun) < begunWithin {
+			return false, nil
+		}
+		err := begin()
+		if err == nil {
+			begun = time.Now()
+		}
+		return false, err
 	}
 }
 

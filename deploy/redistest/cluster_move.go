@@ -77,19 +77,19 @@ func (c *Cluster) Failover(key string) *Node {
 	slot := c.Slot(key)
 	before, err := c.owner(slot)
 	require.NoError(c.t, err)
-	var replica *Node
-	require.NoError(c.t, until("failover begun", func() (bool, error) {
+	var heir *Node
+	require.NoError(c.t, until("failover", again(func() error {
 		// One that was just started again counts as failing for a while.
-		if replica, err = c.replicaOf(before); err == nil {
+		replica, err := c.replicaOf(before)
+		if err == nil {
 			_, err = replica.ask("CLUSTER", "FAILOVER")
 		}
-		return err == nil, err
-	}))
-	require.NoError(c.t, until("failover", func() (bool, error) {
-		now, err := c.owner(slot)
-		return now == replica, err
-	}))
-	return replica
+		return err
+	}, func() (bool, error) {
+		heir, err = c.owner(slot)
+		return err == nil && heir != before, err
+	})))
+	return heir
 }
 
 // replicaOf is a node that follows another.

@@ -134,10 +134,13 @@ func (s *Sentinels) WaitMaster(than string) (addr string) {
 func (s *Sentinels) Failover() string {
 	s.t.Helper()
 	before := s.Master()
-	require.NoError(s.t, until("failover begun", func() (bool, error) {
+	require.NoError(s.t, until("failover", again(func() error {
 		// It refuses while it has not heard of a replica for some seconds.
 		_, err := s.nodes[0].ask("SENTINEL", "FAILOVER", s.name)
-		return err == nil, err
-	}))
+		return err
+	}, func() (bool, error) {
+		now, err := s.addr()
+		return err == nil && now != before, err
+	})))
 	return s.WaitMaster(before)
 }

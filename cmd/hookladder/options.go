@@ -20,6 +20,7 @@ func options(s settings, found []chosen) app.Options {
 	return app.Options{
 		Listen:          listen,
 		Keys:            s.APIKeys,
+		MaxConnections:  s.MaxConns,
 		MetricsListen:   s.MetricsListen,
 		RedisURL:        s.RedisURL,
 		RedisMode:       s.RedisMode,

@@ -38,6 +38,7 @@ type settings struct {
 	Success        *dispatcher.Success `env:"SUCCESS" envDefault:"2xx" accepts:"statuses such as 2xx,404 or a success as JSON"`
 	AttemptTimeout time.Duration       `env:"ATTEMPT_TIMEOUT" envDefault:"15s" min:"1s" max:"60s"`
 	MaxInFlight    int                 `env:"MAX_IN_FLIGHT" envDefault:"1024" min:"0" max:"65536"`
+	MaxConns       int                 `env:"MAX_CONNECTIONS" min:"1" max:"1000000"`
 	EndpointMax    int                 `env:"ENDPOINT_MAX_IN_FLIGHT" envDefault:"128" min:"1" max:"65536"`
 	MaxWaiting     int                 `env:"ENDPOINT_MAX_WAITING" envDefault:"0" min:"0" max:"1000000000"`
 	MaxBytes       size                `env:"MAX_IN_FLIGHT_BYTES" envDefault:"128MiB" min:"1MiB" max:"1TiB"`

@@ -68,7 +68,7 @@ func TestEverySettingIsRead(t *testing.T) {
 		"REDIS_MODE": "sentinel", "REDIS_MASTER": "pay", "REDIS_CA_FILE": cert, "WAKE": "poll", "DATA_DIR": "", "METRICS_LISTEN": "127.0.0.1:9090",
 		"PARTITIONS": "8", "DURABILITY": "replicas:2", "API_KEYS": testKey, "SIGNING_SECRET": secret.Reveal(),
 		"LADDER": "10 30/1d", "LADDER_JITTER": "0.25", "SUCCESS": "2xx,404", "ATTEMPT_TIMEOUT": "10",
-		"MAX_IN_FLIGHT": "0", "MAX_IN_FLIGHT_BYTES": "64MiB", "ENDPOINT_MAX_IN_FLIGHT": "7", "CLAIM_BATCH": "5", "QUICK_RETRIES": "0",
+		"MAX_IN_FLIGHT": "0", "MAX_IN_FLIGHT_BYTES": "64MiB", "MAX_CONNECTIONS": "900", "ENDPOINT_MAX_IN_FLIGHT": "7", "CLAIM_BATCH": "5", "QUICK_RETRIES": "0",
 		"ALLOW_NETS": "10.0.0.0/8, 192.168.1.7", "HTTPS_ONLY": "true", "MAX_BODY": "1MiB", "EXCERPT": "2000",
 		"RETENTION": "1d", "RETENTION_MAX": "10", "DEDUP_MAX": "20", "DEAD_RETENTION": "30d", "DEAD_MAX": "30",
 		"GUARD_INTERVAL": "5s", "SHUTDOWN_GRACE": "0s", "LOG_LEVEL": "debug", "LOG_FORMAT": "text",

@@ -56,6 +56,9 @@ type Options struct {
 	Listen string // host:port of the API; empty: none, it only dispatches
 	Keys   Keys   // none: the API answers only this host, and only on a loopback address
 
+	MaxConnections int   // that the API accepts; 0: as the file descriptors allow
+	MemoryLimit    int64 // bytes that the process tries to stay within; 0: none
+
 	MetricsListen string // host:port of a server that answers only GET /metrics, to everybody; empty: none
 
 	RedisURL    string                // needed, but InMemory or with a DataDir
@@ -98,6 +101,10 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := o.Check(); err != nil {
 		return err
 	}
+	share, err := o.budget(fileLimit())
+	if err != nil {
+		return err
+	}
 	ln, metricsLn, err := listenBoth(ctx, o)
 	if err != nil {
 		return err
@@ -119,7 +126,7 @@ func Run(ctx context.Context, o Options) (err error) {
 
 	guard := egress.NewGuard(o.AllowNets)
 	figures := metrics.New()
-	engine, err := newEngine(store, guard, figures, o)
+	engine, err := newEngine(store, guard, figures, share, o)
 	if err != nil {
 		return err
 	}
@@ -128,15 +135,18 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
+	guests := httpapi.NewGuests(share.accepted, o.Log)
+	figures.WatchConnections(guests)
 	f := flow{
-		engine: engine, api: api, ln: ln, figures: newMetricsServer(figures), figuresLn: metricsLn,
+		engine: engine, api: api, ln: guarded(ln, guests),
+		figures: newMetricsServer(figures, o.Log), figuresLn: guarded(metricsLn, httpapi.NewGuests(figuresConnections, o.Log)),
 		o: o, info: info, partitions: store.Partitions(),
 	}
 	return f.run(ctx)
 }
 
-func newEngine(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics, o Options) (*dispatcher.Dispatcher, error) {
-	sender, err := newSender(guard, o)
+func newEngine(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics, share descriptors, o Options) (*dispatcher.Dispatcher, error) {
+	sender, err := newSender(guard, share.idle, o)
 	if err != nil {
 		return nil, err
 	}
@@ -153,11 +163,12 @@ func newEngine(store *redisq.Store, guard *egress.Guard, figures *metrics.Metric
 }
 
 // newSender makes the client that calls receivers.
-func newSender(guard *egress.Guard, o Options) (*egress.Client, error) {
+func newSender(guard *egress.Guard, idle int, o Options) (*egress.Client, error) {
 	e := egress.Options{
 		Guard:          guard,
 		HTTPSOnly:      o.HTTPSOnly,
 		QuickRetries:   o.QuickRetries,
+		MaxIdle:        idle,
 		MaxIdlePerHost: o.LaneMax,
 		Proxy:          o.Proxy,
 	}

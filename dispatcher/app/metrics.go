@@ -1,6 +1,7 @@
 package app
 
 import (
+	"log/slog"
 	"net/http"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -8,10 +9,10 @@ import (
 )
 
 // newMetricsServer serves the metrics, and nothing else, to whoever reaches it.
-func newMetricsServer(figures http.Handler) *http.Server {
+func newMetricsServer(figures http.Handler, log *slog.Logger) *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", figures)
-	return httpapi.Server(mux)
+	return httpapi.Server(mux, log)
 }
 
 // observers are told the same, one after the other.

@@ -20,6 +20,7 @@ func newAPI(engine *dispatcher.Dispatcher, guard *egress.Guard, figures http.Han
 			HTTPSOnly: o.HTTPSOnly,
 			CheckURL:  guard.URL,
 		},
+		Bodies:  o.bodyBudget(),
 		Version: o.Version,
 		Metrics: figures,
 		Log:     o.Log,
@@ -27,7 +28,7 @@ func newAPI(engine *dispatcher.Dispatcher, guard *egress.Guard, figures http.Han
 	if err != nil {
 		return nil, err
 	}
-	return httpapi.Server(handler), nil
+	return httpapi.Server(handler, o.Log), nil
 }
 
 // listenBoth takes the addresses before anything else is begun: that one is
@@ -50,6 +51,14 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	}
 	var lc net.ListenConfig
 	return lc.Listen(ctx, "tcp", addr)
+}
+
+// guarded has a listener accept no more than there is room for.
+func guarded(ln net.Listener, guests *httpapi.Guests) net.Listener {
+	if ln == nil {
+		return nil
+	}
+	return guests.Listen(ln)
 }
 
 func closeListeners(listeners ...net.Listener) {

@@ -41,7 +41,11 @@ func (s *server) caller(r *http.Request) (key, bool) {
 			text = strings.TrimLeft(rest, " ")
 		}
 	}
-	return s.keys.find(text) // also where there is none, so that it takes as long
+	k, ok := s.keys.find(text) // also where there is none, so that it takes as long
+	if ok {
+		guestOf(r.Context()).trust(s.bodies.shares[k.name])
+	}
+	return k, ok
 }
 
 // local says why a request may not be served while there are no keys: a page

@@ -57,6 +57,7 @@ var (
 	// gets room as work ends, which takes longer.
 	unavailable = &kind{"unavailable", http.StatusServiceUnavailable, "The store can't be reached", 1}
 	weak        = &kind{"not-durable", http.StatusServiceUnavailable, "The store is not as durable as asked", 1}
+	crowded     = &kind{"overloaded", http.StatusServiceUnavailable, "Too much is being received at once", 1}
 	full        = &kind{"full", http.StatusServiceUnavailable, "The store is full", 10}
 )
 
@@ -188,6 +189,7 @@ func (p *problem) headers(h http.Header) {
 	}
 	if p.kind == unauthorized {
 		h.Set("WWW-Authenticate", "Bearer")
+		h.Set("Connection", "close") // a stranger's connection is not kept
 	}
 	if p.allow != "" {
 		h.Set("Allow", p.allow)

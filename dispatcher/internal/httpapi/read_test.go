@@ -343,7 +343,7 @@ func TestTheDocumentListsEveryRoute(t *testing.T) {
 }
 
 func TestTheServerDoesNotWaitForSlowCallers(t *testing.T) {
-	s := httpapi.Server(http.NotFoundHandler())
+	s := httpapi.Server(http.NotFoundHandler(), nil)
 	require.Equal(t, 5*time.Second, s.ReadHeaderTimeout)
 	require.Positive(t, s.ReadTimeout)
 	require.Positive(t, s.WriteTimeout)

@@ -10,16 +10,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/hookladder/hookladder/dispatcher"
 )
-
-// keptBuffer is the largest buffer that is kept for the next request: most
-// bodies are far smaller, and a few large ones must not hold memory for ever.
-const keptBuffer = 512 << 10
-
-var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // call is a request on its way to its handler. The framework only documents
 // the operations; the handlers read what they need themselves, since a filter
@@ -107,12 +100,11 @@ func (c *call) json(limit int64, also ...string) (*bytes.Buffer, error) {
 	if c.r.ContentLength > limit {
 		return nil, over(limit)
 	}
-	buf := borrow(int(max(c.r.ContentLength, 0)) + bytes.MinRead) // else ReadFrom grows it at the end of the body
 	body := c.r.Body
 	if c.r.ContentLength < 0 { // else the server gives no more than was announced
 		body = http.MaxBytesReader(c.w, body, limit)
 	}
-	_, err := buf.ReadFrom(body)
+	buf, err := receive(body, c.held())
 	if err == nil {
 		_ = body.Close() // so that the server need not look whether something is left
 		return buf, nil
@@ -121,6 +113,8 @@ func (c *call) json(limit int64, also ...string) (*bytes.Buffer, error) {
 	var tooMany *http.MaxBytesError
 	var network net.Error
 	switch {
+	case err == errNoRoom:
+		return nil, &problem{kind: crowded, detail: "nothing was changed; send it again in a moment, or in smaller batches"}
 	case errors.As(err, &tooMany):
 		return nil, over(limit)
 	case errors.As(err, &network) && network.Timeout():
@@ -134,18 +128,16 @@ func over(limit int64) *problem {
 	return &problem{kind: tooLarge, detail: "the request has more than " + strconv.FormatInt(limit, 10) + " bytes"}
 }
 
-// borrow is an empty buffer with room for n bytes.
-func borrow(n int) *bytes.Buffer {
-	buf := buffers.Get().(*bytes.Buffer)
-	buf.Reset()
-	buf.Grow(n)
-	return buf
-}
-
-func release(buf *bytes.Buffer) {
-	if buf.Cap() <= keptBuffer {
-		buffers.Put(buf)
+// held is what the request has of the budget for bodies, until it ends.
+func (c *call) held() *held {
+	a, ok := c.w.(*answer)
+	if !ok {
+		return &held{}
 	}
+	if g := guestOf(c.r.Context()); g != nil {
+		a.held.own = g.share
+	}
+	return &a.held
 }
 
 // checkMedia takes JSON in UTF-8 as it is, nothing packed.

@@ -19,6 +19,7 @@ type Options struct {
 	Keys    Keys              // none: only requests of this host are served
 	Limits  dispatcher.Limits // MaxBody is needed
 	Version string
+	Bodies  int64        // bytes of requests that are held at once; 0: 64 MiB
 	Metrics http.Handler // what GET /metrics answers; nil: there is no such path
 	Log     *slog.Logger // nil: slog.Default()
 }
@@ -28,6 +29,7 @@ type server struct {
 	svc     Service
 	keys    Keys
 	limits  dispatcher.Limits
+	bodies  *bodies
 	figures http.Handler // nil: nobody counts
 	log     *slog.Logger
 	mux     *http.ServeMux
@@ -40,7 +42,7 @@ func New(svc Service, o Options) (http.Handler, error) {
 		return nil, errors.New("serve api: no limit for bodies")
 	}
 	o.Limits.Passed = &dispatcher.Passed{}
-	s := &server{svc: svc, keys: o.Keys, limits: o.Limits, figures: o.Metrics, log: o.Log, mux: http.NewServeMux(), usual: map[string]http.HandlerFunc{}}
+	s := &server{svc: svc, keys: o.Keys, limits: o.Limits, bodies: newBodies(o.Bodies, o.Keys), figures: o.Metrics, log: o.Log, mux: http.NewServeMux(), usual: map[string]http.HandlerFunc{}}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
@@ -56,15 +58,18 @@ func New(svc Service, o Options) (http.Handler, error) {
 // MiB.
 const answerWithin = time.Minute
 
-// Server makes an HTTP server that nobody can hold up by being slow.
-func Server(h http.Handler) *http.Server {
+// Server makes an HTTP server that nobody can hold up by being slow. What it
+// has to say goes to log.
+func Server(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,  // a header is one packet or two
 		ReadTimeout:       30 * time.Second, // the 4 MiB of a batch at 140 KiB/s
 		WriteTimeout:      answerWithin,
 		IdleTimeout:       2 * time.Minute, // longer than the usual pools of clients keep theirs
-		MaxHeaderBytes:    32 << 10,        // a key, an id and what proxies add
+		MaxHeaderBytes:    8 << 10,         // a key, an id and what proxies add; net/http adds 4 KiB
+		ConnContext:       withGuest,
+		ErrorLog:          newServerLog(log),
 	}
 }
 
@@ -115,7 +120,8 @@ func (s *server) profile() {
 // ServeHTTP serves a request, and answers with a problem where a handler
 // panics.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	a := &answer{ResponseWriter: w}
+	a := &answer{ResponseWriter: w, held: held{from: s.bodies}}
+	defer a.held.end()
 	defer s.recover(a, r)
 	h := w.Header()
 	h["X-Content-Type-Options"] = noSniff
@@ -125,6 +131,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			p.write(a)
 			return
 		}
+		guestOf(r.Context()).trust(nil)
 	}
 	if h := s.usual[r.URL.Path]; h != nil && r.Method == http.MethodPost && r.URL.RawPath == "" {
 		h(a, r)
@@ -148,6 +155,7 @@ func unclean(escaped string) bool {
 type answer struct {
 	http.ResponseWriter
 	begun bool
+	held  held // of the budget for bodies
 }
 
 // WriteHeader begins the answer.

@@ -63,6 +63,8 @@ type Metrics struct {
 	store   *storeCollector
 	handler http.Handler
 
+	registry *prometheus.Registry
+
 	// Found once, so that counting is a look-up and an addition: labels would
 	// be hashed anew each time.
 	attempts  map[dispatcher.Class]*[dispatcher.Back + 1]prometheus.Counter
@@ -112,6 +114,7 @@ func New() *Metrics {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(attempts, dead, accepted, m.took, m.late, m.unmatched, m.takeovers, m.store,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry = registry
 	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	return m
 }

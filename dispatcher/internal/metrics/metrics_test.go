@@ -60,6 +60,24 @@ func (s *fakeSource) Permits() (used, all int) { return 3, 1024 }
 
 func (s *fakeSource) Exhausted() int64 { return 7 }
 
+type fakeConnections struct{}
+
+func (fakeConnections) Open() int64                              { return 5 }
+func (fakeConnections) Refused() (full, strangers, failed int64) { return 1, 2, 3 }
+
+func TestConnectionsAreCounted(t *testing.T) {
+	m := metrics.New()
+	m.WatchConnections(fakeConnections{})
+	w := httptest.NewRecorder()
+	m.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for _, line := range []string{
+		"hookladder_connections 5", `hookladder_connections_refused_total{why="full"} 1`,
+		`hookladder_connections_refused_total{why="stranger"} 2`, `hookladder_connections_refused_total{why="error"} 3`,
+	} {
+		require.Contains(t, w.Body.String(), "\n"+line+"\n")
+	}
+}
+
 func TestAttemptsAreCounted(t *testing.T) {
 	m := metrics.New()
 	attempt := func(v dispatcher.Verdict, class dispatcher.Class, reason dispatcher.DeadReason, number int) {
@@ -188,6 +206,7 @@ func TestTheReadmeNamesAllThatThereIs(t *testing.T) {
 	one := int64(1)
 	m := metrics.New()
 	m.Watch(&fakeSource{stats: dispatcher.Stats{Store: dispatcher.StoreInfo{UsedBytes: &one, MaxBytes: &one, Durable: dispatcher.Yes}}})
+	m.WatchConnections(fakeConnections{})
 	served := map[string]bool{}
 	for _, match := range regexp.MustCompile(`(?m)^# TYPE (hookladder_\S+)`).FindAllStringSubmatch(scrape(t, m), -1) {
 		served[match[1]] = true

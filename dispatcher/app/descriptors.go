@@ -1,0 +1,102 @@
+package app
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+)
+
+// descriptors is how the file descriptors of the process are shared out. Each
+// attempt, idle connection and accepted connection takes one.
+type descriptors struct {
+	limit    int // of the process; 0: there is none, or nobody knows it
+	attempts int // MAX_IN_FLIGHT, or less where that does not fit
+	idle     int // connections kept to receivers
+	accepted int // connections to the API
+	reserve  int // for Redis, lookups, listeners and files
+}
+
+const (
+	// leastDescriptors is what a process needs to work at all.
+	leastDescriptors = 64
+	// leastAttempts is what MAX_CONNECTIONS must leave for attempts and idle
+	// connections.
+	leastAttempts = 16
+	// mostAccepted connections cost 75 MiB while they are idle, and far more
+	// while they speak. Who wants more says so with MAX_CONNECTIONS.
+	mostAccepted = 4096
+	// mostIdle is a connection for each of many receivers; a new one costs less
+	// than to keep more.
+	mostIdle = 8192
+	// figuresConnections is for METRICS_LISTEN, out of the reserve.
+	figuresConnections = 32
+)
+
+// shareDescriptors shares a limit out. permits is MAX_IN_FLIGHT, connections
+// MAX_CONNECTIONS, 0 where the limit decides.
+func shareDescriptors(limit, permits, connections int) (descriptors, error) {
+	all := limit
+	if limit <= 0 {
+		all = math.MaxInt32
+	}
+	if all < leastDescriptors {
+		return descriptors{}, fmt.Errorf("this process may open %d files, and needs at least %d: raise the limit (ulimit -n, LimitNOFILE, nofile)", limit, leastDescriptors)
+	}
+	// go-redis opens ten connections a core to each node; there may be some.
+	d := descriptors{limit: max(limit, 0), reserve: min(64+20*runtime.GOMAXPROCS(0), all/4)}
+	rest := all - d.reserve
+	if most := rest - leastAttempts; connections > most {
+		return descriptors{}, fmt.Errorf("MAX_CONNECTIONS=%d does not fit: this process may open %d files, and needs some for its own calls; set it to at most %d, or raise the limit (ulimit -n, LimitNOFILE, nofile)",
+			connections, limit, most)
+	}
+	if connections > 0 {
+		d.accepted = connections
+		rest -= connections
+		d.attempts = min(permits, max(rest/2, leastAttempts), rest-1)
+	} else {
+		d.attempts = min(permits, rest/2)
+		d.accepted = min(mostAccepted, (rest-d.attempts)/2)
+		rest -= d.accepted
+	}
+	d.idle = min(mostIdle, max(rest-d.attempts, 1))
+	return d, nil
+}
+
+// fitting is the limit with which so many permits fit.
+func fitting(permits, connections int) int {
+	return 64 + 20*runtime.GOMAXPROCS(0) + 2*permits + connections
+}
+
+// budget shares the descriptors out, lowers MAX_IN_FLIGHT where it does not fit,
+// and tells.
+func (o *Options) budget(limit int) (descriptors, error) {
+	d, err := shareDescriptors(limit, o.Engine.MaxInFlight, o.MaxConnections)
+	if err != nil {
+		return descriptors{}, err
+	}
+	if d.attempts < o.Engine.MaxInFlight {
+		o.Log.Warn("MAX_IN_FLIGHT is lowered: there are too few file descriptors",
+			"asked", o.Engine.MaxInFlight, "permits", d.attempts, "descriptors", d.limit,
+			"cure", fmt.Sprintf("raise the limit (ulimit -n, LimitNOFILE, nofile) to %d", fitting(o.Engine.MaxInFlight, o.MaxConnections)))
+		o.Engine.MaxInFlight = d.attempts
+	}
+	o.Log.Info("resources", "descriptors", d.limit, "attempts", d.attempts, "idle", d.idle, "connections", d.accepted,
+		"reserve", d.reserve, "memory_limit", o.MemoryLimit, "request_bodies", o.bodyBudget())
+	return d, nil
+}
+
+const (
+	// Bodies of requests may take a sixteenth of the memory: on their way to
+	// the store they take their size three times more.
+	bodyPart    = 16
+	leastBodies = 8 << 20 // two of the largest batches
+	mostBodies  = 64 << 20
+)
+
+// bodyBudget is how many bytes of requests are held at once.
+func (o *Options) bodyBudget() int64 {
+	if o.MemoryLimit <= 0 {
+		return mostBodies
+	}
+	return min(max(o.MemoryLimit/bodyPart, leastBodies), mostBodies)
+}

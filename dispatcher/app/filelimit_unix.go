@@ -1,0 +1,19 @@
+//go:build unix
+
+package app
+
+import (
+	"math"
+
+	"golang.org/x/sys/unix"
+)
+
+// fileLimit is how many files this process may open. Go has raised the soft
+// limit to the hard one before main began.
+func fileLimit() int {
+	var l unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil || uint64(l.Cur) > math.MaxInt32 {
+		return 0
+	}
+	return int(l.Cur)
+}

@@ -46,6 +46,9 @@ func (d *deliverer) deliver(c Claimed) {
 	}
 	d.engine.loader.done(&c)
 	d.engine.permits.release(1)
+	if !(c.First && s.Verdict == Delivered) {
+		s.Attempt.Excerpt = Excerpt(r.body, d.excerpt, r.secrets) // without a permit: answer and secrets may be long
+	}
 	if s.Reason == ReasonGone && r.endpoint != nil {
 		// Before its outcome is recorded: else nobody would do it if this process ended now.
 		d.gone(r.endpoint)
@@ -130,6 +133,7 @@ func (d *deliverer) attempt(c Claimed, began time.Time, s *Settlement) route {
 		return r
 	}
 	d.judge(c, r, answer, began, s)
+	r.body = answer.Body
 	return r
 }
 
@@ -143,9 +147,6 @@ func (d *deliverer) judge(c Claimed, r route, answer Answer, began time.Time, s 
 	s.Attempt = Attempt{
 		Number: c.Attempt, At: began, Duration: answer.Took, Status: o.Status,
 		Verdict: o.Verdict, Class: o.Class, Error: o.Error,
-	}
-	if !(c.First && o.Verdict == Delivered) {
-		s.Attempt.Excerpt = Excerpt(answer.Body, d.excerpt, r.secrets)
 	}
 }
 

@@ -231,6 +231,10 @@ func (d *Dispatcher) Ready(ctx context.Context) (StoreInfo, error) {
 	return d.engine.queue.Store(ctx)
 }
 
+// Now is what time it is by the queue's clock, by this host's while nothing was
+// heard of the queue yet.
+func (d *Dispatcher) Now() time.Time { return d.engine.view.clock.now() }
+
 // Permits are how many leases this instance holds, and may hold.
 func (d *Dispatcher) Permits() (used, all int) {
 	p := d.engine.permits

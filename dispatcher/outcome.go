@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"fmt"
 	"net/http"
+	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -47,7 +49,7 @@ func Judge(c Case) Outcome {
 	o.Class, o.Error = fault(c.Answer, c.Success)
 	o.Blame = blamed(o.Class, o.Status)
 	if o.Class != ClassNone && (o.Status == http.StatusTooManyRequests || o.Status == http.StatusServiceUnavailable) {
-		o.Pause = retryAfter(c.Answer.RetryAfter, c.Now)
+		o.Pause = retryAfter(c.Answer.RetryAfter, c.Answer.Date, c.Now)
 	}
 	switch {
 	case o.Class == ClassNone:
@@ -140,8 +142,10 @@ func next(c Case, pause time.Duration) (Verdict, time.Duration, DeadReason) {
 }
 
 // retryAfter reads a Retry-After header: seconds or any HTTP date, at most
-// maxRetryAfter. What says nothing, nothing sensible or the past is 0.
-func retryAfter(header string, now time.Time) time.Duration {
+// maxRetryAfter. What says nothing, nothing sensible or the past is 0. A date is
+// one of the receiver's clock, so it is reckoned from what that clock said when
+// it answered, and from now where the answer has no date of its own.
+func retryAfter(header, date string, now time.Time) time.Duration {
 	header = strings.TrimSpace(header)
 	if header == "" {
 		return 0
@@ -157,15 +161,24 @@ func retryAfter(header string, now time.Time) time.Duration {
 	if err != nil {
 		return 0
 	}
+	if said, err := http.ParseTime(date); err == nil {
+		now = said
+	}
 	return min(max(at.Sub(now), 0), maxRetryAfter)
 }
 
 // masked stands in an excerpt where a receiver gave one of our signatures back.
 const masked = "[signature]"
 
-// minMasked is the shortest text taken for a signature, or for the rest of one
-// that the end of an answer cut off. Shorter ones occur by chance.
-const minMasked = 8
+const (
+	// minMasked is the shortest text taken for a signature, or for the rest of one
+	// that the end of an answer cut off. Shorter ones occur by chance.
+	minMasked = 8
+	// surelyMasked is how much of a secret tells it from anything else. So many
+	// characters decide, and an answer that nearly repeats a secret of 8 KiB at each
+	// byte costs no more than another one.
+	surelyMasked = 16
+)
 
 // Excerpt copies the first n bytes of an answer's body, with our own signatures
 // masked: receivers that echo the request give them back, whole or cut, and
@@ -175,7 +188,22 @@ func Excerpt(body []byte, n int, own []string) []byte {
 	if n <= 0 || len(body) == 0 {
 		return nil
 	}
-	var secrets []string
+	secrets := masking(own)
+	kept := make([]byte, 0, min(n, len(body)))
+	for i := 0; i < len(body) && len(kept) < n; {
+		if end := echo(body, i, secrets); end > i {
+			kept = append(kept, masked...)
+			i = end
+			continue
+		}
+		kept = append(kept, body[i])
+		i++
+	}
+	return kept[:min(n, len(kept))]
+}
+
+// masking are the parts of values that are secret, sorted and each once.
+func masking(own []string) (secrets []string) {
 	for _, value := range own {
 		for _, part := range strings.FieldsFunc(value, func(r rune) bool { return r == ' ' || r == ',' }) {
 			name, value, named := strings.Cut(part, "=")
@@ -190,47 +218,42 @@ func Excerpt(body []byte, n int, own []string) []byte {
 			}
 		}
 	}
-	kept := make([]byte, 0, min(n, len(body)))
-	for i := 0; i < len(body) && len(kept) < n; {
-		if end := longestEcho(body, i, secrets); end > i {
-			kept = append(kept, masked...)
-			i = end
-			continue
-		}
-		kept = append(kept, body[i])
-		i++
-	}
-	return kept[:min(n, len(kept))]
+	slices.Sort(secrets)
+	return slices.Compact(secrets)
 }
 
-// longestEcho is where the longest of the secrets that body repeats at i ends,
-// or i.
-func longestEcho(body []byte, i int, secrets []string) int {
-	end := i
-	for _, s := range secrets {
-		end = max(end, echo(body, i, s))
-	}
-	return end
-}
-
-// echo is where body stops repeating secret from i on, or i if it does not
-// repeat all of it, or enough of it before its own end.
-func echo(body []byte, i int, secret string) int {
+// echo is where body stops repeating a secret from i on, or i if it repeats
+// none: all of it, or surelyMasked of it, or minMasked of it at its own end. Of
+// several secrets the one that it repeats longest counts: since they are sorted,
+// those that begin with what was read so far stand together.
+func echo(body []byte, i int, secrets []string) (end int) {
+	end = i
 	at := i
-	for matched := range len(secret) {
-		if at == len(body) {
-			if matched >= minMasked {
-				return at
-			}
-			return i
+	for matched := 0; ; matched++ {
+		if len(secrets) > 0 && len(secrets[0]) == matched { // the shortest comes first
+			end, secrets = at, secrets[1:]
+		}
+		if matched >= surelyMasked || matched >= minMasked && at == len(body) {
+			end = at
+		}
+		if at == len(body) || len(secrets) == 0 {
+			return end
 		}
 		c, width := unescape(body[at:])
-		if c != secret[matched] {
-			return i
+		secrets = followed(secrets, matched, c)
+		if len(secrets) == 0 {
+			return end
 		}
 		at += width
 	}
-	return at
+}
+
+// followed are those of sorted secrets, alike before a place, that have c there.
+// All are longer.
+func followed(secrets []string, at int, c byte) []string {
+	low := sort.Search(len(secrets), func(i int) bool { return secrets[i][at] >= c })
+	high := low + sort.Search(len(secrets)-low, func(i int) bool { return secrets[low+i][at] > c })
+	return secrets[low:high]
 }
 
 // unescape reads one character as it is, or as \/, \u002f, %2f, &#47; or &#x2f;.

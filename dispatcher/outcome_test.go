@@ -2,6 +2,7 @@ package dispatcher_test
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -170,6 +171,23 @@ func TestRetryAfterIsHeardWithinReason(t *testing.T) {
 	require.Equal(t, dispatcher.ReasonExhausted, dispatcher.Judge(c).Reason, "it adds no rung")
 }
 
+// A receiver whose clock is wrong, or a store whose clock is, makes nobody wait longer.
+func TestARetryAfterDateIsReckonedFromTheAnswersOwnDate(t *testing.T) {
+	const imf = "Mon, 02 Jan 2006 15:04:05 GMT"
+	theirs := judgedAt.Add(time.Hour)
+	for date, want := range map[string]time.Duration{
+		theirs.Format(imf):                   30 * time.Second,
+		judgedAt.Add(-time.Hour).Format(imf): 2*time.Hour + 30*time.Second,
+		"":                                   time.Hour + 30*time.Second,
+		"rubbish":                            time.Hour + 30*time.Second,
+	} {
+		c := newTestCase(t, dispatcher.Answer{Status: 503, Date: date, RetryAfter: theirs.Add(30 * time.Second).Format(imf)})
+		require.Equal(t, want, dispatcher.Judge(c).Wait, date)
+		c.Answer.RetryAfter = "40"
+		require.Equal(t, 40*time.Second, dispatcher.Judge(c).Wait, "seconds need no clock")
+	}
+}
+
 func TestExcerptIsTheHeadOfTheAnswer(t *testing.T) {
 	body := []byte("0123456789")
 	require.Equal(t, "0123", string(dispatcher.Excerpt(body, 4, nil)))
@@ -228,6 +246,60 @@ func TestExcerptMasksTheSignaturesOfEachScheme(t *testing.T) {
 			}
 			require.Contains(t, got, "you sent ")
 		})
+	}
+}
+
+func TestExcerptMasksTheLongestOfSecretsThatBeginAlike(t *testing.T) {
+	own := []string{"abcdefgh", "abcdefghij", "abcdefghijklmnopqrstuvwxyz,abcdefghijklmnopqrst0123456789"}
+	for body, want := range map[string]string{
+		"abcdefgh":                           "[signature]",
+		"abcdefgh!":                          "[signature]!",
+		"abcdefghi!":                         "[signature]i!",
+		"abcdefghij!":                        "[signature]!",
+		"abcdefghijklmno!":                   "[signature]klmno!", // too little of the longer ones, all of a shorter one
+		"abcdefghijklmnop!":                  "[signature]!",
+		"abcdefghijklmnopqrst012345!":        "[signature]!",
+		"abcdefghijklmnopqrst0123456789!":    "[signature]!",
+		"abcdefghijklmnopqrstuvwxyzabcdefg":  "[signature]abcdefg",
+		"abcdefghijklmnopqrstuvwxyzabcdefgh": "[signature][signature]",
+	} {
+		require.Equal(t, want, string(dispatcher.Excerpt([]byte(body), 1024, own)), body)
+	}
+}
+
+// What an answer costs to mask does not grow with the secrets that it nearly
+// repeats: the time is for the benchmark, here it only ends.
+func TestExcerptOfAnAnswerThatNearlyRepeatsASecretEnds(t *testing.T) {
+	for name, own := range nearSecrets() {
+		t.Run(name, func(t *testing.T) {
+			body := []byte(strings.Repeat("a", dispatcher.AnswerLimit))
+			got := dispatcher.Excerpt(body, dispatcher.AnswerLimit, own)
+			require.Less(t, len(got), len(body))
+		})
+	}
+}
+
+func nearSecrets() map[string][]string {
+	many := make([]string, 900)
+	for i := range many {
+		many[i] = strings.Repeat("a", 12) + strconv.Itoa(1000+i)
+	}
+	return map[string][]string{
+		"long": {strings.Repeat("a", 8000) + "b"},
+		"many": append(many, strings.Repeat("a", 300)),
+	}
+}
+
+func BenchmarkExcerpt(b *testing.B) {
+	for name, own := range nearSecrets() {
+		for fill, body := range map[string]string{"near": strings.Repeat("a", 15) + "!", "escaped": "&#97;&#97;&#97;&#97;&#97;&#97;&#97;!"} {
+			b.Run(name+"/"+fill, func(b *testing.B) {
+				answer := []byte(strings.Repeat(body, dispatcher.AnswerLimit/len(body)))
+				for b.Loop() {
+					dispatcher.Excerpt(answer, dispatcher.AnswerLimit, own)
+				}
+			})
+		}
 	}
 }
 

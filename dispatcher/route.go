@@ -35,6 +35,7 @@ type route struct {
 	ladder   ladder.Ladder
 	success  *Success
 	timeout  time.Duration
+	body     []byte   // of the answer, once it is there
 	secrets  []string // what an answer must not give back: signatures, and the endpoint's headers
 }
 

@@ -79,6 +79,7 @@ func (d *deliverer) try(ctx context.Context, dest *destination, m *Message, at t
 	answer := d.sender.Send(call, Call{URL: r.url, Header: header, Body: m.Body, Lane: c.ID.Lane})
 	var s Settlement
 	d.judge(c, r, answer, at, &s)
+	s.Attempt.Excerpt = Excerpt(answer.Body, d.excerpt, r.secrets)
 	return s.Attempt
 }
 

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/hookladder/hookladder/ladder"
 )
 
 // What a caller may ask for. The contract names each of these numbers.
@@ -13,16 +15,19 @@ const (
 	maxID          = 128
 	maxTopic       = 128
 	maxTenant      = 128
-	maxContentType = 256 // far more than any media type with parameters has
-	maxHeaders     = 20
+	maxContentType = 256     // far more than any media type with parameters has
 	maxHeaderBytes = 8 << 10 // names and values together
 	maxAttempts    = 101     // the longest ladder has 100 rungs
 	minTimeout     = time.Second
 	maxTimeout     = 60 * time.Second
 
-	// MaxDelay is how far ahead a first attempt may be: a year, and a leap
-	// year at that.
-	MaxDelay = 366 * 24 * time.Hour
+	// MaxHeaders is how many headers of its own a message or an endpoint may have.
+	MaxHeaders = 20
+
+	// maxDelay is the longest delay, and maxAhead how far ahead the time of a first
+	// attempt may be: a year from now, and a leap year at that.
+	maxDelay = ladder.MaxDuration
+	maxAhead = 366 * 24 * time.Hour
 )
 
 // Limits say what a message may ask for here.
@@ -111,9 +116,9 @@ func (m *Message) validateTimes(f *faults, l Limits) {
 		f.add("$.delay", "give delay or deliver_at, not both")
 	case m.Delay < 0:
 		f.add("$.delay", "must not be negative")
-	case m.Delay > MaxDelay:
-		f.add("$.delay", "must be at most a year")
-	case m.DeliverAt.After(now.Add(MaxDelay)):
+	case m.Delay > maxDelay:
+		f.add("$.delay", "must be at most a year, 365 days")
+	case m.DeliverAt.After(now.Add(maxAhead)):
 		f.add("$.deliver_at", "must be at most a year ahead")
 	case m.DeliverAt.After(now):
 		first = m.DeliverAt

@@ -26,10 +26,21 @@ var ownHeaders = map[string]string{
 	"x-signature":         "it is ours",
 	"stripe-signature":    "it is ours",
 	"x-hub-signature-256": "it is ours",
+
+	// These tell a receiver of another request than the one that came.
+	"forwarded":              "it is for proxies",
+	"via":                    "it is for proxies",
+	"x-real-ip":              "it is for proxies",
+	"x-original-url":         "the URL says it",
+	"x-rewrite-url":          "the URL says it",
+	"x-http-method":          "it is always POST",
+	"x-http-method-override": "it is always POST",
+	"x-method-override":      "it is always POST",
 }
 
-// ownPrefixes are beginnings of such names.
-var ownPrefixes = []string{"proxy-", "webhook-", "hookladder-"}
+// ownPrefixes are beginnings of such names. Some libraries read svix-* before
+// webhook-*.
+var ownPrefixes = []string{"proxy-", "webhook-", "hookladder-", "svix-", "x-forwarded-"}
 
 // CheckHeaderName says why a message or an endpoint may not set a header of
 // this name, or nothing.
@@ -37,7 +48,7 @@ func CheckHeaderName(name string) error {
 	if !isToken(name) {
 		return fmt.Errorf("is not a header's name: %s", clip(name))
 	}
-	lower := strings.ToLower(name)
+	lower := asRead(name)
 	if why, ok := ownHeaders[lower]; ok {
 		return fmt.Errorf("can't be set: %s", why)
 	}
@@ -47,6 +58,20 @@ func CheckHeaderName(name string) error {
 		}
 	}
 	return nil
+}
+
+// asRead is how a name may reach a receiver that gets it by way of CGI, WSGI or
+// the like: for them webhook_id, webhook.id and webhook-id are one name.
+func asRead(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case 'A' <= r && r <= 'Z':
+			return r + 'a' - 'A'
+		case 'a' <= r && r <= 'z', '0' <= r && r <= '9':
+			return r
+		}
+		return '-'
+	}, name)
 }
 
 // CheckHeaderValue says why a header may not have this value, or nothing. A
@@ -69,8 +94,8 @@ func (f *faults) headers(hs []Header) {
 	if len(hs) == 0 {
 		return
 	}
-	if len(hs) > maxHeaders {
-		f.add("$.headers", fmt.Sprintf("has %d headers, at most %d are taken", len(hs), maxHeaders))
+	if len(hs) > MaxHeaders {
+		f.add("$.headers", fmt.Sprintf("has %d headers, at most %d are taken", len(hs), MaxHeaders))
 		return // each of a thousand would be told apart otherwise
 	}
 	size := 0

@@ -70,6 +70,21 @@ func headers(n int, value string) []dispatcher.Header {
 	return all
 }
 
+// Servers that hand requests on by way of CGI or WSGI read each of these as the
+// name with dashes, and many take the last one, or both.
+func TestAHeaderThatReadsAsOursIsRefused(t *testing.T) {
+	for _, name := range []string{
+		"webhook_id", "Webhook_Signature", "Hookladder_Tenant", "HOOKLADDER.TOPIC", "content_length", "webhook~id", "x_signature",
+		"svix-id", "Svix-Signature", "svix_timestamp", "X-HTTP-Method-Override", "X_HTTP_Method", "x-method-override",
+		"X-Forwarded-For", "x_forwarded_host", "Forwarded", "Via", "X-Real-IP", "X-Original-URL", "X-Rewrite-Url",
+	} {
+		require.ErrorContains(t, dispatcher.CheckHeaderName(name), "can't be set", name)
+	}
+	for _, name := range []string{"X_Shop", "webhookid", "x-webhook-id", "Content-Encoding", "svix", "x-forward", "viable", "Idempotency-Key"} {
+		require.NoError(t, dispatcher.CheckHeaderName(name), name)
+	}
+}
+
 func TestAMessageIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*dispatcher.Message)

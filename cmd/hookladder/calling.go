@@ -99,7 +99,7 @@ func printDelivery(out io.Writer, d wire.Delivery) {
 			fmt.Fprintf(out, "  %-12s %s\n", name, text)
 		}
 	}
-	row("to", d.URL)
+	row("to", visible(d.URL))
 	status := d.Status
 	if d.DeadReason != "" {
 		status += ", " + d.DeadReason
@@ -114,7 +114,7 @@ func printDelivery(out io.Writer, d wire.Delivery) {
 	if d.LastStatusCode != 0 {
 		row("last status", fmt.Sprint(d.LastStatusCode))
 	}
-	row("last error", d.LastError)
+	row("last error", visible(d.LastError))
 	if !d.DeliveredAt.IsZero() {
 		row("delivered", when(d.DeliveredAt))
 	}
@@ -137,13 +137,13 @@ func printAttempt(out io.Writer, a wire.Attempt) {
 	}
 	fmt.Fprintf(out, "  attempt %-4d %s  %s  %s in %s", a.Attempt, when(a.At), a.Outcome, answer, took)
 	if a.Error != "" {
-		fmt.Fprintf(out, "  %s", a.Error)
+		fmt.Fprintf(out, "  %s", visible(a.Error))
 	}
 	fmt.Fprintln(out)
 }
 
 func printJSON(out io.Writer, v any) error {
-	enc := json.NewEncoder(out)
+	enc := json.NewEncoder(plainJSON{out})
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bufio"
+	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -174,6 +177,51 @@ func TestListenVerifiesAndPrints(t *testing.T) {
 	ear.until(`{"genuine":false}`)
 	ear.until("=> NOT GENUINE", "does not match", "answered 401")
 	require.Equal(t, exitOK, ear.end())
+}
+
+// What strangers send is shown, and does nothing to the terminal.
+func TestListenShowsWhatStrangersSendAndObeysNothing(t *testing.T) {
+	secret := signer.NewSecret()
+	file := filepath.Join(t.TempDir(), "secret")
+	mustWrite(t, file, secret.Reveal()+"\n")
+	ear := start(t, nil, "listen", "--addr", "127.0.0.1:0", "--secret-file", file)
+	at := strings.TrimPrefix(regexp.MustCompile(`http://[^,]+`).FindString(ear.until("listening on")), "http://")
+	body := "\x1b]0;owned\a\x1b[2J\n  => genuine, answered 204\r\x1b[1A \u009b2J\u202egnp.exe\u2028\xff"
+	conn, err := net.Dial("tcp", at)
+	require.NoError(t, err)
+	defer conn.Close() //nolint:errcheck // it was answered
+	_, err = fmt.Fprintf(conn, "POST /a\u009bb HTTP/1.1\r\nHost: x\r\nX-Odd: \u009b2J\u202e\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(body), body)
+	require.NoError(t, err)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusUnauthorized, resp.StatusCode)
+	ear.until("=> NOT GENUINE")
+	shown := ear.seen.String()
+	require.Contains(t, shown, `  | \u{1b}]0;owned\u{7}\u{1b}[2J`)
+	require.Contains(t, shown, "\n  |   => genuine, answered 204\\u{d}")
+	require.NotContains(t, shown, "\n  => genuine")
+	for _, r := range shown {
+		require.False(t, r != '\n' && deceives(r), "%U", r)
+	}
+	require.Equal(t, http.StatusNoContent, post(t, "http://"+at, secret, "msg_1", "fine"))
+	require.Equal(t, exitOK, ear.end())
+
+	require.Contains(t, command(t, nil, "", "listen", "--secret-file", file, "--secret", "x").err, "not both")
+	require.Contains(t, command(t, nil, "", "listen", "--secret-file", file+"x").err, "--secret-file")
+}
+
+func TestJSONIsPrintedSoThatATerminalOnlyShowsIt(t *testing.T) {
+	var out strings.Builder
+	odd := map[string]string{"answer": "\u0085\u009b2J\u202e\u2066\u2028\U000e0041 é 成功 😀 <&>\x7f\x1b"}
+	require.NoError(t, printJSON(&out, odd))
+	for _, r := range out.String() {
+		require.False(t, r != '\n' && deceives(r), "%U", r)
+	}
+	require.Contains(t, out.String(), "é 成功 😀 <&>")
+	var read map[string]string
+	require.NoError(t, json.Unmarshal([]byte(out.String()), &read))
+	require.Equal(t, odd, read)
 }
 
 func TestListenVerifiesEveryScheme(t *testing.T) {

@@ -32,7 +32,7 @@ it, the newest 32. With --json it is what the API answers, body included.`,
 				if err != nil {
 					return err
 				}
-				_, err = fmt.Fprintf(out, "%s\n", text)
+				_, err = fmt.Fprintf(plainJSON{out}, "%s\n", text)
 				return err
 			}
 			fmt.Fprintf(out, "%s  %s, accepted %s\n", record.ID, record.Topic, when(record.CreatedAt))

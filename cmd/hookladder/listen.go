@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -25,19 +26,34 @@ const shownBody = 16 << 10
 const readBody = 4 << 20
 
 func newListen(s stage) *cobra.Command {
-	var addr, secret, scheme string
+	var addr, secret, secretFile, scheme string
 	var status int
 	cmd := &cobra.Command{
 		Use:   "listen",
 		Short: "Receive callbacks: verify each and print it",
-		Long: `Listens for callbacks, verifies the signature of each with SIGNING_SECRET or
---secret, prints headers, body and verdict, and answers with --status. A callback
-that can't be verified is answered with 401, as a receiver should.`,
+		Long: `Listens for callbacks, verifies the signature of each with SIGNING_SECRET,
+--secret-file or --secret, prints headers, body and verdict, and answers with
+--status. A callback that can't be verified is answered with 401, as a receiver
+should. What came is printed with control characters escaped, and each line of a
+body behind a bar. Other users of this machine see --secret among the processes:
+a file is for secrets that matter.`,
 		Example: `  SIGNING_SECRET=whsec_... hookladder listen
-  hookladder listen --addr 127.0.0.1:9000 --secret whsec_... --status 503
+  hookladder listen --addr 127.0.0.1:9000 --secret-file ./secret --status 503
   hookladder listen --signature standard-ed25519 --secret whpk_...`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if secretFile != "" {
+				if secret != "" {
+					return usagef("give --secret or --secret-file, not both")
+				}
+				text, err := os.ReadFile(secretFile)
+				if err != nil {
+					return usagef("--secret-file: %w", err)
+				}
+				if secret = strings.TrimSpace(string(text)); secret == "" {
+					return usagef("--secret-file: %s is empty", secretFile)
+				}
+			}
 			verifier, err := listenVerifier(scheme, secret, s.vars())
 			if err != nil {
 				return err
@@ -51,6 +67,7 @@ that can't be verified is answered with 401, as a receiver should.`,
 	}
 	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:9000", "where to listen")
 	cmd.Flags().StringVar(&secret, "secret", "", "the signing secret, or the public key of ed25519; several with spaces between (default SIGNING_SECRET)")
+	cmd.Flags().StringVar(&secretFile, "secret-file", "", "a file that holds the same")
 	cmd.Flags().StringVar(&scheme, "signature", signer.Standard.String(), "how it is signed: "+strings.Join(schemeNames(), ", "))
 	cmd.Flags().IntVar(&status, "status", http.StatusNoContent, "what to answer to a callback that is genuine")
 	return cmd
@@ -70,7 +87,7 @@ func listenVerifier(name, secret string, vars map[string]string) (*signer.Verifi
 			return nil, usagef("--secret: %w", err)
 		}
 	case scheme != signer.Standard:
-		return nil, usagef("nothing to verify %s with: give --secret", scheme)
+		return nil, usagef("nothing to verify %s with: give --secret-file or --secret", scheme)
 	default:
 		if v.Secrets, err = signingSecrets(vars); err != nil {
 			return nil, err
@@ -114,21 +131,26 @@ func (e *ear) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(status)
 }
 
+// print shows a callback. All of it may be a stranger's: nothing of it reaches
+// the terminal but what is shown, and no line of it looks like one of ours.
 func (e *ear) print(r *http.Request, body []byte, verdict string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	fmt.Fprintf(e.out, "\n%s %s %s\n", time.Now().Format(clock), r.Method, r.URL.RequestURI())
+	fmt.Fprintf(e.out, "\n%s %s %s\n", time.Now().Format(clock), visible(r.Method), visible(r.URL.RequestURI()))
 	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
-		fmt.Fprintf(e.out, "  %s: %s\n", strings.ToLower(name), strings.Join(r.Header[name], ", "))
+		fmt.Fprintf(e.out, "  %s: %s\n", visible(strings.ToLower(name)), visible(strings.Join(r.Header[name], ", ")))
 	}
 	if len(body) > 0 {
 		more := ""
 		if len(body) > shownBody {
 			body, more = body[:shownBody], " ..."
 		}
-		fmt.Fprintf(e.out, "\n  %s%s\n", strings.ToValidUTF8(string(body), "\uFFFD"), more)
+		fmt.Fprintln(e.out)
+		for line := range strings.Lines(string(body) + more) {
+			fmt.Fprintf(e.out, "  | %s\n", visible(strings.TrimRight(line, "\r\n")))
+		}
 	}
-	fmt.Fprintf(e.out, "  => %s\n", verdict)
+	fmt.Fprintf(e.out, "  => %s\n", visible(verdict))
 }
 
 // listenOn takes an address, which the flag named.

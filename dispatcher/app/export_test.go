@@ -1,5 +1,23 @@
 package app
 
+import (
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/devredis"
+)
+
+// StopClock has stores in memory be at a time until restore is called.
+func StopClock(at time.Time) (restore func()) {
+	startDev = func() (*devredis.Redis, error) {
+		r, err := devredis.Start()
+		if err == nil {
+			r.SetTime(at)
+		}
+		return r, err
+	}
+	return func() { startDev = devredis.Start }
+}
+
 // What the tests of this package look at from inside.
 var (
 	Loopback      = loopback

@@ -19,6 +19,7 @@ func newAPI(engine *dispatcher.Dispatcher, guard *egress.Guard, figures http.Han
 			Unsigned:  len(o.Engine.Secrets) == 0,
 			HTTPSOnly: o.HTTPSOnly,
 			CheckURL:  guard.URL,
+			Now:       engine.Now, // hosts' clocks may differ, and no due time goes by them
 		},
 		Bodies:  o.bodyBudget(),
 		Version: o.Version,

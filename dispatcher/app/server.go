@@ -8,12 +8,15 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/embedded"
 )
 
+// startDev starts a store in memory; tests start one whose clock is wrong.
+var startDev = devredis.Start
+
 // storeURL is where the store is. Where it is a server of our own, that is
 // started first, and end ends it: the last thing that a process does.
 func storeURL(ctx context.Context, o Options) (url string, end func() error, err error) {
 	switch {
 	case o.InMemory:
-		dev, err := devredis.Start()
+		dev, err := startDev()
 		if err != nil {
 			return "", nil, err
 		}

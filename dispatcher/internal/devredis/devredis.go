@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/url"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 )
@@ -35,3 +36,6 @@ func (r *Redis) URL() string {
 
 // Close ends it, and with it all it held.
 func (r *Redis) Close() { r.mini.Close() }
+
+// SetTime sets what its clock says, and stops it there: for tests.
+func (r *Redis) SetTime(now time.Time) { r.mini.SetTime(now) }

@@ -87,6 +87,9 @@ func (x *exchange) answer(r *http.Request) (*http.Response, error) {
 	}
 	x.try.answered = true
 	x.early = !x.out()
+	if ahead, _ := x.read.Peek(x.read.Buffered()); speaksHTTP2(ahead) {
+		return nil, errHTTP2
+	}
 	for {
 		resp, err := http.ReadResponse(x.read, r)
 		if err != nil || resp.StatusCode/100 != 1 || resp.StatusCode == http.StatusSwitchingProtocols {
@@ -97,6 +100,12 @@ func (x *exchange) answer(r *http.Request) (*http.Response, error) {
 			return nil, errTooMany
 		}
 	}
+}
+
+// speaksHTTP2 reports whether an answer begins with the frame that a server has
+// to begin with in HTTP/2: SETTINGS of at most 64 KiB, for the whole connection.
+func speaksHTTP2(ahead []byte) bool {
+	return len(ahead) >= 9 && ahead[0] == 0 && ahead[3] == 4 && string(ahead[5:9]) == "\x00\x00\x00\x00"
 }
 
 // cause is why there is no answer. What was read in part when the time was over,

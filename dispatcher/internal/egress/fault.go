@@ -62,6 +62,8 @@ func (t *try) classify(err error) (dispatcher.Class, string) {
 		return dispatcher.ClassInternal, err.Error()
 	case alert(err):
 		return dispatcher.ClassTLS, err.Error()
+	case errors.Is(err, errHTTP2):
+		return dispatcher.ClassProtocol, err.Error()
 	default:
 		return dispatcher.ClassProtocol, malformed(err)
 	}
@@ -83,10 +85,15 @@ func (e *stageError) classify() (dispatcher.Class, string) {
 		return dispatcher.ClassReset, "the connection was closed during the TLS handshake"
 	case e.class == dispatcher.ClassTLS && plaintext(e.err):
 		return dispatcher.ClassTLS, "TLS handshake: the receiver does not speak TLS"
+	case e.class == dispatcher.ClassTLS && strings.Contains(e.err.Error(), "no application protocol"):
+		return e.class, e.Error() + ": " + errHTTP2.Error()
 	default:
 		return e.class, e.Error()
 	}
 }
+
+// errHTTP2 says what to change at a receiver that HTTP/1.1 gets nowhere with.
+var errHTTP2 = errors.New("the receiver speaks only HTTP/2: have it take HTTP/1.1 too")
 
 // lookupFault is what a lookup failed of, without the resolver's address, which
 // comes before the last colon where there is one.

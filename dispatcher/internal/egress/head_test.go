@@ -117,6 +117,14 @@ func TestLongRetryAfterIsNone(t *testing.T) {
 	}
 }
 
+func TestTheDateOfAnAnswerStandsBesideItsRetryAfter(t *testing.T) {
+	const date = "Sun, 22 Nov 2026 06:30:00 GMT"
+	for headers, want := range map[string]string{"Retry-After: 9\r\nDate: " + date: date, "Date: " + date: "", "Retry-After: 9": "", "Retry-After: 9\r\nDate: " + strings.Repeat("1", 65): ""} {
+		r := newTestReceiver(t, serve("HTTP/1.1 503 Busy\r\n"+headers+"\r\nContent-Length: 0\r\n\r\n"))
+		require.Equal(t, want, send(t, newTestClient(t), newTestCall(r.url(t))).Date, headers)
+	}
+}
+
 // TestLanesShareNoConnection: what a receiver writes unasked in answer to one
 // tenant would pass for its answer to another.
 func TestLanesShareNoConnection(t *testing.T) {

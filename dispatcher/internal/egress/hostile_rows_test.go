@@ -31,6 +31,7 @@ const (
 	malformed = invalid + "malformed "
 	tooMany   = invalid + "server response headers exceeded 100 lines"
 	tooLong   = invalid + "server response headers exceeded 16384 bytes"
+	only2     = "the receiver speaks only HTTP/2: have it take HTTP/1.1 too"
 	notTLS    = "TLS handshake: the receiver does not speak TLS"
 )
 
@@ -104,7 +105,7 @@ func brokenRows() []row {
 		breaks("/fin-header"), breaks("/rst-header"), breaks("/fin-103"),
 		cut("/fin-body", "ok"), cut("/rst-body", "ok"), cut("/fin-chunk", "ok"),
 		protocol("/garbage", malformed), protocol("/http09", malformed), protocol("/smtp", malformed),
-		protocol("/redis", malformed), protocol("/ssh", malformed), late("/h2-settings"), protocol("/h2-goaway", malformed), protocol("/alert", malformed),
+		protocol("/redis", malformed), protocol("/ssh", malformed), protocol("/h2-settings", only2), protocol("/h2-goaway", only2), protocol("/alert", malformed),
 		cut("/bad-chunk", "ok"), cut("/huge-chunk", ""),
 		protocol("/two-lengths", invalid), protocol("/minus-length", invalid), protocol("/length-20", invalid),
 		protocol("/unknown-te", invalid), protocol("/two-te", invalid),
@@ -132,7 +133,7 @@ func tlsRows() []row {
 		// A TLS 1.3 server says what it thinks of a certificate after the handshake, and our request may run into its closing.
 		{url: "https://wants.test/ok", class: dispatcher.ClassTLS, text: "certificate required", or: dispatcher.ClassReset},
 		untrusted("wants12.test", "handshake failure"),
-		untrusted("h2.test", "no application protocol"), untrusted("refuses.test", "handshake failure"),
+		untrusted("h2.test", "no application protocol: "+only2), untrusted("refuses.test", "handshake failure"),
 		untrusted("plain.test", notTLS), untrusted("mail.test", notTLS), untrusted("garbage.test", notTLS),
 		untrusted("floods.test", "TLS handshake: "),
 		{url: "https://closes.test/ok", class: dispatcher.ClassReset, text: torn},

@@ -22,7 +22,10 @@ const (
 // read makes an Answer of a response and lets go of its connection. After a
 // good header an error in the body is no fault: the status was said.
 func read(resp *http.Response) dispatcher.Answer {
-	a := dispatcher.Answer{Status: resp.StatusCode, RetryAfter: retryAfter(resp.Header)}
+	a := dispatcher.Answer{Status: resp.StatusCode, RetryAfter: short(resp.Header, "Retry-After")}
+	if a.RetryAfter != "" {
+		a.Date = short(resp.Header, "Date")
+	}
 	resp.Header = nil // a header may be large, and the body may take its time
 	if resp.StatusCode < 100 {
 		_ = resp.Body.Close()
@@ -36,11 +39,11 @@ func read(resp *http.Response) dispatcher.Answer {
 	return a
 }
 
-// retryAfter is the header of this name. A longer one is neither a date nor a
-// number of seconds.
-func retryAfter(h http.Header) string {
+// short is the header of this name. A longer one is neither a date nor a number
+// of seconds.
+func short(h http.Header, name string) string {
 	const longest = 64
-	if v := h.Get("Retry-After"); len(v) <= longest {
+	if v := h.Get(name); len(v) <= longest {
 		return v
 	}
 	return ""

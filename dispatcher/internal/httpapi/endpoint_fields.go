@@ -200,6 +200,9 @@ func mergeHeaders(e *dispatcher.Endpoint, v jsontext.Value) error {
 	if err != nil {
 		return err
 	}
+	if len(all) > 2*dispatcher.MaxHeaders { // as many as are there removed, and as many as may be added
+		return fmt.Errorf("names %d headers, an endpoint has at most %d", len(all), dispatcher.MaxHeaders)
+	}
 	next := e.Headers
 	for i, t := range all {
 		if slices.ContainsFunc(all[:i], func(o named) bool { return strings.EqualFold(o.name, t.name) }) {

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -21,6 +22,17 @@ func patch(h http.Handler, body string) *httptest.ResponseRecorder {
 	r := newRequest("PATCH", patchPath, body)
 	r.Header.Set("Content-Type", "application/merge-patch+json")
 	return serve(h, r)
+}
+
+func TestAPatchNamesNoMoreHeadersThanItCanMean(t *testing.T) {
+	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
+	h := newTestAPI(t, f)
+	var b strings.Builder
+	for i := range 41 {
+		fmt.Fprintf(&b, `,"h%d":null`, i)
+	}
+	w := serve(h, newRequest("PATCH", "/v1/endpoints/"+f.there.ID, `{"headers":{`+b.String()[1:]+`}}`))
+	requireField(t, w, "$.headers", "names 41 headers, an endpoint has at most 20")
 }
 
 func TestAPatchChangesWhatItNames(t *testing.T) {

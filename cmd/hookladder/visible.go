@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// visible writes a stranger's text so that a terminal only shows it: what would
+// move the cursor, set a title, or turn the order of letters around is escaped.
+func visible(text string) string {
+	return escape(text, func(r rune) string { return fmt.Sprintf(`\u{%x}`, r) })
+}
+
+// escape writes what deceives in another way, and all else as it is.
+func escape(text string, as func(rune) string) string {
+	if strings.IndexFunc(text, deceives) < 0 {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if deceives(r) {
+			b.WriteString(as(r))
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// deceives reports whether a character does something else to a terminal than
+// to be shown: a control (C0, C1), one that orders or hides others (marks of
+// direction, joiners, separators of lines), or bytes that are no text.
+func deceives(r rune) bool {
+	return unicode.Is(unicode.Cc, r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r) ||
+		r == utf8.RuneError
+}
+
+// plainJSON writes JSON so that a terminal only shows it. Outside of texts JSON
+// has no such characters but space, so that each may be written as JSON escapes it.
+type plainJSON struct{ out io.Writer }
+
+// Write writes whole values.
+func (p plainJSON) Write(b []byte) (int, error) {
+	text := escape(strings.ToValidUTF8(string(b), "\uFFFD"), func(r rune) string {
+		switch {
+		case r == '\n' || r == '\t' || r == '\r' || r == utf8.RuneError:
+			return string(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			return fmt.Sprintf(`\u%04x\u%04x`, high, low)
+		default:
+			return fmt.Sprintf(`\u%04x`, r)
+		}
+	})
+	if _, err := io.WriteString(p.out, text); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}

@@ -25,8 +25,9 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// patience bounds how long a test waits for something that always comes.
-const patience = 20 * time.Second
+// patience bounds how long a test waits for something that always comes. It only
+// ends one that hangs.
+const patience = 3 * time.Minute
 
 var secret = signer.NewSecret()
 
@@ -45,12 +46,12 @@ func newTestOptions(redisURL string) app.Options {
 		Engine: dispatcher.Options{
 			Secrets:     []signer.Secret{secret},
 			Ladder:      ladder.Default(),
-			Timeout:     10 * time.Second,
+			Timeout:     time.Minute,
 			MaxInFlight: 64,
 			ClaimBatch:  64,
 			Excerpt:     1 << 10,
 			Guard:       time.Minute,
-			Grace:       10 * time.Second,
+			Grace:       time.Minute,
 			Keep:        dispatcher.Keep{Finished: time.Hour, FinishedMax: 1000, SeenMax: 1000, Dead: time.Hour, DeadMax: 1000},
 		},
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 // waitMost ends a test that hangs.
-const waitMost = 20 * time.Second
+const waitMost = 2 * time.Minute
 
 // newTestServer serves an API over TCP, as a process does.
 func newTestServer(t testing.TB, f httpapi.Service, change ...func(*httpapi.Options)) string {

@@ -93,7 +93,8 @@ func (w *site) pour(ctx context.Context, hung *hung, timeout time.Duration) erro
 // hung are ports that take connections, read what comes and never answer.
 type hung struct {
 	ports []net.Listener
-	all   chan struct{} // closed when each was called
+	all   chan struct{}              // closed when each was called
+	speak func(i int, conn net.Conn) // what they say all the same; nil: nothing
 	loops sync.WaitGroup
 
 	mu     sync.Mutex // guards what follows
@@ -102,8 +103,11 @@ type hung struct {
 	ended  bool
 }
 
-func hang(n int) (*hung, error) {
-	h := &hung{all: make(chan struct{}), conns: map[net.Conn]bool{}, called: map[int]bool{}}
+func hang(n int) (*hung, error) { return hangWith(n, nil) }
+
+// hangWith has them say something before they hang.
+func hangWith(n int, speak func(i int, conn net.Conn)) (*hung, error) {
+	h := &hung{all: make(chan struct{}), speak: speak, conns: map[net.Conn]bool{}, called: map[int]bool{}}
 	for i := range n {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -136,13 +140,16 @@ func (h *hung) accept(i int, ln net.Listener, n int) {
 				close(h.all)
 			}
 		}
-		h.loops.Go(func() { h.swallow(conn) })
+		h.loops.Go(func() { h.swallow(i, conn) })
 		h.mu.Unlock()
 	}
 }
 
 // swallow reads until the caller gives up.
-func (h *hung) swallow(conn net.Conn) {
+func (h *hung) swallow(i int, conn net.Conn) {
+	if h.speak != nil {
+		h.speak(i, conn)
+	}
 	_, _ = io.Copy(io.Discard, conn)
 	_ = conn.Close()
 	h.mu.Lock()

@@ -12,7 +12,7 @@ func quietParts() []part {
 	var waiting levels
 	return []part{
 		latenessPart(), latencyPart(), waitingPart(&waiting), startPart(&waiting),
-		scalePart(), isolationPart(), idlePart(),
+		scalePart(), isolationPart(), abusePart(), idlePart(),
 	}
 }
 

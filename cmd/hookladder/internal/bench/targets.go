@@ -48,6 +48,9 @@ var targets = map[string]Target{
 	"waiting: the script that grows most":    atMost(2), // with most waiting ÷ with fewest
 	"start: first delivery":                  atMost(1),
 	"isolation, some hung: p99":              atMost(5),
+	"abuse: peak memory":                     atMost(300),
+	"abuse, publish: p99":                    atMost(50),
+	"abuse: lost":                            {Value: 0, Always: true},
 	"idle at 1 partition: Redis commands":    atMost(2),
 	"idle at 128 partitions: Redis commands": atMost(2),
 }

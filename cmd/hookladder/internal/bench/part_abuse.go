@@ -1,0 +1,217 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	abuseStrangers, abuseStrangersQuick   = 1000, 100 // connections that say nothing
+	abuseAnnouncers, abuseAnnouncersQuick = 500, 50   // callers that announce 4 MiB and send a byte
+	abuseTiny, abuseTinyQuick             = 960, 96   // receivers with as many small headers as they like
+	abuseHung, abuseHungQuick             = 128, 16   // receivers that never answer
+	abuseRate                             = 100       // publishes a second meanwhile
+	abuseMessages, abuseMessagesQuick     = 10 * abuseRate, 2 * abuseRate
+	abuseSpread                           = 3 * time.Second  // in which the silent ones come
+	abuseTimeout                          = 20 * time.Second // of an attempt: as long as all of it takes
+)
+
+// abusePart measures what a dispatcher takes, and what callers feel, while
+// strangers, callers and receivers do their worst together. Each run has a store
+// and an instance of its own.
+func abusePart() part {
+	return part{
+		name:  "abuse",
+		about: "memory and publishes beside 1,000 silent connections, 500 announced bodies, 960 receivers with tiny headers and 128 hung ones",
+		measure: func(ctx context.Context, l *lab, s *sample) (err error) {
+			w, err := newSite(ctx, l, storeOptions{}, "ATTEMPT_TIMEOUT="+abuseTimeout.String(), "LADDER=1h", "SHUTDOWN_GRACE=0s")
+			if err != nil {
+				return err
+			}
+			defer stopping(&err, w.stop)
+			if err := w.warm(ctx, 1); err != nil {
+				return err
+			}
+			a, err := w.abuse(ctx)
+			if err != nil {
+				return err
+			}
+			defer a.stop()
+			took, err := w.publishes(ctx, l.size(abuseMessages, abuseMessagesQuick))
+			if err != nil {
+				return err
+			}
+			lost, err := w.missing(ctx, a.published)
+			if err != nil {
+				return err
+			}
+			st, err := w.serve.stats(ctx)
+			if err != nil {
+				return err
+			}
+			s.addSpread("abuse, publish", took)
+			s.add("abuse: peak memory", "MiB", st.peak/(1<<20))
+			s.add("abuse: lost", "", float64(lost))
+			if lost != 0 {
+				return fmt.Errorf("%d messages were accepted and are nowhere", lost)
+			}
+			return nil
+		},
+	}
+}
+
+// publishes makes n publishes to a healthy destination, waits until all have
+// arrived, and answers how long each publish took, sorted.
+func (w *site) publishes(ctx context.Context, n int) ([]time.Duration, error) {
+	run := w.lab.newRun("beside")
+	took := make([]time.Duration, n)
+	_, err := pace(ctx, abuseRate, n, func(i int) error {
+		began := time.Now()
+		defer func() { took[i] = time.Since(began) }()
+		return w.lab.callers.publish(w.serve.api, w.message(run, i, 1, ""))
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := w.await(ctx, run, n); err != nil {
+		return nil, err
+	}
+	slices.Sort(took)
+	return took, w.receiver.forget(ctx, run)
+}
+
+// missing is how many of all messages the store does not know, besides those
+// that were delivered.
+func (w *site) missing(ctx context.Context, published int) (int, error) {
+	st, err := w.serve.calls.Stats(ctx)
+	if err != nil {
+		return 0, err
+	}
+	known := 0
+	for _, n := range st.Counts {
+		known += int(n)
+	}
+	return w.ended + published - known, nil
+}
+
+// abuse is all that is done to a dispatcher at once.
+type abuse struct {
+	published int // messages to the receivers that misbehave
+	tiny      *hung
+	hung      *hung
+	end       context.CancelFunc
+	callers   sync.WaitGroup
+}
+
+// abuse begins all of it, and waits until each receiver was called.
+func (w *site) abuse(ctx context.Context) (a *abuse, err error) {
+	l := w.lab
+	a = &abuse{}
+	var life context.Context
+	life, a.end = context.WithCancel(ctx)
+	defer func() {
+		if err != nil {
+			a.stop()
+		}
+	}()
+	if a.hung, err = hang(l.size(abuseHung, abuseHungQuick)); err != nil {
+		return nil, err
+	}
+	if a.tiny, err = hangWith(l.size(abuseTiny, abuseTinyQuick), tinyHeaders); err != nil {
+		return nil, err
+	}
+	addr := strings.TrimPrefix(w.serve.api, "http://")
+	for range l.size(abuseStrangers, abuseStrangersQuick) {
+		a.callers.Go(func() {
+			// The dispatcher closes each after some seconds. Were all opened at once,
+			// they would come again at once for ever, which takes this process as long.
+			if rest(life, rand.N(abuseSpread)) {
+				stay(life, addr, "")
+			}
+		})
+	}
+	const announcing = "POST /v1/messages/batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 4194304\r\n\r\n{"
+	for range l.size(abuseAnnouncers, abuseAnnouncersQuick) {
+		a.callers.Go(func() { stay(life, addr, announcing) })
+	}
+	run := l.newRun("abuse")
+	all := slices.Concat(a.hung.ports, a.tiny.ports)
+	a.published = len(all)
+	err = w.fill(ctx, len(all), dueBatch, func(i int) string {
+		return message(messageID(run, i), "http://"+all[i].Addr().String()+"/", "")
+	})
+	if err != nil {
+		return nil, err
+	}
+	called, cancel := context.WithTimeout(ctx, startMost)
+	defer cancel()
+	select {
+	case <-a.tiny.all: // those that hang may leave no permits to the last of themselves
+		rest(ctx, abuseSpread)
+		return a, context.Cause(ctx)
+	case <-called.Done():
+		return nil, fmt.Errorf("only %d of %d receivers with tiny headers were called: %w", a.tiny.tried(), len(a.tiny.ports), context.Cause(called))
+	}
+}
+
+func (a *abuse) stop() {
+	a.end()
+	a.callers.Wait()
+	if a.hung != nil {
+		a.hung.stop()
+	}
+	if a.tiny != nil {
+		a.tiny.stop()
+	}
+}
+
+// stay keeps a connection open that says a text and no more, and opens another
+// one when it is closed.
+func stay(ctx context.Context, addr, text string) {
+	var d net.Dialer
+	for ctx.Err() == nil {
+		conn, err := d.DialContext(ctx, "tcp", addr)
+		if err != nil {
+			rest(ctx, 100*time.Millisecond)
+			continue
+		}
+		stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+		_, err = io.WriteString(conn, text)
+		if err == nil {
+			_, _ = io.Copy(io.Discard, conn)
+		}
+		stop()
+		_ = conn.Close()
+		rest(ctx, 10*time.Millisecond) // it does not spin where all are closed at once
+	}
+}
+
+// tinyHeaders answers with small headers: every other receiver with far too
+// many of them, the rest with as much as is taken, and a body that never ends.
+func tinyHeaders(i int, conn net.Conn) {
+	b := make([]byte, 4096)
+	if _, err := conn.Read(b); errors.Is(err, io.EOF) {
+		return
+	}
+	var text strings.Builder
+	text.WriteString("HTTP/1.1 200 OK\r\nContent-Length: 65536\r\n")
+	if i%2 == 0 {
+		for n := range 10_000 {
+			fmt.Fprintf(&text, "%d:\r\n", n)
+		}
+	} else {
+		for n := range 95 {
+			fmt.Fprintf(&text, "h%d: %s\r\n", n, strings.Repeat("x", 150))
+		}
+	}
+	text.WriteString("\r\nx")
+	_, _ = io.WriteString(conn, text.String())
+}

@@ -219,6 +219,9 @@ func (d *Dispatcher) Stats(ctx context.Context) (Stats, error) {
 	return stats, err
 }
 
+// Ping reports whether the store answers.
+func (d *Dispatcher) Ping(ctx context.Context) error { return d.engine.queue.Ping(ctx) }
+
 // Ready reports whether the queue answers, and what it says of itself. Once the
 // end has begun it is ErrUnavailable: who balances loads sends callers elsewhere.
 func (d *Dispatcher) Ready(ctx context.Context) (StoreInfo, error) {

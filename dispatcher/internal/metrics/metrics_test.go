@@ -42,7 +42,8 @@ func mustTell(t testing.TB, text string, lines ...string) {
 // fakeSource is an engine that answers what a test wants.
 type fakeSource struct {
 	stats dispatcher.Stats
-	err   error
+	err   error // of counting
+	down  error // of the store
 	hangs bool
 	asked atomic.Int32
 }
@@ -54,6 +55,14 @@ func (s *fakeSource) Stats(ctx context.Context) (dispatcher.Stats, error) {
 		return dispatcher.Stats{}, ctx.Err()
 	}
 	return s.stats, s.err
+}
+
+func (s *fakeSource) Ping(ctx context.Context) error {
+	if s.hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return s.down
 }
 
 func (s *fakeSource) Permits() (used, all int) { return 3, 1024 }
@@ -161,11 +170,20 @@ func TestWhatIsUnknownIsLeftOut(t *testing.T) {
 	require.NotContains(t, text, "store_durable ")
 	require.NotContains(t, text, "store_used_ratio ")
 
-	m.Watch(&fakeSource{err: errors.New("away")})
+	m.Watch(&fakeSource{down: errors.New("away")})
 	text = scrape(t, m)
 	mustTell(t, text, "store_up 0", "permits 1024")
 	require.NotContains(t, text, "hookladder_deliveries", "what stands still would tell that all is well")
 	require.NotContains(t, text, "retention")
+}
+
+func TestAStoreThatAnswersIsUpThoughItCouldNotBeCounted(t *testing.T) {
+	m := metrics.New()
+	m.Watch(&fakeSource{err: context.DeadlineExceeded})
+	text := scrape(t, m)
+	mustTell(t, text, "store_up 1", "permits 1024")
+	require.NotContains(t, text, "hookladder_deliveries")
+	require.NotContains(t, text, "oldest_due")
 }
 
 func TestTheQueueIsNotCountedAtEachScrape(t *testing.T) {

@@ -14,6 +14,8 @@ import (
 // Dispatcher is one.
 type Source interface {
 	Stats(ctx context.Context) (dispatcher.Stats, error)
+	// Ping reports whether the store answers.
+	Ping(ctx context.Context) error
 	// Permits are those in use, and all there are.
 	Permits() (used, all int)
 	// Exhausted is how many attempts were not made for want of our own means.
@@ -21,7 +23,7 @@ type Source interface {
 }
 
 // The queue is counted at most once in statsEvery, however many scrape: one
-// look reads every lane. A look that takes longer than statsWithin is given
+// look may read every lane. Whether the store answers is asked apart from that. A look that takes longer than statsWithin is given
 // up, so that a scrape (10 s by default) is answered while the store hangs.
 const (
 	statsEvery  = time.Second
@@ -40,7 +42,8 @@ type storeCollector struct {
 	source Source
 	at     time.Time // of stats and err
 	stats  dispatcher.Stats
-	err    error
+	err    error // why it could not be counted
+	down   error // why the store does not answer
 }
 
 func newStoreCollector() *storeCollector {
@@ -78,7 +81,7 @@ func (c *storeCollector) Describe(out chan<- *prometheus.Desc) {
 
 // Collect tells how things are.
 func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
-	source, st, err := c.look()
+	source, st, down, err := c.look()
 	if source == nil {
 		return
 	}
@@ -89,11 +92,14 @@ func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
 	tell(c.inFlight, float64(used))
 	tell(c.permits, float64(all))
 	out <- prometheus.MustNewConstMetric(c.exhausted, prometheus.CounterValue, float64(source.Exhausted()))
-	if err != nil {
+	if down != nil {
 		tell(c.up, 0)
 		return
 	}
 	tell(c.up, 1)
+	if err != nil {
+		return
+	}
 	switch st.Store.Durable {
 	case dispatcher.Yes:
 		tell(c.durable, 1)
@@ -116,14 +122,16 @@ func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
 }
 
 // look counts the queue, unless somebody just did.
-func (c *storeCollector) look() (Source, dispatcher.Stats, error) {
+func (c *storeCollector) look() (source Source, st dispatcher.Stats, down, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.source != nil && (c.at.IsZero() || time.Since(c.at) >= statsEvery) {
 		ctx, cancel := context.WithTimeout(context.Background(), statsWithin)
 		defer cancel()
-		c.stats, c.err = c.source.Stats(ctx)
+		if c.down = c.source.Ping(ctx); c.down == nil {
+			c.stats, c.err = c.source.Stats(ctx)
+		}
 		c.at = time.Now()
 	}
-	return c.source, c.stats, c.err
+	return c.source, c.stats, c.down, c.err
 }

@@ -129,18 +129,44 @@ type progress struct {
 	reason                         dispatcher.DeadReason
 }
 
+// What has more, in bytes or times, was not written by us; lua/state.lua has the
+// same rule.
+const (
+	progressMost = 256
+	attemptsMost = 1<<31 - 1
+)
+
+var errProgress = fmt.Errorf("progress: %w", errAnswer)
+
+// parseProgress reads an entry of :progress. What can't be read is none, for the
+// scripts too: the error is only to be told.
 func parseProgress(text string) (p progress, err error) {
 	if text == "" {
 		return p, nil
 	}
-	var asked int64
-	var reason string
-	if _, err = fmt.Sscanf(text, "%d %d %d %d %d %s", &p.attempts, &p.base, &p.deaths, &p.status, &asked, &reason); err != nil {
-		return progress{}, fmt.Errorf("progress %q: %w", text, errAnswer)
+	words := strings.SplitN(text, " ", 9)
+	if len(words) < 8 || len(text) > progressMost || words[5] == "" {
+		return p, errProgress
 	}
-	p.asked = asked != 0
-	if reason != "-" {
-		p.reason = dispatcher.DeadReason(reason)
+	var numbers [5]uint64
+	for i := range numbers {
+		if numbers[i], err = strconv.ParseUint(words[i], 10, 53); err != nil || i < 4 && numbers[i] > attemptsMost {
+			return p, errProgress
+		}
+	}
+	for _, word := range words[6:8] {
+		if word == "" || strings.Trim(word, "0123456789") != "" {
+			return p, errProgress
+		}
+	}
+	if numbers[1] > numbers[0] {
+		return p, errProgress
+	}
+	p = progress{
+		attempts: int(numbers[0]), base: int(numbers[1]), deaths: int(numbers[2]), status: int(numbers[3]), asked: numbers[4] != 0,
+	}
+	if words[5] != "-" {
+		p.reason = dispatcher.DeadReason(words[5])
 	}
 	return p, nil
 }

@@ -146,8 +146,12 @@ func (s *Store) send(ctx context.Context, t *trip) {
 	for i := range todo {
 		todo[i] = i
 	}
-	for tries := 1; ; tries++ {
+	for tries, mended := 1, false; ; tries++ {
 		s.carry(ctx, t, todo)
+		if wrong := ofWrongKind(t, todo); len(wrong) > 0 && !mended {
+			mended = true
+			s.mend(ctx, t, wrong)
+		}
 		again, wait := todo[:0], time.Duration(0)
 		for _, i := range todo {
 			if after, ok := s.mayRepeat(&t.errands[i], began, tries); ok {

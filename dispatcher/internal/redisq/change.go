@@ -2,6 +2,7 @@ package redisq
 
 import (
 	"context"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -10,6 +11,11 @@ import (
 
 // changeBatch bounds one call of cancel and retry.
 const changeBatch = 256
+
+// instancesMost is of how many instances a script is told: it looks for leases
+// of each. More that are alive there are not, and those that a hand wrote into
+// the list are found dead within seconds.
+const instancesMost = 2500
 
 // What cancel and retry answer for a delivery.
 const (
@@ -40,9 +46,12 @@ func (s *Store) names(ctx context.Context) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := make([]any, 0, len(list.Val())+1)
-	names = append(names, len(list.Val()))
-	for _, name := range list.Val() {
+	known := list.Val()
+	slices.Sort(known)
+	known = known[:min(len(known), instancesMost)]
+	names := make([]any, 0, len(known)+1)
+	names = append(names, len(known))
+	for _, name := range known {
 		names = append(names, name)
 	}
 	return names, nil

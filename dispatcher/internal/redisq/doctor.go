@@ -29,9 +29,12 @@ var doctorCountSrc string
 //go:embed lua/doctor_add.lua
 var doctorAddSrc string
 
+//go:embed lua/doctor_values.lua
+var doctorValuesSrc string
+
 // doctorScripts are those that look for what is wrong.
 type doctorScripts struct {
-	walk, judge, records, lanes, count, add script
+	walk, judge, records, lanes, count, add, values script
 }
 
 func newDoctorScripts(make func(name string, src ...string) script) doctorScripts {
@@ -42,6 +45,7 @@ func newDoctorScripts(make func(name string, src ...string) script) doctorScript
 		lanes:   make("doctor lanes", orderSrc, doctorSrc, doctorLanesSrc),
 		count:   make("doctor count", orderSrc, doctorSrc, doctorCountSrc),
 		add:     make("doctor add", orderSrc, doctorSrc, doctorAddSrc),
+		values:  make("doctor values", orderSrc, doctorSrc, doctorValuesSrc),
 	}
 }
 
@@ -125,6 +129,13 @@ func (d *doctor) look(ctx context.Context) error {
 func (d *doctor) lookThrough(ctx context.Context) error {
 	d.lanes = make([][]string, len(d.s.tags))
 	for n := range d.s.tags {
+		whole, err := d.values(ctx, n)
+		if err != nil {
+			return inPartition(n, err)
+		}
+		if !whole {
+			continue
+		}
 		for _, step := range []func(context.Context, int) error{d.places, d.records, d.counts, d.turns} {
 			if err := step(ctx, n); err != nil {
 				return inPartition(n, err)
@@ -204,6 +215,9 @@ var meanings = map[string]meaning{
 	"seen":             {"it is listed among the ids that are known still, and should not be", "it is taken off the list"},
 	"unseen":           {"its id would be known for ever", "it is listed among those that are forgotten in time"},
 	"broken_record":    {"its record can't be read", ""},
+	"broken_value":     {"what is noted of it can't be read", "it is taken away, and begins anew"},
+	"wrong_type":       {"the key is of another type than ours, so it holds nothing of ours", "it is removed"},
+	"score":            {"its time is none", "it gets the present one"},
 	"broken_name":      {"it names no delivery", "it is removed"},
 	"counts":           {"a count is not what there is", "the difference is added"},
 	"stuck":            {"deliveries wait in the lane, and nobody comes to it", "it gets its turn"},

@@ -60,6 +60,9 @@ const (
 // turn is the factor of the weight in a lane's score; lua/common.lua says why.
 const turn = 1 << 41
 
+// mostWeight is what a weight is clamped to, here and in lua/common.lua.
+const mostWeight = 4095
+
 // tag is the hash tag of partition n of a project: all its keys begin with it.
 func tag(project string, n int) string {
 	return "{" + project + ":" + strconv.Itoa(n) + "}"

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
 // stat is how often Redis ran a command by now.
@@ -118,4 +119,43 @@ func TestAPageEndsWhereItHasLookedAtEnoughAndItsCursorGoesOn(t *testing.T) {
 	}
 	require.Equal(t, n, looked)
 	require.Equal(t, 2, pages)
+}
+
+// However many destinations there are, what is due longest is found among all.
+func TestStatsTellTheOldestOfAllLanes(t *testing.T) {
+	r := newTrap(t)
+	r.schedule(r.entry("starving", "m", 0))
+	since := r.now
+	r.setClock(r.now.Add(6 * time.Second))
+	var batch []dispatcher.Entry
+	for i := range 60 {
+		batch = append(batch, r.entry(laneOf(i), fmt.Sprintf("a%d", i), 0), r.entry(laneOf(i), fmt.Sprintf("b%d", i), 0))
+	}
+	r.schedule(batch...)
+	stats, err := r.store.Stats(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, since, stats.OldestDue)
+	require.Len(t, stats.Lanes, 50)
+	for _, l := range stats.Lanes {
+		require.Equal(t, 2, l.Waiting)
+		require.Equal(t, "", l.URL)
+	}
+}
+
+// Lanes without work cost a page of the scan each thousand, and nothing else.
+func TestStatsPassIdleLanesQuickly(t *testing.T) {
+	r := newTrap(t)
+	fields := make([]any, 0, 2*50_000)
+	for i := range 50_000 {
+		fields = append(fields, fmt.Sprintf("u_%d", i), "0 0")
+	}
+	key := redisq.TagOf(r.store, 0) + ":in"
+	require.NoError(t, r.store.Client().HSet(t.Context(), key, fields...).Err())
+	r.schedule(r.entry("busy", "m", 0))
+	before := r.calls()
+	stats, err := r.store.Stats(t.Context())
+	require.NoError(t, err)
+	require.Less(t, r.calls()-before, 500)
+	require.Len(t, stats.Lanes, 1)
+	require.Equal(t, dispatcher.Lane("busy"), stats.Lanes[0].Lane)
 }

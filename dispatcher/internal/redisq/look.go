@@ -135,7 +135,7 @@ func decodeAttempt(text string) (dispatcher.Attempt, error) {
 	size, rest, _ := strings.Cut(rest, " ")
 	next, err := strconv.ParseInt(due, 10, 64)
 	n, err2 := strconv.Atoi(size)
-	if err != nil || err2 != nil || n > len(rest) {
+	if err != nil || err2 != nil || n < 0 || n > len(rest) {
 		return dispatcher.Attempt{}, fmt.Errorf("history: %w", errAnswer)
 	}
 	var m attemptMeta

@@ -53,9 +53,7 @@ func (s *Store) Beat(ctx context.Context, by string, number int64) (fresh bool, 
 	s.division.stay()
 	all = make(map[string]int64, len(read.Val()))
 	for name, text := range read.Val() {
-		if all[name], err = strconv.ParseInt(text, 10, 64); err != nil {
-			return false, nil, fmt.Errorf("beat of %s: %w", name, err)
-		}
+		all[name], _ = strconv.ParseInt(text, 10, 64) // what is no number does not grow, and is found dead
 	}
 	all[by] = number // also where it was read before it was written
 	return fresh, all, nil

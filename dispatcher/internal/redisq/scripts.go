@@ -65,6 +65,9 @@ var listSrc string
 //go:embed lua/ready_lanes.lua
 var readyLanesSrc string
 
+//go:embed lua/busy_lanes.lua
+var busyLanesSrc string
+
 //go:embed lua/lanes.lua
 var lanesSrc string
 
@@ -97,7 +100,8 @@ type script struct {
 type scripts struct {
 	digests, schedule, move, claim, settle, reap script
 	cancel, retry, lane, forget, sweep, trim     script
-	look, list, readyLanes, lanes, beat          script
+	look, list, readyLanes, busyLanes            script
+	lanes, beat                                  script
 
 	repartitionPage, repartitionPut, repartitionKeep script
 	survey                                           script
@@ -151,6 +155,7 @@ func makeScripts(given bool) scripts {
 		lanes:    make("lanes", readSrc, lanesSrc),
 
 		readyLanes: make("ready_lanes", readSrc, readyLanesSrc),
+		busyLanes:  make("busy_lanes", readSrc, busyLanesSrc),
 
 		beat:            newScript("beat", beatSrc),
 		repartitionPage: make("repartition_page", repartitionPageSrc),

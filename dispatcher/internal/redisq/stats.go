@@ -1,10 +1,8 @@
 package redisq
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +13,6 @@ import (
 )
 
 const (
-	topLanes = 50   // lanes that stats tells of
 	scanPage = 1000 // fields that one HSCAN reads
 )
 
@@ -108,29 +105,12 @@ func (s *Store) countsOf(ctx context.Context, st *dispatcher.Stats) error {
 }
 
 // lanesOf adds the lanes with the most work, and the oldest thing that is due:
-// the heads of their lists, and of what the mover has not come to.
+// what is ready the longest, and what the mover has not come to.
 func (s *Store) lanesOf(ctx context.Context, st *dispatcher.Stats) error {
-	var lanes []laneState
-	err := s.eachLane(ctx, func(l laneState) {
-		if l.flying+l.waiting == 0 {
-			return
-		}
-		lanes = append(lanes, l)
-		if len(lanes) >= 20*topLanes {
-			lanes = busiest(lanes)
-		}
-	})
-	lanes = busiest(lanes)
-	heads := make([]*redis.StringCmd, len(lanes))
 	dues := make([]*redis.ZSliceCmd, len(s.tags))
-	err = join(err, s.everyPartition(ctx, "stats", s.all(), func(p redis.Pipeliner, n int) {
+	err := s.everyPartition(ctx, "stats", s.all(), func(p redis.Pipeliner, n int) {
 		dues[n] = p.ZRangeWithScores(ctx, s.tags[n]+keyDue, 0, 0)
-		for i, l := range lanes {
-			if l.partition == n {
-				heads[i] = p.LIndex(ctx, s.tags[n]+keyReady+l.lane, 0)
-			}
-		}
-	}))
+	})
 	oldest := func(t time.Time) {
 		if !t.IsZero() && !t.After(st.Now) && (st.OldestDue.IsZero() || t.Before(st.OldestDue)) {
 			st.OldestDue = t
@@ -138,44 +118,33 @@ func (s *Store) lanesOf(ctx context.Context, st *dispatcher.Stats) error {
 	}
 	for _, due := range dues {
 		if head := valueOf(due); len(head) > 0 {
-			oldest(fromMillis(int64(head[0].Score)))
+			oldest(fromMillis(int64(max(1, min(head[0].Score, latestMillis)))))
 		}
 	}
-	ids := make([]string, len(lanes)) // a message of each
-	for i, l := range lanes {
+	found, busyErr := s.busy.look(ctx, s)
+	oldest(found.oldest)
+	for _, l := range found.lanes {
 		st.Lanes = append(st.Lanes, dispatcher.LaneStats{Lane: dispatcher.Lane(l.lane), InFlight: l.flying, Waiting: l.waiting})
-		if due, id, ok := strings.Cut(valueOf(heads[i]), ":"); ok {
-			ms, _ := strconv.ParseInt(due, 10, 64)
-			oldest(fromMillis(ms))
-			ids[i] = id
-		}
 	}
-	s.originsOf(ctx, lanes, ids, st)
-	return err
+	s.originsOf(ctx, found.lanes, st)
+	return join(err, busyErr)
 }
 
 // originsOf adds where the lanes' messages go, as far as that is known.
-func (s *Store) originsOf(ctx context.Context, lanes []laneState, ids []string, st *dispatcher.Stats) {
+func (s *Store) originsOf(ctx context.Context, lanes []busyLane, st *dispatcher.Stats) {
 	records := make([]*redis.StringCmd, len(lanes))
 	var t trip
 	for i, l := range lanes {
-		if ids[i] != "" {
+		if l.id != "" {
 			t.errands = append(t.errands, errand{partition: l.partition, fill: func(p redis.Pipeliner) {
-				records[i] = p.HGet(ctx, s.tags[l.partition]+keyMessages, ids[i])
+				records[i] = p.HGet(ctx, s.tags[l.partition]+keyMessages, l.id)
 			}})
 		}
 	}
 	s.send(ctx, &t)
 	for i, record := range records {
 		if text := valueOf(record); text != "" {
-			st.Lanes[i].URL = originOf(ids[i], text)
+			st.Lanes[i].URL = originOf(lanes[i].id, text)
 		}
 	}
-}
-
-func busiest(lanes []laneState) []laneState {
-	slices.SortFunc(lanes, func(a, b laneState) int {
-		return cmp.Or(cmp.Compare(b.waiting, a.waiting), cmp.Compare(b.flying, a.flying), strings.Compare(a.lane, b.lane))
-	})
-	return lanes[:min(len(lanes), topLanes)]
 }

@@ -80,6 +80,7 @@ type Store struct {
 	takeover chan struct{} // 1 deep: another node may serve a partition now
 	survey   survey
 	readers  readers
+	busy     *busyLook
 	tired    []atomic.Bool // of home and each partition: it used up a call's patience, and did not answer since
 }
 
@@ -119,6 +120,7 @@ func newStore(ctx context.Context, o Options) (*Store, error) {
 		weak:       newGates("does not make durable what is written"),
 		takeover:   make(chan struct{}, 1),
 		tired:      make([]atomic.Bool, 1),
+		busy:       newBusyLook(),
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -216,7 +218,7 @@ func (s *Store) load(ctx context.Context) error {
 			_, errs[i] = master.Pipelined(ctx, func(p redis.Pipeliner) error {
 				for _, sc := range []script{
 					c.digests, c.schedule, c.move, c.claim, c.settle, c.reap, c.cancel, c.retry, c.lane, c.forget, c.sweep, c.trim,
-					c.look, c.list, c.readyLanes, c.lanes,
+					c.look, c.list, c.readyLanes, c.busyLanes, c.lanes,
 				} {
 					p.ScriptLoad(ctx, sc.text)
 				}

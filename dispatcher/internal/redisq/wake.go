@@ -201,11 +201,11 @@ func (s *Store) Peek(ctx context.Context, partitions []int) ([]dispatcher.Hint, 
 		}
 		h := dispatcher.Hint{Partition: e.partition, Now: e.now, Weight: -1}
 		if head := heads[i][0].Val(); len(head) > 0 {
-			h.Weight = int(head[0].Score / turn) // also while every lane is held: then a claim says so
+			h.Weight = int(max(0, min(head[0].Score/turn, mostWeight))) // also while every lane is held: then a claim says so
 		}
 		for _, times := range heads[i][1:] {
-			if head := times.Val(); len(head) > 0 {
-				if at := fromMillis(int64(head[0].Score)); h.Due.IsZero() || at.Before(h.Due) {
+			if head := times.Val(); len(head) > 0 && head[0].Score <= latestMillis {
+				if at := time.UnixMilli(int64(max(head[0].Score, 1))).UTC(); h.Due.IsZero() || at.Before(h.Due) {
 					h.Due = at
 				}
 			}

@@ -23,24 +23,24 @@ end
 local function cancel(delivery, l, id)
   local record = exists(l.name, id)
   if not record then return -1 end
-  local text = call('HGET', PROGRESS, delivery)
-  if call('ZREM', DUE, delivery) == 1 then
+  local text = sure('HGET', PROGRESS, delivery)
+  if sure('ZREM', DUE, delivery) == 1 then
     cancelled(delivery, l, waits(text))
     note(delivery, 'cancelled', 0, 0, (progress(text)), '-')
     leave(l, id, record)
     return 1
   end
-  if call('ZSCORE', DONE, delivery) or call('ZSCORE', DEAD, delivery) or call('ZSCORE', CANCELLED, delivery) then
+  if sure('ZSCORE', DONE, delivery) or sure('ZSCORE', DEAD, delivery) or sure('ZSCORE', CANCELLED, delivery) then
     return 0
   end
   local behind = stands_behind(l, id, record)
   if behind then
-    call('ZREM', behind, id)
+    sure('ZREM', behind, id)
     cancelled(delivery, l, 'scheduled')
     note(delivery, 'cancelled', 0, 0, (progress(text)), '-')
     return 1
   end
-  return call('HSETNX', MARKS, delivery, 'c')
+  return sure('HSETNX', MARKS, delivery, 'c')
 end
 
 local codes = {}

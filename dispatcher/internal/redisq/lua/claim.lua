@@ -59,7 +59,7 @@ local turns, given = {}, {} -- lane, deliveries of each turn; lane -> those of a
 while wanted > 0 do
   local l = next_lane()
   if not l or not light(l, free) then break end
-  l.ready = l.ready or call('LLEN', READY .. l.name)
+  l.ready = l.ready or sure('LLEN', READY .. l.name)
   local n = math.min(turn(l), l.ready)
   if n > 0 then
     put(turns, l, n)

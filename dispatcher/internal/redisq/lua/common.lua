@@ -65,6 +65,7 @@ local DIGEST = 16     -- bytes of a record that are its digest
 local TURN = 2199023255552 -- 2^41: above any ms until 2039, and 4,000 weights of it stay exact in a double
 local FIRST_WINDOW, UNKNOWN, WORST = 2, 4, 8 -- a lane's window and class before it was seen; the class of one that hangs
 local CLASS_PERMITS, MOST_SCALE = 128, 8 -- a class counts once for so many permits, and no more often than that
+local MOST_WEIGHT = 4095 -- what is beyond does not fit in a score
 local BURST = 50000 -- us; what a rate lets a lane in use make up for, so that a timer that is late loses nothing
 local IDLE = 1000000 -- us; a lane that nobody attempted for so long begins with one, not with what it may make up for
 local LOG_ENTRIES = '1000' -- of :attempts; one holds what one script settled
@@ -81,10 +82,22 @@ first_wait, most_waiting = tonumber(first_wait), tonumber(most_waiting)
 
 local function num(x) return format('%.0f', tonumber(x)) end
 
+-- sure makes a call that must not fail, since something is changed already. A key of another kind than ours holds nothing
+-- of ours: it goes, and the log of Redis tells of it.
+local function sure(command, key, ...)
+  local value = redis.pcall(command, key, ...)
+  if type(value) ~= 'table' or not value.err then return value end
+  if string.find(value.err, 'WRONGTYPE', 1, true) then
+    redis.log(redis.LOG_WARNING, 'hookladder: ' .. key .. ' is of another kind: it is deleted')
+    redis.call('DEL', key)
+  end
+  return redis.call(command, key, ...)
+end
+
 -- each calls command for values of a list, a chunk at a time: unpack has a limit.
 local function each(command, key, values)
   for i = 1, #values, 1000 do
-    call(command, key, unpack(values, i, math.min(i + 999, #values)))
+    sure(command, key, unpack(values, i, math.min(i + 999, #values)))
   end
 end
 
@@ -103,18 +116,27 @@ local function parts(delivery)
   return sub(delivery, 1, colon - 1), sub(delivery, colon + 1)
 end
 
+-- Of a record that was cut, by hand, what is missing is none: no time, no key, no lane. Whoever gets it says that it can't
+-- be read.
+local SANE = 9007199254740992 -- 2^53: what is beyond counts nothing of ours
+local HEAD = 43 -- bytes of a record that have fixed places
+-- ms_of writes a score as ms. What is none is long ago.
+local function ms_of(score)
+  return string.find(score, '^%d+$') and #score < 16 and score or num(math.max(0, math.min(tonumber(score) or 0, SANE)))
+end
 local function stamp(record, at)
   local a, b, c, d, e, f = string.byte(record, at, at + 5)
+  if not f then return 0 end
   return ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
 end
 local function created(record) return stamp(record, 17) end
 local function deliver(record) return stamp(record, 23) end
 local NO_KEY = string.rep('\0', 8)
-local function key_of(record) return sub(record, 35, 42) end
+local function key_of(record) return #record < HEAD and NO_KEY or sub(record, 35, 42) end
 local function hex(key) return format('%02x%02x%02x%02x%02x%02x%02x%02x', string.byte(key, 1, 8)) end
 local NEVER = string.rep('\0', 6)
 local function expires(record) return sub(record, 29, 34) == NEVER and 0 or stamp(record, 29) end
-local function only(record) return string.sub(record, 44, 43 + string.byte(record, 43)) end
+local function only(record) return #record < HEAD and '' or sub(record, 44, 43 + string.byte(record, HEAD)) end
 
 -- A body that lies apart: whether a record says so, by the first field of its meta; the field of :bodies; and its end.
 local function apart(record)

@@ -12,20 +12,20 @@
 local name, v, held, clear, leads = ARGV[3], tonumber(ARGV[4]), ARGV[8], ARGV[9] == '1', ARGV[10]
 local text = num(v) .. ' ' .. num(ARGV[5]) .. ' ' .. num(ARGV[6]) .. ' ' .. num(ARGV[7]) .. ' ' .. held
 local nothing = text == '0 0 0 0 -'
-local limits = limits_of(name, text) -- a text that is none fails here, before anything is written
+local limits = parse_limits(text) or error('no limits: ' .. text)
 call('DEL', tag)
 
 -- note_held keeps :held in step with :limits. What was held for the same reason already is held since then.
 local function note_held(why)
-  if why == '-' then return call('HDEL', HELD, name) end
-  local was = call('HGET', HELD, name)
-  if not was or sub(was, 1, 1) ~= why then call('HSET', HELD, name, why .. ' ' .. at_now .. ' ' .. by) end
+  if why == '-' then return sure('HDEL', HELD, name) end
+  local was = sure('HGET', HELD, name)
+  if not was or sub(was, 1, 1) ~= why then sure('HSET', HELD, name, why .. ' ' .. at_now .. ' ' .. by) end
 end
 
 if name == '*' then
   before_weight = weighs(before_weight)
   all_held = held ~= '-'
-  if all_held then call('HSET', LIMITS, '*', '0 0 0 0 p') else call('HDEL', LIMITS, '*') end
+  if all_held then sure('HSET', LIMITS, '*', '0 0 0 0 p') else sure('HDEL', LIMITS, '*') end
   note_held(all_held and 'p' or '-')
   local t, d, w = finish()
   return { t, d, w, {}, 0, 0 }
@@ -34,13 +34,13 @@ end
 load({ name })
 local l, breakers = lanes[name], {}
 local flying, waiting = l.flying, l.waiting
-local old = call('HGET', LIMITS, name)
+local old = sure('HGET', LIMITS, name)
 if v == 0 or not old or v > l.limits.v then
   if nothing and sub(name, 1, 3) ~= 'ep_' then
-    call('HDEL', LIMITS, name)
+    sure('HDEL', LIMITS, name)
     l.limits = NO_LIMITS
   else
-    call('HSET', LIMITS, name, text)
+    sure('HSET', LIMITS, name, text)
     l.limits = limits
   end
 end
@@ -50,8 +50,8 @@ if clear and l.text then -- a lane that nobody saw yet stays so
   if s.opened > 0 then breakers = { name, 0 } end
   s.fails, s.opened, s.till = 0, 0, 0
 end
-call('ZADD', KNOWN, 'NX', now, name)
-if leads ~= '' then call('HSET', NAMES, name, leads) end
+sure('ZADD', KNOWN, 'NX', now, name)
+if leads ~= '' then sure('HSET', NAMES, name, leads) end
 l.place = true
 local t, d, w = finish()
 return { t, d, w, breakers, flying, waiting }

@@ -14,14 +14,14 @@ else
 end
 load(names)
 
-local answer = { micros, before_due, weighs(before_weight), call('HEXISTS', LIMITS, '*') }
+local answer = { micros, before_due, weighs(before_weight), holds_all(call('HGET', LIMITS, '*')) and 1 or 0 }
 for _, name in ipairs(names) do
   local l = lanes[name]
   local s = l.state
   local token = l.limits.interval > 0 and s.tat > micros and s.tat or 0
   for _, value in ipairs({
     name, call('ZSCORE', KNOWN, name) or '0', l.flying, l.waiting, room(l), s.fails, s.opened, num(s.till), num(token),
-    call('HGET', LIMITS, name) or '', call('HGET', NAMES, name) or '',
+    l.limits ~= NO_LIMITS and l.limits ~= LOST_LIMITS and call('HGET', LIMITS, name) or '', call('HGET', NAMES, name) or '',
   }) do
     answer[#answer + 1] = value
   end

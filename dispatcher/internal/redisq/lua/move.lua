@@ -17,7 +17,7 @@ for i = 1, #due, 2 do
   end
   local list = groups[lane]
   local score = due[i + 1]
-  list[#list + 1] = (find(score, '^%d+$') and score or num(score)) .. ':' .. id
+  list[#list + 1] = ms_of(score) .. ':' .. id
 end
 if #deliveries == 0 and #parked == 0 then return { finish() } end
 local names = {}
@@ -25,9 +25,9 @@ for i, lane in ipairs(order) do names[i] = lane end
 for _, lane in ipairs(parked) do names[#names + 1] = lane end
 load(names)
 
+local texts = #deliveries > 0 and of(PROGRESS, deliveries) or NONE
 if #deliveries == 0 then call('DEL', tag) end -- a removal first
 each('ZREM', DUE, deliveries)
-local texts = #deliveries > 0 and of(PROGRESS, deliveries) or NONE
 for i, delivery in ipairs(deliveries) do
   local l = lanes[owners[i]]
   if ends(l) then
@@ -40,7 +40,7 @@ for _, lane in ipairs(order) do
   local l = lanes[lane]
   if not ends(l) then
     local n = #groups[lane]
-    l.ready = call('RPUSH', READY .. lane, unpack(groups[lane]))
+    l.ready = sure('RPUSH', READY .. lane, unpack(groups[lane]))
     count('ready', n)
     if l.ready == n then l.place = true end
   end
@@ -48,14 +48,14 @@ end
 
 -- end_ready ends up to n of a lane's ready list, what has a mark as the mark says, and answers how many it took.
 local function end_ready(l, n)
-  local taken = call('LPOP', READY .. l.name, n)
+  local taken = sure('LPOP', READY .. l.name, n)
   if not taken or #taken == 0 then return 0 end
   l.waiting, l.ready = l.waiting - #taken, nil
   count('ready', -#taken)
   for _, element in ipairs(taken) do
     local _, id = parts(element)
     local delivery = l.name .. ':' .. id
-    local record, mark = call('HGET', MESSAGES, id), call('HGET', MARKS, delivery)
+    local record, mark = sure('HGET', MESSAGES, id), sure('HGET', MARKS, delivery)
     if mark then unmarked[#unmarked + 1] = delivery end
     if not record or #record <= DIGEST then
       drop(delivery, id, record)
@@ -67,7 +67,7 @@ local function end_ready(l, n)
       count('cancelled', 1)
       note(delivery, 'cancelled', 0, 0, 0, '-')
     else
-      doom(l, delivery, call('HGET', PROGRESS, delivery))
+      doom(l, delivery, sure('HGET', PROGRESS, delivery))
     end
     leave(l, id, record)
   end

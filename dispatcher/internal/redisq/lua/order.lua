@@ -12,7 +12,7 @@ end
 
 -- push puts a delivery at the tail of its lane's list.
 local function push(l, due, id)
-  if call('RPUSH', READY .. l.name, num(due) .. ':' .. id) == 1 then l.place = true end
+  if sure('RPUSH', READY .. l.name, num(due) .. ':' .. id) == 1 then l.place = true end
   l.ready = nil
   l.waiting = l.waiting + 1
   count('ready', 1)
@@ -48,10 +48,10 @@ end
 -- drop forgets a delivery whose message was removed by hand, or by a repair: it must neither stop its lane nor stay. A body
 -- that lies apart is named by the digest, where that is left.
 local function drop(delivery, id, record)
-  if record then call('HDEL', BODIES, body_of(id, record)) end
-  call('HDEL', PROGRESS, delivery)
-  call('DEL', HISTORY .. delivery)
-  call('HDEL', FAN, id)
+  if record then sure('HDEL', BODIES, body_of(id, record)) end
+  sure('HDEL', PROGRESS, delivery)
+  sure('DEL', HISTORY .. delivery)
+  sure('HDEL', FAN, id)
 end
 
 -- doom ends a delivery of a disabled or deleted endpoint. attempts and status tell of an attempt that was just made.
@@ -83,7 +83,7 @@ end
 local function stands_behind(l, id, record)
   if l.state.keys == 0 then return nil end
   for _, set in ipairs(sets_of(l, record)) do
-    local rank = call('ZRANK', set, id)
+    local rank = sure('ZRANK', set, id)
     if rank and rank > 0 then return set end
   end
   return nil
@@ -94,7 +94,7 @@ local lasts = {}
 local function last_of(l, key)
   local set = BEHIND .. l.name .. ':' .. key
   if lasts[set] == nil then
-    local tail = call('ZREVRANGE', set, 0, 0, 'WITHSCORES')
+    local tail = sure('ZREVRANGE', set, 0, 0, 'WITHSCORES')
     lasts[set] = tail[2] and tonumber(tail[2]) or false
   end
   return lasts[set]
@@ -106,7 +106,7 @@ local function join(l, key, id)
   local score = last and math.max(now, last + 1) or now
   local set = BEHIND .. l.name .. ':' .. key
   lasts[set] = score
-  call('ZADD', set, num(score), id)
+  sure('ZADD', set, num(score), id)
   if last then return false end
   local s = own(l)
   s.keys = s.keys + 1
@@ -118,35 +118,35 @@ end
 local chained = 0
 local function release(l, set)
   while true do
-    local id = call('ZRANGE', set, 0, 0)[1]
+    local id = sure('ZRANGE', set, 0, 0)[1]
     if not id then
       local s = own(l)
       s.keys = math.max(0, s.keys - 1)
       return
     end
     local delivery = l.name .. ':' .. id
-    local record, text = call('HGET', MESSAGES, id), call('HGET', PROGRESS, delivery)
+    local record, text = sure('HGET', MESSAGES, id), sure('HGET', PROGRESS, delivery)
     l.waiting = l.waiting - 1
     count('scheduled', -1)
     if not record or #record <= DIGEST then
-      call('ZREM', set, id)
+      sure('ZREM', set, id)
       drop(delivery, id, record)
     elseif not ends(l) then
       local due = text and now or deliver(record)
       if due <= now then
         push(l, due, id)
       else
-        call('ZADD', DUE, num(due), delivery)
+        sure('ZADD', DUE, num(due), delivery)
         l.waiting = l.waiting + 1
         count('scheduled', 1)
       end
       return
     elseif chained < CHAIN then
       chained = chained + 1
-      call('ZREM', set, id)
+      sure('ZREM', set, id)
       doom(l, delivery, text)
     else
-      call('ZADD', DUE, now, delivery) -- move goes on with it
+      sure('ZADD', DUE, now, delivery) -- move goes on with it
       l.waiting = l.waiting + 1
       count('scheduled', 1)
       return
@@ -158,11 +158,11 @@ end
 -- where there is none.
 local function leave(l, id, record)
   if l.state.keys == 0 then return end
-  if record == nil then record = call('HGET', MESSAGES, id) end
+  if record == nil then record = sure('HGET', MESSAGES, id) end
   for _, set in ipairs(sets_of(l, record)) do
-    local rank = call('ZRANK', set, id)
+    local rank = sure('ZRANK', set, id)
     if rank then
-      call('ZREM', set, id)
+      sure('ZREM', set, id)
       if rank == 0 then release(l, set) end
     end
   end
@@ -170,7 +170,7 @@ end
 
 -- expel ends a delivery that its lane takes no more, where it was waiting for its time.
 local function expel(l, delivery, id, text)
-  local record = call('HGET', MESSAGES, id)
+  local record = sure('HGET', MESSAGES, id)
   l.waiting = l.waiting - 1
   count(waits(text), -1)
   if record and #record > DIGEST then doom(l, delivery, text) else drop(delivery, id, record) end

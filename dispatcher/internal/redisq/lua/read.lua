@@ -17,10 +17,21 @@ end
 local function behind(l, id, record)
   if l.state.keys == 0 then return false end
   for _, set in ipairs(sets_of(l, record)) do
-    local rank = call('ZRANK', set, id)
+    local rank = safely('ZRANK', set, id)
     if rank and rank > 0 then return true end
   end
   return false
+end
+
+-- holders are the leases of those instances that have some.
+local held
+local function holders()
+  if held then return held end
+  held = {}
+  for _, name in ipairs(instances) do
+    if call('EXISTS', LEASES .. name) == 1 then held[#held + 1] = LEASES .. name end
+  end
+  return held
 end
 
 -- What a delivery waits for, the first that holds.
@@ -52,8 +63,8 @@ local function stands(delivery, l, id, record)
     local status = waits(call('HGET', PROGRESS, delivery))
     return status, at, waits_for(l, status == 'retrying' and 'rung' or 'due')
   end
-  for _, name in ipairs(instances) do
-    at = call('ZSCORE', LEASES .. name, delivery)
+  for _, key in ipairs(holders()) do
+    at = safely('ZSCORE', key, delivery)
     if at then return 'in_flight', at, '' end
   end
   if deleted then return 'cancelled', 0, '' end

@@ -8,7 +8,7 @@ local FENCE_KEPT = 7 * 24 * 3600 * 1000 -- ms; no process that was stopped goes 
 
 local gone, most_taken = ARGV[3], tonumber(ARGV[4])
 call('DEL', tag)
-call('ZREMRANGEBYSCORE', FENCED, '-inf', now - FENCE_KEPT)
+sure('ZREMRANGEBYSCORE', FENCED, '-inf', now - FENCE_KEPT)
 call('ZADD', FENCED, now, gone)
 -- Newest first: each goes to the head, so the oldest is the first again.
 local held = call('ZREVRANGE', LEASES .. gone, 0, most_taken - 1, 'WITHSCORES')
@@ -51,7 +51,7 @@ for i, delivery in ipairs(deliveries) do
   else
     over = false
     put(entries_of_progress, delivery, progressed(attempts, base, deaths, status, asked, '-', more))
-    if call('LPUSH', READY .. lane, num(held[2 * i]) .. ':' .. id) == 1 then l.place = true end
+    if sure('LPUSH', READY .. lane, ms_of(held[2 * i]) .. ':' .. id) == 1 then l.place = true end
     l.waiting = l.waiting + 1
     count('ready', 1)
   end

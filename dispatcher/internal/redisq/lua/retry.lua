@@ -17,7 +17,7 @@ load(names)
 
 local function leased(delivery)
   for _, name in ipairs(instances) do
-    if call('ZSCORE', LEASES .. name, delivery) then return true end
+    if sure('ZSCORE', LEASES .. name, delivery) then return true end
   end
   return false
 end
@@ -25,12 +25,12 @@ end
 -- ended_before takes a delivery out of where it ended and answers its progress with a new ladder, nil where it did not end.
 local function ended_before(delivery, l, text)
   local attempts, _, _, status, _, reason, more = progress(text)
-  if call('ZREM', DEAD, delivery) == 1 then
+  if sure('ZREM', DEAD, delivery) == 1 then
     count('dead', -1)
     bury(l.name, reason, -1)
-  elseif call('ZREM', CANCELLED, delivery) == 1 then
+  elseif sure('ZREM', CANCELLED, delivery) == 1 then
     count('cancelled', -1)
-  elseif call('ZREM', DONE, delivery) == 1 then
+  elseif sure('ZREM', DONE, delivery) == 1 then
     count('delivered', -1)
     if not text then attempts, status = 1, 200 end -- settle writes no entry for the commonest end
   else
@@ -41,18 +41,18 @@ end
 
 -- again makes ready what waits for its time, and what ended: at the end of its line, if it has one.
 local function again(delivery, l, id, record)
-  local text = call('HGET', PROGRESS, delivery)
-  if call('ZREM', DUE, delivery) == 1 then
+  local text = sure('HGET', PROGRESS, delivery)
+  if sure('ZREM', DUE, delivery) == 1 then
     local attempts, base, deaths, status, _, _, more = progress(text)
     l.waiting = l.waiting - 1
     count(waits(text), -1)
-    call('HSET', PROGRESS, delivery, progressed(attempts, base, deaths, status, 1, '-', more))
+    sure('HSET', PROGRESS, delivery, progressed(attempts, base, deaths, status, 1, '-', more))
     push(l, now, id)
     return 1
   end
   local anew = ended_before(delivery, l, text)
   if not anew then return 0 end -- ready, or behind another
-  call('HSET', PROGRESS, delivery, anew)
+  sure('HSET', PROGRESS, delivery, anew)
   local key = line(l, record)
   if not key or join(l, key, id) then
     push(l, now, id)
@@ -68,10 +68,10 @@ local function retry(delivery, l, id)
   local record = exists(l.name, id)
   if not record then return -1 end
   if ends(l) then return l.limits.held == 'd' and -3 or -4 end
-  local mark = call('HGET', MARKS, delivery)
+  local mark = sure('HGET', MARKS, delivery)
   if mark == 'd' then return -2 end
   if mark == 'c' then
-    call('HDEL', MARKS, delivery)
+    sure('HDEL', MARKS, delivery)
     return 1
   end
   if leased(delivery) then return -2 end

@@ -202,7 +202,7 @@ local function again(e, old)
   end
   e.due = deliver(old) -- a lane that a repeat adds is due when the first ones were
   e.soon = e.due <= now
-  local fan = fans[e.id] or call('HGET', FAN, e.id) or only(old)
+  local fan = fans[e.id] or sure('HGET', FAN, e.id) or only(old)
   local named, letters, more = {}, { '2' }, false
   for lane in string.gmatch(fan, '%S+') do named[string.gsub(lane, '^%-', '')] = true end
   for i, lane in ipairs(e.list or { e.lane }) do
@@ -239,7 +239,7 @@ count('ready', nready)
 count('scheduled', #dues / 2 + nbehind)
 
 each('HSET', MESSAGES, fresh)
-for id, fan in pairs(fans) do call('HSET', FAN, id, fan) end
+for id, fan in pairs(fans) do sure('HSET', FAN, id, fan) end
 hold(leases)
 each('ZADD', DUE, dues)
 for lane, list in pairs(pushes) do

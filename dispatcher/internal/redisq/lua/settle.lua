@@ -47,6 +47,15 @@ for k, delivery in ipairs(deliveries) do
   end
 end
 
+-- A late success counts where its delivery is kept still.
+local kept = {}
+for k, delivery in ipairs(deliveries) do
+  if not held[k] and (plain[k] or ARGV[at[k] + 1] == 'd') then
+    local _, id = parts(delivery)
+    kept[k] = exists(names[k], id)
+  end
+end
+
 call('DEL', tag)
 each('ZREM', LEASES .. by, leased)
 
@@ -62,11 +71,11 @@ local function remember(i, due)
   local meta, excerpt = ARGV[i + 7], ARGV[i + 8]
   if meta == '' then return end
   local key = HISTORY .. ARGV[i]
-  local n = call('LPUSH', key, num(due) .. ' ' .. #meta .. ' ' .. meta .. excerpt)
+  local n = sure('LPUSH', key, num(due) .. ' ' .. #meta .. ' ' .. meta .. excerpt)
   if n > WITH_EXCERPT then
     local old = call('LINDEX', key, WITH_EXCERPT)
-    local head, length = string.match(old, '^(%d+ (%d+) )')
-    if #old > #head + length then call('LSET', key, WITH_EXCERPT, sub(old, 1, #head + length)) end
+    local head, length = match(old, '^(%d+ (%d+) )')
+    if head and #old > #head + length then call('LSET', key, WITH_EXCERPT, sub(old, 1, #head + length)) end
   end
   if n > KEPT then call('LTRIM', key, 0, KEPT - 1) end
 end
@@ -186,14 +195,13 @@ local function settled(i, l, text, mark)
   return '1', true
 end
 
-local function late(i, l, text)
+local function late(i, l, text, record)
   local delivery = ARGV[i]
   local _, id = parts(delivery)
-  local record = ARGV[i + 1] == 'd' and exists(l.name, id)
   if not record then return '2', false end
   ndone = ndone + #ended.done / 2
   flush()
-  if call('ZSCORE', DONE, delivery) or call('ZSCORE', CANCELLED, delivery) or call('ZSCORE', DEAD, delivery) then
+  if sure('ZSCORE', DONE, delivery) or sure('ZSCORE', CANCELLED, delivery) or sure('ZSCORE', DEAD, delivery) then
     return '2', false
   end
   counted(i, text, '-')
@@ -229,7 +237,7 @@ for k = 1, many do
   local l = lanes[names[k]]
   local code, over = '1', true
   if not held[k] then
-    code, over = late(whole(k), l, texts[k])
+    code, over = late(whole(k), l, texts[k], kept[k])
   elseif plain[k] and not texts[k] and not marks[k] then
     l.flying, l.slow = l.flying - 1, class(plain[k])
     grow(l)
@@ -255,7 +263,7 @@ flush()
 for f = #fronts, 1, -1 do
   local i = fronts[f]
   local lane, id = parts(ARGV[i])
-  if call('LPUSH', READY .. lane, num(ARGV[i + 4]) .. ':' .. id) == 1 then lanes[lane].place = true end
+  if sure('LPUSH', READY .. lane, num(ARGV[i + 4]) .. ':' .. id) == 1 then lanes[lane].place = true end
 end
 for _, name in ipairs(opened) do
   local till = lanes[name].state.till -- later than the breaker's where the receiver asked for more

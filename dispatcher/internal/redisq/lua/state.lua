@@ -10,42 +10,52 @@ local FRESH = { slow = UNKNOWN, rest = '0 0 0 0 0', more = ' 0 0', fails = 0, op
 local NO_LIMITS = { v = 0, top = most, interval = 0, ordered = false, held = '-' }
 local LOST_LIMITS = { v = 0, top = most, interval = 0, ordered = false, held = '?' } -- who notices writes them again
 
+-- shape reads a text of :lane. One that is none says nothing of its lane, and stops no other.
 local function shape(text)
   local s = shapes[text]
   if not s then
     local w, f, o, u, t, k, c, more = match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)( %d+ %d+.*)$')
-    s = {
-      window = tonumber(w), slow = tonumber(c), rest = f .. ' ' .. o .. ' ' .. u .. ' ' .. t .. ' ' .. k, more = more,
-      fails = tonumber(f), opened = tonumber(o), till = tonumber(u), tat = tonumber(t), keys = tonumber(k),
-    }
+    s = FRESH
+    if more then
+      s = {
+        window = tonumber(w), slow = tonumber(c), rest = f .. ' ' .. o .. ' ' .. u .. ' ' .. t .. ' ' .. k, more = more,
+        fails = tonumber(f), opened = tonumber(o), till = tonumber(u), tat = tonumber(t), keys = tonumber(k),
+      }
+      if s.window < 1 or s.slow > WORST or math.max(s.window, s.fails, s.opened, s.till, s.tat, s.keys) >= SANE then s = FRESH end
+    end
     shapes[text] = s
   end
   return s
 end
 
+-- parse_limits reads a text of :limits, nil where it is none.
+local function parse_limits(text)
+  local v, top, interval, ordered, held = match(text, '^(%d+) (%d+) (%d+) ([01]) ([-pdx])$')
+  if not v then return nil end
+  v, top, interval = tonumber(v), tonumber(top), tonumber(interval)
+  if math.max(v, top, interval) >= SANE then return nil end
+  return { v = v, top = top > 0 and top or most, interval = interval, ordered = ordered == '1', held = held }
+end
 local function limits_of(name, text)
-  if not text then
-    return sub(name, 1, 3) == 'ep_' and LOST_LIMITS or NO_LIMITS
-  end
-  local v, top, interval, ordered, held = string.match(text, '^(%d+) (%d+) (%d+) ([01]) ([-pdx])$')
-  top = tonumber(top)
-  return {
-    v = tonumber(v), top = top > 0 and top or most, interval = tonumber(interval), ordered = ordered == '1', held = held,
-  }
+  return text and parse_limits(text) or sub(name, 1, 3) == 'ep_' and LOST_LIMITS or NO_LIMITS
+end
+local function holds_all(text)
+  local l = text and parse_limits(text)
+  return l and l.held ~= '-' or false
 end
 
 local function read_lanes(names)
   local ins, texts = call('HMGET', IN, unpack(names)), call('HMGET', LANE, unpack(names))
   names[#names + 1] = '*'
   local limits = call('HMGET', LIMITS, unpack(names))
-  all_held = limits[#names] and true or false
+  all_held = holds_all(limits[#names])
   names[#names] = nil
   for i, name in ipairs(names) do
     local inside, text, flying, waiting = ins[i], texts[i], 0, 0
     if inside and inside ~= '0 0' then
       local a, b = match(inside, '^(%d+) (%d+)$')
       -- A text that is none must not stop its lane; doctor counts again.
-      if a then flying, waiting = tonumber(a), tonumber(b) end
+      if a and #inside < 20 then flying, waiting = tonumber(a), tonumber(b) end
     end
     local s, limit = text and (shapes[text] or shape(text)) or FRESH, limits_of(name, limits[i])
     local l = {
@@ -85,7 +95,7 @@ end
 
 local function queued(l)
   if not l.ready then
-    l.ready = l.waiting > 0 and call('LLEN', READY .. l.name) or 0
+    l.ready = l.waiting > 0 and sure('LLEN', READY .. l.name) or 0
   end
   return l.ready
 end
@@ -162,11 +172,14 @@ end
 -- progress of a delivery: attempts, base, deaths, status, asked, reason, and the text of the fields behind it, which
 -- scripts carry on as it is.
 local MORE = ' 0 0' -- beside, job
+local MOST_PROGRESS, MOST_ATTEMPTS = 256, 2147483647 -- what has more, in bytes or times, was not written by us
 local function progress(text)
   if not text then return 0, 0, 0, 0, 0, '-', MORE end
   local a, b, d, s, q, r, more = match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+)( %d+ %d+.*)$')
-  if not a then return 0, 0, 0, 0, 0, '-', MORE end
-  return tonumber(a), tonumber(b), tonumber(d), tonumber(s), tonumber(q), r, more
+  if not a or #text > MOST_PROGRESS then return 0, 0, 0, 0, 0, '-', MORE end
+  a, b, d, s, q = tonumber(a), tonumber(b), tonumber(d), tonumber(s), tonumber(q)
+  if b > a or math.max(a, d, s) > MOST_ATTEMPTS or q >= SANE then return 0, 0, 0, 0, 0, '-', MORE end
+  return a, b, d, s, q, r, more
 end
 local function progressed(a, b, d, s, q, r, more) return format('%d %d %d %d %.0f %s%s', a, b, d, s, q, r, more) end
 local function waits(text)
@@ -174,20 +187,32 @@ local function waits(text)
   return attempts > base and 'retrying' or 'scheduled'
 end
 
+-- add changes counts. A field that is no number counts anew: doctor compares it.
 local function add(hash, deltas)
   for field, n in pairs(deltas) do
-    if n ~= 0 and call('HINCRBY', hash, field, n) == 0 then call('HDEL', hash, field) end
+    if n ~= 0 then
+      local sum = redis.pcall('HINCRBY', hash, field, n)
+      if type(sum) == 'table' then
+        sure('HDEL', hash, field)
+        sum = call('HINCRBY', hash, field, n)
+      end
+      if sum == 0 then call('HDEL', hash, field) end
+    end
   end
 end
 
 -- What is earliest: of a zset by time, 0 for none; and the weight of the lightest lane, -1 for none.
 local function earliest(key)
   local head = call('ZRANGE', key, '0', '0', 'WITHSCORES')
-  return head[2] and tonumber(head[2]) or 0
+  local at = head[2] and tonumber(head[2])
+  if not at or at >= SANE then return 0 end
+  return at < 1 and 1 or at -- what is no time, but before all, is due
 end
 local function lightest()
   local head = call('ZRANGE', LANES, '0', '0', 'WITHSCORES')
-  return head[2] and floor(tonumber(head[2]) / TURN) or -1
+  if not head[2] then return -1 end
+  local score = tonumber(head[2]) or SANE
+  return floor(math.max(0, math.min(score, MOST_WEIGHT * TURN)) / TURN)
 end
 local function sooner(a, b)
   if a == 0 or b == 0 then return a + b end
@@ -200,7 +225,7 @@ local before_due = sooner(earliest(DUE), before_parked)
 -- weighs is the weight that a hint tells: none while all lanes are held.
 local function weighs(w)
   if w < 0 then return w end
-  if all_held == nil then all_held = call('HEXISTS', LIMITS, '*') == 1 end
+  if all_held == nil then all_held = holds_all(call('HGET', LIMITS, '*')) end
   return all_held and -1 or w
 end
 
@@ -256,7 +281,7 @@ local MANY = 8
 local function hold(leases)
   local key = LEASES .. by
   if #leases < 2 * MANY then return each('ZADD', key, leases) end
-  call('ZADD', key, '0', LONG)
+  sure('ZADD', key, '0', LONG)
   each('ZADD', key, leases)
   call('ZREM', key, LONG)
 end
@@ -301,6 +326,16 @@ local function write_lanes()
   end
 end
 
+-- write_log adds an entry to :attempts. Where none can be added, since its last one has the highest number there is, it
+-- begins anew.
+local function write_log(...)
+  local id = redis.pcall('XADD', ATTEMPTS, 'MAXLEN', '~', LOG_ENTRIES, '*', ...)
+  if type(id) == 'table' and id.err then
+    call('DEL', ATTEMPTS)
+    call('XADD', ATTEMPTS, '*', ...)
+  end
+end
+
 -- finish writes what the script changed about lanes and counts, tells the others if there is something to do earlier
 -- than they know, and answers now (in microseconds, so that answers have an order), due, weight: the caller's own hint.
 -- lines and codes are of settle, whose caller wrote what others note here.
@@ -309,8 +344,8 @@ local function finish(lines, codes)
   write_lanes()
   add(COUNTS, counts)
   add(BURIED, buried)
-  if lines then call('XADD', ATTEMPTS, 'MAXLEN', '~', LOG_ENTRIES, '*', 'l', lines, 'c', codes) end
-  if #log > 0 then call('XADD', ATTEMPTS, 'MAXLEN', '~', LOG_ENTRIES, '*', 'l', table.concat(log, '\n')) end
+  if lines then write_log('l', lines, 'c', codes) end
+  if #log > 0 then write_log('l', table.concat(log, '\n')) end
 
   local due = sooner(earliest(DUE), moved and earliest(PARKED) or before_parked)
   local w = weighs(lightest())

@@ -14,7 +14,7 @@ local l = lanes[name]
 if ends(l) then
   for _, id in ipairs(ids) do
     local delivery = name .. ':' .. id
-    if call('ZREM', DUE, delivery) == 1 then expel(l, delivery, id, call('HGET', PROGRESS, delivery)) end
+    if sure('ZREM', DUE, delivery) == 1 then expel(l, delivery, id, sure('HGET', PROGRESS, delivery)) end
   end
 end
 local n = (#ended.cancelled + #ended.dead) / 2

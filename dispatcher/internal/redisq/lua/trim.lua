@@ -26,8 +26,8 @@ local function forget(key, deliveries, digest)
   each('HDEL', PROGRESS, deliveries)
   for _, delivery in ipairs(deliveries) do
     local lane, id = parts(delivery)
-    call('DEL', HISTORY .. delivery)
-    local fan, left = call('HGET', FAN, id), false
+    sure('DEL', HISTORY .. delivery)
+    local fan, left = sure('HGET', FAN, id), false
     if fan then
       local list = {}
       for name in string.gmatch(fan, '%S+') do
@@ -35,16 +35,16 @@ local function forget(key, deliveries, digest)
         if string.sub(name, 1, 1) ~= '-' then left = true end
         list[#list + 1] = name
       end
-      if left then call('HSET', FAN, id, table.concat(list, ' ')) else call('HDEL', FAN, id) end
+      if left then sure('HSET', FAN, id, table.concat(list, ' ')) else sure('HDEL', FAN, id) end
     end
     if not left then
-      local record = (digest or large) and call('HGET', MESSAGES, id)
+      local record = (digest or large) and sure('HGET', MESSAGES, id)
       if record and large then drop_body(id, record) end
       if record and digest then
-        call('HSET', MESSAGES, id, string.sub(record, 1, DIGEST))
-        call('ZADD', SEEN, now, id)
+        sure('HSET', MESSAGES, id, string.sub(record, 1, DIGEST))
+        sure('ZADD', SEEN, now, id)
       else
-        call('HDEL', MESSAGES, id)
+        sure('HDEL', MESSAGES, id)
       end
     end
   end
@@ -57,11 +57,11 @@ local function full(list)
 end
 
 local function aged(key, age)
-  return call('ZRANGEBYSCORE', key, '-inf', now - age, 'LIMIT', 0, batch)
+  return sure('ZRANGEBYSCORE', key, '-inf', now - age, 'LIMIT', 0, batch)
 end
 
 local function over(key, n)
-  return n > 0 and call('ZRANGE', key, 0, math.min(n, batch) - 1) or {}
+  return n > 0 and sure('ZRANGE', key, 0, math.min(n, batch) - 1) or {}
 end
 
 local nfinished = 0
@@ -74,10 +74,10 @@ end
 
 -- Too many, or room wanted: from whichever has the older head.
 local function age_of_head(key)
-  local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')
+  local head = sure('ZRANGE', key, 0, 0, 'WITHSCORES')
   return head[2] and tonumber(head[2]) or math.huge
 end
-local much = call('ZCARD', DONE) + call('ZCARD', CANCELLED) - finished_most
+local much = sure('ZCARD', DONE) + sure('ZCARD', CANCELLED) - finished_most
 local cut_age, many = 0, much
 if room then much = math.max(much, batch) end
 if much > 0 then
@@ -87,7 +87,7 @@ if much > 0 then
   if many > 0 and #cut > 0 then
     -- With room more may be cut than are too many; the newest of those that are tells how short the time is.
     local newest = cut[math.min(many, #cut)]
-    cut_age = math.max(1, now - tonumber(call('ZSCORE', key, newest)))
+    cut_age = math.max(1, now - tonumber(sure('ZSCORE', key, newest)))
   end
   forget(key, cut, not room)
   count(status, -#cut)
@@ -96,20 +96,20 @@ if much > 0 then
 end
 
 local seen = aged(SEEN, finished_ms)
-local spare = call('ZCARD', SEEN) - #seen - seen_most
+local spare = sure('ZCARD', SEEN) - #seen - seen_most
 if #seen < batch then
   local extra = math.min(batch - #seen, room and batch or spare)
-  if extra > 0 then seen = call('ZRANGE', SEEN, 0, #seen + extra - 1) end
+  if extra > 0 then seen = sure('ZRANGE', SEEN, 0, #seen + extra - 1) end
 end
 each('ZREM', SEEN, seen)
 each('HDEL', MESSAGES, seen)
 full(seen)
 
 local old = #aged(DEAD, dead_ms)
-local dead = over(DEAD, math.max(old, call('ZCARD', DEAD) - dead_most))
+local dead = over(DEAD, math.max(old, sure('ZCARD', DEAD) - dead_most))
 local early = #dead - old
 if #dead > 0 then
-  for i, text in ipairs(call('HMGET', PROGRESS, unpack(dead))) do
+  for i, text in ipairs(sure('HMGET', PROGRESS, unpack(dead))) do
     local _, _, _, _, _, reason = progress(text)
     bury((parts(dead[i])), reason, -1)
   end
@@ -119,20 +119,20 @@ end
 
 -- Bodies whose message never came. One that is kept has its own, which a repeat staged again.
 if large then
-  local given_up = call('ZRANGEBYSCORE', STAGED, '-inf', now - STAGED_AGE, 'LIMIT', 0, batch)
+  local given_up = sure('ZRANGEBYSCORE', STAGED, '-inf', now - STAGED_AGE, 'LIMIT', 0, batch)
   for _, field in ipairs(given_up) do
     local id = sub(field, 1, -DIGEST - 2)
-    local record = call('HGET', MESSAGES, id)
-    if not (record and apart(record) and body_of(id, record) == field) then call('HDEL', BODIES, field) end
-    call('ZREM', STAGED, field)
+    local record = sure('HGET', MESSAGES, id)
+    if not (record and apart(record) and body_of(id, record) == field) then sure('HDEL', BODIES, field) end
+    sure('ZREM', STAGED, field)
   end
   full(given_up)
 end
 
 -- States of lanes that nothing uses; what an endpoint wants of its lane stays until it is deleted.
-local nlanes, stay, heads = 0, {}, call('ZRANGEBYSCORE', KNOWN, '-inf', now - LANE_AGE, 'LIMIT', 0, batch)
+local nlanes, stay, heads = 0, {}, sure('ZRANGEBYSCORE', KNOWN, '-inf', now - LANE_AGE, 'LIMIT', 0, batch)
 if #heads > 0 then
-  local ins, limits, gone, kept = call('HMGET', IN, unpack(heads)), call('HMGET', LIMITS, unpack(heads)), {}, {}
+  local ins, limits, gone, kept = sure('HMGET', IN, unpack(heads)), sure('HMGET', LIMITS, unpack(heads)), {}, {}
   for i, lane in ipairs(heads) do
     local unlimited = not limits[i] or sub(limits[i], -1) == 'x'
     if unlimited and (not ins[i] or ins[i] == '0 0') then
@@ -160,6 +160,6 @@ if #heads > 0 then
   nlanes = #gone
   full(heads)
 end
-if room then call('XTRIM', ATTEMPTS, 'MAXLEN', floor(call('XLEN', ATTEMPTS) / 2)) end
+if room then sure('XTRIM', ATTEMPTS, 'MAXLEN', floor(sure('XLEN', ATTEMPTS) / 2)) end
 local t, d, w = finish()
 return { t, d, w, nfinished, #seen, #dead, early, nlanes, more, num(cut_age), stay }

@@ -1,0 +1,181 @@
+package redisq
+
+import (
+	"context"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// valuesPage is how many fields of a hash, or keys, are looked at in one call.
+const valuesPage = 1000
+
+// readable are the texts that the scripts can read, by the hashes that hold
+// them. What is not read as one is as if it were not there, so to take it away
+// changes nothing but that it is told.
+var readable = map[string]func(field, text string) bool{
+	keyLane: func(_, text string) bool { return laneText.MatchString(text) && sane(text, 9) },
+	keyLimits: func(_, text string) bool {
+		_, err := parseLimits(text)
+		return err == nil && limitsText.MatchString(text) && sane(text, 4)
+	},
+	keyProgress: func(_, text string) bool {
+		_, err := parseProgress(text)
+		return err == nil
+	},
+	keyCounts: isNumber,
+	keyBuried: isNumber,
+	keyIn:     func(_, text string) bool { return inText.MatchString(text) && len(text) < 20 },
+}
+
+var (
+	laneText   = regexp.MustCompile(`^[0-9]+( [0-9]+){8}`)
+	limitsText = regexp.MustCompile(`^[0-9]+ [0-9]+ [0-9]+ [01] [-pdx]$`)
+	inText     = regexp.MustCompile(`^[0-9]+ [0-9]+$`)
+)
+
+func isNumber(_, text string) bool {
+	n, err := strconv.ParseInt(text, 10, 64)
+	return err == nil && n < sanest && n > -sanest
+}
+
+// sanest is 2^53: no number of ours is as great.
+const sanest = 1 << 53
+
+// sane reports that none of the first numbers of a text is too great to be ours.
+func sane(text string, numbers int) bool {
+	for i, word := range strings.Fields(text) {
+		if n, err := strconv.ParseInt(word, 10, 64); i < numbers && (err != nil || n >= sanest) {
+			return false
+		}
+	}
+	return true
+}
+
+// values looks for keys of another type than ours, texts that can't be read and
+// scores that are no times. What is behind a key of another type can be judged
+// only when that is gone: then whole is false.
+func (d *doctor) values(ctx context.Context, n int) (whole bool, err error) {
+	wrong, err := d.wrongKinds(ctx, n)
+	if err != nil || wrong && !d.e.Fix {
+		return false, err
+	}
+	for hash := range readable {
+		if err := d.texts(ctx, n, hash); err != nil {
+			return false, err
+		}
+	}
+	for _, zset := range []string{keyDue, keyDone, keyDead, keyCancelled, keySeen, keyKnown} {
+		if err := d.scores(ctx, n, zset); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// wrongKinds tells the keys that are of another type, and removes them.
+func (d *doctor) wrongKinds(ctx context.Context, n int) (found bool, err error) {
+	tag := d.s.tags[n]
+	var names []string
+	for name := range kinds {
+		names = append(names, name)
+	}
+	k := d.keys[n]
+	for prefix, list := range map[string][]string{keyReady: k.ready, keyBehind: k.behind, keyLeases: k.holders, keyHistory: k.histories} {
+		for _, of := range list {
+			names = append(names, prefix+of)
+		}
+	}
+	each(len(names), valuesPage, func(from, to int) {
+		if err != nil {
+			return
+		}
+		page := names[from:to]
+		types := make([]*redis.StatusCmd, len(page))
+		err = d.s.at(ctx, "read types", n, func(p redis.Pipeliner) {
+			for i, name := range page {
+				types[i] = p.Type(ctx, tag+name)
+			}
+		})
+		for i, name := range page {
+			is, want := valueOf(types[i]), kindOf(name)
+			if err != nil || is == "none" || is == want {
+				continue
+			}
+			found = true
+			if d.e.Fix {
+				err = d.s.at(ctx, "remove "+tag+name, n, func(p redis.Pipeliner) { p.Unlink(ctx, tag+name) })
+			}
+			d.find(n, tag+name, "wrong_type", is+" in place of "+want, d.e.Fix && err == nil)
+		}
+	})
+	return found, err
+}
+
+// texts tells what can't be read of a hash, and takes it away.
+func (d *doctor) texts(ctx context.Context, n int, hash string) error {
+	key := d.s.tags[n] + hash
+	for page := uint64(0); ; {
+		var scan *redis.ScanCmd
+		err := d.s.at(ctx, "read "+key, n, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, page, "", valuesPage) })
+		if err != nil {
+			return err
+		}
+		fields, next := scan.Val()
+		args := []any{hash}
+		for i := 0; i+1 < len(fields); i += 2 {
+			if readable[hash](fields[i], fields[i+1]) {
+				continue
+			}
+			d.find(n, fields[i], "broken_value", "in "+key, d.e.Fix)
+			args = append(args, fields[i], fields[i+1])
+		}
+		if d.e.Fix && len(args) > 1 {
+			if _, err := d.call(ctx, d.s.scripts.doctor.values, n, args...); err != nil {
+				return err
+			}
+		}
+		if page = next; page == 0 {
+			return nil
+		}
+	}
+}
+
+// scores tells the members of a zset by time that have none, and gives them the
+// present one.
+func (d *doctor) scores(ctx context.Context, n int, zset string) error {
+	key := d.s.tags[n] + zset
+	spans := []*redis.ZRangeBy{
+		{Min: "-inf", Max: "(0", Count: valuesPage},
+		{Min: "(" + strconv.Itoa(latestMillis), Max: "+inf", Count: valuesPage},
+	}
+	for _, span := range spans {
+		for more := true; more; {
+			var list *redis.StringSliceCmd
+			t := trip{clock: true, errands: []errand{{partition: n, fill: func(p redis.Pipeliner) { list = p.ZRangeByScore(ctx, key, span) }}}}
+			d.s.send(ctx, &t)
+			if err := t.errands[0].err; err != nil {
+				return d.s.failed("read "+key, err)
+			}
+			for _, member := range list.Val() {
+				d.find(n, member, "score", "in "+key, d.e.Fix)
+			}
+			if !d.e.Fix || len(list.Val()) == 0 {
+				break
+			}
+			now := float64(t.errands[0].now.UnixMilli())
+			err := d.s.at(ctx, "mend "+key, n, func(p redis.Pipeliner) {
+				for _, member := range list.Val() {
+					p.ZAddXX(ctx, key, redis.Z{Score: now, Member: member})
+				}
+			})
+			if err != nil {
+				return err
+			}
+			more = len(list.Val()) == valuesPage
+		}
+	}
+	return nil
+}

@@ -1,0 +1,10 @@
+-- doctor_values: take away texts that can't be read, unless they are others by now.
+--
+-- ARGV[..] after those of doctor: the hash's name, then for each: field, text
+-- returns now, due, weight
+call('DEL', tag)
+local hash = tag .. ARGV[rest]
+for i = rest + 1, #ARGV, 2 do
+  if call('HGET', hash, ARGV[i]) == ARGV[i + 1] then call('HDEL', hash, ARGV[i]) end
+end
+return { micros, before_due, weighs(before_weight) }

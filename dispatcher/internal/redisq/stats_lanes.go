@@ -1,0 +1,135 @@
+package redisq
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	topLanes     = 50          // lanes that stats tells of
+	busyAtOnce   = 32          // pages that one round trip reads
+	busyWithin   = time.Second // a look that takes longer is gone on with by the next
+	busyQuick    = 100 * time.Millisecond
+	busyIdleFold = 9 // a look that took longer than busyQuick is not repeated for so many times as long
+)
+
+// busyLane is a lane with work.
+type busyLane struct {
+	partition       int
+	lane            string
+	flying, waiting int
+	id              string // of the first message that is ready; empty: none is
+}
+
+// busiest is what a look through all lanes found.
+type busiest struct {
+	lanes  []busyLane // those with the most waiting
+	oldest time.Time  // since when the oldest is ready; zero: nothing is
+}
+
+// busyLook looks through the lanes of all partitions, in pages. Idle ones are
+// passed quickly, but a million of them take most of a second: then what was
+// found serves for a while, so that to watch costs Redis a tenth of its time at
+// most.
+type busyLook struct {
+	turn chan struct{} // 1 deep: one looks at a time
+
+	done  busiest       // of the last look that came to its end
+	ended time.Time     // of that look; zero: none did
+	took  time.Duration // by that look
+
+	found busiest // by the look under way
+	left  []int   // partitions that it has not come to the end of; none: no look is under way
+	pages []uint64
+	spent time.Duration
+}
+
+func newBusyLook() *busyLook { return &busyLook{turn: make(chan struct{}, 1)} }
+
+// look answers the busiest lanes: by now, or as they were a short while ago.
+func (b *busyLook) look(ctx context.Context, s *Store) (busiest, error) {
+	select {
+	case b.turn <- struct{}{}:
+		defer func() { <-b.turn }()
+	case <-ctx.Done():
+		return busiest{}, ctx.Err()
+	}
+	if b.took > busyQuick && time.Since(b.ended) < busyIdleFold*b.took {
+		return b.done, nil
+	}
+	if len(b.left) == 0 {
+		b.found, b.spent, b.left, b.pages = busiest{}, 0, s.all(), make([]uint64, len(s.tags))
+	}
+	began := time.Now()
+	var errs []error
+	for len(b.left) > 0 && time.Since(began) < busyWithin && ctx.Err() == nil {
+		errs = append(errs, b.page(ctx, s))
+	}
+	b.spent += time.Since(began)
+	if len(b.left) > 0 {
+		if b.ended.IsZero() {
+			return b.found, join(errs...)
+		}
+		return b.done, join(errs...)
+	}
+	if err := join(errs...); err != nil {
+		return b.found, err
+	}
+	b.done, b.ended, b.took = b.found, time.Now(), b.spent
+	return b.done, nil
+}
+
+// page reads on in some partitions. One that does not answer is left out.
+func (b *busyLook) page(ctx context.Context, s *Store) error {
+	some := b.left[:min(len(b.left), busyAtOnce)]
+	fewest := 0
+	if len(b.found.lanes) == topLanes {
+		fewest = b.found.lanes[topLanes-1].waiting
+	}
+	jobs := make([]job, len(some))
+	for i, n := range some {
+		jobs[i] = job{partition: n, args: []any{0, strconv.FormatUint(b.pages[n], 10), scanPage, fewest, topLanes}}
+	}
+	left := slices.Clone(b.left[len(some):])
+	var errs []error
+	for i, r := range s.run(ctx, s.scripts.busyLanes, "", jobs) {
+		n := some[i]
+		next, err := b.read(n, r)
+		if err != nil {
+			errs = append(errs, inPartition(n, err))
+		} else if b.pages[n] = next; next != 0 {
+			left = append(left, n)
+		}
+	}
+	b.left = left
+	return join(errs...)
+}
+
+// read adds what a page has.
+func (b *busyLook) read(partition int, r reply) (next uint64, err error) {
+	a := answer{values: r.values, err: r.err}
+	a.hintIf(partition)
+	if a.err != nil {
+		return 0, a.err
+	}
+	if next, err = strconv.ParseUint(a.text(), 10, 64); err != nil {
+		return 0, errAnswer
+	}
+	if oldest := a.time(); !oldest.IsZero() && (b.found.oldest.IsZero() || oldest.Before(b.found.oldest)) {
+		b.found.oldest = oldest
+	}
+	for a.more() {
+		l := busyLane{partition: partition, lane: a.text(), flying: int(a.number()), waiting: int(a.number()), id: a.text()}
+		b.found.lanes = append(b.found.lanes, l)
+	}
+	slices.SortFunc(b.found.lanes, func(x, y busyLane) int {
+		return cmp.Or(cmp.Compare(y.waiting, x.waiting), cmp.Compare(y.flying, x.flying), strings.Compare(x.lane, y.lane))
+	})
+	b.found.lanes = slices.CompactFunc(b.found.lanes, func(x, y busyLane) bool { return x.lane == y.lane })
+	b.found.lanes = b.found.lanes[:min(len(b.found.lanes), topLanes)]
+	return next, a.err
+}

@@ -226,7 +226,7 @@ var damages = []struct {
 	{"a list of lanes is gone", func(p *ward) { p.do("DEL", p.key("fan")) }, "not_named", map[string]queuetest.Place{"a:fan": queuetest.PlaceReady, "b:fan": queuetest.PlaceReady}},
 	{"a lane is not named", func(p *ward) { p.do("HSET", p.key("fan"), "fan", "a -b") }, "not_named", map[string]queuetest.Place{"b:fan": queuetest.PlaceReady}},
 	{"a lane without a delivery is named", func(p *ward) { p.do("HSET", p.key("fan"), "fan", "a b c") }, "no_place", map[string]queuetest.Place{"c:fan": queuetest.PlaceReady}},
-	{"attempts of nothing", func(p *ward) { p.do("HSET", p.key("progress"), "a:x", "1 0 0 500 0 -") }, "leftover", nil},
+	{"attempts of nothing", func(p *ward) { p.do("HSET", p.key("progress"), "a:x", "1 0 0 500 0 - 0 0") }, "leftover", nil},
 	{"a mark of nothing", func(p *ward) { p.do("HSET", p.key("marks"), "a:x", "c") }, "leftover", nil},
 	{"a history of nothing", func(p *ward) { p.do("RPUSH", p.key("history:a:x"), "0 0 ") }, "leftover", nil},
 	{"a list of lanes of nothing", func(p *ward) { p.do("HSET", p.key("fan"), "x", "a b") }, "fan", nil},

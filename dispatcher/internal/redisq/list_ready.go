@@ -138,28 +138,32 @@ func (l *lister) marks(ctx context.Context, at cursor) (*cursor, error) {
 	return nil, nil
 }
 
-// deletedLanes finds the lanes of deleted endpoints in which something waits
+// deletedLanes finds the lanes of deleted endpoints in which something may wait
 // still, by their partitions.
 func (s *Store) deletedLanes(ctx context.Context) (map[int][]string, error) {
-	byPartition := make(map[int][]string, len(s.tags))
-	err := s.eachLane(ctx, func(st laneState) {
-		if st.waiting > 0 && strings.HasPrefix(st.lane, "ep_") {
-			byPartition[st.partition] = append(byPartition[st.partition], st.lane)
-		}
-	})
 	deleted := make(map[int][]string)
-	for n, lanes := range byPartition {
-		for some := range slices.Chunk(lanes, scanPage) {
-			var limits *redis.SliceCmd
-			if err == nil {
-				err = s.at(ctx, "read lanes", n, func(p redis.Pipeliner) { limits = p.HMGet(ctx, s.tags[n]+keyLimits, some...) })
-			}
-			for i, text := range valueOf(limits) {
-				if text, _ := text.(string); strings.HasSuffix(text, helds[dispatcher.HeldDeleted]) {
-					deleted[n] = append(deleted[n], some[i])
+	pages := make([]uint64, len(s.tags))
+	for left := s.all(); len(left) > 0; {
+		scans := make([]*redis.ScanCmd, len(left))
+		err := s.everyPartition(ctx, "read held lanes", left, func(p redis.Pipeliner, i int) {
+			scans[i] = p.HScan(ctx, s.tags[left[i]]+keyHeld, pages[left[i]], "", scanPage)
+		})
+		if err != nil {
+			return nil, err
+		}
+		var more []int
+		for i, n := range left {
+			fields, next := scans[i].Val()
+			for k := 0; k+1 < len(fields); k += 2 {
+				if strings.HasPrefix(fields[k+1], helds[dispatcher.HeldDeleted]) {
+					deleted[n] = append(deleted[n], fields[k])
 				}
 			}
+			if pages[n] = next; next != 0 {
+				more = append(more, n)
+			}
 		}
+		left = more
 	}
-	return deleted, err
+	return deleted, nil
 }

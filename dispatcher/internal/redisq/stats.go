@@ -2,7 +2,6 @@ package redisq
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -12,48 +11,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-const (
-	scanPage = 1000 // fields that one HSCAN reads
-)
-
-// laneState is one field of :in.
-type laneState struct {
-	partition       int
-	lane            string
-	flying, waiting int
-}
-
-// eachLane goes through the lanes of all partitions in pages. A lane that
-// comes or goes meanwhile may be missed, one may come twice.
-// What was read is told also where a partition does not answer.
-func (s *Store) eachLane(ctx context.Context, do func(laneState)) error {
-	var errs []error
-	pages := make([]uint64, len(s.tags))
-	for left := s.all(); len(left) > 0; {
-		scans := make([]*redis.ScanCmd, len(left))
-		errs = append(errs, s.everyPartition(ctx, "read lanes", left, func(p redis.Pipeliner, i int) {
-			scans[i] = p.HScan(ctx, s.tags[left[i]]+keyIn, pages[left[i]], "", scanPage)
-		}))
-		var more []int
-		for i, n := range left {
-			if scans[i] == nil || scans[i].Err() != nil {
-				continue
-			}
-			fields, next := scans[i].Val()
-			for k := 0; k+1 < len(fields); k += 2 {
-				l := laneState{partition: n, lane: fields[k]}
-				if _, err := fmt.Sscanf(fields[k+1], "%d %d", &l.flying, &l.waiting); err == nil {
-					do(l)
-				}
-			}
-			if pages[n] = next; next != 0 {
-				more = append(more, n)
-			}
-		}
-		left = more
-	}
-	return join(errs...)
-}
+// scanPage is how many fields one HSCAN reads.
+const scanPage = 1000
 
 // Stats counts over all partitions. What those that answer have is told also
 // beside an error of others.

@@ -22,6 +22,8 @@ var (
 	NotDurable   = notDurable
 	Turn         = float64(turn)
 	Share        = share
+	Plain        = plain
+	KindOf       = kindOf
 )
 
 // EncodeRecord is a record without a body that lies apart.

@@ -9,7 +9,7 @@ import (
 
 // kinds are the types of the keys that are named after nothing.
 var kinds = map[string]string{
-	keyMessages: "hash", keyBodies: "hash", keyStaged: "zset", keyHeld: "hash", keyFan: "hash", keyDue: "zset", keyMarks: "hash", keyProgress: "hash", keyDone: "zset",
+	keyMessages: "hash", keyBodies: "hash", keyStaged: "zset", keyHeld: "hash", keyLaneNames: "hash", keyFan: "hash", keyDue: "zset", keyMarks: "hash", keyProgress: "hash", keyDone: "zset",
 	keyCancelled: "zset", keyDead: "zset", keySeen: "zset", keyLanes: "zset", keyParked: "zset", keyIn: "hash",
 	keyLane: "hash", keyLimits: "hash", keyKnown: "zset", keyCounts: "hash", keyBuried: "hash", keyFenced: "zset",
 	keyAttempts: "stream",

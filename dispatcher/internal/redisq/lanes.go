@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -164,18 +163,4 @@ func readLane(a *answer) (l knownLane, err error) {
 	st.Limits, _ = parseLimits(a.text()) // the script tells what it can read
 	st.URL, st.Tenant, _ = strings.Cut(a.text(), " ")
 	return l, nil
-}
-
-// originOf is scheme, host and port of the URL in a record, empty where there
-// is none.
-func originOf(id, record string) string {
-	m, err := decodeRecord(id, record)
-	if err != nil || m.URL == "" {
-		return ""
-	}
-	u, err := url.Parse(m.URL)
-	if err != nil {
-		return ""
-	}
-	return strings.ToLower(u.Scheme + "://" + u.Host)
 }

@@ -62,7 +62,7 @@ func TestAListByStatusCallsNoScriptForEachLane(t *testing.T) {
 }
 
 func TestAListReadsWhatThePageNeedsAndNoScriptMoreThanAMiB(t *testing.T) {
-	const n, size = 100, 64 << 10
+	const n, size = 300, 15 << 10
 	r := newTrap(t)
 	batch := make([]dispatcher.Entry, n)
 	for i := range batch {

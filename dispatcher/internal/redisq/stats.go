@@ -91,19 +91,15 @@ func (s *Store) lanesOf(ctx context.Context, st *dispatcher.Stats) error {
 
 // originsOf adds where the lanes' messages go, as far as that is known.
 func (s *Store) originsOf(ctx context.Context, lanes []busyLane, st *dispatcher.Stats) {
-	records := make([]*redis.StringCmd, len(lanes))
+	names := make([]*redis.StringCmd, len(lanes))
 	var t trip
 	for i, l := range lanes {
-		if l.id != "" {
-			t.errands = append(t.errands, errand{partition: l.partition, fill: func(p redis.Pipeliner) {
-				records[i] = p.HGet(ctx, s.tags[l.partition]+keyMessages, l.id)
-			}})
-		}
+		t.errands = append(t.errands, errand{partition: l.partition, fill: func(p redis.Pipeliner) {
+			names[i] = p.HGet(ctx, s.tags[l.partition]+keyLaneNames, l.lane)
+		}})
 	}
 	s.send(ctx, &t)
-	for i, record := range records {
-		if text := valueOf(record); text != "" {
-			st.Lanes[i].URL = originOf(lanes[i].id, text)
-		}
+	for i, name := range names {
+		st.Lanes[i].URL, _, _ = strings.Cut(valueOf(name), " ")
 	}
 }

@@ -22,7 +22,6 @@ type busyLane struct {
 	partition       int
 	lane            string
 	flying, waiting int
-	id              string // of the first message that is ready; empty: none is
 }
 
 // busiest is what a look through all lanes found.
@@ -123,7 +122,7 @@ func (b *busyLook) read(partition int, r reply) (next uint64, err error) {
 		b.found.oldest = oldest
 	}
 	for a.more() {
-		l := busyLane{partition: partition, lane: a.text(), flying: int(a.number()), waiting: int(a.number()), id: a.text()}
+		l := busyLane{partition: partition, lane: a.text(), flying: int(a.number()), waiting: int(a.number())}
 		b.found.lanes = append(b.found.lanes, l)
 	}
 	slices.SortFunc(b.found.lanes, func(x, y busyLane) int {

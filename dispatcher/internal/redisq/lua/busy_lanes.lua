@@ -3,7 +3,7 @@
 -- ARGV[..] after those of read: cursor of the scan ("0" at first), about how many to look at, fewest that wait in a lane that
 -- is told, most lanes to tell
 -- returns now, due, weight, next cursor ("0" at the end), ms since when the oldest is ready (0: nothing is), then for each
--- lane told: lane, in flight, waiting, message id of the first that is ready (empty: none is)
+-- lane told: lane, in flight, waiting
 local fewest, most_told = tonumber(ARGV[rest + 2]), tonumber(ARGV[rest + 3])
 local scan = call('HSCAN', IN, ARGV[rest], 'COUNT', ARGV[rest + 1])
 local oldest, told = 0, {}
@@ -13,10 +13,10 @@ for i = 1, #scan[2], 2 do
   if flying and #text < 20 and text ~= '0 0' then
     flying, waiting = tonumber(flying), tonumber(waiting)
     local head = waiting > 0 and safely('LINDEX', READY .. name, 0)
-    local due, id = match(head or '', '^(%d+):(.+)$')
-    due = tonumber(due)
+    local due = head and match(head, '^(%d+):')
+    due = due and tonumber(due)
     if due and due < SANE and (oldest == 0 or due < oldest) then oldest = math.max(due, 1) end
-    if waiting >= fewest then told[#told + 1] = { name, flying, waiting, id or '' } end
+    if waiting >= fewest then told[#told + 1] = { name, flying, waiting } end
   end
 end
 table.sort(told, function(a, b)

@@ -52,6 +52,12 @@ func TestE2EFewFileDescriptorsCostNoDelivery(t *testing.T) {
 		defer c.Close()
 		_, _ = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") // and stays; some are closed already
 	}
+	// A newcomer among many strangers may have to make room before it could speak.
+	// One that is answered came after them all.
+	require.Eventually(t, func() bool {
+		res, err := http.Get(i.url + "/healthz")
+		return err == nil && res.Body.Close() == nil
+	}, e2eWait, 10*time.Millisecond)
 	origin := newTestOrigins(t)
 	var b strings.Builder
 	for n := range origins {

@@ -164,7 +164,12 @@ func (d *directory) named(ctx context.Context, name string) (*destination, error
 	if err != nil {
 		return nil, err
 	}
-	return d.one(ctx, id)
+	dest, err := d.one(ctx, id)
+	if err == nil && id != name && dest.endpoint.UID != name {
+		// The index proves nothing: the endpoint itself has to say that it is so called.
+		return nil, fmt.Errorf("endpoint %s: %w", clip(name), ErrNoEndpoint)
+	}
+	return dest, err
 }
 
 // matching are the endpoints of a tenant to which messages of a topic go.

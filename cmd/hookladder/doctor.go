@@ -11,7 +11,7 @@ import (
 )
 
 func newDoctor(s stage) *cobra.Command {
-	var fix, asJSON bool
+	var fix, seal, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the store's settings and everything it keeps, and repair it",
@@ -26,11 +26,16 @@ read: everything that looks wrong is judged again, in one step of the store.
 With --fix what can be repaired is. A repair may cause an attempt too many; it
 never loses a delivery.
 
+With --seal it first encrypts anew, with the first ENCRYPTION_KEY, each endpoint
+that is not yet, and prints its id. What was stored without a key is taken as it
+is, whoever wrote it: look through the endpoints before, and call it once.
+
 Settings are those of serve: REDIS_URL or DATA_DIR, PROJECT and the rest. The
 exit code is 0 when all is sound, 1 when something is left, 4 when the store does
 not answer.`,
 		Example: `  hookladder doctor
   hookladder doctor --fix
+  hookladder doctor --seal
   hookladder doctor --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -47,6 +52,11 @@ not answer.`,
 			if asJSON {
 				r = &jsonReport{out: cmd.OutOrStdout()}
 			}
+			if seal {
+				if err := sealEndpoints(cmd, o); err != nil {
+					return err
+				}
+			}
 			d := &diagnosis{reporter: r}
 			out, err := app.Doctor(cmd.Context(), o, fix, d.hear, d.tell)
 			if err != nil {
@@ -59,8 +69,26 @@ not answer.`,
 		},
 	}
 	cmd.Flags().BoolVar(&fix, "fix", false, "repair what can be repaired")
+	cmd.Flags().BoolVar(&seal, "seal", false, "encrypt the endpoints that are not yet with the first ENCRYPTION_KEY")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object at the end")
 	return cmd
+}
+
+// sealEndpoints tells of each endpoint on standard error: the report is --json's.
+func sealEndpoints(cmd *cobra.Command, o app.Options) error {
+	failed := 0
+	err := app.SealEndpoints(cmd.Context(), o, func(id string, err error) {
+		if err != nil {
+			failed++
+			fmt.Fprintf(cmd.ErrOrStderr(), "not sealed: %s\n", err)
+			return
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "sealed %s\n", id)
+	})
+	if err == nil && failed > 0 {
+		err = fmt.Errorf("%d endpoints are not sealed: set the ENCRYPTION_KEY that opens them, too, or give them new secrets", failed)
+	}
+	return err
 }
 
 // reporter is how a diagnosis is printed.

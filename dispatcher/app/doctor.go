@@ -35,3 +35,20 @@ func Doctor(ctx context.Context, o Options, fix bool, hear func(dispatcher.Store
 	hear(info)
 	return store.Examine(ctx, redisq.Examination{Fix: fix, Tell: tell})
 }
+
+// SealEndpoints encrypts and proves anew, with the first key, each endpoint that
+// is not yet: what was stored without a key is taken as it is. tell is called for
+// each, with an error where that failed.
+func SealEndpoints(ctx context.Context, o Options, tell func(id string, err error)) (err error) {
+	url, end, err := joinURL(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	store, err := redisq.Open(ctx, storeOptions(url, o))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return store.SealEndpoints(ctx, tell)
+}

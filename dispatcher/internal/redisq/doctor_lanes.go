@@ -4,8 +4,11 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
 )
@@ -37,6 +40,9 @@ func (d *doctor) turns(ctx context.Context, n int) error {
 // while it is looked at: an endpoint is made in two steps, an instance begins
 // with a beat.
 func (d *doctor) project(ctx context.Context) error {
+	if err := d.ends(ctx); err != nil {
+		return err
+	}
 	limits, err := d.wrongLimits(ctx)
 	if err != nil {
 		return err
@@ -149,7 +155,10 @@ func (d *doctor) wrongLimits(ctx context.Context) (map[string]wrongLimit, error)
 			return nil, err
 		}
 		for i, e := range page {
-			if e.URL != "" && states[i].Limits.Version < e.Version { // without one its record can't be read
+			switch {
+			case len(e.Secrets) == 0: // what can't be opened, or proved, says nothing of its lane
+				wrong[e.ID] = wrongLimit{kind: "unopened", want: e.Version}
+			case states[i].Limits.Version < e.Version:
 				wrong[e.ID] = wrongLimit{kind: "limits", had: states[i].Limits.Version, want: e.Version}
 			}
 		}
@@ -175,15 +184,59 @@ func (d *doctor) strays(ctx context.Context, known map[string]bool, wrong map[st
 		if err != nil {
 			return err
 		}
-		for _, s := range states {
+		versions, err := d.s.EndpointVersions(ctx, names(some))
+		if err != nil {
+			return err
+		}
+		for i, s := range states {
 			switch {
 			case s.Limits.Held == dispatcher.HeldDeleted:
+			case versions[i].End > 0:
+				wrong[string(s.Lane)] = wrongLimit{kind: "half_deleted", had: s.Limits.Version, want: versions[i].End}
 			case s.InFlight+s.Waiting > 0:
 				wrong[string(s.Lane)] = wrongLimit{kind: "no_endpoint_work", had: s.Limits.Version}
 			case s.Limits.Version > 0 || s.Known:
 				wrong[string(s.Lane)] = wrongLimit{kind: "no_endpoint", had: s.Limits.Version}
 			}
 		}
+	}
+	return nil
+}
+
+func names(lanes []dispatcher.Lane) []string {
+	out := make([]string, len(lanes))
+	for i, lane := range lanes {
+		out[i] = string(lane)
+	}
+	return out
+}
+
+// ends tells of deleted endpoints whose end can't be read.
+func (d *doctor) ends(ctx context.Context) error {
+	key := d.s.home() + keyGone
+	var broken []string
+	for cursor := uint64(0); ; {
+		var scan *redis.ScanCmd
+		if err := d.s.at(ctx, "read "+key, home, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, cursor, "", gonePage) }); err != nil {
+			return err
+		}
+		found, next := scan.Val()
+		for i := 0; i+1 < len(found); i += 2 {
+			if end, err := strconv.ParseInt(found[i+1], 10, 64); err != nil || end <= 0 {
+				broken = append(broken, found[i])
+			}
+		}
+		if cursor = next; cursor == 0 {
+			break
+		}
+	}
+	for _, id := range broken {
+		if d.e.Fix {
+			if err := d.s.ForgetDeleted(ctx, id); err != nil {
+				return err
+			}
+		}
+		d.find(-1, id, "broken_end", "", d.e.Fix)
 	}
 	return nil
 }
@@ -195,6 +248,9 @@ func (d *doctor) repairLimits(ctx context.Context, wrong map[string]wrongLimit) 
 		kind, lane := wrong[id].kind, dispatcher.Lane(id)
 		fix := d.e.Fix && meanings[kind].cure != ""
 		limits := dispatcher.LaneLimits{Held: dispatcher.HeldDeleted}
+		if kind == "half_deleted" {
+			limits.Version = wrong[id].want
+		}
 		if kind == "limits" {
 			found, err := d.s.Endpoints(ctx, []string{id})
 			if err != nil {

@@ -166,7 +166,13 @@ func TestDoctorOfEndpoints(t *testing.T) {
 	require.Equal(t, changed.Limits(), states[0].Limits)
 
 	mustDelete(t, p.store, e.ID)
+	_, found = p.examine(false)
+	require.Equal(t, []string{"half_deleted"}, kinds(found))
+	require.NoError(t, p.store.ForgetDeleted(t.Context(), e.ID))
+	p.do("HSET", "{"+p.project()+"}:gone", "ep_x", "nonsense")
 	out, found := p.examine(true)
+	require.Equal(t, []string{"broken_end", "no_endpoint_work"}, kinds(found))
+	out, found = p.examine(true)
 	require.Equal(t, []string{"no_endpoint_work"}, kinds(found))
 	require.Zero(t, out.Fixed, "what waits is not given up")
 	require.Equal(t, queuetest.PlaceReady, p.States()[0].At(dispatcher.DeliveryID{Lane: e.Lane(), Message: "m1"}).Place)

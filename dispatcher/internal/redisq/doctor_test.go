@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,6 +45,9 @@ func newTestWard(t testing.TB, server redistest.Redis) *ward {
 
 // key is the name of one of the partition's keys.
 func (p *ward) key(name string) string { return p.tag + ":" + name }
+
+// project is the name that is behind the tags.
+func (p *ward) project() string { return strings.TrimPrefix(strings.TrimSuffix(p.tag, ":0}"), "{") }
 
 // do makes a command of Redis, as a careless hand would.
 func (p *ward) do(command string, args ...any) {
@@ -260,6 +264,11 @@ var damages = []struct {
 	{"statuses that are gone", func(p *ward) { p.do("DEL", p.key("counts"), p.key("buried")) }, "counts", nil},
 	{"reasons that are wrong", func(p *ward) { p.do("HSET", p.key("buried"), "b gone", 7, "x poison", 1) }, "counts", nil},
 	{"lines that are not counted", func(p *ward) { p.do("HSET", p.key("lane"), "k", "2 0 0 0 0 0 4 0 0") }, "counts", nil},
+	{"a lane that is held is not listed", func(p *ward) {
+		p.do("HSET", p.key("limits"), "z", "0 0 0 0 p")
+		p.do("ZADD", p.key("known"), p.now.UnixMilli(), "z")
+	}, "held", nil},
+	{"a lane that is not held is listed", func(p *ward) { p.do("HSET", p.key("held"), "b", "p 1 one") }, "held", nil},
 	{"lines that are not there", func(p *ward) { p.do("HSET", p.key("lane"), "k", "2 0 0 0 0 5 4 0 0") }, "counts", nil},
 
 	{"a lane without its turn", func(p *ward) { p.do("ZREM", p.key("lanes"), "a") }, "stuck", nil},

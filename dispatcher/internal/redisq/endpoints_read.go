@@ -89,7 +89,8 @@ func (s *Store) TenantEndpoints(ctx context.Context, tenant string) ([]*dispatch
 			return nil, fmt.Errorf("endpoint %s: %w", ids[i], errEndpoint) // whether a message matches is unknown
 		}
 	}
-	return there(all), nil
+	// The index proves nothing: one that is another tenant's has no business here.
+	return slices.DeleteFunc(there(all), func(e *dispatcher.Endpoint) bool { return e.Tenant != tenant }), nil
 }
 
 // ListEndpoints reads a page, newest first.

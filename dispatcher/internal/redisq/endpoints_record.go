@@ -95,13 +95,22 @@ func encodeEndpoint(e *dispatcher.Endpoint, box *seal.Box) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errEndpoint, err)
 	}
+	if box != nil {
+		out = prove(box, out, recordPlace(e.ID, e.Version))
+	}
 	return out, nil
 }
 
 // decodeEndpoint reads what is stored of an endpoint. Beside an error it answers
 // what can be told in spite of it: without secrets and without headers' values,
-// and where the record itself can't be read, id and version alone.
+// and where the record itself can't be read, id and version alone. Where there
+// is a box a record has to be proved.
 func decodeEndpoint(id, stored string, box *seal.Box) (*dispatcher.Endpoint, error) {
+	return decodeStored(id, stored, box, false)
+}
+
+// decodeStored is decodeEndpoint, which with trust needs no proof.
+func decodeStored(id, stored string, box *seal.Box, trust bool) (*dispatcher.Endpoint, error) {
 	number, text, _ := strings.Cut(stored, " ")
 	version, err := strconv.ParseInt(number, 10, 64)
 	broken := &dispatcher.Endpoint{ID: id, Version: version}
@@ -121,7 +130,13 @@ func decodeEndpoint(id, stored string, box *seal.Box) (*dispatcher.Endpoint, err
 	if err := r.rules(e); err != nil {
 		return broken, fmt.Errorf("%w: %w", errEndpoint, err)
 	}
-	if err := r.open(e, box); err != nil {
+	if !trust {
+		err = proved(box, text, recordPlace(id, version))
+	}
+	if opened := r.open(e, box); err == nil {
+		err = opened
+	}
+	if err != nil {
 		e.Secrets = nil
 		for i := range e.Headers {
 			e.Headers[i].Value = ""

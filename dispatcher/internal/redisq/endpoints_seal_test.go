@@ -15,6 +15,7 @@ import (
 	"github.com/hookladder/hookladder/deploy/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 	"github.com/hookladder/hookladder/signer"
 )
 
@@ -168,26 +169,106 @@ func TestAnEndpointWhoseKeyIsLostCanBeSavedOrDeleted(t *testing.T) {
 	mustDelete(t, store, "ep_b")
 }
 
-func TestPlainEndpointsAreSealedWhenTheyAreNextWritten(t *testing.T) {
+func TestAPlainEndpointIsRefusedOnceThereIsAKeyUntilAPersonHasItSealed(t *testing.T) {
 	ctx := t.Context()
 	options := endpointOptions(redistest.StartMini(t), nil)
 	plain := openTestStore(t, options)
 	e := testEndpoint("ep_a")
 	mustCreate(t, plain, e)
 
-	options.Seal = newTestBox(t)
+	var log bytes.Buffer
+	options.Seal, options.Log = newTestBox(t), slog.New(slog.NewTextHandler(&log, nil))
 	store := openTestStore(t, options)
-	require.Equal(t, e, mustRead(t, store, e.ID))
-	require.Contains(t, endpointValue(t, store.Client(), options.Project, e.ID), e.Secrets[0].Secret.Reveal())
+	require.Empty(t, mustRead(t, store, e.ID).Secrets)
+	require.Contains(t, log.String(), "hookladder doctor --seal")
+	require.ErrorIs(t, store.ChangeEndpoint(ctx, nextVersion(mustRead(t, store, e.ID))), dispatcher.ErrSealed)
 
-	e = nextVersion(e)
-	require.NoError(t, store.ChangeEndpoint(ctx, e))
+	require.Equal(t, []string{"ep_a <nil>"}, sealed(t, store))
+	e.Version = 2
+	require.Equal(t, e, mustRead(t, store, e.ID))
 	stored := endpointValue(t, store.Client(), options.Project, e.ID)
 	for _, text := range hiddenTexts(e) {
 		require.NotContains(t, stored, text)
 	}
-	require.Equal(t, e, mustRead(t, store, e.ID))
 	require.Empty(t, mustRead(t, plain, e.ID).Secrets)
+	require.Empty(t, sealed(t, store), "once")
+	require.ErrorIs(t, plain.SealEndpoints(ctx, nil), seal.ErrNoKey)
+}
+
+// sealed are the endpoints that were sealed anew.
+func sealed(t testing.TB, store *redisq.Store) (all []string) {
+	t.Helper()
+	require.NoError(t, store.SealEndpoints(t.Context(), func(id string, err error) { all = append(all, fmt.Sprint(id, " ", err)) }))
+	return all
+}
+
+func TestSealingAnewLetsAnOldKeyGo(t *testing.T) {
+	first, second := newTestKey(), newTestKey()
+	options := endpointOptions(redistest.StartMini(t), newTestBox(t, first))
+	e, changed := secretive("ep_a"), secretive("ep_b")
+	mustCreate(t, openTestStore(t, options), e, changed)
+	options.Seal = newTestBox(t, second, first)
+	both := openTestStore(t, options)
+	require.NoError(t, both.ChangeEndpoint(t.Context(), nextVersion(changed)))
+	require.Equal(t, []string{"ep_a <nil>"}, sealed(t, both))
+	options.Seal = newTestBox(t, second)
+	only := openTestStore(t, options)
+	for _, id := range []string{"ep_a", "ep_b"} {
+		require.Len(t, mustRead(t, only, id).Secrets, 2)
+	}
+}
+
+// What is proved can't be changed by who only writes to Redis; sealing anew does
+// not take it either.
+func TestNoPartOfAProvedRecordCanBeChanged(t *testing.T) {
+	ctx := t.Context()
+	options := endpointOptions(redistest.StartMini(t), newTestBox(t))
+	store := openTestStore(t, options)
+	e, other := secretive("ep_a"), secretive("ep_b")
+	mustCreate(t, store, e, other)
+	old := endpointValue(t, store.Client(), options.Project, e.ID)
+	changed := nextVersion(e)
+	require.NoError(t, store.ChangeEndpoint(ctx, changed))
+	value := endpointValue(t, store.Client(), options.Project, e.ID)
+	at := strings.LastIndex(value, `,"mac":"`)
+	require.Positive(t, at)
+	_, oldRecord, _ := strings.Cut(old, " ")
+	for name, forged := range map[string]string{
+		"its URL":              strings.Replace(value, "https://example.com/", "https://attacker.example/", 1),
+		"its tenant":           strings.Replace(value, `"tenant":"shop"`, `"tenant":"evil"`, 1),
+		"its version":          strings.Replace(value, "2 ", "3 ", 1),
+		"an old record":        "2 " + oldRecord,
+		"without its proof":    value[:at] + "}",
+		"a proof of nothing":   value[:at] + `,"mac":""}`,
+		"another's":            endpointValue(t, store.Client(), options.Project, other.ID),
+		"something behind it":  value[:len(value)-1] + `,"url":"https://attacker.example/"}`,
+		"the end of a secret":  strings.Replace(value, `"until":`, `"other":`, 1),
+		"a secret of its own":  `2 {"url":"https://attacker.example/","tenant":"shop","sig":"standard","secrets":[{"p":"` + signer.NewSecret().Reveal() + `"}],"created":1,"updated":1}`,
+		"a space in the JSON":  strings.Replace(value, `{"uid"`, `{ "uid"`, 1),
+		"a switch of its lane": strings.Replace(value, `,"created"`, `,"disabled":true,"created"`, 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NotEqual(t, value, forged)
+			require.NoError(t, store.Client().HSet(ctx, "{"+options.Project+"}:endpoints", e.ID, forged).Err())
+			require.Empty(t, mustRead(t, store, e.ID).Secrets)
+			for _, h := range mustRead(t, store, e.ID).Headers {
+				require.Empty(t, h.Value)
+			}
+		})
+	}
+	require.NoError(t, store.Client().HSet(ctx, "{"+options.Project+"}:endpoints", e.ID, value).Err())
+	require.Equal(t, changed, mustRead(t, store, e.ID))
+}
+
+func TestAnIndexThatWasForgedBringsNoEndpointToAnotherTenant(t *testing.T) {
+	ctx := t.Context()
+	options := endpointOptions(redistest.StartMini(t), newTestBox(t))
+	store := openTestStore(t, options)
+	mustCreate(t, store, secretive("ep_a"))
+	require.NoError(t, store.Client().ZAdd(ctx, "{"+options.Project+"}:tenant:evil", redis.Z{Score: 1, Member: "ep_a"}).Err())
+	all, err := store.TenantEndpoints(ctx, "evil")
+	require.NoError(t, err)
+	require.Empty(t, all)
 }
 
 func TestEncryptionKeysCanBeRotated(t *testing.T) {

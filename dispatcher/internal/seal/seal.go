@@ -55,6 +55,7 @@ type key struct {
 	// A random nonce is good for 2^32 values of one key: each endpoint of a
 	// million changed a hundred times, with forty values each.
 	aead cipher.AEAD
+	mac  []byte // derived: of proofs
 }
 
 // Place is where a value lies: it opens nowhere else.
@@ -106,7 +107,11 @@ func newKey(raw []byte) (key, error) {
 		return key{}, err
 	}
 	sum := sha256.Sum256(append([]byte("hookladder key id\x00"), raw...))
-	return key{id: hex.EncodeToString(sum[:idSize]), aead: aead}, nil
+	mac, err := macKey(raw)
+	if err != nil {
+		return key{}, err
+	}
+	return key{id: hex.EncodeToString(sum[:idSize]), aead: aead, mac: mac}, nil
 }
 
 // Seal hides a value, with the first key. The same value comes out another each

@@ -241,3 +241,23 @@ func BenchmarkOpen(b *testing.B) {
 		_, _ = box.Open(sealed, here)
 	}
 }
+
+func TestAProofHoldsForOneTextInOnePlaceWithOneKey(t *testing.T) {
+	first, second := newTestKey(), newTestKey()
+	both, old := mustBox(t, second, first), mustBox(t, first)
+	at := seal.Place{Owner: "ep_a", Field: "record 7"}
+	proof := old.Sign([]byte("text"), at)
+	require.NoError(t, both.Verify(proof, []byte("text"), at))
+	require.False(t, both.Current(proof))
+	require.True(t, both.Current(both.Sign([]byte("text"), at)))
+	require.ErrorIs(t, mustBox(t, second).Verify(proof, []byte("text"), at), seal.ErrLocked)
+	require.ErrorIs(t, (*seal.Box)(nil).Verify(proof, []byte("text"), at), seal.ErrLocked)
+	for _, wrong := range []error{
+		both.Verify(proof, []byte("texT"), at), both.Verify(proof, nil, at), both.Verify(proof+"A", []byte("text"), at),
+		both.Verify(proof, []byte("text"), seal.Place{Owner: "ep_b", Field: "record 7"}),
+		both.Verify(proof, []byte("text"), seal.Place{Owner: "ep_a", Field: "record 8"}),
+		both.Verify("", []byte("text"), at), both.Verify("mac1.", []byte("text"), at), both.Verify(both.Seal("text", at), []byte("text"), at),
+	} {
+		require.ErrorIs(t, wrong, seal.ErrBroken)
+	}
+}

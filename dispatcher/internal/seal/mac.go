@@ -1,0 +1,55 @@
+package seal
+
+import (
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"strings"
+)
+
+// macPrefix begins every proof: it is HMAC-SHA256 with a key derived from one
+// of the box's. That key's id and the base64 of the sum follow it.
+const macPrefix = "mac1."
+
+// macInfo keeps the derived key apart from all others.
+const macInfo = "hookladder record mac"
+
+// Sign proves a text that anybody may read, with the first key. It holds for
+// that text in that place only.
+func (b *Box) Sign(text []byte, at Place) string { return b.keys[0].sign(text, at) }
+
+// Verify reports whether a proof is of a text and a place: else ErrLocked or
+// ErrBroken. A text as it was before, put back with its proof, passes.
+func (b *Box) Verify(proof string, text []byte, at Place) error {
+	id, _, ok := strings.Cut(strings.TrimPrefix(proof, macPrefix), ".")
+	if !ok || !strings.HasPrefix(proof, macPrefix) {
+		return ErrBroken
+	}
+	err := ErrLocked
+	for _, k := range b.all() {
+		if k.id != id {
+			continue
+		}
+		if hmac.Equal([]byte(k.sign(text, at)), []byte(proof)) {
+			return nil
+		}
+		err = ErrBroken
+	}
+	return err
+}
+
+// Current reports whether a proof is of the first key, so that the others are
+// not needed for it.
+func (b *Box) Current(proof string) bool { return strings.HasPrefix(proof, macPrefix+b.keys[0].id+".") }
+
+func (k key) sign(text []byte, at Place) string {
+	place := at.data()
+	sum := hmac.New(sha256.New, k.mac)
+	sum.Write(append(place, 0)) // no place has a zero byte in it
+	sum.Write(text)
+	return macPrefix + k.id + "." + base64.RawURLEncoding.EncodeToString(sum.Sum(nil))
+}
+
+// macKey is the key of a box's proofs that one of its keys has.
+func macKey(raw []byte) ([]byte, error) { return hkdf.Key(sha256.New, raw, nil, macInfo, sha256.Size) }

@@ -24,6 +24,7 @@ type Options struct {
 	Success     *Success      // nil: any 2xx
 	Timeout     time.Duration // of one attempt
 	MaxInFlight int           // permits; 0: accepts only
+	FanoutMax   int           // endpoints that one message may match; 0: any number
 	MaxBytes    int64         // of the bodies of what is leased; 0: no limit
 	ClaimBatch  int           // most deliveries one claim takes of a partition
 	Excerpt     int           // bytes of an answer kept in the history

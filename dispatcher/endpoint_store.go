@@ -15,6 +15,8 @@ var (
 	ErrNoEndpoint = errors.New("no such endpoint")
 	// ErrTenant says that a message of one tenant names another's endpoint.
 	ErrTenant = errors.New("the endpoint is another tenant's")
+	// ErrFanOut says that a message matches more endpoints than one may.
+	ErrFanOut = errors.New("too many endpoints match")
 	// ErrDisabled says that a destination takes nothing until it is resumed.
 	ErrDisabled = errors.New("its endpoint is disabled")
 	// ErrDeleted says that a destination is gone for good.

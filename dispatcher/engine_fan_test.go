@@ -52,6 +52,35 @@ func TestAMessageGoesToAllEndpointsOfItsTenantThatMatch(t *testing.T) {
 	})
 }
 
+func TestAMessageThatMatchesTooManyIsRefusedUnlessItIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestEndpointRig(t, func(o *d.Options, _ *fakeQueue, _ *fakeSender) { o.MaxInFlight, o.FanoutMax = 0, 2 })
+		r.start(t)
+		r.create(t)
+		r.create(t)
+		r.publish(t, fan("acme", "before"))
+		require.Empty(t, r.queue.seen("known"), "it costs nothing where few match")
+		r.create(t)
+		elsewhere := fan("acme", "elsewhere")
+		elsewhere.Topic = "other.topic"
+		out, err := r.Publish(t.Context(), []*d.Message{fan("acme", "new"), message("url"), fan("acme", "before"), elsewhere})
+		require.NoError(t, err)
+		require.ErrorIs(t, out[0].Err, d.ErrFanOut)
+		require.ErrorContains(t, out[0].Err, "3 match, FANOUT_MAX is 2")
+		require.Equal(t, d.Accepted, out[1].Result, "the others go on")
+		require.Equal(t, d.Duplicate, out[2].Result, "a repeat may complete what was stored by half")
+		require.Equal(t, d.Accepted, out[3].Result)
+		require.Len(t, r.queue.seen("known"), 1)
+		require.Equal(t, 2, r.queue.seen("known")[0].n)
+		require.Len(t, r.queue.seen("schedule"), 2)
+		r.queue.set(func() { r.queue.hook = failing("known", d.ErrUnavailable) })
+		out, err = r.Publish(t.Context(), []*d.Message{fan("acme", "new")})
+		require.NoError(t, err)
+		require.ErrorIs(t, out[0].Err, d.ErrUnavailable)
+		r.stop(t)
+	})
+}
+
 func TestWhatMatchesNothingIsTakenAndNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _ := newTestFan(t)

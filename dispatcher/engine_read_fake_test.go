@@ -10,6 +10,19 @@ import (
 
 // What a fakeQueue answers to people.
 
+func (q *fakeQueue) Known(ctx context.Context, ids []string) ([]bool, error) {
+	if err := q.begin(ctx, call{name: "known", n: len(ids)}); err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	known := make([]bool, len(ids))
+	for i, id := range ids {
+		_, known[i] = q.stored[id]
+	}
+	return known, nil
+}
+
 func (q *fakeQueue) Look(ctx context.Context, id string) (d.Record, error) {
 	if err := q.begin(ctx, call{name: "look"}); err != nil {
 		return d.Record{}, err

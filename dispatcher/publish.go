@@ -13,7 +13,7 @@ type Published struct {
 	Result     Result
 	CreatedAt  time.Time
 	Deliveries []Delivery // without history; none: no endpoint matches, and nothing is kept
-	Err        error      // ErrUnavailable, ErrFull, ErrNoEndpoint, ErrTenant; nil where Result is set
+	Err        error      // ErrUnavailable, ErrFull, ErrNoEndpoint, ErrTenant, ErrFanOut; nil where Result is set
 }
 
 // addressed is a message with where it goes.
@@ -47,7 +47,11 @@ func (d *Dispatcher) publish(ctx context.Context, batch []*Message) ([]Published
 	lanes := 0
 	for i, m := range batch {
 		m.CreatedAt = created
-		if all[i] = d.destinations(ctx, m); all[i].err == nil && len(all[i].entry.Lanes) > 0 {
+		all[i] = d.destinations(ctx, m)
+	}
+	d.boundFanOuts(ctx, batch, all)
+	for i, m := range batch {
+		if all[i].err == nil && len(all[i].entry.Lanes) > 0 {
 			all[i].entry.Message, all[i].entry.Digest = m, m.Digest()
 			entries = append(entries, all[i].entry)
 			lanes += len(all[i].entry.Lanes)
@@ -76,6 +80,31 @@ func (d *Dispatcher) publish(ctx context.Context, batch []*Message) ([]Published
 		}
 	}
 	return out, nil
+}
+
+// boundFanOuts refuses messages that match too many endpoints. One whose id is
+// known is let through, whatever matches by now: it may complete what was stored
+// by half, and what is new of it comes on top of what others have.
+func (d *Dispatcher) boundFanOuts(ctx context.Context, batch []*Message, all []addressed) {
+	var ids []string
+	var at []int
+	for i := range all {
+		if e := &all[i].entry; all[i].err == nil && e.Fan && d.options.FanoutMax > 0 && len(e.Lanes) > d.options.FanoutMax {
+			ids, at = append(ids, batch[i].ID), append(at, i)
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	known, err := d.engine.queue.Known(ctx, ids)
+	for k, i := range at {
+		switch {
+		case err != nil:
+			all[i].err = err
+		case !known[k]:
+			all[i].err = fmt.Errorf("%d match, FANOUT_MAX is %d: %w", len(all[i].entry.Lanes), d.options.FanoutMax, ErrFanOut)
+		}
+	}
 }
 
 // unmatched answers a message that goes nowhere. Nothing of it is kept; but it

@@ -318,6 +318,9 @@ type Stats struct {
 type Reader interface {
 	// Look reads a message and its deliveries with their histories, or ErrNotFound.
 	Look(ctx context.Context, id string) (Record, error)
+	// Known reports of ids, in their order, whether a message of that id is
+	// known in any partition, if only by what was its content.
+	Known(ctx context.Context, ids []string) ([]bool, error)
 	// List reads a page of deliveries. A page may be short while Next goes on.
 	List(ctx context.Context, f Filter) (Page, error)
 	// Stats counts.

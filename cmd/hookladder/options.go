@@ -54,6 +54,7 @@ func options(s settings, found []chosen) app.Options {
 			Timeout:      s.AttemptTimeout,
 			MaxInFlight:  s.MaxInFlight,
 			MaxBytes:     int64(s.MaxBytes),
+			FanoutMax:    s.FanoutMax,
 			ClaimBatch:   s.ClaimBatch,
 			Excerpt:      int(s.Excerpt),
 			Guard:        s.GuardInterval,

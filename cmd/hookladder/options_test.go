@@ -22,7 +22,7 @@ func TestEverySettingReachesTheProcess(t *testing.T) {
 		"LISTEN": "127.0.0.1:1", "PROJECT": "p", "REDIS_URL": "rediss://r:2", "REDIS_MODE": "sentinel", "REDIS_MASTER": "m",
 		"REDIS_CA_FILE": cert, "DURABILITY": "replicas:1", "WAKE": "poll", "METRICS_LISTEN": ":24", "PARTITIONS": "3", "API_KEYS": testKey,
 		"SIGNING_SECRET": secret.Reveal(), "LADDER": "4s", "LADDER_JITTER": "0.5", "SUCCESS": "206", "ATTEMPT_TIMEOUT": "6s",
-		"MAX_IN_FLIGHT": "7", "MAX_IN_FLIGHT_BYTES": "2MiB", "MAX_CONNECTIONS": "24", "ENDPOINT_MAX_IN_FLIGHT": "8", "CLAIM_BATCH": "9", "QUICK_RETRIES": "2",
+		"MAX_IN_FLIGHT": "7", "MAX_IN_FLIGHT_BYTES": "2MiB", "MAX_CONNECTIONS": "24", "ENDPOINT_MAX_IN_FLIGHT": "8", "CLAIM_BATCH": "9", "FANOUT_MAX": "12", "QUICK_RETRIES": "2",
 		"ALLOW_NETS": "10.0.0.0/8", "HTTPS_ONLY": "true", "MAX_BODY": "11KiB", "EXCERPT": "12B", "RETENTION": "13s",
 		"RETENTION_MAX": "14", "DEDUP_MAX": "15", "DEAD_RETENTION": "16s", "DEAD_MAX": "17", "GUARD_INTERVAL": "18s",
 		"SHUTDOWN_GRACE": "19s", "BREAKER": "20/21s", "ENDPOINT_MAX_WAITING": "22", "EGRESS_PROXY": "http://proxy.example:23",
@@ -38,7 +38,7 @@ func TestEverySettingReachesTheProcess(t *testing.T) {
 		HTTPSOnly: true, MaxBody: 11 << 10, Version: version,
 		Engine: dispatcher.Options{
 			Secrets: []signer.Secret{secret}, Ladder: s.Ladder, Jitter: 0.5, Success: s.Success, Timeout: 6 * time.Second,
-			DeriveTenant: true, MaxInFlight: 7, MaxBytes: 2 << 20, ClaimBatch: 9, Excerpt: 12, Guard: 18 * time.Second, Grace: 19 * time.Second,
+			DeriveTenant: true, MaxInFlight: 7, MaxBytes: 2 << 20, ClaimBatch: 9, FanoutMax: 12, Excerpt: 12, Guard: 18 * time.Second, Grace: 19 * time.Second,
 			Keep: dispatcher.Keep{
 				Finished: 13 * time.Second, FinishedMax: 14, SeenMax: 15, Dead: 16 * time.Second, DeadMax: 17,
 			},

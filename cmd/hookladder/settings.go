@@ -42,6 +42,7 @@ type settings struct {
 	EndpointMax    int                 `env:"ENDPOINT_MAX_IN_FLIGHT" envDefault:"128" min:"1" max:"65536"`
 	MaxWaiting     int                 `env:"ENDPOINT_MAX_WAITING" envDefault:"0" min:"0" max:"1000000000"`
 	MaxBytes       size                `env:"MAX_IN_FLIGHT_BYTES" envDefault:"128MiB" min:"1MiB" max:"1TiB"`
+	FanoutMax      int                 `env:"FANOUT_MAX" envDefault:"1000" min:"1" max:"1000000"`
 	ClaimBatch     int                 `env:"CLAIM_BATCH" envDefault:"64" min:"1" max:"64"`
 	Breaker        breaker             `env:"BREAKER" envDefault:"20/30s" accepts:"failures and the first wait such as 20/30s, or off"`
 	QuickRetries   int                 `env:"QUICK_RETRIES" envDefault:"1" min:"0" max:"5"`

@@ -55,6 +55,7 @@ func TestWhyADestinationTakesNothing(t *testing.T) {
 	}{
 		{dispatcher.Published{Err: fmt.Errorf("publish a: %w", dispatcher.ErrNoEndpoint)}, 422, "invalid", "endpoint"},
 		{dispatcher.Published{Err: fmt.Errorf("publish a: %w", dispatcher.ErrTenant)}, 422, "invalid", "endpoint"},
+		{dispatcher.Published{Err: fmt.Errorf("publish a: %w", dispatcher.ErrFanOut)}, 422, "too-many-endpoints", ""},
 		{dispatcher.Published{Result: dispatcher.LaneFull}, 429, "lane-full", ""},
 	} {
 		f := &fakeService{publish: func(all []*dispatcher.Message) ([]dispatcher.Published, error) {

@@ -42,6 +42,7 @@ var (
 	tooLarge     = &kind{"too-large", http.StatusRequestEntityTooLarge, "The body is too large", 0}
 	badMedia     = &kind{"unsupported-media-type", http.StatusUnsupportedMediaType, "The content type must be application/json", 0}
 	invalid      = &kind{"invalid", http.StatusUnprocessableEntity, "Some fields are wrong", 0}
+	tooMany      = &kind{"too-many-endpoints", http.StatusUnprocessableEntity, "Too many endpoints match", 0}
 	// A lane that is full gets room with each delivery that ends, if its receiver
 	// answers at all; a caller who waits less only asks more often.
 	laneFull  = &kind{"lane-full", http.StatusTooManyRequests, "Too much waits for this destination", 5}
@@ -129,6 +130,7 @@ var table = []struct {
 	{dispatcher.ErrNoEndpoint, notFound, "", "there is no such endpoint"},
 	{dispatcher.ErrTaken, taken, "", "it is there with other content; nothing was changed"},
 	{dispatcher.ErrStale, changed, "", "others were quicker, again and again; nothing was changed: ask again"},
+	{dispatcher.ErrFanOut, tooMany, "", "more match than one message may reach (FANOUT_MAX); nothing was stored: narrow the topic, the endpoints' topics or the tenant, or raise the setting"},
 	{dispatcher.ErrDisabled, disabled, "", "resume it first: POST /v1/endpoints/{id}/resume"},
 	{dispatcher.ErrDeleted, deleted, "", "nothing goes there any more"},
 	{dispatcher.ErrBusy, busy, "", "ask again when one has ended"},

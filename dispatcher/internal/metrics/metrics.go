@@ -206,7 +206,7 @@ func resultOfError(err error) string {
 	switch {
 	case errors.Is(err, dispatcher.ErrFull):
 		return resultStoreFull
-	case errors.Is(err, dispatcher.ErrNoEndpoint), errors.Is(err, dispatcher.ErrTenant):
+	case errors.Is(err, dispatcher.ErrNoEndpoint), errors.Is(err, dispatcher.ErrTenant), errors.Is(err, dispatcher.ErrFanOut):
 		return resultRefused
 	}
 	return resultUnavailable // or the caller gave up, or we are stopping

@@ -10,6 +10,23 @@ import (
 )
 
 var readCases = []testCase{
+	{name: "an id is known in whichever partition, whole or as a digest", setup: Setup{Partitions: 4}, run: func(r *rig) {
+		known := func(ids ...string) []bool {
+			got, err := r.Queue.Known(r.ctx, ids)
+			require.NoError(r, err)
+			return got
+		}
+		require.Empty(r, known())
+		want, names := []bool{}, []string{}
+		for i, lane := range manyLanes(600) {
+			id := "m" + string(lane)
+			if i%2 == 0 {
+				r.publish(lane, id)
+			}
+			want, names = append(want, i%2 == 0), append(names, id)
+		}
+		require.Equal(r, want, known(names...))
+	}},
 	{name: "an id that was never published is not found", run: func(r *rig) {
 		_, err := r.Queue.Look(r.ctx, "never")
 		require.ErrorIs(r, err, dispatcher.ErrNotFound)

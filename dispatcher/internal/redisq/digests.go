@@ -8,6 +8,38 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
+// knownBatch is how many ids one call is asked for.
+const knownBatch = 256
+
+// Known asks all partitions.
+func (s *Store) Known(ctx context.Context, ids []string) ([]bool, error) {
+	known := make([]bool, len(ids))
+	var jobs []job
+	var froms []int
+	each(len(ids), knownBatch, func(from, to int) {
+		args := make([]any, 0, to-from)
+		for _, id := range ids[from:to] {
+			args = append(args, id)
+		}
+		for _, j := range s.everywhere(args) {
+			jobs, froms = append(jobs, j), append(froms, from)
+		}
+	})
+	for i, r := range s.run(ctx, s.scripts.digests, "", jobs) {
+		a := answer{values: r.values, err: r.err}
+		a.hintIf(jobs[i].partition)
+		for k := range jobs[i].args {
+			if a.err == nil && a.text() != "" {
+				known[froms[i]+k] = true
+			}
+		}
+		if a.err != nil {
+			return nil, fmt.Errorf("known ids: %w", inPartition(jobs[i].partition, a.err))
+		}
+	}
+	return known, nil
+}
+
 // compare finds the entries with lanes in several partitions that are another
 // message than one of their id in any of these, or earlier in the batch: they
 // are a conflict, and nothing of them is written anywhere. So is nothing of one

@@ -3,7 +3,6 @@ package bench
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -36,20 +35,16 @@ func (p *pacing) learn(n int, took time.Duration) {
 	}
 }
 
-// errLate says that messages were due before all was ready for them.
-var errLate = errors.New("publishing took longer than until all was due")
-
-// drainTries bounds how often that may happen: each time it is known better how
-// long publishing takes.
-const drainTries = 4
+// doubt has twice as much time taken for what is published from now on.
+func (p *pacing) doubt() { p.slowest = cmp.Or(p.slowest, paceFirst) / 2 }
 
 // measureDrain measures how fast what is all due at once is delivered.
 func measureDrain(ctx context.Context, l *lab, s *sample) error {
 	for _, to := range []int{1, many} {
-		err := errLate
-		for try := 0; try < drainTries && errors.Is(err, errLate); try++ {
-			err = drain(ctx, l, s, to)
-		}
+		err := again(func() error { return drain(ctx, l, s, to) }, func() {
+			l.pace.doubt()
+			l.limits.doubt()
+		})
 		if err != nil {
 			return err
 		}

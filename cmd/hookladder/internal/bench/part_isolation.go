@@ -14,7 +14,7 @@ const (
 	isolationRate                             = 50 // a second, to the healthy one
 	isolationMessages, isolationMessagesQuick = 8 * isolationRate, 2 * isolationRate
 	isolationHung, isolationHungQuick         = 200, 50
-	isolationBacklog                          = 20 // messages of each that hangs
+	isolationBacklog                          = 60 // messages of each that hangs: longer than a busy machine measures
 	isolationTimeout, isolationTimeoutQuick   = 2 * time.Second, time.Second
 	isolationSlack                            = 500 * time.Millisecond // until all that timed out is settled
 )
@@ -31,7 +31,7 @@ func isolationPart() part {
 			if l.o.Quick {
 				timeout = isolationTimeoutQuick
 			}
-			w, err := newSite(ctx, l, storeOptions{}, "ATTEMPT_TIMEOUT="+timeout.String(), "SHUTDOWN_GRACE=0s")
+			w, err := newSite(ctx, l, storeOptions{}, "ATTEMPT_TIMEOUT="+timeout.String(), "SHUTDOWN_GRACE=0s", "BREAKER=off")
 			if err != nil {
 				return err
 			}

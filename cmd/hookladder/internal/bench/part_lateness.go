@@ -36,7 +36,11 @@ func latenessPart() part {
 			if err := w.warm(ctx, 1); err != nil {
 				return err
 			}
-			late, err := w.spread(ctx, l.size(latenessMessages, latenessMessagesQuick))
+			var late []time.Duration
+			err := w.again(func() (err error) {
+				late, err = w.spread(ctx, l.size(latenessMessages, latenessMessagesQuick))
+				return err
+			})
 			if err != nil {
 				return err
 			}
@@ -65,8 +69,10 @@ func (w *site) spread(ctx context.Context, n int) ([]time.Duration, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := w.inTime(begin); err != nil {
-		return nil, err
+	tooLate := !time.Now().Before(begin)
+	late, err := w.after(ctx, run, due)
+	if err == nil && tooLate {
+		return nil, errLate
 	}
-	return w.after(ctx, run, due)
+	return late, err
 }

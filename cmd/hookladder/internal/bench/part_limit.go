@@ -22,6 +22,9 @@ const limitFirst = 2 * time.Second
 // was, and half as slow again.
 func (m *limits) take() time.Duration { return time.Second/4 + 3*cmp.Or(m.longest, limitFirst)/2 }
 
+// doubt has it taken for twice as long from now on.
+func (m *limits) doubt() { m.longest = 2 * cmp.Or(m.longest, limitFirst) }
+
 // measureLimit does it once more than the other parts do, so that there is one
 // when it is the only part.
 func measureLimit(ctx context.Context, l *lab, _ *sample) error {

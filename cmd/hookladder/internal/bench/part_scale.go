@@ -36,8 +36,11 @@ func scalePart() part {
 		measure: func(ctx context.Context, _ *lab, s *sample) error {
 			costs := make([]float64, len(stores))
 			for i, st := range stores {
-				var err error
-				if costs[i], err = st.site.dueCost(ctx); err != nil {
+				err := st.site.again(func() (err error) {
+					costs[i], err = st.site.dueCost(ctx)
+					return err
+				})
+				if err != nil {
 					return err
 				}
 				s.add("scale: "+st.name, "µs", costs[i])

@@ -111,7 +111,11 @@ func waitingPart(all *levels) part {
 				if err != nil {
 					return err
 				}
-				if costs[i], err = v.costs(ctx); err != nil {
+				err = v.again(func() (err error) {
+					costs[i], err = v.costs(ctx)
+					return err
+				})
+				if err != nil {
 					return err
 				}
 				if s.run == 0 && i == len(numbers)-1 { // once: nothing changes it

@@ -15,10 +15,11 @@ import (
 
 const (
 	// stopMost is how long a process may take to end in order: more than a
-	// dispatcher gives attempts under way.
-	stopMost = 25 * time.Second
-	// startMost is how long one may take to be ready; a busy machine needs a second.
-	startMost = 30 * time.Second
+	// dispatcher gives attempts under way. It only ends what hangs.
+	stopMost = 2 * time.Minute
+	// startMost is the same for being ready, which takes a second, and on a busy
+	// machine many.
+	startMost = 3 * time.Minute
 	// saidMost is how many bytes of what a process said last are kept, for the
 	// error that tells of its end.
 	saidMost = 8 << 10

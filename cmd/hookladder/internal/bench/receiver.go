@@ -17,7 +17,7 @@ import (
 
 // expectMost is how long a receiver may get nothing new before the rest counts
 // as lost: longer than an attempt that got no answer takes until its next rung.
-const expectMost = time.Minute
+const expectMost = 3 * time.Minute
 
 // waitMost bounds one question for what has come, so that it is seen whether
 // anything new does.

@@ -4,17 +4,23 @@
 #   docker build -t hookladder .
 #   docker run -v hookladder:/data -e DATA_DIR=/data -e API_KEYS=... -p 8080:8080 --stop-timeout 45 hookladder
 #
+# What is in it is pinned as far as tags and go.sum go; to pin the bases too, name
+# their digests: --build-arg GO_IMAGE=golang@sha256:... --build-arg BASE_IMAGE=debian@sha256:...
+#
 # Debian's redis-server is the one that the tests run with. It brings
 # redis-check-aof, which mends a damaged file, and is not used where REDIS_URL is.
-FROM golang:1.26.8-bookworm AS build
+ARG GO_IMAGE=golang:1.26.8-bookworm
+ARG BASE_IMAGE=debian:bookworm-slim
+FROM ${GO_IMAGE} AS build
 WORKDIR /src
 # The modules change less often than the code: a layer of their own.
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o /out/hookladder ./cmd/hookladder
+RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o /out/hookladder ./cmd/hookladder \
+ && .ci/licences /out/licences
 
-FROM debian:bookworm-slim
+FROM ${BASE_IMAGE}
 # ca-certificates: to call https receivers. Nothing of Debian's own Redis service
 # runs; its folder goes, so that nobody takes it for ours.
 RUN apt-get update \
@@ -22,6 +28,8 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/* /var/lib/redis \
  && install -d -m 0700 -o 65532 -g 65532 /data
 COPY --from=build /out/hookladder /usr/local/bin/hookladder
+# What the binary is made of, beside /usr/share/doc/*/copyright of Debian's packages.
+COPY --from=build /out/licences /usr/share/doc/hookladder/licences
 # A number, so that a cluster can see that it is not root without asking
 # /etc/passwd. A new named volume on /data belongs to it; where a platform mounts
 # volumes that only root may write, build with --build-arg RUN_AS=0:0.

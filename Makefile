@@ -21,7 +21,7 @@ CHAOS_FLAGS ?= -chaos.rate 200 -chaos.fsync either
 BENCHFLAGS  ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build test lint redis bench bench-quick chaos fuzz clean
+.PHONY: help build test lint redis bench bench-quick chaos fuzz licences clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ fuzz: ## run every fuzz target for FUZZTIME (default 30s)
 			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$pkg"; \
 		done; \
 	done
+
+licences: ## collect the licence texts of what is in the binary, to bin/licences
+	.ci/licences bin/licences
 
 clean: ## remove what was built
 	rm -rf bin

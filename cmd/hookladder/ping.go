@@ -33,6 +33,10 @@ store can't be used, and 4 when it does not answer.`,
 			if err != nil {
 				return err
 			}
+			if ready.Store == nil { // no key was given, or one that may not read
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), ready.Status)
+				return err
+			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s, on %s %s\n", ready.Status, ready.Store.Kind, ready.Store.Version)
 			return err
 		},

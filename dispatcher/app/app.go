@@ -139,7 +139,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	figures.WatchConnections(guests)
 	f := flow{
 		engine: engine, api: api, ln: guarded(ln, guests),
-		figures: newMetricsServer(figures, o.Log), figuresLn: guarded(metricsLn, httpapi.NewGuests(figuresConnections, o.Log)),
+		figures: newMetricsServer(figures, o), figuresLn: guarded(metricsLn, httpapi.NewGuests(figuresConnections, o.Log)),
 		o: o, info: info, partitions: store.Partitions(),
 	}
 	return f.run(ctx)

@@ -23,6 +23,8 @@ var (
 	Loopback      = loopback
 	JudgeStore    = judgeStore
 	StoreWarnings = storeWarnings
+	Unverified    = unverified
+	Listen        = listen
 )
 
 // Shared is how descriptors are shared out.

@@ -1,18 +1,21 @@
 package app
 
 import (
-	"log/slog"
 	"net/http"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 )
 
-// newMetricsServer serves the metrics, and nothing else, to whoever reaches it.
-func newMetricsServer(figures http.Handler, log *slog.Logger) *http.Server {
+// newMetricsServer serves the metrics, and nothing else, to everybody who reaches
+// it: on a loopback address that is no page in a browser of this host.
+func newMetricsServer(figures http.Handler, o Options) *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", figures)
-	return httpapi.Server(mux, log)
+	if loopback(o.MetricsListen) {
+		return httpapi.Server(httpapi.Local(mux), o.Log)
+	}
+	return httpapi.Server(mux, o.Log)
 }
 
 // observers are told the same, one after the other.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
@@ -50,8 +51,14 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	if addr == "" {
 		return nil, nil
 	}
+	network := "tcp"
+	if host, _, err := net.SplitHostPort(addr); err == nil {
+		if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
+			network = "tcp4" // Go takes 0.0.0.0 for all of IPv6 too
+		}
+	}
 	var lc net.ListenConfig
-	return lc.Listen(ctx, "tcp", addr)
+	return lc.Listen(ctx, network, addr)
 }
 
 // guarded has a listener accept no more than there is room for.

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
+	"strconv"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
@@ -13,11 +15,14 @@ import (
 
 // openStore opens the store that the options ask for, and answers how to close it.
 func openStore(ctx context.Context, o Options) (*redisq.Store, func() error, error) {
-	url, end, err := storeURL(ctx, o)
+	at, end, err := storeURL(ctx, o)
 	if err != nil {
 		return nil, nil, err
 	}
-	store, err := redisq.Open(ctx, storeOptions(url, o))
+	if unverified(at) {
+		o.Log.Warn("the store's certificate is not verified: anybody on the way can read and change what is kept; leave out skip_verify and name its CA with REDIS_CA_FILE")
+	}
+	store, err := redisq.Open(ctx, storeOptions(at, o))
 	if err != nil {
 		return nil, nil, errors.Join(err, end())
 	}
@@ -26,6 +31,16 @@ func openStore(ctx context.Context, o Options) (*redisq.Store, func() error, err
 		return nil, nil, errors.Join(fmt.Errorf("open store: %w", err), closeAll())
 	}
 	return store, closeAll, nil
+}
+
+// unverified reports whether the URL of a store asks for TLS with anybody.
+func unverified(store string) bool {
+	u, err := url.Parse(store)
+	if err != nil || u.Scheme != "rediss" {
+		return false
+	}
+	skips, err := strconv.ParseBool(u.Query().Get("skip_verify"))
+	return skips && err == nil
 }
 
 // storeOptions are what the store has to know.

@@ -115,7 +115,7 @@ type Health struct {
 // Ready answers /readyz: the store can be reached and is as durable as asked.
 type Ready struct {
 	Status string `json:"status" enum:"ready"`
-	Store  Store  `json:"store"`
+	Store  *Store `json:"store,omitzero" doc:"Left out without the scope read."`
 }
 
 // Problem is an error as RFC 9457 has it.

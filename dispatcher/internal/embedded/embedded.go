@@ -140,8 +140,8 @@ func makeDir(dir string) (string, error) {
 		return "", fmt.Errorf("find data folder: %w", err)
 	}
 	store := filepath.Join(dir, storeDir)
-	if err = os.MkdirAll(store, 0o700); err == nil {
-		err = os.Chmod(store, 0o700)
+	if err = os.MkdirAll(dir, 0o700); err == nil {
+		err = makeOwn(store)
 	}
 	if errors.Is(err, fs.ErrPermission) {
 		err = fmt.Errorf("%w: the folder has to belong to user %d, as which this process runs", err, os.Getuid())
@@ -150,6 +150,24 @@ func makeDir(dir string) (string, error) {
 		return "", fmt.Errorf("make data folder: %w", err)
 	}
 	return store, nil
+}
+
+// makeOwn makes a folder that is ours alone. One that leads elsewhere would have
+// the rights of something else changed, and its files written.
+func makeOwn(store string) error {
+	if err := os.Mkdir(store, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	info, err := os.Lstat(store)
+	switch {
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s is a link or a file, and not a folder: remove it", store)
+	case !ours(info):
+		return fmt.Errorf("%s belongs to another user: chown it to user %d, as which this process runs, or remove it", store, os.Getuid())
+	}
+	return os.Chmod(store, 0o700)
 }
 
 // How long a folder may still be in use. Its last user lets it go for good a
@@ -243,9 +261,16 @@ func (r *Redis) release() error {
 }
 
 func open(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open lock: %w", err)
+		return nil, fmt.Errorf("open lock, which must be a file and no link: %w", err)
+	}
+	info, err := f.Stat()
+	if err == nil && (!info.Mode().IsRegular() || !ours(info)) {
+		err = fmt.Errorf("%s is no file of this process' user: remove it", path)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open lock: %w", err), f.Close())
 	}
 	return f, nil
 }

@@ -69,6 +69,30 @@ func TestNobodyElseMayReadIt(t *testing.T) {
 	}
 }
 
+// A link in the folder would have another file written, or another folder's rights changed.
+func TestALinkInItsFolderIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	target := filepath.Join(t.TempDir(), "target")
+	require.NoError(t, os.Mkdir(target, 0o755))
+	r := newRig(t)
+	require.NoError(t, os.MkdirAll(r.dir, 0o700))
+	require.NoError(t, os.Symlink(target, r.file()))
+	require.Contains(t, r.refuses(), "is a link or a file, and not a folder")
+	info, err := os.Stat(target)
+	require.NoError(t, err)
+	require.EqualValues(t, 0o755, info.Mode().Perm())
+
+	require.NoError(t, os.Remove(r.file()))
+	require.NoError(t, os.Mkdir(r.file(), 0o700))
+	mine := filepath.Join(target, "mine")
+	mustWrite(t, mine, "kept", 0o600)
+	require.NoError(t, os.Symlink(mine, r.file("lock")))
+	require.Contains(t, r.refuses(), "must be a file and no link")
+	text, err := os.ReadFile(mine)
+	require.NoError(t, err)
+	require.Equal(t, "kept", string(text))
+}
+
 func TestOneThatDiesIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -14,3 +14,8 @@ func lock(*os.File) (free bool, err error) {
 }
 
 func processAttributes() *syscall.SysProcAttr { return nil }
+
+// noFollow and ours say nothing here.
+const noFollow = 0
+
+func ours(os.FileInfo) bool { return true }

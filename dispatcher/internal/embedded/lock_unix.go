@@ -21,3 +21,12 @@ func lock(f *os.File) (free bool, err error) {
 	}
 	return false, fmt.Errorf("lock %s: %w", f.Name(), err)
 }
+
+// noFollow has an open fail where the name is a link.
+const noFollow = syscall.O_NOFOLLOW
+
+// ours reports whether a file belongs to the user of this process.
+func ours(info os.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == os.Geteuid()
+}

@@ -55,12 +55,30 @@ func local(r *http.Request) *problem {
 	if !isLoopback(r.Host) {
 		return &problem{kind: forbidden, detail: "without API_KEYS only requests to a loopback host (localhost, 127.0.0.1, ::1) are served"}
 	}
+	// A browser names no origin where a page only loads something, as an image.
+	for _, site := range r.Header["Sec-Fetch-Site"] {
+		if site != "same-origin" && site != "none" {
+			return &problem{kind: forbidden, detail: "without API_KEYS no requests of other sites are served"}
+		}
+	}
 	for _, origin := range r.Header["Origin"] {
 		if u, err := url.Parse(origin); err != nil || u.Host != r.Host {
 			return &problem{kind: forbidden, detail: "without API_KEYS no requests of foreign origins are served"}
 		}
 	}
 	return nil
+}
+
+// Local serves only requests of this host, as the API does without keys: for
+// what is open, on a loopback address, to everybody there.
+func Local(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p := local(r); p != nil {
+			p.write(w)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // isLoopback reports whether a Host header names this host and nothing else.

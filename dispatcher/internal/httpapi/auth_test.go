@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -107,6 +108,39 @@ func TestSomeCallsNeedNoKey(t *testing.T) {
 	require.Equal(t, 200, serve(h, r).Code)
 }
 
+// A load balancer asks without a key, and strangers may too: what the store is,
+// and where, is not for them.
+func TestStrangersAreToldReadyOrNotAndNoMore(t *testing.T) {
+	f := &fakeService{store: testStore()}
+	h := newTestAPI(t, f, withKeys(t, testKeys()))
+	ask := func(key string) *httptest.ResponseRecorder {
+		r := newRequest("GET", "/readyz", "")
+		if key != "" {
+			r.Header.Set("Authorization", "Bearer "+key)
+		}
+		return serve(h, r)
+	}
+	for _, key := range []string{"", publishKey, "wrong-key-0123456789"} {
+		require.Equal(t, `{"status":"ready"}`, ask(key).Body.String())
+	}
+	require.Contains(t, ask(readKey).Body.String(), `"kind":"valkey"`)
+	require.Contains(t, ask(adminKey).Body.String(), `"kind":"valkey"`)
+
+	f.err = errors.New("dial tcp 127.0.0.1:26601: connection refused")
+	w := ask("")
+	require.NotContains(t, requireProblem(t, w, 503, "unavailable").Detail, "26601")
+	require.NotEmpty(t, w.Header().Get("Retry-After"))
+	require.Contains(t, ask(readKey).Body.String(), "26601")
+	f.err, f.store.Durable, f.store.Checks[1].Detail = nil, dispatcher.No, "one of them is away"
+	require.NotContains(t, requireProblem(t, ask(""), 503, "unavailable").Detail, "away")
+	require.Contains(t, ask(readKey).Body.String(), "away")
+}
+
+func TestTheProfilesWithoutTheirSlashAreNotThere(t *testing.T) {
+	h := newTestAPI(t, &fakeService{}, withKeys(t, testKeys()))
+	requireProblem(t, get(h, "/debug/pprof"), 404, "not-found")
+}
+
 func TestTheLogNamesAKeyButNeverHoldsIt(t *testing.T) {
 	var log bytes.Buffer
 	h := newTestAPI(t, &fakeService{}, withKeys(t, testKeys()), withLog(&log))
@@ -140,6 +174,18 @@ func TestWithoutKeysOnlyThisHostIsServed(t *testing.T) {
 	for _, host := range []string{"", "hooks.example", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1", "0.0.0.0", "[::]", "evil.example:8080", "localhost@evil.example", "2130706433"} {
 		requireProblem(t, serve(h, ask(host)), 403, "forbidden")
 	}
+	for _, site := range []string{"cross-site", "same-site", "", "odd"} {
+		r := ask("localhost:8080")
+		r.URL.Path = "/debug/pprof/profile" // <img src=…> has no Origin
+		r.Header["Sec-Fetch-Site"] = []string{site}
+		requireProblem(t, serve(h, r), 403, "forbidden")
+	}
+	for _, site := range []string{"none", "same-origin"} { // typed by a person, or our own page
+		r := ask("localhost:8080")
+		r.Header["Sec-Fetch-Site"] = []string{site}
+		require.Equal(t, 200, serve(h, r).Code)
+	}
+	f.calls = nil
 	for _, origin := range []string{"http://evil.example", "null", "http://localhost:3000", "", "http://localhost:8080.evil.example"} {
 		requireProblem(t, serve(h, ask("localhost:8080", origin)), 403, "forbidden")
 	}

@@ -113,6 +113,9 @@ func (s *server) profile() {
 		}
 		p.ServeHTTP(w, r)
 	}
+	s.mux.HandleFunc(strings.TrimSuffix(profilesPath, "/"), func(w http.ResponseWriter, _ *http.Request) { // the mux would send the caller on
+		(&problem{kind: notFound, detail: "no such path; the profiles are at " + profilesPath}).write(w)
+	})
 	s.mux.HandleFunc("GET "+profilesPath, h)
 	s.mux.HandleFunc("POST "+profilesPath+"symbol", h) // addresses may be too many for a URL
 }

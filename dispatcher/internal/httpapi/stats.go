@@ -48,16 +48,25 @@ func (s *server) healthz(context.Context, *call) (*reply, error) {
 }
 
 // readyz serves GET /readyz. A store that does not keep what DURABILITY promises
-// is not one to publish to.
-func (s *server) readyz(ctx context.Context, _ *call) (*reply, error) {
+// is not one to publish to. Strangers may ask, for a load balancer has no key:
+// they are told whether, and not why, since that names the store.
+func (s *server) readyz(ctx context.Context, c *call) (*reply, error) {
 	store, err := s.svc.Ready(ctx)
+	if !c.reads && (err != nil || store.Durable == dispatcher.No) {
+		return nil, &problem{kind: unavailable, detail: "a key with the scope read is told why"}
+	}
 	if err != nil {
 		return nil, &problem{kind: unavailable, detail: strings.ToValidUTF8(err.Error(), "�")}
 	}
 	if store.Durable == dispatcher.No {
 		return nil, &problem{kind: weak, detail: notDurable(store)}
 	}
-	return answerJSON(http.StatusOK, wire.Ready{Status: "ready", Store: wireStore(store)})
+	w := wire.Ready{Status: "ready"}
+	if c.reads {
+		told := wireStore(store)
+		w.Store = &told
+	}
+	return answerJSON(http.StatusOK, w)
 }
 
 // notDurable is why a store is not as durable as asked, in its own words.

@@ -1,0 +1,44 @@
+package app_test
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/app"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+)
+
+// A firewall that was made for the IPv4 address named may leave IPv6 open.
+func TestAnIPv4AddressIsListenedOnInIPv4Only(t *testing.T) {
+	ln, err := app.Listen(t.Context(), "0.0.0.0:0")
+	require.NoError(t, err)
+	defer ln.Close() //nolint:errcheck // the test is over
+	require.NotNil(t, ln.Addr().(*net.TCPAddr).IP.To4(), "%s", ln.Addr())
+	all, err := app.Listen(t.Context(), ":0")
+	require.NoError(t, err)
+	require.NoError(t, all.Close())
+}
+
+func TestAStoreThatCouldBeAnybodyIsToldSo(t *testing.T) {
+	for url, want := range map[string]bool{
+		"rediss://h:1/0?skip_verify=true": true, "rediss://h:1?db=1&skip_verify=1": true,
+		"rediss://h:1": false, "rediss://h:1?skip_verify=false": false, "redis://h:1?skip_verify=true": false, "%": false,
+	} {
+		require.Equal(t, want, app.Unverified(url), url)
+	}
+}
+
+func TestWhatIsOpenOnALoopbackAddressAnswersNoPageOfAnotherSite(t *testing.T) {
+	h := httpapi.Local(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	for host, want := range map[string]int{"127.0.0.1:9100": http.StatusTeapot, "localhost": http.StatusTeapot, "rebound.example": http.StatusForbidden} {
+		r := httptest.NewRequest("GET", "/metrics", nil)
+		r.Host = host
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		require.Equal(t, want, w.Code, host)
+	}
+}

@@ -12,6 +12,6 @@ local l, noted = lanes[name], tonumber(call('ZSCORE', KNOWN, name) or 0)
 if l.limits.v ~= v or l.flying > 0 or l.waiting > 0 or call('EXISTS', READY .. name) == 1 or noted > now - age then
   return { micros, before_due, weighs(before_weight), 0 }
 end
-for _, hash in ipairs({ LIMITS, HELD, IN, LANE }) do call('HDEL', hash, name) end
+for _, hash in ipairs({ LIMITS, HELD, IN, LANE, NAMES }) do call('HDEL', hash, name) end
 for _, zset in ipairs({ KNOWN, LANES, PARKED }) do call('ZREM', zset, name) end
 return { micros, before_due, weighs(before_weight), 1 }

@@ -10,18 +10,20 @@ import (
 type claimer struct {
 	engine *engine
 	batch  int // most deliveries one claim takes, in one partition
+	most   int // in all, as far as claims were answered
 	turn   int // the partition that is asked first, so that each comes first in turn
 }
 
 // Run claims until ctx ends.
 func (c *claimer) Run(ctx context.Context) error {
 	e := c.engine
+	c.most = c.batch * maxPartitionsAtOnce
 	for failures := 0; ctx.Err() == nil; {
 		partitions, ok := c.wait(ctx)
 		if !ok {
 			continue
 		}
-		got := e.permits.gather(ctx, c.batch*min(len(partitions), maxPartitionsAtOnce))
+		got := e.permits.gather(ctx, min(c.batch*min(len(partitions), maxPartitionsAtOnce), c.most))
 		if got == 0 {
 			return nil
 		}
@@ -33,6 +35,7 @@ func (c *claimer) Run(ctx context.Context) error {
 		partitions = partitions[:min(len(partitions), max(1, got/claimLeast))]
 		c.turn = partitions[len(partitions)-1] + 1
 		err := c.claim(ctx, name, partitions, got)
+		c.learn(got, err)
 		if errors.Is(err, ErrFenced) {
 			e.rename(name)
 			err = nil
@@ -40,6 +43,16 @@ func (c *claimer) Run(ctx context.Context) error {
 		failures = e.goOn(ctx, "claim", failures, err)
 	}
 	return nil
+}
+
+// learn asks for half as many after a claim that was not answered, down to one:
+// over a slow line a smaller answer may come in time. It grows back.
+func (c *claimer) learn(asked int, err error) {
+	if errors.Is(err, ErrUnavailable) {
+		c.most = max(asked/2, 1)
+	} else {
+		c.most = min(2*c.most, c.batch*maxPartitionsAtOnce)
+	}
 }
 
 // maxPartitionsAtOnce bounds a claim over many partitions, so that what it

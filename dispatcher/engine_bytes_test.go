@@ -212,3 +212,30 @@ func TestADeliveryThatEndedWhileItsBodyWasReadIsForgottenSilently(t *testing.T) 
 		r.stop(t)
 	})
 }
+
+func TestAClaimThatWasNotAnsweredIsRepeatedForHalfAsMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked []int
+		r := newTestRig(t, func(o *d.Options, q *fakeQueue, s *fakeSender) {
+			q.fill(64)
+			q.hook = func(name string) error {
+				if name != "claim" {
+					return nil
+				}
+				calls := q.seen("claim")
+				n := calls[len(calls)-1].n
+				asked = append(asked, n)
+				if n > 10 { // more does not come through in time
+					return fmt.Errorf("claim: %w", d.ErrUnavailable)
+				}
+				return nil
+			}
+		})
+		r.start(t)
+		pass(time.Minute)
+		require.Equal(t, []int{64, 32, 16, 8}, asked[:4])
+		require.Equal(t, 16, asked[4], "and grows back")
+		require.Equal(t, map[d.Verdict]int{d.Delivered: 64}, r.queue.verdicts())
+		r.stop(t)
+	})
+}

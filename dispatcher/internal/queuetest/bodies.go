@@ -2,6 +2,7 @@ package queuetest
 
 import (
 	"bytes"
+	"fmt"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -121,6 +122,47 @@ var bodyCases = []testCase{
 		require.Len(r, got.Ready, 200)
 		for _, c := range r.claimAll(one)[:3] {
 			require.Len(r, r.bodyOf(c), staged)
+		}
+	}},
+	{name: "a claim answers no more than a mebibyte, and goes on", run: func(r *rig) {
+		const each = 12 << 10
+		var want []dispatcher.DeliveryID
+		for i := range 200 { // in two lanes with several turns each
+			id := named(dispatcher.Lane([]string{"a", "b"}[i%2]), fmt.Sprintf("m%03d", i))
+			e := r.entry(id.Message, to(id.Lane), large(each))
+			r.schedule(e)
+			want = append(want, id)
+		}
+		var got []dispatcher.DeliveryID
+		for len(got) < len(want) {
+			claimed := r.claimWith(one, 64, 512)
+			require.NotEmpty(r, claimed)
+			r.mustBeSound()
+			size := 0
+			for _, c := range claimed {
+				size += len(c.Message.Body)
+				got = append(got, c.ID)
+				r.mustSettle(one, success(c))
+			}
+			require.LessOrEqual(r, size, 1<<20)
+		}
+		require.ElementsMatch(r, want, got)
+	}},
+	{name: "a claim of several partitions shares the mebibyte", setup: Setup{Partitions: 4}, run: func(r *rig) {
+		for i := range 400 {
+			r.schedule(r.entry(fmt.Sprintf("m%03d", i), manyLanes(100)[i%100:i%100+1], large(12<<10)))
+		}
+		left := 400
+		for left > 0 {
+			claimed := r.claimWith(one, 256, 512)
+			require.NotEmpty(r, claimed)
+			size := 0
+			for _, c := range claimed {
+				size += len(c.Message.Body)
+				r.mustSettle(one, success(c))
+			}
+			require.LessOrEqual(r, size, 1<<20)
+			left -= len(claimed)
 		}
 	}},
 	{name: "a cancelled message takes its body with it", run: func(r *rig) {

@@ -8,8 +8,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// claimBatch bounds one call of the script, whatever is wanted.
-const claimBatch = 64
+// claimBatch bounds one call of the script, whatever is wanted; claimBytes what
+// all calls of a round trip answer, but for one delivery each: what takes longer
+// on its way than a call may would be claimed again and again.
+const (
+	claimBatch = 64
+	claimBytes = 1 << 20
+)
 
 // Claim leases at most wanted ready deliveries, asking the partitions in one
 // round trip for an equal share each. What was leased is answered also beside
@@ -21,7 +26,7 @@ func (s *Store) Claim(ctx context.Context, by string, partitions []int, wanted, 
 		if share <= 0 {
 			break
 		}
-		jobs = append(jobs, job{partition: n, args: []any{share, free}})
+		jobs = append(jobs, job{partition: n, args: []any{share, free, claimBytes / min(len(partitions), wanted)}})
 		free -= share
 	}
 	var claimed []dispatcher.Claimed

@@ -2,13 +2,14 @@
 --
 -- ARGV[3] wanted  most deliveries to lease
 -- ARGV[4] free    free permits of the instance, those wanted among them
+-- ARGV[5] bytes   most of records to answer, but for one delivery
 -- returns now, due, weight, number that ended instead, number without a record, versions (lane and version of its limits
 -- for each lane of an endpoint), then for each: delivery, due ms, progress, record; "fenced" alone when the instance was
 -- declared dead
 local TURN_MOST = 8 -- deliveries a lane gets in one turn
 local LANES_READ = 16 -- at once: mostly a few lanes have enough, and each costs as much as a delivery
 
-local wanted, free = tonumber(ARGV[3]), tonumber(ARGV[4])
+local wanted, free, most_bytes = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 if call('ZSCORE', FENCED, by) then return { 'fenced' } end
 local heads = call('ZRANGE', LANES, 0, wanted - 1)
 local function nothing()
@@ -81,7 +82,7 @@ local deliveries, dues, ids, owners, k = {}, {}, {}, {}, 0
 local taken, used = {}, {}
 for i = 1, #turns, 2 do
   local l, at = turns[i], used[turns[i]] or 0
-  local list = taken[l] or call('LPOP', READY .. l.name, given[l])
+  local list = taken[l] or call('LRANGE', READY .. l.name, 0, given[l] - 1)
   for j = at + 1, at + turns[i + 1] do
     local due, id = parts(list[j])
     k = k + 1
@@ -90,8 +91,25 @@ for i = 1, #turns, 2 do
   taken[l], used[l] = list, at + turns[i + 1]
 end
 
-local records = call('HMGET', MESSAGES, unpack(ids))
+-- Nothing is taken before its record was read: a script that dies until then has changed nothing, and what is too much for
+-- one answer stays where it is.
+local records, bytes = call('HMGET', MESSAGES, unpack(ids)), 0
+for i = 1, k do
+  bytes = bytes + (records[i] and #records[i] or 0)
+  if bytes > most_bytes and i > 1 then
+    for j = i, k do
+      local l = owners[j]
+      l.flying, l.waiting, l.ready, l.emptied = l.flying - 1, l.waiting + 1, l.ready + 1, false
+      give_back(l)
+      given[l], deliveries[j] = given[l] - 1, nil
+    end
+    break
+  end
+end
 local texts, marks = of(PROGRESS, deliveries), of(MARKS, deliveries)
+for l, many in pairs(given) do
+  if many > 0 then call('LTRIM', READY .. l.name, many, -1) end
+end
 local leases, lost, answer = {}, 0, { 0, 0, 0, 0, 0, {} }
 local n = 6 -- values of the answer
 

@@ -8,11 +8,8 @@ import (
 	"time"
 )
 
-// Bounds of accepting. A flush takes what is waiting, at most flushMost
-// messages, so that one caller's batch of 1,000 does not make the others wait
-// for all of it; acceptQueue calls may wait before callers feel it.
+// Bounds of accepting; acceptQueue calls may wait before callers feel it.
 const (
-	flushMost   = 256
 	acceptQueue = 1024
 	flushWithin = 5 * time.Second // then the queue is taken to be unreachable
 )
@@ -35,6 +32,8 @@ type ticket struct {
 	entries []Entry
 	out     []Scheduled
 	sent    int           // entries given to the queue
+	had     bool          // a turn in this flush
+	credit  cost          // of its next turn, less what the last one took too much
 	done    chan struct{} // closed when out is complete
 }
 
@@ -95,7 +94,7 @@ func (a *accepter) Run(ctx context.Context) error {
 			}
 		}
 		open = a.gather(open)
-		if unsent(open) >= flushMost && len(a.tickets) > 0 {
+		if enough(open) && len(a.tickets) > 0 {
 			select {
 			case a.more <- struct{}{}:
 			default: // there is one already
@@ -113,7 +112,7 @@ func (a *accepter) Run(ctx context.Context) error {
 func (a *accepter) help(ctx context.Context) {
 	for range a.more {
 		for open := a.gather(nil); len(open) > 0; {
-			full := unsent(open) >= flushMost
+			full := enough(open)
 			left, begun := a.flush(ctx, open)
 			if full {
 				left = a.gather(left)
@@ -123,21 +122,15 @@ func (a *accepter) help(ctx context.Context) {
 	}
 }
 
-// unsent counts the entries that tickets still have to give.
-func unsent(open []*ticket) (n int) {
-	for _, t := range open {
-		n += len(t.entries) - t.sent
-	}
-	return n
-}
-
 // gather adds the calls that are waiting, up to a flush.
 func (a *accepter) gather(open []*ticket) []*ticket {
-	for n := unsent(open); n < flushMost; {
+	n, all := lightOf(open)
+	for !full(n, all) && len(open) < acceptQueue {
 		select {
 		case t := <-a.tickets:
 			open = append(open, t)
-			n += len(t.entries)
+			more, besides := t.light()
+			n, all = n+more, all.plus(besides)
 		default:
 			return open
 		}
@@ -151,11 +144,7 @@ func (a *accepter) gather(open []*ticket) []*ticket {
 // call, if leases may be taken.
 func (a *accepter) flush(ctx context.Context, open []*ticket) (left, begun []*ticket) {
 	e := a.engine
-	batch := make([]Entry, 0, min(unsent(open), flushMost))
-	for _, t := range open {
-		n := min(flushMost-len(batch), len(t.entries)-t.sent)
-		batch = append(batch, t.entries[t.sent:t.sent+n]...)
-	}
+	batch, turns := deal(open)
 	lease := 0
 	name, may := e.mayLease()
 	if may {
@@ -177,7 +166,7 @@ func (a *accepter) flush(ctx context.Context, open []*ticket) (left, begun []*ti
 	}
 	e.permits.release(lease - leased)
 	e.full.note("schedule", firstError(out, isFull))
-	return answerTickets(open, out)
+	return answerTickets(open, turns, out)
 }
 
 // schedule makes one call of the queue. It answers what became of each entry,
@@ -284,20 +273,20 @@ func leasedOf(batch []Entry, out []Scheduled) []Claimed {
 	return claimed
 }
 
-// answerTickets hands out the results in order and answers the tickets that
-// still have entries to give: those that had no turn, and those that had one.
-func answerTickets(open []*ticket, out []Scheduled) (left, begun []*ticket) {
+// answerTickets hands out the results of turns in order and answers the tickets
+// that still have entries to give: those that had no turn, and those that had one.
+func answerTickets(open []*ticket, turns []turn, out []Scheduled) (left, begun []*ticket) {
 	at := 0
-	budget := flushMost
+	for _, t := range turns {
+		copy(t.of.out[t.first:], out[at:at+t.n])
+		at += t.n
+	}
 	for _, t := range open {
-		take := min(budget, len(t.entries)-t.sent)
-		budget -= take
-		copy(t.out[t.sent:], out[at:at+take])
-		at += take
-		switch t.sent += take; {
+		switch {
 		case t.sent == len(t.entries):
 			close(t.done)
-		case take > 0:
+		case t.had:
+			t.had = false
 			begun = append(begun, t)
 		default:
 			left = append(left, t)

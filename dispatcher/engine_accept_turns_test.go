@@ -100,7 +100,7 @@ func TestAFlushEndsAtItsBytes(t *testing.T) {
 
 func TestALargeFanOutDelaysNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, f, release := newFlushRig(t, 500)
+		r, f, release := newFlushRig(t, 100)
 		var all sync.WaitGroup
 		r.put(t, &all, message("first"))
 		for i := range 50 {
@@ -113,15 +113,15 @@ func TestALargeFanOutDelaysNobodyElse(t *testing.T) {
 		all.Wait()
 		last := 0
 		for i, ids := range f.order {
-			require.LessOrEqual(t, f.lanes[i], 512+500, "flush %d", i)
+			require.LessOrEqual(t, f.lanes[i], 512+100, "flush %d", i)
 			for _, id := range ids {
 				if id[0] == 's' {
 					last = i
 				}
 			}
 		}
-		require.LessOrEqual(t, last, 1, "they go first, though they came last")
-		require.Greater(t, len(f.order), 40)
+		require.LessOrEqual(t, last, 2, "they go first, though they came last")
+		require.Greater(t, len(f.order), 8)
 		r.stop(t)
 	})
 }
@@ -132,7 +132,7 @@ func TestATurnThatTookTooMuchIsTakenOffTheNext(t *testing.T) {
 		var all sync.WaitGroup
 		r.put(t, &all, message("first"))
 		var bulky []*d.Message
-		for _, m := range messages("bulky", 64) {
+		for _, m := range messages("bulky", 10) {
 			m.Body = make([]byte, 250<<10)
 			bulky = append(bulky, m)
 		}
@@ -140,13 +140,15 @@ func TestATurnThatTookTooMuchIsTakenOffTheNext(t *testing.T) {
 		r.put(t, &all, messages("many", 250)...)
 		release()
 		all.Wait()
-		many := 0
-		for _, id := range f.order[1] {
-			if id[0] == 'm' {
-				many++
+		order, bulkyBefore := f.order[1], 0
+		require.Len(t, order, 256)
+		last := slices.IndexFunc(order, func(id string) bool { return id == "many_245" })
+		for _, id := range order[:last] {
+			if id[0] == 'b' {
+				bulkyBefore++
 			}
 		}
-		require.Greater(t, many, 200, "its bytes are few, so it has most of the flush")
+		require.LessOrEqual(t, bulkyBefore, 6, "what it took too much is taken off its next turns")
 		r.stop(t)
 	})
 }

@@ -1,6 +1,7 @@
 package redisq
 
 import (
+	"context"
 	"reflect"
 	"time"
 
@@ -64,6 +65,11 @@ func (o RepartitionOptions) Hooked(h redis.Hook) RepartitionOptions {
 func (o RepartitionOptions) Paged(entries int) RepartitionOptions {
 	o.page, o.bytes = entries, 1
 	return o
+}
+
+// Stall makes a call that is not answered, while others are.
+func (s *Store) Stall(ctx context.Context) error {
+	return s.at(ctx, "stall", home, func(p redis.Pipeliner) { p.Do(ctx, "blpop", s.home()+":nothing", 0) })
 }
 
 // Doze has a store's last beat lie back, as after a sleep.

@@ -109,6 +109,9 @@ func (s *Store) noteLost(ctx context.Context, master *redis.Client, err error, b
 	s.division.doubt()
 	addr := master.Options().Addr
 	if isTimeout(err) {
+		if s.cluster == nil && s.answers(master) {
+			return // only this call took too long: the lines of others are alive, and leases stay
+		}
 		if s.cluster == nil {
 			addr = "" // of whichever node the client's address led to
 		}
@@ -129,6 +132,13 @@ func (s *Store) noteLost(ctx context.Context, master *redis.Client, err error, b
 		s.noteTakeover()
 		return true
 	})
+}
+
+// answers reports whether a server answers a question of its own.
+func (s *Store) answers(server *redis.Client) bool {
+	call, cancel := context.WithTimeout(s.gates.end, probeWithin)
+	defer cancel()
+	return server.Ping(call).Err() == nil
 }
 
 // noteTakeover has who watches told that another node may have taken over, and

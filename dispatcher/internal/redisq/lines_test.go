@@ -58,6 +58,33 @@ func openAll(t *testing.T, server *redistest.Server, proxy *redistest.Proxy, sto
 	require.NoError(t, calls.Wait())
 }
 
+// One call that takes too long, while the server answers others, says nothing of
+// their lines: to cut the subscription and hand leases back would make it worse.
+func TestACallThatTakesTooLongCutsNoOtherLine(t *testing.T) {
+	t.Parallel()
+	store := openTestStore(t, redisq.Options{
+		URL: redistest.Start(t).URL(), Project: "lines", MaxWindow: 128, Permits: 1024, Log: slog.New(slog.DiscardHandler),
+	})
+	begun, told, ended := make(chan struct{}, 1), make(chan struct{}, 8), make(chan error, 1)
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	watching, stop := context.WithCancel(t.Context())
+	defer stop()
+	watch.Go(func() {
+		ended <- store.Watch(watching, "two", dispatcher.Ears{
+			Lost: func() { begun <- struct{}{} }, Hint: func(dispatcher.Hint) { told <- struct{}{} },
+		})
+	})
+	<-begun
+	require.ErrorIs(t, store.Stall(t.Context()), dispatcher.ErrUnavailable)
+	require.NoError(t, schedule(t.Context(), store, faultEntries(1, 0)...))
+	select {
+	case <-told:
+	case err := <-ended:
+		require.Fail(t, "the subscription was cut", "%v", err)
+	}
+}
+
 // A call that was given up soon proves nothing: others are not cut off for it.
 func TestALineThatIsInUseIsNotCutForAHurry(t *testing.T) {
 	t.Parallel()

@@ -57,11 +57,30 @@ end
 
 -- All turns are given before anything is taken: then a lane's are taken at once.
 local turns, given = {}, {} -- lane, deliveries of each turn; lane -> those of all its turns
+local lists, whole = {}, {} -- lane -> the head of its list; whether that is all of it
+
+-- read_head reads a lane's list as far as a turn goes, and one more, which tells whether something is left; when the lane
+-- comes again as far as it may go.
+local function read_head(l, n)
+  local list, had = lists[l], given[l] or 0
+  if not list then
+    list = sure('LRANGE', READY .. l.name, 0, n)
+    lists[l], whole[l] = list, #list <= n
+  elseif not whole[l] and #list <= had + n then
+    local upto = had + math.min(wanted, room(l) - l.flying)
+    local more = call('LRANGE', READY .. l.name, #list, upto)
+    for i = 1, #more do list[#list + 1] = more[i] end
+    whole[l] = #list <= upto
+  end
+  l.ready = #list - had
+end
+
 while wanted > 0 do
   local l = next_lane()
   if not l or not light(l, free) then break end
-  l.ready = l.ready or sure('LLEN', READY .. l.name)
-  local n = math.min(turn(l), l.ready)
+  local n = math.max(turn(l), 0)
+  read_head(l, n)
+  n = math.min(n, l.ready)
   if n > 0 then
     put(turns, l, n)
     given[l] = (given[l] or 0) + n
@@ -79,16 +98,16 @@ end
 if #turns == 0 then return nothing() end
 
 local deliveries, dues, ids, owners, k = {}, {}, {}, {}, 0
-local taken, used = {}, {}
+local used = {}
 for i = 1, #turns, 2 do
   local l, at = turns[i], used[turns[i]] or 0
-  local list = taken[l] or call('LRANGE', READY .. l.name, 0, given[l] - 1)
+  local list = lists[l]
   for j = at + 1, at + turns[i + 1] do
     local due, id = parts(list[j])
     k = k + 1
     deliveries[k], dues[k], ids[k], owners[k] = l.name .. ':' .. id, due, id, l
   end
-  taken[l], used[l] = list, at + turns[i + 1]
+  used[l] = at + turns[i + 1]
 end
 
 -- Nothing is taken before its record was read: a script that dies until then has changed nothing, and what is too much for

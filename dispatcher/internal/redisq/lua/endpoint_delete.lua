@@ -21,7 +21,7 @@ local function text(name)
   return type(value) == 'string' and value or ''
 end
 local uid, tenant = text('uid'), text('tenant')
-local version = string.format('%.0f', (tonumber(string.match(stored, '^(%d+) ')) or 0) + 1)
+local version = string.format('%.0f', (tonumber(string.match(stored, '^(%d+) ') or 0) or 0) + 1)
 
 call('HDEL', ENDPOINTS, id)
 call('HSET', GONE, id, version)

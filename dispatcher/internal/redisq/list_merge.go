@@ -158,11 +158,11 @@ func (l *lister) peek(ctx context.Context, at cursor, from []*source) ([]*source
 	if len(from) < 2 {
 		return from, nil
 	}
-	byPartition := map[int][]*source{}
+	byPartition, heads := map[int][]*source{}, make(map[*source]**redis.ZSliceCmd, len(from))
 	for _, s := range from {
 		byPartition[s.partition] = append(byPartition[s.partition], s)
+		heads[s] = new(*redis.ZSliceCmd) // filled for several masters at a time
 	}
-	heads := make(map[*source]*redis.ZSliceCmd, len(from))
 	partitions := make([]int, 0, len(byPartition))
 	for n := range byPartition {
 		partitions = append(partitions, n)
@@ -170,7 +170,7 @@ func (l *lister) peek(ctx context.Context, at cursor, from []*source) ([]*source
 	span := &redis.ZRangeBy{Min: "-inf", Max: scoreText(at.score), Count: 1}
 	err := l.s.everyPartition(ctx, "read indexes", partitions, func(p redis.Pipeliner, i int) {
 		for _, s := range byPartition[partitions[i]] {
-			heads[s] = p.ZRevRangeByScoreWithScores(ctx, l.s.tags[s.partition]+s.key(), span)
+			*heads[s] = p.ZRevRangeByScoreWithScores(ctx, l.s.tags[s.partition]+s.key(), span)
 		}
 	})
 	if err != nil {
@@ -178,7 +178,7 @@ func (l *lister) peek(ctx context.Context, at cursor, from []*source) ([]*source
 	}
 	l.cost += costOfLane * len(from)
 	return slices.DeleteFunc(from, func(s *source) bool {
-		head := heads[s].Val()
+		head := (*heads[s]).Val()
 		if len(head) == 0 || l.tooOld(head[0].Score) {
 			return true
 		}

@@ -203,7 +203,7 @@ func TestE2EStatsAndListsTellWhatThereIs(t *testing.T) {
 	require.Len(t, list(client.Filter{Topics: []string{"topic.canc", "topic.gone"}}), 5+3)
 	d := i.delivery("gone-1")
 	require.Equal(t, []string{"gone-1"}, list(client.Filter{Tenants: []string{d.Tenant}}))
-	require.Equal(t, []string{"gone-1"}, list(client.Filter{Destinations: []string{d.URL}}))
+	require.Equal(t, []string{"gone-1"}, list(client.Filter{Destinations: []string{d.URL}, Tenants: []string{d.Tenant}}))
 	require.Equal(t, []string{"gone-1"}, list(client.Filter{Destinations: []string{d.Destination}}))
 	require.Equal(t, ids["scheduled"], list(client.Filter{Statuses: []string{"scheduled"}, Since: time.Now().Add(time.Minute)}))
 	require.Empty(t, list(client.Filter{Statuses: []string{"scheduled"}, Until: time.Now().Add(time.Minute)}))

@@ -265,7 +265,7 @@ func TestE2EAfterALoadOnlyWhatShouldBeIsLeftInRedis(t *testing.T) {
 		}
 	}
 	require.Zero(t, i.stop())
-	require.Equal(t, []string{"attempts", "counts", "done", "in", "known", "lane", "messages"}, w.keys())
+	require.Equal(t, []string{"attempts", "counts", "done", "in", "known", "lane", "messages", "names"}, w.keys())
 	require.Equal(t, map[string]string{"delivered": fmt.Sprint(callers * each)}, w.rdb.HGetAll(t.Context(), "{default:0}:counts").Val())
 	for lane, state := range w.rdb.HGetAll(t.Context(), "{default:0}:in").Val() {
 		require.Equal(t, "0 0", state, lane)

@@ -178,13 +178,6 @@ func TestE2EARunningInstanceTakesOverFromAKilledOne(t *testing.T) {
 	stayer := w.name()
 	dies := w.serve("ATTEMPT_TIMEOUT=60s", "REDIS_URL="+w.redis.URL()+"?client_name=dies")
 	victim := w.name(stayer)
-	const held = 10
-	for n := range held {
-		id := fmt.Sprint("held", n)
-		url := strings.Replace(w.receiver.URL, "127.0.0.1", fmt.Sprint("127.0.2.", n+1), 1)
-		dies.publish(wire.Message{ID: id, URL: url})
-		w.receiver.wait(id, 1)
-	}
 	gone, enough := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
 	for n, to := range []*instance{stays, dies, stays, dies} {
@@ -192,6 +185,13 @@ func TestE2EARunningInstanceTakesOverFromAKilledOne(t *testing.T) {
 		wg.Go(m.run)
 	}
 	w.receiver.until("some of the load", func() bool { distinct, _ := w.receiver.ids(); return distinct > 100 })
+	const held = 10 // not earlier: each ends by itself after a minute
+	for n := range held {
+		id := fmt.Sprint("held", n)
+		url := strings.Replace(w.receiver.URL, "127.0.0.1", fmt.Sprint("127.0.2.", n+1), 1)
+		dies.publish(wire.Message{ID: id, URL: url})
+		w.receiver.wait(id, 1)
+	}
 	require.Contains(t, w.rdb.ClientList(t.Context()).Val(), "name=dies")
 	dies.kill()
 	killed := time.Now()

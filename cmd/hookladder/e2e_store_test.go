@@ -96,7 +96,7 @@ func TestE2EWhatIsOldIsForgotten(t *testing.T) {
 	require.Len(t, w.receiver.arrivals("dies"), 3)
 	_, err = i.Message(t.Context(), "dies")
 	require.Equal(t, http.StatusNotFound, problemOf(t, err).Status)
-	require.Equal(t, []string{"attempts", "in", "known", "lane"}, w.keys())
+	require.Equal(t, []string{"attempts", "in", "known", "lane", "names"}, w.keys())
 
 	again := i.publish(wire.Message{ID: "plain", URL: w.receiver.URL})
 	require.False(t, again.Duplicate, "its id is forgotten too")

@@ -19,14 +19,19 @@ func large(size int) func(*dispatcher.Message) {
 	return func(m *dispatcher.Message) { m.Body = largeBody(size) }
 }
 
-// bodyOf is the body of a delivery, wherever it lies.
+// bodyOf is the body of a delivery, wherever it lies. It is read by the line that
+// does not break.
 func (r *rig) bodyOf(c dispatcher.Claimed) []byte {
 	r.Helper()
+	queue := r.Queue
+	if r.good != nil {
+		queue = r.good
+	}
 	if c.Message.Apart == nil {
 		return c.Message.Body
 	}
 	require.Empty(r, c.Message.Body, "%s", c.ID)
-	body, err := r.Queue.Body(r.ctx, c.ID, *c.Message.Apart)
+	body, err := queue.Body(r.ctx, c.ID, *c.Message.Apart)
 	require.NoError(r, err, "%s", c.ID)
 	return body
 }

@@ -203,6 +203,7 @@ func TestABrokenRecordIsToldAndHurtsNobodyElse(t *testing.T) {
 	store := openTestStore(t, options)
 	good := testEndpoint("ep_good")
 	mustCreate(t, store, good)
+	serial := 0
 	for name, c := range map[string]struct {
 		text    string
 		version int64
@@ -223,7 +224,8 @@ func TestABrokenRecordIsToldAndHurtsNobodyElse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			log.Reset()
-			bad := testEndpoint("ep_bad")
+			serial++
+			bad := testEndpoint(fmt.Sprintf("ep_bad%03d", serial)) // one that was deleted is not made again
 			mustCreate(t, store, bad)
 			require.NoError(t, store.Client().HSet(ctx, "{"+options.Project+"}:endpoints", bad.ID, c.text).Err())
 
@@ -236,17 +238,17 @@ func TestABrokenRecordIsToldAndHurtsNobodyElse(t *testing.T) {
 			for _, h := range got[0].Headers {
 				require.Empty(t, h.Value)
 			}
-			require.Contains(t, log.String(), "endpoint=ep_bad")
+			require.Contains(t, log.String(), "endpoint="+bad.ID)
 			require.NotContains(t, log.String(), "hunter2")
 			mustRead(t, store, bad.ID)
-			require.Equal(t, 1, strings.Count(log.String(), "endpoint=ep_bad"), "once while it stays so")
+			require.Equal(t, 1, strings.Count(log.String(), "endpoint="+bad.ID), "once while it stays so")
 
 			all, err := store.TenantEndpoints(ctx, "shop")
 			if c.whole {
 				require.NoError(t, err)
 				require.Len(t, all, 2)
 			} else {
-				require.ErrorContains(t, err, "ep_bad")
+				require.ErrorContains(t, err, bad.ID)
 			}
 			require.ErrorIs(t, store.ChangeEndpoint(ctx, nextVersion(got[0])), dispatcher.ErrSealed)
 			mustDelete(t, store, bad.ID)

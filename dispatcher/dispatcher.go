@@ -48,6 +48,7 @@ type Dispatcher struct {
 	sweeper   *sweeper
 	goneCalls singleflight.Group // changes that disable an endpoint after a 410
 	tests     chan struct{}      // one for each that is under way
+	keys      *keyCache
 	lists     turns
 	options   Options
 
@@ -74,7 +75,7 @@ func New(q Queue, s Sender, o Options) (*Dispatcher, error) {
 	e.trimmer = newTrimmer(e, o.Keep)
 	e.directory = newDirectory(e, o.Endpoints)
 	e.dead = newReaper(e)
-	d := &Dispatcher{engine: e, accepter: newAccepter(e), sweeper: newSweeper(e), tests: make(chan struct{}, mostTests), lists: newTurns(), options: o}
+	d := &Dispatcher{engine: e, accepter: newAccepter(e), sweeper: newSweeper(e), tests: make(chan struct{}, mostTests), keys: newKeyCache(e), lists: newTurns(), options: o}
 	e.finisher = newFinisher(e, d.sweeper)
 	d.deliverer = &deliverer{
 		engine: e, sender: s, ladder: o.Ladder, jitter: o.Jitter, success: o.Success, timeout: o.Timeout,

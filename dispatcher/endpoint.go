@@ -53,6 +53,24 @@ type EndpointSecret struct {
 // Lane is where deliveries to the endpoint wait.
 func (e *Endpoint) Lane() Lane { return Lane(e.ID) }
 
+// PublicKey is what receivers verify an endpoint's calls with, as long as its
+// secret signs.
+type PublicKey struct {
+	Endpoint string // id
+	Key      string
+	Until    time.Time // exclusive; zero: without an end
+}
+
+// PublicKeys are those of the endpoint's secrets that have one.
+func (e *Endpoint) PublicKeys() (keys []PublicKey) {
+	for _, one := range e.Secrets {
+		if public, ok := one.Secret.PublicKey(); ok {
+			keys = append(keys, PublicKey{Endpoint: e.ID, Key: public, Until: one.Until})
+		}
+	}
+	return keys
+}
+
 // IsEndpoint reports whether a lane is an endpoint's.
 func (l Lane) IsEndpoint() bool { return strings.HasPrefix(string(l), EndpointPrefix) }
 

@@ -28,6 +28,7 @@ var (
 // EndpointFilter selects endpoints.
 type EndpointFilter struct {
 	Tenant *string // nil: all; empty: those without a tenant
+	Public bool    // only those that have a public key, whatever their tenant
 	Limit  int
 	Cursor string // of the page before; empty for the first
 }

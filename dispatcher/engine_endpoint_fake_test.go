@@ -83,6 +83,16 @@ func (f *fakeEndpoints) count(name string) int {
 	return f.counts[name]
 }
 
+// total is how many calls there were.
+func (f *fakeEndpoints) total() (n int) {
+	f.set(func() {
+		for _, count := range f.counts {
+			n += count
+		}
+	})
+	return n
+}
+
 // stored is an endpoint as it is kept.
 func (f *fakeEndpoints) stored(id string) *d.Endpoint {
 	f.mu.Lock()
@@ -226,6 +236,7 @@ func (f *fakeEndpoints) ListEndpoints(ctx context.Context, filter d.EndpointFilt
 	}
 	all := f.sorted(filter.Tenant)
 	slices.Reverse(all)
+	all = slices.DeleteFunc(all, func(e *d.Endpoint) bool { return filter.Public && len(e.PublicKeys()) == 0 })
 	all = slices.DeleteFunc(all, func(e *d.Endpoint) bool { return filter.Cursor != "" && place(e) >= filter.Cursor })
 	limit := cmp.Or(filter.Limit, 50)
 	if len(all) <= limit {

@@ -130,6 +130,14 @@ func next(e *dispatcher.Endpoint, with ...func(*dispatcher.Endpoint)) *dispatche
 	return &c
 }
 
+// public and private sign with another kind of secret.
+func public(e *dispatcher.Endpoint)  { signs(e, signer.StandardEd25519) }
+func private(e *dispatcher.Endpoint) { signs(e, signer.Standard) }
+
+func signs(e *dispatcher.Endpoint, by signer.Scheme) {
+	e.Signature, e.Secrets = by, []dispatcher.EndpointSecret{{Secret: by.NewSecret()}}
+}
+
 func paused(e *dispatcher.Endpoint) { e.Paused = true }
 
 // mustBe holds that these are stored, as they are here.

@@ -52,6 +52,9 @@ func (m *model) create() {
 		tenant([]string{"", "a", "b"}[m.dice.IntN(3)]),
 		madeAt(start.Add(time.Duration(m.dice.IntN(5))*time.Millisecond)),
 	)
+	if m.dice.IntN(3) == 0 {
+		public(e)
+	}
 	if n := m.dice.IntN(8); n < 5 {
 		e.UID = fmt.Sprintf("u%d", n)
 	}
@@ -76,6 +79,12 @@ func (m *model) change() {
 		return
 	}
 	e = next(e, func(e *dispatcher.Endpoint) { e.Paused = m.dice.IntN(2) == 0 })
+	switch m.dice.IntN(4) {
+	case 0:
+		public(e)
+	case 1:
+		private(e)
+	}
 	if m.dice.IntN(3) == 0 {
 		e.Version += int64(m.dice.IntN(5)) - 2
 	}
@@ -164,6 +173,8 @@ func (m *model) check() {
 	want := idsOf(m.sorted())
 	slices.Reverse(want)
 	require.Equal(m, want, m.listedIDs(dispatcher.EndpointFilter{Limit: 1 + m.dice.IntN(9)}))
+	want = slices.DeleteFunc(want, func(id string) bool { return len(m.by[id].PublicKeys()) == 0 })
+	require.Equal(m, want, m.listedIDs(dispatcher.EndpointFilter{Public: true, Limit: 1 + m.dice.IntN(9)}))
 	for n := range 5 {
 		name := fmt.Sprintf("u%d", n)
 		if e := m.named(name); e != nil {

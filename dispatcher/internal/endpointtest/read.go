@@ -125,6 +125,24 @@ var listCases = []testCase{
 		require.Empty(r, r.listedIDs(dispatcher.EndpointFilter{Tenant: &other}))
 		require.Len(r, r.listedIDs(dispatcher.EndpointFilter{Limit: 3}), 10)
 	}},
+	{name: "of those that have a public key, as it changes", run: func(r *rig) {
+		all := dispatcher.EndpointFilter{Public: true, Limit: 2}
+		r.create()
+		require.Empty(r, r.listedIDs(all))
+		a, b, c := r.create(public), r.create(public, tenant("")), r.create(uid("c"))
+		require.Equal(r, []string{b.ID, a.ID}, r.listedIDs(all))
+		c = next(c, public)
+		require.NoError(r, r.Store.ChangeEndpoint(r.ctx, c))
+		require.Equal(r, []string{c.ID, b.ID, a.ID}, r.listedIDs(all))
+		c = next(c, paused)
+		require.NoError(r, r.Store.ChangeEndpoint(r.ctx, c))
+		require.NoError(r, r.Store.ChangeEndpoint(r.ctx, next(a, private)))
+		require.Equal(r, []string{c.ID, b.ID}, r.listedIDs(all))
+		r.mustDelete(b)
+		require.Equal(r, []string{c.ID}, r.listedIDs(all))
+		r.mustDelete(c)
+		require.Empty(r, r.listedIDs(all))
+	}},
 	{name: "a list goes on where what it stood at was deleted, and new ones do not shift it", run: func(r *rig) {
 		var made []*dispatcher.Endpoint
 		for range 6 {

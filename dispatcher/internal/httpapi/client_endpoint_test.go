@@ -96,7 +96,7 @@ func TestTheClientCallsEndpointsAndLanes(t *testing.T) {
 	keys, err := c.WebhookKeys(t.Context(), "", 2, "c1")
 	require.NoError(t, err)
 	require.Empty(t, keys.Data)
-	require.Equal(t, dispatcher.EndpointFilter{Limit: 2, Cursor: "c1"}, f.filterOf)
+	require.Equal(t, dispatcher.PublicKeyFilter{Limit: 2, Cursor: "c1"}, f.keysOf)
 	_, err = c.WebhookKeys(t.Context(), "merchant:7", 0, "")
 	require.NoError(t, err)
 

@@ -27,6 +27,8 @@ type fakeEndpoints struct {
 	askedID   string // the message whose lane it is to be
 	tenant    string // whose lane it is to be
 	filterOf  dispatcher.EndpointFilter
+	keyPage   dispatcher.PublicKeyPage
+	keysOf    dispatcher.PublicKeyFilter
 	rotated   signer.Secret
 	overlap   time.Duration
 }
@@ -111,6 +113,12 @@ func (f *fakeService) Endpoints(_ context.Context, filter dispatcher.EndpointFil
 		return nil, "", f.err
 	}
 	return []dispatcher.EndpointView{f.view(f.there)}, f.next, nil
+}
+
+func (f *fakeService) PublicKeys(_ context.Context, filter dispatcher.PublicKeyFilter) (dispatcher.PublicKeyPage, error) {
+	f.called("public keys")
+	f.keysOf = filter
+	return f.keyPage, f.err
 }
 
 func (f *fakeService) ChangeEndpoint(_ context.Context, name string, change func(*dispatcher.Endpoint) error) (dispatcher.EndpointView, error) {

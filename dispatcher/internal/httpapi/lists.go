@@ -92,12 +92,15 @@ func parseFilter(q url.Values) (f dispatcher.Filter, destinations []string, wron
 }
 
 // page reads which part of a list is asked for.
-func (p *filterParser) page() (limit int, cursor string) {
+func (p *filterParser) page() (limit int, cursor string) { return p.pageOf(maxLimit) }
+
+// pageOf is page, of at most so many.
+func (p *filterParser) pageOf(most int) (limit int, cursor string) {
 	limit = defaultLimit
 	p.once("limit", func(v string) string {
 		n, err := strconv.Atoi(v)
 		limit = n
-		return unless(err == nil && n >= 1 && n <= maxLimit, "must be 1 to 500")
+		return unless(err == nil && n >= 1 && n <= most, "must be 1 to "+strconv.Itoa(most))
 	})
 	p.once("cursor", func(v string) string { cursor = v; return "" })
 	return limit, cursor

@@ -52,8 +52,10 @@ func listParams() []*huma.Param {
 }
 
 // pageParams are those of every list.
-func pageParams() []*huma.Param {
-	one, most := 1.0, float64(maxLimit)
+func pageParams() []*huma.Param { return pageParamsOf(maxLimit) }
+
+func pageParamsOf(limit int) []*huma.Param {
+	one, most := 1.0, float64(limit)
 	return []*huma.Param{
 		queryParam("limit", "How many at most; a page may be shorter.", &huma.Schema{Type: huma.TypeInteger, Minimum: &one, Maximum: &most, Default: defaultLimit}),
 		queryParam("cursor", "next_cursor of the page before.", text1),

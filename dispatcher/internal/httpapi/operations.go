@@ -128,8 +128,8 @@ func (s *server) secretOperations() []operation {
 		},
 		{
 			id: "webhook-keys", method: "GET", path: "/.well-known/webhook-keys",
-			summary: "List the public keys of endpoints whose signature is standard-ed25519", serve: s.webhookKeys,
-			params: append([]*huma.Param{endpoint}, pageParams()...), answers: map[int]any{200: wire.PublicKeyPage{}},
+			summary: "List the public keys of endpoints whose signature is standard-ed25519, as of a minute ago at most", serve: s.webhookKeys,
+			params: append([]*huma.Param{endpoint}, pageParamsOf(maxKeys)...), answers: map[int]any{200: wire.PublicKeyPage{}},
 			problems: []*kind{malformed, invalid, unavailable},
 		},
 	}

@@ -83,30 +83,35 @@ func TestSecretsAreReadWhileTheySign(t *testing.T) {
 const publicEd = "whpk_A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg="
 
 func TestPublicKeysAreForEverybody(t *testing.T) {
-	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t), next: "c2"}}
+	f := &fakeService{fakeEndpoints: fakeEndpoints{keyPage: dispatcher.PublicKeyPage{Fresh: 41*time.Second + 1}}}
 	h := newTestAPI(t, f, withKeys(t, testKeys()))
 	const path = "/.well-known/webhook-keys"
-	require.Equal(t, `{"data":[],"next_cursor":"c2"}`, get(h, path).Body.String(), "an HMAC has no public key")
-	require.Equal(t, `{"data":[],"next_cursor":null}`, get(h, path+"?endpoint=merchant:7").Body.String())
-	require.Equal(t, `{"data":[],"next_cursor":null}`, get(h, path+"?endpoint=nobody").Body.String(), "who is there is not told")
+	require.Equal(t, `{"data":[],"next_cursor":null}`, get(h, path).Body.String())
+	require.Equal(t, dispatcher.PublicKeyFilter{Limit: 50}, f.keysOf)
 
-	ed := mustSecret(t, signer.StandardEd25519, secretEd)
-	f.there.Signature = signer.StandardEd25519
-	f.there.Secrets = []dispatcher.EndpointSecret{{Secret: ed}, {Secret: ed, Until: testNow.Add(time.Hour)}, {Secret: ed, Until: testNow.Add(-1)}}
-	for _, query := range []string{"", "?endpoint=merchant:7", "?limit=3&cursor=c1"} {
+	f.keyPage.Next = "ep_1"
+	f.keyPage.Keys = []dispatcher.PublicKey{{Endpoint: "ep_123456789", Key: publicEd}, {Endpoint: "ep_1", Key: publicEd, Until: testNow}}
+	for query, want := range map[string]dispatcher.PublicKeyFilter{
+		"": {Limit: 50}, "?endpoint=merchant:7": {Limit: 50, Name: "merchant:7"}, "?limit=3&cursor=ep_9": {Limit: 3, Cursor: "ep_9"},
+	} {
 		w := get(h, path+query)
 		got := decodeAnswer[wire.PublicKeyPage](t, w, 200)
 		require.Equal(t, []wire.PublicKey{
 			{Endpoint: "ep_123456789", PublicKey: publicEd},
-			{Endpoint: "ep_123456789", PublicKey: publicEd, Until: got.Data[1].Until},
+			{Endpoint: "ep_1", PublicKey: publicEd, Until: got.Data[1].Until},
 		}, got.Data)
-		require.True(t, got.Data[1].Until.Equal(testNow.Add(time.Hour).Truncate(time.Millisecond)))
-		require.Equal(t, "public, max-age=60", w.Header().Get("Cache-Control"))
-		requireNoSecret(t, w.Body.String())
+		require.True(t, got.Data[1].Until.Equal(testNow.Truncate(time.Millisecond)))
+		require.Equal(t, "ep_1", *got.NextCursor)
+		require.Equal(t, want, f.keysOf)
+		require.Equal(t, "public, max-age=42", w.Header().Get("Cache-Control"))
 	}
-	require.Equal(t, dispatcher.EndpointFilter{Limit: 3, Cursor: "c1"}, f.filterOf)
+	for _, call := range f.calls {
+		require.Equal(t, "public keys", call, "nothing else is asked for a stranger")
+	}
 
-	for query, field := range map[string]string{"endpoint=u_1": "query.endpoint", "endpoint=a&cursor=b": "query.endpoint", "tenant=a": "query.tenant", "limit=0": "query.limit"} {
+	for query, field := range map[string]string{
+		"endpoint=u_1": "query.endpoint", "endpoint=a&cursor=b": "query.endpoint", "tenant=a": "query.tenant", "limit=0": "query.limit", "limit=51": "query.limit",
+	} {
 		w := get(h, path+"?"+query)
 		requireField(t, w, field, "")
 		require.Equal(t, "no-store", w.Header().Get("Cache-Control"))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -23,9 +24,8 @@ const (
 	// testTime is how long the answer to a test may take: the longest attempt
 	// lasts 60 s, with some for the store.
 	testTime = 75 * time.Second
-	// keysAge lets a receiver keep public keys for a moment: it asks at each
-	// call else, and one that is new is known within a minute.
-	keysAge = "public, max-age=60"
+	// maxKeys is how many endpoints a page of public keys has at most.
+	maxKeys = 50
 )
 
 // rotateSecret serves POST /v1/endpoints/{id}/rotate-secret. The new secret is
@@ -173,18 +173,18 @@ func (s *server) test(ctx context.Context, c *call) (*reply, error) {
 }
 
 // webhookKeys serves GET /.well-known/webhook-keys. It needs no key, so it does
-// not tell whether an endpoint without a public key is there at all.
+// not tell whether an endpoint without a public key is there at all, and asks
+// the store once a minute at most. Receivers may keep the answer that long.
 func (s *server) webhookKeys(ctx context.Context, c *call) (*reply, error) {
 	q, err := c.query("endpoint", "limit", "cursor")
 	if err != nil {
 		return nil, err
 	}
 	p := filterParser{q: q}
-	var f dispatcher.EndpointFilter
-	f.Limit, f.Cursor = p.page()
-	name := ""
+	var f dispatcher.PublicKeyFilter
+	f.Limit, f.Cursor = p.pageOf(maxKeys)
 	p.once("endpoint", func(v string) string {
-		name = v
+		f.Name = v
 		if !dispatcher.ValidName(v) {
 			return "must be the id or the uid of an endpoint"
 		}
@@ -193,43 +193,19 @@ func (s *server) webhookKeys(ctx context.Context, c *call) (*reply, error) {
 	if wrong := fields(p.wrong); wrong != nil {
 		return nil, wrong
 	}
-	views, next, err := s.named(ctx, name, f)
+	page, err := s.svc.PublicKeys(ctx, f)
 	if err != nil {
 		return nil, err
 	}
-	w := wire.PublicKeyPage{Data: []wire.PublicKey{}, NextCursor: nextCursor(next)}
-	for _, view := range views {
-		w.Data = append(w.Data, s.publicKeys(view)...)
+	w := wire.PublicKeyPage{Data: []wire.PublicKey{}, NextCursor: nextCursor(page.Next)}
+	for _, key := range page.Keys {
+		w.Data = append(w.Data, wire.PublicKey{Endpoint: key.Endpoint, PublicKey: key.Key, Until: wire.Time{Time: key.Until}})
 	}
 	r, err := answerJSON(http.StatusOK, w)
 	if err != nil {
 		return nil, err
 	}
-	r.cacheControl = keysAge
+	seconds := int64((page.Fresh + time.Second - 1) / time.Second)
+	r.cacheControl = "public, max-age=" + strconv.FormatInt(seconds, 10)
 	return r, nil
-}
-
-// named is the one endpoint with a name, if there is one, or a page of all.
-func (s *server) named(ctx context.Context, name string, f dispatcher.EndpointFilter) ([]dispatcher.EndpointView, string, error) {
-	if name == "" {
-		return s.svc.Endpoints(ctx, f)
-	}
-	view, err := s.svc.Endpoint(ctx, name)
-	switch {
-	case errors.Is(err, dispatcher.ErrNoEndpoint):
-		return nil, "", nil
-	case err != nil:
-		return nil, "", err
-	}
-	return []dispatcher.EndpointView{view}, "", nil
-}
-
-// publicKeys are those of the endpoint's secrets that have one.
-func (s *server) publicKeys(view dispatcher.EndpointView) (keys []wire.PublicKey) {
-	for _, one := range s.living(view.Secrets) {
-		if public, ok := one.Secret.PublicKey(); ok {
-			keys = append(keys, wire.PublicKey{Endpoint: view.ID, PublicKey: public, Until: wire.Time{Time: one.Until}})
-		}
-	}
-	return keys
 }

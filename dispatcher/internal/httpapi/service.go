@@ -58,6 +58,9 @@ type EndpointService interface {
 	// Endpoints reads a page of endpoints; dispatcher.ErrCursor where the cursor
 	// is none.
 	Endpoints(ctx context.Context, f dispatcher.EndpointFilter) (views []dispatcher.EndpointView, next string, err error)
+	// PublicKeys reads a page of public keys; dispatcher.ErrCursor where the
+	// cursor is none. It costs the store next to nothing, however often it is called.
+	PublicKeys(ctx context.Context, f dispatcher.PublicKeyFilter) (dispatcher.PublicKeyPage, error)
 	// ChangeEndpoint has change made to a copy of an endpoint and stores it. An
 	// error of change comes back as it is; it may be called again after a race.
 	ChangeEndpoint(ctx context.Context, name string, change func(e *dispatcher.Endpoint) error) (dispatcher.EndpointView, error)

@@ -90,7 +90,7 @@ func (s *Store) put(ctx context.Context, sc script, e *dispatcher.Endpoint) (*an
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", sc.name, e.ID, err)
 	}
-	a, err := s.call(ctx, sc, e.ID, e.Version, record, e.UID, e.Tenant, toMillis(e.CreatedAt), flag(s.polls))
+	a, err := s.call(ctx, sc, e.ID, e.Version, record, e.UID, e.Tenant, toMillis(e.CreatedAt), flag(s.polls), flag(len(e.PublicKeys()) > 0))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", e.ID, err)
 	}

@@ -13,5 +13,5 @@ var EndpointScripts = map[string]string{
 
 // EndpointNames are the constants of keys.go by the names that the scripts give them.
 var EndpointNames = map[string]string{
-	"ENDPOINTS": keyEndpoints, "UIDS": keyUIDs, "TENANT": keyTenant, "ALL": keyAll, "GONE": keyGone,
+	"ENDPOINTS": keyEndpoints, "UIDS": keyUIDs, "TENANT": keyTenant, "ALL": keyAll, "PUBLIC": keyPublic, "GONE": keyGone,
 }

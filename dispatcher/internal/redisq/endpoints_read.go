@@ -100,7 +100,10 @@ func (s *Store) ListEndpoints(ctx context.Context, f dispatcher.EndpointFilter) 
 		return nil, "", err
 	}
 	key := s.home() + keyAll
-	if f.Tenant != nil {
+	switch {
+	case f.Public:
+		key = s.home() + keyPublic
+	case f.Tenant != nil:
 		key = s.home() + keyTenant + *f.Tenant
 	}
 	limit := cmp.Or(f.Limit, 50)

@@ -283,9 +283,12 @@ func TestEndpointScriptsAndGoNameTheKeysAlike(t *testing.T) {
 func TestEndpointsLieInOneSlot(t *testing.T) {
 	options := endpointOptions(redistest.StartMini(t), nil)
 	store := openTestStore(t, options)
-	mustCreate(t, store, testEndpoint("ep_a"))
+	public := testEndpoint("ep_b")
+	public.UID, public.Signature = "", signer.StandardEd25519
+	public.Secrets = []dispatcher.EndpointSecret{{Secret: signer.StandardEd25519.NewSecret()}}
+	mustCreate(t, store, testEndpoint("ep_a"), public)
 	keys := rawKeys(t, store.Client(), options.Project)
-	require.Len(t, keys, 5, "those four, and :meta")
+	require.Len(t, keys, 6, "those five, and :meta")
 	for _, key := range keys {
 		require.True(t, strings.HasPrefix(key, "{"+options.Project+"}:"), key)
 	}
@@ -296,6 +299,7 @@ func TestADeletedEndpointLeavesNothing(t *testing.T) {
 	store := openTestStore(t, options)
 	a, b := testEndpoint("ep_a"), testEndpoint("ep_b")
 	b.UID, b.Tenant = "", ""
+	b.Signature, b.Secrets = signer.StandardEd25519, []dispatcher.EndpointSecret{{Secret: signer.StandardEd25519.NewSecret()}}
 	before := rawKeys(t, store.Client(), options.Project)
 	mustCreate(t, store, a, b)
 	require.NotEqual(t, before, rawKeys(t, store.Client(), options.Project))

@@ -53,6 +53,7 @@ const (
 	keyUIDs          = ":uids"
 	keyTenant        = ":tenant:" // and the tenant
 	keyAll           = ":all"
+	keyPublic        = ":public"
 	keyGone          = ":gone"
 	channelEndpoints = keyEndpoints
 )

@@ -9,9 +9,10 @@
 -- ARGV[5] tenant   and
 -- ARGV[6] created  ms
 -- ARGV[7] silent   1: nobody is told, since PUBLISH may not be used
+-- ARGV[8] public   1: a secret of it has a public key
 -- returns "ok"; "stale" where the versions do not follow; "gone" where there is none; "other" where it would be another's
 local tag, call = KEYS[1], redis.call
-local ENDPOINTS = tag .. ':endpoints'
+local ENDPOINTS, PUBLIC = tag .. ':endpoints', tag .. ':public'
 local id, record, uid, tenant, created = ARGV[1], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local version = string.format('%.0f', tonumber(ARGV[2]))
 
@@ -30,6 +31,11 @@ end
 
 call('DEL', tag) -- a removal first: to pause or disable one must work though memory is full
 call('HSET', ENDPOINTS, id, version .. ' ' .. record)
+if ARGV[8] == '1' then
+  call('ZADD', PUBLIC, ARGV[6], id)
+else
+  call('ZREM', PUBLIC, id)
+end
 if ARGV[7] == '0' then
   call('PUBLISH', ENDPOINTS, version .. ' ' .. id .. ' ' .. tenant)
 end

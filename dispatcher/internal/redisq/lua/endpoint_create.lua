@@ -9,6 +9,7 @@
 -- ARGV[5] tenant   empty: none
 -- ARGV[6] created  ms
 -- ARGV[7] silent   1: nobody is told, since PUBLISH may not be used
+-- ARGV[8] public   1: a secret of it has a public key
 -- returns "ok"; "uid", id, stored of the endpoint that has the uid; "id" where that is taken
 --
 -- What the keys hold (keys.go has the same names):
@@ -16,10 +17,11 @@
 --   :uids        hash  uid -> id
 --   :tenant:<t>  zset  id by creation in ms; :tenant: those without a tenant
 --   :all         zset  id by creation in ms
+--   :public      zset  id by creation in ms, of those that have a public key
 --   :gone        hash  id -> version of its end, above any it had: its lane may not be empty yet
 -- On the channel :endpoints each change is told as "<version> <id> <tenant>", version 0 for one that was deleted.
 local tag, call = KEYS[1], redis.call
-local ENDPOINTS, UIDS, TENANT, ALL, GONE = tag .. ':endpoints', tag .. ':uids', tag .. ':tenant:', tag .. ':all', tag .. ':gone'
+local ENDPOINTS, UIDS, TENANT, ALL, PUBLIC, GONE = tag .. ':endpoints', tag .. ':uids', tag .. ':tenant:', tag .. ':all', tag .. ':public', tag .. ':gone'
 local id, record, uid, tenant = ARGV[1], ARGV[3], ARGV[4], ARGV[5]
 local version, created = string.format('%.0f', tonumber(ARGV[2])), string.format('%.0f', tonumber(ARGV[6]))
 
@@ -40,6 +42,9 @@ if uid ~= '' then
 end
 call('ZADD', TENANT .. tenant, created, id)
 call('ZADD', ALL, created, id)
+if ARGV[8] == '1' then
+  call('ZADD', PUBLIC, created, id)
+end
 if ARGV[7] == '0' then
   call('PUBLISH', ENDPOINTS, version .. ' ' .. id .. ' ' .. tenant)
 end

@@ -6,7 +6,7 @@
 -- ARGV[2] silent  1: nobody is told, since PUBLISH may not be used
 -- returns "ok" and the version of its end, also where it was deleted before; "gone" where there is nothing of it
 local tag, call = KEYS[1], redis.call
-local ENDPOINTS, UIDS, TENANT, ALL, GONE = tag .. ':endpoints', tag .. ':uids', tag .. ':tenant:', tag .. ':all', tag .. ':gone'
+local ENDPOINTS, UIDS, TENANT, ALL, PUBLIC, GONE = tag .. ':endpoints', tag .. ':uids', tag .. ':tenant:', tag .. ':all', tag .. ':public', tag .. ':gone'
 local id = ARGV[1]
 
 local stored = call('HGET', ENDPOINTS, id)
@@ -26,6 +26,7 @@ local version = string.format('%.0f', (tonumber(string.match(stored, '^(%d+) ') 
 call('HDEL', ENDPOINTS, id)
 call('HSET', GONE, id, version)
 call('ZREM', ALL, id)
+call('ZREM', PUBLIC, id)
 call('ZREM', TENANT .. tenant, id)
 if uid ~= '' and call('HGET', UIDS, uid) == id then
   call('HDEL', UIDS, uid)

@@ -6,10 +6,12 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
 // mostKnown bounds the memory that endpoints take, some 2 KiB each; beyond it
-// all are forgotten at once, which costs one more reading of each.
+// what was not used for the longest time is forgotten.
 const mostKnown = 20_000
 
 // directory is what this instance knows of the endpoints: what was asked for,
@@ -23,12 +25,24 @@ type directory struct {
 	listening bool       // changes are heard
 	missing   time.Time  // when it was told that an endpoint is missing; zero: never
 	changes   int        // heard so far: what was read before one may be old
-	known     map[string]*destination
-	tenants   map[string][]*destination
+	known     *simplelru.LRU[string, *destination]
+	tenants   *simplelru.LRU[string, []*destination]
+	listed    int // how many tenants holds: their endpoints, and one for itself each
 }
 
 func newDirectory(e *engine, store EndpointStore) *directory {
-	return &directory{engine: e, store: store, known: map[string]*destination{}, tenants: map[string][]*destination{}}
+	d := &directory{engine: e, store: store, known: newLRU[*destination](nil)}
+	d.tenants = newLRU(func(_ string, list []*destination) { d.listed -= 1 + len(list) })
+	return d
+}
+
+// newLRU makes a memory of mostKnown entries. It has no lock of its own.
+func newLRU[V any](forgotten func(name string, v V)) *simplelru.LRU[string, V] {
+	lru, err := simplelru.NewLRU(mostKnown, forgotten)
+	if err != nil {
+		panic(err) // only of a bound that is none
+	}
+	return lru
 }
 
 // heard forgets an endpoint that is another than it was.
@@ -36,8 +50,8 @@ func (d *directory) heard(c EndpointChange) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.changes++
-	delete(d.known, c.ID)
-	delete(d.tenants, c.Tenant)
+	d.known.Remove(c.ID)
+	d.tenants.Remove(c.Tenant)
 }
 
 // listen says whether changes are heard from now on. What was known until now
@@ -47,18 +61,18 @@ func (d *directory) listen(hears bool) {
 	defer d.mu.Unlock()
 	d.listening = hears
 	d.changes++
-	clear(d.known)
-	clear(d.tenants)
+	d.known.Purge()
+	d.tenants.Purge()
 }
 
 // forget makes sure that an endpoint is read anew.
 func (d *directory) forget(id string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if dest := d.known[id]; dest != nil {
-		delete(d.tenants, dest.endpoint.Tenant)
+	if dest, ok := d.known.Peek(id); ok {
+		d.tenants.Remove(dest.endpoint.Tenant)
 	}
-	delete(d.known, id)
+	d.known.Remove(id)
 }
 
 // recall answers what is known of ids, and which have to be read.
@@ -67,7 +81,7 @@ func (d *directory) recall(ids []string) (found map[string]*destination, missing
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, id := range ids {
-		if dest := d.known[id]; dest != nil {
+		if dest, ok := d.known.Get(id); ok {
 			found[id] = dest
 		} else if !slices.Contains(missing, id) {
 			missing = append(missing, id)
@@ -83,12 +97,8 @@ func (d *directory) keep(asOf int, read []*destination) {
 	if !d.listening || d.changes != asOf {
 		return
 	}
-	if len(d.known)+len(read) > mostKnown {
-		clear(d.known)
-		clear(d.tenants)
-	}
 	for _, dest := range read {
-		d.known[dest.endpoint.ID] = dest
+		d.known.Add(dest.endpoint.ID, dest)
 	}
 }
 
@@ -123,7 +133,7 @@ func (d *directory) find(ctx context.Context, ids ...string) (map[string]*destin
 func (d *directory) met(lane Lane) *Endpoint {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if dest := d.known[string(lane)]; dest != nil {
+	if dest, ok := d.known.Peek(string(lane)); ok {
 		return dest.endpoint
 	}
 	return nil
@@ -132,9 +142,9 @@ func (d *directory) met(lane Lane) *Endpoint {
 // one answers an endpoint by id, or ErrNoEndpoint.
 func (d *directory) one(ctx context.Context, id string) (*destination, error) {
 	d.mu.Lock()
-	dest := d.known[id]
+	dest, ok := d.known.Get(id)
 	d.mu.Unlock()
-	if dest != nil {
+	if ok {
 		return dest, nil
 	}
 	found, err := d.find(ctx, id)
@@ -192,7 +202,7 @@ func (d *directory) tenant(ctx context.Context, tenant string) ([]*destination, 
 		return nil, nil
 	}
 	d.mu.Lock()
-	list, ok := d.tenants[tenant]
+	list, ok := d.tenants.Get(tenant)
 	asOf := d.changes
 	d.mu.Unlock()
 	if ok {
@@ -212,10 +222,12 @@ func (d *directory) tenant(ctx context.Context, tenant string) ([]*destination, 
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.listening && d.changes == asOf {
-		if len(d.tenants) >= mostKnown { // tenants that have none are kept too
-			clear(d.tenants)
+		d.tenants.Remove(tenant) // another may have read it meanwhile
+		d.tenants.Add(tenant, list)
+		d.listed += 1 + len(list) // tenants that have none are kept too
+		for d.listed > mostKnown && d.tenants.Len() > 1 {
+			d.tenants.RemoveOldest()
 		}
-		d.tenants[tenant] = list
 	}
 	return list, nil
 }

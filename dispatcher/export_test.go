@@ -24,6 +24,7 @@ const (
 	PauseMost      = pauseMost
 	ReconcileAgain = reconcileAgain
 	RoomAgain      = roomAgain
+	MostKnown      = mostKnown
 )
 
 // SetWall sets what the host's clock says; before Run only.
@@ -31,6 +32,18 @@ func (d *Dispatcher) SetWall(wall func(time.Time) time.Time) { d.engine.wall = w
 
 // QueueNow is what time it is by the queue's clock.
 func (d *Dispatcher) QueueNow() time.Time { return d.engine.view.clock.now() }
+
+// Find has endpoints found by their ids, in the store where they are not known.
+func (d *Dispatcher) Find(ctx context.Context, ids ...string) error {
+	_, err := d.engine.directory.find(ctx, ids...)
+	return err
+}
+
+// Matching has a tenant's endpoints found.
+func (d *Dispatcher) Matching(ctx context.Context, tenant string) (int, error) {
+	list, err := d.engine.directory.matching(ctx, tenant, "a")
+	return len(list), err
+}
 
 // FreePermits is how many permits are not held.
 func (d *Dispatcher) FreePermits() int { return d.engine.permits.free() }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -165,7 +167,7 @@ type signers struct {
 	secrets []signer.Secret // nil: tenants have none of their own
 
 	mu    sync.Mutex // guards known
-	known map[string]*signer.Signer
+	known *simplelru.LRU[string, *signer.Signer]
 }
 
 func newSigners(secrets []signer.Secret, derive bool) (*signers, error) {
@@ -173,7 +175,7 @@ func newSigners(secrets []signer.Secret, derive bool) (*signers, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &signers{plain: plain, known: map[string]*signer.Signer{}}
+	s := &signers{plain: plain, known: newLRU[*signer.Signer](nil)}
 	if derive {
 		s.secrets = secrets
 	}
@@ -187,7 +189,7 @@ func (s *signers) of(tenant string) (*signer.Signer, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if sign := s.known[tenant]; sign != nil {
+	if sign, ok := s.known.Get(tenant); ok {
 		return sign, nil
 	}
 	own := make([]signer.Secret, len(s.secrets))
@@ -198,10 +200,7 @@ func (s *signers) of(tenant string) (*signer.Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(s.known) >= mostKnown {
-		clear(s.known)
-	}
-	s.known[tenant] = sign
+	s.known.Add(tenant, sign)
 	return sign, nil
 }
 

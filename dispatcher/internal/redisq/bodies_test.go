@@ -49,6 +49,23 @@ func TestABodyThatWasStagedAgainStaysItsMessages(t *testing.T) {
 	r.mustBeSound()
 }
 
+// Redis asks for memory at the first write of a script only, and a removal needs none.
+func TestAFullStoreTakesNothingBecauseOfTheRepeatBeforeIt(t *testing.T) {
+	r := newTrap(t)
+	e := r.entry("a", "m1", 0)
+	bulky(e.Message)
+	e.Digest = e.Message.Digest()
+	r.schedule(e)
+	next := r.entry("a", "m2", 0)
+	require.NoError(t, r.store.Client().ConfigSet(t.Context(), "maxmemory", "1").Err())
+	out, _, err := r.store.Schedule(t.Context(), "one", 0, 0, []dispatcher.Entry{e, next})
+	require.NoError(t, err)
+	require.ErrorIs(t, out[1].Err, dispatcher.ErrFull)
+	require.NoError(t, r.store.Client().ConfigSet(t.Context(), "maxmemory", "0").Err())
+	require.Equal(t, dispatcher.Accepted, r.schedule(next)[0].Result)
+	r.mustBeSound()
+}
+
 // elsewhere is a hook by which bodies are not written where they belong.
 type elsewhere struct{ on bool }
 

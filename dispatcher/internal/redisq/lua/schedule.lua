@@ -153,19 +153,22 @@ end
 
 local function letter(of_all, e) return string.rep(of_all, e.list and #e.list or 1) end
 
+-- What was staged is taken note of here, and forgotten behind the first addition: Redis asks for memory at the first write
+-- only, and a removal never needs any. Field of :bodies -> whether the body goes too.
+local staged = {}
+
 -- unstage takes a body back that was staged for a message which is not kept.
 local function unstage(e)
   if e.body ~= true then return end
   local field = body_of(e.id, e.record)
-  call('HDEL', BODIES, field)
-  call('ZREM', STAGED, field)
+  if staged[field] == nil then staged[field] = true end
 end
 
 -- keep_body makes a body that lies apart the message's, and reports whether it is there.
 local function keep_body(e)
   local field = body_of(e.id, e.record)
   if call('HEXISTS', BODIES, field) == 1 then
-    call('ZREM', STAGED, field)
+    staged[field] = false
   elseif e.body == true then
     return false
   else
@@ -245,6 +248,10 @@ each('ZADD', DUE, dues)
 for lane, list in pairs(pushes) do
   each('RPUSH', READY .. lane, list)
   if lanes[lane].ready == #list then lanes[lane].place = true end
+end
+for field, gone in pairs(staged) do
+  if gone then sure('HDEL', BODIES, field) end
+  sure('ZREM', STAGED, field)
 end
 for _, l in ipairs(met) do
   if sub(l.name, 1, 3) == 'ep_' then

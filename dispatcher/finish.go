@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 )
 
@@ -22,6 +23,8 @@ const (
 	// notYet is how long a copy without an endpoint may be one that is being
 	// made: far longer than any call lasts.
 	notYet = 10 * time.Minute
+	// versionsCost is how many commands it takes to read versionsAtOnce versions.
+	versionsCost, versionsAtOnce = 3, 64
 )
 
 // finisher finishes changes of endpoints that stopped half-way.
@@ -29,6 +32,8 @@ type finisher struct {
 	engine  *engine
 	sweeper *sweeper
 	wake    chan struct{} // 1 deep
+	spent   atomic.Int64  // commands since its last look, about
+	cost    atomic.Int64  // what that look took
 }
 
 func newFinisher(e *engine, s *sweeper) *finisher {
@@ -71,6 +76,8 @@ func (f *finisher) Run(ctx context.Context) error {
 
 // finish goes through all that may be half done. What fails holds up no other.
 func (f *finisher) finish(ctx context.Context) error {
+	f.spent.Store(0)
+	defer func() { f.cost.Store(f.spent.Load()) }()
 	var errs []error
 	for n := range f.engine.queue.Partitions() {
 		errs = append(errs, f.held(ctx, n))
@@ -86,8 +93,12 @@ func (f *finisher) held(ctx context.Context, partition int) error {
 		call, cancel := within(ctx)
 		page, next, err := f.engine.queue.HeldLanes(call, partition, cursor)
 		cancel()
+		f.spent.Add(1)
 		if err != nil {
 			return err
+		}
+		if len(page) > 0 {
+			f.spent.Add(1) // their versions too
 		}
 		var copies []LaneVersion
 		for _, l := range page {
@@ -118,6 +129,7 @@ func (f *finisher) compare(ctx context.Context, copies []LaneVersion, age time.D
 	}
 	call, cancel := within(ctx)
 	defer cancel()
+	f.spent.Add(versionsCost * int64(1+len(ids)/versionsAtOnce))
 	truth, err := e.directory.store.EndpointVersions(call, ids)
 	if err != nil {
 		return err
@@ -171,6 +183,7 @@ func (f *finisher) deleted(ctx context.Context) error {
 		call, cancel := within(ctx)
 		page, next, err := f.engine.directory.store.DeletedEndpoints(call, cursor)
 		cancel()
+		f.spent.Add(1)
 		if err != nil {
 			return errors.Join(append(errs, err)...)
 		}

@@ -63,6 +63,13 @@ func (t *trimmer) look(partition int) {
 	signal(t.wake)
 }
 
+// busy reports whether deliveries ended since the last trim.
+func (t *trimmer) busy() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.count > 0
+}
+
 func (t *trimmer) take() (partitions []int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -7,8 +7,13 @@ import (
 )
 
 // The guard's reads stay below lookRate commands a second, however many
-// partitions there are: a partition costs three, and the time one more.
+// partitions there are and however often it is asked to come: a partition costs
+// three, and the time one more. The finisher's count too, which it calls for.
 const lookRate = 0.6
+
+// trimLeast lies between two trims that the guard calls for while no delivery
+// ends: one is some 18 commands.
+const trimLeast = 50 * time.Second
 
 var errWatchEnded = errors.New("the subscription ended")
 
@@ -62,13 +67,12 @@ func (w *watcher) Look(ctx context.Context) error {
 		all[n] = n
 	}
 	turn := 0
-	every := max(w.guard, time.Duration(float64(3*len(all)+1)/lookRate*float64(time.Second)))
-	guard := time.NewTicker(every)
+	guard := time.NewTimer(w.pause())
 	defer guard.Stop()
 	timer := newIdleTimer()
 	defer timer.Stop()
 	asked := true // to look at all
-	var last time.Time
+	var last, trimmed time.Time
 	for failures, failed := 0, false; ctx.Err() == nil; {
 		partitions, wait := e.view.unseen()
 		if due := time.Until(last.Add(lookLeast)); asked || e.queue.Polls() {
@@ -101,11 +105,25 @@ func (w *watcher) Look(ctx context.Context) error {
 		case <-guard.C:
 			asked = true
 			e.finisher.suspect()
-			e.trimmer.look(all[turn%len(all)])
-			turn++
+			if now := time.Now(); e.trimmer.busy() || now.Sub(trimmed) >= trimLeast {
+				e.trimmer.look(all[turn%len(all)])
+				turn, trimmed = turn+1, now
+			}
+			guard.Reset(w.pause())
 		}
 	}
 	return nil
+}
+
+// pause is how long the guard rests: as it was told, or longer where what one
+// turn costs asks for that.
+func (w *watcher) pause() time.Duration {
+	partitions := w.engine.queue.Partitions()
+	cost := 3*partitions + 1
+	if w.engine.directory.store != nil {
+		cost += max(partitions+1, int(w.engine.finisher.cost.Load()))
+	}
+	return max(w.guard, time.Duration(float64(cost)/lookRate*float64(time.Second)))
 }
 
 func (w *watcher) peek(ctx context.Context, partitions []int) error {

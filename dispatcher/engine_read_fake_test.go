@@ -40,6 +40,30 @@ func (q *fakeQueue) Look(ctx context.Context, id string) (d.Record, error) {
 	return record, nil
 }
 
+func (q *fakeQueue) Standing(ctx context.Context, batch []d.Entry) ([]d.Standing, error) {
+	if err := q.begin(ctx, call{name: "standing", n: len(batch)}); err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	out := make([]d.Standing, len(batch))
+	for i, e := range batch {
+		m := q.lanes.kept[e.Message.ID]
+		switch {
+		case m == nil:
+			continue
+		case m.Digest() != e.Digest:
+			out[i].Result = d.Conflict
+			continue
+		}
+		out[i].Result, out[i].CreatedAt = d.Duplicate, m.CreatedAt
+		for _, lane := range q.lanes.goes[m.ID] {
+			out[i].Deliveries = append(out[i].Deliveries, q.delivery(d.DeliveryID{Lane: lane, Message: m.ID}))
+		}
+	}
+	return out, nil
+}
+
 // delivery is one as read; the URL of an endpoint's is not in the queue. mu is held.
 func (q *fakeQueue) delivery(id d.DeliveryID) d.Delivery {
 	m := q.lanes.kept[id.Message]

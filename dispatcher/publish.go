@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -66,19 +65,26 @@ func (d *Dispatcher) publish(ctx context.Context, batch []*Message) ([]Published
 	}
 	out := make([]Published, len(batch))
 	made := make([]Delivery, 0, lanes) // of all messages, in one piece
+	var repeats []int
 	for i := range all {
 		a := &all[i]
 		switch {
 		case a.err != nil:
 			out[i] = Published{Err: fmt.Errorf("publish %s: %w", batch[i].ID, a.err)}
 		case len(a.entry.Lanes) == 0:
-			out[i] = d.unmatched(ctx, batch[i])
+			a.entry.Message, a.entry.Digest = batch[i], batch[i].Digest()
+			repeats = append(repeats, i) // or nothing is kept: it may be one to endpoints that are gone
 		default:
 			n := len(made) + len(a.entry.Lanes)
-			out[i] = d.published(ctx, a, &stored[0], made[len(made):len(made):n])
+			var again bool
+			out[i], again = d.published(ctx, a, &stored[0], made[len(made):len(made):n])
 			made, stored = made[:n], stored[1:]
+			if again {
+				repeats = append(repeats, i)
+			}
 		}
 	}
+	d.repeated(ctx, all, repeats, out)
 	return out, nil
 }
 
@@ -105,21 +111,6 @@ func (d *Dispatcher) boundFanOuts(ctx context.Context, batch []*Message, all []a
 			all[i].err = fmt.Errorf("%d match, FANOUT_MAX is %d: %w", len(all[i].entry.Lanes), d.options.FanoutMax, ErrFanOut)
 		}
 	}
-}
-
-// unmatched answers a message that goes nowhere. Nothing of it is kept; but it
-// may be a repeat of one that went to endpoints that are gone.
-func (d *Dispatcher) unmatched(ctx context.Context, m *Message) Published {
-	record, err := d.look(ctx, m.ID)
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return Published{Result: Accepted, CreatedAt: m.CreatedAt}
-	case err != nil:
-		return Published{Err: err}
-	case record.Message.Digest() != m.Digest():
-		return Published{Result: Conflict}
-	}
-	return Published{Result: Duplicate, CreatedAt: record.Message.CreatedAt, Deliveries: record.Deliveries}
 }
 
 // destinations finds where a message goes: its URL, its endpoint, or all
@@ -165,35 +156,31 @@ func (a *addressed) to(dest *destination) {
 }
 
 // published answers what became of a message that was stored, or was not. Its
-// deliveries are put into made, which has room for them.
-func (d *Dispatcher) published(ctx context.Context, a *addressed, s *Scheduled, made []Delivery) Published {
+// deliveries are put into made, which has room for them. again says that it has
+// deliveries of before, which are still to be told.
+func (d *Dispatcher) published(ctx context.Context, a *addressed, s *Scheduled, made []Delivery) (p Published, again bool) {
 	if s.Err != nil {
-		return Published{Err: s.Err}
+		return Published{Err: s.Err}, false
 	}
 	if len(s.Versions) > 0 { // of endpoints
 		// What is stored is stored: a copy of limits that is still missing is found missing again.
 		d.engine.trouble.note("limit", d.engine.directory.mend(ctx, s.Versions, a.versions))
 	}
 	m := a.entry.Message
-	p := Published{Result: s.Result, CreatedAt: s.CreatedAt}
+	p = Published{Result: s.Result, CreatedAt: s.CreatedAt}
 	switch {
 	case s.Result == Duplicate, s.Result == Accepted && !s.CreatedAt.Equal(m.CreatedAt):
-		// What there is by now; where only the digest is left there is nothing to tell.
-		record, err := d.look(ctx, m.ID)
-		if err != nil && !errors.Is(err, ErrNotFound) {
-			return Published{Err: err}
-		}
-		p.Deliveries = record.Deliveries
 		if p.CreatedAt.IsZero() {
 			p.CreatedAt = m.CreatedAt
 		}
+		return p, true
 	case s.Result == Accepted:
 		p.Deliveries = made
 		for _, lane := range a.entry.Lanes {
 			p.Deliveries = append(p.Deliveries, a.delivery(lane, s))
 		}
 	}
-	return p
+	return p, false
 }
 
 // delivery is one of a message that is new.
@@ -219,27 +206,4 @@ func (a *addressed) delivery(lane Lane, s *Scheduled) Delivery {
 		d.Status, d.Due, d.Reason = StatusDead, time.Time{}, s.Dead[lane]
 	}
 	return d
-}
-
-// address fills in where deliveries to endpoints go by now.
-func (d *Dispatcher) address(ctx context.Context, list []Delivery) error {
-	var ids []string
-	for _, delivery := range list {
-		if delivery.ID.Lane.IsEndpoint() && !slices.Contains(ids, string(delivery.ID.Lane)) {
-			ids = append(ids, string(delivery.ID.Lane))
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	found, err := d.engine.directory.find(ctx, ids...)
-	if err != nil {
-		return err
-	}
-	for i := range list {
-		if dest := found[string(list[i].ID.Lane)]; dest != nil {
-			list[i].URL = dest.endpoint.URL
-		}
-	}
-	return nil
 }

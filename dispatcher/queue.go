@@ -314,10 +314,22 @@ type Stats struct {
 	Store     StoreInfo
 }
 
+// Standing is what is kept of a message that was published again.
+type Standing struct {
+	Result     Result    // Duplicate; Conflict: only another message of its id; 0: none
+	CreatedAt  time.Time // of the first one
+	Deliveries []Delivery
+	Err        error // of a partition that did not tell
+}
+
 // Reader looks without changing anything.
 type Reader interface {
 	// Look reads a message and its deliveries with their histories, or ErrNotFound.
 	Look(ctx context.Context, id string) (Record, error)
+	// Standing tells of messages, in their order, which deliveries they have where
+	// their lanes lie, and of a fan-out all: its id, where it goes, its status and
+	// its times. Nothing else of them is read.
+	Standing(ctx context.Context, batch []Entry) ([]Standing, error)
 	// Known reports of ids, in their order, whether a message of that id is
 	// known in any partition, if only by what was its content.
 	Known(ctx context.Context, ids []string) ([]bool, error)

@@ -2,6 +2,7 @@ package queuetest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -65,6 +66,59 @@ var readCases = []testCase{
 		r.mustClaim("three", named("a", "m1"))
 		r.beat("three")
 		r.mustStand(named("a", "m1"), dispatcher.StatusInFlight)
+	}},
+	{name: "where deliveries stand is told in pieces, of as many as are asked for", setup: Setup{Partitions: 2}, run: func(r *rig) {
+		lanes := manyLanes(300)
+		var batch []dispatcher.Entry
+		for i := range 150 {
+			batch = append(batch, r.entry(fmt.Sprintf("m%03d", i), lanes[i%7:i%7+1]))
+		}
+		for i := range 40 {
+			batch = append(batch, fan(r.entry(fmt.Sprintf("fan%02d", i), lanes[i:260+i])))
+		}
+		r.schedule(batch...)
+		asked := append([]dispatcher.Entry(nil), batch...)
+		asked = append(asked, r.entry("never", lanes[:1]), r.entry("m000", lanes[:1], body("other")), fan(r.entry("never", nil)))
+		for i := 150; i < 190; i += 2 {
+			asked[i].Lanes = asked[i].Lanes[:i%4] // of those that match by now some only, or none
+		}
+		got, err := r.Queue.Standing(r.ctx, asked)
+		require.NoError(r, err)
+		require.Len(r, got, len(asked))
+		for i, e := range batch {
+			require.NoError(r, got[i].Err)
+			require.Equal(r, dispatcher.Duplicate, got[i].Result, e.Message.ID)
+			require.Equal(r, r.now, got[i].CreatedAt)
+			require.ElementsMatch(r, e.Lanes, lanesOfDeliveries(got[i].Deliveries))
+		}
+		require.Equal(r, []dispatcher.Standing{{}, {Result: dispatcher.Conflict}, {}}, got[len(batch):])
+	}},
+	{name: "where deliveries stand is told of what is kept whole, where its lanes lie", setup: Setup{Partitions: 4}, run: func(r *rig) {
+		lanes := manyLanes(8)
+		other := lanes[slices.IndexFunc(lanes, func(l dispatcher.Lane) bool { return r.Partition(l) != r.Partition(lanes[0]) })]
+		r.publish(lanes[0], "m1")
+		r.schedule(r.entry("m1", to(other), body("other")))
+		standing := func(e dispatcher.Entry) dispatcher.Standing {
+			got, err := r.Queue.Standing(r.ctx, []dispatcher.Entry{e})
+			require.NoError(r, err)
+			return got[0]
+		}
+		got := standing(r.entry("m1", lanes[:1]))
+		require.Equal(r, dispatcher.Duplicate, got.Result)
+		require.Equal(r, lanes[:1], lanesOfDeliveries(got.Deliveries))
+		for _, e := range []dispatcher.Entry{fan(r.entry("m1", nil)), fan(r.entry("m1", nil, body("other")))} {
+			got = standing(e)
+			require.Equal(r, dispatcher.Duplicate, got.Result, "one of them")
+			require.Len(r, got.Deliveries, 1)
+		}
+		require.Equal(r, dispatcher.Conflict, standing(fan(r.entry("m1", nil, body("a third")))).Result)
+		for _, c := range r.claimAll(one) {
+			r.mustSettle(one, success(c))
+		}
+		require.Equal(r, dispatcher.StatusDelivered, standing(r.entry("m1", lanes[:1])).Deliveries[0].Status)
+		r.trim(keepDigests)
+		require.Zero(r, standing(r.entry("m1", lanes[:1])))
+		require.Zero(r, standing(fan(r.entry("m1", nil))))
 	}},
 	{name: "what waits says for what", run: func(r *rig) {
 		r.schedule(r.entry("m1", to("a"), delay(time.Hour)))
@@ -195,4 +249,37 @@ func (r *rig) populate() map[dispatcher.DeliveryID]dispatcher.Status {
 		want[named(lane, id)] = dispatcher.StatusReady
 	}
 	return want
+}
+
+// mustStandAlike has where deliveries stand be told as by a look, which tells
+// also of another message of that id in another partition.
+func (r *rig) mustStandAlike(rec dispatcher.Record) {
+	r.Helper()
+	looked := map[dispatcher.DeliveryID]dispatcher.Delivery{}
+	for _, d := range rec.Deliveries {
+		looked[d.ID] = dispatcher.Delivery{
+			ID: d.ID, Topic: d.Topic, Tenant: d.Tenant, URL: d.URL, Status: d.Status, Due: d.Due, Ended: d.Ended,
+		}
+	}
+	e := dispatcher.Entry{Message: &rec.Message, Digest: rec.Message.Digest(), Lanes: lanesOfDeliveries(rec.Deliveries)}
+	for _, e.Fan = range []bool{false, true} {
+		got, err := r.Queue.Standing(r.ctx, []dispatcher.Entry{e})
+		require.NoError(r, err)
+		require.NoError(r, got[0].Err)
+		require.Equal(r, dispatcher.Duplicate, got[0].Result)
+		if r.setup.Partitions == 1 {
+			require.Len(r, got[0].Deliveries, len(looked))
+		}
+		for _, d := range got[0].Deliveries {
+			require.Equal(r, looked[d.ID], d)
+		}
+		e.Lanes = nil
+	}
+}
+
+func lanesOfDeliveries(list []dispatcher.Delivery) (lanes []dispatcher.Lane) {
+	for _, d := range list {
+		lanes = append(lanes, d.ID.Lane)
+	}
+	return lanes
 }

@@ -269,6 +269,7 @@ func (r *rig) look(id dispatcher.DeliveryID) dispatcher.Delivery {
 	r.Helper()
 	rec, err := r.Queue.Look(r.ctx, id.Message)
 	require.NoError(r, err)
+	r.mustStandAlike(rec)
 	for _, d := range rec.Deliveries {
 		if d.ID == id {
 			return d

@@ -223,7 +223,7 @@ func readScheduled(list *wordList, p placed, versions map[dispatcher.Lane]int64,
 	case out.Result == 0 || result == dispatcher.Accepted:
 		out.Result = result
 	}
-	if !created.IsZero() {
+	if !created.IsZero() && (result == dispatcher.Duplicate || out.CreatedAt.IsZero()) { // the first call's, wherever that was
 		out.CreatedAt = created
 	}
 	for _, lane := range p.lanes {

@@ -59,6 +59,9 @@ var trimSrc string
 //go:embed lua/look.lua
 var lookSrc string
 
+//go:embed lua/stand.lua
+var standSrc string
+
 //go:embed lua/list.lua
 var listSrc string
 
@@ -100,7 +103,7 @@ type script struct {
 type scripts struct {
 	digests, schedule, move, claim, settle, reap script
 	cancel, retry, lane, forget, sweep, trim     script
-	look, list, readyLanes, busyLanes            script
+	look, stand, list, readyLanes, busyLanes     script
 	lanes, beat                                  script
 
 	repartitionPage, repartitionPut, repartitionKeep script
@@ -151,6 +154,7 @@ func makeScripts(given bool) scripts {
 		sweep:    make("sweep", orderSrc, sweepSrc),
 		trim:     make("trim", trimSrc),
 		look:     make("look", readSrc, lookSrc),
+		stand:    make("stand", readSrc, standSrc),
 		list:     make("list", readSrc, listSrc),
 		lanes:    make("lanes", readSrc, lanesSrc),
 

@@ -1,0 +1,214 @@
+package redisq
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// Bounds of telling where deliveries stand: messages that one call is asked for,
+// lanes that the calls of one round trip may tell together, and ids that one
+// round trip looks for.
+const (
+	standBatch = 64
+	standLanes = 2048
+	findMost   = 16384
+)
+
+// stander tells where the deliveries of a batch stand.
+type stander struct {
+	s     *Store
+	names []any // of the instances
+	batch []dispatcher.Entry
+	out   []dispatcher.Standing
+	told  []map[int][]dispatcher.Delivery // of each by partition, in whose order they are answered
+}
+
+// standing is what one call is asked for, and how far it came.
+type standing struct {
+	partition int
+	entries   []int // of the batch
+	lanes     int   // that it may have to tell
+	told      int   // lanes of the first of them that were told before
+}
+
+// Standing tells where deliveries stand. A message to one destination lies where
+// the lane of that does. A fan-out may have gone elsewhere once, to endpoints
+// that don't match any more: plain commands find where, and only there a script
+// is called besides.
+func (s *Store) Standing(ctx context.Context, batch []dispatcher.Entry) ([]dispatcher.Standing, error) {
+	out := make([]dispatcher.Standing, len(batch))
+	if len(batch) == 0 {
+		return out, nil
+	}
+	names, err := s.names(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lies := make([][]int, len(s.tags)) // entries in each partition, an entry for each of its lanes
+	for i := range batch {
+		for _, lane := range batch[i].Lanes {
+			n := s.partition(lane)
+			lies[n] = append(lies[n], i)
+		}
+	}
+	st := &stander{s: s, names: names, batch: batch, out: out, told: make([]map[int][]dispatcher.Delivery, len(batch))}
+	st.findElsewhere(ctx, lies)
+	for todo := standings(batch, lies); len(todo) > 0; {
+		lanes, some := 0, 0
+		for some < len(todo) && (some == 0 || lanes+todo[some].lanes <= standLanes) {
+			lanes += todo[some].lanes
+			some++
+		}
+		todo = append(st.ask(ctx, todo[:some]), todo[some:]...)
+	}
+	for i := range out {
+		for _, n := range slices.Sorted(maps.Keys(st.told[i])) {
+			out[i].Deliveries = append(out[i].Deliveries, st.told[i][n]...)
+		}
+	}
+	return out, nil
+}
+
+// findElsewhere adds the partitions that have a fan-out and none of the lanes it
+// is asked for with.
+func (st *stander) findElsewhere(ctx context.Context, lies [][]int) {
+	s, batch := st.s, st.batch
+	var fans []int
+	for i := range batch {
+		if batch[i].Fan && (len(s.tags) > 1 || len(batch[i].Lanes) == 0) {
+			fans = append(fans, i)
+		}
+	}
+	each(len(fans), max(findMost/len(s.tags), 1), func(from, to int) {
+		few := fans[from:to]
+		sizes := make([][]*redis.IntCmd, len(s.tags))
+		err := s.everyPartition(ctx, "find messages", s.all(), func(p redis.Pipeliner, n int) {
+			sizes[n] = make([]*redis.IntCmd, len(few))
+			for k, i := range few {
+				if _, asked := slices.BinarySearch(lies[n], i); !asked {
+					sizes[n][k] = p.HStrLen(ctx, s.tags[n]+keyMessages, batch[i].Message.ID)
+				}
+			}
+		})
+		for k, i := range few {
+			if err != nil {
+				st.out[i].Err = fmt.Errorf("message %s: %w", batch[i].Message.ID, err)
+				continue
+			}
+			for n := range s.tags {
+				if valueOf(sizes[n][k]) > dispatcher.DigestSize {
+					at, _ := slices.BinarySearch(lies[n], i)
+					lies[n] = slices.Insert(lies[n], at, i)
+				}
+			}
+		}
+	})
+}
+
+// standings sorts what is asked into calls, by the lanes that are expected.
+func standings(batch []dispatcher.Entry, lies [][]int) (todo []standing) {
+	for n, list := range lies {
+		var next standing
+		for k := 0; k < len(list); {
+			i := list[k]
+			lanes := 0
+			for k < len(list) && list[k] == i {
+				k, lanes = k+1, lanes+1
+			}
+			if len(next.entries) > 0 && (len(next.entries) == standBatch || next.lanes+lanes > scheduleLanes) {
+				todo, next = append(todo, next), standing{}
+			}
+			next.partition, next.entries = n, append(next.entries, i)
+			next.lanes = min(next.lanes+lanes, scheduleLanes)
+		}
+		if len(next.entries) > 0 {
+			todo = append(todo, next)
+		}
+	}
+	return todo
+}
+
+// ask makes calls, all in one round trip, and answers what is left of them.
+func (st *stander) ask(ctx context.Context, todo []standing) (left []standing) {
+	jobs := make([]job, len(todo))
+	for k, t := range todo {
+		args := append(slices.Clip(st.names), t.told)
+		for _, i := range t.entries {
+			args = append(args, st.batch[i].Message.ID, string(st.batch[i].Digest[:]))
+		}
+		jobs[k] = job{partition: t.partition, args: args}
+	}
+	for k, r := range st.s.run(ctx, st.s.scripts.stand, "", jobs) {
+		t := todo[k]
+		if err := st.read(&t, r); err != nil {
+			for _, i := range t.entries {
+				st.out[i].Err = cmp.Or(st.out[i].Err, fmt.Errorf("message %s: %w", st.batch[i].Message.ID, inPartition(t.partition, err)))
+			}
+		} else if len(t.entries) > 0 {
+			left = append(left, t)
+		}
+	}
+	return left
+}
+
+// read takes what one call told; what is left of it stays in t.
+func (st *stander) read(t *standing, r reply) error {
+	a := answer{values: r.values, err: r.err}
+	if a.hintIf(t.partition) == nil {
+		return a.err
+	}
+	whole, begun := int(a.number()), int(a.number())
+	list := wordList{text: a.text()}
+	switch {
+	case a.err != nil:
+		return a.err
+	case whole < 0 || whole > len(t.entries) || whole == 0 && begun <= t.told: // it would be asked for ever
+		return errAnswer
+	}
+	for k := 0; list.text != "" && list.err == nil && k < len(t.entries); k++ {
+		i := t.entries[k]
+		if st.told[i] == nil {
+			st.told[i] = make(map[int][]dispatcher.Delivery, 1)
+		}
+		told := readStanding(&list, st.batch[i].Message, &st.out[i])
+		st.told[i][t.partition] = append(st.told[i][t.partition], told...)
+	}
+	t.entries, t.told, t.lanes = t.entries[whole:], begun, scheduleLanes
+	return list.err
+}
+
+// readStanding reads what one partition told of a message. One that it has with
+// the same content counts more than another of its id elsewhere.
+func readStanding(list *wordList, m *dispatcher.Message, out *dispatcher.Standing) (told []dispatcher.Delivery) {
+	code, created := list.next(), list.time()
+	n, err := strconv.Atoi(list.next())
+	if err != nil {
+		list.err = errAnswer
+	}
+	for ; n > 0 && list.err == nil; n-- {
+		f := facts{lane: list.next(), status: list.next(), at: list.time()}
+		d := f.delivery(m, m.ID)
+		d.Attempts, d.LastStatus = 0, 0 // that was not read
+		told = append(told, d)
+	}
+	switch {
+	case list.err != nil:
+		return nil
+	case code == "2":
+		out.Result = dispatcher.Duplicate
+		if out.CreatedAt.IsZero() || created.Before(out.CreatedAt) { // what was left out at first was made later
+			out.CreatedAt = created
+		}
+	case code == "3" && out.Result == 0:
+		out.Result = dispatcher.Conflict
+	}
+	return told
+}

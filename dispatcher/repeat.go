@@ -1,0 +1,89 @@
+package dispatcher
+
+import (
+	"context"
+	"slices"
+)
+
+// repeated tells of messages that are there already, or go nowhere, which
+// deliveries they have by now: of all in one call, since whoever repeats after an
+// outage repeats much.
+func (d *Dispatcher) repeated(ctx context.Context, all []addressed, repeats []int, out []Published) {
+	if len(repeats) == 0 {
+		return
+	}
+	batch := make([]Entry, len(repeats))
+	for k, i := range repeats {
+		batch[k] = all[i].entry
+	}
+	standing, err := d.engine.queue.Standing(ctx, batch)
+	if err != nil {
+		standing = make([]Standing, len(batch))
+	}
+	var list []Delivery
+	for k := range standing {
+		if standing[k].Err == nil {
+			list = append(list, standing[k].Deliveries...)
+		}
+	}
+	unknown := d.address(ctx, list)
+	for k, i := range repeats {
+		st := &standing[k]
+		n := len(st.Deliveries)
+		switch {
+		case err != nil:
+			out[i] = Published{Err: err}
+			continue
+		case st.Err != nil:
+			out[i] = Published{Err: st.Err}
+			continue
+		}
+		told := slices.Clip(list[:n])
+		list = list[n:]
+		switch {
+		case unknown != nil && slices.ContainsFunc(told, func(d Delivery) bool { return d.ID.Lane.IsEndpoint() }):
+			out[i] = Published{Err: unknown}
+		case len(batch[k].Lanes) > 0: // where only the digest is left there is nothing to tell
+			out[i].Deliveries = told
+		default:
+			out[i] = unmatched(batch[k].Message, st, told)
+		}
+	}
+}
+
+// unmatched answers a message that goes nowhere. Nothing of it is kept; but it
+// may be a repeat of one that went to endpoints that are gone.
+func unmatched(m *Message, s *Standing, told []Delivery) Published {
+	switch s.Result {
+	case Conflict:
+		return Published{Result: Conflict}
+	case Duplicate:
+		return Published{Result: Duplicate, CreatedAt: s.CreatedAt, Deliveries: told}
+	}
+	return Published{Result: Accepted, CreatedAt: m.CreatedAt}
+}
+
+// address fills in where deliveries to endpoints go by now.
+func (d *Dispatcher) address(ctx context.Context, list []Delivery) error {
+	met := map[string]bool{}
+	var ids []string
+	for i := range list {
+		if id := string(list[i].ID.Lane); list[i].ID.Lane.IsEndpoint() && !met[id] {
+			met[id] = true
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	found, err := d.engine.directory.find(ctx, ids...)
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		if dest := found[string(list[i].ID.Lane)]; dest != nil {
+			list[i].URL = dest.endpoint.URL
+		}
+	}
+	return nil
+}

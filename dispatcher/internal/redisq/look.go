@@ -13,54 +13,101 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
+// Bounds of one answer of look: so many deliveries, and so many bytes of all
+// that one round trip asks for, but for one delivery each.
+const (
+	lookLanes = 64
+	lookBytes = 1 << 20
+)
+
+// looked is what one partition told of a message.
+type looked struct {
+	partition  int
+	first      int64 // place of the lane to go on with; 0: it told all
+	found      bool
+	message    *dispatcher.Message // nil: there is none, or it can't be read
+	deliveries []dispatcher.Delivery
+	err        error
+}
+
 // Look reads a message and its deliveries. Nothing says in which partitions an
-// id lies, so all are asked: small reads, in one round trip. What those that
-// answer have of it is told also beside an error of others.
+// id lies, so all are asked in one round trip, and those again that have more
+// than fits in an answer. What those that answer have of it is told also beside
+// an error of others.
 func (s *Store) Look(ctx context.Context, id string) (dispatcher.Record, error) {
 	names, err := s.names(ctx)
 	if err != nil {
 		return dispatcher.Record{}, err
 	}
-	jobs := make([]job, len(s.tags))
-	for n := range s.tags {
-		jobs[n] = job{partition: n, args: append(slices.Clip(names), id)}
+	all := make([]looked, len(s.tags))
+	todo := make([]*looked, len(all))
+	for n := range all {
+		all[n] = looked{partition: n, first: 1}
+		todo[n] = &all[n]
+	}
+	for len(todo) > 0 {
+		s.lookOn(ctx, names, id, todo)
+		todo = slices.DeleteFunc(todo, func(l *looked) bool { return l.first == 0 })
 	}
 	var out dispatcher.Record
 	var errs []error
 	found := false
-	for n, r := range s.run(ctx, s.scripts.look, "", jobs) {
-		a := answer{values: r.values, err: r.err}
-		record, list := "", []any{}
-		if a.hintIf(n) != nil {
-			record, list = a.text(), a.list()
+	for _, l := range all {
+		if l.err != nil {
+			errs = append(errs, fmt.Errorf("message %s: %w", id, inPartition(l.partition, l.err)))
 		}
-		if a.err != nil {
-			errs = append(errs, fmt.Errorf("message %s: %w", id, inPartition(n, a.err)))
+		if !l.found {
 			continue
 		}
-		if record == "" {
-			continue
+		if l.message != nil || !found {
+			out.Message, found = *cmp.Or(l.message, &dispatcher.Message{ID: id}), true
 		}
-		m, err := decodeRecord(id, record)
-		if err != nil {
-			s.log.Error("message can't be read", "message_id", id, "err", err)
-			m = nil
-		}
-		if m != nil || !found {
-			out.Message, found = *cmp.Or(m, &dispatcher.Message{ID: id}), true
-		}
-		for _, values := range list {
-			d, err := readLooked(m, id, values)
-			if err != nil {
-				return dispatcher.Record{}, err
-			}
-			out.Deliveries = append(out.Deliveries, d)
-		}
+		out.Deliveries = append(out.Deliveries, l.deliveries...)
 	}
 	if !found && len(errs) == 0 {
 		return dispatcher.Record{}, fmt.Errorf("message %s: %w", id, dispatcher.ErrNotFound)
 	}
 	return out, join(errs...)
+}
+
+// lookOn reads one page more of each.
+func (s *Store) lookOn(ctx context.Context, names []any, id string, todo []*looked) {
+	jobs := make([]job, len(todo))
+	for i, l := range todo {
+		jobs[i] = job{partition: l.partition, args: append(slices.Clip(names), id, l.first, lookLanes, lookBytes/len(todo))}
+	}
+	for i, r := range s.run(ctx, s.scripts.look, "", jobs) {
+		l, a := todo[i], answer{values: r.values, err: r.err}
+		first := l.first == 1
+		l.first = 0
+		if a.hintIf(l.partition) == nil {
+			l.err = a.err
+			continue
+		}
+		record, next, list := a.text(), a.number(), a.list()
+		if l.err = a.err; l.err != nil || first && record == "" {
+			continue
+		}
+		if first {
+			var err error
+			l.found = true
+			if l.message, err = decodeRecord(id, record); err != nil {
+				s.log.Error("message can't be read", "message_id", id, "err", err)
+				l.message = nil
+			}
+		}
+		for _, values := range list {
+			d, err := readLooked(l.message, id, values)
+			if err != nil {
+				l.err = err
+				break
+			}
+			l.deliveries = append(l.deliveries, d)
+		}
+		if l.err == nil {
+			l.first = next
+		}
+	}
 }
 
 func readLooked(m *dispatcher.Message, id string, values any) (dispatcher.Delivery, error) {
@@ -70,12 +117,12 @@ func readLooked(m *dispatcher.Message, id string, values any) (dispatcher.Delive
 	for _, entry := range a.list() {
 		text, ok := entry.(string)
 		if !ok {
-			return dispatcher.Delivery{}, fmt.Errorf("message %s: %w", id, errAnswer)
+			return dispatcher.Delivery{}, errAnswer
 		}
 		f.history = append(f.history, text)
 	}
 	if a.err != nil {
-		return dispatcher.Delivery{}, fmt.Errorf("message %s: %w", id, a.err)
+		return dispatcher.Delivery{}, a.err
 	}
 	return f.delivery(m, id), nil
 }

@@ -1,26 +1,36 @@
--- look: read messages with all that is known of their deliveries.
+-- look: read a message with all that is known of its deliveries, some lanes at a time.
 --
--- ARGV[..] after those of read: message ids
--- returns now, due, weight, then for each: the record (empty: none, or only its digest), a list of deliveries, each
--- lane, status, ms, what it waits for (empty: nothing), progress, history (a list, newest first)
-local answer = {}
-for i = rest, #ARGV do
-  local id = ARGV[i]
-  local record, list = call('HGET', MESSAGES, id), {}
-  if record and #record > DIGEST then
-    for _, lane in ipairs(lanes_of(id, record)) do
-      if string.sub(lane, 1, 1) ~= '-' then
-        local delivery = lane .. ':' .. id
-        load({ lane })
-        local status, at, why = stands(delivery, lanes[lane], id, record)
-        list[#list + 1] = {
-          lane, status, num(at), why,
-          call('HGET', PROGRESS, delivery) or '', call('LRANGE', HISTORY .. delivery, 0, -1),
-        }
-      end
-    end
-  end
-  answer[#answer + 1] = record and #record > DIGEST and record or ''
-  answer[#answer + 1] = list
+-- ARGV[..] after those of read:
+--   id     the message
+--   first  place in :fan of the lane to begin with, 1 for the first; trim leaves each lane's place as it is
+--   most   most deliveries to answer
+--   bytes  the answer ends with the delivery that goes beyond so many
+-- returns now, due, weight, the record (empty: none, only its digest, or first is not 1), the place to go on with (0: there
+-- is no more), a list of deliveries, each lane, status, ms, what it waits for (empty: nothing), progress, history (a list,
+-- newest first)
+local id, first, most_lanes, bytes = ARGV[rest], tonumber(ARGV[rest + 1]), tonumber(ARGV[rest + 2]), tonumber(ARGV[rest + 3])
+local record = call('HGET', MESSAGES, id)
+if not record or #record <= DIGEST then return { micros, before_due, weighs(before_weight), '', 0, {} } end
+
+-- names are those of the page, behind is the place behind its last one.
+local all, names, behind = lanes_of(id, record), {}, first
+while behind <= #all and #names < most_lanes do
+  if sub(all[behind], 1, 1) ~= '-' then names[#names + 1] = all[behind] end
+  behind = behind + 1
 end
-return { micros, before_due, weighs(before_weight), unpack(answer) }
+load(names)
+
+local list, size, at = {}, first == 1 and #record or 0, first
+while at < behind and (#list == 0 or size < bytes) do
+  local lane = all[at]
+  if sub(lane, 1, 1) ~= '-' then
+    local delivery = lane .. ':' .. id
+    local status, ms, why = stands(delivery, lanes[lane], id, record)
+    local text, history = call('HGET', PROGRESS, delivery) or '', call('LRANGE', HISTORY .. delivery, 0, -1)
+    list[#list + 1] = { lane, status, num(ms), why, text, history }
+    size = size + #delivery + #text
+    for _, entry in ipairs(history) do size = size + #entry end
+  end
+  at = at + 1
+end
+return { micros, before_due, weighs(before_weight), first == 1 and record or '', at <= #all and at or 0, list }

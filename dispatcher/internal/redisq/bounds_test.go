@@ -1,0 +1,200 @@
+package redisq_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+)
+
+// sized is one command that a store sent, or a script by its name.
+type sized struct {
+	name  string
+	args  int // behind the name, of a script those behind its key
+	bytes int // of the answer
+	trip  int // the number of its round trip
+}
+
+// gauge is a hook that measures what a store sends and what it is answered.
+type gauge struct {
+	names map[string]string
+
+	mu    sync.Mutex
+	trips int
+	sent  []sized
+}
+
+// measured gives a store a gauge.
+func measured(s *redisq.Store) *gauge {
+	g := &gauge{names: redisq.SHAs()}
+	s.Client().AddHook(g)
+	return g
+}
+
+func (g *gauge) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (g *gauge) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		g.note([]redis.Cmder{cmd})
+		return err
+	}
+}
+
+func (g *gauge) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		g.note(cmds)
+		return err
+	}
+}
+
+func (g *gauge) note(cmds []redis.Cmder) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.trips++
+	for _, cmd := range cmds {
+		s := sized{name: strings.ToLower(cmd.Name()), args: len(cmd.Args()) - 1, trip: g.trips}
+		if s.name == "evalsha" {
+			s.name, s.args = g.names[cmd.Args()[1].(string)], len(cmd.Args())-4
+		}
+		switch c := cmd.(type) {
+		case *redis.Cmd:
+			s.bytes = weigh(c.Val())
+		case *redis.StringCmd:
+			s.bytes = len(c.Val())
+		case *redis.ScanCmd:
+			page, _ := c.Val()
+			s.bytes = len(strings.Join(page, ""))
+		}
+		g.sent = append(g.sent, s)
+	}
+}
+
+// of are the commands of a name since it was last asked for any.
+func (g *gauge) of(name string) (found []sized) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, s := range g.sent {
+		if s.name == name {
+			found = append(found, s)
+		}
+	}
+	g.sent = nil
+	return found
+}
+
+// afterwards is a hook that does something each time a script was answered.
+type afterwards struct {
+	name string
+	do   func()
+}
+
+func (a *afterwards) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (a *afterwards) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (a *afterwards) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			if cmd.Name() == "evalsha" && redisq.SHAs()[cmd.Args()[1].(string)] == a.name {
+				a.do()
+			}
+		}
+		return err
+	}
+}
+
+// weigh is how many bytes of text an answer has.
+func weigh(v any) (n int) {
+	switch v := v.(type) {
+	case string:
+		return len(v)
+	case []any:
+		for _, one := range v {
+			n += weigh(one)
+		}
+	}
+	return n
+}
+
+// fanned publishes a message to n lanes, in an hour.
+func (r *trap) fanned(id string, n int) (ids []dispatcher.DeliveryID) {
+	r.Helper()
+	e := r.entry("", id, time.Hour)
+	e.Lanes, e.Fan = make([]dispatcher.Lane, n), true
+	for i := range e.Lanes {
+		e.Lanes[i] = laneOf(i)
+		ids = append(ids, dispatcher.DeliveryID{Lane: e.Lanes[i], Message: id})
+	}
+	require.Equal(r, dispatcher.Accepted, r.schedule(e)[0].Result)
+	return ids
+}
+
+// A message of a thousand lanes that were each attempted thirty times is read a
+// MiB at a time: in one answer it would hold all others up, or miss its time.
+func TestAMessageOfAThousandLanesIsReadAMiBAtATime(t *testing.T) {
+	const n, kept = 1000, 32
+	r := newTrap(t)
+	ids := r.fanned("fan", n)
+	meta := `{"n":1}`
+	entry := fmt.Sprintf("0 %d %s%s", len(meta), meta, strings.Repeat("x", 256))
+	history := make([]any, kept)
+	for i := range history {
+		history[i] = entry
+	}
+	for _, id := range ids {
+		key := redisq.TagOf(r.store, 0) + ":history:" + id.String()
+		require.NoError(t, r.store.Client().RPush(t.Context(), key, history...).Err())
+	}
+	g := measured(r.store)
+	rec, err := r.store.Look(t.Context(), "fan")
+	require.NoError(t, err)
+	require.Equal(t, "fan", rec.Message.ID)
+	require.Len(t, rec.Deliveries, n)
+	for i, d := range rec.Deliveries {
+		require.Equal(t, ids[i], d.ID)
+		require.Len(t, d.History, kept)
+	}
+	answers := g.of("look")
+	require.NotEmpty(t, answers)
+	one := kept * (len(entry) + 64)
+	for _, a := range answers {
+		require.LessOrEqual(t, a.bytes, 1<<20+one)
+		require.LessOrEqual(t, a.bytes, 64*one, "of 64 lanes")
+	}
+}
+
+// What goes away while a message is read shifts no other: each lane that stays is told.
+func TestALookSkipsNoLaneWhileOthersGo(t *testing.T) {
+	const n = 200
+	r := newTrap(t)
+	ids := r.fanned("fan", n)
+	_, _, err := r.store.Cancel(t.Context(), "one", ids[:40])
+	require.NoError(t, err)
+	r.setClock(r.now.Add(time.Minute))
+	then := sync.OnceFunc(r.trim)
+	r.store.Client().AddHook(&afterwards{name: "look", do: then})
+	rec, err := r.store.Look(t.Context(), "fan")
+	require.NoError(t, err)
+	told := map[dispatcher.DeliveryID]bool{}
+	for _, d := range rec.Deliveries {
+		require.False(t, told[d.ID], "%s is told twice", d.ID)
+		told[d.ID] = true
+	}
+	for _, id := range ids[40:] {
+		require.True(t, told[id], "%s is not told", id)
+	}
+	fan, err := r.store.Client().HGet(t.Context(), redisq.TagOf(r.store, 0)+":fan", "fan").Result()
+	require.NoError(t, err)
+	require.Equal(t, 40, strings.Count(fan, "-"), "the others are gone by now")
+}

@@ -198,3 +198,96 @@ func TestALookSkipsNoLaneWhileOthersGo(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 40, strings.Count(fan, "-"), "the others are gone by now")
 }
+
+// A thousand deliveries of one message are changed some at a time, and its lanes
+// are read once for all of a call, not once for each.
+func TestAThousandDeliveriesOfAMessageAreChangedSomeAtATime(t *testing.T) {
+	const n = 1000
+	r := newTrap(t)
+	ids := r.fanned("fan", n)
+	g := measured(r.store)
+	for _, change := range []struct {
+		name string
+		do   func(context.Context, string, []dispatcher.DeliveryID) ([]dispatcher.Change, []dispatcher.Hint, error)
+	}{{"cancel", r.store.Cancel}, {"retry", r.store.Retry}, {"cancel", r.store.Cancel}} {
+		before := r.stat("hget")
+		changes, _, err := change.do(t.Context(), "one", ids)
+		require.NoError(t, err)
+		for i, c := range changes {
+			require.Equal(t, dispatcher.Change{ID: ids[i], Changed: true}, c)
+		}
+		calls := g.of(change.name)
+		require.Len(t, calls, 4)
+		for _, c := range calls {
+			require.LessOrEqual(t, c.args, 256+8)
+		}
+		require.LessOrEqual(t, r.stat("hget")-before, 3*n+4*4, "the record and the lanes once a call")
+	}
+	r.mustBeSound()
+}
+
+// Which instance makes an attempt is asked once a call: there may be many of both.
+func TestARetryAsksEachInstanceOnce(t *testing.T) {
+	const n = 200
+	r := newTrap(t)
+	e := r.entry("", "fan", 0)
+	e.Lanes, e.Fan = make([]dispatcher.Lane, n), true
+	ids := make([]dispatcher.DeliveryID, n)
+	for i := range e.Lanes {
+		e.Lanes[i] = laneOf(i)
+		ids[i] = dispatcher.DeliveryID{Lane: e.Lanes[i], Message: "fan"}
+	}
+	r.schedule(e)
+	under := map[dispatcher.DeliveryID]bool{}
+	for _, by := range []string{"one", "two"} {
+		for _, c := range r.claim(by, 16) {
+			under[c.ID] = true
+		}
+	}
+	require.Len(t, under, 32)
+	before := r.stat("zscore")
+	changes, _, err := r.store.Retry(t.Context(), "one", ids)
+	require.NoError(t, err)
+	for _, c := range changes {
+		require.Equal(t, under[c.ID], c.Err != nil, "%s: %v", c.ID, c.Err)
+	}
+	require.Equal(t, before, r.stat("zscore"))
+}
+
+// A message's lanes are read and written once for all of its deliveries that a
+// trim forgets, and no trim goes through more lanes than take a millisecond.
+func TestATrimGoesThroughSomeThousandLanesAtMost(t *testing.T) {
+	const n = 1000
+	one := newTrap(t)
+	_, _, err := one.store.Cancel(t.Context(), "one", one.fanned("fan", n))
+	require.NoError(t, err)
+	one.setClock(one.now.Add(time.Minute))
+	before := one.stat("hset")
+	got, err := one.store.Trim(t.Context(), "one", []int{0}, dispatcher.Keep{}, false)
+	require.NoError(t, err)
+	require.Equal(t, 64, got.Finished-64, "of what is old, and of what is too much")
+	require.LessOrEqual(t, one.stat("hset")-before, 4)
+	one.trim()
+	require.Empty(t, one.state().Messages)
+
+	const messages = 32
+	many := newTrap(t)
+	for i := range messages {
+		ids := many.fanned(fmt.Sprintf("fan%d", i), n)
+		_, _, err := many.store.Cancel(t.Context(), "one", ids[:1])
+		require.NoError(t, err)
+	}
+	many.setClock(many.now.Add(time.Minute))
+	got, err = many.store.Trim(t.Context(), "one", []int{0}, dispatcher.Keep{}, false)
+	require.NoError(t, err)
+	require.Less(t, got.Finished, messages/2)
+	require.Positive(t, got.Finished)
+	require.True(t, got.More)
+	for got.More {
+		got, err = many.store.Trim(t.Context(), "one", []int{0}, dispatcher.Keep{}, false)
+		require.NoError(t, err)
+		require.True(t, !got.More || got.Finished > 0, "it goes on")
+	}
+	require.Zero(t, many.state().Counts[dispatcher.StatusCancelled])
+	many.mustBeSound()
+}

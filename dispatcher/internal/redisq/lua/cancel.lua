@@ -19,9 +19,11 @@ local function cancelled(delivery, l, status)
   put(ended.cancelled, now, delivery)
 end
 
+local wholes = {}
+
 -- cancel answers the code of one.
 local function cancel(delivery, l, id)
-  local record = exists(l.name, id)
+  local record = exists(l.name, id, wholes)
   if not record then return -1 end
   local text = sure('HGET', PROGRESS, delivery)
   if sure('ZREM', DUE, delivery) == 1 then

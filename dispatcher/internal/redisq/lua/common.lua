@@ -156,12 +156,18 @@ local function lanes_of(id, record)
   return list
 end
 
--- exists answers the record of a delivery that is kept whole: its message is, and its lane is named and not gone.
-local function exists(lane, id)
-  local record = call('HGET', MESSAGES, id)
-  if not record or #record <= DIGEST then return false end
-  for _, name in ipairs(lanes_of(id, record)) do
-    if name == lane then return record end
+-- exists answers the record of a delivery that is kept whole: its message is, and its lane is named and not gone. wholes is
+-- a table of the script: a message and its lanes, of which there may be a thousand, are read once for all its deliveries.
+local function exists(lane, id, wholes)
+  local whole = wholes[id]
+  if whole == nil then
+    local record = call('HGET', MESSAGES, id)
+    whole = false
+    if record and #record > DIGEST then
+      whole = { record = record, lanes = {} }
+      for _, name in ipairs(lanes_of(id, record)) do whole.lanes[name] = true end
+    end
+    wholes[id] = whole
   end
-  return false
+  return whole and whole.lanes[lane] and whole.record or false
 end

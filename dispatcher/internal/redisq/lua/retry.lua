@@ -15,11 +15,14 @@ call('DEL', tag)
 if #deliveries == 0 then return { finish() } end
 load(names)
 
-local function leased(delivery)
-  for _, name in ipairs(instances) do
-    if sure('ZSCORE', LEASES .. name, delivery) then return true end
+-- under_way are those of which an attempt is: each instance that holds any is asked once for all.
+local under_way = {}
+for _, name in ipairs(instances) do
+  if call('EXISTS', LEASES .. name) == 1 then
+    for i, score in ipairs(sure('ZMSCORE', LEASES .. name, unpack(deliveries))) do
+      if score then under_way[deliveries[i]] = true end
+    end
   end
-  return false
 end
 
 -- ended_before takes a delivery out of where it ended and answers its progress with a new ladder, nil where it did not end.
@@ -63,9 +66,11 @@ local function again(delivery, l, id, record)
   return 1
 end
 
+local wholes = {}
+
 -- retry answers the code of one.
 local function retry(delivery, l, id)
-  local record = exists(l.name, id)
+  local record = exists(l.name, id, wholes)
   if not record then return -1 end
   if ends(l) then return l.limits.held == 'd' and -3 or -4 end
   local mark = sure('HGET', MARKS, delivery)
@@ -74,7 +79,7 @@ local function retry(delivery, l, id)
     sure('HDEL', MARKS, delivery)
     return 1
   end
-  if leased(delivery) then return -2 end
+  if under_way[delivery] then return -2 end
   if not l.text then l.leads = leads_to(record) end
   return again(delivery, l, id, record)
 end

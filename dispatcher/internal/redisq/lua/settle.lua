@@ -49,10 +49,13 @@ end
 
 -- A late success counts where its delivery is kept still.
 local kept = {}
-for k, delivery in ipairs(deliveries) do
-  if not held[k] and (plain[k] or ARGV[at[k] + 1] == 'd') then
-    local _, id = parts(delivery)
-    kept[k] = exists(names[k], id)
+do
+  local wholes = {}
+  for k, delivery in ipairs(deliveries) do
+    if not held[k] and (plain[k] or ARGV[at[k] + 1] == 'd') then
+      local _, id = parts(delivery)
+      kept[k] = exists(names[k], id, wholes)
+    end
   end
 end
 

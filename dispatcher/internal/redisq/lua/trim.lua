@@ -10,6 +10,7 @@
 -- at which a finished one was cut since there were too many (0: none was), endpoints' lanes that were looked at and stay,
 -- each with the version of its limits
 local STAGED_AGE = 3600 * 1000 -- ms; a body that was staged so long ago is of a call that was given up
+local FAN_BYTES = 65536 -- of messages' lanes that one call goes through: some 4,000 lanes, a ms
 local LANE_AGE = 3600 * 1000 -- ms; a lane's state is what tells a good destination from an unknown one, so it outlives idle moments
 
 local finished_ms, finished_most, seen_most = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -19,25 +20,65 @@ call('DEL', tag)
 
 local large = call('HLEN', BODIES) > 0 -- mostly not: then no record is read
 
--- forget removes deliveries from an end zset. With their last lane the record goes, or is cut to its digest.
+local more = 0
+local function full(list)
+  if #list >= batch then more = 1 end
+  return #list
+end
+
+-- fans are the lanes of messages by id, read once for all their deliveries; false where there is one lane only. One message
+-- may have a thousand lanes, so fit cuts a list where those of its messages are more than FAN_BYTES with all before.
+local fans, walked = {}, 0
+local function read_fan(id)
+  local text, fan = sure('HGET', FAN, id), false
+  if text then
+    walked = walked + #text
+    fan = { list = {}, at = {}, left = 0 }
+    for name in string.gmatch(text, '%S+') do
+      if not fan.at[name] then fan.list[#fan.list + 1] = name end
+      if string.sub(name, 1, 1) ~= '-' and not fan.at[name] then
+        fan.at[name] = #fan.list
+        fan.left = fan.left + 1
+      end
+    end
+  end
+  fans[id] = fan
+end
+local function fit(deliveries)
+  local some = {}
+  for i, delivery in ipairs(deliveries) do
+    local _, id = parts(delivery)
+    if fans[id] == nil then
+      if walked >= FAN_BYTES then
+        more = 1
+        return some
+      end
+      read_fan(id)
+    end
+    some[i] = delivery
+  end
+  return some
+end
+
+-- forget removes deliveries, as many as fit, from an end zset. With their last lane the record goes, or is cut to its digest.
 local function forget(key, deliveries, digest)
   if #deliveries == 0 then return end
   each('ZREM', key, deliveries)
   each('HDEL', PROGRESS, deliveries)
+  local changed = {}
   for _, delivery in ipairs(deliveries) do
     local lane, id = parts(delivery)
     sure('DEL', HISTORY .. delivery)
-    local fan, left = sure('HGET', FAN, id), false
-    if fan then
-      local list = {}
-      for name in string.gmatch(fan, '%S+') do
-        if name == lane then name = '-' .. lane end
-        if string.sub(name, 1, 1) ~= '-' then left = true end
-        list[#list + 1] = name
-      end
-      if left then sure('HSET', FAN, id, table.concat(list, ' ')) else sure('HDEL', FAN, id) end
+    local fan = fans[id]
+    if fan and fan.at[lane] then
+      fan.list[fan.at[lane]] = '-' .. lane
+      fan.at[lane] = nil
+      fan.left = fan.left - 1
+      changed[id] = true
     end
-    if not left then
+    if not fan or fan.left == 0 then
+      changed[id] = nil
+      if fan then sure('HDEL', FAN, id) end
       local record = (digest or large) and sure('HGET', MESSAGES, id)
       if record and large then drop_body(id, record) end
       if record and digest then
@@ -48,12 +89,7 @@ local function forget(key, deliveries, digest)
       end
     end
   end
-end
-
-local more = 0
-local function full(list)
-  if #list >= batch then more = 1 end
-  return #list
+  for id in pairs(changed) do sure('HSET', FAN, id, table.concat(fans[id].list, ' ')) end
 end
 
 local function aged(key, age)
@@ -66,7 +102,7 @@ end
 
 local nfinished = 0
 for _, end_ in ipairs({ { DONE, 'delivered' }, { CANCELLED, 'cancelled' } }) do
-  local old = aged(end_[1], finished_ms)
+  local old = fit(aged(end_[1], finished_ms))
   forget(end_[1], old, false)
   count(end_[2], -#old)
   nfinished = nfinished + full(old)
@@ -83,7 +119,7 @@ if room then much = math.max(much, batch) end
 if much > 0 then
   local key, status = DONE, 'delivered'
   if age_of_head(CANCELLED) < age_of_head(DONE) then key, status = CANCELLED, 'cancelled' end
-  local cut = over(key, much)
+  local cut = fit(over(key, much))
   if many > 0 and #cut > 0 then
     -- With room more may be cut than are too many; the newest of those that are tells how short the time is.
     local newest = cut[math.min(many, #cut)]
@@ -106,8 +142,8 @@ each('HDEL', MESSAGES, seen)
 full(seen)
 
 local old = #aged(DEAD, dead_ms)
-local dead = over(DEAD, math.max(old, sure('ZCARD', DEAD) - dead_most))
-local early = #dead - old
+local dead = fit(over(DEAD, math.max(old, sure('ZCARD', DEAD) - dead_most)))
+local early = math.max(0, #dead - old)
 if #dead > 0 then
   for i, text in ipairs(sure('HMGET', PROGRESS, unpack(dead))) do
     local _, _, _, _, _, reason = progress(text)

@@ -11,121 +11,11 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
-
-// sized is one command that a store sent, or a script by its name.
-type sized struct {
-	name  string
-	args  int // behind the name, of a script those behind its key
-	bytes int // of the answer
-	trip  int // the number of its round trip
-}
-
-// gauge is a hook that measures what a store sends and what it is answered.
-type gauge struct {
-	names map[string]string
-
-	mu    sync.Mutex
-	trips int
-	sent  []sized
-}
-
-// measured gives a store a gauge.
-func measured(s *redisq.Store) *gauge {
-	g := &gauge{names: redisq.SHAs()}
-	s.Client().AddHook(g)
-	return g
-}
-
-func (g *gauge) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (g *gauge) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		g.note([]redis.Cmder{cmd})
-		return err
-	}
-}
-
-func (g *gauge) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		err := next(ctx, cmds)
-		g.note(cmds)
-		return err
-	}
-}
-
-func (g *gauge) note(cmds []redis.Cmder) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.trips++
-	for _, cmd := range cmds {
-		s := sized{name: strings.ToLower(cmd.Name()), args: len(cmd.Args()) - 1, trip: g.trips}
-		if s.name == "evalsha" {
-			s.name, s.args = g.names[cmd.Args()[1].(string)], len(cmd.Args())-4
-		}
-		switch c := cmd.(type) {
-		case *redis.Cmd:
-			s.bytes = weigh(c.Val())
-		case *redis.StringCmd:
-			s.bytes = len(c.Val())
-		case *redis.ScanCmd:
-			page, _ := c.Val()
-			s.bytes = len(strings.Join(page, ""))
-		}
-		g.sent = append(g.sent, s)
-	}
-}
-
-// of are the commands of a name since it was last asked for any.
-func (g *gauge) of(name string) (found []sized) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, s := range g.sent {
-		if s.name == name {
-			found = append(found, s)
-		}
-	}
-	g.sent = nil
-	return found
-}
-
-// afterwards is a hook that does something each time a script was answered.
-type afterwards struct {
-	name string
-	do   func()
-}
-
-func (a *afterwards) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (a *afterwards) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-func (a *afterwards) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		err := next(ctx, cmds)
-		for _, cmd := range cmds {
-			if cmd.Name() == "evalsha" && redisq.SHAs()[cmd.Args()[1].(string)] == a.name {
-				a.do()
-			}
-		}
-		return err
-	}
-}
-
-// weigh is how many bytes of text an answer has.
-func weigh(v any) (n int) {
-	switch v := v.(type) {
-	case string:
-		return len(v)
-	case []any:
-		for _, one := range v {
-			n += weigh(one)
-		}
-	}
-	return n
-}
 
 // fanned publishes a message to n lanes, in an hour.
 func (r *trap) fanned(id string, n int) (ids []dispatcher.DeliveryID) {
@@ -290,4 +180,129 @@ func TestATrimGoesThroughSomeThousandLanesAtMost(t *testing.T) {
 	}
 	require.Zero(t, many.state().Counts[dispatcher.StatusCancelled])
 	many.mustBeSound()
+}
+
+// What an instance holds is read a page at a time, each lease told once, the
+// oldest first.
+func TestManyLeasesAreReadAPageAtATime(t *testing.T) {
+	const n = 5000
+	r := newTrap(t)
+	key := redisq.TagOf(r.store, 0) + ":leases:one"
+	leases := make([]redis.Z, n)
+	for i := range leases {
+		leases[i] = redis.Z{Score: float64(n - i), Member: fmt.Sprintf("a:m%05d", i)}
+	}
+	require.NoError(t, r.store.Client().ZAdd(t.Context(), key, leases...).Err())
+	g := measured(r.store)
+	ids, err := r.store.Leases(t.Context(), "one")
+	require.NoError(t, err)
+	require.Len(t, ids, n)
+	for i, id := range ids {
+		require.Equal(t, leases[n-1-i].Member, id.String())
+	}
+	pages := g.of("zscan")
+	require.Greater(t, len(pages), 2)
+	for _, p := range pages {
+		require.LessOrEqual(t, p.bytes, 1200*16)
+	}
+}
+
+// A sweep is at its end where Redis says so, however little a page of others'
+// deliveries showed of the lane; and each of its calls ends a batch at most.
+func TestASweepEndsWhereRedisSaysSo(t *testing.T) {
+	r := newTrap(t)
+	limits := dispatcher.LaneLimits{Version: 1}
+	_, _, err := r.store.Limit(t.Context(), "one", "ep_000000001", limits, false)
+	require.NoError(t, err)
+	var batch []dispatcher.Entry
+	for i := range 4000 {
+		lane := laneOf(i % 50)
+		if i%20 == 0 {
+			lane = "ep_000000001"
+		}
+		batch = append(batch, r.entry(lane, fmt.Sprintf("m%04d", i), time.Hour))
+	}
+	r.schedule(batch...)
+	limits.Version, limits.Held = 2, dispatcher.HeldDisabled
+	_, _, err = r.store.Limit(t.Context(), "one", "ep_000000001", limits, false)
+	require.NoError(t, err)
+	g := measured(r.store)
+	total, calls := 0, 0
+	for cursor := ""; ; calls++ {
+		ended, next, _, err := r.store.Sweep(t.Context(), "one", "ep_000000001", cursor)
+		require.NoError(t, err)
+		total += ended
+		if cursor = next; cursor == "" {
+			break
+		}
+	}
+	require.Equal(t, 200, total)
+	require.Greater(t, calls, 1)
+	for _, c := range g.of("sweep") {
+		require.LessOrEqual(t, c.args, 64+3)
+	}
+	r.mustBeSound()
+}
+
+// What many messages are is asked some ids at a time: each may have a record of
+// 16 KiB.
+func TestDigestsAreReadSomeAtATime(t *testing.T) {
+	const n = 300
+	f := newTestStores(redistest.Start(t))(t, queuetest.Setup{Partitions: 2, MaxWindow: 128, Permits: 1024})
+	f.SetClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	store := f.Queue.(*redisq.Store)
+	lanes := make([]dispatcher.Lane, 0, 2)
+	for i := 0; len(lanes) < 2; i++ {
+		if len(lanes) == 0 || f.Partition(laneOf(i)) != f.Partition(lanes[0]) {
+			lanes = append(lanes, laneOf(i))
+		}
+	}
+	var batch []dispatcher.Entry
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("m%03d", i)
+		m := &dispatcher.Message{ID: ids[i], Topic: "a.b", Body: []byte("{}"), Delay: time.Hour}
+		batch = append(batch, dispatcher.Entry{Message: m, Digest: m.Digest(), Lanes: lanes, Fan: true})
+	}
+	g := measured(store)
+	got, _, err := store.Schedule(t.Context(), "one", 0, 0, batch)
+	require.NoError(t, err)
+	for _, s := range got {
+		require.NoError(t, s.Err)
+		require.Equal(t, dispatcher.Accepted, s.Result)
+	}
+	known, err := store.Known(t.Context(), ids)
+	require.NoError(t, err)
+	require.NotContains(t, known, false)
+	calls := g.of("digests")
+	require.Len(t, calls, 4*((n+63)/64))
+	for _, c := range calls {
+		require.LessOrEqual(t, c.args, 64+2)
+	}
+}
+
+// Fields of bodies are read a page at a time, also where Redis tells no fields
+// without their bodies: then a page has few of them.
+func TestDoctorReadsBodiesAPageAtATime(t *testing.T) {
+	const n, size = 300, 64 << 10
+	p := newTestWard(t, redistest.Start(t))
+	p.fill()
+	p.alive("one")
+	for i := range n {
+		p.do("HSET", p.key("bodies"), fmt.Sprintf("x%03d 0123456789abcdef", i), strings.Repeat("x", size))
+	}
+	g := measured(p.store)
+	_, found := p.examine(false)
+	require.Equal(t, n, len(found))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	pages := 0
+	for _, s := range g.sent {
+		require.NotEqual(t, "hkeys", s.name)
+		if s.name == "hscan" {
+			pages++
+			require.LessOrEqual(t, s.bytes, 2<<20)
+		}
+	}
+	require.Greater(t, pages, n/64)
 }

@@ -1,7 +1,10 @@
 package redisq
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"strconv"
 
 	"github.com/redis/go-redis/v9"
 
@@ -86,20 +89,51 @@ func (s *Store) readClaimed(a *answer, claimed []dispatcher.Claimed) []dispatche
 	})
 }
 
+// leasesPage is how many leases one round trip asks for: some 100 KiB.
+const leasesPage = 1000
+
 // Leases names what an instance holds, those of each partition the oldest
-// first, all read in one round trip.
+// first. It is read a page at a time, all partitions in one round trip: what is
+// held all the while is told for certain.
 func (s *Store) Leases(ctx context.Context, by string) ([]dispatcher.DeliveryID, error) {
-	names := make([]*redis.StringSliceCmd, len(s.tags))
-	err := s.everyPartition(ctx, "leases of "+by, s.all(), func(p redis.Pipeliner, n int) {
-		names[n] = p.ZRange(ctx, s.tags[n]+keyLeases+by, 0, -1)
-	})
+	type lease struct {
+		name string
+		at   float64
+	}
+	found, cursors := make([][]lease, len(s.tags)), make([]uint64, len(s.tags))
+	var errs []error
+	for todo := s.all(); len(todo) > 0; {
+		pages := make([]*redis.ScanCmd, len(todo))
+		count := int64(max(leasesPage/len(todo), 1))
+		errs = append(errs, s.everyPartition(ctx, "leases of "+by, todo, func(p redis.Pipeliner, i int) {
+			n := todo[i]
+			pages[i] = p.ZScan(ctx, s.tags[n]+keyLeases+by, cursors[n], "", count)
+		}))
+		var left []int
+		for i, n := range todo {
+			if pages[i] == nil || pages[i].Err() != nil {
+				continue // its error is told
+			}
+			page, next := pages[i].Val()
+			for k := 0; k+1 < len(page); k += 2 {
+				at, _ := strconv.ParseFloat(page[k+1], 64)
+				found[n] = append(found[n], lease{page[k], at})
+			}
+			if cursors[n] = next; next != 0 {
+				left = append(left, n)
+			}
+		}
+		todo = left
+	}
 	var out []dispatcher.DeliveryID
-	for _, list := range names {
-		for _, name := range valueOf(list) {
-			if id, ok := dispatcher.ParseDeliveryID(name); ok {
+	for _, leases := range found {
+		slices.SortFunc(leases, func(a, b lease) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.name, b.name)) })
+		// A page may tell again what one before it told.
+		for _, l := range slices.CompactFunc(leases, func(a, b lease) bool { return a.name == b.name }) {
+			if id, ok := dispatcher.ParseDeliveryID(l.name); ok {
 				out = append(out, id)
 			}
 		}
 	}
-	return out, err
+	return out, join(errs...)
 }

@@ -8,15 +8,16 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// knownBatch is how many ids one call is asked for.
-const knownBatch = 256
+// digestsBatch is how many ids one call is asked for: it reads a MiB of records
+// for them at most.
+const digestsBatch = 64
 
 // Known asks all partitions.
 func (s *Store) Known(ctx context.Context, ids []string) ([]bool, error) {
 	known := make([]bool, len(ids))
 	var jobs []job
 	var froms []int
-	each(len(ids), knownBatch, func(from, to int) {
+	each(len(ids), digestsBatch, func(from, to int) {
 		args := make([]any, 0, to-from)
 		for _, id := range ids[from:to] {
 			args = append(args, id)
@@ -62,9 +63,9 @@ func (s *Store) compare(ctx context.Context, by string, batch []dispatcher.Entry
 				args, share = append(args, batch[p.entry].Message.ID), append(share, p.entry)
 			}
 		}
-		if len(share) > 0 {
-			jobs, shares = append(jobs, job{partition: n, args: args}), append(shares, share)
-		}
+		each(len(share), digestsBatch, func(from, to int) {
+			jobs, shares = append(jobs, job{partition: n, args: args[from:to:to]}), append(shares, share[from:to])
+		})
 	}
 	if len(jobs) == 0 {
 		return

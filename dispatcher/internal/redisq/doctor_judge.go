@@ -109,20 +109,65 @@ func (d *doctor) notReady(ctx context.Context, n int, suspects []suspect) ([]sus
 	return left, nil
 }
 
-// judgeBodies judges bodies that lie apart by their fields. These are read
-// alone: a page with bodies would be too large.
+// judgeBodies judges bodies that lie apart by their fields, a page at a time.
 func (d *doctor) judgeBodies(ctx context.Context, n int) error {
-	var fields *redis.StringSliceCmd
-	err := d.s.at(ctx, "read bodies", n, func(p redis.Pipeliner) { fields = p.HKeys(ctx, d.s.tags[n]+keyBodies) })
-	if err != nil {
-		return err
-	}
-	for some := range slices.Chunk(fields.Val(), judgeBatch) {
-		if _, err := d.judgeMessages(ctx, n, some, judging{last: true, bodies: true}); err != nil {
+	scan := bodyScan{d: d, key: d.s.tags[n] + keyBodies, count: judgeBatch}
+	for {
+		fields, err := scan.page(ctx, n)
+		if err != nil {
 			return err
 		}
+		for some := range slices.Chunk(fields, judgeBatch) {
+			if _, err := d.judgeMessages(ctx, n, some, judging{last: true, bodies: true}); err != nil {
+				return err
+			}
+		}
+		if scan.cursor == 0 {
+			return nil
+		}
 	}
-	return nil
+}
+
+// bodyScan reads the fields of bodies. Before Redis 7.4 no page of fields comes
+// without their bodies: then a page is as short as their sizes ask for.
+type bodyScan struct {
+	d      *doctor
+	key    string
+	cursor uint64
+	count  int64
+	whole  bool // bodies come too
+}
+
+func (b *bodyScan) page(ctx context.Context, n int) (fields []string, err error) {
+	var scan *redis.ScanCmd
+	if !b.whole {
+		err = b.d.s.at(ctx, "read bodies", n, func(p redis.Pipeliner) { scan = p.HScanNoValues(ctx, b.key, b.cursor, "", b.count) })
+		if err == nil {
+			fields, b.cursor = scan.Val()
+			return fields, nil
+		}
+		if refused := redis.Error(nil); !asAnswer(err, &refused) || meaningOf(err) != nil {
+			return nil, err
+		}
+		b.whole, b.count = true, 1
+	}
+	err = b.d.s.at(ctx, "read bodies", n, func(p redis.Pipeliner) { scan = p.HScan(ctx, b.key, b.cursor, "", b.count) })
+	if err != nil {
+		return nil, err
+	}
+	page, next := scan.Val()
+	b.cursor = next
+	bytes := 0
+	for i := 0; i+1 < len(page); i += 2 {
+		fields, bytes = append(fields, page[i]), bytes+len(page[i+1])
+	}
+	switch {
+	case bytes > walkBytes:
+		b.count = max(b.count/2, 1)
+	case bytes < walkBytes/4:
+		b.count = min(2*b.count, judgeBatch)
+	}
+	return fields, nil
 }
 
 // judgeRecords has messages judged, and repaired, twice for the same reason.

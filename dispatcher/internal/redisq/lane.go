@@ -74,10 +74,11 @@ func (a *answer) changes(h *dispatcher.Hint) {
 }
 
 // Bounds of a sweep: sweepPage entries of :due are looked at in one call, and
-// sweepBatch of what is found ended in one.
+// sweepBatch of what is found ended in one, which reads a MiB of records for
+// them at most.
 const (
 	sweepPage  = 1000
-	sweepBatch = 128
+	sweepBatch = 64
 )
 
 // Sweep ends a page of what waits for a time in a disabled or deleted lane.

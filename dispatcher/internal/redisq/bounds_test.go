@@ -3,6 +3,7 @@ package redisq_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -305,4 +306,76 @@ func TestDoctorReadsBodiesAPageAtATime(t *testing.T) {
 		}
 	}
 	require.Greater(t, pages, n/64)
+}
+
+// A page of lanes costs about as many lanes as it tells, however many partitions
+// there are, and tells the last made of all first also where most lie in one.
+func TestAPageOfLanesReadsFewMoreThanItTells(t *testing.T) {
+	const partitions, n, limit = 16, 1600, 100
+	f := newTestStores(redistest.Start(t))(t, queuetest.Setup{Partitions: partitions, MaxWindow: 128, Permits: 1024})
+	store, now := f.Queue.(*redisq.Store), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	var want []dispatcher.Lane
+	publish := func(lane dispatcher.Lane) {
+		now = now.Add(time.Second)
+		f.SetClock(now)
+		m := &dispatcher.Message{ID: "m", Topic: "a.b", Delay: time.Hour}
+		_, _, err := store.Schedule(t.Context(), "one", 0, 0, []dispatcher.Entry{{Message: m, Digest: m.Digest(), Lanes: []dispatcher.Lane{lane}}})
+		require.NoError(t, err)
+		want = append(want, lane)
+	}
+	later := []dispatcher.Lane{}
+	for i := range n {
+		if lane := laneOf(i); f.Partition(lane) == 0 && len(later) < 60 {
+			later = append(later, lane)
+		} else {
+			publish(lane)
+		}
+	}
+	for _, lane := range later {
+		publish(lane)
+	}
+	slices.Reverse(want)
+	g := measured(store)
+	var told []dispatcher.Lane
+	for cursor := ""; ; {
+		page, next, err := store.Lanes(t.Context(), limit, cursor)
+		require.NoError(t, err)
+		for _, l := range page {
+			told = append(told, l.Lane)
+		}
+		read := 0
+		for _, a := range g.of("lanes") {
+			read += (a.size - 5) / 11
+			require.LessOrEqual(t, a.size, 5+11*256)
+		}
+		require.LessOrEqual(t, read, 2*limit+2*8*partitions)
+		if cursor = next; cursor == "" {
+			break
+		}
+		require.Len(t, page, limit)
+	}
+	require.Equal(t, want, told)
+}
+
+// Whole records of endpoints pass through Redis to tell their versions.
+func TestVersionsOfEndpointsAreReadSomeAtATime(t *testing.T) {
+	r := newTrap(t)
+	ids := make([]string, 200)
+	for i := range ids {
+		ids[i] = string(endpointLane(i + 1))
+	}
+	g := measured(r.store)
+	versions, err := r.store.EndpointVersions(t.Context(), ids)
+	require.NoError(t, err)
+	require.Len(t, versions, len(ids))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	asked := 0
+	for _, s := range g.sent {
+		if s.name == "" || strings.HasPrefix(s.name, "eval") {
+			asked += s.args
+			require.LessOrEqual(t, s.args, 32+3)
+		}
+	}
+	require.GreaterOrEqual(t, asked, len(ids))
 }

@@ -17,10 +17,10 @@ var endpointVersionsSrc string
 
 var endpointVersions = newScript("read versions of endpoints", endpointVersionsSrc)
 
-// Bounds of one call: versionsChunk whole records pass through Lua to tell their
-// versions, and gonePage deleted endpoints are listed.
+// Bounds of one call: versionsChunk whole records, each of 32 KiB at most, pass
+// through Lua to tell their versions, and gonePage deleted endpoints are listed.
 const (
-	versionsChunk = 64
+	versionsChunk = 32
 	gonePage      = 100
 )
 

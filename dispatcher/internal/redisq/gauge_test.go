@@ -15,6 +15,7 @@ type sized struct {
 	name  string
 	args  int // behind the name, of a script those behind its key
 	bytes int // of the answer
+	size  int // of the answer, in values
 	trip  int // the number of its round trip
 }
 
@@ -64,6 +65,8 @@ func (g *gauge) note(cmds []redis.Cmder) {
 		switch c := cmd.(type) {
 		case *redis.Cmd:
 			s.bytes = weigh(c.Val())
+			list, _ := c.Val().([]any)
+			s.size = len(list)
 		case *redis.StringCmd:
 			s.bytes = len(c.Val())
 		case *redis.ScanCmd:

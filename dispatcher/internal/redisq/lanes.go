@@ -13,10 +13,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Bounds of one call: lanesBatch lanes are read by name, lanesPage in a page.
+// Bounds: lanesBatch lanes are read in one call, and lanesPage are told in a
+// page. Of each partition lanesLeast are read first: where there are many of
+// them, most lanes of a page would be read for nothing.
 const (
 	lanesBatch = 256
 	lanesPage  = 500
+	lanesLeast = 8
 )
 
 // sectionLanes is what a cursor of Lanes says of itself, so that one of a list
@@ -59,7 +62,7 @@ func (s *Store) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]disp
 		})
 	}
 	for i, r := range s.run(ctx, s.scripts.lanes, "", jobs) {
-		held, found, err := readLanes(r)
+		held, _, found, err := readLanes(r)
 		if err == nil && len(found) != len(shares[i]) {
 			err = errAnswer
 		}
@@ -88,32 +91,103 @@ func (s *Store) Lanes(ctx context.Context, limit int, after string) (states []di
 			return nil, "", err
 		}
 	}
-	var found []knownLane
-	more, anyHeld := false, false
-	for _, r := range s.run(ctx, s.scripts.lanes, "", s.everywhere(lanesArgs(limit, at))) {
-		held, page, err := readLanes(r)
-		if err != nil {
-			return nil, "", fmt.Errorf("lanes: %w", err)
+	m, found := s.mergeLanes(limit, at), []knownLane(nil)
+	for len(found) < limit {
+		if err := m.fill(ctx); err != nil {
+			return nil, "", err
 		}
-		found, more, anyHeld = append(found, page...), more || len(page) == limit, anyHeld || held
+		l, ok := m.next()
+		if !ok {
+			break
+		}
+		found = append(found, l)
 	}
-	slices.SortFunc(found, func(a, b knownLane) int {
-		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(b.state.Lane, a.state.Lane))
-	})
-	if len(found) > limit {
-		found, more = found[:limit], true
-	}
-	if anyHeld && after == "" {
+	if m.held && after == "" {
 		states = append(states, heldLanes())
 	}
 	for _, l := range found {
 		states = append(states, l.state)
 	}
-	if more && len(found) > 0 {
-		last := found[len(found)-1]
-		next = cursor{section: sectionLanes, score: last.score, name: string(last.state.Lane)}.String()
+	if len(found) > 0 && m.left() {
+		next = lanesBehind(found[len(found)-1]).String()
 	}
 	return states, next, nil
+}
+
+// laneMerge are the lanes of all partitions, the last made first.
+type laneMerge struct {
+	s       *Store
+	sources []laneSource
+	held    bool // in some partition all are
+}
+
+// laneSource is one partition's part.
+type laneSource struct {
+	at    cursor      // behind what was read
+	chunk int         // how many to read next
+	page  []knownLane // what was read and not taken
+	more  bool        // there is some that was not read
+}
+
+func (s *Store) mergeLanes(limit int, at cursor) *laneMerge {
+	m := &laneMerge{s: s, sources: make([]laneSource, len(s.tags))}
+	for n := range m.sources {
+		m.sources[n] = laneSource{at: at, chunk: min(limit, max(limit/len(s.tags), lanesLeast), lanesBatch), more: true}
+	}
+	return m
+}
+
+// fill reads more of each partition of which all that was read is taken. It
+// reads twice as much as before: most of a page may lie there.
+func (m *laneMerge) fill(ctx context.Context) error {
+	var jobs []job
+	for n := range m.sources {
+		if l := &m.sources[n]; len(l.page) == 0 && l.more {
+			jobs = append(jobs, job{partition: n, args: lanesArgs(l.chunk, l.at)})
+			l.chunk = min(2*l.chunk, lanesBatch)
+		}
+	}
+	for i, r := range m.s.run(ctx, m.s.scripts.lanes, "", jobs) {
+		held, more, page, err := readLanes(r)
+		if err != nil {
+			return fmt.Errorf("lanes: %w", err)
+		}
+		l := &m.sources[jobs[i].partition]
+		l.page, l.more, m.held = page, more, m.held || held
+		if len(page) > 0 {
+			l.at = lanesBehind(page[len(page)-1])
+		}
+	}
+	return nil
+}
+
+// next takes the first of all.
+func (m *laneMerge) next() (first knownLane, ok bool) {
+	var from *laneSource
+	for n := range m.sources {
+		if l := &m.sources[n]; len(l.page) > 0 && (from == nil || compareLanes(l.page[0], from.page[0]) < 0) {
+			from = l
+		}
+	}
+	if from == nil {
+		return first, false
+	}
+	first, from.page = from.page[0], from.page[1:]
+	return first, true
+}
+
+// left reports whether there is more than was taken.
+func (m *laneMerge) left() bool {
+	return slices.ContainsFunc(m.sources, func(l laneSource) bool { return l.more || len(l.page) > 0 })
+}
+
+func compareLanes(a, b knownLane) int {
+	return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(b.state.Lane, a.state.Lane))
+}
+
+// lanesBehind is where a page begins behind a lane.
+func lanesBehind(l knownLane) cursor {
+	return cursor{section: sectionLanes, score: l.score, name: string(l.state.Lane)}
 }
 
 // lanesArgs begins the arguments of the script: no instance is named, since no
@@ -135,18 +209,20 @@ func heldLanes() dispatcher.LaneState {
 }
 
 // readLanes reads what one partition answered; held: all its lanes are.
-func readLanes(r reply) (held bool, lanes []knownLane, err error) {
+func readLanes(r reply) (held, more bool, lanes []knownLane, err error) {
 	a := answer{values: r.values, err: r.err}
 	a.hintIf(0)
-	held = a.err == nil && a.number() == 1
+	if a.err == nil {
+		held, more = a.number() == 1, a.number() == 1
+	}
 	for a.more() {
 		l, err := readLane(&a)
 		if err = errors.Join(a.err, err); err != nil {
-			return false, nil, err
+			return false, false, nil, err
 		}
 		lanes = append(lanes, l)
 	}
-	return held, lanes, a.err
+	return held, more, lanes, a.err
 }
 
 func readLane(a *answer) (l knownLane, err error) {

@@ -1,20 +1,21 @@
 -- lanes: read lanes, those named or a page of all that are known, the last made first.
 --
 -- ARGV[..] after those of read: most (0: those named), score and name of the last one before (empty: from the start), lanes
--- returns now, due, weight, 1 if all lanes are held, then for each: lane, ms when its state was made or last looked at (0:
+-- returns now, due, weight, 1 if all lanes are held, 1 if there is more, then for each: lane, ms when its state was made or last looked at (0:
 -- it is not known), in flight, waiting, most in flight now, fails, opened, until ms, us when its rate allows the next
 -- attempt (0: now, or it has none), limits (empty: none), what it leads to (empty: it is no bare URL's)
 local wanted, after, last = tonumber(ARGV[rest]), ARGV[rest + 1], ARGV[rest + 2]
-local names = {}
+local names, more = {}, 0
 if wanted > 0 then
   local at = offset(KNOWN, after, last)
   names = call('ZREVRANGE', KNOWN, at, at + wanted - 1)
+  if at + #names < call('ZCARD', KNOWN) then more = 1 end
 else
   for i = rest + 3, #ARGV do names[#names + 1] = ARGV[i] end
 end
 load(names)
 
-local answer = { micros, before_due, weighs(before_weight), holds_all(call('HGET', LIMITS, '*')) and 1 or 0 }
+local answer = { micros, before_due, weighs(before_weight), holds_all(call('HGET', LIMITS, '*')) and 1 or 0, more }
 for _, name in ipairs(names) do
   local l = lanes[name]
   local s = l.state

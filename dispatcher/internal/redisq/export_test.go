@@ -100,3 +100,11 @@ func ScriptTexts() map[string]string {
 	add(reflect.ValueOf(newScripts(false)))
 	return texts
 }
+
+// Readers are the turns in which bodies are read.
+type Readers = readers
+
+// Enter waits for a turn to read so many bytes from a node.
+func (r *readers) Enter(ctx context.Context, node string, size int64) (leave func(), err error) {
+	return r.of(node).enter(ctx, size)
+}

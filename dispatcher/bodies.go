@@ -57,7 +57,7 @@ func (l *loader) put(tasks []Claimed) bool {
 	l.waiting = append(l.waiting, tasks...)
 	ready := l.start()
 	for i := range l.waiting {
-		if m := *l.waiting[i].Message; m.Body != nil { // of a publish a moment ago; whoever waits has nothing
+		if m := *l.waiting[i].Message; m.Body != nil { // of a publish a moment ago; what waits takes no memory
 			m.Body = nil
 			l.waiting[i].Message = &m
 		}

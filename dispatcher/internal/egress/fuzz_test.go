@@ -43,7 +43,7 @@ func FuzzExchange(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, answer []byte, cut uint16, stays bool) {
 		if len(answer) > 128<<10 {
-			t.Skip("longer than anything that is read")
+			return // longer than anything that is read
 		}
 		synctest.Test(t, func(t *testing.T) { exchange(t, answer, min(int(cut), len(answer)), stays) })
 	})

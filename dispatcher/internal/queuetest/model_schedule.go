@@ -228,7 +228,7 @@ func (m *model) inConflict(e dispatcher.Entry, got dispatcher.Result) bool {
 func (m *model) accept(p *publishing, key recordKey, e dispatcher.Entry, lanes []dispatcher.Lane) (dispatcher.Result, []dispatcher.Lane, int64) {
 	due := m.from() + e.Message.Delay.Milliseconds()
 	if !e.Message.DeliverAt.IsZero() {
-		due = ceilMillis(e.Message.DeliverAt)
+		due = max(ceilMillis(e.Message.DeliverAt), m.ms())
 	} else if e.Message.Delay == 0 {
 		due = m.ms()
 	}
@@ -239,7 +239,7 @@ func (m *model) accept(p *publishing, key recordKey, e dispatcher.Entry, lanes [
 	if msg == nil {
 		result = dispatcher.Accepted
 		msg = &modelMessage{message: e.Message, digest: e.Digest, due: due, whole: true, lanes: map[dispatcher.Lane]bool{}}
-		if e.Message.Delay == 0 && e.Message.DeliverAt.IsZero() {
+		if e.Message.Delay == 0 && e.Message.DeliverAt.IsZero() || due == m.ms() {
 			msg.due = m.from() // a record has whole ms, and must not be early
 		}
 		if full(msg, lanes[0]) {
@@ -247,7 +247,7 @@ func (m *model) accept(p *publishing, key recordKey, e dispatcher.Entry, lanes [
 		}
 		m.messages[key] = msg
 	} else {
-		due = msg.due
+		due = max(msg.due, m.ms())
 	}
 	var made []dispatcher.Lane
 	for _, lane := range lanes {

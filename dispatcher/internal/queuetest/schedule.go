@@ -1,6 +1,7 @@
 package queuetest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -241,6 +242,38 @@ var directCases = []testCase{
 		require.Empty(r, got[0].Leased)
 		r.mustClaimNothing(one)
 		require.Equal(r, dispatcher.ReasonExpired, r.mustStand(named("a", "m1"), dispatcher.StatusDead).Reason)
+	}},
+	{name: "what was to be delivered in the past is due when it is accepted", run: func(r *rig) {
+		for i, at := range []time.Time{time.UnixMilli(0), start.Add(-time.Hour)} {
+			ready, leased := fmt.Sprintf("ready%d", i), fmt.Sprintf("leased%d", i)
+			lane := dispatcher.Lane(fmt.Sprintf("l%d", i))
+			got := r.schedule(r.entry(ready, to("a"), deliverAt(at)))
+			require.Equal(r, to("a"), got[0].Ready)
+			require.Equal(r, start, got[0].Due)
+			got = r.scheduleFor(one, 512, 64, r.entry(leased, to(lane), deliverAt(at)))
+			require.Equal(r, to(lane), got[0].Leased)
+			require.Equal(r, start, got[0].Due)
+		}
+		for _, c := range r.claim(one, 2) {
+			require.Equal(r, start, c.Due)
+		}
+	}},
+	{name: "what waited behind another is due no sooner than it was accepted", run: func(r *rig) {
+		r.publishKeyed("a", "k", "m1")
+		r.pass(time.Hour)
+		r.schedule(r.entry("m2", to("a"), keyed("k"), deliverAt(time.UnixMilli(0))))
+		accepted := r.now
+		r.pass(time.Minute)
+		r.deliver(named("a", "m1"))
+		require.Equal(r, accepted, r.mustClaim(one, named("a", "m2"))[0].Due)
+	}},
+	{name: "a lane that a repeat adds is due no sooner than the repeat", run: func(r *rig) {
+		r.publish("a", "m1")
+		r.pass(time.Hour)
+		got := r.schedule(r.entry("m1", to("a", "b")))
+		require.Equal(r, to("b"), got[0].Ready)
+		r.mustClaim(one, named("a", "m1"))
+		require.Equal(r, r.now, r.mustClaim(one, named("b", "m1"))[0].Due)
 	}},
 	{name: "a lane that a repeat adds may be leased directly", run: func(r *rig) {
 		r.publish("a", "m1")

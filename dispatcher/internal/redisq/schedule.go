@@ -151,13 +151,17 @@ func appendPlaced(list []placed, batch []dispatcher.Entry, i int, lanes []dispat
 }
 
 // whenOf is when a message is due: by this host, for its record, and as the
-// script is told.
+// script is told. The record has no time before the message was accepted: what
+// waits behind another is due then.
 func whenOf(e *dispatcher.Entry) (deliver time.Time, when string) {
 	m := e.Message
 	switch {
 	case !m.DeliverAt.IsZero():
 		deliver = m.DeliverAt.Add(time.Millisecond - 1) // a record has whole ms, and must not be early
 		when = "@" + strconv.FormatInt(max(deliver.UnixMilli(), 0), 10)
+		if m.DeliverAt.Before(m.CreatedAt) {
+			deliver = m.CreatedAt.Add(time.Millisecond - 1)
+		}
 	case m.Delay == 0:
 		deliver, when = m.CreatedAt.Add(time.Millisecond-1), "+0" // as most are
 	default:

@@ -30,7 +30,7 @@ while ARGV[at] do
     sign = sub(when, 1, 1)
   end
   local ms = tonumber(sub(when, 2))
-  local due = sign == '@' and ms or from + ms
+  local due = sign == '@' and math.max(ms, now) or from + ms -- no attempt is late by what passed before it was accepted
   if lane == '' then
     list = {}
     for i = 1, tonumber(ARGV[at]) do
@@ -203,7 +203,7 @@ local function again(e, old)
     e.due = 0
     return '2' .. letter('s', e)
   end
-  e.due = deliver(old) -- a lane that a repeat adds is due when the first ones were
+  e.due = math.max(deliver(old), now) -- a lane that a repeat adds is due when the first ones were, or is accepted now
   e.soon = e.due <= now
   local fan = fans[e.id] or sure('HGET', FAN, e.id) or only(old)
   local named, letters, more = {}, { '2' }, false

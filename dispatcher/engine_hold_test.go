@@ -30,6 +30,8 @@ func TestWhatComesForAPausedDestinationIsHeldAndGoesOn(t *testing.T) {
 			string(lane):       {lane, message("by_lane")},
 			string(d.AllLanes): {d.AllLanes, message("all")},
 		}
+		_, err = r.Resume(t.Context(), bare.URL, "") // so that it is there
+		require.NoError(t, err)
 		sent := 0
 		for name, c := range cases {
 			state, err := r.Pause(t.Context(), name, "")

@@ -71,6 +71,9 @@ func (d *Dispatcher) Resume(ctx context.Context, destination, tenant string) (La
 
 func (d *Dispatcher) hold(ctx context.Context, destination, tenant string, held bool) (LaneState, error) {
 	lane, name, err := d.laneAndName(ctx, destination, tenant)
+	if err == nil {
+		err = d.checkLane(ctx, lane, destination)
+	}
 	switch {
 	case err != nil:
 		return LaneState{}, err
@@ -88,6 +91,9 @@ func (d *Dispatcher) hold(ctx context.Context, destination, tenant string, held 
 			limits.Held = HeldPaused
 		}
 		_, err = d.engine.setLimits(ctx, lane, limits, !held)
+		if lane == AllLanes && err == nil {
+			d.engine.log.LogAttrs(ctx, slog.LevelInfo, "all lanes changed", slog.Bool("paused", held))
+		}
 	}
 	if err != nil {
 		return LaneState{}, err
@@ -98,6 +104,22 @@ func (d *Dispatcher) hold(ctx context.Context, destination, tenant string, held 
 	}
 	err = d.tellURLs(ctx, states)
 	return states[0], err
+}
+
+// checkLane says ErrNotFound of a lane that is named by itself and is not
+// there. A URL and an endpoint may be held before their first message.
+func (d *Dispatcher) checkLane(ctx context.Context, lane Lane, destination string) error {
+	if string(lane) != destination || lane == AllLanes || lane.IsEndpoint() {
+		return nil
+	}
+	states, err := d.engine.queue.LaneStates(ctx, []Lane{lane})
+	if err != nil {
+		return fmt.Errorf("read lane %s: %w", lane, err)
+	}
+	if s := states[0]; !s.Known && s.URL == "" && s.LaneCount == (LaneCount{}) {
+		return fmt.Errorf("lane %s: %w", lane, ErrNotFound)
+	}
+	return nil
 }
 
 // Lanes reads a page of all lanes. ErrListing says that too many ask for one.

@@ -101,6 +101,9 @@ type Laner interface {
 	// HeldLanes reads a page of the lanes of a partition that are held, but not
 	// AllLanes. One may come twice. next is empty at the end.
 	HeldLanes(ctx context.Context, partition int, cursor string) (list []HeldLane, next string, err error)
+	// LaneNames reads a page of what the lanes of a partition are called. One may
+	// come twice. next is empty at the end.
+	LaneNames(ctx context.Context, partition int, cursor string) (list []LaneName, next string, err error)
 	// LaneStates reads lanes, in the order asked for.
 	LaneStates(ctx context.Context, lanes []Lane) ([]LaneState, error)
 	// Lanes reads a page of all lanes that are known, those last made first;

@@ -1,7 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -9,8 +13,12 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// laneCall is one call about one destination, which answers how its lane stands then.
-type laneCall func(c *client.Client, ctx context.Context, destination, tenant string) (wire.LaneState, error)
+// laneCalls are the calls about a destination, each of which answers how its
+// lane stands then: about one tenant's, or a page of all tenants' lanes there.
+type laneCalls struct {
+	one func(c *client.Client, ctx context.Context, destination, tenant string) (wire.LaneState, error)
+	all func(c *client.Client, ctx context.Context, destination, cursor string) (wire.LaneState, error)
+}
 
 func newPause(s stage) *cobra.Command {
 	return onLane(s, &cobra.Command{
@@ -19,10 +27,15 @@ func newPause(s stage) *cobra.Command {
 		Long: `Holds a destination: what is published for it is kept and waits. It is named by its
 lane, by the id or uid of an endpoint, or by a URL, which stands for what messages
 of --tenant, or without it those of no tenant, send to its origin. '*' holds
-everything. Attempts under way are left to finish.`,
+everything. Attempts under way are left to finish.
+
+With --all-tenants a URL stands for what the messages of every tenant send to its
+origin. Each is held in a step of its own: where some fail, repeat the command.
+A tenant that sends there for the first time later is not held.`,
 		Example: `  hookladder pause https://shop.example/hooks --tenant shop_42
+  hookladder pause https://shop.example --all-tenants
   hookladder pause '*'`,
-	}, (*client.Client).PauseLane)
+	}, laneCalls{(*client.Client).PauseLane, (*client.Client).PauseTenants})
 }
 
 func newResume(s stage) *cobra.Command {
@@ -31,19 +44,24 @@ func newResume(s stage) *cobra.Command {
 		Short: "Let a destination go on, or all of them",
 		Long: `Lets a destination go on that was paused or disabled. Its breaker is closed, and
 what it asked for with Retry-After is forgotten. '*' takes back what pause '*' did;
-what was paused by its own name stays so.`,
+what was paused by its own name stays so. A URL stands for one tenant, or with
+--all-tenants for each that sends to its origin.`,
 		Example: `  hookladder resume https://shop.example/hooks --tenant shop_42
+  hookladder resume https://shop.example --all-tenants
   hookladder resume '*'`,
-	}, (*client.Client).ResumeLane)
+	}, laneCalls{(*client.Client).ResumeLane, (*client.Client).ResumeTenants})
 }
 
-func onLane(s stage, cmd *cobra.Command, call laneCall) *cobra.Command {
+func onLane(s stage, cmd *cobra.Command, calls laneCalls) *cobra.Command {
 	var to calling
-	var asJSON bool
+	var asJSON, all bool
 	var tenant string
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 || args[0] == "" {
 			return usagef("%s needs one destination: a lane, an endpoint, a URL, or '*' for all; see %s --help", cmd.Name(), cmd.CommandPath())
+		}
+		if all && (tenant != "" || !strings.Contains(args[0], "://")) {
+			return usagef("--all-tenants goes with a URL, and without --tenant")
 		}
 		return nil
 	}
@@ -52,17 +70,79 @@ func onLane(s stage, cmd *cobra.Command, call laneCall) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		lane, err := call(c, cmd.Context(), args[0], tenant)
+		var lane wire.LaneState
+		if all {
+			lane, err = eachTenant(cmd.Context(), c, args[0], calls)
+		} else {
+			lane, err = calls.one(c, cmd.Context(), args[0], tenant)
+		}
 		if err != nil {
 			return err
 		}
 		if asJSON {
-			return printJSON(cmd.OutOrStdout(), lane)
+			if err := printJSON(cmd.OutOrStdout(), lane); err != nil {
+				return err
+			}
+		} else if err := printLanes(cmd.OutOrStdout(), lane); err != nil {
+			return err
 		}
-		return printLanes(cmd.OutOrStdout(), lane)
+		return tellTenants(cmd, args[0], lane.OtherTenants, all)
 	}
 	to.add(cmd, s)
 	cmd.Flags().StringVar(&tenant, "tenant", "", "whose messages to a URL are meant (default: those without a tenant)")
+	cmd.Flags().BoolVar(&all, "all-tenants", false, "with a URL: the messages of all tenants to its origin")
 	addJSON(cmd, &asJSON)
 	return cmd
+}
+
+// eachTenant makes the call until all pages are done, and sums up what they say.
+func eachTenant(ctx context.Context, c *client.Client, destination string, calls laneCalls) (wire.LaneState, error) {
+	var sum wire.OtherTenants
+	for cursor := ""; ; {
+		lane, err := calls.all(c, ctx, destination, cursor)
+		if err != nil {
+			if sum.Changed > 0 {
+				err = fmt.Errorf("%w (lanes of other tenants changed before: %d; repeat the command)", err, sum.Changed)
+			}
+			return lane, err
+		}
+		page := cmp.Or(lane.OtherTenants, &wire.OtherTenants{})
+		sum.Lanes, sum.Changed, sum.Failed = sum.Lanes+page.Lanes, sum.Changed+page.Changed, sum.Failed+page.Failed
+		if page.NextCursor == nil {
+			lane.OtherTenants = &sum
+			return lane, nil
+		}
+		cursor = *page.NextCursor
+	}
+}
+
+// tellTenants says what became of the other tenants at a URL's origin. It is an
+// error that some of them could not be reached.
+func tellTenants(cmd *cobra.Command, destination string, others *wire.OtherTenants, all bool) error {
+	switch {
+	case others == nil:
+	case all && others.Failed > 0:
+		return fmt.Errorf("lanes of other tenants: %d changed, %d failed; repeat the command", others.Changed, others.Failed)
+	case all:
+		fmt.Fprintf(cmd.ErrOrStderr(), "lanes of other tenants changed: %d\n", others.Changed)
+	case others.Failed > 0:
+		fmt.Fprintf(cmd.ErrOrStderr(), "other tenants may have lanes at this origin: not all could be counted\n")
+	case others.Lanes > 0:
+		more := ""
+		if others.NextCursor != nil {
+			more = "at least "
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "other tenants have %s%d lanes at this origin; for all: hookladder %s '%s' --all-tenants\n",
+			more, others.Lanes, cmd.Name(), visible(originOf(destination)))
+	}
+	return nil
+}
+
+// originOf is a URL without what may hold a token.
+func originOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
 }

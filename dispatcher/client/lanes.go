@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
 
@@ -24,20 +25,29 @@ func (c *Client) Lanes(ctx context.Context, limit int, cursor string) (wire.Lane
 // a URL, or AllLanes. A URL means what a tenant's messages send to its origin;
 // with an empty tenant, what messages without one do.
 func (c *Client) PauseLane(ctx context.Context, destination, tenant string) (wire.LaneState, error) {
-	return c.lane(ctx, "pause", destination, tenant)
+	return c.lane(ctx, "pause", destination, url.Values{"tenant": {tenant}})
 }
 
 // ResumeLane lets it go on, and closes its breaker.
 func (c *Client) ResumeLane(ctx context.Context, destination, tenant string) (wire.LaneState, error) {
-	return c.lane(ctx, "resume", destination, tenant)
+	return c.lane(ctx, "resume", destination, url.Values{"tenant": {tenant}})
 }
 
-func (c *Client) lane(ctx context.Context, verb, destination, tenant string) (wire.LaneState, error) {
+// PauseTenants holds what the messages of all tenants, and those without one,
+// send to the origin of a URL by now. One call changes 1,000 lanes: it is
+// repeated with NextCursor of OtherTenants until there is none.
+func (c *Client) PauseTenants(ctx context.Context, destination, cursor string) (wire.LaneState, error) {
+	return c.lane(ctx, "pause", destination, url.Values{"all_tenants": {"true"}, "cursor": {cursor}})
+}
+
+// ResumeTenants lets them go on.
+func (c *Client) ResumeTenants(ctx context.Context, destination, cursor string) (wire.LaneState, error) {
+	return c.lane(ctx, "resume", destination, url.Values{"all_tenants": {"true"}, "cursor": {cursor}})
+}
+
+func (c *Client) lane(ctx context.Context, verb, destination string, query url.Values) (wire.LaneState, error) {
 	var out wire.LaneState
-	var query url.Values
-	if tenant != "" {
-		query = url.Values{"tenant": {tenant}}
-	}
+	maps.DeleteFunc(query, func(_ string, values []string) bool { return values[0] == "" })
 	path := "/v1/lanes/" + url.PathEscape(destination) + "/" + verb
 	err := c.do(ctx, request{verb: verb + " " + named(destination), method: http.MethodPost, path: path, query: query}, &out)
 	return out, err

@@ -18,6 +18,16 @@ type LaneState struct {
 	Fails       int    `json:"fails" doc:"Failures in a row that count for the breaker."`
 	Opened      int    `json:"opened" doc:"How often in a row the breaker opened; 0: it is closed."`
 	Until       Time   `json:"until,omitzero" doc:"Nothing is attempted before: the breaker is open, or the receiver asked for it with Retry-After."`
+
+	OtherTenants *OtherTenants `json:"other_tenants,omitzero" doc:"Only where a URL was paused or resumed: what else there is at its origin."`
+}
+
+// OtherTenants are the lanes that other tenants have at the origin of a URL.
+type OtherTenants struct {
+	Lanes      int     `json:"lanes" doc:"So many were found. Without all_tenants they are left as they are."`
+	Changed    int     `json:"changed" doc:"So many of them were paused or resumed, with all_tenants."`
+	Failed     int     `json:"failed" doc:"Lanes that could not be changed, and parts of the store that could not be read: repeat the call."`
+	NextCursor *string `json:"next_cursor" nullable:"true" doc:"One call goes through 100,000 lanes and changes 1,000: repeat it with this cursor. null: all were looked at."`
 }
 
 // LanePage is a part of the list of lanes, those last made first.

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -113,6 +114,20 @@ func TestTheClientCallsEndpointsAndLanes(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, "u_1", got.Lane)
 			require.Equal(t, destination, f.asked)
+		}
+	}
+}
+
+func TestAClientPausesAndResumesAllTenants(t *testing.T) {
+	f := &fakeService{fakeEndpoints: fakeEndpoints{state: dispatcher.LaneState{Lane: "u_1"}, others: dispatcher.OtherTenants{Lanes: 3, Changed: 3, Next: "0-7"}}}
+	c := newTestClient(t, f)
+	for _, call := range []func(context.Context, string, string) (wire.LaneState, error){c.PauseTenants, c.ResumeTenants} {
+		for _, cursor := range []string{"", "0-7"} {
+			got, err := call(t.Context(), "https://shop.example/x", cursor)
+			require.NoError(t, err)
+			require.Equal(t, 3, got.OtherTenants.Changed)
+			require.Equal(t, "0-7", *got.OtherTenants.NextCursor)
+			require.Equal(t, cursor, f.cursor)
 		}
 	}
 }

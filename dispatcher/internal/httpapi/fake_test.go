@@ -22,6 +22,9 @@ type fakeEndpoints struct {
 	secret    signer.Secret        // made where none is given
 	test      dispatcher.TestResult
 	state     dispatcher.LaneState
+	others    dispatcher.OtherTenants
+	cursor    string
+	countErr  error // of OtherTenants
 	next      string
 	asked     string // the name or destination
 	askedID   string // the message whose lane it is to be
@@ -202,4 +205,22 @@ func (f *fakeService) Resume(_ context.Context, destination, tenant string) (dis
 	f.called("resume")
 	f.asked, f.tenant = destination, tenant
 	return f.state, f.err
+}
+
+func (f *fakeService) OtherTenants(_ context.Context, url, tenant string) (dispatcher.OtherTenants, error) {
+	f.called("other tenants")
+	f.asked, f.tenant = url, tenant
+	return f.others, f.countErr
+}
+
+func (f *fakeService) PauseTenants(_ context.Context, url, cursor string) (dispatcher.OtherTenants, error) {
+	f.called("pause tenants")
+	f.asked, f.cursor = url, cursor
+	return f.others, f.err
+}
+
+func (f *fakeService) ResumeTenants(_ context.Context, url, cursor string) (dispatcher.OtherTenants, error) {
+	f.called("resume tenants")
+	f.asked, f.cursor = url, cursor
+	return f.others, f.err
 }

@@ -61,7 +61,8 @@ func TestAnyDestinationIsPausedAndResumed(t *testing.T) {
 			f.calls = nil
 			got := decodeAnswer[wire.LaneState](t, serve(h, newRequest("POST", "/v1/lanes/"+url.PathEscape(destination)+"/"+call, "")), 200)
 			require.Equal(t, "paused", got.State)
-			require.Equal(t, []string{call}, f.calls)
+			require.Equal(t, call, f.calls[0])
+			require.Equal(t, strings.Contains(destination, "://"), got.OtherTenants != nil)
 			require.Equal(t, destination, f.asked)
 		}
 	}
@@ -83,6 +84,51 @@ func TestAnyDestinationIsPausedAndResumed(t *testing.T) {
 	require.Empty(t, f.calls)
 	f.err = dispatcher.ErrNoEndpoint
 	requireProblem(t, serve(h, newRequest("POST", "/v1/lanes/nobody/pause", "")), 404, "not-found")
+}
+
+func TestAPauseByURLTellsOfOtherTenantsAndHoldsThemWhereAskedTo(t *testing.T) {
+	const lane = "/v1/lanes/https:%2F%2Fshop.example/"
+	f := &fakeService{fakeEndpoints: fakeEndpoints{state: dispatcher.LaneState{Lane: "u_1"}, others: dispatcher.OtherTenants{Lanes: 12}}}
+	h := newTestAPI(t, f)
+	post := func(path string) wire.OtherTenants {
+		f.calls = nil
+		w := serve(h, newRequest("POST", path, ""))
+		return *decodeAnswer[wire.LaneState](t, w, 200).OtherTenants
+	}
+	require.Equal(t, wire.OtherTenants{Lanes: 12}, post(lane+"pause?tenant=t1"))
+	require.Equal(t, []string{"pause", "other tenants"}, f.calls)
+	require.Equal(t, "t1", f.tenant)
+	post(lane + "resume?all_tenants=false")
+	require.Equal(t, []string{"resume", "other tenants"}, f.calls)
+
+	f.others = dispatcher.OtherTenants{Lanes: 1001, Changed: 1000, Failed: 1, Next: "3-17"}
+	next := "3-17"
+	require.Equal(t, wire.OtherTenants{Lanes: 1001, Changed: 1000, Failed: 1, NextCursor: &next}, post(lane+"pause?all_tenants=true"))
+	require.Equal(t, []string{"pause tenants", "pause"}, f.calls)
+	require.Equal(t, "https://shop.example", f.asked)
+	post(lane + "resume?all_tenants=true&cursor=3-17")
+	require.Equal(t, []string{"resume tenants", "resume"}, f.calls)
+	require.Equal(t, "3-17", f.cursor)
+
+	f.calls = nil
+	for query, of := range map[string]string{
+		"?all_tenants=true&tenant=t": "query.all_tenants", "?all_tenants=1": "query.all_tenants", "?all_tenants=true&all_tenants=true": "query.all_tenants", "?cursor=3-17": "query.cursor",
+	} {
+		requireField(t, serve(h, newRequest("POST", lane+"pause"+query, "")), of, "")
+	}
+	requireField(t, serve(h, newRequest("POST", "/v1/lanes/u_1/pause?all_tenants=true", "")), "query.all_tenants", "URL only")
+	require.Empty(t, f.calls)
+	f.err = dispatcher.ErrCursor
+	requireField(t, serve(h, newRequest("POST", lane+"pause?all_tenants=true&cursor=x", "")), "query.cursor", "not made")
+	f.err = dispatcher.ErrNotFound
+	requireProblem(t, serve(h, newRequest("POST", "/v1/lanes/u_1/pause", "")), 404, "not-found")
+}
+
+// What was asked for is done: that nothing can be counted is no reason to fail.
+func TestAPauseWhoseOtherTenantsCantBeCountedIsDone(t *testing.T) {
+	f := &fakeService{fakeEndpoints: fakeEndpoints{state: dispatcher.LaneState{Lane: "u_1"}, countErr: dispatcher.ErrListing}}
+	got := decodeAnswer[wire.LaneState](t, serve(newTestAPI(t, f), newRequest("POST", "/v1/lanes/https:%2F%2Fshop.example/pause", "")), 200)
+	require.Equal(t, wire.OtherTenants{Failed: 1}, *got.OtherTenants)
 }
 
 func TestAURLInAFilterMeansTheLaneOfEachTenantThatIsAskedFor(t *testing.T) {

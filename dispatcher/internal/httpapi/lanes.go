@@ -102,41 +102,91 @@ func (s *server) lanes(ctx context.Context, c *call) (*reply, error) {
 
 // pauseLane serves POST /v1/lanes/{lane}/pause.
 func (s *server) pauseLane(ctx context.Context, c *call) (*reply, error) {
-	return s.hold(ctx, c, s.svc.Pause)
+	return s.hold(ctx, c, s.svc.Pause, s.svc.PauseTenants)
 }
 
 // resumeLane serves POST /v1/lanes/{lane}/resume.
 func (s *server) resumeLane(ctx context.Context, c *call) (*reply, error) {
-	return s.hold(ctx, c, s.svc.Resume)
+	return s.hold(ctx, c, s.svc.Resume, s.svc.ResumeTenants)
 }
 
-type holdFunc func(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error)
+type (
+	holdFunc    func(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error)
+	tenantsFunc func(ctx context.Context, destination, cursor string) (dispatcher.OtherTenants, error)
+)
+
+// heldLane is what a call about a lane asks for.
+type heldLane struct {
+	destination, tenant string
+	all                 bool // all tenants' lanes at a URL's origin
+	cursor              string
+}
 
 // hold holds any destination, or lets it go on.
-func (s *server) hold(ctx context.Context, c *call, do holdFunc) (*reply, error) {
-	q, err := c.query("tenant")
+func (s *server) hold(ctx context.Context, c *call, one holdFunc, all tenantsFunc) (*reply, error) {
+	asked, err := parseHeldLane(c)
 	if err != nil {
 		return nil, err
 	}
-	tenant, err := only(q, "tenant")
+	var others dispatcher.OtherTenants
+	if asked.all { // first, so that a part of the store that is away keeps none of the rest from it
+		if others, err = all(ctx, asked.destination, asked.cursor); err != nil {
+			return nil, err
+		}
+	}
+	state, err := one(ctx, asked.destination, asked.tenant)
 	if err != nil {
 		return nil, err
 	}
-	destination := c.r.PathValue("lane") // unescaped, so that a URL may stand in it
-	if wrong := checkDestination(destination); wrong != "" && destination != string(dispatcher.AllLanes) {
-		return nil, field("path.lane", wrong)
+	if isURL(asked.destination) && !asked.all {
+		if others, err = s.svc.OtherTenants(ctx, asked.destination, asked.tenant); err != nil {
+			others.Failed++ // what was asked for is done all the same
+		}
+	}
+	w := wireLane(&state)
+	if isURL(asked.destination) {
+		w.OtherTenants = &wire.OtherTenants{
+			Lanes: others.Lanes, Changed: others.Changed, Failed: others.Failed, NextCursor: nextCursor(others.Next),
+		}
+	}
+	return answerJSON(http.StatusOK, w)
+}
+
+func parseHeldLane(c *call) (h heldLane, err error) {
+	q, err := c.query("tenant", "all_tenants", "cursor")
+	if err != nil {
+		return h, err
+	}
+	values := map[string]string{}
+	for _, name := range []string{"tenant", "all_tenants", "cursor"} {
+		if values[name], err = only(q, name); err != nil {
+			return h, err
+		}
+	}
+	h = heldLane{destination: c.r.PathValue("lane"), tenant: values["tenant"], cursor: values["cursor"]} // unescaped, so that a URL may stand in it
+	if wrong := checkDestination(h.destination); wrong != "" && h.destination != string(dispatcher.AllLanes) {
+		return h, field("path.lane", wrong)
+	}
+	switch values["all_tenants"] {
+	case "", "false":
+	case "true":
+		h.all = true
+	default:
+		return h, field("query.all_tenants", "must be true or false")
 	}
 	switch {
-	case tenant != "" && !dispatcher.ValidTenant(tenant):
-		return nil, field("query.tenant", "must be a tenant")
-	case tenant != "" && !isURL(destination):
-		return nil, field("query.tenant", "goes with a URL only: any other destination has one tenant")
+	case h.tenant != "" && !dispatcher.ValidTenant(h.tenant):
+		return h, field("query.tenant", "must be a tenant")
+	case h.tenant != "" && !isURL(h.destination):
+		return h, field("query.tenant", "goes with a URL only: any other destination has one tenant")
+	case h.all && !isURL(h.destination):
+		return h, field("query.all_tenants", "goes with a URL only: any other destination has one tenant")
+	case h.all && h.tenant != "":
+		return h, field("query.all_tenants", "goes without tenant")
+	case h.cursor != "" && !h.all:
+		return h, field("query.cursor", "goes with all_tenants only")
 	}
-	state, err := do(ctx, destination, tenant)
-	if err != nil {
-		return nil, err
-	}
-	return answerJSON(http.StatusOK, wireLane(&state))
+	return h, nil
 }
 
 // wireLane is a lane as callers read it.

@@ -138,6 +138,9 @@ func (s *server) secretOperations() []operation {
 func (s *server) laneOperations() []operation {
 	lane := pathParam("lane", "A lane, an endpoint's id or uid, a URL (its slashes escaped as %2F), or * for all.")
 	tenant := queryParam("tenant", "With a URL: whose messages to it are meant. Left out: those without a tenant.", text1)
+	all := queryParam("all_tenants", "true, with a URL: also the lanes that other tenants have at its origin by now.", enum("true", "false"))
+	cursor := queryParam("cursor", "With all_tenants: next_cursor of the call before.", text1)
+	params := []*huma.Param{lane, tenant, all, cursor}
 	one := map[int]any{200: wire.LaneState{}}
 	return []operation{
 		{
@@ -149,12 +152,12 @@ func (s *server) laneOperations() []operation {
 		{
 			id: "pause-lane", method: "POST", path: "/v1/lanes/{lane}/pause", scope: scopeAdmin,
 			summary: "Hold what goes to a destination, or everything", serve: s.pauseLane,
-			params: []*huma.Param{lane, tenant}, answers: one, problems: []*kind{notFound, changed, invalid, sealed, unavailable},
+			params: params, answers: one, problems: []*kind{notFound, changed, invalid, sealed, unavailable},
 		},
 		{
 			id: "resume-lane", method: "POST", path: "/v1/lanes/{lane}/resume", scope: scopeAdmin,
 			summary: "Let a destination go on, and close its breaker", serve: s.resumeLane,
-			params: []*huma.Param{lane, tenant}, answers: one, problems: []*kind{notFound, changed, invalid, sealed, unavailable},
+			params: params, answers: one, problems: []*kind{notFound, changed, invalid, sealed, unavailable},
 		},
 	}
 }

@@ -83,8 +83,16 @@ type LaneService interface {
 	// Lanes reads a page of all lanes; dispatcher.ErrCursor where the cursor is
 	// none.
 	Lanes(ctx context.Context, limit int, cursor string) (states []dispatcher.LaneState, next string, err error)
-	// Pause holds a destination; dispatcher.ErrNoEndpoint where it is none.
+	// Pause holds a destination; dispatcher.ErrNoEndpoint where it is none, and
+	// dispatcher.ErrNotFound where a lane is named that is not there.
 	Pause(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error)
 	// Resume lets it go on.
 	Resume(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error)
+	// OtherTenants counts the lanes that other tenants have at a URL's origin.
+	OtherTenants(ctx context.Context, url, tenant string) (dispatcher.OtherTenants, error)
+	// PauseTenants holds the lanes of all tenants there; dispatcher.ErrCursor
+	// where the cursor is none.
+	PauseTenants(ctx context.Context, url, cursor string) (dispatcher.OtherTenants, error)
+	// ResumeTenants lets them go on.
+	ResumeTenants(ctx context.Context, url, cursor string) (dispatcher.OtherTenants, error)
 }

@@ -2,6 +2,7 @@ package queuetest
 
 import (
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -80,5 +81,31 @@ var nameCases = []testCase{
 		r.pass(90 * time.Minute)
 		r.trim(keepAll)
 		require.Empty(r, r.State().Lanes)
+	}},
+	{name: "the names of all lanes are read page by page", run: func(r *rig) {
+		want := map[dispatcher.Lane]string{}
+		batch := make([]dispatcher.Entry, 700) // more than two pages
+		for i := range batch {
+			lane, tenant := dispatcher.Lane("l"+strconv.Itoa(i)), "t"+strconv.Itoa(i)
+			batch[i] = r.entry("m"+strconv.Itoa(i), to(lane), func(m *dispatcher.Message) { m.Tenant = tenant })
+			want[lane] = "https://example.com " + tenant
+		}
+		r.schedule(batch...)
+		found := map[dispatcher.Lane]string{}
+		for n := range r.Queue.Partitions() {
+			for cursor := ""; ; {
+				page, next, err := r.Queue.LaneNames(r.ctx, n, cursor)
+				require.NoError(r, err)
+				for _, l := range page {
+					found[l.Lane] = l.Name
+				}
+				if cursor = next; cursor == "" {
+					break
+				}
+			}
+		}
+		require.Equal(r, want, found)
+		_, _, err := r.Queue.LaneNames(r.ctx, 0, "x")
+		require.ErrorIs(r, err, dispatcher.ErrCursor)
 	}},
 }

@@ -57,6 +57,30 @@ func (s *Store) HeldLanes(ctx context.Context, partition int, cursor string) (li
 	return list, pageText(at), nil
 }
 
+// namesPage is how many names are read in one call: each is 2.4 KB at most, with
+// the longest URL and tenant, so together less than a MiB.
+const namesPage = 256
+
+// LaneNames reads a page of the names of a partition's lanes.
+func (s *Store) LaneNames(ctx context.Context, partition int, cursor string) (list []dispatcher.LaneName, next string, err error) {
+	at, err := parsePage(cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	var scan *redis.ScanCmd
+	err = s.at(ctx, "read lane names", partition, func(p redis.Pipeliner) {
+		scan = p.HScan(ctx, s.tags[partition]+keyLaneNames, at, "", namesPage)
+	})
+	if err != nil {
+		return nil, "", inPartition(partition, err)
+	}
+	found, at := scan.Val()
+	for i := 0; i+1 < len(found); i += 2 {
+		list = append(list, dispatcher.LaneName{Lane: dispatcher.Lane(found[i]), Name: found[i+1]})
+	}
+	return list, pageText(at), nil
+}
+
 // parseHeld reads a text of :held: a letter, since when in ms, by whom.
 func parseHeld(text string) (l dispatcher.HeldLane, ok bool) {
 	var since int64

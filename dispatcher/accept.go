@@ -263,10 +263,10 @@ func leasedOf(batch []Entry, out []Scheduled) []Claimed {
 			apart.Apart = &Apart{Size: len(m.Body), Digest: batch[i].Digest}
 			m = &apart
 		}
-		for _, lane := range s.Leased {
+		for k, lane := range s.Leased {
 			claimed = append(claimed, Claimed{
 				ID:      DeliveryID{Lane: lane, Message: m.ID},
-				Message: m, Due: s.Due, Attempt: 1, Rung: 1, First: true, Version: s.Versions[lane],
+				Message: m, Due: s.Due, Attempt: 1, Rung: 1, First: true, Version: s.Versions[lane], Leased: s.LeasedAt[k],
 			})
 		}
 	}

@@ -38,9 +38,9 @@ func (d *directory) admit(ctx context.Context, leased []Claimed) (may []Claimed,
 		case fits:
 			may = append(may, c)
 		case stalled:
-			back = append(back, Settlement{ID: c.ID, Verdict: Back, Due: c.Due, Pause: stalledFor})
+			back = append(back, Settlement{ID: c.ID, Verdict: Back, Due: c.Due, Leased: c.Leased, Pause: stalledFor})
 		default:
-			back = append(back, Settlement{ID: c.ID, Verdict: Back, Due: c.Due})
+			back = append(back, Settlement{ID: c.ID, Verdict: Back, Due: c.Due, Leased: c.Leased})
 		}
 	}
 	return may, back, err

@@ -78,7 +78,7 @@ func (l *loader) put(tasks []Claimed) bool {
 func (l *loader) back(list []Claimed) {
 	outcomes := make([]Settlement, len(list))
 	for i, c := range list {
-		outcomes[i] = Settlement{ID: c.ID, Verdict: Back, Due: c.Due, Pause: backPause}
+		outcomes[i] = Settlement{ID: c.ID, Verdict: Back, Due: c.Due, Leased: c.Leased, Pause: backPause}
 	}
 	l.engine.permits.release(len(list))
 	l.engine.settler.put(outcomes...)

@@ -32,7 +32,7 @@ type deliverer struct {
 // deliver makes one attempt. The permit is given back when the answer is there,
 // before it is settled.
 func (d *deliverer) deliver(c Claimed) {
-	s := Settlement{ID: c.ID, Due: c.Due, First: c.First}
+	s := Settlement{ID: c.ID, Due: c.Due, First: c.First, Leased: c.Leased}
 	began := d.engine.view.clock.now()
 	var r route
 	if c.Message == nil || c.Message.Success.Check() != nil {

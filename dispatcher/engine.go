@@ -184,7 +184,7 @@ func (e *engine) load(leased []Claimed) (rest []Claimed) {
 func (e *engine) handBack(leased []Claimed) {
 	back := make([]Settlement, len(leased))
 	for i, c := range leased {
-		back[i] = Settlement{ID: c.ID, Verdict: Back, Due: c.Due}
+		back[i] = Settlement{ID: c.ID, Verdict: Back, Due: c.Due, Leased: c.Leased}
 	}
 	e.permits.release(len(back))
 	e.settler.put(back...)

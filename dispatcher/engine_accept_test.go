@@ -229,6 +229,17 @@ func failing(name string, err error) func(string) error {
 	}
 }
 
+// once fails the first call of a name.
+func once(name string, err error) func(string) error {
+	var met atomic.Bool
+	return func(call string) error {
+		if call == name && met.CompareAndSwap(false, true) {
+			return err
+		}
+		return nil
+	}
+}
+
 // slow makes each call of a name take a time.
 func slow(name string, wait time.Duration) func(string) error {
 	return func(call string) error {

@@ -52,6 +52,7 @@ type fakeQueue struct {
 	due       map[d.DeliveryID]*item
 	ready     []*item
 	leased    map[d.DeliveryID]*item
+	leases    int64 // taken so far
 	stored    map[string]d.Digest
 	settled   map[d.DeliveryID][]d.Settlement
 	beats     map[string]int64
@@ -221,7 +222,7 @@ func (q *fakeQueue) Claim(ctx context.Context, by string, partitions []int, want
 		}
 		it := q.ready[at]
 		q.ready = slices.Delete(q.ready, at, at+1)
-		it.by = by
+		it.by, it.Leased = by, q.lease()
 		q.leased[it.ID] = it
 		it.Version = q.lanes.of(it.ID.Lane).limits.Version
 		claimed = append(claimed, it.Claimed)
@@ -235,15 +236,15 @@ func (q *fakeQueue) Claim(ctx context.Context, by string, partitions []int, want
 	return claimed, hints, err
 }
 
-func (q *fakeQueue) Leases(ctx context.Context, by string) ([]d.DeliveryID, error) {
+func (q *fakeQueue) Leases(ctx context.Context, by string) ([]d.Lease, error) {
 	if err := q.begin(ctx, call{name: "leases", by: by}); err != nil {
 		return nil, err
 	}
 	q.mu.Lock()
-	var ids []d.DeliveryID
+	var leases []d.Lease
 	for id, it := range q.leased {
 		if it.by == by && q.lanesDown(id.Lane) == nil {
-			ids = append(ids, id)
+			leases = append(leases, d.Lease{ID: id, At: it.Leased})
 		}
 	}
 	_, err := q.hintsOf(q.all())
@@ -251,7 +252,7 @@ func (q *fakeQueue) Leases(ctx context.Context, by string) ([]d.DeliveryID, erro
 	if q.leasesRead != nil {
 		q.leasesRead()
 	}
-	return ids, err
+	return leases, err
 }
 
 func (q *fakeQueue) Settle(ctx context.Context, by string, batch []d.Settlement) ([]d.Settled, []d.Hint, error) {
@@ -278,7 +279,7 @@ func (q *fakeQueue) Settle(ctx context.Context, by string, batch []d.Settlement)
 			continue
 		}
 		it := q.leased[s.ID]
-		if it == nil || it.by != by {
+		if it == nil || it.by != by || s.Attempt.Number == 0 && !s.Leased.IsZero() && !s.Leased.Equal(it.Leased) {
 			out[i] = d.SettledLate
 			continue
 		}

@@ -188,9 +188,9 @@ func (q *fakeQueue) accept(e d.Entry, by string, lease *int) d.Scheduled {
 			q.due[it.ID] = it
 		case q.direct && *lease > 0 && q.open(lane):
 			*lease--
-			it.by = by
+			it.by, it.Leased = by, q.lease()
 			q.leased[it.ID] = it
-			s.Leased = append(s.Leased, lane)
+			s.Leased, s.LeasedAt = append(s.Leased, lane), append(s.LeasedAt, it.Leased)
 		default:
 			q.ready = append(q.ready, it)
 			s.Ready = append(s.Ready, lane)

@@ -19,7 +19,7 @@ import (
 func plant(q *fakeQueue, id string) d.DeliveryID {
 	c := claimed(message(id))
 	q.set(func() {
-		c.Due = q.now()
+		c.Due, c.Leased = q.now(), q.lease()
 		q.leased[c.ID] = &item{Claimed: c, by: "here"}
 	})
 	return c.ID
@@ -185,4 +185,21 @@ func TestASettleThatAFailoverForgetsIsFoundWithinAMinute(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAHandBackWhoseAnswerWasLostEndsNoLaterLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.sender.answer = takes(10 * time.Second)
+		r.start(t)
+		plant(r.queue, "unknown")
+		r.queue.set(func() { r.queue.after = once("settle", d.ErrUnavailable) })
+		r.queue.ears.Lost()
+		pass(time.Minute)
+		require.Equal(t, 3, r.queue.count("settle"), "the hand-back, its repeat, the outcome")
+		require.Len(t, r.sender.sent(), 1, "the repeat would have another attempt made beside the first")
+		require.Equal(t, map[d.Verdict]int{d.Back: 1, d.Delivered: 1}, r.queue.verdicts())
+		require.Zero(t, r.Held())
+		r.stop(t)
+	})
 }

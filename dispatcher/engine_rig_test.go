@@ -28,6 +28,12 @@ func (q *fakeQueue) set(change func()) {
 	change()
 }
 
+// lease is when something is leased: each time later, if no time goes by. mu is held.
+func (q *fakeQueue) lease() time.Time {
+	q.leases++
+	return time.UnixMilli(q.leases)
+}
+
 // fill makes n deliveries of one lane ready, unheard of by any instance.
 func (q *fakeQueue) fill(n int) { q.fillLane("u_0", n) }
 

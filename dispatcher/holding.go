@@ -76,13 +76,13 @@ func (h *holding) count() int {
 // is known even if it was settled meanwhile: by the time a hand-back would reach
 // the queue it may be leased anew. What a call leases that began before the
 // leases were read is known when that call has ended. One comparison at a time.
-func (h *holding) unknown(ctx context.Context, read func() ([]DeliveryID, error)) ([]DeliveryID, error) {
+func (h *holding) unknown(ctx context.Context, read func() ([]Lease, error)) ([]Lease, error) {
 	h.mu.Lock()
 	before := maps.Clone(h.held)
 	h.since = map[DeliveryID]struct{}{}
 	h.mu.Unlock()
 
-	ids, err := read()
+	leases, err := read()
 
 	h.mu.Lock()
 	under := h.calls
@@ -90,11 +90,11 @@ func (h *holding) unknown(ctx context.Context, read func() ([]DeliveryID, error)
 	under.past = true
 	under.leave()
 	h.mu.Unlock()
-	if err == nil || len(ids) > 0 { // of some partitions also beside an error
+	if err == nil || len(leases) > 0 { // of some partitions also beside an error
 		select {
 		case <-under.over:
 		case <-ctx.Done():
-			ids, err = nil, ctx.Err()
+			leases, err = nil, ctx.Err()
 		}
 	}
 
@@ -102,13 +102,13 @@ func (h *holding) unknown(ctx context.Context, read func() ([]DeliveryID, error)
 	defer h.mu.Unlock()
 	since := h.since
 	h.since = nil
-	var unknown []DeliveryID
-	for _, id := range ids {
-		_, old := before[id]
-		_, late := since[id]
+	var unknown []Lease
+	for _, l := range leases {
+		_, old := before[l.ID]
+		_, late := since[l.ID]
 		if !old && !late {
-			h.hold(id)
-			unknown = append(unknown, id)
+			h.hold(l.ID)
+			unknown = append(unknown, l)
 		}
 	}
 	return unknown, err

@@ -126,12 +126,13 @@ func (r Result) String() string {
 // Scheduled is what became of an Entry.
 type Scheduled struct {
 	Result    Result
-	CreatedAt time.Time // of the message now in the queue; zero on a conflict, or where the lane was full
-	Due       time.Time // of its first attempt; zero unless Accepted
-	Leased    []Lane    // lanes whose delivery this instance holds now, without a claim
-	Ready     []Lane    // lanes whose delivery is ready for any instance
-	Behind    []Lane    // lanes where it waits for the one before it with the same ordering key
-	Cancelled []Lane    // lanes of deleted endpoints, where it ended at once
+	CreatedAt time.Time   // of the message now in the queue; zero on a conflict, or where the lane was full
+	Due       time.Time   // of its first attempt; zero unless Accepted
+	Leased    []Lane      // lanes whose delivery this instance holds now, without a claim
+	LeasedAt  []time.Time // since when, for each of Leased in turn; see Lease
+	Ready     []Lane      // lanes whose delivery is ready for any instance
+	Behind    []Lane      // lanes where it waits for the one before it with the same ordering key
+	Cancelled []Lane      // lanes of deleted endpoints, where it ended at once
 
 	// Dead has the lanes where it died at once, of ReasonDisabled or
 	// ReasonOverflow; nil: none.
@@ -173,6 +174,14 @@ type Claimed struct {
 	Asked   bool      // a person asked for this attempt
 	First   bool      // nothing ever happened to it before
 	Version int64     // of the limits that its lane keeps; 0: none
+	Leased  time.Time // when that was; see Lease
+}
+
+// Lease is a delivery that an instance holds. Since when, in whole ms by the clock
+// of its partition, tells the lease from a later one of the same delivery.
+type Lease struct {
+	ID DeliveryID
+	At time.Time
 }
 
 // Claimer takes what is ready.
@@ -184,7 +193,7 @@ type Claimer interface {
 	Claim(ctx context.Context, by string, partitions []int, wanted, free int) ([]Claimed, []Hint, error)
 	// Leases names what instance by holds in the queue. What was read is
 	// answered also beside an error of other partitions.
-	Leases(ctx context.Context, by string) ([]DeliveryID, error)
+	Leases(ctx context.Context, by string) ([]Lease, error)
 	// Body reads a large body, which Claim leaves out. Few are read at a time: it
 	// waits for its turn as long as ctx allows. ErrNotFound says that it is gone.
 	Body(ctx context.Context, id DeliveryID, a Apart) ([]byte, error)
@@ -201,6 +210,11 @@ type Settlement struct {
 	First   bool          // as claimed: a success then leaves no history
 	Blame   bool          // the failure counts for the lane's breaker: no answer, or 5xx
 	Pause   time.Duration // the receiver asked that its lane be left alone so long
+
+	// Leased is when the delivery was leased; zero: whenever that was. An outcome
+	// without an attempt may be given again since its answer was lost, and meet a
+	// lease that the same instance took since. Of attempts the number tells that.
+	Leased time.Time
 }
 
 // Settled says what a settlement changed.

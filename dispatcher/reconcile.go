@@ -66,7 +66,7 @@ func (r *reconciler) Run(ctx context.Context) error {
 // does not know of: a claim whose answer was lost, a settle that was forgotten.
 func (r *reconciler) reconcile(ctx context.Context) error {
 	e := r.engine
-	unknown, err := e.holding.unknown(ctx, func() ([]DeliveryID, error) {
+	unknown, err := e.holding.unknown(ctx, func() ([]Lease, error) {
 		call, cancel := within(ctx)
 		defer cancel()
 		return e.queue.Leases(call, e.name())
@@ -80,10 +80,10 @@ func (r *reconciler) reconcile(ctx context.Context) error {
 
 // unbegun are the outcomes of what was never begun here. Since when it was
 // ready nobody knows any more.
-func unbegun(ids []DeliveryID, due time.Time) []Settlement {
-	back := make([]Settlement, len(ids))
-	for i, id := range ids {
-		back[i] = Settlement{ID: id, Verdict: Back, Due: due}
+func unbegun(leases []Lease, due time.Time) []Settlement {
+	back := make([]Settlement, len(leases))
+	for i, l := range leases {
+		back[i] = Settlement{ID: l.ID, Verdict: Back, Due: due, Leased: l.At}
 	}
 	return back
 }

@@ -91,12 +91,12 @@ func (d *Dispatcher) leave(ctx context.Context) {
 			lost[o.ID] = true
 		}
 	}
-	ids, unread := e.queue.Leases(ctx, e.name())
+	leases, unread := e.queue.Leases(ctx, e.name())
 	err = errors.Join(err, unread)
-	var back []DeliveryID
-	for _, id := range ids {
-		if !lost[id] { // else its attempt would count as if it had never been made
-			back = append(back, id)
+	var back []Lease
+	for _, l := range leases {
+		if !lost[l.ID] { // else its attempt would count as if it had never been made
+			back = append(back, l)
 		}
 	}
 	if len(back) > 0 {

@@ -157,8 +157,12 @@ func (m *model) compareBreakers(hints []dispatcher.Hint) {
 }
 
 // older reports whether a settlement was made of an attempt before the one that
-// is under way. One that ends whatever comes needs no such care.
+// is under way, or without one, of another lease. One that ends whatever comes
+// needs no such care.
 func older(s dispatcher.Settlement, d *modelDelivery) bool {
+	if s.Attempt.Number == 0 {
+		return !s.Leased.IsZero() && s.Leased.UnixMilli() != d.At
+	}
 	return s.Attempt.Number > 0 && s.Attempt.Number <= d.progress.Attempts && d.mark != MarkDelivered
 }
 

@@ -154,16 +154,17 @@ func (m *model) doReconcile() {
 	m.Helper()
 	by := pick(m.rng, m.instances...)
 	m.logf("reconcile %s", by)
-	ids, err := m.Queue.Leases(m.ctx, by)
+	leases, err := m.Queue.Leases(m.ctx, by)
 	if !m.went(err) {
-		require.Subset(m, m.leasedTo(by), ids)
+		require.Subset(m, m.leasedTo(by), leasedIDs(leases))
 		return
 	}
-	require.ElementsMatch(m, m.leasedTo(by), ids)
+	require.ElementsMatch(m, m.leasedTo(by), leasedIDs(leases))
 	var unknown []dispatcher.Settlement
-	for _, id := range ids {
-		if !slices.ContainsFunc(m.held, func(h holding) bool { return h.by == by && h.claimed.ID == id }) {
-			back := handBack(dispatcher.Claimed{ID: id, Due: m.now.Truncate(time.Millisecond)})
+	for _, l := range leases {
+		require.Equal(m, m.deliveries[l.ID].At, l.At.UnixMilli(), "%s", l.ID)
+		if !slices.ContainsFunc(m.held, func(h holding) bool { return h.by == by && h.claimed.ID == l.ID }) {
+			back := handBack(dispatcher.Claimed{ID: l.ID, Due: m.now.Truncate(time.Millisecond), Leased: l.At})
 			unknown = append(unknown, back)
 		}
 	}

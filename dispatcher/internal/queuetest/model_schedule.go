@@ -148,7 +148,7 @@ func (m *model) scheduled(p *publishing, e dispatcher.Entry, got dispatcher.Sche
 	} {
 		require.ElementsMatch(m, lists[0], lists[1], "%s", e.Message.ID)
 	}
-	m.leased(p, e, got.Leased)
+	m.leased(p, e, got)
 }
 
 // partly is what one entry should have done where not all of its partitions
@@ -166,18 +166,21 @@ func (m *model) partly(p *publishing, e dispatcher.Entry, got dispatcher.Schedul
 			m.place(p, e, lane, due)
 		}
 	}
-	m.leased(p, e, got.Leased)
+	m.leased(p, e, got)
 }
 
 // leased remembers what an instance was told to hold from the start.
-func (m *model) leased(p *publishing, e dispatcher.Entry, lanes []dispatcher.Lane) {
+func (m *model) leased(p *publishing, e dispatcher.Entry, got dispatcher.Scheduled) {
 	m.Helper()
-	for _, lane := range lanes {
+	require.Len(m, got.LeasedAt, len(got.Leased))
+	for i, lane := range got.Leased {
 		id := named(lane, e.Message.ID)
 		require.Equal(m, Found{Place: PlaceLeased, At: m.ms(), Holder: p.by}, m.deliveries[id].Found, "%s", id)
 		m.held = append(m.held, holding{by: p.by, claimed: dispatcher.Claimed{
 			ID: id, Message: m.messages[recordKey{m.Partition(lane), id.Message}].message, Attempt: 1, Rung: 1, First: true,
+			Leased: got.LeasedAt[i],
 		}})
+		require.Equal(m, m.ms(), got.LeasedAt[i].UnixMilli(), "%s", id)
 	}
 }
 

@@ -196,6 +196,7 @@ func (m *model) take(by string, lane dispatcher.Lane, taken []dispatcher.Deliver
 		require.Equal(m, d.progress.Asked, c.Asked, "%s", id)
 		require.Equal(m, string(msg.message.Body), string(m.bodyOf(c)), "%s", id)
 		require.Equal(m, m.limits[lane].Version, c.Version, "%s", id)
+		require.Equal(m, d.Found.At, c.Leased.UnixMilli(), "%s", id)
 		m.held = append(m.held, holding{by: by, claimed: c})
 	}
 	require.Empty(m, got, "more was answered than taken from lane %s", lane)

@@ -40,13 +40,13 @@ func death(c dispatcher.Claimed, reason dispatcher.DeadReason) dispatcher.Settle
 
 // handBack is a claim that was not used after all.
 func handBack(c dispatcher.Claimed) dispatcher.Settlement {
-	return dispatcher.Settlement{ID: c.ID, Verdict: dispatcher.Back, Due: c.Due}
+	return dispatcher.Settlement{ID: c.ID, Verdict: dispatcher.Back, Due: c.Due, Leased: c.Leased}
 }
 
 // answered is an attempt with an HTTP status.
 func answered(c dispatcher.Claimed, v dispatcher.Verdict, status int) dispatcher.Settlement {
 	return dispatcher.Settlement{
-		ID: c.ID, Verdict: v, First: c.Attempt == 1,
+		ID: c.ID, Verdict: v, First: c.Attempt == 1, Leased: c.Leased,
 		Attempt: dispatcher.Attempt{
 			Number: c.Attempt, At: c.Due, Duration: 10 * time.Millisecond, Status: status, Verdict: v,
 		},

@@ -87,6 +87,7 @@ func Run(t *testing.T, open OpenFunc) {
 		{"window and weight", weightCases},
 		{"settle", settleCases},
 		{"late settle", lateCases},
+		{"leases", leaseCases},
 		{"cancel", cancelCases},
 		{"retry", retryCases},
 		{"reap", reapCases},

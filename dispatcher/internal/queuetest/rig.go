@@ -232,8 +232,16 @@ func claimedIDs(claimed []dispatcher.Claimed) []dispatcher.DeliveryID {
 
 func (r *rig) leases(by string) []dispatcher.DeliveryID {
 	r.Helper()
-	ids, err := r.Queue.Leases(r.ctx, by)
+	leases, err := r.Queue.Leases(r.ctx, by)
 	require.NoError(r, err)
+	return leasedIDs(leases)
+}
+
+func leasedIDs(leases []dispatcher.Lease) []dispatcher.DeliveryID {
+	ids := make([]dispatcher.DeliveryID, len(leases))
+	for i, l := range leases {
+		ids[i] = l.ID
+	}
 	return ids
 }
 

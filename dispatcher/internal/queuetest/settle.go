@@ -90,6 +90,7 @@ var settleCases = []testCase{
 		require.Equal(r, []dispatcher.Settled{dispatcher.SettledOK, dispatcher.SettledOK},
 			r.settle(one, handBack(claimed[0]), handBack(claimed[1])))
 		require.Equal(r, ids("a", "m1", "m2", "m3", "m4"), r.State().Ready["a"])
+		claimed[0].Leased, claimed[1].Leased = r.now, r.now
 		again := r.claim(two, 64)
 		require.Equal(r, claimed, again)
 	}},

@@ -273,8 +273,8 @@ func (r *benchRig) empty() {
 		require.NoError(r, err)
 		for from := 0; from < len(leases); from += 256 {
 			var batch []dispatcher.Settlement
-			for _, id := range leases[from:min(from+256, len(leases))] {
-				batch = append(batch, outcome(dispatcher.Delivered, id, 2)) // whether it is the first, only claim knows
+			for _, l := range leases[from:min(from+256, len(leases))] {
+				batch = append(batch, outcome(dispatcher.Delivered, l.ID, 2)) // whether it is the first, only claim knows
 			}
 			r.settle(batch)
 		}

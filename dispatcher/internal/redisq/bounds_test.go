@@ -195,11 +195,12 @@ func TestManyLeasesAreReadAPageAtATime(t *testing.T) {
 	}
 	require.NoError(t, r.store.Client().ZAdd(t.Context(), key, leases...).Err())
 	g := measured(r.store)
-	ids, err := r.store.Leases(t.Context(), "one")
+	got, err := r.store.Leases(t.Context(), "one")
 	require.NoError(t, err)
-	require.Len(t, ids, n)
-	for i, id := range ids {
-		require.Equal(t, leases[n-1-i].Member, id.String())
+	require.Len(t, got, n)
+	for i, l := range got {
+		require.Equal(t, leases[n-1-i].Member, l.ID.String())
+		require.Equal(t, int64(i+1), l.At.UnixMilli())
 	}
 	pages := g.of("zscan")
 	require.Greater(t, len(pages), 2)

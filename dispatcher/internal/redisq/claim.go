@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -52,9 +53,11 @@ func (s *Store) Claim(ctx context.Context, by string, partitions []int, wanted, 
 		for a.more() {
 			claimed = s.readClaimed(&a, claimed)
 		}
-		if len(versions) > 0 {
-			for k := range claimed[first:] {
-				claimed[first+k].Version = versions[claimed[first+k].ID.Lane]
+		for k := range claimed[first:] {
+			c := &claimed[first+k]
+			c.Leased = leasedAt(h)
+			if len(versions) > 0 {
+				c.Version = versions[c.ID.Lane]
 			}
 		}
 		errs = append(errs, inPartition(jobs[i].partition, a.err))
@@ -89,13 +92,16 @@ func (s *Store) readClaimed(a *answer, claimed []dispatcher.Claimed) []dispatche
 	})
 }
 
+// leasedAt is when the script leased something that answered with a hint.
+func leasedAt(h dispatcher.Hint) time.Time { return fromMillis(h.Now.UnixMilli()) }
+
 // leasesPage is how many leases one round trip asks for: some 100 KiB.
 const leasesPage = 1000
 
 // Leases names what an instance holds, those of each partition the oldest
 // first. It is read a page at a time, all partitions in one round trip: what is
 // held all the while is told for certain.
-func (s *Store) Leases(ctx context.Context, by string) ([]dispatcher.DeliveryID, error) {
+func (s *Store) Leases(ctx context.Context, by string) ([]dispatcher.Lease, error) {
 	type lease struct {
 		name string
 		at   float64
@@ -125,13 +131,13 @@ func (s *Store) Leases(ctx context.Context, by string) ([]dispatcher.DeliveryID,
 		}
 		todo = left
 	}
-	var out []dispatcher.DeliveryID
+	var out []dispatcher.Lease
 	for _, leases := range found {
 		slices.SortFunc(leases, func(a, b lease) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.name, b.name)) })
 		// A page may tell again what one before it told.
 		for _, l := range slices.CompactFunc(leases, func(a, b lease) bool { return a.name == b.name }) {
 			if id, ok := dispatcher.ParseDeliveryID(l.name); ok {
-				out = append(out, id)
+				out = append(out, dispatcher.Lease{ID: id, At: fromMillis(int64(l.at))})
 			}
 		}
 	}

@@ -64,11 +64,15 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 		err := r.err
 		if err == nil {
 			a := answer{values: r.values}
-			hints = append(hints, a.hint(jobs[i].partition))
+			h := a.hint(jobs[i].partition)
+			hints = append(hints, h)
 			versions := a.versions()
 			list := wordList{text: a.text()}
 			for _, p := range shares[i] {
 				readScheduled(&list, p, versions, &out[p.entry])
+				for o := &out[p.entry]; len(o.LeasedAt) < len(o.Leased); {
+					o.LeasedAt = append(o.LeasedAt, leasedAt(h))
+				}
 				if errors.Is(list.err, errNoBody) { // of this message alone
 					out[p.entry].Err = fmt.Errorf("message %s: %w", batch[p.entry].Message.ID, inPartition(jobs[i].partition, list.err))
 					list.err = nil

@@ -27,7 +27,7 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 	var shares [][]int
 	for n, list := range lists {
 		for len(list) > 0 {
-			args, size, bytes := make([]any, 1, 1+10*min(len(list), settleBatch)), 0, 0
+			args, size, bytes := make([]any, 1, 1+11*min(len(list), settleBatch)), 0, 0
 			var lines []byte // what :attempts keeps of them
 			met := make(map[dispatcher.DeliveryID]bool, min(len(list), settleBatch))
 			for size < len(list) && size < settleBatch && bytes < settleBytes && !met[batch[list[size]].ID] {
@@ -92,7 +92,7 @@ func appendSettlement(args []any, o *dispatcher.Settlement) []any {
 		meta, excerpt = encodeAttempt(&o.Attempt), append(excerpt, o.Attempt.Excerpt...)
 	}
 	return append(args, o.ID.String(), verdicts[o.Verdict], tookMillis(o), o.Attempt.Status,
-		strconv.FormatInt(ms, 10), o.Attempt.Number, reasonOf(o), meta, excerpt, blameOf(o))
+		strconv.FormatInt(ms, 10), o.Attempt.Number, reasonOf(o), meta, excerpt, blameOf(o), leasedMillis(o))
 }
 
 // blameOf is how long a lane is left alone, in ms, behind ! where the failure
@@ -103,6 +103,14 @@ func blameOf(o *dispatcher.Settlement) string {
 		return "!" + text
 	}
 	return text
+}
+
+// leasedMillis is when an outcome's lease was taken, 0 for any.
+func leasedMillis(o *dispatcher.Settlement) int64 {
+	if o.Leased.IsZero() {
+		return 0
+	}
+	return o.Leased.UnixMilli()
 }
 
 func tookMillis(o *dispatcher.Settlement) int64 {

@@ -4,13 +4,14 @@
 -- ARGV[4..] for each: delivery, verdict (d delivered, r retry, x dead, b back), took ms, status (0 no answer),
 --           ms (r: wait; b: since when it was ready), number of the attempt (0: none was made), reason (x; else -),
 --           meta, excerpt (both empty: nothing for the history), blame (ms for which the lane is left alone, ! before it
---           where the failure counts for its breaker); of a first attempt that was answered with 200 only
+--           where the failure counts for its breaker), ms when it was leased (where no attempt was made: only that lease is
+--           settled; 0: whenever that was); of a first attempt that was answered with 200 only
 --           delivery, took ms: arguments cost more than anything else here. No delivery comes twice
 -- returns now, due, weight, breakers (lane, ms until when it is left alone, 0 closed, for each that opened or closed), a
 -- digit for each: 1 done as asked, 2 late and nothing changed, 3 late but counted, 4 had ended otherwise, or its lane ends it
 local LONGEST_WAIT = 600000 -- ms; a breaker's wait doubles up to it
 local KEPT, WITH_EXCERPT = 32, 3 -- attempts in a history; the newest of them that keep the answer's head
-local PLAIN, WIDTH = 2, 10 -- values of an outcome; at[k] is where one begins: it is read in place
+local PLAIN, WIDTH = 2, 11 -- values of an outcome; at[k] is where one begins: it is read in place
 
 local lines, deliveries, names, at = ARGV[3], {}, {}, {}
 local plain = {} -- how long it took, of a first attempt that was answered with 200; else false
@@ -32,7 +33,8 @@ local marks, texts = of(MARKS, deliveries), of(PROGRESS, deliveries)
 
 -- An outcome that is repeated, since its answer was lost, may find that the same instance claimed the delivery again:
 -- then it is of an attempt that was counted already, and the lease is not its own. After a late success of another's
--- attempt the numbers say nothing, but that delivery has ended anyhow.
+-- attempt the numbers say nothing, but that delivery has ended anyhow. Where no attempt was made the time of the lease
+-- tells: else what is handed back twice would be attempted by two at once.
 local held, leased = {}, {}
 for k, delivery in ipairs(deliveries) do
   local text = texts[k]
@@ -40,6 +42,10 @@ for k, delivery in ipairs(deliveries) do
   if text and marks[k] ~= 'd' then
     local number = plain[k] and 1 or tonumber(ARGV[at[k] + 5])
     older = number > 0 and number <= (progress(text))
+  end
+  if scores[k] and not plain[k] and ARGV[at[k] + 5] == '0' then
+    local leased_at = tonumber(ARGV[at[k] + 10])
+    older = leased_at > 0 and leased_at ~= floor(tonumber(scores[k]))
   end
   if scores[k] and not older then
     held[k] = true
@@ -229,7 +235,7 @@ local function whole(k)
   local i = at[k]
   if not plain[k] then return i end
   local from_here = #ARGV + 1
-  for offset, value in ipairs({ ARGV[i], 'd', ARGV[i + 1], '200', '0', '1', '-', '', '', '0' }) do
+  for offset, value in ipairs({ ARGV[i], 'd', ARGV[i + 1], '200', '0', '1', '-', '', '', '0', '0' }) do
     ARGV[from_here + offset - 1] = value
   end
   return from_here

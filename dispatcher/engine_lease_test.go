@@ -203,3 +203,33 @@ func TestAHandBackWhoseAnswerWasLostEndsNoLaterLease(t *testing.T) {
 		r.stop(t)
 	})
 }
+
+func TestALeaseIsKnownThatWasTakenBeforeItsHandBackWasAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.sender.answer = takes(10 * time.Second)
+		r.start(t)
+		plant(r.queue, "unknown")
+		answer := make(chan struct{})
+		r.queue.set(func() {
+			r.queue.after = func(name string) error {
+				if name == "settle" {
+					<-answer
+				}
+				return nil
+			}
+		})
+		r.queue.ears.Lost()
+		pass(2 * d.ReconcileAfter)
+		r.Note(d.Hint{Now: r.queue.now(), Weight: 0}) // as who handed it back would publish
+		synctest.Wait()
+		require.Len(t, r.sender.sent(), 1)
+		close(answer)
+		r.queue.ears.Lost()
+		pass(time.Minute)
+		require.Len(t, r.sender.sent(), 1, "its attempt is under way")
+		require.Equal(t, map[d.Verdict]int{d.Back: 1, d.Delivered: 1}, r.queue.verdicts())
+		require.Zero(t, r.Held())
+		r.stop(t)
+	})
+}

@@ -9,8 +9,8 @@ import (
 // holding is what this instance knows that it has leased. It can be compared
 // with what the queue says while leases are taken and settled.
 type holding struct {
-	mu    sync.Mutex // guards what follows
-	held  map[DeliveryID]struct{}
+	mu    sync.Mutex              // guards what follows
+	held  map[DeliveryID]int      // leases of each that are not settled, as far as is known
 	since map[DeliveryID]struct{} // came to be held since a comparison began; nil: there is none
 	calls *calls                  // under way
 }
@@ -23,7 +23,7 @@ type calls struct {
 }
 
 func newHolding() *holding {
-	return &holding{held: map[DeliveryID]struct{}{}, calls: &calls{over: make(chan struct{})}}
+	return &holding{held: map[DeliveryID]int{}, calls: &calls{over: make(chan struct{})}}
 }
 
 // begin is said before a call that may lease something, end after its answer.
@@ -44,9 +44,10 @@ func (h *holding) end(c *calls, claimed []Claimed) {
 	c.leave()
 }
 
-// hold remembers a lease. mu is held.
+// hold remembers a lease. The same delivery may be leased again before the answer
+// is there that it was handed back. mu is held.
 func (h *holding) hold(id DeliveryID) {
-	h.held[id] = struct{}{}
+	h.held[id]++
 	if h.since != nil {
 		h.since[id] = struct{}{}
 	}
@@ -59,10 +60,13 @@ func (c *calls) leave() {
 	}
 }
 
+// release forgets one lease of a delivery.
 func (h *holding) release(id DeliveryID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.held, id)
+	if h.held[id]--; h.held[id] <= 0 {
+		delete(h.held, id)
+	}
 }
 
 func (h *holding) count() int {

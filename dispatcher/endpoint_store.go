@@ -17,6 +17,8 @@ var (
 	ErrTenant = errors.New("the endpoint is another tenant's")
 	// ErrFanOut says that a message matches more endpoints than one may.
 	ErrFanOut = errors.New("too many endpoints match")
+	// ErrEndpoints says that a project has as many endpoints as it may, a million.
+	ErrEndpoints = errors.New("too many endpoints are registered")
 	// ErrDisabled says that a destination takes nothing until it is resumed.
 	ErrDisabled = errors.New("its endpoint is disabled")
 	// ErrDeleted says that a destination is gone for good.
@@ -51,7 +53,8 @@ type EndpointVersion struct {
 // same step (see Waker.Watch).
 type EndpointStore interface {
 	// CreateEndpoint stores a new endpoint. ErrTaken: there is one with that id
-	// or, if taken is set, one with that UID, which is answered.
+	// or, if taken is set, one with that UID, which is answered. ErrEndpoints:
+	// there are too many.
 	CreateEndpoint(ctx context.Context, e *Endpoint) (taken *Endpoint, err error)
 	// ChangeEndpoint stores an endpoint whose version is one above the stored
 	// one; ErrStale: it is not; ErrNoEndpoint: there is none. ID, UID, Tenant

@@ -63,7 +63,7 @@ func (s *server) endpointOperations() []operation {
 			id: "create-endpoint", method: "POST", path: "/v1/endpoints", scope: scopeAdmin,
 			summary: "Register an endpoint; the answer holds its secret where it is new", serve: s.createEndpoint,
 			body: wire.Endpoint{}, answers: map[int]any{201: wire.EndpointView{}, 200: wire.EndpointView{}},
-			problems: []*kind{malformed, tooSlow, taken, tooLarge, badMedia, invalid, unavailable},
+			problems: []*kind{malformed, tooSlow, taken, tooLarge, badMedia, invalid, registered, unavailable},
 		},
 		{
 			id: "list-endpoints", method: "GET", path: "/v1/endpoints", scope: scopeRead,

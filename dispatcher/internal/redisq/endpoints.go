@@ -29,6 +29,10 @@ var (
 	endpointDelete = newScript("delete endpoint", endpointDeleteSrc)
 )
 
+// mostEndpoints is how many a project may have: mostly a GB of Redis. README.md
+// and the API tell it. Only tests set another.
+var mostEndpoints = 1_000_000
+
 var _ dispatcher.EndpointStore = (*Store)(nil)
 
 // errOther says that a change is of what never changes.
@@ -49,6 +53,8 @@ func (s *Store) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (tak
 		return nil, nil
 	case "id":
 		return nil, fmt.Errorf("create endpoint %s: %w", e.ID, dispatcher.ErrTaken)
+	case "full":
+		return nil, fmt.Errorf("create endpoint %s: %w", e.ID, dispatcher.ErrEndpoints)
 	case "uid":
 		id, stored := a.text(), a.text()
 		if a.err != nil {
@@ -90,7 +96,7 @@ func (s *Store) put(ctx context.Context, sc script, e *dispatcher.Endpoint) (*an
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", sc.name, e.ID, err)
 	}
-	a, err := s.call(ctx, sc, e.ID, e.Version, record, e.UID, e.Tenant, toMillis(e.CreatedAt), flag(s.polls), flag(len(e.PublicKeys()) > 0))
+	a, err := s.call(ctx, sc, e.ID, e.Version, record, e.UID, e.Tenant, toMillis(e.CreatedAt), flag(s.polls), flag(len(e.PublicKeys()) > 0), mostEndpoints)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", e.ID, err)
 	}

@@ -1,5 +1,7 @@
 package redisq
 
+import "context"
+
 // What the tests of the endpoints look at from outside.
 var (
 	EncodeEndpoint = encodeEndpoint
@@ -14,4 +16,15 @@ var EndpointScripts = map[string]string{
 // EndpointNames are the constants of keys.go by the names that the scripts give them.
 var EndpointNames = map[string]string{
 	"ENDPOINTS": keyEndpoints, "UIDS": keyUIDs, "TENANT": keyTenant, "ALL": keyAll, "PUBLIC": keyPublic, "GONE": keyGone,
+}
+
+// SetMostEndpoints sets another bound until it is called again.
+func SetMostEndpoints(n int) (before int) {
+	before, mostEndpoints = mostEndpoints, n
+	return before
+}
+
+// TenantIDs are the ids of a tenant's endpoints.
+func (s *Store) TenantIDs(ctx context.Context, tenant string) ([]string, error) {
+	return s.tenantIDs(ctx, tenant)
 }

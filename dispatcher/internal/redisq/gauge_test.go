@@ -67,6 +67,10 @@ func (g *gauge) note(cmds []redis.Cmder) {
 			s.bytes = weigh(c.Val())
 			list, _ := c.Val().([]any)
 			s.size = len(list)
+		case *redis.SliceCmd:
+			s.bytes = weigh(c.Val())
+		case *redis.ZSliceCmd:
+			s.size = len(c.Val())
 		case *redis.StringCmd:
 			s.bytes = len(c.Val())
 		case *redis.ScanCmd:

@@ -13,8 +13,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// reapBatch bounds one call of the script.
-const reapBatch = 256
+// reapBatch bounds one call of the script, which reads the record of each
+// delivery that it ends: a MiB of them at most.
+const reapBatch = 64
 
 func (s *Store) instances() string { return s.home() + keyInstances }
 

@@ -10,7 +10,8 @@
 -- ARGV[6] created  ms
 -- ARGV[7] silent   1: nobody is told, since PUBLISH may not be used
 -- ARGV[8] public   1: a secret of it has a public key
--- returns "ok"; "uid", id, stored of the endpoint that has the uid; "id" where that is taken
+-- ARGV[9] most     endpoints that a project may have
+-- returns "ok"; "uid", id, stored of the endpoint that has the uid; "id" where that is taken; "full"
 --
 -- What the keys hold (keys.go has the same names):
 --   :endpoints   hash  id -> "<version> <record>"
@@ -34,6 +35,9 @@ if uid ~= '' then
 end
 if call('HEXISTS', ENDPOINTS, id) == 1 or call('HEXISTS', GONE, id) == 1 then
   return { 'id' }
+end
+if call('HLEN', ENDPOINTS) >= tonumber(ARGV[9]) then
+  return { 'full' }
 end
 
 call('HSET', ENDPOINTS, id, version .. ' ' .. record)

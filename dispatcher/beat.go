@@ -26,7 +26,8 @@ type heart struct {
 	engine *engine
 	self   *self // as whom it beats
 	number int64
-	known  bool // a beat under that name was answered
+	joined bool // the others were told of that name
+	known  bool // a beat under it was answered
 	seen   map[string]reading
 	last   *moment // of the reading before; nil: there was none
 	tried  *moment // when it last beat, answered or not
@@ -59,7 +60,7 @@ func (h *heart) Run(ctx context.Context) error {
 func (h *heart) beat(ctx context.Context) (dead []string) {
 	e := h.engine
 	if s := e.self.Load(); s != h.self {
-		h.self, h.number, h.known = s, 0, false
+		h.self, h.number, h.joined, h.known = s, 0, false, false
 	}
 	h.number++
 	name := h.self.name()
@@ -67,7 +68,7 @@ func (h *heart) beat(ctx context.Context) (dead []string) {
 	h.awake(ctx, began)
 	call, cancel := context.WithTimeout(ctx, beatWithin)
 	defer cancel()
-	fresh, all, err := e.queue.Beat(call, name, h.number)
+	fresh, all, err := h.call(call, name)
 	if err != nil {
 		if ctx.Err() == nil {
 			e.trouble.note("beat", err)
@@ -96,6 +97,19 @@ func (h *heart) beat(ctx context.Context) (dead []string) {
 		signal(e.view.ready) // the claimer may have met work and not have been allowed to take it
 	}
 	return h.judge(all, punctual)
+}
+
+// call tells the others who this is, before the first beat, and beats.
+func (h *heart) call(ctx context.Context, name string) (fresh bool, all map[string]int64, err error) {
+	e := h.engine
+	if !h.joined {
+		i := Instance{Permits: e.permits.total, Version: e.version, StartedAt: e.view.clock.now()}
+		if err := e.queue.Join(ctx, name, i); err != nil {
+			return false, nil, err
+		}
+		h.joined = true
+	}
+	return e.queue.Beat(ctx, name, h.number)
 }
 
 // unheard notes that this instance is awake, though nobody hears it.

@@ -107,16 +107,17 @@ func (c *claimer) claim(ctx context.Context, name string, partitions []int, got 
 	e.permits.release(got - len(claimed))
 	e.view.note(hints...) // before the attempts begin: they have their time from it
 	e.begin(ctx, claimed)
-	ended, lost := 0, 0
+	ended, lost, placed := 0, 0, 0
 	for _, h := range hints {
 		ended += h.Ended
 		lost += h.Lost
+		placed += h.Placed
 	}
 	e.trimmer.ended(ended, hints)
 	if lost > 0 {
 		e.log.LogAttrs(ctx, slog.LevelError, "deliveries without a message dropped", slog.Int("deliveries", lost))
 	}
-	if len(claimed)+ended+lost == 0 && err == nil {
+	if len(claimed)+ended+lost+placed == 0 && err == nil {
 		e.view.stall(hints, free)
 	}
 	return err

@@ -32,6 +32,7 @@ type Options struct {
 	Grace       time.Duration // how long attempts may go on after the stop signal
 	Keep        Keep
 	UserAgent   string
+	Version     string // of the program, which other instances are told
 
 	Endpoints    EndpointStore // nil: there are none
 	DeriveTenant bool          // bare URLs of a tenant are signed with secrets derived for it
@@ -59,7 +60,7 @@ type Dispatcher struct {
 // New makes a Dispatcher of a queue and a sender.
 func New(q Queue, s Sender, o Options) (*Dispatcher, error) {
 	e := &engine{
-		queue: q, log: o.Log, watching: watching{observer: o.Observer, log: o.Log},
+		queue: q, version: o.Version, log: o.Log, watching: watching{observer: o.Observer, log: o.Log},
 		trouble: &trouble{log: o.Log, lost: "store lost", back: "store back", partitions: q.Partitions()},
 		full:    &trouble{log: o.Log, lost: "store full", back: "store has room again", partitions: q.Partitions()},
 		view:    newView(q.Partitions()), permits: newPermits(o.MaxInFlight),

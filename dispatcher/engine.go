@@ -12,6 +12,7 @@ import (
 // engine is what the stages share.
 type engine struct {
 	queue     Queue
+	version   string // of the program
 	log       *slog.Logger
 	trouble   *trouble // the store does not answer
 	full      *trouble // it has no memory left

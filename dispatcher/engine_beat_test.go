@@ -312,6 +312,7 @@ func TestAnIdleHourIsQuiet(t *testing.T) {
 		}
 		require.Equal(t, map[string]int{
 			"beat":  1 + int(time.Hour/d.BeatEvery),
+			"join":  1,
 			"watch": 1,
 			"store": 1,      // whether it lies on several nodes
 			"peek":  1 + 60, // at the start, and the guard's

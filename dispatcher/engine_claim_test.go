@@ -18,7 +18,7 @@ func TestAnOlderAnswerNeverMakesTheViewForgetWork(t *testing.T) {
 		v := d.NewView(2)
 		require.Empty(t, v.Claimable(1024, 1024))
 
-		v.Note(d.Hint{Partition: 1, Now: at(10), Due: at(60), Weight: 4})
+		v.Note(d.Hint{Partition: 1, Now: at(10), Due: at(60), Weight: 8})
 		require.Equal(t, []int{1}, v.Claimable(5, 1024))
 		require.Empty(t, v.Claimable(4, 1024), "the lane is as heavy as what is free")
 
@@ -27,12 +27,12 @@ func TestAnOlderAnswerNeverMakesTheViewForgetWork(t *testing.T) {
 		_, wait := v.Dues()
 		require.Equal(t, 50*time.Millisecond, wait)
 
-		v.Note(d.Hint{Partition: 1, Now: at(6), Due: at(500), Weight: 9})
+		v.Note(d.Hint{Partition: 1, Now: at(6), Due: at(500), Weight: 18})
 		require.Equal(t, []int{1}, v.Claimable(5, 1024), "an older answer that knows less")
 		_, wait = v.Dues()
 		require.Equal(t, 50*time.Millisecond, wait)
 
-		v.Note(d.Hint{Partition: 1, Now: at(7), Due: at(27), Weight: 2})
+		v.Note(d.Hint{Partition: 1, Now: at(7), Due: at(27), Weight: 4})
 		require.Equal(t, []int{1}, v.Claimable(3, 1024), "an older answer that knows of more")
 		_, wait = v.Dues()
 		require.Equal(t, 20*time.Millisecond, wait)
@@ -42,6 +42,22 @@ func TestAnOlderAnswerNeverMakesTheViewForgetWork(t *testing.T) {
 		_, wait = v.Dues()
 		require.Negative(t, wait)
 	})
+}
+
+// A lane weighs its part of all instances' permits, and is compared with the
+// same part of this one's.
+func TestAnInstanceClaimsByItsPartOfAllPermits(t *testing.T) {
+	v := d.NewView(1)
+	v.Note(d.Hint{Now: time.Now(), Weight: 128})
+	require.Empty(t, v.Claimable(64, 1024))
+	require.Equal(t, []int{0}, v.Claimable(65, 1024))
+	require.Empty(t, v.Claimable(1, 16))
+	require.Equal(t, []int{0}, v.Claimable(2, 16))
+	require.Equal(t, []int{0}, v.Claimable(1, 1), "one that holds nothing takes any")
+	require.Empty(t, v.Claimable(0, 0), "one that only accepts takes none")
+
+	v.Note(d.Hint{Now: time.Now().Add(time.Second), Weight: 0})
+	require.Equal(t, []int{0}, v.Claimable(1, 1<<20), "of very many permits the last one weighs something still")
 }
 
 func TestDuesAreThosePartitionsWhoseTimeHasCome(t *testing.T) {

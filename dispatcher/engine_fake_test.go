@@ -302,6 +302,13 @@ func (q *fakeQueue) Settle(ctx context.Context, by string, batch []d.Settlement)
 	return out, hints, failed
 }
 
+func (q *fakeQueue) Join(ctx context.Context, by string, _ d.Instance) error {
+	if err := q.begin(ctx, call{name: "join", by: by}); err != nil {
+		return err
+	}
+	return q.end("join")
+}
+
 func (q *fakeQueue) Beat(ctx context.Context, by string, number int64) (bool, map[string]int64, error) {
 	if err := q.begin(ctx, call{name: "beat", by: by, n: int(number)}); err != nil {
 		return false, nil, err

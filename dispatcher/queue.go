@@ -74,11 +74,33 @@ type Hint struct {
 	Partition int
 	Now       time.Time
 	Due       time.Time // the earliest time at which something becomes ready; zero: nothing waits for a time
-	Weight    int       // of the lightest lane that may be claimed from; -1: there is none
+	Weight    int       // of the lightest lane that may be claimed from, in parts of WholeWeight; -1: there is none
 	Ended     int       // deliveries that a claim ended instead of leasing them: marked or expired
 	Lost      int       // deliveries that a claim dropped because their message was gone
+	Placed    int       // lanes that a claim placed anew, since instances came or went: another one may find more
 	Opened    []Opening // lanes whose breaker this call opened, or opened again
 	Closed    []Lane    // lanes whose breaker it closed
+}
+
+// WholeWeight is what a lane weighs that has all permits of all instances. An
+// instance may claim from one while it weighs less than the same part of its own
+// permits is free.
+const WholeWeight = 2048
+
+// share is what free permits of an instance with so many in all weigh; the
+// scripts reckon the same.
+func share(free, total int) int {
+	if free <= 0 || total <= 0 {
+		return 0
+	}
+	return max(1, WholeWeight*free/total)
+}
+
+// Instance is what a process that dispatches tells the others of itself.
+type Instance struct {
+	Permits   int       // deliveries that it may have in flight
+	Version   string    // of the program
+	StartedAt time.Time // by the queue's clock, or before the first answer by its own
 }
 
 // Opening is a breaker that opened.
@@ -238,6 +260,8 @@ type Settler interface {
 
 // Reaper knows who is alive and takes over from who is not.
 type Reaper interface {
+	// Join tells the others what instance by is. It comes before its first beat.
+	Join(ctx context.Context, by string, i Instance) error
 	// Beat writes a number that grows for instance by and answers those of all
 	// instances. fresh is true when it was not known before the call: at the
 	// first beat, or after it was declared dead.

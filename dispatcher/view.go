@@ -201,19 +201,14 @@ func (v *view) claimable(free, total, first int) (partitions []int, waiting bool
 			continue
 		}
 		waiting = true
-		// With few permits the classes count less than the weight says, so it is tried. Who holds
-		// nothing may always take the lightest; but a permit comes back before its attempt is
-		// settled, so that here too a claim may get nothing, until that is news.
-		if free > p.tried && (free == total || p.weight < free || total < fullClasses) {
+		// An instance that holds nothing may always take the lightest; but a permit comes back before
+		// its attempt is settled, so that here too a claim may get nothing, until that is news.
+		if free > p.tried && (free == total || p.weight < share(free, total)) {
 			partitions = append(partitions, n)
 		}
 	}
 	return partitions, waiting
 }
-
-// fullClasses is the number of permits from which on a lane's class counts as
-// much as it ever does; the scripts have the same number, 8 times 128.
-const fullClasses = 1024
 
 // stall remembers that claims got nothing with free permits though there was
 // something: only more of them, or news, can change that. What was heard since

@@ -153,6 +153,7 @@ func newEngine(store *redisq.Store, guard *egress.Guard, figures *metrics.Metric
 	e := o.Engine
 	e.Instance = newInstance()
 	e.UserAgent = "Hookladder/" + o.Version
+	e.Version = o.Version
 	e.Log = o.Log
 	e.Endpoints = store
 	e.Observer = figures

@@ -35,7 +35,7 @@ var heldCases = []testCase{
 		r.limit("a", held(dispatcher.HeldPaused))
 		r.publish("a", "m3")
 		r.mustClaimNothing(one)
-		require.Equal(r, 4, r.resume("a")[0].Weight)
+		require.Equal(r, r.setup.weight(4, 0), r.resume("a")[0].Weight)
 		require.Equal(r, ids("a", "m1", "m2"), claimedIDs(r.claim(one, 64)))
 	}},
 	{name: "pausing twice, and resuming what is not paused, changes nothing", run: func(r *rig) {

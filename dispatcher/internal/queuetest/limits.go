@@ -21,7 +21,7 @@ var limitCases = []testCase{
 		r.mustClaimNothing(one)
 		require.Equal(r, ids(epOne, "m1", "m2"), r.State().Ready[epOne])
 		_, hints := r.limitAs(epOne, r.newLimits(epOne), false)
-		require.Equal(r, 4, hints[0].Weight)
+		require.Equal(r, r.setup.weight(4, 0), hints[0].Weight)
 		require.Equal(r, ids(epOne, "m1", "m2"), claimedIDs(r.claim(one, 64)))
 	}},
 	{name: "what an endpoint has limits for may end, and they stay", run: func(r *rig) {
@@ -134,8 +134,8 @@ var limitCases = []testCase{
 		require.Len(r, r.claim(one, 64), 1)
 		w := r.watch(two)
 		_, hints := r.limitAs(epOne, r.newLimits(epOne), false)
-		require.Equal(r, 5, hints[0].Weight, "one in flight, and never seen")
-		require.Equal(r, 5, w.next().Weight)
+		require.Equal(r, r.setup.weight(4, 1), hints[0].Weight, "one in flight, and never seen")
+		require.Equal(r, r.setup.weight(4, 1), w.next().Weight)
 		require.Len(r, r.claim(two, 64), 1)
 	}},
 	{name: "the window keeps to a limit that was lowered while it grew", run: func(r *rig) {

@@ -100,6 +100,7 @@ func newModel(t testing.TB, open OpenFunc, rng *dice) *model {
 	if rng.IntN(4) == 3 {
 		s.Partitions = 4
 	}
+	s.Total = pick(rng, 0, 0, 3000, 100)
 	m := &model{
 		rig: newRig(t, open, s), rng: rng,
 		kept: &kept{
@@ -116,6 +117,9 @@ func newModel(t testing.TB, open OpenFunc, rng *dice) *model {
 		},
 		instances: []string{one, two}, goneAt: map[string]time.Time{},
 		beats: map[string]int64{one: 1, two: 1},
+	}
+	if s.Total > 0 {
+		m.known[others], m.beats[others] = 1, 1
 	}
 	m.good = m.Queue
 	m.logf("%+v", s)
@@ -268,12 +272,6 @@ func (m *model) inFlight(lane dispatcher.Lane) int {
 		}
 	}
 	return n
-}
-
-// light reports whether a lane may be given a permit of an instance with
-// so many free.
-func (m *model) light(weight, free int) bool {
-	return free > 0 && (free == m.setup.Permits || weight < free)
 }
 
 // toReady puts a delivery at one end of its lane's list.

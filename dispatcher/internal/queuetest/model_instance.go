@@ -3,6 +3,7 @@ package queuetest
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -188,7 +189,7 @@ func (m *model) buryInstances() {
 // leaveAll lets those who are alive sign off: then nobody is known any more.
 func (m *model) leaveAll() {
 	m.Helper()
-	for _, name := range m.instances {
+	for _, name := range slices.Sorted(maps.Keys(m.known)) {
 		require.NoError(m, m.Queue.Leave(m.ctx, name))
 		delete(m.known, name)
 	}

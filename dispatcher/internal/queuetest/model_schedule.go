@@ -273,7 +273,7 @@ func (m *model) full(lane dispatcher.Lane) bool {
 func (m *model) mayLease(p *publishing, msg *modelMessage, id dispatcher.DeliveryID, due int64) bool {
 	l := m.view(id.Lane)
 	may := due <= m.ms() && p.lease > 0 && !m.isFenced(p.by, m.Partition(id.Lane)) && len(m.ready[id.Lane]) == 0 && !m.expired(msg) &&
-		m.light(m.setup.weight(l.Slow, l.InFlight), p.free) && !m.allHeld[m.Partition(id.Lane)] &&
+		m.setup.light(m.setup.weight(l.Slow, l.InFlight), p.free) && !m.allHeld[m.Partition(id.Lane)] &&
 		l.Limits.Held == dispatcher.HeldNone && (l.Limited || !id.Lane.IsEndpoint()) &&
 		l.InFlight < l.window(m.setup) && l.Until <= m.ms() && l.tokens(m.now.UnixMicro()) > 0 &&
 		len(m.sets[m.setOf(id, msg)]) == 0

@@ -254,7 +254,7 @@ func (m *model) checkTurns(turns []turn, taken map[dispatcher.Lane]int, free int
 		require.Empty(m, passed[n], "lane %s was taken from, and not %s before it", t.lane, passed[n])
 		require.LessOrEqual(m, t.inFlight+taken[t.lane], max(t.window, t.inFlight), "lane %s is past its window", t.lane)
 		require.LessOrEqual(m, taken[t.lane], t.tokens, "lane %s is past its rate", t.lane)
-		require.True(m, m.light(m.setup.weight(m.lanes[t.lane].slow, t.inFlight), free), "lane %s was too heavy", t.lane)
+		require.True(m, m.setup.light(m.setup.weight(m.lanes[t.lane].slow, t.inFlight), free), "lane %s was too heavy", t.lane)
 		require.False(m, m.allHeld[n], "all lanes are held")
 	}
 }
@@ -271,6 +271,6 @@ func (m *model) checkRest(turns []turn, taken map[dispatcher.Lane]int, partition
 		if m.Partition(t.lane) != partition || n >= t.ready || n >= t.tokens || inFlight >= t.window {
 			continue
 		}
-		require.False(m, m.light(m.setup.weight(m.lanes[t.lane].slow, inFlight), free), "lane %s could have been taken from", t.lane)
+		require.False(m, m.setup.light(m.setup.weight(m.lanes[t.lane].slow, inFlight), free), "lane %s could have been taken from", t.lane)
 	}
 }

@@ -22,7 +22,7 @@ var moveCases = []testCase{
 		r.setClock(start.Add(time.Second))
 		h = r.move()
 		require.Zero(r, h.Due)
-		require.Equal(r, 4, h.Weight, "a lane never seen weighs four")
+		require.Equal(r, r.setup.weight(4, 0), h.Weight, "a lane never seen weighs as four in flight")
 		r.mustStand(named("a", "m1"), dispatcher.StatusReady)
 		claimed := r.mustClaim(one, named("a", "m1"))
 		require.Equal(r, start.Add(time.Second), claimed[0].Due)

@@ -18,16 +18,26 @@ import (
 type Setup struct {
 	Partitions  int
 	MaxWindow   int           // most deliveries in flight of one lane, unless its limits say otherwise
-	Permits     int           // of each instance
+	Permits     int           // of each instance that a case claims for
+	Total       int           // of all instances, further ones among them; 0: no more than Permits
 	Breaker     int           // blamed failures in a row that open a lane; 0: none do
 	BreakerWait time.Duration // how long it is left alone when it opens
 	MaxWaiting  int           // most deliveries that may wait in one lane; 0: no limit
 }
 
-// weight is how heavy a lane of a class is with so many in flight. A class
-// counts once for 128 permits and at most eight times, and in proportion below.
+// total is the number of permits by which lanes are weighed.
+func (s Setup) total() int { return max(s.Total, s.Permits) }
+
+// weight is how heavy a lane of a class is with so many in flight: its part of
+// all permits. A class counts as one in flight for each 128 of them.
 func (s Setup) weight(slow, inFlight int) int {
-	return inFlight + slow*min(s.Permits, 1024)/128
+	return min(2048*(inFlight+slow*s.total()/128)/s.total(), 4095)
+}
+
+// light reports whether a lane may be given a permit of an instance with so
+// many free.
+func (s Setup) light(weight, free int) bool {
+	return free > 0 && (free == s.Permits || weight < max(1, 2048*free/s.Permits))
 }
 
 // limit is how many deliveries of a lane may be in flight at best.

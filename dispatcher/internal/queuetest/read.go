@@ -199,7 +199,7 @@ var readCases = []testCase{
 		}
 		peek(time.Time{}, -1)
 		r.schedule(r.entry("m1", to("a"), delay(time.Minute)), r.entry("m2", to("b")))
-		peek(start.Add(time.Minute), 4)
+		peek(start.Add(time.Minute), r.setup.weight(4, 0))
 		hints, err := r.Queue.Peek(r.ctx, nil)
 		require.NoError(r, err)
 		require.Empty(r, hints)

@@ -17,6 +17,10 @@ const (
 	two = "two-01JC0000000000000000000002"
 )
 
+// others is one more where a case has more permits than those of the instances
+// that it claims for: it has all of them.
+const others = "others-01JC0000000000000000000003"
+
 // start is when every case begins, a whole second.
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
@@ -55,6 +59,9 @@ func newRig(t testing.TB, open OpenFunc, s Setup) *rig {
 	r := &rig{TB: t, Fixture: open(t, s), setup: s, ctx: t.Context(), versions: map[dispatcher.Lane]int64{}, hints: map[int]dispatcher.Hint{}}
 	r.setClock(start)
 	r.beat(one, two)
+	if s.Total > 0 {
+		r.join(others, s.Total)
+	}
 	return r
 }
 
@@ -107,6 +114,13 @@ func (r *rig) mustChangeNothing(act func()) {
 	before := r.State().String()
 	act()
 	require.Equal(r, before, r.State().String())
+}
+
+// join tells the store of an instance with so many permits, and that it lives.
+func (r *rig) join(name string, permits int) {
+	r.Helper()
+	require.NoError(r, r.Queue.Join(r.ctx, name, dispatcher.Instance{Permits: permits, Version: "1.0", StartedAt: r.now}))
+	r.beat(name)
 }
 
 func (r *rig) beat(instances ...string) {

@@ -24,7 +24,7 @@ var wakeCases = []testCase{
 		r.schedule(r.entry("m2", to("a"), delay(time.Second)))
 		require.Equal(r, start.Add(time.Second), w.next().Due)
 		r.publish("b", "m3")
-		require.Equal(r, dispatcher.Hint{Now: start, Due: start.Add(time.Second), Weight: 4}, w.next())
+		require.Equal(r, dispatcher.Hint{Now: start, Due: start.Add(time.Second), Weight: r.setup.weight(4, 0)}, w.next())
 	}},
 	{name: "a lighter lane is told though there was work already", run: func(r *rig) {
 		r.succeed("light")
@@ -44,7 +44,7 @@ var wakeCases = []testCase{
 	{name: "a hint arrives over another connection to the same store", run: func(r *rig) {
 		w := r.watchOn(r.Open(), two)
 		r.publish("a", "m1")
-		require.Equal(r, 4, w.next().Weight)
+		require.Equal(r, r.setup.weight(4, 0), w.next().Weight)
 	}},
 	{name: "a rung, a handed back one and a takeover are told too", run: func(r *rig) {
 		r.publish("a", "m1", "m2", "m3")

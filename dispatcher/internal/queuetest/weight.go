@@ -135,11 +135,16 @@ var weightCases = []testCase{
 		require.Empty(r, r.claimWith(one, 64, 32))
 		require.Len(r, r.claimWith(one, 64, 33), 1)
 	}},
-	{name: "of a thousand permits the last 64 are not for a lane that hangs, and no more of any number", setup: Setup{Permits: 4096}, run: func(r *rig) {
+	{name: "of very many permits the last sixteenth is not for a lane that hangs", setup: Setup{Permits: 4096}, run: func(r *rig) {
 		r.fallSilent("a")
 		r.publishMany("a", 1)
-		require.Empty(r, r.claimWith(one, 64, 64))
-		require.Len(r, r.claimWith(one, 64, 65), 1)
+		require.Empty(r, r.claimWith(one, 64, 256))
+		require.Len(r, r.claimWith(one, 64, 258), 1, "a weight is as fine as two of them")
+	}},
+	{name: "of very many permits the very last is for a quick lane", setup: Setup{Permits: 4096}, run: func(r *rig) {
+		r.succeed("a")
+		r.publishMany("a", 1)
+		require.Len(r, r.claimWith(one, 64, 1), 1)
 	}},
 	{name: "quick lanes that begin to hang leave a permit to another quick one", setup: Setup{Permits: 1024}, run: func(r *rig) {
 		quick := []dispatcher.Lane{"q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "healthy"}
@@ -201,6 +206,73 @@ var weightCases = []testCase{
 			free -= n
 		}
 		require.Equal(r, 32, free)
+	}},
+	{name: "one lane alone holds half of all instances' permits", setup: Setup{Permits: 64, Total: 256, MaxWindow: 256}, run: func(r *rig) {
+		for range 254 {
+			r.succeed("a")
+		}
+		r.publishMany("a", 256)
+		held := map[string]int{}
+		for more := true; more; { // each takes a few in turn, as they would beside each other
+			more = false
+			for _, name := range []string{one, two, "three", "four"} {
+				n := len(r.claimWith(name, min(4, 64-held[name]), 64-held[name]))
+				held[name] += n
+				more = more || n > 0
+			}
+		}
+		require.Equal(r, map[string]int{one: 32, two: 32, "three": 32, "four": 32}, held)
+	}},
+	{name: "an instance with few permits takes by its own part of what is free", setup: Setup{Permits: 16, Total: 1040}, run: func(r *rig) {
+		r.fallSilent("hung")
+		r.publishMany("hung", 1)
+		require.Empty(r, r.claimWith(one, 16, 1), "a sixteenth of its permits is not for what hangs")
+		require.Len(r, r.claimWith(one, 16, 2), 1)
+	}},
+	{name: "a lane that stands first by the shares of before hides no light one", setup: Setup{Permits: 64, Total: 1024}, run: func(r *rig) {
+		r.fallSilent("b")
+		for range 62 {
+			r.succeed("a")
+		}
+		r.publishMany("a", 64)
+		held := len(r.claimWith(one, 30, 64))
+		require.Equal(r, 30, held)
+		r.publish("b", "m1")
+		r.leaveOthers()
+		require.Equal(r, ids("b", "m1"), claimedIDs(r.claimWith(one, 1, 20)))
+		require.Equal(r, r.setup.weight(0, held), r.State().Lanes["a"].Weight, "it was placed anew")
+	}},
+	{name: "of lanes that stand first by the shares of before each call places sixteen anew", setup: Setup{Permits: 64, Total: 4096}, run: func(r *rig) {
+		lane := func(i int) dispatcher.Lane { return dispatcher.Lane(fmt.Sprintf("quick%02d", i)) }
+		for i := range 17 {
+			r.succeed(lane(i))
+			r.succeed(lane(i))
+		}
+		for i := range 17 {
+			r.publishMany(lane(i), 3)
+		}
+		require.Len(r, r.claimWith(one, 64, 64), 51)
+		for i := range 17 {
+			r.publishMany(lane(i), 1)
+		}
+		r.publish("new", "m1")
+		r.leaveOthers()
+		got, hints, err := r.Queue.Claim(r.ctx, one, r.all(), 1, 3)
+		require.NoError(r, err)
+		require.Empty(r, got)
+		require.Equal(r, 16, hints[0].Placed, "which says that another claim may find more")
+		require.Equal(r, ids("new", "m1"), claimedIDs(r.claimWith(one, 1, 3)))
+	}},
+	{name: "the permits of an instance that was taken over from count no more", run: func(r *rig) {
+		r.join(one, 128)
+		r.join("three", 896)
+		r.publish("a", "m1", "m2")
+		require.Len(r, r.claimWith(one, 1, 64), 1)
+		require.Equal(r, 2048*(1+4*8)/1024, r.State().Lanes["a"].Weight)
+		r.reap("three")
+		r.beat(one)
+		require.Empty(r, r.claimWith(one, 1, 4))
+		require.Equal(r, 2048*(1+4)/128, r.State().Lanes["a"].Weight)
 	}},
 	{name: "lighter lanes come first", run: func(r *rig) {
 		r.fallSilent("a")
@@ -303,6 +375,14 @@ func (r *rig) mustReachAll() {
 	}
 	require.Empty(r, missing, "these lanes never had their turn")
 	require.NotEmpty(r, r.State().Ready["busy"], "there was always more for the quick lane")
+}
+
+// leaveOthers lets the other instances go, with all their permits.
+func (r *rig) leaveOthers() {
+	r.Helper()
+	require.NoError(r, r.Queue.Leave(r.ctx, others))
+	r.setup.Total = 0
+	r.beat(one)
 }
 
 // takeNew publishes one message to a lane and claims it. The lane must be empty.

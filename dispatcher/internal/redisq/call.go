@@ -105,9 +105,10 @@ func (s *Store) runDurable(ctx context.Context, sc script, by string, jobs []job
 func (s *Store) runJobs(ctx context.Context, t trip, by string, jobs []job) []reply {
 	t.errands = make([]errand, len(jobs))
 	cmds := make([]*redis.Cmd, len(jobs))
+	conf := s.shares.conf.Load()
 	for i, j := range jobs {
 		args := make([]any, 0, 2+len(j.args))
-		args = append(append(args, by, s.conf), j.args...)
+		args = append(append(args, by, conf), j.args...)
 		t.errands[i] = errand{partition: j.partition, fill: func(p redis.Pipeliner) {
 			if j.first != nil {
 				j.first(p)

@@ -48,6 +48,7 @@ func (s *Store) Claim(ctx context.Context, by string, partitions []int, wanted, 
 		h := a.hint(jobs[i].partition)
 		h.Ended = int(a.number())
 		h.Lost = int(a.number())
+		h.Placed = int(a.number())
 		versions := a.versions()
 		first := len(claimed)
 		for a.more() {

@@ -47,6 +47,10 @@ func (d *doctor) project(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	about, err := d.unmet(ctx)
+	if err != nil {
+		return err
+	}
 	gone, err := d.silent(ctx)
 	if err != nil {
 		return err
@@ -69,7 +73,7 @@ func (d *doctor) project(ctx context.Context) error {
 		}
 		d.find(-1, name, "dead_instance", "", d.e.Fix)
 	}
-	return nil
+	return d.forgetUnmet(ctx, about)
 }
 
 // silent lists the instances that are dead though nobody noticed, and those that

@@ -281,6 +281,7 @@ var damages = []struct {
 	{"a lane that nobody would forget", func(p *ward) { p.do("ZREM", p.key("known"), "a") }, "unknown_lane", nil},
 
 	{"leases of nobody", func(p *ward) { p.do("HDEL", p.home("instances"), "one") }, "dead_instance", map[string]queuetest.Place{"b:leased": queuetest.PlaceReady}},
+	{"an instance that never was there", func(p *ward) { p.do("HSET", p.home("about"), "old", "64 1 1.0") }, "unmet_instance", nil},
 	{"an instance that stands still", func(p *ward) { p.do("HSET", p.home("instances"), "old", 7) }, "dead_instance", nil},
 }
 

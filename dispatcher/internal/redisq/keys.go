@@ -1,6 +1,10 @@
 package redisq
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
 
 // Names of a partition's keys, put behind its tag. lua/common.lua makes the
 // same ones and says what each holds; a test keeps the two equal.
@@ -42,6 +46,7 @@ const keyClock = ":clock"
 const (
 	keyMeta      = ":meta"
 	keyInstances = ":instances"
+	keyAbout     = ":about"
 	keyDeparted  = ":departed"
 	channelWake  = ":wake"
 )
@@ -62,7 +67,7 @@ const (
 const turn = 1 << 41
 
 // mostWeight is what a weight is clamped to, here and in lua/common.lua.
-const mostWeight = 4095
+const mostWeight = 2*dispatcher.WholeWeight - 1
 
 // tag is the hash tag of partition n of a project: all its keys begin with it.
 func tag(project string, n int) string {

@@ -58,7 +58,7 @@ func rawStates(t testing.TB, client redis.UniversalClient, project string, parti
 		states[n] = r.out
 	}
 	for _, key := range keys {
-		if key != "{"+project+"}:meta" && key != "{"+project+"}:instances" && key != "{"+project+"}:departed" {
+		if key != "{"+project+"}:meta" && key != "{"+project+"}:instances" && key != "{"+project+"}:about" && key != "{"+project+"}:departed" {
 			states[0].Unknown = append(states[0].Unknown, key)
 		}
 	}

@@ -36,7 +36,7 @@ func (s *Store) Beat(ctx context.Context, by string, number int64) (fresh bool, 
 	})
 	fresh = fresh || valueOf(set) == 1
 	if errors.Is(err, dispatcher.ErrFull) {
-		fresh, err = s.beatFull(ctx, by, number)
+		fresh, err = s.setFull(ctx, keyInstances, by, number)
 		if err == nil {
 			err = s.failed("beat", read.Err())
 		}
@@ -57,14 +57,16 @@ func (s *Store) Beat(ctx context.Context, by string, number int64) (fresh bool, 
 		all[name], _ = strconv.ParseInt(text, 10, 64) // what is no number does not grow, and is found dead
 	}
 	all[by] = number // also where it was read before it was written
+	s.countPermits(ctx, all)
 	return fresh, all, nil
 }
 
-// beatFull writes the number where memory is full, which the script may.
-func (s *Store) beatFull(ctx context.Context, by string, number int64) (fresh bool, err error) {
+// setFull writes a field of one of the project's hashes where memory is full,
+// which the script may. fresh: it was not there.
+func (s *Store) setFull(ctx context.Context, key, field string, value any) (fresh bool, err error) {
 	var set *redis.Cmd
 	err = s.at(ctx, "beat", home, func(p redis.Pipeliner) {
-		set = p.Eval(ctx, s.scripts.beat.text, []string{s.home()}, by, number)
+		set = p.Eval(ctx, s.scripts.beat.text, []string{s.home()}, key, field, value)
 	})
 	if err != nil {
 		return false, err
@@ -86,6 +88,7 @@ func (s *Store) Leave(ctx context.Context, by string) error {
 	err := s.at(ctx, "leave", home, func(p redis.Pipeliner) {
 		p.ZAdd(ctx, key, redis.Z{Score: float64(time.Now().UnixMilli()), Member: by})
 		p.HDel(ctx, s.instances(), by)
+		p.HDel(ctx, s.home()+keyAbout, by)
 		p.ZRemRangeByRank(ctx, key, 0, -departedMost-1)
 	})
 	if errors.Is(err, dispatcher.ErrFull) {

@@ -44,9 +44,9 @@ type Options struct {
 	Log       *slog.Logger
 }
 
-// conf is what scripts have to know of the settings.
-func (o Options) conf(silent bool) string {
-	return fmt.Sprintf("%d %d %d %d %d %d", max(o.MaxWindow, 1), o.Permits,
+// conf is what scripts have to know of the settings, and of all instances' permits.
+func (o Options) conf(silent bool, total int) string {
+	return fmt.Sprintf("%d %d %d %d %d %d %d", max(o.MaxWindow, 1), o.Permits, max(total, o.Permits, 1),
 		max(o.BreakerFailures, 0), millisUp(o.BreakerWait), max(o.MaxWaiting, 0), flag(silent))
 }
 
@@ -63,7 +63,7 @@ type Store struct {
 	*connection
 	project    string
 	tags       []string
-	conf       string // ARGV[2] of every script
+	shares     shares
 	testClock  bool
 	polls      bool // neither pub/sub nor PUBLISH may be used
 	durability dispatcher.Durability
@@ -149,7 +149,10 @@ func (s *Store) ready(ctx context.Context, o Options, partitions int) error {
 	if err := s.findDurable(ctx); err != nil {
 		return err
 	}
-	s.conf = o.conf(s.polls)
+	s.shares.begin(o, s.polls)
+	if err := s.countShares(ctx); err != nil {
+		return err
+	}
 	return s.load(ctx)
 }
 

@@ -3,8 +3,8 @@
 -- ARGV[3] wanted  most deliveries to lease
 -- ARGV[4] free    free permits of the instance, those wanted among them
 -- ARGV[5] bytes   most of records to answer, but for one delivery
--- returns now, due, weight, number that ended instead, number without a record, versions (lane and version of its limits
--- for each lane of an endpoint), then for each: delivery, due ms, progress, record; "fenced" alone when the instance was
+-- returns now, due, weight, number that ended instead, number without a record, number of lanes placed anew, versions (lane
+-- and version of its limits for each lane of an endpoint), then for each: delivery, due ms, progress, record; "fenced" alone when the instance was
 -- declared dead
 local TURN_MOST = 8 -- deliveries a lane gets in one turn
 local LANES_READ = 16 -- at once: mostly a few lanes have enough, and each costs as much as a delivery
@@ -12,9 +12,11 @@ local LANES_READ = 16 -- at once: mostly a few lanes have enough, and each costs
 local wanted, free, most_bytes = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 if call('ZSCORE', FENCED, by) then return { 'fenced' } end
 local heads = call('ZRANGE', LANES, 0, wanted - 1)
+local stale = 0 -- lanes that are placed anew
 local function nothing()
+  if stale > 0 then call('DEL', tag) end
   local t, d, w = finish()
-  return { t, d, w, 0, 0, {} }
+  return { t, d, w, 0, 0, stale, {} }
 end
 if #heads == 0 or free <= 0 then return nothing() end
 local nread = 0
@@ -26,74 +28,98 @@ end
 read_more()
 if all_held then return nothing() end
 
--- Lanes come in the order of their weight; one that had its turn comes again behind those that are as light.
-local again, first, next_head = {}, 1, 1
-local function next_lane()
-  if next_head > nread and nread < #heads then read_more() end
-  local a, b = lanes[heads[next_head]], again[first]
-  if a and (not b or weight(a) <= weight(b)) then
-    next_head = next_head + 1
-    return a
-  end
-  if b then first = first + 1 end
-  return b
-end
-local function comes_again(l)
-  local i = #again
-  while i >= first and weight(again[i]) > weight(l) do
-    again[i + 1] = again[i]
-    i = i - 1
-  end
-  again[i + 1] = l
-end
-
--- turn is how many a lane may have taken in one: while each of them finds it lighter than what is free then, so that
--- lanes which begin to hang leave what their class does not. Whoever holds nothing takes one in any case.
-local function turn(l)
-  if l.limits.held ~= '-' or l.state.till > now then return 0 end
-  local fair = math.max(1, math.ceil((free - weight(l)) / 2))
-  return math.min(TURN_MOST, fair, room(l) - l.flying, wanted, free, tokens(l))
-end
-
 -- All turns are given before anything is taken: then a lane's are taken at once.
 local turns, given = {}, {} -- lane, deliveries of each turn; lane -> those of all its turns
-local lists, whole = {}, {} -- lane -> the head of its list; whether that is all of it
+local lists = {} -- lane -> the head of its list
 
--- read_head reads a lane's list as far as a turn goes, and one more, which tells whether something is left; when the lane
--- comes again as far as it may go.
-local function read_head(l, n)
-  local list, had = lists[l], given[l] or 0
-  if not list then
-    list = sure('LRANGE', READY .. l.name, 0, n)
-    lists[l], whole[l] = list, #list <= n
-  elseif not whole[l] and #list <= had + n then
-    local upto = had + math.min(wanted, room(l) - l.flying)
-    local more = call('LRANGE', READY .. l.name, #list, upto)
-    for i = 1, #more do list[#list + 1] = more[i] end
-    whole[l] = #list <= upto
+do -- its locals end with it: there may be no more than some two hundred at a time
+  -- Lanes come in the order of their weight; one that had its turn comes again behind those that are as light.
+  local again, first, next_head = {}, 1, 1
+  local function next_lane()
+    if next_head > nread and nread < #heads then read_more() end
+    local a, b = lanes[heads[next_head]], again[first]
+    if a and (not b or weight(a) <= weight(b)) then
+      next_head = next_head + 1
+      return a
+    end
+    if b then first = first + 1 end
+    return b
   end
-  l.ready = #list - had
-end
+  local function comes_again(l)
+    local i = #again
+    while i >= first and weight(again[i]) > weight(l) do
+      again[i + 1] = again[i]
+      i = i - 1
+    end
+    again[i + 1] = l
+  end
 
-while wanted > 0 do
-  local l = next_lane()
-  if not l or not light(l, free) then break end
-  local n = math.max(turn(l), 0)
-  read_head(l, n)
-  n = math.min(n, l.ready)
-  if n > 0 then
-    put(turns, l, n)
-    given[l] = (given[l] or 0) + n
-    l.flying, l.waiting, free, wanted = l.flying + n, l.waiting - n, free - n, wanted - n
-    l.ready = l.ready - n
-    if l.limits.interval > 0 then take(l, n) end
+  -- turn is how many a lane may have taken in one: while each of them finds it lighter than what is free then, so that
+  -- lanes which begin to hang leave what their class does not. An instance that holds nothing takes one in any case. Each
+  -- one taken is one more of all permits in flight, and one less of the caller's own free: so many until both parts meet.
+  local function turn(l)
+    if l.limits.held ~= '-' or l.state.till > now then return 0 end
+    local fair = math.max(1, math.ceil((free * total - burden(l) * permits) / (permits + total)))
+    return math.min(TURN_MOST, fair, room(l) - l.flying, wanted, free, tokens(l))
   end
-  if l.ready == 0 then
-    l.emptied = true
-  elseif n > 0 and turn(l) > 0 then
-    comes_again(l)
+
+  local whole = {} -- lane -> whether what was read of its list is all of it
+
+  -- read_head reads a lane's list as far as a turn goes, and one more, which tells whether something is left; when the lane
+  -- comes again as far as it may go.
+  local function read_head(l, n)
+    local list, had = lists[l], given[l] or 0
+    if not list then
+      list = sure('LRANGE', READY .. l.name, 0, n)
+      lists[l], whole[l] = list, #list <= n
+    elseif not whole[l] and #list <= had + n then
+      local upto = had + math.min(wanted, room(l) - l.flying)
+      local more = call('LRANGE', READY .. l.name, #list, upto)
+      for i = 1, #more do list[#list + 1] = more[i] end
+      whole[l] = #list <= upto
+    end
+    l.ready = #list - had
   end
-  l.place = true
+
+  -- outdated reports whether a lane that is too heavy stands where other shares put it: instances came or went. It is placed
+  -- anew then, and the next one is looked at; a few in one call.
+  local STALE_MOST = 16
+  local function outdated(l)
+    if given[l] or stale == STALE_MOST then return false end
+    local score = tonumber(call('ZSCORE', LANES, l.name)) or SANE
+    if floor(math.min(score, SANE) / TURN) == weight(l) then return false end
+    stale, l.place = stale + 1, true
+    if next_head > #heads then -- no more were asked for than are wanted
+      local more = call('ZRANGE', LANES, #heads, #heads + STALE_MOST - stale)
+      for i = 1, #more do heads[#heads + 1] = more[i] end
+    end
+    return true
+  end
+
+  -- take_turn counts what the next lane gives, and reports whether there was one that is light enough.
+  local function take_turn()
+    local l = next_lane()
+    while l and not light(l, free) do l = outdated(l) and next_lane() or nil end
+    if not l then return false end
+    local n = math.max(turn(l), 0)
+    read_head(l, n)
+    n = math.min(n, l.ready)
+    if n > 0 then
+      put(turns, l, n)
+      given[l] = (given[l] or 0) + n
+      l.flying, l.waiting, free, wanted = l.flying + n, l.waiting - n, free - n, wanted - n
+      l.ready = l.ready - n
+      if l.limits.interval > 0 then take(l, n) end
+    end
+    if l.ready == 0 then
+      l.emptied = true
+    elseif n > 0 and turn(l) > 0 then
+      comes_again(l)
+    end
+    l.place = true
+    return true
+  end
+  while wanted > 0 and take_turn() do end
 end
 if #turns == 0 then return nothing() end
 
@@ -129,8 +155,8 @@ local texts, marks = of(PROGRESS, deliveries), of(MARKS, deliveries)
 for l, many in pairs(given) do
   if many > 0 then call('LTRIM', READY .. l.name, many, -1) end
 end
-local leases, lost, answer = {}, 0, { 0, 0, 0, 0, 0, {} }
-local n = 6 -- values of the answer
+local leases, lost, answer = {}, 0, { 0, 0, 0, 0, 0, 0, {} }
+local n = 7 -- values of the answer
 
 -- spared takes back what was counted for a delivery that is not attempted.
 local function spared(i, l)
@@ -176,11 +202,11 @@ count('in_flight', #leases / 2)
 hold(leases)
 for _, l in ipairs(met) do
   if sub(l.name, 1, 3) == 'ep_' then
-    answer[6][#answer[6] + 1] = l.name
-    answer[6][#answer[6] + 1] = l.limits.v
+    answer[7][#answer[7] + 1] = l.name
+    answer[7][#answer[7] + 1] = l.limits.v
   end
 end
-answer[4], answer[5] = (#ended.done + #ended.cancelled + #ended.dead) / 2, lost
+answer[4], answer[5], answer[6] = (#ended.done + #ended.cancelled + #ended.dead) / 2, lost, stale
 flush()
 answer[1], answer[2], answer[3] = finish()
 return answer

@@ -3,8 +3,9 @@
 -- KEYS[1] tag   {<project>:<n>}; never exists, and every other name is made from it. It is the only declared key: in a
 --               slot that is moving, Redis then answers ASK before the script starts, instead of ending it in its middle.
 -- ARGV[1] by    the instance that calls
--- ARGV[2] conf  "<largest window> <permits of the calling instance> <failures that open a breaker, 0 none> <its first wait
---               in ms> <most waiting in a lane, 0 any number> <1: nobody is told, since PUBLISH may not be used>"
+-- ARGV[2] conf  "<largest window> <permits of the calling instance> <permits of all instances, 1 at least> <failures that
+--               open a breaker, 0 none> <its first wait in ms> <most waiting in a lane, 0 any number> <1: nobody is told,
+--               since PUBLISH may not be used>"
 --
 -- Rules: all ARGV is read before the first write, since writes are not rolled back; every script but schedule writes a
 -- removal first, since Redis refuses a script at its first write when memory is full; TIME is read once.
@@ -64,8 +65,8 @@ local HELD = tag .. ':held'
 local DIGEST = 16     -- bytes of a record that are its digest
 local TURN = 2199023255552 -- 2^41: above any ms until 2039, and 4,000 weights of it stay exact in a double
 local FIRST_WINDOW, UNKNOWN, WORST = 2, 4, 8 -- a lane's window and class before it was seen; the class of one that hangs
-local CLASS_PERMITS, MOST_SCALE = 128, 8 -- a class counts once for so many permits, and no more often than that
-local MOST_WEIGHT = 4095 -- what is beyond does not fit in a score
+local CLASS_PERMITS = 128 -- a class counts as one in flight for each so many permits of all instances
+local WHOLE, MOST_WEIGHT = 2048, 4095 -- weight of all instances' permits; what is beyond the other does not fit in a score
 local BURST = 50000 -- us; what a rate lets a lane in use make up for, so that a timer that is late loses nothing
 local IDLE = 1000000 -- us; a lane that nobody attempted for so long begins with one, not with what it may make up for
 local LOG_ENTRIES = '1000' -- of :attempts; one holds what one script settled
@@ -75,9 +76,9 @@ local micros = clock[1] * 1000000 + clock[2]
 local now = floor(micros / 1000)           -- what is due by now
 local from = math.ceil(micros / 1000)      -- what waits is counted from here, so that it is never early
 local at_now = format('%d', now)           -- now as a score: each number in a command is made a text anew, the dearest part of it
-local most, permits, threshold, first_wait, most_waiting, silent =
-  string.match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+) (%d+) ([01])$')
-most, permits, threshold = tonumber(most), tonumber(permits), tonumber(threshold)
+local most, permits, total, threshold, first_wait, most_waiting, silent =
+  string.match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01])$')
+most, permits, total, threshold = tonumber(most), tonumber(permits), tonumber(total), tonumber(threshold)
 first_wait, most_waiting = tonumber(first_wait), tonumber(most_waiting)
 
 local function num(x) return format('%.0f', tonumber(x)) end

@@ -1,5 +1,5 @@
--- doctor_lanes: say which lanes have a turn that they should not have, or none though something waits, and place them. What
--- depends on the settings of whoever placed them last, their weight, is not judged.
+-- doctor_lanes: say which lanes have a turn that they should not have, or none though something waits, and place them. Their
+-- weight is not judged: it depends on the permits that there were when they were placed.
 --
 -- ARGV[..] after those of doctor: 1 to repair, lanes
 -- returns now, due, weight, then for each fault: lane, kind, detail

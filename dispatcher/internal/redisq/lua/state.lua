@@ -146,17 +146,21 @@ end
 -- ends reports whether what waits in a lane, and what comes, ends: its endpoint is disabled or deleted.
 local function ends(l) return l.limits.held == 'd' or l.limits.held == 'x' end
 
--- A lane weighs what it has in flight, and its class as often as the instance has permits for: of 1,024 hung lanes leave
--- 64 to better ones, as many as begin to hang at once without taking the last. With few permits the classes count less,
--- or lanes of quick answers would have all of them for ever.
-local scale = permits > 0 and math.min(MOST_SCALE, permits / CLASS_PERMITS) or MOST_SCALE
-local function weight(l) return l.flying + floor(l.slow * scale) end
+-- burden is what a lane has in flight, and its class for each so many permits: of 1,024, lanes that hang leave 64 to better
+-- ones, as many as begin to hang at once without taking the last. With few permits the classes count less, or lanes of
+-- quick answers would have all of them for ever.
+local function burden(l) return math.max(0, l.flying) + floor(l.slow * total / CLASS_PERMITS) end
 
--- light reports whether a lane may be given a permit of an instance that has free ones. The classes keep the last
--- permits for better lanes; who holds nothing takes whatever there is.
+-- weight is a lane's burden as a part of all instances' permits. It is the same for every caller, since it orders the lanes
+-- that all of them take from.
+local function weight(l) return math.min(MOST_WEIGHT, floor(WHOLE * burden(l) / total)) end
+
+-- light reports whether a lane may be given a permit of an instance with free ones: while it weighs less than what is free
+-- of the instance's own. The classes keep the last permits for better lanes; an instance that holds nothing may take from
+-- any. The last free one of very many weighs one.
 local function light(l, free)
   if free <= 0 then return false end
-  return free == permits or weight(l) < free
+  return free == permits or weight(l) < math.max(1, floor(WHOLE * free / permits))
 end
 
 local counts, buried, log = {}, {}, {}

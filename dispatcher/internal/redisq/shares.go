@@ -1,0 +1,135 @@
+package redisq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// shares knows the permits of all instances, of which the lanes have their
+// parts. What is told of an instance is read once, when its name is new.
+type shares struct {
+	options Options
+	silent  bool
+
+	mu    sync.Mutex // guards known
+	known map[string]int
+
+	conf atomic.Value // ARGV[2] of every script, a string
+}
+
+func (s *shares) begin(o Options, silent bool) {
+	s.options, s.silent, s.known = o, silent, map[string]int{}
+	s.conf.Store(o.conf(silent, o.Permits))
+}
+
+// add notes the permits of instances.
+func (s *shares) add(permits map[string]int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.Copy(s.known, permits)
+}
+
+// count sums up the permits of the instances that there are, and names those of
+// which nothing is known.
+func (s *shares) count(names map[string]int64) (unknown []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.known, func(name string, _ int) bool { _, there := names[name]; return !there })
+	total := 0
+	for name := range names {
+		if permits, ok := s.known[name]; ok {
+			total += permits
+		} else if len(unknown) < aboutAtOnce {
+			unknown = append(unknown, name)
+		}
+	}
+	if conf := s.options.conf(s.silent, total); conf != s.conf.Load() {
+		s.conf.Store(conf)
+	}
+	return unknown
+}
+
+const (
+	aboutAtOnce = 256     // instances that are asked about at once
+	mostPermits = 1 << 20 // of one instance: what is more was not written by one
+)
+
+// aboutText is what is kept of an instance: permits, ms since when it is there,
+// its version.
+func aboutText(a dispatcher.Instance) string {
+	return fmt.Sprintf("%d %d %s", a.Permits, a.StartedAt.UnixMilli(), a.Version)
+}
+
+// permitsOf reads the permits of such a text, none where it is none.
+func permitsOf(text string) int {
+	word, _, _ := strings.Cut(text, " ")
+	n, err := strconv.Atoi(word)
+	if err != nil || n < 0 || n > mostPermits {
+		return 0
+	}
+	return n
+}
+
+// Join tells the others of an instance, so that they know its permits. Where
+// memory is full a script does it, which may.
+func (s *Store) Join(ctx context.Context, by string, a dispatcher.Instance) error {
+	key, text := s.home()+keyAbout, aboutText(a)
+	err := s.at(ctx, "join", home, func(p redis.Pipeliner) { p.HSet(ctx, key, by, text) })
+	if errors.Is(err, dispatcher.ErrFull) {
+		_, err = s.setFull(ctx, keyAbout, by, text)
+	}
+	if err == nil {
+		s.shares.add(map[string]int{by: permitsOf(text)})
+	}
+	return err
+}
+
+// countShares learns which instances there are and what permits they have.
+func (s *Store) countShares(ctx context.Context) error {
+	var read *redis.StringSliceCmd
+	err := s.at(ctx, "read instances", home, func(p redis.Pipeliner) { read = p.HKeys(ctx, s.instances()) })
+	if err != nil {
+		return err
+	}
+	names := map[string]int64{}
+	for _, name := range read.Val() {
+		names[name] = 0
+	}
+	s.countPermits(ctx, names)
+	return nil
+}
+
+// countPermits sums up the permits of instances, and reads of those that are new what
+// they told before their first beat. What can't be read now is read at the next
+// beat; until then they count for nothing.
+func (s *Store) countPermits(ctx context.Context, names map[string]int64) {
+	unknown := s.shares.count(names)
+	if len(unknown) == 0 {
+		return
+	}
+	var read *redis.SliceCmd
+	err := s.at(ctx, "read what instances told", home, func(p redis.Pipeliner) {
+		read = p.HMGet(ctx, s.home()+keyAbout, unknown...)
+	})
+	if err != nil {
+		return
+	}
+	permits := make(map[string]int, len(unknown))
+	for i, text := range read.Val() {
+		if text, ok := text.(string); ok {
+			permits[unknown[i]] = permitsOf(text)
+		}
+	}
+	s.shares.add(permits)
+	s.shares.count(names)
+}

@@ -237,6 +237,16 @@ func (d *Dispatcher) Ready(ctx context.Context) (StoreInfo, error) {
 	return d.engine.queue.Store(ctx)
 }
 
+// ReadClock hears the queue's clock, so that the first call too is judged by it.
+func (d *Dispatcher) ReadClock(ctx context.Context) error {
+	hints, err := d.engine.queue.Peek(ctx, []int{0})
+	d.engine.view.hear(hints...)
+	if err != nil {
+		return fmt.Errorf("read the queue's clock: %w", err)
+	}
+	return nil
+}
+
 // Now is what time it is by the queue's clock, by this host's while nothing was
 // heard of the queue yet.
 func (d *Dispatcher) Now() time.Time { return d.engine.view.clock.now() }

@@ -32,6 +32,19 @@ func (s *sleepy) sleep(wait time.Duration) {
 	s.slept.Add(int64(wait))
 }
 
+func TestTheQueuesClockIsKnownBeforeTheFirstCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.queue.set(func() { r.queue.skew = -time.Hour })
+		require.Equal(t, time.Hour, r.Now().Sub(r.queue.now()).Round(time.Second))
+		require.NoError(t, r.ReadClock(t.Context()))
+		require.Zero(t, r.Now().Sub(r.queue.now()).Round(time.Second))
+
+		r.queue.set(func() { r.queue.hook = failing("peek", d.ErrUnavailable) })
+		require.ErrorIs(t, r.ReadClock(t.Context()), d.ErrUnavailable)
+	})
+}
+
 func TestWhoSleptLeasesNothingBeforeItsBeatIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSleepyRig(t)

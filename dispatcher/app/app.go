@@ -130,6 +130,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := engine.ReadClock(ctx); err != nil {
+		return err
+	}
 	figures.Watch(engine)
 	api, err := newAPI(engine, guard, figures, o)
 	if err != nil {

@@ -150,10 +150,11 @@ func (d *deliverer) judge(c Claimed, r route, answer Answer, began time.Time, s 
 	}
 }
 
-// tell logs and shows what came of an attempt: each at debug, a death at info.
+// tell logs and shows what came of an attempt: each at debug, a death at info
+// unless it is one of many.
 func (d *deliverer) tell(c Claimed, s Settlement, host string, began time.Time) {
 	level, text := slog.LevelDebug, "attempt finished"
-	if s.Verdict == Dead {
+	if s.Verdict == Dead && d.engine.deaths.note(c.ID, s.Reason) {
 		level, text = slog.LevelInfo, "delivery dead"
 	}
 	ctx := context.Background() // the log's, which nothing ends

@@ -72,6 +72,7 @@ func New(q Queue, s Sender, o Options) (*Dispatcher, error) {
 	e.self.Store(&self{base: o.Instance, count: 1})
 	e.view.look = e.look
 	e.shortage = &shortage{log: e.log, over: e.view.ready}
+	e.deaths = &deaths{log: e.log, of: map[deathKind]*deathCount{}}
 	e.settler = newSettler(e, 4*max(o.MaxInFlight, settleMost))
 	e.trimmer = newTrimmer(e, o.Keep)
 	e.directory = newDirectory(e, o.Endpoints)

@@ -25,6 +25,7 @@ type engine struct {
 	trimmer   *trimmer
 	directory *directory
 	shortage  *shortage
+	deaths    *deaths
 	finisher  *finisher
 
 	taking context.Context // ends when nothing more is moved, claimed or leased

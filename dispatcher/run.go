@@ -54,6 +54,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	err = errors.Join(err, taking.Wait())
 	die()
 	err = errors.Join(err, keeping.Wait())
+	e.deaths.end()
 	d.leave(context.WithoutCancel(ctx))
 	return errors.Join(context.Cause(e.over), err)
 }

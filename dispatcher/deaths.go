@@ -1,0 +1,109 @@
+package dispatcher
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// How deaths are logged: of one lane and reason deathsApart in a line each, and
+// what else dies within deathsEvery of the first in one line with a count and
+// deathsNamed ids. So no caller and no receiver can fill the log: beyond
+// deathLanes at once, which hold a few hundred KiB, all others count together.
+const (
+	deathsApart = 8
+	deathsNamed = 10
+	deathsEvery = time.Minute
+	deathLanes  = 1024
+)
+
+// deaths counts what dies, for the log.
+type deaths struct {
+	log *slog.Logger
+
+	mu sync.Mutex // guards what follows
+	of map[deathKind]*deathCount
+}
+
+type deathKind struct {
+	lane   Lane // empty: of all that are counted together
+	reason DeadReason
+}
+
+// deathCount is what died within deathsEvery.
+type deathCount struct {
+	since time.Time
+	apart int      // had a line each
+	more  int      // did not
+	ids   []string // some of those
+}
+
+// note counts a death, and reports whether it is to have a line of its own.
+func (d *deaths) note(id DeliveryID, reason DeadReason) bool {
+	if !d.log.Enabled(context.Background(), slog.LevelInfo) {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	kind, now := deathKind{id.Lane, reason}, time.Now()
+	n := d.of[kind]
+	if n == nil && len(d.of) >= deathLanes {
+		d.forget(now)
+	}
+	if n == nil && len(d.of) >= deathLanes {
+		kind.lane = ""
+		n = d.of[kind]
+	}
+	if n == nil || n.more == 0 && now.Sub(n.since) >= deathsEvery {
+		n = &deathCount{since: now}
+		d.of[kind] = n
+	}
+	if n.apart < deathsApart && kind.lane != "" {
+		n.apart++
+		return true
+	}
+	if n.more == 0 {
+		time.AfterFunc(n.since.Add(deathsEvery).Sub(now), func() { d.tell(kind, n) })
+	}
+	if n.more++; len(n.ids) < deathsNamed {
+		n.ids = append(n.ids, id.String())
+	}
+	return false
+}
+
+// forget drops what is over and told. mu is held.
+func (d *deaths) forget(now time.Time) {
+	for kind, n := range d.of {
+		if n.more == 0 && now.Sub(n.since) >= deathsEvery {
+			delete(d.of, kind)
+		}
+	}
+}
+
+// tell logs what had no line of its own, unless that was done before.
+func (d *deaths) tell(kind deathKind, n *deathCount) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.of[kind] == n {
+		delete(d.of, kind)
+		d.line(kind, n)
+	}
+}
+
+// end tells all that was not told yet.
+func (d *deaths) end() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for kind, n := range d.of {
+		if n.more > 0 {
+			d.line(kind, n)
+		}
+	}
+	clear(d.of)
+}
+
+func (d *deaths) line(kind deathKind, n *deathCount) {
+	d.log.LogAttrs(context.Background(), slog.LevelInfo, "deliveries dead", slog.String("lane", string(kind.lane)),
+		slog.String("reason", string(kind.reason)), slog.Int("deliveries", n.more), slog.Any("delivery_ids", n.ids))
+}

@@ -1,0 +1,94 @@
+package dispatcher_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	d "github.com/hookladder/hookladder/dispatcher"
+)
+
+// dying is a rig whose deliveries die at once.
+func dying(t *testing.T) *rig {
+	t.Helper()
+	r := newTestRig(t, nil)
+	r.sender.answer = func(context.Context, d.Call) d.Answer { return d.Answer{Status: 410} }
+	return r
+}
+
+func TestManyDeathsOfALaneAreOneLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := dying(t)
+		r.start(t)
+		lines := func(text string) int { return strings.Count(r.log.String(), text) }
+		_, err := r.Publish(t.Context(), messages("m", 30))
+		require.NoError(t, err)
+		pass(time.Second)
+		require.Equal(t, map[d.Verdict]int{d.Dead: 30}, r.queue.verdicts())
+		require.Equal(t, 8, lines(`msg="delivery dead"`))
+		require.Zero(t, lines("deliveries dead"), "what dies within the minute is counted first")
+		other := message("other")
+		other.URL = "https://other.example/"
+		_, err = r.Publish(t.Context(), []*d.Message{other})
+		require.NoError(t, err)
+		pass(time.Second)
+		require.Equal(t, 9, lines(`msg="delivery dead"`), "another lane's first has a line of its own")
+		pass(time.Minute)
+		require.Equal(t, 1, lines("deliveries dead"))
+		require.Equal(t, 1, lines("reason=gone deliveries=22"))
+		require.Equal(t, 10, strings.Count(r.log.String()[strings.Index(r.log.String(), "delivery_ids="):], ":m"))
+
+		_, err = r.Publish(t.Context(), messages("n", 9))
+		require.NoError(t, err)
+		pass(time.Second)
+		require.Equal(t, 17, lines(`msg="delivery dead"`), "another minute begins anew")
+		require.Equal(t, 1, lines("deliveries dead"))
+		r.stop(t)
+		require.Equal(t, 2, lines("deliveries dead"), "what was not told is told at the end")
+		require.Equal(t, 1, lines("reason=gone deliveries=1"))
+		pass(time.Hour)
+		require.Equal(t, 2, lines("deliveries dead"), "once")
+	})
+}
+
+func TestDeathsOfVeryManyLanesAreCountedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const lanes = 1024
+		r := dying(t)
+		r.start(t)
+		batch := messages("m", lanes+50)
+		for i, m := range batch {
+			m.URL = fmt.Sprintf("https://h%d.example/", i)
+		}
+		_, err := r.Publish(t.Context(), batch)
+		require.NoError(t, err)
+		pass(time.Minute + time.Second)
+		require.Equal(t, lanes, strings.Count(r.log.String(), `msg="delivery dead"`))
+		require.Contains(t, r.log.String(), `lane="" reason=gone deliveries=50`)
+		more := message("more")
+		_, err = r.Publish(t.Context(), []*d.Message{more})
+		require.NoError(t, err)
+		pass(time.Second)
+		require.Equal(t, lanes+1, strings.Count(r.log.String(), `msg="delivery dead"`), "those before are forgotten")
+		r.stop(t)
+	})
+}
+
+func TestWhatDiesWhenItIsPublishedIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestEndpointRig(t, nil)
+		r.start(t)
+		view := r.create(t, disabled)
+		for i := range 10 {
+			r.publish(t, to(view.ID, fmt.Sprint("m", i)))
+		}
+		require.Equal(t, 8, strings.Count(r.log.String(), "delivery dead, unattempted"))
+		r.stop(t)
+		require.Contains(t, r.log.String(), "reason=disabled deliveries=2")
+	})
+}

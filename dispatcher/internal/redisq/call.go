@@ -105,7 +105,7 @@ func (s *Store) runDurable(ctx context.Context, sc script, by string, jobs []job
 func (s *Store) runJobs(ctx context.Context, t trip, by string, jobs []job) []reply {
 	t.errands = make([]errand, len(jobs))
 	cmds := make([]*redis.Cmd, len(jobs))
-	conf := s.shares.conf.Load()
+	conf := s.shares.conf.Load().(string) + " " + s.identity.get()
 	for i, j := range jobs {
 		args := make([]any, 0, 2+len(j.args))
 		args = append(append(args, by, conf), j.args...)

@@ -96,7 +96,7 @@ func (s *Store) put(ctx context.Context, sc script, e *dispatcher.Endpoint) (*an
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", sc.name, e.ID, err)
 	}
-	a, err := s.call(ctx, sc, e.ID, e.Version, record, e.UID, e.Tenant, toMillis(e.CreatedAt), flag(s.polls), flag(len(e.PublicKeys()) > 0), mostEndpoints)
+	a, err := s.call(ctx, sc, e.ID, e.Version, record, e.UID, e.Tenant, toMillis(e.CreatedAt), s.tells(), flag(len(e.PublicKeys()) > 0), mostEndpoints)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", e.ID, err)
 	}

@@ -26,7 +26,7 @@ const (
 
 // DeleteEndpoint forgets an endpoint, notes its end, and tells all instances.
 func (s *Store) DeleteEndpoint(ctx context.Context, id string) (end int64, err error) {
-	a, err := s.call(ctx, endpointDelete, id, flag(s.polls))
+	a, err := s.call(ctx, endpointDelete, id, s.tells())
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", id, err)
 	}

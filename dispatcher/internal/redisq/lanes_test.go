@@ -161,7 +161,9 @@ func TestAWatchTellsChangesOfEndpoints(t *testing.T) {
 	})
 	<-begun
 	rdb := store.Client()
-	for _, text := range []string{"nonsense", "3 ep_000000001 acme", "0 ep_000000001 "} {
+	id, err := rdb.HGet(ctx, "{lanes}:meta", "id").Result()
+	require.NoError(t, err)
+	for _, text := range []string{"nonsense", id + " nonsense", id + " 3 ep_000000001 acme", id + " 0 ep_000000001 "} {
 		require.NoError(t, rdb.Publish(ctx, "{lanes}:endpoints", text).Err())
 	}
 	require.Equal(t, dispatcher.EndpointChange{ID: "ep_000000001", Tenant: "acme", Version: 3}, <-changes)

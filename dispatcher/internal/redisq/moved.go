@@ -72,18 +72,23 @@ func (s *Store) mustStand(ctx context.Context) error {
 
 // readDivision reads the fields of :meta that compareDivision needs.
 func (s *Store) readDivision(ctx context.Context, p redis.Pipeliner) *redis.SliceCmd {
-	return p.HMGet(ctx, s.home()+keyMeta, metaPartitions, metaRepartition, metaSchema)
+	return p.HMGet(ctx, s.home()+keyMeta, metaPartitions, metaRepartition, metaSchema, metaID)
 }
 
 // compareDivision compares what :meta says with what it said at the start. An
-// empty :meta, of a store that lost everything, proves nothing and is read again.
+// empty :meta, of a store that lost everything, proves nothing and is read again,
+// until another instance made the project anew, under an id of its own.
 func (s *Store) compareDivision(have *redis.SliceCmd, doubts int64) {
-	if have == nil || len(have.Val()) < 3 {
+	if have == nil || len(have.Val()) < 4 {
 		return
 	}
 	partitions, _ := have.Val()[0].(string)
 	text, _ := have.Val()[1].(string)
 	schema, _ := have.Val()[2].(string)
+	id, _ := have.Val()[3].(string)
+	if id != s.identity.get() && s.identity.take(id) {
+		s.noteTakeover() // what was published under it passed by
+	}
 	under, err := parseMark(text)
 	begun := text != "" && (err != nil || under.phase > phaseBegin)
 	switch {

@@ -37,7 +37,7 @@ func TestEveryScriptHasAHeaderThatNamesItsArgumentsAndItsAnswer(t *testing.T) {
 		name := strings.TrimSuffix(file.Name(), ".lua")
 		require.True(t, strings.HasPrefix(text, "-- "+name+": "), "%s begins with its name", file.Name())
 		require.Contains(t, text, "ARGV[", file.Name())
-		if name != "common" && name != "state" && name != "doctor" && name != "order" && name != "read" && name != "beat" &&
+		if name != "common" && name != "state" && name != "doctor" && name != "order" && name != "read" && name != "beat" && name != "identify" &&
 			!strings.HasPrefix(name, "endpoint_") && !strings.HasPrefix(name, "repartition_") { // nobody works beside those
 			require.Contains(t, text, "-- returns now, due, weight", file.Name())
 		}
@@ -54,7 +54,7 @@ func TestScriptsDeclareNoKeyButTheTag(t *testing.T) {
 		for i, line := range strings.Split(string(src), "\n") {
 			code, _, _ := strings.Cut(line, "--")
 			if strings.Contains(code, "KEYS") {
-				own := file.Name() == "common.lua" || file.Name() == "beat.lua" || strings.HasPrefix(file.Name(), "endpoint_")
+				own := file.Name() == "common.lua" || file.Name() == "beat.lua" || file.Name() == "identify.lua" || strings.HasPrefix(file.Name(), "endpoint_")
 				require.True(t, own, "%s, line %d", file.Name(), i+1)
 				require.Contains(t, code, "KEYS[1]", "line %d", i+1)
 			}

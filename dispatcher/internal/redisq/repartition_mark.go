@@ -13,6 +13,7 @@ import (
 const (
 	metaPartitions  = "partitions"
 	metaSchema      = "schema"
+	metaID          = "id"          // random, of the project, in all that is published
 	metaRepartition = "repartition" // "<from> <to> <phase>" while one is under way
 )
 
@@ -86,6 +87,7 @@ func (r *repartition) readMark(ctx context.Context) (m mark, again bool, err err
 	if err := r.layoutOf(meta[metaSchema]); err != nil {
 		return m, false, err
 	}
+	r.identity.take(meta[metaID]) // without one nobody hears it, and nobody is there to
 	if text := meta[metaRepartition]; text != "" {
 		m, err = parseMark(text)
 		switch {

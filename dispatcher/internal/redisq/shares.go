@@ -24,7 +24,7 @@ type shares struct {
 	mu    sync.Mutex // guards known
 	known map[string]int
 
-	conf atomic.Value // ARGV[2] of every script, a string
+	conf atomic.Value // ARGV[2] of every script, a string, but for the id of the project
 }
 
 func (s *shares) begin(o Options, silent bool) {

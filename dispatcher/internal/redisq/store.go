@@ -75,6 +75,7 @@ type Store struct {
 	log        *slog.Logger
 
 	division division
+	identity identity
 	gates    *gates        // masters that do not answer
 	weak     *gates        // masters where what is written does not become durable
 	takeover chan struct{} // 1 deep: another node may serve a partition now
@@ -197,7 +198,7 @@ func (s *Store) agree(ctx context.Context, wanted int) (int, error) {
 	if wanted != 0 && wanted != n {
 		return 0, fmt.Errorf("PARTITIONS=%d, but project %s was made with %d: unset it, or use another PROJECT", wanted, s.project, n)
 	}
-	return n, nil
+	return n, s.identify(ctx, have[metaID])
 }
 
 func (s *Store) meta(ctx context.Context, key string) (map[string]string, error) {

@@ -56,7 +56,8 @@ func (s *Store) findPubSub(ctx context.Context) error {
 	}
 }
 
-// noHint is what is published only to find out whether it may be.
+// noHint is what is published only to find out whether it may be: it is of no
+// project.
 const noHint = ""
 
 // Watch tells the ears what other instances published, and where something may
@@ -132,7 +133,8 @@ func (s *Store) watchTakeovers(ctx context.Context, lost func()) {
 }
 
 func (s *Store) heardHint(text, by string, ears dispatcher.Ears) {
-	if text == noHint {
+	text, ours := s.ours(text)
+	if !ours {
 		return
 	}
 	h, from, err := parseHint(text)
@@ -145,7 +147,8 @@ func (s *Store) heardHint(text, by string, ears dispatcher.Ears) {
 }
 
 func (s *Store) heardEndpoint(text string, ears dispatcher.Ears) {
-	if text == noHint {
+	text, ours := s.ours(text)
+	if !ours {
 		return
 	}
 	change, err := parseChange(text)
@@ -157,8 +160,8 @@ func (s *Store) heardEndpoint(text string, ears dispatcher.Ears) {
 	}
 }
 
-// parseHint reads what a script published: partition, now, due, weight and who
-// called the script.
+// parseHint reads what a script published behind the project's id: partition,
+// now, due, weight and who called the script.
 func parseHint(text string) (h dispatcher.Hint, by string, err error) {
 	var now, due int64
 	if _, err = fmt.Sscanf(text, "%d %d %d %d %s", &h.Partition, &now, &due, &h.Weight, &by); err != nil {
@@ -168,8 +171,9 @@ func parseHint(text string) (h dispatcher.Hint, by string, err error) {
 	return h, by, nil
 }
 
-// parseChange reads what a change of an endpoint published: its version, 0 for
-// one that was deleted, its id, and its tenant, which may be empty.
+// parseChange reads what a change of an endpoint published behind the project's
+// id: its version, 0 for one that was deleted, its id, and its tenant, which may
+// be empty.
 func parseChange(text string) (c dispatcher.EndpointChange, err error) {
 	version, rest, ok := strings.Cut(text, " ")
 	c.ID, c.Tenant, _ = strings.Cut(rest, " ")

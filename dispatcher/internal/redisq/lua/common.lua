@@ -5,7 +5,7 @@
 -- ARGV[1] by    the instance that calls
 -- ARGV[2] conf  "<largest window> <permits of the calling instance> <permits of all instances, 1 at least> <failures that
 --               open a breaker, 0 none> <its first wait in ms> <most waiting in a lane, 0 any number> <1: nobody is told,
---               since PUBLISH may not be used>"
+--               since PUBLISH may not be used> <id of the project, in hex>"
 --
 -- Rules: all ARGV is read before the first write, since writes are not rolled back; every script but schedule writes a
 -- removal first, since Redis refuses a script at its first write when memory is full; TIME is read once.
@@ -77,7 +77,7 @@ local now = floor(micros / 1000)           -- what is due by now
 local from = math.ceil(micros / 1000)      -- what waits is counted from here, so that it is never early
 local at_now = format('%d', now)           -- now as a score: each number in a command is made a text anew, the dearest part of it
 local most, permits, total, threshold, first_wait, most_waiting, silent =
-  string.match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01])$')
+  string.match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01]) %x+$')
 most, permits, total, threshold = tonumber(most), tonumber(permits), tonumber(total), tonumber(threshold)
 first_wait, most_waiting = tonumber(first_wait), tonumber(most_waiting)
 

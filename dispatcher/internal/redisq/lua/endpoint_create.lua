@@ -8,7 +8,7 @@
 -- ARGV[4] uid      empty: none
 -- ARGV[5] tenant   empty: none
 -- ARGV[6] created  ms
--- ARGV[7] silent   1: nobody is told, since PUBLISH may not be used
+-- ARGV[7] project  its id, with which begins what is published; empty: nobody is told, since PUBLISH may not be used
 -- ARGV[8] public   1: a secret of it has a public key
 -- ARGV[9] most     endpoints that a project may have
 -- returns "ok"; "uid", id, stored of the endpoint that has the uid; "id" where that is taken; "full"
@@ -20,7 +20,7 @@
 --   :all         zset  id by creation in ms
 --   :public      zset  id by creation in ms, of those that have a public key
 --   :gone        hash  id -> version of its end, above any it had: its lane may not be empty yet
--- On the channel :endpoints each change is told as "<version> <id> <tenant>", version 0 for one that was deleted.
+-- On the channel :endpoints each change is told as "<id of the project> <version> <id> <tenant>", version 0 for one that was deleted.
 local tag, call = KEYS[1], redis.call
 local ENDPOINTS, UIDS, TENANT, ALL, PUBLIC, GONE = tag .. ':endpoints', tag .. ':uids', tag .. ':tenant:', tag .. ':all', tag .. ':public', tag .. ':gone'
 local id, record, uid, tenant = ARGV[1], ARGV[3], ARGV[4], ARGV[5]
@@ -49,7 +49,7 @@ call('ZADD', ALL, created, id)
 if ARGV[8] == '1' then
   call('ZADD', PUBLIC, created, id)
 end
-if ARGV[7] == '0' then
-  call('PUBLISH', ENDPOINTS, version .. ' ' .. id .. ' ' .. tenant)
+if ARGV[7] ~= '' then
+  call('PUBLISH', ENDPOINTS, ARGV[7] .. ' ' .. version .. ' ' .. id .. ' ' .. tenant)
 end
 return { 'ok' }

@@ -3,7 +3,7 @@
 --
 -- KEYS[1] tag     {<project>}, never exists
 -- ARGV[1] id
--- ARGV[2] silent  1: nobody is told, since PUBLISH may not be used
+-- ARGV[2] project its id, with which begins what is published; empty: nobody is told, since PUBLISH may not be used
 -- returns "ok" and the version of its end, also where it was deleted before; "gone" where there is nothing of it
 local tag, call = KEYS[1], redis.call
 local ENDPOINTS, UIDS, TENANT, ALL, PUBLIC, GONE = tag .. ':endpoints', tag .. ':uids', tag .. ':tenant:', tag .. ':all', tag .. ':public', tag .. ':gone'
@@ -31,7 +31,7 @@ call('ZREM', TENANT .. tenant, id)
 if uid ~= '' and call('HGET', UIDS, uid) == id then
   call('HDEL', UIDS, uid)
 end
-if ARGV[2] == '0' then
-  call('PUBLISH', ENDPOINTS, '0 ' .. id .. ' ' .. tenant)
+if ARGV[2] ~= '' then
+  call('PUBLISH', ENDPOINTS, ARGV[2] .. ' 0 ' .. id .. ' ' .. tenant)
 end
 return { 'ok', version }

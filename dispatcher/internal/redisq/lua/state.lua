@@ -357,7 +357,8 @@ local function finish(lines, codes)
   local lighter = w >= 0 and (before_weight < 0 or w < before_weight)
   if silent == '0' and (earlier or lighter) then
     local project, n = string.match(tag, '^{(.+):(%d+)}$')
-    call('PUBLISH', '{' .. project .. '}:wake', n .. ' ' .. num(micros) .. ' ' .. num(due) .. ' ' .. w .. ' ' .. by)
+    local id = string.match(ARGV[2], '%x+$') -- read here, since a local of its own would cost each function an upvalue
+    call('PUBLISH', '{' .. project .. '}:wake', id .. ' ' .. n .. ' ' .. num(micros) .. ' ' .. num(due) .. ' ' .. w .. ' ' .. by)
   end
   return micros, due, w
 end

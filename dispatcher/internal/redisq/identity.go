@@ -1,0 +1,88 @@
+package redisq
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed" // the script
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Pub/sub knows no databases: two deployments with the same PROJECT, each in a
+// database of its own, publish on the same channels. A hint of one would send
+// the other to sleep. So each project has a random id in :meta, which begins
+// all that is published, and what begins with another id is passed over.
+
+//go:embed lua/identify.lua
+var identifySrc string
+
+var identifyScript = newScript("identify", identifySrc)
+
+// nameless is the id of a store that nobody listens to, as of a repartition.
+const nameless = "0"
+
+// identities are what an id looks like; scripts rely on it.
+var identities = regexp.MustCompile(`^[0-9a-f]{1,32}$`)
+
+// identity is the project's id. It changes while an instance runs only where the
+// store lost everything and another instance was the first to write to it.
+type identity struct{ id atomic.Pointer[string] }
+
+func (i *identity) get() string {
+	if id := i.id.Load(); id != nil {
+		return *id
+	}
+	return nameless
+}
+
+// take takes over an id, and reports whether it is one.
+func (i *identity) take(id string) bool {
+	if !identities.MatchString(id) {
+		return false
+	}
+	i.id.Store(&id)
+	return true
+}
+
+// identify takes over the id that :meta has. The first start makes one, also
+// where memory is full: an earlier version made the project without.
+func (s *Store) identify(ctx context.Context, have string) error {
+	if have == "" {
+		var random [8]byte
+		_, _ = rand.Read(random[:]) // it never fails
+		var made *redis.Cmd
+		err := s.at(ctx, "identify", home, func(p redis.Pipeliner) {
+			made = p.Eval(ctx, identifyScript.text, []string{s.home()}, hex.EncodeToString(random[:]))
+		})
+		if err != nil {
+			return err
+		}
+		if have, err = made.Text(); err != nil {
+			return s.failed("identify", err)
+		}
+	}
+	if !s.identity.take(have) {
+		return fmt.Errorf("%s says %q as the project's id, which must be 1 to 32 hex digits", s.home()+keyMeta, have)
+	}
+	return nil
+}
+
+// ours cuts the project's id off what was published, and reports whether it is
+// this project's.
+func (s *Store) ours(text string) (rest string, ours bool) {
+	id, rest, _ := strings.Cut(text, " ")
+	return rest, id == s.identity.get()
+}
+
+// tells is the id for scripts that publish it by themselves; empty: they must not.
+func (s *Store) tells() string {
+	if s.polls {
+		return ""
+	}
+	return s.identity.get()
+}

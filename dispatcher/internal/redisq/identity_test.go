@@ -1,0 +1,132 @@
+package redisq_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/redistest"
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+)
+
+// heard is what one instance hears of the others.
+type heard struct {
+	begun   chan struct{}
+	hints   chan dispatcher.Hint
+	changes chan dispatcher.EndpointChange
+}
+
+// listen has a store watch until the test ends.
+func listen(t *testing.T, s *redisq.Store) heard {
+	t.Helper()
+	h := heard{make(chan struct{}, 10), make(chan dispatcher.Hint, 10), make(chan dispatcher.EndpointChange, 10)}
+	ctx, stop := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		_ = s.Watch(ctx, "listener", dispatcher.Ears{
+			Hint:     func(hint dispatcher.Hint) { h.hints <- hint },
+			Endpoint: func(c dispatcher.EndpointChange) { h.changes <- c },
+			Lost:     func() { h.begun <- struct{}{} },
+		})
+	})
+	t.Cleanup(func() {
+		stop()
+		watching.Wait()
+	})
+	<-h.begun
+	return h
+}
+
+// publishIn publishes a message to a lane, in time.
+func publishIn(t *testing.T, s *redisq.Store, id string, delay time.Duration) (due time.Time) {
+	t.Helper()
+	m := &dispatcher.Message{ID: id, Topic: "a.b", Body: []byte("{}"), Delay: delay, CreatedAt: time.Now()}
+	got, _, err := s.Schedule(t.Context(), "publisher", 0, 0, []dispatcher.Entry{{Message: m, Digest: m.Digest(), Lanes: []dispatcher.Lane{"a"}}})
+	require.NoError(t, err)
+	require.NoError(t, got[0].Err)
+	return got[0].Due
+}
+
+// Pub/sub knows no databases. A hint of another deployment, of something later,
+// would have an instance sleep past what is due in its own.
+func TestDeploymentsInTwoDatabasesOfOneRedisDoNotHearEachOther(t *testing.T) {
+	server := redistest.Start(t)
+	open := func(database string) *redisq.Store {
+		return openTestStore(t, redisq.Options{
+			URL: "redis://" + server.Addr() + "/" + database, Project: "same", Partitions: 1, MaxWindow: 128, Permits: 64,
+			Log: slog.New(slog.DiscardHandler),
+		})
+	}
+	mine, others := open("1"), open("2")
+	h := listen(t, mine)
+
+	publishIn(t, others, "theirs", time.Hour)
+	mustCreate(t, others, testEndpoint("ep_000000002"))
+	require.NoError(t, others.Client().Publish(t.Context(), "{same}:wake", "").Err(), "as an instance does that starts")
+
+	due := publishIn(t, mine, "mine", 3*time.Second)
+	mustCreate(t, mine, testEndpoint("ep_000000001"))
+	require.Equal(t, due, (<-h.hints).Due)
+	require.Equal(t, "ep_000000001", (<-h.changes).ID)
+	_, err := others.DeleteEndpoint(t.Context(), "ep_000000002")
+	require.NoError(t, err)
+	_, err = mine.DeleteEndpoint(t.Context(), "ep_000000001")
+	require.NoError(t, err)
+	require.Equal(t, dispatcher.EndpointChange{ID: "ep_000000001", Tenant: "shop"}, <-h.changes)
+	require.Empty(t, h.hints)
+}
+
+func TestAProjectKeepsItsID(t *testing.T) {
+	p := newTestProject(t, redistest.Start(t), 2)
+	key := "{" + p.options.Project + "}:meta"
+	p.open(2)
+	id := p.client.HGet(t.Context(), key, "id").Val()
+	require.Regexp(t, `^[0-9a-f]{16}$`, id)
+	p.open(2)
+	p.to(4)
+	p.open(4)
+	require.Equal(t, id, p.client.HGet(t.Context(), key, "id").Val(), "a start keeps it, and a repartition")
+
+	require.NoError(t, p.client.HSet(t.Context(), key, "id", "not one").Err())
+	p.options.Partitions = 4
+	_, err := redisq.Open(t.Context(), p.options)
+	require.ErrorContains(t, err, `:meta says "not one" as the project's id`)
+}
+
+// A store of an earlier version has no id, and must be opened though it is full.
+func TestAFullStoreWithoutAnIDGetsOne(t *testing.T) {
+	server := redistest.Start(t)
+	p := newTestProject(t, server, 2)
+	p.open(2)
+	key := "{" + p.options.Project + "}:meta"
+	require.NoError(t, p.client.HDel(t.Context(), key, "id").Err())
+	require.NoError(t, p.client.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	p.open(2)
+	require.Regexp(t, `^[0-9a-f]{16}$`, p.client.HGet(t.Context(), key, "id").Val())
+}
+
+// Where the store lost everything, the first that starts anew makes another id.
+// Those that run on take it over with a beat, and look at what they missed.
+func TestAnInstanceTakesOverTheIDOfAStoreThatWasMadeAnew(t *testing.T) {
+	p := newTestProject(t, redistest.Start(t), 2)
+	p.options.TestClock = false
+	s := p.open(2)
+	beat := func(number int64) {
+		_, _, err := s.Beat(t.Context(), "listener", number)
+		require.NoError(t, err)
+	}
+	beat(1)
+	h := listen(t, s)
+	require.NoError(t, p.client.FlushAll(t.Context()).Err())
+	beat(2)
+	anew := p.open(2)
+	beat(3)
+	<-h.begun
+	due := publishIn(t, anew, "m", time.Hour)
+	require.Equal(t, due, (<-h.hints).Due)
+}

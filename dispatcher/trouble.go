@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -9,10 +10,12 @@ import (
 )
 
 // trouble tells once that the queue can't be reached, and once that it can
-// again: every loop meets the same fault, many times a second. The first call
-// that works means that it is back. Where that was not so, since one stage or
-// some partitions go on failing while others work, it is told only when nothing
-// failed for calm.
+// again: every loop meets the same fault, many times a second. One call without
+// an answer is no proof: it may have been too large, or its connection dead. So
+// it is told at the second, unless another call was answered in between. The
+// first call that works means that the queue is back. Where that was not so,
+// since one stage or some partitions go on failing while others work, it is told
+// only when nothing failed for calm.
 type trouble struct {
 	log        *slog.Logger
 	lost, back string // what is told
@@ -23,12 +26,21 @@ type trouble struct {
 	last   time.Time  // when a call failed
 	told   time.Time  // when it was last told that all is well again; zero: never
 	wary   bool       // that was wrong, or would be
+	proven bool       // it was told that the queue is lost
 	errors int
+	first  string // stage of the first of them
+	err    error  // the first of them
+
+	alone  time.Time // when it was last told that a call had no answer while others had one; zero: never
+	missed int       // calls of which that was not told
 }
 
 // calm is longer than a stage takes to fail again: it pauses for pauseMost, and
 // its call takes settleWithin.
 const calm = 10 * time.Second
+
+// aloneEvery is how often it is told that a call had no answer while others had.
+const aloneEvery = time.Minute
 
 func (t *trouble) note(stage string, err error) {
 	t.mu.Lock()
@@ -42,16 +54,41 @@ func (t *trouble) note(stage string, err error) {
 	switch {
 	case err != nil && t.since.IsZero():
 		t.wary = some || !t.told.IsZero() && now.Sub(t.told) < calm
-		t.since, t.last, t.errors = now, now, 1
-		t.tell(stage, failed, rest)
+		t.since, t.last, t.errors, t.first, t.err = now, now, 1, stage, err
+		if t.proven = !unanswered(err); t.proven {
+			t.tell(stage, failed, rest)
+		}
 	case err != nil:
 		t.wary = t.wary || some
 		t.last = now
 		t.errors++
+		if !t.proven {
+			t.proven = true
+			t.tell(stage, failed, rest)
+		}
 	case !t.wary || now.Sub(t.last) >= calm:
-		t.log.Info(t.back, "stage", stage, "took", now.Sub(t.since).Round(time.Millisecond), "errors", t.errors)
-		t.since, t.told = time.Time{}, now
+		if t.proven {
+			t.log.Info(t.back, "stage", stage, "took", now.Sub(t.since).Round(time.Millisecond), "errors", t.errors)
+			t.told = now
+		} else {
+			t.single(now)
+		}
+		t.since, t.err = time.Time{}, nil
 	}
+}
+
+// unanswered reports whether an error may be of one call alone.
+func unanswered(err error) bool {
+	return errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrMoved) && !errors.Is(err, ErrNotDurable)
+}
+
+// single tells, seldom, that one call had no answer while others had. mu is held.
+func (t *trouble) single(now time.Time) {
+	if t.missed++; !t.alone.IsZero() && now.Sub(t.alone) < aloneEvery {
+		return
+	}
+	t.log.Warn("a call had no answer, though others had one", "stage", t.first, "calls", t.missed, "err", t.err)
+	t.alone, t.missed = now, 0
 }
 
 // tell says what failed: of many partitions their number and one reason.

@@ -1,0 +1,83 @@
+package dispatcher_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	d "github.com/hookladder/hookladder/dispatcher"
+)
+
+// failOnce fails the next call of a name.
+func failOnce(r *rig, name string, err error) {
+	r.queue.set(func() {
+		left := 1
+		r.queue.hook = func(call string) error {
+			if call == name && left > 0 {
+				left--
+				return err
+			}
+			return nil
+		}
+	})
+}
+
+// A flush that was too large for its time is no store that is lost, while beats
+// and claims are answered.
+func TestOneCallWithoutAnAnswerIsNoLostStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.start(t)
+		for i := range 5 {
+			failOnce(r, "schedule", d.ErrUnavailable)
+			_, err := r.Publish(t.Context(), messages("m", 1))
+			require.NoError(t, err, "its answer tells")
+			pass(10 * time.Second)
+			require.Equal(t, 1, strings.Count(r.log.String(), "a call had no answer"), "%d: once a minute", i)
+		}
+		require.Contains(t, r.log.String(), "stage=schedule calls=1")
+		pass(time.Minute)
+		failOnce(r, "schedule", d.ErrUnavailable)
+		_, err := r.Publish(t.Context(), messages("m", 1))
+		require.NoError(t, err)
+		pass(10 * time.Second)
+		require.Contains(t, r.log.String(), "stage=schedule calls=5", "the others are counted")
+		require.NotContains(t, r.log.String(), "store lost")
+		require.NotContains(t, r.log.String(), "store back")
+		r.stop(t)
+	})
+}
+
+func TestASecondCallWithoutAnAnswerTellsThatTheStoreIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.start(t)
+		pass(d.BeatEvery / 2) // the next beat is a second away
+		r.queue.set(func() { r.queue.hook = func(string) error { return d.ErrUnavailable } })
+		_, err := r.Publish(t.Context(), messages("m", 1))
+		require.NoError(t, err)
+		pass(d.BeatEvery)
+		require.Equal(t, 1, strings.Count(r.log.String(), "store lost"))
+		r.queue.set(func() { r.queue.hook = nil })
+		pass(2 * d.Calm)
+		require.Equal(t, 1, strings.Count(r.log.String(), "store back"))
+		require.NotContains(t, r.log.String(), "a call had no answer")
+		r.stop(t)
+	})
+}
+
+func TestAFaultThatIsNoSilenceIsToldAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.start(t)
+		failOnce(r, "schedule", d.ErrNotDurable)
+		_, err := r.Publish(t.Context(), messages("m", 1))
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Equal(t, 1, strings.Count(r.log.String(), "store lost"))
+		r.stop(t)
+	})
+}

@@ -76,6 +76,51 @@ func TestDoctorTellsWhatIsWrongAndRepairsIt(t *testing.T) {
 	require.Equal(t, 2, told.Repaired)
 }
 
+func TestDoctorSealsWhatWasStoredWithoutAKeyOrWithAnOlderOne(t *testing.T) {
+	const id, secret = "ep_012345678", "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+	const otherKey = "MTEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+	server := redistest.Start(t)
+	environ := []string{"REDIS_URL=" + server.URL(), "PROJECT=shop"}
+	with := func(keys string) []string { return append([]string{"ENCRYPTION_KEY=" + keys}, environ...) }
+	client := mustOpenRedis(t, server)
+	require.Equal(t, exitOK, command(t, environ, "", "doctor").code)
+	record := `1 {"url":"https://shop.example/hooks","sig":"standard","secrets":[{"p":"` + secret + `"}],"created":1,"updated":1}`
+	require.NoError(t, client.HSet(t.Context(), "{shop}:endpoints", id, record).Err())
+	for _, index := range []string{"all", "tenant:"} {
+		require.NoError(t, client.ZAdd(t.Context(), "{shop}:"+index, redis.Z{Score: 1, Member: id}).Err())
+	}
+	stored := func() string { return client.HGet(t.Context(), "{shop}:endpoints", id).Val() }
+
+	got := command(t, environ, "", "doctor", "--seal")
+	require.Equal(t, exitFailed, got.code)
+	require.Contains(t, got.err, "set ENCRYPTION_KEY")
+	require.Equal(t, record, stored())
+	got = command(t, with(testSealKey), "", "doctor")
+	require.Equal(t, exitFailed, got.code)
+	require.Contains(t, got.out, id+": no ENCRYPTION_KEY opens the endpoint")
+
+	got = command(t, with(testSealKey), "", "doctor", "--seal", "--json")
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, "sealed "+id+"\n", got.err)
+	require.NoError(t, json.Unmarshal([]byte(got.out), &struct{}{}), "what it tells of it is apart from the report")
+	require.NotContains(t, stored(), secret)
+	got = command(t, with(testSealKey), "", "doctor", "--seal")
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Empty(t, got.err, "it is sealed by now")
+
+	sealed := stored()
+	got = command(t, with(otherKey), "", "doctor", "--seal")
+	require.Equal(t, exitFailed, got.code)
+	require.Contains(t, got.err, "not sealed: endpoint "+id)
+	require.Contains(t, got.err, "1 endpoints are not sealed: set the ENCRYPTION_KEY that opens them")
+	require.Equal(t, sealed, stored())
+	got = command(t, with(otherKey+" "+testSealKey), "", "doctor", "--seal")
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, "sealed "+id+"\n", got.err)
+	require.Equal(t, exitOK, command(t, with(otherKey), "", "doctor").code, "the older key is not needed any more")
+	require.Equal(t, exitFailed, command(t, with(testSealKey), "", "doctor").code)
+}
+
 func TestDoctorOfWhatNoRepairHelps(t *testing.T) {
 	server := redistest.Start(t)
 	environ := []string{"REDIS_URL=" + server.URL()}

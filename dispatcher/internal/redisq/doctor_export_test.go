@@ -28,3 +28,10 @@ func (s *Store) ExamineLate(ctx context.Context, e Examination, meanwhile func()
 	err := d.lookThrough(ctx)
 	return d.out, err
 }
+
+// CompareIndexes compares, and repairs, the indexes with a record as it was read.
+func CompareIndexes(ctx context.Context, s *Store, id, stored string) error {
+	d := newDoctor(s, Examination{Fix: true})
+	_, err := s.call(ctx, endpointIndex, append([]any{1}, d.indexOf(id, stored)...)...)
+	return err
+}

@@ -43,6 +43,9 @@ func (d *doctor) project(ctx context.Context) error {
 	if err := d.ends(ctx); err != nil {
 		return err
 	}
+	if err := d.indexes(ctx); err != nil { // before what reads endpoints by them
+		return err
+	}
 	limits, err := d.wrongLimits(ctx)
 	if err != nil {
 		return err
@@ -194,6 +197,7 @@ func (d *doctor) strays(ctx context.Context, known map[string]bool, wrong map[st
 		}
 		for i, s := range states {
 			switch {
+			case versions[i].Version != 0: // an index left it out
 			case s.Limits.Held == dispatcher.HeldDeleted:
 			case versions[i].End > 0:
 				wrong[string(s.Lane)] = wrongLimit{kind: "half_deleted", had: s.Limits.Version, want: versions[i].End}

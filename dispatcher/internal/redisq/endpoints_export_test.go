@@ -11,6 +11,7 @@ var (
 // EndpointScripts are the texts of the endpoints' scripts.
 var EndpointScripts = map[string]string{
 	"create": endpointCreateSrc, "change": endpointChangeSrc, "delete": endpointDeleteSrc, "versions": endpointVersionsSrc,
+	"index": endpointIndexSrc, "astray": endpointAstraySrc,
 }
 
 // EndpointNames are the constants of keys.go by the names that the scripts give them.

@@ -68,18 +68,20 @@ func (s *Store) SealEndpoints(ctx context.Context, tell func(id string, err erro
 	if s.seal == nil {
 		return fmt.Errorf("seal endpoints: %w: set ENCRYPTION_KEY", seal.ErrNoKey)
 	}
-	for cursor := ""; ; {
-		page, next, err := s.ListEndpoints(ctx, dispatcher.EndpointFilter{Limit: endpointChunk, Cursor: cursor})
-		if err != nil {
+	key := s.home() + keyEndpoints
+	for cursor := uint64(0); ; {
+		var scan *redis.ScanCmd
+		if err := s.at(ctx, "read "+key, home, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, cursor, "", endpointsUnasked) }); err != nil {
 			return err
 		}
-		for _, e := range page {
-			done, err := s.sealEndpoint(ctx, e.ID)
+		found, next := scan.Val()
+		for i := 0; i+1 < len(found); i += 2 {
+			done, err := s.sealEndpoint(ctx, found[i])
 			if done || err != nil {
-				tell(e.ID, err)
+				tell(found[i], err)
 			}
 		}
-		if cursor = next; cursor == "" {
+		if cursor = next; cursor == 0 {
 			return nil
 		}
 	}

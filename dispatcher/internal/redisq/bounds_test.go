@@ -300,7 +300,9 @@ func TestDoctorReadsBodiesAPageAtATime(t *testing.T) {
 	defer g.mu.Unlock()
 	pages := 0
 	for _, s := range g.sent {
-		require.NotEqual(t, "hkeys", s.name)
+		if s.name == "hkeys" {
+			require.Less(t, s.size, 10, "of instances, not of bodies")
+		}
 		if s.name == "hscan" {
 			pages++
 			require.LessOrEqual(t, s.bytes, 2<<20)

@@ -69,6 +69,8 @@ func (g *gauge) note(cmds []redis.Cmder) {
 			s.size = len(list)
 		case *redis.SliceCmd:
 			s.bytes = weigh(c.Val())
+		case *redis.StringSliceCmd:
+			s.bytes, s.size = len(strings.Join(c.Val(), "")), len(c.Val())
 		case *redis.ZSliceCmd:
 			s.size = len(c.Val())
 		case *redis.StringCmd:

@@ -11,7 +11,7 @@ import (
 )
 
 func newDoctor(s stage) *cobra.Command {
-	var fix, seal, asJSON bool
+	var r examining
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the store's settings and everything it keeps, and repair it",
@@ -38,40 +38,45 @@ not answer.`,
   hookladder doctor --seal
   hookladder doctor --json`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			read, found, err := readSettings(surroundings{environ: s.vars()})
-			if err != nil {
-				return usageError{err}
-			}
-			if read.RedisURL == "" && read.DataDir == "" {
-				return usagef("neither REDIS_URL nor DATA_DIR is set: where does the project lie?")
-			}
-			o := options(read, found)
-			o.Log = newLog(read, found, cmd.ErrOrStderr())
-			var r reporter = &textReport{out: cmd.OutOrStdout(), fix: fix}
-			if asJSON {
-				r = &jsonReport{out: cmd.OutOrStdout()}
-			}
-			if seal {
-				if err := sealEndpoints(cmd, o); err != nil {
-					return err
-				}
-			}
-			d := &diagnosis{reporter: r}
-			out, err := app.Doctor(cmd.Context(), o, fix, d.hear, d.tell)
-			if err != nil {
-				return err
-			}
-			if err := r.end(out); err != nil {
-				return err
-			}
-			return d.verdict(out, fix)
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd, s) },
 	}
-	cmd.Flags().BoolVar(&fix, "fix", false, "repair what can be repaired")
-	cmd.Flags().BoolVar(&seal, "seal", false, "encrypt the endpoints that are not yet with the first ENCRYPTION_KEY")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object at the end")
+	cmd.Flags().BoolVar(&r.fix, "fix", false, "repair what can be repaired")
+	cmd.Flags().BoolVar(&r.seal, "seal", false, "encrypt the endpoints that are not yet with the first ENCRYPTION_KEY")
+	cmd.Flags().BoolVar(&r.asJSON, "json", false, "print one JSON object at the end")
 	return cmd
+}
+
+// examining is what the flags of doctor say.
+type examining struct{ fix, seal, asJSON bool }
+
+func (e examining) run(cmd *cobra.Command, s stage) error {
+	read, found, err := readSettings(surroundings{environ: s.vars()})
+	if err != nil {
+		return usageError{err}
+	}
+	if read.RedisURL == "" && read.DataDir == "" {
+		return usagef("neither REDIS_URL nor DATA_DIR is set: where does the project lie?")
+	}
+	o := options(read, found)
+	o.Log = newLog(read, found, cmd.ErrOrStderr())
+	var r reporter = &textReport{out: cmd.OutOrStdout(), fix: e.fix}
+	if e.asJSON {
+		r = &jsonReport{out: cmd.OutOrStdout()}
+	}
+	if e.seal {
+		if err := sealEndpoints(cmd, o); err != nil {
+			return err
+		}
+	}
+	d := &diagnosis{reporter: r}
+	out, err := app.Doctor(cmd.Context(), o, e.fix, d.hear, d.tell)
+	if err != nil {
+		return err
+	}
+	if err := r.end(out); err != nil {
+		return err
+	}
+	return d.verdict(out, e.fix)
 }
 
 // sealEndpoints tells of each endpoint on standard error: the report is --json's.

@@ -25,6 +25,8 @@ type source struct {
 	test    bool     // a _test.go file
 	imports []string // paths
 	uses    []string // names of imported packages: os.Getenv, http.Server
+	lines   int
+	long    []string // functions of too many lines, or parameters
 }
 
 // A rule says what one file may not do. Its offence is a file that does it, to
@@ -105,7 +107,30 @@ var rules = []rule{
 		broken:  func(s source) []string { return when(!command(s) && !s.test, importing(s, environmentReaders...)...) },
 		offence: `dispatcher/app package app; import _ "github.com/caarlos0/env/v11"`,
 	},
+	{
+		name:    "a file is not too long",
+		broken:  func(s source) []string { return when(s.lines > mostLines, strconv.Itoa(s.lines)+" lines") },
+		offence: `ladder package ladder` + strings.Repeat("\n", mostLines+1),
+	},
+	{
+		name:    "a function takes not too many parameters",
+		broken:  func(s source) []string { return s.long },
+		offence: `ladder package ladder; func f(a, b, c int, d, e, f string) {}`,
+	},
+	{
+		name:    "a function is not too long",
+		broken:  func(s source) []string { return s.long },
+		offence: `ladder package ladder; func f() {` + strings.Repeat("\n", mostOfFunction) + `}`,
+	},
 }
+
+// The sizes that CONTRIBUTING.md names. A test that is a table may be longer
+// than a function.
+const (
+	mostLines      = 400
+	mostOfFunction = 60
+	mostParameters = 5
+)
 
 // What serving HTTP takes from net/http; a Header, a Request and a Client are
 // the business of both sides.
@@ -234,9 +259,18 @@ func mustReadHouse(t *testing.T, top string) map[string]map[string]source {
 
 func mustParse(t *testing.T, folder, name, text string) source {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), name, text, parser.SkipObjectResolution)
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, name, text, parser.SkipObjectResolution)
 	require.NoError(t, err)
-	s := source{folder: folder, test: strings.HasSuffix(name, "_test.go")}
+	s := source{folder: folder, test: strings.HasSuffix(name, "_test.go"), lines: strings.Count(strings.TrimSuffix(text, "\n"), "\n") + 1}
+	for _, declared := range file.Decls {
+		if f, ok := declared.(*ast.FuncDecl); ok {
+			lines := files.Position(f.End()).Line - files.Position(f.Pos()).Line + 1
+			if f.Type.Params.NumFields() > mostParameters || lines > mostOfFunction && !s.test {
+				s.long = append(s.long, f.Name.Name)
+			}
+		}
+	}
 	called := map[string]string{} // the name an import has in this file → the package's own
 	for _, spec := range file.Imports {
 		p, err := strconv.Unquote(spec.Path.Value)

@@ -47,12 +47,12 @@ func claimOne(t *testing.T, s *redisq.Store, by string, free int) []dispatcher.C
 	return got
 }
 
-func settleAs(t *testing.T, s *redisq.Store, by string, verdict dispatcher.Verdict, status int, claimed []dispatcher.Claimed) {
+func settleAs(t *testing.T, s *redisq.Store, by string, as dispatcher.Attempt, claimed []dispatcher.Claimed) {
 	t.Helper()
 	require.Len(t, claimed, 1)
 	got, _, err := s.Settle(t.Context(), by, []dispatcher.Settlement{{
-		ID: claimed[0].ID, Verdict: verdict, Wait: time.Hour, First: true,
-		Attempt: dispatcher.Attempt{Number: 1, At: time.Now(), Status: status},
+		ID: claimed[0].ID, Verdict: as.Verdict, Wait: time.Hour, First: true,
+		Attempt: dispatcher.Attempt{Number: 1, At: time.Now(), Status: as.Status},
 	}})
 	require.NoError(t, err)
 	require.Equal(t, []dispatcher.Settled{dispatcher.SettledOK}, got)
@@ -65,9 +65,9 @@ func TestInstancesWithOtherPermitsHideNoLaneFromEachOther(t *testing.T) {
 	beatAs(t, small, "small", 2) // and hears of the other
 
 	publishTo(t, small, "u_hung", "h1")
-	settleAs(t, small, "small", dispatcher.Retry, 0, claimOne(t, small, "small", 16))
+	settleAs(t, small, "small", dispatcher.Attempt{Verdict: dispatcher.Retry}, claimOne(t, small, "small", 16))
 	publishTo(t, big, "u_good", "g1", "g2", "g3")
-	settleAs(t, big, "big", dispatcher.Delivered, 200, claimOne(t, big, "big", 1024))
+	settleAs(t, big, "big", dispatcher.Attempt{Verdict: dispatcher.Delivered, Status: 200}, claimOne(t, big, "big", 1024))
 	require.Len(t, claimOne(t, big, "big", 1024), 1)
 	require.Len(t, claimOne(t, big, "big", 1023), 1)
 	publishTo(t, small, "u_good", "g4") // it is placed by the small one
@@ -111,7 +111,7 @@ func TestAStoreKnowsThePermitsOfAllInstances(t *testing.T) {
 	require.Equal(t, 2048*(1+4)/128, weightsOf(t, one))
 	again := func() int { // it is placed anew
 		c := claimOne(t, one, "one", 1000)
-		settleAs(t, one, "one", dispatcher.Back, 0, c)
+		settleAs(t, one, "one", dispatcher.Attempt{Verdict: dispatcher.Back}, c)
 		return weightsOf(t, one)
 	}
 	require.Equal(t, 2048*(1+4)/128, again())

@@ -76,8 +76,11 @@ func (q *fakeQueue) Trim(ctx context.Context, by string, partitions []int, keep 
 		n = min(q.old, 64)
 		q.old, q.memory = q.old-n, q.memory+n
 	}
-	_, err := q.hintsOf(partitions)
-	return d.Trimmed{Finished: n, DeadCut: q.cut.dead, CutAge: q.cut.age, More: q.more >= 0}, err
+	hints, err := q.hintsOf(partitions)
+	if !q.placing {
+		hints = nil
+	}
+	return d.Trimmed{Hints: hints, Finished: n, DeadCut: q.cut.dead, CutAge: q.cut.age, More: q.more >= 0}, err
 }
 
 func (q *fakeQueue) Polls() bool { return q.polls }

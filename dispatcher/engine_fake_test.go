@@ -66,10 +66,11 @@ type fakeQueue struct {
 		dead int
 		age  time.Duration
 	}
-	more  int // Trim has this many more batches
-	ears  d.Ears
-	hears bool // Watch says at once that something may have been missed, as the real one does
-	lanes *fakeLanes
+	placing bool // Trim places a lane anew, and says so
+	more    int  // Trim has this many more batches
+	ears    d.Ears
+	hears   bool // Watch says at once that something may have been missed, as the real one does
+	lanes   *fakeLanes
 }
 
 type item struct {

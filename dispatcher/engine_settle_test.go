@@ -144,6 +144,32 @@ func TestTheTrimmerRunsAfterWorkHasEnded(t *testing.T) {
 	})
 }
 
+// An instance does not hear its own hints.
+func TestTheClaimerIsToldOfALaneThatATrimPlacedAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, func(o *d.Options, _ *fakeQueue, _ *fakeSender) { o.Guard = 24 * time.Hour })
+		r.start(t)
+		more := func() {
+			r.queue.fill(d.TrimAfter)
+			r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+			pass(time.Millisecond)
+		}
+		more()
+		require.Equal(t, 1, r.queue.count("trim"))
+		more()
+		r.queue.fill(1)
+		pass(10 * time.Millisecond)
+		_, ready, _ := r.queue.places()
+		require.Equal(t, 1, ready, "nothing tells of it")
+		r.queue.set(func() { r.queue.placing = true })
+		pass(time.Second)
+		require.Equal(t, 2, r.queue.count("trim"))
+		_, ready, _ = r.queue.places()
+		require.Zero(t, ready)
+		r.stop(t)
+	})
+}
+
 func TestOnlyWhatEndedCountsForTheTrimmer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, func(o *d.Options, _ *fakeQueue, _ *fakeSender) { o.Guard = 24 * time.Hour })

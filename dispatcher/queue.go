@@ -298,6 +298,7 @@ type Trimmed struct {
 	Lanes    int           // states of lanes that nothing used
 	Looked   []LaneVersion // lanes of endpoints whose states stay
 	More     bool
+	Hints    []Hint // of partitions in which a lane was placed anew, since another clock had told its time
 }
 
 // Trimmer forgets what is old.

@@ -98,6 +98,8 @@ func (s State) checkPlacement(f *faults, setup Setup, name dispatcher.Lane, l La
 	// Where the clock was set back, a lane stays as it was placed until somebody
 	// comes to it, or the clock has caught up.
 	ready, now, latest := len(s.Ready[name]), s.Now/1000, max(s.Now, s.Latest)/1000
+	told := l.opens() // maybe by another clock: then it stays so until somebody comes to it
+	l = l.byClock(s.Now)
 	may := ready > 0 && l.InFlight < l.window(setup) && l.Limits.Held == dispatcher.HeldNone &&
 		(l.Limited || !name.IsEndpoint())
 	switch {
@@ -111,6 +113,7 @@ func (s State) checkPlacement(f *faults, setup Setup, name dispatcher.Lane, l La
 		if l.Listed || l.Parked != 0 {
 			f.add("lane %s is listed or parked: %d ready, window %d, %+v", name, ready, l.window(setup), l)
 		}
+	case !l.Listed && l.Parked == told && told > now:
 	case l.opens() > now:
 		if l.Listed && l.opens() > latest || !l.Listed && l.Parked != l.opens() {
 			f.add("lane %s should be parked until %d: %+v", name, l.opens(), l)

@@ -18,7 +18,7 @@ func (m *model) view(name dispatcher.Lane) LaneState {
 		v.Known, v.Window, v.Slow = true, l.window, l.slow
 		v.Fails, v.Opened, v.Until, v.Tat, v.Leads = l.fails, l.opened, l.until, l.tat, l.leads
 	}
-	return v
+	return v.byClock(m.now.UnixMicro())
 }
 
 // ended reports whether what a lane has is to end.
@@ -45,14 +45,14 @@ func (m *model) spend(name dispatcher.Lane, n int) {
 	require.LessOrEqual(m, n, m.view(name).tokens(m.now.UnixMicro()), "lane %s is past its rate", name)
 	if interval := m.limits[name].Interval.Microseconds(); interval > 0 {
 		l := m.lane(name)
-		l.tat = countedFrom(l.tat, m.now.UnixMicro()) + int64(n)*interval
+		l.tat = countedFrom(m.view(name).Tat, m.now.UnixMicro()) + int64(n)*interval
 	}
 }
 
 // refund returns tokens of what was not attempted after all.
 func (m *model) refund(name dispatcher.Lane, n int) {
 	if l := m.lanes[name]; l != nil {
-		l.tat = max(0, l.tat-int64(n)*m.limits[name].Interval.Microseconds())
+		l.tat = max(0, m.view(name).Tat-int64(n)*m.limits[name].Interval.Microseconds())
 	}
 }
 
@@ -63,6 +63,7 @@ const longestOpen = 10 * time.Minute
 // asked for.
 func (m *model) judge(s dispatcher.Settlement, l *modelLane) {
 	now, lane := m.ms(), s.ID.Lane
+	l.until = m.view(lane).Until
 	switch {
 	case s.Blame:
 		l.fails++
@@ -140,6 +141,10 @@ func (m *model) limitLane(lane dispatcher.Lane, l dispatcher.LaneLimits, clear b
 		return
 	}
 	require.True(m, !answered || got == before, "%+v was in it, should be %+v", got, before)
+	if l := m.lanes[lane]; l != nil { // by the old rate
+		v := m.view(lane)
+		l.until, l.tat = v.Until, v.Tat
+	}
 	old, has := m.limits[lane]
 	switch {
 	case has && l.Version > 0 && old.Version >= l.Version:
@@ -153,7 +158,7 @@ func (m *model) limitLane(lane dispatcher.Lane, l dispatcher.LaneLimits, clear b
 		if state.opened > 0 {
 			m.closed[lane] = true
 		}
-		state.fails, state.opened, state.until = 0, 0, 0
+		state.fails, state.opened, state.until, state.tat = 0, 0, 0, 0
 	}
 	if answered {
 		m.compareBreakers(hints)
@@ -209,6 +214,10 @@ func (m *model) compareLanes(s State, f *faults) {
 		if min(got.Window, limit) == min(want.Window, limit) && want.Known {
 			m.lanes[name].window = got.Window // one above the limit is cut when the store writes it
 			want.Window = got.Window
+		}
+		got = got.byClock(m.now.UnixMicro())
+		if l := m.lanes[name]; l != nil && got.Until == want.Until && got.Tat == want.Tat {
+			l.until, l.tat = s.Lanes[name].Until, s.Lanes[name].Tat // what another clock told is put right when somebody comes to it
 		}
 		want.Keys, want.Noted = got.Keys, got.Noted
 		want.Listed, want.Weight, want.Turn, want.Parked = got.Listed, got.Weight, got.Turn, got.Parked

@@ -219,7 +219,7 @@ type turn struct {
 func (m *model) turnsOf(s State) []turn {
 	var turns []turn
 	for _, lane := range modelLanes {
-		if l := s.Lanes[lane]; l.Listed {
+		if l := s.Lanes[lane].byClock(m.now.UnixMicro()); l.Listed {
 			turns = append(turns, turn{
 				lane: lane, weight: l.Weight, at: l.Turn, inFlight: l.InFlight,
 				window: l.window(m.setup), ready: len(s.Ready[lane]), tokens: l.tokens(m.now.UnixMicro()), until: l.Until,

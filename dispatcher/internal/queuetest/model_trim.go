@@ -73,6 +73,7 @@ func (m *model) trimAs(keep dispatcher.Keep, room bool) {
 			delete(m.messages, key)
 		}
 	}
+	m.mustBeCurrent(got.Hints)
 	lanes := m.trimLanes()
 	require.True(m, !answered || lanes == got.Lanes, "%d lanes went, should be %d", got.Lanes, lanes)
 }

@@ -112,6 +112,7 @@ func Run(t *testing.T, open OpenFunc) {
 		{"copies of limits", copyCases},
 		{"disabled and deleted", endingCases},
 		{"rate", rateCases},
+		{"another clock", clockCases},
 		{"breaker", breakerCases},
 		{"order", orderCases},
 		{"ordered lanes", orderedCases},

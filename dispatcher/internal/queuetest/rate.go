@@ -140,14 +140,21 @@ var rateCases = append([]testCase{
 		r.limit("a", every(time.Minute))
 		r.publishMany("a", 3)
 		require.Len(r, r.claim(one, 64), 1)
-		r.limit("a", every(time.Millisecond))
+		r.limit("a", every(10*time.Second))
 		require.Equal(r, start.Add(time.Minute), r.move().Due)
 		r.mustClaimNothing(one)
 		_, hints := r.limitAs("a", dispatcher.LaneLimits{}, false)
 		require.Equal(r, r.setup.weight(4, 1), hints[0].Weight, "with no rate there is nothing to wait for")
 		require.Len(r, r.claim(one, 64), 1)
-		r.limit("a", every(time.Millisecond))
+		r.limit("a", every(10*time.Second))
 		require.Equal(r, start.Add(time.Minute).UnixMicro(), r.State().Lanes["a"].Tat)
+	}},
+	{name: "a rate that is much quicker counts from now", run: func(r *rig) {
+		r.limit("a", every(time.Minute))
+		r.publishMany("a", 3)
+		require.Len(r, r.claim(one, 64), 1)
+		r.limit("a", every(time.Millisecond)) // as if another clock had told the old one
+		require.Len(r, r.claim(one, 1), 1)
 	}},
 	{name: "a lane tells when its rate allows the next", run: func(r *rig) {
 		r.limit("a", every(time.Second))
@@ -247,7 +254,7 @@ var tokenCases = []testCase{
 		r.limit("a", every(time.Second))
 		c := r.takeNew("a")
 		tat := r.State().Lanes["a"].Tat
-		r.resume("a")
+		r.limit("a")
 		r.mustSettle(one, handBack(c))
 		require.Equal(r, tat, r.State().Lanes["a"].Tat)
 	}},

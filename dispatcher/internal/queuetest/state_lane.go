@@ -49,6 +49,19 @@ func (l LaneState) window(setup Setup) int {
 	return min(l.Window, limit)
 }
 
+// byClock is the lane by a clock in µs. A time that no attempt can have put so
+// far ahead was told by another one, and counts as now.
+func (l LaneState) byClock(now int64) LaneState {
+	interval := l.Limits.Interval
+	if interval > 0 && l.Tat > now+(9*interval+burst+time.Second).Microseconds() {
+		l.Tat = now
+	}
+	if l.Until > now/1000+(24*time.Hour+time.Minute).Milliseconds() {
+		l.Until = now / 1000
+	}
+	return l
+}
+
 // opens is the ms from which the lane may be claimed from: what its receiver
 // asked for, its breaker and its rate.
 func (l LaneState) opens() int64 {

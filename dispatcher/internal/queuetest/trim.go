@@ -336,6 +336,7 @@ func (r *rig) trim(keep dispatcher.Keep) dispatcher.Trimmed {
 		sum.DeadCut += got.DeadCut
 		sum.Lanes += got.Lanes
 		sum.Looked = append(sum.Looked, got.Looked...)
+		sum.Hints = append(sum.Hints, got.Hints...)
 		if !got.More {
 			return sum
 		}

@@ -32,7 +32,7 @@ func (s *Store) Trim(ctx context.Context, by string, partitions []int, keep disp
 	var errs []error
 	for i, r := range s.run(ctx, s.scripts.trim, by, jobs) {
 		a := answer{values: r.values, err: r.err}
-		if a.hintIf(jobs[i].partition) != nil {
+		if h := a.hintIf(jobs[i].partition); h != nil {
 			t.Finished += int(a.number())
 			t.Seen += int(a.number())
 			t.Dead += int(a.number())
@@ -44,6 +44,9 @@ func (s *Store) Trim(ctx context.Context, by string, partitions []int, keep disp
 			}
 			for stay := (answer{values: a.list()}); stay.more(); {
 				t.Looked = append(t.Looked, dispatcher.LaneVersion{Lane: dispatcher.Lane(stay.text()), Version: stay.number()})
+			}
+			if a.number() == 1 {
+				t.Hints = append(t.Hints, *h)
 			}
 		}
 		errs = append(errs, inPartition(jobs[i].partition, a.err))

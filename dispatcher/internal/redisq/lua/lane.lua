@@ -6,7 +6,7 @@
 -- ARGV[6] interval between two attempts in us, 0 no rate
 -- ARGV[7] ordered  0 or 1
 -- ARGV[8] held     - no, p paused, d disabled, x deleted
--- ARGV[9] clear    1: close the breaker, forget what a receiver asked to wait for
+-- ARGV[9] clear    1: close the breaker, forget what a receiver asked to wait for, and when the rate allows the next
 -- ARGV[10] leads   what :names is to say of it, empty: what it says
 -- returns now, due, weight, breakers (lane, 0, where it was closed), in flight and waiting before
 local name, v, held, clear, leads = ARGV[3], tonumber(ARGV[4]), ARGV[8], ARGV[9] == '1', ARGV[10]
@@ -44,11 +44,12 @@ if v == 0 or not old or v > l.limits.v then
     l.limits = limits
   end
 end
+by_this_clock(l) -- by the new rate
 note_held(l.limits.held)
 if clear and l.text then -- a lane that nobody saw yet stays so
   local s = own(l)
   if s.opened > 0 then breakers = { name, 0 } end
-  s.fails, s.opened, s.till = 0, 0, 0
+  s.fails, s.opened, s.till, s.tat = 0, 0, 0, 0
 end
 sure('ZADD', KNOWN, 'NX', now, name)
 if leads ~= '' then sure('HSET', NAMES, name, leads) end

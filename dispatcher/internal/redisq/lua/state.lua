@@ -44,6 +44,30 @@ local function holds_all(text)
   return l and l.held ~= '-' or false
 end
 
+-- own is a lane's state to change: equal ones share what was parsed.
+local function own(l)
+  if not l.own then
+    local s = l.state
+    l.state = { fails = s.fails, opened = s.opened, till = s.till, tat = s.tat, keys = s.keys, more = s.more }
+    l.own = true
+  end
+  return l.state
+end
+
+-- by_this_clock puts right a time that no attempt can have put so far ahead: another clock told it, which went back since or
+-- gave way to a node whose clock is behind. It counts as now. A turn is of 8 at most, so 9 intervals and the burst are more
+-- than any; a receiver may ask for a day. What a clock is off by where a node takes over, a second, or of a day a minute,
+-- is waited for.
+local function by_this_clock(l)
+  local s, interval = l.state, l.limits.interval
+  if interval > 0 and s.tat > micros + 9 * interval + BURST + 1000000 then
+    own(l).tat, l.place = micros, true
+  end
+  if s.till > now + 86460000 then
+    own(l).till, l.place = now, true
+  end
+end
+
 local function read_lanes(names)
   local ins, texts = call('HMGET', IN, unpack(names)), call('HMGET', LANE, unpack(names))
   names[#names + 1] = '*'
@@ -65,6 +89,7 @@ local function read_lanes(names)
     }
     lanes[name] = l
     met[#met + 1] = l
+    by_this_clock(l)
   end
 end
 
@@ -81,16 +106,6 @@ local function load(names)
     return
   end
   for i = 1, #new, 1000 do read_lanes({ unpack(new, i, math.min(i + 999, #new)) }) end
-end
-
--- own is a lane's state to change: equal ones share what was parsed.
-local function own(l)
-  if not l.own then
-    local s = l.state
-    l.state = { fails = s.fails, opened = s.opened, till = s.till, tat = s.tat, keys = s.keys, more = s.more }
-    l.own = true
-  end
-  return l.state
 end
 
 local function queued(l)

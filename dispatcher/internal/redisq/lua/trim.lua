@@ -8,7 +8,7 @@
 -- ARGV[9] room          1: make space, the oldest finished work goes however young
 -- returns now, due, weight, finished, seen, dead, dead cut before their age, lanes, 1 if there is more, the least age in ms
 -- at which a finished one was cut since there were too many (0: none was), endpoints' lanes that were looked at and stay,
--- each with the version of its limits
+-- each with the version of its limits, 1 if a lane was placed anew
 local STAGED_AGE = 3600 * 1000 -- ms; a body that was staged so long ago is of a call that was given up
 local FAN_BYTES = 65536 -- of messages' lanes that one call goes through: some 4,000 lanes, a ms
 local LANE_AGE = 3600 * 1000 -- ms; a lane's state is what tells a good destination from an unknown one, so it outlives idle moments
@@ -196,6 +196,24 @@ if #heads > 0 then
   nlanes = #gone
   full(heads)
 end
+-- Lanes whose time another clock told: nothing asks for them before it has come, which may be never. In each call another
+-- part is looked at, the whole where it is no more than a batch.
+local function look_ahead()
+  local parked, anew = sure('ZCARD', PARKED), 0
+  if parked == 0 or sure('ZCOUNT', PARKED, '(' .. at_now, '+inf') == 0 then return 0 end
+  local first = parked > batch and now % parked or 0
+  local ahead = sure('ZREVRANGE', PARKED, first, first + batch - 1, 'WITHSCORES')
+  local names = {}
+  for i = 1, #ahead, 2 do names[#names + 1] = ahead[i] end
+  load(names)
+  for i = 1, #ahead, 2 do
+    local l, at = lanes[ahead[i]], tonumber(ahead[i + 1])
+    if at > now and at > (ends(l) and now or allows(l)) then l.place = true end
+    if l.place then anew = 1 end
+  end
+  return anew
+end
+local anew = look_ahead()
 if room then sure('XTRIM', ATTEMPTS, 'MAXLEN', floor(sure('XLEN', ATTEMPTS) / 2)) end
 local t, d, w = finish()
-return { t, d, w, nfinished, #seen, #dead, early, nlanes, more, num(cut_age), stay }
+return { t, d, w, nfinished, #seen, #dead, early, nlanes, more, num(cut_age), stay, anew }

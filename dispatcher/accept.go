@@ -101,14 +101,14 @@ func (a *accepter) Run(ctx context.Context) error {
 			}
 		}
 		left, begun := a.flush(calls, open)
-		// A large one that had its turn goes behind all that wait by now, and is overtaken by
-		// nobody who comes later.
+		// A large one that had its turn goes behind all that wait by now, and is not overtaken by
+		// later ones.
 		open = append(a.gather(left), begun...)
 	}
 }
 
 // help flushes beside Run while more waits than one call takes. A ticket stays
-// with who took it, so that its entries go in their order.
+// with the loop that took it, so that its entries go in their order.
 func (a *accepter) help(ctx context.Context) {
 	for range a.more {
 		for open := a.gather(nil); len(open) > 0; {

@@ -1,7 +1,7 @@
 package dispatcher
 
 // A flush takes at most flushMost messages, and ends at flushBytes and
-// flushLanes: Redis works 30 to 50 µs for each lane, so that nobody waits for
+// flushLanes: Redis works 30 to 50 µs for each lane, so that no call waits for
 // longer than some 25 ms. A caller's turn ends at turnBytes and turnLanes, and
 // comes again while there is room.
 const (

@@ -14,8 +14,8 @@ const admitWithin = 2 * time.Second
 // admit tells which of the deliveries that were just leased may be attempted:
 // those whose lane and endpoint are of one version, or whose endpoint may be
 // called all the same. The others go back; their lanes are told what they did
-// not know. So a change that was made and of which nobody was told, since who
-// made it died, counts from the next claim on.
+// not know. So a change counts from the next claim on, even if the instance that
+// made it died before it told the others.
 //
 // An error says that the store does not answer, and everything went back.
 func (d *directory) admit(ctx context.Context, leased []Claimed) (may []Claimed, back []Settlement, err error) {

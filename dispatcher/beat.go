@@ -82,10 +82,10 @@ func (h *heart) beat(ctx context.Context) (dead []string) {
 	e.trouble.note("beat", nil)
 	e.many.ask(ctx, e.queue)
 	if fresh && h.known {
-		// That beat made the old name known once more: whoever finds it dead takes over what
-		// was held under it, also where the queue had only forgotten the name.
+		// That beat made the old name known once more: the instance that finds it dead
+		// takes over what was held under it, also where the queue had only forgotten the name.
 		e.rename(name)
-		return h.beat(ctx) // once: nobody knows the new name yet
+		return h.beat(ctx) // once: the new name is not known to others yet
 	}
 	h.known = true
 	now := e.moment()

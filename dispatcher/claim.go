@@ -94,8 +94,8 @@ func (c *claimer) wait(ctx context.Context) (partitions []int, ok bool) {
 func (c *claimer) claim(ctx context.Context, name string, partitions []int, got int) error {
 	e := c.engine
 	free := e.permits.free() + got
-	// Who compares leases waits for its end; and at the stop signal it goes on to its end, since
-	// what it leased could not be handed back without its answer.
+	// The comparison of leases waits for its end. At the stop signal it goes on to its end: what it
+	// leased could not be handed back without its answer.
 	call, cancel := within(context.WithoutCancel(ctx))
 	defer cancel()
 	under := e.holding.begin()

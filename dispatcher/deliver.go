@@ -36,7 +36,7 @@ func (d *deliverer) deliver(c Claimed) {
 	began := d.engine.view.clock.now()
 	var r route
 	if c.Message == nil || c.Message.Success.Check() != nil {
-		// A record that can't be read kills who reads it. No attempt has that number.
+		// A record that can't be read would kill each instance that reads it. No attempt has that number.
 		s.Verdict, s.Reason = Dead, ReasonPoison
 		s.Attempt = Attempt{At: began, Verdict: Dead, Class: ClassInternal, Error: errRecord.Error()}
 	} else if !d.engine.alive(d.engine.self.Load()) {
@@ -50,7 +50,7 @@ func (d *deliverer) deliver(c Claimed) {
 		s.Attempt.Excerpt = Excerpt(r.body, d.excerpt, r.secrets) // without a permit: answer and secrets may be long
 	}
 	if s.Reason == ReasonGone && r.endpoint != nil {
-		// Before its outcome is recorded: else nobody would do it if this process ended now.
+		// Before its outcome is recorded: else it would not be done if this process ended now.
 		d.gone(r.endpoint)
 	}
 	d.engine.settler.put(s)

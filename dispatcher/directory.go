@@ -15,8 +15,8 @@ import (
 const mostKnown = 20_000
 
 // directory is what this instance knows of the endpoints: what was asked for,
-// until another instance tells that it changed. Nothing is kept while nobody
-// would tell.
+// until another instance tells that it changed. Nothing is kept while changes
+// can't be heard.
 type directory struct {
 	engine *engine
 	store  EndpointStore // nil: there are no endpoints

@@ -227,7 +227,7 @@ func (d *Dispatcher) Stats(ctx context.Context) (Stats, error) {
 func (d *Dispatcher) Ping(ctx context.Context) error { return d.engine.queue.Ping(ctx) }
 
 // Ready reports whether the queue answers, and what it says of itself. Once the
-// end has begun it is ErrUnavailable: who balances loads sends callers elsewhere.
+// end has begun it is ErrUnavailable, so that a load balancer sends callers elsewhere.
 func (d *Dispatcher) Ready(ctx context.Context) (StoreInfo, error) {
 	if d.engine.taking.Err() != nil {
 		return StoreInfo{}, fmt.Errorf("shutting down: %w", ErrUnavailable)

@@ -12,8 +12,8 @@ import (
 const EndpointPrefix = "ep_"
 
 // Endpoint is a registered destination, with its own secrets and limits. It is
-// shared by all who read it, and not changed once it was stored: who wants to
-// change one changes a Clone.
+// shared by all who read it, and not changed once it was stored: a change is
+// made to a Clone.
 type Endpoint struct {
 	ID      string // ep_ and 9 characters; also its lane
 	Version int64  // 1 when it is made, one more with each change

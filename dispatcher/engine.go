@@ -49,13 +49,13 @@ type engine struct {
 }
 
 // self is what this instance is called in the queue, and how alive it is there.
-// Both change together: what is leased under a name that never beat would be
-// nobody's after a crash.
+// Both change together: what is leased under a name that never beat would
+// not be taken over after a crash.
 type self struct {
 	base   string                 // of all names of this process
 	count  int                    // of them, this one included
 	beaten atomic.Pointer[moment] // the last beat under this name; nil: none yet
-	missed atomic.Pointer[moment] // the last one that found nobody to hear it
+	missed atomic.Pointer[moment] // the last one that the queue did not answer
 }
 
 func (s *self) name() string {
@@ -86,13 +86,13 @@ func (e *engine) mayLease() (name string, ok bool) {
 	return s.name(), e.taking.Err() == nil && e.alive(s) && !e.settler.behind() && !e.shortage.on.Load()
 }
 
-// missedMost is how long an instance goes on that nobody hears. It is safe as
+// missedMost is how long an instance goes on whose beats are not answered. It is safe as
 // long as fences are kept, which is a week.
 const missedMost = 24 * time.Hour
 
-// alive reports whether this instance may lease: nobody can have declared it
+// alive reports whether this instance may lease: it can't have been declared
 // dead yet. Where the queue lies on several nodes, and the one that knows who is
-// alive can't be reached, the others go on: nobody is declared dead then, and
+// alive can't be reached, the others go on: no instance is declared dead then, and
 // where it is this instance alone that does not reach it, what it was fenced
 // from refuses it.
 func (e *engine) alive(s *self) bool {

@@ -12,7 +12,7 @@ import (
 // its limits that its lane keeps. They may lie on two servers, and the instance
 // may die between them. A lane whose copy lets it be claimed from shows that at
 // its next claim (see directory.admit). One that is held, or whose endpoint was
-// deleted, is claimed by nobody: so every instance compares those, at its start,
+// deleted, is never claimed from: so every instance compares those, at its start,
 // when another died, and at each turn of the guard.
 
 const (

@@ -53,7 +53,7 @@ func (h *holding) hold(id DeliveryID) {
 	}
 }
 
-// leave closes over when nobody is left who could. mu is held.
+// leave closes over when the last call of before has ended. mu is held.
 func (c *calls) leave() {
 	if c.past && c.n == 0 {
 		close(c.over)
@@ -75,8 +75,8 @@ func (h *holding) count() int {
 	return len(h.held)
 }
 
-// unknown answers which of the leases that read reads nobody here knows of, and
-// holds them from then on: whoever asked hands them back. What was held before
+// unknown calls read, answers which of these leases are not known here, and holds
+// them from then on: the caller hands them back. What was held before
 // is known even if it was settled meanwhile: by the time a hand-back would reach
 // the queue it may be leased anew. What a call leases that began before the
 // leases were read is known when that call has ended. One comparison at a time.

@@ -17,7 +17,7 @@ const (
 	nodesMany
 )
 
-// nodesWithin bounds the question; who asks has other things to do.
+// nodesWithin bounds the question: the heart that asks has other things to do.
 const nodesWithin = time.Second
 
 func (m *manyNodes) ask(ctx context.Context, q Queue) {

@@ -119,7 +119,7 @@ func (s *keySet) named(name string) []keyOwner {
 }
 
 // get answers the keys, and reads them where they are too old. All others wait
-// for the one who reads, who goes on also where its own caller leaves.
+// for the one that reads, which goes on also where its own caller leaves.
 func (c *keyCache) get(ctx context.Context) (*keySet, error) {
 	select {
 	case c.turn <- struct{}{}:

@@ -258,7 +258,7 @@ type Settler interface {
 	Settle(ctx context.Context, by string, batch []Settlement) ([]Settled, []Hint, error)
 }
 
-// Reaper knows who is alive and takes over from who is not.
+// Reaper knows which instances are alive, and takes over from those that are not.
 type Reaper interface {
 	// Join tells the others what instance by is. It comes before its first beat.
 	Join(ctx context.Context, by string, i Instance) error
@@ -273,8 +273,8 @@ type Reaper interface {
 	// Leave forgets instance by, which holds nothing any more.
 	Leave(ctx context.Context, by string) error
 	// Strays names instances that left, or were taken over from, and hold leases
-	// again: a node that took over may have forgotten that they gave them up. Who
-	// they are is remembered of the last ones only. What was found is answered
+	// again: a node that took over may have forgotten that they gave them up. Only
+	// the names of the last ones are remembered. What was found is answered
 	// also beside an error of other partitions.
 	Strays(ctx context.Context) (names []string, err error)
 }
@@ -336,7 +336,7 @@ type Waker interface {
 	// Watch tells what others publish until ctx ends.
 	Watch(ctx context.Context, by string, ears Ears) error
 	// Polls reports that nothing can be told, since the store has no pub/sub
-	// that may be used: who wants to know has to look. Watch must not be called.
+	// that may be used: the engine has to look. Watch must not be called.
 	Polls() bool
 	// Peek reads the hints of partitions, without changing anything. What was
 	// read is answered also beside an error of other partitions.

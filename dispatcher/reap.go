@@ -24,11 +24,11 @@ func newReaper(e *engine) *reaper {
 }
 
 // suspect has it looked whether a node that took over brought back leases of
-// instances that are gone: nobody reads their numbers any more.
+// instances that are gone: their numbers are not read any more.
 func (r *reaper) suspect() { signal(r.back) }
 
-// put says who is dead by now. Who is still known at the next reading, since
-// taking over failed, is named again then.
+// put says which instances are dead by now. One that is still known at the next
+// reading, since taking over failed, is named again then.
 func (r *reaper) put(dead []string) {
 	r.mu.Lock()
 	r.dead = dead
@@ -38,7 +38,7 @@ func (r *reaper) put(dead []string) {
 	}
 }
 
-// take answers who is next, if anybody is.
+// take answers the next dead instance, if there is one.
 func (r *reaper) take() (name string, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,7 +19,7 @@ const (
 	looksAfter     = 3
 )
 
-// reconciler hands back leases that nobody knows of. It is not the heart's
+// reconciler hands back leases that this instance does not know of. It is not the heart's
 // work: it waits for calls to end that may hang, and the heart must not.
 type reconciler struct{ engine *engine }
 
@@ -78,8 +78,8 @@ func (r *reconciler) reconcile(ctx context.Context) error {
 	return err
 }
 
-// unbegun are the outcomes of what was never begun here. Since when it was
-// ready nobody knows any more.
+// unbegun are the outcomes of what was never begun here. It is not known any more
+// since when it was ready.
 func unbegun(leases []Lease, due time.Time) []Settlement {
 	back := make([]Settlement, len(leases))
 	for i, l := range leases {

@@ -15,8 +15,8 @@ import (
 
 // Every change of an endpoint is made in one order: the truth, which by the
 // same step tells all instances, then the copy that its lane keeps. A new one
-// has its copy first, so that nothing lies in a lane that nobody may claim.
-// Whoever stops between the two leaves a lane of an older version than the
+// has its copy first, so that nothing lies in a lane that may not be claimed
+// from. An instance that stops between the two leaves a lane of an older version than the
 // truth; the next claim finds that out (see directory.admit).
 
 // raceTries is how often a change is made again because another came first.

@@ -6,8 +6,8 @@ import (
 )
 
 // repeated tells of messages that are there already, or go nowhere, which
-// deliveries they have by now: of all in one call, since whoever repeats after an
-// outage repeats much.
+// deliveries they have by now: of all in one call, since a caller that repeats after
+// an outage repeats much.
 func (d *Dispatcher) repeated(ctx context.Context, all []addressed, repeats []int, out []Published) {
 	if len(repeats) == 0 {
 		return

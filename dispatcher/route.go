@@ -204,8 +204,8 @@ func (s *signers) of(tenant string) (*signer.Signer, error) {
 	return sign, nil
 }
 
-// target is where the messages of a tenant with a bare URL go. Nobody changes
-// one.
+// target is where the messages of a tenant with a bare URL go. It is
+// never changed.
 type target struct {
 	url   *url.URL
 	lanes []Lane // its only one

@@ -38,7 +38,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	taking.Go(func() error { return d.sweeper.Run(e.taking) })
 	taking.Go(func() error { return e.finisher.Run(e.taking) })
 	accepting.Go(func() error { return d.accepter.Run(ctx) })
-	accepting.Go(func() error { return watch.Run(ctx) }) // who publishes has to know the endpoints
+	accepting.Go(func() error { return watch.Run(ctx) }) // a publish has to know the endpoints
 	keeping.Go(func() error { return e.gate.Run(life) })
 	keeping.Go(func() error { return newHeart(e).Run(life) })
 	keeping.Go(func() error { return e.dead.Run(life) })

@@ -132,8 +132,8 @@ func (r *rest) fail(said bool) {
 
 // insist gives an outcome once more that the queue refuses by itself, without
 // all that is only for people to read. What is refused even then would be for
-// ever, and its lane with it: it is given up. Its lease stays, and so nobody
-// attempts it again until this instance ends and others take over; where they
+// ever, and its lane with it: it is given up. Its lease stays, and so it is
+// not attempted again until this instance ends and others take over; where they
 // fare no better it dies of poison.
 func (s *settler) insist(ctx context.Context, o Settlement, refusal error) ([]Settled, error) {
 	plain := o

@@ -8,8 +8,8 @@ import (
 )
 
 // sweeper ends what waits for a time in lanes that were disabled or deleted.
-// It only hurries: whatever it does not reach, since this process ends, is
-// ended by whoever makes it ready.
+// It only hurries: what it does not reach, since this process ends, is ended when
+// it becomes ready.
 type sweeper struct {
 	engine *engine
 

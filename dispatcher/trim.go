@@ -135,7 +135,7 @@ func (t *trimmer) trim(ctx context.Context, partitions []int) {
 }
 
 // compare has the lanes of endpoints compared with these, since they were looked
-// at: nobody claims from one in which nothing is, nor is it held.
+// at: one in which nothing is, and that is not held, is never claimed from.
 func (t *trimmer) compare(ctx context.Context, looked []LaneVersion) {
 	if t.engine.directory.store != nil {
 		t.engine.trouble.note("trim", t.engine.finisher.compare(ctx, looked, 0))

@@ -6,7 +6,7 @@ import (
 )
 
 // Readers take turns: of one instance listsAtOnce lists are read at a time, so
-// that those who look around hold up no publish. listsWaiting more may wait.
+// that lists hold up no publish. listsWaiting more may wait.
 const (
 	listsAtOnce  = 2
 	listsWaiting = 16

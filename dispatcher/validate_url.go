@@ -23,7 +23,7 @@ var (
 
 // ParseURL reads the URL of a destination. It takes less than url.Parse: only
 // what every client, proxy and log reads in one and the same way, so that
-// nobody is called but who was checked.
+// only the host that was checked is called.
 func ParseURL(raw string) (*url.URL, error) {
 	if len(raw) > maxURL {
 		return nil, fmt.Errorf("has %d bytes, at most %d are taken", len(raw), maxURL)

@@ -111,8 +111,8 @@ func (v *view) take(hints []Hint, answered bool) {
 }
 
 // fail leaves partitions alone that did not answer, longer each time: calls for
-// the others go on without them. After that they are looked at, and who waits
-// for them is told by that.
+// the others go on without them. After that they are looked at, which also tells
+// the stages that wait for them.
 func (v *view) fail(failed []*PartitionError) {
 	if len(failed) == 0 {
 		return
@@ -223,7 +223,7 @@ func (v *view) stall(hints []Hint, free int) {
 	}
 }
 
-// signal wakes who waits for c, or the next who will.
+// signal wakes the goroutine that waits for c, or the next that will.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

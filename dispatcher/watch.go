@@ -25,7 +25,7 @@ type watcher struct {
 }
 
 // lookLeast lies between two looks at all partitions, which many failures at
-// once ask for, and is how often who can't be told anything looks.
+// once ask for. Without pub/sub it is how often an instance looks.
 const lookLeast = time.Second
 
 // Run listens to other instances' hints until ctx ends, where they can be heard.
@@ -84,7 +84,7 @@ func (w *watcher) Look(ctx context.Context) error {
 		if len(partitions) > 0 {
 			err := w.peek(ctx, partitions)
 			if failed && err == nil {
-				e.unsure() // who was out of reach may know less now
+				e.unsure() // the node that was out of reach may know less now
 				e.dead.suspect()
 				e.finisher.suspect()
 			}

@@ -70,8 +70,8 @@ func options(s settings, found []chosen) app.Options {
 	}
 }
 
-// newLog makes the logger that LOG_LEVEL and LOG_FORMAT ask for. Where nobody
-// asked for a format, a person at a terminal gets text.
+// newLog makes the logger that LOG_LEVEL and LOG_FORMAT ask for. Without
+// LOG_FORMAT a person at a terminal gets text.
 func newLog(s settings, found []chosen, out io.Writer) *slog.Logger {
 	text := s.LogFormat == "text"
 	for _, c := range found {

@@ -23,7 +23,7 @@ const (
 	// connections.
 	leastAttempts = 16
 	// mostAccepted connections cost 75 MiB while they are idle, and far more
-	// while they speak. Who wants more says so with MAX_CONNECTIONS.
+	// while they speak. MAX_CONNECTIONS allows more.
 	mostAccepted = 4096
 	// mostIdle is a connection for each of many receivers; a new one costs less
 	// than to keep more.

@@ -91,7 +91,7 @@ func (f flow) serve(ctx context.Context) error {
 	return err
 }
 
-// serveFigures serves the metrics until ctx ends: who scrapes sees the stop.
+// serveFigures serves the metrics until ctx ends, so that a scraper sees the stop.
 func (f flow) serveFigures(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { _ = f.figures.Close() })()
 	if err := f.figures.Serve(f.figuresLn); !errors.Is(err, http.ErrServerClosed) {

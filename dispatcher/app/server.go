@@ -31,8 +31,8 @@ func storeURL(ctx context.Context, o Options) (url string, end func() error, err
 	return o.RedisURL, func() error { return nil }, nil
 }
 
-// joinURL is the same for who looks at a store while others work: a server of
-// our own may run already, under another process, and goes on then.
+// joinURL is the same for a command that looks at a store while others work: a
+// server of our own may run already, under another process, and goes on then.
 func joinURL(ctx context.Context, o Options) (url string, end func() error, err error) {
 	if o.DataDir != "" {
 		if url := embedded.Running(ctx, o.DataDir); url != "" {

@@ -27,7 +27,7 @@ const (
 	// twenty times its size in memory, so bytes alone are no bound.
 	maxLines = 100
 	// idleTimeout is below the 75 s after which nginx and many load balancers
-	// close an idle connection: who closes first never writes into a closed one.
+	// close an idle connection: the side that closes first never writes into a closed one.
 	// Those that close sooner cost a quick retry at worst.
 	idleTimeout = 60 * time.Second
 	// maxIdle bounds the file descriptors that rest in idle connections, however

@@ -13,7 +13,7 @@ type network struct {
 // last rows hold all of IPv6 that was never handed out. The ranges are those of
 // IANA's registries of special-purpose addresses.
 var networks = []network{
-	// Where clouds hand out credentials to whoever asks from inside.
+	// Where clouds hand out credentials to any process inside.
 	of("169.254.169.254/32", "metadata"), // AWS, Azure, Google and most others
 	of("169.254.170.2/32", "metadata"),   // AWS, containers
 	of("169.254.170.23/32", "metadata"),  // AWS, Kubernetes

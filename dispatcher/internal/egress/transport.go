@@ -41,7 +41,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	c, err := t.connect(try)
 	if err != nil {
 		out.free()
-		if errors.Is(try.Err(), context.Canceled) { // who dials may have other words for it
+		if errors.Is(try.Err(), context.Canceled) { // the dialler may have other words for it
 			err = context.Cause(try)
 		}
 		return nil, err

@@ -86,7 +86,7 @@ func (r *Redis) watch(c *child) (last bool) {
 	select {
 	case <-r.ready:
 		return false
-	case <-r.stop: // who waits for the first answer knows why there is none
+	case <-r.stop: // the caller that waits for the first answer knows why there is none
 		return true
 	}
 }

@@ -49,7 +49,7 @@ type Redis struct {
 // Names in the folder. The server makes appendonlydir beside them.
 const (
 	storeDir   = "store"       // all of it: the folder itself may be a volume with other things in it
-	ownLock    = "lock"        // holds the pid of who uses the folder
+	ownLock    = "lock"        // holds the pid of the process that uses the folder
 	serverLock = "server.lock" // holds the socket of its server
 	socketName = "redis.sock"
 )
@@ -278,7 +278,7 @@ func open(path string) (*os.File, error) {
 // noteMost is more than a note in a lock file is long.
 const noteMost = 4 << 10
 
-// read is the note of who locked a file; empty: there is none.
+// read is the note of the process that locked a file; empty: there is none.
 func read(f *os.File) string {
 	b := make([]byte, noteMost)
 	n, _ := f.ReadAt(b, 0) // it ends before

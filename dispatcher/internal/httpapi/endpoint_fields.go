@@ -220,8 +220,8 @@ func mergeHeaders(e *dispatcher.Endpoint, v jsontext.Value) error {
 	return nil
 }
 
-// errHidden refuses what stands for a value in answers: whoever sends an answer
-// back would lose the value.
+// errHidden refuses what stands for a value in answers: a caller that sends an
+// answer back would lose the value.
 func errHidden(name string) error {
 	return fmt.Errorf("has %s for the value of %s, which stands for one in answers: give the value, or leave the header out", wire.Hidden, clip(name))
 }

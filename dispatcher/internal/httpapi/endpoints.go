@@ -48,7 +48,7 @@ func (s *server) createEndpoint(ctx context.Context, c *call) (*reply, error) {
 	if !created {
 		return answerJSON(http.StatusOK, w)
 	}
-	if len(view.Secrets) > 0 { // whoever creates it is told, and nobody else
+	if len(view.Secrets) > 0 { // only the call that creates it is told
 		w.Secret = view.Secrets[0].Secret.Reveal()
 	}
 	return answerJSON(http.StatusCreated, w)

@@ -20,8 +20,8 @@ const strangerIdle = 15 * time.Second
 
 // Guests are the connections that are open to a server, at most so many. A
 // stranger is one on which no request had a valid key yet. Where all are taken
-// the oldest stranger makes room for who comes, so that strangers can only push
-// out each other; where none is left, who comes is closed at once.
+// the oldest stranger makes room for a new one, so that strangers can only push
+// out each other; where none is left, a new one is closed at once.
 type Guests struct {
 	most int
 	log  *slog.Logger

@@ -88,7 +88,7 @@ func (k Keys) find(text string) (found key, ok bool) {
 
 // ParseKeys reads API_KEYS: key:scope+scope[:name] with commas between, where
 // a key may be given as sha256:<hex>. Its errors tell which entry is wrong and
-// repeat nothing of it: whoever swaps key and scope would find the key in a log.
+// repeat nothing of it: where key and scope are swapped, the key would be in a log.
 func ParseKeys(text string) (Keys, error) {
 	if strings.TrimSpace(text) == "" {
 		return Keys{}, nil

@@ -13,8 +13,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// maxFaults is how many wrong fields one answer names: whoever sends a
-// thousand reads no more of them.
+// maxFaults is how many wrong fields one answer names: of a thousand no more are
+// read.
 const maxFaults = 32
 
 // kind is a sort of problem: what never changes about it.

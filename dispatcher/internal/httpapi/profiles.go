@@ -33,7 +33,7 @@ const (
 
 // profiles tell what the process does: where its time and its memory go. They
 // are for people who look after it and no part of the API, so the document does
-// not have them. They tell of all callers' work: only who may do everything may
+// not have them. They tell of all callers' work: only the scope admin may
 // ask.
 type profiles struct {
 	sampling sync.Mutex // held while locks or waiting are sampled, which the process does for all alike

@@ -196,7 +196,7 @@ func (s *server) appendBatch(ctx context.Context, b []byte, o outcomes) []byte {
 	return append(b, "]}"...)
 }
 
-// entropy makes the ULIDs of one millisecond grow, whoever asks for them. Its
+// entropy makes the ULIDs of one millisecond grow, over all callers. Its
 // random part is not to be guessed: ids stand in URLs.
 var entropy = &ulid.LockedMonotonicReader{MonotonicReader: ulid.Monotonic(rand.Reader, 0)}
 

@@ -74,7 +74,7 @@ func (a *answer) time() time.Time {
 }
 
 // wordList reads an answer that is one text of words: a value of its own for
-// each would cost Redis, and whoever reads them, more than what they say. The
+// each would cost Redis, and the reader, more than what they say. The
 // first word that is none ends it, as in an answer.
 type wordList struct {
 	text string

@@ -79,7 +79,7 @@ func (s *Store) stage(partition int, batch []dispatcher.Entry, list []placed) fu
 	}
 }
 
-// Bounds of what is read of bodies from one node at a time: whoever waits for
+// Bounds of what is read of bodies from one node at a time: a read that waits for
 // its turn must not miss the time in which an answer has to be there.
 const (
 	readAtOnce      = 4

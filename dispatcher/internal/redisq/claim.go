@@ -68,7 +68,7 @@ func (s *Store) Claim(ctx context.Context, by string, partitions []int, wanted, 
 }
 
 // readClaimed reads one delivery. One whose record can't be read keeps its
-// lease, with no message: who gets it gives it up with a reason.
+// lease, with no message: the engine gives it up with a reason.
 func (s *Store) readClaimed(a *answer, claimed []dispatcher.Claimed) []dispatcher.Claimed {
 	name, due, text, record := a.text(), a.time(), a.text(), a.text()
 	id, ok := dispatcher.ParseDeliveryID(name)

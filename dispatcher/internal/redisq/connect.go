@@ -15,12 +15,12 @@ import (
 const (
 	// dialWithin lets a lost SYN be sent once more, which is after a second.
 	dialWithin = 2 * time.Second
-	// readWithin is waitMost and a second for the script before it: whoever
+	// readWithin is waitMost and a second for the script before it: a server that
 	// answers later hangs. All our calls end after 5 s anyway.
 	readWithin = 3 * time.Second
 	// poolWithin is how long a call may wait for a connection to come free. Each
 	// is used for one round trip: where all are in use for longer than any answer
-	// may take, who waits shall have some of its time left for being told so.
+	// may take, a caller that waits shall have some of its time left to be told so.
 	poolWithin = readWithin
 	// idleMost is below the time after which anything between forgets a
 	// connection (cloud balancers: from 60 s), and far below what a machine

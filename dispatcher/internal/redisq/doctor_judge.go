@@ -18,9 +18,9 @@ const (
 	listPage    = 5000 // elements of one LRANGE: 0.5 ms
 )
 
-// judge has suspects of one lane judged, and repaired. Each is judged twice: who
-// leased it may have begun after the instances were read, but before it could
-// lease anything it was one of them, so that the second time it is known.
+// judge has suspects of one lane judged, and repaired. Each is judged twice: the
+// instance that leased it may have begun after the instances were read. Before it
+// could lease anything it was one of them, so that the second time it is known.
 func (d *doctor) judge(ctx context.Context, n int, suspects []suspect) error {
 	for some := range slices.Chunk(suspects, judgeBatch) {
 		wrong, unsure, err := d.judgeSome(ctx, n, some, judging{})

@@ -83,7 +83,7 @@ func (d *doctor) eachKey(ctx context.Context, pattern string, do func(key string
 	return nil
 }
 
-// readHolders notes who may hold leases: the instances, and whoever has some.
+// readHolders notes which names may hold leases: the instances, and those that have some.
 func (d *doctor) readHolders(ctx context.Context) error {
 	names, err := d.instances(ctx)
 	if err != nil {

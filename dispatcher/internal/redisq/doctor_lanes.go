@@ -79,10 +79,10 @@ func (d *doctor) project(ctx context.Context) error {
 	return d.forgetUnmet(ctx, about)
 }
 
-// silent lists the instances that are dead though nobody noticed, and those that
-// hold leases and are not among the instances, so that nobody would: what they
-// hold stays in flight for ever. Dead is, as for its peers, whose number did not
-// change in several readings that themselves came in time.
+// silent lists the instances that are dead and were not noticed, and those that
+// hold leases and are not among the instances, so that they never would be: what
+// they hold stays in flight for ever. An instance is dead, as for its peers, when
+// its number did not change in several readings that themselves came in time.
 func (d *doctor) silent(ctx context.Context) ([]string, error) {
 	const readings = 4
 	wait := d.e.Still / (readings - 1)
@@ -96,7 +96,7 @@ func (d *doctor) silent(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if time.Since(began) > wait+time.Second { // who is slow to read has no right to call others so
+		if time.Since(began) > wait+time.Second { // a reading that was slow itself proves nothing of others
 			i = 0
 			continue
 		}
@@ -112,8 +112,8 @@ func (d *doctor) silent(ctx context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(still)), nil
 }
 
-// beats are the numbers of all instances; an empty one is of who holds leases
-// and has none.
+// beats are the numbers of all instances, and an empty one for each name that
+// holds leases and has none.
 func (d *doctor) beats(ctx context.Context) (map[string]string, error) {
 	if err := d.readHolders(ctx); err != nil {
 		return nil, err

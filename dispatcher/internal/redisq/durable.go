@@ -13,7 +13,7 @@ import (
 )
 
 // How long a publish waits for the disk or for replicas. A disk that takes
-// longer is in trouble, and who publishes is told so and may repeat. waitLeft is
+// longer is in trouble: the caller is told so and may repeat. waitLeft is
 // kept of the caller's time for the answer to come back.
 const (
 	waitMost = 2 * time.Second

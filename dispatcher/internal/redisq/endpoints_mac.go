@@ -14,14 +14,14 @@ import (
 )
 
 // Where there is a box, the last member of a record's JSON proves all before
-// it, with the endpoint's id and version: so who can write to Redis, but has no
-// key, can't change where its headers and secrets go. What it does not stop: an
-// old record put back together with its old version.
+// it, with the endpoint's id and version: so somebody who can write to Redis, but
+// has no key, can't change where its headers and secrets go. An old record that
+// is put back together with its old version is not noticed.
 
 // macMember begins that member.
 const macMember = `,"mac":"`
 
-// errUnproved says that a record was not written by who has a key.
+// errUnproved says that a record was written without a key.
 var errUnproved = fmt.Errorf("%w: its record is not proved: it was stored without ENCRYPTION_KEY, or changed by somebody else; "+
 	"hookladder doctor --seal takes it as it is", dispatcher.ErrSealed)
 

@@ -98,11 +98,11 @@ func (g *gates) finish() {
 }
 
 // noteLost draws the conclusions of an error that is no answer of Redis: which
-// lines are dead, which node may have taken over, and that nobody else shall wait.
+// lines are dead, which node may have taken over, and that no other call shall wait.
 func (s *Store) noteLost(ctx context.Context, master *redis.Client, err error, began time.Time) {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled) || errors.Is(err, redis.ErrPoolTimeout):
-		return // given up by who asked; never sent
+		return // given up by the caller; never sent
 	case isTimeout(err) && time.Since(began) < slow:
 		return
 	}
@@ -141,7 +141,7 @@ func (s *Store) answers(server *redis.Client) bool {
 	return server.Ping(call).Err() == nil
 }
 
-// noteTakeover has who watches told that another node may have taken over, and
+// noteTakeover has the watcher told that another node may have taken over, and
 // know less.
 func (s *Store) noteTakeover() {
 	s.division.doubt()

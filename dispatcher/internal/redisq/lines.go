@@ -61,8 +61,8 @@ func (l *lines) dialer(within time.Duration, secure *tls.Config) func(ctx contex
 }
 
 // cut closes the lines to an address, or to any where that is empty, that were
-// not heard from since a call began that got no answer. Who uses one gets an
-// error now instead of a timeout later; go-redis makes new ones.
+// not heard from since a call began that got no answer. Calls that use
+// one get an error now instead of a timeout later; go-redis makes new ones.
 func (l *lines) cut(addr string, began time.Time) {
 	since := int64(began.Sub(l.born))
 	var silent []*line

@@ -26,7 +26,7 @@ import (
 // Where the project is not as it was, every call of the instance fails, and its
 // engine ends.
 
-// beatTrusted is how old a beat may be: sooner nobody is taken for dead.
+// beatTrusted is how old a beat may be: sooner no instance is taken for dead.
 const beatTrusted = 5 * time.Second
 
 // division is how the project was divided, and its keys laid out, when it was

@@ -81,7 +81,7 @@ const departedMost = 128
 
 // Leave forgets instance by, but for its name: a node that takes over may not
 // have got that it gave up its leases, and then somebody has to know under which
-// name to look for them. The names are ordered by the time of who writes them,
+// name to look for them. The names are ordered by the writer's own time,
 // which nothing is compared with.
 func (s *Store) Leave(ctx context.Context, by string) error {
 	key := s.home() + keyDeparted
@@ -97,7 +97,7 @@ func (s *Store) Leave(ctx context.Context, by string) error {
 	return err
 }
 
-// Strays names who is gone and holds leases.
+// Strays names instances that are gone and hold leases.
 func (s *Store) Strays(ctx context.Context) ([]string, error) {
 	var departed *redis.StringSliceCmd
 	err := s.at(ctx, "read departed instances", home, func(p redis.Pipeliner) {

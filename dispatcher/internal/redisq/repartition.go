@@ -16,7 +16,7 @@ import (
 //
 // It may end anywhere, and be run again: whatever moves is first written where
 // it goes, in a way that may be repeated, and only then taken away where it
-// was; :meta has a mark with how far it came, while which nobody serves. So
+// was; :meta has a mark with how far it came, and meanwhile no instance serves. So
 // each thing is in one of the two places, or in both and the same.
 //
 // The stream of attempts stays where it is, and goes with its partition.

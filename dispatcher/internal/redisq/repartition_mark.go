@@ -87,7 +87,7 @@ func (r *repartition) readMark(ctx context.Context) (m mark, again bool, err err
 	if err := r.layoutOf(meta[metaSchema]); err != nil {
 		return m, false, err
 	}
-	r.identity.take(meta[metaID]) // without one nobody hears it, and nobody is there to
+	r.identity.take(meta[metaID]) // without one it is not heard, and no instance is there to hear it
 	if text := meta[metaRepartition]; text != "" {
 		m, err = parseMark(text)
 		switch {

@@ -45,7 +45,7 @@ func (r *repartition) join(ctx context.Context) (leave func(), err error) {
 			case <-ended:
 				return
 			case <-tick.C:
-				_ = beat() // what goes wrong is also met by who moves
+				_ = beat() // the repartition meets the same fault itself
 			}
 		}
 	})

@@ -20,8 +20,8 @@ import (
 // instance below two a second.
 const surveyFresh = 10 * time.Second
 
-// surveyPatience bounds the questions: who waits for them has a health check's
-// patience, and some of them wait for another's. The first time, at the start,
+// surveyPatience bounds the questions: callers that wait for them have a health
+// check's patience, and some of them wait for another's. The first time, at the start,
 // things are tried that take some seconds.
 const (
 	surveyPatience = 3 * time.Second

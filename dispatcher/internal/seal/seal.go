@@ -1,8 +1,8 @@
 // Package seal hides values from those who can read the store they lie in.
 //
 // A Box has one or more keys: the first seals, all of them open. A sealed value
-// is bound to its Place, so that nobody who can write to the store can let one
-// pass for another.
+// is bound to its Place, so that somebody who can write to the store can't let
+// one pass for another.
 package seal
 
 import (

@@ -107,8 +107,8 @@ func (c *callers) each(ctx context.Context, goroutines, n int, call func(i int) 
 }
 
 // post makes one request and reads its answer. It takes no context, which would
-// cost the bare loop a goroutine or a lock: when a bench is given up, who would
-// answer is ended.
+// cost the bare loop a goroutine or a lock: when a bench is given up, the process
+// that would answer is ended.
 func (c *callers) post(url string, header http.Header, body string, status int) (answer []byte, err error) {
 	req, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
 	if err != nil {

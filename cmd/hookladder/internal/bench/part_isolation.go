@@ -68,7 +68,7 @@ func isolationPart() part {
 }
 
 // pour publishes the backlogs of those that hang, and waits until each was
-// called and given up once: before that nobody can know.
+// called and given up once: before that the lanes are not known to hang.
 func (w *site) pour(ctx context.Context, hung *hung, timeout time.Duration) error {
 	run := w.lab.newRun("hung")
 	err := w.fill(ctx, len(hung.ports)*isolationBacklog, dueBatch, func(i int) string {

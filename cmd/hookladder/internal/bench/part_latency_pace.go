@@ -8,8 +8,8 @@ import (
 )
 
 // pace makes n calls, perSecond of them, each when its time has come whatever
-// became of those before: who waits for answers publishes less just when it gets
-// slow, and so does not see it. It answers when each call began.
+// became of those before: a loop that waits for answers publishes less just when
+// it gets slow, and so does not see it. It answers when each call began.
 func pace(ctx context.Context, perSecond, n int, call func(i int) error) ([]time.Time, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

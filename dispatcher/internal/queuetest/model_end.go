@@ -299,6 +299,10 @@ func (m *model) cancelled(id dispatcher.DeliveryID, got dispatcher.Change, state
 	case d.Place == PlaceDue || d.Place == PlaceBehind || m.tookBack(id, state.At(id).Place == PlaceCancelled):
 		m.end(id, PlaceCancelled)
 		want = true
+	case d.Place == PlaceReady && d.mark == MarkNone && m.setup.MaxWaiting > 0: // a short list is searched
+		m.ready[id.Lane] = slices.DeleteFunc(m.ready[id.Lane], func(other dispatcher.DeliveryID) bool { return other == id })
+		m.end(id, PlaceCancelled)
+		want = true
 	case d.Place.Waits() && d.mark == MarkNone:
 		d.mark = MarkCancelled
 		want = true

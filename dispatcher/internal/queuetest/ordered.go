@@ -235,6 +235,31 @@ var fullCases = []testCase{
 		require.Equal(r, to("a"), got[1].Leased)
 		require.Equal(r, dispatcher.LaneFull, got[2].Result, "its window is full, so it would wait")
 	}},
+	{name: "a lane that is full of what was cancelled has room", setup: Setup{MaxWaiting: 100}, run: func(r *rig) {
+		r.limit("a", held(dispatcher.HeldPaused))
+		r.publishMany("a", 100)
+		require.Equal(r, dispatcher.LaneFull, r.schedule(r.entry("new", to("a")))[0].Result)
+		all := r.State().Ready["a"]
+		require.NotContains(r, r.cancel(all...), false)
+		require.Equal(r, map[dispatcher.Status]int64{dispatcher.StatusCancelled: 100}, r.stats().Counts)
+		require.Equal(r, 0, r.laneState("a").Waiting)
+		require.Equal(r, dispatcher.Accepted, r.schedule(r.entry("new", to("a")))[0].Result)
+		require.Equal(r, []bool{false, true}, append(r.cancel(all[0]), r.retry(all[0])...))
+		r.resume("a")
+		r.mustClaim(one, named("a", "new"), all[0])
+	}},
+	{name: "what is cancelled in a lane whose breaker is open leaves its line", setup: Setup{MaxWaiting: 4, Breaker: 1}, run: func(r *rig) {
+		r.publishKeyed("a", "k", "m1", "m2", "m3")
+		r.publish("a", "m4")
+		s := silence(r.claim(one, 1)[0], time.Hour)
+		s.Blame = true
+		r.mustSettle(one, s)
+		require.Equal(r, []bool{true, true, true}, r.cancel(ids("a", "m1", "m2", "m4")...))
+		r.mustLie(PlaceReady, "a", "m3")
+		r.mustLie(PlaceCancelled, "a", "m1", "m2", "m4")
+		require.Equal(r, []bool{true}, r.cancel(ids("a", "m3")...))
+		require.Zero(r, r.laneState("a").Waiting)
+	}},
 	{name: "of a fan-out the full lane's delivery is dead and the others go on", setup: Setup{MaxWaiting: 1}, run: func(r *rig) {
 		r.publish("a", "m0")
 		got := r.schedule(fan(r.entry("m1", to("a", "b", "c"), delay(time.Minute))))

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -219,14 +220,9 @@ func (s *Store) load(ctx context.Context) error {
 	var all sync.WaitGroup
 	for i, master := range masters {
 		all.Go(func() {
-			_, errs[i] = master.Pipelined(ctx, func(p redis.Pipeliner) error {
-				for _, sc := range []script{
-					c.digests, c.schedule, c.move, c.claim, c.settle, c.reap, c.cancel, c.retry, c.lane, c.forget, c.sweep, c.trim,
-					c.look, c.list, c.readyLanes, c.busyLanes, c.lanes,
-				} {
-					p.ScriptLoad(ctx, sc.text)
-				}
-				return nil
+			errs[i] = loadMissing(ctx, master, []script{
+				c.digests, c.schedule, c.move, c.claim, c.settle, c.reap, c.cancel, c.retry, c.lane, c.forget, c.sweep, c.trim,
+				c.look, c.list, c.readyLanes, c.busyLanes, c.lanes,
 			})
 		})
 	}
@@ -237,6 +233,32 @@ func (s *Store) load(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// loadMissing makes a master know scripts. Mostly it does, from another instance or
+// an earlier start; to take all of them in once more takes it some milliseconds,
+// while it serves nobody. One that does not tell what it knows is given all.
+func loadMissing(ctx context.Context, master *redis.Client, all []script) error {
+	shas := make([]string, len(all))
+	for i, sc := range all {
+		shas[i] = sc.sha
+	}
+	known, err := master.ScriptExists(ctx, shas...).Result()
+	if err != nil || len(known) != len(all) {
+		known = make([]bool, len(all))
+	}
+	if !slices.Contains(known, false) {
+		return nil
+	}
+	_, err = master.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, sc := range all {
+			if !known[i] {
+				p.ScriptLoad(ctx, sc.text)
+			}
+		}
+		return nil
+	})
+	return err
 }
 
 // Client is the connection, for those who look at the raw keys.

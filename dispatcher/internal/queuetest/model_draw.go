@@ -17,7 +17,7 @@ import (
 // otherwise: what a make test can wait for. A change of the scripts deserves
 // thousands of checks.
 const (
-	usualChecks = 40
+	usualChecks = 24
 	usualSteps  = 120 // on average
 )
 

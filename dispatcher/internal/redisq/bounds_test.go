@@ -314,6 +314,7 @@ func TestDoctorReadsBodiesAPageAtATime(t *testing.T) {
 // A page of lanes costs about as many lanes as it tells, however many partitions
 // there are, and tells the last made of all first also where most lie in one.
 func TestAPageOfLanesReadsFewMoreThanItTells(t *testing.T) {
+	t.Parallel()
 	const partitions, n, limit = 16, 1600, 100
 	f := newTestStores(redistest.Start(t))(t, queuetest.Setup{Partitions: partitions, MaxWindow: 128, Permits: 1024})
 	store, now := f.Queue.(*redisq.Store), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

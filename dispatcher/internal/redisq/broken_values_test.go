@@ -313,6 +313,7 @@ func newPatient(t testing.TB, server *redistest.Server) *trap {
 // One value that a hand, a bug or a rollback broke stops no other: what is well
 // is delivered, lists answer, and doctor finishes.
 func TestABrokenValueStopsNothingElse(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -34,6 +34,7 @@ func TestAStoreOfAnotherLayoutIsRefusedNamingTheCure(t *testing.T) {
 // A process that runs on while a newer version changes the store would read
 // texts that it does not know, and begin ladders anew.
 func TestAnInstanceWhoseStoreGotAnotherLayoutStops(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	subscribe := func(t *testing.T, s *redisq.Store) {
 		heard := make(chan struct{}, 1)

@@ -20,11 +20,13 @@ import (
 )
 
 func TestQueue(t *testing.T) {
+	t.Parallel()
 	t.Run("redis", func(t *testing.T) { queuetest.Run(t, newTestStores(redistest.Start(t))) })
 	t.Run("miniredis", func(t *testing.T) { queuetest.Run(t, newTestStores(redistest.StartMini(t))) })
 }
 
 func TestQueueModel(t *testing.T) {
+	t.Parallel() // but one store after the other: how much is done is a flag
 	t.Run("redis", func(t *testing.T) { queuetest.RunModel(t, newRealStores(redistest.Start(t)), 1) })
 	// Scripts cost miniredis ten times as much, and the rules are the same there.
 	t.Run("miniredis", func(t *testing.T) { queuetest.RunModel(t, newTestStores(redistest.StartMini(t)), 5) })
@@ -33,54 +35,60 @@ func TestQueueModel(t *testing.T) {
 // projects numbers the projects of this process: each store has one of its own.
 var projects atomic.Int64
 
+func newProject() string { return fmt.Sprintf("test%d", projects.Add(1)) }
+
 // newTestStores makes stores on one server.
 func newTestStores(server redistest.Redis) queuetest.OpenFunc {
 	return func(t testing.TB, s queuetest.Setup) queuetest.Fixture {
 		t.Helper()
-		options := redisq.Options{
-			URL: server.URL() + "?read_timeout=30s", Project: fmt.Sprintf("test%d", projects.Add(1)),
-			Partitions: s.Partitions, MaxWindow: s.MaxWindow, Permits: s.Permits,
-			BreakerFailures: s.Breaker, BreakerWait: s.BreakerWait, MaxWaiting: s.MaxWaiting,
-			TestClock: true, Log: slog.New(slog.DiscardHandler),
+		return newTestFixture(t, s, server, newProject())
+	}
+}
+
+func newTestFixture(t testing.TB, s queuetest.Setup, server redistest.Redis, project string) queuetest.Fixture {
+	t.Helper()
+	options := redisq.Options{
+		URL: server.URL() + "?read_timeout=30s", Project: project,
+		Partitions: s.Partitions, MaxWindow: s.MaxWindow, Permits: s.Permits,
+		BreakerFailures: s.Breaker, BreakerWait: s.BreakerWait, MaxWaiting: s.MaxWaiting,
+		TestClock: true, Log: slog.New(slog.DiscardHandler),
+	}
+	store := openTestStore(t, options)
+	client := store.Client()
+	t.Cleanup(func() {
+		if keys := rawKeys(t, client, options.Project); len(keys) > 0 {
+			require.NoError(t, client.Del(context.Background(), keys...).Err())
 		}
-		store := openTestStore(t, options)
-		client := store.Client()
-		t.Cleanup(func() {
-			if keys := rawKeys(t, client, options.Project); len(keys) > 0 {
-				require.NoError(t, client.Del(context.Background(), keys...).Err())
+	})
+	return queuetest.Fixture{
+		Queue: store,
+		Open:  func() dispatcher.Queue { return openTestStore(t, options) },
+		SetClock: func(now time.Time) {
+			for n := range s.Partitions {
+				require.NoError(t, client.Set(context.Background(), tagOf(options.Project, n)+":clock", now.UnixMicro(), 0).Err())
 			}
-		})
-		return queuetest.Fixture{
-			Queue: store,
-			Open:  func() dispatcher.Queue { return openTestStore(t, options) },
-			SetClock: func(now time.Time) {
-				for n := range s.Partitions {
-					require.NoError(t, client.Set(context.Background(), tagOf(options.Project, n)+":clock", now.UnixMicro(), 0).Err())
-				}
-			},
-			States: func() []queuetest.State { return rawStates(t, client, options.Project, s.Partitions) },
-			Lose: func(message string) {
-				for n := range s.Partitions {
-					require.NoError(t, client.HDel(context.Background(), tagOf(options.Project, n)+":messages", message).Err())
-				}
-			},
-			Partition: func(lane dispatcher.Lane) int { return int(crc16(string(lane))) % s.Partitions },
-			Cut: func(scripts int, answered bool) queuetest.Cut {
-				return openCut(t, options, s.Partitions, scripts, answered)
-			},
-		}
+		},
+		States: func() []queuetest.State { return rawStates(t, client, options.Project, s.Partitions) },
+		Lose: func(message string) {
+			for n := range s.Partitions {
+				require.NoError(t, client.HDel(context.Background(), tagOf(options.Project, n)+":messages", message).Err())
+			}
+		},
+		Partition: func(lane dispatcher.Lane) int { return int(crc16(string(lane))) % s.Partitions },
+		Cut: func(scripts int, answered bool) queuetest.Cut {
+			return openCut(t, options, s.Partitions, scripts, answered)
+		},
 	}
 }
 
 // newRealStores makes stores that can go back in time, and be full: on a server
 // that has nothing else to do.
 func newRealStores(server redistest.Redis) queuetest.OpenFunc {
-	open := newTestStores(server)
 	return func(t testing.TB, s queuetest.Setup) queuetest.Fixture {
 		t.Helper()
-		f := open(t, s)
+		project := newProject()
+		f := newTestFixture(t, s, server, project)
 		client := f.Queue.(*redisq.Store).Client()
-		project := fmt.Sprintf("test%d", projects.Load())
 		f.Copy = func() func() { return copyKeys(t, client, project) }
 		f.Fill = func(full bool) {
 			limit := "0"

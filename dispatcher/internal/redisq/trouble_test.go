@@ -148,6 +148,7 @@ func TestWhatWasNotCarriedOutIsRepeated(t *testing.T) {
 // A partition that does not come right holds up a call once, for as long as it
 // has patience; then each call tells at once, until one is answered.
 func TestACallHasPatienceOnce(t *testing.T) {
+	t.Parallel()
 	var broken atomic.Bool
 	var tries atomic.Int32
 	f := newFront(t, redistest.Start(t).Addr(), func(command []string) string {

@@ -182,7 +182,7 @@ func TestLanesTellWhereTheyLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
-		view := r.create(t)
+		view := r.create(t, uid("main"))
 		r.publish(t, message("bare"))
 		_, err := r.Pause(t.Context(), "*", "")
 		require.NoError(t, err)
@@ -195,6 +195,7 @@ func TestLanesTellWhereTheyLead(t *testing.T) {
 		require.Len(t, rest, 1)
 		require.Equal(t, view.Lane(), rest[0].Lane)
 		require.Equal(t, "https://acme.example", rest[0].URL, "its origin")
+		require.Equal(t, "main", rest[0].UID)
 		r.stop(t)
 	})
 }

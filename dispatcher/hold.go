@@ -149,7 +149,7 @@ func (d *Dispatcher) tellURLs(ctx context.Context, states []LaneState) error {
 	}
 	for i := range states {
 		if dest := found[string(states[i].Lane)]; dest != nil {
-			states[i].URL, states[i].Tenant = dest.origin(), dest.endpoint.Tenant
+			states[i].URL, states[i].Tenant, states[i].UID = dest.origin(), dest.endpoint.Tenant, dest.endpoint.UID
 		}
 	}
 	return nil

@@ -44,9 +44,11 @@ type LaneState struct {
 	Lane   Lane
 	URL    string // origin, where it is known
 	Tenant string // whose messages go there; empty: those without a tenant
+	UID    string // of the endpoint whose lane it is; empty: it has none
 	Limits LaneLimits
 	LaneCount
 	Known  bool      // something was published to it, or somebody held it
+	Since  time.Time // it is held; zero: it is not, or that is not known
 	Window int       // deliveries it may have in flight now
 	Fails  int       // blamed failures in a row
 	Opened int       // how often its breaker opened in a row; 0: it is closed

@@ -6,8 +6,10 @@ type LaneState struct {
 	URL         string `json:"url,omitzero" doc:"Scheme, host and port, where they are known."`
 	Tenant      string `json:"tenant,omitzero" doc:"Whose messages go there. Left out: those without a tenant."`
 	Endpoint    string `json:"endpoint,omitzero" doc:"The id of the endpoint whose lane it is."`
+	UID         string `json:"uid,omitzero" doc:"Its uid."`
 	State       string `json:"state" enum:"active,paused,open,disabled" doc:"open: its breaker is, so it waits or is tried with one attempt."`
 	Held        string `json:"held,omitzero" enum:"paused,disabled,deleted" doc:"Why nothing is attempted."`
+	Since       Time   `json:"since,omitzero" doc:"Since when it is held."`
 	InFlight    int    `json:"in_flight"`
 	Waiting     int    `json:"waiting"`
 	Window      int    `json:"window" doc:"How many may be in flight now. It grows with each success."`

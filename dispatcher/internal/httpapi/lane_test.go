@@ -14,14 +14,14 @@ import (
 
 func TestLanesAreListed(t *testing.T) {
 	f := &fakeService{fakeEndpoints: fakeEndpoints{next: "c2", state: dispatcher.LaneState{
-		Lane: "ep_123456789", URL: "https://a:443", Tenant: "t1",
+		Lane: "ep_123456789", URL: "https://a:443", Tenant: "t1", UID: "shop-7", Since: testNow,
 		Limits:    dispatcher.LaneLimits{Version: 3, MaxInFlight: 5, Interval: 10 * time.Millisecond, Ordered: true},
 		LaneCount: dispatcher.LaneCount{InFlight: 1, Waiting: 9},
 		Window:    4, Fails: 21, Opened: 2, Until: testNow.Add(time.Minute), Token: testNow,
 	}}}
 	h := newTestAPI(t, f)
 	w := get(h, "/v1/lanes?limit=7&cursor=c1")
-	require.Equal(t, `{"data":[{"lane":"ep_123456789","url":"https://a:443","tenant":"t1","endpoint":"ep_123456789","state":"open","in_flight":1,"waiting":9,"window":4,"max_in_flight":5,`+
+	require.Equal(t, `{"data":[{"lane":"ep_123456789","url":"https://a:443","tenant":"t1","endpoint":"ep_123456789","uid":"shop-7","state":"open","since":"2026-01-31T11:00:00.123Z","in_flight":1,"waiting":9,"window":4,"max_in_flight":5,`+
 		`"rate":"100/s","token_at":"2026-01-31T11:00:00.123Z","ordered":true,"fails":21,"opened":2,"until":"2026-01-31T11:01:00.123Z"}],"next_cursor":"c2"}`, w.Body.String())
 	require.Equal(t, dispatcher.EndpointFilter{Limit: 7, Cursor: "c1"}, f.filterOf)
 

@@ -192,7 +192,7 @@ func parseHeldLane(c *call) (h heldLane, err error) {
 // wireLane is a lane as callers read it.
 func wireLane(l *dispatcher.LaneState) wire.LaneState {
 	w := wire.LaneState{
-		Lane: string(l.Lane), URL: l.URL, Tenant: l.Tenant, State: string(l.State()),
+		Lane: string(l.Lane), URL: l.URL, Tenant: l.Tenant, UID: l.UID, Since: wire.Time{Time: l.Since}, State: string(l.State()),
 		InFlight: l.InFlight, Waiting: l.Waiting, Window: l.Window, MaxInFlight: l.Limits.MaxInFlight,
 		Rate: rateOf(l.Limits.Interval), TokenAt: wire.Time{Time: l.Token}, Ordered: l.Limits.Ordered,
 		Fails: l.Fails, Opened: l.Opened, Until: wire.Time{Time: l.Until},

@@ -34,8 +34,16 @@ var laneCases = []testCase{
 			LaneCount: dispatcher.LaneCount{InFlight: 1, Waiting: 4},
 		}, got)
 		r.limitAs(epOne, limits, false)
-		require.Equal(r, dispatcher.LaneState{Lane: epOne, Known: true, Window: 2, Limits: limits}, r.laneState(epOne))
+		require.Equal(r, dispatcher.LaneState{Lane: epOne, Known: true, Window: 2, Limits: limits, Since: r.now}, r.laneState(epOne))
 		require.Equal(r, dispatcher.StatePaused, stateWord(r.laneState(epOne)))
+		since := r.now
+		r.pass(time.Minute)
+		r.limitAs(epOne, r.newLimits(epOne, most(2), held(dispatcher.HeldPaused)), false)
+		require.Equal(r, since, r.laneState(epOne).Since, "it was held before")
+		r.limitAs(epOne, r.newLimits(epOne, held(dispatcher.HeldDisabled)), false)
+		require.Equal(r, r.now, r.laneState(epOne).Since, "for another reason")
+		r.limitAs(epOne, r.newLimits(epOne), false)
+		require.Zero(r, r.laneState(epOne).Since)
 	}},
 	{name: "lanes are told in the order asked for, also twice", setup: spread, run: func(r *rig) {
 		r.publish("b", "m1")

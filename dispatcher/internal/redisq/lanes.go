@@ -238,5 +238,6 @@ func readLane(a *answer) (l knownLane, err error) {
 	}
 	st.Limits, _ = parseLimits(a.text()) // the script tells what it can read
 	st.URL, st.Tenant, _ = strings.Cut(a.text(), " ")
+	st.Since = a.time()
 	return l, nil
 }

@@ -3,7 +3,8 @@
 -- ARGV[..] after those of read: most (0: those named), score and name of the last one before (empty: from the start), lanes
 -- returns now, due, weight, 1 if all lanes are held, 1 if there is more, then for each: lane, ms when its state was made or last looked at (0:
 -- it is not known), in flight, waiting, most in flight now, fails, opened, until ms, us when its rate allows the next
--- attempt (0: now, or it has none), limits (empty: none), what it leads to (empty: it is no bare URL's)
+-- attempt (0: now, or it has none), limits (empty: none), what it leads to (empty: it is no bare URL's), ms
+-- since when it is held (0: it is not)
 local wanted, after, last = tonumber(ARGV[rest]), ARGV[rest + 1], ARGV[rest + 2]
 local names, more = {}, 0
 if wanted > 0 then
@@ -23,6 +24,7 @@ for _, name in ipairs(names) do
   for _, value in ipairs({
     name, call('ZSCORE', KNOWN, name) or '0', l.flying, l.waiting, room(l), s.fails, s.opened, num(s.till), num(token),
     l.limits ~= NO_LIMITS and l.limits ~= LOST_LIMITS and call('HGET', LIMITS, name) or '', call('HGET', NAMES, name) or '',
+    l.limits.held ~= '-' and match(call('HGET', HELD, name) or '', '^%a (%d+)') or '0',
   }) do
     answer[#answer + 1] = value
   end

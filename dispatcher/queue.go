@@ -304,7 +304,8 @@ type Trimmed struct {
 // Trimmer forgets what is old.
 type Trimmer interface {
 	// Trim forgets at most one batch in each partition. With room it makes
-	// space: the oldest finished work goes, however young.
+	// space: the oldest finished work goes, but none whose message is younger
+	// than a minute, and where none goes any more the ids still known.
 	Trim(ctx context.Context, by string, partitions []int, keep Keep, room bool) (Trimmed, error)
 }
 

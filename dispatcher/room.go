@@ -31,7 +31,7 @@ func newRoom(e *engine) *room {
 	return &room{engine: e, none: make([]time.Time, e.queue.Partitions())}
 }
 
-// make has the oldest finished work forgotten, however young, until as much went
+// make has the oldest finished work forgotten, before its age, until as much went
 // as there are errors that say that there is no memory, or nothing more goes. It
 // reports whether it is worth trying once more.
 func (r *room) make(ctx context.Context, full []error) bool {

@@ -102,6 +102,7 @@ func Run(t *testing.T, open OpenFunc) {
 		{"retry", retryCases},
 		{"reap", reapCases},
 		{"trim", trimCases},
+		{"trim for room", roomCases},
 		{"look and stats", readCases},
 		{"list", listCases},
 		{"wake", wakeCases},

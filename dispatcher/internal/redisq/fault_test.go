@@ -1,6 +1,7 @@
 package redisq_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -108,19 +109,41 @@ func TestStoreGoesOnWhenFull(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 4, taken)
 	keep := dispatcher.Keep{Finished: time.Hour, FinishedMax: 100, SeenMax: 100, Dead: time.Hour, DeadMax: 100}
-	finished := 0
-	for more := true; more; {
-		trimmed, err := store.Trim(ctx, "two", all, keep, true)
-		require.NoError(t, err)
-		finished, more = finished+trimmed.Finished, trimmed.More
+	makeRoom := func() (finished int) {
+		for more := true; more; {
+			trimmed, err := store.Trim(ctx, "two", all, keep, true)
+			require.NoError(t, err)
+			finished, more = finished+trimmed.Finished, trimmed.More
+		}
+		return finished
 	}
-	require.Equal(t, 2, finished, "one delivered, one cancelled")
+	require.Zero(t, makeRoom(), "what was published a moment ago is known still")
+	age(t, store, time.Minute)
+	require.Equal(t, 2, makeRoom(), "one delivered, one cancelled")
 
 	require.NoError(t, store.Client().ConfigSet(ctx, "maxmemory", "0").Err())
 	got, _, err = store.Schedule(ctx, "two", 0, 0, faultEntries(1, 2*time.Hour))
 	require.NoError(t, err)
 	require.NoError(t, got[0].Err)
 	require.Equal(t, dispatcher.Accepted, got[0].Result)
+}
+
+// age has all messages published so much earlier.
+func age(t *testing.T, store *redisq.Store, by time.Duration) {
+	t.Helper()
+	ctx, client := t.Context(), store.Client()
+	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "0").Err())
+	for n := range store.Partitions() {
+		key := redisq.TagOf(store, n) + ":messages"
+		for id, record := range client.HGetAll(ctx, key).Val() {
+			const at = dispatcher.DigestSize // of created, 6 bytes of ms
+			created := redisq.ReadTime(record[at : at+6]).Add(-by).UnixMilli()
+			var whole [8]byte
+			binary.BigEndian.PutUint64(whole[:], uint64(created))
+			require.NoError(t, client.HSet(ctx, key, id, record[:at]+string(whole[2:])+record[at+6:]).Err())
+		}
+	}
+	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
 }
 
 // settleFour claims eight of what is ready and settles four of them, each in

@@ -5,12 +5,14 @@
 -- ARGV[5] seen most     ids kept of what was cut before its age
 -- ARGV[6] dead ms, ARGV[7] dead most
 -- ARGV[8] batch         most of each kind
--- ARGV[9] room          1: make space, the oldest finished work goes however young
+-- ARGV[9] room          1: make space: the oldest finished work goes, but none whose message is younger than a minute, and
+--                       ids once none goes any more
 -- returns now, due, weight, finished, seen, dead, dead cut before their age, lanes, 1 if there is more, the least age in ms
 -- at which a finished one was cut since there were too many (0: none was), endpoints' lanes that were looked at and stay,
 -- each with the version of its limits, 1 if a lane was placed anew
 local STAGED_AGE = 3600 * 1000 -- ms; a body that was staged so long ago is of a call that was given up
 local FAN_BYTES = 65536 -- of messages' lanes that one call goes through: some 4,000 lanes, a ms
+local YOUNG = 60 * 1000 -- ms; what room leaves: callers repeat what went wrong a moment ago, and parts of a fan-out may yet come
 local LANE_AGE = 3600 * 1000 -- ms; a lane's state is what tells a good destination from an unknown one, so it outlives idle moments
 
 local finished_ms, finished_most, seen_most = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -113,13 +115,27 @@ local function age_of_head(key)
   local head = sure('ZRANGE', key, 0, 0, 'WITHSCORES')
   return head[2] and tonumber(head[2]) or math.huge
 end
+
+-- without_young leaves out of the oldest of an end zset those whose message is young. What ended so long ago is not.
+local function without_young(key, deliveries)
+  local ids, old = {}, {}
+  for i, delivery in ipairs(deliveries) do ids[i] = select(2, parts(delivery)) end
+  local records = #ids > 0 and sure('HMGET', MESSAGES, unpack(ids)) or NONE
+  for i, delivery in ipairs(deliveries) do
+    local record = records[i]
+    if not record or created(record) <= now - YOUNG or tonumber(sure('ZSCORE', key, delivery)) <= now - YOUNG then
+      old[#old + 1] = delivery
+    end
+  end
+  return old
+end
+
 local much = sure('ZCARD', DONE) + sure('ZCARD', CANCELLED) - finished_most
 local cut_age, many = 0, much
 if room then much = math.max(much, batch) end
-if much > 0 then
-  local key, status = DONE, 'delivered'
-  if age_of_head(CANCELLED) < age_of_head(DONE) then key, status = CANCELLED, 'cancelled' end
+local function cut_oldest(key, status)
   local cut = fit(over(key, much))
+  if room then cut = without_young(key, cut) end
   if many > 0 and #cut > 0 then
     -- With room more may be cut than are too many; the newest of those that are tells how short the time is.
     local newest = cut[math.min(many, #cut)]
@@ -129,13 +145,23 @@ if much > 0 then
   count(status, -#cut)
   nfinished = nfinished + #cut
   if #cut < much and #cut > 0 then more = 1 end
+  return #cut
+end
+if much > 0 then
+  local first, other = { DONE, 'delivered' }, { CANCELLED, 'cancelled' }
+  if age_of_head(CANCELLED) < age_of_head(DONE) then first, other = other, first end
+  if cut_oldest(unpack(first)) == 0 and room then cut_oldest(unpack(other)) end
 end
 
 local seen = aged(SEEN, finished_ms)
 local spare = sure('ZCARD', SEEN) - #seen - seen_most
 if #seen < batch then
-  local extra = math.min(batch - #seen, room and batch or spare)
-  if extra > 0 then seen = sure('ZRANGE', SEEN, 0, #seen + extra - 1) end
+  local extra = math.min(batch - #seen, spare)
+  if extra > 0 then
+    seen = sure('ZRANGE', SEEN, 0, #seen + extra - 1)
+  elseif room and nfinished == 0 then
+    seen = sure('ZRANGEBYSCORE', SEEN, '-inf', now - YOUNG, 'LIMIT', 0, batch)
+  end
 end
 each('ZREM', SEEN, seen)
 each('HDEL', MESSAGES, seen)

@@ -94,7 +94,7 @@ func loadKey(path string) ([]byte, error) {
 		switch {
 		case !strings.HasSuffix(b.Type, pemKey):
 		case strings.Contains(b.Type, "ENCRYPTED") || strings.Contains(b.Headers["Proc-Type"], "ENCRYPTED"):
-			return nil, fmt.Errorf("%s: the private key is encrypted: there is nobody to ask for its password", path)
+			return nil, fmt.Errorf("%s: the private key is encrypted: its password can't be asked for", path)
 		default:
 			return pem.EncodeToMemory(b), nil
 		}

@@ -57,7 +57,7 @@ func newStoreCollector() *storeCollector {
 		retention:  describe("retention_seconds", "For how long finished deliveries are kept whole by now, where they are kept least long."),
 		instances:  describe("instances", "Instances that are alive, or not yet found dead."),
 		deliveries: describe("deliveries", "Deliveries in the queue.", "status"),
-		oldest:     describe("oldest_due_seconds", "For how long the oldest delivery is due that nobody attempts; 0: none is."),
+		oldest:     describe("oldest_due_seconds", "For how long the oldest delivery is due that is not attempted; 0: none is."),
 		inFlight:   describe("in_flight", "Permits of this instance that are in use."),
 		permits:    describe("permits", "Permits of this instance: MAX_IN_FLIGHT, or what the file descriptors allow."),
 		exhausted:  describe("exhausted_total", "Attempts that were not made, since this host had no file descriptor, port or buffer left. They wait."),

@@ -4,7 +4,7 @@
 --               slot that is moving, Redis then answers ASK before the script starts, instead of ending it in its middle.
 -- ARGV[1] by    the instance that calls
 -- ARGV[2] conf  "<largest window> <permits of the calling instance> <permits of all instances, 1 at least> <failures that
---               open a breaker, 0 none> <its first wait in ms> <most waiting in a lane, 0 any number> <1: nobody is told,
+--               open a breaker, 0 none> <its first wait in ms> <most waiting in a lane, 0 any number> <1: nothing is published,
 --               since PUBLISH may not be used> <id of the project, in hex>"
 --
 -- Rules: all ARGV is read before the first write, since writes are not rolled back; every script but schedule writes a
@@ -68,7 +68,7 @@ local FIRST_WINDOW, UNKNOWN, WORST = 2, 4, 8 -- a lane's window and class before
 local CLASS_PERMITS = 128 -- a class counts as one in flight for each so many permits of all instances
 local WHOLE, MOST_WEIGHT = 2048, 4095 -- weight of all instances' permits; what is beyond the other does not fit in a score
 local BURST = 50000 -- us; what a rate lets a lane in use make up for, so that a timer that is late loses nothing
-local IDLE = 1000000 -- us; a lane that nobody attempted for so long begins with one, not with what it may make up for
+local IDLE = 1000000 -- us; a lane without an attempt for so long begins with one, not with what it may make up for
 local LOG_ENTRIES = '1000' -- of :attempts; one holds what one script settled
 
 local clock = call('TIME')
@@ -117,8 +117,8 @@ local function parts(delivery)
   return sub(delivery, 1, colon - 1), sub(delivery, colon + 1)
 end
 
--- Of a record that was cut, by hand, what is missing is none: no time, no key, no lane. Whoever gets it says that it can't
--- be read.
+-- A record that was cut, by hand, has no time, key or lane where they are missing. The instance that gets it says that it
+-- can't be read.
 local SANE = 9007199254740992 -- 2^53: what is beyond counts nothing of ours
 local HEAD = 43 -- bytes of a record that have fixed places
 -- ms_of writes a score as ms. What is none is long ago.

@@ -26,8 +26,8 @@ end
 local ZSETS = { { 'done', DONE }, { 'dead', DEAD }, { 'cancelled', CANCELLED }, { 'due', DUE } }
 local function over(place) return place == 'done' or place == 'dead' or place == 'cancelled' end
 
--- lines answers the sets in which a delivery may stand. Which its key's is, the record knows; where that is gone, whoever
--- found it in one: seen.
+-- lines answers the sets in which a delivery may stand. The record knows which is its key's; where that is gone, it is
+-- the one in which it was found: seen.
 local function lines(name, record, seen)
   local sets = sets_of({ name = name }, readable(record) and record)
   if seen and seen ~= '' and BEHIND .. seen ~= sets[1] and BEHIND .. seen ~= sets[2] then sets[#sets + 1] = BEHIND .. seen end

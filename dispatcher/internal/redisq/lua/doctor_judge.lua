@@ -130,7 +130,7 @@ local function alive(delivery)
   if reason ~= '-' then call('HSET', PROGRESS, delivery, progressed(a, a, 0, s, q, '-', more)) end
 end
 
--- Which of two places is kept. What was delivered is nobody's any more. One that waits behind another keeps its turn; a
+-- Which of two places is kept. What was delivered is not attempted again. One that waits behind another keeps its turn; a
 -- lease ends by itself, with one attempt; what waits for its time is not early; and all these before an end that was not
 -- the last word, since to drop what waits would be a loss.
 local RANKS = { done = 1, behind = 2, leased = 3, due = 4, ready = 5, dead = 6, cancelled = 7 }

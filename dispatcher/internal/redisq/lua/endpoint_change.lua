@@ -8,7 +8,7 @@
 -- ARGV[4] uid      as it was created, since nothing else may lie in the indexes; so
 -- ARGV[5] tenant   and
 -- ARGV[6] created  ms
--- ARGV[7] project  its id, with which begins what is published; empty: nobody is told, since PUBLISH may not be used
+-- ARGV[7] project  its id, with which begins what is published; empty: nothing is published, since PUBLISH may not be used
 -- ARGV[8] public   1: a secret of it has a public key
 -- returns "ok"; "stale" where the versions do not follow; "gone" where there is none; "other" where it would be another's
 local tag, call = KEYS[1], redis.call

@@ -8,7 +8,7 @@
 -- ARGV[4] uid      empty: none
 -- ARGV[5] tenant   empty: none
 -- ARGV[6] created  ms
--- ARGV[7] project  its id, with which begins what is published; empty: nobody is told, since PUBLISH may not be used
+-- ARGV[7] project  its id, with which begins what is published; empty: nothing is published, since PUBLISH may not be used
 -- ARGV[8] public   1: a secret of it has a public key
 -- ARGV[9] most     endpoints that a project may have
 -- returns "ok"; "uid", id, stored of the endpoint that has the uid; "id" where that is taken; "full"

@@ -3,7 +3,7 @@
 --
 -- KEYS[1] tag     {<project>}, never exists
 -- ARGV[1] id
--- ARGV[2] project its id, with which begins what is published; empty: nobody is told, since PUBLISH may not be used
+-- ARGV[2] project its id, with which begins what is published; empty: nothing is published, since PUBLISH may not be used
 -- returns "ok" and the version of its end, also where it was deleted before; "gone" where there is nothing of it
 local tag, call = KEYS[1], redis.call
 local ENDPOINTS, UIDS, TENANT, ALL, PUBLIC, GONE = tag .. ':endpoints', tag .. ':uids', tag .. ':tenant:', tag .. ':all', tag .. ':public', tag .. ':gone'

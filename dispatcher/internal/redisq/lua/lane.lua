@@ -46,7 +46,7 @@ if v == 0 or not old or v > l.limits.v then
 end
 by_this_clock(l) -- by the new rate
 note_held(l.limits.held)
-if clear and l.text then -- a lane that nobody saw yet stays so
+if clear and l.text then -- a lane that has no state yet stays so
   local s = own(l)
   if s.opened > 0 then breakers = { name, 0 } end
   s.fails, s.opened, s.till, s.tat = 0, 0, 0, 0

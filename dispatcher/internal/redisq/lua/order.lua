@@ -1,4 +1,4 @@
--- order: who is next of an ordering key, and what ends with its lane: put between common and each script that ends
+-- order: which delivery is next of an ordering key, and what ends with its lane: put between common and each script that ends
 -- deliveries or puts them in line. It takes no arguments of its own: ARGV[3..] is the script's.
 local CHAIN = 64 -- deliveries that one script ends because the one before them did: so it stays short
 

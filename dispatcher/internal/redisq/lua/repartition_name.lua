@@ -1,5 +1,5 @@
 -- repartition_name: how a message is kept for some of its lanes; put before repartition_put and repartition_keep. Lanes
--- are named as in :fan; -* says that others, which nobody remembers, were here and are gone. It takes no arguments of its
+-- are named as in :fan; -* says that others, which are not known any more, were here and are gone. It takes no arguments of its
 -- own: ARGV[3..] is the script's.
 
 -- named lists the lanes of a text in their order, each once, and whether one of them is not gone. Where a lane is named

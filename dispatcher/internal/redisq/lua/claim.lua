@@ -66,44 +66,43 @@ do -- its locals end with it: there may be no more than some two hundred at a ti
   local whole = {} -- lane -> whether what was read of its list is all of it
 
   -- read_head reads a lane's list as far as a turn goes, and one more, which tells whether something is left; when the lane
-  -- comes again as far as it may go.
+  -- comes again, or no other does, as far as it may go.
+  local alone = #heads == 1
   local function read_head(l, n)
     local list, had = lists[l], given[l] or 0
     if not list then
-      list = sure('LRANGE', READY .. l.name, 0, n)
-      lists[l], whole[l] = list, #list <= n
+      local upto = alone and math.max(n, math.min(wanted, room(l) - l.flying)) or n
+      list = sure('LRANGE', READY .. l.name, 0, upto)
+      lists[l], whole[l] = list, #list <= upto
     elseif not whole[l] and #list <= had + n then
-      local upto = had + math.min(wanted, room(l) - l.flying)
-      local more = call('LRANGE', READY .. l.name, #list, upto)
-      for i = 1, #more do list[#list + 1] = more[i] end
+      local upto, length = had + math.min(wanted, room(l) - l.flying), #list
+      local more = call('LRANGE', READY .. l.name, length, upto)
+      for i = 1, #more do list[length + i] = more[i] end
       whole[l] = #list <= upto
     end
     l.ready = #list - had
   end
 
-  -- outdated reports whether a lane that is too heavy stands where other shares put it: instances came or went. It is placed
-  -- anew then, and the next one is looked at; a few in one call.
+  -- A lane that is too heavy may stand where other shares put it, since instances came or went. It is placed anew then, and
+  -- the next one is looked at; a few in one call.
   local STALE_MOST = 16
-  local function outdated(l)
-    if given[l] or stale == STALE_MOST then return false end
-    local score = tonumber(call('ZSCORE', LANES, l.name)) or SANE
-    if floor(math.min(score, SANE) / TURN) == weight(l) then return false end
-    stale, l.place = stale + 1, true
-    if next_head > #heads then -- no more were asked for than are wanted
-      local more = call('ZRANGE', LANES, #heads, #heads + STALE_MOST - stale)
-      for i = 1, #more do heads[#heads + 1] = more[i] end
-    end
-    return true
-  end
-
-  -- take_turn counts what the next lane gives, and reports whether there was one that is light enough.
-  local function take_turn()
+  while wanted > 0 do
     local l = next_lane()
-    while l and not light(l, free) do l = outdated(l) and next_lane() or nil end
-    if not l then return false end
-    local n = math.max(turn(l), 0)
-    read_head(l, n)
-    n = math.min(n, l.ready)
+    if not l then break end
+    local heavy = not light(l, free)
+    if heavy then
+      if given[l] or stale == STALE_MOST then break end
+      local score = tonumber(call('ZSCORE', LANES, l.name)) or SANE
+      if floor(math.min(score, SANE) / TURN) == weight(l) then break end
+      stale = stale + 1
+      if next_head > #heads then -- no more were asked for than are wanted
+        local more = call('ZRANGE', LANES, #heads, #heads + STALE_MOST - stale)
+        for i = 1, #more do heads[#heads + 1] = more[i] end
+      end
+    end
+    local n = heavy and 0 or math.max(turn(l), 0)
+    if not heavy then read_head(l, n) end
+    n = math.min(n, l.ready or 0)
     if n > 0 then
       put(turns, l, n)
       given[l] = (given[l] or 0) + n
@@ -117,9 +116,7 @@ do -- its locals end with it: there may be no more than some two hundred at a ti
       comes_again(l)
     end
     l.place = true
-    return true
   end
-  while wanted > 0 and take_turn() do end
 end
 if #turns == 0 then return nothing() end
 
@@ -139,17 +136,12 @@ end
 -- Nothing is taken before its record was read: a script that dies until then has changed nothing, and what is too much for
 -- one answer stays where it is.
 local records, bytes = call('HMGET', MESSAGES, unpack(ids)), 0
-for i = 1, k do
-  bytes = bytes + (records[i] and #records[i] or 0)
-  if bytes > most_bytes and i > 1 then
-    for j = i, k do
-      local l = owners[j]
-      l.flying, l.waiting, l.ready, l.emptied = l.flying - 1, l.waiting + 1, l.ready + 1, false
-      give_back(l)
-      given[l], deliveries[j] = given[l] - 1, nil
-    end
-    break
-  end
+for i = 1, k do bytes = bytes + #(records[i] or '') end
+while bytes > most_bytes and k > 1 do
+  local l = owners[k]
+  l.flying, l.waiting, l.ready, l.emptied = l.flying - 1, l.waiting + 1, l.ready + 1, false
+  give_back(l)
+  given[l], deliveries[k], bytes, k = given[l] - 1, nil, bytes - #(records[k] or ''), k - 1
 end
 local texts, marks = of(PROGRESS, deliveries), of(MARKS, deliveries)
 for l, many in pairs(given) do

@@ -35,27 +35,26 @@ local marks, texts = of(MARKS, deliveries), of(PROGRESS, deliveries)
 -- then it is of an attempt that was counted already, and the lease is not its own. After a late success of another's
 -- attempt the numbers say nothing, but that delivery has ended anyhow. Where no attempt was made the time of the lease
 -- tells: else what is handed back twice would be attempted by two at once.
-local held, leased = {}, {}
-for k, delivery in ipairs(deliveries) do
-  local text = texts[k]
-  local older = false
+local held, leased, nleased = {}, {}, 0
+for k = 1, many do
+  local text, score, older = texts[k], scores[k], false
   if text and marks[k] ~= 'd' then
     local number = plain[k] and 1 or tonumber(ARGV[at[k] + 5])
     older = number > 0 and number <= (progress(text))
   end
-  if scores[k] and not plain[k] and ARGV[at[k] + 5] == '0' then
+  if score and not plain[k] and ARGV[at[k] + 5] == '0' then
     local leased_at = tonumber(ARGV[at[k] + 10])
-    older = leased_at > 0 and leased_at ~= floor(tonumber(scores[k]))
+    older = leased_at > 0 and leased_at ~= floor(tonumber(score))
   end
-  if scores[k] and not older then
-    held[k] = true
-    leased[#leased + 1] = delivery
+  if score and not older then
+    nleased = nleased + 1
+    held[k], leased[nleased] = true, deliveries[k]
   end
 end
 
 -- A late success counts where its delivery is kept still.
 local kept = {}
-do
+if nleased < many then
   local wholes = {}
   for k, delivery in ipairs(deliveries) do
     if not held[k] and (plain[k] or ARGV[at[k] + 1] == 'd') then

@@ -84,16 +84,23 @@ func (j *judge) cause(m *message, first, again *arrival) string {
 	if j.forgotten(first.began, again.began) {
 		return byForget
 	}
-	if j.letGo(first.began, again.began) && m.open(first.began) {
+	if j.letGo(m, first.began, again.began) && m.open(first.began) {
 		return byRoom
 	}
 	return ""
 }
 
-// letGo reports whether the store was full meanwhile: finished work makes room
-// then, and with it what is known of its id.
-func (j *judge) letGo(from, to time.Time) bool {
-	return slices.ContainsFunc(j.h.faults, func(f *fault) bool { return f.kind == full && f.touches(from, to) })
+// roomLeaves is how long ago a message was published before a full store makes
+// room of it.
+const roomLeaves = time.Minute
+
+// letGo reports whether the store was full meanwhile, while a message was old
+// enough: finished work makes room then, and with it what is known of its id.
+func (j *judge) letGo(m *message, from, to time.Time) bool {
+	if old := m.tries[0].began.Add(roomLeaves - clockError); old.After(from) {
+		from = old
+	}
+	return !from.After(to) && slices.ContainsFunc(j.h.faults, func(f *fault) bool { return f.kind == full && f.touches(from, to) })
 }
 
 // open reports whether a call to publish a message may still have been under

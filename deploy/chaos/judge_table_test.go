@@ -153,12 +153,19 @@ var rows = []struct {
 		m.forged, m.arrivals = at(0.15), []*arrival{a}
 	}, unsigned},
 	{"unless a full store let its id go before another took it", func(p plot) {
-		a := comes("a1", 1, 2, 200)
+		a := comes("a1", 1, 62, 200)
 		a.fault = another
 		m := p.message("m", yes(0, 0.1))
-		m.forged, m.arrivals = at(1), []*arrival{a}
-		p.breaks(full, "", 0.5, 0.7)
+		m.forged, m.arrivals = at(61), []*arrival{a}
+		p.breaks(full, "", 60.5, 60.7)
 	}, ""},
+	{"but it lets nothing go of the last minute", func(p plot) {
+		a := comes("a1", 1, 62, 200)
+		a.fault = another
+		m := p.message("m", yes(0, 0.1))
+		m.forged, m.arrivals = at(61), []*arrival{a}
+		p.breaks(full, "", 0.5, 59.9)
+	}, unsigned},
 
 	{"it comes before its delay is over", func(p plot) {
 		m := p.message("m", yes(0, 0.1))
@@ -217,8 +224,8 @@ var rows = []struct {
 	}, afterwards},
 	{"unless that published it anew, since a full store had let its id go", func(p plot) {
 		m := p.message("m", silence(0, 0.5), yes(0.5, 0.6))
-		m.delay, m.cancelled, m.arrivals = 3*time.Second, at(1), []*arrival{comes("a1", 1, 3.1, 200)}
-		p.breaks(full, "", 1.5, 2)
+		m.delay, m.cancelled, m.arrivals = 63*time.Second, at(1), []*arrival{comes("a1", 1, 63.1, 200)}
+		p.breaks(full, "", 61.5, 62)
 	}, ""},
 
 	{"twice for no reason", func(p plot) { twice(p, 5) }, unexplained},
@@ -288,9 +295,13 @@ var rows = []struct {
 		p.breaks(ended, "a1", 1, 1)
 	}, unexplained},
 	{"twice, since its id was let go between two calls", func(p plot) {
+		twice(p, 65).tries = []try{silence(0, 62.5), yes(64.9, 65)}
+		p.breaks(full, "", 61, 62)
+	}, byRoom},
+	{"twice, and its id was too young to be let go", func(p plot) {
 		twice(p, 5).tries = []try{silence(0, 2.5), yes(4.9, 5)}
 		p.breaks(full, "", 1, 2)
-	}, byRoom},
+	}, unexplained},
 	{"twice after a single call, whatever was let go", func(p plot) {
 		twice(p, 5)
 		p.breaks(full, "", 1, 2)

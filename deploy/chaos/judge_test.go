@@ -125,7 +125,7 @@ func (j *judge) message(m *message) {
 	}
 	j.found.arrivals += len(m.arrivals)
 	for _, a := range m.arrivals {
-		if a.fault != "" && !(a.fault == another && j.letGo(m.tries[0].began, a.began) && a.began.After(m.forged) && !m.forged.IsZero()) {
+		if a.fault != "" && !(a.fault == another && j.letGo(m, m.tries[0].began, a.began) && a.began.After(m.forged) && !m.forged.IsZero()) {
 			j.complain(unsigned, m.id, "%s: %s\n%s", a.place, a.fault, j.story(m, a.place))
 		}
 		if a.line.who() == "" {
@@ -160,7 +160,7 @@ func (j *judge) wasCancelled(m *message) bool {
 	if m.cancelled.IsZero() || !m.cancelled.Before(m.tries[0].began.Add(m.delay)) || j.forgotten(m.cancelled, m.cancelled) {
 		return false
 	}
-	return !m.open(m.cancelled) || !j.letGo(m.cancelled, m.arrivals[0].began)
+	return !m.open(m.cancelled) || !j.letGo(m, m.cancelled, m.arrivals[0].began)
 }
 
 // at are the callbacks at a place in the order they came.

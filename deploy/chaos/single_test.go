@@ -52,8 +52,8 @@ func (b *single) pauseStore(ctx context.Context, random *rand.Rand) {
 	b.redis.server.Resume()
 }
 
-// fill leaves Redis less memory than it uses: mostly so little that finished
-// work can make room, sometimes none at all.
+// fill leaves Redis less memory than it uses: mostly so little that what was
+// finished a minute ago can make room, sometimes none at all.
 func (b *single) fill(ctx context.Context, random *rand.Rand) {
 	share := []float64{0, 0.7, 0.9}[random.IntN(3)]
 	time := between(random, time.Second, 6*time.Second)

@@ -92,3 +92,24 @@ func TestWhatDiesWhenItIsPublishedIsLogged(t *testing.T) {
 		require.Contains(t, r.log.String(), "reason=disabled deliveries=2")
 	})
 }
+
+// What kills its holders dies as the third is taken over from: the instance that
+// is told of it logs and counts it.
+func TestWhatDiesWithItsHolderIsLoggedAndCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &tookOver{}
+		r := newTestRig(t, func(o *d.Options, _ *fakeQueue, _ *fakeSender) { o.Observer = seen })
+		r.queue.dead["gone"], r.queue.kills = 7, true
+		r.queue.fill(1)
+		it := r.queue.ready[0]
+		it.by, r.queue.ready = "gone", nil
+		id := d.DeliveryID{Lane: "u_0", Message: "a"}
+		r.queue.leased[id] = it
+		r.start(t)
+		pass(d.DeadReadings * d.BeatEvery)
+		require.Equal(t, 1, r.queue.count("reap gone"))
+		require.Contains(t, r.log.String(), `msg="delivery dead, unattempted" delivery_id=u_0:a reason=poison`)
+		require.Equal(t, []d.Death{{ID: id, Reason: d.ReasonPoison}}, seen.died)
+		r.stop(t)
+	})
+}

@@ -319,6 +319,7 @@ type brokenObserver struct{}
 func (brokenObserver) Attempted(d.Attempted) { panic("the observer broke") }
 func (brokenObserver) Published(d.Published) { panic("the observer broke") }
 func (brokenObserver) TookOver(int)          { panic("the observer broke") }
+func (brokenObserver) Died(d.Death)          { panic("the observer broke") }
 
 func TestAnObserverThatPanicsEndsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -66,6 +66,7 @@ type fakeQueue struct {
 		dead int
 		age  time.Duration
 	}
+	kills   bool // what a dead instance held dies with it
 	placing bool // Trim places a lane anew, and says so
 	more    int  // Trim has this many more batches
 	ears    d.Ears

@@ -63,12 +63,19 @@ func TestATakeoverOfWhichAPartFailsIsCompleted(t *testing.T) {
 
 // tookOver notes takeovers.
 type tookOver struct {
-	mu sync.Mutex // guards n
-	n  []int
+	mu   sync.Mutex // guards what follows
+	n    []int
+	died []d.Death
 }
 
 func (o *tookOver) Attempted(d.Attempted) {}
 func (o *tookOver) Published(d.Published) {}
+func (o *tookOver) Died(death d.Death) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.died = append(o.died, death)
+}
+
 func (o *tookOver) TookOver(deliveries int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -28,6 +28,9 @@ type Observer interface {
 	// TookOver tells that this instance moved all that another one held, which
 	// died.
 	TookOver(deliveries int)
+	// Died tells of a delivery that died without an attempt, as this instance
+	// took over from its holder.
+	Died(d Death)
 }
 
 // watching tells an observer, where there is one. One that panics must not end

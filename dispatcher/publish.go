@@ -187,7 +187,7 @@ func (d *Dispatcher) published(ctx context.Context, a *addressed, s *Scheduled, 
 	return p, false
 }
 
-// buried logs a delivery that died when it was published.
+// buried logs a delivery that died without an attempt.
 func (e *engine) buried(id DeliveryID, reason DeadReason) {
 	if e.deaths.note(id, reason) {
 		e.log.LogAttrs(context.Background(), slog.LevelInfo, "delivery dead, unattempted",

@@ -80,6 +80,13 @@ type Hint struct {
 	Placed    int       // lanes that a claim placed anew, since instances came or went: another one may find more
 	Opened    []Opening // lanes whose breaker this call opened, or opened again
 	Closed    []Lane    // lanes whose breaker it closed
+	Dead      []Death   // what a Reap ended dead
+}
+
+// Death is a delivery that died without an attempt of this instance.
+type Death struct {
+	ID     DeliveryID
+	Reason DeadReason
 }
 
 // WholeWeight is what a lane weighs that has all permits of all instances. An

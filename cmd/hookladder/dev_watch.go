@@ -40,6 +40,9 @@ func (w *watcher) Published(dispatcher.Published) {}
 // TookOver is nothing that happens to a process alone.
 func (w *watcher) TookOver(int) {}
 
+// Died does not happen either.
+func (w *watcher) Died(dispatcher.Death) {}
+
 // Run prints until ctx ends, and then what is left.
 func (w *watcher) Run(ctx context.Context) error {
 	for {

@@ -36,6 +36,12 @@ func (all observers) Published(p dispatcher.Published) {
 }
 
 // TookOver tells of a takeover.
+func (all observers) Died(d dispatcher.Death) {
+	for _, o := range all {
+		o.Died(d)
+	}
+}
+
 func (all observers) TookOver(deliveries int) {
 	for _, o := range all {
 		o.TookOver(deliveries)

@@ -87,7 +87,7 @@ func New() *Metrics {
 		Name: prefix + "attempts_total", Help: "Attempts of this instance, by what became of them and what went wrong.",
 	}, []string{"outcome", "class"})
 	dead := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: prefix + "dead_total", Help: "Deliveries that died of an attempt of this instance, or when they were published to it.",
+		Name: prefix + "dead_total", Help: "Deliveries that died of an attempt of this instance, when they were published to it, or as it took over from their holder.",
 	}, []string{"reason"})
 	accepted := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: prefix + "accepted_total", Help: "Messages published to this instance, by what became of them.",
@@ -159,6 +159,9 @@ func (m *Metrics) Attempted(a dispatcher.Attempted) {
 	m.took.Observe(a.Attempt.Duration.Seconds())
 	m.late.Observe(a.Late.Seconds())
 }
+
+// Died counts a delivery that died as this instance took over from its holder.
+func (m *Metrics) Died(d dispatcher.Death) { m.died(d.Reason) }
 
 func (m *Metrics) died(reason dispatcher.DeadReason) {
 	if c := m.dead[reason]; c != nil {

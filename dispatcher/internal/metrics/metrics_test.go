@@ -103,6 +103,7 @@ func TestAttemptsAreCounted(t *testing.T) {
 	attempt(dispatcher.Dead, dispatcher.ClassExpired, dispatcher.ReasonExpired, 0) // none was made
 	attempt(dispatcher.Dead, "of a later version", "of a later version", 1)
 	m.TookOver(17)
+	m.Died(dispatcher.Death{Reason: dispatcher.ReasonPoison})
 	text := scrape(t, m)
 	mustTell(t, text,
 		`attempts_total{class="none",outcome="delivered"} 3`,
@@ -111,7 +112,7 @@ func TestAttemptsAreCounted(t *testing.T) {
 		`attempts_total{class="expired",outcome="dead"} 0`,
 		`attempt_seconds_count 6`, `attempt_seconds_bucket{le="0.025"} 0`, `attempt_seconds_bucket{le="0.05"} 6`,
 		`lateness_seconds_bucket{le="0.0025"} 0`, `lateness_seconds_bucket{le="0.005"} 6`,
-		`dead_total{reason="exhausted"} 1`, `dead_total{reason="expired"} 1`, `dead_total{reason="gone"} 0`,
+		`dead_total{reason="exhausted"} 1`, `dead_total{reason="expired"} 1`, `dead_total{reason="gone"} 0`, `dead_total{reason="poison"} 1`,
 		`takeovers_total 1`,
 	)
 	require.NotContains(t, text, "later version", "labels are closed sets")

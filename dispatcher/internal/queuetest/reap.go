@@ -148,8 +148,13 @@ var reapCases = []testCase{
 		for n := 1; n <= 3; n++ {
 			victim := fmt.Sprintf("victim%d", n)
 			r.mustClaim(victim, named("a", "m1"))
-			r.reap(victim)
-			if n < 3 {
+			_, hints, err := r.Queue.Reap(r.ctx, two, victim)
+			require.NoError(r, err)
+			require.Len(r, hints, 1)
+			if n == 3 {
+				require.Equal(r, []dispatcher.Death{{ID: named("a", "m1"), Reason: dispatcher.ReasonPoison}}, hints[0].Dead)
+			} else {
+				require.Empty(r, hints[0].Dead)
 				r.mustStand(named("a", "m1"), dispatcher.StatusReady)
 			}
 		}

@@ -135,6 +135,18 @@ func (s *Store) Strays(ctx context.Context) ([]string, error) {
 	return strays, join(err, again)
 }
 
+// deaths reads which deliveries a script ended dead, and why.
+func (a *answer) deaths(h *dispatcher.Hint) {
+	list := answer{values: a.list()}
+	for a.err == nil && list.more() {
+		name, reason := list.text(), dispatcher.DeadReason(list.text())
+		if id, ok := dispatcher.ParseDeliveryID(name); ok {
+			h.Dead = append(h.Dead, dispatcher.Death{ID: id, Reason: reason})
+		}
+		a.err = list.err
+	}
+}
+
 // Reap takes over from instance dead: fence and leases of all partitions
 // first, a page of each in one round trip, and only then is it forgotten, so
 // that anybody may repeat it where a partition did not answer.
@@ -147,10 +159,11 @@ func (s *Store) Reap(ctx context.Context, by, dead string) (taken int, hints []d
 			a := answer{values: r.values, err: r.err}
 			if h := a.hintIf(jobs[i].partition); h != nil {
 				taken += int(a.number())
-				hints = append(hints, *h)
 				if a.number() > 0 {
 					left = append(left, jobs[i])
 				}
+				a.deaths(h)
+				hints = append(hints, *h)
 			}
 			errs = append(errs, inPartition(jobs[i].partition, a.err))
 		}

@@ -4,7 +4,7 @@
 --
 -- ARGV[3..] deliveries
 -- returns now, due, weight, then for each: 1 cancelled now, 0 was finished or cancelled already, -1 not kept
-local SEARCHED = 1024 -- elements of lists that one call reads; to take one out passes those before it, up to half as many
+local SEARCHED = 512 -- elements of lists that one call reads; to take one out passes those before it, up to half as many
 
 local deliveries, names = {}, {}
 for i = 3, #ARGV do

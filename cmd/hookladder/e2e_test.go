@@ -5,13 +5,16 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -57,11 +60,27 @@ func build() (string, error) {
 }
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	waitTogether()
 	code := m.Run()
 	if binaryDir != "" {
 		_ = os.RemoveAll(binaryDir)
 	}
 	os.Exit(code)
+}
+
+// waitTogether has twice as many tests run at once as there are processors,
+// unless -parallel says how many: the tests of processes wait most of the time.
+func waitTogether() {
+	const parallel = "test.parallel"
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == parallel })
+	if given {
+		return
+	}
+	if err := flag.Set(parallel, strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err) // the flag of package testing is a number
+	}
 }
 
 // world is a Redis, a receiver and any number of instances.

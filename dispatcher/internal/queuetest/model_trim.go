@@ -56,9 +56,6 @@ func (m *model) trimAs(keep dispatcher.Keep, room bool) {
 	}
 	m.checkCut(cut, keep, room, states)
 	for key, lanes := range gone {
-		if room {
-			lanes = goneLanes{traceless: true}
-		}
 		m.forgetMessage(key, lanes, keep, states[key.partition])
 	}
 	if answered {

@@ -12,7 +12,7 @@ import (
 const roomLeaves = time.Minute
 
 var roomCases = []testCase{
-	{name: "room takes the oldest finished work a minute after it was published, and its id", run: func(r *rig) {
+	{name: "room takes the oldest finished work a minute after it was published, and leaves its id", run: func(r *rig) {
 		id := r.endOne("a")
 		r.pass(roomLeaves - time.Millisecond)
 		r.mustChangeNothing(func() { require.Zero(r, r.trimOnce(keepAll, true).Finished) })
@@ -20,8 +20,9 @@ var roomCases = []testCase{
 		dead := r.dieOne("a")
 		r.publish("b", "m1")
 		require.Equal(r, 1, r.trimOnce(keepAll, true).Finished)
-		r.mustBeForgotten(id)
-		require.Equal(r, dispatcher.Accepted, r.schedule(r.entry(id.Message, to("a"), body("other")))[0].Result)
+		require.Empty(r, r.State().Found[id])
+		require.Equal(r, dispatcher.Duplicate, r.schedule(r.entry(id.Message, to("a")))[0].Result, "it is not delivered again")
+		require.Equal(r, dispatcher.Conflict, r.schedule(r.entry(id.Message, to("a"), body("other")))[0].Result)
 		r.mustStand(dead, dispatcher.StatusDead)
 		r.mustStand(named("b", "m1"), dispatcher.StatusReady)
 	}},

@@ -172,7 +172,7 @@ local function cut_oldest(key, status)
     local newest = cut[math.min(many, #cut)]
     cut_age = math.max(1, now - tonumber(sure('ZSCORE', key, newest)))
   end
-  forget(key, cut, not room)
+  forget(key, cut, true)
   count(status, -#cut)
   nfinished = nfinished + #cut
   if #cut < much and #cut > 0 then more = 1 end

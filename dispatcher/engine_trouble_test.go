@@ -1,6 +1,8 @@
 package dispatcher_test
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +12,9 @@ import (
 
 	d "github.com/hookladder/hookladder/dispatcher"
 )
+
+// errLate is of a call that took too long.
+var errLate = fmt.Errorf("%w: %w", d.ErrUnavailable, context.DeadlineExceeded)
 
 // failOnce fails the next call of a name.
 func failOnce(r *rig, name string, err error) {
@@ -32,7 +37,7 @@ func TestOneCallWithoutAnAnswerIsNoLostStore(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)
 		for i := range 5 {
-			failOnce(r, "schedule", d.ErrUnavailable)
+			failOnce(r, "schedule", errLate)
 			_, err := r.Publish(t.Context(), messages("m", 1))
 			require.NoError(t, err, "its answer tells")
 			pass(10 * time.Second)
@@ -40,7 +45,7 @@ func TestOneCallWithoutAnAnswerIsNoLostStore(t *testing.T) {
 		}
 		require.Contains(t, r.log.String(), "stage=schedule calls=1")
 		pass(time.Minute)
-		failOnce(r, "schedule", d.ErrUnavailable)
+		failOnce(r, "schedule", errLate)
 		_, err := r.Publish(t.Context(), messages("m", 1))
 		require.NoError(t, err)
 		pass(10 * time.Second)
@@ -56,7 +61,7 @@ func TestASecondCallWithoutAnAnswerTellsThatTheStoreIsLost(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)
 		pass(d.BeatEvery / 2) // the next beat is a second away
-		r.queue.set(func() { r.queue.hook = func(string) error { return d.ErrUnavailable } })
+		r.queue.set(func() { r.queue.hook = func(string) error { return errLate } })
 		_, err := r.Publish(t.Context(), messages("m", 1))
 		require.NoError(t, err)
 		pass(d.BeatEvery)
@@ -73,11 +78,14 @@ func TestAFaultThatIsNoSilenceIsToldAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)
-		failOnce(r, "schedule", d.ErrNotDurable)
-		_, err := r.Publish(t.Context(), messages("m", 1))
-		require.NoError(t, err)
-		synctest.Wait()
-		require.Equal(t, 1, strings.Count(r.log.String(), "store lost"))
+		for n, err := range []error{d.ErrNotDurable, d.ErrUnavailable} { // not durable; refused, as by a replica
+			failOnce(r, "schedule", err)
+			_, err := r.Publish(t.Context(), messages("m", 1))
+			require.NoError(t, err)
+			pass(2 * d.Calm)
+			require.Equal(t, n+1, strings.Count(r.log.String(), "store lost"))
+			require.Equal(t, n+1, strings.Count(r.log.String(), "store back"))
+		}
 		r.stop(t)
 	})
 }

@@ -77,9 +77,11 @@ func (t *trouble) note(stage string, err error) {
 	}
 }
 
-// unanswered reports whether an error may be of one call alone.
+// unanswered reports whether a call only took too long, which may be of this
+// call alone. A refusal is of all that are like it.
 func unanswered(err error) bool {
-	return errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrMoved) && !errors.Is(err, ErrNotDurable)
+	var network interface{ Timeout() bool }
+	return errors.Is(err, ErrUnavailable) && errors.As(err, &network) && network.Timeout()
 }
 
 // single tells, seldom, that one call had no answer while others had. mu is held.

@@ -1,14 +1,14 @@
 -- state: the bookkeeping that every script shares: the lanes that it meets, what it counts, and how it ends. It is put
 -- behind common. It takes no arguments of its own: ARGV[3..] is the script's.
--- The state of the lanes that a script meets. ready is the length of the lane's list, nil while nobody asked; place is
+-- The state of the lanes that a script meets. ready is the length of the lane's list, nil while it was not asked for; place is
 -- set where a list got its first element or a limit changed, emptied where a list lost its last: only then, or when what
 -- it has in flight changed, is a lane placed anew, so that one which is published to all the time keeps its turn.
 local lanes, met, shapes = {}, {}, {}
-local all_held -- nil while nobody asked
+local all_held -- nil while it was not asked for
 
 local FRESH = { slow = UNKNOWN, rest = '0 0 0 0 0', more = ' 0 0', fails = 0, opened = 0, till = 0, tat = 0, keys = 0 }
 local NO_LIMITS = { v = 0, top = most, interval = 0, ordered = false, held = '-' }
-local LOST_LIMITS = { v = 0, top = most, interval = 0, ordered = false, held = '?' } -- who notices writes them again
+local LOST_LIMITS = { v = 0, top = most, interval = 0, ordered = false, held = '?' } -- the instance that notices writes them again
 
 -- shape reads a text of :lane. One that is none says nothing of its lane, and stops no other.
 local function shape(text)

@@ -108,11 +108,11 @@ func TestAThousandDeliveriesOfAMessageAreChangedSomeAtATime(t *testing.T) {
 			require.Equal(t, dispatcher.Change{ID: ids[i], Changed: true}, c)
 		}
 		calls := g.of(change.name)
-		require.Len(t, calls, 4)
+		require.Len(t, calls, 8)
 		for _, c := range calls {
-			require.LessOrEqual(t, c.args, 256+8)
+			require.LessOrEqual(t, c.args, 128+8)
 		}
-		require.LessOrEqual(t, r.stat("hget")-before, 3*n+4*4, "the record and the lanes once a call")
+		require.LessOrEqual(t, r.stat("hget")-before, 3*n+4*8, "the record and the lanes once a call")
 	}
 	r.mustBeSound()
 }

@@ -31,7 +31,7 @@ end
 -- fans are the lanes of messages by id, read once for all their deliveries, a few at a time; false where there is one lane
 -- only. One message may have a thousand lanes, so fit cuts a list where those of its messages are more than FAN_BYTES with
 -- all before.
-local FANS_READ = 8
+local FANS_READ = 4
 local fanned = call('HLEN', FAN) > 0 -- mostly not: then each message has one lane
 local fans, walked = {}, 0
 local function parse_fan(text)

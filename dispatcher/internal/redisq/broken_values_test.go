@@ -330,6 +330,7 @@ func TestABrokenValueStopsNothingElse(t *testing.T) {
 func FuzzBrokenValues(f *testing.F) {
 	f.Add([]byte{1, 0, 3, 9, 1})
 	f.Add([]byte{0, 4, 2, 7})
+	f.Add([]byte("0$")) // a history of another type
 	server := redistest.Start(f)
 	f.Fuzz(func(t *testing.T, input []byte) {
 		newPatient(t, server).breakValues(input)

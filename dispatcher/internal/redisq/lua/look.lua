@@ -26,7 +26,7 @@ while at < behind and (#list == 0 or size < bytes) do
   if sub(lane, 1, 1) ~= '-' then
     local delivery = lane .. ':' .. id
     local status, ms, why = stands(delivery, lanes[lane], id, record)
-    local text, history = call('HGET', PROGRESS, delivery) or '', call('LRANGE', HISTORY .. delivery, 0, -1)
+    local text, history = call('HGET', PROGRESS, delivery) or '', safely('LRANGE', HISTORY .. delivery, 0, -1) or {}
     list[#list + 1] = { lane, status, num(ms), why, text, history }
     size = size + #delivery + #text
     for _, entry in ipairs(history) do size = size + #entry end

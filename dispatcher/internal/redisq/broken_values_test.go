@@ -331,6 +331,7 @@ func FuzzBrokenValues(f *testing.F) {
 	f.Add([]byte{1, 0, 3, 9, 1})
 	f.Add([]byte{0, 4, 2, 7})
 	f.Add([]byte("0$")) // a history of another type
+	f.Add([]byte("0&")) // all counts of lanes lost
 	server := redistest.Start(f)
 	f.Fuzz(func(t *testing.T, input []byte) {
 		newPatient(t, server).breakValues(input)

@@ -110,6 +110,7 @@ do -- its locals end with it: there may be no more than some two hundred at a ti
       l.ready = l.ready - n
       if l.limits.interval > 0 then take(l, n) end
     end
+    if l.ready and l.ready > l.waiting then l.waiting = l.ready end -- its count was lost: what is left must not be
     if l.ready == 0 then
       l.emptied = true
     elseif n > 0 and turn(l) > 0 then

@@ -42,7 +42,9 @@ for _, lane in ipairs(order) do
     local n = #groups[lane]
     l.ready = sure('RPUSH', READY .. lane, unpack(groups[lane]))
     count('ready', n)
-    if l.ready == n then l.place = true end
+    if l.ready == n or l.ready > l.waiting then -- it was empty, or its count was lost and nothing would come to it
+      l.place, l.waiting = true, math.max(l.waiting, l.ready)
+    end
   end
 end
 

@@ -131,7 +131,7 @@ func (h *heart) awake(ctx context.Context, now moment) {
 	e := h.engine
 	if h.tried != nil && now.jump(*h.tried) > jumpLeast {
 		e.log.LogAttrs(ctx, slog.LevelInfo, "the machine slept, or its clock was set",
-			slog.Duration("by", now.jump(*h.tried).Round(time.Millisecond)))
+			seconds("by_s", now.jump(*h.tried)))
 		e.lookAround()
 		e.unsure()
 	}

@@ -162,8 +162,8 @@ func (d *deliverer) tell(c Claimed, s Settlement, host string, began time.Time) 
 		d.engine.log.LogAttrs(ctx, level, text,
 			slog.String("delivery_id", c.ID.String()), slog.Int("attempt", c.Attempt), slog.String("host", host),
 			slog.String("verdict", s.Verdict.String()), slog.Int("status", s.Attempt.Status),
-			slog.String("reason", string(s.Reason)), slog.Duration("wait", s.Wait),
-			slog.Duration("took", s.Attempt.Duration), slog.String("err", s.Attempt.Error))
+			slog.String("reason", string(s.Reason)), seconds("wait_s", s.Wait),
+			slog.Float64("took_ms", float64(s.Attempt.Duration.Microseconds())/1000), slog.String("err", s.Attempt.Error))
 	}
 	d.engine.watching.tell(func(o Observer) {
 		a := Attempted{ID: c.ID, Host: host, Attempt: s.Attempt, Wait: s.Wait, Reason: s.Reason, Late: max(began.Sub(c.Due), 0)}

@@ -215,14 +215,14 @@ func TestABreakerThatOpensOrClosesIsTold(t *testing.T) {
 		_, err := r.Publish(t.Context(), messages("m", 2))
 		require.NoError(t, err)
 		synctest.Wait()
-		require.Contains(t, r.log.String(), "lane opened")
-		require.Contains(t, r.log.String(), "wait=30s")
+		require.Contains(t, r.log.String(), "breaker opened")
+		require.Contains(t, r.log.String(), "wait_s=30")
 		for _, s := range r.queue.outcomes() {
 			require.True(t, s.Blame)
 		}
 		good.Store(true)
 		pass(time.Hour)
-		require.Contains(t, r.log.String(), "lane closed")
+		require.Contains(t, r.log.String(), "breaker closed")
 		r.stop(t)
 	})
 }

@@ -177,11 +177,11 @@ func (e *engine) limit(ctx context.Context, lane Lane, l LaneLimits, clear bool)
 func (e *engine) tellBreakers(hints []Hint) {
 	for _, h := range hints {
 		for _, o := range h.Opened {
-			e.log.LogAttrs(context.Background(), slog.LevelInfo, "lane opened",
-				slog.String("lane", string(o.Lane)), slog.Duration("wait", o.Until.Sub(h.Now)))
+			e.log.LogAttrs(context.Background(), slog.LevelInfo, "breaker opened",
+				slog.String("lane", string(o.Lane)), seconds("wait_s", o.Until.Sub(h.Now)))
 		}
 		for _, lane := range h.Closed {
-			e.log.LogAttrs(context.Background(), slog.LevelInfo, "lane closed", slog.String("lane", string(lane)))
+			e.log.LogAttrs(context.Background(), slog.LevelInfo, "breaker closed", slog.String("lane", string(lane)))
 		}
 	}
 }

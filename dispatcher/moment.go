@@ -1,6 +1,9 @@
 package dispatcher
 
-import "time"
+import (
+	"log/slog"
+	"time"
+)
 
 // moment is a time by both clocks of this host. The monotonic one stands still
 // while the machine sleeps, and the other one jumps when somebody sets it.
@@ -26,3 +29,9 @@ func (m moment) jump(earlier moment) time.Duration {
 
 // wallClock is what the host's clock says: a time without its monotonic part.
 func wallClock(now time.Time) time.Time { return now.Round(0) }
+
+// seconds is a time as the log tells it, to the millisecond. Its key ends in _s:
+// in JSON a slog.Duration would be nanoseconds that do not say so.
+func seconds(key string, d time.Duration) slog.Attr {
+	return slog.Float64(key, d.Round(time.Millisecond).Seconds())
+}

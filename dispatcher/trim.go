@@ -149,13 +149,13 @@ func (t *trimmer) tell(ctx context.Context, trimmed Trimmed) {
 	if trimmed.DeadCut > 0 && !t.told.dead {
 		t.told.dead = true
 		t.engine.log.LogAttrs(ctx, slog.LevelWarn, "dead deliveries forgotten before their age",
-			slog.Int("kept", t.keep.DeadMax), slog.Duration("asked", t.keep.Dead), slog.String("cure", "raise DEAD_MAX, or lower DEAD_RETENTION"))
+			slog.Int("kept", t.keep.DeadMax), seconds("asked_s", t.keep.Dead), slog.String("cure", "raise DEAD_MAX, or lower DEAD_RETENTION"))
 	}
 	age := trimmed.CutAge
 	if age > 0 && age < t.keep.Finished && (t.told.finished == 0 || age <= t.told.finished/2) {
 		t.told.finished = age
 		t.engine.log.LogAttrs(ctx, slog.LevelWarn, "finished deliveries forgotten before their age",
-			slog.Duration("age", age.Round(time.Millisecond)), slog.Duration("asked", t.keep.Finished),
+			seconds("age_s", age), seconds("asked_s", t.keep.Finished),
 			slog.String("cure", "raise RETENTION_MAX, or lower RETENTION"))
 	}
 }

@@ -68,7 +68,7 @@ func (t *trouble) note(stage string, err error) {
 		}
 	case !t.wary || now.Sub(t.last) >= calm:
 		if t.proven {
-			t.log.Info(t.back, "stage", stage, "took", now.Sub(t.since).Round(time.Millisecond), "errors", t.errors)
+			t.log.Info(t.back, "stage", stage, seconds("took_s", now.Sub(t.since)), "errors", t.errors)
 			t.told = now
 		} else {
 			t.single(now)

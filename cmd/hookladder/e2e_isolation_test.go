@@ -96,7 +96,7 @@ func TestE2EABreakerHoldsALaneAndSpendsNoRungs(t *testing.T) {
 	for n := range 10 {
 		i.publish(wire.Message{ID: fmt.Sprint("m", n), Endpoint: "bad"})
 	}
-	i.says(`"msg":"lane opened"`)
+	i.says(`"msg":"breaker opened"`)
 	require.Eventually(t, func() bool {
 		view, err := i.Endpoint(context.WithoutCancel(t.Context()), "bad")
 		return err == nil && view.State == "open" && view.InFlight == 0 && view.Waiting == 10
@@ -116,7 +116,7 @@ func TestE2EABreakerHoldsALaneAndSpendsNoRungs(t *testing.T) {
 		attempts += i.until(fmt.Sprint("m", n), "delivered").Attempts
 	}
 	require.Equal(t, tried+10, attempts)
-	i.says(`"msg":"lane closed"`)
+	i.says(`"msg":"breaker closed"`)
 }
 
 func TestE2EABreakersProbeClosesIt(t *testing.T) {
@@ -140,8 +140,8 @@ func TestE2EABreakersProbeClosesIt(t *testing.T) {
 		attempts += i.until(fmt.Sprint("m", n), "delivered").Attempts
 	}
 	require.Equal(t, 26, attempts, "each failure cost one rung, and waiting none")
-	require.GreaterOrEqual(t, strings.Count(i.log.String(), `"msg":"lane opened"`), 2, "a failed probe opens it again")
-	i.says(`"msg":"lane closed"`)
+	require.GreaterOrEqual(t, strings.Count(i.log.String(), `"msg":"breaker opened"`), 2, "a failed probe opens it again")
+	i.says(`"msg":"breaker closed"`)
 }
 
 func TestE2ERetryAfterSlowsTheLaneAndBlamesNobody(t *testing.T) {

@@ -108,6 +108,11 @@ var rules = []rule{
 		offence: `dispatcher/app package app; import _ "github.com/caarlos0/env/v11"`,
 	},
 	{
+		name:    "the log tells a time in seconds or ms, with the unit in its key",
+		broken:  func(s source) []string { return when(!s.test, using(s, "slog.Duration")...) },
+		offence: `dispatcher package dispatcher; import "log/slog"; var _ = slog.Duration`,
+	},
+	{
 		name:    "a file is not too long",
 		broken:  func(s source) []string { return when(s.lines > mostLines, strconv.Itoa(s.lines)+" lines") },
 		offence: `ladder package ladder` + strings.Repeat("\n", mostLines+1),

@@ -78,7 +78,7 @@ func (f flow) serve(ctx context.Context) error {
 		return fmt.Errorf("serve api: %w", err)
 	case <-ctx.Done():
 	}
-	f.o.Log.Info("stopping", "grace", f.o.Engine.Grace)
+	f.o.Log.Info("stopping", "grace_s", f.o.Engine.Grace.Seconds())
 	stopping.now.Store(true)
 	f.engine.Drain(context.WithoutCancel(ctx)) // it has an end of its own
 	if f.ln == nil {

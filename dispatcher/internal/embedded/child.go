@@ -65,7 +65,7 @@ func (r *Redis) run(born chan<- birth) {
 		if time.Since(began) > restartCalm {
 			wait = restartFirst
 		}
-		r.o.Log.Error("embedded redis died, starting it again", "err", err, "wait", wait)
+		r.o.Log.Error("embedded redis died, starting it again", "err", err, "wait_s", wait.Seconds())
 		select {
 		case <-r.stop:
 			return
@@ -151,7 +151,7 @@ func (c *child) end(r *Redis) {
 		return
 	case <-late.C:
 	}
-	r.o.Log.Warn("embedded redis did not end, killing it", "waited", stopMost)
+	r.o.Log.Warn("embedded redis did not end, killing it", "waited_s", stopMost.Seconds())
 	_ = c.cmd.Process.Kill()
 	<-c.exited
 }

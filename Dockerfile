@@ -36,7 +36,10 @@ COPY --from=build /out/licences /usr/share/doc/hookladder/licences
 ARG RUN_AS=65532:65532
 USER ${RUN_AS}
 # PORT=8080 listens on all addresses, so API_KEYS is needed; and REDIS_URL or DATA_DIR.
-ENV PORT=8080
+# With LISTEN=off the health check asks at METRICS_LISTEN, which only this container
+# reaches; :9464 opens it to a scraper. Containers that share a network need one each.
+ENV PORT=8080 \
+    METRICS_LISTEN=127.0.0.1:9464
 EXPOSE 8080
 # A large file takes a while to load, which counts as starting.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["hookladder", "ping"]

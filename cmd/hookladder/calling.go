@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -33,7 +34,18 @@ func (c *calling) add(cmd *cobra.Command, s stage) {
 }
 
 // client makes the client that the flags and the environment ask for.
-func (c *calling) client() (*client.Client, error) {
+func (c *calling) client() (*client.Client, error) { return c.clientAt(localServer) }
+
+// clientAt is the same with another place to look for, where neither flag nor
+// HOOKLADDER_URL name one.
+func (c *calling) clientAt(local func(vars map[string]string) (string, error)) (*client.Client, error) {
+	server := cmp.Or(c.server, c.vars["HOOKLADDER_URL"])
+	if server == "" {
+		var err error
+		if server, err = local(c.vars); err != nil {
+			return nil, usageError{err}
+		}
+	}
 	key := c.vars["HOOKLADDER_KEY"]
 	if c.keyFile != "" {
 		text, err := os.ReadFile(c.keyFile)
@@ -42,20 +54,39 @@ func (c *calling) client() (*client.Client, error) {
 		}
 		key = strings.TrimSpace(string(text))
 	}
-	made, err := client.New(cmp.Or(c.server, c.vars["HOOKLADDER_URL"], localServer(c.vars)), key)
+	made, err := client.New(server, key)
 	if err != nil {
 		return nil, usageError{err}
 	}
 	return made, nil
 }
 
-// localServer is where a Hookladder with the same environment answers. A health
-// check inside a container so finds it without a flag.
-func localServer(vars map[string]string) string {
+// localServer is where a Hookladder with the same environment answers.
+func localServer(vars map[string]string) (string, error) {
 	listen := vars["LISTEN"]
-	if listen == "" && vars["PORT"] != "" {
+	switch {
+	case listen == listenOff:
+		return "", errors.New("LISTEN=off serves no API here: name one with --server or HOOKLADDER_URL")
+	case listen == "" && vars["PORT"] != "":
 		listen = ":" + vars["PORT"]
 	}
+	return thisHost(listen), nil
+}
+
+// healthServer is where it tells how it is, also without an API. A health check
+// inside a container so finds it without a flag.
+func healthServer(vars map[string]string) (string, error) {
+	switch {
+	case vars["LISTEN"] != listenOff:
+		return localServer(vars)
+	case vars["METRICS_LISTEN"] == "":
+		return "", errors.New("LISTEN=off and METRICS_LISTEN is not set: a dispatcher without an address can't be asked how it is. Give it one with METRICS_LISTEN=127.0.0.1:9464, or name another with --server")
+	}
+	return thisHost(vars["METRICS_LISTEN"]), nil
+}
+
+// thisHost is how a process is called that listens there on this host.
+func thisHost(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
 		host, port = "", "8080"

@@ -265,6 +265,10 @@ func TestAClientFindsTheServerOfItsEnvironment(t *testing.T) {
 		"http://[::1]:9002":     {"LISTEN": "[::1]:9002"},
 		"http://10.0.0.7:9003":  {"LISTEN": "10.0.0.7:9003"},
 	} {
-		require.Equal(t, want, localServer(vars))
+		for _, find := range []func(map[string]string) (string, error){localServer, healthServer} {
+			got, err := find(vars)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
 	}
 }

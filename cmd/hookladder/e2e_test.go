@@ -173,8 +173,10 @@ func (w *world) serve(settings ...string) *instance {
 		}
 	})
 	i.says(`"msg":"started"`)
-	_, addr, _ := strings.Cut(i.log.String(), `"listen":"`)
-	addr, _, _ = strings.Cut(addr, `"`)
+	addr := i.tells("listen")
+	if addr == listenOff {
+		addr = i.tells("metrics") // where it tells how it is
+	}
 	i.url = "http://" + addr
 	i.Client, err = client.New(i.url, "")
 	require.NoError(w.t, err)
@@ -200,6 +202,14 @@ func (i *instance) says(text string) {
 			require.FailNow(i.t, "it never says "+text, i.log.String())
 		}
 	}
+}
+
+// tells is the text of a key of the line with which it started.
+func (i *instance) tells(key string) string {
+	_, text, _ := strings.Cut(i.log.String(), `"msg":"started"`)
+	_, text, _ = strings.Cut(text, `"`+key+`":"`)
+	text, _, _ = strings.Cut(text, `"`)
+	return text
 }
 
 // kill ends it as a crash would.

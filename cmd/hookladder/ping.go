@@ -18,12 +18,16 @@ func newPing(s stage) *cobra.Command {
 		Use:   "ping",
 		Short: "Ask whether Hookladder is ready, for health checks",
 		Long: `Asks /readyz. The exit code is 0 when it is ready, 1 when it answers that its
-store can't be used, and 4 when it does not answer.`,
+store can't be used, 4 when it does not answer, and 2 when nobody can be asked.
+
+With LISTEN=off it asks at METRICS_LISTEN, where /healthz and /readyz are too. A
+dispatcher without either can't be asked how it is; the image sets METRICS_LISTEN.`,
 		Example: `  hookladder ping
-  hookladder ping --server https://hooks.example`,
+  hookladder ping --server https://hooks.example
+  LISTEN=off METRICS_LISTEN=127.0.0.1:9464 hookladder ping`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := to.client()
+			c, err := to.clientAt(healthServer)
 			if err != nil {
 				return err
 			}

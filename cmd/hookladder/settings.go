@@ -66,7 +66,7 @@ type settings struct {
 	Wake          string        `env:"WAKE" envDefault:"auto" accepts:"auto or poll"`
 	GuardInterval time.Duration `env:"GUARD_INTERVAL" envDefault:"1m" min:"1s" max:"1h"`
 	ShutdownGrace time.Duration `env:"SHUTDOWN_GRACE" envDefault:"20s" min:"0s" max:"1h"`
-	MetricsListen string        `env:"METRICS_LISTEN" accepts:"host:port, where /metrics is open to everybody"`
+	MetricsListen string        `env:"METRICS_LISTEN" accepts:"host:port, where /metrics, /healthz and /readyz are open to everybody"`
 	LogLevel      slog.Level    `env:"LOG_LEVEL" envDefault:"info" accepts:"debug, info, warn or error"`
 	LogFormat     string        `env:"LOG_FORMAT" envDefault:"json" accepts:"json or text"`
 }

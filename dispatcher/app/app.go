@@ -59,7 +59,7 @@ type Options struct {
 	MaxConnections int   // that the API accepts; 0: as the file descriptors allow
 	MemoryLimit    int64 // bytes that the process tries to stay within; 0: none
 
-	MetricsListen string // host:port of a server that answers only GET /metrics, to everybody; empty: none
+	MetricsListen string // host:port of a server for /metrics, /healthz and /readyz, open to everybody; empty: none
 
 	RedisURL    string                // needed, but InMemory or with a DataDir
 	RedisMode   string                // auto, single, cluster or sentinel; empty: auto
@@ -142,7 +142,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	figures.WatchConnections(guests)
 	f := flow{
 		engine: engine, api: api, ln: guarded(ln, guests),
-		figures: newMetricsServer(figures, o), figuresLn: guarded(metricsLn, httpapi.NewGuests(figuresConnections, o.Log)),
+		figures: newMetricsServer(engine, figures, o), figuresLn: guarded(metricsLn, httpapi.NewGuests(figuresConnections, o.Log)),
 		o: o, info: info, partitions: store.Partitions(),
 	}
 	return f.run(ctx)

@@ -7,15 +7,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 )
 
-// newMetricsServer serves the metrics, and nothing else, to everybody who reaches
-// it: on a loopback address that is no page in a browser of this host.
-func newMetricsServer(figures http.Handler, o Options) *http.Server {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", figures)
-	if loopback(o.MetricsListen) {
-		return httpapi.Server(httpapi.Local(mux), o.Log)
-	}
-	return httpapi.Server(mux, o.Log)
+// newMetricsServer serves the metrics, and how the process is, to everybody who
+// reaches it: on a loopback address that is no page in a browser of this host.
+func newMetricsServer(engine *dispatcher.Dispatcher, figures http.Handler, o Options) *http.Server {
+	open := httpapi.Options{Keys: o.Keys, Metrics: figures, Log: o.Log}
+	return httpapi.Server(httpapi.NewOpen(engine, open, loopback(o.MetricsListen)), o.Log)
 }
 
 // observers are told the same, one after the other.

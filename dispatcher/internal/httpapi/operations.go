@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"slices"
+
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -164,12 +166,16 @@ func (s *server) laneOperations() []operation {
 
 // plainOperations tell of the whole.
 func (s *server) plainOperations() []operation {
-	return append(s.metricsOperations(), []operation{
-		{
-			id: "stats", method: "GET", path: "/v1/stats", scope: scopeRead,
-			summary: "Count what is in the queue", serve: s.stats,
-			answers: map[int]any{200: wire.Stats{}}, problems: []*kind{invalid, unavailable},
-		},
+	return slices.Concat(s.metricsOperations(), s.healthOperations(), []operation{{
+		id: "stats", method: "GET", path: "/v1/stats", scope: scopeRead,
+		summary: "Count what is in the queue", serve: s.stats,
+		answers: map[int]any{200: wire.Stats{}}, problems: []*kind{invalid, unavailable},
+	}})
+}
+
+// healthOperations are for orchestrators, which have no key.
+func (s *server) healthOperations() []operation {
+	return []operation{
 		{
 			id: "healthz", method: "GET", path: "/healthz", summary: "Tell that the process is alive",
 			serve: s.healthz, answers: map[int]any{200: wire.Health{}},
@@ -178,7 +184,7 @@ func (s *server) plainOperations() []operation {
 			id: "readyz", method: "GET", path: "/readyz", summary: "Tell whether the store can be used",
 			serve: s.readyz, answers: map[int]any{200: wire.Ready{}}, problems: []*kind{unavailable},
 		},
-	}...)
+	}
 }
 
 var endpointParam = pathParam("id", "The id or the uid of the endpoint.")

@@ -26,14 +26,15 @@ type Options struct {
 
 // server serves the API.
 type server struct {
-	svc     Service
-	keys    Keys
-	limits  dispatcher.Limits
-	bodies  *bodies
-	figures http.Handler // nil: nobody counts
-	log     *slog.Logger
-	mux     *http.ServeMux
-	usual   map[string]http.HandlerFunc // by path: what is POSTed most, and needs no mux
+	svc       Service
+	keys      Keys
+	strangers bool // may call from anywhere: where there are no keys, they have no scope either
+	limits    dispatcher.Limits
+	bodies    *bodies
+	figures   http.Handler // nil: nobody counts
+	log       *slog.Logger
+	mux       *http.ServeMux
+	usual     map[string]http.HandlerFunc // by path: what is POSTed most, and needs no mux
 }
 
 // New makes the handler of the API.

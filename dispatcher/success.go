@@ -57,6 +57,9 @@ var anySuccess = &successRules{text: anySuccessText, status: []statusSpan{{200, 
 // {"matches":"<RE2>"}. Without status any 2xx is meant.
 func ParseSuccess(text string) (*Success, error) {
 	r, err := readSuccess(text)
+	if err == nil {
+		err = r.possible()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +154,7 @@ func (r *successRules) patterns() string {
 	return strings.Join(names, ", ")
 }
 
-// successJSON is the written form. Its parts are read by hand, since null and
+// successJSON is the written form. It is read member by member, since null and
 // the several shapes of a body are told apart by their kind.
 type successJSON struct {
 	Status jsontext.Value `json:"status,omitzero"`
@@ -161,35 +164,35 @@ type successJSON struct {
 func successFromList(patterns []string) (*successRules, error) {
 	spans, err := parseStatus(patterns)
 	if err != nil {
-		return nil, err
+		return nil, inside(".status", err)
 	}
 	return newSuccess(spans, nil, nil)
 }
 
 func successFromJSON(text []byte) (*successRules, error) {
 	var raw successJSON
-	if err := json.Unmarshal(text, &raw, json.RejectUnknownMembers(true)); err != nil {
+	if err := readMembers(text, map[string]*jsontext.Value{"status": &raw.Status, "body": &raw.Body}); err != nil {
 		return nil, err
 	}
 	patterns := []string{"2xx"}
 	if raw.Status != nil {
 		if raw.Status.Kind() != '[' {
-			return nil, errors.New(`status: not a list; write ["2xx"]`)
+			return nil, FieldError{"$.status", `not a list; write ["2xx"]`}
 		}
 		if err := json.Unmarshal(raw.Status, &patterns); err != nil {
-			return nil, errors.New(`status: not a list of texts; write ["2xx"] or ["200","204"]`)
+			return nil, FieldError{"$.status", `not a list of texts; write ["2xx"] or ["200","204"]`}
 		}
 	}
 	spans, err := parseStatus(patterns)
 	if err != nil {
-		return nil, err
+		return nil, inside(".status", err)
 	}
 	if raw.Body == nil {
 		return newSuccess(spans, nil, nil)
 	}
 	rule, canonical, err := parseBody(raw.Body)
 	if err != nil {
-		return nil, fmt.Errorf("body: %w", err)
+		return nil, inside(".body", err)
 	}
 	return newSuccess(spans, rule, canonical)
 }
@@ -213,16 +216,16 @@ func newSuccess(spans []statusSpan, rule bodyRule, canonical jsontext.Value) (*s
 
 func parseStatus(patterns []string) ([]statusSpan, error) {
 	if len(patterns) == 0 {
-		return nil, errors.New("status: the list is empty")
+		return nil, errors.New("the list is empty")
 	}
 	if len(patterns) > maxPatterns {
-		return nil, fmt.Errorf("status: more than %d patterns", maxPatterns)
+		return nil, fmt.Errorf("more than %d patterns", maxPatterns)
 	}
 	spans := make([]statusSpan, len(patterns))
 	for i, p := range patterns {
 		span, err := parsePattern(strings.ToLower(strings.TrimSpace(p)))
 		if err != nil {
-			return nil, fmt.Errorf("status[%d]: %w", i, err)
+			return nil, inside(fmt.Sprintf("[%d]", i), err)
 		}
 		spans[i] = span
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -43,7 +44,7 @@ func parseBody(raw jsontext.Value) (bodyRule, jsontext.Value, error) {
 		return wordRule(word), canonical, err
 	case '{':
 		var b bodyJSON
-		if err := json.Unmarshal(raw, &b, json.RejectUnknownMembers(true)); err != nil {
+		if err := readMembers(raw, map[string]*jsontext.Value{"path": &b.Path, "equals": &b.Equals, "matches": &b.Matches}); err != nil {
 			return nil, nil, err
 		}
 		return parseBodyObject(b)
@@ -112,37 +113,84 @@ type pathRule struct {
 func parsePathRule(rawPath, rawEquals jsontext.Value) (pathRule, error) {
 	path, err := parseText(rawPath, maxWord)
 	if err != nil {
-		return pathRule{}, fmt.Errorf("path: %w", err)
+		return pathRule{}, inside(".path", err)
 	}
-	p := pathRule{path: path, steps: strings.Split(path, "."), equals: rawEquals}
-	for _, step := range p.steps {
-		if step == "" {
-			return pathRule{}, fmt.Errorf("path: %q has an empty step", path)
-		}
+	steps, err := pathSteps(path)
+	if err != nil {
+		return pathRule{}, inside(".path", err)
 	}
-	if len(rawEquals) > 6*maxWord { // a text may be written in six-byte escapes
-		return pathRule{}, fmt.Errorf("equals: longer than %d bytes", maxWord)
+	p := pathRule{path: strings.Join(steps, "."), steps: steps, equals: rawEquals}
+	if err := p.parseEquals(); err != nil {
+		return pathRule{}, inside(".equals", err)
 	}
-	switch rawEquals.Kind() {
+	return p, nil
+}
+
+// parseEquals checks the value that is wanted.
+func (p *pathRule) parseEquals() error {
+	tooLong := fmt.Errorf("longer than %d bytes", maxWord)
+	if len(p.equals) > 6*maxWord { // a text may be written in six-byte escapes
+		return tooLong
+	}
+	switch p.equals.Kind() {
 	case 't', 'f':
-		return p, nil
+		return nil
 	case '0':
-		if len(rawEquals) > maxWord {
-			return pathRule{}, fmt.Errorf("equals: longer than %d bytes", maxWord)
+		if len(p.equals) > maxWord {
+			return tooLong
 		}
-		return p, nil
+		return nil
 	case '"':
-		if err := json.Unmarshal(rawEquals, &p.word); err != nil {
-			return pathRule{}, fmt.Errorf("equals: %w", err)
+		if err := json.Unmarshal(p.equals, &p.word); err != nil {
+			return err
 		}
 		if len(p.word) > maxWord {
-			return pathRule{}, fmt.Errorf("equals: longer than %d bytes", maxWord)
+			return tooLong
 		}
+		var err error
 		p.equals, err = json.Marshal(p.word)
-		return p, err
+		return err
 	default:
-		return pathRule{}, errors.New("equals: neither a text, a number, true nor false")
+		return errors.New("neither a text, a number, true nor false")
 	}
+}
+
+// pathSteps are the names and positions of a path. Errors of this API and most
+// tools write paths that begin with $, so $.data[0].code means data.0.code; a
+// member that is named $ itself is $.$ then.
+func pathSteps(path string) ([]string, error) {
+	rest, rooted := strings.CutPrefix(path, "$")
+	if !rooted || rest != "" && rest[0] != '.' && rest[0] != '[' {
+		steps := strings.Split(path, ".")
+		if slices.Contains(steps, "") {
+			return nil, fmt.Errorf("%q has an empty step", path)
+		}
+		return steps, nil
+	}
+	var steps []string
+	for rest != "" {
+		step, after := "", ""
+		if rest[0] == '[' {
+			step, after, _ = strings.Cut(rest[1:], "]")
+			if n, err := strconv.ParseUint(step, 10, 16); err != nil || step != strconv.FormatUint(n, 10) {
+				step = "" // a filter, a slice or a quoted name
+			}
+		} else {
+			end := strings.IndexAny(rest[1:], ".[")
+			if end < 0 {
+				end = len(rest) - 1
+			}
+			step, after = rest[1:1+end], rest[1+end:]
+		}
+		if step == "" || after != "" && after[0] != '.' && after[0] != '[' {
+			return nil, fmt.Errorf("%q can't be read: write names and positions with dots between, as in data.0.code", path)
+		}
+		steps, rest = append(steps, step), after
+	}
+	if steps == nil {
+		return nil, errors.New("names no member: write names and positions with dots between, as in data.0.code")
+	}
+	return steps, nil
 }
 
 func (p pathRule) broken() string {

@@ -45,7 +45,7 @@ func parseMatches(raw jsontext.Value) (matchRule, error) {
 			return m, nil
 		}
 	}
-	return matchRule{}, fmt.Errorf("matches: %w", err)
+	return matchRule{}, inside(".matches", err)
 }
 
 func newMatchRule(text string) (matchRule, error) {

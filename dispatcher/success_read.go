@@ -1,9 +1,15 @@
 package dispatcher
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // readSuccess reads a text by way of the cache. A text that makes no sense is
@@ -34,6 +40,60 @@ func parseSuccess(text string) (r *successRules, err error) {
 		return nil, fmt.Errorf("success: %w", err)
 	}
 	return r, nil
+}
+
+// possible says why no answer can have a status asked for. A stored text is read
+// all the same: it was taken before this was refused.
+func (r *successRules) possible() error {
+	const highest = 599 // of HTTP
+	for i, span := range r.status {
+		if span.high > highest && span.pattern != "*" {
+			return fmt.Errorf("success: %w", FieldError{
+				fmt.Sprintf("$.status[%d]", i), span.pattern + " never holds: no status is above 599; write 2xx, 200 or *",
+			})
+		}
+	}
+	return nil
+}
+
+// readMembers reads an object of known members. One that is null counts as left
+// out. Errors name the member in the caller's words, not in those of Go.
+func readMembers(text []byte, known map[string]*jsontext.Value) error {
+	var all map[string]jsontext.Value
+	if err := json.Unmarshal(text, &all); err != nil {
+		var syntax *jsontext.SyntacticError
+		if errors.As(err, &syntax) {
+			return syntax
+		}
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		to, ok := known[name]
+		switch {
+		case !ok:
+			return FieldError{memberPath(name), "is unknown; known are " + strings.Join(slices.Sorted(maps.Keys(known)), ", ")}
+		case all[name].Kind() != 'n':
+			*to = all[name]
+		}
+	}
+	return nil
+}
+
+// memberPath is the JSON path of a member of an object.
+func memberPath(name string) string {
+	if isWord(name) {
+		return "$." + name
+	}
+	return "$[" + clip(name) + "]"
+}
+
+// inside puts a step of a JSON path before what an error says of a part.
+func inside(step string, err error) error {
+	var part FieldError
+	if errors.As(err, &part) {
+		return FieldError{"$" + step + strings.TrimPrefix(part.Path, "$"), part.Detail}
+	}
+	return FieldError{"$" + step, err.Error()}
 }
 
 // The bounds of the cache of texts that were read. A compiled pattern has some

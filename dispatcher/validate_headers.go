@@ -108,7 +108,7 @@ func (f *faults) headers(hs []Header) {
 		f.check(headerPath(h.Name), CheckHeaderValue(h.Value))
 		for _, before := range hs[:i] {
 			if strings.EqualFold(before.Name, h.Name) {
-				f.add(headerPath(h.Name), "is there twice: names differ in more than case")
+				f.add(headerPath(h.Name), "is there twice: upper and lower case are one name")
 				break
 			}
 		}

@@ -168,11 +168,12 @@ func (d *decoder) message(at spot) (posted, error) {
 		if err != nil {
 			return p, err
 		}
-		p.seen |= f.bit
 		if value.Kind() == 'n' && f.bit != bitBody {
-			p.fault(f.name, "must not be null; leave it out")
-		} else if err := f.set(p.msg, value); err != nil {
-			p.fault(f.name, err.Error())
+			continue // left out: many languages write what is not set as null
+		}
+		p.seen |= f.bit
+		if err := f.set(p.msg, value); err != nil {
+			p.wrong = append(p.wrong, faultAt(p.at.path()+member(f.name), err))
 		}
 	}
 	if _, err := d.dec.ReadToken(); err != nil {
@@ -200,7 +201,7 @@ func (p *posted) together() {
 		p.fault("body", "one of body, raw_body and raw_body_base64 is needed")
 	case bodies&(bodies-1) != 0:
 		p.msg.ContentType = mediaJSON
-		p.fault("body", "give one of body, raw_body and raw_body_base64, not several")
+		p.fault("body", "give one of body, raw_body and raw_body_base64, not several; null is a body")
 	case p.seen&bitContentType != 0:
 	case bodies == bitBody:
 		p.msg.ContentType = mediaJSON

@@ -24,7 +24,9 @@ type endpointField struct {
 	merge func(e *dispatcher.Endpoint, v jsontext.Value) error // set in a patch; nil: set
 	usual string                                               // the value that null in a patch stands for; empty: reset
 	reset func(e *dispatcher.Endpoint)                         // what null in a patch does; nil: it is refused
-	fixed string                                               // why no patch changes it
+	fixed string                                               // why nobody sets it, or no patch changes it
+	told  bool                                                 // only answers have it: a patch that repeats one may
+	keeps func(e *dispatcher.Endpoint) string                  // the value that a patch may only repeat; nil: any
 }
 
 const (
@@ -56,15 +58,24 @@ var endpointFields = []endpointField{
 	},
 	{name: "ordered", set: func(e *dispatcher.Endpoint, v jsontext.Value) error { return boolean(&e.Ordered, v) }, usual: "false"},
 	{name: "disabled", set: func(e *dispatcher.Endpoint, v jsontext.Value) error { return boolean(&e.Disabled, v) }, usual: "false"},
-	{name: "uid", set: func(e *dispatcher.Endpoint, v jsontext.Value) error { return filled(&e.UID, v) }, fixed: isLast},
-	{name: "tenant", set: func(e *dispatcher.Endpoint, v jsontext.Value) error { return filled(&e.Tenant, v) }, fixed: isLast},
+	{
+		name: "uid", set: func(e *dispatcher.Endpoint, v jsontext.Value) error { return filled(&e.UID, v) },
+		fixed: isLast, keeps: func(e *dispatcher.Endpoint) string { return e.UID },
+	},
+	{
+		name: "tenant", set: func(e *dispatcher.Endpoint, v jsontext.Value) error { return filled(&e.Tenant, v) },
+		fixed: isLast, keeps: func(e *dispatcher.Endpoint) string { return e.Tenant },
+	},
 	{name: "secret", fixed: "can't be patched: POST /v1/endpoints/{id}/rotate-secret changes it"},
-	{name: "id", fixed: "is made here; a uid is a name of your own"},
-	{name: "state", fixed: isTold + "; POST /v1/endpoints/{id}/pause or resume changes it"},
-	{name: "in_flight", fixed: isTold},
-	{name: "waiting", fixed: isTold},
-	{name: "created_at", fixed: isTold},
-	{name: "updated_at", fixed: isTold},
+	{name: "id", told: true, fixed: "is made here; a uid is a name of your own"},
+	{name: "state", told: true, fixed: isTold + "; POST /v1/endpoints/{id}/pause or resume changes it"},
+	{name: "failing_since", told: true, fixed: isTold},
+	{name: "disabled_at", told: true, fixed: isTold},
+	{name: "disabled_reason", told: true, fixed: isTold},
+	{name: "in_flight", told: true, fixed: isTold},
+	{name: "waiting", told: true, fixed: isTold},
+	{name: "created_at", told: true, fixed: isTold},
+	{name: "updated_at", told: true, fixed: isTold},
 }
 
 func findEndpointField(name string) *endpointField {
@@ -83,8 +94,8 @@ func setTopics(e *dispatcher.Endpoint, v jsontext.Value) error {
 	}
 	topics := make([]string, len(raw)) // never nil: an empty list is not everything
 	for i, item := range raw {
-		if text(&topics[i], item) != nil {
-			return errors.New("must be a list of texts")
+		if err := text(&topics[i], item); err != nil {
+			return dispatcher.FieldError{Path: fmt.Sprintf("$[%d]", i), Detail: err.Error()}
 		}
 	}
 	e.Topics = topics
@@ -108,8 +119,7 @@ func addMetadata(e *dispatcher.Endpoint, v jsontext.Value, nulls bool) error {
 	next := e.Metadata
 	for _, t := range all {
 		switch {
-		case t.null && !nulls:
-			return errTexts
+		case t.null && !nulls: // left out
 		case t.null:
 			delete(next, t.name)
 		default:
@@ -182,8 +192,8 @@ func setEndpointHeaders(e *dispatcher.Endpoint, v jsontext.Value) error {
 	next := make([]dispatcher.Header, 0, len(all))
 	for _, t := range all {
 		switch {
-		case t.null:
-			return errTexts
+		case t.null: // left out
+			continue
 		case t.text == wire.Hidden:
 			return errHidden(t.name)
 		}
@@ -206,12 +216,16 @@ func mergeHeaders(e *dispatcher.Endpoint, v jsontext.Value) error {
 	next := e.Headers
 	for i, t := range all {
 		if slices.ContainsFunc(all[:i], func(o named) bool { return strings.EqualFold(o.name, t.name) }) {
-			return fmt.Errorf("has %s twice: names differ in more than case", clip(t.name))
+			return fmt.Errorf("has %s twice: upper and lower case are one name", clip(t.name))
 		}
-		if !t.null && t.text == wire.Hidden {
-			return errHidden(t.name)
+		named := func(h dispatcher.Header) bool { return strings.EqualFold(h.Name, t.name) }
+		if !t.null && t.text == wire.Hidden { // as it was answered
+			if !slices.ContainsFunc(next, named) {
+				return errHidden(t.name)
+			}
+			continue
 		}
-		next = slices.DeleteFunc(next, func(h dispatcher.Header) bool { return strings.EqualFold(h.Name, t.name) })
+		next = slices.DeleteFunc(next, named)
 		if !t.null {
 			next = append(next, dispatcher.Header{Name: t.name, Value: t.text})
 		}
@@ -220,10 +234,12 @@ func mergeHeaders(e *dispatcher.Endpoint, v jsontext.Value) error {
 	return nil
 }
 
-// errHidden refuses what stands for a value in answers: a caller that sends an
-// answer back would lose the value.
+// errHidden refuses what stands for a value in answers, where there is none.
 func errHidden(name string) error {
-	return fmt.Errorf("has %s for the value of %s, which stands for one in answers: give the value, or leave the header out", wire.Hidden, clip(name))
+	return dispatcher.FieldError{
+		Path:   "$" + member(name),
+		Detail: "is " + wire.Hidden + ", which stands for a value in answers: give the value, or leave the header out",
+	}
 }
 
 // inOrder sorts headers by name, so that the order in which they were given

@@ -69,8 +69,7 @@ func decodeEndpoint(buf *bytes.Buffer) (e *dispatcher.Endpoint, wrong []dispatch
 		switch {
 		case f == nil:
 			fault(name, "is unknown")
-		case v.Kind() == 'n' && (f.set != nil || name == "secret"):
-			fault(name, "must not be null; leave it out")
+		case v.Kind() == 'n': // left out
 		case name == "secret":
 			given = true
 			err = text(&secret, v)
@@ -80,7 +79,7 @@ func decodeEndpoint(buf *bytes.Buffer) (e *dispatcher.Endpoint, wrong []dispatch
 			err = f.set(e, v)
 		}
 		if err != nil {
-			fault(name, err.Error())
+			wrong = append(wrong, faultAt("$"+member(name), err))
 		}
 	})
 	if err != nil {

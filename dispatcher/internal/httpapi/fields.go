@@ -173,7 +173,7 @@ func setHeaders(m *dispatcher.Message, v jsontext.Value) error {
 	}
 	for _, t := range all {
 		if t.null {
-			return errTexts
+			continue // left out
 		}
 		m.Headers = append(m.Headers, dispatcher.Header{Name: t.name, Value: t.text})
 	}
@@ -206,7 +206,7 @@ func texts(v jsontext.Value) (all []named, err error) {
 			return nil, err
 		}
 		if t.null = value.Kind() == 'n'; !t.null && text(&t.text, value) != nil {
-			return nil, errTexts
+			return nil, dispatcher.FieldError{Path: "$" + member(t.name), Detail: errText.Error()}
 		}
 		all = append(all, t)
 	}
@@ -254,6 +254,9 @@ func setSuccess(m *dispatcher.Message, v jsontext.Value) error { return success(
 func success(to **dispatcher.Success, v jsontext.Value) error {
 	var s dispatcher.Success
 	if err := s.UnmarshalJSON(v); err != nil {
+		if errors.As(err, new(dispatcher.FieldError)) {
+			return err // of a part of it
+		}
 		return errors.New(strings.TrimPrefix(err.Error(), "success: ")) // the path says it
 	}
 	*to = &s

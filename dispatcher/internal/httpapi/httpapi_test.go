@@ -219,6 +219,7 @@ func requireField(t testing.TB, w *httptest.ResponseRecorder, path, says string)
 	require.Len(t, p.Errors, 1, w.Body.String())
 	require.Equal(t, path, p.Errors[0].Path)
 	require.Contains(t, p.Errors[0].Detail, says)
+	require.NotRegexp(t, `\b(Go|json:|jsontext|dispatcher\.)`, p.Errors[0].Detail, "it says so in our words")
 }
 
 func decodeAnswer[T any](t testing.TB, w *httptest.ResponseRecorder, status int) T {

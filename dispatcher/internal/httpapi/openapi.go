@@ -86,7 +86,7 @@ func (s *server) register(version string) error {
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{
 			Title: "Hookladder", Version: version,
-			Description: "Takes notifications and delivers each as a signed HTTP callback, again and again up a ladder of waits.",
+			Description: "Takes notifications and delivers each as a signed HTTP callback, again and again up a ladder of waits. null in a field that may be left out counts as left out.",
 		},
 		Components: &huma.Components{
 			Schemas:         huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
@@ -213,18 +213,26 @@ func (timeSchema) Schema(huma.Registry) *huma.Schema {
 
 // Schema is an endpoint of which every field may be left out, and be null.
 func (patchSchema) Schema(r huma.Registry) *huma.Schema {
+	r.Schema(reflect.TypeFor[wire.EndpointView](), true, "")
 	r.Schema(reflect.TypeFor[wire.Endpoint](), true, "")
 	patch := &huma.Schema{
 		Type: huma.TypeObject, AdditionalProperties: false, Properties: map[string]*huma.Schema{},
-		Description: "A JSON Merge Patch of an endpoint: what is left out stays, null is the default. uid, tenant and secret can't be changed by it.",
+		Description: "A JSON Merge Patch of an endpoint: what is left out stays, null is the default. It may repeat an answer: what is only answered is passed over, a header's *** keeps its value. uid and tenant can't be changed by it, nor the secret.",
 	}
 	for name, field := range r.Map()["Endpoint"].Properties {
 		switch f := findEndpointField(name); {
+		case f.keeps != nil:
+			patch.Properties[name] = orNull(field)
 		case f.fixed != "":
 		case f.usual == "" && f.reset == nil:
 			patch.Properties[name] = field
 		default:
 			patch.Properties[name] = orNull(merged(r, field))
+		}
+	}
+	for name, field := range r.Map()["EndpointView"].Properties {
+		if findEndpointField(name).told {
+			patch.Properties[name] = orNull(field)
 		}
 	}
 	return patch

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -11,7 +12,8 @@ import (
 )
 
 // patch is a JSON Merge Patch (RFC 7396) of an endpoint: what it leaves out
-// stays, null is the default, and objects are merged member by member.
+// stays, null is the default, and objects are merged member by member. It may
+// repeat an answer: fields that are only answered are passed over.
 type patch struct {
 	steps []step
 	wrong []dispatcher.FieldError // with it, whatever the endpoint is
@@ -32,6 +34,9 @@ func decodePatch(buf *bytes.Buffer) (p patch, err error) {
 		switch f := findEndpointField(name); {
 		case f == nil:
 			fault(name, "is unknown")
+		case f.told: // a patch may repeat what was answered, which may be old by now
+		case f.keeps != nil:
+			p.steps = append(p.steps, step{f, v.Clone()})
 		case f.fixed != "":
 			fault(name, f.fixed)
 		case v.Kind() == 'n' && f.usual != "":
@@ -55,7 +60,7 @@ func (p *patch) apply(e *dispatcher.Endpoint, l dispatcher.Limits) []dispatcher.
 	wrong := p.wrong[:len(p.wrong):len(p.wrong)]
 	for _, s := range p.steps {
 		if err := s.apply(e); err != nil {
-			wrong = append(wrong, dispatcher.FieldError{Path: "$." + s.field.name, Detail: err.Error()})
+			wrong = append(wrong, faultAt("$."+s.field.name, err))
 		}
 	}
 	var more []dispatcher.FieldError
@@ -69,6 +74,17 @@ func (p *patch) apply(e *dispatcher.Endpoint, l dispatcher.Limits) []dispatcher.
 
 func (s step) apply(e *dispatcher.Endpoint) error {
 	switch {
+	case s.field.keeps != nil:
+		given := ""
+		if s.value.Kind() != 'n' {
+			if err := text(&given, s.value); err != nil {
+				return err
+			}
+		}
+		if given != s.field.keeps(e) {
+			return errors.New(s.field.fixed)
+		}
+		return nil
 	case s.value.Kind() == 'n':
 		s.field.reset(e)
 		return nil

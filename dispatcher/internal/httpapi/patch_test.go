@@ -127,25 +127,23 @@ func TestABadPatchChangesNothing(t *testing.T) {
 		`{"uid":"other"}`:                      {"$.uid", "create another"},
 		`{"uid":null}`:                         {"$.uid", "create another"},
 		`{"tenant":"m8"}`:                      {"$.tenant", "create another"},
+		`{"tenant":null}`:                      {"$.tenant", "create another"},
+		`{"uid":7}`:                            {"$.uid", "text"},
 		`{"secret":"` + secretNew + `"}`:       {"$.secret", "rotate-secret"},
-		`{"id":"ep_2"}`:                        {"$.id", "made here"},
-		`{"state":"paused"}`:                   {"$.state", "pause or resume"},
-		`{"created_at":null}`:                  {"$.created_at", "only answered"},
-		`{"in_flight":0}`:                      {"$.in_flight", "only answered"},
 		`{"url":null}`:                         {"$.url", "null"},
 		`{"url":""}`:                           {"$.url", "empty"},
 		`{"url":"http://10.1.2.3/"}`:           {"$.url", "ALLOW_NETS"},
 		`{"topics":["a b"]}`:                   {"$.topics[0]", "topic"},
 		`{"metadata":"x"}`:                     {"$.metadata", "object of texts"},
-		`{"metadata":{"a":{}}}`:                {"$.metadata", "object of texts"},
-		`{"headers":{"x":"***"}}`:              {"$.headers", "stands for"},
+		`{"metadata":{"a":{}}}`:                {"$.metadata.a", "text"},
+		`{"headers":{"x":"***"}}`:              {"$.headers.x", "stands for"},
 		`{"headers":{"x":"1","X":null}}`:       {"$.headers", "twice"},
 		`{"headers":{"Host":"1"}}`:             {"$.headers.Host", "can't be set"},
 		`{"headers":[]}`:                       {"$.headers", "object of texts"},
 		`{"success":"2xx"}`:                    {"$.success", ""},
-		`{"success":{"body":{"matches":"("}}}`: {"$.success", ""},
-		`{"success":{"color":"red"}}`:          {"$.success", ""},
-		`{"success":` + strings.Repeat(`{"a":`, 65) + `1` + strings.Repeat("}", 65) + `}`: {"$.success", ""},
+		`{"success":{"body":{"matches":"("}}}`: {"$.success.body.matches", ""},
+		`{"success":{"color":"red"}}`:          {"$.success.color", "unknown"},
+		`{"success":` + strings.Repeat(`{"a":`, 65) + `1` + strings.Repeat("}", 65) + `}`: {"$.success.a", "unknown"},
 		`{"timeout":"soon"}`:               {"$.timeout", ""},
 		`{"timeout":"2m"}`:                 {"$.timeout", "1s to 60s"},
 		`{"rate":"1/x"}`:                   {"$.rate", "100/s"},
@@ -162,6 +160,28 @@ func TestABadPatchChangesNothing(t *testing.T) {
 	}
 	p := requireProblem(t, patch(h, `{"uid":"a","x":1,"url":"ftp://a","timeout":"soon","topics":["a b"]}`), 422, "invalid")
 	require.Len(t, p.Errors, 5, "all mistakes are told at once")
+}
+
+// A caller reads, changes a member, and sends all of it back.
+func TestAPatchMayRepeatAnAnswer(t *testing.T) {
+	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
+	h := newTestAPI(t, f)
+	var whole map[string]any
+	require.NoError(t, json.Unmarshal(get(h, patchPath).Body.Bytes(), &whole))
+	whole["description"] = "changed"
+	whole["state"], whole["waiting"], whole["id"], whole["disabled_at"] = "open", 77, nil, "2026-01-01T00:00:00Z"
+	text, err := json.Marshal(whole)
+	require.NoError(t, err)
+	w := patch(h, string(text))
+	require.Equal(t, 200, w.Code, w.Body.String())
+	want := testEndpoint(t)
+	want.Description = "changed"
+	require.Equal(t, want, f.there, "and a header that is *** keeps its value")
+
+	require.Equal(t, 200, patch(h, `{"headers":{"AUTHORIZATION":"***","x-b":"9"}}`).Code)
+	require.Equal(t, []dispatcher.Header{{Name: "Authorization", Value: "Bearer hunter2"}, {Name: "x-b", Value: "9"}}, f.there.Headers)
+	f.there.UID, f.there.Tenant = "", ""
+	require.Equal(t, 200, serve(h, newRequest("PATCH", "/v1/endpoints/ep_123456789", `{"uid":null,"tenant":null}`)).Code)
 }
 
 func TestAPatchMayBeSentAsPlainJSON(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -116,6 +117,16 @@ func join(noted, more []dispatcher.FieldError) []dispatcher.FieldError {
 // field is a problem with one field.
 func field(path, detail string) *problem {
 	return fields([]dispatcher.FieldError{{Path: path, Detail: detail}})
+}
+
+// faultAt is what is wrong with the field at a path, or with the part of it that
+// the error names.
+func faultAt(path string, err error) dispatcher.FieldError {
+	var part dispatcher.FieldError
+	if errors.As(err, &part) {
+		return dispatcher.FieldError{Path: path + strings.TrimPrefix(part.Path, "$"), Detail: part.Detail}
+	}
+	return dispatcher.FieldError{Path: path, Detail: err.Error()}
 }
 
 // table says what an error of the engine means to a caller. The detail of an

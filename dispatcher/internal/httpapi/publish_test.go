@@ -179,7 +179,6 @@ func TestABadFieldIs422AndNothingIsPublished(t *testing.T) {
 		message(`"id":"a.b"`):                              {"$.id", "1 to 128"},
 		message(`"id":"e\u0301"`):                          {"$.id", "1 to 128"},
 		message(`"id":"a\u0000"`):                          {"$.id", "1 to 128"},
-		message(`"id":null`):                               {"$.id", "null"},
 		message(`"tenant":""`):                             {"$.tenant", "empty"},
 		message(`"delay":31536001`):                        {"$.delay", "365 days"},
 		message(`"delay":"31536001s"`):                     {"$.delay", "365 days"},
@@ -193,7 +192,6 @@ func TestABadFieldIs422AndNothingIsPublished(t *testing.T) {
 		message(`"ordering_key":""`):                       {"$.ordering_key", "empty"},
 		message(`"ordering_key":"a b"`):                    {"$.ordering_key", "spaces"},
 		`{"topic":"t","url":"","body":1}`:                  {"$.url", "empty"},
-		`{"topic":"t","url":null,"body":1}`:                {"$.url", "null"},
 		`{"url":"http://a","body":1}`:                      {"$.topic", "needed"},
 		`{"topic":7,"url":"http://a","body":1}`:            {"$.topic", "text"},
 		`{"topic":"a..b","url":"http://a","body":1}`:       {"$.topic", "dots"},
@@ -205,7 +203,6 @@ func TestABadFieldIs422AndNothingIsPublished(t *testing.T) {
 		message(`"body":1,"raw_body":"x"`):                 {"$.body", "not several"},
 		message(`"raw_body":"x","raw_body_base64":"eA=="`): {"$.body", "not several"},
 		message(`"raw_body":{}`):                           {"$.raw_body", "text"},
-		message(`"raw_body":null`):                         {"$.raw_body", "null"},
 		message(`"raw_body_base64":"e-_"`):                 {"$.raw_body_base64", "base64"},
 		message(`"raw_body_base64":"eA"`):                  {"$.raw_body_base64", "padding"},
 		message(`"raw_body_base64":"eA==\n"`):              {"$.raw_body_base64", "base64"},
@@ -224,7 +221,6 @@ func TestABadFieldIs422AndNothingIsPublished(t *testing.T) {
 		message(`"delay":"NaN"`):                                        {"$.delay", ""},
 		message(`"delay":"soon"`):                                       {"$.delay", ""},
 		message(`"delay":true`):                                         {"$.delay", "seconds"},
-		message(`"delay":null`):                                         {"$.delay", "null"},
 		message(`"delay":0,"deliver_at":"2026-02-01T00:00:00Z"`):        {"$.delay", "not both"},
 		message(`"deliver_at":"2027-03-01T00:00:00Z"`):                  {"$.deliver_at", "year"},
 		message(`"deliver_at":"10000-01-01T00:00:00Z"`):                 {"$.deliver_at", "time"},
@@ -234,8 +230,8 @@ func TestABadFieldIs422AndNothingIsPublished(t *testing.T) {
 		message(`"expires_at":"0001-01-01T00:00:00Z"`):                  {"$.expires_at", "after"},
 		message(`"delay":60,"expires_at":"2026-01-31T11:01:00Z"`):       {"$.expires_at", "after"},
 		message(`"headers":[]`):                                         {"$.headers", "object"},
-		message(`"headers":{"x":null}`):                                 {"$.headers", "texts"},
-		message(`"headers":{"x":1}`):                                    {"$.headers", "texts"},
+		message(`"headers":{"x":1}`):                                    {"$.headers.x", "text"},
+		message(`"headers":{"a b":1}`):                                  {`$.headers["a b"]`, "text"},
 		message(`"headers":{"Host":"a"}`):                               {"$.headers.Host", "can't be set"},
 		message(`"headers":{"WEBHOOK-ID":"a"}`):                         {"$.headers.WEBHOOK-ID", "reserved"},
 		message(`"headers":{"x":"a\r\nb: c"}`):                          {"$.headers.x", "control"},
@@ -246,7 +242,6 @@ func TestABadFieldIs422AndNothingIsPublished(t *testing.T) {
 		message(`"ladder":["1s","-1s"]`):                                {"$.ladder", "negative"},
 		message(`"ladder":"1s,,2s"`):                                    {"$.ladder", ""},
 		message(`"ladder":7`):                                           {"$.ladder", ""},
-		message(`"ladder":null`):                                        {"$.ladder", "null"},
 		message(`"ladder":"` + strings.Repeat("1 ", 101) + `"`):         {"$.ladder", "100"},
 		message(`"max_attempts":0`):                                     {"$.max_attempts", "1 to 101"},
 		message(`"max_attempts":102`):                                   {"$.max_attempts", "1 to 101"},
@@ -256,9 +251,20 @@ func TestABadFieldIs422AndNothingIsPublished(t *testing.T) {
 		message(`"timeout":"61s"`):                                      {"$.timeout", "1s to 60s"},
 		message(`"timeout":"999ms"`):                                    {"$.timeout", "1s to 60s"},
 		message(`"success":"2xx"`):                                      {"$.success", ""},
-		message(`"success":{"status":["9yy"]}`):                         {"$.success", ""},
-		message(`"success":{"body":{"matches":"("}}`):                   {"$.success", ""},
-		message(`"success":{"color":1}`):                                {"$.success", ""},
+		message(`"success":{"status":["9yy"]}`):                         {"$.success.status[0]", "write 2xx"},
+		message(`"success":{"status":["2xx","9xx"]}`):                   {"$.success.status[1]", "599"},
+		message(`"success":{"status":["600"]}`):                         {"$.success.status[0]", "599"},
+		message(`"success":{"status":"2xx"}`):                           {"$.success.status", "list"},
+		message(`"success":{"stats":["2xx"]}`):                          {"$.success.stats", "is unknown; known are body, status"},
+		message(`"success":{"body":7}`):                                 {"$.success.body", "word"},
+		message(`"success":{"body":{"paht":"a","equals":1}}`):           {"$.success.body.paht", "is unknown; known are equals, matches, path"},
+		message(`"success":{"body":{"path":["a"],"equals":1}}`):         {"$.success.body.path", "text"},
+		message(`"success":{"body":{"path":"$","equals":1}}`):           {"$.success.body.path", "data.0.code"},
+		message(`"success":{"body":{"path":"$.a[*]","equals":1}}`):      {"$.success.body.path", "data.0.code"},
+		message(`"success":{"body":{"path":"a","equals":{}}}`):          {"$.success.body.equals", "text"},
+		message(`"success":{"body":{"path":"a"}}`):                      {"$.success.body", "path and equals"},
+		message(`"success":{"body":{"matches":"("}}`):                   {"$.success.body.matches", ""},
+		message(`"success":{"a b":1}`):                                  {`$.success["a b"]`, "unknown"},
 	} {
 		f := &fakeService{}
 		w := post(newTestAPI(t, f), "/v1/messages", body)
@@ -325,4 +331,56 @@ func TestAllMistakesOfAMessageAreToldAtOnce(t *testing.T) {
 	p := requireProblem(t, post(newTestAPI(t, &fakeService{}), "/v1/messages", message(strings.Join(many, ","))), 422, "invalid")
 	require.Len(t, p.Errors, 32)
 	require.Contains(t, p.Detail, "1000")
+}
+
+// Many languages write null for what is not set.
+func TestNullIsLeftOut(t *testing.T) {
+	every := func(names ...string) string {
+		for i, name := range names {
+			names[i] = `"` + name + `":null`
+		}
+		return strings.Join(names, ",")
+	}
+	f := &fakeService{}
+	h := newTestAPI(t, f)
+	w := post(h, "/v1/messages", `{"topic":"t","url":"http://a","raw_body":"x","headers":{"x":null,"y":"1"},"success":{"status":null,"body":{"matches":"a","path":null}},`+
+		every("id", "tenant", "endpoint", "queue", "raw_body_base64", "content_type", "delay", "deliver_at", "expires_at", "ordering_key", "ladder", "max_attempts", "timeout")+`}`)
+	require.Equal(t, 202, w.Code, w.Body.String())
+	m := f.the(t)
+	require.Regexp(t, "^msg_", m.ID)
+	require.Equal(t, "text/plain; charset=utf-8", m.ContentType)
+	require.Equal(t, []dispatcher.Header{{Name: "y", Value: "1"}}, m.Headers)
+	require.Equal(t, `{"status":["2xx"],"body":{"matches":"a"}}`, m.Success.String())
+	require.Nil(t, m.Ladder)
+
+	f.published = nil
+	w = post(h, "/v1/messages/batch", batch(`{"topic":"t","url":null,"body":null,"success":null,"headers":null}`))
+	require.Equal(t, 202, decodeAnswer[wire.Results](t, w, 202).Results[0].Status)
+	require.Equal(t, "null", string(f.the(t).Body), "a body may be null")
+	require.Empty(t, f.the(t).URL)
+	requireField(t, post(h, "/v1/messages", `{"topic":null,"url":"http://a","body":1}`), "$.topic", "needed")
+	requireField(t, post(h, "/v1/messages", `{"topic":"t","raw_body":null}`), "$.body", "one of")
+
+	w = post(h, "/v1/endpoints", `{"url":"http://a","metadata":{"a":null,"b":"1"},"headers":{"x":null},`+
+		every("uid", "tenant", "topics", "description", "secret", "signature", "ladder", "timeout", "max_in_flight", "rate", "success", "ordered", "disabled", "id")+`}`)
+	require.Equal(t, 201, w.Code, w.Body.String())
+	require.Equal(t, []string{"*"}, f.there.Topics)
+	require.Equal(t, map[string]string{"b": "1"}, f.there.Metadata)
+	require.Empty(t, f.there.Headers)
+	w = post(h, "/v1/endpoints/ep_123456789/rotate-secret", `{"overlap":null,"secret":null}`)
+	require.Equal(t, 200, w.Code, w.Body.String())
+	require.Equal(t, 24*time.Hour, f.overlap)
+}
+
+func TestAPathMayBeginWithADollar(t *testing.T) {
+	for path, answer := range map[string]string{
+		"$.code": `{"code":"OK"}`, "$.a.0.b": `{"a":[{"b":"OK"}]}`, "$.a[0].b": `{"a":[{"b":"OK"}]}`, "$[1]": `["x","OK"]`, "$.$.a": `{"$":{"a":"OK"}}`,
+		"$ref": `{"$ref":"OK"}`, "a[0]": `{"a[0]":"OK"}`,
+	} {
+		f := &fakeService{}
+		w := post(newTestAPI(t, f), "/v1/messages", message(`"success":{"body":{"path":"`+path+`","equals":"OK"}}`))
+		require.Equal(t, 202, w.Code, w.Body.String())
+		require.True(t, f.the(t).Success.Body([]byte(answer)), path)
+		require.False(t, f.the(t).Success.Body([]byte(`{"code":"NO"}`)), path)
+	}
 }

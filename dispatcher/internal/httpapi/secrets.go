@@ -88,8 +88,7 @@ func decodeRotation(buf *bytes.Buffer) (rotation, error) {
 		switch {
 		case name != "overlap" && name != "secret":
 			err = errors.New("is unknown")
-		case v.Kind() == 'n':
-			err = errors.New("must not be null; leave it out")
+		case v.Kind() == 'n': // left out
 		case name == "overlap":
 			if err = duration(&r.overlap, v); err == nil && (r.overlap < 0 || r.overlap > dispatcher.MaxOverlap) {
 				err = errors.New("must be 0s to 30d")

@@ -85,7 +85,7 @@ func TestE2EServeRefusesToStart(t *testing.T) {
 	}{
 		{"without a Redis", nil, []string{"neither REDIS_URL nor DATA_DIR is set"}, exitUsage},
 		{"with a folder and no program to run on it", []string{"DATA_DIR=" + t.TempDir(), "PATH=" + t.TempDir(), free}, []string{"DATA_DIR: neither redis-server nor valkey-server is installed"}, exitFailed},
-		{"where its Redis does not answer", []string{"REDIS_URL=redis://127.0.0.1:1", free}, []string{"127.0.0.1:1"}, exitUnreachable},
+		{"where its Redis does not answer", []string{"REDIS_URL=redis://127.0.0.1:1", free}, []string{"REDIS_URL: ", "127.0.0.1:1", "connection refused (waited 30s for it)"}, exitUnreachable},
 		{"on a Redis that throws deliveries away", []string{full, free}, []string{"allkeys-lru", "noeviction"}, exitFailed},
 		{"in the open without a key", []string{redis, "LISTEN=0.0.0.0:0"}, []string{"set API_KEYS=hk_"}, exitUsage},
 		{"on an address that is taken", []string{redis, "LISTEN=" + strings.TrimPrefix(strings.TrimSuffix(server.URL(), "/0"), "redis://")},

@@ -1,11 +1,17 @@
 package main
 
 import (
+	"time"
+
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/dispatcher/app"
 )
+
+// storeWait is for how long serve waits for its store at the start: they are
+// often started together, and Redis reads its data first.
+const storeWait = 30 * time.Second
 
 func newServe(s stage) *cobra.Command {
 	return &cobra.Command{
@@ -14,7 +20,8 @@ func newServe(s stage) *cobra.Command {
 		Long: `Takes messages over HTTP, keeps them in Redis and delivers them. All settings come
 from the environment; hookladder config shows them. REDIS_URL is needed, or
 DATA_DIR for a redis-server of its own, since what was acknowledged must outlive
-the process.
+the process. A Redis that does not answer yet is waited for, for 30 seconds; then
+the exit code is 4.
 
 SIGTERM or Ctrl-C stops it in order: /readyz answers 503 and nothing more is
 taken from the queue; attempts under way may finish for SHUTDOWN_GRACE, the rest
@@ -38,6 +45,7 @@ another instance, or by itself restarted.`,
 				return usagef("neither REDIS_URL nor DATA_DIR is set: name a Redis that keeps the messages, such as REDIS_URL=redis://127.0.0.1:6379, or a folder for one of its own, such as DATA_DIR=./data; hookladder dev needs neither and forgets everything")
 			}
 			o := options(read, found)
+			o.StoreWait = storeWait
 			o.Log = newLog(read, found, cmd.ErrOrStderr())
 			if err := o.Check(); err != nil {
 				return usageError{err}

@@ -69,6 +69,7 @@ type Options struct {
 	InMemory    bool                  // a Redis inside the process, which forgets everything when Run returns
 	Durability  dispatcher.Durability // what a publish waits for
 	Poll        bool                  // neither pub/sub nor blocking commands are used
+	StoreWait   time.Duration         // for how long Run waits for a store that does not answer yet
 
 	Project    string // prefix of all keys
 	Partitions int    // 0: what the store says

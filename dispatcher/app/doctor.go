@@ -23,7 +23,7 @@ func Doctor(ctx context.Context, o Options, fix bool, hear func(dispatcher.Store
 		return out, err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	store, err := redisq.Open(ctx, storeOptions(url, o))
+	store, err := openAny(ctx, url, o)
 	if err != nil {
 		return out, err
 	}
@@ -45,7 +45,7 @@ func SealEndpoints(ctx context.Context, o Options, tell func(id string, err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	store, err := redisq.Open(ctx, storeOptions(url, o))
+	store, err := openAny(ctx, url, o)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,8 @@ func Repartition(ctx context.Context, o Options, to int, dry bool, tell func(Rep
 		return out, err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	return redisq.Repartition(ctx, storeOptions(url, o), redisq.RepartitionOptions{
+	out, err = redisq.Repartition(ctx, storeOptions(url, o), redisq.RepartitionOptions{
 		To: to, DryRun: dry, Quiet: repartitionQuiet, Tell: tell,
 	})
+	return out, named(o, err)
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -22,15 +21,11 @@ func openStore(ctx context.Context, o Options) (*redisq.Store, func() error, err
 	if unverified(at) {
 		o.Log.Warn("the store's certificate is not verified: anybody on the way can read and change what is kept; leave out skip_verify and name its CA with REDIS_CA_FILE")
 	}
-	store, err := redisq.Open(ctx, storeOptions(at, o))
+	store, err := await(ctx, at, o)
 	if err != nil {
 		return nil, nil, errors.Join(err, end())
 	}
-	closeAll := func() error { return errors.Join(store.Close(), end()) }
-	if err := admit(ctx, store, o); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("open store: %w", err), closeAll())
-	}
-	return store, closeAll, nil
+	return store, func() error { return errors.Join(store.Close(), end()) }, nil
 }
 
 // unverified reports whether the URL of a store asks for TLS with anybody.

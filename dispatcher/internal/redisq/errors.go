@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -68,6 +69,17 @@ func meaningOf(err error) error {
 		}
 	}
 	return nil
+}
+
+// refusing are the prefixes of Redis' answers to a user or password that is not
+// one of its own.
+var refusing = []string{"NOAUTH", "WRONGPASS"}
+
+// Refused reports whether Redis answered that it does not know who asks: that
+// passes only when somebody has set it right.
+func Refused(err error) bool {
+	text := wordOf(err)
+	return slices.ContainsFunc(refusing, func(prefix string) bool { return strings.HasPrefix(text, prefix) })
 }
 
 // failed gives an error its meaning.

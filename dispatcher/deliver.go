@@ -140,7 +140,7 @@ func (d *deliverer) attempt(c Claimed, began time.Time, s *Settlement) route {
 func (d *deliverer) judge(c Claimed, r route, answer Answer, began time.Time, s *Settlement) {
 	m := c.Message
 	o := Judge(Case{
-		Answer: answer, Success: r.success, Rung: c.Rung, Ladder: r.ladder, MaxAttempts: m.MaxAttempts,
+		Answer: answer, Success: r.success, Rung: c.Rung, Ladder: r.ladder, MaxAttempts: m.MaxAttempts, WaitsOn: c.WaitsOn,
 		Now: d.engine.view.clock.now(), ExpiresAt: m.ExpiresAt, Jitter: d.jitter, Random: rand.Float64(),
 	})
 	s.Verdict, s.Wait, s.Reason, s.Blame, s.Pause = o.Verdict, o.Wait, o.Reason, o.Blame, o.Pause

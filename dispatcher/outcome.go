@@ -24,6 +24,7 @@ type Case struct {
 	Rung        int      // number of the attempt since its ladder began, from 1
 	Ladder      ladder.Ladder
 	MaxAttempts int       // cuts the ladder; 0: does not
+	WaitsOn     time.Time // a person asked for the attempt: if it fails, the delivery waits on until then; zero: its ladder goes on
 	Now         time.Time // by the queue's clock
 	ExpiresAt   time.Time // zero: never
 	Jitter      float64   // a fraction of the rung, only ever added
@@ -130,16 +131,42 @@ func statusFault(status int, want *successRules) string {
 // next finds the time of the next attempt, not before pause is over, or why
 // there is none.
 func next(c Case, pause time.Duration) (Verdict, time.Duration, DeadReason) {
+	if !c.WaitsOn.IsZero() {
+		return waitOn(c, pause)
+	}
 	wait, ok := c.Ladder.Cut(c.MaxAttempts).Next(c.Rung)
 	if !ok {
 		return Dead, 0, ReasonExhausted
 	}
 	wait = max(ladder.Jittered(wait, c.Jitter, c.Random), pause)
-	if !c.ExpiresAt.IsZero() && !c.Now.Add(wait).Before(c.ExpiresAt) {
+	if c.expires(c.Now.Add(wait)) {
 		return Dead, 0, ReasonExpired
 	}
 	return Retry, wait, ""
 }
+
+// waitOn finds how long the rung is that a person's attempt interrupted: the
+// queue has its delivery wait on until the same time, and that long only where
+// the time has passed by then. One that was never attempted waited on no rung.
+func waitOn(c Case, pause time.Duration) (Verdict, time.Duration, DeadReason) {
+	l := c.Ladder.Cut(c.MaxAttempts)
+	wait, _ := l.Next(min(c.Rung-1, l.Len())) // it may be shorter than it was
+	wait = max(ladder.Jittered(wait, c.Jitter, c.Random), pause)
+	due := c.Now.Add(wait)
+	if c.WaitsOn.After(c.Now) {
+		due = c.WaitsOn
+		if c.Now.Add(pause).After(due) {
+			due = c.Now.Add(pause)
+		}
+	}
+	if c.expires(due) {
+		return Dead, 0, ReasonExpired
+	}
+	return Retry, wait, ""
+}
+
+// expires reports whether an attempt at a time would come too late.
+func (c Case) expires(at time.Time) bool { return !c.ExpiresAt.IsZero() && !at.Before(c.ExpiresAt) }
 
 // retryAfter reads a Retry-After header: seconds or any HTTP date, at most
 // maxRetryAfter. What says nothing, nothing sensible or the past is 0. A date is

@@ -101,6 +101,23 @@ func TestAnswersMean(t *testing.T) {
 		{"jitter counts for the expiry", status(500), "", func(c *dispatcher.Case) {
 			c.Jitter, c.Random, c.ExpiresAt = 0.2, 0.5, judgedAt.Add(16*time.Second)
 		}, dead(dispatcher.ReasonExpired, dispatcher.ClassStatus, 500, "status 500")},
+		{"an attempt beside the ladder waits the rung that it interrupted", status(500), "", func(c *dispatcher.Case) { c.Rung, c.WaitsOn = 2, judgedAt.Add(time.Second) }, retry(500, "status 500")},
+		{"one beside its last rung is not the last", status(500), "", func(c *dispatcher.Case) { c.Rung, c.WaitsOn = 4, judgedAt },
+			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: 500, Wait: 25 * time.Hour, Error: "status 500", Blame: true}},
+		{"one beside a rung that the ladder has no more waits the last", status(500), "", func(c *dispatcher.Case) { c.Rung, c.MaxAttempts, c.WaitsOn = 4, 3, judgedAt },
+			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: 500, Wait: 3 * time.Minute, Error: "status 500", Blame: true}},
+		{"one before the first attempt interrupted no rung", status(500), "", func(c *dispatcher.Case) { c.WaitsOn = judgedAt },
+			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: 500, Error: "status 500", Blame: true}},
+		{"one without a ladder is not the last either", status(500), "", func(c *dispatcher.Case) { c.Ladder, c.WaitsOn = ladder.Ladder{}, judgedAt.Add(time.Hour) },
+			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: 500, Error: "status 500", Blame: true}},
+		{"one beside the ladder is dead where the receiver is gone", status(410), "", func(c *dispatcher.Case) { c.WaitsOn = judgedAt.Add(time.Hour) },
+			dead(dispatcher.ReasonGone, dispatcher.ClassStatus, 410, "status 410: gone for good")},
+		{"one that would wait on past the expiry is dead", status(500), "", func(c *dispatcher.Case) {
+			c.WaitsOn, c.ExpiresAt = judgedAt.Add(time.Hour), judgedAt.Add(time.Hour)
+		}, dead(dispatcher.ReasonExpired, dispatcher.ClassStatus, 500, "status 500")},
+		{"one that waits on until just before the expiry is not", status(500), "", func(c *dispatcher.Case) {
+			c.Rung, c.WaitsOn, c.ExpiresAt = 2, judgedAt.Add(time.Second), judgedAt.Add(2*time.Second)
+		}, retry(500, "status 500")},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {

@@ -199,8 +199,9 @@ type Claimed struct {
 	Message *Message  // nil when the record can't be read
 	Due     time.Time // since when it was ready, or for when it was scheduled
 	Attempt int       // the number of the attempt to come, from 1
-	Rung    int       // the same counted from where its ladder began, from 1
+	Rung    int       // the same counted from where its ladder began, from 1, without those beside it
 	Asked   bool      // a person asked for this attempt
+	WaitsOn time.Time // until when it waits if this attempt fails, since that interrupted its ladder; zero: its ladder goes on
 	First   bool      // nothing ever happened to it before
 	Version int64     // of the limits that its lane keeps; 0: none
 	Leased  time.Time // when that was; see Lease
@@ -327,8 +328,9 @@ type Change struct {
 type Changer interface {
 	// Cancel ends what is not finished. What is in flight ends with its attempt.
 	Cancel(ctx context.Context, by string, ids []DeliveryID) ([]Change, []Hint, error)
-	// Retry makes ready at once: a waiting delivery keeps its rung, an ended
-	// one starts a new ladder, one in flight is left with ErrInFlight.
+	// Retry makes ready at once: a waiting delivery is attempted beside its
+	// ladder, an ended one starts a new one, one in flight is left with
+	// ErrInFlight.
 	Retry(ctx context.Context, by string, ids []DeliveryID) ([]Change, []Hint, error)
 }
 

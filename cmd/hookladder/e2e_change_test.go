@@ -94,33 +94,6 @@ func TestE2ECancelledBetweenRungsItIsNotTriedAgain(t *testing.T) {
 	require.Len(t, w.receiver.arrivals("m1"), 1)
 }
 
-func TestE2ERetryOfWhatWaitsAttemptsItNow(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.receiver.answers(func(rw http.ResponseWriter, _ *http.Request, _ string, n int) {
-		if n <= 2 {
-			rw.WriteHeader(http.StatusInternalServerError)
-		}
-	})
-	i := w.serve("LADDER=1h,2h,3h")
-	i.publish(wire.Message{ID: "m1", URL: w.receiver.URL, Delay: hour})
-	require.Equal(t, "scheduled", i.delivery("m1").Status)
-	for n := 1; n <= 3; n++ {
-		_, err := i.Retry(t.Context(), "m1", "")
-		require.NoError(t, err)
-		got := w.receiver.wait("m1", n)
-		require.Equal(t, "true", got.header.Get("hookladder-resend"))
-		if n == 3 {
-			break
-		}
-		require.Eventually(t, func() bool { d := i.delivery("m1"); return d.Status == "retrying" && d.Attempts == n }, e2eWait, 20*time.Millisecond)
-		d := i.delivery("m1")
-		wait := d.NextAttemptAt.Sub(d.History[n-1].At.Time).Round(time.Hour)
-		require.Equal(t, time.Duration(n)*time.Hour, wait, "it keeps its rung")
-	}
-	require.Equal(t, 3, i.until("m1", "delivered").Attempts)
-}
-
 func TestE2ERetryOfWhatIsReadyOrInFlight(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -149,7 +149,7 @@ var retryCases = []testCase{
 		require.True(r, c.Asked)
 		require.Equal(r, r.now, c.Due)
 	}},
-	{name: "what waits for its rung keeps it", run: func(r *rig) {
+	{name: "what waits for its rung keeps it, and is attempted beside it", run: func(r *rig) {
 		r.publish("a", "m1")
 		for range 2 {
 			r.mustSettle(one, failure(r.mustClaim(one, named("a", "m1"))[0], time.Minute))
@@ -167,7 +167,8 @@ var retryCases = []testCase{
 		r.pass(time.Minute)
 		r.move()
 		c = r.mustClaim(one, named("a", "m1"))[0]
-		require.Equal(r, 5, c.Rung)
+		require.Equal(r, 5, c.Attempt)
+		require.Equal(r, 4, c.Rung)
 		require.False(r, c.Asked, "that was asked for once")
 	}},
 	{name: "what has ended starts a new ladder, and attempts go on counting", run: func(r *rig) {

@@ -120,8 +120,11 @@ func (s State) checkLeftovers(f *faults) {
 		if len(s.Found[id]) == 0 {
 			f.add("%s left its progress behind", id)
 		}
-		if p.Base > p.Attempts || p.Deaths < 0 || p.Deaths > 3 {
+		if p.climbed() < 0 || p.Deaths < 0 || p.Deaths > 3 {
 			f.add("%s has the progress %+v", id, p)
+		}
+		if p.Asked != 0 && s.At(id).Place == PlaceDue {
+			f.add("%s waits for its time, and is asked for still", id)
 		}
 		if dead := s.At(id).Place == PlaceDead; dead != (p.Reason != "") {
 			f.add("%s in %s has the dead reason %q", id, s.At(id).Place, p.Reason)

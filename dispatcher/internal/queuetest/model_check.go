@@ -120,7 +120,7 @@ func (m *model) compareHint(partition int, s State, f *faults) {
 // who asked concern only what waits.
 func meaningful(p Progress, d *modelDelivery) Progress {
 	if !d.Place.Waits() || d.mark != MarkNone {
-		p.Base, p.Deaths, p.Asked = 0, 0, false
+		p.Base, p.Deaths, p.Asked, p.Beside = 0, 0, 0, 0
 	}
 	return p
 }
@@ -174,7 +174,7 @@ func (m *model) status(id dispatcher.DeliveryID) dispatcher.Status {
 		return dispatcher.StatusDelivered
 	case d.Place.Waits() && d.Place != PlaceLeased && m.limits[id.Lane].Held == dispatcher.HeldDeleted:
 		return dispatcher.StatusCancelled
-	case d.Place == PlaceDue && d.progress.Attempts > d.progress.Base:
+	case d.Place == PlaceDue && d.progress.climbed() > 0:
 		return dispatcher.StatusRetrying
 	}
 	return map[Place]dispatcher.Status{

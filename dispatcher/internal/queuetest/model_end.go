@@ -188,8 +188,13 @@ func (m *model) settled(s dispatcher.Settlement, d *modelDelivery, fronts *[]dis
 		m.giveUp(s.ID)
 		return dispatcher.SettledEnd
 	case s.Verdict == dispatcher.Retry:
+		due, over := m.again(s, d)
 		m.count(s, d)
-		d.Found = Found{Place: PlaceDue, At: m.from() + s.Wait.Milliseconds()}
+		if over {
+			m.die(s.ID, dispatcher.ReasonExpired)
+			return dispatcher.SettledEnd
+		}
+		d.Found = Found{Place: PlaceDue, At: due}
 		return dispatcher.SettledOK
 	default:
 		m.count(s, d)
@@ -203,6 +208,23 @@ func (m *model) settled(s dispatcher.Settlement, d *modelDelivery, fronts *[]dis
 		return dispatcher.SettledOK
 	}
 	return dispatcher.SettledEnd
+}
+
+// again is when the attempt after a failed one is due, in ms, and whether its
+// message will have expired by then. What a person's attempt interrupted goes on
+// waiting, unless that time has passed.
+func (m *model) again(s dispatcher.Settlement, d *modelDelivery) (due int64, expired bool) {
+	due = m.from() + s.Wait.Milliseconds()
+	on := d.progress.waitsOn()
+	if on == 0 {
+		return due, false // whoever judged the attempt saw to that
+	}
+	if on > m.ms() {
+		due = on
+	}
+	due = max(due, m.from()+ceilMillis(time.UnixMilli(0).Add(s.Pause)))
+	at := m.messages[recordKey{m.Partition(s.ID.Lane), s.ID.Message}].message.ExpiresAt
+	return due, !at.IsZero() && due >= at.UnixMilli()
 }
 
 // late is the outcome of who does not hold the lease. What an earlier outcome
@@ -254,7 +276,10 @@ func (m *model) count(s dispatcher.Settlement, d *modelDelivery) {
 	}
 	p := &d.progress
 	p.Attempts = max(p.Attempts, s.Attempt.Number)
-	p.Deaths, p.Asked, p.Status = 0, false, s.Attempt.Status
+	if s.Verdict == dispatcher.Retry && p.waitsOn() > 0 {
+		p.Beside++
+	}
+	p.Deaths, p.Asked, p.Status = 0, 0, s.Attempt.Status
 	if !s.First || s.Verdict != dispatcher.Delivered {
 		d.history = min(d.history+1, 32)
 	}
@@ -360,10 +385,10 @@ func (m *model) retried(id dispatcher.DeliveryID, got dispatcher.Change) {
 // startAgain makes ready what waits for its time, or has ended.
 func (m *model) startAgain(id dispatcher.DeliveryID) {
 	d := m.deliveries[id]
-	d.progress.Asked, d.progress.Reason = true, ""
+	d.progress.Asked, d.progress.Reason = d.At, ""
 	m.lane(id.Lane)
 	if d.Place != PlaceDue {
-		d.progress.Base, d.progress.Deaths = d.progress.Attempts, 0
+		d.progress.Base, d.progress.Deaths, d.progress.Beside, d.progress.Asked = d.progress.Attempts, 0, 0, 1
 		if m.join(id) {
 			return
 		}

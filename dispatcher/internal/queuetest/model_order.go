@@ -93,7 +93,7 @@ func (m *model) letGo(id dispatcher.DeliveryID) {
 	m.released[id] = true
 	d := m.deliveries[id]
 	due := m.messages[recordKey{m.Partition(id.Lane), id.Message}].due
-	if d.progress.Asked {
+	if d.progress.Asked != 0 {
 		due = m.ms() // a person wanted it now, whenever it was published for
 	}
 	switch {

@@ -100,6 +100,7 @@ func Run(t *testing.T, open OpenFunc) {
 		{"leases", leaseCases},
 		{"cancel", cancelCases},
 		{"retry", retryCases},
+		{"beside the ladder", besideCases},
 		{"reap", reapCases},
 		{"trim", trimCases},
 		{"trim for room", roomCases},

@@ -48,12 +48,24 @@ const (
 
 // Progress is what a store keeps of a delivery once something happened to it.
 type Progress struct {
-	Attempts int // made and settled
-	Base     int // of them, when its ladder began
-	Deaths   int // of its holders, since the last settle
-	Status   int // HTTP status of the last attempt
-	Asked    bool
+	Attempts int   // made and settled
+	Base     int   // of them, when its ladder began
+	Deaths   int   // of its holders, since the last settle
+	Status   int   // HTTP status of the last attempt
+	Asked    int64 // 0: nobody asked for the next attempt; 1: it is the first of a new ladder; else ms: the due time that it interrupted
 	Reason   dispatcher.DeadReason
+	Beside   int // attempts beside its ladder, since that began
+}
+
+// climbed is how many attempts of its ladder were made, those beside it apart.
+func (p Progress) climbed() int { return p.Attempts - p.Base - p.Beside }
+
+// waitsOn is the time in ms that a person's attempt interrupted; 0 for none.
+func (p Progress) waitsOn() int64 {
+	if p.Asked > 1 {
+		return p.Asked
+	}
+	return 0
 }
 
 // Stored is what a store keeps of a message.
@@ -192,7 +204,7 @@ func (s State) Status(id dispatcher.DeliveryID) dispatcher.Status {
 func (s State) placeStatus(id dispatcher.DeliveryID, place Place) dispatcher.Status {
 	switch place {
 	case PlaceDue:
-		if p := s.Progress[id]; p.Attempts > p.Base {
+		if s.Progress[id].climbed() > 0 {
 			return dispatcher.StatusRetrying
 		}
 		return dispatcher.StatusScheduled

@@ -125,8 +125,21 @@ func (a *answer) versions() map[dispatcher.Lane]int64 {
 // progress is what :progress holds of a delivery.
 type progress struct {
 	attempts, base, deaths, status int
-	asked                          bool
+	asked                          int64 // 0, 1 for the first of a new ladder, or in ms the due time that it interrupted
 	reason                         dispatcher.DeadReason
+	beside                         int
+}
+
+// climbed is how many attempts of its ladder a delivery had, those beside it apart.
+func (p progress) climbed() int { return p.attempts - p.base - p.beside }
+
+// waitsOn is until when a delivery waits if the attempt that a person asked for
+// fails; zero where that interrupted nothing.
+func (p progress) waitsOn() time.Time {
+	if p.asked <= 1 {
+		return time.Time{}
+	}
+	return fromMillis(p.asked)
 }
 
 // What has more, in bytes or times, was not written by us; lua/state.lua has the
@@ -154,16 +167,16 @@ func parseProgress(text string) (p progress, err error) {
 			return p, errProgress
 		}
 	}
-	for _, word := range words[6:8] {
-		if word == "" || strings.Trim(word, "0123456789") != "" {
-			return p, errProgress
-		}
+	beside, err := strconv.ParseUint(words[6], 10, 53)
+	if err != nil || words[7] == "" || strings.Trim(words[7], "0123456789") != "" {
+		return p, errProgress
 	}
-	if numbers[1] > numbers[0] {
+	if numbers[1]+beside > numbers[0] {
 		return p, errProgress
 	}
 	p = progress{
-		attempts: int(numbers[0]), base: int(numbers[1]), deaths: int(numbers[2]), status: int(numbers[3]), asked: numbers[4] != 0,
+		attempts: int(numbers[0]), base: int(numbers[1]), deaths: int(numbers[2]), status: int(numbers[3]),
+		asked: int64(numbers[4]), beside: int(beside),
 	}
 	if words[5] != "-" {
 		p.reason = dispatcher.DeadReason(words[5])

@@ -89,7 +89,7 @@ func (s *Store) readClaimed(a *answer, claimed []dispatcher.Claimed) []dispatche
 	}
 	return append(claimed, dispatcher.Claimed{
 		ID: id, Message: m, Due: due,
-		Attempt: p.attempts + 1, Rung: p.attempts - p.base + 1, Asked: p.asked, First: text == "",
+		Attempt: p.attempts + 1, Rung: p.climbed() + 1, Asked: p.asked != 0, WaitsOn: p.waitsOn(), First: text == "",
 	})
 }
 

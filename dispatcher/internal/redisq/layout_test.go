@@ -120,10 +120,10 @@ func TestFurtherFieldsAreCarriedOn(t *testing.T) {
 	mark := func(hash, field string) {
 		text, err := client.HGet(t.Context(), tag+":"+hash, field).Result()
 		require.NoError(t, err)
-		text = strings.TrimSuffix(text, " 0 0") + " 7 8 nine 10"
+		text = strings.TrimSuffix(text, " 0 0") + " 1 8 nine 10"
 		require.NoError(t, client.HSet(t.Context(), tag+":"+hash, field, text).Err())
 	}
-	want := []string{"7", "8", "nine", "10"}
+	want := []string{"1", "8", "nine", "10"}
 	id := func(message string) []dispatcher.DeliveryID {
 		return []dispatcher.DeliveryID{{Lane: "a", Message: message}}
 	}

@@ -214,11 +214,9 @@ func (r *raw) readDeliveries() {
 	}
 	for name, text := range r.progress.Val() {
 		var p queuetest.Progress
-		var asked int
 		var reason string
-		var beside, job int
-		r.whole(text, "%d %d %d %d %d %s %d %d", &p.Attempts, &p.Base, &p.Deaths, &p.Status, &asked, &reason, &beside, &job)
-		p.Asked = asked == 1
+		var job int
+		r.whole(text, "%d %d %d %d %d %s %d %d", &p.Attempts, &p.Base, &p.Deaths, &p.Status, &p.Asked, &reason, &p.Beside, &job)
 		if reason != "-" {
 			p.Reason = dispatcher.DeadReason(reason)
 		}

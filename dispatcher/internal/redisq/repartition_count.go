@@ -91,7 +91,7 @@ func (r *repartition) countDue(ctx context.Context, q int, start int64, counts m
 		if wrong != nil {
 			return 0, wrong
 		}
-		if far.attempts > far.base {
+		if far.climbed() > 0 {
 			counts[dispatcher.StatusRetrying]++
 		} else {
 			counts[dispatcher.StatusScheduled]++

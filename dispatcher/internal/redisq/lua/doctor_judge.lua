@@ -127,7 +127,7 @@ end
 local function alive(delivery)
   local text = call('HGET', PROGRESS, delivery)
   local a, _, _, s, q, reason, more = progress(text)
-  if reason ~= '-' then call('HSET', PROGRESS, delivery, progressed(a, a, 0, s, q, '-', more)) end
+  if reason ~= '-' then call('HSET', PROGRESS, delivery, progressed(a, a, 0, s, math.min(q, 1), '-', besides(more, 0))) end
 end
 
 -- Which of two places is kept. What was delivered is not attempted again. One that waits behind another keeps its turn; a

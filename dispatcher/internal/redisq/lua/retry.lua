@@ -1,4 +1,5 @@
--- retry: make ready at once. What waits keeps its rung, what ended starts a new ladder, what is in flight is left.
+-- retry: make ready at once. What waits for its time is attempted beside its ladder, what ended starts a new one, what is in
+-- flight is left.
 --
 -- ARGV[3] count  number of instances' names that follow
 -- ARGV[4..]      names, then deliveries
@@ -39,17 +40,26 @@ local function ended_before(delivery, l, text)
   else
     return nil
   end
-  return progressed(attempts, attempts, 0, status, 1, '-', (string.gsub(more, '^ %d+', ' 0')))
+  return progressed(attempts, attempts, 0, status, 1, '-', besides(more, 0))
+end
+
+-- interrupted is a due time as :progress keeps it. 0 and 1 mean something else there, and what is no time is long ago.
+local LATEST = 253402300799999 -- ms: the end of the year 9999
+local function interrupted(score)
+  local at = tonumber(score)
+  return at > 2 and at <= LATEST and floor(at) or 2
 end
 
 -- again makes ready what waits for its time, and what ended: at the end of its line, if it has one.
 local function again(delivery, l, id, record)
   local text = sure('HGET', PROGRESS, delivery)
-  if sure('ZREM', DUE, delivery) == 1 then
+  local due = sure('ZSCORE', DUE, delivery)
+  if due then
+    sure('ZREM', DUE, delivery)
     local attempts, base, deaths, status, _, _, more = progress(text)
     l.waiting = l.waiting - 1
     count(waits(text), -1)
-    sure('HSET', PROGRESS, delivery, progressed(attempts, base, deaths, status, 1, '-', more))
+    sure('HSET', PROGRESS, delivery, progressed(attempts, base, deaths, status, interrupted(due), '-', more))
     push(l, now, id)
     return 1
   end

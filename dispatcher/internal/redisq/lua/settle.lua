@@ -139,13 +139,33 @@ local function blamed(i, l)
   if pause > 0 then s.till = math.max(s.till, now + pause) end
 end
 
--- counted writes how far a delivery has come. A first attempt that was answered with 200 needs no entry.
+-- waits_until is when the attempt after a failed one is due, and whether its message will have expired by then. What a
+-- person's attempt interrupted waits on until the same time; where that has passed it waits the rung anew, and where the
+-- receiver asked for more, that long. For the others the caller looked at the expiry.
+local function waits_until(i, text)
+  local _, _, _, _, asked = progress(text)
+  local due = from + tonumber(ARGV[i + 4])
+  if asked <= 1 then return due, false end
+  due = math.max(asked > now and asked or due, from + tonumber(match(ARGV[i + 9], '%d+')))
+  local _, id = parts(ARGV[i])
+  local record = sure('HGET', MESSAGES, id)
+  local expiry = record and #record > DIGEST and expires(record) or 0
+  return due, expiry > 0 and due >= expiry
+end
+
+-- counted writes how far a delivery has come, and answers how it stands if it waits then. A first attempt that was answered
+-- with 200 needs no entry. One that a person asked for while its delivery waited, and that failed, counts beside the ladder.
 local function counted(i, text, reason)
-  if ARGV[i + 5] == '0' and reason == '-' then return end
+  if ARGV[i + 5] == '0' and reason == '-' then return waits(text) end
   if not text and ARGV[i + 1] == 'd' and ARGV[i + 3] == '200' and ARGV[i + 5] == '1' then return end
-  local attempts, base, _, _, _, _, more = progress(text)
-  put(entries_of_progress, ARGV[i],
-    progressed(math.max(attempts, tonumber(ARGV[i + 5])), base, 0, tonumber(ARGV[i + 3]), 0, reason, more))
+  local attempts, base, _, _, asked, _, more, beside = progress(text)
+  attempts = math.max(attempts, tonumber(ARGV[i + 5]))
+  if asked > 1 and ARGV[i + 1] == 'r' then
+    beside = beside + 1
+    more = besides(more, beside)
+  end
+  put(entries_of_progress, ARGV[i], progressed(attempts, base, 0, tonumber(ARGV[i + 3]), 0, reason, more))
+  return attempts - beside > base and 'retrying' or 'scheduled'
 end
 
 -- doomed ends what would wait again in the lane of a disabled or deleted endpoint.
@@ -188,19 +208,24 @@ local function settled(i, l, text, mark)
     l.waiting = l.waiting + 1
     return '1', false
   end
-  counted(i, text, verdict == 'x' and ARGV[i + 6] or '-')
-  if verdict == 'r' then
-    local due = from + tonumber(ARGV[i + 4])
+  local due, over
+  if verdict == 'r' then due, over = waits_until(i, text) end
+  if due and not over then
+    count(counted(i, text, '-'), 1)
     put(dues, num(due), delivery)
     l.waiting = l.waiting + 1
     remember(i, due)
     return '1', false
   end
+  local reason = over and 'expired' or ARGV[i + 6]
+  counted(i, text, reason)
   put(ended.dead, at_now, delivery)
   count('dead', 1)
-  bury(l.name, ARGV[i + 6], 1)
+  bury(l.name, reason, 1)
   remember(i, 0)
-  return '1', true
+  if not over then return '1', true end
+  note(delivery, 'dead', 0, 0, tonumber(ARGV[i + 5]), 'expired')
+  return '4', true
 end
 
 local function late(i, l, text, record)
@@ -260,7 +285,6 @@ for k = 1, many do
 end
 count('in_flight', -#leased)
 count('delivered', ndone + #ended.done / 2)
-count('retrying', #dues / 2)
 count('ready', #fronts)
 
 each('ZREM', DUE, gone)

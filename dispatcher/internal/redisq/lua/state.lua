@@ -188,22 +188,23 @@ local function note(delivery, verdict, status, took, number, reason)
   log[#log + 1] = delivery .. ' ' .. verdict .. ' ' .. status .. ' ' .. took .. ' ' .. number .. ' ' .. reason
 end
 
--- progress of a delivery: attempts, base, deaths, status, asked, reason, and the text of the fields behind it, which
--- scripts carry on as it is.
+-- progress of a delivery: attempts, base, deaths, status, asked, reason, the text of the fields behind it, which scripts
+-- carry on as it is, and the first of these, beside.
 local MORE = ' 0 0' -- beside, job
 local MOST_PROGRESS, MOST_ATTEMPTS = 256, 2147483647 -- what has more, in bytes or times, was not written by us
 local function progress(text)
-  if not text then return 0, 0, 0, 0, 0, '-', MORE end
-  local a, b, d, s, q, r, more = match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+)( %d+ %d+.*)$')
-  if not a or #text > MOST_PROGRESS then return 0, 0, 0, 0, 0, '-', MORE end
-  a, b, d, s, q = tonumber(a), tonumber(b), tonumber(d), tonumber(s), tonumber(q)
-  if b > a or math.max(a, d, s) > MOST_ATTEMPTS or q >= SANE then return 0, 0, 0, 0, 0, '-', MORE end
-  return a, b, d, s, q, r, more
+  if not text then return 0, 0, 0, 0, 0, '-', MORE, 0 end
+  local a, b, d, s, q, r, more, e = match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+)( (%d+) %d+.*)$')
+  if not a or #text > MOST_PROGRESS then return 0, 0, 0, 0, 0, '-', MORE, 0 end
+  a, b, d, s, q, e = tonumber(a), tonumber(b), tonumber(d), tonumber(s), tonumber(q), tonumber(e)
+  if b + e > a or math.max(a, d, s) > MOST_ATTEMPTS or q >= SANE then return 0, 0, 0, 0, 0, '-', MORE, 0 end
+  return a, b, d, s, q, r, more, e
 end
 local function progressed(a, b, d, s, q, r, more) return format('%d %d %d %d %.0f %s%s', a, b, d, s, q, r, more) end
+local function besides(more, n) return (string.gsub(more, '^ %d+', ' ' .. n)) end
 local function waits(text)
-  local attempts, base = progress(text)
-  return attempts > base and 'retrying' or 'scheduled'
+  local attempts, base, _, _, _, _, _, beside = progress(text)
+  return attempts - beside > base and 'retrying' or 'scheduled'
 end
 
 -- add changes counts. A field that is no number counts anew: doctor compares it.

@@ -208,19 +208,7 @@ func (d *Dispatcher) Stats(ctx context.Context) (Stats, error) {
 	if err != nil {
 		return Stats{}, err
 	}
-	var ids []string
-	for _, l := range stats.Lanes {
-		if l.Lane.IsEndpoint() {
-			ids = append(ids, string(l.Lane))
-		}
-	}
-	found, err := d.engine.directory.find(ctx, ids...)
-	for i := range stats.Lanes {
-		if dest := found[string(stats.Lanes[i].Lane)]; dest != nil {
-			stats.Lanes[i].URL = dest.origin()
-		}
-	}
-	return stats, err
+	return stats, d.tellURLs(ctx, stats.Lanes)
 }
 
 // Ping reports whether the store answers.

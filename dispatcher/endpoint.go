@@ -36,8 +36,11 @@ type Endpoint struct {
 	Success     *Success // nil: the dispatcher's
 	Ordered     bool     // one at a time, a failing one holds the rest
 
-	Paused   bool // deliveries are made and held
-	Disabled bool // deliveries are recorded as dead, unattempted
+	Paused   bool      // deliveries are made and held
+	Disabled bool      // deliveries are recorded as dead, unattempted
+	Gone     bool      // it is disabled since its receiver answered 410
+	HeldBy   string    // who paused or disabled it: a key's name; empty: it is neither, or nobody asked for it
+	HeldAt   time.Time // when; zero: it is neither
 
 	Since int64 // version of the last change of its URL, or resume: what was called before then says nothing of it
 
@@ -76,7 +79,7 @@ func (l Lane) IsEndpoint() bool { return strings.HasPrefix(string(l), EndpointPr
 
 // Limits are what the endpoint's lane has to know.
 func (e *Endpoint) Limits() LaneLimits {
-	l := LaneLimits{Version: e.Version, MaxInFlight: e.MaxInFlight, Interval: e.Rate.Interval(), Ordered: e.Ordered}
+	l := LaneLimits{Version: e.Version, MaxInFlight: e.MaxInFlight, Interval: e.Rate.Interval(), Ordered: e.Ordered, By: e.HeldBy}
 	switch {
 	case e.Disabled:
 		l.Held = HeldDisabled
@@ -84,6 +87,17 @@ func (e *Endpoint) Limits() LaneLimits {
 		l.Held = HeldPaused
 	}
 	return l
+}
+
+// note keeps who holds the endpoint since when, where that is another than before.
+func (e *Endpoint) note(before *Endpoint, by string, at time.Time) {
+	switch {
+	case !e.Paused && !e.Disabled:
+		e.Gone, e.HeldBy, e.HeldAt = false, "", time.Time{}
+	case e.Paused != before.Paused || e.Disabled != before.Disabled:
+		e.Gone = e.Gone && e.Disabled
+		e.HeldBy, e.HeldAt = by, at
+	}
 }
 
 // Matches reports whether messages of a topic go to the endpoint.

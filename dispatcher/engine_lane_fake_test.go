@@ -3,10 +3,8 @@ package dispatcher_test
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	d "github.com/hookladder/hookladder/dispatcher"
@@ -359,33 +357,14 @@ func (q *fakeQueue) state(lane d.Lane) d.LaneState {
 		}
 		return s
 	}
+	if q.lanes.allHeld {
+		s.All = &d.HeldLane{Held: d.HeldPaused}
+	}
 	if l := q.lanes.known[lane]; l != nil {
+		if l.limits.Held != d.HeldNone {
+			s.By = cmp.Or(l.limits.By, d.System)
+		}
 		s.Known, s.Limits, s.Fails, s.Opened, s.Until = true, l.limits, l.fails, l.opened, l.until
 	}
 	return s
-}
-
-// Lanes pages by when lanes were made.
-func (q *fakeQueue) Lanes(ctx context.Context, limit int, cursor string) ([]d.LaneState, string, error) {
-	if err := q.begin(ctx, call{name: "lanes", n: limit}); err != nil {
-		return nil, "", err
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	from, err := strconv.Atoi(cmp.Or(cursor, "0"))
-	if err != nil {
-		return nil, "", fmt.Errorf("%w: %q", d.ErrCursor, cursor)
-	}
-	all := slices.SortedFunc(maps.Keys(q.lanes.known), func(a, b d.Lane) int { return q.lanes.known[b].made - q.lanes.known[a].made })
-	if q.lanes.allHeld {
-		all = append([]d.Lane{d.AllLanes}, all...)
-	}
-	var states []d.LaneState
-	for _, lane := range all[min(from, len(all)):min(from+limit, len(all))] {
-		states = append(states, q.state(lane))
-	}
-	if from+limit >= len(all) {
-		return states, "", nil
-	}
-	return states, strconv.Itoa(from + limit), nil
 }

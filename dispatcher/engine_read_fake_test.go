@@ -1,9 +1,12 @@
 package dispatcher_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 
 	d "github.com/hookladder/hookladder/dispatcher"
 )
@@ -110,8 +113,7 @@ func (q *fakeQueue) Stats(ctx context.Context) (d.Stats, error) {
 	defer q.mu.Unlock()
 	s := d.Stats{Now: q.now()}
 	for lane := range q.lanes.known {
-		count := q.countOf(lane)
-		s.Lanes = append(s.Lanes, d.LaneStats{Lane: lane, InFlight: count.InFlight, Waiting: count.Waiting})
+		s.Lanes = append(s.Lanes, q.state(lane))
 	}
 	return s, nil
 }
@@ -150,4 +152,43 @@ func (q *fakeQueue) retry(id d.DeliveryID) error {
 		delete(q.due, id)
 	}
 	return nil
+}
+
+func (q *fakeQueue) PausedLanes(ctx context.Context, most int) (states []d.LaneState, total int, err error) {
+	if err := q.begin(ctx, call{name: "paused lanes", n: most}); err != nil {
+		return nil, 0, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, lane := range slices.Sorted(maps.Keys(q.lanes.known)) {
+		if q.lanes.known[lane].limits.Held == d.HeldPaused {
+			states = append(states, q.state(lane))
+		}
+	}
+	return states[:min(most, len(states))], len(states), nil
+}
+
+// Lanes pages by when lanes were made.
+func (q *fakeQueue) Lanes(ctx context.Context, limit int, cursor string) ([]d.LaneState, string, error) {
+	if err := q.begin(ctx, call{name: "lanes", n: limit}); err != nil {
+		return nil, "", err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	from, err := strconv.Atoi(cmp.Or(cursor, "0"))
+	if err != nil {
+		return nil, "", fmt.Errorf("%w: %q", d.ErrCursor, cursor)
+	}
+	all := slices.SortedFunc(maps.Keys(q.lanes.known), func(a, b d.Lane) int { return q.lanes.known[b].made - q.lanes.known[a].made })
+	if q.lanes.allHeld {
+		all = append([]d.Lane{d.AllLanes}, all...)
+	}
+	var states []d.LaneState
+	for _, lane := range all[min(from, len(all)):min(from+limit, len(all))] {
+		states = append(states, q.state(lane))
+	}
+	if from+limit >= len(all) {
+		return states, "", nil
+	}
+	return states, strconv.Itoa(from + limit), nil
 }

@@ -152,7 +152,7 @@ func TestWorkThatIsForgottenBeforeItsAgeIsTold(t *testing.T) {
 			pass(time.Minute)
 			require.Equal(t, told[i], strings.Count(r.log.String(), "finished deliveries forgotten before their age"), age.String())
 		}
-		require.Contains(t, r.log.String(), "age=12h0m0s asked=24h0m0s")
+		require.Contains(t, r.log.String(), "age_s=43200 asked_s=86400")
 		require.Contains(t, r.log.String(), "raise RETENTION_MAX, or lower RETENTION")
 		require.NotContains(t, r.log.String(), "dead deliveries forgotten")
 		r.queue.set(func() { r.queue.cut.dead = 3 })

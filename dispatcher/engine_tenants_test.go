@@ -59,7 +59,7 @@ func TestALaneThatIsNotThereIsNeitherPausedNorResumed(t *testing.T) {
 		for _, name := range []string{"u_AbCdEfGhIj", "q_jobs"} {
 			for _, call := range []func(context.Context, string, string) (d.LaneState, error){r.Pause, r.Resume} {
 				_, err := call(t.Context(), name, "")
-				require.ErrorIs(t, err, d.ErrNotFound, name)
+				require.ErrorIs(t, err, d.ErrNoLane, name)
 			}
 		}
 		require.Empty(t, r.queue.seen("limit"), "none was made by asking")

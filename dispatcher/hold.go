@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -86,27 +87,55 @@ func (d *Dispatcher) hold(ctx context.Context, destination, tenant string, held 
 			return nil
 		}, !held)
 	default:
-		limits := LaneLimits{Name: name}
+		limits := LaneLimits{Name: name, By: callerOf(ctx)}
 		if held {
 			limits.Held = HeldPaused
 		}
 		_, err = d.engine.setLimits(ctx, lane, limits, !held)
-		if lane == AllLanes && err == nil {
-			d.engine.log.LogAttrs(ctx, slog.LevelInfo, "all lanes changed", slog.Bool("paused", held))
-		}
 	}
 	if err != nil {
 		return LaneState{}, err
 	}
 	states, err := d.engine.queue.LaneStates(ctx, []Lane{lane})
-	if err != nil {
-		return LaneState{}, fmt.Errorf("read lane %s: %w", lane, err)
+	if err == nil {
+		err = d.tellURLs(ctx, states)
+	} else {
+		states, err = []LaneState{{Lane: lane}}, fmt.Errorf("read lane %s: %w", lane, err)
 	}
-	err = d.tellURLs(ctx, states)
+	d.tellHeld(ctx, &states[0], held) // it is done, whatever could be read of it
 	return states[0], err
 }
 
-// checkLane says ErrNotFound of a lane that is named by itself and is not
+// tellHeld logs that somebody paused a lane, or let it go on. Its URL is without
+// the parts that may be secret.
+func (d *Dispatcher) tellHeld(ctx context.Context, s *LaneState, held bool) {
+	text := "lane resumed"
+	switch {
+	case held && s.Lane == AllLanes:
+		text = "all lanes paused"
+	case held:
+		text = "lane paused"
+	case s.Lane == AllLanes:
+		text = "all lanes resumed"
+	}
+	attrs := []slog.Attr{byCaller(ctx), slog.String("lane", string(s.Lane))}
+	if s.Lane != AllLanes {
+		attrs = append(attrs, slog.String("url", s.URL), slog.String("tenant", s.Tenant))
+	}
+	d.engine.log.LogAttrs(ctx, slog.LevelInfo, text, attrs...)
+}
+
+// pausedTold is how many paused lanes are told by themselves.
+const pausedTold = 50
+
+// PausedLanes are the lanes that were paused last, behind AllLanes where that is,
+// and how many there are.
+func (d *Dispatcher) PausedLanes(ctx context.Context) ([]LaneState, int, error) {
+	states, total, err := d.engine.queue.PausedLanes(ctx, pausedTold)
+	return states, total, errors.Join(err, d.tellURLs(ctx, states))
+}
+
+// checkLane says ErrNoLane of a lane that is named by itself and is not
 // there. A URL and an endpoint may be held before their first message.
 func (d *Dispatcher) checkLane(ctx context.Context, lane Lane, destination string) error {
 	if string(lane) != destination || lane == AllLanes || lane.IsEndpoint() {
@@ -117,10 +146,13 @@ func (d *Dispatcher) checkLane(ctx context.Context, lane Lane, destination strin
 		return fmt.Errorf("read lane %s: %w", lane, err)
 	}
 	if s := states[0]; !s.Known && s.URL == "" && s.LaneCount == (LaneCount{}) {
-		return fmt.Errorf("lane %s: %w", lane, ErrNotFound)
+		return fmt.Errorf("lane %s: %w", lane, ErrNoLane)
 	}
 	return nil
 }
+
+// ErrNoLane says that there is no such lane.
+var ErrNoLane = errors.New("no such lane")
 
 // Lanes reads a page of all lanes. ErrListing says that too many ask for one.
 func (d *Dispatcher) Lanes(ctx context.Context, limit int, cursor string) ([]LaneState, string, error) {
@@ -149,7 +181,8 @@ func (d *Dispatcher) tellURLs(ctx context.Context, states []LaneState) error {
 	}
 	for i := range states {
 		if dest := found[string(states[i].Lane)]; dest != nil {
-			states[i].URL, states[i].Tenant, states[i].UID = dest.origin(), dest.endpoint.Tenant, dest.endpoint.UID
+			e := dest.endpoint
+			states[i].URL, states[i].Tenant, states[i].UID, states[i].Gone = dest.origin(), e.Tenant, e.UID, e.Gone
 		}
 	}
 	return nil

@@ -67,7 +67,7 @@ func (d *Dispatcher) holdTenants(ctx context.Context, destination, cursor string
 		return OtherTenants{}, err
 	}
 	w.change = func(lane Lane) error {
-		limits := LaneLimits{}
+		limits := LaneLimits{By: callerOf(ctx)}
 		if held {
 			limits.Held = HeldPaused
 		}
@@ -75,8 +75,12 @@ func (d *Dispatcher) holdTenants(ctx context.Context, destination, cursor string
 		return err
 	}
 	found, err := d.eachTenant(ctx, w)
-	d.engine.log.LogAttrs(ctx, slog.LevelInfo, "lanes of an origin changed",
-		slog.String("host", u.Host), slog.Bool("paused", held), slog.Int("changed", found.Changed), slog.Int("failed", found.Failed))
+	text := "lanes of all tenants resumed"
+	if held {
+		text = "lanes of all tenants paused"
+	}
+	d.engine.log.LogAttrs(ctx, slog.LevelInfo, text, byCaller(ctx), slog.String("url", u.Scheme+"://"+u.Host),
+		slog.Int("changed", found.Changed), slog.Int("failed", found.Failed))
 	return found, err
 }
 

@@ -31,7 +31,13 @@ type LaneLimits struct {
 	// Name is no limit, and empty mostly: what a bare URL's lane is for, as
 	// URLLaneName tells it, where it may be held before its first message.
 	Name string
+	// By is no limit either: who holds it, a key's name; empty: System.
+	By string
 }
+
+// System is who holds a lane that nobody asked to hold: a receiver that answered
+// 410, or a repair.
+const System = "system"
 
 // LaneCount is what a lane has at a moment.
 type LaneCount struct {
@@ -49,6 +55,10 @@ type LaneState struct {
 	LaneCount
 	Known  bool      // something was published to it, or somebody held it
 	Since  time.Time // it is held; zero: it is not, or that is not known
+	By     string    // who holds it: a key's name, or System; empty: it is not held
+	Gone   bool      // its endpoint is disabled since its receiver answered 410
+	All    *HeldLane // why and since when all lanes are; nil: they are not
+	Limit  LaneWhy   // what an attempt has to wait for: WhyRetryAfter or WhyRate; empty: neither
 	Window int       // deliveries it may have in flight now
 	Fails  int       // blamed failures in a row
 	Opened int       // how often its breaker opened in a row; 0: it is closed
@@ -69,6 +79,50 @@ func (s *LaneState) State() EndpointState {
 	return StateActive
 }
 
+// StateLimited and StateDeleted are states of lanes only. A lane has the first of
+// these that holds: deleted, disabled, paused, open, limited, active.
+const (
+	StateLimited EndpointState = "limited" // a rate, or its receiver, has it wait
+	StateDeleted EndpointState = "deleted" // its endpoint was: what waits is being cancelled
+)
+
+// LaneWhy says in one word why a lane is in its state. One that is active has no
+// reason.
+type LaneWhy string
+
+// The reasons.
+const (
+	WhyPaused     LaneWhy = "paused"      // somebody paused it
+	WhyAll        LaneWhy = "all"         // somebody paused all lanes
+	WhyOperator   LaneWhy = "operator"    // somebody disabled its endpoint
+	WhyGone       LaneWhy = "gone"        // its receiver answered 410
+	WhyDeleted    LaneWhy = "deleted"     // somebody deleted its endpoint
+	WhyBreaker    LaneWhy = "breaker"     // its receiver failed again and again
+	WhyRetryAfter LaneWhy = "retry_after" // its receiver asked for it
+	WhyRate       LaneWhy = "rate"        // its endpoint's rate is used up
+)
+
+// Standing is how a lane stands, and why.
+func (s *LaneState) Standing() (EndpointState, LaneWhy) {
+	switch {
+	case s.Limits.Held == HeldDeleted:
+		return StateDeleted, WhyDeleted
+	case s.Limits.Held == HeldDisabled && s.Gone:
+		return StateDisabled, WhyGone
+	case s.Limits.Held == HeldDisabled:
+		return StateDisabled, WhyOperator
+	case s.Limits.Held == HeldPaused:
+		return StatePaused, WhyPaused
+	case s.All != nil:
+		return StatePaused, WhyAll
+	case s.Opened > 0:
+		return StateOpen, WhyBreaker
+	case s.Limit != "":
+		return StateLimited, s.Limit
+	}
+	return StateActive, ""
+}
+
 // LaneVersion is a lane with the version of the limits that it keeps.
 type LaneVersion struct {
 	Lane    Lane
@@ -80,7 +134,7 @@ type HeldLane struct {
 	LaneVersion
 	Held  Held
 	Since time.Time
-	By    string // the instance that wrote it
+	By    string // the name of the key that asked for it, or System
 }
 
 // Laner knows the lanes.
@@ -108,7 +162,12 @@ type Laner interface {
 	LaneNames(ctx context.Context, partition int, cursor string) (list []LaneName, next string, err error)
 	// LaneStates reads lanes, in the order asked for.
 	LaneStates(ctx context.Context, lanes []Lane) ([]LaneState, error)
-	// Lanes reads a page of all lanes that are known, those last made first;
-	// AllLanes is the first of the first page while it is held.
+	// Lanes reads a page of all lanes that are known: those that are paused, then
+	// the others, those last made first. AllLanes is the first of the first page
+	// while it is held.
 	Lanes(ctx context.Context, limit int, cursor string) (states []LaneState, next string, err error)
+	// PausedLanes reads what is paused: AllLanes first, then those that were
+	// paused last, at most so many, and counts the others too. What partitions
+	// that answer have is told also beside an error of others.
+	PausedLanes(ctx context.Context, most int) (states []LaneState, total int, err error)
 }

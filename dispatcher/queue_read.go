@@ -30,14 +30,6 @@ type Page struct {
 // ErrCursor says that a cursor was not made by this queue.
 var ErrCursor = errors.New("unknown cursor")
 
-// LaneStats is what waits in one lane.
-type LaneStats struct {
-	Lane     Lane
-	URL      string // origin, where it is known
-	InFlight int
-	Waiting  int
-}
-
 // Stats is a picture of the whole queue. Counts may lag for cancelled work
 // whose lane has not come round yet.
 type Stats struct {
@@ -47,7 +39,7 @@ type Stats struct {
 	Now       time.Time
 	Instances int
 	Retention time.Duration // for how long finished deliveries are kept whole by now, in the partition that keeps them least long
-	Lanes     []LaneStats   // the 50 with the most waiting
+	Lanes     []LaneState   // the 50 with the most waiting, those that are paused first
 	Store     StoreInfo
 }
 

@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -43,6 +45,7 @@ func (d *Dispatcher) CreateEndpoint(ctx context.Context, e *Endpoint) (view Endp
 	e.Version, e.Since = 1, 1
 	e.CreatedAt = d.engine.view.clock.now().Truncate(time.Millisecond)
 	e.UpdatedAt = e.CreatedAt
+	e.note(&Endpoint{}, callerOf(ctx), e.CreatedAt)
 	if len(e.Secrets) == 0 {
 		e.Secrets = []EndpointSecret{{Secret: e.Signature.NewSecret()}}
 	}
@@ -209,6 +212,7 @@ func (d *Dispatcher) ChangeEndpoint(ctx context.Context, name string, change fun
 // as after another URL.
 func (d *Dispatcher) changeEndpoint(ctx context.Context, name string, change func(*Endpoint) error, clear bool) (EndpointView, error) {
 	var e *Endpoint
+	var was bool
 	for try := 1; ; try++ {
 		before, err := d.stored(ctx, name)
 		if err != nil {
@@ -217,7 +221,7 @@ func (d *Dispatcher) changeEndpoint(ctx context.Context, name string, change fun
 		if len(before.Secrets) == 0 {
 			return EndpointView{}, fmt.Errorf("change endpoint %s: %w", before.ID, ErrSealed) // what can't be read would be lost
 		}
-		e = before.Clone()
+		e, was = before.Clone(), before.Disabled
 		if err := change(e); err != nil {
 			return EndpointView{}, err
 		}
@@ -226,6 +230,7 @@ func (d *Dispatcher) changeEndpoint(ctx context.Context, name string, change fun
 			e.Since = e.Version
 		}
 		e.UpdatedAt = d.engine.view.clock.now().Truncate(time.Millisecond)
+		e.note(before, callerOf(ctx), e.UpdatedAt)
 		err = d.engine.directory.store.ChangeEndpoint(ctx, e)
 		if err == nil {
 			break
@@ -235,6 +240,7 @@ func (d *Dispatcher) changeEndpoint(ctx context.Context, name string, change fun
 		}
 	}
 	d.engine.directory.heard(EndpointChange{ID: e.ID, Tenant: e.Tenant, Version: e.Version})
+	d.tellDisabled(ctx, e, was)
 	if _, err := d.engine.setLimits(ctx, e.Lane(), e.Limits(), e.Since == e.Version); err != nil {
 		return EndpointView{}, fmt.Errorf("change endpoint %s: %w", e.ID, err)
 	}
@@ -246,6 +252,22 @@ func (d *Dispatcher) changeEndpoint(ctx context.Context, name string, change fun
 		return EndpointView{}, err
 	}
 	return views[0], nil
+}
+
+// tellDisabled logs that an endpoint was disabled, or is not any more.
+func (d *Dispatcher) tellDisabled(ctx context.Context, e *Endpoint, was bool) {
+	text := "endpoint disabled"
+	switch {
+	case e.Disabled == was:
+		return
+	case was:
+		text = "endpoint enabled"
+	}
+	attrs := []slog.Attr{byCaller(ctx), slog.String("lane", e.ID), slog.String("url", newDestination(e).origin())}
+	if e.Gone {
+		attrs = append(attrs, slog.Int("status", http.StatusGone))
+	}
+	d.engine.log.LogAttrs(ctx, slog.LevelInfo, text, attrs...)
 }
 
 // DeleteEndpoint forgets an endpoint. What waits for it is cancelled, and

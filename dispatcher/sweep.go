@@ -46,7 +46,7 @@ func (s *sweeper) take() (lane LaneVersion, ok bool) {
 // counts what waits. Where nothing does, all is done.
 func (s *sweeper) delete(ctx context.Context, id string, end int64) (waiting int, err error) {
 	e := s.engine
-	count, err := e.setLimits(ctx, Lane(id), LaneLimits{Version: end, Held: HeldDeleted}, false)
+	count, err := e.setLimits(ctx, Lane(id), LaneLimits{Version: end, Held: HeldDeleted, By: callerOf(ctx)}, false)
 	switch {
 	case err != nil:
 		return 0, err

@@ -98,14 +98,12 @@ func (d *Dispatcher) disableGone(called *Endpoint) {
 			if !says(called, e) {
 				return errAlready
 			}
-			e.Disabled = true
+			e.Disabled, e.Gone = true, true
 			return nil
 		}, false)
 		lane := slog.String("lane", called.ID)
 		switch {
-		case err == nil:
-			d.engine.log.LogAttrs(ctx, slog.LevelInfo, "endpoint disabled", lane, slog.Int("status", 410))
-		case errors.Is(err, errAlready), errors.Is(err, ErrNoEndpoint):
+		case err == nil, errors.Is(err, errAlready), errors.Is(err, ErrNoEndpoint):
 		default:
 			d.engine.log.LogAttrs(ctx, slog.LevelError, "endpoint not disabled", lane, slog.Any("err", err))
 		}

@@ -134,7 +134,7 @@ func TestE2EWhatIsPausedIsHeldAndGoesOn(t *testing.T) {
 	} {
 		state, err := one.PauseLane(t.Context(), c.destination, "")
 		require.NoError(t, err)
-		require.Equal(t, "paused", state.Held)
+		require.Equal(t, "paused", state.State)
 		for n, i := range []*instance{one, two, one, two} {
 			m := c.message
 			m.ID = fmt.Sprint(c.name, n)

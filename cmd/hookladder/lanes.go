@@ -17,9 +17,10 @@ func newLanes(s stage) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lanes",
 		Short: "List the lanes, and how each stands",
-		Long: `Lists the lanes, those last made first. A lane is where the deliveries to one
-destination wait: an endpoint, or the origin (scheme, host and port) of a tenant's
-bare URLs.`,
+		Long: `Lists the lanes: what is paused first, then those last made. A lane is where the
+deliveries to one destination wait: an endpoint, or the origin (scheme, host and
+port) of a tenant's bare URLs. BY is the API key that paused, disabled or deleted
+it; * stands for all lanes, and is listed while all are paused.`,
 		Example: `  hookladder lanes
   hookladder lanes --json`,
 		Args: noArgs,
@@ -49,10 +50,11 @@ bare URLs.`,
 
 func printLanes(out io.Writer, lanes ...wire.LaneState) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "LANE\tSTATE\tIN FLIGHT\tWINDOW\tWAITING\tNOT BEFORE\tTENANT\tTO")
+	fmt.Fprintln(table, "LANE\tSTATE\tWHY\tSINCE\tBY\tIN FLIGHT\tWINDOW\tWAITING\tNOT BEFORE\tTENANT\tUID\tTO")
 	for _, l := range lanes {
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n",
-			l.Lane, l.State, l.InFlight, l.Window, l.Waiting, when(l.Until), cmp.Or(l.Tenant, "-"), cmp.Or(l.URL, "-"))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\n",
+			l.Lane, l.State, cmp.Or(l.Why, "-"), when(l.Since), cmp.Or(l.By, "-"), l.InFlight, l.Window, l.Waiting,
+			when(l.Until), cmp.Or(l.Tenant, "-"), cmp.Or(l.UID, "-"), cmp.Or(l.URL, "-"))
 	}
 	return table.Flush()
 }

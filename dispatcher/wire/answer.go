@@ -114,8 +114,10 @@ type Health struct {
 
 // Ready answers /readyz: the store can be reached and is as durable as asked.
 type Ready struct {
-	Status string `json:"status" enum:"ready"`
-	Store  *Store `json:"store,omitzero" doc:"Left out without the scope read."`
+	Status      string      `json:"status" enum:"ready"`
+	PausedLanes int         `json:"paused_lanes,omitzero" doc:"How many lanes are paused; * counts as one. Only with the scope read."`
+	Paused      []LaneState `json:"paused,omitempty" doc:"* where all are paused, and the 50 that were paused last. Only with the scope read."`
+	Store       *Store      `json:"store,omitzero" doc:"Left out without the scope read."`
 }
 
 // Problem is an error as RFC 9457 has it.

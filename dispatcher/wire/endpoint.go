@@ -29,11 +29,15 @@ const Hidden = "***"
 type EndpointView struct {
 	ID string `json:"id" doc:"Also the lane of its deliveries."`
 	Endpoint
-	State     string `json:"state" enum:"active,paused,open,disabled" doc:"open: its breaker is, so it waits or is tried with one attempt."`
-	InFlight  int    `json:"in_flight"`
-	Waiting   int    `json:"waiting"`
-	CreatedAt Time   `json:"created_at"`
-	UpdatedAt Time   `json:"updated_at"`
+	State    string `json:"state" enum:"active,paused,open,disabled" doc:"open: its breaker is, so it waits or is tried with one attempt."`
+	InFlight int    `json:"in_flight"`
+	Waiting  int    `json:"waiting"`
+
+	DisabledAt     Time   `json:"disabled_at,omitzero"`
+	DisabledReason string `json:"disabled_reason,omitzero" enum:"operator,gone" doc:"gone: its receiver answered 410."`
+
+	CreatedAt Time `json:"created_at"`
+	UpdatedAt Time `json:"updated_at"`
 }
 
 // EndpointPage is a part of the list of endpoints, newest first.

@@ -7,9 +7,10 @@ type LaneState struct {
 	Tenant      string `json:"tenant,omitzero" doc:"Whose messages go there. Left out: those without a tenant."`
 	Endpoint    string `json:"endpoint,omitzero" doc:"The id of the endpoint whose lane it is."`
 	UID         string `json:"uid,omitzero" doc:"Its uid."`
-	State       string `json:"state" enum:"active,paused,open,disabled" doc:"open: its breaker is, so it waits or is tried with one attempt."`
-	Held        string `json:"held,omitzero" enum:"paused,disabled,deleted" doc:"Why nothing is attempted."`
-	Since       Time   `json:"since,omitzero" doc:"Since when it is held."`
+	State       string `json:"state" enum:"active,limited,open,paused,disabled,deleted" doc:"limited: it waits for a time. open: its breaker is, so it waits or is tried with one attempt."`
+	Why         string `json:"why,omitzero" enum:"paused,all,operator,gone,deleted,breaker,retry_after,rate" doc:"all: everything is paused (lane *). operator, gone: a person disabled its endpoint, or its receiver answered 410. Left out: it is active."`
+	Since       Time   `json:"since,omitzero" doc:"Since when it is paused, disabled or deleted."`
+	By          string `json:"by,omitzero" doc:"Who did that: the name of an API key, or the first 8 hex digits of its SHA-256; local while there are no keys; or system."`
 	InFlight    int    `json:"in_flight"`
 	Waiting     int    `json:"waiting"`
 	Window      int    `json:"window" doc:"How many may be in flight now. It grows with each success."`
@@ -19,7 +20,7 @@ type LaneState struct {
 	Ordered     bool   `json:"ordered" doc:"One at a time."`
 	Fails       int    `json:"fails" doc:"Failures in a row that count for the breaker."`
 	Opened      int    `json:"opened" doc:"How often in a row the breaker opened; 0: it is closed."`
-	Until       Time   `json:"until,omitzero" doc:"Nothing is attempted before: the breaker is open, or the receiver asked for it with Retry-After."`
+	Until       Time   `json:"until,omitzero" doc:"Nothing is attempted before: by the breaker, the receiver's Retry-After, or the rate."`
 
 	OtherTenants *OtherTenants `json:"other_tenants,omitzero" doc:"Only where a URL was paused or resumed: what else there is at its origin."`
 }

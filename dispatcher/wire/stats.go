@@ -10,15 +10,9 @@ type Stats struct {
 	Instances   int              `json:"instances"`
 	Retention   float64          `json:"retention_seconds" doc:"For how long finished deliveries are kept whole by now, in the partition that keeps them least long."`
 	Store       Store            `json:"store"`
-	Lanes       []Lane           `json:"lanes" doc:"The 50 with the most waiting."`
-}
-
-// Lane is what waits for one destination.
-type Lane struct {
-	Destination string `json:"destination"`
-	URL         string `json:"url,omitzero" doc:"Scheme, host and port."`
-	InFlight    int    `json:"in_flight"`
-	Waiting     int    `json:"waiting"`
+	PausedLanes int              `json:"paused_lanes" doc:"How many lanes are paused; * counts as one."`
+	Paused      []LaneState      `json:"paused" doc:"* where all are paused, and the 50 that were paused last."`
+	Lanes       []LaneState      `json:"lanes" doc:"The 50 with the most waiting, those that are paused first."`
 }
 
 // Store is what the store says of itself. What it does not tell is left out.

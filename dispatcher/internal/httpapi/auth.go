@@ -9,27 +9,30 @@ import (
 	"strings"
 )
 
+// localCaller stands for callers of this host while there are no keys.
+const localCaller = "local"
+
 // authorise says why a request may not do what needs a scope, or which scopes
-// its caller has. A missing, a malformed and an unknown key get one and the same
+// its caller has, and the name of its key. A missing, a malformed and an unknown key get one and the same
 // answer. What needs no scope is served to a stranger, who has none.
-func (s *server) authorise(r *http.Request, want scope, operation string) (has scope, refused *problem) {
+func (s *server) authorise(r *http.Request, want scope, operation string) (has scope, who string, refused *problem) {
 	if s.keys.Empty() && !s.strangers { // local has seen to it
-		return scopeAdmin, nil
+		return scopeAdmin, localCaller, nil
 	}
 	k, ok := s.caller(r)
 	if want == 0 {
-		return k.scope, nil
+		return k.scope, k.name, nil
 	}
 	if !ok {
-		return 0, &problem{kind: unauthorized, detail: "send a known key as Authorization: Bearer <key>"}
+		return 0, "", &problem{kind: unauthorized, detail: "send a known key as Authorization: Bearer <key>"}
 	}
 	if !k.scope.allows(want) {
-		return 0, &problem{kind: forbidden, detail: "this key lacks the scope " + want.String()}
+		return 0, "", &problem{kind: forbidden, detail: "this key lacks the scope " + want.String()}
 	}
 	if s.log.Enabled(r.Context(), slog.LevelDebug) {
 		s.log.DebugContext(r.Context(), "request allowed", "key", k.name, "operation", operation)
 	}
-	return k.scope, nil
+	return k.scope, k.name, nil
 }
 
 // caller finds the key that a request carries.

@@ -243,6 +243,12 @@ func wireEndpoint(v dispatcher.EndpointView) (wire.EndpointView, error) {
 		State: string(v.State), InFlight: v.InFlight, Waiting: v.Waiting,
 		CreatedAt: wire.Time{Time: v.CreatedAt}, UpdatedAt: wire.Time{Time: v.UpdatedAt},
 	}
+	if v.Disabled {
+		w.DisabledAt, w.DisabledReason = wire.Time{Time: v.HeldAt}, string(dispatcher.WhyOperator)
+		if v.Gone {
+			w.DisabledReason = string(dispatcher.WhyGone)
+		}
+	}
 	if w.Topics == nil {
 		w.Topics = []string{} // it gets what names it, which is not everything
 	}

@@ -22,6 +22,7 @@ type fakeEndpoints struct {
 	secret    signer.Secret        // made where none is given
 	test      dispatcher.TestResult
 	state     dispatcher.LaneState
+	paused    []dispatcher.LaneState
 	others    dispatcher.OtherTenants
 	cursor    string
 	countErr  error // of OtherTenants
@@ -193,6 +194,10 @@ func (f *fakeService) Lanes(_ context.Context, limit int, cursor string) ([]disp
 		return nil, "", f.err
 	}
 	return []dispatcher.LaneState{f.state}, f.next, nil
+}
+
+func (f *fakeService) PausedLanes(context.Context) ([]dispatcher.LaneState, int, error) {
+	return f.paused, len(f.paused), f.err
 }
 
 func (f *fakeService) Pause(_ context.Context, destination, tenant string) (dispatcher.LaneState, error) {

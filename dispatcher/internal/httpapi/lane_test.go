@@ -14,22 +14,38 @@ import (
 
 func TestLanesAreListed(t *testing.T) {
 	f := &fakeService{fakeEndpoints: fakeEndpoints{next: "c2", state: dispatcher.LaneState{
-		Lane: "ep_123456789", URL: "https://a:443", Tenant: "t1", UID: "shop-7", Since: testNow,
+		Lane: "ep_123456789", URL: "https://a:443", Tenant: "t1", UID: "shop-7", Since: testNow, By: "ops",
 		Limits:    dispatcher.LaneLimits{Version: 3, MaxInFlight: 5, Interval: 10 * time.Millisecond, Ordered: true},
 		LaneCount: dispatcher.LaneCount{InFlight: 1, Waiting: 9},
 		Window:    4, Fails: 21, Opened: 2, Until: testNow.Add(time.Minute), Token: testNow,
 	}}}
 	h := newTestAPI(t, f)
 	w := get(h, "/v1/lanes?limit=7&cursor=c1")
-	require.Equal(t, `{"data":[{"lane":"ep_123456789","url":"https://a:443","tenant":"t1","endpoint":"ep_123456789","uid":"shop-7","state":"open","since":"2026-01-31T11:00:00.123Z","in_flight":1,"waiting":9,"window":4,"max_in_flight":5,`+
+	require.Equal(t, `{"data":[{"lane":"ep_123456789","url":"https://a:443","tenant":"t1","endpoint":"ep_123456789","uid":"shop-7","state":"open","why":"breaker","since":"2026-01-31T11:00:00.123Z","by":"ops","in_flight":1,"waiting":9,"window":4,"max_in_flight":5,`+
 		`"rate":"100/s","token_at":"2026-01-31T11:00:00.123Z","ordered":true,"fails":21,"opened":2,"until":"2026-01-31T11:01:00.123Z"}],"next_cursor":"c2"}`, w.Body.String())
 	require.Equal(t, dispatcher.EndpointFilter{Limit: 7, Cursor: "c1"}, f.filterOf)
 
-	for held, want := range map[dispatcher.Held]string{dispatcher.HeldPaused: "paused", dispatcher.HeldDisabled: "disabled", dispatcher.HeldDeleted: "deleted"} {
-		f.state = dispatcher.LaneState{Lane: "u_1", Limits: dispatcher.LaneLimits{Held: held}}
+	all := &dispatcher.HeldLane{Held: dispatcher.HeldPaused, Since: testNow, By: "night"}
+	for _, c := range []struct {
+		lane            dispatcher.LaneState
+		state, why, who string
+	}{
+		{dispatcher.LaneState{}, "active", "", ""},
+		{dispatcher.LaneState{By: "ops", Limits: dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, All: all, Opened: 1}, "paused", "paused", "ops"},
+		{dispatcher.LaneState{By: "ops", Limits: dispatcher.LaneLimits{Held: dispatcher.HeldDisabled}, All: all}, "disabled", "operator", "ops"},
+		{dispatcher.LaneState{By: "system", Gone: true, Limits: dispatcher.LaneLimits{Held: dispatcher.HeldDisabled}}, "disabled", "gone", "system"},
+		{dispatcher.LaneState{By: "ops", Limits: dispatcher.LaneLimits{Held: dispatcher.HeldDeleted}}, "deleted", "deleted", "ops"},
+		{dispatcher.LaneState{All: all, Opened: 1}, "paused", "all", "night"},
+		{dispatcher.LaneState{Opened: 1, Limit: dispatcher.WhyRate}, "open", "breaker", ""},
+		{dispatcher.LaneState{Limit: dispatcher.WhyRetryAfter}, "limited", "retry_after", ""},
+		{dispatcher.LaneState{Limit: dispatcher.WhyRate, Token: testNow}, "limited", "rate", ""},
+	} {
+		f.state = c.lane
+		f.state.Lane = "u_1"
 		got := decodeAnswer[wire.LanePage](t, get(h, "/v1/lanes"), 200).Data[0]
-		require.Equal(t, want, got.Held)
-		require.Equal(t, held == dispatcher.HeldPaused, got.State == "paused")
+		require.Equal(t, []string{c.state, c.why, c.who}, []string{got.State, got.Why, got.By})
+		require.Equal(t, c.why == "all", !got.Since.IsZero())
+		require.Equal(t, c.why == "rate", !got.Until.IsZero())
 		require.Empty(t, got.Endpoint)
 		require.Empty(t, got.Rate)
 	}
@@ -120,7 +136,7 @@ func TestAPauseByURLTellsOfOtherTenantsAndHoldsThemWhereAskedTo(t *testing.T) {
 	require.Empty(t, f.calls)
 	f.err = dispatcher.ErrCursor
 	requireField(t, serve(h, newRequest("POST", lane+"pause?all_tenants=true&cursor=x", "")), "query.cursor", "not made")
-	f.err = dispatcher.ErrNotFound
+	f.err = dispatcher.ErrNoLane
 	requireProblem(t, serve(h, newRequest("POST", "/v1/lanes/u_1/pause", "")), 404, "not-found")
 }
 

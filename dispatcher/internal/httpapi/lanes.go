@@ -93,11 +93,15 @@ func (s *server) lanes(ctx context.Context, c *call) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := wire.LanePage{Data: make([]wire.LaneState, len(states)), NextCursor: nextCursor(next)}
+	return answerJSON(http.StatusOK, wire.LanePage{Data: wireLanes(states), NextCursor: nextCursor(next)})
+}
+
+func wireLanes(states []dispatcher.LaneState) []wire.LaneState {
+	list := make([]wire.LaneState, len(states))
 	for i := range states {
-		w.Data[i] = wireLane(&states[i])
+		list[i] = wireLane(&states[i])
 	}
-	return answerJSON(http.StatusOK, w)
+	return list
 }
 
 // pauseLane serves POST /v1/lanes/{lane}/pause.
@@ -191,8 +195,10 @@ func parseHeldLane(c *call) (h heldLane, err error) {
 
 // wireLane is a lane as callers read it.
 func wireLane(l *dispatcher.LaneState) wire.LaneState {
+	state, why := l.Standing()
 	w := wire.LaneState{
-		Lane: string(l.Lane), URL: l.URL, Tenant: l.Tenant, UID: l.UID, Since: wire.Time{Time: l.Since}, State: string(l.State()),
+		Lane: string(l.Lane), URL: l.URL, Tenant: l.Tenant, UID: l.UID, State: string(state), Why: string(why),
+		Since: wire.Time{Time: l.Since}, By: l.By,
 		InFlight: l.InFlight, Waiting: l.Waiting, Window: l.Window, MaxInFlight: l.Limits.MaxInFlight,
 		Rate: rateOf(l.Limits.Interval), TokenAt: wire.Time{Time: l.Token}, Ordered: l.Limits.Ordered,
 		Fails: l.Fails, Opened: l.Opened, Until: wire.Time{Time: l.Until},
@@ -200,13 +206,11 @@ func wireLane(l *dispatcher.LaneState) wire.LaneState {
 	if l.Lane.IsEndpoint() {
 		w.Endpoint = string(l.Lane)
 	}
-	switch l.Limits.Held {
-	case dispatcher.HeldPaused:
-		w.Held = "paused"
-	case dispatcher.HeldDisabled:
-		w.Held = "disabled"
-	case dispatcher.HeldDeleted:
-		w.Held = "deleted"
+	switch why {
+	case dispatcher.WhyAll:
+		w.Since, w.By = wire.Time{Time: l.All.Since}, l.All.By
+	case dispatcher.WhyRate:
+		w.Until = w.TokenAt
 	}
 	return w
 }

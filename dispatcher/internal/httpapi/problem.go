@@ -138,8 +138,9 @@ var table = []struct {
 	detail string
 }{
 	{dispatcher.ErrNotFound, notFound, "", "it was never published, or is no longer kept"},
+	{dispatcher.ErrNoLane, notFound, "", "there is no such lane: GET /v1/lanes lists them. Name an endpoint by its id or uid, or give a URL (with its tenant), whose lane may be held before its first message"},
 	{dispatcher.ErrInFlight, inFlight, "", "wait for its end, then ask again"},
-	{dispatcher.ErrNoEndpoint, notFound, "", "there is no such endpoint"},
+	{dispatcher.ErrNoEndpoint, notFound, "", "there is no such endpoint: GET /v1/endpoints lists them"},
 	{dispatcher.ErrTaken, taken, "", "it is there with other content; nothing was changed"},
 	{dispatcher.ErrStale, changed, "", "others were quicker, again and again; nothing was changed: ask again"},
 	{dispatcher.ErrFanOut, tooMany, "", "more match than one message may reach (FANOUT_MAX); nothing was stored: narrow the topic, the endpoints' topics or the tenant, or raise the setting"},

@@ -183,7 +183,7 @@ func TestStatsAndHealth(t *testing.T) {
 		store: dispatcher.StoreInfo{Kind: "redis", AppendOnly: &yes, Fsync: "everysec", Loses: dispatcher.LosesLastSecond},
 		stats: dispatcher.Stats{
 			Counts: map[dispatcher.Status]int64{"dead": 3, "in_flight": 2}, Dead: map[dispatcher.DeadReason]int64{"gone": 3},
-			Now: testNow, Instances: 2, Lanes: []dispatcher.LaneStats{{Lane: "u_1", URL: "http://a:80", InFlight: 1, Waiting: 9}},
+			Now: testNow, Instances: 2, Lanes: []dispatcher.LaneState{{Lane: "u_1", URL: "http://a:80", LaneCount: dispatcher.LaneCount{InFlight: 1, Waiting: 9}}},
 		},
 	}
 	f.stats.Store = f.store
@@ -194,7 +194,7 @@ func TestStatsAndHealth(t *testing.T) {
 	require.EqualValues(t, 2, got.InFlight)
 	require.True(t, got.OldestDueAt.IsZero())
 	require.Equal(t, "last_second", got.Store.WouldLose)
-	require.Equal(t, []wire.Lane{{Destination: "u_1", URL: "http://a:80", InFlight: 1, Waiting: 9}}, got.Lanes)
+	require.Equal(t, []wire.LaneState{{Lane: "u_1", URL: "http://a:80", State: "active", InFlight: 1, Waiting: 9}}, got.Lanes)
 
 	require.Equal(t, `{"status":"ok"}`, get(h, "/healthz").Body.String())
 	require.Equal(t, "ready", decodeAnswer[wire.Ready](t, get(h, "/readyz"), 200).Status)

@@ -84,14 +84,18 @@ var (
 func (s *server) serve(o operation) {
 	pattern := o.method + " " + o.path
 	h := func(w http.ResponseWriter, r *http.Request) {
-		has, refused := s.authorise(r, o.scope, o.id)
+		has, who, refused := s.authorise(r, o.scope, o.id)
 		if refused != nil {
 			refused.write(w)
 			return
 		}
-		answer, err := o.serve(r.Context(), &call{r: r, w: w, reads: has.allows(scopeRead)})
+		ctx := r.Context()
+		if o.scope == scopeAdmin { // what is done is kept with who asked for it
+			ctx = dispatcher.WithCaller(ctx, who)
+		}
+		answer, err := o.serve(ctx, &call{r: r, w: w, reads: has.allows(scopeRead)})
 		if err != nil {
-			answer = s.problem(r.Context(), err).reply()
+			answer = s.problem(ctx, err).reply()
 		}
 		answer.write(w)
 	}
@@ -108,7 +112,7 @@ func (s *server) serve(o operation) {
 func (s *server) profile() {
 	p := &profiles{}
 	h := func(w http.ResponseWriter, r *http.Request) {
-		if _, refused := s.authorise(r, scopeAdmin, "profile"); refused != nil {
+		if _, _, refused := s.authorise(r, scopeAdmin, "profile"); refused != nil {
 			refused.write(w)
 			return
 		}

@@ -83,8 +83,10 @@ type LaneService interface {
 	// Lanes reads a page of all lanes; dispatcher.ErrCursor where the cursor is
 	// none.
 	Lanes(ctx context.Context, limit int, cursor string) (states []dispatcher.LaneState, next string, err error)
+	// PausedLanes are the lanes that were paused last, and how many there are.
+	PausedLanes(ctx context.Context) (states []dispatcher.LaneState, total int, err error)
 	// Pause holds a destination; dispatcher.ErrNoEndpoint where it is none, and
-	// dispatcher.ErrNotFound where a lane is named that is not there.
+	// dispatcher.ErrNoLane where a lane is named that is not there.
 	Pause(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error)
 	// Resume lets it go on.
 	Resume(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error)

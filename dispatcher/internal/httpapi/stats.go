@@ -28,16 +28,18 @@ func (s *server) stats(ctx context.Context, c *call) (*reply, error) {
 		Instances:   st.Instances,
 		Retention:   st.Retention.Seconds(),
 		Store:       wireStore(st.Store),
-		Lanes:       make([]wire.Lane, len(st.Lanes)),
+		Lanes:       wireLanes(st.Lanes),
 	}
+	paused, total, err := s.svc.PausedLanes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w.PausedLanes, w.Paused = total, wireLanes(paused)
 	for _, status := range dispatcher.Statuses { // also those at 0, so that readers need no default
 		w.Counts[string(status)] = st.Counts[status]
 	}
 	for reason, n := range st.Dead {
 		w.Dead[string(reason)] = n
-	}
-	for i, l := range st.Lanes {
-		w.Lanes[i] = wire.Lane{Destination: string(l.Lane), URL: l.URL, InFlight: l.InFlight, Waiting: l.Waiting}
 	}
 	return answerJSON(http.StatusOK, w)
 }
@@ -65,6 +67,9 @@ func (s *server) readyz(ctx context.Context, c *call) (*reply, error) {
 	if c.reads {
 		told := wireStore(store)
 		w.Store = &told
+		if paused, total, err := s.svc.PausedLanes(ctx); err == nil { // else it is ready all the same
+			w.PausedLanes, w.Paused = total, wireLanes(paused)
+		}
 	}
 	return answerJSON(http.StatusOK, w)
 }

@@ -17,11 +17,11 @@ var copyCases = []testCase{
 		require.Empty(r, r.heldLanes(0))
 		r.limit(epOne, held(dispatcher.HeldPaused))
 		r.limit(epTwo)
-		r.limit("a", held(dispatcher.HeldPaused))
+		r.limit("a", held(dispatcher.HeldPaused), by("ops"))
 		r.holdAll()
 		want := []dispatcher.HeldLane{
-			{LaneVersion: dispatcher.LaneVersion{Lane: "a"}, Held: dispatcher.HeldPaused, Since: start, By: one},
-			{LaneVersion: dispatcher.LaneVersion{Lane: epOne, Version: 1}, Held: dispatcher.HeldPaused, Since: start, By: one},
+			{LaneVersion: dispatcher.LaneVersion{Lane: "a"}, Held: dispatcher.HeldPaused, Since: start, By: "ops"},
+			{LaneVersion: dispatcher.LaneVersion{Lane: epOne, Version: 1}, Held: dispatcher.HeldPaused, Since: start, By: dispatcher.System},
 		}
 		require.Equal(r, want, r.heldLanes(0))
 		r.pass(time.Minute)

@@ -34,7 +34,7 @@ var laneCases = []testCase{
 			LaneCount: dispatcher.LaneCount{InFlight: 1, Waiting: 4},
 		}, got)
 		r.limitAs(epOne, limits, false)
-		require.Equal(r, dispatcher.LaneState{Lane: epOne, Known: true, Window: 2, Limits: limits, Since: r.now}, r.laneState(epOne))
+		require.Equal(r, dispatcher.LaneState{Lane: epOne, Known: true, Window: 2, Limits: limits, Since: r.now, By: dispatcher.System}, r.laneState(epOne))
 		require.Equal(r, dispatcher.StatePaused, stateWord(r.laneState(epOne)))
 		since := r.now
 		r.pass(time.Minute)
@@ -82,6 +82,70 @@ var laneCases = []testCase{
 		require.True(r, got[0].Known)
 		require.Equal(r, dispatcher.HeldPaused, got[0].Limits.Held)
 	}},
+	{name: "lanes tell who paused them and since when, or that all are paused", setup: spread, run: func(r *rig) {
+		r.publish("a", "m1")
+		r.limit("b", held(dispatcher.HeldPaused), by("ops"))
+		r.pass(time.Minute)
+		r.limitAs(dispatcher.AllLanes, dispatcher.LaneLimits{Held: dispatcher.HeldPaused, By: "night"}, false)
+		all := dispatcher.HeldLane{Held: dispatcher.HeldPaused, Since: start.Add(time.Minute), By: "night"}
+		got := r.listLanes(10)
+		require.Equal(r, to(dispatcher.AllLanes, "b", "a"), namesOf(got))
+		require.Equal(r, []string{"night", "ops", ""}, []string{got[0].By, got[1].By, got[2].By})
+		require.Equal(r, []time.Time{all.Since, start, {}}, []time.Time{got[0].Since, got[1].Since, got[2].Since})
+		require.Equal(r, &all, got[2].All)
+		state, why := got[2].Standing()
+		require.Equal(r, dispatcher.StatePaused, state)
+		require.Equal(r, dispatcher.WhyAll, why)
+		r.resume(dispatcher.AllLanes)
+		require.Nil(r, r.laneState("a").All)
+		require.Equal(r, "ops", r.laneState("b").By, "its own pause stays")
+	}},
+	{name: "what is paused is listed first, those that were paused last before the others", setup: spread, run: func(r *rig) {
+		for n := range 30 {
+			r.pass(time.Millisecond)
+			r.publishMany(dispatcher.Lane(fmt.Sprintf("l%02d", n)), 1)
+		}
+		var want []dispatcher.Lane
+		for n := range 10 {
+			r.pass(time.Millisecond)
+			lane := dispatcher.Lane(fmt.Sprintf("l%02d", (n*7)%30))
+			r.limit(lane, held(dispatcher.HeldPaused))
+			want = append(to(lane), want...)
+		}
+		for _, most := range []int{0, 3, 50} {
+			paused, total, err := r.Queue.PausedLanes(r.ctx, most)
+			require.NoError(r, err)
+			require.Equal(r, 10, total)
+			require.Equal(r, want[:min(most, 10)], append([]dispatcher.Lane{}, namesOf(paused)...))
+		}
+		for n := 29; n >= 0; n-- {
+			if lane := dispatcher.Lane(fmt.Sprintf("l%02d", n)); !slices.Contains(want, lane) {
+				want = append(want, lane)
+			}
+		}
+		for _, limit := range []int{1, 3, 9, 10, 11, 30, 100} {
+			require.Equal(r, want, namesOf(r.listLanes(limit)), "%d", limit)
+		}
+		r.holdAll()
+		for _, limit := range []int{1, 10, 100} {
+			require.Equal(r, append(to(dispatcher.AllLanes), want...), namesOf(r.listLanes(limit)), "%d", limit)
+		}
+		paused, total, err := r.Queue.PausedLanes(r.ctx, 1)
+		require.NoError(r, err)
+		require.Equal(r, 11, total)
+		require.Equal(r, append(to(dispatcher.AllLanes), want[0]), namesOf(paused))
+	}},
+	{name: "a lane tells whether it waits for what its receiver asked for, or for its rate", run: func(r *rig) {
+		r.limit("a", every(time.Minute))
+		r.publishMany("a", 3)
+		r.claim(one, 1)
+		require.Equal(r, dispatcher.WhyRate, r.laneState("a").Limit)
+		r.mustSettle(one, paused(r.takeNew("b"), time.Hour, time.Minute))
+		require.Equal(r, dispatcher.WhyRetryAfter, r.laneState("b").Limit)
+		r.pass(2 * time.Minute)
+		require.Empty(r, r.laneState("a").Limit)
+		require.Empty(r, r.laneState("b").Limit)
+	}},
 	{name: "a listed lane tells what it tells when it is asked for", setup: threeFailures, run: func(r *rig) {
 		r.openBreaker("a")
 		r.limit("b", every(time.Minute))
@@ -108,9 +172,6 @@ func listsLanes(r *rig) {
 		r.pass(time.Millisecond)
 		lane := dispatcher.Lane(fmt.Sprintf("l%02d", (n*7)%25))
 		want = append(want, lane)
-		if n%3 == 0 {
-			r.limit(lane, held(dispatcher.HeldPaused))
-		}
 		r.publishMany(lane, 1)
 	}
 	slices.Reverse(want)

@@ -177,11 +177,17 @@ var readCases = []testCase{
 		require.Len(r, r.claim(one, 2), 2)
 		lanes := r.stats().Lanes
 		require.Len(r, lanes, 50)
-		require.Equal(r, dispatcher.LaneStats{Lane: "most", URL: "https://example.com", Waiting: 7}, lanes[0])
+		require.Equal(r, "https://example.com", lanes[0].URL)
+		require.Equal(r, r.laneState("most"), lanes[0])
 		for i := 1; i < len(lanes); i++ {
 			require.LessOrEqual(r, lanes[i].Waiting, lanes[i-1].Waiting)
 		}
 		require.GreaterOrEqual(r, lanes[49].Waiting, 1)
+		r.limitAs("l05", dispatcher.LaneLimits{Held: dispatcher.HeldPaused, By: "ops"}, false)
+		lanes = r.stats().Lanes
+		require.Equal(r, r.laneState("l05"), lanes[0], "what is paused comes first")
+		require.Equal(r, "ops", lanes[0].By)
+		require.EqualValues(r, "most", lanes[1].Lane)
 	}},
 	{name: "the store tells what it is", run: func(r *rig) {
 		info, err := r.Queue.Store(r.ctx)

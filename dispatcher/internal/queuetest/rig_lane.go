@@ -19,6 +19,9 @@ type limitsChange func(l *dispatcher.LaneLimits)
 
 func held(h dispatcher.Held) limitsChange { return func(l *dispatcher.LaneLimits) { l.Held = h } }
 
+// by is who holds it.
+func by(name string) limitsChange { return func(l *dispatcher.LaneLimits) { l.By = name } }
+
 func most(n int) limitsChange { return func(l *dispatcher.LaneLimits) { l.MaxInFlight = n } }
 
 // every is a rate, by the time between two attempts.

@@ -56,7 +56,7 @@ func parseCursor(text string) (c cursor, err error) {
 		return c, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
 	}
 	f := strings.Split(string(raw), " ")
-	if len(f) != 8 || f[0] != sectionLanes && !slices.Contains(sections, f[0]) {
+	if len(f) != 8 || f[0] != sectionLanes && f[0] != sectionPaused && !slices.Contains(sections, f[0]) {
 		return c, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
 	}
 	c.section, c.lane, c.name, c.key = f[0], f[1], f[5], f[6]

@@ -38,9 +38,12 @@ type endpointRecord struct {
 	Ordered     bool              `json:"ordered,omitzero"`
 	Paused      bool              `json:"paused,omitzero"`
 	Disabled    bool              `json:"disabled,omitzero"`
-	Since       int64             `json:"since,omitzero"` // version
-	Created     int64             `json:"created"`        // ms
-	Updated     int64             `json:"updated"`        // ms
+	Gone        bool              `json:"gone,omitzero"`
+	HeldBy      string            `json:"held_by,omitzero"`
+	HeldAt      int64             `json:"held_at,omitzero"` // ms
+	Since       int64             `json:"since,omitzero"`   // version
+	Created     int64             `json:"created"`          // ms
+	Updated     int64             `json:"updated"`          // ms
 }
 
 // hidden is a text that somebody who reads the store should not see: exactly
@@ -70,6 +73,7 @@ func encodeEndpoint(e *dispatcher.Endpoint, box *seal.Box) ([]byte, error) {
 		UID: e.UID, Tenant: e.Tenant, URL: e.URL, Topics: e.Topics, Description: e.Description, Metadata: e.Metadata,
 		Signature: e.Signature, Timeout: int64(e.Timeout), MaxInFlight: e.MaxInFlight, Rate: e.Rate.String(),
 		Ordered: e.Ordered, Paused: e.Paused, Disabled: e.Disabled, Since: e.Since,
+		Gone: e.Gone, HeldBy: e.HeldBy, HeldAt: toMillis(e.HeldAt),
 		Created: toMillis(e.CreatedAt), Updated: toMillis(e.UpdatedAt),
 	}
 	if !e.Rate.IsZero() && r.Rate == "" {
@@ -125,6 +129,7 @@ func decodeStored(id, stored string, box *seal.Box, trust bool) (*dispatcher.End
 		ID: id, Version: version, UID: r.UID, Tenant: r.Tenant, URL: r.URL, Topics: r.Topics,
 		Description: r.Description, Metadata: r.Metadata, Signature: r.Signature, Timeout: time.Duration(r.Timeout),
 		MaxInFlight: r.MaxInFlight, Ordered: r.Ordered, Paused: r.Paused, Disabled: r.Disabled, Since: r.Since,
+		Gone: r.Gone, HeldBy: r.HeldBy, HeldAt: fromMillis(r.HeldAt),
 		CreatedAt: fromMillis(r.Created), UpdatedAt: fromMillis(r.Updated),
 	}
 	if err := r.rules(e); err != nil {

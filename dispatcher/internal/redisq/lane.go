@@ -1,6 +1,7 @@
 package redisq
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -17,7 +18,7 @@ var helds = map[dispatcher.Held]string{
 
 // Limit writes the copy of a lane's limits, in every partition those of AllLanes.
 func (s *Store) Limit(ctx context.Context, by string, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, []dispatcher.Hint, error) {
-	args := []any{string(lane), l.Version, l.MaxInFlight, l.Interval.Microseconds(), flag(l.Ordered), helds[l.Held], flag(clear), l.Name}
+	args := []any{string(lane), l.Version, l.MaxInFlight, l.Interval.Microseconds(), flag(l.Ordered), helds[l.Held], flag(clear), l.Name, cmp.Or(l.By, dispatcher.System)}
 	jobs := []job{{partition: s.partition(lane), args: args}}
 	if lane == dispatcher.AllLanes {
 		jobs = s.everywhere(args)

@@ -88,7 +88,7 @@ func parseHeld(text string) (l dispatcher.HeldLane, ok bool) {
 	if n, err := fmt.Sscanf(rest, "%d %s", &since, &l.By); n == 0 || err != nil && l.By != "" {
 		return l, false
 	}
-	l.Since = time.UnixMilli(since).UTC()
+	l.Since = fromMillis(since)
 	for h, own := range helds {
 		if own == letter && h != dispatcher.HeldNone {
 			l.Held = h

@@ -22,9 +22,12 @@ const (
 	lanesLeast = 8
 )
 
-// sectionLanes is what a cursor of Lanes says of itself, so that one of a list
-// of deliveries is not taken for it.
-const sectionLanes = "lanes"
+// The sections are what a cursor of Lanes says of itself, so that one of a list of
+// deliveries is not taken for it: paused lanes come before all others.
+const (
+	sectionPaused = "paused"
+	sectionLanes  = "lanes"
+)
 
 // knownLane is a lane as the script tells it.
 type knownLane struct {
@@ -62,7 +65,7 @@ func (s *Store) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]disp
 		})
 	}
 	for i, r := range s.run(ctx, s.scripts.lanes, "", jobs) {
-		held, _, found, err := readLanes(r)
+		held, _, found, err := readLanes(jobs[i].partition, r)
 		if err == nil && len(found) != len(shares[i]) {
 			err = errAnswer
 		}
@@ -72,8 +75,8 @@ func (s *Store) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]disp
 		for k, at := range shares[i] {
 			states[at] = found[k].state
 		}
-		if all >= 0 && held {
-			states[all] = heldLanes()
+		if all >= 0 && held != nil {
+			states[all] = heldLanes(held)
 		}
 	}
 	return states, nil
@@ -82,17 +85,29 @@ func (s *Store) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]disp
 // Lanes reads a page of the lanes that are known.
 func (s *Store) Lanes(ctx context.Context, limit int, after string) (states []dispatcher.LaneState, next string, err error) {
 	limit = min(cmp.Or(max(limit, 0), 50), lanesPage)
-	at := cursor{section: sectionLanes}
+	at := cursor{section: sectionPaused}
 	if after != "" {
-		if at, err = parseCursor(after); err == nil && at.section != sectionLanes {
+		if at, err = parseCursor(after); err == nil && at.section != sectionLanes && at.section != sectionPaused {
 			err = fmt.Errorf("%w: %q", dispatcher.ErrCursor, after)
 		}
 		if err != nil {
 			return nil, "", err
 		}
 	}
+	if at.section == sectionPaused {
+		if states, next, err = s.pausedPage(ctx, limit, at); err != nil || next != "" {
+			return states, next, err
+		}
+		at = cursor{section: sectionLanes}
+	}
 	m, found := s.mergeLanes(limit, at), []knownLane(nil)
-	for len(found) < limit {
+	if len(states) > 0 && states[0].Lane == dispatcher.AllLanes {
+		limit++ // it comes beside a page
+	}
+	if len(states) == limit {
+		return states, at.String(), nil // whether there are others was not asked
+	}
+	for len(states)+len(found) < limit {
 		if err := m.fill(ctx); err != nil {
 			return nil, "", err
 		}
@@ -100,10 +115,9 @@ func (s *Store) Lanes(ctx context.Context, limit int, after string) (states []di
 		if !ok {
 			break
 		}
-		found = append(found, l)
-	}
-	if m.held && after == "" {
-		states = append(states, heldLanes())
+		if l.state.Limits.Held != dispatcher.HeldPaused || l.state.Since.IsZero() { // else it was told before
+			found = append(found, l)
+		}
 	}
 	for _, l := range found {
 		states = append(states, l.state)
@@ -118,7 +132,6 @@ func (s *Store) Lanes(ctx context.Context, limit int, after string) (states []di
 type laneMerge struct {
 	s       *Store
 	sources []laneSource
-	held    bool // in some partition all are
 }
 
 // laneSource is one partition's part.
@@ -148,12 +161,12 @@ func (m *laneMerge) fill(ctx context.Context) error {
 		}
 	}
 	for i, r := range m.s.run(ctx, m.s.scripts.lanes, "", jobs) {
-		held, more, page, err := readLanes(r)
+		_, more, page, err := readLanes(jobs[i].partition, r)
 		if err != nil {
 			return fmt.Errorf("lanes: %w", err)
 		}
 		l := &m.sources[jobs[i].partition]
-		l.page, l.more, m.held = page, more, m.held || held
+		l.page, l.more = page, more
 		if len(page) > 0 {
 			l.at = lanesBehind(page[len(page)-1])
 		}
@@ -201,31 +214,36 @@ func lanesArgs(most int, at cursor) []any {
 }
 
 // heldLanes is the state of AllLanes while it is held.
-func heldLanes() dispatcher.LaneState {
+func heldLanes(h *dispatcher.HeldLane) dispatcher.LaneState {
 	return dispatcher.LaneState{
-		Lane: dispatcher.AllLanes, Known: true,
+		Lane: dispatcher.AllLanes, Known: true, Since: h.Since, By: h.By,
 		Limits: dispatcher.LaneLimits{Held: dispatcher.HeldPaused},
 	}
 }
 
 // readLanes reads what one partition answered; held: all its lanes are.
-func readLanes(r reply) (held, more bool, lanes []knownLane, err error) {
+func readLanes(partition int, r reply) (held *dispatcher.HeldLane, more bool, lanes []knownLane, err error) {
 	a := answer{values: r.values, err: r.err}
-	a.hintIf(0)
-	if a.err == nil {
-		held, more = a.number() == 1, a.number() == 1
+	now := time.Time{}
+	if h := a.hintIf(partition); h != nil {
+		now = h.Now
+		if all, ok := parseHeld(a.text()); ok {
+			held = &all
+		}
+		more = a.number() == 1
 	}
 	for a.more() {
-		l, err := readLane(&a)
+		l, err := readLane(&a, now)
 		if err = errors.Join(a.err, err); err != nil {
-			return false, false, nil, err
+			return nil, false, nil, err
 		}
+		l.state.All = held
 		lanes = append(lanes, l)
 	}
 	return held, more, lanes, a.err
 }
 
-func readLane(a *answer) (l knownLane, err error) {
+func readLane(a *answer, now time.Time) (l knownLane, err error) {
 	st := &l.state
 	st.Lane = dispatcher.Lane(a.text())
 	l.score, _ = strconv.ParseFloat(a.text(), 64)
@@ -238,6 +256,14 @@ func readLane(a *answer) (l knownLane, err error) {
 	}
 	st.Limits, _ = parseLimits(a.text()) // the script tells what it can read
 	st.URL, st.Tenant, _ = strings.Cut(a.text(), " ")
-	st.Since = a.time()
+	if held, ok := parseHeld(a.text()); ok {
+		st.Since, st.By = held.Since, held.By
+	}
+	switch {
+	case st.Opened == 0 && st.Until.After(now):
+		st.Limit = dispatcher.WhyRetryAfter
+	case st.Waiting > 0 && st.Token.After(now):
+		st.Limit = dispatcher.WhyRate
+	}
 	return l, nil
 }

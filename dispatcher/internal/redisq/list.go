@@ -53,7 +53,7 @@ type listed struct {
 // List reads a page.
 func (s *Store) List(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
 	at, err := parseCursor(f.Cursor)
-	if err == nil && (at.section == sectionLanes || at.partition >= len(s.tags)) {
+	if err == nil && (at.section == sectionLanes || at.section == sectionPaused || at.partition >= len(s.tags)) {
 		err = fmt.Errorf("%w: %q", dispatcher.ErrCursor, f.Cursor)
 	}
 	if err != nil {

@@ -142,28 +142,13 @@ func (l *lister) marks(ctx context.Context, at cursor) (*cursor, error) {
 // still, by their partitions.
 func (s *Store) deletedLanes(ctx context.Context) (map[int][]string, error) {
 	deleted := make(map[int][]string)
-	pages := make([]uint64, len(s.tags))
-	for left := s.all(); len(left) > 0; {
-		scans := make([]*redis.ScanCmd, len(left))
-		err := s.everyPartition(ctx, "read held lanes", left, func(p redis.Pipeliner, i int) {
-			scans[i] = p.HScan(ctx, s.tags[left[i]]+keyHeld, pages[left[i]], "", scanPage)
-		})
-		if err != nil {
-			return nil, err
+	err := s.eachHeld(ctx, func(partition int, lane, text string) {
+		if strings.HasPrefix(text, helds[dispatcher.HeldDeleted]) {
+			deleted[partition] = append(deleted[partition], lane)
 		}
-		var more []int
-		for i, n := range left {
-			fields, next := scans[i].Val()
-			for k := 0; k+1 < len(fields); k += 2 {
-				if strings.HasPrefix(fields[k+1], helds[dispatcher.HeldDeleted]) {
-					deleted[n] = append(deleted[n], fields[k])
-				}
-			}
-			if pages[n] = next; next != 0 {
-				more = append(more, n)
-			}
-		}
-		left = more
+	})
+	if err != nil {
+		return nil, err
 	}
 	return deleted, nil
 }

@@ -2,6 +2,7 @@ package redisq
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -82,24 +83,50 @@ func (s *Store) lanesOf(ctx context.Context, st *dispatcher.Stats) error {
 	}
 	found, busyErr := s.busy.look(ctx, s)
 	oldest(found.oldest)
-	for _, l := range found.lanes {
-		st.Lanes = append(st.Lanes, dispatcher.LaneStats{Lane: dispatcher.Lane(l.lane), InFlight: l.flying, Waiting: l.waiting})
-	}
-	s.originsOf(ctx, found.lanes, st)
-	return join(err, busyErr)
+	return join(err, busyErr, s.topLanes(ctx, found.lanes, st))
 }
 
-// originsOf adds where the lanes' messages go, as far as that is known.
-func (s *Store) originsOf(ctx context.Context, lanes []busyLane, st *dispatcher.Stats) {
-	names := make([]*redis.StringCmd, len(lanes))
-	var t trip
+// topLanes adds how the lanes with the most work stand, as far as the partitions
+// tell; those that are paused come first.
+func (s *Store) topLanes(ctx context.Context, lanes []busyLane, st *dispatcher.Stats) error {
+	shares := make(map[int][]int, 1)
 	for i, l := range lanes {
-		t.errands = append(t.errands, errand{partition: l.partition, fill: func(p redis.Pipeliner) {
-			names[i] = p.HGet(ctx, s.tags[l.partition]+keyLaneNames, l.lane)
-		}})
+		st.Lanes = append(st.Lanes, dispatcher.LaneState{
+			Lane: dispatcher.Lane(l.lane), LaneCount: dispatcher.LaneCount{InFlight: l.flying, Waiting: l.waiting},
+		})
+		shares[l.partition] = append(shares[l.partition], i)
 	}
-	s.send(ctx, &t)
-	for i, name := range names {
-		st.Lanes[i].URL, _, _ = strings.Cut(valueOf(name), " ")
+	var jobs []job
+	for n, share := range shares {
+		args := lanesArgs(0, cursor{})
+		for _, i := range share {
+			args = append(args, lanes[i].lane)
+		}
+		jobs = append(jobs, job{partition: n, args: args})
 	}
+	var errs []error
+	for k, r := range s.run(ctx, s.scripts.lanes, "", jobs) {
+		share := shares[jobs[k].partition]
+		_, _, found, err := readLanes(jobs[k].partition, r)
+		if err == nil && len(found) != len(share) {
+			err = errAnswer
+		}
+		if errs = append(errs, inPartition(jobs[k].partition, err)); err != nil {
+			continue
+		}
+		for n, i := range share {
+			count := st.Lanes[i].LaneCount
+			st.Lanes[i] = found[n].state
+			st.Lanes[i].LaneCount = count // by which they are ordered
+		}
+	}
+	slices.SortStableFunc(st.Lanes, func(a, b dispatcher.LaneState) int { return pausedFirst(&a) - pausedFirst(&b) })
+	return join(errs...)
+}
+
+func pausedFirst(l *dispatcher.LaneState) int {
+	if l.Limits.Held == dispatcher.HeldPaused {
+		return 0
+	}
+	return 1
 }

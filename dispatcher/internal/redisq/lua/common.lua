@@ -45,7 +45,7 @@
 --                          held - no, p paused, d disabled, x deleted; * -> all lanes are held. No text: no limits, but
 --                          a lane ep_... without is not claimed from
 --   :held            hash  lane -> "held since by" of each that :limits says is held, * too: its letter, since when in ms, and
---                          the instance that wrote it
+--                          the name of the key that asked for it, or system
 --   :names           hash  lane -> "origin tenant": of a bare URL's, written where the lane is made or held
 --   :known           zset  lane by when its state was made or last looked at
 --   :counts          hash  status -> number; :buried hash "<lane> <reason>" -> dead; no field is 0

@@ -53,7 +53,7 @@ for _, l in ipairs(met) do
     if fix and held == '-' then
       call('HDEL', HELD, l.name)
     elseif fix then
-      call('HSET', HELD, l.name, held .. ' ' .. at_now .. ' ' .. by)
+      call('HSET', HELD, l.name, held .. ' ' .. at_now .. ' system')
     end
   end
   local limited = call('HEXISTS', LIMITS, l.name) == 1

@@ -8,8 +8,9 @@
 -- ARGV[8] held     - no, p paused, d disabled, x deleted
 -- ARGV[9] clear    1: close the breaker, forget what a receiver asked to wait for, and when the rate allows the next
 -- ARGV[10] leads   what :names is to say of it, empty: what it says
+-- ARGV[11] who     holds it, a name without spaces
 -- returns now, due, weight, breakers (lane, 0, where it was closed), in flight and waiting before
-local name, v, held, clear, leads = ARGV[3], tonumber(ARGV[4]), ARGV[8], ARGV[9] == '1', ARGV[10]
+local name, v, held, clear, leads, who = ARGV[3], tonumber(ARGV[4]), ARGV[8], ARGV[9] == '1', ARGV[10], ARGV[11]
 local text = num(v) .. ' ' .. num(ARGV[5]) .. ' ' .. num(ARGV[6]) .. ' ' .. num(ARGV[7]) .. ' ' .. held
 local nothing = text == '0 0 0 0 -'
 local limits = parse_limits(text) or error('no limits: ' .. text)
@@ -19,7 +20,7 @@ call('DEL', tag)
 local function note_held(why)
   if why == '-' then return sure('HDEL', HELD, name) end
   local was = sure('HGET', HELD, name)
-  if not was or sub(was, 1, 1) ~= why then sure('HSET', HELD, name, why .. ' ' .. at_now .. ' ' .. by) end
+  if not was or sub(was, 1, 1) ~= why then sure('HSET', HELD, name, why .. ' ' .. at_now .. ' ' .. who) end
 end
 
 if name == '*' then

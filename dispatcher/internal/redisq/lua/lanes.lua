@@ -1,10 +1,10 @@
 -- lanes: read lanes, those named or a page of all that are known, the last made first.
 --
 -- ARGV[..] after those of read: most (0: those named), score and name of the last one before (empty: from the start), lanes
--- returns now, due, weight, 1 if all lanes are held, 1 if there is more, then for each: lane, ms when its state was made or last looked at (0:
--- it is not known), in flight, waiting, most in flight now, fails, opened, until ms, us when its rate allows the next
--- attempt (0: now, or it has none), limits (empty: none), what it leads to (empty: it is no bare URL's), ms
--- since when it is held (0: it is not)
+-- returns now, due, weight, what :held says of all lanes (empty: they are not held), 1 if there is more, then for each: lane,
+-- ms when its state was made or last looked at (0: it is not known), in flight, waiting, most in flight now, fails, opened,
+-- until ms, us when its rate allows the next attempt (0: now, or it has none), limits (empty: none), what it leads to
+-- (empty: it is no bare URL's), what :held says of it (empty: it is not held)
 local wanted, after, last = tonumber(ARGV[rest]), ARGV[rest + 1], ARGV[rest + 2]
 local names, more = {}, 0
 if wanted > 0 then
@@ -16,7 +16,14 @@ else
 end
 load(names)
 
-local answer = { micros, before_due, weighs(before_weight), holds_all(call('HGET', LIMITS, '*')) and 1 or 0, more }
+-- held_as answers what :held says of a lane that its limits say is held.
+local function held_as(name, letter)
+  if letter == '-' or letter == '?' then return '' end
+  return call('HGET', HELD, name) or letter .. ' 0 system'
+end
+
+local all = holds_all(call('HGET', LIMITS, '*')) and held_as('*', 'p') or ''
+local answer = { micros, before_due, weighs(before_weight), all, more }
 for _, name in ipairs(names) do
   local l = lanes[name]
   local s = l.state
@@ -24,7 +31,7 @@ for _, name in ipairs(names) do
   for _, value in ipairs({
     name, call('ZSCORE', KNOWN, name) or '0', l.flying, l.waiting, room(l), s.fails, s.opened, num(s.till), num(token),
     l.limits ~= NO_LIMITS and l.limits ~= LOST_LIMITS and call('HGET', LIMITS, name) or '', call('HGET', NAMES, name) or '',
-    l.limits.held ~= '-' and match(call('HGET', HELD, name) or '', '^%a (%d+)') or '0',
+    held_as(name, l.limits.held),
   }) do
     answer[#answer + 1] = value
   end

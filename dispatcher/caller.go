@@ -1,0 +1,26 @@
+package dispatcher
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+)
+
+type callerKey struct{}
+
+// WithCaller says who asks for what is done with ctx: the name of an API key.
+// It is kept with what that holds, for people to ask.
+func WithCaller(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, callerKey{}, name)
+}
+
+// callerOf is who asks; empty: nobody does.
+func callerOf(ctx context.Context) string {
+	name, _ := ctx.Value(callerKey{}).(string)
+	return name
+}
+
+// byCaller tells the log who asked.
+func byCaller(ctx context.Context) slog.Attr {
+	return slog.String("key", cmp.Or(callerOf(ctx), System))
+}

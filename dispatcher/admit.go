@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -38,7 +39,7 @@ func (d *directory) admit(ctx context.Context, leased []Claimed) (may []Claimed,
 		case fits:
 			may = append(may, c)
 		case stalled:
-			back = append(back, Settlement{ID: c.ID, Verdict: Back, Due: c.Due, Leased: c.Leased, Pause: stalledFor})
+			back = append(back, Settlement{ID: c.ID, Verdict: Back, Due: c.Due, Leased: c.Leased, Pause: stalledFor, Stalled: stallOf(found[string(c.ID.Lane)])})
 		default:
 			back = append(back, Settlement{ID: c.ID, Verdict: Back, Due: c.Due, Leased: c.Leased})
 		}
@@ -49,6 +50,14 @@ func (d *directory) admit(ctx context.Context, leased []Claimed) (may []Claimed,
 // stalledFor is how long a lane is left alone whose endpoint can't be called
 // for a reason that is not its receiver's: so nothing is claimed in a circle.
 const stalledFor = 10 * time.Second
+
+// stallOf is why a lane is left alone.
+func stallOf(dest *destination) LaneWhy {
+	if dest == nil {
+		return WhyMissing
+	}
+	return WhySealed
+}
 
 // fitness says whether a lane's deliveries may be attempted.
 type fitness uint8
@@ -108,6 +117,7 @@ func (d *directory) fit(ctx context.Context, c Claimed, dest *destination) fitne
 		return unfit
 	}
 	if dest.fault != nil {
+		d.tellSealed(ctx, c.ID.Lane, dest.fault)
 		return stalled
 	}
 	limits := dest.endpoint.Limits()
@@ -132,20 +142,41 @@ func (d *directory) end(ctx context.Context, lane Lane) (int64, error) {
 // tellMissing tells that deliveries wait for an endpoint that is not there and
 // was not deleted, at most once in a while.
 func (d *directory) tellMissing(ctx context.Context, lane Lane) {
-	d.mu.Lock()
-	now := time.Now()
-	tell := d.missing.IsZero() || now.Sub(d.missing) >= missingEvery
-	if tell {
-		d.missing = now
-	}
-	d.mu.Unlock()
-	if tell {
+	if d.missing.tell() {
 		d.engine.log.LogAttrs(ctx, slog.LevelWarn, "deliveries wait for an endpoint that is not there, and was not deleted",
 			slog.String("lane", string(lane)), slog.String("cure", "the store lost it: cancel its messages, or restore the store"))
 	}
 }
 
-const missingEvery = time.Minute
+// tellSealed tells that deliveries wait since this instance can't open or read an
+// endpoint, at most once in a while.
+func (d *directory) tellSealed(ctx context.Context, lane Lane, fault error) {
+	if d.sealed.tell() {
+		d.engine.log.LogAttrs(ctx, slog.LevelError, "deliveries wait for an endpoint that this instance can't open or read",
+			slog.String("lane", string(lane)), slog.Any("err", fault),
+			slog.String("cure", "start it with the ENCRYPTION_KEY that the others have; hookladder lanes shows which endpoints wait (sealed)"))
+	}
+}
+
+// seldom says whether to tell again of something that goes on.
+type seldom struct {
+	mu   sync.Mutex // guards told
+	told time.Time  // zero: never
+}
+
+// toldEvery keeps a log readable while a thousand lanes wait for one mistake.
+const toldEvery = time.Minute
+
+func (s *seldom) tell() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if !s.told.IsZero() && now.Sub(s.told) < toldEvery {
+		return false
+	}
+	s.told = now
+	return true
+}
 
 // mend gives lanes the limits that they lack, or have an older version of, as
 // a publish found out.

@@ -101,7 +101,7 @@ func (d *deliverer) attempt(c Claimed, began time.Time, s *Settlement) route {
 		s.Verdict = Back
 		return r
 	case errors.Is(err, errStalled):
-		s.Verdict, s.Pause = Back, stalledFor
+		s.Verdict, s.Pause, s.Stalled = Back, stalledFor, WhySealed
 		return r
 	case err == nil && r.success.Check() != nil:
 		d.fail(c, r, began, s, errSuccess)

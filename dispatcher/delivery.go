@@ -117,7 +117,10 @@ type Delivery struct {
 	LastStatus int    // HTTP status of the last attempt, 0 when none came
 	LastError  string // what went wrong with it, empty after a success
 	Reason     DeadReason
-	WaitingFor string // due, rung, paused, breaker, rate, order, limit or permits; empty when nothing is waited for
+	// WaitingFor is due, rung, paused, breaker, retry_after, rate, sealed, missing,
+	// order, limit or permits; empty when nothing is waited for.
+	WaitingFor   string
+	WaitingUntil time.Time // zero: that is not known
 
 	History []Attempt // oldest first, at most 32; only where an attempt failed
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
@@ -21,9 +20,10 @@ type directory struct {
 	engine *engine
 	store  EndpointStore // nil: there are no endpoints
 
+	missing, sealed seldom // told of endpoints that are not there, and that can't be read
+
 	mu        sync.Mutex // guards what follows
 	listening bool       // changes are heard
-	missing   time.Time  // when it was told that an endpoint is missing; zero: never
 	changes   int        // heard so far: what was read before one may be old
 	known     *simplelru.LRU[string, *destination]
 	tenants   *simplelru.LRU[string, []*destination]

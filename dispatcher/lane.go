@@ -58,7 +58,7 @@ type LaneState struct {
 	By     string    // who holds it: a key's name, or System; empty: it is not held
 	Gone   bool      // its endpoint is disabled since its receiver answered 410
 	All    *HeldLane // why and since when all lanes are; nil: they are not
-	Limit  LaneWhy   // what an attempt has to wait for: WhyRetryAfter or WhyRate; empty: neither
+	Limit  LaneWhy   // what an attempt has to wait for: WhyRetryAfter, WhyRate, WhySealed or WhyMissing; empty: nothing
 	Window int       // deliveries it may have in flight now
 	Fails  int       // blamed failures in a row
 	Opened int       // how often its breaker opened in a row; 0: it is closed
@@ -100,6 +100,8 @@ const (
 	WhyBreaker    LaneWhy = "breaker"     // its receiver failed again and again
 	WhyRetryAfter LaneWhy = "retry_after" // its receiver asked for it
 	WhyRate       LaneWhy = "rate"        // its endpoint's rate is used up
+	WhySealed     LaneWhy = "sealed"      // an instance can't open or read its endpoint
+	WhyMissing    LaneWhy = "missing"     // its endpoint is not there, and was not deleted
 )
 
 // Standing is how a lane stands, and why.

@@ -238,6 +238,7 @@ type Settlement struct {
 	Due     time.Time     // Back: since when it was ready
 	Attempt Attempt       // what happened; its Next is set by the queue
 	First   bool          // as claimed: a success then leaves no history
+	Stalled LaneWhy       // why the pause is no receiver's wish: WhySealed or WhyMissing; empty: it is
 	Blame   bool          // the failure counts for the lane's breaker: no answer, or 5xx
 	Pause   time.Duration // the receiver asked that its lane be left alone so long
 

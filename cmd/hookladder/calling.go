@@ -112,14 +112,17 @@ func when(t wire.Time) string {
 
 // waits are the words of waiting_for as people say them.
 var waits = map[string]string{
-	"due":     "waiting for its time",
-	"rung":    "waiting for its next rung",
-	"paused":  "its destination is paused",
-	"breaker": "its destination keeps failing, so the breaker is open",
-	"rate":    "waiting for its turn: the destination takes no more at present",
-	"order":   "waiting for the one before it",
-	"limit":   "waiting for its turn: as many as may are in flight to its destination",
-	"permits": "waiting for a free permit",
+	"due":         "waiting for its time",
+	"rung":        "waiting for its next rung",
+	"paused":      "its destination is paused",
+	"breaker":     "its destination keeps failing, so the breaker is open",
+	"retry_after": "its destination asked to be left alone (Retry-After)",
+	"rate":        "waiting for its turn: the rate of its endpoint is used up",
+	"sealed":      "an instance can't open its endpoint: its ENCRYPTION_KEY lacks a key",
+	"missing":     "its endpoint is not in the store",
+	"order":       "waiting for the one before it",
+	"limit":       "waiting for its turn: as many as may are in flight to its destination",
+	"permits":     "waiting for a free permit",
 }
 
 // printDelivery tells how one delivery stands.
@@ -137,6 +140,9 @@ func printDelivery(out io.Writer, d wire.Delivery) {
 	}
 	if why := waits[d.WaitingFor]; why != "" {
 		status += ", " + why
+		if until := d.WaitingUntil; !until.IsZero() && until != d.NextAttemptAt {
+			status += ", until " + when(until)
+		}
 	}
 	row("status", status)
 	if d.Topic != "" { // else the key may not read, and was told the status alone

@@ -164,7 +164,7 @@ func TestE2ERetryAfterSlowsTheLaneAndBlamesNobody(t *testing.T) {
 	i.publish(wire.Message{ID: "second", Endpoint: "busy"})
 	i.publish(wire.Message{ID: "other", Endpoint: "good"})
 	w.receiver.wait("other", 1)
-	require.Equal(t, "rate", i.until("second", "ready").WaitingFor)
+	require.Equal(t, "retry_after", i.until("second", "ready").WaitingFor)
 	view, err := i.Endpoint(t.Context(), "busy")
 	require.NoError(t, err)
 	require.Equal(t, "active", view.State)

@@ -5,7 +5,9 @@ import (
 	"encoding/hex"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -185,4 +187,51 @@ func TestE2EAnEndpointsLaneTellsWhoDisabledOrDeletedIt(t *testing.T) {
 	}
 	rows, _ = i.lanes()
 	require.NotContains(t, rows, "u_nope")
+}
+
+func TestE2EADeliverySaysWhetherItsReceiverOrItsBreakerHasItWait(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var mended atomic.Bool
+	w.receiver.answers(func(rw http.ResponseWriter, r *http.Request, _ string, _ int) {
+		switch {
+		case r.URL.Path == "/busy":
+			rw.Header().Set("Retry-After", "999999")
+			rw.WriteHeader(http.StatusTooManyRequests)
+		case r.URL.Path == "/bad" && !mended.Load():
+			rw.WriteHeader(http.StatusBadGateway)
+		}
+	})
+	i := w.serve("BREAKER=1/10m", "LADDER=1h")
+	i.endpoint("/busy", wire.Endpoint{UID: "busy", Topics: []string{}})
+	i.endpoint("/bad", wire.Endpoint{UID: "bad", Topics: []string{}})
+	slow := i.endpoint("/slow", wire.Endpoint{UID: "slow", Topics: []string{}, Rate: "1/h"})
+
+	for _, uid := range []string{"busy", "bad", "slow"} {
+		i.publish(wire.Message{ID: uid + "1", Endpoint: uid})
+	}
+	i.until("busy1", "retrying")
+	bad := i.until("bad1", "retrying")
+	i.until("slow1", "delivered")
+	require.Equal(t, "rung", bad.WaitingFor)
+	require.Equal(t, bad.NextAttemptAt, bad.WaitingUntil)
+	for _, uid := range []string{"busy", "bad", "slow"} {
+		i.publish(wire.Message{ID: uid + "2", Endpoint: uid})
+	}
+	rows, _ := i.lanes()
+	for uid, word := range map[string]string{"busy": "retry_after", "bad": "breaker", "slow": "rate"} {
+		d := i.until(uid+"2", "ready")
+		require.Equal(t, word, d.WaitingFor, uid)
+		row := rows[d.Destination]
+		require.Equal(t, word, row.Why)
+		require.Equal(t, row.Until, d.WaitingUntil)
+		require.Greater(t, time.Until(d.WaitingUntil.Time), 5*time.Minute)
+	}
+	require.Equal(t, "limited", rows[slow.ID].State)
+
+	mended.Store(true)
+	view, err := i.PatchEndpoint(t.Context(), "bad", map[string]any{"url": w.receiver.URL + "/bad?new=1"})
+	require.NoError(t, err)
+	require.Equal(t, "active", view.State, "a changed URL closes the breaker at once")
+	i.until("bad2", "delivered")
 }

@@ -48,7 +48,8 @@ type Delivery struct {
 	LastError      string    `json:"last_error,omitzero"`
 	DeliveredAt    Time      `json:"delivered_at,omitzero"`
 	DeadReason     string    `json:"dead_reason,omitzero" enum:"exhausted,gone,expired,refused,disabled,overflow,poison"`
-	WaitingFor     string    `json:"waiting_for,omitzero" enum:"due,rung,paused,breaker,rate,order,limit,permits"`
+	WaitingFor     string    `json:"waiting_for,omitzero" enum:"due,rung,paused,breaker,retry_after,rate,sealed,missing,order,limit,permits" doc:"retry_after: its receiver asked for it. sealed: an instance can't open its endpoint with its ENCRYPTION_KEY. missing: its endpoint is not there."`
+	WaitingUntil   Time      `json:"waiting_until,omitzero" doc:"Left out: that is not known. What waits behind others may wait longer."`
 	History        []Attempt `json:"history,omitzero" doc:"Its newest 32 attempts, oldest first, where one failed. Not in lists."`
 }
 

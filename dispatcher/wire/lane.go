@@ -8,7 +8,7 @@ type LaneState struct {
 	Endpoint    string `json:"endpoint,omitzero" doc:"The id of the endpoint whose lane it is."`
 	UID         string `json:"uid,omitzero" doc:"Its uid."`
 	State       string `json:"state" enum:"active,limited,open,paused,disabled,deleted" doc:"limited: it waits for a time. open: its breaker is, so it waits or is tried with one attempt."`
-	Why         string `json:"why,omitzero" enum:"paused,all,operator,gone,deleted,breaker,retry_after,rate" doc:"all: everything is paused (lane *). operator, gone: a person disabled its endpoint, or its receiver answered 410. Left out: it is active."`
+	Why         string `json:"why,omitzero" enum:"paused,all,operator,gone,deleted,breaker,retry_after,rate,sealed,missing" doc:"sealed: an instance can't open its endpoint with its ENCRYPTION_KEY. missing: its endpoint is not there. all: everything is paused (lane *). operator, gone: a person disabled its endpoint, or its receiver answered 410. Left out: it is active."`
 	Since       Time   `json:"since,omitzero" doc:"Since when it is paused, disabled or deleted."`
 	By          string `json:"by,omitzero" doc:"Who did that: the name of an API key, or the first 8 hex digits of its SHA-256; local while there are no keys; or system."`
 	InFlight    int    `json:"in_flight"`

@@ -210,7 +210,7 @@ func wireLane(l *dispatcher.LaneState) wire.LaneState {
 	case dispatcher.WhyAll:
 		w.Since, w.By = wire.Time{Time: l.All.Since}, l.All.By
 	case dispatcher.WhyRate:
-		w.Until = w.TokenAt
+		w.Until = wire.Time{Time: l.Token.Add(time.Millisecond - 1).Truncate(time.Millisecond)} // as deliveries tell it
 	}
 	return w
 }

@@ -151,6 +151,7 @@ func wireDelivery(d *dispatcher.Delivery) wire.Delivery {
 		LastStatusCode: d.LastStatus,
 		LastError:      strings.ToValidUTF8(d.LastError, "�"),
 		WaitingFor:     d.WaitingFor,
+		WaitingUntil:   wire.Time{Time: d.WaitingUntil},
 	}
 	switch d.Status {
 	case dispatcher.StatusDelivered:

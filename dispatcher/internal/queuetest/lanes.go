@@ -256,7 +256,7 @@ var waitCases = []testCase{
 		c := r.claim(one, 2)
 		r.mustWaitFor("limit", "a", "m3")
 		r.mustSettle(one, paused(c[0], time.Hour, time.Minute))
-		r.mustWaitFor("rate", "a", "m3")
+		r.mustWaitFor("retry_after", "a", "m3")
 		r.pass(time.Minute)
 		r.mustWaitFor("permits", "a", "m3")
 		r.limit("b", every(time.Second))
@@ -274,6 +274,75 @@ var waitCases = []testCase{
 		r.mustClaim(one, named("a", "m1"))
 		r.mustWaitFor("limit", "a", "m2")
 	}},
+	{name: "until when is told where that is known", setup: threeFailures, run: func(r *rig) {
+		until := func(lane dispatcher.Lane, message string) time.Time {
+			d := r.look(named(lane, message))
+			for _, listed := range r.listAll(dispatcher.Filter{Lanes: to(lane)}, 100) {
+				if listed.ID == d.ID {
+					require.Equal(r, d.WaitingUntil, listed.WaitingUntil, "in a list")
+				}
+			}
+			return d.WaitingUntil
+		}
+		r.schedule(r.entry("m1", to("a"), delay(time.Hour)))
+		require.Equal(r, start.Add(time.Hour), until("a", "m1"))
+		r.openBreaker("b")
+		r.publish("b", "m2")
+		require.Equal(r, "breaker", r.look(named("b", "m2")).WaitingFor)
+		require.Equal(r, r.laneState("b").Until, until("b", "m2"))
+		r.pass(time.Minute)
+		require.Zero(r, until("b", "m2"), "the probe is next")
+		r.publish("c", "m3")
+		r.mustSettle(one, paused(r.mustClaimIn("c", "m3"), time.Hour, 24*time.Hour))
+		require.Equal(r, r.look(named("c", "m3")).Due, until("c", "m3"))
+		r.publish("c", "m4")
+		require.Equal(r, r.now.Add(24*time.Hour), until("c", "m4"))
+		r.limit("d", every(time.Minute))
+		r.publish("d", "m5", "m6")
+		r.mustClaimIn("d", "m5")
+		require.Equal(r, r.laneState("d").Token, until("d", "m6"))
+		r.limit("d", held(dispatcher.HeldPaused))
+		require.Zero(r, until("d", "m6"), "until somebody resumes it")
+	}},
+	{name: "a lane that is left alone for a fault of ours says so, spends no rung, and forgets it", run: func(r *rig) {
+		r.publish("a", "m1", "m2")
+		stall := func(why dispatcher.LaneWhy) {
+			s := handBack(r.mustClaimIn("a", "m1"))
+			s.Pause, s.Stalled = 10*time.Second, why
+			r.mustSettle(one, s)
+		}
+		for _, why := range []dispatcher.LaneWhy{dispatcher.WhySealed, dispatcher.WhyMissing} {
+			stall(why)
+			r.mustWaitFor(string(why), "a", "m1", "m2")
+			require.Equal(r, r.now.Add(10*time.Second), r.look(named("a", "m1")).WaitingUntil)
+			require.Zero(r, r.look(named("a", "m1")).Attempts)
+			l := r.laneState("a")
+			state, told := l.Standing()
+			require.Equal(r, dispatcher.StateLimited, state)
+			require.Equal(r, why, told)
+			require.Zero(r, l.Fails)
+			r.pass(10 * time.Second)
+			r.move()
+			r.mustWaitFor("permits", "a", "m1", "m2")
+		}
+		stall(dispatcher.WhySealed)
+		r.pass(10 * time.Second)
+		r.move()
+		r.mustSettle(one, paused(r.mustClaimIn("a", "m1"), time.Hour, time.Minute))
+		r.mustWaitFor("retry_after", "a", "m2")
+		require.Equal(r, dispatcher.WhyRetryAfter, r.laneState("a").Limit)
+		r.resume("a")
+		r.deliver(named("a", "m2"))
+	}},
+	{name: "what a receiver asked for is not hidden by a shorter fault of ours", run: func(r *rig) {
+		r.publish("a", "m1", "m2", "m3")
+		c := r.claim(one, 2)
+		r.mustSettle(one, paused(c[0], time.Hour, time.Minute))
+		s := handBack(c[1])
+		s.Pause, s.Stalled = 10*time.Second, dispatcher.WhySealed
+		r.mustSettle(one, s)
+		r.mustWaitFor("retry_after", "a", "m2", "m3")
+	}},
 	{name: "what has ended, is under way or is cancelled waits for nothing", run: func(r *rig) {
 		for id, status := range r.populate() {
 			waits := r.look(id).WaitingFor
@@ -283,6 +352,21 @@ var waitCases = []testCase{
 		r.cancel(named("a", "m1"))
 		require.Empty(r, r.look(named("a", "m1")).WaitingFor)
 	}},
+}
+
+// mustClaimIn claims what is ready, of which it answers this one; the others of its
+// batch are handed back.
+func (r *rig) mustClaimIn(lane dispatcher.Lane, message string) (found dispatcher.Claimed) {
+	r.Helper()
+	for _, c := range r.claim(one, 64) {
+		if c.ID == named(lane, message) {
+			found = c
+		} else {
+			r.mustSettle(one, handBack(c))
+		}
+	}
+	require.Equal(r, named(lane, message), found.ID)
+	return found
 }
 
 // mustWaitFor fails the case unless deliveries are told to wait for something,

@@ -246,7 +246,9 @@ func (m *model) waitsFor(id dispatcher.DeliveryID) string {
 		return "rung"
 	case l.Opened > 0:
 		return "breaker"
-	case l.Until > m.ms() || l.tokens(m.now.UnixMicro()) == 0:
+	case l.Until > m.ms():
+		return "retry_after"
+	case l.tokens(m.now.UnixMicro()) == 0:
 		return "rate"
 	case l.InFlight >= l.window(m.setup):
 		return "limit"

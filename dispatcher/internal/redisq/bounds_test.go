@@ -349,8 +349,8 @@ func TestAPageOfLanesReadsFewMoreThanItTells(t *testing.T) {
 		}
 		read := 0
 		for _, a := range g.of("lanes") {
-			read += (a.size - 5) / 11
-			require.LessOrEqual(t, a.size, 5+11*256)
+			read += (a.size - 5) / 13
+			require.LessOrEqual(t, a.size, 5+13*256)
 		}
 		require.LessOrEqual(t, read, 2*limit+2*8*partitions)
 		if cursor = next; cursor == "" {

@@ -259,9 +259,9 @@ func readLane(a *answer, now time.Time) (l knownLane, err error) {
 	if held, ok := parseHeld(a.text()); ok {
 		st.Since, st.By = held.Since, held.By
 	}
-	switch {
-	case st.Opened == 0 && st.Until.After(now):
-		st.Limit = dispatcher.WhyRetryAfter
+	switch why := dispatcher.LaneWhy(a.text()); {
+	case why != "":
+		st.Limit = why
 	case st.Waiting > 0 && st.Token.After(now):
 		st.Limit = dispatcher.WhyRate
 	}

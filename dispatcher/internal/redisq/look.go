@@ -131,7 +131,7 @@ func readLooked(m *dispatcher.Message, id string, values any) (dispatcher.Delive
 type facts struct {
 	lane, status string
 	at           time.Time // end, next attempt or claim; zero where it has none
-	waitsFor     string    // empty: nothing
+	waitsFor     string    // a word, and until when in ms where that is known; empty: nothing
 	progress     string    // entry of :progress
 	history      []string  // newest first
 }
@@ -147,7 +147,12 @@ func (f facts) delivery(m *dispatcher.Message, id string) dispatcher.Delivery {
 		d.Topic, d.Tenant, d.URL = m.Topic, m.Tenant, m.URL
 	}
 	p, _ := parseProgress(f.progress) // what can't be read is none, for the scripts too
-	d.Attempts, d.LastStatus, d.WaitingFor = p.attempts, p.status, f.waitsFor
+	d.Attempts, d.LastStatus = p.attempts, p.status
+	word, until, _ := strings.Cut(f.waitsFor, " ")
+	d.WaitingFor = word
+	if ms, err := strconv.ParseInt(until, 10, 64); err == nil {
+		d.WaitingUntil = fromMillis(ms)
+	}
 	switch d.Status {
 	case dispatcher.StatusDelivered:
 		d.Ended = f.at
@@ -160,6 +165,9 @@ func (f facts) delivery(m *dispatcher.Message, id string) dispatcher.Delivery {
 		d.Ended = f.at
 	case dispatcher.StatusScheduled, dispatcher.StatusRetrying, dispatcher.StatusReady:
 		d.Due = f.at
+		if word == "due" || word == "rung" {
+			d.WaitingUntil = f.at
+		}
 	}
 	for i := len(f.history) - 1; i >= 0; i-- {
 		if attempt, err := decodeAttempt(f.history[i]); err == nil {

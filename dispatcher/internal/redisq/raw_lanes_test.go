@@ -70,6 +70,7 @@ func (r *raw) readLanes() {
 	for name, text := range r.lane.Val() {
 		r.at(name, func(l *queuetest.LaneState) {
 			var failing, told int64
+			text = strings.TrimSuffix(strings.TrimSuffix(text, " s"), " m") // why it is left alone
 			r.whole(text, "%d %d %d %d %d %d %d %d %d", &l.Window, &l.Fails, &l.Opened, &l.Until, &l.Tat, &l.Keys, &l.Slow, &failing, &told)
 			l.Known = true
 		})

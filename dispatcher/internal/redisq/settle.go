@@ -95,14 +95,17 @@ func appendSettlement(args []any, o *dispatcher.Settlement) []any {
 		strconv.FormatInt(ms, 10), o.Attempt.Number, reasonOf(o), meta, excerpt, blameOf(o), leasedMillis(o))
 }
 
+// stalls are the letters by which :lane says why no receiver is to blame.
+var stalls = map[dispatcher.LaneWhy]string{dispatcher.WhySealed: "~s", dispatcher.WhyMissing: "~m"}
+
 // blameOf is how long a lane is left alone, in ms, behind ! where the failure
-// counts for its breaker.
+// counts for its breaker, or behind why no receiver is to blame.
 func blameOf(o *dispatcher.Settlement) string {
 	text := strconv.FormatInt(millisUp(o.Pause), 10)
 	if o.Blame {
 		return "!" + text
 	}
-	return text
+	return stalls[o.Stalled] + text
 }
 
 // leasedMillis is when an outcome's lease was taken, 0 for any.

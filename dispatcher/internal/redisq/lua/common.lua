@@ -40,7 +40,8 @@
 --   :in              hash  lane -> "in-flight waiting": due, ready and behind
 --   :lane            hash  lane -> "window fails opened until tat keys slow failing told": until in ms, tat (when the rate
 --                          allows the next) in us, 0 none; keys: how many sets of :behind it has; failing and told are
---                          0. Further fields are passed over, and carried on
+--                          0. Behind them may be a letter: until is no receiver's wish, but s: its endpoint can't be
+--                          opened or read, m: it is not there. Further fields are passed over, and carried on
 --   :limits          hash  lane -> "version max interval ordered held": max 0 usual; interval us, 0 no rate; ordered 0 or 1;
 --                          held - no, p paused, d disabled, x deleted; * -> all lanes are held. No text: no limits, but
 --                          a lane ep_... without is not claimed from

@@ -34,10 +34,16 @@ local function holders()
   return held
 end
 
--- What a delivery waits for, the first that holds.
+-- why_left_alone answers why nothing is attempted before a lane's until, where its breaker is closed.
+local STALLED = { s = 'sealed', m = 'missing' }
+local function why_left_alone(l) return STALLED[match(l.state.more, ' (%l)$')] or 'retry_after' end
+
+-- What a delivery waits for, the first that holds, and behind a space until when, in ms, where that is known.
 local function waits_ready(l)
-  if l.state.opened > 0 then return 'breaker' end
-  if l.state.till > now or (l.limits.interval > 0 and l.state.tat > micros) then return 'rate' end
+  local s = l.state
+  if s.opened > 0 then return s.till > now and 'breaker ' .. num(s.till) or 'breaker' end
+  if s.till > now then return why_left_alone(l) .. ' ' .. num(s.till) end
+  if l.limits.interval > 0 and s.tat > micros then return 'rate ' .. num(math.ceil(s.tat / 1000)) end
   return l.flying >= room(l) and 'limit' or 'permits'
 end
 local function waits_for(l, why)

@@ -3,8 +3,8 @@
 -- ARGV[3]   lines for :attempts, one for each outcome
 -- ARGV[4..] for each: delivery, verdict (d delivered, r retry, x dead, b back), took ms, status (0 no answer),
 --           ms (r: wait; b: since when it was ready), number of the attempt (0: none was made), reason (x; else -),
---           meta, excerpt (both empty: nothing for the history), blame (ms for which the lane is left alone, ! before it
---           where the failure counts for its breaker), ms when it was leased (where no attempt was made: only that lease is
+--           meta, excerpt (both empty: nothing for the history), blame (ms for which the lane is left alone; before it !
+--           where the failure counts for its breaker, ~ and a letter where no receiver is to blame, as :lane has it), ms when it was leased (where no attempt was made: only that lease is
 --           settled; 0: whenever that was); of a first attempt that was answered with 200 only
 --           delivery, took ms: arguments cost more than anything else here. No delivery comes twice
 -- returns now, due, weight, breakers (lane, ms until when it is left alone, 0 closed, for each that opened or closed), a
@@ -135,8 +135,12 @@ local function blamed(i, l)
       opened_at[l.name] = s.till
     end
   end
-  local pause = tonumber(blame)
-  if pause > 0 then s.till = math.max(s.till, now + pause) end
+  local letter, ms = match(blame, '^~(%l)(%d+)$')
+  local pause = tonumber(ms or blame)
+  if pause > 0 and now + pause > s.till then
+    s.till = now + pause
+    s.more = match(s.more, '^ %d+ %d+') .. (letter and ' ' .. letter or '')
+  end
 end
 
 -- waits_until is when the attempt after a failed one is due, and whether its message will have expired by then. What a

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/hookladder/hookladder/ladder"
@@ -17,7 +18,7 @@ import (
 type deliverer struct {
 	engine  *engine
 	sender  Sender
-	signers *signers // of bare URLs; nil: there is no secret, and nothing is sent to one
+	signers atomic.Pointer[signers] // of bare URLs; nil: there is no secret, and nothing is sent to one
 	ladder  ladder.Ladder
 	jitter  float64
 	success *Success

@@ -86,8 +86,7 @@ func New(q Queue, s Sender, o Options) (*Dispatcher, error) {
 	// Attempts outlive the stop signal.
 	d.deliverer.cut, d.cut = context.WithCancel(context.Background())
 	if len(o.Secrets) > 0 {
-		var err error
-		if d.deliverer.signers, err = newSigners(o.Secrets, o.DeriveTenant); err != nil {
+		if err := d.Resign(o.Secrets); err != nil {
 			return nil, fmt.Errorf("signing secrets: %w", err)
 		}
 	}
@@ -95,6 +94,15 @@ func New(q Queue, s Sender, o Options) (*Dispatcher, error) {
 	e.gate = newGate(d.deliverer.deliver)
 	e.loader = newLoader(e, o.MaxBytes, o.MaxInFlight)
 	return d, nil
+}
+
+// Resign has bare URLs signed with other secrets from the next attempt on.
+func (d *Dispatcher) Resign(secrets []signer.Secret) error {
+	s, err := newSigners(secrets, d.options.DeriveTenant)
+	if err == nil {
+		d.deliverer.signers.Store(s)
+	}
+	return err
 }
 
 // Message reads a message and its deliveries, or answers ErrNotFound.

@@ -87,10 +87,11 @@ func (d *deliverer) route(c Claimed, at time.Time) (route, error) {
 		return r, errTarget
 	}
 	r.url = target.url
-	if d.signers == nil {
+	signers := d.signers.Load()
+	if signers == nil {
 		return r, errNoSecret
 	}
-	r.signer, err = d.signers.of(c.Message.Tenant)
+	r.signer, err = signers.of(c.Message.Tenant)
 	return r, err
 }
 

@@ -28,41 +28,48 @@ taken from the queue; attempts under way may finish for SHUTDOWN_GRACE, the rest
 goes back; open requests are answered, and the instance signs off. What is
 published meanwhile is kept, and delivered by another instance or the next
 start. A second signal ends it at once; what it held is then taken over by
-another instance, or by itself restarted.`,
+another instance, or by itself restarted.
+
+SIGHUP has the files of keys read anew, and all of them used, or none where one
+is wrong, which the log tells: API_KEYS_FILE, SIGNING_SECRET_FILE, and
+ENCRYPTION_KEY_FILE where it holds all keys that it held. The rest needs a restart.`,
 		Example: `  REDIS_URL=redis://127.0.0.1:6379 SIGNING_SECRET=whsec_... hookladder serve
   DATA_DIR=./data SIGNING_SECRET=whsec_... hookladder serve
   PORT=8080 API_KEYS_FILE=/run/secrets/keys REDIS_URL=rediss://... hookladder serve
   LISTEN=off REDIS_URL=... hookladder serve         # dispatches only
   MAX_IN_FLIGHT=0 REDIS_URL=... hookladder serve    # accepts only`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			from := surroundings{environ: s.vars()}
-			read, found, err := readSettings(from)
-			if err != nil {
-				return usageError{err}
-			}
-			if read.RedisURL == "" && read.DataDir == "" {
-				return usagef("neither REDIS_URL nor DATA_DIR is set: name a Redis that keeps the messages, such as REDIS_URL=redis://127.0.0.1:6379, or a folder for one of its own, such as DATA_DIR=./data; hookladder dev needs neither and forgets everything")
-			}
-			o := options(read, found)
-			o.StoreWait = storeWait
-			o.Log = newLog(read, found, cmd.ErrOrStderr())
-			if err := o.Check(); err != nil {
-				return usageError{err}
-			}
-			for _, w := range nearNames(from.environ) {
-				o.Log.Warn(w)
-			}
-			if len(read.SigningSecret) == 0 {
-				o.Log.Warn("SIGNING_SECRET is not set, so no bare URL can be published: no callback is ever unsigned")
-			}
-			collectLess(from.environ)
-			o.MemoryLimit = limitMemory(from.environ, memlimit.FromCgroup, read.DataDir != "")
-			addresses := "LISTEN or PORT"
-			if o.MetricsListen != "" {
-				addresses = "LISTEN, PORT or METRICS_LISTEN"
-			}
-			return elsewhere(app.Run(cmd.Context(), o), addresses)
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd, s) },
 	}
+}
+
+func serve(cmd *cobra.Command, s stage) error {
+	from := surroundings{environ: s.vars()}
+	read, found, err := readSettings(from)
+	if err != nil {
+		return usageError{err}
+	}
+	if read.RedisURL == "" && read.DataDir == "" {
+		return usagef("neither REDIS_URL nor DATA_DIR is set: name a Redis that keeps the messages, such as REDIS_URL=redis://127.0.0.1:6379, or a folder for one of its own, such as DATA_DIR=./data; hookladder dev needs neither and forgets everything")
+	}
+	o := options(read, found)
+	o.StoreWait = storeWait
+	o.Log = newLog(read, found, cmd.ErrOrStderr())
+	if err := o.Check(); err != nil {
+		return usageError{err}
+	}
+	o.Renew = newRenewing(from, found, o.Log).listen(cmd.Context())
+	for _, w := range nearNames(from.environ) {
+		o.Log.Warn(w)
+	}
+	if len(read.SigningSecret) == 0 {
+		o.Log.Warn("SIGNING_SECRET is not set, so no bare URL can be published: no callback is ever unsigned")
+	}
+	collectLess(from.environ)
+	o.MemoryLimit = limitMemory(from.environ, memlimit.FromCgroup, read.DataDir != "")
+	addresses := "LISTEN or PORT"
+	if o.MetricsListen != "" {
+		addresses = "LISTEN, PORT or METRICS_LISTEN"
+	}
+	return elsewhere(app.Run(cmd.Context(), o), addresses)
 }

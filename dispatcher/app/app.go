@@ -93,6 +93,8 @@ type Options struct {
 	Version string
 	Log     *slog.Logger
 
+	Renew <-chan Renewal // what it uses from then on in place of its keys and secrets; nil: none comes
+
 	Ready func(addr string) // called when requests are served, with the API's address; nil: nobody asks
 }
 
@@ -135,7 +137,8 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	figures.Watch(engine)
-	api, err := newAPI(engine, guard, figures, o)
+	keyring := httpapi.NewKeyring(o.Keys)
+	api, err := newAPI(engine, guard, figures, keyring, o)
 	if err != nil {
 		return err
 	}
@@ -143,8 +146,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	figures.WatchConnections(guests)
 	f := flow{
 		engine: engine, api: api, ln: guarded(ln, guests),
-		figures: newMetricsServer(engine, figures, o), figuresLn: guarded(metricsLn, httpapi.NewGuests(figuresConnections, o.Log)),
-		o: o, info: info, partitions: store.Partitions(),
+		figures: newMetricsServer(engine, figures, keyring, o), figuresLn: guarded(metricsLn, httpapi.NewGuests(figuresConnections, o.Log)),
+		renew: renewer{keyring: keyring, engine: engine, store: store},
+		o:     o, info: info, partitions: store.Partitions(),
 	}
 	return f.run(ctx)
 }

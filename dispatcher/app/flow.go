@@ -29,6 +29,7 @@ type flow struct {
 	ln         net.Listener // nil: it only dispatches
 	figures    *http.Server
 	figuresLn  net.Listener // nil: the API alone has them
+	renew      renewer
 	o          Options
 	info       dispatcher.StoreInfo
 	partitions int
@@ -54,6 +55,10 @@ func (f flow) run(ctx context.Context) error {
 	g.Go(func() error {
 		defer stopWork()
 		return f.serve(ctx)
+	})
+	g.Go(func() error {
+		f.renew.run(working, f.o.Renew)
+		return nil
 	})
 	if f.figuresLn != nil {
 		g.Go(func() error { return f.serveFigures(working) })

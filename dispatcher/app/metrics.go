@@ -9,8 +9,8 @@ import (
 
 // newMetricsServer serves the metrics, and how the process is, to everybody who
 // reaches it: on a loopback address that is no page in a browser of this host.
-func newMetricsServer(engine *dispatcher.Dispatcher, figures http.Handler, o Options) *http.Server {
-	open := httpapi.Options{Keys: o.Keys, Metrics: figures, Log: o.Log}
+func newMetricsServer(engine *dispatcher.Dispatcher, figures http.Handler, keyring *httpapi.Keyring, o Options) *http.Server {
+	open := httpapi.Options{Keyring: keyring, Metrics: figures, Log: o.Log}
 	return httpapi.Server(httpapi.NewOpen(engine, open, loopback(o.MetricsListen)), o.Log)
 }
 

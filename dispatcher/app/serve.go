@@ -12,9 +12,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 )
 
-func newAPI(engine *dispatcher.Dispatcher, guard *egress.Guard, figures http.Handler, o Options) (*http.Server, error) {
+func newAPI(engine *dispatcher.Dispatcher, guard *egress.Guard, figures http.Handler, keyring *httpapi.Keyring, o Options) (*http.Server, error) {
 	handler, err := httpapi.New(engine, httpapi.Options{
-		Keys: o.Keys,
+		Keyring: keyring,
 		Limits: dispatcher.Limits{
 			MaxBody:   o.MaxBody,
 			Unsigned:  len(o.Engine.Secrets) == 0,

@@ -32,23 +32,29 @@ var (
 
 // bodies is the budget of the process for the bodies of requests.
 type bodies struct {
+	most   int64
 	all    *semaphore.Weighted
-	shares map[string]*semaphore.Weighted // by the name of a key; nil: there is but one caller
+	shares sync.Map // by the name of a key: *semaphore.Weighted
 }
 
-// newBodies shares a budget out: of several keys none can take all of it.
-func newBodies(most int64, keys Keys) *bodies {
+func newBodies(most int64) *bodies {
 	if most <= 0 {
 		most = bodyBytes
 	}
-	b := &bodies{all: semaphore.NewWeighted(most)}
-	if len(keys.keys) > 1 {
-		b.shares = map[string]*semaphore.Weighted{}
-		for _, k := range keys.keys {
-			b.shares[k.name] = semaphore.NewWeighted(most / 2)
-		}
+	return &bodies{most: most, all: semaphore.NewWeighted(most)}
+}
+
+// share is what one of so many keys may take: of several, none can take all of
+// the budget; nil: there is but one.
+func (b *bodies) share(name string, keys int) *semaphore.Weighted {
+	if keys < 2 {
+		return nil
 	}
-	return b
+	share, ok := b.shares.Load(name)
+	if !ok {
+		share, _ = b.shares.LoadOrStore(name, semaphore.NewWeighted(b.most/2))
+	}
+	return share.(*semaphore.Weighted)
 }
 
 // held is what one request has of the budget.

@@ -10,7 +10,7 @@ import (
 // Only a key with the scope read is told by /readyz why, or everybody where
 // there are no keys and the address is local: a loopback one.
 func NewOpen(svc Service, o Options, isLocal bool) http.Handler {
-	s := &server{svc: svc, keys: o.Keys, strangers: !isLocal, bodies: newBodies(o.Bodies, o.Keys), log: o.Log, mux: http.NewServeMux()}
+	s := &server{svc: svc, keys: o.keyring(), strangers: !isLocal, bodies: newBodies(o.Bodies), log: o.Log, mux: http.NewServeMux()}
 	if s.log == nil {
 		s.log = slog.Default()
 	}

@@ -17,6 +17,7 @@ import (
 // Options say who may call the API and what may be published.
 type Options struct {
 	Keys    Keys              // none: only requests of this host are served
+	Keyring *Keyring          // in place of Keys, where these may change; nil: they don't
 	Limits  dispatcher.Limits // MaxBody is needed
 	Version string
 	Bodies  int64        // bytes of requests that are held at once; 0: 64 MiB
@@ -24,10 +25,18 @@ type Options struct {
 	Log     *slog.Logger // nil: slog.Default()
 }
 
+// keyring holds the keys of the options.
+func (o Options) keyring() *Keyring {
+	if o.Keyring != nil {
+		return o.Keyring
+	}
+	return NewKeyring(o.Keys)
+}
+
 // server serves the API.
 type server struct {
 	svc       Service
-	keys      Keys
+	keys      *Keyring
 	strangers bool // may call from anywhere: where there are no keys, they have no scope either
 	limits    dispatcher.Limits
 	bodies    *bodies
@@ -43,7 +52,7 @@ func New(svc Service, o Options) (http.Handler, error) {
 		return nil, errors.New("serve api: no limit for bodies")
 	}
 	o.Limits.Passed = &dispatcher.Passed{}
-	s := &server{svc: svc, keys: o.Keys, limits: o.Limits, bodies: newBodies(o.Bodies, o.Keys), figures: o.Metrics, log: o.Log, mux: http.NewServeMux(), usual: map[string]http.HandlerFunc{}}
+	s := &server{svc: svc, keys: o.keyring(), limits: o.Limits, bodies: newBodies(o.Bodies), figures: o.Metrics, log: o.Log, mux: http.NewServeMux(), usual: map[string]http.HandlerFunc{}}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
@@ -134,7 +143,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h["X-Content-Type-Options"] = noSniff
 	h["Cache-Control"] = noStore
-	if s.keys.Empty() {
+	if s.keys.keys().Empty() {
 		if p := local(r); p != nil {
 			p.write(a)
 			return

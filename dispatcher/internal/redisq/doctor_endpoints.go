@@ -88,7 +88,7 @@ func (d *doctor) eachEndpoint(ctx context.Context) error {
 // opened or proved only that it is there.
 func (d *doctor) indexOf(id, stored string) []any {
 	version, text, _ := strings.Cut(stored, " ")
-	e, err := decodeEndpoint(id, stored, d.s.seal)
+	e, err := decodeEndpoint(id, stored, d.s.seal.Load())
 	if err == nil {
 		return []any{id, version, toMillis(e.CreatedAt), flag(len(e.PublicKeys()) > 0), e.UID, e.Tenant}
 	}

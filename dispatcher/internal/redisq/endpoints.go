@@ -92,7 +92,7 @@ func (s *Store) ChangeEndpoint(ctx context.Context, e *dispatcher.Endpoint) erro
 
 // put calls a script that stores an endpoint.
 func (s *Store) put(ctx context.Context, sc script, e *dispatcher.Endpoint) (*answer, error) {
-	record, err := encodeEndpoint(e, s.seal)
+	record, err := encodeEndpoint(e, s.seal.Load())
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", sc.name, e.ID, err)
 	}

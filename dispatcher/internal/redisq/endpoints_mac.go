@@ -65,7 +65,7 @@ func proved(box *seal.Box, text string, at seal.Place) error {
 // that was stored without one, or with an older one. Those without a proof are
 // taken as they are, so a person has to ask for it. tell is called for each.
 func (s *Store) SealEndpoints(ctx context.Context, tell func(id string, err error)) error {
-	if s.seal == nil {
+	if s.seal.Load() == nil {
 		return fmt.Errorf("seal endpoints: %w: set ENCRYPTION_KEY", seal.ErrNoKey)
 	}
 	key := s.home() + keyEndpoints
@@ -103,7 +103,7 @@ func (s *Store) sealEndpoint(ctx context.Context, id string) (done bool, err err
 			return false, nil
 		}
 		_, _, claims := cutProof(stored.Val())
-		e, err := decodeStored(id, stored.Val(), s.seal, !claims)
+		e, err := decodeStored(id, stored.Val(), s.seal.Load(), !claims)
 		if err != nil {
 			return false, fmt.Errorf("endpoint %s: %w", id, err)
 		}
@@ -122,5 +122,5 @@ func (s *Store) sealEndpoint(ctx context.Context, id string) (done bool, err err
 // current reports whether a record claims to be proved by the first key.
 func (s *Store) current(stored string) bool {
 	_, proof, ok := cutProof(stored)
-	return ok && s.seal.Current(proof)
+	return ok && s.seal.Load().Current(proof)
 }

@@ -90,7 +90,7 @@ func (s *Store) partEndpoints(ctx context.Context, ids []string) (parts [][]stri
 // missing, which would end what waits for it, and not as an error, which would
 // stop all that are read together with it.
 func (s *Store) readEndpoint(id, stored string) *dispatcher.Endpoint {
-	e, err := decodeEndpoint(id, stored, s.seal)
+	e, err := decodeEndpoint(id, stored, s.seal.Load())
 	if err != nil {
 		now := maphash.String(unreadSeed, stored)
 		if told, _ := s.unread.Swap(id, now); told != now {

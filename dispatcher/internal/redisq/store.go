@@ -71,8 +71,8 @@ type Store struct {
 	keep       dispatcher.Keep
 	durableWay string // one of the by words
 	scripts    scripts
-	seal       *seal.Box
-	unread     sync.Map // endpoints whose record can't be read, by their ids: what it was when the log was told
+	seal       atomic.Pointer[seal.Box] // nil: nothing is sealed
+	unread     sync.Map                 // endpoints whose record can't be read, by their ids: what it was when the log was told
 	log        *slog.Logger
 
 	division division
@@ -116,7 +116,6 @@ func newStore(ctx context.Context, o Options) (*Store, error) {
 		durability: o.Durability,
 		keep:       o.Keep,
 		scripts:    newScripts(o.TestClock),
-		seal:       o.Seal,
 		log:        o.Log,
 		gates:      newGates("does not answer"),
 		weak:       newGates("does not make durable what is written"),
@@ -124,11 +123,18 @@ func newStore(ctx context.Context, o Options) (*Store, error) {
 		tired:      make([]atomic.Bool, 1),
 		busy:       newBusyLook(),
 	}
+	s.Reseal(o.Seal)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	return s, nil
 }
+
+// Reseal has what is stored from now on sealed with another box.
+func (s *Store) Reseal(box *seal.Box) { s.seal.Store(box) }
+
+// MayReseal reports whether a box opens all that the present one does.
+func (s *Store) MayReseal(box *seal.Box) bool { return box.Covers(s.seal.Load()) }
 
 // begin makes a connected store ready.
 func (s *Store) begin(ctx context.Context, o Options) error {

@@ -8,12 +8,14 @@ package seal
 import (
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -56,6 +58,16 @@ type key struct {
 	// million changed a hundred times, with forty values each.
 	aead cipher.AEAD
 	mac  []byte // derived: of proofs
+}
+
+// Covers reports whether a box opens all that another one does.
+func (b *Box) Covers(other *Box) bool {
+	for _, k := range other.all() {
+		if !slices.ContainsFunc(b.all(), func(own key) bool { return hmac.Equal(own.mac, k.mac) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // Place is where a value lies: it opens nowhere else.

@@ -108,6 +108,13 @@ func TestKeysCanBeChangedOneAfterTheOther(t *testing.T) {
 	require.ErrorIs(t, err, seal.ErrLocked)
 }
 
+func TestABoxCoversThatOfFewerKeys(t *testing.T) {
+	first, second := newTestKey(), newTestKey()
+	one, both := mustBox(t, first), mustBox(t, second, first)
+	require.True(t, both.Covers(one) && one.Covers(one) && one.Covers(nil), "whichever is first")
+	require.False(t, one.Covers(both) || mustBox(t, second).Covers(one) || (*seal.Box)(nil).Covers(one))
+}
+
 func TestNoBoxOpensNothing(t *testing.T) {
 	var none *seal.Box
 	_, err := none.Open(mustBox(t, newTestKey()).Seal("value", here), here)

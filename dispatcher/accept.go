@@ -186,7 +186,7 @@ func (a *accepter) schedule(ctx context.Context, by string, free, lease int, bat
 		e.unsure() // what it leased without our knowing is found by reconciling
 	}
 	e.trouble.note("schedule", failed)
-	e.view.note(hints...) // before the attempts begin: they have their time from it
+	e.answered(hints...) // before the attempts begin: they have their time from it
 	if unknown, rest := partitionErrors(firstError(out, isUnknown)); rest != nil {
 		e.lookAround() // it may be stored, and nobody here was told when it is due
 	} else {

@@ -105,7 +105,7 @@ func (c *claimer) claim(ctx context.Context, name string, partitions []int, got 
 		e.unsure()
 	}
 	e.permits.release(got - len(claimed))
-	e.view.note(hints...) // before the attempts begin: they have their time from it
+	e.answered(hints...) // before the attempts begin: they have their time from it
 	e.begin(ctx, claimed)
 	ended, lost, placed := 0, 0, 0
 	for _, h := range hints {

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -106,4 +107,41 @@ func (d *deaths) end() {
 func (d *deaths) line(kind deathKind, n *deathCount) {
 	d.log.LogAttrs(context.Background(), slog.LevelInfo, "deliveries dead", slog.String("lane", string(kind.lane)),
 		slog.String("reason", string(kind.reason)), slog.Int("deliveries", n.more), slog.Any("delivery_ids", n.ids))
+}
+
+// bury counts and logs what died. It is fed by the queue's answers only: what
+// becomes of an outcome is decided there. batch are the outcomes that were given
+// with that call, and settled what became of them.
+func (e *engine) bury(hints []Hint, batch []Settlement, settled []Settled) {
+	for i := range hints {
+		for _, d := range hints[i].Dead {
+			at := slices.IndexFunc(batch, func(o Settlement) bool { return o.ID == d.ID })
+			if at < 0 {
+				e.died(d, nil)
+			} else {
+				e.died(d, &batch[at])
+			}
+		}
+	}
+	for i := range batch {
+		// It was recorded the first time, and the answer to that was lost.
+		if o := &batch[i]; o.Verdict == Dead && settled[i] == SettledLate && o.unanswered == e.name() {
+			e.died(Death{ID: o.ID, Reason: o.Reason, Attempts: o.Attempt.Number}, o)
+		}
+	}
+}
+
+// died tells of one death; o is the outcome that brought it about, nil: none.
+func (e *engine) died(d Death, o *Settlement) {
+	e.watching.tell(func(w Observer) { w.Died(d) })
+	if !e.deaths.note(d.ID, d.Reason) {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("delivery_id", d.ID.String()), slog.String("reason", string(d.Reason)), slog.Int("attempts", d.Attempts),
+	}
+	if o != nil && o.Host != "" {
+		attrs = append(attrs, slog.String("host", o.Host), slog.Int("status", o.Attempt.Status), slog.String("err", o.Attempt.Error))
+	}
+	e.log.LogAttrs(context.Background(), slog.LevelInfo, "delivery dead", attrs...)
 }

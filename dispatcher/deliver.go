@@ -54,11 +54,11 @@ func (d *deliverer) deliver(c Claimed) {
 		// Before its outcome is recorded: else it would not be done if this process ended now.
 		d.gone(r.endpoint)
 	}
+	s.Host = r.host()
 	d.engine.settler.put(s)
-	if s.Verdict == Back {
-		return
+	if s.Verdict != Back {
+		d.tell(c, s, began)
 	}
-	d.tell(c, s, r.host(), began)
 }
 
 // What keeps an attempt from being made; for the message's history. Most are
@@ -151,23 +151,19 @@ func (d *deliverer) judge(c Claimed, r route, answer Answer, began time.Time, s 
 	}
 }
 
-// tell logs and shows what came of an attempt: each at debug, a death at info
-// unless it is one of many.
-func (d *deliverer) tell(c Claimed, s Settlement, host string, began time.Time) {
-	level, text := slog.LevelDebug, "attempt finished"
-	if s.Verdict == Dead && d.engine.deaths.note(c.ID, s.Reason) {
-		level, text = slog.LevelInfo, "delivery dead"
-	}
+// tell logs and shows what came of an attempt. What becomes of its delivery only
+// the queue can tell.
+func (d *deliverer) tell(c Claimed, s Settlement, began time.Time) {
 	ctx := context.Background() // the log's, which nothing ends
-	if d.engine.log.Enabled(ctx, level) {
-		d.engine.log.LogAttrs(ctx, level, text,
-			slog.String("delivery_id", c.ID.String()), slog.Int("attempt", c.Attempt), slog.String("host", host),
+	if d.engine.log.Enabled(ctx, slog.LevelDebug) {
+		d.engine.log.LogAttrs(ctx, slog.LevelDebug, "attempt finished",
+			slog.String("delivery_id", c.ID.String()), slog.Int("attempt", c.Attempt), slog.String("host", s.Host),
 			slog.String("verdict", s.Verdict.String()), slog.Int("status", s.Attempt.Status),
 			slog.String("reason", string(s.Reason)), seconds("wait_s", s.Wait),
 			slog.Float64("took_ms", float64(s.Attempt.Duration.Microseconds())/1000), slog.String("err", s.Attempt.Error))
 	}
 	d.engine.watching.tell(func(o Observer) {
-		a := Attempted{ID: c.ID, Host: host, Attempt: s.Attempt, Wait: s.Wait, Reason: s.Reason, Late: max(began.Sub(c.Due), 0)}
+		a := Attempted{ID: c.ID, Host: s.Host, Attempt: s.Attempt, Wait: s.Wait, Reason: s.Reason, Late: max(began.Sub(c.Due), 0)}
 		if c.Message != nil {
 			a.Topic = c.Message.Topic
 		}

@@ -42,6 +42,11 @@ const (
 	ReasonPoison    DeadReason = "poison"    // its holder died three times
 )
 
+// DeadReasons lists all of them.
+var DeadReasons = []DeadReason{
+	ReasonExhausted, ReasonGone, ReasonExpired, ReasonRefused, ReasonDisabled, ReasonOverflow, ReasonPoison,
+}
+
 // Verdict is what an attempt's answer means for its delivery.
 type Verdict uint8
 

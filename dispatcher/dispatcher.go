@@ -147,7 +147,7 @@ func (d *Dispatcher) change(ctx context.Context, id string, lane Lane, change ch
 		return nil, err
 	}
 	changes, hints, err := change(ctx, d.engine.name(), ids)
-	d.engine.view.note(hints...)
+	d.engine.answered(hints...)
 	if err != nil {
 		d.engine.lookAround() // it may be done, and nobody here was told what is ready now
 		return nil, err

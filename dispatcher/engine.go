@@ -108,6 +108,13 @@ func (e *engine) alive(s *self) bool {
 	return e.many.known() && missed != nil && now.since(*missed) < beatOld && silent < missedMost
 }
 
+// answered takes in what the queue answered: what there is to do by now, and
+// what died.
+func (e *engine) answered(hints ...Hint) {
+	e.view.note(hints...)
+	e.bury(hints, nil, nil)
+}
+
 // leased ends a call that may have leased something, and remembers what it did.
 func (e *engine) leased(c *calls, claimed []Claimed) {
 	if len(claimed) > 0 {

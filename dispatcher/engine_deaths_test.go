@@ -87,7 +87,7 @@ func TestWhatDiesWhenItIsPublishedIsLogged(t *testing.T) {
 		for i := range 10 {
 			r.publish(t, to(view.ID, fmt.Sprint("m", i)))
 		}
-		require.Equal(t, 8, strings.Count(r.log.String(), "delivery dead, unattempted"))
+		require.Equal(t, 8, strings.Count(r.log.String(), `msg="delivery dead"`))
 		r.stop(t)
 		require.Contains(t, r.log.String(), "reason=disabled deliveries=2")
 	})
@@ -103,13 +103,45 @@ func TestWhatDiesWithItsHolderIsLoggedAndCounted(t *testing.T) {
 		r.queue.fill(1)
 		it := r.queue.ready[0]
 		it.by, r.queue.ready = "gone", nil
-		id := d.DeliveryID{Lane: "u_0", Message: "a"}
-		r.queue.leased[id] = it
+		r.queue.leased[it.ID] = it
 		r.start(t)
 		pass(d.DeadReadings * d.BeatEvery)
 		require.Equal(t, 1, r.queue.count("reap gone"))
-		require.Contains(t, r.log.String(), `msg="delivery dead, unattempted" delivery_id=u_0:a reason=poison`)
-		require.Equal(t, []d.Death{{ID: id, Reason: d.ReasonPoison}}, seen.died)
+		require.Contains(t, r.log.String(), `msg="delivery dead" delivery_id=u_0:filled_0_0 reason=poison`)
+		require.Equal(t, []d.Death{{ID: it.ID, Reason: d.ReasonPoison}}, seen.deaths())
 		r.stop(t)
 	})
+}
+
+// What an attempt asks for is not what becomes of its delivery: that says the
+// answer of the queue, and where it is lost the next one.
+func TestADeathIsToldAsTheQueueAnsweredIt(t *testing.T) {
+	id := d.DeliveryID{Lane: "u_0", Message: "filled_0_0"}
+	told := []d.Death{{ID: id, Reason: d.ReasonGone}}
+	for name, c := range map[string]struct {
+		set  func(q *fakeQueue)
+		want []d.Death
+	}{
+		"as asked":                   {func(*fakeQueue) {}, told},
+		"cancelled meanwhile":        {func(q *fakeQueue) { q.lanes.marked[id] = true }, nil},
+		"the answer is lost":         {func(q *fakeQueue) { q.after = once("settle", d.ErrUnavailable) }, []d.Death{{ID: id, Reason: d.ReasonGone, Attempts: 1}}},
+		"the call is not made":       {func(q *fakeQueue) { q.hook = once("settle", d.ErrUnavailable) }, told},
+		"another has it by then":     {func(q *fakeQueue) { q.taken = true }, nil},
+		"refused, and then recorded": {func(q *fakeQueue) { q.hook = once("settle", errBad) }, told},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				seen := &tookOver{}
+				r := newTestRig(t, func(o *d.Options, _ *fakeQueue, _ *fakeSender) { o.Observer = seen })
+				r.sender.answer = func(context.Context, d.Call) d.Answer { return d.Answer{Status: 410} }
+				r.queue.fill(1)
+				r.queue.set(func() { c.set(r.queue) })
+				r.start(t)
+				pass(time.Minute)
+				require.Equal(t, c.want, seen.deaths())
+				require.Equal(t, len(c.want), strings.Count(r.log.String(), `msg="delivery dead"`))
+				r.stop(t)
+			})
+		})
+	}
 }

@@ -38,13 +38,12 @@ func (q *fakeQueue) Reap(ctx context.Context, by, dead string) (int, []d.Hint, e
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	taken := 0
-	var killed []d.Death
 	for id, it := range q.leased {
 		if it.by == dead && q.lanesDown(id.Lane) == nil {
 			delete(q.leased, id)
 			taken++
 			if q.kills {
-				killed = append(killed, d.Death{ID: id, Reason: d.ReasonPoison})
+				q.over(it, d.StatusDead, d.ReasonPoison)
 				continue
 			}
 			it.by = ""
@@ -53,9 +52,6 @@ func (q *fakeQueue) Reap(ctx context.Context, by, dead string) (int, []d.Hint, e
 	}
 	q.fenced[dead] = true
 	hints, err := q.hintsOf(q.all())
-	if len(hints) > 0 {
-		hints[0].Dead = killed
-	}
 	if err == nil {
 		delete(q.dead, dead)
 		delete(q.beats, dead)

@@ -61,6 +61,7 @@ type fakeQueue struct {
 	refuse    func(id d.DeliveryID, times int) bool // outcomes that Settle does not record
 	bad       func(s d.Settlement) bool             // an outcome for which Settle refuses its batch
 	refused   map[d.DeliveryID]int
+	taken     bool           // what is settled is another's by then
 	given     []d.Settlement // as they came, also those that changed nothing
 	cut       struct {
 		dead int
@@ -280,7 +281,7 @@ func (q *fakeQueue) Settle(ctx context.Context, by string, batch []d.Settlement)
 			continue
 		}
 		it := q.leased[s.ID]
-		if it == nil || it.by != by || s.Attempt.Number == 0 && !s.Leased.IsZero() && !s.Leased.Equal(it.Leased) {
+		if it == nil || q.taken || it.by != by || s.Attempt.Number == 0 && !s.Leased.IsZero() && !s.Leased.Equal(it.Leased) {
 			out[i] = d.SettledLate
 			continue
 		}

@@ -21,6 +21,8 @@ type fakeLanes struct {
 	kept     map[string]*d.Message     // as they were accepted
 	goes     map[string][]d.Lane       // where each goes
 	ended    map[d.DeliveryID]*outcome // how deliveries ended
+	died     []d.Death                 // not told yet
+	marked   map[d.DeliveryID]bool     // cancelled, though they are leased
 	behind   []*item                   // wait for the one before them
 }
 
@@ -41,7 +43,7 @@ type outcome struct {
 func newFakeLanes() *fakeLanes {
 	return &fakeLanes{
 		known: map[d.Lane]*fakeLane{}, batch: 2, kept: map[string]*d.Message{}, goes: map[string][]d.Lane{},
-		ended: map[d.DeliveryID]*outcome{},
+		ended: map[d.DeliveryID]*outcome{}, marked: map[d.DeliveryID]bool{},
 	}
 }
 
@@ -74,6 +76,9 @@ func (q *fakeQueue) ends(it *item) bool {
 // over ends a delivery; the next one behind it is ready then. mu is held.
 func (q *fakeQueue) over(it *item, status d.Status, reason d.DeadReason) {
 	q.lanes.ended[it.ID] = &outcome{status: status, reason: reason, item: it}
+	if status == d.StatusDead {
+		q.lanes.died = append(q.lanes.died, d.Death{ID: it.ID, Reason: reason})
+	}
 	key := q.orderOf(it)
 	if key == "" {
 		return
@@ -207,6 +212,10 @@ func (q *fakeQueue) settle(it *item, s d.Settlement) d.Settled {
 	case d.Delivered:
 		q.over(it, d.StatusDelivered, "")
 	case d.Dead:
+		if q.lanes.marked[s.ID] {
+			q.over(it, d.StatusCancelled, "")
+			return d.SettledEnd
+		}
 		q.over(it, d.StatusDead, s.Reason)
 	case d.Back:
 		it.Due = s.Due

@@ -69,7 +69,11 @@ func (q *fakeQueue) hintsOf(partitions []int) (hints []d.Hint, err error) {
 			up = append(up, n)
 		}
 	}
-	return q.read(up), errors.Join(errs...)
+	hints = q.read(up)
+	if len(hints) > 0 {
+		hints[0].Dead, q.lanes.died = q.lanes.died, nil
+	}
+	return hints, errors.Join(errs...)
 }
 
 // read are the hints of partitions, whatever there is in the way. mu is held.

@@ -76,6 +76,12 @@ func (o *tookOver) Died(death d.Death) {
 	o.died = append(o.died, death)
 }
 
+func (o *tookOver) deaths() []d.Death {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.died)
+}
+
 func (o *tookOver) TookOver(deliveries int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -191,7 +191,7 @@ func (d *Dispatcher) tellURLs(ctx context.Context, states []LaneState) error {
 // setLimits writes what a lane has to know.
 func (e *engine) setLimits(ctx context.Context, lane Lane, l LaneLimits, clear bool) (LaneCount, error) {
 	count, hints, err := e.queue.Limit(ctx, e.name(), lane, l, clear)
-	e.view.note(hints...)
+	e.answered(hints...)
 	e.tellBreakers(hints)
 	if err != nil {
 		e.lookAround() // it may be done, and nobody here was told what is ready now

@@ -17,7 +17,7 @@ func (m *mover) Run(ctx context.Context) error {
 			call, cancel := within(ctx)
 			hints, err := e.queue.Move(call, e.name(), partitions)
 			cancel()
-			e.view.note(hints...)
+			e.answered(hints...)
 			failures = e.goOn(ctx, "move", failures, err)
 			continue
 		}

@@ -28,8 +28,8 @@ type Observer interface {
 	// TookOver tells that this instance moved all that another one held, which
 	// died.
 	TookOver(deliveries int)
-	// Died tells of a delivery that died without an attempt, as this instance
-	// took over from its holder.
+	// Died tells of a delivery that died, once, whatever ended it: the call of
+	// this instance that did so was answered.
 	Died(d Death)
 }
 

@@ -3,7 +3,6 @@ package dispatcher
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 )
@@ -179,20 +178,9 @@ func (d *Dispatcher) published(ctx context.Context, a *addressed, s *Scheduled, 
 		p.Deliveries = made
 		for _, lane := range a.entry.Lanes {
 			p.Deliveries = append(p.Deliveries, a.delivery(lane, s))
-			if reason := s.Dead[lane]; reason != "" {
-				d.engine.buried(DeliveryID{Lane: lane, Message: m.ID}, reason)
-			}
 		}
 	}
 	return p, false
-}
-
-// buried logs a delivery that died without an attempt.
-func (e *engine) buried(id DeliveryID, reason DeadReason) {
-	if e.deaths.note(id, reason) {
-		e.log.LogAttrs(context.Background(), slog.LevelInfo, "delivery dead, unattempted",
-			slog.String("delivery_id", id.String()), slog.String("reason", string(reason)))
-	}
 }
 
 // delivery is one of a message that is new.

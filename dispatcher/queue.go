@@ -80,13 +80,14 @@ type Hint struct {
 	Placed    int       // lanes that a claim placed anew, since instances came or went: another one may find more
 	Opened    []Opening // lanes whose breaker this call opened, or opened again
 	Closed    []Lane    // lanes whose breaker it closed
-	Dead      []Death   // what a Reap ended dead
+	Dead      []Death   // what died of this call, whichever it was
 }
 
-// Death is a delivery that died without an attempt of this instance.
+// Death is a delivery that died.
 type Death struct {
-	ID     DeliveryID
-	Reason DeadReason
+	ID       DeliveryID
+	Reason   DeadReason
+	Attempts int // made until then; of ReasonPoison also those whose holders died
 }
 
 // WholeWeight is what a lane weighs that has all permits of all instances. An
@@ -241,11 +242,15 @@ type Settlement struct {
 	Stalled LaneWhy       // why the pause is no receiver's wish: WhySealed or WhyMissing; empty: it is
 	Blame   bool          // the failure counts for the lane's breaker: no answer, or 5xx
 	Pause   time.Duration // the receiver asked that its lane be left alone so long
+	Host    string        // where the attempt went, for the log
 
 	// Leased is when the delivery was leased; zero: whenever that was. An outcome
 	// without an attempt may be given again since its answer was lost, and meet a
 	// lease that the same instance took since. Of attempts the number tells that.
 	Leased time.Time
+
+	// unanswered is the instance that gave it before and got no answer; empty: none did.
+	unanswered string
 }
 
 // Settled says what a settlement changed.

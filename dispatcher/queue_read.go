@@ -35,7 +35,9 @@ var ErrCursor = errors.New("unknown cursor")
 type Stats struct {
 	Counts    map[Status]int64
 	Dead      map[DeadReason]int64
-	OldestDue time.Time // zero: nothing is due
+	EverDead  map[DeadReason]int64 // that ever died, also what was retried or forgotten since
+	Cancelled int64                // that ever were, likewise
+	OldestDue time.Time            // zero: nothing is due
 	Now       time.Time
 	Instances int
 	Retention time.Duration // for how long finished deliveries are kept whole by now, in the partition that keeps them least long

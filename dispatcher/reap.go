@@ -97,13 +97,7 @@ func (r *reaper) reap(ctx context.Context, name string) {
 	call, cancel := within(ctx)
 	defer cancel()
 	taken, hints, err := e.queue.Reap(call, e.name(), name)
-	e.view.note(hints...)
-	for _, h := range hints {
-		for _, death := range h.Dead {
-			e.buried(death.ID, death.Reason)
-			e.watching.tell(func(o Observer) { o.Died(death) })
-		}
-	}
+	e.answered(hints...)
 	if ctx.Err() == nil {
 		e.goOn(ctx, "reap", 0, err)
 	}

@@ -44,7 +44,7 @@ func (r *room) make(ctx context.Context, full []error) bool {
 	for wanted := len(full); wanted > 0 && len(partitions) > 0; {
 		trimmed, err := e.queue.Trim(call, e.name(), partitions, e.trimmer.keep, true)
 		e.trouble.note("trim", err)
-		e.view.note(trimmed.Hints...)
+		e.answered(trimmed.Hints...)
 		went := trimmed.Finished + trimmed.Seen
 		switch {
 		case went == 0 && err != nil:

@@ -54,8 +54,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	err = errors.Join(err, taking.Wait())
 	die()
 	err = errors.Join(err, keeping.Wait())
-	e.deaths.end()
 	d.leave(context.WithoutCancel(ctx))
+	e.deaths.end()
 	return errors.Join(context.Cause(e.over), err)
 }
 
@@ -101,7 +101,8 @@ func (d *Dispatcher) leave(ctx context.Context) {
 		}
 	}
 	if len(back) > 0 {
-		_, _, unsettled := e.queue.Settle(ctx, e.name(), unbegun(back, e.view.clock.now()))
+		_, hints, unsettled := e.queue.Settle(ctx, e.name(), unbegun(back, e.view.clock.now()))
+		e.answered(hints...)
 		err = errors.Join(err, unsettled)
 	}
 	if err == nil {

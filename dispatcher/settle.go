@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -101,12 +102,16 @@ func (s *settler) Run(ctx context.Context) error {
 
 // settle records one batch and answers what was not recorded; that waits apart.
 func (s *settler) settle(ctx context.Context, batch []Settlement) (left []Settlement, err error) {
+	by := s.engine.name()
 	settled, err := s.record(ctx, batch)
 	if refused := len(batch) == 1 && err != nil && some(err, refuses); refused && s.isAlone(batch[0].ID.Lane) {
 		settled, err = s.insist(ctx, batch[0], err)
 	}
 	for i := range batch {
 		if settled[i] == 0 {
+			if errors.Is(err, ErrUnavailable) {
+				batch[i].unanswered = by
+			}
 			left = append(left, batch[i])
 		}
 	}
@@ -141,6 +146,7 @@ func (s *settler) record(ctx context.Context, batch []Settlement) ([]Settled, er
 		e.trouble.note("settle", err)
 	}
 	e.view.note(hints...)
+	e.bury(hints, batch, settled)
 	e.tellBreakers(hints)
 	e.trimmer.ended(ended, hints)
 	if err != nil {

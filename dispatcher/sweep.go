@@ -83,7 +83,7 @@ func (s *sweeper) sweep(ctx context.Context, lane Lane) {
 		call, cancel := within(ctx)
 		ended, next, hints, err := e.queue.Sweep(call, e.name(), lane, cursor)
 		cancel()
-		e.view.note(hints...)
+		e.answered(hints...)
 		e.trimmer.ended(ended, hints)
 		total += ended
 		if failures = e.repeat(ctx, "sweep", failures, err); failures > 0 {

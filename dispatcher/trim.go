@@ -119,7 +119,7 @@ func (t *trimmer) trim(ctx context.Context, partitions []int) {
 		cancel()
 		t.tell(ctx, trimmed)
 		t.compare(ctx, trimmed.Looked)
-		e.view.note(trimmed.Hints...)
+		e.answered(trimmed.Hints...)
 		failed, rest := partitionErrors(err)
 		if rest != nil {
 			e.repeat(ctx, "trim", 0, err)

@@ -215,7 +215,7 @@ func (f *fleet) listen(p *process, log io.Reader) {
 			p.base = "http://" + s.Listen
 			p.api, _ = client.New(p.base, "") // the address is one
 			close(p.ready)
-		case finished, "delivery dead":
+		case finished:
 			f.h.note(note{at: s.Time, who: p.name, text: finished, id: s.DeliveryID, n: s.Attempt, ok: s.Verdict == "delivered", mute: s.Status == 0})
 		case renamed, takeover, unrecorded, handedBack:
 			f.h.note(note{at: s.Time, who: p.name, text: s.Msg, n: s.Deliveries})

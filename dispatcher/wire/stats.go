@@ -4,6 +4,7 @@ package wire
 type Stats struct {
 	Counts      map[string]int64 `json:"counts" doc:"Deliveries by status."`
 	Dead        map[string]int64 `json:"dead" doc:"Dead deliveries by reason."`
+	Ends        Ends             `json:"ends"`
 	InFlight    int64            `json:"in_flight"`
 	OldestDueAt Time             `json:"oldest_due_at" nullable:"true" doc:"null: nothing is due."`
 	Now         Time             `json:"now" doc:"By the store's clock."`
@@ -13,6 +14,13 @@ type Stats struct {
 	PausedLanes int              `json:"paused_lanes" doc:"How many lanes are paused; * counts as one."`
 	Paused      []LaneState      `json:"paused" doc:"* where all are paused, and the 50 that were paused last."`
 	Lanes       []LaneState      `json:"lanes" doc:"The 50 with the most waiting, those that are paused first."`
+}
+
+// Ends counts what ever ended undelivered, in the store itself: what was retried
+// or forgotten since is in it still.
+type Ends struct {
+	Dead      map[string]int64 `json:"dead" doc:"By reason."`
+	Cancelled int64            `json:"cancelled"`
 }
 
 // Store is what the store says of itself. What it does not tell is left out.

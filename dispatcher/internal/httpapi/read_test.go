@@ -183,6 +183,7 @@ func TestStatsAndHealth(t *testing.T) {
 		store: dispatcher.StoreInfo{Kind: "redis", AppendOnly: &yes, Fsync: "everysec", Loses: dispatcher.LosesLastSecond},
 		stats: dispatcher.Stats{
 			Counts: map[dispatcher.Status]int64{"dead": 3, "in_flight": 2}, Dead: map[dispatcher.DeadReason]int64{"gone": 3},
+			EverDead: map[dispatcher.DeadReason]int64{"gone": 5}, Cancelled: 4,
 			Now: testNow, Instances: 2, Lanes: []dispatcher.LaneState{{Lane: "u_1", URL: "http://a:80", LaneCount: dispatcher.LaneCount{InFlight: 1, Waiting: 9}}},
 		},
 	}
@@ -192,6 +193,9 @@ func TestStatsAndHealth(t *testing.T) {
 	require.EqualValues(t, 3, got.Counts["dead"])
 	require.Contains(t, got.Counts, "delivered")
 	require.EqualValues(t, 2, got.InFlight)
+	require.EqualValues(t, 5, got.Ends.Dead["gone"])
+	require.Contains(t, got.Ends.Dead, "poison", "also those at 0")
+	require.EqualValues(t, 4, got.Ends.Cancelled)
 	require.True(t, got.OldestDueAt.IsZero())
 	require.Equal(t, "last_second", got.Store.WouldLose)
 	require.Equal(t, []wire.LaneState{{Lane: "u_1", URL: "http://a:80", State: "active", InFlight: 1, Waiting: 9}}, got.Lanes)

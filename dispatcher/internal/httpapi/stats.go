@@ -22,6 +22,7 @@ func (s *server) stats(ctx context.Context, c *call) (*reply, error) {
 	w := wire.Stats{
 		Counts:      make(map[string]int64, len(dispatcher.Statuses)),
 		Dead:        make(map[string]int64, len(st.Dead)),
+		Ends:        wire.Ends{Dead: make(map[string]int64, len(dispatcher.DeadReasons)), Cancelled: st.Cancelled},
 		InFlight:    st.Counts[dispatcher.StatusInFlight],
 		OldestDueAt: wire.Time{Time: st.OldestDue},
 		Now:         wire.Time{Time: st.Now},
@@ -40,6 +41,9 @@ func (s *server) stats(ctx context.Context, c *call) (*reply, error) {
 	}
 	for reason, n := range st.Dead {
 		w.Dead[string(reason)] = n
+	}
+	for _, reason := range dispatcher.DeadReasons {
+		w.Ends.Dead[string(reason)] = st.EverDead[reason]
 	}
 	return answerJSON(http.StatusOK, w)
 }

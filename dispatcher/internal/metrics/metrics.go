@@ -43,10 +43,6 @@ var (
 		dispatcher.ClassReset, dispatcher.ClassTLS, dispatcher.ClassDNS, dispatcher.ClassProtocol,
 		dispatcher.ClassRefused, dispatcher.ClassExpired, dispatcher.ClassInternal,
 	}
-	reasons = []dispatcher.DeadReason{
-		dispatcher.ReasonExhausted, dispatcher.ReasonGone, dispatcher.ReasonExpired, dispatcher.ReasonRefused,
-		dispatcher.ReasonDisabled, dispatcher.ReasonOverflow, dispatcher.ReasonPoison,
-	}
 )
 
 // Upper bounds of the histograms in seconds. An attempt takes up to a minute;
@@ -87,7 +83,7 @@ func New() *Metrics {
 		Name: prefix + "attempts_total", Help: "Attempts of this instance, by what became of them and what went wrong.",
 	}, []string{"outcome", "class"})
 	dead := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: prefix + "dead_total", Help: "Deliveries that died of an attempt of this instance, when they were published to it, or as it took over from their holder.",
+		Name: prefix + "dead_total", Help: "Deliveries that died, by why, each counted by the instance whose call of the store ended it.",
 	}, []string{"reason"})
 	accepted := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: prefix + "accepted_total", Help: "Messages published to this instance, by what became of them.",
@@ -130,7 +126,7 @@ func (m *Metrics) resolve(attempts, dead, accepted *prometheus.CounterVec) {
 			m.attempts[class][verdict] = attempts.WithLabelValues(verdict.String(), string(class))
 		}
 	}
-	for _, reason := range reasons {
+	for _, reason := range dispatcher.DeadReasons {
 		m.dead[reason] = dead.WithLabelValues(string(reason))
 	}
 	for _, result := range results {
@@ -147,9 +143,6 @@ func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.handler.
 
 // Attempted counts an attempt that was made.
 func (m *Metrics) Attempted(a dispatcher.Attempted) {
-	if a.Attempt.Verdict == dispatcher.Dead {
-		m.died(a.Reason)
-	}
 	if a.Attempt.Number == 0 {
 		return // it ended without one
 	}
@@ -160,11 +153,9 @@ func (m *Metrics) Attempted(a dispatcher.Attempted) {
 	m.late.Observe(a.Late.Seconds())
 }
 
-// Died counts a delivery that died as this instance took over from its holder.
-func (m *Metrics) Died(d dispatcher.Death) { m.died(d.Reason) }
-
-func (m *Metrics) died(reason dispatcher.DeadReason) {
-	if c := m.dead[reason]; c != nil {
+// Died counts a delivery that died.
+func (m *Metrics) Died(d dispatcher.Death) {
+	if c := m.dead[d.Reason]; c != nil {
 		c.Inc()
 	}
 }
@@ -175,15 +166,8 @@ func (m *Metrics) Published(p dispatcher.Published) {
 	if c := m.accepted[result]; c != nil {
 		c.Inc()
 	}
-	switch result {
-	case resultUnmatched:
+	if result == resultUnmatched {
 		m.unmatched.Inc()
-	case resultAccepted:
-		for i := range p.Deliveries {
-			if d := &p.Deliveries[i]; d.Status == dispatcher.StatusDead && d.Attempts == 0 {
-				m.died(d.Reason)
-			}
-		}
 	}
 }
 

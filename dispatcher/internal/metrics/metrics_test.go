@@ -104,6 +104,7 @@ func TestAttemptsAreCounted(t *testing.T) {
 	attempt(dispatcher.Dead, "of a later version", "of a later version", 1)
 	m.TookOver(17)
 	m.Died(dispatcher.Death{Reason: dispatcher.ReasonPoison})
+	m.Died(dispatcher.Death{Reason: "of a later version"})
 	text := scrape(t, m)
 	mustTell(t, text,
 		`attempts_total{class="none",outcome="delivered"} 3`,
@@ -112,7 +113,7 @@ func TestAttemptsAreCounted(t *testing.T) {
 		`attempts_total{class="expired",outcome="dead"} 0`,
 		`attempt_seconds_count 6`, `attempt_seconds_bucket{le="0.025"} 0`, `attempt_seconds_bucket{le="0.05"} 6`,
 		`lateness_seconds_bucket{le="0.0025"} 0`, `lateness_seconds_bucket{le="0.005"} 6`,
-		`dead_total{reason="exhausted"} 1`, `dead_total{reason="expired"} 1`, `dead_total{reason="gone"} 0`, `dead_total{reason="poison"} 1`,
+		`dead_total{reason="exhausted"} 0`, `dead_total{reason="expired"} 0`, `dead_total{reason="gone"} 0`, `dead_total{reason="poison"} 1`,
 		`takeovers_total 1`,
 	)
 	require.NotContains(t, text, "later version", "labels are closed sets")
@@ -141,7 +142,7 @@ func TestPublishesAreCounted(t *testing.T) {
 		`accepted_total{result="accepted"} 3`, `accepted_total{result="unmatched"} 1`, `accepted_total{result="duplicate"} 1`,
 		`accepted_total{result="conflict"} 1`, `accepted_total{result="lane_full"} 1`, `accepted_total{result="store_full"} 1`,
 		`accepted_total{result="unavailable"} 2`, `accepted_total{result="refused"} 1`,
-		`unmatched_total 1`, `dead_total{reason="overflow"} 1`,
+		`unmatched_total 1`, `dead_total{reason="overflow"} 0`,
 	)
 }
 

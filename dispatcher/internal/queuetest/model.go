@@ -25,7 +25,9 @@ type model struct {
 	past      []holding                      // what somebody settled
 	refused   []dispatcher.Entry             // what callers were not told to be accepted
 
-	trouble trouble // of the call under way
+	trouble trouble                                         // of the call under way
+	unheard bool                                            // an answer was, since the last comparison
+	mourned map[dispatcher.DeliveryID]dispatcher.DeadReason // what died since then
 	copy    *snapshot
 
 	// Breakers that the settlement under way opened, until when, and closed.
@@ -45,6 +47,7 @@ type kept struct {
 	allHeld    map[int]bool                              // partitions whose lanes are all held
 	fences     map[fence]int64                           // ms: since when
 	known      map[string]int64                          // instances that beat and were not forgotten: their last number
+	ends       map[string]int64                          // as State has them
 }
 
 // fence is an instance that a partition was told is dead.
@@ -114,9 +117,10 @@ func newModel(t testing.TB, open OpenFunc, rng *dice) *model {
 			allHeld:    map[int]bool{},
 			fences:     map[fence]int64{},
 			known:      map[string]int64{one: 1, two: 1},
+			ends:       map[string]int64{},
 		},
 		instances: []string{one, two}, goneAt: map[string]time.Time{},
-		beats: map[string]int64{one: 1, two: 1},
+		beats: map[string]int64{one: 1, two: 1}, mourned: map[dispatcher.DeliveryID]dispatcher.DeadReason{},
 	}
 	if s.Total > 0 {
 		m.known[others], m.beats[others] = 1, 1
@@ -200,7 +204,9 @@ func (m *model) drain() {
 	m.compare()
 	m.leaveAll()
 	state := m.State()
-	state.Fenced, state.Now, state.Told = nil, 0, nil // a fence is kept for a week, and the stream for who reads it
+	// A fence is kept for a week, the stream for those who read it, and how much ended for ever.
+	state.Fenced, state.Now, state.Told = nil, 0, nil
+	clear(state.Ends)
 	if left, none := state.String(), NewState().String(); left != none {
 		m.Fatalf("left over:\n%s", left)
 	}

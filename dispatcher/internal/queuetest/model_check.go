@@ -25,6 +25,7 @@ func (m *model) compare() {
 	}
 	m.compareLanes(state, &f)
 	m.compareSets(state, &f)
+	m.compareEnds(state, &f)
 	require.Empty(m, f, "the store is not what the model is")
 	m.released = map[dispatcher.DeliveryID]bool{}
 	if ids := sortedIDs(m.deliveries); len(ids) > 0 {
@@ -82,6 +83,29 @@ func (m *model) comparePlaces(s State, f *faults) {
 			f.add("lane %s has ready %v, should have %v", lane, s.Ready[lane], m.ready[lane])
 		}
 	}
+}
+
+// compareEnds: what ended is counted for ever, and what died was told, once and
+// by nothing but an answer.
+func (m *model) compareEnds(s State, f *faults) {
+	if !maps.Equal(s.Ends, m.ends) {
+		f.add("ends are %v, should be %v", s.Ends, m.ends)
+	}
+	told := map[dispatcher.DeliveryID]dispatcher.DeadReason{}
+	for _, d := range m.died {
+		told[d.ID] = d.Reason
+		if was, died := m.mourned[d.ID]; !died || was != d.Reason {
+			f.add("%s was told to have died of %s, did of %q", d.ID, d.Reason, was)
+		}
+		if want := m.deliveries[d.ID].progress.Attempts; d.Attempts != want {
+			f.add("%s was told to have died after %d attempts, should be %d", d.ID, d.Attempts, want)
+		}
+	}
+	if !m.unheard && len(m.died) != len(m.mourned) {
+		f.add("%v were told to have died, did %v", told, m.mourned)
+	}
+	m.died, m.unheard = nil, false
+	clear(m.mourned)
 }
 
 // compareHint: the last hint of a partition tells what there is to do: nothing

@@ -102,6 +102,8 @@ func (m *model) takenOver(id dispatcher.DeliveryID) {
 	case d.mark != MarkNone:
 		m.carryOut(id)
 	case d.progress.Deaths >= 3:
+		d.progress.Attempts += d.progress.Deaths
+		d.progress.Status = 0
 		m.die(id, dispatcher.ReasonPoison)
 	case m.ended(id.Lane):
 		m.giveUp(id)

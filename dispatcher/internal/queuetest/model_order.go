@@ -14,6 +14,13 @@ import (
 func (m *model) end(id dispatcher.DeliveryID, place Place) {
 	d := m.deliveries[id]
 	d.Found, d.mark = Found{Place: place, At: m.ms()}, MarkNone
+	switch place {
+	case PlaceDead:
+		m.ends["dead "+string(d.progress.Reason)]++
+		m.mourned[id] = d.progress.Reason
+	case PlaceCancelled:
+		m.ends["cancelled -"]++
+	}
 	m.leave(id)
 }
 

@@ -45,6 +45,7 @@ func (m *model) cutDuring(act func()) {
 	m.logf("the line breaks after %d scripts, answered %v", scripts, answered)
 	cut := m.Cut(scripts, answered)
 	clear(m.hints) // who does not hear an answer has no hint
+	m.unheard = true
 	m.Queue, m.trouble.cut = cut.Queue, &cut
 	act()
 	m.Queue, m.trouble.cut = m.good, nil
@@ -113,7 +114,7 @@ func (k *kept) clone() *kept {
 		messages: map[recordKey]*modelMessage{}, deliveries: map[dispatcher.DeliveryID]*modelDelivery{},
 		ready: map[dispatcher.Lane][]dispatcher.DeliveryID{}, sets: map[Set][]Queued{}, lanes: map[dispatcher.Lane]*modelLane{},
 		limits: maps.Clone(k.limits), noted: maps.Clone(k.noted), allHeld: maps.Clone(k.allHeld),
-		fences: maps.Clone(k.fences), known: maps.Clone(k.known),
+		fences: maps.Clone(k.fences), known: maps.Clone(k.known), ends: maps.Clone(k.ends),
 	}
 	for key, msg := range k.messages {
 		twin := *msg

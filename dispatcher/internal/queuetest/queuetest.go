@@ -104,6 +104,7 @@ func Run(t *testing.T, open OpenFunc) {
 		{"reap", reapCases},
 		{"trim", trimCases},
 		{"trim for room", roomCases},
+		{"ends", endCases},
 		{"look and stats", readCases},
 		{"list", listCases},
 		{"wake", wakeCases},

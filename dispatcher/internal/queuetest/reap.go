@@ -152,7 +152,7 @@ var reapCases = []testCase{
 			require.NoError(r, err)
 			require.Len(r, hints, 1)
 			if n == 3 {
-				require.Equal(r, []dispatcher.Death{{ID: named("a", "m1"), Reason: dispatcher.ReasonPoison}}, hints[0].Dead)
+				require.Equal(r, []dispatcher.Death{{ID: named("a", "m1"), Reason: dispatcher.ReasonPoison, Attempts: 3}}, hints[0].Dead)
 			} else {
 				require.Empty(r, hints[0].Dead)
 				r.mustStand(named("a", "m1"), dispatcher.StatusReady)
@@ -160,7 +160,10 @@ var reapCases = []testCase{
 		}
 		d := r.mustStand(named("a", "m1"), dispatcher.StatusDead)
 		require.Equal(r, dispatcher.ReasonPoison, d.Reason)
-		require.Zero(r, d.Attempts)
+		require.Equal(r, 3, d.Attempts, "each of them may have called the receiver")
+		require.Equal(r, "the last 3 instances that held it died before they had an answer", d.LastError)
+		require.Zero(r, d.LastStatus)
+		require.Equal(r, r.now, d.Ended)
 		require.Equal(r, int64(1), r.stats().Dead[dispatcher.ReasonPoison])
 		r.mustClaimNothing(two)
 	}},

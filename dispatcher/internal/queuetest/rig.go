@@ -36,6 +36,7 @@ type rig struct {
 	latest   time.Time                 // the latest that the clock ever showed
 	good     dispatcher.Queue          // the store, while Queue is a line to it that breaks
 	hints    map[int]dispatcher.Hint   // the last of each partition
+	died     []dispatcher.Death        // what answers told so far
 	versions map[dispatcher.Lane]int64 // of the limits last given to an endpoint's lane
 }
 
@@ -283,6 +284,7 @@ func (r *rig) mustBeCurrent(hints []dispatcher.Hint) {
 		require.WithinDuration(r, r.now, h.Now, time.Millisecond, "the hint's time is the store's")
 		require.GreaterOrEqual(r, h.Weight, -1)
 		r.hints[h.Partition] = h
+		r.died = append(r.died, h.Dead...)
 	}
 }
 

@@ -107,6 +107,7 @@ type State struct {
 	Lanes    map[dispatcher.Lane]LaneState
 	Counts   map[dispatcher.Status]int64
 	Buried   map[dispatcher.Lane]map[dispatcher.DeadReason]int64
+	Ends     map[string]int64                   // "dead <reason>" and "cancelled -": how many ever ended so
 	Told     map[dispatcher.DeliveryID][]string // ends without an attempt, as the stream tells them
 	AllHeld  bool                               // every lane is
 	Now      int64                              // µs: the store's clock
@@ -133,6 +134,7 @@ func NewState() State {
 		Lanes:    map[dispatcher.Lane]LaneState{},
 		Counts:   map[dispatcher.Status]int64{},
 		Buried:   map[dispatcher.Lane]map[dispatcher.DeadReason]int64{},
+		Ends:     map[string]int64{},
 	}
 }
 
@@ -155,6 +157,9 @@ func merged(states []State) State {
 		maps.Copy(all.Bodies, s.Bodies)
 		maps.Copy(all.Lanes, s.Lanes)
 		maps.Copy(all.Buried, s.Buried)
+		for end, n := range s.Ends {
+			all.Ends[end] += n
+		}
 		for name, ids := range s.Leases {
 			all.Leases[name] = append(all.Leases[name], ids...)
 		}
@@ -241,6 +246,7 @@ func (s State) String() string {
 	tell(&b, "lane", s.Lanes)
 	tell(&b, "count", s.Counts)
 	tell(&b, "buried", s.Buried)
+	tell(&b, "ends", s.Ends)
 	tell(&b, "told", s.Told)
 	fmt.Fprintf(&b, "held %v\nfenced %v\nfanned %v\nunknown %v\n", s.AllHeld, s.Fenced, s.Fanned, s.Unknown)
 	return b.String()

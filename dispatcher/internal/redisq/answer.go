@@ -98,13 +98,43 @@ func (w *wordList) time() time.Time {
 	return fromMillis(ms)
 }
 
-// hint reads now (microseconds), due (ms) and weight, with which every answer begins.
+// hint reads now (microseconds), due (ms) and weight, with which every answer
+// begins. Where deliveries died the weight is a text, which a line follows for
+// each.
 func (a *answer) hint(partition int) dispatcher.Hint {
 	h := dispatcher.Hint{Partition: partition}
 	h.Now = time.UnixMicro(a.number()).UTC()
 	h.Due = a.time()
-	h.Weight = int(a.number())
+	weight, died, any := strings.Cut(a.text(), "\n")
+	n, err := strconv.Atoi(weight)
+	if err != nil {
+		a.err = errAnswer
+	}
+	h.Weight = n
+	if any {
+		h.Dead = a.deaths(died)
+	}
 	return h
+}
+
+// deaths reads a line for each delivery that died: attempts, reason, delivery.
+// A name that a hand wrote, and that is none, is passed over.
+func (a *answer) deaths(text string) (died []dispatcher.Death) {
+	for line := range strings.SplitSeq(text, "\n") {
+		words := strings.SplitN(line, " ", 3)
+		if len(words) != 3 {
+			continue
+		}
+		attempts, err := strconv.Atoi(words[0])
+		if err != nil {
+			a.err = errAnswer
+			return nil
+		}
+		if id, ok := dispatcher.ParseDeliveryID(words[2]); ok {
+			died = append(died, dispatcher.Death{ID: id, Reason: dispatcher.DeadReason(words[1]), Attempts: attempts})
+		}
+	}
+	return died
 }
 
 // versions reads which limits the lanes of endpoints keep: a lane, its version.

@@ -23,7 +23,7 @@ type keyring struct {
 // plain are the names of a partition's keys that are named after nothing.
 var plain = []string{
 	keyMessages, keyBodies, keyStaged, keyFan, keyDue, keyMarks, keyProgress, keyDone, keyCancelled, keyDead, keySeen, keyLanes, keyParked,
-	keyIn, keyLane, keyLimits, keyHeld, keyKnown, keyLaneNames, keyCounts, keyBuried, keyFenced, keyAttempts, keyClock,
+	keyIn, keyLane, keyLimits, keyHeld, keyKnown, keyLaneNames, keyCounts, keyBuried, keyEnds, keyFenced, keyAttempts, keyClock,
 }
 
 // readKeys goes through the names of all keys of the project, and tells those

@@ -27,6 +27,7 @@ var readable = map[string]func(field, text string) bool{
 	},
 	keyCounts: isNumber,
 	keyBuried: isNumber,
+	keyEnds:   isNumber,
 	keyIn:     func(_, text string) bool { return inText.MatchString(text) && len(text) < 20 },
 }
 

@@ -39,7 +39,7 @@ var Names = map[string]string{
 	"MARKS": keyMarks, "PROGRESS": keyProgress, "HISTORY": keyHistory, "DONE": keyDone,
 	"CANCELLED": keyCancelled, "DEAD": keyDead, "SEEN": keySeen, "LANES": keyLanes, "IN": keyIn,
 	"PARKED": keyParked, "BEHIND": keyBehind, "LIMITS": keyLimits, "HELD": keyHeld,
-	"LANE": keyLane, "KNOWN": keyKnown, "NAMES": keyLaneNames, "COUNTS": keyCounts, "BURIED": keyBuried,
+	"LANE": keyLane, "KNOWN": keyKnown, "NAMES": keyLaneNames, "COUNTS": keyCounts, "BURIED": keyBuried, "ENDS": keyEnds,
 	"FENCED": keyFenced, "ATTEMPTS": keyAttempts, "BODIES": keyBodies, "STAGED": keyStaged,
 }
 

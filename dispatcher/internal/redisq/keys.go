@@ -34,6 +34,7 @@ const (
 	keyLaneNames = ":names"
 	keyCounts    = ":counts"
 	keyBuried    = ":buried"
+	keyEnds      = ":ends"
 	keyFenced    = ":fenced"
 	keyAttempts  = ":attempts"
 )

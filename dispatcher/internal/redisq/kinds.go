@@ -11,7 +11,7 @@ import (
 var kinds = map[string]string{
 	keyMessages: "hash", keyBodies: "hash", keyStaged: "zset", keyHeld: "hash", keyLaneNames: "hash", keyFan: "hash", keyDue: "zset", keyMarks: "hash", keyProgress: "hash", keyDone: "zset",
 	keyCancelled: "zset", keyDead: "zset", keySeen: "zset", keyLanes: "zset", keyParked: "zset", keyIn: "hash",
-	keyLane: "hash", keyLimits: "hash", keyKnown: "zset", keyCounts: "hash", keyBuried: "hash", keyFenced: "zset",
+	keyLane: "hash", keyLimits: "hash", keyKnown: "zset", keyCounts: "hash", keyBuried: "hash", keyEnds: "hash", keyFenced: "zset",
 	keyAttempts: "stream",
 }
 

@@ -177,6 +177,9 @@ func (f facts) delivery(m *dispatcher.Message, id string) dispatcher.Delivery {
 	if n := len(d.History); n > 0 {
 		d.LastError = d.History[n-1].Error
 	}
+	if d.Reason == dispatcher.ReasonPoison && p.deaths > 0 { // no attempt is left that says so
+		d.LastError = fmt.Sprintf("the last %d instances that held it died before they had an answer", p.deaths)
+	}
 	if m == nil {
 		d.LastError = errRecord.Error()
 	}

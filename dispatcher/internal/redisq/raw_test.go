@@ -23,7 +23,7 @@ type raw struct {
 	out queuetest.State
 
 	bodies, messages, fan, in, lane, limits, held *redis.MapStringStringCmd
-	counts, buried, marks, progress, names        *redis.MapStringStringCmd
+	counts, buried, ends, marks, progress, names  *redis.MapStringStringCmd
 	clock                                         *redis.StringCmd
 	attempts                                      *redis.XMessageSliceCmd
 	zsets                                         map[string]*redis.ZSliceCmd
@@ -105,6 +105,7 @@ func (r *raw) read(client redis.UniversalClient, names []string) {
 		r.clock = p.Get(ctx, r.tag+":clock")
 		r.attempts = p.XRange(ctx, r.tag+":attempts", "-", "+")
 		r.counts, r.buried, r.marks, r.progress = hash("counts"), hash("buried"), hash("marks"), hash("progress")
+		r.ends = hash("ends")
 		zset := func(name string) { r.zsets[name] = p.ZRangeWithScores(ctx, r.tag+":"+name, 0, -1) }
 		for _, name := range zsetNames {
 			zset(name)
@@ -139,7 +140,7 @@ func (r *raw) read(client redis.UniversalClient, names []string) {
 // or that holds nothing of the queue's state.
 func (r *raw) explained(name string) bool {
 	return slices.Contains(zsetNames, name) || slices.Contains([]string{
-		"messages", "bodies", "fan", "in", "lane", "names", "limits", "held", "counts", "buried", "marks", "progress", "attempts", "clock",
+		"messages", "bodies", "fan", "in", "lane", "names", "limits", "held", "counts", "buried", "ends", "marks", "progress", "attempts", "clock",
 	}, name)
 }
 
@@ -285,6 +286,11 @@ func (r *raw) readCounts() {
 		var n int64
 		r.scan(text, "%d", &n)
 		r.out.Counts[dispatcher.Status(status)] = n
+	}
+	for field, text := range r.ends.Val() {
+		var n int64
+		r.scan(text, "%d", &n)
+		r.out.Ends[field] = n
 	}
 	for field, text := range r.buried.Val() {
 		lane, reason, _ := strings.Cut(field, " ")

@@ -135,18 +135,6 @@ func (s *Store) Strays(ctx context.Context) ([]string, error) {
 	return strays, join(err, again)
 }
 
-// deaths reads which deliveries a script ended dead, and why.
-func (a *answer) deaths(h *dispatcher.Hint) {
-	list := answer{values: a.list()}
-	for a.err == nil && list.more() {
-		name, reason := list.text(), dispatcher.DeadReason(list.text())
-		if id, ok := dispatcher.ParseDeliveryID(name); ok {
-			h.Dead = append(h.Dead, dispatcher.Death{ID: id, Reason: reason})
-		}
-		a.err = list.err
-	}
-}
-
 // Reap takes over from instance dead: fence and leases of all partitions
 // first, a page of each in one round trip, and only then is it forgotten, so
 // that anybody may repeat it where a partition did not answer.
@@ -162,7 +150,6 @@ func (s *Store) Reap(ctx context.Context, by, dead string) (taken int, hints []d
 				if a.number() > 0 {
 					left = append(left, jobs[i])
 				}
-				a.deaths(h)
 				hints = append(hints, *h)
 			}
 			errs = append(errs, inPartition(jobs[i].partition, a.err))

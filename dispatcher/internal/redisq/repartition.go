@@ -201,6 +201,9 @@ func (r *repartition) moveAll(ctx context.Context) error {
 		if err := r.moveEntries(ctx, n); err != nil {
 			return err
 		}
+		if err := r.copyEnds(ctx, n); err != nil {
+			return err
+		}
 		r.tell(phaseMove, n)
 	}
 	return r.moveKeys(ctx)

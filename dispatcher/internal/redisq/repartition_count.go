@@ -41,6 +41,9 @@ func (r *repartition) end(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := r.addEnds(ctx); err != nil {
+		return err
+	}
 	for n := r.mark.to; n < r.mark.from; n++ {
 		if err := r.remove(ctx, n); err != nil {
 			return err
@@ -154,7 +157,7 @@ func (r *repartition) remove(ctx context.Context, n int) error {
 		}
 	}
 	return r.at(ctx, "remove "+r.tags[n], n, func(p redis.Pipeliner) {
-		for _, key := range []string{keyMessages, keyBodies, keyStaged, keySeen, keyLimits, keyHeld, keyCounts, keyFenced, keyAttempts} {
+		for _, key := range []string{keyMessages, keyBodies, keyStaged, keySeen, keyLimits, keyHeld, keyCounts, keyEnds, keyFenced, keyAttempts} {
 			p.Unlink(ctx, r.tags[n]+key)
 		}
 	})

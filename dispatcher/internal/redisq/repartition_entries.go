@@ -2,6 +2,7 @@ package redisq
 
 import (
 	"context"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -61,6 +62,41 @@ func (r *repartition) moveEntries(ctx context.Context, n int) error {
 		}
 	}
 	return nil
+}
+
+// copyEnds gives what a partition that will be no more counted of ends to one
+// that stays, under names of its own: so it may be done again. addEnds adds them
+// up.
+func (r *repartition) copyEnds(ctx context.Context, n int) error {
+	if n < r.mark.to {
+		return nil
+	}
+	var ends *redis.MapStringStringCmd
+	if err := r.at(ctx, "read ends", n, func(p redis.Pipeliner) { ends = p.HGetAll(ctx, r.tags[n]+keyEnds) }); err != nil {
+		return err
+	}
+	var fields []any
+	for end, count := range ends.Val() {
+		fields = append(fields, end+" "+strconv.Itoa(n), count)
+	}
+	if len(fields) == 0 {
+		return nil
+	}
+	q := n % r.mark.to
+	return r.at(ctx, "copy ends", q, func(p redis.Pipeliner) { p.HSet(ctx, r.tags[q]+keyEnds, fields...) })
+}
+
+// addEnds adds up what copyEnds brought.
+func (r *repartition) addEnds(ctx context.Context) error {
+	var jobs []job
+	for q := range r.mark.to {
+		jobs = append(jobs, job{partition: q})
+	}
+	var errs []error
+	for i, reply := range r.run(ctx, r.scripts.repartitionEnds, "", jobs) {
+		errs = append(errs, inPartition(jobs[i].partition, reply.err))
+	}
+	return join(errs...)
 }
 
 // moveHash moves the fields of a hash. moved, unless it is nil, counts them.

@@ -23,7 +23,7 @@ func TestARepartitionKeepsEverything(t *testing.T) {
 	for _, place := range []string{"Place:due", "Place:ready", "Place:done", "Place:dead", "Place:cancelled", "Place:behind"} {
 		require.Contains(t, want, place, "the test has everything")
 	}
-	for _, line := range []string{"mark", "progress", "history", "seen", "buried", "behind"} {
+	for _, line := range []string{"mark", "progress", "history", "seen", "buried", "ends", "behind"} {
 		require.Contains(t, want, "\n"+line+" ", "the test has everything")
 	}
 	from := 1
@@ -44,10 +44,10 @@ func TestARepartitionInAClusterKeepsEverything(t *testing.T) {
 	t.Parallel()
 	p := newTestProject(t, redistest.StartCluster(t, 3, 0), 3)
 	p.fill(6)
-	counts := func(s *redisq.Store) (map[dispatcher.Status]int64, map[dispatcher.DeadReason]int64) {
+	counts := func(s *redisq.Store) (map[dispatcher.Status]int64, [2]map[dispatcher.DeadReason]int64) {
 		st, err := s.Stats(t.Context())
 		require.NoError(t, err)
-		return st.Counts, st.Dead
+		return st.Counts, [2]map[dispatcher.DeadReason]int64{st.Dead, st.EverDead}
 	}
 	s := p.open(3)
 	records := p.records(s)

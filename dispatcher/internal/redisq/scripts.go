@@ -92,6 +92,9 @@ var repartitionPutSrc string
 //go:embed lua/repartition_keep.lua
 var repartitionKeepSrc string
 
+//go:embed lua/repartition_ends.lua
+var repartitionEndsSrc string
+
 // script is one change of state, known to Redis by the SHA-1 of its text.
 type script struct {
 	name string // the word of the flow, for errors
@@ -106,9 +109,9 @@ type scripts struct {
 	look, stand, list, readyLanes, busyLanes     script
 	lanes, beat                                  script
 
-	repartitionPage, repartitionPut, repartitionKeep script
-	survey                                           script
-	doctor                                           doctorScripts
+	repartitionPage, repartitionPut, repartitionKeep, repartitionEnds script
+	survey                                                            script
+	doctor                                                            doctorScripts
 }
 
 const (
@@ -165,6 +168,7 @@ func makeScripts(given bool) scripts {
 		repartitionPage: make("repartition_page", repartitionPageSrc),
 		repartitionPut:  make("repartition_put", repartitionNameSrc, repartitionPutSrc),
 		repartitionKeep: make("repartition_keep", repartitionNameSrc, repartitionKeepSrc),
+		repartitionEnds: make("repartition_ends", repartitionEndsSrc),
 		survey:          make("survey", surveySrc),
 		doctor:          newDoctorScripts(make),
 	}

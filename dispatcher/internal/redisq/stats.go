@@ -18,7 +18,9 @@ const scanPage = 1000
 // Stats counts over all partitions. What those that answer have is told also
 // beside an error of others.
 func (s *Store) Stats(ctx context.Context) (dispatcher.Stats, error) {
-	st := dispatcher.Stats{Counts: map[dispatcher.Status]int64{}, Dead: map[dispatcher.DeadReason]int64{}}
+	st := dispatcher.Stats{
+		Counts: map[dispatcher.Status]int64{}, Dead: map[dispatcher.DeadReason]int64{}, EverDead: map[dispatcher.DeadReason]int64{},
+	}
 	err := join(s.countsOf(ctx, &st), s.retentionOf(ctx, &st), s.lanesOf(ctx, &st))
 	var storeErr error
 	st.Store, storeErr = s.Store(ctx)
@@ -29,11 +31,13 @@ func (s *Store) Stats(ctx context.Context) (dispatcher.Stats, error) {
 func (s *Store) countsOf(ctx context.Context, st *dispatcher.Stats) error {
 	counts := make([]*redis.MapStringStringCmd, len(s.tags))
 	buried := make([]*redis.MapStringStringCmd, len(s.tags))
+	ends := make([]*redis.MapStringStringCmd, len(s.tags))
 	var instances *redis.IntCmd
 	t := trip{clock: true, errands: make([]errand, len(s.tags)+1)}
 	for n := range s.tags {
 		t.errands[n] = errand{partition: n, fill: func(p redis.Pipeliner) {
 			counts[n], buried[n] = p.HGetAll(ctx, s.tags[n]+keyCounts), p.HGetAll(ctx, s.tags[n]+keyBuried)
+			ends[n] = p.HGetAll(ctx, s.tags[n]+keyEnds)
 		}}
 	}
 	t.errands[len(s.tags)] = errand{partition: home, fill: func(p redis.Pipeliner) { instances = p.HLen(ctx, s.instances()) }}
@@ -59,6 +63,14 @@ func (s *Store) countsOf(ctx context.Context, st *dispatcher.Stats) error {
 			_, reason, _ := strings.Cut(field, " ")
 			k, _ := strconv.ParseInt(text, 10, 64)
 			st.Dead[dispatcher.DeadReason(reason)] += k
+		}
+		for end, text := range ends[e.partition].Val() {
+			k, _ := strconv.ParseInt(text, 10, 64)
+			if status, reason, _ := strings.Cut(end, " "); status == string(dispatcher.StatusDead) {
+				st.EverDead[dispatcher.DeadReason(reason)] += k
+			} else {
+				st.Cancelled += k
+			}
 		}
 	}
 	return join(errs...)

@@ -176,10 +176,8 @@ for i, delivery in ipairs(deliveries) do
     note(delivery, 'cancelled', 0, 0, 0, '-')
     spared(i, l)
   elseif expiry > 0 and expiry <= now then
-    put(ended.dead, at_now, delivery)
-    count('dead', 1)
-    bury(l.name, 'expired', 1)
     local a, b, d, s, _, _, more = progress(texts[i])
+    die(l, delivery, 'expired', a)
     put(entries_of_progress, delivery, progressed(a, b, d, s, 0, 'expired', more))
     note(delivery, 'dead', 0, 0, a, 'expired')
     spared(i, l)

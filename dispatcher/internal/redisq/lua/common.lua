@@ -50,6 +50,7 @@
 --   :names           hash  lane -> "origin tenant": of a bare URL's, written where the lane is made or held
 --   :known           zset  lane by when its state was made or last looked at
 --   :counts          hash  status -> number; :buried hash "<lane> <reason>" -> dead; no field is 0
+--   :ends            hash  "dead <reason>" and "cancelled -" -> how many ever ended so: no retry and no trim takes any away
 --   :fenced          zset  instances declared dead by when
 --   :attempts        stream one entry a script, of settle one more where others ended besides; l: what was settled or
 --                          ended, a line each, delivery, verdict, status, took ms, number, reason; c (settle): a digit for
@@ -63,7 +64,7 @@ local LANES, PARKED, IN, LANE = tag .. ':lanes', tag .. ':parked', tag .. ':in',
 local LIMITS, KNOWN, NAMES, BEHIND = tag .. ':limits', tag .. ':known', tag .. ':names', tag .. ':behind:'
 local BODIES, STAGED = tag .. ':bodies', tag .. ':staged'
 local COUNTS, BURIED, FENCED, ATTEMPTS = tag .. ':counts', tag .. ':buried', tag .. ':fenced', tag .. ':attempts'
-local HELD = tag .. ':held'
+local HELD, ENDS = tag .. ':held', tag .. ':ends'
 
 local DIGEST = 16     -- bytes of a record that are its digest
 local TURN = 2199023255552 -- 2^41: above any ms until 2039, and 4,000 weights of it stay exact in a double

@@ -25,7 +25,7 @@ for i = rest + 1 + 4 * n, #ARGV, 3 do
   if ARGV[i] == 'c' then
     count(field, difference)
   else
-    buried[field] = (buried[field] or 0) + difference
+    add_one(sums.buried, field, difference)
   end
 end
 return { finish() }

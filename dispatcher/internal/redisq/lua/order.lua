@@ -54,6 +54,15 @@ local function drop(delivery, id, record)
   sure('HDEL', FAN, id)
 end
 
+-- die ends a delivery dead, after so many attempts. flush writes it, finish tells it.
+local function die(l, delivery, reason, attempts)
+  put(ended.dead, at_now, delivery)
+  count('dead', 1)
+  bury(l.name, reason, 1)
+  add_one(sums.ends, 'dead ' .. reason, 1)
+  sums.died[#sums.died + 1] = attempts .. ' ' .. reason .. ' ' .. delivery
+end
+
 -- doom ends a delivery of a disabled or deleted endpoint. attempts and status tell of an attempt that was just made.
 local function doom(l, delivery, text, attempts, status)
   local a, b, d, s, _, _, more = progress(text)
@@ -65,9 +74,7 @@ local function doom(l, delivery, text, attempts, status)
     note(delivery, 'cancelled', 0, 0, a, '-')
     return
   end
-  put(ended.dead, at_now, delivery)
-  count('dead', 1)
-  bury(l.name, 'disabled', 1)
+  die(l, delivery, 'disabled', a)
   put(entries_of_progress, delivery, progressed(a, b, attempts and 0 or d, s, 0, 'disabled', more))
   note(delivery, 'dead', 0, 0, a, 'disabled')
 end
@@ -179,6 +186,7 @@ end
 
 -- flush writes what ended: before finish, and before a script asks what an earlier one of its own ended.
 local function flush()
+  if #ended.cancelled > 0 then add_one(sums.ends, 'cancelled -', #ended.cancelled / 2) end
   each('ZADD', DONE, ended.done)
   each('ZADD', CANCELLED, ended.cancelled)
   each('ZADD', DEAD, ended.dead)

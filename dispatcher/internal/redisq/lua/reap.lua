@@ -2,7 +2,7 @@
 --
 -- ARGV[3] dead  the instance; fenced first, so that it gets no lease any more
 -- ARGV[4] most  most deliveries to take
--- returns now, due, weight, number taken, number left, what died: delivery and reason of each
+-- returns now, due, weight, number taken, number left
 local DEATHS = 3 -- holders of a delivery that may die, with no settle between, before it is taken to be their killer
 local FENCE_KEPT = 7 * 24 * 3600 * 1000 -- ms; no process that was stopped goes on after a week
 
@@ -19,18 +19,12 @@ for i = 1, #held, 2 do
 end
 if #deliveries == 0 then
   local t, d, w = finish()
-  return { t, d, w, 0, 0, {} }
+  return { t, d, w, 0, 0 }
 end
 load(names)
 local texts = call('HMGET', PROGRESS, unpack(deliveries))
 local marks = call('HMGET', MARKS, unpack(deliveries))
 each('ZREM', LEASES .. gone, deliveries)
-
-local dead = {}
-local function died(delivery, reason)
-  dead[#dead + 1] = delivery
-  dead[#dead + 1] = reason
-end
 
 for i, delivery in ipairs(deliveries) do
   local lane, id = parts(delivery)
@@ -47,15 +41,13 @@ for i, delivery in ipairs(deliveries) do
     count(delivered and 'delivered' or 'cancelled', 1)
     if not delivered then note(delivery, 'cancelled', 0, 0, attempts, '-') end
   elseif deaths >= DEATHS then
-    put(entries_of_progress, delivery, progressed(attempts, base, deaths, status, 0, 'poison', more))
-    put(ended.dead, now, delivery)
-    count('dead', 1)
-    bury(lane, 'poison', 1)
+    -- Each of them may have called the receiver, and none of them had an answer.
+    attempts = attempts + deaths
+    die(l, delivery, 'poison', attempts)
+    put(entries_of_progress, delivery, progressed(attempts, base, deaths, 0, 0, 'poison', more))
     note(delivery, 'dead', 0, 0, attempts, 'poison')
-    died(delivery, 'poison')
   elseif ends(l) then
     doom(l, delivery, progressed(attempts, base, deaths, status, 0, '-', more))
-    if l.limits.held ~= 'x' then died(delivery, 'disabled') end
   else
     over = false
     put(entries_of_progress, delivery, progressed(attempts, base, deaths, status, asked, '-', more))
@@ -67,4 +59,4 @@ for i, delivery in ipairs(deliveries) do
 end
 flush()
 local t, d, w = finish()
-return { t, d, w, #deliveries, call('ZCARD', LEASES .. gone), dead }
+return { t, d, w, #deliveries, call('ZCARD', LEASES .. gone) }

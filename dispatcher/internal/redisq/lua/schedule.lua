@@ -93,10 +93,8 @@ local function refused(e)
 end
 
 local function overflow(l, delivery)
-  put(ended.dead, at_now, delivery)
+  die(l, delivery, 'overflow', 0)
   put(entries_of_progress, delivery, progressed(0, 0, 0, 0, 0, 'overflow', MORE))
-  count('dead', 1)
-  bury(l.name, 'overflow', 1)
   note(delivery, 'dead', 0, 0, 0, 'overflow')
 end
 

@@ -223,9 +223,7 @@ local function settled(i, l, text, mark)
   end
   local reason = over and 'expired' or ARGV[i + 6]
   counted(i, text, reason)
-  put(ended.dead, at_now, delivery)
-  count('dead', 1)
-  bury(l.name, reason, 1)
+  die(l, delivery, reason, math.max((progress(text)), tonumber(ARGV[i + 5])))
   remember(i, 0)
   if not over then return '1', true end
   note(delivery, 'dead', 0, 0, tonumber(ARGV[i + 5]), 'expired')

@@ -178,13 +178,16 @@ local function light(l, free)
   return free == permits or weight(l) < math.max(1, floor(WHOLE * free / permits))
 end
 
-local counts, buried, log = {}, {}, {}
-local function count(status, n) counts[status] = (counts[status] or 0) + n end
+-- What finish writes, in one table, since a script may have few locals: counts, buried and ends are what is added to their
+-- hashes, log the lines for :attempts, died what it tells the caller.
+local sums = { counts = {}, buried = {}, ends = {}, log = {}, died = {} }
+local function add_one(list, field, n) list[field] = (list[field] or 0) + n end
+local function count(status, n) add_one(sums.counts, status, n) end
 local function bury(lane, reason, n)
-  local field = lane .. ' ' .. reason
-  buried[field] = (buried[field] or 0) + n
+  add_one(sums.buried, lane .. ' ' .. reason, n)
 end
 local function note(delivery, verdict, status, took, number, reason)
+  local log = sums.log
   log[#log + 1] = delivery .. ' ' .. verdict .. ' ' .. status .. ' ' .. took .. ' ' .. number .. ' ' .. reason
 end
 
@@ -358,14 +361,16 @@ end
 
 -- finish writes what the script changed about lanes and counts, tells the others if there is something to do earlier
 -- than they know, and answers now (in microseconds, so that answers have an order), due, weight: the caller's own hint.
--- lines and codes are of settle, whose caller wrote what others note here.
+-- lines and codes are of settle, whose caller wrote what others note here. Where something died the weight is a text, which a
+-- line follows for each: attempts, reason, delivery. So to tell it costs nothing where nothing did.
 local function finish(lines, codes)
   local moved = place_lanes()
   write_lanes()
-  add(COUNTS, counts)
-  add(BURIED, buried)
+  add(COUNTS, sums.counts)
+  add(BURIED, sums.buried)
+  add(ENDS, sums.ends)
   if lines then write_log('l', lines, 'c', codes) end
-  if #log > 0 then write_log('l', table.concat(log, '\n')) end
+  if #sums.log > 0 then write_log('l', table.concat(sums.log, '\n')) end
 
   local due = sooner(earliest(DUE), moved and earliest(PARKED) or before_parked)
   local w = weighs(lightest())
@@ -376,5 +381,6 @@ local function finish(lines, codes)
     local id = string.match(ARGV[2], '%x+$') -- read here, since a local of its own would cost each function an upvalue
     call('PUBLISH', '{' .. project .. '}:wake', id .. ' ' .. n .. ' ' .. num(micros) .. ' ' .. num(due) .. ' ' .. w .. ' ' .. by)
   end
+  if #sums.died > 0 then w = w .. '\n' .. table.concat(sums.died, '\n') end
   return micros, due, w
 end

@@ -1,0 +1,146 @@
+package queuetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// endCases are about who is told what died, and what is counted for ever.
+var endCases = []testCase{
+	{name: "of the death of an attempt is told what its settle said", run: func(r *rig) {
+		r.publish("a", "m1", "m2", "m3")
+		r.mustSettle(one, failure(r.mustClaim(one, named("a", "m1"))[0], 0))
+		r.move()
+		c := r.mustClaim(one, named("a", "m2"), named("a", "m3"))
+		r.mustTellDeaths()
+		r.settle(one, death(c[0], dispatcher.ReasonGone), success(c[1]))
+		r.mustTellDeaths(dispatcher.Death{ID: c[0].ID, Reason: dispatcher.ReasonGone, Attempts: 1})
+		r.mustSettle(one, death(r.mustClaim(one, named("a", "m1"))[0], dispatcher.ReasonExhausted))
+		r.mustTellDeaths(dispatcher.Death{ID: named("a", "m1"), Reason: dispatcher.ReasonExhausted, Attempts: 2})
+	}},
+	{name: "of one that was cancelled meanwhile no death is told", run: func(r *rig) {
+		r.publish("a", "m1")
+		c := r.mustClaim(one, named("a", "m1"))[0]
+		r.cancel(c.ID)
+		require.Equal(r, []dispatcher.Settled{dispatcher.SettledEnd}, r.settle(one, death(c, dispatcher.ReasonGone)))
+		r.mustTellDeaths()
+		require.Empty(r, r.stats().EverDead)
+		require.Equal(r, int64(1), r.stats().Cancelled)
+	}},
+	{name: "of one whose lane was disabled meanwhile that is told", run: func(r *rig) {
+		r.limit(epOne)
+		r.publish(epOne, "m1")
+		c := r.mustClaim(one, named(epOne, "m1"))[0]
+		r.limit(epOne, held(dispatcher.HeldDisabled))
+		require.Equal(r, []dispatcher.Settled{dispatcher.SettledEnd}, r.settle(one, failure(c, time.Hour)))
+		r.mustTellDeaths(dispatcher.Death{ID: c.ID, Reason: dispatcher.ReasonDisabled, Attempts: 1})
+	}},
+	{name: "what expires between two attempts is told by the claim that meets it", run: func(r *rig) {
+		r.schedule(r.entry("m1", to("a"), expires(start.Add(time.Minute))))
+		r.mustSettle(one, failure(r.mustClaim(one, named("a", "m1"))[0], time.Hour))
+		r.pass(time.Hour)
+		r.move()
+		r.mustTellDeaths()
+		r.mustClaimNothing(one)
+		r.mustTellDeaths(dispatcher.Death{ID: named("a", "m1"), Reason: dispatcher.ReasonExpired, Attempts: 1})
+	}},
+	{name: "what a disabled endpoint had is told by all that meet it", run: func(r *rig) {
+		r.limit(epOne)
+		r.schedule(
+			r.entry("later", to(epOne), delay(time.Hour)), r.entry("soon", to(epOne), delay(time.Minute)),
+			r.entry("ready", to(epOne)), r.entry("held", to(epOne)),
+		)
+		r.mustClaim(two, named(epOne, "ready"))
+		r.limit(epOne, held(dispatcher.HeldDisabled))
+		disabled := func(message string) dispatcher.Death {
+			return dispatcher.Death{ID: named(epOne, message), Reason: dispatcher.ReasonDisabled}
+		}
+		r.publish(epOne, "new")
+		r.mustTellDeaths(disabled("new"))
+		r.move()
+		r.mustTellDeaths(disabled("held"))
+		r.reap(two)
+		r.mustTellDeaths(disabled("ready"))
+		r.pass(time.Minute)
+		r.move()
+		r.mustTellDeaths(disabled("soon"))
+		_, _, hints, err := r.Queue.Sweep(r.ctx, one, epOne, "")
+		require.NoError(r, err)
+		r.mustBeCurrent(hints)
+		r.mustTellDeaths(disabled("later"))
+	}},
+	{name: "those behind one that is cancelled die with their lane, and are told", run: func(r *rig) {
+		r.limit(epOne)
+		r.publishKeyed(epOne, "k", "m1", "m2", "m3")
+		r.limit(epOne, held(dispatcher.HeldDisabled))
+		r.cancel(named(epOne, "m2"))
+		r.mustTellDeaths()
+		r.move()
+		r.mustTellDeaths(
+			dispatcher.Death{ID: named(epOne, "m1"), Reason: dispatcher.ReasonDisabled},
+			dispatcher.Death{ID: named(epOne, "m3"), Reason: dispatcher.ReasonDisabled},
+		)
+	}},
+	{name: "what finds no room dies, and is told", setup: Setup{MaxWaiting: 1}, run: func(r *rig) {
+		r.publish("a", "m1")
+		e := r.entry("m2", to("a", "b"))
+		e.Fan = true
+		r.schedule(e)
+		r.mustTellDeaths(dispatcher.Death{ID: named("a", "m2"), Reason: dispatcher.ReasonOverflow})
+	}},
+	{name: "what takes its holders along has as many attempts", run: func(r *rig) {
+		r.publish("a", "m1")
+		r.mustSettle(one, failure(r.mustClaim(one, named("a", "m1"))[0], 0))
+		r.move()
+		for n := range 3 {
+			r.mustTellDeaths()
+			r.mustClaim(fmt.Sprint("victim", n), named("a", "m1"))
+			r.reap(fmt.Sprint("victim", n))
+		}
+		r.mustTellDeaths(dispatcher.Death{ID: named("a", "m1"), Reason: dispatcher.ReasonPoison, Attempts: 4})
+	}},
+	{name: "an outcome that is given twice is told once", run: func(r *rig) {
+		r.publish("a", "m1")
+		s := death(r.mustClaim(one, named("a", "m1"))[0], dispatcher.ReasonRefused)
+		r.mustSettle(one, s)
+		require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.settle(one, s))
+		r.mustTellDeaths(dispatcher.Death{ID: s.ID, Reason: dispatcher.ReasonRefused, Attempts: 1})
+		require.Equal(r, map[dispatcher.DeadReason]int64{dispatcher.ReasonRefused: 1}, r.stats().EverDead)
+	}},
+	{name: "what ever ended stays counted, whatever becomes of it", setup: Setup{Partitions: 4}, run: func(r *rig) {
+		for i, lane := range manyLanes(12) {
+			r.publish(lane, fmt.Sprint("m", i))
+		}
+		var batch []dispatcher.Settlement
+		for _, c := range r.claim(one, 64) {
+			batch = append(batch, death(c, dispatcher.ReasonGone))
+		}
+		require.Len(r, batch, 12)
+		r.cancel(batch[11].ID)
+		r.settle(one, batch...)
+		told := func() {
+			require.Equal(r, map[dispatcher.DeadReason]int64{dispatcher.ReasonGone: 11}, r.stats().EverDead)
+			require.Equal(r, int64(1), r.stats().Cancelled)
+		}
+		told()
+		r.retry(batch[0].ID, batch[11].ID)
+		require.Equal(r, int64(10), r.stats().Dead[dispatcher.ReasonGone])
+		told()
+		r.pass(time.Hour)
+		r.trim(keepNothing)
+		require.Empty(r, r.stats().Dead)
+		told()
+	}},
+}
+
+// mustTellDeaths fails the case unless answers told since it was last asked that
+// these died, in any order, and no others.
+func (r *rig) mustTellDeaths(want ...dispatcher.Death) {
+	r.Helper()
+	require.ElementsMatch(r, want, r.died)
+	r.died = nil
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// Whatever a delivery dies of, and whichever stage meets it: it is one line of
+// the log, one of the metric, and one of what the store counts for ever.
+func TestE2EEveryDeathIsToldOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	held := newHeld()
+	w.receiver.answers(func(rw http.ResponseWriter, req *http.Request, _ string, _ int) {
+		if req.URL.Path == "/held" && !held.wait(req) {
+			return
+		}
+		code := map[string]int{"/gone": http.StatusGone, "/fails": http.StatusInternalServerError, "/held": http.StatusInternalServerError}[req.URL.Path]
+		if code > 0 {
+			rw.WriteHeader(code)
+		}
+	})
+	const far = wire.Duration(time.Hour)
+	url := func(path string) string { return w.receiver.URL + path }
+	open := w.serve("MAX_IN_FLIGHT=0")
+	open.publish(wire.Message{ID: "refused", URL: strings.Replace(url("/"), "127.0.0.1", "127.0.0.2", 1)})
+	require.Zero(t, open.stop())
+	i := w.serve("ALLOW_NETS=127.0.0.1/32", "LADDER=100ms", "ENDPOINT_MAX_WAITING=3")
+
+	i.publish(wire.Message{ID: "gone", URL: url("/gone"), Tenant: "a"})
+	i.publish(wire.Message{ID: "exhausted", URL: url("/fails"), Tenant: "b", MaxAttempts: 1})
+
+	// Between two attempts, and before the first: both behind a pause.
+	until := wire.Time{Time: time.Now().Add(3 * time.Second)}
+	_, err := i.PauseLane(t.Context(), url("/"), "paused")
+	require.NoError(t, err)
+	i.publish(wire.Message{ID: "expired-first", URL: url("/"), Tenant: "paused", ExpiresAt: until})
+	i.publish(wire.Message{ID: "expired-again", URL: url("/held"), Tenant: "c", ExpiresAt: until})
+	w.receiver.wait("expired-again", 1)
+	_, err = i.PauseLane(t.Context(), url("/"), "c")
+	require.NoError(t, err)
+	close(held.release)
+	require.Eventually(t, func() bool { return time.Now().After(until.Time) }, e2eWait, 20*time.Millisecond)
+	for tenant, id := range map[string]string{"paused": "expired-first", "c": "expired-again"} {
+		_, err = i.ResumeLane(t.Context(), url("/"), tenant)
+		require.NoError(t, err)
+		i.until(id, "dead")
+	}
+	require.Equal(t, 1, i.delivery("expired-again").Attempts)
+
+	// Scheduled, ready and published after.
+	e := i.endpoint("/off", wire.Endpoint{UID: "off", Tenant: "d"})
+	_, err = i.PauseEndpoint(t.Context(), "off")
+	require.NoError(t, err)
+	i.publish(wire.Message{ID: "disabled-scheduled", Tenant: "d", Delay: far})
+	i.publish(wire.Message{ID: "disabled-ready", Tenant: "d"})
+	i.publish(wire.Message{ID: "fills", Tenant: "d"})
+	i.publish(wire.Message{ID: "overflow", Tenant: "d"})
+	_, err = i.PatchEndpoint(t.Context(), e.ID, map[string]any{"disabled": true})
+	require.NoError(t, err)
+	i.publish(wire.Message{ID: "disabled-new", Endpoint: "off"})
+
+	poison(t, i, w)
+
+	want := map[string]int{"gone": 1, "exhausted": 1, "expired": 2, "disabled": 4, "overflow": 1, "poison": 1, "refused": 1}
+	for id, reason := range map[string]string{
+		"gone": "gone", "exhausted": "exhausted", "expired-first": "expired", "expired-again": "expired", "overflow": "overflow",
+		"disabled-scheduled": "disabled", "disabled-ready": "disabled", "fills": "disabled", "disabled-new": "disabled",
+		"poison": "poison", "refused": "refused",
+	} {
+		d := i.until(id, "dead")
+		require.Equal(t, reason, d.DeadReason, id)
+		i.says(fmt.Sprintf(`"msg":"delivery dead","delivery_id":%q,"reason":%q,"attempts":%d`, d.ID, reason, d.Attempts))
+	}
+	st, err := i.Stats(t.Context())
+	require.NoError(t, err)
+	_, text := i.call(http.MethodGet, "/metrics", "", nil)
+	all := 0
+	for reason, n := range want {
+		all += n
+		require.EqualValues(t, n, st.Ends.Dead[reason], reason)
+		require.Contains(t, text, fmt.Sprintf("\nhookladder_dead_total{reason=%q} %d\n", reason, n))
+	}
+	require.Equal(t, all, strings.Count(i.log.String(), `"msg":"delivery dead"`))
+	_, err = i.Retry(t.Context(), "gone", "")
+	require.NoError(t, err)
+	i.until("gone", "dead")
+	st, err = i.Stats(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 2, st.Ends.Dead["gone"], "no retry takes the first one away")
+}
+
+// poison leaves a delivery with an instance that is gone, as the third that held
+// it.
+func poison(t *testing.T, i *instance, w *world) {
+	t.Helper()
+	_, err := i.PauseLane(t.Context(), w.receiver.URL+"/", "e")
+	require.NoError(t, err)
+	lane, _, _ := strings.Cut(i.publish(wire.Message{ID: "poison", URL: w.receiver.URL + "/", Tenant: "e"}).Deliveries[0].ID, ":")
+	_, err = w.rdb.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+		p.Del(t.Context(), "{default:0}:ready:"+lane)
+		p.HSet(t.Context(), "{default:0}:in", lane, "1 0")
+		p.HIncrBy(t.Context(), "{default:0}:counts", "ready", -1)
+		p.HIncrBy(t.Context(), "{default:0}:counts", "in_flight", 1)
+		p.HSet(t.Context(), "{default:0}:progress", lane+":poison", "0 0 2 0 0 - 0 0")
+		p.ZAdd(t.Context(), "{default:0}:leases:gone", redis.Z{Score: float64(time.Now().UnixMilli()), Member: lane + ":poison"})
+		p.HSet(t.Context(), "{default}:instances", "gone", 1)
+		return nil
+	})
+	require.NoError(t, err)
+	d := i.until("poison", "dead")
+	require.Equal(t, 3, d.Attempts)
+	require.Equal(t, "the last 3 instances that held it died before they had an answer", d.LastError)
+}

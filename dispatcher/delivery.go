@@ -110,14 +110,19 @@ type Attempt struct {
 
 // Delivery is one delivery as read from the queue.
 type Delivery struct {
-	ID       DeliveryID
-	Topic    string
-	Tenant   string
-	URL      string
-	Status   Status
-	Due      time.Time // next attempt; zero when none is coming
-	Ended    time.Time // when it was delivered, died or was cancelled; zero before
-	Attempts int       // attempts made and settled
+	ID     DeliveryID
+	Topic  string
+	Tenant string
+	URL    string
+	Status Status
+	Due    time.Time // next attempt; zero when none is coming
+	Ended  time.Time // when it was delivered, died or was cancelled; zero before
+
+	// Delivered is when it was delivered first, also where it was sent again since
+	// and that attempt failed; zero where it was not.
+	Delivered time.Time
+
+	Attempts int // attempts made and settled
 
 	LastStatus int    // HTTP status of the last attempt, 0 when none came
 	LastError  string // what went wrong with it, empty after a success

@@ -136,7 +136,9 @@ func (d *Dispatcher) Cancel(ctx context.Context, id string, lane Lane) ([]Delive
 // those deliveries as they are then. ErrInFlight says that an attempt of each
 // is under way already, ErrDisabled and ErrDeleted that none can be attempted.
 func (d *Dispatcher) Retry(ctx context.Context, id string, lane Lane) ([]Delivery, error) {
-	return d.change(ctx, id, lane, d.engine.queue.Retry)
+	return d.change(ctx, id, lane, func(ctx context.Context, by string, ids []DeliveryID) ([]Change, []Hint, error) {
+		return d.engine.queue.Retry(ctx, by, ids, true)
+	})
 }
 
 type changeFunc func(ctx context.Context, by string, ids []DeliveryID) ([]Change, []Hint, error)

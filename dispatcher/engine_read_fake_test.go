@@ -118,7 +118,7 @@ func (q *fakeQueue) Stats(ctx context.Context) (d.Stats, error) {
 	return s, nil
 }
 
-func (q *fakeQueue) Retry(ctx context.Context, by string, ids []d.DeliveryID) ([]d.Change, []d.Hint, error) {
+func (q *fakeQueue) Retry(ctx context.Context, by string, ids []d.DeliveryID, delivered bool) ([]d.Change, []d.Hint, error) {
 	if err := q.begin(ctx, call{name: "retry", by: by, n: len(ids)}); err != nil {
 		return nil, nil, err
 	}

@@ -29,6 +29,12 @@ var (
 	ErrFenced = errors.New("instance fenced")
 	// ErrInFlight says that an attempt is under way, so that none can be asked for.
 	ErrInFlight = errors.New("an attempt is under way")
+	// ErrDelivered says that the receiver has it already.
+	ErrDelivered = errors.New("delivered already")
+	// ErrExpired says that it may not be attempted any more.
+	ErrExpired = errors.New("expired")
+	// ErrOrder says that others of its ordering key go first.
+	ErrOrder = errors.New("others go first")
 )
 
 // PartitionError says that one partition did not answer, or not as it should.
@@ -327,7 +333,7 @@ type Trimmer interface {
 type Change struct {
 	ID      DeliveryID
 	Changed bool
-	Err     error // ErrNotFound, ErrInFlight, ErrDisabled, ErrDeleted; nil where it just was so already
+	Err     error // ErrNotFound; of Retry also each other reason why it left one; nil where it just was so already
 }
 
 // Changer carries out what people ask for.
@@ -336,8 +342,11 @@ type Changer interface {
 	Cancel(ctx context.Context, by string, ids []DeliveryID) ([]Change, []Hint, error)
 	// Retry makes ready at once: a waiting delivery is attempted beside its
 	// ladder, an ended one starts a new one, one in flight is left with
-	// ErrInFlight.
-	Retry(ctx context.Context, by string, ids []DeliveryID) ([]Change, []Hint, error)
+	// ErrInFlight, one that waits behind another of its key with ErrOrder, one that
+	// has expired with ErrExpired, those of a lane that takes nothing with
+	// ErrDisabled and ErrDeleted, and one that was delivered with ErrDelivered
+	// unless those are to be sent again too.
+	Retry(ctx context.Context, by string, ids []DeliveryID, delivered bool) ([]Change, []Hint, error)
 }
 
 // Ears are told what happens elsewhere. None may block.

@@ -81,7 +81,7 @@ var besideCases = []testCase{
 		r.pass(time.Second)
 		r.mustChangeNothing(func() { require.Equal(r, []bool{false}, r.retry(named("a", "m1"))) })
 		c := r.mustClaim(one, named("a", "m1"))[0]
-		r.mustChangeNothing(func() { require.ErrorIs(r, r.change(r.Queue.Retry, c.ID)[0].Err, dispatcher.ErrInFlight) })
+		r.mustChangeNothing(func() { require.ErrorIs(r, r.change(r.resend, c.ID)[0].Err, dispatcher.ErrInFlight) })
 		r.mustSettle(one, failure(c, time.Minute))
 		require.Equal(r, due, r.look(c.ID).Due)
 	}},
@@ -128,7 +128,7 @@ var besideCases = []testCase{
 		due := r.waitFor(time.Hour)
 		c := r.askFor(named("a", "m1"))
 		r.cancel(c.ID)
-		r.change(r.Queue.Retry, c.ID)
+		r.change(r.resend, c.ID)
 		r.mustSettle(one, failure(c, time.Minute))
 		require.Equal(r, due, r.mustStand(c.ID, dispatcher.StatusRetrying).Due)
 	}},

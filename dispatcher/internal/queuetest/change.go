@@ -226,7 +226,7 @@ var retryCases = []testCase{
 		r.publish("a", "m1")
 		c := r.mustClaim(two, named("a", "m1"))[0]
 		r.mustChangeNothing(func() {
-			got := r.change(r.Queue.Retry, c.ID)
+			got := r.change(r.resend, c.ID)
 			require.False(r, got[0].Changed)
 			require.ErrorIs(r, got[0].Err, dispatcher.ErrInFlight)
 		})
@@ -247,7 +247,7 @@ var retryCases = []testCase{
 		r.publish("a", "m1")
 		c := r.mustClaim(one, named("a", "m1"))[0]
 		r.cancel(c.ID)
-		r.change(r.Queue.Retry, c.ID)
+		r.change(r.resend, c.ID)
 		r.mustStand(c.ID, dispatcher.StatusInFlight)
 		r.mustSettle(one, failure(c, time.Minute))
 		r.mustStand(c.ID, dispatcher.StatusRetrying)
@@ -255,12 +255,12 @@ var retryCases = []testCase{
 	{name: "a retry does not undo a late success", run: func(r *rig) {
 		c := r.takeOver("a", "m1")
 		r.settle(one, success(c))
-		r.mustChangeNothing(func() { require.False(r, r.change(r.Queue.Retry, c.ID)[0].Changed) })
+		r.mustChangeNothing(func() { require.False(r, r.change(r.resend, c.ID)[0].Changed) })
 		r.mustClaimNothing(two)
 		r.mustStand(c.ID, dispatcher.StatusDelivered)
 	}},
 	{name: "what nobody knows is not found, and nothing is written", run: func(r *rig) {
-		r.mustNotFind(r.Queue.Retry)
+		r.mustNotFind(r.resend)
 	}},
 	{name: "one given twice in a call is made ready once", run: func(r *rig) {
 		r.schedule(r.entry("m1", to("a"), delay(time.Hour)))

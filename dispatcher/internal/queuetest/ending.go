@@ -259,11 +259,11 @@ func refusesRetries(r *rig, e ending) {
 	r.end(e)
 	r.schedule(r.entry("m6", to(epOne)))
 	r.mustChangeNothing(func() {
-		for _, c := range r.change(r.Queue.Retry, ids(epOne, "m1", "m2", "m3", "m4", "m5", "m6")...) {
+		for _, c := range r.change(r.resend, ids(epOne, "m1", "m2", "m3", "m4", "m5", "m6")...) {
 			require.False(r, c.Changed, "%s", c.ID)
 			require.ErrorIs(r, c.Err, e.err, "%s", c.ID)
 		}
-		require.ErrorIs(r, r.change(r.Queue.Retry, named(epOne, "never"))[0].Err, dispatcher.ErrNotFound)
+		require.ErrorIs(r, r.change(r.resend, named(epOne, "never"))[0].Err, dispatcher.ErrNotFound)
 	})
 }
 

@@ -140,7 +140,7 @@ var heldCases = []testCase{
 		hints(h, err)
 		_, h, err = r.Queue.Cancel(r.ctx, one, ids("a", "m2"))
 		hints(h, err)
-		_, h, err = r.Queue.Retry(r.ctx, one, ids("a", "m2"))
+		_, h, err = r.resend(r.ctx, one, ids("a", "m2"))
 		hints(h, err)
 		_, h, err = r.Queue.Reap(r.ctx, two, "nobody")
 		hints(h, err)

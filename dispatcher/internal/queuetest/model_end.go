@@ -9,7 +9,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// What the model does to end work: settle, cancel, retry.
+// What the model does to end work: settle, cancel.
 
 // doSettle settles some of what one instance believes to hold, or what another
 // one holds.
@@ -336,62 +336,4 @@ func (m *model) cancelled(id dispatcher.DeliveryID, got dispatcher.Change, state
 		require.Equal(m, want, got.Changed, "%s", id)
 		require.ErrorIs(m, got.Err, wantErr, "%s", id)
 	}
-}
-
-func (m *model) doRetry() {
-	m.Helper()
-	ids := m.someDeliveries()
-	m.logf("retry %v", ids)
-	for i, got := range m.changeSome(m.Queue.Retry, ids) {
-		if m.came(ids[i].Lane) {
-			m.retried(ids[i], got)
-		}
-	}
-}
-
-func (m *model) retried(id dispatcher.DeliveryID, got dispatcher.Change) {
-	m.Helper()
-	d := m.deliveries[id]
-	wants := []bool{false}
-	var wantErr error
-	switch {
-	case d == nil:
-		wantErr = dispatcher.ErrNotFound
-	case m.ended(id.Lane):
-		wantErr = dispatcher.ErrDisabled
-		if m.limits[id.Lane].Held == dispatcher.HeldDeleted {
-			wantErr = dispatcher.ErrDeleted
-		}
-	case d.mark == MarkDelivered:
-		wantErr = got.Err // nothing, or that an attempt is under way: it ends with it
-	case d.mark == MarkCancelled:
-		d.mark = MarkNone
-		wants = []bool{true}
-		if d.Place == PlaceLeased { // whether that counts as changed is the store's to say
-			wants, wantErr = []bool{true, false}, got.Err
-		}
-	case d.Place == PlaceLeased:
-		wantErr = dispatcher.ErrInFlight
-	case d.Place != PlaceReady && d.Place != PlaceBehind:
-		wants = []bool{true}
-		m.startAgain(id)
-	}
-	if got.ID == id {
-		require.Contains(m, wants, got.Changed, "%s", id)
-		require.ErrorIs(m, got.Err, wantErr, "%s", id)
-	}
-}
-
-// startAgain makes ready what waits for its time, or has ended.
-func (m *model) startAgain(id dispatcher.DeliveryID) {
-	d := m.deliveries[id]
-	d.progress.Asked, d.progress.Reason = d.At, ""
-	m.lane(id.Lane)
-	if d.Place != PlaceDue {
-		d.progress.Base, d.progress.Deaths, d.progress.Beside, d.progress.Asked = d.progress.Attempts, 0, 0, 1
-		if m.join(id) {
-			return
-		}
-	}
-	m.toReady(id, m.ms(), false)
 }

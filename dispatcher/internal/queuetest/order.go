@@ -318,7 +318,7 @@ var lineCases = []testCase{
 	}},
 	{name: "one behind that a person retries stays where it is", run: func(r *rig) {
 		r.publishKeyed("a", "k", "m1", "m2")
-		r.mustChangeNothing(func() { require.Equal(r, []bool{false}, r.retry(named("a", "m2"))) })
+		r.mustChangeNothing(func() { r.mustRefuse(dispatcher.ErrOrder, named("a", "m2")) })
 	}},
 	{name: "the first is retried before its time and stays the first", run: func(r *rig) {
 		r.schedule(r.entry("m1", to("a"), keyed("k"), delay(time.Hour)))

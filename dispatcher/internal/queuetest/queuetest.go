@@ -101,6 +101,7 @@ func Run(t *testing.T, open OpenFunc) {
 		{"cancel", cancelCases},
 		{"retry", retryCases},
 		{"beside the ladder", besideCases},
+		{"sent again", resentCases},
 		{"reap", reapCases},
 		{"trim", trimCases},
 		{"trim for room", roomCases},

@@ -277,6 +277,7 @@ func (r *rig) mustStandAlike(rec dispatcher.Record) {
 			require.Len(r, got[0].Deliveries, len(looked))
 		}
 		for _, d := range got[0].Deliveries {
+			d.Delivered = time.Time{} // a repeat does not tell that
 			require.Equal(r, looked[d.ID], d)
 		}
 		e.Lanes = nil

@@ -332,10 +332,20 @@ func (r *rig) cancel(ids ...dispatcher.DeliveryID) []bool {
 	return r.changed(r.change(r.Queue.Cancel, ids...))
 }
 
+// resend is Retry of what was delivered too.
+func (r *rig) resend(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []dispatcher.Hint, error) {
+	return r.Queue.Retry(ctx, by, ids, true)
+}
+
+// spare is Retry that leaves what was delivered.
+func (r *rig) spare(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []dispatcher.Hint, error) {
+	return r.Queue.Retry(ctx, by, ids, false)
+}
+
 // retry reports whether each was changed; none may fail.
 func (r *rig) retry(ids ...dispatcher.DeliveryID) []bool {
 	r.Helper()
-	return r.changed(r.change(r.Queue.Retry, ids...))
+	return r.changed(r.change(r.resend, ids...))
 }
 
 func (r *rig) changed(changes []dispatcher.Change) []bool {

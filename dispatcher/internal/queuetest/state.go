@@ -55,6 +55,8 @@ type Progress struct {
 	Asked    int64 // 0: nobody asked for the next attempt; 1: it is the first of a new ladder; else ms: the due time that it interrupted
 	Reason   dispatcher.DeadReason
 	Beside   int // attempts beside its ladder, since that began
+
+	Delivered int64 // ms: when it was, before it was sent again; 0: it was not
 }
 
 // climbed is how many attempts of its ladder were made, those beside it apart.

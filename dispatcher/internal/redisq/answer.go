@@ -158,6 +158,9 @@ type progress struct {
 	asked                          int64 // 0, 1 for the first of a new ladder, or in ms the due time that it interrupted
 	reason                         dispatcher.DeadReason
 	beside                         int
+	delivered                      time.Time // when it was, before it was sent again; zero: it was not
+	answered                       int       // the status of that answer
+	number                         int       // of that attempt
 }
 
 // climbed is how many attempts of its ladder a delivery had, those beside it apart.
@@ -187,7 +190,7 @@ func parseProgress(text string) (p progress, err error) {
 	if text == "" {
 		return p, nil
 	}
-	words := strings.SplitN(text, " ", 9)
+	words := strings.SplitN(text, " ", 12)
 	if len(words) < 8 || len(text) > progressMost || words[5] == "" {
 		return p, errProgress
 	}
@@ -210,6 +213,12 @@ func parseProgress(text string) (p progress, err error) {
 	}
 	if words[5] != "-" {
 		p.reason = dispatcher.DeadReason(words[5])
+	}
+	if len(words) >= 11 {
+		at, _ := strconv.ParseInt(words[8], 10, 64) // what can't be read is not told
+		p.delivered = fromMillis(at)
+		p.answered, _ = strconv.Atoi(words[9])
+		p.number, _ = strconv.Atoi(words[10])
 	}
 	return p, nil
 }

@@ -97,10 +97,13 @@ func TestAThousandDeliveriesOfAMessageAreChangedSomeAtATime(t *testing.T) {
 	r := newTrap(t)
 	ids := r.fanned("fan", n)
 	g := measured(r.store)
+	retryAll := func(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []dispatcher.Hint, error) {
+		return r.store.Retry(ctx, by, ids, true)
+	}
 	for _, change := range []struct {
 		name string
 		do   func(context.Context, string, []dispatcher.DeliveryID) ([]dispatcher.Change, []dispatcher.Hint, error)
-	}{{"cancel", r.store.Cancel}, {"retry", r.store.Retry}, {"cancel", r.store.Cancel}} {
+	}{{"cancel", r.store.Cancel}, {"retry", retryAll}, {"cancel", r.store.Cancel}} {
 		before := r.stat("hget")
 		changes, _, err := change.do(t.Context(), "one", ids)
 		require.NoError(t, err)
@@ -137,7 +140,7 @@ func TestARetryAsksEachInstanceOnce(t *testing.T) {
 	}
 	require.Len(t, under, 32)
 	before := r.stat("zscore")
-	changes, _, err := r.store.Retry(t.Context(), "one", ids)
+	changes, _, err := r.store.Retry(t.Context(), "one", ids, true)
 	require.NoError(t, err)
 	for _, c := range changes {
 		require.Equal(t, under[c.ID], c.Err != nil, "%s: %v", c.ID, c.Err)

@@ -229,7 +229,7 @@ func (r *trap) meddle() {
 			ids = append(ids, dispatcher.DeliveryID{Lane: lane, Message: string(lane) + "_" + name})
 		}
 	}
-	_, _, err := r.store.Retry(ctx, "one", ids[:len(ids)/2])
+	_, _, err := r.store.Retry(ctx, "one", ids[:len(ids)/2], true)
 	require.NoError(r, err)
 	_, _, err = r.store.Cancel(ctx, "one", ids[len(ids)/3:])
 	require.NoError(r, err)

@@ -20,11 +20,21 @@ const instancesMost = 2500
 
 // What cancel and retry answer for a delivery.
 const (
-	codeUnknown  = -1
-	codeInFlight = -2
-	codeDisabled = -3
-	codeDeleted  = -4
+	codeUnknown   = -1
+	codeInFlight  = -2
+	codeDisabled  = -3
+	codeDeleted   = -4
+	codeDelivered = -5
+	codeExpired   = -6
+	codeOrder     = -7
 )
+
+// refusals are what the codes mean.
+var refusals = map[int64]error{
+	codeUnknown: dispatcher.ErrNotFound, codeInFlight: dispatcher.ErrInFlight, codeDisabled: dispatcher.ErrDisabled,
+	codeDeleted: dispatcher.ErrDeleted, codeDelivered: dispatcher.ErrDelivered, codeExpired: dispatcher.ErrExpired,
+	codeOrder: dispatcher.ErrOrder,
+}
 
 // Cancel ends what is not finished.
 func (s *Store) Cancel(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []dispatcher.Hint, error) {
@@ -32,12 +42,16 @@ func (s *Store) Cancel(ctx context.Context, by string, ids []dispatcher.Delivery
 }
 
 // Retry makes ready at once.
-func (s *Store) Retry(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []dispatcher.Hint, error) {
+func (s *Store) Retry(ctx context.Context, by string, ids []dispatcher.DeliveryID, delivered bool) ([]dispatcher.Change, []dispatcher.Hint, error) {
 	names, err := s.names(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	return s.change(ctx, s.scripts.retry, by, ids, names)
+	again := 0
+	if delivered {
+		again = 1
+	}
+	return s.change(ctx, s.scripts.retry, by, ids, append([]any{again}, names...))
 }
 
 // names are the instances' names as a script takes them: how many, then each.
@@ -89,18 +103,8 @@ func (s *Store) change(ctx context.Context, sc script, by string, ids []dispatch
 			if a.err != nil {
 				continue
 			}
-			switch a.number() {
-			case 1:
-				changes[at].Changed = true
-			case codeUnknown:
-				changes[at].Err = dispatcher.ErrNotFound
-			case codeInFlight:
-				changes[at].Err = dispatcher.ErrInFlight
-			case codeDisabled:
-				changes[at].Err = dispatcher.ErrDisabled
-			case codeDeleted:
-				changes[at].Err = dispatcher.ErrDeleted
-			}
+			code := a.number()
+			changes[at].Changed, changes[at].Err = code == 1, refusals[code]
 		}
 		errs = append(errs, inPartition(jobs[i].partition, a.err))
 	}

@@ -76,7 +76,7 @@ func (p *ward) useAll() {
 		_, _, err = p.store.Settle(ctx, "last", batch)
 		require.NoError(p, err)
 	}
-	_, _, err = p.store.Retry(ctx, "last", ids)
+	_, _, err = p.store.Retry(ctx, "last", ids, true)
 	require.NoError(p, err)
 	_, _, err = p.store.Cancel(ctx, "last", ids[len(ids)/2:])
 	require.NoError(p, err)

@@ -101,7 +101,7 @@ func TestStoreGoesOnWhenFull(t *testing.T) {
 	changes, _, err := store.Cancel(ctx, "one", ids)
 	require.NoError(t, err)
 	require.True(t, changes[0].Changed && changes[1].Changed)
-	changes, _, err = store.Retry(ctx, "one", ids[:1])
+	changes, _, err = store.Retry(ctx, "one", ids[:1], true)
 	require.NoError(t, err)
 	require.True(t, changes[0].Changed)
 

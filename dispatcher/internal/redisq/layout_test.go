@@ -137,7 +137,7 @@ func TestFurtherFieldsAreCarriedOn(t *testing.T) {
 	}
 	mark("lane", "a")
 
-	_, _, err := r.store.Retry(t.Context(), "one", id("m"))
+	_, _, err := r.store.Retry(t.Context(), "one", id("m"), true)
 	require.NoError(t, err)
 	require.Equal(t, want, far("m"), "retry of what waits")
 	r.setClock(r.now.Add(2 * time.Hour))
@@ -148,7 +148,7 @@ func TestFurtherFieldsAreCarriedOn(t *testing.T) {
 	r.settle("one", ended(claimed[0], dispatcher.Dead))
 	require.Equal(t, want, far("m"), "settle")
 	require.Equal(t, want, lane(), "a lane that changed")
-	_, _, err = r.store.Retry(t.Context(), "one", id("m"))
+	_, _, err = r.store.Retry(t.Context(), "one", id("m"), true)
 	require.NoError(t, err)
 	require.Equal(t, []string{"0", "8", "nine", "10"}, far("m"), "a new ladder has no attempt beside it")
 

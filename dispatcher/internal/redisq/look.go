@@ -155,7 +155,7 @@ func (f facts) delivery(m *dispatcher.Message, id string) dispatcher.Delivery {
 	}
 	switch d.Status {
 	case dispatcher.StatusDelivered:
-		d.Ended = f.at
+		d.Ended, d.Delivered = f.at, f.at
 		if f.progress == "" {
 			d.Attempts, d.LastStatus = 1, 200 // the commonest end leaves no entry
 		}
@@ -174,6 +174,10 @@ func (f facts) delivery(m *dispatcher.Message, id string) dispatcher.Delivery {
 			d.History = append(d.History, attempt)
 		}
 	}
+	if !p.delivered.IsZero() {
+		d.Delivered = p.delivered
+		d.History = withSuccess(d.History, p)
+	}
 	if n := len(d.History); n > 0 {
 		d.LastError = d.History[n-1].Error
 	}
@@ -184,6 +188,16 @@ func (f facts) delivery(m *dispatcher.Message, id string) dispatcher.Delivery {
 		d.LastError = errRecord.Error()
 	}
 	return d
+}
+
+// withSuccess puts the success of what was sent again before its history, where
+// that does not have it: of one that succeeded at once no attempt is kept.
+func withSuccess(history []dispatcher.Attempt, p progress) []dispatcher.Attempt {
+	if slices.ContainsFunc(history, func(a dispatcher.Attempt) bool { return a.Number == p.number }) {
+		return history
+	}
+	first := dispatcher.Attempt{Number: p.number, At: p.delivered, Status: p.answered, Verdict: dispatcher.Delivered}
+	return append([]dispatcher.Attempt{first}, history...)
 }
 
 // decodeAttempt reads an element of a history: when the next attempt is due,

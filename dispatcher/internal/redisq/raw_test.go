@@ -217,7 +217,13 @@ func (r *raw) readDeliveries() {
 		var p queuetest.Progress
 		var reason string
 		var job int
-		r.whole(text, "%d %d %d %d %d %s %d %d", &p.Attempts, &p.Base, &p.Deaths, &p.Status, &p.Asked, &reason, &p.Beside, &job)
+		format := "%d %d %d %d %d %s %d %d"
+		into := []any{&p.Attempts, &p.Base, &p.Deaths, &p.Status, &p.Asked, &reason, &p.Beside, &job}
+		if strings.Count(text, " ") > strings.Count(format, " ") {
+			var status, number int
+			format, into = format+" %d %d %d", append(into, &p.Delivered, &status, &number)
+		}
+		r.whole(text, format, into...)
 		if reason != "-" {
 			p.Reason = dispatcher.DeadReason(reason)
 		}

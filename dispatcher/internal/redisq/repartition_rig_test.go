@@ -222,7 +222,7 @@ func (p *project) happen(s *redisq.Store, round int) {
 	}
 	_, _, err = s.Settle(ctx, "one", batch)
 	require.NoError(p.t, err)
-	_, _, err = s.Retry(ctx, "one", dead)
+	_, _, err = s.Retry(ctx, "one", dead, true)
 	require.NoError(p.t, err)
 	p.pass(time.Second)
 }

@@ -123,7 +123,7 @@ func TestBatchesFitWithThousandsOfInstances(t *testing.T) {
 		ids[i] = dispatcher.DeliveryID{Lane: lane, Message: "fan"}
 	}
 	for name, f := range map[string]func() ([]dispatcher.Change, []dispatcher.Hint, error){
-		"retry":  func() ([]dispatcher.Change, []dispatcher.Hint, error) { return r.store.Retry(ctx, "one", ids) },
+		"retry":  func() ([]dispatcher.Change, []dispatcher.Hint, error) { return r.store.Retry(ctx, "one", ids, true) },
 		"cancel": func() ([]dispatcher.Change, []dispatcher.Hint, error) { return r.store.Cancel(ctx, "one", ids) },
 	} {
 		changes, _, err := f()
@@ -185,7 +185,7 @@ func TestOddNamesAreNames(t *testing.T) {
 	r.mustLive(want, dispatcher.Retry)
 	r.setClock(r.now.Add(time.Hour))
 	r.mustLive(want, dispatcher.Dead)
-	changes, _, err := r.store.Retry(ctx, "one", want)
+	changes, _, err := r.store.Retry(ctx, "one", want, true)
 	require.NoError(t, err)
 	for _, c := range changes {
 		require.True(t, c.Changed, "%s", c.ID)

@@ -175,7 +175,7 @@ func (r *trap) goOn() {
 	require.NoError(r, err)
 	_, _, err = r.store.Cancel(ctx, "two", []dispatcher.DeliveryID{lost, {Lane: "a", Message: "never"}})
 	require.NoError(r, err)
-	_, _, err = r.store.Retry(ctx, "two", []dispatcher.DeliveryID{lost})
+	_, _, err = r.store.Retry(ctx, "two", []dispatcher.DeliveryID{lost}, true)
 	require.NoError(r, err)
 	late := dispatcher.Claimed{ID: lost, Attempt: 1}
 	r.settle("two", ended(late, dispatcher.Delivered), ended(late, dispatcher.Retry))

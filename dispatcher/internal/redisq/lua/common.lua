@@ -29,8 +29,9 @@
 --   :progress        hash  <lane>:<id> -> "attempts base deaths status asked reason beside job"; base: attempts when its
 --                          ladder began; asked: 0, or a person asked for the next attempt: 1 where that is the first of a
 --                          new ladder, else the due time in ms that it interrupted; reason: - for none; beside: attempts
---                          of this ladder that a person asked for while it waited; job is 0. Further fields are passed
---                          over, and carried on
+--                          of this ladder that a person asked for while it waited; job is 0. Of one that was delivered
+--                          and then sent again three more follow: when in ms, the status of that answer, the number of that
+--                          attempt. Further fields are passed over, and carried on
 --   :history:<l>:<i> list  newest first "<due of next, 0 none> <length of meta> <meta><excerpt>", at most 32
 --   :done :cancelled :dead zset <lane>:<id> by end time
 --   :seen            zset  message id by time its record was cut to the digest

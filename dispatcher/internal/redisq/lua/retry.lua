@@ -1,14 +1,15 @@
 -- retry: make ready at once. What waits for its time is attempted beside its ladder, what ended starts a new one, what is in
 -- flight is left.
 --
--- ARGV[3] count  number of instances' names that follow
--- ARGV[4..]      names, then deliveries
+-- ARGV[3] again  1: what was delivered is sent again
+-- ARGV[4] count  number of instances' names that follow
+-- ARGV[5..]      names, then deliveries
 -- returns now, due, weight, then for each: 1 ready now, or in line for it, 0 was so already, -1 not kept, -2 an attempt is
--- under way, -3 and -4 its lane takes nothing: disabled, deleted
-local k = tonumber(ARGV[3])
+-- under way, -3 and -4 its lane takes nothing: disabled, deleted; -5 delivered, -6 expired, -7 others of its key go first
+local resend, k = ARGV[3] == '1', tonumber(ARGV[4])
 local instances, deliveries, names = {}, {}, {}
-for i = 4, 3 + k do instances[#instances + 1] = ARGV[i] end
-for i = 4 + k, #ARGV do
+for i = 5, 4 + k do instances[#instances + 1] = ARGV[i] end
+for i = 5 + k, #ARGV do
   deliveries[#deliveries + 1] = ARGV[i]
   names[#names + 1] = (parts(ARGV[i]))
 end
@@ -26,8 +27,17 @@ for _, name in ipairs(instances) do
   end
 end
 
+-- done are the ms at which those ended that were delivered, dues those at which others are due.
+local done, dues = sure('ZMSCORE', DONE, unpack(deliveries)), sure('ZMSCORE', DUE, unpack(deliveries))
+
+-- delivered_once adds to the fields behind progress when a delivery was delivered first, with which status and attempt:
+-- whatever its resend brings, that stays.
+local function delivered_once(more, at, status, number)
+  return find(more, '^ %d+ %d+$') and format('%s %s %d %d', more, ms_of(at), status, number) or more
+end
+
 -- ended_before takes a delivery out of where it ended and answers its progress with a new ladder, nil where it did not end.
-local function ended_before(delivery, l, text)
+local function ended_before(delivery, l, text, done_at)
   local attempts, _, _, status, _, reason, more = progress(text)
   if sure('ZREM', DEAD, delivery) == 1 then
     count('dead', -1)
@@ -37,6 +47,7 @@ local function ended_before(delivery, l, text)
   elseif sure('ZREM', DONE, delivery) == 1 then
     count('delivered', -1)
     if not text then attempts, status = 1, 200 end -- settle writes no entry for the commonest end
+    more = delivered_once(more, done_at, status, attempts)
   else
     return nil
   end
@@ -51,20 +62,18 @@ local function interrupted(score)
 end
 
 -- again makes ready what waits for its time, and what ended: at the end of its line, if it has one.
-local function again(delivery, l, id, record)
+local function again(delivery, l, id, record, i)
   local text = sure('HGET', PROGRESS, delivery)
-  local due = sure('ZSCORE', DUE, delivery)
-  if due then
-    sure('ZREM', DUE, delivery)
+  if sure('ZREM', DUE, delivery) == 1 then
     local attempts, base, deaths, status, _, _, more = progress(text)
     l.waiting = l.waiting - 1
     count(waits(text), -1)
-    sure('HSET', PROGRESS, delivery, progressed(attempts, base, deaths, status, interrupted(due), '-', more))
+    sure('HSET', PROGRESS, delivery, progressed(attempts, base, deaths, status, interrupted(dues[i]), '-', more))
     push(l, now, id)
     return 1
   end
-  local anew = ended_before(delivery, l, text)
-  if not anew then return 0 end -- ready, or behind another
+  local anew = ended_before(delivery, l, text, done[i])
+  if not anew then return stands_behind(l, id, record) and -7 or 0 end
   sure('HSET', PROGRESS, delivery, anew)
   local key = line(l, record)
   if not key or join(l, key, id) then
@@ -78,26 +87,29 @@ end
 
 local wholes = {}
 
--- retry answers the code of one.
-local function retry(delivery, l, id)
+-- retry answers the code of one. What is delivered is told first: nothing else keeps it from what was asked for.
+local function retry(delivery, l, id, i)
   local record = exists(l.name, id, wholes)
   if not record then return -1 end
-  if ends(l) then return l.limits.held == 'd' and -3 or -4 end
   local mark = sure('HGET', MARKS, delivery)
+  if not resend and (done[i] or mark == 'd') then return -5 end
+  if ends(l) then return l.limits.held == 'd' and -3 or -4 end
   if mark == 'd' then return -2 end
-  if mark == 'c' then
+  if under_way[delivery] and not mark then return -2 end
+  local expiry = expires(record)
+  if expiry > 0 and expiry <= now and not under_way[delivery] then return -6 end
+  if mark then
     sure('HDEL', MARKS, delivery)
     return 1
   end
-  if under_way[delivery] then return -2 end
   if not l.text then l.leads = leads_to(record) end
-  return again(delivery, l, id, record)
+  return again(delivery, l, id, record, i)
 end
 
 local codes = {}
 for i, delivery in ipairs(deliveries) do
   local lane, id = parts(delivery)
-  codes[i] = retry(delivery, lanes[lane], id)
+  codes[i] = retry(delivery, lanes[lane], id, i)
 end
 local t, d, w = finish()
 return { t, d, w, unpack(codes) }

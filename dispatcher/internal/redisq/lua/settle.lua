@@ -75,6 +75,14 @@ local function class(took)
   return took <= 50 and 0 or took <= 100 and 1 or took <= 250 and 2 or took <= 1000 and 4 or WORST
 end
 
+-- keep_success has the oldest attempt take the place of the one before it, where it was a success: the receiver had it, and
+-- that stays to be seen however often it is sent again.
+local function keep_success(key)
+  local oldest = call('LINDEX', key, -1)
+  local head, length = match(oldest, '^(%d+ (%d+) )')
+  if head and find(sub(oldest, 1, #head + length), '"v":1[,}]') then call('LSET', key, -2, oldest) end
+end
+
 local function remember(i, due)
   local meta, excerpt = ARGV[i + 7], ARGV[i + 8]
   if meta == '' then return end
@@ -85,7 +93,10 @@ local function remember(i, due)
     local head, length = match(old, '^(%d+ (%d+) )')
     if head and #old > #head + length then call('LSET', key, WITH_EXCERPT, sub(old, 1, #head + length)) end
   end
-  if n > KEPT then call('LTRIM', key, 0, KEPT - 1) end
+  if n > KEPT then
+    keep_success(key)
+    call('LTRIM', key, 0, KEPT - 1)
+  end
 end
 
 -- grow widens a lane's window after a success; what is above the limit, since that was lowered, counts no more.

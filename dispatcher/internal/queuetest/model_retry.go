@@ -1,0 +1,88 @@
+package queuetest
+
+import (
+	"context"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// What the model does where people ask for an attempt.
+
+func (m *model) doRetry() {
+	m.Helper()
+	ids, delivered := m.someDeliveries(), m.rng.IntN(2) == 0
+	m.logf("retry %v, delivered too %v", ids, delivered)
+	retry := func(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []dispatcher.Hint, error) {
+		return m.Queue.Retry(ctx, by, ids, delivered)
+	}
+	for i, got := range m.changeSome(retry, ids) {
+		if m.came(ids[i].Lane) {
+			m.retried(ids[i], got, delivered)
+		}
+	}
+}
+
+func (m *model) retried(id dispatcher.DeliveryID, got dispatcher.Change, delivered bool) {
+	m.Helper()
+	d := m.deliveries[id]
+	wants := []bool{false}
+	wantErr := m.keepsFromRetry(id, delivered)
+	switch {
+	case wantErr != nil:
+	case d.mark == MarkCancelled:
+		d.mark = MarkNone
+		wants = []bool{true}
+		if d.Place == PlaceLeased { // whether that counts as changed is the store's to say
+			wants, wantErr = []bool{true, false}, got.Err
+		}
+	case d.Place != PlaceReady:
+		wants = []bool{true}
+		m.startAgain(id)
+	}
+	if got.ID == id {
+		require.Contains(m, wants, got.Changed, "%s", id)
+		require.ErrorIs(m, got.Err, wantErr, "%s", id)
+	}
+}
+
+// keepsFromRetry is why nothing can be asked for, the first that holds; nil where
+// nothing keeps anybody from it.
+func (m *model) keepsFromRetry(id dispatcher.DeliveryID, delivered bool) error {
+	d := m.deliveries[id]
+	switch {
+	case d == nil:
+		return dispatcher.ErrNotFound
+	case !delivered && (d.Place == PlaceDone || d.mark == MarkDelivered):
+		return dispatcher.ErrDelivered
+	case m.limits[id.Lane].Held == dispatcher.HeldDeleted:
+		return dispatcher.ErrDeleted
+	case m.limits[id.Lane].Held == dispatcher.HeldDisabled:
+		return dispatcher.ErrDisabled
+	case d.mark == MarkDelivered, d.Place == PlaceLeased && d.mark == MarkNone:
+		return dispatcher.ErrInFlight
+	case d.Place != PlaceLeased && m.expired(m.messages[recordKey{m.Partition(id.Lane), id.Message}]):
+		return dispatcher.ErrExpired
+	case d.Place == PlaceBehind:
+		return dispatcher.ErrOrder
+	}
+	return nil
+}
+
+// startAgain makes ready what waits for its time, or has ended.
+func (m *model) startAgain(id dispatcher.DeliveryID) {
+	d := m.deliveries[id]
+	if d.Place == PlaceDone && d.progress.Delivered == 0 {
+		d.progress.Delivered = d.At
+	}
+	d.progress.Asked, d.progress.Reason = d.At, ""
+	m.lane(id.Lane)
+	if d.Place != PlaceDue {
+		d.progress.Base, d.progress.Deaths, d.progress.Beside, d.progress.Asked = d.progress.Attempts, 0, 0, 1
+		if m.join(id) {
+			return
+		}
+	}
+	m.toReady(id, m.ms(), false)
+}

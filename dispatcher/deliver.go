@@ -140,6 +140,9 @@ func (d *deliverer) attempt(c Claimed, began time.Time, s *Settlement) route {
 
 func (d *deliverer) judge(c Claimed, r route, answer Answer, began time.Time, s *Settlement) {
 	m := c.Message
+	if answer.Location != "" {
+		answer.Location = string(Excerpt([]byte(answer.Location), len(answer.Location), r.secrets))
+	}
 	o := Judge(Case{
 		Answer: answer, Success: r.success, Rung: c.Rung, Ladder: r.ladder, MaxAttempts: m.MaxAttempts, WaitsOn: c.WaitsOn,
 		Now: d.engine.view.clock.now(), ExpiresAt: m.ExpiresAt, Jitter: d.jitter, Random: rand.Float64(),
@@ -160,7 +163,7 @@ func (d *deliverer) tell(c Claimed, s Settlement, began time.Time) {
 			slog.String("delivery_id", c.ID.String()), slog.Int("attempt", c.Attempt), slog.String("host", s.Host),
 			slog.String("verdict", s.Verdict.String()), slog.Int("status", s.Attempt.Status),
 			slog.String("reason", string(s.Reason)), seconds("wait_s", s.Wait),
-			slog.Float64("took_ms", float64(s.Attempt.Duration.Microseconds())/1000), slog.String("err", s.Attempt.Error))
+			slog.Float64("took_ms", float64(s.Attempt.Duration.Microseconds())/1000), slog.String("err", logged(s.Attempt)))
 	}
 	d.engine.watching.tell(func(o Observer) {
 		a := Attempted{ID: c.ID, Host: s.Host, Attempt: s.Attempt, Wait: s.Wait, Reason: s.Reason, Late: max(began.Sub(c.Due), 0)}

@@ -90,7 +90,7 @@ func fault(a Answer, s *Success) (Class, string) {
 	case err != nil:
 		return ClassInternal, "the stored success can't be read"
 	case !want.holdsStatus(a.Status):
-		return ClassStatus, statusFault(a.Status, want)
+		return ClassStatus, statusFault(a, want)
 	case !want.holdsBody(a.Body):
 		return ClassBody, fmt.Sprintf("status %d, but %s", a.Status, want.body.broken())
 	default:
@@ -111,7 +111,8 @@ func noAnswer(a Answer) (Class, string) {
 	return a.Class, "no answer: " + string(a.Class)
 }
 
-func statusFault(status int, want *successRules) string {
+func statusFault(a Answer, want *successRules) string {
+	status := a.Status
 	switch {
 	case status == http.StatusSwitchingProtocols:
 		return "status 101: the receiver left HTTP"
@@ -120,7 +121,7 @@ func statusFault(status int, want *successRules) string {
 	case status <= 299:
 		return fmt.Sprintf("status %d, not one of %s", status, want.patterns())
 	case status <= 399:
-		return fmt.Sprintf("status %d: redirects are not followed", status)
+		return redirectFault(status, a.Location)
 	case status == http.StatusGone:
 		return "status 410: gone for good"
 	default:

@@ -41,6 +41,7 @@ func TestAnswersMean(t *testing.T) {
 	dead := func(reason dispatcher.DeadReason, class dispatcher.Class, code int, text string) dispatcher.Outcome {
 		return dispatcher.Outcome{Verdict: dispatcher.Dead, Reason: reason, Class: class, Status: code, Error: text, Blame: code >= 500}
 	}
+	moved := func(location string) dispatcher.Answer { return dispatcher.Answer{Status: 301, Location: location} }
 	cases := []struct {
 		name    string
 		answer  dispatcher.Answer
@@ -62,6 +63,13 @@ func TestAnswersMean(t *testing.T) {
 		{"a 400 is tried again", status(400), "", nil, retry(400, "status 400")},
 		{"a status that nobody knows is tried again", status(799), "", nil, retry(799, "status 799")},
 		{"a redirect is not followed", status(302), "", nil, retry(302, "status 302: redirects are not followed")},
+		{"a redirect says whither", moved("https://shop.example/hooks"), "", nil, retry(301, "status 301 to https://shop.example/hooks: redirects are not followed")},
+		{"a redirect says no more than where", moved("//me:geheim@shop.example:8443/a%20b?token=geheim#x"), "", nil, retry(301, "status 301 to //shop.example:8443/a%20b: redirects are not followed")},
+		{"a redirect that is a path says that", moved("/login"), "", nil, retry(301, "status 301 to /login: redirects are not followed")},
+		{"a redirect is nothing that a terminal acts on", moved("https://\u202eshop/\u009b2J\xff"), "", nil, retry(301, "status 301 to https://%E2%80%AEshop/%C2%9B2J%FF: redirects are not followed")},
+		{"a long redirect is cut", moved("/" + strings.Repeat("x", 3000)), "", nil, retry(301, "status 301 to /"+strings.Repeat("x", 199)+"...: redirects are not followed")},
+		{"a redirect to no URL is a redirect", moved("http://%zz"), "", nil, retry(301, "status 301: redirects are not followed")},
+		{"a redirect to no place either", moved("javascript:alert(1)"), "", nil, retry(301, "status 301: redirects are not followed")},
 		{"a redirect that is asked for is delivered", status(302), "302", nil, delivered(302)},
 		{"leaving HTTP is a failure", status(101), "", nil, retry(101, "status 101: the receiver left HTTP")},
 		{"leaving HTTP is a failure even where any status will do", status(101), "*", nil, retry(101, "status 101: the receiver left HTTP")},

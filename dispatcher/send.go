@@ -25,6 +25,7 @@ type Answer struct {
 	Status     int    // HTTP status; 0: no answer came
 	RetryAfter string // the header as sent; empty: none
 	Date       string // the header as sent, where RetryAfter is; empty: none
+	Location   string // the header as sent, with a 3xx; empty: none
 	Body       []byte // at most 64 KiB of it
 	Cut        bool   // there was more of the body
 	Class      Class  // why there is no answer; ClassNone where Status is set

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -177,6 +178,33 @@ func printAttempt(out io.Writer, a wire.Attempt) {
 		fmt.Fprintf(out, "  %s", visible(a.Error))
 	}
 	fmt.Fprintln(out)
+	printExcerpt(out, a.ResponseExcerpt)
+}
+
+// What is shown of an answer, so that one page of HTML does not fill the screen.
+const (
+	shownExcerpt = 512 // bytes
+	shownLines   = 8
+)
+
+// printExcerpt shows the beginning of what a receiver answered, each line behind
+// a bar, so that none looks like one of ours.
+func printExcerpt(out io.Writer, text string) {
+	more := len(text) > shownExcerpt
+	if more {
+		text = strings.ToValidUTF8(text[:shownExcerpt], "")
+	}
+	lines := slices.Collect(strings.Lines(text))
+	if len(lines) > shownLines {
+		lines, more = lines[:shownLines], true
+	}
+	for i, line := range lines {
+		line = strings.TrimRight(line, "\r\n")
+		if more && i == len(lines)-1 {
+			line += " ..."
+		}
+		fmt.Fprintf(out, "    | %s\n", visible(line))
+	}
 }
 
 func printJSON(out io.Writer, v any) error {

@@ -163,7 +163,8 @@ func TestE2ESendAndGetTellByTheirExitCodes(t *testing.T) {
 	require.Equal(t, exitOK, got.code, got.err)
 	require.Regexp(t, `(?m)^  status +delivered$`, got.out)
 	got = mustRun(t, env, "", "get", "m1", "--json")
-	require.Contains(t, got.out, `"body":`+body)
+	require.Contains(t, got.out, "\n  \"body\": "+body+"\n}\n", "byte for byte")
+	require.Contains(t, got.out, "\n  \"deliveries\": [\n")
 	var record wire.Record
 	require.NoError(t, json.Unmarshal([]byte(got.out), &record))
 	require.Equal(t, 1, record.Deliveries[0].Attempts)

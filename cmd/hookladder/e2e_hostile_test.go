@@ -65,7 +65,7 @@ var misbehaviours = map[string]struct {
 	"/headers":       {saysForEver("HTTP/1.1 200 OK\r\n", "X-More: and more\r\n"), "header", false},
 	"/1xx":           {saysForEver("", "HTTP/1.1 102 Processing\r\n\r\n"), "", false},
 	"/leaves":        {says("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"), "101", false},
-	"/moves":         {says("HTTP/1.1 307 Temporary Redirect\r\nLocation: /moves\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"), "redirects are not followed", false},
+	"/moves":         {says("HTTP/1.1 307 Temporary Redirect\r\nLocation: /moves\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"), "status 307 to /moves: redirects are not followed", false},
 	"/lengths":       {says("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"), "Content-Length", false},
 	"/endless":       {saysForEver("HTTP/1.1 200 OK\r\n\r\n", strings.Repeat("x", 4096)), "", false},
 	"/cut":           {cuts("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nab"), "", false},

@@ -25,6 +25,10 @@ type transport struct {
 // errUnasked is for a receiver that answers before it was asked.
 var errUnasked = errors.New("it came before the request")
 
+// movedTo is the name that the Location of a redirect has behind RoundTrip: one
+// that http.Client does not look for.
+const movedTo = "moved-to"
+
 // RoundTrip sends the request of a call and reads the header of its answer. It
 // takes the call from its try: http.Client would copy the headers of a request
 // each time, for redirects that it is not to follow.
@@ -57,6 +61,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if resp.StatusCode/100 == 3 {
 		// http.Client would parse it, though it does not follow it, and make an
 		// error of one that is no URL.
+		resp.Header[movedTo] = resp.Header["Location"]
 		delete(resp.Header, "Location")
 	}
 	return resp, nil

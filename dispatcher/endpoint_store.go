@@ -17,6 +17,8 @@ var (
 	ErrTenant = errors.New("the endpoint is another tenant's")
 	// ErrFanOut says that a message matches more endpoints than one may.
 	ErrFanOut = errors.New("too many endpoints match")
+	// ErrUnmatched says that a message which has to match an endpoint matches none.
+	ErrUnmatched = errors.New("no endpoint matches")
 	// ErrEndpoints says that a project has as many endpoints as it may, a million.
 	ErrEndpoints = errors.New("too many endpoints are registered")
 	// ErrDisabled says that a destination takes nothing until it is resumed.
@@ -29,10 +31,10 @@ var (
 
 // EndpointFilter selects endpoints.
 type EndpointFilter struct {
-	Tenant *string // nil: all; empty: those without a tenant
-	Public bool    // only those that have a public key, whatever their tenant
-	Limit  int
-	Cursor string // of the page before; empty for the first
+	Tenants []string // none: all; an empty one: those without a tenant
+	Public  bool     // only those that have a public key, whatever their tenant
+	Limit   int
+	Cursor  string // of the page before; empty for the first
 }
 
 // EndpointChange tells that an endpoint is another than it was.

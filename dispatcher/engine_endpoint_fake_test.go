@@ -206,15 +206,15 @@ func (f *fakeEndpoints) TenantEndpoints(ctx context.Context, tenant string) ([]*
 		return nil, err
 	}
 	defer f.answered("tenant endpoints")
-	return f.sorted(&tenant), nil
+	return f.sorted(tenant), nil
 }
 
 // sorted are copies of the endpoints of a tenant, or all, the first made first.
-func (f *fakeEndpoints) sorted(tenant *string) (list []*d.Endpoint) {
+func (f *fakeEndpoints) sorted(tenants ...string) (list []*d.Endpoint) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, e := range f.byID {
-		if tenant == nil || e.Tenant == *tenant {
+		if len(tenants) == 0 || slices.Contains(tenants, e.Tenant) {
 			list = append(list, e.Clone())
 		}
 	}
@@ -234,7 +234,7 @@ func (f *fakeEndpoints) ListEndpoints(ctx context.Context, filter d.EndpointFilt
 	if filter.Cursor != "" && !strings.HasPrefix(filter.Cursor, "fake ") {
 		return nil, "", d.ErrCursor
 	}
-	all := f.sorted(filter.Tenant)
+	all := f.sorted(filter.Tenants...)
 	slices.Reverse(all)
 	all = slices.DeleteFunc(all, func(e *d.Endpoint) bool { return filter.Public && len(e.PublicKeys()) == 0 })
 	all = slices.DeleteFunc(all, func(e *d.Endpoint) bool { return filter.Cursor != "" && place(e) >= filter.Cursor })

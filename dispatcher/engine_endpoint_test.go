@@ -234,7 +234,7 @@ func TestEndpointsAreReadWithHowTheirLanesStand(t *testing.T) {
 		require.Equal(t, a.ID, views[0].ID)
 		require.Empty(t, next)
 		acme := "acme"
-		views, _, err = r.Endpoints(t.Context(), d.EndpointFilter{Tenant: &acme})
+		views, _, err = r.Endpoints(t.Context(), d.EndpointFilter{Tenants: []string{acme}})
 		require.NoError(t, err)
 		require.Len(t, views, 1)
 		_, _, err = r.Endpoints(t.Context(), d.EndpointFilter{Cursor: "x"})

@@ -26,6 +26,21 @@ func (q *fakeQueue) Known(ctx context.Context, ids []string) ([]bool, error) {
 	return known, nil
 }
 
+func (q *fakeQueue) Kept(ctx context.Context, batch []d.Entry) ([]*d.Message, error) {
+	if err := q.begin(ctx, call{name: "kept", n: len(batch)}); err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	kept := make([]*d.Message, len(batch))
+	for i, e := range batch {
+		if m := q.lanes.kept[e.Message.ID]; m != nil && m.Digest() != e.Digest {
+			kept[i] = m
+		}
+	}
+	return kept, nil
+}
+
 func (q *fakeQueue) Look(ctx context.Context, id string) (d.Record, error) {
 	if err := q.begin(ctx, call{name: "look"}); err != nil {
 		return d.Record{}, err

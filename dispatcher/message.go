@@ -29,6 +29,8 @@ type Message struct {
 	Body        []byte // sent byte for byte
 	ContentType string
 
+	RequireMatch bool // a fan-out that matches no endpoint is refused; asked when it is published, and not kept
+
 	Delay     time.Duration // before the first attempt; ignored where DeliverAt is set
 	DeliverAt time.Time     // of the first attempt; zero: Delay counts
 	ExpiresAt time.Time     // not attempted from then on; zero: never expires

@@ -12,7 +12,8 @@ type Published struct {
 	Result     Result
 	CreatedAt  time.Time
 	Deliveries []Delivery // without history; none: no endpoint matches, and nothing is kept
-	Err        error      // ErrUnavailable, ErrFull, ErrNoEndpoint, ErrTenant, ErrFanOut; nil where Result is set
+	Differs    []string   // Conflict: what is not as in the first: topic, tenant, destination, content_type, body; none: it is not known
+	Err        error      // ErrUnavailable, ErrFull, ErrNoEndpoint, ErrTenant, ErrFanOut, ErrUnmatched; nil where Result is set
 }
 
 // addressed is a message with where it goes.
@@ -85,6 +86,7 @@ func (d *Dispatcher) publish(ctx context.Context, batch []*Message) ([]Published
 		}
 	}
 	d.repeated(ctx, all, repeats, out)
+	d.tellConflicts(ctx, all, out)
 	return out, nil
 }
 

@@ -64,6 +64,10 @@ type Reader interface {
 	// Known reports of ids, in their order, whether a message of that id is
 	// known in any partition, if only by what was its content.
 	Known(ctx context.Context, ids []string) ([]bool, error)
+	// Kept reads for each of a batch the other message that has its id, or nil
+	// where there is none or it is no longer kept whole. A body that is kept by
+	// itself is not read.
+	Kept(ctx context.Context, batch []Entry) ([]*Message, error)
 	// List reads a page of deliveries. A page may be short while Next goes on.
 	List(ctx context.Context, f Filter) (Page, error)
 	// Stats counts.

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"fmt"
 	"slices"
 )
 
@@ -59,6 +60,9 @@ func unmatched(m *Message, s *Standing, told []Delivery) Published {
 		return Published{Result: Conflict}
 	case Duplicate:
 		return Published{Result: Duplicate, CreatedAt: s.CreatedAt, Deliveries: told}
+	}
+	if m.RequireMatch {
+		return Published{Err: fmt.Errorf("publish %s: %w", m.ID, ErrUnmatched)}
 	}
 	return Published{Result: Accepted, CreatedAt: m.CreatedAt}
 }

@@ -16,12 +16,12 @@ import (
 func newEndpointsList(s stage) *cobra.Command {
 	var to calling
 	var p paging
-	var tenant string
+	var tenants []string
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List endpoints, the newest first",
-		Long: `Lists endpoints, the newest first: all of them, or those of a --tenant. With
---tenant '' they are those without one.`,
+		Long: `Lists endpoints, the newest first: all of them, or those of a --tenant, which may be
+repeated. With --tenant '' they are those without one.`,
 		Example: `  hookladder endpoints list
   hookladder endpoints list --tenant shop_42 --json`,
 		Args: noArgs,
@@ -30,10 +30,7 @@ func newEndpointsList(s stage) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			f := client.EndpointFilter{Limit: p.limit, Cursor: p.cursor}
-			if cmd.Flags().Changed("tenant") {
-				f.Tenant = &tenant
-			}
+			f := client.EndpointFilter{Tenants: tenants, Limit: p.limit, Cursor: p.cursor}
 			page, err := c.Endpoints(cmd.Context(), f)
 			if err != nil {
 				return err
@@ -50,7 +47,7 @@ func newEndpointsList(s stage) *cobra.Command {
 	}
 	to.add(cmd, s)
 	p.add(cmd)
-	cmd.Flags().StringVar(&tenant, "tenant", "", "only those of this tenant")
+	cmd.Flags().StringArrayVar(&tenants, "tenant", nil, "only those of this tenant; may be repeated")
 	return cmd
 }
 

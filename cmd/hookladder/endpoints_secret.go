@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -59,7 +60,7 @@ func newEndpointsRotateSecret(s stage) *cobra.Command {
 		Short: "Give an endpoint a new secret",
 		Long: `Gives an endpoint a new secret. Until the overlap ends the old one signs as well, so
 that the receiver may know either; with --overlap 0s the old one ends now.
-hookladder endpoints secret shows the new one.`,
+It prints the new one; hookladder endpoints secret shows it again.`,
 		Example: `  hookladder endpoints rotate-secret shop-42
   hookladder endpoints rotate-secret shop-42 --overlap 0s --secret-file new-secret`,
 		Args: oneEndpoint,
@@ -83,7 +84,11 @@ hookladder endpoints secret shows the new one.`,
 			if err != nil {
 				return err
 			}
-			return showEndpoint(cmd.OutOrStdout(), e, asJSON)
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), e)
+			}
+			printRotated(cmd.OutOrStdout(), e)
+			return nil
 		},
 	}
 	to.add(cmd, s)
@@ -91,4 +96,17 @@ hookladder endpoints secret shows the new one.`,
 	cmd.Flags().StringVar(&secretFile, "secret-file", "", "a file that holds the new secret, - for standard input (default: one is made)")
 	addJSON(cmd, &asJSON)
 	return cmd
+}
+
+// printRotated shows the endpoint with its new secret, and when the one before ends.
+func printRotated(out io.Writer, e wire.Rotated) {
+	printEndpoint(out, e.EndpointView)
+	if e.PublicKey != "" {
+		fmt.Fprintf(out, "  %-13s %s\n", "public key", e.PublicKey)
+	}
+	until := "ended now"
+	if !e.PreviousUntil.IsZero() {
+		until = "signs too until " + when(e.PreviousUntil)
+	}
+	fmt.Fprintf(out, "  %-13s %s\n", "old secret", until)
 }

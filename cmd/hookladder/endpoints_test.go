@@ -143,10 +143,10 @@ func TestEachCommandMakesItsCall(t *testing.T) {
 
 func TestATestThatTheReceiverRefusedExitsWith1(t *testing.T) {
 	environ, _ := newTestAPI(t, http.StatusOK, `{"message_id":"msg_1","at":"2030-01-02T03:04:05.678Z","duration_ms":0,"status_code":500,
-		"outcome":"retry","error":"status 500","response_excerpt":"sorry\u001b[2J"}`)
+		"outcome":"failed","error":"status 500","response_excerpt":"sorry\u001b[2J"}`)
 	got := command(t, environ, "", "endpoints", "test", "m")
 	require.Equal(t, exitFailed, got.code)
-	require.Contains(t, got.out, "retry  500 in <1ms  status 500")
+	require.Contains(t, got.out, "failed  500 in <1ms  status 500")
 	require.Contains(t, got.out, `"sorry\x1b[2J"`, "an answer can't change the terminal")
 	require.Contains(t, got.err, "did not take the test message")
 }

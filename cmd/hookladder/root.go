@@ -52,9 +52,18 @@ func run(ctx context.Context, s stage) int {
 	root.SetErr(s.err)
 	err := root.ExecuteContext(ctx)
 	if err != nil {
-		fmt.Fprintln(s.err, "hookladder: "+strings.ReplaceAll(err.Error(), "\n", "\n  "))
+		fmt.Fprintln(s.err, "hookladder: "+strings.ReplaceAll(err.Error()+cure(err), "\n", "\n  "))
 	}
 	return exitCode(err)
+}
+
+// cure says what a caller of the API can do here that the API does not know of.
+func cure(err error) string {
+	var problem *client.Problem
+	if errors.As(err, &problem) && problem.Status == http.StatusUnauthorized {
+		return ": set HOOKLADDER_KEY to one of its API_KEYS, or name a file that holds one with --key-file"
+	}
+	return ""
 }
 
 func exitCode(err error) int {

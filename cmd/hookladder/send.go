@@ -24,6 +24,7 @@ type sending struct {
 	contentType       string
 	delay, ladder     string
 	headers           []string
+	requireMatch      bool
 	asJSON            bool
 }
 
@@ -81,6 +82,7 @@ again is answered as a duplicate and delivered once.`,
 	flags.StringVar(&f.delay, "delay", "", "until the first attempt, such as 10s or 1d")
 	flags.StringVar(&f.ladder, "ladder", "", "the waits between attempts, such as 1s,5s,1m")
 	flags.StringArrayVar(&f.headers, "header", nil, "an extra header, \"name: value\"; may be repeated")
+	flags.BoolVar(&f.requireMatch, "require-match", false, "fail where no endpoint matches, instead of keeping nothing")
 	flags.BoolVar(&f.asJSON, "json", false, "print the answer as JSON")
 	return cmd
 }
@@ -92,7 +94,7 @@ func (f *sending) message(in io.Reader) (*wire.Message, error) {
 	}
 	m := &wire.Message{
 		ID: f.id, Topic: f.topic, Tenant: f.tenant, URL: f.url, Endpoint: f.endpoint, OrderingKey: f.orderingKey,
-		ContentType: f.contentType,
+		ContentType: f.contentType, RequireMatch: f.requireMatch,
 	}
 	body, err := f.read(in)
 	if err != nil {

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"time"
@@ -21,7 +22,8 @@ func (c *Client) Publish(ctx context.Context, m *wire.Message) (wire.Published, 
 }
 
 // PublishBatch publishes up to 1000 messages. The results are in their order;
-// what went wrong with one of them stands in its Problem.
+// what went wrong with one of them stands in its Problem. Where nothing could be
+// stored there is a *Problem besides them.
 func (c *Client) PublishBatch(ctx context.Context, messages []wire.Message) ([]wire.Result, error) {
 	body := []byte(`{"messages":[`)
 	for i := range messages {
@@ -36,6 +38,10 @@ func (c *Client) PublishBatch(ctx context.Context, messages []wire.Message) ([]w
 	body = append(body, "]}"...)
 	var out wire.Results
 	err := c.do(ctx, request{verb: "publish batch", method: http.MethodPost, path: "/v1/messages/batch", body: body}, &out)
+	var p *Problem
+	if errors.As(err, &p) {
+		out.Results = p.Results
+	}
 	return out.Results, err
 }
 

@@ -35,16 +35,16 @@ func (c *Client) Endpoint(ctx context.Context, name string) (wire.EndpointView, 
 
 // EndpointFilter selects endpoints.
 type EndpointFilter struct {
-	Tenant *string // nil: all; empty: those without a tenant
-	Limit  int     // 0: the API's default
-	Cursor string  // NextCursor of the page before
+	Tenants []string // none: all; an empty one: those without a tenant
+	Limit   int      // 0: the API's default
+	Cursor  string   // NextCursor of the page before
 }
 
 // Endpoints reads a page of endpoints, newest first.
 func (c *Client) Endpoints(ctx context.Context, f EndpointFilter) (wire.EndpointPage, error) {
 	q := page(f.Limit, f.Cursor)
-	if f.Tenant != nil {
-		q.Set("tenant", *f.Tenant)
+	for _, tenant := range f.Tenants {
+		q.Add("tenant", tenant)
 	}
 	var out wire.EndpointPage
 	err := c.do(ctx, request{verb: "list endpoints", method: http.MethodGet, path: "/v1/endpoints", query: q}, &out)
@@ -86,9 +86,9 @@ func (c *Client) ResumeEndpoint(ctx context.Context, name string) (wire.Endpoint
 	return c.endpoint(ctx, "resume endpoint", http.MethodPost, name, "/resume")
 }
 
-// RotateSecret gives an endpoint another secret, which EndpointSecret tells.
-func (c *Client) RotateSecret(ctx context.Context, name string, r wire.Rotation) (wire.EndpointView, error) {
-	var out wire.EndpointView
+// RotateSecret gives an endpoint another secret, which the answer tells.
+func (c *Client) RotateSecret(ctx context.Context, name string, r wire.Rotation) (wire.Rotated, error) {
+	var out wire.Rotated
 	body, err := json.Marshal(r)
 	if err != nil {
 		return out, fmt.Errorf("rotate secret of %s: %w", name, err)

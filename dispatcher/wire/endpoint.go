@@ -10,7 +10,7 @@ type Endpoint struct {
 	Topics      []string          `json:"topics,omitzero" maxItems:"64" example:"[\"payment.*\"]" doc:"Patterns of the topics it gets: a topic, one whose last word is *, or * for all. Default: *. An empty list: only messages that name the endpoint."`
 	Description string            `json:"description,omitzero" maxLength:"1024"`
 	Metadata    map[string]string `json:"metadata,omitzero" maxProperties:"16" doc:"The caller's own notes, together at most 4 KiB."`
-	Secret      string            `json:"secret,omitzero" doc:"What it is signed with, as the signature wants it. Default: one is made. Only the answer that creates the endpoint, and GET /v1/endpoints/{id}/secret, ever hold it."`
+	Secret      string            `json:"secret,omitzero" doc:"What it is signed with, as the signature wants it. Default: one is made. Only the answers that create the endpoint or rotate the secret, and GET /v1/endpoints/{id}/secret, ever hold it."`
 	Signature   string            `json:"signature,omitzero" enum:"standard,standard-ed25519,stripe,github,hmac-hex" doc:"How it is signed. Default: standard."`
 	Ladder      *ladder.Ladder    `json:"ladder,omitzero" doc:"The waits between attempts. Default: the dispatcher's."`
 	Timeout     Duration          `json:"timeout,omitzero" doc:"Of one attempt, 1s to 60s. Default: the dispatcher's."`
@@ -57,6 +57,14 @@ type Rotation struct {
 	Secret  string    `json:"secret,omitzero" doc:"The new one, as the endpoint's signature wants it. Default: one is made."`
 }
 
+// Rotated answers a rotation: the endpoint with its new secret, which no other
+// answer but EndpointSecrets ever holds.
+type Rotated struct {
+	EndpointView
+	PublicKey     string `json:"public_key,omitzero" doc:"What a receiver verifies with, where the signature is standard-ed25519."`
+	PreviousUntil Time   `json:"previous_until" nullable:"true" doc:"Until when the secret before signs too; null: it has ended."`
+}
+
 // EndpointSecrets are the secrets an endpoint is signed with.
 type EndpointSecrets struct {
 	ID        string           `json:"id" doc:"Of the endpoint."`
@@ -77,7 +85,7 @@ type EndpointTest struct {
 	At              Time   `json:"at"`
 	DurationMS      int64  `json:"duration_ms"`
 	StatusCode      int    `json:"status_code,omitzero" doc:"Left out: no answer came."`
-	Outcome         string `json:"outcome" enum:"delivered,retry,dead,back" doc:"What the answer would mean for a delivery; a test is not repeated."`
+	Outcome         string `json:"outcome" enum:"delivered,failed" doc:"Whether the receiver took it; a test is not repeated."`
 	Error           string `json:"error,omitzero"`
 	ResponseExcerpt string `json:"response_excerpt,omitzero"`
 }

@@ -13,7 +13,7 @@ import (
 // RawBodyBase64 is set, and at most one of URL and Endpoint, and of Delay and
 // DeliverAt.
 type Message struct {
-	ID            string            `json:"id,omitzero" maxLength:"128" pattern:"^[A-Za-z0-9_-]+$" doc:"What makes a repeat of this call the same message. Default: msg_ and a ULID, or the Idempotency-Key header."`
+	ID            string            `json:"id,omitzero" maxLength:"128" pattern:"^[A-Za-z0-9_-]+$" doc:"What makes a repeat of this call the same message. Default: from the Idempotency-Key header, else msg_ and a ULID."`
 	Topic         string            `json:"topic" maxLength:"128" pattern:"^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)*$" example:"payment.paid" doc:"What the message is about: words with dots between."`
 	Tenant        string            `json:"tenant,omitzero" maxLength:"128" pattern:"^[!-~]+$" doc:"On whose behalf it is sent."`
 	URL           string            `json:"url,omitzero" maxLength:"2048" format:"uri" example:"https://shop.example/hooks" doc:"Where it goes: an absolute http or https URL. Without url and endpoint it goes to every endpoint of its tenant whose topics match."`
@@ -30,6 +30,7 @@ type Message struct {
 	Ladder        *ladder.Ladder    `json:"ladder,omitzero" doc:"The waits between attempts. Default: the dispatcher's."`
 	MaxAttempts   int               `json:"max_attempts,omitzero" minimum:"1" maximum:"101" doc:"Cuts the ladder."`
 	Timeout       Duration          `json:"timeout,omitzero" doc:"Of one attempt, 1s to 60s. Default: the dispatcher's."`
+	RequireMatch  bool              `json:"require_match,omitzero" doc:"Of a message without url and endpoint: that no endpoint matches is an error, type unmatched, instead of 202 with matched 0."`
 	Success       *Success          `json:"success,omitzero" doc:"What the receiver must answer. Default: the dispatcher's."`
 }
 

@@ -120,9 +120,10 @@ var listCases = []testCase{
 			none = append([]string{r.create(tenant("")).ID}, none...)
 		}
 		name, empty, other := "shop", "", "other"
-		require.Equal(r, shop, r.listedIDs(dispatcher.EndpointFilter{Tenant: &name, Limit: 2}))
-		require.Equal(r, none, r.listedIDs(dispatcher.EndpointFilter{Tenant: &empty, Limit: 2}))
-		require.Empty(r, r.listedIDs(dispatcher.EndpointFilter{Tenant: &other}))
+		require.Equal(r, shop, r.listedIDs(dispatcher.EndpointFilter{Tenants: []string{name}, Limit: 2}))
+		require.Equal(r, none, r.listedIDs(dispatcher.EndpointFilter{Tenants: []string{empty}, Limit: 2}))
+		require.Empty(r, r.listedIDs(dispatcher.EndpointFilter{Tenants: []string{other}}))
+		require.Equal(r, r.listedIDs(dispatcher.EndpointFilter{}), r.listedIDs(dispatcher.EndpointFilter{Tenants: []string{name, empty, name, other}, Limit: 2}), "any of them matches, newest first")
 		require.Len(r, r.listedIDs(dispatcher.EndpointFilter{Limit: 3}), 10)
 	}},
 	{name: "of those that have a public key, as it changes", run: func(r *rig) {

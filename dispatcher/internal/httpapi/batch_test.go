@@ -57,6 +57,43 @@ func TestABatchTakesTheGoodOnesInOneCall(t *testing.T) {
 	require.Equal(t, []wire.FieldError{{Path: "$.messages[3]", Detail: "must be an object"}}, got[3].Problem.Errors)
 }
 
+func TestABatchOfWhichNothingCouldBeStoredIs503(t *testing.T) {
+	var errs []error
+	f := &fakeService{publish: func(all []*dispatcher.Message) ([]dispatcher.Published, error) {
+		out := make([]dispatcher.Published, len(all))
+		for i := range all {
+			if out[i].Err = errs[i]; errs[i] == nil {
+				out[i] = accepted(all[i])
+			}
+		}
+		return out, nil
+	}}
+	h := newTestAPI(t, f)
+	two := batch(message(`"id":"a"`), message(`"id":"b"`), message(`"delay":-1`))
+	errs = []error{dispatcher.ErrUnavailable, dispatcher.ErrFull}
+	w := post(h, "/v1/messages/batch", two)
+	require.Equal(t, 503, w.Code)
+	require.Equal(t, "10", w.Header().Get("Retry-After"), "the one that takes longest")
+	require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
+	var answer struct {
+		wire.Problem
+		wire.Results
+	}
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
+	require.Equal(t, "/problems/full", answer.Type)
+	require.Equal(t, 503, answer.Problem.Status)
+	var statuses []int
+	for _, r := range answer.Results.Results {
+		statuses = append(statuses, r.Status)
+	}
+	require.Equal(t, []int{503, 503, 422}, statuses)
+
+	errs = []error{dispatcher.ErrUnavailable, nil}
+	require.Equal(t, 202, post(h, "/v1/messages/batch", two).Code, "one of them was")
+	errs = []error{dispatcher.ErrNoEndpoint, dispatcher.ErrNoEndpoint}
+	require.Equal(t, 202, post(h, "/v1/messages/batch", two).Code, "to send it again would not help")
+}
+
 func TestABatchWithNothingGoodAsksNothingOfTheEngine(t *testing.T) {
 	f := &fakeService{}
 	w := post(newTestAPI(t, f), "/v1/messages/batch", batch(`{}`))

@@ -116,13 +116,13 @@ func release(buf *bytes.Buffer) {
 // errNoRoom says that the budget is used up.
 var errNoRoom = errors.New("no room for the body")
 
-// receive reads a body into a buffer that grows by what came. The buffer is the
-// caller's, also with an error.
-func receive(body io.Reader, h *held) (*bytes.Buffer, error) {
+// receive reads a body of at most so many bytes into a buffer that grows by what
+// came. The buffer is the caller's, also with an error.
+func receive(body io.Reader, h *held, most int64) (*bytes.Buffer, error) {
 	buf := borrow(firstBody)
 	for {
 		if buf.Available() < bytes.MinRead {
-			larger, ok := grow(buf, h)
+			larger, ok := grow(buf, h, most)
 			if !ok {
 				return buf, errNoRoom
 			}
@@ -140,9 +140,10 @@ func receive(body io.Reader, h *held) (*bytes.Buffer, error) {
 	}
 }
 
-// grow doubles a buffer, and pays for the larger one.
-func grow(buf *bytes.Buffer, h *held) (larger *bytes.Buffer, ok bool) {
-	size := 2 * buf.Cap()
+// grow doubles a buffer, or makes it as large as it will ever have to be, and
+// pays for the larger one.
+func grow(buf *bytes.Buffer, h *held, most int64) (larger *bytes.Buffer, ok bool) {
+	size := max(min(2*buf.Cap(), int(most)+bytes.MinRead), buf.Cap()+bytes.MinRead)
 	larger = largeBuffers.Get().(*bytes.Buffer)
 	larger.Reset()
 	if !h.take(int64(max(size, larger.Cap())) - h.n) {

@@ -99,7 +99,7 @@ func TestBodiesHaveABudgetAndNoKeyHasAllOfIt(t *testing.T) {
 		return []dispatcher.Published{accepted(batch[0])}, nil
 	}}
 	addr := newTestServer(t, f, withKeys(t, publishKey+":publish:shop,"+otherKey+":publish:other"), func(o *httpapi.Options) { o.Bodies = budget })
-	large, small := batchOf(200_000), batchOf(10_000)
+	large, small := batchOf(262_000), batchOf(10_000)
 
 	first := begin(t, addr, publishKey, len(large), large)
 	<-entered

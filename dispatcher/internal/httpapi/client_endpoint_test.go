@@ -42,14 +42,14 @@ func TestTheClientKeepsEndpoints(t *testing.T) {
 
 	f.there.UID = "a:b@c"
 	m7 := "m7"
-	page, err := c.Endpoints(t.Context(), client.EndpointFilter{Tenant: &m7, Limit: 3, Cursor: "c1"})
+	page, err := c.Endpoints(t.Context(), client.EndpointFilter{Tenants: []string{m7}, Limit: 3, Cursor: "c1"})
 	require.NoError(t, err)
 	require.Len(t, page.Data, 1)
 	require.Equal(t, "c2", *page.NextCursor)
-	require.Equal(t, dispatcher.EndpointFilter{Tenant: &m7, Limit: 3, Cursor: "c1"}, f.filterOf)
+	require.Equal(t, dispatcher.EndpointFilter{Tenants: []string{m7}, Limit: 3, Cursor: "c1"}, f.filterOf)
 	_, err = c.Endpoints(t.Context(), client.EndpointFilter{})
 	require.NoError(t, err)
-	require.Nil(t, f.filterOf.Tenant)
+	require.Nil(t, f.filterOf.Tenants)
 
 	view, err = c.PatchEndpoint(t.Context(), "a:b@c", map[string]any{"description": "new", "topics": nil})
 	require.NoError(t, err)
@@ -74,7 +74,10 @@ func TestTheClientCallsEndpointsAndLanes(t *testing.T) {
 		func() (wire.EndpointView, error) { return c.Endpoint(t.Context(), "merchant:7") },
 		func() (wire.EndpointView, error) { return c.PauseEndpoint(t.Context(), "merchant:7") },
 		func() (wire.EndpointView, error) { return c.ResumeEndpoint(t.Context(), "merchant:7") },
-		func() (wire.EndpointView, error) { return c.RotateSecret(t.Context(), "merchant:7", wire.Rotation{}) },
+		func() (wire.EndpointView, error) {
+			rotated, err := c.RotateSecret(t.Context(), "merchant:7", wire.Rotation{})
+			return rotated.EndpointView, err
+		},
 	} {
 		view, err := call()
 		require.NoError(t, err)

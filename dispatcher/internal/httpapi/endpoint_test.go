@@ -229,15 +229,17 @@ func TestEndpointsAreListed(t *testing.T) {
 
 	get(h, "/v1/endpoints?tenant=m7&limit=500&cursor=c1")
 	m7, none := "m7", ""
-	require.Equal(t, dispatcher.EndpointFilter{Tenant: &m7, Limit: 500, Cursor: "c1"}, f.filterOf)
+	require.Equal(t, dispatcher.EndpointFilter{Tenants: []string{m7}, Limit: 500, Cursor: "c1"}, f.filterOf)
+	get(h, "/v1/endpoints?tenant=m7&tenant=")
+	require.Equal(t, []string{m7, none}, f.filterOf.Tenants)
 	get(h, "/v1/endpoints?tenant=")
-	require.Equal(t, dispatcher.EndpointFilter{Tenant: &none, Limit: 50}, f.filterOf)
+	require.Equal(t, dispatcher.EndpointFilter{Tenants: []string{none}, Limit: 50}, f.filterOf)
 
 	f.there = nil
 	require.Equal(t, `{"data":[],"next_cursor":null}`, get(h, "/v1/endpoints").Body.String())
 	f.calls = nil
 	for query, path := range map[string]string{
-		"tenant=a&tenant=b": "query.tenant", "tenant=a%20b": "query.tenant", "limit=0": "query.limit", "cursor=": "query.cursor", "uid=a": "query.uid",
+		"tenant=a%20b": "query.tenant", "limit=0": "query.limit", "cursor=": "query.cursor", "uid=a": "query.uid",
 	} {
 		requireField(t, get(h, "/v1/endpoints?"+query), path, "")
 	}

@@ -150,15 +150,10 @@ func (s *server) endpoints(ctx context.Context, c *call) (*reply, error) {
 	p := filterParser{q: q}
 	var f dispatcher.EndpointFilter
 	f.Limit, f.Cursor = p.page()
-	switch tenants := q["tenant"]; {
-	case len(tenants) > 1:
-		p.fault("tenant", "may be given once")
-	case len(tenants) == 1:
-		f.Tenant = &tenants[0] // an empty one: those that have none
-		if tenants[0] != "" && !dispatcher.ValidTenant(tenants[0]) {
-			p.fault("tenant", "must be a tenant, or empty for the endpoints without one")
-		}
-	}
+	p.each("tenant", func(v string) string {
+		f.Tenants = append(f.Tenants, v) // an empty one: those that have none
+		return unless(v == "" || dispatcher.ValidTenant(v), "must be a tenant, or empty for the endpoints without one")
+	})
 	if wrong := fields(p.wrong); wrong != nil {
 		return nil, wrong
 	}

@@ -39,7 +39,6 @@ func (s *server) operations() []operation {
 }
 
 func listParams() []*huma.Param {
-	many := func(items *huma.Schema) *huma.Schema { return &huma.Schema{Type: huma.TypeArray, Items: items} }
 	return append([]*huma.Param{
 		queryParam("status", "May be repeated: any of them matches.", many(enum("scheduled", "ready", "in_flight", "retrying", "delivered", "dead", "cancelled"))),
 		queryParam("topic", "May be repeated.", many(text1)),
@@ -66,6 +65,8 @@ var (
 	text1   = &huma.Schema{Type: huma.TypeString}
 	moment1 = &huma.Schema{Type: huma.TypeString, Format: "date-time"}
 )
+
+func many(items *huma.Schema) *huma.Schema { return &huma.Schema{Type: huma.TypeArray, Items: items} }
 
 func enum(values ...any) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Enum: values}

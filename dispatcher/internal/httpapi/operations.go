@@ -18,10 +18,10 @@ func (s *server) messageOperations() []operation {
 			summary: "Publish a message to a URL, to an endpoint, or to every endpoint that matches", serve: s.publish,
 			params: []*huma.Param{{
 				Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: huma.TypeString},
-				Description: "The message's id, where it has none of its own.",
+				Description: "1 to 255 printable characters that make the message's id, where it has none of its own: as they are where they may be one, else idk_ and the first 32 hex digits of their SHA-256. Quotes around them are taken off.",
 			}},
 			body: wire.Message{}, answers: published,
-			problems: []*kind{malformed, tooSlow, conflict, tooLarge, badMedia, invalid, laneFull, unavailable},
+			problems: []*kind{malformed, tooSlow, conflict, tooLarge, badMedia, invalid, unmatched, laneFull, unavailable},
 		},
 		{
 			id: "publish-batch", method: "POST", path: "/v1/messages/batch", scope: scopePublish, usual: true,
@@ -59,7 +59,7 @@ func (s *server) messageOperations() []operation {
 func (s *server) endpointOperations() []operation {
 	const path = "/v1/endpoints/{id}"
 	one := map[int]any{200: wire.EndpointView{}}
-	tenant := queryParam("tenant", "Only this tenant's; empty: only those without a tenant.", text1)
+	tenant := queryParam("tenant", "Only this tenant's; empty: only those without a tenant. May be repeated: any of them matches.", many(text1))
 	return []operation{
 		{
 			id: "create-endpoint", method: "POST", path: "/v1/endpoints", scope: scopeAdmin,
@@ -107,7 +107,7 @@ func (s *server) endpointOperations() []operation {
 
 func (s *server) secretOperations() []operation {
 	const path = "/v1/endpoints/{id}"
-	endpoint := queryParam("endpoint", "Only those of the endpoint with this id or uid.", text1)
+	endpoint := queryParam("endpoint", "Only those of the endpoint with this id or uid. May be repeated.", many(text1))
 	return []operation{
 		{
 			id: "get-secret", method: "GET", path: path + "/secret", scope: scopeAdmin,
@@ -117,9 +117,9 @@ func (s *server) secretOperations() []operation {
 		},
 		{
 			id: "rotate-secret", method: "POST", path: path + "/rotate-secret", scope: scopeAdmin,
-			summary: "Give an endpoint another secret", serve: s.rotateSecret,
+			summary: "Give an endpoint another secret, which the answer holds", serve: s.rotateSecret,
 			params: []*huma.Param{endpointParam}, body: wire.Rotation{}, bare: true,
-			answers:  map[int]any{200: wire.EndpointView{}},
+			answers:  map[int]any{200: wire.Rotated{}},
 			problems: []*kind{malformed, notFound, tooSlow, changed, tooLarge, badMedia, invalid, sealed, unavailable},
 		},
 		{

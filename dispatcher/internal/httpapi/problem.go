@@ -44,6 +44,7 @@ var (
 	badMedia     = &kind{"unsupported-media-type", http.StatusUnsupportedMediaType, "The content type must be application/json", 0}
 	invalid      = &kind{"invalid", http.StatusUnprocessableEntity, "Some fields are wrong", 0}
 	tooMany      = &kind{"too-many-endpoints", http.StatusUnprocessableEntity, "Too many endpoints match", 0}
+	unmatched    = &kind{"unmatched", http.StatusUnprocessableEntity, "No endpoint matches", 0}
 	registered   = &kind{"endpoint-limit", http.StatusUnprocessableEntity, "Too many endpoints are registered", 0}
 	// A lane that is full gets room with each delivery that ends, if its receiver
 	// answers at all; a caller who waits less only asks more often.
@@ -144,6 +145,7 @@ var table = []struct {
 	{dispatcher.ErrTaken, taken, "", "it is there with other content; nothing was changed"},
 	{dispatcher.ErrStale, changed, "", "others were quicker, again and again; nothing was changed: ask again"},
 	{dispatcher.ErrFanOut, tooMany, "", "more match than one message may reach (FANOUT_MAX); nothing was stored: narrow the topic, the endpoints' topics or the tenant, or raise the setting"},
+	{dispatcher.ErrUnmatched, unmatched, "", "no enabled endpoint of the message's tenant has a topic that matches; nothing was stored: mend tenant, topic or the endpoints, or leave require_match out"},
 	{dispatcher.ErrEndpoints, registered, "", "a project keeps 1,000,000 endpoints; nothing was stored: delete some that are not needed, or run another PROJECT"},
 	{dispatcher.ErrDisabled, disabled, "", "resume it first: POST /v1/endpoints/{id}/resume"},
 	{dispatcher.ErrDeleted, deleted, "", "nothing goes there any more"},

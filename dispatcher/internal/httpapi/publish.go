@@ -3,11 +3,15 @@ package httpapi
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/oklog/ulid/v2"
 
@@ -24,16 +28,23 @@ const envelope = 64 << 10
 // for a URL of unusual length; one that needs more takes more.
 const answerBytes = 512
 
-// singleBytes bounds the request of one message whose body has at most
-// maxBody bytes: base64 makes four of three. A text that is mostly escapes
-// (\u0001) takes more and is refused too.
-func singleBytes(maxBody int) int64 { return int64(maxBody)*4/3 + envelope }
+// escaped is how many bytes of JSON one byte of a body may take: \u0001. Base64
+// takes less, as long as its letters are not escaped.
+const escaped = 6
+
+// singleBytes bounds the request of one message whose body has at most maxBody
+// bytes, as JSON writes them at worst. It stays within what one key may hold of
+// the budget, which is half of it.
+func singleBytes(maxBody int, budget int64) int64 {
+	plain, worst := int64(maxBody)*4/3+envelope, int64(maxBody)*escaped+envelope
+	return max(plain, min(worst, budget/2-firstBody))
+}
 
 // publish serves POST /v1/messages.
 func (s *server) publish(ctx context.Context, c *call) (*reply, error) {
-	buf, err := c.json(singleBytes(s.limits.MaxBody))
+	buf, err := c.json(s.single)
 	if err != nil {
-		return nil, err
+		return nil, s.nameMaxBody(err)
 	}
 	p, err := decodeMessage(buf)
 	release(buf)
@@ -61,21 +72,58 @@ func (s *server) publish(ctx context.Context, c *call) (*reply, error) {
 	return &reply{status: publishedStatus(&results[0]), contentType: mediaJSON, body: buf.Bytes(), borrowed: buf}, nil
 }
 
-// idempotencyKey takes the id from the header of this name.
-func (p *posted) idempotencyKey(given []string) {
-	const path = "header.Idempotency-Key"
-	switch {
-	case len(given) == 0:
-	case len(given) > 1:
-		p.wrong = append(p.wrong, dispatcher.FieldError{Path: path, Detail: "may be given once"})
-	case !dispatcher.ValidID(given[0]):
-		p.wrong = append(p.wrong, dispatcher.FieldError{Path: path, Detail: "must be 1 to 128 of A-Z a-z 0-9 _ -"})
-	case p.seen&bitID != 0 && p.msg.ID != given[0]:
-		p.wrong = append(p.wrong, dispatcher.FieldError{Path: path, Detail: "differs from the message's id"})
-	default:
-		p.msg.ID = given[0]
-		p.seen |= bitID
+// nameMaxBody has the refusal of a request that is too large say which setting
+// bounds it.
+func (s *server) nameMaxBody(err error) error {
+	var p *problem
+	if errors.As(err, &p) && p.kind == tooLarge {
+		p.detail += fmt.Sprintf(": a message's body has at most %d (MAX_BODY); send less, or raise the setting", s.limits.MaxBody)
 	}
+	return err
+}
+
+const (
+	// longestKey is how many characters an Idempotency-Key has at most, as the
+	// contract says.
+	longestKey = 255
+	// keyPrefix and keyDigits make an id of a key that can be none.
+	keyPrefix = "idk_"
+	keyDigits = 32
+)
+
+// idempotencyKey takes the id from the header of this name, where the message
+// has none.
+func (p *posted) idempotencyKey(given []string) {
+	if len(given) == 0 || p.seen&bitID != 0 {
+		return
+	}
+	id, wrong := idOfKey(given)
+	if wrong != "" {
+		p.wrong = append(p.wrong, dispatcher.FieldError{Path: "header.Idempotency-Key", Detail: wrong})
+	}
+	p.msg.ID = id
+	p.seen |= bitID
+}
+
+// idOfKey is the id that an Idempotency-Key stands for, or what is wrong with it.
+// The draft of the IETF has it in quotes, most callers write it without.
+func idOfKey(given []string) (id, wrong string) {
+	if len(given) > 1 {
+		return newID(), "may be given once"
+	}
+	key := given[0]
+	if n := len(key); n >= 2 && key[0] == '"' && key[n-1] == '"' {
+		key = key[1 : n-1]
+	}
+	printable := utf8.ValidString(key) && !strings.ContainsFunc(key, func(r rune) bool { return !unicode.IsPrint(r) })
+	switch {
+	case key == "" || !printable || utf8.RuneCountInString(key) > longestKey:
+		return newID(), fmt.Sprintf("must be 1 to %d printable characters", longestKey)
+	case dispatcher.ValidID(key):
+		return key, ""
+	}
+	sum := sha256.Sum256([]byte(key))
+	return keyPrefix + hex.EncodeToString(sum[:])[:keyDigits], ""
 }
 
 // judge gives a message its id and says what keeps it from being published.
@@ -87,7 +135,7 @@ func (s *server) judge(p *posted) *problem {
 		p.msg.ID = newID()
 	}
 	if most := s.limits.MaxBody; len(p.msg.Body) > most {
-		return &problem{kind: tooLarge, detail: fmt.Sprintf("the message's body has %d bytes, at most %d are taken (MAX_BODY)", len(p.msg.Body), most)}
+		return &problem{kind: tooLarge, detail: fmt.Sprintf("the message's body has %d bytes, at most %d are taken (MAX_BODY): send less, or raise the setting", len(p.msg.Body), most)}
 	}
 	more := p.msg.Validate(s.limits)
 	if len(more) == 0 && len(p.wrong) == 0 {
@@ -109,13 +157,22 @@ func refused(r *dispatcher.Published, at spot) error {
 	case r.Err != nil:
 		return r.Err
 	case r.Result == dispatcher.Conflict:
-		return &problem{kind: conflict, detail: "topic, tenant, destination, body or content type differ from the first; nothing was changed"}
+		return &problem{kind: conflict, detail: conflictDetail(r.Differs)}
 	case r.Result == dispatcher.LaneFull:
 		return &problem{kind: laneFull, detail: "as much waits there as may (ENDPOINT_MAX_WAITING); nothing was changed"}
 	case r.Result != dispatcher.Accepted && r.Result != dispatcher.Duplicate:
 		return fmt.Errorf("publish: no result")
 	}
 	return nil
+}
+
+// conflictDetail says what differs, where that is known.
+func conflictDetail(differs []string) string {
+	const cure = "nothing was changed: take another id, or send the same again"
+	if len(differs) == 0 {
+		return "topic, tenant, destination, body or content_type differ from the first, which is no longer kept whole; " + cure
+	}
+	return strings.Join(differs, ", ") + " not as in the first; " + cure
 }
 
 func publishedStatus(r *dispatcher.Published) int {
@@ -133,6 +190,10 @@ func (s *server) publishBatch(ctx context.Context, c *call) (*reply, error) {
 	}
 	buf, err := c.json(batchBytes)
 	if err != nil {
+		var p *problem
+		if errors.As(err, &p) && p.kind == tooLarge {
+			p.detail += ", which a batch may have: send several"
+		}
 		return nil, err
 	}
 	all, wrong, err := decodeBatch(buf)
@@ -160,8 +221,21 @@ func (s *server) publishBatch(ctx context.Context, c *call) (*reply, error) {
 		}
 	}
 	buf = borrow(answerBytes * len(bad))
-	_, _ = buf.Write(s.appendBatch(ctx, buf.AvailableBuffer(), outcomes{bad, good, results, c.reads}))
+	o := outcomes{bad: bad, good: good, results: results, reads: c.reads}
+	_, _ = buf.Write(s.appendBatch(ctx, buf.AvailableBuffer(), &o))
+	if o.away != nil && !o.taken {
+		defer release(buf)
+		return nothingStored(o.away, buf.Bytes()), nil
+	}
 	return &reply{status: http.StatusAccepted, contentType: mediaJSON, body: buf.Bytes(), borrowed: buf}, nil
+}
+
+// nothingStored answers a batch that has to be sent again: with the problem that
+// takes longest to pass, and the results as a member of it.
+func nothingStored(away *problem, results []byte) *reply {
+	r := away.reply()
+	r.body = append(append(r.body[:len(r.body)-1], ','), results[1:]...)
+	return r
 }
 
 // outcomes are what became of the messages of a batch.
@@ -170,10 +244,13 @@ type outcomes struct {
 	good    []*dispatcher.Message // the others
 	results []dispatcher.Published
 	reads   bool // the caller has the scope read
+
+	taken bool     // one of them is 200 or 202
+	away  *problem // of one that is 503, the one that has to wait longest; nil: none is
 }
 
 // appendBatch writes what each message's single call would have answered.
-func (s *server) appendBatch(ctx context.Context, b []byte, o outcomes) []byte {
+func (s *server) appendBatch(ctx context.Context, b []byte, o *outcomes) []byte {
 	b = append(b, `{"results":[`...)
 	next := 0
 	for i, p := range o.bad {
@@ -187,9 +264,14 @@ func (s *server) appendBatch(ctx context.Context, b []byte, o outcomes) []byte {
 		msg, result := o.good[next], &o.results[next]
 		next++
 		if err := refused(result, spot(i)); err != nil {
-			b = appendProblem(b, s.problem(ctx, err))
+			p := s.problem(ctx, err)
+			if p.kind.status == http.StatusServiceUnavailable && (o.away == nil || p.kind.retry > o.away.kind.retry) {
+				o.away = p
+			}
+			b = appendProblem(b, p)
 			continue
 		}
+		o.taken = true
 		b = appendResult(b, publishedStatus(result))
 		b = append(appendPublished(b, msg, result, o.reads), '}')
 	}

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"bytes"
 	"io"
 	"os"
 	"strings"
@@ -17,12 +18,30 @@ func TestABodyTooLargeIs413(t *testing.T) {
 	f.calls = nil
 	p := requireProblem(t, post(h, "/v1/messages", message(`"body":"`+strings.Repeat("a", 256<<10-1)+`"`)), 413, "too-large")
 	require.Contains(t, p.Detail, "MAX_BODY")
-	huge := message(`"body":"` + strings.Repeat("a", 1<<20) + `"`)
+	require.Contains(t, p.Detail, "raise the setting")
+	for name, most := range map[string]string{ // each of 256 KiB as JSON writes it at worst
+		"quotes":             strings.Repeat(`\"`, 256<<10),
+		"control characters": strings.Repeat(`\u0001`, 256<<10),
+		"Chinese":            strings.Repeat(`\u4e2d`, 256<<10/3),
+	} {
+		require.Equal(t, 202, post(h, "/v1/messages", message(`"raw_body":"`+most+`"`)).Code, name)
+		chunked := newRequest("POST", "/v1/messages", message(`"raw_body":"`+most+`"`))
+		chunked.ContentLength = -1
+		require.Equal(t, 202, serve(h, chunked).Code, name)
+		p := requireProblem(t, post(h, "/v1/messages", message(`"raw_body":"`+most+`\u4e2d"`)), 413, "too-large")
+		require.Contains(t, p.Detail, "the message's body has")
+	}
+	for _, m := range f.published {
+		require.LessOrEqual(t, cap(m.Body), 2*len(m.Body)+bytes.MinRead, "its escapes hold no memory")
+	}
+	f.calls = nil
+	huge := message(`"body":"` + strings.Repeat("a", 4<<20) + `"`)
 	requireProblem(t, post(h, "/v1/messages", huge), 413, "too-large")
 	chunked := newRequest("POST", "/v1/messages", huge)
 	chunked.ContentLength = -1
 	p = requireProblem(t, serve(h, chunked), 413, "too-large")
 	require.Contains(t, p.Detail, "the request has more", "it was not read to its end")
+	require.Contains(t, p.Detail, "262144 (MAX_BODY)")
 	batch := `{"messages":[` + message(`"raw_body":"`+strings.Repeat("a", 4<<20)+`"`) + `]}`
 	requireProblem(t, post(h, "/v1/messages/batch", batch), 413, "too-large")
 	require.Empty(t, f.calls)
@@ -52,8 +71,12 @@ func TestOtherContentTypesAre415(t *testing.T) {
 	for _, media := range []string{"", "text/plain", "application/x-www-form-urlencoded", "application/jsonp", "application/json; charset=latin1", "application/json; charset", "a,b"} {
 		r := newRequest("POST", "/v1/messages", message(""))
 		r.Header.Set("Content-Type", media)
-		requireProblem(t, serve(h, r), 415, "unsupported-media-type")
+		require.Contains(t, requireProblem(t, serve(h, r), 415, "unsupported-media-type").Title+" UTF-8", "application/json")
 	}
+	form := newRequest("POST", "/v1/messages", message(""))
+	form.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	p := requireProblem(t, serve(h, form), 415, "unsupported-media-type")
+	require.Contains(t, p.Detail, "send the header Content-Type: application/json")
 	none := newRequest("POST", "/v1/messages", message(""))
 	none.Header.Del("Content-Type")
 	requireProblem(t, serve(h, none), 415, "unsupported-media-type")

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"strings"
@@ -43,7 +44,26 @@ func TestARepeatIs200AndAConflict409(t *testing.T) {
 	f.publish = func([]*dispatcher.Message) ([]dispatcher.Published, error) {
 		return []dispatcher.Published{{Result: dispatcher.Conflict}}, nil
 	}
-	requireProblem(t, post(h, "/v1/messages", message(`"id":"a"`)), 409, "conflict")
+	p := requireProblem(t, post(h, "/v1/messages", message(`"id":"a"`)), 409, "conflict")
+	require.Contains(t, p.Detail, "no longer kept whole")
+	f.publish = func([]*dispatcher.Message) ([]dispatcher.Published, error) {
+		return []dispatcher.Published{{Result: dispatcher.Conflict, Differs: []string{"topic", "body"}}}, nil
+	}
+	p = requireProblem(t, post(h, "/v1/messages", message(`"id":"a"`)), 409, "conflict")
+	require.Contains(t, p.Detail, "topic, body not as in the first")
+}
+
+func TestAFanOutThatHasToMatchAndDoesNotIsRefused(t *testing.T) {
+	f := &fakeService{publish: func(batch []*dispatcher.Message) ([]dispatcher.Published, error) {
+		require.True(t, batch[0].RequireMatch)
+		return []dispatcher.Published{{Err: fmt.Errorf("publish: %w", dispatcher.ErrUnmatched)}}, nil
+	}}
+	h := newTestAPI(t, f)
+	p := requireProblem(t, post(h, "/v1/messages", `{"topic":"t","body":1,"require_match":true}`), 422, "unmatched")
+	require.Contains(t, p.Detail, "nothing was stored")
+	got := decodeAnswer[wire.Results](t, post(h, "/v1/messages/batch", batch(`{"topic":"t","body":1,"require_match":true}`)), 202)
+	require.Equal(t, "/problems/unmatched", got.Results[0].Problem.Type)
+	requireField(t, post(h, "/v1/messages", message(`"require_match":"yes"`)), "$.require_match", "true or false")
 }
 
 func TestABodyArrivesByteForByte(t *testing.T) {
@@ -157,15 +177,24 @@ func TestIdsAreMadeOrTakenFromTheHeader(t *testing.T) {
 	}
 	require.Equal(t, "k-1", decodeAnswer[wire.Published](t, serve(h, keyed(message(""), "k-1")), 202).ID)
 	require.Equal(t, "k-1", decodeAnswer[wire.Published](t, serve(h, keyed(message(`"id":"k-1"`), "k-1")), 202).ID)
-	requireField(t, serve(h, keyed(message(`"id":"k-2"`), "k-1")), "header.Idempotency-Key", "differs")
+	require.Equal(t, "k-2", decodeAnswer[wire.Published](t, serve(h, keyed(message(`"id":"k-2"`), "k-1")), 202).ID, "the message's own wins")
+	for key, id := range map[string]string{
+		`"k-3"`: "k-3", "a.b:c": "idk_" + hash("a.b:c"), `"a b"`: "idk_" + hash("a b"), "ü": "idk_" + hash("ü"), `"`: "idk_" + hash(`"`),
+		strings.Repeat("k", 128): strings.Repeat("k", 128), strings.Repeat("k", 129): "idk_" + hash(strings.Repeat("k", 129)),
+		strings.Repeat("ü", 255): "idk_" + hash(strings.Repeat("ü", 255)),
+	} {
+		require.Equal(t, id, decodeAnswer[wire.Published](t, serve(h, keyed(message(""), key)), 202).ID)
+	}
 	requireField(t, serve(h, keyed(message(""), "k-1", "k-1")), "header.Idempotency-Key", "once")
-	for _, bad := range []string{"", "a b", `"a"`, "a.b", strings.Repeat("a", 129)} {
-		requireField(t, serve(h, keyed(message(""), bad)), "header.Idempotency-Key", "1 to 128")
+	for _, bad := range []string{"", `""`, "a\tb", "\xff", strings.Repeat("a", 256)} {
+		requireField(t, serve(h, keyed(message(""), bad)), "header.Idempotency-Key", "1 to 255")
 	}
 	batch := keyed(`{"messages":[`+message("")+`]}`, "k-1")
 	batch.URL.Path = "/v1/messages/batch"
 	requireField(t, serve(h, batch), "header.Idempotency-Key", "each message")
 }
+
+func hash(s string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(s)))[:32] }
 
 func TestABadFieldIs422AndNothingIsPublished(t *testing.T) {
 	for body, want := range map[string][2]string{
@@ -331,56 +360,4 @@ func TestAllMistakesOfAMessageAreToldAtOnce(t *testing.T) {
 	p := requireProblem(t, post(newTestAPI(t, &fakeService{}), "/v1/messages", message(strings.Join(many, ","))), 422, "invalid")
 	require.Len(t, p.Errors, 32)
 	require.Contains(t, p.Detail, "1000")
-}
-
-// Many languages write null for what is not set.
-func TestNullIsLeftOut(t *testing.T) {
-	every := func(names ...string) string {
-		for i, name := range names {
-			names[i] = `"` + name + `":null`
-		}
-		return strings.Join(names, ",")
-	}
-	f := &fakeService{}
-	h := newTestAPI(t, f)
-	w := post(h, "/v1/messages", `{"topic":"t","url":"http://a","raw_body":"x","headers":{"x":null,"y":"1"},"success":{"status":null,"body":{"matches":"a","path":null}},`+
-		every("id", "tenant", "endpoint", "queue", "raw_body_base64", "content_type", "delay", "deliver_at", "expires_at", "ordering_key", "ladder", "max_attempts", "timeout")+`}`)
-	require.Equal(t, 202, w.Code, w.Body.String())
-	m := f.the(t)
-	require.Regexp(t, "^msg_", m.ID)
-	require.Equal(t, "text/plain; charset=utf-8", m.ContentType)
-	require.Equal(t, []dispatcher.Header{{Name: "y", Value: "1"}}, m.Headers)
-	require.Equal(t, `{"status":["2xx"],"body":{"matches":"a"}}`, m.Success.String())
-	require.Nil(t, m.Ladder)
-
-	f.published = nil
-	w = post(h, "/v1/messages/batch", batch(`{"topic":"t","url":null,"body":null,"success":null,"headers":null}`))
-	require.Equal(t, 202, decodeAnswer[wire.Results](t, w, 202).Results[0].Status)
-	require.Equal(t, "null", string(f.the(t).Body), "a body may be null")
-	require.Empty(t, f.the(t).URL)
-	requireField(t, post(h, "/v1/messages", `{"topic":null,"url":"http://a","body":1}`), "$.topic", "needed")
-	requireField(t, post(h, "/v1/messages", `{"topic":"t","raw_body":null}`), "$.body", "one of")
-
-	w = post(h, "/v1/endpoints", `{"url":"http://a","metadata":{"a":null,"b":"1"},"headers":{"x":null},`+
-		every("uid", "tenant", "topics", "description", "secret", "signature", "ladder", "timeout", "max_in_flight", "rate", "success", "ordered", "disabled", "id")+`}`)
-	require.Equal(t, 201, w.Code, w.Body.String())
-	require.Equal(t, []string{"*"}, f.there.Topics)
-	require.Equal(t, map[string]string{"b": "1"}, f.there.Metadata)
-	require.Empty(t, f.there.Headers)
-	w = post(h, "/v1/endpoints/ep_123456789/rotate-secret", `{"overlap":null,"secret":null}`)
-	require.Equal(t, 200, w.Code, w.Body.String())
-	require.Equal(t, 24*time.Hour, f.overlap)
-}
-
-func TestAPathMayBeginWithADollar(t *testing.T) {
-	for path, answer := range map[string]string{
-		"$.code": `{"code":"OK"}`, "$.a.0.b": `{"a":[{"b":"OK"}]}`, "$.a[0].b": `{"a":[{"b":"OK"}]}`, "$[1]": `["x","OK"]`, "$.$.a": `{"$":{"a":"OK"}}`,
-		"$ref": `{"$ref":"OK"}`, "a[0]": `{"a[0]":"OK"}`,
-	} {
-		f := &fakeService{}
-		w := post(newTestAPI(t, f), "/v1/messages", message(`"success":{"body":{"path":"`+path+`","equals":"OK"}}`))
-		require.Equal(t, 202, w.Code, w.Body.String())
-		require.True(t, f.the(t).Success.Body([]byte(answer)), path)
-		require.False(t, f.the(t).Success.Body([]byte(`{"code":"NO"}`)), path)
-	}
 }

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"errors"
+	"io"
 	"mime"
 	"net"
 	"net/http"
@@ -100,11 +101,11 @@ func (c *call) json(limit int64, also ...string) (*bytes.Buffer, error) {
 	if c.r.ContentLength > limit {
 		return nil, over(limit)
 	}
-	body := c.r.Body
-	if c.r.ContentLength < 0 { // else the server gives no more than was announced
-		body = http.MaxBytesReader(c.w, body, limit)
+	body, most := c.r.Body, c.r.ContentLength
+	if most < 0 { // else the server gives no more than was announced
+		body, most = http.MaxBytesReader(c.w, body, limit), limit
 	}
-	buf, err := receive(body, c.held())
+	buf, err := receive(body, c.held(), most)
 	if err == nil {
 		_ = body.Close() // so that the server need not look whether something is left
 		return buf, nil
@@ -128,6 +129,24 @@ func over(limit int64) *problem {
 	return &problem{kind: tooLarge, detail: "the request has more than " + strconv.FormatInt(limit, 10) + " bytes"}
 }
 
+// noBody makes sure that a call which takes none has no body, or an empty object:
+// a field that is passed over would seem to be obeyed.
+func (c *call) noBody() error {
+	if c.r.ContentLength == 0 {
+		return nil
+	}
+	var first [64]byte // more than an empty object needs
+	n, err := io.ReadFull(c.r.Body, first[:])
+	text := bytes.Join(bytes.Fields(first[:n]), nil)
+	switch {
+	case err == nil, len(text) > 0 && string(text) != "{}":
+		return field("$", "this call takes no body: leave it out")
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return nil
+	}
+	return &problem{kind: malformed, detail: "the body ended too early or is badly framed"}
+}
+
 // held is what the request has of the budget for bodies, until it ends.
 func (c *call) held() *held {
 	a, ok := c.w.(*answer)
@@ -140,6 +159,8 @@ func (c *call) held() *held {
 	return &a.held
 }
 
+const sendJSON = "Content-Type: " + mediaJSON
+
 // checkMedia takes JSON in UTF-8 as it is, nothing packed.
 func checkMedia(h http.Header, also []string) error {
 	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
@@ -150,11 +171,11 @@ func checkMedia(h http.Header, also []string) error {
 		return nil
 	}
 	if len(given) != 1 {
-		return &problem{kind: badMedia, detail: "one content-type header is needed"}
+		return &problem{kind: badMedia, detail: "send one header: " + sendJSON}
 	}
 	media, params, err := mime.ParseMediaType(given[0])
 	if err != nil || media != mediaJSON && !slices.Contains(also, media) {
-		return &problem{kind: badMedia, detail: "it is another one"}
+		return &problem{kind: badMedia, detail: "it is " + clip(given[0]) + "; send the header " + sendJSON}
 	}
 	if charset := params["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return &problem{kind: badMedia, detail: "JSON is UTF-8, no other charset is taken"}

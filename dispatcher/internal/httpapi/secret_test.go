@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,11 +29,26 @@ func TestASecretIsRotated(t *testing.T) {
 	} {
 		f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t), overlap: -1}}
 		w := rotate(newTestAPI(t, f), body)
-		require.Equal(t, "ep_123456789", decodeAnswer[wire.EndpointView](t, w, 200).ID)
+		got := decodeAnswer[wire.Rotated](t, w, 200)
+		require.Equal(t, "ep_123456789", got.ID)
 		require.Equal(t, want.overlap, f.overlap, body)
 		require.Equal(t, want.secret, f.rotated.Reveal(), body)
-		requireNoSecret(t, w.Body.String())
+		require.Equal(t, secretNew, got.Secret, "it is told this once")
+		require.True(t, got.PreviousUntil.Equal(testNow.Add(time.Hour).Truncate(time.Millisecond)))
+		require.NotContains(t, w.Body.String(), secretOld)
+		require.NotContains(t, w.Body.String(), "hunter", "headers stay hidden")
 	}
+}
+
+func TestARotationTellsThePublicKeyAndThatTheOldSecretEnded(t *testing.T) {
+	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
+	f.there.Signature, f.there.Secrets = signer.StandardEd25519, []dispatcher.EndpointSecret{{Secret: mustSecret(t, signer.StandardEd25519, secretEd)}}
+	w := rotate(newTestAPI(t, f), "")
+	require.Equal(t, publicEd, decodeAnswer[wire.Rotated](t, w, 200).PublicKey)
+	require.Contains(t, w.Body.String(), `"previous_until":null`)
+	f.there = testEndpoint(t)
+	f.there.Signature = signer.GitHub
+	require.Contains(t, rotate(newTestAPI(t, f), "").Body.String(), `"previous_until":null`, "there is room for one signature")
 }
 
 func TestABadRotationRotatesNothing(t *testing.T) {
@@ -140,12 +156,23 @@ func TestATestTellsWhatTheReceiverSaid(t *testing.T) {
 	h := newTestAPI(t, f)
 	w := &patientRecorder{ResponseRecorder: httptest.NewRecorder()}
 	h.ServeHTTP(w, newRequest("POST", "/v1/endpoints/merchant:7/test", ""))
-	require.Equal(t, `{"message_id":"msg_1","at":"2026-01-31T11:00:00.123Z","duration_ms":1,"status_code":500,"outcome":"dead","error":"status 500","response_excerpt":"oops�"}`,
+	require.Equal(t, `{"message_id":"msg_1","at":"2026-01-31T11:00:00.123Z","duration_ms":1,"status_code":500,"outcome":"failed","error":"status 500","response_excerpt":"oops�"}`,
 		w.Body.String())
 	require.Greater(t, time.Until(w.until), time.Minute, "the longest attempt fits")
 
+	f.test.Attempt.Verdict = dispatcher.Retry
+	got := decodeAnswer[wire.EndpointTest](t, serve(h, newRequest("POST", "/v1/endpoints/merchant:7/test", " {} ")), 200)
+	require.Equal(t, "failed", got.Outcome, "it is never tried again")
+	f.calls = nil
+	for _, path := range []string{"/v1/endpoints/merchant:7/test", "/v1/endpoints/merchant:7/pause", "/v1/messages/m/retry", "/v1/lanes/*/resume"} {
+		for _, body := range []string{`{"topic":"x","body":{"a":1}}`, "null", strings.Repeat(" ", 64)} {
+			requireField(t, serve(h, newRequest("POST", path, body)), "$", "takes no body")
+		}
+	}
+	require.Empty(t, f.calls)
+
 	f.test = dispatcher.TestResult{MessageID: "msg_2", Attempt: dispatcher.Attempt{Verdict: dispatcher.Delivered, Status: 204}}
-	got := decodeAnswer[wire.EndpointTest](t, serve(h, newRequest("POST", "/v1/endpoints/merchant:7/test", "")), 200)
+	got = decodeAnswer[wire.EndpointTest](t, serve(h, newRequest("POST", "/v1/endpoints/merchant:7/test", "")), 200)
 	require.Equal(t, "delivered", got.Outcome)
 	require.Equal(t, "merchant:7", f.asked)
 	requireField(t, serve(h, newRequest("POST", "/v1/endpoints/a/test?x=1", "")), "query.x", "unknown")
@@ -153,7 +180,7 @@ func TestATestTellsWhatTheReceiverSaid(t *testing.T) {
 
 // Whatever is asked, in order or not, a secret stands in two answers only, and
 // never in the log.
-func TestSecretsAreAnsweredTwiceAndLoggedNever(t *testing.T) {
+func TestSecretsAreAnsweredByThreeCallsAndLoggedNever(t *testing.T) {
 	var log bytes.Buffer
 	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t), secret: mustSecret(t, signer.Standard, secretNew)}}
 	h := newTestAPI(t, f, withKeys(t, testKeys()), withLog(&log))
@@ -169,7 +196,7 @@ func TestSecretsAreAnsweredTwiceAndLoggedNever(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, map[string]bool{"POST /v1/endpoints": true, "GET /v1/endpoints/a/secret": true}, told)
+	require.Equal(t, map[string]bool{"POST /v1/endpoints": true, "POST /v1/endpoints/a/rotate-secret": true, "GET /v1/endpoints/a/secret": true}, told)
 	require.NotContains(t, log.String(), "whsec_")
 	require.NotContains(t, log.String(), "hunter")
 }

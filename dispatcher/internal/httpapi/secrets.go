@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -28,8 +30,8 @@ const (
 	maxKeys = 50
 )
 
-// rotateSecret serves POST /v1/endpoints/{id}/rotate-secret. The new secret is
-// answered by GET .../secret alone.
+// rotateSecret serves POST /v1/endpoints/{id}/rotate-secret, and answers the new
+// secret this once.
 func (s *server) rotateSecret(ctx context.Context, c *call) (*reply, error) {
 	name, err := c.name()
 	if err != nil {
@@ -55,7 +57,26 @@ func (s *server) rotateSecret(ctx context.Context, c *call) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answerEndpoint(view)
+	w, err := wireRotated(view)
+	if err != nil {
+		return nil, fmt.Errorf("rotate secret of %s: %w", view.ID, err)
+	}
+	return answerJSON(http.StatusOK, w)
+}
+
+// wireRotated is an endpoint with the secret that it was just given.
+func wireRotated(v dispatcher.EndpointView) (wire.Rotated, error) {
+	e, err := wireEndpoint(v)
+	if err != nil || len(v.Secrets) == 0 {
+		return wire.Rotated{}, errors.Join(err, dispatcher.ErrSealed)
+	}
+	w := wire.Rotated{EndpointView: e}
+	w.Secret = v.Secrets[0].Secret.Reveal()
+	w.PublicKey, _ = v.Secrets[0].Secret.PublicKey()
+	if len(v.Secrets) > 1 && v.Signature.Rotates() {
+		w.PreviousUntil = wire.Time{Time: v.Secrets[1].Until}
+	}
+	return w, nil
 }
 
 // rotation is what a call to rotate a secret asks for.
@@ -165,6 +186,9 @@ func (s *server) test(ctx context.Context, c *call) (*reply, error) {
 		return nil, err
 	}
 	a := wireAttempt(&result.Attempt)
+	if result.Attempt.Verdict != dispatcher.Delivered {
+		a.Outcome = "failed" // whether a delivery would be tried again is no matter here
+	}
 	return answerJSON(http.StatusOK, wire.EndpointTest{
 		MessageID: result.MessageID, At: a.At, DurationMS: a.DurationMS, StatusCode: a.StatusCode,
 		Outcome: a.Outcome, Error: a.Error, ResponseExcerpt: a.ResponseExcerpt,
@@ -182,8 +206,7 @@ func (s *server) webhookKeys(ctx context.Context, c *call) (*reply, error) {
 	p := filterParser{q: q}
 	var f dispatcher.PublicKeyFilter
 	f.Limit, f.Cursor = p.pageOf(maxKeys)
-	p.once("endpoint", func(v string) string {
-		f.Name = v
+	p.each("endpoint", func(v string) string {
 		if !dispatcher.ValidName(v) {
 			return "must be the id or the uid of an endpoint"
 		}
@@ -192,7 +215,7 @@ func (s *server) webhookKeys(ctx context.Context, c *call) (*reply, error) {
 	if wrong := fields(p.wrong); wrong != nil {
 		return nil, wrong
 	}
-	page, err := s.svc.PublicKeys(ctx, f)
+	page, err := s.publicKeys(ctx, f, q["endpoint"])
 	if err != nil {
 		return nil, err
 	}
@@ -207,4 +230,28 @@ func (s *server) webhookKeys(ctx context.Context, c *call) (*reply, error) {
 	seconds := int64((page.Fresh + time.Second - 1) / time.Second)
 	r.cacheControl = "public, max-age=" + strconv.FormatInt(seconds, 10)
 	return r, nil
+}
+
+// publicKeys reads the keys of the endpoints that are named, or a page of all.
+func (s *server) publicKeys(ctx context.Context, f dispatcher.PublicKeyFilter, names []string) (dispatcher.PublicKeyPage, error) {
+	if len(names) <= 1 {
+		f.Name = strings.Join(names, "")
+		return s.svc.PublicKeys(ctx, f)
+	}
+	var all dispatcher.PublicKeyPage
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			continue
+		}
+		f.Name = name
+		page, err := s.svc.PublicKeys(ctx, f)
+		if err != nil {
+			return all, err
+		}
+		if i == 0 || page.Fresh < all.Fresh {
+			all.Fresh = page.Fresh
+		}
+		all.Keys = append(all.Keys, page.Keys...)
+	}
+	return all, nil
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,7 @@ type server struct {
 	strangers bool // may call from anywhere: where there are no keys, they have no scope either
 	limits    dispatcher.Limits
 	bodies    *bodies
+	single    int64        // most bytes of the request of one message
 	figures   http.Handler // nil: nobody counts
 	log       *slog.Logger
 	mux       *http.ServeMux
@@ -52,7 +54,7 @@ func New(svc Service, o Options) (http.Handler, error) {
 		return nil, errors.New("serve api: no limit for bodies")
 	}
 	o.Limits.Passed = &dispatcher.Passed{}
-	s := &server{svc: svc, keys: o.keyring(), limits: o.Limits, bodies: newBodies(o.Bodies), figures: o.Metrics, log: o.Log, mux: http.NewServeMux(), usual: map[string]http.HandlerFunc{}}
+	s := &server{svc: svc, keys: o.keyring(), limits: o.Limits, single: singleBytes(o.Limits.MaxBody, cmp.Or(max(o.Bodies, 0), bodyBytes)), bodies: newBodies(o.Bodies), figures: o.Metrics, log: o.Log, mux: http.NewServeMux(), usual: map[string]http.HandlerFunc{}}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
@@ -102,7 +104,15 @@ func (s *server) serve(o operation) {
 		if o.scope == scopeAdmin { // what is done is kept with who asked for it
 			ctx = dispatcher.WithCaller(ctx, who)
 		}
-		answer, err := o.serve(ctx, &call{r: r, w: w, reads: has.allows(scopeRead)})
+		c := &call{r: r, w: w, reads: has.allows(scopeRead)}
+		var answer *reply
+		var err error
+		if o.body == nil && o.method != http.MethodGet {
+			err = c.noBody()
+		}
+		if err == nil {
+			answer, err = o.serve(ctx, c)
+		}
 		if err != nil {
 			answer = s.problem(ctx, err).reply()
 		}

@@ -1,6 +1,7 @@
 package queuetest
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"time"
@@ -27,6 +28,41 @@ var readCases = []testCase{
 			want, names = append(want, i%2 == 0), append(names, id)
 		}
 		require.Equal(r, want, known(names...))
+	}},
+	{name: "what is kept of another message with an id is told, without a large body", setup: Setup{Partitions: 4}, run: func(r *rig) {
+		var batch []dispatcher.Entry
+		for i, lane := range manyLanes(100) {
+			e := r.entry("m"+string(lane), to(lane))
+			if i%2 == 0 {
+				e.Message.Body = bytes.Repeat([]byte("x"), 40_000)
+				e.Digest = e.Message.Digest()
+			}
+			if i%10 != 0 {
+				r.schedule(e)
+			}
+			other := *e.Message
+			other.Topic = "other"
+			batch = append(batch, dispatcher.Entry{Message: &other, Digest: other.Digest(), Lanes: e.Lanes})
+		}
+		kept, err := r.Queue.Kept(r.ctx, batch)
+		require.NoError(r, err)
+		for i, m := range kept {
+			if i%10 == 0 {
+				require.Nil(r, m)
+				continue
+			}
+			was := *batch[i].Message
+			was.Topic = "payment.paid"
+			require.Equal(r, "payment.paid", m.Topic)
+			require.Equal(r, was.Digest(), m.Digest())
+			require.Equal(r, i%2 == 0, m.Body == nil)
+			batch[i] = dispatcher.Entry{Message: &was, Digest: was.Digest(), Lanes: batch[i].Lanes}
+		}
+		kept, err = r.Queue.Kept(r.ctx, batch)
+		require.NoError(r, err)
+		for _, m := range kept {
+			require.Nil(r, m, "the same one is no other")
+		}
 	}},
 	{name: "an id that was never published is not found", run: func(r *rig) {
 		_, err := r.Queue.Look(r.ctx, "never")

@@ -1,9 +1,12 @@
 package redisq
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
 )
@@ -39,6 +42,33 @@ func (s *Store) Known(ctx context.Context, ids []string) ([]bool, error) {
 		}
 	}
 	return known, nil
+}
+
+// Kept asks all partitions by plain commands: a record is small, and only a
+// caller in conflict asks for it.
+func (s *Store) Kept(ctx context.Context, batch []dispatcher.Entry) ([]*dispatcher.Message, error) {
+	kept := make([]*dispatcher.Message, len(batch))
+	var err error
+	each(len(batch), digestsBatch, func(from, to int) {
+		records := make([][]*redis.StringCmd, len(s.tags))
+		read := s.everyPartition(ctx, "read messages", s.all(), func(p redis.Pipeliner, n int) {
+			records[n] = make([]*redis.StringCmd, to-from)
+			for k := range records[n] {
+				records[n][k] = p.HGet(ctx, s.tags[n]+keyMessages, batch[from+k].Message.ID)
+			}
+		})
+		err = cmp.Or(err, read)
+		for n := range s.tags {
+			for k := range records[n] {
+				record, e := valueOf(records[n][k]), &batch[from+k]
+				if len(record) <= dispatcher.DigestSize || record[:dispatcher.DigestSize] == string(e.Digest[:]) || kept[from+k] != nil {
+					continue
+				}
+				kept[from+k], _ = decodeRecord(e.Message.ID, record) // one that can't be read tells nothing
+			}
+		}
+	})
+	return kept, err
 }
 
 // compare finds the entries with lanes in several partitions that are another

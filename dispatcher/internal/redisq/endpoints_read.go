@@ -181,17 +181,29 @@ func (s *Store) ListEndpoints(ctx context.Context, f dispatcher.EndpointFilter) 
 	if err != nil {
 		return nil, "", err
 	}
-	key := s.home() + keyAll
+	keys := []string{s.home() + keyAll}
 	switch {
 	case f.Public:
-		key = s.home() + keyPublic
-	case f.Tenant != nil:
-		key = s.home() + keyTenant + *f.Tenant
+		keys[0] = s.home() + keyPublic
+	case len(f.Tenants) > 0:
+		keys = nil
+		for _, tenant := range slices.Compact(slices.Sorted(slices.Values(f.Tenants))) {
+			keys = append(keys, s.home()+keyTenant+tenant)
+		}
 	}
 	limit := cmp.Or(f.Limit, 50)
-	entries, err := s.endpointsBefore(ctx, key, at, limit+1)
-	if err != nil {
-		return nil, "", err
+	var entries []endpointCursor
+	for _, key := range keys {
+		more, err := s.endpointsBefore(ctx, key, at, limit+1)
+		if err != nil {
+			return nil, "", err
+		}
+		entries = append(entries, more...)
+	}
+	if len(keys) > 1 {
+		slices.SortFunc(entries, func(a, b endpointCursor) int {
+			return cmp.Or(cmp.Compare(b.created, a.created), cmp.Compare(b.id, a.id))
+		})
 	}
 	if len(entries) > limit {
 		entries = entries[:limit]

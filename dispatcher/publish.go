@@ -203,9 +203,9 @@ func (a *addressed) delivery(lane Lane, s *Scheduled) Delivery {
 	case slices.Contains(s.Behind, lane):
 		d.Due = time.Time{} // when the one before it has ended
 	case slices.Contains(s.Cancelled, lane):
-		d.Status, d.Due = StatusCancelled, time.Time{}
+		d.Status, d.Due, d.Ended = StatusCancelled, time.Time{}, s.Ended
 	case s.Dead[lane] != "":
-		d.Status, d.Due, d.Reason = StatusDead, time.Time{}, s.Dead[lane]
+		d.Status, d.Due, d.Ended, d.Reason = StatusDead, time.Time{}, s.Ended, s.Dead[lane]
 	}
 	return d
 }

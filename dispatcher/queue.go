@@ -170,6 +170,8 @@ type Scheduled struct {
 	Behind    []Lane      // lanes where it waits for the one before it with the same ordering key
 	Cancelled []Lane      // lanes of deleted endpoints, where it ended at once
 
+	// Ended is when those of Cancelled and Dead did.
+	Ended time.Time
 	// Dead has the lanes where it died at once, of ReasonDisabled or
 	// ReasonOverflow; nil: none.
 	Dead map[Lane]DeadReason

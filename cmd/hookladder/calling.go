@@ -155,6 +155,8 @@ func printDelivery(out io.Writer, d wire.Delivery) {
 	row("last error", visible(d.LastError))
 	if !d.DeliveredAt.IsZero() {
 		row("delivered", when(d.DeliveredAt))
+	} else if !d.EndedAt.IsZero() {
+		row("ended", when(d.EndedAt))
 	}
 	if !d.NextAttemptAt.IsZero() {
 		row("next attempt", when(d.NextAttemptAt))

@@ -66,7 +66,7 @@ func TestE2EEveryDeathIsToldOnce(t *testing.T) {
 	i.publish(wire.Message{ID: "overflow", Tenant: "d"})
 	_, err = i.PatchEndpoint(t.Context(), e.ID, map[string]any{"disabled": true})
 	require.NoError(t, err)
-	i.publish(wire.Message{ID: "disabled-new", Endpoint: "off"})
+	require.False(t, i.publish(wire.Message{ID: "disabled-new", Endpoint: "off"}).Deliveries[0].EndedAt.IsZero())
 
 	poison(t, i, w)
 
@@ -78,6 +78,7 @@ func TestE2EEveryDeathIsToldOnce(t *testing.T) {
 	} {
 		d := i.until(id, "dead")
 		require.Equal(t, reason, d.DeadReason, id)
+		require.False(t, d.EndedAt.IsZero(), id)
 		i.says(fmt.Sprintf(`"msg":"delivery dead","delivery_id":%q,"reason":%q,"attempts":%d`, d.ID, reason, d.Attempts))
 	}
 	st, err := i.Stats(t.Context())

@@ -17,6 +17,7 @@ type Scheduled struct {
 	URL           string `json:"url,omitzero"`
 	Status        string `json:"status" enum:"scheduled,ready,in_flight,retrying,delivered,dead,cancelled"`
 	NextAttemptAt Time   `json:"next_attempt_at" required:"false" nullable:"true" doc:"null: no attempt is coming. Left out, as url is, without the scope read."`
+	EndedAt       Time   `json:"ended_at,omitzero" doc:"When it was delivered, died or was cancelled."`
 }
 
 // Batch publishes several messages in one call.

@@ -86,6 +86,9 @@ func appendPublished(b []byte, m *dispatcher.Message, r *dispatcher.Published, r
 		b = appendPlain(append(b, `,"status":`...), string(d.Status))
 		if reads {
 			b = appendTime(append(b, `,"next_attempt_at":`...), d.Due)
+			if !d.Ended.IsZero() {
+				b = appendTime(append(b, `,"ended_at":`...), d.Ended)
+			}
 		}
 		b = append(b, '}')
 	}

@@ -144,7 +144,7 @@ func wireDelivery(d *dispatcher.Delivery) wire.Delivery {
 	w := wire.Delivery{
 		Scheduled: wire.Scheduled{
 			ID: d.ID.String(), Destination: string(d.ID.Lane), URL: d.URL,
-			Status: string(d.Status), NextAttemptAt: wire.Time{Time: d.Due},
+			Status: string(d.Status), NextAttemptAt: wire.Time{Time: d.Due}, EndedAt: wire.Time{Time: d.Ended},
 		},
 		Topic: d.Topic, Tenant: d.Tenant,
 		Attempts:       d.Attempts,

@@ -90,6 +90,7 @@ func endsWhatComes(r *rig, e ending) {
 		r.entry("m3", to(epOne), keyed("k")), fan(r.entry("m4", to(epOne, "a"))))
 	for _, s := range got {
 		require.Equal(r, dispatcher.Accepted, s.Result)
+		require.Equal(r, r.now, s.Ended)
 		require.NotContains(r, append(append(s.Ready, s.Leased...), s.Behind...), epOne)
 		if e.held == dispatcher.HeldDeleted {
 			require.Equal(r, to(epOne), s.Cancelled)

@@ -70,9 +70,7 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 			list := wordList{text: a.text()}
 			for _, p := range shares[i] {
 				readScheduled(&list, p, versions, &out[p.entry])
-				for o := &out[p.entry]; len(o.LeasedAt) < len(o.Leased); {
-					o.LeasedAt = append(o.LeasedAt, leasedAt(h))
-				}
+				stamp(&out[p.entry], leasedAt(h))
 				if errors.Is(list.err, errNoBody) { // of this message alone
 					out[p.entry].Err = fmt.Errorf("message %s: %w", batch[p.entry].Message.ID, inPartition(jobs[i].partition, list.err))
 					list.err = nil
@@ -92,6 +90,16 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 		}
 	}
 	return out, hints, nil
+}
+
+// stamp adds when what a call leased was, and what it ended at once.
+func stamp(o *dispatcher.Scheduled, at time.Time) {
+	for len(o.LeasedAt) < len(o.Leased) {
+		o.LeasedAt = append(o.LeasedAt, at)
+	}
+	if o.Ended.IsZero() && len(o.Cancelled)+len(o.Dead) > 0 {
+		o.Ended = at
+	}
 }
 
 // shareSize is how many of a list go in one call, and the lanes they have.

@@ -161,3 +161,58 @@ func accepts(v *signer.Verifier, a arrival, body string) error {
 	_, err := v.VerifyRequest(req)
 	return err
 }
+
+const firstKey, secondKey = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", "/////////////////////////////////////////w8="
+
+func TestE2EAStartWithoutTheKeyOfSealedEndpointsIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	i := w.serve("ENCRYPTION_KEY=" + firstKey)
+	for n := range 3 {
+		i.endpoint(fmt.Sprint("/e", n), wire.Endpoint{UID: fmt.Sprint("shop", n)})
+	}
+	require.Zero(t, i.stop())
+	for _, key := range []string{"", secondKey} {
+		refused := w.begin("ENCRYPTION_KEY="+key, "SIGNING_SECRET="+w.secret.Reveal())
+		<-refused.done
+		require.Equal(t, exitUsage, refused.cmd.ProcessState.ExitCode())
+		for _, part := range []string{"ENCRYPTION_KEY", "3 endpoints were sealed", "set ENCRYPTION_KEY to the key they were stored with", "doctor --seal"} {
+			require.Contains(t, refused.log.String(), part)
+		}
+		require.NotContains(t, refused.log.String(), secondKey)
+		require.NotContains(t, refused.log.String(), `"msg":"started"`)
+	}
+	i = w.serve("ENCRYPTION_KEY=" + secondKey + " " + firstKey)
+	i.publish(wire.Message{ID: "m1", Endpoint: "shop1"})
+	require.Equal(t, 1, i.until("m1", "delivered").Attempts)
+}
+
+func TestE2EAnEndpointThatOneInstanceCantOpenWaitsAndSpendsNoRung(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	newer := w.serve("ENCRYPTION_KEY="+secondKey+" "+firstKey, "MAX_IN_FLIGHT=0")
+	older := w.serve("ENCRYPTION_KEY="+firstKey, "LADDER=10ms,10ms")
+	older.troubled = true
+	e := newer.endpoint("/e", wire.Endpoint{UID: "shop"})
+	newer.publish(wire.Message{ID: "m1", Endpoint: "shop"})
+	older.says(`"msg":"deliveries wait for an endpoint that this instance can't open or read"`)
+	for _, i := range []*instance{newer, older} {
+		require.Eventually(t, func() bool { return i.until("m1", "ready").WaitingFor == "sealed" }, e2eWait, tick)
+		d := i.delivery("m1")
+		require.Zero(t, d.Attempts)
+		require.Empty(t, d.History)
+		require.False(t, d.WaitingUntil.IsZero())
+		rows, _ := i.lanes()
+		require.Equal(t, []string{"limited", "sealed"}, []string{rows[e.ID].State, rows[e.ID].Why})
+	}
+	require.Empty(t, w.receiver.arrivals("m1"))
+	require.Zero(t, older.stop())
+	told := older.lines("deliveries wait for an endpoint that this instance can't open or read")
+	require.Len(t, told, 1, "once a minute")
+	require.Equal(t, e.ID, told[0]["lane"])
+	require.Contains(t, told[0]["cure"], "ENCRYPTION_KEY")
+
+	last := w.serve("ENCRYPTION_KEY=" + firstKey + " " + secondKey)
+	require.Equal(t, 1, last.until("m1", "delivered").Attempts, "no rung was spent")
+	require.Equal(t, "1", w.receiver.arrivals("m1")[0].attempt)
+}

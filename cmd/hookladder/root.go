@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/client"
 )
 
@@ -72,7 +73,7 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), errors.Is(err, app.ErrLocked):
 		return exitUsage
 	case errors.As(err, &problem) && problem.Status == http.StatusNotFound:
 		return exitNotFound

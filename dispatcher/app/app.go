@@ -122,6 +122,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
+	if err := checkSealed(ctx, store, o); err != nil {
+		return err
+	}
 	info, err := store.Store(ctx)
 	if err != nil {
 		return fmt.Errorf("open store: %w", err)

@@ -33,6 +33,9 @@ func (d *doctor) indexes(ctx context.Context) error {
 	if err := d.eachEndpoint(ctx); err != nil {
 		return err
 	}
+	if err := d.sealed(ctx); err != nil {
+		return err
+	}
 	if err := d.astrayUIDs(ctx); err != nil {
 		return err
 	}

@@ -36,7 +36,9 @@ func (p *ward) indexes() map[string]any {
 	p.Helper()
 	uids, err := p.client.HGetAll(p.Context(), p.home("uids")).Result()
 	require.NoError(p, err)
-	out := map[string]any{"uids": uids}
+	sealed, err := p.client.HGetAll(p.Context(), p.home("sealed")).Result()
+	require.NoError(p, err)
+	out := map[string]any{"uids": uids, "sealed": sealed}
 	for _, name := range []string{"all", "public", "tenant:t1", "tenant:t2", "tenant:", "tenant:gone"} {
 		out[name], err = p.client.ZRangeWithScores(p.Context(), p.home(name), 0, -1).Result()
 		require.NoError(p, err)
@@ -65,6 +67,10 @@ func TestDoctorOfTheIndexesOfEndpoints(t *testing.T) {
 		"in another tenant's":             {"astray", id + " in :tenant:t1", "not there", func(p *ward) { p.do("ZADD", p.home("tenant:t1"), 5, id) }},
 		"among those without a tenant":    {"astray", id + " in :tenant", "not there", func(p *ward) { p.do("ZADD", p.home("tenant:"), 5, id) }},
 		"a uid of nothing":                {"astray", "uidx in :uids", "not there", func(p *ward) { p.do("HSET", p.home("uids"), "uidx", "ep_x") }},
+		"a count by key too high":         {"index", ":sealed", "counted are", func(p *ward) { p.do("HINCRBY", p.home("sealed"), "-", 1) }},
+		"a count by key that is none":     {"index", ":sealed", "counted are", func(p *ward) { p.do("HSET", p.home("sealed"), "-", "x") }},
+		"a count by key of another key":   {"index", ":sealed", "0, counted are 7", func(p *ward) { p.do("HSET", p.home("sealed"), "0a1b2c3d", 7) }},
+		"no counts by key":                {"index", ":sealed", "counted are 0", func(p *ward) { p.do("DEL", p.home("sealed")) }},
 		"a uid of what has another":       {"astray", "uidx in :uids", "not there", func(p *ward) { p.do("HSET", p.home("uids"), "uidx", id) }},
 	} {
 		t.Run(name, func(t *testing.T) {

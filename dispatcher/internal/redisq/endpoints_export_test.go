@@ -16,7 +16,7 @@ var EndpointScripts = map[string]string{
 
 // EndpointNames are the constants of keys.go by the names that the scripts give them.
 var EndpointNames = map[string]string{
-	"ENDPOINTS": keyEndpoints, "UIDS": keyUIDs, "TENANT": keyTenant, "ALL": keyAll, "PUBLIC": keyPublic, "GONE": keyGone,
+	"ENDPOINTS": keyEndpoints, "UIDS": keyUIDs, "TENANT": keyTenant, "ALL": keyAll, "PUBLIC": keyPublic, "GONE": keyGone, "SEALED": keySealed,
 }
 
 // SetMostEndpoints sets another bound until it is called again.

@@ -289,7 +289,7 @@ func TestEndpointsLieInOneSlot(t *testing.T) {
 	public.Secrets = []dispatcher.EndpointSecret{{Secret: signer.StandardEd25519.NewSecret()}}
 	mustCreate(t, store, testEndpoint("ep_a"), public)
 	keys := rawKeys(t, store.Client(), options.Project)
-	require.Len(t, keys, 6, "those five, and :meta")
+	require.Len(t, keys, 7, "those six, and :meta")
 	for _, key := range keys {
 		require.True(t, strings.HasPrefix(key, "{"+options.Project+"}:"), key)
 	}

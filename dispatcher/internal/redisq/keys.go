@@ -61,6 +61,7 @@ const (
 	keyAll           = ":all"
 	keyPublic        = ":public"
 	keyGone          = ":gone"
+	keySealed        = ":sealed"
 	channelEndpoints = keyEndpoints
 )
 

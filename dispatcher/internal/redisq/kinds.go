@@ -16,7 +16,7 @@ var kinds = map[string]string{
 }
 
 // kindsOfHome are those of the project's keys.
-var kindsOfHome = map[string]string{keyInstances: "hash", keyAbout: "hash", keyDeparted: "zset"}
+var kindsOfHome = map[string]string{keyInstances: "hash", keyAbout: "hash", keyDeparted: "zset", keySealed: "hash"}
 
 // kindsOf are those of the keys that are named after something.
 var kindsOf = map[string]string{keyReady: "list", keyBehind: "zset", keyLeases: "zset", keyHistory: "list"}

@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"slices"
 	"strings"
 )
 
@@ -53,3 +54,18 @@ func (k key) sign(text []byte, at Place) string {
 
 // macKey is the key of a box's proofs that one of its keys has.
 func macKey(raw []byte) ([]byte, error) { return hkdf.Key(sha256.New, raw, nil, macInfo, sha256.Size) }
+
+// ProofKey is the id of the key that made a proof; empty: it is none.
+func ProofKey(proof string) string {
+	text, ok := strings.CutPrefix(proof, macPrefix)
+	id, _, found := strings.Cut(text, ".")
+	if !ok || !found {
+		return ""
+	}
+	return id
+}
+
+// Has reports whether one of the box's keys has that id.
+func (b *Box) Has(id string) bool {
+	return slices.ContainsFunc(b.all(), func(k key) bool { return k.id == id })
+}

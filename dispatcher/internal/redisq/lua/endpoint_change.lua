@@ -12,9 +12,17 @@
 -- ARGV[8] public   1: a secret of it has a public key
 -- returns "ok"; "stale" where the versions do not follow; "gone" where there is none; "other" where it would be another's
 local tag, call = KEYS[1], redis.call
-local ENDPOINTS, PUBLIC = tag .. ':endpoints', tag .. ':public'
+local ENDPOINTS, PUBLIC, SEALED = tag .. ':endpoints', tag .. ':public', tag .. ':sealed'
 local id, record, uid, tenant, created = ARGV[1], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local version = string.format('%.0f', tonumber(ARGV[2]))
+
+-- sealed_by answers which key a record is sealed and proved by, - for none; keys.go says more.
+local function sealed_by(record) return string.match(record, ',"mac":"mac1%.(%x+)%.[^"]*"}$') or '-' end
+-- tally counts it. What can't be counted, since a hand wrote the key, changes nothing else: doctor counts anew.
+local function tally(key, n)
+  local sum = redis.pcall('HINCRBY', SEALED, key, n)
+  if type(sum) == 'number' and sum <= 0 then redis.pcall('HDEL', SEALED, key) end
+end
 
 local stored = call('HGET', ENDPOINTS, id)
 if not stored then
@@ -31,6 +39,10 @@ end
 
 call('DEL', tag) -- a removal first: to pause or disable one must work though memory is full
 call('HSET', ENDPOINTS, id, version .. ' ' .. record)
+if sealed_by(stored) ~= sealed_by(record) then
+  tally(sealed_by(stored), -1)
+  tally(sealed_by(record), 1)
+end
 if ARGV[8] == '1' then
   call('ZADD', PUBLIC, ARGV[6], id)
 else

@@ -6,8 +6,16 @@
 -- ARGV[2] project its id, with which begins what is published; empty: nothing is published, since PUBLISH may not be used
 -- returns "ok" and the version of its end, also where it was deleted before; "gone" where there is nothing of it
 local tag, call = KEYS[1], redis.call
-local ENDPOINTS, UIDS, TENANT, ALL, PUBLIC, GONE = tag .. ':endpoints', tag .. ':uids', tag .. ':tenant:', tag .. ':all', tag .. ':public', tag .. ':gone'
+local ENDPOINTS, UIDS, TENANT, ALL, PUBLIC, GONE, SEALED = tag .. ':endpoints', tag .. ':uids', tag .. ':tenant:', tag .. ':all', tag .. ':public', tag .. ':gone', tag .. ':sealed'
 local id = ARGV[1]
+
+-- sealed_by answers which key a record is sealed and proved by, - for none; keys.go says more.
+local function sealed_by(record) return string.match(record, ',"mac":"mac1%.(%x+)%.[^"]*"}$') or '-' end
+-- tally counts it. What can't be counted, since a hand wrote the key, changes nothing else: doctor counts anew.
+local function tally(key, n)
+  local sum = redis.pcall('HINCRBY', SEALED, key, n)
+  if type(sum) == 'number' and sum <= 0 then redis.pcall('HDEL', SEALED, key) end
+end
 
 local stored = call('HGET', ENDPOINTS, id)
 if not stored then
@@ -24,6 +32,7 @@ local uid, tenant = text('uid'), text('tenant')
 local version = string.format('%.0f', (tonumber(string.match(stored, '^(%d+) ') or 0) or 0) + 1)
 
 call('HDEL', ENDPOINTS, id)
+tally(sealed_by(stored), -1)
 call('HSET', GONE, id, version)
 call('ZREM', ALL, id)
 call('ZREM', PUBLIC, id)

@@ -1,0 +1,38 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+)
+
+// ErrLocked says that endpoints are sealed with keys that ENCRYPTION_KEY lacks.
+var ErrLocked = errors.New("endpoints can't be opened")
+
+// checkSealed refuses to start where endpoints can't be opened: their deliveries
+// would wait, for a mistake of ours.
+func checkSealed(ctx context.Context, store *redisq.Store, o Options) error {
+	l, err := store.LockedEndpoints(ctx)
+	if err != nil {
+		return fmt.Errorf("check ENCRYPTION_KEY: %w", err)
+	}
+	if l.Plain > 0 {
+		o.Log.Warn("endpoints were stored without ENCRYPTION_KEY: nothing is sent to them until they are sealed",
+			"endpoints", l.Plain, "cure", "run hookladder doctor --seal with this ENCRYPTION_KEY")
+	}
+	if l.Endpoints == 0 {
+		return nil
+	}
+	least, what := "", "ENCRYPTION_KEY has other keys than"
+	if l.Least {
+		least = "at least "
+	}
+	if o.Seal == nil {
+		what = "ENCRYPTION_KEY is not set, but needed are"
+	}
+	return fmt.Errorf("%w: %s those with which %s%d endpoints were sealed (key ids %s); set ENCRYPTION_KEY to the key they were stored with, "+
+		"behind a new one if there is one; then hookladder doctor --seal encrypts all with the first", ErrLocked, what, least, l.Endpoints, strings.Join(l.Keys, ", "))
+}

@@ -1,0 +1,62 @@
+package redisq
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// sealed compares the counts of endpoints by the key that sealed them with the
+// records. Where they change meanwhile nothing is said of them.
+func (d *doctor) sealed(ctx context.Context) error {
+	before, _, err := d.s.sealedCounts(ctx)
+	if err != nil {
+		return err
+	}
+	seen, found := map[string]bool{}, map[string]int{}
+	_, err = d.s.eachRecord(ctx, math.MaxInt, func(id, stored string) {
+		if !seen[id] {
+			seen[id] = true
+			found[sealedBy(stored)]++
+		}
+	})
+	if err != nil {
+		return err
+	}
+	after, _, err := d.s.sealedCounts(ctx)
+	if err != nil || !maps.Equal(before, after) {
+		return err
+	}
+	all := maps.Clone(found)
+	maps.Copy(all, before)
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		if found[id] == before[id] && found[id] > 0 {
+			continue
+		}
+		if d.e.Fix {
+			if err := d.tally(ctx, id, found[id], before[id]); err != nil {
+				return err
+			}
+		}
+		d.find(-1, keySealed, "index", fmt.Sprintf("%s: %d, counted are %d", id, found[id], before[id]), d.e.Fix)
+	}
+	return nil
+}
+
+// tally adds what a count lacks: it may be changed at the same time.
+func (d *doctor) tally(ctx context.Context, id string, found, counted int) error {
+	return d.s.at(ctx, "count endpoints by key", home, func(p redis.Pipeliner) {
+		key := d.s.home() + keySealed
+		if counted == brokenCount || found == 0 {
+			p.HDel(ctx, key, id)
+			counted = 0
+		}
+		if found > 0 {
+			p.HIncrBy(ctx, key, id, int64(found-counted))
+		}
+	})
+}

@@ -1,0 +1,114 @@
+package redisq
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/seal"
+)
+
+// Each record of an endpoint says by which key it is sealed and proved. The
+// scripts count them in :sealed, so that a start learns at once whether it has
+// all keys that are needed, with a million endpoints too. The records are the
+// truth: where there are not as many as are counted, some of them are looked at.
+
+// noKey stands in :sealed for records that were stored without a key.
+const noKey = "-"
+
+// sealedSample is how many records are looked at where the counts are not whole.
+const sealedSample = 1024
+
+// Locked tells of endpoints that this store can't open.
+type Locked struct {
+	Endpoints int      // sealed with keys that are not here
+	Keys      []string // their ids
+	Plain     int      // stored without a key, though there is one here: they count as changed by others
+	Least     bool     // there may be more: only some were looked at
+}
+
+// LockedEndpoints counts the endpoints that none of the store's keys opens.
+func (s *Store) LockedEndpoints(ctx context.Context) (Locked, error) {
+	counts, whole, err := s.sealedCounts(ctx)
+	if err != nil {
+		return Locked{}, err
+	}
+	if !whole {
+		counts = map[string]int{}
+		whole, err = s.eachRecord(ctx, sealedSample, func(_, stored string) { counts[sealedBy(stored)]++ })
+		if err != nil {
+			return Locked{}, err
+		}
+	}
+	l, box := Locked{Least: !whole}, s.seal.Load()
+	for _, id := range slices.Sorted(maps.Keys(counts)) {
+		switch {
+		case id == noKey && box != nil:
+			l.Plain += counts[id]
+		case id != noKey && !box.Has(id):
+			l.Endpoints += counts[id]
+			l.Keys = append(l.Keys, id)
+		}
+	}
+	return l, nil
+}
+
+// brokenCount stands for a count that is none.
+const brokenCount = -1
+
+// sealedCounts reads what :sealed counts, and whether that is all endpoints.
+func (s *Store) sealedCounts(ctx context.Context) (counts map[string]int, whole bool, err error) {
+	var texts *redis.MapStringStringCmd
+	var all *redis.IntCmd
+	err = s.at(ctx, "count endpoints by key", home, func(p redis.Pipeliner) {
+		texts, all = p.HGetAll(ctx, s.home()+keySealed), p.HLen(ctx, s.home()+keyEndpoints)
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	counts = make(map[string]int, len(texts.Val()))
+	sum := 0
+	for id, text := range texts.Val() {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			n = brokenCount
+		}
+		counts[id] = n
+		sum += n
+	}
+	return counts, sum == int(all.Val()), nil
+}
+
+// eachRecord goes through the records of endpoints until it has seen so many, and
+// reports whether these were all. One may come twice.
+func (s *Store) eachRecord(ctx context.Context, most int, do func(id, stored string)) (all bool, err error) {
+	key := s.home() + keyEndpoints
+	for cursor, seen := uint64(0), 0; seen < most; {
+		var scan *redis.ScanCmd
+		if err := s.at(ctx, "read "+key, home, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, cursor, "", endpointsUnasked) }); err != nil {
+			return false, err
+		}
+		found, next := scan.Val()
+		for i := 0; i+1 < len(found); i += 2 {
+			do(found[i], found[i+1])
+			seen++
+		}
+		if cursor = next; cursor == 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// sealedBy is the id of the key that a record says it was sealed with.
+func sealedBy(stored string) string {
+	if _, proof, ok := cutProof(stored); ok {
+		if id := seal.ProofKey(proof); id != "" {
+			return id
+		}
+	}
+	return noKey
+}

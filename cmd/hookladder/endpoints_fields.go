@@ -1,16 +1,13 @@
 package main
 
 import (
-	"encoding/json"
 	"io"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/ladder"
-	"github.com/hookladder/hookladder/signer"
 )
 
 // describing are the flags that create and update have in common: what may be
@@ -46,6 +43,7 @@ func (d *describing) add(cmd *cobra.Command) {
 	flags.IntVar(&d.maxInFlight, "max-in-flight", 0, "most attempts at once (default ENDPOINT_MAX_IN_FLIGHT)")
 	flags.BoolVar(&d.ordered, "ordered", false, "one at a time and in order; a failing one holds the rest")
 	flags.BoolVar(&d.disabled, "disabled", false, "takes nothing: what is published for it is dead at once")
+	completes(cmd, "signature", schemeNames()...)
 }
 
 // fields are what the flags that were given ask for, as the API spells it. What
@@ -94,21 +92,6 @@ func (d *describing) fields(cmd *cobra.Command) (map[string]any, error) {
 	return fields, nil
 }
 
-// successField is what --success means: JSON as it is, or a list of statuses.
-func successField(text string) (any, error) {
-	if _, err := dispatcher.ParseSuccess(text); err != nil {
-		return nil, usagef("--success %q: %w", text, err)
-	}
-	if strings.HasPrefix(strings.TrimSpace(text), "{") {
-		return json.RawMessage(text), nil
-	}
-	var status []string
-	for one := range strings.SplitSeq(text, ",") {
-		status = append(status, strings.TrimSpace(one))
-	}
-	return map[string]any{"status": status}, nil
-}
-
 // pairs are names and texts as flags give them. A name without a text is null,
 // which in an update takes it away.
 func pairs(flag, between string, given []string) (map[string]any, error) {
@@ -146,11 +129,3 @@ func readSecretFile(name string, in io.Reader) (string, error) {
 
 // maxSecretFile is far above any secret.
 const maxSecretFile = 4 << 10
-
-func schemeNames() []string {
-	var names []string
-	for _, s := range signer.Schemes {
-		names = append(names, s.String())
-	}
-	return names
-}

@@ -108,8 +108,8 @@ func TestEachCommandMakesItsCall(t *testing.T) {
 		"endpoints get a:b":                                      {"GET /v1/endpoints/a:b", "", anEndpoint, "ep_012345678"},
 		"endpoints pause m":                                      {"POST /v1/endpoints/m/pause", "", anEndpoint, "ep_012345678"},
 		"endpoints resume m":                                     {"POST /v1/endpoints/m/resume", "", anEndpoint, "ep_012345678"},
-		"endpoints delete m":                                     {"DELETE /v1/endpoints/m", "", `{"cancelled":7}`, "m deleted; cancelled deliveries: 7"},
-		"endpoints delete m --json":                              {"DELETE /v1/endpoints/m", "", `{"cancelled":7}`, `"cancelled": 7`},
+		"endpoints delete m --yes":                               {"DELETE /v1/endpoints/m", "", `{"cancelled":7}`, "m deleted; cancelled deliveries: 7"},
+		"endpoints delete m --yes --json":                        {"DELETE /v1/endpoints/m", "", `{"cancelled":7}`, `"cancelled": 7`},
 		"endpoints list":                                         {"GET /v1/endpoints?limit=50", "", `{"data":[` + anEndpoint + `],"next_cursor":null}`, "ep_012345678  shop-42  shop_42  open   payment.* refund.made  https://"},
 		"endpoints list --tenant t":                              {"GET /v1/endpoints?limit=50&tenant=t", "", `{"data":[],"next_cursor":null}`, "ENDPOINT  UID"},
 		"endpoints list --tenant=":                               {"GET /v1/endpoints?limit=50&tenant=", "", `{"data":[],"next_cursor":null}`, ""},
@@ -163,7 +163,7 @@ func TestAListSaysHowItGoesOn(t *testing.T) {
 
 func TestWhatIsNotThereExitsWith3(t *testing.T) {
 	environ, _ := newTestAPI(t, http.StatusNotFound, `{"type":"/problems/not-found","title":"not found","status":404}`)
-	for _, line := range []string{"endpoints get m", "endpoints delete m", "endpoints update m --rate 1/s", "endpoints secret m", "pause ep_x"} {
+	for _, line := range []string{"endpoints get m", "endpoints delete m --yes", "endpoints update m --rate 1/s", "endpoints secret m", "pause ep_x"} {
 		require.Equal(t, exitNotFound, command(t, environ, "", strings.Fields(line)...).code, line)
 	}
 }

@@ -53,6 +53,7 @@ already too; a changed ladder from the next rung.`,
 	to.add(cmd, s)
 	what.add(cmd)
 	cmd.Flags().StringSliceVar(&unset, "unset", nil, "fields to give their default again, such as rate,headers")
+	completes(cmd, "unset", unsettable...)
 	addJSON(cmd, &asJSON)
 	return cmd
 }

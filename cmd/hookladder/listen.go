@@ -70,6 +70,8 @@ a file is for secrets that matter.`,
 	cmd.Flags().StringVar(&secretFile, "secret-file", "", "a file that holds the same")
 	cmd.Flags().StringVar(&scheme, "signature", signer.Standard.String(), "how it is signed: "+strings.Join(schemeNames(), ", "))
 	cmd.Flags().IntVar(&status, "status", http.StatusNoContent, "what to answer to a callback that is genuine")
+	completes(cmd, "signature", schemeNames()...)
+	completes(cmd, "status", answers...)
 	return cmd
 }
 

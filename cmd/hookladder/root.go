@@ -53,18 +53,22 @@ func run(ctx context.Context, s stage) int {
 	root.SetErr(s.err)
 	err := root.ExecuteContext(ctx)
 	if err != nil {
-		fmt.Fprintln(s.err, "hookladder: "+strings.ReplaceAll(err.Error()+cure(err), "\n", "\n  "))
+		fmt.Fprintln(s.err, "hookladder: "+strings.ReplaceAll(err.Error()+cure(err, s), "\n", "\n  "))
 	}
 	return exitCode(err)
 }
 
 // cure says what a caller of the API can do here that the API does not know of.
-func cure(err error) string {
+func cure(err error, s stage) string {
 	var problem *client.Problem
-	if errors.As(err, &problem) && problem.Status == http.StatusUnauthorized {
+	switch {
+	case !errors.As(err, &problem) || problem.Status != http.StatusUnauthorized:
+		return ""
+	case s.vars()["HOOKLADDER_KEY"] == "":
 		return ": set HOOKLADDER_KEY to one of its API_KEYS, or name a file that holds one with --key-file"
+	default:
+		return ": the key in HOOKLADDER_KEY, or in the file of --key-file, is none of its API_KEYS"
 	}
-	return ""
 }
 
 func exitCode(err error) int {
@@ -96,7 +100,11 @@ Begin with a playground that needs nothing else:
 
   hookladder dev
 
+For names and values in your shell: hookladder completion bash (zsh, fish,
+powershell), whose --help says where it goes.
+
 Exit codes: 0 ok, 1 failed, 2 usage or settings, 3 not found, 4 unreachable.`,
+		Version:                    versionLine(),
 		SuggestionsMinimumDistance: 2,
 		SilenceErrors:              true, // run prints them, once
 		SilenceUsage:               true, // the error says what is wrong; --help says the rest
@@ -105,7 +113,7 @@ Exit codes: 0 ok, 1 failed, 2 usage or settings, 3 not found, 4 unreachable.`,
 			return cmd.Help()
 		},
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see %s --help", err, cmd.CommandPath())
 	})

@@ -38,6 +38,7 @@ prints the one for messages without a tenant.`,
 	}
 	cmd.Flags().StringVar(&tenant, "tenant", "", "print this tenant's secret instead of a fresh one")
 	cmd.Flags().StringVar(&scheme, "scheme", signer.Standard.String(), "how it is to sign: "+strings.Join(schemeNames(), ", "))
+	completes(cmd, "scheme", schemeNames()...)
 	return cmd
 }
 

@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/dispatcher/wire"
-	"github.com/hookladder/hookladder/ladder"
 )
 
 // sending are the flags of send.
@@ -21,8 +19,13 @@ type sending struct {
 	orderingKey       string
 	body, bodyFile    string
 	hasBody           bool // --body was given, if only an empty one
+	raw               bool // the body is text, though it may be JSON
 	contentType       string
-	delay, ladder     string
+	delay, deliverAt  string
+	expiresAt         string
+	ladder            string
+	maxAttempts       int
+	timeout, success  string
 	headers           []string
 	requireMatch      bool
 	asJSON            bool
@@ -45,7 +48,9 @@ again is answered as a duplicate and delivered once.`,
 		Example: `  hookladder send --url https://shop.example/hooks --topic payment.paid --body '{"amount":100}'
   hookladder send --tenant shop_42 --topic payment.paid --body '{"amount":100}'
   hookladder send --endpoint shop-42 --topic payment.paid --ordering-key order_17 --body '{"amount":100}'
-  echo '{"amount":100}' | hookladder send --url http://127.0.0.1:9000/ --topic payment.paid --id order_17 --delay 10s`,
+  echo '{"amount":100}' | hookladder send --url http://127.0.0.1:9000/ --topic payment.paid --id order_17 --delay 10s
+  hookladder send --url https://shop.example/hooks --topic bill.due --body-file bill.xml --content-type application/xml \
+    --deliver-at 2027-01-31T09:00:00+01:00 --success '{"status":["*"],"body":"success"}'`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.hasBody = cmd.Flags().Changed("body")
@@ -69,21 +74,7 @@ again is answered as a duplicate and delivered once.`,
 		},
 	}
 	to.add(cmd, s)
-	flags := cmd.Flags()
-	flags.StringVar(&f.topic, "topic", "", "what it is about, such as payment.paid (needed)")
-	flags.StringVar(&f.url, "url", "", "where it goes")
-	flags.StringVar(&f.endpoint, "endpoint", "", "the id or uid of the endpoint it goes to")
-	flags.StringVar(&f.id, "id", "", "its id (default: a new one)")
-	flags.StringVar(&f.tenant, "tenant", "", "on whose behalf it is sent")
-	flags.StringVar(&f.orderingKey, "ordering-key", "", "goes out in order among those with the same key, one at a time")
-	flags.StringVar(&f.body, "body", "", "the body")
-	flags.StringVar(&f.bodyFile, "body-file", "", "a file that holds the body, - for standard input")
-	flags.StringVar(&f.contentType, "content-type", "", "of the body, which then goes out as text")
-	flags.StringVar(&f.delay, "delay", "", "until the first attempt, such as 10s or 1d")
-	flags.StringVar(&f.ladder, "ladder", "", "the waits between attempts, such as 1s,5s,1m")
-	flags.StringArrayVar(&f.headers, "header", nil, "an extra header, \"name: value\"; may be repeated")
-	flags.BoolVar(&f.requireMatch, "require-match", false, "fail where no endpoint matches, instead of keeping nothing")
-	flags.BoolVar(&f.asJSON, "json", false, "print the answer as JSON")
+	f.add(cmd)
 	return cmd
 }
 
@@ -94,14 +85,14 @@ func (f *sending) message(in io.Reader) (*wire.Message, error) {
 	}
 	m := &wire.Message{
 		ID: f.id, Topic: f.topic, Tenant: f.tenant, URL: f.url, Endpoint: f.endpoint, OrderingKey: f.orderingKey,
-		ContentType: f.contentType, RequireMatch: f.requireMatch,
+		ContentType: f.contentType, MaxAttempts: f.maxAttempts, RequireMatch: f.requireMatch,
 	}
 	body, err := f.read(in)
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case json.Valid(body) && f.contentType == "":
+	case json.Valid(body) && f.contentType == "" && !f.raw:
 		m.Body = body
 	case utf8.Valid(body):
 		text := string(body)
@@ -109,31 +100,7 @@ func (f *sending) message(in io.Reader) (*wire.Message, error) {
 	default:
 		m.RawBodyBase64 = body
 	}
-	if f.delay != "" {
-		delay, err := ladder.ParseDuration(f.delay)
-		if err != nil {
-			return nil, usagef("--delay: %w", err)
-		}
-		m.Delay = wire.Duration(delay)
-	}
-	if f.ladder != "" {
-		l, err := ladder.Parse(f.ladder)
-		if err != nil {
-			return nil, usagef("--ladder: %w", err)
-		}
-		m.Ladder = &l
-	}
-	for _, h := range f.headers {
-		name, value, ok := strings.Cut(h, ":")
-		if !ok {
-			return nil, usagef("--header %q: must be as in \"name: value\"", h)
-		}
-		if m.Headers == nil {
-			m.Headers = map[string]string{}
-		}
-		m.Headers[strings.TrimSpace(name)] = strings.TrimSpace(value)
-	}
-	return m, nil
+	return m, f.describe(m)
 }
 
 // read finds the body.

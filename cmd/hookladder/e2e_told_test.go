@@ -254,3 +254,40 @@ func TestE2EABatchOfWhichNothingWasStoredIs503(t *testing.T) {
 		require.NotEqual(t, 202, r.Status)
 	}
 }
+
+func TestE2ERefusedCallersLeaveATrace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const publishes, reads = "publishes-0123456789", "reads-0123456789abc"
+	i := w.serve("API_KEYS="+publishes+":publish:shop,"+reads+":read:pager", "LOG_LEVEL=info")
+	call := func(key, method, path, body string, status int) string {
+		t.Helper()
+		res, text := i.call(method, path, body, http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer " + key}})
+		require.Equal(t, status, res.StatusCode, text)
+		return text
+	}
+	figures := call(reads, "GET", "/metrics", "", 200)
+	require.Contains(t, figures, "\nhookladder_requests_total{call=\"publish\",status=\"422\"} 0\n", "all series are there from the start")
+	bad := `{"topic":"t","url":"http://10.1.2.3/","body":1}`
+	call(publishes, "POST", "/v1/messages", bad, 422)
+	call(publishes, "POST", "/v1/messages", bad, 422)
+	call(publishes, "POST", "/v1/messages/batch", `{"messages":[`+bad+`,`+bad+`,`+bad+`]}`, 202)
+	call(reads, "POST", "/v1/messages", bad, 403)
+	call("a-key-of-yesterday", "POST", "/v1/messages", bad, 401)
+	call("a-key-of-yesterday", "GET", "/v1/stats", "", 401)
+	figures = call(reads, "GET", "/metrics", "", 200)
+	for _, line := range []string{
+		`hookladder_requests_total{call="publish",status="422"} 2`, `hookladder_requests_total{call="publish",status="401"} 1`,
+		`hookladder_requests_total{call="publish",status="403"} 1`, `hookladder_requests_total{call="stats",status="401"} 1`,
+		`hookladder_requests_total{call="publish-batch",status="202"} 1`, `hookladder_accepted_total{result="refused"} 7`,
+	} {
+		require.Contains(t, figures, "\n"+line+"\n")
+	}
+	require.Less(t, strings.Count(figures, "hookladder_requests_total{"), 400)
+	lines := strings.Count(i.log.String(), `"msg":"call refused"`)
+	require.Equal(t, 3, lines, "one for each key and address: %s", i.log.String())
+	for _, word := range []string{`"key":"shop"`, `"field":"$.url"`, `"key":"pager"`, `"status":403`, `"address":"127.0.0.1"`, `"status":401`} {
+		require.Contains(t, i.log.String(), word)
+	}
+	require.NotContains(t, i.log.String(), "a-key-of-yesterday")
+}

@@ -10,9 +10,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
 )
 
-func newAPI(engine *dispatcher.Dispatcher, guard *egress.Guard, figures http.Handler, keyring *httpapi.Keyring, o Options) (*http.Server, error) {
+func newAPI(engine *dispatcher.Dispatcher, guard *egress.Guard, figures *metrics.Metrics, keyring *httpapi.Keyring, o Options) (*http.Server, error) {
 	handler, err := httpapi.New(engine, httpapi.Options{
 		Keyring: keyring,
 		Limits: dispatcher.Limits{
@@ -25,6 +26,7 @@ func newAPI(engine *dispatcher.Dispatcher, guard *egress.Guard, figures http.Han
 		Bodies:  o.bodyBudget(),
 		Version: o.Version,
 		Metrics: figures,
+		Counter: figures.WatchRequests(httpapi.Calls()),
 		Log:     o.Log,
 	})
 	if err != nil {

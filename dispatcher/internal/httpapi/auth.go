@@ -28,7 +28,7 @@ func (s *server) authorise(r *http.Request, want scope, operation string) (has s
 		return 0, "", &problem{kind: unauthorized, detail: "send a known key as Authorization: Bearer <key>"}
 	}
 	if !k.scope.allows(want) {
-		return 0, "", &problem{kind: forbidden, detail: "this key lacks the scope " + want.String()}
+		return 0, k.name, &problem{kind: forbidden, detail: "this key lacks the scope " + want.String()}
 	}
 	if s.log.Enabled(r.Context(), slog.LevelDebug) {
 		s.log.DebugContext(r.Context(), "request allowed", "key", k.name, "operation", operation)

@@ -33,6 +33,15 @@ type operation struct {
 	serve            func(context.Context, *call) (*reply, error)
 }
 
+// kinds are all problems that an operation answers with.
+func (o operation) kinds() []*kind {
+	all := []*kind{internal}
+	if o.scope != 0 {
+		all = append(all, unauthorized, forbidden)
+	}
+	return append(all, o.problems...)
+}
+
 // operations are all that the API serves.
 func (s *server) operations() []operation {
 	return slices.Concat(s.messageOperations(), s.endpointOperations(), s.secretOperations(), s.laneOperations(), s.plainOperations())
@@ -111,6 +120,7 @@ func (s *server) register(version string) error {
 		return fmt.Errorf("write openapi document: %w", err)
 	}
 	s.mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		calledAs(w, callDocument)
 		w.Header().Set("Content-Type", mediaJSON)
 		_, _ = w.Write(text) // a caller who is gone needs no answer
 	})
@@ -145,11 +155,9 @@ func document(doc *huma.OpenAPI, o operation) {
 		OperationID: o.id, Method: o.method, Path: o.path, Summary: o.summary,
 		Parameters: o.params, Responses: map[string]*huma.Response{},
 	}
-	problems := []*kind{internal}
 	if o.scope != 0 {
 		op.Security = []map[string][]string{{"key": {}}}
 		op.Description = "Needs a key with the scope " + o.scope.String() + "; admin includes all."
-		problems = append(problems, unauthorized, forbidden)
 	}
 	produces := mediaJSON
 	if o.produces != "" {
@@ -158,7 +166,7 @@ func document(doc *huma.OpenAPI, o operation) {
 	for status, answer := range o.answers {
 		op.Responses[strconv.Itoa(status)] = response(http.StatusText(status), produces, schemas.Schema(reflect.TypeOf(answer), true, ""))
 	}
-	for _, k := range append(problems, o.problems...) {
+	for _, k := range o.kinds() {
 		status, title := strconv.Itoa(k.status), k.title+" ("+k.word+")"
 		if other := op.Responses[status]; other != nil {
 			title = other.Description + "; " + title

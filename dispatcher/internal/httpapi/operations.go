@@ -8,13 +8,19 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
+// The calls that take messages.
+const (
+	idPublish = "publish"
+	idBatch   = "publish-batch"
+)
+
 func (s *server) messageOperations() []operation {
 	id := pathParam("id", "The id of the message.")
 	destination := queryParam("destination", "Only the delivery to this lane, endpoint, or URL of the message's tenant.", text1)
 	published := map[int]any{202: wire.Published{}, 200: wire.Published{}}
 	return []operation{
 		{
-			id: "publish", method: "POST", path: "/v1/messages", scope: scopePublish, usual: true,
+			id: idPublish, method: "POST", path: "/v1/messages", scope: scopePublish, usual: true,
 			summary: "Publish a message to a URL, to an endpoint, or to every endpoint that matches", serve: s.publish,
 			params: []*huma.Param{{
 				Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: huma.TypeString},
@@ -24,7 +30,7 @@ func (s *server) messageOperations() []operation {
 			problems: []*kind{malformed, tooSlow, conflict, tooLarge, badMedia, invalid, unmatched, laneFull, unavailable},
 		},
 		{
-			id: "publish-batch", method: "POST", path: "/v1/messages/batch", scope: scopePublish, usual: true,
+			id: idBatch, method: "POST", path: "/v1/messages/batch", scope: scopePublish, usual: true,
 			summary: "Publish up to 1000 messages; good ones are taken though others are not", serve: s.publishBatch,
 			body: wire.Batch{}, answers: map[int]any{202: wire.Results{}},
 			problems: []*kind{malformed, tooSlow, tooLarge, badMedia, invalid, unavailable},

@@ -57,6 +57,7 @@ func (s *server) publish(ctx context.Context, c *call) (*reply, error) {
 	if bad := s.judge(&p); bad != nil {
 		return nil, bad
 	}
+	c.handOn(0)
 	results, err := s.svc.Publish(ctx, []*dispatcher.Message{p.msg})
 	if err != nil {
 		return nil, err
@@ -209,8 +210,11 @@ func (s *server) publishBatch(ctx context.Context, c *call) (*reply, error) {
 	for i := range all {
 		if bad[i] = s.judge(&all[i]); bad[i] == nil {
 			good = append(good, all[i].msg)
+		} else {
+			refusedWith(c.w, bad[i])
 		}
 	}
+	c.handOn(len(bad) - len(good))
 	var results []dispatcher.Published
 	if len(good) > 0 {
 		if results, err = s.svc.Publish(ctx, good); err != nil {
@@ -223,6 +227,9 @@ func (s *server) publishBatch(ctx context.Context, c *call) (*reply, error) {
 	buf = borrow(answerBytes * len(bad))
 	o := outcomes{bad: bad, good: good, results: results, reads: c.reads}
 	_, _ = buf.Write(s.appendBatch(ctx, buf.AvailableBuffer(), &o))
+	if o.refused != nil {
+		refusedWith(c.w, o.refused)
+	}
 	if o.away != nil && !o.taken {
 		defer release(buf)
 		return nothingStored(o.away, buf.Bytes()), nil
@@ -245,8 +252,9 @@ type outcomes struct {
 	results []dispatcher.Published
 	reads   bool // the caller has the scope read
 
-	taken bool     // one of them is 200 or 202
-	away  *problem // of one that is 503, the one that has to wait longest; nil: none is
+	taken   bool     // one of them is 200 or 202
+	refused *problem // of one that the engine refused; nil: there is none
+	away    *problem // of one that is 503, the one that has to wait longest; nil: none is
 }
 
 // appendBatch writes what each message's single call would have answered.
@@ -265,6 +273,7 @@ func (s *server) appendBatch(ctx context.Context, b []byte, o *outcomes) []byte 
 		next++
 		if err := refused(result, spot(i)); err != nil {
 			p := s.problem(ctx, err)
+			o.refused = p
 			if p.kind.status == http.StatusServiceUnavailable && (o.away == nil || p.kind.retry > o.away.kind.retry) {
 				o.away = p
 			}

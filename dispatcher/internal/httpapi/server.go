@@ -23,6 +23,7 @@ type Options struct {
 	Version string
 	Bodies  int64        // bytes of requests that are held at once; 0: 64 MiB
 	Metrics http.Handler // what GET /metrics answers; nil: there is no such path
+	Counter Counter      // is told of every answer; nil: nobody is
 	Log     *slog.Logger // nil: slog.Default()
 }
 
@@ -45,6 +46,8 @@ type server struct {
 	figures   http.Handler // nil: nobody counts
 	log       *slog.Logger
 	mux       *http.ServeMux
+	counter   Counter // nil: nobody counts
+	refusals  refusals
 	usual     map[string]http.HandlerFunc // by path: what is POSTed most, and needs no mux
 }
 
@@ -54,7 +57,7 @@ func New(svc Service, o Options) (http.Handler, error) {
 		return nil, errors.New("serve api: no limit for bodies")
 	}
 	o.Limits.Passed = &dispatcher.Passed{}
-	s := &server{svc: svc, keys: o.keyring(), limits: o.Limits, single: singleBytes(o.Limits.MaxBody, cmp.Or(max(o.Bodies, 0), bodyBytes)), bodies: newBodies(o.Bodies), figures: o.Metrics, log: o.Log, mux: http.NewServeMux(), usual: map[string]http.HandlerFunc{}}
+	s := &server{svc: svc, keys: o.keyring(), limits: o.Limits, single: singleBytes(o.Limits.MaxBody, cmp.Or(max(o.Bodies, 0), bodyBytes)), bodies: newBodies(o.Bodies), figures: o.Metrics, counter: o.Counter, log: o.Log, mux: http.NewServeMux(), usual: map[string]http.HandlerFunc{}}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
@@ -95,8 +98,11 @@ var (
 func (s *server) serve(o operation) {
 	pattern := o.method + " " + o.path
 	h := func(w http.ResponseWriter, r *http.Request) {
+		calledAs(w, o.id)
 		has, who, refused := s.authorise(r, o.scope, o.id)
+		callerIs(w, who)
 		if refused != nil {
+			refusedWith(w, refused)
 			refused.write(w)
 			return
 		}
@@ -114,7 +120,9 @@ func (s *server) serve(o operation) {
 			answer, err = o.serve(ctx, c)
 		}
 		if err != nil {
-			answer = s.problem(ctx, err).reply()
+			p := s.problem(ctx, err)
+			refusedWith(w, p)
+			answer = p.reply()
 		}
 		answer.write(w)
 	}
@@ -131,7 +139,11 @@ func (s *server) serve(o operation) {
 func (s *server) profile() {
 	p := &profiles{}
 	h := func(w http.ResponseWriter, r *http.Request) {
-		if _, _, refused := s.authorise(r, scopeAdmin, "profile"); refused != nil {
+		calledAs(w, callProfile)
+		_, who, refused := s.authorise(r, scopeAdmin, callProfile)
+		callerIs(w, who)
+		if refused != nil {
+			refusedWith(w, refused)
 			refused.write(w)
 			return
 		}
@@ -147,14 +159,16 @@ func (s *server) profile() {
 // ServeHTTP serves a request, and answers with a problem where a handler
 // panics.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	a := &answer{ResponseWriter: w, held: held{from: s.bodies}}
+	a := &answer{ResponseWriter: w, call: callOther, held: held{from: s.bodies}}
 	defer a.held.end()
+	defer s.tell(a, r)
 	defer s.recover(a, r)
 	h := w.Header()
 	h["X-Content-Type-Options"] = noSniff
 	h["Cache-Control"] = noStore
 	if s.keys.keys().Empty() {
 		if p := local(r); p != nil {
+			refusedWith(a, p)
 			p.write(a)
 			return
 		}
@@ -178,16 +192,23 @@ func unclean(escaped string) bool {
 	return strings.Contains(escaped, "//") || strings.Contains(path, "/./") || strings.Contains(path, "/../")
 }
 
-// answer remembers whether an answer was begun.
+// answer remembers whether an answer was begun, and what is told of it at its end.
 type answer struct {
 	http.ResponseWriter
-	begun bool
-	held  held // of the budget for bodies
+	begun  bool
+	status int  // 0: none was written
+	held   held // of the budget for bodies
+
+	call    string   // one of Calls
+	who     string   // name of its key; empty: it had none that is known
+	refusal *problem // why it, or a message of it, was refused; nil: it was not
+	handed  bool     // the engine saw its messages, and counts them
+	refused int      // messages that it did not see
 }
 
 // WriteHeader begins the answer.
 func (a *answer) WriteHeader(status int) {
-	a.begun = true
+	a.begun, a.status = true, status
 	a.ResponseWriter.WriteHeader(status)
 }
 

@@ -29,7 +29,7 @@ const (
 	resultUnmatched   = "unmatched"   // no endpoint wanted it; nothing is kept
 	resultStoreFull   = "store_full"  // no memory left
 	resultUnavailable = "unavailable" // the store could not be reached
-	resultRefused     = "refused"     // no such endpoint, or another tenant's
+	resultRefused     = "refused"     // a bad field, no such endpoint, or too large
 )
 
 var (
@@ -195,6 +195,8 @@ func resultOfError(err error) string {
 		return resultStoreFull
 	case errors.Is(err, dispatcher.ErrNoEndpoint), errors.Is(err, dispatcher.ErrTenant), errors.Is(err, dispatcher.ErrFanOut):
 		return resultRefused
+	case errors.Is(err, dispatcher.ErrUnmatched):
+		return resultUnmatched
 	}
 	return resultUnavailable // or the caller gave up, or we are stopping
 }

@@ -87,6 +87,21 @@ func TestConnectionsAreCounted(t *testing.T) {
 	}
 }
 
+func TestCallsAreCountedInAClosedSet(t *testing.T) {
+	m := metrics.New()
+	r := m.WatchRequests(map[string][]int{"publish": {202, 422}, "stats": {200}})
+	mustTell(t, scrape(t, m), `requests_total{call="publish",status="422"} 0`, `requests_total{call="stats",status="other"} 0`)
+	r.Requested("publish", 422)
+	r.Requested("stats", 418)
+	r.Requested("stats", 419)
+	r.Requested("of a later version", 200)
+	r.Refused(3)
+	text := scrape(t, m)
+	mustTell(t, text, `requests_total{call="publish",status="422"} 1`, `requests_total{call="stats",status="other"} 2`, `accepted_total{result="refused"} 3`)
+	require.NotContains(t, text, "later version")
+	require.NotContains(t, text, "418")
+}
+
 func TestAttemptsAreCounted(t *testing.T) {
 	m := metrics.New()
 	attempt := func(v dispatcher.Verdict, class dispatcher.Class, reason dispatcher.DeadReason, number int) {
@@ -227,6 +242,7 @@ func TestTheReadmeNamesAllThatThereIs(t *testing.T) {
 	m := metrics.New()
 	m.Watch(&fakeSource{stats: dispatcher.Stats{Store: dispatcher.StoreInfo{UsedBytes: &one, MaxBytes: &one, Durable: dispatcher.Yes}}})
 	m.WatchConnections(fakeConnections{})
+	m.WatchRequests(map[string][]int{"publish": {202}})
 	served := map[string]bool{}
 	for _, match := range regexp.MustCompile(`(?m)^# TYPE (hookladder_\S+)`).FindAllStringSubmatch(scrape(t, m), -1) {
 		served[match[1]] = true

@@ -90,7 +90,8 @@ func (d *directory) recall(ids []string) (found map[string]*destination, missing
 	return found, missing, d.changes
 }
 
-// keep remembers what was read, unless something changed since.
+// keep remembers what was read, unless something changed since. What can't be
+// opened is read again each time: a key that is added changes no endpoint.
 func (d *directory) keep(asOf int, read []*destination) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -98,7 +99,9 @@ func (d *directory) keep(asOf int, read []*destination) {
 		return
 	}
 	for _, dest := range read {
-		d.known.Add(dest.endpoint.ID, dest)
+		if dest.fault == nil {
+			d.known.Add(dest.endpoint.ID, dest)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/signer"
 )
 
 // remembering has n tenants with one endpoint each, by the names of number.
@@ -16,6 +17,7 @@ func remembering(t *testing.T, n int) *endpointRig {
 	t.Helper()
 	r := newTestEndpointRig(t, acceptsOnly)
 	shared := newTestEndpoint()
+	shared.Secrets = []d.EndpointSecret{{Secret: signer.NewSecret()}} // what can't be used is not remembered
 	for i := range n {
 		e := *shared
 		e.ID, e.Tenant, e.Version = fmt.Sprintf("ep_%09d", i), strconv.Itoa(i), 1

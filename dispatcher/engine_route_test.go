@@ -201,13 +201,14 @@ func TestAnEndpointThatCantBeOpenedIsLeftAloneAndSpendsNoRung(t *testing.T) {
 		require.Equal(t, map[d.Verdict]int{d.Back: 10}, r.queue.verdicts(), "it does not spin")
 		for _, s := range r.queue.outcomes() {
 			require.Equal(t, 10*time.Second, s.Pause)
+			require.Equal(t, d.WhySealed, s.Stalled)
 			require.False(t, s.Blame, "it is not the receiver's fault")
 		}
 		require.Equal(t, d.HeldNone, r.queue.limitsOf(view.Lane()).Held, "its switch is not believed")
 		_, err := r.TestEndpoint(t.Context(), view.ID)
 		require.ErrorIs(t, err, d.ErrSealed)
-		r.store.put(view.Endpoint) // the key is there again
-		r.queue.ears.Lost()
+		require.Equal(t, 2, strings.Count(r.log.String(), "deliveries wait for an endpoint that this instance can't open"), "once a minute")
+		r.store.put(view.Endpoint) // the key is there again, and nothing tells so
 		pass(10 * time.Second)
 		require.Equal(t, map[d.Verdict]int{d.Back: 10, d.Delivered: 1}, r.queue.verdicts())
 		require.Equal(t, 1, r.queue.outcomes()[10].Attempt.Number, "no rung was spent")

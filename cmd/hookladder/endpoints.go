@@ -133,6 +133,9 @@ func printEndpoint(out io.Writer, e wire.EndpointView) {
 		row("metadata", name+"="+e.Metadata[name])
 	}
 	state := e.State
+	if e.DisabledReason != "" {
+		state += " since " + when(e.DisabledAt) + " (" + e.DisabledReason + ")"
+	}
 	if e.Ordered {
 		state += ", ordered"
 	}

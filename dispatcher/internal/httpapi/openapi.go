@@ -35,9 +35,9 @@ type operation struct {
 
 // kinds are all problems that an operation answers with.
 func (o operation) kinds() []*kind {
-	all := []*kind{internal}
+	all := []*kind{internal, forbidden} // 403: without keys only this host may call
 	if o.scope != 0 {
-		all = append(all, unauthorized, forbidden)
+		all = append(all, unauthorized)
 	}
 	return append(all, o.problems...)
 }
@@ -96,8 +96,10 @@ func (s *server) register(version string) error {
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{
 			Title: "Hookladder", Version: version,
+			License:     &huma.License{Name: "Apache License 2.0", Identifier: "Apache-2.0"},
 			Description: "Takes notifications and delivers each as a signed HTTP callback, again and again up a ladder of waits. null in a field that may be left out counts as left out.",
 		},
+		Servers: []*huma.Server{{URL: "/", Description: "Where this document was read."}},
 		Components: &huma.Components{
 			Schemas:         huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
 			SecuritySchemes: map[string]*huma.SecurityScheme{"key": {Type: "http", Scheme: "bearer", Description: "One of API_KEYS."}},
@@ -155,6 +157,7 @@ func document(doc *huma.OpenAPI, o operation) {
 		OperationID: o.id, Method: o.method, Path: o.path, Summary: o.summary,
 		Parameters: o.params, Responses: map[string]*huma.Response{},
 	}
+	op.Security = []map[string][]string{} // written as none, where left out it would be unknown
 	if o.scope != 0 {
 		op.Security = []map[string][]string{{"key": {}}}
 		op.Description = "Needs a key with the scope " + o.scope.String() + "; admin includes all."

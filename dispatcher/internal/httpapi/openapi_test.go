@@ -10,7 +10,13 @@ import (
 
 // document is as much of an OpenAPI document as is looked at.
 type document struct {
-	Paths map[string]map[string]struct {
+	Info struct {
+		License struct{ Name, Identifier string }
+	}
+	Servers []struct{ URL string }
+	Paths   map[string]map[string]struct {
+		Summary     string
+		OperationID string
 		Security    []map[string][]string
 		RequestBody *struct {
 			Required bool
@@ -39,7 +45,8 @@ func TestTheDocumentSaysWhoNeedsAKey(t *testing.T) {
 	open := 0
 	for path, methods := range d.Paths {
 		for method, o := range methods {
-			if o.Security == nil {
+			require.NotNil(t, o.Security, "%s %s: none is written as []", method, path)
+			if len(o.Security) == 0 {
 				open++
 				require.NotContains(t, o.Responses, "401", "%s %s", method, path)
 				continue
@@ -48,7 +55,28 @@ func TestTheDocumentSaysWhoNeedsAKey(t *testing.T) {
 		}
 	}
 	require.Equal(t, 3, open, "healthz, readyz and the public keys")
-	require.Nil(t, d.Paths["/.well-known/webhook-keys"]["get"].Security)
+	require.Empty(t, d.Paths["/.well-known/webhook-keys"]["get"].Security)
+}
+
+// TestTheDocumentHasWhatLintersAskFor holds the rules that redocly's recommended
+// set has and the framework does not keep by itself.
+func TestTheDocumentHasWhatLintersAskFor(t *testing.T) {
+	d := mustDocument(t)
+	require.Equal(t, "/", d.Servers[0].URL)
+	require.Equal(t, "Apache-2.0", d.Info.License.Identifier)
+	ids := map[string]bool{}
+	for path, methods := range d.Paths {
+		for method, o := range methods {
+			require.NotEmpty(t, o.Summary, "%s %s", method, path)
+			require.False(t, ids[o.OperationID], o.OperationID)
+			ids[o.OperationID] = true
+			refuses := false
+			for status := range o.Responses {
+				refuses = refuses || status[0] == '4'
+			}
+			require.True(t, refuses, "%s %s has no 4xx answer", method, path)
+		}
+	}
 }
 
 func TestTheDocumentHasTheBodiesOfEndpoints(t *testing.T) {

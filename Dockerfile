@@ -4,6 +4,12 @@
 #   docker build -t hookladder .
 #   docker run -v hookladder:/data -e DATA_DIR=/data -e API_KEYS=... -p 8080:8080 --stop-timeout 45 hookladder
 #
+# It declares no VOLUME: with DATA_DIR and without -v all is gone with the container,
+# and a volume that nobody named would only hide that until then.
+#
+# The build does not see .git. To have `hookladder version` tell the commit, name it:
+# --build-arg REVISION=$(git rev-parse HEAD)
+#
 # What is in it is pinned as far as tags and go.sum go; to pin the bases too, name
 # their digests: --build-arg GO_IMAGE=golang@sha256:... --build-arg BASE_IMAGE=debian@sha256:...
 #
@@ -17,7 +23,8 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o /out/hookladder ./cmd/hookladder \
+ARG REVISION=
+RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.builtFrom=${REVISION}" -o /out/hookladder ./cmd/hookladder \
  && .ci/licences /out/licences
 
 FROM ${BASE_IMAGE}

@@ -28,8 +28,18 @@ func versionLine() string {
 	return fmt.Sprintf("hookladder %s%s, %s %s/%s", version, revision(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
+// builtFrom is the commit, where a build without .git was told it:
+// -ldflags "-X main.builtFrom=<commit>".
+var builtFrom string
+
+// shownCommit is how much of a commit's name tells it from all others.
+const shownCommit = 12
+
 // revision is the commit the binary was built from, where the build knew it.
 func revision() string {
+	if builtFrom != "" {
+		return " (" + builtFrom[:min(len(builtFrom), shownCommit)] + ")"
+	}
 	build, ok := debug.ReadBuildInfo()
 	if !ok {
 		return ""
@@ -42,7 +52,7 @@ func revision() string {
 	if commit == "" {
 		return ""
 	}
-	text := " (" + commit[:min(len(commit), 12)]
+	text := " (" + commit[:min(len(commit), shownCommit)]
 	if of["vcs.modified"] == "true" {
 		text += ", changed"
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -129,74 +128,21 @@ func (d *Dispatcher) look(ctx context.Context, id string) (Record, error) {
 // Cancel ends what is not finished of a message, or of it in one lane, and
 // answers those deliveries as they are then.
 func (d *Dispatcher) Cancel(ctx context.Context, id string, lane Lane) ([]Delivery, error) {
-	return d.change(ctx, id, lane, d.engine.queue.Cancel)
-}
-
-// Retry has a message attempted now, everywhere or in one lane, and answers
-// those deliveries as they are then. ErrInFlight says that an attempt of each
-// is under way already, ErrDisabled and ErrDeleted that none can be attempted.
-func (d *Dispatcher) Retry(ctx context.Context, id string, lane Lane) ([]Delivery, error) {
-	return d.change(ctx, id, lane, func(ctx context.Context, by string, ids []DeliveryID) ([]Change, []Hint, error) {
-		return d.engine.queue.Retry(ctx, by, ids, true)
-	})
-}
-
-type changeFunc func(ctx context.Context, by string, ids []DeliveryID) ([]Change, []Hint, error)
-
-func (d *Dispatcher) change(ctx context.Context, id string, lane Lane, change changeFunc) ([]Delivery, error) {
 	ids, err := d.deliveries(ctx, id, lane)
 	if err != nil {
 		return nil, err
 	}
-	changes, hints, err := change(ctx, d.engine.name(), ids)
-	d.engine.answered(hints...)
+	_, hints, err := d.engine.queue.Cancel(ctx, d.engine.name(), ids)
+	d.engine.view.note(hints...)
 	if err != nil {
 		d.engine.lookAround() // it may be done, and nobody here was told what is ready now
 		return nil, err
-	}
-	if err := refusal(changes); err != nil {
-		return nil, fmt.Errorf("message %s: %w", id, err)
 	}
 	record, err := d.look(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	return only(record.Deliveries, lane), nil
-}
-
-// refusal is why nothing was changed, or nil where something was, or was so
-// already.
-func refusal(changes []Change) error {
-	var first error
-	for _, c := range changes {
-		if c.Err == nil || errors.Is(c.Err, ErrNotFound) {
-			return nil
-		}
-		if first == nil {
-			first = c.Err
-		}
-	}
-	return first
-}
-
-func (d *Dispatcher) deliveries(ctx context.Context, id string, lane Lane) ([]DeliveryID, error) {
-	record, err := d.engine.queue.Look(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	var ids []DeliveryID
-	for _, delivery := range only(record.Deliveries, lane) {
-		ids = append(ids, delivery.ID)
-	}
-	if len(ids) == 0 {
-		return nil, fmt.Errorf("message %s to %s: %w", id, lane, ErrNotFound)
-	}
-	return ids, nil
-}
-
-// only are the deliveries of one lane; all where it is empty.
-func only(list []Delivery, lane Lane) []Delivery {
-	return slices.DeleteFunc(slices.Clone(list), func(d Delivery) bool { return lane != "" && d.ID.Lane != lane })
 }
 
 // Deliveries reads a page of deliveries. ErrListing says that too many ask for one.

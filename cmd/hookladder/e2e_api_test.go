@@ -234,9 +234,10 @@ func TestE2EOnlyTheDestinationAskedForIsChanged(t *testing.T) {
 	ds, err := i.Cancel(t.Context(), "m1", w.receiver.URL+"/another/path")
 	require.NoError(t, err)
 	require.Equal(t, "cancelled", ds[0].Status)
-	ds, err = i.Retry(t.Context(), "m1", ds[0].Destination)
+	retried, err := i.Retry(t.Context(), "m1", ds[0].Destination)
 	require.NoError(t, err)
-	require.Len(t, ds, 1)
+	require.Len(t, retried, 1)
+	require.True(t, retried[0].Retried)
 	require.Equal(t, 1, i.until("m1", "delivered").Attempts)
 }
 

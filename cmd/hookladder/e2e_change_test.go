@@ -106,7 +106,7 @@ func TestE2ERetryOfWhatIsReadyOrInFlight(t *testing.T) {
 	_, err := i.Retry(t.Context(), "flying", "")
 	require.Equal(t, http.StatusConflict, problemOf(t, err).Status)
 	_, err = i.Retry(t.Context(), "ready", "")
-	require.NoError(t, err)
+	require.Equal(t, "/problems/ready", problemOf(t, err).Type)
 	close(h.release)
 	i.until("ready", "delivered")
 	i.until("flying", "delivered")
@@ -131,7 +131,7 @@ func TestE2ERetryOfWhatEndedStartsANewLadder(t *testing.T) {
 	_, err := i.Cancel(t.Context(), "cancelled", "")
 	require.NoError(t, err)
 	for id, before := range map[string]int{"dead": 2, "delivered": 1, "cancelled": 0} {
-		_, err := i.Retry(t.Context(), id, "")
+		_, err := i.Resend(t.Context(), id)
 		require.NoError(t, err)
 		first := w.receiver.wait(id, before+1)
 		require.Equal(t, "true", first.header.Get("hookladder-resend"), id)

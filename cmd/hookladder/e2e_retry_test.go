@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,5 +63,142 @@ func TestE2EWhatAPersonAsksForStandsBesideTheLadder(t *testing.T) {
 	require.Equal(t, 5, d.Attempts, "all four of its ladder, and the one beside it")
 	for n := 3; n <= 5; n++ {
 		require.Empty(t, w.receiver.wait("climbs", n).header.Get("hookladder-resend"))
+	}
+}
+
+// left are the reasons for which a retry left deliveries, by destination; empty
+// for those that are attempted.
+func left(list []wire.RetriedDelivery) map[string]string {
+	why := map[string]string{}
+	for _, d := range list {
+		why[d.Destination] = d.Why
+	}
+	return why
+}
+
+func TestE2ERetryOfAFanOutTellsWhichItLeft(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := newHeld()
+	w.receiver.answers(func(rw http.ResponseWriter, req *http.Request, _ string, _ int) {
+		switch req.URL.Path {
+		case "/hangs":
+			h.wait(req)
+		case "/fails":
+			rw.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	i := w.serve()
+	all := []string{"*"}
+	has, hangs, fails := i.endpoint("/has", wire.Endpoint{Topics: all}), i.endpoint("/hangs", wire.Endpoint{Topics: all}), i.endpoint("/fails", wire.Endpoint{Topics: all})
+	i.publish(wire.Message{ID: "fan", MaxAttempts: 1})
+	stand := func() bool {
+		ds := i.deliveries("fan")
+		return ds[has.ID].Status == "delivered" && ds[hangs.ID].Status == "in_flight" && ds[fails.ID].Status == "dead"
+	}
+	require.Eventually(t, stand, e2eWait, 20*time.Millisecond)
+
+	list, err := i.Retry(t.Context(), "fan", "")
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{has.ID: "delivered", hangs.ID: "in_flight", fails.ID: ""}, left(list))
+	w.receiver.until("the failing one again", func() bool { return len(w.receiver.at("/fails")) == 2 })
+	require.Len(t, w.receiver.at("/has"), 1, "it has it")
+	require.Eventually(t, stand, e2eWait, 20*time.Millisecond)
+
+	env := []string{"HOOKLADDER_URL=" + i.url}
+	got := mustRun(t, env, "", "retry", "fan")
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Regexp(t, `(?m)^  left +it was delivered; --all or --destination sends it again$`, got.out)
+	require.Regexp(t, `(?m)^  left +an attempt is under way$`, got.out)
+	require.Regexp(t, `(?m)^  retry +now$`, got.out)
+	w.receiver.until("the failing one a third time", func() bool { return len(w.receiver.at("/fails")) == 3 })
+
+	got = mustRun(t, env, "", "retry", "fan", "--destination", hangs.ID)
+	require.Equal(t, exitFailed, got.code)
+	require.Regexp(t, `(?m)^  left +an attempt is under way$`, got.out)
+	require.Equal(t, 1, strings.Count(got.out, "fan\n"))
+
+	before := i.deliveries("fan")[has.ID]
+	_, err = i.Retry(t.Context(), "fan", has.ID)
+	require.NoError(t, err, "it is named")
+	w.receiver.until("the one that has it again", func() bool { return len(w.receiver.at("/has")) == 2 })
+	require.Eventually(t, stand, e2eWait, 20*time.Millisecond)
+	got = mustRun(t, env, "", "retry", "fan", "--all", "--json")
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Contains(t, got.out, `"why": "in_flight"`)
+	w.receiver.until("the one that has it a third time", func() bool { return len(w.receiver.at("/has")) == 3 })
+	require.Eventually(t, stand, e2eWait, 20*time.Millisecond)
+	after := i.deliveries("fan")[has.ID]
+	require.Equal(t, before.DeliveredAt, after.DeliveredAt)
+	require.Equal(t, "delivered", after.History[0].Outcome)
+	require.Equal(t, 1, after.History[0].Attempt)
+	close(h.release)
+}
+
+func TestE2EWhatWasDeliveredStaysDeliveredWhateverItsResendBrings(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.receiver.answers(func(rw http.ResponseWriter, _ *http.Request, _ string, n int) {
+		if n > 1 {
+			rw.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	i := w.serve()
+	i.publish(wire.Message{ID: "m", URL: w.receiver.URL, MaxAttempts: 1})
+	before := i.until("m", "delivered")
+	_, err := i.Retry(t.Context(), "m", "")
+	p := problemOf(t, err)
+	require.Equal(t, http.StatusConflict, p.Status)
+	require.Equal(t, "/problems/delivered", p.Type)
+	require.Equal(t, "delivered", p.Deliveries[0].Why)
+	require.Len(t, w.receiver.arrivals("m"), 1)
+
+	_, err = i.Resend(t.Context(), "m")
+	require.NoError(t, err)
+	d := i.until("m", "dead")
+	require.Equal(t, before.DeliveredAt, d.DeliveredAt)
+	require.Len(t, d.History, 2)
+	require.Equal(t, "delivered", d.History[0].Outcome)
+	require.Equal(t, http.StatusOK, d.History[0].StatusCode)
+}
+
+func TestE2EWhatHasExpiredIsNotRetried(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	i := w.serve()
+	_, err := i.PauseLane(t.Context(), w.receiver.URL, "")
+	require.NoError(t, err)
+	i.publish(wire.Message{ID: "late", URL: w.receiver.URL, ExpiresAt: wire.Time{Time: time.Now().Add(500 * time.Millisecond)}})
+	require.Eventually(t, func() bool {
+		_, err := i.Retry(t.Context(), "late", "")
+		return problemOf(t, err).Type == "/problems/expired" // and ready until then
+	}, e2eWait, 20*time.Millisecond)
+	_, err = i.ResumeLane(t.Context(), w.receiver.URL, "")
+	require.NoError(t, err)
+	require.Equal(t, "expired", i.until("late", "dead").DeadReason)
+	_, err = i.Retry(t.Context(), "late", w.receiver.URL)
+	p := problemOf(t, err)
+	require.Equal(t, http.StatusConflict, p.Status)
+	require.Contains(t, p.Detail, "publish it anew under another id")
+	require.Equal(t, "expired", p.Deliveries[0].Why)
+	got := mustRun(t, []string{"HOOKLADDER_URL=" + i.url}, "", "retry", "late")
+	require.Equal(t, exitFailed, got.code)
+	require.Contains(t, got.out, "it has expired; publish it anew under another id")
+	require.Empty(t, w.receiver.arrivals("late"))
+}
+
+func TestE2EADestinationThatAMessageDoesNotGoToIsCalledThat(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	i := w.serve()
+	i.publish(wire.Message{ID: "m", URL: w.receiver.URL, Delay: hour})
+	for _, change := range []func() error{
+		func() error { _, err := i.Retry(t.Context(), "m", "http://127.0.0.9:1/"); return err },
+		func() error { _, err := i.Cancel(t.Context(), "m", "http://127.0.0.9:1/"); return err },
+	} {
+		p := problemOf(t, change())
+		require.Equal(t, http.StatusNotFound, p.Status)
+		require.Contains(t, p.Detail, "it does not go to this destination")
+		require.NotContains(t, p.Detail, "never published")
 	}
 }

@@ -61,10 +61,22 @@ func (c *Client) Cancel(ctx context.Context, id, destination string) ([]wire.Del
 	return out.Deliveries, err
 }
 
-// Retry attempts the same deliveries at once.
-func (c *Client) Retry(ctx context.Context, id, destination string) ([]wire.Delivery, error) {
-	var out wire.Deliveries
-	err := c.do(ctx, request{verb: "retry " + id, method: http.MethodPost, path: messagePath(id) + "/retry", query: to(destination)}, &out)
+// Retry attempts a message's deliveries at once, or the one to destination where
+// that is not empty, and answers them as they are then, with why some were left.
+// What was delivered is left, unless destination names it. Where nothing is
+// attempted the error is a *Problem with the same Deliveries.
+func (c *Client) Retry(ctx context.Context, id, destination string) ([]wire.RetriedDelivery, error) {
+	return c.retry(ctx, id, to(destination))
+}
+
+// Resend is Retry of all deliveries, those that were delivered too.
+func (c *Client) Resend(ctx context.Context, id string) ([]wire.RetriedDelivery, error) {
+	return c.retry(ctx, id, url.Values{"all": {"true"}})
+}
+
+func (c *Client) retry(ctx context.Context, id string, query url.Values) ([]wire.RetriedDelivery, error) {
+	var out wire.Retried
+	err := c.do(ctx, request{verb: "retry " + id, method: http.MethodPost, path: messagePath(id) + "/retry", query: query}, &out)
 	return out.Deliveries, err
 }
 

@@ -47,7 +47,7 @@ type Delivery struct {
 	Attempts       int       `json:"attempts" required:"false" doc:"How many were made."`
 	LastStatusCode int       `json:"last_status_code,omitzero"`
 	LastError      string    `json:"last_error,omitzero"`
-	DeliveredAt    Time      `json:"delivered_at,omitzero"`
+	DeliveredAt    Time      `json:"delivered_at,omitzero" doc:"When it was delivered first: it stays where it was sent again since, whatever that brought."`
 	DeadReason     string    `json:"dead_reason,omitzero" enum:"exhausted,gone,expired,refused,disabled,overflow,poison"`
 	WaitingFor     string    `json:"waiting_for,omitzero" enum:"due,rung,paused,breaker,retry_after,rate,sealed,missing,order,limit,permits" doc:"retry_after: its receiver asked for it. sealed: an instance can't open its endpoint with its ENCRYPTION_KEY. missing: its endpoint is not there."`
 	WaitingUntil   Time      `json:"waiting_until,omitzero" doc:"Left out: that is not known. What waits behind others may wait longer."`
@@ -80,15 +80,30 @@ func (r *Record) Append(b []byte) ([]byte, error) {
 	return appendWithBody(b, plain, r.Body)
 }
 
-// Deliveries answers a cancel or a retry: a message's deliveries as they are now.
-// Without the scope read each has id, destination and status only.
+// Deliveries answers a cancel: a message's deliveries as they are now. Without
+// the scope read each has id, destination and status only.
 type Deliveries struct {
 	ID         string     `json:"id" doc:"Of the message."`
 	Deliveries []Delivery `json:"deliveries"`
 }
 
+// Retried answers a retry: a message's deliveries as they are now, and which of
+// them are attempted. Without the scope read each has id, destination and status
+// only.
+type Retried struct {
+	ID         string            `json:"id" doc:"Of the message."`
+	Deliveries []RetriedDelivery `json:"deliveries"`
+}
+
+// RetriedDelivery is a delivery of which an attempt was asked for.
+type RetriedDelivery struct {
+	Delivery
+	Retried bool   `json:"retried" required:"false" doc:"It is due now: paused, breaker, rate and limit still hold it."`
+	Why     string `json:"why,omitzero" enum:"ready,in_flight,order,delivered,expired,disabled,deleted" doc:"Why it was left as it was: it is due already; an attempt is under way; others of its ordering key go first; the receiver has it, and it was not asked for by destination or all; its expires_at has passed; its endpoint is disabled, or was deleted."`
+}
+
 // BriefDeliveries is what a key without the scope read is answered in place of
-// Deliveries.
+// Deliveries and Retried.
 type BriefDeliveries struct {
 	ID         string          `json:"id"`
 	Deliveries []BriefDelivery `json:"deliveries"`
@@ -129,6 +144,8 @@ type Problem struct {
 	Status int          `json:"status"`
 	Detail string       `json:"detail,omitzero"`
 	Errors []FieldError `json:"errors,omitzero" doc:"All fields that are wrong."`
+
+	Deliveries []RetriedDelivery `json:"deliveries,omitzero" doc:"Of a retry that attempted nothing: why each was left, the first of which is the type."`
 }
 
 // Error is title and detail in one line, with the first field that is wrong.

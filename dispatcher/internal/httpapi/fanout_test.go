@@ -79,13 +79,6 @@ func TestWhyADestinationTakesNothing(t *testing.T) {
 	}
 }
 
-func TestARetryOfWhatGoesNowhereIs409(t *testing.T) {
-	for word, err := range map[string]error{"disabled": dispatcher.ErrDisabled, "deleted": dispatcher.ErrDeleted} {
-		w := post(newTestAPI(t, &fakeService{err: err}), "/v1/messages/a/retry", "")
-		requireProblem(t, w, 409, word)
-	}
-}
-
 func TestAMessageReadTellsItsEndpoint(t *testing.T) {
 	f := &fakeService{record: dispatcher.Record{Message: dispatcher.Message{
 		ID: "a", Topic: "t", Endpoint: "ep_1", OrderingKey: "k", Body: []byte("1"), ContentType: "application/json",

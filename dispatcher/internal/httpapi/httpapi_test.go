@@ -39,9 +39,12 @@ type fakeService struct {
 	stats   dispatcher.Stats
 	store   dispatcher.StoreInfo
 	lane    dispatcher.Lane
+	left    []dispatcher.Left // why a retry leaves the first deliveries of record
 	fakeEndpoints
 	err    error
 	panics any
+
+	delivered bool // what was delivered was to be retried too
 }
 
 func (f *fakeService) called(name string) {
@@ -90,10 +93,17 @@ func (f *fakeService) Cancel(_ context.Context, _ string, lane dispatcher.Lane) 
 	return f.record.Deliveries, f.err
 }
 
-func (f *fakeService) Retry(_ context.Context, _ string, lane dispatcher.Lane) ([]dispatcher.Delivery, error) {
+func (f *fakeService) Retry(_ context.Context, _ string, lane dispatcher.Lane, delivered bool) ([]dispatcher.Retried, error) {
 	f.called("retry")
-	f.lane = lane
-	return f.record.Deliveries, f.err
+	f.lane, f.delivered = lane, delivered
+	var out []dispatcher.Retried
+	for i, d := range f.record.Deliveries {
+		out = append(out, dispatcher.Retried{Delivery: d})
+		if i < len(f.left) {
+			out[i].Left = f.left[i]
+		}
+	}
+	return out, f.err
 }
 
 func (f *fakeService) Deliveries(_ context.Context, filter dispatcher.Filter) (dispatcher.Page, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -13,11 +14,7 @@ import (
 
 // destination is the lane of the one destination of a message that the query
 // names, or none.
-func (s *server) destination(ctx context.Context, c *call, id string) (dispatcher.Lane, error) {
-	q, err := c.query("destination")
-	if err != nil {
-		return "", err
-	}
+func (s *server) destination(ctx context.Context, c *call, q url.Values, id string) (dispatcher.Lane, error) {
 	text, err := only(q, "destination")
 	if err != nil || text == "" {
 		return "", err
@@ -26,10 +23,10 @@ func (s *server) destination(ctx context.Context, c *call, id string) (dispatche
 		return "", field(queryDestination, wrong)
 	}
 	lane, err := s.svc.MessageLane(ctx, id, text)
-	if !c.reads && errors.Is(err, dispatcher.ErrNoEndpoint) {
-		return "", dispatcher.ErrNotFound // as where the message does not go there: whose uids there are is not told
+	if err := c.elsewhere(q, err); err != nil {
+		return "", unknownDestination(err)
 	}
-	return lane, unknownDestination(err)
+	return lane, nil
 }
 
 const queryDestination = "query.destination"

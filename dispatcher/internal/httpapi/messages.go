@@ -38,34 +38,26 @@ func (s *server) message(ctx context.Context, c *call) (*reply, error) {
 
 // cancel serves DELETE /v1/messages/{id}.
 func (s *server) cancel(ctx context.Context, c *call) (*reply, error) {
-	return s.change(ctx, c, http.StatusOK, s.svc.Cancel)
-}
-
-// retry serves POST /v1/messages/{id}/retry.
-func (s *server) retry(ctx context.Context, c *call) (*reply, error) {
-	return s.change(ctx, c, http.StatusAccepted, s.svc.Retry)
-}
-
-type changeFunc func(context.Context, string, dispatcher.Lane) ([]dispatcher.Delivery, error)
-
-// change does something to all deliveries of a message, or to one.
-func (s *server) change(ctx context.Context, c *call, status int, do changeFunc) (*reply, error) {
 	id, err := c.id()
 	if err != nil {
 		return nil, err
 	}
-	lane, err := s.destination(ctx, c, id)
+	q, err := c.query("destination")
 	if err != nil {
 		return nil, err
 	}
-	deliveries, err := do(ctx, id, lane)
+	lane, err := s.destination(ctx, c, q, id)
 	if err != nil {
 		return nil, err
+	}
+	deliveries, err := s.svc.Cancel(ctx, id, lane)
+	if err != nil {
+		return nil, c.elsewhere(q, err)
 	}
 	if !c.reads {
-		return answerJSON(status, briefDeliveries(id, deliveries))
+		return answerJSON(http.StatusOK, briefDeliveries(id, deliveries))
 	}
-	return answerJSON(status, wire.Deliveries{ID: id, Deliveries: wireDeliveries(deliveries)})
+	return answerJSON(http.StatusOK, wire.Deliveries{ID: id, Deliveries: wireDeliveries(deliveries)})
 }
 
 // briefDeliveries are what a key without the scope read is told: ids are the
@@ -153,9 +145,8 @@ func wireDelivery(d *dispatcher.Delivery) wire.Delivery {
 		WaitingFor:     d.WaitingFor,
 		WaitingUntil:   wire.Time{Time: d.WaitingUntil},
 	}
+	w.DeliveredAt = wire.Time{Time: d.Delivered}
 	switch d.Status {
-	case dispatcher.StatusDelivered:
-		w.DeliveredAt = wire.Time{Time: d.Ended}
 	case dispatcher.StatusDead:
 		w.DeadReason = string(d.Reason)
 	}

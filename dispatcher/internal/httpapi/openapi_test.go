@@ -90,7 +90,7 @@ func TestTheDocumentHasTheBodiesOfEndpoints(t *testing.T) {
 	require.False(t, rotate.RequestBody.Required)
 	require.Contains(t, rotate.Responses["500"].Description, "sealed")
 	retry := d.Paths["/v1/messages/{id}/retry"]["post"].Responses["409"].Description
-	for _, word := range []string{"in-flight", "disabled", "deleted"} {
+	for _, word := range []string{"ready", "in-flight", "order", "delivered", "expired", "disabled", "deleted"} {
 		require.Contains(t, retry, word)
 	}
 

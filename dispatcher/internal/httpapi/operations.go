@@ -17,6 +17,7 @@ const (
 func (s *server) messageOperations() []operation {
 	id := pathParam("id", "The id of the message.")
 	destination := queryParam("destination", "Only the delivery to this lane, endpoint, or URL of the message's tenant.", text1)
+	all := queryParam("all", "true: what was delivered is sent again too, as what a destination names is.", enum("true", "false"))
 	published := map[int]any{202: wire.Published{}, 200: wire.Published{}}
 	return []operation{
 		{
@@ -50,8 +51,8 @@ func (s *server) messageOperations() []operation {
 		{
 			id: "retry-message", method: "POST", path: "/v1/messages/{id}/retry", scope: scopePublish,
 			summary: "Attempt a message's deliveries now", serve: s.retry,
-			params: []*huma.Param{id, destination}, answers: map[int]any{202: wire.Deliveries{}},
-			problems: []*kind{notFound, inFlight, disabled, deleted, invalid, unavailable},
+			params: []*huma.Param{id, destination, all}, answers: map[int]any{202: wire.Retried{}},
+			problems: []*kind{notFound, due, inFlight, order, delivered, expired, disabled, deleted, invalid, unavailable},
 		},
 		{
 			id: "list-deliveries", method: "GET", path: "/v1/deliveries", scope: scopeRead,

@@ -36,6 +36,10 @@ var (
 	tooSlow      = &kind{"timeout", http.StatusRequestTimeout, "The request took too long to arrive", 0}
 	conflict     = &kind{"conflict", http.StatusConflict, "The id is taken by another message", 0}
 	inFlight     = &kind{"in-flight", http.StatusConflict, "An attempt is under way", 0}
+	due          = &kind{"ready", http.StatusConflict, "It is due already", 0}
+	order        = &kind{"order", http.StatusConflict, "Others go first", 0}
+	delivered    = &kind{"delivered", http.StatusConflict, "It was delivered", 0}
+	expired      = &kind{"expired", http.StatusConflict, "It has expired", 0}
 	taken        = &kind{"taken", http.StatusConflict, "The uid is taken by another endpoint", 0}
 	changed      = &kind{"changed", http.StatusConflict, "It was changed meanwhile", 0}
 	disabled     = &kind{"disabled", http.StatusConflict, "The endpoint is disabled", 0}
@@ -130,6 +134,12 @@ func faultAt(path string, err error) dispatcher.FieldError {
 	return dispatcher.FieldError{Path: path, Detail: err.Error()}
 }
 
+// What a caller is told who can't know whether a change was made.
+const (
+	unsure = "it is not known whether the change was made; asking again with the same id, or uid, is safe"
+	late   = "it did not answer in time; asking again with the same id, or uid, is safe"
+)
+
 // table says what an error of the engine means to a caller. The detail of an
 // error that is not in it stays here: it is not known to be fit for others.
 var table = []struct {
@@ -140,7 +150,7 @@ var table = []struct {
 }{
 	{dispatcher.ErrNotFound, notFound, "", "it was never published, or is no longer kept"},
 	{dispatcher.ErrNoLane, notFound, "", "there is no such lane: GET /v1/lanes lists them. Name an endpoint by its id or uid, or give a URL (with its tenant), whose lane may be held before its first message"},
-	{dispatcher.ErrInFlight, inFlight, "", "wait for its end, then ask again"},
+	{dispatcher.ErrNoDelivery, notFound, "", "the message is kept, but it does not go to this destination: reading it shows where it goes"},
 	{dispatcher.ErrNoEndpoint, notFound, "", "there is no such endpoint: GET /v1/endpoints lists them"},
 	{dispatcher.ErrTaken, taken, "", "it is there with other content; nothing was changed"},
 	{dispatcher.ErrStale, changed, "", "others were quicker, again and again; nothing was changed: ask again"},
@@ -155,9 +165,9 @@ var table = []struct {
 	{dispatcher.ErrCursor, invalid, "query.cursor", "was not made by this list"},
 	{dispatcher.ErrFull, full, "", "nothing was changed; ask again later"},
 	{dispatcher.ErrNotDurable, weak, "", "it is stored and goes on; asking again with the same id is safe, and answers 200 once it is durable"},
-	{dispatcher.ErrUnavailable, unavailable, "", "it is not known whether the change was made; asking again with the same id, or uid, is safe"},
+	{dispatcher.ErrUnavailable, unavailable, "", unsure},
 	{dispatcher.ErrFenced, unavailable, "", "this instance starts anew; ask again"},
-	{context.DeadlineExceeded, unavailable, "", "it did not answer in time; asking again with the same id, or uid, is safe"},
+	{context.DeadlineExceeded, unavailable, "", late},
 	{context.Canceled, unavailable, "", "the request was given up"},
 }
 
@@ -177,6 +187,16 @@ func asProblem(err error) (p *problem, known bool) {
 		}
 	}
 	return &problem{kind: internal, detail: "the log says what"}, false
+}
+
+// of is the problem as it is told of a method: a read changes nothing, so that
+// nobody need ask whether it did.
+func (p *problem) of(method string) *problem {
+	reads := method == http.MethodGet || method == http.MethodHead
+	if !reads || p.detail != unsure && p.detail != late {
+		return p
+	}
+	return &problem{kind: p.kind, detail: "nothing could be read; ask again in a moment"}
 }
 
 // write answers with the problem.

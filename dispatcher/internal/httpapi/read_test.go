@@ -40,7 +40,7 @@ func testRecord(t testing.TB) dispatcher.Record {
 					Error: "status 500", Excerpt: []byte("oops\xff"), Next: testNow.Add(time.Minute),
 				}},
 			},
-			{ID: dispatcher.DeliveryID{Lane: "u_2", Message: "a"}, Status: dispatcher.StatusDelivered, Ended: testNow, Attempts: 1, LastStatus: 200},
+			{ID: dispatcher.DeliveryID{Lane: "u_2", Message: "a"}, Status: dispatcher.StatusDelivered, Ended: testNow, Delivered: testNow, Attempts: 1, LastStatus: 200},
 			{ID: dispatcher.DeliveryID{Lane: "u_3", Message: "a"}, Status: dispatcher.StatusDead, Ended: testNow, Reason: dispatcher.ReasonExhausted},
 		},
 	}
@@ -99,7 +99,7 @@ func TestCancelAndRetryNameTheirDelivery(t *testing.T) {
 	}{{"DELETE", "/v1/messages/a", 200}, {"POST", "/v1/messages/a/retry", 202}} {
 		f := &fakeService{record: testRecord(t)}
 		h := newTestAPI(t, f)
-		got := decodeAnswer[wire.Deliveries](t, serve(h, newRequest(c.method, c.path, "")), c.status)
+		got := decodeAnswer[wire.Retried](t, serve(h, newRequest(c.method, c.path, "")), c.status)
 		require.Equal(t, "a", got.ID)
 		require.Len(t, got.Deliveries, 3)
 		require.Empty(t, f.lane)
@@ -121,8 +121,10 @@ func TestCancelAndRetryNameTheirDelivery(t *testing.T) {
 
 		f.err = fmt.Errorf("cancel a: %w", dispatcher.ErrNotFound)
 		requireProblem(t, serve(h, newRequest(c.method, c.path, "")), 404, "not-found")
-		f.err = dispatcher.ErrInFlight
-		requireProblem(t, serve(h, newRequest(c.method, c.path, "")), 409, "in-flight")
+		f.err = fmt.Errorf("message a to u_1: %w", dispatcher.ErrNoDelivery)
+		p := requireProblem(t, serve(h, newRequest(c.method, c.path+"?destination=u_1", "")), 404, "not-found")
+		require.Contains(t, p.Detail, "does not go to this destination")
+		require.NotContains(t, p.Detail, "never published")
 	}
 }
 

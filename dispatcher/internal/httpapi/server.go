@@ -120,7 +120,7 @@ func (s *server) serve(o operation) {
 			answer, err = o.serve(ctx, c)
 		}
 		if err != nil {
-			p := s.problem(ctx, err)
+			p := s.problem(ctx, err).of(r.Method)
 			refusedWith(w, p)
 			answer = p.reply()
 		}

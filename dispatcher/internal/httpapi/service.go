@@ -38,9 +38,9 @@ type MessageService interface {
 	// Cancel ends what is not finished of a message's deliveries, or of the one
 	// in lane where that is set, and answers them as they are now.
 	Cancel(ctx context.Context, id string, lane dispatcher.Lane) ([]dispatcher.Delivery, error)
-	// Retry attempts the same deliveries at once; dispatcher.ErrInFlight where
-	// an attempt is under way.
-	Retry(ctx context.Context, id string, lane dispatcher.Lane) ([]dispatcher.Delivery, error)
+	// Retry attempts the same deliveries at once, those that were delivered only
+	// where they are meant too, and tells why it leaves the others.
+	Retry(ctx context.Context, id string, lane dispatcher.Lane, delivered bool) ([]dispatcher.Retried, error)
 	// Deliveries reads a page of a list; dispatcher.ErrCursor where the cursor
 	// is none.
 	Deliveries(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error)

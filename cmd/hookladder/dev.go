@@ -7,6 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/joho/godotenv"
@@ -60,6 +62,9 @@ REDIS_URL is not used. hookladder config --dev shows them.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.key = s.vars()["HOOKLADDER_KEY"]
+			ctx, stop := untilHangUp(cmd.Context())
+			defer stop()
+			cmd.SetContext(ctx)
 			return f.run(cmd, s.vars())
 		},
 	}
@@ -69,6 +74,15 @@ REDIS_URL is not used. hookladder config --dev shows them.`,
 	flags.Float64Var(&f.speed, "speed", 1, "how many times faster than its settings the ladder is climbed and a breaker waits")
 	flags.BoolVar(&f.demo, "demo", false, "publish one message to each of the receiver's paths")
 	return cmd
+}
+
+// untilHangUp ends too when the terminal is closed, unless that was asked to be
+// passed over (nohup). What is under way then ends as with Ctrl-C.
+func untilHangUp(ctx context.Context) (context.Context, context.CancelFunc) {
+	if signal.Ignored(syscall.SIGHUP) {
+		return context.WithCancel(ctx)
+	}
+	return signal.NotifyContext(ctx, syscall.SIGHUP)
 }
 
 // devSurroundings adds the .env file, if there is one, and dev's own defaults.

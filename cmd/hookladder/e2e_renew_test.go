@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -130,6 +131,20 @@ func newEncryptionKey() string {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // never fails
 	return base64.StdEncoding.EncodeToString(key)
+}
+
+func TestE2EAClosedTerminalEndsDevInOrder(t *testing.T) {
+	t.Parallel()
+	path, err := binary()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), path, "dev", "--listen", "127.0.0.1:0", "--receiver", "127.0.0.1:0")
+	out := &lockedBuffer{}
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = []string{"LOG_LEVEL=info", raceAtExit}, t.TempDir(), out, out
+	require.NoError(t, cmd.Start())
+	require.Eventually(t, func() bool { return strings.Contains(out.String(), "Attempts, as they are made") }, e2eWait, 10*time.Millisecond, "%s", out)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
+	require.NoError(t, cmd.Wait(), "%s", out)
+	require.Contains(t, out.String(), "msg=stopped")
 }
 
 func TestE2EAHangUpWithoutFilesChangesNothing(t *testing.T) {

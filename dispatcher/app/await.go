@@ -33,7 +33,7 @@ func await(ctx context.Context, at string, o Options) (*redisq.Store, error) {
 		}
 		if time.Since(said) >= awaitLine {
 			said = time.Now()
-			o.Log.WarnContext(ctx, "waiting for the store", "waited_s", waited.Seconds(), "most_s", o.StoreWait.Seconds(), "err", err)
+			o.Log.WarnContext(ctx, "waiting for the store", "waited_s", waited.Round(time.Millisecond).Seconds(), "most_s", o.StoreWait.Seconds(), "err", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -131,7 +131,7 @@ func TestADeadInstanceIsTakenOverAMiBOfRecordsAtATime(t *testing.T) {
 	calls := 0
 	for _, c := range g.of("reap") {
 		calls++
-		require.Equal(t, 6, c.size)
+		require.Equal(t, 5, c.size)
 	}
 	require.GreaterOrEqual(t, calls, n*15<<10/(1<<20), "a MiB each")
 	r.mustBeSound()

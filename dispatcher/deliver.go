@@ -166,10 +166,34 @@ func (d *deliverer) tell(c Claimed, s Settlement, began time.Time) {
 			slog.Float64("took_ms", float64(s.Attempt.Duration.Microseconds())/1000), slog.String("err", logged(s.Attempt)))
 	}
 	d.engine.watching.tell(func(o Observer) {
-		a := Attempted{ID: c.ID, Host: s.Host, Attempt: s.Attempt, Wait: s.Wait, Reason: s.Reason, Late: max(began.Sub(c.Due), 0)}
+		a := Attempted{ID: c.ID, Host: s.Host, Attempt: s.Attempt, Wait: s.Wait, Reason: s.Reason, Late: lateness(c, began)}
 		if c.Message != nil {
 			a.Topic = c.Message.Topic
+			a.Since = tookInAll(c, &s)
 		}
 		o.Attempted(a)
 	})
+}
+
+// lateness is how long after it was due an attempt began. Nothing is due before
+// it was accepted.
+func lateness(c Claimed, began time.Time) time.Duration {
+	due := c.Due
+	if c.Message != nil && c.Message.CreatedAt.After(due) {
+		due = c.Message.CreatedAt
+	}
+	return max(began.Sub(due), 0)
+}
+
+// tookInAll is how long it took until a delivery was delivered; 0: it was not, or
+// a person asked for one of its attempts.
+func tookInAll(c Claimed, s *Settlement) time.Duration {
+	if s.Verdict != Delivered || c.Asked || c.Rung != c.Attempt {
+		return 0
+	}
+	from := c.Message.CreatedAt
+	if c.Message.DeliverAt.After(from) {
+		from = c.Message.DeliverAt
+	}
+	return max(s.Attempt.At.Add(s.Attempt.Duration).Sub(from), 1)
 }

@@ -102,6 +102,7 @@ const (
 	WhyRate       LaneWhy = "rate"        // its endpoint's rate is used up
 	WhySealed     LaneWhy = "sealed"      // an instance can't open or read its endpoint
 	WhyMissing    LaneWhy = "missing"     // its endpoint is not there, and was not deleted
+	WhyOrder      LaneWhy = "order"       // of deliveries only: others of their key go first
 )
 
 // Standing is how a lane stands, and why.

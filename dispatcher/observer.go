@@ -15,7 +15,12 @@ type Attempted struct {
 	Attempt Attempt
 	Wait    time.Duration // Retry: until the next attempt
 	Reason  DeadReason    // Dead: why
-	Late    time.Duration // how long after its due time it began
+	Late    time.Duration // how long after its due time, or its acceptance where that was later, it began
+
+	// Since is how long a delivery took that this attempt delivered: since it was
+	// accepted, or since the time it was published for where that is later, with
+	// all rungs and pauses. 0: it was not delivered, or a person had it sent again.
+	Since time.Duration
 }
 
 // Observer is told what happens, for metrics and for people who watch. Its

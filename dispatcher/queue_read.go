@@ -37,7 +37,9 @@ type Stats struct {
 	Dead      map[DeadReason]int64
 	EverDead  map[DeadReason]int64 // that ever died, also what was retried or forgotten since
 	Cancelled int64                // that ever were, likewise
-	OldestDue time.Time            // zero: nothing is due
+	OldestDue time.Time            // of what may be attempted; zero: nothing is due
+	Held      map[LaneWhy]int64    // deliveries that are due and may not be attempted, by why
+	LanesBy   map[EndpointState]int64
 	Now       time.Time
 	Instances int
 	Retention time.Duration // for how long finished deliveries are kept whole by now, in the partition that keeps them least long

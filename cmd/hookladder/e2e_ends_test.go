@@ -90,6 +90,10 @@ func TestE2EEveryDeathIsToldOnce(t *testing.T) {
 		require.EqualValues(t, n, st.Ends.Dead[reason], reason)
 		require.Contains(t, text, fmt.Sprintf("\nhookladder_dead_total{reason=%q} %d\n", reason, n))
 	}
+	// The endpoint is off, and the lane of what was poison is paused.
+	for _, line := range []string{`lanes{state="disabled"} 1`, `lanes{state="paused"} 1`, `held{why="paused"} 0`, "oldest_due_seconds 0"} {
+		require.Contains(t, text, "\nhookladder_"+line+"\n")
+	}
 	require.Equal(t, all, strings.Count(i.log.String(), `"msg":"delivery dead"`))
 	_, err = i.Retry(t.Context(), "gone", "")
 	require.NoError(t, err)

@@ -53,6 +53,9 @@ var (
 	latenessBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5, 15, 60, 300, 1800, 3600}
 )
 
+// A delivery has all of its ladder: 25 hours by default.
+var deliveryBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 5, 15, 60, 300, 1800, 3600, 21600, 86400, 172800}
+
 // Metrics counts what an instance does. It is a dispatcher.Observer, and the
 // handler of GET /metrics.
 type Metrics struct {
@@ -68,6 +71,7 @@ type Metrics struct {
 	accepted  map[string]prometheus.Counter
 	took      prometheus.Histogram
 	late      prometheus.Histogram
+	whole     prometheus.Histogram
 	unmatched prometheus.Counter
 	takeovers prometheus.Counter
 }
@@ -97,7 +101,10 @@ func New() *Metrics {
 			Name: prefix + "attempt_seconds", Help: "How long attempts took, until the answer was judged.", Buckets: attemptBuckets,
 		}),
 		late: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: prefix + "lateness_seconds", Help: "How long after its due time an attempt began.", Buckets: latenessBuckets,
+			Name: prefix + "lateness_seconds", Help: "How long after its due time, or its acceptance where that was later, an attempt began.", Buckets: latenessBuckets,
+		}),
+		whole: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: prefix + "delivery_seconds", Help: "How long after its acceptance, or after the time it was published for where that is later, a delivery was delivered.", Buckets: deliveryBuckets,
 		}),
 		unmatched: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: prefix + "unmatched_total", Help: "Messages that no endpoint wanted.",
@@ -108,7 +115,7 @@ func New() *Metrics {
 	}
 	m.resolve(attempts, dead, accepted)
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(attempts, dead, accepted, m.took, m.late, m.unmatched, m.takeovers, m.store,
+	registry.MustRegister(attempts, dead, accepted, m.took, m.late, m.whole, m.unmatched, m.takeovers, m.store,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.registry = registry
 	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
@@ -151,6 +158,9 @@ func (m *Metrics) Attempted(a dispatcher.Attempted) {
 	}
 	m.took.Observe(a.Attempt.Duration.Seconds())
 	m.late.Observe(a.Late.Seconds())
+	if a.Since > 0 {
+		m.whole.Observe(a.Since.Seconds())
+	}
 }
 
 // Died counts a delivery that died.

@@ -117,17 +117,21 @@ func TestAttemptsAreCounted(t *testing.T) {
 	attempt(dispatcher.Dead, dispatcher.ClassStatus, dispatcher.ReasonExhausted, 10)
 	attempt(dispatcher.Dead, dispatcher.ClassExpired, dispatcher.ReasonExpired, 0) // none was made
 	attempt(dispatcher.Dead, "of a later version", "of a later version", 1)
+	m.Attempted(dispatcher.Attempted{
+		Attempt: dispatcher.Attempt{Number: 3, Verdict: dispatcher.Delivered}, Since: 20 * time.Minute,
+	})
 	m.TookOver(17)
 	m.Died(dispatcher.Death{Reason: dispatcher.ReasonPoison})
 	m.Died(dispatcher.Death{Reason: "of a later version"})
 	text := scrape(t, m)
 	mustTell(t, text,
-		`attempts_total{class="none",outcome="delivered"} 3`,
+		`attempts_total{class="none",outcome="delivered"} 4`,
 		`attempts_total{class="timeout",outcome="retry"} 1`,
 		`attempts_total{class="status",outcome="dead"} 1`,
 		`attempts_total{class="expired",outcome="dead"} 0`,
-		`attempt_seconds_count 6`, `attempt_seconds_bucket{le="0.025"} 0`, `attempt_seconds_bucket{le="0.05"} 6`,
-		`lateness_seconds_bucket{le="0.0025"} 0`, `lateness_seconds_bucket{le="0.005"} 6`,
+		`attempt_seconds_count 7`, `attempt_seconds_bucket{le="0.025"} 1`, `attempt_seconds_bucket{le="0.05"} 7`,
+		`lateness_seconds_bucket{le="0.0025"} 1`, `lateness_seconds_bucket{le="0.005"} 7`,
+		`delivery_seconds_count 1`, `delivery_seconds_bucket{le="300"} 0`, `delivery_seconds_bucket{le="1800"} 1`,
 		`dead_total{reason="exhausted"} 0`, `dead_total{reason="expired"} 0`, `dead_total{reason="gone"} 0`, `dead_total{reason="poison"} 1`,
 		`takeovers_total 1`,
 	)
@@ -167,7 +171,9 @@ func TestTheQueueIsToldOf(t *testing.T) {
 	source := &fakeSource{stats: dispatcher.Stats{
 		Counts: map[dispatcher.Status]int64{dispatcher.StatusReady: 7, dispatcher.StatusDead: 2},
 		Now:    now, OldestDue: now.Add(-90 * time.Second), Instances: 3, Retention: 2 * time.Hour,
-		Store: dispatcher.StoreInfo{UsedBytes: &used, MaxBytes: &most, Durable: dispatcher.No},
+		Held:    map[dispatcher.LaneWhy]int64{dispatcher.WhyPaused: 4, dispatcher.WhyOrder: 1},
+		LanesBy: map[dispatcher.EndpointState]int64{dispatcher.StateActive: 8, dispatcher.StateOpen: 2},
+		Store:   dispatcher.StoreInfo{UsedBytes: &used, MaxBytes: &most, Durable: dispatcher.No},
 	}}
 	m := metrics.New()
 	require.NotContains(t, scrape(t, m), "store_up", "nobody can be asked yet")
@@ -176,6 +182,9 @@ func TestTheQueueIsToldOf(t *testing.T) {
 		"store_up 1", "store_durable 0", "store_used_ratio 0.25", "retention_seconds 7200", "instances 3",
 		`deliveries{status="ready"} 7`, `deliveries{status="dead"} 2`, `deliveries{status="delivered"} 0`,
 		"oldest_due_seconds 90", "in_flight 3", "permits 1024",
+		`held{why="paused"} 4`, `held{why="order"} 1`, `held{why="breaker"} 0`, `held{why="retry_after"} 0`, `held{why="rate"} 0`,
+		`held{why="consumer"} 0`, `lanes{state="active"} 8`, `lanes{state="open"} 2`, `lanes{state="limited"} 0`,
+		`lanes{state="failing"} 0`, `lanes{state="paused"} 0`, `lanes{state="disabled"} 0`,
 	)
 }
 
@@ -201,6 +210,8 @@ func TestAStoreThatAnswersIsUpThoughItCouldNotBeCounted(t *testing.T) {
 	mustTell(t, text, "store_up 1", "permits 1024")
 	require.NotContains(t, text, "hookladder_deliveries")
 	require.NotContains(t, text, "oldest_due")
+	require.NotContains(t, text, "hookladder_lanes")
+	require.NotContains(t, text, "hookladder_held")
 }
 
 func TestTheQueueIsNotCountedAtEachScrape(t *testing.T) {

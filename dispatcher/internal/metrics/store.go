@@ -30,13 +30,24 @@ const (
 	statsWithin = 3 * time.Second
 )
 
+// The labels of lanes and held, in the order of the states: each lane has the
+// last that holds. No lane is failing, and none has consumers, yet.
+var (
+	states = []dispatcher.EndpointState{
+		dispatcher.StateActive, dispatcher.StateLimited, dispatcher.StateOpen, "failing", dispatcher.StatePaused, dispatcher.StateDisabled,
+	}
+	whys = []dispatcher.LaneWhy{
+		dispatcher.WhyPaused, dispatcher.WhyBreaker, dispatcher.WhyRetryAfter, dispatcher.WhyRate, dispatcher.WhyOrder, "consumer",
+	}
+)
+
 // storeCollector asks when it is scraped. What it can't find out it leaves out:
 // a gauge that stands still would tell that all is well.
 type storeCollector struct {
 	up, durable, used, retention *prometheus.Desc
 	instances, deliveries        *prometheus.Desc
 	oldest, inFlight, permits    *prometheus.Desc
-	exhausted                    *prometheus.Desc
+	exhausted, lanes, held       *prometheus.Desc
 
 	mu     sync.Mutex // guards what follows; held while the queue is counted, so that one does it for all
 	source Source
@@ -57,7 +68,9 @@ func newStoreCollector() *storeCollector {
 		retention:  describe("retention_seconds", "For how long finished deliveries are kept whole by now, where they are kept least long."),
 		instances:  describe("instances", "Instances that are alive, or not yet found dead."),
 		deliveries: describe("deliveries", "Deliveries in the queue.", "status"),
-		oldest:     describe("oldest_due_seconds", "For how long the oldest delivery is due that is not attempted; 0: none is."),
+		oldest:     describe("oldest_due_seconds", "For how long the oldest delivery is due that may be attempted and is not; 0: none is."),
+		lanes:      describe("lanes", "Destinations that are known, each under the last state that holds.", "state"),
+		held:       describe("held", "Deliveries that are due, or behind another, and may not be attempted, by why.", "why"),
 		inFlight:   describe("in_flight", "Permits of this instance that are in use."),
 		permits:    describe("permits", "Permits of this instance: MAX_IN_FLIGHT, or what the file descriptors allow."),
 		exhausted:  describe("exhausted_total", "Attempts that were not made, since this host had no file descriptor, port or buffer left. They wait."),
@@ -73,7 +86,7 @@ func (c *storeCollector) watch(s Source) {
 // Describe tells which metrics there are.
 func (c *storeCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.up, c.durable, c.used, c.retention, c.instances, c.deliveries, c.oldest, c.inFlight, c.permits, c.exhausted,
+		c.up, c.durable, c.used, c.retention, c.instances, c.deliveries, c.oldest, c.inFlight, c.permits, c.exhausted, c.lanes, c.held,
 	} {
 		out <- d
 	}
@@ -113,6 +126,12 @@ func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
 	tell(c.instances, float64(st.Instances))
 	for _, status := range dispatcher.Statuses {
 		tell(c.deliveries, float64(st.Counts[status]), string(status))
+	}
+	for _, state := range states {
+		tell(c.lanes, float64(st.LanesBy[state]), string(state))
+	}
+	for _, why := range whys {
+		tell(c.held, float64(st.Held[why]), string(why))
 	}
 	oldest := 0.0
 	if !st.OldestDue.IsZero() {

@@ -107,6 +107,7 @@ func Run(t *testing.T, open OpenFunc) {
 		{"trim for room", roomCases},
 		{"ends", endCases},
 		{"look and stats", readCases},
+		{"held back", heldBackCases},
 		{"list", listCases},
 		{"wake", wakeCases},
 		{"partitions and sizes", sizeCases},

@@ -142,7 +142,7 @@ func TestStatsTellTheOldestOfAllLanes(t *testing.T) {
 	}
 }
 
-// Lanes without work cost a page of the scan each thousand, and nothing else.
+// Lanes without work cost a page of the scan each four hundred, and nothing else.
 func TestStatsPassIdleLanesQuickly(t *testing.T) {
 	r := newTrap(t)
 	fields := make([]any, 0, 2*50_000)
@@ -155,7 +155,7 @@ func TestStatsPassIdleLanesQuickly(t *testing.T) {
 	before := r.calls()
 	stats, err := r.store.Stats(t.Context())
 	require.NoError(t, err)
-	require.Less(t, r.calls()-before, 500)
+	require.Less(t, r.calls()-before, 1000)
 	require.Len(t, stats.Lanes, 1)
 	require.Equal(t, dispatcher.Lane("busy"), stats.Lanes[0].Lane)
 }

@@ -20,24 +20,33 @@ const scanPage = 1000
 func (s *Store) Stats(ctx context.Context) (dispatcher.Stats, error) {
 	st := dispatcher.Stats{
 		Counts: map[dispatcher.Status]int64{}, Dead: map[dispatcher.DeadReason]int64{}, EverDead: map[dispatcher.DeadReason]int64{},
+		Held: map[dispatcher.LaneWhy]int64{}, LanesBy: map[dispatcher.EndpointState]int64{},
 	}
-	err := join(s.countsOf(ctx, &st), s.retentionOf(ctx, &st), s.lanesOf(ctx, &st))
+	known, err := s.countsOf(ctx, &st)
+	err = join(err, s.retentionOf(ctx, &st), s.lanesOf(ctx, &st, known))
 	var storeErr error
 	st.Store, storeErr = s.Store(ctx)
 	return st, join(err, storeErr)
 }
 
-// countsOf adds the counts, the number of instances and the time.
-func (s *Store) countsOf(ctx context.Context, st *dispatcher.Stats) error {
-	counts := make([]*redis.MapStringStringCmd, len(s.tags))
-	buried := make([]*redis.MapStringStringCmd, len(s.tags))
-	ends := make([]*redis.MapStringStringCmd, len(s.tags))
+// counted is what one partition counts.
+type counted struct {
+	counts, buried, ends *redis.MapStringStringCmd
+	due, known           *redis.IntCmd
+}
+
+// countsOf adds the counts, the number of instances and the time, and answers how
+// many lanes are known.
+func (s *Store) countsOf(ctx context.Context, st *dispatcher.Stats) (known int64, err error) {
+	all := make([]counted, len(s.tags))
 	var instances *redis.IntCmd
 	t := trip{clock: true, errands: make([]errand, len(s.tags)+1)}
-	for n := range s.tags {
+	for n, tag := range s.tags {
 		t.errands[n] = errand{partition: n, fill: func(p redis.Pipeliner) {
-			counts[n], buried[n] = p.HGetAll(ctx, s.tags[n]+keyCounts), p.HGetAll(ctx, s.tags[n]+keyBuried)
-			ends[n] = p.HGetAll(ctx, s.tags[n]+keyEnds)
+			all[n] = counted{
+				counts: p.HGetAll(ctx, tag+keyCounts), buried: p.HGetAll(ctx, tag+keyBuried), ends: p.HGetAll(ctx, tag+keyEnds),
+				due: p.ZCard(ctx, tag+keyDue), known: p.ZCard(ctx, tag+keyKnown),
+			}
 		}}
 	}
 	t.errands[len(s.tags)] = errand{partition: home, fill: func(p redis.Pipeliner) { instances = p.HLen(ctx, s.instances()) }}
@@ -52,33 +61,46 @@ func (s *Store) countsOf(ctx context.Context, st *dispatcher.Stats) error {
 		if st.Now.IsZero() {
 			st.Now = e.now
 		}
-		if e.partition == home {
-			continue
-		}
-		for status, text := range counts[e.partition].Val() {
-			k, _ := strconv.ParseInt(text, 10, 64)
-			st.Counts[dispatcher.Status(status)] += k
-		}
-		for field, text := range buried[e.partition].Val() {
-			_, reason, _ := strings.Cut(field, " ")
-			k, _ := strconv.ParseInt(text, 10, 64)
-			st.Dead[dispatcher.DeadReason(reason)] += k
-		}
-		for end, text := range ends[e.partition].Val() {
-			k, _ := strconv.ParseInt(text, 10, 64)
-			if status, reason, _ := strings.Cut(end, " "); status == string(dispatcher.StatusDead) {
-				st.EverDead[dispatcher.DeadReason(reason)] += k
-			} else {
-				st.Cancelled += k
-			}
+		if e.partition != home {
+			all[e.partition].add(st)
+			known += all[e.partition].known.Val()
 		}
 	}
-	return join(errs...)
+	return known, join(errs...)
 }
 
-// lanesOf adds the lanes with the most work, and the oldest thing that is due:
-// what is ready the longest, and what the mover has not come to.
-func (s *Store) lanesOf(ctx context.Context, st *dispatcher.Stats) error {
+// add adds one partition.
+func (c *counted) add(st *dispatcher.Stats) {
+	each := func(of *redis.MapStringStringCmd, do func(first, second string, n int64)) {
+		for field, text := range of.Val() {
+			first, second, _ := strings.Cut(field, " ")
+			n, _ := strconv.ParseInt(text, 10, 64)
+			do(first, second, n)
+		}
+	}
+	waiting := int64(0) // for a time or a turn
+	each(c.counts, func(status, _ string, n int64) {
+		st.Counts[dispatcher.Status(status)] += n
+		if s := dispatcher.Status(status); s == dispatcher.StatusScheduled || s == dispatcher.StatusRetrying {
+			waiting += n
+		}
+	})
+	// What waits and has no time is behind another; between two of these readings something may have moved.
+	st.Held[dispatcher.WhyOrder] += max(waiting-c.due.Val(), 0)
+	each(c.buried, func(_, reason string, n int64) { st.Dead[dispatcher.DeadReason(reason)] += n })
+	each(c.ends, func(status, reason string, n int64) {
+		if status == string(dispatcher.StatusDead) {
+			st.EverDead[dispatcher.DeadReason(reason)] += n
+		} else {
+			st.Cancelled += n
+		}
+	})
+}
+
+// lanesOf adds the lanes with the most work, how many of those known stand how,
+// what they hold back, and the oldest thing that is due: what is ready the
+// longest, and what the mover has not come to.
+func (s *Store) lanesOf(ctx context.Context, st *dispatcher.Stats, known int64) error {
 	dues := make([]*redis.ZSliceCmd, len(s.tags))
 	err := s.everyPartition(ctx, "stats", s.all(), func(p redis.Pipeliner, n int) {
 		dues[n] = p.ZRangeWithScores(ctx, s.tags[n]+keyDue, 0, 0)
@@ -95,6 +117,7 @@ func (s *Store) lanesOf(ctx context.Context, st *dispatcher.Stats) error {
 	}
 	found, busyErr := s.busy.look(ctx, s)
 	oldest(found.oldest)
+	found.tell(st, known)
 	return join(err, busyErr, s.topLanes(ctx, found.lanes, st))
 }
 

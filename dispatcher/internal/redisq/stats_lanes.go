@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
 )
 
 const (
@@ -14,7 +15,9 @@ const (
 	busyAtOnce   = 32          // pages that one round trip reads
 	busyWithin   = time.Second // a look that takes longer is gone on with by the next
 	busyQuick    = 100 * time.Millisecond
-	busyIdleFold = 9 // a look that took longer than busyQuick is not repeated for so many times as long
+	firstPlace   = "i0" // as busy_lanes spells it
+	busyPage     = 400  // lanes that one call looks at: half a ms where they are idle, two where all are busy
+	busyIdleFold = 9    // a look that took longer than busyQuick is not repeated for so many times as long
 )
 
 // busyLane is a lane with work.
@@ -27,11 +30,39 @@ type busyLane struct {
 // busiest is what a look through all lanes found.
 type busiest struct {
 	lanes  []busyLane // those with the most waiting
-	oldest time.Time  // since when the oldest is ready; zero: nothing is
+	oldest time.Time  // since when the oldest is ready of what may be attempted; zero: nothing is
+
+	held     [len(heldWhys)]int64   // deliveries that are ready, by why they may not be attempted
+	standing [len(toldStates)]int64 // lanes, by their own state
+	all      bool                   // some partition's lanes are all paused
+}
+
+// What busy_lanes counts, in its order. Lanes that stand in no other way are active.
+var (
+	heldWhys   = [...]dispatcher.LaneWhy{dispatcher.WhyPaused, dispatcher.WhyBreaker, dispatcher.WhyRetryAfter, dispatcher.WhyRate}
+	toldStates = [...]dispatcher.EndpointState{
+		dispatcher.StateOpen, dispatcher.StateLimited, dispatcher.StatePaused, dispatcher.StateDisabled,
+	}
+)
+
+// tell adds what the lanes hold back, and how many of those known stand how.
+func (b *busiest) tell(st *dispatcher.Stats, known int64) {
+	for i, why := range heldWhys {
+		st.Held[why] += b.held[i]
+	}
+	standing := b.standing
+	if b.all { // whatever they are of themselves
+		standing = [...]int64{0, 0, known - standing[3], standing[3]}
+	}
+	for i, state := range toldStates {
+		st.LanesBy[state] = max(standing[i], 0)
+		known -= standing[i]
+	}
+	st.LanesBy[dispatcher.StateActive] = max(known, 0) // what came and went meanwhile is counted twice, or not
 }
 
 // busyLook looks through the lanes of all partitions, in pages. Idle ones are
-// passed quickly, but a million of them take most of a second: then what was
+// passed quickly, but a million of them take more than a second: then what was
 // found serves for a while, so that to watch costs Redis a tenth of its time at
 // most.
 type busyLook struct {
@@ -41,9 +72,9 @@ type busyLook struct {
 	ended time.Time     // of that look; zero: none did
 	took  time.Duration // by that look
 
-	found busiest // by the look under way
-	left  []int   // partitions that it has not come to the end of; none: no look is under way
-	pages []uint64
+	found busiest  // by the look under way
+	left  []int    // partitions that it has not come to the end of; none: no look is under way
+	pages []string // where to go on in each partition
 	spent time.Duration
 }
 
@@ -61,7 +92,7 @@ func (b *busyLook) look(ctx context.Context, s *Store) (busiest, error) {
 		return b.done, nil
 	}
 	if len(b.left) == 0 {
-		b.found, b.spent, b.left, b.pages = busiest{}, 0, s.all(), make([]uint64, len(s.tags))
+		b.found, b.spent, b.left, b.pages = busiest{}, 0, s.all(), slices.Repeat([]string{firstPlace}, len(s.tags))
 	}
 	began := time.Now()
 	var errs []error
@@ -91,7 +122,7 @@ func (b *busyLook) page(ctx context.Context, s *Store) error {
 	}
 	jobs := make([]job, len(some))
 	for i, n := range some {
-		jobs[i] = job{partition: n, args: []any{0, strconv.FormatUint(b.pages[n], 10), scanPage, fewest, topLanes}}
+		jobs[i] = job{partition: n, args: []any{0, b.pages[n], busyPage, fewest, topLanes}}
 	}
 	left := slices.Clone(b.left[len(some):])
 	var errs []error
@@ -100,7 +131,7 @@ func (b *busyLook) page(ctx context.Context, s *Store) error {
 		next, err := b.read(n, r)
 		if err != nil {
 			errs = append(errs, inPartition(n, err))
-		} else if b.pages[n] = next; next != 0 {
+		} else if b.pages[n] = next; next != "" {
 			left = append(left, n)
 		}
 	}
@@ -109,17 +140,21 @@ func (b *busyLook) page(ctx context.Context, s *Store) error {
 }
 
 // read adds what a page has.
-func (b *busyLook) read(partition int, r reply) (next uint64, err error) {
+func (b *busyLook) read(partition int, r reply) (next string, err error) {
 	a := answer{values: r.values, err: r.err}
 	a.hintIf(partition)
-	if a.err != nil {
-		return 0, a.err
-	}
-	if next, err = strconv.ParseUint(a.text(), 10, 64); err != nil {
-		return 0, errAnswer
-	}
+	next = a.text()
 	if oldest := a.time(); !oldest.IsZero() && (b.found.oldest.IsZero() || oldest.Before(b.found.oldest)) {
 		b.found.oldest = oldest
+	}
+	for i := range b.found.held {
+		b.found.held[i] += a.number()
+	}
+	for i := range b.found.standing {
+		b.found.standing[i] += a.number()
+	}
+	if a.number() > 0 {
+		b.found.all = true
 	}
 	for a.more() {
 		l := busyLane{partition: partition, lane: a.text(), flying: int(a.number()), waiting: int(a.number())}

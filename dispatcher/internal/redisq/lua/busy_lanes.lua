@@ -1,30 +1,105 @@
--- busy_lanes: look for the lanes in which most waits, and for what is ready the longest, a page of all lanes at a time.
+-- busy_lanes: look through all lanes, a part at a time: those in which most waits, what is ready the longest of what may be
+-- attempted, how much is held and why, and how many lanes stand how. It goes through three hashes: :in for what waits,
+-- :lane for breakers and times, :held for pauses. One that is idle costs no more than to pass it by.
 --
--- ARGV[..] after those of read: cursor of the scan ("0" at first), about how many to look at, fewest that wait in a lane that
--- is told, most lanes to tell
--- returns now, due, weight, next cursor ("0" at the end), ms since when the oldest is ready (0: nothing is), then for each
--- lane told: lane, in flight, waiting
+-- ARGV[..] after those of read: place to begin at (a letter of the hash, i, l or h, and the cursor of its scan; "i0" at
+-- first), about how many to look at, fewest that wait in a lane that is told, most lanes to tell
+-- returns now, due, weight, next place (empty at the end), ms since when the oldest is ready (0: nothing is), deliveries that
+-- are held: paused, breaker, retry_after, rate; lanes that are open, limited, paused, disabled; 1 if all are paused; then
+-- for each lane told: lane, in flight, waiting
+local hash, at, left = sub(ARGV[rest], 1, 1), sub(ARGV[rest], 2), tonumber(ARGV[rest + 1])
 local fewest, most_told = tonumber(ARGV[rest + 2]), tonumber(ARGV[rest + 3])
-local scan = call('HSCAN', IN, ARGV[rest], 'COUNT', ARGV[rest + 1])
 local oldest, told = 0, {}
-for i = 1, #scan[2], 2 do
-  local name, text = scan[2][i], scan[2][i + 1]
-  local flying, waiting = match(text, '^(%d+) (%d+)$')
-  if flying and #text < 20 and text ~= '0 0' then
-    flying, waiting = tonumber(flying), tonumber(waiting)
-    local head = waiting > 0 and safely('LINDEX', READY .. name, 0)
-    local due = head and match(head, '^(%d+):')
-    due = due and tonumber(due)
-    if due and due < SANE and (oldest == 0 or due < oldest) then oldest = math.max(due, 1) end
-    if waiting >= fewest then told[#told + 1] = { name, flying, waiting } end
+local held_back = { paused = 0, breaker = 0, retry_after = 0, rate = 0 }
+local standing = { open = 0, limited = 0, paused = 0, disabled = 0 }
+
+-- held_by is why a lane's ready deliveries may not be attempted, nil where they may be, or end. A lane whose rate is in use
+-- is held by it until the rate has had time for one more: it is between two attempts mostly.
+local function held_by(l)
+  if waits_for(l, '') == 'paused' then return 'paused' end
+  local why = match(waits_ready(l), '^%S+')
+  if held_back[why] then return why end
+  local interval, tat = l.limits.interval, l.state.tat
+  if interval > 0 and tat > 0 and tat + interval + IDLE > micros then return 'rate' end
+  return nil
+end
+
+-- ready_of adds what is ready in a lane.
+local function ready_of(l)
+  if ends(l) then return end
+  local why = held_by(l)
+  if why then
+    held_back[why] = held_back[why] + (safely('LLEN', READY .. l.name) or 0)
+    return
+  end
+  local head = safely('LINDEX', READY .. l.name, 0)
+  local due = head and match(head, '^(%d+):')
+  due = due and tonumber(due)
+  if due and due < SANE and (oldest == 0 or due < oldest) then oldest = math.max(due, 1) end
+end
+
+local look = {}
+
+function look.i(page)
+  local names = {}
+  for i = 1, #page, 2 do
+    local name, text = page[i], page[i + 1]
+    local flying, waiting = match(text, '^(%d+) (%d+)$')
+    if flying and #text < 20 and text ~= '0 0' then
+      flying, waiting = tonumber(flying), tonumber(waiting)
+      if waiting > 0 then names[#names + 1] = name end
+      if waiting >= fewest then told[#told + 1] = { name, flying, waiting } end
+    end
+  end
+  load(names)
+  for _, name in ipairs(names) do ready_of(lanes[name]) end
+end
+
+-- Most lanes have no time that they wait for, and never had.
+function look.l(page)
+  local names = {}
+  for i = 1, #page, 2 do
+    if not find(page[i + 1], '^%d+ %d+ 0 0 0 ') then names[#names + 1] = page[i] end
+  end
+  load(names)
+  for _, name in ipairs(names) do
+    local l = lanes[name]
+    if l.limits.held == '-' or l.limits.held == '?' then
+      if l.state.opened > 0 then
+        standing.open = standing.open + 1
+      elseif l.state.till > now or (l.limits.interval > 0 and l.state.tat > micros) then
+        standing.limited = standing.limited + 1
+      end
+    end
   end
 end
+
+function look.h(page)
+  for i = 1, #page, 2 do
+    local why = sub(page[i + 1], 1, 1) == 'p' and 'paused' or 'disabled'
+    if page[i] ~= '*' then standing[why] = standing[why] + 1 end
+  end
+end
+
+local hashes, behind = { i = IN, l = LANE, h = HELD }, { i = 'l', l = 'h' }
+while hash and left > 0 do
+  local scan = call('HSCAN', hashes[hash], at, 'COUNT', left)
+  look[hash](scan[2])
+  left, at = left - math.max(#scan[2] / 2, 1), scan[1]
+  if at == '0' then hash = behind[hash] end
+end
+
 table.sort(told, function(a, b)
   if a[3] ~= b[3] then return a[3] > b[3] end
   if a[2] ~= b[2] then return a[2] > b[2] end
   return a[1] < b[1]
 end)
-local answer = { micros, before_due, weighs(before_weight), scan[1], num(oldest) }
+if all_held == nil then all_held = holds_all(call('HGET', LIMITS, '*')) end
+local answer = {
+  micros, before_due, weighs(before_weight), hash and hash .. at or '', num(oldest),
+  held_back.paused, held_back.breaker, held_back.retry_after, held_back.rate,
+  standing.open, standing.limited, standing.paused, standing.disabled, all_held and 1 or 0,
+}
 for i = 1, math.min(#told, most_told) do
   for _, value in ipairs(told[i]) do answer[#answer + 1] = value end
 end

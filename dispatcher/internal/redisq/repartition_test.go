@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -202,9 +203,27 @@ func TestARepartitionPutsBackWhatTheDeadHeld(t *testing.T) {
 		require.NotEmpty(t, claimed)
 	}
 	require.NoError(t, s.Leave(t.Context(), "forgotten")) // as a careless hand would
-	_, _, err := s.Limit(t.Context(), "one", dispatcher.AllLanes, dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+	_, _, err := s.Limit(t.Context(), "one", dispatcher.AllLanes, dispatcher.LaneLimits{Held: dispatcher.HeldPaused, By: "night"}, false)
 	require.NoError(t, err)
+	_, _, err = s.Limit(t.Context(), "one", "u_new", dispatcher.LaneLimits{Held: dispatcher.HeldPaused, By: "ops", Name: "https://new.example t1"}, false)
+	require.NoError(t, err)
+	lanes := func(s *redisq.Store) (told []string) {
+		for cursor := ""; ; {
+			page, next, err := s.Lanes(t.Context(), 100, cursor)
+			require.NoError(t, err)
+			for _, l := range page {
+				told = append(told, fmt.Sprint(l.Lane, l.URL, l.Tenant, l.Limits.Held, l.Since, l.By))
+			}
+			if cursor = next; cursor == "" {
+				slices.Sort(told)
+				return told
+			}
+		}
+	}
+	before := lanes(s)
+	require.Contains(t, strings.Join(before, "\n"), "https://new.example")
 	out := p.to(8)
+	require.Equal(t, before, lanes(p.open(8)), "where each leads, since when it is held and by whom")
 	require.Positive(t, out.Reaped)
 	require.NotContains(t, p.content(8), "Place:leased")
 	for n, state := range p.states(8) {

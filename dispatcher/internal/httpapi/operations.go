@@ -28,13 +28,13 @@ func (s *server) messageOperations() []operation {
 				Description: "1 to 255 printable characters that make the message's id, where it has none of its own: as they are where they may be one, else idk_ and the first 32 hex digits of their SHA-256. Quotes around them are taken off.",
 			}},
 			body: wire.Message{}, answers: published,
-			problems: []*kind{malformed, tooSlow, conflict, tooLarge, badMedia, invalid, unmatched, laneFull, unavailable},
+			problems: []*kind{malformed, tooSlow, conflict, tooLarge, badMedia, invalid, unmatched, tooMany, laneFull, unavailable, full, weak, crowded},
 		},
 		{
 			id: idBatch, method: "POST", path: "/v1/messages/batch", scope: scopePublish, usual: true,
 			summary: "Publish up to 1000 messages; good ones are taken though others are not", serve: s.publishBatch,
 			body: wire.Batch{}, answers: map[int]any{202: wire.Results{}},
-			problems: []*kind{malformed, tooSlow, tooLarge, badMedia, invalid, unavailable},
+			problems: []*kind{malformed, tooSlow, tooLarge, badMedia, invalid, unavailable, full, weak, crowded},
 		},
 		{
 			id: "get-message", method: "GET", path: "/v1/messages/{id}", scope: scopeRead,

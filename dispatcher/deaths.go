@@ -141,7 +141,7 @@ func (e *engine) died(d Death, o *Settlement) {
 		slog.String("delivery_id", d.ID.String()), slog.String("reason", string(d.Reason)), slog.Int("attempts", d.Attempts),
 	}
 	if o != nil && o.Host != "" {
-		attrs = append(attrs, slog.String("host", o.Host), slog.Int("status", o.Attempt.Status), slog.String("err", o.Attempt.Error))
+		attrs = append(attrs, slog.String("host", o.Host), slog.Int("status", o.Attempt.Status), slog.String("err", logged(o.Attempt)))
 	}
 	e.log.LogAttrs(context.Background(), slog.LevelInfo, "delivery dead", attrs...)
 }

@@ -141,7 +141,9 @@ func (c *Client) send(ctx context.Context, call dispatcher.Call) dispatcher.Answ
 		}
 		return t.failed(err)
 	}
-	return read(resp)
+	answer := read(resp)
+	answer.Location = t.location
+	return answer
 }
 
 // unfit is why a URL is not called at all.

@@ -26,9 +26,6 @@ func read(resp *http.Response) dispatcher.Answer {
 	if a.RetryAfter != "" {
 		a.Date = short(resp.Header, "Date")
 	}
-	if to := resp.Header[movedTo]; len(to) > 0 && len(to[0]) <= longestURL {
-		a.Location = to[0]
-	}
 	resp.Header = nil // a header may be large, and the body may take its time
 	if resp.StatusCode < 100 {
 		_ = resp.Body.Close()
@@ -41,9 +38,6 @@ func read(resp *http.Response) dispatcher.Answer {
 	_ = resp.Body.Close() // what was not read to its end closes its connection
 	return a
 }
-
-// longestURL is that of a receiver; a redirect to a longer one is told without.
-const longestURL = 2048
 
 // short is the header of this name. A longer one is neither a date nor a number
 // of seconds.

@@ -25,9 +25,8 @@ type transport struct {
 // errUnasked is for a receiver that answers before it was asked.
 var errUnasked = errors.New("it came before the request")
 
-// movedTo is the name that the Location of a redirect has behind RoundTrip: one
-// that http.Client does not look for.
-const movedTo = "moved-to"
+// longestURL is that of a receiver; a redirect to a longer one is told without.
+const longestURL = 2048
 
 // RoundTrip sends the request of a call and reads the header of its answer. It
 // takes the call from its try: http.Client would copy the headers of a request
@@ -61,7 +60,9 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if resp.StatusCode/100 == 3 {
 		// http.Client would parse it, though it does not follow it, and make an
 		// error of one that is no URL.
-		resp.Header[movedTo] = resp.Header["Location"]
+		if to := resp.Header["Location"]; len(to) > 0 && len(to[0]) <= longestURL {
+			try.location = to[0]
+		}
 		delete(resp.Header, "Location")
 	}
 	return resp, nil

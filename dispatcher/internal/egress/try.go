@@ -17,11 +17,12 @@ import (
 type try struct {
 	context.Context
 	call     dispatcher.Call
-	got      bool // a connection was had
-	reused   bool // that connection had carried a request before
-	repeated bool // a request that may have arrived is sent once more, see connect
-	answered bool // something came back, if only an announcement
-	stage    int  // how far its dial came
+	got      bool   // a connection was had
+	reused   bool   // that connection had carried a request before
+	repeated bool   // a request that may have arrived is sent once more, see connect
+	answered bool   // something came back, if only an announcement
+	stage    int    // how far its dial came
+	location string // of a redirect; empty: none
 }
 
 // The stages of a dial.

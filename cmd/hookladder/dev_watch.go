@@ -40,7 +40,7 @@ func (w *watcher) Published(dispatcher.Published) {}
 // TookOver is nothing that happens to a process alone.
 func (w *watcher) TookOver(int) {}
 
-// Died does not happen either.
+// Died is told by the log.
 func (w *watcher) Died(dispatcher.Death) {}
 
 // Run prints until ctx ends, and then what is left.

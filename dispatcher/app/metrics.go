@@ -31,13 +31,14 @@ func (all observers) Published(p dispatcher.Published) {
 	}
 }
 
-// TookOver tells of a takeover.
+// Died tells of a death.
 func (all observers) Died(d dispatcher.Death) {
 	for _, o := range all {
 		o.Died(d)
 	}
 }
 
+// TookOver tells of a takeover.
 func (all observers) TookOver(deliveries int) {
 	for _, o := range all {
 		o.TookOver(deliveries)

@@ -1,6 +1,10 @@
 package dispatcher
 
-import "time"
+import (
+	"time"
+
+	"github.com/hookladder/hookladder/ladder"
+)
 
 // Status is where a delivery stands. No store keeps it: it is derived from the
 // place the delivery is in.
@@ -122,7 +126,12 @@ type Delivery struct {
 	// and that attempt failed; zero where it was not.
 	Delivered time.Time
 
-	Attempts int // attempts made and settled
+	Attempts   int            // attempts made and settled
+	Climbed    int            // of them, those of its ladder: not of one before it, nor beside it
+	LadderFrom int            // the number of the attempt at which that began, from 1
+	Ladder     *ladder.Ladder // the message's own as a queue tells it, nil for none; as the engine tells it, the one in force
+
+	MaxAttempts int // of the message: it cuts the ladder; 0: it does not
 
 	LastStatus int    // HTTP status of the last attempt, 0 when none came
 	LastError  string // what went wrong with it, empty after a success
@@ -133,6 +142,20 @@ type Delivery struct {
 	WaitingUntil time.Time // zero: that is not known
 
 	History []Attempt // oldest first, at most 32; only where an attempt failed
+}
+
+// Rung is how many waits of its ladder a delivery has spent, the one it is in
+// among them.
+func (d *Delivery) Rung() int {
+	n := d.Climbed
+	switch {
+	case d.Status == StatusDelivered, d.Reason == ReasonGone, d.Reason == ReasonRefused, d.Reason == ReasonExhausted:
+		n-- // its last attempt was followed by none
+	}
+	if d.Ladder != nil {
+		n = min(n, d.Ladder.Len()) // it may be shorter than it was
+	}
+	return max(n, 0)
 }
 
 // Record is a message with its deliveries, as read from the queue.

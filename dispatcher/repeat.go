@@ -77,17 +77,22 @@ func (d *Dispatcher) address(ctx context.Context, list []Delivery) error {
 			ids = append(ids, id)
 		}
 	}
-	if len(ids) == 0 {
-		return nil
-	}
-	found, err := d.engine.directory.find(ctx, ids...)
-	if err != nil {
-		return err
+	var found map[string]*destination
+	if len(ids) > 0 {
+		var err error
+		if found, err = d.engine.directory.find(ctx, ids...); err != nil {
+			return err
+		}
 	}
 	for i := range list {
+		var e *Endpoint
 		if dest := found[string(list[i].ID.Lane)]; dest != nil {
-			list[i].URL = dest.endpoint.URL
+			e = dest.endpoint
+			list[i].URL = e.URL
 		}
+		m := Message{Ladder: list[i].Ladder}
+		inForce := d.deliverer.usual(&m, e).ladder.Cut(list[i].MaxAttempts)
+		list[i].Ladder = &inForce
 	}
 	return nil
 }

@@ -38,6 +38,9 @@ func TestE2EWhatAPersonAsksForStandsBesideTheLadder(t *testing.T) {
 	d := i.waitsAfter("climbs", 2)
 	require.Equal(t, due, d.NextAttemptAt)
 	require.Equal(t, due, d.History[1].NextAttemptAt)
+	require.Equal(t, 1, d.Rung)
+	require.Equal(t, 1, d.LadderFrom)
+	require.Equal(t, "1h,20ms,20ms", d.Ladder.String())
 
 	i.publish(wire.Message{ID: "last", URL: w.receiver.URL, Ladder: &own})
 	due = i.waitsAfter("last", 1).NextAttemptAt
@@ -47,6 +50,8 @@ func TestE2EWhatAPersonAsksForStandsBesideTheLadder(t *testing.T) {
 		d := i.waitsAfter("last", n)
 		require.Equal(t, "retrying", d.Status, "on its last rung it is not buried")
 		require.Equal(t, due, d.NextAttemptAt)
+		require.Equal(t, 1, d.Rung)
+		require.Equal(t, own.String(), d.Ladder.String())
 	}
 
 	i.publish(wire.Message{ID: "later", URL: w.receiver.URL, Delay: hour})
@@ -56,14 +61,21 @@ func TestE2EWhatAPersonAsksForStandsBesideTheLadder(t *testing.T) {
 	d = i.waitsAfter("later", 1)
 	require.Equal(t, "scheduled", d.Status)
 	require.Equal(t, due, d.NextAttemptAt)
+	require.Zero(t, d.Rung)
 
 	w.makeDue(0, i.delivery("climbs").ID)
 	d = i.until("climbs", "dead")
 	require.Equal(t, "exhausted", d.DeadReason)
 	require.Equal(t, 5, d.Attempts, "all four of its ladder, and the one beside it")
+	require.Equal(t, 3, d.Rung)
 	for n := 3; n <= 5; n++ {
 		require.Empty(t, w.receiver.wait("climbs", n).header.Get("hookladder-resend"))
 	}
+	_, err = i.Retry(t.Context(), "climbs", "")
+	require.NoError(t, err)
+	d = i.waitsAfter("climbs", 6)
+	require.Equal(t, 6, d.LadderFrom, "it began anew")
+	require.Equal(t, 1, d.Rung)
 }
 
 // left are the reasons for which a retry left deliveries, by destination; empty

@@ -1,5 +1,7 @@
 package wire
 
+import "github.com/hookladder/hookladder/ladder"
+
 // Published answers a publish. A repeat answers the deliveries there are.
 type Published struct {
 	ID         string      `json:"id"`
@@ -42,16 +44,19 @@ type Result struct {
 // Delivery is one message to one destination, as read.
 type Delivery struct {
 	Scheduled
-	Topic          string    `json:"topic,omitzero"`
-	Tenant         string    `json:"tenant,omitzero"`
-	Attempts       int       `json:"attempts" required:"false" doc:"How many were made."`
-	LastStatusCode int       `json:"last_status_code,omitzero"`
-	LastError      string    `json:"last_error,omitzero"`
-	DeliveredAt    Time      `json:"delivered_at,omitzero" doc:"When it was delivered first: it stays where it was sent again since, whatever that brought."`
-	DeadReason     string    `json:"dead_reason,omitzero" enum:"exhausted,gone,expired,refused,disabled,overflow,poison"`
-	WaitingFor     string    `json:"waiting_for,omitzero" enum:"due,rung,paused,breaker,retry_after,rate,sealed,missing,order,limit,permits" doc:"retry_after: its receiver asked for it. sealed: an instance can't open its endpoint with its ENCRYPTION_KEY. missing: its endpoint is not there."`
-	WaitingUntil   Time      `json:"waiting_until,omitzero" doc:"Left out: that is not known. What waits behind others may wait longer."`
-	History        []Attempt `json:"history,omitzero" doc:"Its newest 32 attempts, oldest first, where one failed. Not in lists."`
+	Topic          string         `json:"topic,omitzero"`
+	Tenant         string         `json:"tenant,omitzero"`
+	Attempts       int            `json:"attempts" required:"false" doc:"How many were made."`
+	Rung           int            `json:"rung" required:"false" doc:"How many waits of its ladder it has spent, the one it is in among them."`
+	LadderFrom     int            `json:"ladder_from,omitzero" doc:"The number of the attempt at which its ladder began."`
+	LastStatusCode int            `json:"last_status_code,omitzero"`
+	LastError      string         `json:"last_error,omitzero"`
+	DeliveredAt    Time           `json:"delivered_at,omitzero" doc:"When it was delivered first: it stays where it was sent again since, whatever that brought."`
+	DeadReason     string         `json:"dead_reason,omitzero" enum:"exhausted,gone,expired,refused,disabled,overflow,poison"`
+	WaitingFor     string         `json:"waiting_for,omitzero" enum:"due,rung,paused,breaker,retry_after,rate,sealed,missing,order,limit,permits" doc:"retry_after: its receiver asked for it. sealed: an instance can't open its endpoint with its ENCRYPTION_KEY. missing: its endpoint is not there."`
+	Ladder         *ladder.Ladder `json:"ladder,omitzero" doc:"The waits in force: the message's, its endpoint's or the setting's, cut by max_attempts."`
+	WaitingUntil   Time           `json:"waiting_until,omitzero" doc:"Left out: that is not known. What waits behind others may wait longer."`
+	History        []Attempt      `json:"history,omitzero" doc:"Its newest 32 attempts, oldest first, where one failed. Not in lists."`
 }
 
 // Attempt is one attempt of a delivery.

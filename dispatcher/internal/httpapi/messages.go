@@ -142,8 +142,9 @@ func wireDelivery(d *dispatcher.Delivery) wire.Delivery {
 		Attempts:       d.Attempts,
 		LastStatusCode: d.LastStatus,
 		LastError:      strings.ToValidUTF8(d.LastError, "�"),
-		WaitingFor:     d.WaitingFor,
-		WaitingUntil:   wire.Time{Time: d.WaitingUntil},
+		Rung:           d.Rung(), LadderFrom: d.LadderFrom, Ladder: d.Ladder,
+		WaitingFor:   d.WaitingFor,
+		WaitingUntil: wire.Time{Time: d.WaitingUntil},
 	}
 	w.DeliveredAt = wire.Time{Time: d.Delivered}
 	switch d.Status {

@@ -178,6 +178,10 @@ func (m *model) compareLook(id dispatcher.DeliveryID) {
 	require.Equal(m, m.status(id), got.Status, "%s", id)
 	require.Equal(m, m.waitsFor(id), got.WaitingFor, "%s", id)
 	require.Equal(m, d.progress.Attempts, got.Attempts, "%s", id)
+	if d.Place.Waits() && d.mark == MarkNone {
+		require.Equal(m, d.progress.climbed(), got.Climbed, "%s", id)
+		require.Equal(m, d.progress.Base+1, got.LadderFrom, "%s", id)
+	}
 	m.compareSuccess(d, got)
 	require.Equal(m, d.progress.Reason, got.Reason, "%s", id)
 	if d.Place == PlaceDue && !got.Status.Ended() {

@@ -145,8 +145,10 @@ func (f facts) delivery(m *dispatcher.Message, id string) dispatcher.Delivery {
 	}
 	if m != nil {
 		d.Topic, d.Tenant, d.URL = m.Topic, m.Tenant, m.URL
+		d.MaxAttempts, d.Ladder = m.MaxAttempts, m.Ladder
 	}
 	p, _ := parseProgress(f.progress) // what can't be read is none, for the scripts too
+	d.Climbed, d.LadderFrom = p.climbed(), p.base+1
 	d.Attempts, d.LastStatus = p.attempts, p.status
 	word, until, _ := strings.Cut(f.waitsFor, " ")
 	d.WaitingFor = word
@@ -157,7 +159,7 @@ func (f facts) delivery(m *dispatcher.Message, id string) dispatcher.Delivery {
 	case dispatcher.StatusDelivered:
 		d.Ended, d.Delivered = f.at, f.at
 		if f.progress == "" {
-			d.Attempts, d.LastStatus = 1, 200 // the commonest end leaves no entry
+			d.Attempts, d.Climbed, d.LastStatus = 1, 1, 200 // the commonest end leaves no entry
 		}
 	case dispatcher.StatusDead:
 		d.Ended, d.Reason = f.at, p.reason

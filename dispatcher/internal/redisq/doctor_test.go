@@ -209,6 +209,10 @@ var damages = []struct {
 	}, "two_places", map[string]queuetest.Place{"b:leased": queuetest.PlaceLeased}},
 	{"delivered and ready", func(p *ward) { p.do("RPUSH", p.key("ready:b"), "1:done") }, "two_places", map[string]queuetest.Place{"b:done": queuetest.PlaceDone}},
 	{"delivered and dead", func(p *ward) { p.do("ZADD", p.key("dead"), 1, "b:done") }, "two_places", map[string]queuetest.Place{"b:done": queuetest.PlaceDone}},
+	{"dead with attempts beside its ladder, and ready", func(p *ward) {
+		p.do("HSET", p.key("progress"), "b:dead", "4 1 0 500 0 gone 2 0")
+		p.do("RPUSH", p.key("ready:b"), "1:dead")
+	}, "two_places", map[string]queuetest.Place{"b:dead": queuetest.PlaceReady}},
 	{"dead and ready", func(p *ward) { p.do("RPUSH", p.key("ready:b"), "1:dead") }, "two_places", map[string]queuetest.Place{"b:dead": queuetest.PlaceReady}},
 	{"cancelled and due", func(p *ward) { p.do("ZADD", p.key("due"), 1767326645000, "a:gone") }, "two_places", map[string]queuetest.Place{"a:gone": queuetest.PlaceDue}},
 	{"behind and ready", func(p *ward) { p.do("RPUSH", p.key("ready:k"), "1:k2") }, "two_places", map[string]queuetest.Place{"k:k2": queuetest.PlaceBehind}},

@@ -126,8 +126,8 @@ end
 -- alive gives a delivery that is not dead after all a new ladder.
 local function alive(delivery)
   local text = call('HGET', PROGRESS, delivery)
-  local a, _, _, s, q, reason, more = progress(text)
-  if reason ~= '-' then call('HSET', PROGRESS, delivery, progressed(a, a, 0, s, math.min(q, 1), '-', besides(more, 0))) end
+  local a, _, _, s, _, reason, more = progress(text)
+  if reason ~= '-' then call('HSET', PROGRESS, delivery, progressed(a, a, 0, s, 0, '-', besides(more, 0))) end
 end
 
 -- Which of two places is kept. What was delivered is not attempted again. One that waits behind another keeps its turn; a

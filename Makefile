@@ -21,7 +21,7 @@ CHAOS_FLAGS ?= -chaos.rate 200 -chaos.fsync either
 BENCHFLAGS  ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build test lint redis bench bench-quick chaos fuzz licences clean
+.PHONY: help build test lint redis needs bench bench-quick chaos fuzz licences clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +29,7 @@ help: ## list the tasks
 build: ## build the one binary, static, to bin/hookladder
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o bin/hookladder ./cmd/hookladder
 
-test: redis lint ## everything: redis-server if missing, vet, staticcheck, all tests with the race detector
+test: needs lint ## everything: redis-server and curl if missing, vet, staticcheck, all tests with the race detector
 	$(GO) test -race -count=1 -timeout $(TESTTIMEOUT) $(TESTFLAGS) ./...
 
 lint: ## gofmt, go vet and staticcheck
@@ -38,7 +38,10 @@ lint: ## gofmt, go vet and staticcheck
 	$(GO) run $(STATICCHECK) ./...
 
 redis: ## install redis-server on Debian and Ubuntu, if it is missing
-	@.ci/redis
+	@.ci/needs redis-server
+
+needs: ## the same, and curl, which the tests of the README's examples run
+	@.ci/needs redis-server curl
 
 bench: redis build ## measure how fast it is here, against the machine's limit (some 12 minutes)
 	bin/hookladder bench $(BENCHFLAGS)

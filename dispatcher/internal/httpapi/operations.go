@@ -32,7 +32,7 @@ func (s *server) messageOperations() []operation {
 		},
 		{
 			id: idBatch, method: "POST", path: "/v1/messages/batch", scope: scopePublish, usual: true,
-			summary: "Publish up to 1000 messages; good ones are taken though others are not", serve: s.publishBatch,
+			summary: "Publish up to 1000 messages; good ones are taken though others are not, and where none could be stored the problem has results", serve: s.publishBatch,
 			body: wire.Batch{}, answers: map[int]any{202: wire.Results{}},
 			problems: []*kind{malformed, tooSlow, tooLarge, badMedia, invalid, unavailable, full, weak, crowded},
 		},

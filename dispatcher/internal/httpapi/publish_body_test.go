@@ -3,11 +3,14 @@ package httpapi_test
 import (
 	"bytes"
 	"io"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 )
 
 func TestABodyTooLargeIs413(t *testing.T) {
@@ -45,6 +48,18 @@ func TestABodyTooLargeIs413(t *testing.T) {
 	batch := `{"messages":[` + message(`"raw_body":"`+strings.Repeat("a", 4<<20)+`"`) + `]}`
 	requireProblem(t, post(h, "/v1/messages/batch", batch), 413, "too-large")
 	require.Empty(t, f.calls)
+}
+
+// What no key may hold of the budget could never be read: it is told at once.
+func TestARequestStaysWithinTheBudget(t *testing.T) {
+	h := newTestAPI(t, &fakeService{}, withKeys(t, publishKey+":publish,"+otherKey+":publish"), func(o *httpapi.Options) { o.Bodies = 1 << 20 })
+	call := func(n int) *httptest.ResponseRecorder {
+		r := newRequest("POST", "/v1/messages", message(`"raw_body":"`+strings.Repeat(`\u0001`, n)+`"`))
+		r.Header.Set("Authorization", "Bearer "+publishKey)
+		return serve(h, r)
+	}
+	require.Equal(t, 202, call(80_000).Code)
+	requireProblem(t, call(90_000), 413, "too-large")
 }
 
 type brokenReader struct{ err error }

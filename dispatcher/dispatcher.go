@@ -133,7 +133,7 @@ func (d *Dispatcher) Cancel(ctx context.Context, id string, lane Lane) ([]Delive
 		return nil, err
 	}
 	_, hints, err := d.engine.queue.Cancel(ctx, d.engine.name(), ids)
-	d.engine.view.note(hints...)
+	d.engine.answered(hints...)
 	if err != nil {
 		d.engine.lookAround() // it may be done, and nobody here was told what is ready now
 		return nil, err

@@ -145,3 +145,23 @@ func TestADeathIsToldAsTheQueueAnsweredIt(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatDiesSinceTheOneBeforeItWasCancelledIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &tookOver{}
+		r := newTestRig(t, func(o *d.Options, _ *fakeQueue, _ *fakeSender) { o.Observer = seen })
+		r.start(t)
+		batch := messages("m", 2)
+		batch[0].Delay = time.Hour
+		batch[0].OrderingKey, batch[1].OrderingKey = "k", "k"
+		_, err := r.Publish(t.Context(), batch)
+		require.NoError(t, err)
+		lane := r.queue.lanes.goes[batch[0].ID][0]
+		r.queue.set(func() { r.queue.lanes.of(lane).limits.Held = d.HeldDisabled })
+		_, err = r.Cancel(t.Context(), batch[0].ID, "")
+		require.NoError(t, err)
+		require.Equal(t, []d.Death{{ID: d.DeliveryID{Lane: lane, Message: batch[1].ID}, Reason: d.ReasonDisabled}}, seen.deaths())
+		require.Contains(t, r.log.String(), `msg="delivery dead"`)
+		r.stop(t)
+	})
+}

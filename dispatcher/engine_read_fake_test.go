@@ -133,6 +133,24 @@ func (q *fakeQueue) Stats(ctx context.Context) (d.Stats, error) {
 	return s, nil
 }
 
+// Cancel ends what waits. Those behind it end with their lane, and are told.
+func (q *fakeQueue) Cancel(ctx context.Context, by string, ids []d.DeliveryID) ([]d.Change, []d.Hint, error) {
+	if err := q.begin(ctx, call{name: "cancel", by: by, n: len(ids)}); err != nil {
+		return nil, nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	changes := make([]d.Change, len(ids))
+	for i, id := range ids {
+		changes[i] = d.Change{ID: id, Changed: q.due[id] != nil}
+		if it := q.due[id]; it != nil {
+			delete(q.due, id)
+			q.over(it, d.StatusCancelled, "")
+		}
+	}
+	return changes, q.allHints(), nil
+}
+
 func (q *fakeQueue) Retry(ctx context.Context, by string, ids []d.DeliveryID, delivered bool) ([]d.Change, []d.Hint, error) {
 	if err := q.begin(ctx, call{name: "retry", by: by, n: len(ids)}); err != nil {
 		return nil, nil, err

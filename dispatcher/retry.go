@@ -37,7 +37,7 @@ func (d *Dispatcher) Retry(ctx context.Context, id string, lane Lane, delivered 
 		return nil, err
 	}
 	changes, hints, err := d.engine.queue.Retry(ctx, d.engine.name(), ids, delivered)
-	d.engine.view.note(hints...)
+	d.engine.answered(hints...)
 	if err != nil {
 		d.engine.lookAround() // it may be done, and nobody here was told what is ready now
 		return nil, err

@@ -85,6 +85,13 @@ var endCases = []testCase{
 			dispatcher.Death{ID: named(epOne, "m3"), Reason: dispatcher.ReasonDisabled},
 		)
 	}},
+	{name: "those behind the first, which is cancelled, are told by the cancel", run: func(r *rig) {
+		r.limit(epOne)
+		r.schedule(r.entry("m1", to(epOne), delay(time.Hour), keyed("k")), r.entry("m2", to(epOne), keyed("k")))
+		r.limit(epOne, held(dispatcher.HeldDisabled))
+		r.cancel(named(epOne, "m1"))
+		r.mustTellDeaths(dispatcher.Death{ID: named(epOne, "m2"), Reason: dispatcher.ReasonDisabled})
+	}},
 	{name: "what finds no room dies, and is told", setup: Setup{MaxWaiting: 1}, run: func(r *rig) {
 		r.publish("a", "m1")
 		e := r.entry("m2", to("a", "b"))

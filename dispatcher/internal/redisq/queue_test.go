@@ -139,6 +139,7 @@ func openTestStore(t testing.TB, options redisq.Options) *redisq.Store {
 	store, err := redisq.Open(context.Background(), options)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })
+	store.LookAnew()
 	return store
 }
 

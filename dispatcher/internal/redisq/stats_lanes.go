@@ -66,7 +66,9 @@ func (b *busiest) tell(st *dispatcher.Stats, known int64) {
 // found serves for a while, so that to watch costs Redis a tenth of its time at
 // most.
 type busyLook struct {
-	turn chan struct{} // 1 deep: one looks at a time
+	turn   chan struct{} // 1 deep: one looks at a time
+	within time.Duration // busyWithin
+	quick  time.Duration // busyQuick
 
 	done  busiest       // of the last look that came to its end
 	ended time.Time     // of that look; zero: none did
@@ -78,7 +80,9 @@ type busyLook struct {
 	spent time.Duration
 }
 
-func newBusyLook() *busyLook { return &busyLook{turn: make(chan struct{}, 1)} }
+func newBusyLook() *busyLook {
+	return &busyLook{turn: make(chan struct{}, 1), within: busyWithin, quick: busyQuick}
+}
 
 // look answers the busiest lanes: by now, or as they were a short while ago.
 func (b *busyLook) look(ctx context.Context, s *Store) (busiest, error) {
@@ -88,7 +92,7 @@ func (b *busyLook) look(ctx context.Context, s *Store) (busiest, error) {
 	case <-ctx.Done():
 		return busiest{}, ctx.Err()
 	}
-	if b.took > busyQuick && time.Since(b.ended) < busyIdleFold*b.took {
+	if b.took > b.quick && time.Since(b.ended) < busyIdleFold*b.took {
 		return b.done, nil
 	}
 	if len(b.left) == 0 {
@@ -96,7 +100,7 @@ func (b *busyLook) look(ctx context.Context, s *Store) (busiest, error) {
 	}
 	began := time.Now()
 	var errs []error
-	for len(b.left) > 0 && time.Since(began) < busyWithin && ctx.Err() == nil {
+	for len(b.left) > 0 && time.Since(began) < b.within && ctx.Err() == nil {
 		errs = append(errs, b.page(ctx, s))
 	}
 	b.spent += time.Since(began)

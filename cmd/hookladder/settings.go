@@ -49,7 +49,7 @@ type settings struct {
 
 	AllowNets   []netip.Prefix `env:"ALLOW_NETS" accepts:"networks such as 10.0.0.0/8,fd00::/8"`
 	HTTPSOnly   bool           `env:"HTTPS_ONLY" envDefault:"false" accepts:"true or false"`
-	EgressProxy *url.URL       `env:"EGRESS_PROXY" secret:"true" accepts:"the URL of a proxy such as http://user:password@proxy.example:3128"`
+	EgressProxy *url.URL       `env:"EGRESS_PROXY" secret:"true" file:"true" accepts:"the URL of a proxy such as http://user:password@proxy.example:3128"`
 	EgressCA    string         `env:"EGRESS_CA_FILE" accepts:"a file of PEM certificates"`
 	EgressCert  string         `env:"EGRESS_CERT_FILE" accepts:"a file of PEM certificates that belong to EGRESS_KEY_FILE"`
 	EgressKey   string         `env:"EGRESS_KEY_FILE" accepts:"a file with the PEM key of EGRESS_CERT_FILE"`

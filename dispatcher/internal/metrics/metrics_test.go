@@ -99,7 +99,7 @@ func TestCallsAreCountedInAClosedSet(t *testing.T) {
 	text := scrape(t, m)
 	mustTell(t, text, `requests_total{call="publish",status="422"} 1`, `requests_total{call="stats",status="other"} 2`, `accepted_total{result="refused"} 3`)
 	require.NotContains(t, text, "later version")
-	require.NotContains(t, text, "418")
+	require.NotContains(t, text, `status="418"`)
 }
 
 func TestAttemptsAreCounted(t *testing.T) {
@@ -195,6 +195,13 @@ func TestWhatIsUnknownIsLeftOut(t *testing.T) {
 	mustTell(t, text, "store_up 1", "oldest_due_seconds 0")
 	require.NotContains(t, text, "store_durable ")
 	require.NotContains(t, text, "store_used_ratio ")
+
+	m.Watch(&fakeSource{stats: dispatcher.Stats{Partial: true, LanesBy: map[dispatcher.EndpointState]int64{dispatcher.StateActive: 8}}})
+	text = scrape(t, m)
+	mustTell(t, text, "store_up 1", `deliveries{status="ready"} 0`)
+	for _, name := range []string{"hookladder_lanes", "hookladder_held", "oldest_due"} {
+		require.NotContains(t, text, name, "some lanes would stand for all")
+	}
 
 	m.Watch(&fakeSource{down: errors.New("away")})
 	text = scrape(t, m)

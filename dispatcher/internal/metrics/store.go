@@ -127,6 +127,9 @@ func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
 	for _, status := range dispatcher.Statuses {
 		tell(c.deliveries, float64(st.Counts[status]), string(status))
 	}
+	if st.Partial { // some lanes would stand for all
+		return
+	}
 	for _, state := range states {
 		tell(c.lanes, float64(st.LanesBy[state]), string(state))
 	}

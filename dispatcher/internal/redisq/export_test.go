@@ -112,3 +112,11 @@ func (r *readers) Enter(ctx context.Context, node string, size int64) (leave fun
 // LookAnew has Stats look through all lanes each time, to the end, however long
 // that takes: a slow machine changes no answer.
 func (s *Store) LookAnew() { s.busy.within, s.busy.quick = time.Hour, time.Hour }
+
+// LookWithin bounds the time for which one call of Stats looks through lanes.
+func (s *Store) LookWithin(d time.Duration) { s.busy.within = d }
+
+// AgeLooks has what Stats found in lanes be older.
+func (s *Store) AgeLooks(by time.Duration) {
+	s.busy.begun, s.busy.ended = s.busy.begun.Add(-by), s.busy.ended.Add(-by)
+}

@@ -159,3 +159,29 @@ func TestStatsPassIdleLanesQuickly(t *testing.T) {
 	require.Len(t, stats.Lanes, 1)
 	require.Equal(t, dispatcher.Lane("busy"), stats.Lanes[0].Lane)
 }
+
+func TestStatsSayWhereNotAllLanesWereLookedAt(t *testing.T) {
+	r := newTrap(t)
+	r.schedule(r.entry("busy", "m", 0))
+	stats := func() dispatcher.Stats {
+		st, err := r.store.Stats(t.Context())
+		require.NoError(t, err)
+		return st
+	}
+	r.store.LookWithin(0)
+	require.True(t, stats().Partial, "the first look is under way")
+	r.store.LookWithin(time.Minute)
+	whole := stats()
+	require.False(t, whole.Partial)
+	require.Len(t, whole.Lanes, 1)
+	r.store.LookWithin(0)
+	st := stats()
+	require.False(t, st.Partial, "the one before it was a moment ago")
+	require.Len(t, st.Lanes, 1)
+	require.Equal(t, whole.OldestDue, st.OldestDue)
+	r.store.AgeLooks(time.Hour)
+	st = stats()
+	require.True(t, st.Partial, "what was so an hour ago is not told as if it were now")
+	require.Empty(t, st.Lanes)
+	require.Zero(t, st.OldestDue)
+}

@@ -15,9 +15,10 @@ const (
 	busyAtOnce   = 32          // pages that one round trip reads
 	busyWithin   = time.Second // a look that takes longer is gone on with by the next
 	busyQuick    = 100 * time.Millisecond
-	firstPlace   = "i0" // as busy_lanes spells it
-	busyPage     = 400  // lanes that one call looks at: half a ms where they are idle, two where all are busy
-	busyIdleFold = 9    // a look that took longer than busyQuick is not repeated for so many times as long
+	busyOld      = 5 * time.Minute // what was found so long ago tells nothing of now: several scrapes of a million lanes take less
+	firstPlace   = "i0"            // as busy_lanes spells it
+	busyPage     = 400             // lanes that one call looks at: half a ms where they are idle, two where all are busy
+	busyIdleFold = 9               // a look that took longer than busyQuick is not repeated for so many times as long
 )
 
 // busyLane is a lane with work.
@@ -35,6 +36,7 @@ type busiest struct {
 	held     [len(heldWhys)]int64   // deliveries that are ready, by why they may not be attempted
 	standing [len(toldStates)]int64 // lanes, by their own state
 	all      bool                   // some partition's lanes are all paused
+	part     bool                   // not all lanes were looked at, or too long ago
 }
 
 // What busy_lanes counts, in its order. Lanes that stand in no other way are active.
@@ -47,6 +49,7 @@ var (
 
 // tell adds what the lanes hold back, and how many of those known stand how.
 func (b *busiest) tell(st *dispatcher.Stats, known int64) {
+	st.Partial = b.part
 	for i, why := range heldWhys {
 		st.Held[why] += b.held[i]
 	}
@@ -74,9 +77,10 @@ type busyLook struct {
 	ended time.Time     // of that look; zero: none did
 	took  time.Duration // by that look
 
-	found busiest  // by the look under way
-	left  []int    // partitions that it has not come to the end of; none: no look is under way
-	pages []string // where to go on in each partition
+	begun time.Time // of the look under way
+	found busiest   // by it
+	left  []int     // partitions that it has not come to the end of; none: no look is under way
+	pages []string  // where to go on in each partition
 	spent time.Duration
 }
 
@@ -84,7 +88,8 @@ func newBusyLook() *busyLook {
 	return &busyLook{turn: make(chan struct{}, 1), within: busyWithin, quick: busyQuick}
 }
 
-// look answers the busiest lanes: by now, or as they were a short while ago.
+// look answers the busiest lanes: by now, or as they were a short while ago. A
+// first look that has not come to its end answers a part.
 func (b *busyLook) look(ctx context.Context, s *Store) (busiest, error) {
 	select {
 	case b.turn <- struct{}{}:
@@ -92,23 +97,25 @@ func (b *busyLook) look(ctx context.Context, s *Store) (busiest, error) {
 	case <-ctx.Done():
 		return busiest{}, ctx.Err()
 	}
-	if b.took > b.quick && time.Since(b.ended) < busyIdleFold*b.took {
+	if b.took > b.quick && time.Since(b.ended) < min(busyIdleFold*b.took, busyOld) {
 		return b.done, nil
 	}
-	if len(b.left) == 0 {
-		b.found, b.spent, b.left, b.pages = busiest{}, 0, s.all(), slices.Repeat([]string{firstPlace}, len(s.tags))
-	}
 	began := time.Now()
+	if len(b.left) == 0 || began.Sub(b.begun) > busyOld {
+		b.begun, b.found, b.spent, b.left, b.pages = began, busiest{}, 0, s.all(), slices.Repeat([]string{firstPlace}, len(s.tags))
+	}
 	var errs []error
 	for len(b.left) > 0 && time.Since(began) < b.within && ctx.Err() == nil {
 		errs = append(errs, b.page(ctx, s))
 	}
 	b.spent += time.Since(began)
 	if len(b.left) > 0 {
-		if b.ended.IsZero() {
-			return b.found, join(errs...)
+		if !b.ended.IsZero() && time.Since(b.ended) < busyOld {
+			return b.done, join(errs...)
 		}
-		return b.done, join(errs...)
+		found := b.found
+		found.part = true
+		return found, join(errs...)
 	}
 	if err := join(errs...); err != nil {
 		return b.found, err

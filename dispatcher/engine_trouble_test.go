@@ -89,3 +89,20 @@ func TestAFaultThatIsNoSilenceIsToldAtOnce(t *testing.T) {
 		r.stop(t)
 	})
 }
+
+// A trim that failed looked at no lanes, so it proves nothing of the store.
+func TestAStoreThatAnswersNothingIsNotToldToBeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestEndpointRig(t, nil)
+		r.start(t)
+		pass(d.BeatEvery / 2)
+		r.queue.set(func() { r.queue.hook = func(string) error { return errLate } })
+		pass(10 * time.Minute) // guards too, which have partitions trimmed
+		require.Equal(t, 1, strings.Count(r.log.String(), "store lost"))
+		require.NotContains(t, r.log.String(), "store back")
+		r.queue.set(func() { r.queue.hook = nil })
+		pass(2 * d.Calm)
+		require.Equal(t, 1, strings.Count(r.log.String(), "store back"))
+		r.stop(t)
+	})
+}

@@ -158,9 +158,11 @@ func (d *Dispatcher) Deliveries(ctx context.Context, f Filter) (Page, error) {
 	return page, d.address(ctx, page.Deliveries)
 }
 
-// Stats counts.
+// Stats counts. It takes many calls, so they have one end together.
 func (d *Dispatcher) Stats(ctx context.Context) (Stats, error) {
-	stats, err := d.engine.queue.Stats(ctx)
+	call, cancel := within(ctx)
+	defer cancel()
+	stats, err := d.engine.queue.Stats(call)
 	if err != nil {
 		return Stats{}, err
 	}

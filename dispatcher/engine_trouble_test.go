@@ -106,3 +106,17 @@ func TestAStoreThatAnswersNothingIsNotToldToBeBack(t *testing.T) {
 		r.stop(t)
 	})
 }
+
+// To count takes many calls, and each of them waits for a store that hangs.
+func TestCountingGivesUpBeforeItsCallerDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, func(_ *d.Options, q *fakeQueue, _ *fakeSender) { q.hangs = "stats" })
+		r.start(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := r.Stats(ctx)
+		require.ErrorIs(t, err, d.ErrUnavailable)
+		require.NoError(t, ctx.Err())
+		r.stop(t)
+	})
+}

@@ -56,7 +56,6 @@ var ErrUnreachable = errors.New("hookladder can't be reached")
 type Problem struct {
 	wire.Problem
 	RetryAfter time.Duration // when to ask again; 0: the API did not say
-	Results    []wire.Result // of a batch of which nothing could be stored; nil: there are none
 }
 
 // Client calls one Hookladder. It may be used from several goroutines.
@@ -183,14 +182,9 @@ func unreachable(err error) error {
 func problem(resp *http.Response, body []byte) *Problem {
 	p := &Problem{}
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	answer := struct {
-		wire.Problem
-		wire.Results
-	}{}
-	if media != "application/problem+json" || json.Unmarshal(body, &answer) != nil || answer.Title == "" {
-		answer.Problem = wire.Problem{Type: "about:blank", Title: "the answer is " + resp.Status}
+	if media != "application/problem+json" || json.Unmarshal(body, &p.Problem) != nil || p.Title == "" {
+		p.Problem = wire.Problem{Type: "about:blank", Title: "the answer is " + resp.Status}
 	}
-	p.Problem, p.Results = answer.Problem, answer.Results.Results
 	p.Status = resp.StatusCode
 	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
 		p.RetryAfter = time.Duration(min(seconds, 24*3600)) * time.Second

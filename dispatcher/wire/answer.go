@@ -151,6 +151,7 @@ type Problem struct {
 	Errors []FieldError `json:"errors,omitzero" doc:"All fields that are wrong."`
 
 	Deliveries []RetriedDelivery `json:"deliveries,omitzero" doc:"Of a retry that attempted nothing: why each was left, the first of which is the type."`
+	Results    []Result          `json:"results,omitzero" doc:"Of a batch of which nothing could be stored: what became of each of its messages."`
 }
 
 // Error is title and detail in one line, with the first field that is wrong.

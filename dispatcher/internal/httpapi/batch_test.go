@@ -75,15 +75,12 @@ func TestABatchOfWhichNothingCouldBeStoredIs503(t *testing.T) {
 	require.Equal(t, 503, w.Code)
 	require.Equal(t, "10", w.Header().Get("Retry-After"), "the one that takes longest")
 	require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
-	var answer struct {
-		wire.Problem
-		wire.Results
-	}
+	var answer wire.Problem
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
 	require.Equal(t, "/problems/full", answer.Type)
-	require.Equal(t, 503, answer.Problem.Status)
+	require.Equal(t, 503, answer.Status)
 	var statuses []int
-	for _, r := range answer.Results.Results {
+	for _, r := range answer.Results {
 		statuses = append(statuses, r.Status)
 	}
 	require.Equal(t, []int{503, 503, 422}, statuses)

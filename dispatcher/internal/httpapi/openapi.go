@@ -175,6 +175,7 @@ func document(doc *huma.OpenAPI, o operation) {
 			title = other.Description + "; " + title
 		}
 		op.Responses[status] = response(title, mediaProblem, schemas.Schema(reflect.TypeFor[wire.Problem](), true, ""))
+		op.Responses[status].Headers = headersOf(k)
 	}
 	if o.body != nil {
 		taken := &huma.MediaType{Schema: schemas.Schema(reflect.TypeOf(o.body), true, "")}
@@ -184,6 +185,19 @@ func document(doc *huma.OpenAPI, o operation) {
 		}
 	}
 	doc.AddOperation(&op)
+}
+
+// headersOf are those that an answer with a problem has beside the usual ones.
+func headersOf(k *kind) map[string]*huma.Param {
+	switch {
+	case k.retry > 0:
+		return map[string]*huma.Param{"Retry-After": {
+			Description: "Seconds after which to ask again.", Schema: &huma.Schema{Type: huma.TypeInteger},
+		}}
+	case k == unauthorized:
+		return map[string]*huma.Param{"WWW-Authenticate": {Description: "Bearer.", Schema: &huma.Schema{Type: huma.TypeString}}}
+	}
+	return nil
 }
 
 func response(doc, media string, s *huma.Schema) *huma.Response {

@@ -22,7 +22,10 @@ type document struct {
 			Required bool
 			Content  map[string]struct{ Schema json.RawMessage }
 		}
-		Responses map[string]struct{ Description string }
+		Responses map[string]struct {
+			Description string
+			Headers     map[string]json.RawMessage
+		}
 	}
 	Components struct {
 		Schemas map[string]struct {
@@ -134,5 +137,21 @@ func TestTheDocumentKnowsEveryFieldOfAnEndpoint(t *testing.T) {
 		_, taken := d.Components.Schemas["Endpoint"].Properties[name]
 		told := strings.Contains(w.Body.String(), "only answered") || strings.Contains(w.Body.String(), "made here")
 		require.Equal(t, taken, !told, name)
+	}
+}
+
+// What an answer tells beside its fields is of use only to clients that know of it.
+func TestTheDocumentKnowsWhatProblemsTellBeside(t *testing.T) {
+	d := mustDocument(t)
+	require.Contains(t, d.Components.Schemas["Problem"].Properties, "results", "of a batch of which nothing could be stored")
+	for path, methods := range d.Paths {
+		for method, o := range methods {
+			for status, name := range map[string]string{"401": "WWW-Authenticate", "429": "Retry-After", "503": "Retry-After"} {
+				if r, there := o.Responses[status]; there {
+					require.Contains(t, r.Headers, name, "%s %s %s", method, path, status)
+				}
+			}
+			require.Empty(t, o.Responses["422"].Headers, "%s %s", method, path)
+		}
 	}
 }

@@ -89,7 +89,7 @@ const (
 	// Bodies of requests may take a sixteenth of the memory: on their way to
 	// the store they take their size three times more.
 	bodyPart    = 16
-	leastBodies = 8 << 20 // two of the largest batches
+	leastBodies = 8<<20 + 64<<10 // two of the largest batches, and the ends of their buffers
 	mostBodies  = 64 << 20
 )
 

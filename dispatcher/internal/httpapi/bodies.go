@@ -38,9 +38,6 @@ type bodies struct {
 }
 
 func newBodies(most int64) *bodies {
-	if most <= 0 {
-		most = bodyBytes
-	}
 	return &bodies{most: most, all: semaphore.NewWeighted(most)}
 }
 

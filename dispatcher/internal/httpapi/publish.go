@@ -36,9 +36,12 @@ const escaped = 6
 // bytes, as JSON writes them at worst. It stays within what one key may hold of
 // the budget, which is half of it.
 func singleBytes(maxBody int, budget int64) int64 {
-	plain, worst := int64(maxBody)*4/3+envelope, int64(maxBody)*escaped+envelope
-	return max(plain, min(worst, budget/2-firstBody))
+	return max(plainBytes(maxBody), min(int64(maxBody)*escaped+envelope, budget/2-firstBody))
 }
+
+// plainBytes is what such a request has where the body is base64, or JSON without
+// escapes: so much is taken whatever the budget.
+func plainBytes(maxBody int) int64 { return int64(maxBody)*4/3 + envelope }
 
 // publish serves POST /v1/messages.
 func (s *server) publish(ctx context.Context, c *call) (*reply, error) {

@@ -2,7 +2,9 @@ package httpapi_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
@@ -60,6 +62,21 @@ func TestARequestStaysWithinTheBudget(t *testing.T) {
 	}
 	require.Equal(t, 202, call(80_000).Code)
 	requireProblem(t, call(90_000), 413, "too-large")
+}
+
+func TestTheLargestMessageFitsHoweverSmallTheBudget(t *testing.T) {
+	limits := testLimits()
+	limits.MaxBody = 4 << 20
+	addr := newTestServer(t, &fakeService{}, withLimits(limits), withKeys(t, publishKey+":publish,"+otherKey+":publish"), func(o *httpapi.Options) { o.Bodies = 8 << 20 })
+	text := message(`"raw_body_base64":"` + base64.StdEncoding.EncodeToString(make([]byte, 4<<20)) + `"`)
+	r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+"/v1/messages", strings.NewReader(text))
+	require.NoError(t, err)
+	r.Header.Set("Authorization", "Bearer "+publishKey)
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer answer.Body.Close() //nolint:errcheck // nothing of it is read
+	require.Equal(t, 202, answer.StatusCode)
 }
 
 type brokenReader struct{ err error }

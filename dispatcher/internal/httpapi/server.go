@@ -57,7 +57,12 @@ func New(svc Service, o Options) (http.Handler, error) {
 		return nil, errors.New("serve api: no limit for bodies")
 	}
 	o.Limits.Passed = &dispatcher.Passed{}
-	s := &server{svc: svc, keys: o.keyring(), limits: o.Limits, single: singleBytes(o.Limits.MaxBody, cmp.Or(max(o.Bodies, 0), bodyBytes)), bodies: newBodies(o.Bodies), figures: o.Metrics, counter: o.Counter, log: o.Log, mux: http.NewServeMux(), usual: map[string]http.HandlerFunc{}}
+	// One key may hold half of the budget, which has room for the largest message at least.
+	budget := max(cmp.Or(max(o.Bodies, 0), bodyBytes), 2*(plainBytes(o.Limits.MaxBody)+firstBody))
+	s := &server{
+		svc: svc, keys: o.keyring(), limits: o.Limits, single: singleBytes(o.Limits.MaxBody, budget), bodies: newBodies(budget),
+		figures: o.Metrics, counter: o.Counter, log: o.Log, mux: http.NewServeMux(), usual: map[string]http.HandlerFunc{},
+	}
 	if s.log == nil {
 		s.log = slog.Default()
 	}

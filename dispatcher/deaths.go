@@ -124,8 +124,8 @@ func (e *engine) bury(hints []Hint, batch []Settlement, settled []Settled) {
 		}
 	}
 	for i := range batch {
-		// It was recorded the first time, and the answer to that was lost.
-		if o := &batch[i]; o.Verdict == Dead && settled[i] == SettledLate && o.unanswered == e.name() {
+		// The answer that told of it was lost.
+		if o := &batch[i]; settled[i] == SettledBefore && o.unanswered == e.name() {
 			e.died(Death{ID: o.ID, Reason: o.Reason, Attempts: o.Attempt.Number}, o)
 		}
 	}

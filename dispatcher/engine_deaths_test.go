@@ -125,6 +125,8 @@ func TestADeathIsToldAsTheQueueAnsweredIt(t *testing.T) {
 		"as asked":                   {func(*fakeQueue) {}, told},
 		"cancelled meanwhile":        {func(q *fakeQueue) { q.lanes.marked[id] = true }, nil},
 		"the answer is lost":         {func(q *fakeQueue) { q.after = once("settle", d.ErrUnavailable) }, []d.Death{{ID: id, Reason: d.ReasonGone, Attempts: 1}}},
+		"lost, and cancelled before": {func(q *fakeQueue) { q.lanes.marked[id], q.after = true, once("settle", d.ErrUnavailable) }, nil},
+		"lost, and another has it":   {func(q *fakeQueue) { q.hook, q.taken = once("settle", d.ErrUnavailable), true }, nil},
 		"the call is not made":       {func(q *fakeQueue) { q.hook = once("settle", d.ErrUnavailable) }, told},
 		"another has it by then":     {func(q *fakeQueue) { q.taken = true }, nil},
 		"refused, and then recorded": {func(q *fakeQueue) { q.hook = once("settle", errBad) }, told},

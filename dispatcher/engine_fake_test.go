@@ -283,6 +283,9 @@ func (q *fakeQueue) Settle(ctx context.Context, by string, batch []d.Settlement)
 		it := q.leased[s.ID]
 		if it == nil || q.taken || it.by != by || s.Attempt.Number == 0 && !s.Leased.IsZero() && !s.Leased.Equal(it.Leased) {
 			out[i] = d.SettledLate
+			if end := q.lanes.ended[s.ID]; !q.taken && end != nil && end.status == d.StatusDead && len(q.settled[s.ID]) > 0 {
+				out[i] = d.SettledBefore
+			}
 			continue
 		}
 		delete(q.leased, s.ID)

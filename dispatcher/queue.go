@@ -266,11 +266,12 @@ type Settled uint8
 
 // What became of a settlement. The zero value is none of them.
 const (
-	_           Settled = iota
-	SettledOK           // as asked
-	SettledLate         // the lease was lost; nothing changed
-	SettledDone         // the lease was lost, but the success was counted
-	SettledEnd          // it had been cancelled, or delivered by another, meanwhile; so it ended
+	_             Settled = iota
+	SettledOK             // as asked
+	SettledLate           // the lease was lost; nothing changed
+	SettledDone           // the lease was lost, but the success was counted
+	SettledEnd            // it had been cancelled, or delivered by another, meanwhile; so it ended
+	SettledBefore         // nothing changed: the delivery died of this very outcome, whose answer was lost
 )
 
 // Settler records outcomes.

@@ -114,9 +114,28 @@ var endCases = []testCase{
 		r.publish("a", "m1")
 		s := death(r.mustClaim(one, named("a", "m1"))[0], dispatcher.ReasonRefused)
 		r.mustSettle(one, s)
-		require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.settle(one, s))
+		require.Equal(r, []dispatcher.Settled{dispatcher.SettledBefore}, r.settle(one, s))
 		r.mustTellDeaths(dispatcher.Death{ID: s.ID, Reason: dispatcher.ReasonRefused, Attempts: 1})
 		require.Equal(r, map[dispatcher.DeadReason]int64{dispatcher.ReasonRefused: 1}, r.stats().EverDead)
+		r.pass(time.Millisecond)
+		r.reap(one)
+		require.Equal(r, []dispatcher.Settled{dispatcher.SettledBefore}, r.settle(one, s), "it was before it was declared dead")
+	}},
+	{name: "of what died for the one that took over, the one before has no death", run: func(r *rig) {
+		r.publish("a", "m1", "m2")
+		c := r.mustClaim(one, named("a", "m1"), named("a", "m2"))
+		r.reap(one)
+		r.mustClaim(two, named("a", "m1"), named("a", "m2"))
+		r.settle(two, death(c[0], dispatcher.ReasonGone), success(c[1]))
+		late := []dispatcher.Settled{dispatcher.SettledLate, dispatcher.SettledLate}
+		require.Equal(r, late, r.settle(one, death(c[0], dispatcher.ReasonGone), death(c[1], dispatcher.ReasonGone)))
+	}},
+	{name: "what was cancelled before it could die did not die of it", run: func(r *rig) {
+		r.publish("a", "m1")
+		s := death(r.mustClaim(one, named("a", "m1"))[0], dispatcher.ReasonGone)
+		r.cancel(s.ID)
+		require.Equal(r, []dispatcher.Settled{dispatcher.SettledEnd}, r.settle(one, s))
+		require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.settle(one, s))
 	}},
 	{name: "what ever ended stays counted, whatever becomes of it", setup: Setup{Partitions: 4}, run: func(r *rig) {
 		for i, lane := range manyLanes(12) {

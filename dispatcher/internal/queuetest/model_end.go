@@ -230,6 +230,9 @@ func (m *model) again(s dispatcher.Settlement, d *modelDelivery) (due int64, exp
 // late is the outcome of who does not hold the lease. What an earlier outcome
 // of the same call let go may be ended before or after it went.
 func (m *model) late(s dispatcher.Settlement, d *modelDelivery, state State) []dispatcher.Settled {
+	if s.Verdict == dispatcher.Dead && d != nil && state.At(s.ID).Place == PlaceDead {
+		return []dispatcher.Settled{dispatcher.SettledLate, dispatcher.SettledBefore}
+	}
 	if s.Verdict != dispatcher.Delivered || d == nil || !d.Place.Waits() {
 		return []dispatcher.Settled{dispatcher.SettledLate}
 	}

@@ -8,7 +8,8 @@
 --           settled; 0: whenever that was); of a first attempt that was answered with 200 only
 --           delivery, took ms: arguments cost more than anything else here. No delivery comes twice
 -- returns now, due, weight, breakers (lane, ms until when it is left alone, 0 closed, for each that opened or closed), a
--- digit for each: 1 done as asked, 2 late and nothing changed, 3 late but counted, 4 had ended otherwise, or its lane ends it
+-- digit for each: 1 done as asked, 2 late and nothing changed, 3 late but counted, 4 had ended otherwise, or its lane ends it,
+-- 5 nothing changed, since it died of this very outcome when that was given before
 local LONGEST_WAIT = 600000 -- ms; a breaker's wait doubles up to it
 local KEPT, WITH_EXCERPT = 32, 3 -- attempts in a history; the newest of them that keep the answer's head
 local PLAIN, WIDTH = 2, 11 -- values of an outcome; at[k] is where one begins: it is read in place
@@ -241,8 +242,19 @@ local function settled(i, l, text, mark)
   return '4', true
 end
 
+-- died_of_it reports whether a delivery died of this outcome already. A caller that was declared dead settled nothing since:
+-- what died then, died for the one that has taken over.
+local function died_of_it(i, text)
+  local attempts, _, _, _, _, reason = progress(text)
+  local number = tonumber(ARGV[i + 5])
+  if reason ~= ARGV[i + 6] or number > 0 and number ~= attempts then return false end
+  local died, fenced = sure('ZSCORE', DEAD, ARGV[i]), sure('ZSCORE', FENCED, by)
+  return died and (not fenced or tonumber(died) < tonumber(fenced))
+end
+
 local function late(i, l, text, record)
   local delivery = ARGV[i]
+  if ARGV[i + 1] == 'x' and died_of_it(i, text) then return '5', false end
   local _, id = parts(delivery)
   if not record then return '2', false end
   ndone = ndone + #ended.done / 2
@@ -294,7 +306,7 @@ for k = 1, many do
   end
   if l.state.keys > 0 and over then leave(l, sub(deliveries[k], #names[k] + 2)) end
   codes[k] = code
-  news = news or code ~= '2'
+  news = news or code ~= '2' and code ~= '5'
 end
 count('in_flight', -#leased)
 count('delivered', ndone + #ended.done / 2)

@@ -98,7 +98,7 @@ func TestACallerSendsGetsCancelsAndRetries(t *testing.T) {
 	require.Equal(t, exitOK, got.code)
 	require.Regexp(t, `(?m)^  status +delivered$`, got.out)
 	got = command(t, env, "", "get", "one", "--json")
-	require.Contains(t, got.out, `"body":{"n": 12345678901234567890}`, "byte for byte")
+	require.Contains(t, got.out, `"body": {"n": 12345678901234567890}`, "byte for byte")
 
 	got = command(t, env, "", "send", "--url", receiver+"/ok", "--topic", "a.b", "--id", "two", "--body", "later", "--delay", "1d")
 	require.Contains(t, got.out, "scheduled, next attempt")

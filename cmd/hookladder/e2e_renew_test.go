@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -135,6 +136,11 @@ func newEncryptionKey() string {
 
 func TestE2EAClosedTerminalEndsDevInOrder(t *testing.T) {
 	t.Parallel()
+	// Tests may be run under nohup, which has children pass the signal over, and dev obeys. A
+	// signal that is caught here is as usual for them.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(caught) })
 	path, err := binary()
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), path, "dev", "--listen", "127.0.0.1:0", "--receiver", "127.0.0.1:0")

@@ -70,7 +70,7 @@ func TestE2EAFullRedisIsAnsweredWith503AndLosesNothing(t *testing.T) {
 }
 
 // Whatever the end, nothing of a delivery outlives its time: no record, no
-// history, no count.
+// history. That it ended stays counted.
 func TestE2EWhatIsOldIsForgotten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -96,7 +96,7 @@ func TestE2EWhatIsOldIsForgotten(t *testing.T) {
 	require.Len(t, w.receiver.arrivals("dies"), 3)
 	_, err = i.Message(t.Context(), "dies")
 	require.Equal(t, http.StatusNotFound, problemOf(t, err).Status)
-	require.Equal(t, []string{"attempts", "in", "known", "lane", "names"}, w.keys())
+	require.Equal(t, []string{"attempts", "ends", "in", "known", "lane", "names"}, w.keys(), "how many ended stays counted, by reason")
 
 	again := i.publish(wire.Message{ID: "plain", URL: w.receiver.URL})
 	require.False(t, again.Duplicate, "its id is forgotten too")

@@ -26,7 +26,7 @@ for a receiver, and nothing brings that back.`,
   hookladder endpoints delete shop-42 --yes`,
 		Args: oneEndpoint,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !yes && !onTerminal(cmd.InOrStdin()) {
+			if !yes && !s.terminal && !onTerminal(cmd.InOrStdin()) {
 				return usagef("delete cancels what waits for %s: give --yes, or call it on a terminal, where it asks", visible(args[0]))
 			}
 			c, err := to.client()

@@ -120,7 +120,7 @@ func TestEachCommandMakesItsCall(t *testing.T) {
 			{"secret":"old","until":"2030-01-02T03:04:05.678Z"}]}`, "new\n  public key whpk_x\nold  until 2030-01-0"},
 		"endpoints test m": {"POST /v1/endpoints/m/test", "", `{"message_id":"msg_1","at":"2030-01-02T03:04:05.678Z","duration_ms":12,
 			"status_code":204,"outcome":"delivered"}`, "delivered  204 in 12ms"},
-		"lanes":                       {"GET /v1/lanes?limit=50", "", `{"data":[` + aLane + `],"next_cursor":null}`, "u_0123456789  open   1          3       2        2030-01-0"},
+		"lanes":                       {"GET /v1/lanes?limit=50", "", `{"data":[` + aLane + `],"next_cursor":null}`, "u_0123456789  open   -    -      -   1          3       2        2030-01-0"},
 		"lanes --limit 5":             {"GET /v1/lanes?limit=5", "", `{"data":[],"next_cursor":null}`, "LANE"},
 		"pause https://shop.example/": {"POST /v1/lanes/https:%2F%2Fshop.example%2F/pause", "", aLane, "https://shop.example:443"},
 		"pause http://a --tenant t%":  {"POST /v1/lanes/http:%2F%2Fa/pause?tenant=t%25", "", aLane, "https://shop.example:443"},

@@ -23,6 +23,8 @@ type stage struct {
 	in      io.Reader
 	out     io.Writer
 	err     io.Writer
+
+	terminal bool // a person types what is read; else that is found out
 }
 
 // vars is the environment by name.

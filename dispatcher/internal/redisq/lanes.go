@@ -75,7 +75,7 @@ func (s *Store) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]disp
 		for k, at := range shares[i] {
 			states[at] = found[k].state
 		}
-		if all >= 0 && held != nil {
+		if all >= 0 && held != nil && (states[all].Since.IsZero() || held.Since.Before(states[all].Since)) { // told one after another
 			states[all] = heldLanes(held)
 		}
 	}

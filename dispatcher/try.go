@@ -13,7 +13,11 @@ import (
 )
 
 // TestTopic is the topic of a message that only tries an endpoint.
-const TestTopic = "hookladder.test"
+const TestTopic = ownTopics + "test"
+
+// ownTopics begins the topics of messages that Hookladder itself publishes. No
+// caller may use one: a receiver takes them for ours.
+const ownTopics = "hookladder."
 
 // mostTests is how many such messages may be on their way at once: they take
 // no permit, since a person waits for each.

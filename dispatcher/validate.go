@@ -68,6 +68,8 @@ func (m *Message) Validate(l Limits) []FieldError {
 		f.add("$.topic", "is needed")
 	} else if !ValidTopic(m.Topic) {
 		f.add("$.topic", "must be words of A-Z a-z 0-9 _ - with dots between, together at most 128")
+	} else if strings.HasPrefix(m.Topic, ownTopics) {
+		f.add("$.topic", "begins with "+ownTopics+", as only messages of Hookladder itself do")
 	}
 	if m.Tenant != "" && !ValidTenant(m.Tenant) {
 		f.add("$.tenant", "must be at most 128 printable ASCII characters without spaces")

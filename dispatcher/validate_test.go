@@ -97,6 +97,7 @@ func TestAMessageIsRefused(t *testing.T) {
 		"with too long a topic":              {func(m *dispatcher.Message) { m.Topic = strings.Repeat("a", 129) }, "$.topic", "128"},
 		"with an empty word in its topic":    {func(m *dispatcher.Message) { m.Topic = "a..b" }, "$.topic", "dots"},
 		"with a dot at its topic's end":      {func(m *dispatcher.Message) { m.Topic = "a." }, "$.topic", "dots"},
+		"with a topic of our own":            {func(m *dispatcher.Message) { m.Topic = "hookladder.test" }, "$.topic", "Hookladder itself"},
 		"with a star in its topic":           {func(m *dispatcher.Message) { m.Topic = "payment.*" }, "$.topic", "words"},
 		"with a space in its tenant":         {func(m *dispatcher.Message) { m.Tenant = "a b" }, "$.tenant", "ASCII"},
 		"with a letter of its own in tenant": {func(m *dispatcher.Message) { m.Tenant = "é" }, "$.tenant", "ASCII"},

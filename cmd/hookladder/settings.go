@@ -88,6 +88,18 @@ type sealing struct{ box *app.Seal }
 // the value that asks for nothing beyond what it does. Anything else stops the
 // start: a setting that is passed over would be a promise broken in silence.
 var kept = map[string]string{
-	"ARCHIVE_URL":      "",
-	"ARCHIVE_URL_FILE": "",
+	"ARCHIVE_URL":       "",
+	"ARCHIVE_URL_FILE":  "",
+	"ARCHIVE_BODIES":    "",
+	"ARCHIVE_BACKLOG":   "",
+	"ARCHIVE_RETENTION": "",
+	"OUTBOX_URL":        "",
+	"OUTBOX_URL_FILE":   "",
+	"OPS_URL":           "",
+	"OPS_URL_FILE":      "",
+	"FAILING_AFTER":     "0",
+	"DISABLE_AFTER":     "0",
+	"PUBLIC_URL":        "",
+	"USER_AGENT":        "",
+	"HEADER_PREFIX":     "hookladder-",
 }

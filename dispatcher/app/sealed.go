@@ -26,13 +26,16 @@ func checkSealed(ctx context.Context, store *redisq.Store, o Options) error {
 	if l.Endpoints == 0 {
 		return nil
 	}
-	least, what := "", "ENCRYPTION_KEY has other keys than"
+	least, were, what := "", "endpoints were", "ENCRYPTION_KEY has other keys than"
 	if l.Least {
 		least = "at least "
+	}
+	if l.Endpoints == 1 && !l.Least {
+		were = "endpoint was"
 	}
 	if o.Seal == nil {
 		what = "ENCRYPTION_KEY is not set, but needed are"
 	}
-	return fmt.Errorf("%w: %s those with which %s%d endpoints were sealed (key ids %s); set ENCRYPTION_KEY to the key they were stored with, "+
-		"behind a new one if there is one; then hookladder doctor --seal encrypts all with the first", ErrLocked, what, least, l.Endpoints, strings.Join(l.Keys, ", "))
+	return fmt.Errorf("%w: %s those with which %s%d %s sealed (key ids %s); set ENCRYPTION_KEY to the key they were stored with, "+
+		"behind a new one if there is one; then hookladder doctor --seal encrypts all with the first", ErrLocked, what, least, l.Endpoints, were, strings.Join(l.Keys, ", "))
 }

@@ -145,13 +145,16 @@ func TestFurtherFieldsAreCarriedOn(t *testing.T) {
 	require.Len(t, claimed, 1)
 	require.Equal(t, 2, claimed[0].Attempt, "they are read as ever")
 	require.True(t, claimed[0].Asked)
-	r.settle("one", ended(claimed[0], dispatcher.Dead))
+	outcome := ended(claimed[0], dispatcher.Dead)
+	outcome.Pause = time.Minute
+	r.settle("one", outcome)
 	require.Equal(t, want, far("m"), "settle")
 	require.Equal(t, want, lane(), "a lane that changed")
 	_, _, err = r.store.Retry(t.Context(), "one", id("m"), true)
 	require.NoError(t, err)
 	require.Equal(t, []string{"0", "8", "nine", "10"}, far("m"), "a new ladder has no attempt beside it")
 
+	r.setClock(r.now.Add(time.Hour)) // the pause is over
 	r.move()
 	require.Len(t, r.claim("two", 8), 2)
 	_, _, err = r.store.Reap(t.Context(), "one", "two")

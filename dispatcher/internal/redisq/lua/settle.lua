@@ -151,7 +151,7 @@ local function blamed(i, l)
   local pause = tonumber(ms or blame)
   if pause > 0 and now + pause > s.till then
     s.till = now + pause
-    s.more = match(s.more, '^ %d+ %d+') .. (letter and ' ' .. letter or '')
+    s.more = string.gsub(s.more, ' %l$', '') .. (letter and ' ' .. letter or '')
   end
 end
 

@@ -30,7 +30,7 @@ type accepter struct {
 // ticket is one Publish on its way.
 type ticket struct {
 	entries []Entry
-	out     []Scheduled
+	out     []ScheduleResult
 	sent    int           // entries given to the queue
 	had     bool          // a turn in this flush
 	credit  cost          // of its next turn, less what the last one took too much
@@ -43,8 +43,8 @@ func newAccepter(e *engine) *accepter {
 
 // accept stores entries and answers what became of each. When ctx ends before,
 // whether they are stored is unknown.
-func (a *accepter) accept(ctx context.Context, entries []Entry) ([]Scheduled, error) {
-	t := &ticket{entries: entries, out: make([]Scheduled, len(entries)), done: make(chan struct{})}
+func (a *accepter) accept(ctx context.Context, entries []Entry) ([]ScheduleResult, error) {
+	t := &ticket{entries: entries, out: make([]ScheduleResult, len(entries)), done: make(chan struct{})}
 	select {
 	case a.tickets <- t:
 	case <-a.engine.stopped:
@@ -171,7 +171,7 @@ func (a *accepter) flush(ctx context.Context, open []*ticket) (left, begun []*ti
 
 // schedule makes one call of the queue. It answers what became of each entry,
 // and how many deliveries were leased by it; those are on their way.
-func (a *accepter) schedule(ctx context.Context, by string, free, lease int, batch []Entry) (out []Scheduled, leased int) {
+func (a *accepter) schedule(ctx context.Context, by string, free, lease int, batch []Entry) (out []ScheduleResult, leased int) {
 	e := a.engine
 	call, cancel := context.WithTimeout(ctx, flushWithin)
 	defer cancel()
@@ -181,7 +181,7 @@ func (a *accepter) schedule(ctx context.Context, by string, free, lease int, bat
 	e.leased(under, claimed)
 	out = spreadError(out, len(batch), err)
 	// One error stands for all: a store that is lost fails each in the same way.
-	failed := firstError(out, func(s *Scheduled) bool { return s.Err != nil && !isFull(s) })
+	failed := firstError(out, func(s *ScheduleResult) bool { return s.Err != nil && !isFull(s) })
 	if lease > 0 && firstError(out, isUnknown) != nil {
 		e.unsure() // what it leased without our knowing is found by reconciling
 	}
@@ -196,14 +196,14 @@ func (a *accepter) schedule(ctx context.Context, by string, free, lease int, bat
 	return out, len(claimed)
 }
 
-func isFull(s *Scheduled) bool { return errors.Is(s.Err, ErrFull) }
+func isFull(s *ScheduleResult) bool { return errors.Is(s.Err, ErrFull) }
 
 // isUnknown reports whether nobody knows what was stored. Where the result is
 // known it may still not be as durable as it should.
-func isUnknown(s *Scheduled) bool { return s.Err != nil && s.Result == 0 && !isFull(s) }
+func isUnknown(s *ScheduleResult) bool { return s.Err != nil && s.Result == 0 && !isFull(s) }
 
 // firstError is the error of the first that is as asked for; nil: none is.
-func firstError(out []Scheduled, is func(*Scheduled) bool) error {
+func firstError(out []ScheduleResult, is func(*ScheduleResult) bool) error {
 	for i := range out {
 		if is(&out[i]) {
 			return out[i].Err
@@ -214,12 +214,12 @@ func firstError(out []Scheduled, is func(*Scheduled) bool) error {
 
 // spreadError gives an error that concerns a whole call to each of its n
 // entries that has no answer of its own.
-func spreadError(out []Scheduled, n int, err error) []Scheduled {
+func spreadError(out []ScheduleResult, n int, err error) []ScheduleResult {
 	if err == nil {
 		return out
 	}
 	if out == nil {
-		out = make([]Scheduled, n)
+		out = make([]ScheduleResult, n)
 	}
 	for i := range out {
 		if out[i].Result == 0 && out[i].Err == nil {
@@ -230,7 +230,7 @@ func spreadError(out []Scheduled, n int, err error) []Scheduled {
 }
 
 // fullOf are the entries that the queue had no memory for.
-func fullOf(out []Scheduled) (at []int) {
+func fullOf(out []ScheduleResult) (at []int) {
 	for i := range out {
 		if isFull(&out[i]) {
 			at = append(at, i)
@@ -239,7 +239,7 @@ func fullOf(out []Scheduled) (at []int) {
 	return at
 }
 
-func errorsOf(out []Scheduled, at []int) (errs []error) {
+func errorsOf(out []ScheduleResult, at []int) (errs []error) {
 	for _, i := range at {
 		errs = append(errs, out[i].Err)
 	}
@@ -247,7 +247,7 @@ func errorsOf(out []Scheduled, at []int) (errs []error) {
 }
 
 // leasedOf makes claims of what was leased directly: it needs no reading.
-func leasedOf(batch []Entry, out []Scheduled) []Claimed {
+func leasedOf(batch []Entry, out []ScheduleResult) []Claimed {
 	n := 0
 	for i := range out {
 		n += len(out[i].Leased)
@@ -275,7 +275,7 @@ func leasedOf(batch []Entry, out []Scheduled) []Claimed {
 
 // answerTickets hands out the results of turns in order and answers the tickets
 // that still have entries to give: those that had no turn, and those that had one.
-func answerTickets(open []*ticket, turns []turn, out []Scheduled) (left, begun []*ticket) {
+func answerTickets(open []*ticket, turns []turn, out []ScheduleResult) (left, begun []*ticket) {
 	at := 0
 	for _, t := range turns {
 		copy(t.of.out[t.first:], out[at:at+t.n])

@@ -91,10 +91,10 @@ func (q *endlessQueue) Settle(_ context.Context, _ string, batch []d.Settlement)
 
 func (q *endlessQueue) Peek(context.Context, []int) ([]d.Hint, error) { return q.news(), nil }
 
-func (q *endlessQueue) Schedule(_ context.Context, _ string, _, _ int, batch []d.Entry) ([]d.Scheduled, []d.Hint, error) {
+func (q *endlessQueue) Schedule(_ context.Context, _ string, _, _ int, batch []d.Entry) ([]d.ScheduleResult, []d.Hint, error) {
 	q.calls.Add(1)
 	time.Sleep(100 * time.Microsecond) // a round trip
-	out := make([]d.Scheduled, len(batch))
+	out := make([]d.ScheduleResult, len(batch))
 	for i := range out {
 		out[i].Result = d.Accepted
 	}

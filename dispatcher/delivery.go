@@ -158,8 +158,8 @@ func (d *Delivery) Rung() int {
 	return max(n, 0)
 }
 
-// Record is a message with its deliveries, as read from the queue.
-type Record struct {
+// MessageView is a message with its deliveries, as read from the queue.
+type MessageView struct {
 	Message    Message
 	Deliveries []Delivery
 }

@@ -105,7 +105,7 @@ func (d *Dispatcher) Resign(secrets []signer.Secret) error {
 }
 
 // Message reads a message and its deliveries, or answers ErrNotFound.
-func (d *Dispatcher) Message(ctx context.Context, id string) (Record, error) {
+func (d *Dispatcher) Message(ctx context.Context, id string) (MessageView, error) {
 	record, err := d.look(ctx, id)
 	if a := record.Message.Apart; err == nil && a != nil && len(record.Deliveries) > 0 {
 		record.Message.Body, err = d.engine.queue.Body(ctx, record.Deliveries[0].ID, *a)
@@ -117,10 +117,10 @@ func (d *Dispatcher) Message(ctx context.Context, id string) (Record, error) {
 }
 
 // look reads a message, and where its deliveries go by now.
-func (d *Dispatcher) look(ctx context.Context, id string) (Record, error) {
+func (d *Dispatcher) look(ctx context.Context, id string) (MessageView, error) {
 	record, err := d.engine.queue.Look(ctx, id)
 	if err != nil {
-		return Record{}, err
+		return MessageView{}, err
 	}
 	return record, d.address(ctx, record.Deliveries)
 }

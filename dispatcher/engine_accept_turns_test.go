@@ -38,7 +38,7 @@ type noting struct {
 	f *flushes
 }
 
-func (q noting) Schedule(ctx context.Context, by string, free, lease int, batch []d.Entry) ([]d.Scheduled, []d.Hint, error) {
+func (q noting) Schedule(ctx context.Context, by string, free, lease int, batch []d.Entry) ([]d.ScheduleResult, []d.Hint, error) {
 	q.f.note(batch)
 	return q.fakeQueue.Schedule(ctx, by, free, lease, batch)
 }

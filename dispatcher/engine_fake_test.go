@@ -163,12 +163,12 @@ func (q *fakeQueue) partition(lane d.Lane) int { return int(lane[len(lane)-1]) %
 
 func (q *fakeQueue) Partitions() int { return q.partitions }
 
-func (q *fakeQueue) Schedule(ctx context.Context, by string, free, lease int, batch []d.Entry) ([]d.Scheduled, []d.Hint, error) {
+func (q *fakeQueue) Schedule(ctx context.Context, by string, free, lease int, batch []d.Entry) ([]d.ScheduleResult, []d.Hint, error) {
 	if err := q.begin(ctx, call{name: "schedule", by: by, n: len(batch), free: free, leased: lease}); err != nil {
 		return nil, nil, err
 	}
 	q.mu.Lock()
-	out := make([]d.Scheduled, len(batch))
+	out := make([]d.ScheduleResult, len(batch))
 	for i, e := range batch {
 		if q.full > 0 || q.tight && q.memory == 0 {
 			q.full--

@@ -141,8 +141,8 @@ func (q *fakeQueue) countOf(lane d.Lane) (c d.LaneCount) {
 }
 
 // accept is Schedule for one entry. mu is held.
-func (q *fakeQueue) accept(e d.Entry, by string, lease *int) d.Scheduled {
-	s := d.Scheduled{CreatedAt: e.Message.CreatedAt, Result: d.Accepted}
+func (q *fakeQueue) accept(e d.Entry, by string, lease *int) d.ScheduleResult {
+	s := d.ScheduleResult{CreatedAt: e.Message.CreatedAt, Result: d.Accepted}
 	for _, lane := range e.Lanes {
 		if lane.IsEndpoint() {
 			if s.Versions == nil {
@@ -153,14 +153,14 @@ func (q *fakeQueue) accept(e d.Entry, by string, lease *int) d.Scheduled {
 	}
 	if digest, known := q.stored[e.Message.ID]; known {
 		if digest != e.Digest {
-			return d.Scheduled{Result: d.Conflict}
+			return d.ScheduleResult{Result: d.Conflict}
 		}
 		s.Result, s.CreatedAt = d.Duplicate, q.lanes.kept[e.Message.ID].CreatedAt
 		return s
 	}
 	full := func(lane d.Lane) bool { return q.lanes.most > 0 && q.countOf(lane).Waiting >= q.lanes.most }
 	if !e.Fan && slices.ContainsFunc(e.Lanes, full) {
-		return d.Scheduled{Result: d.LaneFull, Versions: s.Versions}
+		return d.ScheduleResult{Result: d.LaneFull, Versions: s.Versions}
 	}
 	q.memory--
 	q.stored[e.Message.ID], q.lanes.kept[e.Message.ID] = e.Digest, e.Message

@@ -41,17 +41,17 @@ func (q *fakeQueue) Kept(ctx context.Context, batch []d.Entry) ([]*d.Message, er
 	return kept, nil
 }
 
-func (q *fakeQueue) Look(ctx context.Context, id string) (d.Record, error) {
+func (q *fakeQueue) Look(ctx context.Context, id string) (d.MessageView, error) {
 	if err := q.begin(ctx, call{name: "look"}); err != nil {
-		return d.Record{}, err
+		return d.MessageView{}, err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	m := q.lanes.kept[id]
 	if m == nil {
-		return d.Record{}, fmt.Errorf("message %s: %w", id, d.ErrNotFound)
+		return d.MessageView{}, fmt.Errorf("message %s: %w", id, d.ErrNotFound)
 	}
-	record := d.Record{Message: *m}
+	record := d.MessageView{Message: *m}
 	for _, lane := range q.lanes.goes[id] {
 		record.Deliveries = append(record.Deliveries, q.delivery(d.DeliveryID{Lane: lane, Message: id}))
 	}

@@ -57,7 +57,7 @@ func (d *Dispatcher) publish(ctx context.Context, batch []*Message) ([]Published
 			lanes += len(all[i].entry.Lanes)
 		}
 	}
-	var stored []Scheduled
+	var stored []ScheduleResult
 	if len(entries) > 0 {
 		var err error
 		if stored, err = d.accepter.accept(ctx, entries); err != nil {
@@ -160,7 +160,7 @@ func (a *addressed) to(dest *destination) {
 // published answers what became of a message that was stored, or was not. Its
 // deliveries are put into made, which has room for them. again says that it has
 // deliveries of before, which are still to be told.
-func (d *Dispatcher) published(ctx context.Context, a *addressed, s *Scheduled, made []Delivery) (p Published, again bool) {
+func (d *Dispatcher) published(ctx context.Context, a *addressed, s *ScheduleResult, made []Delivery) (p Published, again bool) {
 	if s.Err != nil {
 		return Published{Err: s.Err}, false
 	}
@@ -186,7 +186,7 @@ func (d *Dispatcher) published(ctx context.Context, a *addressed, s *Scheduled, 
 }
 
 // delivery is one of a message that is new.
-func (a *addressed) delivery(lane Lane, s *Scheduled) Delivery {
+func (a *addressed) delivery(lane Lane, s *ScheduleResult) Delivery {
 	m := a.entry.Message
 	d := Delivery{
 		ID: DeliveryID{Lane: lane, Message: m.ID}, Topic: m.Topic, Tenant: m.Tenant,

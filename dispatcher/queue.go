@@ -159,8 +159,8 @@ func (r Result) String() string {
 	}
 }
 
-// Scheduled is what became of an Entry.
-type Scheduled struct {
+// ScheduleResult is what became of an Entry.
+type ScheduleResult struct {
 	Result    Result
 	CreatedAt time.Time   // of the message now in the queue; zero on a conflict, or where the lane was full
 	Due       time.Time   // of its first attempt; zero unless Accepted
@@ -192,7 +192,7 @@ type Scheduler interface {
 	// lane is lighter than free permits.
 	// The answers are in the order of the entries. The error is for what
 	// concerns them all; what concerns one is its Err.
-	Schedule(ctx context.Context, by string, free, lease int, batch []Entry) ([]Scheduled, []Hint, error)
+	Schedule(ctx context.Context, by string, free, lease int, batch []Entry) ([]ScheduleResult, []Hint, error)
 }
 
 // Mover makes ready what is due.

@@ -165,7 +165,7 @@ func TestE2ESendAndGetTellByTheirExitCodes(t *testing.T) {
 	got = mustRun(t, env, "", "get", "m1", "--json")
 	require.Contains(t, got.out, "\n  \"body\": "+body+"\n}\n", "byte for byte")
 	require.Contains(t, got.out, "\n  \"deliveries\": [\n")
-	var record wire.Record
+	var record wire.MessageView
 	require.NoError(t, json.Unmarshal([]byte(got.out), &record))
 	require.Equal(t, 1, record.Deliveries[0].Attempts)
 

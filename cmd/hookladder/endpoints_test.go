@@ -220,7 +220,7 @@ func TestADeliverySaysWhatItWaitsFor(t *testing.T) {
 	require.True(t, ok)
 	for word := range strings.SplitSeq(field.Tag.Get("enum"), ",") {
 		var out strings.Builder
-		printDelivery(&out, wire.Delivery{Scheduled: wire.Scheduled{Status: "ready"}, WaitingFor: word})
+		printDelivery(&out, wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: "ready"}, WaitingFor: word})
 		require.Regexp(t, `(?m)^  status +ready, \S.*$`, out.String(), word)
 	}
 }

@@ -55,7 +55,7 @@ ones. With --json it is what the API answers, body included, byte for byte.`,
 
 // printRecord prints a message as JSON, with its body as it was published:
 // indented it would be another one.
-func printRecord(out io.Writer, record wire.Record) error {
+func printRecord(out io.Writer, record wire.MessageView) error {
 	body := record.Body
 	record.Body = nil
 	var b bytes.Buffer

@@ -46,8 +46,8 @@ func (c *Client) PublishBatch(ctx context.Context, messages []wire.Message) ([]w
 }
 
 // Message reads a message with its deliveries.
-func (c *Client) Message(ctx context.Context, id string) (wire.Record, error) {
-	var out wire.Record
+func (c *Client) Message(ctx context.Context, id string) (wire.MessageView, error) {
+	var out wire.MessageView
 	err := c.do(ctx, request{verb: "get " + id, method: http.MethodGet, path: messagePath(id)}, &out)
 	return out, err
 }

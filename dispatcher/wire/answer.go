@@ -4,16 +4,16 @@ import "github.com/hookladder/hookladder/ladder"
 
 // Published answers a publish. A repeat answers the deliveries there are.
 type Published struct {
-	ID         string      `json:"id"`
-	Topic      string      `json:"topic"`
-	CreatedAt  Time        `json:"created_at"`
-	Duplicate  bool        `json:"duplicate" doc:"The same id and content was published before."`
-	Matched    int         `json:"matched" doc:"How many destinations the message has; 0: no endpoint matches, and nothing is kept."`
-	Deliveries []Scheduled `json:"deliveries"`
+	ID         string        `json:"id"`
+	Topic      string        `json:"topic"`
+	CreatedAt  Time          `json:"created_at"`
+	Duplicate  bool          `json:"duplicate" doc:"The same id and content was published before."`
+	Matched    int           `json:"matched" doc:"How many destinations the message has; 0: no endpoint matches, and nothing is kept."`
+	Deliveries []DeliveryRef `json:"deliveries"`
 }
 
-// Scheduled is a delivery as a publish answers it.
-type Scheduled struct {
+// DeliveryRef is a delivery as a publish answers it.
+type DeliveryRef struct {
 	ID            string `json:"id" doc:"<destination>:<message id>"`
 	Destination   string `json:"destination" doc:"The lane: everything that goes to one place has the same."`
 	URL           string `json:"url,omitzero"`
@@ -43,7 +43,7 @@ type Result struct {
 
 // Delivery is one message to one destination, as read.
 type Delivery struct {
-	Scheduled
+	DeliveryRef
 	Topic          string         `json:"topic,omitzero"`
 	Tenant         string         `json:"tenant,omitzero"`
 	Attempts       int            `json:"attempts" required:"false" doc:"How many were made."`
@@ -71,15 +71,15 @@ type Attempt struct {
 	NextAttemptAt   Time   `json:"next_attempt_at" nullable:"true"`
 }
 
-// Record is a message as read, with its deliveries.
-type Record struct {
+// MessageView is a message as read, with its deliveries.
+type MessageView struct {
 	Message
 	CreatedAt  Time       `json:"created_at"`
 	Deliveries []Delivery `json:"deliveries"`
 }
 
 // Append writes the record as JSON behind b, its body byte for byte.
-func (r *Record) Append(b []byte) ([]byte, error) {
+func (r *MessageView) Append(b []byte) ([]byte, error) {
 	plain := *r
 	plain.Body = nil
 	return appendWithBody(b, plain, r.Body)

@@ -80,11 +80,11 @@ func TestWhyADestinationTakesNothing(t *testing.T) {
 }
 
 func TestAMessageReadTellsItsEndpoint(t *testing.T) {
-	f := &fakeService{record: dispatcher.Record{Message: dispatcher.Message{
+	f := &fakeService{record: dispatcher.MessageView{Message: dispatcher.Message{
 		ID: "a", Topic: "t", Endpoint: "ep_1", OrderingKey: "k", Body: []byte("1"), ContentType: "application/json",
 	}}}
 	w := get(newTestAPI(t, f), "/v1/messages/a")
-	got := decodeAnswer[wire.Record](t, w, 200)
+	got := decodeAnswer[wire.MessageView](t, w, 200)
 	require.Equal(t, "ep_1", got.Endpoint)
 	require.Equal(t, "k", got.OrderingKey)
 	require.NotContains(t, w.Body.String(), `"url"`)

@@ -33,7 +33,7 @@ type fakeService struct {
 	calls     []string
 
 	publish func(batch []*dispatcher.Message) ([]dispatcher.Published, error)
-	record  dispatcher.Record
+	record  dispatcher.MessageView
 	filter  dispatcher.Filter
 	page    dispatcher.Page
 	stats   dispatcher.Stats
@@ -82,7 +82,7 @@ func accepted(m *dispatcher.Message) dispatcher.Published {
 	}
 }
 
-func (f *fakeService) Message(context.Context, string) (dispatcher.Record, error) {
+func (f *fakeService) Message(context.Context, string) (dispatcher.MessageView, error) {
 	f.called("message")
 	return f.record, f.err
 }

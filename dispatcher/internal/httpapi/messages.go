@@ -71,9 +71,9 @@ func briefDeliveries(id string, all []dispatcher.Delivery) wire.BriefDeliveries 
 }
 
 // wireRecord is a message as callers read it.
-func wireRecord(r dispatcher.Record) (wire.Record, error) {
+func wireRecord(r dispatcher.MessageView) (wire.MessageView, error) {
 	m := &r.Message
-	w := wire.Record{
+	w := wire.MessageView{
 		Message: wire.Message{
 			ID: m.ID, Topic: m.Topic, Tenant: m.Tenant, URL: m.URL, Endpoint: m.Endpoint,
 			OrderingKey: m.OrderingKey,
@@ -134,7 +134,7 @@ func wireDeliveries(all []dispatcher.Delivery) []wire.Delivery {
 // wireDelivery is a delivery as callers read it.
 func wireDelivery(d *dispatcher.Delivery) wire.Delivery {
 	w := wire.Delivery{
-		Scheduled: wire.Scheduled{
+		DeliveryRef: wire.DeliveryRef{
 			ID: d.ID.String(), Destination: string(d.ID.Lane), URL: d.URL,
 			Status: string(d.Status), NextAttemptAt: wire.Time{Time: d.Due}, EndedAt: wire.Time{Time: d.Ended},
 		},

@@ -39,7 +39,7 @@ func (s *server) messageOperations() []operation {
 		{
 			id: "get-message", method: "GET", path: "/v1/messages/{id}", scope: scopeRead,
 			summary: "Read a message and its deliveries", serve: s.message,
-			params: []*huma.Param{id}, answers: map[int]any{200: wire.Record{}},
+			params: []*huma.Param{id}, answers: map[int]any{200: wire.MessageView{}},
 			problems: []*kind{notFound, invalid, unavailable},
 		},
 		{

@@ -19,13 +19,13 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-func testRecord(t testing.TB) dispatcher.Record {
+func testRecord(t testing.TB) dispatcher.MessageView {
 	t.Helper()
 	l, err := ladder.Parse("15s/3m")
 	require.NoError(t, err)
 	s, err := dispatcher.ParseSuccess(`{"status":["200"],"body":{"path":"code","equals":"SUCCESS"}}`)
 	require.NoError(t, err)
-	return dispatcher.Record{
+	return dispatcher.MessageView{
 		Message: dispatcher.Message{
 			ID: "a", Topic: "payment.paid", Tenant: "m7", URL: "http://a/x?q=\"<&", OrderingKey: "k:1", Body: []byte(`{ "n" : 12345678901234567890, "h":"<" }`),
 			ContentType: "application/json", Delay: 90 * time.Second, ExpiresAt: testNow.Add(time.Hour), CreatedAt: testNow,
@@ -49,7 +49,7 @@ func testRecord(t testing.TB) dispatcher.Record {
 func TestAMessageIsReadWithItsDeliveries(t *testing.T) {
 	f := &fakeService{record: testRecord(t)}
 	w := get(newTestAPI(t, f), "/v1/messages/a")
-	got := decodeAnswer[wire.Record](t, w, 200)
+	got := decodeAnswer[wire.MessageView](t, w, 200)
 	require.Contains(t, w.Body.String(), `"body":{ "n" : 12345678901234567890, "h":"<" }`, "the body keeps its bytes")
 	require.Contains(t, w.Body.String(), `"delay":"1m30s"`)
 	require.Contains(t, w.Body.String(), `"created_at":"2026-01-31T11:00:00.123Z"`)
@@ -83,9 +83,9 @@ func TestABodyIsReadAsWhatItIs(t *testing.T) {
 		"JSON that is bytes": {"application/json", "\"\xff\"", `"raw_body_base64":"Iv8i"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := &fakeService{record: dispatcher.Record{Message: dispatcher.Message{ID: "a", Topic: "t", URL: "http://a", ContentType: c.media, Body: []byte(c.body)}}}
+			f := &fakeService{record: dispatcher.MessageView{Message: dispatcher.Message{ID: "a", Topic: "t", URL: "http://a", ContentType: c.media, Body: []byte(c.body)}}}
 			w := get(newTestAPI(t, f), "/v1/messages/a")
-			decodeAnswer[wire.Record](t, w, 200)
+			decodeAnswer[wire.MessageView](t, w, 200)
 			require.Contains(t, w.Body.String(), c.says)
 			require.Contains(t, w.Body.String(), `"deliveries":[]`)
 		})

@@ -34,7 +34,7 @@ type MessageService interface {
 	// messages, and changes an endpoint that is named by its uid to its id.
 	Publish(ctx context.Context, batch []*dispatcher.Message) ([]dispatcher.Published, error)
 	// Message reads a message with its deliveries, or dispatcher.ErrNotFound.
-	Message(ctx context.Context, id string) (dispatcher.Record, error)
+	Message(ctx context.Context, id string) (dispatcher.MessageView, error)
 	// Cancel ends what is not finished of a message's deliveries, or of the one
 	// in lane where that is set, and answers them as they are now.
 	Cancel(ctx context.Context, id string, lane dispatcher.Lane) ([]dispatcher.Delivery, error)

@@ -21,7 +21,7 @@ var fanCases = []testCase{
 		r.schedule(r.entry("m1", lanes[:1]))
 		r.mustChangeNothing(func() {
 			got := r.scheduleFor(one, 512, 64, fan(r.entry("m1", lanes, body("other"))))
-			require.Equal(r, []dispatcher.Scheduled{{Result: dispatcher.Conflict}}, got)
+			require.Equal(r, []dispatcher.ScheduleResult{{Result: dispatcher.Conflict}}, got)
 		})
 		require.Len(r, r.claimAll(one), 1)
 	}},
@@ -39,7 +39,7 @@ var fanCases = []testCase{
 		lanes := manyLanes(8)
 		got := r.schedule(r.entry("m1", lanes[:1]), fan(r.entry("m1", lanes, body("other"))), fan(r.entry("m1", lanes)))
 		require.Equal(r, dispatcher.Accepted, got[0].Result)
-		require.Equal(r, dispatcher.Scheduled{Result: dispatcher.Conflict}, got[1])
+		require.Equal(r, dispatcher.ScheduleResult{Result: dispatcher.Conflict}, got[1])
 		require.NotEqual(r, dispatcher.Conflict, got[2].Result)
 		claimed := r.claimAll(one)
 		require.Len(r, claimed, 8)

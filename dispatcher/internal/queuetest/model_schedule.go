@@ -114,15 +114,15 @@ type publishing struct {
 }
 
 // scheduled is what one entry should have done, partition by partition.
-func (m *model) scheduled(p *publishing, e dispatcher.Entry, got dispatcher.Scheduled) {
+func (m *model) scheduled(p *publishing, e dispatcher.Entry, got dispatcher.ScheduleResult) {
 	m.Helper()
 	if m.inConflict(e, got.Result) {
 		got.Versions = nil // of lanes it did not come to: may be told, or not
-		require.Equal(m, dispatcher.Scheduled{Result: dispatcher.Conflict}, got, "%s", e.Message.ID)
+		require.Equal(m, dispatcher.ScheduleResult{Result: dispatcher.Conflict}, got, "%s", e.Message.ID)
 		return
 	}
 	results := map[dispatcher.Result]bool{}
-	want := dispatcher.Scheduled{Dead: map[dispatcher.Lane]dispatcher.DeadReason{}}
+	want := dispatcher.ScheduleResult{Dead: map[dispatcher.Lane]dispatcher.DeadReason{}}
 	for _, n := range m.all() {
 		lanes := m.lanesIn(e, n)
 		if len(lanes) == 0 {
@@ -153,7 +153,7 @@ func (m *model) scheduled(p *publishing, e dispatcher.Entry, got dispatcher.Sche
 
 // partly is what one entry should have done where not all of its partitions
 // answered: in each of them all, or nothing, so that a repeat completes it.
-func (m *model) partly(p *publishing, e dispatcher.Entry, got dispatcher.Scheduled) {
+func (m *model) partly(p *publishing, e dispatcher.Entry, got dispatcher.ScheduleResult) {
 	m.Helper()
 	for _, n := range m.cameTo() {
 		lanes, key := m.lanesIn(e, n), recordKey{n, e.Message.ID}
@@ -170,7 +170,7 @@ func (m *model) partly(p *publishing, e dispatcher.Entry, got dispatcher.Schedul
 }
 
 // leased remembers what an instance was told to hold from the start.
-func (m *model) leased(p *publishing, e dispatcher.Entry, got dispatcher.Scheduled) {
+func (m *model) leased(p *publishing, e dispatcher.Entry, got dispatcher.ScheduleResult) {
 	m.Helper()
 	require.Len(m, got.LeasedAt, len(got.Leased))
 	for i, lane := range got.Leased {
@@ -195,7 +195,7 @@ func (m *model) lanesIn(e dispatcher.Entry, partition int) (lanes []dispatcher.L
 }
 
 // tell adds a delivery to what a publish answers.
-func (m *model) tell(s *dispatcher.Scheduled, lane dispatcher.Lane, d *modelDelivery) {
+func (m *model) tell(s *dispatcher.ScheduleResult, lane dispatcher.Lane, d *modelDelivery) {
 	switch d.Place {
 	case PlaceLeased:
 		s.Leased = append(s.Leased, lane)

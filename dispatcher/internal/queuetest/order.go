@@ -15,7 +15,7 @@ var orderCases = append([]testCase{
 	{name: "of one key the first goes and the others wait behind it", run: func(r *rig) {
 		got := r.schedule(r.entry("m1", to("a"), keyed("k")), r.entry("m2", to("a"), keyed("k")))
 		require.Equal(r, to("a"), got[0].Ready)
-		require.Equal(r, dispatcher.Scheduled{
+		require.Equal(r, dispatcher.ScheduleResult{
 			Result: dispatcher.Accepted, CreatedAt: start, Due: start, Behind: to("a"),
 		}, got[1])
 		r.publishKeyed("a", "k", "m3")

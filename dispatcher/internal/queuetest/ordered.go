@@ -176,7 +176,7 @@ var fullCases = []testCase{
 	{name: "what finds its lane full is refused and leaves nothing", setup: Setup{MaxWaiting: 3}, run: func(r *rig) {
 		r.publishMany("a", 3)
 		r.mustChangeNothing(func() {
-			require.Equal(r, []dispatcher.Scheduled{{Result: dispatcher.LaneFull}}, r.schedule(r.entry("m1", to("a"))))
+			require.Equal(r, []dispatcher.ScheduleResult{{Result: dispatcher.LaneFull}}, r.schedule(r.entry("m1", to("a"))))
 		})
 		require.Equal(r, dispatcher.LaneFull, r.schedule(r.entry("m1", to("a"), delay(time.Hour)))[0].Result)
 		require.Equal(r, dispatcher.Accepted, r.schedule(r.entry("m1", to("b")))[0].Result, "another lane has room")

@@ -295,7 +295,7 @@ func (r *rig) populate() map[dispatcher.DeliveryID]dispatcher.Status {
 
 // mustStandAlike has where deliveries stand be told as by a look, which tells
 // also of another message of that id in another partition.
-func (r *rig) mustStandAlike(rec dispatcher.Record) {
+func (r *rig) mustStandAlike(rec dispatcher.MessageView) {
 	r.Helper()
 	looked := map[dispatcher.DeliveryID]dispatcher.Delivery{}
 	for _, d := range rec.Deliveries {

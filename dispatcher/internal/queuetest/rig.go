@@ -170,13 +170,13 @@ func named(lane dispatcher.Lane, message string) dispatcher.DeliveryID {
 }
 
 // schedule publishes entries without a direct lease.
-func (r *rig) schedule(batch ...dispatcher.Entry) []dispatcher.Scheduled {
+func (r *rig) schedule(batch ...dispatcher.Entry) []dispatcher.ScheduleResult {
 	r.Helper()
 	return r.scheduleFor(one, 0, 0, batch...)
 }
 
 // scheduleFor publishes entries by an instance that may lease some directly.
-func (r *rig) scheduleFor(by string, free, lease int, batch ...dispatcher.Entry) []dispatcher.Scheduled {
+func (r *rig) scheduleFor(by string, free, lease int, batch ...dispatcher.Entry) []dispatcher.ScheduleResult {
 	r.Helper()
 	got, hints, err := r.Queue.Schedule(r.ctx, by, free, lease, batch)
 	require.NoError(r, err)

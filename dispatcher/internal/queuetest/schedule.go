@@ -13,7 +13,7 @@ import (
 var scheduleCases = append([]testCase{
 	{name: "a new message is accepted and ready at once", run: func(r *rig) {
 		got := r.schedule(r.entry("m1", to("a")))
-		require.Equal(r, []dispatcher.Scheduled{{
+		require.Equal(r, []dispatcher.ScheduleResult{{
 			Result: dispatcher.Accepted, CreatedAt: start, Due: start, Ready: to("a"),
 		}}, got)
 		d := r.mustStand(named("a", "m1"), dispatcher.StatusReady)
@@ -24,7 +24,7 @@ var scheduleCases = append([]testCase{
 	}},
 	{name: "a delay is counted from now", run: func(r *rig) {
 		got := r.schedule(r.entry("m1", to("a"), delay(time.Minute)))
-		require.Equal(r, []dispatcher.Scheduled{{
+		require.Equal(r, []dispatcher.ScheduleResult{{
 			Result: dispatcher.Accepted, CreatedAt: start, Due: start.Add(time.Minute),
 		}}, got)
 		d := r.mustStand(named("a", "m1"), dispatcher.StatusScheduled)
@@ -92,7 +92,7 @@ var scheduleCases = append([]testCase{
 		r.mustChangeNothing(func() {
 			got := r.schedule(first, r.entry("m1", to("a"), delay(time.Hour)))
 			for _, s := range got {
-				require.Equal(r, dispatcher.Scheduled{Result: dispatcher.Duplicate, CreatedAt: start}, s)
+				require.Equal(r, dispatcher.ScheduleResult{Result: dispatcher.Duplicate, CreatedAt: start}, s)
 			}
 		})
 	}},
@@ -101,20 +101,20 @@ var scheduleCases = append([]testCase{
 		r.mustChangeNothing(func() {
 			got := r.schedule(r.entry("m1", to("a"), body("other")), r.entry("m1", to("b"), body("other")))
 			for _, s := range got {
-				require.Equal(r, dispatcher.Scheduled{Result: dispatcher.Conflict}, s)
+				require.Equal(r, dispatcher.ScheduleResult{Result: dispatcher.Conflict}, s)
 			}
 		})
 	}},
 	{name: "of two equal ones in a batch the second is a duplicate", run: func(r *rig) {
 		got := r.schedule(r.entry("m1", to("a")), r.entry("m1", to("a")))
 		require.Equal(r, dispatcher.Accepted, got[0].Result)
-		require.Equal(r, dispatcher.Scheduled{Result: dispatcher.Duplicate, CreatedAt: start}, got[1])
+		require.Equal(r, dispatcher.ScheduleResult{Result: dispatcher.Duplicate, CreatedAt: start}, got[1])
 		require.Equal(r, ids("a", "m1"), r.State().Ready["a"])
 	}},
 	{name: "of two with one id in a batch the second is a conflict", run: func(r *rig) {
 		got := r.schedule(r.entry("m1", to("a")), r.entry("m1", to("b"), body("other")), r.entry("m2", to("b")))
 		require.Equal(r, dispatcher.Accepted, got[0].Result)
-		require.Equal(r, dispatcher.Scheduled{Result: dispatcher.Conflict}, got[1])
+		require.Equal(r, dispatcher.ScheduleResult{Result: dispatcher.Conflict}, got[1])
 		require.Equal(r, dispatcher.Accepted, got[2].Result)
 		require.Equal(r, ids("b", "m2"), r.State().Ready["b"])
 		requireMessage(r, r.entry("m1", nil).Message, r.mustClaim(one, named("a", "m1"))[0].Message)

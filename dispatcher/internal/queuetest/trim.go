@@ -80,7 +80,7 @@ var trimCases = []testCase{
 				r.look(id)
 				continue
 			}
-			require.Equal(r, dispatcher.Scheduled{Result: dispatcher.Duplicate}, same, "its lanes are not made again")
+			require.Equal(r, dispatcher.ScheduleResult{Result: dispatcher.Duplicate}, same, "its lanes are not made again")
 			r.mustBeForgotten(id)
 		}
 	}},

@@ -258,8 +258,8 @@ func TestAMasterThatMakesNothingDurableHoldsUpTheOthersOnce(t *testing.T) {
 			require.NotErrorIs(t, got[n].Err, dispatcher.ErrNotDurable, "that would say that it is stored")
 		}
 	}
-	require.True(t, slices.ContainsFunc(first, func(s dispatcher.Scheduled) bool { return s.Err != nil }))
-	require.True(t, slices.ContainsFunc(first, func(s dispatcher.Scheduled) bool { return s.Err == nil }))
+	require.True(t, slices.ContainsFunc(first, func(s dispatcher.ScheduleResult) bool { return s.Err != nil }))
+	require.True(t, slices.ContainsFunc(first, func(s dispatcher.ScheduleResult) bool { return s.Err == nil }))
 	replica.Resume()
 	eventually(t, "what is written is durable again", func(ctx context.Context) error {
 		return schedule(ctx, store, everywhere("m2")...)

@@ -75,7 +75,7 @@ func (s *Store) Kept(ctx context.Context, batch []dispatcher.Entry) ([]*dispatch
 // message than one of their id in any of these, or earlier in the batch: they
 // are a conflict, and nothing of them is written anywhere. So is nothing of one
 // where a partition did not tell. Their shares are taken out of the lists.
-func (s *Store) compare(ctx context.Context, by string, batch []dispatcher.Entry, lists map[int][]placed, out []dispatcher.Scheduled) {
+func (s *Store) compare(ctx context.Context, by string, batch []dispatcher.Entry, lists map[int][]placed, out []dispatcher.ScheduleResult) {
 	parts := make([]int, len(batch)) // partitions of each entry
 	for _, list := range lists {
 		for k, p := range list {
@@ -127,7 +127,7 @@ func (s *Store) compare(ctx context.Context, by string, batch []dispatcher.Entry
 // refuseTwins marks as conflicts the entries with lanes in several partitions
 // whose id another message of the batch has before them: only one of the two
 // might be written everywhere.
-func refuseTwins(batch []dispatcher.Entry, parts []int, out []dispatcher.Scheduled) {
+func refuseTwins(batch []dispatcher.Entry, parts []int, out []dispatcher.ScheduleResult) {
 	first := make(map[string]dispatcher.Digest, len(batch))
 	for i, e := range batch {
 		digest, ok := first[e.Message.ID]

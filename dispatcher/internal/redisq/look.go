@@ -34,10 +34,10 @@ type looked struct {
 // id lies, so all are asked in one round trip, and those again that have more
 // than fits in an answer. What those that answer have of it is told also beside
 // an error of others.
-func (s *Store) Look(ctx context.Context, id string) (dispatcher.Record, error) {
+func (s *Store) Look(ctx context.Context, id string) (dispatcher.MessageView, error) {
 	names, err := s.names(ctx)
 	if err != nil {
-		return dispatcher.Record{}, err
+		return dispatcher.MessageView{}, err
 	}
 	all := make([]looked, len(s.tags))
 	todo := make([]*looked, len(all))
@@ -49,7 +49,7 @@ func (s *Store) Look(ctx context.Context, id string) (dispatcher.Record, error) 
 		s.lookOn(ctx, names, id, todo)
 		todo = slices.DeleteFunc(todo, func(l *looked) bool { return l.first == 0 })
 	}
-	var out dispatcher.Record
+	var out dispatcher.MessageView
 	var errs []error
 	found := false
 	for _, l := range all {
@@ -65,7 +65,7 @@ func (s *Store) Look(ctx context.Context, id string) (dispatcher.Record, error) 
 		out.Deliveries = append(out.Deliveries, l.deliveries...)
 	}
 	if !found && len(errs) == 0 {
-		return dispatcher.Record{}, fmt.Errorf("message %s: %w", id, dispatcher.ErrNotFound)
+		return dispatcher.MessageView{}, fmt.Errorf("message %s: %w", id, dispatcher.ErrNotFound)
 	}
 	return out, join(errs...)
 }

@@ -228,9 +228,9 @@ func (p *project) happen(s *redisq.Store, round int) {
 }
 
 // records are all messages as callers read them.
-func (p *project) records(s *redisq.Store) map[string]dispatcher.Record {
+func (p *project) records(s *redisq.Store) map[string]dispatcher.MessageView {
 	p.t.Helper()
-	out := map[string]dispatcher.Record{}
+	out := map[string]dispatcher.MessageView{}
 	for id := range p.lanes {
 		record, err := s.Look(context.Background(), id)
 		if err == nil {

@@ -35,13 +35,13 @@ type placed struct {
 // not as durable as asked, beside all that became of it. Where an entry has lanes
 // in several partitions, a round trip before asks whether it is another one
 // anywhere.
-func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch []dispatcher.Entry) ([]dispatcher.Scheduled, []dispatcher.Hint, error) {
+func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch []dispatcher.Entry) ([]dispatcher.ScheduleResult, []dispatcher.Hint, error) {
 	if s.division.old() {
 		if err := s.mustStand(ctx); err != nil {
 			return nil, nil, fmt.Errorf("schedule: %w", err)
 		}
 	}
-	out := make([]dispatcher.Scheduled, len(batch))
+	out := make([]dispatcher.ScheduleResult, len(batch))
 	lists := s.spread(batch)
 	if len(lists) > 1 {
 		s.compare(ctx, by, batch, lists, out)
@@ -93,7 +93,7 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 }
 
 // stamp adds when what a call leased was, and what it ended at once.
-func stamp(o *dispatcher.Scheduled, at time.Time) {
+func stamp(o *dispatcher.ScheduleResult, at time.Time) {
 	for len(o.LeasedAt) < len(o.Leased) {
 		o.LeasedAt = append(o.LeasedAt, at)
 	}
@@ -212,7 +212,7 @@ func scheduleArgs(free, lease int, batch []dispatcher.Entry, list []placed) []an
 
 // readScheduled adds what one call answered to what the others did: a message
 // is new where any of its lanes is.
-func readScheduled(list *wordList, p placed, versions map[dispatcher.Lane]int64, out *dispatcher.Scheduled) {
+func readScheduled(list *wordList, p placed, versions map[dispatcher.Lane]int64, out *dispatcher.ScheduleResult) {
 	code, due := list.next(), list.time()
 	if list.err == nil && len(code) != 1+len(p.lanes) {
 		list.err = errAnswer
@@ -234,7 +234,7 @@ func readScheduled(list *wordList, p placed, versions map[dispatcher.Lane]int64,
 	}
 	switch {
 	case result == dispatcher.Conflict || out.Result == dispatcher.Conflict:
-		*out = dispatcher.Scheduled{Result: dispatcher.Conflict}
+		*out = dispatcher.ScheduleResult{Result: dispatcher.Conflict}
 		return
 	case out.Result == 0 || result == dispatcher.Accepted:
 		out.Result = result
@@ -256,7 +256,7 @@ func readScheduled(list *wordList, p placed, versions map[dispatcher.Lane]int64,
 }
 
 // readPlace adds where one delivery went, by its letter.
-func readPlace(out *dispatcher.Scheduled, lane dispatcher.Lane, letter rune, due time.Time) {
+func readPlace(out *dispatcher.ScheduleResult, lane dispatcher.Lane, letter rune, due time.Time) {
 	switch letter {
 	case 'd':
 		out.Due = due

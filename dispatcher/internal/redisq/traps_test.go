@@ -50,7 +50,7 @@ func (r *trap) entry(lane dispatcher.Lane, id string, delay time.Duration) dispa
 	return dispatcher.Entry{Message: m, Digest: m.Digest(), Lanes: []dispatcher.Lane{lane}}
 }
 
-func (r *trap) schedule(batch ...dispatcher.Entry) []dispatcher.Scheduled {
+func (r *trap) schedule(batch ...dispatcher.Entry) []dispatcher.ScheduleResult {
 	r.Helper()
 	got, _, err := r.store.Schedule(r.Context(), "one", 0, 0, batch)
 	require.NoError(r, err)

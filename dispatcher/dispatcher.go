@@ -27,7 +27,7 @@ type Options struct {
 	MaxBytes    int64         // of the bodies of what is leased; 0: no limit
 	ClaimBatch  int           // most deliveries one claim takes of a partition
 	Excerpt     int           // bytes of an answer kept in the history
-	Guard       time.Duration // how often the queue is looked at, whatever was told
+	PollEvery   time.Duration // how often the queue is looked at, whatever was told
 	Grace       time.Duration // how long attempts may go on after the stop signal
 	Keep        Keep
 	UserAgent   string

@@ -92,8 +92,8 @@ func newTestEndpoint(with ...func(*d.Endpoint)) *d.Endpoint {
 }
 
 func TestAnEndpointThatIsValid(t *testing.T) {
-	require.Empty(t, newTestEndpoint().Validate(d.Limits{}))
-	require.Empty(t, newTestEndpoint().Validate(d.Limits{Unsigned: true}), "it has a secret of its own")
+	require.Empty(t, newTestEndpoint().Validate(d.Policy{}))
+	require.Empty(t, newTestEndpoint().Validate(d.Policy{Unsigned: true}), "it has a secret of its own")
 	all := newTestEndpoint(func(e *d.Endpoint) {
 		e.UID, e.Tenant = strings.Repeat("u", 128), strings.Repeat("t", 128)
 		e.Topics = make([]string, 64)
@@ -111,9 +111,9 @@ func TestAnEndpointThatIsValid(t *testing.T) {
 		e.Timeout, e.MaxInFlight, e.Rate = time.Minute, 65536, d.Rate{Count: 100_000, Per: time.Second}
 		e.Ordered, e.Paused, e.Disabled = true, true, true
 	})
-	require.Empty(t, all.Validate(d.Limits{}))
+	require.Empty(t, all.Validate(d.Policy{}))
 	for _, scheme := range signer.Schemes {
-		require.Empty(t, newTestEndpoint(func(e *d.Endpoint) { e.Signature = scheme }).Validate(d.Limits{}))
+		require.Empty(t, newTestEndpoint(func(e *d.Endpoint) { e.Signature = scheme }).Validate(d.Policy{}))
 	}
 }
 
@@ -175,7 +175,7 @@ var wrongEndpoints = []struct {
 func TestEachFieldOfAnEndpointMayBeWrong(t *testing.T) {
 	for _, c := range wrongEndpoints {
 		t.Run(c.name, func(t *testing.T) {
-			got := newTestEndpoint(c.change).Validate(d.Limits{})
+			got := newTestEndpoint(c.change).Validate(d.Policy{})
 			require.Len(t, got, 1)
 			require.Equal(t, c.path, got[0].Path)
 			require.Contains(t, got[0].Detail, c.says)
@@ -194,7 +194,7 @@ func TestAllThatIsWrongWithAnEndpointIsToldAtOnce(t *testing.T) {
 		}
 	}
 	var fields []string
-	for _, fault := range all.Validate(d.Limits{}) {
+	for _, fault := range all.Validate(d.Policy{}) {
 		fields = append(fields, fieldOf(fault.Path))
 	}
 	want := []string{}
@@ -214,7 +214,7 @@ func fieldOf(path string) string {
 
 func TestAnEndpointsURLIsCheckedAsAMessagesIs(t *testing.T) {
 	refused := errors.New("10.1.2.3 is private; allow it with ALLOW_NETS=10.1.2.3/32")
-	l := d.Limits{CheckURL: func(u *url.URL) error {
+	l := d.Policy{CheckURL: func(u *url.URL) error {
 		if u.Hostname() == "10.1.2.3" {
 			return refused
 		}
@@ -231,7 +231,7 @@ func TestAnEndpointsURLIsCheckedAsAMessagesIs(t *testing.T) {
 func TestWhatIsWrongWithASecretDoesNotTellIt(t *testing.T) {
 	secret := signer.Stripe.NewSecret()
 	e := newTestEndpoint(func(e *d.Endpoint) { e.Secrets = []d.EndpointSecret{{Secret: secret}} })
-	got := e.Validate(d.Limits{})
+	got := e.Validate(d.Policy{})
 	require.Len(t, got, 1)
 	require.NotContains(t, got[0].Error(), secret.Reveal())
 }

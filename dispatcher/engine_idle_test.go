@@ -24,7 +24,7 @@ func TestAnIdleInstanceAsksLittleHoweverOftenItsGuardIsToCome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newTestEndpointRig(t, func(o *d.Options, q *fakeQueue, _ *fakeSender) {
-					q.partitions, o.Guard = c.partitions, time.Second
+					q.partitions, o.PollEvery = c.partitions, time.Second
 				})
 				for n := range c.held {
 					r.create(t, paused, uid(fmt.Sprintf("u%d", n)))

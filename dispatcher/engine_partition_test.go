@@ -342,7 +342,7 @@ func TestAPublishToPartitionsThatAnswerIsAccepted(t *testing.T) {
 
 func TestTheTrimmerGoesOnWithoutAPartitionThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, func(o *d.Options, q *fakeQueue, _ *fakeSender) { q.partitions, o.Guard = 3, 24*time.Hour })
+		r := newTestRig(t, func(o *d.Options, q *fakeQueue, _ *fakeSender) { q.partitions, o.PollEvery = 3, 24*time.Hour })
 		r.start(t)
 		more := func() {
 			r.queue.fillLane("u_2", d.TrimAfter)

@@ -187,7 +187,7 @@ func newTestOptions(t testing.TB, log io.Writer) d.Options {
 	require.NoError(t, err)
 	return d.Options{
 		Instance: "here", Secrets: []signer.Secret{signer.NewSecret()}, Ladder: steps, Timeout: 15 * time.Second,
-		MaxInFlight: 1024, ClaimBatch: 64, Excerpt: 1024, Guard: time.Minute, Grace: 20 * time.Second,
+		MaxInFlight: 1024, ClaimBatch: 64, Excerpt: 1024, PollEvery: time.Minute, Grace: 20 * time.Second,
 		UserAgent: "Hookladder/test", Log: slog.New(slog.NewTextHandler(log, nil)),
 	}
 }

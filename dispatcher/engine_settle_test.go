@@ -123,7 +123,7 @@ func TestWhatCannotBeRecordedDoesNotHoldUpTheEndForEver(t *testing.T) {
 
 func TestTheTrimmerRunsAfterWorkHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, func(o *d.Options, _ *fakeQueue, _ *fakeSender) { o.Guard = 24 * time.Hour })
+		r := newTestRig(t, func(o *d.Options, _ *fakeQueue, _ *fakeSender) { o.PollEvery = 24 * time.Hour })
 		r.start(t)
 		more := func(n int) {
 			r.queue.fill(n)
@@ -147,7 +147,7 @@ func TestTheTrimmerRunsAfterWorkHasEnded(t *testing.T) {
 // An instance does not hear its own hints.
 func TestTheClaimerIsToldOfALaneThatATrimPlacedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, func(o *d.Options, _ *fakeQueue, _ *fakeSender) { o.Guard = 24 * time.Hour })
+		r := newTestRig(t, func(o *d.Options, _ *fakeQueue, _ *fakeSender) { o.PollEvery = 24 * time.Hour })
 		r.start(t)
 		more := func() {
 			r.queue.fill(d.TrimAfter)
@@ -172,7 +172,7 @@ func TestTheClaimerIsToldOfALaneThatATrimPlacedAnew(t *testing.T) {
 
 func TestOnlyWhatEndedCountsForTheTrimmer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, func(o *d.Options, _ *fakeQueue, _ *fakeSender) { o.Guard = 24 * time.Hour })
+		r := newTestRig(t, func(o *d.Options, _ *fakeQueue, _ *fakeSender) { o.PollEvery = 24 * time.Hour })
 		r.sender.answer = func(context.Context, d.Call) d.Answer { return d.Answer{Status: 500} }
 		r.queue.fill(2 * d.TrimAfter)
 		r.start(t)

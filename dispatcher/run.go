@@ -26,7 +26,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	// The heart and the settler outlive the attempts.
 	life, die := context.WithCancel(context.WithoutCancel(ctx))
 	defer die()
-	watch := &watcher{engine: e, guard: d.options.Guard}
+	watch := &watcher{engine: e, guard: d.options.PollEvery}
 
 	var taking, accepting, keeping errgroup.Group
 	taking.Go(func() error { return (&mover{engine: e}).Run(e.taking) })

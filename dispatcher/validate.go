@@ -30,8 +30,8 @@ const (
 	maxAhead = 366 * 24 * time.Hour
 )
 
-// Limits say what a message may ask for here.
-type Limits struct {
+// Policy say what a message may ask for here.
+type Policy struct {
 	MaxBody   int                  // bytes of a message's body; 0: no bound
 	Unsigned  bool                 // there is no secret for bare URLs, so none is taken
 	HTTPSOnly bool                 // plain http is refused
@@ -40,7 +40,7 @@ type Limits struct {
 	Passed    *Passed              // remembers URLs that may be called; nil: each is looked at anew
 }
 
-func (l Limits) now() time.Time {
+func (l Policy) now() time.Time {
 	if l.Now == nil {
 		return time.Now()
 	}
@@ -59,7 +59,7 @@ func (e FieldError) Error() string { return e.Path + ": " + e.Detail }
 // Validate lists everything that is wrong with a message, or nothing. What it
 // lets through can be stored and sent: a header that no client would send, or
 // a URL that none can call, would otherwise fail at each attempt.
-func (m *Message) Validate(l Limits) []FieldError {
+func (m *Message) Validate(l Policy) []FieldError {
 	var f faults
 	if !ValidID(m.ID) {
 		f.add("$.id", "must be 1 to 128 of A-Z a-z 0-9 _ -")
@@ -92,7 +92,7 @@ func (m *Message) Validate(l Limits) []FieldError {
 
 // validateDestination checks where a message is to go: a URL, an endpoint, or
 // neither, for all endpoints that match.
-func (m *Message) validateDestination(f *faults, l Limits) {
+func (m *Message) validateDestination(f *faults, l Policy) {
 	switch {
 	case m.URL != "" && m.Endpoint != "":
 		f.add("$.endpoint", "give url or endpoint, not both")
@@ -107,7 +107,7 @@ func (m *Message) validateDestination(f *faults, l Limits) {
 }
 
 // validateTimes checks when a message is to be attempted.
-func (m *Message) validateTimes(f *faults, l Limits) {
+func (m *Message) validateTimes(f *faults, l Policy) {
 	if m.Delay == 0 && m.DeliverAt.IsZero() && m.ExpiresAt.IsZero() {
 		return
 	}
@@ -146,7 +146,7 @@ func (f *faults) check(path string, err error) {
 }
 
 // checkURL is all that a URL must pass to be published or registered.
-func (l Limits) checkURL(raw string) error {
+func (l Policy) checkURL(raw string) error {
 	if l.Passed == nil {
 		return l.lookAtURL(raw)
 	}
@@ -160,7 +160,7 @@ func (l Limits) checkURL(raw string) error {
 	return err
 }
 
-func (l Limits) lookAtURL(raw string) error {
+func (l Policy) lookAtURL(raw string) error {
 	u, err := ParseURL(raw)
 	switch {
 	case err != nil:

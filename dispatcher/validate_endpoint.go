@@ -25,7 +25,7 @@ const MaxOverlap = 30 * 24 * time.Hour
 
 // Validate lists everything that is wrong with an endpoint, or nothing. Its
 // secrets may be missing: they are made where it is created.
-func (e *Endpoint) Validate(l Limits) []FieldError {
+func (e *Endpoint) Validate(l Policy) []FieldError {
 	var f faults
 	f.check("$.uid", checkUID(e.UID))
 	if e.Tenant != "" && !ValidTenant(e.Tenant) {

@@ -16,8 +16,8 @@ import (
 
 var validateNow = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-func validateLimits() dispatcher.Limits {
-	return dispatcher.Limits{MaxBody: 100, Now: func() time.Time { return validateNow }}
+func validateLimits() dispatcher.Policy {
+	return dispatcher.Policy{MaxBody: 100, Now: func() time.Time { return validateNow }}
 }
 
 func validMessage() *dispatcher.Message {
@@ -230,13 +230,13 @@ func TestAURLErrorKeepsItsSecret(t *testing.T) {
 func TestLimitsSayWhichURLsMayBeUsed(t *testing.T) {
 	private := errors.New("10.1.2.3 is private; allow it with ALLOW_NETS=10.1.2.3/32")
 	for name, c := range map[string]struct {
-		limits dispatcher.Limits
+		limits dispatcher.Policy
 		url    string
 		says   string
 	}{
-		"without a secret nothing goes to a bare URL": {dispatcher.Limits{Unsigned: true}, "https://a/", "SIGNING_SECRET"},
-		"plain http where https is asked for":         {dispatcher.Limits{HTTPSOnly: true}, "http://a/", "HTTPS_ONLY"},
-		"an address that the guard refuses":           {dispatcher.Limits{CheckURL: func(*url.URL) error { return private }}, "http://10.1.2.3/", "ALLOW_NETS=10.1.2.3/32"},
+		"without a secret nothing goes to a bare URL": {dispatcher.Policy{Unsigned: true}, "https://a/", "SIGNING_SECRET"},
+		"plain http where https is asked for":         {dispatcher.Policy{HTTPSOnly: true}, "http://a/", "HTTPS_ONLY"},
+		"an address that the guard refuses":           {dispatcher.Policy{CheckURL: func(*url.URL) error { return private }}, "http://10.1.2.3/", "ALLOW_NETS=10.1.2.3/32"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := validMessage()
@@ -249,7 +249,7 @@ func TestLimitsSayWhichURLsMayBeUsed(t *testing.T) {
 		})
 	}
 	m := validMessage()
-	require.Empty(t, m.Validate(dispatcher.Limits{HTTPSOnly: true, CheckURL: func(*url.URL) error { return nil }}))
+	require.Empty(t, m.Validate(dispatcher.Policy{HTTPSOnly: true, CheckURL: func(*url.URL) error { return nil }}))
 }
 
 func TestAURLThatPassedIsNotLookedAtAgain(t *testing.T) {

@@ -57,7 +57,7 @@ func options(s settings, found []chosen) app.Options {
 			FanoutMax:    s.FanoutMax,
 			ClaimBatch:   s.ClaimBatch,
 			Excerpt:      int(s.Excerpt),
-			Guard:        s.GuardInterval,
+			PollEvery:    s.GuardInterval,
 			Grace:        s.ShutdownGrace,
 			Keep: dispatcher.Keep{
 				Finished:    s.Retention,

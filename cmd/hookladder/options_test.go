@@ -38,7 +38,7 @@ func TestEverySettingReachesTheProcess(t *testing.T) {
 		HTTPSOnly: true, MaxBody: 11 << 10, Version: version,
 		Engine: dispatcher.Options{
 			Secrets: []signer.Secret{secret}, Ladder: s.Ladder, Jitter: 0.5, Success: s.Success, Timeout: 6 * time.Second,
-			DeriveTenant: true, MaxInFlight: 7, MaxBytes: 2 << 20, ClaimBatch: 9, FanoutMax: 12, Excerpt: 12, Guard: 18 * time.Second, Grace: 19 * time.Second,
+			DeriveTenant: true, MaxInFlight: 7, MaxBytes: 2 << 20, ClaimBatch: 9, FanoutMax: 12, Excerpt: 12, PollEvery: 18 * time.Second, Grace: 19 * time.Second,
 			Keep: dispatcher.Keep{
 				Finished: 13 * time.Second, FinishedMax: 14, SeenMax: 15, Dead: 16 * time.Second, DeadMax: 17,
 			},

@@ -50,7 +50,7 @@ func newTestOptions(redisURL string) app.Options {
 			MaxInFlight: 64,
 			ClaimBatch:  64,
 			Excerpt:     1 << 10,
-			Guard:       time.Minute,
+			PollEvery:   time.Minute,
 			Grace:       time.Minute,
 			Keep:        dispatcher.Keep{Finished: time.Hour, FinishedMax: 1000, SeenMax: 1000, Dead: time.Hour, DeadMax: 1000},
 		},

@@ -16,7 +16,7 @@ import (
 func newAPI(engine *dispatcher.Dispatcher, guard *egress.Guard, figures *metrics.Metrics, keyring *httpapi.Keyring, o Options) (*http.Server, error) {
 	handler, err := httpapi.New(engine, httpapi.Options{
 		Keyring: keyring,
-		Limits: dispatcher.Limits{
+		Policy: dispatcher.Policy{
 			MaxBody:   o.MaxBody,
 			Unsigned:  len(o.Engine.Secrets) == 0,
 			HTTPSOnly: o.HTTPSOnly,

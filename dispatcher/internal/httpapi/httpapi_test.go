@@ -129,8 +129,8 @@ func (f *fakeService) the(t testing.TB) *dispatcher.Message {
 	return f.published[0]
 }
 
-func testLimits() dispatcher.Limits {
-	return dispatcher.Limits{
+func testLimits() dispatcher.Policy {
+	return dispatcher.Policy{
 		MaxBody: 256 << 10,
 		Now:     func() time.Time { return testNow },
 		CheckURL: func(u *url.URL) error {
@@ -145,7 +145,7 @@ func testLimits() dispatcher.Limits {
 // newTestAPI is the real handler on a fake engine, open to this host.
 func newTestAPI(t testing.TB, f httpapi.Service, change ...func(*httpapi.Options)) http.Handler {
 	t.Helper()
-	o := httpapi.Options{Limits: testLimits(), Version: "1.2.3", Log: slog.New(slog.DiscardHandler)}
+	o := httpapi.Options{Policy: testLimits(), Version: "1.2.3", Log: slog.New(slog.DiscardHandler)}
 	for _, c := range change {
 		c(&o)
 	}
@@ -161,8 +161,8 @@ func withKeys(t testing.TB, text string) func(*httpapi.Options) {
 	return func(o *httpapi.Options) { o.Keys = keys }
 }
 
-func withLimits(l dispatcher.Limits) func(*httpapi.Options) {
-	return func(o *httpapi.Options) { o.Limits = l }
+func withLimits(l dispatcher.Policy) func(*httpapi.Options) {
+	return func(o *httpapi.Options) { o.Policy = l }
 }
 
 func withLog(w io.Writer) func(*httpapi.Options) {

@@ -56,7 +56,7 @@ func decodePatch(buf *bytes.Buffer) (p patch, err error) {
 // apply makes the changes to an endpoint and answers all that is wrong with
 // them. What the patch does not name may have become wrong since it was stored,
 // as settings change: that must not keep the rest from being changed.
-func (p *patch) apply(e *dispatcher.Endpoint, l dispatcher.Limits) []dispatcher.FieldError {
+func (p *patch) apply(e *dispatcher.Endpoint, l dispatcher.Policy) []dispatcher.FieldError {
 	wrong := p.wrong[:len(p.wrong):len(p.wrong)]
 	for _, s := range p.steps {
 		if err := s.apply(e); err != nil {

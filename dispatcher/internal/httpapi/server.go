@@ -19,7 +19,7 @@ import (
 type Options struct {
 	Keys    Keys              // none: only requests of this host are served
 	Keyring *Keyring          // in place of Keys, where these may change; nil: they don't
-	Limits  dispatcher.Limits // MaxBody is needed
+	Policy  dispatcher.Policy // MaxBody is needed
 	Version string
 	Bodies  int64        // bytes of requests that are held at once; 0: 64 MiB
 	Metrics http.Handler // what GET /metrics answers; nil: there is no such path
@@ -40,7 +40,7 @@ type server struct {
 	svc       Service
 	keys      *Keyring
 	strangers bool // may call from anywhere: where there are no keys, they have no scope either
-	limits    dispatcher.Limits
+	limits    dispatcher.Policy
 	bodies    *bodies
 	single    int64        // most bytes of the request of one message
 	figures   http.Handler // nil: nobody counts
@@ -53,14 +53,14 @@ type server struct {
 
 // New makes the handler of the API.
 func New(svc Service, o Options) (http.Handler, error) {
-	if o.Limits.MaxBody <= 0 {
+	if o.Policy.MaxBody <= 0 {
 		return nil, errors.New("serve api: no limit for bodies")
 	}
-	o.Limits.Passed = &dispatcher.Passed{}
+	o.Policy.Passed = &dispatcher.Passed{}
 	// One key may hold half of the budget, which has room for the largest message at least.
-	budget := max(cmp.Or(max(o.Bodies, 0), bodyBytes), 2*(plainBytes(o.Limits.MaxBody)+firstBody))
+	budget := max(cmp.Or(max(o.Bodies, 0), bodyBytes), 2*(plainBytes(o.Policy.MaxBody)+firstBody))
 	s := &server{
-		svc: svc, keys: o.keyring(), limits: o.Limits, single: singleBytes(o.Limits.MaxBody, budget), bodies: newBodies(budget),
+		svc: svc, keys: o.keyring(), limits: o.Policy, single: singleBytes(o.Policy.MaxBody, budget), bodies: newBodies(budget),
 		figures: o.Metrics, counter: o.Counter, log: o.Log, mux: http.NewServeMux(), usual: map[string]http.HandlerFunc{},
 	}
 	if s.log == nil {

@@ -31,7 +31,7 @@ func options(s settings, found []chosen) app.Options {
 		Poll:            s.Wake == wakePoll,
 		Project:         s.Project,
 		Partitions:      s.Partitions,
-		LaneMax:         s.EndpointMax,
+		LaneMaxInFlight: s.LaneMaxInFlight,
 		MaxWaiting:      s.MaxWaiting,
 		Seal:            s.EncryptionKey.box,
 		BreakerFailures: s.Breaker.failures,

@@ -33,7 +33,7 @@ func TestEverySettingReachesTheProcess(t *testing.T) {
 		Listen: "127.0.0.1:1", Project: "p", RedisURL: "rediss://r:2", Partitions: 3,
 		RedisMode: "sentinel", RedisMaster: "m", RedisCAFile: cert, Durability: dispatcher.Durability{Replicas: 1}, Poll: true,
 		MetricsListen: ":24", Keys: s.APIKeys, MaxConnections: 24,
-		LaneMax: 8, MaxWaiting: 22, BreakerFailures: 20, BreakerWait: 21 * time.Second, QuickRetries: 2,
+		LaneMaxInFlight: 8, MaxWaiting: 22, BreakerFailures: 20, BreakerWait: 21 * time.Second, QuickRetries: 2,
 		Seal: s.EncryptionKey.box, Proxy: &url.URL{Scheme: "http", Host: "proxy.example:23"}, CAFile: cert, CertFile: cert, KeyFile: key, AllowNets: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 		HTTPSOnly: true, MaxBody: 11 << 10, Version: version,
 		Engine: dispatcher.Options{

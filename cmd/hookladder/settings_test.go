@@ -37,7 +37,7 @@ func TestAnEmptyEnvironmentGivesTheDefaultsOfTheContract(t *testing.T) {
 	require.Equal(t, ladder.Default(), s.Ladder)
 	require.Equal(t, 15*time.Second, s.AttemptTimeout)
 	require.Equal(t, 1024, s.MaxInFlight)
-	require.Equal(t, 128, s.EndpointMax)
+	require.Equal(t, 128, s.LaneMaxInFlight)
 	require.Zero(t, s.MaxWaiting)
 	require.Equal(t, breaker{failures: 20, wait: 30 * time.Second}, s.Breaker)
 	require.Equal(t, "none", s.SigningDerive)

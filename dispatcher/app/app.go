@@ -71,11 +71,11 @@ type Options struct {
 	Poll        bool                  // neither pub/sub nor blocking commands are used
 	StoreWait   time.Duration         // for how long Run waits for a store that does not answer yet
 
-	Project    string // prefix of all keys
-	Partitions int    // 0: what the store says
-	LaneMax    int    // most deliveries of one destination in flight
-	MaxWaiting int    // most deliveries that may wait for one destination; 0: no limit
-	Seal       *Seal  // nil: secrets and header values lie in the store as they are
+	Project         string // prefix of all keys
+	Partitions      int    // 0: what the store says
+	LaneMaxInFlight int    // most deliveries of one destination in flight
+	MaxWaiting      int    // most deliveries that may wait for one destination; 0: no limit
+	Seal            *Seal  // nil: secrets and header values lie in the store as they are
 
 	BreakerFailures int           // in a row, that make a destination be left alone; 0: none do
 	BreakerWait     time.Duration // for how long at first
@@ -181,7 +181,7 @@ func newSender(guard *egress.Guard, idle int, o Options) (*egress.Client, error)
 		HTTPSOnly:      o.HTTPSOnly,
 		QuickRetries:   o.QuickRetries,
 		MaxIdle:        idle,
-		MaxIdlePerHost: o.LaneMax,
+		MaxIdlePerHost: o.LaneMaxInFlight,
 		Proxy:          o.Proxy,
 	}
 	var err error

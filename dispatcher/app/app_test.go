@@ -34,15 +34,15 @@ var secret = signer.NewSecret()
 // newTestOptions are those of a process on a free loopback port.
 func newTestOptions(redisURL string) app.Options {
 	return app.Options{
-		Listen:    "127.0.0.1:0",
-		RedisURL:  redisURL,
-		InMemory:  redisURL == "",
-		Project:   "test",
-		LaneMax:   16,
-		AllowNets: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-		MaxBody:   64 << 10,
-		Version:   "test",
-		Log:       slog.New(slog.DiscardHandler),
+		Listen:          "127.0.0.1:0",
+		RedisURL:        redisURL,
+		InMemory:        redisURL == "",
+		Project:         "test",
+		LaneMaxInFlight: 16,
+		AllowNets:       []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		MaxBody:         64 << 10,
+		Version:         "test",
+		Log:             slog.New(slog.DiscardHandler),
 		Engine: dispatcher.Options{
 			Secrets:     []signer.Secret{secret},
 			Ladder:      ladder.Default(),

@@ -75,7 +75,7 @@ func TestAChangeThatStoppedHalfWayIsFinishedByAnotherInstance(t *testing.T) {
 			require.NoError(t, first.end())
 
 			store, err := redisq.Open(t.Context(), redisq.Options{
-				URL: server.URL(), Project: o.Project, MaxWindow: 16, Permits: 64, Log: slog.New(slog.DiscardHandler),
+				URL: server.URL(), Project: o.Project, LaneMaxInFlight: 16, Permits: 64, Log: slog.New(slog.DiscardHandler),
 			})
 			require.NoError(t, err)
 			defer store.Close() //nolint:errcheck // it was read

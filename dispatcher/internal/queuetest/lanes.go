@@ -17,7 +17,7 @@ var laneCases = []testCase{
 			require.Equal(r, dispatcher.LaneState{Lane: "a", Window: 2}, r.laneState("a"))
 		})
 	}},
-	{name: "a lane tells its limits, its work and its window", setup: Setup{MaxWindow: 4}, run: func(r *rig) {
+	{name: "a lane tells its limits, its work and its window", setup: Setup{LaneMaxInFlight: 4}, run: func(r *rig) {
 		limits := r.newLimits(epOne, most(3), every(time.Millisecond), held(dispatcher.HeldPaused))
 		r.limit("a", most(3))
 		for range 3 {

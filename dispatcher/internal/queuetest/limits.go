@@ -87,7 +87,7 @@ var limitCases = []testCase{
 		r.resume("a")
 		require.False(r, r.State().Lanes["a"].Limited)
 	}},
-	{name: "a limit above the store's default holds over all instances", setup: Setup{MaxWindow: 3}, run: func(r *rig) {
+	{name: "a limit above the store's default holds over all instances", setup: Setup{LaneMaxInFlight: 3}, run: func(r *rig) {
 		r.limit(epOne, most(5))
 		for range 8 {
 			r.succeed(epOne)
@@ -107,7 +107,7 @@ var limitCases = []testCase{
 		r.mustClaimNothing(two)
 		require.Equal(r, 1, r.State().Lanes[epOne].Window, "it begins there")
 	}},
-	{name: "a lane that is let go before anybody saw it begins as its limits say", setup: Setup{MaxWindow: 1}, run: func(r *rig) {
+	{name: "a lane that is let go before anybody saw it begins as its limits say", setup: Setup{LaneMaxInFlight: 1}, run: func(r *rig) {
 		r.limitAs(epOne, r.newLimits(epOne, most(5)), true)
 		require.False(r, r.State().Lanes[epOne].Known, "there is nothing to clear")
 		r.publishMany(epOne, 3)

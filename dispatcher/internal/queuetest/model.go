@@ -97,7 +97,7 @@ var modelLanes = []dispatcher.Lane{"a", "b", epOne, epTwo}
 func newModel(t testing.TB, open OpenFunc, rng *dice) *model {
 	t.Helper()
 	s := Setup{
-		Partitions: 1, MaxWindow: pick(rng, 128, 3, 1), Permits: pick(rng, 1024, 1024, 6, 1),
+		Partitions: 1, LaneMaxInFlight: pick(rng, 128, 3, 1), Permits: pick(rng, 1024, 1024, 6, 1),
 		Breaker: pick(rng, 0, 1, 2, 3), BreakerWait: 30 * time.Second, MaxWaiting: pick(rng, 0, 0, 0, 0, 3, 8),
 	}
 	if rng.IntN(4) == 3 {

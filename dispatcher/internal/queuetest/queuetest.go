@@ -16,13 +16,13 @@ import (
 
 // Setup is what a case asks of its store.
 type Setup struct {
-	Partitions  int
-	MaxWindow   int           // most deliveries in flight of one lane, unless its limits say otherwise
-	Permits     int           // of each instance that a case claims for
-	Total       int           // of all instances, further ones among them; 0: no more than Permits
-	Breaker     int           // blamed failures in a row that open a lane; 0: none do
-	BreakerWait time.Duration // how long it is left alone when it opens
-	MaxWaiting  int           // most deliveries that may wait in one lane; 0: no limit
+	Partitions      int
+	LaneMaxInFlight int           // most deliveries in flight of one lane, unless its limits say otherwise
+	Permits         int           // of each instance that a case claims for
+	Total           int           // of all instances, further ones among them; 0: no more than Permits
+	Breaker         int           // blamed failures in a row that open a lane; 0: none do
+	BreakerWait     time.Duration // how long it is left alone when it opens
+	MaxWaiting      int           // most deliveries that may wait in one lane; 0: no limit
 }
 
 // total is the number of permits by which lanes are weighed.
@@ -45,7 +45,7 @@ func (s Setup) limit(l dispatcher.LaneLimits) int {
 	if l.MaxInFlight > 0 {
 		return l.MaxInFlight
 	}
-	return s.MaxWindow
+	return s.LaneMaxInFlight
 }
 
 // Fixture is an empty store and the means to look behind its interface.

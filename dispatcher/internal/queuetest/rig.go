@@ -45,8 +45,8 @@ func newRig(t testing.TB, open OpenFunc, s Setup) *rig {
 	if s.Partitions == 0 {
 		s.Partitions = 1
 	}
-	if s.MaxWindow == 0 {
-		s.MaxWindow = 128
+	if s.LaneMaxInFlight == 0 {
+		s.LaneMaxInFlight = 128
 	}
 	if s.Permits == 0 {
 		s.Permits = 128 // a class counts once then, which the cases' numbers take for granted

@@ -16,7 +16,7 @@ var weightCases = []testCase{
 		require.Len(r, r.claim(one, 64), 2)
 		r.mustClaimNothing(two)
 	}},
-	{name: "each success widens the window by one, up to the most", setup: Setup{MaxWindow: 5}, run: func(r *rig) {
+	{name: "each success widens the window by one, up to the most", setup: Setup{LaneMaxInFlight: 5}, run: func(r *rig) {
 		for n := 2; n <= 5; n++ {
 			require.Equal(r, n, max(2, r.State().Lanes["a"].Window))
 			r.succeed("a")
@@ -27,7 +27,7 @@ var weightCases = []testCase{
 		r.publishMany("a", 9)
 		require.Len(r, r.claim(one, 64), 5)
 	}},
-	{name: "the most holds for the first window too", setup: Setup{MaxWindow: 1}, run: func(r *rig) {
+	{name: "the most holds for the first window too", setup: Setup{LaneMaxInFlight: 1}, run: func(r *rig) {
 		r.publishMany("a", 3)
 		require.Len(r, r.claim(one, 64), 1)
 	}},
@@ -207,7 +207,7 @@ var weightCases = []testCase{
 		}
 		require.Equal(r, 32, free)
 	}},
-	{name: "one lane alone holds half of all instances' permits", setup: Setup{Permits: 64, Total: 256, MaxWindow: 256}, run: func(r *rig) {
+	{name: "one lane alone holds half of all instances' permits", setup: Setup{Permits: 64, Total: 256, LaneMaxInFlight: 256}, run: func(r *rig) {
 		for range 254 {
 			r.succeed("a")
 		}

@@ -122,7 +122,7 @@ func newBenchRig(b *testing.B, lanes, batch int) *benchRig {
 	b.Helper()
 	r := &benchRig{B: b, batch: batch, store: openTestStore(b, redisq.Options{
 		URL: redistest.Start(b, "auto-aof-rewrite-percentage 0").URL(), Project: "bench",
-		Partitions: 1, MaxWindow: benchWindow, Permits: 1024, Log: slog.New(slog.DiscardHandler),
+		Partitions: 1, LaneMaxInFlight: benchWindow, Permits: 1024, Log: slog.New(slog.DiscardHandler),
 	})}
 	_, _, err := r.store.Beat(b.Context(), "one", 1)
 	require.NoError(b, err)

@@ -253,7 +253,7 @@ func TestASweepEndsWhereRedisSaysSo(t *testing.T) {
 // 16 KiB.
 func TestDigestsAreReadSomeAtATime(t *testing.T) {
 	const n = 300
-	f := newTestStores(redistest.Start(t))(t, queuetest.Setup{Partitions: 2, MaxWindow: 128, Permits: 1024})
+	f := newTestStores(redistest.Start(t))(t, queuetest.Setup{Partitions: 2, LaneMaxInFlight: 128, Permits: 1024})
 	f.SetClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	store := f.Queue.(*redisq.Store)
 	lanes := make([]dispatcher.Lane, 0, 2)
@@ -319,7 +319,7 @@ func TestDoctorReadsBodiesAPageAtATime(t *testing.T) {
 func TestAPageOfLanesReadsFewMoreThanItTells(t *testing.T) {
 	t.Parallel()
 	const partitions, n, limit = 16, 1600, 100
-	f := newTestStores(redistest.Start(t))(t, queuetest.Setup{Partitions: partitions, MaxWindow: 128, Permits: 1024})
+	f := newTestStores(redistest.Start(t))(t, queuetest.Setup{Partitions: partitions, LaneMaxInFlight: 128, Permits: 1024})
 	store, now := f.Queue.(*redisq.Store), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	var want []dispatcher.Lane
 	publish := func(lane dispatcher.Lane) {

@@ -27,7 +27,7 @@ const patient = 3 * time.Minute
 func clusterStore(t *testing.T, cluster *redistest.Cluster, partitions int) *redisq.Store {
 	t.Helper()
 	return openTestStore(t, redisq.Options{
-		URL: cluster.URL(), Project: "cluster", Partitions: partitions, MaxWindow: 10_000, Permits: 10_000,
+		URL: cluster.URL(), Project: "cluster", Partitions: partitions, LaneMaxInFlight: 10_000, Permits: 10_000,
 		Log: slog.New(slog.DiscardHandler),
 	})
 }
@@ -227,7 +227,7 @@ func TestAMasterThatMakesNothingDurableHoldsUpTheOthersOnce(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 1)
 	const partitions = 16
 	store := openTestStore(t, redisq.Options{
-		URL: cluster.URL(), Project: "cluster", Partitions: partitions, MaxWindow: 128, Permits: 1024,
+		URL: cluster.URL(), Project: "cluster", Partitions: partitions, LaneMaxInFlight: 128, Permits: 1024,
 		Durability: dispatcher.Durability{Replicas: 1}, Log: slog.New(slog.DiscardHandler),
 	})
 	masters := cluster.Masters()

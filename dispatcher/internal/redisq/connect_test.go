@@ -84,7 +84,7 @@ func TestSentinelsLeadToTheMaster(t *testing.T) {
 	sentinels := redistest.StartSentinels(t, master, 1, "orders")
 	options := redisq.Options{
 		URL: strings.Replace(sentinels.URL(), "redis://", "redis://worker:secret@", 1), Master: sentinels.Name(),
-		Project: "sentinel", MaxWindow: 128, Permits: 1024, Log: slog.New(slog.DiscardHandler),
+		Project: "sentinel", LaneMaxInFlight: 128, Permits: 1024, Log: slog.New(slog.DiscardHandler),
 		Durability: dispatcher.Durability{Replicas: 1},
 	}
 	store := openTestStore(t, options)
@@ -159,7 +159,7 @@ func TestTLSTrustsTheFileGiven(t *testing.T) {
 	server := redistest.Start(t)
 	addr, roots := startTLS(t, server.Addr())
 	options := redisq.Options{
-		URL: "rediss://" + addr, Project: "tls", MaxWindow: 128, Permits: 1024, CAFile: roots, Log: slog.New(slog.DiscardHandler),
+		URL: "rediss://" + addr, Project: "tls", LaneMaxInFlight: 128, Permits: 1024, CAFile: roots, Log: slog.New(slog.DiscardHandler),
 	}
 	for _, mode := range []redisq.Mode{redisq.ModeAuto, redisq.ModeSingle} {
 		options.Mode = mode

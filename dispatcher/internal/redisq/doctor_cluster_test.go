@@ -16,7 +16,7 @@ import (
 func TestSurveyAndDoctorOfACluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
-	store := openTestStore(t, redisq.Options{URL: cluster.URL(), Project: "several", Partitions: 9, MaxWindow: 128, Permits: 1024})
+	store := openTestStore(t, redisq.Options{URL: cluster.URL(), Project: "several", Partitions: 9, LaneMaxInFlight: 128, Permits: 1024})
 	ctx := t.Context()
 	info, err := store.Store(ctx)
 	require.NoError(t, err)

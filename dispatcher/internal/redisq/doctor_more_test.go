@@ -191,7 +191,7 @@ func TestDoctorOfEndpoints(t *testing.T) {
 func TestDoctorOfSeveralPartitionsAndOfKeysThatAreNoneOfOurs(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	store := openTestStore(t, redisq.Options{URL: server.URL(), Project: "several", Partitions: 4, MaxWindow: 128, Permits: 1024})
+	store := openTestStore(t, redisq.Options{URL: server.URL(), Project: "several", Partitions: 4, LaneMaxInFlight: 128, Permits: 1024})
 	ctx := t.Context()
 	_, _, err := store.Schedule(ctx, "one", 0, 0, append(faultEntries(20, 0), faultEntries(20, time.Hour)...))
 	require.NoError(t, err)

@@ -32,7 +32,7 @@ type ward struct {
 
 func newTestWard(t testing.TB, server redistest.Redis) *ward {
 	t.Helper()
-	p := &ward{TB: t, beats: 1, setup: queuetest.Setup{Partitions: 1, MaxWindow: 128, Permits: 1024}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	p := &ward{TB: t, beats: 1, setup: queuetest.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	p.Fixture = newTestStores(server)(t, p.setup)
 	p.store = p.Queue.(*redisq.Store)
 	p.client = p.store.Client()

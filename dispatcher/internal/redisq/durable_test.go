@@ -18,7 +18,7 @@ import (
 func durableStore(t *testing.T, server redistest.Redis, d dispatcher.Durability) *redisq.Store {
 	t.Helper()
 	return openTestStore(t, redisq.Options{
-		URL: server.URL(), Project: "durable", MaxWindow: 128, Permits: 1024, Durability: d, Log: slog.New(slog.DiscardHandler),
+		URL: server.URL(), Project: "durable", LaneMaxInFlight: 128, Permits: 1024, Durability: d, Log: slog.New(slog.DiscardHandler),
 	})
 }
 

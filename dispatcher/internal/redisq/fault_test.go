@@ -18,7 +18,7 @@ import (
 func faultStore(t *testing.T, server redistest.Redis) *redisq.Store {
 	t.Helper()
 	return openTestStore(t, redisq.Options{
-		URL: server.URL(), Project: "fault", Partitions: 2, MaxWindow: 128, Permits: 1024,
+		URL: server.URL(), Project: "fault", Partitions: 2, LaneMaxInFlight: 128, Permits: 1024,
 		Log: slog.New(slog.DiscardHandler),
 	})
 }

@@ -58,7 +58,7 @@ func TestDeploymentsInTwoDatabasesOfOneRedisDoNotHearEachOther(t *testing.T) {
 	server := redistest.Start(t)
 	open := func(database string) *redisq.Store {
 		return openTestStore(t, redisq.Options{
-			URL: "redis://" + server.Addr() + "/" + database, Project: "same", Partitions: 1, MaxWindow: 128, Permits: 64,
+			URL: "redis://" + server.Addr() + "/" + database, Project: "same", Partitions: 1, LaneMaxInFlight: 128, Permits: 64,
 			Log: slog.New(slog.DiscardHandler),
 		})
 	}

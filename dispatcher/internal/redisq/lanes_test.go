@@ -19,7 +19,7 @@ import (
 func laneStore(t *testing.T, change ...func(*redisq.Options)) *redisq.Store {
 	t.Helper()
 	options := redisq.Options{
-		URL: redistest.Start(t).URL(), Project: "lanes", Partitions: 3, MaxWindow: 128, Permits: 4096,
+		URL: redistest.Start(t).URL(), Project: "lanes", Partitions: 3, LaneMaxInFlight: 128, Permits: 4096,
 		Log: slog.New(slog.DiscardHandler),
 	}
 	for _, c := range change {

@@ -24,7 +24,7 @@ func TestOneTimeoutFindsAllDeadLines(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	store := openTestStore(t, redisq.Options{
-		URL: proxy.URL() + "?read_timeout=8s&pool_size=8", Project: "lines", MaxWindow: 128, Permits: 1024,
+		URL: proxy.URL() + "?read_timeout=8s&pool_size=8", Project: "lines", LaneMaxInFlight: 128, Permits: 1024,
 		Log: slog.New(slog.DiscardHandler),
 	})
 	heard, ended := make(chan struct{}, 1), make(chan error, 1)
@@ -63,7 +63,7 @@ func openAll(t *testing.T, server *redistest.Server, proxy *redistest.Proxy, sto
 func TestACallThatTakesTooLongCutsNoOtherLine(t *testing.T) {
 	t.Parallel()
 	store := openTestStore(t, redisq.Options{
-		URL: redistest.Start(t).URL(), Project: "lines", MaxWindow: 128, Permits: 1024, Log: slog.New(slog.DiscardHandler),
+		URL: redistest.Start(t).URL(), Project: "lines", LaneMaxInFlight: 128, Permits: 1024, Log: slog.New(slog.DiscardHandler),
 	})
 	begun, told, ended := make(chan struct{}, 1), make(chan struct{}, 8), make(chan error, 1)
 	var watch sync.WaitGroup
@@ -91,7 +91,7 @@ func TestALineThatIsInUseIsNotCutForAHurry(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	// Without a subscription, whose end the proxy might notice later.
-	store := openTestStore(t, redisq.Options{URL: proxy.URL(), Project: "lines", MaxWindow: 128, Permits: 1024, Poll: true})
+	store := openTestStore(t, redisq.Options{URL: proxy.URL(), Project: "lines", LaneMaxInFlight: 128, Permits: 1024, Poll: true})
 	before := proxy.Open()
 	server.Pause()
 	ctx, cancel := context.WithCancel(t.Context())

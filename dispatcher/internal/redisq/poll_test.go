@@ -28,7 +28,7 @@ func TestWithoutPubSubNobodyIsTold(t *testing.T) {
 			var log bytes.Buffer
 			store := openTestStore(t, redisq.Options{
 				URL: strings.Replace(server.URL(), "redis://", "redis://poller:secret@", 1), Project: strings.ReplaceAll(name, " ", ""),
-				MaxWindow: 128, Permits: 1024, Log: slog.New(slog.NewTextHandler(&log, nil)),
+				LaneMaxInFlight: 128, Permits: 1024, Log: slog.New(slog.NewTextHandler(&log, nil)),
 			})
 			require.True(t, store.Polls())
 			require.Equal(t, 1, strings.Count(log.String(), "\n"), "told once: %s", log.String())
@@ -41,7 +41,7 @@ func TestWithoutPubSubNobodyIsTold(t *testing.T) {
 func TestPubSubIsNotUsedWhereItIsNotWanted(t *testing.T) {
 	ctx := t.Context()
 	server := redistest.Start(t)
-	store := openTestStore(t, redisq.Options{URL: server.URL(), Project: "quiet", MaxWindow: 128, Permits: 1024, Poll: true})
+	store := openTestStore(t, redisq.Options{URL: server.URL(), Project: "quiet", LaneMaxInFlight: 128, Permits: 1024, Poll: true})
 	require.True(t, store.Polls())
 	require.NoError(t, store.Client().ConfigResetStat(ctx).Err())
 	mustDeliver(t, store)
@@ -52,7 +52,7 @@ func TestPubSubIsNotUsedWhereItIsNotWanted(t *testing.T) {
 	require.NotContains(t, stats, "cmdstat_publish:")
 	require.NotContains(t, stats, "cmdstat_subscribe:")
 
-	told := openTestStore(t, redisq.Options{URL: server.URL(), Project: "told", MaxWindow: 128, Permits: 1024})
+	told := openTestStore(t, redisq.Options{URL: server.URL(), Project: "told", LaneMaxInFlight: 128, Permits: 1024})
 	require.False(t, told.Polls())
 	mustDeliver(t, told)
 	stats, err = store.Client().Info(ctx, "commandstats").Result()

@@ -49,7 +49,7 @@ func newTestFixture(t testing.TB, s queuetest.Setup, server redistest.Redis, pro
 	t.Helper()
 	options := redisq.Options{
 		URL: server.URL() + "?read_timeout=30s", Project: project,
-		Partitions: s.Partitions, MaxWindow: s.MaxWindow, Permits: s.Permits,
+		Partitions: s.Partitions, LaneMaxInFlight: s.LaneMaxInFlight, Permits: s.Permits,
 		BreakerFailures: s.Breaker, BreakerWait: s.BreakerWait, MaxWaiting: s.MaxWaiting,
 		TestClock: true, Log: slog.New(slog.DiscardHandler),
 	}

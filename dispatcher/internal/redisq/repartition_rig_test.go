@@ -36,7 +36,7 @@ func newTestProject(t *testing.T, server interface{ URL() string }, partitions i
 	p := &project{t: t, now: time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC), lanes: map[string][]dispatcher.Lane{}}
 	p.options = redisq.Options{
 		URL: server.URL(), Project: fmt.Sprintf("move%d", projects.Add(1)), Partitions: partitions,
-		MaxWindow: 128, Permits: 1024, BreakerFailures: 3, BreakerWait: time.Minute, TestClock: true,
+		LaneMaxInFlight: 128, Permits: 1024, BreakerFailures: 3, BreakerWait: time.Minute, TestClock: true,
 		Keep: dispatcher.Keep{SeenMax: repartitionKnown},
 	}
 	if _, ok := server.(*redistest.Cluster); ok {
@@ -91,7 +91,7 @@ func (p *project) states(partitions int) []queuetest.State {
 func (p *project) content(partitions int) string {
 	p.t.Helper()
 	states := p.states(partitions)
-	setup := queuetest.Setup{Partitions: partitions, MaxWindow: 128, Permits: 1024, Breaker: 3, BreakerWait: time.Minute}
+	setup := queuetest.Setup{Partitions: partitions, LaneMaxInFlight: 128, Permits: 1024, Breaker: 3, BreakerWait: time.Minute}
 	for n, s := range states {
 		require.Empty(p.t, s.Faults(setup), "partition %d of %d", n, partitions)
 		for id := range s.Found {

@@ -63,7 +63,7 @@ func newRepeats(t *testing.T, partitions int) *repeats {
 	t.Helper()
 	store := openTestStore(t, redisq.Options{
 		URL: redistest.Start(t).URL() + "?read_timeout=30s", Project: "repeats", Partitions: partitions,
-		MaxWindow: 128, Permits: 1024, Log: slog.New(slog.DiscardHandler),
+		LaneMaxInFlight: 128, Permits: 1024, Log: slog.New(slog.DiscardHandler),
 	})
 	calls := newScriptCalls()
 	store.Client().AddHook(calls)

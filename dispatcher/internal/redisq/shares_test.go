@@ -15,7 +15,7 @@ import (
 // newShareStore opens a store as an instance with so many permits does.
 func newShareStore(t *testing.T, server redistest.Redis, name string, permits int) *redisq.Store {
 	s := openTestStore(t, redisq.Options{
-		URL: server.URL(), Project: "shares", Partitions: 1, MaxWindow: 128, Permits: permits, Log: slog.New(slog.DiscardHandler),
+		URL: server.URL(), Project: "shares", Partitions: 1, LaneMaxInFlight: 128, Permits: permits, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, s.Join(t.Context(), name, dispatcher.Instance{Permits: permits, Version: "1.0", StartedAt: time.Now()}))
 	beatAs(t, s, name, 1)

@@ -18,7 +18,7 @@ import (
 // hundred lanes that costs a script more than anything it does for a lane.
 func TestTheStatesOfLanesAreFoundAtOnce(t *testing.T) {
 	server := redistest.Start(t, "enable-debug-command yes")
-	f := newTestStores(server)(t, queuetest.Setup{Partitions: 1, MaxWindow: 128, Permits: 1024})
+	f := newTestStores(server)(t, queuetest.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024})
 	r := &trap{TB: t, fixture: f, store: f.Queue.(*redisq.Store)}
 	r.setClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	client := r.store.Client()

@@ -24,18 +24,18 @@ import (
 
 // Options say which Redis, and whose part of it.
 type Options struct {
-	URL        string                // redis://, rediss:// or unix://, with go-redis' options; several ?addr= for a cluster or sentinels
-	Mode       Mode                  // what is behind the URL
-	Master     string                // name of the master that sentinels watch
-	CAFile     string                // certificates trusted for rediss:// besides the system's; empty: none
-	Durability dispatcher.Durability // what a publish waits for
-	Poll       bool                  // neither pub/sub nor PUBLISH; else Open finds out whether they may be used
-	Keep       dispatcher.Keep       // what Stats compares with to tell the retention
-	Project    string                // prefix of all keys
-	Partitions int                   // 0: what the store says; an empty one gets 1, in a cluster 128
-	MaxWindow  int                   // most deliveries of one lane in flight, over all instances
-	MaxWaiting int                   // most deliveries that may wait in one lane; 0: no limit
-	Permits    int                   // of this instance
+	URL             string                // redis://, rediss:// or unix://, with go-redis' options; several ?addr= for a cluster or sentinels
+	Mode            Mode                  // what is behind the URL
+	Master          string                // name of the master that sentinels watch
+	CAFile          string                // certificates trusted for rediss:// besides the system's; empty: none
+	Durability      dispatcher.Durability // what a publish waits for
+	Poll            bool                  // neither pub/sub nor PUBLISH; else Open finds out whether they may be used
+	Keep            dispatcher.Keep       // what Stats compares with to tell the retention
+	Project         string                // prefix of all keys
+	Partitions      int                   // 0: what the store says; an empty one gets 1, in a cluster 128
+	LaneMaxInFlight int                   // most deliveries of one lane in flight, over all instances
+	MaxWaiting      int                   // most deliveries that may wait in one lane; 0: no limit
+	Permits         int                   // of this instance
 
 	BreakerFailures int           // blamed failures in a row that open a lane; 0: none do
 	BreakerWait     time.Duration // how long it is left alone when it opens; twice as long each time it opens again
@@ -47,7 +47,7 @@ type Options struct {
 
 // conf is what scripts have to know of the settings, and of all instances' permits.
 func (o Options) conf(silent bool, total int) string {
-	return fmt.Sprintf("%d %d %d %d %d %d %d", max(o.MaxWindow, 1), o.Permits, max(total, o.Permits, 1),
+	return fmt.Sprintf("%d %d %d %d %d %d %d", max(o.LaneMaxInFlight, 1), o.Permits, max(total, o.Permits, 1),
 		max(o.BreakerFailures, 0), millisUp(o.BreakerWait), max(o.MaxWaiting, 0), flag(silent))
 }
 

@@ -29,7 +29,7 @@ type trap struct {
 
 func newTrap(t testing.TB) *trap {
 	t.Helper()
-	f := newTestStores(redistest.Start(t))(t, queuetest.Setup{Partitions: 1, MaxWindow: 128, Permits: 1024})
+	f := newTestStores(redistest.Start(t))(t, queuetest.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024})
 	r := &trap{TB: t, fixture: f, store: f.Queue.(*redisq.Store)}
 	r.setClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	for _, name := range []string{"one", "two"} {
@@ -94,7 +94,7 @@ func (r *trap) state() queuetest.State { return r.fixture.States()[0] }
 
 func (r *trap) mustBeSound() {
 	r.Helper()
-	require.Empty(r, r.state().Faults(queuetest.Setup{Partitions: 1, MaxWindow: 128, Permits: 1024}))
+	require.Empty(r, r.state().Faults(queuetest.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024}))
 }
 
 // ended is an outcome of what was claimed.
@@ -287,7 +287,7 @@ func TestPublishingDuringMovesLosesNothing(t *testing.T) {
 	const publishers, each = 3, 150
 	ctx := t.Context()
 	store := openTestStore(t, redisq.Options{
-		URL: redistest.Start(t).URL(), Project: "moves", Partitions: 2, MaxWindow: 128, Permits: 1024,
+		URL: redistest.Start(t).URL(), Project: "moves", Partitions: 2, LaneMaxInFlight: 128, Permits: 1024,
 		Log: slog.New(slog.DiscardHandler),
 	})
 	var all errgroup.Group

@@ -137,7 +137,7 @@ func TestWhatWasNotCarriedOutIsRepeated(t *testing.T) {
 				return ""
 			})
 			store := openTestStore(t, redisq.Options{
-				URL: f.url(), Project: strings.ToLower(word), MaxWindow: 128, Permits: 1024, Poll: true, Log: slog.New(slog.DiscardHandler),
+				URL: f.url(), Project: strings.ToLower(word), LaneMaxInFlight: 128, Permits: 1024, Poll: true, Log: slog.New(slog.DiscardHandler),
 			})
 			require.NoError(t, schedule(t.Context(), store, faultEntries(1, 0)...))
 			require.Equal(t, int32(1), ran.Load())
@@ -158,7 +158,7 @@ func TestACallHasPatienceOnce(t *testing.T) {
 		tries.Add(1)
 		return "-TRYAGAIN Multiple keys request during rehashing of slot\r\n"
 	})
-	store := openTestStore(t, redisq.Options{URL: f.url(), Project: "patience", MaxWindow: 128, Permits: 1024, Poll: true})
+	store := openTestStore(t, redisq.Options{URL: f.url(), Project: "patience", LaneMaxInFlight: 128, Permits: 1024, Poll: true})
 	broken.Store(true)
 	require.ErrorContains(t, schedule(t.Context(), store, faultEntries(1, 0)...), "TRYAGAIN")
 	require.Greater(t, tries.Swap(0), int32(2))
@@ -181,7 +181,7 @@ func TestAProxyWithoutPubSubIsPolled(t *testing.T) {
 		}
 		return ""
 	})
-	store := openTestStore(t, redisq.Options{URL: f.url(), Project: "proxy", MaxWindow: 128, Permits: 1024})
+	store := openTestStore(t, redisq.Options{URL: f.url(), Project: "proxy", LaneMaxInFlight: 128, Permits: 1024})
 	require.True(t, store.Polls())
 	mustDeliver(t, store)
 }
@@ -198,7 +198,7 @@ func TestADiskThatDoesNotAnswerInTime(t *testing.T) {
 		return "*2\r\n:0\r\n:1\r\n"
 	})
 	store := openTestStore(t, redisq.Options{
-		URL: f.url(), Project: "slow", MaxWindow: 128, Permits: 1024, Poll: true, Durability: dispatcher.Durability{Fsync: true},
+		URL: f.url(), Project: "slow", LaneMaxInFlight: 128, Permits: 1024, Poll: true, Durability: dispatcher.Durability{Fsync: true},
 	})
 	require.Equal(t, "waitaof", redisq.DurableBy(store))
 	got, _, err := store.Schedule(t.Context(), "one", 1024, 1, faultEntries(1, 0))
@@ -224,7 +224,7 @@ func TestAConnectionThatIsRefused(t *testing.T) {
 		})
 		store := openTestStore(t, redisq.Options{
 			URL:     strings.Replace(f.url(), "redis://", "redis://worker:secret@", 1) + "?conn_max_lifetime=1ns", // each call makes one
-			Project: "refused", MaxWindow: 128, Permits: 1024, Poll: true,
+			Project: "refused", LaneMaxInFlight: 128, Permits: 1024, Poll: true,
 		})
 		require.NoError(t, schedule(t.Context(), store, faultEntries(1, 0)...))
 		refuse.Store(true)
@@ -244,7 +244,7 @@ func TestAConnectionThatIsRefused(t *testing.T) {
 func TestAnExhaustedPool(t *testing.T) {
 	server := redistest.Start(t)
 	store := openTestStore(t, redisq.Options{
-		URL: server.URL() + "?pool_size=1&pool_timeout=50ms&read_timeout=1m", Project: "pool", MaxWindow: 128, Permits: 1024, Poll: true,
+		URL: server.URL() + "?pool_size=1&pool_timeout=50ms&read_timeout=1m", Project: "pool", LaneMaxInFlight: 128, Permits: 1024, Poll: true,
 	})
 	server.Pause()
 	first, second := make(chan error, 1), make(chan error, 1)

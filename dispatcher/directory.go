@@ -45,8 +45,8 @@ func newLRU[V any](forgotten func(name string, v V)) *simplelru.LRU[string, V] {
 	return lru
 }
 
-// heard forgets an endpoint that is another than it was.
-func (d *directory) heard(c EndpointChange) {
+// onChange forgets an endpoint that is another than it was.
+func (d *directory) onChange(c EndpointChange) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.changes++

@@ -145,7 +145,7 @@ func TestLeasesOfTheDepartedAreTakenOverWhenAnotherNodeMayHaveTakenOver(t *testi
 		})
 		pass(time.Minute)
 		require.Equal(t, asked, r.queue.count("strays"), "it is not asked all the time")
-		r.queue.ears.Lost()
+		r.queue.ears.OnGap()
 		pass(10 * time.Second)
 		require.Zero(t, r.queue.count("reap gone"))
 		r.queue.set(func() { r.queue.hook = nil })

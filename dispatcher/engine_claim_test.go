@@ -152,7 +152,7 @@ func TestNewsOfWorkMakesItClaim(t *testing.T) {
 		r.queue.fill(3)
 		r.queue.set(func() {
 			hints := r.queue.allHints()
-			r.queue.ears.Hint(hints[0]) // as another instance publishes it
+			r.queue.ears.OnHint(hints[0]) // as another instance publishes it
 		})
 		synctest.Wait()
 		require.Len(t, r.sender.sent(), 3)

@@ -123,7 +123,7 @@ func TestNobodyIsTakenOverForAClock(t *testing.T) {
 				}
 				beat(15)
 				r.queue.set(func() { r.queue.skew = jump }) // another master took over
-				r.queue.ears.Lost()
+				r.queue.ears.OnGap()
 				left := due.Sub(r.queue.now())
 				beat(int(max(left, 0)/d.BeatEvery) - 2)
 				if left > 0 {

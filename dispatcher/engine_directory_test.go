@@ -93,12 +93,12 @@ func TestEndpointsAreRememberedOnlyWhileChangesAreHeard(t *testing.T) {
 		}
 		named, fanned := reads()
 		require.Equal(t, []int{3, 3}, []int{named, fanned}, "nobody would tell")
-		r.queue.ears.Lost() // it listens from now on
+		r.queue.ears.OnGap() // it listens from now on
 		named, fanned = reads()
 		require.Equal(t, []int{1, 1}, []int{named, fanned})
 		named, fanned = reads()
 		require.Equal(t, []int{0, 0}, []int{named, fanned})
-		r.queue.ears.Lost() // it may have missed something
+		r.queue.ears.OnGap() // it may have missed something
 		named, fanned = reads()
 		require.Equal(t, []int{1, 1}, []int{named, fanned})
 		r.queue.tell(d.EndpointChange{ID: "ep_other0000", Tenant: "other", Version: 2})
@@ -115,7 +115,7 @@ func TestWhenAWatchEndsWhatWasRememberedIsForgotten(t *testing.T) {
 		r.start(t)
 		view := r.create(t)
 		pass(time.Second)
-		r.queue.ears.Lost()
+		r.queue.ears.OnGap()
 		r.publish(t, to(view.ID, "one"))
 		before := r.store.count("endpoints")
 		r.publish(t, to(view.ID, "two"))
@@ -141,7 +141,7 @@ func TestWhatWasReadBeforeAChangeIsNotRemembered(t *testing.T) {
 				r.store.put(e)
 				r.queue.tell(d.EndpointChange{ID: e.ID, Tenant: e.Tenant, Version: e.Version})
 			})
-			r.queue.ears.Lost()
+			r.queue.ears.OnGap()
 			r.store.set(func() {
 				r.store.read = func(name string) {
 					if name == call {
@@ -277,7 +277,7 @@ func TestAStoreOfEndpointsThatFailsLosesNothingAndSpinsNot(t *testing.T) {
 						r.queue.hook = func(call string) error {
 							if call == "schedule" { // by now the publish has read what it needs
 								r.store.set(func() { r.store.hook = hook })
-								r.queue.ears.Lost()
+								r.queue.ears.OnGap()
 							}
 							if call == "settle" {
 								time.Sleep(time.Millisecond) // else what went back is no news

@@ -43,9 +43,9 @@ func TestTheFakeIsAStoreOfEndpoints(t *testing.T) {
 		return endpointtest.Fixture{
 			Store: f,
 			Open:  func() d.EndpointStore { return f },
-			Watch: func(ctx context.Context, by string, ears d.Ears) error {
-				f.listen(by, ears.Endpoint)
-				ears.Lost()
+			Watch: func(ctx context.Context, by string, ears d.Subscriber) error {
+				f.listen(by, ears.OnEndpoint)
+				ears.OnGap()
 				<-ctx.Done()
 				return nil
 			},

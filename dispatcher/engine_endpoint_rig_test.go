@@ -31,7 +31,7 @@ func newTestEndpointRig(t testing.TB, change func(*d.Options, *fakeQueue, *fakeS
 // tell has the instance hear of a change.
 func (q *fakeQueue) tell(c d.EndpointChange) {
 	q.mu.Lock()
-	hear := q.ears.Endpoint
+	hear := q.ears.OnEndpoint
 	q.mu.Unlock()
 	if hear != nil {
 		hear(c)

@@ -95,7 +95,7 @@ func (q *fakeQueue) Store(ctx context.Context) (d.StoreInfo, error) {
 	return d.StoreInfo{Nodes: max(q.nodes, 1)}, q.begin(ctx, call{name: "store"})
 }
 
-func (q *fakeQueue) Watch(ctx context.Context, by string, ears d.Ears) error {
+func (q *fakeQueue) Watch(ctx context.Context, by string, ears d.Subscriber) error {
 	if err := q.begin(ctx, call{name: "watch", by: by}); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (q *fakeQueue) Watch(ctx context.Context, by string, ears d.Ears) error {
 		return nil
 	}
 	if hears {
-		ears.Lost()
+		ears.OnGap()
 	}
 	<-ctx.Done()
 	return nil

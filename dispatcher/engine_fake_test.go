@@ -70,7 +70,7 @@ type fakeQueue struct {
 	kills   bool // what a dead instance held dies with it
 	placing bool // Trim places a lane anew, and says so
 	more    int  // Trim has this many more batches
-	ears    d.Ears
+	ears    d.Subscriber
 	hears   bool // Watch says at once that something may have been missed, as the real one does
 	lanes   *fakeLanes
 }

@@ -264,7 +264,7 @@ func TestACallThatHangsIsGivenUpAndTheHeartGoesOn(t *testing.T) {
 				pass(time.Millisecond)
 				r.queue.set(func() { r.queue.hangs = name })
 				r.queue.fill(2)
-				r.queue.ears.Lost()
+				r.queue.ears.OnGap()
 				go func() { _, _ = r.Publish(t.Context(), messages("m", 2)) }()
 				r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
 				pass(2 * time.Minute)

@@ -43,7 +43,7 @@ func TestAHeldLaneLearnsOfAChangeThatStoppedHalfWay(t *testing.T) {
 		"when changes are heard again": func(t *testing.T, r *endpointRig, view d.EndpointView) {
 			r.start(t)
 			r.half(view, goOn)
-			r.queue.ears.Lost()
+			r.queue.ears.OnGap()
 			pass(2 * time.Second)
 		},
 		"after a takeover": func(t *testing.T, r *endpointRig, view d.EndpointView) {
@@ -147,7 +147,7 @@ func TestAnEndpointThatTheStoreLostEndsNothing(t *testing.T) {
 		r.start(t)
 		view := r.create(t)
 		r.store.set(func() { delete(r.store.byID, view.ID) })
-		r.queue.ears.Lost()
+		r.queue.ears.OnGap()
 		r.leaseTo(view.Lane(), "m")
 		pass(5 * time.Minute)
 		status, _ := r.queue.ended(view.Lane(), "m")

@@ -24,7 +24,7 @@ func remembering(t *testing.T, n int) *endpointRig {
 		r.store.byID[e.ID] = &e
 	}
 	r.start(t)
-	r.queue.ears.Lost() // it listens from now on
+	r.queue.ears.OnGap() // it listens from now on
 	return r
 }
 

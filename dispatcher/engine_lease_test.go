@@ -53,7 +53,7 @@ func TestLeasesThatAFailoverBroughtBackAreHandedBack(t *testing.T) {
 		r.start(t)
 		pass(10 * time.Minute)
 		plant(r.queue, "again")
-		r.queue.ears.Lost()
+		r.queue.ears.OnGap()
 		pass(2 * d.ReconcileAfter)
 		require.Equal(t, map[d.Verdict]int{d.Back: 1, d.Delivered: 1}, r.queue.verdicts())
 		r.stop(t)
@@ -66,7 +66,7 @@ func TestFaultsThatGoOnDoNotPutOffTheComparison(t *testing.T) {
 		r.start(t)
 		plant(r.queue, "unknown")
 		for range 20 {
-			r.queue.ears.Lost()
+			r.queue.ears.OnGap()
 			pass(d.ReconcileAfter / 4)
 		}
 		require.Equal(t, map[d.Verdict]int{d.Back: 1, d.Delivered: 1}, r.queue.verdicts())
@@ -82,7 +82,7 @@ func TestAnUnknownLeaseIsHandedBackOnce(t *testing.T) {
 		id := plant(r.queue, "unknown")
 		r.queue.set(func() { r.queue.hook = failing("settle", d.ErrUnavailable) })
 		for range 10 {
-			r.queue.ears.Lost()
+			r.queue.ears.OnGap()
 			pass(2 * d.ReconcileAfter)
 		}
 		require.Greater(t, r.queue.count("leases"), 5)
@@ -127,7 +127,7 @@ func TestALeaseTakenWhileLeasesAreComparedIsNotHandedBack(t *testing.T) {
 				r.queue.fill(1)
 				r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
 				synctest.Wait() // it is leased, but the answer is on its way
-				r.queue.ears.Lost()
+				r.queue.ears.OnGap()
 				pass(2 * d.ReconcileAfter)
 				if !settled {
 					close(answer)
@@ -154,7 +154,7 @@ func TestLeasesOfPartitionsThatAnswerAreHandedBack(t *testing.T) {
 			r.queue.set(func() { r.queue.leased[c.ID] = &item{Claimed: c, by: "here"} })
 		}
 		r.queue.cutOff(1)
-		r.queue.ears.Lost()
+		r.queue.ears.OnGap()
 		pass(2 * d.ReconcileAfter)
 		require.Equal(t, 2, r.queue.verdicts()[d.Back], "the others need not wait")
 		looks := r.queue.count("leases")
@@ -194,7 +194,7 @@ func TestAHandBackWhoseAnswerWasLostEndsNoLaterLease(t *testing.T) {
 		r.start(t)
 		plant(r.queue, "unknown")
 		r.queue.set(func() { r.queue.after = once("settle", d.ErrUnavailable) })
-		r.queue.ears.Lost()
+		r.queue.ears.OnGap()
 		pass(time.Minute)
 		require.Equal(t, 3, r.queue.count("settle"), "the hand-back, its repeat, the outcome")
 		require.Len(t, r.sender.sent(), 1, "the repeat would have another attempt made beside the first")
@@ -219,13 +219,13 @@ func TestALeaseIsKnownThatWasTakenBeforeItsHandBackWasAnswered(t *testing.T) {
 				return nil
 			}
 		})
-		r.queue.ears.Lost()
+		r.queue.ears.OnGap()
 		pass(2 * d.ReconcileAfter)
 		r.Note(d.Hint{Now: r.queue.now(), Weight: 0}) // as who handed it back would publish
 		synctest.Wait()
 		require.Len(t, r.sender.sent(), 1)
 		close(answer)
-		r.queue.ears.Lost()
+		r.queue.ears.OnGap()
 		pass(time.Minute)
 		require.Len(t, r.sender.sent(), 1, "its attempt is under way")
 		require.Equal(t, map[d.Verdict]int{d.Back: 1, d.Delivered: 1}, r.queue.verdicts())

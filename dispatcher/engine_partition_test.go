@@ -107,7 +107,7 @@ func TestWhenAllPartitionsFailTheStoreIsLost(t *testing.T) {
 		for _, lane := range lanesOfThree {
 			r.queue.later(lane, "m", 0)
 		}
-		r.queue.ears.Lost()
+		r.queue.ears.OnGap()
 		pass(time.Minute)
 		require.Contains(t, r.log.String(), "partitions=3 of=3")
 		require.Less(t, r.queue.count("peek"), 150)
@@ -133,7 +133,7 @@ func TestOutcomesOfAPartitionThatFailsWaitApart(t *testing.T) {
 		require.Equal(t, 300, r.Waiting())
 		for i := range 20 {
 			r.queue.fillLane("u_2", 10)
-			r.queue.ears.Lost()
+			r.queue.ears.OnGap()
 			pass(d.LookLeast + time.Second)
 			require.Len(t, r.queue.outcomes(), 10*(i+1), "recorded in the moment in which they are there")
 		}
@@ -346,11 +346,11 @@ func TestTheTrimmerGoesOnWithoutAPartitionThatFails(t *testing.T) {
 		r.start(t)
 		more := func() {
 			r.queue.fillLane("u_2", d.TrimAfter)
-			r.queue.ears.Lost()
+			r.queue.ears.OnGap()
 			pass(2 * d.LookLeast)
 		}
 		r.queue.fillLane("u_1", d.TrimAfter-1)
-		r.queue.ears.Lost()
+		r.queue.ears.OnGap()
 		pass(2 * d.LookLeast)
 		require.Zero(t, r.queue.count("trim"))
 		r.queue.cutOff(1)

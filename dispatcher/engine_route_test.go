@@ -194,7 +194,7 @@ func TestAnEndpointThatCantBeOpenedIsLeftAloneAndSpendsNoRung(t *testing.T) {
 		sealed := r.store.stored(view.ID).Clone()
 		sealed.Secrets, sealed.Disabled = nil, true // as a store reads it that lacks the key: nothing in it is sure
 		r.store.put(sealed)
-		r.queue.ears.Lost()
+		r.queue.ears.OnGap()
 		r.publish(t, to(view.ID, "m"))
 		pass(95 * time.Second)
 		require.Empty(t, r.sender.sent(), "nothing is sent unsigned")

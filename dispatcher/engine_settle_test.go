@@ -194,7 +194,7 @@ func TestTheWatcherLooksAtEverythingWhenHintsMayBeLost(t *testing.T) {
 		r.queue.fill(3) // nobody tells
 		pass(time.Second)
 		require.Empty(t, r.sender.sent())
-		r.queue.ears.Lost()
+		r.queue.ears.OnGap()
 		synctest.Wait()
 		require.Equal(t, before+1, r.queue.count("peek"))
 		require.Equal(t, 5, r.queue.seen("peek")[before].n)
@@ -216,7 +216,7 @@ func TestAWatchThatEndsIsBegunAgain(t *testing.T) {
 		r.start(t)
 		pass(time.Minute)
 		r.queue.fill(1)
-		r.queue.ears.Lost()
+		r.queue.ears.OnGap()
 		pass(d.LookLeast)
 		require.Len(t, r.sender.sent(), 1)
 		r.stop(t)

@@ -157,7 +157,7 @@ func TestTheEndComesWhateverTheQueueDoes(t *testing.T) {
 				r.start(t)
 				r.queue.set(func() { set(r.queue) })
 				r.queue.fillLane("u_0", 5)
-				r.queue.ears.Lost()
+				r.queue.ears.OnGap()
 				var all sync.WaitGroup
 				for i := range 5 {
 					all.Go(func() {

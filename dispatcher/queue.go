@@ -352,17 +352,17 @@ type Changer interface {
 	Retry(ctx context.Context, by string, ids []DeliveryID, delivered bool) ([]Change, []Hint, error)
 }
 
-// Ears are told what happens elsewhere. None may block.
-type Ears struct {
-	Hint     func(Hint)           // published by another instance
-	Endpoint func(EndpointChange) // changed by any instance, this one included
-	Lost     func()               // something may have been missed: at the start, and at each reconnection
+// Subscriber are told what happens elsewhere. None may block.
+type Subscriber struct {
+	OnHint     func(Hint)           // published by another instance
+	OnEndpoint func(EndpointChange) // changed by any instance, this one included
+	OnGap      func()               // something may have been missed: at the start, and at each reconnection
 }
 
 // Waker tells what other instances changed.
 type Waker interface {
 	// Watch tells what others publish until ctx ends.
-	Watch(ctx context.Context, by string, ears Ears) error
+	Watch(ctx context.Context, by string, ears Subscriber) error
 	// Polls reports that nothing can be told, since the store has no pub/sub
 	// that may be used: the engine has to look. Watch must not be called.
 	Polls() bool

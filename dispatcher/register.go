@@ -62,7 +62,7 @@ func (d *Dispatcher) CreateEndpoint(ctx context.Context, e *Endpoint) (view Endp
 		}
 		taken, err := dir.store.CreateEndpoint(ctx, e)
 		if err == nil {
-			dir.heard(EndpointChange{ID: e.ID, Tenant: e.Tenant, Version: e.Version})
+			dir.onChange(EndpointChange{ID: e.ID, Tenant: e.Tenant, Version: e.Version})
 			return EndpointView{Endpoint: e, State: stateOf(e, LaneState{})}, true, nil
 		}
 		d.unmade(ctx, e, taken, err)
@@ -239,7 +239,7 @@ func (d *Dispatcher) changeEndpoint(ctx context.Context, name string, change fun
 			return EndpointView{}, fmt.Errorf("change endpoint %s: %w", e.ID, err)
 		}
 	}
-	d.engine.directory.heard(EndpointChange{ID: e.ID, Tenant: e.Tenant, Version: e.Version})
+	d.engine.directory.onChange(EndpointChange{ID: e.ID, Tenant: e.Tenant, Version: e.Version})
 	d.tellDisabled(ctx, e, was)
 	if _, err := d.engine.setLimits(ctx, e.Lane(), e.Limits(), e.Since == e.Version); err != nil {
 		return EndpointView{}, fmt.Errorf("change endpoint %s: %w", e.ID, err)
@@ -291,7 +291,7 @@ func (d *Dispatcher) DeleteEndpoint(ctx context.Context, name string) (cancelled
 		return 0, fmt.Errorf("delete endpoint %s: %w", id, err)
 	}
 	if e != nil {
-		dir.heard(EndpointChange{ID: id, Tenant: e.Tenant})
+		dir.onChange(EndpointChange{ID: id, Tenant: e.Tenant})
 	}
 	if cancelled, err = d.sweeper.delete(ctx, id, end); err != nil {
 		return 0, fmt.Errorf("delete endpoint %s: %w", id, err)

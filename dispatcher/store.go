@@ -1,18 +1,18 @@
 package dispatcher
 
-// Known is a property that a store may keep to itself: managed kinds hide much
+// Tristate is a property that a store may keep to itself: managed kinds hide much
 // of what a server of one's own tells.
-type Known uint8
+type Tristate uint8
 
 // The answers to a question about a store. The zero value is Unknown.
 const (
-	Unknown Known = iota
+	Unknown Tristate = iota
 	Yes
 	No
 )
 
 // String is yes, no or unknown.
-func (k Known) String() string {
+func (k Tristate) String() string {
 	switch k {
 	case Yes:
 		return "yes"
@@ -25,7 +25,7 @@ func (k Known) String() string {
 // Check is one thing that a store should be able to, or should be set to.
 type Check struct {
 	Name   string // stable, such as eviction
-	Holds  Known
+	Holds  Tristate
 	Needed bool   // No is a reason not to use the store
 	Detail string // in plain words: what was found, and the cure
 }
@@ -53,7 +53,7 @@ type StoreInfo struct {
 	Eviction   string // maxmemory-policy; empty: unknown
 
 	Durability Durability // what a publish waits for
-	Durable    Known      // whether that holds now
+	Durable    Tristate   // whether that holds now
 	Loses      string     // one of the Loses words
 	Checks     []Check
 }

@@ -41,7 +41,7 @@ func (w *watcher) Run(ctx context.Context) error {
 		e.dead.suspect()
 		e.finisher.suspect()
 	}
-	ears := Ears{Hint: func(h Hint) { e.view.hear(h) }, Endpoint: e.directory.heard, Lost: lost}
+	ears := Subscriber{OnHint: func(h Hint) { e.view.hear(h) }, OnEndpoint: e.directory.onChange, OnGap: lost}
 	for failures := 0; ctx.Err() == nil; {
 		began := time.Now()
 		err := e.queue.Watch(ctx, e.name(), ears)

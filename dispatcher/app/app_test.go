@@ -275,7 +275,7 @@ func TestAStoreWithoutAnAppendOnlyFileIsTakenWithAWarning(t *testing.T) {
 }
 
 func TestWhatAStoreIsKnownToLackRefusesIt(t *testing.T) {
-	check := func(name string, holds dispatcher.Known, needed bool) dispatcher.Check {
+	check := func(name string, holds dispatcher.Tristate, needed bool) dispatcher.Check {
 		return dispatcher.Check{Name: name, Holds: holds, Needed: needed, Detail: "about " + name}
 	}
 	info := dispatcher.StoreInfo{Kind: "redis", Checks: []dispatcher.Check{

@@ -22,7 +22,7 @@ type Fixture struct {
 	// Open connects to the same store once more, as another process would.
 	Open func() dispatcher.EndpointStore
 	// Watch is the store's dispatcher.Waker.Watch.
-	Watch func(ctx context.Context, by string, ears dispatcher.Ears) error
+	Watch func(ctx context.Context, by string, ears dispatcher.Subscriber) error
 }
 
 // OpenFunc makes the empty store of one case, which ends with the case.

@@ -76,10 +76,10 @@ func (r *rig) watch(by string) <-chan dispatcher.EndpointChange {
 	heard := make(chan dispatcher.EndpointChange, 1000)
 	ready := make(chan struct{}, 1)
 	go func() {
-		ended <- r.Watch(ctx, by, dispatcher.Ears{
-			Hint:     func(dispatcher.Hint) {},
-			Endpoint: func(c dispatcher.EndpointChange) { heard <- c },
-			Lost: func() {
+		ended <- r.Watch(ctx, by, dispatcher.Subscriber{
+			OnHint:     func(dispatcher.Hint) {},
+			OnEndpoint: func(c dispatcher.EndpointChange) { heard <- c },
+			OnGap: func() {
 				select {
 				case ready <- struct{}{}:
 				default:

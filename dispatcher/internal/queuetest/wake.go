@@ -100,10 +100,10 @@ func (r *rig) watchOn(q dispatcher.Queue, by string) *watcher {
 	lost := sync.OnceFunc(func() { close(listening) })
 	var running sync.WaitGroup
 	running.Go(func() {
-		w.ended <- q.Watch(ctx, by, dispatcher.Ears{
-			Hint:     func(h dispatcher.Hint) { w.hints <- h },
-			Endpoint: func(c dispatcher.EndpointChange) { r.Errorf("endpoint %s was changed by nobody", c.ID) },
-			Lost:     lost,
+		w.ended <- q.Watch(ctx, by, dispatcher.Subscriber{
+			OnHint:     func(h dispatcher.Hint) { w.hints <- h },
+			OnEndpoint: func(c dispatcher.EndpointChange) { r.Errorf("endpoint %s was changed by nobody", c.ID) },
+			OnGap:      lost,
 		})
 	})
 	r.Cleanup(func() {

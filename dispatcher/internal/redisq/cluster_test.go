@@ -126,7 +126,7 @@ func TestAFailoverIsMetByItself(t *testing.T) {
 	defer stop()
 	watch.Go(func() {
 		// It lies at another master, so that nothing breaks it off.
-		require.NoError(t, store.Watch(watching, "one", dispatcher.Ears{Lost: func() { heard <- struct{}{} }}))
+		require.NoError(t, store.Watch(watching, "one", dispatcher.Subscriber{OnGap: func() { heard <- struct{}{} }}))
 	})
 	<-heard
 	away := slices.IndexFunc(upTo(partitions), func(n int) bool {

@@ -98,7 +98,7 @@ func TestSentinelsLeadToTheMaster(t *testing.T) {
 	defer stop()
 	watch.Go(func() {
 		for watching.Err() == nil {
-			_ = store.Watch(watching, "one", dispatcher.Ears{Lost: func() {
+			_ = store.Watch(watching, "one", dispatcher.Subscriber{OnGap: func() {
 				select {
 				case heard <- struct{}{}:
 				default:

@@ -28,10 +28,10 @@ func listen(t *testing.T, s *redisq.Store) heard {
 	ctx, stop := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		_ = s.Watch(ctx, "listener", dispatcher.Ears{
-			Hint:     func(hint dispatcher.Hint) { h.hints <- hint },
-			Endpoint: func(c dispatcher.EndpointChange) { h.changes <- c },
-			Lost:     func() { h.begun <- struct{}{} },
+		_ = s.Watch(ctx, "listener", dispatcher.Subscriber{
+			OnHint:     func(hint dispatcher.Hint) { h.hints <- hint },
+			OnEndpoint: func(c dispatcher.EndpointChange) { h.changes <- c },
+			OnGap:      func() { h.begun <- struct{}{} },
 		})
 	})
 	t.Cleanup(func() {

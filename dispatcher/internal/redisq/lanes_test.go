@@ -153,10 +153,10 @@ func TestAWatchTellsChangesOfEndpoints(t *testing.T) {
 	begun, changes := make(chan struct{}, 10), make(chan dispatcher.EndpointChange, 10)
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		_ = store.Watch(ctx, "one", dispatcher.Ears{
-			Hint:     func(dispatcher.Hint) {},
-			Endpoint: func(c dispatcher.EndpointChange) { changes <- c },
-			Lost:     func() { begun <- struct{}{} },
+		_ = store.Watch(ctx, "one", dispatcher.Subscriber{
+			OnHint:     func(dispatcher.Hint) {},
+			OnEndpoint: func(c dispatcher.EndpointChange) { changes <- c },
+			OnGap:      func() { begun <- struct{}{} },
 		})
 	})
 	<-begun

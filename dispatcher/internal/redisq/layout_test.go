@@ -43,7 +43,7 @@ func TestAnInstanceWhoseStoreGotAnotherLayoutStops(t *testing.T) {
 		defer watch.Wait()
 		defer stop()
 		watch.Go(func() {
-			_ = s.Watch(watching, "one", dispatcher.Ears{Lost: func() { heard <- struct{}{} }})
+			_ = s.Watch(watching, "one", dispatcher.Subscriber{OnGap: func() { heard <- struct{}{} }})
 		})
 		<-heard
 	}

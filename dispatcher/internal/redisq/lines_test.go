@@ -32,7 +32,9 @@ func TestOneTimeoutFindsAllDeadLines(t *testing.T) {
 	defer watch.Wait()
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	watch.Go(func() { ended <- store.Watch(watching, "one", dispatcher.Ears{Lost: func() { heard <- struct{}{} }}) })
+	watch.Go(func() {
+		ended <- store.Watch(watching, "one", dispatcher.Subscriber{OnGap: func() { heard <- struct{}{} }})
+	})
 	<-heard
 	openAll(t, server, proxy, store, 8)
 	proxy.Swallow()
@@ -71,8 +73,8 @@ func TestACallThatTakesTooLongCutsNoOtherLine(t *testing.T) {
 	watching, stop := context.WithCancel(t.Context())
 	defer stop()
 	watch.Go(func() {
-		ended <- store.Watch(watching, "two", dispatcher.Ears{
-			Lost: func() { begun <- struct{}{} }, Hint: func(dispatcher.Hint) { told <- struct{}{} },
+		ended <- store.Watch(watching, "two", dispatcher.Subscriber{
+			OnGap: func() { begun <- struct{}{} }, OnHint: func(dispatcher.Hint) { told <- struct{}{} },
 		})
 	})
 	<-begun

@@ -24,13 +24,13 @@ var commands = []string{
 
 // ability is what a store can do at all, which never changes while it runs.
 type ability struct {
-	mini    bool             // it is the one inside this process
-	hidden  bool             // it does not tell its commands
-	missing []string         // of commands
-	scripts dispatcher.Known // with keys that are not declared
-	fault   string           // why they don't run, where they don't
-	open    bool             // a part could not be asked for now: ask again
-	waits   dispatcher.Known // WAITAOF does, where appendfsync is not always; Unknown: nobody tried
+	mini    bool                // it is the one inside this process
+	hidden  bool                // it does not tell its commands
+	missing []string            // of commands
+	scripts dispatcher.Tristate // with keys that are not declared
+	fault   string              // why they don't run, where they don't
+	open    bool                // a part could not be asked for now: ask again
+	waits   dispatcher.Tristate // WAITAOF does, where appendfsync is not always; Unknown: nobody tried
 }
 
 // askAbility asks once what the store is able to do.
@@ -116,7 +116,7 @@ const (
 // tryWaitAOF finds out whether WAITAOF waits for the disk where that is written
 // once a second. Some versions of Redis and Valkey take what is not written yet
 // for written then, and a version's number is no proof.
-func (s *Store) tryWaitAOF(ctx context.Context) dispatcher.Known {
+func (s *Store) tryWaitAOF(ctx context.Context) dispatcher.Tristate {
 	var began time.Time
 	for i := range waitTries {
 		if i == 1 {

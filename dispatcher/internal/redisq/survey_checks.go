@@ -162,7 +162,7 @@ func (f *surveyed) loses(i dispatcher.StoreInfo) string {
 	return dispatcher.LosesUnknown // hidden, or no: whenever the kernel writes
 }
 
-func check(name string, holds dispatcher.Known, format string, args ...any) dispatcher.Check {
+func check(name string, holds dispatcher.Tristate, format string, args ...any) dispatcher.Check {
 	return dispatcher.Check{Name: name, Holds: holds, Detail: fmt.Sprintf(format, args...)}
 }
 

@@ -19,8 +19,8 @@ type Told struct {
 	Ahead        time.Duration
 	Missing      []string
 	Hidden, AOF  bool // its commands; it has WAITAOF
-	Waits        dispatcher.Known
-	Scripts      dispatcher.Known
+	Waits        dispatcher.Tristate
+	Scripts      dispatcher.Tristate
 	Cluster      map[string]string
 	Mode         Mode
 	Durability   dispatcher.Durability

@@ -27,7 +27,7 @@ func surveyOf(t *testing.T, url string, d dispatcher.Durability) dispatcher.Stor
 }
 
 // mustHold fails the test unless a check has an answer, and says these words.
-func mustHold(t *testing.T, info dispatcher.StoreInfo, name string, want dispatcher.Known, words string) {
+func mustHold(t *testing.T, info dispatcher.StoreInfo, name string, want dispatcher.Tristate, words string) {
 	t.Helper()
 	for _, c := range info.Checks {
 		if c.Name == name {
@@ -40,8 +40,8 @@ func mustHold(t *testing.T, info dispatcher.StoreInfo, name string, want dispatc
 }
 
 // holds are the answers by the names of their checks.
-func holds(info dispatcher.StoreInfo) map[string]dispatcher.Known {
-	out := map[string]dispatcher.Known{}
+func holds(info dispatcher.StoreInfo) map[string]dispatcher.Tristate {
+	out := map[string]dispatcher.Tristate{}
 	for _, c := range info.Checks {
 		out[c.Name] = c.Holds
 	}
@@ -78,7 +78,7 @@ func TestSurveyOfAServerThatHidesWhatItIs(t *testing.T) {
 		require.Equal(t, "unknown", info.Kind)
 		require.Nil(t, info.AppendOnly)
 		require.Equal(t, dispatcher.LosesUnknown, info.Loses)
-		want := map[string]dispatcher.Known{
+		want := map[string]dispatcher.Tristate{
 			"commands": dispatcher.Unknown, "eviction": dispatcher.Unknown, "memory": dispatcher.Unknown,
 			"append_only": dispatcher.Unknown, "durability": dispatcher.Unknown,
 			"scripts": dispatcher.Yes, "pub_sub": dispatcher.Yes, "clock": dispatcher.Yes,
@@ -247,7 +247,7 @@ func TestSurveyJudgesTheWorstOfAllMasters(t *testing.T) {
 	for name, c := range map[string]struct {
 		told  redisq.Told
 		check string
-		want  dispatcher.Known
+		want  dispatcher.Tristate
 		words string
 	}{
 		"one that evicts":                {among(told(map[string]string{"maxmemory_policy": "allkeys-lru"})), "eviction", dispatcher.No, "set it to noeviction"},
@@ -281,7 +281,7 @@ func TestSurveyJudgesTheWorstOfAllMasters(t *testing.T) {
 }
 
 // waiting is a server with WAITAOF, of which was found out whether it waits.
-func waiting(waits dispatcher.Known, appendfsync string) redisq.Told {
+func waiting(waits dispatcher.Tristate, appendfsync string) redisq.Told {
 	s := told(nil)
 	s.Durability, s.AOF, s.Waits = fsync, true, waits
 	s.Config[0]["appendfsync"] = appendfsync

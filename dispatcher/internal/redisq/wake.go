@@ -63,20 +63,20 @@ const noHint = ""
 // Watch tells the ears what other instances published, and where something may
 // have been missed: when it begins, and when another node may have taken over.
 // One connection serves both channels; it returns when that ends.
-func (s *Store) Watch(ctx context.Context, by string, ears dispatcher.Ears) error {
+func (s *Store) Watch(ctx context.Context, by string, ears dispatcher.Subscriber) error {
 	wake, endpoints := s.home()+channelWake, s.home()+channelEndpoints
 	sub := s.rdb.Subscribe(ctx, wake, endpoints)
 	end := func() { _ = sub.Close() } // its connection is gone either way
 	defer end()
 	defer context.AfterFunc(ctx, end)() // what waits for it knows no context
-	if ears.Lost == nil {
-		ears.Lost = func() {}
+	if ears.OnGap == nil {
+		ears.OnGap = func() {}
 	}
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	beside.Go(func() { s.watchTakeovers(watching, ears.Lost) })
+	beside.Go(func() { s.watchTakeovers(watching, ears.OnGap) })
 	for asked := false; ; {
 		wait := pingEvery
 		if asked {
@@ -103,7 +103,7 @@ func (s *Store) Watch(ctx context.Context, by string, ears dispatcher.Ears) erro
 		case *redis.Subscription:
 			if e.Channel == wake { // one command subscribes to both
 				s.division.doubt()
-				ears.Lost()
+				ears.OnGap()
 			}
 		case *redis.Message:
 			if e.Channel == wake {
@@ -132,7 +132,7 @@ func (s *Store) watchTakeovers(ctx context.Context, lost func()) {
 	}
 }
 
-func (s *Store) heardHint(text, by string, ears dispatcher.Ears) {
+func (s *Store) heardHint(text, by string, ears dispatcher.Subscriber) {
 	text, ours := s.ours(text)
 	if !ours {
 		return
@@ -141,12 +141,12 @@ func (s *Store) heardHint(text, by string, ears dispatcher.Ears) {
 	switch {
 	case err != nil || h.Partition < 0 || h.Partition >= len(s.tags):
 		s.log.Warn("hint can't be read", "err", err)
-	case from != by && ears.Hint != nil:
-		ears.Hint(h)
+	case from != by && ears.OnHint != nil:
+		ears.OnHint(h)
 	}
 }
 
-func (s *Store) heardEndpoint(text string, ears dispatcher.Ears) {
+func (s *Store) heardEndpoint(text string, ears dispatcher.Subscriber) {
 	text, ours := s.ours(text)
 	if !ours {
 		return
@@ -155,8 +155,8 @@ func (s *Store) heardEndpoint(text string, ears dispatcher.Ears) {
 	switch {
 	case err != nil:
 		s.log.Warn("change of an endpoint can't be read", "err", err)
-	case ears.Endpoint != nil:
-		ears.Endpoint(change)
+	case ears.OnEndpoint != nil:
+		ears.OnEndpoint(change)
 	}
 }
 

@@ -188,7 +188,7 @@ func (a *accepter) schedule(ctx context.Context, by string, free, lease int, bat
 	e.trouble.note("schedule", failed)
 	e.answered(hints...) // before the attempts begin: they have their time from it
 	if unknown, rest := partitionErrors(firstError(out, isUnknown)); rest != nil {
-		e.lookAround() // it may be stored, and nobody here was told when it is due
+		e.pollSoon() // it may be stored, and nobody here was told when it is due
 	} else {
 		e.view.fail(unknown)
 	}

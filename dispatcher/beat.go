@@ -132,7 +132,7 @@ func (h *heart) awake(ctx context.Context, now moment) {
 	if h.tried != nil && now.jump(*h.tried) > jumpLeast {
 		e.log.LogAttrs(ctx, slog.LevelInfo, "the machine slept, or its clock was set",
 			seconds("by_s", now.jump(*h.tried)))
-		e.lookAround()
+		e.pollSoon()
 		e.unsure()
 	}
 	h.tried = &now

@@ -189,7 +189,7 @@ func (l *loader) missed(c Claimed, err error) {
 func (l *loader) unfinished(id DeliveryID) bool {
 	call, cancel := within(l.ctx)
 	defer cancel()
-	record, err := l.engine.queue.Look(call, id.Message)
+	record, err := l.engine.queue.Read(call, id.Message)
 	at := slices.IndexFunc(record.Deliveries, func(d Delivery) bool { return d.ID == id })
 	return err == nil && at >= 0 && !record.Deliveries[at].Status.Ended()
 }

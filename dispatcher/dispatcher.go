@@ -106,7 +106,7 @@ func (d *Dispatcher) Resign(secrets []signer.Secret) error {
 
 // Message reads a message and its deliveries, or answers ErrNotFound.
 func (d *Dispatcher) Message(ctx context.Context, id string) (MessageView, error) {
-	record, err := d.look(ctx, id)
+	record, err := d.read(ctx, id)
 	if a := record.Message.Apart; err == nil && a != nil && len(record.Deliveries) > 0 {
 		record.Message.Body, err = d.engine.queue.Body(ctx, record.Deliveries[0].ID, *a)
 		if errors.Is(err, ErrNotFound) {
@@ -116,9 +116,9 @@ func (d *Dispatcher) Message(ctx context.Context, id string) (MessageView, error
 	return record, err
 }
 
-// look reads a message, and where its deliveries go by now.
-func (d *Dispatcher) look(ctx context.Context, id string) (MessageView, error) {
-	record, err := d.engine.queue.Look(ctx, id)
+// read reads a message, and where its deliveries go by now.
+func (d *Dispatcher) read(ctx context.Context, id string) (MessageView, error) {
+	record, err := d.engine.queue.Read(ctx, id)
 	if err != nil {
 		return MessageView{}, err
 	}
@@ -135,10 +135,10 @@ func (d *Dispatcher) Cancel(ctx context.Context, id string, lane Lane) ([]Delive
 	_, hints, err := d.engine.queue.Cancel(ctx, d.engine.name(), ids)
 	d.engine.answered(hints...)
 	if err != nil {
-		d.engine.lookAround() // it may be done, and nobody here was told what is ready now
+		d.engine.pollSoon() // it may be done, and nobody here was told what is ready now
 		return nil, err
 	}
-	record, err := d.look(ctx, id)
+	record, err := d.read(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +186,7 @@ func (d *Dispatcher) Ready(ctx context.Context) (StoreInfo, error) {
 
 // ReadClock hears the queue's clock, so that the first call too is judged by it.
 func (d *Dispatcher) ReadClock(ctx context.Context) error {
-	hints, err := d.engine.queue.Peek(ctx, []int{0})
+	hints, err := d.engine.queue.ReadHints(ctx, []int{0})
 	d.engine.view.hear(hints...)
 	if err != nil {
 		return fmt.Errorf("read the queue's clock: %w", err)

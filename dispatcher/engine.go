@@ -40,7 +40,7 @@ type engine struct {
 	dead *reaper
 
 	holding *holding
-	looks   atomic.Int32  // how often leases are still to be compared with the queue's
+	rounds  atomic.Int32  // how often leases are still to be compared with the queue's
 	doubt   chan struct{} // 1 deep: an answer was lost, compare soon
 
 	look    chan struct{} // 1 deep: look at all partitions
@@ -118,7 +118,7 @@ func (e *engine) answered(hints ...Hint) {
 // leased ends a call that may have leased something, and remembers what it did.
 func (e *engine) leased(c *calls, claimed []Claimed) {
 	if len(claimed) > 0 {
-		e.looks.Store(looksAfter)
+		e.rounds.Store(looksAfter)
 	}
 	e.holding.end(c, claimed)
 }
@@ -202,7 +202,7 @@ func (e *engine) handBack(leased []Claimed) {
 // unsure has leases compared with the queue's: an answer was lost, or the queue
 // may have gone back in time.
 func (e *engine) unsure() {
-	e.looks.Store(looksAfter)
+	e.rounds.Store(looksAfter)
 	signal(e.doubt)
 }
 
@@ -211,8 +211,8 @@ func within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, settleWithin)
 }
 
-// lookAround has all partitions looked at soon.
-func (e *engine) lookAround() { signal(e.look) }
+// pollSoon has all partitions looked at soon.
+func (e *engine) pollSoon() { signal(e.look) }
 
 // repeat tells of err, if it is one, and waits before the call is made again.
 // It answers how many have failed in a row.

@@ -113,7 +113,7 @@ func (q *fakeQueue) Watch(ctx context.Context, by string, ears d.Subscriber) err
 	return nil
 }
 
-func (q *fakeQueue) Peek(ctx context.Context, partitions []int) ([]d.Hint, error) {
+func (q *fakeQueue) ReadHints(ctx context.Context, partitions []int) ([]d.Hint, error) {
 	if err := q.begin(ctx, call{name: "peek", n: len(partitions), asked: slices.Clone(partitions)}); err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func (q *fakeQueue) Kept(ctx context.Context, batch []d.Entry) ([]*d.Message, er
 	return kept, nil
 }
 
-func (q *fakeQueue) Look(ctx context.Context, id string) (d.MessageView, error) {
+func (q *fakeQueue) Read(ctx context.Context, id string) (d.MessageView, error) {
 	if err := q.begin(ctx, call{name: "look"}); err != nil {
 		return d.MessageView{}, err
 	}

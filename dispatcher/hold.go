@@ -21,7 +21,7 @@ func (d *Dispatcher) Lane(ctx context.Context, destination, tenant string) (Lane
 func (d *Dispatcher) MessageLane(ctx context.Context, id, destination string) (Lane, error) {
 	tenant := ""
 	if strings.Contains(destination, "://") {
-		record, err := d.engine.queue.Look(ctx, id)
+		record, err := d.engine.queue.Read(ctx, id)
 		if err != nil {
 			return "", err
 		}
@@ -194,7 +194,7 @@ func (e *engine) setLimits(ctx context.Context, lane Lane, l LaneLimits, clear b
 	e.answered(hints...)
 	e.tellBreakers(hints)
 	if err != nil {
-		e.lookAround() // it may be done, and nobody here was told what is ready now
+		e.pollSoon() // it may be done, and nobody here was told what is ready now
 	}
 	return count, err
 }

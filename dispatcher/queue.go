@@ -366,7 +366,7 @@ type Waker interface {
 	// Polls reports that nothing can be told, since the store has no pub/sub
 	// that may be used: the engine has to look. Watch must not be called.
 	Polls() bool
-	// Peek reads the hints of partitions, without changing anything. What was
+	// ReadHints reads the hints of partitions, without changing anything. What was
 	// read is answered also beside an error of other partitions.
-	Peek(ctx context.Context, partitions []int) ([]Hint, error)
+	ReadHints(ctx context.Context, partitions []int) ([]Hint, error)
 }

@@ -58,8 +58,8 @@ type Standing struct {
 
 // Reader looks without changing anything.
 type Reader interface {
-	// Look reads a message and its deliveries with their histories, or ErrNotFound.
-	Look(ctx context.Context, id string) (MessageView, error)
+	// Read reads a message and its deliveries with their histories, or ErrNotFound.
+	Read(ctx context.Context, id string) (MessageView, error)
 	// Standing tells of messages, in their order, which deliveries they have where
 	// their lanes lie, and of a fan-out all: its id, where it goes, its status and
 	// its times. Nothing else of them is read.

@@ -45,10 +45,10 @@ func (r *reconciler) Run(ctx context.Context) error {
 		case <-wait.C:
 			waits = false
 		case <-tick.C:
-			if e.looks.Load() == 0 {
+			if e.rounds.Load() == 0 {
 				continue
 			}
-			e.looks.Add(-1)
+			e.rounds.Add(-1)
 		}
 		err := r.reconcile(ctx)
 		failures = e.goOn(ctx, "leases", failures, err)

@@ -39,10 +39,10 @@ func (d *Dispatcher) Retry(ctx context.Context, id string, lane Lane, delivered 
 	changes, hints, err := d.engine.queue.Retry(ctx, d.engine.name(), ids, delivered)
 	d.engine.answered(hints...)
 	if err != nil {
-		d.engine.lookAround() // it may be done, and nobody here was told what is ready now
+		d.engine.pollSoon() // it may be done, and nobody here was told what is ready now
 		return nil, err
 	}
-	record, err := d.look(ctx, id)
+	record, err := d.read(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ var ErrNoDelivery = errors.New("it does not go there")
 
 // deliveries are those of a message, or its one in a lane.
 func (d *Dispatcher) deliveries(ctx context.Context, id string, lane Lane) ([]DeliveryID, error) {
-	record, err := d.engine.queue.Look(ctx, id)
+	record, err := d.engine.queue.Read(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	if d.options.MaxInFlight > 0 {
 		taking.Go(func() error { return (&claimer{engine: e, batch: max(d.options.ClaimBatch, 1)}).Run(e.taking) })
 	}
-	taking.Go(func() error { return watch.Look(e.taking) })
+	taking.Go(func() error { return watch.Poll(e.taking) })
 	taking.Go(func() error { return e.trimmer.Run(e.taking) })
 	taking.Go(func() error { return d.sweeper.Run(e.taking) })
 	taking.Go(func() error { return e.finisher.Run(e.taking) })

@@ -54,9 +54,9 @@ func (t *trimmer) ended(n int, hints []Hint) {
 	}
 }
 
-// look trims a partition at the next turn, whatever happened in it: age goes
+// touch trims a partition at the next turn, whatever happened in it: age goes
 // on without work.
-func (t *trimmer) look(partition int) {
+func (t *trimmer) touch(partition int) {
 	t.mu.Lock()
 	t.touched[partition] = true
 	t.mu.Unlock()

@@ -148,19 +148,19 @@ func (f *faults) check(path string, err error) {
 // checkURL is all that a URL must pass to be published or registered.
 func (l Policy) checkURL(raw string) error {
 	if l.Passed == nil {
-		return l.lookAtURL(raw)
+		return l.parseURL(raw)
 	}
 	if l.Passed.has(raw) && !l.Unsigned {
 		return nil
 	}
-	err := l.lookAtURL(raw)
+	err := l.parseURL(raw)
 	if err == nil {
 		l.Passed.add(raw)
 	}
 	return err
 }
 
-func (l Policy) lookAtURL(raw string) error {
+func (l Policy) parseURL(raw string) error {
 	u, err := ParseURL(raw)
 	switch {
 	case err != nil:

@@ -36,7 +36,7 @@ func (w *watcher) Run(ctx context.Context) error {
 	}
 	lost := func() {
 		e.directory.listen(true)
-		e.lookAround()
+		e.pollSoon()
 		e.unsure() // another node may have taken over, and know less
 		e.dead.suspect()
 		e.finisher.suspect()
@@ -57,10 +57,10 @@ func (w *watcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// Look reads all partitions when something may have been missed, at each turn
+// Poll reads all partitions when something may have been missed, at each turn
 // of the guard, and all the time where nothing can be heard, until ctx ends; and
 // those of which an answer was lost as soon as they answer.
-func (w *watcher) Look(ctx context.Context) error {
+func (w *watcher) Poll(ctx context.Context) error {
 	e := w.engine
 	all := make([]int, e.queue.Partitions())
 	for n := range all {
@@ -82,7 +82,7 @@ func (w *watcher) Look(ctx context.Context) error {
 			wait = sooner(wait, max(due, 0))
 		}
 		if len(partitions) > 0 {
-			err := w.peek(ctx, partitions)
+			err := w.readHints(ctx, partitions)
 			if failed && err == nil {
 				e.unsure() // the node that was out of reach may know less now
 				e.dead.suspect()
@@ -106,7 +106,7 @@ func (w *watcher) Look(ctx context.Context) error {
 			asked = true
 			e.finisher.suspect()
 			if now := time.Now(); e.trimmer.busy() || now.Sub(trimmed) >= trimLeast {
-				e.trimmer.look(all[turn%len(all)])
+				e.trimmer.touch(all[turn%len(all)])
 				turn, trimmed = turn+1, now
 			}
 			guard.Reset(w.pause())
@@ -126,10 +126,10 @@ func (w *watcher) pause() time.Duration {
 	return max(w.guard, time.Duration(float64(cost)/lookRate*float64(time.Second)))
 }
 
-func (w *watcher) peek(ctx context.Context, partitions []int) error {
+func (w *watcher) readHints(ctx context.Context, partitions []int) error {
 	call, cancel := within(ctx)
 	defer cancel()
-	hints, err := w.engine.queue.Peek(call, partitions)
+	hints, err := w.engine.queue.ReadHints(call, partitions)
 	w.engine.view.hear(hints...)
 	return err
 }

@@ -60,7 +60,7 @@ var bodyCases = []testCase{
 			require.True(r, bytes.Equal(e.Message.Body, r.bodyOf(c)), "%d", size)
 			require.Equal(r, e.Digest, c.Message.Digest(), "%d", size)
 			r.mustSettle(one, success(c))
-			rec, err := r.Queue.Look(r.ctx, e.Message.ID)
+			rec, err := r.Queue.Read(r.ctx, e.Message.ID)
 			require.NoError(r, err)
 			require.Equal(r, e.Digest, rec.Message.Digest())
 		}

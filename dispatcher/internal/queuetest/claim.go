@@ -119,7 +119,7 @@ var claimCases = []testCase{
 		require.Equal(r, ids("a", "m2"), claimedIDs(got))
 		require.Equal(r, 1, hints[0].Lost)
 		require.Equal(r, ids("a", "m2"), r.leases(one))
-		_, err = r.Queue.Look(r.ctx, "m1")
+		_, err = r.Queue.Read(r.ctx, "m1")
 		require.ErrorIs(r, err, dispatcher.ErrNotFound)
 	}},
 	{name: "a lost record takes all that is known of its delivery with it", run: func(r *rig) {

@@ -80,7 +80,7 @@ var fanCases = []testCase{
 		r.mustChangeNothing(func() {
 			require.Equal(r, dispatcher.Duplicate, r.schedule(fan(r.entry("m1", lanes)))[0].Result)
 		})
-		rec, err := r.Queue.Look(r.ctx, "m1")
+		rec, err := r.Queue.Read(r.ctx, "m1")
 		require.NoError(r, err)
 		require.Len(r, rec.Deliveries, len(lanes))
 	}},
@@ -111,7 +111,7 @@ var fanCases = []testCase{
 		r.limit(epTwo, held(dispatcher.HeldDeleted))
 		got := r.schedule(fan(r.entry("m1", to(epOne, epTwo))))
 		require.Equal(r, dispatcher.Accepted, got[0].Result)
-		rec, err := r.Queue.Look(r.ctx, "m1")
+		rec, err := r.Queue.Read(r.ctx, "m1")
 		require.NoError(r, err)
 		require.Len(r, rec.Deliveries, 2)
 		r.trim(keepNothing)
@@ -167,7 +167,7 @@ func fansOut(r *rig) {
 		epOne: dispatcher.ReasonDisabled, "full": dispatcher.ReasonOverflow,
 	}, got.Dead)
 	require.Equal(r, map[dispatcher.Lane]int64{epOne: 1, epTwo: 1}, got.Versions)
-	rec, err := r.Queue.Look(r.ctx, "m1")
+	rec, err := r.Queue.Read(r.ctx, "m1")
 	require.NoError(r, err)
 	statuses := map[dispatcher.Lane]dispatcher.Status{}
 	for _, d := range rec.Deliveries {

@@ -21,7 +21,7 @@ var hintCases = []testCase{
 		require.Equal(r, start.Add(10*time.Second), hints[0].Due)
 		require.Equal(r, -1, hints[0].Weight)
 		require.Equal(r, dispatcher.Hint{Now: start, Due: start.Add(10 * time.Second), Weight: -1}, w.next())
-		peeked, err := r.Queue.Peek(r.ctx, r.all())
+		peeked, err := r.Queue.ReadHints(r.ctx, r.all())
 		require.NoError(r, err)
 		require.Equal(r, hints[0].Due, peeked[0].Due)
 		r.pass(10 * time.Second)
@@ -43,7 +43,7 @@ var hintCases = []testCase{
 			_, hints, err := r.Queue.Schedule(r.ctx, one, 0, 0, []dispatcher.Entry{r.entry(c.id, to("b"), delay(c.delay))})
 			require.NoError(r, err)
 			require.Equal(r, c.want, hints[0].Due)
-			peeked, err := r.Queue.Peek(r.ctx, r.all())
+			peeked, err := r.Queue.ReadHints(r.ctx, r.all())
 			require.NoError(r, err)
 			require.Equal(r, c.want, peeked[0].Due)
 		}

@@ -65,13 +65,13 @@ var readCases = []testCase{
 		}
 	}},
 	{name: "an id that was never published is not found", run: func(r *rig) {
-		_, err := r.Queue.Look(r.ctx, "never")
+		_, err := r.Queue.Read(r.ctx, "never")
 		require.ErrorIs(r, err, dispatcher.ErrNotFound)
 	}},
 	{name: "a look tells the message and each of its deliveries", run: func(r *rig) {
 		r.schedule(r.entry("m1", to("a", "b")))
 		r.publish("c", "m2")
-		rec, err := r.Queue.Look(r.ctx, "m1")
+		rec, err := r.Queue.Read(r.ctx, "m1")
 		require.NoError(r, err)
 		require.Len(r, rec.Deliveries, 2)
 		for i, lane := range []dispatcher.Lane{"a", "b"} {
@@ -86,14 +86,14 @@ var readCases = []testCase{
 		r.populate()
 		r.mustChangeNothing(func() {
 			for id := range r.State().Messages {
-				_, err := r.Queue.Look(r.ctx, id)
+				_, err := r.Queue.Read(r.ctx, id)
 				require.NoError(r, err)
 			}
 			r.listAll(dispatcher.Filter{}, 3)
 			r.stats()
-			_, err := r.Queue.Peek(r.ctx, r.all())
+			_, err := r.Queue.ReadHints(r.ctx, r.all())
 			require.NoError(r, err)
-			_, err = r.Queue.Look(r.ctx, "never")
+			_, err = r.Queue.Read(r.ctx, "never")
 			require.Error(r, err)
 		})
 	}},
@@ -232,7 +232,7 @@ var readCases = []testCase{
 	}},
 	{name: "a peek is the hint of each partition asked for", run: func(r *rig) {
 		peek := func(due time.Time, weight int) {
-			hints, err := r.Queue.Peek(r.ctx, r.all())
+			hints, err := r.Queue.ReadHints(r.ctx, r.all())
 			require.NoError(r, err)
 			require.Len(r, hints, 1)
 			r.mustBeCurrent(hints)
@@ -242,7 +242,7 @@ var readCases = []testCase{
 		peek(time.Time{}, -1)
 		r.schedule(r.entry("m1", to("a"), delay(time.Minute)), r.entry("m2", to("b")))
 		peek(start.Add(time.Minute), r.setup.weight(4, 0))
-		hints, err := r.Queue.Peek(r.ctx, nil)
+		hints, err := r.Queue.ReadHints(r.ctx, nil)
 		require.NoError(r, err)
 		require.Empty(r, hints)
 	}},

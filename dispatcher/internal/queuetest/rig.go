@@ -291,7 +291,7 @@ func (r *rig) mustBeCurrent(hints []dispatcher.Hint) {
 // look reads one delivery.
 func (r *rig) look(id dispatcher.DeliveryID) dispatcher.Delivery {
 	r.Helper()
-	rec, err := r.Queue.Look(r.ctx, id.Message)
+	rec, err := r.Queue.Read(r.ctx, id.Message)
 	require.NoError(r, err)
 	r.mustStandAlike(rec)
 	for _, d := range rec.Deliveries {

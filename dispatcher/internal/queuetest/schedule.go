@@ -74,7 +74,7 @@ var scheduleCases = append([]testCase{
 			m.Success = wants
 		})
 		r.schedule(e)
-		rec, err := r.Queue.Look(r.ctx, "m1")
+		rec, err := r.Queue.Read(r.ctx, "m1")
 		require.NoError(r, err)
 		requireMessage(r, e.Message, &rec.Message)
 		claimed := r.mustClaim(one, named("a", "m1"))

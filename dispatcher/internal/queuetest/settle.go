@@ -122,7 +122,7 @@ var settleCases = []testCase{
 				r.mustSettle(one, failure(c, time.Minute))
 			}
 		}
-		rec, err := r.Queue.Look(r.ctx, "m1")
+		rec, err := r.Queue.Read(r.ctx, "m1")
 		require.NoError(r, err)
 		require.Len(r, rec.Deliveries, 2)
 		r.mustStand(named("a", "m1"), dispatcher.StatusDelivered)

@@ -30,7 +30,7 @@ var sizeCases = []testCase{
 		require.ElementsMatch(r, lanes, got[0].Ready)
 		require.Equal(r, dispatcher.Duplicate, r.schedule(r.entry("m1", lanes))[0].Result)
 		require.Equal(r, dispatcher.Conflict, r.schedule(r.entry("m1", lanes, body("other")))[0].Result)
-		rec, err := r.Queue.Look(r.ctx, "m1")
+		rec, err := r.Queue.Read(r.ctx, "m1")
 		require.NoError(r, err)
 		require.Len(r, rec.Deliveries, 8)
 		require.Len(r, r.claimAll(one), 8)

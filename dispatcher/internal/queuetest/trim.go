@@ -181,11 +181,11 @@ var trimCases = []testCase{
 			}
 		}
 		r.trim(keepDigests)
-		rec, err := r.Queue.Look(r.ctx, "m1")
+		rec, err := r.Queue.Read(r.ctx, "m1")
 		require.NoError(r, err)
 		require.Len(r, rec.Deliveries, 2)
 		r.trim(keepNothing)
-		rec, err = r.Queue.Look(r.ctx, "m1")
+		rec, err = r.Queue.Read(r.ctx, "m1")
 		require.NoError(r, err)
 		require.Len(r, rec.Deliveries, 1)
 		require.Equal(r, named("c", "m1"), rec.Deliveries[0].ID)
@@ -194,7 +194,7 @@ var trimCases = []testCase{
 		leased := dispatcher.Claimed{ID: named("c", "m1"), Attempt: 1}
 		r.mustSettle(one, success(leased))
 		r.trim(keepDigests)
-		_, err = r.Queue.Look(r.ctx, "m1")
+		_, err = r.Queue.Read(r.ctx, "m1")
 		require.ErrorIs(r, err, dispatcher.ErrNotFound)
 		require.Equal(r, dispatcher.Duplicate, r.schedule(r.entry("m1", to("a", "b", "c")))[0].Result)
 	}},
@@ -356,7 +356,7 @@ func (r *rig) succeedMany(lane dispatcher.Lane, n int) {
 // mustBeForgotten fails the case if anything of a delivery's message can be seen.
 func (r *rig) mustBeForgotten(id dispatcher.DeliveryID) {
 	r.Helper()
-	_, err := r.Queue.Look(r.ctx, id.Message)
+	_, err := r.Queue.Read(r.ctx, id.Message)
 	require.ErrorIs(r, err, dispatcher.ErrNotFound, "%s", id)
 	require.Empty(r, r.State().Found[id], fmt.Sprint(id))
 }

@@ -48,7 +48,7 @@ func TestAMessageOfAThousandLanesIsReadAMiBAtATime(t *testing.T) {
 		require.NoError(t, r.store.Client().RPush(t.Context(), key, history...).Err())
 	}
 	g := measured(r.store)
-	rec, err := r.store.Look(t.Context(), "fan")
+	rec, err := r.store.Read(t.Context(), "fan")
 	require.NoError(t, err)
 	require.Equal(t, "fan", rec.Message.ID)
 	require.Len(t, rec.Deliveries, n)
@@ -75,7 +75,7 @@ func TestALookSkipsNoLaneWhileOthersGo(t *testing.T) {
 	r.setClock(r.now.Add(time.Minute))
 	then := sync.OnceFunc(r.trim)
 	r.store.Client().AddHook(&afterwards{name: "look", do: then})
-	rec, err := r.store.Look(t.Context(), "fan")
+	rec, err := r.store.Read(t.Context(), "fan")
 	require.NoError(t, err)
 	told := map[dispatcher.DeliveryID]bool{}
 	for _, d := range rec.Deliveries {

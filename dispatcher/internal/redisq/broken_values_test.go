@@ -173,7 +173,7 @@ func (r *trap) readAll() {
 		}
 	}
 	for _, id := range []string{"sick_first", "sick_ready", "sick_fan", "well_due"} {
-		if _, err := r.store.Look(ctx, id); err != nil {
+		if _, err := r.store.Read(ctx, id); err != nil {
 			require.ErrorIs(r, err, dispatcher.ErrNotFound)
 		}
 	}
@@ -183,7 +183,7 @@ func (r *trap) readAll() {
 	require.NoError(r, err)
 	_, _, err = r.store.Lanes(ctx, 2, "")
 	require.NoError(r, err)
-	_, err = r.store.Peek(ctx, []int{0})
+	_, err = r.store.ReadHints(ctx, []int{0})
 	require.NoError(r, err)
 }
 

@@ -205,7 +205,7 @@ func TestAMasterThatHangsHoldsUpTheOthersOnce(t *testing.T) {
 	claimed, _, err := store.Claim(t.Context(), "one", all, 1000, 10_000)
 	require.NotEmpty(t, claimed)
 	require.ErrorContains(t, err, "not tried")
-	hints, err := store.Peek(t.Context(), all)
+	hints, err := store.ReadHints(t.Context(), all)
 	require.Len(t, hints, len(alive))
 	require.Len(t, partitionsOf(err), len(dead))
 	require.NoError(t, store.Ping(t.Context()))

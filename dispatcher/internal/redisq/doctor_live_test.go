@@ -247,7 +247,7 @@ func TestDoctorLosesNothingWhileOthersWorkAndBreakThings(t *testing.T) {
 			name := r.names["two"]
 			r.mu.Unlock()
 			r.call(func() { p.breakSomething(rng, name) })
-			_, _ = p.store.Peek(context.Background(), []int{0}) // some time passes
+			_, _ = p.store.ReadHints(context.Background(), []int{0}) // some time passes
 		}
 	})
 	examine := func() map[string]int {

@@ -96,7 +96,7 @@ func (p *ward) useAll() {
 	require.NoError(p, err)
 	_, err = p.store.Stats(ctx)
 	require.NoError(p, err)
-	_, err = p.store.Peek(ctx, all)
+	_, err = p.store.ReadHints(ctx, all)
 	require.NoError(p, err)
 }
 

@@ -49,7 +49,7 @@ func TestAMessageMayGoToMoreLanesThanOneCallTakes(t *testing.T) {
 	require.Equal(t, dispatcher.Duplicate, got[1].Result)
 	require.ElementsMatch(t, lanes, append(got[0].Leased, got[0].Ready...))
 	require.Empty(t, got[1].Leased)
-	rec, err := store.Look(ctx, "m1")
+	rec, err := store.Read(ctx, "m1")
 	require.NoError(t, err)
 	require.Len(t, rec.Deliveries, len(lanes))
 }

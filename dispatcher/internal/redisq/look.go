@@ -30,11 +30,11 @@ type looked struct {
 	err        error
 }
 
-// Look reads a message and its deliveries. Nothing says in which partitions an
+// Read reads a message and its deliveries. Nothing says in which partitions an
 // id lies, so all are asked in one round trip, and those again that have more
 // than fits in an answer. What those that answer have of it is told also beside
 // an error of others.
-func (s *Store) Look(ctx context.Context, id string) (dispatcher.MessageView, error) {
+func (s *Store) Read(ctx context.Context, id string) (dispatcher.MessageView, error) {
 	names, err := s.names(ctx)
 	if err != nil {
 		return dispatcher.MessageView{}, err

@@ -232,7 +232,7 @@ func (p *project) records(s *redisq.Store) map[string]dispatcher.MessageView {
 	p.t.Helper()
 	out := map[string]dispatcher.MessageView{}
 	for id := range p.lanes {
-		record, err := s.Look(context.Background(), id)
+		record, err := s.Read(context.Background(), id)
 		if err == nil {
 			slices.SortFunc(record.Deliveries, func(a, b dispatcher.Delivery) int { return strings.Compare(a.ID.String(), b.ID.String()) })
 			out[id] = record

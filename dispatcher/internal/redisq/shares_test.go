@@ -96,7 +96,7 @@ func TestAClaimPlacesLanesAnewInAFullStore(t *testing.T) {
 
 func weightsOf(t *testing.T, s *redisq.Store) int {
 	t.Helper()
-	hints, err := s.Peek(t.Context(), []int{0})
+	hints, err := s.ReadHints(t.Context(), []int{0})
 	require.NoError(t, err)
 	return hints[0].Weight
 }

@@ -130,7 +130,7 @@ func TestBatchesFitWithThousandsOfInstances(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Len(t, changes, len(ids), name)
 	}
-	rec, err := r.store.Look(ctx, "fan")
+	rec, err := r.store.Read(ctx, "fan")
 	require.NoError(t, err)
 	require.Len(t, rec.Deliveries, len(lanes))
 	page, err := r.store.List(ctx, dispatcher.Filter{Limit: 500})
@@ -192,7 +192,7 @@ func TestOddNamesAreNames(t *testing.T) {
 	}
 	r.mustLive(want, dispatcher.Delivered)
 	for _, id := range oddIDs {
-		rec, err := r.store.Look(ctx, id)
+		rec, err := r.store.Read(ctx, id)
 		require.NoError(t, err)
 		require.Len(t, rec.Deliveries, len(oddLanes))
 		require.Equal(t, 3, rec.Deliveries[0].Attempts, id)

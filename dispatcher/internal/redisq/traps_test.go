@@ -169,7 +169,7 @@ func TestALostRecordStopsNothing(t *testing.T) {
 func (r *trap) goOn() {
 	r.Helper()
 	ctx, lost := r.Context(), dispatcher.DeliveryID{Lane: "a", Message: "lost"}
-	_, err := r.store.Look(ctx, "lost")
+	_, err := r.store.Read(ctx, "lost")
 	require.ErrorIs(r, err, dispatcher.ErrNotFound)
 	_, err = r.store.List(ctx, dispatcher.Filter{Limit: 100})
 	require.NoError(r, err)

@@ -230,7 +230,7 @@ func TestAConnectionThatIsRefused(t *testing.T) {
 		refuse.Store(true)
 		_, _, beat := store.Beat(t.Context(), "one", 1)
 		_, leases := store.Leases(t.Context(), "one")
-		_, peek := store.Peek(t.Context(), []int{0})
+		_, peek := store.ReadHints(t.Context(), []int{0})
 		_, list := store.List(t.Context(), dispatcher.Filter{})
 		for i, err := range []error{beat, leases, peek, list, schedule(t.Context(), store, faultEntries(2, 0)...)} {
 			require.ErrorIs(t, err, dispatcher.ErrUnavailable, i)

@@ -184,8 +184,8 @@ func parseChange(text string) (c dispatcher.EndpointChange, err error) {
 	return c, nil
 }
 
-// Peek reads the hints of partitions by plain commands.
-func (s *Store) Peek(ctx context.Context, partitions []int) ([]dispatcher.Hint, error) {
+// ReadHints reads the hints of partitions by plain commands.
+func (s *Store) ReadHints(ctx context.Context, partitions []int) ([]dispatcher.Hint, error) {
 	heads := make([][3]*redis.ZSliceCmd, len(partitions))
 	t := trip{clock: true, errands: make([]errand, len(partitions))}
 	for i, n := range partitions {

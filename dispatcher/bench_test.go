@@ -15,7 +15,7 @@ import (
 func BenchmarkGate(b *testing.B) {
 	b.ReportAllocs()
 	var all sync.WaitGroup
-	g := d.NewGate(0, func(d.Claimed) { all.Done() })
+	g := d.NewWorkers(0, func(d.Claimed) { all.Done() })
 	batch := tasks(64)
 	for left := b.N; left > 0; left -= len(batch) {
 		n := min(left, len(batch))

@@ -115,7 +115,7 @@ func (l *loader) start() (ready []Claimed) {
 
 // hand has deliveries attempted that have their bodies.
 func (l *loader) hand(list []Claimed) {
-	if len(list) == 0 || l.engine.gate.put(list...) {
+	if len(list) == 0 || l.engine.workers.start(list...) {
 		return
 	}
 	for i := range list {

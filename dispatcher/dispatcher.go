@@ -90,7 +90,7 @@ func New(q Queue, s Sender, o Options) (*Dispatcher, error) {
 		}
 	}
 	d.deliverer.gone = d.disableGone
-	e.gate = newGate(d.deliverer.deliver)
+	e.workers = newWorkers(d.deliverer.deliver)
 	e.loader = newLoader(e, o.MaxBytes, o.MaxInFlight)
 	return d, nil
 }

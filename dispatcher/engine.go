@@ -19,7 +19,7 @@ type engine struct {
 	watching  watching
 	view      *view
 	permits   *permits
-	gate      *gate
+	workers   *workers
 	loader    *loader
 	settler   *settler
 	trimmer   *trimmer
@@ -166,7 +166,7 @@ func (e *engine) attempt(leased ...Claimed) {
 		leased = e.load(leased)
 	}
 	e.loader.small.Add(size)
-	if !e.gate.put(leased...) {
+	if !e.workers.start(leased...) {
 		e.loader.small.Add(-size)
 		e.handBack(leased)
 	}

@@ -69,10 +69,10 @@ func (l *runLog) requireOnce(t *testing.T, n int) {
 }
 
 // newTestGate runs a gate whose tasks take a simulated time each.
-func newTestGate(t *testing.T, places int, wait func(d.Claimed) time.Duration) (*d.Gate, *runLog) {
+func newTestGate(t *testing.T, places int, wait func(d.Claimed) time.Duration) (*d.Workers, *runLog) {
 	t.Helper()
 	log := &runLog{}
-	g := d.NewGate(places, func(c d.Claimed) {
+	g := d.NewWorkers(places, func(c d.Claimed) {
 		log.begin(c)
 		defer log.end()
 		time.Sleep(wait(c))

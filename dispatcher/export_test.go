@@ -69,25 +69,25 @@ func (d *Dispatcher) Waiting() int { return len(d.engine.settler.rest()) }
 // Name is what the instance is called in the queue now.
 func (d *Dispatcher) Name() string { return d.engine.name() }
 
-// Gate is a gate with a number of places that a test chooses.
-type Gate struct{ g *gate }
+// Workers is a gate with a number of places that a test chooses.
+type Workers struct{ g *workers }
 
-// NewGate makes a Gate; 0 places are as many as the machine has.
-func NewGate(places int, run func(Claimed)) *Gate {
-	g := newGate(run)
+// NewWorkers makes a Gate; 0 places are as many as the machine has.
+func NewWorkers(places int, run func(Claimed)) *Workers {
+	g := newWorkers(run)
 	if places > 0 {
-		g.places = places
+		g.slots = places
 	}
-	return &Gate{g: g}
+	return &Workers{g: g}
 }
 
-func (g *Gate) Put(tasks ...Claimed)          { g.g.put(tasks...) }
-func (g *Gate) Run(ctx context.Context) error { return g.g.Run(ctx) }
-func (g *Gate) Close() []Claimed              { return g.g.close() }
-func (g *Gate) Wait()                         { g.g.wait() }
+func (g *Workers) Put(tasks ...Claimed)          { g.g.start(tasks...) }
+func (g *Workers) Run(ctx context.Context) error { return g.g.Run(ctx) }
+func (g *Workers) Close() []Claimed              { return g.g.close() }
+func (g *Workers) Wait()                         { g.g.wait() }
 
 // Room is how many tasks the gate has memory for.
-func (g *Gate) Room() int {
+func (g *Workers) Room() int {
 	g.g.mu.Lock()
 	defer g.g.mu.Unlock()
 	return cap(g.g.queue)

@@ -12,15 +12,15 @@ import (
 // take long don't hold the places, an attempt that is older than slowAfter
 // leaves its place to another and goes on without.
 const (
-	placesPerCore = 32
-	slowAfter     = 4 * time.Millisecond
+	slotsPerCore = 32
+	slowAfter    = 4 * time.Millisecond
 )
 
-// gate runs tasks on goroutines that it uses again: a new one for each
+// workers runs tasks on goroutines that it uses again: a new one for each
 // delivery would grow its stack each time.
-type gate struct {
-	run    func(Claimed)
-	places int
+type workers struct {
+	run   func(Claimed)
+	slots int
 
 	mu      sync.Mutex // guards what follows
 	queue   []Claimed  // leased, not running; taken from head on
@@ -34,18 +34,18 @@ type gate struct {
 }
 
 type worker struct {
-	tasks  chan Claimed
-	since  time.Time // when its task got the place
-	placed bool      // holds a place
+	tasks   chan Claimed
+	since   time.Time // when its task got the place
+	hasSlot bool      // holds a place
 }
 
-func newGate(run func(Claimed)) *gate {
-	return &gate{run: run, places: placesPerCore * runtime.GOMAXPROCS(0), crowded: make(chan struct{}, 1)}
+func newWorkers(run func(Claimed)) *workers {
+	return &workers{run: run, slots: slotsPerCore * runtime.GOMAXPROCS(0), crowded: make(chan struct{}, 1)}
 }
 
-// put starts tasks, or queues them for the next places. It takes none, and says
+// start starts tasks, or queues them for the next places. It takes none, and says
 // so, once the gate is closed.
-func (g *gate) put(tasks ...Claimed) bool {
+func (g *workers) start(tasks ...Claimed) bool {
 	g.mu.Lock()
 	if g.closed {
 		g.mu.Unlock()
@@ -58,7 +58,7 @@ func (g *gate) put(tasks ...Claimed) bool {
 		g.queue, g.head = g.queue[:n], 0
 	}
 	g.queue = append(g.queue, tasks...)
-	g.start()
+	g.fill()
 	waits := g.head < len(g.queue)
 	g.mu.Unlock()
 	if waits {
@@ -67,9 +67,9 @@ func (g *gate) put(tasks ...Claimed) bool {
 	return true
 }
 
-// start fills the free places. mu is held.
-func (g *gate) start() {
-	for g.taken < g.places && g.head < len(g.queue) && !g.closed {
+// fill fills the free places. mu is held.
+func (g *workers) fill() {
+	for g.taken < g.slots && g.head < len(g.queue) && !g.closed {
 		var w *worker
 		if n := len(g.idle); n > 0 {
 			w, g.idle = g.idle[n-1], g.idle[:n-1]
@@ -82,21 +82,21 @@ func (g *gate) start() {
 }
 
 // next gives a worker a place and the first task of the queue. mu is held.
-func (g *gate) next(w *worker) Claimed {
+func (g *workers) next(w *worker) Claimed {
 	task := g.queue[g.head]
 	g.queue[g.head] = Claimed{}
 	if g.head++; g.head == len(g.queue) {
 		g.queue, g.head = g.queue[:0], 0
 	}
 	g.taken++
-	w.placed, w.since = true, time.Now()
+	w.hasSlot, w.since = true, time.Now()
 	g.running = append(g.running, w)
 	return task
 }
 
 // work is one goroutine's life: a task, and then the next one if its place is
 // still its own.
-func (g *gate) work(w *worker) {
+func (g *workers) work(w *worker) {
 	for task := range w.tasks {
 		for more := true; more; {
 			g.run(task)
@@ -105,11 +105,11 @@ func (g *gate) work(w *worker) {
 	}
 }
 
-func (g *gate) finish(w *worker) (task Claimed, more bool) {
+func (g *workers) finish(w *worker) (task Claimed, more bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.leave(w)
-	if g.taken < g.places && g.head < len(g.queue) && !g.closed {
+	if g.taken < g.slots && g.head < len(g.queue) && !g.closed {
 		return g.next(w), true
 	}
 	if g.closed {
@@ -121,11 +121,11 @@ func (g *gate) finish(w *worker) (task Claimed, more bool) {
 }
 
 // leave takes a worker's place. mu is held.
-func (g *gate) leave(w *worker) {
-	if !w.placed {
+func (g *workers) leave(w *worker) {
+	if !w.hasSlot {
 		return
 	}
-	w.placed = false
+	w.hasSlot = false
 	g.taken--
 	for i, r := range g.running {
 		if r == w {
@@ -136,7 +136,7 @@ func (g *gate) leave(w *worker) {
 }
 
 // Run takes the places of slow attempts while others wait for one, until ctx ends.
-func (g *gate) Run(ctx context.Context) error {
+func (g *workers) Run(ctx context.Context) error {
 	tick := time.NewTicker(slowAfter / 2)
 	defer tick.Stop()
 	for {
@@ -157,7 +157,7 @@ func (g *gate) Run(ctx context.Context) error {
 
 // displace gives the places of slow attempts to those that wait. It reports
 // whether any still wait.
-func (g *gate) displace() bool {
+func (g *workers) displace() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.head == len(g.queue) || g.closed {
@@ -166,17 +166,17 @@ func (g *gate) displace() bool {
 	now := time.Now()
 	n := 0
 	for n < len(g.running) && now.Sub(g.running[n].since) >= slowAfter {
-		g.running[n].placed = false
+		g.running[n].hasSlot = false
 		g.taken--
 		n++
 	}
 	g.running = append(g.running[:0], g.running[n:]...)
-	g.start()
+	g.fill()
 	return g.head < len(g.queue)
 }
 
 // close starts nothing any more and answers what was not started.
-func (g *gate) close() []Claimed {
+func (g *workers) close() []Claimed {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
@@ -190,4 +190,4 @@ func (g *gate) close() []Claimed {
 }
 
 // wait blocks until every task has run to its end.
-func (g *gate) wait() { g.all.Wait() }
+func (g *workers) wait() { g.all.Wait() }

@@ -39,7 +39,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	taking.Go(func() error { return e.finisher.Run(e.taking) })
 	accepting.Go(func() error { return d.accepter.Run(ctx) })
 	accepting.Go(func() error { return watch.Run(ctx) }) // a publish has to know the endpoints
-	keeping.Go(func() error { return e.gate.Run(life) })
+	keeping.Go(func() error { return e.workers.Run(life) })
 	keeping.Go(func() error { return newHeart(e).Run(life) })
 	keeping.Go(func() error { return e.dead.Run(life) })
 	keeping.Go(func() error { return (&reconciler{engine: e}).Run(life) })
@@ -67,12 +67,12 @@ func (d *Dispatcher) Drain(ctx context.Context) {
 	d.engine.stop()
 	d.drained.Do(func() {
 		d.engine.handBack(d.engine.loader.close())
-		d.engine.handBack(d.engine.gate.close())
+		d.engine.handBack(d.engine.workers.close())
 		time.AfterFunc(d.options.Grace, d.cut)
 	})
 	defer context.AfterFunc(ctx, d.cut)()
 	d.engine.loader.wait()
-	d.engine.gate.wait()
+	d.engine.workers.wait()
 }
 
 // leave gives the outcomes that could not be recorded a last chance, hands back

@@ -175,7 +175,7 @@ func (a *accepter) schedule(ctx context.Context, by string, free, lease int, bat
 	e := a.engine
 	call, cancel := context.WithTimeout(ctx, flushWithin)
 	defer cancel()
-	under := e.holding.begin()
+	under := e.leases.enter()
 	out, hints, err := e.queue.Schedule(call, by, free, lease, batch)
 	claimed := leasedOf(batch, out)
 	e.leased(under, claimed)

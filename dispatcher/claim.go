@@ -98,7 +98,7 @@ func (c *claimer) claim(ctx context.Context, name string, partitions []int, got 
 	// leased could not be handed back without its answer.
 	call, cancel := within(context.WithoutCancel(ctx))
 	defer cancel()
-	under := e.holding.begin()
+	under := e.leases.enter()
 	claimed, hints, err := e.queue.Claim(call, name, partitions, got, free)
 	e.leased(under, claimed)
 	if err != nil {

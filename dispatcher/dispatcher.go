@@ -63,7 +63,7 @@ func New(q Queue, s Sender, o Options) (*Dispatcher, error) {
 		trouble: &trouble{log: o.Log, lost: "store lost", back: "store back", partitions: q.Partitions()},
 		full:    &trouble{log: o.Log, lost: "store full", back: "store has room again", partitions: q.Partitions()},
 		view:    newView(q.Partitions()), permits: newPermits(o.MaxInFlight),
-		wall: wallClock, holding: newHolding(), doubt: make(chan struct{}, 1),
+		wall: wallClock, leases: newLeaseSet(), doubt: make(chan struct{}, 1),
 		look: make(chan struct{}, 1), settled: make(chan struct{}, 1), stopped: make(chan struct{}),
 	}
 	e.taking, e.stop = context.WithCancel(context.Background())

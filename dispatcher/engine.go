@@ -39,9 +39,9 @@ type engine struct {
 	wall func(time.Time) time.Time // what this host's clock says at a time
 	dead *reaper
 
-	holding *holding
-	rounds  atomic.Int32  // how often leases are still to be compared with the queue's
-	doubt   chan struct{} // 1 deep: an answer was lost, compare soon
+	leases *leaseSet
+	rounds atomic.Int32  // how often leases are still to be compared with the queue's
+	doubt  chan struct{} // 1 deep: an answer was lost, compare soon
 
 	look    chan struct{} // 1 deep: look at all partitions
 	settled chan struct{} // 1 deep: outcomes were recorded
@@ -116,11 +116,11 @@ func (e *engine) answered(hints ...Hint) {
 }
 
 // leased ends a call that may have leased something, and remembers what it did.
-func (e *engine) leased(c *calls, claimed []Claimed) {
+func (e *engine) leased(c *callGroup, claimed []Claimed) {
 	if len(claimed) > 0 {
 		e.rounds.Store(looksAfter)
 	}
-	e.holding.end(c, claimed)
+	e.leases.leave(c, claimed)
 }
 
 // begin has deliveries attempted that were just leased, but those whose

@@ -55,7 +55,7 @@ func (d *Dispatcher) TakePermits(n int) int { return d.engine.permits.try(n) }
 func (d *Dispatcher) GivePermits(n int) { d.engine.permits.release(n) }
 
 // Held is how many leases the instance believes it has.
-func (d *Dispatcher) Held() int { return d.engine.holding.count() }
+func (d *Dispatcher) Held() int { return d.engine.leases.count() }
 
 // Note tells the view what a partition has to do.
 func (d *Dispatcher) Note(h ...Hint) { d.engine.view.note(h...) }

@@ -6,62 +6,62 @@ import (
 	"sync"
 )
 
-// holding is what this instance knows that it has leased. It can be compared
+// leaseSet is what this instance knows that it has leased. It can be compared
 // with what the queue says while leases are taken and settled.
-type holding struct {
+type leaseSet struct {
 	mu    sync.Mutex              // guards what follows
 	held  map[DeliveryID]int      // leases of each that are not settled, as far as is known
 	since map[DeliveryID]struct{} // came to be held since a comparison began; nil: there is none
-	calls *calls                  // under way
+	group *callGroup              // under way
 }
 
-// calls are those that may lease something and began in one stretch of time.
-type calls struct {
+// callGroup are those that may lease something and began in one stretch of time.
+type callGroup struct {
 	n    int
 	past bool          // the stretch is over
 	over chan struct{} // closed when it is, and the last of them ended
 }
 
-func newHolding() *holding {
-	return &holding{held: map[DeliveryID]int{}, calls: &calls{over: make(chan struct{})}}
+func newLeaseSet() *leaseSet {
+	return &leaseSet{held: map[DeliveryID]int{}, group: &callGroup{over: make(chan struct{})}}
 }
 
-// begin is said before a call that may lease something, end after its answer.
-func (h *holding) begin() *calls {
+// enter is said before a call that may lease something, end after its answer.
+func (h *leaseSet) enter() *callGroup {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.calls.n++
-	return h.calls
+	h.group.n++
+	return h.group
 }
 
-func (h *holding) end(c *calls, claimed []Claimed) {
+func (h *leaseSet) leave(c *callGroup, claimed []Claimed) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range claimed {
 		h.hold(claimed[i].ID)
 	}
 	c.n--
-	c.leave()
+	c.closeIfOver()
 }
 
 // hold remembers a lease. The same delivery may be leased again before the answer
 // is there that it was handed back. mu is held.
-func (h *holding) hold(id DeliveryID) {
+func (h *leaseSet) hold(id DeliveryID) {
 	h.held[id]++
 	if h.since != nil {
 		h.since[id] = struct{}{}
 	}
 }
 
-// leave closes over when the last call of before has ended. mu is held.
-func (c *calls) leave() {
+// closeIfOver closes over when the last call of before has ended. mu is held.
+func (c *callGroup) closeIfOver() {
 	if c.past && c.n == 0 {
 		close(c.over)
 	}
 }
 
 // release forgets one lease of a delivery.
-func (h *holding) release(id DeliveryID) {
+func (h *leaseSet) release(id DeliveryID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.held[id]--; h.held[id] <= 0 {
@@ -69,18 +69,18 @@ func (h *holding) release(id DeliveryID) {
 	}
 }
 
-func (h *holding) count() int {
+func (h *leaseSet) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.held)
 }
 
-// unknown calls read, answers which of these leases are not known here, and holds
+// diff calls read, answers which of these leases are not known here, and holds
 // them from then on: the caller hands them back. What was held before
 // is known even if it was settled meanwhile: by the time a hand-back would reach
 // the queue it may be leased anew. What a call leases that began before the
 // leases were read is known when that call has ended. One comparison at a time.
-func (h *holding) unknown(ctx context.Context, read func() ([]Lease, error)) ([]Lease, error) {
+func (h *leaseSet) diff(ctx context.Context, read func() ([]Lease, error)) ([]Lease, error) {
 	h.mu.Lock()
 	before := maps.Clone(h.held)
 	h.since = map[DeliveryID]struct{}{}
@@ -89,10 +89,10 @@ func (h *holding) unknown(ctx context.Context, read func() ([]Lease, error)) ([]
 	leases, err := read()
 
 	h.mu.Lock()
-	under := h.calls
-	h.calls = &calls{over: make(chan struct{})}
+	under := h.group
+	h.group = &callGroup{over: make(chan struct{})}
 	under.past = true
-	under.leave()
+	under.closeIfOver()
 	h.mu.Unlock()
 	if err == nil || len(leases) > 0 { // of some partitions also beside an error
 		select {

@@ -66,7 +66,7 @@ func (r *reconciler) Run(ctx context.Context) error {
 // does not know of: a claim whose answer was lost, a settle that was forgotten.
 func (r *reconciler) reconcile(ctx context.Context) error {
 	e := r.engine
-	unknown, err := e.holding.unknown(ctx, func() ([]Lease, error) {
+	unknown, err := e.leases.diff(ctx, func() ([]Lease, error) {
 		call, cancel := within(ctx)
 		defer cancel()
 		return e.queue.Leases(call, e.name())

@@ -137,7 +137,7 @@ func (s *settler) record(ctx context.Context, batch []Settlement) ([]Settled, er
 			}
 			settled[i] = SettledOK
 		}
-		e.holding.release(batch[i].ID)
+		e.leases.release(batch[i].ID)
 		if v := batch[i].Verdict; v == Delivered || v == Dead || settled[i] == SettledEnd {
 			ended++
 		}

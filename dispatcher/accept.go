@@ -22,7 +22,7 @@ const (
 // dearer.
 type accepter struct {
 	engine  *engine
-	room    *room
+	room    *evictor
 	tickets chan *ticket
 	more    chan struct{} // 1 deep: more waits than a call takes
 }
@@ -38,7 +38,7 @@ type ticket struct {
 }
 
 func newAccepter(e *engine) *accepter {
-	return &accepter{engine: e, room: newRoom(e), tickets: make(chan *ticket, acceptQueue), more: make(chan struct{}, 1)}
+	return &accepter{engine: e, room: newEvictor(e), tickets: make(chan *ticket, acceptQueue), more: make(chan struct{}, 1)}
 }
 
 // accept stores entries and answers what became of each. When ctx ends before,
@@ -153,7 +153,7 @@ func (a *accepter) flush(ctx context.Context, open []*ticket) (left, begun []*ti
 	free := e.permits.free() + lease
 
 	out, leased := a.schedule(ctx, name, free, lease, batch)
-	if full := fullOf(out); len(full) > 0 && a.room.make(ctx, errorsOf(out, full)) {
+	if full := fullOf(out); len(full) > 0 && a.room.makeRoom(ctx, errorsOf(out, full)) {
 		again := make([]Entry, len(full))
 		for i, at := range full {
 			again[i] = batch[at]

@@ -23,7 +23,7 @@ const (
 	LookLeast      = lookLeast
 	PauseMost      = pauseMost
 	ReconcileAgain = reconcileAgain
-	RoomAgain      = roomAgain
+	EvictAgain     = evictAgain
 	MostKnown      = mostKnown
 )
 

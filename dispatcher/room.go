@@ -12,33 +12,33 @@ import (
 // That finished work goes is told once in each roomTold: it goes on as long as
 // memory is short.
 const (
-	roomWithin = time.Second
-	roomAgain  = time.Second
-	roomTold   = time.Hour
+	evictWithin = time.Second
+	evictAgain  = time.Second
+	evictTold   = time.Hour
 )
 
-// room makes space for new messages by forgetting finished ones: what is new
+// evictor makes space for new messages by forgetting finished ones: what is new
 // matters more than what is over.
-type room struct {
+type evictor struct {
 	engine *engine
 
-	mu   sync.Mutex // guards what follows, while room is made
-	none []time.Time
-	told time.Time
+	mu         sync.Mutex // guards what follows, while room is made
+	emptyUntil []time.Time
+	told       time.Time
 }
 
-func newRoom(e *engine) *room {
-	return &room{engine: e, none: make([]time.Time, e.queue.Partitions())}
+func newEvictor(e *engine) *evictor {
+	return &evictor{engine: e, emptyUntil: make([]time.Time, e.queue.Partitions())}
 }
 
-// make has the oldest finished work forgotten, before its age, until as much went
+// makeRoom has the oldest finished work forgotten, before its age, until as much went
 // as there are errors that say that there is no memory, or nothing more goes. It
 // reports whether it is worth trying once more.
-func (r *room) make(ctx context.Context, full []error) bool {
+func (r *evictor) makeRoom(ctx context.Context, full []error) bool {
 	e := r.engine
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	call, cancel := context.WithTimeout(ctx, roomWithin)
+	call, cancel := context.WithTimeout(ctx, evictWithin)
 	defer cancel()
 	partitions := r.partitions(call, full)
 	for wanted := len(full); wanted > 0 && len(partitions) > 0; {
@@ -51,7 +51,7 @@ func (r *room) make(ctx context.Context, full []error) bool {
 			return false
 		case went == 0:
 			for _, n := range partitions {
-				r.none[n] = time.Now()
+				r.emptyUntil[n] = time.Now()
 			}
 			return true // another instance may have made room
 		}
@@ -61,8 +61,8 @@ func (r *room) make(ctx context.Context, full []error) bool {
 	return len(partitions) > 0
 }
 
-func (r *room) tell(ctx context.Context) {
-	if !r.told.IsZero() && time.Since(r.told) < roomTold {
+func (r *evictor) tell(ctx context.Context) {
+	if !r.told.IsZero() && time.Since(r.told) < evictTold {
 		return
 	}
 	r.told = time.Now()
@@ -73,7 +73,7 @@ func (r *room) tell(ctx context.Context) {
 // partitions are those where room may help: all that share a node with one that
 // has none, as far as that is known, but those that had nothing to forget a
 // moment ago.
-func (r *room) partitions(ctx context.Context, full []error) (list []int) {
+func (r *evictor) partitions(ctx context.Context, full []error) (list []int) {
 	r.engine.many.ask(ctx, r.engine.queue)
 	concerned := map[int]bool{}
 	for _, err := range full {
@@ -86,8 +86,8 @@ func (r *room) partitions(ctx context.Context, full []error) (list []int) {
 			break
 		}
 	}
-	for n, none := range r.none {
-		if (len(concerned) == 0 || concerned[n]) && (none.IsZero() || time.Since(none) >= roomAgain) {
+	for n, none := range r.emptyUntil {
+		if (len(concerned) == 0 || concerned[n]) && (none.IsZero() || time.Since(none) >= evictAgain) {
 			list = append(list, n)
 		}
 	}

@@ -19,10 +19,10 @@ const admitWithin = 2 * time.Second
 // made it died before it told the others.
 //
 // An error says that the store does not answer, and everything went back.
-func (d *directory) admit(ctx context.Context, leased []Claimed) (may []Claimed, back []Settlement, err error) {
+func (d *endpointCache) admit(ctx context.Context, leased []Claimed) (may []Claimed, back []Settlement, err error) {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), admitWithin)
 	defer cancel()
-	found, err := d.find(call, endpointsOf(leased)...)
+	found, err := d.load(call, endpointsOf(leased)...)
 	if err == nil {
 		err = d.renew(call, leased, found)
 	}
@@ -79,7 +79,7 @@ func endpointsOf(leased []Claimed) (ids []string) {
 }
 
 // renew reads again what a lane knows a newer version of.
-func (d *directory) renew(ctx context.Context, leased []Claimed, found map[string]*destination) error {
+func (d *endpointCache) renew(ctx context.Context, leased []Claimed, found map[string]*destination) error {
 	var old []string
 	for _, c := range leased {
 		id := string(c.ID.Lane)
@@ -92,7 +92,7 @@ func (d *directory) renew(ctx context.Context, leased []Claimed, found map[strin
 	if len(old) == 0 {
 		return nil
 	}
-	fresh, err := d.find(ctx, old...)
+	fresh, err := d.load(ctx, old...)
 	for id, dest := range fresh {
 		found[id] = dest
 	}
@@ -102,7 +102,7 @@ func (d *directory) renew(ctx context.Context, leased []Claimed, found map[strin
 // fit judges a lane, and tells it what it did not know. That an endpoint is not
 // there means that it was deleted only where that is noted: a store that lost
 // it, or does not have it yet, ends nothing.
-func (d *directory) fit(ctx context.Context, c Claimed, dest *destination) fitness {
+func (d *endpointCache) fit(ctx context.Context, c Claimed, dest *destination) fitness {
 	if dest == nil {
 		end, err := d.end(ctx, c.ID.Lane)
 		switch {
@@ -131,7 +131,7 @@ func (d *directory) fit(ctx context.Context, c Claimed, dest *destination) fitne
 }
 
 // end is the version of a deleted endpoint's end; 0: it was not deleted.
-func (d *directory) end(ctx context.Context, lane Lane) (int64, error) {
+func (d *endpointCache) end(ctx context.Context, lane Lane) (int64, error) {
 	versions, err := d.store.EndpointVersions(ctx, []string{string(lane)})
 	if err != nil {
 		return 0, fmt.Errorf("endpoint %s: %w", lane, err)
@@ -141,7 +141,7 @@ func (d *directory) end(ctx context.Context, lane Lane) (int64, error) {
 
 // tellMissing tells that deliveries wait for an endpoint that is not there and
 // was not deleted, at most once in a while.
-func (d *directory) tellMissing(ctx context.Context, lane Lane) {
+func (d *endpointCache) tellMissing(ctx context.Context, lane Lane) {
 	if d.missing.tell() {
 		d.engine.log.LogAttrs(ctx, slog.LevelWarn, "deliveries wait for an endpoint that is not there, and was not deleted",
 			slog.String("lane", string(lane)), slog.String("cure", "the store lost it: cancel its messages, or restore the store"))
@@ -150,7 +150,7 @@ func (d *directory) tellMissing(ctx context.Context, lane Lane) {
 
 // tellSealed tells that deliveries wait since this instance can't open or read an
 // endpoint, at most once in a while.
-func (d *directory) tellSealed(ctx context.Context, lane Lane, fault error) {
+func (d *endpointCache) tellSealed(ctx context.Context, lane Lane, fault error) {
 	if d.sealed.tell() {
 		d.engine.log.LogAttrs(ctx, slog.LevelError, "deliveries wait for an endpoint that this instance can't open or read",
 			slog.String("lane", string(lane)), slog.Any("err", fault),
@@ -180,13 +180,13 @@ func (s *seldom) tell() bool {
 
 // mend gives lanes the limits that they lack, or have an older version of, as
 // a publish found out.
-func (d *directory) mend(ctx context.Context, versions map[Lane]int64, used map[Lane]int64) error {
+func (d *endpointCache) mend(ctx context.Context, versions map[Lane]int64, used map[Lane]int64) error {
 	for lane, version := range versions {
 		if version == used[lane] {
 			continue
 		}
 		d.forget(string(lane)) // either may be the older one
-		found, err := d.find(ctx, string(lane))
+		found, err := d.load(ctx, string(lane))
 		if err != nil {
 			return err
 		}

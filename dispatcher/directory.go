@@ -13,25 +13,25 @@ import (
 // what was not used for the longest time is forgotten.
 const mostKnown = 20_000
 
-// directory is what this instance knows of the endpoints: what was asked for,
+// endpointCache is what this instance knows of the endpoints: what was asked for,
 // until another instance tells that it changed. Nothing is kept while changes
 // can't be heard.
-type directory struct {
+type endpointCache struct {
 	engine *engine
 	store  EndpointStore // nil: there are no endpoints
 
 	missing, sealed seldom // told of endpoints that are not there, and that can't be read
 
-	mu        sync.Mutex // guards what follows
-	listening bool       // changes are heard
-	changes   int        // heard so far: what was read before one may be old
-	known     *simplelru.LRU[string, *destination]
-	tenants   *simplelru.LRU[string, []*destination]
-	listed    int // how many tenants holds: their endpoints, and one for itself each
+	mu         sync.Mutex // guards what follows
+	subscribed bool       // changes are heard
+	changes    int        // heard so far: what was read before one may be old
+	known      *simplelru.LRU[string, *destination]
+	tenants    *simplelru.LRU[string, []*destination]
+	listed     int // how many tenants holds: their endpoints, and one for itself each
 }
 
-func newDirectory(e *engine, store EndpointStore) *directory {
-	d := &directory{engine: e, store: store, known: newLRU[*destination](nil)}
+func newEndpointCache(e *engine, store EndpointStore) *endpointCache {
+	d := &endpointCache{engine: e, store: store, known: newLRU[*destination](nil)}
 	d.tenants = newLRU(func(_ string, list []*destination) { d.listed -= 1 + len(list) })
 	return d
 }
@@ -46,7 +46,7 @@ func newLRU[V any](forgotten func(name string, v V)) *simplelru.LRU[string, V] {
 }
 
 // onChange forgets an endpoint that is another than it was.
-func (d *directory) onChange(c EndpointChange) {
+func (d *endpointCache) onChange(c EndpointChange) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.changes++
@@ -54,19 +54,19 @@ func (d *directory) onChange(c EndpointChange) {
 	d.tenants.Remove(c.Tenant)
 }
 
-// listen says whether changes are heard from now on. What was known until now
+// setSubscribed says whether changes are heard from now on. What was known until now
 // may be old either way.
-func (d *directory) listen(hears bool) {
+func (d *endpointCache) setSubscribed(hears bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.listening = hears
+	d.subscribed = hears
 	d.changes++
 	d.known.Purge()
 	d.tenants.Purge()
 }
 
 // forget makes sure that an endpoint is read anew.
-func (d *directory) forget(id string) {
+func (d *endpointCache) forget(id string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if dest, ok := d.known.Peek(id); ok {
@@ -76,7 +76,7 @@ func (d *directory) forget(id string) {
 }
 
 // recall answers what is known of ids, and which have to be read.
-func (d *directory) recall(ids []string) (found map[string]*destination, missing []string, asOf int) {
+func (d *endpointCache) recall(ids []string) (found map[string]*destination, missing []string, asOf int) {
 	found = make(map[string]*destination, len(ids))
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -92,10 +92,10 @@ func (d *directory) recall(ids []string) (found map[string]*destination, missing
 
 // keep remembers what was read, unless something changed since. What can't be
 // opened is read again each time: a key that is added changes no endpoint.
-func (d *directory) keep(asOf int, read []*destination) {
+func (d *endpointCache) keep(asOf int, read []*destination) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.listening || d.changes != asOf {
+	if !d.subscribed || d.changes != asOf {
 		return
 	}
 	for _, dest := range read {
@@ -105,8 +105,8 @@ func (d *directory) keep(asOf int, read []*destination) {
 	}
 }
 
-// find answers endpoints by id; those that there are not are missing.
-func (d *directory) find(ctx context.Context, ids ...string) (map[string]*destination, error) {
+// load answers endpoints by id; those that there are not are missing.
+func (d *endpointCache) load(ctx context.Context, ids ...string) (map[string]*destination, error) {
 	found, missing, asOf := d.recall(ids)
 	if len(missing) == 0 {
 		return found, nil
@@ -132,8 +132,8 @@ func (d *directory) find(ctx context.Context, ids ...string) (map[string]*destin
 	return found, nil
 }
 
-// met is an endpoint as this instance knows it, nil where it does not.
-func (d *directory) met(lane Lane) *Endpoint {
+// cached is an endpoint as this instance knows it, nil where it does not.
+func (d *endpointCache) cached(lane Lane) *Endpoint {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if dest, ok := d.known.Peek(string(lane)); ok {
@@ -142,15 +142,15 @@ func (d *directory) met(lane Lane) *Endpoint {
 	return nil
 }
 
-// one answers an endpoint by id, or ErrNoEndpoint.
-func (d *directory) one(ctx context.Context, id string) (*destination, error) {
+// get answers an endpoint by id, or ErrNoEndpoint.
+func (d *endpointCache) get(ctx context.Context, id string) (*destination, error) {
 	d.mu.Lock()
 	dest, ok := d.known.Get(id)
 	d.mu.Unlock()
 	if ok {
 		return dest, nil
 	}
-	found, err := d.find(ctx, id)
+	found, err := d.load(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (d *directory) one(ctx context.Context, id string) (*destination, error) {
 }
 
 // id is the id of an endpoint that is named by its id or its uid.
-func (d *directory) id(ctx context.Context, name string) (string, error) {
+func (d *endpointCache) id(ctx context.Context, name string) (string, error) {
 	switch {
 	case Lane(name).IsEndpoint():
 		return name, nil
@@ -172,12 +172,12 @@ func (d *directory) id(ctx context.Context, name string) (string, error) {
 }
 
 // named answers an endpoint by its id or its uid.
-func (d *directory) named(ctx context.Context, name string) (*destination, error) {
+func (d *endpointCache) named(ctx context.Context, name string) (*destination, error) {
 	id, err := d.id(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	dest, err := d.one(ctx, id)
+	dest, err := d.get(ctx, id)
 	if err == nil && id != name && dest.endpoint.UID != name {
 		// The index proves nothing: the endpoint itself has to say that it is so called.
 		return nil, fmt.Errorf("endpoint %s: %w", clip(name), ErrNoEndpoint)
@@ -186,7 +186,7 @@ func (d *directory) named(ctx context.Context, name string) (*destination, error
 }
 
 // matching are the endpoints of a tenant to which messages of a topic go.
-func (d *directory) matching(ctx context.Context, tenant, topic string) ([]*destination, error) {
+func (d *endpointCache) matching(ctx context.Context, tenant, topic string) ([]*destination, error) {
 	all, err := d.tenant(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -200,7 +200,7 @@ func (d *directory) matching(ctx context.Context, tenant, topic string) ([]*dest
 	return list, nil
 }
 
-func (d *directory) tenant(ctx context.Context, tenant string) ([]*destination, error) {
+func (d *endpointCache) tenant(ctx context.Context, tenant string) ([]*destination, error) {
 	if d.store == nil {
 		return nil, nil
 	}
@@ -224,7 +224,7 @@ func (d *directory) tenant(ctx context.Context, tenant string) ([]*destination, 
 	d.keep(asOf, list)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.listening && d.changes == asOf {
+	if d.subscribed && d.changes == asOf {
 		d.tenants.Remove(tenant) // another may have read it meanwhile
 		d.tenants.Add(tenant, list)
 		d.listed += 1 + len(list) // tenants that have none are kept too

@@ -74,7 +74,7 @@ func New(q Queue, s Sender, o Options) (*Dispatcher, error) {
 	e.deaths = &deaths{log: e.log, of: map[deathKind]*deathCount{}}
 	e.settler = newSettler(e, 4*max(o.MaxInFlight, settleMost))
 	e.trimmer = newTrimmer(e, o.Keep)
-	e.directory = newDirectory(e, o.Endpoints)
+	e.cache = newEndpointCache(e, o.Endpoints)
 	e.dead = newReaper(e)
 	d := &Dispatcher{engine: e, accepter: newAccepter(e), sweeper: newSweeper(e), tests: make(chan struct{}, mostTests), keys: newKeyCache(e), lists: newTurns(), options: o}
 	e.finisher = newFinisher(e, d.sweeper)

@@ -11,22 +11,22 @@ import (
 
 // engine is what the stages share.
 type engine struct {
-	queue     Queue
-	version   string // of the program
-	log       *slog.Logger
-	trouble   *trouble // the store does not answer
-	full      *trouble // it has no memory left
-	watching  watching
-	view      *view
-	permits   *permits
-	workers   *workers
-	loader    *loader
-	settler   *settler
-	trimmer   *trimmer
-	directory *directory
-	shortage  *shortage
-	deaths    *deaths
-	finisher  *finisher
+	queue    Queue
+	version  string // of the program
+	log      *slog.Logger
+	trouble  *trouble // the store does not answer
+	full     *trouble // it has no memory left
+	watching watching
+	view     *view
+	permits  *permits
+	workers  *workers
+	loader   *loader
+	settler  *settler
+	trimmer  *trimmer
+	cache    *endpointCache
+	shortage *shortage
+	deaths   *deaths
+	finisher *finisher
 
 	taking context.Context // ends when nothing more is moved, claimed or leased
 	stop   context.CancelFunc
@@ -140,7 +140,7 @@ func (e *engine) begin(ctx context.Context, leased []Claimed) {
 		}
 	}
 	e.attempt(bare...) // they wait for nothing
-	may, back, err := e.directory.admit(ctx, known)
+	may, back, err := e.cache.admit(ctx, known)
 	e.attempt(may...)
 	e.permits.release(len(back))
 	e.settler.put(back...)

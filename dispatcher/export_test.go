@@ -35,13 +35,13 @@ func (d *Dispatcher) QueueNow() time.Time { return d.engine.view.clock.now() }
 
 // Find has endpoints found by their ids, in the store where they are not known.
 func (d *Dispatcher) Find(ctx context.Context, ids ...string) error {
-	_, err := d.engine.directory.find(ctx, ids...)
+	_, err := d.engine.cache.load(ctx, ids...)
 	return err
 }
 
 // Matching has a tenant's endpoints found.
 func (d *Dispatcher) Matching(ctx context.Context, tenant string) (int, error) {
-	list, err := d.engine.directory.matching(ctx, tenant, "a")
+	list, err := d.engine.cache.matching(ctx, tenant, "a")
 	return len(list), err
 }
 

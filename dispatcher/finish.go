@@ -45,7 +45,7 @@ func (f *finisher) suspect() { signal(f.wake) }
 
 // Run looks when it is asked to, and at the start, until ctx ends.
 func (f *finisher) Run(ctx context.Context) error {
-	if f.engine.directory.store == nil {
+	if f.engine.cache.store == nil {
 		return nil
 	}
 	f.suspect()
@@ -130,7 +130,7 @@ func (f *finisher) compare(ctx context.Context, copies []LaneVersion, age time.D
 	call, cancel := within(ctx)
 	defer cancel()
 	f.spent.Add(versionsCost * int64(1+len(ids)/versionsAtOnce))
-	truth, err := e.directory.store.EndpointVersions(call, ids)
+	truth, err := e.cache.store.EndpointVersions(call, ids)
 	if err != nil {
 		return err
 	}
@@ -152,8 +152,8 @@ func (f *finisher) compare(ctx context.Context, copies []LaneVersion, age time.D
 // raise gives a lane the limits that its endpoint has by now.
 func (f *finisher) raise(ctx context.Context, c LaneVersion) error {
 	e := f.engine
-	e.directory.forget(string(c.Lane)) // what is known here may be as old
-	found, err := e.directory.find(ctx, string(c.Lane))
+	e.cache.forget(string(c.Lane)) // what is known here may be as old
+	found, err := e.cache.load(ctx, string(c.Lane))
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (f *finisher) deleted(ctx context.Context) error {
 	var errs []error
 	for cursor := ""; ; {
 		call, cancel := within(ctx)
-		page, next, err := f.engine.directory.store.DeletedEndpoints(call, cursor)
+		page, next, err := f.engine.cache.store.DeletedEndpoints(call, cursor)
 		cancel()
 		f.spent.Add(1)
 		if err != nil {

@@ -54,7 +54,7 @@ func (d *Dispatcher) namedLane(ctx context.Context, destination string) (Lane, e
 		}
 		return Lane(destination), nil
 	}
-	id, err := d.engine.directory.id(ctx, destination)
+	id, err := d.engine.cache.id(ctx, destination)
 	return Lane(id), err
 }
 
@@ -175,7 +175,7 @@ func (d *Dispatcher) tellURLs(ctx context.Context, states []LaneState) error {
 			ids = append(ids, string(s.Lane))
 		}
 	}
-	found, err := d.engine.directory.find(ctx, ids...)
+	found, err := d.engine.cache.load(ctx, ids...)
 	if err != nil {
 		return err
 	}

@@ -140,7 +140,7 @@ func (c *keyCache) get(ctx context.Context) (*keySet, error) {
 func (c *keyCache) read(ctx context.Context) *keySet {
 	s := &keySet{byUID: map[string]int{}}
 	uids := map[string]string{}
-	store := c.engine.directory.store
+	store := c.engine.cache.store
 	for f := (EndpointFilter{Public: true, Limit: keysPage}); store != nil; {
 		page, next, err := store.ListEndpoints(ctx, f)
 		if err != nil {

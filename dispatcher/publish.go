@@ -126,7 +126,7 @@ func (d *Dispatcher) destinations(ctx context.Context, m *Message) (a addressed)
 		}
 		a.entry.Lanes = target.lanes
 	case m.Endpoint != "":
-		dest, err := d.engine.directory.named(ctx, m.Endpoint)
+		dest, err := d.engine.cache.named(ctx, m.Endpoint)
 		switch {
 		case err != nil:
 			return addressed{err: err}
@@ -136,7 +136,7 @@ func (d *Dispatcher) destinations(ctx context.Context, m *Message) (a addressed)
 		m.Endpoint = dest.endpoint.ID // by whichever name it was asked for
 		a.to(dest)
 	default:
-		matching, err := d.engine.directory.matching(ctx, m.Tenant, m.Topic)
+		matching, err := d.engine.cache.matching(ctx, m.Tenant, m.Topic)
 		if err != nil {
 			return addressed{err: err}
 		}
@@ -166,7 +166,7 @@ func (d *Dispatcher) published(ctx context.Context, a *addressed, s *ScheduleRes
 	}
 	if len(s.Versions) > 0 { // of endpoints
 		// What is stored is stored: a copy of limits that is still missing is found missing again.
-		d.engine.trouble.note("limit", d.engine.directory.mend(ctx, s.Versions, a.versions))
+		d.engine.trouble.note("limit", d.engine.cache.mend(ctx, s.Versions, a.versions))
 	}
 	m := a.entry.Message
 	p = Published{Result: s.Result, CreatedAt: s.CreatedAt}

@@ -29,7 +29,7 @@ const raceTries = 20
 // none. created is false where one with that uid was there already and equal;
 // ErrTaken says that it is another.
 func (d *Dispatcher) CreateEndpoint(ctx context.Context, e *Endpoint) (view EndpointView, created bool, err error) {
-	dir := d.engine.directory
+	dir := d.engine.cache
 	if dir.store == nil {
 		return EndpointView{}, false, errNoStore
 	}
@@ -146,7 +146,7 @@ func (d *Dispatcher) Endpoint(ctx context.Context, name string) (EndpointView, e
 
 // stored reads an endpoint from the store, whatever is known of it here.
 func (d *Dispatcher) stored(ctx context.Context, name string) (*Endpoint, error) {
-	dir := d.engine.directory
+	dir := d.engine.cache
 	id, err := dir.id(ctx, name)
 	if err != nil {
 		return nil, err
@@ -166,7 +166,7 @@ func (d *Dispatcher) stored(ctx context.Context, name string) (*Endpoint, error)
 
 // Endpoints reads a page of endpoints, newest first.
 func (d *Dispatcher) Endpoints(ctx context.Context, f EndpointFilter) ([]EndpointView, string, error) {
-	dir := d.engine.directory
+	dir := d.engine.cache
 	if dir.store == nil {
 		return nil, "", nil
 	}
@@ -231,7 +231,7 @@ func (d *Dispatcher) changeEndpoint(ctx context.Context, name string, change fun
 		}
 		e.UpdatedAt = d.engine.view.clock.now().Truncate(time.Millisecond)
 		e.note(before, callerOf(ctx), e.UpdatedAt)
-		err = d.engine.directory.store.ChangeEndpoint(ctx, e)
+		err = d.engine.cache.store.ChangeEndpoint(ctx, e)
 		if err == nil {
 			break
 		}
@@ -239,7 +239,7 @@ func (d *Dispatcher) changeEndpoint(ctx context.Context, name string, change fun
 			return EndpointView{}, fmt.Errorf("change endpoint %s: %w", e.ID, err)
 		}
 	}
-	d.engine.directory.onChange(EndpointChange{ID: e.ID, Tenant: e.Tenant, Version: e.Version})
+	d.engine.cache.onChange(EndpointChange{ID: e.ID, Tenant: e.Tenant, Version: e.Version})
 	d.tellDisabled(ctx, e, was)
 	if _, err := d.engine.setLimits(ctx, e.Lane(), e.Limits(), e.Since == e.Version); err != nil {
 		return EndpointView{}, fmt.Errorf("change endpoint %s: %w", e.ID, err)
@@ -274,7 +274,7 @@ func (d *Dispatcher) tellDisabled(ctx context.Context, e *Endpoint, was bool) {
 // counted; what is in flight ends with its attempt. Of one that was deleted
 // already, while something waits still, it counts what is left.
 func (d *Dispatcher) DeleteEndpoint(ctx context.Context, name string) (cancelled int, err error) {
-	dir := d.engine.directory
+	dir := d.engine.cache
 	id, err := dir.id(ctx, name)
 	if err != nil {
 		return 0, err

@@ -80,7 +80,7 @@ func (d *Dispatcher) address(ctx context.Context, list []Delivery) error {
 	var found map[string]*destination
 	if len(ids) > 0 {
 		var err error
-		if found, err = d.engine.directory.find(ctx, ids...); err != nil {
+		if found, err = d.engine.cache.load(ctx, ids...); err != nil {
 			return err
 		}
 	}

@@ -98,7 +98,7 @@ func (d *deliverer) route(c Claimed, at time.Time) (route, error) {
 // toEndpoint is the route to an endpoint as it is now. One that was held or
 // deleted since the claim is not called.
 func (d *deliverer) toEndpoint(c Claimed, at time.Time) (route, error) {
-	dest, err := d.engine.directory.one(d.cut, string(c.ID.Lane))
+	dest, err := d.engine.cache.get(d.cut, string(c.ID.Lane))
 	switch {
 	case err != nil:
 		return route{}, errHeld

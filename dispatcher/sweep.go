@@ -54,7 +54,7 @@ func (s *sweeper) delete(ctx context.Context, id string, end int64) (waiting int
 		s.put(Lane(id), end)
 		return count.Waiting, nil
 	}
-	return 0, e.directory.store.ForgetDeleted(ctx, id)
+	return 0, e.cache.store.ForgetDeleted(ctx, id)
 }
 
 // Run sweeps until ctx ends.
@@ -106,7 +106,7 @@ func (s *sweeper) settle(ctx context.Context, lane LaneVersion) {
 	defer cancel()
 	states, err := e.queue.LaneStates(call, []Lane{lane.Lane})
 	if err == nil && states[0].Waiting == 0 && states[0].Limits.Held == HeldDeleted {
-		err = e.directory.store.ForgetDeleted(call, string(lane.Lane))
+		err = e.cache.store.ForgetDeleted(call, string(lane.Lane))
 	}
 	e.trouble.note("sweep", err)
 }

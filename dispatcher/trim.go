@@ -138,7 +138,7 @@ func (t *trimmer) trim(ctx context.Context, partitions []int) {
 // at: one in which nothing is, and that is not held, is never claimed from. With
 // none of them no call is made, so that nothing is known of the store.
 func (t *trimmer) compare(ctx context.Context, looked []LaneVersion) {
-	if t.engine.directory.store != nil && len(looked) > 0 {
+	if t.engine.cache.store != nil && len(looked) > 0 {
 		t.engine.trouble.note("trim", t.engine.finisher.compare(ctx, looked, 0))
 	}
 }

@@ -91,7 +91,7 @@ func (d *deliverer) try(ctx context.Context, dest *destination, m *Message, at t
 // called as it was then. Where that can't be done now the next message does it.
 // Many that are told so at once are one change.
 func (d *Dispatcher) disableGone(called *Endpoint) {
-	if now := d.engine.directory.met(called.Lane()); now != nil && !says(called, now) {
+	if now := d.engine.cache.cached(called.Lane()); now != nil && !says(called, now) {
 		return
 	}
 	flight := called.ID + " " + strconv.FormatInt(called.Version, 10)

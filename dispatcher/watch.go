@@ -35,17 +35,17 @@ func (w *watcher) Run(ctx context.Context) error {
 		return nil
 	}
 	lost := func() {
-		e.directory.listen(true)
+		e.cache.setSubscribed(true)
 		e.pollSoon()
 		e.unsure() // another node may have taken over, and know less
 		e.dead.suspect()
 		e.finisher.suspect()
 	}
-	ears := Subscriber{OnHint: func(h Hint) { e.view.hear(h) }, OnEndpoint: e.directory.onChange, OnGap: lost}
+	ears := Subscriber{OnHint: func(h Hint) { e.view.hear(h) }, OnEndpoint: e.cache.onChange, OnGap: lost}
 	for failures := 0; ctx.Err() == nil; {
 		began := time.Now()
 		err := e.queue.Watch(ctx, e.name(), ears)
-		e.directory.listen(false)
+		e.cache.setSubscribed(false)
 		if err == nil {
 			err = errWatchEnded
 		}
@@ -120,7 +120,7 @@ func (w *watcher) Poll(ctx context.Context) error {
 func (w *watcher) pause() time.Duration {
 	partitions := w.engine.queue.Partitions()
 	cost := 3*partitions + 1
-	if w.engine.directory.store != nil {
+	if w.engine.cache.store != nil {
 		cost += max(partitions+1, int(w.engine.finisher.cost.Load()))
 	}
 	return max(w.guard, time.Duration(float64(cost)/lookRate*float64(time.Second)))

@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// admitWithin bounds what a lease waits for: endpoints read, limits written.
-const admitWithin = 2 * time.Second
+// checkWithin bounds what a lease waits for: endpoints read, limits written.
+const checkWithin = 2 * time.Second
 
-// admit tells which of the deliveries that were just leased may be attempted:
+// checkVersions tells which of the deliveries that were just leased may be attempted:
 // those whose lane and endpoint are of one version, or whose endpoint may be
 // called all the same. The others go back; their lanes are told what they did
 // not know. So a change counts from the next claim on, even if the instance that
 // made it died before it told the others.
 //
 // An error says that the store does not answer, and everything went back.
-func (d *endpointCache) admit(ctx context.Context, leased []Claimed) (may []Claimed, back []Settlement, err error) {
-	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), admitWithin)
+func (d *endpointCache) checkVersions(ctx context.Context, leased []Claimed) (may []Claimed, back []Settlement, err error) {
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkWithin)
 	defer cancel()
 	found, err := d.load(call, endpointsOf(leased)...)
 	if err == nil {
-		err = d.renew(call, leased, found)
+		err = d.refresh(call, leased, found)
 	}
 	judged := map[Lane]fitness{}
 	for _, c := range leased {
@@ -78,8 +78,8 @@ func endpointsOf(leased []Claimed) (ids []string) {
 	return ids
 }
 
-// renew reads again what a lane knows a newer version of.
-func (d *endpointCache) renew(ctx context.Context, leased []Claimed, found map[string]*destination) error {
+// refresh reads again what a lane knows a newer version of.
+func (d *endpointCache) refresh(ctx context.Context, leased []Claimed, found map[string]*destination) error {
 	var old []string
 	for _, c := range leased {
 		id := string(c.ID.Lane)
@@ -178,9 +178,9 @@ func (s *seldom) tell() bool {
 	return true
 }
 
-// mend gives lanes the limits that they lack, or have an older version of, as
+// repairLimits gives lanes the limits that they lack, or have an older version of, as
 // a publish found out.
-func (d *endpointCache) mend(ctx context.Context, versions map[Lane]int64, used map[Lane]int64) error {
+func (d *endpointCache) repairLimits(ctx context.Context, versions map[Lane]int64, used map[Lane]int64) error {
 	for lane, version := range versions {
 		if version == used[lane] {
 			continue

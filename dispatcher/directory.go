@@ -114,7 +114,7 @@ func (d *endpointCache) load(ctx context.Context, ids ...string) (map[string]*de
 	if d.store == nil {
 		return nil, errNoStore // not none: what is not found counts as deleted
 	}
-	call, cancel := context.WithTimeout(ctx, admitWithin)
+	call, cancel := context.WithTimeout(ctx, checkWithin)
 	defer cancel()
 	endpoints, err := d.store.Endpoints(call, missing)
 	if err != nil {

@@ -140,7 +140,7 @@ func (e *engine) begin(ctx context.Context, leased []Claimed) {
 		}
 	}
 	e.attempt(bare...) // they wait for nothing
-	may, back, err := e.cache.admit(ctx, known)
+	may, back, err := e.cache.checkVersions(ctx, known)
 	e.attempt(may...)
 	e.permits.release(len(back))
 	e.settler.put(back...)

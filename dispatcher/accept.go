@@ -165,7 +165,7 @@ func (a *accepter) flush(ctx context.Context, open []*ticket) (left, begun []*ti
 		leased += more
 	}
 	e.permits.release(lease - leased)
-	e.full.note("schedule", firstError(out, isFull))
+	e.fullLog.report("schedule", firstError(out, isFull))
 	return answerTickets(open, turns, out)
 }
 
@@ -185,7 +185,7 @@ func (a *accepter) schedule(ctx context.Context, by string, free, lease int, bat
 	if lease > 0 && firstError(out, isUnknown) != nil {
 		e.unsure() // what it leased without our knowing is found by reconciling
 	}
-	e.trouble.note("schedule", failed)
+	e.outages.report("schedule", failed)
 	e.answered(hints...) // before the attempts begin: they have their time from it
 	if unknown, rest := partitionErrors(firstError(out, isUnknown)); rest != nil {
 		e.pollSoon() // it may be stored, and nobody here was told when it is due

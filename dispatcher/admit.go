@@ -107,7 +107,7 @@ func (d *endpointCache) fit(ctx context.Context, c Claimed, dest *destination) f
 		end, err := d.end(ctx, c.ID.Lane)
 		switch {
 		case err != nil:
-			d.engine.trouble.note("admit", err)
+			d.engine.outages.report("admit", err)
 			return stalled
 		case end == 0:
 			d.tellMissing(ctx, c.ID.Lane)

@@ -71,7 +71,7 @@ func (h *heart) beat(ctx context.Context) (dead []string) {
 	fresh, all, err := h.call(call, name)
 	if err != nil {
 		if ctx.Err() == nil {
-			e.trouble.note("beat", err)
+			e.outages.report("beat", err)
 			h.unheard(began, err)
 		}
 		if errors.Is(err, ErrMoved) {
@@ -79,7 +79,7 @@ func (h *heart) beat(ctx context.Context) (dead []string) {
 		}
 		return nil
 	}
-	e.trouble.note("beat", nil)
+	e.outages.report("beat", nil)
 	e.many.ask(ctx, e.queue)
 	if fresh && h.known {
 		// That beat made the old name known once more: the instance that finds it dead

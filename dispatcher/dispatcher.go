@@ -60,8 +60,8 @@ type Dispatcher struct {
 func New(q Queue, s Sender, o Options) (*Dispatcher, error) {
 	e := &engine{
 		queue: q, version: o.Version, log: o.Log, watching: watching{observer: o.Observer, log: o.Log},
-		trouble: &trouble{log: o.Log, lost: "store lost", back: "store back", partitions: q.Partitions()},
-		full:    &trouble{log: o.Log, lost: "store full", back: "store has room again", partitions: q.Partitions()},
+		outages: &outageLog{log: o.Log, down: "store lost", up: "store back", partitions: q.Partitions()},
+		fullLog: &outageLog{log: o.Log, down: "store full", up: "store has room again", partitions: q.Partitions()},
 		view:    newView(q.Partitions()), permits: newPermits(o.MaxInFlight),
 		wall: wallClock, leases: newLeaseSet(), doubt: make(chan struct{}, 1),
 		look: make(chan struct{}, 1), settled: make(chan struct{}, 1), stopped: make(chan struct{}),

@@ -14,8 +14,8 @@ type engine struct {
 	queue    Queue
 	version  string // of the program
 	log      *slog.Logger
-	trouble  *trouble // the store does not answer
-	full     *trouble // it has no memory left
+	outages  *outageLog // the store does not answer
+	fullLog  *outageLog // it has no memory left
 	watching watching
 	view     *view
 	permits  *permits
@@ -144,7 +144,7 @@ func (e *engine) begin(ctx context.Context, leased []Claimed) {
 	e.attempt(may...)
 	e.permits.release(len(back))
 	e.settler.put(back...)
-	e.trouble.note("admit", err)
+	e.outages.report("admit", err)
 	if err != nil {
 		pause(ctx, 1) // what went back is there at once: nobody may claim it in a circle
 	}
@@ -220,7 +220,7 @@ func (e *engine) repeat(ctx context.Context, stage string, failures int, err err
 	if ctx.Err() != nil {
 		return failures
 	}
-	e.trouble.note(stage, err)
+	e.outages.report(stage, err)
 	if err == nil {
 		return 0
 	}
@@ -236,7 +236,7 @@ func (e *engine) goOn(ctx context.Context, stage string, failures int, err error
 		e.view.fail(failed)
 		return e.repeat(ctx, stage, failures, err)
 	}
-	e.trouble.note(stage, err)
+	e.outages.report(stage, err)
 	e.view.fail(failed)
 	return 0
 }

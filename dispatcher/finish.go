@@ -62,7 +62,7 @@ func (f *finisher) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		f.engine.trouble.note("finish", err)
+		f.engine.outages.report("finish", err)
 		if err != nil {
 			again.Reset(finishAgain)
 		}

@@ -203,7 +203,7 @@ func (e *engine) setLimits(ctx context.Context, lane Lane, l LaneLimits, clear b
 // again.
 func (e *engine) limit(ctx context.Context, lane Lane, l LaneLimits, clear bool) {
 	_, err := e.setLimits(ctx, lane, l, clear)
-	e.trouble.note("limit", err)
+	e.outages.report("limit", err)
 }
 
 // tellBreakers logs what calls opened and closed.

@@ -166,7 +166,7 @@ func (d *Dispatcher) published(ctx context.Context, a *addressed, s *ScheduleRes
 	}
 	if len(s.Versions) > 0 { // of endpoints
 		// What is stored is stored: a copy of limits that is still missing is found missing again.
-		d.engine.trouble.note("limit", d.engine.cache.repairLimits(ctx, s.Versions, a.versions))
+		d.engine.outages.report("limit", d.engine.cache.repairLimits(ctx, s.Versions, a.versions))
 	}
 	m := a.entry.Message
 	p = Published{Result: s.Result, CreatedAt: s.CreatedAt}

@@ -87,7 +87,7 @@ func (r *reaper) strays(ctx context.Context) bool {
 		r.reap(ctx, name)
 	}
 	if ctx.Err() == nil {
-		e.trouble.note("strays", err)
+		e.outages.report("strays", err)
 	}
 	return err == nil
 }

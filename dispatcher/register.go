@@ -88,7 +88,7 @@ func (d *Dispatcher) unmade(ctx context.Context, e, taken *Endpoint, err error) 
 	call, cancel := within(context.WithoutCancel(ctx))
 	defer cancel()
 	_, err = d.engine.queue.ForgetLane(call, d.engine.name(), LaneVersion{e.Lane(), e.Version}, 0)
-	d.engine.trouble.note("limit", err)
+	d.engine.outages.report("limit", err)
 }
 
 var errNoStore = errors.New("this dispatcher has no store of endpoints")

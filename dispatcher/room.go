@@ -43,7 +43,7 @@ func (r *evictor) makeRoom(ctx context.Context, full []error) bool {
 	partitions := r.partitions(call, full)
 	for wanted := len(full); wanted > 0 && len(partitions) > 0; {
 		trimmed, err := e.queue.Trim(call, e.name(), partitions, e.trimmer.keep, true)
-		e.trouble.note("trim", err)
+		e.outages.report("trim", err)
 		e.answered(trimmed.Hints...)
 		went := trimmed.Finished + trimmed.Seen
 		switch {

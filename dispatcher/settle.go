@@ -143,7 +143,7 @@ func (s *settler) record(ctx context.Context, batch []Settlement) ([]Settled, er
 		}
 	}
 	if ctx.Err() == nil && (err == nil || some(err, passes)) {
-		e.trouble.note("settle", err)
+		e.outages.report("settle", err)
 	}
 	e.view.note(hints...)
 	e.bury(hints, batch, settled)

@@ -108,5 +108,5 @@ func (s *sweeper) settle(ctx context.Context, lane LaneVersion) {
 	if err == nil && states[0].Waiting == 0 && states[0].Limits.Held == HeldDeleted {
 		err = e.cache.store.ForgetDeleted(call, string(lane.Lane))
 	}
-	e.trouble.note("sweep", err)
+	e.outages.report("sweep", err)
 }

@@ -139,7 +139,7 @@ func (t *trimmer) trim(ctx context.Context, partitions []int) {
 // none of them no call is made, so that nothing is known of the store.
 func (t *trimmer) compare(ctx context.Context, looked []LaneVersion) {
 	if t.engine.cache.store != nil && len(looked) > 0 {
-		t.engine.trouble.note("trim", t.engine.finisher.compare(ctx, looked, 0))
+		t.engine.outages.report("trim", t.engine.finisher.compare(ctx, looked, 0))
 	}
 }
 

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// trouble tells once that the queue can't be reached, and once that it can
+// outageLog tells once that the queue can't be reached, and once that it can
 // again: every loop meets the same fault, many times a second. One call without
 // an answer is no proof: it may have been too large, or its connection dead. So
 // it is told at the second, unless another call was answered in between. The
 // first call that works means that the queue is back. Where that was not so,
 // since one stage or some partitions go on failing while others work, it is told
 // only when nothing failed for calm.
-type trouble struct {
+type outageLog struct {
 	log        *slog.Logger
-	lost, back string // what is told
+	down, up   string // what is told
 	partitions int    // that there are
 
 	mu     sync.Mutex // guards what follows
@@ -42,7 +42,7 @@ const calm = 10 * time.Second
 // aloneEvery is how often it is told that a call had no answer while others had.
 const aloneEvery = time.Minute
 
-func (t *trouble) note(stage string, err error) {
+func (t *outageLog) report(stage string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err == nil && t.since.IsZero() {
@@ -68,7 +68,7 @@ func (t *trouble) note(stage string, err error) {
 		}
 	case !t.wary || now.Sub(t.last) >= calm:
 		if t.proven {
-			t.log.Info(t.back, "stage", stage, seconds("took_s", now.Sub(t.since)), "errors", t.errors)
+			t.log.Info(t.up, "stage", stage, seconds("took_s", now.Sub(t.since)), "errors", t.errors)
 			t.told = now
 		} else {
 			t.single(now)
@@ -85,7 +85,7 @@ func unanswered(err error) bool {
 }
 
 // single tells, seldom, that one call had no answer while others had. mu is held.
-func (t *trouble) single(now time.Time) {
+func (t *outageLog) single(now time.Time) {
 	if t.missed++; !t.alone.IsZero() && now.Sub(t.alone) < aloneEvery {
 		return
 	}
@@ -94,12 +94,12 @@ func (t *trouble) single(now time.Time) {
 }
 
 // tell says what failed: of many partitions their number and one reason.
-func (t *trouble) tell(stage string, failed []*PartitionError, rest error) {
+func (t *outageLog) tell(stage string, failed []*PartitionError, rest error) {
 	if rest != nil {
-		t.log.Error(t.lost, "stage", stage, "err", rest)
+		t.log.Error(t.down, "stage", stage, "err", rest)
 		return
 	}
-	t.log.Error(t.lost, "stage", stage, "partitions", len(failed), "of", t.partitions, "err", failed[0])
+	t.log.Error(t.down, "stage", stage, "partitions", len(failed), "of", t.partitions, "err", failed[0])
 }
 
 // Waits between repeats of a call that failed: they double from pauseFirst to

@@ -29,8 +29,8 @@ type heart struct {
 	joined bool // the others were told of that name
 	known  bool // a beat under it was answered
 	seen   map[string]reading
-	last   *moment // of the reading before; nil: there was none
-	tried  *moment // when it last beat, answered or not
+	last   *clockReading // of the reading before; nil: there was none
+	tried  *clockReading // when it last beat, answered or not
 }
 
 type reading struct {
@@ -64,7 +64,7 @@ func (h *heart) beat(ctx context.Context) (dead []string) {
 	}
 	h.number++
 	name := h.self.name()
-	began := e.moment()
+	began := e.readClock()
 	h.awake(ctx, began)
 	call, cancel := context.WithTimeout(ctx, beatWithin)
 	defer cancel()
@@ -88,8 +88,8 @@ func (h *heart) beat(ctx context.Context) (dead []string) {
 		return h.beat(ctx) // once: the new name is not known to others yet
 	}
 	h.known = true
-	now := e.moment()
-	punctual := h.last != nil && now.since(*h.last) <= beatLate
+	now := e.readClock()
+	punctual := h.last != nil && now.elapsed(*h.last) <= beatLate
 	h.last = &now
 	_, could := e.mayLease()
 	h.self.beaten.Store(&began) // from before the call: the queue may have answered late
@@ -113,7 +113,7 @@ func (h *heart) call(ctx context.Context, name string) (fresh bool, all map[stri
 }
 
 // unheard notes that this instance is awake, though nobody hears it.
-func (h *heart) unheard(began moment, err error) {
+func (h *heart) unheard(began clockReading, err error) {
 	if !errors.Is(err, ErrUnavailable) {
 		return
 	}
@@ -127,7 +127,7 @@ func (h *heart) unheard(began moment, err error) {
 // awake notices that the machine slept: its timers stood still meanwhile, so
 // that what became due must be looked for; lines may be dead, and others may
 // have taken over.
-func (h *heart) awake(ctx context.Context, now moment) {
+func (h *heart) awake(ctx context.Context, now clockReading) {
 	e := h.engine
 	if h.tried != nil && now.jump(*h.tried) > jumpLeast {
 		e.log.LogAttrs(ctx, slog.LevelInfo, "the machine slept, or its clock was set",

@@ -52,10 +52,10 @@ type engine struct {
 // Both change together: what is leased under a name that never beat would
 // not be taken over after a crash.
 type self struct {
-	base   string                 // of all names of this process
-	count  int                    // of them, this one included
-	beaten atomic.Pointer[moment] // the last beat under this name; nil: none yet
-	missed atomic.Pointer[moment] // the last one that the queue did not answer
+	base   string                       // of all names of this process
+	count  int                          // of them, this one included
+	beaten atomic.Pointer[clockReading] // the last beat under this name; nil: none yet
+	missed atomic.Pointer[clockReading] // the last one that the queue did not answer
 }
 
 func (s *self) name() string {
@@ -96,16 +96,16 @@ const missedMost = 24 * time.Hour
 // where it is this instance alone that does not reach it, what it was fenced
 // from refuses it.
 func (e *engine) alive(s *self) bool {
-	beaten, now := s.beaten.Load(), e.moment()
+	beaten, now := s.beaten.Load(), e.readClock()
 	if beaten == nil {
 		return false
 	}
-	silent := now.since(*beaten)
+	silent := now.elapsed(*beaten)
 	if silent < beatOld {
 		return true
 	}
 	missed := s.missed.Load()
-	return e.many.known() && missed != nil && now.since(*missed) < beatOld && silent < missedMost
+	return e.many.known() && missed != nil && now.elapsed(*missed) < beatOld && silent < missedMost
 }
 
 // answered takes in what the queue answered: what there is to do by now, and

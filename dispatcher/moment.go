@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// moment is a time by both clocks of this host. The monotonic one stands still
+// clockReading is a time by both clocks of this host. The monotonic one stands still
 // while the machine sleeps, and the other one jumps when somebody sets it.
-type moment struct{ steady, wall time.Time }
+type clockReading struct{ monotonic, wall time.Time }
 
-// moment is now.
-func (e *engine) moment() moment {
+// readClock is now.
+func (e *engine) readClock() clockReading {
 	now := time.Now()
-	return moment{steady: now, wall: e.wall(now)}
+	return clockReading{monotonic: now, wall: e.wall(now)}
 }
 
-// since is how long ago an earlier moment may be: what the clock says that saw
+// elapsed is how long ago an earlier moment may be: what the clock says that saw
 // more of it.
-func (m moment) since(earlier moment) time.Duration {
-	return max(m.steady.Sub(earlier.steady), m.wall.Sub(earlier.wall))
+func (m clockReading) elapsed(earlier clockReading) time.Duration {
+	return max(m.monotonic.Sub(earlier.monotonic), m.wall.Sub(earlier.wall))
 }
 
 // jump is what the clocks disagree in about the time since an earlier moment:
 // the machine slept, or its clock was set.
-func (m moment) jump(earlier moment) time.Duration {
-	return (m.wall.Sub(earlier.wall) - m.steady.Sub(earlier.steady)).Abs()
+func (m clockReading) jump(earlier clockReading) time.Duration {
+	return (m.wall.Sub(earlier.wall) - m.monotonic.Sub(earlier.monotonic)).Abs()
 }
 
 // wallClock is what the host's clock says: a time without its monotonic part.

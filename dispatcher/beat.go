@@ -21,10 +21,10 @@ const (
 // themselves: the one is steered towards the right time by some thousandths.
 const jumpLeast = time.Second
 
-// heart keeps this instance alive and finds out who is not.
-type heart struct {
+// heartbeat keeps this instance alive and finds out who is not.
+type heartbeat struct {
 	engine *engine
-	self   *self // as whom it beats
+	self   *identity // as whom it beats
 	number int64
 	joined bool // the others were told of that name
 	known  bool // a beat under it was answered
@@ -38,12 +38,12 @@ type reading struct {
 	same   int // punctual readings in a row without growth
 }
 
-func newHeart(e *engine) *heart {
-	return &heart{engine: e, seen: map[string]reading{}}
+func newHeartbeat(e *engine) *heartbeat {
+	return &heartbeat{engine: e, seen: map[string]reading{}}
 }
 
 // Run beats until ctx ends.
-func (h *heart) Run(ctx context.Context) error {
+func (h *heartbeat) Run(ctx context.Context) error {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
 	for {
@@ -57,9 +57,9 @@ func (h *heart) Run(ctx context.Context) error {
 }
 
 // beat writes the next number and answers the instances that are dead.
-func (h *heart) beat(ctx context.Context) (dead []string) {
+func (h *heartbeat) beat(ctx context.Context) (dead []string) {
 	e := h.engine
-	if s := e.self.Load(); s != h.self {
+	if s := e.identity.Load(); s != h.self {
 		h.self, h.number, h.joined, h.known = s, 0, false, false
 	}
 	h.number++
@@ -72,7 +72,7 @@ func (h *heart) beat(ctx context.Context) (dead []string) {
 	if err != nil {
 		if ctx.Err() == nil {
 			e.outages.report("beat", err)
-			h.unheard(began, err)
+			h.beatFailed(began, err)
 		}
 		if errors.Is(err, ErrMoved) {
 			e.quit(err)
@@ -100,7 +100,7 @@ func (h *heart) beat(ctx context.Context) (dead []string) {
 }
 
 // call tells the others who this is, before the first beat, and beats.
-func (h *heart) call(ctx context.Context, name string) (fresh bool, all map[string]int64, err error) {
+func (h *heartbeat) call(ctx context.Context, name string) (fresh bool, all map[string]int64, err error) {
 	e := h.engine
 	if !h.joined {
 		i := Instance{Permits: e.permits.total, Version: e.version, StartedAt: e.view.clock.now()}
@@ -112,8 +112,8 @@ func (h *heart) call(ctx context.Context, name string) (fresh bool, all map[stri
 	return e.queue.Beat(ctx, name, h.number)
 }
 
-// unheard notes that this instance is awake, though nobody hears it.
-func (h *heart) unheard(began clockReading, err error) {
+// beatFailed notes that this instance is awake, though nobody hears it.
+func (h *heartbeat) beatFailed(began clockReading, err error) {
 	if !errors.Is(err, ErrUnavailable) {
 		return
 	}
@@ -127,7 +127,7 @@ func (h *heart) unheard(began clockReading, err error) {
 // awake notices that the machine slept: its timers stood still meanwhile, so
 // that what became due must be looked for; lines may be dead, and others may
 // have taken over.
-func (h *heart) awake(ctx context.Context, now clockReading) {
+func (h *heartbeat) awake(ctx context.Context, now clockReading) {
 	e := h.engine
 	if h.tried != nil && now.jump(*h.tried) > jumpLeast {
 		e.log.LogAttrs(ctx, slog.LevelInfo, "the machine slept, or its clock was set",
@@ -139,7 +139,7 @@ func (h *heart) awake(ctx context.Context, now clockReading) {
 }
 
 // judge compares the numbers with those of the reading before.
-func (h *heart) judge(all map[string]int64, punctual bool) (dead []string) {
+func (h *heartbeat) judge(all map[string]int64, punctual bool) (dead []string) {
 	for name, number := range all {
 		r, known := h.seen[name]
 		switch {

@@ -40,7 +40,7 @@ func (d *deliverer) deliver(c Claimed) {
 		// A record that can't be read would kill each instance that reads it. No attempt has that number.
 		s.Verdict, s.Reason = Dead, ReasonPoison
 		s.Attempt = Attempt{At: began, Verdict: Dead, Class: ClassInternal, Error: errRecord.Error()}
-	} else if !d.engine.alive(d.engine.self.Load()) {
+	} else if !d.engine.alive(d.engine.identity.Load()) {
 		s.Verdict = Back // this process stood still since, and others may have it by now
 	} else {
 		r = d.guarded(c, began, &s)

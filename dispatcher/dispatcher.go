@@ -68,7 +68,7 @@ func New(q Queue, s Sender, o Options) (*Dispatcher, error) {
 	}
 	e.taking, e.stop = context.WithCancel(context.Background())
 	e.over, e.quit = context.WithCancelCause(context.Background())
-	e.self.Store(&self{base: o.Instance, count: 1})
+	e.identity.Store(&identity{base: o.Instance, count: 1})
 	e.view.look = e.look
 	e.shortage = &shortage{log: e.log, over: e.view.ready}
 	e.deaths = &deaths{log: e.log, of: map[deathKind]*deathCount{}}

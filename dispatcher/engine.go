@@ -34,10 +34,10 @@ type engine struct {
 	over context.Context // ends, with the reason, when this instance can't go on
 	quit context.CancelCauseFunc
 
-	self atomic.Pointer[self]
-	many manyNodes
-	wall func(time.Time) time.Time // what this host's clock says at a time
-	dead *reaper
+	identity atomic.Pointer[identity]
+	many     manyNodes
+	wall     func(time.Time) time.Time // what this host's clock says at a time
+	dead     *reaper
 
 	leases *leaseSet
 	rounds atomic.Int32  // how often leases are still to be compared with the queue's
@@ -48,32 +48,32 @@ type engine struct {
 	stopped chan struct{} // closed when nothing is accepted any more
 }
 
-// self is what this instance is called in the queue, and how alive it is there.
+// identity is what this instance is called in the queue, and how alive it is there.
 // Both change together: what is leased under a name that never beat would
 // not be taken over after a crash.
-type self struct {
+type identity struct {
 	base   string                       // of all names of this process
 	count  int                          // of them, this one included
 	beaten atomic.Pointer[clockReading] // the last beat under this name; nil: none yet
 	missed atomic.Pointer[clockReading] // the last one that the queue did not answer
 }
 
-func (s *self) name() string {
+func (s *identity) name() string {
 	if s.count == 1 {
 		return s.base
 	}
 	return s.base + "-" + strconv.Itoa(s.count)
 }
 
-func (e *engine) name() string { return e.self.Load().name() }
+func (e *engine) name() string { return e.identity.Load().name() }
 
 // rename leaves the name old, unless another stage that met the same did so.
 // An instance that was declared dead goes on under another: what it held is no
 // longer its own.
 func (e *engine) rename(old string) {
-	s := e.self.Load()
-	next := &self{base: s.base, count: s.count + 1}
-	if s.name() == old && e.self.CompareAndSwap(s, next) {
+	s := e.identity.Load()
+	next := &identity{base: s.base, count: s.count + 1}
+	if s.name() == old && e.identity.CompareAndSwap(s, next) {
 		e.log.Info("declared dead, going on under another name", "instance", old, "name", next.name())
 	}
 }
@@ -82,7 +82,7 @@ func (e *engine) rename(old string) {
 // few enough outcomes waiting, to take more, and under which name. Once it is to
 // stop it takes nothing, nor while it can open no connection.
 func (e *engine) mayLease() (name string, ok bool) {
-	s := e.self.Load()
+	s := e.identity.Load()
 	return s.name(), e.taking.Err() == nil && e.alive(s) && !e.settler.behind() && !e.shortage.on.Load()
 }
 
@@ -95,7 +95,7 @@ const missedMost = 24 * time.Hour
 // alive can't be reached, the others go on: no instance is declared dead then, and
 // where it is this instance alone that does not reach it, what it was fenced
 // from refuses it.
-func (e *engine) alive(s *self) bool {
+func (e *engine) alive(s *identity) bool {
 	beaten, now := s.beaten.Load(), e.readClock()
 	if beaten == nil {
 		return false

@@ -105,7 +105,7 @@ func (q *fakeQueue) tick() time.Duration {
 	return q.ticks
 }
 
-func (q *fakeQueue) Strays(ctx context.Context) ([]string, error) {
+func (q *fakeQueue) Orphans(ctx context.Context) ([]string, error) {
 	if err := q.begin(ctx, call{name: "strays"}); err != nil {
 		return nil, err
 	}

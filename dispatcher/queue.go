@@ -295,11 +295,11 @@ type Reaper interface {
 	Reap(ctx context.Context, by, dead string) (taken int, hints []Hint, err error)
 	// Leave forgets instance by, which holds nothing any more.
 	Leave(ctx context.Context, by string) error
-	// Strays names instances that left, or were taken over from, and hold leases
+	// Orphans names instances that left, or were taken over from, and hold leases
 	// again: a node that took over may have forgotten that they gave them up. Only
 	// the names of the last ones are remembered. What was found is answered
 	// also beside an error of other partitions.
-	Strays(ctx context.Context) (names []string, err error)
+	Orphans(ctx context.Context) (names []string, err error)
 }
 
 // Keep says how much finished work a partition keeps, and how long.

@@ -49,9 +49,9 @@ func (r *reaper) take() (name string, ok bool) {
 	return name, true
 }
 
-// straysAgain is how soon it is looked for strays once more where a partition
+// orphansAgain is how soon it is looked for strays once more where a partition
 // did not answer.
-const straysAgain = 5 * time.Second
+const orphansAgain = 5 * time.Second
 
 // Run takes over until ctx ends.
 func (r *reaper) Run(ctx context.Context) error {
@@ -68,21 +68,21 @@ func (r *reaper) Run(ctx context.Context) error {
 		case <-again.C:
 			r.suspect()
 		case <-r.back:
-			if !r.strays(ctx) {
-				again.Reset(straysAgain)
+			if !r.reapOrphans(ctx) {
+				again.Reset(orphansAgain)
 			}
 		}
 	}
 	return nil
 }
 
-// strays takes over from those that are gone and hold leases, and reports
+// reapOrphans takes over from those that are gone and hold leases, and reports
 // whether all partitions were asked.
-func (r *reaper) strays(ctx context.Context) bool {
+func (r *reaper) reapOrphans(ctx context.Context) bool {
 	e := r.engine
 	call, cancel := within(ctx)
 	defer cancel()
-	names, err := e.queue.Strays(call)
+	names, err := e.queue.Orphans(call)
 	for _, name := range names {
 		r.reap(ctx, name)
 	}

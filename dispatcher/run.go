@@ -40,7 +40,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	accepting.Go(func() error { return d.accepter.Run(ctx) })
 	accepting.Go(func() error { return watch.Run(ctx) }) // a publish has to know the endpoints
 	keeping.Go(func() error { return e.workers.Run(life) })
-	keeping.Go(func() error { return newHeart(e).Run(life) })
+	keeping.Go(func() error { return newHeartbeat(e).Run(life) })
 	keeping.Go(func() error { return e.dead.Run(life) })
 	keeping.Go(func() error { return (&reconciler{engine: e}).Run(life) })
 	keeping.Go(func() error { return e.settler.Run(life) })

@@ -39,7 +39,7 @@ var reapCases = []testCase{
 	}},
 	{name: "who is gone and holds leases is a stray", setup: Setup{Partitions: 4}, run: func(r *rig) {
 		strays := func() []string {
-			names, err := r.Queue.Strays(r.ctx)
+			names, err := r.Queue.Orphans(r.ctx)
 			require.NoError(r, err)
 			return names
 		}

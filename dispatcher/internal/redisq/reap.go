@@ -97,8 +97,8 @@ func (s *Store) Leave(ctx context.Context, by string) error {
 	return err
 }
 
-// Strays names instances that are gone and hold leases.
-func (s *Store) Strays(ctx context.Context) ([]string, error) {
+// Orphans names instances that are gone and hold leases.
+func (s *Store) Orphans(ctx context.Context) ([]string, error) {
 	var departed *redis.StringSliceCmd
 	err := s.at(ctx, "read departed instances", home, func(p redis.Pipeliner) {
 		departed = p.ZRange(ctx, s.home()+keyDeparted, 0, -1)

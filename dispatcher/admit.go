@@ -30,7 +30,7 @@ func (d *endpointCache) checkVersions(ctx context.Context, leased []Claimed) (ma
 	for _, c := range leased {
 		fit, known := judged[c.ID.Lane]
 		if !known {
-			if fit = unfit; err == nil {
+			if fit = blocked; err == nil {
 				fit = d.fit(call, c, found[string(c.ID.Lane)])
 			}
 			judged[c.ID.Lane] = fit
@@ -63,7 +63,7 @@ func stallOf(dest *destination) LaneWhy {
 type fitness uint8
 
 const (
-	unfit   fitness = iota // not now; the lane knows why by now
+	blocked fitness = iota // not now; the lane knows why by now
 	fits                   // they may
 	stalled                // nobody can tell why not: its endpoint can't be read, or is not there
 )
@@ -114,7 +114,7 @@ func (d *endpointCache) fit(ctx context.Context, c Claimed, dest *destination) f
 			return stalled
 		}
 		d.engine.limit(ctx, c.ID.Lane, LaneLimits{Version: end, Held: HeldDeleted}, false)
-		return unfit
+		return blocked
 	}
 	if dest.fault != nil {
 		d.tellSealed(ctx, c.ID.Lane, dest.fault)
@@ -125,7 +125,7 @@ func (d *endpointCache) fit(ctx context.Context, c Claimed, dest *destination) f
 		d.engine.limit(ctx, c.ID.Lane, limits, dest.endpoint.Since > c.Version)
 	}
 	if limits.Held != HeldNone {
-		return unfit
+		return blocked
 	}
 	return fits
 }

@@ -38,16 +38,16 @@
 //
 // accept.go coalesces concurrent publishes into one call to the queue; move.go
 // makes ready what is due; claim.go takes permits and leases that many;
-// gate.go bounds what runs at once; deliver.go signs, sends and asks outcome.go
+// workers.go bounds what runs at once; deliver.go signs, sends and asks outcome.go
 // what the answer means; settle.go records it, and settle_apart.go what could
 // not be recorded at once. beat.go keeps the instance alive and finds out who is
 // not, reap.go takes over from those, reconcile.go hands back leases whose answer
-// was lost, trim.go forgets what is old, room.go what is young when memory is
+// was lost, trim.go forgets what is old, evict.go what is young when memory is
 // full, and view.go knows which partition has something to do, and when. run.go
 // begins all that and ends it in order.
 //
 // Endpoints have files of their own: register.go makes and changes them,
-// directory.go knows those that were met, publish.go finds which of them a
+// cache.go knows those that were met, publish.go finds which of them a
 // message goes to, admit.go makes sure that lane and endpoint agree before an
 // attempt, route.go says how one goes, hold.go pauses and resumes any lane,
 // sweep.go ends what waits in one that takes nothing any more, and try.go sends

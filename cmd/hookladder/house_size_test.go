@@ -1,0 +1,156 @@
+package main_test
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// mostFiles is how many files a reader keeps in mind: non-test Go files of one package.
+const mostFiles = 25
+
+// crowded are the packages that have more files than that, with their number
+// today. A number here may only shrink, and a package that is not listed keeps
+// to mostFiles.
+var crowded = map[string]int{
+	"cmd/hookladder":                41,
+	"cmd/hookladder/internal/bench": 30,
+	"dispatcher":                    67,
+	"dispatcher/internal/httpapi":   29,
+	"dispatcher/internal/queuetest": 56,
+	"dispatcher/internal/redisq":    71,
+}
+
+// budgets are the most lines that a folder's non-test Go and Lua files may have
+// together. A folder that is not listed has none. Raise a number in the commit
+// that needs it, and say why.
+var budgets = map[string]int{
+	"cmd/hookladder":                    4600,
+	"cmd/hookladder/internal/bench":     4000,
+	"deploy/e2e":                        3000,
+	"deploy/interop":                    200,
+	"deploy/interop/sign":               100,
+	"deploy/kit":                        3000,
+	"deploy/redistest":                  1600,
+	"dispatcher":                        10100,
+	"dispatcher/app":                    1200,
+	"dispatcher/client":                 600,
+	"dispatcher/internal/devredis":      100,
+	"dispatcher/internal/egress":        2500,
+	"dispatcher/internal/embedded":      900,
+	"dispatcher/internal/endpoints":     3000,
+	"dispatcher/internal/endpointtest":  1300,
+	"dispatcher/internal/engine":        8000,
+	"dispatcher/internal/httpapi":       5300,
+	"dispatcher/internal/metrics":       600,
+	"dispatcher/internal/queuetest":     12100,
+	"dispatcher/internal/redisq":        12000,
+	"dispatcher/internal/redisq/admin":  4000,
+	"dispatcher/internal/redisq/conn":   3500,
+	"dispatcher/internal/redisq/lua":    4100,
+	"dispatcher/internal/redisq/probe":  1500,
+	"dispatcher/internal/redisq/stores": 2000,
+	"dispatcher/internal/seal":          300,
+	"dispatcher/wire":                   700,
+	"ladder":                            500,
+	"signer":                            1400,
+}
+
+// A floor is one folder, as far as its size is concerned.
+type floor struct {
+	files int // non-test Go files
+	lines int // of non-test Go and Lua files
+}
+
+func TestTheHouseHasNoCrowdedPackage(t *testing.T) {
+	floors := mustMeasure(t, filepath.Join("..", ".."))
+	require.Empty(t, crowds(floors, crowded))
+	for folder := range crowded {
+		require.Greater(t, crowded[folder], mostFiles, "%s is no exception: take it out of crowded", folder)
+	}
+}
+
+func TestTheHouseKeepsItsBudgets(t *testing.T) {
+	require.Empty(t, overspent(mustMeasure(t, filepath.Join("..", "..")), budgets), "if the growth is worth it, paste these lines into budgets")
+}
+
+func TestTheSizesOfTheHouseCanBeExceeded(t *testing.T) {
+	floors := map[string]floor{"a": {files: mostFiles + 1, lines: 100}, "b": {files: 40, lines: 100}, "c": {files: 1, lines: 1}}
+	require.Equal(t, []string{"a: 26 files, at most 25"}, crowds(floors, map[string]int{"b": 40}))
+	require.Equal(t, []string{"b: 40 files, at most 39"}, crowds(floors, map[string]int{"a": 26, "b": 39}))
+	require.Equal(t, []string{"\n\"b\": 100,", "\n\"c\": 100,"}, overspent(floors, map[string]int{"a": 100, "b": 99}))
+}
+
+// crowds names the folders of too many files.
+func crowds(floors map[string]floor, exceptions map[string]int) (found []string) {
+	for _, folder := range slices.Sorted(maps.Keys(floors)) {
+		if most := max(mostFiles, exceptions[folder]); floors[folder].files > most {
+			found = append(found, fmt.Sprintf("%s: %d files, at most %d", folder, floors[folder].files, most))
+		}
+	}
+	return found
+}
+
+// overspent lists the folders of too many lines, as a line of budgets that
+// would allow them: the next hundred.
+func overspent(floors map[string]floor, most map[string]int) (found []string) {
+	for _, folder := range slices.Sorted(maps.Keys(floors)) {
+		if lines := floors[folder].lines; lines > most[folder] {
+			found = append(found, fmt.Sprintf("\n%q: %d,", folder, (lines+99)/100*100))
+		}
+	}
+	return found
+}
+
+// mustMeasure measures every folder below top that holds non-test Go or Lua.
+func mustMeasure(t *testing.T, top string) map[string]floor {
+	t.Helper()
+	floors := map[string]floor{}
+	mustWalkHouse(t, top, func(file, text string) {
+		if ext := path.Ext(file); ext != ".go" && ext != ".lua" || strings.HasSuffix(file, "_test.go") {
+			return
+		}
+		f := floors[path.Dir(file)]
+		f.lines += strings.Count(text, "\n")
+		if path.Ext(file) == ".go" {
+			f.files++
+		}
+		floors[path.Dir(file)] = f
+	})
+	return floors
+}
+
+// mustWalkHouse hands every file of the house to visit, with its path below top.
+func mustWalkHouse(t *testing.T, top string, visit func(file, text string)) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(top, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		hidden := strings.HasPrefix(d.Name(), ".") && d.Name() != ".ci"
+		if d.IsDir() && file != top && (hidden || d.Name() == "testdata" || d.Name() == "bin") {
+			return filepath.SkipDir
+		}
+		if !d.Type().IsRegular() {
+			return nil
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		below, err := filepath.Rel(top, file)
+		if err != nil {
+			return err
+		}
+		visit(filepath.ToSlash(below), string(text))
+		return nil
+	}))
+}

@@ -101,7 +101,7 @@ func (s *server) register(version string) error {
 		},
 		Servers: []*huma.Server{{URL: "/", Description: "Where this document was read."}},
 		Components: &huma.Components{
-			Schemas:         huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
+			Schemas:         huma.NewMapRegistry("#/components/schemas/", schemaName),
 			SecuritySchemes: map[string]*huma.SecurityScheme{"key": {Type: "http", Scheme: "bearer", Description: "One of API_KEYS."}},
 		},
 	}}
@@ -127,6 +127,18 @@ func (s *server) register(version string) error {
 		_, _ = w.Write(text) // a caller who is gone needs no answer
 	})
 	return nil
+}
+
+// schemaName names the schema of a type. Generated clients have types of these
+// names, so they stay as they were when ours get better ones.
+func schemaName(t reflect.Type, hint string) string {
+	switch t {
+	case reflect.TypeFor[wire.MessageView]():
+		return "Record"
+	case reflect.TypeFor[wire.DeliveryRef]():
+		return "Scheduled"
+	}
+	return huma.DefaultSchemaNamer(t, hint)
 }
 
 // amend corrects what the framework can't know of our types.

@@ -91,7 +91,7 @@ func (d *Dispatcher) address(ctx context.Context, list []Delivery) error {
 			list[i].URL = e.URL
 		}
 		m := Message{Ladder: list[i].Ladder}
-		inForce := d.deliverer.usual(&m, e).ladder.Cut(list[i].MaxAttempts)
+		inForce := d.deliverer.defaults(&m, e).ladder.Cut(list[i].MaxAttempts)
 		list[i].Ladder = &inForce
 	}
 	return nil

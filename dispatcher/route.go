@@ -48,9 +48,9 @@ func (r *route) host() string {
 	return r.url.Host
 }
 
-// usual is the part of a route that the message decides, or its endpoint where
+// defaults is the part of a route that the message decides, or its endpoint where
 // it says nothing, or else the dispatcher.
-func (d *deliverer) usual(m *Message, e *Endpoint) route {
+func (d *deliverer) defaults(m *Message, e *Endpoint) route {
 	r := route{ladder: d.ladder, success: d.success, timeout: d.timeout}
 	if e != nil {
 		if e.Ladder != nil {
@@ -81,7 +81,7 @@ func (d *deliverer) route(c Claimed, at time.Time) (route, error) {
 	if c.ID.Lane.IsEndpoint() {
 		return d.toEndpoint(c, at)
 	}
-	r := d.usual(c.Message, nil)
+	r := d.defaults(c.Message, nil)
 	target, err := d.targets.of(c.Message)
 	if err != nil {
 		return r, errTarget
@@ -107,7 +107,7 @@ func (d *deliverer) toEndpoint(c Claimed, at time.Time) (route, error) {
 	case dest.endpoint.Limits().Held != HeldNone:
 		return route{}, errHeld
 	}
-	r := d.usual(c.Message, dest.endpoint)
+	r := d.defaults(c.Message, dest.endpoint)
 	r.endpoint, r.url, r.headers = dest.endpoint, dest.url, dest.headers
 	r.signer = dest.signer(at)
 	for _, h := range dest.headers {

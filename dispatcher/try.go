@@ -72,7 +72,7 @@ func testMessage(e *Endpoint, at time.Time) (*Message, error) {
 // try makes one attempt outside the queue.
 func (d *deliverer) try(ctx context.Context, dest *destination, m *Message, at time.Time) Attempt {
 	c := Claimed{ID: DeliveryID{Lane: dest.endpoint.Lane(), Message: m.ID}, Message: m, Attempt: 1, Rung: 1}
-	r := d.usual(m, dest.endpoint)
+	r := d.defaults(m, dest.endpoint)
 	r.url, r.headers, r.signer = dest.url, dest.headers, dest.signer(at)
 	for _, h := range dest.headers {
 		r.secrets = append(r.secrets, h.Value)

@@ -22,7 +22,7 @@ type endpointField struct {
 	name  string
 	set   func(e *dispatcher.Endpoint, v jsontext.Value) error // nil: nobody gives it
 	merge func(e *dispatcher.Endpoint, v jsontext.Value) error // set in a patch; nil: set
-	usual string                                               // the value that null in a patch stands for; empty: reset
+	null  string                                               // the value that null in a patch stands for; empty: reset
 	reset func(e *dispatcher.Endpoint)                         // what null in a patch does; nil: it is refused
 	fixed string                                               // why nobody sets it, or no patch changes it
 	told  bool                                                 // only answers have it: a patch that repeats one may
@@ -37,10 +37,10 @@ const (
 // endpointFields are all fields of the contract.
 var endpointFields = []endpointField{
 	{name: "url", set: func(e *dispatcher.Endpoint, v jsontext.Value) error { return filled(&e.URL, v) }},
-	{name: "topics", set: setTopics, usual: `["*"]`},
-	{name: "description", set: func(e *dispatcher.Endpoint, v jsontext.Value) error { return text(&e.Description, v) }, usual: `""`},
+	{name: "topics", set: setTopics, null: `["*"]`},
+	{name: "description", set: func(e *dispatcher.Endpoint, v jsontext.Value) error { return text(&e.Description, v) }, null: `""`},
 	{name: "metadata", set: setMetadata, merge: mergeMetadata, reset: func(e *dispatcher.Endpoint) { e.Metadata = nil }},
-	{name: "signature", set: setSignature, merge: changeSignature, usual: `"standard"`},
+	{name: "signature", set: setSignature, merge: changeSignature, null: `"standard"`},
 	{
 		name: "ladder", set: func(e *dispatcher.Endpoint, v jsontext.Value) error { return rungs(&e.Ladder, v) },
 		reset: func(e *dispatcher.Endpoint) { e.Ladder = nil },
@@ -56,8 +56,8 @@ var endpointFields = []endpointField{
 		name: "success", set: func(e *dispatcher.Endpoint, v jsontext.Value) error { return success(&e.Success, v) },
 		merge: mergeSuccess, reset: func(e *dispatcher.Endpoint) { e.Success = nil },
 	},
-	{name: "ordered", set: func(e *dispatcher.Endpoint, v jsontext.Value) error { return boolean(&e.Ordered, v) }, usual: "false"},
-	{name: "disabled", set: func(e *dispatcher.Endpoint, v jsontext.Value) error { return boolean(&e.Disabled, v) }, usual: "false"},
+	{name: "ordered", set: func(e *dispatcher.Endpoint, v jsontext.Value) error { return boolean(&e.Ordered, v) }, null: "false"},
+	{name: "disabled", set: func(e *dispatcher.Endpoint, v jsontext.Value) error { return boolean(&e.Disabled, v) }, null: "false"},
 	{
 		name: "uid", set: func(e *dispatcher.Endpoint, v jsontext.Value) error { return filled(&e.UID, v) },
 		fixed: isLast, keeps: func(e *dispatcher.Endpoint) string { return e.UID },

@@ -21,7 +21,7 @@ const endpointBytes = 128 << 10
 const mediaPatch = "application/merge-patch+json"
 
 // createEndpoint serves POST /v1/endpoints.
-func (s *server) createEndpoint(ctx context.Context, c *call) (*reply, error) {
+func (s *server) createEndpoint(ctx context.Context, c *request) (*response, error) {
 	buf, err := c.json(endpointBytes)
 	if err != nil {
 		return nil, err
@@ -99,14 +99,14 @@ func decodeEndpoint(buf *bytes.Buffer) (e *dispatcher.Endpoint, wrong []dispatch
 }
 
 // endpoint serves GET /v1/endpoints/{id}.
-func (s *server) endpoint(ctx context.Context, c *call) (*reply, error) {
+func (s *server) endpoint(ctx context.Context, c *request) (*response, error) {
 	return s.withEndpoint(c, func(name string) (dispatcher.EndpointView, error) {
 		return s.svc.Endpoint(ctx, name)
 	})
 }
 
 // pauseEndpoint serves POST /v1/endpoints/{id}/pause.
-func (s *server) pauseEndpoint(ctx context.Context, c *call) (*reply, error) {
+func (s *server) pauseEndpoint(ctx context.Context, c *request) (*response, error) {
 	return s.withEndpoint(c, func(name string) (dispatcher.EndpointView, error) {
 		if _, err := s.svc.Pause(ctx, name, ""); err != nil {
 			return dispatcher.EndpointView{}, err
@@ -116,7 +116,7 @@ func (s *server) pauseEndpoint(ctx context.Context, c *call) (*reply, error) {
 }
 
 // resumeEndpoint serves POST /v1/endpoints/{id}/resume.
-func (s *server) resumeEndpoint(ctx context.Context, c *call) (*reply, error) {
+func (s *server) resumeEndpoint(ctx context.Context, c *request) (*response, error) {
 	return s.withEndpoint(c, func(name string) (dispatcher.EndpointView, error) {
 		if _, err := s.svc.Resume(ctx, name, ""); err != nil {
 			return dispatcher.EndpointView{}, err
@@ -126,7 +126,7 @@ func (s *server) resumeEndpoint(ctx context.Context, c *call) (*reply, error) {
 }
 
 // withEndpoint answers the endpoint that do does something with.
-func (s *server) withEndpoint(c *call, do func(name string) (dispatcher.EndpointView, error)) (*reply, error) {
+func (s *server) withEndpoint(c *request, do func(name string) (dispatcher.EndpointView, error)) (*response, error) {
 	name, err := c.name()
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (s *server) withEndpoint(c *call, do func(name string) (dispatcher.Endpoint
 }
 
 // endpoints serves GET /v1/endpoints.
-func (s *server) endpoints(ctx context.Context, c *call) (*reply, error) {
+func (s *server) endpoints(ctx context.Context, c *request) (*response, error) {
 	q, err := c.query("tenant", "limit", "cursor")
 	if err != nil {
 		return nil, err
@@ -171,7 +171,7 @@ func (s *server) endpoints(ctx context.Context, c *call) (*reply, error) {
 }
 
 // patchEndpoint serves PATCH /v1/endpoints/{id}.
-func (s *server) patchEndpoint(ctx context.Context, c *call) (*reply, error) {
+func (s *server) patchEndpoint(ctx context.Context, c *request) (*response, error) {
 	name, err := c.name()
 	if err != nil {
 		return nil, err
@@ -201,7 +201,7 @@ func (s *server) patchEndpoint(ctx context.Context, c *call) (*reply, error) {
 }
 
 // deleteEndpoint serves DELETE /v1/endpoints/{id}.
-func (s *server) deleteEndpoint(ctx context.Context, c *call) (*reply, error) {
+func (s *server) deleteEndpoint(ctx context.Context, c *request) (*response, error) {
 	name, err := c.name()
 	if err != nil {
 		return nil, err
@@ -216,7 +216,7 @@ func (s *server) deleteEndpoint(ctx context.Context, c *call) (*reply, error) {
 	return answerJSON(http.StatusOK, wire.EndpointDeleted{Cancelled: cancelled})
 }
 
-func answerEndpoint(view dispatcher.EndpointView) (*reply, error) {
+func answerEndpoint(view dispatcher.EndpointView) (*response, error) {
 	w, err := wireEndpoint(view)
 	if err != nil {
 		return nil, fmt.Errorf("answer endpoint %s: %w", view.ID, err)

@@ -14,7 +14,7 @@ import (
 
 // destination is the lane of the one destination of a message that the query
 // names, or none.
-func (s *server) destination(ctx context.Context, c *call, q url.Values, id string) (dispatcher.Lane, error) {
+func (s *server) destination(ctx context.Context, c *request, q url.Values, id string) (dispatcher.Lane, error) {
 	text, err := only(q, "destination")
 	if err != nil || text == "" {
 		return "", err
@@ -76,7 +76,7 @@ func checkDestination(text string) string {
 }
 
 // lanes serves GET /v1/lanes.
-func (s *server) lanes(ctx context.Context, c *call) (*reply, error) {
+func (s *server) lanes(ctx context.Context, c *request) (*response, error) {
 	q, err := c.query("limit", "cursor")
 	if err != nil {
 		return nil, err
@@ -102,12 +102,12 @@ func wireLanes(states []dispatcher.LaneState) []wire.LaneState {
 }
 
 // pauseLane serves POST /v1/lanes/{lane}/pause.
-func (s *server) pauseLane(ctx context.Context, c *call) (*reply, error) {
+func (s *server) pauseLane(ctx context.Context, c *request) (*response, error) {
 	return s.hold(ctx, c, s.svc.Pause, s.svc.PauseTenants)
 }
 
 // resumeLane serves POST /v1/lanes/{lane}/resume.
-func (s *server) resumeLane(ctx context.Context, c *call) (*reply, error) {
+func (s *server) resumeLane(ctx context.Context, c *request) (*response, error) {
 	return s.hold(ctx, c, s.svc.Resume, s.svc.ResumeTenants)
 }
 
@@ -124,7 +124,7 @@ type heldLane struct {
 }
 
 // hold holds any destination, or lets it go on.
-func (s *server) hold(ctx context.Context, c *call, one holdFunc, all tenantsFunc) (*reply, error) {
+func (s *server) hold(ctx context.Context, c *request, one holdFunc, all tenantsFunc) (*response, error) {
 	asked, err := parseHeldLane(c)
 	if err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func (s *server) hold(ctx context.Context, c *call, one holdFunc, all tenantsFun
 	return answerJSON(http.StatusOK, w)
 }
 
-func parseHeldLane(c *call) (h heldLane, err error) {
+func parseHeldLane(c *request) (h heldLane, err error) {
 	q, err := c.query("tenant", "all_tenants", "cursor")
 	if err != nil {
 		return h, err

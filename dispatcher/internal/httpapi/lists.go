@@ -31,7 +31,7 @@ var reasons = []dispatcher.DeadReason{
 }
 
 // deliveries serves GET /v1/deliveries.
-func (s *server) deliveries(ctx context.Context, c *call) (*reply, error) {
+func (s *server) deliveries(ctx context.Context, c *request) (*response, error) {
 	q, err := c.query("status", "topic", "tenant", "destination", "dead_reason", "since", "until", "limit", "cursor")
 	if err != nil {
 		return nil, err
@@ -162,10 +162,10 @@ func (p *filterParser) fault(name, detail string) {
 }
 
 // answerJSON makes a reply of a value of package wire.
-func answerJSON(status int, v any) (*reply, error) {
+func answerJSON(status int, v any) (*response, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
-	return &reply{status: status, contentType: mediaJSON, body: b}, nil
+	return &response{status: status, contentType: mediaJSON, body: b}, nil
 }

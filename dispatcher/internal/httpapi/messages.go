@@ -13,7 +13,7 @@ import (
 )
 
 // message serves GET /v1/messages/{id}.
-func (s *server) message(ctx context.Context, c *call) (*reply, error) {
+func (s *server) message(ctx context.Context, c *request) (*response, error) {
 	id, err := c.id()
 	if err != nil {
 		return nil, err
@@ -33,11 +33,11 @@ func (s *server) message(ctx context.Context, c *call) (*reply, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read message %s: %w", id, err)
 	}
-	return &reply{status: http.StatusOK, contentType: mediaJSON, body: body}, nil
+	return &response{status: http.StatusOK, contentType: mediaJSON, body: body}, nil
 }
 
 // cancel serves DELETE /v1/messages/{id}.
-func (s *server) cancel(ctx context.Context, c *call) (*reply, error) {
+func (s *server) cancel(ctx context.Context, c *request) (*response, error) {
 	id, err := c.id()
 	if err != nil {
 		return nil, err

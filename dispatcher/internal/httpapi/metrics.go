@@ -21,12 +21,12 @@ func (s *server) metricsOperations() []operation {
 }
 
 // metrics serves GET /metrics.
-func (s *server) metrics(ctx context.Context, c *call) (*reply, error) {
+func (s *server) metrics(ctx context.Context, c *request) (*response, error) {
 	r := c.r.Clone(ctx)
 	r.Header.Del("Accept-Encoding") // the reply is written by us, and not compressed
 	page := written{header: http.Header{}, status: http.StatusOK}
 	s.figures.ServeHTTP(&page, r)
-	return &reply{status: page.status, contentType: page.header.Get("Content-Type"), body: page.body.Bytes()}, nil
+	return &response{status: page.status, contentType: page.header.Get("Content-Type"), body: page.body.Bytes()}, nil
 }
 
 // written is an answer that a handler wrote, to be answered as ours.

@@ -29,8 +29,8 @@ type operation struct {
 	answers          map[int]any // by status
 	produces         string      // media type of the answers; empty: JSON
 	problems         []*kind     // besides those that every operation has
-	usual            bool        // a POST that most requests are
-	serve            func(context.Context, *call) (*reply, error)
+	fastPath         bool        // a POST that most requests are
+	serve            func(context.Context, *request) (*response, error)
 }
 
 // kinds are all problems that an operation answers with.
@@ -179,14 +179,14 @@ func document(doc *huma.OpenAPI, o operation) {
 		produces = o.produces
 	}
 	for status, answer := range o.answers {
-		op.Responses[strconv.Itoa(status)] = response(http.StatusText(status), produces, schemas.Schema(reflect.TypeOf(answer), true, ""))
+		op.Responses[strconv.Itoa(status)] = responseDoc(http.StatusText(status), produces, schemas.Schema(reflect.TypeOf(answer), true, ""))
 	}
 	for _, k := range o.kinds() {
 		status, title := strconv.Itoa(k.status), k.title+" ("+k.word+")"
 		if other := op.Responses[status]; other != nil {
 			title = other.Description + "; " + title
 		}
-		op.Responses[status] = response(title, mediaProblem, schemas.Schema(reflect.TypeFor[wire.Problem](), true, ""))
+		op.Responses[status] = responseDoc(title, mediaProblem, schemas.Schema(reflect.TypeFor[wire.Problem](), true, ""))
 		op.Responses[status].Headers = headersOf(k)
 	}
 	if o.body != nil {
@@ -212,7 +212,7 @@ func headersOf(k *kind) map[string]*huma.Param {
 	return nil
 }
 
-func response(doc, media string, s *huma.Schema) *huma.Response {
+func responseDoc(doc, media string, s *huma.Schema) *huma.Response {
 	return &huma.Response{Description: doc, Content: map[string]*huma.MediaType{media: {Schema: s}}}
 }
 
@@ -262,7 +262,7 @@ func (patchSchema) Schema(r huma.Registry) *huma.Schema {
 		case f.keeps != nil:
 			patch.Properties[name] = orNull(field)
 		case f.fixed != "":
-		case f.usual == "" && f.reset == nil:
+		case f.null == "" && f.reset == nil:
 			patch.Properties[name] = field
 		default:
 			patch.Properties[name] = orNull(merged(r, field))

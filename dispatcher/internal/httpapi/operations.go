@@ -21,7 +21,7 @@ func (s *server) messageOperations() []operation {
 	published := map[int]any{202: wire.Published{}, 200: wire.Published{}}
 	return []operation{
 		{
-			id: idPublish, method: "POST", path: "/v1/messages", scope: scopePublish, usual: true,
+			id: idPublish, method: "POST", path: "/v1/messages", scope: scopePublish, fastPath: true,
 			summary: "Publish a message to a URL, to an endpoint, or to every endpoint that matches", serve: s.publish,
 			params: []*huma.Param{{
 				Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: huma.TypeString},
@@ -31,7 +31,7 @@ func (s *server) messageOperations() []operation {
 			problems: []*kind{malformed, tooSlow, conflict, tooLarge, badMedia, invalid, unmatched, tooMany, laneFull, unavailable, full, weak, crowded},
 		},
 		{
-			id: idBatch, method: "POST", path: "/v1/messages/batch", scope: scopePublish, usual: true,
+			id: idBatch, method: "POST", path: "/v1/messages/batch", scope: scopePublish, fastPath: true,
 			summary: "Publish up to 1000 messages; good ones are taken though others are not, and where none could be stored the problem has results", serve: s.publishBatch,
 			body: wire.Batch{}, answers: map[int]any{202: wire.Results{}},
 			problems: []*kind{malformed, tooSlow, tooLarge, badMedia, invalid, unavailable, full, weak, crowded},

@@ -39,8 +39,8 @@ func decodePatch(buf *bytes.Buffer) (p patch, err error) {
 			p.steps = append(p.steps, step{f, v.Clone()})
 		case f.fixed != "":
 			fault(name, f.fixed)
-		case v.Kind() == 'n' && f.usual != "":
-			p.steps = append(p.steps, step{f, jsontext.Value(f.usual)})
+		case v.Kind() == 'n' && f.null != "":
+			p.steps = append(p.steps, step{f, jsontext.Value(f.null)})
 		case v.Kind() == 'n' && f.reset == nil:
 			fault(name, "must not be null; leave it out")
 		default:

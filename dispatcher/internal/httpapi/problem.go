@@ -207,9 +207,9 @@ func (p *problem) write(w http.ResponseWriter) {
 	_, _ = w.Write(p.body()) // a caller who is gone needs no answer
 }
 
-// reply is the problem as the answer of an operation.
-func (p *problem) reply() *reply {
-	return &reply{status: p.kind.status, contentType: mediaProblem, retryAfter: p.retryAfter(), body: p.body()}
+// response is the problem as the answer of an operation.
+func (p *problem) response() *response {
+	return &response{status: p.kind.status, contentType: mediaProblem, retryAfter: p.retryAfter(), body: p.body()}
 }
 
 func (p *problem) retryAfter() string {

@@ -44,7 +44,7 @@ func singleBytes(maxBody int, budget int64) int64 {
 func plainBytes(maxBody int) int64 { return int64(maxBody)*4/3 + envelope }
 
 // publish serves POST /v1/messages.
-func (s *server) publish(ctx context.Context, c *call) (*reply, error) {
+func (s *server) publish(ctx context.Context, c *request) (*response, error) {
 	buf, err := c.json(s.single)
 	if err != nil {
 		return nil, s.nameMaxBody(err)
@@ -73,7 +73,7 @@ func (s *server) publish(ctx context.Context, c *call) (*reply, error) {
 	}
 	buf = borrow(answerBytes)
 	_, _ = buf.Write(append(appendPublished(append(buf.AvailableBuffer(), '{'), p.msg, &results[0], c.reads), '}'))
-	return &reply{status: publishedStatus(&results[0]), contentType: mediaJSON, body: buf.Bytes(), borrowed: buf}, nil
+	return &response{status: publishedStatus(&results[0]), contentType: mediaJSON, body: buf.Bytes(), borrowed: buf}, nil
 }
 
 // nameMaxBody has the refusal of a request that is too large say which setting
@@ -188,7 +188,7 @@ func publishedStatus(r *dispatcher.Published) int {
 
 // publishBatch serves POST /v1/messages/batch. The good ones go on in one
 // call, whatever is wrong with the others.
-func (s *server) publishBatch(ctx context.Context, c *call) (*reply, error) {
+func (s *server) publishBatch(ctx context.Context, c *request) (*response, error) {
 	if c.r.Header["Idempotency-Key"] != nil {
 		return nil, field("header.Idempotency-Key", "names one message: give each message of a batch its id")
 	}
@@ -237,13 +237,13 @@ func (s *server) publishBatch(ctx context.Context, c *call) (*reply, error) {
 		defer release(buf)
 		return nothingStored(o.away, buf.Bytes()), nil
 	}
-	return &reply{status: http.StatusAccepted, contentType: mediaJSON, body: buf.Bytes(), borrowed: buf}, nil
+	return &response{status: http.StatusAccepted, contentType: mediaJSON, body: buf.Bytes(), borrowed: buf}, nil
 }
 
 // nothingStored answers a batch that has to be sent again: with the problem that
 // takes longest to pass, and the results as a member of it.
-func nothingStored(away *problem, results []byte) *reply {
-	r := away.reply()
+func nothingStored(away *problem, results []byte) *response {
+	r := away.response()
 	r.body = append(append(r.body[:len(r.body)-1], ','), results[1:]...)
 	return r
 }

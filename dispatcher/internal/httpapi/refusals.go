@@ -52,38 +52,38 @@ func Calls() map[string][]int {
 
 // calledAs notes which call an answer is to.
 func calledAs(w http.ResponseWriter, call string) {
-	if a, ok := w.(*answer); ok {
+	if a, ok := w.(*responseWriter); ok {
 		a.call = call
 	}
 }
 
 // refusedWith notes why a call, or a message of it, was refused.
 func refusedWith(w http.ResponseWriter, p *problem) {
-	if a, ok := w.(*answer); ok {
+	if a, ok := w.(*responseWriter); ok {
 		a.refusal = p
 	}
 }
 
 // callerIs notes whose key a call had.
 func callerIs(w http.ResponseWriter, who string) {
-	if a, ok := w.(*answer); ok {
+	if a, ok := w.(*responseWriter); ok {
 		a.who = who
 	}
 }
 
 // handOn notes that the engine sees the messages of a call, and of how many that
 // it does not.
-func (c *call) handOn(refused int) {
-	if a, ok := c.w.(*answer); ok {
+func (c *request) handOn(refused int) {
+	if a, ok := c.w.(*responseWriter); ok {
 		a.handed, a.refused = true, refused
 	}
 }
 
 // publishes reports whether it is a call that takes messages.
-func (a *answer) publishes() bool { return a.call == idPublish || a.call == idBatch }
+func (a *responseWriter) publishes() bool { return a.call == idPublish || a.call == idBatch }
 
 // tell counts a call and, where it was refused, logs it.
-func (s *server) tell(a *answer, r *http.Request) {
+func (s *server) tell(a *responseWriter, r *http.Request) {
 	status := a.status
 	if status == 0 {
 		status = http.StatusOK
@@ -112,7 +112,7 @@ func (s *server) tell(a *answer, r *http.Request) {
 
 // why tells what was refused, and for what reason. Of a field it tells the path
 // alone: the detail may repeat a value, which the caller is told and no log.
-func (a *answer) why() []slog.Attr {
+func (a *responseWriter) why() []slog.Attr {
 	p := a.refusal
 	attrs := []slog.Attr{
 		slog.String("call", a.call), slog.Int("status", p.kind.status), slog.String("problem", p.kind.word),
@@ -146,7 +146,7 @@ type refusedCaller struct {
 }
 
 // note logs a refusal where its caller's turn has come.
-func (f *refusals) note(ctx context.Context, log *slog.Logger, a *answer, r *http.Request) {
+func (f *refusals) note(ctx context.Context, log *slog.Logger, a *responseWriter, r *http.Request) {
 	who, address := "key "+a.who, ""
 	if a.who == "" {
 		address = r.RemoteAddr

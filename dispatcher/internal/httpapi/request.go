@@ -15,18 +15,18 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// call is a request on its way to its handler. The framework only documents
+// request is a request on its way to its handler. The framework only documents
 // the operations; the handlers read what they need themselves, since a filter
 // may be repeated, an unknown one is refused, and a body must be decoded once
 // and strictly.
-type call struct {
+type request struct {
 	r     *http.Request
 	w     http.ResponseWriter
 	reads bool // the caller has the scope read
 }
 
 // id is the message that the path names. One that can't be an id names none.
-func (c *call) id() (string, error) {
+func (c *request) id() (string, error) {
 	id := c.r.PathValue("id")
 	if !dispatcher.ValidID(id) {
 		return "", dispatcher.ErrNotFound
@@ -35,7 +35,7 @@ func (c *call) id() (string, error) {
 }
 
 // query reads the parameters of a request that takes only known ones.
-func (c *call) query(known ...string) (url.Values, error) {
+func (c *request) query(known ...string) (url.Values, error) {
 	q, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
 		return nil, &problem{kind: malformed, detail: "the query is not properly encoded"}
@@ -78,7 +78,7 @@ func only(q url.Values, name string) (string, error) {
 
 // name is the endpoint that the path names. One that can't be a name is
 // nobody's.
-func (c *call) name() (string, error) {
+func (c *request) name() (string, error) {
 	name := c.r.PathValue("id")
 	if !dispatcher.ValidName(name) {
 		return "", dispatcher.ErrNoEndpoint
@@ -89,7 +89,7 @@ func (c *call) name() (string, error) {
 // json reads a body of JSON of at most limit bytes, in a media type that is
 // JSON or one of also. The caller gives the buffer back with release when
 // nothing refers to it any more.
-func (c *call) json(limit int64, also ...string) (*bytes.Buffer, error) {
+func (c *request) json(limit int64, also ...string) (*bytes.Buffer, error) {
 	if c.r.URL.RawQuery != "" {
 		if _, err := c.query(); err != nil {
 			return nil, err
@@ -131,7 +131,7 @@ func over(limit int64) *problem {
 
 // noBody makes sure that a call which takes none has no body, or an empty object:
 // a field that is passed over would seem to be obeyed.
-func (c *call) noBody() error {
+func (c *request) noBody() error {
 	if c.r.ContentLength == 0 {
 		return nil
 	}
@@ -148,8 +148,8 @@ func (c *call) noBody() error {
 }
 
 // held is what the request has of the budget for bodies, until it ends.
-func (c *call) held() *held {
-	a, ok := c.w.(*answer)
+func (c *request) held() *held {
+	a, ok := c.w.(*responseWriter)
 	if !ok {
 		return &held{}
 	}

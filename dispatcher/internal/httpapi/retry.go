@@ -13,7 +13,7 @@ import (
 )
 
 // retry serves POST /v1/messages/{id}/retry.
-func (s *server) retry(ctx context.Context, c *call) (*reply, error) {
+func (s *server) retry(ctx context.Context, c *request) (*response, error) {
 	id, err := c.id()
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ var leaving = map[dispatcher.Left]*problem{
 
 // leftAlone answers that nothing is attempted, with the deliveries that the
 // answer has else.
-func leftAlone(p *problem, answer any) (*reply, error) {
+func leftAlone(p *problem, answer any) (*response, error) {
 	var list any
 	switch a := answer.(type) {
 	case wire.Retried:
@@ -80,7 +80,7 @@ func leftAlone(p *problem, answer any) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &reply{status: p.kind.status, contentType: mediaProblem, body: body}, nil
+	return &response{status: p.kind.status, contentType: mediaProblem, body: body}, nil
 }
 
 func wireRetried(list []dispatcher.Retried) []wire.RetriedDelivery {
@@ -111,7 +111,7 @@ func yes(q url.Values, name string) (bool, error) {
 // elsewhere tells a caller who may not read no more than that there is no such
 // delivery: which uids there are is not told, so neither is whether one exists
 // to which the message does not go.
-func (c *call) elsewhere(q url.Values, err error) error {
+func (c *request) elsewhere(q url.Values, err error) error {
 	missing := errors.Is(err, dispatcher.ErrNotFound) || errors.Is(err, dispatcher.ErrNoDelivery) || errors.Is(err, dispatcher.ErrNoEndpoint)
 	if !c.reads && missing && q.Has("destination") {
 		return &problem{kind: notFound, detail: "it was never published, is no longer kept, or does not go to this destination"}

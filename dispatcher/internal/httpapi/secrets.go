@@ -32,7 +32,7 @@ const (
 
 // rotateSecret serves POST /v1/endpoints/{id}/rotate-secret, and answers the new
 // secret this once.
-func (s *server) rotateSecret(ctx context.Context, c *call) (*reply, error) {
+func (s *server) rotateSecret(ctx context.Context, c *request) (*response, error) {
 	name, err := c.name()
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ type rotation struct {
 }
 
 // rotation reads a rotation, which may have no body at all.
-func (c *call) rotation() (rotation, error) {
+func (c *request) rotation() (rotation, error) {
 	if c.r.ContentLength == 0 {
 		_, err := c.query()
 		return rotation{overlap: usualOverlap}, err
@@ -129,7 +129,7 @@ func decodeRotation(buf *bytes.Buffer) (rotation, error) {
 }
 
 // secret serves GET /v1/endpoints/{id}/secret.
-func (s *server) secret(ctx context.Context, c *call) (*reply, error) {
+func (s *server) secret(ctx context.Context, c *request) (*response, error) {
 	name, err := c.name()
 	if err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func (s *server) living(all []dispatcher.EndpointSecret) []dispatcher.EndpointSe
 }
 
 // test serves POST /v1/endpoints/{id}/test.
-func (s *server) test(ctx context.Context, c *call) (*reply, error) {
+func (s *server) test(ctx context.Context, c *request) (*response, error) {
 	name, err := c.name()
 	if err != nil {
 		return nil, err
@@ -198,7 +198,7 @@ func (s *server) test(ctx context.Context, c *call) (*reply, error) {
 // webhookKeys serves GET /.well-known/webhook-keys. It needs no key, so it does
 // not tell whether an endpoint without a public key is there at all, and asks
 // the store once a minute at most. Receivers may keep the answer that long.
-func (s *server) webhookKeys(ctx context.Context, c *call) (*reply, error) {
+func (s *server) webhookKeys(ctx context.Context, c *request) (*response, error) {
 	q, err := c.query("endpoint", "limit", "cursor")
 	if err != nil {
 		return nil, err

@@ -48,7 +48,7 @@ type server struct {
 	mux       *http.ServeMux
 	counter   Counter // nil: nobody counts
 	refusals  refusals
-	usual     map[string]http.HandlerFunc // by path: what is POSTed most, and needs no mux
+	fastPath  map[string]http.HandlerFunc // by path: what is POSTed most, and needs no mux
 }
 
 // New makes the handler of the API.
@@ -61,7 +61,7 @@ func New(svc Service, o Options) (http.Handler, error) {
 	budget := max(cmp.Or(max(o.Bodies, 0), bodyBytes), 2*(plainBytes(o.Policy.MaxBody)+firstBody))
 	s := &server{
 		svc: svc, keys: o.keyring(), limits: o.Policy, single: singleBytes(o.Policy.MaxBody, budget), bodies: newBodies(budget),
-		figures: o.Metrics, counter: o.Counter, log: o.Log, mux: http.NewServeMux(), usual: map[string]http.HandlerFunc{},
+		figures: o.Metrics, counter: o.Counter, log: o.Log, mux: http.NewServeMux(), fastPath: map[string]http.HandlerFunc{},
 	}
 	if s.log == nil {
 		s.log = slog.Default()
@@ -115,8 +115,8 @@ func (s *server) serve(o operation) {
 		if o.scope == scopeAdmin { // what is done is kept with who asked for it
 			ctx = dispatcher.WithCaller(ctx, who)
 		}
-		c := &call{r: r, w: w, reads: has.allows(scopeRead)}
-		var answer *reply
+		c := &request{r: r, w: w, reads: has.allows(scopeRead)}
+		var answer *response
 		var err error
 		if o.body == nil && o.method != http.MethodGet {
 			err = c.noBody()
@@ -127,13 +127,13 @@ func (s *server) serve(o operation) {
 		if err != nil {
 			p := s.problem(ctx, err).of(r.Method)
 			refusedWith(w, p)
-			answer = p.reply()
+			answer = p.response()
 		}
 		answer.write(w)
 	}
 	s.mux.HandleFunc(pattern, h)
-	if o.usual {
-		s.usual[o.path] = func(w http.ResponseWriter, r *http.Request) {
+	if o.fastPath {
+		s.fastPath[o.path] = func(w http.ResponseWriter, r *http.Request) {
 			r.Pattern = pattern // as the mux would
 			h(w, r)
 		}
@@ -164,7 +164,7 @@ func (s *server) profile() {
 // ServeHTTP serves a request, and answers with a problem where a handler
 // panics.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	a := &answer{ResponseWriter: w, call: callOther, held: held{from: s.bodies}}
+	a := &responseWriter{ResponseWriter: w, call: callOther, held: held{from: s.bodies}}
 	defer a.held.end()
 	defer s.tell(a, r)
 	defer s.recover(a, r)
@@ -179,7 +179,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		guestOf(r.Context()).trust(nil)
 	}
-	if h := s.usual[r.URL.Path]; h != nil && r.Method == http.MethodPost && r.URL.RawPath == "" {
+	if h := s.fastPath[r.URL.Path]; h != nil && r.Method == http.MethodPost && r.URL.RawPath == "" {
 		h(a, r)
 		return
 	}
@@ -197,8 +197,8 @@ func unclean(escaped string) bool {
 	return strings.Contains(escaped, "//") || strings.Contains(path, "/./") || strings.Contains(path, "/../")
 }
 
-// answer remembers whether an answer was begun, and what is told of it at its end.
-type answer struct {
+// responseWriter remembers whether an answer was begun, and what is told of it at its end.
+type responseWriter struct {
 	http.ResponseWriter
 	begun  bool
 	status int  // 0: none was written
@@ -212,23 +212,23 @@ type answer struct {
 }
 
 // WriteHeader begins the answer.
-func (a *answer) WriteHeader(status int) {
+func (a *responseWriter) WriteHeader(status int) {
 	a.begun, a.status = true, status
 	a.ResponseWriter.WriteHeader(status)
 }
 
 // Write goes on with the answer.
-func (a *answer) Write(b []byte) (int, error) {
+func (a *responseWriter) Write(b []byte) (int, error) {
 	a.begun = true
 	return a.ResponseWriter.Write(b)
 }
 
 // Unwrap is for http.ResponseController.
-func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+func (a *responseWriter) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // recover makes an answer of a panic, or cuts the connection where one was
 // begun: half an answer must not pass for a whole one.
-func (s *server) recover(a *answer, r *http.Request) {
+func (s *server) recover(a *responseWriter, r *http.Request) {
 	v := recover()
 	if v == nil {
 		return

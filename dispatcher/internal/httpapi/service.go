@@ -3,7 +3,7 @@
 //
 // The story of a publish is told by publish.go: read the body (request.go),
 // decode it strictly (decode.go, fields.go), validate it, hand it on, answer
-// (answer.go). Endpoints are read field by field from endpoint_fields.go, and
+// (response.go). Endpoints are read field by field from endpoint_fields.go, and
 // changed by the merge patch of patch.go. Everything that goes wrong becomes a
 // problem in problem.go, by one table. keys.go says who may call what.
 package httpapi

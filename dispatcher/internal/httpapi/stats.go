@@ -11,7 +11,7 @@ import (
 )
 
 // stats serves GET /v1/stats.
-func (s *server) stats(ctx context.Context, c *call) (*reply, error) {
+func (s *server) stats(ctx context.Context, c *request) (*response, error) {
 	if _, err := c.query(); err != nil {
 		return nil, err
 	}
@@ -49,14 +49,14 @@ func (s *server) stats(ctx context.Context, c *call) (*reply, error) {
 }
 
 // healthz serves GET /healthz.
-func (s *server) healthz(context.Context, *call) (*reply, error) {
+func (s *server) healthz(context.Context, *request) (*response, error) {
 	return answerJSON(http.StatusOK, wire.Health{Status: "ok"})
 }
 
 // readyz serves GET /readyz. A store that does not keep what DURABILITY promises
 // is not one to publish to. Strangers may ask, for a load balancer has no key:
 // they are told whether, and not why, since that names the store.
-func (s *server) readyz(ctx context.Context, c *call) (*reply, error) {
+func (s *server) readyz(ctx context.Context, c *request) (*response, error) {
 	store, err := s.svc.Ready(ctx)
 	if !c.reads && (err != nil || store.Durable == dispatcher.No) {
 		return nil, &problem{kind: unavailable, detail: "a key with the scope read is told why"}

@@ -20,8 +20,8 @@ const (
 // typeJSON is shared by all answers: nobody changes it.
 var typeJSON = []string{mediaJSON}
 
-// reply is a whole answer, as handlers make them.
-type reply struct {
+// response is a whole answer, as handlers make them.
+type response struct {
 	status       int
 	contentType  string
 	retryAfter   string
@@ -31,7 +31,7 @@ type reply struct {
 }
 
 // write answers. It may be done once.
-func (a *reply) write(w http.ResponseWriter) {
+func (a *response) write(w http.ResponseWriter) {
 	h := w.Header()
 	switch a.contentType {
 	case mediaJSON:

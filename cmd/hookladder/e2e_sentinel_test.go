@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/deploy/redistest"
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
 )
 
 // The master dies, and sentinels put its replica in its place, which has one of

@@ -39,7 +39,7 @@ var budgets = map[string]int{
 	"deploy/interop":                    200,
 	"deploy/interop/sign":               100,
 	"deploy/kit":                        3000,
-	"deploy/redistest":                  1600,
+	"deploy/kit/redistest":              1600,
 	"dispatcher":                        10100,
 	"dispatcher/app":                    1200,
 	"dispatcher/client":                 600,

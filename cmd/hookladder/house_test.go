@@ -90,7 +90,7 @@ var rules = []rule{
 	{
 		name:    "test support is for tests",
 		broken:  func(s source) []string { return when(!s.test && !supports(s), importing(s, testSupport...)...) },
-		offence: `dispatcher/internal/redisq package redisq; import _ "github.com/hookladder/hookladder/deploy/redistest"`,
+		offence: `dispatcher/internal/redisq package redisq; import _ "github.com/hookladder/hookladder/deploy/kit/redistest"`,
 	},
 	{
 		name:    "callers get the client without the adapters",
@@ -148,7 +148,7 @@ var serving = []string{
 var (
 	environment        = []string{"os.Getenv", "os.LookupEnv", "os.Environ", "os.ExpandEnv", "syscall.Getenv", "syscall.Environ"}
 	environmentReaders = []string{"github.com/caarlos0/env", "github.com/joho/godotenv"}
-	testSupport        = []string{module + "/dispatcher/internal/queuetest", module + "/dispatcher/internal/endpointtest", module + "/deploy/redistest"}
+	testSupport        = []string{module + "/dispatcher/internal/queuetest", module + "/dispatcher/internal/endpointtest", module + "/deploy/kit/redistest"}
 	shared             = []string{module + "/dispatcher/internal/seal"} // tools, not adapters
 )
 

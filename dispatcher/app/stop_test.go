@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/deploy/redistest"
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
 )
 
 // halfRequest is a publish of which the server has read the head and waits for

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/deploy/redistest"
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
 )
 
 // newTestClusterClient follows the cluster as the client library does.

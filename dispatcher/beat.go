@@ -7,44 +7,33 @@ import (
 	"time"
 )
 
-// Times of being alive. An instance is dead when its number did not grow in
-// three readings that were punctual: no clock is compared with another's.
-const (
-	beatEvery    = 2 * time.Second
-	beatLate     = 3 * time.Second // a reading later than this after the one before proves nothing
-	beatOld      = 5 * time.Second // older, and this instance leases nothing: it may have been declared dead
-	deadReadings = 3
-	beatWithin   = 1500 * time.Millisecond
-)
+// beatWithin is how long a beat may take. So one that failed has ended before
+// the next is due.
+const beatWithin = 1500 * time.Millisecond
 
 // jumpLeast is more than two readings of a host's clocks disagree in by
 // themselves: the one is steered towards the right time by some thousandths.
 const jumpLeast = time.Second
 
-// heartbeat keeps this instance alive and finds out who is not.
+// heartbeat keeps this instance alive and finds out which others are dead.
 type heartbeat struct {
 	engine *engine
 	self   *identity // as whom it beats
 	number int64
 	joined bool // the others were told of that name
 	known  bool // a beat under it was answered
-	seen   map[string]reading
+	peers  *Pulses
 	last   *clockReading // of the reading before; nil: there was none
 	tried  *clockReading // when it last beat, answered or not
 }
 
-type reading struct {
-	number int64
-	same   int // punctual readings in a row without growth
-}
-
 func newHeartbeat(e *engine) *heartbeat {
-	return &heartbeat{engine: e, seen: map[string]reading{}}
+	return &heartbeat{engine: e, peers: NewPulses(BeatEvery, deadReadings)}
 }
 
 // Run beats until ctx ends.
 func (h *heartbeat) Run(ctx context.Context) error {
-	tick := time.NewTicker(beatEvery)
+	tick := time.NewTicker(BeatEvery)
 	defer tick.Stop()
 	for {
 		h.engine.dead.put(h.beat(ctx))
@@ -89,14 +78,19 @@ func (h *heartbeat) beat(ctx context.Context) (dead []string) {
 	}
 	h.known = true
 	now := e.readClock()
-	punctual := h.last != nil && now.elapsed(*h.last) <= beatLate
+	since := time.Duration(0)
+	if h.last != nil {
+		since = now.elapsed(*h.last)
+	}
 	h.last = &now
 	_, could := e.mayLease()
 	h.self.beaten.Store(&began) // from before the call: the queue may have answered late
 	if !could {
 		signal(e.view.ready) // the claimer may have met work and not have been allowed to take it
 	}
-	return h.judge(all, punctual)
+	delete(all, name)
+	_, dead = h.peers.Read(all, since)
+	return dead
 }
 
 // call tells the others who this is, before the first beat, and beats.
@@ -112,7 +106,7 @@ func (h *heartbeat) call(ctx context.Context, name string) (fresh bool, all map[
 	return e.queue.Beat(ctx, name, h.number)
 }
 
-// beatFailed notes that this instance is awake, though nobody hears it.
+// beatFailed notes that this instance is awake, though its beat was not answered.
 func (h *heartbeat) beatFailed(began clockReading, err error) {
 	if !errors.Is(err, ErrUnavailable) {
 		return
@@ -136,30 +130,4 @@ func (h *heartbeat) awake(ctx context.Context, now clockReading) {
 		e.unsure()
 	}
 	h.tried = &now
-}
-
-// judge compares the numbers with those of the reading before.
-func (h *heartbeat) judge(all map[string]int64, punctual bool) (dead []string) {
-	for name, number := range all {
-		r, known := h.seen[name]
-		switch {
-		case name == h.self.name():
-		case !known || r.number != number:
-			h.seen[name] = reading{number: number}
-		case !punctual:
-			h.seen[name] = reading{number: number}
-		default:
-			r.same++
-			h.seen[name] = r
-			if r.same >= deadReadings {
-				dead = append(dead, name)
-			}
-		}
-	}
-	for name := range h.seen {
-		if _, ok := all[name]; !ok {
-			delete(h.seen, name)
-		}
-	}
-	return dead
 }

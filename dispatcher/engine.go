@@ -101,11 +101,11 @@ func (e *engine) alive(s *identity) bool {
 		return false
 	}
 	silent := now.elapsed(*beaten)
-	if silent < beatOld {
+	if silent < BeatOld {
 		return true
 	}
 	missed := s.missed.Load()
-	return e.many.known() && missed != nil && now.elapsed(*missed) < beatOld && silent < missedMost
+	return e.many.known() && missed != nil && now.elapsed(*missed) < BeatOld && silent < missedMost
 }
 
 // answered takes in what the queue answered: what there is to do by now, and

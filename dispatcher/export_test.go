@@ -13,8 +13,6 @@ const (
 	SettleMost     = settleMost
 	TrimAfter      = trimAfter
 	SlowAfter      = slowAfter
-	BeatEvery      = beatEvery
-	BeatOld        = beatOld
 	ReconcileEvery = reconcileEvery
 	ReconcileAfter = reconcileAfter
 	Calm           = calm

@@ -26,9 +26,6 @@ import (
 // Where the project is not as it was, every call of the instance fails, and its
 // engine ends.
 
-// beatTrusted is how old a beat may be: sooner no instance is taken for dead.
-const beatTrusted = 5 * time.Second
-
 // division is how the project was divided, and its keys laid out, when it was
 // opened.
 type division struct {
@@ -44,7 +41,7 @@ func (d *division) stay() { d.beaten.Store(time.Now().UnixNano()) }
 // old reports whether so long ago that anything may have happened since.
 func (d *division) old() bool {
 	beaten := d.beaten.Load()
-	return beaten != 0 && time.Now().UnixNano()-beaten > int64(beatTrusted)
+	return beaten != 0 && time.Now().UnixNano()-beaten > int64(dispatcher.BeatOld)
 }
 
 // doubt has :meta read again with the next beat.

@@ -1,0 +1,87 @@
+package dispatcher
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// Three times say how long an instance may be silent. Each is longer than the
+// one before, so an instance has stopped before another takes over from it.
+//
+//   - BeatOld: an instance leases nothing once its last beat is so old, and
+//     accepts nothing before it has read again how the store is divided. The
+//     time counts from before the beat was sent.
+//   - Three readings, one with each beat: then its peers find it dead. That
+//     takes 6 s at least, so that one beat may be lost and the next be slow.
+//   - DeadFor: then doctor and repartition find it dead. They read for that long
+//     only, not for ever, so they leave the peers a second to be first.
+const (
+	BeatEvery = 2 * time.Second
+	BeatOld   = 5 * time.Second
+	DeadFor   = deadReadings*BeatEvery + time.Second
+
+	deadReadings = 3
+)
+
+// readingLate is how much later than planned a reading may come. A later one
+// proves nothing: what held it up may have held up the beats of others too.
+const readingLate = time.Second
+
+// Pulses finds out which instances are dead from readings of the numbers that
+// they let grow. An instance is dead when its number was the same in several
+// punctual readings in a row. No clock is compared with another's.
+type Pulses struct {
+	every    time.Duration // between two readings
+	readings int           // with the same number, after the first with it
+	round    int           // punctual readings in a row, after the first
+	seen     map[string]pulse
+}
+
+type pulse struct {
+	number int64
+	same   int // punctual readings in a row without growth
+}
+
+// NewPulses judges by readings that come every so often. So many of them have
+// to find the same number as the one before.
+func NewPulses(every time.Duration, readings int) *Pulses {
+	return &Pulses{every: every, readings: readings}
+}
+
+// Read takes in a reading that came so long after the one before. It answers the
+// instances whose number grew since then, or that came, and those that are dead.
+func (p *Pulses) Read(numbers map[string]int64, since time.Duration) (grown, dead []string) {
+	first, punctual := p.seen == nil, since <= p.every+readingLate
+	if first {
+		p.seen = make(map[string]pulse, len(numbers))
+	}
+	if p.round++; first || !punctual {
+		p.round = 0
+	}
+	for name, number := range numbers {
+		was, known := p.seen[name]
+		now := pulse{number: number}
+		switch {
+		case known && was.number == number && punctual:
+			now.same = was.same + 1
+		case known && was.number != number, !known && !first:
+			grown = append(grown, name)
+		}
+		p.seen[name] = now
+		if now.same >= p.readings {
+			dead = append(dead, name)
+		}
+	}
+	maps.DeleteFunc(p.seen, func(name string, _ pulse) bool {
+		_, there := numbers[name]
+		return !there
+	})
+	return grown, dead
+}
+
+// Decided reports whether the readings so far tell of every instance that was
+// in the first of them whether it is dead.
+func (p *Pulses) Decided() bool {
+	return p.round >= p.readings || !slices.ContainsFunc(slices.Collect(maps.Values(p.seen)), func(n pulse) bool { return n.same == p.round })
+}

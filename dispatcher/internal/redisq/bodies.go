@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // A large body lies in :bodies, so that no script but schedule ever carries it:
@@ -73,8 +74,8 @@ func (s *Store) stage(partition int, batch []dispatcher.Entry, list []placed) fu
 		for _, p := range large {
 			e := &batch[p.entry]
 			field := bodyField(e.Message.ID, e.Digest)
-			pipe.ZAdd(ctx, s.tags[partition]+keyStaged, redis.Z{Score: float64(e.Message.CreatedAt.UnixMilli()), Member: field})
-			pipe.HSet(ctx, s.tags[partition]+keyBodies, field, p.body.text)
+			pipe.ZAdd(ctx, s.tags[partition]+keys.Staged, redis.Z{Score: float64(e.Message.CreatedAt.UnixMilli()), Member: field})
+			pipe.HSet(ctx, s.tags[partition]+keys.Bodies, field, p.body.text)
 		}
 	}
 }
@@ -138,7 +139,7 @@ func (s *Store) Body(ctx context.Context, id dispatcher.DeliveryID, a dispatcher
 	defer cancel()
 	var get *redis.StringCmd
 	err = s.at(call, "body of "+id.Message, n, func(p redis.Pipeliner) {
-		get = p.HGet(call, s.tags[n]+keyBodies, bodyField(id.Message, a.Digest))
+		get = p.HGet(call, s.tags[n]+keys.Bodies, bodyField(id.Message, a.Digest))
 	})
 	switch {
 	case err != nil:

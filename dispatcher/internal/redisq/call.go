@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 // home stands for a partition where the project's own keys are meant.
@@ -28,9 +31,9 @@ type errand struct {
 
 // trip is one round trip to all masters that its errands concern.
 type trip struct {
-	script  *script // which the errands call; nil: plain commands
-	clock   bool    // each master's time is read besides
-	durable bool    // what is written has to be as durable as the options ask
+	script  *script.Script // which the errands call; nil: plain commands
+	clock   bool           // each master's time is read besides
+	durable bool           // what is written has to be as durable as the options ask
 	errands []errand
 }
 
@@ -93,12 +96,12 @@ type reply struct {
 }
 
 // run calls a script once for each job, all in one round trip.
-func (s *Store) run(ctx context.Context, sc script, by string, jobs []job) []reply {
+func (s *Store) run(ctx context.Context, sc script.Script, by string, jobs []job) []reply {
 	return s.runJobs(ctx, trip{script: &sc}, by, jobs)
 }
 
 // runDurable is run for what has to be as durable as the options ask.
-func (s *Store) runDurable(ctx context.Context, sc script, by string, jobs []job) []reply {
+func (s *Store) runDurable(ctx context.Context, sc script.Script, by string, jobs []job) []reply {
 	return s.runJobs(ctx, trip{script: &sc, durable: true}, by, jobs)
 }
 
@@ -113,16 +116,16 @@ func (s *Store) runJobs(ctx context.Context, t trip, by string, jobs []job) []re
 			if j.first != nil {
 				j.first(p)
 			}
-			cmds[i] = p.EvalSha(ctx, t.script.sha, []string{s.tags[j.partition]}, args...)
+			cmds[i] = p.EvalSha(ctx, t.script.SHA, []string{s.tags[j.partition]}, args...)
 		}}
 	}
 	s.send(ctx, &t)
 	replies := make([]reply, len(jobs))
 	for i, e := range t.errands {
-		replies[i] = reply{weak: e.weak, err: s.failed(t.script.name, e.err)}
+		replies[i] = reply{weak: e.weak, err: s.failed(t.script.Name, e.err)}
 		if e.err == nil {
 			values, err := cmds[i].Slice()
-			replies[i].values, replies[i].err = values, s.failed(t.script.name, err)
+			replies[i].values, replies[i].err = values, s.failed(t.script.Name, err)
 		}
 	}
 	return replies
@@ -211,7 +214,7 @@ func (s *Store) visit(ctx context.Context, master *redis.Client, t *trip, at []i
 	for _, i := range at {
 		if e := &t.errands[i]; e.load {
 			if !loaded {
-				pipe.ScriptLoad(ctx, t.script.text)
+				pipe.ScriptLoad(ctx, t.script.Text)
 			}
 			loaded, e.load, e.loaded = true, false, true
 		}
@@ -280,7 +283,7 @@ func (s *Store) askTime(ctx context.Context, pipe redis.Pipeliner, t *trip, at [
 	}
 	for _, i := range at {
 		if n := t.errands[i].partition; n != home { // which has no clock
-			given := pipe.Get(ctx, s.tags[n]+keyClock)
+			given := pipe.Get(ctx, s.tags[n]+keys.Clock)
 			return func() (time.Time, error) {
 				micros, err := given.Int64()
 				return time.UnixMicro(micros), err

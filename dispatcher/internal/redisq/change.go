@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 // changeBatch bounds one call of cancel and retry: 128 that are taken out of a list
@@ -72,7 +73,7 @@ func (s *Store) names(ctx context.Context) ([]any, error) {
 	return names, nil
 }
 
-func (s *Store) change(ctx context.Context, sc script, by string, ids []dispatcher.DeliveryID, before []any) ([]dispatcher.Change, []dispatcher.Hint, error) {
+func (s *Store) change(ctx context.Context, sc script.Script, by string, ids []dispatcher.DeliveryID, before []any) ([]dispatcher.Change, []dispatcher.Hint, error) {
 	lists := make(map[int][]int, 1)
 	for i, id := range ids {
 		n := s.partition(id.Lane)

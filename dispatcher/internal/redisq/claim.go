@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // claimBatch bounds one call of the script, whatever is wanted; claimBytes what
@@ -114,7 +115,7 @@ func (s *Store) Leases(ctx context.Context, by string) ([]dispatcher.Lease, erro
 		count := int64(max(leasesPage/len(todo), 1))
 		errs = append(errs, s.everyPartition(ctx, "leases of "+by, todo, func(p redis.Pipeliner, i int) {
 			n := todo[i]
-			pages[i] = p.ZScan(ctx, s.tags[n]+keyLeases+by, cursors[n], "", count)
+			pages[i] = p.ZScan(ctx, s.tags[n]+keys.Leases+by, cursors[n], "", count)
 		}))
 		var left []int
 		for i, n := range todo {

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // digestsBatch is how many ids one call is asked for: it reads a MiB of records
@@ -54,7 +55,7 @@ func (s *Store) Kept(ctx context.Context, batch []dispatcher.Entry) ([]*dispatch
 		read := s.everyPartition(ctx, "read messages", s.all(), func(p redis.Pipeliner, n int) {
 			records[n] = make([]*redis.StringCmd, to-from)
 			for k := range records[n] {
-				records[n][k] = p.HGet(ctx, s.tags[n]+keyMessages, batch[from+k].Message.ID)
+				records[n][k] = p.HGet(ctx, s.tags[n]+keys.Messages, batch[from+k].Message.ID)
 			}
 		})
 		err = cmp.Or(err, read)

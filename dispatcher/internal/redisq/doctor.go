@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"hash/maphash"
 	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 //go:embed lua/doctor.lua
@@ -34,18 +36,18 @@ var doctorValuesSrc string
 
 // doctorScripts are those that look for what is wrong.
 type doctorScripts struct {
-	walk, judge, records, lanes, count, add, values script
+	walk, judge, records, lanes, count, add, values script.Script
 }
 
-func newDoctorScripts(make func(name string, src ...string) script) doctorScripts {
+func newDoctorScripts(make func(name string, parts ...string) script.Script) doctorScripts {
 	return doctorScripts{
-		walk:    make("doctor walk", orderSrc, doctorSrc, doctorWalkSrc),
-		judge:   make("doctor judge", orderSrc, doctorSrc, doctorJudgeSrc),
-		records: make("doctor records", orderSrc, doctorSrc, doctorRecordsSrc),
-		lanes:   make("doctor lanes", orderSrc, doctorSrc, doctorLanesSrc),
-		count:   make("doctor count", orderSrc, doctorSrc, doctorCountSrc),
-		add:     make("doctor add", orderSrc, doctorSrc, doctorAddSrc),
-		values:  make("doctor values", orderSrc, doctorSrc, doctorValuesSrc),
+		walk:    make("doctor walk", script.Order, doctorSrc, doctorWalkSrc),
+		judge:   make("doctor judge", script.Order, doctorSrc, doctorJudgeSrc),
+		records: make("doctor records", script.Order, doctorSrc, doctorRecordsSrc),
+		lanes:   make("doctor lanes", script.Order, doctorSrc, doctorLanesSrc),
+		count:   make("doctor count", script.Order, doctorSrc, doctorCountSrc),
+		add:     make("doctor add", script.Order, doctorSrc, doctorAddSrc),
+		values:  make("doctor values", script.Order, doctorSrc, doctorValuesSrc),
 	}
 }
 
@@ -167,9 +169,9 @@ func (d *doctor) find(partition int, subject, kind, detail string, fixed bool) {
 }
 
 // call runs a script of the doctor in one partition.
-func (d *doctor) call(ctx context.Context, sc script, partition int, args ...any) (*answer, error) {
+func (d *doctor) call(ctx context.Context, sc script.Script, partition int, args ...any) (*answer, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("%s: %w", sc.name, err)
+		return nil, fmt.Errorf("%s: %w", sc.Name, err)
 	}
 	all := make([]any, 0, 1+len(d.holders)+len(args))
 	all = append(all, len(d.holders))

@@ -6,13 +6,15 @@ import (
 	"slices"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // unmet are the instances of which something is told and that are not there:
 // one died between the two writes with which it begins.
 func (d *doctor) unmet(ctx context.Context) (map[string]bool, error) {
 	var about *redis.StringSliceCmd
-	err := d.s.at(ctx, "read what instances told", home, func(p redis.Pipeliner) { about = p.HKeys(ctx, d.s.home()+keyAbout) })
+	err := d.s.at(ctx, "read what instances told", home, func(p redis.Pipeliner) { about = p.HKeys(ctx, d.s.home()+keys.About) })
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +46,7 @@ func (d *doctor) forgetUnmet(ctx context.Context, before map[string]bool) error 
 	if d.e.Fix && len(names) > 0 {
 		err := d.s.at(ctx, "forget what instances told", home, func(p redis.Pipeliner) {
 			for some := range slices.Chunk(names, aboutAtOnce) {
-				p.HDel(ctx, d.s.home()+keyAbout, some...)
+				p.HDel(ctx, d.s.home()+keys.About, some...)
 			}
 		})
 		if err != nil {

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // Bounds of counting. countPage entries of each of four kinds are read in one
@@ -99,12 +101,12 @@ func (c *recount) prepare(ctx context.Context) error {
 	d := c.d
 	lanes := map[string]bool{}
 	tag := d.s.tags[c.partition]
-	for _, key := range []string{keyIn, keyLane, keyLimits, keyHeld, keyLaneNames} {
+	for _, key := range []string{keys.In, keys.Lane, keys.Limits, keys.Held, keys.LaneNames} {
 		if err := d.eachField(ctx, c.partition, tag+key, func(lane string) { lanes[lane] = true }); err != nil {
 			return err
 		}
 	}
-	for _, key := range []string{keyLanes, keyParked} {
+	for _, key := range []string{keys.Lanes, keys.Parked} {
 		if err := d.eachMember(ctx, c.partition, tag+key, func(lane string) { lanes[lane] = true }); err != nil {
 			return err
 		}
@@ -256,7 +258,7 @@ func paged(list []string, from int64) []string {
 
 // readSets reads the names of a partition's lines again.
 func (d *doctor) readSets(ctx context.Context, n int) error {
-	prefix := d.s.tags[n] + keyBehind
+	prefix := d.s.tags[n] + keys.Behind
 	var sets []string
 	err := d.eachKey(ctx, prefix+"*", func(key string) { sets = append(sets, strings.TrimPrefix(key, prefix)) })
 	slices.Sort(sets)

@@ -9,6 +9,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 //go:embed lua/endpoint_index.lua
@@ -18,8 +21,8 @@ var endpointIndexSrc string
 var endpointAstraySrc string
 
 var (
-	endpointIndex  = newScript("compare indexes of endpoints", endpointIndexSrc)
-	endpointAstray = newScript("look for endpoints astray", endpointAstraySrc)
+	endpointIndex  = script.New("compare indexes of endpoints", endpointIndexSrc)
+	endpointAstray = script.New("look for endpoints astray", endpointAstraySrc)
 )
 
 // astrayChunk is how many entries of an index one call compares: whole records,
@@ -46,7 +49,7 @@ func (d *doctor) indexes(ctx context.Context) error {
 		return err
 	}
 	var tenants []string
-	prefix := d.s.home() + keyTenant
+	prefix := d.s.home() + keys.Tenant
 	err := d.eachKey(ctx, prefix+"*", func(key string) { tenants = append(tenants, strings.TrimPrefix(key, prefix)) })
 	if err != nil {
 		return err
@@ -61,7 +64,7 @@ func (d *doctor) indexes(ctx context.Context) error {
 
 // eachEndpoint goes through the records, and looks for each in the indexes.
 func (d *doctor) eachEndpoint(ctx context.Context) error {
-	key := d.s.home() + keyEndpoints
+	key := d.s.home() + keys.Endpoints
 	for cursor := uint64(0); ; {
 		var scan *redis.ScanCmd
 		if err := d.s.at(ctx, "read "+key, home, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, cursor, "", astrayChunk) }); err != nil {
@@ -78,7 +81,7 @@ func (d *doctor) eachEndpoint(ctx context.Context) error {
 				return err
 			}
 			if err := a.faults(func(id, kind, detail string) { d.find(-1, id, kind, detail, d.e.Fix) }); err != nil {
-				return fmt.Errorf("%s: %w", endpointIndex.name, err)
+				return fmt.Errorf("%s: %w", endpointIndex.Name, err)
 			}
 		}
 		if cursor = next; cursor == 0 {
@@ -102,7 +105,7 @@ func (d *doctor) indexOf(id, stored string) []any {
 
 // astrayUIDs looks for uids that name nothing, or what has another.
 func (d *doctor) astrayUIDs(ctx context.Context) error {
-	key := d.s.home() + keyUIDs
+	key := d.s.home() + keys.UIDs
 	for cursor := uint64(0); ; {
 		var scan *redis.ScanCmd
 		if err := d.s.at(ctx, "read "+key, home, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, cursor, "", gonePage) }); err != nil {
@@ -124,7 +127,7 @@ func (d *doctor) astrayUIDs(ctx context.Context) error {
 
 // astrayIn looks for ids in an index that name nothing, or what is another tenant's.
 func (d *doctor) astrayIn(ctx context.Context, index, tenant string) error {
-	key := d.s.home() + map[string]string{"all": keyAll, "public": keyPublic, "tenant": keyTenant + tenant}[index]
+	key := d.s.home() + map[string]string{"all": keys.All, "public": keys.Public, "tenant": keys.Tenant + tenant}[index]
 	for cursor := uint64(0); ; {
 		var scan *redis.ScanCmd
 		if err := d.s.at(ctx, "read "+key, home, func(p redis.Pipeliner) { scan = p.ZScan(ctx, key, cursor, "", gonePage) }); err != nil {
@@ -158,7 +161,7 @@ func (d *doctor) astray(ctx context.Context, index, tenant string, names []strin
 			d.find(-1, a.text()+" in :"+strings.TrimSuffix(index+":"+tenant, ":"), "astray", "", d.e.Fix)
 		}
 		if a.err != nil {
-			return fmt.Errorf("%s: %w", endpointAstray.name, a.err)
+			return fmt.Errorf("%s: %w", endpointAstray.Name, a.err)
 		}
 	}
 	return nil

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // Bounds of judging. judgeRounds is how often a list that is too long for one
@@ -82,7 +84,7 @@ func (d *doctor) judgeSome(ctx context.Context, n int, suspects []suspect, j jud
 // notReady reads a lane's ready list and answers those that are not in it. From
 // the tail, since what comes and goes at the head does not shift it.
 func (d *doctor) notReady(ctx context.Context, n int, suspects []suspect) ([]suspect, error) {
-	key := d.s.tags[n] + keyReady + suspects[0].lane
+	key := d.s.tags[n] + keys.Ready + suspects[0].lane
 	there := map[string]bool{}
 	for read := int64(0); ; read += listPage {
 		var page *redis.StringSliceCmd
@@ -111,7 +113,7 @@ func (d *doctor) notReady(ctx context.Context, n int, suspects []suspect) ([]sus
 
 // judgeBodies judges bodies that lie apart by their fields, a page at a time.
 func (d *doctor) judgeBodies(ctx context.Context, n int) error {
-	scan := bodyScan{d: d, key: d.s.tags[n] + keyBodies, count: judgeBatch}
+	scan := bodyScan{d: d, key: d.s.tags[n] + keys.Bodies, count: judgeBatch}
 	for {
 		fields, err := scan.page(ctx, n)
 		if err != nil {

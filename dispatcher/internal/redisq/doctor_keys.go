@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // scanKeys is how many keys of the whole database one SCAN looks at: 0.2 ms.
@@ -22,8 +24,8 @@ type keyring struct {
 
 // plain are the names of a partition's keys that are named after nothing.
 var plain = []string{
-	keyMessages, keyBodies, keyStaged, keyFan, keyDue, keyMarks, keyProgress, keyDone, keyCancelled, keyDead, keySeen, keyLanes, keyParked,
-	keyIn, keyLane, keyLimits, keyHeld, keyKnown, keyLaneNames, keyCounts, keyBuried, keyEnds, keyFenced, keyAttempts, keyClock,
+	keys.Messages, keys.Bodies, keys.Staged, keys.Fan, keys.Due, keys.Marks, keys.Progress, keys.Done, keys.Cancelled, keys.Dead, keys.Seen, keys.Lanes, keys.Parked,
+	keys.In, keys.Lane, keys.Limits, keys.Held, keys.Known, keys.LaneNames, keys.Counts, keys.Buried, keys.Ends, keys.Fenced, keys.Attempts, keys.Clock,
 }
 
 // readKeys goes through the names of all keys of the project, and tells those
@@ -50,7 +52,7 @@ func (d *doctor) readKeys(ctx context.Context) error {
 // add takes a name, and reports whether it is explained.
 func (k *keyring) add(name string) bool {
 	for prefix, list := range map[string]*[]string{
-		keyReady: &k.ready, keyBehind: &k.behind, keyLeases: &k.holders, keyHistory: &k.histories,
+		keys.Ready: &k.ready, keys.Behind: &k.behind, keys.Leases: &k.holders, keys.History: &k.histories,
 	} {
 		if of, ok := strings.CutPrefix(name, prefix); ok {
 			*list = append(*list, of)

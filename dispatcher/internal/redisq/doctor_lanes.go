@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // turns looks at the lanes of a partition: that each which may be claimed from
@@ -221,7 +222,7 @@ func names(lanes []dispatcher.Lane) []string {
 
 // ends tells of deleted endpoints whose end can't be read.
 func (d *doctor) ends(ctx context.Context) error {
-	key := d.s.home() + keyGone
+	key := d.s.home() + keys.Gone
 	var broken []string
 	for cursor := uint64(0); ; {
 		var scan *redis.ScanCmd

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // sealed compares the counts of endpoints by the key that sealed them with the
@@ -42,7 +44,7 @@ func (d *doctor) sealed(ctx context.Context) error {
 				return err
 			}
 		}
-		d.find(-1, keySealed, "index", fmt.Sprintf("%s: %d, counted are %d", id, found[id], before[id]), d.e.Fix)
+		d.find(-1, keys.Sealed, "index", fmt.Sprintf("%s: %d, counted are %d", id, found[id], before[id]), d.e.Fix)
 	}
 	return nil
 }
@@ -50,7 +52,7 @@ func (d *doctor) sealed(ctx context.Context) error {
 // tally adds what a count lacks: it may be changed at the same time.
 func (d *doctor) tally(ctx context.Context, id string, found, counted int) error {
 	return d.s.at(ctx, "count endpoints by key", home, func(p redis.Pipeliner) {
-		key := d.s.home() + keySealed
+		key := d.s.home() + keys.Sealed
 		if counted == brokenCount || found == 0 {
 			p.HDel(ctx, key, id)
 			counted = 0

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // valuesPage is how many fields of a hash, or keys, are looked at in one call.
@@ -16,19 +18,19 @@ const valuesPage = 1000
 // them. What is not read as one is as if it were not there, so to take it away
 // changes nothing but that it is told.
 var readable = map[string]func(field, text string) bool{
-	keyLane: func(_, text string) bool { return laneText.MatchString(text) && sane(text, 9) },
-	keyLimits: func(_, text string) bool {
+	keys.Lane: func(_, text string) bool { return laneText.MatchString(text) && sane(text, 9) },
+	keys.Limits: func(_, text string) bool {
 		_, err := parseLimits(text)
 		return err == nil && limitsText.MatchString(text) && sane(text, 4)
 	},
-	keyProgress: func(_, text string) bool {
+	keys.Progress: func(_, text string) bool {
 		_, err := parseProgress(text)
 		return err == nil
 	},
-	keyCounts: isNumber,
-	keyBuried: isNumber,
-	keyEnds:   isNumber,
-	keyIn:     func(_, text string) bool { return inText.MatchString(text) && len(text) < 20 },
+	keys.Counts: isNumber,
+	keys.Buried: isNumber,
+	keys.Ends:   isNumber,
+	keys.In:     func(_, text string) bool { return inText.MatchString(text) && len(text) < 20 },
 }
 
 var (
@@ -68,7 +70,7 @@ func (d *doctor) values(ctx context.Context, n int) (whole bool, err error) {
 			return false, err
 		}
 	}
-	for _, zset := range []string{keyDue, keyDone, keyDead, keyCancelled, keySeen, keyKnown} {
+	for _, zset := range []string{keys.Due, keys.Done, keys.Dead, keys.Cancelled, keys.Seen, keys.Known} {
 		if err := d.scores(ctx, n, zset); err != nil {
 			return false, err
 		}
@@ -80,11 +82,11 @@ func (d *doctor) values(ctx context.Context, n int) (whole bool, err error) {
 func (d *doctor) wrongKinds(ctx context.Context, n int) (found bool, err error) {
 	tag := d.s.tags[n]
 	var names []string
-	for name := range kinds {
+	for name := range keys.Kinds {
 		names = append(names, name)
 	}
 	k := d.keys[n]
-	for prefix, list := range map[string][]string{keyReady: k.ready, keyBehind: k.behind, keyLeases: k.holders, keyHistory: k.histories} {
+	for prefix, list := range map[string][]string{keys.Ready: k.ready, keys.Behind: k.behind, keys.Leases: k.holders, keys.History: k.histories} {
 		for _, of := range list {
 			names = append(names, prefix+of)
 		}
@@ -101,7 +103,7 @@ func (d *doctor) wrongKinds(ctx context.Context, n int) (found bool, err error) 
 			}
 		})
 		for i, name := range page {
-			is, want := valueOf(types[i]), kindOf(name)
+			is, want := valueOf(types[i]), keys.KindOf(name)
 			if err != nil || is == "none" || is == want {
 				continue
 			}

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // Bounds of one page of a walk. Each delivery takes about ten commands, so that
@@ -223,8 +225,8 @@ func (w *walk) judge(ctx context.Context) error {
 func (w *walk) removeNames(ctx context.Context) error {
 	tag := w.d.s.tags[w.partition]
 	keys := map[string]string{
-		"due": keyDue, "done": keyDone, "dead": keyDead, "cancelled": keyCancelled, "leases": keyLeases + w.of,
-		"ready": keyReady + w.of, "progress": keyProgress, "marks": keyMarks, "behind": keyBehind + w.of,
+		"due": keys.Due, "done": keys.Done, "dead": keys.Dead, "cancelled": keys.Cancelled, "leases": keys.Leases + w.of,
+		"ready": keys.Ready + w.of, "progress": keys.Progress, "marks": keys.Marks, "behind": keys.Behind + w.of,
 	}
 	key, known := keys[w.kind]
 	for _, name := range w.garbage {

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 	"github.com/hookladder/hookladder/signer"
 )
 
@@ -24,9 +25,9 @@ var endpointDeleteSrc string
 // The scripts of the endpoints. They are called so seldom that they are loaded
 // when they are first needed.
 var (
-	endpointCreate = newScript("create endpoint", endpointCreateSrc)
-	endpointChange = newScript("change endpoint", endpointChangeSrc)
-	endpointDelete = newScript("delete endpoint", endpointDeleteSrc)
+	endpointCreate = script.New("create endpoint", endpointCreateSrc)
+	endpointChange = script.New("change endpoint", endpointChangeSrc)
+	endpointDelete = script.New("delete endpoint", endpointDeleteSrc)
 )
 
 // mostEndpoints is how many a project may have: mostly a GB of Redis. README.md
@@ -91,10 +92,10 @@ func (s *Store) ChangeEndpoint(ctx context.Context, e *dispatcher.Endpoint) erro
 }
 
 // put calls a script that stores an endpoint.
-func (s *Store) put(ctx context.Context, sc script, e *dispatcher.Endpoint) (*answer, error) {
+func (s *Store) put(ctx context.Context, sc script.Script, e *dispatcher.Endpoint) (*answer, error) {
 	record, err := encodeEndpoint(e, s.seal.Load())
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", sc.name, e.ID, err)
+		return nil, fmt.Errorf("%s %s: %w", sc.Name, e.ID, err)
 	}
 	a, err := s.call(ctx, sc, e.ID, e.Version, record, e.UID, e.Tenant, toMillis(e.CreatedAt), s.tells(), flag(len(e.PublicKeys()) > 0), mostEndpoints)
 	if err != nil {
@@ -104,15 +105,15 @@ func (s *Store) put(ctx context.Context, sc script, e *dispatcher.Endpoint) (*an
 }
 
 // call runs a script on the project's own keys.
-func (s *Store) call(ctx context.Context, sc script, args ...any) (*answer, error) {
+func (s *Store) call(ctx context.Context, sc script.Script, args ...any) (*answer, error) {
 	var cmd *redis.Cmd
 	t := trip{script: &sc, errands: []errand{{partition: home, fill: func(p redis.Pipeliner) {
-		cmd = p.EvalSha(ctx, sc.sha, []string{s.home()}, args...)
+		cmd = p.EvalSha(ctx, sc.SHA, []string{s.home()}, args...)
 	}}}}
 	s.send(ctx, &t)
 	if err := t.errands[0].err; err != nil {
-		return &answer{}, s.failed(sc.name, err)
+		return &answer{}, s.failed(sc.Name, err)
 	}
 	values, err := cmd.Slice()
-	return &answer{values: values}, s.failed(sc.name, err)
+	return &answer{values: values}, s.failed(sc.Name, err)
 }

@@ -1,6 +1,10 @@
 package redisq
 
-import "context"
+import (
+	"context"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+)
 
 // What the tests of the endpoints look at from outside.
 var (
@@ -16,7 +20,7 @@ var EndpointScripts = map[string]string{
 
 // EndpointNames are the constants of keys.go by the names that the scripts give them.
 var EndpointNames = map[string]string{
-	"ENDPOINTS": keyEndpoints, "UIDS": keyUIDs, "TENANT": keyTenant, "ALL": keyAll, "PUBLIC": keyPublic, "GONE": keyGone, "SEALED": keySealed,
+	"ENDPOINTS": keys.Endpoints, "UIDS": keys.UIDs, "TENANT": keys.Tenant, "ALL": keys.All, "PUBLIC": keys.Public, "GONE": keys.Gone, "SEALED": keys.Sealed,
 }
 
 // SetMostEndpoints sets another bound until it is called again.

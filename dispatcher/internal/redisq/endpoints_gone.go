@@ -10,12 +10,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 //go:embed lua/endpoint_versions.lua
 var endpointVersionsSrc string
 
-var endpointVersions = newScript("read versions of endpoints", endpointVersionsSrc)
+var endpointVersions = script.New("read versions of endpoints", endpointVersionsSrc)
 
 // Bounds of one call: versionsChunk whole records, each of 32 KiB at most, pass
 // through Lua to tell their versions, and gonePage deleted endpoints are listed.
@@ -59,7 +61,7 @@ func (s *Store) EndpointVersions(ctx context.Context, ids []string) ([]dispatche
 			out = append(out, dispatcher.EndpointVersion{Version: a.number(), End: a.number()})
 		}
 		if a.err != nil {
-			return nil, fmt.Errorf("%s: %w", endpointVersions.name, a.err)
+			return nil, fmt.Errorf("%s: %w", endpointVersions.Name, a.err)
 		}
 	}
 	return out, nil
@@ -72,7 +74,7 @@ func (s *Store) DeletedEndpoints(ctx context.Context, cursor string) (ends map[s
 		return nil, "", err
 	}
 	var scan *redis.ScanCmd
-	err = s.at(ctx, "read deleted endpoints", home, func(p redis.Pipeliner) { scan = p.HScan(ctx, s.home()+keyGone, at, "", gonePage) })
+	err = s.at(ctx, "read deleted endpoints", home, func(p redis.Pipeliner) { scan = p.HScan(ctx, s.home()+keys.Gone, at, "", gonePage) })
 	if err != nil {
 		return nil, "", err
 	}
@@ -89,7 +91,7 @@ func (s *Store) DeletedEndpoints(ctx context.Context, cursor string) (ends map[s
 
 // ForgetDeleted forgets that an endpoint was deleted.
 func (s *Store) ForgetDeleted(ctx context.Context, id string) error {
-	return s.at(ctx, "forget deleted endpoint", home, func(p redis.Pipeliner) { p.HDel(ctx, s.home()+keyGone, id) })
+	return s.at(ctx, "forget deleted endpoint", home, func(p redis.Pipeliner) { p.HDel(ctx, s.home()+keys.Gone, id) })
 }
 
 // parsePage reads the cursor of a scan; empty: from the start.

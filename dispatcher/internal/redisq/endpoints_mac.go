@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
 
@@ -68,7 +69,7 @@ func (s *Store) SealEndpoints(ctx context.Context, tell func(id string, err erro
 	if s.seal.Load() == nil {
 		return fmt.Errorf("seal endpoints: %w: set ENCRYPTION_KEY", seal.ErrNoKey)
 	}
-	key := s.home() + keyEndpoints
+	key := s.home() + keys.Endpoints
 	for cursor := uint64(0); ; {
 		var scan *redis.ScanCmd
 		if err := s.at(ctx, "read "+key, home, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, cursor, "", endpointsUnasked) }); err != nil {
@@ -93,7 +94,7 @@ const sealTries = 5
 func (s *Store) sealEndpoint(ctx context.Context, id string) (done bool, err error) {
 	for range sealTries {
 		var stored *redis.StringCmd
-		if err := s.at(ctx, "read endpoint", home, func(p redis.Pipeliner) { stored = p.HGet(ctx, s.home()+keyEndpoints, id) }); err != nil {
+		if err := s.at(ctx, "read endpoint", home, func(p redis.Pipeliner) { stored = p.HGet(ctx, s.home()+keys.Endpoints, id) }); err != nil {
 			return false, err
 		}
 		if stored.Val() == "" {

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // Bounds of one call that reads endpoints: a MiB of records, which keeps Redis
@@ -40,7 +41,7 @@ func (s *Store) Endpoints(ctx context.Context, ids []string) ([]*dispatcher.Endp
 		}
 		for _, part := range parts {
 			var stored *redis.SliceCmd
-			err := s.at(ctx, "read endpoints", home, func(p redis.Pipeliner) { stored = p.HMGet(ctx, s.home()+keyEndpoints, part...) })
+			err := s.at(ctx, "read endpoints", home, func(p redis.Pipeliner) { stored = p.HMGet(ctx, s.home()+keys.Endpoints, part...) })
 			if err != nil {
 				return nil, err
 			}
@@ -66,7 +67,7 @@ func (s *Store) partEndpoints(ctx context.Context, ids []string) (parts [][]stri
 	sizes := make([]*redis.Cmd, len(ids))
 	err = s.at(ctx, "read sizes of endpoints", home, func(p redis.Pipeliner) {
 		for i, id := range ids {
-			sizes[i] = p.Do(ctx, "hstrlen", s.home()+keyEndpoints, id)
+			sizes[i] = p.Do(ctx, "hstrlen", s.home()+keys.Endpoints, id)
 		}
 	})
 	if err != nil {
@@ -105,7 +106,7 @@ var unreadSeed = maphash.MakeSeed()
 // EndpointID finds the endpoint with a uid.
 func (s *Store) EndpointID(ctx context.Context, uid string) (string, error) {
 	var id *redis.StringCmd
-	err := s.at(ctx, "find endpoint", home, func(p redis.Pipeliner) { id = p.HGet(ctx, s.home()+keyUIDs, uid) })
+	err := s.at(ctx, "find endpoint", home, func(p redis.Pipeliner) { id = p.HGet(ctx, s.home()+keys.UIDs, uid) })
 	if err == nil && errors.Is(id.Err(), redis.Nil) {
 		err = fmt.Errorf("uid %q: %w", uid, dispatcher.ErrNoEndpoint)
 	}
@@ -138,7 +139,7 @@ const tenantPage = 16384
 // tenantIDs reads the ids of all endpoints of a tenant. Pages begin at a time of
 // creation, not at a number: one that is deleted meanwhile moves no other.
 func (s *Store) tenantIDs(ctx context.Context, tenant string) (ids []string, err error) {
-	key := s.home() + keyTenant + tenant
+	key := s.home() + keys.Tenant + tenant
 	for first := "-inf"; ; {
 		page, err := s.indexed(ctx, key, &redis.ZRangeBy{Min: first, Max: "+inf", Count: tenantPage})
 		if err != nil {
@@ -181,26 +182,26 @@ func (s *Store) ListEndpoints(ctx context.Context, f dispatcher.EndpointFilter) 
 	if err != nil {
 		return nil, "", err
 	}
-	keys := []string{s.home() + keyAll}
+	sets := []string{s.home() + keys.All}
 	switch {
 	case f.Public:
-		keys[0] = s.home() + keyPublic
+		sets[0] = s.home() + keys.Public
 	case len(f.Tenants) > 0:
-		keys = nil
+		sets = nil
 		for _, tenant := range slices.Compact(slices.Sorted(slices.Values(f.Tenants))) {
-			keys = append(keys, s.home()+keyTenant+tenant)
+			sets = append(sets, s.home()+keys.Tenant+tenant)
 		}
 	}
 	limit := cmp.Or(f.Limit, 50)
 	var entries []endpointCursor
-	for _, key := range keys {
+	for _, key := range sets {
 		more, err := s.endpointsBefore(ctx, key, at, limit+1)
 		if err != nil {
 			return nil, "", err
 		}
 		entries = append(entries, more...)
 	}
-	if len(keys) > 1 {
+	if len(sets) > 1 {
 		slices.SortFunc(entries, func(a, b endpointCursor) int {
 			return cmp.Or(cmp.Compare(b.created, a.created), cmp.Compare(b.id, a.id))
 		})

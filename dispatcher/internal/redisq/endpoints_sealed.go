@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
 
@@ -64,7 +65,7 @@ func (s *Store) sealedCounts(ctx context.Context) (counts map[string]int, whole 
 	var texts *redis.MapStringStringCmd
 	var all *redis.IntCmd
 	err = s.at(ctx, "count endpoints by key", home, func(p redis.Pipeliner) {
-		texts, all = p.HGetAll(ctx, s.home()+keySealed), p.HLen(ctx, s.home()+keyEndpoints)
+		texts, all = p.HGetAll(ctx, s.home()+keys.Sealed), p.HLen(ctx, s.home()+keys.Endpoints)
 	})
 	if err != nil {
 		return nil, false, err
@@ -85,7 +86,7 @@ func (s *Store) sealedCounts(ctx context.Context) (counts map[string]int, whole 
 // eachRecord goes through the records of endpoints until it has seen so many, and
 // reports whether these were all. One may come twice.
 func (s *Store) eachRecord(ctx context.Context, most int, do func(id, stored string)) (all bool, err error) {
-	key := s.home() + keyEndpoints
+	key := s.home() + keys.Endpoints
 	for cursor, seen := uint64(0), 0; seen < most; {
 		var scan *redis.ScanCmd
 		if err := s.at(ctx, "read "+key, home, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, cursor, "", endpointsUnasked) }); err != nil {

@@ -8,23 +8,25 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 // What the tests of this package look at from outside.
 var (
-	CommonSrc    = commonSrc
-	Prune        = prune
+	CommonSrc    = script.Common
+	Prune        = script.Prune
 	DecodeRecord = decodeRecord
-	CRC16        = crc16
+	CRC16        = keys.CRC16
 	MeaningOf    = meaningOf
 	ParseHint    = parseHint
 	ParseChange  = parseChange
 	ParseLimits  = parseLimits
 	NotDurable   = notDurable
-	Turn         = float64(turn)
+	Turn         = float64(keys.Turn)
 	Share        = share
 	Plain        = plain
-	KindOf       = kindOf
+	KindOf       = keys.KindOf
 )
 
 // EncodeRecord is a record without a body that lies apart.
@@ -35,12 +37,12 @@ func EncodeRecord(e dispatcher.Entry, deliver time.Time) []byte {
 
 // Names are the constants of keys.go by the names that common.lua gives them.
 var Names = map[string]string{
-	"MESSAGES": keyMessages, "FAN": keyFan, "DUE": keyDue, "READY": keyReady, "LEASES": keyLeases,
-	"MARKS": keyMarks, "PROGRESS": keyProgress, "HISTORY": keyHistory, "DONE": keyDone,
-	"CANCELLED": keyCancelled, "DEAD": keyDead, "SEEN": keySeen, "LANES": keyLanes, "IN": keyIn,
-	"PARKED": keyParked, "BEHIND": keyBehind, "LIMITS": keyLimits, "HELD": keyHeld,
-	"LANE": keyLane, "KNOWN": keyKnown, "NAMES": keyLaneNames, "COUNTS": keyCounts, "BURIED": keyBuried, "ENDS": keyEnds,
-	"FENCED": keyFenced, "ATTEMPTS": keyAttempts, "BODIES": keyBodies, "STAGED": keyStaged,
+	"MESSAGES": keys.Messages, "FAN": keys.Fan, "DUE": keys.Due, "READY": keys.Ready, "LEASES": keys.Leases,
+	"MARKS": keys.Marks, "PROGRESS": keys.Progress, "HISTORY": keys.History, "DONE": keys.Done,
+	"CANCELLED": keys.Cancelled, "DEAD": keys.Dead, "SEEN": keys.Seen, "LANES": keys.Lanes, "IN": keys.In,
+	"PARKED": keys.Parked, "BEHIND": keys.Behind, "LIMITS": keys.Limits, "HELD": keys.Held,
+	"LANE": keys.Lane, "KNOWN": keys.Known, "NAMES": keys.LaneNames, "COUNTS": keys.Counts, "BURIED": keys.Buried, "ENDS": keys.Ends,
+	"FENCED": keys.Fenced, "ATTEMPTS": keys.Attempts, "BODIES": keys.Bodies, "STAGED": keys.Staged,
 }
 
 // Codes are the verdicts as settle.lua spells them.
@@ -90,8 +92,8 @@ func ScriptTexts() map[string]string {
 	var add func(v reflect.Value)
 	add = func(v reflect.Value) {
 		for i := range v.NumField() {
-			if f := v.Field(i); f.Type() == reflect.TypeFor[script]() {
-				texts[f.FieldByName("name").String()] = f.FieldByName("text").String()
+			if f := v.Field(i); f.Type() == reflect.TypeFor[script.Script]() {
+				texts[f.FieldByName("Name").String()] = f.FieldByName("Text").String()
 			} else {
 				add(f)
 			}

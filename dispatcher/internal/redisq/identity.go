@@ -11,6 +11,9 @@ import (
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 // Pub/sub knows no databases: two deployments with the same PROJECT, each in a
@@ -21,7 +24,7 @@ import (
 //go:embed lua/identify.lua
 var identifySrc string
 
-var identifyScript = newScript("identify", identifySrc)
+var identifyScript = script.New("identify", identifySrc)
 
 // nameless is the id of a store that nobody listens to, as of a repartition.
 const nameless = "0"
@@ -57,7 +60,7 @@ func (s *Store) identify(ctx context.Context, have string) error {
 		_, _ = rand.Read(random[:]) // it never fails
 		var made *redis.Cmd
 		err := s.at(ctx, "identify", home, func(p redis.Pipeliner) {
-			made = p.Eval(ctx, identifyScript.text, []string{s.home()}, hex.EncodeToString(random[:]))
+			made = p.Eval(ctx, identifyScript.Text, []string{s.home()}, hex.EncodeToString(random[:]))
 		})
 		if err != nil {
 			return err
@@ -67,7 +70,7 @@ func (s *Store) identify(ctx context.Context, have string) error {
 		}
 	}
 	if !s.identity.take(have) {
-		return fmt.Errorf("%s says %q as the project's id, which must be 1 to 32 hex digits", s.home()+keyMeta, have)
+		return fmt.Errorf("%s says %q as the project's id, which must be 1 to 32 hex digits", s.home()+keys.Meta, have)
 	}
 	return nil
 }

@@ -5,31 +5,9 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
-
-// kinds are the types of the keys that are named after nothing.
-var kinds = map[string]string{
-	keyMessages: "hash", keyBodies: "hash", keyStaged: "zset", keyHeld: "hash", keyLaneNames: "hash", keyFan: "hash", keyDue: "zset", keyMarks: "hash", keyProgress: "hash", keyDone: "zset",
-	keyCancelled: "zset", keyDead: "zset", keySeen: "zset", keyLanes: "zset", keyParked: "zset", keyIn: "hash",
-	keyLane: "hash", keyLimits: "hash", keyKnown: "zset", keyCounts: "hash", keyBuried: "hash", keyEnds: "hash", keyFenced: "zset",
-	keyAttempts: "stream",
-}
-
-// kindsOfHome are those of the project's keys.
-var kindsOfHome = map[string]string{keyInstances: "hash", keyAbout: "hash", keyDeparted: "zset", keySealed: "hash"}
-
-// kindsOf are those of the keys that are named after something.
-var kindsOf = map[string]string{keyReady: "list", keyBehind: "zset", keyLeases: "zset", keyHistory: "list"}
-
-// kindOf is the type that a key of a partition must have; empty: any.
-func kindOf(name string) string {
-	for prefix, kind := range kindsOf {
-		if strings.HasPrefix(name, prefix) {
-			return kind
-		}
-	}
-	return kinds[name]
-}
 
 // ofWrongKind are the errands that met a key of another type than ours: a hand
 // wrote it. Scripts read before they change anything, so nothing was changed.
@@ -65,10 +43,10 @@ func (s *Store) mend(ctx context.Context, t *trip, wrong []int) {
 // removeWrong removes the keys of a partition, or of home, that are of another
 // type, and reports whether there were any.
 func (s *Store) removeWrong(ctx context.Context, partition int) bool {
-	want := kindsOfHome
+	want := keys.HomeKinds
 	if partition != home {
-		want = make(map[string]string, len(kinds))
-		for name, kind := range kinds {
+		want = make(map[string]string, len(keys.Kinds))
+		for name, kind := range keys.Kinds {
 			want[name] = kind
 		}
 		names, err := s.names(ctx)
@@ -76,7 +54,7 @@ func (s *Store) removeWrong(ctx context.Context, partition int) bool {
 			return false
 		}
 		for _, name := range names[1:] {
-			want[keyLeases+name.(string)] = kindsOf[keyLeases]
+			want[keys.Leases+name.(string)] = keys.NamedKinds[keys.Leases]
 		}
 	}
 	tag := s.tagOf(partition)

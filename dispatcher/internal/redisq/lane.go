@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // helds are the letters by which :limits says why a lane is held.
@@ -92,7 +93,7 @@ func (s *Store) Sweep(ctx context.Context, by string, lane dispatcher.Lane, curs
 	n := s.partition(lane)
 	var scan *redis.ScanCmd
 	err = s.at(ctx, "sweep "+string(lane), n, func(p redis.Pipeliner) {
-		scan = p.ZScan(ctx, s.tags[n]+keyDue, at, string(lane)+":*", sweepPage)
+		scan = p.ZScan(ctx, s.tags[n]+keys.Due, at, string(lane)+":*", sweepPage)
 	})
 	if err != nil {
 		return 0, cursor, nil, err

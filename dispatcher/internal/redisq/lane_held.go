@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // heldPage is how many held lanes are read in one call: some 10 KiB.
@@ -23,7 +24,7 @@ func (s *Store) HeldLanes(ctx context.Context, partition int, cursor string) (li
 	}
 	tag := s.tags[partition]
 	var scan *redis.ScanCmd
-	err = s.at(ctx, "read held lanes", partition, func(p redis.Pipeliner) { scan = p.HScan(ctx, tag+keyHeld, at, "", heldPage) })
+	err = s.at(ctx, "read held lanes", partition, func(p redis.Pipeliner) { scan = p.HScan(ctx, tag+keys.Held, at, "", heldPage) })
 	if err != nil {
 		return nil, "", inPartition(partition, err)
 	}
@@ -44,7 +45,7 @@ func (s *Store) HeldLanes(ctx context.Context, partition int, cursor string) (li
 		return nil, pageText(at), nil
 	}
 	var limits *redis.SliceCmd
-	err = s.at(ctx, "read held lanes", partition, func(p redis.Pipeliner) { limits = p.HMGet(ctx, tag+keyLimits, names...) })
+	err = s.at(ctx, "read held lanes", partition, func(p redis.Pipeliner) { limits = p.HMGet(ctx, tag+keys.Limits, names...) })
 	if err != nil {
 		return nil, "", inPartition(partition, err)
 	}
@@ -69,7 +70,7 @@ func (s *Store) LaneNames(ctx context.Context, partition int, cursor string) (li
 	}
 	var scan *redis.ScanCmd
 	err = s.at(ctx, "read lane names", partition, func(p redis.Pipeliner) {
-		scan = p.HScan(ctx, s.tags[partition]+keyLaneNames, at, "", namesPage)
+		scan = p.HScan(ctx, s.tags[partition]+keys.LaneNames, at, "", namesPage)
 	})
 	if err != nil {
 		return nil, "", inPartition(partition, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // eachHeld goes through what :held says, a page of each partition at a time. One
@@ -19,7 +20,7 @@ func (s *Store) eachHeld(ctx context.Context, do func(partition int, lane, text 
 	for left := s.all(); len(left) > 0; {
 		scans := make([]*redis.ScanCmd, len(left))
 		errs = append(errs, s.everyPartition(ctx, "read held lanes", left, func(p redis.Pipeliner, i int) {
-			scans[i] = p.HScan(ctx, s.tags[left[i]]+keyHeld, pages[left[i]], "", scanPage)
+			scans[i] = p.HScan(ctx, s.tags[left[i]]+keys.Held, pages[left[i]], "", scanPage)
 		}))
 		var more []int
 		for i, n := range left {

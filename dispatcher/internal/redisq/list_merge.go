@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // source is one index of one partition, in the order of its scores.
@@ -145,7 +146,7 @@ func millisOf(t time.Time) int64 { return t.Add(time.Millisecond - 1).UnixMilli(
 // key is the name of the zset that a source is.
 func (s *source) key() string {
 	return map[string]string{
-		"due": keyDue, "leases": keyLeases + s.of, "done": keyDone, "dead": keyDead, "cancelled": keyCancelled,
+		"due": keys.Due, "leases": keys.Leases + s.of, "done": keys.Done, "dead": keys.Dead, "cancelled": keys.Cancelled,
 	}[s.index]
 }
 

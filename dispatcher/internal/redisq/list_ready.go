@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // lanesChunk is how many lanes one call looks through for those in which
@@ -105,7 +106,7 @@ func (l *lister) lists(ctx context.Context, at *cursor, lanes []string) (*cursor
 func (l *lister) marks(ctx context.Context, at cursor) (*cursor, error) {
 	sizes := make([]*redis.IntCmd, len(l.s.tags))
 	err := l.s.everyPartition(ctx, "read marks", l.s.all(), func(p redis.Pipeliner, n int) {
-		sizes[n] = p.HLen(ctx, l.s.tags[n]+keyMarks)
+		sizes[n] = p.HLen(ctx, l.s.tags[n]+keys.Marks)
 	})
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // An instance that was stopped for so long that it was taken for dead, a
@@ -60,7 +61,7 @@ func (d *division) doubted() int64 {
 func (s *Store) mustStand(ctx context.Context) error {
 	doubts := s.division.doubts.Load()
 	var have *redis.SliceCmd
-	err := s.at(ctx, "read "+s.home()+keyMeta, home, func(p redis.Pipeliner) { have = s.readDivision(ctx, p) })
+	err := s.at(ctx, "read "+s.home()+keys.Meta, home, func(p redis.Pipeliner) { have = s.readDivision(ctx, p) })
 	if err == nil {
 		s.compareDivision(have, doubts)
 	}
@@ -69,7 +70,7 @@ func (s *Store) mustStand(ctx context.Context) error {
 
 // readDivision reads the fields of :meta that compareDivision needs.
 func (s *Store) readDivision(ctx context.Context, p redis.Pipeliner) *redis.SliceCmd {
-	return p.HMGet(ctx, s.home()+keyMeta, metaPartitions, metaRepartition, metaSchema, metaID)
+	return p.HMGet(ctx, s.home()+keys.Meta, metaPartitions, metaRepartition, metaSchema, metaID)
 }
 
 // compareDivision compares what :meta says with what it said at the start. An

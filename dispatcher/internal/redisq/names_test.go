@@ -2,6 +2,7 @@ package redisq_test
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -27,42 +28,51 @@ func TestScriptsAndGoNameTheKeysAlike(t *testing.T) {
 }
 
 func TestEveryScriptHasAHeaderThatNamesItsArgumentsAndItsAnswer(t *testing.T) {
-	files, err := os.ReadDir("lua")
-	require.NoError(t, err)
-	require.Greater(t, len(files), 18)
-	for _, file := range files {
-		src, err := os.ReadFile("lua/" + file.Name())
-		require.NoError(t, err)
-		text := string(src)
-		name := strings.TrimSuffix(file.Name(), ".lua")
-		require.True(t, strings.HasPrefix(text, "-- "+name+": "), "%s begins with its name", file.Name())
-		require.Contains(t, text, "ARGV[", file.Name())
+	for name, text := range luaFiles(t) {
+		require.True(t, strings.HasPrefix(text, "-- "+name+": "), "%s begins with its name", name)
+		require.Contains(t, text, "ARGV[", name)
 		if name != "common" && name != "state" && name != "doctor" && name != "order" && name != "read" && name != "beat" && name != "identify" &&
 			!strings.HasPrefix(name, "endpoint_") && !strings.HasPrefix(name, "repartition_") { // nobody works beside those
-			require.Contains(t, text, "-- returns now, due, weight", file.Name())
+			require.Contains(t, text, "-- returns now, due, weight", name)
 		}
 	}
 }
 
 // A declared key that exists would let a script run in a slot that is moving.
 func TestScriptsDeclareNoKeyButTheTag(t *testing.T) {
-	files, err := os.ReadDir("lua")
-	require.NoError(t, err)
-	for _, file := range files {
-		src, err := os.ReadFile("lua/" + file.Name())
-		require.NoError(t, err)
-		for i, line := range strings.Split(string(src), "\n") {
+	for name, text := range luaFiles(t) {
+		for i, line := range strings.Split(text, "\n") {
 			code, _, _ := strings.Cut(line, "--")
 			if strings.Contains(code, "KEYS") {
-				own := file.Name() == "common.lua" || file.Name() == "beat.lua" || file.Name() == "identify.lua" || strings.HasPrefix(file.Name(), "endpoint_")
-				require.True(t, own, "%s, line %d", file.Name(), i+1)
+				own := name == "common" || name == "beat" || name == "identify" || strings.HasPrefix(name, "endpoint_")
+				require.True(t, own, "%s, line %d", name, i+1)
 				require.Contains(t, code, "KEYS[1]", "line %d", i+1)
 			}
 			if strings.Contains(code, "'TIME'") {
-				require.Equal(t, "common.lua", file.Name(), "TIME is read once: line %d", i+1)
+				require.Equal(t, "common", name, "TIME is read once: line %d", i+1)
 			}
 		}
 	}
+}
+
+// luaFiles are the texts of all scripts and their parts by their names, also
+// those of the packages below.
+func luaFiles(t *testing.T) map[string]string {
+	t.Helper()
+	texts := map[string]string{}
+	for _, pattern := range []string{"lua/*.lua", "*/lua/*.lua"} {
+		files, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		for _, file := range files {
+			src, err := os.ReadFile(file)
+			require.NoError(t, err)
+			name := strings.TrimSuffix(filepath.Base(file), ".lua")
+			require.NotContains(t, texts, name, "two scripts have one name")
+			texts[name] = string(src)
+		}
+	}
+	require.Greater(t, len(texts), 18)
+	return texts
 }
 
 func TestLanesAreSpreadByTheChecksumOfTheClusterSpecification(t *testing.T) {

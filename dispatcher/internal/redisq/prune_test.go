@@ -1,8 +1,6 @@
 package redisq_test
 
 import (
-	"os"
-	"path/filepath"
 	"regexp"
 	"testing"
 
@@ -57,14 +55,10 @@ func TestPruningSeesAllFunctionsOfAName(t *testing.T) {
 }
 
 func TestNoScriptCallsAFunctionThatWasPruned(t *testing.T) {
-	files, err := filepath.Glob("lua/*.lua")
-	require.NoError(t, err)
 	functions := map[string]bool{}
 	define := regexp.MustCompile(`\bfunction (\w+)\(`)
-	for _, file := range files {
-		src, err := os.ReadFile(file)
-		require.NoError(t, err)
-		for _, match := range regexp.MustCompile(`(?m)^local function (\w+)\(`).FindAllStringSubmatch(string(src), -1) {
+	for _, text := range luaFiles(t) {
+		for _, match := range regexp.MustCompile(`(?m)^local function (\w+)\(`).FindAllStringSubmatch(text, -1) {
 			functions[match[1]] = true
 		}
 	}

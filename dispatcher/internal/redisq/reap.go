@@ -11,13 +11,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // reapBatch bounds one call of the script, which reads the record of each
 // delivery that it ends: a MiB of them at most.
 const reapBatch = 64
 
-func (s *Store) instances() string { return s.home() + keyInstances }
+func (s *Store) instances() string { return s.home() + keys.Instances }
 
 // Beat writes the number of instance by and reads those of all: two plain
 // commands, since what a script does inside counts too, and this goes on for ever.
@@ -36,7 +37,7 @@ func (s *Store) Beat(ctx context.Context, by string, number int64) (fresh bool, 
 	})
 	fresh = fresh || valueOf(set) == 1
 	if errors.Is(err, dispatcher.ErrFull) {
-		fresh, err = s.setFull(ctx, keyInstances, by, number)
+		fresh, err = s.setFull(ctx, keys.Instances, by, number)
 		if err == nil {
 			err = s.failed("beat", read.Err())
 		}
@@ -66,7 +67,7 @@ func (s *Store) Beat(ctx context.Context, by string, number int64) (fresh bool, 
 func (s *Store) setFull(ctx context.Context, key, field string, value any) (fresh bool, err error) {
 	var set *redis.Cmd
 	err = s.at(ctx, "beat", home, func(p redis.Pipeliner) {
-		set = p.Eval(ctx, s.scripts.beat.text, []string{s.home()}, key, field, value)
+		set = p.Eval(ctx, s.scripts.beat.Text, []string{s.home()}, key, field, value)
 	})
 	if err != nil {
 		return false, err
@@ -84,11 +85,11 @@ const departedMost = 128
 // name to look for them. The names are ordered by the writer's own time,
 // which nothing is compared with.
 func (s *Store) Leave(ctx context.Context, by string) error {
-	key := s.home() + keyDeparted
+	key := s.home() + keys.Departed
 	err := s.at(ctx, "leave", home, func(p redis.Pipeliner) {
 		p.ZAdd(ctx, key, redis.Z{Score: float64(time.Now().UnixMilli()), Member: by})
 		p.HDel(ctx, s.instances(), by)
-		p.HDel(ctx, s.home()+keyAbout, by)
+		p.HDel(ctx, s.home()+keys.About, by)
 		p.ZRemRangeByRank(ctx, key, 0, -departedMost-1)
 	})
 	if errors.Is(err, dispatcher.ErrFull) {
@@ -101,7 +102,7 @@ func (s *Store) Leave(ctx context.Context, by string) error {
 func (s *Store) Orphans(ctx context.Context) ([]string, error) {
 	var departed *redis.StringSliceCmd
 	err := s.at(ctx, "read departed instances", home, func(p redis.Pipeliner) {
-		departed = p.ZRange(ctx, s.home()+keyDeparted, 0, -1)
+		departed = p.ZRange(ctx, s.home()+keys.Departed, 0, -1)
 	})
 	names := valueOf(departed)
 	if err != nil || len(names) == 0 {
@@ -109,11 +110,11 @@ func (s *Store) Orphans(ctx context.Context) ([]string, error) {
 	}
 	all, found := s.all(), make([]*redis.IntCmd, len(s.tags))
 	err = s.everyPartition(ctx, "look for strays", all, func(p redis.Pipeliner, n int) {
-		keys := make([]string, len(names))
+		leases := make([]string, len(names))
 		for i, name := range names {
-			keys[i] = s.tags[n] + keyLeases + name
+			leases[i] = s.tags[n] + keys.Leases + name
 		}
-		found[n] = p.Exists(ctx, keys...)
+		found[n] = p.Exists(ctx, leases...)
 	})
 	some := slices.DeleteFunc(all, func(n int) bool { return valueOf(found[n]) == 0 })
 	if len(some) == 0 {
@@ -123,7 +124,7 @@ func (s *Store) Orphans(ctx context.Context) ([]string, error) {
 	again := s.everyPartition(ctx, "look for strays", some, func(p redis.Pipeliner, i int) {
 		each[i] = make([]*redis.IntCmd, len(names))
 		for k, name := range names {
-			each[i][k] = p.Exists(ctx, s.tags[some[i]]+keyLeases+name)
+			each[i][k] = p.Exists(ctx, s.tags[some[i]]+keys.Leases+name)
 		}
 	})
 	var strays []string

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // A repartition moves a project to another number of partitions while nothing
@@ -183,7 +185,7 @@ func (r *repartition) rehearse(ctx context.Context) error {
 		if err := r.moveMessages(ctx, n); err != nil {
 			return err
 		}
-		if err := r.moveHash(ctx, n, keyIn, r.ofLane, &r.out.Moved.Lanes); err != nil {
+		if err := r.moveHash(ctx, n, keys.In, r.ofLane, &r.out.Moved.Lanes); err != nil {
 			return err
 		}
 		r.tell(phaseMove, n)
@@ -216,7 +218,7 @@ func (r *repartition) tell(p phase, partition int) {
 }
 
 // target is where a lane lies from now on.
-func (r *repartition) target(lane string) int { return int(crc16(lane)) % r.mark.to }
+func (r *repartition) target(lane string) int { return int(keys.CRC16(lane)) % r.mark.to }
 
 // trip makes a round trip. Where it copies, and what is copied may lie on
 // another server, it has to be as durable there as DURABILITY asks before it is

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // clashIDs bounds what the look for clashes remembers at a time, some 40 bytes
@@ -28,7 +30,7 @@ func (r *repartition) mustNotClash(ctx context.Context) error {
 	total := int64(0)
 	for n := range r.mark.from {
 		var size *redis.IntCmd
-		err := r.at(ctx, "read messages", n, func(p redis.Pipeliner) { size = p.HLen(ctx, r.tags[n]+keyMessages) })
+		err := r.at(ctx, "read messages", n, func(p redis.Pipeliner) { size = p.HLen(ctx, r.tags[n]+keys.Messages) })
 		if err != nil {
 			return err
 		}
@@ -60,7 +62,7 @@ func (r *repartition) clashes(ctx context.Context, round, rounds uint64) (ids []
 	for n := range r.mark.from {
 		err := r.eachPage(ctx, n, func(page []stored) error {
 			for _, m := range page {
-				if !m.whole() || uint64(crc16(m.id))%rounds != round {
+				if !m.whole() || uint64(keys.CRC16(m.id))%rounds != round {
 					continue
 				}
 				digest := binary.BigEndian.Uint64([]byte(m.digest()))

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // end makes the counts of the partitions anew, removes those that are no more,
@@ -28,7 +29,7 @@ func (r *repartition) end(ctx context.Context) error {
 		return err
 	}
 	for q, of := range counts {
-		key := r.tags[q] + keyCounts
+		key := r.tags[q] + keys.Counts
 		err := r.at(ctx, "count", q, func(p redis.Pipeliner) {
 			p.Del(ctx, key)
 			for status, n := range of {
@@ -57,7 +58,7 @@ func (r *repartition) countPlaces(ctx context.Context, q int) (map[dispatcher.St
 	ended := map[dispatcher.Status]*redis.IntCmd{}
 	err := r.at(ctx, "count", q, func(p redis.Pipeliner) {
 		for key, status := range map[string]dispatcher.Status{
-			keyDone: dispatcher.StatusDelivered, keyCancelled: dispatcher.StatusCancelled, keyDead: dispatcher.StatusDead,
+			keys.Done: dispatcher.StatusDelivered, keys.Cancelled: dispatcher.StatusCancelled, keys.Dead: dispatcher.StatusDead,
 		} {
 			ended[status] = p.ZCard(ctx, r.tags[q]+key)
 		}
@@ -82,12 +83,12 @@ func (r *repartition) countDue(ctx context.Context, q int, start int64, counts m
 	var page *redis.StringSliceCmd
 	var texts *redis.SliceCmd
 	err := r.at(ctx, "count", q, func(p redis.Pipeliner) {
-		page = p.ZRange(ctx, r.tags[q]+keyDue, start, start+r.page-1)
+		page = p.ZRange(ctx, r.tags[q]+keys.Due, start, start+r.page-1)
 	})
 	if err != nil || len(page.Val()) == 0 {
 		return 0, err
 	}
-	err = r.at(ctx, "count", q, func(p redis.Pipeliner) { texts = p.HMGet(ctx, r.tags[q]+keyProgress, page.Val()...) })
+	err = r.at(ctx, "count", q, func(p redis.Pipeliner) { texts = p.HMGet(ctx, r.tags[q]+keys.Progress, page.Val()...) })
 	for _, v := range valueOf(texts) {
 		text, _ := v.(string)
 		far, wrong := parseProgress(text)
@@ -113,10 +114,10 @@ func (r *repartition) countKeys(ctx context.Context, counts []map[dispatcher.Sta
 			return nil
 		}
 		if r.target(lane) != key.partition {
-			return errLeft(tag(r.project, key.partition) + key.name)
+			return errLeft(keys.Tag(r.project, key.partition) + key.name)
 		}
 		at := maphash.Comparable(seed, key)
-		if strings.HasPrefix(key.name, keyHistory) || counted[at] {
+		if strings.HasPrefix(key.name, keys.History) || counted[at] {
 			return nil
 		}
 		counted[at] = true
@@ -140,7 +141,7 @@ func (r *repartition) countKeys(ctx context.Context, counts []map[dispatcher.Sta
 // remove forgets a partition that is no more, once nothing of a lane is there.
 func (r *repartition) remove(ctx context.Context, n int) error {
 	rest := []string{
-		keyDue, keyDone, keyCancelled, keyDead, keyMarks, keyProgress, keyIn, keyLane, keyLanes, keyParked, keyKnown, keyBuried, keyFan,
+		keys.Due, keys.Done, keys.Cancelled, keys.Dead, keys.Marks, keys.Progress, keys.In, keys.Lane, keys.Lanes, keys.Parked, keys.Known, keys.Buried, keys.Fan,
 	}
 	there := make([]*redis.IntCmd, len(rest))
 	err := r.at(ctx, "remove "+r.tags[n], n, func(p redis.Pipeliner) {
@@ -157,7 +158,7 @@ func (r *repartition) remove(ctx context.Context, n int) error {
 		}
 	}
 	return r.at(ctx, "remove "+r.tags[n], n, func(p redis.Pipeliner) {
-		for _, key := range []string{keyMessages, keyBodies, keyStaged, keySeen, keyLimits, keyHeld, keyCounts, keyEnds, keyFenced, keyAttempts} {
+		for _, key := range []string{keys.Messages, keys.Bodies, keys.Staged, keys.Seen, keys.Limits, keys.Held, keys.Counts, keys.Ends, keys.Fenced, keys.Attempts} {
 			p.Unlink(ctx, r.tags[n]+key)
 		}
 	})

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // entriesPage is how many entries are moved at a time.
@@ -40,22 +42,22 @@ func (r *repartition) moveEntries(ctx context.Context, n int) error {
 		key  string
 		lane laneFunc
 	}{
-		{keyMarks, r.ofDelivery}, {keyProgress, r.ofDelivery}, {keyLane, r.ofLane}, {keyLimits, r.ofLane}, {keyHeld, r.ofLane},
-		{keyBuried, r.ofBuried}, {keyLaneNames, r.ofLane},
+		{keys.Marks, r.ofDelivery}, {keys.Progress, r.ofDelivery}, {keys.Lane, r.ofLane}, {keys.Limits, r.ofLane}, {keys.Held, r.ofLane},
+		{keys.Buried, r.ofBuried}, {keys.LaneNames, r.ofLane},
 	} {
 		if err := r.moveHash(ctx, n, hash.key, hash.lane, nil); err != nil {
 			return err
 		}
 	}
-	if err := r.moveHash(ctx, n, keyIn, r.ofLane, &r.out.Moved.Lanes); err != nil {
+	if err := r.moveHash(ctx, n, keys.In, r.ofLane, &r.out.Moved.Lanes); err != nil {
 		return err
 	}
 	for _, set := range []struct {
 		key  string
 		lane laneFunc
 	}{
-		{keyDue, r.ofDelivery}, {keyDone, r.ofDelivery}, {keyCancelled, r.ofDelivery}, {keyDead, r.ofDelivery},
-		{keyLanes, r.ofLane}, {keyParked, r.ofLane}, {keyKnown, r.ofLane},
+		{keys.Due, r.ofDelivery}, {keys.Done, r.ofDelivery}, {keys.Cancelled, r.ofDelivery}, {keys.Dead, r.ofDelivery},
+		{keys.Lanes, r.ofLane}, {keys.Parked, r.ofLane}, {keys.Known, r.ofLane},
 	} {
 		if err := r.moveSet(ctx, n, set.key, set.lane); err != nil {
 			return err
@@ -72,7 +74,7 @@ func (r *repartition) copyEnds(ctx context.Context, n int) error {
 		return nil
 	}
 	var ends *redis.MapStringStringCmd
-	if err := r.at(ctx, "read ends", n, func(p redis.Pipeliner) { ends = p.HGetAll(ctx, r.tags[n]+keyEnds) }); err != nil {
+	if err := r.at(ctx, "read ends", n, func(p redis.Pipeliner) { ends = p.HGetAll(ctx, r.tags[n]+keys.Ends) }); err != nil {
 		return err
 	}
 	var fields []any
@@ -83,7 +85,7 @@ func (r *repartition) copyEnds(ctx context.Context, n int) error {
 		return nil
 	}
 	q := n % r.mark.to
-	return r.at(ctx, "copy ends", q, func(p redis.Pipeliner) { p.HSet(ctx, r.tags[q]+keyEnds, fields...) })
+	return r.at(ctx, "copy ends", q, func(p redis.Pipeliner) { p.HSet(ctx, r.tags[q]+keys.Ends, fields...) })
 }
 
 // addEnds adds up what copyEnds brought.

@@ -6,6 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // class are the partitions in which a lane of the old partition n may lie from
@@ -49,8 +50,8 @@ func (r *repartition) copyShared(ctx context.Context, n int) error {
 	var fenced *redis.ZSliceCmd
 	var limits, held *redis.StringCmd
 	err := r.at(ctx, "read fenced", n, func(p redis.Pipeliner) {
-		fenced = p.ZRangeWithScores(ctx, r.tags[n]+keyFenced, 0, -1)
-		limits, held = p.HGet(ctx, r.tags[n]+keyLimits, "*"), p.HGet(ctx, r.tags[n]+keyHeld, "*")
+		fenced = p.ZRangeWithScores(ctx, r.tags[n]+keys.Fenced, 0, -1)
+		limits, held = p.HGet(ctx, r.tags[n]+keys.Limits, "*"), p.HGet(ctx, r.tags[n]+keys.Held, "*")
 	})
 	if err != nil {
 		return err
@@ -62,13 +63,13 @@ func (r *repartition) copyShared(ctx context.Context, n int) error {
 		}
 		copies = append(copies, errand{partition: q, fill: func(p redis.Pipeliner) {
 			if len(fenced.Val()) > 0 {
-				p.ZAdd(ctx, r.tags[q]+keyFenced, fenced.Val()...)
+				p.ZAdd(ctx, r.tags[q]+keys.Fenced, fenced.Val()...)
 			}
 			if limits.Val() != "" {
-				p.HSet(ctx, r.tags[q]+keyLimits, "*", limits.Val())
+				p.HSet(ctx, r.tags[q]+keys.Limits, "*", limits.Val())
 			}
 			if held.Val() != "" {
-				p.HSet(ctx, r.tags[q]+keyHeld, "*", held.Val())
+				p.HSet(ctx, r.tags[q]+keys.Held, "*", held.Val())
 			}
 		}})
 	}
@@ -89,7 +90,7 @@ func (r *repartition) idsKept(all int) int {
 // copyIDs copies a partition's ids, the newest first. They stay where they are:
 // what is not needed there goes at the end, or is trimmed.
 func (r *repartition) copyIDs(ctx context.Context, n int) error {
-	seen := r.tags[n] + keySeen
+	seen := r.tags[n] + keys.Seen
 	var size *redis.IntCmd
 	if err := r.at(ctx, "read "+seen, n, func(p redis.Pipeliner) { size = p.ZCard(ctx, seen) }); err != nil {
 		return err

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // partitionKey is a key of a partition: its tag's number, and its name behind
@@ -114,10 +116,10 @@ func (r *repartition) moveKeys(ctx context.Context) error {
 
 // owner is the lane that a key belongs to; empty: none.
 func owner(name string) (lane string, line bool) {
-	for _, prefix := range []string{keyReady, keyHistory, keyBehind} {
+	for _, prefix := range []string{keys.Ready, keys.History, keys.Behind} {
 		if rest, ok := strings.CutPrefix(name, prefix); ok {
 			lane, _, _ = strings.Cut(rest, ":")
-			return lane, prefix == keyBehind
+			return lane, prefix == keys.Behind
 		}
 	}
 	return "", false

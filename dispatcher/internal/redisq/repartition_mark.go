@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // Fields of :meta.
@@ -76,7 +78,7 @@ func underWay(meta map[string]string) error {
 
 // readMark finds what is to be done, and whether it was begun before.
 func (r *repartition) readMark(ctx context.Context) (m mark, again bool, err error) {
-	key := r.home() + keyMeta
+	key := r.home() + keys.Meta
 	meta, err := r.meta(ctx, key)
 	switch {
 	case err != nil:
@@ -114,14 +116,14 @@ func (r *repartition) reach(ctx context.Context, p phase) error {
 		r.tell(p, -1)
 	}
 	return r.at(ctx, "mark", home, func(c redis.Pipeliner) {
-		c.HSet(ctx, r.home()+keyMeta, metaRepartition, r.mark.String())
+		c.HSet(ctx, r.home()+keys.Meta, metaRepartition, r.mark.String())
 	})
 }
 
 // mustBeMarked makes sure that it is still this that is under way: a run that
 // was stopped for long may find that another has ended it.
 func (r *repartition) mustBeMarked(ctx context.Context) error {
-	have, err := r.meta(ctx, r.home()+keyMeta)
+	have, err := r.meta(ctx, r.home()+keys.Meta)
 	if err == nil && have[metaRepartition] != r.mark.String() {
 		err = errors.New("another run has ended or changed it meanwhile")
 	}
@@ -130,13 +132,13 @@ func (r *repartition) mustBeMarked(ctx context.Context) error {
 
 // unmark gives the project back as it was.
 func (r *repartition) unmark(ctx context.Context) error {
-	return r.at(ctx, "unmark", home, func(c redis.Pipeliner) { c.HDel(ctx, r.home()+keyMeta, metaRepartition) })
+	return r.at(ctx, "unmark", home, func(c redis.Pipeliner) { c.HDel(ctx, r.home()+keys.Meta, metaRepartition) })
 }
 
 // serve gives the project back with its new partitions. The mark goes last.
 func (r *repartition) serve(ctx context.Context) error {
 	return r.at(ctx, "unmark", home, func(c redis.Pipeliner) {
-		c.HSet(ctx, r.home()+keyMeta, metaPartitions, r.mark.to)
-		c.HDel(ctx, r.home()+keyMeta, metaRepartition)
+		c.HSet(ctx, r.home()+keys.Meta, metaPartitions, r.mark.to)
+		c.HDel(ctx, r.home()+keys.Meta, metaRepartition)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // Pages of messages. Their bodies are carried through this process, so what is
@@ -143,7 +144,7 @@ func (r *repartition) moveMessages(ctx context.Context, n int) error {
 // records reads messages as they lie in a partition; nil where one is not there.
 func (r *repartition) records(ctx context.Context, n int, ids []string) ([]any, error) {
 	var records *redis.SliceCmd
-	err := r.at(ctx, "read messages", n, func(p redis.Pipeliner) { records = p.HMGet(ctx, r.tags[n]+keyMessages, ids...) })
+	err := r.at(ctx, "read messages", n, func(p redis.Pipeliner) { records = p.HMGet(ctx, r.tags[n]+keys.Messages, ids...) })
 	return valueOf(records), err
 }
 
@@ -196,7 +197,7 @@ func (r *repartition) moveBodies(ctx context.Context, n int, batch []split) erro
 		}
 		field := m.id + " " + m.digest()
 		var body *redis.StringCmd
-		err := r.at(ctx, "read bodies", n, func(p redis.Pipeliner) { body = p.HGet(ctx, r.tags[n]+keyBodies, field) })
+		err := r.at(ctx, "read bodies", n, func(p redis.Pipeliner) { body = p.HGet(ctx, r.tags[n]+keys.Bodies, field) })
 		if err != nil {
 			return err
 		}
@@ -207,7 +208,7 @@ func (r *repartition) moveBodies(ctx context.Context, n int, batch []split) erro
 		for q, lanes := range m.to {
 			if q != n && living(lanes) > 0 {
 				copies = append(copies, errand{partition: q, fill: func(p redis.Pipeliner) {
-					p.HSet(ctx, r.tags[q]+keyBodies, field, body.Val())
+					p.HSet(ctx, r.tags[q]+keys.Bodies, field, body.Val())
 				}})
 			}
 		}

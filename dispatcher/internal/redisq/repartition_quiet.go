@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // quietLook is how often the instances are looked at meanwhile: so a person who
@@ -85,7 +87,7 @@ func (r *repartition) mustBeQuiet(ctx context.Context) error {
 	}
 	dead := slices.Collect(maps.Keys(first))
 	err = r.eachKey(ctx, func(key partitionKey) error {
-		if name, ok := strings.CutPrefix(key.name, keyLeases); ok && !slices.Contains(dead, name) {
+		if name, ok := strings.CutPrefix(key.name, keys.Leases); ok && !slices.Contains(dead, name) {
 			dead = append(dead, name) // it was forgotten though it held something
 		}
 		return nil

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // retentionOf adds for how long finished deliveries are kept whole by now. A
@@ -25,7 +26,7 @@ func (s *Store) retentionOf(ctx context.Context, st *dispatcher.Stats) error {
 	t := trip{clock: true, errands: make([]errand, len(s.tags))}
 	for n, tag := range s.tags {
 		t.errands[n] = errand{partition: n, fill: func(p redis.Pipeliner) {
-			for i, key := range []string{keyDone, keyCancelled} {
+			for i, key := range []string{keys.Done, keys.Cancelled} {
 				ends[n][i] = end{p.ZCard(ctx, tag+key), p.ZRangeWithScores(ctx, tag+key, 0, 0)}
 			}
 		}}

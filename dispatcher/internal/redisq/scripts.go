@@ -1,24 +1,11 @@
 package redisq
 
 import (
-	"crypto/sha1"
 	_ "embed" // the scripts
-	"encoding/hex"
-	"strings"
 	"sync"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
-
-//go:embed lua/common.lua
-var commonSrc string // names, clock and records: what every script shares, put before each
-
-//go:embed lua/state.lua
-var stateSrc string // lanes, counts and the end of each script: put behind common
-
-//go:embed lua/read.lua
-var readSrc string // where a delivery stands: put before look, list and lanes
-
-//go:embed lua/order.lua
-var orderSrc string // who is next, and what ends: put before each script that ends a delivery or puts one in line
 
 //go:embed lua/digests.lua
 var digestsSrc string
@@ -95,30 +82,17 @@ var repartitionKeepSrc string
 //go:embed lua/repartition_ends.lua
 var repartitionEndsSrc string
 
-// script is one change of state, known to Redis by the SHA-1 of its text.
-type script struct {
-	name string // the word of the flow, for errors
-	text string
-	sha  string
-}
-
 // scripts are all of them.
 type scripts struct {
-	digests, schedule, move, claim, settle, reap script
-	cancel, retry, lane, forget, sweep, trim     script
-	look, stand, list, readyLanes, busyLanes     script
-	lanes, beat                                  script
+	digests, schedule, move, claim, settle, reap script.Script
+	cancel, retry, lane, forget, sweep, trim     script.Script
+	look, stand, list, readyLanes, busyLanes     script.Script
+	lanes, beat                                  script.Script
 
-	repartitionPage, repartitionPut, repartitionKeep, repartitionEnds script
-	survey                                                            script
+	repartitionPage, repartitionPut, repartitionKeep, repartitionEnds script.Script
+	survey                                                            script.Script
 	doctor                                                            doctorScripts
 }
-
-const (
-	realClock = "local clock = call('TIME')\n"
-	testClock = "local given = call('GET', tag .. '" + keyClock + "')\n" +
-		"local clock = { math.floor(given / 1000000), given % 1000000 }\n"
-)
 
 // The scripts are put together once for all stores of a process.
 var (
@@ -136,35 +110,29 @@ func newScripts(given bool) scripts {
 }
 
 func makeScripts(given bool) scripts {
-	common := commonSrc
-	if given {
-		common = strings.Replace(common, realClock, testClock, 1)
-	}
-	make := func(name string, src ...string) script {
-		return newScript(name, prune(common+stateSrc+strings.Join(src, "")))
-	}
+	make := func(name string, parts ...string) script.Script { return script.Make(given, name, parts...) }
 	return scripts{
 		digests:  make("digests", digestsSrc),
-		schedule: make("schedule", orderSrc, scheduleSrc),
-		move:     make("move", orderSrc, moveSrc),
-		claim:    make("claim", orderSrc, claimSrc),
-		settle:   make("settle", orderSrc, settleSrc),
-		reap:     make("reap", orderSrc, reapSrc),
-		cancel:   make("cancel", orderSrc, cancelSrc),
-		retry:    make("retry", orderSrc, retrySrc),
+		schedule: make("schedule", script.Order, scheduleSrc),
+		move:     make("move", script.Order, moveSrc),
+		claim:    make("claim", script.Order, claimSrc),
+		settle:   make("settle", script.Order, settleSrc),
+		reap:     make("reap", script.Order, reapSrc),
+		cancel:   make("cancel", script.Order, cancelSrc),
+		retry:    make("retry", script.Order, retrySrc),
 		lane:     make("lane", laneSrc),
 		forget:   make("forget", forgetSrc),
-		sweep:    make("sweep", orderSrc, sweepSrc),
+		sweep:    make("sweep", script.Order, sweepSrc),
 		trim:     make("trim", trimSrc),
-		look:     make("look", readSrc, lookSrc),
-		stand:    make("stand", readSrc, standSrc),
-		list:     make("list", readSrc, listSrc),
-		lanes:    make("lanes", readSrc, lanesSrc),
+		look:     make("look", script.Read, lookSrc),
+		stand:    make("stand", script.Read, standSrc),
+		list:     make("list", script.Read, listSrc),
+		lanes:    make("lanes", script.Read, lanesSrc),
 
-		readyLanes: make("ready_lanes", readSrc, readyLanesSrc),
-		busyLanes:  make("busy_lanes", readSrc, busyLanesSrc),
+		readyLanes: make("ready_lanes", script.Read, readyLanesSrc),
+		busyLanes:  make("busy_lanes", script.Read, busyLanesSrc),
 
-		beat:            newScript("beat", beatSrc),
+		beat:            script.New("beat", beatSrc),
 		repartitionPage: make("repartition_page", repartitionPageSrc),
 		repartitionPut:  make("repartition_put", repartitionNameSrc, repartitionPutSrc),
 		repartitionKeep: make("repartition_keep", repartitionNameSrc, repartitionKeepSrc),
@@ -172,9 +140,4 @@ func makeScripts(given bool) scripts {
 		survey:          make("survey", surveySrc),
 		doctor:          newDoctorScripts(make),
 	}
-}
-
-func newScript(name, text string) script {
-	sum := sha1.Sum([]byte(text))
-	return script{name: name, text: text, sha: hex.EncodeToString(sum[:])}
 }

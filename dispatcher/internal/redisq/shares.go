@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // shares knows the permits of all instances, of which the lanes have their
@@ -83,10 +84,10 @@ func permitsOf(text string) int {
 // Join tells the others of an instance, so that they know its permits. Where
 // memory is full a script does it, which may.
 func (s *Store) Join(ctx context.Context, by string, a dispatcher.Instance) error {
-	key, text := s.home()+keyAbout, aboutText(a)
+	key, text := s.home()+keys.About, aboutText(a)
 	err := s.at(ctx, "join", home, func(p redis.Pipeliner) { p.HSet(ctx, key, by, text) })
 	if errors.Is(err, dispatcher.ErrFull) {
-		_, err = s.setFull(ctx, keyAbout, by, text)
+		_, err = s.setFull(ctx, keys.About, by, text)
 	}
 	if err == nil {
 		s.shares.add(map[string]int{by: permitsOf(text)})
@@ -119,7 +120,7 @@ func (s *Store) countPermits(ctx context.Context, names map[string]int64) {
 	}
 	var read *redis.SliceCmd
 	err := s.at(ctx, "read what instances told", home, func(p redis.Pipeliner) {
-		read = p.HMGet(ctx, s.home()+keyAbout, unknown...)
+		read = p.HMGet(ctx, s.home()+keys.About, unknown...)
 	})
 	if err != nil {
 		return

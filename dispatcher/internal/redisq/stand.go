@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // Bounds of telling where deliveries stand: messages that one call is asked for,
@@ -94,7 +95,7 @@ func (st *stander) findElsewhere(ctx context.Context, lies [][]int) {
 			sizes[n] = make([]*redis.IntCmd, len(few))
 			for k, i := range few {
 				if _, asked := slices.BinarySearch(lies[n], i); !asked {
-					sizes[n][k] = p.HStrLen(ctx, s.tags[n]+keyMessages, batch[i].Message.ID)
+					sizes[n][k] = p.HStrLen(ctx, s.tags[n]+keys.Messages, batch[i].Message.ID)
 				}
 			}
 		})

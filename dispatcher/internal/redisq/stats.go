@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // scanPage is how many fields one HSCAN reads.
@@ -44,8 +45,8 @@ func (s *Store) countsOf(ctx context.Context, st *dispatcher.Stats) (known int64
 	for n, tag := range s.tags {
 		t.errands[n] = errand{partition: n, fill: func(p redis.Pipeliner) {
 			all[n] = counted{
-				counts: p.HGetAll(ctx, tag+keyCounts), buried: p.HGetAll(ctx, tag+keyBuried), ends: p.HGetAll(ctx, tag+keyEnds),
-				due: p.ZCard(ctx, tag+keyDue), known: p.ZCard(ctx, tag+keyKnown),
+				counts: p.HGetAll(ctx, tag+keys.Counts), buried: p.HGetAll(ctx, tag+keys.Buried), ends: p.HGetAll(ctx, tag+keys.Ends),
+				due: p.ZCard(ctx, tag+keys.Due), known: p.ZCard(ctx, tag+keys.Known),
 			}
 		}}
 	}
@@ -103,7 +104,7 @@ func (c *counted) add(st *dispatcher.Stats) {
 func (s *Store) lanesOf(ctx context.Context, st *dispatcher.Stats, known int64) error {
 	dues := make([]*redis.ZSliceCmd, len(s.tags))
 	err := s.everyPartition(ctx, "stats", s.all(), func(p redis.Pipeliner, n int) {
-		dues[n] = p.ZRangeWithScores(ctx, s.tags[n]+keyDue, 0, 0)
+		dues[n] = p.ZRangeWithScores(ctx, s.tags[n]+keys.Due, 0, 0)
 	})
 	oldest := func(t time.Time) {
 		if !t.IsZero() && !t.After(st.Now) && (st.OldestDue.IsZero() || t.Before(st.OldestDue)) {

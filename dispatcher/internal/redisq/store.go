@@ -19,6 +19,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
 
@@ -149,7 +151,7 @@ func (s *Store) begin(ctx context.Context, o Options) error {
 func (s *Store) ready(ctx context.Context, o Options, partitions int) error {
 	s.tired = make([]atomic.Bool, 1+partitions)
 	for n := range partitions {
-		s.tags = append(s.tags, tag(o.Project, n))
+		s.tags = append(s.tags, keys.Tag(o.Project, n))
 	}
 	if err := s.findPubSub(ctx); err != nil {
 		return err
@@ -174,7 +176,7 @@ func (silent) Printf(context.Context, string, ...any) {}
 // every lane's place depends on it. It writes only where nothing is: a store
 // whose memory is full must be opened too.
 func (s *Store) agree(ctx context.Context, wanted int) (int, error) {
-	key := s.home() + keyMeta
+	key := s.home() + keys.Meta
 	have, err := s.meta(ctx, key)
 	if err == nil && (have["partitions"] == "" || have["schema"] == "") {
 		first := max(wanted, 1)
@@ -226,7 +228,7 @@ func (s *Store) load(ctx context.Context) error {
 	var all sync.WaitGroup
 	for i, master := range masters {
 		all.Go(func() {
-			errs[i] = loadMissing(ctx, master, []script{
+			errs[i] = loadMissing(ctx, master, []script.Script{
 				c.digests, c.schedule, c.move, c.claim, c.settle, c.reap, c.cancel, c.retry, c.lane, c.forget, c.sweep, c.trim,
 				c.look, c.list, c.readyLanes, c.busyLanes, c.lanes,
 			})
@@ -244,10 +246,10 @@ func (s *Store) load(ctx context.Context) error {
 // loadMissing makes a master know scripts. Mostly it does, from another instance or
 // an earlier start; to take all of them in once more takes it some milliseconds,
 // while it serves nobody. One that does not tell what it knows is given all.
-func loadMissing(ctx context.Context, master *redis.Client, all []script) error {
+func loadMissing(ctx context.Context, master *redis.Client, all []script.Script) error {
 	shas := make([]string, len(all))
 	for i, sc := range all {
-		shas[i] = sc.sha
+		shas[i] = sc.SHA
 	}
 	known, err := master.ScriptExists(ctx, shas...).Result()
 	if err != nil || len(known) != len(all) {
@@ -259,7 +261,7 @@ func loadMissing(ctx context.Context, master *redis.Client, all []script) error 
 	_, err = master.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, sc := range all {
 			if !known[i] {
-				p.ScriptLoad(ctx, sc.text)
+				p.ScriptLoad(ctx, sc.Text)
 			}
 		}
 		return nil
@@ -278,7 +280,7 @@ func (s *Store) partition(lane dispatcher.Lane) int {
 	if len(s.tags) == 1 {
 		return 0
 	}
-	return int(crc16(string(lane))) % len(s.tags)
+	return int(keys.CRC16(string(lane))) % len(s.tags)
 }
 
 // home is the tag of what belongs to no partition.

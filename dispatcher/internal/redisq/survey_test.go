@@ -3,7 +3,6 @@ package redisq_test
 import (
 	"context"
 	"maps"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -327,15 +326,11 @@ func TestWhatTheStoreWouldLose(t *testing.T) {
 
 func TestTheCommandsOfTheScriptsAreSurveyed(t *testing.T) {
 	t.Parallel()
-	files, err := os.ReadDir("lua")
-	require.NoError(t, err)
 	name := regexp.MustCompile(`call\('([A-Z]+)'|each\('([A-Z]+)'`)
-	for _, file := range files {
-		src, err := os.ReadFile("lua/" + file.Name())
-		require.NoError(t, err)
-		for _, found := range name.FindAllStringSubmatch(string(src), -1) {
+	for file, text := range luaFiles(t) {
+		for _, found := range name.FindAllStringSubmatch(text, -1) {
 			if command := found[1] + found[2]; command != "PUBLISH" { // Polls is about that
-				require.Contains(t, redisq.Commands, command, file.Name())
+				require.Contains(t, redisq.Commands, command, file)
 			}
 		}
 	}

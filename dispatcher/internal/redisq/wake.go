@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // A subscription that was quiet for pingEvery is asked whether it still lives,
@@ -35,13 +36,13 @@ func (s *Store) findPubSub(ctx context.Context) error {
 	if s.polls {
 		return nil
 	}
-	sub := s.rdb.Subscribe(ctx, s.home()+channelWake, s.home()+channelEndpoints)
+	sub := s.rdb.Subscribe(ctx, s.home()+keys.WakeChannel, s.home()+keys.EndpointsChannel)
 	_, err := sub.ReceiveTimeout(ctx, readWithin)
 	err = errors.Join(err, sub.Close())
 	if err == nil {
 		err = s.at(ctx, "publish", home, func(p redis.Pipeliner) {
-			p.Publish(ctx, s.home()+channelWake, noHint)
-			p.Publish(ctx, s.home()+channelEndpoints, noHint)
+			p.Publish(ctx, s.home()+keys.WakeChannel, noHint)
+			p.Publish(ctx, s.home()+keys.EndpointsChannel, noHint)
 		})
 	}
 	switch word := wordOf(err); {
@@ -64,7 +65,7 @@ const noHint = ""
 // have been missed: when it begins, and when another node may have taken over.
 // One connection serves both channels; it returns when that ends.
 func (s *Store) Watch(ctx context.Context, by string, ears dispatcher.Subscriber) error {
-	wake, endpoints := s.home()+channelWake, s.home()+channelEndpoints
+	wake, endpoints := s.home()+keys.WakeChannel, s.home()+keys.EndpointsChannel
 	sub := s.rdb.Subscribe(ctx, wake, endpoints)
 	end := func() { _ = sub.Close() } // its connection is gone either way
 	defer end()
@@ -190,7 +191,7 @@ func (s *Store) ReadHints(ctx context.Context, partitions []int) ([]dispatcher.H
 	t := trip{clock: true, errands: make([]errand, len(partitions))}
 	for i, n := range partitions {
 		t.errands[i] = errand{partition: n, fill: func(p redis.Pipeliner) {
-			for k, key := range []string{keyLanes, keyDue, keyParked} {
+			for k, key := range []string{keys.Lanes, keys.Due, keys.Parked} {
 				heads[i][k] = p.ZRangeWithScores(ctx, s.tags[n]+key, 0, 0)
 			}
 		}}
@@ -205,7 +206,7 @@ func (s *Store) ReadHints(ctx context.Context, partitions []int) ([]dispatcher.H
 		}
 		h := dispatcher.Hint{Partition: e.partition, Now: e.now, Weight: -1}
 		if head := heads[i][0].Val(); len(head) > 0 {
-			h.Weight = int(max(0, min(head[0].Score/turn, mostWeight))) // also while every lane is held: then a claim says so
+			h.Weight = int(max(0, min(head[0].Score/keys.Turn, keys.MostWeight))) // also while every lane is held: then a claim says so
 		}
 		for _, times := range heads[i][1:] {
 			if head := times.Val(); len(head) > 0 && head[0].Score <= latestMillis {

@@ -1,4 +1,4 @@
-package redisq
+package script
 
 import (
 	"slices"
@@ -6,7 +6,7 @@ import (
 )
 
 // Redis runs a script's text from its first line at each call: each function of
-// common.lua, state.lua and order.lua is made anew then, costs as much as half a delivery,
+// the shared parts is made anew then, costs as much as half a delivery,
 // and has to be collected. So each script gets only those that it uses.
 
 // piece is a function at a script's left margin, or a line between two.
@@ -15,10 +15,10 @@ type piece struct {
 	text string
 }
 
-// prune leaves out of a script the functions and names of keys that nothing in
+// Prune leaves out of a script the functions and names of keys that nothing in
 // it uses, and the comments. What only looks like a use keeps them, so that
 // nothing that is needed goes.
-func prune(text string) string {
+func Prune(text string) string {
 	pieces := piecesOf(text)
 	used := map[string]bool{}
 	for _, p := range pieces {

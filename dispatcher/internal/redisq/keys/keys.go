@@ -1,0 +1,100 @@
+// Package keys names the keys of a project in Redis, their types, and the
+// partition in which a lane's keys lie. lua/common.lua of package script makes
+// the same names.
+package keys
+
+import (
+	"strconv"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// Names of a partition's keys, put behind its tag. common.lua makes the same
+// ones and says what each holds; a test keeps the two equal.
+const (
+	Messages  = ":messages"
+	Fan       = ":fan"
+	Bodies    = ":bodies"
+	Staged    = ":staged"
+	Due       = ":due"
+	Ready     = ":ready:"  // and the lane
+	Leases    = ":leases:" // and the instance
+	Marks     = ":marks"
+	Progress  = ":progress"
+	History   = ":history:" // and the delivery
+	Done      = ":done"
+	Cancelled = ":cancelled"
+	Dead      = ":dead"
+	Seen      = ":seen"
+	Behind    = ":behind:" // and the lane, :, and the key's hash in hex, or *
+	Lanes     = ":lanes"
+	Parked    = ":parked"
+	In        = ":in"
+	Lane      = ":lane"
+	Limits    = ":limits"
+	Held      = ":held"
+	Known     = ":known"
+	LaneNames = ":names"
+	Counts    = ":counts"
+	Buried    = ":buried"
+	Ends      = ":ends"
+	Fenced    = ":fenced"
+	Attempts  = ":attempts"
+)
+
+// Clock holds the time, in microseconds, that scripts read instead of Redis'
+// own where a test sets the clock.
+const Clock = ":clock"
+
+// Names of the project's own keys, put behind {<project>}.
+const (
+	Meta        = ":meta"
+	Instances   = ":instances"
+	About       = ":about"
+	Departed    = ":departed"
+	WakeChannel = ":wake"
+)
+
+// Names of the endpoints' keys, put behind {<project>} too.
+// lua/endpoint_create.lua makes the same ones and says what each holds.
+const (
+	Endpoints        = ":endpoints"
+	UIDs             = ":uids"
+	Tenant           = ":tenant:" // and the tenant
+	All              = ":all"
+	Public           = ":public"
+	Gone             = ":gone"
+	Sealed           = ":sealed"
+	EndpointsChannel = Endpoints
+)
+
+// Turn is the factor of the weight in a lane's score; lua/common.lua says why.
+const Turn = 1 << 41
+
+// MostWeight is what a weight is clamped to, here and in lua/common.lua.
+const MostWeight = 2*dispatcher.WholeWeight - 1
+
+// Home is the tag of what belongs to no partition.
+func Home(project string) string { return "{" + project + "}" }
+
+// Tag is the hash tag of partition n of a project: all its keys begin with it.
+func Tag(project string, n int) string {
+	return "{" + project + ":" + strconv.Itoa(n) + "}"
+}
+
+// CRC16 is the checksum of the Redis Cluster specification (CRC-16/XMODEM:
+// polynomial 0x1021, start 0), by which lanes are spread over partitions.
+func CRC16(s string) uint16 {
+	var crc uint16
+	for i := 0; i < len(s); i++ {
+		crc ^= uint16(s[i]) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return crc
+}

@@ -1,0 +1,64 @@
+// Package script puts the Lua scripts together from their parts.
+//
+// Most scripts begin with the shared parts in lua/: the names of the keys, the
+// clock, the records and the bookkeeping of lanes. Each package that has scripts
+// embeds its own texts and makes the scripts here.
+package script
+
+import (
+	"crypto/sha1"
+	_ "embed" // the shared parts
+	"encoding/hex"
+	"strings"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+)
+
+// Common has the names, the clock and the records; it is put before each script
+// of Make.
+//
+//go:embed lua/common.lua
+var Common string
+
+//go:embed lua/state.lua
+var state string // lanes, counts and the end of each script: put behind Common
+
+// Read tells where a delivery stands. It is a part for scripts that read.
+//
+//go:embed lua/read.lua
+var Read string
+
+// Order tells which delivery is next, and ends deliveries. It is a part for
+// scripts that end a delivery or put one in line.
+//
+//go:embed lua/order.lua
+var Order string
+
+// Script is one change of state, known to Redis by the SHA-1 of its text.
+type Script struct {
+	Name string // the word of the flow, for errors
+	Text string
+	SHA  string
+}
+
+// New is a script that has no shared parts.
+func New(name, text string) Script {
+	sum := sha1.Sum([]byte(text))
+	return Script{Name: name, Text: text, SHA: hex.EncodeToString(sum[:])}
+}
+
+const (
+	realClock = "local clock = call('TIME')\n"
+	testClock = "local given = call('GET', tag .. '" + keys.Clock + "')\n" +
+		"local clock = { math.floor(given / 1000000), given % 1000000 }\n"
+)
+
+// Make is a script of parts, put behind what all share. A clock of the test's
+// stands in place of Redis' where that is asked for.
+func Make(ofTest bool, name string, parts ...string) Script {
+	common := Common
+	if ofTest {
+		common = strings.Replace(common, realClock, testClock, 1)
+	}
+	return New(name, Prune(common+state+strings.Join(parts, "")))
+}

@@ -1,6 +1,6 @@
 // Package redistest gives tests a Redis of their own: a real redis-server that
-// can be killed, stopped and started again, or miniredis in the test's own
-// process. Neither is ever the Redis that a machine may run for itself.
+// can be killed, stopped and started again, or miniredis in a process
+// beside the test. Neither is ever the Redis that a machine may run for itself.
 package redistest
 
 import (

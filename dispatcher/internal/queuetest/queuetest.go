@@ -130,6 +130,7 @@ func Run(t *testing.T, open OpenFunc) {
 		{"several at once", crowdCases},
 	} {
 		t.Run(group.name, func(t *testing.T) {
+			t.Parallel() // each case has a store of its own
 			for _, c := range group.cases {
 				t.Run(c.name, func(t *testing.T) {
 					r := newRig(t, open, c.setup)

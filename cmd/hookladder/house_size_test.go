@@ -40,6 +40,7 @@ var budgets = map[string]int{
 	"deploy/interop/sign":                   100,
 	"deploy/kit":                            3000,
 	"deploy/kit/redistest":                  1600,
+	"deploy/kit/redistest/miniserver":       100,
 	"dispatcher":                            10100,
 	"dispatcher/app":                        1200,
 	"dispatcher/client":                     600,

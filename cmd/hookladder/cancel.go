@@ -9,7 +9,7 @@ import (
 )
 
 func newCancel(s stage) *cobra.Command {
-	var to calling
+	var to clientFlags
 	var destination string
 	var asJSON bool
 	cmd := &cobra.Command{

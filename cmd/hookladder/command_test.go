@@ -284,6 +284,6 @@ func TestTheNullDeviceIsNoTerminal(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = null.Close() })
 	require.False(t, onTerminal(null), "a delete would ask it")
-	_, err = (&sending{}).read(null)
+	_, err = (&sendFlags{}).read(null)
 	require.ErrorContains(t, err, "needs a body")
 }

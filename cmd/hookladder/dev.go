@@ -30,8 +30,8 @@ var devDefaults = map[string]string{
 	"LOG_FORMAT":     "text",
 }
 
-// playing are the flags of dev.
-type playing struct {
+// devFlags are the flags of dev.
+type devFlags struct {
 	listen   string
 	receiver string
 	speed    float64
@@ -40,7 +40,7 @@ type playing struct {
 }
 
 func newDev(s stage) *cobra.Command {
-	var f playing
+	var f devFlags
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Try it out: everything in one process, with a receiver to deliver to",
@@ -99,7 +99,7 @@ func devSurroundings(vars map[string]string) (surroundings, error) {
 	return from, nil
 }
 
-func (f playing) run(cmd *cobra.Command, vars map[string]string) error {
+func (f devFlags) run(cmd *cobra.Command, vars map[string]string) error {
 	if !(f.speed > 0) || math.IsInf(f.speed, 0) {
 		return usagef("--speed %v: must be above 0", f.speed)
 	}
@@ -166,7 +166,7 @@ func faster(wait time.Duration, speed float64) time.Duration {
 
 // playground is dev as it runs: the process and the receiver beside it.
 type playground struct {
-	flags   playing
+	flags   devFlags
 	out     io.Writer
 	secrets []signer.Secret
 	made    bool // the secret, for this run

@@ -11,7 +11,7 @@ import (
 )
 
 func newDoctor(s stage) *cobra.Command {
-	var r examining
+	var r doctorFlags
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the store's settings and everything it keeps, and repair it",
@@ -46,10 +46,10 @@ not answer.`,
 	return cmd
 }
 
-// examining is what the flags of doctor say.
-type examining struct{ fix, seal, asJSON bool }
+// doctorFlags is what the flags of doctor say.
+type doctorFlags struct{ fix, seal, asJSON bool }
 
-func (e examining) run(cmd *cobra.Command, s stage) error {
+func (e doctorFlags) run(cmd *cobra.Command, s stage) error {
 	read, found, err := readSettings(surroundings{environ: s.vars()})
 	if err != nil {
 		return usageError{err}

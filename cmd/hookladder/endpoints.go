@@ -57,7 +57,7 @@ type endpointCall func(c *client.Client, ctx context.Context, name string) (wire
 // onEndpoint finishes a command that makes one call about one endpoint and
 // shows what came of it.
 func onEndpoint(s stage, cmd *cobra.Command, call endpointCall) *cobra.Command {
-	var to calling
+	var to clientFlags
 	var asJSON bool
 	cmd.Args = oneEndpoint
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

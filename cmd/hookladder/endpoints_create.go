@@ -10,8 +10,8 @@ import (
 )
 
 func newEndpointsCreate(s stage) *cobra.Command {
-	var to calling
-	var what describing
+	var to clientFlags
+	var what endpointFlags
 	var uid, tenant, secretFile string
 	var asJSON bool
 	cmd := &cobra.Command{

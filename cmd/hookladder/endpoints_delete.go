@@ -12,7 +12,7 @@ import (
 )
 
 func newEndpointsDelete(s stage) *cobra.Command {
-	var to calling
+	var to clientFlags
 	var asJSON, yes bool
 	cmd := &cobra.Command{
 		Use:   "delete <endpoint>",

@@ -10,9 +10,9 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// describing are the flags that create and update have in common: what may be
+// endpointFlags are the flags that create and update have in common: what may be
 // said of an endpoint.
-type describing struct {
+type endpointFlags struct {
 	texts             map[string]*string // by the flag's name
 	topics            []string
 	headers, metadata []string
@@ -20,8 +20,8 @@ type describing struct {
 	ordered, disabled bool
 }
 
-// describingTexts are the flags whose text is the field's.
-var describingTexts = [][2]string{
+// endpointTexts are the flags whose text is the field's.
+var endpointTexts = [][2]string{
 	{"url", "where it is called"},
 	{"description", "a sentence for people"},
 	{"signature", "how it is signed: " + strings.Join(schemeNames(), ", ")},
@@ -31,10 +31,10 @@ var describingTexts = [][2]string{
 	{"success", "what it must answer: statuses such as 2xx,404 or a success as JSON"},
 }
 
-func (d *describing) add(cmd *cobra.Command) {
+func (d *endpointFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	d.texts = map[string]*string{}
-	for _, text := range describingTexts {
+	for _, text := range endpointTexts {
 		d.texts[text[0]] = flags.String(text[0], "", text[1])
 	}
 	flags.StringArrayVar(&d.topics, "topic", nil, "a topic it wants, payment.paid, payment.* or *; may be repeated (a new one: *)")
@@ -48,7 +48,7 @@ func (d *describing) add(cmd *cobra.Command) {
 
 // fields are what the flags that were given ask for, as the API spells it. What
 // it checks is left to it.
-func (d *describing) fields(cmd *cobra.Command) (map[string]any, error) {
+func (d *endpointFlags) fields(cmd *cobra.Command) (map[string]any, error) {
 	fields := map[string]any{}
 	given := cmd.Flags().Changed
 	for name, text := range d.texts {

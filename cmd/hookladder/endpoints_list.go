@@ -14,8 +14,8 @@ import (
 )
 
 func newEndpointsList(s stage) *cobra.Command {
-	var to calling
-	var p paging
+	var to clientFlags
+	var p pageFlags
 	var tenants []string
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -61,14 +61,14 @@ func printEndpoints(out io.Writer, list []wire.EndpointView) error {
 	return table.Flush()
 }
 
-// paging are the flags of every list.
-type paging struct {
+// pageFlags are the flags of every list.
+type pageFlags struct {
 	limit  int
 	cursor string
 	asJSON bool
 }
 
-func (p *paging) add(cmd *cobra.Command) {
+func (p *pageFlags) add(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&p.limit, "limit", 50, "most entries, up to 500")
 	cmd.Flags().StringVar(&p.cursor, "cursor", "", "where the page before ended")
 	addJSON(cmd, &p.asJSON)
@@ -76,7 +76,7 @@ func (p *paging) add(cmd *cobra.Command) {
 
 // more tells how the list goes on. It is no part of the list, so it goes to
 // standard error.
-func (p *paging) more(cmd *cobra.Command, next *string) {
+func (p *pageFlags) more(cmd *cobra.Command, next *string) {
 	if next != nil {
 		fmt.Fprintf(cmd.ErrOrStderr(), "more with --cursor %s\n", *next)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 func newEndpointsSecret(s stage) *cobra.Command {
-	var to calling
+	var to clientFlags
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "secret <endpoint>",
@@ -52,7 +52,7 @@ were rotated out until their overlap ends. It needs a key with the scope admin.`
 }
 
 func newEndpointsRotateSecret(s stage) *cobra.Command {
-	var to calling
+	var to clientFlags
 	var overlap, secretFile string
 	var asJSON bool
 	cmd := &cobra.Command{

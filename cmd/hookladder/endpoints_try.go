@@ -15,7 +15,7 @@ import (
 var errNotTaken = errors.New("the endpoint did not take the test message")
 
 func newEndpointsTest(s stage) *cobra.Command {
-	var to calling
+	var to clientFlags
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "test <endpoint>",

@@ -7,8 +7,8 @@ import (
 )
 
 func newEndpointsUpdate(s stage) *cobra.Command {
-	var to calling
-	var what describing
+	var to clientFlags
+	var what endpointFlags
 	var unset []string
 	var asJSON bool
 	cmd := &cobra.Command{

@@ -13,7 +13,7 @@ import (
 )
 
 func newGet(s stage) *cobra.Command {
-	var from calling
+	var from clientFlags
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "get <id>",

@@ -12,8 +12,8 @@ import (
 )
 
 func newLanes(s stage) *cobra.Command {
-	var to calling
-	var p paging
+	var to clientFlags
+	var p pageFlags
 	cmd := &cobra.Command{
 		Use:   "lanes",
 		Short: "List the lanes, and how each stands",

@@ -53,7 +53,7 @@ what was paused by its own name stays so. A URL stands for one tenant, or with
 }
 
 func onLane(s stage, cmd *cobra.Command, calls laneCalls) *cobra.Command {
-	var to calling
+	var to clientFlags
 	var asJSON, all bool
 	var tenant string
 	cmd.Args = func(cmd *cobra.Command, args []string) error {

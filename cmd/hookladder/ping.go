@@ -13,7 +13,7 @@ import (
 const pingPatience = 4 * time.Second
 
 func newPing(s stage) *cobra.Command {
-	var to calling
+	var to clientFlags
 	cmd := &cobra.Command{
 		Use:   "ping",
 		Short: "Ask whether Hookladder is ready, for health checks",

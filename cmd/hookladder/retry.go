@@ -13,7 +13,7 @@ import (
 )
 
 func newRetry(s stage) *cobra.Command {
-	var to calling
+	var to clientFlags
 	var destination string
 	var all, asJSON bool
 	cmd := &cobra.Command{

@@ -12,8 +12,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// sending are the flags of send.
-type sending struct {
+// sendFlags are the flags of send.
+type sendFlags struct {
 	id, topic, tenant string
 	url, endpoint     string
 	orderingKey       string
@@ -32,8 +32,8 @@ type sending struct {
 }
 
 func newSend(s stage) *cobra.Command {
-	var to calling
-	var f sending
+	var to clientFlags
+	var f sendFlags
 	cmd := &cobra.Command{
 		Use:   "send",
 		Short: "Publish one message",
@@ -79,7 +79,7 @@ again is answered as a duplicate and delivered once.`,
 }
 
 // message is what the flags ask for. What the API checks is left to it.
-func (f *sending) message(in io.Reader) (*wire.Message, error) {
+func (f *sendFlags) message(in io.Reader) (*wire.Message, error) {
 	if f.topic == "" {
 		return nil, usagef("send needs --topic; see hookladder send --help")
 	}
@@ -104,7 +104,7 @@ func (f *sending) message(in io.Reader) (*wire.Message, error) {
 }
 
 // read finds the body.
-func (f *sending) read(in io.Reader) ([]byte, error) {
+func (f *sendFlags) read(in io.Reader) ([]byte, error) {
 	switch {
 	case f.hasBody && f.bodyFile != "":
 		return nil, usagef("give --body or --body-file, not both")

@@ -13,7 +13,7 @@ import (
 )
 
 // add gives send its flags: one for each field of a message.
-func (f *sending) add(cmd *cobra.Command) {
+func (f *sendFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.topic, "topic", "", "what it is about, such as payment.paid (needed)")
 	flags.StringVar(&f.url, "url", "", "where it goes")
@@ -38,7 +38,7 @@ func (f *sending) add(cmd *cobra.Command) {
 }
 
 // describe puts what the flags say into a message, but its body.
-func (f *sending) describe(m *wire.Message) error {
+func (f *sendFlags) describe(m *wire.Message) error {
 	for _, d := range []struct {
 		flag, text string
 		to         *wire.Duration
@@ -90,7 +90,7 @@ func (f *sending) describe(m *wire.Message) error {
 }
 
 // answer is what --success asks for; nil: nothing.
-func (f *sending) answer() (*wire.Success, error) {
+func (f *sendFlags) answer() (*wire.Success, error) {
 	if f.success == "" {
 		return nil, nil
 	}

@@ -23,10 +23,10 @@ are not shown. What is wrong with the settings follows, and the exit code is 2.`
   hookladder config --dev`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			from := surroundings{environ: s.vars()}
+			from := sources{environ: s.vars()}
 			if dev {
 				var err error
-				if from, err = devSurroundings(s.vars()); err != nil {
+				if from, err = devSources(s.vars()); err != nil {
 					return err
 				}
 			}
@@ -45,7 +45,7 @@ are not shown. What is wrong with the settings follows, and the exit code is 2.`
 	return cmd
 }
 
-func printSettings(out io.Writer, found []chosen) error {
+func printSettings(out io.Writer, found []foundSetting) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "SETTING\tVALUE\tSOURCE")
 	for _, c := range found {
@@ -55,7 +55,7 @@ func printSettings(out io.Writer, found []chosen) error {
 }
 
 // shown is a value as anybody may see it.
-func shown(c chosen) string {
+func shown(c foundSetting) string {
 	switch {
 	case c.Value == "":
 		return "(unset)"
@@ -82,15 +82,15 @@ func redactedURL(text string) string {
 }
 
 // warn tells of variables that look like settings and are none.
-func warn(out io.Writer, from surroundings) {
+func warn(out io.Writer, from sources) {
 	for _, w := range append(nearNames(from.environ), nearNames(from.dotenv)...) {
 		fmt.Fprintln(out, "warning: "+w)
 	}
 }
 
 // listenAddr joins LISTEN and PORT, of which LISTEN wins where it was given.
-func listenAddr(s settings, found []chosen) string {
-	var listen chosen
+func listenAddr(s settings, found []foundSetting) string {
+	var listen foundSetting
 	for _, c := range found {
 		if c.Name == "LISTEN" {
 			listen = c

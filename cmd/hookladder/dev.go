@@ -85,9 +85,9 @@ func untilHangUp(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, syscall.SIGHUP)
 }
 
-// devSurroundings adds the .env file, if there is one, and dev's own defaults.
-func devSurroundings(vars map[string]string) (surroundings, error) {
-	from := surroundings{environ: vars, defaults: devDefaults}
+// devSources adds the .env file, if there is one, and dev's own defaults.
+func devSources(vars map[string]string) (sources, error) {
+	from := sources{environ: vars, defaults: devDefaults}
 	dotenv, err := godotenv.Read()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -103,7 +103,7 @@ func (f devFlags) run(cmd *cobra.Command, vars map[string]string) error {
 	if !(f.speed > 0) || math.IsInf(f.speed, 0) {
 		return usagef("--speed %v: must be above 0", f.speed)
 	}
-	from, err := devSurroundings(vars)
+	from, err := devSources(vars)
 	if err != nil {
 		return err
 	}

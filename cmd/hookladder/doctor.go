@@ -50,7 +50,7 @@ not answer.`,
 type doctorFlags struct{ fix, seal, asJSON bool }
 
 func (e doctorFlags) run(cmd *cobra.Command, s stage) error {
-	read, found, err := readSettings(surroundings{environ: s.vars()})
+	read, found, err := readSettings(sources{environ: s.vars()})
 	if err != nil {
 		return usageError{err}
 	}

@@ -61,7 +61,7 @@ a file is for secrets that matter.`,
 			if status < 200 || status > 599 {
 				return usagef("--status %d: must be from 200 to 599", status)
 			}
-			ear := &ear{verifier: verifier, status: status, out: cmd.OutOrStdout()}
+			ear := &listener{verifier: verifier, status: status, out: cmd.OutOrStdout()}
 			return ear.listen(cmd.Context(), addr)
 		},
 	}
@@ -102,8 +102,8 @@ func listenVerifier(name, secret string, vars map[string]string) (*signer.Verifi
 	return v, nil
 }
 
-// ear receives callbacks and prints them.
-type ear struct {
+// listener receives callbacks and prints them.
+type listener struct {
 	verifier *signer.Verifier
 	status   int
 
@@ -112,7 +112,7 @@ type ear struct {
 }
 
 // listen serves until ctx ends.
-func (e *ear) listen(ctx context.Context, addr string) error {
+func (e *listener) listen(ctx context.Context, addr string) error {
 	ln, err := listenOn(ctx, addr, "--addr")
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (e *ear) listen(ctx context.Context, addr string) error {
 }
 
 // ServeHTTP verifies one callback, prints and answers it.
-func (e *ear) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (e *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, readBody)
 	status, verdict := e.status, "genuine"
 	if _, err := e.verifier.VerifyRequest(r); err != nil {
@@ -135,7 +135,7 @@ func (e *ear) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // print shows a callback. All of it may be a stranger's: nothing of it reaches
 // the terminal but what is shown, and no line of it looks like one of ours.
-func (e *ear) print(r *http.Request, body []byte, verdict string) {
+func (e *listener) print(r *http.Request, body []byte, verdict string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	fmt.Fprintf(e.out, "\n%s %s %s\n", time.Now().Format(clock), visible(r.Method), visible(r.URL.RequestURI()))

@@ -12,7 +12,7 @@ import (
 const listenOff = "off"
 
 // options are the settings as the process wants them.
-func options(s settings, found []chosen) app.Options {
+func options(s settings, found []foundSetting) app.Options {
 	listen := listenAddr(s, found)
 	if listen == listenOff {
 		listen = ""
@@ -72,7 +72,7 @@ func options(s settings, found []chosen) app.Options {
 
 // newLog makes the logger that LOG_LEVEL and LOG_FORMAT ask for. Without
 // LOG_FORMAT a person at a terminal gets text.
-func newLog(s settings, found []chosen, out io.Writer) *slog.Logger {
+func newLog(s settings, found []foundSetting, out io.Writer) *slog.Logger {
 	text := s.LogFormat == "text"
 	for _, c := range found {
 		if c.Name == "LOG_FORMAT" && c.Source == sourceDefault && onTerminal(out) {

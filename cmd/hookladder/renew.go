@@ -23,7 +23,7 @@ type renewing struct {
 }
 
 // newRenewing remembers what was read at the start.
-func newRenewing(from surroundings, found []chosen, log *slog.Logger) *renewing {
+func newRenewing(from sources, found []foundSetting, log *slog.Logger) *renewing {
 	r := &renewing{environ: map[string]string{}, log: log}
 	for _, name := range renewable {
 		if file := from.environ[name+"_FILE"]; file != "" {
@@ -60,7 +60,7 @@ func (r *renewing) renew(ctx context.Context, renewals chan<- app.Renewal) {
 		r.log.Info("SIGHUP: no file of keys is named, so nothing is read anew", "settings", fileNames())
 		return
 	}
-	read, found, err := readSettings(surroundings{environ: r.environ})
+	read, found, err := readSettings(sources{environ: r.environ})
 	if err != nil {
 		r.stay(err)
 		return
@@ -91,7 +91,7 @@ func (r *renewing) stay(err error) {
 }
 
 // sums tell whether a value is another one, without keeping it.
-func (r *renewing) sums(found []chosen) map[string][sha256.Size]byte {
+func (r *renewing) sums(found []foundSetting) map[string][sha256.Size]byte {
 	sums := map[string][sha256.Size]byte{}
 	for _, c := range found {
 		if r.environ[c.Name+"_FILE"] != "" {

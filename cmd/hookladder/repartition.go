@@ -39,7 +39,7 @@ PARTITIONS to the new number, or unset it.`,
 			if to < 1 || to > mostPartitions {
 				return usagef("--to is needed: a number of partitions from 1 to %d", mostPartitions)
 			}
-			read, found, err := readSettings(surroundings{environ: s.vars()})
+			read, found, err := readSettings(sources{environ: s.vars()})
 			if err != nil {
 				return usageError{err}
 			}

@@ -78,7 +78,7 @@ func signingSecrets(vars map[string]string) ([]signer.Secret, error) {
 	for _, name := range []string{"SIGNING_SECRET", "SIGNING_SECRET_FILE"} {
 		only[name] = vars[name]
 	}
-	read, _, err := readSettings(surroundings{environ: only})
+	read, _, err := readSettings(sources{environ: only})
 	if err != nil {
 		return nil, usageError{err}
 	}

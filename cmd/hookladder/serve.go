@@ -44,7 +44,7 @@ ENCRYPTION_KEY_FILE where it holds all keys that it held. The rest needs a resta
 }
 
 func serve(cmd *cobra.Command, s stage) error {
-	from := surroundings{environ: s.vars()}
+	from := sources{environ: s.vars()}
 	read, found, err := readSettings(from)
 	if err != nil {
 		return usageError{err}

@@ -41,7 +41,7 @@ func TestAFileOfCertificatesThatCantBeUsedIsRefusedByName(t *testing.T) {
 		`^EGRESS_CERT_FILE=.*holds no private key`:                                               {"EGRESS_CERT_FILE": cert, "EGRESS_KEY_FILE": cert},
 		`^EGRESS_CERT_FILE=.*does not match`:                                                     {"EGRESS_CERT_FILE": cert, "EGRESS_KEY_FILE": other},
 	} {
-		_, _, err := readSettings(surroundings{environ: environ})
+		_, _, err := readSettings(sources{environ: environ})
 		require.Error(t, err, want)
 		require.Regexp(t, want, err.Error())
 		require.NotContains(t, err.Error(), "\n", "one mistake is one line")

@@ -162,7 +162,7 @@ var projects = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // check finds what the single parsers can't: what lies out of range, and texts
 // that are not one of those accepted. Settings that are faulty already are
 // passed over.
-func (s *settings) check(found []chosen, faulty []fault) (faults []fault) {
+func (s *settings) check(found []foundSetting, faulty []fault) (faults []fault) {
 	texts := map[string]func() string{
 		"LISTEN":         func() string { return wrongListen(s.Listen) },
 		"METRICS_LISTEN": func() string { return wrongAddress(s.MetricsListen) },

@@ -12,16 +12,16 @@ import (
 	"github.com/caarlos0/env/v11"
 )
 
-// surroundings are where settings come from, the first that has one wins.
-type surroundings struct {
+// sources are where settings come from, the first that has one wins.
+type sources struct {
 	environ  map[string]string
 	dotenv   map[string]string                 // of a .env file
 	defaults map[string]string                 // in place of a setting's own
 	readFile func(name string) ([]byte, error) // nil: os.ReadFile
 }
 
-// A chosen is one setting as it was found, for people to look at.
-type chosen struct {
+// A foundSetting is one setting as it was found, for people to look at.
+type foundSetting struct {
 	setting
 	Value  string // as given; empty: unset
 	Source string
@@ -69,7 +69,7 @@ func settingsTable() []setting {
 
 // readSettings finds every setting and reports all mistakes together, each
 // with its variable. What it found is answered in any case.
-func readSettings(from surroundings) (settings, []chosen, error) {
+func readSettings(from sources) (settings, []foundSetting, error) {
 	var s settings
 	found, faults := from.find(settingsTable())
 	values := map[string]string{}
@@ -100,9 +100,9 @@ func (f fault) Error() string { return f.name + f.text }
 // find looks for each setting of the table in turn: in the environment, in the
 // file that the environment names, the same in the .env file, then its default.
 // An empty variable is an unset one, as compose files and CI leave them.
-func (from surroundings) find(table []setting) (found []chosen, faults []fault) {
+func (from sources) find(table []setting) (found []foundSetting, faults []fault) {
 	for _, s := range table {
-		c := chosen{setting: s, Value: s.Default, Source: sourceDefault}
+		c := foundSetting{setting: s, Value: s.Default, Source: sourceDefault}
 		if value, ok := from.defaults[s.Name]; ok {
 			c.Value, c.Source = value, sourceDev
 		}
@@ -134,7 +134,7 @@ func (from surroundings) find(table []setting) (found []chosen, faults []fault) 
 
 // load reads a setting from the file that <name>_FILE names. Editors and echo
 // leave a newline at the end, which belongs to no secret.
-func (from surroundings) load(name, value, file string) (string, *fault) {
+func (from sources) load(name, value, file string) (string, *fault) {
 	if value != "" {
 		return "", &fault{name, " and " + name + "_FILE are both set: use one of them"}
 	}
@@ -154,7 +154,7 @@ func (from surroundings) load(name, value, file string) (string, *fault) {
 }
 
 // unserved lists what is set of the contract but not in this version.
-func (from surroundings) unserved() (faults []fault) {
+func (from sources) unserved() (faults []fault) {
 	for _, name := range slices.Sorted(maps.Keys(kept)) {
 		value := from.environ[name]
 		if value == "" {
@@ -173,7 +173,7 @@ func (from surroundings) unserved() (faults []fault) {
 }
 
 // parseFaults names the variable of each field that could not be read.
-func parseFaults(err error, found []chosen) (faults []fault) {
+func parseFaults(err error, found []foundSetting) (faults []fault) {
 	var all env.AggregateError
 	if !errors.As(err, &all) {
 		return nil
@@ -184,14 +184,14 @@ func parseFaults(err error, found []chosen) (faults []fault) {
 			faults = append(faults, fault{"settings", ": " + err.Error()})
 			continue
 		}
-		i := slices.IndexFunc(found, func(c chosen) bool { return c.field.Name == parse.Name })
+		i := slices.IndexFunc(found, func(c foundSetting) bool { return c.field.Name == parse.Name })
 		faults = append(faults, found[i].fault(reasonOf(parse.Err)))
 	}
 	return faults
 }
 
 // fault says what is accepted instead of the value, and why where that helps.
-func (c chosen) fault(reason string) fault {
+func (c foundSetting) fault(reason string) fault {
 	text := fmt.Sprintf("=%q", c.Value)
 	if c.Secret {
 		text = ""

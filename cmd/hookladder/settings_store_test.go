@@ -21,7 +21,7 @@ func TestSettingsOfTheStoreThatContradictEachOtherAreRefusedByName(t *testing.T)
 		`^REDIS_MASTER="m": .*DATA_DIR has no sentinels`:                      {"DATA_DIR": data, "REDIS_MASTER": "m"},
 		`^REDIS_CA_FILE=.*DATA_DIR is reached without TLS`:                    {"DATA_DIR": data, "REDIS_CA_FILE": cert},
 	} {
-		_, _, err := readSettings(surroundings{environ: environ})
+		_, _, err := readSettings(sources{environ: environ})
 		require.Error(t, err, want)
 		require.Regexp(t, want, err.Error())
 		require.NotContains(t, err.Error(), "\n", "one mistake is told once")

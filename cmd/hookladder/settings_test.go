@@ -23,9 +23,9 @@ const testKey = "hk_0123456789abcdef:admin"
 // testSealKey is an ENCRYPTION_KEY, the base64 of 32 bytes.
 const testSealKey = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 
-func mustRead(t testing.TB, environ map[string]string) (settings, []chosen) {
+func mustRead(t testing.TB, environ map[string]string) (settings, []foundSetting) {
 	t.Helper()
-	s, found, err := readSettings(surroundings{environ: environ})
+	s, found, err := readSettings(sources{environ: environ})
 	require.NoError(t, err)
 	return s, found
 }
@@ -172,7 +172,7 @@ func TestASettingOutsideWhatIsAcceptedIsRefusedByName(t *testing.T) {
 	} {
 		t.Run(text, func(t *testing.T) {
 			name, value, _ := strings.Cut(text, "=")
-			_, _, err := readSettings(surroundings{environ: map[string]string{name: value}})
+			_, _, err := readSettings(sources{environ: map[string]string{name: value}})
 			require.ErrorContains(t, err, want)
 			require.Regexp(t, "^"+name, err.Error())
 			require.NotContains(t, err.Error(), "\n", "one mistake is one line")
@@ -181,7 +181,7 @@ func TestASettingOutsideWhatIsAcceptedIsRefusedByName(t *testing.T) {
 }
 
 func TestAllMistakesAreReportedTogether(t *testing.T) {
-	_, _, err := readSettings(surroundings{environ: map[string]string{
+	_, _, err := readSettings(sources{environ: map[string]string{
 		"MAX_IN_FLIGHT": "x", "PROJECT": "!", "WAKE": "now", "LADDER": "never", "API_KEYS": testKey, "API_KEYS_FILE": "f",
 	}})
 	lines := strings.Split(err.Error(), "\n")
@@ -199,7 +199,7 @@ func TestNoErrorHoldsASecret(t *testing.T) {
 		"ENCRYPTION_KEY": "Geheim",
 		"EGRESS_PROXY":   "http://:Geheim@%zz",
 	} {
-		_, _, err := readSettings(surroundings{environ: map[string]string{name: value}})
+		_, _, err := readSettings(sources{environ: map[string]string{name: value}})
 		require.ErrorContains(t, err, name)
 		require.NotContains(t, err.Error(), "Geheim")
 	}
@@ -212,8 +212,8 @@ func TestABreakerCanBeOff(t *testing.T) {
 
 func TestAFileGivesASecret(t *testing.T) {
 	files := map[string]string{"/keys": testKey + "\n", "/empty": "\n"}
-	from := func(environ map[string]string) surroundings {
-		return surroundings{environ: environ, readFile: func(name string) ([]byte, error) {
+	from := func(environ map[string]string) sources {
+		return sources{environ: environ, readFile: func(name string) ([]byte, error) {
 			text, ok := files[name]
 			if !ok {
 				return nil, fs.ErrNotExist
@@ -241,7 +241,7 @@ func TestAFileGivesASecret(t *testing.T) {
 }
 
 func TestTheEnvironmentWinsOverTheEnvFile(t *testing.T) {
-	from := surroundings{
+	from := sources{
 		environ:  map[string]string{"PROJECT": "real", "EXCERPT": ""},
 		dotenv:   map[string]string{"PROJECT": "file", "EXCERPT": "2KiB"},
 		defaults: map[string]string{"EXCERPT": "3KiB", "LOG_LEVEL": "warn"},
@@ -274,9 +274,9 @@ func TestListenWinsOverPort(t *testing.T) {
 
 func TestWhatThisVersionDoesNotHaveStopsTheStart(t *testing.T) {
 	for name, harmless := range kept {
-		_, _, err := readSettings(surroundings{environ: map[string]string{name: "anything"}})
+		_, _, err := readSettings(sources{environ: map[string]string{name: "anything"}})
 		require.ErrorContains(t, err, name+": this version does not have it")
-		_, _, err = readSettings(surroundings{dotenv: map[string]string{name: "anything"}})
+		_, _, err = readSettings(sources{dotenv: map[string]string{name: "anything"}})
 		require.Error(t, err)
 		mustRead(t, map[string]string{name: harmless})
 	}

@@ -13,26 +13,23 @@ import (
 // what was not used for the longest time is forgotten.
 const mostKnown = 20_000
 
-// endpointCache is what this instance knows of the endpoints: what was asked for,
+// Cache is what this instance knows of the endpoints: what was asked for,
 // until another instance tells that it changed. Nothing is kept while changes
 // can't be heard.
-type endpointCache struct {
-	engine *engine
-	store  EndpointStore // nil: there are no endpoints
-
-	missing, sealed seldom // told of endpoints that are not there, and that can't be read
+type Cache struct {
+	store EndpointStore // nil: there are no endpoints
 
 	mu         sync.Mutex // guards what follows
 	subscribed bool       // changes are heard
 	changes    int        // heard so far: what was read before one may be old
-	known      *simplelru.LRU[string, *destination]
-	tenants    *simplelru.LRU[string, []*destination]
+	known      *simplelru.LRU[string, *Destination]
+	tenants    *simplelru.LRU[string, []*Destination]
 	listed     int // how many tenants holds: their endpoints, and one for itself each
 }
 
-func newEndpointCache(e *engine, store EndpointStore) *endpointCache {
-	d := &endpointCache{engine: e, store: store, known: newLRU[*destination](nil)}
-	d.tenants = newLRU(func(_ string, list []*destination) { d.listed -= 1 + len(list) })
+func newEndpointCache(store EndpointStore) *Cache {
+	d := &Cache{store: store, known: newLRU[*Destination](nil)}
+	d.tenants = newLRU(func(_ string, list []*Destination) { d.listed -= 1 + len(list) })
 	return d
 }
 
@@ -45,8 +42,8 @@ func newLRU[V any](forgotten func(name string, v V)) *simplelru.LRU[string, V] {
 	return lru
 }
 
-// onChange forgets an endpoint that is another than it was.
-func (d *endpointCache) onChange(c EndpointChange) {
+// OnChange forgets an endpoint that is another than it was.
+func (d *Cache) OnChange(c EndpointChange) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.changes++
@@ -54,9 +51,9 @@ func (d *endpointCache) onChange(c EndpointChange) {
 	d.tenants.Remove(c.Tenant)
 }
 
-// setSubscribed says whether changes are heard from now on. What was known until now
+// SetSubscribed says whether changes are heard from now on. What was known until now
 // may be old either way.
-func (d *endpointCache) setSubscribed(hears bool) {
+func (d *Cache) SetSubscribed(hears bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.subscribed = hears
@@ -66,18 +63,18 @@ func (d *endpointCache) setSubscribed(hears bool) {
 }
 
 // forget makes sure that an endpoint is read anew.
-func (d *endpointCache) forget(id string) {
+func (d *Cache) forget(id string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if dest, ok := d.known.Peek(id); ok {
-		d.tenants.Remove(dest.endpoint.Tenant)
+		d.tenants.Remove(dest.Endpoint.Tenant)
 	}
 	d.known.Remove(id)
 }
 
 // recall answers what is known of ids, and which have to be read.
-func (d *endpointCache) recall(ids []string) (found map[string]*destination, missing []string, asOf int) {
-	found = make(map[string]*destination, len(ids))
+func (d *Cache) recall(ids []string) (found map[string]*Destination, missing []string, asOf int) {
+	found = make(map[string]*Destination, len(ids))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, id := range ids {
@@ -92,21 +89,21 @@ func (d *endpointCache) recall(ids []string) (found map[string]*destination, mis
 
 // keep remembers what was read, unless something changed since. What can't be
 // opened is read again each time: a key that is added changes no endpoint.
-func (d *endpointCache) keep(asOf int, read []*destination) {
+func (d *Cache) keep(asOf int, read []*Destination) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.subscribed || d.changes != asOf {
 		return
 	}
 	for _, dest := range read {
-		if dest.fault == nil {
-			d.known.Add(dest.endpoint.ID, dest)
+		if dest.Fault == nil {
+			d.known.Add(dest.Endpoint.ID, dest)
 		}
 	}
 }
 
-// load answers endpoints by id; those that there are not are missing.
-func (d *endpointCache) load(ctx context.Context, ids ...string) (map[string]*destination, error) {
+// Load answers endpoints by id; those that there are not are missing.
+func (d *Cache) Load(ctx context.Context, ids ...string) (map[string]*Destination, error) {
 	found, missing, asOf := d.recall(ids)
 	if len(missing) == 0 {
 		return found, nil
@@ -120,10 +117,10 @@ func (d *endpointCache) load(ctx context.Context, ids ...string) (map[string]*de
 	if err != nil {
 		return nil, fmt.Errorf("read endpoints: %w", err)
 	}
-	var read []*destination
+	var read []*Destination
 	for _, e := range endpoints {
 		if e != nil {
-			dest := newDestination(e)
+			dest := NewDestination(e)
 			read = append(read, dest)
 			found[e.ID] = dest
 		}
@@ -132,25 +129,25 @@ func (d *endpointCache) load(ctx context.Context, ids ...string) (map[string]*de
 	return found, nil
 }
 
-// cached is an endpoint as this instance knows it, nil where it does not.
-func (d *endpointCache) cached(lane Lane) *Endpoint {
+// Cached is an endpoint as this instance knows it, nil where it does not.
+func (d *Cache) Cached(lane Lane) *Endpoint {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if dest, ok := d.known.Peek(string(lane)); ok {
-		return dest.endpoint
+		return dest.Endpoint
 	}
 	return nil
 }
 
-// get answers an endpoint by id, or ErrNoEndpoint.
-func (d *endpointCache) get(ctx context.Context, id string) (*destination, error) {
+// Get answers an endpoint by id, or ErrNoEndpoint.
+func (d *Cache) Get(ctx context.Context, id string) (*Destination, error) {
 	d.mu.Lock()
 	dest, ok := d.known.Get(id)
 	d.mu.Unlock()
 	if ok {
 		return dest, nil
 	}
-	found, err := d.load(ctx, id)
+	found, err := d.Load(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -161,76 +158,26 @@ func (d *endpointCache) get(ctx context.Context, id string) (*destination, error
 }
 
 // id is the id of an endpoint that is named by its id or its uid.
-func (d *endpointCache) id(ctx context.Context, name string) (string, error) {
+func (d *Cache) id(ctx context.Context, name string) (string, error) {
 	switch {
 	case Lane(name).IsEndpoint():
 		return name, nil
 	case d.store == nil || !ValidUID(name):
-		return "", fmt.Errorf("endpoint %s: %w", clip(name), ErrNoEndpoint)
+		return "", fmt.Errorf("endpoint %s: %w", Clip(name), ErrNoEndpoint)
 	}
 	return d.store.EndpointID(ctx, name)
 }
 
-// named answers an endpoint by its id or its uid.
-func (d *endpointCache) named(ctx context.Context, name string) (*destination, error) {
+// Named answers an endpoint by its id or its uid.
+func (d *Cache) Named(ctx context.Context, name string) (*Destination, error) {
 	id, err := d.id(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	dest, err := d.get(ctx, id)
-	if err == nil && id != name && dest.endpoint.UID != name {
+	dest, err := d.Get(ctx, id)
+	if err == nil && id != name && dest.Endpoint.UID != name {
 		// The index proves nothing: the endpoint itself has to say that it is so called.
-		return nil, fmt.Errorf("endpoint %s: %w", clip(name), ErrNoEndpoint)
+		return nil, fmt.Errorf("endpoint %s: %w", Clip(name), ErrNoEndpoint)
 	}
 	return dest, err
-}
-
-// matching are the endpoints of a tenant to which messages of a topic go.
-func (d *endpointCache) matching(ctx context.Context, tenant, topic string) ([]*destination, error) {
-	all, err := d.tenant(ctx, tenant)
-	if err != nil {
-		return nil, err
-	}
-	var list []*destination
-	for _, dest := range all {
-		if dest.endpoint.Matches(topic) {
-			list = append(list, dest)
-		}
-	}
-	return list, nil
-}
-
-func (d *endpointCache) tenant(ctx context.Context, tenant string) ([]*destination, error) {
-	if d.store == nil {
-		return nil, nil
-	}
-	d.mu.Lock()
-	list, ok := d.tenants.Get(tenant)
-	asOf := d.changes
-	d.mu.Unlock()
-	if ok {
-		return list, nil
-	}
-	call, cancel := within(ctx) // a tenant may have thousands
-	defer cancel()
-	endpoints, err := d.store.TenantEndpoints(call, tenant)
-	if err != nil {
-		return nil, fmt.Errorf("read endpoints of a tenant: %w", err)
-	}
-	list = make([]*destination, len(endpoints))
-	for i, e := range endpoints {
-		list[i] = newDestination(e)
-	}
-	d.keep(asOf, list)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.subscribed && d.changes == asOf {
-		d.tenants.Remove(tenant) // another may have read it meanwhile
-		d.tenants.Add(tenant, list)
-		d.listed += 1 + len(list) // tenants that have none are kept too
-		for d.listed > mostKnown && d.tenants.Len() > 1 {
-			d.tenants.RemoveOldest()
-		}
-	}
-	return list, nil
 }

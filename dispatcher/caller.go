@@ -14,13 +14,13 @@ func WithCaller(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, callerKey{}, name)
 }
 
-// callerOf is who asks; empty: nobody does.
-func callerOf(ctx context.Context) string {
+// CallerOf is who asks; empty: nobody does.
+func CallerOf(ctx context.Context) string {
 	name, _ := ctx.Value(callerKey{}).(string)
 	return name
 }
 
 // byCaller tells the log who asked.
 func byCaller(ctx context.Context) slog.Attr {
-	return slog.String("key", cmp.Or(callerOf(ctx), System))
+	return slog.String("key", cmp.Or(CallerOf(ctx), System))
 }

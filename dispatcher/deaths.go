@@ -145,3 +145,16 @@ func (e *engine) died(d Death, o *Settlement) {
 	}
 	e.log.LogAttrs(context.Background(), slog.LevelInfo, "delivery dead", attrs...)
 }
+
+// tellBreakers logs what calls opened and closed.
+func (e *engine) tellBreakers(hints []Hint) {
+	for _, h := range hints {
+		for _, o := range h.Opened {
+			e.log.LogAttrs(context.Background(), slog.LevelInfo, "breaker opened",
+				slog.String("lane", string(o.Lane)), seconds("wait_s", o.Until.Sub(h.Now)))
+		}
+		for _, lane := range h.Closed {
+			e.log.LogAttrs(context.Background(), slog.LevelInfo, "breaker closed", slog.String("lane", string(lane)))
+		}
+	}
+}

@@ -81,7 +81,7 @@ func (d *deliverer) guarded(c Claimed, began time.Time, s *Settlement) (r route)
 		if p := recover(); p != nil {
 			d.engine.log.Error("attempt panicked", "delivery_id", c.ID.String(), "attempt", c.Attempt,
 				"err", fmt.Sprint(p), "stack", string(debug.Stack()))
-			d.fail(c, d.defaults(c.Message, d.engine.cache.cached(c.ID.Lane)), began, s, errPanic)
+			d.fail(c, d.defaults(c.Message, d.engine.endpoints.Cache.Cached(c.ID.Lane)), began, s, errPanic)
 		}
 	}()
 	return d.attempt(c, began, s)
@@ -102,7 +102,7 @@ func (d *deliverer) attempt(c Claimed, began time.Time, s *Settlement) route {
 		s.Verdict = Back
 		return r
 	case errors.Is(err, errStalled):
-		s.Verdict, s.Pause, s.Stalled = Back, stalledFor, WhySealed
+		s.Verdict, s.Pause, s.Stalled = Back, StalledFor, WhySealed
 		return r
 	case err == nil && r.success.Check() != nil:
 		d.fail(c, r, began, s, errSuccess)

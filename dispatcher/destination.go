@@ -10,14 +10,14 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// destination is an endpoint made ready to be called: parsed once, and used by
+// Destination is an endpoint made ready to be called: parsed once, and used by
 // each attempt until the endpoint changes.
-type destination struct {
-	endpoint *Endpoint
-	url      *url.URL
-	headers  []Header // names in canonical form
+type Destination struct {
+	Endpoint *Endpoint
+	URL      *url.URL
+	Headers  []Header // names in canonical form
 	phases   []phase  // by end; the last one has none
-	fault    error    // why nothing can be sent; nil: it can
+	Fault    error    // why nothing can be sent; nil: it can
 }
 
 // phase is a time in which the same secrets sign.
@@ -26,19 +26,19 @@ type phase struct {
 	signer *signer.Signer
 }
 
-func newDestination(e *Endpoint) *destination {
-	d := &destination{endpoint: e}
-	if d.url, d.fault = ParseURL(e.URL); d.fault != nil {
+func NewDestination(e *Endpoint) *Destination {
+	d := &Destination{Endpoint: e}
+	if d.URL, d.Fault = ParseURL(e.URL); d.Fault != nil {
 		return d
 	}
 	if len(e.Secrets) == 0 {
-		d.fault = ErrSealed // one that was stored without a secret could not have been
+		d.Fault = ErrSealed // one that was stored without a secret could not have been
 		return d
 	}
 	for _, h := range e.Headers {
-		d.headers = append(d.headers, Header{Name: textproto.CanonicalMIMEHeaderKey(h.Name), Value: h.Value})
+		d.Headers = append(d.Headers, Header{Name: textproto.CanonicalMIMEHeaderKey(h.Name), Value: h.Value})
 	}
-	d.phases, d.fault = phases(e)
+	d.phases, d.Fault = phases(e)
 	return d
 }
 
@@ -76,8 +76,8 @@ func phases(e *Endpoint) ([]phase, error) {
 	return list, nil
 }
 
-// signer is what signs at a time.
-func (d *destination) signer(at time.Time) *signer.Signer {
+// Signer is what signs at a time.
+func (d *Destination) Signer(at time.Time) *signer.Signer {
 	for _, p := range d.phases {
 		if p.until.IsZero() || at.Before(p.until) {
 			return p.signer
@@ -86,10 +86,10 @@ func (d *destination) signer(at time.Time) *signer.Signer {
 	return nil
 }
 
-// origin is the part of the URL that holds no secret.
-func (d *destination) origin() string {
-	if d.url == nil {
+// Origin is the part of the URL that holds no secret.
+func (d *Destination) Origin() string {
+	if d.URL == nil {
 		return ""
 	}
-	return d.url.Scheme + "://" + d.url.Host
+	return d.URL.Scheme + "://" + d.URL.Host
 }

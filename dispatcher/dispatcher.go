@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -42,13 +40,11 @@ type Options struct {
 // Dispatcher takes messages and delivers them. Its methods may be called from
 // several goroutines; deliveries go on while Run does.
 type Dispatcher struct {
+	*Registry
 	engine    *engine
 	accepter  *accepter
 	deliverer *deliverer
-	sweeper   *sweeper
-	goneCalls singleflight.Group // changes that disable an endpoint after a 410
-	tests     chan struct{}      // one for each that is under way
-	keys      *keyCache
+	tests     chan struct{} // one for each that is under way
 	lists     turns
 	options   Options
 
@@ -60,8 +56,8 @@ type Dispatcher struct {
 func New(q Queue, s Sender, o Options) (*Dispatcher, error) {
 	e := &engine{
 		queue: q, version: o.Version, log: o.Log, watching: watching{observer: o.Observer, log: o.Log},
-		outages: &outageLog{log: o.Log, down: "store lost", up: "store back", partitions: q.Partitions()},
-		fullLog: &outageLog{log: o.Log, down: "store full", up: "store has room again", partitions: q.Partitions()},
+		outages: newOutageLog(o.Log, "store lost", "store back", q.Partitions()),
+		fullLog: newOutageLog(o.Log, "store full", "store has room again", q.Partitions()),
 		view:    newView(q.Partitions()), permits: newPermits(o.MaxInFlight),
 		wall: wallClock, leases: newLeaseSet(), doubt: make(chan struct{}, 1),
 		look: make(chan struct{}, 1), settled: make(chan struct{}, 1), stopped: make(chan struct{}),
@@ -74,10 +70,13 @@ func New(q Queue, s Sender, o Options) (*Dispatcher, error) {
 	e.deaths = &deaths{log: e.log, of: map[deathKind]*deathCount{}}
 	e.settler = newSettler(e, 4*max(o.MaxInFlight, settleMost))
 	e.trimmer = newTrimmer(e, o.Keep)
-	e.cache = newEndpointCache(e, o.Endpoints)
 	e.dead = newReaper(e)
-	d := &Dispatcher{engine: e, accepter: newAccepter(e), sweeper: newSweeper(e), tests: make(chan struct{}, mostTests), keys: newKeyCache(e), lists: newTurns(), options: o}
-	e.finisher = newFinisher(e, d.sweeper)
+	lists := newTurns()
+	e.endpoints = NewRegistry(RegistryOptions{
+		Store: o.Endpoints, Queue: q, Log: o.Log, Outages: e.outages, Lists: lists,
+		Name: e.name, Now: e.view.clock.now, Answered: e.answered, PollSoon: e.pollSoon, Ended: e.trimmer.ended,
+	})
+	d := &Dispatcher{engine: e, Registry: e.endpoints, accepter: newAccepter(e), tests: make(chan struct{}, mostTests), lists: lists, options: o}
 	d.deliverer = &deliverer{
 		engine: e, sender: s, ladder: o.Ladder, jitter: o.Jitter, success: o.Success, timeout: o.Timeout,
 		excerpt: o.Excerpt, agent: []string{o.UserAgent},
@@ -89,7 +88,7 @@ func New(q Queue, s Sender, o Options) (*Dispatcher, error) {
 			return nil, fmt.Errorf("signing secrets: %w", err)
 		}
 	}
-	d.deliverer.gone = d.disableGone
+	d.deliverer.gone = e.endpoints.DisableGone
 	e.workers = newWorkers(d.deliverer.deliver)
 	e.loader = newLoader(e, o.MaxBytes, o.MaxInFlight)
 	return d, nil
@@ -166,7 +165,7 @@ func (d *Dispatcher) Stats(ctx context.Context) (Stats, error) {
 	if err != nil {
 		return Stats{}, err
 	}
-	return stats, d.tellURLs(ctx, stats.Lanes)
+	return stats, d.TellURLs(ctx, stats.Lanes)
 }
 
 // Ping reports whether the store answers.

@@ -46,12 +46,13 @@
 // full, and view.go knows which partition has something to do, and when. run.go
 // begins all that and ends it in order.
 //
-// Endpoints have files of their own: register.go makes and changes them,
-// cache.go knows those that were met, publish.go finds which of them a
-// message goes to, admit.go makes sure that lane and endpoint agree before an
-// attempt, route.go says how one goes, hold.go pauses and resumes any lane,
-// sweep.go ends what waits in one that takes nothing any more, and try.go sends
-// a message that only tries.
+// Endpoints have files of their own: registry.go joins them, register.go makes and
+// changes them, cache.go knows those that were asked for, fanout.go finds which of
+// them a message goes to, versions.go makes sure that lane and endpoint agree before
+// an attempt, pause.go pauses and resumes any lane, sweep.go ends what waits in one
+// that takes nothing any more, finish.go ends changes that stopped half-way, and
+// gone.go disables an endpoint that answered 410. route.go says how an attempt goes,
+// and try.go sends a message that only tries.
 //
 // The package speaks no Redis, no SQL and serves no HTTP: those are adapters
 // below internal, and package app joins them.

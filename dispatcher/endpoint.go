@@ -1,6 +1,8 @@
 package dispatcher
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,6 +76,20 @@ func (e *Endpoint) PublicKeys() (keys []PublicKey) {
 	return keys
 }
 
+// PublicKeyFilter selects public keys.
+type PublicKeyFilter struct {
+	Name   string // id or uid of one endpoint; empty: all
+	Limit  int    // endpoints
+	Cursor string // of the page before; empty for the first
+}
+
+// PublicKeyPage is a part of them.
+type PublicKeyPage struct {
+	Keys  []PublicKey
+	Next  string        // cursor; empty: this is the last page
+	Fresh time.Duration // how long they may be kept
+}
+
 // IsEndpoint reports whether a lane is an endpoint's.
 func (l Lane) IsEndpoint() bool { return strings.HasPrefix(string(l), EndpointPrefix) }
 
@@ -89,8 +105,8 @@ func (e *Endpoint) Limits() LaneLimits {
 	return l
 }
 
-// note keeps who holds the endpoint since when, where that is another than before.
-func (e *Endpoint) note(before *Endpoint, by string, at time.Time) {
+// NoteHold keeps who holds the endpoint since when, where that is another than before.
+func (e *Endpoint) NoteHold(before *Endpoint, by string, at time.Time) {
 	switch {
 	case !e.Paused && !e.Disabled:
 		e.Gone, e.HeldBy, e.HeldAt = false, "", time.Time{}
@@ -98,6 +114,28 @@ func (e *Endpoint) note(before *Endpoint, by string, at time.Time) {
 		e.Gone = e.Gone && e.Disabled
 		e.HeldBy, e.HeldAt = by, at
 	}
+}
+
+// Same reports whether o is what was asked for. A secret counts where one was
+// asked for; what the operator did to it since does not.
+func (e *Endpoint) Same(o *Endpoint) bool {
+	sameLadder := e.Ladder == o.Ladder || e.Ladder != nil && o.Ladder != nil && e.Ladder.String() == o.Ladder.String()
+	sameSecret := len(e.Secrets) == 0 || len(o.Secrets) > 0 && e.Secrets[0].Secret.Equal(o.Secrets[0].Secret)
+	return e.Tenant == o.Tenant && e.URL == o.URL && slices.Equal(e.Topics, o.Topics) &&
+		e.Description == o.Description && maps.Equal(e.Metadata, o.Metadata) && e.Signature == o.Signature &&
+		sameLadder && sameSecret && e.Timeout == o.Timeout && e.MaxInFlight == o.MaxInFlight &&
+		e.Rate.Interval() == o.Rate.Interval() && slices.Equal(e.Headers, o.Headers) && e.Success.Equal(o.Success) &&
+		(e.Success == nil) == (o.Success == nil) && e.Ordered == o.Ordered
+}
+
+// Clone is a copy that may be changed.
+func (e *Endpoint) Clone() *Endpoint {
+	c := *e
+	c.Topics = slices.Clone(e.Topics)
+	c.Secrets = slices.Clone(e.Secrets)
+	c.Headers = slices.Clone(e.Headers)
+	c.Metadata = maps.Clone(e.Metadata)
+	return &c
 }
 
 // Matches reports whether messages of a topic go to the endpoint.

@@ -11,22 +11,21 @@ import (
 
 // engine is what the stages share.
 type engine struct {
-	queue    Queue
-	version  string // of the program
-	log      *slog.Logger
-	outages  *outageLog // the store does not answer
-	fullLog  *outageLog // it has no memory left
-	watching watching
-	view     *view
-	permits  *permits
-	workers  *workers
-	loader   *loader
-	settler  *settler
-	trimmer  *trimmer
-	cache    *endpointCache
-	shortage *shortage
-	deaths   *deaths
-	finisher *finisher
+	queue     Queue
+	version   string // of the program
+	log       *slog.Logger
+	outages   *outageLog // the store does not answer
+	fullLog   *outageLog // it has no memory left
+	watching  watching
+	view      *view
+	permits   *permits
+	workers   *workers
+	loader    *loader
+	settler   *settler
+	trimmer   *trimmer
+	endpoints *Registry
+	shortage  *shortage
+	deaths    *deaths
 
 	taking context.Context // ends when nothing more is moved, claimed or leased
 	stop   context.CancelFunc
@@ -113,6 +112,7 @@ func (e *engine) alive(s *identity) bool {
 func (e *engine) answered(hints ...Hint) {
 	e.view.note(hints...)
 	e.bury(hints, nil, nil)
+	e.tellBreakers(hints)
 }
 
 // leased ends a call that may have leased something, and remembers what it did.
@@ -140,7 +140,7 @@ func (e *engine) begin(ctx context.Context, leased []Claimed) {
 		}
 	}
 	e.attempt(bare...) // they wait for nothing
-	may, back, err := e.cache.checkVersions(ctx, known)
+	may, back, err := e.endpoints.CheckVersions(ctx, known)
 	e.attempt(may...)
 	e.permits.release(len(back))
 	e.settler.put(back...)
@@ -206,27 +206,8 @@ func (e *engine) unsure() {
 	signal(e.doubt)
 }
 
-// within bounds a call: every wait has an end, also for a queue that hangs.
-func within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, settleWithin)
-}
-
 // pollSoon has all partitions looked at soon.
 func (e *engine) pollSoon() { signal(e.look) }
-
-// repeat tells of err, if it is one, and waits before the call is made again.
-// It answers how many have failed in a row.
-func (e *engine) repeat(ctx context.Context, stage string, failures int, err error) int {
-	if ctx.Err() != nil {
-		return failures
-	}
-	e.outages.report(stage, err)
-	if err == nil {
-		return 0
-	}
-	pause(ctx, failures+1)
-	return failures + 1
-}
 
 // goOn is repeat for a call that concerns many partitions: those that failed
 // are left alone for a while, and the others need not wait.
@@ -234,7 +215,7 @@ func (e *engine) goOn(ctx context.Context, stage string, failures int, err error
 	failed, rest := partitionErrors(err)
 	if rest != nil || ctx.Err() != nil {
 		e.view.fail(failed)
-		return e.repeat(ctx, stage, failures, err)
+		return e.outages.repeat(ctx, stage, failures, err)
 	}
 	e.outages.report(stage, err)
 	e.view.fail(failed)

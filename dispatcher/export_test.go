@@ -15,11 +15,11 @@ const (
 	SlowAfter      = slowAfter
 	ReconcileEvery = reconcileEvery
 	ReconcileAfter = reconcileAfter
-	Calm           = calm
 	DeadReadings   = deadReadings
+	Calm           = calm
+	PauseMost      = pauseMost
 	MostTests      = mostTests
 	LookLeast      = lookLeast
-	PauseMost      = pauseMost
 	ReconcileAgain = reconcileAgain
 	EvictAgain     = evictAgain
 	MostKnown      = mostKnown
@@ -33,13 +33,13 @@ func (d *Dispatcher) QueueNow() time.Time { return d.engine.view.clock.now() }
 
 // Find has endpoints found by their ids, in the store where they are not known.
 func (d *Dispatcher) Find(ctx context.Context, ids ...string) error {
-	_, err := d.engine.cache.load(ctx, ids...)
+	_, err := d.engine.endpoints.Cache.Load(ctx, ids...)
 	return err
 }
 
 // Matching has a tenant's endpoints found.
 func (d *Dispatcher) Matching(ctx context.Context, tenant string) (int, error) {
-	list, err := d.engine.cache.matching(ctx, tenant, "a")
+	list, err := d.engine.endpoints.Cache.Matching(ctx, tenant, "a")
 	return len(list), err
 }
 

@@ -11,7 +11,7 @@ import (
 // A change of an endpoint has two steps: the endpoint itself, and the copy of
 // its limits that its lane keeps. They may lie on two servers, and the instance
 // may die between them. A lane whose copy lets it be claimed from shows that at
-// its next claim (see directory.admit). One that is held, or whose endpoint was
+// its next claim (see CheckVersions). One that is held, or whose endpoint was
 // deleted, is never claimed from: so every instance compares those, at its start,
 // when another died, and at each turn of the guard.
 
@@ -29,26 +29,22 @@ const (
 
 // finisher finishes changes of endpoints that stopped half-way.
 type finisher struct {
-	engine  *engine
-	sweeper *sweeper
-	wake    chan struct{} // 1 deep
-	spent   atomic.Int64  // commands since its last look, about
-	cost    atomic.Int64  // what that look took
+	registry *Registry
+	wake     chan struct{} // 1 deep
+	spent    atomic.Int64  // commands since its last look, about
+	cost     atomic.Int64  // what that look took
 }
 
-func newFinisher(e *engine, s *sweeper) *finisher {
-	return &finisher{engine: e, sweeper: s, wake: make(chan struct{}, 1)}
+func newFinisher(r *Registry) *finisher {
+	return &finisher{registry: r, wake: make(chan struct{}, 1)}
 }
-
-// suspect has it look soon.
-func (f *finisher) suspect() { signal(f.wake) }
 
 // Run looks when it is asked to, and at the start, until ctx ends.
 func (f *finisher) Run(ctx context.Context) error {
-	if f.engine.cache.store == nil {
+	if f.registry.Store == nil {
 		return nil
 	}
-	f.suspect()
+	signal(f.wake)
 	again := newIdleTimer()
 	defer again.Stop()
 	for {
@@ -62,7 +58,7 @@ func (f *finisher) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		f.engine.outages.report("finish", err)
+		f.registry.Outages.report("finish", err)
 		if err != nil {
 			again.Reset(finishAgain)
 		}
@@ -79,7 +75,7 @@ func (f *finisher) finish(ctx context.Context) error {
 	f.spent.Store(0)
 	defer func() { f.cost.Store(f.spent.Load()) }()
 	var errs []error
-	for n := range f.engine.queue.Partitions() {
+	for n := range f.registry.Queue.Partitions() {
 		errs = append(errs, f.held(ctx, n))
 	}
 	return errors.Join(append(errs, f.deleted(ctx))...)
@@ -91,7 +87,7 @@ func (f *finisher) finish(ctx context.Context) error {
 func (f *finisher) held(ctx context.Context, partition int) error {
 	for cursor := ""; ; {
 		call, cancel := within(ctx)
-		page, next, err := f.engine.queue.HeldLanes(call, partition, cursor)
+		page, next, err := f.registry.Queue.HeldLanes(call, partition, cursor)
 		cancel()
 		f.spent.Add(1)
 		if err != nil {
@@ -122,7 +118,7 @@ func (f *finisher) compare(ctx context.Context, copies []LaneVersion, age time.D
 	if len(copies) == 0 {
 		return nil
 	}
-	e := f.engine
+	r := f.registry
 	ids := make([]string, len(copies))
 	for i, c := range copies {
 		ids[i] = string(c.Lane)
@@ -130,7 +126,7 @@ func (f *finisher) compare(ctx context.Context, copies []LaneVersion, age time.D
 	call, cancel := within(ctx)
 	defer cancel()
 	f.spent.Add(versionsCost * int64(1+len(ids)/versionsAtOnce))
-	truth, err := e.cache.store.EndpointVersions(call, ids)
+	truth, err := r.Store.EndpointVersions(call, ids)
 	if err != nil {
 		return err
 	}
@@ -142,7 +138,7 @@ func (f *finisher) compare(ctx context.Context, copies []LaneVersion, age time.D
 		case t.Version > c.Version:
 			errs = append(errs, f.raise(ctx, c))
 		case t.Version == 0:
-			_, err := e.queue.ForgetLane(call, e.name(), c, age)
+			_, err := r.Queue.ForgetLane(call, r.Name(), c, age)
 			errs = append(errs, err)
 		}
 	}
@@ -151,26 +147,26 @@ func (f *finisher) compare(ctx context.Context, copies []LaneVersion, age time.D
 
 // raise gives a lane the limits that its endpoint has by now.
 func (f *finisher) raise(ctx context.Context, c LaneVersion) error {
-	e := f.engine
-	e.cache.forget(string(c.Lane)) // what is known here may be as old
-	found, err := e.cache.load(ctx, string(c.Lane))
+	r := f.registry
+	r.Cache.forget(string(c.Lane)) // what is known here may be as old
+	found, err := r.Cache.Load(ctx, string(c.Lane))
 	if err != nil {
 		return err
 	}
 	dest := found[string(c.Lane)]
-	if dest == nil || dest.fault != nil || dest.endpoint.Version <= c.Version {
+	if dest == nil || dest.Fault != nil || dest.Endpoint.Version <= c.Version {
 		return nil // one that can't be read says nothing that may be believed
 	}
 	call, cancel := within(ctx)
 	defer cancel()
-	limits := dest.endpoint.Limits()
-	if _, err := e.setLimits(call, c.Lane, limits, dest.endpoint.Since > c.Version); err != nil {
+	limits := dest.Endpoint.Limits()
+	if _, err := r.setLimits(call, c.Lane, limits, dest.Endpoint.Since > c.Version); err != nil {
 		return err
 	}
-	e.log.LogAttrs(ctx, slog.LevelInfo, "change of an endpoint finished",
+	r.Log.LogAttrs(ctx, slog.LevelInfo, "change of an endpoint finished",
 		slog.String("lane", string(c.Lane)), slog.Int64("version", limits.Version))
 	if limits.Held == HeldDisabled {
-		f.sweeper.put(c.Lane, 0)
+		f.registry.sweeper.put(c.Lane, 0)
 	}
 	return nil
 }
@@ -181,7 +177,7 @@ func (f *finisher) deleted(ctx context.Context) error {
 	var errs []error
 	for cursor := ""; ; {
 		call, cancel := within(ctx)
-		page, next, err := f.engine.cache.store.DeletedEndpoints(call, cursor)
+		page, next, err := f.registry.Store.DeletedEndpoints(call, cursor)
 		cancel()
 		f.spent.Add(1)
 		if err != nil {
@@ -199,6 +195,27 @@ func (f *finisher) deleted(ctx context.Context) error {
 func (f *finisher) end(ctx context.Context, id string, end int64) error {
 	call, cancel := within(ctx)
 	defer cancel()
-	_, err := f.sweeper.delete(call, id, end)
+	_, err := f.registry.sweeper.delete(call, id, end)
 	return err
+}
+
+// Suspect has changes that may have stopped half-way looked for soon.
+func (r *Registry) Suspect() { signal(r.finisher.wake) }
+
+// Compare gives lanes that a trim looked at what they lack of their endpoints: one
+// in which nothing is, and that is not held, is never claimed from. With none of
+// them no call is made, so that nothing is known of the store.
+func (r *Registry) Compare(ctx context.Context, looked []LaneVersion) {
+	if r.Store != nil && len(looked) > 0 {
+		r.Outages.report("trim", r.finisher.compare(ctx, looked, 0))
+	}
+}
+
+// FinishCost is how many commands one look for half-done changes takes, about; 0:
+// there are no endpoints, and none is made.
+func (r *Registry) FinishCost() int {
+	if r.Store == nil {
+		return 0
+	}
+	return max(r.Queue.Partitions()+1, int(r.finisher.cost.Load()))
 }

@@ -140,6 +140,20 @@ type HeldLane struct {
 	By    string // the name of the key that asked for it, or System
 }
 
+// LaneName is what the lane of a bare URL is for.
+type LaneName struct {
+	Lane Lane
+	Name string // as URLLaneName tells it
+}
+
+// OtherTenants are the lanes that other tenants have at the origin of a URL.
+type OtherTenants struct {
+	Lanes   int    // the call found so many
+	Changed int    // of these, so many were paused or resumed
+	Failed  int    // lanes that could not be changed, and partitions that could not be read to their end
+	Next    string // where another call goes on; empty: all partitions were looked at
+}
+
 // Laner knows the lanes.
 type Laner interface {
 	// Limit writes the copy of a lane's limits unless the one there is as new,

@@ -95,6 +95,19 @@ const (
 	queuePrefix = "q_"
 )
 
+// NamesLane reports whether a name of a destination is that of a lane, and no uid.
+func NamesLane(name string) bool { return lanePrefix(name) != "" }
+
+// lanePrefix is the beginning of lanes that a name has; empty: none.
+func lanePrefix(name string) string {
+	for _, prefix := range []string{EndpointPrefix, urlPrefix, queuePrefix} {
+		if strings.HasPrefix(name, prefix) {
+			return prefix
+		}
+	}
+	return ""
+}
+
 // URLLane is the lane of a bare URL: u_ and 10 characters that stand for its
 // scheme, host and port, and for the message's tenant. URLs of one tenant with
 // one origin share a lane; what another tenant's receiver at the same host

@@ -42,6 +42,13 @@ const calm = 10 * time.Second
 // aloneEvery is how often it is told that a call had no answer while others had.
 const aloneEvery = time.Minute
 
+// newOutageLog makes a Log of a store with so many partitions. It tells down when the store
+// is lost, and up when it is back.
+func newOutageLog(log *slog.Logger, down, up string, partitions int) *outageLog {
+	return &outageLog{log: log, down: down, up: up, partitions: partitions}
+}
+
+// report takes in how a call of a stage came out; nil: it was answered.
 func (t *outageLog) report(stage string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -68,7 +75,7 @@ func (t *outageLog) report(stage string, err error) {
 		}
 	case !t.wary || now.Sub(t.last) >= calm:
 		if t.proven {
-			t.log.Info(t.up, "stage", stage, seconds("took_s", now.Sub(t.since)), "errors", t.errors)
+			t.log.Info(t.up, "stage", stage, slog.Float64("took_s", now.Sub(t.since).Round(time.Millisecond).Seconds()), "errors", t.errors)
 			t.told = now
 		} else {
 			t.single(now)
@@ -102,6 +109,14 @@ func (t *outageLog) tell(stage string, failed []*PartitionError, rest error) {
 	t.log.Error(t.down, "stage", stage, "partitions", len(failed), "of", t.partitions, "err", failed[0])
 }
 
+// settleWithin is when the queue is taken to be unreachable.
+const settleWithin = 5 * time.Second
+
+// within bounds a call: every wait has an end, also for a queue that hangs.
+func within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, settleWithin)
+}
+
 // Waits between repeats of a call that failed: they double from pauseFirst to
 // pauseMost, so that a store that comes back is met soon and not by a crowd.
 const (
@@ -116,14 +131,25 @@ func waitBefore(n int) time.Duration {
 }
 
 // pause waits before repeat n, or until ctx ends.
-func pause(ctx context.Context, n int) { sleep(ctx, waitBefore(n)) }
-
-// sleep waits, or until ctx ends.
-func sleep(ctx context.Context, wait time.Duration) {
-	timer := time.NewTimer(wait)
+func pause(ctx context.Context, n int) {
+	timer := time.NewTimer(waitBefore(n))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
 	}
+}
+
+// repeat tells of err, if it is one, and waits before the call is made again.
+// It answers how many have failed in a row.
+func (t *outageLog) repeat(ctx context.Context, stage string, failures int, err error) int {
+	if ctx.Err() != nil {
+		return failures
+	}
+	t.report(stage, err)
+	if err == nil {
+		return 0
+	}
+	pause(ctx, failures+1)
+	return failures + 1
 }

@@ -27,20 +27,6 @@ const (
 	keysMost = 100_000
 )
 
-// PublicKeyFilter selects public keys.
-type PublicKeyFilter struct {
-	Name   string // id or uid of one endpoint; empty: all
-	Limit  int    // endpoints
-	Cursor string // of the page before; empty for the first
-}
-
-// PublicKeyPage is a part of them.
-type PublicKeyPage struct {
-	Keys  []PublicKey
-	Next  string        // cursor; empty: this is the last page
-	Fresh time.Duration // how long they may be kept
-}
-
 // keySet are the public keys that there were at a time, or why they are unknown.
 type keySet struct {
 	list  []keyOwner // by id
@@ -56,22 +42,22 @@ type keyOwner struct {
 
 // keyCache keeps them.
 type keyCache struct {
-	engine *engine
-	turn   chan struct{} // 1 deep: its holder reads set, and makes a new one
-	set    *keySet
+	registry *Registry
+	turn     chan struct{} // 1 deep: its holder reads set, and makes a new one
+	set      *keySet
 }
 
-func newKeyCache(e *engine) *keyCache {
-	return &keyCache{engine: e, turn: make(chan struct{}, 1), set: &keySet{}}
+func newKeyCache(r *Registry) *keyCache {
+	return &keyCache{registry: r, turn: make(chan struct{}, 1), set: &keySet{}}
 }
 
 // PublicKeys reads a page of the public keys of endpoints, as of keysFor ago at
 // most. It tells nothing of endpoints that have none.
-func (d *Dispatcher) PublicKeys(ctx context.Context, f PublicKeyFilter) (PublicKeyPage, error) {
+func (r *Registry) PublicKeys(ctx context.Context, f PublicKeyFilter) (PublicKeyPage, error) {
 	if f.Cursor != "" && !Lane(f.Cursor).IsEndpoint() {
 		return PublicKeyPage{}, fmt.Errorf("%w: %q", ErrCursor, f.Cursor)
 	}
-	set, err := d.keys.get(ctx)
+	set, err := r.keys.get(ctx)
 	if err != nil {
 		return PublicKeyPage{}, fmt.Errorf("read public keys: %w", err)
 	}
@@ -86,7 +72,7 @@ func (d *Dispatcher) PublicKeys(ctx context.Context, f PublicKeyFilter) (PublicK
 			page.Next = owners[limit-1].id
 		}
 	}
-	now := d.engine.view.clock.now()
+	now := r.Now()
 	for _, owner := range owners {
 		for _, key := range owner.keys {
 			if key.Until.IsZero() || key.Until.After(now) {
@@ -140,7 +126,7 @@ func (c *keyCache) get(ctx context.Context) (*keySet, error) {
 func (c *keyCache) read(ctx context.Context) *keySet {
 	s := &keySet{byUID: map[string]int{}}
 	uids := map[string]string{}
-	store := c.engine.cache.store
+	store := c.registry.Store
 	for f := (EndpointFilter{Public: true, Limit: keysPage}); store != nil; {
 		page, next, err := store.ListEndpoints(ctx, f)
 		if err != nil {
@@ -153,7 +139,7 @@ func (c *keyCache) read(ctx context.Context) *keySet {
 			}
 		}
 		if len(s.list) > keysMost {
-			c.engine.log.LogAttrs(ctx, slog.LevelWarn, "more endpoints have public keys than are told: only the newest are", slog.Int("told", keysMost))
+			c.registry.Log.LogAttrs(ctx, slog.LevelWarn, "more endpoints have public keys than are told: only the newest are", slog.Int("told", keysMost))
 			s.list = s.list[:keysMost]
 			next = ""
 		}

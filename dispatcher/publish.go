@@ -126,17 +126,17 @@ func (d *Dispatcher) destinations(ctx context.Context, m *Message) (a addressed)
 		}
 		a.entry.Lanes = target.lanes
 	case m.Endpoint != "":
-		dest, err := d.engine.cache.named(ctx, m.Endpoint)
+		dest, err := d.engine.endpoints.Cache.Named(ctx, m.Endpoint)
 		switch {
 		case err != nil:
 			return addressed{err: err}
-		case m.Tenant != "" && m.Tenant != dest.endpoint.Tenant:
+		case m.Tenant != "" && m.Tenant != dest.Endpoint.Tenant:
 			return addressed{err: ErrTenant}
 		}
-		m.Endpoint = dest.endpoint.ID // by whichever name it was asked for
+		m.Endpoint = dest.Endpoint.ID // by whichever name it was asked for
 		a.to(dest)
 	default:
-		matching, err := d.engine.cache.matching(ctx, m.Tenant, m.Topic)
+		matching, err := d.engine.endpoints.Cache.Matching(ctx, m.Tenant, m.Topic)
 		if err != nil {
 			return addressed{err: err}
 		}
@@ -148,13 +148,13 @@ func (d *Dispatcher) destinations(ctx context.Context, m *Message) (a addressed)
 	return a
 }
 
-func (a *addressed) to(dest *destination) {
+func (a *addressed) to(dest *Destination) {
 	if a.versions == nil {
 		a.versions, a.urls = map[Lane]int64{}, map[Lane]string{}
 	}
-	lane := dest.endpoint.Lane()
+	lane := dest.Endpoint.Lane()
 	a.entry.Lanes = append(a.entry.Lanes, lane)
-	a.versions[lane], a.urls[lane] = dest.endpoint.Version, dest.endpoint.URL
+	a.versions[lane], a.urls[lane] = dest.Endpoint.Version, dest.Endpoint.URL
 }
 
 // published answers what became of a message that was stored, or was not. Its
@@ -166,7 +166,7 @@ func (d *Dispatcher) published(ctx context.Context, a *addressed, s *ScheduleRes
 	}
 	if len(s.Versions) > 0 { // of endpoints
 		// What is stored is stored: a copy of limits that is still missing is found missing again.
-		d.engine.outages.report("limit", d.engine.cache.repairLimits(ctx, s.Versions, a.versions))
+		d.engine.outages.report("limit", d.engine.endpoints.RepairLimits(ctx, s.Versions, a.versions))
 	}
 	m := a.entry.Message
 	p = Published{Result: s.Result, CreatedAt: s.CreatedAt}

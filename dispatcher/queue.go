@@ -35,6 +35,10 @@ var (
 	ErrExpired = errors.New("expired")
 	// ErrOrder says that others of its ordering key go first.
 	ErrOrder = errors.New("others go first")
+	// ErrNoLane says that there is no such lane.
+	ErrNoLane = errors.New("no such lane")
+	// ErrListing says that too many lists are asked for at once.
+	ErrListing = errors.New("too many lists are read at once")
 )
 
 // PartitionError says that one partition did not answer, or not as it should.

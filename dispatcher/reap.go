@@ -105,6 +105,6 @@ func (r *reaper) reap(ctx context.Context, name string) {
 		e.log.LogAttrs(ctx, slog.LevelInfo, "takeover", slog.String("instance", name), slog.Int("deliveries", taken))
 		e.watching.tell(func(o Observer) { o.TookOver(taken) })
 	}
-	e.pollSoon()         // its hints are lost with it
-	e.finisher.suspect() // so may be the second half of a change that it made
+	e.pollSoon()          // its hints are lost with it
+	e.endpoints.Suspect() // so may be the second half of a change that it made
 }

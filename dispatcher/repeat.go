@@ -77,17 +77,17 @@ func (d *Dispatcher) address(ctx context.Context, list []Delivery) error {
 			ids = append(ids, id)
 		}
 	}
-	var found map[string]*destination
+	var found map[string]*Destination
 	if len(ids) > 0 {
 		var err error
-		if found, err = d.engine.cache.load(ctx, ids...); err != nil {
+		if found, err = d.engine.endpoints.Cache.Load(ctx, ids...); err != nil {
 			return err
 		}
 	}
 	for i := range list {
 		var e *Endpoint
 		if dest := found[string(list[i].ID.Lane)]; dest != nil {
-			e = dest.endpoint
+			e = dest.Endpoint
 			list[i].URL = e.URL
 		}
 		m := Message{Ladder: list[i].Ladder}

@@ -98,19 +98,19 @@ func (d *deliverer) route(c Claimed, at time.Time) (route, error) {
 // toEndpoint is the route to an endpoint as it is now. One that was held or
 // deleted since the claim is not called.
 func (d *deliverer) toEndpoint(c Claimed, at time.Time) (route, error) {
-	dest, err := d.engine.cache.get(d.cut, string(c.ID.Lane))
+	dest, err := d.engine.endpoints.Cache.Get(d.cut, string(c.ID.Lane))
 	switch {
 	case err != nil:
 		return route{}, errHeld
-	case dest.fault != nil: // what it says else may not be believed either
+	case dest.Fault != nil: // what it says else may not be believed either
 		return route{}, errStalled
-	case dest.endpoint.Limits().Held != HeldNone:
+	case dest.Endpoint.Limits().Held != HeldNone:
 		return route{}, errHeld
 	}
-	r := d.defaults(c.Message, dest.endpoint)
-	r.endpoint, r.url, r.headers = dest.endpoint, dest.url, dest.headers
-	r.signer = dest.signer(at)
-	for _, h := range dest.headers {
+	r := d.defaults(c.Message, dest.Endpoint)
+	r.endpoint, r.url, r.headers = dest.Endpoint, dest.URL, dest.Headers
+	r.signer = dest.Signer(at)
+	for _, h := range dest.Headers {
 		r.secrets = append(r.secrets, h.Value)
 	}
 	return r, nil

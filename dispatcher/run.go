@@ -35,8 +35,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 	taking.Go(func() error { return watch.Poll(e.taking) })
 	taking.Go(func() error { return e.trimmer.Run(e.taking) })
-	taking.Go(func() error { return d.sweeper.Run(e.taking) })
-	taking.Go(func() error { return e.finisher.Run(e.taking) })
+	taking.Go(func() error { return e.endpoints.Run(e.taking) })
 	accepting.Go(func() error { return d.accepter.Run(ctx) })
 	accepting.Go(func() error { return watch.Run(ctx) }) // a publish has to know the endpoints
 	keeping.Go(func() error { return e.workers.Run(life) })

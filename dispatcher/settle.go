@@ -7,12 +7,8 @@ import (
 	"time"
 )
 
-// settleMost is how many outcomes one call records; settleWithin is when the
-// queue is taken to be unreachable.
-const (
-	settleMost   = 256
-	settleWithin = 5 * time.Second
-)
+// settleMost is how many outcomes one call records.
+const settleMost = 256
 
 // settler records outcomes. What comes while a call is under way goes together
 // in the next; while the queue can't be reached outcomes wait in memory, and

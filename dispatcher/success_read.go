@@ -84,7 +84,7 @@ func memberPath(name string) string {
 	if isWord(name) {
 		return "$." + name
 	}
-	return "$[" + clip(name) + "]"
+	return "$[" + Clip(name) + "]"
 }
 
 // inside puts a step of a JSON path before what an error says of a part.

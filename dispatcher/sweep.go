@@ -11,7 +11,7 @@ import (
 // It only hurries: what it does not reach, since this process ends, is ended when
 // it becomes ready.
 type sweeper struct {
-	engine *engine
+	registry *Registry
 
 	mu    sync.Mutex // guards lanes
 	lanes []LaneVersion
@@ -19,13 +19,13 @@ type sweeper struct {
 	wake chan struct{} // 1 deep
 }
 
-func newSweeper(e *engine) *sweeper { return &sweeper{engine: e, wake: make(chan struct{}, 1)} }
+func newSweeper(r *Registry) *sweeper { return &sweeper{registry: r, wake: make(chan struct{}, 1)} }
 
 // put has a lane swept. end is that of a deleted endpoint, which is forgotten
 // when nothing is left; else 0. One that is to be swept already is so once.
 func (s *sweeper) put(lane Lane, end int64) {
 	s.mu.Lock()
-	if next := (LaneVersion{lane, end}); !slices.Contains(s.lanes, next) {
+	if next := (LaneVersion{Lane: lane, Version: end}); !slices.Contains(s.lanes, next) {
 		s.lanes = append(s.lanes, next)
 	}
 	s.mu.Unlock()
@@ -45,8 +45,8 @@ func (s *sweeper) take() (lane LaneVersion, ok bool) {
 // delete tells the lane of a deleted endpoint that what is in it ends, and
 // counts what waits. Where nothing does, all is done.
 func (s *sweeper) delete(ctx context.Context, id string, end int64) (waiting int, err error) {
-	e := s.engine
-	count, err := e.setLimits(ctx, Lane(id), LaneLimits{Version: end, Held: HeldDeleted, By: callerOf(ctx)}, false)
+	r := s.registry
+	count, err := r.setLimits(ctx, Lane(id), LaneLimits{Version: end, Held: HeldDeleted, By: CallerOf(ctx)}, false)
 	switch {
 	case err != nil:
 		return 0, err
@@ -54,7 +54,7 @@ func (s *sweeper) delete(ctx context.Context, id string, end int64) (waiting int
 		s.put(Lane(id), end)
 		return count.Waiting, nil
 	}
-	return 0, e.cache.store.ForgetDeleted(ctx, id)
+	return 0, r.Store.ForgetDeleted(ctx, id)
 }
 
 // Run sweeps until ctx ends.
@@ -77,16 +77,16 @@ func (s *sweeper) Run(ctx context.Context) error {
 }
 
 func (s *sweeper) sweep(ctx context.Context, lane Lane) {
-	e := s.engine
+	r := s.registry
 	cursor, total := "", 0
 	for failures := 0; ctx.Err() == nil; {
 		call, cancel := within(ctx)
-		ended, next, hints, err := e.queue.Sweep(call, e.name(), lane, cursor)
+		ended, next, hints, err := r.Queue.Sweep(call, r.Name(), lane, cursor)
 		cancel()
-		e.answered(hints...)
-		e.trimmer.ended(ended, hints)
+		r.Answered(hints...)
+		r.Ended(ended, hints)
 		total += ended
-		if failures = e.repeat(ctx, "sweep", failures, err); failures > 0 {
+		if failures = r.Outages.repeat(ctx, "sweep", failures, err); failures > 0 {
 			continue
 		}
 		if cursor = next; cursor == "" {
@@ -94,19 +94,19 @@ func (s *sweeper) sweep(ctx context.Context, lane Lane) {
 		}
 	}
 	if total > 0 {
-		e.log.LogAttrs(ctx, slog.LevelInfo, "lane swept", slog.String("lane", string(lane)), slog.Int("deliveries", total))
+		r.Log.LogAttrs(ctx, slog.LevelInfo, "lane swept", slog.String("lane", string(lane)), slog.Int("deliveries", total))
 	}
 }
 
 // settle forgets that an endpoint was deleted once nothing waits for it. Where
 // something does, the finisher comes again.
 func (s *sweeper) settle(ctx context.Context, lane LaneVersion) {
-	e := s.engine
+	r := s.registry
 	call, cancel := within(ctx)
 	defer cancel()
-	states, err := e.queue.LaneStates(call, []Lane{lane.Lane})
+	states, err := r.Queue.LaneStates(call, []Lane{lane.Lane})
 	if err == nil && states[0].Waiting == 0 && states[0].Limits.Held == HeldDeleted {
-		err = e.cache.store.ForgetDeleted(call, string(lane.Lane))
+		err = r.Store.ForgetDeleted(call, string(lane.Lane))
 	}
-	e.outages.report("sweep", err)
+	r.Outages.report("sweep", err)
 }

@@ -118,11 +118,11 @@ func (t *trimmer) trim(ctx context.Context, partitions []int) {
 		trimmed, err := e.queue.Trim(call, e.name(), partitions, t.keep, false)
 		cancel()
 		t.tell(ctx, trimmed)
-		t.compare(ctx, trimmed.Looked)
+		e.endpoints.Compare(ctx, trimmed.Looked)
 		e.answered(trimmed.Hints...)
 		failed, rest := partitionErrors(err)
 		if rest != nil {
-			e.repeat(ctx, "trim", 0, err)
+			e.outages.repeat(ctx, "trim", 0, err)
 			return // the guard comes again
 		}
 		e.goOn(ctx, "trim", 0, err)
@@ -131,15 +131,6 @@ func (t *trimmer) trim(ctx context.Context, partitions []int) {
 			return slices.ContainsFunc(failed, func(f *PartitionError) bool { return f.Partition == n })
 		})
 		more = trimmed.More
-	}
-}
-
-// compare has the lanes of endpoints compared with these, since they were looked
-// at: one in which nothing is, and that is not held, is never claimed from. With
-// none of them no call is made, so that nothing is known of the store.
-func (t *trimmer) compare(ctx context.Context, looked []LaneVersion) {
-	if t.engine.cache.store != nil && len(looked) > 0 {
-		t.engine.outages.report("trim", t.engine.finisher.compare(ctx, looked, 0))
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -29,7 +27,7 @@ var ErrBusy = errors.New("too many tests are under way")
 // TestEndpoint sends a message to an endpoint at once, whatever its state and
 // what waits for it, and answers what the receiver said. Nothing of it is kept.
 func (d *Dispatcher) TestEndpoint(ctx context.Context, name string) (TestResult, error) {
-	e, err := d.stored(ctx, name)
+	e, err := d.Stored(ctx, name)
 	if err != nil {
 		return TestResult{}, err
 	}
@@ -39,9 +37,9 @@ func (d *Dispatcher) TestEndpoint(ctx context.Context, name string) (TestResult,
 	default:
 		return TestResult{}, fmt.Errorf("test endpoint %s: %w", e.ID, ErrBusy)
 	}
-	dest := newDestination(e)
-	if dest.fault != nil {
-		return TestResult{}, fmt.Errorf("test endpoint %s: %w", e.ID, dest.fault)
+	dest := NewDestination(e)
+	if dest.Fault != nil {
+		return TestResult{}, fmt.Errorf("test endpoint %s: %w", e.ID, dest.Fault)
 	}
 	if e.Success.Check() != nil {
 		return TestResult{}, fmt.Errorf("test endpoint %s: %w", e.ID, errSuccess)
@@ -70,11 +68,11 @@ func testMessage(e *Endpoint, at time.Time) (*Message, error) {
 }
 
 // try makes one attempt outside the queue.
-func (d *deliverer) try(ctx context.Context, dest *destination, m *Message, at time.Time) Attempt {
-	c := Claimed{ID: DeliveryID{Lane: dest.endpoint.Lane(), Message: m.ID}, Message: m, Attempt: 1, Rung: 1}
-	r := d.defaults(m, dest.endpoint)
-	r.url, r.headers, r.signer = dest.url, dest.headers, dest.signer(at)
-	for _, h := range dest.headers {
+func (d *deliverer) try(ctx context.Context, dest *Destination, m *Message, at time.Time) Attempt {
+	c := Claimed{ID: DeliveryID{Lane: dest.Endpoint.Lane(), Message: m.ID}, Message: m, Attempt: 1, Rung: 1}
+	r := d.defaults(m, dest.Endpoint)
+	r.url, r.headers, r.signer = dest.URL, dest.Headers, dest.Signer(at)
+	for _, h := range dest.Headers {
 		r.secrets = append(r.secrets, h.Value)
 	}
 	header := d.headers(c, at, &r)
@@ -86,40 +84,3 @@ func (d *deliverer) try(ctx context.Context, dest *destination, m *Message, at t
 	s.Attempt.Excerpt = Excerpt(answer.Body, d.excerpt, r.secrets)
 	return s.Attempt
 }
-
-// disableGone disables an endpoint whose receiver answered 410 when it was
-// called as it was then. Where that can't be done now the next message does it.
-// Many that are told so at once are one change.
-func (d *Dispatcher) disableGone(called *Endpoint) {
-	if now := d.engine.cache.cached(called.Lane()); now != nil && !says(called, now) {
-		return
-	}
-	flight := called.ID + " " + strconv.FormatInt(called.Version, 10)
-	_, _, _ = d.goneCalls.Do(flight, func() (any, error) {
-		ctx, cancel := within(context.Background())
-		defer cancel()
-		_, err := d.changeEndpoint(ctx, called.ID, func(e *Endpoint) error {
-			if !says(called, e) {
-				return errAlready
-			}
-			e.Disabled, e.Gone = true, true
-			return nil
-		}, false)
-		lane := slog.String("lane", called.ID)
-		switch {
-		case err == nil, errors.Is(err, errAlready), errors.Is(err, ErrNoEndpoint):
-		default:
-			d.engine.log.LogAttrs(ctx, slog.LevelError, "endpoint not disabled", lane, slog.Any("err", err))
-		}
-		return nil, nil
-	})
-}
-
-// says reports whether what the receiver answered to called is a reason to
-// disable the endpoint as it is now: it has the same URL still, and neither that
-// nor a resume came since.
-func says(called, now *Endpoint) bool {
-	return !now.Disabled && now.URL == called.URL && called.Version >= now.Since
-}
-
-var errAlready = errors.New("it is so already, or was corrected meanwhile")

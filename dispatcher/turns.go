@@ -1,9 +1,6 @@
 package dispatcher
 
-import (
-	"context"
-	"errors"
-)
+import "context"
 
 // Readers take turns: of one instance listsAtOnce lists are read at a time, so
 // that lists hold up no publish. listsWaiting more may wait.
@@ -11,9 +8,6 @@ const (
 	listsAtOnce  = 2
 	listsWaiting = 16
 )
-
-// ErrListing says that too many lists are asked for at once.
-var ErrListing = errors.New("too many lists are read at once")
 
 // turns bounds how many do something at once, and how many wait for that.
 type turns struct {

@@ -127,10 +127,8 @@ func checkUID(s string) error {
 	if s == "." || s == ".." {
 		return fmt.Errorf("must not be a step in a path")
 	}
-	for _, prefix := range []string{EndpointPrefix, urlPrefix, queuePrefix} {
-		if strings.HasPrefix(s, prefix) {
-			return fmt.Errorf("must not begin with %s, as the names of lanes do", prefix)
-		}
+	if prefix := lanePrefix(s); prefix != "" {
+		return fmt.Errorf("must not begin with %s, as the names of lanes do", prefix)
 	}
 	return nil
 }

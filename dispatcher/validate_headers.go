@@ -46,7 +46,7 @@ var ownPrefixes = []string{"proxy-", "webhook-", "hookladder-", "svix-", "x-forw
 // this name, or nothing.
 func CheckHeaderName(name string) error {
 	if !isToken(name) {
-		return fmt.Errorf("is not a header's name: %s", clip(name))
+		return fmt.Errorf("is not a header's name: %s", Clip(name))
 	}
 	lower := asRead(name)
 	if why, ok := ownHeaders[lower]; ok {
@@ -126,7 +126,7 @@ func headerPath(name string) string {
 	case isWord(name) && len(name) <= maxID:
 		return "$.headers." + name
 	default:
-		return "$.headers[" + clip(name) + "]"
+		return "$.headers[" + Clip(name) + "]"
 	}
 }
 
@@ -140,8 +140,8 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// clip quotes a text of the caller's for an error, and not all of a long one.
-func clip(s string) string {
+// Clip quotes a text of the caller's for an error, and not all of a long one.
+func Clip(s string) string {
 	const most = 64 // enough to find it again
 	if len(s) > most {
 		return strconv.QuoteToASCII(s[:most]) + "…"

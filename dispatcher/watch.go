@@ -35,24 +35,24 @@ func (w *watcher) Run(ctx context.Context) error {
 		return nil
 	}
 	lost := func() {
-		e.cache.setSubscribed(true)
+		e.endpoints.Cache.SetSubscribed(true)
 		e.pollSoon()
 		e.unsure() // another node may have taken over, and know less
 		e.dead.suspect()
-		e.finisher.suspect()
+		e.endpoints.Suspect()
 	}
-	ears := Subscriber{OnHint: func(h Hint) { e.view.hear(h) }, OnEndpoint: e.cache.onChange, OnGap: lost}
+	ears := Subscriber{OnHint: func(h Hint) { e.view.hear(h) }, OnEndpoint: e.endpoints.Cache.OnChange, OnGap: lost}
 	for failures := 0; ctx.Err() == nil; {
 		began := time.Now()
 		err := e.queue.Watch(ctx, e.name(), ears)
-		e.cache.setSubscribed(false)
+		e.endpoints.Cache.SetSubscribed(false)
 		if err == nil {
 			err = errWatchEnded
 		}
 		if time.Since(began) > pauseMost {
 			failures = 0 // it had worked
 		}
-		failures = e.repeat(ctx, "watch", failures, err)
+		failures = e.outages.repeat(ctx, "watch", failures, err)
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func (w *watcher) Poll(ctx context.Context) error {
 			if failed && err == nil {
 				e.unsure() // the node that was out of reach may know less now
 				e.dead.suspect()
-				e.finisher.suspect()
+				e.endpoints.Suspect()
 			}
 			failed = err != nil
 			failures = e.goOn(ctx, "look", failures, err)
@@ -104,7 +104,7 @@ func (w *watcher) Poll(ctx context.Context) error {
 			asked = true
 		case <-guard.C:
 			asked = true
-			e.finisher.suspect()
+			e.endpoints.Suspect()
 			if now := time.Now(); e.trimmer.busy() || now.Sub(trimmed) >= trimLeast {
 				e.trimmer.touch(all[turn%len(all)])
 				turn, trimmed = turn+1, now
@@ -119,10 +119,7 @@ func (w *watcher) Poll(ctx context.Context) error {
 // turn costs asks for that.
 func (w *watcher) pause() time.Duration {
 	partitions := w.engine.queue.Partitions()
-	cost := 3*partitions + 1
-	if w.engine.cache.store != nil {
-		cost += max(partitions+1, int(w.engine.finisher.cost.Load()))
-	}
+	cost := 3*partitions + 1 + w.engine.endpoints.FinishCost()
 	return max(w.guard, time.Duration(float64(cost)/lookRate*float64(time.Second)))
 }
 

@@ -17,69 +17,55 @@ const (
 	tenantLanes = 1000
 )
 
-// LaneName is what the lane of a bare URL is for.
-type LaneName struct {
-	Lane Lane
-	Name string // as URLLaneName tells it
-}
-
-// OtherTenants are the lanes that other tenants have at the origin of a URL.
-type OtherTenants struct {
-	Lanes   int    // the call found so many
-	Changed int    // of these, so many were paused or resumed
-	Failed  int    // lanes that could not be changed, and partitions that could not be read to their end
-	Next    string // where another call goes on; empty: all partitions were looked at
-}
-
 // OtherTenants counts the lanes that other tenants have at the origin of a URL:
 // what Pause and Resume of that URL leave as they are.
-func (d *Dispatcher) OtherTenants(ctx context.Context, destination, tenant string) (OtherTenants, error) {
+func (r *Registry) OtherTenants(ctx context.Context, destination, tenant string) (OtherTenants, error) {
 	u, err := ParseURL(destination)
 	if err != nil {
 		return OtherTenants{}, err
 	}
-	if err := d.lists.enter(ctx); err != nil {
+	if err := r.Lists.enter(ctx); err != nil {
 		return OtherTenants{}, err
 	}
-	defer d.lists.leave()
-	return d.eachTenant(ctx, &tenantWalk{origin: u, but: URLLane(u, tenant)})
+	defer r.Lists.leave()
+	return r.eachTenant(ctx, &tenantWalk{origin: u, but: URLLane(u, tenant)})
 }
 
 // PauseTenants pauses the lanes of all tenants at the origin of a URL, each in
 // a step of its own, but not that of messages without a tenant. It may be
 // repeated, and goes on from a cursor, which is Next of the call before.
-func (d *Dispatcher) PauseTenants(ctx context.Context, destination, cursor string) (OtherTenants, error) {
-	return d.holdTenants(ctx, destination, cursor, true)
+func (r *Registry) PauseTenants(ctx context.Context, destination, cursor string) (OtherTenants, error) {
+	return r.holdTenants(ctx, destination, cursor, true)
 }
 
 // ResumeTenants lets them go on.
-func (d *Dispatcher) ResumeTenants(ctx context.Context, destination, cursor string) (OtherTenants, error) {
-	return d.holdTenants(ctx, destination, cursor, false)
+func (r *Registry) ResumeTenants(ctx context.Context, destination, cursor string) (OtherTenants, error) {
+	return r.holdTenants(ctx, destination, cursor, false)
 }
 
-func (d *Dispatcher) holdTenants(ctx context.Context, destination, cursor string, held bool) (OtherTenants, error) {
+func (r *Registry) holdTenants(ctx context.Context, destination, cursor string, held bool) (OtherTenants, error) {
 	u, err := ParseURL(destination)
 	if err != nil {
 		return OtherTenants{}, err
 	}
 	w := &tenantWalk{origin: u, but: URLLane(u, "")}
-	if err := w.from(cursor, d.engine.queue.Partitions()); err != nil {
+	if err := w.from(cursor, r.Queue.Partitions()); err != nil {
 		return OtherTenants{}, err
 	}
 	w.change = func(lane Lane) error {
-		limits := LaneLimits{By: callerOf(ctx)}
+		limits := LaneLimits{By: CallerOf(ctx)}
 		if held {
 			limits.Held = HeldPaused
 		}
-		_, err := d.engine.setLimits(ctx, lane, limits, !held)
+		_, err := r.setLimits(ctx, lane, limits, !held)
 		return err
 	}
-	found, err := d.eachTenant(ctx, w)
+	found, err := r.eachTenant(ctx, w)
 	text := "lanes of all tenants resumed"
 	if held {
 		text = "lanes of all tenants paused"
 	}
-	d.engine.log.LogAttrs(ctx, slog.LevelInfo, text, byCaller(ctx), slog.String("url", u.Scheme+"://"+u.Host),
+	r.Log.LogAttrs(ctx, slog.LevelInfo, text, byCaller(ctx), slog.String("url", u.Scheme+"://"+u.Host),
 		slog.Int("changed", found.Changed), slog.Int("failed", found.Failed))
 	return found, err
 }
@@ -108,13 +94,13 @@ func (w *tenantWalk) from(text string, partitions int) error {
 }
 
 // eachTenant walks until there is no more, or as far as one call goes.
-func (d *Dispatcher) eachTenant(ctx context.Context, w *tenantWalk) (found OtherTenants, err error) {
-	for looked := 0; w.partition < d.engine.queue.Partitions(); {
+func (r *Registry) eachTenant(ctx context.Context, w *tenantWalk) (found OtherTenants, err error) {
+	for looked := 0; w.partition < r.Queue.Partitions(); {
 		if looked >= tenantNames || found.Changed+found.Failed >= tenantLanes {
 			found.Next = strconv.Itoa(w.partition) + "-" + w.cursor
 			return found, nil
 		}
-		page, next, err := d.engine.queue.LaneNames(ctx, w.partition, w.cursor)
+		page, next, err := r.Queue.LaneNames(ctx, w.partition, w.cursor)
 		if ctx.Err() != nil {
 			return found, ctx.Err()
 		}

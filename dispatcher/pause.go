@@ -1,0 +1,203 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+)
+
+// Lane is the lane that a destination means: a lane, an endpoint's id or uid, a
+// URL, which means the lane of its origin and of tenant, or * for all.
+// ErrNoEndpoint says that a uid is nobody's.
+func (r *Registry) Lane(ctx context.Context, destination, tenant string) (Lane, error) {
+	lane, _, err := r.laneAndName(ctx, destination, tenant)
+	return lane, err
+}
+
+// MessageLane is Lane of one message: a URL means the lane of its origin and of
+// the message's tenant.
+func (r *Registry) MessageLane(ctx context.Context, id, destination string) (Lane, error) {
+	tenant := ""
+	if strings.Contains(destination, "://") {
+		record, err := r.Queue.Read(ctx, id)
+		if err != nil {
+			return "", err
+		}
+		tenant = record.Message.Tenant
+	}
+	return r.Lane(ctx, destination, tenant)
+}
+
+// laneAndName is Lane, and what that lane is called where a URL says so.
+func (r *Registry) laneAndName(ctx context.Context, destination, tenant string) (lane Lane, name string, err error) {
+	if !strings.Contains(destination, "://") {
+		lane, err = r.namedLane(ctx, destination)
+		return lane, "", err
+	}
+	u, err := ParseURL(destination)
+	if err != nil {
+		return "", "", err
+	}
+	return URLLane(u, tenant), URLLaneName(u, tenant), nil
+}
+
+// namedLane is the lane of a destination that is no URL.
+func (r *Registry) namedLane(ctx context.Context, destination string) (Lane, error) {
+	switch {
+	case destination == string(AllLanes):
+		return AllLanes, nil
+	case NamesLane(destination):
+		if !ValidLane(destination) {
+			return "", fmt.Errorf("lane %s: %w", Clip(destination), ErrNotFound)
+		}
+		return Lane(destination), nil
+	}
+	id, err := r.Cache.id(ctx, destination)
+	return Lane(id), err
+}
+
+// Pause holds a destination, of which a URL means that of tenant: what comes
+// for it waits.
+func (r *Registry) Pause(ctx context.Context, destination, tenant string) (LaneState, error) {
+	return r.hold(ctx, destination, tenant, true)
+}
+
+// Resume lets a destination go on, whatever held it: a pause, being disabled,
+// its breaker, or a Retry-After.
+func (r *Registry) Resume(ctx context.Context, destination, tenant string) (LaneState, error) {
+	return r.hold(ctx, destination, tenant, false)
+}
+
+func (r *Registry) hold(ctx context.Context, destination, tenant string, held bool) (LaneState, error) {
+	lane, name, err := r.laneAndName(ctx, destination, tenant)
+	if err == nil {
+		err = r.checkLane(ctx, lane, destination)
+	}
+	switch {
+	case err != nil:
+		return LaneState{}, err
+	case lane.IsEndpoint():
+		_, err = r.changeEndpoint(ctx, string(lane), func(e *Endpoint) error {
+			e.Paused = held
+			if !held {
+				e.Disabled = false
+			}
+			return nil
+		}, !held)
+	default:
+		limits := LaneLimits{Name: name, By: CallerOf(ctx)}
+		if held {
+			limits.Held = HeldPaused
+		}
+		_, err = r.setLimits(ctx, lane, limits, !held)
+	}
+	if err != nil {
+		return LaneState{}, err
+	}
+	states, err := r.Queue.LaneStates(ctx, []Lane{lane})
+	if err == nil {
+		err = r.TellURLs(ctx, states)
+	} else {
+		states, err = []LaneState{{Lane: lane}}, fmt.Errorf("read lane %s: %w", lane, err)
+	}
+	r.tellHeld(ctx, &states[0], held) // it is done, whatever could be read of it
+	return states[0], err
+}
+
+// tellHeld logs that somebody paused a lane, or let it go on. Its URL is without
+// the parts that may be secret.
+func (r *Registry) tellHeld(ctx context.Context, s *LaneState, held bool) {
+	text := "lane resumed"
+	switch {
+	case held && s.Lane == AllLanes:
+		text = "all lanes paused"
+	case held:
+		text = "lane paused"
+	case s.Lane == AllLanes:
+		text = "all lanes resumed"
+	}
+	attrs := []slog.Attr{byCaller(ctx), slog.String("lane", string(s.Lane))}
+	if s.Lane != AllLanes {
+		attrs = append(attrs, slog.String("url", s.URL), slog.String("tenant", s.Tenant))
+	}
+	r.Log.LogAttrs(ctx, slog.LevelInfo, text, attrs...)
+}
+
+// pausedTold is how many paused lanes are told by themselves.
+const pausedTold = 50
+
+// PausedLanes are the lanes that were paused last, behind AllLanes where that is,
+// and how many there are.
+func (r *Registry) PausedLanes(ctx context.Context) ([]LaneState, int, error) {
+	states, total, err := r.Queue.PausedLanes(ctx, pausedTold)
+	return states, total, errors.Join(err, r.TellURLs(ctx, states))
+}
+
+// checkLane says ErrNoLane of a lane that is named by itself and is not
+// there. A URL and an endpoint may be held before their first message.
+func (r *Registry) checkLane(ctx context.Context, lane Lane, destination string) error {
+	if string(lane) != destination || lane == AllLanes || lane.IsEndpoint() {
+		return nil
+	}
+	states, err := r.Queue.LaneStates(ctx, []Lane{lane})
+	if err != nil {
+		return fmt.Errorf("read lane %s: %w", lane, err)
+	}
+	if s := states[0]; !s.Known && s.URL == "" && s.LaneCount == (LaneCount{}) {
+		return fmt.Errorf("lane %s: %w", lane, ErrNoLane)
+	}
+	return nil
+}
+
+// Lanes reads a page of all lanes. ErrListing says that too many ask for one.
+func (r *Registry) Lanes(ctx context.Context, limit int, cursor string) ([]LaneState, string, error) {
+	if err := r.Lists.enter(ctx); err != nil {
+		return nil, "", err
+	}
+	defer r.Lists.leave()
+	states, next, err := r.Queue.Lanes(ctx, limit, cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	return states, next, r.TellURLs(ctx, states)
+}
+
+// TellURLs fills in where the lanes of endpoints lead by now.
+func (r *Registry) TellURLs(ctx context.Context, states []LaneState) error {
+	var ids []string
+	for _, s := range states {
+		if s.Lane.IsEndpoint() {
+			ids = append(ids, string(s.Lane))
+		}
+	}
+	found, err := r.Cache.Load(ctx, ids...)
+	if err != nil {
+		return err
+	}
+	for i := range states {
+		if dest := found[string(states[i].Lane)]; dest != nil {
+			e := dest.Endpoint
+			states[i].URL, states[i].Tenant, states[i].UID, states[i].Gone = dest.Origin(), e.Tenant, e.UID, e.Gone
+		}
+	}
+	return nil
+}
+
+// setLimits writes what a lane has to know.
+func (r *Registry) setLimits(ctx context.Context, lane Lane, l LaneLimits, clear bool) (LaneCount, error) {
+	count, hints, err := r.Queue.Limit(ctx, r.Name(), lane, l, clear)
+	r.Answered(hints...)
+	if err != nil {
+		r.PollSoon() // it may be done, and nobody here was told what is ready now
+	}
+	return count, err
+}
+
+// limit is setLimits where nobody waits for the answer: what fails is found out
+// again.
+func (r *Registry) limit(ctx context.Context, lane Lane, l LaneLimits, clear bool) {
+	_, err := r.setLimits(ctx, lane, l, clear)
+	r.Outages.report("limit", err)
+}

@@ -1,0 +1,56 @@
+package dispatcher
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/singleflight"
+)
+
+// RegistryOptions are what the endpoints need of the instance that they are part of.
+type RegistryOptions struct {
+	Store   EndpointStore // nil: there are none
+	Queue   Queue
+	Log     *slog.Logger
+	Outages *outageLog
+	Lists   turns
+
+	Name     func() string          // what this instance is called in the queue now
+	Now      func() time.Time       // by the queue's clock
+	Answered func(hints ...Hint)    // takes in what the queue answered
+	PollSoon func()                 // has the queue asked soon what there is to do
+	Ended    func(n int, in []Hint) // counts deliveries that ended in the partitions of hints
+}
+
+// Registry keeps the endpoints: it makes, changes and deletes them, knows those
+// that were asked for, and has the lanes keep their limits. It pauses and resumes
+// any lane, also those of bare URLs.
+type Registry struct {
+	RegistryOptions
+	Cache    *Cache
+	sweeper  *sweeper
+	finisher *finisher
+	keys     *keyCache
+	gone     singleflight.Group // changes that disable an endpoint after a 410
+
+	missing, sealed seldom // told of endpoints that are not there, and that can't be read
+}
+
+// NewRegistry makes a Registry.
+func NewRegistry(o RegistryOptions) *Registry {
+	r := &Registry{RegistryOptions: o, Cache: newEndpointCache(o.Store)}
+	r.sweeper = newSweeper(r)
+	r.finisher = newFinisher(r)
+	r.keys = newKeyCache(r)
+	return r
+}
+
+// Run sweeps lanes and finishes changes that stopped half-way, until ctx ends.
+func (r *Registry) Run(ctx context.Context) error {
+	var both errgroup.Group
+	both.Go(func() error { return r.sweeper.Run(ctx) })
+	both.Go(func() error { return r.finisher.Run(ctx) })
+	return both.Wait()
+}

@@ -50,9 +50,8 @@
 // changes them, cache.go knows those that were asked for, fanout.go finds which of
 // them a message goes to, versions.go makes sure that lane and endpoint agree before
 // an attempt, pause.go pauses and resumes any lane, sweep.go ends what waits in one
-// that takes nothing any more, finish.go ends changes that stopped half-way, and
-// gone.go disables an endpoint that answered 410. route.go says how an attempt goes,
-// and try.go sends a message that only tries.
+// that takes nothing any more, and finish.go ends changes that stopped half-way.
+// route.go says how an attempt goes, and try.go sends a message that only tries.
 //
 // The package speaks no Redis, no SQL and serves no HTTP: those are adapters
 // below internal, and package app joins them.

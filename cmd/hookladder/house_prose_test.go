@@ -45,7 +45,10 @@ var (
 	personal = regexp.MustCompile(`(?i)(^|[,;:(—–]\s*|\b(and|but|or|nor|that|because|if|when|so|for|while|as|than|what|to|of|by|from|with|on|in|at|` +
 		`is|are|was|were|be|see|tells|tell|says|say|asks|ask|knows|know|shows|show|out|about|not|only|where|which|until|unless|before|after|once|also)\s+)who\b`)
 	impersonal = regexp.MustCompile(`(?i)\b(whoever|nobody)\b`)
-	scriptArgs = regexp.MustCompile(`^\s*(KEYS|ARGV|returns)\b`)
+
+	// tableRow begins a row of a script's contract: what the script takes or
+	// answers, or what a key holds. Lines that are indented further continue it.
+	tableRow = regexp.MustCompile(`^\s*(KEYS|ARGV|returns|(:\S+ +)+(hash|zset|list|stream))\b`)
 )
 
 func TestTheHouseIsWrittenInPlainSentences(t *testing.T) {
@@ -88,6 +91,25 @@ func TestAHeavySentenceIsFound(t *testing.T) {
 		require.Len(t, heavySentences(comments[len(comments)-1].text), 1, file)
 	}
 	require.Empty(t, commentsOf("a.txt", "# for whoever calls"))
+}
+
+func TestRowsOfAScriptsContractAreNoSentences(t *testing.T) {
+	heavyOf := func(lines ...string) (found []string) {
+		for _, c := range commentsOf("a.lua", "-- "+strings.Join(lines, "\n-- ")+"\nreturn 1\n") {
+			found = append(found, heavySentences(c.text)...)
+		}
+		return found
+	}
+	long := strings.Repeat("word ", mostWords+1)
+	for _, row := range []string{"KEYS[1] tag ", "ARGV[3..] for each: ", "returns now, due, ", "  :lanes zset  ", ":done :dead zset "} {
+		require.Empty(t, heavyOf(row+long, "       "+long, "       for whoever calls"), row)
+		require.Len(t, heavyOf("It waits for whoever calls.", row+"one"), 1, "before %q", row)
+		require.Len(t, heavyOf(row+"one", "", "It waits for whoever calls."), 1, "in the paragraph after %q", row)
+		require.Len(t, heavyOf(row+"one", "It waits for whoever calls."), 1, "behind %q, no further indented", row)
+	}
+	require.Len(t, heavyOf("It returns "+long), 1)
+	require.Len(t, heavyOf(":lanes is "+long), 1)
+	require.Len(t, heavySentences(commentsOf("Makefile", "# returns what whoever calls wants\n")[0].text), 1, "only scripts of Redis have a contract")
 }
 
 // longestPrefix is the longest key that file lies below.
@@ -175,15 +197,18 @@ func goComments(name, text string) (found []comment) {
 	return found
 }
 
-// lineComments reads comments that begin with mark and end with their line.
+// lineComments reads comments that begin with mark and end with their line,
+// without the rows of a script's contract.
 func lineComments(mark, text string) (found []comment) {
 	var block comment
+	row := -1 // how far the row is indented that the line above belongs to; -1: none
 	for i, line := range strings.Split(text+"\n", "\n") {
 		own, whole := strings.CutPrefix(strings.TrimSpace(line), mark)
 		if !whole {
 			if block.text != "" {
 				found, block = append(found, block), comment{}
 			}
+			row = -1
 			if _, behind, ok := strings.Cut(line, " "+mark+" "); ok {
 				found = append(found, comment{i + 1, behind})
 			}
@@ -192,9 +217,17 @@ func lineComments(mark, text string) (found []comment) {
 		if block.text == "" {
 			block.line = i + 1
 		}
-		if scriptArgs.MatchString(own) || strings.TrimSpace(own) == "" {
+		indent := len(own) - len(strings.TrimLeft(own, " "))
+		switch {
+		case mark == "--" && tableRow.MatchString(own):
+			block.text, row = block.text+"\n\n", indent
+			continue
+		case row >= 0 && indent > row:
+			continue
+		case row >= 0, strings.TrimSpace(own) == "":
 			block.text += "\n\n"
 		}
+		row = -1
 		block.text += own + "\n"
 	}
 	return found

@@ -1,9 +1,7 @@
 package dispatcher
 
 import (
-	"cmp"
 	"context"
-	"log/slog"
 )
 
 type callerKey struct{}
@@ -18,9 +16,4 @@ func WithCaller(ctx context.Context, name string) context.Context {
 func CallerOf(ctx context.Context) string {
 	name, _ := ctx.Value(callerKey{}).(string)
 	return name
-}
-
-// byCaller tells the log who asked.
-func byCaller(ctx context.Context) slog.Attr {
-	return slog.String("key", cmp.Or(CallerOf(ctx), System))
 }

@@ -125,7 +125,7 @@ func (e *engine) bury(hints []Hint, batch []Settlement, settled []Settled) {
 	}
 	for i := range batch {
 		// The answer that told of it was lost.
-		if o := &batch[i]; settled[i] == SettledBefore && o.unanswered == e.name() {
+		if o := &batch[i]; settled[i] == SettledBefore && o.Unanswered == e.name() {
 			e.died(Death{ID: o.ID, Reason: o.Reason, Attempts: o.Attempt.Number}, o)
 		}
 	}
@@ -141,7 +141,7 @@ func (e *engine) died(d Death, o *Settlement) {
 		slog.String("delivery_id", d.ID.String()), slog.String("reason", string(d.Reason)), slog.Int("attempts", d.Attempts),
 	}
 	if o != nil && o.Host != "" {
-		attrs = append(attrs, slog.String("host", o.Host), slog.Int("status", o.Attempt.Status), slog.String("err", logged(o.Attempt)))
+		attrs = append(attrs, slog.String("host", o.Host), slog.Int("status", o.Attempt.Status), slog.String("err", o.Attempt.Logged()))
 	}
 	e.log.LogAttrs(context.Background(), slog.LevelInfo, "delivery dead", attrs...)
 }

@@ -163,7 +163,7 @@ func (d *deliverer) tell(c Claimed, s Settlement, began time.Time) {
 			slog.String("delivery_id", c.ID.String()), slog.Int("attempt", c.Attempt), slog.String("host", s.Host),
 			slog.String("verdict", s.Verdict.String()), slog.Int("status", s.Attempt.Status),
 			slog.String("reason", string(s.Reason)), seconds("wait_s", s.Wait),
-			slog.Float64("took_ms", float64(s.Attempt.Duration.Microseconds())/1000), slog.String("err", logged(s.Attempt)))
+			slog.Float64("took_ms", float64(s.Attempt.Duration.Microseconds())/1000), slog.String("err", s.Attempt.Logged()))
 	}
 	d.engine.watching.tell(func(o Observer) {
 		a := Attempted{ID: c.ID, Host: s.Host, Attempt: s.Attempt, Wait: s.Wait, Reason: s.Reason, Late: lateness(c, began)}

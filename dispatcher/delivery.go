@@ -112,6 +112,15 @@ type Attempt struct {
 	Next     time.Time // when the next attempt is due; zero: none
 }
 
+// Logged is what went wrong with an attempt as a log may have it: the target of a
+// redirect is often the receiver's own URL, and its path may be a secret.
+func (a Attempt) Logged() string {
+	if a.Class == ClassStatus && a.Status >= 300 && a.Status <= 399 {
+		return redirectFault(a.Status, "")
+	}
+	return a.Error
+}
+
 // Delivery is one delivery as read from the queue.
 type Delivery struct {
 	ID     DeliveryID
@@ -156,6 +165,27 @@ func (d *Delivery) Rung() int {
 		n = min(n, d.Ladder.Len()) // it may be shorter than it was
 	}
 	return max(n, 0)
+}
+
+// Left is why a delivery was left as it was where somebody asked for an attempt.
+type Left string
+
+// The reasons to leave one; the empty one is of a delivery that is attempted.
+const (
+	LeftNot       Left = ""
+	LeftReady     Left = "ready"     // due already
+	LeftInFlight  Left = "in_flight" // an attempt is under way
+	LeftOrder     Left = "order"     // others of its ordering key go first
+	LeftDelivered Left = "delivered" // the receiver has it, and it was not asked for by name
+	LeftExpired   Left = "expired"   // its expires_at has passed
+	LeftDisabled  Left = "disabled"  // its endpoint is
+	LeftDeleted   Left = "deleted"   // its endpoint was
+)
+
+// Retried is a delivery of which an attempt was asked for, as it is then.
+type Retried struct {
+	Delivery
+	Left Left // why it was left as it was
 }
 
 // MessageView is a message with its deliveries, as read from the queue.

@@ -81,6 +81,39 @@ func (m *Message) Digest() Digest {
 	return d
 }
 
+// Published is what became of one message of a Publish.
+type Published struct {
+	Result     Result
+	CreatedAt  time.Time
+	Deliveries []Delivery // without history; none: no endpoint matches, and nothing is kept
+	Differs    []string   // Conflict: what is not as in the first: topic, tenant, destination, content_type, body; none: it is not known
+	Err        error      // ErrUnavailable, ErrFull, ErrNoEndpoint, ErrTenant, ErrFanOut, ErrUnmatched; nil where Result is set
+}
+
+// Differs names what of the content of a message is not as in another one. A
+// body is compared by the digest alone, since a large one was not read.
+func (m *Message) Differs(kept *Message) (names []string) {
+	same := *m
+	for _, part := range []struct {
+		name string
+		to   *string
+		is   string
+	}{
+		{"topic", &same.Topic, kept.Topic}, {"tenant", &same.Tenant, kept.Tenant},
+		{"destination", &same.URL, kept.URL}, {"destination", &same.Endpoint, kept.Endpoint},
+		{"content_type", &same.ContentType, kept.ContentType},
+	} {
+		if *part.to != part.is && (len(names) == 0 || names[len(names)-1] != part.name) {
+			names = append(names, part.name)
+		}
+		*part.to = part.is
+	}
+	if same.Digest() != kept.Digest() {
+		names = append(names, "body")
+	}
+	return names
+}
+
 // Lane is the short key of a destination: at most 16 characters without a
 // colon. Everything that goes to one destination waits, grows and slows down
 // under its lane.

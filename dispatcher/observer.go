@@ -1,9 +1,6 @@
 package dispatcher
 
 import (
-	"fmt"
-	"log/slog"
-	"runtime/debug"
 	"time"
 )
 
@@ -36,23 +33,4 @@ type Observer interface {
 	// Died tells of a delivery that died, once, whatever ended it: the call of
 	// this instance that did so was answered.
 	Died(d Death)
-}
-
-// watching tells an observer, where there is one. One that panics must not end
-// the process.
-type watching struct {
-	observer Observer // nil: nobody watches
-	log      *slog.Logger
-}
-
-func (w watching) tell(what func(o Observer)) {
-	if w.observer == nil {
-		return
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			w.log.Error("observer panicked", "err", fmt.Sprint(p), "stack", string(debug.Stack()))
-		}
-	}()
-	what(w.observer)
 }

@@ -348,12 +348,3 @@ func redirectTarget(location string) string {
 	}
 	return b.String()
 }
-
-// logged is what went wrong with an attempt as a log may have it: the target of a
-// redirect is often the receiver's own URL, and its path may be a secret.
-func logged(a Attempt) string {
-	if a.Class == ClassStatus && a.Status >= 300 && a.Status <= 399 {
-		return redirectFault(a.Status, "")
-	}
-	return a.Error
-}

@@ -7,15 +7,6 @@ import (
 	"time"
 )
 
-// Published is what became of one message of a Publish.
-type Published struct {
-	Result     Result
-	CreatedAt  time.Time
-	Deliveries []Delivery // without history; none: no endpoint matches, and nothing is kept
-	Differs    []string   // Conflict: what is not as in the first: topic, tenant, destination, content_type, body; none: it is not known
-	Err        error      // ErrUnavailable, ErrFull, ErrNoEndpoint, ErrTenant, ErrFanOut, ErrUnmatched; nil where Result is set
-}
-
 // addressed is a message with where it goes.
 type addressed struct {
 	entry    Entry

@@ -35,6 +35,10 @@ var (
 	ErrExpired = errors.New("expired")
 	// ErrOrder says that others of its ordering key go first.
 	ErrOrder = errors.New("others go first")
+	// ErrNoDelivery says that a message is kept, but does not go to a destination.
+	ErrNoDelivery = errors.New("it does not go there")
+	// ErrBusy says that too many tests are under way.
+	ErrBusy = errors.New("too many tests are under way")
 	// ErrNoLane says that there is no such lane.
 	ErrNoLane = errors.New("no such lane")
 	// ErrListing says that too many lists are asked for at once.
@@ -261,8 +265,9 @@ type Settlement struct {
 	// lease that the same instance took since. Of attempts the number tells that.
 	Leased time.Time
 
-	// unanswered is the instance that gave it before and got no answer; empty: none did.
-	unanswered string
+	// Unanswered is the instance that gave it before and got no answer; empty: none did.
+	// Only the engine reads it.
+	Unanswered string
 }
 
 // Settled says what a settlement changed.
@@ -341,6 +346,25 @@ type Change struct {
 	ID      DeliveryID
 	Changed bool
 	Err     error // ErrNotFound; of Retry also each other reason why it left one; nil where it just was so already
+}
+
+// Left is why a delivery was left.
+func (c Change) Left() Left {
+	for _, reason := range []struct {
+		err  error
+		left Left
+	}{
+		{ErrInFlight, LeftInFlight}, {ErrOrder, LeftOrder}, {ErrDelivered, LeftDelivered}, {ErrExpired, LeftExpired},
+		{ErrDisabled, LeftDisabled}, {ErrDeleted, LeftDeleted},
+	} {
+		if errors.Is(c.Err, reason.err) {
+			return reason.left
+		}
+	}
+	if c.Changed {
+		return LeftNot
+	}
+	return LeftReady
 }
 
 // Changer carries out what people ask for.

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -53,4 +54,9 @@ func (r *Registry) Run(ctx context.Context) error {
 	both.Go(func() error { return r.sweeper.Run(ctx) })
 	both.Go(func() error { return r.finisher.Run(ctx) })
 	return both.Wait()
+}
+
+// byCaller tells the log who asked.
+func byCaller(ctx context.Context) slog.Attr {
+	return slog.String("key", cmp.Or(CallerOf(ctx), System))
 }

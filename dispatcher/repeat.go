@@ -117,31 +117,7 @@ func (d *Dispatcher) tellConflicts(ctx context.Context, all []addressed, out []P
 	kept, err := d.engine.queue.Kept(ctx, batch)
 	for k, i := range at {
 		if err == nil && kept[k] != nil {
-			out[i].Differs = batch[k].Message.differs(kept[k])
+			out[i].Differs = batch[k].Message.Differs(kept[k])
 		}
 	}
-}
-
-// differs names what of the content of a message is not as in another one. A
-// body is compared by the digest alone, since a large one was not read.
-func (m *Message) differs(kept *Message) (names []string) {
-	same := *m
-	for _, part := range []struct {
-		name string
-		to   *string
-		is   string
-	}{
-		{"topic", &same.Topic, kept.Topic}, {"tenant", &same.Tenant, kept.Tenant},
-		{"destination", &same.URL, kept.URL}, {"destination", &same.Endpoint, kept.Endpoint},
-		{"content_type", &same.ContentType, kept.ContentType},
-	} {
-		if *part.to != part.is && (len(names) == 0 || names[len(names)-1] != part.name) {
-			names = append(names, part.name)
-		}
-		*part.to = part.is
-	}
-	if same.Digest() != kept.Digest() {
-		names = append(names, "body")
-	}
-	return names
 }

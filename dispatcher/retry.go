@@ -2,31 +2,9 @@ package dispatcher
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 )
-
-// Left is why a delivery was left as it was where somebody asked for an attempt.
-type Left string
-
-// The reasons to leave one; the empty one is of a delivery that is attempted.
-const (
-	LeftNot       Left = ""
-	LeftReady     Left = "ready"     // due already
-	LeftInFlight  Left = "in_flight" // an attempt is under way
-	LeftOrder     Left = "order"     // others of its ordering key go first
-	LeftDelivered Left = "delivered" // the receiver has it, and it was not asked for by name
-	LeftExpired   Left = "expired"   // its expires_at has passed
-	LeftDisabled  Left = "disabled"  // its endpoint is
-	LeftDeleted   Left = "deleted"   // its endpoint was
-)
-
-// Retried is a delivery of which an attempt was asked for, as it is then.
-type Retried struct {
-	Delivery
-	Left Left // why it was left as it was
-}
 
 // Retry has a message attempted now, everywhere or in one lane, and answers
 // those deliveries as they are then. What was delivered is sent again only where
@@ -48,7 +26,7 @@ func (d *Dispatcher) Retry(ctx context.Context, id string, lane Lane, delivered 
 	}
 	why := make(map[DeliveryID]Left, len(changes))
 	for _, c := range changes {
-		why[c.ID] = c.left()
+		why[c.ID] = c.Left()
 	}
 	var out []Retried
 	for _, one := range only(record.Deliveries, lane) {
@@ -61,28 +39,6 @@ func (d *Dispatcher) Retry(ctx context.Context, id string, lane Lane, delivered 
 	}
 	return out, nil
 }
-
-// left is why a delivery was left.
-func (c Change) left() Left {
-	for _, reason := range []struct {
-		err  error
-		left Left
-	}{
-		{ErrInFlight, LeftInFlight}, {ErrOrder, LeftOrder}, {ErrDelivered, LeftDelivered}, {ErrExpired, LeftExpired},
-		{ErrDisabled, LeftDisabled}, {ErrDeleted, LeftDeleted},
-	} {
-		if errors.Is(c.Err, reason.err) {
-			return reason.left
-		}
-	}
-	if c.Changed {
-		return LeftNot
-	}
-	return LeftReady
-}
-
-// ErrNoDelivery says that a message is kept, but does not go to a destination.
-var ErrNoDelivery = errors.New("it does not go there")
 
 // deliveries are those of a message, or its one in a lane.
 func (d *Dispatcher) deliveries(ctx context.Context, id string, lane Lane) ([]DeliveryID, error) {

@@ -3,6 +3,9 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -110,4 +113,23 @@ func (d *Dispatcher) leave(ctx context.Context) {
 	if err != nil {
 		e.log.Warn("could not sign off, others will take over", "err", err)
 	}
+}
+
+// watching tells an observer, where there is one. One that panics must not end
+// the process.
+type watching struct {
+	observer Observer // nil: nobody watches
+	log      *slog.Logger
+}
+
+func (w watching) tell(what func(o Observer)) {
+	if w.observer == nil {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			w.log.Error("observer panicked", "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+	}()
+	what(w.observer)
 }

@@ -106,7 +106,7 @@ func (s *settler) settle(ctx context.Context, batch []Settlement) (left []Settle
 	for i := range batch {
 		if settled[i] == 0 {
 			if errors.Is(err, ErrUnavailable) {
-				batch[i].unanswered = by
+				batch[i].Unanswered = by
 			}
 			left = append(left, batch[i])
 		}

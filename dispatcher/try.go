@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,19 +9,9 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// TestTopic is the topic of a message that only tries an endpoint.
-const TestTopic = ownTopics + "test"
-
-// ownTopics begins the topics of messages that Hookladder itself publishes. No
-// caller may use one: a receiver takes them for ours.
-const ownTopics = "hookladder."
-
 // mostTests is how many such messages may be on their way at once: they take
 // no permit, since a person waits for each.
 const mostTests = 8
-
-// ErrBusy says that too many tests are under way.
-var ErrBusy = errors.New("too many tests are under way")
 
 // TestEndpoint sends a message to an endpoint at once, whatever its state and
 // what waits for it, and answers what the receiver said. Nothing of it is kept.

@@ -30,6 +30,13 @@ const (
 	maxAhead = 366 * 24 * time.Hour
 )
 
+// TestTopic is the topic of a message that only tries an endpoint.
+const TestTopic = ownTopics + "test"
+
+// ownTopics begins the topics of messages that Hookladder itself publishes. No
+// caller may use one: a receiver takes them for ours.
+const ownTopics = "hookladder."
+
 // Policy say what a message may ask for here.
 type Policy struct {
 	MaxBody   int                  // bytes of a message's body; 0: no bound

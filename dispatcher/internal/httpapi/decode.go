@@ -21,22 +21,22 @@ const (
 	maxBatch = 1000
 )
 
-// spot is where a message stands: in the list of a batch, or alone.
-type spot int
+// batchIndex is where a message stands: in the list of a batch, or alone.
+type batchIndex int
 
-const single spot = -1
+const single batchIndex = -1
 
 // path is made only where something is wrong.
-func (at spot) path() string {
+func (at batchIndex) path() string {
 	if at == single {
 		return "$"
 	}
 	return "$.messages[" + strconv.Itoa(int(at)) + "]"
 }
 
-// posted is a message as decoded: what it says, and what is wrong with it.
-type posted struct {
-	at    spot
+// decoded is a message as decoded: what it says, and what is wrong with it.
+type decoded struct {
+	at    batchIndex
 	msg   *dispatcher.Message // nil where there is no object
 	seen  uint32              // bits of the fields that were given
 	wrong []dispatcher.FieldError
@@ -53,7 +53,7 @@ type decoder struct {
 var decoders = sync.Pool{New: func() any { return &decoder{dec: jsontext.NewDecoder(new(bytes.Buffer))} }}
 
 // decodeMessage reads the body of POST /v1/messages.
-func decodeMessage(buf *bytes.Buffer) (posted, error) {
+func decodeMessage(buf *bytes.Buffer) (decoded, error) {
 	d := decoders.Get().(*decoder)
 	defer decoders.Put(d)
 	d.dec.Reset(buf)
@@ -66,7 +66,7 @@ func decodeMessage(buf *bytes.Buffer) (posted, error) {
 
 // decodeBatch reads the body of POST /v1/messages/batch. The second answer is
 // what is wrong with the envelope; then nothing of it counts.
-func decodeBatch(buf *bytes.Buffer) ([]posted, []dispatcher.FieldError, error) {
+func decodeBatch(buf *bytes.Buffer) ([]decoded, []dispatcher.FieldError, error) {
 	d := decoders.Get().(*decoder)
 	defer decoders.Put(d)
 	d.dec.Reset(buf)
@@ -77,7 +77,7 @@ func decodeBatch(buf *bytes.Buffer) ([]posted, []dispatcher.FieldError, error) {
 	return all, wrong, malformedJSON(err)
 }
 
-func (d *decoder) batch() (all []posted, wrong []dispatcher.FieldError, err error) {
+func (d *decoder) batch() (all []decoded, wrong []dispatcher.FieldError, err error) {
 	if d.dec.PeekKind() != '{' {
 		return nil, []dispatcher.FieldError{{Path: "$", Detail: "must be an object"}}, d.dec.SkipValue()
 	}
@@ -118,7 +118,7 @@ func (d *decoder) batch() (all []posted, wrong []dispatcher.FieldError, err erro
 }
 
 // messages reads the list of a batch. Of what is too many, it keeps nothing.
-func (d *decoder) messages() (all []posted, err error) {
+func (d *decoder) messages() (all []decoded, err error) {
 	if _, err := d.dec.ReadToken(); err != nil {
 		return nil, err
 	}
@@ -130,8 +130,8 @@ func (d *decoder) messages() (all []posted, err error) {
 		case n > maxBatch:
 			err = d.dec.SkipValue()
 		default:
-			var p posted
-			p, err = d.message(spot(n))
+			var p decoded
+			p, err = d.message(batchIndex(n))
 			all = append(all, p)
 		}
 		if err != nil {
@@ -141,8 +141,8 @@ func (d *decoder) messages() (all []posted, err error) {
 }
 
 // message reads one message. A value that is no object is skipped.
-func (d *decoder) message(at spot) (posted, error) {
-	p := posted{at: at}
+func (d *decoder) message(at batchIndex) (decoded, error) {
+	p := decoded{at: at}
 	if d.dec.PeekKind() != '{' {
 		p.fault("", "must be an object")
 		return p, d.dec.SkipValue()
@@ -184,7 +184,7 @@ func (d *decoder) message(at spot) (posted, error) {
 }
 
 // fault notes that something is wrong with a field.
-func (p *posted) fault(name, detail string) {
+func (p *decoded) fault(name, detail string) {
 	path := p.at.path()
 	if name != "" {
 		path += member(name)
@@ -194,7 +194,7 @@ func (p *posted) fault(name, detail string) {
 
 // together checks what only several fields can be wrong about, and fills in
 // what follows from others.
-func (p *posted) together() {
+func (p *decoded) together() {
 	switch bodies := p.seen & (bitBody | bitRawBody | bitRawBodyBase64); {
 	case bodies == 0:
 		p.msg.ContentType = mediaJSON // it is not what is wrong

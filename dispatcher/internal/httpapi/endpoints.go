@@ -34,7 +34,7 @@ func (s *server) createEndpoint(ctx context.Context, c *request) (*response, err
 	if e != nil {
 		wrong = join(wrong, e.Validate(s.limits))
 	}
-	if p := fields(wrong); p != nil {
+	if p := wrongFields(wrong); p != nil {
 		return nil, p
 	}
 	view, created, err := s.svc.CreateEndpoint(ctx, e)
@@ -154,7 +154,7 @@ func (s *server) endpoints(ctx context.Context, c *request) (*response, error) {
 		f.Tenants = append(f.Tenants, v) // an empty one: those that have none
 		return unless(v == "" || dispatcher.ValidTenant(v), "must be a tenant, or empty for the endpoints without one")
 	})
-	if wrong := fields(p.wrong); wrong != nil {
+	if wrong := wrongFields(p.wrong); wrong != nil {
 		return nil, wrong
 	}
 	views, next, err := s.svc.Endpoints(ctx, f)
@@ -189,7 +189,7 @@ func (s *server) patchEndpoint(ctx context.Context, c *request) (*response, erro
 		if len(e.Secrets) == 0 { // it could not be opened, and would be stored without them
 			return dispatcher.ErrSealed
 		}
-		if wrong := fields(p.apply(e, s.limits)); wrong != nil {
+		if wrong := wrongFields(p.apply(e, s.limits)); wrong != nil {
 			return wrong
 		}
 		return nil

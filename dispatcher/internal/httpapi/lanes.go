@@ -20,7 +20,7 @@ func (s *server) destination(ctx context.Context, c *request, q url.Values, id s
 		return "", err
 	}
 	if wrong := checkDestination(text); wrong != "" {
-		return "", field(queryDestination, wrong)
+		return "", wrongField(queryDestination, wrong)
 	}
 	lane, err := s.svc.MessageLane(ctx, id, text)
 	if err := c.elsewhere(q, err); err != nil {
@@ -34,7 +34,7 @@ const queryDestination = "query.destination"
 // unknownDestination tells of an error that a uid is nobody's.
 func unknownDestination(err error) error {
 	if errors.Is(err, dispatcher.ErrNoEndpoint) {
-		return field(queryDestination, "there is no endpoint with this uid")
+		return wrongField(queryDestination, "there is no endpoint with this uid")
 	}
 	return err
 }
@@ -55,7 +55,7 @@ func (s *server) lanesOf(ctx context.Context, destinations, tenants []string) (l
 			lanes = append(lanes, lane)
 		}
 		if len(lanes) > maxValues {
-			return nil, field(queryDestination, "means more than 100 lanes, with all these tenants")
+			return nil, wrongField(queryDestination, "means more than 100 lanes, with all these tenants")
 		}
 	}
 	return lanes, nil
@@ -83,7 +83,7 @@ func (s *server) lanes(ctx context.Context, c *request) (*response, error) {
 	}
 	p := filterParser{q: q}
 	limit, cursor := p.page()
-	if wrong := fields(p.wrong); wrong != nil {
+	if wrong := wrongFields(p.wrong); wrong != nil {
 		return nil, wrong
 	}
 	states, next, err := s.svc.Lanes(ctx, limit, cursor)
@@ -166,26 +166,26 @@ func parseHeldLane(c *request) (h heldLane, err error) {
 	}
 	h = heldLane{destination: c.r.PathValue("lane"), tenant: values["tenant"], cursor: values["cursor"]} // unescaped, so that a URL may stand in it
 	if wrong := checkDestination(h.destination); wrong != "" && h.destination != string(dispatcher.AllLanes) {
-		return h, field("path.lane", wrong)
+		return h, wrongField("path.lane", wrong)
 	}
 	switch values["all_tenants"] {
 	case "", "false":
 	case "true":
 		h.all = true
 	default:
-		return h, field("query.all_tenants", "must be true or false")
+		return h, wrongField("query.all_tenants", "must be true or false")
 	}
 	switch {
 	case h.tenant != "" && !dispatcher.ValidTenant(h.tenant):
-		return h, field("query.tenant", "must be a tenant")
+		return h, wrongField("query.tenant", "must be a tenant")
 	case h.tenant != "" && !isURL(h.destination):
-		return h, field("query.tenant", "goes with a URL only: any other destination has one tenant")
+		return h, wrongField("query.tenant", "goes with a URL only: any other destination has one tenant")
 	case h.all && !isURL(h.destination):
-		return h, field("query.all_tenants", "goes with a URL only: any other destination has one tenant")
+		return h, wrongField("query.all_tenants", "goes with a URL only: any other destination has one tenant")
 	case h.all && h.tenant != "":
-		return h, field("query.all_tenants", "goes without tenant")
+		return h, wrongField("query.all_tenants", "goes without tenant")
 	case h.cursor != "" && !h.all:
-		return h, field("query.cursor", "goes with all_tenants only")
+		return h, wrongField("query.cursor", "goes with all_tenants only")
 	}
 	return h, nil
 }

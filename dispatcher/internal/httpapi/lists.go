@@ -37,7 +37,7 @@ func (s *server) deliveries(ctx context.Context, c *request) (*response, error) 
 		return nil, err
 	}
 	f, destinations, wrong := parseFilter(q)
-	if p := fields(wrong); p != nil {
+	if p := wrongFields(wrong); p != nil {
 		return nil, p
 	}
 	if f.Lanes, err = s.lanesOf(ctx, destinations, f.Tenants); err != nil {

@@ -90,9 +90,9 @@ func (p *problem) wire() wire.Problem {
 	}
 }
 
-// fields makes a problem of what is wrong with a request, or none where
+// wrongFields makes a problem of what is wrong with a request, or none where
 // nothing is.
-func fields(wrong []dispatcher.FieldError) *problem {
+func wrongFields(wrong []dispatcher.FieldError) *problem {
 	if len(wrong) == 0 {
 		return nil
 	}
@@ -119,9 +119,9 @@ func join(noted, more []dispatcher.FieldError) []dispatcher.FieldError {
 	return all
 }
 
-// field is a problem with one field.
-func field(path, detail string) *problem {
-	return fields([]dispatcher.FieldError{{Path: path, Detail: detail}})
+// wrongField is a problem with one field.
+func wrongField(path, detail string) *problem {
+	return wrongFields([]dispatcher.FieldError{{Path: path, Detail: detail}})
 }
 
 // faultAt is what is wrong with the field at a path, or with the part of it that
@@ -181,7 +181,7 @@ func asProblem(err error) (p *problem, known bool) {
 		switch {
 		case !errors.Is(err, row.err):
 		case row.path != "":
-			return field(row.path, row.detail), true
+			return wrongField(row.path, row.detail), true
 		default:
 			return &problem{kind: row.kind, detail: row.detail}, true
 		}

@@ -77,7 +77,7 @@ func profiledFor(r *http.Request) (seconds int, wrong *problem) {
 	}
 	seconds, err := strconv.Atoi(q.Get("seconds"))
 	if err != nil || seconds < 1 || seconds > mostProfiled {
-		return 0, field("query.seconds", "must be a whole number of 1 to "+strconv.Itoa(mostProfiled))
+		return 0, wrongField("query.seconds", "must be a whole number of 1 to "+strconv.Itoa(mostProfiled))
 	}
 	return seconds, nil
 }

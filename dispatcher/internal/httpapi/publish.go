@@ -97,7 +97,7 @@ const (
 
 // idempotencyKey takes the id from the header of this name, where the message
 // has none.
-func (p *posted) idempotencyKey(given []string) {
+func (p *decoded) idempotencyKey(given []string) {
 	if len(given) == 0 || p.seen&bitID != 0 {
 		return
 	}
@@ -131,9 +131,9 @@ func idOfKey(given []string) (id, wrong string) {
 }
 
 // judge gives a message its id and says what keeps it from being published.
-func (s *server) judge(p *posted) *problem {
+func (s *server) judge(p *decoded) *problem {
 	if p.msg == nil {
-		return fields(p.wrong)
+		return wrongFields(p.wrong)
 	}
 	if p.seen&bitID == 0 {
 		p.msg.ID = newID()
@@ -149,15 +149,15 @@ func (s *server) judge(p *posted) *problem {
 		more[i].Path = p.at.path() + strings.TrimPrefix(more[i].Path, "$")
 	}
 	p.wrong = join(p.wrong, more)
-	return fields(p.wrong)
+	return wrongFields(p.wrong)
 }
 
 // refused is why the message at a spot was not taken by the engine, or nil.
-func refused(r *dispatcher.Published, at spot) error {
+func refused(r *dispatcher.Published, at batchIndex) error {
 	switch {
 	case errors.Is(r.Err, dispatcher.ErrNoEndpoint), errors.Is(r.Err, dispatcher.ErrTenant):
 		// One text: else a caller could find out which names other tenants use.
-		return field(at.path()+".endpoint", "there is no such endpoint of the message's tenant")
+		return wrongField(at.path()+".endpoint", "there is no such endpoint of the message's tenant")
 	case r.Err != nil:
 		return r.Err
 	case r.Result == dispatcher.Conflict:
@@ -190,7 +190,7 @@ func publishedStatus(r *dispatcher.Published) int {
 // call, whatever is wrong with the others.
 func (s *server) publishBatch(ctx context.Context, c *request) (*response, error) {
 	if c.r.Header["Idempotency-Key"] != nil {
-		return nil, field("header.Idempotency-Key", "names one message: give each message of a batch its id")
+		return nil, wrongField("header.Idempotency-Key", "names one message: give each message of a batch its id")
 	}
 	buf, err := c.json(batchBytes)
 	if err != nil {
@@ -205,7 +205,7 @@ func (s *server) publishBatch(ctx context.Context, c *request) (*response, error
 	if err != nil {
 		return nil, err
 	}
-	if p := fields(wrong); p != nil {
+	if p := wrongFields(wrong); p != nil {
 		return nil, p
 	}
 	bad := make([]*problem, len(all))
@@ -274,7 +274,7 @@ func (s *server) appendBatch(ctx context.Context, b []byte, o *outcomes) []byte 
 		}
 		msg, result := o.good[next], &o.results[next]
 		next++
-		if err := refused(result, spot(i)); err != nil {
+		if err := refused(result, batchIndex(i)); err != nil {
 			p := s.problem(ctx, err)
 			o.refused = p
 			if p.kind.status == http.StatusServiceUnavailable && (o.away == nil || p.kind.retry > o.away.kind.retry) {

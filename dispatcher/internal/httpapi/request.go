@@ -49,7 +49,7 @@ func (c *request) query(known ...string) (url.Values, error) {
 		}
 	}
 	slices.SortFunc(wrong, func(a, b dispatcher.FieldError) int { return strings.Compare(a.Path, b.Path) })
-	if p := fields(wrong); p != nil {
+	if p := wrongFields(wrong); p != nil {
 		return nil, p
 	}
 	return q, nil
@@ -68,9 +68,9 @@ func only(q url.Values, name string) (string, error) {
 	case len(values) == 0:
 		return "", nil
 	case len(values) > 1:
-		return "", field("query."+name, "may be given once")
+		return "", wrongField("query."+name, "may be given once")
 	case values[0] == "":
-		return "", field("query."+name, "is empty")
+		return "", wrongField("query."+name, "is empty")
 	default:
 		return values[0], nil
 	}
@@ -140,7 +140,7 @@ func (c *request) noBody() error {
 	text := bytes.Join(bytes.Fields(first[:n]), nil)
 	switch {
 	case err == nil, len(text) > 0 && string(text) != "{}":
-		return field("$", "this call takes no body: leave it out")
+		return wrongField("$", "this call takes no body: leave it out")
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return nil
 	}

@@ -104,7 +104,7 @@ func yes(q url.Values, name string) (bool, error) {
 	case text == "" || text == "false":
 		return false, nil
 	default:
-		return false, field("query."+name, "must be true or false")
+		return false, wrongField("query."+name, "must be true or false")
 	}
 }
 

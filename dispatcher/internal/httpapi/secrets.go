@@ -50,7 +50,7 @@ func (s *server) rotateSecret(ctx context.Context, c *request) (*response, error
 			asked.wrong = join(asked.wrong, []dispatcher.FieldError{{Path: "$.secret", Detail: err.Error()}})
 		}
 	}
-	if p := fields(asked.wrong); p != nil {
+	if p := wrongFields(asked.wrong); p != nil {
 		return nil, p
 	}
 	view, err := s.svc.RotateSecret(ctx, name, asked.next, asked.overlap)
@@ -212,7 +212,7 @@ func (s *server) webhookKeys(ctx context.Context, c *request) (*response, error)
 		}
 		return unless(f.Cursor == "", "has a page of its own: leave the cursor out")
 	})
-	if wrong := fields(p.wrong); wrong != nil {
+	if wrong := wrongFields(p.wrong); wrong != nil {
 		return nil, wrong
 	}
 	page, err := s.publicKeys(ctx, f, q["endpoint"])

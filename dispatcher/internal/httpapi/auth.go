@@ -12,28 +12,32 @@ import (
 // localCaller stands for callers of this host while there are no keys.
 const localCaller = "local"
 
-// authorise says why a request may not do what needs a scope, or which scopes
-// its caller has, and the name of its key. A missing, a malformed and an unknown key get one and the same
-// answer. What needs no scope is served to a stranger, who has none.
-func (s *server) authorise(r *http.Request, want scope, operation string) (has scope, who string, refused *problem) {
+// authorised finds the key of a caller who may do what needs a scope, and refuses
+// any other. A missing, a malformed and an unknown key get one and the same
+// answer. A stranger is served what needs no scope, with a key that has none.
+func (s *server) authorised(w *responseWriter, r *http.Request, want scope, operation string) (k key, ok bool) {
+	w.call = operation
 	keys := s.keys.keys()
 	if keys.Empty() && !s.strangers { // local has seen to it
-		return scopeAdmin, localCaller, nil
+		w.who = localCaller
+		return key{scope: scopeAdmin, name: localCaller}, true
 	}
-	k, ok := s.caller(r, keys)
-	if want == 0 {
-		return k.scope, k.name, nil
-	}
-	if !ok {
-		return 0, "", &problem{kind: unauthorized, detail: "send a known key as Authorization: Bearer <key>"}
-	}
-	if !k.scope.allows(want) {
-		return 0, k.name, &problem{kind: forbidden, detail: "this key lacks the scope " + want.String()}
+	k, known := s.caller(r, keys)
+	w.who = k.name
+	switch {
+	case want == 0:
+		return k, true
+	case !known:
+		w.refuse(&problem{kind: unauthorized, detail: "send a known key as Authorization: Bearer <key>"})
+		return key{}, false
+	case !k.scope.allows(want):
+		w.refuse(&problem{kind: forbidden, detail: "this key lacks the scope " + want.String()})
+		return key{}, false
 	}
 	if s.log.Enabled(r.Context(), slog.LevelDebug) {
 		s.log.DebugContext(r.Context(), "request allowed", "key", k.name, "operation", operation)
 	}
-	return k.scope, k.name, nil
+	return k, true
 }
 
 // caller finds the key that a request carries.

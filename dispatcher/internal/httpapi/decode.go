@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
+	"iter"
 	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -13,218 +13,187 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-const (
-	// maxDepth is how deep a body may nest: far above what anybody means, far
-	// below what breaks the parsers of receivers.
-	maxDepth = 64
-	// maxBatch is the most messages in one call, as the contract says.
-	maxBatch = 1000
-)
+// maxDepth is how deep a body may nest: far above what anybody means, far below
+// what breaks the parsers of receivers.
+const maxDepth = 64
 
-// batchIndex is where a message stands: in the list of a batch, or alone.
-type batchIndex int
-
-const single batchIndex = -1
-
-// path is made only where something is wrong.
-func (at batchIndex) path() string {
-	if at == single {
-		return "$"
-	}
-	return "$.messages[" + strconv.Itoa(int(at)) + "]"
+// field is a field that a caller may give of a T. A value is only valid during
+// the call; an error is what the caller is told.
+type field[T any] struct {
+	name  string
+	set   func(to *T, v jsontext.Value) error // reads a value; nil: only answers have the field
+	merge func(to *T, v jsontext.Value) error // reads a value of a patch; nil: set does
+	null  string                              // the value that null in a patch stands for; empty: a patch may not have null
+	why   string                              // why the field can't be set or, where set is there, not be patched
 }
 
-// decoded is a message as decoded: what it says, and what is wrong with it.
-type decoded struct {
-	at    batchIndex
-	msg   *dispatcher.Message // nil where there is no object
-	seen  uint32              // bits of the fields that were given
+// itself is the null of a field whose set reads null.
+const itself = "null"
+
+// fieldset has all fields of a T, at most 64, the usual ones first.
+type fieldset[T any] []field[T]
+
+// decoded is what an object says, and what is wrong with it.
+type decoded[T any] struct {
+	value *T // nil: there is no object
+	given uint64
 	wrong []dispatcher.FieldError
 }
 
-// decoder reads publishes by tokens. A text that is not strict JSON (a name
-// twice in one object, bytes that are not UTF-8, anything after the value) is
-// malformed as a whole; a field of the wrong kind is noted and the rest read
-// on, so that a caller learns of all mistakes at once.
+// has reports whether the object had the field of this bit.
+func (p *decoded[T]) has(bit uint64) bool { return p.given&bit != 0 }
+
+// fault notes that something is wrong with a field.
+func (p *decoded[T]) fault(path, detail string) {
+	p.wrong = append(p.wrong, dispatcher.FieldError{Path: path, Detail: detail})
+}
+
+// bit stands for a field in decoded.given.
+func (s fieldset[T]) bit(name string) uint64 {
+	for i := range s {
+		if s[i].name == name {
+			return 1 << i
+		}
+	}
+	panic("no field " + name)
+}
+
+// find looks a field up by its name as it stands in the text, or answers -1 and
+// the name that is unknown.
+func (s fieldset[T]) find(raw jsontext.Value) (i int, unknown string) {
+	name := unquoted(raw)
+	for i := range s {
+		if string(name) == s[i].name { // does not allocate
+			return i, ""
+		}
+	}
+	return -1, string(name)
+}
+
+// fill reads an object into to. null counts as left out, since many languages
+// write it for what is not set.
+func (s fieldset[T]) fill(d *decoder, at batchIndex, to *T) (p decoded[T]) {
+	object, wrong := s.read(d, at, func(i int, v jsontext.Value) error {
+		f := &s[i]
+		switch {
+		case v.Kind() == 'n' && f.null != itself:
+			return nil
+		case f.set == nil:
+			return errors.New(f.why)
+		}
+		p.given |= 1 << i
+		return f.set(to, v)
+	})
+	if p.wrong = wrong; object {
+		p.value = to
+	}
+	return p
+}
+
+// read reads an object and has take read the value of each field that it knows.
+func (s fieldset[T]) read(d *decoder, at batchIndex, take func(i int, v jsontext.Value) error) (object bool, wrong []dispatcher.FieldError) {
+	if !d.object() {
+		return false, []dispatcher.FieldError{{Path: at.path(), Detail: "must be an object"}}
+	}
+	for raw := range d.members() {
+		i, unknown := s.find(raw)
+		if i < 0 {
+			wrong = append(wrong, dispatcher.FieldError{Path: at.path() + member(unknown), Detail: "is unknown"})
+			d.skip()
+			continue
+		}
+		v := d.value()
+		if d.err != nil {
+			break
+		}
+		if err := take(i, v); err != nil {
+			wrong = append(wrong, faultAt(at.path()+member(s[i].name), err))
+		}
+	}
+	return true, wrong
+}
+
+// decoder reads bodies by tokens. A text that is not strict JSON is malformed as
+// a whole: a name twice in one object, bytes that are not UTF-8, anything after
+// the value. A field of the wrong kind is noted and the rest read on, so that a
+// caller learns of all mistakes at once.
 type decoder struct {
 	dec *jsontext.Decoder
+	err error // the first; from then on there is nothing to read
 }
 
 var decoders = sync.Pool{New: func() any { return &decoder{dec: jsontext.NewDecoder(new(bytes.Buffer))} }}
 
-// decodeMessage reads the body of POST /v1/messages.
-func decodeMessage(buf *bytes.Buffer) (decoded, error) {
+// decode reads the body of a request.
+func decode[T any](q *request, read func(d *decoder) T) (v T, err error) {
+	buf, err := q.receive()
+	if err != nil {
+		return v, err
+	}
+	defer release(buf)
 	d := decoders.Get().(*decoder)
 	defer decoders.Put(d)
 	d.dec.Reset(buf)
-	p, err := d.message(single)
-	if err == nil {
-		err = d.end()
-	}
-	return p, malformedJSON(err)
+	d.err = nil
+	v = read(d)
+	d.end()
+	return v, malformedJSON(d.err)
 }
 
-// decodeBatch reads the body of POST /v1/messages/batch. The second answer is
-// what is wrong with the envelope; then nothing of it counts.
-func decodeBatch(buf *bytes.Buffer) ([]decoded, []dispatcher.FieldError, error) {
-	d := decoders.Get().(*decoder)
-	defer decoders.Put(d)
-	d.dec.Reset(buf)
-	all, wrong, err := d.batch()
-	if err == nil {
-		err = d.end()
+// object reports whether an object comes next, and skips anything else.
+func (d *decoder) object() bool {
+	if d.dec.PeekKind() == '{' {
+		return true
 	}
-	return all, wrong, malformedJSON(err)
+	d.skip()
+	return false
 }
 
-func (d *decoder) batch() (all []decoded, wrong []dispatcher.FieldError, err error) {
-	if d.dec.PeekKind() != '{' {
-		return nil, []dispatcher.FieldError{{Path: "$", Detail: "must be an object"}}, d.dec.SkipValue()
-	}
-	if _, err := d.dec.ReadToken(); err != nil {
-		return nil, nil, err
-	}
-	given := false
-	for d.dec.PeekKind() == '"' {
-		name, err := d.dec.ReadToken()
-		if err != nil {
-			return nil, nil, err
-		}
-		switch text := name.String(); {
-		case text != "messages":
-			if len(wrong) < maxFaults {
-				wrong = append(wrong, dispatcher.FieldError{Path: "$" + member(text), Detail: "is unknown"})
+// members goes over the names of an object as they stand in the text. The loop
+// reads or skips the value of each.
+func (d *decoder) members() iter.Seq[jsontext.Value] {
+	return func(yield func(name jsontext.Value) bool) {
+		d.token()
+		for d.err == nil && d.dec.PeekKind() == '"' {
+			if name := d.value(); d.err != nil || !yield(name) {
+				return
 			}
-			err = d.dec.SkipValue()
-		case d.dec.PeekKind() != '[':
-			given = true
-			wrong = append(wrong, dispatcher.FieldError{Path: "$.messages", Detail: "must be a list"})
-			err = d.dec.SkipValue()
-		default:
-			given = true
-			all, err = d.messages()
 		}
-		if err != nil {
-			return nil, nil, err
-		}
-	}
-	if _, err := d.dec.ReadToken(); err != nil { // the brace, or what stands in its place
-		return nil, nil, err
-	}
-	if len(wrong) == 0 && (!given || len(all) == 0 || len(all) > maxBatch) {
-		wrong = append(wrong, dispatcher.FieldError{Path: "$.messages", Detail: "must have 1 to 1000 messages"})
-	}
-	return all, wrong, nil
-}
-
-// messages reads the list of a batch. Of what is too many, it keeps nothing.
-func (d *decoder) messages() (all []decoded, err error) {
-	if _, err := d.dec.ReadToken(); err != nil {
-		return nil, err
-	}
-	for n := 0; ; n++ {
-		switch kind := d.dec.PeekKind(); {
-		case kind == ']':
-			_, err := d.dec.ReadToken()
-			return all, err
-		case n > maxBatch:
-			err = d.dec.SkipValue()
-		default:
-			var p decoded
-			p, err = d.message(batchIndex(n))
-			all = append(all, p)
-		}
-		if err != nil {
-			return nil, err
-		}
+		d.token()
 	}
 }
 
-// message reads one message. A value that is no object is skipped.
-func (d *decoder) message(at batchIndex) (decoded, error) {
-	p := decoded{at: at}
-	if d.dec.PeekKind() != '{' {
-		p.fault("", "must be an object")
-		return p, d.dec.SkipValue()
+// value reads a value, which is valid until the next read.
+func (d *decoder) value() (v jsontext.Value) {
+	if d.err == nil {
+		v, d.err = d.dec.ReadValue()
 	}
-	if _, err := d.dec.ReadToken(); err != nil {
-		return p, err
-	}
-	p.msg = &dispatcher.Message{}
-	for d.dec.PeekKind() == '"' {
-		raw, err := d.dec.ReadValue()
-		if err != nil {
-			return p, err
-		}
-		f, name := findField(raw)
-		if f == nil {
-			p.fault(name, "is unknown")
-			if err := d.dec.SkipValue(); err != nil {
-				return p, err
-			}
-			continue
-		}
-		value, err := d.dec.ReadValue()
-		if err != nil {
-			return p, err
-		}
-		if value.Kind() == 'n' && f.bit != bitBody {
-			continue // left out: many languages write what is not set as null
-		}
-		p.seen |= f.bit
-		if err := f.set(p.msg, value); err != nil {
-			p.wrong = append(p.wrong, faultAt(p.at.path()+member(f.name), err))
-		}
-	}
-	if _, err := d.dec.ReadToken(); err != nil {
-		return p, err
-	}
-	p.together()
-	return p, nil
+	return v
 }
 
-// fault notes that something is wrong with a field.
-func (p *decoded) fault(name, detail string) {
-	path := p.at.path()
-	if name != "" {
-		path += member(name)
+func (d *decoder) skip() {
+	if d.err == nil {
+		d.err = d.dec.SkipValue()
 	}
-	p.wrong = append(p.wrong, dispatcher.FieldError{Path: path, Detail: detail})
 }
 
-// together checks what only several fields can be wrong about, and fills in
-// what follows from others.
-func (p *decoded) together() {
-	switch bodies := p.seen & (bitBody | bitRawBody | bitRawBodyBase64); {
-	case bodies == 0:
-		p.msg.ContentType = mediaJSON // it is not what is wrong
-		p.fault("body", "one of body, raw_body and raw_body_base64 is needed")
-	case bodies&(bodies-1) != 0:
-		p.msg.ContentType = mediaJSON
-		p.fault("body", "give one of body, raw_body and raw_body_base64, not several; null is a body")
-	case p.seen&bitContentType != 0:
-	case bodies == bitBody:
-		p.msg.ContentType = mediaJSON
-	case bodies == bitRawBody:
-		p.msg.ContentType = "text/plain; charset=utf-8"
-	default:
-		p.msg.ContentType = "application/octet-stream"
-	}
-	if p.seen&bitDelay != 0 && p.seen&bitDeliverAt != 0 {
-		p.fault("delay", "give delay or deliver_at, not both")
+// token reads a brace or a bracket, or finds what is wrong in its place.
+func (d *decoder) token() {
+	if d.err == nil {
+		_, d.err = d.dec.ReadToken()
 	}
 }
 
 // end makes sure that nothing but space follows.
-func (d *decoder) end() error {
-	_, err := d.dec.ReadToken()
-	switch {
-	case errors.Is(err, io.EOF):
-		return nil
+func (d *decoder) end() {
+	if d.err != nil {
+		return
+	}
+	switch _, err := d.dec.ReadToken(); {
 	case err == nil:
-		return errTrailing
-	default:
-		return err
+		d.err = errTrailing
+	case !errors.Is(err, io.EOF):
+		d.err = err
 	}
 }
 
@@ -249,6 +218,20 @@ func malformedJSON(err error) error {
 	default:
 		return &problem{kind: malformed, detail: fmt.Sprintf("not JSON after byte %d: %v", syntax.ByteOffset, syntax.Err)}
 	}
+}
+
+// unquoted is a text in quotes without them; where it has no escapes, it is not
+// copied.
+func unquoted(raw jsontext.Value) []byte {
+	plain := raw[1 : len(raw)-1]
+	if bytes.IndexByte(plain, '\\') < 0 {
+		return plain
+	}
+	b, err := jsontext.AppendUnquote(nil, raw)
+	if err != nil {
+		return plain
+	}
+	return b
 }
 
 // nests reports whether a JSON value nests deeper than maxDepth.

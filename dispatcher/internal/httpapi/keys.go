@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 )
 
 // minKey is the length below which a key can be guessed.
@@ -66,6 +67,28 @@ type Keys struct {
 
 // Empty reports whether there is no key, so that only this host may call.
 func (k Keys) Empty() bool { return len(k.keys) == 0 }
+
+// Keyring holds the keys that count now. It may be used from several
+// goroutines.
+type Keyring struct{ now atomic.Pointer[Keys] }
+
+// NewKeyring makes a ring of keys; none: only this host may call.
+func NewKeyring(keys Keys) *Keyring {
+	r := &Keyring{}
+	r.now.Store(&keys)
+	return r
+}
+
+// Renew has other keys count from the next request on. To take the last one away
+// would open the API to all, and is passed over.
+func (r *Keyring) Renew(keys Keys) {
+	if !keys.Empty() {
+		r.now.Store(&keys)
+	}
+}
+
+// keys are those that count now.
+func (r *Keyring) keys() Keys { return *r.now.Load() }
 
 // NewKey makes a fresh key.
 func NewKey() string { return "hk_" + rand.Text() }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -14,16 +13,16 @@ import (
 
 // destination is the lane of the one destination of a message that the query
 // names, or none.
-func (s *server) destination(ctx context.Context, c *request, q url.Values, id string) (dispatcher.Lane, error) {
-	text, err := only(q, "destination")
+func (s *server) destination(ctx context.Context, q *request) (dispatcher.Lane, error) {
+	text, err := q.only("destination")
 	if err != nil || text == "" {
 		return "", err
 	}
 	if wrong := checkDestination(text); wrong != "" {
 		return "", wrongField(queryDestination, wrong)
 	}
-	lane, err := s.svc.MessageLane(ctx, id, text)
-	if err := c.elsewhere(q, err); err != nil {
+	lane, err := s.svc.MessageLane(ctx, q.id(), text)
+	if err := q.elsewhere(err); err != nil {
 		return "", unknownDestination(err)
 	}
 	return lane, nil
@@ -76,15 +75,11 @@ func checkDestination(text string) string {
 }
 
 // lanes serves GET /v1/lanes.
-func (s *server) lanes(ctx context.Context, c *request) (*response, error) {
-	q, err := c.query("limit", "cursor")
-	if err != nil {
+func (s *server) lanes(ctx context.Context, q *request) (*response, error) {
+	p := filterParser{q: q.query}
+	limit, cursor := p.page(maxLimit)
+	if err := wrongFields(p.wrong); err != nil {
 		return nil, err
-	}
-	p := filterParser{q: q}
-	limit, cursor := p.page()
-	if wrong := wrongFields(p.wrong); wrong != nil {
-		return nil, wrong
 	}
 	states, next, err := s.svc.Lanes(ctx, limit, cursor)
 	if err != nil {
@@ -102,13 +97,13 @@ func wireLanes(states []dispatcher.LaneState) []wire.LaneState {
 }
 
 // pauseLane serves POST /v1/lanes/{lane}/pause.
-func (s *server) pauseLane(ctx context.Context, c *request) (*response, error) {
-	return s.hold(ctx, c, s.svc.Pause, s.svc.PauseTenants)
+func (s *server) pauseLane(ctx context.Context, q *request) (*response, error) {
+	return s.hold(ctx, q, s.svc.Pause, s.svc.PauseTenants)
 }
 
 // resumeLane serves POST /v1/lanes/{lane}/resume.
-func (s *server) resumeLane(ctx context.Context, c *request) (*response, error) {
-	return s.hold(ctx, c, s.svc.Resume, s.svc.ResumeTenants)
+func (s *server) resumeLane(ctx context.Context, q *request) (*response, error) {
+	return s.hold(ctx, q, s.svc.Resume, s.svc.ResumeTenants)
 }
 
 type (
@@ -124,8 +119,8 @@ type heldLane struct {
 }
 
 // hold holds any destination, or lets it go on.
-func (s *server) hold(ctx context.Context, c *request, one holdFunc, all tenantsFunc) (*response, error) {
-	asked, err := parseHeldLane(c)
+func (s *server) hold(ctx context.Context, q *request, one holdFunc, all tenantsFunc) (*response, error) {
+	asked, err := parseHeldLane(q)
 	if err != nil {
 		return nil, err
 	}
@@ -153,27 +148,19 @@ func (s *server) hold(ctx context.Context, c *request, one holdFunc, all tenants
 	return answerJSON(http.StatusOK, w)
 }
 
-func parseHeldLane(c *request) (h heldLane, err error) {
-	q, err := c.query("tenant", "all_tenants", "cursor")
-	if err != nil {
+func parseHeldLane(q *request) (h heldLane, err error) {
+	h.destination = q.r.PathValue("lane") // unescaped, so that a URL may stand in it
+	if h.tenant, err = q.only("tenant"); err != nil {
 		return h, err
 	}
-	values := map[string]string{}
-	for _, name := range []string{"tenant", "all_tenants", "cursor"} {
-		if values[name], err = only(q, name); err != nil {
-			return h, err
-		}
+	if h.cursor, err = q.only("cursor"); err != nil {
+		return h, err
 	}
-	h = heldLane{destination: c.r.PathValue("lane"), tenant: values["tenant"], cursor: values["cursor"]} // unescaped, so that a URL may stand in it
 	if wrong := checkDestination(h.destination); wrong != "" && h.destination != string(dispatcher.AllLanes) {
 		return h, wrongField("path.lane", wrong)
 	}
-	switch values["all_tenants"] {
-	case "", "false":
-	case "true":
-		h.all = true
-	default:
-		return h, wrongField("query.all_tenants", "must be true or false")
+	if h.all, err = q.yes("all_tenants"); err != nil {
+		return h, err
 	}
 	switch {
 	case h.tenant != "" && !dispatcher.ValidTenant(h.tenant):

@@ -31,14 +31,11 @@ var reasons = []dispatcher.DeadReason{
 }
 
 // deliveries serves GET /v1/deliveries.
-func (s *server) deliveries(ctx context.Context, c *request) (*response, error) {
-	q, err := c.query("status", "topic", "tenant", "destination", "dead_reason", "since", "until", "limit", "cursor")
+func (s *server) deliveries(ctx context.Context, q *request) (*response, error) {
+	f, destinations, wrong := parseFilter(q.query)
+	err := wrongFields(wrong)
 	if err != nil {
 		return nil, err
-	}
-	f, destinations, wrong := parseFilter(q)
-	if p := wrongFields(wrong); p != nil {
-		return nil, p
 	}
 	if f.Lanes, err = s.lanesOf(ctx, destinations, f.Tenants); err != nil {
 		return nil, err
@@ -87,15 +84,12 @@ func parseFilter(q url.Values) (f dispatcher.Filter, destinations []string, wron
 	})
 	p.once("since", func(v string) string { return filterTime(&f.Since, v) })
 	p.once("until", func(v string) string { return filterTime(&f.Until, v) })
-	f.Limit, f.Cursor = p.page()
+	f.Limit, f.Cursor = p.page(maxLimit)
 	return f, destinations, p.wrong
 }
 
-// page reads which part of a list is asked for.
-func (p *filterParser) page() (limit int, cursor string) { return p.pageOf(maxLimit) }
-
-// pageOf is page, of at most so many.
-func (p *filterParser) pageOf(most int) (limit int, cursor string) {
+// page reads which part of a list is asked for, of at most so many entries.
+func (p *filterParser) page(most int) (limit int, cursor string) {
 	limit = defaultLimit
 	p.once("limit", func(v string) string {
 		n, err := strconv.Atoi(v)

@@ -2,62 +2,44 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
-	"strings"
-	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 // message serves GET /v1/messages/{id}.
-func (s *server) message(ctx context.Context, c *request) (*response, error) {
-	id, err := c.id()
+func (s *server) message(ctx context.Context, q *request) (*response, error) {
+	view, err := s.svc.Message(ctx, q.id())
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.query(); err != nil {
-		return nil, err
-	}
-	rec, err := s.svc.Message(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	w, err := wireRecord(rec)
-	if err != nil {
-		return nil, fmt.Errorf("read message %s: %w", id, err)
-	}
+	w := wireMessage(view)
 	body, err := w.Append(nil)
 	if err != nil {
-		return nil, fmt.Errorf("read message %s: %w", id, err)
+		return nil, fmt.Errorf("read message %s: %w", q.id(), err)
 	}
 	return &response{status: http.StatusOK, contentType: mediaJSON, body: body}, nil
 }
 
 // cancel serves DELETE /v1/messages/{id}.
-func (s *server) cancel(ctx context.Context, c *request) (*response, error) {
-	id, err := c.id()
+func (s *server) cancel(ctx context.Context, q *request) (*response, error) {
+	lane, err := s.destination(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	q, err := c.query("destination")
+	deliveries, err := s.svc.Cancel(ctx, q.id(), lane)
 	if err != nil {
-		return nil, err
+		return nil, q.elsewhere(err)
 	}
-	lane, err := s.destination(ctx, c, q, id)
-	if err != nil {
-		return nil, err
+	if !q.reads {
+		return answerJSON(http.StatusOK, briefDeliveries(q.id(), deliveries))
 	}
-	deliveries, err := s.svc.Cancel(ctx, id, lane)
-	if err != nil {
-		return nil, c.elsewhere(q, err)
-	}
-	if !c.reads {
-		return answerJSON(http.StatusOK, briefDeliveries(id, deliveries))
-	}
-	return answerJSON(http.StatusOK, wire.Deliveries{ID: id, Deliveries: wireDeliveries(deliveries)})
+	return answerJSON(http.StatusOK, wire.Deliveries{ID: q.id(), Deliveries: wireDeliveries(deliveries)})
 }
 
 // briefDeliveries are what a key without the scope read is told: ids are the
@@ -70,99 +52,87 @@ func briefDeliveries(id string, all []dispatcher.Delivery) wire.BriefDeliveries 
 	return out
 }
 
-// wireRecord is a message as callers read it.
-func wireRecord(r dispatcher.MessageView) (wire.MessageView, error) {
-	m := &r.Message
-	w := wire.MessageView{
-		Message: wire.Message{
-			ID: m.ID, Topic: m.Topic, Tenant: m.Tenant, URL: m.URL, Endpoint: m.Endpoint,
-			OrderingKey: m.OrderingKey,
-			ContentType: m.ContentType,
-			Delay:       wire.Duration(m.Delay),
-			DeliverAt:   wire.Time{Time: m.DeliverAt},
-			ExpiresAt:   wire.Time{Time: m.ExpiresAt},
-			Ladder:      m.Ladder,
-			MaxAttempts: m.MaxAttempts,
-			Timeout:     wire.Duration(m.Timeout),
-		},
-		CreatedAt:  wire.Time{Time: m.CreatedAt},
-		Deliveries: wireDeliveries(r.Deliveries),
+// retry serves POST /v1/messages/{id}/retry.
+func (s *server) retry(ctx context.Context, q *request) (*response, error) {
+	all, err := q.yes("all")
+	if err != nil {
+		return nil, err
 	}
-	setWireBody(&w.Message, m)
-	if len(m.Headers) > 0 {
-		w.Headers = make(map[string]string, len(m.Headers))
-		for _, h := range m.Headers {
-			w.Headers[h.Name] = strings.ToValidUTF8(h.Value, "�")
+	lane, err := s.destination(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.svc.Retry(ctx, q.id(), lane, all || lane != "")
+	if err != nil {
+		return nil, q.elsewhere(err)
+	}
+	var answer any = wire.Retried{ID: q.id(), Deliveries: wireRetried(list)}
+	if !q.reads {
+		brief := make([]dispatcher.Delivery, len(list))
+		for i := range list {
+			brief[i] = list[i].Delivery
+		}
+		answer = briefDeliveries(q.id(), brief)
+	}
+	for _, r := range list {
+		if r.Left == dispatcher.LeftNot {
+			return answerJSON(http.StatusAccepted, answer)
 		}
 	}
-	w.Success, _ = wireSuccess(m.Success) // one that is broken in the store hides nothing else
-	return w, nil
+	p := leaving[list[0].Left]
+	q.w.refusal = p
+	return leftAlone(p, answer)
 }
 
-func wireSuccess(s *dispatcher.Success) (*wire.Success, error) {
-	if s == nil {
-		return nil, nil
+// leaving says what a caller is told where nothing could be attempted.
+var leaving = map[dispatcher.Left]*problem{
+	dispatcher.LeftReady:     {kind: due, detail: "it is attempted as soon as what it waits for lets it: see waiting_for"},
+	dispatcher.LeftInFlight:  {kind: inFlight, detail: "wait for its end, then ask again"},
+	dispatcher.LeftOrder:     {kind: order, detail: "others of its ordering key go first: retry or cancel the first of them"},
+	dispatcher.LeftDelivered: {kind: delivered, detail: "to send it again, name its destination, or ask for all=true"},
+	dispatcher.LeftExpired:   {kind: expired, detail: "its expires_at has passed: publish it anew under another id"},
+	dispatcher.LeftDisabled:  {kind: disabled, detail: "resume it first: POST /v1/endpoints/{id}/resume"},
+	dispatcher.LeftDeleted:   {kind: deleted, detail: "nothing goes there any more"},
+}
+
+// leftAlone answers that nothing is attempted, with the deliveries that the
+// answer has else.
+func leftAlone(p *problem, answer any) (*response, error) {
+	var list any
+	switch a := answer.(type) {
+	case wire.Retried:
+		list = a.Deliveries
+	case wire.BriefDeliveries:
+		list = a.Deliveries
 	}
-	w := new(wire.Success)
-	return w, json.Unmarshal([]byte(s.String()), w) // no pattern is compiled for it
-}
-
-// setWireBody shows a body as what it is: JSON, text or bytes.
-func setWireBody(w *wire.Message, m *dispatcher.Message) {
-	media, _, _ := strings.Cut(m.ContentType, ";")
-	media = strings.ToLower(strings.TrimSpace(media))
-	isJSON := media == mediaJSON || strings.HasSuffix(media, "+json")
-	switch {
-	case isJSON && utf8.Valid(m.Body) && json.Valid(m.Body):
-		w.Body = m.Body
-	case utf8.Valid(m.Body):
-		text := string(m.Body)
-		w.RawBody = &text
-	default:
-		w.RawBodyBase64 = m.Body
+	body, err := json.Marshal(struct {
+		wire.Problem
+		Deliveries any `json:"deliveries"`
+	}{p.wire(), list})
+	if err != nil {
+		return nil, err
 	}
+	return p.response(body), nil
 }
 
-func wireDeliveries(all []dispatcher.Delivery) []wire.Delivery {
-	out := make([]wire.Delivery, len(all))
-	for i := range all {
-		out[i] = wireDelivery(&all[i])
+func wireRetried(list []dispatcher.Retried) []wire.RetriedDelivery {
+	out := make([]wire.RetriedDelivery, len(list))
+	for i := range list {
+		out[i] = wire.RetriedDelivery{
+			Delivery: wireDelivery(&list[i].Delivery),
+			Retried:  list[i].Left == dispatcher.LeftNot, Why: string(list[i].Left),
+		}
 	}
 	return out
 }
 
-// wireDelivery is a delivery as callers read it.
-func wireDelivery(d *dispatcher.Delivery) wire.Delivery {
-	w := wire.Delivery{
-		DeliveryRef: wire.DeliveryRef{
-			ID: d.ID.String(), Destination: string(d.ID.Lane), URL: d.URL,
-			Status: string(d.Status), NextAttemptAt: wire.Time{Time: d.Due}, EndedAt: wire.Time{Time: d.Ended},
-		},
-		Topic: d.Topic, Tenant: d.Tenant,
-		Attempts:       d.Attempts,
-		LastStatusCode: d.LastStatus,
-		LastError:      strings.ToValidUTF8(d.LastError, "�"),
-		Rung:           d.Rung(), LadderFrom: d.LadderFrom, Ladder: d.Ladder,
-		WaitingFor:   d.WaitingFor,
-		WaitingUntil: wire.Time{Time: d.WaitingUntil},
+// elsewhere tells a caller who may not read no more than that there is no such
+// delivery: which uids there are is not told, so neither is whether one exists
+// to which the message does not go.
+func (q *request) elsewhere(err error) error {
+	missing := errors.Is(err, dispatcher.ErrNotFound) || errors.Is(err, dispatcher.ErrNoDelivery) || errors.Is(err, dispatcher.ErrNoEndpoint)
+	if !q.reads && missing && q.query.Has("destination") {
+		return &problem{kind: notFound, detail: "it was never published, is no longer kept, or does not go to this destination"}
 	}
-	w.DeliveredAt = wire.Time{Time: d.Delivered}
-	switch d.Status {
-	case dispatcher.StatusDead:
-		w.DeadReason = string(d.Reason)
-	}
-	for i := range d.History {
-		w.History = append(w.History, wireAttempt(&d.History[i]))
-	}
-	return w
-}
-
-func wireAttempt(a *dispatcher.Attempt) wire.Attempt {
-	return wire.Attempt{
-		Attempt: a.Number, At: wire.Time{Time: a.At}, DurationMS: a.Duration.Milliseconds(),
-		StatusCode: a.Status, Outcome: a.Verdict.String(),
-		Error:           strings.ToValidUTF8(a.Error, "�"),
-		ResponseExcerpt: strings.ToValidUTF8(string(a.Excerpt), "�"),
-		NextAttemptAt:   wire.Time{Time: a.Next},
-	}
+	return err
 }

@@ -1,94 +1,19 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"reflect"
-	"slices"
 	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 )
-
-// operation is one row of the API: what it is called, who may call it, what it
-// takes and answers.
-type operation struct {
-	id, method, path string
-	summary          string
-	scope            scope // 0: needs no key
-	params           []*huma.Param
-	body             any         // of a POST or PATCH; nil: none
-	bare             bool        // the body may be left out
-	media            string      // of the body, besides JSON
-	answers          map[int]any // by status
-	produces         string      // media type of the answers; empty: JSON
-	problems         []*kind     // besides those that every operation has
-	fastPath         bool        // a POST that most requests are
-	serve            func(context.Context, *request) (*response, error)
-}
-
-// kinds are all problems that an operation answers with.
-func (o operation) kinds() []*kind {
-	all := []*kind{internal, forbidden} // 403: without keys only this host may call
-	if o.scope != 0 {
-		all = append(all, unauthorized)
-	}
-	return append(all, o.problems...)
-}
-
-// operations are all that the API serves.
-func (s *server) operations() []operation {
-	return slices.Concat(s.messageOperations(), s.endpointOperations(), s.secretOperations(), s.laneOperations(), s.plainOperations())
-}
-
-func listParams() []*huma.Param {
-	return append([]*huma.Param{
-		queryParam("status", "May be repeated: any of them matches.", many(enum("scheduled", "ready", "in_flight", "retrying", "delivered", "dead", "cancelled"))),
-		queryParam("topic", "May be repeated.", many(text1)),
-		queryParam("tenant", "May be repeated.", many(text1)),
-		queryParam("destination", "A lane, an endpoint's id or uid, or a URL. May be repeated.", many(text1)),
-		queryParam("dead_reason", "May be repeated.", many(enum("exhausted", "gone", "expired", "refused", "disabled", "overflow", "poison"))),
-		queryParam("since", "Ended, or due, at this time or later.", moment1),
-		queryParam("until", "Ended, or due, before this time.", moment1),
-	}, pageParams()...)
-}
-
-// pageParams are those of every list.
-func pageParams() []*huma.Param { return pageParamsOf(maxLimit) }
-
-func pageParamsOf(limit int) []*huma.Param {
-	one, most := 1.0, float64(limit)
-	return []*huma.Param{
-		queryParam("limit", "How many at most; a page may be shorter.", &huma.Schema{Type: huma.TypeInteger, Minimum: &one, Maximum: &most, Default: defaultLimit}),
-		queryParam("cursor", "next_cursor of the page before.", text1),
-	}
-}
-
-var (
-	text1   = &huma.Schema{Type: huma.TypeString}
-	moment1 = &huma.Schema{Type: huma.TypeString, Format: "date-time"}
-)
-
-func many(items *huma.Schema) *huma.Schema { return &huma.Schema{Type: huma.TypeArray, Items: items} }
-
-func enum(values ...any) *huma.Schema {
-	return &huma.Schema{Type: huma.TypeString, Enum: values}
-}
-
-func queryParam(name, doc string, s *huma.Schema) *huma.Param {
-	explode := true // status=dead&status=cancelled
-	return &huma.Param{Name: name, In: "query", Description: doc, Schema: s, Explode: &explode}
-}
-
-func pathParam(name, doc string) *huma.Param {
-	return &huma.Param{Name: name, In: "path", Required: true, Description: doc, Schema: text1}
-}
 
 // register puts all operations on the mux and into the document.
 func (s *server) register(version string) error {
@@ -114,7 +39,7 @@ func (s *server) register(version string) error {
 	schemas.RegisterTypeAlias(reflect.TypeFor[wire.Time](), reflect.TypeFor[timeSchema]())
 	for _, o := range s.operations() {
 		document(doc, o)
-		s.serve(o)
+		s.handle(o)
 	}
 	amend(schemas.Map())
 	text, err := json.Marshal(doc)
@@ -122,7 +47,7 @@ func (s *server) register(version string) error {
 		return fmt.Errorf("write openapi document: %w", err)
 	}
 	s.mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
-		calledAs(w, callDocument)
+		w.(*responseWriter).call = callDocument
 		w.Header().Set("Content-Type", mediaJSON)
 		_, _ = w.Write(text) // a caller who is gone needs no answer
 	})
@@ -167,8 +92,12 @@ func document(doc *huma.OpenAPI, o operation) {
 	schemas := doc.Components.Schemas
 	op := huma.Operation{
 		OperationID: o.id, Method: o.method, Path: o.path, Summary: o.summary,
-		Parameters: o.params, Responses: map[string]*huma.Response{},
+		Responses: map[string]*huma.Response{},
 	}
+	if o.subject != nil {
+		op.Parameters = []*huma.Param{pathParam("id", o.subject.doc)}
+	}
+	op.Parameters = append(op.Parameters, o.params...)
 	op.Security = []map[string][]string{} // written as none, where left out it would be unknown
 	if o.scope != 0 {
 		op.Security = []map[string][]string{{"key": {}}}
@@ -191,7 +120,7 @@ func document(doc *huma.OpenAPI, o operation) {
 	}
 	if o.body != nil {
 		taken := &huma.MediaType{Schema: schemas.Schema(reflect.TypeOf(o.body), true, "")}
-		op.RequestBody = &huma.RequestBody{Required: !o.bare, Content: map[string]*huma.MediaType{mediaJSON: taken}}
+		op.RequestBody = &huma.RequestBody{Required: !o.optional, Content: map[string]*huma.MediaType{mediaJSON: taken}}
 		if o.media != "" {
 			op.RequestBody.Content[o.media] = taken
 		}
@@ -258,22 +187,25 @@ func (patchSchema) Schema(r huma.Registry) *huma.Schema {
 		Description: "A JSON Merge Patch of an endpoint: what is left out stays, null is the default. It may repeat an answer: what is only answered is passed over, a header's *** keeps its value. uid and tenant can't be changed by it, nor the secret.",
 	}
 	for name, field := range r.Map()["Endpoint"].Properties {
-		switch f := findEndpointField(name); {
-		case f.keeps != nil:
-			patch.Properties[name] = orNull(field)
-		case f.fixed != "":
-		case f.null == "" && f.reset == nil:
+		switch f := endpointField(name); {
+		case f.why != "":
+		case f.null == "":
 			patch.Properties[name] = field
 		default:
 			patch.Properties[name] = orNull(merged(r, field))
 		}
 	}
 	for name, field := range r.Map()["EndpointView"].Properties {
-		if findEndpointField(name).told {
+		if endpointField(name).set == nil {
 			patch.Properties[name] = orNull(field)
 		}
 	}
 	return patch
+}
+
+func endpointField(name string) *field[endpointDraft] {
+	i, _ := endpointFields.find(jsontext.Value(strconv.Quote(name)))
+	return &endpointFields[i]
 }
 
 // merged is an object whose members may be null, which removes them; what is no

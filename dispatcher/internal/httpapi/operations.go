@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -15,48 +16,48 @@ const (
 )
 
 func (s *server) messageOperations() []operation {
-	id := pathParam("id", "The id of the message.")
 	destination := queryParam("destination", "Only the delivery to this lane, endpoint, or URL of the message's tenant.", text1)
 	all := queryParam("all", "true: what was delivered is sent again too, as what a destination names is.", enum("true", "false"))
 	published := map[int]any{202: wire.Published{}, 200: wire.Published{}}
 	return []operation{
 		{
 			id: idPublish, method: "POST", path: "/v1/messages", scope: scopePublish, fastPath: true,
-			summary: "Publish a message to a URL, to an endpoint, or to every endpoint that matches", serve: s.publish,
+			summary: "Publish a message to a URL, to an endpoint, or to every endpoint that matches", do: s.publish,
 			params: []*huma.Param{{
 				Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: huma.TypeString},
 				Description: "1 to 255 printable characters that make the message's id, where it has none of its own: as they are where they may be one, else idk_ and the first 32 hex digits of their SHA-256. Quotes around them are taken off.",
 			}},
-			body: wire.Message{}, answers: published,
+			body: wire.Message{}, limit: s.single, answers: published,
+			cure:     fmt.Sprintf(": a message's body has at most %d (MAX_BODY); send less, or raise the setting", s.policy.MaxBody),
 			problems: []*kind{malformed, tooSlow, conflict, tooLarge, badMedia, invalid, unmatched, tooMany, laneFull, unavailable, full, weak, crowded},
 		},
 		{
 			id: idBatch, method: "POST", path: "/v1/messages/batch", scope: scopePublish, fastPath: true,
-			summary: "Publish up to 1000 messages; good ones are taken though others are not, and where none could be stored the problem has results", serve: s.publishBatch,
-			body: wire.Batch{}, answers: map[int]any{202: wire.Results{}},
+			summary: "Publish up to 1000 messages; good ones are taken though others are not, and where none could be stored the problem has results", do: s.publishBatch,
+			body: wire.Batch{}, limit: batchBytes, cure: ", which a batch may have: send several", answers: map[int]any{202: wire.Results{}},
 			problems: []*kind{malformed, tooSlow, tooLarge, badMedia, invalid, unavailable, full, weak, crowded},
 		},
 		{
 			id: "get-message", method: "GET", path: "/v1/messages/{id}", scope: scopeRead,
-			summary: "Read a message and its deliveries", serve: s.message,
-			params: []*huma.Param{id}, answers: map[int]any{200: wire.MessageView{}},
+			summary: "Read a message and its deliveries", do: s.message,
+			subject: aMessage, answers: map[int]any{200: wire.MessageView{}},
 			problems: []*kind{notFound, invalid, unavailable},
 		},
 		{
 			id: "cancel-message", method: "DELETE", path: "/v1/messages/{id}", scope: scopePublish,
-			summary: "Cancel what is not finished of a message", serve: s.cancel,
-			params: []*huma.Param{id, destination}, answers: map[int]any{200: wire.Deliveries{}},
+			summary: "Cancel what is not finished of a message", do: s.cancel,
+			subject: aMessage, params: []*huma.Param{destination}, answers: map[int]any{200: wire.Deliveries{}},
 			problems: []*kind{notFound, invalid, unavailable},
 		},
 		{
 			id: "retry-message", method: "POST", path: "/v1/messages/{id}/retry", scope: scopePublish,
-			summary: "Attempt a message's deliveries now", serve: s.retry,
-			params: []*huma.Param{id, destination, all}, answers: map[int]any{202: wire.Retried{}},
+			summary: "Attempt a message's deliveries now", do: s.retry,
+			subject: aMessage, params: []*huma.Param{destination, all}, answers: map[int]any{202: wire.Retried{}},
 			problems: []*kind{notFound, due, inFlight, order, delivered, expired, disabled, deleted, invalid, unavailable},
 		},
 		{
 			id: "list-deliveries", method: "GET", path: "/v1/deliveries", scope: scopeRead,
-			summary: "List deliveries, newest first", serve: s.deliveries,
+			summary: "List deliveries, newest first", do: s.deliveries,
 			params: listParams(), answers: map[int]any{200: wire.Page{}},
 			problems: []*kind{malformed, invalid, listing, unavailable},
 		},
@@ -70,43 +71,43 @@ func (s *server) endpointOperations() []operation {
 	return []operation{
 		{
 			id: "create-endpoint", method: "POST", path: "/v1/endpoints", scope: scopeAdmin,
-			summary: "Register an endpoint; the answer holds its secret where it is new", serve: s.createEndpoint,
-			body: wire.Endpoint{}, answers: map[int]any{201: wire.EndpointView{}, 200: wire.EndpointView{}},
+			summary: "Register an endpoint; the answer holds its secret where it is new", do: s.createEndpoint,
+			body: wire.Endpoint{}, limit: endpointBytes, answers: map[int]any{201: wire.EndpointView{}, 200: wire.EndpointView{}},
 			problems: []*kind{malformed, tooSlow, taken, tooLarge, badMedia, invalid, registered, unavailable},
 		},
 		{
 			id: "list-endpoints", method: "GET", path: "/v1/endpoints", scope: scopeRead,
-			summary: "List endpoints, newest first", serve: s.endpoints,
-			params: append([]*huma.Param{tenant}, pageParams()...), answers: map[int]any{200: wire.EndpointPage{}},
+			summary: "List endpoints, newest first", do: s.endpoints,
+			params: append([]*huma.Param{tenant}, pageParams(maxLimit)...), answers: map[int]any{200: wire.EndpointPage{}},
 			problems: []*kind{malformed, invalid, unavailable},
 		},
 		{
 			id: "get-endpoint", method: "GET", path: path, scope: scopeRead,
-			summary: "Read an endpoint, without its secrets", serve: s.endpoint,
-			params: []*huma.Param{endpointParam}, answers: one, problems: []*kind{notFound, invalid, unavailable},
+			summary: "Read an endpoint, without its secrets", do: s.endpoint,
+			subject: anEndpoint, answers: one, problems: []*kind{notFound, invalid, unavailable},
 		},
 		{
 			id: "patch-endpoint", method: "PATCH", path: path, scope: scopeAdmin,
-			summary: "Change an endpoint; what waits for it goes by what it is then", serve: s.patchEndpoint,
-			params: []*huma.Param{endpointParam}, body: patchSchema{}, media: mediaPatch, answers: one,
+			summary: "Change an endpoint; what waits for it goes by what it is then", do: s.patchEndpoint,
+			subject: anEndpoint, body: patchSchema{}, limit: endpointBytes, media: mediaPatch, answers: one,
 			problems: []*kind{malformed, notFound, tooSlow, changed, tooLarge, badMedia, invalid, sealed, unavailable},
 		},
 		{
 			id: "delete-endpoint", method: "DELETE", path: path, scope: scopeAdmin,
-			summary: "Delete an endpoint and cancel what waits for it", serve: s.deleteEndpoint,
-			params: []*huma.Param{endpointParam}, answers: map[int]any{200: wire.EndpointDeleted{}},
+			summary: "Delete an endpoint and cancel what waits for it", do: s.deleteEndpoint,
+			subject: anEndpoint, answers: map[int]any{200: wire.EndpointDeleted{}},
 			problems: []*kind{notFound, invalid, unavailable},
 		},
 		{
 			id: "pause-endpoint", method: "POST", path: path + "/pause", scope: scopeAdmin,
-			summary: "Hold what goes to an endpoint", serve: s.pauseEndpoint,
-			params: []*huma.Param{endpointParam}, answers: one,
+			summary: "Hold what goes to an endpoint", do: s.pauseEndpoint,
+			subject: anEndpoint, answers: one,
 			problems: []*kind{notFound, changed, invalid, sealed, unavailable},
 		},
 		{
 			id: "resume-endpoint", method: "POST", path: path + "/resume", scope: scopeAdmin,
-			summary: "Let an endpoint go on that is paused or disabled, or whose breaker is open", serve: s.resumeEndpoint,
-			params: []*huma.Param{endpointParam}, answers: one,
+			summary: "Let an endpoint go on that is paused or disabled, or whose breaker is open", do: s.resumeEndpoint,
+			subject: anEndpoint, answers: one,
 			problems: []*kind{notFound, changed, invalid, sealed, unavailable},
 		},
 	}
@@ -118,27 +119,27 @@ func (s *server) secretOperations() []operation {
 	return []operation{
 		{
 			id: "get-secret", method: "GET", path: path + "/secret", scope: scopeAdmin,
-			summary: "Read an endpoint's secrets", serve: s.secret,
-			params: []*huma.Param{endpointParam}, answers: map[int]any{200: wire.EndpointSecrets{}},
+			summary: "Read an endpoint's secrets", do: s.secret,
+			subject: anEndpoint, answers: map[int]any{200: wire.EndpointSecrets{}},
 			problems: []*kind{notFound, invalid, sealed, unavailable},
 		},
 		{
 			id: "rotate-secret", method: "POST", path: path + "/rotate-secret", scope: scopeAdmin,
-			summary: "Give an endpoint another secret, which the answer holds", serve: s.rotateSecret,
-			params: []*huma.Param{endpointParam}, body: wire.Rotation{}, bare: true,
+			summary: "Give an endpoint another secret, which the answer holds", do: s.rotateSecret,
+			subject: anEndpoint, body: wire.Rotation{}, limit: rotationBytes, optional: true,
 			answers:  map[int]any{200: wire.Rotated{}},
 			problems: []*kind{malformed, notFound, tooSlow, changed, tooLarge, badMedia, invalid, sealed, unavailable},
 		},
 		{
 			id: "test-endpoint", method: "POST", path: path + "/test", scope: scopeAdmin,
-			summary: "Send an endpoint a test message and tell what its receiver said", serve: s.test,
-			params: []*huma.Param{endpointParam}, answers: map[int]any{200: wire.EndpointTest{}},
+			summary: "Send an endpoint a test message and tell what its receiver said", do: s.test,
+			subject: anEndpoint, answers: map[int]any{200: wire.EndpointTest{}},
 			problems: []*kind{notFound, invalid, busy, sealed, unavailable},
 		},
 		{
 			id: "webhook-keys", method: "GET", path: "/.well-known/webhook-keys",
-			summary: "List the public keys of endpoints whose signature is standard-ed25519, as of a minute ago at most", serve: s.webhookKeys,
-			params: append([]*huma.Param{endpoint}, pageParamsOf(maxKeys)...), answers: map[int]any{200: wire.PublicKeyPage{}},
+			summary: "List the public keys of endpoints whose signature is standard-ed25519, as of a minute ago at most", do: s.webhookKeys,
+			params: append([]*huma.Param{endpoint}, pageParams(maxKeys)...), answers: map[int]any{200: wire.PublicKeyPage{}},
 			problems: []*kind{malformed, invalid, unavailable},
 		},
 	}
@@ -154,18 +155,18 @@ func (s *server) laneOperations() []operation {
 	return []operation{
 		{
 			id: "list-lanes", method: "GET", path: "/v1/lanes", scope: scopeRead,
-			summary: "List lanes, those last made first", serve: s.lanes,
-			params: pageParams(), answers: map[int]any{200: wire.LanePage{}},
+			summary: "List lanes, those last made first", do: s.lanes,
+			params: pageParams(maxLimit), answers: map[int]any{200: wire.LanePage{}},
 			problems: []*kind{malformed, invalid, listing, unavailable},
 		},
 		{
 			id: "pause-lane", method: "POST", path: "/v1/lanes/{lane}/pause", scope: scopeAdmin,
-			summary: "Hold what goes to a destination, or everything", serve: s.pauseLane,
+			summary: "Hold what goes to a destination, or everything", do: s.pauseLane,
 			params: params, answers: one, problems: []*kind{notFound, changed, invalid, sealed, unavailable},
 		},
 		{
 			id: "resume-lane", method: "POST", path: "/v1/lanes/{lane}/resume", scope: scopeAdmin,
-			summary: "Let a destination go on, and close its breaker", serve: s.resumeLane,
+			summary: "Let a destination go on, and close its breaker", do: s.resumeLane,
 			params: params, answers: one, problems: []*kind{notFound, changed, invalid, sealed, unavailable},
 		},
 	}
@@ -175,9 +176,23 @@ func (s *server) laneOperations() []operation {
 func (s *server) plainOperations() []operation {
 	return slices.Concat(s.metricsOperations(), s.healthOperations(), []operation{{
 		id: "stats", method: "GET", path: "/v1/stats", scope: scopeRead,
-		summary: "Count what is in the queue", serve: s.stats,
+		summary: "Count what is in the queue", do: s.stats,
 		answers: map[int]any{200: wire.Stats{}}, problems: []*kind{invalid, unavailable},
 	}})
+}
+
+const mediaText = "text/plain"
+
+// metricsOperations are none where nobody counts.
+func (s *server) metricsOperations() []operation {
+	if s.figures == nil {
+		return nil
+	}
+	return []operation{{
+		id: "metrics", method: "GET", path: "/metrics", scope: scopeRead, anyQuery: true,
+		summary: "Tell Prometheus what was done and what is in the queue", do: s.metrics,
+		answers: map[int]any{200: ""}, produces: mediaText,
+	}}
 }
 
 // healthOperations are for orchestrators, which have no key.
@@ -185,13 +200,11 @@ func (s *server) healthOperations() []operation {
 	return []operation{
 		{
 			id: "healthz", method: "GET", path: "/healthz", summary: "Tell that the process is alive",
-			serve: s.healthz, answers: map[int]any{200: wire.Health{}},
+			anyQuery: true, do: s.healthz, answers: map[int]any{200: wire.Health{}},
 		},
 		{
 			id: "readyz", method: "GET", path: "/readyz", summary: "Tell whether the store can be used",
-			serve: s.readyz, answers: map[int]any{200: wire.Ready{}}, problems: []*kind{unavailable},
+			anyQuery: true, do: s.readyz, answers: map[int]any{200: wire.Ready{}}, problems: []*kind{unavailable},
 		},
 	}
 }
-
-var endpointParam = pathParam("id", "The id or the uid of the endpoint.")

@@ -1,14 +1,16 @@
 package httpapi
 
 import (
-	"bytes"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 // patch is a JSON Merge Patch (RFC 7396) of an endpoint: what it leaves out
@@ -21,36 +23,30 @@ type patch struct {
 
 // step changes one field.
 type step struct {
-	field *endpointField
+	field *field[endpointDraft]
 	value jsontext.Value
 }
 
 // decodePatch reads the body of PATCH /v1/endpoints/{id}.
-func decodePatch(buf *bytes.Buffer) (p patch, err error) {
-	fault := func(name, detail string) {
-		p.wrong = append(p.wrong, dispatcher.FieldError{Path: "$" + member(name), Detail: detail})
-	}
-	object, err := members(buf, func(name string, v jsontext.Value) {
-		switch f := findEndpointField(name); {
-		case f == nil:
-			fault(name, "is unknown")
-		case f.told: // a patch may repeat what was answered, which may be old by now
-		case f.keeps != nil:
-			p.steps = append(p.steps, step{f, v.Clone()})
-		case f.fixed != "":
-			fault(name, f.fixed)
-		case v.Kind() == 'n' && f.null != "":
-			p.steps = append(p.steps, step{f, jsontext.Value(f.null)})
-		case v.Kind() == 'n' && f.reset == nil:
-			fault(name, "must not be null; leave it out")
+func decodePatch(d *decoder) (p patch) {
+	_, p.wrong = endpointFields.read(d, single, func(i int, v jsontext.Value) error {
+		f := &endpointFields[i]
+		switch {
+		case f.set == nil: // a patch may repeat what was answered, which may be old by now
+			return nil
+		case f.why != "":
+			return errors.New(f.why)
+		case v.Kind() != 'n':
+			v = v.Clone()
+		case f.null == "":
+			return errors.New("must not be null; leave it out")
 		default:
-			p.steps = append(p.steps, step{f, v.Clone()})
+			v = jsontext.Value(f.null)
 		}
+		p.steps = append(p.steps, step{f, v})
+		return nil
 	})
-	if err == nil && !object {
-		p.wrong = []dispatcher.FieldError{{Path: "$", Detail: "must be an object"}}
-	}
-	return p, err
+	return p
 }
 
 // apply makes the changes to an endpoint and answers all that is wrong with
@@ -58,8 +54,13 @@ func decodePatch(buf *bytes.Buffer) (p patch, err error) {
 // as settings change: that must not keep the rest from being changed.
 func (p *patch) apply(e *dispatcher.Endpoint, l dispatcher.Policy) []dispatcher.FieldError {
 	wrong := p.wrong[:len(p.wrong):len(p.wrong)]
+	draft := &endpointDraft{Endpoint: e}
 	for _, s := range p.steps {
-		if err := s.apply(e); err != nil {
+		change := s.field.merge
+		if change == nil {
+			change = s.field.set
+		}
+		if err := change(draft, s.value); err != nil {
 			wrong = append(wrong, faultAt("$."+s.field.name, err))
 		}
 	}
@@ -70,29 +71,6 @@ func (p *patch) apply(e *dispatcher.Endpoint, l dispatcher.Policy) []dispatcher.
 		}
 	}
 	return join(wrong, more)
-}
-
-func (s step) apply(e *dispatcher.Endpoint) error {
-	switch {
-	case s.field.keeps != nil:
-		given := ""
-		if s.value.Kind() != 'n' {
-			if err := text(&given, s.value); err != nil {
-				return err
-			}
-		}
-		if given != s.field.keeps(e) {
-			return errors.New(s.field.fixed)
-		}
-		return nil
-	case s.value.Kind() == 'n':
-		s.field.reset(e)
-		return nil
-	case s.field.merge != nil:
-		return s.field.merge(e, s.value)
-	default:
-		return s.field.set(e, s.value)
-	}
 }
 
 // names reports whether a path leads into a field that the patch changes.
@@ -135,4 +113,103 @@ func mergeValue(target, with jsontext.Value) (jsontext.Value, error) {
 		all[name] = merged
 	}
 	return json.Marshal(all, json.Deterministic(true))
+}
+
+// same refuses another text than the one that is there.
+func same(now string, v jsontext.Value) error {
+	var given string
+	if err := text(&given, v); err != nil {
+		return err
+	}
+	if given != now {
+		return errors.New(isLast)
+	}
+	return nil
+}
+
+// mergeMetadata changes the texts that are named. null in place of a text removes
+// it, and in place of the object all.
+func mergeMetadata(e *endpointDraft, v jsontext.Value) error {
+	if v.Kind() == 'n' {
+		e.Metadata = nil
+		return nil
+	}
+	all, err := texts(v)
+	if err != nil {
+		return err
+	}
+	for _, t := range all {
+		if t.null {
+			delete(e.Metadata, t.name)
+		} else {
+			e.note(t)
+		}
+	}
+	return nil
+}
+
+// mergeSignature keeps the secrets, as texts: the receiver has them. Not every
+// text is a secret of every scheme.
+func mergeSignature(e *endpointDraft, v jsontext.Value) error {
+	if err := setSignature(e, v); err != nil {
+		return err
+	}
+	for i := range e.Secrets {
+		var err error
+		if e.Secrets[i].Secret, err = e.Signature.ParseSecret(e.Secrets[i].Secret.Reveal()); err != nil {
+			return errors.New("has other secrets than this endpoint's: create another endpoint")
+		}
+	}
+	return nil
+}
+
+// mergeHeaders changes the headers that are named, in whatever case; null
+// in place of a value removes it, and in place of the object all.
+func mergeHeaders(e *endpointDraft, v jsontext.Value) error {
+	if v.Kind() == 'n' {
+		e.Headers = nil
+		return nil
+	}
+	all, err := texts(v)
+	if err != nil {
+		return err
+	}
+	if len(all) > 2*dispatcher.MaxHeaders { // as many as are there removed, and as many as may be added
+		return fmt.Errorf("names %d headers, an endpoint has at most %d", len(all), dispatcher.MaxHeaders)
+	}
+	next := e.Headers
+	for i, t := range all {
+		if slices.ContainsFunc(all[:i], func(o named) bool { return strings.EqualFold(o.name, t.name) }) {
+			return fmt.Errorf("has %s twice: upper and lower case are one name", clip(t.name))
+		}
+		named := func(h dispatcher.Header) bool { return strings.EqualFold(h.Name, t.name) }
+		if !t.null && t.text == wire.Hidden { // as it was answered
+			if !slices.ContainsFunc(next, named) {
+				return errHidden(t.name)
+			}
+			continue
+		}
+		next = slices.DeleteFunc(next, named)
+		if !t.null {
+			next = append(next, dispatcher.Header{Name: t.name, Value: t.text})
+		}
+	}
+	e.Headers = inOrder(next)
+	return nil
+}
+
+// mergeSuccess changes parts of what the receiver must answer.
+func mergeSuccess(e *endpointDraft, v jsontext.Value) error {
+	if v.Kind() != '{' || nests(v) {
+		return success(&e.Success, v)
+	}
+	var before jsontext.Value
+	if e.Success != nil {
+		before = jsontext.Value(e.Success.String())
+	}
+	merged, err := mergeValue(before, v)
+	if err != nil {
+		return err
+	}
+	return success(&e.Success, merged)
 }

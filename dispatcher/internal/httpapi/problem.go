@@ -92,10 +92,14 @@ func (p *problem) wire() wire.Problem {
 
 // wrongFields makes a problem of what is wrong with a request, or none where
 // nothing is.
-func wrongFields(wrong []dispatcher.FieldError) *problem {
+func wrongFields(wrong []dispatcher.FieldError) error {
 	if len(wrong) == 0 {
 		return nil
 	}
+	return invalidFields(wrong)
+}
+
+func invalidFields(wrong []dispatcher.FieldError) *problem {
 	p := &problem{kind: invalid, detail: "nothing was changed"}
 	if len(wrong) > maxFaults {
 		p.detail = "nothing was changed; these are the first of " + strconv.Itoa(len(wrong))
@@ -121,7 +125,7 @@ func join(noted, more []dispatcher.FieldError) []dispatcher.FieldError {
 
 // wrongField is a problem with one field.
 func wrongField(path, detail string) *problem {
-	return wrongFields([]dispatcher.FieldError{{Path: path, Detail: detail}})
+	return invalidFields([]dispatcher.FieldError{{Path: path, Detail: detail}})
 }
 
 // faultAt is what is wrong with the field at a path, or with the part of it that
@@ -202,29 +206,6 @@ func (p *problem) of(method string) *problem {
 // write answers with the problem.
 func (p *problem) write(w http.ResponseWriter) {
 	h := w.Header()
-	p.headers(h)
-	w.WriteHeader(p.kind.status)
-	_, _ = w.Write(p.body()) // a caller who is gone needs no answer
-}
-
-// response is the problem as the answer of an operation.
-func (p *problem) response() *response {
-	return &response{status: p.kind.status, contentType: mediaProblem, retryAfter: p.retryAfter(), body: p.body()}
-}
-
-func (p *problem) retryAfter() string {
-	if p.kind.retry == 0 {
-		return ""
-	}
-	return strconv.Itoa(p.kind.retry)
-}
-
-// headers sets what a problem says besides its body.
-func (p *problem) headers(h http.Header) {
-	h.Set("Content-Type", mediaProblem)
-	if after := p.retryAfter(); after != "" {
-		h.Set("Retry-After", after)
-	}
 	if p.kind == unauthorized {
 		h.Set("WWW-Authenticate", "Bearer")
 		h.Set("Connection", "close") // a stranger's connection is not kept
@@ -232,6 +213,16 @@ func (p *problem) headers(h http.Header) {
 	if p.allow != "" {
 		h.Set("Allow", p.allow)
 	}
+	p.response(p.body()).write(w)
+}
+
+// response is the problem as an answer with this body.
+func (p *problem) response(body []byte) *response {
+	r := &response{status: p.kind.status, contentType: mediaProblem, body: body}
+	if p.kind.retry > 0 {
+		r.retryAfter = strconv.Itoa(p.kind.retry)
+	}
+	return r
 }
 
 // body is the problem as JSON.

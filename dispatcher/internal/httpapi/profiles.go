@@ -39,6 +39,21 @@ type profiles struct {
 	sampling sync.Mutex // held while locks or waiting are sampled, which the process does for all alike
 }
 
+// routeProfiles routes to the profiles.
+func (s *server) routeProfiles() {
+	p := &profiles{}
+	h := func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := s.authorised(w.(*responseWriter), r, scopeAdmin, callProfile); ok {
+			p.ServeHTTP(w, r)
+		}
+	}
+	s.mux.HandleFunc(strings.TrimSuffix(profilesPath, "/"), func(w http.ResponseWriter, _ *http.Request) { // the mux would send the caller on
+		(&problem{kind: notFound, detail: "no such path; the profiles are at " + profilesPath}).write(w)
+	})
+	s.mux.HandleFunc("GET "+profilesPath, h)
+	s.mux.HandleFunc("POST "+profilesPath+"symbol", h) // addresses may be too many for a URL
+}
+
 // ServeHTTP answers with a profile, or with a page that lists them.
 func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	seconds, wrong := profiledFor(r)

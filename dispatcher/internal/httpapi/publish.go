@@ -44,46 +44,30 @@ func singleBytes(maxBody int, budget int64) int64 {
 func plainBytes(maxBody int) int64 { return int64(maxBody)*4/3 + envelope }
 
 // publish serves POST /v1/messages.
-func (s *server) publish(ctx context.Context, c *request) (*response, error) {
-	buf, err := c.json(s.single)
-	if err != nil {
-		return nil, s.nameMaxBody(err)
-	}
-	p, err := decodeMessage(buf)
-	release(buf)
+func (s *server) publish(ctx context.Context, q *request) (*response, error) {
+	p, err := decode(q, decodeMessage)
 	if err != nil {
 		return nil, err
 	}
-	if p.msg != nil {
-		p.idempotencyKey(c.r.Header["Idempotency-Key"])
-	}
-	if bad := s.judge(&p); bad != nil {
+	takeKey(&p, q.r.Header["Idempotency-Key"])
+	if bad := s.judge(&p, single); bad != nil {
 		return nil, bad
 	}
-	c.handOn(0)
-	results, err := s.svc.Publish(ctx, []*dispatcher.Message{p.msg})
+	q.w.handed = true
+	m := p.value
+	results, err := s.svc.Publish(ctx, []*dispatcher.Message{m})
 	if err != nil {
 		return nil, err
 	}
 	if len(results) != 1 {
-		return nil, fmt.Errorf("publish %s: %d results for one message", p.msg.ID, len(results))
+		return nil, fmt.Errorf("publish %s: %d results for one message", m.ID, len(results))
 	}
 	if err := refused(&results[0], single); err != nil {
 		return nil, err
 	}
-	buf = borrow(answerBytes)
-	_, _ = buf.Write(append(appendPublished(append(buf.AvailableBuffer(), '{'), p.msg, &results[0], c.reads), '}'))
+	buf := borrow(answerBytes)
+	_, _ = buf.Write(append(appendPublished(append(buf.AvailableBuffer(), '{'), m, &results[0], q.reads), '}'))
 	return &response{status: publishedStatus(&results[0]), contentType: mediaJSON, body: buf.Bytes(), borrowed: buf}, nil
-}
-
-// nameMaxBody has the refusal of a request that is too large say which setting
-// bounds it.
-func (s *server) nameMaxBody(err error) error {
-	var p *problem
-	if errors.As(err, &p) && p.kind == tooLarge {
-		p.detail += fmt.Sprintf(": a message's body has at most %d (MAX_BODY); send less, or raise the setting", s.limits.MaxBody)
-	}
-	return err
 }
 
 const (
@@ -95,18 +79,18 @@ const (
 	keyDigits = 32
 )
 
-// idempotencyKey takes the id from the header of this name, where the message
-// has none.
-func (p *decoded) idempotencyKey(given []string) {
-	if len(given) == 0 || p.seen&bitID != 0 {
+// takeKey takes the id from the headers Idempotency-Key, where the message has
+// none.
+func takeKey(p *decodedMessage, given []string) {
+	if p.value == nil || len(given) == 0 || p.has(bitID) {
 		return
 	}
 	id, wrong := idOfKey(given)
 	if wrong != "" {
-		p.wrong = append(p.wrong, dispatcher.FieldError{Path: "header.Idempotency-Key", Detail: wrong})
+		p.fault("header.Idempotency-Key", wrong)
 	}
-	p.msg.ID = id
-	p.seen |= bitID
+	p.value.ID = id
+	p.given |= bitID
 }
 
 // idOfKey is the id that an Idempotency-Key stands for, or what is wrong with it.
@@ -131,25 +115,25 @@ func idOfKey(given []string) (id, wrong string) {
 }
 
 // judge gives a message its id and says what keeps it from being published.
-func (s *server) judge(p *decoded) *problem {
-	if p.msg == nil {
-		return wrongFields(p.wrong)
+func (s *server) judge(p *decodedMessage, at batchIndex) *problem {
+	m := p.value
+	if m == nil {
+		return invalidFields(p.wrong)
 	}
-	if p.seen&bitID == 0 {
-		p.msg.ID = newID()
+	if !p.has(bitID) {
+		m.ID = newID()
 	}
-	if most := s.limits.MaxBody; len(p.msg.Body) > most {
-		return &problem{kind: tooLarge, detail: fmt.Sprintf("the message's body has %d bytes, at most %d are taken (MAX_BODY): send less, or raise the setting", len(p.msg.Body), most)}
+	if most := s.policy.MaxBody; len(m.Body) > most {
+		return &problem{kind: tooLarge, detail: fmt.Sprintf("the message's body has %d bytes, at most %d are taken (MAX_BODY): send less, or raise the setting", len(m.Body), most)}
 	}
-	more := p.msg.Validate(s.limits)
+	more := m.Validate(s.policy)
 	if len(more) == 0 && len(p.wrong) == 0 {
 		return nil
 	}
 	for i := range more {
-		more[i].Path = p.at.path() + strings.TrimPrefix(more[i].Path, "$")
+		more[i].Path = at.path() + strings.TrimPrefix(more[i].Path, "$")
 	}
-	p.wrong = join(p.wrong, more)
-	return wrongFields(p.wrong)
+	return invalidFields(join(p.wrong, more))
 }
 
 // refused is why the message at a spot was not taken by the engine, or nil.
@@ -188,64 +172,45 @@ func publishedStatus(r *dispatcher.Published) int {
 
 // publishBatch serves POST /v1/messages/batch. The good ones go on in one
 // call, whatever is wrong with the others.
-func (s *server) publishBatch(ctx context.Context, c *request) (*response, error) {
-	if c.r.Header["Idempotency-Key"] != nil {
+func (s *server) publishBatch(ctx context.Context, q *request) (*response, error) {
+	if q.r.Header["Idempotency-Key"] != nil {
 		return nil, wrongField("header.Idempotency-Key", "names one message: give each message of a batch its id")
 	}
-	buf, err := c.json(batchBytes)
-	if err != nil {
-		var p *problem
-		if errors.As(err, &p) && p.kind == tooLarge {
-			p.detail += ", which a batch may have: send several"
-		}
-		return nil, err
-	}
-	all, wrong, err := decodeBatch(buf)
-	release(buf)
+	b, err := decode(q, decodeBatch)
 	if err != nil {
 		return nil, err
 	}
-	if p := wrongFields(wrong); p != nil {
-		return nil, p
+	if err := wrongFields(b.wrong); err != nil {
+		return nil, err
 	}
-	bad := make([]*problem, len(all))
-	good := make([]*dispatcher.Message, 0, len(all))
-	for i := range all {
-		if bad[i] = s.judge(&all[i]); bad[i] == nil {
-			good = append(good, all[i].msg)
+	o := outcomes{bad: make([]*problem, len(b.messages)), good: make([]*dispatcher.Message, 0, len(b.messages)), reads: q.reads}
+	for i := range b.messages {
+		if o.bad[i] = s.judge(&b.messages[i], batchIndex(i)); o.bad[i] == nil {
+			o.good = append(o.good, b.messages[i].value)
 		} else {
-			refusedWith(c.w, bad[i])
+			q.w.refusal = o.bad[i]
 		}
 	}
-	c.handOn(len(bad) - len(good))
-	var results []dispatcher.Published
-	if len(good) > 0 {
-		if results, err = s.svc.Publish(ctx, good); err != nil {
+	q.w.handed, q.w.refused = true, len(o.bad)-len(o.good)
+	if len(o.good) > 0 {
+		if o.results, err = s.svc.Publish(ctx, o.good); err != nil {
 			return nil, err
 		}
-		if len(results) != len(good) {
-			return nil, fmt.Errorf("publish batch: %d results for %d messages", len(results), len(good))
+		if len(o.results) != len(o.good) {
+			return nil, fmt.Errorf("publish batch: %d results for %d messages", len(o.results), len(o.good))
 		}
 	}
-	buf = borrow(answerBytes * len(bad))
-	o := outcomes{bad: bad, good: good, results: results, reads: c.reads}
+	buf := borrow(answerBytes * len(o.bad))
 	_, _ = buf.Write(s.appendBatch(ctx, buf.AvailableBuffer(), &o))
 	if o.refused != nil {
-		refusedWith(c.w, o.refused)
+		q.w.refusal = o.refused
 	}
-	if o.away != nil && !o.taken {
+	if o.away != nil && !o.taken { // nothing was stored: the results are a member of the problem that takes longest to pass
 		defer release(buf)
-		return nothingStored(o.away, buf.Bytes()), nil
+		body := o.away.body()
+		return o.away.response(append(append(body[:len(body)-1], ','), buf.Bytes()[1:]...)), nil
 	}
 	return &response{status: http.StatusAccepted, contentType: mediaJSON, body: buf.Bytes(), borrowed: buf}, nil
-}
-
-// nothingStored answers a batch that has to be sent again: with the problem that
-// takes longest to pass, and the results as a member of it.
-func nothingStored(away *problem, results []byte) *response {
-	r := away.response()
-	r.body = append(append(r.body[:len(r.body)-1], ','), results[1:]...)
-	return r
 }
 
 // outcomes are what became of the messages of a batch.

@@ -50,75 +50,46 @@ func Calls() map[string][]int {
 	return calls
 }
 
-// calledAs notes which call an answer is to.
-func calledAs(w http.ResponseWriter, call string) {
-	if a, ok := w.(*responseWriter); ok {
-		a.call = call
-	}
-}
-
-// refusedWith notes why a call, or a message of it, was refused.
-func refusedWith(w http.ResponseWriter, p *problem) {
-	if a, ok := w.(*responseWriter); ok {
-		a.refusal = p
-	}
-}
-
-// callerIs notes whose key a call had.
-func callerIs(w http.ResponseWriter, who string) {
-	if a, ok := w.(*responseWriter); ok {
-		a.who = who
-	}
-}
-
-// handOn notes that the engine sees the messages of a call, and of how many that
-// it does not.
-func (c *request) handOn(refused int) {
-	if a, ok := c.w.(*responseWriter); ok {
-		a.handed, a.refused = true, refused
-	}
-}
-
 // publishes reports whether it is a call that takes messages.
-func (a *responseWriter) publishes() bool { return a.call == idPublish || a.call == idBatch }
+func (w *responseWriter) publishes() bool { return w.call == idPublish || w.call == idBatch }
 
 // tell counts a call and, where it was refused, logs it.
-func (s *server) tell(a *responseWriter, r *http.Request) {
-	status := a.status
+func (s *server) tell(w *responseWriter, r *http.Request) {
+	status := w.status
 	if status == 0 {
 		status = http.StatusOK
 	}
 	refused := 400 <= status && status < 500
 	if s.counter != nil {
-		s.counter.Requested(a.call, status)
+		s.counter.Requested(w.call, status)
 		switch {
-		case a.refused > 0:
-			s.counter.Refused(a.refused)
-		case refused && a.publishes() && !a.handed:
+		case w.refused > 0:
+			s.counter.Refused(w.refused)
+		case refused && w.publishes() && !w.handed:
 			s.counter.Refused(1)
 		}
 	}
-	if a.refusal == nil || a.refusal.kind.status >= 500 { // what is ours is told elsewhere
+	if w.refusal == nil || w.refusal.kind.status >= 500 { // what is ours is told elsewhere
 		return
 	}
 	ctx := r.Context()
 	if s.log.Enabled(ctx, slog.LevelDebug) {
-		s.log.LogAttrs(ctx, slog.LevelDebug, "request refused", a.why()...)
+		s.log.LogAttrs(ctx, slog.LevelDebug, "request refused", w.why()...)
 	}
-	if status := a.refusal.kind.status; status == http.StatusUnauthorized || status == http.StatusForbidden || a.publishes() {
-		s.refusals.note(ctx, s.log, a, r)
+	if status := w.refusal.kind.status; status == http.StatusUnauthorized || status == http.StatusForbidden || w.publishes() {
+		s.refusals.note(ctx, s.log, w, r)
 	}
 }
 
 // why tells what was refused, and for what reason. Of a field it tells the path
 // alone: the detail may repeat a value, which the caller is told and no log.
-func (a *responseWriter) why() []slog.Attr {
-	p := a.refusal
+func (w *responseWriter) why() []slog.Attr {
+	p := w.refusal
 	attrs := []slog.Attr{
-		slog.String("call", a.call), slog.Int("status", p.kind.status), slog.String("problem", p.kind.word),
+		slog.String("call", w.call), slog.Int("status", p.kind.status), slog.String("problem", p.kind.word),
 	}
-	if a.who != "" {
-		attrs = append(attrs, slog.String("key", a.who))
+	if w.who != "" {
+		attrs = append(attrs, slog.String("key", w.who))
 	}
 	if len(p.fields) > 0 {
 		return append(attrs, slog.String("field", p.fields[0].Path))
@@ -146,9 +117,9 @@ type refusedCaller struct {
 }
 
 // note logs a refusal where its caller's turn has come.
-func (f *refusals) note(ctx context.Context, log *slog.Logger, a *responseWriter, r *http.Request) {
-	who, address := "key "+a.who, ""
-	if a.who == "" {
+func (f *refusals) note(ctx context.Context, log *slog.Logger, w *responseWriter, r *http.Request) {
+	who, address := "key "+w.who, ""
+	if w.who == "" {
 		address = r.RemoteAddr
 		if host, _, err := net.SplitHostPort(address); err == nil {
 			address = host
@@ -159,7 +130,7 @@ func (f *refusals) note(ctx context.Context, log *slog.Logger, a *responseWriter
 	if !ok {
 		return
 	}
-	attrs := a.why()
+	attrs := w.why()
 	if address != "" && caller != everyoneElse {
 		attrs = append(attrs, slog.String("address", address))
 	}

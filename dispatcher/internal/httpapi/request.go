@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"mime"
@@ -16,55 +17,82 @@ import (
 )
 
 // request is a request on its way to its handler. The framework only documents
-// the operations; the handlers read what they need themselves, since a filter
-// may be repeated, an unknown one is refused, and a body must be decoded once
-// and strictly.
+// the operations, and the handlers read what they need: a filter may be repeated,
+// an unknown one is refused, and a body must be decoded once and strictly.
 type request struct {
 	r     *http.Request
-	w     http.ResponseWriter
-	reads bool // the caller has the scope read
+	w     *responseWriter
+	of    *operation
+	reads bool       // the caller has the scope read
+	query url.Values // of known parameters only
 }
 
-// id is the message that the path names. One that can't be an id names none.
-func (c *request) id() (string, error) {
-	id := c.r.PathValue("id")
-	if !dispatcher.ValidID(id) {
-		return "", dispatcher.ErrNotFound
+// id is what the path names.
+func (q *request) id() string { return q.r.PathValue("id") }
+
+// check refuses what no handler need look at: a body where none is taken, a name
+// that can't be one, unknown parameters.
+func (q *request) check() error {
+	if q.of.body == nil && q.of.method != http.MethodGet {
+		if err := q.noBody(); err != nil {
+			return err
+		}
 	}
-	return id, nil
+	if of := q.of.subject; of != nil && !of.valid(q.id()) {
+		return of.missing
+	}
+	if q.r.URL.RawQuery == "" || q.of.anyQuery {
+		return nil
+	}
+	return q.parseQuery()
 }
 
-// query reads the parameters of a request that takes only known ones.
-func (c *request) query(known ...string) (url.Values, error) {
-	q, err := url.ParseQuery(c.r.URL.RawQuery)
-	if err != nil {
-		return nil, &problem{kind: malformed, detail: "the query is not properly encoded"}
+// noBody makes sure that there is no body, or an empty object: a field that is
+// passed over would seem to be obeyed.
+func (q *request) noBody() error {
+	if q.r.ContentLength == 0 {
+		return nil
+	}
+	var first [64]byte // more than an empty object needs
+	n, err := io.ReadFull(q.r.Body, first[:])
+	text := bytes.Join(bytes.Fields(first[:n]), nil)
+	switch {
+	case err == nil, len(text) > 0 && string(text) != "{}":
+		return wrongField("$", "this call takes no body: leave it out")
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return nil
+	}
+	return errCutShort
+}
+
+var errCutShort = &problem{kind: malformed, detail: "the body ended too early or is badly framed"}
+
+// parseQuery reads the parameters, of which the operation must know each.
+func (q *request) parseQuery() (err error) {
+	if q.query, err = url.ParseQuery(q.r.URL.RawQuery); err != nil {
+		return &problem{kind: malformed, detail: "the query is not properly encoded"}
+	}
+	var known []string
+	for _, p := range q.of.params {
+		if p.In == inQuery {
+			known = append(known, p.Name)
+		}
 	}
 	var wrong []dispatcher.FieldError
-	for name := range q {
+	for name := range q.query {
 		if !slices.Contains(known, name) {
 			wrong = append(wrong, dispatcher.FieldError{
-				Path: "query" + member(name), Detail: "is unknown; known are " + list(known),
+				Path: "query" + member(name), Detail: "is unknown; known are " + cmp.Or(strings.Join(known, ", "), "none"),
 			})
 		}
 	}
 	slices.SortFunc(wrong, func(a, b dispatcher.FieldError) int { return strings.Compare(a.Path, b.Path) })
-	if p := wrongFields(wrong); p != nil {
-		return nil, p
-	}
-	return q, nil
-}
-
-func list(names []string) string {
-	if len(names) == 0 {
-		return "none"
-	}
-	return strings.Join(names, ", ")
+	return wrongFields(wrong)
 }
 
 // only is the value of a parameter that may stand once.
-func only(q url.Values, name string) (string, error) {
-	switch values := q[name]; {
+func (q *request) only(name string) (string, error) {
+	switch values := q.query[name]; {
 	case len(values) == 0:
 		return "", nil
 	case len(values) > 1:
@@ -76,36 +104,37 @@ func only(q url.Values, name string) (string, error) {
 	}
 }
 
-// name is the endpoint that the path names. One that can't be a name is
-// nobody's.
-func (c *request) name() (string, error) {
-	name := c.r.PathValue("id")
-	if !dispatcher.ValidName(name) {
-		return "", dispatcher.ErrNoEndpoint
+// yes reads a parameter that is true or false, which it is where it is left out.
+func (q *request) yes(name string) (bool, error) {
+	switch text, err := q.only(name); {
+	case err != nil:
+		return false, err
+	case text == "true":
+		return true, nil
+	case text == "" || text == "false":
+		return false, nil
+	default:
+		return false, wrongField("query."+name, "must be true or false")
 	}
-	return name, nil
 }
 
-// json reads a body of JSON of at most limit bytes, in a media type that is
-// JSON or one of also. The caller gives the buffer back with release when
-// nothing refers to it any more.
-func (c *request) json(limit int64, also ...string) (*bytes.Buffer, error) {
-	if c.r.URL.RawQuery != "" {
-		if _, err := c.query(); err != nil {
-			return nil, err
-		}
-	}
-	if err := checkMedia(c.r.Header, also); err != nil {
+// receive reads the body into a buffer, which the caller gives back with release.
+func (q *request) receive() (*bytes.Buffer, error) {
+	if err := checkMedia(q.r.Header, q.of.media); err != nil {
 		return nil, err
 	}
-	if c.r.ContentLength > limit {
-		return nil, over(limit)
+	body, most := q.r.Body, q.r.ContentLength
+	switch {
+	case most > q.of.limit:
+		return nil, q.tooLarge()
+	case most < 0: // else the server gives no more than was announced
+		most = q.of.limit
+		body = http.MaxBytesReader(q.w, body, most)
 	}
-	body, most := c.r.Body, c.r.ContentLength
-	if most < 0 { // else the server gives no more than was announced
-		body, most = http.MaxBytesReader(c.w, body, limit), limit
+	if g := guestOf(q.r.Context()); g != nil {
+		q.w.held.own = g.share
 	}
-	buf, err := receive(body, c.held(), most)
+	buf, err := receive(body, &q.w.held, most)
 	if err == nil {
 		_ = body.Close() // so that the server need not look whether something is left
 		return buf, nil
@@ -117,64 +146,35 @@ func (c *request) json(limit int64, also ...string) (*bytes.Buffer, error) {
 	case err == errNoRoom:
 		return nil, &problem{kind: crowded, detail: "nothing was changed; send it again in a moment, or in smaller batches"}
 	case errors.As(err, &tooMany):
-		return nil, over(limit)
+		return nil, q.tooLarge()
 	case errors.As(err, &network) && network.Timeout():
 		return nil, &problem{kind: tooSlow}
 	default:
-		return nil, &problem{kind: malformed, detail: "the body ended too early or is badly framed"}
+		return nil, errCutShort
 	}
 }
 
-func over(limit int64) *problem {
-	return &problem{kind: tooLarge, detail: "the request has more than " + strconv.FormatInt(limit, 10) + " bytes"}
-}
-
-// noBody makes sure that a call which takes none has no body, or an empty object:
-// a field that is passed over would seem to be obeyed.
-func (c *request) noBody() error {
-	if c.r.ContentLength == 0 {
-		return nil
-	}
-	var first [64]byte // more than an empty object needs
-	n, err := io.ReadFull(c.r.Body, first[:])
-	text := bytes.Join(bytes.Fields(first[:n]), nil)
-	switch {
-	case err == nil, len(text) > 0 && string(text) != "{}":
-		return wrongField("$", "this call takes no body: leave it out")
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return nil
-	}
-	return &problem{kind: malformed, detail: "the body ended too early or is badly framed"}
-}
-
-// held is what the request has of the budget for bodies, until it ends.
-func (c *request) held() *held {
-	a, ok := c.w.(*responseWriter)
-	if !ok {
-		return &held{}
-	}
-	if g := guestOf(c.r.Context()); g != nil {
-		a.held.own = g.share
-	}
-	return &a.held
+func (q *request) tooLarge() *problem {
+	return &problem{kind: tooLarge, detail: "the request has more than " + strconv.FormatInt(q.of.limit, 10) + " bytes" + q.of.cure}
 }
 
 const sendJSON = "Content-Type: " + mediaJSON
 
-// checkMedia takes JSON in UTF-8 as it is, nothing packed.
-func checkMedia(h http.Header, also []string) error {
+// checkMedia takes JSON in UTF-8 that is not compressed, under its media type or
+// under another one that is taken for it.
+func checkMedia(h http.Header, other string) error {
 	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return &problem{kind: badMedia, detail: "a content encoding is not taken: send the body as it is"}
 	}
 	given := h["Content-Type"]
-	if len(given) == 1 && given[0] == "application/json" {
+	if len(given) == 1 && given[0] == mediaJSON {
 		return nil
 	}
 	if len(given) != 1 {
 		return &problem{kind: badMedia, detail: "send one header: " + sendJSON}
 	}
 	media, params, err := mime.ParseMediaType(given[0])
-	if err != nil || media != mediaJSON && !slices.Contains(also, media) {
+	if err != nil || media != mediaJSON && media != other {
 		return &problem{kind: badMedia, detail: "it is " + clip(given[0]) + "; send the header " + sendJSON}
 	}
 	if charset := params["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {

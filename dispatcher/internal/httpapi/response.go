@@ -17,6 +17,41 @@ const (
 	mediaProblem = "application/problem+json"
 )
 
+// responseWriter remembers whether an answer was begun, and what is told of it at its end.
+type responseWriter struct {
+	http.ResponseWriter
+	begun  bool
+	status int  // 0: none was written
+	held   held // of the budget for bodies
+
+	call    string   // one of Calls
+	who     string   // name of its key; empty: it had none that is known
+	refusal *problem // why it, or a message of it, was refused; nil: it was not
+	handed  bool     // the engine saw its messages, and counts them
+	refused int      // messages that it did not see
+}
+
+// WriteHeader begins the answer.
+func (w *responseWriter) WriteHeader(status int) {
+	w.begun, w.status = true, status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write goes on with the answer.
+func (w *responseWriter) Write(b []byte) (int, error) {
+	w.begun = true
+	return w.ResponseWriter.Write(b)
+}
+
+// refuse answers with a problem, and notes it.
+func (w *responseWriter) refuse(p *problem) {
+	w.refusal = p
+	p.write(w)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
 // typeJSON is shared by all answers: nobody changes it.
 var typeJSON = []string{mediaJSON}
 
@@ -31,28 +66,28 @@ type response struct {
 }
 
 // write answers. It may be done once.
-func (a *response) write(w http.ResponseWriter) {
+func (r *response) write(w http.ResponseWriter) {
 	h := w.Header()
-	switch a.contentType {
+	switch r.contentType {
 	case mediaJSON:
 		h["Content-Type"] = typeJSON
 	case "":
 	default:
-		h.Set("Content-Type", a.contentType)
+		h.Set("Content-Type", r.contentType)
 	}
-	if a.retryAfter != "" {
-		h.Set("Retry-After", a.retryAfter)
+	if r.retryAfter != "" {
+		h.Set("Retry-After", r.retryAfter)
 	}
-	if a.cacheControl != "" {
-		h.Set("Cache-Control", a.cacheControl)
+	if r.cacheControl != "" {
+		h.Set("Cache-Control", r.cacheControl)
 	}
-	if len(a.body) > countedBody {
-		h.Set("Content-Length", strconv.Itoa(len(a.body)))
+	if len(r.body) > countedBody {
+		h.Set("Content-Length", strconv.Itoa(len(r.body)))
 	}
-	w.WriteHeader(a.status)
-	_, _ = w.Write(a.body) // a caller who is gone needs no answer
-	if a.borrowed != nil {
-		release(a.borrowed)
+	w.WriteHeader(r.status)
+	_, _ = w.Write(r.body) // a caller who is gone needs no answer
+	if r.borrowed != nil {
+		release(r.borrowed)
 	}
 }
 

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -32,112 +31,78 @@ const (
 
 // rotateSecret serves POST /v1/endpoints/{id}/rotate-secret, and answers the new
 // secret this once.
-func (s *server) rotateSecret(ctx context.Context, c *request) (*response, error) {
-	name, err := c.name()
-	if err != nil {
-		return nil, err
+func (s *server) rotateSecret(ctx context.Context, q *request) (*response, error) {
+	p := decoded[rotation]{value: newRotation()}
+	if q.r.ContentLength != 0 { // else there is no body, which is fine
+		var err error
+		if p, err = decode(q, decodeRotation); err != nil {
+			return nil, err
+		}
 	}
-	asked, err := c.rotation()
-	if err != nil {
-		return nil, err
-	}
-	if asked.given {
-		view, err := s.svc.Endpoint(ctx, name) // its signature says what a secret is
+	var next signer.Secret
+	if p.has(bitNextSecret) {
+		view, err := s.svc.Endpoint(ctx, q.id()) // its signature says what a secret is
 		if err != nil {
 			return nil, err
 		}
-		if asked.next, err = view.Signature.ParseSecret(asked.text); err != nil {
-			asked.wrong = join(asked.wrong, []dispatcher.FieldError{{Path: "$.secret", Detail: err.Error()}})
+		if next, err = view.Signature.ParseSecret(p.value.secret); err != nil {
+			p.wrong = join(p.wrong, []dispatcher.FieldError{{Path: "$.secret", Detail: err.Error()}})
 		}
 	}
-	if p := wrongFields(asked.wrong); p != nil {
-		return nil, p
+	if err := wrongFields(p.wrong); err != nil {
+		return nil, err
 	}
-	view, err := s.svc.RotateSecret(ctx, name, asked.next, asked.overlap)
+	view, err := s.svc.RotateSecret(ctx, q.id(), next, p.value.overlap)
 	if err != nil {
 		return nil, err
 	}
-	w, err := wireRotated(view)
-	if err != nil {
-		return nil, fmt.Errorf("rotate secret of %s: %w", view.ID, err)
+	if len(view.Secrets) == 0 {
+		return nil, fmt.Errorf("rotate secret of %s: %w", view.ID, dispatcher.ErrSealed)
 	}
-	return answerJSON(http.StatusOK, w)
-}
-
-// wireRotated is an endpoint with the secret that it was just given.
-func wireRotated(v dispatcher.EndpointView) (wire.Rotated, error) {
-	e, err := wireEndpoint(v)
-	if err != nil || len(v.Secrets) == 0 {
-		return wire.Rotated{}, errors.Join(err, dispatcher.ErrSealed)
-	}
-	w := wire.Rotated{EndpointView: e}
-	w.Secret = v.Secrets[0].Secret.Reveal()
-	w.PublicKey, _ = v.Secrets[0].Secret.PublicKey()
-	if len(v.Secrets) > 1 && v.Signature.Rotates() {
-		w.PreviousUntil = wire.Time{Time: v.Secrets[1].Until}
-	}
-	return w, nil
+	return answerJSON(http.StatusOK, wireRotated(view))
 }
 
 // rotation is what a call to rotate a secret asks for.
 type rotation struct {
 	overlap time.Duration
-	text    string // of the secret
-	given   bool   // there is one
-	next    signer.Secret
-	wrong   []dispatcher.FieldError
+	secret  string // where it is given
 }
 
-// rotation reads a rotation, which may have no body at all.
-func (c *request) rotation() (rotation, error) {
-	if c.r.ContentLength == 0 {
-		_, err := c.query()
-		return rotation{overlap: usualOverlap}, err
-	}
-	buf, err := c.json(rotationBytes)
-	if err != nil {
-		return rotation{}, err
-	}
-	defer release(buf)
-	return decodeRotation(buf)
+var rotationFields = fieldset[rotation]{
+	{name: "overlap", set: setOverlap},
+	{name: "secret", set: func(r *rotation, v jsontext.Value) error { return text(&r.secret, v) }},
 }
 
-func decodeRotation(buf *bytes.Buffer) (rotation, error) {
-	r := rotation{overlap: usualOverlap}
-	object, err := members(buf, func(name string, v jsontext.Value) {
-		var err error
-		switch {
-		case name != "overlap" && name != "secret":
-			err = errors.New("is unknown")
-		case v.Kind() == 'n': // left out
-		case name == "overlap":
-			if err = duration(&r.overlap, v); err == nil && (r.overlap < 0 || r.overlap > dispatcher.MaxOverlap) {
-				err = errors.New("must be 0s to 30d")
-			}
-		default:
-			r.given = true
-			err = text(&r.text, v)
-		}
-		if err != nil {
-			r.wrong = append(r.wrong, dispatcher.FieldError{Path: "$" + member(name), Detail: err.Error()})
-		}
-	})
-	if err == nil && !object {
-		r.wrong = []dispatcher.FieldError{{Path: "$", Detail: "must be an object"}}
+var bitNextSecret = rotationFields.bit("secret")
+
+func newRotation() *rotation { return &rotation{overlap: usualOverlap} }
+
+func decodeRotation(d *decoder) decoded[rotation] {
+	return rotationFields.fill(d, single, newRotation())
+}
+
+func setOverlap(r *rotation, v jsontext.Value) error {
+	err := duration(&r.overlap, v)
+	if err == nil && (r.overlap < 0 || r.overlap > dispatcher.MaxOverlap) {
+		return errors.New("must be 0s to 30d")
 	}
-	return r, err
+	return err
+}
+
+// wireRotated is an endpoint with the secret that it was just given.
+func wireRotated(v dispatcher.EndpointView) wire.Rotated {
+	w := wire.Rotated{EndpointView: wireEndpoint(v)}
+	w.Secret = v.Secrets[0].Secret.Reveal()
+	w.PublicKey, _ = v.Secrets[0].Secret.PublicKey()
+	if len(v.Secrets) > 1 && v.Signature.Rotates() {
+		w.PreviousUntil = wire.Time{Time: v.Secrets[1].Until}
+	}
+	return w
 }
 
 // secret serves GET /v1/endpoints/{id}/secret.
-func (s *server) secret(ctx context.Context, c *request) (*response, error) {
-	name, err := c.name()
-	if err != nil {
-		return nil, err
-	}
-	if _, err := c.query(); err != nil {
-		return nil, err
-	}
-	view, err := s.svc.Endpoint(ctx, name)
+func (s *server) secret(ctx context.Context, q *request) (*response, error) {
+	view, err := s.svc.Endpoint(ctx, q.id())
 	if err != nil {
 		return nil, err
 	}
@@ -157,8 +122,8 @@ func (s *server) secret(ctx context.Context, c *request) (*response, error) {
 // living are the secrets that sign still.
 func (s *server) living(all []dispatcher.EndpointSecret) []dispatcher.EndpointSecret {
 	now := time.Now()
-	if s.limits.Now != nil {
-		now = s.limits.Now()
+	if s.policy.Now != nil {
+		now = s.policy.Now()
 	}
 	out := make([]dispatcher.EndpointSecret, 0, len(all))
 	for _, one := range all {
@@ -170,18 +135,11 @@ func (s *server) living(all []dispatcher.EndpointSecret) []dispatcher.EndpointSe
 }
 
 // test serves POST /v1/endpoints/{id}/test.
-func (s *server) test(ctx context.Context, c *request) (*response, error) {
-	name, err := c.name()
-	if err != nil {
-		return nil, err
-	}
-	if _, err := c.query(); err != nil {
-		return nil, err
-	}
+func (s *server) test(ctx context.Context, q *request) (*response, error) {
 	// The receiver may take longer than any other call does. Where that can't be
 	// allowed for, a late answer is cut.
-	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(testTime))
-	result, err := s.svc.TestEndpoint(ctx, name)
+	_ = http.NewResponseController(q.w).SetWriteDeadline(time.Now().Add(testTime))
+	result, err := s.svc.TestEndpoint(ctx, q.id())
 	if err != nil {
 		return nil, err
 	}
@@ -198,24 +156,20 @@ func (s *server) test(ctx context.Context, c *request) (*response, error) {
 // webhookKeys serves GET /.well-known/webhook-keys. It needs no key, so it does
 // not tell whether an endpoint without a public key is there at all, and asks
 // the store once a minute at most. Receivers may keep the answer that long.
-func (s *server) webhookKeys(ctx context.Context, c *request) (*response, error) {
-	q, err := c.query("endpoint", "limit", "cursor")
-	if err != nil {
-		return nil, err
-	}
-	p := filterParser{q: q}
+func (s *server) webhookKeys(ctx context.Context, q *request) (*response, error) {
+	p := filterParser{q: q.query}
 	var f dispatcher.PublicKeyFilter
-	f.Limit, f.Cursor = p.pageOf(maxKeys)
+	f.Limit, f.Cursor = p.page(maxKeys)
 	p.each("endpoint", func(v string) string {
 		if !dispatcher.ValidName(v) {
 			return "must be the id or the uid of an endpoint"
 		}
 		return unless(f.Cursor == "", "has a page of its own: leave the cursor out")
 	})
-	if wrong := wrongFields(p.wrong); wrong != nil {
-		return nil, wrong
+	if err := wrongFields(p.wrong); err != nil {
+		return nil, err
 	}
-	page, err := s.publicKeys(ctx, f, q["endpoint"])
+	page, err := s.publicKeys(ctx, f, q.query["endpoint"])
 	if err != nil {
 		return nil, err
 	}

@@ -27,20 +27,12 @@ type Options struct {
 	Log     *slog.Logger // nil: slog.Default()
 }
 
-// keyring holds the keys of the options.
-func (o Options) keyring() *Keyring {
-	if o.Keyring != nil {
-		return o.Keyring
-	}
-	return NewKeyring(o.Keys)
-}
-
 // server serves the API.
 type server struct {
 	svc       Service
 	keys      *Keyring
 	strangers bool // may call from anywhere: where there are no keys, they have no scope either
-	limits    dispatcher.Policy
+	policy    dispatcher.Policy
 	bodies    *bodies
 	single    int64        // most bytes of the request of one message
 	figures   http.Handler // nil: nobody counts
@@ -59,19 +51,48 @@ func New(svc Service, o Options) (http.Handler, error) {
 	o.Policy.Passed = &dispatcher.Passed{}
 	// One key may hold half of the budget, which has room for the largest message at least.
 	budget := max(cmp.Or(max(o.Bodies, 0), bodyBytes), 2*(plainBytes(o.Policy.MaxBody)+firstBody))
+	s := newServer(svc, o, budget)
+	s.single = singleBytes(o.Policy.MaxBody, budget)
+	if err := s.register(o.Version); err != nil {
+		return nil, fmt.Errorf("serve api: %w", err)
+	}
+	s.routeProfiles()
+	s.mux.HandleFunc("/", s.noRoute)
+	return s, nil
+}
+
+func newServer(svc Service, o Options, bodies int64) *server {
 	s := &server{
-		svc: svc, keys: o.keyring(), limits: o.Policy, single: singleBytes(o.Policy.MaxBody, budget), bodies: newBodies(budget),
-		figures: o.Metrics, counter: o.Counter, log: o.Log, mux: http.NewServeMux(), fastPath: map[string]http.HandlerFunc{},
+		svc: svc, keys: o.Keyring, policy: o.Policy, bodies: newBodies(bodies), figures: o.Metrics, counter: o.Counter, log: o.Log,
+		mux: http.NewServeMux(), fastPath: map[string]http.HandlerFunc{},
+	}
+	if s.keys == nil {
+		s.keys = NewKeyring(o.Keys)
 	}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	if err := s.register(o.Version); err != nil {
-		return nil, fmt.Errorf("serve api: %w", err)
+	return s
+}
+
+// NewOpen makes the handler of an address of its own, open to everybody who
+// reaches it: /metrics for a scraper, /healthz and /readyz for an orchestrator.
+// Only a key with the scope read is told by /readyz why, or everybody where
+// there are no keys and the address is local: a loopback one.
+func NewOpen(svc Service, o Options, isLocal bool) http.Handler {
+	s := newServer(svc, o, o.Bodies)
+	s.strangers = !isLocal
+	for _, op := range s.healthOperations() {
+		s.handle(op)
 	}
-	s.profile()
-	s.mux.HandleFunc("/", s.noRoute)
-	return s, nil
+	s.mux.Handle("GET /metrics", o.Metrics)
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mux.ServeHTTP(s.begin(w), r)
+	})
+	if isLocal {
+		return Local(h)
+	}
+	return h
 }
 
 // answerWithin bounds reading, waiting for the store, and an answer of a few
@@ -99,95 +120,37 @@ var (
 	noStore = []string{"no-store"} // answers hold payment data
 )
 
-// serve routes to an operation.
-func (s *server) serve(o operation) {
-	pattern := o.method + " " + o.path
-	h := func(w http.ResponseWriter, r *http.Request) {
-		calledAs(w, o.id)
-		has, who, refused := s.authorise(r, o.scope, o.id)
-		callerIs(w, who)
-		if refused != nil {
-			refusedWith(w, refused)
-			refused.write(w)
-			return
-		}
-		ctx := r.Context()
-		if o.scope == scopeAdmin { // what is done is kept with who asked for it
-			ctx = dispatcher.WithCaller(ctx, who)
-		}
-		c := &request{r: r, w: w, reads: has.allows(scopeRead)}
-		var answer *response
-		var err error
-		if o.body == nil && o.method != http.MethodGet {
-			err = c.noBody()
-		}
-		if err == nil {
-			answer, err = o.serve(ctx, c)
-		}
-		if err != nil {
-			p := s.problem(ctx, err).of(r.Method)
-			refusedWith(w, p)
-			answer = p.response()
-		}
-		answer.write(w)
-	}
-	s.mux.HandleFunc(pattern, h)
-	if o.fastPath {
-		s.fastPath[o.path] = func(w http.ResponseWriter, r *http.Request) {
-			r.Pattern = pattern // as the mux would
-			h(w, r)
-		}
-	}
-}
-
-// profile routes to the profiles.
-func (s *server) profile() {
-	p := &profiles{}
-	h := func(w http.ResponseWriter, r *http.Request) {
-		calledAs(w, callProfile)
-		_, who, refused := s.authorise(r, scopeAdmin, callProfile)
-		callerIs(w, who)
-		if refused != nil {
-			refusedWith(w, refused)
-			refused.write(w)
-			return
-		}
-		p.ServeHTTP(w, r)
-	}
-	s.mux.HandleFunc(strings.TrimSuffix(profilesPath, "/"), func(w http.ResponseWriter, _ *http.Request) { // the mux would send the caller on
-		(&problem{kind: notFound, detail: "no such path; the profiles are at " + profilesPath}).write(w)
-	})
-	s.mux.HandleFunc("GET "+profilesPath, h)
-	s.mux.HandleFunc("POST "+profilesPath+"symbol", h) // addresses may be too many for a URL
-}
-
 // ServeHTTP serves a request, and answers with a problem where a handler
 // panics.
-func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	a := &responseWriter{ResponseWriter: w, call: callOther, held: held{from: s.bodies}}
-	defer a.held.end()
-	defer s.tell(a, r)
-	defer s.recover(a, r)
-	h := w.Header()
-	h["X-Content-Type-Options"] = noSniff
-	h["Cache-Control"] = noStore
+func (s *server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	w := s.begin(rw)
+	defer w.held.end()
+	defer s.tell(w, r)
+	defer s.recover(w, r)
 	if s.keys.keys().Empty() {
 		if p := local(r); p != nil {
-			refusedWith(a, p)
-			p.write(a)
+			w.refuse(p)
 			return
 		}
 		guestOf(r.Context()).trust(nil)
 	}
 	if h := s.fastPath[r.URL.Path]; h != nil && r.Method == http.MethodPost && r.URL.RawPath == "" {
-		h(a, r)
+		h(w, r)
 		return
 	}
 	if unclean(r.URL.EscapedPath()) { // the mux would send the caller elsewhere
-		s.noRoute(a, r)
+		s.noRoute(w, r)
 		return
 	}
-	s.mux.ServeHTTP(a, r)
+	s.mux.ServeHTTP(w, r)
+}
+
+// begin wraps a writer, with the headers that every answer has.
+func (s *server) begin(w http.ResponseWriter) *responseWriter {
+	h := w.Header()
+	h["X-Content-Type-Options"] = noSniff
+	h["Cache-Control"] = noStore
+	return &responseWriter{ResponseWriter: w, call: callOther, held: held{from: s.bodies}}
 }
 
 // unclean looks at a path as it was sent, as the mux does: a URL may stand
@@ -197,38 +160,9 @@ func unclean(escaped string) bool {
 	return strings.Contains(escaped, "//") || strings.Contains(path, "/./") || strings.Contains(path, "/../")
 }
 
-// responseWriter remembers whether an answer was begun, and what is told of it at its end.
-type responseWriter struct {
-	http.ResponseWriter
-	begun  bool
-	status int  // 0: none was written
-	held   held // of the budget for bodies
-
-	call    string   // one of Calls
-	who     string   // name of its key; empty: it had none that is known
-	refusal *problem // why it, or a message of it, was refused; nil: it was not
-	handed  bool     // the engine saw its messages, and counts them
-	refused int      // messages that it did not see
-}
-
-// WriteHeader begins the answer.
-func (a *responseWriter) WriteHeader(status int) {
-	a.begun, a.status = true, status
-	a.ResponseWriter.WriteHeader(status)
-}
-
-// Write goes on with the answer.
-func (a *responseWriter) Write(b []byte) (int, error) {
-	a.begun = true
-	return a.ResponseWriter.Write(b)
-}
-
-// Unwrap is for http.ResponseController.
-func (a *responseWriter) Unwrap() http.ResponseWriter { return a.ResponseWriter }
-
 // recover makes an answer of a panic, or cuts the connection where one was
 // begun: half an answer must not pass for a whole one.
-func (s *server) recover(a *responseWriter, r *http.Request) {
+func (s *server) recover(w *responseWriter, r *http.Request) {
 	v := recover()
 	if v == nil {
 		return
@@ -238,11 +172,11 @@ func (s *server) recover(a *responseWriter, r *http.Request) {
 	}
 	s.log.ErrorContext(r.Context(), "request panicked",
 		"method", r.Method, "route", r.Pattern, "err", fmt.Sprint(v), "stack", string(debug.Stack()))
-	if a.begun {
+	if w.begun {
 		panic(http.ErrAbortHandler)
 	}
 	p, _ := asProblem(errPanic)
-	p.write(a)
+	p.write(w)
 }
 
 var errPanic = errors.New("panic")

@@ -11,10 +11,7 @@ import (
 )
 
 // stats serves GET /v1/stats.
-func (s *server) stats(ctx context.Context, c *request) (*response, error) {
-	if _, err := c.query(); err != nil {
-		return nil, err
-	}
+func (s *server) stats(ctx context.Context, q *request) (*response, error) {
 	st, err := s.svc.Stats(ctx)
 	if err != nil {
 		return nil, err
@@ -56,9 +53,9 @@ func (s *server) healthz(context.Context, *request) (*response, error) {
 // readyz serves GET /readyz. A store that does not keep what DURABILITY promises
 // is not one to publish to. Strangers may ask, for a load balancer has no key:
 // they are told whether, and not why, since that names the store.
-func (s *server) readyz(ctx context.Context, c *request) (*response, error) {
+func (s *server) readyz(ctx context.Context, q *request) (*response, error) {
 	store, err := s.svc.Ready(ctx)
-	if !c.reads && (err != nil || store.Durable == dispatcher.No) {
+	if !q.reads && (err != nil || store.Durable == dispatcher.No) {
 		return nil, &problem{kind: unavailable, detail: "a key with the scope read is told why"}
 	}
 	if err != nil {
@@ -68,7 +65,7 @@ func (s *server) readyz(ctx context.Context, c *request) (*response, error) {
 		return nil, &problem{kind: weak, detail: notDurable(store)}
 	}
 	w := wire.Ready{Status: "ready"}
-	if c.reads {
+	if q.reads {
 		told := wireStore(store)
 		w.Store = &told
 		if paused, total, err := s.svc.PausedLanes(ctx); err == nil { // else it is ready all the same
@@ -101,4 +98,12 @@ func wireStore(i dispatcher.StoreInfo) wire.Store {
 		w.Checks[n] = wire.Check{Name: c.Name, Holds: c.Holds.String(), Needed: c.Needed, Detail: c.Detail}
 	}
 	return w
+}
+
+// metrics serves GET /metrics.
+func (s *server) metrics(ctx context.Context, q *request) (*response, error) {
+	r := q.r.Clone(ctx)
+	r.Header.Del("Accept-Encoding") // no answer of the API is compressed
+	s.figures.ServeHTTP(q.w, r)
+	return nil, nil
 }

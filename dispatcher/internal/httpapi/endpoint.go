@@ -1,0 +1,232 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/signer"
+)
+
+// endpointDraft is an endpoint that is created or changed.
+type endpointDraft struct {
+	*dispatcher.Endpoint
+	secret string // where it is given
+}
+
+const isLast = "can't be changed: create another endpoint"
+
+const isTold = "is only answered"
+
+// endpointFields are all fields of the contract.
+var endpointFields = fieldset[endpointDraft]{
+	{name: "url", set: func(e *endpointDraft, v jsontext.Value) error { return filled(&e.URL, v) }},
+	{name: "topics", set: setTopics, null: `["*"]`},
+	{name: "description", set: func(e *endpointDraft, v jsontext.Value) error { return text(&e.Description, v) }, null: `""`},
+	{name: "metadata", set: setMetadata, merge: mergeMetadata, null: itself},
+	{name: "signature", set: setSignature, merge: mergeSignature, null: `"standard"`},
+	{name: "ladder", set: func(e *endpointDraft, v jsontext.Value) error { return rungs(&e.Ladder, v) }, null: itself},
+	{name: "timeout", set: func(e *endpointDraft, v jsontext.Value) error { return timeout(&e.Timeout, v) }, null: itself},
+	{name: "max_in_flight", set: setMaxInFlight, null: itself},
+	{name: "rate", set: setRate, null: itself},
+	{name: "headers", set: setEndpointHeaders, merge: mergeHeaders, null: itself},
+	{name: "success", set: func(e *endpointDraft, v jsontext.Value) error { return success(&e.Success, v) }, merge: mergeSuccess, null: itself},
+	{name: "ordered", set: func(e *endpointDraft, v jsontext.Value) error { return boolean(&e.Ordered, v) }, null: "false"},
+	{name: "disabled", set: func(e *endpointDraft, v jsontext.Value) error { return boolean(&e.Disabled, v) }, null: "false"},
+	{
+		name: "uid", set: func(e *endpointDraft, v jsontext.Value) error { return filled(&e.UID, v) },
+		merge: func(e *endpointDraft, v jsontext.Value) error { return same(e.UID, v) }, null: `""`,
+	},
+	{
+		name: "tenant", set: func(e *endpointDraft, v jsontext.Value) error { return filled(&e.Tenant, v) },
+		merge: func(e *endpointDraft, v jsontext.Value) error { return same(e.Tenant, v) }, null: `""`,
+	},
+	{
+		name: "secret", set: func(e *endpointDraft, v jsontext.Value) error { return text(&e.secret, v) },
+		why: "can't be patched: POST /v1/endpoints/{id}/rotate-secret changes it",
+	},
+	{name: "id", why: "is made here; a uid is a name of your own"},
+	{name: "state", why: isTold + "; POST /v1/endpoints/{id}/pause or resume changes it"},
+	{name: "failing_since", why: isTold},
+	{name: "disabled_at", why: isTold},
+	{name: "disabled_reason", why: isTold},
+	{name: "in_flight", why: isTold},
+	{name: "waiting", why: isTold},
+	{name: "created_at", why: isTold},
+	{name: "updated_at", why: isTold},
+}
+
+var bitSecret = endpointFields.bit("secret")
+
+// decodeEndpoint reads an endpoint as it is to be created.
+func decodeEndpoint(d *decoder) decoded[endpointDraft] {
+	p := endpointFields.fill(d, single, &endpointDraft{Endpoint: &dispatcher.Endpoint{Topics: []string{"*"}, Signature: signer.Standard}})
+	if p.value == nil || !p.has(bitSecret) {
+		return p
+	}
+	secret, err := p.value.Signature.ParseSecret(p.value.secret) // the signature may have come behind it
+	if err != nil {
+		p.wrong = join(p.wrong, []dispatcher.FieldError{{Path: "$.secret", Detail: err.Error()}})
+	}
+	p.value.Secrets = []dispatcher.EndpointSecret{{Secret: secret}}
+	return p
+}
+
+func setTopics(e *endpointDraft, v jsontext.Value) error {
+	var raw []jsontext.Value
+	if v.Kind() != '[' || json.Unmarshal(v, &raw) != nil {
+		return errors.New("must be a list of texts")
+	}
+	topics := make([]string, len(raw)) // never nil: an empty list is not everything
+	for i, item := range raw {
+		if err := text(&topics[i], item); err != nil {
+			return dispatcher.FieldError{Path: fmt.Sprintf("$[%d]", i), Detail: err.Error()}
+		}
+	}
+	e.Topics = topics
+	return nil
+}
+
+// setMetadata reads texts; null leaves one out.
+func setMetadata(e *endpointDraft, v jsontext.Value) error {
+	all, err := texts(v)
+	if err != nil {
+		return err
+	}
+	for _, t := range all {
+		if !t.null {
+			e.note(t)
+		}
+	}
+	return nil
+}
+
+// note puts a text into the metadata.
+func (e *endpointDraft) note(t named) {
+	if e.Metadata == nil {
+		e.Metadata = map[string]string{}
+	}
+	e.Metadata[t.name] = t.text
+}
+
+func setSignature(e *endpointDraft, v jsontext.Value) error {
+	var name string
+	if err := text(&name, v); err != nil {
+		return err
+	}
+	scheme, err := signer.ParseScheme(name)
+	if err != nil {
+		return err
+	}
+	e.Signature = scheme
+	return nil
+}
+
+// setMaxInFlight reads a number; 0 is refused, since inside it means the default.
+func setMaxInFlight(e *endpointDraft, v jsontext.Value) error {
+	if v.Kind() == 'n' {
+		e.MaxInFlight = 0
+		return nil
+	}
+	n, err := strconv.Atoi(string(v))
+	if err != nil || n < 1 {
+		return errors.New("must be a whole number of at least 1")
+	}
+	e.MaxInFlight = n
+	return nil
+}
+
+func setRate(e *endpointDraft, v jsontext.Value) error {
+	if v.Kind() == 'n' {
+		e.Rate = dispatcher.Rate{}
+		return nil
+	}
+	var s string
+	if err := text(&s, v); err != nil {
+		return err
+	}
+	rate, err := dispatcher.ParseRate(s)
+	if err != nil {
+		return err
+	}
+	e.Rate = rate
+	return nil
+}
+
+func setEndpointHeaders(e *endpointDraft, v jsontext.Value) error {
+	all, err := texts(v)
+	if err != nil {
+		return err
+	}
+	next := make([]dispatcher.Header, 0, len(all))
+	for _, t := range all {
+		switch {
+		case t.null: // left out
+			continue
+		case t.text == wire.Hidden:
+			return errHidden(t.name)
+		}
+		next = append(next, dispatcher.Header{Name: t.name, Value: t.text})
+	}
+	e.Headers = inOrder(next)
+	return nil
+}
+
+// errHidden refuses what stands for a value in answers, where there is none.
+func errHidden(name string) error {
+	return dispatcher.FieldError{
+		Path:   "$" + member(name),
+		Detail: "is " + wire.Hidden + ", which stands for a value in answers: give the value, or leave the header out",
+	}
+}
+
+// inOrder sorts headers by name, so that the order in which they were given
+// makes no other endpoint.
+func inOrder(all []dispatcher.Header) []dispatcher.Header {
+	slices.SortStableFunc(all, func(a, b dispatcher.Header) int {
+		return strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name))
+	})
+	if len(all) == 0 {
+		return nil
+	}
+	return all
+}
+
+// wireEndpoint is an endpoint as callers read it: without its secrets, and with
+// the names of its headers only, whose values may be secret too.
+func wireEndpoint(v dispatcher.EndpointView) wire.EndpointView {
+	w := wire.EndpointView{
+		ID: v.ID,
+		Endpoint: wire.Endpoint{
+			UID: v.UID, Tenant: v.Tenant, URL: v.URL, Topics: v.Topics,
+			Description: v.Description, Metadata: v.Metadata, Signature: v.Signature.String(),
+			Ladder: v.Ladder, Timeout: wire.Duration(v.Timeout), MaxInFlight: v.MaxInFlight,
+			Rate: v.Rate.String(), Success: wireSuccess(v.Success), Ordered: v.Ordered, Disabled: v.Disabled,
+		},
+		State: string(v.State), InFlight: v.InFlight, Waiting: v.Waiting,
+		CreatedAt: wire.Time{Time: v.CreatedAt}, UpdatedAt: wire.Time{Time: v.UpdatedAt},
+	}
+	if v.Disabled {
+		w.DisabledAt, w.DisabledReason = wire.Time{Time: v.HeldAt}, string(dispatcher.WhyOperator)
+		if v.Gone {
+			w.DisabledReason = string(dispatcher.WhyGone)
+		}
+	}
+	if w.Topics == nil {
+		w.Topics = []string{} // it gets what names it, which is not everything
+	}
+	if len(v.Headers) > 0 {
+		w.Headers = make(map[string]string, len(v.Headers))
+		for _, h := range v.Headers {
+			w.Headers[h.Name] = wire.Hidden
+		}
+	}
+	return w
+}

@@ -1,0 +1,309 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// maxBatch is the most messages in one call, as the contract says.
+const maxBatch = 1000
+
+// batchIndex is where a message stands: in the list of a batch, or alone.
+type batchIndex int
+
+const single batchIndex = -1
+
+// path is made only where something is wrong.
+func (at batchIndex) path() string {
+	if at == single {
+		return "$"
+	}
+	return "$.messages[" + strconv.Itoa(int(at)) + "]"
+}
+
+// decodedMessage is a message of a publish.
+type decodedMessage = decoded[dispatcher.Message]
+
+// messageFields are all fields of the contract.
+var messageFields = fieldset[dispatcher.Message]{
+	{name: "topic", set: func(m *dispatcher.Message, v jsontext.Value) error { return text(&m.Topic, v) }},
+	{name: "url", set: func(m *dispatcher.Message, v jsontext.Value) error { return filled(&m.URL, v) }},
+	{name: "body", set: setBody, null: itself},
+	{name: "id", set: func(m *dispatcher.Message, v jsontext.Value) error { return text(&m.ID, v) }},
+	{name: "tenant", set: func(m *dispatcher.Message, v jsontext.Value) error { return filled(&m.Tenant, v) }},
+	{name: "raw_body", set: setRawBody},
+	{name: "raw_body_base64", set: setRawBodyBase64},
+	{name: "content_type", set: func(m *dispatcher.Message, v jsontext.Value) error { return text(&m.ContentType, v) }},
+	{name: "delay", set: func(m *dispatcher.Message, v jsontext.Value) error { return duration(&m.Delay, v) }},
+	{name: "deliver_at", set: func(m *dispatcher.Message, v jsontext.Value) error { return moment(&m.DeliverAt, v) }},
+	{name: "expires_at", set: func(m *dispatcher.Message, v jsontext.Value) error { return moment(&m.ExpiresAt, v) }},
+	{name: "headers", set: setHeaders},
+	{name: "ladder", set: func(m *dispatcher.Message, v jsontext.Value) error { return rungs(&m.Ladder, v) }},
+	{name: "max_attempts", set: setMaxAttempts},
+	{name: "timeout", set: func(m *dispatcher.Message, v jsontext.Value) error { return timeout(&m.Timeout, v) }},
+	{name: "success", set: func(m *dispatcher.Message, v jsontext.Value) error { return success(&m.Success, v) }},
+	{name: "endpoint", set: func(m *dispatcher.Message, v jsontext.Value) error { return filled(&m.Endpoint, v) }},
+	{name: "ordering_key", set: func(m *dispatcher.Message, v jsontext.Value) error { return filled(&m.OrderingKey, v) }},
+	{name: "require_match", set: func(m *dispatcher.Message, v jsontext.Value) error { return boolean(&m.RequireMatch, v) }},
+	// To take a field that this version has no use for would be to drop what it asks for.
+	{name: "queue", why: "queues are not served by this version; give a url or an endpoint"},
+}
+
+// The fields whose presence counts, besides their value.
+var (
+	bitBody          = messageFields.bit("body")
+	bitRawBody       = messageFields.bit("raw_body")
+	bitRawBodyBase64 = messageFields.bit("raw_body_base64")
+	bitContentType   = messageFields.bit("content_type")
+	bitDelay         = messageFields.bit("delay")
+	bitDeliverAt     = messageFields.bit("deliver_at")
+	bitID            = messageFields.bit("id")
+)
+
+// decodeMessage reads the body of POST /v1/messages.
+func decodeMessage(d *decoder) decodedMessage { return d.message(single) }
+
+// batch is the body of POST /v1/messages/batch.
+type batch struct {
+	messages []decodedMessage
+	wrong    []dispatcher.FieldError // with the object around them: then nothing of it counts
+}
+
+func decodeBatch(d *decoder) (b batch) {
+	if !d.object() {
+		b.fault("$", "must be an object")
+		return b
+	}
+	for raw := range d.members() {
+		name := string(unquoted(raw))
+		switch {
+		case name == "messages" && d.dec.PeekKind() == '[':
+			b.messages = d.messages()
+			continue
+		case name == "messages":
+			b.fault("$.messages", "must be a list")
+		case len(b.wrong) < maxFaults:
+			b.fault("$"+member(name), "is unknown")
+		}
+		d.skip()
+	}
+	if len(b.wrong) == 0 && (len(b.messages) == 0 || len(b.messages) > maxBatch) {
+		b.fault("$.messages", "must have 1 to 1000 messages")
+	}
+	return b
+}
+
+func (b *batch) fault(path, detail string) {
+	b.wrong = append(b.wrong, dispatcher.FieldError{Path: path, Detail: detail})
+}
+
+// messages reads the list of a batch. Of what is too many, it keeps nothing.
+func (d *decoder) messages() (all []decodedMessage) {
+	d.token()
+	for n := 0; d.err == nil && d.dec.PeekKind() != ']'; n++ {
+		if n > maxBatch {
+			d.skip()
+			continue
+		}
+		all = append(all, d.message(batchIndex(n)))
+	}
+	d.token()
+	return all
+}
+
+// message reads one message. It checks what only several fields can be wrong
+// about, and fills in what follows from others.
+func (d *decoder) message(at batchIndex) decodedMessage {
+	p := messageFields.fill(d, at, &dispatcher.Message{})
+	if p.value == nil {
+		return p
+	}
+	switch bodies := p.given & (bitBody | bitRawBody | bitRawBodyBase64); {
+	case bodies == 0:
+		p.value.ContentType = mediaJSON // it is not what is wrong
+		p.fault(at.path()+".body", "one of body, raw_body and raw_body_base64 is needed")
+	case bodies&(bodies-1) != 0:
+		p.value.ContentType = mediaJSON
+		p.fault(at.path()+".body", "give one of body, raw_body and raw_body_base64, not several; null is a body")
+	case p.has(bitContentType):
+	case bodies == bitBody:
+		p.value.ContentType = mediaJSON
+	case bodies == bitRawBody:
+		p.value.ContentType = "text/plain; charset=utf-8"
+	default:
+		p.value.ContentType = "application/octet-stream"
+	}
+	if p.has(bitDelay) && p.has(bitDeliverAt) {
+		p.fault(at.path()+".delay", "give delay or deliver_at, not both")
+	}
+	return p
+}
+
+// setBody keeps the value as it stands in the request.
+func setBody(m *dispatcher.Message, v jsontext.Value) error {
+	if nests(v) {
+		return fmt.Errorf("nests deeper than %d", maxDepth)
+	}
+	m.Body = bytes.Clone(v)
+	return nil
+}
+
+func setRawBody(m *dispatcher.Message, v jsontext.Value) error {
+	if v.Kind() != '"' {
+		return errText
+	}
+	var err error
+	m.Body, err = jsontext.AppendUnquote(make([]byte, 0, len(v)), v)
+	if len(m.Body) < cap(m.Body)/2 { // escapes took up to six bytes for one: the engine must not keep their room
+		m.Body = bytes.Clone(m.Body)
+	}
+	return err
+}
+
+func setRawBodyBase64(m *dispatcher.Message, v jsontext.Value) error {
+	var coded string
+	if err := text(&coded, v); err != nil {
+		return err
+	}
+	body, err := base64.StdEncoding.Strict().DecodeString(coded)
+	if err != nil || base64.StdEncoding.EncodedLen(len(body)) != len(coded) { // the decoder passes over line ends
+		return errors.New("must be base64 with padding")
+	}
+	m.Body = body
+	return nil
+}
+
+// setHeaders reads an object of texts, in its order.
+func setHeaders(m *dispatcher.Message, v jsontext.Value) error {
+	all, err := texts(v)
+	if err != nil {
+		return err
+	}
+	for _, t := range all {
+		if !t.null { // else it is left out
+			m.Headers = append(m.Headers, dispatcher.Header{Name: t.name, Value: t.text})
+		}
+	}
+	return nil
+}
+
+// setMaxAttempts reads a number; 0 is refused, since inside it means no limit.
+func setMaxAttempts(m *dispatcher.Message, v jsontext.Value) error {
+	n, err := strconv.Atoi(string(v))
+	if err != nil || n < 1 || n > 101 {
+		return errors.New("must be a whole number of 1 to 101")
+	}
+	m.MaxAttempts = n
+	return nil
+}
+
+// wireMessage is a message as callers read it.
+func wireMessage(r dispatcher.MessageView) wire.MessageView {
+	m := &r.Message
+	w := wire.MessageView{
+		Message: wire.Message{
+			ID: m.ID, Topic: m.Topic, Tenant: m.Tenant, URL: m.URL, Endpoint: m.Endpoint,
+			OrderingKey: m.OrderingKey,
+			ContentType: m.ContentType,
+			Delay:       wire.Duration(m.Delay),
+			DeliverAt:   wire.Time{Time: m.DeliverAt},
+			ExpiresAt:   wire.Time{Time: m.ExpiresAt},
+			Ladder:      m.Ladder,
+			MaxAttempts: m.MaxAttempts,
+			Timeout:     wire.Duration(m.Timeout),
+			Success:     wireSuccess(m.Success),
+		},
+		CreatedAt:  wire.Time{Time: m.CreatedAt},
+		Deliveries: wireDeliveries(r.Deliveries),
+	}
+	setWireBody(&w.Message, m)
+	if len(m.Headers) > 0 {
+		w.Headers = make(map[string]string, len(m.Headers))
+		for _, h := range m.Headers {
+			w.Headers[h.Name] = strings.ToValidUTF8(h.Value, "�")
+		}
+	}
+	return w
+}
+
+// wireSuccess is what a receiver must answer. One that is broken in the store
+// hides nothing else.
+func wireSuccess(s *dispatcher.Success) *wire.Success {
+	if s == nil {
+		return nil
+	}
+	w := new(wire.Success)
+	_ = json.Unmarshal([]byte(s.String()), w) // no pattern is compiled for it
+	return w
+}
+
+// setWireBody shows a body as what it is: JSON, text or bytes.
+func setWireBody(w *wire.Message, m *dispatcher.Message) {
+	media, _, _ := strings.Cut(m.ContentType, ";")
+	media = strings.ToLower(strings.TrimSpace(media))
+	isJSON := media == mediaJSON || strings.HasSuffix(media, "+json")
+	switch {
+	case isJSON && utf8.Valid(m.Body) && json.Valid(m.Body):
+		w.Body = m.Body
+	case utf8.Valid(m.Body):
+		text := string(m.Body)
+		w.RawBody = &text
+	default:
+		w.RawBodyBase64 = m.Body
+	}
+}
+
+func wireDeliveries(all []dispatcher.Delivery) []wire.Delivery {
+	out := make([]wire.Delivery, len(all))
+	for i := range all {
+		out[i] = wireDelivery(&all[i])
+	}
+	return out
+}
+
+// wireDelivery is a delivery as callers read it.
+func wireDelivery(d *dispatcher.Delivery) wire.Delivery {
+	w := wire.Delivery{
+		DeliveryRef: wire.DeliveryRef{
+			ID: d.ID.String(), Destination: string(d.ID.Lane), URL: d.URL,
+			Status: string(d.Status), NextAttemptAt: wire.Time{Time: d.Due}, EndedAt: wire.Time{Time: d.Ended},
+		},
+		Topic: d.Topic, Tenant: d.Tenant,
+		Attempts:       d.Attempts,
+		LastStatusCode: d.LastStatus,
+		LastError:      strings.ToValidUTF8(d.LastError, "�"),
+		Rung:           d.Rung(), LadderFrom: d.LadderFrom, Ladder: d.Ladder,
+		WaitingFor:   d.WaitingFor,
+		WaitingUntil: wire.Time{Time: d.WaitingUntil},
+	}
+	w.DeliveredAt = wire.Time{Time: d.Delivered}
+	switch d.Status {
+	case dispatcher.StatusDead:
+		w.DeadReason = string(d.Reason)
+	}
+	for i := range d.History {
+		w.History = append(w.History, wireAttempt(&d.History[i]))
+	}
+	return w
+}
+
+func wireAttempt(a *dispatcher.Attempt) wire.Attempt {
+	return wire.Attempt{
+		Attempt: a.Number, At: wire.Time{Time: a.At}, DurationMS: a.Duration.Milliseconds(),
+		StatusCode: a.Status, Outcome: a.Verdict.String(),
+		Error:           strings.ToValidUTF8(a.Error, "�"),
+		ResponseExcerpt: strings.ToValidUTF8(string(a.Excerpt), "�"),
+		NextAttemptAt:   wire.Time{Time: a.Next},
+	}
+}

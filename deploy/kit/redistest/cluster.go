@@ -9,10 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
-)
 
-// slots is how many a cluster has.
-const slots = 16384
+	"github.com/hookladder/hookladder/deploy/kit"
+)
 
 // nodeTimeout is after how many milliseconds without an answer a node counts as
 // failing. A failover takes some 2 s more.
@@ -37,78 +36,46 @@ type Cluster struct {
 func StartCluster(t testing.TB, masters, replicasEach int, settings ...string) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t}
-	var g errgroup.Group
-	for range masters * (1 + replicasEach) {
-		n := newNode(t, settings)
-		c.nodes = append(c.nodes, n)
-		g.Go(n.begin)
+	servers := startAll(t, masters*(1+replicasEach), kit.RedisOptions{
+		Cluster: true, Settings: append([]string{"cluster-node-timeout " + strconv.Itoa(nodeTimeout)}, settings...),
+	})
+	for _, s := range servers {
+		id, err := s.mustAsk("CLUSTER", "MYID")
+		require.NoError(t, err)
+		c.nodes = append(c.nodes, &Node{Server: s, ID: fmt.Sprint(id)})
 	}
-	require.NoError(t, g.Wait())
-	require.NoError(t, c.join(masters))
+	require.NoError(t, kit.Join(t.Context(), redisOf(servers), masters))
 	require.NoError(t, c.follow(masters))
 	c.WaitOK()
 	return c
 }
 
-func newNode(t testing.TB, settings []string) *Node {
-	n := &Node{Server: newServer(t, append([]string{
-		"cluster-enabled yes",
-		"cluster-config-file nodes.conf",
-		"cluster-node-timeout " + strconv.Itoa(nodeTimeout),
-	}, settings...))}
-	n.bus = 1 // a free one, each time that it is started
-	lines := n.conf
-	n.conf = func() []string { return append([]string{"cluster-port " + strconv.Itoa(n.bus)}, lines()...) }
-	return n
+// startAll starts servers that are alike, all at once.
+func startAll(t testing.TB, n int, o kit.RedisOptions) []*Server {
+	t.Helper()
+	servers := make([]*Server, n)
+	var g errgroup.Group
+	for i := range servers {
+		g.Go(func() (err error) {
+			servers[i], err = start(t, o)
+			return err
+		})
+	}
+	require.NoError(t, g.Wait())
+	return servers
 }
 
-// begin starts the node and learns its name.
-func (n *Node) begin() (err error) {
-	if err := n.start(); err != nil {
-		return err
+func redisOf(servers []*Server) (list []*kit.Redis) {
+	for _, s := range servers {
+		list = append(list, s.Redis)
 	}
-	id, err := n.tell("CLUSTER", "MYID")
-	n.ID = fmt.Sprint(id)
-	return err
-}
-
-// join makes all nodes know each other, and gives the masters their slots.
-func (c *Cluster) join(masters int) error {
-	for i, n := range c.nodes {
-		// Epochs of their own, given before they meet, spare the nodes the agreement on who goes first.
-		if _, err := n.tell("CLUSTER", "SET-CONFIG-EPOCH", i+1); err != nil {
-			return err
-		}
-		if i >= masters {
-			continue
-		}
-		if _, err := n.tell("CLUSTER", "ADDSLOTSRANGE", i*slots/masters, (i+1)*slots/masters-1); err != nil {
-			return err
-		}
-	}
-	for _, n := range c.nodes[1:] {
-		if _, err := c.nodes[0].tell("CLUSTER", "MEET", "127.0.0.1", n.port, n.bus); err != nil {
-			return err
-		}
-	}
-	return until("all nodes know each other", func() (bool, error) {
-		for _, n := range c.nodes {
-			view, err := n.view()
-			if err != nil {
-				return false, err
-			}
-			if len(view) != len(c.nodes) {
-				return false, fmt.Errorf("%s knows %d nodes", n.Addr(), len(view))
-			}
-		}
-		return true, nil
-	})
+	return list
 }
 
 // follow makes replicas of all but the masters.
 func (c *Cluster) follow(masters int) error {
 	for i, n := range c.nodes[masters:] {
-		if _, err := n.tell("CLUSTER", "REPLICATE", c.nodes[i%masters].ID); err != nil {
+		if _, err := n.mustAsk("CLUSTER", "REPLICATE", c.nodes[i%masters].ID); err != nil {
 			return err
 		}
 	}
@@ -121,26 +88,12 @@ func (c *Cluster) follow(masters int) error {
 }
 
 // URL has all nodes, as REDIS_URL does.
-func (c *Cluster) URL() string { return severalURL(c.servers()) }
-
-// severalURL names the first server, and the others as addr.
-func severalURL(servers []*Server) string {
-	url := servers[0].URL()
-	for i, s := range servers[1:] {
-		separator := "&"
-		if i == 0 {
-			separator = "?"
-		}
-		url += separator + "addr=" + s.Addr()
-	}
-	return url
-}
-
-func (c *Cluster) servers() (servers []*Server) {
+func (c *Cluster) URL() string {
+	var list []*kit.Redis
 	for _, n := range c.nodes {
-		servers = append(servers, n.Server)
+		list = append(list, n.Redis)
 	}
-	return servers
+	return kit.URLOf(list)
 }
 
 // Nodes are all nodes, alive or not.
@@ -225,8 +178,8 @@ func (c *Cluster) Slot(key string) int {
 	return 0
 }
 
-// owner is who serves a slot, as the nodes that answer see it: the newest claim
-// counts. It may be down.
+// owner is the node that serves a slot, as the nodes that answer see it. The
+// newest claim counts. The owner may be down.
 func (c *Cluster) owner(slot int) (*Node, error) {
 	var best seen
 	var errs []error
@@ -242,7 +195,7 @@ func (c *Cluster) owner(slot int) (*Node, error) {
 	if n := c.node(best.id); n != nil {
 		return n, nil
 	}
-	return nil, fmt.Errorf("nobody serves slot %d: %w", slot, errors.Join(errs...))
+	return nil, fmt.Errorf("no node serves slot %d: %w", slot, errors.Join(errs...))
 }
 
 // MasterOf is the node that serves a key, or should, if it is down.
@@ -290,12 +243,12 @@ func (c *Cluster) Other(than *Node) *Node {
 }
 
 // WaitOK waits until each slot has a master that answers and finds the cluster
-// in order. Who is only said to serve a slot, as right after its death, does
-// not count.
+// in order. A node counts only where it says itself that it serves the slot:
+// others still say so right after its death.
 func (c *Cluster) WaitOK() {
 	c.t.Helper()
 	require.NoError(c.t, until("all slots served", func() (bool, error) {
-		var served [slots]bool
+		var served [kit.Slots]bool
 		for _, n := range c.nodes {
 			view, err := n.view()
 			if err != nil {

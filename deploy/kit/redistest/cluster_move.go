@@ -10,15 +10,15 @@ import (
 
 // MoveSlot moves a slot from one master to another as resharding does: key by
 // key, while both serve it. pause is called before each key and after the last,
-// with how many have moved; nil: nobody asks.
+// with how many have moved. It may be nil.
 func (c *Cluster) MoveSlot(slot int, from, to *Node, pause func(moved int)) {
 	c.t.Helper()
 	if pause == nil {
 		pause = func(int) {}
 	}
-	_, err := to.tell("CLUSTER", "SETSLOT", slot, "IMPORTING", from.ID)
+	_, err := to.mustAsk("CLUSTER", "SETSLOT", slot, "IMPORTING", from.ID)
 	require.NoError(c.t, err)
-	_, err = from.tell("CLUSTER", "SETSLOT", slot, "MIGRATING", to.ID)
+	_, err = from.mustAsk("CLUSTER", "SETSLOT", slot, "MIGRATING", to.ID)
 	require.NoError(c.t, err)
 	moved := 0
 	for {
@@ -35,7 +35,7 @@ func (c *Cluster) MoveSlot(slot int, from, to *Node, pause func(moved int)) {
 
 // moveKey moves one key of a slot and reports whether there was one.
 func moveKey(slot int, from, to *Node) (bool, error) {
-	v, err := from.tell("CLUSTER", "GETKEYSINSLOT", slot, 1)
+	v, err := from.mustAsk("CLUSTER", "GETKEYSINSLOT", slot, 1)
 	if err != nil {
 		return false, err
 	}
@@ -47,24 +47,24 @@ func moveKey(slot int, from, to *Node) (bool, error) {
 		return false, nil
 	}
 	// The answer is NOKEY where the key ended meanwhile.
-	_, err = from.tell("MIGRATE", "127.0.0.1", to.port, keys[0], 0, migrateMillis)
+	_, err = from.mustAsk("MIGRATE", "127.0.0.1", to.Port(), keys[0], 0, migrateMillis)
 	return true, err
 }
 
-// migrateMillis bounds how long a key may be on its way, for which its old node
-// answers nobody else. It takes a millisecond, on a busy machine a second.
+// migrateMillis bounds how long a key may be on its way, while its old node
+// answers nothing else. It takes a millisecond, or a second on a busy machine.
 const migrateMillis = 10_000
 
-// give makes all masters agree on who has a slot: the new one first, so that it
-// is never nobody's.
+// give makes all masters agree on the owner of a slot: the new owner first, so
+// that the slot always has one.
 func (c *Cluster) give(slot int, to *Node) error {
-	_, err := to.tell("CLUSTER", "SETSLOT", slot, "NODE", to.ID)
+	_, err := to.mustAsk("CLUSTER", "SETSLOT", slot, "NODE", to.ID)
 	errs := []error{err}
 	for _, n := range c.Masters() {
 		if n == to {
 			continue
 		}
-		_, err := n.tell("CLUSTER", "SETSLOT", slot, "NODE", to.ID)
+		_, err := n.mustAsk("CLUSTER", "SETSLOT", slot, "NODE", to.ID)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -78,7 +78,7 @@ func (c *Cluster) Failover(key string) *Node {
 	before, err := c.owner(slot)
 	require.NoError(c.t, err)
 	var heir *Node
-	require.NoError(c.t, until("failover", again(func() error {
+	require.NoError(c.t, until("failover", retrying(func() error {
 		// One that was just started again counts as failing for a while.
 		replica, err := c.replicaOf(before)
 		if err == nil {

@@ -6,12 +6,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit"
 )
 
 // Mini is a miniredis. All those of one test binary share a process, which is
@@ -83,15 +84,9 @@ func askMinis(command string) (answer string, err error) {
 
 // startMinis builds and starts the process. mu is held.
 func startMinis() error {
-	dir, err := os.MkdirTemp("", "miniserver")
+	binary, err := kit.Build("./deploy/kit/redistest/miniserver")
 	if err != nil {
 		return err
-	}
-	defer os.RemoveAll(dir) // it is not needed any more once the process runs
-	binary := filepath.Join(dir, "miniserver")
-	out, err := exec.Command("go", "build", "-o", binary, "github.com/hookladder/hookladder/deploy/kit/redistest/miniserver").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("build miniserver: %w\n%s", err, out)
 	}
 	cmd := exec.Command(binary)
 	cmd.Stderr = os.Stderr

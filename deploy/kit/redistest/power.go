@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit"
 )
 
 //go:embed shim/noted.c
@@ -29,27 +31,31 @@ func StartWatched(t testing.TB, settings ...string) *Server {
 // slower, as one does that others keep busy.
 func StartOnDisk(t testing.TB, slower time.Duration, settings ...string) *Server {
 	t.Helper()
-	s := newServer(t, settings)
-	require.NoError(t, s.watch())
-	s.env = append(s.env, fmt.Sprint("SLOW=", slower.Milliseconds()))
-	return mustStart(t, s)
+	dir := t.TempDir()
+	shim, err := buildShim(dir)
+	require.NoError(t, err)
+	return mustStart(t, kit.RedisOptions{Dir: dir, Settings: settings, Env: []string{
+		"LD_PRELOAD=" + shim, "NOTED=" + filepath.Join(dir, notes), fmt.Sprint("SLOW=", slower.Milliseconds()),
+	}})
 }
 
-// watch puts the shim before the server's C library, from its next start on.
-func (s *Server) watch() error {
+// notes is the file to which the shim writes.
+const notes = "noted"
+
+// buildShim builds what is put before the server's C library.
+func buildShim(dir string) (path string, err error) {
 	compiler, err := exec.LookPath("cc")
 	if err != nil {
-		return errors.New("a C compiler, cc, is needed to simulate a power failure: apt-get install gcc")
+		return "", errors.New("a C compiler, cc, is needed to simulate a power failure: apt-get install gcc")
 	}
-	if err := os.WriteFile(s.file("noted.c"), notedSource, 0o600); err != nil {
-		return fmt.Errorf("watch what is on the disk: %w", err)
+	source, path := filepath.Join(dir, "noted.c"), filepath.Join(dir, "noted.so")
+	if err := os.WriteFile(source, notedSource, 0o600); err != nil {
+		return "", fmt.Errorf("build the shim: %w", err)
 	}
-	build := exec.Command(compiler, "-shared", "-fPIC", "-O1", "-o", s.file("noted.so"), s.file("noted.c"), "-ldl")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the shim: %w: %s", err, out)
+	if out, err := exec.Command(compiler, "-shared", "-fPIC", "-O1", "-o", path, source, "-ldl").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the shim: %w: %s", err, out)
 	}
-	s.env = append(s.env, "LD_PRELOAD="+s.file("noted.so"), "NOTED="+s.file("noted"))
-	return nil
+	return path, nil
 }
 
 // LosePower ends a server of StartWatched as a host that loses its power does:
@@ -65,10 +71,10 @@ func (s *Server) LosePower() (lost int64) {
 	s.Kill()
 	kept, err := s.onDisk()
 	require.NoError(s.t, err)
-	files, err := filepath.Glob(filepath.Join(s.dir, "appendonlydir", "*.incr.aof"))
+	files, err := filepath.Glob(filepath.Join(s.Dir, "appendonlydir", "*.incr.aof"))
 	require.NoError(s.t, err)
 	require.NotEmpty(s.t, files, "the server appends to no file")
-	var notes strings.Builder // from here on all that is left is on the disk
+	var text strings.Builder // all that is left is on the disk from here on
 	for _, file := range files {
 		info, err := os.Stat(file)
 		require.NoError(s.t, err)
@@ -76,23 +82,23 @@ func (s *Server) LosePower() (lost int64) {
 		size := min(kept[inode], info.Size()) // when it is loaded, a torn end is cut off
 		require.NoError(s.t, os.Truncate(file, size))
 		lost += info.Size() - size
-		fmt.Fprintln(&notes, inode, size)
+		fmt.Fprintln(&text, inode, size)
 	}
-	require.NoError(s.t, os.WriteFile(s.file("noted"), []byte(notes.String()), 0o600))
+	require.NoError(s.t, os.WriteFile(filepath.Join(s.Dir, notes), []byte(text.String()), 0o600))
 	return lost
 }
 
 // onDisk is how much of each file the disk has, by inode.
 func (s *Server) onDisk() (map[uint64]int64, error) {
-	if len(s.env) == 0 {
+	if len(s.Env) == 0 {
 		return nil, errors.New("lose power: the server was not started with StartWatched")
 	}
-	notes, err := os.ReadFile(s.file("noted"))
+	noted, err := os.ReadFile(filepath.Join(s.Dir, notes))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("lose power: %w", err)
 	}
 	kept := map[uint64]int64{}
-	for line := range strings.Lines(string(notes)) {
+	for line := range strings.Lines(string(noted)) {
 		var inode uint64
 		var size int64
 		if _, err := fmt.Sscan(line, &inode, &size); err != nil {

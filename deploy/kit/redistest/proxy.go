@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit"
 )
 
 // Proxy is a way to a server that can be cut, or that swallows what it is
@@ -38,10 +40,7 @@ type line struct {
 // with the test.
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
-	port, err := freePort()
-	require.NoError(t, err)
-	p := &Proxy{t: t, target: target, lines: map[*line]bool{}}
-	p.addr = (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}).String()
+	p := &Proxy{t: t, target: target, addr: kit.Loopback(FreePort(t)), lines: map[*line]bool{}}
 	p.Accept()
 	t.Cleanup(func() {
 		p.Refuse()

@@ -7,7 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
+
+	"github.com/hookladder/hookladder/deploy/kit"
 )
 
 // Sentinels watch a master and put a replica in its place when it is gone.
@@ -23,20 +24,11 @@ type Sentinels struct {
 func StartSentinels(t testing.TB, master *Server, n int, name string) *Sentinels {
 	t.Helper()
 	s := &Sentinels{t: t, name: name}
-	var g errgroup.Group
-	for range n {
-		node := &Server{t: t, dir: t.TempDir(), args: []string{"--sentinel"}}
-		node.conf = func() []string {
-			return []string{
-				fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d", name, master.port, n/2+1),
-				"sentinel down-after-milliseconds " + name + " 1000",
-				"sentinel failover-timeout " + name + " 5000",
-			}
-		}
-		s.nodes = append(s.nodes, node)
-		g.Go(node.start)
-	}
-	require.NoError(t, g.Wait())
+	s.nodes = startAll(t, n, kit.RedisOptions{Bare: true, Args: []string{"--sentinel"}, Settings: []string{
+		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d", name, master.Port(), n/2+1),
+		"sentinel down-after-milliseconds " + name + " 1000",
+		"sentinel failover-timeout " + name + " 5000",
+	}})
 	require.NoError(t, until("sentinels know each other and the replicas", func() (bool, error) {
 		replicas, err := master.info("replication", "connected_slaves")
 		if err != nil {
@@ -78,7 +70,7 @@ func (s *Server) master(name string) (map[string]string, error) {
 }
 
 // URL has all sentinels, as REDIS_URL does.
-func (s *Sentinels) URL() string { return severalURL(s.nodes) }
+func (s *Sentinels) URL() string { return kit.URLOf(redisOf(s.nodes)) }
 
 // Name is what they call the master.
 func (s *Sentinels) Name() string { return s.name }
@@ -134,7 +126,7 @@ func (s *Sentinels) WaitMaster(than string) (addr string) {
 func (s *Sentinels) Failover() string {
 	s.t.Helper()
 	before := s.Master()
-	require.NoError(s.t, until("failover", again(func() error {
+	require.NoError(s.t, until("failover", retrying(func() error {
 		// It refuses while it has not heard of a replica for some seconds.
 		_, err := s.nodes[0].ask("SENTINEL", "FAILOVER", s.name)
 		return err

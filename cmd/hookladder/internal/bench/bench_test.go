@@ -167,42 +167,6 @@ func TestWhatTheServerTellsOfItself(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestALineIsFoundWheneverItCame(t *testing.T) {
-	for _, c := range []struct {
-		name          string
-		before, after []string
-	}{
-		{"before it is asked for", []string{"one\ntwo with it\n"}, nil},
-		{"afterwards", []string{"one\n"}, []string{"two with it\n"}},
-		{"in pieces", []string{"one\ntwo wi"}, []string{"th it", "\nthree\n"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := bench.NewSaid()
-			write := func(texts []string) {
-				for _, text := range texts {
-					n, err := s.Write([]byte(text))
-					require.NoError(t, err)
-					require.Equal(t, len(text), n)
-				}
-			}
-			write(c.before)
-			found := s.Await("with it")
-			write(c.after)
-			require.Equal(t, "two with it", strings.TrimSpace(string(<-found)))
-		})
-	}
-}
-
-func TestOfWhatIsSaidTheLastIsKept(t *testing.T) {
-	s := bench.NewSaid()
-	for range 10_000 {
-		_, _ = s.Write([]byte("a line of some length\n"))
-	}
-	_, _ = s.Write([]byte("the last one"))
-	require.Less(t, len(s.Last()), 10_000)
-	require.True(t, strings.HasSuffix(s.Last(), "some length\nthe last one"))
-}
-
 func TestABenchThatCannotStartItsStoreSaysHowToGetOne(t *testing.T) {
 	_, err := bench.Run(t.Context(), bench.Options{Runs: 1, RedisServer: "no-such-server", Err: &strings.Builder{}})
 	require.ErrorContains(t, err, "there is no no-such-server")

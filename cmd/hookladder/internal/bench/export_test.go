@@ -15,19 +15,9 @@ var (
 	Genuine     = genuine
 	Payload     = payload
 	Message     = message
-	NewSaid     = newSaid
 	ErrLate     = errLate
 	Interrupted = errInterrupted
 )
-
-// Said is what a process says.
-type Said = said
-
-// Await waits for a line with a text.
-func (s *said) Await(with string) <-chan []byte { return s.await([]byte(with)) }
-
-// Last is what was said last.
-func (s *said) Last() string { return s.last() }
 
 // ReportOf is a report over runs, each with a figure's values by name.
 func ReportOf(quick bool, runs ...map[string]float64) *Report {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/signer"
 )
 
@@ -31,8 +32,8 @@ type lab struct {
 
 	owned []func() error // what ends what was started, in order; each may be called again
 
-	mu       sync.Mutex // guards children
-	children []*process // that were started; some have ended
+	mu       sync.Mutex     // guards children
+	children []*kit.Process // that were started; some have ended
 }
 
 func newLab(o Options, fault func(error)) (*lab, error) {
@@ -46,33 +47,38 @@ func newLab(o Options, fault func(error)) (*lab, error) {
 		return nil, fmt.Errorf("make a folder for files: %w", err)
 	}
 	l := &lab{o: o, dir: dir, secret: secret, sign: sign, callers: newCallers(), bare: newCallers(), fault: fault, tell: o.Err}
-	if inMemory(dir) {
+	if kit.InMemory(dir) {
 		fmt.Fprintf(l.tell, "note: %s lies in memory, so nothing here waits for a disk; set TMPDIR to a folder on one\n", dir)
 	}
 	return l, nil
 }
 
-// spawn starts a child, which ends at the latest with the bench.
-func (l *lab) spawn(ctx context.Context, name, program string, args, environ []string) (*process, error) {
+// start starts a child, which ends at the latest with the bench.
+func (l *lab) start(ctx context.Context, c kit.Command) (*kit.Process, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if ctx.Err() != nil { // killing has begun
 		return nil, context.Cause(ctx)
 	}
-	p, err := spawn(name, program, args, environ)
+	c.Keep = keepOutput
+	p, err := kit.Start(c)
 	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
+		return nil, err
 	}
 	l.children = append(l.children, p)
 	return p, nil
 }
+
+// keepOutput is how many bytes of a child's last output are kept, for the error
+// that tells of its end.
+const keepOutput = 8 << 10
 
 // kill ends all children at once, so that nobody waits for their answers.
 func (l *lab) kill() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, p := range l.children {
-		p.kill()
+		p.Kill()
 	}
 }
 

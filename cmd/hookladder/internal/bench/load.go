@@ -153,3 +153,24 @@ func (c *callers) publishBatch(api string, messages []string) error {
 	}
 	return nil
 }
+
+// work is how many messages are published, and how.
+type work struct {
+	publishers int // goroutines
+	n          int // messages
+	batch      int // messages in a call; 1: each in a call of its own
+}
+
+// publishAll publishes messages, which text makes.
+func (c *callers) publishAll(ctx context.Context, api string, w work, text func(i int) string) error {
+	return c.each(ctx, w.publishers, (w.n+w.batch-1)/w.batch, func(i int) error {
+		if w.batch == 1 {
+			return c.publish(api, text(i))
+		}
+		batch := make([]string, 0, w.batch)
+		for j := i * w.batch; j < min((i+1)*w.batch, w.n); j++ {
+			batch = append(batch, text(j))
+		}
+		return c.publishBatch(api, batch)
+	})
+}

@@ -25,6 +25,16 @@ func throughputParts() []part {
 	}
 }
 
+// quietParts are the parts that measure what is there when there is little to
+// do, or much that waits.
+func quietParts() []part {
+	var waiting levels
+	return []part{
+		latenessPart(), latencyPart(), waitingPart(&waiting), startPart(&waiting),
+		scalePart(), isolationPart(), abusePart(), idlePart(),
+	}
+}
+
 // sample is what one run measured.
 type sample struct {
 	run     int // from 0

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hookladder/hookladder/deploy/kit"
 )
 
 const (
@@ -76,7 +78,7 @@ func (w *site) publishes(ctx context.Context, n int) ([]time.Duration, error) {
 	_, err := pace(ctx, abuseRate, n, func(i int) error {
 		began := time.Now()
 		defer func() { took[i] = time.Since(began) }()
-		return w.lab.callers.publish(w.serve.api, w.message(run, i, 1, ""))
+		return w.lab.callers.publish(w.serve.URL, w.message(run, i, 1, ""))
 	})
 	if err != nil {
 		return nil, err
@@ -91,7 +93,7 @@ func (w *site) publishes(ctx context.Context, n int) ([]time.Duration, error) {
 // missing is how many of all messages the store does not know, besides those
 // that were delivered.
 func (w *site) missing(ctx context.Context, published int) (int, error) {
-	st, err := w.serve.calls.Stats(ctx)
+	st, err := w.serve.Stats(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -128,12 +130,12 @@ func (w *site) abuse(ctx context.Context) (a *abuse, err error) {
 	if a.tiny, err = hangWith(l.size(abuseTiny, abuseTinyQuick), tinyHeaders); err != nil {
 		return nil, err
 	}
-	addr := strings.TrimPrefix(w.serve.api, "http://")
+	addr := strings.TrimPrefix(w.serve.URL, "http://")
 	for range l.size(abuseStrangers, abuseStrangersQuick) {
 		a.callers.Go(func() {
 			// The dispatcher closes each after some seconds. Were all opened at once,
 			// they would come again at once for ever, which takes this process as long.
-			if rest(life, rand.N(abuseSpread)) {
+			if kit.Rest(life, rand.N(abuseSpread)) {
 				stay(life, addr, "")
 			}
 		})
@@ -151,11 +153,11 @@ func (w *site) abuse(ctx context.Context) (a *abuse, err error) {
 	if err != nil {
 		return nil, err
 	}
-	called, cancel := context.WithTimeout(ctx, startMost)
+	called, cancel := context.WithTimeout(ctx, kit.Patience)
 	defer cancel()
 	select {
 	case <-a.tiny.all: // those that hang may leave no permits to the last of themselves
-		rest(ctx, abuseSpread)
+		kit.Rest(ctx, abuseSpread)
 		return a, context.Cause(ctx)
 	case <-called.Done():
 		return nil, fmt.Errorf("only %d of %d receivers with tiny headers were called: %w", a.tiny.tried(), len(a.tiny.ports), context.Cause(called))
@@ -180,7 +182,7 @@ func stay(ctx context.Context, addr, text string) {
 	for ctx.Err() == nil {
 		conn, err := d.DialContext(ctx, "tcp", addr)
 		if err != nil {
-			rest(ctx, 100*time.Millisecond)
+			kit.Rest(ctx, 100*time.Millisecond)
 			continue
 		}
 		stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
@@ -190,7 +192,7 @@ func stay(ctx context.Context, addr, text string) {
 		}
 		stop()
 		_ = conn.Close()
-		rest(ctx, 10*time.Millisecond) // it does not spin where all are closed at once
+		kit.Rest(ctx, 10*time.Millisecond) // it does not spin where all are closed at once
 	}
 }
 

@@ -12,9 +12,6 @@ import (
 // what is measured.
 const drainBatch = 500
 
-// drainPublishers is how many calls are under way then: enough to keep the API busy.
-const drainPublishers = 4
-
 // pacing is how fast a lab's messages are published, learned while it does so:
 // what is due at one moment must all be there before. The zero value knows
 // nothing yet.
@@ -118,25 +115,15 @@ func (g *rig) schedule(ctx context.Context, run string, n, to int) (due time.Tim
 	}
 	began := time.Now()
 	due = began.Add(g.lab.pace.take(n) + g.lab.limits.take()).Truncate(time.Millisecond)
-	more := `,"deliver_at":"` + due.UTC().Format(time.RFC3339Nano) + `"`
-	if err := g.publish(ctx, run, n, to, more); err != nil {
+	err = g.lab.callers.publishAll(ctx, g.serve.URL, work{fillers, n, drainBatch}, func(i int) string {
+		return g.message(run, i, to, dueAt(due))
+	})
+	if err != nil {
 		return due, used{}, err
 	}
 	g.lab.pace.learn(n, time.Since(began))
 	scheduling, err = g.since(ctx, begin)
 	return due, scheduling, err
-}
-
-// publish publishes a run's messages in large batches.
-func (g *rig) publish(ctx context.Context, run string, n, to int, more string) error {
-	c := g.lab.callers
-	return c.each(ctx, drainPublishers, (n+drainBatch-1)/drainBatch, func(i int) error {
-		var batch []string
-		for j := i * drainBatch; j < min((i+1)*drainBatch, n); j++ {
-			batch = append(batch, g.message(run, j, to, more))
-		}
-		return c.publishBatch(g.serve.api, batch)
-	})
 }
 
 const (

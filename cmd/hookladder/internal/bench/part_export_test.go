@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"context"
 	"net"
 	"time"
 )
@@ -66,6 +65,3 @@ func Idle(commands, micros float64, since, quiet time.Duration) map[string]float
 // Lead is how long before the first due time n messages are published that take
 // so long each.
 func Lead(each time.Duration, n int) time.Duration { return (&site{each: each}).lead(n) }
-
-// Rest waits.
-func Rest(ctx context.Context, d time.Duration) bool { return rest(ctx, d) }

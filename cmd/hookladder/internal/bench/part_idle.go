@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/hookladder/hookladder/deploy/kit"
 )
 
 const (
@@ -63,7 +65,7 @@ func idlePart() part {
 			if err != nil {
 				return err
 			}
-			if !rest(ctx, quiet) {
+			if !kit.Rest(ctx, quiet) {
 				return ctx.Err()
 			}
 			after, err := readAll(ctx, all)
@@ -83,7 +85,7 @@ func (i *idler) settle(ctx context.Context, start time.Duration) (err error) {
 	if !i.last.at.IsZero() {
 		return nil
 	}
-	if !rest(ctx, time.Until(i.serve.began.Add(start))) {
+	if !kit.Rest(ctx, time.Until(i.serve.Began.Add(start))) {
 		return ctx.Err()
 	}
 	i.last, err = i.read(ctx)

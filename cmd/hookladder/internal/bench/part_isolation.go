@@ -8,6 +8,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/hookladder/hookladder/deploy/kit"
 )
 
 const (
@@ -77,14 +79,14 @@ func (w *site) pour(ctx context.Context, hung *hung, timeout time.Duration) erro
 	if err != nil {
 		return err
 	}
-	called, cancel := context.WithTimeout(ctx, startMost)
+	called, cancel := context.WithTimeout(ctx, kit.Patience)
 	defer cancel()
 	select {
 	case <-hung.all:
 	case <-called.Done():
 		return fmt.Errorf("only %d of the %d that hang were called: %w", hung.tried(), len(hung.ports), context.Cause(called))
 	}
-	if !rest(ctx, timeout+isolationSlack) {
+	if !kit.Rest(ctx, timeout+isolationSlack) {
 		return context.Cause(ctx)
 	}
 	return nil

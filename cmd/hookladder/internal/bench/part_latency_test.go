@@ -89,21 +89,6 @@ func TestPaceEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestRestWaits(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		require.True(t, bench.Rest(t.Context(), time.Second))
-		require.Equal(t, time.Second, time.Since(start))
-		require.True(t, bench.Rest(t.Context(), -time.Second))
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		require.False(t, bench.Rest(ctx, 0))
-		require.False(t, bench.Rest(ctx, time.Second))
-		require.Equal(t, time.Second, time.Since(start))
-	})
-}
-
 func TestWhatIsDueLaterIsPublishedBefore(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, time.Second, bench.Lead(0, 1000), "nobody knows yet how long it takes")

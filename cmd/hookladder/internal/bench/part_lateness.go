@@ -6,16 +6,6 @@ import (
 	"time"
 )
 
-// quietParts are the parts that measure what is there when there is little to
-// do, or much that waits.
-func quietParts() []part {
-	var waiting levels
-	return []part{
-		latenessPart(), latencyPart(), waitingPart(&waiting), startPart(&waiting),
-		scalePart(), isolationPart(), abusePart(), idlePart(),
-	}
-}
-
 const (
 	latenessRate                            = 500 // a second
 	latenessMessages, latenessMessagesQuick = 30 * latenessRate, 5 * latenessRate

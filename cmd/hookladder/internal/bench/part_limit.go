@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/hookladder/hookladder/deploy/kit"
 )
 
 // limits are what the machine could do without a queue, each time that was
@@ -49,7 +51,7 @@ func (l *lab) limit(ctx context.Context) (rate float64, err error) {
 	}
 	n, run, body := l.load(30_000, 4_000), l.newRun("limit"), []byte(payload)
 	url := r.url(0) + "/" + run
-	ours, _ := cpuOf(0)
+	ours, _ := kit.CPU(0)
 	theirs, known := r.cpu()
 	begin := time.Now()
 	err = l.bare.each(ctx, publishers, n, func(i int) error {
@@ -66,7 +68,7 @@ func (l *lab) limit(ctx context.Context) (rate float64, err error) {
 	}
 	l.limits.longest = max(l.limits.longest, took)
 	if known {
-		oursNow, _ := cpuOf(0)
+		oursNow, _ := kit.CPU(0)
 		theirsNow, _ := r.cpu()
 		l.limits.sender = append(l.limits.sender, (oursNow-ours)/float64(n))
 		l.limits.receiver = append(l.limits.receiver, (theirsNow-theirs)/float64(n))

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/hookladder/hookladder/deploy/kit"
 )
 
 // startDue is when what an instance will find is due: it must be stopped by then.
@@ -49,14 +51,14 @@ func (v *level) restarted(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	due := time.Now().Add(startDue << v.late)
-	if err := v.lab.callers.publish(v.serve.api, v.message(run, 0, 1, dueAt(due))); err != nil {
+	if err := v.lab.callers.publish(v.serve.URL, v.message(run, 0, 1, dueAt(due))); err != nil {
 		return 0, err
 	}
 	if err := v.serve.stop(); err != nil {
 		return 0, err
 	}
 	late := !time.Now().Before(due) // it may be delivered already
-	if !rest(ctx, time.Until(due)) {
+	if !kit.Rest(ctx, time.Until(due)) {
 		return 0, ctx.Err()
 	}
 	var err error
@@ -73,5 +75,5 @@ func (v *level) restarted(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	return arrivals[messageID(run, 0)].Sub(v.serve.began), nil
+	return arrivals[messageID(run, 0)].Sub(v.serve.Began), nil
 }

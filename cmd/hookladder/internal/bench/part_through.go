@@ -65,16 +65,8 @@ func through(ctx context.Context, l *lab, s *sample, f flow) (err error) {
 
 // flow publishes all, by all publishers.
 func (g *rig) flow(ctx context.Context, run string, f flow) error {
-	c := g.lab.callers
-	return c.each(ctx, publishers, (f.n+f.batch-1)/f.batch, func(i int) error {
-		if f.batch == 1 {
-			return c.publish(g.serve.api, g.message(run, i, f.to, ""))
-		}
-		batch := make([]string, 0, f.batch)
-		for j := i * f.batch; j < min((i+1)*f.batch, f.n); j++ {
-			batch = append(batch, g.message(run, j, f.to, ""))
-		}
-		return c.publishBatch(g.serve.api, batch)
+	return g.lab.callers.publishAll(ctx, g.serve.URL, work{publishers, f.n, f.batch}, func(i int) string {
+		return g.message(run, i, f.to, "")
 	})
 }
 

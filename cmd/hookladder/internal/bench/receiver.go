@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hookladder/hookladder/deploy/kit"
 )
 
 // expectMost is how long a receiver may get nothing new before the rest counts
@@ -26,7 +28,7 @@ const waitMost = 5 * time.Second
 // receiver is the process that all messages go to, as seen from here. It checks
 // signature and body of each.
 type receiver struct {
-	process *process
+	process *kit.Process
 	urls    []string
 	control string // its URL for what follows
 	http    *http.Client
@@ -49,20 +51,20 @@ func (l *lab) receiver(ctx context.Context) (*receiver, error) {
 		return l.sink, nil
 	}
 	environ := append(l.environ(), "SIGNING_SECRET="+l.secret.Reveal())
-	p, err := l.spawn(ctx, "hookladder bench receiver", l.o.Self, []string{"bench", "receiver"}, environ)
+	p, err := l.start(ctx, kit.Command{Name: "hookladder bench receiver", Path: l.o.Self, Args: []string{"bench", "receiver"}, Env: environ})
 	if err != nil {
 		return nil, err
 	}
-	l.own(sync.OnceValue(p.stop))
-	line, err := p.line(ctx, `"control":`)
+	l.own(sync.OnceValue(func() error { return stop(p) }))
+	line, err := p.Line(ctx, `"control":`)
 	if err != nil {
 		return nil, err
 	}
 	var open opened
-	if err := json.Unmarshal(line, &open); err != nil {
+	if err := json.Unmarshal([]byte(line), &open); err != nil {
 		return nil, fmt.Errorf("hookladder bench receiver does not tell where it listens: %s", line)
 	}
-	p.guard(l.fault)
+	p.Guard(l.fault)
 	l.sink = &receiver{process: p, control: "http://" + open.Control, http: &http.Client{}}
 	for _, addr := range open.Destinations {
 		l.sink.urls = append(l.sink.urls, "http://"+addr)
@@ -74,7 +76,7 @@ func (l *lab) receiver(ctx context.Context) (*receiver, error) {
 func (r *receiver) url(i int) string { return r.urls[i] }
 
 // cpu is what it has used so far, in microseconds.
-func (r *receiver) cpu() (micros float64, known bool) { return cpuOf(r.process.cmd.Process.Pid) }
+func (r *receiver) cpu() (micros float64, known bool) { return kit.CPU(r.process.Pid()) }
 
 // begin says how a run's messages are to be received. It is for before the first.
 func (r *receiver) begin(ctx context.Context, run string, o runOptions) error {

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -49,6 +51,18 @@ func newReport(o Options, date time.Time) *Report {
 		Hookladder: o.Version, Date: date.UTC(), Runs: o.Runs, Quick: o.Quick, Messages: o.Messages,
 		Machine: Machine{OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: cpuModel(), Cores: runtime.NumCPU(), Go: runtime.Version()},
 	}
+}
+
+// cpuModel is what Linux calls the processor; empty elsewhere.
+func cpuModel() string {
+	text, _ := os.ReadFile("/proc/cpuinfo") // empty where there is none
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(line, ":")
+		if strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
 }
 
 // facts looks at the store that will be measured, which also shows early where

@@ -3,7 +3,6 @@ package bench
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,19 +10,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
-	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/deploy/kit"
 )
 
 // serve is a dispatcher, hookladder serve, as a process.
 type serve struct {
-	api   string    // its URL
-	began time.Time // right before its start
-	calls *client.Client
-	stop  func() error // in order; the lab does it too
-
-	process *process
+	*kit.Instance
+	stop func() error // in order; the lab does it too
 }
 
 // stats is what a dispatcher has used.
@@ -38,43 +32,34 @@ type stats struct {
 // serve starts a dispatcher on a store, with more settings, and waits until it
 // is ready. It lasts until its stop, or the lab's.
 func (l *lab) serve(ctx context.Context, st *store, env ...string) (*serve, error) {
-	// Of settings given twice the last one counts.
-	settings := append(append(l.environ(),
-		"REDIS_URL="+st.url, "LISTEN=127.0.0.1:0", "LOG_FORMAT=json", "SIGNING_SECRET="+l.secret.Reveal(),
-		"ALLOW_NETS=127.0.0.0/8", "RETENTION_MAX=1000000"), env...)
-	p, err := l.spawn(ctx, "hookladder serve", l.o.Self, []string{"serve"}, settings)
+	environ := kit.Environ(st.url, l.secret, append(append(l.environ(), "RETENTION_MAX=1000000"), env...)...)
+	p, err := l.start(ctx, kit.Command{Name: "hookladder serve", Path: l.o.Self, Args: []string{"serve"}, Env: environ})
 	if err != nil {
 		return nil, err
 	}
-	sv := &serve{process: p, began: p.began, stop: sync.OnceValue(func() error {
+	sv := &serve{stop: sync.OnceValue(func() error {
 		l.callers.close() // a connection that was opened and never used would be waited for
-		return p.stop()
+		return stop(p)
 	})}
 	l.own(sv.stop)
-	line, err := p.line(ctx, `"msg":"started"`)
-	if err != nil {
+	if sv.Instance, err = kit.Serve(ctx, p); err != nil {
 		return nil, err
 	}
-	var started struct {
-		Listen string `json:"listen"`
+	p.Guard(l.fault)
+	return sv, sv.WaitReady(ctx)
+}
+
+// stop ends a child in order. One that was killed has ended already.
+func stop(p *kit.Process) error {
+	if p.Killed() {
+		return nil
 	}
-	if err := json.Unmarshal(line, &started); err != nil || started.Listen == "" {
-		return nil, fmt.Errorf("hookladder serve does not tell where it listens: %s", line)
-	}
-	sv.api = "http://" + started.Listen
-	if sv.calls, err = client.New(sv.api, ""); err != nil {
-		return nil, fmt.Errorf("call hookladder serve: %w", err)
-	}
-	p.guard(l.fault)
-	return sv, until(ctx, "hookladder serve is ready", func() error {
-		_, err := sv.calls.Ready(ctx)
-		return err
-	})
+	return p.Interrupt()
 }
 
 // cpu is what it has used so far, in microseconds.
 func (sv *serve) cpu(ctx context.Context) (float64, error) {
-	if micros, known := cpuOf(sv.process.cmd.Process.Pid); known {
+	if micros, known := kit.CPU(sv.Pid()); known {
 		return micros, nil
 	}
 	s, err := sv.stats(ctx)
@@ -88,7 +73,7 @@ func (sv *serve) stats(ctx context.Context) (s stats, err error) {
 		"process_cpu_seconds_total": &s.cpu, "go_memstats_mallocs_total": &s.allocs,
 		"process_resident_memory_bytes": &s.rss, "go_goroutines": &s.goroutines,
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, sv.api+"/metrics", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, sv.URL+"/metrics", nil)
 	if err != nil {
 		return s, err
 	}
@@ -114,12 +99,11 @@ func (sv *serve) stats(ctx context.Context) (s stats, err error) {
 		*wanted[name] = value
 	}
 	s.cpu *= 1e6
-	pid := sv.process.cmd.Process.Pid
-	if micros, known := cpuOf(pid); known {
+	if micros, known := kit.CPU(sv.Pid()); known {
 		s.cpu = micros
 	}
 	s.peak = s.rss
-	if peak, known := peakOf(pid); known {
+	if peak, known := kit.PeakMemory(sv.Pid()); known {
 		s.peak = peak
 	}
 	return s, nil
@@ -133,8 +117,8 @@ func (sv *serve) settled(ctx context.Context, n int) error {
 
 // holds waits until all there is are n deliveries with that status.
 func (sv *serve) holds(ctx context.Context, status string, n int) error {
-	return until(ctx, fmt.Sprintf("all %d are %s", n, status), func() error {
-		s, err := sv.calls.Stats(ctx)
+	return kit.Until(ctx, fmt.Sprintf("all %d are %s", n, status), func() error {
+		s, err := sv.Stats(ctx)
 		if err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/signer"
 )
 
@@ -59,7 +60,7 @@ func (r received) fault(run string, n int) error {
 func Receive(ctx context.Context, verifier *signer.Verifier, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := &sink{verifier: verifier, runs: map[string]*run{}}
+	s := &sink{runs: map[string]*run{}}
 	control := http.NewServeMux()
 	control.HandleFunc("POST /begin", s.begin)
 	control.HandleFunc("POST /wait", s.wait)
@@ -77,8 +78,8 @@ func Receive(ctx context.Context, verifier *signer.Verifier, in io.Reader, out i
 		open.Destinations = append(open.Destinations, ln.Addr().String())
 	}
 	open.Control, open.Destinations = open.Destinations[0], open.Destinations[1:]
-	asking := &http.Server{Handler: control, ReadHeaderTimeout: startMost}
-	taking := &http.Server{Handler: s, ReadHeaderTimeout: startMost}
+	asking := &http.Server{Handler: control, ReadHeaderTimeout: kit.Patience}
+	taking := &http.Server{Handler: kit.NewReceiver(verifier, s.take), ReadHeaderTimeout: kit.Patience}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return served(asking.Serve(listeners[0])) })
 	for _, ln := range listeners[1:] {
@@ -108,8 +109,6 @@ func served(err error) error {
 
 // sink checks what comes and remembers it.
 type sink struct {
-	verifier *signer.Verifier
-
 	mu   sync.Mutex // guards runs
 	runs map[string]*run
 }
@@ -137,19 +136,13 @@ func (s *sink) run(name string) *run {
 	return r
 }
 
-// ServeHTTP takes a message.
-func (s *sink) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	now := time.Now()
-	r, id := s.run(req.URL.Path[1:]), req.Header.Get(signer.HeaderID)
-	body, err := s.verifier.VerifyRequest(req)
-	if err == nil && !genuine(body) {
-		err = errors.New("its body is not one that was published")
+// take takes a message.
+func (s *sink) take(_ http.ResponseWriter, req *http.Request, c kit.Callback) {
+	if c.Err == nil && !genuine(c.Body) {
+		c.Err = errors.New("its body is not one that was published")
 	}
-	if delay := r.take(id, now, err); delay > 0 {
-		select {
-		case <-time.After(delay):
-		case <-req.Context().Done():
-		}
+	if delay := s.run(c.Path[1:]).take(c.ID, c.At, c.Err); delay > 0 {
+		kit.Rest(req.Context(), delay)
 	}
 }
 

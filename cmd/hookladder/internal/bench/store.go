@@ -4,24 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
-	"github.com/redis/go-redis/v9"
-	"golang.org/x/sync/errgroup"
+	"github.com/hookladder/hookladder/deploy/kit"
 )
 
 // masters of a cluster: the fewest that one may have.
 const masters = 3
-
-// slots is how many a cluster has.
-const slots = 16384
 
 // storeOptions say what store is wanted. The zero value is a single server that
 // writes to disk each second.
@@ -32,13 +24,9 @@ type storeOptions struct {
 
 // store is a real redis-server, or a cluster of them.
 type store struct {
-	url    string // as REDIS_URL has it
-	client redis.UniversalClient
-	nodes  []*redis.Client // to each server
-
-	processes []*process
-	dirs      []string
-	asked     [masters]atomic.Int64 // what was sent here to ask each server, which is no one's work
+	url   string // as REDIS_URL has it
+	nodes []*kit.Redis
+	asked [masters]atomic.Int64 // questions of the bench to each server, which do not count
 }
 
 // store starts one. It lasts until its stop, or the lab's.
@@ -49,211 +37,173 @@ func (l *lab) store(ctx context.Context, o storeOptions) (*store, error) {
 	if o.cluster {
 		servers = masters
 	}
+	// A rewrite of the file forks in the midst of one measurement and not of another.
+	settings := []string{"auto-aof-rewrite-percentage 0"}
+	if o.appendfsync != "" {
+		settings = append(settings, "appendfsync "+o.appendfsync)
+	}
 	for range servers {
-		if err := l.server(ctx, st, o); err != nil {
+		dir, err := os.MkdirTemp(l.dir, "redis")
+		if err != nil {
+			return nil, fmt.Errorf("start redis-server: %w", err)
+		}
+		r, err := kit.StartRedis(ctx, kit.RedisOptions{
+			Program: l.o.RedisServer, Dir: dir, Settings: settings, Cluster: o.cluster,
+			Start: func(c kit.Command) (*kit.Process, error) { return l.start(ctx, c) },
+		})
+		if errors.Is(err, kit.ErrNoServer) {
+			return nil, fmt.Errorf("%w, or name it with --redis-server", err)
+		}
+		if err != nil {
 			return nil, err
 		}
+		r.Process.Guard(l.fault)
+		st.nodes = append(st.nodes, r)
 	}
-	addr := st.nodes[0].Options().Addr
-	st.url = "redis://" + addr
+	st.url = kit.URLOf(st.nodes)
 	if !o.cluster {
-		st.client = st.nodes[0]
 		return st, nil
 	}
-	if err := st.join(ctx); err != nil {
+	if err := kit.Join(ctx, st.nodes, masters); err != nil {
 		return nil, err
 	}
-	var all []string
-	for i, n := range st.nodes {
-		all = append(all, n.Options().Addr)
-		if i > 0 {
-			st.url += string("?&"[min(i-1, 1)]) + "addr=" + n.Options().Addr
-		}
-	}
-	st.client = redis.NewClusterClient(&redis.ClusterOptions{Addrs: all})
-	return st, nil
+	return st, kit.WaitOK(ctx, st.nodes)
 }
 
-// server starts one redis-server of a store.
-func (l *lab) server(ctx context.Context, st *store, o storeOptions) error {
-	program, err := exec.LookPath(l.o.RedisServer)
-	if err != nil {
-		return fmt.Errorf("there is no %s: install it (apt-get install redis-server, brew install redis), or name it with --redis-server: %w", l.o.RedisServer, err)
-	}
-	dir, err := os.MkdirTemp(l.dir, "redis")
-	if err != nil {
-		return fmt.Errorf("start redis-server: %w", err)
-	}
-	st.dirs = append(st.dirs, dir)
-	// Between asking for a free port and the server's own bind another process
-	// may take it, so some tries are made.
-	for range 5 {
-		var p *process
-		var client *redis.Client
-		if p, client, err = l.runServer(ctx, program, dir, o); err == nil {
-			p.guard(l.fault)
-			st.processes, st.nodes = append(st.processes, p), append(st.nodes, client)
-			return nil
-		}
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	return err
-}
-
-// runServer starts a server and waits until it answers.
-func (l *lab) runServer(ctx context.Context, program, dir string, o storeOptions) (*process, *redis.Client, error) {
-	ports, err := freePorts(2)
-	if err != nil {
-		return nil, nil, fmt.Errorf("start redis-server: %w", err)
-	}
-	fsync := o.appendfsync
-	if fsync == "" {
-		fsync = "everysec"
-	}
-	args := []string{
-		"--port", strconv.Itoa(ports[0]), "--bind", "127.0.0.1", "--dir", dir, "--daemonize", "no",
-		"--save", "", "--appendonly", "yes", "--appendfsync", fsync, "--maxmemory-policy", "noeviction",
-		// A rewrite of the file forks in the midst of one measurement and not of another.
-		"--auto-aof-rewrite-percentage", "0",
-	}
-	if o.cluster {
-		args = append(args, "--cluster-enabled", "yes", "--cluster-config-file", filepath.Join(dir, "nodes.conf"),
-			"--cluster-port", strconv.Itoa(ports[1]))
-	}
-	p, err := l.spawn(ctx, "redis-server", program, args, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	client := redis.NewClient(&redis.Options{
-		Addr: "127.0.0.1:" + strconv.Itoa(ports[0]), MaxRetries: -1, DisableIdentity: true, ContextTimeoutEnabled: true,
-	})
-	if err := awaitServer(ctx, p, client); err != nil {
-		p.kill()
-		_ = client.Close()
-		return nil, nil, err
-	}
-	return p, client, nil
-}
-
-// awaitServer returns when it is that process which answers.
-func awaitServer(ctx context.Context, p *process, client *redis.Client) error {
-	return until(ctx, "redis-server answers", func() error {
-		select {
-		case <-p.ended:
-			return final{p.death()}
-		default:
-		}
-		text, err := client.Info(ctx, "server").Result()
-		if err != nil {
-			return err
-		}
-		pid, err := field(text, "process_id")
-		if err != nil {
-			return err
-		}
-		if int(pid) != p.cmd.Process.Pid {
-			return final{fmt.Errorf("another server has %s", client.Options().Addr)}
-		}
-		return nil
-	})
-}
-
-// freePorts are ports that nothing listens on.
-func freePorts(n int) (ports []int, err error) {
-	for range n {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer ln.Close() //nolint:errcheck // it was only held
-		ports = append(ports, ln.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
-}
-
-// join makes a cluster of the servers, with all slots spread evenly.
-func (st *store) join(ctx context.Context) error {
-	for i, n := range st.nodes {
-		// Epochs of their own, given before they meet, spare the nodes the agreement on who goes first.
-		err := n.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err()
-		if err == nil {
-			err = n.ClusterAddSlotsRange(ctx, i*slots/masters, (i+1)*slots/masters-1).Err()
-		}
-		if err == nil && i > 0 {
-			err = st.meet(ctx, n)
-		}
-		if err != nil {
-			return fmt.Errorf("make a cluster: %w", err)
-		}
-	}
-	var g errgroup.Group
-	for _, n := range st.nodes {
-		g.Go(func() error {
-			return until(ctx, "the cluster is whole", func() error {
-				info, err := n.ClusterInfo(ctx).Result()
-				if err == nil && !(strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprint("cluster_known_nodes:", masters))) {
-					err = errors.New("its nodes do not agree")
-				}
-				return err
-			})
-		})
-	}
-	return g.Wait()
-}
-
-// meet makes the first node and n know each other.
-func (st *store) meet(ctx context.Context, n *redis.Client) error {
-	bus, err := n.ConfigGet(ctx, "cluster-port").Result()
-	if err != nil {
-		return err
-	}
-	host, port, err := net.SplitHostPort(n.Options().Addr)
-	if err != nil {
-		return err
-	}
-	return st.nodes[0].Do(ctx, "CLUSTER", "MEET", host, port, bus["cluster-port"]).Err()
-}
-
-// stop ends the servers and removes their files, which nobody needs.
+// stop ends the servers and removes their files, which are of no more use.
 func (st *store) stop() error {
-	if st.client != nil {
-		_ = st.client.Close()
-	}
-	for i, p := range st.processes {
-		p.kill()
-		_ = st.nodes[i].Close()
-	}
 	var errs []error
-	for _, dir := range st.dirs {
-		errs = append(errs, os.RemoveAll(dir))
+	for _, n := range st.nodes {
+		n.Close()
+		errs = append(errs, os.RemoveAll(n.Dir))
 	}
 	return errors.Join(errs...)
 }
 
-// until tries until ok has no error, and gives up when that is final or it took
-// too long.
-func until(ctx context.Context, what string, ok func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, startMost)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := ok()
-		var last final
-		if err == nil || errors.As(err, &last) {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("wait until %s: %w: %w", what, context.Cause(ctx), err)
-		}
-	}
+// sentOnly are commands that no script can run, so that each was sent by a
+// client. The heartbeat every 2 s and the subscription are too few to count.
+var sentOnly = []string{
+	"eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro",
+	"script", "wait", "waitaof", "multi", "exec", "subscribe", "ping",
 }
 
-// final is an error that another try won't cure.
-type final struct{ error }
+// cpu is what its servers have used so far, in microseconds.
+func (st *store) cpu(ctx context.Context) (micros float64, err error) {
+	for i := range st.nodes {
+		text, err := st.info(ctx, i, "cpu")
+		if err != nil {
+			return 0, err
+		}
+		for _, name := range []string{"used_cpu_sys", "used_cpu_user"} {
+			seconds, err := field(text, name)
+			if err != nil {
+				return 0, err
+			}
+			micros += seconds * 1e6
+		}
+	}
+	return micros, nil
+}
 
-func (f final) Unwrap() error { return f.error }
+// commands is how many its servers have carried out so far, those in scripts
+// counted, and what is asked here not.
+func (st *store) commands(ctx context.Context) (total float64, err error) {
+	for i := range st.nodes {
+		before := st.asked[i].Load() // what asks now is not yet counted
+		count, err := st.number(ctx, i, "stats", "total_commands_processed")
+		if err != nil {
+			return 0, err
+		}
+		total += count - float64(before)
+	}
+	return total, nil
+}
+
+// memory is what its servers use now, in bytes.
+func (st *store) memory(ctx context.Context) (bytes float64, err error) {
+	for i := range st.nodes {
+		used, err := st.number(ctx, i, "memory", "used_memory")
+		if err != nil {
+			return 0, err
+		}
+		bytes += used
+	}
+	return bytes, nil
+}
+
+// calls is how many commands clients have sent so far; a script is one.
+func (st *store) calls(ctx context.Context) (total float64, err error) {
+	for i := range st.nodes {
+		text, err := st.info(ctx, i, "commandstats")
+		if err != nil {
+			return 0, err
+		}
+		total += callsIn(text)
+	}
+	return total, nil
+}
+
+// callsIn counts them in what INFO commandstats answers:
+//
+//	cmdstat_evalsha:calls=12,usec=3456,usec_per_call=288.00
+//	cmdstat_script|load:calls=1,usec=...
+func callsIn(text string) (total float64) {
+	for line := range strings.Lines(text) {
+		name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+		name, _, _ = strings.Cut(name, "|")
+		count, _, _ := strings.Cut(rest, ",")
+		for _, sent := range sentOnly {
+			if name == sent {
+				n, _ := strconv.ParseFloat(count, 64) // what is no number is no count
+				total += n
+			}
+		}
+	}
+	return total
+}
+
+// number is one field of a server's INFO.
+func (st *store) number(ctx context.Context, i int, section, name string) (float64, error) {
+	text, err := st.info(ctx, i, section)
+	if err != nil {
+		return 0, err
+	}
+	return field(text, name)
+}
+
+// info is a section of a server's INFO.
+func (st *store) info(ctx context.Context, i int, section string) (string, error) {
+	st.asked[i].Add(1)
+	text, err := st.nodes[i].Client.Info(ctx, section).Result()
+	if err != nil {
+		return "", fmt.Errorf("ask redis-server: %w", err)
+	}
+	return text, nil
+}
+
+// field is one number in what INFO answers.
+func field(text, name string) (float64, error) {
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			return strconv.ParseFloat(strings.TrimSpace(value), 64)
+		}
+	}
+	return 0, fmt.Errorf("redis-server does not tell its %s", name)
+}
+
+// versionIn is the server's name and version in what INFO server answers.
+func versionIn(text string) string {
+	name, version := "Redis", ""
+	for line := range strings.Lines(text) {
+		field, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		switch field {
+		case "valkey_version": // which tells the version of the Redis it stands for, too
+			name, version = "Valkey", value
+		case "redis_version":
+			if version == "" {
+				version = value
+			}
+		}
+	}
+	return name + " " + version
+}

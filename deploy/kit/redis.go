@@ -1,0 +1,230 @@
+package kit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// RedisOptions say which redis-server to start, and how.
+type RedisOptions struct {
+	Program  string                          // by name or path; empty: redis-server
+	Dir      string                          // for its files
+	Settings []string                        // lines of redis.conf; they win over the usual ones
+	Bare     bool                            // without the usual ones
+	Args     []string                        // after the file's name
+	Env      []string                        // all of its environment
+	Cluster  bool                            // a node of a cluster
+	Start    func(Command) (*Process, error) // nil: the function Start
+}
+
+// usual are the settings of a server that appends every change to a file, evicts
+// nothing and writes no snapshots. Without the last one each replica waits 5 s
+// for others that may come.
+var usual = []string{
+	`save ""`, "appendonly yes", "appendfsync everysec", "maxmemory-policy noeviction", "repl-diskless-sync-delay 0",
+}
+
+// Redis is a redis-server process on a free loopback port.
+type Redis struct {
+	RedisOptions
+	Port    int
+	Bus     int           // where the nodes of a cluster talk to each other; 0: it is not a node
+	Client  *redis.Client // it tries once
+	Process *Process      // nil before the first start
+}
+
+// StartRedis starts a server and waits until it answers.
+func StartRedis(ctx context.Context, o RedisOptions) (r *Redis, err error) {
+	if o.Program == "" {
+		o.Program = "redis-server"
+	}
+	if o.Start == nil {
+		o.Start = Start
+	}
+	path, err := exec.LookPath(o.Program)
+	if err != nil {
+		return nil, fmt.Errorf("there is no %s: %w", o.Program, ErrNoServer)
+	}
+	o.Program = path
+	// Another process may take the free port before the server does, so a few
+	// tries are made.
+	for range 5 {
+		r = &Redis{RedisOptions: o}
+		if err = r.begin(ctx); err == nil {
+			return r, nil
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, err
+}
+
+// begin chooses ports and starts the process.
+func (r *Redis) begin(ctx context.Context) (err error) {
+	if r.Port, err = FreePort(); err != nil {
+		return err
+	}
+	if r.Cluster {
+		if r.Bus, err = FreePort(); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(r.file(), []byte(strings.Join(r.config(), "\n")+"\n"), 0o600); err != nil {
+		return fmt.Errorf("start redis-server: %w", err)
+	}
+	r.Client = redis.NewClient(&redis.Options{
+		Addr: r.Addr(), MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
+		ReadTimeout: Patience, DialTimeout: Patience, // the context's is shorter
+		// After that many dials that failed in a row the client dials no more for a
+		// second, and would not notice that the server was started again.
+		PoolSize: 4096,
+	})
+	if err := r.Run(ctx); err != nil {
+		_ = r.Client.Close()
+		return err
+	}
+	return nil
+}
+
+func (r *Redis) file() string { return filepath.Join(r.Dir, "redis.conf") }
+
+func (r *Redis) config() []string {
+	lines := []string{"port " + strconv.Itoa(r.Port), "bind 127.0.0.1", "dir " + r.Dir, "daemonize no"}
+	if r.Cluster {
+		lines = append(lines, "cluster-enabled yes", "cluster-config-file nodes.conf", "cluster-port "+strconv.Itoa(r.Bus))
+	}
+	if !r.Bare {
+		lines = append(lines, usual...)
+	}
+	return append(lines, r.Settings...)
+}
+
+// Run starts the process, on the same port and files as before, and waits until
+// it answers.
+func (r *Redis) Run(ctx context.Context) (err error) {
+	r.Process, err = r.Start(Command{Name: "redis-server", Path: r.Program, Args: append([]string{r.file()}, r.Args...), Env: r.Env})
+	if err != nil {
+		return err
+	}
+	if err := Until(ctx, "redis-server answers", func() error { return r.answers(ctx) }); err != nil {
+		r.Process.Kill()
+		return err
+	}
+	return nil
+}
+
+// answers has no error where it is this process that answers, and has loaded
+// its file. Another server may have taken the port at the same time.
+func (r *Redis) answers(ctx context.Context) error {
+	if r.Process.Gone() {
+		return Final{r.Process.Death()}
+	}
+	if err := r.Client.Ping(ctx).Err(); err != nil {
+		return err
+	}
+	pid, err := r.Info(ctx, "server", "process_id")
+	if err == nil && pid != strconv.Itoa(r.Process.Pid()) {
+		err = Final{fmt.Errorf("another server has %s", r.Addr())}
+	}
+	return err
+}
+
+// URL is its address as REDIS_URL has it.
+func (r *Redis) URL() string { return "redis://" + r.Addr() + "/0" }
+
+// Addr is where it listens, as host:port.
+func (r *Redis) Addr() string { return Loopback(r.Port) }
+
+// Close ends it at once, for good.
+func (r *Redis) Close() {
+	r.Process.Kill()
+	_ = r.Client.Close()
+}
+
+// Info is one field of INFO; empty where there is none.
+func (r *Redis) Info(ctx context.Context, section, field string) (string, error) {
+	text, err := r.Client.Info(ctx, section).Result()
+	if err != nil {
+		return "", fmt.Errorf("INFO at %s: %w", r.Addr(), err)
+	}
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, field+":"); ok {
+			return strings.TrimSpace(value), nil
+		}
+	}
+	return "", nil
+}
+
+// URLOf names several servers, as REDIS_URL does: the first one, and the others
+// as addr.
+func URLOf(servers []*Redis) string {
+	url := servers[0].URL()
+	for i, s := range servers[1:] {
+		separator := "&"
+		if i == 0 {
+			separator = "?"
+		}
+		url += separator + "addr=" + s.Addr()
+	}
+	return url
+}
+
+// Slots is how many slots a cluster has.
+const Slots = 16384
+
+// Join makes a cluster of servers, with all slots spread evenly over the first
+// ones, its masters. It returns when all nodes know each other.
+func Join(ctx context.Context, servers []*Redis, masters int) error {
+	for i, s := range servers {
+		// Epochs of their own, given before they meet, spare the nodes an agreement
+		// on which of them goes first.
+		errs := []error{s.Client.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err()}
+		if i < masters {
+			errs = append(errs, s.Client.ClusterAddSlotsRange(ctx, i*Slots/masters, (i+1)*Slots/masters-1).Err())
+		}
+		if i > 0 {
+			errs = append(errs, servers[0].Client.Do(ctx, "CLUSTER", "MEET", "127.0.0.1", s.Port, s.Bus).Err())
+		}
+		if err := errors.Join(errs...); err != nil {
+			return fmt.Errorf("make a cluster: %w", err)
+		}
+	}
+	return Until(ctx, "all nodes know each other", func() error {
+		for _, s := range servers {
+			// The list also has nodes that only began to shake hands.
+			text, err := s.Client.ClusterNodes(ctx).Result()
+			if err != nil {
+				return err
+			}
+			if known := strings.Count(text, "\n") - strings.Count(text, "handshake"); known != len(servers) {
+				return fmt.Errorf("%s knows %d nodes", s.Addr(), known)
+			}
+		}
+		return nil
+	})
+}
+
+// WaitOK waits until each of the servers finds its cluster in order.
+func WaitOK(ctx context.Context, servers []*Redis) error {
+	return Until(ctx, "the cluster is in order", func() error {
+		for _, s := range servers {
+			text, err := s.Client.ClusterInfo(ctx).Result()
+			if err != nil || !strings.Contains(text, "cluster_state:ok") {
+				return fmt.Errorf("%s: %.40s %w", s.Addr(), text, errors.Join(err))
+			}
+		}
+		return nil
+	})
+}
+
+// ErrNoServer says that a program is not installed.
+var ErrNoServer = errors.New("install it (apt-get install redis-server, brew install redis)")

@@ -43,7 +43,7 @@ var createCases = []testCase{
 		require.Equal(r, e, taken)
 		require.Equal(r, []string{e.ID}, r.listedIDs(dispatcher.EndpointFilter{}))
 	}},
-	{name: "any number have no uid", run: func(r *rig) {
+	{name: "any number of endpoints may have no uid", run: func(r *rig) {
 		a, b := r.create(), r.create()
 		r.mustBe(a, b)
 		r.mustNotFind("")
@@ -54,7 +54,7 @@ var createCases = []testCase{
 		r.mustFind(a.ID, b)
 		r.mustBe(a, b)
 	}},
-	{name: "one without a secret is refused", run: func(r *rig) {
+	{name: "an endpoint without a secret is refused", run: func(r *rig) {
 		e := r.endpoint()
 		e.Secrets = nil
 		_, err := r.Store.CreateEndpoint(r.ctx, e)
@@ -90,26 +90,26 @@ var changeCases = []testCase{
 		}
 		r.mustBe(e)
 	}},
-	{name: "one that is not there can't be changed", run: func(r *rig) {
+	{name: "an endpoint that is not there can't be changed", run: func(r *rig) {
 		e := r.endpoint(uid("main"))
 		require.ErrorIs(r, r.Store.ChangeEndpoint(r.ctx, next(e)), dispatcher.ErrNoEndpoint)
 		r.mustNotBe(e)
 		r.mustNotFind("main")
 	}},
-	{name: "nor one that was deleted", run: func(r *rig) {
+	{name: "a deleted endpoint can't be changed", run: func(r *rig) {
 		e := r.create()
 		r.mustDelete(e)
 		require.ErrorIs(r, r.Store.ChangeEndpoint(r.ctx, next(e)), dispatcher.ErrNoEndpoint)
 		r.mustNotBe(e)
 	}},
-	{name: "one without secrets is refused, since it was read without the key to them", run: func(r *rig) {
+	{name: "a change without secrets is refused, since it was read without the key to them", run: func(r *rig) {
 		e := r.create()
 		bare := next(e)
 		bare.Secrets = nil
 		require.ErrorIs(r, r.Store.ChangeEndpoint(r.ctx, bare), dispatcher.ErrSealed)
 		r.mustBe(e)
 	}},
-	{name: "what it is found by never changes", run: func(r *rig) {
+	{name: "its id, uid, tenant and time of creation never change", run: func(r *rig) {
 		e := r.create(uid("main"))
 		for _, change := range []func(*dispatcher.Endpoint){uid("other"), uid(""), tenant("else"), tenant(""), madeAt(start.Add(-time.Hour))} {
 			require.Error(r, r.Store.ChangeEndpoint(r.ctx, next(e, change)))
@@ -122,7 +122,7 @@ var changeCases = []testCase{
 }
 
 var deleteCases = []testCase{
-	{name: "one that is deleted is found by nothing", run: func(r *rig) {
+	{name: "a deleted endpoint is not found", run: func(r *rig) {
 		e, other := r.create(uid("main")), r.create(uid("other"))
 		r.mustDelete(e)
 		r.mustNotBe(e)
@@ -131,7 +131,7 @@ var deleteCases = []testCase{
 		r.mustFind("other", other)
 		require.Equal(r, []string{other.ID}, r.tenantIDs("shop"))
 	}},
-	{name: "whatever its version", run: func(r *rig) {
+	{name: "an endpoint of any version can be deleted", run: func(r *rig) {
 		e := r.create()
 		for range 3 {
 			e = next(e)
@@ -140,12 +140,12 @@ var deleteCases = []testCase{
 		r.mustDelete(e)
 		r.mustNotBe(e)
 	}},
-	{name: "without a tenant too", run: func(r *rig) {
+	{name: "an endpoint without a tenant can be deleted", run: func(r *rig) {
 		e := r.create(tenant(""))
 		r.mustDelete(e)
 		r.mustNotBe(e)
 	}},
-	{name: "one that is not there is told", run: func(r *rig) {
+	{name: "a delete of an endpoint that is not there is refused", run: func(r *rig) {
 		e := r.create()
 		_, err := r.Store.DeleteEndpoint(r.ctx, "ep_none")
 		require.ErrorIs(r, err, dispatcher.ErrNoEndpoint)
@@ -154,7 +154,7 @@ var deleteCases = []testCase{
 		_, err = r.Store.DeleteEndpoint(r.ctx, e.ID)
 		require.ErrorIs(r, err, dispatcher.ErrNoEndpoint)
 	}},
-	{name: "its end is noted above all its versions, until that is forgotten", run: func(r *rig) {
+	{name: "a delete is noted with a version above all others, until that is forgotten", run: func(r *rig) {
 		e, other := r.create(), r.create()
 		for range 3 {
 			e = next(e)
@@ -173,7 +173,7 @@ var deleteCases = []testCase{
 		require.Empty(r, r.deleted())
 		require.Equal(r, []dispatcher.EndpointVersion{{}, {Version: 1}}, r.versions(e.ID, other.ID))
 	}},
-	{name: "the id of one whose end is noted is given to no other", run: func(r *rig) {
+	{name: "no other endpoint gets the id of a deleted one while that is noted", run: func(r *rig) {
 		e := r.create(uid("main"))
 		r.mustDelete(e)
 		taken, err := r.Store.CreateEndpoint(r.ctx, e)
@@ -184,7 +184,7 @@ var deleteCases = []testCase{
 		require.NoError(r, r.Store.ForgetDeleted(r.ctx, e.ID))
 		r.mustCreate(e)
 	}},
-	{name: "any number may be noted, and their versions read", run: func(r *rig) {
+	{name: "any number of deletes may be noted, and their versions read", run: func(r *rig) {
 		want, ids := map[string]int64{}, []string{}
 		for range 700 {
 			e := r.create()
@@ -198,7 +198,7 @@ var deleteCases = []testCase{
 			require.Equal(r, dispatcher.EndpointVersion{End: 2}, v)
 		}
 	}},
-	{name: "its uid is free again", run: func(r *rig) {
+	{name: "the uid of a deleted endpoint is free again", run: func(r *rig) {
 		e := r.create(uid("main"))
 		r.mustDelete(e)
 		again := r.create(uid("main"))

@@ -1,6 +1,6 @@
 // Package endpointtest is the conformance suite that every
-// dispatcher.EndpointStore must pass: readable cases for each method and rule,
-// races between instances, and a random test against a model.
+// dispatcher.EndpointStore must pass. It has readable cases for each method and
+// rule, races between instances, and a random test against a model.
 package endpointtest
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// Fixture is an empty store and a second way to it.
+// Fixture is an empty store and a second connection to it.
 type Fixture struct {
 	Store dispatcher.EndpointStore
 	// Open connects to the same store once more, as another process would.
@@ -75,8 +75,8 @@ func newRig(t testing.TB, open OpenFunc) *rig {
 // start is when the first endpoint of each case is made.
 var start = time.Date(2026, 3, 1, 12, 0, 0, int(7*time.Millisecond), time.UTC)
 
-// endpoint is a new one, made a second after the one before, and of the tenant
-// shop. It is not stored.
+// endpoint is a new endpoint of the tenant shop, made a second after the one
+// before. It is not stored.
 func (r *rig) endpoint(with ...func(*dispatcher.Endpoint)) *dispatcher.Endpoint {
 	at := start.Add(time.Duration(r.made) * time.Second)
 	r.made++
@@ -119,7 +119,7 @@ func (r *rig) mustCreate(e *dispatcher.Endpoint) {
 	require.Nil(r, taken)
 }
 
-// next is the version of an endpoint that may follow it.
+// next is the next version of an endpoint.
 func next(e *dispatcher.Endpoint, with ...func(*dispatcher.Endpoint)) *dispatcher.Endpoint {
 	c := *e
 	c.Version++
@@ -130,7 +130,7 @@ func next(e *dispatcher.Endpoint, with ...func(*dispatcher.Endpoint)) *dispatche
 	return &c
 }
 
-// public and private sign with another kind of secret.
+// public and private make an endpoint sign with another kind of secret.
 func public(e *dispatcher.Endpoint)  { signs(e, signer.StandardEd25519) }
 func private(e *dispatcher.Endpoint) { signs(e, signer.Standard) }
 
@@ -140,7 +140,8 @@ func signs(e *dispatcher.Endpoint, by signer.Scheme) {
 
 func paused(e *dispatcher.Endpoint) { e.Paused = true }
 
-// mustBe holds that these are stored, as they are here.
+// mustBe fails the case unless the store holds these endpoints as they are
+// here.
 func (r *rig) mustBe(want ...*dispatcher.Endpoint) {
 	r.Helper()
 	got, err := r.Store.Endpoints(r.ctx, idsOf(want))
@@ -176,7 +177,7 @@ func (r *rig) versions(ids ...string) []dispatcher.EndpointVersion {
 	return all
 }
 
-// mustNotBe holds that nothing of an endpoint is found.
+// mustNotBe fails the case if any part of an endpoint is found.
 func (r *rig) mustNotBe(e *dispatcher.Endpoint) {
 	r.Helper()
 	got, err := r.Store.Endpoints(r.ctx, []string{e.ID})
@@ -220,7 +221,7 @@ func idsOf(all []*dispatcher.Endpoint) []string {
 	return ids
 }
 
-// mustFind holds that a uid is an endpoint's.
+// mustFind fails the case unless a uid belongs to this endpoint.
 func (r *rig) mustFind(name string, want *dispatcher.Endpoint) {
 	r.Helper()
 	id, err := r.Store.EndpointID(r.ctx, name)

@@ -11,7 +11,7 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// keepCases hold that what is read is what was stored, field by field.
+// keepCases hold that an endpoint is read as it was stored, field by field.
 var keepCases = []testCase{
 	{name: "an endpoint with nothing but what it must have", run: func(r *rig) {
 		r.mustKeep(func(e *dispatcher.Endpoint) { e.Tenant, e.Topics = "", nil })
@@ -56,7 +56,7 @@ var keepCases = []testCase{
 			})
 		}
 	}},
-	{name: "what counts as success", run: func(r *rig) {
+	{name: "the answers that count as success", run: func(r *rig) {
 		for _, text := range []string{
 			"2xx", "*", "200,204,5xx", `{"status":["200"],"body":"success"}`, `{"body":{"path":"data.code","equals":"SUCCESS"}}`,
 			`{"body":{"path":"code","equals":12345678901234567890}}`, `{"status":["*"],"body":{"matches":"<return_code><!\\[CDATA\\[SUCCESS\\]\\]>"}}`,
@@ -81,14 +81,14 @@ var keepCases = []testCase{
 			r.mustKeep(set)
 		}
 	}},
-	{name: "a version far on", run: func(r *rig) {
+	{name: "a high version", run: func(r *rig) {
 		e := r.endpoint(func(e *dispatcher.Endpoint) { e.Version = 1<<53 - 2 })
 		r.mustCreate(e)
 		e = next(e)
 		require.NoError(r, r.Store.ChangeEndpoint(r.ctx, e))
 		r.mustBe(e)
 	}},
-	{name: "the largest there may be", run: func(r *rig) {
+	{name: "the largest endpoint there may be", run: func(r *rig) {
 		r.mustKeep(func(e *dispatcher.Endpoint) {
 			e.URL = "https://example.com/" + strings.Repeat("p", 2028)
 			e.UID, e.Tenant = strings.Repeat("u", 128), strings.Repeat("t", 128)
@@ -101,8 +101,8 @@ var keepCases = []testCase{
 	}},
 }
 
-// mustKeep stores an endpoint, once new and once as a change of another, and
-// holds that another instance reads it alike.
+// mustKeep stores an endpoint, once new and once as a change of another.
+// Another instance must read it the same both times.
 func (r *rig) mustKeep(with ...func(*dispatcher.Endpoint)) {
 	r.Helper()
 	e := r.create(with...)

@@ -12,7 +12,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// modelSteps is how many random steps one run makes: some fifty of each kind.
+// modelSteps is the number of random steps of one run: some fifty of each kind.
 const modelSteps = 200
 
 var modelCases = []testCase{
@@ -33,7 +33,7 @@ type model struct {
 	dice *rand.Rand
 	by   map[string]*dispatcher.Endpoint // id
 	gone []*dispatcher.Endpoint
-	ends map[string]int64 // that are noted
+	ends map[string]int64 // noted ends
 }
 
 func (m *model) step() {
@@ -128,7 +128,7 @@ func (m *model) delete() {
 	}
 }
 
-// any is an endpoint that is stored, or now and then one that was.
+// any is a stored endpoint, or sometimes a deleted one.
 func (m *model) any() *dispatcher.Endpoint {
 	all := m.sorted()
 	if len(m.gone) > 0 && m.dice.IntN(6) == 0 {
@@ -149,7 +149,7 @@ func (m *model) named(name string) *dispatcher.Endpoint {
 	return nil
 }
 
-// sorted are those of some tenants, or all, the first made first.
+// sorted are the endpoints of some tenants, or all, in the order of creation.
 func (m *model) sorted(tenants ...string) []*dispatcher.Endpoint {
 	var out []*dispatcher.Endpoint
 	for _, e := range m.by {

@@ -11,7 +11,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// racers is how many instances' worth of goroutines meet.
+// racers is the number of goroutines that run at once, each as an instance.
 const racers = 32
 
 var raceCases = []testCase{
@@ -26,7 +26,7 @@ var raceCases = []testCase{
 		require.Len(r, got[0].Metadata, racers)
 		require.Equal(r, int64(1+racers), got[0].Version)
 	}},
-	{name: "of many that want a uid one has it, and the others are told whose it is", run: func(r *rig) {
+	{name: "one of many creates gets a uid, and the others learn which endpoint has it", run: func(r *rig) {
 		stores := []dispatcher.EndpointStore{r.Store, r.Open(), r.Open()}
 		made := make([]*dispatcher.Endpoint, racers)
 		for n := range made {
@@ -55,7 +55,7 @@ var raceCases = []testCase{
 			}
 		}
 	}},
-	{name: "one of many changes from the same version is stored", run: func(r *rig) {
+	{name: "only one of many changes from the same version is stored", run: func(r *rig) {
 		e := r.create()
 		done := 0
 		for _, err := range race(func(n int) error { return r.Store.ChangeEndpoint(r.ctx, next(e)) }) {
@@ -67,7 +67,7 @@ var raceCases = []testCase{
 		}
 		require.Equal(r, 1, done)
 	}},
-	{name: "all of many deletes answer the same end, and no change brings it back", run: func(r *rig) {
+	{name: "all of many deletes answer the same version, and no change brings the endpoint back", run: func(r *rig) {
 		e := r.create(uid("main"))
 		var ends [racers]int64
 		signed := int64(0)
@@ -94,7 +94,7 @@ var raceCases = []testCase{
 	}},
 }
 
-// race does one thing at many places at once, and answers each's error.
+// race does one thing in many goroutines at once and answers the error of each.
 func race(do func(n int) error) []error {
 	errs := make([]error, racers)
 	var all sync.WaitGroup
@@ -110,7 +110,8 @@ func race(do func(n int) error) []error {
 	return errs
 }
 
-// sign adds a name to an endpoint's metadata, however often others are faster.
+// sign adds a name to an endpoint's metadata. It tries again until no other
+// change was faster.
 func (r *rig) sign(store dispatcher.EndpointStore, id, name string) error {
 	for {
 		got, err := store.Endpoints(r.ctx, []string{id})

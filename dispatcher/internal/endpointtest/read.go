@@ -17,7 +17,7 @@ var readCases = []testCase{
 		require.NoError(r, err)
 		require.Equal(r, []*dispatcher.Endpoint{b, nil, a, nil, b}, got)
 	}},
-	{name: "none are asked for", run: func(r *rig) {
+	{name: "an empty request has an empty answer", run: func(r *rig) {
 		r.create()
 		got, err := r.Store.Endpoints(r.ctx, nil)
 		require.NoError(r, err)
@@ -29,7 +29,7 @@ var readCases = []testCase{
 		require.Empty(r, r.listedIDs(dispatcher.EndpointFilter{}))
 		r.mustNotFind("main")
 	}},
-	{name: "a tenant's endpoints come as they were made, with nobody else's", run: func(r *rig) {
+	{name: "a tenant's endpoints come in the order of creation, without those of others", run: func(r *rig) {
 		late := r.create(madeAt(start.Add(time.Hour)))
 		early := r.create(madeAt(start.Add(-time.Hour)))
 		between := r.create(madeAt(start))
@@ -41,7 +41,7 @@ var readCases = []testCase{
 		require.Equal(r, []string{other.ID}, r.tenantIDs("shop2"))
 		require.Empty(r, r.tenantIDs("sho"))
 	}},
-	{name: "names with signs that a store may use itself keep apart", run: func(r *rig) {
+	{name: "names with characters that a store may use itself are kept apart", run: func(r *rig) {
 		names := []string{"a", "a:b", "{a}", "}{", "*", "a*", "?", "[a]", "%00", "all", ":", "\\", "A", "tenant:a"}
 		made := map[string]*dispatcher.Endpoint{}
 		for _, name := range names {
@@ -65,7 +65,7 @@ var readCases = []testCase{
 	}},
 }
 
-// many is more than any store should read in one piece.
+// many is more than a store should read in one piece.
 const many = 600
 
 var listCases = []testCase{
@@ -79,7 +79,7 @@ var listCases = []testCase{
 			require.Equal(r, want, r.listedIDs(dispatcher.EndpointFilter{Limit: limit}), "limit %d", limit)
 		}
 	}},
-	{name: "without a limit there is one all the same", run: func(r *rig) {
+	{name: "a list without a limit has the default one", run: func(r *rig) {
 		for range 120 {
 			r.create()
 		}
@@ -99,7 +99,7 @@ var listCases = []testCase{
 		require.Len(r, page, 2)
 		require.Empty(r, next)
 	}},
-	{name: "those of one millisecond have an order too", run: func(r *rig) {
+	{name: "endpoints of one millisecond have an order too", run: func(r *rig) {
 		r.create(madeAt(start.Add(-time.Second)))
 		var want []string
 		for range 20 {
@@ -113,7 +113,7 @@ var listCases = []testCase{
 			require.Equal(r, all, r.listedIDs(dispatcher.EndpointFilter{Limit: limit}), "limit %d", limit)
 		}
 	}},
-	{name: "of one tenant, or of none", run: func(r *rig) {
+	{name: "a list of one tenant, or of those without", run: func(r *rig) {
 		var shop, none []string
 		for range 5 {
 			shop = append([]string{r.create().ID}, shop...)
@@ -126,7 +126,7 @@ var listCases = []testCase{
 		require.Equal(r, r.listedIDs(dispatcher.EndpointFilter{}), r.listedIDs(dispatcher.EndpointFilter{Tenants: []string{name, empty, name, other}, Limit: 2}), "any of them matches, newest first")
 		require.Len(r, r.listedIDs(dispatcher.EndpointFilter{Limit: 3}), 10)
 	}},
-	{name: "of those that have a public key, as it changes", run: func(r *rig) {
+	{name: "a list of endpoints with a public key, as that changes", run: func(r *rig) {
 		all := dispatcher.EndpointFilter{Public: true, Limit: 2}
 		r.create()
 		require.Empty(r, r.listedIDs(all))
@@ -144,7 +144,7 @@ var listCases = []testCase{
 		r.mustDelete(c)
 		require.Empty(r, r.listedIDs(all))
 	}},
-	{name: "a list goes on where what it stood at was deleted, and new ones do not shift it", run: func(r *rig) {
+	{name: "a list goes on though its last endpoint was deleted, and new ones do not shift it", run: func(r *rig) {
 		var made []*dispatcher.Endpoint
 		for range 6 {
 			made = append(made, r.create(madeAt(start)))
@@ -160,7 +160,7 @@ var listCases = []testCase{
 		require.Equal(r, all[3:], r.listedIDs(dispatcher.EndpointFilter{Limit: 3, Cursor: next}))
 		require.Len(r, made, 6)
 	}},
-	{name: "a cursor of somebody else's is told", run: func(r *rig) {
+	{name: "a cursor of another list is refused", run: func(r *rig) {
 		r.create()
 		encode := base64.RawURLEncoding.EncodeToString
 		for _, cursor := range []string{

@@ -9,8 +9,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// patience is how long a change may take to be told on a busy machine before
-// the test gives up.
+// patience is how long a change may take to arrive on a busy machine before the
+// test fails.
 const patience = 20 * time.Second
 
 var watchCases = []testCase{
@@ -28,7 +28,7 @@ var watchCases = []testCase{
 		require.Equal(r, want, r.hear(one, len(want)))
 		require.Equal(r, want, r.hear(two, len(want)))
 	}},
-	{name: "what is refused is told to nobody", run: func(r *rig) {
+	{name: "a refused change is not told", run: func(r *rig) {
 		e := r.create(uid("main"))
 		heard := r.watch("one")
 		_, err := r.Store.CreateEndpoint(r.ctx, e)
@@ -42,7 +42,7 @@ var watchCases = []testCase{
 		last := r.create(tenant("else"))
 		require.Equal(r, []dispatcher.EndpointChange{{ID: last.ID, Tenant: "else", Version: 1}}, r.hear(heard, 1))
 	}},
-	{name: "what is told can be read already", run: func(r *rig) {
+	{name: "a change that is told can be read already", run: func(r *rig) {
 		heard := r.watch("one")
 		other := r.Open()
 		e := r.endpoint()
@@ -68,7 +68,8 @@ var watchCases = []testCase{
 	}},
 }
 
-// watch listens as instance by, from when it answers until the case ends.
+// watch listens as instance by until the case ends. It returns when the
+// subscription is active.
 func (r *rig) watch(by string) <-chan dispatcher.EndpointChange {
 	r.Helper()
 	ctx, stop := context.WithCancel(r.ctx)

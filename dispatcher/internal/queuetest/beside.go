@@ -8,10 +8,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// besideCases are about the attempts that a person asks for while a delivery
-// waits for its time: each stands beside the ladder.
+// besideCases are about attempts that a person asks for while a delivery waits
+// for its time. Such an attempt does not count on the ladder.
 var besideCases = []testCase{
-	{name: "one that fails spends no rung, and its delivery waits on until the same time", run: func(r *rig) {
+	{name: "a failed attempt uses no rung, and the delivery keeps its due time", run: func(r *rig) {
 		due := r.waitFor(30 * time.Second)
 		r.pass(10 * time.Second)
 		c := r.askFor(named("a", "m1"))
@@ -33,7 +33,7 @@ var besideCases = []testCase{
 		require.False(r, c.Asked)
 		require.Zero(r, c.WaitsOn)
 	}},
-	{name: "three of them spend none", run: func(r *rig) {
+	{name: "three failed attempts use no rung", run: func(r *rig) {
 		due := r.waitFor(time.Minute)
 		for n := range 3 {
 			c := r.askFor(named("a", "m1"))
@@ -44,7 +44,7 @@ var besideCases = []testCase{
 		}
 		require.Equal(r, due, r.mustStand(named("a", "m1"), dispatcher.StatusRetrying).Due)
 	}},
-	{name: "one that is asked for before the first attempt leaves it scheduled", run: func(r *rig) {
+	{name: "an attempt before the first one leaves the delivery scheduled", run: func(r *rig) {
 		r.schedule(r.entry("m1", to("a"), delay(time.Hour)))
 		due := r.now.Add(time.Hour)
 		c := r.askFor(named("a", "m1"))
@@ -60,18 +60,18 @@ var besideCases = []testCase{
 		require.Equal(r, 2, c.Attempt)
 		require.Equal(r, 1, c.Rung)
 	}},
-	{name: "where its time has passed meanwhile it waits the rung anew", run: func(r *rig) {
+	{name: "a delivery whose due time has passed meanwhile waits its rung again", run: func(r *rig) {
 		r.waitFor(30 * time.Second)
 		c := r.askFor(named("a", "m1"))
 		r.pass(40 * time.Second)
 		r.mustSettle(one, failure(c, 30*time.Second))
 		require.Equal(r, r.now.Add(30*time.Second), r.look(c.ID).Due)
 	}},
-	{name: "a receiver that asks for more time than is left is given it", run: func(r *rig) {
+	{name: "a receiver that asks for more time than is left gets it", run: func(r *rig) {
 		due := r.waitFor(30 * time.Second)
 		r.mustSettle(one, paused(r.askFor(named("a", "m1")), 30*time.Second, time.Second))
 		require.Equal(r, due, r.look(named("a", "m1")).Due)
-		r.pass(time.Second) // its lane is let go
+		r.pass(time.Second) // the lane's pause is over
 		r.mustSettle(one, paused(r.askFor(named("a", "m1")), 30*time.Second, time.Minute))
 		require.Equal(r, r.now.Add(time.Minute), r.look(named("a", "m1")).Due)
 	}},
@@ -85,7 +85,7 @@ var besideCases = []testCase{
 		r.mustSettle(one, failure(c, time.Minute))
 		require.Equal(r, due, r.look(c.ID).Due)
 	}},
-	{name: "it outlives its holder, and goes on at once", run: func(r *rig) {
+	{name: "it survives its holder's death and is due at once", run: func(r *rig) {
 		due := r.waitFor(time.Hour)
 		r.askFor(named("a", "m1"))
 		r.reap(one)
@@ -95,12 +95,12 @@ var besideCases = []testCase{
 		require.Equal(r, due, c.WaitsOn)
 		require.Equal(r, 1, r.State().Progress[c.ID].Deaths)
 	}},
-	{name: "it outlives being handed back", run: func(r *rig) {
+	{name: "it survives being handed back", run: func(r *rig) {
 		due := r.waitFor(time.Hour)
 		r.mustSettle(one, handBack(r.askFor(named("a", "m1"))))
 		require.Equal(r, due, r.mustClaim(two, named("a", "m1"))[0].WaitsOn)
 	}},
-	{name: "an outcome that is repeated, since its answer was lost, counts once", run: func(r *rig) {
+	{name: "an outcome that is repeated because its answer was lost counts once", run: func(r *rig) {
 		due := r.waitFor(time.Hour)
 		c := r.askFor(named("a", "m1"))
 		r.mustSettle(one, failure(c, time.Minute))
@@ -115,7 +115,7 @@ var besideCases = []testCase{
 		require.Equal(r, Progress{Attempts: 3, Beside: 2, Status: 500}, r.State().Progress[c.ID])
 		require.Equal(r, due, r.look(c.ID).Due)
 	}},
-	{name: "a late success ends what waits on", run: func(r *rig) {
+	{name: "a late success ends the delivery that waits", run: func(r *rig) {
 		r.waitFor(time.Hour)
 		c := r.askFor(named("a", "m1"))
 		r.reap(one)
@@ -124,7 +124,7 @@ var besideCases = []testCase{
 		require.Equal(r, []dispatcher.Settled{dispatcher.SettledDone}, r.settle(one, success(c)))
 		r.mustLie(PlaceDone, "a", "m1")
 	}},
-	{name: "a cancel that is taken back leaves it", run: func(r *rig) {
+	{name: "a cancel that is taken back does not change it", run: func(r *rig) {
 		due := r.waitFor(time.Hour)
 		c := r.askFor(named("a", "m1"))
 		r.cancel(c.ID)
@@ -132,7 +132,7 @@ var besideCases = []testCase{
 		r.mustSettle(one, failure(c, time.Minute))
 		require.Equal(r, due, r.mustStand(c.ID, dispatcher.StatusRetrying).Due)
 	}},
-	{name: "one that would wait on past its expiry is dead", run: func(r *rig) {
+	{name: "a delivery that would wait past its expiry dies", run: func(r *rig) {
 		r.schedule(r.entry("m1", to("a"), expires(r.now.Add(time.Minute))))
 		r.mustSettle(one, failure(r.mustClaim(one, named("a", "m1"))[0], 50*time.Second))
 		c := r.askFor(named("a", "m1"))
@@ -143,7 +143,7 @@ var besideCases = []testCase{
 		require.Equal(r, 2, d.Attempts)
 		require.Len(r, d.History, 2)
 	}},
-	{name: "what died of it starts a new ladder with none beside it", run: func(r *rig) {
+	{name: "a delivery that died of it starts a new ladder and counts no such attempt", run: func(r *rig) {
 		r.waitFor(time.Hour)
 		r.mustSettle(one, failure(r.askFor(named("a", "m1")), time.Minute))
 		r.mustSettle(one, death(r.askFor(named("a", "m1")), dispatcher.ReasonGone))
@@ -154,7 +154,7 @@ var besideCases = []testCase{
 		r.mustSettle(one, failure(c, time.Minute))
 		require.Equal(r, r.now.Add(time.Minute), r.mustStand(c.ID, dispatcher.StatusRetrying).Due)
 	}},
-	{name: "the first of a line stays the first", run: func(r *rig) {
+	{name: "the first of a line stays first", run: func(r *rig) {
 		r.publishKeyed("a", "k", "m1", "m2")
 		r.mustSettle(one, failure(r.mustClaim(one, named("a", "m1"))[0], time.Hour))
 		r.mustSettle(one, failure(r.askFor(named("a", "m1")), time.Hour))
@@ -164,8 +164,8 @@ var besideCases = []testCase{
 	}},
 }
 
-// waitFor lets the first attempt of m1 to lane a fail, and answers until when it
-// waits.
+// waitFor lets the first attempt of m1 to lane a fail. It answers when the next
+// one is due.
 func (r *rig) waitFor(wait time.Duration) time.Time {
 	r.Helper()
 	r.publish("a", "m1")
@@ -173,7 +173,7 @@ func (r *rig) waitFor(wait time.Duration) time.Time {
 	return r.now.Add(wait)
 }
 
-// askFor asks for an attempt, and has one claim it.
+// askFor asks for an attempt of a delivery and claims it.
 func (r *rig) askFor(id dispatcher.DeliveryID) dispatcher.Claimed {
 	r.Helper()
 	require.Equal(r, []bool{true}, r.retry(id))

@@ -10,7 +10,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// largeBody is a body of so many bytes, which differ.
+// largeBody is a body of size bytes. Its text repeats every 17 bytes, so that
+// blocks of it differ.
 func largeBody(size int) []byte {
 	return bytes.Repeat([]byte("0123456789abcdefg"), size/17+1)[:size]
 }
@@ -19,8 +20,8 @@ func large(size int) func(*dispatcher.Message) {
 	return func(m *dispatcher.Message) { m.Body = largeBody(size) }
 }
 
-// bodyOf is the body of a delivery, wherever it lies. It is read by the line that
-// does not break.
+// bodyOf is the body of a delivery, wherever the store keeps it. It is read
+// over a connection that does not break.
 func (r *rig) bodyOf(c dispatcher.Claimed) []byte {
 	r.Helper()
 	queue := r.Queue
@@ -36,15 +37,16 @@ func (r *rig) bodyOf(c dispatcher.Claimed) []byte {
 	return body
 }
 
-// Sizes of bodies that go by three ways: with their record, by the script that
-// writes it, before that script.
+// The store keeps bodies in three ways, by their size. The body is part of the
+// record, or lies apart and is written by the same script, or is written before
+// that script.
 const (
 	inRecord = 12 << 10
 	inScript = 300 << 10
 	staged   = 3 << 20
 )
 
-// keepAnHour forgets what ended an hour ago.
+// keepAnHour forgets deliveries that ended an hour ago.
 var keepAnHour = dispatcher.Keep{Finished: time.Hour, FinishedMax: 1000, SeenMax: 1000, Dead: time.Hour, DeadMax: 1000}
 
 var bodyCases = []testCase{
@@ -129,10 +131,10 @@ var bodyCases = []testCase{
 			require.Len(r, r.bodyOf(c), staged)
 		}
 	}},
-	{name: "a claim answers no more than a mebibyte, and goes on", run: func(r *rig) {
+	{name: "one claim answers a mebibyte at most, and the next one continues", run: func(r *rig) {
 		const each = 12 << 10
 		var want []dispatcher.DeliveryID
-		for i := range 200 { // in two lanes with several turns each
+		for i := range 200 { // in two lanes, with several turns each
 			id := named(dispatcher.Lane([]string{"a", "b"}[i%2]), fmt.Sprintf("m%03d", i))
 			e := r.entry(id.Message, to(id.Lane), large(each))
 			r.schedule(e)

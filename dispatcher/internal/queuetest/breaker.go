@@ -12,14 +12,14 @@ import (
 // threeFailures is the breaker of most cases: it opens for 30 s.
 var threeFailures = Setup{Breaker: 3, BreakerWait: 30 * time.Second}
 
-// breakerStates is the breaker as a table: what happens, one after the other, to
-// a lane whose breaker opens at the third failure, and how it stands then.
+// breakerStates is the breaker as a table. Each row is a series of events in
+// one lane, whose breaker opens at the third failure, and the state afterwards.
 var breakerStates = []struct {
 	name   string
-	happen string // f blamed failure, u one that is not, s success, d blamed death, b handed back, w wait until it may be tried, . one second
+	happen string // f: blamed failure, u: failure without blame, s: success, d: blamed death, b: handed back, w: wait until the next attempt is allowed, .: one second
 	fails  int
 	opened int
-	until  time.Duration // from the last thing that happened; 0: none, or passed
+	until  time.Duration // after the last event; 0: none, or it has passed
 }{
 	{"it is closed at first", "", 0, 0, 0},
 	{"two failures leave it closed", "ff", 2, 0, 0},
@@ -45,7 +45,7 @@ var breakerCases = append(func() []testCase {
 	cases := make([]testCase, len(breakerStates))
 	for i, c := range breakerStates {
 		cases[i] = testCase{name: "states: " + c.name, setup: threeFailures, run: func(r *rig) {
-			for range 15 { // so that enough may be in flight, which settle when the lane is open
+			for range 15 { // enough deliveries are in flight to settle while the lane is open
 				r.succeed("a")
 			}
 			r.publishMany("a", 12)
@@ -68,7 +68,7 @@ var breakerCases = append(func() []testCase {
 	return cases
 }(), append(openCases, pauseCases...)...)
 
-// happen lets one thing of the breaker's table happen to a lane.
+// happen lets one event of the breaker's table happen in a lane.
 func (r *rig) happen(lane dispatcher.Lane, what string, claimed *[]dispatcher.Claimed) {
 	r.Helper()
 	c := (*claimed)[0]
@@ -98,7 +98,7 @@ func (r *rig) happen(lane dispatcher.Lane, what string, claimed *[]dispatcher.Cl
 
 // openCases are about lanes whose breaker is open.
 var openCases = []testCase{
-	{name: "an open lane is held until its time and spends no rung", setup: threeFailures, run: func(r *rig) {
+	{name: "a lane with an open breaker waits until its time and uses no rung", setup: threeFailures, run: func(r *rig) {
 		r.openBreaker("a")
 		until := r.later(30 * time.Second)
 		r.publish("a", "m1", "m2")
@@ -137,7 +137,7 @@ var openCases = []testCase{
 		require.Equal(r, to("a"), got[0].Leased)
 		require.Equal(r, to("a"), got[1].Ready)
 	}},
-	{name: "when the probe's holder dies the next one is the probe", setup: threeFailures, run: func(r *rig) {
+	{name: "when the holder of the probe dies the next delivery is the probe", setup: threeFailures, run: func(r *rig) {
 		r.openBreaker("a")
 		r.publishMany("a", 2)
 		r.pass(30 * time.Second)
@@ -147,7 +147,7 @@ var openCases = []testCase{
 		require.Len(r, r.claim(two, 64), 1)
 		r.mustClaimNothing(two)
 	}},
-	{name: "what is in flight when a lane opens may go on, and no more", setup: threeFailures, run: func(r *rig) {
+	{name: "attempts in flight when a breaker opens go on, and no others begin", setup: threeFailures, run: func(r *rig) {
 		for range 6 {
 			r.succeed("a")
 		}
@@ -164,7 +164,7 @@ var openCases = []testCase{
 		r.settle(one, failure(c[5], time.Hour))
 		require.Len(r, r.claim(two, 64), 1)
 	}},
-	{name: "who opens a lane and who closes it is told", setup: threeFailures, run: func(r *rig) {
+	{name: "a settle that opens a breaker tells so, and one that closes it", setup: threeFailures, run: func(r *rig) {
 		until := r.later(30 * time.Second)
 		for n := 1; n <= 2; n++ {
 			opened, closed := r.settleTold(one, blamed(failure(r.takeNew("a"), time.Hour)))
@@ -184,7 +184,7 @@ var openCases = []testCase{
 		_, closed = r.settleTold(one, success(r.takeNew("a")))
 		require.Empty(r, closed)
 	}},
-	{name: "many failures in one batch open a lane once", setup: threeFailures, run: func(r *rig) {
+	{name: "many failures in one batch open a breaker once", setup: threeFailures, run: func(r *rig) {
 		for range 30 {
 			r.succeed("a")
 		}
@@ -197,14 +197,14 @@ var openCases = []testCase{
 		require.Len(r, opened, 1)
 		require.Equal(r, 1, r.State().Lanes["a"].Opened)
 	}},
-	{name: "with no breaker nothing opens", run: func(r *rig) {
+	{name: "without a breaker no lane is paused", run: func(r *rig) {
 		for range 30 {
 			r.mustSettle(one, blamed(failure(r.takeNew("a"), time.Hour)))
 		}
 		require.Zero(r, r.State().Lanes["a"].Opened)
 		require.Equal(r, 30, r.State().Lanes["a"].Fails)
 	}},
-	{name: "a failure of what was cancelled meanwhile is one too", setup: threeFailures, run: func(r *rig) {
+	{name: "a failure of a delivery that was cancelled meanwhile counts", setup: threeFailures, run: func(r *rig) {
 		for range 3 {
 			c := r.takeNew("a")
 			r.cancel(c.ID)
@@ -212,7 +212,7 @@ var openCases = []testCase{
 		}
 		require.Equal(r, 1, r.State().Lanes["a"].Opened)
 	}},
-	{name: "who has lost the lease neither opens nor closes", setup: threeFailures, run: func(r *rig) {
+	{name: "an outcome without the lease neither opens nor closes a breaker", setup: threeFailures, run: func(r *rig) {
 		c := r.takeOver("a", "m1")
 		for range 5 {
 			s := blamed(failure(c, time.Hour))
@@ -230,7 +230,7 @@ var openCases = []testCase{
 		require.Equal(r, before.Fails, after.Fails)
 		require.Equal(r, before.Until, after.Until)
 	}},
-	{name: "resuming closes a breaker and tells so, other limits do not", setup: threeFailures, run: func(r *rig) {
+	{name: "a resume closes a breaker and tells so, other limits do not", setup: threeFailures, run: func(r *rig) {
 		r.limit(epOne)
 		r.openBreaker(epOne)
 		r.publish(epOne, "m1")
@@ -245,7 +245,7 @@ var openCases = []testCase{
 		_, hints = r.limitAs(epOne, r.newLimits(epOne, most(5)), true)
 		require.Empty(r, hints[0].Closed, "it was closed")
 	}},
-	{name: "lanes open each for itself", setup: threeFailures, run: func(r *rig) {
+	{name: "each lane has its own breaker", setup: threeFailures, run: func(r *rig) {
 		r.openBreaker("a")
 		r.publish("a", "m1")
 		r.publish("b", "m2")
@@ -260,9 +260,9 @@ var openCases = []testCase{
 	}},
 }
 
-// pauseCases are about receivers that ask to be left alone for a time.
+// pauseCases are about receivers that ask for a pause.
 var pauseCases = []testCase{
-	{name: "a receiver that asks for it is left alone, all its lane", setup: threeFailures, run: func(r *rig) {
+	{name: "a receiver that asks for a pause is left alone by its whole lane", setup: threeFailures, run: func(r *rig) {
 		r.publish("a", "m1", "m2", "m3")
 		c := r.mustClaim(one, named("a", "m1"))[0]
 		r.mustSettle(one, paused(c, time.Minute, 10*time.Second))
@@ -281,7 +281,7 @@ var pauseCases = []testCase{
 		r.move()
 		require.Equal(r, ids("a", "m2", "m3"), claimedIDs(r.claim(one, 64)), "the window is what it was")
 	}},
-	{name: "an empty lane is left alone too", run: func(r *rig) {
+	{name: "an empty lane can be paused too", run: func(r *rig) {
 		r.mustSettle(one, paused(r.takeNew("a"), time.Hour, 10*time.Second))
 		require.Empty(r, r.scheduleFor(one, 512, 64, r.entry("m1", to("a")))[0].Leased)
 		require.Equal(r, start.Add(10*time.Second), r.move().Due)
@@ -307,7 +307,7 @@ var pauseCases = []testCase{
 		require.Equal(r, start.Add(10*time.Second).UnixMilli(), r.State().Lanes["a"].Until)
 		r.mustClaimNothing(one)
 	}},
-	{name: "nor does it where the pause came with a failure that counts", setup: threeFailures, run: func(r *rig) {
+	{name: "a success that was under way does not end a pause that came with a blamed failure", setup: threeFailures, run: func(r *rig) {
 		r.publishMany("a", 2)
 		c := r.claim(one, 2)
 		r.mustSettle(one, blamed(paused(c[0], time.Hour, 10*time.Second)))
@@ -316,7 +316,7 @@ var pauseCases = []testCase{
 		require.Zero(r, lane.Fails)
 		require.Equal(r, start.Add(10*time.Second).UnixMilli(), lane.Until)
 	}},
-	{name: "a pause and a breaker: the later end counts", setup: Setup{Breaker: 1}, run: func(r *rig) {
+	{name: "of a pause and a breaker the later end counts", setup: Setup{Breaker: 1}, run: func(r *rig) {
 		long := blamed(paused(r.takeNew("a"), time.Hour, 10*time.Minute))
 		r.mustSettle(one, long)
 		lane := r.State().Lanes["a"]
@@ -326,7 +326,7 @@ var pauseCases = []testCase{
 		r.mustSettle(one, short)
 		require.Equal(r, r.later(30*time.Second).UnixMilli(), r.State().Lanes["b"].Until)
 	}},
-	{name: "a failure while a pause lasts opens the lane all the same", setup: Setup{Breaker: 1}, run: func(r *rig) {
+	{name: "a failure opens the breaker also while a pause lasts", setup: Setup{Breaker: 1}, run: func(r *rig) {
 		r.publishMany("a", 2)
 		c := r.claim(one, 2)
 		r.mustSettle(one, paused(c[0], time.Hour, time.Minute))
@@ -335,7 +335,7 @@ var pauseCases = []testCase{
 		require.Equal(r, 1, lane.Opened)
 		require.Equal(r, r.later(time.Minute).UnixMilli(), lane.Until)
 	}},
-	{name: "resuming forgets a pause, and closes nothing", run: func(r *rig) {
+	{name: "a resume ends a pause, and tells of no breaker", run: func(r *rig) {
 		r.mustSettle(one, paused(r.takeNew("a"), time.Hour, time.Minute))
 		r.publish("a", "m1")
 		hints := r.resume("a")
@@ -353,7 +353,7 @@ var pauseCases = []testCase{
 		r.mustSettle(one, s)
 		require.Equal(r, start.Add(time.Minute).UnixMilli(), r.State().Lanes["a"].Until)
 	}},
-	{name: "a pause and a rate: the later end counts", run: func(r *rig) {
+	{name: "of a pause and a rate the later end counts", run: func(r *rig) {
 		r.limit("a", every(time.Minute))
 		r.publishMany("a", 3)
 		c := r.claim(one, 1)
@@ -364,7 +364,7 @@ var pauseCases = []testCase{
 	}},
 }
 
-// openBreaker lets an empty lane fail until it opens.
+// openBreaker makes attempts in an empty lane fail until its breaker opens.
 func (r *rig) openBreaker(lane dispatcher.Lane) {
 	r.Helper()
 	for range r.setup.Breaker {

@@ -278,7 +278,8 @@ var retryCases = []testCase{
 	}},
 }
 
-// mustNotFind asks for deliveries that were never made, or are gone.
+// mustNotFind asks for changes of deliveries that were never made, and of one
+// that is gone.
 func (r *rig) mustNotFind(f changeFunc) {
 	r.Helper()
 	r.schedule(r.entry("m1", to("a", "b")))

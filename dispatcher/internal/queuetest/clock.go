@@ -9,8 +9,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// What a clock that was ahead has left behind: a node took over whose clock is
-// right, or somebody set it.
+// clockCases are about a clock that was ahead. A node took over whose clock is
+// right, or somebody set the clock.
 var clockCases = []testCase{
 	{name: "a rate's time that another clock told counts as now", run: func(r *rig) {
 		r.limit("a", every(50*time.Millisecond))
@@ -22,7 +22,7 @@ var clockCases = []testCase{
 		r.mustClaimNothing(two)
 		require.Equal(r, r.now.Add(50*time.Millisecond).UnixMicro(), r.State().Lanes["a"].Tat, "from now on")
 	}},
-	{name: "whatever touches a lane puts right what another clock told", run: func(r *rig) {
+	{name: "any call that changes a lane corrects a time of another clock", run: func(r *rig) {
 		r.limit("a", every(50*time.Millisecond))
 		r.ahead(time.Hour, func() { r.spendRate("a") })
 		r.publish("a", "m9")
@@ -58,7 +58,7 @@ var clockCases = []testCase{
 	{name: "a pause of a day is waited for", run: func(r *rig) {
 		r.pauseLane("a", 24*time.Hour)
 		until := r.now.Add(24 * time.Hour)
-		r.pass(-50 * time.Second) // as much as a node that takes over may be behind
+		r.pass(-50 * time.Second) // as far as the clock of a node that takes over may be behind
 		r.trim(keepAll)
 		r.publish("a", "m9")
 		require.Equal(r, until, r.laneState("a").Until)
@@ -80,7 +80,7 @@ var clockCases = []testCase{
 		r.mustClaim(one, named("a", "m1"))
 		r.mustClaimNothing(one)
 	}},
-	{name: "a ready list that was to be ended by another clock is ended", run: func(r *rig) {
+	{name: "a ready list whose end another clock had set is ended", run: func(r *rig) {
 		r.limit(epOne)
 		r.publish(epOne, "m1")
 		r.ahead(time.Hour, func() { r.limit(epOne, held(dispatcher.HeldDisabled)) })
@@ -88,7 +88,7 @@ var clockCases = []testCase{
 		r.move()
 		r.mustStand(named(epOne, "m1"), dispatcher.StatusDead)
 	}},
-	{name: "many lanes come back, a part at a time", run: func(r *rig) {
+	{name: "many lanes are corrected, some in each call", run: func(r *rig) {
 		const many = 200
 		r.ahead(48*time.Hour, func() {
 			for i := range many {
@@ -113,7 +113,7 @@ var clockCases = []testCase{
 	}},
 }
 
-// ahead does something while the clock is so far ahead.
+// ahead calls do while the clock is d ahead.
 func (r *rig) ahead(d time.Duration, do func()) {
 	r.Helper()
 	r.pass(d)
@@ -121,7 +121,7 @@ func (r *rig) ahead(d time.Duration, do func()) {
 	r.pass(-d)
 }
 
-// spendRate publishes m0 and m1 to a lane, and takes m0, so that m1 waits for
+// spendRate publishes m0 and m1 to a lane and claims m0, so that m1 waits for
 // the rate.
 func (r *rig) spendRate(lane dispatcher.Lane) {
 	r.Helper()
@@ -129,7 +129,7 @@ func (r *rig) spendRate(lane dispatcher.Lane) {
 	r.mustSettle(one, success(r.mustClaim(one, named(lane, "m0"))[0]))
 }
 
-// pauseLane has a lane's receiver ask for a pause, while another message waits.
+// pauseLane has a lane's receiver ask for a pause while other messages wait.
 func (r *rig) pauseLane(lane dispatcher.Lane, d time.Duration, ids ...string) {
 	r.Helper()
 	if len(ids) == 0 {
@@ -139,14 +139,14 @@ func (r *rig) pauseLane(lane dispatcher.Lane, d time.Duration, ids ...string) {
 	r.mustSettle(one, paused(r.mustClaim(one, named(lane, ids[0]))[0], 30*24*time.Hour, d))
 }
 
-// mustSeeNothing fails the case if a move, as it is called for what is due,
-// makes anything claimable.
+// mustSeeNothing calls move, as for a delivery that is due. It fails the case
+// if the hint tells of a lane then.
 func (r *rig) mustSeeNothing() {
 	r.Helper()
 	require.Negative(r, r.move().Weight)
 }
 
-// trimHint trims once, which must tell that there is something to do now.
+// trimHint trims once. The hint must tell that something is due now.
 func (r *rig) trimHint() {
 	r.Helper()
 	got, err := r.Queue.Trim(r.ctx, one, r.all(), keepAll, false)

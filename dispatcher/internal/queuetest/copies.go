@@ -10,8 +10,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// copyCases are about what tells of copies of limits which may be old, or
-// nobody's.
+// copyCases are about copies of limits. A copy may be old, or its endpoint may
+// not exist.
 var copyCases = []testCase{
 	{name: "held lanes are told with their versions, why, since when and by whom", run: func(r *rig) {
 		require.Empty(r, r.heldLanes(0))
@@ -75,7 +75,7 @@ var copyCases = []testCase{
 		require.Equal(r, []dispatcher.LaneVersion{{Lane: epOne, Version: 1}, {Lane: epTwo, Version: 2}}, looked)
 		require.Empty(r, r.trim(keepAll).Looked, "an hour later again")
 	}},
-	{name: "a copy that is nobody's is forgotten with all of its lane", run: func(r *rig) {
+	{name: "a copy without an endpoint is forgotten with its lane", run: func(r *rig) {
 		for _, changes := range [][]limitsChange{{}, {held(dispatcher.HeldPaused)}} {
 			r.limit(epOne, changes...)
 			require.True(r, r.forgetLane(epOne, r.versions[epOne], 0))
@@ -84,7 +84,7 @@ var copyCases = []testCase{
 			require.False(r, r.laneState(epOne).Known)
 		}
 	}},
-	{name: "but not one that is young, another, or in use", run: func(r *rig) {
+	{name: "a copy that is young, of another version, or in use is kept", run: func(r *rig) {
 		r.limit(epOne)
 		r.pass(time.Minute)
 		r.mustChangeNothing(func() {

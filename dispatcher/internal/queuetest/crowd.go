@@ -19,20 +19,20 @@ var crowdCases = []testCase{
 	}},
 }
 
-// crowd is what all instances together have in flight, as they know it. Each
-// counts itself in after the store gave it a lease and out before it gives the
-// lease back, so that the count is never above the store's.
+// crowd counts what all instances together have in flight. An instance counts a
+// delivery after the store leased it and removes it before it gives the lease
+// back. So the count is never above the store's.
 type crowd struct {
 	mu     sync.Mutex
 	flying map[string]int
 	most   map[string]int
-	next   map[string]int // the number of the next one of a line
+	next   map[string]int // the number of the next delivery of each line
 	served int
 	faults faults
 }
 
-// mustHoldInCrowd publishes n messages to a lane of at most three, to one that
-// is ordered, and under two keys of another, and delivers them all.
+// mustHoldInCrowd publishes n messages each to a lane with a limit of three, to
+// an ordered lane, and under two keys of a third. It delivers them all.
 func (r *rig) mustHoldInCrowd(n int) {
 	r.Helper()
 	r.limit(epOne, most(3))
@@ -84,7 +84,7 @@ func (r *rig) mustHoldInCrowd(n int) {
 	require.Equal(r, map[dispatcher.Status]int64{dispatcher.StatusDelivered: int64(4 * n)}, r.stats().Counts)
 }
 
-// serve delivers what an instance was leased.
+// serve delivers the deliveries that an instance leased.
 func (c *crowd) serve(r *rig, by string, claimed []dispatcher.Claimed) error {
 	batch := make([]dispatcher.Settlement, len(claimed))
 	c.mu.Lock()

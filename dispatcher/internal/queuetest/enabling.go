@@ -10,7 +10,7 @@ import (
 
 // enablingCases are about lanes that are enabled again.
 var enablingCases = []testCase{
-	{name: "an enabled lane goes on with what nobody has ended yet", run: func(r *rig) {
+	{name: "an enabled lane goes on with the deliveries that have not ended yet", run: func(r *rig) {
 		r.limit(epOne)
 		r.publish(epOne, "m1")
 		r.schedule(r.entry("m2", to(epOne), delay(time.Second)))
@@ -32,7 +32,7 @@ var enablingCases = []testCase{
 		r.mustSettle(one, success(c))
 		require.Empty(r, r.stats().Dead)
 	}},
-	{name: "a lane that is disabled while it is parked is ended now, not then", setup: Setup{Breaker: 1}, run: func(r *rig) {
+	{name: "a lane that is disabled while it is parked is ended at once", setup: Setup{Breaker: 1}, run: func(r *rig) {
 		r.limit(epOne)
 		r.mustSettle(one, blamed(failure(r.takeNew(epOne), time.Hour)))
 		r.publish(epOne, "m1")
@@ -50,7 +50,7 @@ var enablingCases = []testCase{
 		r.move()
 		r.mustLie(PlaceCancelled, epOne, "m1")
 	}},
-	{name: "what waits in a disabled lane stands as it did until it is ended", run: func(r *rig) {
+	{name: "a delivery in a disabled lane keeps its status until it is ended", run: func(r *rig) {
 		r.limit(epOne)
 		r.publish(epOne, "m1")
 		r.schedule(r.entry("m2", to(epOne), delay(time.Hour)))
@@ -60,7 +60,7 @@ var enablingCases = []testCase{
 		r.mustStand(named(epOne, "m2"), dispatcher.StatusScheduled)
 		r.mustStand(named(epOne, "m4"), dispatcher.StatusScheduled)
 	}},
-	{name: "what waits in a deleted lane is cancelled for all who look", run: func(r *rig) {
+	{name: "a delivery that waits in a deleted lane reads as cancelled", run: func(r *rig) {
 		r.limit(epOne)
 		r.publish(epOne, "m1", "m2")
 		r.schedule(r.entry("m3", to(epOne), delay(time.Hour)))

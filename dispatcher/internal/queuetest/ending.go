@@ -9,15 +9,15 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// ending is how a lane is given up, and what then becomes of its deliveries.
+// ending is a way to end a lane, and the effect on its deliveries.
 type ending struct {
 	name   string
 	held   dispatcher.Held
 	place  Place
 	status dispatcher.Status
 	reason dispatcher.DeadReason
-	err    error  // of a retry
-	told   string // by the stream
+	err    error  // the error of a retry
+	told   string // the verdict in the stream
 }
 
 var (
@@ -25,7 +25,7 @@ var (
 	deleted  = ending{"deleted", dispatcher.HeldDeleted, PlaceCancelled, dispatcher.StatusCancelled, "", dispatcher.ErrDeleted, "cancelled -"}
 )
 
-// endingCases are about lanes of disabled and of deleted endpoints: each rule
+// endingCases are about lanes of disabled and of deleted endpoints. Each rule
 // holds for both.
 var endingCases = func() []testCase {
 	var cases []testCase
@@ -61,14 +61,14 @@ var endingCases = func() []testCase {
 	return append(cases, enablingCases...)
 }()
 
-// end gives the endpoint's lane up.
+// end disables or deletes the endpoint.
 func (r *rig) end(e ending) dispatcher.LaneCount {
 	r.Helper()
 	return r.limit(epOne, held(e.held))
 }
 
-// mustEnd fails the case unless deliveries have ended as the lane did, after
-// so many attempts.
+// mustEnd fails the case unless these deliveries have ended as the lane did,
+// after so many attempts.
 func (r *rig) mustEnd(e ending, attempts int, messages ...string) {
 	r.Helper()
 	r.mustLie(e.place, epOne, messages...)

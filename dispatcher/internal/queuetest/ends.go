@@ -9,9 +9,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// endCases are about who is told what died, and what is counted for ever.
+// endCases are about the deaths that answers tell, and the counts of ends,
+// which are kept for ever.
 var endCases = []testCase{
-	{name: "of the death of an attempt is told what its settle said", run: func(r *rig) {
+	{name: "a settle tells the death that it caused", run: func(r *rig) {
 		r.publish("a", "m1", "m2", "m3")
 		r.mustSettle(one, failure(r.mustClaim(one, named("a", "m1"))[0], 0))
 		r.move()
@@ -22,7 +23,7 @@ var endCases = []testCase{
 		r.mustSettle(one, death(r.mustClaim(one, named("a", "m1"))[0], dispatcher.ReasonExhausted))
 		r.mustTellDeaths(dispatcher.Death{ID: named("a", "m1"), Reason: dispatcher.ReasonExhausted, Attempts: 2})
 	}},
-	{name: "of one that was cancelled meanwhile no death is told", run: func(r *rig) {
+	{name: "no death is told of a delivery that was cancelled meanwhile", run: func(r *rig) {
 		r.publish("a", "m1")
 		c := r.mustClaim(one, named("a", "m1"))[0]
 		r.cancel(c.ID)
@@ -31,7 +32,7 @@ var endCases = []testCase{
 		require.Empty(r, r.stats().EverDead)
 		require.Equal(r, int64(1), r.stats().Cancelled)
 	}},
-	{name: "of one whose lane was disabled meanwhile that is told", run: func(r *rig) {
+	{name: "a delivery whose lane was disabled meanwhile dies of that", run: func(r *rig) {
 		r.limit(epOne)
 		r.publish(epOne, "m1")
 		c := r.mustClaim(one, named(epOne, "m1"))[0]
@@ -39,7 +40,7 @@ var endCases = []testCase{
 		require.Equal(r, []dispatcher.Settled{dispatcher.SettledEnd}, r.settle(one, failure(c, time.Hour)))
 		r.mustTellDeaths(dispatcher.Death{ID: c.ID, Reason: dispatcher.ReasonDisabled, Attempts: 1})
 	}},
-	{name: "what expires between two attempts is told by the claim that meets it", run: func(r *rig) {
+	{name: "the claim that finds an expired delivery tells its death", run: func(r *rig) {
 		r.schedule(r.entry("m1", to("a"), expires(start.Add(time.Minute))))
 		r.mustSettle(one, failure(r.mustClaim(one, named("a", "m1"))[0], time.Hour))
 		r.pass(time.Hour)
@@ -48,7 +49,7 @@ var endCases = []testCase{
 		r.mustClaimNothing(one)
 		r.mustTellDeaths(dispatcher.Death{ID: named("a", "m1"), Reason: dispatcher.ReasonExpired, Attempts: 1})
 	}},
-	{name: "what a disabled endpoint had is told by all that meet it", run: func(r *rig) {
+	{name: "any call that ends a delivery of a disabled endpoint tells its death", run: func(r *rig) {
 		r.limit(epOne)
 		r.schedule(
 			r.entry("later", to(epOne), delay(time.Hour)), r.entry("soon", to(epOne), delay(time.Minute)),
@@ -73,7 +74,7 @@ var endCases = []testCase{
 		r.mustBeCurrent(hints)
 		r.mustTellDeaths(disabled("later"))
 	}},
-	{name: "those behind one that is cancelled die with their lane, and are told", run: func(r *rig) {
+	{name: "deliveries behind a cancelled one die with their lane, and are told", run: func(r *rig) {
 		r.limit(epOne)
 		r.publishKeyed(epOne, "k", "m1", "m2", "m3")
 		r.limit(epOne, held(dispatcher.HeldDisabled))
@@ -85,21 +86,21 @@ var endCases = []testCase{
 			dispatcher.Death{ID: named(epOne, "m3"), Reason: dispatcher.ReasonDisabled},
 		)
 	}},
-	{name: "those behind the first, which is cancelled, are told by the cancel", run: func(r *rig) {
+	{name: "a cancel of the first tells the deaths of those behind it", run: func(r *rig) {
 		r.limit(epOne)
 		r.schedule(r.entry("m1", to(epOne), delay(time.Hour), keyed("k")), r.entry("m2", to(epOne), keyed("k")))
 		r.limit(epOne, held(dispatcher.HeldDisabled))
 		r.cancel(named(epOne, "m1"))
 		r.mustTellDeaths(dispatcher.Death{ID: named(epOne, "m2"), Reason: dispatcher.ReasonDisabled})
 	}},
-	{name: "what finds no room dies, and is told", setup: Setup{MaxWaiting: 1}, run: func(r *rig) {
+	{name: "a delivery to a full lane dies, and is told", setup: Setup{MaxWaiting: 1}, run: func(r *rig) {
 		r.publish("a", "m1")
 		e := r.entry("m2", to("a", "b"))
 		e.Fan = true
 		r.schedule(e)
 		r.mustTellDeaths(dispatcher.Death{ID: named("a", "m2"), Reason: dispatcher.ReasonOverflow})
 	}},
-	{name: "what takes its holders along has as many attempts", run: func(r *rig) {
+	{name: "a delivery that killed its holders has as many attempts", run: func(r *rig) {
 		r.publish("a", "m1")
 		r.mustSettle(one, failure(r.mustClaim(one, named("a", "m1"))[0], 0))
 		r.move()
@@ -110,7 +111,7 @@ var endCases = []testCase{
 		}
 		r.mustTellDeaths(dispatcher.Death{ID: named("a", "m1"), Reason: dispatcher.ReasonPoison, Attempts: 4})
 	}},
-	{name: "an outcome that is given twice is told once", run: func(r *rig) {
+	{name: "a death is told once, though its outcome is settled twice", run: func(r *rig) {
 		r.publish("a", "m1")
 		s := death(r.mustClaim(one, named("a", "m1"))[0], dispatcher.ReasonRefused)
 		r.mustSettle(one, s)
@@ -121,7 +122,7 @@ var endCases = []testCase{
 		r.reap(one)
 		require.Equal(r, []dispatcher.Settled{dispatcher.SettledBefore}, r.settle(one, s), "it was before it was declared dead")
 	}},
-	{name: "of what died for the one that took over, the one before has no death", run: func(r *rig) {
+	{name: "a death that the next holder settled is late for the holder before", run: func(r *rig) {
 		r.publish("a", "m1", "m2")
 		c := r.mustClaim(one, named("a", "m1"), named("a", "m2"))
 		r.reap(one)
@@ -130,14 +131,14 @@ var endCases = []testCase{
 		late := []dispatcher.Settled{dispatcher.SettledLate, dispatcher.SettledLate}
 		require.Equal(r, late, r.settle(one, death(c[0], dispatcher.ReasonGone), death(c[1], dispatcher.ReasonGone)))
 	}},
-	{name: "what was cancelled before it could die did not die of it", run: func(r *rig) {
+	{name: "a repeated death of a cancelled delivery is late", run: func(r *rig) {
 		r.publish("a", "m1")
 		s := death(r.mustClaim(one, named("a", "m1"))[0], dispatcher.ReasonGone)
 		r.cancel(s.ID)
 		require.Equal(r, []dispatcher.Settled{dispatcher.SettledEnd}, r.settle(one, s))
 		require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.settle(one, s))
 	}},
-	{name: "what ever ended stays counted, whatever becomes of it", setup: Setup{Partitions: 4}, run: func(r *rig) {
+	{name: "an end stays counted, whatever happens to the delivery later", setup: Setup{Partitions: 4}, run: func(r *rig) {
 		for i, lane := range manyLanes(12) {
 			r.publish(lane, fmt.Sprint("m", i))
 		}
@@ -163,8 +164,8 @@ var endCases = []testCase{
 	}},
 }
 
-// mustTellDeaths fails the case unless answers told since it was last asked that
-// these died, in any order, and no others.
+// mustTellDeaths fails the case unless the answers since its last call told
+// exactly these deaths, in any order.
 func (r *rig) mustTellDeaths(want ...dispatcher.Death) {
 	r.Helper()
 	require.ElementsMatch(r, want, r.died)

@@ -9,13 +9,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// spread is several partitions, over which a fan-out goes.
+// spread has several partitions, over which a fan-out goes.
 var spread = Setup{Partitions: 4}
 
 // fanCases are about messages that go to several lanes.
 var fanCases = []testCase{
-	{name: "each lane of a fan-out takes it as it stands", setup: Setup{MaxWaiting: 2}, run: fansOut},
-	{name: "each lane of a fan-out takes it as it stands, over several partitions", setup: Setup{Partitions: 4, MaxWaiting: 2}, run: fansOut},
+	{name: "each lane of a fan-out takes it by its own state", setup: Setup{MaxWaiting: 2}, run: fansOut},
+	{name: "each lane of a fan-out takes it by its own state, over several partitions", setup: Setup{Partitions: 4, MaxWaiting: 2}, run: fansOut},
 	{name: "a conflict in one partition writes nothing in any", setup: spread, run: func(r *rig) {
 		lanes := manyLanes(8)
 		r.schedule(r.entry("m1", lanes[:1]))
@@ -56,7 +56,7 @@ var fanCases = []testCase{
 			require.Equal(r, dispatcher.Conflict, r.schedule(fan(r.entry("m1", lanes, body("other"))))[0].Result)
 		})
 	}},
-	{name: "a repeat completes what a call that failed half-way left out", setup: spread, run: func(r *rig) {
+	{name: "a repeat makes the lanes that a call which failed half-way left out", setup: spread, run: func(r *rig) {
 		lanes := manyLanes(8)
 		first := r.Partition(lanes[0])
 		var made, missing []dispatcher.Lane
@@ -84,7 +84,7 @@ var fanCases = []testCase{
 		require.NoError(r, err)
 		require.Len(r, rec.Deliveries, len(lanes))
 	}},
-	{name: "a repeat completes what was left out in one partition", run: func(r *rig) {
+	{name: "a repeat makes the lanes that were left out in one partition", run: func(r *rig) {
 		r.schedule(fan(r.entry("m1", to("a", "b"))))
 		got := r.scheduleFor(one, 512, 64, fan(r.entry("m1", to("b", "c", "a", "d"))))
 		require.Equal(r, dispatcher.Duplicate, got[0].Result)
@@ -92,7 +92,7 @@ var fanCases = []testCase{
 		require.Len(r, r.claim(one, 64), 2)
 		r.mustClaimNothing(one)
 	}},
-	{name: "a repeat leaves alone what ended at once", setup: Setup{MaxWaiting: 1}, run: func(r *rig) {
+	{name: "a repeat does not change a delivery that ended at once", setup: Setup{MaxWaiting: 1}, run: func(r *rig) {
 		r.limit(epOne, held(dispatcher.HeldDisabled))
 		r.limit(epTwo, held(dispatcher.HeldDeleted))
 		r.publish("a", "m0")
@@ -106,7 +106,7 @@ var fanCases = []testCase{
 			require.Empty(r, got[0].Cancelled)
 		})
 	}},
-	{name: "a message to dead ends only is kept until it is trimmed", setup: spread, run: func(r *rig) {
+	{name: "a message whose deliveries all end at once is kept until it is trimmed", setup: spread, run: func(r *rig) {
 		r.limit(epOne, held(dispatcher.HeldDisabled))
 		r.limit(epTwo, held(dispatcher.HeldDeleted))
 		got := r.schedule(fan(r.entry("m1", to(epOne, epTwo))))

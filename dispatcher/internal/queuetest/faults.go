@@ -14,7 +14,7 @@ func (f *faults) add(format string, args ...any) {
 	*f = append(*f, fmt.Sprintf(format, args...))
 }
 
-// Faults names every rule that the state breaks by itself, whatever happened
+// Faults names every rule that the state itself breaks, whatever happened
 // before: places, marks, records, lanes, counts.
 func (s State) Faults(setup Setup) []string {
 	var f faults
@@ -32,7 +32,7 @@ func (s State) Faults(setup Setup) []string {
 	return f
 }
 
-// checkPlaces: each delivery is in one place, once.
+// checkPlaces checks that each delivery is in one place, once.
 func (s State) checkPlaces(f *faults) {
 	for _, id := range s.deliveries() {
 		if found := s.Found[id]; len(found) != 1 {
@@ -41,7 +41,7 @@ func (s State) checkPlaces(f *faults) {
 	}
 }
 
-// checkMarks: only what is ready or leased is marked.
+// checkMarks checks that only ready and leased deliveries have a mark.
 func (s State) checkMarks(f *faults) {
 	for _, id := range sortedIDs(s.Marks) {
 		if m := s.Marks[id]; m != MarkCancelled && m != MarkDelivered {
@@ -53,7 +53,8 @@ func (s State) checkMarks(f *faults) {
 	}
 }
 
-// checkMessages: each record has its deliveries, and each delivery its record.
+// checkMessages checks that each record has its deliveries, and each delivery
+// its record.
 func (s State) checkMessages(f *faults) {
 	for _, name := range sortedKeys(s.Messages) {
 		m := s.Messages[name]
@@ -95,7 +96,8 @@ func (s State) checkMessages(f *faults) {
 	}
 }
 
-// checkBodies: a body that lies apart is its message's, or staged for one.
+// checkBodies checks that each body that lies apart belongs to a message, or is
+// staged for one.
 func (s State) checkBodies(f *faults) {
 	owned := map[string]bool{}
 	for _, name := range sortedKeys(s.Messages) {
@@ -113,7 +115,8 @@ func (s State) checkBodies(f *faults) {
 	}
 }
 
-// checkLeftovers: progress and history go with their delivery.
+// checkLeftovers checks that no progress and no history is left without its
+// delivery.
 func (s State) checkLeftovers(f *faults) {
 	for _, id := range sortedIDs(s.Progress) {
 		p := s.Progress[id]
@@ -145,7 +148,8 @@ func (s State) checkLeftovers(f *faults) {
 	}
 }
 
-// checkCounts: the counters are what a recount gives, and none is kept at 0.
+// checkCounts checks that the counters equal a recount, and that none is kept
+// at 0.
 func (s State) checkCounts(f *faults) {
 	counts := map[dispatcher.Status]int64{}
 	buried := map[dispatcher.Lane]map[dispatcher.DeadReason]int64{}

@@ -8,8 +8,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// checkOrder: each set is in its order, its first is on its way and nowhere
-// else, and the others wait for it and nothing else.
+// checkOrder checks the sets of ordering keys. Each set is in its order, its
+// first is in one other place, and the others are in no other place.
 func (s State) checkOrder(f *faults) {
 	keys := map[dispatcher.Lane]int{}
 	in := map[dispatcher.DeliveryID]Set{}
@@ -49,8 +49,8 @@ func (s State) checkOrder(f *faults) {
 	}
 }
 
-// checkLanes: in flight and waiting are what the places say, and the lane's own
-// numbers are possible.
+// checkLanes checks that in flight and waiting are as the places say, and that
+// the lane's own numbers are possible.
 func (s State) checkLanes(f *faults, setup Setup) {
 	flying, waiting := map[dispatcher.Lane]int{}, map[dispatcher.Lane]int{}
 	for id, found := range s.Found {
@@ -92,13 +92,13 @@ func (s State) checkLanes(f *faults, setup Setup) {
 	}
 }
 
-// checkPlacement: a lane is listed, at its weight, or parked, at its time,
-// exactly while there is something to do.
+// checkPlacement checks that a lane with work is listed with its weight, or
+// parked until its time, and that a lane without work is neither.
 func (s State) checkPlacement(f *faults, setup Setup, name dispatcher.Lane, l LaneState) {
-	// Where the clock was set back, a lane stays as it was placed until somebody
-	// comes to it, or the clock has caught up.
+	// Where the clock was set back, a lane stays where it is until a call
+	// changes it, or the clock has caught up.
 	ready, now, latest := len(s.Ready[name]), s.Now/1000, max(s.Now, s.Latest)/1000
-	told := l.opens() // maybe by another clock: then it stays so until somebody comes to it
+	told := l.opens() // another clock may have set it: then it stays until a call changes the lane
 	l = l.byClock(s.Now)
 	may := ready > 0 && l.InFlight < l.window(setup) && l.Limits.Held == dispatcher.HeldNone &&
 		(l.Limited || !name.IsEndpoint())

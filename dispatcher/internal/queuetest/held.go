@@ -8,9 +8,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// heldCases are about lanes that are paused, one or all of them.
+// heldCases are about paused lanes, one or all of them.
 var heldCases = []testCase{
-	{name: "what comes to a paused lane is made and held", run: func(r *rig) {
+	{name: "a message to a paused lane is accepted and held", run: func(r *rig) {
 		r.limit("a", held(dispatcher.HeldPaused))
 		got := r.scheduleFor(one, 512, 64, r.entry("m1", to("a")), r.entry("m2", to("a"), delay(time.Minute)))
 		require.Equal(r, dispatcher.Accepted, got[0].Result)
@@ -24,7 +24,7 @@ var heldCases = []testCase{
 		r.mustStand(named("a", "m2"), dispatcher.StatusReady)
 		r.mustClaimNothing(one)
 	}},
-	{name: "a paused lane holds no other", run: func(r *rig) {
+	{name: "a paused lane does not hold others", run: func(r *rig) {
 		r.limit("a", held(dispatcher.HeldPaused))
 		r.publish("a", "m1")
 		r.publish("b", "m2")
@@ -38,14 +38,14 @@ var heldCases = []testCase{
 		require.Equal(r, r.setup.weight(4, 0), r.resume("a")[0].Weight)
 		require.Equal(r, ids("a", "m1", "m2"), claimedIDs(r.claim(one, 64)))
 	}},
-	{name: "pausing twice, and resuming what is not paused, changes nothing", run: func(r *rig) {
+	{name: "a second pause changes nothing, nor does a resume of a lane that is not paused", run: func(r *rig) {
 		r.publish("a", "m1")
 		r.resume("a")
 		r.mustChangeNothing(func() { r.resume("a") })
 		r.limit("a", held(dispatcher.HeldPaused))
 		r.mustChangeNothing(func() { r.limit("a", held(dispatcher.HeldPaused)) })
 	}},
-	{name: "what is in flight when its lane is paused ends as ever", run: func(r *rig) {
+	{name: "attempts in flight when their lane is paused end as usual", run: func(r *rig) {
 		for range 3 {
 			r.succeed("a")
 		}
@@ -59,7 +59,7 @@ var heldCases = []testCase{
 		require.Equal(r, ids("a", "m4", "m5"), r.State().Ready["a"])
 		r.mustClaimNothing(one)
 	}},
-	{name: "what a dead instance held in a paused lane waits there", run: func(r *rig) {
+	{name: "deliveries of a dead instance wait in their paused lane", run: func(r *rig) {
 		r.publish("a", "m1")
 		r.mustClaim(one, named("a", "m1"))
 		r.limit("a", held(dispatcher.HeldPaused))
@@ -68,7 +68,7 @@ var heldCases = []testCase{
 		r.resume("a")
 		r.mustClaim(two, named("a", "m1"))
 	}},
-	{name: "people cancel and retry in a paused lane", run: func(r *rig) {
+	{name: "deliveries of a paused lane can be cancelled and retried", run: func(r *rig) {
 		r.limit("a", held(dispatcher.HeldPaused))
 		r.schedule(r.entry("m1", to("a"), delay(time.Hour)), r.entry("m2", to("a"), delay(time.Hour)))
 		r.publish("a", "m3")
@@ -80,7 +80,7 @@ var heldCases = []testCase{
 		r.resume("a")
 		require.Equal(r, ids("a", "m1"), claimedIDs(r.claim(one, 64)))
 	}},
-	{name: "an endpoint's lane is paused and goes on by its versions", run: func(r *rig) {
+	{name: "an endpoint's lane is paused and resumed by its versions", run: func(r *rig) {
 		r.limit(epOne, held(dispatcher.HeldPaused), most(7))
 		r.publish(epOne, "m1")
 		r.mustClaimNothing(one)
@@ -101,7 +101,7 @@ var heldCases = []testCase{
 		require.False(r, r.State().AllHeld)
 		require.Len(r, r.claimAll(one), 20)
 	}},
-	{name: "while all lanes are held everything but attempts goes on", run: func(r *rig) {
+	{name: "while all lanes are held only attempts stop", run: func(r *rig) {
 		r.publish("a", "m1", "m2")
 		r.schedule(r.entry("m3", to("b"), delay(time.Second)), r.entry("m4", to("b"), delay(time.Hour)))
 		c := r.claim(one, 64)
@@ -147,7 +147,7 @@ var heldCases = []testCase{
 		_, h, err = r.Queue.Limit(r.ctx, one, "a", dispatcher.LaneLimits{MaxInFlight: 1}, false)
 		hints(h, err)
 	}},
-	{name: "one lane that is paused stays so when all are let go", run: func(r *rig) {
+	{name: "a paused lane stays paused when all lanes are resumed", run: func(r *rig) {
 		r.publish("a", "m1")
 		r.publish("b", "m2")
 		r.holdAll()
@@ -156,7 +156,7 @@ var heldCases = []testCase{
 		r.mustClaim(one, named("b", "m2"))
 		r.mustClaimNothing(one)
 	}},
-	{name: "of all lanes only whether they are held counts", run: func(r *rig) {
+	{name: "the limits of all lanes count only for the hold", run: func(r *rig) {
 		r.publishMany("a", 3)
 		r.limitAs(dispatcher.AllLanes, dispatcher.LaneLimits{MaxInFlight: 1, Ordered: true, Interval: time.Hour}, true)
 		require.False(r, r.State().AllHeld)

@@ -8,10 +8,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// heldBackCases are about what stats tells of lanes, and of what they hold back:
-// only what may be attempted is late.
+// heldBackCases are about the lanes that stats tells, and the deliveries that
+// wait in them for a reason. Only a delivery that may be attempted is late.
 var heldBackCases = []testCase{
-	{name: "each lane is counted once, as it stands", setup: Setup{Partitions: 4, Breaker: 1, BreakerWait: time.Minute}, run: func(r *rig) {
+	{name: "each lane is counted once, by its state", setup: Setup{Partitions: 4, Breaker: 1, BreakerWait: time.Minute}, run: func(r *rig) {
 		r.publish("good", "m1")
 		r.publish("open", "m2")
 		r.publish("asked", "m3")
@@ -45,7 +45,7 @@ var heldBackCases = []testCase{
 		r.limitAs(dispatcher.AllLanes, dispatcher.LaneLimits{}, false)
 		require.Equal(r, want, r.stats().LanesBy)
 	}},
-	{name: "what a pause holds is held, and not late", run: func(r *rig) {
+	{name: "deliveries of a paused lane are held, and not late", run: func(r *rig) {
 		r.limitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
 		r.publish("a", "m1", "m2")
 		r.schedule(r.entry("m3", to("a"), delay(time.Hour)))
@@ -62,7 +62,7 @@ var heldBackCases = []testCase{
 		r.mustHold(dispatcher.WhyPaused, 2)
 		require.Zero(r, r.stats().OldestDue)
 	}},
-	{name: "what a breaker holds is held until it closes", setup: Setup{Breaker: 1, BreakerWait: time.Minute}, run: func(r *rig) {
+	{name: "deliveries of an open lane are held until its breaker closes", setup: Setup{Breaker: 1, BreakerWait: time.Minute}, run: func(r *rig) {
 		r.publish("a", "m1", "m2", "m3")
 		r.settle(one, blamed(failure(r.mustClaim(one, named("a", "m1"))[0], 0)))
 		r.move()
@@ -76,7 +76,7 @@ var heldBackCases = []testCase{
 		r.mustHold(dispatcher.WhyBreaker, 0)
 		require.Equal(r, start, r.stats().OldestDue)
 	}},
-	{name: "what a receiver asked to wait for is held until then", run: func(r *rig) {
+	{name: "deliveries are held until the time that their receiver asked for", run: func(r *rig) {
 		r.publish("a", "m1", "m2")
 		r.mustSettle(one, paused(r.mustClaim(one, named("a", "m1"))[0], time.Hour, time.Minute))
 		r.mustHold(dispatcher.WhyRetryAfter, 1)
@@ -85,7 +85,7 @@ var heldBackCases = []testCase{
 		r.mustHold(dispatcher.WhyRetryAfter, 0)
 		require.Equal(r, start, r.stats().OldestDue, "now it may be attempted")
 	}},
-	{name: "what a rate holds is held as long as the rate is used", run: func(r *rig) {
+	{name: "deliveries of a rated lane are held as long as the rate is in use", run: func(r *rig) {
 		r.limit(epOne, every(time.Minute))
 		r.publish(epOne, "m1", "m2", "m3")
 		require.Equal(r, start, r.stats().OldestDue, "nothing was attempted yet")
@@ -99,7 +99,7 @@ var heldBackCases = []testCase{
 		r.mustHold(dispatcher.WhyRate, 0)
 		require.Equal(r, start, r.stats().OldestDue, "nobody comes for it")
 	}},
-	{name: "what waits behind another of its key is held by order", setup: Setup{Partitions: 4}, run: func(r *rig) {
+	{name: "a delivery behind another of its key is held by order", setup: Setup{Partitions: 4}, run: func(r *rig) {
 		r.publishKeyed("a", "k", "m1", "m2", "m3")
 		r.publishKeyed("b", "k", "n1", "n2")
 		r.schedule(r.entry("m4", to("a"), delay(time.Hour)))
@@ -107,7 +107,7 @@ var heldBackCases = []testCase{
 		r.mustSettle(one, success(r.mustClaimIn("a", "m1")))
 		r.mustHold(dispatcher.WhyOrder, 2)
 	}},
-	{name: "what waits for a place or a fault of ours is late", run: func(r *rig) {
+	{name: "a delivery that waits for a permit, or for a fault of ours, is late", run: func(r *rig) {
 		r.limit(epOne, most(1))
 		r.publish(epOne, "m1", "m2")
 		r.mustClaim(one, named(epOne, "m1"))
@@ -119,7 +119,7 @@ var heldBackCases = []testCase{
 		require.Equal(r, start, r.stats().OldestDue)
 		r.mustHold("", 0)
 	}},
-	{name: "what a disabled endpoint had ends, and is neither", run: func(r *rig) {
+	{name: "deliveries of a disabled endpoint end, and are neither held nor late", run: func(r *rig) {
 		r.limit(epOne)
 		r.publish(epOne, "m1")
 		r.limit(epOne, held(dispatcher.HeldDisabled))
@@ -128,7 +128,7 @@ var heldBackCases = []testCase{
 	}},
 }
 
-// mustHold fails the case unless so many deliveries are held for that reason, and
+// mustHold fails the case unless n deliveries are held for this reason, and
 // none for another.
 func (r *rig) mustHold(why dispatcher.LaneWhy, n int64) {
 	r.Helper()

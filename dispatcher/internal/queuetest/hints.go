@@ -8,10 +8,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// hintCases are about what lanes that wait, and those let go, tell of the work
-// to come.
+// hintCases are about the hints that lanes give: lanes that wait for a time,
+// and lanes that are resumed.
 var hintCases = []testCase{
-	{name: "a lane that waits for a time is work for that time", run: func(r *rig) {
+	{name: "a lane that waits for a time is due at that time", run: func(r *rig) {
 		r.publish("a", "m1", "m2", "m3")
 		r.schedule(r.entry("m4", to("b"), delay(time.Minute)))
 		c := r.claim(one, 1)
@@ -30,7 +30,7 @@ var hintCases = []testCase{
 		require.Equal(r, 0, h.Weight)
 		require.Equal(r, 0, w.next().Weight, "others are told that it may be claimed from")
 	}},
-	{name: "of what is due and what waits the earlier is told", run: func(r *rig) {
+	{name: "of a due delivery and a waiting lane the earlier time is told", run: func(r *rig) {
 		r.limit("a", every(time.Minute))
 		r.publish("a", "m1", "m2")
 		r.claim(one, 1)
@@ -48,14 +48,14 @@ var hintCases = []testCase{
 			require.Equal(r, c.want, peeked[0].Due)
 		}
 	}},
-	{name: "a lane that is let go is told", run: func(r *rig) {
+	{name: "a hint tells of a lane that is resumed", run: func(r *rig) {
 		r.limit("a", held(dispatcher.HeldPaused))
 		r.publish("a", "m1")
 		w := r.watch(two)
 		r.resume("a")
 		require.Equal(r, r.setup.weight(4, 0), w.next().Weight)
 	}},
-	{name: "that all lanes are let go is told in every partition", setup: spread, run: func(r *rig) {
+	{name: "every partition has a hint when all lanes are resumed", setup: spread, run: func(r *rig) {
 		want := map[int]bool{}
 		for _, lane := range manyLanes(8) {
 			r.publishMany(lane, 1)
@@ -70,21 +70,21 @@ var hintCases = []testCase{
 			delete(want, h.Partition)
 		}
 	}},
-	{name: "what comes while all are held is told when they are let go", run: func(r *rig) {
+	{name: "work that came while all lanes were held is told when they are resumed", run: func(r *rig) {
 		r.holdAll()
 		w := r.watch(two)
 		r.publish("a", "m1")
 		r.resume(dispatcher.AllLanes)
 		require.Equal(r, r.setup.weight(4, 0), w.next().Weight, "that it came was told to nobody")
 	}},
-	{name: "a breaker that is closed by hand is told", setup: threeFailures, run: func(r *rig) {
+	{name: "a hint tells of a breaker that is closed by hand", setup: threeFailures, run: func(r *rig) {
 		r.openBreaker("a")
 		r.publish("a", "m1")
 		w := r.watch(two)
 		r.resume("a")
 		require.Equal(r, 0, w.next().Weight)
 	}},
-	{name: "a rate that is lifted is told", run: func(r *rig) {
+	{name: "a hint tells of a rate that is lifted", run: func(r *rig) {
 		r.limit("a", every(time.Hour))
 		r.publish("a", "m1", "m2")
 		r.claim(one, 1)
@@ -92,14 +92,14 @@ var hintCases = []testCase{
 		r.limit("a")
 		require.Equal(r, r.setup.weight(4, 1), w.next().Weight)
 	}},
-	{name: "the next one of a line is told", run: func(r *rig) {
+	{name: "a hint tells of the next one of a line", run: func(r *rig) {
 		r.schedule(r.entry("m1", to("a"), keyed("k"), delay(time.Hour)))
 		r.publishKeyed("a", "k", "m2")
 		w := r.watch(two)
 		r.cancel(named("a", "m1"))
 		require.Equal(r, r.setup.weight(4, 0), w.next().Weight)
 	}},
-	{name: "one call unparks a batch of lanes, and its hint tells of the rest", run: func(r *rig) {
+	{name: "one call places a batch of parked lanes, and its hint tells of the rest", run: func(r *rig) {
 		const n = 300
 		r.scheduleFor(one, 1024, n, r.entry("first", manyLanes(n)))
 		require.Len(r, r.leases(one), n)
@@ -119,7 +119,7 @@ var hintCases = []testCase{
 		require.Positive(r, calls)
 		require.Len(r, r.claimAll(one), n)
 	}},
-	{name: "a lane in its turn that must wait again is not lost", setup: threeFailures, run: func(r *rig) {
+	{name: "a lane that must wait again at its turn is not lost", setup: threeFailures, run: func(r *rig) {
 		r.limit("a", every(time.Second))
 		r.publishMany("a", 3)
 		c := r.claim(one, 1)

@@ -12,7 +12,7 @@ import (
 
 // laneCases are about reading lanes.
 var laneCases = []testCase{
-	{name: "a lane that nobody knows is as every lane begins", run: func(r *rig) {
+	{name: "an unknown lane reads as a new one", run: func(r *rig) {
 		r.mustChangeNothing(func() {
 			require.Equal(r, dispatcher.LaneState{Lane: "a", Window: 2}, r.laneState("a"))
 		})
@@ -75,7 +75,7 @@ var laneCases = []testCase{
 		r.resume(dispatcher.AllLanes)
 		require.Equal(r, to("b", "a"), namesOf(r.listLanes(10)))
 	}},
-	{name: "a lane that somebody paused is listed though nothing was published to it", run: func(r *rig) {
+	{name: "a paused lane is listed though nothing was published to it", run: func(r *rig) {
 		r.limit("a", held(dispatcher.HeldPaused))
 		got := r.listLanes(10)
 		require.Equal(r, to("a"), namesOf(got))
@@ -135,7 +135,7 @@ var laneCases = []testCase{
 		require.Equal(r, 11, total)
 		require.Equal(r, append(to(dispatcher.AllLanes), want[0]), namesOf(paused))
 	}},
-	{name: "a lane tells whether it waits for what its receiver asked for, or for its rate", run: func(r *rig) {
+	{name: "a lane tells whether it waits for its receiver's pause or for its rate", run: func(r *rig) {
 		r.limit("a", every(time.Minute))
 		r.publishMany("a", 3)
 		r.claim(one, 1)
@@ -146,7 +146,7 @@ var laneCases = []testCase{
 		require.Empty(r, r.laneState("a").Limit)
 		require.Empty(r, r.laneState("b").Limit)
 	}},
-	{name: "a listed lane tells what it tells when it is asked for", setup: threeFailures, run: func(r *rig) {
+	{name: "a listed lane tells the same as one that is read by name", setup: threeFailures, run: func(r *rig) {
 		r.openBreaker("a")
 		r.limit("b", every(time.Minute))
 		r.publishMany("b", 3)
@@ -157,7 +157,7 @@ var laneCases = []testCase{
 			require.Equal(r, r.laneState(l.Lane), l)
 		}
 	}},
-	{name: "a cursor of somebody else is refused", run: func(r *rig) {
+	{name: "a cursor of another list is refused", run: func(r *rig) {
 		for _, cursor := range []string{"x", "!", "bm9wZQ"} {
 			_, _, err := r.Queue.Lanes(r.ctx, 10, cursor)
 			require.ErrorIs(r, err, dispatcher.ErrCursor, cursor)
@@ -180,8 +180,8 @@ func listsLanes(r *rig) {
 	}
 }
 
-// listLanes follows the cursor to the end. No page may be too long, but for all
-// lanes as one, which may come beside a full page.
+// listLanes follows the cursor to the end. No page may be longer than limit,
+// except that the entry for all lanes may come in addition to a full page.
 func (r *rig) listLanes(limit int) []dispatcher.LaneState {
 	r.Helper()
 	var all []dispatcher.LaneState
@@ -210,15 +210,16 @@ func namesOf(states []dispatcher.LaneState) []dispatcher.Lane {
 
 func stateWord(l dispatcher.LaneState) dispatcher.EndpointState { return l.State() }
 
-// waitCases are about what a delivery is told to wait for: the first that holds.
+// waitCases are about the reason that a delivery waits for: the first one that
+// holds.
 var waitCases = []testCase{
-	{name: "its turn in line comes before all else", run: func(r *rig) {
+	{name: "the turn in line comes first", run: func(r *rig) {
 		r.publishKeyed("a", "k", "m1", "m2")
 		r.limit("a", held(dispatcher.HeldPaused))
 		r.mustWaitFor("order", "a", "m2")
 		r.mustWaitFor("paused", "a", "m1")
 	}},
-	{name: "then a pause, of its lane or of all", run: func(r *rig) {
+	{name: "second comes a pause of its lane or of all lanes", run: func(r *rig) {
 		r.publish("a", "m1")
 		r.schedule(r.entry("m2", to("a"), delay(time.Hour)))
 		r.publish("b", "m3")
@@ -230,7 +231,7 @@ var waitCases = []testCase{
 		r.mustWaitFor("paused", "a", "m1", "m2")
 		r.mustWaitFor("paused", "b", "m3")
 	}},
-	{name: "then its time", setup: threeFailures, run: func(r *rig) {
+	{name: "third comes its due time", setup: threeFailures, run: func(r *rig) {
 		r.openBreaker("a")
 		r.schedule(r.entry("m1", to("a"), delay(time.Hour)))
 		r.mustWaitFor("due", "a", "m1")
@@ -240,7 +241,7 @@ var waitCases = []testCase{
 		r.retry(named("a", "n00001"))
 		r.mustWaitFor("breaker", "a", "n00001", "m2")
 	}},
-	{name: "then the breaker, also while its probe is under way", setup: threeFailures, run: func(r *rig) {
+	{name: "fourth comes the breaker, also while its probe is under way", setup: threeFailures, run: func(r *rig) {
 		r.openBreaker("a")
 		r.publish("a", "m1", "m2")
 		r.mustWaitFor("breaker", "a", "m1")
@@ -251,7 +252,7 @@ var waitCases = []testCase{
 		r.mustWaitFor("breaker", "a", "m2")
 		require.Empty(r, r.look(named("a", "m1")).WaitingFor)
 	}},
-	{name: "then what the receiver asked for, and the rate", run: func(r *rig) {
+	{name: "then come the receiver's pause and the rate", run: func(r *rig) {
 		r.publish("a", "m1", "m2", "m3")
 		c := r.claim(one, 2)
 		r.mustWaitFor("limit", "a", "m3")
@@ -267,14 +268,14 @@ var waitCases = []testCase{
 		r.pass(time.Second)
 		r.mustWaitFor("permits", "b", "m5")
 	}},
-	{name: "then the limit, and at last a permit", run: func(r *rig) {
+	{name: "last come the limit and a permit", run: func(r *rig) {
 		r.limit("a", most(1))
 		r.publish("a", "m1", "m2")
 		r.mustWaitFor("permits", "a", "m1", "m2")
 		r.mustClaim(one, named("a", "m1"))
 		r.mustWaitFor("limit", "a", "m2")
 	}},
-	{name: "until when is told where that is known", setup: threeFailures, run: func(r *rig) {
+	{name: "the end of the wait is told where it is known", setup: threeFailures, run: func(r *rig) {
 		until := func(lane dispatcher.Lane, message string) time.Time {
 			d := r.look(named(lane, message))
 			for _, listed := range r.listAll(dispatcher.Filter{Lanes: to(lane)}, 100) {
@@ -304,7 +305,7 @@ var waitCases = []testCase{
 		r.limit("d", held(dispatcher.HeldPaused))
 		require.Zero(r, until("d", "m6"), "until somebody resumes it")
 	}},
-	{name: "a lane that is left alone for a fault of ours says so, spends no rung, and forgets it", run: func(r *rig) {
+	{name: "a lane that waits for a fault of ours says so, uses no rung, and forgets it", run: func(r *rig) {
 		r.publish("a", "m1", "m2")
 		stall := func(why dispatcher.LaneWhy) {
 			s := handBack(r.mustClaimIn("a", "m1"))
@@ -334,7 +335,7 @@ var waitCases = []testCase{
 		r.resume("a")
 		r.deliver(named("a", "m2"))
 	}},
-	{name: "what a receiver asked for is not hidden by a shorter fault of ours", run: func(r *rig) {
+	{name: "a receiver's pause is not hidden by a shorter fault of ours", run: func(r *rig) {
 		r.publish("a", "m1", "m2", "m3")
 		c := r.claim(one, 2)
 		r.mustSettle(one, paused(c[0], time.Hour, time.Minute))
@@ -343,7 +344,7 @@ var waitCases = []testCase{
 		r.mustSettle(one, s)
 		r.mustWaitFor("retry_after", "a", "m2", "m3")
 	}},
-	{name: "what has ended, is under way or is cancelled waits for nothing", run: func(r *rig) {
+	{name: "a delivery that has ended, is under way or is cancelled waits for nothing", run: func(r *rig) {
 		for id, status := range r.populate() {
 			waits := r.look(id).WaitingFor
 			require.Equal(r, status.Ended() || status == dispatcher.StatusInFlight, waits == "", "%s is %s", id, status)
@@ -354,8 +355,8 @@ var waitCases = []testCase{
 	}},
 }
 
-// mustClaimIn claims what is ready, of which it answers this one; the others of its
-// batch are handed back.
+// mustClaimIn claims from a lane and answers this delivery. It hands the others
+// back.
 func (r *rig) mustClaimIn(lane dispatcher.Lane, message string) (found dispatcher.Claimed) {
 	r.Helper()
 	for _, c := range r.claim(one, 64) {
@@ -369,8 +370,8 @@ func (r *rig) mustClaimIn(lane dispatcher.Lane, message string) (found dispatche
 	return found
 }
 
-// mustWaitFor fails the case unless deliveries are told to wait for something,
-// by a look and by a list.
+// mustWaitFor fails the case unless look and list tell that these deliveries
+// wait for want.
 func (r *rig) mustWaitFor(want string, lane dispatcher.Lane, messages ...string) {
 	r.Helper()
 	for _, d := range r.listAll(dispatcher.Filter{Lanes: to(lane)}, 100) {

@@ -8,10 +8,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// leaseCases are about which lease an outcome is of: the same instance may hold
-// the delivery again before it hears that it gave it up.
+// leaseCases are about the lease of an outcome. The same instance may lease the
+// delivery again before it hears that it gave the first lease up.
 var leaseCases = []testCase{
-	{name: "whoever leases is told since when", run: func(r *rig) {
+	{name: "a claim tells the time of the lease", run: func(r *rig) {
 		r.pass(1234567 * time.Nanosecond)
 		at := r.now.Truncate(time.Millisecond)
 		got := r.scheduleFor(one, r.setup.Permits/2, 64, r.entry("m1", to("a")), r.entry("m2", to("a", "b")))
@@ -30,7 +30,7 @@ var leaseCases = []testCase{
 			{ID: named("c", "m3"), At: c.Leased},
 		}, leases)
 	}},
-	{name: "an outcome without an attempt that is repeated ends no later lease", run: func(r *rig) {
+	{name: "a repeated outcome without an attempt does not end a later lease", run: func(r *rig) {
 		r.publish("a", "m1")
 		c := r.mustClaim(one, named("a", "m1"))[0]
 		r.mustSettle(one, handBack(c))
@@ -46,7 +46,7 @@ var leaseCases = []testCase{
 		r.mustSettle(one, success(again))
 		r.mustStand(c.ID, dispatcher.StatusDelivered)
 	}},
-	{name: "a lease that nobody knows since when is handed back all the same", run: func(r *rig) {
+	{name: "a lease of unknown time can be handed back too", run: func(r *rig) {
 		r.publish("a", "m1")
 		c := r.mustClaim(one, named("a", "m1"))[0]
 		c.Leased = time.Time{}

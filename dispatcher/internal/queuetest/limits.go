@@ -8,10 +8,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// limitCases are about the copy of an endpoint's limits, and about how many may
-// be in flight.
+// limitCases are about the copy of an endpoint's limits, and the number of
+// deliveries in flight.
 var limitCases = []testCase{
-	{name: "an endpoint's lane that knows no limits is left alone", run: func(r *rig) {
+	{name: "an endpoint's lane without limits is not claimed from", run: func(r *rig) {
 		got := r.scheduleFor(one, 512, 64, r.entry("m1", to(epOne)))
 		require.Equal(r, to(epOne), got[0].Ready)
 		require.Equal(r, map[dispatcher.Lane]int64{epOne: 0}, got[0].Versions)
@@ -24,7 +24,7 @@ var limitCases = []testCase{
 		require.Equal(r, r.setup.weight(4, 0), hints[0].Weight)
 		require.Equal(r, ids(epOne, "m1", "m2"), claimedIDs(r.claim(one, 64)))
 	}},
-	{name: "what an endpoint has limits for may end, and they stay", run: func(r *rig) {
+	{name: "limits stay when the work of their lane has ended", run: func(r *rig) {
 		r.limit(epOne)
 		r.publish(epOne, "m1", "m2")
 		c := r.claim(one, 2)
@@ -34,7 +34,7 @@ var limitCases = []testCase{
 		require.Zero(r, r.trim(keepAll).Lanes)
 		require.True(r, r.State().Lanes[epOne].Limited, "an endpoint's limits are not forgotten")
 	}},
-	{name: "what is claimed and scheduled tells the version of its lane's limits", run: func(r *rig) {
+	{name: "claim and schedule tell the version of a lane's limits", run: func(r *rig) {
 		for v := int64(1); v <= 3; v++ {
 			r.limit(epOne)
 			id := r.newID()
@@ -58,7 +58,7 @@ var limitCases = []testCase{
 		got := r.scheduleFor(one, 512, 64, fan(r.entry("m1", to(epOne, epTwo, "a"))))
 		require.Equal(r, map[dispatcher.Lane]int64{epOne: 2, epTwo: 1}, got[0].Versions)
 	}},
-	{name: "older limits, and the same once more, change nothing", run: func(r *rig) {
+	{name: "older limits change nothing, nor do the same again", run: func(r *rig) {
 		r.limitAs(epOne, dispatcher.LaneLimits{Version: 3, MaxInFlight: 7, Interval: time.Millisecond, Ordered: true}, false)
 		r.publish(epOne, "m1")
 		r.mustChangeNothing(func() {
@@ -107,13 +107,13 @@ var limitCases = []testCase{
 		r.mustClaimNothing(two)
 		require.Equal(r, 1, r.State().Lanes[epOne].Window, "it begins there")
 	}},
-	{name: "a lane that is let go before anybody saw it begins as its limits say", setup: Setup{LaneMaxInFlight: 1}, run: func(r *rig) {
+	{name: "a new lane that is resumed begins with its limits", setup: Setup{LaneMaxInFlight: 1}, run: func(r *rig) {
 		r.limitAs(epOne, r.newLimits(epOne, most(5)), true)
 		require.False(r, r.State().Lanes[epOne].Known, "there is nothing to clear")
 		r.publishMany(epOne, 3)
 		require.Len(r, r.claim(one, 64), 2)
 	}},
-	{name: "a limit that is lowered holds back until enough has ended", run: func(r *rig) {
+	{name: "no attempt begins under a lowered limit until enough have ended", run: func(r *rig) {
 		r.limit(epOne)
 		for range 4 {
 			r.succeed(epOne)
@@ -127,7 +127,7 @@ var limitCases = []testCase{
 		r.mustSettle(one, failure(claimed[1], time.Hour))
 		require.Len(r, r.claim(two, 64), 1)
 	}},
-	{name: "a limit that is lifted lets more go at once, and tells so", run: func(r *rig) {
+	{name: "a raised limit lets more attempts begin at once, and a hint tells so", run: func(r *rig) {
 		r.limit(epOne)
 		r.publishMany(epOne, 3)
 		r.limit(epOne, ordered)
@@ -147,7 +147,7 @@ var limitCases = []testCase{
 		r.fallSilent(epOne)
 		require.Equal(r, 2, r.State().Lanes[epOne].Window, "half of what it was allowed")
 	}},
-	{name: "limits answer what was in the lane", run: func(r *rig) {
+	{name: "a change of limits answers the counts of the lane", run: func(r *rig) {
 		require.Equal(r, dispatcher.LaneCount{}, r.limit(epOne))
 		r.publish(epOne, "m1", "m2", "m3")
 		r.schedule(r.entry("m4", to(epOne), delay(time.Hour)))

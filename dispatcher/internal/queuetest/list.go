@@ -174,7 +174,7 @@ var listCases = []testCase{
 			require.Len(r, r.listAll(dispatcher.Filter{}, limit), 603)
 		}
 	}},
-	{name: "what ends or is forgotten between two pages costs no other its place", run: func(r *rig) {
+	{name: "a delivery that ends or is forgotten between two pages does not hide another", run: func(r *rig) {
 		r.succeedMany("a", 20)
 		f := dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusDelivered}, Limit: 5}
 		page, err := r.Queue.List(r.ctx, f)
@@ -195,18 +195,18 @@ var listCases = []testCase{
 		}
 		require.Len(r, got, 15)
 	}},
-	{name: "a listed delivery tells what a look tells, but for its history", run: func(r *rig) {
+	{name: "a listed delivery tells the same as a look, except its history", run: func(r *rig) {
 		r.populate()
 		for _, d := range r.listAll(dispatcher.Filter{}, 50) {
 			want := r.look(d.ID)
 			want.History = nil
 			if d.Status == dispatcher.StatusReady {
-				want.Due = d.Due // a look does not search the lane's list for it
+				want.Due = d.Due // a look does not search the ready list
 			}
 			require.Equal(r, want, d)
 		}
 	}},
-	{name: "what is cancelled, but not yet taken out of its lane, is listed as cancelled", run: func(r *rig) {
+	{name: "a cancelled delivery that is still in its ready list is listed as cancelled", run: func(r *rig) {
 		r.publish("a", "m1", "m2")
 		r.cancel(named("a", "m1"))
 		ready := r.listAll(dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusReady}}, 10)
@@ -216,7 +216,7 @@ var listCases = []testCase{
 		require.Len(r, cancelled, 1)
 		require.Equal(r, named("a", "m1"), cancelled[0].ID)
 	}},
-	{name: "what is cancelled under way is listed as cancelled, and as nothing else", run: func(r *rig) {
+	{name: "a delivery that is cancelled under way is listed as cancelled only", run: func(r *rig) {
 		r.publish("a", "m1", "m2", "m3")
 		r.mustClaim(one, named("a", "m1"))
 		r.cancel(named("a", "m1"), named("a", "m3"))
@@ -246,7 +246,7 @@ var listCases = []testCase{
 		require.Empty(r, page.Deliveries)
 		require.Equal(r, 20, page.LookedAt)
 	}},
-	{name: "one whose record was deleted by hand ends no list", run: func(r *rig) {
+	{name: "a delivery whose record was deleted by hand does not end a list", run: func(r *rig) {
 		r.publish("a", "m1", "m2")
 		r.Lose("m1")
 		got := r.listAll(dispatcher.Filter{}, 1)
@@ -254,7 +254,7 @@ var listCases = []testCase{
 		require.Equal(r, named("a", "m2"), got[0].ID)
 		require.Equal(r, ids("a", "m2"), claimedIDs(r.claim(one, 64)))
 	}},
-	{name: "a cursor of somebody else is refused", run: func(r *rig) {
+	{name: "a cursor of another list is refused", run: func(r *rig) {
 		for _, cursor := range []string{"x", "!", "bm9wZQ", "ZHVlIGEgYiBj"} {
 			_, err := r.Queue.List(r.ctx, dispatcher.Filter{Cursor: cursor, Limit: 10})
 			require.ErrorIs(r, err, dispatcher.ErrCursor, cursor)
@@ -287,7 +287,8 @@ func (r *rig) listAll(f dispatcher.Filter, limit int) []dispatcher.Delivery {
 	return nil
 }
 
-// mustList fails the case unless the list is what keep keeps of all.
+// mustList fails the case unless the list equals the deliveries of all that
+// keep chooses.
 func (r *rig) mustList(f dispatcher.Filter, all map[dispatcher.DeliveryID]dispatcher.Status,
 	keep func(dispatcher.DeliveryID, dispatcher.Status) bool) {
 	r.Helper()

@@ -9,28 +9,29 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// model is what the store should hold, and what those believe who use it.
+// model is what the store should hold, and what its callers believe.
 type model struct {
 	*rig
 	*kept
 	rng   *dice
-	trail []string // what was done, one line each
+	trail []string // the steps so far, one line each
 
-	released  map[dispatcher.DeliveryID]bool // by the call that is looked at
+	released  map[dispatcher.DeliveryID]bool // by the call under way
 	instances []string                       // alive
-	gone      []string                       // that somebody declared dead, whether they are or not
-	goneAt    map[string]time.Time           // since when
+	gone      []string                       // declared dead, dead or not
+	goneAt    map[string]time.Time           // the time of that
 	beats     map[string]int64               // the last number of each
-	held      []holding                      // what somebody believes to hold, rightly or not
-	past      []holding                      // what somebody settled
-	refused   []dispatcher.Entry             // what callers were not told to be accepted
+	held      []holding                      // claims that an instance believes to hold, rightly or not
+	past      []holding                      // claims that were settled
+	refused   []dispatcher.Entry             // entries that were not answered as accepted
 
 	trouble trouble                                         // of the call under way
-	unheard bool                                            // an answer was, since the last comparison
-	mourned map[dispatcher.DeliveryID]dispatcher.DeadReason // what died since then
+	unheard bool                                            // an answer was lost since the last comparison
+	mourned map[dispatcher.DeliveryID]dispatcher.DeadReason // the deaths since then
 	copy    *snapshot
 
-	// Breakers that the settlement under way opened, until when, and closed.
+	// The breakers that the settlement under way opened, with their time, and
+	// closed.
 	opened map[dispatcher.Lane]int64
 	closed map[dispatcher.Lane]bool
 }
@@ -43,14 +44,14 @@ type kept struct {
 	sets       map[Set][]Queued
 	lanes      map[dispatcher.Lane]*modelLane
 	limits     map[dispatcher.Lane]dispatcher.LaneLimits // of lanes that have any
-	noted      map[dispatcher.Lane]int64                 // ms: since when a lane is noted for trimming
+	noted      map[dispatcher.Lane]int64                 // ms: the time when a lane was noted for trimming
 	allHeld    map[int]bool                              // partitions whose lanes are all held
-	fences     map[fence]int64                           // ms: since when
-	known      map[string]int64                          // instances that beat and were not forgotten: their last number
+	fences     map[fence]int64                           // ms: the time of each
+	known      map[string]int64                          // instances that beat and are not forgotten: their last number
 	ends       map[string]int64                          // as State has them
 }
 
-// fence is an instance that a partition was told is dead.
+// fence says that a partition was told that an instance is dead.
 type fence struct {
 	partition int
 	name      string
@@ -67,7 +68,7 @@ type modelMessage struct {
 	digest  dispatcher.Digest
 	due     int64 // ms: of the first attempt of a lane that a repeat adds
 	whole   bool
-	lanes   map[dispatcher.Lane]bool // named; true: not gone
+	lanes   map[dispatcher.Lane]bool // those it names; true: its delivery there is not gone
 }
 
 type modelDelivery struct {
@@ -85,7 +86,7 @@ type modelLane struct {
 	leads         string
 }
 
-// holding is a claim that its instance has not settled yet, as it believes.
+// holding is a claim that its instance believes to hold and has not settled.
 type holding struct {
 	by      string
 	claimed dispatcher.Claimed
@@ -127,20 +128,20 @@ func newModel(t testing.TB, open OpenFunc, rng *dice) *model {
 	}
 	m.good = m.Queue
 	m.logf("%+v", s)
-	if rng.IntN(3) < 2 { // else they are left alone until they get any
+	if rng.IntN(3) < 2 { // else they have no limits, and are not claimed from
 		m.limitLane(epOne, m.newLimits(epOne), false)
 		m.limitLane(epTwo, m.newLimits(epTwo), false)
 	}
 	return m
 }
 
-// step does one thing, now and then with some trouble, and compares.
+// step does one random thing, sometimes with a fault, and then compares.
 func (m *model) step() {
 	m.Helper()
 	acts := []struct {
 		weight  int
 		act     func()
-		exposed bool // to trouble
+		exposed bool // faults may happen during it
 	}{
 		{12, m.doPass, false}, {3, m.doSetBack, false}, {20, m.doSchedule, true}, {12, m.doMove, true}, {26, m.doClaim, true},
 		{26, m.doSettle, true}, {4, m.doSettleAgain, true}, {7, m.doCancel, true}, {7, m.doRetry, true}, {5, m.doReap, true},
@@ -167,7 +168,7 @@ func (m *model) step() {
 	m.compare()
 }
 
-// drain lets everything end and be forgotten: then nothing may be left.
+// drain lets every delivery end and be forgotten. Then nothing may be left.
 func (m *model) drain() {
 	m.Helper()
 	m.limitLane(dispatcher.AllLanes, dispatcher.LaneLimits{}, false)
@@ -204,7 +205,8 @@ func (m *model) drain() {
 	m.compare()
 	m.leaveAll()
 	state := m.State()
-	// A fence is kept for a week, the stream for those who read it, and how much ended for ever.
+	// Fences are kept for a week, the stream stays for its readers, and the
+	// counts of ends stay for ever.
 	state.Fenced, state.Now, state.Told = nil, 0, nil
 	clear(state.Ends)
 	if left, none := state.String(), NewState().String(); left != none {
@@ -222,7 +224,7 @@ func (m *model) waiting() int {
 	return n
 }
 
-// doPass jumps the clock, often by fractions of a ms.
+// doPass sets the clock ahead, often by fractions of a ms.
 func (m *model) doPass() {
 	m.passBy(pick(m.rng,
 		time.Duration(m.rng.IntN(1500))*time.Microsecond,
@@ -230,8 +232,8 @@ func (m *model) doPass() {
 		time.Minute, time.Hour, 25*time.Hour))
 }
 
-// doSetBack sets the clock back, as where a node takes over whose clock is
-// behind; best to just before a time for which a lane had to wait.
+// doSetBack sets the clock back, as a takeover does by a node whose clock is
+// behind. It prefers a time just before the end of a lane's wait.
 func (m *model) doSetBack() {
 	back := []time.Duration{time.Millisecond, 900 * time.Microsecond, 10 * time.Second, 2 * time.Hour}
 	for _, lane := range modelLanes {
@@ -251,15 +253,15 @@ func (m *model) passBy(d time.Duration) {
 	m.pass(d)
 }
 
-// ms is now as due times are compared with: cut to whole ms.
+// ms is the time that due times are compared with: cut to whole ms.
 func (m *model) ms() int64 { return m.now.UnixMilli() }
 
-// from is now as waits are counted from: rounded up to whole ms.
+// from is the time that waits are counted from: rounded up to whole ms.
 func (m *model) from() int64 { return ceilMillis(m.now) }
 
 func ceilMillis(t time.Time) int64 { return t.Add(time.Millisecond - 1).UnixMilli() }
 
-// lane is the state of a lane that something happens to, made if it has none.
+// lane is the state of a lane. It is made where there is none.
 func (m *model) lane(name dispatcher.Lane) *modelLane {
 	l := m.lanes[name]
 	if l == nil {
@@ -280,7 +282,7 @@ func (m *model) inFlight(lane dispatcher.Lane) int {
 	return n
 }
 
-// toReady puts a delivery at one end of its lane's list.
+// toReady puts a delivery at the head or the tail of its lane's ready list.
 func (m *model) toReady(id dispatcher.DeliveryID, at int64, head bool) {
 	m.deliveries[id].Found = Found{Place: PlaceReady, At: at}
 	if head {
@@ -290,7 +292,7 @@ func (m *model) toReady(id dispatcher.DeliveryID, at int64, head bool) {
 	}
 }
 
-// someDeliveries are distinct: of those that are, or that never were.
+// someDeliveries are distinct deliveries. Some of them never were.
 func (m *model) someDeliveries() []dispatcher.DeliveryID {
 	all := sortedIDs(m.deliveries)
 	var some []dispatcher.DeliveryID

@@ -10,8 +10,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// compare fails the test where the store is not what the model is, and looks
-// at one message as callers do.
+// compare fails the test where the store differs from the model. It looks at
+// one message as callers do.
 func (m *model) compare() {
 	m.Helper()
 	states := m.mustBeSound()
@@ -33,7 +33,7 @@ func (m *model) compare() {
 	}
 }
 
-// compareSwitches looks at what holds for a whole partition.
+// compareSwitches compares the settings of a whole partition.
 func (m *model) compareSwitches(partition int, s State, f *faults) {
 	if s.AllHeld != m.allHeld[partition] {
 		f.add("all lanes of partition %d are held %v, should be %v", partition, s.AllHeld, m.allHeld[partition])
@@ -64,9 +64,9 @@ func (m *model) comparePlaces(s State, f *faults) {
 		}
 		got, want := meaningful(s.Progress[id], d), meaningful(d.progress, d)
 		if _, ok := s.Progress[id]; !ok && d.Place == PlaceDone {
-			got = Progress{Attempts: 1, Status: 200} // the commonest end needs no entry
+			got = Progress{Attempts: 1, Status: 200} // the most common end has no entry
 		} else if !ok && d.mark == MarkDelivered {
-			got = want // nor what is about to end so
+			got = want // nor has a delivery that is about to end so
 		}
 		if got != want {
 			f.add("%s has the progress %+v, should have %+v", id, got, want)
@@ -85,8 +85,8 @@ func (m *model) comparePlaces(s State, f *faults) {
 	}
 }
 
-// compareEnds: what ended is counted for ever, and what died was told, once and
-// by nothing but an answer.
+// compareEnds checks the counts of ends, which are kept for ever. It also
+// checks that each death was told once, by an answer.
 func (m *model) compareEnds(s State, f *faults) {
 	if !maps.Equal(s.Ends, m.ends) {
 		f.add("ends are %v, should be %v", s.Ends, m.ends)
@@ -108,8 +108,8 @@ func (m *model) compareEnds(s State, f *faults) {
 	clear(m.mourned)
 }
 
-// compareHint: the last hint of a partition tells what there is to do: nothing
-// was changed after it.
+// compareHint checks that the last hint of a partition tells its next work, if
+// nothing changed since.
 func (m *model) compareHint(partition int, s State, f *faults) {
 	h, told := m.hints[partition]
 	if !told {
@@ -140,8 +140,8 @@ func (m *model) compareHint(partition int, s State, f *faults) {
 	}
 }
 
-// meaningful keeps of a progress what still means something: rungs, deaths and
-// who asked concern only what waits.
+// meaningful is the part of a progress that still means something. The rung,
+// the deaths and the request of a person count only for a delivery that waits.
 func meaningful(p Progress, d *modelDelivery) Progress {
 	if !d.Place.Waits() || d.mark != MarkNone {
 		p.Base, p.Deaths, p.Asked, p.Beside = 0, 0, 0, 0
@@ -171,7 +171,7 @@ func (m *model) compareMessages(partition int, s State, f *faults) {
 	}
 }
 
-// compareLook looks at one delivery as callers do.
+// compareLook compares one delivery with the answer of a look.
 func (m *model) compareLook(id dispatcher.DeliveryID) {
 	m.Helper()
 	got, d := m.look(id), m.deliveries[id]
@@ -192,8 +192,8 @@ func (m *model) compareLook(id dispatcher.DeliveryID) {
 	}
 }
 
-// compareSuccess: what was delivered once is told for ever, also where it was
-// sent again. Of one that succeeded at once no attempt is kept.
+// compareSuccess checks that the first success is told for ever, also after a
+// resend. No attempt is kept of a delivery that succeeded at once.
 func (m *model) compareSuccess(d *modelDelivery, got dispatcher.Delivery) {
 	m.Helper()
 	switch {
@@ -213,7 +213,7 @@ func (m *model) compareSuccess(d *modelDelivery, got dispatcher.Delivery) {
 	}
 }
 
-// status is the one that callers are told.
+// status is the status that callers are told.
 func (m *model) status(id dispatcher.DeliveryID) dispatcher.Status {
 	d := m.deliveries[id]
 	switch {
@@ -232,7 +232,8 @@ func (m *model) status(id dispatcher.DeliveryID) dispatcher.Status {
 	}[d.Place]
 }
 
-// compareList lists everything, or what has one status, in pages.
+// compareList compares the list of all deliveries, or of one status, page by
+// page.
 func (m *model) compareList() {
 	m.Helper()
 	var f dispatcher.Filter

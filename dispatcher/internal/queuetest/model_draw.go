@@ -13,19 +13,18 @@ import (
 	"pgregory.net/rapid"
 )
 
-// How much of the random test is run unless -rapid.checks and -rapid.steps say
-// otherwise: what a make test can wait for. A change of the scripts deserves
-// thousands of checks.
+// The size of a random test unless -rapid.checks and -rapid.steps set it. It is
+// what a make test can wait for. A change of the scripts deserves thousands of
+// checks.
 const (
 	usualChecks = 24
 	usualSteps  = 120 // on average
 )
 
 // RunModel does random things to stores that open makes. After every step it
-// reads all that the store keeps and compares it with a model of what the rules
-// say, held in memory. What fails is made as short as it gets before it is
-// told. Of the checks each so-manyth is run, so that a store which is slow to
-// test has fewer of them.
+// reads all that the store keeps. It compares that with a model of the rules in
+// memory. A failure is made as short as possible before it is reported. The
+// number of checks is divided by each, so that a slow store has fewer of them.
 func RunModel(t *testing.T, open OpenFunc, each int) {
 	t.Helper()
 	setFlag(t, "rapid.checks", max(1, usual(t, "rapid.checks", usualChecks)/each))
@@ -39,8 +38,8 @@ func RunModel(t *testing.T, open OpenFunc, each int) {
 	})
 }
 
-// quiet is a test that does not tell each number drawn: the trail tells what was
-// done with them.
+// quiet is a test that does not log each number that rapid draws. The trail
+// lists the steps instead.
 type quiet struct{ *testing.T }
 
 func (q quiet) Logf(format string, args ...any) {
@@ -50,7 +49,7 @@ func (q quiet) Logf(format string, args ...any) {
 	}
 }
 
-// usual is a number that rapid may have been given, or else ours.
+// usual is the value of a flag of rapid if it was set, else ours.
 func usual(t *testing.T, name string, ours int) int {
 	t.Helper()
 	given := false
@@ -63,8 +62,8 @@ func usual(t *testing.T, name string, ours int) int {
 	return n
 }
 
-// setFlag sets a flag of rapid for the rest of a test: it has no other way to be
-// told how much to do.
+// setFlag sets a flag of rapid for the rest of a test. Rapid takes the amount
+// of work only from its flags.
 func setFlag(t *testing.T, name string, n int) {
 	t.Helper()
 	value := flag.Lookup(name).Value
@@ -73,15 +72,15 @@ func setFlag(t *testing.T, name string, n int) {
 	t.Cleanup(func() { require.NoError(t, value.Set(before)) })
 }
 
-// dice draws what happens from rapid, which can draw it again, and less of it.
+// dice draws all choices from rapid, which can repeat them and leave some out.
 type dice struct{ rt *rapid.T }
 
-// die gives numbers below n, each as often as another: rapid's own integers are
-// mostly small ones. What is simplest is 0.
+// die gives numbers below n, each with the same chance. The integers of rapid
+// itself are mostly small. The simplest number is 0.
 func die(n int) *rapid.Generator[int] {
 	return rapid.Custom(func(rt *rapid.T) int {
 		v := 0
-		for range bits.Len(uint(n-1)) + 4 { // four more, so that the remainder hardly prefers any
+		for range bits.Len(uint(n-1)) + 4 { // four more bits, so that the remainder hardly prefers any number
 			v *= 2
 			if rapid.Bool().Draw(rt, "") {
 				v++
@@ -106,7 +105,7 @@ func (d *dice) Shuffle(n int, swap func(i, j int)) {
 
 func pick[T any](d *dice, from ...T) T { return from[d.IntN(len(from))] }
 
-// check is one run of rapid as a test: it fails and ends by itself.
+// check is one run of rapid as a test. It can fail and end alone.
 type check struct {
 	testing.TB
 	rt *rapid.T
@@ -128,7 +127,7 @@ func (m *model) logf(format string, args ...any) {
 	m.trail = append(m.trail, fmt.Sprintf(format, args...))
 }
 
-// tellTrail tells the last of what was done.
+// tellTrail logs the last steps.
 func (m *model) tellTrail() {
 	if !m.Failed() {
 		return

@@ -9,10 +9,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// What the model does to end work: settle, cancel.
+// The steps that end work: settle and cancel.
 
-// doSettle settles some of what one instance believes to hold, or what another
-// one holds.
+// doSettle settles some claims that one instance believes to hold, or some that
+// another one holds.
 func (m *model) doSettle() {
 	m.Helper()
 	if len(m.held) == 0 {
@@ -37,15 +37,15 @@ func (m *model) doSettle() {
 		return
 	}
 	for i, settled := range m.settleAs(by, batch) {
-		if settled == 0 { // unanswered: it is given again
+		if settled == 0 { // no answer: it is settled again
 			m.held = append(m.held, holding{by: by, claimed: outcomeOf[batch[i].ID]})
 		}
 	}
 }
 
-// doSettleAgain settles what was settled before, maybe long before: the answer
-// was lost, or whoever held it was stopped. The worst is where the same instance
-// holds that delivery again.
+// doSettleAgain settles a claim that was settled before, maybe long before. The
+// answer was lost, or the instance was stopped meanwhile. The worst case is an
+// instance that holds the same delivery again.
 func (m *model) doSettleAgain() {
 	m.Helper()
 	again := slices.DeleteFunc(slices.Clone(m.past), func(h holding) bool {
@@ -133,7 +133,7 @@ func (m *model) settleAs(by string, batch []dispatcher.Settlement) []dispatcher.
 	return got
 }
 
-// compareBreakers: the hints tell which breakers opened and closed.
+// compareBreakers checks that the hints tell which breakers opened and closed.
 func (m *model) compareBreakers(hints []dispatcher.Hint) {
 	m.Helper()
 	opened, closed := map[dispatcher.Lane]int64{}, map[dispatcher.Lane]bool{}
@@ -146,7 +146,7 @@ func (m *model) compareBreakers(hints []dispatcher.Hint) {
 		}
 	}
 	require.ElementsMatch(m, sortedKeys(m.opened), sortedKeys(opened))
-	for lane, until := range opened { // a pause that came with it may last longer; a success may have closed it since
+	for lane, until := range opened { // a pause that came with the failure may last longer; a success may have closed the breaker since
 		want := m.lanes[lane].until
 		if want == 0 {
 			want = m.opened[lane]
@@ -156,9 +156,9 @@ func (m *model) compareBreakers(hints []dispatcher.Hint) {
 	require.Equal(m, m.closed, closed)
 }
 
-// older reports whether a settlement was made of an attempt before the one that
-// is under way, or without one, of another lease. One that ends whatever comes
-// needs no such care.
+// older reports whether a settlement is of an earlier attempt than the one
+// under way. One without an attempt is older if it is of another lease. A final
+// outcome needs no such check.
 func older(s dispatcher.Settlement, d *modelDelivery) bool {
 	if s.Attempt.Number == 0 {
 		return !s.Leased.IsZero() && s.Leased.UnixMilli() != d.At
@@ -166,7 +166,7 @@ func older(s dispatcher.Settlement, d *modelDelivery) bool {
 	return s.Attempt.Number > 0 && s.Attempt.Number <= d.progress.Attempts && d.mark != MarkDelivered
 }
 
-// settled is the outcome of who holds the lease.
+// settled is the outcome of a settlement by the holder of the lease.
 func (m *model) settled(s dispatcher.Settlement, d *modelDelivery, fronts *[]dispatcher.Settlement) dispatcher.Settled {
 	m.learn(s)
 	mark := d.mark
@@ -199,7 +199,7 @@ func (m *model) settled(s dispatcher.Settlement, d *modelDelivery, fronts *[]dis
 	default:
 		m.count(s, d)
 		if s.Attempt.Number == 0 {
-			d.progress.Status = 0 // nothing was answered, since nothing was sent
+			d.progress.Status = 0 // no request was sent, so there is no answer
 		}
 		m.die(s.ID, s.Reason)
 		return dispatcher.SettledOK
@@ -210,14 +210,14 @@ func (m *model) settled(s dispatcher.Settlement, d *modelDelivery, fronts *[]dis
 	return dispatcher.SettledEnd
 }
 
-// again is when the attempt after a failed one is due, in ms, and whether its
-// message will have expired by then. What a person's attempt interrupted goes on
-// waiting, unless that time has passed.
+// again is the due time in ms of the attempt after a failed one, and whether
+// its message will have expired by then. A due time that a person's attempt
+// interrupted is kept, unless it has passed.
 func (m *model) again(s dispatcher.Settlement, d *modelDelivery) (due int64, expired bool) {
 	due = m.from() + s.Wait.Milliseconds()
 	on := d.progress.waitsOn()
 	if on == 0 {
-		return due, false // whoever judged the attempt saw to that
+		return due, false // Judge has checked the expiry already
 	}
 	if on > m.ms() {
 		due = on
@@ -227,8 +227,9 @@ func (m *model) again(s dispatcher.Settlement, d *modelDelivery) (due int64, exp
 	return due, !at.IsZero() && due >= at.UnixMilli()
 }
 
-// late is the outcome of who does not hold the lease. What an earlier outcome
-// of the same call let go may be ended before or after it went.
+// late is the outcome of a settlement without the lease. Another outcome of the
+// same call may have released the delivery. The store may then end it before or
+// after it became ready.
 func (m *model) late(s dispatcher.Settlement, d *modelDelivery, state State) []dispatcher.Settled {
 	if s.Verdict == dispatcher.Dead && d != nil && state.At(s.ID).Place == PlaceDead {
 		return []dispatcher.Settled{dispatcher.SettledLate, dispatcher.SettledBefore}
@@ -245,7 +246,7 @@ func (m *model) late(s dispatcher.Settlement, d *modelDelivery, state State) []d
 	return []dispatcher.Settled{dispatcher.SettledDone}
 }
 
-// learn is what an attempt tells of its lane.
+// learn changes a lane by the result of an attempt.
 func (m *model) learn(s dispatcher.Settlement) {
 	l := m.lane(s.ID.Lane)
 	limit := m.setup.limit(m.limits[s.ID.Lane])
@@ -272,7 +273,7 @@ func (m *model) learn(s dispatcher.Settlement) {
 	m.judge(s, l)
 }
 
-// count is how far an attempt brings its delivery.
+// count adds an attempt to the progress of its delivery.
 func (m *model) count(s dispatcher.Settlement, d *modelDelivery) {
 	if s.Verdict == dispatcher.Back || s.Attempt.Number == 0 {
 		return
@@ -301,8 +302,8 @@ func (m *model) doCancel() {
 	}
 }
 
-// changeSome cancels or retries. What nobody heard of is answered as the zero
-// Change, and nobody looks at it.
+// changeSome cancels or retries deliveries. If the answer was lost it answers
+// zero values, which are not compared.
 func (m *model) changeSome(f changeFunc, ids []dispatcher.DeliveryID) []dispatcher.Change {
 	m.Helper()
 	got, hints, err := f(m.ctx, pick(m.rng, m.instances...), ids)

@@ -12,11 +12,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// What the model knows of instances: who is alive, who was declared dead, and
-// where.
+// What the model knows of instances: which are alive, and which were declared
+// dead, and where.
 
-// stopped are the instances that were declared dead and may not be: no process
-// that was stopped goes on after a week, which is how long it is fenced.
+// stopped are the instances that were declared dead and may be alive. No
+// process that was stopped goes on after a week, and a fence lasts as long.
 func (m *model) stopped() []string {
 	var names []string
 	for _, name := range m.gone {
@@ -27,7 +27,7 @@ func (m *model) stopped() []string {
 	return names
 }
 
-// someInstance is mostly alive.
+// someInstance is an instance, mostly one that is alive.
 func (m *model) someInstance() string {
 	if stopped := m.stopped(); len(stopped) > 0 && m.rng.IntN(6) == 5 {
 		return pick(m.rng, stopped...)
@@ -50,7 +50,8 @@ func (m *model) fencedIn(by string) (n int) {
 	return n
 }
 
-// doReap declares an instance dead, or does so again. Another one takes its place.
+// doReap declares an instance dead, sometimes once more. Another one takes its
+// place.
 func (m *model) doReap() {
 	m.Helper()
 	dead := pick(m.rng, m.instances...)
@@ -94,7 +95,7 @@ func (m *model) reap(dead string) {
 	}
 }
 
-// takenOver is what becomes of a delivery whose holder died.
+// takenOver changes a delivery whose holder died.
 func (m *model) takenOver(id dispatcher.DeliveryID) {
 	d := m.deliveries[id]
 	d.progress.Deaths++
@@ -112,7 +113,7 @@ func (m *model) takenOver(id dispatcher.DeliveryID) {
 	}
 }
 
-// leasedTo is what an instance holds, by what the store says.
+// leasedTo are the deliveries that the store has leased to an instance.
 func (m *model) leasedTo(by string) []dispatcher.DeliveryID {
 	var ids []dispatcher.DeliveryID
 	for _, id := range sortedIDs(m.deliveries) {
@@ -123,7 +124,7 @@ func (m *model) leasedTo(by string) []dispatcher.DeliveryID {
 	return ids
 }
 
-// doBeat lets an instance say that it is alive, and hear who else is.
+// doBeat lets an instance beat and learn which others are alive.
 func (m *model) doBeat() {
 	m.Helper()
 	by := m.someInstance()
@@ -134,7 +135,7 @@ func (m *model) doBeat() {
 	}
 }
 
-// beatAs lets an instance beat whatever trouble there is with other calls.
+// beatAs lets an instance beat, also while other calls have faults.
 func (m *model) beatAs(by string) {
 	m.Helper()
 	fresh, all, err := m.good.Beat(m.ctx, by, m.beats[by]+1)
@@ -151,8 +152,8 @@ func (m *model) heard(by string, fresh bool, all map[string]int64) {
 	require.Equal(m, m.known, all)
 }
 
-// doReconcile compares what an instance holds with what it believes to hold,
-// and hands back the rest: nobody else would ever find it.
+// doReconcile compares the leases of an instance with those that it believes to
+// hold. It hands the others back, since no other call would find them.
 func (m *model) doReconcile() {
 	m.Helper()
 	by := pick(m.rng, m.instances...)
@@ -176,8 +177,8 @@ func (m *model) doReconcile() {
 	}
 }
 
-// buryInstances takes over from all that were declared dead, wherever whoever
-// did so did not come to an end.
+// buryInstances takes over from all instances that were declared dead, where an
+// earlier takeover did not finish.
 func (m *model) buryInstances() {
 	m.Helper()
 	for _, name := range m.gone {
@@ -188,7 +189,8 @@ func (m *model) buryInstances() {
 	}
 }
 
-// leaveAll lets those who are alive sign off: then nobody is known any more.
+// leaveAll lets the living instances sign off. Then no instance is known any
+// more.
 func (m *model) leaveAll() {
 	m.Helper()
 	for _, name := range slices.Sorted(maps.Keys(m.known)) {

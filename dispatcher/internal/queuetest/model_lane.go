@@ -10,7 +10,7 @@ import (
 
 // What the model knows of lanes: limits, rates, breakers.
 
-// view is a lane as a store keeps it.
+// view is the state of a lane as a store keeps it.
 func (m *model) view(name dispatcher.Lane) LaneState {
 	v := LaneState{Slow: 4, InFlight: m.inFlight(name), Waiting: m.waitingIn(name)}
 	v.Limits, v.Limited = m.limits[name]
@@ -21,7 +21,7 @@ func (m *model) view(name dispatcher.Lane) LaneState {
 	return v.byClock(m.now.UnixMicro())
 }
 
-// ended reports whether what a lane has is to end.
+// ended reports whether the deliveries of a lane are to end.
 func (m *model) ended(name dispatcher.Lane) bool {
 	return LaneState{Limits: m.limits[name]}.ended()
 }
@@ -49,18 +49,18 @@ func (m *model) spend(name dispatcher.Lane, n int) {
 	}
 }
 
-// refund returns tokens of what was not attempted after all.
+// refund returns the tokens of attempts that were not made.
 func (m *model) refund(name dispatcher.Lane, n int) {
 	if l := m.lanes[name]; l != nil {
 		l.tat = max(0, m.view(name).Tat-int64(n)*m.limits[name].Interval.Microseconds())
 	}
 }
 
-// longestOpen is how long a breaker is left open at most.
+// longestOpen is the longest time that a breaker stays open.
 const longestOpen = 10 * time.Minute
 
-// judge is what an attempt does to its lane's breaker, and what its receiver
-// asked for.
+// judge applies an attempt to its lane's breaker, and the pause that its
+// receiver asked for.
 func (m *model) judge(s dispatcher.Settlement, l *modelLane) {
 	now, lane := m.ms(), s.ID.Lane
 	l.until = m.view(lane).Until
@@ -88,11 +88,11 @@ func (m *model) judge(s dispatcher.Settlement, l *modelLane) {
 	}
 }
 
-// doLimit gives a lane other limits, or holds all lanes or lets them go.
+// doLimit changes the limits of a lane, or pauses or resumes all lanes.
 func (m *model) doLimit() {
 	m.Helper()
 	clear := m.rng.IntN(3) == 0
-	if len(m.allHeld) > 0 && m.rng.IntN(2) == 0 || m.rng.IntN(12) == 11 { // held now and then, and not for long
+	if len(m.allHeld) > 0 && m.rng.IntN(2) == 0 || m.rng.IntN(12) == 11 { // paused sometimes, and not for long
 		hold := dispatcher.HeldPaused
 		if len(m.allHeld) > 0 {
 			hold = dispatcher.HeldNone
@@ -108,7 +108,7 @@ func (m *model) doLimit() {
 	}
 	m.limitLane(lane, m.newLimits(lane, func(l *dispatcher.LaneLimits) {
 		if m.rng.IntN(2) == 0 {
-			return // so that there is always something to do
+			return // half of the lanes have no limits, so that there is always work
 		}
 		l.MaxInFlight = pick(m.rng, 0, 0, 1, 3, 200)
 		l.Interval = pick(m.rng, 0, 0, 1500*time.Microsecond, time.Second, time.Minute)
@@ -120,7 +120,7 @@ func (m *model) doLimit() {
 	}), clear)
 }
 
-// limitLane gives a lane limits, and changes the model as they should.
+// limitLane changes the limits of a lane in the store and in the model.
 func (m *model) limitLane(lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) {
 	m.Helper()
 	m.logf("limit %s: %+v, clear %v", lane, l, clear)
@@ -141,7 +141,7 @@ func (m *model) limitLane(lane dispatcher.Lane, l dispatcher.LaneLimits, clear b
 		return
 	}
 	require.True(m, !answered || got == before, "%+v was in it, should be %+v", got, before)
-	if l := m.lanes[lane]; l != nil { // by the old rate
+	if l := m.lanes[lane]; l != nil { // the tokens so far count by the old rate
 		v := m.view(lane)
 		l.until, l.tat = v.Until, v.Tat
 	}
@@ -164,11 +164,12 @@ func (m *model) limitLane(lane dispatcher.Lane, l dispatcher.LaneLimits, clear b
 		m.compareBreakers(hints)
 	}
 	if m.noted[lane] == 0 && m.State().Lanes[lane].Noted != 0 {
-		m.noted[lane] = m.ms() // limits that say nothing need not be noted
+		m.noted[lane] = m.ms() // the store may or may not note empty limits
 	}
 }
 
-// doSweep ends what waits in a lane that was given up, and nothing in another.
+// doSweep ends the waiting deliveries of a disabled or deleted lane, and no
+// others.
 func (m *model) doSweep() {
 	m.Helper()
 	lane := pick(m.rng, modelLanes...)
@@ -181,7 +182,7 @@ func (m *model) doSweep() {
 		})
 		return
 	}
-	_, _, hints, err := m.Queue.Sweep(m.ctx, m.instances[0], lane, "") // a page is all that is there
+	_, _, hints, err := m.Queue.Sweep(m.ctx, m.instances[0], lane, "") // one page has them all
 	m.mustBeCurrent(hints)
 	m.went(err)
 	if !m.came(lane) {
@@ -190,7 +191,7 @@ func (m *model) doSweep() {
 	state := m.State()
 	for _, id := range sortedIDs(m.deliveries) {
 		d := m.deliveries[id]
-		behind := d.Place == PlaceBehind && !state.At(id).Place.Waits() // it need not look there
+		behind := d.Place == PlaceBehind && !state.At(id).Place.Waits() // a sweep may leave those in line
 		if id.Lane == lane && (d.Place == PlaceDue || behind) {
 			m.giveUp(id)
 		}
@@ -212,12 +213,12 @@ func (m *model) compareLanes(s State, f *faults) {
 		}
 		limit := m.setup.limit(want.Limits)
 		if min(got.Window, limit) == min(want.Window, limit) && want.Known {
-			m.lanes[name].window = got.Window // one above the limit is cut when the store writes it
+			m.lanes[name].window = got.Window // a window above the limit is cut at the next write
 			want.Window = got.Window
 		}
 		got = got.byClock(m.now.UnixMicro())
 		if l := m.lanes[name]; l != nil && got.Until == want.Until && got.Tat == want.Tat {
-			l.until, l.tat = s.Lanes[name].Until, s.Lanes[name].Tat // what another clock told is put right when somebody comes to it
+			l.until, l.tat = s.Lanes[name].Until, s.Lanes[name].Tat // a call that changes the lane corrects a time of another clock
 		}
 		want.Keys, want.Noted = got.Keys, got.Noted
 		want.Listed, want.Weight, want.Turn, want.Parked = got.Listed, got.Weight, got.Turn, got.Parked
@@ -230,7 +231,7 @@ func (m *model) compareLanes(s State, f *faults) {
 	}
 }
 
-// waitsFor is what a delivery waits for, the first that holds.
+// waitsFor is the reason that a delivery waits for: the first one that holds.
 func (m *model) waitsFor(id dispatcher.DeliveryID) string {
 	d, l := m.deliveries[id], m.view(id.Lane)
 	switch status := m.status(id); {

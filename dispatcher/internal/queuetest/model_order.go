@@ -8,7 +8,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// How deliveries end in the model, and who goes next then.
+// How deliveries end in the model, and which delivery is next then.
 
 // end puts a delivery where it ends, now.
 func (m *model) end(id dispatcher.DeliveryID, place Place) {
@@ -30,7 +30,7 @@ func (m *model) die(id dispatcher.DeliveryID, reason dispatcher.DeadReason) {
 	m.end(id, PlaceDead)
 }
 
-// giveUp ends a delivery as its disabled or deleted lane wants it.
+// giveUp ends a delivery as its disabled or deleted lane requires.
 func (m *model) giveUp(id dispatcher.DeliveryID) {
 	if m.limits[id.Lane].Held == dispatcher.HeldDisabled {
 		m.die(id, dispatcher.ReasonDisabled)
@@ -48,7 +48,7 @@ func (m *model) carryOut(id dispatcher.DeliveryID) {
 	}
 }
 
-// setOf is the line in which a delivery would stand now; none has the key "".
+// setOf is the line in which a delivery would wait now. The key "" means none.
 func (m *model) setOf(id dispatcher.DeliveryID, msg *modelMessage) Set {
 	switch key := msg.message.OrderingKey; {
 	case m.limits[id.Lane].Ordered:
@@ -60,8 +60,8 @@ func (m *model) setOf(id dispatcher.DeliveryID, msg *modelMessage) Set {
 	return Set{}
 }
 
-// join lets a delivery stand in line, if it has to, and reports whether it
-// waits behind another.
+// join puts a delivery in its line, if it has one. It reports whether the
+// delivery waits behind another.
 func (m *model) join(id dispatcher.DeliveryID) (behind bool) {
 	set := m.setOf(id, m.messages[recordKey{m.Partition(id.Lane), id.Message}])
 	if set.Key == "" {
@@ -76,8 +76,8 @@ func (m *model) join(id dispatcher.DeliveryID) (behind bool) {
 	return len(line) > 0
 }
 
-// leave takes a delivery out of its line. If it was the first, the next one
-// goes.
+// leave takes a delivery out of its line. If it was the first, the next one is
+// placed.
 func (m *model) leave(id dispatcher.DeliveryID) {
 	for set, line := range m.sets {
 		at := slices.IndexFunc(line, func(q Queued) bool { return q.ID == id })
@@ -101,7 +101,7 @@ func (m *model) letGo(id dispatcher.DeliveryID) {
 	d := m.deliveries[id]
 	due := m.messages[recordKey{m.Partition(id.Lane), id.Message}].due
 	if d.progress.Asked != 0 {
-		due = m.ms() // a person wanted it now, whenever it was published for
+		due = m.ms() // a person asked for it now, whatever its time
 	}
 	switch {
 	case m.ended(id.Lane):
@@ -113,9 +113,9 @@ func (m *model) letGo(id dispatcher.DeliveryID) {
 	}
 }
 
-// tookBack reports whether a delivery which the call under way has let go was
-// still behind for what came later in that call. It takes it out of its lane
-// then, as the store may do either first.
+// tookBack reports whether the call ended a delivery that the same call had
+// released from its line. The store may end it before or after it became ready.
+// So it is taken out of its ready list then.
 func (m *model) tookBack(id dispatcher.DeliveryID, ended bool) bool {
 	if !ended || !m.released[id] || m.deliveries[id].Place != PlaceReady {
 		return false
@@ -124,8 +124,8 @@ func (m *model) tookBack(id dispatcher.DeliveryID, ended bool) bool {
 	return true
 }
 
-// adoptOrder takes over the order of what one call let go: it may end several
-// in any order.
+// adoptOrder takes over the order in which one call released several
+// deliveries. The store may release them in any order.
 func (m *model) adoptOrder(lane dispatcher.Lane, store []dispatcher.DeliveryID) {
 	mine := m.ready[lane]
 	if len(mine) != len(store) {

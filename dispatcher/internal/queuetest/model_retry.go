@@ -8,7 +8,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// What the model does where people ask for an attempt.
+// The steps in which a person asks for an attempt.
 
 func (m *model) doRetry() {
 	m.Helper()
@@ -34,7 +34,7 @@ func (m *model) retried(id dispatcher.DeliveryID, got dispatcher.Change, deliver
 	case d.mark == MarkCancelled:
 		d.mark = MarkNone
 		wants = []bool{true}
-		if d.Place == PlaceLeased { // whether that counts as changed is the store's to say
+		if d.Place == PlaceLeased { // the store decides whether that counts as changed
 			wants, wantErr = []bool{true, false}, got.Err
 		}
 	case d.Place != PlaceReady:
@@ -47,8 +47,8 @@ func (m *model) retried(id dispatcher.DeliveryID, got dispatcher.Change, deliver
 	}
 }
 
-// keepsFromRetry is why nothing can be asked for, the first that holds; nil where
-// nothing keeps anybody from it.
+// keepsFromRetry is the reason why a retry is refused: the first one that
+// holds, or nil.
 func (m *model) keepsFromRetry(id dispatcher.DeliveryID, delivered bool) error {
 	d := m.deliveries[id]
 	switch {
@@ -70,7 +70,7 @@ func (m *model) keepsFromRetry(id dispatcher.DeliveryID, delivered bool) error {
 	return nil
 }
 
-// startAgain makes ready what waits for its time, or has ended.
+// startAgain makes a delivery ready that waits for its time or has ended.
 func (m *model) startAgain(id dispatcher.DeliveryID) {
 	d := m.deliveries[id]
 	if d.Place == PlaceDone && d.progress.Delivered == 0 {

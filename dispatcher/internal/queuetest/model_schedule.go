@@ -10,7 +10,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// What the model does to put work in.
+// The steps that publish messages.
 
 func (m *model) doSchedule() {
 	m.Helper()
@@ -18,7 +18,7 @@ func (m *model) doSchedule() {
 	for range 1 + m.rng.IntN(4) {
 		e := m.someEntry()
 		if m.setup.Partitions > 1 && among(batch, e) {
-			continue // two of one id may meet in one partition and miss each other in another
+			continue // two entries of one id may conflict in one partition and not in another
 		}
 		batch = append(batch, e)
 	}
@@ -59,8 +59,8 @@ func among(batch []dispatcher.Entry, e dispatcher.Entry) bool {
 	return slices.ContainsFunc(batch, func(other dispatcher.Entry) bool { return other.Message.ID == e.Message.ID })
 }
 
-// repeated is, now and then, what callers were not told to be accepted: they
-// publish it again, and it is completed, whatever of it there was.
+// repeated are sometimes the entries that were not answered as accepted. They
+// are published again, so that the store completes them.
 func (m *model) repeated() []dispatcher.Entry {
 	if len(m.refused) == 0 || m.rng.IntN(2) == 0 {
 		return nil
@@ -75,7 +75,7 @@ func (m *model) repeated() []dispatcher.Entry {
 	return batch
 }
 
-// someEntry is new, a repeat, or in conflict with what there is.
+// someEntry is new, a repeat, or in conflict with a stored message.
 func (m *model) someEntry() dispatcher.Entry {
 	lanes := slices.Clone(modelLanes)
 	m.rng.Shuffle(len(lanes), func(i, j int) { lanes[i], lanes[j] = lanes[j], lanes[i] })
@@ -105,19 +105,19 @@ func (m *model) someEntry() dispatcher.Entry {
 	return e
 }
 
-// publishing is a call of schedule: what is left of its leases, and what the
-// store held after it.
+// publishing is one call of schedule: the leases it may still give, and the
+// state of the store after it.
 type publishing struct {
 	by          string
 	free, lease int
 	state       State
 }
 
-// scheduled is what one entry should have done, partition by partition.
+// scheduled checks one entry's result, partition by partition.
 func (m *model) scheduled(p *publishing, e dispatcher.Entry, got dispatcher.ScheduleResult) {
 	m.Helper()
 	if m.inConflict(e, got.Result) {
-		got.Versions = nil // of lanes it did not come to: may be told, or not
+		got.Versions = nil // versions of lanes that the call did not change may be told or not
 		require.Equal(m, dispatcher.ScheduleResult{Result: dispatcher.Conflict}, got, "%s", e.Message.ID)
 		return
 	}
@@ -151,8 +151,8 @@ func (m *model) scheduled(p *publishing, e dispatcher.Entry, got dispatcher.Sche
 	m.leased(p, e, got)
 }
 
-// partly is what one entry should have done where not all of its partitions
-// answered: in each of them all, or nothing, so that a repeat completes it.
+// partly checks one entry's result where not all of its partitions answered.
+// Each of them did all of it or nothing, so that a repeat completes it.
 func (m *model) partly(p *publishing, e dispatcher.Entry, got dispatcher.ScheduleResult) {
 	m.Helper()
 	for _, n := range m.cameTo() {
@@ -169,7 +169,7 @@ func (m *model) partly(p *publishing, e dispatcher.Entry, got dispatcher.Schedul
 	m.leased(p, e, got)
 }
 
-// leased remembers what an instance was told to hold from the start.
+// leased remembers the deliveries that a publish leased directly.
 func (m *model) leased(p *publishing, e dispatcher.Entry, got dispatcher.ScheduleResult) {
 	m.Helper()
 	require.Len(m, got.LeasedAt, len(got.Leased))
@@ -194,7 +194,7 @@ func (m *model) lanesIn(e dispatcher.Entry, partition int) (lanes []dispatcher.L
 	return lanes
 }
 
-// tell adds a delivery to what a publish answers.
+// tell adds a delivery to the expected answer of a publish.
 func (m *model) tell(s *dispatcher.ScheduleResult, lane dispatcher.Lane, d *modelDelivery) {
 	switch d.Place {
 	case PlaceLeased:
@@ -210,8 +210,9 @@ func (m *model) tell(s *dispatcher.ScheduleResult, lane dispatcher.Lane, d *mode
 	}
 }
 
-// inConflict reports whether an entry meets other content under its id. In a
-// partition that it does not go to the store may see that, or not.
+// inConflict reports whether an entry has other content than a stored message
+// of its id. The store need not see that in a partition to which the entry does
+// not go.
 func (m *model) inConflict(e dispatcher.Entry, got dispatcher.Result) bool {
 	for _, n := range m.all() {
 		old := m.messages[recordKey{n, e.Message.ID}]
@@ -226,8 +227,8 @@ func (m *model) inConflict(e dispatcher.Entry, got dispatcher.Result) bool {
 	return false
 }
 
-// accept keeps one partition's share of an entry. It answers the lanes that are
-// to be made, and when they are due.
+// accept keeps one partition's share of an entry. It answers the lanes to make
+// and their due time.
 func (m *model) accept(p *publishing, key recordKey, e dispatcher.Entry, lanes []dispatcher.Lane) (dispatcher.Result, []dispatcher.Lane, int64) {
 	due := m.from() + e.Message.Delay.Milliseconds()
 	if !e.Message.DeliverAt.IsZero() {
@@ -243,7 +244,7 @@ func (m *model) accept(p *publishing, key recordKey, e dispatcher.Entry, lanes [
 		result = dispatcher.Accepted
 		msg = &modelMessage{message: e.Message, digest: e.Digest, due: due, whole: true, lanes: map[dispatcher.Lane]bool{}}
 		if e.Message.Delay == 0 && e.Message.DeliverAt.IsZero() || due == m.ms() {
-			msg.due = m.from() // a record has whole ms, and must not be early
+			msg.due = m.from() // a record has whole ms, and no attempt may be early
 		}
 		if full(msg, lanes[0]) {
 			return dispatcher.LaneFull, nil, 0
@@ -262,14 +263,14 @@ func (m *model) accept(p *publishing, key recordKey, e dispatcher.Entry, lanes [
 	return result, made, due
 }
 
-// full reports whether no more may wait in a lane.
+// full reports whether as many deliveries wait in a lane as may.
 func (m *model) full(lane dispatcher.Lane) bool {
 	return m.setup.MaxWaiting > 0 && m.waitingIn(lane) >= m.setup.MaxWaiting
 }
 
 // mayLease reports whether a new delivery is leased directly. With several
-// partitions the store divides the permits between them as it likes, so there
-// that is only checked to be allowed.
+// partitions the store may divide the permits between them in any way. So a
+// lease is only checked to be allowed there.
 func (m *model) mayLease(p *publishing, msg *modelMessage, id dispatcher.DeliveryID, due int64) bool {
 	l := m.view(id.Lane)
 	may := due <= m.ms() && p.lease > 0 && !m.isFenced(p.by, m.Partition(id.Lane)) && len(m.ready[id.Lane]) == 0 && !m.expired(msg) &&
@@ -283,7 +284,7 @@ func (m *model) mayLease(p *publishing, msg *modelMessage, id dispatcher.Deliver
 	return may
 }
 
-// place puts a new delivery where it belongs.
+// place puts a new delivery into its place.
 func (m *model) place(p *publishing, e dispatcher.Entry, lane dispatcher.Lane, due int64) {
 	m.Helper()
 	id, d := named(lane, e.Message.ID), &modelDelivery{}

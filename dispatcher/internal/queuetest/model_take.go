@@ -10,9 +10,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// What the model does to take work out: move, claim.
+// The steps that take work out: move and claim.
 
-// free is how many permits an instance has left, by what the store says it holds.
+// free is the number of permits that an instance has left, by the leases in the
+// store.
 func (m *model) free(by string) int {
 	free := m.setup.Permits
 	for _, d := range m.deliveries {
@@ -67,8 +68,8 @@ func (m *model) moveAll() {
 	}
 }
 
-// endings are the lanes whose ready list the next move ends: their time has
-// come, unless the clock was set back since they were given up.
+// endings are the lanes whose ready list the next move ends. Their time has
+// come, unless the clock was set back since they were disabled or deleted.
 func (m *model) endings() []dispatcher.Lane {
 	m.Helper()
 	var lanes []dispatcher.Lane
@@ -97,7 +98,7 @@ func (m *model) doClaim() {
 	m.claimAs(by, m.all(), 1+m.rng.IntN(min(free, 8)), free)
 }
 
-// claimAs claims, and checks that what was taken is what had to be taken.
+// claimAs claims, and checks that the store leased the right deliveries.
 func (m *model) claimAs(by string, partitions []int, wanted, free int) []dispatcher.Claimed {
 	m.Helper()
 	before := m.State()
@@ -149,8 +150,8 @@ func (m *model) claimAs(by string, partitions []int, wanted, free int) []dispatc
 	return got
 }
 
-// mayClaim checks what a claim answers to an instance that is fenced somewhere,
-// maybe only where whoever declared it dead came to.
+// mayClaim checks the answer to an instance that is fenced in some partitions.
+// The instance that declared it dead may not have reached them all.
 func (m *model) mayClaim(by string, got []dispatcher.Claimed, err error) {
 	m.Helper()
 	switch fenced := m.fencedIn(by); {
@@ -164,8 +165,8 @@ func (m *model) mayClaim(by string, got []dispatcher.Claimed, err error) {
 	}
 }
 
-// take carries out what was taken from one lane: marked and expired ones ended,
-// the others must be what was answered, in this order.
+// take applies a claim to one lane. Marked and expired deliveries have ended.
+// The others must be those of the answer, in this order.
 func (m *model) take(by string, lane dispatcher.Lane, taken []dispatcher.DeliveryID, got []dispatcher.Claimed) (ended int) {
 	m.Helper()
 	for _, id := range taken {
@@ -183,7 +184,7 @@ func (m *model) take(by string, lane dispatcher.Lane, taken []dispatcher.Deliver
 		at := d.At
 		d.Found = Found{Place: PlaceLeased, At: m.ms(), Holder: by}
 		if m.trouble.cut != nil && len(got) == 0 {
-			continue // its holder does not know
+			continue // the holder does not know of it
 		}
 		require.NotEmpty(m, got, "%s was taken, but not answered", id)
 		c := got[0]
@@ -204,7 +205,7 @@ func (m *model) take(by string, lane dispatcher.Lane, taken []dispatcher.Deliver
 	return ended
 }
 
-// turn is how a lane stood before a claim.
+// turn is the state of a lane before a claim.
 type turn struct {
 	lane     dispatcher.Lane
 	weight   int
@@ -234,12 +235,12 @@ func (m *model) turnsOf(s State) []turn {
 }
 
 // shut reports whether a lane was listed before its time, since the clock was
-// set back: whoever comes to it puts it right.
+// set back. The next call that changes the lane corrects it.
 func (m *model) shut(t turn) bool { return t.tokens == 0 || t.until > m.ms() }
 
-// checkTurns: lanes were taken from in their order, and only while they were
-// light enough. With several partitions the store divides wanted and free as it
-// likes, so the order is checked within each.
+// checkTurns checks that lanes were taken from in their order, and only while
+// they were light enough. With several partitions the store may divide wanted
+// and free in any way. So the order is checked within each partition.
 func (m *model) checkTurns(turns []turn, taken map[dispatcher.Lane]int, free int) {
 	m.Helper()
 	passed := map[int]dispatcher.Lane{}
@@ -260,8 +261,8 @@ func (m *model) checkTurns(turns []turn, taken map[dispatcher.Lane]int, free int
 	}
 }
 
-// checkRest: nothing was left that could have been taken. Lanes that are shut
-// may have stood before it.
+// checkRest checks that the claim left nothing that it could have taken. It
+// checks nothing where a lane is shut, since that one may have come first.
 func (m *model) checkRest(turns []turn, taken map[dispatcher.Lane]int, partition, free int) {
 	m.Helper()
 	if m.allHeld[partition] || slices.ContainsFunc(turns, m.shut) {

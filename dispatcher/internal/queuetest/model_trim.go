@@ -10,7 +10,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// What the model does to forget work that has ended.
+// The steps that forget ended work.
 
 func (m *model) doTrim() {
 	m.Helper()
@@ -20,9 +20,9 @@ func (m *model) doTrim() {
 		m.trouble.full)
 }
 
-// trimAs trims until there is no more; once only, where there is some trouble.
-// What goes first is the store's choice within the rules, so the model follows
-// it and checks the rules.
+// trimAs trims until there is no more, or once where a fault happens. The store
+// chooses within the rules which deliveries go first. So the model follows it
+// and checks the rules.
 func (m *model) trimAs(keep dispatcher.Keep, room bool) {
 	m.Helper()
 	m.logf("trim %+v, for room %v", keep, room)
@@ -75,7 +75,7 @@ func (m *model) trimAs(keep dispatcher.Keep, room bool) {
 	require.True(m, !answered || lanes == got.Lanes, "%d lanes went, should be %d", got.Lanes, lanes)
 }
 
-// trimLanes forgets the lanes that nothing uses and answers how many.
+// trimLanes forgets the lanes that are not used and answers how many.
 func (m *model) trimLanes() (n int) {
 	for lane, since := range m.noted {
 		if !m.came(lane) || since > m.ms()-time.Hour.Milliseconds() {
@@ -93,8 +93,8 @@ func (m *model) trimLanes() (n int) {
 	return n
 }
 
-// goneLanes says why a message's deliveries went in one trim: of age, and dead
-// ones too many, they go without a trace; cut ones leave the digest.
+// goneLanes says why the deliveries of a message went in one trim. One that was
+// old, or a dead one, goes without a trace. One that was cut leaves the digest.
 type goneLanes struct{ cut, traceless bool }
 
 // cutPlace is a kind of ended work in a partition.
@@ -103,9 +103,9 @@ type cutPlace struct {
 	dead      bool
 }
 
-// checkCut: where some went before their age there were too many, so that as
-// many as may be are still there; unless room was made, which dead ones are not
-// for.
+// checkCut checks that no more deliveries were cut than were too many. After a
+// cut before their age as many as allowed must be left. A trim for room may cut
+// more, but no dead ones.
 func (m *model) checkCut(cut map[cutPlace]bool, keep dispatcher.Keep, room bool, states []State) {
 	m.Helper()
 	for place := range cut {
@@ -124,8 +124,8 @@ func (m *model) checkCut(cut map[cutPlace]bool, keep dispatcher.Keep, room bool,
 	}
 }
 
-// forget takes a delivery out of the model and reports whether it was old.
-// Before its age it goes only if no older one stays.
+// forget takes a delivery out of the model and reports whether it was old. A
+// young one may go only if no older one stays.
 func (m *model) forget(id dispatcher.DeliveryID, keep dispatcher.Keep, room bool, states []State, gone map[recordKey]goneLanes) (old bool) {
 	m.Helper()
 	d, young := m.deliveries[id], m.young(id)
@@ -155,7 +155,7 @@ func (m *model) forget(id dispatcher.DeliveryID, keep dispatcher.Keep, room bool
 	return old
 }
 
-// young reports whether room must not be made of what has ended.
+// young reports whether a trim for room must keep a delivery that has ended.
 func (m *model) young(id dispatcher.DeliveryID) bool {
 	after := m.ms() - roomLeaves.Milliseconds()
 	msg := m.messages[recordKey{m.Partition(id.Lane), id.Message}]
@@ -181,8 +181,8 @@ func (m *model) forgetMessage(key recordKey, gone goneLanes, keep dispatcher.Kee
 	delete(m.messages, key)
 }
 
-// checkKept: nothing is left that is too old or too much, and nothing went that
-// was neither.
+// checkKept checks that nothing is left that is too old or too much, and that
+// nothing else went.
 func (m *model) checkKept(keep dispatcher.Keep, states []State) {
 	m.Helper()
 	for n, s := range states {

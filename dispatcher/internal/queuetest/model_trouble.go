@@ -9,18 +9,18 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// What goes wrong in the model: lines that break, memory that is full, a store
+// The faults in the model: connections that break, full memory, and a store
 // that goes back in time.
 
-// trouble is what goes wrong during one call.
+// trouble is the fault of one call.
 type trouble struct {
-	cut  *Cut // the line breaks; nil: it holds
+	cut  *Cut // the connection breaks; nil: it holds
 	full bool // there is no memory left
 }
 
-// suffer lets something happen, now and then over a line that breaks or in a
-// store that is full. A line breaks before a script, and the call has done what
-// came before it; or behind one, and nobody hears the answer.
+// suffer lets act happen, sometimes over a connection that breaks or with full
+// memory. A connection that breaks before a script leaves the call half done.
+// One that breaks after a script loses the answer.
 func (m *model) suffer(act func()) {
 	m.Helper()
 	kind := m.rng.IntN(10)
@@ -44,15 +44,15 @@ func (m *model) cutDuring(act func()) {
 	scripts, answered := m.rng.IntN(m.setup.Partitions+2), m.rng.IntN(3) == 2
 	m.logf("the line breaks after %d scripts, answered %v", scripts, answered)
 	cut := m.Cut(scripts, answered)
-	clear(m.hints) // who does not hear an answer has no hint
+	clear(m.hints) // without an answer there is no hint
 	m.unheard = true
 	m.Queue, m.trouble.cut = cut.Queue, &cut
 	act()
 	m.Queue, m.trouble.cut = m.good, nil
 }
 
-// went reports whether a call was answered by all that it asked: only a line
-// that breaks may leave that open.
+// went reports whether all partitions answered a call. Only a connection that
+// breaks may cause an error.
 func (m *model) went(err error) bool {
 	m.Helper()
 	if m.trouble.cut == nil {
@@ -63,27 +63,27 @@ func (m *model) went(err error) bool {
 	return err == nil
 }
 
-// ran reports whether the call under way came to a partition. Where it came
-// everything happens, answered or not.
+// ran reports whether the call under way reached a partition. A script that was
+// reached has done everything, answered or not.
 func (m *model) ran(partition int) bool {
 	return m.trouble.cut == nil || m.trouble.cut.Ran(partition)
 }
 
-// cameTo are the partitions that the call under way came to.
+// cameTo are the partitions that the call under way reached.
 func (m *model) cameTo() []int {
 	return slices.DeleteFunc(m.all(), func(n int) bool { return !m.ran(n) })
 }
 
-// came reports whether the call under way came to a lane.
+// came reports whether the call under way reached a lane.
 func (m *model) came(lane dispatcher.Lane) bool { return m.ran(m.Partition(lane)) }
 
-// snapshot is all that was stored at some time.
+// snapshot is the whole content of the store at some time.
 type snapshot struct {
 	kept    *kept
 	restore func()
 }
 
-// doCopy lets a replica have all that is stored by now.
+// doCopy copies the store to a replica.
 func (m *model) doCopy() {
 	if m.Copy == nil {
 		return
@@ -92,9 +92,9 @@ func (m *model) doCopy() {
 	m.copy = &snapshot{kept: m.kept.clone(), restore: m.Copy()}
 }
 
-// doRestore lets the replica take over, which got nothing since: what came in
-// meanwhile is lost, settles are forgotten, the dead live. Everybody beats then,
-// also who was only stopped and taken for dead.
+// doRestore lets the replica take over, which got no changes since. Later
+// messages are lost, settles are forgotten, and dead instances live. All
+// instances beat then, also those that were stopped and declared dead.
 func (m *model) doRestore() {
 	m.Helper()
 	if m.copy == nil {

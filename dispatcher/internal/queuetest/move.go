@@ -47,14 +47,14 @@ var moveCases = []testCase{
 		r.move()
 		require.Equal(r, ids("a", "m2", "m3", "m1"), r.State().Ready["a"])
 	}},
-	{name: "what becomes ready waits behind what is", run: func(r *rig) {
+	{name: "a delivery that becomes ready waits behind those that are", run: func(r *rig) {
 		r.schedule(r.entry("m1", to("a"), delay(time.Second)))
 		r.publish("a", "m2")
 		r.pass(time.Minute)
 		r.move()
 		require.Equal(r, ids("a", "m2", "m1"), r.State().Ready["a"])
 	}},
-	{name: "a lane to which more comes keeps its turn", run: func(r *rig) {
+	{name: "a lane that gets more work keeps its turn", run: func(r *rig) {
 		r.schedule(r.entry("m1", to("a"), delay(3*time.Second)), r.entry("m2", to("a"), delay(4*time.Second)))
 		r.pass(3 * time.Second)
 		r.move()

@@ -11,7 +11,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// nameCases are about what a bare URL's lane says of itself.
+// nameCases are about the origin and the tenant that a bare URL's lane tells.
 var nameCases = []testCase{
 	{name: "a lane tells the origin and the tenant of the messages that it was made for", run: func(r *rig) {
 		long := strings.Repeat("x", 200)
@@ -45,13 +45,13 @@ var nameCases = []testCase{
 		require.Equal(r, "https://example.com", r.laneState("a").URL)
 		require.Equal(r, "t1", r.laneState("a").Tenant)
 	}},
-	{name: "a lane that every message was taken from is named still", run: func(r *rig) {
+	{name: "a lane keeps its name after all its messages were claimed", run: func(r *rig) {
 		r.publish("a", "m1")
 		r.deliver(named("a", "m1"))
 		require.Equal(r, "https://example.com", r.laneState("a").URL)
 		require.Equal(r, "t1", r.laneState("a").Tenant)
 	}},
-	{name: "a lane that a late message of another URL meets keeps its name", run: func(r *rig) {
+	{name: "a lane keeps its name when a message of another URL comes", run: func(r *rig) {
 		r.publish("a", "m1")
 		r.schedule(r.entry("m2", to("a"), func(m *dispatcher.Message) { m.URL = "https://other.example" }))
 		require.Equal(r, "https://example.com", r.laneState("a").URL)

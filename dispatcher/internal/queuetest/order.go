@@ -9,10 +9,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// orderCases are about ordering keys: one at a time, in order, and only among
-// those of the same key and lane.
+// orderCases are about ordering keys: one delivery at a time, in order, and
+// only among those of the same key and lane.
 var orderCases = append([]testCase{
-	{name: "of one key the first goes and the others wait behind it", run: func(r *rig) {
+	{name: "the first of a key goes and the others wait behind it", run: func(r *rig) {
 		got := r.schedule(r.entry("m1", to("a"), keyed("k")), r.entry("m2", to("a"), keyed("k")))
 		require.Equal(r, to("a"), got[0].Ready)
 		require.Equal(r, dispatcher.ScheduleResult{
@@ -27,7 +27,7 @@ var orderCases = append([]testCase{
 		require.Equal(r, ids("a", "m1"), claimedIDs(r.claim(one, 64)))
 		r.mustClaimNothing(two)
 	}},
-	{name: "other keys, other lanes and what has no key go on", run: func(r *rig) {
+	{name: "other keys, other lanes and messages without a key go on", run: func(r *rig) {
 		r.publishKeyed("a", "k", "m1", "m2")
 		r.publishKeyed("a", "l", "m3")
 		r.publishKeyed("b", "k", "m4")
@@ -50,7 +50,7 @@ var orderCases = append([]testCase{
 		require.Empty(r, r.State().Behind)
 		require.Zero(r, r.State().Lanes["a"].Keys)
 	}},
-	{name: "the next one is ready behind what is ready already", run: func(r *rig) {
+	{name: "the next one goes to the end of the ready list", run: func(r *rig) {
 		r.publishKeyed("a", "k", "m1", "m2")
 		r.publish("a", "m3")
 		r.deliver(named("a", "m1"))
@@ -59,7 +59,7 @@ var orderCases = append([]testCase{
 		require.Equal(r, start, claimed[1].Due)
 		require.Equal(r, 1, claimed[1].Attempt)
 	}},
-	{name: "one that fails holds its own key, and no other", run: func(r *rig) {
+	{name: "a failed delivery holds its own key, and no other", run: func(r *rig) {
 		r.publishKeyed("a", "k", "m1", "m2")
 		r.publishKeyed("a", "l", "m3", "m4")
 		c := r.claim(one, 64)
@@ -71,14 +71,14 @@ var orderCases = append([]testCase{
 		r.deliver(named("a", "m1"))
 		r.mustClaim(one, named("a", "m2"))
 	}},
-	{name: "what is handed back or taken over is the first still", run: func(r *rig) {
+	{name: "a delivery that is handed back or taken over is still the first", run: func(r *rig) {
 		r.publishKeyed("a", "k", "m1", "m2")
 		r.mustSettle(one, handBack(r.mustClaim(one, named("a", "m1"))[0]))
 		r.mustClaim(one, named("a", "m1"))
 		r.reap(one)
 		require.Equal(r, ids("a", "m1"), claimedIDs(r.claim(two, 64)))
 	}},
-	{name: "one whose holders died three times holds nothing up", run: func(r *rig) {
+	{name: "a delivery whose holders died three times does not hold up its line", run: func(r *rig) {
 		r.publishKeyed("a", "k", "m1", "m2")
 		for n := range 3 {
 			victim := fmt.Sprintf("victim%d", n)
@@ -88,7 +88,7 @@ var orderCases = append([]testCase{
 		r.mustStand(named("a", "m1"), dispatcher.StatusDead)
 		r.mustClaim(two, named("a", "m2"))
 	}},
-	{name: "one that waits for its time holds those after it", run: func(r *rig) {
+	{name: "a delivery that waits for its time holds those behind it", run: func(r *rig) {
 		r.schedule(r.entry("m1", to("a"), keyed("k"), delay(time.Minute)))
 		r.publishKeyed("a", "k", "m2")
 		r.mustClaimNothing(one)
@@ -123,7 +123,7 @@ var orderCases = append([]testCase{
 			r.deliver(named("a", id))
 		}
 	}},
-	{name: "those that come after a clock that went back come last", run: func(r *rig) {
+	{name: "messages that come after the clock went back come last", run: func(r *rig) {
 		r.publishKeyed("a", "k", "m1", "m2")
 		r.pass(-time.Second)
 		r.publishKeyed("a", "k", "m0")
@@ -181,7 +181,7 @@ var orderCases = append([]testCase{
 		r.mustList(dispatcher.Filter{Lanes: to("b")}, want,
 			func(id dispatcher.DeliveryID, _ dispatcher.Status) bool { return id.Lane == "b" })
 	}},
-	{name: "nothing of a set is left when all is over", run: func(r *rig) {
+	{name: "nothing of a set is left when its deliveries have ended", run: func(r *rig) {
 		r.publishKeyed("a", "k", "m1", "m2")
 		r.deliver(named("a", "m1"))
 		r.deliver(named("a", "m2"))
@@ -193,7 +193,7 @@ var orderCases = append([]testCase{
 	}},
 }, lineCases...)
 
-// lineCases are about what people, and accidents, do to those that stand in line.
+// lineCases are about cancels, retries and accidents of deliveries in a line.
 var lineCases = []testCase{
 	{name: "the first that is cancelled lets the next one go", run: func(r *rig) {
 		r.schedule(r.entry("m1", to("a"), keyed("k"), delay(time.Hour)))
@@ -210,7 +210,7 @@ var lineCases = []testCase{
 		r.settle(one, failure(c, time.Minute))
 		r.mustClaim(one, named("a", "m4"))
 	}},
-	{name: "one behind that is cancelled leaves the line at once", run: func(r *rig) {
+	{name: "a delivery that is cancelled behind another leaves the line at once", run: func(r *rig) {
 		r.publishKeyed("a", "k", "m1", "m2", "m3")
 		require.Equal(r, []bool{true, false}, r.cancel(named("a", "m2"), named("a", "m2")))
 		d := r.mustStand(named("a", "m2"), dispatcher.StatusCancelled)
@@ -228,7 +228,7 @@ var lineCases = []testCase{
 		r.mustStand(named("a", "m1"), dispatcher.StatusDead)
 		r.mustClaim(one, named("a", "m2"))
 	}},
-	{name: "one that has expired behind dies when it is its turn", run: func(r *rig) {
+	{name: "a delivery that expired behind another dies at its turn", run: func(r *rig) {
 		r.publishKeyed("a", "k", "m1")
 		r.schedule(r.entry("m2", to("a"), keyed("k"), expires(start.Add(time.Second))))
 		r.publishKeyed("a", "k", "m3")
@@ -252,7 +252,7 @@ var lineCases = []testCase{
 		r.mustLie(PlaceDone, "b", "m3")
 		r.mustClaim(two, named("b", "m4"))
 	}},
-	{name: "a late success of one that joined the line again ends it there", run: func(r *rig) {
+	{name: "a late success ends a delivery that joined the line again", run: func(r *rig) {
 		c := r.takeOverKeyed("a", "k", "m1")
 		r.mustSettle(two, death(r.mustClaim(two, c.ID)[0], dispatcher.ReasonExhausted))
 		r.publishKeyed("a", "k", "m2", "m3")
@@ -264,7 +264,7 @@ var lineCases = []testCase{
 		r.deliver(named("a", "m3"))
 		r.mustClaimNothing(one)
 	}},
-	{name: "one that a person retries joins at the end", run: func(r *rig) {
+	{name: "a retried delivery joins at the end", run: func(r *rig) {
 		r.publishKeyed("a", "k", "m1", "m2", "m3")
 		r.mustSettle(one, death(r.mustClaim(one, named("a", "m1"))[0], dispatcher.ReasonExhausted))
 		require.Equal(r, []bool{true}, r.retry(named("a", "m1")))
@@ -278,7 +278,7 @@ var lineCases = []testCase{
 		require.True(r, c.Asked)
 		require.Equal(r, r.now, c.Due)
 	}},
-	{name: "several that a person retries at once join in the order given", run: func(r *rig) {
+	{name: "several deliveries that are retried at once join in the order given", run: func(r *rig) {
 		r.publishKeyed("a", "k", "m1", "m2", "m3")
 		for _, id := range []string{"m1", "m2", "m3"} {
 			r.mustSettle(one, death(r.mustClaim(one, named("a", id))[0], dispatcher.ReasonGone))
@@ -299,7 +299,7 @@ var lineCases = []testCase{
 		r.mustLie(PlaceCancelled, "a", "m1", "m2", "m3", "n1", "n2", "n3")
 		require.Empty(r, r.State().Behind)
 	}},
-	{name: "one that a person retries goes at once where nothing stands in line", run: func(r *rig) {
+	{name: "a retried delivery is ready at once where its line is empty", run: func(r *rig) {
 		r.publishKeyed("a", "k", "m1")
 		r.deliver(named("a", "m1"))
 		require.Equal(r, []bool{true}, r.retry(named("a", "m1")))
@@ -307,7 +307,7 @@ var lineCases = []testCase{
 		require.Equal(r, ids("a", "m1"), claimedIDs(r.claim(one, 64)))
 		r.mustLie(PlaceBehind, "a", "m2")
 	}},
-	{name: "what a person asked for does not wait for its old time", run: func(r *rig) {
+	{name: "a retried delivery does not wait for its old time", run: func(r *rig) {
 		r.schedule(r.entry("m2", to("a"), keyed("l"), delay(time.Hour)))
 		r.cancel(named("a", "m2"))
 		r.schedule(r.entry("m3", to("a"), keyed("l"), delay(time.Minute)))
@@ -316,7 +316,7 @@ var lineCases = []testCase{
 		r.cancel(named("a", "m3"))
 		r.mustLie(PlaceReady, "a", "m2")
 	}},
-	{name: "one behind that a person retries stays where it is", run: func(r *rig) {
+	{name: "a retry does not move a delivery that is behind another", run: func(r *rig) {
 		r.publishKeyed("a", "k", "m1", "m2")
 		r.mustChangeNothing(func() { r.mustRefuse(dispatcher.ErrOrder, named("a", "m2")) })
 	}},
@@ -327,7 +327,7 @@ var lineCases = []testCase{
 		require.Equal(r, ids("a", "m1"), claimedIDs(r.claim(one, 64)))
 		r.mustLie(PlaceBehind, "a", "m2")
 	}},
-	{name: "one behind whose record was deleted by hand is passed over", run: func(r *rig) {
+	{name: "a delivery behind another whose record was deleted by hand is skipped", run: func(r *rig) {
 		r.publishKeyed("a", "k", "m1", "m2", "m3", "m4")
 		r.Lose("m2")
 		r.Lose("m3")

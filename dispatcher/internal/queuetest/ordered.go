@@ -9,7 +9,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// orderedCases are about lanes in which everything stands in one line.
+// orderedCases are about ordered lanes, whose deliveries all wait in one line.
 var orderedCases = []testCase{
 	{name: "an ordered lane sends one at a time, whatever the keys", run: func(r *rig) {
 		r.limit("a", ordered)
@@ -23,7 +23,7 @@ var orderedCases = []testCase{
 			r.mustSettle(one, success(c[0]))
 		}
 	}},
-	{name: "a failing one holds all the rest", run: func(r *rig) {
+	{name: "a failed delivery holds all others", run: func(r *rig) {
 		r.limit("a", ordered)
 		r.publish("a", "m1", "m2")
 		r.mustSettle(one, failure(r.mustClaim(one, named("a", "m1"))[0], time.Minute))
@@ -41,7 +41,7 @@ var orderedCases = []testCase{
 		require.Equal(r, to("a"), got[0].Leased)
 		require.Equal(r, to("a"), got[1].Behind)
 	}},
-	{name: "one window is one, however far it had grown", run: func(r *rig) {
+	{name: "the window is one, also if it was larger before", run: func(r *rig) {
 		for range 5 {
 			r.succeed("a")
 		}
@@ -69,7 +69,7 @@ var orderedCases = []testCase{
 			r.deliver(named("a", id))
 		}
 	}},
-	{name: "a lane that is not ordered any more sends the line on, and the new beside it", run: func(r *rig) {
+	{name: "a lane that is not ordered any more serves its line, and new messages beside it", run: func(r *rig) {
 		r.limit("a", ordered)
 		r.publish("a", "m1", "m2", "m3")
 		r.resume("a")
@@ -80,7 +80,7 @@ var orderedCases = []testCase{
 		r.deliver(named("a", "m3"))
 		require.Zero(r, r.State().Lanes["a"].Keys)
 	}},
-	{name: "those of a key wait for their key though the lane has become ordered", run: func(r *rig) {
+	{name: "deliveries with a key wait for their key though the lane has become ordered", run: func(r *rig) {
 		r.publishKeyed("a", "k", "m1", "m2")
 		r.limit("a", ordered)
 		r.publishKeyed("a", "k", "m3", "m4")
@@ -171,9 +171,9 @@ var orderedCases = []testCase{
 	}},
 }
 
-// fullCases are about lanes in which as much waits as may.
+// fullCases are about lanes in which as many deliveries wait as may.
 var fullCases = []testCase{
-	{name: "what finds its lane full is refused and leaves nothing", setup: Setup{MaxWaiting: 3}, run: func(r *rig) {
+	{name: "a message to a full lane is refused and leaves nothing", setup: Setup{MaxWaiting: 3}, run: func(r *rig) {
 		r.publishMany("a", 3)
 		r.mustChangeNothing(func() {
 			require.Equal(r, []dispatcher.ScheduleResult{{Result: dispatcher.LaneFull}}, r.schedule(r.entry("m1", to("a"))))
@@ -185,7 +185,7 @@ var fullCases = []testCase{
 		r.claim(one, 1)
 		require.Equal(r, dispatcher.Accepted, r.schedule(r.entry("m2", to("a")))[0].Result, "what is in flight does not wait")
 	}},
-	{name: "what is due later, and behind, waits too", setup: Setup{MaxWaiting: 3}, run: func(r *rig) {
+	{name: "deliveries that are due later, or behind another, count as waiting", setup: Setup{MaxWaiting: 3}, run: func(r *rig) {
 		r.schedule(r.entry("m1", to("a"), delay(time.Hour)))
 		r.publishKeyed("a", "k", "m2", "m3")
 		for _, e := range []dispatcher.Entry{
@@ -209,7 +209,7 @@ var fullCases = []testCase{
 		}
 		require.Len(r, r.State().Ready["a"], 3)
 	}},
-	{name: "what is known already is a duplicate or a conflict in a full lane too", setup: Setup{MaxWaiting: 1}, run: func(r *rig) {
+	{name: "a known message is a duplicate or a conflict in a full lane too", setup: Setup{MaxWaiting: 1}, run: func(r *rig) {
 		r.publish("a", "m1")
 		r.mustChangeNothing(func() {
 			require.Equal(r, dispatcher.Duplicate, r.schedule(r.entry("m1", to("a")))[0].Result)
@@ -228,14 +228,14 @@ var fullCases = []testCase{
 		require.Equal(r, dispatcher.Duplicate, got[0].Result)
 		require.Equal(r, to("b"), got[0].Ready)
 	}},
-	{name: "what is leased directly needs no room", setup: Setup{MaxWaiting: 1}, run: func(r *rig) {
+	{name: "a direct lease needs no room", setup: Setup{MaxWaiting: 1}, run: func(r *rig) {
 		r.schedule(r.entry("m1", to("a"), delay(time.Hour)))
 		got := r.scheduleFor(one, 512, 64, r.entry("m2", to("a")), r.entry("m3", to("a")), r.entry("m4", to("a")))
 		require.Equal(r, to("a"), got[0].Leased)
 		require.Equal(r, to("a"), got[1].Leased)
 		require.Equal(r, dispatcher.LaneFull, got[2].Result, "its window is full, so it would wait")
 	}},
-	{name: "a lane that is full of what was cancelled has room", setup: Setup{MaxWaiting: 100}, run: func(r *rig) {
+	{name: "a lane that is full of cancelled deliveries has room", setup: Setup{MaxWaiting: 100}, run: func(r *rig) {
 		r.limit("a", held(dispatcher.HeldPaused))
 		r.publishMany("a", 100)
 		require.Equal(r, dispatcher.LaneFull, r.schedule(r.entry("new", to("a")))[0].Result)
@@ -248,7 +248,7 @@ var fullCases = []testCase{
 		r.resume("a")
 		r.mustClaim(one, named("a", "new"), all[0])
 	}},
-	{name: "what is cancelled in a lane whose breaker is open leaves its line", setup: Setup{MaxWaiting: 4, Breaker: 1}, run: func(r *rig) {
+	{name: "a delivery that is cancelled in an open lane leaves its line", setup: Setup{MaxWaiting: 4, Breaker: 1}, run: func(r *rig) {
 		r.publishKeyed("a", "k", "m1", "m2", "m3")
 		r.publish("a", "m4")
 		s := silence(r.claim(one, 1)[0], time.Hour)
@@ -281,7 +281,7 @@ var fullCases = []testCase{
 		require.Equal(r, dispatcher.Accepted, got[0].Result)
 		r.mustStand(named("a", "m1"), dispatcher.StatusDead)
 	}},
-	{name: "what ends at once in a disabled lane needs no room", setup: Setup{MaxWaiting: 1}, run: func(r *rig) {
+	{name: "a delivery that ends at once in a disabled lane needs no room", setup: Setup{MaxWaiting: 1}, run: func(r *rig) {
 		r.limit(epOne)
 		r.schedule(r.entry("m0", to(epOne), delay(time.Hour)))
 		r.end(disabled)
@@ -289,7 +289,7 @@ var fullCases = []testCase{
 		got := r.schedule(fan(r.entry("m2", to(epOne, "a"))))
 		require.Equal(r, map[dispatcher.Lane]dispatcher.DeadReason{epOne: dispatcher.ReasonDisabled}, got[0].Dead)
 	}},
-	{name: "what comes back to a full lane is not refused", setup: Setup{MaxWaiting: 1}, run: func(r *rig) {
+	{name: "a delivery that comes back to a full lane is not refused", setup: Setup{MaxWaiting: 1}, run: func(r *rig) {
 		r.publish("a", "m1")
 		c := r.mustClaim(one, named("a", "m1"))[0]
 		r.publish("a", "m2")

@@ -30,7 +30,7 @@ func silence(c dispatcher.Claimed, wait time.Duration) dispatcher.Settlement {
 	return s
 }
 
-// death is an answer after which nothing more is tried.
+// death is an answer after which no attempt is made.
 func death(c dispatcher.Claimed, reason dispatcher.DeadReason) dispatcher.Settlement {
 	s := answered(c, dispatcher.Dead, 410)
 	s.Reason = reason
@@ -38,7 +38,7 @@ func death(c dispatcher.Claimed, reason dispatcher.DeadReason) dispatcher.Settle
 	return s
 }
 
-// handBack is a claim that was not used after all.
+// handBack returns a claim without an attempt.
 func handBack(c dispatcher.Claimed) dispatcher.Settlement {
 	return dispatcher.Settlement{ID: c.ID, Verdict: dispatcher.Back, Due: c.Due, Leased: c.Leased}
 }
@@ -59,13 +59,14 @@ func took(s dispatcher.Settlement, d time.Duration) dispatcher.Settlement {
 	return s
 }
 
-// blamed makes a failure one that its receiver is to blame for.
+// blamed makes the receiver responsible for a failure, so that its breaker
+// counts it.
 func blamed(s dispatcher.Settlement) dispatcher.Settlement {
 	s.Blame = true
 	return s
 }
 
-// paused is a 429 that asks to be left alone for a time.
+// paused is a 429 that asks for a pause.
 func paused(c dispatcher.Claimed, wait, pause time.Duration) dispatcher.Settlement {
 	s := answered(c, dispatcher.Retry, 429)
 	s.Wait, s.Pause = wait, pause
@@ -73,7 +74,8 @@ func paused(c dispatcher.Claimed, wait, pause time.Duration) dispatcher.Settleme
 	return s
 }
 
-// refusal is the death of what was never attempted, since it may not be.
+// refusal is the death of a delivery that may not be attempted, without an
+// attempt.
 func refusal(c dispatcher.Claimed) dispatcher.Settlement {
 	s := death(c, dispatcher.ReasonRefused)
 	s.Attempt = dispatcher.Attempt{Class: dispatcher.ClassRefused}

@@ -1,10 +1,10 @@
 // Package queuetest is the conformance suite that every store behind
-// dispatcher.Queue must pass: readable cases for each method and rule, and a
-// random test that compares the store with a model after every step.
+// dispatcher.Queue must pass. It has readable cases for each method and rule. A
+// random test compares the store with a model after every step.
 //
-// The cases need to see what the store really keeps, not only what it answers,
-// so a store brings a Fixture that reads all of it as States. Time is the
-// test's: nothing here sleeps.
+// The cases need to see the state that the store keeps, and not only its
+// answers. So a store brings a Fixture that reads all of it as States. Time is
+// the test's: nothing here sleeps.
 package queuetest
 
 import (
@@ -14,22 +14,23 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Setup is what a case asks of its store.
+// Setup is the configuration of the store that a case needs.
 type Setup struct {
 	Partitions      int
-	LaneMaxInFlight int           // most deliveries in flight of one lane, unless its limits say otherwise
+	LaneMaxInFlight int           // most deliveries of one lane in flight, unless its limits say otherwise
 	Permits         int           // of each instance that a case claims for
-	Total           int           // of all instances, further ones among them; 0: no more than Permits
+	Total           int           // of all instances, also of others; 0: no more than Permits
 	Breaker         int           // blamed failures in a row that open a lane; 0: none do
-	BreakerWait     time.Duration // how long it is left alone when it opens
+	BreakerWait     time.Duration // how long the lane is left alone then
 	MaxWaiting      int           // most deliveries that may wait in one lane; 0: no limit
 }
 
 // total is the number of permits by which lanes are weighed.
 func (s Setup) total() int { return max(s.Total, s.Permits) }
 
-// weight is how heavy a lane of a class is with so many in flight: its part of
-// all permits. A class counts as one in flight for each 128 of them.
+// weight is the weight of a lane: its part of all permits. It depends on the
+// lane's class and its deliveries in flight. A class counts as one in flight
+// for each 128 permits.
 func (s Setup) weight(slow, inFlight int) int {
 	return min(2048*(inFlight+slow*s.total()/128)/s.total(), 4095)
 }
@@ -40,7 +41,7 @@ func (s Setup) light(weight, free int) bool {
 	return free > 0 && (free == s.Permits || weight < max(1, 2048*free/s.Permits))
 }
 
-// limit is how many deliveries of a lane may be in flight at best.
+// limit is the highest number of deliveries of a lane in flight.
 func (s Setup) limit(l dispatcher.LaneLimits) int {
 	if l.MaxInFlight > 0 {
 		return l.MaxInFlight
@@ -48,7 +49,7 @@ func (s Setup) limit(l dispatcher.LaneLimits) int {
 	return s.LaneMaxInFlight
 }
 
-// Fixture is an empty store and the means to look behind its interface.
+// Fixture is an empty store with a way to read its state.
 type Fixture struct {
 	Queue dispatcher.Queue
 	// Open connects to the same store once more, as another process would.
@@ -57,27 +58,30 @@ type Fixture struct {
 	SetClock func(now time.Time)
 	// States reads everything that is stored, partition by partition.
 	States func() []State
-	// Lose deletes a message's record and nothing else, as a careless hand would.
+	// Lose deletes a message's record and nothing else, as a careless
+	// administrator could.
 	Lose func(message string)
-	// Partition is the one that a lane lies in.
+	// Partition is the partition of a lane.
 	Partition func(lane dispatcher.Lane) int
 
-	// Cut connects once more, over a line that breaks when so many scripts came
-	// through it: the answers to the last of them are heard, or are not. It ends
-	// with the case.
+	// Cut connects once more, over a connection that breaks after so many
+	// scripts. The answers of the last scripts arrive or are lost. It ends with
+	// the case.
 	Cut func(scripts int, answered bool) Cut
-	// Copy keeps all that is stored but the clock, and answers a way to bring it
-	// back, as often as wanted; nil: this store can't.
+	// Copy copies all that is stored but the clock. It answers a function that
+	// brings the copy back, as often as wanted. It is nil where the store
+	// can't.
 	Copy func() (restore func())
-	// Fill takes all memory from the store, and gives it back; nil: this store
-	// has no bound.
+	// Fill makes the store's memory full, or ends that. It is nil where the
+	// store has no limit.
 	Fill func(full bool)
 }
 
 // Cut is a connection to a store that breaks.
 type Cut struct {
 	Queue dispatcher.Queue
-	// Ran reports whether a script that may change something ran in a partition.
+	// Ran reports whether a script that may change something ran in a
+	// partition.
 	Ran func(partition int) bool
 }
 
@@ -142,10 +146,10 @@ func Run(t *testing.T, open OpenFunc) {
 	}
 }
 
-// testCase is one rule. The rig's store is empty when it begins, and must be in
-// order when it ends.
+// testCase is one rule. The rig's store is empty at its begin, and must be in
+// order at its end.
 type testCase struct {
 	name  string
-	setup Setup // zero fields: 1 partition, windows up to 128, 128 permits (1,024 over several partitions), no breaker, no limit of what waits
+	setup Setup // zero fields: 1 partition, windows up to 128, 128 permits (1,024 over several partitions), no breaker, no limit of waiting deliveries
 	run   func(r *rig)
 }

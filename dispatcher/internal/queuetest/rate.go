@@ -8,9 +8,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// rateCases are about lanes that may be attempted so often.
+// rateCases are about lanes with a rate.
 var rateCases = append([]testCase{
-	{name: "a rated lane waits between two attempts, and costs nobody a look before", run: func(r *rig) {
+	{name: "a rated lane waits between two attempts, and is not looked at before", run: func(r *rig) {
 		r.limit("a", every(time.Second))
 		r.publish("a", "m1", "m2", "m3")
 		r.deliver(named("a", "m1"))
@@ -34,7 +34,7 @@ var rateCases = append([]testCase{
 		r.publishMany("a", 100)
 		require.Equal(r, []int{20, 20, 20}, r.attemptsBySecond("a", 3, 0))
 	}},
-	{name: "a timer that is late costs a rate nothing", run: func(r *rig) {
+	{name: "a late timer does not lower a rate", run: func(r *rig) {
 		r.limit("a", every(10*time.Millisecond))
 		r.publishMany("a", 400)
 		got := r.attemptsBySecond("a", 3, 45*time.Millisecond)
@@ -119,14 +119,14 @@ var rateCases = append([]testCase{
 		r.mustClaimNothing(two)
 		require.Empty(r, r.scheduleFor(two, 512, 64, r.entry("m1", to("a")))[0].Leased)
 	}},
-	{name: "a lane that waits for its rate keeps no other waiting", run: func(r *rig) {
+	{name: "a lane that waits for its rate does not hold others", run: func(r *rig) {
 		r.limit("a", every(time.Hour))
 		r.publishMany("a", 5)
 		r.publishMany("b", 2)
 		require.Len(r, r.claim(one, 64), 3)
 		require.Equal(r, -1, r.move().Weight)
 	}},
-	{name: "more that comes to a lane which waits changes nothing of its time", run: func(r *rig) {
+	{name: "more messages do not change the time that a rated lane waits for", run: func(r *rig) {
 		r.limit("a", every(time.Second))
 		r.publishMany("a", 2)
 		require.Len(r, r.claim(one, 64), 1)
@@ -153,7 +153,7 @@ var rateCases = append([]testCase{
 		r.limit("a", every(time.Minute))
 		r.publishMany("a", 3)
 		require.Len(r, r.claim(one, 64), 1)
-		r.limit("a", every(time.Millisecond)) // as if another clock had told the old one
+		r.limit("a", every(time.Millisecond)) // as if the old time came from another clock
 		require.Len(r, r.claim(one, 1), 1)
 	}},
 	{name: "a lane tells when its rate allows the next", run: func(r *rig) {
@@ -167,9 +167,9 @@ var rateCases = append([]testCase{
 	}},
 }, tokenCases...)
 
-// tokenCases are about tokens of what was not attempted after all.
+// tokenCases are about the tokens of attempts that were not made.
 var tokenCases = []testCase{
-	{name: "what is handed back returns its token", run: func(r *rig) {
+	{name: "a delivery that is handed back returns its token", run: func(r *rig) {
 		r.limit("a", every(time.Second))
 		r.publish("a", "m1", "m2")
 		c := r.mustClaim(one, named("a", "m1"))[0]
@@ -177,7 +177,7 @@ var tokenCases = []testCase{
 		r.mustClaim(two, named("a", "m1"))
 		r.mustClaimNothing(two)
 	}},
-	{name: "what is handed back returns its token though it was cancelled or delivered meanwhile", run: func(r *rig) {
+	{name: "a delivery that is handed back returns its token though it was cancelled or delivered meanwhile", run: func(r *rig) {
 		for _, lane := range []dispatcher.Lane{"a", "b"} {
 			r.limit(lane, every(time.Second))
 			c := r.takeOver(lane, "m1-"+string(lane))
@@ -193,7 +193,7 @@ var tokenCases = []testCase{
 			r.mustHaveToken(lane)
 		}
 	}},
-	{name: "what was marked returns its token when it is claimed", run: func(r *rig) {
+	{name: "a marked delivery returns its token when it is claimed", run: func(r *rig) {
 		r.limit("a", every(time.Second))
 		r.publish("a", "m1", "m2")
 		r.cancel(named("a", "m1"))
@@ -202,14 +202,14 @@ var tokenCases = []testCase{
 		r.deliver(named("a", "m2"))
 		r.mustHaveNoToken("a")
 	}},
-	{name: "what has expired returns its token when it is claimed", run: func(r *rig) {
+	{name: "an expired delivery returns its token when it is claimed", run: func(r *rig) {
 		r.limit("a", every(time.Second))
 		r.schedule(r.entry("m1", to("a"), expires(start)), r.entry("m2", to("a")))
 		r.mustClaimNothing(one)
 		r.deliver(named("a", "m2"))
 		r.mustHaveNoToken("a")
 	}},
-	{name: "what was lost returns its token when it is claimed", run: func(r *rig) {
+	{name: "a delivery without a record returns its token when it is claimed", run: func(r *rig) {
 		r.limit("a", every(time.Second))
 		r.publish("a", "m1", "m2")
 		r.Lose("m1")
@@ -217,12 +217,12 @@ var tokenCases = []testCase{
 		r.deliver(named("a", "m2"))
 		r.mustHaveNoToken("a")
 	}},
-	{name: "what is settled without an attempt returns its token", run: func(r *rig) {
+	{name: "a delivery that is settled without an attempt returns its token", run: func(r *rig) {
 		r.limit("a", every(time.Second))
 		r.mustSettle(one, refusal(r.takeNew("a")))
 		r.mustHaveToken("a")
 	}},
-	{name: "an attempt has used its token, whatever came of it", run: func(r *rig) {
+	{name: "an attempt has used its token, whatever its result", run: func(r *rig) {
 		for i, outcome := range []func(dispatcher.Claimed) dispatcher.Settlement{
 			success,
 			func(c dispatcher.Claimed) dispatcher.Settlement { return failure(c, time.Hour) },
@@ -235,7 +235,7 @@ var tokenCases = []testCase{
 			r.mustHaveNoToken(lane)
 		}
 	}},
-	{name: "what a dead instance held may have been attempted", run: func(r *rig) {
+	{name: "the leases of a dead instance return no tokens", run: func(r *rig) {
 		r.limit("a", every(time.Second))
 		r.publish("a", "m1")
 		r.mustClaim(one, named("a", "m1"))
@@ -243,14 +243,14 @@ var tokenCases = []testCase{
 		r.mustClaimNothing(two)
 		r.mustHaveNoToken("a")
 	}},
-	{name: "what was claimed before there was a rate has no token to return", run: func(r *rig) {
+	{name: "a delivery that was claimed before there was a rate has no token to return", run: func(r *rig) {
 		c := r.takeNew("a")
 		r.limit("a", every(time.Hour))
 		r.mustSettle(one, handBack(c))
 		require.GreaterOrEqual(r, r.State().Lanes["a"].Tat, int64(0))
 		r.mustClaim(one, c.ID)
 	}},
-	{name: "what is handed back when the rate is gone returns nothing", run: func(r *rig) {
+	{name: "a delivery that is handed back after the rate is gone returns no token", run: func(r *rig) {
 		r.limit("a", every(time.Second))
 		c := r.takeNew("a")
 		tat := r.State().Lanes["a"].Tat
@@ -260,9 +260,9 @@ var tokenCases = []testCase{
 	}},
 }
 
-// attemptsBySecond delivers what one lane has for some seconds, looking when
-// the hints say so, and each time so much later. It answers how many each
-// second saw.
+// attemptsBySecond delivers one lane's messages for some seconds. It claims at
+// the times of the hints, and late after each. It answers how many attempts
+// began in each second.
 func (r *rig) attemptsBySecond(lane dispatcher.Lane, seconds int, late time.Duration) []int {
 	r.Helper()
 	counts := make([]int, seconds)

@@ -29,7 +29,7 @@ var readCases = []testCase{
 		}
 		require.Equal(r, want, known(names...))
 	}},
-	{name: "what is kept of another message with an id is told, without a large body", setup: Setup{Partitions: 4}, run: func(r *rig) {
+	{name: "a conflict tells the stored message of the id, without a large body", setup: Setup{Partitions: 4}, run: func(r *rig) {
 		var batch []dispatcher.Entry
 		for i, lane := range manyLanes(100) {
 			e := r.entry("m"+string(lane), to(lane))
@@ -82,7 +82,7 @@ var readCases = []testCase{
 			require.Equal(r, "https://example.com/m1", d.URL)
 		}
 	}},
-	{name: "looking changes nothing", run: func(r *rig) {
+	{name: "a look changes nothing", run: func(r *rig) {
 		r.populate()
 		r.mustChangeNothing(func() {
 			for id := range r.State().Messages {
@@ -97,13 +97,13 @@ var readCases = []testCase{
 			require.Error(r, err)
 		})
 	}},
-	{name: "an instance that nobody knows yet holds what it leased", run: func(r *rig) {
+	{name: "an instance that is not known yet holds its leases", run: func(r *rig) {
 		r.publish("a", "m1")
 		r.mustClaim("three", named("a", "m1"))
 		r.beat("three")
 		r.mustStand(named("a", "m1"), dispatcher.StatusInFlight)
 	}},
-	{name: "where deliveries stand is told in pieces, of as many as are asked for", setup: Setup{Partitions: 2}, run: func(r *rig) {
+	{name: "the statuses of deliveries are told in pieces of the wanted size", setup: Setup{Partitions: 2}, run: func(r *rig) {
 		lanes := manyLanes(300)
 		var batch []dispatcher.Entry
 		for i := range 150 {
@@ -116,7 +116,7 @@ var readCases = []testCase{
 		asked := append([]dispatcher.Entry(nil), batch...)
 		asked = append(asked, r.entry("never", lanes[:1]), r.entry("m000", lanes[:1], body("other")), fan(r.entry("never", nil)))
 		for i := 150; i < 190; i += 2 {
-			asked[i].Lanes = asked[i].Lanes[:i%4] // of those that match by now some only, or none
+			asked[i].Lanes = asked[i].Lanes[:i%4] // only some, or none, of those that match by now
 		}
 		got, err := r.Queue.Standing(r.ctx, asked)
 		require.NoError(r, err)
@@ -129,7 +129,7 @@ var readCases = []testCase{
 		}
 		require.Equal(r, []dispatcher.Standing{{}, {Result: dispatcher.Conflict}, {}}, got[len(batch):])
 	}},
-	{name: "where deliveries stand is told of what is kept whole, where its lanes lie", setup: Setup{Partitions: 4}, run: func(r *rig) {
+	{name: "the statuses of deliveries are told where their message is kept whole", setup: Setup{Partitions: 4}, run: func(r *rig) {
 		lanes := manyLanes(8)
 		other := lanes[slices.IndexFunc(lanes, func(l dispatcher.Lane) bool { return r.Partition(l) != r.Partition(lanes[0]) })]
 		r.publish(lanes[0], "m1")
@@ -156,7 +156,7 @@ var readCases = []testCase{
 		require.Zero(r, standing(r.entry("m1", lanes[:1])))
 		require.Zero(r, standing(fan(r.entry("m1", nil))))
 	}},
-	{name: "what waits says for what", run: func(r *rig) {
+	{name: "a delivery that waits tells the reason", run: func(r *rig) {
 		r.schedule(r.entry("m1", to("a"), delay(time.Hour)))
 		require.Equal(r, "due", r.look(named("a", "m1")).WaitingFor)
 		r.publish("b", "m2", "m3", "m4")
@@ -192,7 +192,7 @@ var readCases = []testCase{
 		require.Empty(r, got.Lanes)
 		require.Zero(r, got.OldestDue)
 	}},
-	{name: "the oldest due is what has waited longest to be attempted", run: func(r *rig) {
+	{name: "the oldest due is the delivery that has waited longest for an attempt", run: func(r *rig) {
 		r.schedule(r.entry("m1", to("a"), delay(2*time.Second)), r.entry("m2", to("b"), delay(time.Second)))
 		require.Zero(r, r.stats().OldestDue, "nothing is due yet")
 		r.pass(3 * time.Second)
@@ -260,7 +260,7 @@ func (r *rig) stats() dispatcher.Stats {
 }
 
 // populate makes some deliveries of every status, in several lanes and at
-// several times, and answers what each is.
+// several times. It answers the status of each.
 func (r *rig) populate() map[dispatcher.DeliveryID]dispatcher.Status {
 	r.Helper()
 	want := map[dispatcher.DeliveryID]dispatcher.Status{}
@@ -293,8 +293,8 @@ func (r *rig) populate() map[dispatcher.DeliveryID]dispatcher.Status {
 	return want
 }
 
-// mustStandAlike has where deliveries stand be told as by a look, which tells
-// also of another message of that id in another partition.
+// mustStandAlike fails the case unless Standing tells the same as a look. It must
+// do so also beside another message of that id in another partition.
 func (r *rig) mustStandAlike(rec dispatcher.MessageView) {
 	r.Helper()
 	looked := map[dispatcher.DeliveryID]dispatcher.Delivery{}
@@ -313,7 +313,7 @@ func (r *rig) mustStandAlike(rec dispatcher.MessageView) {
 			require.Len(r, got[0].Deliveries, len(looked))
 		}
 		for _, d := range got[0].Deliveries {
-			d.Delivered, d.Climbed, d.LadderFrom, d.Ladder, d.MaxAttempts = time.Time{}, 0, 0, nil, 0 // a repeat does not tell those
+			d.Delivered, d.Climbed, d.LadderFrom, d.Ladder, d.MaxAttempts = time.Time{}, 0, 0, nil, 0 // these are not told to a repeat
 			require.Equal(r, looked[d.ID], d)
 		}
 		e.Lanes = nil

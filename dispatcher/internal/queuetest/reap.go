@@ -20,7 +20,7 @@ var reapCases = []testCase{
 		require.True(r, fresh)
 		require.Equal(r, map[string]int64{one: 7, two: 1, "three": 1 << 40}, all)
 	}},
-	{name: "who was declared dead learns it from its next beat", run: func(r *rig) {
+	{name: "an instance that was declared dead learns it from its next beat", run: func(r *rig) {
 		r.reap(one)
 		_, all, err := r.Queue.Beat(r.ctx, two, 2)
 		require.NoError(r, err)
@@ -29,7 +29,7 @@ var reapCases = []testCase{
 		require.NoError(r, err)
 		require.True(r, fresh)
 	}},
-	{name: "who leaves is forgotten and not fenced", run: func(r *rig) {
+	{name: "an instance that leaves is forgotten and not fenced", run: func(r *rig) {
 		require.NoError(r, r.Queue.Leave(r.ctx, one))
 		_, all, err := r.Queue.Beat(r.ctx, two, 2)
 		require.NoError(r, err)
@@ -37,7 +37,7 @@ var reapCases = []testCase{
 		require.Empty(r, r.State().Fenced)
 		require.NoError(r, r.Queue.Leave(r.ctx, one))
 	}},
-	{name: "who is gone and holds leases is a stray", setup: Setup{Partitions: 4}, run: func(r *rig) {
+	{name: "an instance that is gone and holds leases is told", setup: Setup{Partitions: 4}, run: func(r *rig) {
 		strays := func() []string {
 			names, err := r.Queue.Orphans(r.ctx)
 			require.NoError(r, err)
@@ -49,19 +49,19 @@ var reapCases = []testCase{
 		r.publish("b", "m2")
 		require.NoError(r, r.Queue.Leave(r.ctx, two))
 		require.Empty(r, strays(), "nor is who holds nothing")
-		require.Len(r, r.claim(two, 64), 1) // as if a node that takes over had forgotten that it gave it up
+		require.Len(r, r.claim(two, 64), 1) // as if a node that takes over had lost the record of the leases
 		require.Equal(r, []string{two}, strays())
 		require.Equal(r, 1, r.reap(two))
 		require.Empty(r, strays())
 		require.Len(r, r.claim("three", 64), 1)
 		require.NoError(r, r.Queue.Leave(r.ctx, one))
 		require.Equal(r, []string{one}, strays())
-		for n := range 1000 { // those before are remembered no more
+		for n := range 1000 { // the names before those are forgotten
 			require.NoError(r, r.Queue.Leave(r.ctx, fmt.Sprint("later", n)))
 		}
 		require.Empty(r, strays())
 	}},
-	{name: "what a dead one held is the first again, in the old order", run: func(r *rig) {
+	{name: "the leases of a dead instance are first again, in the old order", run: func(r *rig) {
 		for range 4 {
 			r.succeed("a")
 		}
@@ -77,7 +77,7 @@ var reapCases = []testCase{
 		require.Equal(r, named("a", "m3"), c.ID)
 		require.Equal(r, 1, c.Attempt, "an attempt whose holder died is not counted")
 	}},
-	{name: "what was claimed at once comes back in the order of its ids", run: func(r *rig) {
+	{name: "deliveries that were claimed at once come back in the order of their ids", run: func(r *rig) {
 		r.publish("a", "m1", "m2", "m3")
 		r.claim(one, 64)
 		r.reap(one)
@@ -88,7 +88,7 @@ var reapCases = []testCase{
 		require.Equal(r, 1, r.reap(one))
 		r.mustClaim(two, named("a", "m1"))
 	}},
-	{name: "it may be repeated", run: func(r *rig) {
+	{name: "a takeover may be repeated", run: func(r *rig) {
 		r.publish("a", "m1")
 		r.claim(one, 64)
 		require.Equal(r, 1, r.reap(one))
@@ -97,7 +97,7 @@ var reapCases = []testCase{
 		after := r.State()
 		require.Equal(r, before.String(), after.String())
 	}},
-	{name: "of the living nothing is taken", run: func(r *rig) {
+	{name: "nothing is taken from the living", run: func(r *rig) {
 		r.publish("a", "m1")
 		r.publish("b", "m2")
 		r.mustClaim(one, named("a", "m1"))
@@ -126,7 +126,7 @@ var reapCases = []testCase{
 		require.Equal(r, held, r.reap(one))
 		require.Empty(r, r.leases(one))
 	}},
-	{name: "what was cancelled meanwhile ends", run: func(r *rig) {
+	{name: "a delivery that was cancelled meanwhile ends", run: func(r *rig) {
 		r.publish("a", "m1")
 		r.claim(one, 1)
 		r.cancel(named("a", "m1"))
@@ -135,7 +135,7 @@ var reapCases = []testCase{
 		require.Empty(r, r.State().Marks)
 		r.mustClaimNothing(two)
 	}},
-	{name: "what another had delivered meanwhile ends", run: func(r *rig) {
+	{name: "a delivery that another instance delivered meanwhile ends", run: func(r *rig) {
 		c := r.takeOver("a", "m1")
 		r.mustClaim(one, c.ID)
 		require.Equal(r, []dispatcher.Settled{dispatcher.SettledDone}, r.settle(two, success(c)))
@@ -143,7 +143,7 @@ var reapCases = []testCase{
 		r.mustStand(c.ID, dispatcher.StatusDelivered)
 		r.mustClaimNothing(two)
 	}},
-	{name: "the third holder that dies takes it along", run: func(r *rig) {
+	{name: "a delivery dies with its third holder", run: func(r *rig) {
 		r.publish("a", "m1")
 		for n := 1; n <= 3; n++ {
 			victim := fmt.Sprintf("victim%d", n)
@@ -167,7 +167,7 @@ var reapCases = []testCase{
 		require.Equal(r, int64(1), r.stats().Dead[dispatcher.ReasonPoison])
 		r.mustClaimNothing(two)
 	}},
-	{name: "a settled attempt between two deaths makes a new count", run: func(r *rig) {
+	{name: "a settled attempt between two deaths begins a new count", run: func(r *rig) {
 		r.publish("a", "m1")
 		die := func(victim string) {
 			r.mustClaim(victim, named("a", "m1"))
@@ -183,7 +183,7 @@ var reapCases = []testCase{
 		die("victim5")
 		r.mustStand(named("a", "m1"), dispatcher.StatusDead)
 	}},
-	{name: "a poisoned one that a person retries may kill three again", run: func(r *rig) {
+	{name: "a retried poison delivery may kill three holders again", run: func(r *rig) {
 		r.publish("a", "m1")
 		for n := range 5 {
 			victim := fmt.Sprintf("victim%d", n)
@@ -195,14 +195,14 @@ var reapCases = []testCase{
 		}
 		r.mustStand(named("a", "m1"), dispatcher.StatusReady)
 	}},
-	{name: "that a person asked for the attempt outlives its holder", run: func(r *rig) {
+	{name: "the request of a person survives the death of the holder", run: func(r *rig) {
 		r.schedule(r.entry("m1", to("a"), delay(time.Hour)))
 		r.retry(named("a", "m1"))
 		r.mustClaim(one, named("a", "m1"))
 		r.reap(one)
 		require.True(r, r.mustClaim(two, named("a", "m1"))[0].Asked)
 	}},
-	{name: "one whose record was deleted by hand is dropped by the next claim", run: func(r *rig) {
+	{name: "a delivery whose record was deleted by hand is dropped by the next claim", run: func(r *rig) {
 		r.publish("a", "m1")
 		r.mustClaim(one, named("a", "m1"))
 		r.Lose("m1")
@@ -211,7 +211,7 @@ var reapCases = []testCase{
 	}},
 }
 
-// reap declares an instance dead and answers how much was taken from it.
+// reap declares an instance dead and answers how many deliveries it took over.
 func (r *rig) reap(dead string) int {
 	r.Helper()
 	taken, hints, err := r.Queue.Reap(r.ctx, two, dead)

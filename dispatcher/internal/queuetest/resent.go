@@ -8,15 +8,15 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// resentCases are about what is left where somebody asks for an attempt, and
-// about what was delivered and is sent again.
+// resentCases are about deliveries that a retry leaves as they are, and about
+// resends of delivered ones.
 var resentCases = []testCase{
-	{name: "what was delivered is left, unless it is meant too", run: func(r *rig) {
+	{name: "a delivered one is left, unless the retry asks for those too", run: func(r *rig) {
 		r.succeed("a")
 		r.mustChangeNothing(func() { r.mustRefuse(dispatcher.ErrDelivered, named("a", "n00001")) })
 		require.Equal(r, []bool{true}, r.retry(named("a", "n00001")))
 	}},
-	{name: "what is about to be delivered is left too", run: func(r *rig) {
+	{name: "a delivery that is marked delivered is left too", run: func(r *rig) {
 		c := r.takeOver("a", "m1")
 		r.settle(one, success(c))
 		r.mustChangeNothing(func() { r.mustRefuse(dispatcher.ErrDelivered, c.ID) })
@@ -28,7 +28,7 @@ var resentCases = []testCase{
 		r.mustRefuse(dispatcher.ErrDelivered, named(epOne, "n00001"))
 		require.ErrorIs(r, r.change(r.resend, named(epOne, "n00001"))[0].Err, dispatcher.ErrDisabled)
 	}},
-	{name: "a resend that dies leaves what was delivered to be seen", run: func(r *rig) {
+	{name: "a resend that dies keeps the first success", run: func(r *rig) {
 		r.succeed("a")
 		at := r.now
 		id := named("a", "n00001")
@@ -40,7 +40,7 @@ var resentCases = []testCase{
 		require.Len(r, d.History, 2)
 		require.Equal(r, dispatcher.Attempt{Number: 1, At: at, Status: 200, Verdict: dispatcher.Delivered}, d.History[0])
 	}},
-	{name: "a success that took several attempts is told by its own", run: func(r *rig) {
+	{name: "a success after several attempts is told with its own number", run: func(r *rig) {
 		r.publish("a", "m1")
 		r.mustSettle(one, failure(r.mustClaim(one, named("a", "m1"))[0], 0))
 		r.move()
@@ -86,7 +86,7 @@ var resentCases = []testCase{
 		require.Equal(r, 2, d.History[0].Number)
 		require.Equal(r, 42, d.History[31].Number)
 	}},
-	{name: "what has expired is left, wherever it is", run: func(r *rig) {
+	{name: "an expired delivery is left, wherever it is", run: func(r *rig) {
 		soon := expires(r.now.Add(time.Minute))
 		r.schedule(r.entry("waits", to("a"), delay(time.Hour), soon), r.entry("ended", to("a"), delay(time.Hour), soon))
 		r.cancel(named("a", "ended"))
@@ -108,7 +108,7 @@ var resentCases = []testCase{
 		r.mustStand(c.ID, dispatcher.StatusInFlight)
 		r.mustSettle(one, success(c))
 	}},
-	{name: "one behind another of its key is left, and its first one is not", run: func(r *rig) {
+	{name: "a delivery behind another of its key is left, and the first one is not", run: func(r *rig) {
 		r.schedule(r.entry("m1", to("a"), keyed("k"), delay(time.Hour)), r.entry("m2", to("a"), keyed("k")))
 		r.mustChangeNothing(func() { r.mustRefuse(dispatcher.ErrOrder, named("a", "m2")) })
 		require.Equal(r, []bool{true}, r.retry(named("a", "m1")))
@@ -117,7 +117,7 @@ var resentCases = []testCase{
 	}},
 }
 
-// mustRefuse asks for attempts, which must be left for one reason.
+// mustRefuse asks for attempts, which must all be refused for one reason.
 func (r *rig) mustRefuse(why error, ids ...dispatcher.DeliveryID) {
 	r.Helper()
 	for _, c := range r.change(r.spare, ids...) {

@@ -17,15 +17,15 @@ const (
 	two = "two-01JC0000000000000000000002"
 )
 
-// others is one more where a case has more permits than those of the instances
-// that it claims for: it has all of them.
+// others is one more instance, for cases with more permits than their own
+// instances have. It has the rest of them.
 const others = "others-01JC0000000000000000000003"
 
 // start is when every case begins, a whole second.
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // rig is a store under test with its clock, and short ways to use it. A call
-// that fails where none may ends the case.
+// that must not fail ends the case if it does.
 type rig struct {
 	testing.TB
 	Fixture
@@ -33,11 +33,11 @@ type rig struct {
 	ctx      context.Context
 	now      time.Time
 	serial   int                       // of the last id that newID made
-	latest   time.Time                 // the latest that the clock ever showed
-	good     dispatcher.Queue          // the store, while Queue is a line to it that breaks
+	latest   time.Time                 // the latest time that the clock ever showed
+	good     dispatcher.Queue          // the store, while Queue is a connection that breaks
 	hints    map[int]dispatcher.Hint   // the last of each partition
-	died     []dispatcher.Death        // what answers told so far
-	versions map[dispatcher.Lane]int64 // of the limits last given to an endpoint's lane
+	died     []dispatcher.Death        // the deaths that answers told so far
+	versions map[dispatcher.Lane]int64 // the last version of each endpoint's limits
 }
 
 func newRig(t testing.TB, open OpenFunc, s Setup) *rig {
@@ -49,7 +49,7 @@ func newRig(t testing.TB, open OpenFunc, s Setup) *rig {
 		s.LaneMaxInFlight = 128
 	}
 	if s.Permits == 0 {
-		s.Permits = 128 // a class counts once then, which the cases' numbers take for granted
+		s.Permits = 128 // a class counts once then, as the numbers in the cases assume
 		if s.Partitions > 1 {
 			s.Permits = 1024 // each gets its share of a claim
 		}
@@ -89,8 +89,8 @@ func (r *rig) all() []int {
 	return all
 }
 
-// mustBeSound fails the case where the store contradicts itself, and answers
-// what it holds.
+// mustBeSound fails the case if the store contradicts itself. It answers its
+// state.
 func (r *rig) mustBeSound() []State {
 	r.Helper()
 	states := r.States()
@@ -117,7 +117,7 @@ func (r *rig) mustChangeNothing(act func()) {
 	require.Equal(r, before, r.State().String())
 }
 
-// join tells the store of an instance with so many permits, and that it lives.
+// join tells the store that an instance with so many permits is alive.
 func (r *rig) join(name string, permits int) {
 	r.Helper()
 	require.NoError(r, r.Queue.Join(r.ctx, name, dispatcher.Instance{Permits: permits, Version: "1.0", StartedAt: r.now}))
@@ -132,7 +132,7 @@ func (r *rig) beat(instances ...string) {
 	}
 }
 
-// newMessage is what cases publish; the same id gives the same content.
+// newMessage is a message of the cases. The same id has the same content.
 func newMessage(id string) *dispatcher.Message {
 	return &dispatcher.Message{
 		ID: id, Topic: "payment.paid", Tenant: "t1", URL: "https://example.com/" + id,
@@ -140,7 +140,7 @@ func newMessage(id string) *dispatcher.Message {
 	}
 }
 
-// entry is a message to some lanes, accepted now; change may set more of it.
+// entry is a message to some lanes, accepted now. change may set more of it.
 func (r *rig) entry(id string, lanes []dispatcher.Lane, change ...func(m *dispatcher.Message)) dispatcher.Entry {
 	m := newMessage(id)
 	m.CreatedAt = r.now
@@ -175,7 +175,7 @@ func (r *rig) schedule(batch ...dispatcher.Entry) []dispatcher.ScheduleResult {
 	return r.scheduleFor(one, 0, 0, batch...)
 }
 
-// scheduleFor publishes entries by an instance that may lease some directly.
+// scheduleFor publishes entries for an instance that may lease some directly.
 func (r *rig) scheduleFor(by string, free, lease int, batch ...dispatcher.Entry) []dispatcher.ScheduleResult {
 	r.Helper()
 	got, hints, err := r.Queue.Schedule(r.ctx, by, free, lease, batch)
@@ -197,7 +197,7 @@ func (r *rig) publish(lane dispatcher.Lane, ids ...string) {
 	}
 }
 
-// move makes ready what is due and answers the only partition's hint.
+// move makes due deliveries ready and answers the only partition's hint.
 func (r *rig) move() dispatcher.Hint {
 	r.Helper()
 	hints, err := r.Queue.Move(r.ctx, one, r.all())
@@ -208,7 +208,7 @@ func (r *rig) move() dispatcher.Hint {
 }
 
 // claim takes up to wanted deliveries for an instance with half of its permits
-// free: enough that no lane is too heavy, unless a case is about that.
+// free. That is enough that no lane is too heavy, unless a case is about that.
 func (r *rig) claim(by string, wanted int) []dispatcher.Claimed {
 	r.Helper()
 	return r.claimWith(by, wanted, r.setup.Permits/2)
@@ -223,7 +223,7 @@ func (r *rig) claimWith(by string, wanted, free int) []dispatcher.Claimed {
 	return got
 }
 
-// mustClaim takes exactly these, in this order.
+// mustClaim claims exactly these deliveries, in this order.
 func (r *rig) mustClaim(by string, want ...dispatcher.DeliveryID) []dispatcher.Claimed {
 	r.Helper()
 	got := r.claim(by, max(1, len(want)))
@@ -270,13 +270,13 @@ func (r *rig) settle(by string, batch ...dispatcher.Settlement) []dispatcher.Set
 	return got
 }
 
-// mustSettle records one outcome, which must be taken as asked.
+// mustSettle records one outcome, which must be accepted.
 func (r *rig) mustSettle(by string, s dispatcher.Settlement) {
 	r.Helper()
 	require.Equal(r, []dispatcher.Settled{dispatcher.SettledOK}, r.settle(by, s))
 }
 
-// mustBeCurrent checks what holds for the hints of any call.
+// mustBeCurrent checks the hints of any call.
 func (r *rig) mustBeCurrent(hints []dispatcher.Hint) {
 	r.Helper()
 	for _, h := range hints {
@@ -311,7 +311,7 @@ func (r *rig) mustStand(id dispatcher.DeliveryID, want dispatcher.Status) dispat
 	return d
 }
 
-// change runs Cancel or Retry on one delivery.
+// changeFunc is Cancel or Retry.
 type changeFunc func(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []dispatcher.Hint, error)
 
 func (r *rig) change(f changeFunc, ids ...dispatcher.DeliveryID) []dispatcher.Change {
@@ -326,23 +326,23 @@ func (r *rig) change(f changeFunc, ids ...dispatcher.DeliveryID) []dispatcher.Ch
 	return got
 }
 
-// cancel reports whether each was changed; none may fail.
+// cancel reports whether each was changed. None may fail.
 func (r *rig) cancel(ids ...dispatcher.DeliveryID) []bool {
 	r.Helper()
 	return r.changed(r.change(r.Queue.Cancel, ids...))
 }
 
-// resend is Retry of what was delivered too.
+// resend is Retry that also sends delivered ones again.
 func (r *rig) resend(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []dispatcher.Hint, error) {
 	return r.Queue.Retry(ctx, by, ids, true)
 }
 
-// spare is Retry that leaves what was delivered.
+// spare is Retry that leaves delivered ones.
 func (r *rig) spare(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []dispatcher.Hint, error) {
 	return r.Queue.Retry(ctx, by, ids, false)
 }
 
-// retry reports whether each was changed; none may fail.
+// retry reports whether each was changed. None may fail.
 func (r *rig) retry(ids ...dispatcher.DeliveryID) []bool {
 	r.Helper()
 	return r.changed(r.change(r.resend, ids...))

@@ -19,25 +19,25 @@ type limitsChange func(l *dispatcher.LaneLimits)
 
 func held(h dispatcher.Held) limitsChange { return func(l *dispatcher.LaneLimits) { l.Held = h } }
 
-// by is who holds it.
+// by sets who holds a lane.
 func by(name string) limitsChange { return func(l *dispatcher.LaneLimits) { l.By = name } }
 
 func most(n int) limitsChange { return func(l *dispatcher.LaneLimits) { l.MaxInFlight = n } }
 
-// every is a rate, by the time between two attempts.
+// every sets a rate, by the time between two attempts.
 func every(d time.Duration) limitsChange { return func(l *dispatcher.LaneLimits) { l.Interval = d } }
 
 func ordered(l *dispatcher.LaneLimits) { l.Ordered = true }
 
-// limit gives a lane new limits, an endpoint's with its next version, and
-// answers what was in it before.
+// limit gives a lane new limits, an endpoint's lane with its next version. It
+// answers the counts of the lane before.
 func (r *rig) limit(lane dispatcher.Lane, changes ...limitsChange) dispatcher.LaneCount {
 	r.Helper()
 	count, _ := r.limitAs(lane, r.newLimits(lane, changes...), false)
 	return count
 }
 
-// newLimits are the next that a lane may be given.
+// newLimits are the next limits of a lane.
 func (r *rig) newLimits(lane dispatcher.Lane, changes ...limitsChange) dispatcher.LaneLimits {
 	var l dispatcher.LaneLimits
 	if lane.IsEndpoint() {
@@ -58,7 +58,7 @@ func (r *rig) limitAs(lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool)
 	return count, hints
 }
 
-// resume lets a lane without an endpoint go on, with its breaker closed.
+// resume resumes a lane without an endpoint and closes its breaker.
 func (r *rig) resume(lane dispatcher.Lane) []dispatcher.Hint {
 	r.Helper()
 	_, hints := r.limitAs(lane, dispatcher.LaneLimits{}, true)
@@ -89,13 +89,13 @@ func (r *rig) publishKeyed(lane dispatcher.Lane, key string, ids ...string) {
 	}
 }
 
-// fan makes an entry one whose lanes are those that match.
+// fan makes the lanes of an entry a fan-out.
 func fan(e dispatcher.Entry) dispatcher.Entry {
 	e.Fan = true
 	return e
 }
 
-// settleTold records outcomes and answers which breakers were opened and closed.
+// settleTold records outcomes and answers which breakers opened and closed.
 func (r *rig) settleTold(by string, batch ...dispatcher.Settlement) (opened []dispatcher.Opening, closed []dispatcher.Lane) {
 	r.Helper()
 	_, hints, err := r.Queue.Settle(r.ctx, by, batch)
@@ -106,7 +106,8 @@ func (r *rig) settleTold(by string, batch ...dispatcher.Settlement) (opened []di
 	return opened, closed
 }
 
-// mustLie fails the case unless each of a lane's messages lies in a place.
+// mustLie fails the case unless each of these messages is in this place of the
+// lane.
 func (r *rig) mustLie(place Place, lane dispatcher.Lane, messages ...string) {
 	r.Helper()
 	state := r.State()
@@ -115,8 +116,8 @@ func (r *rig) mustLie(place Place, lane dispatcher.Lane, messages ...string) {
 	}
 }
 
-// deliver claims one delivery, which must be this one, and settles it as
-// delivered.
+// deliver claims one delivery, which must be this one, and settles it as a
+// success.
 func (r *rig) deliver(id dispatcher.DeliveryID) {
 	r.Helper()
 	r.mustSettle(one, success(r.mustClaim(one, id)[0]))

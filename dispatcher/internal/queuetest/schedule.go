@@ -150,7 +150,7 @@ var scheduleCases = append([]testCase{
 			r.mustStand(named(lane, "m1"), dispatcher.StatusReady)
 		}
 	}},
-	{name: "a repeat does not make again what has ended or is gone", run: func(r *rig) {
+	{name: "a repeat does not make deliveries again that have ended or are gone", run: func(r *rig) {
 		r.schedule(r.entry("m1", to("a", "b")))
 		claimed := r.mustClaim(one, named("a", "m1"))
 		r.mustSettle(one, success(claimed[0]))
@@ -169,7 +169,7 @@ var scheduleCases = append([]testCase{
 
 // directCases are about leases that schedule gives without a claim.
 var directCases = []testCase{
-	{name: "what is due at once is leased directly", run: func(r *rig) {
+	{name: "a message that is due at once is leased directly", run: func(r *rig) {
 		got := r.scheduleFor(one, 512, 64, r.entry("m1", to("a")))
 		require.Equal(r, to("a"), got[0].Leased)
 		require.Empty(r, got[0].Ready)
@@ -178,19 +178,19 @@ var directCases = []testCase{
 		r.mustStand(named("a", "m1"), dispatcher.StatusInFlight)
 		r.mustClaimNothing(two)
 	}},
-	{name: "what has a delay is not leased directly", run: func(r *rig) {
+	{name: "a message with a delay is not leased directly", run: func(r *rig) {
 		got := r.scheduleFor(one, 512, 64, r.entry("m1", to("a"), delay(time.Millisecond)))
 		require.Empty(r, got[0].Leased)
 		require.Empty(r, r.leases(one))
 	}},
-	{name: "nothing is leased past what is ready already", run: func(r *rig) {
+	{name: "nothing is leased directly while others are ready", run: func(r *rig) {
 		r.publish("a", "m1")
 		got := r.scheduleFor(one, 512, 64, r.entry("m2", to("a")), r.entry("m3", to("b")))
 		require.Equal(r, to("a"), got[0].Ready)
 		require.Equal(r, to("b"), got[1].Leased)
 		r.mustClaim(one, named("a", "m1"), named("a", "m2"))
 	}},
-	{name: "what waits for its time keeps nothing else from a direct lease", run: func(r *rig) {
+	{name: "a delivery that waits for its time does not prevent a direct lease", run: func(r *rig) {
 		r.schedule(r.entry("m1", to("a"), delay(time.Hour)))
 		got := r.scheduleFor(one, 512, 64, r.entry("m2", to("a")))
 		require.Equal(r, to("a"), got[0].Leased)
@@ -224,7 +224,7 @@ var directCases = []testCase{
 		got := r.scheduleFor(one, 1, 1, r.entry("m1", to("a")))
 		require.Equal(r, to("a"), got[0].Leased)
 	}},
-	{name: "nothing is leased to who has no permit", run: func(r *rig) {
+	{name: "an instance without a permit gets no lease", run: func(r *rig) {
 		got := r.scheduleFor(one, 0, 64, r.entry("m1", to("a")))
 		require.Equal(r, to("a"), got[0].Ready)
 	}},
@@ -236,14 +236,14 @@ var directCases = []testCase{
 		require.Equal(r, to("a"), got[0].Ready)
 		r.mustClaim(two, named("a", "m1"))
 	}},
-	{name: "what has expired is not leased directly", run: func(r *rig) {
+	{name: "an expired message is not leased directly", run: func(r *rig) {
 		got := r.scheduleFor(one, 512, 64, r.entry("m1", to("a"), expires(start)))
 		require.Equal(r, dispatcher.Accepted, got[0].Result)
 		require.Empty(r, got[0].Leased)
 		r.mustClaimNothing(one)
 		require.Equal(r, dispatcher.ReasonExpired, r.mustStand(named("a", "m1"), dispatcher.StatusDead).Reason)
 	}},
-	{name: "what was to be delivered in the past is due when it is accepted", run: func(r *rig) {
+	{name: "a message with a time in the past is due when it is accepted", run: func(r *rig) {
 		for i, at := range []time.Time{time.UnixMilli(0), start.Add(-time.Hour)} {
 			ready, leased := fmt.Sprintf("ready%d", i), fmt.Sprintf("leased%d", i)
 			lane := dispatcher.Lane(fmt.Sprintf("l%d", i))
@@ -258,7 +258,7 @@ var directCases = []testCase{
 			require.Equal(r, start, c.Due)
 		}
 	}},
-	{name: "what waited behind another is due no sooner than it was accepted", run: func(r *rig) {
+	{name: "a delivery that waited behind another is due no sooner than it was accepted", run: func(r *rig) {
 		r.publishKeyed("a", "k", "m1")
 		r.pass(time.Hour)
 		r.schedule(r.entry("m2", to("a"), keyed("k"), deliverAt(time.UnixMilli(0))))
@@ -297,8 +297,8 @@ func ids(lane dispatcher.Lane, messages ...string) []dispatcher.DeliveryID {
 	return out
 }
 
-// requireMessage compares what a receiver, and who looks, can tell. A delay has
-// become a time by then.
+// requireMessage compares the parts of a message that receivers and readers
+// see. A delay has become a time by then.
 func requireMessage(r *rig, want, got *dispatcher.Message) {
 	r.Helper()
 	require.NotNil(r, got)

@@ -81,7 +81,7 @@ var settleCases = []testCase{
 		require.Zero(r, d.Attempts)
 		require.Empty(r, d.History)
 	}},
-	{name: "what is handed back is the first again and has lost nothing", run: func(r *rig) {
+	{name: "a delivery that is handed back is first again and has lost nothing", run: func(r *rig) {
 		r.publish("a", "m1", "m2", "m3", "m4")
 		r.pass(time.Second)
 		claimed := r.claim(one, 64)
@@ -113,7 +113,7 @@ var settleCases = []testCase{
 		r.mustStand(named("c", "m-c"), dispatcher.StatusDead)
 		r.mustStand(named("d", "m-d"), dispatcher.StatusReady)
 	}},
-	{name: "each lane of a fan-out goes its own way", run: func(r *rig) {
+	{name: "each lane of a fan-out is settled alone", run: func(r *rig) {
 		r.schedule(r.entry("m1", to("a", "b")))
 		for _, c := range r.claim(one, 2) {
 			if c.ID.Lane == "a" {
@@ -152,7 +152,7 @@ var settleCases = []testCase{
 		s.Attempt.At = r.now
 		r.mustSettle(one, s)
 		want = append(want, s.Attempt)
-		want[0].Excerpt = nil // only the newest three keep theirs
+		want[0].Excerpt = nil // only the newest three keep their excerpt
 		d := r.mustStand(named("a", "m1"), dispatcher.StatusDelivered)
 		require.Equal(r, want, d.History)
 		require.Equal(r, 4, d.Attempts)
@@ -179,7 +179,7 @@ var settleCases = []testCase{
 			require.Equal(r, want, string(a.Excerpt), "attempt %d", a.Number)
 		}
 	}},
-	{name: "settling what nobody knows changes nothing", run: func(r *rig) {
+	{name: "a settlement of an unknown delivery changes nothing", run: func(r *rig) {
 		r.mustChangeNothing(func() {
 			c := dispatcher.Claimed{ID: named("a", "never"), Attempt: 1}
 			for _, s := range []dispatcher.Settlement{
@@ -194,7 +194,7 @@ var settleCases = []testCase{
 	}},
 }
 
-// lateCases are about settlements by who has lost the lease.
+// lateCases are about settlements of instances that have lost the lease.
 var lateCases = []testCase{
 	{name: "a late failure changes nothing", run: func(r *rig) {
 		c := r.takeOver("a", "m1")
@@ -213,7 +213,7 @@ var lateCases = []testCase{
 		r.mustSettle(two, failure(again, time.Minute))
 		check() // due
 	}},
-	{name: "a late success of what is ready again spares the next attempt", run: func(r *rig) {
+	{name: "a late success of a delivery that is ready again prevents the next attempt", run: func(r *rig) {
 		c := r.takeOver("a", "m1")
 		r.publish("a", "m2")
 		require.Equal(r, []dispatcher.Settled{dispatcher.SettledDone}, r.settle(one, success(c)))
@@ -225,7 +225,7 @@ var lateCases = []testCase{
 		require.Equal(r, start, d.Ended)
 		require.Equal(r, 200, d.LastStatus)
 	}},
-	{name: "a late success of what another attempts holds, whatever the other brings", run: func(r *rig) {
+	{name: "a late success wins over the attempt of the next holder", run: func(r *rig) {
 		others := map[string]func(dispatcher.Claimed) dispatcher.Settlement{
 			"a": success,
 			"b": func(c dispatcher.Claimed) dispatcher.Settlement { return failure(c, time.Minute) },
@@ -252,7 +252,7 @@ var lateCases = []testCase{
 		r.move()
 		r.mustClaimNothing(two)
 	}},
-	{name: "a late success of what waits for its rung ends it at once", run: func(r *rig) {
+	{name: "a late success ends a delivery that waits for its rung", run: func(r *rig) {
 		c := r.takeOver("a", "m1")
 		r.mustSettle(two, failure(r.mustClaim(two, c.ID)[0], time.Minute))
 		r.pass(time.Second)
@@ -263,7 +263,7 @@ var lateCases = []testCase{
 		r.move()
 		r.mustClaimNothing(two)
 	}},
-	{name: "a late success of what has ended changes nothing", run: func(r *rig) {
+	{name: "a late success of an ended delivery changes nothing", run: func(r *rig) {
 		dead := r.takeOver("a", "m1")
 		r.mustSettle(two, death(r.mustClaim(two, dead.ID)[0], dispatcher.ReasonGone))
 		done := r.takeOver("b", "m2")
@@ -278,7 +278,7 @@ var lateCases = []testCase{
 			}
 		})
 	}},
-	{name: "a late success of what is forgotten changes nothing", run: func(r *rig) {
+	{name: "a late success of a forgotten delivery changes nothing", run: func(r *rig) {
 		c := r.takeOver("a", "m1")
 		r.mustSettle(two, success(r.mustClaim(two, c.ID)[0]))
 		r.trim(keepDigests)
@@ -322,7 +322,7 @@ var lateCases = []testCase{
 		r.mustStand(c.ID, dispatcher.StatusDead)
 	}},
 	{name: "an older settlement that is repeated does not settle the next attempt", run: func(r *rig) {
-		// The answer to the first was lost, and meanwhile the same instance has
+		// The answer to the first was lost. Meanwhile the same instance has
 		// claimed the delivery again.
 		r.publish("a", "m1")
 		c := r.mustClaim(one, named("a", "m1"))[0]
@@ -339,7 +339,7 @@ var lateCases = []testCase{
 		r.mustSettle(one, success(again))
 		r.mustStand(c.ID, dispatcher.StatusDelivered)
 	}},
-	{name: "a repeated settlement does not settle what a person asked for since", run: func(r *rig) {
+	{name: "a repeated settlement does not settle an attempt that a person asked for since", run: func(r *rig) {
 		r.publish("a", "m1")
 		c := r.mustClaim(one, named("a", "m1"))[0]
 		r.mustSettle(one, death(c, dispatcher.ReasonExhausted))
@@ -379,12 +379,13 @@ var lateCases = []testCase{
 	}},
 }
 
-// takeOver publishes a message, lets instance one claim it, declares that one
-// dead, and answers what it still believes to hold. The delivery is ready.
+// takeOver publishes a message and lets an instance claim it. It declares that
+// instance dead, and answers the claim that the instance still believes to
+// hold. The delivery is ready.
 func (r *rig) takeOver(lane dispatcher.Lane, id string) dispatcher.Claimed {
 	r.Helper()
-	// A fenced instance claims nothing, so each takeover has a victim of its own
-	// name; who settles late does not matter to the store.
+	// A fenced instance claims nothing, so each takeover has an instance of its
+	// own. The store does not care which instance settles late.
 	victim := "victim-" + r.newID()
 	r.beat(victim)
 	r.publish(lane, id)

@@ -12,7 +12,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// sizeCases are about several partitions and about the limits of what fits.
+// sizeCases are about several partitions and about size limits.
 var sizeCases = []testCase{
 	{name: "a lane always lies in one partition", setup: Setup{Partitions: 4}, run: func(r *rig) {
 		used := map[int]bool{}
@@ -35,7 +35,7 @@ var sizeCases = []testCase{
 		require.Len(r, rec.Deliveries, 8)
 		require.Len(r, r.claimAll(one), 8)
 	}},
-	{name: "no more is leased directly over all partitions than was asked for", setup: Setup{Partitions: 4}, run: func(r *rig) {
+	{name: "no more is leased directly over all partitions than asked for", setup: Setup{Partitions: 4}, run: func(r *rig) {
 		lanes := manyLanes(8)
 		for lease := range 5 {
 			batch := []dispatcher.Entry{
@@ -223,8 +223,9 @@ var sizeCases = []testCase{
 	}},
 }
 
-// mustServeAllAtOnce publishes n messages from each of so many goroutines, every
-// one twice, while as many claim and settle. Each delivery is to be claimed once.
+// mustServeAllAtOnce publishes n messages from each of so many goroutines,
+// every message twice. As many goroutines claim and settle meanwhile. Each
+// delivery must be claimed once.
 func (r *rig) mustServeAllAtOnce(goroutines, n int) {
 	r.Helper()
 	lanes := manyLanes(10)
@@ -278,7 +279,7 @@ func (r *rig) mustServeAllAtOnce(goroutines, n int) {
 	require.Equal(r, map[dispatcher.Status]int64{dispatcher.StatusDelivered: int64(goroutines * n)}, r.stats().Counts)
 }
 
-// manyLanes are n lanes.
+// manyLanes are the names of n lanes.
 func manyLanes(n int) []dispatcher.Lane {
 	lanes := make([]dispatcher.Lane, n)
 	for i := range lanes {

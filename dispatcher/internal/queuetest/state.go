@@ -10,7 +10,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Place is where a delivery lies in a store.
+// Place is where a delivery is in a store.
 type Place string
 
 // The places. A delivery is in exactly one of them.
@@ -18,13 +18,14 @@ const (
 	PlaceDue       Place = "due"
 	PlaceReady     Place = "ready"
 	PlaceLeased    Place = "leased"
-	PlaceBehind    Place = "behind" // and not the first of its set, which is due, ready or leased
+	PlaceBehind    Place = "behind" // not the first of its set, which is due, ready or leased
 	PlaceDone      Place = "done"
 	PlaceDead      Place = "dead"
 	PlaceCancelled Place = "cancelled"
 )
 
-// Waits reports whether something will still happen to a delivery there.
+// Waits reports whether something will still happen to a delivery in that
+// place.
 func (p Place) Waits() bool {
 	return p == PlaceDue || p == PlaceReady || p == PlaceLeased || p == PlaceBehind
 }
@@ -36,7 +37,7 @@ type Found struct {
 	Holder string // the instance, where it is leased
 }
 
-// Mark is what waits to be carried out on a delivery that is ready or leased.
+// Mark is an end that a delivery gets later, since it is ready or leased now.
 type Mark string
 
 // The marks.
@@ -46,23 +47,24 @@ const (
 	MarkDelivered Mark = "d"
 )
 
-// Progress is what a store keeps of a delivery once something happened to it.
+// Progress is what a store keeps of a delivery after its first attempt.
 type Progress struct {
 	Attempts int   // made and settled
 	Base     int   // of them, when its ladder began
 	Deaths   int   // of its holders, since the last settle
 	Status   int   // HTTP status of the last attempt
-	Asked    int64 // 0: nobody asked for the next attempt; 1: it is the first of a new ladder; else ms: the due time that it interrupted
+	Asked    int64 // 0: no person asked for the next attempt; 1: it is the first of a new ladder; else ms: the due time that it interrupted
 	Reason   dispatcher.DeadReason
-	Beside   int // attempts beside its ladder, since that began
+	Beside   int // attempts of this ladder that do not count on it
 
-	Delivered int64 // ms: when it was, before it was sent again; 0: it was not
+	Delivered int64 // ms: the time of the first success, before a resend; 0: there was none
 }
 
-// climbed is how many attempts of its ladder were made, those beside it apart.
+// climbed is the number of attempts that count on its ladder.
 func (p Progress) climbed() int { return p.Attempts - p.Base - p.Beside }
 
-// waitsOn is the time in ms that a person's attempt interrupted; 0 for none.
+// waitsOn is the due time in ms that a person's attempt interrupted; 0 for
+// none.
 func (p Progress) waitsOn() int64 {
 	if p.Asked > 1 {
 		return p.Asked
@@ -73,28 +75,28 @@ func (p Progress) waitsOn() int64 {
 // Stored is what a store keeps of a message.
 type Stored struct {
 	Whole bool                     // false: only its digest is left
-	Lanes map[dispatcher.Lane]bool // named; true: its delivery there is not gone
-	Apart string                   // the name in Bodies of a body that lies apart; empty: it does not
+	Lanes map[dispatcher.Lane]bool // those it names; true: its delivery there is not gone
+	Apart string                   // the name in Bodies of a body that lies apart; empty: it is in the record
 	Key   string                   // hash of its ordering key as Set has it; empty: none
 }
 
-// Set is what stands in line at one destination: the deliveries of an ordering
-// key, or in an ordered lane all of them, under the key OneLine.
+// Set is a line in one lane. It holds the deliveries of an ordering key. An
+// ordered lane has one line for all, under the key OneLine.
 type Set struct {
 	Lane dispatcher.Lane
 	Key  string // 16 hex digits of the key's hash
 }
 
-// OneLine is the key of all that is published to an ordered lane.
+// OneLine is the key of all messages to an ordered lane.
 const OneLine = "*"
 
 // Queued is a place in a Set.
 type Queued struct {
 	ID dispatcher.DeliveryID
-	At int64 // what it is sorted by
+	At int64 // the score
 }
 
-// State is everything a partition keeps.
+// State is everything that a partition keeps.
 type State struct {
 	Found    map[dispatcher.DeliveryID][]Found
 	Ready    map[dispatcher.Lane][]dispatcher.DeliveryID // head first
@@ -102,24 +104,24 @@ type State struct {
 	Behind   map[Set][]Queued                            // the first to go first
 	Marks    map[dispatcher.DeliveryID]Mark
 	Progress map[dispatcher.DeliveryID]Progress
-	History  map[dispatcher.DeliveryID]int // attempts in it
+	History  map[dispatcher.DeliveryID]int // number of attempts in it
 	Messages map[string]Stored
-	Bodies   map[string]bool  // that lie apart; true: staged for a message that did not come yet
-	Seen     map[string]int64 // ms: when the message was cut to its digest
+	Bodies   map[string]bool  // bodies that lie apart; true: staged for a message that has not come yet
+	Seen     map[string]int64 // ms: the time when the message was cut to its digest
 	Lanes    map[dispatcher.Lane]LaneState
 	Counts   map[dispatcher.Status]int64
 	Buried   map[dispatcher.Lane]map[dispatcher.DeadReason]int64
 	Ends     map[string]int64                   // "dead <reason>" and "cancelled -": how many ever ended so
 	Told     map[dispatcher.DeliveryID][]string // ends without an attempt, as the stream tells them
-	AllHeld  bool                               // every lane is
+	AllHeld  bool                               // all lanes are held
 	Now      int64                              // µs: the store's clock
-	Latest   int64                              // µs: the latest that it ever showed; less than Now: it was never set back
+	Latest   int64                              // µs: the latest time that it ever showed; less than Now: it was never set back
 	Fenced   []string
 	Fanned   []string // messages with a list of lanes beside their record
-	Unknown  []string // names of whatever no rule explains
+	Unknown  []string // names of keys that no rule explains
 }
 
-// NewState is a State of nothing.
+// NewState is an empty State.
 func NewState() State {
 	return State{
 		Found:    map[dispatcher.DeliveryID][]Found{},
@@ -140,11 +142,11 @@ func NewState() State {
 	}
 }
 
-// Merged is what a store keeps in all its partitions together.
+// Merged is the state of all partitions together.
 func Merged(states []State) State { return merged(states) }
 
-// merged puts partitions together. A message in several of them is whole where
-// any has it whole.
+// merged puts partitions together. A message in several of them is whole if any
+// has it whole.
 func merged(states []State) State {
 	all := NewState()
 	for _, s := range states {
@@ -182,7 +184,7 @@ func merged(states []State) State {
 	return all
 }
 
-// At is the one place of a delivery; the zero Found where it is in none.
+// At is the one place of a delivery. It is the zero Found where there is none.
 func (s State) At(id dispatcher.DeliveryID) Found {
 	if found := s.Found[id]; len(found) > 0 {
 		return found[0]
@@ -190,8 +192,8 @@ func (s State) At(id dispatcher.DeliveryID) Found {
 	return Found{}
 }
 
-// Status is derived from a delivery's place and mark, as callers see it; empty
-// where it is in none.
+// Status is the status that callers see, by a delivery's place and mark. It is
+// empty where it is in no place.
 func (s State) Status(id dispatcher.DeliveryID) dispatcher.Status {
 	switch s.Marks[id] {
 	case MarkCancelled:
@@ -206,7 +208,7 @@ func (s State) Status(id dispatcher.DeliveryID) dispatcher.Status {
 	return s.placeStatus(id, place)
 }
 
-// placeStatus is the status under which a delivery is counted: a mark changes
+// placeStatus is the status under which a delivery is counted. A mark changes
 // it only once it is carried out.
 func (s State) placeStatus(id dispatcher.DeliveryID, place Place) dispatcher.Status {
 	switch place {
@@ -231,7 +233,7 @@ func (s State) placeStatus(id dispatcher.DeliveryID, place Place) dispatcher.Sta
 	return ""
 }
 
-// String tells everything, a line each and in a fixed order, so that two states
+// String lists everything in a fixed order, one item a line, so that two states
 // can be compared by eye.
 func (s State) String() string {
 	var b strings.Builder
@@ -263,7 +265,7 @@ func tell[K comparable, V any](b *strings.Builder, what string, m map[K]V) {
 	b.WriteString(strings.Join(lines, ""))
 }
 
-// deliveries lists what is in any place, in a fixed order.
+// deliveries lists the deliveries of all places in a fixed order.
 func (s State) deliveries() []dispatcher.DeliveryID { return sortedIDs(s.Found) }
 
 // sortedIDs are the keys of a map in a fixed order, so that failures repeat.

@@ -11,12 +11,12 @@ type LaneState struct {
 	InFlight int
 	Waiting  int
 
-	Known  bool // it has the next seven of its own
+	Known  bool // it has a state of its own: the next seven fields
 	Window int
-	Fails  int   // blamed, in a row
+	Fails  int   // blamed failures in a row
 	Opened int   // how often its breaker opened in a row
-	Until  int64 // ms: nothing is attempted before; 0: no such time
-	Tat    int64 // µs: the rate allows the next attempt; 0: none was made under a rate
+	Until  int64 // ms: no attempt begins before; 0: no such time
+	Tat    int64 // µs: the time when the rate allows the next attempt; 0: none was made under a rate
 	Keys   int   // sets that are not empty
 	Slow   int
 
@@ -24,15 +24,15 @@ type LaneState struct {
 	Limits  dispatcher.LaneLimits
 
 	Listed bool  // it is among the lanes that may be claimed from
-	Weight int   // as which it is listed
+	Weight int   // the weight in its place there
 	Turn   int64 // ms; of equal weight the earlier comes first
-	Parked int64 // ms: it waits for this time; 0: it is not among those that wait
-	Noted  int64 // ms: since when it is noted for trimming; 0: it is not
+	Parked int64 // ms: the time that it waits for; 0: it is not parked
+	Noted  int64 // ms: the time when it was noted for trimming; 0: it is not
 
-	Leads string // origin and tenant of a bare URL's messages; empty: it was made for none
+	Leads string // origin and tenant of a bare URL's messages; empty: it has none
 }
 
-// ended reports whether what waits in the lane is to end.
+// ended reports whether the deliveries of the lane are to end.
 func (l LaneState) ended() bool {
 	return l.Limits.Held == dispatcher.HeldDisabled || l.Limits.Held == dispatcher.HeldDeleted
 }
@@ -49,8 +49,8 @@ func (l LaneState) window(setup Setup) int {
 	return min(l.Window, limit)
 }
 
-// byClock is the lane by a clock in µs. A time that no attempt can have put so
-// far ahead was told by another one, and counts as now.
+// byClock is the lane as read at a time in µs. No attempt can set a time very
+// far ahead. So such a time came from another clock, and counts as now.
 func (l LaneState) byClock(now int64) LaneState {
 	interval := l.Limits.Interval
 	if interval > 0 && l.Tat > now+(9*interval+burst+time.Second).Microseconds() {
@@ -62,8 +62,8 @@ func (l LaneState) byClock(now int64) LaneState {
 	return l
 }
 
-// opens is the ms from which the lane may be claimed from: what its receiver
-// asked for, its breaker and its rate.
+// opens is the ms from which the lane may be claimed from, by its receiver's
+// pause, its breaker and its rate.
 func (l LaneState) opens() int64 {
 	if l.Limits.Interval == 0 {
 		return l.Until
@@ -71,8 +71,8 @@ func (l LaneState) opens() int64 {
 	return max(l.Until, (l.Tat+999)/1000)
 }
 
-// tokens is how many attempts the lane's rate allows at a time in µs; many where
-// it has none.
+// tokens is how many attempts the lane's rate allows at a time in µs. It is a
+// large number without a rate.
 func (l LaneState) tokens(now int64) int {
 	interval := l.Limits.Interval.Microseconds()
 	switch {
@@ -84,8 +84,8 @@ func (l LaneState) tokens(now int64) int {
 	return int((now-countedFrom(l.Tat, now))/interval) + 1
 }
 
-// countedFrom is the time in µs from which tokens count: a lane in use may make
-// up for a burst, an idle one begins anew.
+// countedFrom is the time in µs from which tokens count. A lane in use may make
+// up for a burst. An idle one begins anew.
 func countedFrom(tat, now int64) int64 {
 	if tat < now-idle.Microseconds() {
 		return now

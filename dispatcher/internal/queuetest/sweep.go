@@ -40,7 +40,7 @@ func sweepsPages(r *rig, e ending) {
 	require.Equal(r, map[dispatcher.Status]int64{e.status: n, dispatcher.StatusScheduled: n}, r.stats().Counts)
 }
 
-// sweep sweeps a lane to the end and answers how many it ended.
+// sweep sweeps a lane to the end and answers how many deliveries it ended.
 func (r *rig) sweep(lane dispatcher.Lane) (ended int) {
 	r.Helper()
 	cursor := ""

@@ -18,12 +18,12 @@ var (
 	keepDigests = dispatcher.Keep{
 		Finished: 24 * time.Hour, FinishedMax: 0, SeenMax: 1_000_000, Dead: 720 * time.Hour, DeadMax: 250_000,
 	}
-	// keepNothing forgets whatever has ended by now.
+	// keepNothing forgets all work that has ended.
 	keepNothing = dispatcher.Keep{}
 )
 
 var trimCases = []testCase{
-	{name: "what is young and few stays", run: func(r *rig) {
+	{name: "young and few deliveries stay", run: func(r *rig) {
 		r.endOne("a")
 		r.publish("a", "m1")
 		r.pass(24*time.Hour - time.Millisecond)
@@ -32,7 +32,7 @@ var trimCases = []testCase{
 			require.Equal(r, dispatcher.Trimmed{}, r.trimOnce(keepAll, false))
 		})
 	}},
-	{name: "what is unfinished is never trimmed", run: func(r *rig) {
+	{name: "an unfinished delivery is never trimmed", run: func(r *rig) {
 		r.publish("a", "m1", "m2", "m3")
 		r.mustClaim(one, named("a", "m1"))
 		r.schedule(r.entry("m4", to("a"), delay(365*24*time.Hour)))
@@ -45,7 +45,7 @@ var trimCases = []testCase{
 		require.Equal(r, before.Found, r.State().Found)
 		require.Equal(r, before.Messages, r.State().Messages)
 	}},
-	{name: "what is finished goes at its age, with its id", run: func(r *rig) {
+	{name: "a finished delivery goes at its age, with its id", run: func(r *rig) {
 		id := r.endOne("a")
 		r.pass(24 * time.Hour)
 		got := r.trim(keepAll)
@@ -156,7 +156,7 @@ var trimCases = []testCase{
 			r.mustStand(id, dispatcher.StatusDead)
 		}
 	}},
-	{name: "of the dead some may be too old while the rest are too many", run: func(r *rig) {
+	{name: "some of the dead may be too old while the rest are too many", run: func(r *rig) {
 		keep := keepAll
 		keep.DeadMax = 2
 		old := r.dieOne("a")
@@ -254,7 +254,7 @@ var trimCases = []testCase{
 		require.Empty(r, state.History)
 		require.Empty(r, state.Progress)
 	}},
-	{name: "the least age of those that were cut since there are too many is told", run: func(r *rig) {
+	{name: "a trim tells the least age of those that were cut because they were too many", run: func(r *rig) {
 		keep := keepAll
 		keep.FinishedMax = 2
 		for range 5 {
@@ -272,7 +272,7 @@ var trimCases = []testCase{
 		r.endOne("a")
 		require.Equal(r, time.Millisecond, r.trimOnce(keep, false).CutAge, "it was none at all")
 	}},
-	{name: "each of many partitions keeps as much as all were asked for, while that is little", setup: Setup{Partitions: 128}, run: func(r *rig) {
+	{name: "each of many partitions keeps as much as all were asked for, if that is little", setup: Setup{Partitions: 128}, run: func(r *rig) {
 		keep := dispatcher.Keep{Finished: time.Hour, FinishedMax: 5, SeenMax: 3, Dead: time.Hour, DeadMax: 2}
 		for range 10 {
 			r.pass(time.Second)
@@ -330,7 +330,7 @@ func (r *rig) endOne(lane dispatcher.Lane) dispatcher.DeliveryID {
 	return c.ID
 }
 
-// dieOne publishes a message that is gone at its first attempt.
+// dieOne publishes a message whose first attempt is answered with 410.
 func (r *rig) dieOne(lane dispatcher.Lane) dispatcher.DeliveryID {
 	r.Helper()
 	c := r.takeNew(lane)
@@ -353,7 +353,8 @@ func (r *rig) succeedMany(lane dispatcher.Lane, n int) {
 	}
 }
 
-// mustBeForgotten fails the case if anything of a delivery's message can be seen.
+// mustBeForgotten fails the case if a reader can see anything of a delivery's
+// message.
 func (r *rig) mustBeForgotten(id dispatcher.DeliveryID) {
 	r.Helper()
 	_, err := r.Queue.Read(r.ctx, id.Message)

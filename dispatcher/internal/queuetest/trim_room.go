@@ -8,7 +8,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// roomLeaves is how old a message has to be before room is made of it.
+// roomLeaves is the age that a message must have before a trim for room takes
+// it.
 const roomLeaves = time.Minute
 
 var roomCases = []testCase{
@@ -48,7 +49,7 @@ var roomCases = []testCase{
 		r.mustStand(young, dispatcher.StatusDelivered)
 		require.Zero(r, r.trimOnce(keepAll, true))
 	}},
-	{name: "room takes what has just ended of an old message, past young ones", run: func(r *rig) {
+	{name: "room takes a delivery that has just ended, if its message is old, and leaves young messages", run: func(r *rig) {
 		r.publish("b", "old")
 		r.schedule(r.entry("cancelled", to("b"), delay(time.Hour)))
 		c := r.mustClaim(one, named("b", "old"))[0]
@@ -62,7 +63,7 @@ var roomCases = []testCase{
 		require.Equal(r, 1, r.trimOnce(keepAll, true).Finished, "though a delivered one ended before")
 		r.mustStand(young, dispatcher.StatusDelivered)
 	}},
-	{name: "room that is made again and again comes to an end", run: func(r *rig) {
+	{name: "making room again and again comes to an end", run: func(r *rig) {
 		r.succeedMany("a", 40)
 		r.dieOne("a")
 		r.pass(roomLeaves)

@@ -10,11 +10,12 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// hintWait bounds a wait for a hint that must come. It takes well under a ms.
+// hintWait is the longest wait for a hint that must come. It takes well under a
+// ms.
 const hintWait = 20 * time.Second
 
 var wakeCases = []testCase{
-	{name: "a watch begins with lost, since hints may have gone by", run: func(r *rig) {
+	{name: "a watch begins with a gap, since hints may have been missed", run: func(r *rig) {
 		r.watch(two)
 	}},
 	{name: "others are told of work at once and for later", run: func(r *rig) {
@@ -33,9 +34,9 @@ var wakeCases = []testCase{
 		r.publish("light", "m2")
 		require.Equal(r, 0, w.next().Weight)
 	}},
-	{name: "nobody is told what it did itself", run: func(r *rig) {
+	{name: "an instance is not told of its own changes", run: func(r *rig) {
 		w := r.watch(one)
-		r.publish("a", "m1") // by one
+		r.publish("a", "m1") // published by one
 		_, _, err := r.Queue.Schedule(r.ctx, two, 0, 0, []dispatcher.Entry{r.entry("m2", to("b"), delay(time.Minute))})
 		require.NoError(r, err)
 		h := w.next()
@@ -46,7 +47,7 @@ var wakeCases = []testCase{
 		r.publish("a", "m1")
 		require.Equal(r, r.setup.weight(4, 0), w.next().Weight)
 	}},
-	{name: "a rung, a handed back one and a takeover are told too", run: func(r *rig) {
+	{name: "a hint tells of a rung, of a delivery that is handed back, and of a takeover", run: func(r *rig) {
 		r.publish("a", "m1", "m2", "m3")
 		claimed := r.claim(one, 64)
 		w := r.watch(two)
@@ -81,7 +82,7 @@ var wakeCases = []testCase{
 	}},
 }
 
-// watcher collects what one instance is told.
+// watcher collects the hints of one instance.
 type watcher struct {
 	r     *rig
 	hints chan dispatcher.Hint
@@ -89,7 +90,8 @@ type watcher struct {
 	stop  context.CancelFunc
 }
 
-// watch begins to listen for an instance and returns once it does.
+// watch begins to listen for an instance. It returns when the subscription is
+// active.
 func (r *rig) watch(by string) *watcher { return r.watchOn(r.Queue, by) }
 
 func (r *rig) watchOn(q dispatcher.Queue, by string) *watcher {

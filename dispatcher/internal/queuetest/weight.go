@@ -135,13 +135,13 @@ var weightCases = []testCase{
 		require.Empty(r, r.claimWith(one, 64, 32))
 		require.Len(r, r.claimWith(one, 64, 33), 1)
 	}},
-	{name: "of very many permits the last sixteenth is not for a lane that hangs", setup: Setup{Permits: 4096}, run: func(r *rig) {
+	{name: "the last sixteenth of very many permits is not for a lane that hangs", setup: Setup{Permits: 4096}, run: func(r *rig) {
 		r.fallSilent("a")
 		r.publishMany("a", 1)
 		require.Empty(r, r.claimWith(one, 64, 256))
 		require.Len(r, r.claimWith(one, 64, 258), 1, "a weight is as fine as two of them")
 	}},
-	{name: "of very many permits the very last is for a quick lane", setup: Setup{Permits: 4096}, run: func(r *rig) {
+	{name: "the very last of very many permits is for a quick lane", setup: Setup{Permits: 4096}, run: func(r *rig) {
 		r.succeed("a")
 		r.publishMany("a", 1)
 		require.Len(r, r.claimWith(one, 64, 1), 1)
@@ -213,7 +213,7 @@ var weightCases = []testCase{
 		}
 		r.publishMany("a", 256)
 		held := map[string]int{}
-		for more := true; more; { // each takes a few in turn, as they would beside each other
+		for more := true; more; { // each takes a few in turn, as instances that run side by side do
 			more = false
 			for _, name := range []string{one, two, "three", "four"} {
 				n := len(r.claimWith(name, min(4, 64-held[name]), 64-held[name]))
@@ -229,7 +229,7 @@ var weightCases = []testCase{
 		require.Empty(r, r.claimWith(one, 16, 1), "a sixteenth of its permits is not for what hangs")
 		require.Len(r, r.claimWith(one, 16, 2), 1)
 	}},
-	{name: "a lane that stands first by the shares of before hides no light one", setup: Setup{Permits: 64, Total: 1024}, run: func(r *rig) {
+	{name: "a lane that is first by outdated shares does not hide a lighter one", setup: Setup{Permits: 64, Total: 1024}, run: func(r *rig) {
 		r.fallSilent("b")
 		for range 62 {
 			r.succeed("a")
@@ -242,7 +242,7 @@ var weightCases = []testCase{
 		require.Equal(r, ids("b", "m1"), claimedIDs(r.claimWith(one, 1, 20)))
 		require.Equal(r, r.setup.weight(0, held), r.State().Lanes["a"].Weight, "it was placed anew")
 	}},
-	{name: "of lanes that stand first by the shares of before each call places sixteen anew", setup: Setup{Permits: 64, Total: 4096}, run: func(r *rig) {
+	{name: "each call places sixteen lanes anew that are first by outdated shares", setup: Setup{Permits: 64, Total: 4096}, run: func(r *rig) {
 		lane := func(i int) dispatcher.Lane { return dispatcher.Lane(fmt.Sprintf("quick%02d", i)) }
 		for i := range 17 {
 			r.succeed(lane(i))
@@ -263,7 +263,7 @@ var weightCases = []testCase{
 		require.Equal(r, 16, hints[0].Placed, "which says that another claim may find more")
 		require.Equal(r, ids("new", "m1"), claimedIDs(r.claimWith(one, 1, 3)))
 	}},
-	{name: "the permits of an instance that was taken over from count no more", run: func(r *rig) {
+	{name: "the permits of a dead instance do not count any more", run: func(r *rig) {
 		r.join(one, 128)
 		r.join("three", 896)
 		r.publish("a", "m1", "m2")
@@ -293,7 +293,7 @@ var weightCases = []testCase{
 		r.publish("b", "m3")
 		r.mustClaim(one, named("b", "m3"))
 	}},
-	{name: "among equals the one whose turn is longest ago comes first", run: func(r *rig) {
+	{name: "among equal lanes the one with the oldest turn comes first", run: func(r *rig) {
 		for _, lane := range []dispatcher.Lane{"c", "a", "b"} {
 			r.pass(time.Second)
 			r.publish(lane, "1-"+string(lane), "2-"+string(lane), "3-"+string(lane))
@@ -320,7 +320,7 @@ var weightCases = []testCase{
 		}
 		require.Equal(r, "aaaaaaaabbbbbbbbaaaaaaaabbbbbbbbaaaa", lanes)
 	}},
-	{name: "a lane at its window makes room for those behind it", run: func(r *rig) {
+	{name: "a lane with a full window does not hold the others", run: func(r *rig) {
 		r.publishMany("a", 8)
 		r.pass(time.Second)
 		r.publishMany("b", 8)
@@ -338,7 +338,7 @@ var weightCases = []testCase{
 		r.publish("fresh", "m1")
 		r.mustClaim(one, named("fresh", "m1"))
 	}},
-	{name: "a settled one gives its place in the window to the next", run: func(r *rig) {
+	{name: "a settled delivery frees a slot of the window", run: func(r *rig) {
 		r.publish("a", "m1", "m2", "m3")
 		claimed := r.claim(one, 64)
 		require.Len(r, claimed, 2)

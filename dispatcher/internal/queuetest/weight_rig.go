@@ -9,9 +9,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// mustReachAll fails the case unless a lane never seen, and one that hung, have
-// their turn while a quick one has more waiting than can be sent. Each round
-// ends the attempt that is under way for longest.
+// mustReachAll fails the case unless two lanes have their turn beside a quick
+// lane that has more work than can be sent. One was never seen, the other one
+// hung. Each round ends the oldest attempt.
 func (r *rig) mustReachAll() {
 	r.Helper()
 	for range 6 {
@@ -39,7 +39,7 @@ func (r *rig) mustReachAll() {
 	require.NotEmpty(r, r.State().Ready["busy"], "there was always more for the quick lane")
 }
 
-// leaveOthers lets the other instances go, with all their permits.
+// leaveOthers lets the other instances leave, with all their permits.
 func (r *rig) leaveOthers() {
 	r.Helper()
 	require.NoError(r, r.Queue.Leave(r.ctx, others))
@@ -81,7 +81,7 @@ func (r *rig) publishMany(lane dispatcher.Lane, n int) {
 	r.publish(lane, names...)
 }
 
-// newID is an id not used before in this case, above those before it.
+// newID is an id that is new in this case and above the others.
 func (r *rig) newID() string {
 	r.serial++
 	return fmt.Sprintf("n%05d", r.serial)

@@ -6,13 +6,13 @@ import (
 
 type callerKey struct{}
 
-// WithCaller says who asks for what is done with ctx: the name of an API key.
-// It is kept with what that holds, for people to ask.
+// WithCaller notes in ctx the name of the API key whose call this is. It is kept
+// with the lanes that the call holds, so that people can look it up.
 func WithCaller(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, callerKey{}, name)
 }
 
-// CallerOf is who asks; empty: nobody does.
+// CallerOf is the name of the API key whose call this is; empty: it is no call.
 func CallerOf(ctx context.Context) string {
 	name, _ := ctx.Value(callerKey{}).(string)
 	return name

@@ -41,10 +41,10 @@ type Endpoint struct {
 	Paused   bool      // deliveries are made and held
 	Disabled bool      // deliveries are recorded as dead, unattempted
 	Gone     bool      // it is disabled since its receiver answered 410
-	HeldBy   string    // who paused or disabled it: a key's name; empty: it is neither, or nobody asked for it
-	HeldAt   time.Time // when; zero: it is neither
+	HeldBy   string    // name of the key that paused or disabled it; empty: it is neither, or no key did
+	HeldAt   time.Time // since when; zero: it is neither
 
-	Since int64 // version of the last change of its URL, or resume: what was called before then says nothing of it
+	Since int64 // version of its last change of URL, or resume: an answer to an earlier version says nothing of it
 
 	CreatedAt, UpdatedAt time.Time // by the queue's clock, whole ms
 }
@@ -93,7 +93,7 @@ type PublicKeyPage struct {
 // IsEndpoint reports whether a lane is an endpoint's.
 func (l Lane) IsEndpoint() bool { return strings.HasPrefix(string(l), EndpointPrefix) }
 
-// Limits are what the endpoint's lane has to know.
+// Limits are the part of the endpoint that its lane keeps a copy of.
 func (e *Endpoint) Limits() LaneLimits {
 	l := LaneLimits{Version: e.Version, MaxInFlight: e.MaxInFlight, Interval: e.Rate.Interval(), Ordered: e.Ordered, By: e.HeldBy}
 	switch {
@@ -105,7 +105,7 @@ func (e *Endpoint) Limits() LaneLimits {
 	return l
 }
 
-// NoteHold keeps who holds the endpoint since when, where that is another than before.
+// NoteHold records the key that holds the endpoint, and since when, where that changed.
 func (e *Endpoint) NoteHold(before *Endpoint, by string, at time.Time) {
 	switch {
 	case !e.Paused && !e.Disabled:
@@ -116,8 +116,8 @@ func (e *Endpoint) NoteHold(before *Endpoint, by string, at time.Time) {
 	}
 }
 
-// Same reports whether o is what was asked for. A secret counts where one was
-// asked for; what the operator did to it since does not.
+// Same reports whether o is what e asks for. A secret counts where one was asked
+// for. Whether o was paused or disabled since does not count.
 func (e *Endpoint) Same(o *Endpoint) bool {
 	sameLadder := e.Ladder == o.Ladder || e.Ladder != nil && o.Ladder != nil && e.Ladder.String() == o.Ladder.String()
 	sameSecret := len(e.Secrets) == 0 || len(o.Secrets) > 0 && e.Secrets[0].Secret.Equal(o.Secrets[0].Secret)
@@ -148,8 +148,8 @@ func (e *Endpoint) Matches(topic string) bool {
 	return false
 }
 
-// MatchTopic reports whether a topic is one that a pattern means: the same
-// words, or where the last word of the pattern is *, the same words before it
+// MatchTopic reports whether a pattern matches a topic: they have the same words.
+// Where the last word of the pattern is *, the topic has the same words before it
 // and at least one more.
 func MatchTopic(pattern, topic string) bool {
 	if pattern == "*" {
@@ -179,7 +179,7 @@ type EndpointView struct {
 	LaneCount
 }
 
-// TestResult is what came of a message sent to an endpoint to try it.
+// TestResult is the result of a test message to an endpoint.
 type TestResult struct {
 	MessageID string
 	Attempt   Attempt

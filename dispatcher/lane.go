@@ -31,12 +31,12 @@ type LaneLimits struct {
 	// Name is no limit, and empty mostly: what a bare URL's lane is for, as
 	// URLLaneName tells it, where it may be held before its first message.
 	Name string
-	// By is no limit either: who holds it, a key's name; empty: System.
+	// By is no limit either: the name of the key that holds the lane; empty: System.
 	By string
 }
 
-// System is who holds a lane that nobody asked to hold: a receiver that answered
-// 410, or a repair.
+// System holds a lane that no key asked to hold: its receiver answered 410, or a
+// repair did it.
 const System = "system"
 
 // LaneCount is what a lane has at a moment.
@@ -55,7 +55,7 @@ type LaneState struct {
 	LaneCount
 	Known  bool      // something was published to it, or somebody held it
 	Since  time.Time // it is held; zero: it is not, or that is not known
-	By     string    // who holds it: a key's name, or System; empty: it is not held
+	By     string    // name of the key that holds it, or System; empty: it is not held
 	Gone   bool      // its endpoint is disabled since its receiver answered 410
 	All    *HeldLane // why and since when all lanes are; nil: they are not
 	Limit  LaneWhy   // what an attempt has to wait for: WhyRetryAfter, WhyRate, WhySealed or WhyMissing; empty: nothing
@@ -167,9 +167,9 @@ type Laner interface {
 	// turn, a batch from cursor on ("" at first), and answers the next cursor,
 	// "" at the end. What it does not reach is ended when its time comes.
 	Sweep(ctx context.Context, by string, lane Lane, cursor string) (ended int, next string, hints []Hint, err error)
-	// ForgetLane takes away the limits of a lane that nobody's endpoint has, if
-	// they are still of that version, were made at least age ago, and nothing is
-	// in the lane. It reports whether it did.
+	// ForgetLane takes away the limits of a lane without an endpoint. They must
+	// still be of that version and made at least age ago, and the lane must be
+	// empty. It reports whether it did.
 	ForgetLane(ctx context.Context, by string, copied LaneVersion, age time.Duration) (forgotten bool, err error)
 	// HeldLanes reads a page of the lanes of a partition that are held, but not
 	// AllLanes. One may come twice. next is empty at the end.

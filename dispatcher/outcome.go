@@ -44,8 +44,8 @@ type Outcome struct {
 	Pause   time.Duration // the receiver wants its lane left alone so long
 }
 
-// Judge says what an answer means. It is a pure function: no clock, no chance,
-// no network.
+// Judge says what an answer means. It is a pure function: no clock, no random
+// numbers, no network.
 func Judge(c Case) Outcome {
 	o := Outcome{Status: c.Answer.Status}
 	o.Class, o.Error = fault(c.Answer, c.Success)
@@ -68,9 +68,9 @@ func Judge(c Case) Outcome {
 	return o
 }
 
-// blamed reports whether a failure says that the receiver is in trouble: it
-// gave no answer, or a 5xx. That it wants less, or nothing of the kind, is an
-// answer of one that works; what never left us is not its fault.
+// blamed reports whether a failure says that the receiver is in trouble: it gave
+// no answer, or a 5xx. Any other status comes from a receiver that works. An attempt
+// that never left this host is not its fault.
 func blamed(class Class, status int) bool {
 	switch class {
 	case ClassStatus, ClassBody:
@@ -147,9 +147,10 @@ func next(c Case, pause time.Duration) (Verdict, time.Duration, DeadReason) {
 	return Retry, wait, ""
 }
 
-// waitOn finds how long the rung is that a person's attempt interrupted: the
-// queue has its delivery wait on until the same time, and that long only where
-// the time has passed by then. One that was never attempted waited on no rung.
+// waitOn finds the wait after a failed attempt that a person asked for. The queue
+// has the delivery wait until the time that it waited for before. The length of
+// that rung counts only where the time has passed by then. A delivery that was
+// never attempted waited on no rung.
 func waitOn(c Case, pause time.Duration) (Verdict, time.Duration, DeadReason) {
 	l := c.Ladder.Cut(c.MaxAttempts)
 	wait, _ := l.Next(min(c.Rung-1, l.Len())) // it may be shorter than it was
@@ -210,9 +211,9 @@ const (
 )
 
 // Excerpt copies the first n bytes of an answer's body, with our own signatures
-// masked: receivers that echo the request give them back, whole or cut, and
-// escaped as JSON, HTML or a URL would. own holds signatures, or the values of
-// signature headers: each is taken apart at spaces and commas.
+// masked. Receivers that echo the request give them back, whole or cut, and
+// escaped as in JSON, HTML or a URL. own holds signatures, or the values of
+// signature headers: each is split at spaces and commas.
 func Excerpt(body []byte, n int, own []string) []byte {
 	if n <= 0 || len(body) == 0 {
 		return nil

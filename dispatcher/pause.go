@@ -10,7 +10,7 @@ import (
 
 // Lane is the lane that a destination means: a lane, an endpoint's id or uid, a
 // URL, which means the lane of its origin and of tenant, or * for all.
-// ErrNoEndpoint says that a uid is nobody's.
+// ErrNoEndpoint says that no endpoint has that uid.
 func (r *Registry) Lane(ctx context.Context, destination, tenant string) (Lane, error) {
 	lane, _, err := r.laneAndName(ctx, destination, tenant)
 	return lane, err
@@ -58,14 +58,14 @@ func (r *Registry) namedLane(ctx context.Context, destination string) (Lane, err
 	return Lane(id), err
 }
 
-// Pause holds a destination, of which a URL means that of tenant: what comes
-// for it waits.
+// Pause holds a destination: new deliveries to it wait. A URL means the lane of
+// tenant.
 func (r *Registry) Pause(ctx context.Context, destination, tenant string) (LaneState, error) {
 	return r.hold(ctx, destination, tenant, true)
 }
 
-// Resume lets a destination go on, whatever held it: a pause, being disabled,
-// its breaker, or a Retry-After.
+// Resume lets a destination go on, whatever held it: a pause, being disabled, its
+// breaker, or a Retry-After.
 func (r *Registry) Resume(ctx context.Context, destination, tenant string) (LaneState, error) {
 	return r.hold(ctx, destination, tenant, false)
 }
@@ -102,12 +102,12 @@ func (r *Registry) hold(ctx context.Context, destination, tenant string, held bo
 	} else {
 		states, err = []LaneState{{Lane: lane}}, fmt.Errorf("read lane %s: %w", lane, err)
 	}
-	r.tellHeld(ctx, &states[0], held) // it is done, whatever could be read of it
+	r.tellHeld(ctx, &states[0], held) // the change is made, even where its state could not be read
 	return states[0], err
 }
 
-// tellHeld logs that somebody paused a lane, or let it go on. Its URL is without
-// the parts that may be secret.
+// tellHeld logs that a lane was paused or resumed. Its URL has no part that may be
+// secret.
 func (r *Registry) tellHeld(ctx context.Context, s *LaneState, held bool) {
 	text := "lane resumed"
 	switch {
@@ -135,8 +135,8 @@ func (r *Registry) PausedLanes(ctx context.Context) ([]LaneState, int, error) {
 	return states, total, errors.Join(err, r.TellURLs(ctx, states))
 }
 
-// checkLane says ErrNoLane of a lane that is named by itself and is not
-// there. A URL and an endpoint may be held before their first message.
+// checkLane answers ErrNoLane for an unknown lane that was named by itself. A URL and
+// an endpoint may be held before their first message.
 func (r *Registry) checkLane(ctx context.Context, lane Lane, destination string) error {
 	if string(lane) != destination || lane == AllLanes || lane.IsEndpoint() {
 		return nil
@@ -185,18 +185,18 @@ func (r *Registry) TellURLs(ctx context.Context, states []LaneState) error {
 	return nil
 }
 
-// setLimits writes what a lane has to know.
+// setLimits writes the limits that a lane keeps.
 func (r *Registry) setLimits(ctx context.Context, lane Lane, l LaneLimits, clear bool) (LaneCount, error) {
 	count, hints, err := r.Queue.Limit(ctx, r.Name(), lane, l, clear)
 	r.Answered(hints...)
 	if err != nil {
-		r.PollSoon() // it may be done, and nobody here was told what is ready now
+		r.PollSoon() // it may be done, and its answer with what is ready now was lost
 	}
 	return count, err
 }
 
-// limit is setLimits where nobody waits for the answer: what fails is found out
-// again.
+// limit is setLimits without a caller that waits. A failure is only logged: the next
+// claim finds the old limits again.
 func (r *Registry) limit(ctx context.Context, lane Lane, l LaneLimits, clear bool) {
 	_, err := r.setLimits(ctx, lane, l, clear)
 	r.Outages.report("limit", err)

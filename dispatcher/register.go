@@ -67,15 +67,15 @@ func (r *Registry) CreateEndpoint(ctx context.Context, e *Endpoint) (view Endpoi
 		switch {
 		case !errors.Is(err, ErrTaken):
 			return EndpointView{}, false, fmt.Errorf("create endpoint: %w", err)
-		case taken != nil && taken.ID != e.ID: // somebody was quicker with that uid
+		case taken != nil && taken.ID != e.ID: // another call took that uid first
 			return r.sameEndpoint(ctx, asked, taken)
 		}
 	}
 	return EndpointView{}, false, fmt.Errorf("create endpoint: %w", ErrTaken)
 }
 
-// unmade takes the lane's limits away again where it is sure that no endpoint
-// was made. Where that is not sure they stay, and the finisher finds them.
+// unmade takes the lane's limits away again where it is certain that no endpoint
+// was made. Otherwise they stay, and the finisher finds them.
 func (r *Registry) unmade(ctx context.Context, e, taken *Endpoint, err error) {
 	if errors.Is(err, ErrUnavailable) || taken != nil && taken.ID == e.ID {
 		return // it may be there, or is
@@ -175,15 +175,14 @@ func stateOf(e *Endpoint, lane LaneState) EndpointState {
 	return lane.State()
 }
 
-// ChangeEndpoint has change made to an endpoint, on a copy, and once more where
-// somebody else was quicker. What waits goes by what it is then.
+// ChangeEndpoint applies change to a copy of an endpoint and stores it, and does so
+// again where another change came first. Waiting deliveries use the new version.
 func (r *Registry) ChangeEndpoint(ctx context.Context, name string, change func(*Endpoint) error) (EndpointView, error) {
 	return r.changeEndpoint(ctx, name, change, false)
 }
 
-// changeEndpoint makes a change; with clear it is a resume. Then the lane's
-// breaker is closed too, and what its receiver asked to wait for is forgotten,
-// as after another URL.
+// changeEndpoint makes a change; with clear it is a resume. As after a change of
+// URL, the lane's breaker is closed too, and a Retry-After is forgotten.
 func (r *Registry) changeEndpoint(ctx context.Context, name string, change func(*Endpoint) error, clear bool) (EndpointView, error) {
 	var e *Endpoint
 	var was bool
@@ -328,9 +327,8 @@ func (r *Registry) DisableGone(called *Endpoint) {
 	})
 }
 
-// says reports whether what the receiver answered to called is a reason to
-// disable the endpoint as it is now: it has the same URL still, and neither that
-// nor a resume came since.
+// says reports whether a 410 to called is a reason to disable the endpoint as it is
+// now: it still has the same URL, and neither that nor a resume came since.
 func says(called, now *Endpoint) bool {
 	return !now.Disabled && now.URL == called.URL && called.Version >= now.Since
 }

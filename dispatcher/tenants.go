@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Bounds of one call about the other tenants of an origin, which looks at the
-// names of all lanes: a tenth of a second of reads for tenantNames, and as long
-// for the scripts of tenantLanes. It ends behind the page that reaches one.
+// Bounds of one call about the other tenants of an origin, which reads the names of
+// all lanes. Reading tenantNames takes a tenth of a second, and so do the scripts of
+// tenantLanes. The call ends behind the page that reaches one of them.
 const (
 	tenantNames = 100_000
 	tenantLanes = 1000
@@ -105,7 +105,7 @@ func (r *Registry) eachTenant(ctx context.Context, w *tenantWalk) (found OtherTe
 			return found, ctx.Err()
 		}
 		if err != nil {
-			found.Failed++ // the other partitions are no worse for it
+			found.Failed++ // the other partitions can still be read
 			next = ""
 		}
 		looked += len(page)

@@ -171,9 +171,9 @@ func numeric(label string) bool {
 	return ok && strings.Trim(hex, "0123456789abcdef") == ""
 }
 
-// Passed remembers URLs that passed all limits, which must stay what they are:
-// most messages go where others went, and to read a URL and judge its host is
-// the dearest part of looking at a message.
+// Passed remembers URLs that passed all limits of one Policy, which must not change.
+// Most messages go where others went, and parsing a URL and judging its host is the
+// most expensive part of validating a message.
 type Passed struct {
 	mu    sync.RWMutex // guards known
 	known map[string]struct{}

@@ -63,9 +63,9 @@ func stallOf(dest *Destination) LaneWhy {
 type fitness uint8
 
 const (
-	blocked fitness = iota // not now; the lane knows why by now
+	blocked fitness = iota // not now; the lane was told why
 	fits                   // they may
-	stalled                // nobody can tell why not: its endpoint can't be read, or is not there
+	stalled                // not for a while: the endpoint can't be read, or is not there
 )
 
 // endpointsOf are the ids of the endpoints whose deliveries these are.
@@ -99,9 +99,9 @@ func (r *Registry) refresh(ctx context.Context, leased []Claimed, found map[stri
 	return err
 }
 
-// fit judges a lane, and tells it what it did not know. That an endpoint is not
-// there means that it was deleted only where that is noted: a store that lost
-// it, or does not have it yet, ends nothing.
+// fit judges a lane, and gives it newer limits. A missing endpoint counts as deleted
+// only where its end is noted: a store that lost it, or does not have it yet, ends
+// no delivery.
 func (r *Registry) fit(ctx context.Context, c Claimed, dest *Destination) fitness {
 	if dest == nil {
 		end, err := r.end(ctx, c.ID.Lane)

@@ -54,11 +54,10 @@ func (e doctorFlags) run(cmd *cobra.Command, s stage) error {
 	if err != nil {
 		return usageError{err}
 	}
-	if read.RedisURL == "" && read.DataDir == "" {
-		return usagef("neither REDIS_URL nor DATA_DIR is set: where does the project lie?")
+	o, err := storeOptions(cmd, read, found, "where does the project lie?")
+	if err != nil {
+		return err
 	}
-	o := options(read, found)
-	o.Log = newLog(read, found, cmd.ErrOrStderr())
 	var r reporter = &textReport{out: cmd.OutOrStdout(), fix: e.fix}
 	if e.asJSON {
 		r = &jsonReport{out: cmd.OutOrStdout()}
@@ -69,7 +68,7 @@ func (e doctorFlags) run(cmd *cobra.Command, s stage) error {
 		}
 	}
 	d := &diagnosis{reporter: r}
-	out, err := app.Doctor(cmd.Context(), o, e.fix, d.hear, d.tell)
+	out, err := app.Doctor(cmd.Context(), o, e.fix, d.onStore, d.onFinding)
 	if err != nil {
 		return err
 	}
@@ -109,7 +108,7 @@ type diagnosis struct {
 	lacking, left, curable int // needed of the store; findings; those of them that --fix repairs
 }
 
-func (d *diagnosis) hear(i dispatcher.StoreInfo) {
+func (d *diagnosis) onStore(i dispatcher.StoreInfo) {
 	for _, c := range i.Checks {
 		if c.Needed && c.Holds == dispatcher.No {
 			d.lacking++
@@ -118,7 +117,7 @@ func (d *diagnosis) hear(i dispatcher.StoreInfo) {
 	d.store(i)
 }
 
-func (d *diagnosis) tell(f app.Finding) {
+func (d *diagnosis) onFinding(f app.Finding) {
 	if !f.Fixed {
 		d.left++
 		if f.Cure != "" {
@@ -192,12 +191,8 @@ type diagnosisJSON struct {
 	Durable    string        `json:"durable"`
 	WouldLose  string        `json:"would_lose"`
 	Checks     []checkJSON   `json:"checks"`
-	Findings   []findingJSON `json:"findings"`
-	Partitions int           `json:"partitions"`
-	Messages   int           `json:"messages"`
-	Lanes      int           `json:"lanes"`
-	Repaired   int           `json:"repaired"`
-	Unjudged   int           `json:"unjudged"`
+	Findings   []app.Finding `json:"findings"`
+	app.Examined
 }
 
 type checkJSON struct {
@@ -207,19 +202,10 @@ type checkJSON struct {
 	Detail string `json:"detail"`
 }
 
-type findingJSON struct {
-	Kind      string `json:"kind"`
-	Partition int    `json:"partition"`
-	Subject   string `json:"subject"`
-	What      string `json:"what"`
-	Cure      string `json:"cure"`
-	Repaired  bool   `json:"repaired"`
-}
-
 func (r *jsonReport) store(i dispatcher.StoreInfo) {
 	r.text = diagnosisJSON{
 		Kind: i.Kind, Version: i.Version, Mode: i.Mode, Nodes: i.Nodes, Durability: i.Durability.String(),
-		Durable: i.Durable.String(), WouldLose: i.Loses, Checks: []checkJSON{}, Findings: []findingJSON{},
+		Durable: i.Durable.String(), WouldLose: i.Loses, Checks: []checkJSON{}, Findings: []app.Finding{},
 	}
 	for _, c := range i.Checks {
 		r.text.Checks = append(r.text.Checks, checkJSON{c.Name, c.Holds.String(), c.Needed, c.Detail})
@@ -227,11 +213,10 @@ func (r *jsonReport) store(i dispatcher.StoreInfo) {
 }
 
 func (r *jsonReport) finding(f app.Finding) {
-	r.text.Findings = append(r.text.Findings, findingJSON{f.Kind, f.Partition, f.Subject, f.What, f.Cure, f.Fixed})
+	r.text.Findings = append(r.text.Findings, f)
 }
 
 func (r *jsonReport) end(out app.Examined) error {
-	t := &r.text
-	t.Partitions, t.Messages, t.Lanes, t.Repaired, t.Unjudged = out.Partitions, out.Messages, out.Lanes, out.Fixed, out.Unjudged
-	return printJSON(r.out, t)
+	r.text.Examined = out
+	return printJSON(r.out, r.text)
 }

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -54,66 +57,207 @@ func oneEndpoint(cmd *cobra.Command, args []string) error {
 // endpointCall is one call about one endpoint, which answers how it stands then.
 type endpointCall func(c *client.Client, ctx context.Context, name string) (wire.EndpointView, error)
 
-// onEndpoint finishes a command that makes one call about one endpoint and
-// shows what came of it.
-func onEndpoint(s stage, cmd *cobra.Command, call endpointCall) *cobra.Command {
-	var to clientFlags
-	var asJSON bool
+// on makes the call what cmd runs.
+func (call endpointCall) on(cmd *cobra.Command, s stage) *cobra.Command {
 	cmd.Args = oneEndpoint
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := to.client()
-		if err != nil {
-			return err
-		}
-		e, err := call(c, cmd.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		return showEndpoint(cmd.OutOrStdout(), e, asJSON)
-	}
-	to.add(cmd, s)
-	addJSON(cmd, &asJSON)
-	return cmd
-}
-
-func addJSON(cmd *cobra.Command, asJSON *bool) {
-	cmd.Flags().BoolVar(asJSON, "json", false, "print the answer as JSON")
+	return apiCall[wire.EndpointView]{
+		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.EndpointView, error) {
+			return call(c, cmd.Context(), args[0])
+		},
+		text: printEndpoint,
+	}.on(cmd, s)
 }
 
 func newEndpointsGet(s stage) *cobra.Command {
-	return onEndpoint(s, &cobra.Command{
+	return endpointCall((*client.Client).Endpoint).on(&cobra.Command{
 		Use:     "get <endpoint>",
 		Short:   "Show an endpoint",
 		Long:    `Shows an endpoint and how it stands. Its secret is not part of it.`,
 		Example: `  hookladder endpoints get shop-42`,
-	}, (*client.Client).Endpoint)
+	}, s)
 }
 
 func newEndpointsPause(s stage) *cobra.Command {
-	return onEndpoint(s, &cobra.Command{
+	return endpointCall((*client.Client).PauseEndpoint).on(&cobra.Command{
 		Use:     "pause <endpoint>",
 		Short:   "Hold an endpoint: what is due waits",
 		Long:    `Holds an endpoint. What is published for it is kept and waits until it is resumed.`,
 		Example: `  hookladder endpoints pause shop-42`,
-	}, (*client.Client).PauseEndpoint)
+	}, s)
 }
 
 func newEndpointsResume(s stage) *cobra.Command {
-	return onEndpoint(s, &cobra.Command{
+	return endpointCall((*client.Client).ResumeEndpoint).on(&cobra.Command{
 		Use:   "resume <endpoint>",
 		Short: "Let an endpoint go on, paused or disabled",
 		Long: `Lets an endpoint go on that was paused or disabled. Its breaker is closed, and
 what it asked for with Retry-After is forgotten.`,
 		Example: `  hookladder endpoints resume shop-42`,
-	}, (*client.Client).ResumeEndpoint)
+	}, s)
 }
 
-func showEndpoint(out io.Writer, e wire.EndpointView, asJSON bool) error {
-	if asJSON {
-		return printJSON(out, e)
+func newEndpointsCreate(s stage) *cobra.Command {
+	var f endpointFlags
+	var uid, tenant, secretFile string
+	cmd := apiCall[wire.EndpointView]{
+		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.EndpointView, error) {
+			e, err := f.endpoint(cmd, map[string]string{"uid": uid, "tenant": tenant}, secretFile)
+			if err != nil {
+				return wire.EndpointView{}, err
+			}
+			view, created, err := c.CreateEndpoint(cmd.Context(), e)
+			if err == nil && !created {
+				fmt.Fprintln(cmd.ErrOrStderr(), "it was there already, as you describe it")
+			}
+			return view, err
+		},
+		text: printEndpoint,
+	}.on(&cobra.Command{
+		Use:   "create",
+		Short: "Register a receiver",
+		Long: `Registers a receiver and prints it with its secret, which is made unless you give
+one. With a --uid of your own the call may be repeated: the same endpoint again is
+answered as it is, another one under that name is refused.`,
+		Example: `  hookladder endpoints create --uid shop-42 --tenant shop_42 --url https://shop.example/hooks --topic 'payment.*'
+  hookladder endpoints create --url https://shop.example/hooks --topic '*' --rate 20/s --signature github`,
+		Args: noArgs,
+	}, s)
+	f.add(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&uid, "uid", "", "a name of your own for it, as good as its id")
+	flags.StringVar(&tenant, "tenant", "", "whose messages it gets (default: those without a tenant)")
+	flags.StringVar(&secretFile, "secret-file", "", "a file that holds its secret, - for standard input (default: a new secret)")
+	return cmd
+}
+
+func newEndpointsUpdate(s stage) *cobra.Command {
+	var f endpointFlags
+	var unset []string
+	cmd := apiCall[wire.EndpointView]{
+		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.EndpointView, error) {
+			patch, err := f.patch(cmd, unset)
+			if err != nil {
+				return wire.EndpointView{}, err
+			}
+			return c.PatchEndpoint(cmd.Context(), args[0], patch)
+		},
+		text: printEndpoint,
+	}.on(&cobra.Command{
+		Use:   "update <endpoint>",
+		Short: "Change an endpoint",
+		Long: `Changes what the flags name and leaves the rest. --topic replaces all topics;
+--header and --metadata add to what is there, and take away what has no text.
+--unset gives a field its default again.
+
+URL, headers, timeout and success count from the next attempt on, of what waits
+already too; a changed ladder from the next rung.`,
+		Example: `  hookladder endpoints update shop-42 --url https://new.shop.example/hooks
+  hookladder endpoints update shop-42 --rate 5/s --header 'x-shop: 42'
+  hookladder endpoints update shop-42 --unset rate --header 'x-shop:'`,
+		Args: oneEndpoint,
+	}, s)
+	f.add(cmd)
+	cmd.Flags().StringSliceVar(&unset, "unset", nil, "fields to give their default again, such as rate,headers")
+	completes(cmd, "unset", unsettable...)
+	return cmd
+}
+
+func newEndpointsDelete(s stage) *cobra.Command {
+	var yes bool
+	var name string
+	cmd := apiCall[wire.EndpointDeleted]{
+		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.EndpointDeleted, error) {
+			name = args[0]
+			if !yes {
+				if err := askDelete(cmd, s, c, name); err != nil {
+					return wire.EndpointDeleted{}, err
+				}
+			}
+			cancelled, err := c.DeleteEndpoint(cmd.Context(), name)
+			return wire.EndpointDeleted{Cancelled: cancelled}, err
+		},
+		text: func(out io.Writer, d wire.EndpointDeleted) {
+			fmt.Fprintf(out, "%s deleted; cancelled deliveries: %d\n", name, d.Cancelled)
+		},
+	}.on(&cobra.Command{
+		Use:   "delete <endpoint>",
+		Short: "Forget an endpoint, and cancel what waits for it",
+		Long: `Forgets an endpoint. What waits for it is cancelled, and the answer says how much.
+
+On a terminal it says how much waits and asks first. A script gives --yes: without
+it nothing is deleted, since a word in the wrong place would cancel all that waits
+for a receiver, and nothing brings that back.`,
+		Example: `  hookladder endpoints delete shop-42
+  hookladder endpoints delete shop-42 --yes`,
+		Args: oneEndpoint,
+	}, s)
+	cmd.Flags().BoolVar(&yes, "yes", false, "delete it without asking")
+	return cmd
+}
+
+// askDelete says what a delete cancels, and is an error unless a person agrees.
+func askDelete(cmd *cobra.Command, s stage, c *client.Client, name string) error {
+	if !s.terminal && !onTerminal(cmd.InOrStdin()) {
+		return usagef("delete cancels what waits for %s: give --yes, or call it on a terminal, where it asks", visible(name))
 	}
-	printEndpoint(out, e)
-	return nil
+	e, err := c.Endpoint(cmd.Context(), name)
+	if err != nil {
+		return err
+	}
+	tenant := ""
+	if e.Tenant != "" {
+		tenant = " of tenant " + visible(e.Tenant)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s%s, %s: %d waiting, which are cancelled, and %d in flight.\nDelete it? [y/N] ",
+		visible(name), tenant, visible(originOf(e.URL)), e.Waiting, e.InFlight)
+	answer := make(chan string, 1)
+	go func() { // a read of a terminal ends with no context
+		line, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n') // an end without an answer is a no
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-cmd.Context().Done():
+	case said := <-answer:
+		if said == "y" || said == "yes" {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s was not deleted", visible(name))
+}
+
+func newEndpointsList(s stage) *cobra.Command {
+	var p pageFlags
+	var tenants []string
+	cmd := apiCall[wire.EndpointPage]{
+		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.EndpointPage, error) {
+			return c.Endpoints(cmd.Context(), client.EndpointFilter{Tenants: tenants, Limit: p.limit, Cursor: p.cursor})
+		},
+		text: func(out io.Writer, page wire.EndpointPage) { printEndpoints(out, page.Data) },
+		then: func(cmd *cobra.Command, page wire.EndpointPage, asJSON bool) error {
+			return more(cmd, page.NextCursor, asJSON)
+		},
+	}.on(&cobra.Command{
+		Use:   "list",
+		Short: "List endpoints, the newest first",
+		Long: `Lists endpoints, the newest first: all of them, or those of a --tenant, which may be
+repeated. With --tenant '' they are those without one.`,
+		Example: `  hookladder endpoints list
+  hookladder endpoints list --tenant shop_42 --json`,
+		Args: noArgs,
+	}, s)
+	p.add(cmd)
+	cmd.Flags().StringArrayVar(&tenants, "tenant", nil, "only those of this tenant; may be repeated")
+	return cmd
+}
+
+func printEndpoints(out io.Writer, list []wire.EndpointView) {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ENDPOINT\tUID\tTENANT\tSTATE\tTOPICS\tURL")
+	for _, e := range list {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n",
+			e.ID, cmp.Or(e.UID, "-"), cmp.Or(e.Tenant, "-"), e.State, cmp.Or(strings.Join(e.Topics, " "), "-"), e.URL)
+	}
+	_ = table.Flush() // out is a buffer
 }
 
 // printEndpoint tells all of an endpoint that is set.

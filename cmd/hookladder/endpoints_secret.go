@@ -1,61 +1,65 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 )
 
 func newEndpointsSecret(s stage) *cobra.Command {
-	var to clientFlags
-	var asJSON bool
-	cmd := &cobra.Command{
+	return apiCall[wire.EndpointSecrets]{
+		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.EndpointSecrets, error) {
+			return c.EndpointSecret(cmd.Context(), args[0])
+		},
+		text: printSecrets,
+	}.on(&cobra.Command{
 		Use:   "secret <endpoint>",
 		Short: "Show an endpoint's secrets",
 		Long: `Shows the secrets that sign for an endpoint now: the current one, and those that
 were rotated out until their overlap ends. It needs a key with the scope admin.`,
 		Example: `  hookladder endpoints secret shop-42`,
 		Args:    oneEndpoint,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := to.client()
-			if err != nil {
-				return err
-			}
-			secrets, err := c.EndpointSecret(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			out := cmd.OutOrStdout()
-			if asJSON {
-				return printJSON(out, secrets)
-			}
-			for _, one := range secrets.Secrets {
-				fmt.Fprint(out, one.Secret)
-				if !one.Until.IsZero() {
-					fmt.Fprint(out, "  until ", when(one.Until))
-				}
-				fmt.Fprintln(out)
-				if one.PublicKey != "" {
-					fmt.Fprintf(out, "  public key %s\n", one.PublicKey)
-				}
-			}
-			return nil
-		},
+	}, s)
+}
+
+func printSecrets(out io.Writer, all wire.EndpointSecrets) {
+	for _, one := range all.Secrets {
+		fmt.Fprint(out, one.Secret)
+		if !one.Until.IsZero() {
+			fmt.Fprint(out, "  until ", when(one.Until))
+		}
+		fmt.Fprintln(out)
+		if one.PublicKey != "" {
+			fmt.Fprintf(out, "  public key %s\n", one.PublicKey)
+		}
 	}
-	to.add(cmd, s)
-	addJSON(cmd, &asJSON)
-	return cmd
 }
 
 func newEndpointsRotateSecret(s stage) *cobra.Command {
-	var to clientFlags
 	var overlap, secretFile string
-	var asJSON bool
-	cmd := &cobra.Command{
+	cmd := apiCall[wire.Rotated]{
+		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.Rotated, error) {
+			wait, err := ladder.ParseDuration(overlap)
+			if err != nil {
+				return wire.Rotated{}, usagef("--overlap: %w", err)
+			}
+			span := wire.Duration(wait)
+			rotation := wire.Rotation{Overlap: &span}
+			if secretFile != "" {
+				if rotation.Secret, err = readSecretFile(secretFile, cmd.InOrStdin()); err != nil {
+					return wire.Rotated{}, err
+				}
+			}
+			return c.RotateSecret(cmd.Context(), args[0], rotation)
+		},
+		text: printRotated,
+	}.on(&cobra.Command{
 		Use:   "rotate-secret <endpoint>",
 		Short: "Give an endpoint a new secret",
 		Long: `Gives an endpoint a new secret. Until the overlap ends the old one signs as well, so
@@ -64,37 +68,9 @@ It prints the new one; hookladder endpoints secret shows it again.`,
 		Example: `  hookladder endpoints rotate-secret shop-42
   hookladder endpoints rotate-secret shop-42 --overlap 0s --secret-file new-secret`,
 		Args: oneEndpoint,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			wait, err := ladder.ParseDuration(overlap)
-			if err != nil {
-				return usagef("--overlap: %w", err)
-			}
-			span := wire.Duration(wait)
-			rotation := wire.Rotation{Overlap: &span}
-			if secretFile != "" {
-				if rotation.Secret, err = readSecretFile(secretFile, cmd.InOrStdin()); err != nil {
-					return err
-				}
-			}
-			c, err := to.client()
-			if err != nil {
-				return err
-			}
-			e, err := c.RotateSecret(cmd.Context(), args[0], rotation)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), e)
-			}
-			printRotated(cmd.OutOrStdout(), e)
-			return nil
-		},
-	}
-	to.add(cmd, s)
+	}, s)
 	cmd.Flags().StringVar(&overlap, "overlap", "24h", "how long the old secret goes on signing")
 	cmd.Flags().StringVar(&secretFile, "secret-file", "", "a file that holds the new secret, - for standard input (default: one is made)")
-	addJSON(cmd, &asJSON)
 	return cmd
 }
 
@@ -109,4 +85,42 @@ func printRotated(out io.Writer, e wire.Rotated) {
 		until = "signs too until " + when(e.PreviousUntil)
 	}
 	fmt.Fprintf(out, "  %-13s %s\n", "old secret", until)
+}
+
+// errNotTaken makes the exit code of a test that failed. What the receiver
+// answered was printed.
+var errNotTaken = errors.New("the endpoint did not take the test message")
+
+func newEndpointsTest(s stage) *cobra.Command {
+	return apiCall[wire.EndpointTest]{
+		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.EndpointTest, error) {
+			return c.TestEndpoint(cmd.Context(), args[0])
+		},
+		text: printTest,
+		then: func(_ *cobra.Command, answer wire.EndpointTest, _ bool) error {
+			if answer.Outcome != "delivered" {
+				return errNotTaken
+			}
+			return nil
+		},
+	}.on(&cobra.Command{
+		Use:   "test <endpoint>",
+		Short: "Send an endpoint a test message, and show what it said",
+		Long: `Sends a message with the topic hookladder.test at once, past all that waits, and
+shows what the receiver said. It is tried once. The exit code is 1 where the
+receiver did not take it.`,
+		Example: `  hookladder endpoints test shop-42`,
+		Args:    oneEndpoint,
+	}, s)
+}
+
+func printTest(out io.Writer, answer wire.EndpointTest) {
+	fmt.Fprintln(out, answer.MessageID)
+	printAttempt(out, wire.Attempt{
+		Attempt: 1, At: answer.At, DurationMS: answer.DurationMS, StatusCode: answer.StatusCode,
+		Outcome: answer.Outcome, Error: answer.Error,
+	})
+	if answer.ResponseExcerpt != "" {
+		fmt.Fprintf(out, "  answer       %q\n", answer.ResponseExcerpt)
+	}
 }

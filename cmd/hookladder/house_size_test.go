@@ -21,7 +21,6 @@ const mostFiles = 25
 // today. A number here may only shrink, and a package that is not listed keeps
 // to mostFiles.
 var crowded = map[string]int{
-	"cmd/hookladder":                41,
 	"dispatcher":                    67,
 	"dispatcher/internal/httpapi":   29,
 	"dispatcher/internal/queuetest": 56,

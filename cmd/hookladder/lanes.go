@@ -2,19 +2,30 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
+	"net/url"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 func newLanes(s stage) *cobra.Command {
-	var to clientFlags
 	var p pageFlags
-	cmd := &cobra.Command{
+	cmd := apiCall[wire.LanePage]{
+		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.LanePage, error) {
+			return c.Lanes(cmd.Context(), p.limit, p.cursor)
+		},
+		text: func(out io.Writer, page wire.LanePage) { printLanes(out, page.Data...) },
+		then: func(cmd *cobra.Command, page wire.LanePage, asJSON bool) error {
+			return more(cmd, page.NextCursor, asJSON)
+		},
+	}.on(&cobra.Command{
 		Use:   "lanes",
 		Short: "List the lanes, and how each stands",
 		Long: `Lists the lanes: what is paused first, then those last made. A lane is where the
@@ -24,31 +35,12 @@ it; * stands for all lanes, and is listed while all are paused.`,
 		Example: `  hookladder lanes
   hookladder lanes --json`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := to.client()
-			if err != nil {
-				return err
-			}
-			page, err := c.Lanes(cmd.Context(), p.limit, p.cursor)
-			if err != nil {
-				return err
-			}
-			if p.asJSON {
-				return printJSON(cmd.OutOrStdout(), page)
-			}
-			if err := printLanes(cmd.OutOrStdout(), page.Data...); err != nil {
-				return err
-			}
-			p.more(cmd, page.NextCursor)
-			return nil
-		},
-	}
-	to.add(cmd, s)
+	}, s)
 	p.add(cmd)
 	return cmd
 }
 
-func printLanes(out io.Writer, lanes ...wire.LaneState) error {
+func printLanes(out io.Writer, lanes ...wire.LaneState) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "LANE\tSTATE\tWHY\tSINCE\tBY\tIN FLIGHT\tWINDOW\tWAITING\tNOT BEFORE\tTENANT\tUID\tTO")
 	for _, l := range lanes {
@@ -56,5 +48,126 @@ func printLanes(out io.Writer, lanes ...wire.LaneState) error {
 			l.Lane, l.State, cmp.Or(l.Why, "-"), when(l.Since), cmp.Or(l.By, "-"), l.InFlight, l.Window, l.Waiting,
 			when(l.Until), cmp.Or(l.Tenant, "-"), cmp.Or(l.UID, "-"), cmp.Or(l.URL, "-"))
 	}
-	return table.Flush()
+	_ = table.Flush() // out is a buffer
+}
+
+// laneCalls are the calls about a destination, each of which answers how its
+// lane stands then: about one tenant's, or a page of all tenants' lanes there.
+type laneCalls struct {
+	one func(c *client.Client, ctx context.Context, destination, tenant string) (wire.LaneState, error)
+	all func(c *client.Client, ctx context.Context, destination, cursor string) (wire.LaneState, error)
+}
+
+func newPause(s stage) *cobra.Command {
+	return laneCalls{(*client.Client).PauseLane, (*client.Client).PauseTenants}.on(&cobra.Command{
+		Use:   "pause <destination>",
+		Short: "Hold a destination, or all of them",
+		Long: `Holds a destination: what is published for it is kept and waits. It is named by its
+lane, by the id or uid of an endpoint, or by a URL, which stands for what messages
+of --tenant, or without it those of no tenant, send to its origin. '*' holds
+everything. Attempts under way are left to finish.
+
+With --all-tenants a URL stands for what the messages of every tenant send to its
+origin. Each is held in a step of its own: where some fail, repeat the command.
+A tenant that sends there for the first time later is not held.`,
+		Example: `  hookladder pause https://shop.example/hooks --tenant shop_42
+  hookladder pause https://shop.example --all-tenants
+  hookladder pause '*'`,
+	}, s)
+}
+
+func newResume(s stage) *cobra.Command {
+	return laneCalls{(*client.Client).ResumeLane, (*client.Client).ResumeTenants}.on(&cobra.Command{
+		Use:   "resume <destination>",
+		Short: "Let a destination go on, or all of them",
+		Long: `Lets a destination go on that was paused or disabled. Its breaker is closed, and
+what it asked for with Retry-After is forgotten. '*' takes back what pause '*' did;
+what was paused by its own name stays so. A URL stands for one tenant, or with
+--all-tenants for each that sends to its origin.`,
+		Example: `  hookladder resume https://shop.example/hooks --tenant shop_42
+  hookladder resume https://shop.example --all-tenants
+  hookladder resume '*'`,
+	}, s)
+}
+
+// on makes the calls what cmd runs.
+func (calls laneCalls) on(cmd *cobra.Command, s stage) *cobra.Command {
+	var all bool
+	var tenant, destination string
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 || args[0] == "" {
+			return usagef("%s needs one destination: a lane, an endpoint, a URL, or '*' for all; see %s --help", cmd.Name(), cmd.CommandPath())
+		}
+		if destination = args[0]; all && (tenant != "" || !strings.Contains(destination, "://")) {
+			return usagef("--all-tenants goes with a URL, and without --tenant")
+		}
+		return nil
+	}
+	apiCall[wire.LaneState]{
+		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.LaneState, error) {
+			if all {
+				return eachTenant(cmd.Context(), c, destination, calls)
+			}
+			return calls.one(c, cmd.Context(), destination, tenant)
+		},
+		text: func(out io.Writer, lane wire.LaneState) { printLanes(out, lane) },
+		then: func(cmd *cobra.Command, lane wire.LaneState, _ bool) error {
+			return tellTenants(cmd, destination, lane.OtherTenants, all)
+		},
+	}.on(cmd, s)
+	cmd.Flags().StringVar(&tenant, "tenant", "", "whose messages to a URL are meant (default: those without a tenant)")
+	cmd.Flags().BoolVar(&all, "all-tenants", false, "with a URL: the messages of all tenants to its origin")
+	return cmd
+}
+
+// eachTenant makes the call until all pages are done, and sums up what they say.
+func eachTenant(ctx context.Context, c *client.Client, destination string, calls laneCalls) (wire.LaneState, error) {
+	var sum wire.OtherTenants
+	for cursor := ""; ; {
+		lane, err := calls.all(c, ctx, destination, cursor)
+		if err != nil {
+			if sum.Changed > 0 {
+				err = fmt.Errorf("%w (lanes of other tenants changed before: %d; repeat the command)", err, sum.Changed)
+			}
+			return lane, err
+		}
+		page := cmp.Or(lane.OtherTenants, &wire.OtherTenants{})
+		sum.Lanes, sum.Changed, sum.Failed = sum.Lanes+page.Lanes, sum.Changed+page.Changed, sum.Failed+page.Failed
+		if page.NextCursor == nil {
+			lane.OtherTenants = &sum
+			return lane, nil
+		}
+		cursor = *page.NextCursor
+	}
+}
+
+// tellTenants says what became of the other tenants at a URL's origin. It is an
+// error that some of them could not be reached.
+func tellTenants(cmd *cobra.Command, destination string, others *wire.OtherTenants, all bool) error {
+	switch {
+	case others == nil:
+	case all && others.Failed > 0:
+		return fmt.Errorf("lanes of other tenants: %d changed, %d failed; repeat the command", others.Changed, others.Failed)
+	case all:
+		fmt.Fprintf(cmd.ErrOrStderr(), "lanes of other tenants changed: %d\n", others.Changed)
+	case others.Failed > 0:
+		fmt.Fprintf(cmd.ErrOrStderr(), "other tenants may have lanes at this origin: not all could be counted\n")
+	case others.Lanes > 0:
+		more := ""
+		if others.NextCursor != nil {
+			more = "at least "
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "other tenants have %s%d lanes at this origin; for all: hookladder %s '%s' --all-tenants\n",
+			more, others.Lanes, cmd.Name(), visible(originOf(destination)))
+	}
+	return nil
+}
+
+// originOf is a URL without what may hold a token.
+func originOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
 }

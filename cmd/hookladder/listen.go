@@ -102,6 +102,12 @@ func listenVerifier(name, secret string, vars map[string]string) (*signer.Verifi
 	return v, nil
 }
 
+// answers are the statuses that a receiver is tried out with most.
+var answers = []string{
+	"204\tdelivered", "200\tdelivered", "301\ta redirect: not followed", "400\ttried again", "410\tgone: dead at once",
+	"429\ttried again, obeys Retry-After", "500\ttried again, counts for the breaker", "503\ttried again, obeys Retry-After",
+}
+
 // listener receives callbacks and prints them.
 type listener struct {
 	verifier *signer.Verifier

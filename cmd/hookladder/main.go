@@ -4,11 +4,24 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"log"
+	"net/http"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
+
+	"github.com/caarlos0/env/v11"
+	"github.com/spf13/cobra"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/app"
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/signer"
 )
 
 func main() {
@@ -27,4 +40,148 @@ func main() {
 		out:     os.Stdout,
 		err:     os.Stderr,
 	}))
+}
+
+// stage is what a command sees of the world, so that tests can set one up.
+type stage struct {
+	args    []string
+	environ []string
+	in      io.Reader
+	out     io.Writer
+	err     io.Writer
+
+	terminal bool // a person types what is read; else that is found out
+}
+
+// vars is the environment by name.
+func (s stage) vars() map[string]string { return env.ToMap(s.environ) }
+
+// The exit codes, which scripts rely on.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitNotFound    = 3
+	exitUnreachable = 4
+)
+
+// usageError is a mistake in what was asked for: flags, arguments, settings.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// run carries out one command line and answers the exit code.
+func run(ctx context.Context, s stage) int {
+	root := newRoot(s)
+	root.SetArgs(append([]string{}, s.args...)) // nil would stand for this process' own
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		fmt.Fprintln(s.err, "hookladder: "+strings.ReplaceAll(err.Error()+cure(err, s), "\n", "\n  "))
+	}
+	return exitCode(err)
+}
+
+// cure says what a caller of the API can do here that the API does not know of.
+func cure(err error, s stage) string {
+	var problem *client.Problem
+	switch {
+	case !errors.As(err, &problem) || problem.Status != http.StatusUnauthorized:
+		return ""
+	case s.vars()["HOOKLADDER_KEY"] == "":
+		return ": set HOOKLADDER_KEY to one of its API_KEYS, or name a file that holds one with --key-file"
+	default:
+		return ": the key in HOOKLADDER_KEY, or in the file of --key-file, is none of its API_KEYS"
+	}
+}
+
+func exitCode(err error) int {
+	var usage usageError
+	var problem *client.Problem
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &usage), errors.Is(err, app.ErrLocked):
+		return exitUsage
+	case errors.As(err, &problem) && problem.Status == http.StatusNotFound:
+		return exitNotFound
+	case errors.Is(err, client.ErrUnreachable), errors.Is(err, dispatcher.ErrUnavailable):
+		return exitUnreachable
+	default:
+		return exitFailed
+	}
+}
+
+func newRoot(s stage) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "hookladder",
+		Short: "Delivers notifications as signed HTTP callbacks, again and again up a ladder of waits",
+		Long: `Hookladder takes notifications over HTTP, keeps them in Redis, and delivers each
+as a signed HTTP callback: at its due time, and again up a ladder of waits until
+the receiver answers that it has it.
+
+Begin with a playground that needs nothing else:
+
+  hookladder dev
+
+For names and values in your shell: hookladder completion bash (zsh, fish,
+powershell), whose --help says where it goes.
+
+Exit codes: 0 ok, 1 failed, 2 usage or settings, 3 not found, 4 unreachable.`,
+		Version:                    versionLine(),
+		SuggestionsMinimumDistance: 2,
+		SilenceErrors:              true, // run prints them, once
+		SilenceUsage:               true, // the error says what is wrong; --help says the rest
+		Args:                       noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cmd.Help()
+		},
+	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%w; see %s --help", err, cmd.CommandPath())
+	})
+	root.AddCommand(
+		newServe(s), newDev(s),
+		newSend(s), newGet(s), newCancel(s), newRetry(s),
+		newEndpoints(s), newLanes(s), newPause(s), newResume(s),
+		newSecret(s), newListen(s), newPing(s), newConfig(s), newVersion(s),
+		newDoctor(s), newRepartition(s), newBench(s),
+	)
+	return root
+}
+
+// noArgs refuses arguments; of the root command it is what an unknown command is.
+func noArgs(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return nil
+	case cmd.HasParent():
+		return usagef("%s takes no arguments, not %q; see %s --help", cmd.Name(), args[0], cmd.CommandPath())
+	}
+	near := cmd.SuggestionsFor(args[0])
+	if len(near) == 0 {
+		return usagef("unknown command %q; see hookladder --help", args[0])
+	}
+	return usagef("unknown command %q: did you mean %s?", args[0], strings.Join(near, " or "))
+}
+
+// completes has a shell offer the values of a flag.
+func completes(cmd *cobra.Command, flag string, values ...string) {
+	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	if err != nil {
+		panic(err) // there is no such flag, or it was given before
+	}
+}
+
+func schemeNames() []string {
+	var names []string
+	for _, s := range signer.Schemes {
+		names = append(names, s.String())
+	}
+	return slices.Clip(names)
 }

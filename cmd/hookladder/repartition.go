@@ -43,11 +43,10 @@ PARTITIONS to the new number, or unset it.`,
 			if err != nil {
 				return usageError{err}
 			}
-			if read.RedisURL == "" && read.DataDir == "" {
-				return usagef("neither REDIS_URL nor DATA_DIR is set: where does the project lie?")
+			o, err := storeOptions(cmd, read, found, "where does the project lie?")
+			if err != nil {
+				return err
 			}
-			o := options(read, found)
-			o.Log = newLog(read, found, cmd.ErrOrStderr())
 			tell := func(step app.RepartitionStep) { printStep(cmd.ErrOrStderr(), step) }
 			done, err := app.Repartition(cmd.Context(), o, to, dry, tell)
 			if err != nil {

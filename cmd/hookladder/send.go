@@ -5,11 +5,16 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/ladder"
 )
 
 // sendFlags are the flags of send.
@@ -28,13 +33,21 @@ type sendFlags struct {
 	timeout, success  string
 	headers           []string
 	requireMatch      bool
-	asJSON            bool
 }
 
 func newSend(s stage) *cobra.Command {
-	var to clientFlags
 	var f sendFlags
-	cmd := &cobra.Command{
+	cmd := apiCall[wire.Published]{
+		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.Published, error) {
+			f.hasBody = cmd.Flags().Changed("body")
+			m, err := f.message(cmd.InOrStdin())
+			if err != nil {
+				return wire.Published{}, err
+			}
+			return c.Publish(cmd.Context(), m)
+		},
+		text: printPublished,
+	}.on(&cobra.Command{
 		Use:   "send",
 		Short: "Publish one message",
 		Long: `Publishes one message and prints its id and its deliveries. It goes to the --url or
@@ -52,30 +65,33 @@ again is answered as a duplicate and delivered once.`,
   hookladder send --url https://shop.example/hooks --topic bill.due --body-file bill.xml --content-type application/xml \
     --deliver-at 2027-01-31T09:00:00+01:00 --success '{"status":["*"],"body":"success"}'`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.hasBody = cmd.Flags().Changed("body")
-			m, err := f.message(cmd.InOrStdin())
-			if err != nil {
-				return err
-			}
-			c, err := to.client()
-			if err != nil {
-				return err
-			}
-			answer, err := c.Publish(cmd.Context(), m)
-			if err != nil {
-				return err
-			}
-			if f.asJSON {
-				return printJSON(cmd.OutOrStdout(), answer)
-			}
-			printPublished(cmd.OutOrStdout(), answer)
-			return nil
-		},
-	}
-	to.add(cmd, s)
+	}, s)
 	f.add(cmd)
 	return cmd
+}
+
+// add gives send its flags: one for each field of a message.
+func (f *sendFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.topic, "topic", "", "what it is about, such as payment.paid (needed)")
+	flags.StringVar(&f.url, "url", "", "where it goes")
+	flags.StringVar(&f.endpoint, "endpoint", "", "the id or uid of the endpoint it goes to")
+	flags.StringVar(&f.id, "id", "", "its id (default: a new one)")
+	flags.StringVar(&f.tenant, "tenant", "", "on whose behalf it is sent")
+	flags.StringVar(&f.orderingKey, "ordering-key", "", "goes out in order among those with the same key, one at a time")
+	flags.StringVar(&f.body, "body", "", "the body")
+	flags.StringVar(&f.bodyFile, "body-file", "", "a file that holds the body, - for standard input")
+	flags.BoolVar(&f.raw, "raw", false, "the body is text, though it may be JSON")
+	flags.StringVar(&f.contentType, "content-type", "", "of the body, which then goes out as text")
+	flags.StringVar(&f.delay, "delay", "", "until the first attempt, such as 10s or 1d")
+	flags.StringVar(&f.deliverAt, "deliver-at", "", "when the first attempt is made, such as 2027-01-31T09:00:00+01:00")
+	flags.StringVar(&f.expiresAt, "expires-at", "", "when it is no longer attempted, written in the same way")
+	flags.StringVar(&f.ladder, "ladder", "", "the waits between attempts, such as 1s,5s,1m")
+	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "cuts the ladder (default: all of its rungs)")
+	flags.StringVar(&f.timeout, "timeout", "", "of one attempt, 1s to 60s")
+	flags.StringVar(&f.success, "success", "", "what the receiver must answer: statuses such as 2xx,404 or a success as JSON")
+	flags.StringArrayVar(&f.headers, "header", nil, "an extra header, \"name: value\"; may be repeated")
+	flags.BoolVar(&f.requireMatch, "require-match", false, "fail where no endpoint matches, instead of keeping nothing")
 }
 
 // message is what the flags ask for. What the API checks is left to it.
@@ -146,24 +162,89 @@ func printPublished(out io.Writer, p wire.Published) {
 	}
 }
 
-// onTerminal reports whether a person sits at the other end.
-func onTerminal(stream any) bool {
-	file, ok := stream.(*os.File)
-	if !ok {
-		return false
+// describe puts what the flags say into a message, but its body.
+func (f *sendFlags) describe(m *wire.Message) error {
+	for _, d := range []struct {
+		flag, text string
+		to         *wire.Duration
+	}{{"delay", f.delay, &m.Delay}, {"timeout", f.timeout, &m.Timeout}} {
+		if d.text == "" {
+			continue
+		}
+		span, err := ladder.ParseDuration(d.text)
+		if err != nil {
+			return usagef("--%s: %w", d.flag, err)
+		}
+		*d.to = wire.Duration(span)
 	}
-	stat, err := file.Stat()
-	return err == nil && stat.Mode()&os.ModeCharDevice != 0 && !isNull(stream)
+	for _, at := range []struct {
+		flag, text string
+		to         *wire.Time
+	}{{"deliver-at", f.deliverAt, &m.DeliverAt}, {"expires-at", f.expiresAt, &m.ExpiresAt}} {
+		if at.text == "" {
+			continue
+		}
+		t, err := time.Parse(time.RFC3339, at.text)
+		if err != nil {
+			return usagef("--%s %q: must be a time such as 2027-01-31T09:00:00+01:00", at.flag, at.text)
+		}
+		at.to.Time = t
+	}
+	if f.ladder != "" {
+		l, err := ladder.Parse(f.ladder)
+		if err != nil {
+			return usagef("--ladder: %w", err)
+		}
+		m.Ladder = &l
+	}
+	var err error
+	if m.Success, err = f.answer(); err != nil {
+		return err
+	}
+	for _, h := range f.headers {
+		name, value, ok := strings.Cut(h, ":")
+		if !ok {
+			return usagef("--header %q: must be as in \"name: value\"", h)
+		}
+		if m.Headers == nil {
+			m.Headers = map[string]string{}
+		}
+		m.Headers[strings.TrimSpace(name)] = strings.TrimSpace(value)
+	}
+	return nil
 }
 
-// isNull reports whether a stream is the null device: services and cron give
-// that to their commands, so no person is asked there, and nothing is read.
-func isNull(stream any) bool {
-	file, ok := stream.(*os.File)
-	if !ok {
-		return false
+// answer is what --success asks for; nil: nothing.
+func (f *sendFlags) answer() (*wire.Success, error) {
+	if f.success == "" {
+		return nil, nil
 	}
-	stat, err := file.Stat()
-	null, nullErr := os.Stat(os.DevNull)
-	return err == nil && nullErr == nil && os.SameFile(stat, null)
+	field, err := successField(f.success)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(field)
+	if err != nil {
+		return nil, err
+	}
+	var s wire.Success
+	if err := json.Unmarshal(text, &s); err != nil {
+		return nil, usagef("--success %q: %w", f.success, err)
+	}
+	return &s, nil
+}
+
+// successField is what --success means: JSON as it is, or a list of statuses.
+func successField(text string) (any, error) {
+	if _, err := dispatcher.ParseSuccess(text); err != nil {
+		return nil, usagef("--success %q: %w", text, err)
+	}
+	if strings.HasPrefix(strings.TrimSpace(text), "{") {
+		return json.RawMessage(text), nil
+	}
+	var status []string
+	for one := range strings.SplitSeq(text, ",") {
+		status = append(status, strings.TrimSpace(one))
+	}
+	return map[string]any{"status": status}, nil
 }

@@ -5,12 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"net"
 	"net/netip"
 	"net/url"
 	"reflect"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,6 +43,14 @@ func parseSuccess(v string) (dispatcher.Success, error) {
 		return dispatcher.Success{}, err
 	}
 	return *s, nil
+}
+
+func parseDurability(v string) (dispatcher.Durability, error) {
+	d, err := dispatcher.ParseDurability(v)
+	if err != nil {
+		return d, errNumber // its own words say what is accepted, as ours do
+	}
+	return d, nil
 }
 
 func parseSize(v string) (size, error) {
@@ -144,145 +149,36 @@ func reasonOf(err error) string {
 	return strings.ReplaceAll(err.Error(), "\n", "; ")
 }
 
-func nounOf(t reflect.Type) string {
-	switch t {
-	case reflect.TypeFor[time.Duration]():
-		return "a duration"
-	case reflect.TypeFor[size]():
-		return "a size"
-	case reflect.TypeFor[int]():
-		return "a whole number"
-	default:
-		return "a number"
-	}
+// A quantity is how the values of a type with bounds are called and compared.
+type quantity struct {
+	noun string
+	read func(text string) (float64, error)
 }
 
-var projects = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+var quantities = map[reflect.Type]quantity{
+	reflect.TypeFor[time.Duration](): {"a duration", func(v string) (float64, error) {
+		d, err := ladder.ParseDuration(v)
+		return float64(d), err
+	}},
+	reflect.TypeFor[size](): {"a size", func(v string) (float64, error) {
+		n, err := parseSize(v)
+		return float64(n), err
+	}},
+	reflect.TypeFor[int]():     {"a whole number", readNumber},
+	reflect.TypeFor[float64](): {"a number", readNumber},
+}
 
-// check finds what the single parsers can't: what lies out of range, and texts
-// that are not one of those accepted. Settings that are faulty already are
-// passed over.
-func (s *settings) check(found []foundSetting, faulty []fault) (faults []fault) {
-	texts := map[string]func() string{
-		"LISTEN":         func() string { return wrongListen(s.Listen) },
-		"METRICS_LISTEN": func() string { return wrongAddress(s.MetricsListen) },
-		"PROJECT":        func() string { return unless(projects.MatchString(s.Project)) },
-		"REDIS_URL":      func() string { return wrongRedisURL(s.RedisURL) },
+func readNumber(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
 
-		"REDIS_MODE":    s.wrongRedisMode,
-		"REDIS_MASTER":  s.wrongRedisMaster,
-		"REDIS_CA_FILE": s.wrongRedisCA,
-		"DATA_DIR":      s.wrongDataDir,
-		"DURABILITY":    s.wrongDurability,
-		"WAKE":          func() string { return unless(s.Wake == wakeAuto || s.Wake == wakePoll) },
-
-		"LOG_FORMAT": func() string { return unless(s.LogFormat == "json" || s.LogFormat == "text") },
-
-		"EGRESS_CA_FILE":   func() string { return wrongFile(app.LoadRoots(s.EgressCA)) },
-		"EGRESS_CERT_FILE": s.wrongCertificate,
-		"EGRESS_KEY_FILE":  func() string { return missing(s.EgressCert, "EGRESS_CERT_FILE") },
-
-		"SIGNING_DERIVE": func() string { return unless(s.SigningDerive == "none" || s.SigningDerive == deriveTenant) },
-	}
-	for i, c := range found {
-		known := slices.ContainsFunc(faulty, func(f fault) bool { return f.name == c.Name })
-		if known || c.Value == "" {
-			continue
-		}
-		if !inRange(reflect.ValueOf(*s).Field(i), c.field.Tag) {
-			faults = append(faults, c.fault(""))
-		}
-		if wrong, ok := texts[c.Name]; ok {
-			if reason := wrong(); reason != "" {
-				faults = append(faults, c.fault(strings.TrimSpace(reason)))
-			}
+// within reports whether a text is from low to high, which stand in a tag and so
+// can't be wrong at run time.
+func (q quantity) within(text, low, high string) bool {
+	var n [3]float64
+	for i, text := range []string{low, text, high} {
+		var err error
+		if n[i], err = q.read(text); err != nil {
+			panic(fmt.Sprintf("%q is not %s: %v", text, q.noun, err))
 		}
 	}
-	return faults
-}
-
-// deriveTenant is the SIGNING_DERIVE that gives each tenant a secret of its own.
-const deriveTenant = "tenant"
-
-// unless is an unexplained fault where ok is false: what is accepted says all.
-func unless(ok bool) string {
-	if ok {
-		return ""
-	}
-	return " "
-}
-
-// inRange holds a value against the min and max of its tag.
-func inRange(v reflect.Value, tag reflect.StructTag) bool {
-	low, bounded := tag.Lookup("min")
-	if !bounded {
-		return true
-	}
-	n := number(v)
-	return number(mustParse(v.Type(), low)) <= n && n <= number(mustParse(v.Type(), tag.Get("max")))
-}
-
-func number(v reflect.Value) float64 {
-	if v.CanInt() {
-		return float64(v.Int())
-	}
-	return v.Float()
-}
-
-// mustParse reads a bound, which stands in a tag and so can't be wrong at run time.
-func mustParse(t reflect.Type, text string) reflect.Value {
-	var value any
-	var err error
-	if parse, ok := parsers[t]; ok {
-		value, err = parse(text)
-	} else {
-		value, err = strconv.ParseFloat(text, 64)
-	}
-	if err != nil {
-		panic(fmt.Sprintf("bound %q of a %s: %v", text, t, err))
-	}
-	return reflect.ValueOf(value)
-}
-
-// wrongFile is why a file can't be used. Only its path is kept: the process reads
-// it when it begins to call.
-func wrongFile[T any](_ T, err error) string {
-	if err != nil {
-		return err.Error()
-	}
-	return ""
-}
-
-// wrongCertificate judges both files of a certificate: neither is good alone.
-func (s *settings) wrongCertificate() string {
-	if reason := missing(s.EgressKey, "EGRESS_KEY_FILE"); reason != "" {
-		return reason
-	}
-	return wrongFile(app.LoadCertificate(s.EgressCert, s.EgressKey))
-}
-
-// missing is the fault of a setting that needs another one.
-func missing(value, name string) string {
-	if value == "" {
-		return name + " is not set"
-	}
-	return ""
-}
-
-func wrongListen(text string) string {
-	if text == listenOff {
-		return ""
-	}
-	return wrongAddress(text)
-}
-
-func wrongAddress(text string) string {
-	_, port, err := net.SplitHostPort(text)
-	if err != nil {
-		return " "
-	}
-	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > math.MaxUint16 {
-		return "the port is none"
-	}
-	return ""
+	return n[0] <= n[1] && n[1] <= n[2]
 }

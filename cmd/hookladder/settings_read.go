@@ -60,7 +60,7 @@ func settingsTable() []setting {
 			field:   f,
 		}
 		if s.Accepts == "" {
-			s.Accepts = fmt.Sprintf("%s from %s to %s", nounOf(f.Type), f.Tag.Get("min"), f.Tag.Get("max"))
+			s.Accepts = fmt.Sprintf("%s from %s to %s", quantities[f.Type].noun, f.Tag.Get("min"), f.Tag.Get("max"))
 		}
 		table = append(table, s)
 	}

@@ -67,22 +67,22 @@ type Examination struct {
 
 // Finding is one thing that is not as it should be.
 type Finding struct {
-	Kind      string // one of a closed set: no_place, two_places …
-	Partition int    // -1: it is the project's
-	Subject   string // a delivery, message, lane, endpoint, instance or key
-	What      string // what is wrong, in plain words
-	Cure      string // what a repair does; empty: a person has to decide
-	Fixed     bool   // it was repaired
+	Kind      string `json:"kind"`      // one of a closed set: no_place, two_places …
+	Partition int    `json:"partition"` // -1: it is the project's
+	Subject   string `json:"subject"`   // a delivery, message, lane, endpoint, instance or key
+	What      string `json:"what"`      // what is wrong, in plain words
+	Cure      string `json:"cure"`      // what a repair does; empty: a person has to decide
+	Fixed     bool   `json:"repaired"`
 }
 
 // Examined counts what was looked at.
 type Examined struct {
-	Partitions int
-	Messages   int // and ids of which only the digest is left
-	Lanes      int
-	Findings   int
-	Fixed      int
-	Unjudged   int // partitions whose counts could not be compared, since they never were at rest
+	Partitions int `json:"partitions"`
+	Messages   int `json:"messages"` // and ids of which only the digest is left
+	Lanes      int `json:"lanes"`
+	Findings   int `json:"-"` // the report lists them
+	Fixed      int `json:"repaired"`
+	Unjudged   int `json:"unjudged"` // partitions whose counts could not be compared, since they never were at rest
 }
 
 // Examine looks through all that is kept, in pages, while others work: what a

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -60,4 +61,26 @@ func (p plainJSON) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	return len(b), nil
+}
+
+// onTerminal reports whether a person sits at the other end.
+func onTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	if !ok {
+		return false
+	}
+	stat, err := file.Stat()
+	return err == nil && stat.Mode()&os.ModeCharDevice != 0 && !isNull(stream)
+}
+
+// isNull reports whether a stream is the null device: services and cron give
+// that to their commands, so no person is asked there, and nothing is read.
+func isNull(stream any) bool {
+	file, ok := stream.(*os.File)
+	if !ok {
+		return false
+	}
+	stat, err := file.Stat()
+	null, nullErr := os.Stat(os.DevNull)
+	return err == nil && nullErr == nil && os.SameFile(stat, null)
 }

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookladder/hookladder/dispatcher/client"
+)
+
+// apiCall is what a command asks of a running Hookladder, and how it shows the
+// answer.
+type apiCall[T any] struct {
+	do   func(cmd *cobra.Command, c *client.Client, args []string) (T, error)
+	text func(out io.Writer, answer T)
+	json func(out io.Writer, answer T) error                   // nil: the answer as it is
+	then func(cmd *cobra.Command, answer T, asJSON bool) error // after the answer was shown; nil: nothing
+}
+
+// on makes the call what cmd runs, and gives cmd the flags for it.
+func (a apiCall[T]) on(cmd *cobra.Command, s stage) *cobra.Command {
+	var to clientFlags
+	var asJSON bool
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := to.client()
+		if err != nil {
+			return err
+		}
+		answer, err := a.do(cmd, c, args)
+		if err != nil {
+			return err
+		}
+		if err := a.show(cmd.OutOrStdout(), answer, asJSON); err != nil || a.then == nil {
+			return err
+		}
+		return a.then(cmd, answer, asJSON)
+	}
+	to.add(cmd, s)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as JSON")
+	return cmd
+}
+
+func (a apiCall[T]) show(out io.Writer, answer T, asJSON bool) error {
+	switch {
+	case asJSON && a.json != nil:
+		return a.json(out, answer)
+	case asJSON:
+		return printJSON(out, answer)
+	}
+	var text bytes.Buffer
+	a.text(&text, answer)
+	_, err := text.WriteTo(out)
+	return err
+}
+
+// clientFlags are the flags of every command that calls a running Hookladder.
+type clientFlags struct {
+	vars    map[string]string
+	server  string
+	keyFile string
+}
+
+// add gives cmd the flags. There is none for the key itself: it would stand in
+// the list of processes and in the shell's history.
+func (c *clientFlags) add(cmd *cobra.Command, s stage) {
+	c.vars = s.vars()
+	cmd.Flags().StringVar(&c.server, "server", "",
+		"where Hookladder answers (default HOOKLADDER_URL, else this host at the port of LISTEN or PORT, 8080)")
+	cmd.Flags().StringVar(&c.keyFile, "key-file", "", "a file that holds the API key (default: the key in HOOKLADDER_KEY)")
+}
+
+// client makes the client that the flags and the environment ask for.
+func (c *clientFlags) client() (*client.Client, error) { return c.clientAt(localServer) }
+
+// clientAt is the same with another place to look for, where neither flag nor
+// HOOKLADDER_URL name one.
+func (c *clientFlags) clientAt(local func(vars map[string]string) (string, error)) (*client.Client, error) {
+	server := cmp.Or(c.server, c.vars["HOOKLADDER_URL"])
+	if server == "" {
+		var err error
+		if server, err = local(c.vars); err != nil {
+			return nil, usageError{err}
+		}
+	}
+	key := c.vars["HOOKLADDER_KEY"]
+	if c.keyFile != "" {
+		text, err := os.ReadFile(c.keyFile)
+		if err != nil {
+			return nil, usagef("--key-file: %w", err)
+		}
+		key = strings.TrimSpace(string(text))
+	}
+	made, err := client.New(server, key)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return made, nil
+}
+
+// localServer is where a Hookladder with the same environment answers.
+func localServer(vars map[string]string) (string, error) {
+	listen := vars["LISTEN"]
+	switch {
+	case listen == listenOff:
+		return "", errors.New("LISTEN=off serves no API here: name one with --server or HOOKLADDER_URL")
+	case listen == "" && vars["PORT"] != "":
+		listen = ":" + vars["PORT"]
+	}
+	return thisHost(listen), nil
+}
+
+// healthServer is where it tells how it is, also without an API. A health check
+// inside a container so finds it without a flag.
+func healthServer(vars map[string]string) (string, error) {
+	switch {
+	case vars["LISTEN"] != listenOff:
+		return localServer(vars)
+	case vars["METRICS_LISTEN"] == "":
+		return "", errors.New("LISTEN=off and METRICS_LISTEN is not set: a dispatcher without an address can't be asked how it is. Give it one with METRICS_LISTEN=127.0.0.1:9464, or name another with --server")
+	}
+	return thisHost(vars["METRICS_LISTEN"]), nil
+}
+
+// thisHost is how a process is called that listens there on this host.
+func thisHost(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		host, port = "", "8080"
+	}
+	if host == "" || host == "0.0.0.0" || host == "::" { // all addresses, so this one too
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}
+
+func printJSON(out io.Writer, v any) error {
+	enc := json.NewEncoder(plainJSON{out})
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// pageFlags are the flags of every list.
+type pageFlags struct {
+	limit  int
+	cursor string
+}
+
+func (p *pageFlags) add(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&p.limit, "limit", 50, "most entries, up to 500")
+	cmd.Flags().StringVar(&p.cursor, "cursor", "", "where the page before ended")
+}
+
+// more tells how the list goes on. It is no part of the list, so it goes to
+// standard error; in JSON the list itself tells.
+func more(cmd *cobra.Command, next *string, asJSON bool) error {
+	if next != nil && !asJSON {
+		fmt.Fprintf(cmd.ErrOrStderr(), "more with --cursor %s\n", *next)
+	}
+	return nil
+}
+
+// pingPatience is below the usual timeout of a health check (5 s in the
+// Dockerfile), so that the reason is printed before the command is killed.
+const pingPatience = 4 * time.Second
+
+func newPing(s stage) *cobra.Command {
+	var to clientFlags
+	cmd := &cobra.Command{
+		Use:   "ping",
+		Short: "Ask whether Hookladder is ready, for health checks",
+		Long: `Asks /readyz. The exit code is 0 when it is ready, 1 when it answers that its
+store can't be used, 4 when it does not answer, and 2 when nobody can be asked.
+
+With LISTEN=off it asks at METRICS_LISTEN, where /healthz and /readyz are too. A
+dispatcher without either can't be asked how it is; the image sets METRICS_LISTEN.`,
+		Example: `  hookladder ping
+  hookladder ping --server https://hooks.example
+  LISTEN=off METRICS_LISTEN=127.0.0.1:9464 hookladder ping`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := to.clientAt(healthServer)
+			if err != nil {
+				return err
+			}
+			ctx, stop := context.WithTimeout(cmd.Context(), pingPatience)
+			defer stop()
+			ready, err := c.Ready(ctx)
+			if err != nil {
+				return err
+			}
+			if ready.Store == nil { // no key was given, or one that may not read
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), ready.Status)
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s, on %s %s\n", ready.Status, ready.Store.Kind, ready.Store.Version)
+			return err
+		},
+	}
+	to.add(cmd, s)
+	return cmd
+}

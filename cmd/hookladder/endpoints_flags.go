@@ -1,0 +1,188 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/ladder"
+)
+
+// endpointFlags are the flags that create and update have in common: what may be
+// said of an endpoint.
+type endpointFlags struct {
+	texts             map[string]*string // by the flag's name
+	topics            []string
+	headers, metadata []string
+	maxInFlight       int
+	ordered, disabled bool
+}
+
+// endpointTexts are the flags whose text is the field's.
+var endpointTexts = [][2]string{
+	{"url", "where it is called"},
+	{"description", "a sentence for people"},
+	{"signature", "how it is signed: " + strings.Join(schemeNames(), ", ")},
+	{"ladder", "the waits between attempts, such as 1s,5s,1m"},
+	{"timeout", "of one attempt, 1s to 60s"},
+	{"rate", "most attempts in a time, such as 20/s, 600/m or 50/h"},
+	{"success", "what it must answer: statuses such as 2xx,404 or a success as JSON"},
+}
+
+// unsettable are the fields of an endpoint that have a default to go back to.
+var unsettable = []string{
+	"topics", "description", "metadata", "signature", "headers", "ladder", "timeout", "max_in_flight", "rate", "ordered", "success", "disabled",
+}
+
+func (f *endpointFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	f.texts = map[string]*string{}
+	for _, text := range endpointTexts {
+		f.texts[text[0]] = flags.String(text[0], "", text[1])
+	}
+	flags.StringArrayVar(&f.topics, "topic", nil, "a topic it wants, payment.paid, payment.* or *; may be repeated (a new one: *)")
+	flags.StringArrayVar(&f.headers, "header", nil, "an extra header for it, \"name: value\"; may be repeated")
+	flags.StringArrayVar(&f.metadata, "metadata", nil, "a text for your own use, \"name=text\"; may be repeated")
+	flags.IntVar(&f.maxInFlight, "max-in-flight", 0, "most attempts at once (default ENDPOINT_MAX_IN_FLIGHT)")
+	flags.BoolVar(&f.ordered, "ordered", false, "one at a time and in order; a failing one holds the rest")
+	flags.BoolVar(&f.disabled, "disabled", false, "takes nothing: what is published for it is dead at once")
+	completes(cmd, "signature", schemeNames()...)
+}
+
+// fields are what the flags that were given ask for, as the API spells it. What
+// it checks is left to it.
+func (f *endpointFlags) fields(cmd *cobra.Command) (map[string]any, error) {
+	fields := map[string]any{}
+	given := cmd.Flags().Changed
+	for name, text := range f.texts {
+		if given(name) {
+			fields[name] = *text
+		}
+	}
+	var err error
+	if given("success") {
+		if fields["success"], err = successField(*f.texts["success"]); err != nil {
+			return nil, err
+		}
+	}
+	if given("ladder") {
+		if fields["ladder"], err = ladder.Parse(*f.texts["ladder"]); err != nil {
+			return nil, usagef("--ladder: %w", err)
+		}
+	}
+	if given("topic") {
+		fields["topics"] = f.topics
+	}
+	if given("header") {
+		if fields["headers"], err = pairs("header", ":", f.headers); err != nil {
+			return nil, err
+		}
+	}
+	if given("metadata") {
+		if fields["metadata"], err = pairs("metadata", "=", f.metadata); err != nil {
+			return nil, err
+		}
+	}
+	if given("max-in-flight") {
+		fields["max_in_flight"] = f.maxInFlight
+	}
+	if given("ordered") {
+		fields["ordered"] = f.ordered
+	}
+	if given("disabled") {
+		fields["disabled"] = f.disabled
+	}
+	return fields, nil
+}
+
+// endpoint is the new endpoint that the flags ask for.
+func (f *endpointFlags) endpoint(cmd *cobra.Command, names map[string]string, secretFile string) (*wire.Endpoint, error) {
+	fields, err := f.fields(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if fields["url"] == nil {
+		return nil, usagef("create needs --url; see hookladder endpoints create --help")
+	}
+	for name, text := range names {
+		if text != "" {
+			fields[name] = text
+		}
+	}
+	if secretFile != "" {
+		if fields["secret"], err = readSecretFile(secretFile, cmd.InOrStdin()); err != nil {
+			return nil, err
+		}
+	}
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return nil, fmt.Errorf("encode endpoint: %w", err)
+	}
+	var e wire.Endpoint
+	if err := json.Unmarshal(text, &e); err != nil {
+		return nil, usageError{err}
+	}
+	return &e, nil
+}
+
+// patch is the change that the flags ask for. A field to unset is null in it.
+func (f *endpointFlags) patch(cmd *cobra.Command, unset []string) (map[string]any, error) {
+	patch, err := f.fields(cmd)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range unset {
+		name = strings.ReplaceAll(name, "-", "_")
+		if _, given := patch[name]; given {
+			return nil, usagef("--unset %s: it is set as well", name)
+		}
+		patch[name] = nil
+	}
+	if len(patch) == 0 {
+		return nil, usagef("update needs a flag that changes something; see hookladder endpoints update --help")
+	}
+	return patch, nil
+}
+
+// pairs are names and texts as flags give them. A name without a text is null,
+// which in an update takes it away.
+func pairs(flag, between string, given []string) (map[string]any, error) {
+	found := map[string]any{}
+	for _, one := range given {
+		name, text, ok := strings.Cut(one, between)
+		name, text = strings.TrimSpace(name), strings.TrimSpace(text)
+		if !ok || name == "" {
+			return nil, usagef("--%s %q: must be as in \"name%s text\"", flag, one, between)
+		}
+		found[name] = nil
+		if text != "" {
+			found[name] = text
+		}
+	}
+	return found, nil
+}
+
+// readSecretFile reads a secret from a file, or from standard input where it is
+// "-". There is no flag for the secret itself: it would stand in the list of
+// processes and in the shell's history.
+func readSecretFile(name string, in io.Reader) (string, error) {
+	var text []byte
+	var err error
+	if name == "-" {
+		text, err = io.ReadAll(io.LimitReader(in, maxSecretFile))
+	} else {
+		text, err = os.ReadFile(name)
+	}
+	if err != nil {
+		return "", usagef("--secret-file: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// maxSecretFile is far above any secret.
+const maxSecretFile = 4 << 10

@@ -1,0 +1,315 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+func newGet(s stage) *cobra.Command {
+	return apiCall[wire.MessageView]{
+		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.MessageView, error) {
+			return c.Message(cmd.Context(), args[0])
+		},
+		text: printMessage,
+		json: printMessageJSON,
+	}.on(&cobra.Command{
+		Use:   "get <id>",
+		Short: "Show a message, its deliveries and their attempts",
+		Long: `Shows a message and its deliveries. A delivery that failed has its attempts with
+it, the newest 32, and the beginning of what the receiver answered to the last
+ones. With --json it is what the API answers, body included, byte for byte.`,
+		Example: `  hookladder get order_17
+  hookladder get order_17 --json`,
+		Args: oneID,
+	}, s)
+}
+
+func newCancel(s stage) *cobra.Command {
+	var destination string
+	cmd := apiCall[wire.Deliveries]{
+		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.Deliveries, error) {
+			list, err := c.Cancel(cmd.Context(), args[0], destination)
+			return wire.Deliveries{ID: args[0], Deliveries: list}, err
+		},
+		text: func(out io.Writer, cancelled wire.Deliveries) {
+			for _, d := range cancelled.Deliveries {
+				printDelivery(out, d)
+			}
+		},
+		json: printDeliveriesJSON,
+	}.on(&cobra.Command{
+		Use:   "cancel <id>",
+		Short: "Cancel what is not finished of a message",
+		Long: `Cancels the deliveries of a message that are not finished: nothing new is
+attempted. An attempt that is under way can't be recalled.`,
+		Example: `  hookladder cancel order_17`,
+		Args:    oneID,
+	}, s)
+	cmd.Flags().StringVar(&destination, "destination", "", "only the delivery to this URL, endpoint or lane")
+	return cmd
+}
+
+// retryAnswer is what a retry did, and its error where it could attempt nothing.
+type retryAnswer struct {
+	wire.Retried
+	failed error
+}
+
+func newRetry(s stage) *cobra.Command {
+	var destination string
+	var all bool
+	cmd := apiCall[retryAnswer]{
+		do: func(cmd *cobra.Command, c *client.Client, args []string) (retryAnswer, error) {
+			list, err := retry(cmd.Context(), c, args[0], destination, all)
+			if len(list) == 0 {
+				return retryAnswer{}, err
+			}
+			return retryAnswer{wire.Retried{ID: args[0], Deliveries: list}, err}, nil
+		},
+		text: func(out io.Writer, a retryAnswer) { printRetried(out, a.Deliveries) },
+		json: func(out io.Writer, a retryAnswer) error { return printRetriedJSON(out, a.Retried) },
+		then: func(_ *cobra.Command, a retryAnswer, _ bool) error { return a.failed },
+	}.on(&cobra.Command{
+		Use:   "retry <id>",
+		Short: "Attempt a message now",
+		Long: `Attempts the deliveries of a message now, as far as pause, breaker, rate and limit
+let them, and says which it left and why. Of one that waits the attempt stands
+beside its ladder: if it fails, the delivery waits on until the same time. One that
+is dead or cancelled starts a new ladder. One that was delivered is left, unless
+--destination names it or --all is given. The exit code is 0 where at least one is
+attempted, and 1 where none could be.`,
+		Example: `  hookladder retry order_17
+  hookladder retry order_17 --destination https://shop.example/hooks
+  hookladder retry order_17 --all`,
+		Args: oneID,
+	}, s)
+	cmd.Flags().StringVar(&destination, "destination", "", "only the delivery to this URL, endpoint or lane")
+	cmd.Flags().BoolVar(&all, "all", false, "also send again what was delivered")
+	return cmd
+}
+
+// retry asks for the attempts. An error that says what became of each delivery
+// is answered with them.
+func retry(ctx context.Context, c *client.Client, id, destination string, all bool) (list []wire.RetriedDelivery, err error) {
+	if all && destination == "" {
+		list, err = c.Resend(ctx, id)
+	} else {
+		list, err = c.Retry(ctx, id, destination)
+	}
+	var left *client.Problem
+	if errors.As(err, &left) {
+		list = left.Deliveries
+	}
+	return list, err
+}
+
+// oneID takes exactly the id of a message.
+func oneID(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 || args[0] == "" {
+		return usagef("%s needs the id of one message; see %s --help", cmd.Name(), cmd.CommandPath())
+	}
+	return nil
+}
+
+func printMessage(out io.Writer, m wire.MessageView) {
+	fmt.Fprintf(out, "%s  %s, accepted %s\n", m.ID, m.Topic, when(m.CreatedAt))
+	if m.Tenant != "" {
+		fmt.Fprintf(out, "  %-12s %s\n", "tenant", m.Tenant)
+	}
+	for _, d := range m.Deliveries {
+		fmt.Fprintln(out)
+		printDelivery(out, d)
+	}
+}
+
+// printMessageJSON prints the body as it was published: indented it would be
+// another one.
+func printMessageJSON(out io.Writer, m wire.MessageView) error {
+	body := m.Body
+	m.Body = nil
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(m); err != nil {
+		return err
+	}
+	text := b.String()
+	if body != nil {
+		text = strings.TrimSuffix(text, "\n}\n") + ",\n  \"body\": " + string(body) + "\n}\n"
+	}
+	_, err := io.WriteString(plainJSON{out}, text)
+	return err
+}
+
+// printDeliveriesJSON prints the answer as the API gave it: without the scope read
+// it holds no more than how each delivery stands, and each topic is empty.
+func printDeliveriesJSON(out io.Writer, all wire.Deliveries) error {
+	if slices.ContainsFunc(all.Deliveries, func(d wire.Delivery) bool { return d.Topic != "" }) {
+		return printJSON(out, all)
+	}
+	brief := wire.BriefDeliveries{ID: all.ID}
+	for _, d := range all.Deliveries {
+		brief.Deliveries = append(brief.Deliveries, wire.BriefDelivery{ID: d.ID, Destination: d.Destination, Status: d.Status})
+	}
+	return printJSON(out, brief)
+}
+
+// printRetriedJSON does the same with what a retry answers.
+func printRetriedJSON(out io.Writer, retried wire.Retried) error {
+	if slices.ContainsFunc(retried.Deliveries, func(d wire.RetriedDelivery) bool { return d.Topic != "" }) {
+		return printJSON(out, retried)
+	}
+	plain := wire.Deliveries{ID: retried.ID}
+	for _, d := range retried.Deliveries {
+		plain.Deliveries = append(plain.Deliveries, d.Delivery)
+	}
+	return printDeliveriesJSON(out, plain)
+}
+
+// lefts are the words of why as people say them.
+var lefts = map[string]string{
+	"ready":     "it is due already",
+	"in_flight": "an attempt is under way",
+	"order":     "others of its ordering key go first",
+	"delivered": "it was delivered; --all or --destination sends it again",
+	"expired":   "it has expired; publish it anew under another id",
+	"disabled":  "its endpoint is disabled; resume that first",
+	"deleted":   "its endpoint was deleted",
+}
+
+// printRetried tells how each delivery stands, and which of them were left.
+func printRetried(out io.Writer, list []wire.RetriedDelivery) {
+	for _, d := range list {
+		printDelivery(out, d.Delivery)
+		switch {
+		case d.Retried:
+			fmt.Fprintf(out, "  %-12s %s\n", "retry", "now")
+		case d.Why != "":
+			fmt.Fprintf(out, "  %-12s %s\n", "left", lefts[d.Why])
+		}
+	}
+}
+
+// Times are shown to the millisecond, since that is how exact they are.
+const (
+	clock = "15:04:05.000"
+	stamp = "2006-01-02 15:04:05.000 MST"
+)
+
+func when(t wire.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Local().Format(stamp)
+}
+
+// waits are the words of waiting_for as people say them.
+var waits = map[string]string{
+	"due":         "waiting for its time",
+	"rung":        "waiting for its next rung",
+	"paused":      "its destination is paused",
+	"breaker":     "its destination keeps failing, so the breaker is open",
+	"retry_after": "its destination asked to be left alone (Retry-After)",
+	"rate":        "waiting for its turn: the rate of its endpoint is used up",
+	"sealed":      "an instance can't open its endpoint: its ENCRYPTION_KEY lacks a key",
+	"missing":     "its endpoint is not in the store",
+	"order":       "waiting for the one before it",
+	"limit":       "waiting for its turn: as many as may are in flight to its destination",
+	"permits":     "waiting for a free permit",
+}
+
+// printDelivery tells how one delivery stands.
+func printDelivery(out io.Writer, d wire.Delivery) {
+	fmt.Fprintf(out, "%s\n", d.ID)
+	row := func(name, text string) {
+		if text != "" {
+			fmt.Fprintf(out, "  %-12s %s\n", name, text)
+		}
+	}
+	row("to", visible(d.URL))
+	status := d.Status
+	if d.DeadReason != "" {
+		status += ", " + d.DeadReason
+	}
+	if why := waits[d.WaitingFor]; why != "" {
+		status += ", " + why
+		if until := d.WaitingUntil; !until.IsZero() && until != d.NextAttemptAt {
+			status += ", until " + when(until)
+		}
+	}
+	row("status", status)
+	if d.Topic != "" { // else the key may not read, and was told the status alone
+		row("attempts", fmt.Sprint(d.Attempts))
+	}
+	if d.LastStatusCode != 0 {
+		row("last status", fmt.Sprint(d.LastStatusCode))
+	}
+	row("last error", visible(d.LastError))
+	if !d.DeliveredAt.IsZero() {
+		row("delivered", when(d.DeliveredAt))
+	} else if !d.EndedAt.IsZero() {
+		row("ended", when(d.EndedAt))
+	}
+	if !d.NextAttemptAt.IsZero() {
+		row("next attempt", when(d.NextAttemptAt))
+	}
+	for _, a := range d.History {
+		printAttempt(out, a)
+	}
+}
+
+func printAttempt(out io.Writer, a wire.Attempt) {
+	answer := "no answer"
+	if a.StatusCode != 0 {
+		answer = fmt.Sprint(a.StatusCode)
+	}
+	took := (time.Duration(a.DurationMS) * time.Millisecond).String()
+	if a.DurationMS == 0 {
+		took = "<1ms"
+	}
+	fmt.Fprintf(out, "  attempt %-4d %s  %s  %s in %s", a.Attempt, when(a.At), a.Outcome, answer, took)
+	if a.Error != "" {
+		fmt.Fprintf(out, "  %s", visible(a.Error))
+	}
+	fmt.Fprintln(out)
+	printExcerpt(out, a.ResponseExcerpt)
+}
+
+// What is shown of an answer, so that one page of HTML does not fill the screen.
+const (
+	shownExcerpt = 512 // bytes
+	shownLines   = 8
+)
+
+// printExcerpt shows the beginning of what a receiver answered, each line behind
+// a bar, so that none looks like one of ours.
+func printExcerpt(out io.Writer, text string) {
+	more := len(text) > shownExcerpt
+	if more {
+		text = strings.ToValidUTF8(text[:shownExcerpt], "")
+	}
+	lines := slices.Collect(strings.Lines(text))
+	if len(lines) > shownLines {
+		lines, more = lines[:shownLines], true
+	}
+	for i, line := range lines {
+		line = strings.TrimRight(line, "\r\n")
+		if more && i == len(lines)-1 {
+			line += " ..."
+		}
+		fmt.Fprintf(out, "    | %s\n", visible(line))
+	}
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"math"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hookladder/hookladder/dispatcher/app"
+)
+
+// What WAKE may be.
+const (
+	wakeAuto = "auto" // asks the store whether it can tell
+	wakePoll = "poll" // looks every second
+)
+
+// What REDIS_MODE may be.
+const (
+	modeAuto     = "auto"
+	modeSingle   = "single"
+	modeCluster  = "cluster"
+	modeSentinel = "sentinel"
+)
+
+var projects = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// check finds what the single parsers can't: what lies out of range, and texts
+// that are not one of those accepted. Settings that are faulty already are
+// passed over.
+func (s *settings) check(found []foundSetting, faulty []fault) (faults []fault) {
+	texts := map[string]func() string{
+		"LISTEN":         func() string { return wrongListen(s.Listen) },
+		"METRICS_LISTEN": func() string { return wrongAddress(s.MetricsListen) },
+		"PROJECT":        func() string { return unless(projects.MatchString(s.Project)) },
+		"REDIS_URL":      func() string { return wrongRedisURL(s.RedisURL) },
+
+		"REDIS_MODE":    s.wrongRedisMode,
+		"REDIS_MASTER":  s.wrongRedisMaster,
+		"REDIS_CA_FILE": s.wrongRedisCA,
+		"DATA_DIR":      s.wrongDataDir,
+		"DURABILITY":    s.wrongDurability,
+		"WAKE":          func() string { return unless(s.Wake == wakeAuto || s.Wake == wakePoll) },
+
+		"LOG_FORMAT": func() string { return unless(s.LogFormat == "json" || s.LogFormat == "text") },
+
+		"EGRESS_CA_FILE":   func() string { return wrongFile(app.LoadRoots(s.EgressCA)) },
+		"EGRESS_CERT_FILE": s.wrongCertificate,
+		"EGRESS_KEY_FILE":  func() string { return missing(s.EgressCert, "EGRESS_CERT_FILE") },
+
+		"SIGNING_DERIVE": func() string { return unless(s.SigningDerive == "none" || s.SigningDerive == deriveTenant) },
+	}
+	for _, c := range found {
+		known := slices.ContainsFunc(faulty, func(f fault) bool { return f.name == c.Name })
+		if known || c.Value == "" {
+			continue
+		}
+		if low, bounded := c.field.Tag.Lookup("min"); bounded && !quantities[c.field.Type].within(c.Value, low, c.field.Tag.Get("max")) {
+			faults = append(faults, c.fault(""))
+		}
+		if wrong, ok := texts[c.Name]; ok {
+			if reason := wrong(); reason != "" {
+				faults = append(faults, c.fault(strings.TrimSpace(reason)))
+			}
+		}
+	}
+	return faults
+}
+
+// deriveTenant is the SIGNING_DERIVE that gives each tenant a secret of its own.
+const deriveTenant = "tenant"
+
+// unless is an unexplained fault where ok is false: what is accepted says all.
+func unless(ok bool) string {
+	if ok {
+		return ""
+	}
+	return " "
+}
+
+// wrongFile is why a file can't be used. Only its path is kept: the process reads
+// it when it begins to call.
+func wrongFile[T any](_ T, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// wrongCertificate judges both files of a certificate: neither is good alone.
+func (s *settings) wrongCertificate() string {
+	if reason := missing(s.EgressKey, "EGRESS_KEY_FILE"); reason != "" {
+		return reason
+	}
+	return wrongFile(app.LoadCertificate(s.EgressCert, s.EgressKey))
+}
+
+// missing is the fault of a setting that needs another one.
+func missing(value, name string) string {
+	if value == "" {
+		return name + " is not set"
+	}
+	return ""
+}
+
+func wrongListen(text string) string {
+	if text == listenOff {
+		return ""
+	}
+	return wrongAddress(text)
+}
+
+func wrongAddress(text string) string {
+	_, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return " "
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > math.MaxUint16 {
+		return "the port is none"
+	}
+	return ""
+}
+
+func wrongRedisURL(text string) string {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return "it is not a URL" // its own words would repeat the password
+	case u.Scheme == "unix" && u.Path == "":
+		return "it names no socket"
+	case u.Scheme == "unix":
+		return ""
+	case u.Scheme != "redis" && u.Scheme != "rediss":
+		return " "
+	}
+	return ""
+}
+
+func (s *settings) wrongRedisMode() string {
+	switch {
+	case !slices.Contains([]string{modeAuto, modeSingle, modeCluster, modeSentinel}, s.RedisMode):
+		return " "
+	case s.RedisMode == modeSentinel && s.RedisMaster == "":
+		return "REDIS_MASTER is not set: it names the master that the sentinels watch"
+	case s.DataDir != "" && (s.RedisMode == modeCluster || s.RedisMode == modeSentinel):
+		return "the Redis of DATA_DIR is a single one"
+	}
+	return ""
+}
+
+func (s *settings) wrongRedisMaster() string {
+	switch {
+	case s.RedisMode == modeSingle || s.RedisMode == modeCluster:
+		return "it belongs to REDIS_MODE=sentinel, not to " + s.RedisMode
+	case s.DataDir != "":
+		return "the Redis of DATA_DIR has no sentinels"
+	}
+	return ""
+}
+
+func (s *settings) wrongRedisCA() string {
+	switch {
+	case s.DataDir != "":
+		return "the Redis of DATA_DIR is reached without TLS, on a socket that only this user may open"
+	case s.RedisURL != "" && !strings.HasPrefix(s.RedisURL, "rediss://"):
+		return "it is only for a REDIS_URL that begins with rediss://"
+	}
+	return wrongFile(app.LoadRoots(s.RedisCA))
+}
+
+func (s *settings) wrongDataDir() string {
+	if s.RedisURL != "" {
+		return "REDIS_URL is set too: use one of them"
+	}
+	return ""
+}
+
+func (s *settings) wrongDurability() string {
+	if s.DataDir != "" && s.Durability.Replicas > 0 {
+		return "the Redis of DATA_DIR has no replicas; fsync waits for the disk"
+	}
+	return ""
+}

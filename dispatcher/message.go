@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
 	"net/url"
 	"strings"
 	"time"
@@ -112,6 +113,82 @@ func (m *Message) Differs(kept *Message) (names []string) {
 		names = append(names, "body")
 	}
 	return names
+}
+
+// Validate lists everything that is wrong with a message, or nothing. What it
+// lets through can be stored and sent: a header that no client would send, or
+// a URL that none can call, would otherwise fail at each attempt.
+func (m *Message) Validate(l Policy) []FieldError {
+	var f faults
+	if !ValidID(m.ID) {
+		f.add("$.id", "must be 1 to 128 of A-Z a-z 0-9 _ -")
+	}
+	if m.Topic == "" {
+		f.add("$.topic", "is needed")
+	} else if !ValidTopic(m.Topic) {
+		f.add("$.topic", "must be words of A-Z a-z 0-9 _ - with dots between, together at most 128")
+	} else if strings.HasPrefix(m.Topic, ownTopics) {
+		f.add("$.topic", "begins with "+ownTopics+", as only messages of Hookladder itself do")
+	}
+	if m.Tenant != "" && !ValidTenant(m.Tenant) {
+		f.add("$.tenant", "must be at most 128 printable ASCII characters without spaces")
+	}
+	if l.MaxBody > 0 && len(m.Body) > l.MaxBody {
+		f.add("$.body", fmt.Sprintf("has %d bytes, at most %d are taken (MAX_BODY)", len(m.Body), l.MaxBody))
+	}
+	f.check("$.content_type", checkContentType(m.ContentType))
+	m.validateDestination(&f, l)
+	m.validateTimes(&f, l)
+	f.headers(m.Headers)
+	if m.MaxAttempts < 0 || m.MaxAttempts > maxAttempts {
+		f.add("$.max_attempts", "must be 1 to 101")
+	}
+	if m.Timeout != 0 && (m.Timeout < minTimeout || m.Timeout > maxTimeout) {
+		f.add("$.timeout", "must be 1s to 60s")
+	}
+	return f
+}
+
+// validateDestination checks where a message is to go: a URL, an endpoint, or
+// neither, for all endpoints that match.
+func (m *Message) validateDestination(f *faults, l Policy) {
+	switch {
+	case m.URL != "" && m.Endpoint != "":
+		f.add("$.endpoint", "give url or endpoint, not both")
+	case m.URL != "":
+		f.check("$.url", l.checkURL(m.URL))
+	case m.Endpoint != "" && !ValidName(m.Endpoint):
+		f.add("$.endpoint", "must be the id or the uid of an endpoint")
+	}
+	if m.OrderingKey != "" && !ValidTenant(m.OrderingKey) {
+		f.add("$.ordering_key", "must be at most 128 printable ASCII characters without spaces")
+	}
+}
+
+// validateTimes checks when a message is to be attempted.
+func (m *Message) validateTimes(f *faults, l Policy) {
+	if m.Delay == 0 && m.DeliverAt.IsZero() && m.ExpiresAt.IsZero() {
+		return
+	}
+	now := l.now()
+	first := now
+	switch {
+	case m.Delay != 0 && !m.DeliverAt.IsZero():
+		f.add("$.delay", "give delay or deliver_at, not both")
+	case m.Delay < 0:
+		f.add("$.delay", "must not be negative")
+	case m.Delay > maxDelay:
+		f.add("$.delay", "must be at most a year, 365 days")
+	case m.DeliverAt.After(now.Add(maxAhead)):
+		f.add("$.deliver_at", "must be at most a year ahead")
+	case m.DeliverAt.After(now):
+		first = m.DeliverAt
+	default:
+		first = now.Add(m.Delay)
+	}
+	if !m.ExpiresAt.IsZero() && !m.ExpiresAt.After(first) {
+		f.add("$.expires_at", "must be after the first attempt")
+	}
 }
 
 // Lane is the short key of a destination: at most 16 characters without a

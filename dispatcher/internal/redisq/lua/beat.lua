@@ -1,6 +1,6 @@
--- beat: write an instance's number, or what it tells of itself, though memory is full. HSET alone would be refused then, and
--- everybody declared dead; a script that begins with a removal is not. Used only after that refusal: what a script does
--- inside counts as commands too, and beats go on for ever. It has nothing of common.
+-- beat: write an instance's number, or what it says about itself, also when memory is full. Redis would refuse HSET
+-- alone then, and every instance would be declared dead. It accepts a script that begins with a removal. Only used
+-- after that refusal: the commands in a script count too, and beats go on for ever. It has nothing of common.
 --
 -- KEYS[1] tag      {<project>}, never exists
 -- ARGV[1] key      :instances, or :about

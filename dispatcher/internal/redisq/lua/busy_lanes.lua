@@ -1,20 +1,21 @@
--- busy_lanes: look through all lanes, a part at a time: those in which most waits, what is ready the longest of what may be
--- attempted, how much is held and why, and how many lanes stand how. It goes through three hashes: :in for what waits,
--- :lane for breakers and times, :held for pauses. One that is idle costs no more than to pass it by.
+-- busy_lanes: read all lanes, a part at a time. It finds the lanes with the most waiting, the oldest delivery that is
+-- ready and may be attempted, how many are held and why, and the number of lanes in each state. It goes through three
+-- hashes: :in for waiting deliveries, :lane for breakers and times, :held for pauses. An idle lane costs hardly
+-- anything.
 --
 -- ARGV[..] after those of read: place to begin at (a letter of the hash, i, l or h, and the cursor of its scan; "i0" at
--- first), about how many to look at, fewest that wait in a lane that is told, most lanes to tell
+--   first), about how many to look at, fewest that wait in a lane that is told, most lanes to tell
 -- returns now, due, weight, next place (empty at the end), ms since when the oldest is ready (0: nothing is), deliveries that
--- are held: paused, breaker, retry_after, rate; lanes that are open, limited, paused, disabled; 1 if all are paused; then
--- for each lane told: lane, in flight, waiting
+--   are held: paused, breaker, retry_after, rate; lanes that are open, limited, paused, disabled; 1 if all are paused; then
+--   for each lane told: lane, in flight, waiting
 local hash, at, left = sub(ARGV[rest], 1, 1), sub(ARGV[rest], 2), tonumber(ARGV[rest + 1])
 local fewest, most_told = tonumber(ARGV[rest + 2]), tonumber(ARGV[rest + 3])
 local oldest, told = 0, {}
 local held_back = { paused = 0, breaker = 0, retry_after = 0, rate = 0 }
 local standing = { open = 0, limited = 0, paused = 0, disabled = 0 }
 
--- held_by is why a lane's ready deliveries may not be attempted, nil where they may be, or end. A lane whose rate is in use
--- is held by it until the rate has had time for one more: it is between two attempts mostly.
+-- held_by is the reason why the ready deliveries of a lane may not be attempted, nil where they may be, or end. A lane
+-- counts as held by its rate while the rate is in use, since it is mostly between two attempts.
 local function held_by(l)
   if waits_for(l, '') == 'paused' then return 'paused' end
   local why = match(waits_ready(l), '^%S+')
@@ -24,7 +25,7 @@ local function held_by(l)
   return nil
 end
 
--- ready_of adds what is ready in a lane.
+-- ready_of adds the ready deliveries of a lane: to those held, or as a candidate for the oldest.
 local function ready_of(l)
   if ends(l) then return end
   local why = held_by(l)
@@ -55,7 +56,7 @@ function look.i(page)
   for _, name in ipairs(names) do ready_of(lanes[name]) end
 end
 
--- Most lanes have no time that they wait for, and never had.
+-- Most lanes wait for no time, and never did.
 function look.l(page)
   local names = {}
   for i = 1, #page, 2 do

@@ -1,10 +1,11 @@
--- cancel: end what is not finished. What is ready or in flight gets a mark, which the next script that meets it carries
--- out: no list has to be searched. But where so many may wait in a lane and no more, what has a mark would keep the lane
--- full for as long as it is held: there the list is searched, once for all, at both ends where it is long.
+-- cancel: end unfinished deliveries. A ready or leased delivery gets a mark. The next script that reads it carries the
+-- mark out, so no list has to be searched. But where the number that may wait in a lane is limited, marked deliveries
+-- would keep a held lane full. There the list is searched, once for all deliveries, and only at both ends if it is
+-- long.
 --
 -- ARGV[3..] deliveries
 -- returns now, due, weight, then for each: 1 cancelled now, 0 was finished or cancelled already, -1 not kept
-local SEARCHED = 512 -- elements of lists that one call reads; to take one out passes those before it, up to half as many
+local SEARCHED = 512 -- elements of lists that one call reads; removing one passes those before it, up to half as many
 
 local deliveries, names = {}, {}
 for i = 3, #ARGV do
@@ -22,8 +23,8 @@ local function cancelled(delivery, l, status)
   put(ended.cancelled, now, delivery)
 end
 
--- element_of answers a delivery's element of its lane's ready list, and from which end it is looked for (1 the head, -1 the
--- tail); nil where none was found.
+-- element_of answers a delivery's element of its lane's ready list, and the end from which it is found (1 the head, -1
+-- the tail). It answers nil where none was found.
 local elements, searched = {}, 0
 local function element_of(l, id)
   local list = elements[l]
@@ -42,7 +43,7 @@ local function element_of(l, id)
   return list[id]
 end
 
--- withdraw ends a delivery that is ready, and reports whether it could be found.
+-- withdraw ends a ready delivery. It reports whether the delivery was found.
 local function withdraw(l, delivery, id, record, text)
   local element = element_of(l, id)
   if not element or sure('LREM', READY .. l.name, element[2], element[1]) == 0 then return false end
@@ -56,7 +57,7 @@ end
 
 local wholes = {}
 
--- cancel answers the code of one.
+-- cancel answers the code of one delivery.
 local function cancel(delivery, l, id)
   local record = exists(l.name, id, wholes)
   if not record then return -1 end

@@ -4,10 +4,10 @@
 -- ARGV[4] free    free permits of the instance, those wanted among them
 -- ARGV[5] bytes   most of records to answer, but for one delivery
 -- returns now, due, weight, number that ended instead, number without a record, number of lanes placed anew, versions (lane
--- and version of its limits for each lane of an endpoint), then for each: delivery, due ms, progress, record; "fenced" alone when the instance was
--- declared dead
+--   and version of its limits for each lane of an endpoint), then for each: delivery, due ms, progress, record; "fenced"
+--   alone when the instance was declared dead
 local TURN_MOST = 8 -- deliveries a lane gets in one turn
-local LANES_READ = 16 -- at once: mostly a few lanes have enough, and each costs as much as a delivery
+local LANES_READ = 16 -- at once: mostly a few lanes have enough work, and each costs as much as a delivery
 
 local wanted, free, most_bytes = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 if call('ZSCORE', FENCED, by) then return { 'fenced' } end
@@ -28,12 +28,12 @@ end
 read_more()
 if all_held then return nothing() end
 
--- All turns are given before anything is taken: then a lane's are taken at once.
+-- All turns are given before anything is taken, so that all deliveries of a lane are taken at once.
 local turns, given = {}, {} -- lane, deliveries of each turn; lane -> those of all its turns
 local lists = {} -- lane -> the head of its list
 
-do -- its locals end with it: there may be no more than some two hundred at a time
-  -- Lanes come in the order of their weight; one that had its turn comes again behind those that are as light.
+do -- this block ends its locals: there may be no more than some two hundred at a time
+  -- Lanes come in the order of their weight. A lane that had its turn comes again behind those that are as light.
   local again, first, next_head = {}, 1, 1
   local function next_lane()
     if next_head > nread and nread < #heads then read_more() end
@@ -54,19 +54,20 @@ do -- its locals end with it: there may be no more than some two hundred at a ti
     again[i + 1] = l
   end
 
-  -- turn is how many a lane may have taken in one: while each of them finds it lighter than what is free then, so that
-  -- lanes which begin to hang leave what their class does not. An instance that holds nothing takes one in any case. Each
-  -- one taken is one more of all permits in flight, and one less of the caller's own free: so many until both parts meet.
+  -- turn is how many deliveries a lane may have taken in one turn: as many as find the lane lighter than the free
+  -- permits. So lanes that begin to hang leave the permits that their class keeps. An instance that holds nothing takes
+  -- one in any case. Each delivery taken adds one to all permits in flight, and takes one from the caller's free ones.
+  -- The turn ends where both parts meet.
   local function turn(l)
     if l.limits.held ~= '-' or l.state.till > now then return 0 end
     local fair = math.max(1, math.ceil((free * total - burden(l) * permits) / (permits + total)))
     return math.min(TURN_MOST, fair, room(l) - l.flying, wanted, free, tokens(l))
   end
 
-  local whole = {} -- lane -> whether what was read of its list is all of it
+  local whole = {} -- lane -> whether its whole list was read
 
-  -- read_head reads a lane's list as far as a turn goes, and one more, which tells whether something is left; when the lane
-  -- comes again, or no other does, as far as it may go.
+  -- read_head reads a lane's list as far as a turn goes, and one more element, which tells whether something is left.
+  -- It reads as far as all turns may go if the lane comes again, or is the only one.
   local alone = #heads == 1
   local function read_head(l, n)
     local list, had = lists[l], given[l] or 0
@@ -83,8 +84,8 @@ do -- its locals end with it: there may be no more than some two hundred at a ti
     l.ready = #list - had
   end
 
-  -- A lane that is too heavy may stand where other shares put it, since instances came or went. It is placed anew then, and
-  -- the next one is looked at; a few in one call.
+  -- A lane that is too heavy may still be listed by old shares, from before instances came or went. It is placed anew
+  -- then, and the next one is tried. One call does so for a few lanes.
   local STALE_MOST = 16
   while wanted > 0 do
     local l = next_lane()
@@ -95,7 +96,7 @@ do -- its locals end with it: there may be no more than some two hundred at a ti
       local score = tonumber(call('ZSCORE', LANES, l.name)) or SANE
       if floor(math.min(score, SANE) / TURN) == weight(l) then break end
       stale = stale + 1
-      if next_head > #heads then -- no more were asked for than are wanted
+      if next_head > #heads then -- only as many lanes were read as deliveries are wanted
         local more = call('ZRANGE', LANES, #heads, #heads + STALE_MOST - stale)
         for i = 1, #more do heads[#heads + 1] = more[i] end
       end
@@ -110,7 +111,7 @@ do -- its locals end with it: there may be no more than some two hundred at a ti
       l.ready = l.ready - n
       if l.limits.interval > 0 then take(l, n) end
     end
-    if l.ready and l.ready > l.waiting then l.waiting = l.ready end -- its count was lost: what is left must not be
+    if l.ready and l.ready > l.waiting then l.waiting = l.ready end -- its count was lost; the rest of its list must not be lost too
     if l.ready == 0 then
       l.emptied = true
     elseif n > 0 and turn(l) > 0 then
@@ -134,8 +135,8 @@ for i = 1, #turns, 2 do
   used[l] = at + turns[i + 1]
 end
 
--- Nothing is taken before its record was read: a script that dies until then has changed nothing, and what is too much for
--- one answer stays where it is.
+-- Nothing is taken before its record was read. A script that dies until then has changed nothing. Deliveries that are
+-- too much for one answer stay where they are.
 local records, bytes = call('HMGET', MESSAGES, unpack(ids)), 0
 for i = 1, k do bytes = bytes + #(records[i] or '') end
 while bytes > most_bytes and k > 1 do
@@ -151,7 +152,7 @@ end
 local leases, lost, answer = {}, 0, { 0, 0, 0, 0, 0, 0, {} }
 local n = 7 -- values of the answer
 
--- spared takes back what was counted for a delivery that is not attempted.
+-- spared takes back what was counted for a delivery that gets no attempt.
 local function spared(i, l)
   l.flying = l.flying - 1
   give_back(l)

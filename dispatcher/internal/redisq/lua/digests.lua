@@ -1,5 +1,5 @@
--- digests: read what messages are, of those whose lanes lie in several partitions: one that is another anywhere must be
--- written nowhere. It changes nothing.
+-- digests: read the digests of messages whose lanes are in several partitions. An entry that differs in any partition
+-- must be written in none. It changes nothing.
 --
 -- ARGV[3..] message ids
 -- returns now, due, weight, then for each: the digest, empty where no such message is known

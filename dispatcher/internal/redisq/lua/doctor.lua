@@ -1,5 +1,6 @@
--- doctor: where a delivery lies, and how its message names it, for the scripts that look for what is wrong: put between
--- order and each of them. They trust nothing that can be looked up: neither counts nor that what is named is there.
+-- doctor: where a delivery is, and how its message names it, for the scripts that look for faults. It is put between
+-- order and each of them. They trust nothing that they can read themselves: neither counts nor that a named key is
+-- there.
 --
 -- ARGV[3] count, ARGV[4..] the names of all that may hold leases
 local k = tonumber(ARGV[3])
@@ -12,7 +13,8 @@ local function readable(record)
   return record and #record > 45 and #record >= 45 + string.byte(record, 43)
 end
 
--- named answers how a message names a lane: yes, gone, or no; none where it is not kept, broken where that can't be read.
+-- named answers how a message names a lane: yes, gone, or no. It answers none where the message is not kept, and broken
+-- where the record can't be read.
 local function named(lane, id, record)
   if not record or #record <= DIGEST then return 'none' end
   if not readable(record) then return 'broken' end
@@ -26,15 +28,15 @@ end
 local ZSETS = { { 'done', DONE }, { 'dead', DEAD }, { 'cancelled', CANCELLED }, { 'due', DUE } }
 local function over(place) return place == 'done' or place == 'dead' or place == 'cancelled' end
 
--- lines answers the sets in which a delivery may stand. The record knows which is its key's; where that is gone, it is
--- the one in which it was found: seen.
+-- lines answers the sets in which a delivery may be. The record says which set is its key's. Without a record it is
+-- seen, the set in which the delivery was found.
 local function lines(name, record, seen)
   local sets = sets_of({ name = name }, readable(record) and record)
   if seen and seen ~= '' and BEHIND .. seen ~= sets[1] and BEHIND .. seen ~= sets[2] then sets[#sets + 1] = BEHIND .. seen end
   return sets
 end
 
--- places lists where a delivery lies, each with its key and its member; in ready lists it is not looked for.
+-- places lists where a delivery is, each with its key and its member. It does not search ready lists.
 local function places(delivery, name, id, record, seen)
   local list = {}
   for _, zset in ipairs(ZSETS) do

@@ -1,8 +1,8 @@
--- doctor_add: correct counts by the difference between what they were and what there was. Scripts keep differences right,
--- so it is the same one still, whatever happened since.
+-- doctor_add: correct counts by the difference between their values and a recount. Scripts change counts by
+-- differences. So the difference is still the same, whatever has happened since.
 --
 -- ARGV[..] after those of doctor: number of lanes, for each: lane, in flight, waiting, sets; then for each count: c or b (of
--- :counts, of :buried), field, difference
+--   :counts, of :buried), field, difference
 -- returns now, due, weight
 local n = tonumber(ARGV[rest])
 local names = {}

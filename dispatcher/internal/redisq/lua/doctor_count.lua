@@ -1,11 +1,11 @@
--- doctor_count: count what lies in a partition, or in a part of it: all that other scripts count by differences. Where it
--- takes several calls, they belong together while their tokens are equal: whatever changes a count changes it.
+-- doctor_count: count a partition, or a part of it: all that other scripts count by differences. If it takes several
+-- calls, they belong together while their tokens are equal. Every change of a count changes the token.
 --
 -- ARGV[..] after those of doctor: first and last rank of due, of dead (-1 for none), number of lanes, lanes, then sets of
--- behind as "<lane>:<key>"
+--   behind as "<lane>:<key>"
 -- returns now, due, weight, token, sizes (due, dead, in flight, lanes that have a count), scheduled and retrying of those due,
--- a list of lane, due, in flight; a list of "<lane> <reason>", dead; for each lane what :in says, its sets by :lane and what
--- is ready; for each set its length; what :counts and :buried say
+--   a list of lane, due, in flight; a list of "<lane> <reason>", dead; for each lane what :in says, its sets by :lane and
+--   what is ready; for each set its length; what :counts and :buried say
 local function page(key, first, last)
   if tonumber(last) < tonumber(first) then return {} end
   return call('ZRANGE', key, first, last)

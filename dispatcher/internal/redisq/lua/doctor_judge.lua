@@ -1,13 +1,13 @@
--- doctor_judge: say what is wrong with deliveries of one lane, all in one moment, and repair it. A repair may cause an
--- attempt too many; it never loses a delivery.
+-- doctor_judge: find the faults of deliveries of one lane, all at one moment, and repair them. A repair may cause an
+-- attempt too many. It never loses a delivery.
 --
 -- ARGV[..] after those of doctor: 1 to repair, 1 where all of a long ready list was read already without finding those that
--- are nowhere else, the lane, then for each: id, its element of the ready list, its line as "<lane>:<key>" (empty: none was
--- seen)
+--   are nowhere else, the lane, then for each: id, its element of the ready list, its line as "<lane>:<key>" (empty: none
+--   was seen)
 -- returns now, due, weight, then for each fault: id, kind, detail; of kind unsure: it may be in the list, which is too long
--- to be read here
-local PART = 2048       -- elements at each end of a long list that are read; twice as many are the longest that is read whole
-local REACH = 100000    -- elements from each end in which one that is known is looked for: 3 ms
+--   to be read here
+local PART = 2048       -- elements read at each end of a long list; a list of up to twice as many is read whole
+local REACH = 100000    -- elements from each end in which a known element is looked for: 3 ms
 local fix, sure, name = ARGV[rest] == '1', ARGV[rest + 1] == '1', ARGV[rest + 2]
 if fix then call('DEL', tag) end
 load({ name })
@@ -43,7 +43,7 @@ else
       for _, position in ipairs(call('LPOS', list, element, 'RANK', rank, 'COUNT', 2, 'MAXLEN', REACH)) do
         if not at[position] and #elements[id] < 2 then
           at[position] = true
-          if position >= PART and position < length - PART then -- else it was read
+          if position >= PART and position < length - PART then -- else it was read above
             elements[id][#elements[id] + 1] = { 'ready', list, element, rank }
           end
         end
@@ -54,12 +54,12 @@ end
 
 local statuses = { ready = 'ready', behind = 'scheduled', leased = 'in_flight', done = 'delivered', dead = 'dead', cancelled = 'cancelled' }
 
--- remove takes a delivery out of one place, and leaves the counts: what is in one place too many was counted once.
+-- remove takes a delivery out of one place and leaves the counts. A delivery in one place too many was counted once.
 local function remove(p)
   if p[1] == 'ready' then call('LREM', p[2], p[4], p[3]) else call('ZREM', p[2], p[3]) end
 end
 
--- take takes it out of the only place where it is, which is counted.
+-- take takes a delivery out of its only place and changes the counts.
 local function take(delivery, p)
   local place, text = p[1], call('HGET', PROGRESS, delivery)
   remove(p)
@@ -74,7 +74,7 @@ local function take(delivery, p)
   end
 end
 
--- step_out takes a delivery out of its line, whatever the lane says of how many it has, and lets the next one go.
+-- step_out takes a delivery out of its line, whatever number of lines the lane has, and releases the next one.
 local function step_out(id, record)
   for _, set in ipairs(lines(name, record, seen[id])) do
     local rank = call('ZRANK', set, id)
@@ -85,7 +85,7 @@ local function step_out(id, record)
   end
 end
 
--- expected is the ms at which a delivery that was lost may be attempted: what its last attempt said, else its message.
+-- expected is the ms at which a lost delivery may be attempted, by its last attempt, else by its message.
 local function expected(delivery, record, text)
   if not text then return deliver(record) end
   local _, _, _, _, asked = progress(text)
@@ -94,8 +94,8 @@ local function expected(delivery, record, text)
   return asked > 0 and now or due
 end
 
--- restore puts a delivery that is nowhere where it belongs: where all says that it ended, there; else it goes on. What was
--- lost is counted still, as a rule; where it is not, the counts are compared later.
+-- restore puts a delivery that is in no place where it belongs. It ends where everything says that it ended, else it
+-- goes on. A lost delivery is mostly still counted; if not, counts are compared later.
 local function restore(delivery, id, record)
   local mark, text = call('HGET', MARKS, delivery), call('HGET', PROGRESS, delivery)
   local _, _, _, _, _, reason = progress(text)
@@ -130,9 +130,9 @@ local function alive(delivery)
   if reason ~= '-' then call('HSET', PROGRESS, delivery, progressed(a, a, 0, s, 0, '-', besides(more, 0))) end
 end
 
--- Which of two places is kept. What was delivered is not attempted again. One that waits behind another keeps its turn; a
--- lease ends by itself, with one attempt; what waits for its time is not early; and all these before an end that was not
--- the last word, since to drop what waits would be a loss.
+-- Which of two places is kept. A delivered one is not attempted again. One that waits behind another keeps its turn. A
+-- lease ends by itself, with one attempt. One that waits for its time is not early. All these come before an end that
+-- was not final, since dropping a waiting delivery would be a loss.
 local RANKS = { done = 1, behind = 2, leased = 3, due = 4, ready = 5, dead = 6, cancelled = 7 }
 local function settle_places(delivery, id, record, found)
   table.sort(found, function(a, b) return RANKS[a[1]] < RANKS[b[1]] end)
@@ -143,7 +143,7 @@ local function settle_places(delivery, id, record, found)
   if over(kept) then step_out(id, record) end
 end
 
--- carry_out ends a delivery that has a mark where none is carried out.
+-- carry_out ends a delivery with a mark in a place where no script carries marks out.
 local function carry_out(delivery, id, record, p)
   local mark = call('HGET', MARKS, delivery)
   call('HDEL', MARKS, delivery)
@@ -155,7 +155,7 @@ local function carry_out(delivery, id, record, p)
   step_out(id, record)
 end
 
--- fall_in puts one that waits and stands in no line into its own, behind those that do.
+-- fall_in puts a waiting delivery that is in no line at the end of its own.
 local function fall_in(delivery, id, record, p)
   if join(l, line(l, record), id) then return end
   take(delivery, p)
@@ -163,7 +163,7 @@ local function fall_in(delivery, id, record, p)
   count('scheduled', 1)
 end
 
--- name_again lets a message that is kept name the lane of a delivery that is there.
+-- name_again lets a kept message name the lane of a delivery that is there.
 local function name_again(id, record)
   local fan, out = call('HGET', FAN, id) or only(record), {}
   for lane in string.gmatch(fan, '%S+') do
@@ -206,7 +206,7 @@ local function alone(delivery, id, record, p)
   elseif place ~= 'dead' and reason ~= '-' and tell(id, 'reason', place .. ', ' .. reason) then
     alive(delivery)
   end
-  -- One that was leased is on its way already.
+  -- A delivery that was leased is out of its line already.
   if not over(place) and place ~= 'leased' and key_of(record) ~= NO_KEY and not stands(name, id, record, seen[id]) then
     if tell(id, 'no_line', place) then fall_in(delivery, id, record, p) end
   end
@@ -242,14 +242,14 @@ local function judge(id)
   end
 end
 for _, id in ipairs(ids) do
-  lasts = {} -- of lines that the one before may have left
+  lasts = {} -- of lines that the delivery before may have left
   judge(id)
 end
 
 if repaired then
   flush()
   l.ready, l.place = call('LLEN', list), true
-  l.flying, l.waiting = math.max(0, l.flying), math.max(0, l.waiting) -- where they were wrong; they are counted again
+  l.flying, l.waiting = math.max(0, l.flying), math.max(0, l.waiting) -- they may have been wrong; they are counted again
   answer[1], answer[2], answer[3] = finish()
 end
 return answer

@@ -1,5 +1,5 @@
--- doctor_lanes: say which lanes have a turn that they should not have, or none though something waits, and place them. Their
--- weight is not judged: it depends on the permits that there were when they were placed.
+-- doctor_lanes: find lanes that have a turn without work, or work without a turn, and place them. Their weight is not
+-- judged, since it depends on the permits at the time when they were placed.
 --
 -- ARGV[..] after those of doctor: 1 to repair, lanes
 -- returns now, due, weight, then for each fault: lane, kind, detail
@@ -10,7 +10,7 @@ if fix then call('DEL', tag) end
 load(names)
 local answer = { micros, before_due, weighs(before_weight) }
 
--- judge answers what is wrong with a lane's turn: kind and detail, nil for nothing.
+-- judge answers the fault of a lane's turn: kind and detail, nil for none.
 local function judge(l, listed, parked)
   local n = l.ready
   if ends(l) then
@@ -26,7 +26,8 @@ local function judge(l, listed, parked)
   end
 end
 
--- name_of answers what a lane without a name should be called, nil where none of its messages is at hand or tells.
+-- name_of answers the name that a nameless lane should have. It answers nil if none of its messages can be read or
+-- names a URL.
 local function name_of(l)
   local element = sub(l.name, 1, 3) ~= 'ep_' and call('LINDEX', READY .. l.name, 0)
   local record = element and call('HGET', MESSAGES, (select(2, parts(element))))

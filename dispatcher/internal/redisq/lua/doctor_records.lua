@@ -1,4 +1,4 @@
--- doctor_records: say what is wrong with what is kept of messages, beside their deliveries, and repair it.
+-- doctor_records: find faults in what is kept of messages, beside their deliveries, and repair them.
 --
 -- ARGV[..] after those of doctor: 1 to repair, 1 where fields of :bodies follow, else 0; ids or fields
 -- returns now, due, weight, then for each fault: id, kind, detail
@@ -10,7 +10,7 @@ local function tell(id, kind, detail)
   return fix
 end
 
--- whole judges a message that is kept whole: it belongs to its deliveries.
+-- whole judges a message that is kept whole. It must have a delivery.
 local function whole(id, record, seen)
   if not readable(record) then return tell(id, 'broken_record', '') end
   if seen and tell(id, 'seen', 'a message that is kept whole') then call('ZREM', SEEN, id) end
@@ -26,7 +26,7 @@ local function whole(id, record, seen)
   end
 end
 
--- body judges one that lies apart: it is a message's, or staged for one.
+-- body judges a body that lies apart. It must belong to a message, or be staged for one.
 local function body(field)
   local id = sub(field, 1, -DIGEST - 2)
   local record = call('HGET', MESSAGES, id)

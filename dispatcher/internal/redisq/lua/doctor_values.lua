@@ -1,4 +1,4 @@
--- doctor_values: take away texts that can't be read, unless they are others by now.
+-- doctor_values: remove texts that can't be read, unless they have changed since.
 --
 -- ARGV[..] after those of doctor: the hash's name, then for each: field, text
 -- returns now, due, weight

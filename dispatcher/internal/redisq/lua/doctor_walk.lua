@@ -1,12 +1,12 @@
--- doctor_walk: read a page of what is kept and tell what may be wrong with it. It changes nothing, and what it tells has to
--- be judged: between two pages work goes on.
+-- doctor_walk: read a page of the store and answer what may be wrong with it. It changes nothing. Work goes on between
+-- two pages, so each suspect has to be judged.
 --
 -- ARGV[..] after those of doctor: kind (messages, due, done, dead, cancelled, leases, behind, ready, progress, marks, fan,
--- seen, names), of what (an instance, a lane, a lane and its key), cursor ("0" at first; ready: how many of the tail were
--- read), about how many to read; names: deliveries
+--   seen, names), of what (an instance, a lane, a lane and its key), cursor ("0" at first; ready: how many of the tail were
+--   read), about how many to read; names: deliveries
 -- returns now, due, weight, next cursor ("0" at the end), bytes of the records that were read, what was read (ready: the
--- elements, else their number), then for each suspect a letter and a name: s a delivery, n one that is nowhere but perhaps
--- in its ready list, m a message, x a member that names no delivery
+--   elements, else their number), then for each suspect a letter and a name: s a delivery, n one that is nowhere but perhaps
+--   in its ready list, m a message, x a member that names no delivery
 local kind, of, cursor, most = ARGV[rest], ARGV[rest + 1], ARGV[rest + 2], tonumber(ARGV[rest + 3])
 local answer = { micros, before_due, weighs(before_weight), '0', 0, 0 }
 local bytes = 0
@@ -21,7 +21,7 @@ local function record_of(id)
   return record
 end
 
--- visit tells a delivery that is found in a place, unless it is there alone and belongs there.
+-- visit answers a delivery that is found in a place, unless it is only there and belongs there.
 local function visit(delivery, place)
   local lane, id = string.match(delivery, '^([^:]+):(.+)$')
   if not lane then return tell('x', delivery) end
@@ -43,7 +43,7 @@ local function visit(delivery, place)
   end
 end
 
--- message tells of a record what its deliveries don't.
+-- message answers faults of a record that its deliveries do not show.
 local function message(id, record)
   bytes = bytes + #record
   local seen = call('ZSCORE', SEEN, id)
@@ -81,7 +81,8 @@ elseif kind == 'behind' then
   local page, lane = scan('ZSCAN', BEHIND .. of), lane_of(of)
   for i = 1, #page, 2 do visit(lane .. ':' .. page[i], kind) end
 elseif kind == 'ready' then
-  -- From the tail, since what is taken and put back at the head does not shift it: what stays in the list is not missed.
+  -- From the tail, since claims and takeovers work at the head and do not shift it. So no element that stays in the
+  -- list is missed.
   local skip = tonumber(cursor)
   local page = call('LRANGE', READY .. of, -skip - most, -skip - 1)
   for _, element in ipairs(page) do

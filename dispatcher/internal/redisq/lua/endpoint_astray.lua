@@ -1,8 +1,8 @@
--- endpoint_astray: find what an index of endpoints says of one that is not there, or not as it says, and take it away. It
--- has nothing of common; endpoint_create says what the keys hold.
+-- endpoint_astray: find entries in an index of endpoints whose endpoint is not there, or says otherwise, and remove
+-- them. It has nothing of common; endpoint_create says what the keys hold.
 --
 -- KEYS[1] tag     {<project>}, never exists
--- ARGV[1] fix     1: what is wrong is removed
+-- ARGV[1] fix     1: wrong entries are removed
 -- ARGV[2] index   uids, all, public, or tenant
 -- ARGV[3] tenant  of tenant
 -- ARGV[4..] ids; of uids: uids
@@ -13,7 +13,7 @@ local fix, index, tenant = ARGV[1] == '1', ARGV[2], ARGV[3]
 local key = ({ uids = UIDS, all = ALL, public = PUBLIC, tenant = TENANT .. tenant })[index] or error('no index')
 if fix then call('DEL', tag) end
 
--- says reports whether a record may have a field with a value. One that can't be read may have any.
+-- says reports whether a record may have a field with a value. A record that can't be read may have any.
 local function says(id, field, value)
   local stored = call('HGET', ENDPOINTS, id)
   if not stored then return false end

@@ -1,14 +1,14 @@
--- endpoint_change: store an endpoint whose version is one above the stored one. It has nothing of common; endpoint_create
--- says what the keys hold.
+-- endpoint_change: store an endpoint whose version is one above the stored one. It has nothing of common;
+-- endpoint_create says what the keys hold.
 --
 -- KEYS[1] tag      {<project>}, never exists
 -- ARGV[1] id
 -- ARGV[2] version
 -- ARGV[3] record   JSON
--- ARGV[4] uid      as it was created, since nothing else may lie in the indexes; so
--- ARGV[5] tenant   and
+-- ARGV[4] uid      as at its creation, since the indexes do not change
+-- ARGV[5] tenant   as at its creation
 -- ARGV[6] created  ms
--- ARGV[7] project  its id, with which begins what is published; empty: nothing is published, since PUBLISH may not be used
+-- ARGV[7] project  its id, with which each published text begins; empty: nothing is published, since PUBLISH may not be used
 -- ARGV[8] public   1: a secret of it has a public key
 -- returns "ok"; "stale" where the versions do not follow; "gone" where there is none; "other" where it would be another's
 local tag, call = KEYS[1], redis.call
@@ -16,9 +16,9 @@ local ENDPOINTS, PUBLIC, SEALED = tag .. ':endpoints', tag .. ':public', tag .. 
 local id, record, uid, tenant, created = ARGV[1], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local version = string.format('%.0f', tonumber(ARGV[2]))
 
--- sealed_by answers which key a record is sealed and proved by, - for none; keys.go says more.
+-- sealed_by answers the key by which a record is sealed and proved, - for none; keys.go says more.
 local function sealed_by(record) return string.match(record, ',"mac":"mac1%.(%x+)%.[^"]*"}$') or '-' end
--- tally counts it. What can't be counted, since a hand wrote the key, changes nothing else: doctor counts anew.
+-- tally counts the endpoint. If a hand-written key can't be counted, nothing else changes: doctor counts again.
 local function tally(key, n)
   local sum = redis.pcall('HINCRBY', SEALED, key, n)
   if type(sum) == 'number' and sum <= 0 then redis.pcall('HDEL', SEALED, key) end
@@ -37,7 +37,7 @@ if readable and type(was) == 'table' and ((was.uid or '') ~= uid or (was.tenant 
   return { 'other' }
 end
 
-call('DEL', tag) -- a removal first: to pause or disable one must work though memory is full
+call('DEL', tag) -- a removal first: an endpoint can be paused or disabled also when memory is full
 call('HSET', ENDPOINTS, id, version .. ' ' .. record)
 if sealed_by(stored) ~= sealed_by(record) then
   tally(sealed_by(stored), -1)

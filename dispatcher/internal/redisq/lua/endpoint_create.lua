@@ -1,5 +1,5 @@
--- endpoint_create: store a new endpoint, so that it is found by its id, its uid, its tenant and its time. It begins with no
--- removal: where memory is full it is refused, and nothing was changed. It has nothing of common.
+-- endpoint_create: store a new endpoint, so that it is found by its id, its uid, its tenant and its time. It begins
+-- with no removal: Redis refuses it when memory is full, and nothing was changed then. It has nothing of common.
 --
 -- KEYS[1] tag      {<project>}, never exists
 -- ARGV[1] id
@@ -8,7 +8,7 @@
 -- ARGV[4] uid      empty: none
 -- ARGV[5] tenant   empty: none
 -- ARGV[6] created  ms
--- ARGV[7] project  its id, with which begins what is published; empty: nothing is published, since PUBLISH may not be used
+-- ARGV[7] project  its id, with which each published text begins; empty: nothing is published, since PUBLISH may not be used
 -- ARGV[8] public   1: a secret of it has a public key
 -- ARGV[9] most     endpoints that a project may have
 -- returns "ok"; "uid", id, stored of the endpoint that has the uid; "id" where that is taken; "full"
@@ -21,15 +21,17 @@
 --   :public      zset  id by creation in ms, of those that have a public key
 --   :sealed      hash  id of a key of ENCRYPTION_KEY, - for none -> endpoints whose record is sealed with it
 --   :gone        hash  id -> version of its end, above any it had: its lane may not be empty yet
--- On the channel :endpoints each change is told as "<id of the project> <version> <id> <tenant>", version 0 for one that was deleted.
+--
+-- Each change is published on the channel :endpoints as "<id of the project> <version> <id> <tenant>". The version is 0
+-- for an endpoint that was deleted.
 local tag, call = KEYS[1], redis.call
 local ENDPOINTS, UIDS, TENANT, ALL, PUBLIC, GONE, SEALED = tag .. ':endpoints', tag .. ':uids', tag .. ':tenant:', tag .. ':all', tag .. ':public', tag .. ':gone', tag .. ':sealed'
 local id, record, uid, tenant = ARGV[1], ARGV[3], ARGV[4], ARGV[5]
 local version, created = string.format('%.0f', tonumber(ARGV[2])), string.format('%.0f', tonumber(ARGV[6]))
 
--- sealed_by answers which key a record is sealed and proved by, - for none; keys.go says more.
+-- sealed_by answers the key by which a record is sealed and proved, - for none; keys.go says more.
 local function sealed_by(record) return string.match(record, ',"mac":"mac1%.(%x+)%.[^"]*"}$') or '-' end
--- tally counts it. What can't be counted, since a hand wrote the key, changes nothing else: doctor counts anew.
+-- tally counts the endpoint. If a hand-written key can't be counted, nothing else changes: doctor counts again.
 local function tally(key, n)
   local sum = redis.pcall('HINCRBY', SEALED, key, n)
   if type(sum) == 'number' and sum <= 0 then redis.pcall('HDEL', SEALED, key) end
@@ -38,7 +40,7 @@ end
 if uid ~= '' then
   local other = call('HGET', UIDS, uid)
   local stored = other and call('HGET', ENDPOINTS, other)
-  if stored then -- a uid that names nothing is free
+  if stored then -- a uid whose endpoint is gone is free
     return { 'uid', other, stored }
   end
 end

@@ -1,8 +1,8 @@
--- endpoint_index: compare the indexes of endpoints with what their records say, and write them so. It has nothing of
+-- endpoint_index: compare the indexes of endpoints with their records, and correct the indexes. It has nothing of
 -- common; endpoint_create says what the keys hold.
 --
 -- KEYS[1] tag     {<project>}, never exists
--- ARGV[1] fix     1: what is wrong is repaired
+-- ARGV[1] fix     1: wrong entries are repaired
 -- ARGV[2..] for each: id, version of the record that was read, created in ms, public (1, 0, or - where nothing but :all is
 --           known), uid (empty: none), tenant (empty: none)
 -- returns for each that is wrong: id, index, the names of the indexes; or id, same_uid, the endpoint that is found by its uid
@@ -20,13 +20,13 @@ if fix then call('DEL', tag) end
 local answer = {}
 for _, e in ipairs(list) do
   local stored, wrong = call('HGET', ENDPOINTS, e.id), {}
-  -- at makes a time of creation be that of the record, in an index that has it.
+  -- at corrects the time of creation in an index that has the endpoint.
   local function at(key, name)
     if tonumber(call('ZSCORE', key, e.id) or '') == e.created then return end
     wrong[#wrong + 1] = name
     if fix then call('ZADD', key, string.format('%.0f', e.created), e.id) end
   end
-  if stored and string.match(stored, '^(%S*)') == e.version then -- else it was changed meanwhile, which wrote them
+  if stored and string.match(stored, '^(%S*)') == e.version then -- else it was changed meanwhile, and the change wrote the indexes
     at(ALL, ':all')
     if e.public ~= '-' then
       at(TENANT .. e.tenant, ':tenant:')

@@ -1,5 +1,5 @@
--- endpoint_versions: which versions endpoints have, and which of them were deleted, all in one moment. It has nothing of
--- common; endpoint_create says what the keys hold.
+-- endpoint_versions: read the versions of endpoints, and which of them were deleted, all at one moment. It has nothing
+-- of common; endpoint_create says what the keys hold.
 --
 -- KEYS[1] tag   {<project>}, never exists
 -- ARGV[1..] ids

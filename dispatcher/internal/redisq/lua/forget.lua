@@ -1,5 +1,6 @@
--- forget: take away the copy of limits of an endpoint that is not there and was never deleted: its creation failed between
--- the copy and the endpoint itself. Nothing can wait in such a lane; where something does, or the copy is another, it stays.
+-- forget: remove a copy of limits whose endpoint is not there and was never deleted. Its creation failed between the
+-- copy and the endpoint itself. Nothing can wait in such a lane. If something does, or the copy is another one, it
+-- stays.
 --
 -- ARGV[3] lane
 -- ARGV[4] version  that the copy has

@@ -1,5 +1,5 @@
--- identify: give a project its id, unless it has one. HSETNX alone would be refused while memory is full; a script that
--- begins with a removal is not. It has nothing of common.
+-- identify: give a project its id, unless it has one. Redis would refuse HSETNX alone when memory is full. It accepts a
+-- script that begins with a removal. It has nothing of common.
 --
 -- KEYS[1] tag  {<project>}, never exists
 -- ARGV[1] id   a random one

@@ -1,8 +1,8 @@
--- lane: write the copy of a lane's limits, unless the one there is as new, and place the lane where it belongs then.
+-- lane: write the copy of a lane's limits, unless the stored copy is as new, and place the lane by them.
 --
 -- ARGV[3] lane     * for all of the partition: of it only held counts
 -- ARGV[4] version  0: written in any case; with nothing else set it takes the copy away
--- ARGV[5] max      in flight, 0 as usual
+-- ARGV[5] max      in flight, 0 the default
 -- ARGV[6] interval between two attempts in us, 0 no rate
 -- ARGV[7] ordered  0 or 1
 -- ARGV[8] held     - no, p paused, d disabled, x deleted
@@ -16,7 +16,7 @@ local nothing = text == '0 0 0 0 -'
 local limits = parse_limits(text) or error('no limits: ' .. text)
 call('DEL', tag)
 
--- note_held keeps :held in step with :limits. What was held for the same reason already is held since then.
+-- note_held keeps :held in step with :limits. A lane that is already held for the same reason keeps its time.
 local function note_held(why)
   if why == '-' then return sure('HDEL', HELD, name) end
   local was = sure('HGET', HELD, name)
@@ -47,7 +47,7 @@ if v == 0 or not old or v > l.limits.v then
 end
 by_this_clock(l) -- by the new rate
 note_held(l.limits.held)
-if clear and l.text then -- a lane that has no state yet stays so
+if clear and l.text then -- a lane without a state gets none
   local s = own(l)
   if s.opened > 0 then breakers = { name, 0 } end
   s.fails, s.opened, s.till, s.tat = 0, 0, 0, 0

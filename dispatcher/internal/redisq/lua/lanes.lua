@@ -2,9 +2,9 @@
 --
 -- ARGV[..] after those of read: most (0: those named), score and name of the last one before (empty: from the start), lanes
 -- returns now, due, weight, what :held says of all lanes (empty: they are not held), 1 if there is more, then for each: lane,
--- ms when its state was made or last looked at (0: it is not known), in flight, waiting, most in flight now, fails, opened,
--- until ms, us when its rate allows the next attempt (0: now, or it has none), limits (empty: none), what it leads to
--- (empty: it is no bare URL's), what :held says of it (empty: it is not held), why it is left alone (empty: it is not)
+--   ms when its state was made or last looked at (0: it is not known), in flight, waiting, most in flight now, fails, opened,
+--   until ms, us when its rate allows the next attempt (0: now, or it has none), limits (empty: none), what it leads to
+--   (empty: it is no bare URL's), what :held says of it (empty: it is not held), why it is left alone (empty: it is not)
 local wanted, after, last = tonumber(ARGV[rest]), ARGV[rest + 1], ARGV[rest + 2]
 local names, more = {}, 0
 if wanted > 0 then
@@ -16,7 +16,7 @@ else
 end
 load(names)
 
--- held_as answers what :held says of a lane that its limits say is held.
+-- held_as answers the entry in :held of a lane that its limits say is held.
 local function held_as(name, letter)
   if letter == '-' or letter == '?' then return '' end
   return call('HGET', HELD, name) or letter .. ' 0 system'

@@ -1,13 +1,14 @@
--- list: a page of one index, newest first. It stops after so many names, records and bytes that Redis is not held up.
+-- list: read a page of one index, newest first. It stops after so many names, records and bytes, so that it does not
+-- hold Redis up.
 --
 -- ARGV[..] after those of read: index (due, done, dead, cancelled, leases, ready, behind, marks), its instance or lane or
--- empty, most to answer, score and name of the last one before (empty: from the start; ready: its position; behind: the key
--- for the name; marks: the cursor of a scan and the last name of it), then what is asked for, each as words with a space at
--- both ends, or empty for any: statuses, reasons, lanes; 1: what has a mark is passed over
+--   empty, most to answer, score and name of the last one before (empty: from the start; ready: its position; behind: the key
+--   for the name; marks: the cursor of a scan and the last name of it), then what is asked for, each as words with a space at
+--   both ends, or empty for any: statuses, reasons, lanes; 1: marked deliveries are left out
 -- returns now, due, weight, 1 if there is more, how many names were looked at, how many records were read, score and name
--- of the last one that was looked at, then for each: delivery, score (ready: position), time, status (empty: only its line
--- is asked for), head of the record (empty: none), progress, newest of its history (empty: none), what it waits for (empty:
--- nothing), "<key> <score>" of the line in which others wait behind it (empty: none do)
+--   of the last one that was looked at, then for each: delivery, score (ready: position), time, status (empty: only its line
+--   is asked for), head of the record (empty: none), progress, newest of its history (empty: none), what it waits for (empty:
+--   nothing), "<key> <score>" of the line in which others wait behind it (empty: none do)
 local MOST_NAMES, MOST_RECORDS, MOST_BYTES = 4096, 256, 1048576
 local index, of, wanted = ARGV[rest], ARGV[rest + 1], math.min(tonumber(ARGV[rest + 2]), MOST_RECORDS)
 local after, last = ARGV[rest + 3], ARGV[rest + 4]
@@ -16,7 +17,7 @@ local unmarked = ARGV[rest + 8] == '1' and index ~= 'marks'
 local function asks(words, word) return words == '' or find(words, ' ' .. word .. ' ', 1, true) ~= nil end
 local asks_lines = asks(statuses, 'scheduled') or asks(statuses, 'cancelled')
 
--- What is in the index: delivery, score, time; more: it goes on behind that.
+-- The entries of the index: delivery, score, time. more: the index has others after them.
 local found, more = {}, false
 local page = asked_lanes == '' and wanted or MOST_NAMES
 local function page_of_zset(key)
@@ -26,8 +27,7 @@ local function page_of_zset(key)
   more = #found == page
 end
 
--- From the tail to the head. What is taken meanwhile goes from the head and shifts the rest towards it, so nothing that
--- stays is missed.
+-- From the tail to the head. Claims take from the head and shift the rest towards it, so no entry that stays is missed.
 local function page_of_ready()
   local length = safely('LLEN', READY .. of) or 0
   local top = after == '' and length - 1 or math.min(tonumber(after) - 1, length - 1)
@@ -70,7 +70,7 @@ else
   page_of_zset(zsets[index])
 end
 
--- A name that is of no lane asked for costs nothing more.
+-- A name of another lane than those asked for costs nothing more.
 local chosen, names, reads = {}, {}, {}
 local looked = #found
 for i, f in ipairs(found) do
@@ -91,7 +91,7 @@ if #reads > 0 then
   if not ENDED[index] and index ~= 'due' then marks = call('HMGET', MARKS, unpack(reads)) end
 end
 
--- standing answers the status of a delivery by where it was found, and what it waits for.
+-- standing answers the status of a delivery by the index in which it was found, and the reason that it waits for.
 local function standing(l, k)
   if ENDED[index] then return ENDED[index], '' end
   if marks[k] then return marks[k] == 'd' and 'delivered' or 'cancelled', '' end
@@ -120,7 +120,7 @@ local function wants(status, text, mark)
   return status == 'dead' and asks(reasons, reason)
 end
 
--- newest is the last attempt of a history, without what was answered to it.
+-- newest is the last attempt of a history, without the text of its answer.
 local function newest(delivery, text)
   local entry = text and safely('LINDEX', HISTORY .. delivery, 0)
   if not entry then return '' end

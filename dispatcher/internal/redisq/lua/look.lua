@@ -6,13 +6,13 @@
 --   most   most deliveries to answer
 --   bytes  the answer ends with the delivery that goes beyond so many
 -- returns now, due, weight, the record (empty: none, only its digest, or first is not 1), the place to go on with (0: there
--- is no more), a list of deliveries, each lane, status, ms, what it waits for (empty: nothing), progress, history (a list,
--- newest first)
+--   is no more), a list of deliveries, each lane, status, ms, what it waits for (empty: nothing), progress, history (a list,
+--   newest first)
 local id, first, most_lanes, bytes = ARGV[rest], tonumber(ARGV[rest + 1]), tonumber(ARGV[rest + 2]), tonumber(ARGV[rest + 3])
 local record = call('HGET', MESSAGES, id)
 if not record or #record <= DIGEST then return { micros, before_due, weighs(before_weight), '', 0, {} } end
 
--- names are those of the page, behind is the place behind its last one.
+-- names are the lanes of the page. behind is the place after its last one.
 local all, names, behind = lanes_of(id, record), {}, first
 while behind <= #all and #names < most_lanes do
   if sub(all[behind], 1, 1) ~= '-' then names[#names + 1] = all[behind] end

@@ -1,5 +1,5 @@
--- move: make ready what is due, the earliest first; place anew the lanes whose time has come, and end what waits in those
--- of disabled and deleted endpoints.
+-- move: make due deliveries ready, the earliest first. It also places the parked lanes whose time has come, and ends
+-- the ready lists of disabled and deleted endpoints.
 --
 -- ARGV[3] most  most deliveries to move, most lanes to place, and most deliveries to end of ready lists
 -- returns now, due, weight
@@ -42,13 +42,13 @@ for _, lane in ipairs(order) do
     local n = #groups[lane]
     l.ready = sure('RPUSH', READY .. lane, unpack(groups[lane]))
     count('ready', n)
-    if l.ready == n or l.ready > l.waiting then -- it was empty, or its count was lost and nothing would come to it
+    if l.ready == n or l.ready > l.waiting then -- it was empty, or its count was lost: then it would not be placed
       l.place, l.waiting = true, math.max(l.waiting, l.ready)
     end
   end
 end
 
--- end_ready ends up to n of a lane's ready list, what has a mark as the mark says, and answers how many it took.
+-- end_ready ends up to n deliveries of a lane's ready list, a marked one as its mark says. It answers how many it took.
 local function end_ready(l, n)
   local taken = sure('LPOP', READY .. l.name, n)
   if not taken or #taken == 0 then return 0 end

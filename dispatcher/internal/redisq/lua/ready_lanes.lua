@@ -1,7 +1,7 @@
--- ready_lanes: find the lanes in which something is ready, a page of all lanes at a time.
+-- ready_lanes: find the lanes with ready deliveries, a page of all lanes at a time.
 --
 -- ARGV[..] after those of read: cursor of the scan ("0" at first), about how many to look at, 1: only lanes in which others
--- may wait behind what is ready, or whose work is cancelled
+--   may wait behind what is ready, or whose work is cancelled
 -- returns now, due, weight, next cursor ("0" at the end), how many were looked at, then the lanes
 local few = ARGV[rest + 2] == '1'
 local scan = call('HSCAN', IN, ARGV[rest], 'COUNT', ARGV[rest + 1])

@@ -1,9 +1,9 @@
--- reap: put what a dead instance held back to the head of its lanes; repeated until nothing is left.
+-- reap: put the leases of a dead instance back to the head of their lanes. It is repeated until none is left.
 --
 -- ARGV[3] dead  the instance; fenced first, so that it gets no lease any more
 -- ARGV[4] most  most deliveries to take
 -- returns now, due, weight, number taken, number left
-local DEATHS = 3 -- holders of a delivery that may die, with no settle between, before it is taken to be their killer
+local DEATHS = 3 -- a delivery dies after the death of so many holders without a settle between: it probably killed them
 local FENCE_KEPT = 7 * 24 * 3600 * 1000 -- ms; no process that was stopped goes on after a week
 
 local gone, most_taken = ARGV[3], tonumber(ARGV[4])
@@ -41,7 +41,7 @@ for i, delivery in ipairs(deliveries) do
     count(delivered and 'delivered' or 'cancelled', 1)
     if not delivered then note(delivery, 'cancelled', 0, 0, attempts, '-') end
   elseif deaths >= DEATHS then
-    -- Each of them may have called the receiver, and none of them had an answer.
+    -- Each of the dead holders may have called the receiver, and none of them got an answer.
     attempts = attempts + deaths
     die(l, delivery, 'poison', attempts)
     put(entries_of_progress, delivery, progressed(attempts, base, deaths, 0, 0, 'poison', more))

@@ -1,11 +1,11 @@
--- repartition_ends: add what partitions that are no more counted of ends to what this one did. To do so again changes
--- nothing: what was added is gone.
+-- repartition_ends: add the counts of ends of removed partitions to those of this one. A repeat changes nothing, since
+-- what was added is removed.
 --
 -- ARGV[..] none
 -- returns how many fields were added
 local n, all = 0, call('HGETALL', ENDS)
 for i = 1, #all, 2 do
-  local own = match(all[i], '^(%S+ %S+) %d+$') -- behind it the number of the partition that it is of
+  local own = match(all[i], '^(%S+ %S+) %d+$') -- the number of the removed partition follows
   if own then
     add(ENDS, { [own] = tonumber(all[i + 1]) or 0 })
     call('HDEL', ENDS, all[i])

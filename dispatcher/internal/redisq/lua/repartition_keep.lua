@@ -1,4 +1,4 @@
--- repartition_keep: give away what other partitions took over of messages.
+-- repartition_keep: remove the part of messages that other partitions took over.
 --
 -- ARGV[3..] for each: id, the lanes that stay (empty: none, it goes)
 -- returns nothing

@@ -1,9 +1,9 @@
--- repartition_name: how a message is kept for some of its lanes; put before repartition_put and repartition_keep. Lanes
--- are named as in :fan; -* says that others, which are not known any more, were here and are gone. It takes no arguments of its
--- own: ARGV[3..] is the script's.
+-- repartition_name: how a message is kept for some of its lanes. It is put before repartition_put and repartition_keep.
+-- Lanes are named as in :fan. The name -* says that other lanes were here, which are unknown and gone. It takes no
+-- arguments of its own: ARGV[3..] is the script's.
 
--- named lists the lanes of a text in their order, each once, and whether one of them is not gone. Where a lane is named
--- as gone and as not gone, it is not.
+-- named lists the lanes of a text in their order, each once, and whether one of them is not gone. A lane that is named
+-- both as gone and as not gone is not gone.
 local function named(text)
   local list, at, living = {}, {}, false
   for name in string.gmatch(text, '%S+') do
@@ -20,12 +20,12 @@ local function named(text)
   return list, living
 end
 
--- to_lane is a record that names this lane as its only one; none where that is empty.
+-- to_lane is a record that names this lane as its only one. It names none where the lane is empty.
 local function to_lane(record, lane)
   return sub(record, 1, 42) .. string.char(#lane) .. lane .. sub(record, 44 + string.byte(record, 43))
 end
 
--- keep_named keeps a message whole for lanes of which one is not gone.
+-- keep_named keeps a message whole for its lanes, of which at least one is not gone.
 local function keep_named(id, record, list)
   if #list == 1 then
     call('HSET', MESSAGES, id, to_lane(record, list[1]))
@@ -37,7 +37,7 @@ local function keep_named(id, record, list)
   call('ZREM', SEEN, id)
 end
 
--- keep_id keeps only that the id is known, since ms at the latest.
+-- keep_id keeps only the id, with the later of its times.
 local function keep_id(id, record, ms)
   drop_body(id, record)
   call('HSET', MESSAGES, id, sub(record, 1, DIGEST))

@@ -1,9 +1,9 @@
--- repartition_page: read where messages go, without their bodies.
+-- repartition_page: read what decides where messages go, without their bodies.
 --
 -- ARGV[3] cursor of the page before, 0 for the first
 -- ARGV[4] count  about how many
 -- returns the next cursor, 0 after the last, and then for each: id, length of its record, of a body that lies apart, the
--- record's head, its lanes as :fan has them (empty: none)
+--   record's head, its lanes as :fan has them (empty: none)
 local HEAD = 64 -- bytes; the fixed places and the longest lane have 59
 
 local page = call('HSCAN', MESSAGES, ARGV[3], 'COUNT', tonumber(ARGV[4]))

@@ -1,4 +1,4 @@
--- repartition_put: take over messages of another partition. To take one again changes nothing.
+-- repartition_put: take over messages of another partition. A repeat changes nothing.
 --
 -- ARGV[3..] for each: id, record (the digest alone where no lane of it is kept), its lanes here, ms since when only the id
 --           is known (0: now)
@@ -12,7 +12,7 @@ for i = 3, #ARGV, 4 do
   local _, living = named(names)
   answer[#answer + 1] = 1
   if whole and not same then
-    if living then answer[#answer] = 0 end -- of two messages one is only remembered: the other is the one that counts
+    if living then answer[#answer] = 0 end -- of two messages with one id, the one with deliveries counts
   elseif whole then
     keep_named(id, old, (named(table.concat(lanes_of(id, old), ' ') .. ' ' .. names)))
   elseif living then

@@ -1,11 +1,11 @@
--- retry: make ready at once. What waits for its time is attempted beside its ladder, what ended starts a new one, what is in
--- flight is left.
+-- retry: make deliveries ready at once. An attempt of one that waits for its time does not count on its ladder. One
+-- that has ended starts a new ladder. One in flight is left alone.
 --
 -- ARGV[3] again  1: what was delivered is sent again
 -- ARGV[4] count  number of instances' names that follow
 -- ARGV[5..]      names, then deliveries
 -- returns now, due, weight, then for each: 1 ready now, or in line for it, 0 was so already, -1 not kept, -2 an attempt is
--- under way, -3 and -4 its lane takes nothing: disabled, deleted; -5 delivered, -6 expired, -7 others of its key go first
+--   under way, -3 and -4 its lane takes nothing: disabled, deleted; -5 delivered, -6 expired, -7 others of its key go first
 local resend, k = ARGV[3] == '1', tonumber(ARGV[4])
 local instances, deliveries, names = {}, {}, {}
 for i = 5, 4 + k do instances[#instances + 1] = ARGV[i] end
@@ -17,7 +17,7 @@ call('DEL', tag)
 if #deliveries == 0 then return { finish() } end
 load(names)
 
--- under_way are those of which an attempt is: each instance that holds any is asked once for all.
+-- under_way are the deliveries with an attempt under way. Each instance with leases is asked once for all deliveries.
 local under_way = {}
 for _, name in ipairs(instances) do
   if call('EXISTS', LEASES .. name) == 1 then
@@ -27,16 +27,17 @@ for _, name in ipairs(instances) do
   end
 end
 
--- done are the ms at which those ended that were delivered, dues those at which others are due.
+-- done are the ms when delivered ones ended. dues are the ms when others are due.
 local done, dues = sure('ZMSCORE', DONE, unpack(deliveries)), sure('ZMSCORE', DUE, unpack(deliveries))
 
--- delivered_once adds to the fields behind progress when a delivery was delivered first, with which status and attempt:
--- whatever its resend brings, that stays.
+-- delivered_once adds to the text after progress when a delivery was first delivered, with its status and attempt. That
+-- stays, whatever the resend brings.
 local function delivered_once(more, at, status, number)
   return find(more, '^ %d+ %d+$') and format('%s %s %d %d', more, ms_of(at), status, number) or more
 end
 
--- ended_before takes a delivery out of where it ended and answers its progress with a new ladder, nil where it did not end.
+-- ended_before takes a delivery out of the place where it ended and answers its progress with a new ladder. It answers
+-- nil where the delivery has not ended.
 local function ended_before(delivery, l, text, done_at)
   local attempts, _, _, status, _, reason, more = progress(text)
   if sure('ZREM', DEAD, delivery) == 1 then
@@ -46,7 +47,7 @@ local function ended_before(delivery, l, text, done_at)
     count('cancelled', -1)
   elseif sure('ZREM', DONE, delivery) == 1 then
     count('delivered', -1)
-    if not text then attempts, status = 1, 200 end -- settle writes no entry for the commonest end
+    if not text then attempts, status = 1, 200 end -- settle writes no entry for the most common end
     more = delivered_once(more, done_at, status, attempts)
   else
     return nil
@@ -54,14 +55,15 @@ local function ended_before(delivery, l, text, done_at)
   return progressed(attempts, attempts, 0, status, 1, '-', besides(more, 0))
 end
 
--- interrupted is a due time as :progress keeps it. 0 and 1 mean something else there, and what is no time is long ago.
+-- interrupted is a due time as :progress keeps it. 0 and 1 mean something else there, and a malformed time counts as
+-- long ago.
 local LATEST = 253402300799999 -- ms: the end of the year 9999
 local function interrupted(score)
   local at = tonumber(score)
   return at > 2 and at <= LATEST and floor(at) or 2
 end
 
--- again makes ready what waits for its time, and what ended: at the end of its line, if it has one.
+-- again makes ready a delivery that waits for its time or has ended. It goes to the end of its line, if it has one.
 local function again(delivery, l, id, record, i)
   local text = sure('HGET', PROGRESS, delivery)
   if sure('ZREM', DUE, delivery) == 1 then
@@ -87,7 +89,7 @@ end
 
 local wholes = {}
 
--- retry answers the code of one. What is delivered is told first: nothing else keeps it from what was asked for.
+-- retry answers the code of one delivery. It reports a delivered one first, since no other reason matters then.
 local function retry(delivery, l, id, i)
   local record = exists(l.name, id, wholes)
   if not record then return -1 end

@@ -1,4 +1,4 @@
--- schedule: put messages in, each to its lanes; lease at once what is due, where nothing waits before it.
+-- schedule: store messages, each with its lanes. A delivery that is due is leased at once, if nothing waits before it.
 --
 -- ARGV[3] free   free permits of the instance
 -- ARGV[4] lease  most deliveries to lease to it directly
@@ -6,9 +6,10 @@
 --                must not refuse the message; & before that where its body lies apart and follows, = where that was
 --                staged or is there), then the body, and where the record names no lane the number of lanes and the lanes
 -- returns now, due, weight, versions (lane and version of its limits for each lane of an endpoint), then a text of words,
--- for each message: result (1 new, 2 the same again, 3 other content, 4 a lane is full, 5 its body is not there) with a letter for each lane; due ms
--- of what was made; and after 2 created ms, 0 where it is not kept. Letters: d due, r ready, l leased, b behind another,
--- x dead: disabled, o dead: the lane is full, c cancelled: deleted, s there already, f not made: the lane is full
+--   for each message: result (1 new, 2 the same again, 3 other content, 4 a lane is full, 5 its body is not there) with a
+--   letter for each lane; due ms of what was made; and after 2 created ms, 0 where it is not kept. Letters: d due, r ready,
+--   l leased, b behind another, x dead: disabled, o dead: the lane is full, c cancelled: deleted, s there already, f not
+--   made: the lane is full
 local free, lease = tonumber(ARGV[3]), tonumber(ARGV[4])
 local entries, ids, names = {}, {}, {}
 local at, many, nnames = 5, 0, 0
@@ -30,7 +31,7 @@ while ARGV[at] do
     sign = sub(when, 1, 1)
   end
   local ms = tonumber(sub(when, 2))
-  local due = sign == '@' and math.max(ms, now) or from + ms -- no attempt is late by what passed before it was accepted
+  local due = sign == '@' and math.max(ms, now) or from + ms -- the time before a message was accepted does not make its attempt late
   if lane == '' then
     list = {}
     for i = 1, tonumber(ARGV[at]) do
@@ -45,8 +46,8 @@ while ARGV[at] do
   end
   many = many + 1
   ids[many] = id
-  -- lane: the only one; list: several; body: where it lies apart. Not more than eight fields, and all here: a ninth
-  -- doubles what Lua sets aside.
+  -- lane: the only one; list: several; body: the name of a body that lies apart. The table has eight fields and all are
+  -- here: a ninth doubles the memory that Lua sets aside.
   entries[many] = {
     id = id, record = record, lane = lane, list = list, fan = fan, due = due, soon = due <= now or when == '+0', body = body,
   }
@@ -61,10 +62,10 @@ if lease > 0 and (all_held or call('ZSCORE', FENCED, by)) then lease = 0 end
 local known, kept, fans, fresh = call('HMGET', MESSAGES, unpack(ids)), {}, {}, {}
 local leases, nleases, dues, pushes, nready, nbehind = {}, 0, {}, {}, 0, 0
 
-local rooms = {} -- lane -> how many it may have in flight if they are leased here
+local rooms = {} -- lane -> how many more it may have in flight by leases given here
 
--- may_lease reports whether a delivery may be attempted by the caller at once, before anybody else comes. A claim ends
--- what has expired.
+-- may_lease reports whether a delivery may be attempted by the caller at once, before any other instance claims it. An
+-- expired delivery is not leased; a claim ends it.
 local function may_lease(e, l)
   if nleases >= lease or not e.soon or (l.ready or queued(l)) > 0 then return false end
   local most = rooms[l]
@@ -78,8 +79,8 @@ local function may_lease(e, l)
 end
 local function full(l) return most_waiting > 0 and l.waiting >= most_waiting end
 
--- refused reports whether a new message has to stay out since a lane of it is full. What is leased or ends at once
--- takes no room.
+-- refused reports whether a new message is refused since one of its lanes is full. A delivery that is leased or ends at
+-- once takes no room.
 local function refused(e)
   if e.fan then return false end
   for _, name in ipairs(e.list or { e.lane }) do
@@ -98,14 +99,14 @@ local function overflow(l, delivery)
   note(delivery, 'dead', 0, 0, 0, 'overflow')
 end
 
--- digits writes a due time. Mostly all are the same, and to write one costs as much as the rest of its answer.
+-- digits writes a due time. Mostly all due times are the same, and writing one costs as much as the rest of its answer.
 local last, last_digits
 local function digits(ms)
   if ms ~= last then last, last_digits = ms, format('%d', ms) end
   return last_digits
 end
 
--- make puts one delivery where it belongs and answers the place's letter.
+-- make puts one delivery where it belongs and answers the letter of the place.
 local function make(e, l)
   local delivery = l.name .. ':' .. e.id
   if not l.text and not l.leads then l.leads = leads_to(e.record) end
@@ -151,18 +152,18 @@ end
 
 local function letter(of_all, e) return string.rep(of_all, e.list and #e.list or 1) end
 
--- What was staged is taken note of here, and forgotten behind the first addition: Redis asks for memory at the first write
--- only, and a removal never needs any. Field of :bodies -> whether the body goes too.
+-- The staged bodies of this call. Their entries in :staged are removed after the first addition: Redis asks for memory
+-- at the first write only, and a removal never needs any. Field of :bodies -> whether the body goes too.
 local staged = {}
 
--- unstage takes a body back that was staged for a message which is not kept.
+-- unstage lets go a staged body whose message is not kept.
 local function unstage(e)
   if e.body ~= true then return end
   local field = body_of(e.id, e.record)
   if staged[field] == nil then staged[field] = true end
 end
 
--- keep_body makes a body that lies apart the message's, and reports whether it is there.
+-- keep_body makes a staged body the message's, or stores it. It reports whether the body is there.
 local function keep_body(e)
   local field = body_of(e.id, e.record)
   if call('HEXISTS', BODIES, field) == 1 then
@@ -175,7 +176,7 @@ local function keep_body(e)
   return true
 end
 
--- accept puts a new message in, unless a lane of it is full, and answers the result and the letters.
+-- accept stores a new message, unless one of its lanes is full. It answers the result and the letters.
 local function accept(e)
   if most_waiting > 0 and refused(e) then
     unstage(e)
@@ -191,7 +192,7 @@ local function accept(e)
   return table.concat(letters)
 end
 
--- again adds to a message that is there the lanes that it never named, and answers the result and the letters.
+-- again adds to a stored message the lanes that it never named. It answers the result and the letters.
 local function again(e, old)
   if e.body then
     if #old <= DIGEST then unstage(e) else keep_body(e) end
@@ -201,7 +202,7 @@ local function again(e, old)
     e.due = 0
     return '2' .. letter('s', e)
   end
-  e.due = math.max(deliver(old), now) -- a lane that a repeat adds is due when the first ones were, or is accepted now
+  e.due = math.max(deliver(old), now) -- a lane that a repeat adds is due with the first ones, or now if that has passed
   e.soon = e.due <= now
   local fan = fans[e.id] or sure('HGET', FAN, e.id) or only(old)
   local named, letters, more = {}, { '2' }, false
@@ -220,7 +221,7 @@ end
 
 local answer, words, n = { 0, 0, 0, {} }, {}, 0
 for i, e in ipairs(entries) do
-  local old = known[i] or kept[e.id] -- an id given twice in one batch meets the first one
+  local old = known[i] or kept[e.id] -- a second entry of an id in one batch is compared with the first
   if not old then
     words[n + 1] = accept(e)
     words[n + 2] = digits(e.due)

@@ -1,21 +1,25 @@
--- settle: record the outcomes of attempts. Without the lease only a success counts, and only for what is not finished.
+-- settle: record the outcomes of attempts. Without the lease only a success counts, and only if the delivery is not
+-- finished.
 --
 -- ARGV[3]   lines for :attempts, one for each outcome
 -- ARGV[4..] for each: delivery, verdict (d delivered, r retry, x dead, b back), took ms, status (0 no answer),
 --           ms (r: wait; b: since when it was ready), number of the attempt (0: none was made), reason (x; else -),
 --           meta, excerpt (both empty: nothing for the history), blame (ms for which the lane is left alone; before it !
---           where the failure counts for its breaker, ~ and a letter where no receiver is to blame, as :lane has it), ms when it was leased (where no attempt was made: only that lease is
---           settled; 0: whenever that was); of a first attempt that was answered with 200 only
---           delivery, took ms: arguments cost more than anything else here. No delivery comes twice
+--           where the failure counts for its breaker, ~ and a letter where no receiver is to blame, as :lane has it), ms
+--           when it was leased (where no attempt was made: only that lease is settled; 0: whenever that was); of a first
+--           attempt that was answered with 200 only delivery, took ms
 -- returns now, due, weight, breakers (lane, ms until when it is left alone, 0 closed, for each that opened or closed), a
--- digit for each: 1 done as asked, 2 late and nothing changed, 3 late but counted, 4 had ended otherwise, or its lane ends it,
--- 5 nothing changed, since it died of this very outcome when that was given before
+--   digit for each: 1 done as asked, 2 late and nothing changed, 3 late but counted, 4 had ended otherwise, or its lane ends
+--   it, 5 nothing changed, since it died of this very outcome when that was given before
+--
+-- No delivery comes twice in one call. A first 200 has two arguments only, since arguments cost more than anything else
+-- here.
 local LONGEST_WAIT = 600000 -- ms; a breaker's wait doubles up to it
-local KEPT, WITH_EXCERPT = 32, 3 -- attempts in a history; the newest of them that keep the answer's head
+local KEPT, WITH_EXCERPT = 32, 3 -- attempts in a history; the newest of them that keep the excerpt of the answer
 local PLAIN, WIDTH = 2, 11 -- values of an outcome; at[k] is where one begins: it is read in place
 
 local lines, deliveries, names, at = ARGV[3], {}, {}, {}
-local plain = {} -- how long it took, of a first attempt that was answered with 200; else false
+local plain = {} -- ms that the attempt took, if it was a first one answered with 200; else false
 local i, many = 4, 0
 while ARGV[i] do
   local delivery, took = ARGV[i], tonumber(ARGV[i + 1])
@@ -32,10 +36,10 @@ load(names)
 local scores = call('ZMSCORE', LEASES .. by, unpack(deliveries))
 local marks, texts = of(MARKS, deliveries), of(PROGRESS, deliveries)
 
--- An outcome that is repeated, since its answer was lost, may find that the same instance claimed the delivery again:
--- then it is of an attempt that was counted already, and the lease is not its own. After a late success of another's
--- attempt the numbers say nothing, but that delivery has ended anyhow. Where no attempt was made the time of the lease
--- tells: else what is handed back twice would be attempted by two at once.
+-- An outcome may be repeated, since its answer was lost, after the same instance has claimed the delivery again. Then
+-- its attempt was counted already, and the lease is not its own. After a late success of another attempt the numbers
+-- say nothing, but that delivery has ended anyhow. Without an attempt the time of the lease decides. Otherwise a
+-- delivery that is handed back twice would be attempted by two instances at once.
 local held, leased, nleased = {}, {}, 0
 for k = 1, many do
   local text, score, older = texts[k], scores[k], false
@@ -53,7 +57,7 @@ for k = 1, many do
   end
 end
 
--- A late success counts where its delivery is kept still.
+-- A late success counts if its delivery is still kept.
 local kept = {}
 if nleased < many then
   local wholes = {}
@@ -76,8 +80,8 @@ local function class(took)
   return took <= 50 and 0 or took <= 100 and 1 or took <= 250 and 2 or took <= 1000 and 4 or WORST
 end
 
--- keep_success has the oldest attempt take the place of the one before it, where it was a success: the receiver had it, and
--- that stays to be seen however often it is sent again.
+-- keep_success keeps the first success in a history that is cut. If the oldest attempt was a success, it replaces the
+-- next oldest one. So the success is always shown, however often the delivery is sent again.
 local function keep_success(key)
   local oldest = call('LINDEX', key, -1)
   local head, length = match(oldest, '^(%d+ (%d+) )')
@@ -100,13 +104,14 @@ local function remember(i, due)
   end
 end
 
--- grow widens a lane's window after a success; what is above the limit, since that was lowered, counts no more.
+-- grow widens a lane's window after a success. A part above the limit, which may have been lowered, does not count.
 local function grow(l)
   local top = l.limits.top
   l.window = l.window < top and l.window + 1 or top
 end
 
--- learned changes what the lane's answers say of it. An attempt that was not made says nothing, and gives its token back.
+-- learned changes a lane by the answer to an attempt. An attempt that was not made says nothing, and its token is given
+-- back.
 local function learned(i, l)
   if ARGV[i + 5] == '0' or ARGV[i + 1] == 'b' then
     give_back(l)
@@ -120,7 +125,7 @@ local function learned(i, l)
   if ARGV[i + 1] == 'd' then grow(l) end
 end
 
--- succeeded closes a lane's breaker. A later Retry-After stays, where it was not open.
+-- succeeded closes a lane's breaker. A later Retry-After stays if the breaker was not open.
 local function succeeded(l)
   local s = l.state
   if s.fails == 0 and s.opened == 0 then return end
@@ -132,7 +137,7 @@ local function succeeded(l)
   s.fails, s.opened = 0, 0
 end
 
--- blamed counts a failure for the lane's breaker, and leaves the lane alone as long as its receiver asked.
+-- blamed counts a failure for the lane's breaker. It leaves the lane alone as long as its receiver asked.
 local function blamed(i, l)
   local blame = ARGV[i + 9]
   if blame == '0' then return end
@@ -155,9 +160,9 @@ local function blamed(i, l)
   end
 end
 
--- waits_until is when the attempt after a failed one is due, and whether its message will have expired by then. What a
--- person's attempt interrupted waits on until the same time; where that has passed it waits the rung anew, and where the
--- receiver asked for more, that long. For the others the caller looked at the expiry.
+-- waits_until is the due time after a failed attempt, and whether its message will have expired by then. A due time
+-- that a person's attempt interrupted is kept. If it has passed, the rung's wait begins again, and a longer wait that
+-- the receiver asked for wins. For the other attempts the caller has checked the expiry.
 local function waits_until(i, text)
   local _, _, _, _, asked = progress(text)
   local due = from + tonumber(ARGV[i + 4])
@@ -169,8 +174,9 @@ local function waits_until(i, text)
   return due, expiry > 0 and due >= expiry
 end
 
--- counted writes how far a delivery has come, and answers how it stands if it waits then. A first attempt that was answered
--- with 200 needs no entry. One that a person asked for while its delivery waited, and that failed, counts beside the ladder.
+-- counted writes the progress of a delivery, and answers its status if it waits then. A first attempt that was answered
+-- with 200 needs no entry. A failed attempt that a person asked for, while the delivery waited, does not count on the
+-- ladder.
 local function counted(i, text, reason)
   if ARGV[i + 5] == '0' and reason == '-' then return waits(text) end
   if not text and ARGV[i + 1] == 'd' and ARGV[i + 3] == '200' and ARGV[i + 5] == '1' then return end
@@ -184,7 +190,7 @@ local function counted(i, text, reason)
   return attempts - beside > base and 'retrying' or 'scheduled'
 end
 
--- doomed ends what would wait again in the lane of a disabled or deleted endpoint.
+-- doomed ends a delivery that would wait again in the lane of a disabled or deleted endpoint.
 local function doomed(i, l, text)
   if ARGV[i + 1] == 'b' or ARGV[i + 5] == '0' then
     doom(l, ARGV[i], text)
@@ -196,7 +202,7 @@ local function doomed(i, l, text)
   return '4'
 end
 
--- settled ends a delivery, or hands it on, and answers the code, and whether it ended.
+-- settled ends a delivery, or hands it on. It answers the code, and whether the delivery ended.
 local function settled(i, l, text, mark)
   local delivery, verdict = ARGV[i], ARGV[i + 1]
   l.flying = l.flying - 1
@@ -242,8 +248,8 @@ local function settled(i, l, text, mark)
   return '4', true
 end
 
--- died_of_it reports whether a delivery died of this outcome already. A caller that was declared dead settled nothing since:
--- what died then, died for the one that has taken over.
+-- died_of_it reports whether a delivery died of this outcome already. An instance that was declared dead settled
+-- nothing since. A later death belongs to the instance that took over.
 local function died_of_it(i, text)
   local attempts, _, _, _, _, reason = progress(text)
   local number = tonumber(ARGV[i + 5])
@@ -267,7 +273,7 @@ local function late(i, l, text, record)
   local due = call('ZSCORE', DUE, delivery)
   local behind = not due and stands_behind(l, id, record)
   if not due and not behind then
-    -- Ready or leased elsewhere: the next script that meets it ends it.
+    -- Ready or leased elsewhere: the next script that reads it ends it.
     marked[#marked + 1] = delivery
     marked[#marked + 1] = 'd'
     return '3', false
@@ -279,7 +285,7 @@ local function late(i, l, text, record)
   return '3', true
 end
 
--- whole makes a plain outcome one like the others, for those that are not settled the plain way.
+-- whole gives a plain outcome all values, for those that are not settled the short way.
 local function whole(k)
   local i = at[k]
   if not plain[k] then return i end
@@ -316,14 +322,14 @@ each('ZREM', DUE, gone)
 each('ZADD', DUE, dues)
 each('HSET', MARKS, marked)
 flush()
--- The first one handed back goes to the head last, so that the order given is the order again.
+-- The first one handed back goes to the head last, so that the order of the call is kept.
 for f = #fronts, 1, -1 do
   local i = fronts[f]
   local lane, id = parts(ARGV[i])
   if sure('LPUSH', READY .. lane, num(ARGV[i + 4]) .. ':' .. id) == 1 then lanes[lane].place = true end
 end
 for _, name in ipairs(opened) do
-  local till = lanes[name].state.till -- later than the breaker's where the receiver asked for more
+  local till = lanes[name].state.till -- later than the breaker's time if the receiver asked for more
   put(answer[4], name, num(till > 0 and till or opened_at[name]))
 end
 for name in pairs(closed) do put(answer[4], name, 0) end

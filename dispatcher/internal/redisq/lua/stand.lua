@@ -1,10 +1,10 @@
--- stand: tell where the deliveries of messages stand, and no more of them. It stops after so many lanes and bytes that
--- Redis is not held up.
+-- stand: read the statuses of messages' deliveries, and nothing else of them. It stops after so many lanes and bytes,
+-- so that it does not hold Redis up.
 --
 -- ARGV[..] after those of read: how many lanes of the first message were told before, then for each: id, digest
 -- returns now, due, weight, how many messages were told whole, how many lanes of the next were told, then a text of words,
--- for each that was begun: result (0 not kept, 2 the same, 3 other content), created ms, the number of deliveries that
--- follow, and of each lane, status, ms
+--   for each that was begun: result (0 not kept, 2 the same, 3 other content), created ms, the number of deliveries that
+--   follow, and of each lane, status, ms
 local MOST_LANES, MOST_BYTES = 64, 1048576
 local names, asked, bytes, whole, begun = {}, {}, 0, 0, tonumber(ARGV[rest])
 for i = rest + 1, #ARGV, 2 do

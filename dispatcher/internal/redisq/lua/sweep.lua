@@ -1,4 +1,5 @@
--- sweep: end what waits for a time in the lane of a disabled or deleted endpoint, and what waits in line behind it.
+-- sweep: end deliveries that wait for a time in the lane of a disabled or deleted endpoint, and those in line behind
+-- them.
 --
 -- ARGV[3]   lane
 -- ARGV[4..] deliveries of it

@@ -1,4 +1,4 @@
--- trim: forget what is old or too much, a batch at a time.
+-- trim: forget work that is too old or too much, a batch at a time.
 --
 -- ARGV[3] finished ms   age at which delivered and cancelled ones, and ids, are forgotten
 -- ARGV[4] finished most deliveries kept whole
@@ -8,12 +8,12 @@
 -- ARGV[9] room          1: make space: the oldest finished work goes, but none whose message is younger than a minute, and
 --                       ids once none goes any more
 -- returns now, due, weight, finished, seen, dead, dead cut before their age, lanes, 1 if there is more, the least age in ms
--- at which a finished one was cut since there were too many (0: none was), endpoints' lanes that were looked at and stay,
--- each with the version of its limits, 1 if a lane was placed anew
-local STAGED_AGE = 3600 * 1000 -- ms; a body that was staged so long ago is of a call that was given up
+--   at which a finished one was cut since there were too many (0: none was), endpoints' lanes that were looked at and stay,
+--   each with the version of its limits, 1 if a lane was placed anew
+local STAGED_AGE = 3600 * 1000 -- ms; the call that staged a body so long ago has given up
 local FAN_BYTES = 65536 -- of messages' lanes that one call goes through: some 4,000 lanes, a ms
-local YOUNG = 60 * 1000 -- ms; what room leaves: callers repeat what went wrong a moment ago, and parts of a fan-out may yet come
-local LANE_AGE = 3600 * 1000 -- ms; a lane's state is what tells a good destination from an unknown one, so it outlives idle moments
+local YOUNG = 60 * 1000 -- ms; making room leaves these: callers repeat a call that just failed, and parts of a fan-out may still come
+local LANE_AGE = 3600 * 1000 -- ms; a lane's state tells a good destination from an unknown one, so it outlives idle moments
 
 local finished_ms, finished_most, seen_most = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local dead_ms, dead_most, batch = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
@@ -28,9 +28,9 @@ local function full(list)
   return #list
 end
 
--- fans are the lanes of messages by id, read once for all their deliveries, a few at a time; false where there is one lane
--- only. One message may have a thousand lanes, so fit cuts a list where those of its messages are more than FAN_BYTES with
--- all before.
+-- fans are the lanes of messages by id, read once for all their deliveries, a few at a time. The entry is false where a
+-- message has one lane only. One message may have a thousand lanes. So fit cuts a list where the lanes read so far are
+-- more than FAN_BYTES.
 local FANS_READ = 4
 local fanned = call('HLEN', FAN) > 0 -- mostly not: then each message has one lane
 local fans, walked = {}, 0
@@ -73,7 +73,7 @@ local function fit(deliveries)
   return some
 end
 
--- forget_messages takes away records whose last delivery went, or cuts them to their digest.
+-- forget_messages removes records whose last delivery went, or cuts them to their digest.
 local function forget_messages(ids, digest)
   if #ids == 0 then return end
   local gone, cut, seen = ids, {}, {}
@@ -97,7 +97,7 @@ local function forget_messages(ids, digest)
   each('ZADD', SEEN, seen)
 end
 
--- forget removes deliveries, as many as fit, from an end zset, and with their last lane their messages.
+-- forget removes deliveries, as many as fit, from an end zset. With the last lane of a message the message goes too.
 local function forget(key, deliveries, digest)
   if #deliveries == 0 then return end
   each('ZREM', key, deliveries)
@@ -141,13 +141,14 @@ for _, end_ in ipairs({ { DONE, 'delivered' }, { CANCELLED, 'cancelled' } }) do
   nfinished = nfinished + full(old)
 end
 
--- Too many, or room wanted: from whichever has the older head.
+-- Too many, or room is wanted: from the one that has the older head.
 local function age_of_head(key)
   local head = sure('ZRANGE', key, 0, 0, 'WITHSCORES')
   return head[2] and tonumber(head[2]) or math.huge
 end
 
--- without_young leaves out of the oldest of an end zset those whose message is young. What ended so long ago is not.
+-- without_young keeps those of the oldest of an end zset whose message is not young. A delivery that ended that long
+-- ago has no young message.
 local function without_young(key, deliveries)
   local ids, old = {}, {}
   for i, delivery in ipairs(deliveries) do ids[i] = select(2, parts(delivery)) end
@@ -168,7 +169,8 @@ local function cut_oldest(key, status)
   local cut = fit(over(key, much))
   if room then cut = without_young(key, cut) end
   if many > 0 and #cut > 0 then
-    -- With room more may be cut than are too many; the newest of those that are tells how short the time is.
+    -- A trim for room may cut more than are too many. The newest of those that are too many tells how short the time
+    -- is.
     local newest = cut[math.min(many, #cut)]
     cut_age = math.max(1, now - tonumber(sure('ZSCORE', key, newest)))
   end
@@ -210,7 +212,7 @@ if #dead > 0 then
   count('dead', -full(dead))
 end
 
--- Bodies whose message never came. One that is kept has its own, which a repeat staged again.
+-- Bodies whose message never came. If the message is kept, the body is its own and a repeat has staged it again.
 if large then
   local given_up = sure('ZRANGEBYSCORE', STAGED, '-inf', now - STAGED_AGE, 'LIMIT', 0, batch)
   for _, field in ipairs(given_up) do
@@ -222,7 +224,7 @@ if large then
   full(given_up)
 end
 
--- States of lanes that nothing uses; what an endpoint wants of its lane stays until it is deleted.
+-- States of lanes that are not used. The limits of an endpoint's lane stay until the endpoint is deleted.
 local nlanes, stay, heads = 0, {}, sure('ZRANGEBYSCORE', KNOWN, '-inf', now - LANE_AGE, 'LIMIT', 0, batch)
 if #heads > 0 then
   local ins, limits, gone, kept = sure('HMGET', IN, unpack(heads)), sure('HMGET', LIMITS, unpack(heads)), {}, {}
@@ -245,7 +247,7 @@ if #heads > 0 then
   each('HDEL', LIMITS, gone)
   each('HDEL', HELD, gone)
   each('ZADD', KNOWN, kept)
-  if #kept > 0 then -- Redis started anew meanwhile, maybe
+  if #kept > 0 then -- Redis may have started anew meanwhile
     for _, hash in ipairs({ IN, LANE }) do
       if call('EXISTS', hash) == 1 then spread(hash) end
     end
@@ -253,8 +255,8 @@ if #heads > 0 then
   nlanes = #gone
   full(heads)
 end
--- Lanes whose time another clock told: nothing asks for them before it has come, which may be never. In each call another
--- part is looked at, the whole where it is no more than a batch.
+-- Lanes whose time another clock set. No script asks for them before that time, which may never come. Each call reads
+-- another part of them, or all if they are no more than a batch.
 local function look_ahead()
   local parked, anew = sure('ZCARD', PARKED), 0
   if parked == 0 or sure('ZCOUNT', PARKED, '(' .. at_now, '+inf') == 0 then return 0 end

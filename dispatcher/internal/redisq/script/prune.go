@@ -5,19 +5,21 @@ import (
 	"strings"
 )
 
-// Redis runs a script's text from its first line at each call: each function of
-// the shared parts is made anew then, costs as much as half a delivery,
-// and has to be collected. So each script gets only those that it uses.
+// Redis runs a script's text from its first line at each call. So each function
+// of the shared parts is made again at each call. It costs as much as half a
+// delivery and must be collected. So each script gets only the functions that
+// it uses.
 
-// piece is a function at a script's left margin, or a line between two.
+// piece is a function at a script's left margin, or a line between two
+// functions.
 type piece struct {
 	name string // of the function, empty for a line
 	text string
 }
 
-// Prune leaves out of a script the functions and names of keys that nothing in
-// it uses, and the comments. What only looks like a use keeps them, so that
-// nothing that is needed goes.
+// Prune removes from a script the comments, and the functions and names of keys
+// that it does not use. A word that only looks like a use keeps them, so that
+// nothing necessary is removed.
 func Prune(text string) string {
 	pieces := piecesOf(text)
 	used := map[string]bool{}
@@ -68,7 +70,8 @@ func piecesOf(text string) []piece {
 	return pieces
 }
 
-// pruneNames joins what is left, without the names of keys that are only made.
+// pruneNames joins the pieces and leaves out the names of keys that no other
+// line uses.
 func pruneNames(pieces []piece) string {
 	used := map[string]bool{}
 	for _, p := range pieces {
@@ -94,7 +97,7 @@ func pruneNames(pieces []piece) string {
 	return b.String()
 }
 
-// keyNames reads a line of common.lua that makes names of keys.
+// keyNames reads a line of common.lua that defines names of keys.
 func keyNames(p piece) (names, values []string, ok bool) {
 	left, right, ok := strings.Cut(strings.TrimPrefix(p.text, "local "), " = ")
 	if !ok || p.name != "" || !strings.HasPrefix(right, "tag .. '") {

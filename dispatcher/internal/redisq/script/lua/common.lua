@@ -1,4 +1,5 @@
--- common: the names, the clock and the records that every script shares. It is put before each, with state.lua behind it.
+-- common: the names, the clock and the records that every script shares. It is put before each script, with state.lua
+-- after it.
 --
 -- KEYS[1] tag   {<project>:<n>}; never exists, and every other name is made from it. It is the only declared key: in a
 --               slot that is moving, Redis then answers ASK before the script starts, instead of ending it in its middle.
@@ -7,16 +8,17 @@
 --               open a breaker, 0 none> <its first wait in ms> <most waiting in a lane, 0 any number> <1: nothing is published,
 --               since PUBLISH may not be used> <id of the project, in hex>"
 --
--- Rules: all ARGV is read before the first write, since writes are not rolled back; every script but schedule writes a
--- removal first, since Redis refuses a script at its first write when memory is full; TIME is read once.
+-- Rules: A script reads all of ARGV before its first write, since writes are not rolled back. Every script but schedule
+-- begins its writes with a removal, since Redis refuses a script at its first write when memory is full. A script reads
+-- TIME once.
 --
 -- What the keys hold (keys.go has the same names):
 --   :messages        hash  message id -> record: digest 16 bytes; created, deliver-at, expires-at 6 bytes each (ms, big
 --                          endian, 0 none); key's hash 8; 1 byte length of lane, lane; 2 bytes length of meta, meta; body.
 --                          A record of 16 bytes is a digest alone: the id is known, the message is not kept.
 --                          Where the body lies apart, meta begins with its size, and no body follows.
---   :bodies          hash  "<message id> <digest>" -> a body that with its head were more than 16 KiB
---   :staged          zset  fields of :bodies whose message is yet to be written, by when they were
+--   :bodies          hash  "<message id> <digest>" -> a body that with its head would be more than 16 KiB
+--   :staged          zset  fields of :bodies whose message is not written yet, by the ms when they were staged
 --   :fan             hash  message id -> "a b -c": its lanes here, - before each that is gone; only for more than one;
 --                          -* for others that are gone, which a repartition could not name
 --   :due             zset  <lane>:<id> by due time in ms
@@ -29,33 +31,33 @@
 --   :progress        hash  <lane>:<id> -> "attempts base deaths status asked reason beside job"; base: attempts when its
 --                          ladder began; asked: 0, or a person asked for the next attempt: 1 where that is the first of a
 --                          new ladder, else the due time in ms that it interrupted; reason: - for none; beside: attempts
---                          of this ladder that a person asked for while it waited; job is 0. Of one that was delivered
---                          and then sent again three more follow: when in ms, the status of that answer, the number of that
---                          attempt. Further fields are passed over, and carried on
+--                          of this ladder that a person asked for while it waited; job is 0. Three more follow if it was
+--                          delivered and sent again: when in ms, the status of that answer, the number of that attempt.
+--                          Further fields are ignored and kept
 --   :history:<l>:<i> list  newest first "<due of next, 0 none> <length of meta> <meta><excerpt>", at most 32
 --   :done :cancelled :dead zset <lane>:<id> by end time
 --   :seen            zset  message id by time its record was cut to the digest
 --   :lanes           zset  lanes that may be claimed from by weight * 2^41 + ms of last turn
 --   :parked          zset  lanes by ms: those that may be claimed from at that time, and those held d or x whose ready
 --                          list has to be ended
---   :in              hash  lane -> "in-flight waiting": due, ready and behind
+--   :in              hash  lane -> "in-flight waiting"; waiting: due, ready and behind
 --   :lane            hash  lane -> "window fails opened until tat keys slow failing told": until in ms, tat (when the rate
 --                          allows the next) in us, 0 none; keys: how many sets of :behind it has; failing and told are
---                          0. Behind them may be a letter: until is no receiver's wish, but s: its endpoint can't be
---                          opened or read, m: it is not there. Further fields are passed over, and carried on
---   :limits          hash  lane -> "version max interval ordered held": max 0 usual; interval us, 0 no rate; ordered 0 or 1;
---                          held - no, p paused, d disabled, x deleted; * -> all lanes are held. No text: no limits, but
---                          a lane ep_... without is not claimed from
+--                          0. A letter may follow: then until is not the receiver's wish, but s: its endpoint can't be
+--                          opened or read, m: it is not there. Further fields are ignored and kept
+--   :limits          hash  lane -> "version max interval ordered held": max 0 the default; interval us, 0 no rate; ordered
+--                          0 or 1; held - no, p paused, d disabled, x deleted; * -> all lanes are held. No text: no limits,
+--                          but a lane ep_... without one is not claimed from
 --   :held            hash  lane -> "held since by" of each that :limits says is held, * too: its letter, since when in ms, and
 --                          the name of the key that asked for it, or system
 --   :names           hash  lane -> "origin tenant": of a bare URL's, written where the lane is made or held
 --   :known           zset  lane by when its state was made or last looked at
 --   :counts          hash  status -> number; :buried hash "<lane> <reason>" -> dead; no field is 0
---   :ends            hash  "dead <reason>" and "cancelled -" -> how many ever ended so: no retry and no trim takes any away
+--   :ends            hash  "dead <reason>" and "cancelled -" -> how many ever ended so: no retry and no trim lowers it
 --   :fenced          zset  instances declared dead by when
 --   :attempts        stream one entry a script, of settle one more where others ended besides; l: what was settled or
 --                          ended, a line each, delivery, verdict, status, took ms, number, reason; c (settle): a digit for
---                          each line, what settle answered to it
+--                          each line, the answer of settle to it
 local tag, by, call, format, floor = KEYS[1], ARGV[1], redis.call, string.format, math.floor
 
 local MESSAGES, FAN, DUE, READY = tag .. ':messages', tag .. ':fan', tag .. ':due', tag .. ':ready:'
@@ -69,18 +71,18 @@ local HELD, ENDS = tag .. ':held', tag .. ':ends'
 
 local DIGEST = 16     -- bytes of a record that are its digest
 local TURN = 2199023255552 -- 2^41: above any ms until 2039, and 4,000 weights of it stay exact in a double
-local FIRST_WINDOW, UNKNOWN, WORST = 2, 4, 8 -- a lane's window and class before it was seen; the class of one that hangs
+local FIRST_WINDOW, UNKNOWN, WORST = 2, 4, 8 -- a new lane's window and class, before its first answer; the class of a lane that hangs
 local CLASS_PERMITS = 128 -- a class counts as one in flight for each so many permits of all instances
-local WHOLE, MOST_WEIGHT = 2048, 4095 -- weight of all instances' permits; what is beyond the other does not fit in a score
-local BURST = 50000 -- us; what a rate lets a lane in use make up for, so that a timer that is late loses nothing
-local IDLE = 1000000 -- us; a lane without an attempt for so long begins with one, not with what it may make up for
-local LOG_ENTRIES = '1000' -- of :attempts; one holds what one script settled
+local WHOLE, MOST_WEIGHT = 2048, 4095 -- weight of all instances' permits; the highest weight that fits in a score
+local BURST = 50000 -- us; what a rate lets a lane in use make up for, so that a late timer loses nothing
+local IDLE = 1000000 -- us; a lane without an attempt for so long begins with one token, not with those it may make up for
+local LOG_ENTRIES = '1000' -- of :attempts; one entry holds the lines of one script
 
 local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local now = floor(micros / 1000)           -- what is due by now
-local from = math.ceil(micros / 1000)      -- what waits is counted from here, so that it is never early
-local at_now = format('%d', now)           -- now as a score: each number in a command is made a text anew, the dearest part of it
+local from = math.ceil(micros / 1000)      -- waits are counted from here, so that no attempt is early
+local at_now = format('%d', now)           -- now as a score; each number in a command is made a text again, which is the dearest part of the command
 local most, permits, total, threshold, first_wait, most_waiting, silent =
   string.match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01]) %x+$')
 most, permits, total, threshold = tonumber(most), tonumber(permits), tonumber(total), tonumber(threshold)
@@ -88,8 +90,8 @@ first_wait, most_waiting = tonumber(first_wait), tonumber(most_waiting)
 
 local function num(x) return format('%.0f', tonumber(x)) end
 
--- sure makes a call that must not fail, since something is changed already. A key of another kind than ours holds nothing
--- of ours: it goes, and the log of Redis tells of it.
+-- sure makes a call that must not fail, since the script has changed something already. A key of another type holds
+-- none of our data. It is deleted, and the log of Redis tells so.
 local function sure(command, key, ...)
   local value = redis.pcall(command, key, ...)
   if type(value) ~= 'table' or not value.err then return value end
@@ -100,14 +102,14 @@ local function sure(command, key, ...)
   return redis.call(command, key, ...)
 end
 
--- each calls command for values of a list, a chunk at a time: unpack has a limit.
+-- each calls command for the values of a list, in chunks, since unpack has a limit.
 local function each(command, key, values)
   for i = 1, #values, 1000 do
     sure(command, key, unpack(values, i, math.min(i + 999, #values)))
   end
 end
 
--- of reads fields of a hash in which mostly none of them is, then at the cost of one.
+-- of reads fields of a hash that is mostly empty. An empty hash costs one short call.
 local NONE = {}
 local function of(hash, fields)
   if #fields > 4 and call('HLEN', hash) == 0 then return NONE end
@@ -115,18 +117,18 @@ local function of(hash, fields)
 end
 
 local find, sub, match = string.find, string.sub, string.match
--- A name that is none, written by hand, is a lane without a message: it is dropped where it is met, and stops nothing.
+-- A malformed name, written by hand, is a lane without a message. The script that finds it drops it and goes on.
 local function lane_of(delivery) return sub(delivery, 1, (find(delivery, ':', 1, true) or #delivery + 1) - 1) end
 local function parts(delivery)
   local colon = find(delivery, ':', 1, true) or #delivery + 1
   return sub(delivery, 1, colon - 1), sub(delivery, colon + 1)
 end
 
--- A record that was cut, by hand, has no time, key or lane where they are missing. The instance that gets it says that it
--- can't be read.
-local SANE = 9007199254740992 -- 2^53: what is beyond counts nothing of ours
+-- A record that was cut by hand may lack its time, key or lane. The instance that gets it reports that it can't be
+-- read.
+local SANE = 9007199254740992 -- 2^53: no number of ours is larger
 local HEAD = 43 -- bytes of a record that have fixed places
--- ms_of writes a score as ms. What is none is long ago.
+-- ms_of writes a score as ms. A score that is no time counts as long ago.
 local function ms_of(score)
   return string.find(score, '^%d+$') and #score < 16 and score or num(math.max(0, math.min(tonumber(score) or 0, SANE)))
 end
@@ -144,7 +146,8 @@ local NEVER = string.rep('\0', 6)
 local function expires(record) return sub(record, 29, 34) == NEVER and 0 or stamp(record, 29) end
 local function only(record) return #record < HEAD and '' or sub(record, 44, 43 + string.byte(record, HEAD)) end
 
--- A body that lies apart: whether a record says so, by the first field of its meta; the field of :bodies; and its end.
+-- A body that lies apart: apart reports whether a record says so, by the first field of its meta. body_of is the field
+-- of :bodies. drop_body removes it.
 local function apart(record)
   return #record > 46 and string.byte(record, 47 + string.byte(record, 43)) == 12
 end
@@ -153,7 +156,7 @@ local function drop_body(id, record)
   if apart(record) then call('HDEL', BODIES, body_of(id, record)) end
 end
 
--- lanes_of lists the lanes of a message here, those that are gone with - before them.
+-- lanes_of lists the lanes of a message here. Those that are gone have - before them.
 local function lanes_of(id, record)
   local fan = call('HGET', FAN, id)
   if not fan then return { only(record) } end
@@ -162,8 +165,9 @@ local function lanes_of(id, record)
   return list
 end
 
--- exists answers the record of a delivery that is kept whole: its message is, and its lane is named and not gone. wholes is
--- a table of the script: a message and its lanes, of which there may be a thousand, are read once for all its deliveries.
+-- exists answers the record of a delivery that is kept whole: its message is, and its lane is named and not gone.
+-- wholes is a table of the script. It holds a message and its lanes, up to a thousand, so that they are read once for
+-- all its deliveries.
 local function exists(lane, id, wholes)
   local whole = wholes[id]
   if whole == nil then

@@ -1,8 +1,9 @@
--- order: which delivery is next of an ordering key, and what ends with its lane: put between common and each script that ends
--- deliveries or puts them in line. It takes no arguments of its own: ARGV[3..] is the script's.
-local CHAIN = 64 -- deliveries that one script ends because the one before them did: so it stays short
+-- order: which delivery of an ordering key is next, and which deliveries end with their lane. It is put between common
+-- and each script that ends deliveries or puts them in line. It takes no arguments of its own: ARGV[3..] is the
+-- script's.
+local CHAIN = 64 -- deliveries that one script ends because the one before them ended, so that it stays short
 
--- What the script puts at an end, written by flush.
+-- What the script ends, written by flush.
 local ended = { done = {}, cancelled = {}, dead = {} }
 local entries_of_progress, unmarked = {}, {}
 local function put(list, score, value)
@@ -10,7 +11,7 @@ local function put(list, score, value)
   list[n + 1], list[n + 2] = score, value
 end
 
--- push puts a delivery at the tail of its lane's list.
+-- push puts a delivery at the tail of its lane's ready list.
 local function push(l, due, id)
   if sure('RPUSH', READY .. l.name, num(due) .. ':' .. id) == 1 then l.place = true end
   l.ready = nil
@@ -18,8 +19,8 @@ local function push(l, due, id)
   count('ready', 1)
 end
 
--- leads_to answers where the URL of a message leads, and for which tenant, as :names has it; nil where its message has none.
--- The meta of its record (record.go) has fields of a tag, a length and a text, the tenant before the URL.
+-- leads_to answers the origin of a message's URL and its tenant, as :names has them. It answers nil where the message
+-- has no URL. The meta of a record (record.go) has fields of a tag, a length and a text, the tenant before the URL.
 local TENANT, URL = 2, 3
 local function leads_to(record)
   local byte = string.byte
@@ -45,8 +46,8 @@ local function leads_to(record)
   end
 end
 
--- drop forgets a delivery whose message was removed by hand, or by a repair: it must neither stop its lane nor stay. A body
--- that lies apart is named by the digest, where that is left.
+-- drop forgets a delivery whose message was removed by hand or by a repair. The delivery must not stop its lane and
+-- must not stay. The digest names a body that lies apart, where it is left.
 local function drop(delivery, id, record)
   if record then sure('HDEL', BODIES, body_of(id, record)) end
   sure('HDEL', PROGRESS, delivery)
@@ -54,7 +55,7 @@ local function drop(delivery, id, record)
   sure('HDEL', FAN, id)
 end
 
--- die ends a delivery dead, after so many attempts. flush writes it, finish tells it.
+-- die ends a delivery as dead after so many attempts. flush writes it, and finish tells it to the caller.
 local function die(l, delivery, reason, attempts)
   put(ended.dead, at_now, delivery)
   count('dead', 1)
@@ -63,7 +64,7 @@ local function die(l, delivery, reason, attempts)
   sums.died[#sums.died + 1] = attempts .. ' ' .. reason .. ' ' .. delivery
 end
 
--- doom ends a delivery of a disabled or deleted endpoint. attempts and status tell of an attempt that was just made.
+-- doom ends a delivery of a disabled or deleted endpoint. attempts and status are of an attempt that was just made.
 local function doom(l, delivery, text, attempts, status)
   local a, b, d, s, _, _, more = progress(text)
   a, s = attempts or a, status or s
@@ -79,7 +80,7 @@ local function doom(l, delivery, text, attempts, status)
   note(delivery, 'dead', 0, 0, a, 'disabled')
 end
 
--- line is the key that a delivery waits its turn under, nil for none.
+-- line is the key of the line in which a delivery waits its turn, nil for none.
 local function line(l, record)
   if l.limits.ordered then return '*' end
   local key = key_of(record)
@@ -96,7 +97,7 @@ local function stands_behind(l, id, record)
   return nil
 end
 
--- last_of is the score of the last of a line, false where it is empty.
+-- last_of is the score of the last in a line, false where the line is empty.
 local lasts = {}
 local function last_of(l, key)
   local set = BEHIND .. l.name .. ':' .. key
@@ -120,8 +121,8 @@ local function join(l, key, id)
   return true
 end
 
--- release places the next of a set whose first ended. One without a record is dropped, and one in a lane that ends what
--- it meets ends: then the one after it is next.
+-- release places the next of a set whose first ended. It drops a delivery without a record, and ends one in a disabled
+-- or deleted lane. Then the one after it is next.
 local chained = 0
 local function release(l, set)
   while true do
@@ -153,7 +154,7 @@ local function release(l, set)
       sure('ZREM', set, id)
       doom(l, delivery, text)
     else
-      sure('ZADD', DUE, now, delivery) -- move goes on with it
+      sure('ZADD', DUE, now, delivery) -- move ends it and goes on with the line
       l.waiting = l.waiting + 1
       count('scheduled', 1)
       return
@@ -161,8 +162,8 @@ local function release(l, set)
   end
 end
 
--- leave takes a delivery that ended out of its line, and lets the next one go. record: where it was read already, false
--- where there is none.
+-- leave takes a delivery that ended out of its line and releases the next one. record: the record if it was read
+-- already, false where there is none.
 local function leave(l, id, record)
   if l.state.keys == 0 then return end
   if record == nil then record = sure('HGET', MESSAGES, id) end
@@ -175,7 +176,7 @@ local function leave(l, id, record)
   end
 end
 
--- expel ends a delivery that its lane takes no more, where it was waiting for its time.
+-- expel ends a delivery that waited for its time in a lane that takes no more.
 local function expel(l, delivery, id, text)
   local record = sure('HGET', MESSAGES, id)
   l.waiting = l.waiting - 1
@@ -184,7 +185,8 @@ local function expel(l, delivery, id, text)
   leave(l, id, record)
 end
 
--- flush writes what ended: before finish, and before a script asks what an earlier one of its own ended.
+-- flush writes the ends. A script calls it before finish, and before it asks for a delivery that it may have ended
+-- itself.
 local function flush()
   if #ended.cancelled > 0 then add_one(sums.ends, 'cancelled -', #ended.cancelled / 2) end
   each('ZADD', DONE, ended.done)

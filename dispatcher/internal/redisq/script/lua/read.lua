@@ -1,4 +1,4 @@
--- read: what look, list and lanes share, put between common and each of them: where a delivery stands. They change nothing.
+-- read: where a delivery is. It is put between common and look, list and lanes, which share it. They change nothing.
 --
 -- ARGV[3] count, ARGV[4..] the instances' names
 local k = tonumber(ARGV[3])
@@ -6,7 +6,7 @@ local instances = {}
 for i = 4, 3 + k do instances[#instances + 1] = ARGV[i] end
 local rest = 4 + k
 
--- safely reads a key that may be of another kind than it should be, written by hand: then it holds nothing.
+-- safely reads a key that may be of another type, written by hand. Such a key counts as empty.
 local function safely(command, ...)
   local value = redis.pcall(command, ...)
   if type(value) == 'table' and value.err then return false end
@@ -23,7 +23,7 @@ local function behind(l, id, record)
   return false
 end
 
--- holders are the leases of those instances that have some.
+-- holders are the keys of leases that exist, of those instances.
 local held
 local function holders()
   if held then return held end
@@ -34,11 +34,12 @@ local function holders()
   return held
 end
 
--- why_left_alone answers why nothing is attempted before a lane's until, where its breaker is closed.
+-- why_left_alone answers why a lane waits for its until while its breaker is closed.
 local STALLED = { s = 'sealed', m = 'missing' }
 local function why_left_alone(l) return STALLED[match(l.state.more, ' (%l)$')] or 'retry_after' end
 
--- What a delivery waits for, the first that holds, and behind a space until when, in ms, where that is known.
+-- The reason that a delivery waits for: the first one that holds. Behind a space follows the ms when the wait ends,
+-- where that is known.
 local function waits_ready(l)
   local s = l.state
   if s.opened > 0 then return s.till > now and 'breaker ' .. num(s.till) or 'breaker' end
@@ -51,8 +52,8 @@ local function waits_for(l, why)
   return why
 end
 
--- stands answers the status of a delivery, the first that holds, its time in ms: of the end, of the next attempt, of the
--- claim; 0 where it has none; and what it waits for, empty for nothing.
+-- stands answers the status of a delivery, the first one that holds. Then it answers the time in ms: of the end, of the
+-- next attempt, of the claim, or 0. Last it answers the reason that the delivery waits for, empty for none.
 local function stands(delivery, l, id, record)
   local mark = call('HGET', MARKS, delivery)
   if mark then return mark == 'd' and 'delivered' or 'cancelled', 0, '' end
@@ -78,15 +79,16 @@ local function stands(delivery, l, id, record)
   return 'ready', 0, waits_for(l, waits_ready(l))
 end
 
--- head cuts the body off a record. Of one that can't be read a part is enough to say so.
+-- head cuts the body off a record. It answers only a part of a record that can't be read, which is enough to report
+-- that.
 local function head(record)
   local at = 44 + (string.byte(record, 43) or 0)
   local a, b = string.byte(record, at, at + 1)
   return sub(record, 1, b and at + 1 + a * 256 + b or DIGEST + 1)
 end
 
--- offset is where a page begins: right behind the last one, or behind where it stood, were it still there. Many share
--- one ms, so a place is looked for by halving, by score and then by name.
+-- offset is where a page begins: after the last entry of the page before, also if that entry is gone. Many entries
+-- share one ms, so the place is found by binary search, by score and then by name.
 local function offset(key, after, last)
   if after == '' then return 0 end
   local rank = call('ZREVRANK', key, last)

@@ -1,16 +1,18 @@
--- state: the bookkeeping that every script shares: the lanes that it meets, what it counts, and how it ends. It is put
--- behind common. It takes no arguments of its own: ARGV[3..] is the script's.
--- The state of the lanes that a script meets. ready is the length of the lane's list, nil while it was not asked for; place is
--- set where a list got its first element or a limit changed, emptied where a list lost its last: only then, or when what
--- it has in flight changed, is a lane placed anew, so that one which is published to all the time keeps its turn.
+-- state: the bookkeeping that every script shares: the lanes it reads, the counts, and its end. It is put behind
+-- common. It takes no arguments of its own: ARGV[3..] is the script's.
+--
+-- The state of the lanes that a script reads. ready is the length of the lane's list, nil before it was read. place is
+-- set where a list got its first element or a limit changed. emptied is set where a list lost its last element. Only
+-- these, or a change of its deliveries in flight, place a lane anew. So a lane that is published to all the time keeps
+-- its turn.
 local lanes, met, shapes = {}, {}, {}
-local all_held -- nil while it was not asked for
+local all_held -- nil before it was read
 
 local FRESH = { slow = UNKNOWN, rest = '0 0 0 0 0', more = ' 0 0', fails = 0, opened = 0, till = 0, tat = 0, keys = 0 }
 local NO_LIMITS = { v = 0, top = most, interval = 0, ordered = false, held = '-' }
 local LOST_LIMITS = { v = 0, top = most, interval = 0, ordered = false, held = '?' } -- the instance that notices writes them again
 
--- shape reads a text of :lane. One that is none says nothing of its lane, and stops no other.
+-- shape reads a text of :lane. A malformed text counts as a new lane, and stops no other.
 local function shape(text)
   local s = shapes[text]
   if not s then
@@ -28,7 +30,7 @@ local function shape(text)
   return s
 end
 
--- parse_limits reads a text of :limits, nil where it is none.
+-- parse_limits reads a text of :limits. It answers nil for a malformed one.
 local function parse_limits(text)
   local v, top, interval, ordered, held = match(text, '^(%d+) (%d+) (%d+) ([01]) ([-pdx])$')
   if not v then return nil end
@@ -44,7 +46,7 @@ local function holds_all(text)
   return l and l.held ~= '-' or false
 end
 
--- own is a lane's state to change: equal ones share what was parsed.
+-- own is a lane's state, ready to change. Until then lanes with equal texts share the parsed one.
 local function own(l)
   if not l.own then
     local s = l.state
@@ -54,10 +56,10 @@ local function own(l)
   return l.state
 end
 
--- by_this_clock puts right a time that no attempt can have put so far ahead: another clock told it, which went back since or
--- gave way to a node whose clock is behind. It counts as now. A turn is of 8 at most, so 9 intervals and the burst are more
--- than any; a receiver may ask for a day. What a clock is off by where a node takes over, a second, or of a day a minute,
--- is waited for.
+-- by_this_clock corrects a time that is further ahead than an attempt can set it. Another clock set it, which went back
+-- since or gave way to a node whose clock is behind. It counts as now. A turn is of 8 at most, so 9 intervals and the
+-- burst are more than any attempt sets. A receiver may ask for a day. A second is allowed for the difference of clocks
+-- at a takeover, and a minute for a wait of a day.
 local function by_this_clock(l)
   local s, interval = l.state, l.limits.interval
   if interval > 0 and s.tat > micros + 9 * interval + BURST + 1000000 then
@@ -78,7 +80,7 @@ local function read_lanes(names)
     local inside, text, flying, waiting = ins[i], texts[i], 0, 0
     if inside and inside ~= '0 0' then
       local a, b = match(inside, '^(%d+) (%d+)$')
-      -- A text that is none must not stop its lane; doctor counts again.
+      -- A malformed text must not stop its lane; doctor counts again.
       if a and #inside < 20 then flying, waiting = tonumber(a), tonumber(b) end
     end
     local s, limit = text and (shapes[text] or shape(text)) or FRESH, limits_of(name, limits[i])
@@ -115,7 +117,7 @@ local function queued(l)
   return l.ready
 end
 
--- sets_of lists the lines in which a delivery may stand: of its lane, and of its own key.
+-- sets_of lists the sets in which a delivery may be: that of its lane, and that of its own key.
 local function sets_of(l, record)
   local sets = { BEHIND .. l.name .. ':*' }
   local key = record and #record > DIGEST and key_of(record) or NO_KEY
@@ -123,7 +125,7 @@ local function sets_of(l, record)
   return sets
 end
 
--- room is how many deliveries a lane may have in flight; one, the probe, while its breaker is open.
+-- room is how many deliveries a lane may have in flight. It is one, the probe, while the lane's breaker is open.
 local function room(l)
   if l.state.opened > 0 or l.limits.ordered then return 1 end
   return math.min(l.window, l.limits.top)
@@ -151,35 +153,35 @@ local function give_back(l)
   s.tat = math.max(0, s.tat - l.limits.interval)
 end
 
--- allows is the ms from which on a lane's state lets an attempt begin.
+-- allows is the ms from which on a lane's state allows an attempt.
 local function allows(l)
   local s = l.state
   if l.limits.interval == 0 then return s.till end
   return math.max(s.till, math.ceil(s.tat / 1000))
 end
 
--- ends reports whether what waits in a lane, and what comes, ends: its endpoint is disabled or deleted.
+-- ends reports whether all deliveries of a lane end, since its endpoint is disabled or deleted.
 local function ends(l) return l.limits.held == 'd' or l.limits.held == 'x' end
 
--- burden is what a lane has in flight, and its class for each so many permits: of 1,024, lanes that hang leave 64 to better
--- ones, as many as begin to hang at once without taking the last. With few permits the classes count less, or lanes of
--- quick answers would have all of them for ever.
+-- burden is the number of a lane's deliveries in flight, plus its class for each so many permits. So lanes that hang
+-- leave 64 of 1,024 permits to better ones. That is as many as can begin to hang at once without taking the last. With
+-- few permits the classes count less. Otherwise lanes of quick answers would hold all of them for ever.
 local function burden(l) return math.max(0, l.flying) + floor(l.slow * total / CLASS_PERMITS) end
 
--- weight is a lane's burden as a part of all instances' permits. It is the same for every caller, since it orders the lanes
--- that all of them take from.
+-- weight is a lane's burden as a part of all instances' permits. It is the same for every caller, since it orders the
+-- lanes from which all of them claim.
 local function weight(l) return math.min(MOST_WEIGHT, floor(WHOLE * burden(l) / total)) end
 
--- light reports whether a lane may be given a permit of an instance with free ones: while it weighs less than what is free
--- of the instance's own. The classes keep the last permits for better lanes; an instance that holds nothing may take from
--- any. The last free one of very many weighs one.
+-- light reports whether a lane may get a permit of an instance with free ones. It may while it weighs less than the
+-- free part of the instance's own permits. The classes keep the last permits for better lanes. An instance that holds
+-- nothing may claim from any lane. The last free permit of very many weighs one.
 local function light(l, free)
   if free <= 0 then return false end
   return free == permits or weight(l) < math.max(1, floor(WHOLE * free / permits))
 end
 
--- What finish writes, in one table, since a script may have few locals: counts, buried and ends are what is added to their
--- hashes, log the lines for :attempts, died what it tells the caller.
+-- The sums that finish writes. They are in one table, since a script may have few locals. counts, buried and ends are
+-- added to their hashes. log has the lines for :attempts, and died what finish tells the caller.
 local sums = { counts = {}, buried = {}, ends = {}, log = {}, died = {} }
 local function add_one(list, field, n) list[field] = (list[field] or 0) + n end
 local function count(status, n) add_one(sums.counts, status, n) end
@@ -191,10 +193,10 @@ local function note(delivery, verdict, status, took, number, reason)
   log[#log + 1] = delivery .. ' ' .. verdict .. ' ' .. status .. ' ' .. took .. ' ' .. number .. ' ' .. reason
 end
 
--- progress of a delivery: attempts, base, deaths, status, asked, reason, the text of the fields behind it, which scripts
--- carry on as it is, and the first of these, beside.
+-- progress parses a text of :progress: attempts, base, deaths, status, asked, reason. It answers the text of the fields
+-- after them too, which scripts keep as it is, and the first of these, beside.
 local MORE = ' 0 0' -- beside, job
-local MOST_PROGRESS, MOST_ATTEMPTS = 256, 2147483647 -- what has more, in bytes or times, was not written by us
+local MOST_PROGRESS, MOST_ATTEMPTS = 256, 2147483647 -- bytes and attempts; a text with more was not written by us
 local function progress(text)
   if not text then return 0, 0, 0, 0, 0, '-', MORE, 0 end
   local a, b, d, s, q, r, more, e = match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+)( (%d+) %d+.*)$')
@@ -210,7 +212,7 @@ local function waits(text)
   return attempts - beside > base and 'retrying' or 'scheduled'
 end
 
--- add changes counts. A field that is no number counts anew: doctor compares it.
+-- add changes counts. A field that is no number begins again; doctor compares it.
 local function add(hash, deltas)
   for field, n in pairs(deltas) do
     if n ~= 0 then
@@ -224,12 +226,12 @@ local function add(hash, deltas)
   end
 end
 
--- What is earliest: of a zset by time, 0 for none; and the weight of the lightest lane, -1 for none.
+-- The earliest time of a zset by time, 0 for none, and the weight of the lightest lane, -1 for none.
 local function earliest(key)
   local head = call('ZRANGE', key, '0', '0', 'WITHSCORES')
   local at = head[2] and tonumber(head[2])
   if not at or at >= SANE then return 0 end
-  return at < 1 and 1 or at -- what is no time, but before all, is due
+  return at < 1 and 1 or at -- a score below every time is due
 end
 local function lightest()
   local head = call('ZRANGE', LANES, '0', '0', 'WITHSCORES')
@@ -245,22 +247,22 @@ end
 local before_parked, before_weight = earliest(PARKED), lightest()
 local before_due = sooner(earliest(DUE), before_parked)
 
--- weighs is the weight that a hint tells: none while all lanes are held.
+-- weighs is the weight that a hint tells. It is -1 while all lanes are held.
 local function weighs(w)
   if w < 0 then return w end
   if all_held == nil then all_held = holds_all(call('HGET', LIMITS, '*')) end
   return all_held and -1 or w
 end
 
--- place_lanes puts each lane that changed where it belongs: one that may be claimed from into :lanes, or :parked where it
--- has to wait; into :parked one whose ready list has to be ended, so that any instance's mover does it; others nowhere.
--- It answers whether :parked may be another than before.
+-- place_lanes puts each lane that changed where it belongs. A lane that may be claimed from goes to :lanes, or to
+-- :parked if it has to wait. A lane whose ready list has to be ended goes to :parked, so that the mover of any instance
+-- ends it. Other lanes are in neither. It answers whether :parked may have changed.
 local function place_lanes()
   local claimable, parked, unlisted, unparked = {}, {}, {}, {}
   for _, l in ipairs(met) do
     if l.place or l.emptied or l.flying ~= l.had then
       local n, name = queued(l), l.name
-      local at -- ms from which on; nil: not at all
+      local at -- ms from which on it may be claimed from; nil: never
       if n > 0 then
         if ends(l) then
           at = now
@@ -289,17 +291,18 @@ local function place_lanes()
   return #parked > 0 or (before_parked > 0 and #unparked > 0)
 end
 
--- spread makes a hash of lanes the kind in which a field is found at once. Redis keeps one of up to 512 short texts as a
--- list that each look-up walks, which is what most stores have; one long text makes it a table for as long as it is in
--- memory. The hash has a field already: the last one takes the hash with it.
+-- spread makes Redis keep a hash of lanes as a table, in which a field is found at once. Redis keeps up to 512 short
+-- texts as a list, which each look-up walks; most stores have no more. One long text makes the hash a table as long as
+-- it is in memory. The hash must have a field already, or it would go with the long one.
 local LONG = string.rep(' ', 65)
 local function spread(hash)
   call('HSET', hash, ' ', LONG)
   call('HDEL', hash, ' ')
 end
 
--- hold writes leases of the caller: times and deliveries. Up to 128 of them are a list too, as many as one lane may have
--- in flight: an instance that works for one lane walks it three times for each delivery. Few are not worth it.
+-- hold writes leases of the caller: times and deliveries. Redis keeps up to 128 of them as a list too, as many as one
+-- lane may have in flight. An instance that works for one lane walks that list three times for each delivery. So it is
+-- made a table, but not for a few leases.
 local MANY = 8
 local function hold(leases)
   local key = LEASES .. by
@@ -309,14 +312,14 @@ local function hold(leases)
   call('ZREM', key, LONG)
 end
 
--- write_lanes keeps what changed about lanes.
+-- write_lanes writes the states that changed.
 local function write_lanes()
   local ins, texts, made, names = {}, {}, {}, {}
   for _, l in ipairs(met) do
-    -- Where a count was wrong, what leaves its place is not in it.
+    -- A count that was wrong may be below zero here.
     local flying, waiting = l.flying, l.waiting
     local inside = format('%d %d', flying > 0 and flying or 0, waiting > 0 and waiting or 0)
-    local used = inside ~= (l.was or '0 0') -- a lane that was only asked for gets no state
+    local used = inside ~= (l.was or '0 0') -- a lane that was only read gets no state
     if used then
       ins[#ins + 1] = l.name
       ins[#ins + 1] = inside
@@ -349,8 +352,7 @@ local function write_lanes()
   end
 end
 
--- write_log adds an entry to :attempts. Where none can be added, since its last one has the highest number there is, it
--- begins anew.
+-- write_log adds an entry to :attempts. It begins the stream anew if the last entry has the highest number there is.
 local function write_log(...)
   local id = redis.pcall('XADD', ATTEMPTS, 'MAXLEN', '~', LOG_ENTRIES, '*', ...)
   if type(id) == 'table' and id.err then
@@ -359,10 +361,10 @@ local function write_log(...)
   end
 end
 
--- finish writes what the script changed about lanes and counts, tells the others if there is something to do earlier
--- than they know, and answers now (in microseconds, so that answers have an order), due, weight: the caller's own hint.
--- lines and codes are of settle, whose caller wrote what others note here. Where something died the weight is a text, which a
--- line follows for each: attempts, reason, delivery. So to tell it costs nothing where nothing did.
+-- finish ends a script. It writes the changed lanes and counts. If there is work earlier than the other instances know,
+-- it tells them. It answers the caller's own hint: now (in microseconds, so that answers have an order), due, weight.
+-- settle gives lines and codes, since its caller wrote what other scripts note here. If deliveries died, the weight is
+-- a text with a line for each: attempts, reason, delivery. So this costs nothing when none did.
 local function finish(lines, codes)
   local moved = place_lanes()
   write_lanes()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
 const (
@@ -46,7 +47,7 @@ func await(ctx context.Context, at string, o Options) (*redisq.Store, error) {
 // comes reports whether a store that could not be opened may be there in a
 // moment: it is not reached, loads its data, or fails over.
 func comes(err error) bool {
-	return errors.Is(err, dispatcher.ErrUnavailable) && !redisq.Refused(err)
+	return errors.Is(err, dispatcher.ErrUnavailable) && !conn.Refused(err)
 }
 
 // open opens a store that answers, and that may be used.

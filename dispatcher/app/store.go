@@ -10,6 +10,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
 // openStore opens the store that the options ask for, and answers how to close it.
@@ -42,7 +43,7 @@ func unverified(store string) bool {
 func storeOptions(url string, o Options) redisq.Options {
 	return redisq.Options{
 		URL:             url,
-		Mode:            redisq.Mode(cmp.Or(o.RedisMode, string(redisq.ModeAuto))),
+		Mode:            conn.Mode(cmp.Or(o.RedisMode, string(conn.ModeAuto))),
 		Master:          o.RedisMaster,
 		CAFile:          o.RedisCAFile,
 		Durability:      o.Durability,

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -122,28 +123,24 @@ func (t *turns) enter(ctx context.Context, size int64) (leave func(), err error)
 // allows, and reads within the time that any call has.
 func (s *Store) Body(ctx context.Context, id dispatcher.DeliveryID, a dispatcher.Apart) ([]byte, error) {
 	n := s.partition(id.Lane)
-	node := ""
-	if s.cluster != nil {
-		master, err := s.cluster.MasterForKey(ctx, s.tags[n])
-		if err != nil {
-			return nil, inPartition(n, s.failed("body of "+id.Message, fmt.Errorf("%w: %w", errNotTried, err)))
-		}
-		node = master.Options().Addr
-	}
-	leave, err := s.readers.of(node).enter(ctx, int64(a.Size))
+	master, err := s.conn.MasterOf(ctx, n)
 	if err != nil {
-		return nil, inPartition(n, s.failed("body of "+id.Message, err))
+		return nil, conn.InPartition(n, conn.Failed("body of "+id.Message, err))
+	}
+	leave, err := s.readers.of(master.Options().Addr).enter(ctx, int64(a.Size))
+	if err != nil {
+		return nil, conn.InPartition(n, conn.Failed("body of "+id.Message, err))
 	}
 	defer leave()
 	call, cancel := context.WithTimeout(ctx, bodyWithin)
 	defer cancel()
 	var get *redis.StringCmd
-	err = s.at(call, "body of "+id.Message, n, func(p redis.Pipeliner) {
+	err = s.conn.At(call, "body of "+id.Message, n, func(p redis.Pipeliner) {
 		get = p.HGet(call, s.tags[n]+keys.Bodies, bodyField(id.Message, a.Digest))
 	})
 	switch {
 	case err != nil:
-		return nil, inPartition(n, err)
+		return nil, conn.InPartition(n, err)
 	case errors.Is(get.Err(), redis.Nil) || len(get.Val()) != a.Size: // what is not as long is not the body
 		return nil, fmt.Errorf("body of %s: %w", id.Message, dispatcher.ErrNotFound)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
@@ -58,7 +59,7 @@ func (s *Store) Retry(ctx context.Context, by string, ids []dispatcher.DeliveryI
 // names are the instances' names as a script takes them: how many, then each.
 func (s *Store) names(ctx context.Context) ([]any, error) {
 	var list *redis.StringSliceCmd
-	err := s.at(ctx, "read instances", home, func(p redis.Pipeliner) { list = p.HKeys(ctx, s.instances()) })
+	err := s.conn.At(ctx, "read instances", conn.Home, func(p redis.Pipeliner) { list = p.HKeys(ctx, s.instances()) })
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +80,7 @@ func (s *Store) change(ctx context.Context, sc script.Script, by string, ids []d
 		n := s.partition(id.Lane)
 		lists[n] = append(lists[n], i)
 	}
-	var jobs []job
+	var jobs []conn.ScriptCall
 	var shares [][]int
 	for n, list := range lists {
 		each(len(list), changeBatch, func(from, to int) {
@@ -87,27 +88,27 @@ func (s *Store) change(ctx context.Context, sc script.Script, by string, ids []d
 			for _, i := range list[from:to] {
 				args = append(args, ids[i].String())
 			}
-			jobs = append(jobs, job{partition: n, args: args})
+			jobs = append(jobs, conn.ScriptCall{Partition: n, Args: args})
 			shares = append(shares, list[from:to])
 		})
 	}
 	changes := make([]dispatcher.Change, len(ids))
 	var hints []dispatcher.Hint
 	var errs []error
-	for i, r := range s.run(ctx, sc, by, jobs) {
-		a := answer{values: r.values, err: r.err}
-		if h := a.hintIf(jobs[i].partition); h != nil {
+	for i, r := range s.conn.Run(ctx, sc, by, jobs) {
+		a := r
+		if h := a.HintIf(jobs[i].Partition); h != nil {
 			hints = append(hints, *h)
 		}
 		for _, at := range shares[i] {
 			changes[at] = dispatcher.Change{ID: ids[at]}
-			if a.err != nil {
+			if a.Err != nil {
 				continue
 			}
-			code := a.number()
+			code := a.Number()
 			changes[at].Changed, changes[at].Err = code == 1, refusals[code]
 		}
-		errs = append(errs, inPartition(jobs[i].partition, a.err))
+		errs = append(errs, conn.InPartition(jobs[i].Partition, a.Err))
 	}
-	return changes, hints, join(errs...)
+	return changes, hints, conn.Join(errs...)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -25,34 +26,34 @@ const (
 // round trip for an equal share each. What was leased is answered also beside
 // an error of another partition.
 func (s *Store) Claim(ctx context.Context, by string, partitions []int, wanted, free int) ([]dispatcher.Claimed, []dispatcher.Hint, error) {
-	var jobs []job
+	var jobs []conn.ScriptCall
 	for i, n := range partitions {
 		share := min((wanted-i+len(partitions)-1)/len(partitions), claimBatch)
 		if share <= 0 {
 			break
 		}
-		jobs = append(jobs, job{partition: n, args: []any{share, free, claimBytes / min(len(partitions), wanted)}})
+		jobs = append(jobs, conn.ScriptCall{Partition: n, Args: []any{share, free, claimBytes / min(len(partitions), wanted)}})
 		free -= share
 	}
 	var claimed []dispatcher.Claimed
 	var hints []dispatcher.Hint
 	var errs []error
-	for i, r := range s.run(ctx, s.scripts.claim, by, jobs) {
-		if r.err == nil && len(r.values) == 1 {
-			r.err = dispatcher.ErrFenced
+	for i, r := range s.conn.Run(ctx, s.scripts.claim, by, jobs) {
+		if r.Err == nil && len(r.Values) == 1 {
+			r.Err = dispatcher.ErrFenced
 		}
-		if r.err != nil {
-			errs = append(errs, inPartition(jobs[i].partition, r.err))
+		if r.Err != nil {
+			errs = append(errs, conn.InPartition(jobs[i].Partition, r.Err))
 			continue
 		}
-		a := answer{values: r.values}
-		h := a.hint(jobs[i].partition)
-		h.Ended = int(a.number())
-		h.Lost = int(a.number())
-		h.Placed = int(a.number())
-		versions := a.versions()
+		a := conn.Reply{Values: r.Values}
+		h := a.Hint(jobs[i].Partition)
+		h.Ended = int(a.Number())
+		h.Lost = int(a.Number())
+		h.Placed = int(a.Number())
+		versions := readVersions(&a)
 		first := len(claimed)
-		for a.more() {
+		for a.More() {
 			claimed = s.readClaimed(&a, claimed)
 		}
 		for k := range claimed[first:] {
@@ -62,18 +63,18 @@ func (s *Store) Claim(ctx context.Context, by string, partitions []int, wanted, 
 				c.Version = versions[c.ID.Lane]
 			}
 		}
-		errs = append(errs, inPartition(jobs[i].partition, a.err))
+		errs = append(errs, conn.InPartition(jobs[i].Partition, a.Err))
 		hints = append(hints, h)
 	}
-	return claimed, hints, join(errs...)
+	return claimed, hints, conn.Join(errs...)
 }
 
 // readClaimed reads one delivery. One whose record can't be read keeps its
 // lease, with no message: the engine gives it up with a reason.
-func (s *Store) readClaimed(a *answer, claimed []dispatcher.Claimed) []dispatcher.Claimed {
-	name, due, text, record := a.text(), a.time(), a.text(), a.text()
+func (s *Store) readClaimed(a *conn.Reply, claimed []dispatcher.Claimed) []dispatcher.Claimed {
+	name, due, text, record := a.Text(), a.Time(), a.Text(), a.Text()
 	id, ok := dispatcher.ParseDeliveryID(name)
-	if a.err != nil {
+	if a.Err != nil {
 		return claimed
 	}
 	if !ok { // such a name is no delivery's: the script drops it
@@ -95,7 +96,7 @@ func (s *Store) readClaimed(a *answer, claimed []dispatcher.Claimed) []dispatche
 }
 
 // leasedAt is when the script leased something that answered with a hint.
-func leasedAt(h dispatcher.Hint) time.Time { return fromMillis(h.Now.UnixMilli()) }
+func leasedAt(h dispatcher.Hint) time.Time { return conn.FromMillis(h.Now.UnixMilli()) }
 
 // leasesPage is how many leases one round trip asks for: some 100 KiB.
 const leasesPage = 1000
@@ -113,7 +114,7 @@ func (s *Store) Leases(ctx context.Context, by string) ([]dispatcher.Lease, erro
 	for todo := s.all(); len(todo) > 0; {
 		pages := make([]*redis.ScanCmd, len(todo))
 		count := int64(max(leasesPage/len(todo), 1))
-		errs = append(errs, s.everyPartition(ctx, "leases of "+by, todo, func(p redis.Pipeliner, i int) {
+		errs = append(errs, s.conn.EachPartition(ctx, "leases of "+by, todo, func(p redis.Pipeliner, i int) {
 			n := todo[i]
 			pages[i] = p.ZScan(ctx, s.tags[n]+keys.Leases+by, cursors[n], "", count)
 		}))
@@ -139,9 +140,24 @@ func (s *Store) Leases(ctx context.Context, by string) ([]dispatcher.Lease, erro
 		// A page may tell again what one before it told.
 		for _, l := range slices.CompactFunc(leases, func(a, b lease) bool { return a.name == b.name }) {
 			if id, ok := dispatcher.ParseDeliveryID(l.name); ok {
-				out = append(out, dispatcher.Lease{ID: id, At: fromMillis(int64(l.at))})
+				out = append(out, dispatcher.Lease{ID: id, At: conn.FromMillis(int64(l.at))})
 			}
 		}
 	}
-	return out, join(errs...)
+	return out, conn.Join(errs...)
+}
+
+// readVersions reads which limits the lanes of endpoints keep: a lane, its version.
+func readVersions(a *conn.Reply) map[dispatcher.Lane]int64 {
+	list := conn.Reply{Values: a.List()}
+	if len(list.Values) == 0 {
+		return nil
+	}
+	versions := make(map[dispatcher.Lane]int64, len(list.Values)/2)
+	for a.Err == nil && list.More() {
+		lane := dispatcher.Lane(list.Text())
+		versions[lane] = list.Number()
+		a.Err = list.Err
+	}
+	return versions
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
 // patient is how long a test waits for what always comes: it only ends one that
@@ -94,7 +95,7 @@ func TestAnEmptyClusterGetsManyPartitions(t *testing.T) {
 	require.ErrorContains(t, err, "PARTITIONS=64, but project cluster was made with 128")
 
 	one := cluster.Nodes()[0].Server
-	_, err = redisq.Open(t.Context(), redisq.Options{URL: one.URL(), Mode: redisq.ModeSingle, Project: "cluster"})
+	_, err = redisq.Open(t.Context(), redisq.Options{URL: one.URL(), Mode: conn.ModeSingle, Project: "cluster"})
 	require.ErrorContains(t, err, "REDIS_MODE=single, but it is a node of a cluster")
 	found, err := redisq.Open(t.Context(), redisq.Options{URL: one.URL(), Project: "cluster"})
 	require.NoError(t, err, "one node leads to all")

@@ -26,6 +26,7 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
 func TestAModeThatIsNotThereIsRefused(t *testing.T) {
@@ -37,22 +38,22 @@ func TestAModeThatIsNotThereIsRefused(t *testing.T) {
 		o    redisq.Options
 		want string
 	}{
-		"a single one is no cluster":        {redisq.Options{Mode: redisq.ModeCluster}, "it is no node of a cluster"},
+		"a single one is no cluster":        {redisq.Options{Mode: conn.ModeCluster}, "it is no node of a cluster"},
 		"several addresses are a cluster's": {redisq.Options{URL: server.URL() + "?addr=" + server.Addr()}, "it is no node of a cluster"},
-		"several addresses are not one":     {redisq.Options{Mode: redisq.ModeSingle, URL: server.URL() + "?addr=127.0.0.1:1"}, "has several addr="},
+		"several addresses are not one":     {redisq.Options{Mode: conn.ModeSingle, URL: server.URL() + "?addr=127.0.0.1:1"}, "has several addr="},
 		"an unknown mode":                   {redisq.Options{Mode: "ring"}, `REDIS_MODE="ring" is not`},
-		"sentinels without a name":          {redisq.Options{Mode: redisq.ModeSentinel}, "needs REDIS_MASTER"},
-		"a name without sentinels":          {redisq.Options{Mode: redisq.ModeSingle, Master: "m"}, "REDIS_MASTER=m is for sentinels"},
+		"sentinels without a name":          {redisq.Options{Mode: conn.ModeSentinel}, "needs REDIS_MASTER"},
+		"a name without sentinels":          {redisq.Options{Mode: conn.ModeSingle, Master: "m"}, "REDIS_MASTER=m is for sentinels"},
 		"a server that is no sentinel":      {redisq.Options{Master: "m"}, "unknown command"},
-		"a cluster's only database":         {redisq.Options{Mode: redisq.ModeCluster, URL: "redis://127.0.0.1:1/3"}, "names database 3"},
-		"reading from replicas":             {redisq.Options{Mode: redisq.ModeCluster, URL: "redis://127.0.0.1:1?read_only=true"}, "replicas are behind"},
+		"a cluster's only database":         {redisq.Options{Mode: conn.ModeCluster, URL: "redis://127.0.0.1:1/3"}, "names database 3"},
+		"reading from replicas":             {redisq.Options{Mode: conn.ModeCluster, URL: "redis://127.0.0.1:1?read_only=true"}, "replicas are behind"},
 		"reading from a sentinel's replicas": {redisq.Options{Master: "m", URL: "redis://127.0.0.1:1?route_randomly=true"},
 			"replicas are behind"},
 		"a parameter that nobody knows":  {redisq.Options{URL: "redis://127.0.0.1:1?colour=red"}, "bad REDIS_URL: redis: unexpected option: colour"},
 		"a certificate without TLS":      {redisq.Options{CAFile: text}, "REDIS_CA_FILE needs a REDIS_URL that begins with rediss://"},
 		"a file without a certificate":   {redisq.Options{URL: "rediss://127.0.0.1:1", CAFile: text}, "holds no certificate in PEM"},
 		"nobody there":                   {redisq.Options{URL: "redis://127.0.0.1:1"}, "queue unavailable"},
-		"nobody there, said to be one":   {redisq.Options{URL: "redis://127.0.0.1:1", Mode: redisq.ModeSingle}, "queue unavailable"},
+		"nobody there, said to be one":   {redisq.Options{URL: "redis://127.0.0.1:1", Mode: conn.ModeSingle}, "queue unavailable"},
 		"nobody there, of several":       {redisq.Options{URL: "redis://127.0.0.1:1?addr=127.0.0.1:2"}, "queue unavailable"},
 		"no sentinel there":              {redisq.Options{URL: "redis://127.0.0.1:1", Master: "m"}, "queue unavailable"},
 		"a URL that is none":             {redisq.Options{URL: "redis://:secretword@[::1"}, "bad REDIS_URL"},
@@ -161,7 +162,7 @@ func TestTLSTrustsTheFileGiven(t *testing.T) {
 	options := redisq.Options{
 		URL: "rediss://" + addr, Project: "tls", LaneMaxInFlight: 128, Permits: 1024, CAFile: roots, Log: slog.New(slog.DiscardHandler),
 	}
-	for _, mode := range []redisq.Mode{redisq.ModeAuto, redisq.ModeSingle} {
+	for _, mode := range []conn.Mode{conn.ModeAuto, conn.ModeSingle} {
 		options.Mode = mode
 		require.NoError(t, openTestStore(t, options).Ping(t.Context()))
 	}

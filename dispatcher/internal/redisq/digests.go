@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -19,7 +20,7 @@ const digestsBatch = 64
 // Known asks all partitions.
 func (s *Store) Known(ctx context.Context, ids []string) ([]bool, error) {
 	known := make([]bool, len(ids))
-	var jobs []job
+	var jobs []conn.ScriptCall
 	var froms []int
 	each(len(ids), digestsBatch, func(from, to int) {
 		args := make([]any, 0, to-from)
@@ -30,16 +31,16 @@ func (s *Store) Known(ctx context.Context, ids []string) ([]bool, error) {
 			jobs, froms = append(jobs, j), append(froms, from)
 		}
 	})
-	for i, r := range s.run(ctx, s.scripts.digests, "", jobs) {
-		a := answer{values: r.values, err: r.err}
-		a.hintIf(jobs[i].partition)
-		for k := range jobs[i].args {
-			if a.err == nil && a.text() != "" {
+	for i, r := range s.conn.Run(ctx, s.scripts.digests, "", jobs) {
+		a := r
+		a.HintIf(jobs[i].Partition)
+		for k := range jobs[i].Args {
+			if a.Err == nil && a.Text() != "" {
 				known[froms[i]+k] = true
 			}
 		}
-		if a.err != nil {
-			return nil, fmt.Errorf("known ids: %w", inPartition(jobs[i].partition, a.err))
+		if a.Err != nil {
+			return nil, fmt.Errorf("known ids: %w", conn.InPartition(jobs[i].Partition, a.Err))
 		}
 	}
 	return known, nil
@@ -52,7 +53,7 @@ func (s *Store) Kept(ctx context.Context, batch []dispatcher.Entry) ([]*dispatch
 	var err error
 	each(len(batch), digestsBatch, func(from, to int) {
 		records := make([][]*redis.StringCmd, len(s.tags))
-		read := s.everyPartition(ctx, "read messages", s.all(), func(p redis.Pipeliner, n int) {
+		read := s.conn.EachPartition(ctx, "read messages", s.all(), func(p redis.Pipeliner, n int) {
 			records[n] = make([]*redis.StringCmd, to-from)
 			for k := range records[n] {
 				records[n][k] = p.HGet(ctx, s.tags[n]+keys.Messages, batch[from+k].Message.ID)
@@ -61,7 +62,7 @@ func (s *Store) Kept(ctx context.Context, batch []dispatcher.Entry) ([]*dispatch
 		err = cmp.Or(err, read)
 		for n := range s.tags {
 			for k := range records[n] {
-				record, e := valueOf(records[n][k]), &batch[from+k]
+				record, e := conn.Value(records[n][k]), &batch[from+k]
 				if len(record) <= dispatcher.DigestSize || record[:dispatcher.DigestSize] == string(e.Digest[:]) || kept[from+k] != nil {
 					continue
 				}
@@ -85,7 +86,7 @@ func (s *Store) compare(ctx context.Context, by string, batch []dispatcher.Entry
 			}
 		}
 	}
-	var jobs []job
+	var jobs []conn.ScriptCall
 	var shares [][]int
 	for n, list := range lists {
 		args, share := []any{}, []int{}
@@ -95,23 +96,23 @@ func (s *Store) compare(ctx context.Context, by string, batch []dispatcher.Entry
 			}
 		}
 		each(len(share), digestsBatch, func(from, to int) {
-			jobs, shares = append(jobs, job{partition: n, args: args[from:to:to]}), append(shares, share[from:to])
+			jobs, shares = append(jobs, conn.ScriptCall{Partition: n, Args: args[from:to:to]}), append(shares, share[from:to])
 		})
 	}
 	if len(jobs) == 0 {
 		return
 	}
-	for i, r := range s.run(ctx, s.scripts.digests, by, jobs) {
-		a := answer{values: r.values, err: r.err}
-		a.hintIf(jobs[i].partition)
+	for i, r := range s.conn.Run(ctx, s.scripts.digests, by, jobs) {
+		a := r
+		a.HintIf(jobs[i].Partition)
 		for _, at := range shares[i] {
 			text := ""
-			if a.err == nil {
-				text = a.text()
+			if a.Err == nil {
+				text = a.Text()
 			}
 			switch {
-			case a.err != nil:
-				out[at].Err = fmt.Errorf("message %s: %w", batch[at].Message.ID, inPartition(jobs[i].partition, a.err))
+			case a.Err != nil:
+				out[at].Err = fmt.Errorf("message %s: %w", batch[at].Message.ID, conn.InPartition(jobs[i].Partition, a.Err))
 			case text != "" && text != string(batch[at].Digest[:]):
 				out[at].Result = dispatcher.Conflict
 			}

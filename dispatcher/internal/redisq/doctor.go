@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"time"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
@@ -110,7 +111,7 @@ func newDoctor(s *Store, e Examination) *doctor {
 	if e.Still == 0 {
 		e.Still = stillFor
 	}
-	d := &doctor{s: s, e: e, told: map[Finding]bool{}, seed: maphash.MakeSeed(), wait: sleep}
+	d := &doctor{s: s, e: e, told: map[Finding]bool{}, seed: maphash.MakeSeed(), wait: conn.Sleep}
 	d.out.Partitions = len(s.tags)
 	return d
 }
@@ -133,14 +134,14 @@ func (d *doctor) lookThrough(ctx context.Context) error {
 	for n := range d.s.tags {
 		whole, err := d.values(ctx, n)
 		if err != nil {
-			return inPartition(n, err)
+			return conn.InPartition(n, err)
 		}
 		if !whole {
 			continue
 		}
 		for _, step := range []func(context.Context, int) error{d.places, d.records, d.counts, d.turns} {
 			if err := step(ctx, n); err != nil {
-				return inPartition(n, err)
+				return conn.InPartition(n, err)
 			}
 		}
 	}
@@ -169,7 +170,7 @@ func (d *doctor) find(partition int, subject, kind, detail string, fixed bool) {
 }
 
 // call runs a script of the doctor in one partition.
-func (d *doctor) call(ctx context.Context, sc script.Script, partition int, args ...any) (*answer, error) {
+func (d *doctor) call(ctx context.Context, sc script.Script, partition int, args ...any) (*conn.Reply, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("%s: %w", sc.Name, err)
 	}
@@ -178,21 +179,21 @@ func (d *doctor) call(ctx context.Context, sc script.Script, partition int, args
 	for _, name := range d.holders {
 		all = append(all, name)
 	}
-	r := d.s.run(ctx, sc, doctorName, []job{{partition: partition, args: append(all, args...)}})[0]
-	if r.err != nil {
-		return nil, r.err
+	r := d.s.conn.Run(ctx, sc, doctorName, []conn.ScriptCall{{Partition: partition, Args: append(all, args...)}})[0]
+	if r.Err != nil {
+		return nil, r.Err
 	}
-	a := &answer{values: r.values}
-	a.hint(partition)
-	return a, a.err
+	a := &conn.Reply{Values: r.Values}
+	a.Hint(partition)
+	return a, a.Err
 }
 
-// faults reads subject, kind and detail of each fault to the answer's end.
-func (a *answer) faults(do func(subject, kind, detail string)) error {
-	for a.more() {
-		do(a.text(), a.text(), a.text())
+// readFaults reads subject, kind and detail of each fault to the answer's end.
+func readFaults(a *conn.Reply, do func(subject, kind, detail string)) error {
+	for a.More() {
+		do(a.Text(), a.Text(), a.Text())
 	}
-	return a.err
+	return a.Err
 }
 
 // meaning is what a kind of finding means.

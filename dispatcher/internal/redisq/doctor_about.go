@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -14,7 +15,7 @@ import (
 // one died between the two writes with which it begins.
 func (d *doctor) unmet(ctx context.Context) (map[string]bool, error) {
 	var about *redis.StringSliceCmd
-	err := d.s.at(ctx, "read what instances told", home, func(p redis.Pipeliner) { about = p.HKeys(ctx, d.s.home()+keys.About) })
+	err := d.s.conn.At(ctx, "read what instances told", conn.Home, func(p redis.Pipeliner) { about = p.HKeys(ctx, d.s.home()+keys.About) })
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +45,7 @@ func (d *doctor) forgetUnmet(ctx context.Context, before map[string]bool) error 
 	maps.DeleteFunc(before, func(name string, _ bool) bool { return !now[name] })
 	names := slices.Sorted(maps.Keys(before))
 	if d.e.Fix && len(names) > 0 {
-		err := d.s.at(ctx, "forget what instances told", home, func(p redis.Pipeliner) {
+		err := d.s.conn.At(ctx, "forget what instances told", conn.Home, func(p redis.Pipeliner) {
 			for some := range slices.Chunk(names, aboutAtOnce) {
 				p.HDel(ctx, d.s.home()+keys.About, some...)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -138,22 +139,22 @@ func (c *recount) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		token := a.text()
+		token := a.Text()
 		c.whole = c.whole && (page == 0 || token == c.token)
 		c.token = token
-		sizes := answer{values: a.list()}
-		due, dead = sizes.number(), sizes.number()
-		flying := sizes.number()
-		listed = sizes.number()
+		sizes := conn.Reply{Values: a.List()}
+		due, dead = sizes.Number(), sizes.Number()
+		flying := sizes.Number()
+		listed = sizes.Number()
 		if page == 0 {
 			c.is.put("counts in_flight", flying)
 			c.is.put("counts dead", dead)
-			c.is.put("counts delivered", sizes.number())
-			c.is.put("counts cancelled", sizes.number())
+			c.is.put("counts delivered", sizes.Number())
+			c.is.put("counts cancelled", sizes.Number())
 		}
 		complete += c.take(a, lanes, sets, page == 0)
-		if a.err != nil || sizes.err != nil {
-			return errAnswer
+		if a.Err != nil || sizes.Err != nil {
+			return conn.ErrReply
 		}
 	}
 	c.whole = c.whole && complete == listed
@@ -162,34 +163,34 @@ func (c *recount) read(ctx context.Context) error {
 
 // take reads what one call counted, and answers how many of its lanes have a
 // count.
-func (c *recount) take(a *answer, lanes, sets []string, first bool) (counted int64) {
-	c.is.put("counts scheduled", a.number())
-	c.is.put("counts retrying", a.number())
-	for found := (answer{values: a.list()}); found.more(); {
-		lane := found.text()
-		c.is.put("waiting "+lane, found.number())
-		c.is.put("in "+lane, found.number())
+func (c *recount) take(a *conn.Reply, lanes, sets []string, first bool) (counted int64) {
+	c.is.put("counts scheduled", a.Number())
+	c.is.put("counts retrying", a.Number())
+	for found := (conn.Reply{Values: a.List()}); found.More(); {
+		lane := found.Text()
+		c.is.put("waiting "+lane, found.Number())
+		c.is.put("in "+lane, found.Number())
 	}
-	for found := (answer{values: a.list()}); found.more(); {
-		c.is.put("buried "+found.text(), found.number())
+	for found := (conn.Reply{Values: a.List()}); found.More(); {
+		c.is.put("buried "+found.Text(), found.Number())
 	}
-	said := answer{values: a.list()}
+	said := conn.Reply{Values: a.List()}
 	for _, lane := range lanes {
 		var flying, waiting int64
-		if text := said.text(); text != "" {
+		if text := said.Text(); text != "" {
 			counted++
 			_, _ = fmt.Sscanf(text, "%d %d", &flying, &waiting) // what can't be read counts as nothing, as in the scripts
 		}
 		c.said.put("in "+lane, flying)
 		c.said.put("waiting "+lane, waiting)
-		c.shows[lane] = said.number()
-		ready := said.number()
+		c.shows[lane] = said.Number()
+		ready := said.Number()
 		c.is.put("waiting "+lane, ready)
 		c.is.put("counts ready", ready)
 	}
-	lengths := answer{values: a.list()}
+	lengths := conn.Reply{Values: a.List()}
 	for _, set := range sets {
-		if n := lengths.number(); n > 0 {
+		if n := lengths.Number(); n > 0 {
 			lane, _, _ := strings.Cut(set, ":")
 			c.sets[lane]++
 			c.is.put("waiting "+lane, n-1)
@@ -197,8 +198,8 @@ func (c *recount) take(a *answer, lanes, sets []string, first bool) (counted int
 		}
 	}
 	for _, prefix := range []string{"counts ", "buried "} {
-		for found := (answer{values: a.list()}); first && found.more(); {
-			c.said.put(prefix+found.text(), found.number())
+		for found := (conn.Reply{Values: a.List()}); first && found.More(); {
+			c.said.put(prefix+found.Text(), found.Number())
 		}
 	}
 	return counted
@@ -223,8 +224,8 @@ func (c *recount) settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.whole = a.text() == before && slices.Equal(c.behind, c.d.keys[c.partition].behind)
-	return a.err
+	c.whole = a.Text() == before && slices.Equal(c.behind, c.d.keys[c.partition].behind)
+	return a.Err
 }
 
 // compare answers what has to be added to what the counts say.
@@ -303,7 +304,7 @@ func (d *doctor) correct(ctx context.Context, n int, add tally) error {
 func (d *doctor) eachField(ctx context.Context, n int, key string, do func(field string)) error {
 	for cursor := uint64(0); ; {
 		var page *redis.ScanCmd
-		err := d.s.at(ctx, "read "+key, n, func(p redis.Pipeliner) { page = p.HScan(ctx, key, cursor, "", scanPage) })
+		err := d.s.conn.At(ctx, "read "+key, n, func(p redis.Pipeliner) { page = p.HScan(ctx, key, cursor, "", scanPage) })
 		if err != nil {
 			return err
 		}
@@ -321,7 +322,7 @@ func (d *doctor) eachField(ctx context.Context, n int, key string, do func(field
 func (d *doctor) eachMember(ctx context.Context, n int, key string, do func(member string)) error {
 	for cursor := uint64(0); ; {
 		var page *redis.ScanCmd
-		err := d.s.at(ctx, "read "+key, n, func(p redis.Pipeliner) { page = p.ZScan(ctx, key, cursor, "", scanPage) })
+		err := d.s.conn.At(ctx, "read "+key, n, func(p redis.Pipeliner) { page = p.ZScan(ctx, key, cursor, "", scanPage) })
 		if err != nil {
 			return err
 		}

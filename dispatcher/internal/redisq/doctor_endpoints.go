@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
@@ -67,20 +68,20 @@ func (d *doctor) eachEndpoint(ctx context.Context) error {
 	key := d.s.home() + keys.Endpoints
 	for cursor := uint64(0); ; {
 		var scan *redis.ScanCmd
-		if err := d.s.at(ctx, "read "+key, home, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, cursor, "", astrayChunk) }); err != nil {
+		if err := d.s.conn.At(ctx, "read "+key, conn.Home, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, cursor, "", astrayChunk) }); err != nil {
 			return err
 		}
 		found, next := scan.Val()
 		for page := range slices.Chunk(found, 2*astrayChunk) {
-			args := []any{flag(d.e.Fix)}
+			args := []any{conn.Flag(d.e.Fix)}
 			for i := 0; i+1 < len(page); i += 2 {
 				args = append(args, d.indexOf(page[i], page[i+1])...)
 			}
-			a, err := d.s.call(ctx, endpointIndex, args...)
+			a, err := d.s.conn.RunHome(ctx, endpointIndex, args...)
 			if err != nil {
 				return err
 			}
-			if err := a.faults(func(id, kind, detail string) { d.find(-1, id, kind, detail, d.e.Fix) }); err != nil {
+			if err := readFaults(a, func(id, kind, detail string) { d.find(-1, id, kind, detail, d.e.Fix) }); err != nil {
 				return fmt.Errorf("%s: %w", endpointIndex.Name, err)
 			}
 		}
@@ -96,7 +97,7 @@ func (d *doctor) indexOf(id, stored string) []any {
 	version, text, _ := strings.Cut(stored, " ")
 	e, err := decodeEndpoint(id, stored, d.s.seal.Load())
 	if err == nil {
-		return []any{id, version, toMillis(e.CreatedAt), flag(len(e.PublicKeys()) > 0), e.UID, e.Tenant}
+		return []any{id, version, toMillis(e.CreatedAt), conn.Flag(len(e.PublicKeys()) > 0), e.UID, e.Tenant}
 	}
 	var r endpointRecord
 	_ = json.Unmarshal([]byte(text), &r) // the oldest of all where it can't be read
@@ -108,7 +109,7 @@ func (d *doctor) astrayUIDs(ctx context.Context) error {
 	key := d.s.home() + keys.UIDs
 	for cursor := uint64(0); ; {
 		var scan *redis.ScanCmd
-		if err := d.s.at(ctx, "read "+key, home, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, cursor, "", gonePage) }); err != nil {
+		if err := d.s.conn.At(ctx, "read "+key, conn.Home, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, cursor, "", gonePage) }); err != nil {
 			return err
 		}
 		found, next := scan.Val()
@@ -130,7 +131,7 @@ func (d *doctor) astrayIn(ctx context.Context, index, tenant string) error {
 	key := d.s.home() + map[string]string{"all": keys.All, "public": keys.Public, "tenant": keys.Tenant + tenant}[index]
 	for cursor := uint64(0); ; {
 		var scan *redis.ScanCmd
-		if err := d.s.at(ctx, "read "+key, home, func(p redis.Pipeliner) { scan = p.ZScan(ctx, key, cursor, "", gonePage) }); err != nil {
+		if err := d.s.conn.At(ctx, "read "+key, conn.Home, func(p redis.Pipeliner) { scan = p.ZScan(ctx, key, cursor, "", gonePage) }); err != nil {
 			return err
 		}
 		found, next := scan.Val()
@@ -149,19 +150,19 @@ func (d *doctor) astrayIn(ctx context.Context, index, tenant string) error {
 
 func (d *doctor) astray(ctx context.Context, index, tenant string, names []string) error {
 	for chunk := range slices.Chunk(names, astrayChunk) {
-		args := []any{flag(d.e.Fix), index, tenant}
+		args := []any{conn.Flag(d.e.Fix), index, tenant}
 		for _, name := range chunk {
 			args = append(args, name)
 		}
-		a, err := d.s.call(ctx, endpointAstray, args...)
+		a, err := d.s.conn.RunHome(ctx, endpointAstray, args...)
 		if err != nil {
 			return err
 		}
-		for a.more() {
-			d.find(-1, a.text()+" in :"+strings.TrimSuffix(index+":"+tenant, ":"), "astray", "", d.e.Fix)
+		for a.More() {
+			d.find(-1, a.Text()+" in :"+strings.TrimSuffix(index+":"+tenant, ":"), "astray", "", d.e.Fix)
 		}
-		if a.err != nil {
-			return fmt.Errorf("%s: %w", endpointAstray.Name, a.err)
+		if a.Err != nil {
+			return fmt.Errorf("%s: %w", endpointAstray.Name, a.Err)
 		}
 	}
 	return nil

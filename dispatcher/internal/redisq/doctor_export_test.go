@@ -32,6 +32,6 @@ func (s *Store) ExamineLate(ctx context.Context, e Examination, meanwhile func()
 // CompareIndexes compares, and repairs, the indexes with a record as it was read.
 func CompareIndexes(ctx context.Context, s *Store, id, stored string) error {
 	d := newDoctor(s, Examination{Fix: true})
-	_, err := s.call(ctx, endpointIndex, append([]any{1}, d.indexOf(id, stored)...)...)
+	_, err := s.conn.RunHome(ctx, endpointIndex, append([]any{1}, d.indexOf(id, stored)...)...)
 	return err
 }

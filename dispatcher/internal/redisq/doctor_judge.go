@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -58,7 +59,7 @@ type judging struct {
 // is wrong, and those that may be in a list that is too long to be looked at.
 func (d *doctor) judgeSome(ctx context.Context, n int, suspects []suspect, j judging) (wrong, unsure []suspect, err error) {
 	lane, fix := suspects[0].lane, d.e.Fix && j.last
-	args := []any{flag(fix), flag(j.sure), lane}
+	args := []any{conn.Flag(fix), conn.Flag(j.sure), lane}
 	by := map[string]suspect{}
 	for _, s := range suspects {
 		args = append(args, s.id, s.element, s.line)
@@ -68,7 +69,7 @@ func (d *doctor) judgeSome(ctx context.Context, n int, suspects []suspect, j jud
 	if err != nil {
 		return nil, nil, err
 	}
-	err = a.faults(func(id, kind, detail string) {
+	err = readFaults(a, func(id, kind, detail string) {
 		switch {
 		case kind == "unsure":
 			unsure = append(unsure, by[id])
@@ -88,7 +89,7 @@ func (d *doctor) notReady(ctx context.Context, n int, suspects []suspect) ([]sus
 	there := map[string]bool{}
 	for read := int64(0); ; read += listPage {
 		var page *redis.StringSliceCmd
-		err := d.s.at(ctx, "read a ready list", n, func(p redis.Pipeliner) {
+		err := d.s.conn.At(ctx, "read a ready list", n, func(p redis.Pipeliner) {
 			page = p.LRange(ctx, key, -read-listPage, -read-1)
 		})
 		if err != nil {
@@ -143,17 +144,17 @@ type bodyScan struct {
 func (b *bodyScan) page(ctx context.Context, n int) (fields []string, err error) {
 	var scan *redis.ScanCmd
 	if !b.whole {
-		err = b.d.s.at(ctx, "read bodies", n, func(p redis.Pipeliner) { scan = p.HScanNoValues(ctx, b.key, b.cursor, "", b.count) })
+		err = b.d.s.conn.At(ctx, "read bodies", n, func(p redis.Pipeliner) { scan = p.HScanNoValues(ctx, b.key, b.cursor, "", b.count) })
 		if err == nil {
 			fields, b.cursor = scan.Val()
 			return fields, nil
 		}
-		if refused := redis.Error(nil); !asAnswer(err, &refused) || meaningOf(err) != nil {
+		if conn.Word(err) == "" || conn.Meaning(err) != nil {
 			return nil, err
 		}
 		b.whole, b.count = true, 1
 	}
-	err = b.d.s.at(ctx, "read bodies", n, func(p redis.Pipeliner) { scan = p.HScan(ctx, b.key, b.cursor, "", b.count) })
+	err = b.d.s.conn.At(ctx, "read bodies", n, func(p redis.Pipeliner) { scan = p.HScan(ctx, b.key, b.cursor, "", b.count) })
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +192,7 @@ func (d *doctor) judgeRecords(ctx context.Context, n int, ids []string) error {
 // judgeMessages has at most a batch judged.
 func (d *doctor) judgeMessages(ctx context.Context, n int, ids []string, j judging) (wrong []string, err error) {
 	fix := d.e.Fix && j.last
-	args := []any{flag(fix), flag(j.bodies)}
+	args := []any{conn.Flag(fix), conn.Flag(j.bodies)}
 	for _, id := range ids {
 		args = append(args, id)
 	}
@@ -199,7 +200,7 @@ func (d *doctor) judgeMessages(ctx context.Context, n int, ids []string, j judgi
 	if err != nil {
 		return nil, err
 	}
-	err = a.faults(func(id, kind, detail string) {
+	err = readFaults(a, func(id, kind, detail string) {
 		wrong = append(wrong, id)
 		if j.last {
 			d.find(n, id, kind, detail, fix)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -64,7 +65,7 @@ func (k *keyring) add(name string) bool {
 
 // eachKey goes through the keys that match, of all masters, in pages.
 func (d *doctor) eachKey(ctx context.Context, pattern string, do func(key string)) error {
-	masters, err := d.s.masters(ctx)
+	masters, err := d.s.conn.Masters(ctx)
 	if err != nil {
 		return err
 	}
@@ -72,7 +73,7 @@ func (d *doctor) eachKey(ctx context.Context, pattern string, do func(key string
 		for page := uint64(0); ; {
 			keys, next, err := master.Scan(ctx, page, pattern, scanKeys).Result()
 			if err != nil {
-				return d.s.failed("read keys", err)
+				return conn.Failed("read keys", err)
 			}
 			for _, key := range keys {
 				do(key)
@@ -106,6 +107,6 @@ func (d *doctor) readHolders(ctx context.Context) error {
 // instances reads the instances and their numbers.
 func (d *doctor) instances(ctx context.Context) (map[string]string, error) {
 	var all *redis.MapStringStringCmd
-	err := d.s.at(ctx, "read instances", home, func(p redis.Pipeliner) { all = p.HGetAll(ctx, d.s.instances()) })
-	return valueOf(all), err
+	err := d.s.conn.At(ctx, "read instances", conn.Home, func(p redis.Pipeliner) { all = p.HGetAll(ctx, d.s.instances()) })
+	return conn.Value(all), err
 }

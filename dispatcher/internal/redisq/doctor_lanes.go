@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -19,7 +20,7 @@ import (
 func (d *doctor) turns(ctx context.Context, n int) error {
 	d.out.Lanes += len(d.lanes[n])
 	for lanes := range slices.Chunk(d.lanes[n], judgeBatch) {
-		args := []any{flag(d.e.Fix)}
+		args := []any{conn.Flag(d.e.Fix)}
 		for _, lane := range lanes {
 			args = append(args, lane)
 			if d.s.partition(dispatcher.Lane(lane)) != n {
@@ -30,7 +31,7 @@ func (d *doctor) turns(ctx context.Context, n int) error {
 		if err != nil {
 			return err
 		}
-		if err := a.faults(func(lane, kind, detail string) { d.find(n, lane, kind, detail, d.e.Fix) }); err != nil {
+		if err := readFaults(a, func(lane, kind, detail string) { d.find(n, lane, kind, detail, d.e.Fix) }); err != nil {
 			return err
 		}
 	}
@@ -226,7 +227,7 @@ func (d *doctor) ends(ctx context.Context) error {
 	var broken []string
 	for cursor := uint64(0); ; {
 		var scan *redis.ScanCmd
-		if err := d.s.at(ctx, "read "+key, home, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, cursor, "", gonePage) }); err != nil {
+		if err := d.s.conn.At(ctx, "read "+key, conn.Home, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, cursor, "", gonePage) }); err != nil {
 			return err
 		}
 		found, next := scan.Val()

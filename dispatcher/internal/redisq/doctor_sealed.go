@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -51,7 +52,7 @@ func (d *doctor) sealed(ctx context.Context) error {
 
 // tally adds what a count lacks: it may be changed at the same time.
 func (d *doctor) tally(ctx context.Context, id string, found, counted int) error {
-	return d.s.at(ctx, "count endpoints by key", home, func(p redis.Pipeliner) {
+	return d.s.conn.At(ctx, "count endpoints by key", conn.Home, func(p redis.Pipeliner) {
 		key := d.s.home() + keys.Sealed
 		if counted == brokenCount || found == 0 {
 			p.HDel(ctx, key, id)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -97,19 +98,19 @@ func (d *doctor) wrongKinds(ctx context.Context, n int) (found bool, err error) 
 		}
 		page := names[from:to]
 		types := make([]*redis.StatusCmd, len(page))
-		err = d.s.at(ctx, "read types", n, func(p redis.Pipeliner) {
+		err = d.s.conn.At(ctx, "read types", n, func(p redis.Pipeliner) {
 			for i, name := range page {
 				types[i] = p.Type(ctx, tag+name)
 			}
 		})
 		for i, name := range page {
-			is, want := valueOf(types[i]), keys.KindOf(name)
+			is, want := conn.Value(types[i]), keys.KindOf(name)
 			if err != nil || is == "none" || is == want {
 				continue
 			}
 			found = true
 			if d.e.Fix {
-				err = d.s.at(ctx, "remove "+tag+name, n, func(p redis.Pipeliner) { p.Unlink(ctx, tag+name) })
+				err = d.s.conn.At(ctx, "remove "+tag+name, n, func(p redis.Pipeliner) { p.Unlink(ctx, tag+name) })
 			}
 			d.find(n, tag+name, "wrong_type", is+" in place of "+want, d.e.Fix && err == nil)
 		}
@@ -122,7 +123,7 @@ func (d *doctor) texts(ctx context.Context, n int, hash string) error {
 	key := d.s.tags[n] + hash
 	for page := uint64(0); ; {
 		var scan *redis.ScanCmd
-		err := d.s.at(ctx, "read "+key, n, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, page, "", valuesPage) })
+		err := d.s.conn.At(ctx, "read "+key, n, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, page, "", valuesPage) })
 		if err != nil {
 			return err
 		}
@@ -152,15 +153,15 @@ func (d *doctor) scores(ctx context.Context, n int, zset string) error {
 	key := d.s.tags[n] + zset
 	spans := []*redis.ZRangeBy{
 		{Min: "-inf", Max: "(0", Count: valuesPage},
-		{Min: "(" + strconv.Itoa(latestMillis), Max: "+inf", Count: valuesPage},
+		{Min: "(" + strconv.Itoa(conn.LatestMillis), Max: "+inf", Count: valuesPage},
 	}
 	for _, span := range spans {
 		for more := true; more; {
 			var list *redis.StringSliceCmd
-			t := trip{clock: true, errands: []errand{{partition: n, fill: func(p redis.Pipeliner) { list = p.ZRangeByScore(ctx, key, span) }}}}
-			d.s.send(ctx, &t)
-			if err := t.errands[0].err; err != nil {
-				return d.s.failed("read "+key, err)
+			t := conn.Batch{Clock: true, Calls: []conn.Call{{Partition: n, Fill: func(p redis.Pipeliner) { list = p.ZRangeByScore(ctx, key, span) }}}}
+			d.s.conn.Send(ctx, &t)
+			if err := t.Calls[0].Err; err != nil {
+				return conn.Failed("read "+key, err)
 			}
 			for _, member := range list.Val() {
 				d.find(n, member, "score", "in "+key, d.e.Fix)
@@ -168,8 +169,8 @@ func (d *doctor) scores(ctx context.Context, n int, zset string) error {
 			if !d.e.Fix || len(list.Val()) == 0 {
 				break
 			}
-			now := float64(t.errands[0].now.UnixMilli())
-			err := d.s.at(ctx, "mend "+key, n, func(p redis.Pipeliner) {
+			now := float64(t.Calls[0].Now.UnixMilli())
+			err := d.s.conn.At(ctx, "mend "+key, n, func(p redis.Pipeliner) {
 				for _, member := range list.Val() {
 					p.ZAddXX(ctx, key, redis.Z{Score: now, Member: member})
 				}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -103,9 +104,9 @@ func (w *walk) run(ctx context.Context, seen ready) error {
 		if err != nil {
 			return err
 		}
-		cursor = a.text()
-		w.fit(a.number())
-		read := int(a.number())
+		cursor = a.Text()
+		w.fit(a.Number())
+		read := int(a.Number())
 		if w.kind == "messages" {
 			w.d.out.Messages += read
 		}
@@ -134,13 +135,13 @@ func (w *walk) fit(bytes int64) {
 }
 
 // take reads the suspects of a page. elements: of a ready list, by their ids.
-func (w *walk) take(a *answer, seen ready, elements map[string]string) error {
+func (w *walk) take(a *conn.Reply, seen ready, elements map[string]string) error {
 	line := ""
 	if w.kind == "behind" {
 		line = w.of
 	}
-	for a.more() {
-		letter, name := a.text(), a.text()
+	for a.More() {
+		letter, name := a.Text(), a.Text()
 		lane, id, _ := strings.Cut(name, ":")
 		switch letter {
 		case "m":
@@ -155,7 +156,7 @@ func (w *walk) take(a *answer, seen ready, elements map[string]string) error {
 			w.suspects = append(w.suspects, suspect{lane: lane, id: id, element: elements[id], line: line})
 		}
 	}
-	return a.err
+	return a.Err
 }
 
 func (d *doctor) hash(name string) uint64 { return maphash.String(d.seed, name) }
@@ -168,10 +169,10 @@ func (d *doctor) readyList(ctx context.Context, n int, lane string, seen ready) 
 		if err != nil {
 			return err
 		}
-		next := a.text()
-		bytes := a.number()
+		next := a.Text()
+		bytes := a.Number()
 		elements := map[string]string{}
-		for _, v := range a.list() {
+		for _, v := range a.List() {
 			element, _ := v.(string)
 			_, id, ok := strings.Cut(element, ":")
 			if !ok {
@@ -232,7 +233,7 @@ func (w *walk) removeNames(ctx context.Context) error {
 	for _, name := range w.garbage {
 		fix := w.d.e.Fix && known
 		if fix {
-			err := w.d.s.at(ctx, "remove a name", w.partition, func(p redis.Pipeliner) {
+			err := w.d.s.conn.At(ctx, "remove a name", w.partition, func(p redis.Pipeliner) {
 				switch w.kind {
 				case "ready":
 					p.LRem(ctx, tag+key, 1, name)

@@ -6,9 +6,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -49,7 +48,7 @@ func (s *Store) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (tak
 	if err != nil {
 		return nil, err
 	}
-	switch word := a.text(); word {
+	switch word := a.Text(); word {
 	case "ok":
 		return nil, nil
 	case "id":
@@ -57,13 +56,13 @@ func (s *Store) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (tak
 	case "full":
 		return nil, fmt.Errorf("create endpoint %s: %w", e.ID, dispatcher.ErrEndpoints)
 	case "uid":
-		id, stored := a.text(), a.text()
-		if a.err != nil {
-			return nil, fmt.Errorf("create endpoint %s: %w", e.ID, a.err)
+		id, stored := a.Text(), a.Text()
+		if a.Err != nil {
+			return nil, fmt.Errorf("create endpoint %s: %w", e.ID, a.Err)
 		}
 		return s.readEndpoint(id, stored), fmt.Errorf("create endpoint %s: %w: %s", e.ID, dispatcher.ErrTaken, id)
 	default:
-		return nil, fmt.Errorf("create endpoint %s: %w", e.ID, errAnswer)
+		return nil, fmt.Errorf("create endpoint %s: %w", e.ID, conn.ErrReply)
 	}
 }
 
@@ -81,9 +80,9 @@ func (s *Store) ChangeEndpoint(ctx context.Context, e *dispatcher.Endpoint) erro
 	answers := map[string]error{
 		"ok": nil, "stale": dispatcher.ErrStale, "gone": dispatcher.ErrNoEndpoint, "other": errOther,
 	}
-	err, known := answers[a.text()]
+	err, known := answers[a.Text()]
 	if !known {
-		err = errAnswer
+		err = conn.ErrReply
 	}
 	if err != nil {
 		return fmt.Errorf("change endpoint %s: %w", e.ID, err)
@@ -92,28 +91,22 @@ func (s *Store) ChangeEndpoint(ctx context.Context, e *dispatcher.Endpoint) erro
 }
 
 // put calls a script that stores an endpoint.
-func (s *Store) put(ctx context.Context, sc script.Script, e *dispatcher.Endpoint) (*answer, error) {
+func (s *Store) put(ctx context.Context, sc script.Script, e *dispatcher.Endpoint) (*conn.Reply, error) {
 	record, err := encodeEndpoint(e, s.seal.Load())
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", sc.Name, e.ID, err)
 	}
-	a, err := s.call(ctx, sc, e.ID, e.Version, record, e.UID, e.Tenant, toMillis(e.CreatedAt), s.tells(), flag(len(e.PublicKeys()) > 0), mostEndpoints)
+	a, err := s.conn.RunHome(ctx, sc, e.ID, e.Version, record, e.UID, e.Tenant, toMillis(e.CreatedAt), s.tells(), conn.Flag(len(e.PublicKeys()) > 0), mostEndpoints)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", e.ID, err)
 	}
 	return a, nil
 }
 
-// call runs a script on the project's own keys.
-func (s *Store) call(ctx context.Context, sc script.Script, args ...any) (*answer, error) {
-	var cmd *redis.Cmd
-	t := trip{script: &sc, errands: []errand{{partition: home, fill: func(p redis.Pipeliner) {
-		cmd = p.EvalSha(ctx, sc.SHA, []string{s.home()}, args...)
-	}}}}
-	s.send(ctx, &t)
-	if err := t.errands[0].err; err != nil {
-		return &answer{}, s.failed(sc.Name, err)
+// tells is the id for scripts that publish it by themselves; empty: they must not.
+func (s *Store) tells() string {
+	if s.polls {
+		return ""
 	}
-	values, err := cmd.Slice()
-	return &answer{values: values}, s.failed(sc.Name, err)
+	return s.conn.ID()
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
@@ -28,20 +29,20 @@ const (
 
 // DeleteEndpoint forgets an endpoint, notes its end, and tells all instances.
 func (s *Store) DeleteEndpoint(ctx context.Context, id string) (end int64, err error) {
-	a, err := s.call(ctx, endpointDelete, id, s.tells())
+	a, err := s.conn.RunHome(ctx, endpointDelete, id, s.tells())
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", id, err)
 	}
-	switch a.text() {
+	switch a.Text() {
 	case "ok":
-		if end = a.number(); a.err == nil && end > 0 {
+		if end = a.Number(); a.Err == nil && end > 0 {
 			return end, nil
 		}
-		return 0, fmt.Errorf("delete endpoint %s: %w", id, errAnswer)
+		return 0, fmt.Errorf("delete endpoint %s: %w", id, conn.ErrReply)
 	case "gone":
 		return 0, fmt.Errorf("delete endpoint %s: %w", id, dispatcher.ErrNoEndpoint)
 	default:
-		return 0, fmt.Errorf("delete endpoint %s: %w", id, errAnswer)
+		return 0, fmt.Errorf("delete endpoint %s: %w", id, conn.ErrReply)
 	}
 }
 
@@ -53,15 +54,15 @@ func (s *Store) EndpointVersions(ctx context.Context, ids []string) ([]dispatche
 		for i, id := range chunk {
 			args[i] = id
 		}
-		a, err := s.call(ctx, endpointVersions, args...)
+		a, err := s.conn.RunHome(ctx, endpointVersions, args...)
 		if err != nil {
 			return nil, err
 		}
 		for range chunk {
-			out = append(out, dispatcher.EndpointVersion{Version: a.number(), End: a.number()})
+			out = append(out, dispatcher.EndpointVersion{Version: a.Number(), End: a.Number()})
 		}
-		if a.err != nil {
-			return nil, fmt.Errorf("%s: %w", endpointVersions.Name, a.err)
+		if a.Err != nil {
+			return nil, fmt.Errorf("%s: %w", endpointVersions.Name, a.Err)
 		}
 	}
 	return out, nil
@@ -74,7 +75,7 @@ func (s *Store) DeletedEndpoints(ctx context.Context, cursor string) (ends map[s
 		return nil, "", err
 	}
 	var scan *redis.ScanCmd
-	err = s.at(ctx, "read deleted endpoints", home, func(p redis.Pipeliner) { scan = p.HScan(ctx, s.home()+keys.Gone, at, "", gonePage) })
+	err = s.conn.At(ctx, "read deleted endpoints", conn.Home, func(p redis.Pipeliner) { scan = p.HScan(ctx, s.home()+keys.Gone, at, "", gonePage) })
 	if err != nil {
 		return nil, "", err
 	}
@@ -91,7 +92,7 @@ func (s *Store) DeletedEndpoints(ctx context.Context, cursor string) (ends map[s
 
 // ForgetDeleted forgets that an endpoint was deleted.
 func (s *Store) ForgetDeleted(ctx context.Context, id string) error {
-	return s.at(ctx, "forget deleted endpoint", home, func(p redis.Pipeliner) { p.HDel(ctx, s.home()+keys.Gone, id) })
+	return s.conn.At(ctx, "forget deleted endpoint", conn.Home, func(p redis.Pipeliner) { p.HDel(ctx, s.home()+keys.Gone, id) })
 }
 
 // parsePage reads the cursor of a scan; empty: from the start.

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
@@ -72,7 +73,7 @@ func (s *Store) SealEndpoints(ctx context.Context, tell func(id string, err erro
 	key := s.home() + keys.Endpoints
 	for cursor := uint64(0); ; {
 		var scan *redis.ScanCmd
-		if err := s.at(ctx, "read "+key, home, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, cursor, "", endpointsUnasked) }); err != nil {
+		if err := s.conn.At(ctx, "read "+key, conn.Home, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, cursor, "", endpointsUnasked) }); err != nil {
 			return err
 		}
 		found, next := scan.Val()
@@ -94,7 +95,7 @@ const sealTries = 5
 func (s *Store) sealEndpoint(ctx context.Context, id string) (done bool, err error) {
 	for range sealTries {
 		var stored *redis.StringCmd
-		if err := s.at(ctx, "read endpoint", home, func(p redis.Pipeliner) { stored = p.HGet(ctx, s.home()+keys.Endpoints, id) }); err != nil {
+		if err := s.conn.At(ctx, "read endpoint", conn.Home, func(p redis.Pipeliner) { stored = p.HGet(ctx, s.home()+keys.Endpoints, id) }); err != nil {
 			return false, err
 		}
 		if stored.Val() == "" {

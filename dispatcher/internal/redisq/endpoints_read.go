@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -41,7 +42,7 @@ func (s *Store) Endpoints(ctx context.Context, ids []string) ([]*dispatcher.Endp
 		}
 		for _, part := range parts {
 			var stored *redis.SliceCmd
-			err := s.at(ctx, "read endpoints", home, func(p redis.Pipeliner) { stored = p.HMGet(ctx, s.home()+keys.Endpoints, part...) })
+			err := s.conn.At(ctx, "read endpoints", conn.Home, func(p redis.Pipeliner) { stored = p.HMGet(ctx, s.home()+keys.Endpoints, part...) })
 			if err != nil {
 				return nil, err
 			}
@@ -65,7 +66,7 @@ func (s *Store) partEndpoints(ctx context.Context, ids []string) (parts [][]stri
 		return [][]string{ids}, nil
 	}
 	sizes := make([]*redis.Cmd, len(ids))
-	err = s.at(ctx, "read sizes of endpoints", home, func(p redis.Pipeliner) {
+	err = s.conn.At(ctx, "read sizes of endpoints", conn.Home, func(p redis.Pipeliner) {
 		for i, id := range ids {
 			sizes[i] = p.Do(ctx, "hstrlen", s.home()+keys.Endpoints, id)
 		}
@@ -77,7 +78,7 @@ func (s *Store) partEndpoints(ctx context.Context, ids []string) (parts [][]stri
 	for i, size := range sizes {
 		n, err := size.Int()
 		if err != nil {
-			return nil, s.failed("read sizes of endpoints", err)
+			return nil, conn.Failed("read sizes of endpoints", err)
 		}
 		if sum += n; sum > endpointBytes && i > from {
 			parts, from, sum = append(parts, ids[from:i]), i, n
@@ -106,11 +107,11 @@ var unreadSeed = maphash.MakeSeed()
 // EndpointID finds the endpoint with a uid.
 func (s *Store) EndpointID(ctx context.Context, uid string) (string, error) {
 	var id *redis.StringCmd
-	err := s.at(ctx, "find endpoint", home, func(p redis.Pipeliner) { id = p.HGet(ctx, s.home()+keys.UIDs, uid) })
+	err := s.conn.At(ctx, "find endpoint", conn.Home, func(p redis.Pipeliner) { id = p.HGet(ctx, s.home()+keys.UIDs, uid) })
 	if err == nil && errors.Is(id.Err(), redis.Nil) {
 		err = fmt.Errorf("uid %q: %w", uid, dispatcher.ErrNoEndpoint)
 	}
-	return valueOf(id), err
+	return conn.Value(id), err
 }
 
 // TenantEndpoints reads all endpoints of a tenant.
@@ -169,7 +170,7 @@ func (s *Store) tenantIDs(ctx context.Context, tenant string) (ids []string, err
 // indexed reads a part of an index of endpoints.
 func (s *Store) indexed(ctx context.Context, key string, by *redis.ZRangeBy) ([]redis.Z, error) {
 	var list *redis.ZSliceCmd
-	err := s.at(ctx, "list endpoints", home, func(p redis.Pipeliner) { list = p.ZRangeByScoreWithScores(ctx, key, by) })
+	err := s.conn.At(ctx, "list endpoints", conn.Home, func(p redis.Pipeliner) { list = p.ZRangeByScoreWithScores(ctx, key, by) })
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +233,7 @@ func (s *Store) endpointsBefore(ctx context.Context, key string, at *endpointCur
 	}
 	for {
 		var list *redis.ZSliceCmd
-		err := s.at(ctx, "list endpoints", home, func(p redis.Pipeliner) { list = p.ZRevRangeByScoreWithScores(ctx, key, &by) })
+		err := s.conn.At(ctx, "list endpoints", conn.Home, func(p redis.Pipeliner) { list = p.ZRevRangeByScoreWithScores(ctx, key, &by) })
 		if err != nil {
 			return nil, err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
@@ -129,8 +130,8 @@ func decodeStored(id, stored string, box *seal.Box, trust bool) (*dispatcher.End
 		ID: id, Version: version, UID: r.UID, Tenant: r.Tenant, URL: r.URL, Topics: r.Topics,
 		Description: r.Description, Metadata: r.Metadata, Signature: r.Signature, Timeout: time.Duration(r.Timeout),
 		MaxInFlight: r.MaxInFlight, Ordered: r.Ordered, Paused: r.Paused, Disabled: r.Disabled, Since: r.Since,
-		Gone: r.Gone, HeldBy: r.HeldBy, HeldAt: fromMillis(r.HeldAt),
-		CreatedAt: fromMillis(r.Created), UpdatedAt: fromMillis(r.Updated),
+		Gone: r.Gone, HeldBy: r.HeldBy, HeldAt: conn.FromMillis(r.HeldAt),
+		CreatedAt: conn.FromMillis(r.Created), UpdatedAt: conn.FromMillis(r.Updated),
 	}
 	if err := r.rules(e); err != nil {
 		return broken, fmt.Errorf("%w: %w", errEndpoint, err)
@@ -196,7 +197,7 @@ func (r *endpointRecord) open(e *dispatcher.Endpoint, box *seal.Box) (err error)
 		if err != nil {
 			return fmt.Errorf("secret %d: %w", i+1, err)
 		}
-		e.Secrets = append(e.Secrets, dispatcher.EndpointSecret{Secret: secret, Until: fromMillis(s.Until)})
+		e.Secrets = append(e.Secrets, dispatcher.EndpointSecret{Secret: secret, Until: conn.FromMillis(s.Until)})
 	}
 	return nil
 }

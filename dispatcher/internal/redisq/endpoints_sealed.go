@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
@@ -64,7 +65,7 @@ const brokenCount = -1
 func (s *Store) sealedCounts(ctx context.Context) (counts map[string]int, whole bool, err error) {
 	var texts *redis.MapStringStringCmd
 	var all *redis.IntCmd
-	err = s.at(ctx, "count endpoints by key", home, func(p redis.Pipeliner) {
+	err = s.conn.At(ctx, "count endpoints by key", conn.Home, func(p redis.Pipeliner) {
 		texts, all = p.HGetAll(ctx, s.home()+keys.Sealed), p.HLen(ctx, s.home()+keys.Endpoints)
 	})
 	if err != nil {
@@ -89,7 +90,7 @@ func (s *Store) eachRecord(ctx context.Context, most int, do func(id, stored str
 	key := s.home() + keys.Endpoints
 	for cursor, seen := uint64(0), 0; seen < most; {
 		var scan *redis.ScanCmd
-		if err := s.at(ctx, "read "+key, home, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, cursor, "", endpointsUnasked) }); err != nil {
+		if err := s.conn.At(ctx, "read "+key, conn.Home, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, cursor, "", endpointsUnasked) }); err != nil {
 			return false, err
 		}
 		found, next := scan.Val()

@@ -1,51 +1,15 @@
 package redisq_test
 
 import (
-	"context"
 	"encoding/base64"
-	"errors"
-	"fmt"
-	"io"
-	"net"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
-
-// answered is an error that Redis sent, as go-redis has it.
-type answered string
-
-func (a answered) Error() string { return string(a) }
-func (answered) RedisError()     {}
-
-func TestErrorsOfRedisHaveAMeaning(t *testing.T) {
-	for text, want := range map[error]error{
-		answered("OOM command not allowed when used memory > 'maxmemory'. script: 1f, on @user_script:3."): dispatcher.ErrFull,
-		answered("ERR max daily request size exceeded"):                                                    dispatcher.ErrFull,
-		answered("ERR quota exceeded"):                                                                     dispatcher.ErrFull,
-		answered("LOADING Redis is loading the dataset in memory"):                                         dispatcher.ErrUnavailable,
-		answered("READONLY You can't write against a read only replica."):                                  dispatcher.ErrUnavailable,
-		answered("MOVED 1 127.0.0.1:7000"):                                                                 dispatcher.ErrUnavailable,
-		answered("BUSY Redis is busy running a script."):                                                   dispatcher.ErrUnavailable,
-		answered("WRONGTYPE Operation against a key holding the wrong kind of value"):                      nil,
-		answered("ERR Error running script: user_script:3: attempt to index nil"):                          nil,
-		io.EOF:               dispatcher.ErrUnavailable,
-		io.ErrUnexpectedEOF:  dispatcher.ErrUnavailable,
-		redis.ErrPoolTimeout: dispatcher.ErrUnavailable,
-		redis.ErrClosed:      dispatcher.ErrUnavailable,
-		&net.OpError{Op: "dial", Err: errors.New("connection refused")}: dispatcher.ErrUnavailable,
-		fmt.Errorf("claim: %w", context.DeadlineExceeded):               dispatcher.ErrUnavailable,
-		redis.Nil:                   nil,
-		errors.New("fault of ours"): nil,
-	} {
-		require.Equal(t, want, redisq.MeaningOf(text), text.Error())
-	}
-}
 
 func TestACursorIsReadAsItWasWritten(t *testing.T) {
 	for _, bad := range []string{"x", "!!", "ZHVl", "bm9wZSAgMCBh"} {

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
@@ -18,11 +19,9 @@ var (
 	Prune        = script.Prune
 	DecodeRecord = decodeRecord
 	CRC16        = keys.CRC16
-	MeaningOf    = meaningOf
 	ParseHint    = parseHint
 	ParseChange  = parseChange
 	ParseLimits  = parseLimits
-	NotDurable   = notDurable
 	Turn         = float64(keys.Turn)
 	Share        = share
 	Plain        = plain
@@ -71,20 +70,20 @@ func (o RepartitionOptions) Paged(entries int) RepartitionOptions {
 
 // Stall makes a call that is not answered, while others are.
 func (s *Store) Stall(ctx context.Context) error {
-	return s.at(ctx, "stall", home, func(p redis.Pipeliner) { p.Do(ctx, "blpop", s.home()+":nothing", 0) })
+	return s.conn.At(ctx, "stall", conn.Home, func(p redis.Pipeliner) { p.Do(ctx, "blpop", s.home()+":nothing", 0) })
 }
 
 // Doze has a store's last beat lie back, as after a sleep.
-func (s *Store) Doze(d time.Duration) { s.division.beaten.Add(-int64(d)) }
+func (s *Store) Doze(d time.Duration) { s.conn.Beaten(time.Now().Add(-d)) }
 
 // NoteTakeover has a store believe that another node took over.
-func (s *Store) NoteTakeover() { s.noteTakeover() }
+func (s *Store) NoteTakeover() { s.conn.NoteTakeover() }
 
 // Phases are the words of a repartition's phases.
-var Phases = phases
+var Phases = conn.Phases
 
 // DurableBy is by what a store makes a publish durable.
-func DurableBy(s *Store) string { return s.durableBy() }
+func DurableBy(s *Store) string { return s.conn.DurableBy() }
 
 // ScriptTexts are the texts of all scripts by their names.
 func ScriptTexts() map[string]string {

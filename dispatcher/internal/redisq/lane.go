@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -19,54 +20,47 @@ var helds = map[dispatcher.Held]string{
 
 // Limit writes the copy of a lane's limits, in every partition those of AllLanes.
 func (s *Store) Limit(ctx context.Context, by string, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, []dispatcher.Hint, error) {
-	args := []any{string(lane), l.Version, l.MaxInFlight, l.Interval.Microseconds(), flag(l.Ordered), helds[l.Held], flag(clear), l.Name, cmp.Or(l.By, dispatcher.System)}
-	jobs := []job{{partition: s.partition(lane), args: args}}
+	args := []any{string(lane), l.Version, l.MaxInFlight, l.Interval.Microseconds(), conn.Flag(l.Ordered), helds[l.Held], conn.Flag(clear), l.Name, cmp.Or(l.By, dispatcher.System)}
+	jobs := []conn.ScriptCall{{Partition: s.partition(lane), Args: args}}
 	if lane == dispatcher.AllLanes {
 		jobs = s.everywhere(args)
 	}
 	var n dispatcher.LaneCount
 	var hints []dispatcher.Hint
 	var errs []error
-	for i, r := range s.run(ctx, s.scripts.lane, by, jobs) {
-		a := answer{values: r.values, err: r.err}
-		if h := a.hintIf(jobs[i].partition); h != nil {
-			a.changes(h)
-			n.InFlight += int(a.number())
-			n.Waiting += int(a.number())
+	for i, r := range s.conn.Run(ctx, s.scripts.lane, by, jobs) {
+		a := r
+		if h := a.HintIf(jobs[i].Partition); h != nil {
+			readChanges(&a, h)
+			n.InFlight += int(a.Number())
+			n.Waiting += int(a.Number())
 			hints = append(hints, *h)
 		}
-		if a.err != nil {
-			errs = append(errs, fmt.Errorf("lane %s: %w", lane, inPartition(jobs[i].partition, a.err)))
+		if a.Err != nil {
+			errs = append(errs, fmt.Errorf("lane %s: %w", lane, conn.InPartition(jobs[i].Partition, a.Err)))
 		}
 	}
-	return n, hints, join(errs...)
+	return n, hints, conn.Join(errs...)
 }
 
 // everywhere is one call in each partition.
-func (s *Store) everywhere(args []any) []job {
-	jobs := make([]job, len(s.tags))
+func (s *Store) everywhere(args []any) []conn.ScriptCall {
+	jobs := make([]conn.ScriptCall, len(s.tags))
 	for n := range jobs {
-		jobs[n] = job{partition: n, args: args}
+		jobs[n] = conn.ScriptCall{Partition: n, Args: args}
 	}
 	return jobs
 }
 
-func flag(yes bool) int {
-	if yes {
-		return 1
-	}
-	return 0
-}
-
-// changes reads which breakers a script opened and closed: a lane, and until
+// readChanges reads which breakers a script opened and closed: a lane, and until
 // when it is left alone, 0 where it closed.
-func (a *answer) changes(h *dispatcher.Hint) {
-	list := answer{values: a.list()}
-	for a.err == nil && list.more() {
-		lane, until := dispatcher.Lane(list.text()), list.time()
+func readChanges(a *conn.Reply, h *dispatcher.Hint) {
+	list := conn.Reply{Values: a.List()}
+	for a.Err == nil && list.More() {
+		lane, until := dispatcher.Lane(list.Text()), list.Time()
 		switch {
-		case list.err != nil:
-			a.err = list.err
+		case list.Err != nil:
+			a.Err = list.Err
 		case until.IsZero():
 			h.Closed = append(h.Closed, lane)
 		default:
@@ -92,30 +86,30 @@ func (s *Store) Sweep(ctx context.Context, by string, lane dispatcher.Lane, curs
 	}
 	n := s.partition(lane)
 	var scan *redis.ScanCmd
-	err = s.at(ctx, "sweep "+string(lane), n, func(p redis.Pipeliner) {
+	err = s.conn.At(ctx, "sweep "+string(lane), n, func(p redis.Pipeliner) {
 		scan = p.ZScan(ctx, s.tags[n]+keys.Due, at, string(lane)+":*", sweepPage)
 	})
 	if err != nil {
 		return 0, cursor, nil, err
 	}
 	found, at := scan.Val()
-	var jobs []job
+	var jobs []conn.ScriptCall
 	each(len(found)/2, sweepBatch, func(from, to int) {
 		args := make([]any, 1, 1+to-from)
 		args[0] = string(lane)
 		for i := from; i < to; i++ {
 			args = append(args, found[2*i]) // behind each is its score
 		}
-		jobs = append(jobs, job{partition: n, args: args})
+		jobs = append(jobs, conn.ScriptCall{Partition: n, Args: args})
 	})
-	for _, r := range s.run(ctx, s.scripts.sweep, by, jobs) {
-		a := answer{values: r.values, err: r.err}
-		if h := a.hintIf(n); h != nil {
-			ended += int(a.number())
+	for _, r := range s.conn.Run(ctx, s.scripts.sweep, by, jobs) {
+		a := r
+		if h := a.HintIf(n); h != nil {
+			ended += int(a.Number())
 			hints = append(hints, *h)
 		}
-		if a.err != nil {
-			return ended, cursor, hints, fmt.Errorf("sweep %s: %w", lane, a.err)
+		if a.Err != nil {
+			return ended, cursor, hints, fmt.Errorf("sweep %s: %w", lane, a.Err)
 		}
 	}
 	return ended, pageText(at), hints, nil
@@ -130,7 +124,7 @@ func parseLimits(text string) (l dispatcher.LaneLimits, err error) {
 	var micros, ordered int64
 	var held string
 	if _, err := fmt.Sscanf(text, "%d %d %d %d %s", &l.Version, &l.MaxInFlight, &micros, &ordered, &held); err != nil {
-		return l, fmt.Errorf("limits %q: %w", text, errAnswer)
+		return l, fmt.Errorf("limits %q: %w", text, conn.ErrReply)
 	}
 	l.Interval, l.Ordered = time.Duration(micros)*time.Microsecond, ordered == 1
 	for h, letter := range helds {
@@ -139,5 +133,5 @@ func parseLimits(text string) (l dispatcher.LaneLimits, err error) {
 			return l, nil
 		}
 	}
-	return l, fmt.Errorf("limits %q: %w", text, errAnswer)
+	return l, fmt.Errorf("limits %q: %w", text, conn.ErrReply)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -24,9 +25,9 @@ func (s *Store) HeldLanes(ctx context.Context, partition int, cursor string) (li
 	}
 	tag := s.tags[partition]
 	var scan *redis.ScanCmd
-	err = s.at(ctx, "read held lanes", partition, func(p redis.Pipeliner) { scan = p.HScan(ctx, tag+keys.Held, at, "", heldPage) })
+	err = s.conn.At(ctx, "read held lanes", partition, func(p redis.Pipeliner) { scan = p.HScan(ctx, tag+keys.Held, at, "", heldPage) })
 	if err != nil {
-		return nil, "", inPartition(partition, err)
+		return nil, "", conn.InPartition(partition, err)
 	}
 	found, at := scan.Val()
 	var names []string
@@ -45,9 +46,9 @@ func (s *Store) HeldLanes(ctx context.Context, partition int, cursor string) (li
 		return nil, pageText(at), nil
 	}
 	var limits *redis.SliceCmd
-	err = s.at(ctx, "read held lanes", partition, func(p redis.Pipeliner) { limits = p.HMGet(ctx, tag+keys.Limits, names...) })
+	err = s.conn.At(ctx, "read held lanes", partition, func(p redis.Pipeliner) { limits = p.HMGet(ctx, tag+keys.Limits, names...) })
 	if err != nil {
-		return nil, "", inPartition(partition, err)
+		return nil, "", conn.InPartition(partition, err)
 	}
 	for i, value := range limits.Val() {
 		text, _ := value.(string)
@@ -69,11 +70,11 @@ func (s *Store) LaneNames(ctx context.Context, partition int, cursor string) (li
 		return nil, "", err
 	}
 	var scan *redis.ScanCmd
-	err = s.at(ctx, "read lane names", partition, func(p redis.Pipeliner) {
+	err = s.conn.At(ctx, "read lane names", partition, func(p redis.Pipeliner) {
 		scan = p.HScan(ctx, s.tags[partition]+keys.LaneNames, at, "", namesPage)
 	})
 	if err != nil {
-		return nil, "", inPartition(partition, err)
+		return nil, "", conn.InPartition(partition, err)
 	}
 	found, at := scan.Val()
 	for i := 0; i+1 < len(found); i += 2 {
@@ -89,7 +90,7 @@ func parseHeld(text string) (l dispatcher.HeldLane, ok bool) {
 	if n, err := fmt.Sscanf(rest, "%d %s", &since, &l.By); n == 0 || err != nil && l.By != "" {
 		return l, false
 	}
-	l.Since = fromMillis(since)
+	l.Since = conn.FromMillis(since)
 	for h, own := range helds {
 		if own == letter && h != dispatcher.HeldNone {
 			l.Held = h
@@ -102,12 +103,12 @@ func parseHeld(text string) (l dispatcher.HeldLane, ok bool) {
 // ForgetLane takes away the copy of an endpoint that there never was.
 func (s *Store) ForgetLane(ctx context.Context, by string, copied dispatcher.LaneVersion, age time.Duration) (forgotten bool, err error) {
 	n := s.partition(copied.Lane)
-	r := s.run(ctx, s.scripts.forget, by, []job{{partition: n, args: []any{string(copied.Lane), copied.Version, age.Milliseconds()}}})[0]
-	a := answer{values: r.values, err: r.err}
-	a.hintIf(n)
-	forgotten = a.err == nil && a.number() == 1
-	if a.err != nil {
-		return false, fmt.Errorf("forget lane %s: %w", copied.Lane, inPartition(n, a.err))
+	r := s.conn.Run(ctx, s.scripts.forget, by, []conn.ScriptCall{{Partition: n, Args: []any{string(copied.Lane), copied.Version, age.Milliseconds()}}})[0]
+	a := r
+	a.HintIf(n)
+	forgotten = a.Err == nil && a.Number() == 1
+	if a.Err != nil {
+		return false, fmt.Errorf("forget lane %s: %w", copied.Lane, conn.InPartition(n, a.Err))
 	}
 	return forgotten, nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
 // Bounds: lanesBatch lanes are read in one call, and lanesPage are told in a
@@ -49,7 +50,7 @@ func (s *Store) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]disp
 		n := s.partition(lane)
 		lists[n] = append(lists[n], i)
 	}
-	var jobs []job
+	var jobs []conn.ScriptCall
 	var shares [][]int
 	if all >= 0 {
 		jobs, shares = s.everywhere(lanesArgs(0, cursor{})), make([][]int, len(s.tags))
@@ -60,14 +61,14 @@ func (s *Store) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]disp
 			for _, i := range list[from:to] {
 				args = append(args, string(lanes[i]))
 			}
-			jobs = append(jobs, job{partition: n, args: args})
+			jobs = append(jobs, conn.ScriptCall{Partition: n, Args: args})
 			shares = append(shares, list[from:to])
 		})
 	}
-	for i, r := range s.run(ctx, s.scripts.lanes, "", jobs) {
-		held, _, found, err := readLanes(jobs[i].partition, r)
+	for i, r := range s.conn.Run(ctx, s.scripts.lanes, "", jobs) {
+		held, _, found, err := readLanes(jobs[i].Partition, r)
 		if err == nil && len(found) != len(shares[i]) {
-			err = errAnswer
+			err = conn.ErrReply
 		}
 		if err != nil {
 			return nil, fmt.Errorf("lanes: %w", err)
@@ -153,19 +154,19 @@ func (s *Store) mergeLanes(limit int, at cursor) *laneMerge {
 // fill reads more of each partition of which all that was read is taken. It
 // reads twice as much as before: most of a page may lie there.
 func (m *laneMerge) fill(ctx context.Context) error {
-	var jobs []job
+	var jobs []conn.ScriptCall
 	for n := range m.sources {
 		if l := &m.sources[n]; len(l.page) == 0 && l.more {
-			jobs = append(jobs, job{partition: n, args: lanesArgs(l.chunk, l.at)})
+			jobs = append(jobs, conn.ScriptCall{Partition: n, Args: lanesArgs(l.chunk, l.at)})
 			l.chunk = min(2*l.chunk, lanesBatch)
 		}
 	}
-	for i, r := range m.s.run(ctx, m.s.scripts.lanes, "", jobs) {
-		_, more, page, err := readLanes(jobs[i].partition, r)
+	for i, r := range m.s.conn.Run(ctx, m.s.scripts.lanes, "", jobs) {
+		_, more, page, err := readLanes(jobs[i].Partition, r)
 		if err != nil {
 			return fmt.Errorf("lanes: %w", err)
 		}
-		l := &m.sources[jobs[i].partition]
+		l := &m.sources[jobs[i].Partition]
 		l.page, l.more = page, more
 		if len(page) > 0 {
 			l.at = lanesBehind(page[len(page)-1])
@@ -222,44 +223,44 @@ func heldLanes(h *dispatcher.HeldLane) dispatcher.LaneState {
 }
 
 // readLanes reads what one partition answered; held: all its lanes are.
-func readLanes(partition int, r reply) (held *dispatcher.HeldLane, more bool, lanes []knownLane, err error) {
-	a := answer{values: r.values, err: r.err}
+func readLanes(partition int, r conn.Reply) (held *dispatcher.HeldLane, more bool, lanes []knownLane, err error) {
+	a := r
 	now := time.Time{}
-	if h := a.hintIf(partition); h != nil {
+	if h := a.HintIf(partition); h != nil {
 		now = h.Now
-		if all, ok := parseHeld(a.text()); ok {
+		if all, ok := parseHeld(a.Text()); ok {
 			held = &all
 		}
-		more = a.number() == 1
+		more = a.Number() == 1
 	}
-	for a.more() {
+	for a.More() {
 		l, err := readLane(&a, now)
-		if err = errors.Join(a.err, err); err != nil {
+		if err = errors.Join(a.Err, err); err != nil {
 			return nil, false, nil, err
 		}
 		l.state.All = held
 		lanes = append(lanes, l)
 	}
-	return held, more, lanes, a.err
+	return held, more, lanes, a.Err
 }
 
-func readLane(a *answer, now time.Time) (l knownLane, err error) {
+func readLane(a *conn.Reply, now time.Time) (l knownLane, err error) {
 	st := &l.state
-	st.Lane = dispatcher.Lane(a.text())
-	l.score, _ = strconv.ParseFloat(a.text(), 64)
+	st.Lane = dispatcher.Lane(a.Text())
+	l.score, _ = strconv.ParseFloat(a.Text(), 64)
 	st.Known = l.score > 0
-	st.InFlight, st.Waiting = int(a.number()), int(a.number())
-	st.Window, st.Fails, st.Opened = int(a.number()), int(a.number()), int(a.number())
-	st.Until = a.time()
-	if token := a.number(); token > 0 {
+	st.InFlight, st.Waiting = int(a.Number()), int(a.Number())
+	st.Window, st.Fails, st.Opened = int(a.Number()), int(a.Number()), int(a.Number())
+	st.Until = a.Time()
+	if token := a.Number(); token > 0 {
 		st.Token = time.UnixMicro(token).UTC()
 	}
-	st.Limits, _ = parseLimits(a.text()) // the script tells what it can read
-	st.URL, st.Tenant, _ = strings.Cut(a.text(), " ")
-	if held, ok := parseHeld(a.text()); ok {
+	st.Limits, _ = parseLimits(a.Text()) // the script tells what it can read
+	st.URL, st.Tenant, _ = strings.Cut(a.Text(), " ")
+	if held, ok := parseHeld(a.Text()); ok {
 		st.Since, st.By = held.Since, held.By
 	}
-	switch why := dispatcher.LaneWhy(a.text()); {
+	switch why := dispatcher.LaneWhy(a.Text()); {
 	case why != "":
 		st.Limit = why
 	case st.Waiting > 0 && st.Token.After(now):

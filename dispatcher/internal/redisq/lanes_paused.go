@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -19,7 +20,7 @@ func (s *Store) eachHeld(ctx context.Context, do func(partition int, lane, text 
 	var errs []error
 	for left := s.all(); len(left) > 0; {
 		scans := make([]*redis.ScanCmd, len(left))
-		errs = append(errs, s.everyPartition(ctx, "read held lanes", left, func(p redis.Pipeliner, i int) {
+		errs = append(errs, s.conn.EachPartition(ctx, "read held lanes", left, func(p redis.Pipeliner, i int) {
 			scans[i] = p.HScan(ctx, s.tags[left[i]]+keys.Held, pages[left[i]], "", scanPage)
 		}))
 		var more []int
@@ -37,7 +38,7 @@ func (s *Store) eachHeld(ctx context.Context, do func(partition int, lane, text 
 		}
 		left = more
 	}
-	return join(errs...)
+	return conn.Join(errs...)
 }
 
 // paused finds all lanes that are paused, those last paused first, and whether all are.
@@ -109,5 +110,5 @@ func (s *Store) PausedLanes(ctx context.Context, most int) (states []dispatcher.
 		total++
 	}
 	found, readErr := s.LaneStates(ctx, lanesOf(list[:min(most, len(list))]))
-	return append(states, found...), total, join(err, readErr)
+	return append(states, found...), total, conn.Join(err, readErr)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
 // Bounds of one page. A script reads at most listChunk records, as many as the
@@ -183,13 +184,13 @@ func (l *lister) want() int { return min(max(l.limit-len(l.page.Deliveries), lis
 
 // args are those of the script for one index.
 func (l *lister) args(index, of string, wanted int, after, last string) []any {
-	return append(slices.Clip(l.names), index, of, wanted, after, last, l.statuses, l.reasons, l.lanes, flag(l.byMarks))
+	return append(slices.Clip(l.names), index, of, wanted, after, last, l.statuses, l.reasons, l.lanes, conn.Flag(l.byMarks))
 }
 
 // read makes calls of the script, all in one round trip.
-func (l *lister) read(ctx context.Context, jobs ...job) ([]chunk, error) {
+func (l *lister) read(ctx context.Context, jobs ...conn.ScriptCall) ([]chunk, error) {
 	chunks := make([]chunk, len(jobs))
-	for i, r := range l.s.run(ctx, l.s.scripts.list, "", jobs) {
+	for i, r := range l.s.conn.Run(ctx, l.s.scripts.list, "", jobs) {
 		if err := l.readChunk(r, &chunks[i]); err != nil {
 			return nil, err
 		}
@@ -197,45 +198,45 @@ func (l *lister) read(ctx context.Context, jobs ...job) ([]chunk, error) {
 	return chunks, nil
 }
 
-func (l *lister) readChunk(r reply, c *chunk) error {
-	a := answer{values: r.values, err: r.err}
-	a.hintIf(0)
-	if a.err != nil {
-		return a.err
+func (l *lister) readChunk(r conn.Reply, c *chunk) error {
+	a := r
+	a.HintIf(0)
+	if a.Err != nil {
+		return a.Err
 	}
-	c.more = a.number() == 1
-	names, records := int(a.number()), int(a.number())
+	c.more = a.Number() == 1
+	names, records := int(a.Number()), int(a.Number())
 	l.page.LookedAt += names
 	l.cost += names + costOfRecord*records + costOfScript
-	score := a.text()
+	score := a.Text()
 	c.last.score, _ = strconv.ParseFloat(score, 64)
 	c.last.scan, _ = strconv.ParseUint(score, 10, 64)
-	c.last.name = a.text()
-	for a.more() {
+	c.last.name = a.Text()
+	for a.More() {
 		e, err := l.readListed(&a)
 		if err != nil {
 			return err
 		}
 		c.entries = append(c.entries, e)
 	}
-	return a.err
+	return a.Err
 }
 
 // readListed reads one entry. A delivery without a record has only its name.
-func (l *lister) readListed(a *answer) (listed, error) {
-	e := listed{name: a.text()}
-	e.score, _ = strconv.ParseFloat(a.text(), 64)
-	e.at = a.time()
-	f := facts{at: e.at, status: a.text()}
-	head := a.text()
-	f.progress = a.text()
-	if newest := a.text(); newest != "" {
+func (l *lister) readListed(a *conn.Reply) (listed, error) {
+	e := listed{name: a.Text()}
+	e.score, _ = strconv.ParseFloat(a.Text(), 64)
+	e.at = a.Time()
+	f := facts{at: e.at, status: a.Text()}
+	head := a.Text()
+	f.progress = a.Text()
+	if newest := a.Text(); newest != "" {
 		f.history = []string{newest}
 	}
-	f.waitsFor, e.line = a.text(), a.text()
+	f.waitsFor, e.line = a.Text(), a.Text()
 	id, ok := dispatcher.ParseDeliveryID(e.name)
-	if a.err != nil {
-		return e, a.err
+	if a.Err != nil {
+		return e, a.Err
 	}
 	if !ok || head == "" { // a name that is none is passed over: one that a hand wrote must not stop the list
 		return e, nil
@@ -284,7 +285,7 @@ func (l *lister) behind(ctx context.Context, at *cursor) (*cursor, error) {
 			return at, nil
 		}
 		args := l.args("behind", string(id.Lane), l.want(), scoreText(at.last), at.key)
-		chunks, err := l.read(ctx, job{partition: l.s.partition(id.Lane), args: args})
+		chunks, err := l.read(ctx, conn.ScriptCall{Partition: l.s.partition(id.Lane), Args: args})
 		if err != nil {
 			return nil, err
 		}

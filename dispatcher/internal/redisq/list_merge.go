@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -169,7 +170,7 @@ func (l *lister) peek(ctx context.Context, at cursor, from []*source) ([]*source
 		partitions = append(partitions, n)
 	}
 	span := &redis.ZRangeBy{Min: "-inf", Max: scoreText(at.score), Count: 1}
-	err := l.s.everyPartition(ctx, "read indexes", partitions, func(p redis.Pipeliner, i int) {
+	err := l.s.conn.EachPartition(ctx, "read indexes", partitions, func(p redis.Pipeliner, i int) {
 		for _, s := range byPartition[partitions[i]] {
 			*heads[s] = p.ZRevRangeByScoreWithScores(ctx, l.s.tags[s.partition]+s.key(), span)
 		}
@@ -204,7 +205,7 @@ func (l *lister) fetch(ctx context.Context, from []*source) error {
 	dry := slices.DeleteFunc(slices.Clone(from), func(s *source) bool { return len(s.buffer) > 0 })
 	slices.SortFunc(dry, func(a, b *source) int { return newer(a.bound, b.bound) })
 	dry = dry[:min(len(dry), l.limit-len(l.page.Deliveries), fetchAtOnce)]
-	jobs := make([]job, len(dry))
+	jobs := make([]conn.ScriptCall, len(dry))
 	for i, s := range dry {
 		s.wanted = min(max(2*s.wanted, l.want()/len(dry), listLeast), listChunk)
 		after := ""
@@ -215,7 +216,7 @@ func (l *lister) fetch(ctx context.Context, from []*source) error {
 		if s.lanes != "" {
 			args[len(args)-2] = s.lanes
 		}
-		jobs[i] = job{partition: s.partition, args: args}
+		jobs[i] = conn.ScriptCall{Partition: s.partition, Args: args}
 	}
 	chunks, err := l.read(ctx, jobs...)
 	if err != nil {

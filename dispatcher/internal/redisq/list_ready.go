@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -49,23 +50,23 @@ func (l *lister) ready(ctx context.Context, at cursor) (*cursor, error) {
 
 // readyLanes looks through a page of the lanes of a partition.
 func (l *lister) readyLanes(ctx context.Context, at cursor) (lanes []string, next uint64, err error) {
-	args := append(slices.Clip(l.names), strconv.FormatUint(at.scan, 10), lanesChunk, flag(!l.asks(dispatcher.StatusReady)))
-	r := l.s.run(ctx, l.s.scripts.readyLanes, "", []job{{partition: at.partition, args: args}})[0]
-	a := answer{values: r.values, err: r.err}
-	a.hintIf(at.partition)
-	if a.err != nil {
-		return nil, 0, a.err
+	args := append(slices.Clip(l.names), strconv.FormatUint(at.scan, 10), lanesChunk, conn.Flag(!l.asks(dispatcher.StatusReady)))
+	r := l.s.conn.Run(ctx, l.s.scripts.readyLanes, "", []conn.ScriptCall{{Partition: at.partition, Args: args}})[0]
+	a := r
+	a.HintIf(at.partition)
+	if a.Err != nil {
+		return nil, 0, a.Err
 	}
-	next, err = strconv.ParseUint(a.text(), 10, 64)
+	next, err = strconv.ParseUint(a.Text(), 10, 64)
 	if err != nil {
-		return nil, 0, errAnswer
+		return nil, 0, conn.ErrReply
 	}
-	l.cost += costOfLane*int(a.number()) + costOfScript
-	for a.more() {
-		lanes = append(lanes, a.text())
+	l.cost += costOfLane*int(a.Number()) + costOfScript
+	for a.More() {
+		lanes = append(lanes, a.Text())
 	}
 	slices.Sort(lanes)
-	return lanes, next, a.err
+	return lanes, next, a.Err
 }
 
 // lists reads the ready lists of lanes, which are in order, from where the
@@ -85,7 +86,7 @@ func (l *lister) lists(ctx context.Context, at *cursor, lanes []string) (*cursor
 				after = scoreText(at.score)
 			}
 			args := l.args("ready", lane, l.want(), after, at.name)
-			chunks, err := l.read(ctx, job{partition: l.s.partition(dispatcher.Lane(lane)), args: args})
+			chunks, err := l.read(ctx, conn.ScriptCall{Partition: l.s.partition(dispatcher.Lane(lane)), Args: args})
 			if err != nil {
 				return nil, err
 			}
@@ -105,7 +106,7 @@ func (l *lister) lists(ctx context.Context, at *cursor, lanes []string) (*cursor
 // says so.
 func (l *lister) marks(ctx context.Context, at cursor) (*cursor, error) {
 	sizes := make([]*redis.IntCmd, len(l.s.tags))
-	err := l.s.everyPartition(ctx, "read marks", l.s.all(), func(p redis.Pipeliner, n int) {
+	err := l.s.conn.EachPartition(ctx, "read marks", l.s.all(), func(p redis.Pipeliner, n int) {
 		sizes[n] = p.HLen(ctx, l.s.tags[n]+keys.Marks)
 	})
 	if err != nil {
@@ -123,7 +124,7 @@ func (l *lister) marks(ctx context.Context, at cursor) (*cursor, error) {
 				return &at, nil
 			}
 			args := l.args("marks", "", l.want(), strconv.FormatUint(at.scan, 10), at.name)
-			chunks, err := l.read(ctx, job{partition: n, args: args})
+			chunks, err := l.read(ctx, conn.ScriptCall{Partition: n, Args: args})
 			if err != nil {
 				return nil, err
 			}

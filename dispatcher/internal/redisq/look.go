@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
 // Bounds of one answer of look: so many deliveries, and so many bytes of all
@@ -54,7 +55,7 @@ func (s *Store) Read(ctx context.Context, id string) (dispatcher.MessageView, er
 	found := false
 	for _, l := range all {
 		if l.err != nil {
-			errs = append(errs, fmt.Errorf("message %s: %w", id, inPartition(l.partition, l.err)))
+			errs = append(errs, fmt.Errorf("message %s: %w", id, conn.InPartition(l.partition, l.err)))
 		}
 		if !l.found {
 			continue
@@ -67,25 +68,25 @@ func (s *Store) Read(ctx context.Context, id string) (dispatcher.MessageView, er
 	if !found && len(errs) == 0 {
 		return dispatcher.MessageView{}, fmt.Errorf("message %s: %w", id, dispatcher.ErrNotFound)
 	}
-	return out, join(errs...)
+	return out, conn.Join(errs...)
 }
 
 // lookOn reads one page more of each.
 func (s *Store) lookOn(ctx context.Context, names []any, id string, todo []*looked) {
-	jobs := make([]job, len(todo))
+	jobs := make([]conn.ScriptCall, len(todo))
 	for i, l := range todo {
-		jobs[i] = job{partition: l.partition, args: append(slices.Clip(names), id, l.first, lookLanes, lookBytes/len(todo))}
+		jobs[i] = conn.ScriptCall{Partition: l.partition, Args: append(slices.Clip(names), id, l.first, lookLanes, lookBytes/len(todo))}
 	}
-	for i, r := range s.run(ctx, s.scripts.look, "", jobs) {
-		l, a := todo[i], answer{values: r.values, err: r.err}
+	for i, r := range s.conn.Run(ctx, s.scripts.look, "", jobs) {
+		l, a := todo[i], r
 		first := l.first == 1
 		l.first = 0
-		if a.hintIf(l.partition) == nil {
-			l.err = a.err
+		if a.HintIf(l.partition) == nil {
+			l.err = a.Err
 			continue
 		}
-		record, next, list := a.text(), a.number(), a.list()
-		if l.err = a.err; l.err != nil || first && record == "" {
+		record, next, list := a.Text(), a.Number(), a.List()
+		if l.err = a.Err; l.err != nil || first && record == "" {
 			continue
 		}
 		if first {
@@ -112,17 +113,17 @@ func (s *Store) lookOn(ctx context.Context, names []any, id string, todo []*look
 
 func readLooked(m *dispatcher.Message, id string, values any) (dispatcher.Delivery, error) {
 	list, _ := values.([]any)
-	a := answer{values: list}
-	f := facts{lane: a.text(), status: a.text(), at: a.time(), waitsFor: a.text(), progress: a.text()}
-	for _, entry := range a.list() {
+	a := conn.Reply{Values: list}
+	f := facts{lane: a.Text(), status: a.Text(), at: a.Time(), waitsFor: a.Text(), progress: a.Text()}
+	for _, entry := range a.List() {
 		text, ok := entry.(string)
 		if !ok {
-			return dispatcher.Delivery{}, errAnswer
+			return dispatcher.Delivery{}, conn.ErrReply
 		}
 		f.history = append(f.history, text)
 	}
-	if a.err != nil {
-		return dispatcher.Delivery{}, a.err
+	if a.Err != nil {
+		return dispatcher.Delivery{}, a.Err
 	}
 	return f.delivery(m, id), nil
 }
@@ -153,7 +154,7 @@ func (f facts) delivery(m *dispatcher.Message, id string) dispatcher.Delivery {
 	word, until, _ := strings.Cut(f.waitsFor, " ")
 	d.WaitingFor = word
 	if ms, err := strconv.ParseInt(until, 10, 64); err == nil {
-		d.WaitingUntil = fromMillis(ms)
+		d.WaitingUntil = conn.FromMillis(ms)
 	}
 	switch d.Status {
 	case dispatcher.StatusDelivered:
@@ -210,15 +211,15 @@ func decodeAttempt(text string) (dispatcher.Attempt, error) {
 	next, err := strconv.ParseInt(due, 10, 64)
 	n, err2 := strconv.Atoi(size)
 	if err != nil || err2 != nil || n < 0 || n > len(rest) {
-		return dispatcher.Attempt{}, fmt.Errorf("history: %w", errAnswer)
+		return dispatcher.Attempt{}, fmt.Errorf("history: %w", conn.ErrReply)
 	}
 	var m attemptMeta
 	if err := json.Unmarshal([]byte(rest[:n]), &m); err != nil {
 		return dispatcher.Attempt{}, fmt.Errorf("history: %w", err)
 	}
 	a := dispatcher.Attempt{
-		Number: m.Number, At: fromMillis(m.At), Duration: time.Duration(m.Took) * time.Millisecond,
-		Status: m.Status, Verdict: m.Verdict, Class: m.Class, Error: m.Error, Next: fromMillis(next),
+		Number: m.Number, At: conn.FromMillis(m.At), Duration: time.Duration(m.Took) * time.Millisecond,
+		Status: m.Status, Verdict: m.Verdict, Class: m.Class, Error: m.Error, Next: conn.FromMillis(next),
 	}
 	if rest = rest[n:]; rest != "" {
 		a.Excerpt = []byte(rest)

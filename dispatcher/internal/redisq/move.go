@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
 // moveBatch bounds one call: 128 deliveries of as many lanes block Redis for
@@ -12,30 +13,18 @@ const moveBatch = 128
 
 // Move makes ready what is due, at most 128 deliveries in each partition.
 func (s *Store) Move(ctx context.Context, by string, partitions []int) ([]dispatcher.Hint, error) {
-	jobs := make([]job, len(partitions))
+	jobs := make([]conn.ScriptCall, len(partitions))
 	for i, n := range partitions {
-		jobs[i] = job{partition: n, args: []any{moveBatch}}
+		jobs[i] = conn.ScriptCall{Partition: n, Args: []any{moveBatch}}
 	}
 	var hints []dispatcher.Hint
 	var errs []error
-	for i, r := range s.run(ctx, s.scripts.move, by, jobs) {
-		a := answer{values: r.values, err: r.err}
-		if h := a.hintIf(jobs[i].partition); h != nil {
+	for i, r := range s.conn.Run(ctx, s.scripts.move, by, jobs) {
+		a := r
+		if h := a.HintIf(jobs[i].Partition); h != nil {
 			hints = append(hints, *h)
 		}
-		errs = append(errs, inPartition(jobs[i].partition, a.err))
+		errs = append(errs, conn.InPartition(jobs[i].Partition, a.Err))
 	}
-	return hints, join(errs...)
-}
-
-// hintIf reads the hint of an answer that is not an error.
-func (a *answer) hintIf(partition int) *dispatcher.Hint {
-	if a.err != nil {
-		return nil
-	}
-	h := a.hint(partition)
-	if a.err != nil {
-		return nil
-	}
-	return &h
+	return hints, conn.Join(errs...)
 }

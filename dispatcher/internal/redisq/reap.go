@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -26,33 +27,33 @@ func (s *Store) Beat(ctx context.Context, by string, number int64) (fresh bool, 
 	var set *redis.IntCmd
 	var read *redis.MapStringStringCmd
 	var meta *redis.SliceCmd
-	doubts := s.division.doubted()
-	err = s.at(ctx, "beat", home, func(p redis.Pipeliner) {
+	doubts := s.conn.Doubts()
+	err = s.conn.At(ctx, "beat", conn.Home, func(p redis.Pipeliner) {
 		fresh = fresh || set != nil && set.Val() == 1 // where only the reading has to be repeated
 		set = p.HSet(ctx, s.instances(), by, number)
 		read = p.HGetAll(ctx, s.instances())
 		if doubts > 0 {
-			meta = s.readDivision(ctx, p)
+			meta = s.conn.ReadDivision(ctx, p)
 		}
 	})
-	fresh = fresh || valueOf(set) == 1
+	fresh = fresh || conn.Value(set) == 1
 	if errors.Is(err, dispatcher.ErrFull) {
 		fresh, err = s.setFull(ctx, keys.Instances, by, number)
 		if err == nil {
-			err = s.failed("beat", read.Err())
+			err = conn.Failed("beat", read.Err())
 		}
 	}
 	if err == nil && doubts > 0 {
-		s.compareDivision(meta, doubts)
-		err = s.stands()
+		s.conn.CompareDivision(meta, doubts)
+		err = s.conn.Stands()
 	}
 	if err == nil && fresh {
-		err = s.mustStand(ctx)
+		err = s.conn.MustStand(ctx)
 	}
 	if err != nil {
 		return false, nil, err
 	}
-	s.division.stay()
+	s.conn.Beaten(time.Now())
 	all = make(map[string]int64, len(read.Val()))
 	for name, text := range read.Val() {
 		all[name], _ = strconv.ParseInt(text, 10, 64) // what is no number does not grow, and is found dead
@@ -66,14 +67,14 @@ func (s *Store) Beat(ctx context.Context, by string, number int64) (fresh bool, 
 // which the script may. fresh: it was not there.
 func (s *Store) setFull(ctx context.Context, key, field string, value any) (fresh bool, err error) {
 	var set *redis.Cmd
-	err = s.at(ctx, "beat", home, func(p redis.Pipeliner) {
+	err = s.conn.At(ctx, "beat", conn.Home, func(p redis.Pipeliner) {
 		set = p.Eval(ctx, s.scripts.beat.Text, []string{s.home()}, key, field, value)
 	})
 	if err != nil {
 		return false, err
 	}
 	added, err := set.Int64()
-	return added == 1, s.failed("beat", err)
+	return added == 1, conn.Failed("beat", err)
 }
 
 // departedMost is how many names are kept of instances that are gone: more than
@@ -86,7 +87,7 @@ const departedMost = 128
 // which nothing is compared with.
 func (s *Store) Leave(ctx context.Context, by string) error {
 	key := s.home() + keys.Departed
-	err := s.at(ctx, "leave", home, func(p redis.Pipeliner) {
+	err := s.conn.At(ctx, "leave", conn.Home, func(p redis.Pipeliner) {
 		p.ZAdd(ctx, key, redis.Z{Score: float64(time.Now().UnixMilli()), Member: by})
 		p.HDel(ctx, s.instances(), by)
 		p.HDel(ctx, s.home()+keys.About, by)
@@ -101,27 +102,27 @@ func (s *Store) Leave(ctx context.Context, by string) error {
 // Orphans names instances that are gone and hold leases.
 func (s *Store) Orphans(ctx context.Context) ([]string, error) {
 	var departed *redis.StringSliceCmd
-	err := s.at(ctx, "read departed instances", home, func(p redis.Pipeliner) {
+	err := s.conn.At(ctx, "read departed instances", conn.Home, func(p redis.Pipeliner) {
 		departed = p.ZRange(ctx, s.home()+keys.Departed, 0, -1)
 	})
-	names := valueOf(departed)
+	names := conn.Value(departed)
 	if err != nil || len(names) == 0 {
 		return nil, err
 	}
 	all, found := s.all(), make([]*redis.IntCmd, len(s.tags))
-	err = s.everyPartition(ctx, "look for strays", all, func(p redis.Pipeliner, n int) {
+	err = s.conn.EachPartition(ctx, "look for strays", all, func(p redis.Pipeliner, n int) {
 		leases := make([]string, len(names))
 		for i, name := range names {
 			leases[i] = s.tags[n] + keys.Leases + name
 		}
 		found[n] = p.Exists(ctx, leases...)
 	})
-	some := slices.DeleteFunc(all, func(n int) bool { return valueOf(found[n]) == 0 })
+	some := slices.DeleteFunc(all, func(n int) bool { return conn.Value(found[n]) == 0 })
 	if len(some) == 0 {
 		return nil, err
 	}
 	each := make([][]*redis.IntCmd, len(some))
-	again := s.everyPartition(ctx, "look for strays", some, func(p redis.Pipeliner, i int) {
+	again := s.conn.EachPartition(ctx, "look for strays", some, func(p redis.Pipeliner, i int) {
 		each[i] = make([]*redis.IntCmd, len(names))
 		for k, name := range names {
 			each[i][k] = p.Exists(ctx, s.tags[some[i]]+keys.Leases+name)
@@ -129,11 +130,11 @@ func (s *Store) Orphans(ctx context.Context) ([]string, error) {
 	})
 	var strays []string
 	for k, name := range names {
-		if slices.ContainsFunc(each, func(in []*redis.IntCmd) bool { return in != nil && valueOf(in[k]) > 0 }) {
+		if slices.ContainsFunc(each, func(in []*redis.IntCmd) bool { return in != nil && conn.Value(in[k]) > 0 }) {
 			strays = append(strays, name)
 		}
 	}
-	return strays, join(err, again)
+	return strays, conn.Join(err, again)
 }
 
 // Reap takes over from instance dead: fence and leases of all partitions
@@ -144,20 +145,20 @@ func (s *Store) Reap(ctx context.Context, by, dead string) (taken int, hints []d
 	var errs []error
 	for len(jobs) > 0 {
 		left := jobs[:0:0]
-		for i, r := range s.run(ctx, s.scripts.reap, by, jobs) {
-			a := answer{values: r.values, err: r.err}
-			if h := a.hintIf(jobs[i].partition); h != nil {
-				taken += int(a.number())
-				if a.number() > 0 {
+		for i, r := range s.conn.Run(ctx, s.scripts.reap, by, jobs) {
+			a := r
+			if h := a.HintIf(jobs[i].Partition); h != nil {
+				taken += int(a.Number())
+				if a.Number() > 0 {
 					left = append(left, jobs[i])
 				}
 				hints = append(hints, *h)
 			}
-			errs = append(errs, inPartition(jobs[i].partition, a.err))
+			errs = append(errs, conn.InPartition(jobs[i].Partition, a.Err))
 		}
 		jobs = left
 	}
-	if err := join(errs...); err != nil {
+	if err := conn.Join(errs...); err != nil {
 		return taken, hints, fmt.Errorf("reap %s: %w", dead, err)
 	}
 	return taken, hints, s.Leave(ctx, dead)

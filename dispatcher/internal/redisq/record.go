@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/ladder"
 )
 
@@ -174,19 +175,7 @@ func readTime(s string) time.Time {
 	for i := range 6 {
 		ms = ms<<8 | int64(s[i])
 	}
-	return fromMillis(ms)
-}
-
-// latestMillis is the end of the year 9999, behind which nobody writes a time.
-const latestMillis = 253402300799999
-
-// fromMillis is the time of ms since 1970 in UTC; 0 is the zero time, and so is
-// what is none.
-func fromMillis(ms int64) time.Time {
-	if ms <= 0 || ms > latestMillis {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms).UTC()
+	return conn.FromMillis(ms)
 }
 
 // decodeRecord reads a record of the message id. The message's texts and body

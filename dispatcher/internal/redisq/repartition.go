@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -72,20 +73,19 @@ type repartition struct {
 	name    string // as which it is among the instances
 	page    int64
 	known   int // ids of messages that are gone, which a project may keep
-	mark    mark
+	mark    conn.Mark
 	out     Repartitioned
 }
 
 // Repartition moves all of a project to another number of partitions.
 func Repartition(ctx context.Context, o Options, r RepartitionOptions) (Repartitioned, error) {
-	redis.SetLogger(silent{})
 	s, err := newStore(ctx, o)
 	if err != nil {
 		return Repartitioned{}, fmt.Errorf("open redis: %w", err)
 	}
 	defer s.Close() //nolint:errcheck // all that was written was answered
 	if r.hook != nil {
-		s.rdb.AddHook(r.hook)
+		s.conn.Redis().AddHook(r.hook)
 	}
 	r.page, r.bytes = cmp.Or(r.page, entriesPage), cmp.Or(r.bytes, carriedAtOnce)
 	run := &repartition{Store: s, options: r, known: o.Keep.SeenMax, page: int64(r.page)}
@@ -100,14 +100,14 @@ func (r *repartition) carryOut(ctx context.Context, o Options) error {
 	if r.mark, r.out.Again, err = r.readMark(ctx); err != nil {
 		return err
 	}
-	r.out.From, r.out.To = r.mark.from, r.mark.to
-	if r.mark.from == r.mark.to {
+	r.out.From, r.out.To = r.mark.From, r.mark.To
+	if r.mark.From == r.mark.To {
 		if r.options.DryRun {
 			return nil
 		}
 		return r.unmark(ctx) // one that was ended before it changed anything
 	}
-	if err := r.ready(ctx, o, max(r.mark.from, r.mark.to)); err != nil {
+	if err := r.ready(ctx, o, max(r.mark.From, r.mark.To)); err != nil {
 		return err
 	}
 	if r.options.DryRun {
@@ -130,10 +130,10 @@ func (r *repartition) carryOut(ctx context.Context, o Options) error {
 // move goes through the phases that are left.
 func (r *repartition) move(ctx context.Context) error {
 	for _, step := range []struct {
-		phase phase
+		phase conn.Phase
 		do    func(context.Context) error
-	}{{phaseIDs, r.moveIDs}, {phaseMove, r.moveAll}, {phaseCount, r.end}} {
-		if r.mark.phase > step.phase {
+	}{{conn.PhaseIDs, r.moveIDs}, {conn.PhaseMove, r.moveAll}, {conn.PhaseCount, r.end}} {
+		if r.mark.Phase > step.phase {
 			continue
 		}
 		if err := r.reach(ctx, step.phase); err != nil {
@@ -150,19 +150,19 @@ func (r *repartition) move(ctx context.Context) error {
 // sure that none works. Where something is in the way the mark goes again,
 // unless things were moved already.
 func (r *repartition) begin(ctx context.Context) error {
-	r.tell(phaseBegin, -1)
+	r.tell(conn.PhaseBegin, -1)
 	if !r.out.Again {
-		if err := r.reach(ctx, phaseBegin); err != nil {
+		if err := r.reach(ctx, conn.PhaseBegin); err != nil {
 			return err
 		}
 	}
 	err := r.mustBeQuiet(ctx)
-	if err == nil && r.mark.phase == phaseBegin {
+	if err == nil && r.mark.Phase == conn.PhaseBegin {
 		if err = r.mustNotClash(ctx); err == nil {
 			return r.mustBeMarked(ctx)
 		}
 	}
-	if err != nil && r.mark.phase == phaseBegin && !errors.Is(err, errBoth) {
+	if err != nil && r.mark.Phase == conn.PhaseBegin && !errors.Is(err, errBoth) {
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), withinMark) // also where somebody pressed Ctrl-C
 		defer cancel()
 		err = errors.Join(err, r.unmark(after))
@@ -181,14 +181,14 @@ func (r *repartition) rehearse(ctx context.Context) error {
 	if err := r.moveIDs(ctx); err != nil {
 		return err
 	}
-	for n := range r.mark.from {
+	for n := range r.mark.From {
 		if err := r.moveMessages(ctx, n); err != nil {
 			return err
 		}
 		if err := r.moveHash(ctx, n, keys.In, r.ofLane, &r.out.Moved.Lanes); err != nil {
 			return err
 		}
-		r.tell(phaseMove, n)
+		r.tell(conn.PhaseMove, n)
 	}
 	return nil
 }
@@ -196,7 +196,7 @@ func (r *repartition) rehearse(ctx context.Context) error {
 // moveAll moves what belongs to lanes. Only the old partitions have any that
 // have to.
 func (r *repartition) moveAll(ctx context.Context) error {
-	for n := range r.mark.from {
+	for n := range r.mark.From {
 		if err := r.moveMessages(ctx, n); err != nil {
 			return err
 		}
@@ -206,32 +206,32 @@ func (r *repartition) moveAll(ctx context.Context) error {
 		if err := r.copyEnds(ctx, n); err != nil {
 			return err
 		}
-		r.tell(phaseMove, n)
+		r.tell(conn.PhaseMove, n)
 	}
 	return r.moveKeys(ctx)
 }
 
-func (r *repartition) tell(p phase, partition int) {
+func (r *repartition) tell(p conn.Phase, partition int) {
 	if r.options.Tell != nil {
-		r.options.Tell(RepartitionStep{Phase: p.String(), Partition: partition, Of: r.mark.from, Moved: r.out.Moved})
+		r.options.Tell(RepartitionStep{Phase: p.String(), Partition: partition, Of: r.mark.From, Moved: r.out.Moved})
 	}
 }
 
 // target is where a lane lies from now on.
-func (r *repartition) target(lane string) int { return int(keys.CRC16(lane)) % r.mark.to }
+func (r *repartition) target(lane string) int { return int(keys.CRC16(lane)) % r.mark.To }
 
 // trip makes a round trip. Where it copies, and what is copied may lie on
 // another server, it has to be as durable there as DURABILITY asks before it is
 // taken away here; on one server things are written in their order.
-func (r *repartition) trip(ctx context.Context, doing string, copies bool, errands []errand) error {
-	t := trip{durable: copies && r.cluster != nil, errands: errands}
-	r.send(ctx, &t)
-	for _, e := range t.errands {
-		if e.err == nil {
-			e.err = e.weak
+func (r *repartition) trip(ctx context.Context, doing string, copies bool, calls []conn.Call) error {
+	t := conn.Batch{Durable: copies && r.conn.InCluster(), Calls: calls}
+	r.conn.Send(ctx, &t)
+	for _, e := range t.Calls {
+		if e.Err == nil {
+			e.Err = e.Weak
 		}
-		if e.err != nil {
-			return r.failed(doing, e.err)
+		if e.Err != nil {
+			return conn.Failed(doing, e.Err)
 		}
 	}
 	return nil

@@ -24,13 +24,13 @@ const clashesTold = 5
 // partitions and so know nothing of each other, would come to lie in one: only
 // one of them could be kept.
 func (r *repartition) mustNotClash(ctx context.Context) error {
-	if r.mark.from == 1 {
+	if r.mark.From == 1 {
 		return nil
 	}
 	total := int64(0)
-	for n := range r.mark.from {
+	for n := range r.mark.From {
 		var size *redis.IntCmd
-		err := r.at(ctx, "read messages", n, func(p redis.Pipeliner) { size = p.HLen(ctx, r.tags[n]+keys.Messages) })
+		err := r.conn.At(ctx, "read messages", n, func(p redis.Pipeliner) { size = p.HLen(ctx, r.tags[n]+keys.Messages) })
 		if err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ func (r *repartition) mustNotClash(ctx context.Context) error {
 func (r *repartition) clashes(ctx context.Context, round, rounds uint64) (ids []string, err error) {
 	seed := maphash.MakeSeed()
 	digests := map[uint64]uint64{} // of an id in a partition to come; parts of hashes that are long enough
-	for n := range r.mark.from {
+	for n := range r.mark.From {
 		err := r.eachPage(ctx, n, func(page []stored) error {
 			for _, m := range page {
 				if !m.whole() || uint64(keys.CRC16(m.id))%rounds != round {

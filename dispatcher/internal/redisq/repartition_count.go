@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -17,20 +18,20 @@ func (r *repartition) end(ctx context.Context) error {
 	if err := r.mustBeMarked(ctx); err != nil {
 		return err
 	}
-	counts := make([]map[dispatcher.Status]int64, r.mark.to)
+	counts := make([]map[dispatcher.Status]int64, r.mark.To)
 	for q := range counts {
 		var err error
 		if counts[q], err = r.countPlaces(ctx, q); err != nil {
 			return err
 		}
-		r.tell(phaseCount, q)
+		r.tell(conn.PhaseCount, q)
 	}
 	if err := r.countKeys(ctx, counts); err != nil {
 		return err
 	}
 	for q, of := range counts {
 		key := r.tags[q] + keys.Counts
-		err := r.at(ctx, "count", q, func(p redis.Pipeliner) {
+		err := r.conn.At(ctx, "count", q, func(p redis.Pipeliner) {
 			p.Del(ctx, key)
 			for status, n := range of {
 				if n > 0 {
@@ -45,7 +46,7 @@ func (r *repartition) end(ctx context.Context) error {
 	if err := r.addEnds(ctx); err != nil {
 		return err
 	}
-	for n := r.mark.to; n < r.mark.from; n++ {
+	for n := r.mark.To; n < r.mark.From; n++ {
 		if err := r.remove(ctx, n); err != nil {
 			return err
 		}
@@ -56,7 +57,7 @@ func (r *repartition) end(ctx context.Context) error {
 // countPlaces counts what has ended in a partition, and what is due.
 func (r *repartition) countPlaces(ctx context.Context, q int) (map[dispatcher.Status]int64, error) {
 	ended := map[dispatcher.Status]*redis.IntCmd{}
-	err := r.at(ctx, "count", q, func(p redis.Pipeliner) {
+	err := r.conn.At(ctx, "count", q, func(p redis.Pipeliner) {
 		for key, status := range map[string]dispatcher.Status{
 			keys.Done: dispatcher.StatusDelivered, keys.Cancelled: dispatcher.StatusCancelled, keys.Dead: dispatcher.StatusDead,
 		} {
@@ -82,14 +83,14 @@ func (r *repartition) countPlaces(ctx context.Context, q int) (map[dispatcher.St
 func (r *repartition) countDue(ctx context.Context, q int, start int64, counts map[dispatcher.Status]int64) (int, error) {
 	var page *redis.StringSliceCmd
 	var texts *redis.SliceCmd
-	err := r.at(ctx, "count", q, func(p redis.Pipeliner) {
+	err := r.conn.At(ctx, "count", q, func(p redis.Pipeliner) {
 		page = p.ZRange(ctx, r.tags[q]+keys.Due, start, start+r.page-1)
 	})
 	if err != nil || len(page.Val()) == 0 {
 		return 0, err
 	}
-	err = r.at(ctx, "count", q, func(p redis.Pipeliner) { texts = p.HMGet(ctx, r.tags[q]+keys.Progress, page.Val()...) })
-	for _, v := range valueOf(texts) {
+	err = r.conn.At(ctx, "count", q, func(p redis.Pipeliner) { texts = p.HMGet(ctx, r.tags[q]+keys.Progress, page.Val()...) })
+	for _, v := range conn.Value(texts) {
 		text, _ := v.(string)
 		far, wrong := parseProgress(text)
 		if wrong != nil {
@@ -122,14 +123,14 @@ func (r *repartition) countKeys(ctx context.Context, counts []map[dispatcher.Sta
 		}
 		counted[at] = true
 		size, status := (*redis.IntCmd)(nil), dispatcher.StatusReady
-		err := r.at(ctx, "count", key.partition, func(p redis.Pipeliner) {
+		err := r.conn.At(ctx, "count", key.partition, func(p redis.Pipeliner) {
 			if name := r.tags[key.partition] + key.name; line {
 				size = p.ZCard(ctx, name)
 			} else {
 				size = p.LLen(ctx, name)
 			}
 		})
-		n := valueOf(size)
+		n := conn.Value(size)
 		if line {
 			n, status = max(n-1, 0), dispatcher.StatusScheduled // the first is due or ready besides
 		}
@@ -144,7 +145,7 @@ func (r *repartition) remove(ctx context.Context, n int) error {
 		keys.Due, keys.Done, keys.Cancelled, keys.Dead, keys.Marks, keys.Progress, keys.In, keys.Lane, keys.Lanes, keys.Parked, keys.Known, keys.Buried, keys.Fan,
 	}
 	there := make([]*redis.IntCmd, len(rest))
-	err := r.at(ctx, "remove "+r.tags[n], n, func(p redis.Pipeliner) {
+	err := r.conn.At(ctx, "remove "+r.tags[n], n, func(p redis.Pipeliner) {
 		for i, key := range rest {
 			there[i] = p.Exists(ctx, r.tags[n]+key)
 		}
@@ -157,7 +158,7 @@ func (r *repartition) remove(ctx context.Context, n int) error {
 			return errLeft(r.tags[n] + key)
 		}
 	}
-	return r.at(ctx, "remove "+r.tags[n], n, func(p redis.Pipeliner) {
+	return r.conn.At(ctx, "remove "+r.tags[n], n, func(p redis.Pipeliner) {
 		for _, key := range []string{keys.Messages, keys.Bodies, keys.Staged, keys.Seen, keys.Limits, keys.Held, keys.Counts, keys.Ends, keys.Fenced, keys.Attempts} {
 			p.Unlink(ctx, r.tags[n]+key)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -70,11 +71,11 @@ func (r *repartition) moveEntries(ctx context.Context, n int) error {
 // that stays, under names of its own: so it may be done again. addEnds adds them
 // up.
 func (r *repartition) copyEnds(ctx context.Context, n int) error {
-	if n < r.mark.to {
+	if n < r.mark.To {
 		return nil
 	}
 	var ends *redis.MapStringStringCmd
-	if err := r.at(ctx, "read ends", n, func(p redis.Pipeliner) { ends = p.HGetAll(ctx, r.tags[n]+keys.Ends) }); err != nil {
+	if err := r.conn.At(ctx, "read ends", n, func(p redis.Pipeliner) { ends = p.HGetAll(ctx, r.tags[n]+keys.Ends) }); err != nil {
 		return err
 	}
 	var fields []any
@@ -84,21 +85,21 @@ func (r *repartition) copyEnds(ctx context.Context, n int) error {
 	if len(fields) == 0 {
 		return nil
 	}
-	q := n % r.mark.to
-	return r.at(ctx, "copy ends", q, func(p redis.Pipeliner) { p.HSet(ctx, r.tags[q]+keys.Ends, fields...) })
+	q := n % r.mark.To
+	return r.conn.At(ctx, "copy ends", q, func(p redis.Pipeliner) { p.HSet(ctx, r.tags[q]+keys.Ends, fields...) })
 }
 
 // addEnds adds up what copyEnds brought.
 func (r *repartition) addEnds(ctx context.Context) error {
-	var jobs []job
-	for q := range r.mark.to {
-		jobs = append(jobs, job{partition: q})
+	var jobs []conn.ScriptCall
+	for q := range r.mark.To {
+		jobs = append(jobs, conn.ScriptCall{Partition: q})
 	}
 	var errs []error
-	for i, reply := range r.run(ctx, r.scripts.repartitionEnds, "", jobs) {
-		errs = append(errs, inPartition(jobs[i].partition, reply.err))
+	for i, reply := range r.conn.Run(ctx, r.scripts.repartitionEnds, "", jobs) {
+		errs = append(errs, conn.InPartition(jobs[i].Partition, reply.Err))
 	}
-	return join(errs...)
+	return conn.Join(errs...)
 }
 
 // moveHash moves the fields of a hash. moved, unless it is nil, counts them.
@@ -106,7 +107,7 @@ func (r *repartition) moveHash(ctx context.Context, n int, key string, lane lane
 	from := r.tags[n] + key
 	for cursor := uint64(0); ; {
 		var scan *redis.ScanCmd
-		err := r.at(ctx, "read "+from, n, func(p redis.Pipeliner) { scan = p.HScan(ctx, from, cursor, "", r.page) })
+		err := r.conn.At(ctx, "read "+from, n, func(p redis.Pipeliner) { scan = p.HScan(ctx, from, cursor, "", r.page) })
 		if err != nil {
 			return err
 		}
@@ -122,14 +123,14 @@ func (r *repartition) moveHash(ctx context.Context, n int, key string, lane lane
 			*moved += len(gone)
 		}
 		if len(gone) > 0 && !r.options.DryRun {
-			var copies []errand
+			var copies []conn.Call
 			for q, fields := range to {
-				copies = append(copies, errand{partition: q, fill: func(p redis.Pipeliner) { p.HSet(ctx, r.tags[q]+key, fields...) }})
+				copies = append(copies, conn.Call{Partition: q, Fill: func(p redis.Pipeliner) { p.HSet(ctx, r.tags[q]+key, fields...) }})
 			}
 			if err := r.trip(ctx, "move "+from, true, copies); err != nil {
 				return err
 			}
-			if err := r.at(ctx, "move "+from, n, func(p redis.Pipeliner) { p.HDel(ctx, from, gone...) }); err != nil {
+			if err := r.conn.At(ctx, "move "+from, n, func(p redis.Pipeliner) { p.HDel(ctx, from, gone...) }); err != nil {
 				return err
 			}
 		}
@@ -145,7 +146,7 @@ func (r *repartition) moveSet(ctx context.Context, n int, key string, lane laneF
 	from := r.tags[n] + key
 	for start := int64(0); ; {
 		var page *redis.ZSliceCmd
-		err := r.at(ctx, "read "+from, n, func(p redis.Pipeliner) {
+		err := r.conn.At(ctx, "read "+from, n, func(p redis.Pipeliner) {
 			page = p.ZRangeWithScores(ctx, from, start, start+r.page-1)
 		})
 		if err != nil || len(page.Val()) == 0 {
@@ -163,14 +164,14 @@ func (r *repartition) moveSet(ctx context.Context, n int, key string, lane laneF
 		if len(gone) == 0 {
 			continue
 		}
-		var copies []errand
+		var copies []conn.Call
 		for q, members := range to {
-			copies = append(copies, errand{partition: q, fill: func(p redis.Pipeliner) { p.ZAdd(ctx, r.tags[q]+key, members...) }})
+			copies = append(copies, conn.Call{Partition: q, Fill: func(p redis.Pipeliner) { p.ZAdd(ctx, r.tags[q]+key, members...) }})
 		}
 		if err := r.trip(ctx, "move "+from, true, copies); err != nil {
 			return err
 		}
-		if err := r.at(ctx, "move "+from, n, func(p redis.Pipeliner) { p.ZRem(ctx, from, gone...) }); err != nil {
+		if err := r.conn.At(ctx, "move "+from, n, func(p redis.Pipeliner) { p.ZRem(ctx, from, gone...) }); err != nil {
 			return err
 		}
 	}

@@ -6,15 +6,16 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // class are the partitions in which a lane of the old partition n may lie from
 // now on: CRC-16 leaves the same rest for both numbers' common divisor.
 func (r *repartition) class(n int) []int {
-	step := divisor(r.mark.from, r.mark.to)
+	step := divisor(r.mark.From, r.mark.To)
 	var all []int
-	for q := n % step; q < r.mark.to; q += step {
+	for q := n % step; q < r.mark.To; q += step {
 		all = append(all, q)
 	}
 	return all
@@ -32,7 +33,7 @@ func divisor(a, b int) int {
 // repeat is still known wherever its destination lies now; that all lanes are
 // held; and which instances were declared dead.
 func (r *repartition) moveIDs(ctx context.Context) error {
-	for n := range r.mark.from {
+	for n := range r.mark.From {
 		if !r.options.DryRun {
 			if err := r.copyShared(ctx, n); err != nil {
 				return err
@@ -41,7 +42,7 @@ func (r *repartition) moveIDs(ctx context.Context) error {
 		if err := r.copyIDs(ctx, n); err != nil {
 			return err
 		}
-		r.tell(phaseIDs, n)
+		r.tell(conn.PhaseIDs, n)
 	}
 	return nil
 }
@@ -49,19 +50,19 @@ func (r *repartition) moveIDs(ctx context.Context) error {
 func (r *repartition) copyShared(ctx context.Context, n int) error {
 	var fenced *redis.ZSliceCmd
 	var limits, held *redis.StringCmd
-	err := r.at(ctx, "read fenced", n, func(p redis.Pipeliner) {
+	err := r.conn.At(ctx, "read fenced", n, func(p redis.Pipeliner) {
 		fenced = p.ZRangeWithScores(ctx, r.tags[n]+keys.Fenced, 0, -1)
 		limits, held = p.HGet(ctx, r.tags[n]+keys.Limits, "*"), p.HGet(ctx, r.tags[n]+keys.Held, "*")
 	})
 	if err != nil {
 		return err
 	}
-	var copies []errand
-	for q := range r.mark.to {
+	var copies []conn.Call
+	for q := range r.mark.To {
 		if q == n {
 			continue
 		}
-		copies = append(copies, errand{partition: q, fill: func(p redis.Pipeliner) {
+		copies = append(copies, conn.Call{Partition: q, Fill: func(p redis.Pipeliner) {
 			if len(fenced.Val()) > 0 {
 				p.ZAdd(ctx, r.tags[q]+keys.Fenced, fenced.Val()...)
 			}
@@ -80,11 +81,11 @@ func (r *repartition) copyShared(ctx context.Context, n int) error {
 // partition only, that is all; else the newest, so many that all of the old
 // partitions together do not bring a new one more than its share.
 func (r *repartition) idsKept(all int) int {
-	step := divisor(r.mark.from, r.mark.to)
-	if r.mark.to == step {
+	step := divisor(r.mark.From, r.mark.To)
+	if r.mark.To == step {
 		return all
 	}
-	return min(all, max(share(r.known, r.mark.to)*step/r.mark.from, 1))
+	return min(all, max(share(r.known, r.mark.To)*step/r.mark.From, 1))
 }
 
 // copyIDs copies a partition's ids, the newest first. They stay where they are:
@@ -92,7 +93,7 @@ func (r *repartition) idsKept(all int) int {
 func (r *repartition) copyIDs(ctx context.Context, n int) error {
 	seen := r.tags[n] + keys.Seen
 	var size *redis.IntCmd
-	if err := r.at(ctx, "read "+seen, n, func(p redis.Pipeliner) { size = p.ZCard(ctx, seen) }); err != nil {
+	if err := r.conn.At(ctx, "read "+seen, n, func(p redis.Pipeliner) { size = p.ZCard(ctx, seen) }); err != nil {
 		return err
 	}
 	all := int(size.Val())
@@ -100,7 +101,7 @@ func (r *repartition) copyIDs(ctx context.Context, n int) error {
 	r.out.Moved.Forgotten += all - kept
 	for start := 0; start < kept; start += int(r.page) {
 		var page *redis.ZSliceCmd
-		err := r.at(ctx, "read "+seen, n, func(p redis.Pipeliner) {
+		err := r.conn.At(ctx, "read "+seen, n, func(p redis.Pipeliner) {
 			page = p.ZRevRangeWithScores(ctx, seen, int64(start), int64(min(start+int(r.page), kept)-1))
 		})
 		if err == nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -24,7 +25,7 @@ const keysPage = 500
 // eachKey goes through all keys of all partitions, also of such that should not
 // be. One may come twice, and one that comes or goes meanwhile may be missed.
 func (r *repartition) eachKey(ctx context.Context, do func(partitionKey) error) error {
-	nodes, err := r.masters(ctx)
+	nodes, err := r.conn.Masters(ctx)
 	if err != nil {
 		return err
 	}
@@ -33,7 +34,7 @@ func (r *repartition) eachKey(ctx context.Context, do func(partitionKey) error) 
 		for cursor := uint64(0); ; {
 			keys, next, err := node.Scan(ctx, cursor, prefix+"*", keysPage).Result()
 			if err != nil {
-				return r.failed("scan", err)
+				return conn.Failed("scan", err)
 			}
 			for _, key := range keys {
 				number, name, ok := strings.Cut(strings.TrimPrefix(key, prefix), "}")
@@ -77,7 +78,7 @@ func (k *keyMove) read(ctx context.Context, p redis.Pipeliner, r *repartition, s
 }
 
 // size is how many entries were read.
-func (k *keyMove) size() int { return len(valueOf(k.set)) + len(valueOf(k.list)) }
+func (k *keyMove) size() int { return len(conn.Value(k.set)) + len(conn.Value(k.list)) }
 
 // write queues the writing of what was read.
 func (k *keyMove) write(ctx context.Context, p redis.Pipeliner, tags []string) {
@@ -129,14 +130,14 @@ func owner(name string) (lane string, line bool) {
 // run before, which did not get to the end of it. A key that is not here any
 // more came twice, and what was moved of it must stay.
 func (r *repartition) moveBatch(ctx context.Context, batch []*keyMove) error {
-	reads := make([]errand, len(batch))
+	reads := make([]conn.Call, len(batch))
 	for i, k := range batch {
-		reads[i] = errand{partition: k.from, fill: func(p redis.Pipeliner) { k.read(ctx, p, r, 0) }}
+		reads[i] = conn.Call{Partition: k.from, Fill: func(p redis.Pipeliner) { k.read(ctx, p, r, 0) }}
 	}
 	if err := r.trip(ctx, "read keys", false, reads); err != nil {
 		return err
 	}
-	var copies, removals []errand
+	var copies, removals []conn.Call
 	var long []*keyMove
 	for _, k := range batch {
 		switch k.size() {
@@ -146,7 +147,7 @@ func (r *repartition) moveBatch(ctx context.Context, batch []*keyMove) error {
 			long = append(long, k)
 			continue
 		}
-		copies = append(copies, errand{partition: k.to, fill: func(p redis.Pipeliner) {
+		copies = append(copies, conn.Call{Partition: k.to, Fill: func(p redis.Pipeliner) {
 			p.Unlink(ctx, r.tags[k.to]+k.name)
 			k.write(ctx, p, r.tags)
 		}})
@@ -166,21 +167,21 @@ func (r *repartition) moveBatch(ctx context.Context, batch []*keyMove) error {
 	return nil
 }
 
-func (r *repartition) removal(ctx context.Context, k *keyMove) errand {
-	return errand{partition: k.from, fill: func(p redis.Pipeliner) { p.Unlink(ctx, r.tags[k.from]+k.name) }}
+func (r *repartition) removal(ctx context.Context, k *keyMove) conn.Call {
+	return conn.Call{Partition: k.from, Fill: func(p redis.Pipeliner) { p.Unlink(ctx, r.tags[k.from]+k.name) }}
 }
 
 // moveLong moves a key of several pages.
 func (r *repartition) moveLong(ctx context.Context, k *keyMove) error {
 	for start := int64(0); ; start += r.page {
-		err := r.at(ctx, "read keys", k.from, func(p redis.Pipeliner) { k.read(ctx, p, r, start) })
+		err := r.conn.At(ctx, "read keys", k.from, func(p redis.Pipeliner) { k.read(ctx, p, r, start) })
 		if err != nil {
 			return err
 		}
 		if k.size() == 0 {
 			break
 		}
-		err = r.trip(ctx, "copy keys", true, []errand{{partition: k.to, fill: func(p redis.Pipeliner) {
+		err = r.trip(ctx, "copy keys", true, []conn.Call{{Partition: k.to, Fill: func(p redis.Pipeliner) {
 			if start == 0 {
 				p.Unlink(ctx, r.tags[k.to]+k.name)
 			}
@@ -190,7 +191,7 @@ func (r *repartition) moveLong(ctx context.Context, k *keyMove) error {
 			return err
 		}
 	}
-	return r.trip(ctx, "remove keys", false, []errand{r.removal(ctx, k)})
+	return r.trip(ctx, "remove keys", false, []conn.Call{r.removal(ctx, k)})
 }
 
 // errLeft says that a key is still where nobody will look.

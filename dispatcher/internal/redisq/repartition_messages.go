@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -39,26 +40,26 @@ func (m stored) digest() string { return m.head[:dispatcher.DigestSize] }
 // eachPage goes through the messages of a partition. One may come twice.
 func (r *repartition) eachPage(ctx context.Context, n int, do func([]stored) error) error {
 	for cursor := "0"; ; {
-		reply := r.run(ctx, r.scripts.repartitionPage, "repartition", []job{{partition: n, args: []any{cursor, messagesPage}}})[0]
-		if reply.err != nil {
-			return reply.err
+		reply := r.conn.Run(ctx, r.scripts.repartitionPage, "repartition", []conn.ScriptCall{{Partition: n, Args: []any{cursor, messagesPage}}})[0]
+		if reply.Err != nil {
+			return reply.Err
 		}
-		a := answer{values: reply.values}
-		cursor = a.text()
+		a := reply
+		cursor = a.Text()
 		var page []stored
-		for a.more() {
-			m := stored{id: a.text(), size: int(a.number()), apart: int(a.number()), head: a.text()}
-			m.lanes = strings.Fields(a.text())
-			if a.err == nil && len(m.head) < dispatcher.DigestSize {
-				a.err = fmt.Errorf("message %s: %w", m.id, errRecord)
+		for a.More() {
+			m := stored{id: a.Text(), size: int(a.Number()), apart: int(a.Number()), head: a.Text()}
+			m.lanes = strings.Fields(a.Text())
+			if a.Err == nil && len(m.head) < dispatcher.DigestSize {
+				a.Err = fmt.Errorf("message %s: %w", m.id, errRecord)
 			}
-			if a.err == nil && m.whole() && len(m.lanes) == 0 {
-				m.lanes, a.err = lanesOfHead(m.id, m.head)
+			if a.Err == nil && m.whole() && len(m.lanes) == 0 {
+				m.lanes, a.Err = lanesOfHead(m.id, m.head)
 			}
 			page = append(page, m)
 		}
-		if a.err != nil {
-			return fmt.Errorf("partition %d: %w", n, a.err)
+		if a.Err != nil {
+			return fmt.Errorf("partition %d: %w", n, a.Err)
 		}
 		if err := do(page); err != nil {
 			return err
@@ -144,8 +145,8 @@ func (r *repartition) moveMessages(ctx context.Context, n int) error {
 // records reads messages as they lie in a partition; nil where one is not there.
 func (r *repartition) records(ctx context.Context, n int, ids []string) ([]any, error) {
 	var records *redis.SliceCmd
-	err := r.at(ctx, "read messages", n, func(p redis.Pipeliner) { records = p.HMGet(ctx, r.tags[n]+keys.Messages, ids...) })
-	return valueOf(records), err
+	err := r.conn.At(ctx, "read messages", n, func(p redis.Pipeliner) { records = p.HMGet(ctx, r.tags[n]+keys.Messages, ids...) })
+	return conn.Value(records), err
 }
 
 // moveSome moves some messages of one partition.
@@ -185,7 +186,7 @@ func (r *repartition) moveSome(ctx context.Context, n int, batch []split) error 
 	if err := r.put(ctx, puts); err != nil {
 		return err
 	}
-	return r.run(ctx, r.scripts.repartitionKeep, "repartition", []job{{partition: n, args: keeps}})[0].err
+	return r.conn.Run(ctx, r.scripts.repartitionKeep, "repartition", []conn.ScriptCall{{Partition: n, Args: keeps}})[0].Err
 }
 
 // moveBodies copies the bodies that lie apart to where their messages go. They
@@ -197,17 +198,17 @@ func (r *repartition) moveBodies(ctx context.Context, n int, batch []split) erro
 		}
 		field := m.id + " " + m.digest()
 		var body *redis.StringCmd
-		err := r.at(ctx, "read bodies", n, func(p redis.Pipeliner) { body = p.HGet(ctx, r.tags[n]+keys.Bodies, field) })
+		err := r.conn.At(ctx, "read bodies", n, func(p redis.Pipeliner) { body = p.HGet(ctx, r.tags[n]+keys.Bodies, field) })
 		if err != nil {
 			return err
 		}
 		if body.Err() != nil {
 			continue // it came twice, and went with the first time
 		}
-		var copies []errand
+		var copies []conn.Call
 		for q, lanes := range m.to {
 			if q != n && living(lanes) > 0 {
-				copies = append(copies, errand{partition: q, fill: func(p redis.Pipeliner) {
+				copies = append(copies, conn.Call{Partition: q, Fill: func(p redis.Pipeliner) {
 					p.HSet(ctx, r.tags[q]+keys.Bodies, field, body.Val())
 				}})
 			}
@@ -224,29 +225,32 @@ const putWidth = 4
 
 // put has partitions take messages over.
 func (r *repartition) put(ctx context.Context, puts map[int][]any) error {
-	jobs := make([]job, 0, len(puts))
+	jobs := make([]conn.ScriptCall, 0, len(puts))
 	for n, args := range puts {
-		jobs = append(jobs, job{partition: n, args: args})
+		jobs = append(jobs, conn.ScriptCall{Partition: n, Args: args})
 	}
 	if len(jobs) == 0 {
 		return nil
 	}
-	t := trip{script: &r.scripts.repartitionPut, durable: r.cluster != nil} // as trip does
-	for i, reply := range r.runJobs(ctx, t, "repartition", jobs) {
-		if reply.err == nil {
-			reply.err = reply.weak
+	run := r.conn.Run
+	if r.conn.InCluster() { // as trip does
+		run = r.conn.RunDurable
+	}
+	for i, reply := range run(ctx, r.scripts.repartitionPut, "repartition", jobs) {
+		if reply.Err == nil {
+			reply.Err = reply.Weak
 		}
-		if reply.err != nil {
-			return reply.err
+		if reply.Err != nil {
+			return reply.Err
 		}
-		a := answer{values: reply.values}
-		for at := 0; at < len(jobs[i].args) && a.err == nil; at += putWidth {
-			if a.number() == 0 && a.err == nil {
-				return fmt.Errorf("message %v: another one has its id in partition %d", jobs[i].args[at], jobs[i].partition)
+		a := reply
+		for at := 0; at < len(jobs[i].Args) && a.Err == nil; at += putWidth {
+			if a.Number() == 0 && a.Err == nil {
+				return fmt.Errorf("message %v: another one has its id in partition %d", jobs[i].Args[at], jobs[i].Partition)
 			}
 		}
-		if a.err != nil {
-			return a.err
+		if a.Err != nil {
+			return a.Err
 		}
 	}
 	return nil

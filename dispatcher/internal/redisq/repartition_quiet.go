@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -32,7 +33,7 @@ func (r *repartition) join(ctx context.Context) (leave func(), err error) {
 	number := 0
 	beat := func() error {
 		number++
-		return r.at(ctx, "join", home, func(p redis.Pipeliner) { p.HSet(ctx, r.instances(), r.name, number) })
+		return r.conn.At(ctx, "join", conn.Home, func(p redis.Pipeliner) { p.HSet(ctx, r.instances(), r.name, number) })
 	}
 	if err := beat(); err != nil {
 		return func() {}, err
@@ -117,8 +118,8 @@ func alive(name string) error {
 
 func (r *repartition) numbers(ctx context.Context) (map[string]string, error) {
 	var all *redis.MapStringStringCmd
-	err := r.at(ctx, "read instances", home, func(p redis.Pipeliner) { all = p.HGetAll(ctx, r.instances()) })
-	numbers := valueOf(all)
+	err := r.conn.At(ctx, "read instances", conn.Home, func(p redis.Pipeliner) { all = p.HGetAll(ctx, r.instances()) })
+	numbers := conn.Value(all)
 	delete(numbers, r.name)
 	return numbers, err
 }

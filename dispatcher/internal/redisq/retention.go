@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -23,33 +24,33 @@ func (s *Store) retentionOf(ctx context.Context, st *dispatcher.Stats) error {
 		head *redis.ZSliceCmd
 	}
 	ends := make([][2]end, len(s.tags))
-	t := trip{clock: true, errands: make([]errand, len(s.tags))}
+	t := conn.Batch{Clock: true, Calls: make([]conn.Call, len(s.tags))}
 	for n, tag := range s.tags {
-		t.errands[n] = errand{partition: n, fill: func(p redis.Pipeliner) {
+		t.Calls[n] = conn.Call{Partition: n, Fill: func(p redis.Pipeliner) {
 			for i, key := range []string{keys.Done, keys.Cancelled} {
 				ends[n][i] = end{p.ZCard(ctx, tag+key), p.ZRangeWithScores(ctx, tag+key, 0, 0)}
 			}
 		}}
 	}
-	s.send(ctx, &t)
+	s.conn.Send(ctx, &t)
 	st.Retention = s.keep.Finished
 	var errs []error
-	for n, e := range t.errands {
-		if e.err != nil {
-			errs = append(errs, inPartition(n, s.failed("stats", e.err)))
+	for n, e := range t.Calls {
+		if e.Err != nil {
+			errs = append(errs, conn.InPartition(n, conn.Failed("stats", e.Err)))
 			continue
 		}
-		size, oldest := int64(0), e.now
+		size, oldest := int64(0), e.Now
 		for _, of := range ends[n] {
 			size += of.size.Val()
 			if head := of.head.Val(); len(head) > 0 {
-				if at := fromMillis(int64(head[0].Score)); at.Before(oldest) {
+				if at := conn.FromMillis(int64(head[0].Score)); at.Before(oldest) {
 					oldest = at
 				}
 			}
 		}
 		if size >= int64(s.share(s.keep.FinishedMax)) {
-			st.Retention = min(st.Retention, max(e.now.Sub(oldest), time.Duration(0)))
+			st.Retention = min(st.Retention, max(e.Now.Sub(oldest), time.Duration(0)))
 		}
 	}
 	return errors.Join(errs...)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
 // Bounds of one call of the script: 64 messages of 1 KiB block Redis for 0.4 ms
@@ -36,8 +37,8 @@ type placed struct {
 // in several partitions, a round trip before asks whether it is another one
 // anywhere.
 func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch []dispatcher.Entry) ([]dispatcher.ScheduleResult, []dispatcher.Hint, error) {
-	if s.division.old() {
-		if err := s.mustStand(ctx); err != nil {
+	if s.conn.BeatOld() {
+		if err := s.conn.MustStand(ctx); err != nil {
 			return nil, nil, fmt.Errorf("schedule: %w", err)
 		}
 	}
@@ -46,12 +47,12 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 	if len(lists) > 1 {
 		s.compare(ctx, by, batch, lists, out)
 	}
-	var jobs []job
+	var jobs []conn.ScriptCall
 	var shares [][]placed
 	for n, list := range lists {
 		for len(list) > 0 {
 			size, lanes := shareSize(list)
-			jobs = append(jobs, job{partition: n, args: scheduleArgs(free, lease, batch, list[:size]), first: s.stage(n, batch, list[:size])})
+			jobs = append(jobs, conn.ScriptCall{Partition: n, Args: scheduleArgs(free, lease, batch, list[:size]), First: s.stage(n, batch, list[:size])})
 			shares = append(shares, list[:size])
 			// Permits are promised once: what one call may lease, the next may not.
 			granted := min(lease, lanes)
@@ -60,32 +61,32 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 		}
 	}
 	var hints []dispatcher.Hint
-	for i, r := range s.runDurable(ctx, s.scripts.schedule, by, jobs) {
-		err := r.err
+	for i, r := range s.conn.RunDurable(ctx, s.scripts.schedule, by, jobs) {
+		err := r.Err
 		if err == nil {
-			a := answer{values: r.values}
-			h := a.hint(jobs[i].partition)
+			a := conn.Reply{Values: r.Values}
+			h := a.Hint(jobs[i].Partition)
 			hints = append(hints, h)
-			versions := a.versions()
-			list := wordList{text: a.text()}
+			versions := readVersions(&a)
+			list := wordList{text: a.Text()}
 			for _, p := range shares[i] {
 				readScheduled(&list, p, versions, &out[p.entry])
 				stamp(&out[p.entry], leasedAt(h))
 				if errors.Is(list.err, errNoBody) { // of this message alone
-					out[p.entry].Err = fmt.Errorf("message %s: %w", batch[p.entry].Message.ID, inPartition(jobs[i].partition, list.err))
+					out[p.entry].Err = fmt.Errorf("message %s: %w", batch[p.entry].Message.ID, conn.InPartition(jobs[i].Partition, list.err))
 					list.err = nil
 				}
 			}
-			err = cmp.Or(a.err, list.err)
+			err = cmp.Or(a.Err, list.err)
 		}
 		for _, p := range shares[i] {
 			o := &out[p.entry]
 			failed := err
 			if failed == nil && (o.Result == dispatcher.Accepted || o.Result == dispatcher.Duplicate) {
-				failed = r.weak
+				failed = r.Weak
 			}
 			if failed != nil {
-				o.Err = fmt.Errorf("message %s: %w", batch[p.entry].Message.ID, inPartition(jobs[i].partition, failed))
+				o.Err = fmt.Errorf("message %s: %w", batch[p.entry].Message.ID, conn.InPartition(jobs[i].Partition, failed))
 			}
 		}
 	}
@@ -215,7 +216,7 @@ func scheduleArgs(free, lease int, batch []dispatcher.Entry, list []placed) []an
 func readScheduled(list *wordList, p placed, versions map[dispatcher.Lane]int64, out *dispatcher.ScheduleResult) {
 	code, due := list.next(), list.time()
 	if list.err == nil && len(code) != 1+len(p.lanes) {
-		list.err = errAnswer
+		list.err = conn.ErrReply
 	}
 	if list.err != nil {
 		return

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
 // settleBatch and settleBytes bound one call of the script.
@@ -23,7 +24,7 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 		n := s.partition(batch[i].ID.Lane)
 		lists[n] = append(lists[n], i)
 	}
-	var jobs []job
+	var jobs []conn.ScriptCall
 	var shares [][]int
 	for n, list := range lists {
 		for len(list) > 0 {
@@ -39,7 +40,7 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 				size++
 			}
 			args[0] = lines
-			jobs = append(jobs, job{partition: n, args: args})
+			jobs = append(jobs, conn.ScriptCall{Partition: n, Args: args})
 			shares = append(shares, list[:size])
 			list = list[size:]
 		}
@@ -47,25 +48,25 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 	settled := make([]dispatcher.Settled, len(batch))
 	var hints []dispatcher.Hint
 	var errs []error
-	for i, r := range s.run(ctx, s.scripts.settle, by, jobs) {
-		a := answer{values: r.values, err: r.err}
-		if h := a.hintIf(jobs[i].partition); h != nil {
-			a.changes(h)
+	for i, r := range s.conn.Run(ctx, s.scripts.settle, by, jobs) {
+		a := r
+		if h := a.HintIf(jobs[i].Partition); h != nil {
+			readChanges(&a, h)
 			hints = append(hints, *h)
 			readSettled(&a, shares[i], settled)
 		}
-		errs = append(errs, inPartition(jobs[i].partition, a.err))
+		errs = append(errs, conn.InPartition(jobs[i].Partition, a.Err))
 	}
-	return settled, hints, join(errs...)
+	return settled, hints, conn.Join(errs...)
 }
 
 // readSettled reads what became of each outcome of one call: a digit.
-func readSettled(a *answer, share []int, settled []dispatcher.Settled) {
-	codes := a.text()
-	if a.err == nil && len(codes) != len(share) {
-		a.err = errAnswer
+func readSettled(a *conn.Reply, share []int, settled []dispatcher.Settled) {
+	codes := a.Text()
+	if a.Err == nil && len(codes) != len(share) {
+		a.Err = conn.ErrReply
 	}
-	if a.err != nil {
+	if a.Err != nil {
 		return
 	}
 	for k, at := range share {

@@ -8,11 +8,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -22,15 +22,17 @@ type shares struct {
 	options Options
 	silent  bool
 
-	mu    sync.Mutex // guards known
+	mu    sync.Mutex // guards known and conf
 	known map[string]int
 
-	conf atomic.Value // ARGV[2] of every script, a string, but for the id of the project
+	conn *conn.Client // is told what scripts have to know of all instances' permits
+	conf string       // what it was told last
 }
 
-func (s *shares) begin(o Options, silent bool) {
-	s.options, s.silent, s.known = o, silent, map[string]int{}
-	s.conf.Store(o.conf(silent, o.Permits))
+func (s *shares) begin(c *conn.Client, o Options, silent bool) {
+	s.conn, s.options, s.silent, s.known = c, o, silent, map[string]int{}
+	s.conf = o.conf(silent, o.Permits)
+	c.SetConf(s.conf)
 }
 
 // add notes the permits of instances.
@@ -54,8 +56,9 @@ func (s *shares) count(names map[string]int64) (unknown []string) {
 			unknown = append(unknown, name)
 		}
 	}
-	if conf := s.options.conf(s.silent, total); conf != s.conf.Load() {
-		s.conf.Store(conf)
+	if conf := s.options.conf(s.silent, total); conf != s.conf {
+		s.conf = conf
+		s.conn.SetConf(conf)
 	}
 	return unknown
 }
@@ -85,7 +88,7 @@ func permitsOf(text string) int {
 // memory is full a script does it, which may.
 func (s *Store) Join(ctx context.Context, by string, a dispatcher.Instance) error {
 	key, text := s.home()+keys.About, aboutText(a)
-	err := s.at(ctx, "join", home, func(p redis.Pipeliner) { p.HSet(ctx, key, by, text) })
+	err := s.conn.At(ctx, "join", conn.Home, func(p redis.Pipeliner) { p.HSet(ctx, key, by, text) })
 	if errors.Is(err, dispatcher.ErrFull) {
 		_, err = s.setFull(ctx, keys.About, by, text)
 	}
@@ -98,7 +101,7 @@ func (s *Store) Join(ctx context.Context, by string, a dispatcher.Instance) erro
 // countShares learns which instances there are and what permits they have.
 func (s *Store) countShares(ctx context.Context) error {
 	var read *redis.StringSliceCmd
-	err := s.at(ctx, "read instances", home, func(p redis.Pipeliner) { read = p.HKeys(ctx, s.instances()) })
+	err := s.conn.At(ctx, "read instances", conn.Home, func(p redis.Pipeliner) { read = p.HKeys(ctx, s.instances()) })
 	if err != nil {
 		return err
 	}
@@ -119,7 +122,7 @@ func (s *Store) countPermits(ctx context.Context, names map[string]int64) {
 		return
 	}
 	var read *redis.SliceCmd
-	err := s.at(ctx, "read what instances told", home, func(p redis.Pipeliner) {
+	err := s.conn.At(ctx, "read what instances told", conn.Home, func(p redis.Pipeliner) {
 		read = p.HMGet(ctx, s.home()+keys.About, unknown...)
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -91,7 +92,7 @@ func (st *stander) findElsewhere(ctx context.Context, lies [][]int) {
 	each(len(fans), max(findMost/len(s.tags), 1), func(from, to int) {
 		few := fans[from:to]
 		sizes := make([][]*redis.IntCmd, len(s.tags))
-		err := s.everyPartition(ctx, "find messages", s.all(), func(p redis.Pipeliner, n int) {
+		err := s.conn.EachPartition(ctx, "find messages", s.all(), func(p redis.Pipeliner, n int) {
 			sizes[n] = make([]*redis.IntCmd, len(few))
 			for k, i := range few {
 				if _, asked := slices.BinarySearch(lies[n], i); !asked {
@@ -105,7 +106,7 @@ func (st *stander) findElsewhere(ctx context.Context, lies [][]int) {
 				continue
 			}
 			for n := range s.tags {
-				if valueOf(sizes[n][k]) > dispatcher.DigestSize {
+				if conn.Value(sizes[n][k]) > dispatcher.DigestSize {
 					at, _ := slices.BinarySearch(lies[n], i)
 					lies[n] = slices.Insert(lies[n], at, i)
 				}
@@ -139,19 +140,19 @@ func standings(batch []dispatcher.Entry, lies [][]int) (todo []standing) {
 
 // ask makes calls, all in one round trip, and answers what is left of them.
 func (st *stander) ask(ctx context.Context, todo []standing) (left []standing) {
-	jobs := make([]job, len(todo))
+	jobs := make([]conn.ScriptCall, len(todo))
 	for k, t := range todo {
 		args := append(slices.Clip(st.names), t.told)
 		for _, i := range t.entries {
 			args = append(args, st.batch[i].Message.ID, string(st.batch[i].Digest[:]))
 		}
-		jobs[k] = job{partition: t.partition, args: args}
+		jobs[k] = conn.ScriptCall{Partition: t.partition, Args: args}
 	}
-	for k, r := range st.s.run(ctx, st.s.scripts.stand, "", jobs) {
+	for k, r := range st.s.conn.Run(ctx, st.s.scripts.stand, "", jobs) {
 		t := todo[k]
 		if err := st.read(&t, r); err != nil {
 			for _, i := range t.entries {
-				st.out[i].Err = cmp.Or(st.out[i].Err, fmt.Errorf("message %s: %w", st.batch[i].Message.ID, inPartition(t.partition, err)))
+				st.out[i].Err = cmp.Or(st.out[i].Err, fmt.Errorf("message %s: %w", st.batch[i].Message.ID, conn.InPartition(t.partition, err)))
 			}
 		} else if len(t.entries) > 0 {
 			left = append(left, t)
@@ -161,18 +162,18 @@ func (st *stander) ask(ctx context.Context, todo []standing) (left []standing) {
 }
 
 // read takes what one call told; what is left of it stays in t.
-func (st *stander) read(t *standing, r reply) error {
-	a := answer{values: r.values, err: r.err}
-	if a.hintIf(t.partition) == nil {
-		return a.err
+func (st *stander) read(t *standing, r conn.Reply) error {
+	a := r
+	if a.HintIf(t.partition) == nil {
+		return a.Err
 	}
-	whole, begun := int(a.number()), int(a.number())
-	list := wordList{text: a.text()}
+	whole, begun := int(a.Number()), int(a.Number())
+	list := wordList{text: a.Text()}
 	switch {
-	case a.err != nil:
-		return a.err
+	case a.Err != nil:
+		return a.Err
 	case whole < 0 || whole > len(t.entries) || whole == 0 && begun <= t.told: // it would be asked for ever
-		return errAnswer
+		return conn.ErrReply
 	}
 	for k := 0; list.text != "" && list.err == nil && k < len(t.entries); k++ {
 		i := t.entries[k]
@@ -192,7 +193,7 @@ func readStanding(list *wordList, m *dispatcher.Message, out *dispatcher.Standin
 	code, created := list.next(), list.time()
 	n, err := strconv.Atoi(list.next())
 	if err != nil {
-		list.err = errAnswer
+		list.err = conn.ErrReply
 	}
 	for ; n > 0 && list.err == nil; n-- {
 		f := facts{lane: list.next(), status: list.next(), at: list.time()}

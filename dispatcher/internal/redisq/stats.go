@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -24,10 +25,10 @@ func (s *Store) Stats(ctx context.Context) (dispatcher.Stats, error) {
 		Held: map[dispatcher.LaneWhy]int64{}, LanesBy: map[dispatcher.EndpointState]int64{},
 	}
 	known, err := s.countsOf(ctx, &st)
-	err = join(err, s.retentionOf(ctx, &st), s.lanesOf(ctx, &st, known))
+	err = conn.Join(err, s.retentionOf(ctx, &st), s.lanesOf(ctx, &st, known))
 	var storeErr error
 	st.Store, storeErr = s.Store(ctx)
-	return st, join(err, storeErr)
+	return st, conn.Join(err, storeErr)
 }
 
 // counted is what one partition counts.
@@ -41,33 +42,33 @@ type counted struct {
 func (s *Store) countsOf(ctx context.Context, st *dispatcher.Stats) (known int64, err error) {
 	all := make([]counted, len(s.tags))
 	var instances *redis.IntCmd
-	t := trip{clock: true, errands: make([]errand, len(s.tags)+1)}
+	t := conn.Batch{Clock: true, Calls: make([]conn.Call, len(s.tags)+1)}
 	for n, tag := range s.tags {
-		t.errands[n] = errand{partition: n, fill: func(p redis.Pipeliner) {
+		t.Calls[n] = conn.Call{Partition: n, Fill: func(p redis.Pipeliner) {
 			all[n] = counted{
 				counts: p.HGetAll(ctx, tag+keys.Counts), buried: p.HGetAll(ctx, tag+keys.Buried), ends: p.HGetAll(ctx, tag+keys.Ends),
 				due: p.ZCard(ctx, tag+keys.Due), known: p.ZCard(ctx, tag+keys.Known),
 			}
 		}}
 	}
-	t.errands[len(s.tags)] = errand{partition: home, fill: func(p redis.Pipeliner) { instances = p.HLen(ctx, s.instances()) }}
-	s.send(ctx, &t)
-	st.Instances = int(valueOf(instances))
+	t.Calls[len(s.tags)] = conn.Call{Partition: conn.Home, Fill: func(p redis.Pipeliner) { instances = p.HLen(ctx, s.instances()) }}
+	s.conn.Send(ctx, &t)
+	st.Instances = int(conn.Value(instances))
 	var errs []error
-	for _, e := range t.errands {
-		if e.err != nil {
-			errs = append(errs, inPartition(e.partition, s.failed("stats", e.err)))
+	for _, e := range t.Calls {
+		if e.Err != nil {
+			errs = append(errs, conn.InPartition(e.Partition, conn.Failed("stats", e.Err)))
 			continue
 		}
 		if st.Now.IsZero() {
-			st.Now = e.now
+			st.Now = e.Now
 		}
-		if e.partition != home {
-			all[e.partition].add(st)
-			known += all[e.partition].known.Val()
+		if e.Partition != conn.Home {
+			all[e.Partition].add(st)
+			known += all[e.Partition].known.Val()
 		}
 	}
-	return known, join(errs...)
+	return known, conn.Join(errs...)
 }
 
 // add adds one partition.
@@ -103,7 +104,7 @@ func (c *counted) add(st *dispatcher.Stats) {
 // longest, and what the mover has not come to.
 func (s *Store) lanesOf(ctx context.Context, st *dispatcher.Stats, known int64) error {
 	dues := make([]*redis.ZSliceCmd, len(s.tags))
-	err := s.everyPartition(ctx, "stats", s.all(), func(p redis.Pipeliner, n int) {
+	err := s.conn.EachPartition(ctx, "stats", s.all(), func(p redis.Pipeliner, n int) {
 		dues[n] = p.ZRangeWithScores(ctx, s.tags[n]+keys.Due, 0, 0)
 	})
 	oldest := func(t time.Time) {
@@ -112,14 +113,14 @@ func (s *Store) lanesOf(ctx context.Context, st *dispatcher.Stats, known int64) 
 		}
 	}
 	for _, due := range dues {
-		if head := valueOf(due); len(head) > 0 {
-			oldest(fromMillis(int64(max(1, min(head[0].Score, latestMillis)))))
+		if head := conn.Value(due); len(head) > 0 {
+			oldest(conn.FromMillis(int64(max(1, min(head[0].Score, conn.LatestMillis)))))
 		}
 	}
 	found, busyErr := s.busy.look(ctx, s)
 	oldest(found.oldest)
 	found.tell(st, known)
-	return join(err, busyErr, s.topLanes(ctx, found.lanes, st))
+	return conn.Join(err, busyErr, s.topLanes(ctx, found.lanes, st))
 }
 
 // topLanes adds how the lanes with the most work stand, as far as the partitions
@@ -132,22 +133,22 @@ func (s *Store) topLanes(ctx context.Context, lanes []busyLane, st *dispatcher.S
 		})
 		shares[l.partition] = append(shares[l.partition], i)
 	}
-	var jobs []job
+	var jobs []conn.ScriptCall
 	for n, share := range shares {
 		args := lanesArgs(0, cursor{})
 		for _, i := range share {
 			args = append(args, lanes[i].lane)
 		}
-		jobs = append(jobs, job{partition: n, args: args})
+		jobs = append(jobs, conn.ScriptCall{Partition: n, Args: args})
 	}
 	var errs []error
-	for k, r := range s.run(ctx, s.scripts.lanes, "", jobs) {
-		share := shares[jobs[k].partition]
-		_, _, found, err := readLanes(jobs[k].partition, r)
+	for k, r := range s.conn.Run(ctx, s.scripts.lanes, "", jobs) {
+		share := shares[jobs[k].Partition]
+		_, _, found, err := readLanes(jobs[k].Partition, r)
 		if err == nil && len(found) != len(share) {
-			err = errAnswer
+			err = conn.ErrReply
 		}
-		if errs = append(errs, inPartition(jobs[k].partition, err)); err != nil {
+		if errs = append(errs, conn.InPartition(jobs[k].Partition, err)); err != nil {
 			continue
 		}
 		for n, i := range share {
@@ -157,7 +158,7 @@ func (s *Store) topLanes(ctx context.Context, lanes []busyLane, st *dispatcher.S
 		}
 	}
 	slices.SortStableFunc(st.Lanes, func(a, b dispatcher.LaneState) int { return pausedFirst(&a) - pausedFirst(&b) })
-	return join(errs...)
+	return conn.Join(errs...)
 }
 
 func pausedFirst(l *dispatcher.LaneState) int {

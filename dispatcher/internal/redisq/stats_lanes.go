@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
 const (
@@ -111,13 +112,13 @@ func (b *busyLook) look(ctx context.Context, s *Store) (busiest, error) {
 	b.spent += time.Since(began)
 	if len(b.left) > 0 {
 		if !b.ended.IsZero() && time.Since(b.ended) < busyOld {
-			return b.done, join(errs...)
+			return b.done, conn.Join(errs...)
 		}
 		found := b.found
 		found.part = true
-		return found, join(errs...)
+		return found, conn.Join(errs...)
 	}
-	if err := join(errs...); err != nil {
+	if err := conn.Join(errs...); err != nil {
 		return b.found, err
 	}
 	b.done, b.ended, b.took = b.found, time.Now(), b.spent
@@ -131,44 +132,44 @@ func (b *busyLook) page(ctx context.Context, s *Store) error {
 	if len(b.found.lanes) == topLanes {
 		fewest = b.found.lanes[topLanes-1].waiting
 	}
-	jobs := make([]job, len(some))
+	jobs := make([]conn.ScriptCall, len(some))
 	for i, n := range some {
-		jobs[i] = job{partition: n, args: []any{0, b.pages[n], busyPage, fewest, topLanes}}
+		jobs[i] = conn.ScriptCall{Partition: n, Args: []any{0, b.pages[n], busyPage, fewest, topLanes}}
 	}
 	left := slices.Clone(b.left[len(some):])
 	var errs []error
-	for i, r := range s.run(ctx, s.scripts.busyLanes, "", jobs) {
+	for i, r := range s.conn.Run(ctx, s.scripts.busyLanes, "", jobs) {
 		n := some[i]
 		next, err := b.read(n, r)
 		if err != nil {
-			errs = append(errs, inPartition(n, err))
+			errs = append(errs, conn.InPartition(n, err))
 		} else if b.pages[n] = next; next != "" {
 			left = append(left, n)
 		}
 	}
 	b.left = left
-	return join(errs...)
+	return conn.Join(errs...)
 }
 
 // read adds what a page has.
-func (b *busyLook) read(partition int, r reply) (next string, err error) {
-	a := answer{values: r.values, err: r.err}
-	a.hintIf(partition)
-	next = a.text()
-	if oldest := a.time(); !oldest.IsZero() && (b.found.oldest.IsZero() || oldest.Before(b.found.oldest)) {
+func (b *busyLook) read(partition int, r conn.Reply) (next string, err error) {
+	a := r
+	a.HintIf(partition)
+	next = a.Text()
+	if oldest := a.Time(); !oldest.IsZero() && (b.found.oldest.IsZero() || oldest.Before(b.found.oldest)) {
 		b.found.oldest = oldest
 	}
 	for i := range b.found.held {
-		b.found.held[i] += a.number()
+		b.found.held[i] += a.Number()
 	}
 	for i := range b.found.standing {
-		b.found.standing[i] += a.number()
+		b.found.standing[i] += a.Number()
 	}
-	if a.number() > 0 {
+	if a.Number() > 0 {
 		b.found.all = true
 	}
-	for a.more() {
-		l := busyLane{partition: partition, lane: a.text(), flying: int(a.number()), waiting: int(a.number())}
+	for a.More() {
+		l := busyLane{partition: partition, lane: a.Text(), flying: int(a.Number()), waiting: int(a.Number())}
 		b.found.lanes = append(b.found.lanes, l)
 	}
 	slices.SortFunc(b.found.lanes, func(x, y busyLane) int {
@@ -176,5 +177,5 @@ func (b *busyLook) read(partition int, r reply) (next string, err error) {
 	})
 	b.found.lanes = slices.CompactFunc(b.found.lanes, func(x, y busyLane) bool { return x.lane == y.lane })
 	b.found.lanes = b.found.lanes[:min(len(b.found.lanes), topLanes)]
-	return next, a.err
+	return next, a.Err
 }

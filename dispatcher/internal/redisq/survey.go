@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
 // surveyFresh is how long an answer is given again. Health checks of several
@@ -72,11 +73,11 @@ func (s *Store) Store(ctx context.Context) (dispatcher.StoreInfo, error) {
 		}
 	}
 	f := surveyed{
-		nodes: nodes, durability: s.durability, waitAOF: s.durableBy() == byWaitAOF,
-		mode: s.mode, polls: s.polls, clock: !s.testClock,
+		nodes: nodes, durability: s.durability, waitAOF: s.conn.DurableBy() == conn.ByWaitAOF,
+		mode: s.conn.Mode(), polls: s.polls, clock: !s.testClock,
 	}
-	if s.cluster != nil {
-		f.mode, f.cluster = ModeCluster, askCluster(ctx, s.cluster)
+	if s.conn.InCluster() {
+		f.mode, f.cluster = conn.ModeCluster, askCluster(ctx, s.conn.Redis())
 	}
 	if f.waitAOF && v.able.waits == dispatcher.Unknown && f.fsync() != "always" && f.fsync() != "no" {
 		v.able.waits = s.tryWaitAOF(ctx)
@@ -91,7 +92,7 @@ func (s *Store) Store(ctx context.Context) (dispatcher.StoreInfo, error) {
 
 // askMasters asks each master. It is an error only where none answers.
 func (s *Store) askMasters(ctx context.Context) ([]node, error) {
-	masters, err := s.masters(ctx)
+	masters, err := s.conn.Masters(ctx)
 	nodes := make([]node, len(masters))
 	var all sync.WaitGroup
 	for i, master := range masters {
@@ -108,7 +109,7 @@ func (s *Store) askMasters(ctx context.Context) ([]node, error) {
 		}
 	}
 	if answered == 0 {
-		return nil, s.failed("survey", cmp.Or(err, redis.ErrClosed))
+		return nil, conn.Failed("survey", cmp.Or(err, redis.ErrClosed))
 	}
 	return nodes, nil
 }
@@ -128,7 +129,7 @@ func ask(ctx context.Context, c *redis.Client) node {
 		}
 		return nil
 	})
-	if meaningOf(clock.Err()) != nil {
+	if conn.Meaning(clock.Err()) != nil {
 		n.err = clock.Err()
 		return n
 	}
@@ -158,7 +159,7 @@ func infoFields(text string) map[string]string {
 }
 
 // askCluster reads CLUSTER INFO of any node; nil: it is hidden.
-func askCluster(ctx context.Context, c *redis.ClusterClient) map[string]string {
+func askCluster(ctx context.Context, c redis.UniversalClient) map[string]string {
 	text, err := c.ClusterInfo(ctx).Result()
 	if err != nil {
 		return nil

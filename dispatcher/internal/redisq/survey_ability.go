@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
 // commands are those that the scripts and this package call; a test reads the
@@ -52,8 +53,8 @@ func (s *Store) askCommands(ctx context.Context, a *ability) error {
 	}
 	known := map[string]bool{}
 	var told *redis.Cmd
-	err := s.at(ctx, "survey commands", home, func(p redis.Pipeliner) { told = p.Do(ctx, args...) })
-	lines, _ := valueOf(told).([]any)
+	err := s.conn.At(ctx, "survey commands", conn.Home, func(p redis.Pipeliner) { told = p.Do(ctx, args...) })
+	lines, _ := conn.Value(told).([]any)
 	switch {
 	case errors.Is(err, dispatcher.ErrUnavailable):
 		return err
@@ -82,16 +83,16 @@ func (s *Store) askCommands(ctx context.Context, a *ability) error {
 // tryScript does in each partition what scripts rely on. Where one can't be
 // reached that says nothing, unless another fails.
 func (s *Store) tryScript(ctx context.Context, a *ability) {
-	for _, r := range s.run(ctx, s.scripts.survey, "", s.everywhere([]any{probeValue})) {
-		answered := answer{values: r.values, err: r.err}
-		answered.hintIf(0)
+	for _, r := range s.conn.Run(ctx, s.scripts.survey, "", s.everywhere([]any{probeValue})) {
+		answered := r
+		answered.HintIf(0)
 		switch {
-		case errors.Is(r.err, dispatcher.ErrUnavailable), errors.Is(r.err, dispatcher.ErrFull):
+		case errors.Is(r.Err, dispatcher.ErrUnavailable), errors.Is(r.Err, dispatcher.ErrFull):
 			a.open = true
-		case r.err != nil:
-			a.scripts, a.fault = dispatcher.No, r.err.Error()
+		case r.Err != nil:
+			a.scripts, a.fault = dispatcher.No, r.Err.Error()
 			return
-		case answered.text() != probeValue:
+		case answered.Text() != probeValue:
 			a.scripts, a.fault = dispatcher.No, "a key that was just written can't be read"
 			return
 		case a.scripts == dispatcher.Unknown:
@@ -122,8 +123,8 @@ func (s *Store) tryWaitAOF(ctx context.Context) dispatcher.Tristate {
 		if i == 1 {
 			began = time.Now()
 		}
-		r := s.runDurable(ctx, s.scripts.survey, "", []job{{args: []any{probeValue}}})[0]
-		if r.err != nil || r.weak != nil {
+		r := s.conn.RunDurable(ctx, s.scripts.survey, "", []conn.ScriptCall{{Args: []any{probeValue}}})[0]
+		if r.Err != nil || r.Weak != nil {
 			return dispatcher.Unknown
 		}
 		if i > 0 && time.Since(began) > truthful {

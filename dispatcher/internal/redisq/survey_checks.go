@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
 // clockTolerance is how far a server's clock may be from this host's before
@@ -20,7 +21,7 @@ type surveyed struct {
 	able       ability
 	durability dispatcher.Durability
 	waitAOF    bool // a publish waits by it
-	mode       Mode
+	mode       conn.Mode
 	polls      bool
 	clock      bool              // the server's clock means something
 	cluster    map[string]string // of CLUSTER INFO; nil: hidden, or it is none
@@ -49,7 +50,7 @@ func (f *surveyed) tell() dispatcher.StoreInfo {
 	if f.clock {
 		i.Checks = append(i.Checks, f.checkClock())
 	}
-	if f.mode == ModeCluster {
+	if f.mode == conn.ModeCluster {
 		i.Checks = append(i.Checks, f.checkCluster())
 	}
 	return i
@@ -57,8 +58,8 @@ func (f *surveyed) tell() dispatcher.StoreInfo {
 
 // modeName is auto where nobody found out, which is a single server.
 func (f *surveyed) modeName() string {
-	if f.mode == "" || f.mode == ModeAuto {
-		return string(ModeSingle)
+	if f.mode == "" || f.mode == conn.ModeAuto {
+		return string(conn.ModeSingle)
 	}
 	return string(f.mode)
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
 // Commands are those that a store needs.
@@ -22,7 +23,7 @@ type Told struct {
 	Waits        dispatcher.Tristate
 	Scripts      dispatcher.Tristate
 	Cluster      map[string]string
-	Mode         Mode
+	Mode         conn.Mode
 	Durability   dispatcher.Durability
 }
 
@@ -36,7 +37,7 @@ func (t Told) Tell() dispatcher.StoreInfo {
 		f.nodes = append(f.nodes, node{name: string(rune('a' + i)), info: t.Info[i], config: t.Config[i], ahead: t.Ahead})
 	}
 	for range t.Down {
-		f.nodes = append(f.nodes, node{name: "down", err: errAnswer})
+		f.nodes = append(f.nodes, node{name: "down", err: conn.ErrReply})
 	}
 	return f.tell()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
 // surveyOf opens a store and asks what it says of itself.
@@ -225,7 +226,7 @@ func told(changes map[string]string) redisq.Told {
 	return redisq.Told{
 		Info:    []map[string]string{info},
 		Config:  []map[string]string{{"appendfsync": "everysec", "save": ""}},
-		Scripts: dispatcher.Yes, Mode: redisq.ModeSingle,
+		Scripts: dispatcher.Yes, Mode: conn.ModeSingle,
 	}
 }
 
@@ -234,7 +235,7 @@ func among(s redisq.Told) redisq.Told {
 	good := told(map[string]string{"connected_slaves": "1", "slave0": "ip=h,port=1,state=online,offset=1,lag=0"})
 	s.Info = []map[string]string{good.Info[0], s.Info[0], good.Info[0]}
 	s.Config = []map[string]string{good.Config[0], s.Config[0], good.Config[0]}
-	s.Mode, s.Cluster = redisq.ModeCluster, map[string]string{"cluster_state": "ok", "cluster_slots_ok": "16384"}
+	s.Mode, s.Cluster = conn.ModeCluster, map[string]string{"cluster_state": "ok", "cluster_slots_ok": "16384"}
 	return s
 }
 

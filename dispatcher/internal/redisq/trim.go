@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
 // trimBatch bounds one call of the script; leastKept is how much finished work
@@ -21,37 +22,37 @@ func (s *Store) Trim(ctx context.Context, by string, partitions []int, keep disp
 	if room {
 		flag = 1
 	}
-	jobs := make([]job, len(partitions))
+	jobs := make([]conn.ScriptCall, len(partitions))
 	for i, n := range partitions {
-		jobs[i] = job{partition: n, args: []any{
+		jobs[i] = conn.ScriptCall{Partition: n, Args: []any{
 			keep.Finished.Milliseconds(), s.share(keep.FinishedMax), s.share(keep.SeenMax),
 			keep.Dead.Milliseconds(), s.share(keep.DeadMax), trimBatch, flag,
 		}}
 	}
 	var t dispatcher.Trimmed
 	var errs []error
-	for i, r := range s.run(ctx, s.scripts.trim, by, jobs) {
-		a := answer{values: r.values, err: r.err}
-		if h := a.hintIf(jobs[i].partition); h != nil {
-			t.Finished += int(a.number())
-			t.Seen += int(a.number())
-			t.Dead += int(a.number())
-			t.DeadCut += int(a.number())
-			t.Lanes += int(a.number())
-			t.More = a.number() == 1 || t.More
-			if age := time.Duration(a.number()) * time.Millisecond; age > 0 && (t.CutAge == 0 || age < t.CutAge) {
+	for i, r := range s.conn.Run(ctx, s.scripts.trim, by, jobs) {
+		a := r
+		if h := a.HintIf(jobs[i].Partition); h != nil {
+			t.Finished += int(a.Number())
+			t.Seen += int(a.Number())
+			t.Dead += int(a.Number())
+			t.DeadCut += int(a.Number())
+			t.Lanes += int(a.Number())
+			t.More = a.Number() == 1 || t.More
+			if age := time.Duration(a.Number()) * time.Millisecond; age > 0 && (t.CutAge == 0 || age < t.CutAge) {
 				t.CutAge = age
 			}
-			for stay := (answer{values: a.list()}); stay.more(); {
-				t.Looked = append(t.Looked, dispatcher.LaneVersion{Lane: dispatcher.Lane(stay.text()), Version: stay.number()})
+			for stay := (conn.Reply{Values: a.List()}); stay.More(); {
+				t.Looked = append(t.Looked, dispatcher.LaneVersion{Lane: dispatcher.Lane(stay.Text()), Version: stay.Number()})
 			}
-			if a.number() == 1 {
+			if a.Number() == 1 {
 				t.Hints = append(t.Hints, *h)
 			}
 		}
-		errs = append(errs, inPartition(jobs[i].partition, a.err))
+		errs = append(errs, conn.InPartition(jobs[i].Partition, a.Err))
 	}
-	return t, join(errs...)
+	return t, conn.Join(errs...)
 }
 
 // share is one partition's part of a limit for the project.

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -36,20 +37,20 @@ func (s *Store) findPubSub(ctx context.Context) error {
 	if s.polls {
 		return nil
 	}
-	sub := s.rdb.Subscribe(ctx, s.home()+keys.WakeChannel, s.home()+keys.EndpointsChannel)
-	_, err := sub.ReceiveTimeout(ctx, readWithin)
+	sub := s.conn.Redis().Subscribe(ctx, s.home()+keys.WakeChannel, s.home()+keys.EndpointsChannel)
+	_, err := sub.ReceiveTimeout(ctx, conn.ReadWithin)
 	err = errors.Join(err, sub.Close())
 	if err == nil {
-		err = s.at(ctx, "publish", home, func(p redis.Pipeliner) {
+		err = s.conn.At(ctx, "publish", conn.Home, func(p redis.Pipeliner) {
 			p.Publish(ctx, s.home()+keys.WakeChannel, noHint)
 			p.Publish(ctx, s.home()+keys.EndpointsChannel, noHint)
 		})
 	}
-	switch word := wordOf(err); {
+	switch word := conn.Word(err); {
 	case err == nil:
 		return nil
-	case word == "" || meaningOf(err) != nil:
-		return s.failed("subscribe", err)
+	case word == "" || conn.Meaning(err) != nil:
+		return conn.Failed("subscribe", err)
 	default:
 		s.log.Warn("pub/sub may not be used, so the store is asked again and again", "err", err)
 		s.polls = true
@@ -66,7 +67,7 @@ const noHint = ""
 // One connection serves both channels; it returns when that ends.
 func (s *Store) Watch(ctx context.Context, by string, ears dispatcher.Subscriber) error {
 	wake, endpoints := s.home()+keys.WakeChannel, s.home()+keys.EndpointsChannel
-	sub := s.rdb.Subscribe(ctx, wake, endpoints)
+	sub := s.conn.Redis().Subscribe(ctx, wake, endpoints)
 	end := func() { _ = sub.Close() } // its connection is gone either way
 	defer end()
 	defer context.AfterFunc(ctx, end)() // what waits for it knows no context
@@ -87,9 +88,9 @@ func (s *Store) Watch(ctx context.Context, by string, ears dispatcher.Subscriber
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case isTimeout(err) && !asked:
+		case conn.IsTimeout(err) && !asked:
 			err, asked = sub.Ping(ctx), true
-		case isTimeout(err):
+		case conn.IsTimeout(err):
 			err = errSilent
 		default:
 			asked = false
@@ -98,12 +99,12 @@ func (s *Store) Watch(ctx context.Context, by string, ears dispatcher.Subscriber
 			return nil // it ended while the other end was asked
 		}
 		if err != nil {
-			return s.failed("watch", err)
+			return conn.Failed("watch", err)
 		}
 		switch e := event.(type) {
 		case *redis.Subscription:
 			if e.Channel == wake { // one command subscribes to both
-				s.division.doubt()
+				s.conn.Doubt()
 				ears.OnGap()
 			}
 		case *redis.Message:
@@ -126,15 +127,15 @@ func (s *Store) watchTakeovers(ctx context.Context, lost func()) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.takeover:
+		case <-s.conn.Takeovers():
 			lost()
-			sleep(ctx, takeoverEvery)
+			conn.Sleep(ctx, takeoverEvery)
 		}
 	}
 }
 
 func (s *Store) heardHint(text, by string, ears dispatcher.Subscriber) {
-	text, ours := s.ours(text)
+	text, ours := s.conn.Ours(text)
 	if !ours {
 		return
 	}
@@ -148,7 +149,7 @@ func (s *Store) heardHint(text, by string, ears dispatcher.Subscriber) {
 }
 
 func (s *Store) heardEndpoint(text string, ears dispatcher.Subscriber) {
-	text, ours := s.ours(text)
+	text, ours := s.conn.Ours(text)
 	if !ours {
 		return
 	}
@@ -168,7 +169,7 @@ func parseHint(text string) (h dispatcher.Hint, by string, err error) {
 	if _, err = fmt.Sscanf(text, "%d %d %d %d %s", &h.Partition, &now, &due, &h.Weight, &by); err != nil {
 		return h, "", fmt.Errorf("hint %q: %w", text, err)
 	}
-	h.Now, h.Due = time.UnixMicro(now).UTC(), fromMillis(due)
+	h.Now, h.Due = time.UnixMicro(now).UTC(), conn.FromMillis(due)
 	return h, by, nil
 }
 
@@ -180,7 +181,7 @@ func parseChange(text string) (c dispatcher.EndpointChange, err error) {
 	c.ID, c.Tenant, _ = strings.Cut(rest, " ")
 	c.Version, err = strconv.ParseInt(version, 10, 64)
 	if !ok || err != nil || c.Version < 0 || c.ID == "" {
-		return dispatcher.EndpointChange{}, fmt.Errorf("change %q: %w", text, errAnswer)
+		return dispatcher.EndpointChange{}, fmt.Errorf("change %q: %w", text, conn.ErrReply)
 	}
 	return c, nil
 }
@@ -188,28 +189,28 @@ func parseChange(text string) (c dispatcher.EndpointChange, err error) {
 // ReadHints reads the hints of partitions by plain commands.
 func (s *Store) ReadHints(ctx context.Context, partitions []int) ([]dispatcher.Hint, error) {
 	heads := make([][3]*redis.ZSliceCmd, len(partitions))
-	t := trip{clock: true, errands: make([]errand, len(partitions))}
+	t := conn.Batch{Clock: true, Calls: make([]conn.Call, len(partitions))}
 	for i, n := range partitions {
-		t.errands[i] = errand{partition: n, fill: func(p redis.Pipeliner) {
+		t.Calls[i] = conn.Call{Partition: n, Fill: func(p redis.Pipeliner) {
 			for k, key := range []string{keys.Lanes, keys.Due, keys.Parked} {
 				heads[i][k] = p.ZRangeWithScores(ctx, s.tags[n]+key, 0, 0)
 			}
 		}}
 	}
-	s.send(ctx, &t)
+	s.conn.Send(ctx, &t)
 	hints := make([]dispatcher.Hint, 0, len(partitions))
 	var errs []error
-	for i, e := range t.errands {
-		if e.err != nil {
-			errs = append(errs, inPartition(e.partition, s.failed("peek", e.err)))
+	for i, e := range t.Calls {
+		if e.Err != nil {
+			errs = append(errs, conn.InPartition(e.Partition, conn.Failed("peek", e.Err)))
 			continue
 		}
-		h := dispatcher.Hint{Partition: e.partition, Now: e.now, Weight: -1}
+		h := dispatcher.Hint{Partition: e.Partition, Now: e.Now, Weight: -1}
 		if head := heads[i][0].Val(); len(head) > 0 {
 			h.Weight = int(max(0, min(head[0].Score/keys.Turn, keys.MostWeight))) // also while every lane is held: then a claim says so
 		}
 		for _, times := range heads[i][1:] {
-			if head := times.Val(); len(head) > 0 && head[0].Score <= latestMillis {
+			if head := times.Val(); len(head) > 0 && head[0].Score <= conn.LatestMillis {
 				if at := time.UnixMilli(int64(max(head[0].Score, 1))).UTC(); h.Due.IsZero() || at.Before(h.Due) {
 					h.Due = at
 				}
@@ -217,5 +218,5 @@ func (s *Store) ReadHints(ctx context.Context, partitions []int) ([]dispatcher.H
 		}
 		hints = append(hints, h)
 	}
-	return hints, join(errs...)
+	return hints, conn.Join(errs...)
 }

@@ -1,4 +1,4 @@
-package redisq
+package conn
 
 import (
 	"context"
@@ -37,17 +37,17 @@ const (
 // never followed: the node it names would see what has not moved as missing.
 var passing = []string{"ASK ", "TRYAGAIN", "CLUSTERDOWN", "MOVED ", "LOADING", "READONLY", "MASTERDOWN", "BUSY "}
 
-// mayRepeat tells whether, and after which time, an errand has to be sent again
+// mayRepeat tells whether, and after which time, a call has to be sent again
 // that was sent so many times since then.
-func (s *Store) mayRepeat(e *errand, began time.Time, tries int) (after time.Duration, ok bool) {
-	tired := &s.tired[e.partition-home]
-	if e.err == nil {
-		if tired.Load() { // asked first: a store is written to by all that call
-			tired.Store(false)
+func (c *Client) mayRepeat(e *Call, began time.Time, tries int) (after time.Duration, ok bool) {
+	impatient := &c.impatient[e.Partition-Home]
+	if e.Err == nil {
+		if impatient.Load() { // asked first: a store is written to by all that call
+			impatient.Store(false)
 		}
 		return 0, false
 	}
-	word := wordOf(e.err)
+	word := Word(e.Err)
 	if strings.HasPrefix(word, "NOSCRIPT") && !e.loaded {
 		// The node was restarted, or took over from another, whose scripts it does not get.
 		e.load = true
@@ -57,15 +57,15 @@ func (s *Store) mayRepeat(e *errand, began time.Time, tries int) (after time.Dur
 		if !strings.HasPrefix(word, prefix) {
 			continue
 		}
-		s.reload(context.Background())
+		c.reload(context.Background())
 		if prefix == "MOVED " || prefix == "READONLY" {
-			s.noteTakeover()
+			c.NoteTakeover()
 		}
 		switch {
-		case tired.Load():
+		case impatient.Load():
 			return 0, false
 		case tries >= triesLeast && time.Since(began) > patience:
-			tired.Store(true)
+			impatient.Store(true)
 			return 0, false
 		case prefix == "MOVED ":
 			return movedLeast + rand.N(movedMost-movedLeast), true
@@ -75,10 +75,10 @@ func (s *Store) mayRepeat(e *errand, began time.Time, tries int) (after time.Dur
 	return 0, false
 }
 
-// wordOf is what Redis answered, from the word on that tells what it means;
+// Word is what Redis answered, from the word on that tells what it means;
 // empty where it did not answer. Before version 7 an error in a script is told
 // behind the script's own: "ERR Error running script (…): … -OOM command …".
-func wordOf(err error) string {
+func Word(err error) string {
 	var answer redis.Error
 	if !asAnswer(err, &answer) {
 		return ""
@@ -92,8 +92,8 @@ func wordOf(err error) string {
 	return text
 }
 
-// sleep waits, or until ctx ends, and reports whether it had not ended.
-func sleep(ctx context.Context, d time.Duration) bool {
+// Sleep waits, or until ctx ends, and reports whether it had not ended.
+func Sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
 	}

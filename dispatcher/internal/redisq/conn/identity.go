@@ -1,4 +1,4 @@
-package redisq
+package conn
 
 import (
 	"context"
@@ -36,56 +36,49 @@ var identities = regexp.MustCompile(`^[0-9a-f]{1,32}$`)
 // store lost everything and another instance was the first to write to it.
 type identity struct{ id atomic.Pointer[string] }
 
-func (i *identity) get() string {
-	if id := i.id.Load(); id != nil {
+// ID is the project's id.
+func (c *Client) ID() string {
+	if id := c.identity.id.Load(); id != nil {
 		return *id
 	}
 	return nameless
 }
 
-// take takes over an id, and reports whether it is one.
-func (i *identity) take(id string) bool {
+// TakeID takes over an id, and reports whether it is one.
+func (c *Client) TakeID(id string) bool {
 	if !identities.MatchString(id) {
 		return false
 	}
-	i.id.Store(&id)
+	c.identity.id.Store(&id)
 	return true
 }
 
 // identify takes over the id that :meta has. The first start makes one, also
 // where memory is full: an earlier version made the project without.
-func (s *Store) identify(ctx context.Context, have string) error {
+func (c *Client) identify(ctx context.Context, have string) error {
 	if have == "" {
 		var random [8]byte
 		_, _ = rand.Read(random[:]) // it never fails
 		var made *redis.Cmd
-		err := s.at(ctx, "identify", home, func(p redis.Pipeliner) {
-			made = p.Eval(ctx, identifyScript.Text, []string{s.home()}, hex.EncodeToString(random[:]))
+		err := c.At(ctx, "identify", Home, func(p redis.Pipeliner) {
+			made = p.Eval(ctx, identifyScript.Text, []string{c.home}, hex.EncodeToString(random[:]))
 		})
 		if err != nil {
 			return err
 		}
 		if have, err = made.Text(); err != nil {
-			return s.failed("identify", err)
+			return Failed("identify", err)
 		}
 	}
-	if !s.identity.take(have) {
-		return fmt.Errorf("%s says %q as the project's id, which must be 1 to 32 hex digits", s.home()+keys.Meta, have)
+	if !c.TakeID(have) {
+		return fmt.Errorf("%s says %q as the project's id, which must be 1 to 32 hex digits", c.home+keys.Meta, have)
 	}
 	return nil
 }
 
-// ours cuts the project's id off what was published, and reports whether it is
+// Ours cuts the project's id off what was published, and reports whether it is
 // this project's.
-func (s *Store) ours(text string) (rest string, ours bool) {
+func (c *Client) Ours(text string) (rest string, ours bool) {
 	id, rest, _ := strings.Cut(text, " ")
-	return rest, id == s.identity.get()
-}
-
-// tells is the id for scripts that publish it by themselves; empty: they must not.
-func (s *Store) tells() string {
-	if s.polls {
-		return ""
-	}
-	return s.identity.get()
+	return rest, id == c.ID()
 }

@@ -1,4 +1,4 @@
-package redisq
+package conn
 
 import (
 	"context"
@@ -28,12 +28,14 @@ var full = []string{"OOM", "size exceeded", "quota exceeded"}
 // A connection that ends in the middle says io.EOF or io.ErrUnexpectedEOF.
 var brokenOff = []error{
 	io.EOF, io.ErrUnexpectedEOF, redis.ErrClosed, redis.ErrPoolTimeout, redis.ErrPoolExhausted,
-	context.DeadlineExceeded, context.Canceled, errNotTried,
+	context.DeadlineExceeded, context.Canceled, ErrNotTried,
 }
 
 var (
-	errAnswer   = errors.New("unexpected answer of a script")
-	errNotTried = errors.New("not tried")
+	// ErrReply says that a script answered what it never should.
+	ErrReply = errors.New("unexpected answer of a script")
+	// ErrNotTried says that a call was not sent.
+	ErrNotTried = errors.New("not tried")
 )
 
 // asAnswer finds what Redis answered in an error. That there is nothing is no
@@ -42,10 +44,10 @@ func asAnswer(err error, answer *redis.Error) bool {
 	return errors.As(err, answer) && !errors.Is(err, redis.Nil)
 }
 
-// meaningOf tells what an error of go-redis means to the engine; nil: it is a
+// Meaning tells what an error of go-redis means to the engine; nil: it is a
 // fault of ours.
-func meaningOf(err error) error {
-	text := wordOf(err)
+func Meaning(err error) error {
+	text := Word(err)
 	if text == "" {
 		var network net.Error
 		if errors.As(err, &network) {
@@ -78,17 +80,54 @@ var refusing = []string{"NOAUTH", "WRONGPASS"}
 // Refused reports whether Redis answered that it does not know who asks: that
 // passes only when somebody has set it right.
 func Refused(err error) bool {
-	text := wordOf(err)
+	text := Word(err)
 	return slices.ContainsFunc(refusing, func(prefix string) bool { return strings.HasPrefix(text, prefix) })
 }
 
-// failed gives an error its meaning.
-func failed(doing string, err error) error {
+// Failed gives an error its meaning.
+func Failed(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if meaning := meaningOf(err); meaning != nil {
+	if meaning := Meaning(err); meaning != nil {
 		return fmt.Errorf("%s: %w: %w", doing, meaning, err)
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }
+
+// InPartition says which partition an error is of; nil stays nil, and one of
+// home as it is.
+func InPartition(n int, err error) error {
+	if err == nil || n == Home {
+		return err
+	}
+	return &dispatcher.PartitionError{Partition: n, Err: err}
+}
+
+// joinedError is what errors.Join makes, but told by its first: where a node is
+// down a third of all partitions say the same.
+type joinedError []error
+
+// Join joins errors; nil where there is none.
+func Join(errs ...error) error {
+	var all joinedError
+	for _, err := range errs {
+		if err != nil {
+			all = append(all, err)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all
+}
+
+func (j joinedError) Error() string {
+	if len(j) == 1 {
+		return j[0].Error()
+	}
+	return fmt.Sprintf("%s (and %d more)", j[0], len(j)-1)
+}
+
+// Unwrap are the errors.
+func (j joinedError) Unwrap() []error { return j }

@@ -1,4 +1,4 @@
-package redisq
+package conn
 
 import (
 	"crypto/tls"
@@ -19,17 +19,17 @@ type redisURL struct {
 	roots *x509.CertPool // trusted besides the system's; nil: none
 }
 
-func readURL(o Options) (*redisURL, error) {
-	parsed, err := url.Parse(o.URL)
+func readURL(text, caFile string) (*redisURL, error) {
+	parsed, err := url.Parse(text)
 	if err != nil {
 		return nil, withoutURL(err)
 	}
 	u := &redisURL{url: parsed, query: parsed.Query()}
-	if o.CAFile != "" {
+	if caFile != "" {
 		if parsed.Scheme != "rediss" {
 			return nil, errors.New("REDIS_CA_FILE needs a REDIS_URL that begins with rediss://")
 		}
-		if u.roots, err = loadRoots(o.CAFile); err != nil {
+		if u.roots, err = loadRoots(caFile); err != nil {
 			return nil, fmt.Errorf("REDIS_CA_FILE: %w", err)
 		}
 	}

@@ -1,0 +1,232 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
+)
+
+// Call is what one partition, or home, is asked in a round trip.
+type Call struct {
+	Partition int
+	Fill      func(redis.Pipeliner) // queues its commands; called again where it has to be sent again
+
+	Now  time.Time // by its master's clock, where the batch asks for it
+	Weak error     // what was written is not as durable as asked
+	Err  error     // of the first of its commands that failed
+
+	load   bool // its script has to be loaded first
+	loaded bool // it was
+}
+
+// Batch is one round trip to all masters that its calls concern.
+type Batch struct {
+	Clock   bool // each master's time is read besides
+	Durable bool // what is written has to be as durable as the options ask
+	Calls   []Call
+
+	script *script.Script // which the calls run; nil: plain commands
+}
+
+// At makes plain commands where a partition lies, or home. What they answer is
+// in what fill keeps of them. The error is of the first that failed; a missing
+// value is none.
+func (c *Client) At(ctx context.Context, doing string, partition int, fill func(redis.Pipeliner)) error {
+	b := Batch{Calls: []Call{{Partition: partition, Fill: fill}}}
+	c.Send(ctx, &b)
+	return Failed(doing, b.Calls[0].Err)
+}
+
+// EachPartition makes plain commands in partitions, all in one round trip. The
+// error joins a PartitionError of each that failed.
+func (c *Client) EachPartition(ctx context.Context, doing string, partitions []int, fill func(p redis.Pipeliner, i int)) error {
+	b := Batch{Calls: make([]Call, len(partitions))}
+	for i, n := range partitions {
+		b.Calls[i] = Call{Partition: n, Fill: func(p redis.Pipeliner) { fill(p, i) }}
+	}
+	c.Send(ctx, &b)
+	var errs []error
+	for i, n := range partitions {
+		errs = append(errs, InPartition(n, Failed(doing, b.Calls[i].Err)))
+	}
+	return Join(errs...)
+}
+
+// Value is what a command answered, nothing where it was never sent.
+func Value[V, C any, P interface {
+	*C
+	Val() V
+}](cmd P) (v V) {
+	if cmd != nil {
+		v = cmd.Val()
+	}
+	return v
+}
+
+// Send sends a batch. Redis may say that it did not carry out a call, since its
+// keys are being moved, a node is taking over or does not know the script: then it
+// is sent again for a while. Where nothing was answered it is unknown whether it
+// was carried out, and only the caller may repeat it.
+func (c *Client) Send(ctx context.Context, b *Batch) {
+	if len(b.Calls) == 0 {
+		return
+	}
+	if err := c.Stands(); err != nil {
+		for i := range b.Calls {
+			b.Calls[i].Err = err
+		}
+		return
+	}
+	began := time.Now()
+	todo := make([]int, len(b.Calls))
+	for i := range todo {
+		todo[i] = i
+	}
+	for tries, repaired := 1, false; ; tries++ {
+		c.exec(ctx, b, todo)
+		if wrong := ofWrongType(b, todo); len(wrong) > 0 && !repaired {
+			repaired = true
+			c.exec(ctx, b, c.repair(ctx, b, wrong))
+		}
+		again, wait := todo[:0], time.Duration(0)
+		for _, i := range todo {
+			if after, ok := c.mayRepeat(&b.Calls[i], began, tries); ok {
+				again, wait = append(again, i), max(wait, after)
+			}
+		}
+		if todo = again; len(todo) == 0 || !Sleep(ctx, wait) {
+			return
+		}
+	}
+}
+
+// exec sends calls to the masters of their partitions, to all at the same time:
+// one that is slow holds up what is sent with it, not what the others do.
+func (c *Client) exec(ctx context.Context, b *Batch, todo []int) {
+	if c.cluster == nil {
+		if len(todo) > 0 {
+			c.roundTrip(ctx, c.single, b, todo)
+		}
+		return
+	}
+	groups := make(map[*redis.Client][]int, 4)
+	for _, i := range todo {
+		e := &b.Calls[i]
+		master, err := c.MasterOf(ctx, e.Partition)
+		if err != nil {
+			e.Err = err
+			continue
+		}
+		if e.Err = c.breaker.check(master.Options().Addr, b.Durable); e.Err == nil {
+			groups[master] = append(groups[master], i)
+		}
+	}
+	var others sync.WaitGroup
+	for master, at := range groups {
+		if delete(groups, master); len(groups) == 0 { // the last, often the only one, needs no goroutine
+			c.roundTrip(ctx, master, b, at)
+			break
+		}
+		others.Go(func() { c.roundTrip(ctx, master, b, at) })
+	}
+	others.Wait()
+}
+
+// roundTrip sends calls to their master, in one pipeline on one connection.
+func (c *Client) roundTrip(ctx context.Context, master *redis.Client, b *Batch, at []int) {
+	began := time.Now()
+	pipe := master.Pipeline()
+	timeOf := func() (now time.Time, err error) { return now, nil }
+	if b.Clock {
+		timeOf = c.askTime(ctx, pipe, b, at)
+	}
+	loaded := false
+	for _, i := range at {
+		if e := &b.Calls[i]; e.load {
+			if !loaded {
+				pipe.ScriptLoad(ctx, b.script.Text)
+			}
+			loaded, e.load, e.loaded = true, false, true
+		}
+	}
+	first := pipe.Len()
+	ends := make([]int, len(at))
+	for k, i := range at {
+		b.Calls[i].Fill(pipe)
+		ends[k] = pipe.Len()
+	}
+	waited := func() error { return nil }
+	if b.Durable {
+		waited = c.askDurable(ctx, pipe)
+	}
+	cmds, err := pipe.Exec(ctx)
+	if err = unsent(cmds, err); err != nil {
+		for _, i := range at {
+			b.Calls[i].Err = err
+		}
+		return
+	}
+	now, err := timeOf()
+	weak := waited()
+	for k, i := range at {
+		e := &b.Calls[i]
+		e.Now, e.Err = now, err
+		if e.Err == nil {
+			e.Err = firstError(cmds[first:ends[k]])
+		}
+		if first = ends[k]; e.Err == nil {
+			e.Weak = weak
+		}
+	}
+	if lost := lostOf(cmds); lost != nil {
+		c.onLost(ctx, master, lost, began)
+	} else if weak != nil {
+		c.onWeak(master, weak)
+	}
+}
+
+// unsent is the error of commands for which there was no connection, since Redis
+// refused it: too many clients, another password, a sentinel that knows no such
+// master. go-redis tells that of the pipeline only: the commands look as if each
+// had been answered with nothing.
+func unsent(cmds []redis.Cmder, err error) error {
+	if err == nil || slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrNotTried, err)
+}
+
+// firstError is the first error of commands. A missing value is none.
+func firstError(cmds []redis.Cmder) error {
+	for _, cmd := range cmds {
+		if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) {
+			return err
+		}
+	}
+	return nil
+}
+
+// askTime queues a question for the time by the clock that scripts read.
+func (c *Client) askTime(ctx context.Context, pipe redis.Pipeliner, b *Batch, at []int) func() (time.Time, error) {
+	if !c.options.TestClock {
+		return pipe.Time(ctx).Result
+	}
+	for _, i := range at {
+		if n := b.Calls[i].Partition; n != Home { // which has no clock
+			given := pipe.Get(ctx, c.tags[n]+keys.Clock)
+			return func() (time.Time, error) {
+				micros, err := given.Int64()
+				return time.UnixMicro(micros), err
+			}
+		}
+	}
+	return func() (now time.Time, err error) { return now, nil }
+}

@@ -1,0 +1,246 @@
+package conn
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// Times of a connection, unless the URL names them.
+const (
+	// dialWithin lets a lost SYN be sent once more, which is after a second.
+	dialWithin = 2 * time.Second
+	// ReadWithin is waitMost and a second for the script before it: a server that
+	// answers later hangs. All our calls end after 5 s anyway.
+	ReadWithin = 3 * time.Second
+	// poolWithin is how long a call may wait for a connection to come free. Each
+	// is used for one round trip: where all are in use for longer than any answer
+	// may take, a caller that waits shall have some of its time left to be told so.
+	poolWithin = ReadWithin
+	// idleMost is below the time after which anything between forgets a
+	// connection (cloud balancers: from 60 s), and far below what a machine
+	// sleeps: none that is older is used again.
+	idleMost = 50 * time.Second
+)
+
+// bufferSize is what go-redis gives connections for pipelines, which all our
+// calls are. So they need no pool of their own, and pool_size is what it says.
+const bufferSize = 128 << 10
+
+// Mode is what kind of Redis a URL leads to.
+type Mode string
+
+// The modes. ModeAuto finds out: sentinels where a master is named, else what
+// the server says of itself.
+const (
+	ModeAuto     Mode = "auto"
+	ModeSingle   Mode = "single"
+	ModeCluster  Mode = "cluster"
+	ModeSentinel Mode = "sentinel"
+)
+
+// connect makes the client that the options ask for. It dials only to find out
+// what it can't know otherwise.
+func (c *Client) connect(ctx context.Context) error {
+	o := c.options
+	u, err := readURL(o.URL, o.CAFile)
+	if err != nil {
+		return err
+	}
+	c.where = u.where()
+	several := len(u.query["addr"]) > 0
+	switch c.mode = cmp.Or(o.Mode, ModeAuto); {
+	case c.mode != ModeAuto:
+	case o.Master != "":
+		c.mode = ModeSentinel
+	case several:
+		c.mode = ModeCluster
+	}
+	switch {
+	case c.mode == ModeSentinel && o.Master == "":
+		return errors.New("REDIS_MODE=sentinel needs REDIS_MASTER, the name by which the sentinels know the master")
+	case c.mode != ModeSentinel && o.Master != "":
+		return fmt.Errorf("REDIS_MASTER=%s is for sentinels, but REDIS_MODE=%s", o.Master, c.mode)
+	case c.mode == ModeSingle && several:
+		return errors.New("REDIS_MODE=single, but REDIS_URL has several addr=")
+	case c.mode == ModeSentinel:
+		return c.openSentinel(u, o.Master)
+	case c.mode == ModeSingle:
+		err = c.openSingle(u)
+	case c.mode == ModeCluster:
+		err = c.openCluster(u)
+	case c.mode == ModeAuto:
+		return c.find(ctx, u)
+	default:
+		return fmt.Errorf("REDIS_MODE=%q is not auto, single, cluster or sentinel", string(c.mode))
+	}
+	if err != nil {
+		return err
+	}
+	return c.confirm(ctx)
+}
+
+// find opens what one address leads to.
+func (c *Client) find(ctx context.Context, u *redisURL) error {
+	if err := c.openSingle(u); err != nil {
+		return err
+	}
+	clustered, err := inCluster(ctx, c.single)
+	if err != nil {
+		return errors.Join(Failed("ask "+c.where, err), c.single.Close())
+	}
+	if !clustered {
+		return nil
+	}
+	if err := c.single.Close(); err != nil {
+		return fmt.Errorf("close the first connection: %w", err)
+	}
+	c.single = nil
+	return c.openCluster(u)
+}
+
+// confirm makes sure that the mode asked for is what is there: a client of one
+// node would meet the others' partitions as errors, one of a cluster fail at
+// the first command.
+func (c *Client) confirm(ctx context.Context) error {
+	clustered, err := false, error(nil)
+	if c.mode == ModeSingle {
+		clustered, err = inCluster(ctx, c.single)
+	} else {
+		err = c.cluster.ForEachMaster(ctx, func(context.Context, *redis.Client) error { return nil }) // reads the slots
+		if clustered = !strings.Contains(Word(err), "cluster support disabled"); !clustered {
+			err = nil
+		}
+	}
+	switch {
+	case err != nil:
+		err = Failed("ask "+c.where, err)
+	case c.mode == ModeSingle && clustered:
+		err = errors.New("REDIS_MODE=single, but it is a node of a cluster: set REDIS_MODE=cluster, or unset it")
+	case c.mode == ModeCluster && !clustered:
+		err = errors.New("it is no node of a cluster, which REDIS_MODE=cluster or several addr= in REDIS_URL ask for")
+	}
+	if err != nil {
+		return errors.Join(err, c.rdb.Close())
+	}
+	return nil
+}
+
+// inCluster asks a server whether it is a node of a cluster. One that does not
+// tell is taken to be none.
+func inCluster(ctx context.Context, client *redis.Client) (bool, error) {
+	info, err := client.Info(ctx, "cluster").Result()
+	if err != nil && Word(err) == "" {
+		return false, err
+	}
+	if err == nil {
+		return strings.Contains(info, "cluster_enabled:1"), nil
+	}
+	info, err = client.ClusterInfo(ctx).Result() // a user may be forbidden the one and not the other
+	return err == nil && strings.Contains(info, "cluster_state:"), nil
+}
+
+func (c *Client) openSingle(u *redisURL) error {
+	opts, err := c.universal(u)
+	if err != nil {
+		return err
+	}
+	c.single = redis.NewClient(opts.Simple())
+	c.rdb = c.single
+	if c.mode == ModeAuto {
+		c.mode = ModeSingle
+	}
+	return nil
+}
+
+func (c *Client) openCluster(u *redisURL) error {
+	if path := strings.Trim(u.url.Path, "/"); path != "" && path != "0" {
+		return fmt.Errorf("REDIS_URL names database %s, but a cluster has only 0", path)
+	}
+	parsed, err := redis.ParseClusterURL(u.text("skip_verify"))
+	if err != nil {
+		return withoutURL(err)
+	}
+	if parsed.ReadOnly || parsed.RouteByLatency || parsed.RouteRandomly || parsed.MaxRedirects != 0 {
+		return errors.New("REDIS_URL: read_only, route_by_latency, route_randomly and max_redirects can't be used: " +
+			"replicas are behind, and a redirect is not followed while keys are being moved")
+	}
+	opts, err := c.universal(u, append(slices.Clip(ofOneKind), "skip_verify")...)
+	if err != nil {
+		return err
+	}
+	opts.Addrs = parsed.Addrs
+	opts.FailingTimeoutSeconds = parsed.FailingTimeoutSeconds
+	opts.MaxRedirects = -1 // ASK must not be followed, and repeating is ours to decide
+	c.mode, c.cluster = ModeCluster, redis.NewClusterClient(opts.Cluster())
+	c.rdb = c.cluster
+	return nil
+}
+
+// openSentinel makes a client of the master that sentinels name. What the URL
+// says of user, password and database is the master's.
+func (c *Client) openSentinel(u *redisURL, master string) error {
+	parsed, err := redis.ParseFailoverURL(u.text("sentinel_username", "sentinel_password"))
+	if err != nil {
+		return withoutURL(err)
+	}
+	if parsed.ReplicaOnly || parsed.RouteByLatency || parsed.RouteRandomly {
+		return errors.New("REDIS_URL: replica_only, route_by_latency and route_randomly can't be used: replicas are behind")
+	}
+	opts, err := c.universal(u, ofOneKind...)
+	if err != nil {
+		return err
+	}
+	opts.Addrs, opts.MasterName = parsed.SentinelAddrs, master
+	opts.SentinelUsername, opts.SentinelPassword = u.query.Get("sentinel_username"), u.query.Get("sentinel_password")
+	c.single = redis.NewFailoverClient(opts.Failover())
+	c.rdb = c.single
+	return nil
+}
+
+// ofOneKind are the parameters that go-redis knows only for clusters or only for
+// sentinels. Their own parsers have judged them.
+var ofOneKind = []string{
+	"addr", "dialer_retries", "dialer_retry_timeout", "max_redirects", "read_only", "replica_only", "route_by_latency",
+	"route_by_latency_tolerance", "route_randomly", "failing_timeout_seconds", "master_name", "username", "password",
+	"sentinel_username", "sentinel_password", "use_disconnected_replicas", "context_timeout_enabled", "disableIdentity",
+	"identitySuffix", "unstable_resp3",
+}
+
+// universal reads what all kinds of clients have in common from the URL, and
+// sets what it left open and what is not for it to say. Parameters that only one
+// kind knows are left out.
+func (c *Client) universal(u *redisURL, without ...string) (*redis.UniversalOptions, error) {
+	o, err := redis.ParseURL(u.text(without...))
+	if err != nil {
+		return nil, withoutURL(err)
+	}
+	secure(o.TLSConfig, u)
+	opts := &redis.UniversalOptions{
+		Addrs: []string{o.Addr}, DB: o.DB, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
+		Protocol: o.Protocol, ClientName: o.ClientName,
+		DialTimeout: cmp.Or(o.DialTimeout, dialWithin), ReadTimeout: cmp.Or(o.ReadTimeout, ReadWithin), WriteTimeout: o.WriteTimeout,
+		PoolFIFO: o.PoolFIFO, PoolSize: o.PoolSize, PoolTimeout: cmp.Or(o.PoolTimeout, poolWithin), MaxConcurrentDials: o.MaxConcurrentDials,
+		MinIdleConns: o.MinIdleConns, MaxIdleConns: o.MaxIdleConns, MaxActiveConns: o.MaxActiveConns,
+		ConnMaxIdleTime: cmp.Or(o.ConnMaxIdleTime, idleMost), ConnMaxLifetime: o.ConnMaxLifetime, ConnMaxLifetimeJitter: o.ConnMaxLifetimeJitter,
+		PipelinePoolSize: o.PipelinePoolSize, PipelineReadBufferSize: o.PipelineReadBufferSize, PipelineWriteBufferSize: o.PipelineWriteBufferSize,
+		MaxRetries:               -1, // a script that is run again by the client would claim again; callers repeat what may be repeated
+		DialerRetries:            1,  // the caller repeats; five dials of a server that is gone take half a second
+		ContextTimeoutEnabled:    true,
+		DisableIdentity:          true, // unknown before 7.2, and an error in its statistics for each connection
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+	if opts.PipelinePoolSize == 0 {
+		opts.PipelinePoolSize = -1
+		opts.ReadBufferSize, opts.WriteBufferSize = bufferSize, bufferSize
+	}
+	opts.Dialer = c.conns.dialer(opts.DialTimeout, opts.TLSConfig)
+	return opts, nil
+}

@@ -1,0 +1,106 @@
+package conn
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// keepAlive finds a connection whose other end is gone though nobody asks anything.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
+
+// openConns are the open connections. Where a machine slept, or something between
+// forgot them, all of them may be dead while each looks alive: then one timeout
+// must be enough, not one for each of them.
+type openConns struct {
+	born time.Time
+
+	mu   sync.Mutex // guards open
+	open map[*openConn]struct{}
+}
+
+func newConns() *openConns { return &openConns{born: time.Now(), open: map[*openConn]struct{}{}} }
+
+// openConn is a connection that knows when it was last heard from.
+type openConn struct {
+	net.Conn
+	of    *openConns
+	addr  string
+	heard atomic.Int64 // ns from born
+}
+
+// dialer makes connections as go-redis' own does, but known here. What
+// TLS does lies above them: to close one must not wait for its farewell.
+func (s *openConns) dialer(within time.Duration, secure *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, within)
+		defer cancel()
+		raw, err := (&net.Dialer{KeepAliveConfig: keepAlive}).DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		cn := &openConn{Conn: raw, of: s, addr: addr}
+		cn.heard.Store(int64(time.Since(s.born)))
+		s.mu.Lock()
+		s.open[cn] = struct{}{}
+		s.mu.Unlock()
+		if secure == nil {
+			return cn, nil
+		}
+		encrypted := tls.Client(cn, secure)
+		if err := encrypted.HandshakeContext(ctx); err != nil {
+			_ = cn.Close() // the handshake's error tells more
+			return nil, &net.OpError{Op: "dial", Net: network, Addr: raw.RemoteAddr(), Err: err}
+		}
+		return encrypted, nil
+	}
+}
+
+// cut closes the connections to an address, or to any where that is empty, that were
+// not heard from since a call began that got no answer. Calls that use
+// one get an error now instead of a timeout later; go-redis makes new ones.
+func (s *openConns) cut(addr string, began time.Time) {
+	since := int64(began.Sub(s.born))
+	var unheard []*openConn
+	s.mu.Lock()
+	for cn := range s.open {
+		if (addr == "" || cn.addr == addr) && cn.heard.Load() < since {
+			unheard = append(unheard, cn)
+		}
+	}
+	s.mu.Unlock()
+	for _, cn := range unheard {
+		_ = cn.Close() // dead or not, it is not used any more
+	}
+}
+
+// Read notes that something was heard.
+func (c *openConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.heard.Store(int64(time.Since(c.of.born)))
+	}
+	return n, err
+}
+
+// Close forgets the connection.
+func (c *openConn) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.open, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// SyscallConn lets go-redis look whether an idle connection was closed from the
+// other side.
+func (c *openConn) SyscallConn() (syscall.RawConn, error) {
+	raw, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return nil, net.ErrClosed // neither TCP nor a Unix socket: nothing dials such
+	}
+	return raw.SyscallConn()
+}

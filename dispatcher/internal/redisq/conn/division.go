@@ -1,0 +1,114 @@
+package conn
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+)
+
+// An instance that was stopped for so long that it was taken for dead, a
+// process that somebody continues or a machine that slept, may wake up after a
+// repartition: what it then accepted would lie where nobody looks. Another
+// version may have changed the layout of the keys meanwhile, or another store
+// may be behind the same address. So the instance reads :meta again
+//
+//   - where its last beat is old, before it accepts anything,
+//   - with the beat that finds its name forgotten,
+//   - with the next beat after a connection was lost, the subscription began
+//     anew or another node took over, until :meta is there.
+//
+// Where the project is not as it was, every call of the instance fails, and its
+// engine ends.
+
+// division is how the project was divided, and its keys laid out, when it was
+// opened.
+type division struct {
+	beaten atomic.Int64          // wall clock in ns of the last beat; a machine that sleeps stops the other one
+	doubts atomic.Int64          // grows with each event after which :meta may be another
+	solved atomic.Int64          // doubts when :meta was last read
+	moved  atomic.Pointer[error] // nil: it is still as it was
+}
+
+// Beaten is called when a beat was answered, with the time of it.
+func (c *Client) Beaten(at time.Time) { c.division.beaten.Store(at.UnixNano()) }
+
+// BeatOld reports whether the last beat is so old that anything may have happened
+// since.
+func (c *Client) BeatOld() bool {
+	beaten := c.division.beaten.Load()
+	return beaten != 0 && time.Now().UnixNano()-beaten > int64(dispatcher.BeatOld)
+}
+
+// Doubt has :meta read again with the next beat.
+func (c *Client) Doubt() { c.division.doubts.Add(1) }
+
+// Doubts is the number of doubts where :meta has to be read again, else 0.
+func (c *Client) Doubts() int64 {
+	if n := c.division.doubts.Load(); n != c.division.solved.Load() {
+		return n
+	}
+	return 0
+}
+
+// MustStand makes sure that the project is as it was. That it can't be asked is
+// no error: other partitions may answer.
+func (c *Client) MustStand(ctx context.Context) error {
+	doubts := c.division.doubts.Load()
+	var have *redis.SliceCmd
+	err := c.At(ctx, "read "+c.home+keys.Meta, Home, func(p redis.Pipeliner) { have = c.ReadDivision(ctx, p) })
+	if err == nil {
+		c.CompareDivision(have, doubts)
+	}
+	return c.Stands()
+}
+
+// ReadDivision reads the fields of :meta that CompareDivision needs.
+func (c *Client) ReadDivision(ctx context.Context, p redis.Pipeliner) *redis.SliceCmd {
+	return p.HMGet(ctx, c.home+keys.Meta, MetaPartitions, MetaRepartition, MetaSchema, MetaID)
+}
+
+// CompareDivision compares what :meta says with what it said at the start. An
+// empty :meta, of a store that lost everything, proves nothing and is read again,
+// until another instance made the project anew, under an id of its own.
+func (c *Client) CompareDivision(have *redis.SliceCmd, doubts int64) {
+	if have == nil || len(have.Val()) < 4 {
+		return
+	}
+	partitions, _ := have.Val()[0].(string)
+	text, _ := have.Val()[1].(string)
+	schema, _ := have.Val()[2].(string)
+	id, _ := have.Val()[3].(string)
+	if id != c.ID() && c.TakeID(id) {
+		c.NoteTakeover() // what was published under it passed by
+	}
+	under, err := ParseMark(text)
+	begun := text != "" && (err != nil || under.Phase > PhaseBegin)
+	switch {
+	case begun || partitions != "" && partitions != strconv.Itoa(len(c.tags)):
+		c.move(fmt.Errorf("project %s is no longer divided into %d partitions: start this instance anew: %w",
+			c.options.Project, len(c.tags), dispatcher.ErrMoved))
+	case schema != "" && c.CheckLayout(schema) != nil:
+		c.move(fmt.Errorf("%w: %w", c.CheckLayout(schema), dispatcher.ErrMoved))
+	case partitions != "" && schema != "":
+		c.division.solved.Store(doubts)
+	default:
+		c.Doubt()
+	}
+}
+
+func (c *Client) move(err error) { c.division.moved.CompareAndSwap(nil, &err) }
+
+// Stands is the error of every call once the project is not as it was.
+func (c *Client) Stands() error {
+	if moved := c.division.moved.Load(); moved != nil {
+		return *moved
+	}
+	return nil
+}

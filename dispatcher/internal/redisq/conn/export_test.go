@@ -1,0 +1,4 @@
+package conn
+
+// NotDurable judges how many have a write.
+var NotDurable = notDurable

@@ -1,0 +1,59 @@
+package conn
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// Hint reads now (microseconds), due (ms) and weight, with which every answer
+// begins. Where deliveries died the weight is a text, followed by a line for each.
+func (r *Reply) Hint(partition int) dispatcher.Hint {
+	h := dispatcher.Hint{Partition: partition}
+	h.Now = time.UnixMicro(r.Number()).UTC()
+	h.Due = r.Time()
+	weight, died, any := strings.Cut(r.Text(), "\n")
+	n, err := strconv.Atoi(weight)
+	if err != nil {
+		r.Err = ErrReply
+	}
+	h.Weight = n
+	if any {
+		h.Dead = r.deaths(died)
+	}
+	return h
+}
+
+// HintIf is Hint of a reply that is not an error, else nil.
+func (r *Reply) HintIf(partition int) *dispatcher.Hint {
+	if r.Err != nil {
+		return nil
+	}
+	h := r.Hint(partition)
+	if r.Err != nil {
+		return nil
+	}
+	return &h
+}
+
+// deaths reads a line for each delivery that died: attempts, reason, delivery.
+// A name that a hand wrote, and that is none, is passed over.
+func (r *Reply) deaths(text string) (died []dispatcher.Death) {
+	for line := range strings.SplitSeq(text, "\n") {
+		words := strings.SplitN(line, " ", 3)
+		if len(words) != 3 {
+			continue
+		}
+		attempts, err := strconv.Atoi(words[0])
+		if err != nil {
+			r.Err = ErrReply
+			return nil
+		}
+		if id, ok := dispatcher.ParseDeliveryID(words[2]); ok {
+			died = append(died, dispatcher.Death{ID: id, Reason: dispatcher.DeadReason(words[1]), Attempts: attempts})
+		}
+	}
+	return died
+}

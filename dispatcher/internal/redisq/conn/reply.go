@@ -1,0 +1,88 @@
+package conn
+
+import (
+	"strconv"
+	"time"
+)
+
+// Reply is what one call of a script answered. Its values are read in order. The
+// first that is of another kind than asked for ends it: Err says so, and all
+// values after it are zero.
+type Reply struct {
+	Values []any
+	Err    error
+	Weak   error // it was carried out, but is not as durable as asked
+
+	at int // how many values were read
+}
+
+func (r *Reply) next() any {
+	if r.at >= len(r.Values) {
+		r.Err = ErrReply
+		return nil
+	}
+	v := r.Values[r.at]
+	r.at++
+	return v
+}
+
+// More reports whether there is another value.
+func (r *Reply) More() bool { return r.Err == nil && r.at < len(r.Values) }
+
+// Text reads a text.
+func (r *Reply) Text() string {
+	switch v := r.next().(type) {
+	case string:
+		return v
+	case int64:
+		return strconv.FormatInt(v, 10)
+	}
+	r.Err = ErrReply
+	return ""
+}
+
+// Number reads a whole number.
+func (r *Reply) Number() int64 {
+	switch v := r.next().(type) {
+	case int64:
+		return v
+	case string:
+		if n, err := strconv.ParseInt(v, 10, 64); err == nil {
+			return n
+		}
+	}
+	r.Err = ErrReply
+	return 0
+}
+
+// List reads a list; miniredis answers an empty one as nil.
+func (r *Reply) List() []any {
+	v := r.next()
+	list, ok := v.([]any)
+	if !ok && v != nil {
+		r.Err = ErrReply
+	}
+	return list
+}
+
+// Time reads ms since 1970. What is no time, since a hand wrote it, is zero.
+func (r *Reply) Time() time.Time {
+	text := r.Text()
+	ms, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(ms >= 0 && ms <= LatestMillis) {
+		return time.Time{}
+	}
+	return FromMillis(int64(ms))
+}
+
+// LatestMillis is the end of the year 9999: no time that we write is later.
+const LatestMillis = 253402300799999
+
+// FromMillis is the time of ms since 1970 in UTC. It is zero for 0, and for what
+// is no time.
+func FromMillis(ms int64) time.Time {
+	if ms <= 0 || ms > LatestMillis {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -95,7 +96,9 @@ type Options struct {
 
 	Renew <-chan Renewal // what it uses from then on in place of its keys and secrets; nil: none comes
 
-	Ready func(addr string) // called when requests are served, with the API's address; nil: nobody asks
+	Ready func(addr string) // called when requests are served, with the API's address; nil: it is not
+
+	stopping *atomic.Bool // of Run; true: callers make their next request elsewhere
 }
 
 // Run runs a process until ctx ends and what is under way came to its end, as
@@ -104,6 +107,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := o.Check(); err != nil {
 		return err
 	}
+	o.stopping = new(atomic.Bool)
 	share, err := o.budget(fileLimit())
 	if err != nil {
 		return err

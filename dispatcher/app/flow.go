@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -72,8 +71,6 @@ func (f flow) run(ctx context.Context) error {
 // until open requests are answered. Without an address it only waits.
 func (f flow) serve(ctx context.Context) error {
 	served := make(chan error, 1)
-	stopping := &leaving{Handler: f.api.Handler}
-	f.api.Handler = stopping
 	if f.ln != nil {
 		go func() { served <- f.api.Serve(f.ln) }()
 	}
@@ -84,7 +81,7 @@ func (f flow) serve(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	f.o.Log.Info("stopping", "grace_s", f.o.Engine.Grace.Seconds())
-	stopping.now.Store(true)
+	f.o.stopping.Store(true)                   // callers make their next request elsewhere
 	f.engine.Drain(context.WithoutCancel(ctx)) // it has an end of its own
 	if f.ln == nil {
 		return nil
@@ -132,19 +129,4 @@ func (f flow) shutDown(ctx context.Context) error {
 		return f.api.Close()
 	}
 	return nil
-}
-
-// leaving has callers make their next request on another connection once the
-// process is to stop, and so elsewhere: none meets a connection that closes.
-type leaving struct {
-	http.Handler
-	now atomic.Bool
-}
-
-// ServeHTTP serves a request.
-func (l *leaving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if l.now.Load() {
-		w.Header()["Connection"] = []string{"close"}
-	}
-	l.Handler.ServeHTTP(w, r)
 }

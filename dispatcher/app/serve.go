@@ -23,11 +23,12 @@ func newAPI(engine *dispatcher.Dispatcher, guard *egress.Guard, figures *metrics
 			CheckURL:  guard.URL,
 			Now:       engine.Now, // hosts' clocks may differ, and no due time goes by them
 		},
-		Bodies:  o.bodyBudget(),
-		Version: o.Version,
-		Metrics: figures,
-		Counter: figures.WatchRequests(httpapi.Calls()),
-		Log:     o.Log,
+		Bodies:   o.bodyBudget(),
+		Stopping: o.stopping,
+		Version:  o.Version,
+		Metrics:  figures,
+		Counter:  figures.WatchRequests(httpapi.Calls()),
+		Log:      o.Log,
 	})
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -11,8 +12,7 @@ import (
 	"time"
 )
 
-// Counter is told of what the API answers, for metrics. It is called on the hot
-// path.
+// Counter counts the answers of the API, for metrics. It is called on the hot path.
 type Counter interface {
 	// Requested counts a call by its name, which Calls has, and its status.
 	Requested(call string, status int)
@@ -20,15 +20,15 @@ type Counter interface {
 	Refused(messages int)
 }
 
-// The names of calls that are no operations.
+// Names of calls that are not operations.
 const (
 	callOther    = "other" // no such path, another method, or a foreign caller
 	callDocument = "openapi"
 	callProfile  = "profile"
 )
 
-// Calls are the names of all calls, each with the statuses that it answers. Any
-// other status of a call is rare enough to be counted as one.
+// Calls are the names of all calls, each with its usual statuses. All other
+// statuses of a call are rare, and counted as one.
 func Calls() map[string][]int {
 	s := &server{figures: http.NotFoundHandler()}
 	calls := map[string][]int{
@@ -50,10 +50,10 @@ func Calls() map[string][]int {
 	return calls
 }
 
-// publishes reports whether it is a call that takes messages.
+// publishes reports whether the call takes messages.
 func (w *responseWriter) publishes() bool { return w.call == idPublish || w.call == idBatch }
 
-// tell counts a call and, where it was refused, logs it.
+// tell counts a call, and logs it where it was refused.
 func (s *server) tell(w *responseWriter, r *http.Request) {
 	status := w.status
 	if status == 0 {
@@ -69,7 +69,7 @@ func (s *server) tell(w *responseWriter, r *http.Request) {
 			s.counter.Refused(1)
 		}
 	}
-	if w.refusal == nil || w.refusal.kind.status >= 500 { // what is ours is told elsewhere
+	if w.refusal == nil || w.refusal.kind.status >= 500 { // a failure of ours is logged elsewhere
 		return
 	}
 	ctx := r.Context()
@@ -81,8 +81,8 @@ func (s *server) tell(w *responseWriter, r *http.Request) {
 	}
 }
 
-// why tells what was refused, and for what reason. Of a field it tells the path
-// alone: the detail may repeat a value, which the caller is told and no log.
+// why describes a refusal for the log. Of a field it has only the path: the detail
+// may repeat a value, which is for the caller alone.
 func (w *responseWriter) why() []slog.Attr {
 	p := w.refusal
 	attrs := []slog.Attr{
@@ -97,36 +97,31 @@ func (w *responseWriter) why() []slog.Attr {
 	return append(attrs, slog.String("detail", p.detail))
 }
 
-// mostRefused is how many callers are told apart at a time: keys are few, and of
-// strangers' addresses there are as many as somebody likes.
+// mostRefused is how many callers are told apart at a time: keys are few, but the
+// addresses of strangers are not.
 const mostRefused = 64
 
 // everyoneElse stands for the callers beyond mostRefused.
 const everyoneElse = "others"
 
-// refusals have a line logged of each caller that is refused, once in toldEvery.
+// refusals log the refusals of each caller at a limited rate.
 type refusals struct {
-	mu  sync.Mutex // guards all
-	all map[string]*refusedCaller
+	mu  sync.Mutex            // guards all
+	all map[string]*rateLimit // by caller
 }
 
-// refusedCaller is one that was refused.
-type refusedCaller struct {
-	told   time.Time
-	missed int // since then
-}
-
-// note logs a refusal where its caller's turn has come.
+// note logs a refusal, if one of its caller may be logged now.
 func (f *refusals) note(ctx context.Context, log *slog.Logger, w *responseWriter, r *http.Request) {
-	who, address := "key "+w.who, ""
+	caller, address := "key "+w.who, ""
 	if w.who == "" {
 		address = r.RemoteAddr
 		if host, _, err := net.SplitHostPort(address); err == nil {
 			address = host
 		}
-		who = "address " + address
+		caller = "address " + address
 	}
-	missed, caller, ok := f.turn(who, time.Now())
+	caller, rate := f.of(caller)
+	missed, ok := rate.allow()
 	if !ok {
 		return
 	}
@@ -137,34 +132,54 @@ func (f *refusals) note(ctx context.Context, log *slog.Logger, w *responseWriter
 	log.LogAttrs(ctx, slog.LevelInfo, "call refused", append(attrs, slog.Int("missed", missed))...)
 }
 
-// turn reports whether it may be logged of a caller now, and how often it was
-// not since the last time.
-func (f *refusals) turn(who string, now time.Time) (missed int, caller string, ok bool) {
+// of is the rate of a caller. Where too many are told apart, an address is told
+// apart no more.
+func (f *refusals) of(caller string) (as string, rate *rateLimit) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.all[who] == nil && len(f.all) >= mostRefused {
-		for name, c := range f.all {
-			if now.Sub(c.told) >= toldEvery {
-				delete(f.all, name)
-			}
-		}
-		if len(f.all) >= mostRefused && !strings.HasPrefix(who, "key ") {
-			who = everyoneElse
+	if f.all == nil {
+		f.all = map[string]*rateLimit{}
+	}
+	if f.all[caller] == nil && len(f.all) >= mostRefused {
+		maps.DeleteFunc(f.all, func(_ string, l *rateLimit) bool { return l.idle() })
+		if len(f.all) >= mostRefused && !strings.HasPrefix(caller, "key ") {
+			caller = everyoneElse
 		}
 	}
-	c := f.all[who]
-	switch {
-	case c == nil:
-		if f.all == nil {
-			f.all = map[string]*refusedCaller{}
-		}
-		f.all[who] = &refusedCaller{told: now}
-		return 0, who, true
-	case now.Sub(c.told) < toldEvery:
-		c.missed++
-		return 0, who, false
+	if f.all[caller] == nil {
+		f.all[caller] = &rateLimit{}
 	}
-	missed = c.missed
-	c.told, c.missed = now, 0
-	return missed, who, true
+	return caller, f.all[caller]
+}
+
+// toldEvery is the time between two equal lines of the log that strangers can
+// cause as often as they like.
+const toldEvery = time.Minute
+
+// rateLimit allows something once in toldEvery, and counts the rest.
+type rateLimit struct {
+	mu     sync.Mutex // guards what follows
+	last   time.Time  // that it was allowed; zero: never
+	missed int        // since then
+}
+
+// allow reports whether it is allowed now, and how often it was not since the
+// last time.
+func (l *rateLimit) allow() (missed int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if !l.last.IsZero() && now.Sub(l.last) < toldEvery {
+		l.missed++
+		return 0, false
+	}
+	missed, l.last, l.missed = l.missed, now, 0
+	return missed, true
+}
+
+// idle reports whether it would be allowed now.
+func (l *rateLimit) idle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.last) >= toldEvery
 }

@@ -10,21 +10,22 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"time"
+	"sync/atomic"
 
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Options say who may call the API and what may be published.
+// Options are the settings of the API.
 type Options struct {
-	Keys    Keys              // none: only requests of this host are served
-	Keyring *Keyring          // in place of Keys, where these may change; nil: they don't
-	Policy  dispatcher.Policy // MaxBody is needed
-	Version string
-	Bodies  int64        // bytes of requests that are held at once; 0: 64 MiB
-	Metrics http.Handler // what GET /metrics answers; nil: there is no such path
-	Counter Counter      // is told of every answer; nil: nobody is
-	Log     *slog.Logger // nil: slog.Default()
+	Keys     Keys              // none: only requests of this host are served
+	Keyring  *Keyring          // in place of Keys, where these may change; nil: they don't
+	Policy   dispatcher.Policy // what may be published; MaxBody is needed
+	Version  string
+	Bodies   int64        // bytes of requests that are held at once; 0: 64 MiB
+	Metrics  http.Handler // what GET /metrics answers; nil: there is no such path
+	Counter  Counter      // is told of every answer; nil: answers are not counted
+	Stopping *atomic.Bool // true: a connection is closed after its answer; nil: none ever is
+	Log      *slog.Logger // nil: slog.Default()
 }
 
 // server serves the API.
@@ -35,12 +36,13 @@ type server struct {
 	policy    dispatcher.Policy
 	bodies    *bodies
 	single    int64        // most bytes of the request of one message
-	figures   http.Handler // nil: nobody counts
+	figures   http.Handler // nil: there is no GET /metrics
 	log       *slog.Logger
 	mux       *http.ServeMux
-	counter   Counter // nil: nobody counts
+	counter   Counter // nil: answers are not counted
 	refusals  refusals
-	fastPath  map[string]http.HandlerFunc // by path: what is POSTed most, and needs no mux
+	fastPath  map[string]http.HandlerFunc // by path: the POSTs that most requests are, which need no mux
+	stopping  *atomic.Bool
 }
 
 // New makes the handler of the API.
@@ -64,7 +66,7 @@ func New(svc Service, o Options) (http.Handler, error) {
 func newServer(svc Service, o Options, bodies int64) *server {
 	s := &server{
 		svc: svc, keys: o.Keyring, policy: o.Policy, bodies: newBodies(bodies), figures: o.Metrics, counter: o.Counter, log: o.Log,
-		mux: http.NewServeMux(), fastPath: map[string]http.HandlerFunc{},
+		mux: http.NewServeMux(), fastPath: map[string]http.HandlerFunc{}, stopping: o.Stopping,
 	}
 	if s.keys == nil {
 		s.keys = NewKeyring(o.Keys)
@@ -72,13 +74,16 @@ func newServer(svc Service, o Options, bodies int64) *server {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
+	if s.stopping == nil {
+		s.stopping = new(atomic.Bool)
+	}
 	return s
 }
 
-// NewOpen makes the handler of an address of its own, open to everybody who
-// reaches it: /metrics for a scraper, /healthz and /readyz for an orchestrator.
-// Only a key with the scope read is told by /readyz why, or everybody where
-// there are no keys and the address is local: a loopback one.
+// NewOpen makes the handler of an address of its own, for all that can reach it:
+// /metrics for a scraper, /healthz and /readyz for an orchestrator. /readyz gives
+// its reason only to a key with the scope read. Where there are no keys and the
+// address is local (a loopback one), every caller gets it.
 func NewOpen(svc Service, o Options, isLocal bool) http.Handler {
 	s := newServer(svc, o, o.Bodies)
 	s.strangers = !isLocal
@@ -95,29 +100,11 @@ func NewOpen(svc Service, o Options, isLocal bool) http.Handler {
 	return h
 }
 
-// answerWithin bounds reading, waiting for the store, and an answer of a few
-// MiB.
-const answerWithin = time.Minute
-
-// Server makes an HTTP server that nobody can hold up by being slow. What it
-// has to say goes to log.
-func Server(h http.Handler, log *slog.Logger) *http.Server {
-	return &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: 5 * time.Second,  // a header is one packet or two
-		ReadTimeout:       30 * time.Second, // the 4 MiB of a batch at 140 KiB/s
-		WriteTimeout:      answerWithin,
-		IdleTimeout:       2 * time.Minute, // longer than the usual pools of clients keep theirs
-		MaxHeaderBytes:    8 << 10,         // a key, an id and what proxies add; net/http adds 4 KiB
-		ConnContext:       withGuest,
-		ErrorLog:          newServerLog(log),
-	}
-}
-
-// Headers that every answer has. They are shared: nobody changes them.
+// Values of headers. They are shared, and never changed.
 var (
 	noSniff = []string{"nosniff"}
 	noStore = []string{"no-store"} // answers hold payment data
+	toClose = []string{"close"}
 )
 
 // ServeHTTP serves a request, and answers with a problem where a handler
@@ -150,6 +137,9 @@ func (s *server) begin(w http.ResponseWriter) *responseWriter {
 	h := w.Header()
 	h["X-Content-Type-Options"] = noSniff
 	h["Cache-Control"] = noStore
+	if s.stopping.Load() { // the next request goes to another instance, and meets no connection that closes
+		h["Connection"] = toClose
+	}
 	return &responseWriter{ResponseWriter: w, call: callOther, held: held{from: s.bodies}}
 }
 
@@ -203,8 +193,8 @@ func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
 	(&problem{kind: badMethod, detail: "served are " + methods, allow: methods}).write(w)
 }
 
-// problem finds what an error means to the caller, and logs one that nobody
-// foresaw.
+// problem finds what an error means to the caller, and logs one that is not in
+// the table.
 func (s *server) problem(ctx context.Context, err error) *problem {
 	p, known := asProblem(err)
 	if !known {

@@ -4,8 +4,11 @@ import (
 	stdlist "container/list"
 	"context"
 	"errors"
+	"log"
 	"log/slog"
 	"net"
+	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,19 +16,37 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
+// answerWithin bounds reading, waiting for the store, and an answer of a few
+// MiB.
+const answerWithin = time.Minute
+
+// Server makes an HTTP server that slow callers can't hold up. It logs to log.
+func Server(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,  // a header is one packet or two
+		ReadTimeout:       30 * time.Second, // the 4 MiB of a batch at 140 KiB/s
+		WriteTimeout:      answerWithin,
+		IdleTimeout:       2 * time.Minute, // longer than the usual pools of clients keep theirs
+		MaxHeaderBytes:    8 << 10,         // a key, an id and what proxies add; net/http adds 4 KiB
+		ConnContext:       withGuest,
+		ErrorLog:          newServerLog(log),
+	}
+}
+
 // strangerIdle is how long a connection may wait for its next request while no
 // request on it had a valid key. That is longer than the usual 10 s between two
 // questions of an orchestrator for /healthz.
 const strangerIdle = 15 * time.Second
 
 // Guests are the connections that are open to a server, at most so many. A
-// stranger is one on which no request had a valid key yet. Where all are taken
-// the oldest stranger makes room for a new one, so that strangers can only push
-// out each other; where none is left, a new one is closed at once.
+// stranger is one on which no request had a valid key yet. When all are taken,
+// the oldest stranger is closed for a new one, so that strangers only push out
+// each other. When no stranger is left, the new connection is closed.
 type Guests struct {
 	most int
 	log  *slog.Logger
-	said seldom
+	rate rateLimit // of the log
 
 	open                    atomic.Int64
 	full, strangers, failed atomic.Int64
@@ -40,8 +61,8 @@ func NewGuests(most int, log *slog.Logger) *Guests { return &Guests{most: most, 
 // Open is how many connections are open.
 func (g *Guests) Open() int64 { return g.open.Load() }
 
-// Refused counts those that were closed since all were taken, strangers that
-// made room, and the times the system gave none.
+// Refused counts new connections that were closed, strangers that were closed for
+// a new one, and failures of the system to accept.
 func (g *Guests) Refused() (full, strangers, failed int64) {
 	return g.full.Load(), g.strangers.Load(), g.failed.Load()
 }
@@ -54,7 +75,7 @@ type guestListener struct {
 	guests *Guests
 }
 
-// Accept waits for the next connection that finds room.
+// Accept waits for the next connection that there is room for.
 func (l *guestListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -70,7 +91,7 @@ func (l *guestListener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit takes a connection in, or closes it and answers nil.
+// admit counts a connection, or closes it and returns nil.
 func (g *Guests) admit(conn net.Conn) net.Conn {
 	if g.open.Load() >= int64(g.most) && !g.makeRoom() {
 		g.full.Add(1)
@@ -100,9 +121,9 @@ func (g *Guests) makeRoom() bool {
 	return true
 }
 
-// tell says that there is no more room, once in a while.
+// tell logs that all connections are taken, once in toldEvery.
 func (g *Guests) tell() {
-	if missed, ok := g.said.say(); ok {
+	if missed, ok := g.rate.allow(); ok {
 		g.log.Warn("all connections are taken: strangers make room, and what comes beside is closed",
 			"connections", g.most, "missed", missed,
 			"cure", "raise MAX_CONNECTIONS, and the limit of file descriptors (ulimit -n) with it")
@@ -113,14 +134,14 @@ func (g *Guests) tell() {
 type guest struct {
 	net.Conn
 	guests *Guests
-	share  *semaphore.Weighted // of its last request's key; its server's goroutine alone uses it
+	share  *semaphore.Weighted // of the budget for bodies, of its last request's key; only the server's goroutine uses it
 
 	known  atomic.Bool // a request on it had a valid key
 	closed atomic.Bool
 
-	place *stdlist.Element // among the strangers; nil: it is none; guests.mu guards it
+	place *stdlist.Element // among the strangers; nil: it is not a stranger; guests.mu guards it
 	mu    sync.Mutex       // guards asked
-	asked time.Time        // the deadline that was cut; zero: none was
+	asked time.Time        // the deadline of the server, where a shorter one is set; zero: there is none
 }
 
 // trust notes that a request had a valid key, and the share of that key.
@@ -141,7 +162,7 @@ func (c *guest) trust(share *semaphore.Weighted) {
 	}
 }
 
-// leave takes it out of the strangers.
+// leave removes it from the strangers.
 func (c *guest) leave() {
 	c.guests.mu.Lock()
 	defer c.guests.mu.Unlock()
@@ -151,7 +172,7 @@ func (c *guest) leave() {
 	}
 }
 
-// SetReadDeadline gives strangers less time than the server would.
+// SetReadDeadline sets a shorter deadline for strangers than the server asks for.
 func (c *guest) SetReadDeadline(t time.Time) error {
 	if c.known.Load() {
 		return c.Conn.SetReadDeadline(t)
@@ -165,7 +186,7 @@ func (c *guest) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// Close closes the connection and gives its place to others.
+// Close closes the connection and makes room for another.
 func (c *guest) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
 		c.leave()
@@ -176,7 +197,7 @@ func (c *guest) Close() error {
 
 type guestKey struct{}
 
-// withGuest has requests know their connection.
+// withGuest puts a connection into the context of its requests.
 func withGuest(ctx context.Context, conn net.Conn) context.Context {
 	if c, ok := conn.(*guest); ok {
 		return context.WithValue(ctx, guestKey{}, c)
@@ -184,8 +205,34 @@ func withGuest(ctx context.Context, conn net.Conn) context.Context {
 	return ctx
 }
 
-// guestOf is the connection of a request; nil: nobody counts it.
+// guestOf is the connection of a request; nil: it came by a listener without Guests.
 func guestOf(ctx context.Context) *guest {
 	c, _ := ctx.Value(guestKey{}).(*guest)
 	return c
+}
+
+// serverLog logs the first line of each entry of http.Server, such as that it
+// can't accept a connection.
+type serverLog struct {
+	log  *slog.Logger
+	rate rateLimit
+}
+
+// longestText bounds a line of the server's log.
+const longestText = 300
+
+func newServerLog(l *slog.Logger) *log.Logger {
+	if l == nil {
+		l = slog.Default()
+	}
+	return log.New(&serverLog{log: l}, "", 0)
+}
+
+// Write takes one entry.
+func (s *serverLog) Write(p []byte) (int, error) {
+	if missed, ok := s.rate.allow(); ok {
+		text, _, _ := strings.Cut(string(p[:min(len(p), longestText)]), "\n")
+		s.log.Error("http server", "err", strings.ToValidUTF8(text, "?"), "missed", missed)
+	}
+	return len(p), nil
 }

@@ -30,16 +30,16 @@ const (
 	// close an idle connection: the side that closes first never writes into a closed one.
 	// Those that close sooner cost a quick retry at worst.
 	idleTimeout = 60 * time.Second
-	// maxIdle bounds the file descriptors that rest in idle connections, however
-	// many hosts there are, where Options do not say.
+	// maxIdle is the default of Options.MaxIdle. It bounds the file descriptors of
+	// idle connections, however many hosts there are.
 	maxIdle = 8192
-	// maxIdlePerHost is what a host may keep where Options do not say: the
-	// default of ENDPOINT_MAX_IN_FLIGHT.
+	// maxIdlePerHost is the default of Options.MaxIdlePerHost, and that of
+	// ENDPOINT_MAX_IN_FLIGHT.
 	maxIdlePerHost = 128
 	// maxSessions bounds the TLS sessions kept to be resumed, a few KiB each.
 	maxSessions = 1024
-	// quickWait is time enough for a restarting listener or a load balancer to
-	// change its mind, and short beside any attempt.
+	// quickWait is enough for a listener to restart or a load balancer to switch,
+	// and short beside any attempt.
 	quickWait = 50 * time.Millisecond
 )
 
@@ -76,7 +76,7 @@ func New(o Options) *Client {
 	return newClient(o, newDialer(o))
 }
 
-// filled puts what is meant in the place of what is not set.
+// filled puts defaults in the place of what is not set.
 func (o Options) filled() Options {
 	if o.Guard == nil {
 		o.Guard = NewGuard(nil)
@@ -126,10 +126,10 @@ func (c *Client) Send(ctx context.Context, call dispatcher.Call) dispatcher.Answ
 func (c *Client) Close() { c.transport.idle.close() }
 
 func (c *Client) send(ctx context.Context, call dispatcher.Call) dispatcher.Answer {
-	if class, err := c.unfit(call.URL); err != nil {
+	if class, err := c.blocked(call.URL); err != nil {
 		return dispatcher.Answer{Class: class, Err: err}
 	}
-	t := &try{Context: ctx, call: call}
+	t := &callState{Context: ctx, call: call}
 	req, err := retryablehttp.FromRequest(t.request())
 	if err != nil {
 		return t.failed(err)
@@ -146,8 +146,8 @@ func (c *Client) send(ctx context.Context, call dispatcher.Call) dispatcher.Answ
 	return answer
 }
 
-// unfit is why a URL is not called at all.
-func (c *Client) unfit(u *url.URL) (dispatcher.Class, error) {
+// blocked is why a URL is not called at all.
+func (c *Client) blocked(u *url.URL) (dispatcher.Class, error) {
 	switch {
 	case u == nil || u.Hostname() == "":
 		return dispatcher.ClassInternal, errors.New("the URL has no host")
@@ -165,9 +165,9 @@ func (c *Client) unfit(u *url.URL) (dispatcher.Class, error) {
 // noHeader is shared by all requests: http.Client makes its own where it needs one.
 var noHeader = http.Header{}
 
-// request stands for the call on its way to the transport, which knows the rest
-// from the try.
-func (t *try) request() *http.Request {
+// request stands for the call on its way to the transport, which takes the rest
+// from the callState.
+func (t *callState) request() *http.Request {
 	r := http.Request{Method: http.MethodPost, URL: t.call.URL, Header: noHeader}
 	return r.WithContext(t)
 }

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// moment is how long an idle connection is listened to where the system can't
-// say what has come: long enough for that to be read, and short beside a call.
-const moment = time.Millisecond
+// drainWait is how long an idle connection is read where the system can't say
+// what has come: long enough to read it, and short beside a call.
+const drainWait = time.Millisecond
 
 // past is a deadline for what must end now.
 var past = time.Unix(1, 0)
@@ -25,12 +25,12 @@ var (
 type conn struct {
 	wire  net.Conn        // what is spoken on
 	root  net.Conn        // what is under it, where that is TLS; else the same
-	raw   syscall.RawConn // of root; nil: it can't be peeked at
+	raw   syscall.RawConn // of root; nil: the system can't be asked what has come
 	look  func(fd uintptr) bool
-	cut   func() // ends all that waits for the connection; made once, as look is
-	limit int64  // what may still be read
-	head  head   // of the answer that is read
-	found state  // look's answer
+	cut   func()    // ends all that waits for the connection; made once, as look is
+	limit int64     // what may still be read
+	head  head      // of the answer that is read
+	found connState // look's answer
 	one   [1]byte
 
 	place // in the pool
@@ -72,37 +72,37 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// state is what an idle connection is found in.
-type state int
+// connState is how an idle connection is found.
+type connState int
 
 const (
-	stateQuiet  state = iota
-	stateSpoken       // something came unasked: it is nobody's answer
-	stateGone         // closed or broken
+	stateQuiet  connState = iota
+	stateSpoken           // bytes came that answer no request
+	stateGone             // closed or broken
 )
 
-// listen finds the state of a connection that is idle. Nobody reads from it
-// then, so that this is where an end is noticed; and what a receiver says while
-// it is not asked must never be taken for the answer to the next request.
-func (c *conn) listen() state {
+// probe finds the state of an idle connection. No call reads from it, so that its
+// end is noticed here. What a receiver sends without a request must never be
+// taken for the answer to the next one.
+func (c *conn) probe() connState {
 	if c.raw == nil {
-		return c.hear(time.Now().Add(moment))
+		return c.drain(time.Now().Add(drainWait))
 	}
 	if found := c.peek(); found != stateQuiet || c.wire == c.root {
 		return found
 	}
-	return c.hear(past) // what TLS has read ahead: it reads nothing more
+	return c.drain(past) // what TLS has read ahead: it reads nothing more
 }
 
 // peek finds what the system has for us, without taking it.
-func (c *conn) peek() state {
+func (c *conn) peek() connState {
 	c.found = stateGone
 	_ = c.raw.Read(c.look) // fails where it is closed, and calls nothing then
 	return c.found
 }
 
-// hear reads until a time.
-func (c *conn) hear(until time.Time) state {
+// drain reads one byte, if it comes before a time.
+func (c *conn) drain(until time.Time) connState {
 	if c.wire.SetReadDeadline(until) != nil {
 		return stateGone
 	}

@@ -18,14 +18,14 @@ const (
 	// headStart is how long an address has before the next one is tried beside
 	// it; RFC 8305 recommends a quarter of a second.
 	headStart = 250 * time.Millisecond
-	// maxAddrs bounds how many addresses of a name are tried, so that a name
-	// can't make us knock at hundreds of doors.
+	// maxAddrs bounds how many addresses of a name are tried, so that a name can't
+	// make us connect to hundreds of hosts.
 	maxAddrs = 8
 )
 
 // dialer opens connections to what the guard lets through. It resolves names
-// itself, so that an address that may not be called is told from one that does
-// not answer.
+// itself, so that it can tell an address that may not be called from one that
+// does not answer.
 type dialer struct {
 	guard    *Guard
 	resolver Resolver
@@ -92,7 +92,7 @@ func (d *dialer) dialTLS(ctx context.Context, address string) (net.Conn, error) 
 
 // enter notes how far the dial of a call came.
 func enter(ctx context.Context, stage int) {
-	if t := tryOf(ctx); t != nil {
+	if t := callStateOf(ctx); t != nil {
 		t.stage = stage
 	}
 }
@@ -207,7 +207,7 @@ func race(ctx context.Context, to []netip.AddrPort, connect connectFunc) (net.Co
 	turn := time.NewTimer(headStart)
 	defer turn.Stop()
 	var won net.Conn
-	var failed error // the first: it is that of the resolver's first choice, mostly
+	var failed error // the first one: mostly that of the resolver's first choice
 	for running > 0 {
 		select {
 		case r := <-results:
@@ -219,7 +219,7 @@ func race(ctx context.Context, to []netip.AddrPort, connect connectFunc) (net.Co
 			case r.err == nil:
 				_ = r.conn.Close()
 			case failed == nil || exhausted(r.err) && !exhausted(failed):
-				failed = r.err // that of our own, since it says that a receiver was not called
+				failed = r.err // our own exhaustion says that the receiver was not called
 			}
 		case <-turn.C:
 		}
@@ -235,7 +235,7 @@ func race(ctx context.Context, to []netip.AddrPort, connect connectFunc) (net.Co
 }
 
 // connect opens a connection to an address that was judged, and judges it once
-// more: it is the last that sees it before the system or the proxy does.
+// more: this is the last step before the system or the proxy gets it.
 func (d *dialer) connect(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	if d.proxy != nil {
 		if err := d.guard.Addr(to.Addr()); err != nil {
@@ -250,8 +250,8 @@ func (d *dialer) connect(ctx context.Context, to netip.AddrPort) (net.Conn, erro
 	return conn, nil
 }
 
-// bare is the system's word for an error, without the addresses that the text
-// has besides.
+// bare is the system's own error, without the addresses that its wrapper's text
+// has.
 func bare(err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {

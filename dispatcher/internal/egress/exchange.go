@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// lastByte is how long an answer waits for the news that its request is out:
-// the goroutine that writes it may not have run since.
+// lastByte is how long an answer waits to learn that its request is written: the
+// goroutine that writes it may not have run since.
 const lastByte = time.Millisecond
 
 // exchange is one request and its answer on a connection, and the body of the
 // answer. It belongs to the goroutine that made the request.
 type exchange struct {
-	try     *try
+	state   *callState
 	conn    *conn // nil: closed
 	home    *pool // where the connection may go when it is over; nil: nowhere
 	read    *bufio.Reader
-	stop    func() bool // keeps the end of the try from cutting the connection
-	written chan error  // of a request that is written beside; nil: it is out
+	stop    func() bool // keeps the end of the call from cutting the connection
+	written chan error  // of a request that another goroutine writes; nil: it is written
 	early   bool        // the answer began before the request was out
 	body    io.Reader
 	reuse   bool // the answer leaves the connection fit to be used again
@@ -36,7 +36,7 @@ var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 4<<10)
 // do sends a request and reads the header of its answer, whose body is x. If it
 // fails, the connection is closed.
 func (x *exchange) do(r *http.Request, out *outgoing) (*http.Response, error) {
-	x.stop = context.AfterFunc(x.try.Context, x.conn.cut)
+	x.stop = context.AfterFunc(x.state.Context, x.conn.cut)
 	x.conn.limit, x.conn.head = maxHeader, head{} // of all headers together
 	x.read = readers.Get().(*bufio.Reader)
 	x.read.Reset(x.conn)
@@ -58,9 +58,9 @@ func (x *exchange) do(r *http.Request, out *outgoing) (*http.Response, error) {
 	return resp, nil
 }
 
-// write writes a request. What the system may not take at once is written
-// beside: a receiver that answers without having read all of it, or that will
-// not read it, would else leave both sides waiting for each other.
+// write writes a request. One that the system may not take at once is written by
+// another goroutine. The receiver may answer before it has read all of it, or
+// never read it: then both sides would wait for each other.
 func (x *exchange) write(out *outgoing) error {
 	if len(out.buf)+len(out.rest) <= atOnce {
 		defer out.free()
@@ -75,7 +75,7 @@ func (x *exchange) write(out *outgoing) error {
 			_, err = wire.Write(out.rest)
 		}
 		out.free()
-		written <- err // for the reader to find out: an answer may have come before
+		written <- err // the reader finds out: an answer may have come before
 	}()
 	return nil
 }
@@ -85,7 +85,7 @@ func (x *exchange) answer(r *http.Request) (*http.Response, error) {
 	if _, err := x.read.Peek(1); err != nil {
 		return nil, err
 	}
-	x.try.answered = true
+	x.state.answered = true
 	x.early = !x.out()
 	if ahead, _ := x.read.Peek(x.read.Buffered()); speaksHTTP2(ahead) {
 		return nil, errHTTP2
@@ -108,12 +108,12 @@ func speaksHTTP2(ahead []byte) bool {
 	return len(ahead) >= 9 && ahead[0] == 0 && ahead[3] == 4 && string(ahead[5:9]) == "\x00\x00\x00\x00"
 }
 
-// cause is why there is no answer. What was read in part when the time was over,
-// or the limit reached, net/http takes for a whole line, and says that of it.
+// cause is why there is no answer. When the time is over or the limit is reached
+// in the middle of a line, net/http takes it for a whole one and complains of that.
 func (x *exchange) cause(err error) error {
 	switch {
-	case x.try.Err() != nil:
-		return context.Cause(x.try)
+	case x.state.Err() != nil:
+		return context.Cause(x.state)
 	case x.conn.head.lines > maxLines:
 		return errTooMany
 	case x.conn.limit <= 0:
@@ -135,8 +135,8 @@ func (x *exchange) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the exchange. The connection is kept if nothing speaks against it,
-// and closed at once if something does.
+// Close ends the exchange. The connection goes back to the pool if it is fit for
+// another request, and is closed at once if not.
 func (x *exchange) Close() error {
 	c := x.conn
 	if c == nil {
@@ -152,7 +152,7 @@ func (x *exchange) Close() error {
 	}
 	c.close()
 	if x.written != nil {
-		<-x.written // it ends with the connection, and the body is the caller's again
+		<-x.written // it ends with the connection; then the caller may use the body again
 	}
 	return nil
 }

@@ -95,8 +95,8 @@ func TestUserOfTheURLIsTheRequests(t *testing.T) {
 	require.NotContains(t, string(got[0]), "Basic")
 }
 
-// TestRequestThatWouldNotBeOneIsNotSent: nobody who has a say in a header or in
-// a URL may end it, and begin another.
+// TestRequestThatWouldNotBeOneIsNotSent: no text in a header or
+// in a URL may end it and begin another.
 func TestRequestThatWouldNotBeOneIsNotSent(t *testing.T) {
 	r := newTestReceiver(t, serve(plainOK))
 	c := newTestClient(t)
@@ -152,7 +152,7 @@ func TestBodyIsTheCallersAgain(t *testing.T) {
 	close(h.over)
 }
 
-// TestCallEndsAfterItsLastWrite, so that nobody reads the body any more.
+// TestCallEndsAfterItsLastWrite, so that the body is not read any more.
 func TestCallEndsAfterItsLastWrite(t *testing.T) {
 	over := make(chan struct{})
 	defer close(over)

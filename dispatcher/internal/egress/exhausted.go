@@ -11,12 +11,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// scarce are the system's words for what this host has run out of. EMFILE is
+// scarce are the system's errors for what this host has run out of. EMFILE is
 // the process' own limit of file descriptors, ENFILE the system's, ENOBUFS and
 // ENOMEM its memory for sockets. EADDRNOTAVAIL is judged by noPort.
 var scarce = []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM}
 
-// exhaustedError is a connection that was not tried for want of our own means.
+// exhaustedError says that a connection was not tried, since this host has run
+// out of something.
 type exhaustedError struct{ err error }
 
 func (e *exhaustedError) Error() string {

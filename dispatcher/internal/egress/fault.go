@@ -30,7 +30,7 @@ func (f *fault) Error() string { return f.text }
 func (f *fault) Unwrap() error { return f.cause }
 
 // failed makes an Answer of a call that got none.
-func (t *try) failed(err error) dispatcher.Answer {
+func (t *callState) failed(err error) dispatcher.Answer {
 	var withURL *url.Error
 	if errors.As(err, &withURL) {
 		err = withURL.Err
@@ -40,7 +40,7 @@ func (t *try) failed(err error) dispatcher.Answer {
 }
 
 // classify finds the class of a failure and its sentence.
-func (t *try) classify(err error) (dispatcher.Class, string) {
+func (t *callState) classify(err error) (dispatcher.Class, string) {
 	var refused *RefusedError
 	var stage *stageError
 	switch {
@@ -95,14 +95,14 @@ func (e *stageError) classify() (dispatcher.Class, string) {
 // errHTTP2 says what to change at a receiver that HTTP/1.1 gets nowhere with.
 var errHTTP2 = errors.New("the receiver speaks only HTTP/2: have it take HTTP/1.1 too")
 
-// lookupFault is what a lookup failed of, without the resolver's address, which
-// comes before the last colon where there is one.
+// lookupFault is why a lookup failed, without the resolver's address, which comes
+// before the last colon where there is one.
 func lookupFault(dns *net.DNSError) string {
 	return strings.TrimSpace(dns.Err[strings.LastIndex(dns.Err, ": ")+1:])
 }
 
-// late says what a call whose time is over was waiting for.
-func (t *try) late() (dispatcher.Class, string) {
+// late says what a call was waiting for when its time was over.
+func (t *callState) late() (dispatcher.Class, string) {
 	switch {
 	case t.got:
 		return dispatcher.ClassTimeout, "timed out waiting for the answer"
@@ -135,9 +135,9 @@ func alert(err error) bool {
 	return errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error")
 }
 
-// malformed is what net/http says of an answer that is not HTTP, up to where it
-// begins to quote the answer: receivers may give our own headers back. Its
-// errors have no types for this, so the text is all there is.
+// malformed is the text of net/http's error about an answer that is not HTTP, up
+// to where it quotes the answer: receivers may send our own headers back. These
+// errors have no types, so the text is all there is.
 func malformed(err error) string {
 	text := err.Error()
 	for _, prefix := range []string{"net/http: ", "http: "} {

@@ -79,9 +79,9 @@ func (g *Guard) word(a netip.Addr) string {
 	return wordFor(a)
 }
 
-// URL is nil if nothing is known against calling u, and a *RefusedError if its
-// host is an address that may not be called, in whatever form it is written.
-// Other names pass: what they stand for is judged when they are dialled.
+// URL is a *RefusedError if the host of u is an address that may not be called, in
+// whatever form it is written, and nil if not. Names pass: their addresses are
+// judged when they are dialled.
 func (g *Guard) URL(u *url.URL) error {
 	host := u.Hostname()
 	name := strings.ToLower(strings.TrimSuffix(host, "."))
@@ -105,7 +105,8 @@ func (g *Guard) URL(u *url.URL) error {
 	return nil
 }
 
-// foreign refuses a name that is not in ASCII: ① is 1 to some, and ß is ss.
+// foreign refuses a name that is not in ASCII: some programs read ① as 1, and ß
+// as ss.
 func foreign(host string) error {
 	return refused(host, netip.Addr{}, "not a name in ASCII; write it in punycode, as xn--…")
 }

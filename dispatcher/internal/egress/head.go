@@ -13,8 +13,8 @@ type head struct {
 	begun int // bytes of the line that is read, name has the first of them
 }
 
-// The names of the lines that head looks for, in lower case. Framing by both
-// is how one answer is made to pass for two.
+// The names of the lines that head looks for, in lower case. An answer with both
+// can be read as two answers by some programs.
 const (
 	nameSized = "content-length:"
 	nameCoded = "transfer-encoding:"

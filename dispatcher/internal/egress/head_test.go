@@ -163,8 +163,8 @@ func TestConnectionOfAnAnswerThatIsFramedTwiceIsNotKept(t *testing.T) {
 	require.EqualValues(t, 1, r.accepted.Load(), "framed once it is kept")
 }
 
-// TestConnectionOfAnAnswerThatCameTooEarlyIsNotKept: who answers before the
-// request is out does not answer that request.
+// TestConnectionOfAnAnswerThatCameTooEarlyIsNotKept: an answer that
+// comes before the request is written does not belong to it.
 func TestConnectionOfAnAnswerThatCameTooEarlyIsNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running sync.WaitGroup

@@ -130,8 +130,8 @@ func saysAndCloses(text string) behaviour {
 	}
 }
 
-// saysAndTears answers and resets the connection once that has arrived: who
-// gets a reset before may not see the answer.
+// saysAndTears answers, and resets the connection once the answer has arrived: a
+// client that gets the reset before may not see the answer.
 func saysAndTears(text string) behaviour {
 	return func(p *peer) bool {
 		p.say(text)

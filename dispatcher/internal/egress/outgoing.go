@@ -14,8 +14,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// atOnce is what a system takes of a request without the receiver having to
-// read: the smallest send buffer of a TCP connection of the systems we run on.
+// atOnce is how much of a request the system takes before the receiver reads: the
+// smallest send buffer of a TCP connection on the systems we run on.
 const atOnce = 16 << 10
 
 // outgoing is a request as it goes out.
@@ -75,7 +75,8 @@ func (o *outgoing) line(u *url.URL) error {
 	return nil
 }
 
-// unzoned is a host without the zone of its address, which is our own affair.
+// unzoned is a host without the zone of its address, which means something on
+// this host only.
 func unzoned(host string) string {
 	zone, end := strings.IndexByte(host, '%'), strings.LastIndexByte(host, ']')
 	if zone < 0 || end < zone {

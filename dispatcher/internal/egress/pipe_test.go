@@ -11,8 +11,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
 )
 
-// pipes dials the receiver in memory: what it writes is in nobody's hands until
-// the client reads it, so the bytes can be counted.
+// pipes dials the receiver in memory: no buffer holds what it writes, so the
+// bytes can be counted.
 func pipes(serve func(net.Conn), running *sync.WaitGroup) egress.DialFunc {
 	return func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()

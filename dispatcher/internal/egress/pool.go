@@ -7,16 +7,16 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// sweepEvery is how long an idle connection may be closed by its receiver
-// before we close it too. Peeking at all of them costs some microseconds.
+// sweepEvery is how long we keep an idle connection that its receiver has
+// closed. To peek at all of them costs some microseconds.
 const sweepEvery = time.Second
 
 // shedLeast is some descriptors for each attempt that may run at once.
 const shedLeast = 64
 
-// target is where connections lead that may stand in for each other. Lanes
-// share none: a receiver could write on a connection what the next call on it
-// would take for its answer, and that call may be another tenant's.
+// target is where connections lead that may stand in for each other. Lanes share
+// none: a receiver could write an answer before it is asked, and the next call on
+// that connection, which may be another tenant's, would take it for its own.
 type target struct {
 	scheme, host string
 	lane         dispatcher.Lane
@@ -40,7 +40,7 @@ type pool struct {
 	size     int
 	oldest   *conn
 	newest   *conn
-	shut     bool        // what comes back is closed, until somebody asks for one again
+	shut     bool        // connections that come back are closed, until one is taken again
 	sweeping bool        // a sweep is due or under way
 	timer    *time.Timer // nil: none yet
 }
@@ -52,8 +52,8 @@ func newPool(most, perHost int) *pool {
 	return &pool{most: most, perHost: perHost, hosts: map[target]*host{}}
 }
 
-// take takes the newest idle connection to a target, nil if there is none. The
-// others get a chance to expire.
+// take takes the newest idle connection to a target, nil if there is none. So
+// those that are not needed grow old and expire.
 func (p *pool) take(to target) *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,7 +117,7 @@ func (p *pool) drop(c *conn) {
 // remove takes an idle connection out. The caller holds mu.
 func (p *pool) remove(c *conn, h *host) {
 	last := len(h.conns) - 1
-	for i := last; i >= 0; i-- { // it mostly is the last
+	for i := last; i >= 0; i-- { // mostly it is the last
 		if h.conns[i] == c {
 			copy(h.conns[i:], h.conns[i+1:])
 			break
@@ -145,10 +145,10 @@ func (p *pool) sweep() {
 	now := time.Now()
 	for _, c := range p.resting(now) {
 		p.mu.Lock()
-		// Somebody may have had it since. What can't be peeked at is listened
-		// to when it is taken, since that takes a moment.
+		// It may have been in use since. Where the system can't be asked, the
+		// probe takes a millisecond, and waits until the connection is taken.
 		rested := now.Sub(c.since)
-		if c.idle && (rested >= idleTimeout || rested >= sweepEvery && c.raw != nil && c.listen() != stateQuiet) {
+		if c.idle && (rested >= idleTimeout || rested >= sweepEvery && c.raw != nil && c.probe() != stateQuiet) {
 			p.drop(c)
 		}
 		p.mu.Unlock()

@@ -236,7 +236,7 @@ func TestConnectionThatSaysGoodbyeIsNotKept(t *testing.T) {
 	r.wait(t)
 }
 
-// foreign is an answer that nobody asked for.
+// foreign is an answer to no request.
 const foreign = "HTTP/1.1 500 Not Yours\r\nContent-Length: 5\r\n\r\nwrong"
 
 // TestWhatIsSaidUnaskedIsNobodysAnswer: a second answer to one request must

@@ -22,9 +22,9 @@ import (
 // proxy opens connections through an HTTP proxy.
 //
 // It is asked by CONNECT, for http and https alike, and for an address that was
-// resolved and judged here, never for a name. Were it given the name, it would
-// resolve it once more, and a name that answers differently every time would
-// get it to call what the guard refused to us. A forwarded request (POST
+// resolved and judged here, never for a name. The proxy would resolve a name once
+// more, and a name that resolves to another address each time would make it call
+// an address that the guard refuses. A forwarded request (POST
 // http://… HTTP/1.1) could not name an address either: a proxy must make the
 // Host header out of what it is asked for (RFC 9112, section 3.2.2). Inside the
 // tunnel Host, SNI and the certificate's name are those of the URL, and the
@@ -93,8 +93,8 @@ func newProxy(u *url.URL, t *tls.Config) *proxy {
 	return p
 }
 
-// open opens a connection to an address by way of the proxy. Whatever the proxy
-// does wrong, there was no connection: that is its class, and nothing was sent.
+// open opens a connection to an address by way of the proxy. Whatever goes wrong
+// at the proxy counts as no connection: nothing was sent to the receiver.
 func (p *proxy) open(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	conn, err := p.reach(ctx)
 	if err != nil {
@@ -126,7 +126,7 @@ func (p *proxy) reach(ctx context.Context) (net.Conn, error) {
 	return secure, nil
 }
 
-// errNoProxy hides what the far side sent instead.
+// errNoProxy does not repeat what the proxy sent instead.
 var errNoProxy = errors.New("does not answer as a proxy does")
 
 // ask sends CONNECT and reads the answer, and not a byte more: what comes next
@@ -167,8 +167,8 @@ func refusal(status int) error {
 	}
 }
 
-// fault names the proxy beside what went wrong, without what only the system
-// or the resolver has to say about addresses.
+// fault names the proxy and the cause, without the addresses that the system or
+// the resolver put into their text.
 func (p *proxy) fault(err error) error {
 	var dns *net.DNSError
 	if exhausted(err) {

@@ -16,7 +16,7 @@ import (
 )
 
 // testProxy is a proxy on loopback. Whatever it is asked to connect to, its
-// tunnels lead to one and the same receiver, since tests call nobody outside.
+// tunnels lead to the same receiver, since tests call no other host.
 type testProxy struct {
 	*receiver
 	config *tls.Config // nil: plain

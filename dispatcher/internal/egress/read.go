@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// firstRead is the most memory that a receiver's Content-Length alone gets;
-	// the rest must be earned with bytes.
+	// firstRead is the most memory that is set aside on a Content-Length alone;
+	// more follows only as bytes arrive.
 	firstRead = 4 << 10
 	// unknownRead is for answers without a length, mostly a word or two.
 	unknownRead = 512
@@ -20,7 +20,7 @@ const (
 )
 
 // read makes an Answer of a response and lets go of its connection. After a
-// good header an error in the body is no fault: the status was said.
+// good header an error in the body is no fault: the status decides.
 func read(resp *http.Response) dispatcher.Answer {
 	a := dispatcher.Answer{Status: resp.StatusCode, RetryAfter: short(resp.Header, "Retry-After")}
 	if a.RetryAfter != "" {

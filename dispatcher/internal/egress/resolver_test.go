@@ -45,8 +45,8 @@ func (c *counting) LookupNetIP(context.Context, string, string) ([]netip.Addr, e
 	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 }
 
-// freePort is a port of 127.0.0.1 at which nobody listens until the test ends:
-// it is taken, so that no other test can, and refuses connections.
+// freePort is a port of 127.0.0.1 that refuses connections until the test ends: it
+// is taken, so that no other test can listen there.
 func freePort(t testing.TB) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)

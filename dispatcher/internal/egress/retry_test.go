@@ -111,7 +111,7 @@ func TestRepeatTakesANewConnection(t *testing.T) {
 	}
 }
 
-// TestAnnouncementIsAnAnswerBegun: who sends one has read the request.
+// TestAnnouncementIsAnAnswerBegun: its sender has read the request.
 func TestAnnouncementIsAnAnswerBegun(t *testing.T) {
 	for _, e := range ends {
 		r := newTestReceiver(t, func(r *receiver, c *net.TCPConn, _ int) {
@@ -179,7 +179,8 @@ func TestReceiverIsAskedAsOftenAsWeDecide(t *testing.T) {
 	}
 }
 
-// TestRepeatLeavesNoConnection: it says so to the receiver, and takes nobody's.
+// TestRepeatLeavesNoConnection: it says so to the receiver, and takes none of the
+// pool.
 func TestRepeatLeavesNoConnection(t *testing.T) {
 	var said [][]string
 	r := newTestReceiver(t, func(r *receiver, c *net.TCPConn, before int) {

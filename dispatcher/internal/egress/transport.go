@@ -11,8 +11,8 @@ import (
 // transport makes requests over HTTP/1.1, each on the goroutine that asks for
 // it: it opens a connection or takes an idle one, writes, and reads. The
 // transport of net/http has two goroutines of its own for every connection, and
-// hands a request and its answer over between them; where a delivery costs
-// little else, that was a third of it. What an answer is, net/http still says.
+// hands a request and its answer over between them. Where a delivery costs
+// little else, that was a third of it. The answer is still parsed by net/http.
 //
 // It repeats nothing: how often a receiver is called is for checkRetry to
 // decide. It has no CloseIdleConnections either: retryablehttp would call that
@@ -29,28 +29,28 @@ var errUnasked = errors.New("it came before the request")
 const longestURL = 2048
 
 // RoundTrip sends the request of a call and reads the header of its answer. It
-// takes the call from its try: http.Client would copy the headers of a request
+// takes the call from its callState: http.Client would copy the headers of a request
 // each time, for redirects that it is not to follow.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	try := tryOf(r.Context())
-	out, err := newOutgoing(try.call, try.repeated)
+	s := callStateOf(r.Context())
+	out, err := newOutgoing(s.call, s.repeated)
 	if err != nil {
 		return nil, err
 	}
-	if err := try.Err(); err != nil {
+	if err := s.Err(); err != nil {
 		out.free()
-		return nil, context.Cause(try)
+		return nil, context.Cause(s)
 	}
-	c, err := t.connect(try)
+	c, err := t.connect(s)
 	if err != nil {
 		out.free()
-		if errors.Is(try.Err(), context.Canceled) { // the dialler may have other words for it
-			err = context.Cause(try)
+		if errors.Is(s.Err(), context.Canceled) { // the dialler may report it in another way
+			err = context.Cause(s)
 		}
 		return nil, err
 	}
-	x := &exchange{try: try, conn: c, home: t.idle}
-	if try.repeated {
+	x := &exchange{state: s, conn: c, home: t.idle}
+	if s.repeated {
 		x.home = nil
 	}
 	resp, err := x.do(r, out)
@@ -61,38 +61,38 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		// http.Client would parse it, though it does not follow it, and make an
 		// error of one that is no URL.
 		if to := resp.Header["Location"]; len(to) > 0 && len(to[0]) <= longestURL {
-			try.location = to[0]
+			s.location = to[0]
 		}
 		delete(resp.Header, "Location")
 	}
 	return resp, nil
 }
 
-// connect finds a connection for a try. One that is repeated since its
-// connection had died of old age takes a new one: where one is dead, others of
-// its age may be.
-func (t *transport) connect(try *try) (*conn, error) {
-	u := try.call.URL
-	to := target{u.Scheme, u.Host, try.call.Lane}
-	if !try.repeated {
+// connect finds a connection for a call: an idle one, or a new one. A call that
+// is repeated takes a new one: the receiver closed its idle connection, and may
+// have closed others of that age.
+func (t *transport) connect(s *callState) (*conn, error) {
+	u := s.call.URL
+	to := target{u.Scheme, u.Host, s.call.Lane}
+	if !s.repeated {
 		for c := t.idle.take(to); c != nil; c = t.idle.take(to) {
-			if c.listen() == stateQuiet {
-				try.got, try.reused = true, true
+			if c.probe() == stateQuiet {
+				s.got, s.reused = true, true
 				return c, nil
 			}
 			c.close()
 		}
 	}
-	wire, err := t.dial(try, u)
+	wire, err := t.dial(s, u)
 	if exhausted(err) && t.idle.shed() {
-		wire, err = t.dial(try, u)
+		wire, err = t.dial(s, u)
 	}
 	if err != nil {
 		return nil, err
 	}
 	c := newConn(wire, to)
-	try.got = true
-	// Under TLS something may well be there, of TLS' own.
+	s.got = true
+	// Under TLS there may be bytes that belong to TLS itself.
 	if c.wire == c.root && c.raw != nil && c.peek() == stateSpoken {
 		c.close()
 		return nil, errUnasked

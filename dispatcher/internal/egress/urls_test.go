@@ -90,7 +90,7 @@ var refusedURLs = map[string]string{
 	"http://%31%32%37.0.0.1/": percent, "http://127.0.0.1%00.shop.example/": percent, "http://shop%2eexample/": percent, "http://localhos%74/": percent,
 	"http://127.0.0.1%23.shop.example/": percent, "http://shop.example%0d%0a/": percent, "http://127.0.0.%e2%91%a0/": percent,
 
-	// Users, who make one host look like another.
+	// A user makes one host look like another.
 	"http://user@127.0.0.1/": noUser, "http://user:hunter2@shop.example/": noUser, "http://shop.example@127.0.0.1/": noUser, "http://shop.example:80@127.0.0.1:6379/": noUser,
 	"http://@shop.example/": noUser, "http://:@shop.example/": noUser, "http://shop.example%40127.0.0.1/": percent, "http://a@b@127.0.0.1/": noUser,
 

@@ -77,7 +77,7 @@ func (r *Redis) loading(ctx context.Context) (bytes, total int64) {
 // refusal is why the server ended before it answered, and what helps.
 func (r *Redis) refusal(c *child) error {
 	err := fmt.Errorf("%s ended: %w", filepath.Base(r.program), c.death())
-	if !c.said.damaged() {
+	if !c.output.damaged() {
 		return err
 	}
 	check := strings.Replace(filepath.Base(r.program), "-server", "-check-aof", 1)

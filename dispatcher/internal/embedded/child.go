@@ -33,24 +33,24 @@ const outputMost = time.Second
 // child is one life of the server.
 type child struct {
 	cmd    *exec.Cmd
-	said   *said
+	output *output
 	exited chan struct{} // closed when it has ended and was waited for
 }
 
-// birth is how the first start went.
-type birth struct {
+// firstStart is how the first start went.
+type firstStart struct {
 	child *child
 	err   error
 }
 
 // run starts the server, and again when it dies, until stop.
-func (r *Redis) run(born chan<- birth) {
+func (r *Redis) run(born chan<- firstStart) {
 	// The kernel ends the child together with the thread that made it, so this
 	// one must last: it belongs to this goroutine until both end.
 	runtime.LockOSThread()
 	defer close(r.ended)
 	c, err := r.spawn(false)
-	born <- birth{c, err}
+	born <- firstStart{c, err}
 	if err != nil {
 		return
 	}
@@ -94,12 +94,12 @@ func (r *Redis) watch(c *child) (last bool) {
 // spawn starts a process. It inherits the lock of the servers, which so is held
 // for as long as it lives, and nothing of the environment: there are secrets.
 func (r *Redis) spawn(again bool) (*child, error) {
-	c := &child{said: &said{log: r.o.Log, again: again}, exited: make(chan struct{})}
+	c := &child{output: &output{log: r.o.Log, again: again}, exited: make(chan struct{})}
 	c.cmd = exec.Command(r.program, r.arguments()...)
 	c.cmd.Dir = r.dir
 	c.cmd.Env = []string{}
 	c.cmd.ExtraFiles = []*os.File{r.servers}
-	c.cmd.Stdout, c.cmd.Stderr = c.said, c.said
+	c.cmd.Stdout, c.cmd.Stderr = c.output, c.output
 	c.cmd.WaitDelay = outputMost
 	c.cmd.SysProcAttr = processAttributes()
 	if err := c.cmd.Start(); err != nil {
@@ -142,7 +142,7 @@ func (r *Redis) arguments() []string {
 
 // end has the server write what it holds, and waits until it is gone.
 func (c *child) end(r *Redis) {
-	c.said.farewell()
+	c.output.farewell()
 	_ = c.cmd.Process.Signal(syscall.SIGTERM) // an error says that it has ended
 	late := time.NewTimer(stopMost)
 	defer late.Stop()
@@ -159,7 +159,7 @@ func (c *child) end(r *Redis) {
 // death is how a life ended, with the last thing that was said.
 func (c *child) death() error {
 	how := c.cmd.ProcessState.String()
-	if last := c.said.last(); last != "" {
+	if last := c.output.tail(); last != "" {
 		how += ": " + last
 	}
 	return errors.New(how)

@@ -77,7 +77,7 @@ func Start(ctx context.Context, o Options) (_ *Redis, err error) {
 	if err := r.chooseSocket(); err != nil {
 		return nil, errors.Join(err, r.release())
 	}
-	born := make(chan birth)
+	born := make(chan firstStart)
 	go r.run(born)
 	first := <-born
 	if err = first.err; err == nil {

@@ -10,11 +10,11 @@ func (o Options) WithSettings(settings ...string) Options {
 
 // Hear gives lines to what takes a server's output, in the pieces given.
 func Hear(log *slog.Logger, pieces ...string) (last string, damaged bool) {
-	s := &said{log: log}
+	s := &output{log: log}
 	for _, p := range pieces {
 		_, _ = s.Write([]byte(p)) // it takes everything
 	}
-	return s.last(), s.damaged()
+	return s.tail(), s.damaged()
 }
 
 // What the tests of this package look at from inside.

@@ -9,14 +9,14 @@ import (
 	"sync"
 )
 
-// said takes what the server prints: warnings, a line each. They go on into our
+// output takes what the server prints: warnings, a line each. They go on into our
 // log, and the last ones explain a death.
-type said struct {
+type output struct {
 	log   *slog.Logger
 	again bool // it was started before: advice was given
 
 	mu      sync.Mutex // guards what follows
-	rest    []byte     // a line that has not ended
+	partial []byte     // a line that has not ended
 	lines   []string   // the last keepLines
 	leaving bool       // it was asked to end, so that it says so
 }
@@ -33,17 +33,17 @@ var stamp = regexp.MustCompile(`^\d+:(?:[A-Z] .{0,30}? [.*#-]|signal-handler \(\
 var routine = []string{"is starting", "just started", "Configuration loaded", "Server initialized"}
 
 // Write takes output of the server.
-func (s *said) Write(p []byte) (int, error) {
+func (s *output) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for rest := p; len(rest) > 0; {
 		line, after, whole := bytes.Cut(rest, []byte("\n"))
-		if room := lineMost - len(s.rest); room > 0 {
-			s.rest = append(s.rest, line[:min(len(line), room)]...)
+		if room := lineMost - len(s.partial); room > 0 {
+			s.partial = append(s.partial, line[:min(len(line), room)]...)
 		}
 		if whole {
-			s.line(strings.TrimSpace(stamp.ReplaceAllString(string(s.rest), "")))
-			s.rest = s.rest[:0]
+			s.line(strings.TrimSpace(stamp.ReplaceAllString(string(s.partial), "")))
+			s.partial = s.partial[:0]
 		}
 		rest = after
 	}
@@ -51,7 +51,7 @@ func (s *said) Write(p []byte) (int, error) {
 }
 
 // line takes a whole line. mu is held.
-func (s *said) line(text string) {
+func (s *output) line(text string) {
 	if text == "" || strings.Contains(text, "argv") { // what a client sent belongs in no log
 		return
 	}
@@ -74,7 +74,7 @@ func (s *said) line(text string) {
 
 // farewell is told when the server is asked to end: what it says of that is no
 // warning.
-func (s *said) farewell() {
+func (s *output) farewell() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leaving = true
@@ -83,15 +83,15 @@ func (s *said) farewell() {
 // lastFew lines are what a reason takes: where and what.
 const lastFew = 3
 
-// last is the newest of what was said.
-func (s *said) last() string {
+// tail is the newest of what was said.
+func (s *output) tail() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(s.lines[max(0, len(s.lines)-lastFew):], "; ")
 }
 
 // damaged reports whether the server complained of its append-only file.
-func (s *said) damaged() bool {
+func (s *output) damaged() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.lines {

@@ -11,15 +11,16 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// try is one call under way. It is the context of its requests too, so that
-// the transport, the dialer and the judgement of a fault find it without another
-// allocation. All of it is written by the goroutine that called Send.
-type try struct {
+// callState is the state of one call that is under way. It is the context of its
+// requests too, so that the transport, the dialer and the code that classifies a
+// fault find it without another allocation. Only the goroutine that called Send
+// writes it.
+type callState struct {
 	context.Context
 	call     dispatcher.Call
-	got      bool   // a connection was had
+	got      bool   // there was a connection
 	reused   bool   // that connection had carried a request before
-	repeated bool   // a request that may have arrived is sent once more, see connect
+	repeated bool   // it takes a new connection and does not keep it, see connect
 	answered bool   // something came back, if only an announcement
 	stage    int    // how far its dial came
 	location string // of a redirect; empty: none
@@ -34,35 +35,35 @@ const (
 	stageHandshake
 )
 
-type tryKey struct{}
+type callStateKey struct{}
 
-// Value finds the try itself under tryKey.
-func (t *try) Value(key any) any {
-	if key == (tryKey{}) {
+// Value finds the callState itself under callStateKey.
+func (t *callState) Value(key any) any {
+	if key == (callStateKey{}) {
 		return t
 	}
 	return t.Context.Value(key)
 }
 
-// tryOf is the try that a request or a dial belongs to.
-func tryOf(ctx context.Context) *try {
-	t, _ := ctx.Value(tryKey{}).(*try)
+// callStateOf is the call that a request or a dial belongs to.
+func callStateOf(ctx context.Context) *callState {
+	t, _ := ctx.Value(callStateKey{}).(*callState)
 	return t
 }
 
 // checkRetry lets retryablehttp repeat a request whose connection failed before
-// any answer. An answer is never asked for twice, whatever it says, and what
-// took long once is not tried again within the same attempt.
+// any answer. After an answer the request is never repeated, whatever the answer
+// says. Neither is a request that took long.
 func checkRetry(ctx context.Context, _ *http.Response, err error) (bool, error) {
 	if err == nil || ctx.Err() != nil {
 		return false, nil
 	}
-	t := tryOf(ctx)
+	t := callStateOf(ctx)
 	if t == nil || !t.mayRepeat(err) {
 		return false, nil
 	}
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= quickWait {
-		return false, nil // what went wrong says more than "timeout" would
+		return false, nil // the fault says more than "timeout" would
 	}
 	t.repeated = t.repeated || t.got
 	t.got, t.reused = false, false
@@ -71,13 +72,12 @@ func checkRetry(ctx context.Context, _ *http.Response, err error) (bool, error) 
 
 // mayRepeat reports whether err is a fault of the connection alone.
 //
-// While there was no connection, nothing was sent, and knocking again costs the
-// receiver nothing. A fresh connection that breaks may have carried the request
-// to a receiver that dies of it: it has the ladder's time before the next one.
-// One that was idle may just have been closed by then, the commonest fault of
-// all; it is repeated, and once only, since the repeat takes a fresh one. Should
-// the request have arrived all the same, its id tells.
-func (t *try) mayRepeat(err error) bool {
+// Without a connection nothing was sent, and another try costs the receiver
+// nothing. If a new connection breaks, the request may have crashed the receiver:
+// the next attempt waits for the ladder. An idle connection was probably closed
+// by the receiver just before, the most common fault of all. Then the request is
+// repeated once, on a new connection. If it did arrive, its id shows the repeat.
+func (t *callState) mayRepeat(err error) bool {
 	if !t.got {
 		return errors.Is(err, syscall.ECONNREFUSED) || broken(err)
 	}

@@ -14,23 +14,23 @@ import (
 )
 
 // Waits before a server that died is started again: they double from
-// restartFirst to restartMost, and begin anew once it ran for restartCalm.
+// restartFirst to restartMost, and start over once it ran for restartCalm.
 const (
 	restartFirst = 100 * time.Millisecond
 	restartMost  = 5 * time.Second
 	restartCalm  = time.Minute
 )
 
-// stopMost is how long the server may take to write what it holds. What it has
-// not written by then is in the machine's memory and reaches the disk all the
-// same, unless the machine dies.
+// stopMost is how long the server may take to write its data. What it has not
+// synced by then is in the system's buffers, and reaches the disk unless the
+// machine dies.
 const stopMost = 10 * time.Second
 
-// outputMost is how long the output of a server that ended is waited for: a
-// child of its own, which rewrites the file, may hold it open.
+// outputMost is how long we wait for the output of a server that ended: a child
+// of its own, which rewrites the file, may hold the pipe open.
 const outputMost = time.Second
 
-// child is one life of the server.
+// child is one process of the server.
 type child struct {
 	cmd    *exec.Cmd
 	output *output
@@ -44,13 +44,13 @@ type firstStart struct {
 }
 
 // run starts the server, and again when it dies, until stop.
-func (r *Redis) run(born chan<- firstStart) {
+func (r *Redis) run(started chan<- firstStart) {
 	// The kernel ends the child together with the thread that made it, so this
 	// one must last: it belongs to this goroutine until both end.
 	runtime.LockOSThread()
 	defer close(r.ended)
 	c, err := r.spawn(false)
-	born <- firstStart{c, err}
+	started <- firstStart{c, err}
 	if err != nil {
 		return
 	}
@@ -75,7 +75,7 @@ func (r *Redis) run(born chan<- firstStart) {
 	}
 }
 
-// watch returns when a life is over, and reports whether it was the last.
+// watch returns when the server ended, and reports whether that was for good.
 func (r *Redis) watch(c *child) (last bool) {
 	select {
 	case <-r.stop:
@@ -86,13 +86,13 @@ func (r *Redis) watch(c *child) (last bool) {
 	select {
 	case <-r.ready:
 		return false
-	case <-r.stop: // the caller that waits for the first answer knows why there is none
+	case <-r.stop: // Start, which waits for the first answer, knows why there is none
 		return true
 	}
 }
 
-// spawn starts a process. It inherits the lock of the servers, which so is held
-// for as long as it lives, and nothing of the environment: there are secrets.
+// spawn starts a process. It inherits the lock of the servers, which is held for
+// as long as it lives. It inherits no environment, since that holds secrets.
 func (r *Redis) spawn(again bool) (*child, error) {
 	c := &child{output: &output{log: r.o.Log, again: again}, exited: make(chan struct{})}
 	c.cmd = exec.Command(r.program, r.arguments()...)
@@ -126,13 +126,13 @@ func (r *Redis) arguments() []string {
 		"--daemonize", "no",
 		"--databases", "1",
 		"--loglevel", "warning",
-		"--crash-log-enabled", "no", // it would tell what clients sent
+		"--crash-log-enabled", "no", // it would print what clients sent
 		"--dir", r.dir,
-		"--save", "", // the append-only file is the whole of the data
+		"--save", "", // the append-only file holds all data
 		"--appendonly", "yes",
 		"--appendfsync", fsync,
 		"--no-appendfsync-on-rewrite", "no",
-		"--aof-load-truncated", "yes", // a power loss may cut the last change, which nobody was told of
+		"--aof-load-truncated", "yes", // a power loss may cut the last change, which was not acknowledged
 		"--maxmemory", strconv.FormatInt(memory(), 10),
 		"--maxmemory-policy", "noeviction",
 		"--lazyfree-lazy-user-del", "yes",
@@ -140,7 +140,7 @@ func (r *Redis) arguments() []string {
 	}, r.o.settings...)
 }
 
-// end has the server write what it holds, and waits until it is gone.
+// end has the server write its data, and waits until it is gone.
 func (c *child) end(r *Redis) {
 	c.output.farewell()
 	_ = c.cmd.Process.Signal(syscall.SIGTERM) // an error says that it has ended
@@ -156,11 +156,11 @@ func (c *child) end(r *Redis) {
 	<-c.exited
 }
 
-// death is how a life ended, with the last thing that was said.
+// death is how the process ended, with the last lines that it printed.
 func (c *child) death() error {
 	how := c.cmd.ProcessState.String()
-	if last := c.output.tail(); last != "" {
-		how += ": " + last
+	if tail := c.output.tail(); tail != "" {
+		how += ": " + tail
 	}
 	return errors.New(how)
 }

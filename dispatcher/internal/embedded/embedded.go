@@ -1,11 +1,10 @@
 // Package embedded runs a redis-server, or a valkey-server, as a private child
-// of this process: on a Unix socket that only this user may open, with an
-// append-only file in a folder of its own, so that one process and one folder
-// are a durable Hookladder.
+// of this process. It listens on a Unix socket that only this user may open, and
+// has an append-only file in a folder of its own: one process and one folder are
+// a durable Hookladder.
 //
-// The story is told by embedded.go (the folder, who may use it, what is there
-// already), child.go (one life of the server, and the next), await.go (when it
-// answers) and said.go (what it says).
+// embedded.go takes the folder, child.go starts the server and restarts it when it
+// dies, await.go waits until it answers, and output.go reads what it prints.
 package embedded
 
 import (
@@ -39,11 +38,11 @@ type Redis struct {
 	dir     string   // of the server alone, below Options.Dir
 	socket  string   // where it listens
 	own     *os.File // locked while this process uses the folder
-	servers *os.File // locked while a server uses it, which inherits it
+	servers *os.File // locked while a server uses the folder: the server inherits it
 
 	ready chan struct{} // closed when it answered for the first time
 	stop  chan struct{} // closed when it is to end
-	ended chan struct{} // closed when it has ended, and nobody starts it again
+	ended chan struct{} // closed when it has ended for good
 }
 
 // Names in the folder. The server makes appendonlydir beside them.
@@ -77,9 +76,9 @@ func Start(ctx context.Context, o Options) (_ *Redis, err error) {
 	if err := r.chooseSocket(); err != nil {
 		return nil, errors.Join(err, r.release())
 	}
-	born := make(chan firstStart)
-	go r.run(born)
-	first := <-born
+	started := make(chan firstStart)
+	go r.run(started)
+	first := <-started
 	if err = first.err; err == nil {
 		err = r.await(ctx, first.child)
 	}
@@ -133,7 +132,7 @@ func find() (string, error) {
 		strings.Join(programs, " nor "))
 }
 
-// makeDir makes the server's folder, which nobody else may read.
+// makeDir makes the server's folder, which no other user may read.
 func makeDir(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -152,8 +151,8 @@ func makeDir(dir string) (string, error) {
 	return store, nil
 }
 
-// makeOwn makes a folder that is ours alone. One that leads elsewhere would have
-// the rights of something else changed, and its files written.
+// makeOwn makes a folder that is ours alone. Through a link we would change the
+// rights of another folder, and write into it.
 func makeOwn(store string) error {
 	if err := os.Mkdir(store, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -170,17 +169,17 @@ func makeOwn(store string) error {
 	return os.Chmod(store, 0o700)
 }
 
-// How long a folder may still be in use. Its last user lets it go for good a
-// moment after it ended, or after others were started beside it. A server of a
-// process that was killed writes what it holds first, which a slow disk takes
-// some seconds for.
+// How long to wait for a folder that is in use. The lock of a process that ended
+// may be held for a moment longer, by children that it had just started. The server
+// of a process that was killed writes its data first, which takes some seconds on
+// a slow disk.
 const (
 	userWait   = time.Second
 	orphanWait = 30 * time.Second
 )
 
-// take makes this process the folder's only user. Where a process was killed,
-// its server may still be about to end, or not know of it.
+// take makes this process the folder's only user. The server of a process that
+// was killed may still be about to end, or run on.
 func (r *Redis) take(ctx context.Context) (err error) {
 	if r.own, err = open(filepath.Join(r.dir, ownLock)); err != nil {
 		return err
@@ -213,8 +212,8 @@ func (r *Redis) take(ctx context.Context) (err error) {
 	return err
 }
 
-// lockWithin locks a file, if it comes free in time. Each time that it is not
-// free it says so.
+// lockWithin locks a file, if it comes free in time. It calls busy each time that
+// it is not free.
 func lockWithin(ctx context.Context, f *os.File, most time.Duration, busy func()) (free bool, err error) {
 	for began := time.Now(); ; {
 		if free, err = lock(f); free || err != nil || time.Since(began) > most {
@@ -275,13 +274,13 @@ func open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// noteMost is more than a note in a lock file is long.
+// noteMost is longer than any note in a lock file.
 const noteMost = 4 << 10
 
 // read is the note of the process that locked a file; empty: there is none.
 func read(f *os.File) string {
 	b := make([]byte, noteMost)
-	n, _ := f.ReadAt(b, 0) // it ends before
+	n, _ := f.ReadAt(b, 0) // the note is shorter than b
 	return string(b[:n])
 }
 

@@ -147,7 +147,7 @@ func TestOneFolderHasOneUser(t *testing.T) {
 func TestASocketWhosePathIsTooLongLiesElsewhere(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.dir = filepath.Join(r.dir, strings.Repeat("long ", 25)) // and a space in the name harms nobody
+	r.dir = filepath.Join(r.dir, strings.Repeat("long ", 25)) // and a space in the name does no harm
 	s := r.start()
 	s.set("a", "1")
 	socket := strings.TrimPrefix(s.server.URL(), "unix://")
@@ -224,7 +224,7 @@ func (o onLine) Handle(ctx context.Context, record slog.Record) error {
 	return o.Handler.Handle(ctx, record)
 }
 
-// A power loss may cut the last change in its middle: nobody was told that it is kept.
+// A power loss may cut the last change in its middle: it was not acknowledged.
 func TestAFileThatWasCutIsLoaded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -9,12 +9,12 @@ func (o Options) WithSettings(settings ...string) Options {
 }
 
 // Hear gives lines to what takes a server's output, in the pieces given.
-func Hear(log *slog.Logger, pieces ...string) (last string, damaged bool) {
-	s := &output{log: log}
+func Hear(log *slog.Logger, pieces ...string) (tail string, damaged bool) {
+	o := &output{log: log}
 	for _, p := range pieces {
-		_, _ = s.Write([]byte(p)) // it takes everything
+		_, _ = o.Write([]byte(p)) // it takes everything
 	}
-	return s.tail(), s.damaged()
+	return o.tail(), o.damaged()
 }
 
 // What the tests of this package look at from inside.

@@ -141,7 +141,7 @@ func TestAServerThatIsSlowToEndIsWaitedFor(t *testing.T) {
 		}
 	}})
 	server, err := embedded.Start(t.Context(), o)
-	_ = syscall.Kill(pid, syscall.SIGCONT) // where nobody waited for it
+	_ = syscall.Kill(pid, syscall.SIGCONT) // where no other process waited for it
 	require.NoError(t, err)
 	require.Equal(t, "1", r.running(server).get("a"))
 	require.Equal(t, 1, r.says(waits))

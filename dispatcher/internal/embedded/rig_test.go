@@ -159,7 +159,7 @@ func (r *running) get(key string) string {
 	return value
 }
 
-// gone reports whether a process has ended. Where nobody waits for it, the
+// gone reports whether a process has ended. Until its parent waits for it, the
 // system keeps its name.
 func gone(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")

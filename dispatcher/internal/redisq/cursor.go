@@ -12,22 +12,22 @@ import (
 )
 
 // cursor is where a page ended: the section, and the score and name of the last
-// entry that was looked at. What is not in one order needs more: of ready lists
-// and marks the partition and the cursor of its scan, of ready lists the lane,
-// with the position as the score. Where the page ended among those that wait
-// behind the entry, it has their ordering key too, and the score of the last of
-// them that was looked at.
+// entry that was read. Ready lists and marks need more, since they have no
+// single order. Both need the partition and the cursor of its scan. Ready lists
+// need the lane, with the position as the score. If the page ended among the
+// deliveries that wait behind an entry, it has their ordering key and the score
+// of the last one read.
 type cursor struct {
 	section, lane string
 	partition     int
 	scan          uint64
 	score         float64
-	name          string // empty: at the section's, or lane's, begin
-	key           string // empty: nothing waits behind it, or all of it was looked at
+	name          string // empty: at the begin of the section or lane
+	key           string // empty: no delivery waits behind it, or all were read
 	last          float64
 }
 
-// String is the cursor as callers carry it. It is not meant to be read.
+// String is the cursor as callers carry it. They must not interpret it.
 func (c cursor) String() string {
 	text := strings.Join([]string{
 		c.section, c.lane, strconv.Itoa(c.partition), strconv.FormatUint(c.scan, 10),

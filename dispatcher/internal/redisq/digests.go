@@ -13,11 +13,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// digestsBatch is how many ids one call is asked for: it reads a MiB of records
-// for them at most.
+// digestsBatch is how many ids one call asks for. It reads a MiB of records for
+// them at most.
 const digestsBatch = 64
 
-// Known asks all partitions.
+// Known asks all partitions which ids they know.
 func (s *Store) Known(ctx context.Context, ids []string) ([]bool, error) {
 	known := make([]bool, len(ids))
 	var jobs []conn.ScriptCall
@@ -46,8 +46,8 @@ func (s *Store) Known(ctx context.Context, ids []string) ([]bool, error) {
 	return known, nil
 }
 
-// Kept asks all partitions by plain commands: a record is small, and only a
-// caller in conflict asks for it.
+// Kept asks all partitions for the stored message of an id. It uses plain
+// commands: a record is small, and only a caller in conflict asks.
 func (s *Store) Kept(ctx context.Context, batch []dispatcher.Entry) ([]*dispatcher.Message, error) {
 	kept := make([]*dispatcher.Message, len(batch))
 	var err error
@@ -66,17 +66,18 @@ func (s *Store) Kept(ctx context.Context, batch []dispatcher.Entry) ([]*dispatch
 				if len(record) <= dispatcher.DigestSize || record[:dispatcher.DigestSize] == string(e.Digest[:]) || kept[from+k] != nil {
 					continue
 				}
-				kept[from+k], _ = decodeRecord(e.Message.ID, record) // one that can't be read tells nothing
+				kept[from+k], _ = decodeRecord(e.Message.ID, record) // a record that can't be read counts as none
 			}
 		}
 	})
 	return kept, err
 }
 
-// compare finds the entries with lanes in several partitions that are another
-// message than one of their id in any of these, or earlier in the batch: they
-// are a conflict, and nothing of them is written anywhere. So is nothing of one
-// where a partition did not tell. Their shares are taken out of the lists.
+// compare finds the conflicts among entries with lanes in several partitions.
+// Such an entry differs from a message of its id in one of these partitions, or
+// earlier in the batch. Nothing of it is written anywhere. Nor is an entry
+// written if a partition did not answer. The shares of these entries are taken
+// out of the lists.
 func (s *Store) compare(ctx context.Context, by string, batch []dispatcher.Entry, lists map[int][]placed, out []dispatcher.ScheduleResult) {
 	parts := make([]int, len(batch)) // partitions of each entry
 	for _, list := range lists {
@@ -126,9 +127,9 @@ func (s *Store) compare(ctx context.Context, by string, batch []dispatcher.Entry
 	}
 }
 
-// refuseTwins marks as conflicts the entries with lanes in several partitions
-// whose id another message of the batch has before them: only one of the two
-// might be written everywhere.
+// refuseTwins marks conflicts within the batch. An entry with lanes in several
+// partitions conflicts with an earlier message of its id, since only one of the
+// two might be written everywhere.
 func refuseTwins(batch []dispatcher.Entry, parts []int, out []dispatcher.ScheduleResult) {
 	first := make(map[string]dispatcher.Digest, len(batch))
 	for i, e := range batch {

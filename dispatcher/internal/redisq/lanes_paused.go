@@ -13,8 +13,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// eachHeld goes through what :held says, a page of each partition at a time. One
-// that does not answer is left out, and told.
+// eachHeld calls do for the entries of :held, a page of each partition at a
+// time. A partition that does not answer is left out, and its error is
+// answered.
 func (s *Store) eachHeld(ctx context.Context, do func(partition int, lane, text string)) error {
 	pages := make([]uint64, len(s.tags))
 	var errs []error
@@ -41,15 +42,16 @@ func (s *Store) eachHeld(ctx context.Context, do func(partition int, lane, text 
 	return conn.Join(errs...)
 }
 
-// paused finds all lanes that are paused, those last paused first, and whether all are.
+// paused finds all paused lanes, the last paused first, and whether all are
+// paused.
 func (s *Store) paused(ctx context.Context) (list []dispatcher.HeldLane, all *dispatcher.HeldLane, err error) {
 	err = s.eachHeld(ctx, func(_ int, lane, text string) {
 		h, ok := parseHeld(text)
 		switch h.Lane = dispatcher.Lane(lane); {
-		case !ok || h.Held != dispatcher.HeldPaused: // doctor tells
+		case !ok || h.Held != dispatcher.HeldPaused: // doctor reports it
 		case h.Lane != dispatcher.AllLanes:
 			list = append(list, h)
-		case all == nil || h.Since.Before(all.Since): // partitions are told one after another
+		case all == nil || h.Since.Before(all.Since): // the partitions were changed one after another
 			all = &h
 		}
 	})
@@ -61,7 +63,7 @@ func comparePaused(a, b dispatcher.HeldLane) int {
 	return cmp.Or(b.Since.Compare(a.Since), cmp.Compare(a.Lane, b.Lane))
 }
 
-// pausedPage reads a page of the lanes that are paused; next is empty at the end.
+// pausedPage reads a page of the paused lanes. next is empty at the end.
 func (s *Store) pausedPage(ctx context.Context, limit int, at cursor) (states []dispatcher.LaneState, next string, err error) {
 	list, all, err := s.paused(ctx)
 	if err != nil {
@@ -86,7 +88,7 @@ func (s *Store) pausedPage(ctx context.Context, limit int, at cursor) (states []
 		return nil, "", err
 	}
 	for _, st := range found {
-		if st.Limits.Held == dispatcher.HeldPaused { // else it goes on since: it stands among the others
+		if st.Limits.Held == dispatcher.HeldPaused { // else it was resumed meanwhile, and comes among the others
 			states = append(states, st)
 		}
 	}
@@ -101,7 +103,7 @@ func lanesOf(list []dispatcher.HeldLane) []dispatcher.Lane {
 	return lanes
 }
 
-// PausedLanes reads what is paused.
+// PausedLanes reads the paused lanes.
 func (s *Store) PausedLanes(ctx context.Context, most int) (states []dispatcher.LaneState, total int, err error) {
 	list, all, err := s.paused(ctx)
 	total = len(list)

@@ -19,18 +19,20 @@ import (
 type source struct {
 	partition int
 	index, of string // of: the instance
-	lanes     string // of these only, in place of what is asked for; empty: as asked
+	lanes     string // a filter for these lanes instead of the list's own; empty: the list's own
 
 	buffer []listed
-	more   bool   // it goes on behind the bound
-	bound  cursor // score and name: what comes is not newer
-	wanted int    // of the last call: it grows while nothing matches
+	more   bool   // it has entries after the bound
+	bound  cursor // score and name; the entries that follow are not newer
+	wanted int    // of the last call; it grows while no entry matches
 }
 
-// beforeAll is before all names in ZREVRANGE's order of one score: none begins with it.
+// beforeAll is before all names of one score in the order of ZREVRANGE. No name
+// begins with it.
 const beforeAll = "\xff"
 
-// due reads what waits for a time. What waits in a deleted lane is cancelled.
+// due reads deliveries that wait for a time. Those in a deleted lane are
+// cancelled.
 func (l *lister) due(ctx context.Context, at cursor) (*cursor, error) {
 	if l.asks(dispatcher.StatusScheduled, dispatcher.StatusRetrying) {
 		return l.merge(ctx, at, l.everywhere("due"))
@@ -57,7 +59,7 @@ func (l *lister) everywhere(index string) []*source {
 	return from
 }
 
-// partitions are those in which what is asked for may lie.
+// partitions are those that may have matching deliveries.
 func (l *lister) partitions() []int {
 	if len(l.f.Lanes) == 0 {
 		return l.s.all()
@@ -94,8 +96,8 @@ func (l *lister) ended() []*source {
 	return from
 }
 
-// merge puts sources in one order, newest first. It reads of those first that
-// may be next, and of the others only where the page comes to them.
+// merge reads sources in one order, newest first. It reads the sources that may
+// be next, and the others only when the page comes to them.
 func (l *lister) merge(ctx context.Context, at cursor, from []*source) (*cursor, error) {
 	if at.name == "" {
 		at.score, at.name = math.Inf(1), beforeAll
@@ -128,7 +130,7 @@ func (l *lister) merge(ctx context.Context, at cursor, from []*source) (*cursor,
 	return nil, nil
 }
 
-// head is the newest that a source may have.
+// head is the newest entry that a source may have.
 func (s *source) head() cursor {
 	if len(s.buffer) > 0 {
 		return cursor{score: s.buffer[0].score, name: s.buffer[0].name}
@@ -144,15 +146,15 @@ func newer(a, b cursor) int {
 // millisOf is the first whole ms that is not before t.
 func millisOf(t time.Time) int64 { return t.Add(time.Millisecond - 1).UnixMilli() }
 
-// key is the name of the zset that a source is.
+// key is the name of a source's zset.
 func (s *source) key() string {
 	return map[string]string{
 		"due": keys.Due, "leases": keys.Leases + s.of, "done": keys.Done, "dead": keys.Dead, "cancelled": keys.Cancelled,
 	}[s.index]
 }
 
-// peek asks each source for its newest score behind the cursor, and leaves out
-// those that have nothing there.
+// peek asks each source for its newest score after the cursor. It leaves out
+// sources that have none.
 func (l *lister) peek(ctx context.Context, at cursor, from []*source) ([]*source, error) {
 	for _, s := range from {
 		s.bound = at
@@ -163,7 +165,7 @@ func (l *lister) peek(ctx context.Context, at cursor, from []*source) ([]*source
 	byPartition, heads := map[int][]*source{}, make(map[*source]**redis.ZSliceCmd, len(from))
 	for _, s := range from {
 		byPartition[s.partition] = append(byPartition[s.partition], s)
-		heads[s] = new(*redis.ZSliceCmd) // filled for several masters at a time
+		heads[s] = new(*redis.ZSliceCmd) // filled by several masters at a time
 	}
 	partitions := make([]int, 0, len(byPartition))
 	for n := range byPartition {
@@ -191,7 +193,8 @@ func (l *lister) peek(ctx context.Context, at cursor, from []*source) ([]*source
 	}), nil
 }
 
-// tooOld reports that nothing from a score on is asked for.
+// tooOld reports that the filter asks for nothing with this score or a lower
+// one.
 func (l *lister) tooOld(score float64) bool {
 	return !l.f.Since.IsZero() && score < float64(l.f.Since.UnixMilli())
 }
@@ -199,8 +202,8 @@ func (l *lister) tooOld(score float64) bool {
 // fetchAtOnce bounds the calls of one round trip.
 const fetchAtOnce = 64
 
-// fetch reads on in the sources that may have what comes next: each entry that
-// the page still needs is of another one at worst.
+// fetch reads on in the sources that may have the next entry. In the worst case
+// each entry that the page still needs comes from another source.
 func (l *lister) fetch(ctx context.Context, from []*source) error {
 	dry := slices.DeleteFunc(slices.Clone(from), func(s *source) bool { return len(s.buffer) > 0 })
 	slices.SortFunc(dry, func(a, b *source) int { return newer(a.bound, b.bound) })

@@ -13,12 +13,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// lanesChunk is how many lanes one call looks through for those in which
-// something is ready.
+// lanesChunk is how many lanes one call searches for ready deliveries.
 const lanesChunk = 1000
 
-// ready reads the lanes' lists one after another: of the lanes asked for, else
-// of all in which something is ready, as a scan finds them.
+// ready reads the ready lists of lanes one after another. These are the lanes
+// of the filter, or all lanes with ready deliveries in the order of a scan.
 func (l *lister) ready(ctx context.Context, at cursor) (*cursor, error) {
 	if len(l.f.Lanes) > 0 {
 		lanes := make([]string, len(l.f.Lanes))
@@ -48,7 +47,7 @@ func (l *lister) ready(ctx context.Context, at cursor) (*cursor, error) {
 	return nil, nil
 }
 
-// readyLanes looks through a page of the lanes of a partition.
+// readyLanes searches a page of the lanes of a partition.
 func (l *lister) readyLanes(ctx context.Context, at cursor) (lanes []string, next uint64, err error) {
 	args := append(slices.Clip(l.names), strconv.FormatUint(at.scan, 10), lanesChunk, conn.Flag(!l.asks(dispatcher.StatusReady)))
 	r := l.s.conn.Run(ctx, l.s.scripts.readyLanes, "", []conn.ScriptCall{{Partition: at.partition, Args: args}})[0]
@@ -69,8 +68,8 @@ func (l *lister) readyLanes(ctx context.Context, at cursor) (lanes []string, nex
 	return lanes, next, a.Err
 }
 
-// lists reads the ready lists of lanes, which are in order, from where the
-// cursor stands. It leaves the cursor behind them.
+// lists reads the ready lists of lanes, in order, from the cursor on. It leaves
+// the cursor after them.
 func (l *lister) lists(ctx context.Context, at *cursor, lanes []string) (*cursor, error) {
 	from, _ := slices.BinarySearch(lanes, at.lane)
 	for _, lane := range lanes[from:] {
@@ -102,8 +101,8 @@ func (l *lister) lists(ctx context.Context, at *cursor, lanes []string) (*cursor
 	return nil, nil
 }
 
-// marks reads what ended, and is not yet taken out of where it was: its mark
-// says so.
+// marks reads deliveries that ended and are still in their place. Their mark
+// says how they ended.
 func (l *lister) marks(ctx context.Context, at cursor) (*cursor, error) {
 	sizes := make([]*redis.IntCmd, len(l.s.tags))
 	err := l.s.conn.EachPartition(ctx, "read marks", l.s.all(), func(p redis.Pipeliner, n int) {
@@ -140,8 +139,8 @@ func (l *lister) marks(ctx context.Context, at cursor) (*cursor, error) {
 	return nil, nil
 }
 
-// deletedLanes finds the lanes of deleted endpoints in which something may wait
-// still, by their partitions.
+// deletedLanes finds the lanes of deleted endpoints that may have waiting
+// deliveries, by partition.
 func (s *Store) deletedLanes(ctx context.Context) (map[int][]string, error) {
 	deleted := make(map[int][]string)
 	err := s.eachHeld(ctx, func(partition int, lane, text string) {

@@ -12,12 +12,12 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// retentionOf adds for how long finished deliveries are kept whole by now. A
-// partition that holds as many as it may cuts the oldest before its age: there
-// it is the age of the one that is the oldest now.
+// retentionOf adds how long finished deliveries are kept whole now. A partition
+// that is full cuts the oldest before its age. There it is the age of the
+// oldest one.
 func (s *Store) retentionOf(ctx context.Context, st *dispatcher.Stats) error {
 	if s.keep.FinishedMax <= 0 {
-		return nil // none is kept
+		return nil // no delivery is kept
 	}
 	type end struct {
 		size *redis.IntCmd

@@ -2,9 +2,8 @@ package redisq
 
 import "github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 
-// ScriptNames are the words of the flow by which the scripts that change
-// deliveries are called, by the SHA-1 with which Redis knows each: its slow log
-// tells no more.
+// ScriptNames are the names of the scripts that change deliveries, by their
+// SHA-1. The slow log of Redis shows only that.
 func ScriptNames() map[string]string {
 	s := newScripts(false)
 	names := map[string]string{}

@@ -82,7 +82,7 @@ var repartitionKeepSrc string
 //go:embed lua/repartition_ends.lua
 var repartitionEndsSrc string
 
-// scripts are all of them.
+// scripts are all scripts of the queue.
 type scripts struct {
 	digests, schedule, move, claim, settle, reap script.Script
 	cancel, retry, lane, forget, sweep, trim     script.Script
@@ -94,7 +94,7 @@ type scripts struct {
 	doctor                                                            doctorScripts
 }
 
-// The scripts are put together once for all stores of a process.
+// The scripts are built once for all stores of a process.
 var (
 	realScripts = sync.OnceValue(func() scripts { return makeScripts(false) })
 	testScripts = sync.OnceValue(func() scripts { return makeScripts(true) })

@@ -16,8 +16,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// shares knows the permits of all instances, of which the lanes have their
-// parts. What is told of an instance is read once, when its name is new.
+// shares knows the permits of all instances, of which lanes get their parts.
+// The entry of an instance is read once, when its name is new.
 type shares struct {
 	options Options
 	silent  bool
@@ -42,8 +42,8 @@ func (s *shares) add(permits map[string]int) {
 	maps.Copy(s.known, permits)
 }
 
-// count sums up the permits of the instances that there are, and names those of
-// which nothing is known.
+// count sums up the permits of these instances. It names those whose permits
+// are not known.
 func (s *shares) count(names map[string]int64) (unknown []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,17 +64,17 @@ func (s *shares) count(names map[string]int64) (unknown []string) {
 }
 
 const (
-	aboutAtOnce = 256     // instances that are asked about at once
-	mostPermits = 1 << 20 // of one instance: what is more was not written by one
+	aboutAtOnce = 256     // instances that one call asks for
+	mostPermits = 1 << 20 // of one instance; an instance never writes more
 )
 
-// aboutText is what is kept of an instance: permits, ms since when it is there,
-// its version.
+// aboutText is the stored text about an instance: permits, ms of its start, its
+// version.
 func aboutText(a dispatcher.Instance) string {
 	return fmt.Sprintf("%d %d %s", a.Permits, a.StartedAt.UnixMilli(), a.Version)
 }
 
-// permitsOf reads the permits of such a text, none where it is none.
+// permitsOf reads the permits of such a text. It answers 0 for a malformed one.
 func permitsOf(text string) int {
 	word, _, _ := strings.Cut(text, " ")
 	n, err := strconv.Atoi(word)
@@ -84,8 +84,8 @@ func permitsOf(text string) int {
 	return n
 }
 
-// Join tells the others of an instance, so that they know its permits. Where
-// memory is full a script does it, which may.
+// Join tells the other instances of a new one, so that they know its permits.
+// When memory is full a script does it, which Redis accepts.
 func (s *Store) Join(ctx context.Context, by string, a dispatcher.Instance) error {
 	key, text := s.home()+keys.About, aboutText(a)
 	err := s.conn.At(ctx, "join", conn.Home, func(p redis.Pipeliner) { p.HSet(ctx, key, by, text) })
@@ -98,7 +98,7 @@ func (s *Store) Join(ctx context.Context, by string, a dispatcher.Instance) erro
 	return err
 }
 
-// countShares learns which instances there are and what permits they have.
+// countShares reads which instances there are and their permits.
 func (s *Store) countShares(ctx context.Context) error {
 	var read *redis.StringSliceCmd
 	err := s.conn.At(ctx, "read instances", conn.Home, func(p redis.Pipeliner) { read = p.HKeys(ctx, s.instances()) })
@@ -113,9 +113,9 @@ func (s *Store) countShares(ctx context.Context) error {
 	return nil
 }
 
-// countPermits sums up the permits of instances, and reads of those that are new what
-// they told before their first beat. What can't be read now is read at the next
-// beat; until then they count for nothing.
+// countPermits sums up the permits of instances. It reads the entries of new
+// ones, which they wrote before their first beat. An entry that can't be read
+// now is read at the next beat. Until then it counts as 0.
 func (s *Store) countPermits(ctx context.Context, names map[string]int64) {
 	unknown := s.shares.count(names)
 	if len(unknown) == 0 {

@@ -17,8 +17,8 @@ import (
 // scanPage is how many fields one HSCAN reads.
 const scanPage = 1000
 
-// Stats counts over all partitions. What those that answer have is told also
-// beside an error of others.
+// Stats counts over all partitions. The answers of some are told also beside an
+// error of others.
 func (s *Store) Stats(ctx context.Context) (dispatcher.Stats, error) {
 	st := dispatcher.Stats{
 		Counts: map[dispatcher.Status]int64{}, Dead: map[dispatcher.DeadReason]int64{}, EverDead: map[dispatcher.DeadReason]int64{},
@@ -31,14 +31,14 @@ func (s *Store) Stats(ctx context.Context) (dispatcher.Stats, error) {
 	return st, conn.Join(err, storeErr)
 }
 
-// counted is what one partition counts.
+// counted are the counts of one partition.
 type counted struct {
 	counts, buried, ends *redis.MapStringStringCmd
 	due, known           *redis.IntCmd
 }
 
-// countsOf adds the counts, the number of instances and the time, and answers how
-// many lanes are known.
+// countsOf adds the counts, the number of instances and the time. It answers
+// how many lanes are known.
 func (s *Store) countsOf(ctx context.Context, st *dispatcher.Stats) (known int64, err error) {
 	all := make([]counted, len(s.tags))
 	var instances *redis.IntCmd
@@ -71,7 +71,7 @@ func (s *Store) countsOf(ctx context.Context, st *dispatcher.Stats) (known int64
 	return known, conn.Join(errs...)
 }
 
-// add adds one partition.
+// add adds the counts of one partition.
 func (c *counted) add(st *dispatcher.Stats) {
 	each := func(of *redis.MapStringStringCmd, do func(first, second string, n int64)) {
 		for field, text := range of.Val() {
@@ -80,14 +80,15 @@ func (c *counted) add(st *dispatcher.Stats) {
 			do(first, second, n)
 		}
 	}
-	waiting := int64(0) // for a time or a turn
+	waiting := int64(0) // for a time or for their turn
 	each(c.counts, func(status, _ string, n int64) {
 		st.Counts[dispatcher.Status(status)] += n
 		if s := dispatcher.Status(status); s == dispatcher.StatusScheduled || s == dispatcher.StatusRetrying {
 			waiting += n
 		}
 	})
-	// What waits and has no time is behind another; between two of these readings something may have moved.
+	// A waiting delivery without a time is behind another one. Some may have
+	// moved between these two readings.
 	st.Held[dispatcher.WhyOrder] += max(waiting-c.due.Val(), 0)
 	each(c.buried, func(_, reason string, n int64) { st.Dead[dispatcher.DeadReason(reason)] += n })
 	each(c.ends, func(status, reason string, n int64) {
@@ -99,9 +100,9 @@ func (c *counted) add(st *dispatcher.Stats) {
 	})
 }
 
-// lanesOf adds the lanes with the most work, how many of those known stand how,
-// what they hold back, and the oldest thing that is due: what is ready the
-// longest, and what the mover has not come to.
+// lanesOf adds the lanes with the most work, the number of lanes in each state,
+// and the deliveries they hold. It adds the oldest due delivery too: the oldest
+// ready one, or one that was not moved yet.
 func (s *Store) lanesOf(ctx context.Context, st *dispatcher.Stats, known int64) error {
 	dues := make([]*redis.ZSliceCmd, len(s.tags))
 	err := s.conn.EachPartition(ctx, "stats", s.all(), func(p redis.Pipeliner, n int) {
@@ -123,8 +124,8 @@ func (s *Store) lanesOf(ctx context.Context, st *dispatcher.Stats, known int64) 
 	return conn.Join(err, busyErr, s.topLanes(ctx, found.lanes, st))
 }
 
-// topLanes adds how the lanes with the most work stand, as far as the partitions
-// tell; those that are paused come first.
+// topLanes adds the states of the lanes with the most work, as far as their
+// partitions answer. Paused lanes come first.
 func (s *Store) topLanes(ctx context.Context, lanes []busyLane, st *dispatcher.Stats) error {
 	shares := make(map[int][]int, 1)
 	for i, l := range lanes {
@@ -154,7 +155,7 @@ func (s *Store) topLanes(ctx context.Context, lanes []busyLane, st *dispatcher.S
 		for n, i := range share {
 			count := st.Lanes[i].LaneCount
 			st.Lanes[i] = found[n].state
-			st.Lanes[i].LaneCount = count // by which they are ordered
+			st.Lanes[i].LaneCount = count // the count that orders them
 		}
 	}
 	slices.SortStableFunc(st.Lanes, func(a, b dispatcher.LaneState) int { return pausedFirst(&a) - pausedFirst(&b) })

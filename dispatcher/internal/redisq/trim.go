@@ -8,9 +8,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
-// trimBatch bounds one call of the script; leastKept is how much finished work
-// a partition keeps at least, however many share the limit: else one busy
-// destination would be forgotten within seconds.
+// trimBatch bounds one call of the script. leastKept is how much finished work
+// a partition keeps at least, whatever its share of the limit. Otherwise one
+// busy destination would be forgotten within seconds.
 const (
 	trimBatch = 64
 	leastKept = 10_000

@@ -1,21 +1,42 @@
 package main
 
 import (
-	"net"
-	"strings"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// payload is a JSON text of 1 KiB.
-var payload = `{"order":12345678901234567890,"pad":"` + strings.Repeat("x", 1024-39) + `"}`
+func TestABenchRefusesWhatItCannotDo(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		says string
+	}{
+		"no runs":                   {[]string{"--runs", "0"}, "--runs 0: must be at least 1"},
+		"too few messages":          {[]string{"--messages", "10"}, "--messages 10: must be at least 64"},
+		"an unknown part":           {[]string{"--only", "drain,drian"}, "--only drian: there are limit, drain"},
+		"an argument":               {[]string{"drain"}, "bench takes no arguments"},
+		"an unknown flag":           {[]string{"--fast"}, "unknown flag"},
+		"a receiver with no secret": {[]string{"receiver"}, "SIGNING_SECRET is not set"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := command(t, nil, "", append([]string{"bench"}, c.args...)...)
+			require.Equal(t, exitUsage, got.code)
+			require.Contains(t, got.err, c.says)
+			require.Empty(t, got.out)
+		})
+	}
+}
 
-// freeAddr is a loopback address that nothing listens on.
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = ln.Close() }()
-	return ln.Addr().String()
+func TestABenchThatCannotWriteItsFiguresSaysSoBeforeItMeasures(t *testing.T) {
+	got := command(t, nil, "", "bench", "--json", filepath.Join(t.TempDir(), "missing", "figures.json"))
+	require.Equal(t, exitFailed, got.code)
+	require.Contains(t, got.err, "write the figures")
+	require.NotContains(t, got.err, "run 1")
+}
+
+func TestABenchWithoutAStoreSaysHowToGetOne(t *testing.T) {
+	got := command(t, nil, "", "bench", "--redis-server", "no-such-server")
+	require.Equal(t, exitFailed, got.code)
+	require.Contains(t, got.err, "there is no no-such-server: install it")
 }

@@ -91,3 +91,16 @@ func code(text string) string {
 	}
 	return out.String()
 }
+
+func TestTheFirstThingThatTheReadmeSendsGoesToAReceiverThatIsThere(t *testing.T) {
+	run := section(t, "Run it")
+	addr := newListen(stage{}).Flags().Lookup("addr").DefValue
+	require.Contains(t, run, "bin/hookladder listen &")
+	require.Contains(t, run, "--url http://"+addr+"/")
+	require.NotContains(t, run, "shop.example")
+	for _, file := range []string{".gitignore", ".dockerignore"} { // that folder is where it was started
+		text, err := os.ReadFile(filepath.Join("..", "..", file))
+		require.NoError(t, err)
+		require.Regexp(t, `(?m)^/?appendonlydir/?$`, string(text), file)
+	}
+}

@@ -125,14 +125,14 @@ func chaos(t *testing.T, h *history, store backend, seed uint64) {
 	say("all is mended")
 	store.recount(t.Context())
 	r.healed.Store(true)
-	ask := &asker{t: t, h: h, api: f.slots[0].process().api, say: say}
+	ask := &asker{t: t, h: h, api: f.slots[0].process().Client, say: say}
 	ask.release(r)
 	ask.drain()
 	ask.endings()
 	memory := f.memory()
 	f.examine(t)
 	for _, slot := range f.slots {
-		require.NoError(t, slot.process().end())
+		require.NoError(t, slot.process().Terminate())
 	}
 	report(t, h, b, memory)
 	f.check(t)

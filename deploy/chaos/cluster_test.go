@@ -2,6 +2,7 @@ package chaos_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 )
 
@@ -116,7 +118,7 @@ func (c *clustered) killMaster(ctx context.Context, random *rand.Rand) {
 	defer c.begins(kind, "")()
 	node := c.cluster.KillMasterOf(key)
 	if !back {
-		c.until(ctx, "a failover", func() bool {
+		c.until("a failover", func() bool {
 			now := c.cluster.MasterOf(key)
 			return now != node
 		})
@@ -141,10 +143,10 @@ func (c *clustered) killAhead(ctx context.Context, random *rand.Rand) {
 	node := c.client(master)
 	_ = node.ClientKillByFilter(ctx, "TYPE", "replica").Err() // what is under way to the replica still arrives
 	_ = node.Close()
-	pause(ctx, ahead)
+	kit.Rest(ctx, ahead)
 	master.Kill()
 	replica.Resume()
-	c.until(ctx, "a failover", func() bool { return c.cluster.MasterOf(key) == replica })
+	c.until("a failover", func() bool { return c.cluster.MasterOf(key) == replica })
 	master.Restart()
 	c.inStep()
 }
@@ -156,7 +158,7 @@ func (c *clustered) pauseNode(ctx context.Context, random *rand.Rand) {
 	node, time := nodes[random.IntN(len(nodes))], between(random, time.Second, 8*time.Second)
 	defer c.begins("node stopped", "")()
 	node.Pause()
-	pause(ctx, time)
+	kit.Rest(ctx, time)
 	node.Resume()
 	c.inStep()
 }
@@ -195,7 +197,7 @@ func (c *clustered) killClients(ctx context.Context, random *rand.Rand) {
 // else take the only one that knows.
 func (c *clustered) inStep() {
 	c.cluster.WaitOK()
-	c.until(context.Background(), "replicas in step", func() bool {
+	c.until("replicas in step", func() bool {
 		for _, n := range c.cluster.Masters() {
 			if c.replicaOf(n) == nil {
 				return false
@@ -225,14 +227,17 @@ func (c *clustered) client(n *redistest.Node) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: n.Addr(), MaxRetries: -1})
 }
 
-func (c *clustered) until(ctx context.Context, what string, done func() bool) {
-	for late := time.Now().Add(startWithin); !done(); pause(ctx, 400*time.Millisecond) {
-		if time.Now().After(late) {
-			c.t.Errorf("never: %s", what)
-			return
+// until waits for what always comes. What is broken is mended even where the run
+// is over.
+func (c *clustered) until(what string, done func() bool) {
+	err := kit.Until(context.Background(), what, func() error {
+		if !done() {
+			kit.Rest(context.Background(), 200*time.Millisecond) // each question asks all nodes
+			return errors.New("not yet")
 		}
-		if ctx.Err() != nil {
-			ctx = context.Background() // the run is over, what is broken is mended all the same
-		}
+		return nil
+	})
+	if err != nil {
+		c.t.Error(err)
 	}
 }

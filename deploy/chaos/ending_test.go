@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -52,7 +53,7 @@ func (a *asker) drain() {
 			a.say("nothing waits after %s", time.Since(began).Round(100*time.Millisecond))
 			return
 		}
-		pause(a.t.Context(), 200*time.Millisecond)
+		kit.Rest(a.t.Context(), 200*time.Millisecond)
 	}
 	s, err := a.api.Stats(a.t.Context())
 	a.say("still waiting: %v %v", s.Counts, err)

@@ -1,12 +1,11 @@
 package chaos_test
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -14,22 +13,13 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/signer"
-)
-
-const (
-	// startWithin is how long a process may take until it says that it has
-	// started, on a machine that has too much to do.
-	startWithin = 3 * time.Minute
-	// endWithin is the same for its end: its grace, and its last outcomes.
-	endWithin = 3 * time.Minute
 )
 
 // fleet is a number of slots with an instance each.
@@ -60,44 +50,36 @@ type slot struct {
 
 // process is one instance from its start to its end.
 type process struct {
-	name   string // b3: the third of slot b
-	cmd    *exec.Cmd
-	api    *client.Client
-	base   string        // of the API
-	ready  chan struct{} // closed when it has started
-	done   chan struct{} // closed when it has ended and all it said is read
-	guard  io.Closer
-	broken []string // lines that no process may ever write; read when it is done
+	*kit.Instance
+	name string // b3: the third of slot b
+	log  *logReader
 }
 
 func newFleet(t testing.TB, h *history, r *receiver, secret signer.Secret) *fleet {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hookladder-chaos")
 	require.NoError(t, err)
-	f := &fleet{t: t, h: h, receiver: r, secret: secret, dir: dir, binary: filepath.Join(dir, "hookladder")}
+	f := &fleet{t: t, h: h, receiver: r, secret: secret, dir: dir, binary: *chaosBinary}
 	t.Cleanup(func() {
 		for _, s := range f.slots {
 			if p := s.process(); p != nil {
-				p.kill()
+				p.Kill()
 			}
 		}
 		if t.Failed() {
-			_ = os.Remove(filepath.Join(dir, "hookladder"))
 			fmt.Fprintln(t.Output(), "the instances' logs are in", dir)
 			return
 		}
 		_ = os.RemoveAll(dir)
 	})
-	if *chaosBinary != "" {
-		f.binary = *chaosBinary
-		return f
+	if f.binary == "" {
+		f.binary, err = kit.Binary()
+		require.NoError(t, err)
 	}
-	out, err := exec.Command("go", "build", "-race", "-o", f.binary, "github.com/hookladder/hookladder/cmd/hookladder").CombinedOutput()
-	require.NoError(t, err, "%s", out)
 	return f
 }
 
-// process is who is in the slot, or nil.
+// process is the instance in the slot, or nil.
 func (s *slot) process() *process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,81 +96,55 @@ func (s *slot) leave() {
 // start starts an instance in a slot and waits until it takes calls. While the
 // store is away an instance may give up; then another is started.
 func (f *fleet) start(ctx context.Context, s *slot) error {
-	for failed := 0; ; failed++ {
+	return kit.Until(context.WithoutCancel(ctx), "an instance of "+s.name+" has started", func() error {
 		p, err := f.spawn(s)
 		if err != nil {
-			return err
+			return kit.Stop(err)
 		}
-		late := time.NewTimer(startWithin)
-		select {
-		case <-p.ready:
-			late.Stop()
-			s.mu.Lock()
-			s.now = p
-			s.mu.Unlock()
-			return nil
-		case <-p.done:
-			late.Stop()
-			if failed > 60 {
-				return fmt.Errorf("%s does not start", p.name)
-			}
-			pause(ctx, 300*time.Millisecond)
-		case <-late.C:
-			p.kill()
-			return fmt.Errorf("%s does not start", p.name)
+		if p.Instance, err = kit.Serve(context.WithoutCancel(ctx), p.Process); err != nil {
+			p.Kill()
+			kit.Rest(ctx, 300*time.Millisecond)
+			return errors.Join(err, ctx.Err())
 		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-	}
+		s.mu.Lock()
+		s.now = p
+		s.mu.Unlock()
+		return nil
+	})
 }
 
 func (f *fleet) spawn(s *slot) (*process, error) {
 	s.mu.Lock()
 	s.made++
-	p := &process{name: s.name + strconv.Itoa(s.made), ready: make(chan struct{}), done: make(chan struct{})}
+	p := &process{name: s.name + strconv.Itoa(s.made)}
 	s.mu.Unlock()
 	own := signer.NewSecret()
 	f.receiver.knows(p.name, own)
-	p.cmd = exec.Command(f.binary, "serve")
-	p.cmd.Env = append([]string{
-		"REDIS_URL=" + s.url, "LISTEN=127.0.0.1:0", "SIGNING_SECRET=" + f.secret.Reveal() + " " + own.Reveal(),
-		"ALLOW_NETS=127.0.0.0/8", "LOG_LEVEL=debug", "GORACE=atexit_sleep_ms=0", "PATH=" + os.Getenv("PATH"),
-	}, f.env...)
-	out, in := io.Pipe()
-	p.cmd.Stdout, p.cmd.Stderr = in, in
-	log, err := os.Create(filepath.Join(f.dir, p.name+".log"))
+	file, err := os.Create(filepath.Join(f.dir, p.name+".log"))
 	if err != nil {
 		return nil, err
 	}
-	if err := p.cmd.Start(); err != nil {
-		return nil, errors.Join(err, log.Close())
+	p.log = &logReader{fleet: f, name: p.name, file: file}
+	child, err := kit.Start(kit.Command{
+		Name: p.name, Path: f.binary, Args: []string{"serve"}, Log: p.log, Keep: 8 << 10,
+		Env: kit.Environ(s.url, f.secret, append([]string{
+			"SIGNING_SECRET=" + f.secret.Reveal() + " " + own.Reveal(), "LOG_LEVEL=debug",
+		}, f.env...)...),
+	})
+	if err != nil {
+		return nil, err
 	}
-	if p.guard, err = guard(p.cmd.Process.Pid); err != nil {
-		return nil, errors.Join(err, p.cmd.Process.Kill(), p.cmd.Wait(), log.Close())
-	}
+	p.Instance = &kit.Instance{Process: child}
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.all = append(f.all, p)
-	f.mu.Unlock()
-	go func() {
-		_ = p.cmd.Wait() // how it ended is read from its state
-		_ = in.Close()
-	}()
-	go func() {
-		defer close(p.done)
-		f.listen(p, io.TeeReader(out, log))
-		_ = log.Close()
-		_ = p.guard.Close()
-	}()
 	return p, nil
 }
 
-// said is what matters of a log line.
-type said struct {
+// logLine is what matters of a line of an instance's log.
+type logLine struct {
 	Time       time.Time
-	Level      string
 	Msg        string
-	Listen     string
 	DeliveryID string `json:"delivery_id"`
 	Attempt    int
 	Verdict    string
@@ -196,55 +152,43 @@ type said struct {
 	Deliveries int
 }
 
-// listen reads a process's log to its end.
-func (f *fleet) listen(p *process, log io.Reader) {
-	lines := bufio.NewScanner(log)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		text := lines.Text()
-		if strings.Contains(text, "DATA RACE") || strings.HasPrefix(text, "panic:") || strings.HasPrefix(text, "fatal error:") ||
-			strings.Contains(text, "panicked") || strings.Contains(text, f.secret.Reveal()) {
-			p.broken = append(p.broken, text)
-		}
-		var s said
-		if json.Unmarshal([]byte(text), &s) != nil {
-			continue
-		}
-		switch s.Msg {
-		case "started":
-			p.base = "http://" + s.Listen
-			p.api, _ = client.New(p.base, "") // the address is one
-			close(p.ready)
-		case finished:
-			f.h.note(note{at: s.Time, who: p.name, text: finished, id: s.DeliveryID, n: s.Attempt, ok: s.Verdict == "delivered", mute: s.Status == 0})
-		case renamed, takeover, unrecorded, handedBack:
-			f.h.note(note{at: s.Time, who: p.name, text: s.Msg, n: s.Deliveries})
-		}
-	}
-	_, _ = io.Copy(io.Discard, log) // a line that is too long must not block its writer
+// logReader reads an instance's log while it is written, and keeps it in a file.
+type logReader struct {
+	fleet   *fleet
+	name    string
+	file    *os.File
+	partial []byte   // a line that has not ended
+	broken  []string // lines that no process may ever write; read when the process has ended
 }
 
-func (p *process) signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }
-
-// kill ends it as a crash would.
-func (p *process) kill() {
-	p.signal(syscall.SIGKILL)
-	<-p.done
+// Write takes more of the log.
+func (l *logReader) Write(text []byte) (int, error) {
+	l.partial = append(l.partial, text...)
+	for {
+		line, rest, ended := bytes.Cut(l.partial, []byte("\n"))
+		if !ended {
+			return l.file.Write(text)
+		}
+		l.read(string(line))
+		l.partial = bytes.Clone(rest)
+	}
 }
 
-// end asks it to end, kills it where it does not, and answers whether it ended
-// as it should.
-func (p *process) end() error {
-	p.signal(syscall.SIGTERM)
-	late := time.NewTimer(endWithin)
-	defer late.Stop()
-	select {
-	case <-p.done:
-	case <-late.C:
-		p.kill()
-		return fmt.Errorf("%s did not end within %s", p.name, endWithin)
+func (l *logReader) read(text string) {
+	if strings.Contains(text, "DATA RACE") || strings.HasPrefix(text, "panic:") || strings.HasPrefix(text, "fatal error:") ||
+		strings.Contains(text, "panicked") || strings.Contains(text, l.fleet.secret.Reveal()) {
+		l.broken = append(l.broken, text)
 	}
-	return nil
+	var s logLine
+	if json.Unmarshal([]byte(text), &s) != nil {
+		return
+	}
+	switch s.Msg {
+	case finished:
+		l.fleet.h.note(note{at: s.Time, who: l.name, text: finished, id: s.DeliveryID, n: s.Attempt, ok: s.Verdict == "delivered", mute: s.Status == 0})
+	case renamed, takeover, unrecorded, handedBack:
+		l.fleet.h.note(note{at: s.Time, who: l.name, text: s.Msg, n: s.Deliveries})
+	}
 }
 
 // any is a process that takes calls, or nil.
@@ -262,18 +206,19 @@ func (f *fleet) any(random *rand.Rand) *process {
 func (f *fleet) examine(t testing.TB) {
 	t.Helper()
 	doctor := exec.Command(f.binary, "doctor")
-	doctor.Env = append([]string{"REDIS_URL=" + f.slots[0].url, "GORACE=atexit_sleep_ms=0"}, f.env...)
+	doctor.Env = append([]string{"REDIS_URL=" + f.slots[0].url, kit.NoExitSleep}, f.env...)
 	if out, err := doctor.CombinedOutput(); err != nil {
 		t.Errorf("doctor: %v\n%s", err, out)
 	}
 }
 
-// check fails the test where an instance said what none may ever say.
+// check fails the test where an instance wrote what none may ever write.
 func (f *fleet) check(t testing.TB) {
 	t.Helper()
 	for _, p := range f.all {
-		<-p.done
-		for _, text := range p.broken {
+		<-p.Ended
+		_ = p.log.file.Close()
+		for _, text := range p.log.broken {
 			t.Errorf("%s: %s", p.name, text)
 		}
 	}
@@ -283,49 +228,12 @@ func (f *fleet) check(t testing.TB) {
 // does not tell.
 func (f *fleet) memory() (most int64) {
 	for _, s := range f.slots {
-		p := s.process()
-		if p == nil {
-			continue
-		}
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.cmd.Process.Pid))
-		if fields := strings.Fields(string(text)); err == nil && len(fields) > 1 {
-			pages, _ := strconv.ParseInt(fields[1], 10, 64)
-			most = max(most, pages*int64(os.Getpagesize()))
+		if p := s.process(); p != nil {
+			bytes, _ := kit.Memory(p.Pid())
+			most = max(most, int64(bytes))
 		}
 	}
 	return most
-}
-
-// guard kills a process when this one dies without its cleanups, as it does
-// when its time limit is over: a shell waits for the end of a pipe that only we
-// hold open.
-func guard(pid int) (io.Closer, error) {
-	cmd := exec.Command("/bin/sh", "-c", `read -r _ || kill -9 "$0" 2>/dev/null`, strconv.Itoa(pid))
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, fmt.Errorf("guard an instance: %w", err)
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("guard an instance: %w", err)
-	}
-	return closer(func() error {
-		_, err := io.WriteString(in, "\n")
-		return errors.Join(err, in.Close(), cmd.Wait())
-	}), nil
-}
-
-type closer func() error
-
-func (c closer) Close() error { return c() }
-
-// pause waits, at most until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	wait := time.NewTimer(d)
-	defer wait.Stop()
-	select {
-	case <-ctx.Done():
-	case <-wait.C:
-	}
 }
 
 // between is a random time from one to the other.

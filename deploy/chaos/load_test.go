@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/signer"
@@ -57,14 +58,14 @@ type load struct {
 // register makes the endpoints.
 func (l *load) register(t testing.TB) {
 	t.Helper()
-	api := l.fleet.slots[0].process().api
+	api := l.fleet.slots[0].process().Client
 	for place, e := range endpoints {
 		e.Tenant, e.URL = tenant, l.receiver.url(place)
 		view, _, err := api.CreateEndpoint(t.Context(), &e)
 		require.NoError(t, err)
 		secret, err := signer.Standard.ParseSecret(view.Secret)
 		require.NoError(t, err)
-		l.receiver.trusts(place, secret)
+		l.receiver.Trust(place, &signer.Verifier{Secrets: []signer.Secret{secret}})
 		l.h.with(func() { l.h.lanes[place] = view.ID })
 	}
 }
@@ -159,7 +160,7 @@ func (c *caller) ask(ctx context.Context, m *message, w *wire.Message) {
 	for n := 0; time.Since(began) < givesUp; n++ {
 		p := c.fleet.any(c.random)
 		if p == nil {
-			pause(ctx, 200*time.Millisecond)
+			kit.Rest(ctx, 200*time.Millisecond)
 			continue
 		}
 		t := c.try(ctx, p, m, w)
@@ -167,13 +168,13 @@ func (c *caller) ask(ctx context.Context, m *message, w *wire.Message) {
 		if t.told != nothing || n > 0 && c.random.IntN(20) == 0 {
 			return
 		}
-		pause(ctx, between(c.random, 50*time.Millisecond, 400*time.Millisecond))
+		kit.Rest(ctx, between(c.random, 50*time.Millisecond, 400*time.Millisecond))
 	}
 }
 
 func (c *caller) try(ctx context.Context, p *process, m *message, w *wire.Message) try {
 	t := try{began: time.Now()}
-	api, err := client.New(p.base, "", client.WithHTTPClient(c.http))
+	api, err := client.New(p.URL, "", client.WithHTTPClient(c.http))
 	if err == nil {
 		var answer wire.Published
 		answer, err = api.Publish(ctx, w)
@@ -212,7 +213,7 @@ func (c *caller) cancel(ctx context.Context, m *message) {
 	if p == nil {
 		return
 	}
-	api, err := client.New(p.base, "", client.WithHTTPClient(c.http))
+	api, err := client.New(p.URL, "", client.WithHTTPClient(c.http))
 	if err != nil {
 		return
 	}

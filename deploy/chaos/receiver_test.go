@@ -1,16 +1,14 @@
 package chaos_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
+	"errors"
 	"hash/fnv"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/signer"
 )
 
@@ -27,16 +26,15 @@ import (
 // answers as its seed decides: mostly at once and well, sometimes late, with an
 // error, half or not at all.
 type receiver struct {
-	*httptest.Server
+	*kit.Receiver
 	h      *history
 	seed   uint64
+	common *signer.Verifier
 	healed atomic.Bool // from then on it always answers well
 
-	mu        sync.Mutex // guards what follows
-	common    *signer.Verifier
-	own       map[string]*signer.Verifier // by instance
-	endpoints map[string]*signer.Verifier // by place
-	counts    map[string]int              // of callbacks, by place and id
+	mu     sync.Mutex                  // guards what follows
+	own    map[string]*signer.Verifier // by instance
+	counts map[string]int              // of callbacks, by place and id
 }
 
 // line is one connection. All that comes through it comes from one instance,
@@ -58,29 +56,22 @@ func newReceiver(t testing.TB, h *history, seed uint64, secret signer.Secret) *r
 	t.Helper()
 	r := &receiver{
 		h: h, seed: seed, common: &signer.Verifier{Secrets: []signer.Secret{secret}},
-		own: map[string]*signer.Verifier{}, endpoints: map[string]*signer.Verifier{}, counts: map[string]int{},
+		own: map[string]*signer.Verifier{}, counts: map[string]int{},
 	}
-	// On all addresses, so that 127.0.1.x are as many destinations.
-	ln, err := net.Listen("tcp4", ":0")
-	require.NoError(t, err)
-	r.Server = httptest.NewUnstartedServer(r)
-	require.NoError(t, r.Listener.Close())
-	r.Listener = ln
-	r.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
-		return context.WithValue(ctx, lineKey{}, &line{})
-	}
-	r.Start()
-	t.Cleanup(func() {
-		r.CloseClientConnections()
-		r.Close()
-	})
+	r.Receiver = kit.NewReceiver(r.common, r.take)
+	require.NoError(t, r.Listen(func(s *http.Server) {
+		s.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
+			return context.WithValue(ctx, lineKey{}, &line{})
+		}
+	}))
+	t.Cleanup(func() { _ = r.Close() })
 	return r
 }
 
 // url is where a place is: /d3 has a host of its own, which /e3 shares.
 func (r *receiver) url(place string) string {
 	n, _ := strconv.Atoi(place[2:])
-	return fmt.Sprintf("http://127.0.1.%d:%d%s", n+1, r.Listener.Addr().(*net.TCPAddr).Port, place)
+	return r.URL(n+1) + place
 }
 
 // knows says with what an instance signs besides the common secret.
@@ -90,68 +81,43 @@ func (r *receiver) knows(who string, own signer.Secret) {
 	r.own[who] = &signer.Verifier{Secrets: []signer.Secret{own}}
 }
 
-// trusts says who signs what comes to an endpoint.
-func (r *receiver) trusts(place string, secret signer.Secret) {
+// recognize names the instance that sent a callback to a bare URL, or nothing.
+func (r *receiver) recognize(req *http.Request) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.endpoints[place] = &signer.Verifier{Secrets: []signer.Secret{secret}}
-}
-
-// recognize says who sent a callback, where it does.
-func (r *receiver) recognize(req *http.Request, body []byte) (v *signer.Verifier, from string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if v = r.endpoints[req.URL.Path]; v != nil {
-		return v, ""
-	}
 	for who, own := range r.own {
-		again := req.Clone(req.Context())
-		again.Body = io.NopCloser(bytes.NewReader(body))
-		if _, err := own.VerifyRequest(again); err == nil {
-			return r.common, who
+		if _, err := own.VerifyRequest(req); err == nil {
+			return who
 		}
 	}
-	return r.common, ""
+	return ""
 }
 
-func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	a := &arrival{place: req.URL.Path, began: time.Now()}
-	a.line, _ = req.Context().Value(lineKey{}).(*line)
-	body, err := io.ReadAll(req.Body)
-	if err != nil { // the sender was killed while it wrote
+func (r *receiver) take(w http.ResponseWriter, req *http.Request, c kit.Callback) {
+	if errors.Is(c.Err, signer.ErrBody) { // the sender was killed while it wrote
 		return
 	}
-	id := req.Header.Get(signer.HeaderID)
-	verifier, from := r.common, a.line.who()
-	if from == "" {
-		verifier, from = r.recognize(req, body)
-		if from != "" {
+	a := &arrival{place: c.Path, began: c.At, attempt: c.Attempt}
+	a.line, _ = req.Context().Value(lineKey{}).(*line)
+	if c.Err != nil {
+		a.fault = c.Err.Error()
+	} else if _, endpoint := endpoints[c.Path]; !endpoint && a.line.who() == "" {
+		if from := r.recognize(req); from != "" {
 			a.line.name.Store(&from)
 		}
-	} else {
-		r.mu.Lock()
-		if v := r.endpoints[a.place]; v != nil {
-			verifier = v
-		}
-		r.mu.Unlock()
 	}
-	req.Body = io.NopCloser(bytes.NewReader(body))
-	if _, err := verifier.VerifyRequest(req); err != nil {
-		a.fault = err.Error()
-	}
-	a.attempt, _ = strconv.Atoi(req.Header.Get("Hookladder-Attempt"))
-	r.h.came(id, a)
+	r.h.came(c.ID, a)
 	r.h.with(func() {
-		if m := r.h.messages[id]; m != nil && sha256.Sum256(body) != m.sum {
+		if m := r.h.messages[c.ID]; m != nil && a.fault == "" && sha256.Sum256(c.Body) != m.sum {
 			a.fault = another
 		}
 	})
 	r.mu.Lock()
-	key := a.place + " " + id
+	key := a.place + " " + c.ID
 	r.counts[key]++
 	n := r.counts[key]
 	r.mu.Unlock()
-	r.react(a, w, req, r.reaction(a.place, id, n))
+	r.react(a, w, req, r.reaction(a.place, c.ID, n))
 }
 
 // reaction is what a callback is answered.

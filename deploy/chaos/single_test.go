@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hookladder/hookladder/deploy/kit"
 )
 
 // single is one Redis, with a proxy for each slot between.
@@ -48,7 +50,7 @@ func (b *single) killStore(ctx context.Context, random *rand.Rand) {
 func (b *single) pauseStore(ctx context.Context, random *rand.Rand) {
 	defer b.begins("redis stopped", "")()
 	b.redis.server.Pause()
-	pause(ctx, between(random, time.Second, 6*time.Second))
+	kit.Rest(ctx, between(random, time.Second, 6*time.Second))
 	b.redis.server.Resume()
 }
 
@@ -64,7 +66,7 @@ func (b *single) fill(ctx context.Context, random *rand.Rand) {
 		b.say("memory not filled: %v", err)
 		return
 	}
-	pause(ctx, time)
+	kit.Rest(ctx, time)
 	mend()
 }
 
@@ -123,7 +125,7 @@ func (b *single) bad(ctx context.Context, kind string, slots []string, time time
 	for _, slot := range slots {
 		mends = append(mends, make(slot))
 	}
-	pause(ctx, time)
+	kit.Rest(ctx, time)
 	for _, mend := range slices.Backward(mends) {
 		mend()
 	}

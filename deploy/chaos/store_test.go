@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 )
 
@@ -94,7 +95,7 @@ func (s *store) counted(n int64, began time.Time) {
 // kill ends Redis as a crash would, and starts it again after a while.
 func (s *store) kill(ctx context.Context, away time.Duration) {
 	s.server.Kill()
-	pause(ctx, away)
+	kit.Rest(ctx, away)
 	s.server.Restart()
 }
 
@@ -115,7 +116,7 @@ func (s *store) full(ctx context.Context, share float64) (mend func(), err error
 	}
 	return func() {
 		for ctx.Err() == nil && s.direct.ConfigSet(ctx, "maxmemory", "0").Err() != nil {
-			pause(ctx, 50*time.Millisecond)
+			kit.Rest(ctx, 50*time.Millisecond)
 		}
 	}, nil
 }

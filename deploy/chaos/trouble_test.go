@@ -6,6 +6,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/hookladder/hookladder/deploy/kit"
 )
 
 // trouble breaks things, one hand at the instances and one at the store, each
@@ -63,10 +65,10 @@ func (b *trouble) run(ctx context.Context) {
 	for i, hand := range b.hands() {
 		hand.random = rand.New(rand.NewPCG(b.seed, uint64(i)))
 		wg.Go(func() {
-			for pause(ctx, time.Second); ctx.Err() == nil; pause(ctx, between(hand.random, 0, hand.calm)) {
+			for kit.Rest(ctx, time.Second); ctx.Err() == nil; kit.Rest(ctx, between(hand.random, 0, hand.calm)) {
 				hand.do(ctx)
 				if len(hand.deck) == 0 {
-					pause(ctx, hand.rest)
+					kit.Rest(ctx, hand.rest)
 				}
 			}
 		})
@@ -122,10 +124,10 @@ func (b *trouble) kill(ctx context.Context, random *rand.Rand) {
 		return
 	}
 	mended := b.begins(killed, p.name)
-	p.kill()
+	p.Kill()
 	mended()
 	s.leave()
-	pause(ctx, away)
+	kit.Rest(ctx, away)
 	b.replace(s)
 }
 
@@ -135,16 +137,16 @@ func (b *trouble) killAlone(ctx context.Context, random *rand.Rand) {
 	b.alone.Lock()
 	defer b.alone.Unlock()
 	s := b.slot(random)
-	pause(ctx, deadAfter+time.Second)
+	kit.Rest(ctx, deadAfter+time.Second)
 	p := s.process()
 	if p == nil || ctx.Err() != nil {
 		return
 	}
 	mended := b.begins(killed, p.name)
-	p.kill()
+	p.Kill()
 	mended()
 	s.leave()
-	pause(ctx, takeoverWithin+time.Second)
+	kit.Rest(ctx, takeoverWithin+time.Second)
 	b.replace(s)
 }
 
@@ -155,9 +157,9 @@ func (b *trouble) stop(ctx context.Context, random *rand.Rand) {
 		return
 	}
 	mended := b.begins(stopped, p.name)
-	p.signal(syscall.SIGSTOP)
-	pause(ctx, time)
-	p.signal(syscall.SIGCONT)
+	_ = p.Signal(syscall.SIGSTOP)
+	kit.Rest(ctx, time)
+	_ = p.Signal(syscall.SIGCONT)
 	mended()
 }
 
@@ -177,11 +179,10 @@ func (b *trouble) restart(s *slot) {
 	}
 	b.begins(ended, p.name)()
 	s.leave()
-	if err := p.end(); err != nil {
+	if err := p.Terminate(); err != nil && p.Killed() {
 		b.fleet.t.Error(err)
-	}
-	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
-		b.say("%s ended with %d", p.name, code)
+	} else if err != nil {
+		b.say("%s ended with %d", p.name, p.ExitCode())
 	}
 	b.replace(s)
 }

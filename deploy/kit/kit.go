@@ -54,3 +54,6 @@ func Rest(ctx context.Context, d time.Duration) bool {
 		return true
 	}
 }
+
+// Stop makes an error Final.
+func Stop(err error) error { return Final{err} }

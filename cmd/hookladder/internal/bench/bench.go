@@ -111,7 +111,7 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 		return nil, err
 	}
 	r.Took = time.Since(began).Seconds()
-	return r, nil
+	return r, r.complete(len(o.Only) == 0)
 }
 
 // measure carries out all runs of the parts.

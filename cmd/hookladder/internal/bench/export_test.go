@@ -2,6 +2,8 @@ package bench
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -73,3 +75,15 @@ func Means(rates ...float64) string {
 func PublishBatch(api string, messages ...string) error {
 	return newCallers().publishBatch(api, messages)
 }
+
+// Complete checks a report of figures with their values by name, in one run.
+func Complete(all bool, figures map[string][]float64) error {
+	r := &Report{Runs: 1}
+	for name, values := range figures {
+		r.Figures = append(r.Figures, Figure{Name: name, Values: values})
+	}
+	return r.complete(all)
+}
+
+// Judged are the names of all figures that have a target.
+func Judged() []string { return slices.Sorted(maps.Keys(targets)) }

@@ -3,8 +3,10 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -103,6 +105,25 @@ func (f *Figure) take(value float64) {
 	if t, ok := targets[f.Name]; ok {
 		f.Target, f.Verdict = &t, t.verdict(*f)
 	}
+}
+
+// complete checks that no run has a figure twice, and after a bench of all parts
+// that no target is without its figure.
+func (r *Report) complete(all bool) error {
+	var errs []error
+	have := map[string]bool{}
+	for _, f := range r.Figures {
+		have[f.Name] = true
+		if len(f.Values) > r.Runs {
+			errs = append(errs, fmt.Errorf("%d runs have %d values of %q", r.Runs, len(f.Values), f.Name))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(targets)) {
+		if all && !have[name] {
+			errs = append(errs, fmt.Errorf("no figure is called %q, which has a target", name))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // JSON writes all of it.

@@ -104,3 +104,15 @@ func TestTheLimitOfARunIsTheMeanOfItsMeasurementsAndComesFirst(t *testing.T) {
 	require.Equal(t, "[{limit: rate /s 20} {other: rate /s 1}]", bench.Means(10, 20, 30))
 	require.Equal(t, "[{other: rate /s 1}]", bench.Means())
 }
+
+func TestABenchOfAllPartsHasAFigureForEachTarget(t *testing.T) {
+	figures := map[string][]float64{}
+	for _, name := range bench.Judged() {
+		figures[name] = []float64{1}
+	}
+	require.NoError(t, bench.Complete(true, figures))
+	delete(figures, judged)
+	require.ErrorContains(t, bench.Complete(true, figures), `no figure is called "drain to 1: Redis CPU", which has a target`)
+	require.NoError(t, bench.Complete(false, figures), "of some parts only")
+	require.ErrorContains(t, bench.Complete(false, map[string][]float64{"a: b": {1, 2}}), `1 runs have 2 values of "a: b"`)
+}

@@ -1,10 +1,5 @@
 package bench
 
-import (
-	"maps"
-	"slices"
-)
-
 // Target is what a figure has to reach.
 type Target struct {
 	AtLeast bool    `json:"at_least"` // else at most
@@ -77,6 +72,3 @@ func (t Target) verdict(f Figure) string {
 	}
 	return missed
 }
-
-// Judged are the names of all figures that have a target.
-func Judged() []string { return slices.Sorted(maps.Keys(targets)) }

@@ -1,0 +1,198 @@
+package e2e_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/signer"
+)
+
+func TestRotationIsVerifiedByBothSecretsUntilItEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	i := w.serve()
+	for path, overlap := range map[string]time.Duration{"/during": time.Hour, "/after": time.Second} {
+		e := i.endpoint(path, wire.Endpoint{UID: path[1:]})
+		_, err := i.RotateSecret(t.Context(), e.UID, wire.Rotation{Overlap: (*wire.Duration)(&overlap)})
+		require.NoError(t, err)
+		secrets, err := i.EndpointSecret(t.Context(), e.UID)
+		require.NoError(t, err)
+		old, fresh := verifierOf(t, "standard", e.Secret), verifierOf(t, "standard", secrets.Secrets[0].Secret)
+		w.receiver.Trust(path, fresh)
+		m := wire.Message{ID: e.UID, Endpoint: e.UID}
+		if path == "/after" {
+			// The attempt's own time decides, so the delivery is planned for the end, and a little
+			// later: the instance's idea of Redis' clock lags behind it by an answer's way.
+			m.DeliverAt = wire.Time{Time: time.Now().Add(overlap + time.Second)}
+		} else {
+			require.Len(t, secrets.Secrets, 2)
+			require.Equal(t, e.Secret, secrets.Secrets[1].Secret)
+		}
+		i.publish(m)
+		a := w.receiver.wait(e.UID, 1)
+		require.NoError(t, accepts(fresh, a, a.body))
+		signatures := strings.Count(a.header.Get(signer.HeaderSignature), "v1,")
+		if path == "/after" {
+			require.Error(t, accepts(old, a, a.body))
+			require.Equal(t, 1, signatures)
+		} else {
+			require.NoError(t, accepts(old, a, a.body))
+			require.Equal(t, 2, signatures)
+		}
+	}
+}
+
+func TestEverySignatureIsVerifiedAsItsReceiversDo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	i := w.serve()
+	for _, scheme := range signer.Schemes {
+		path := "/" + string(scheme)
+		e := wire.Endpoint{UID: "by-" + string(scheme), Signature: string(scheme), URL: w.receiver.URL(0) + path}
+		view, _, err := i.CreateEndpoint(t.Context(), &e)
+		require.NoError(t, err)
+		verifier := verifierOf(t, string(scheme), view.Secret)
+		w.receiver.Trust(path, verifier)
+		id := "to-" + string(scheme)
+		i.publish(wire.Message{ID: id, Endpoint: e.UID})
+		a := w.receiver.wait(id, 1)
+		require.NoError(t, accepts(verifier, a, a.body))
+		require.Error(t, accepts(verifier, a, a.body+" "), "%s: a changed body", scheme)
+		require.Equal(t, id, a.header.Get("webhook-id"))
+		require.NotEmpty(t, a.header.Get("webhook-timestamp"))
+	}
+}
+
+func TestSecretsAreNeitherLoggedNorAnsweredNorStoredPlainly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := "ENCRYPTION_KEY=AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+	i := w.serve(key)
+	w.receiver.answers(func(rw http.ResponseWriter, req *http.Request, _ string, _ int) {
+		rw.WriteHeader(http.StatusInternalServerError)
+		_, _ = fmt.Fprint(rw, req.Header) // gives everything back
+	})
+	e := i.endpoint("/e", wire.Endpoint{UID: "shop", Headers: map[string]string{"Authorization": "Bearer topsecrettoken"}})
+	i.publish(wire.Message{ID: "m1", Endpoint: "shop"})
+	d := i.until("m1", "retrying")
+	require.NotContains(t, d.History[0].ResponseExcerpt, "topsecrettoken")
+	require.Contains(t, d.History[0].ResponseExcerpt, "[signature]")
+	require.Equal(t, "Bearer topsecrettoken", w.receiver.arrivals("m1")[0].header.Get("authorization"))
+	_, page := i.call(http.MethodGet, "/v1/endpoints", "", nil)
+	_, config := i.call(http.MethodGet, "/v1/endpoints/shop", "", nil)
+	var stored strings.Builder
+	for _, name := range w.rdb.Keys(t.Context(), "*").Val() {
+		dump, err := w.rdb.Dump(t.Context(), name).Result()
+		require.NoError(t, err)
+		stored.WriteString(dump)
+	}
+	all := stored.String()
+	fields, err := w.rdb.HGetAll(t.Context(), "{default}:endpoints").Result()
+	require.NoError(t, err)
+	require.Len(t, fields, 1)
+	all += fmt.Sprint(fields)
+	for where, text := range map[string]string{"log": i.log(), "list": page, "answer": config, "store": all} {
+		require.NotContains(t, text, e.Secret, where)
+		require.NotContains(t, text, strings.TrimPrefix(e.Secret, signer.SecretPrefix), where)
+		require.NotContains(t, text, "topsecrettoken", where)
+	}
+
+	// With another key first and the old one behind, it is read all the same.
+	i.stop()
+	i = w.serve("ENCRYPTION_KEY=" + "/////////////////////////////////////////w8= AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
+	secrets, err := i.EndpointSecret(t.Context(), "shop")
+	require.NoError(t, err)
+	require.Equal(t, e.Secret, secrets.Secrets[0].Secret)
+}
+
+func TestATenantsBareURLsHaveASecretOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	i := w.serve("SIGNING_DERIVE=tenant")
+	derived := w.secret.Derive("acme")
+	w.receiver.Trust("/acme", &signer.Verifier{Secrets: []signer.Secret{derived}})
+	i.publish(wire.Message{ID: "mine", Tenant: "acme", URL: w.receiver.URL(0) + "/acme"})
+	a := w.receiver.wait("mine", 1)
+	require.Error(t, accepts(w.receiver.usual, a, a.body), "with the secret of all")
+	w.receiver.Trust("/plain", &signer.Verifier{Secrets: []signer.Secret{w.secret.Derive("")}})
+	i.publish(wire.Message{ID: "all", URL: w.receiver.URL(0) + "/plain"})
+	a = w.receiver.wait("all", 1)
+	require.Error(t, accepts(w.receiver.usual, a, a.body), "who verifies this could derive everybody's else")
+	secretOf := func(tenant string) string {
+		return mustRun(t, []string{"SIGNING_SECRET=" + w.secret.Reveal()}, "", "secret", "--tenant", tenant).out
+	}
+	require.Equal(t, w.secret.Derive("").Reveal(), strings.TrimSpace(secretOf("")))
+	require.Equal(t, derived.Reveal(), strings.TrimSpace(secretOf("acme")))
+}
+
+// accepts tells what a receiver with that verifier says to a callback.
+func accepts(v *signer.Verifier, a arrival, body string) error {
+	req := httptest.NewRequest(http.MethodPost, a.path, strings.NewReader(body))
+	req.Header = a.header
+	_, err := v.VerifyRequest(req)
+	return err
+}
+
+const firstKey, secondKey = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", "/////////////////////////////////////////w8="
+
+func TestAStartWithoutTheKeyOfSealedEndpointsIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	i := w.serve("ENCRYPTION_KEY=" + firstKey)
+	for n := range 3 {
+		i.endpoint(fmt.Sprint("/e", n), wire.Endpoint{UID: fmt.Sprint("shop", n)})
+	}
+	require.Zero(t, i.stop())
+	for _, key := range []string{"", secondKey} {
+		refused := w.begin("ENCRYPTION_KEY="+key, "SIGNING_SECRET="+w.secret.Reveal())
+		<-refused.Ended
+		require.Equal(t, exitUsage, refused.ExitCode())
+		for _, part := range []string{"ENCRYPTION_KEY", "3 endpoints were sealed", "set ENCRYPTION_KEY to the key they were stored with", "doctor --seal"} {
+			require.Contains(t, refused.log(), part)
+		}
+		require.NotContains(t, refused.log(), secondKey)
+		require.NotContains(t, refused.log(), `"msg":"started"`)
+	}
+	i = w.serve("ENCRYPTION_KEY=" + secondKey + " " + firstKey)
+	i.publish(wire.Message{ID: "m1", Endpoint: "shop1"})
+	require.Equal(t, 1, i.until("m1", "delivered").Attempts)
+}
+
+func TestAnEndpointThatOneInstanceCantOpenWaitsAndSpendsNoRung(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	newer := w.serve("ENCRYPTION_KEY="+secondKey+" "+firstKey, "MAX_IN_FLIGHT=0")
+	file := filepath.Join(t.TempDir(), "key")
+	mustWrite(t, file, firstKey)
+	older := w.serve("ENCRYPTION_KEY_FILE="+file, "LADDER=10ms,10ms")
+	older.troubled = true
+	e := newer.endpoint("/e", wire.Endpoint{UID: "shop"})
+	newer.publish(wire.Message{ID: "m1", Endpoint: "shop"})
+	older.says(`"msg":"deliveries wait for an endpoint that this instance can't open or read"`)
+	for _, i := range []*instance{newer, older} {
+		eventually(t, "it waits for its key", func() bool { return i.until("m1", "ready").WaitingFor == "sealed" })
+		d := i.delivery("m1")
+		require.Zero(t, d.Attempts)
+		require.Empty(t, d.History)
+		require.False(t, d.WaitingUntil.IsZero())
+		rows, _ := i.lanes()
+		require.Equal(t, []string{"limited", "sealed"}, []string{rows[e.ID].State, rows[e.ID].Why})
+	}
+	require.Empty(t, w.receiver.arrivals("m1"))
+	told := older.lines("deliveries wait for an endpoint that this instance can't open or read")
+	require.Equal(t, e.ID, told[0]["lane"])
+	require.Contains(t, told[0]["cure"], "ENCRYPTION_KEY")
+
+	mustWrite(t, file, firstKey+" "+secondKey)
+	older.hangUp(readAnew, 1)
+	require.Equal(t, 1, older.until("m1", "delivered").Attempts, "no rung was spent")
+	require.Equal(t, 1, w.receiver.arrivals("m1")[0].attempt)
+}

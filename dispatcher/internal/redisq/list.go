@@ -227,7 +227,7 @@ func (l *lister) readListed(a *conn.Reply) (listed, error) {
 	e := listed{name: a.Text()}
 	e.score, _ = strconv.ParseFloat(a.Text(), 64)
 	e.at = a.Time()
-	f := facts{at: e.at, status: a.Text()}
+	f := knownDelivery{at: e.at, status: a.Text()}
 	head := a.Text()
 	f.progress = a.Text()
 	if newest := a.Text(); newest != "" {

@@ -114,7 +114,7 @@ func (s *Store) lookOn(ctx context.Context, names []any, id string, todo []*look
 func readLooked(m *dispatcher.Message, id string, values any) (dispatcher.Delivery, error) {
 	list, _ := values.([]any)
 	a := conn.Reply{Values: list}
-	f := facts{lane: a.Text(), status: a.Text(), at: a.Time(), waitsFor: a.Text(), progress: a.Text()}
+	f := knownDelivery{lane: a.Text(), status: a.Text(), at: a.Time(), waitsFor: a.Text(), progress: a.Text()}
 	for _, entry := range a.List() {
 		text, ok := entry.(string)
 		if !ok {
@@ -128,8 +128,8 @@ func readLooked(m *dispatcher.Message, id string, values any) (dispatcher.Delive
 	return f.delivery(m, id), nil
 }
 
-// facts are what the store knows of one delivery, as scripts tell it.
-type facts struct {
+// knownDelivery are what the store knows of one delivery, as scripts tell it.
+type knownDelivery struct {
 	lane, status string
 	at           time.Time // end, next attempt or claim; zero where it has none
 	waitsFor     string    // a word, and until when in ms where that is known; empty: nothing
@@ -139,7 +139,7 @@ type facts struct {
 
 // delivery tells of a delivery of message id what can be read of it. m is nil
 // where the record can't be: what one value says wrongly hides no other.
-func (f facts) delivery(m *dispatcher.Message, id string) dispatcher.Delivery {
+func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Delivery {
 	d := dispatcher.Delivery{
 		ID:     dispatcher.DeliveryID{Lane: dispatcher.Lane(f.lane), Message: id},
 		Status: dispatcher.Status(f.status),

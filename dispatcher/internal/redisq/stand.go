@@ -196,7 +196,7 @@ func readStanding(list *wordList, m *dispatcher.Message, out *dispatcher.Standin
 		list.err = conn.ErrReply
 	}
 	for ; n > 0 && list.err == nil; n-- {
-		f := facts{lane: list.next(), status: list.next(), at: list.time()}
+		f := knownDelivery{lane: list.next(), status: list.next(), at: list.time()}
 		d := f.delivery(m, m.ID)
 		d.Attempts, d.LastStatus = 0, 0 // that was not read
 		told = append(told, d)

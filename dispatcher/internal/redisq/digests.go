@@ -27,7 +27,7 @@ func (s *Store) Known(ctx context.Context, ids []string) ([]bool, error) {
 		for _, id := range ids[from:to] {
 			args = append(args, id)
 		}
-		for _, j := range s.everywhere(args) {
+		for _, j := range s.conn.Everywhere(args) {
 			jobs, froms = append(jobs, j), append(froms, from)
 		}
 	})

@@ -23,7 +23,7 @@ func (s *Store) Limit(ctx context.Context, by string, lane dispatcher.Lane, l di
 	args := []any{string(lane), l.Version, l.MaxInFlight, l.Interval.Microseconds(), conn.Flag(l.Ordered), helds[l.Held], conn.Flag(clear), l.Name, cmp.Or(l.By, dispatcher.System)}
 	jobs := []conn.ScriptCall{{Partition: s.partition(lane), Args: args}}
 	if lane == dispatcher.AllLanes {
-		jobs = s.everywhere(args)
+		jobs = s.conn.Everywhere(args)
 	}
 	var n dispatcher.LaneCount
 	var hints []dispatcher.Hint
@@ -41,15 +41,6 @@ func (s *Store) Limit(ctx context.Context, by string, lane dispatcher.Lane, l di
 		}
 	}
 	return n, hints, conn.Join(errs...)
-}
-
-// everywhere is one call in each partition.
-func (s *Store) everywhere(args []any) []conn.ScriptCall {
-	jobs := make([]conn.ScriptCall, len(s.tags))
-	for n := range jobs {
-		jobs[n] = conn.ScriptCall{Partition: n, Args: args}
-	}
-	return jobs
 }
 
 // readChanges reads which breakers a script opened and closed: a lane, and until

@@ -53,7 +53,7 @@ func (s *Store) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]disp
 	var jobs []conn.ScriptCall
 	var shares [][]int
 	if all >= 0 {
-		jobs, shares = s.everywhere(lanesArgs(0, cursor{})), make([][]int, len(s.tags))
+		jobs, shares = s.conn.Everywhere(lanesArgs(0, cursor{})), make([][]int, len(s.tags))
 	}
 	for n, list := range lists {
 		each(len(list), lanesBatch, func(from, to int) {

@@ -141,7 +141,7 @@ func (s *Store) Orphans(ctx context.Context) ([]string, error) {
 // first, a page of each in one round trip, and only then is it forgotten, so
 // that anybody may repeat it where a partition did not answer.
 func (s *Store) Reap(ctx context.Context, by, dead string) (taken int, hints []dispatcher.Hint, err error) {
-	jobs := s.everywhere([]any{dead, reapBatch})
+	jobs := s.conn.Everywhere([]any{dead, reapBatch})
 	var errs []error
 	for len(jobs) > 0 {
 		left := jobs[:0:0]

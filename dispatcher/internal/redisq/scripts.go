@@ -61,9 +61,6 @@ var busyLanesSrc string
 //go:embed lua/lanes.lua
 var lanesSrc string
 
-//go:embed lua/survey.lua
-var surveySrc string
-
 //go:embed lua/beat.lua
 var beatSrc string
 
@@ -90,7 +87,6 @@ type scripts struct {
 	lanes, beat                                  script.Script
 
 	repartitionPage, repartitionPut, repartitionKeep, repartitionEnds script.Script
-	survey                                                            script.Script
 	doctor                                                            doctorScripts
 }
 
@@ -137,7 +133,6 @@ func makeScripts(given bool) scripts {
 		repartitionPut:  make("repartition_put", repartitionNameSrc, repartitionPutSrc),
 		repartitionKeep: make("repartition_keep", repartitionNameSrc, repartitionKeepSrc),
 		repartitionEnds: make("repartition_ends", repartitionEndsSrc),
-		survey:          make("survey", surveySrc),
 		doctor:          newDoctorScripts(make),
 	}
 }

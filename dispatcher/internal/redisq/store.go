@@ -19,6 +19,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/probe"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
@@ -54,22 +55,20 @@ func (o Options) conf(silent bool, total int) string {
 
 // Store is a dispatcher.Queue in Redis.
 type Store struct {
-	conn      *conn.Client
-	project   string
-	tags      []string // of each partition
-	shares    shares
-	testClock bool
-	polls     bool // neither pub/sub nor PUBLISH may be used
-	keep      dispatcher.Keep
-	scripts   scripts
-	seal      atomic.Pointer[seal.Box] // nil: nothing is sealed
-	unread    sync.Map                 // endpoints whose record can't be read, by their ids: what it was when the log was told
-	log       *slog.Logger
+	conn    *conn.Client
+	project string
+	tags    []string // of each partition
+	shares  shares
+	polls   bool // neither pub/sub nor PUBLISH may be used
+	keep    dispatcher.Keep
+	scripts scripts
+	seal    atomic.Pointer[seal.Box] // nil: nothing is sealed
+	unread  sync.Map                 // endpoints whose record can't be read, by their ids: what it was when the log was told
+	log     *slog.Logger
 
-	durability dispatcher.Durability
-	survey     survey
-	readers    readers
-	busy       *busyLook
+	probe   *probe.Probe
+	readers readers
+	busy    *busyLook
 }
 
 var _ dispatcher.Queue = (*Store)(nil)
@@ -90,14 +89,12 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 // newStore connects a store that has no partitions yet.
 func newStore(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
-		project:    o.Project,
-		testClock:  o.TestClock,
-		polls:      o.Poll,
-		keep:       o.Keep,
-		durability: o.Durability,
-		scripts:    newScripts(o.TestClock),
-		log:        o.Log,
-		busy:       newBusyLook(),
+		project: o.Project,
+		polls:   o.Poll,
+		keep:    o.Keep,
+		scripts: newScripts(o.TestClock),
+		log:     o.Log,
+		busy:    newBusyLook(),
 	}
 	var err error
 	s.conn, err = conn.Dial(ctx, conn.Options{
@@ -141,6 +138,7 @@ func (s *Store) ready(ctx context.Context, o Options, partitions int) error {
 	if err := s.conn.FindDurable(ctx); err != nil {
 		return err
 	}
+	s.probe = probe.New(s.conn, probe.Options{Durability: o.Durability, Polls: s.polls, TestClock: o.TestClock})
 	s.shares.begin(s.conn, o, s.polls)
 	if err := s.countShares(ctx); err != nil {
 		return err
@@ -181,6 +179,9 @@ func (s *Store) all() []int {
 // Ping reports whether Redis answers: in a cluster the master of conn.Home, without
 // which no instance is known to be alive.
 func (s *Store) Ping(ctx context.Context) error { return s.conn.Ping(ctx) }
+
+// Store reads what Redis tells of itself.
+func (s *Store) Store(ctx context.Context) (dispatcher.StoreInfo, error) { return s.probe.Store(ctx) }
 
 // Close ends all connections.
 func (s *Store) Close() error { return s.conn.Close() }

@@ -15,6 +15,15 @@ type ScriptCall struct {
 	First     func(redis.Pipeliner) // queues plain commands before it; nil: none
 }
 
+// Everywhere is one call in each partition.
+func (c *Client) Everywhere(args []any) []ScriptCall {
+	calls := make([]ScriptCall, len(c.tags))
+	for n := range calls {
+		calls[n] = ScriptCall{Partition: n, Args: args}
+	}
+	return calls
+}
+
 // Run runs a script once for each call, all in one round trip.
 func (c *Client) Run(ctx context.Context, sc script.Script, by string, calls []ScriptCall) []Reply {
 	return c.run(ctx, Batch{script: &sc}, by, calls)

@@ -1,4 +1,4 @@
-package redisq
+package probe
 
 import (
 	"time"
@@ -10,8 +10,8 @@ import (
 // Commands are those that a store needs.
 var Commands = commands
 
-// ForgetSurvey has the next caller of Store ask again.
-func (s *Store) ForgetSurvey() { s.survey.until = time.Time{} }
+// Forget has the next caller of Store ask again.
+func (p *Probe) Forget() { p.until = time.Time{} }
 
 // Told is what a store could say of itself.
 type Told struct {
@@ -29,8 +29,8 @@ type Told struct {
 
 // Tell judges it.
 func (t Told) Tell() dispatcher.StoreInfo {
-	f := surveyed{
-		able:       ability{missing: t.Missing, hidden: t.Hidden, scripts: t.Scripts, waits: t.Waits, fault: "refused"},
+	f := facts{
+		able:       capability{missing: t.Missing, hidden: t.Hidden, scripts: t.Scripts, waits: t.Waits, fault: "refused"},
 		durability: t.Durability, waitAOF: t.AOF, mode: t.Mode, cluster: t.Cluster, clock: true,
 	}
 	for i := range t.Info {

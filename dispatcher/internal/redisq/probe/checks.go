@@ -1,168 +1,15 @@
-package redisq
+package probe
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
-// clockTolerance is how far a server's clock may be from this host's before
-// that is told. Nothing depends on it; people who compare logs do.
-const clockTolerance = 5 * time.Second
-
-// surveyed is all that was found out, from which the checks are judged.
-type surveyed struct {
-	nodes      []node // at least one answered
-	able       ability
-	durability dispatcher.Durability
-	waitAOF    bool // a publish waits by it
-	mode       conn.Mode
-	polls      bool
-	clock      bool              // the server's clock means something
-	cluster    map[string]string // of CLUSTER INFO; nil: hidden, or it is none
-}
-
-// tell puts everything together.
-func (f *surveyed) tell() dispatcher.StoreInfo {
-	i := dispatcher.StoreInfo{
-		Kind: "unknown", Mode: f.modeName(), Nodes: len(f.nodes), Durability: f.durability,
-		AppendOnly: f.appendOnly(), Fsync: f.fsync(), Eviction: f.eviction(),
-	}
-	i.UsedBytes, i.MaxBytes = f.memory()
-	if first := f.answered()[0].info; f.able.mini {
-		i.Kind = "miniredis"
-	} else if v := first["valkey_version"]; v != "" {
-		i.Kind, i.Version = "valkey", v
-	} else if v := first["redis_version"]; v != "" {
-		i.Kind, i.Version = "redis", v
-	}
-	durable := f.checkDurability(i)
-	i.Durable = durable.Holds
-	i.Loses = f.loses(i)
-	i.Checks = []dispatcher.Check{
-		f.checkCommands(), f.checkScripts(), f.checkEviction(i), f.checkMemory(i), f.checkAppendOnly(i), durable, f.checkPubSub(),
-	}
-	if f.clock {
-		i.Checks = append(i.Checks, f.checkClock())
-	}
-	if f.mode == conn.ModeCluster {
-		i.Checks = append(i.Checks, f.checkCluster())
-	}
-	return i
-}
-
-// modeName is auto where nobody found out, which is a single server.
-func (f *surveyed) modeName() string {
-	if f.mode == "" || f.mode == conn.ModeAuto {
-		return string(conn.ModeSingle)
-	}
-	return string(f.mode)
-}
-
-// answered are the masters that did.
-func (f *surveyed) answered() []node {
-	return slices.DeleteFunc(slices.Clone(f.nodes), func(n node) bool { return n.err != nil })
-}
-
-// worst asks each master that answered for a value and answers the one that
-// stands first in order; empty where one of them hides it and none has the first.
-func (f *surveyed) worst(order []string, value func(node) string) string {
-	found, hidden := len(order), false
-	for _, n := range f.answered() {
-		v := value(n)
-		at := slices.Index(order, v)
-		switch {
-		case v == "":
-			hidden = true
-		case at < 0:
-			return v // unheard of: nobody knows how bad it is
-		default:
-			found = min(found, at)
-		}
-	}
-	if found == len(order) || hidden && found > 0 {
-		return ""
-	}
-	return order[found]
-}
-
-func (f *surveyed) appendOnly() *bool {
-	on := f.worst([]string{"0", "1"}, func(n node) string { return n.info["aof_enabled"] })
-	if on == "" {
-		return nil
-	}
-	yes := on == "1"
-	return &yes
-}
-
-func (f *surveyed) fsync() string {
-	return f.worst([]string{"no", "everysec", "always"}, func(n node) string { return n.config["appendfsync"] })
-}
-
-func (f *surveyed) eviction() string {
-	policy, hidden := "", false
-	for _, n := range f.answered() {
-		p := n.info["maxmemory_policy"]
-		if evicts(p) {
-			return p
-		}
-		policy, hidden = p, hidden || p == ""
-	}
-	if hidden {
-		return ""
-	}
-	return policy
-}
-
-func evicts(policy string) bool { return strings.HasPrefix(policy, "allkeys-") }
-
-// memory is what the fullest master uses, and its limit: 0 for none.
-func (f *surveyed) memory() (used, limit *int64) {
-	full := -1.0
-	for _, n := range f.answered() {
-		u, m := number(n.info["used_memory"]), number(n.info["maxmemory"])
-		if u == nil {
-			continue
-		}
-		share := float64(*u) / (1 << 62) // below any share of a limit
-		if m != nil && *m > 0 {
-			share = float64(*u) / float64(*m)
-		}
-		if share > full {
-			full, used, limit = share, u, m
-		}
-	}
-	return used, limit
-}
-
-// loses says what is gone if a master's host dies.
-func (f *surveyed) loses(i dispatcher.StoreInfo) string {
-	switch {
-	case f.able.mini:
-		return dispatcher.LosesEverything
-	case f.durability.Fsync && i.Durable == dispatcher.Yes:
-		return dispatcher.LosesNothing
-	case f.durability.Replicas > 0 && i.Durable == dispatcher.Yes:
-		return dispatcher.LosesUnreplicated
-	case i.AppendOnly == nil:
-		return dispatcher.LosesUnknown
-	case !*i.AppendOnly && slices.ContainsFunc(f.answered(), func(n node) bool { save, told := n.config["save"]; return told && save == "" }):
-		return dispatcher.LosesEverything
-	case !*i.AppendOnly:
-		return dispatcher.LosesSinceSnapshot
-	case i.Fsync == "always":
-		return dispatcher.LosesNothing
-	case i.Fsync == "everysec":
-		return dispatcher.LosesLastSecond
-	}
-	return dispatcher.LosesUnknown // hidden, or no: whenever the kernel writes
-}
-
+// check is one check and what it found.
 func check(name string, holds dispatcher.Tristate, format string, args ...any) dispatcher.Check {
 	return dispatcher.Check{Name: name, Holds: holds, Detail: fmt.Sprintf(format, args...)}
 }
@@ -173,7 +20,7 @@ func needed(c dispatcher.Check) dispatcher.Check {
 	return c
 }
 
-func (f *surveyed) checkCommands() dispatcher.Check {
+func (f *facts) checkCommands() dispatcher.Check {
 	const name = "commands"
 	switch {
 	case f.able.hidden:
@@ -184,7 +31,7 @@ func (f *surveyed) checkCommands() dispatcher.Check {
 	return needed(check(name, dispatcher.Yes, "the store has all commands that are used"))
 }
 
-func (f *surveyed) checkScripts() dispatcher.Check {
+func (f *facts) checkScripts() dispatcher.Check {
 	const name = "scripts"
 	switch f.able.scripts {
 	case dispatcher.Yes:
@@ -195,7 +42,7 @@ func (f *surveyed) checkScripts() dispatcher.Check {
 	return needed(check(name, dispatcher.Unknown, "whether scripts run could not be tried in every partition"))
 }
 
-func (f *surveyed) checkEviction(i dispatcher.StoreInfo) dispatcher.Check {
+func (f *facts) checkEviction(i dispatcher.StoreInfo) dispatcher.Check {
 	const name = "eviction"
 	switch {
 	case i.Eviction == "" && !f.able.mini:
@@ -208,7 +55,7 @@ func (f *surveyed) checkEviction(i dispatcher.StoreInfo) dispatcher.Check {
 	return needed(check(name, dispatcher.Yes, "nothing is removed when it is full"))
 }
 
-func (f *surveyed) checkMemory(i dispatcher.StoreInfo) dispatcher.Check {
+func (f *facts) checkMemory(i dispatcher.StoreInfo) dispatcher.Check {
 	const name = "memory"
 	switch {
 	case f.able.mini:
@@ -221,7 +68,7 @@ func (f *surveyed) checkMemory(i dispatcher.StoreInfo) dispatcher.Check {
 	return check(name, dispatcher.Yes, "%d of %d bytes are used", *i.UsedBytes, *i.MaxBytes)
 }
 
-func (f *surveyed) checkAppendOnly(i dispatcher.StoreInfo) dispatcher.Check {
+func (f *facts) checkAppendOnly(i dispatcher.StoreInfo) dispatcher.Check {
 	const name = "append_only"
 	c := check(name, dispatcher.Yes, "the store keeps an append-only file")
 	for _, n := range f.answered() {
@@ -241,7 +88,7 @@ func (f *surveyed) checkAppendOnly(i dispatcher.StoreInfo) dispatcher.Check {
 	return c
 }
 
-func (f *surveyed) checkDurability(i dispatcher.StoreInfo) dispatcher.Check {
+func (f *facts) checkDurability(i dispatcher.StoreInfo) dispatcher.Check {
 	const name = "durability"
 	switch {
 	case f.durability.Fsync:
@@ -252,7 +99,7 @@ func (f *surveyed) checkDurability(i dispatcher.StoreInfo) dispatcher.Check {
 	return check(name, dispatcher.Yes, "a publish waits for the store's memory only (DURABILITY=none)")
 }
 
-func (f *surveyed) checkFsync(name string, i dispatcher.StoreInfo) dispatcher.Check {
+func (f *facts) checkFsync(name string, i dispatcher.StoreInfo) dispatcher.Check {
 	off := i.AppendOnly != nil && !*i.AppendOnly
 	switch {
 	case f.able.mini:
@@ -282,7 +129,7 @@ func (f *surveyed) checkFsync(name string, i dispatcher.StoreInfo) dispatcher.Ch
 // checkReplicas counts the replicas of each master. Too few are no reason not
 // to start: one that is away for a moment would then keep everything down, and
 // a publish that too few have is 503 anyway.
-func (f *surveyed) checkReplicas(name string) dispatcher.Check {
+func (f *facts) checkReplicas(name string) dispatcher.Check {
 	wanted, hidden := f.durability.Replicas, false
 	for _, n := range f.answered() {
 		have, told := replicas(n.info)
@@ -314,14 +161,14 @@ func replicas(info map[string]string) (n int, told bool) {
 	return n, true
 }
 
-func (f *surveyed) checkPubSub() dispatcher.Check {
+func (f *facts) checkPubSub() dispatcher.Check {
 	if f.polls {
 		return check("pub_sub", dispatcher.Yes, "pub/sub is not used (WAKE=poll, or the store has none): instances look every second")
 	}
 	return check("pub_sub", dispatcher.Yes, "instances wake each other by pub/sub")
 }
 
-func (f *surveyed) checkClock() dispatcher.Check {
+func (f *facts) checkClock() dispatcher.Check {
 	for _, n := range f.answered() {
 		if n.ahead.Abs() > clockTolerance {
 			return check("clock", dispatcher.No, "the clock of %s is %s from this host's: deliveries keep to the store's, but times in logs differ", n.name, n.ahead.Round(time.Second))
@@ -332,7 +179,7 @@ func (f *surveyed) checkClock() dispatcher.Check {
 
 // checkCluster tells what is not as it should be in a cluster: partitions that
 // nobody serves, masters that nobody could replace.
-func (f *surveyed) checkCluster() dispatcher.Check {
+func (f *facts) checkCluster() dispatcher.Check {
 	const name = "cluster"
 	for _, n := range f.nodes {
 		if n.err != nil {

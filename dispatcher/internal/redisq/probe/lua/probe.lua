@@ -1,4 +1,4 @@
--- survey: do once what every script needs. It reads the time, and then writes, reads and removes a key that was not
+-- probe: do once what every script needs. It reads the time, and then writes, reads and removes a key that was not
 -- declared. So a store that allows less is found before it gets any work.
 --
 -- ARGV[3] value  what is written

@@ -1,4 +1,4 @@
-package redisq
+package probe
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 )
 
 // commands are those that the scripts and this package call; a test reads the
-// scripts. PUBLISH, SUBSCRIBE and those of a survey may be missing.
+// scripts. PUBLISH, SUBSCRIBE and those of a probe may be missing.
 var commands = []string{
 	"EVAL", "EVALSHA", "SCRIPT", "PING", "TIME", "SCAN", "DEL", "GET", "SET",
 	"HGET", "HSET", "HSETNX", "HDEL", "HMGET", "HGETALL", "HKEYS", "HLEN", "HEXISTS", "HINCRBY", "HSCAN", "HSTRLEN",
@@ -23,8 +23,8 @@ var commands = []string{
 	"XADD", "XLEN", "XRANGE", "XREVRANGE", "XTRIM", "EXISTS",
 }
 
-// ability is what a store can do at all, which never changes while it runs.
-type ability struct {
+// capability is what a store can do at all, which never changes while it runs.
+type capability struct {
 	mini    bool                // it is the one inside this process
 	hidden  bool                // it does not tell its commands
 	missing []string            // of commands
@@ -34,26 +34,26 @@ type ability struct {
 	waits   dispatcher.Tristate // WAITAOF does, where appendfsync is not always; Unknown: nobody tried
 }
 
-// askAbility asks once what the store is able to do.
-func (s *Store) askAbility(ctx context.Context) (*ability, error) {
-	a := &ability{}
-	if err := s.askCommands(ctx, a); err != nil {
+// askCapability asks once what the store is able to do.
+func (p *Probe) askCapability(ctx context.Context) (*capability, error) {
+	a := &capability{}
+	if err := p.askCommands(ctx, a); err != nil {
 		return nil, err
 	}
-	s.tryScript(ctx, a)
+	p.tryScript(ctx, a)
 	return a, nil
 }
 
 // askCommands asks for the commands by their names; a version number is no
 // proof of them.
-func (s *Store) askCommands(ctx context.Context, a *ability) error {
+func (p *Probe) askCommands(ctx context.Context, a *capability) error {
 	args := []any{"command", "info"}
 	for _, name := range commands {
 		args = append(args, name)
 	}
 	known := map[string]bool{}
 	var told *redis.Cmd
-	err := s.conn.At(ctx, "survey commands", conn.Home, func(p redis.Pipeliner) { told = p.Do(ctx, args...) })
+	err := p.conn.At(ctx, "probe commands", conn.Home, func(p redis.Pipeliner) { told = p.Do(ctx, args...) })
 	lines, _ := conn.Value(told).([]any)
 	switch {
 	case errors.Is(err, dispatcher.ErrUnavailable):
@@ -82,17 +82,16 @@ func (s *Store) askCommands(ctx context.Context, a *ability) error {
 
 // tryScript does in each partition what scripts rely on. Where one can't be
 // reached that says nothing, unless another fails.
-func (s *Store) tryScript(ctx context.Context, a *ability) {
-	for _, r := range s.conn.Run(ctx, s.scripts.survey, "", s.everywhere([]any{probeValue})) {
-		answered := r
-		answered.HintIf(0)
+func (p *Probe) tryScript(ctx context.Context, a *capability) {
+	for _, r := range p.conn.Run(ctx, p.script, "", p.conn.Everywhere([]any{probeValue})) {
+		r.HintIf(0)
 		switch {
 		case errors.Is(r.Err, dispatcher.ErrUnavailable), errors.Is(r.Err, dispatcher.ErrFull):
 			a.open = true
 		case r.Err != nil:
 			a.scripts, a.fault = dispatcher.No, r.Err.Error()
 			return
-		case answered.Text() != probeValue:
+		case r.Text() != probeValue:
 			a.scripts, a.fault = dispatcher.No, "a key that was just written can't be read"
 			return
 		case a.scripts == dispatcher.Unknown:
@@ -104,7 +103,7 @@ func (s *Store) tryScript(ctx context.Context, a *ability) {
 	}
 }
 
-const probeValue = "survey"
+const probeValue = "probe"
 
 // A server that fsyncs once a second can't have done so three times within
 // truthful. Its first answer only brings us to the beat: a slow disk may give it
@@ -117,13 +116,13 @@ const (
 // tryWaitAOF finds out whether WAITAOF waits for the disk where that is written
 // once a second. Some versions of Redis and Valkey take what is not written yet
 // for written then, and a version's number is no proof.
-func (s *Store) tryWaitAOF(ctx context.Context) dispatcher.Tristate {
+func (p *Probe) tryWaitAOF(ctx context.Context) dispatcher.Tristate {
 	var began time.Time
 	for i := range waitTries {
 		if i == 1 {
 			began = time.Now()
 		}
-		r := s.conn.RunDurable(ctx, s.scripts.survey, "", []conn.ScriptCall{{Args: []any{probeValue}}})[0]
+		r := p.conn.RunDurable(ctx, p.script, "", []conn.ScriptCall{{Args: []any{probeValue}}})[0]
 		if r.Err != nil || r.Weak != nil {
 			return dispatcher.Unknown
 		}

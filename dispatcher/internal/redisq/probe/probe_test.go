@@ -1,9 +1,12 @@
-package redisq_test
+package probe_test
 
 import (
 	"context"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,15 +16,28 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/probe"
 )
 
-// surveyOf opens a store and asks what it says of itself.
-func surveyOf(t *testing.T, url string, d dispatcher.Durability) dispatcher.StoreInfo {
+// newTestProbe probes a store that has two partitions.
+func newTestProbe(t *testing.T, url string, d dispatcher.Durability) (*probe.Probe, *conn.Client) {
 	t.Helper()
-	store := openTestStore(t, redisq.Options{URL: url, Project: "survey", Partitions: 2, Permits: 128, Durability: d})
-	info, err := store.Store(t.Context())
+	c, err := conn.Dial(t.Context(), conn.Options{URL: url, Project: "survey", Durability: d})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	partitions, err := c.Agree(t.Context(), 2)
+	require.NoError(t, err)
+	c.Divide(partitions)
+	require.NoError(t, c.FindDurable(t.Context()))
+	return probe.New(c, probe.Options{Durability: d}), c
+}
+
+// factsOf opens a store and asks what it says of itself.
+func factsOf(t *testing.T, url string, d dispatcher.Durability) dispatcher.StoreInfo {
+	t.Helper()
+	p, _ := newTestProbe(t, url, d)
+	info, err := p.Store(t.Context())
 	require.NoError(t, err)
 	return info
 }
@@ -50,9 +66,9 @@ func holds(info dispatcher.StoreInfo) map[string]dispatcher.Tristate {
 
 var fsync = dispatcher.Durability{Fsync: true}
 
-func TestSurveyOfAServerThatHasAllThatIsAskedFor(t *testing.T) {
+func TestProbeOfAServerThatHasAllThatIsAskedFor(t *testing.T) {
 	t.Parallel()
-	info := surveyOf(t, redistest.Start(t, "maxmemory 100mb").URL(), dispatcher.Durability{})
+	info := factsOf(t, redistest.Start(t, "maxmemory 100mb").URL(), dispatcher.Durability{})
 	require.Contains(t, []string{"redis", "valkey"}, info.Kind)
 	require.Regexp(t, `^\d+\.\d+\.\d+`, info.Version)
 	require.Equal(t, "single", info.Mode)
@@ -70,11 +86,11 @@ func TestSurveyOfAServerThatHasAllThatIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestSurveyOfAServerThatHidesWhatItIs(t *testing.T) {
+func TestProbeOfAServerThatHidesWhatItIs(t *testing.T) {
 	t.Parallel()
 	url := userOf(t, redistest.Start(t), "+@all", "~*", "-config", "-info", "-command")
 	for _, d := range []dispatcher.Durability{{}, fsync, {Replicas: 1}} {
-		info := surveyOf(t, url, d)
+		info := factsOf(t, url, d)
 		require.Equal(t, "unknown", info.Kind)
 		require.Nil(t, info.AppendOnly)
 		require.Equal(t, dispatcher.LosesUnknown, info.Loses)
@@ -95,32 +111,35 @@ func TestSurveyOfAServerThatHidesWhatItIs(t *testing.T) {
 // managed kinds forbid everybody.
 func userOf(t *testing.T, server redistest.Redis, rights ...any) string {
 	t.Helper()
-	admin := openTestStore(t, redisq.Options{URL: server.URL(), Project: "admin", Partitions: 1}).Client()
+	options, err := redis.ParseURL(server.URL())
+	require.NoError(t, err)
+	admin := redis.NewClient(options)
+	defer admin.Close()
 	args := append([]any{"ACL", "SETUSER", "managed", "on", ">managed", "&*"}, rights...)
 	require.NoError(t, admin.Do(t.Context(), args...).Err())
 	_, address, _ := strings.Cut(server.URL(), "://")
 	return "redis://managed:managed@" + address
 }
 
-func TestSurveyNamesTheCommandThatIsMissing(t *testing.T) {
+func TestProbeNamesTheCommandThatIsMissing(t *testing.T) {
 	t.Parallel()
-	info := surveyOf(t, redistest.Start(t, `rename-command LPOS ""`).URL(), dispatcher.Durability{})
+	info := factsOf(t, redistest.Start(t, `rename-command LPOS ""`).URL(), dispatcher.Durability{})
 	mustHold(t, info, "commands", dispatcher.No, "no LPOS: use Redis 6.2")
 	mustHold(t, info, "scripts", dispatcher.Yes, "")
 }
 
 // A server that lets scripts use no key but those they declare: here by a user's
 // rights, elsewhere by its nature.
-func TestSurveyTriesAScriptWithKeysThatItDoesNotDeclare(t *testing.T) {
+func TestProbeTriesAScriptWithKeysThatItDoesNotDeclare(t *testing.T) {
 	t.Parallel()
 	url := userOf(t, redistest.Start(t), "+@all", "~{survey}*", "~{survey:0}", "~{survey:1}")
-	info := surveyOf(t, url, dispatcher.Durability{})
+	info := factsOf(t, url, dispatcher.Durability{})
 	mustHold(t, info, "scripts", dispatcher.No, "without declaring")
 }
 
-func TestSurveyOfTheOneInThisProcess(t *testing.T) {
+func TestProbeOfTheOneInThisProcess(t *testing.T) {
 	t.Parallel()
-	info := surveyOf(t, redistest.StartMini(t).URL(), fsync)
+	info := factsOf(t, redistest.StartMini(t).URL(), fsync)
 	require.Equal(t, "miniredis", info.Kind)
 	require.Equal(t, dispatcher.LosesEverything, info.Loses)
 	mustHold(t, info, "commands", dispatcher.Yes, "")
@@ -128,14 +147,14 @@ func TestSurveyOfTheOneInThisProcess(t *testing.T) {
 	mustHold(t, info, "durability", dispatcher.No, "no disk")
 }
 
-func TestSurveyKnowsWhetherAPublishCanWaitForTheDisk(t *testing.T) {
+func TestProbeKnowsWhetherAPublishCanWaitForTheDisk(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	store := openTestStore(t, redisq.Options{URL: server.URL(), Project: "survey", Partitions: 1, Durability: fsync})
-	client := store.Client()
+	store, connection := newTestProbe(t, server.URL(), fsync)
+	client := connection.Redis()
 	ask := func(name, value string) dispatcher.StoreInfo {
 		require.NoError(t, client.ConfigSet(t.Context(), name, value).Err())
-		store.ForgetSurvey()
+		store.Forget()
 		info, err := store.Store(t.Context())
 		require.NoError(t, err)
 		return info
@@ -188,25 +207,25 @@ func waitsForTheDisk(t *testing.T, client redis.UniversalClient) bool {
 	return least > 200*time.Millisecond
 }
 
-func TestSurveyIsGivenAgainForSomeSeconds(t *testing.T) {
+func TestProbeIsGivenAgainForSomeSeconds(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	store := openTestStore(t, redisq.Options{URL: server.URL(), Project: "survey", Partitions: 1})
+	store, _ := newTestProbe(t, server.URL(), dispatcher.Durability{})
 	first, err := store.Store(t.Context())
 	require.NoError(t, err)
 	server.Stop()
 	again, err := store.Store(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, first, again)
-	store.ForgetSurvey()
+	store.Forget()
 	_, err = store.Store(t.Context())
 	require.ErrorIs(t, err, dispatcher.ErrUnavailable)
 }
 
 // A caller that gives up must not spoil the answer of the next.
-func TestSurveyOfACallerThatGaveUpIsAskedAgain(t *testing.T) {
+func TestProbeOfACallerThatGaveUpIsAskedAgain(t *testing.T) {
 	t.Parallel()
-	store := openTestStore(t, redisq.Options{URL: redistest.Start(t).URL(), Project: "survey", Partitions: 1})
+	store, _ := newTestProbe(t, redistest.Start(t).URL(), dispatcher.Durability{})
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := store.Store(gone)
@@ -217,13 +236,13 @@ func TestSurveyOfACallerThatGaveUpIsAskedAgain(t *testing.T) {
 }
 
 // told is a server that has all, with these fields of its INFO changed.
-func told(changes map[string]string) redisq.Told {
+func told(changes map[string]string) probe.Told {
 	info := map[string]string{
 		"redis_version": "7.4.0", "used_memory": "10", "maxmemory": "100", "maxmemory_policy": "noeviction",
 		"aof_enabled": "1", "aof_last_write_status": "ok", "connected_slaves": "0",
 	}
 	maps.Copy(info, changes)
-	return redisq.Told{
+	return probe.Told{
 		Info:    []map[string]string{info},
 		Config:  []map[string]string{{"appendfsync": "everysec", "save": ""}},
 		Scripts: dispatcher.Yes, Mode: conn.ModeSingle,
@@ -231,7 +250,7 @@ func told(changes map[string]string) redisq.Told {
 }
 
 // among puts a server among others that have all.
-func among(s redisq.Told) redisq.Told {
+func among(s probe.Told) probe.Told {
 	good := told(map[string]string{"connected_slaves": "1", "slave0": "ip=h,port=1,state=online,offset=1,lag=0"})
 	s.Info = []map[string]string{good.Info[0], s.Info[0], good.Info[0]}
 	s.Config = []map[string]string{good.Config[0], s.Config[0], good.Config[0]}
@@ -239,13 +258,13 @@ func among(s redisq.Told) redisq.Told {
 	return s
 }
 
-func TestSurveyJudgesTheWorstOfAllMasters(t *testing.T) {
+func TestProbeJudgesTheWorstOfAllMasters(t *testing.T) {
 	t.Parallel()
 	online := map[string]string{"connected_slaves": "2", "slave0": "state=online,lag=0", "slave1": "state=online,lag=1"}
 	syncing := map[string]string{"connected_slaves": "2", "slave0": "state=online", "slave1": "state=wait_bgsave"}
 	two := dispatcher.Durability{Replicas: 2}
 	for name, c := range map[string]struct {
-		told  redisq.Told
+		told  probe.Told
 		check string
 		want  dispatcher.Tristate
 		words string
@@ -257,43 +276,43 @@ func TestSurveyJudgesTheWorstOfAllMasters(t *testing.T) {
 		"one without a file":             {among(told(map[string]string{"aof_enabled": "0"})), "append_only", dispatcher.No, "set appendonly yes"},
 		"one that hides its file":        {among(told(map[string]string{"aof_enabled": ""})), "append_only", dispatcher.Unknown, "does not tell"},
 		"one whose disk is full":         {among(told(map[string]string{"aof_last_write_status": "err"})), "append_only", dispatcher.No, "b can't write"},
-		"one whose clock goes wrong":     {with(told(nil), func(s *redisq.Told) { s.Ahead = -10 * time.Second }), "clock", dispatcher.No, "-10s"},
-		"replicas that follow":           {with(told(online), func(s *redisq.Told) { s.Durability = two }), "durability", dispatcher.Yes, "2 replicas"},
-		"a replica that does not yet":    {with(told(syncing), func(s *redisq.Told) { s.Durability = two }), "durability", dispatcher.No, "a has 1 replicas"},
-		"a master with too few replicas": {with(among(told(online)), func(s *redisq.Told) { s.Durability = two }), "durability", dispatcher.No, "a has 1 replicas"},
-		"no WAITAOF, and no fsync":       {with(told(nil), func(s *redisq.Told) { s.Durability = fsync }), "durability", dispatcher.No, "Redis 7.2"},
-		"WAITAOF, and a hidden file":     {with(told(map[string]string{"aof_enabled": ""}), func(s *redisq.Told) { s.Durability, s.AOF, s.Waits = fsync, true, dispatcher.Yes }), "durability", dispatcher.Unknown, "WAITAOF"},
+		"one whose clock goes wrong":     {with(told(nil), func(s *probe.Told) { s.Ahead = -10 * time.Second }), "clock", dispatcher.No, "-10s"},
+		"replicas that follow":           {with(told(online), func(s *probe.Told) { s.Durability = two }), "durability", dispatcher.Yes, "2 replicas"},
+		"a replica that does not yet":    {with(told(syncing), func(s *probe.Told) { s.Durability = two }), "durability", dispatcher.No, "a has 1 replicas"},
+		"a master with too few replicas": {with(among(told(online)), func(s *probe.Told) { s.Durability = two }), "durability", dispatcher.No, "a has 1 replicas"},
+		"no WAITAOF, and no fsync":       {with(told(nil), func(s *probe.Told) { s.Durability = fsync }), "durability", dispatcher.No, "Redis 7.2"},
+		"WAITAOF, and a hidden file":     {with(told(map[string]string{"aof_enabled": ""}), func(s *probe.Told) { s.Durability, s.AOF, s.Waits = fsync, true, dispatcher.Yes }), "durability", dispatcher.Unknown, "WAITAOF"},
 		"WAITAOF that waits":             {waiting(dispatcher.Yes, "everysec"), "durability", dispatcher.Yes, "on the store's disk"},
 		"WAITAOF that does not wait":     {waiting(dispatcher.No, "everysec"), "durability", dispatcher.No, "CONFIG SET appendfsync always"},
 		"WAITAOF that has not to wait":   {waiting(dispatcher.No, "always"), "durability", dispatcher.Yes, "always"},
 		"WAITAOF that may have to wait":  {waiting(dispatcher.No, ""), "durability", dispatcher.Unknown, "make sure that it is always"},
 		"WAITAOF that was not tried":     {waiting(dispatcher.Unknown, "everysec"), "durability", dispatcher.Unknown, "could not be tried"},
 		"WAITAOF that waits for ever":    {waiting(dispatcher.Unknown, "no"), "durability", dispatcher.No, "set appendfsync always"},
-		"scripts that could not be had":  {with(told(nil), func(s *redisq.Told) { s.Scripts = dispatcher.Unknown }), "scripts", dispatcher.Unknown, "could not"},
+		"scripts that could not be had":  {with(told(nil), func(s *probe.Told) { s.Scripts = dispatcher.Unknown }), "scripts", dispatcher.Unknown, "could not"},
 		"a whole cluster":                {among(told(online)), "cluster", dispatcher.Yes, "3 masters"},
-		"a master that is down":          {with(among(told(online)), func(s *redisq.Told) { s.Down = 1 }), "cluster", dispatcher.No, "down does not answer"},
-		"slots that nobody serves":       {with(among(told(online)), func(s *redisq.Told) { s.Cluster = map[string]string{"cluster_state": "fail", "cluster_slots_ok": "9"} }), "cluster", dispatcher.No, "9 of 16384"},
+		"a master that is down":          {with(among(told(online)), func(s *probe.Told) { s.Down = 1 }), "cluster", dispatcher.No, "down does not answer"},
+		"slots that nobody serves":       {with(among(told(online)), func(s *probe.Told) { s.Cluster = map[string]string{"cluster_state": "fail", "cluster_slots_ok": "9"} }), "cluster", dispatcher.No, "9 of 16384"},
 		"a master without a replica":     {among(told(nil)), "cluster", dispatcher.No, "b has no replica"},
-		"a cluster that does not tell":   {with(among(told(nil)), func(s *redisq.Told) { s.Cluster = nil }), "cluster", dispatcher.Unknown, ""},
+		"a cluster that does not tell":   {with(among(told(nil)), func(s *probe.Told) { s.Cluster = nil }), "cluster", dispatcher.Unknown, ""},
 	} {
 		t.Run(name, func(t *testing.T) { mustHold(t, c.told.Tell(), c.check, c.want, c.words) })
 	}
 }
 
 // waiting is a server with WAITAOF, of which was found out whether it waits.
-func waiting(waits dispatcher.Tristate, appendfsync string) redisq.Told {
+func waiting(waits dispatcher.Tristate, appendfsync string) probe.Told {
 	s := told(nil)
 	s.Durability, s.AOF, s.Waits = fsync, true, waits
 	s.Config[0]["appendfsync"] = appendfsync
 	return s
 }
 
-func with(s redisq.Told, change func(*redisq.Told)) redisq.Told {
+func with(s probe.Told, change func(*probe.Told)) probe.Told {
 	change(&s)
 	return s
 }
 
-func TestSurveyTellsOfTheFullestMaster(t *testing.T) {
+func TestProbeTellsOfTheFullestMaster(t *testing.T) {
 	t.Parallel()
 	info := among(told(map[string]string{"used_memory": "90"})).Tell()
 	require.EqualValues(t, 90, *info.UsedBytes)
@@ -305,34 +324,71 @@ func TestSurveyTellsOfTheFullestMaster(t *testing.T) {
 func TestWhatTheStoreWouldLose(t *testing.T) {
 	t.Parallel()
 	off, online := map[string]string{"aof_enabled": "0"}, map[string]string{"connected_slaves": "1", "slave0": "state=online"}
-	snapshot := func(s *redisq.Told) { s.Config[0]["save"] = "60 1" }
+	snapshot := func(s *probe.Told) { s.Config[0]["save"] = "60 1" }
 	for name, c := range map[string]struct {
-		told redisq.Told
+		told probe.Told
 		want string
 	}{
 		"with a file":                   {told(nil), dispatcher.LosesLastSecond},
-		"with a file written at once":   {with(told(nil), func(s *redisq.Told) { s.Config[0]["appendfsync"] = "always" }), dispatcher.LosesNothing},
-		"with a file written sometimes": {with(told(nil), func(s *redisq.Told) { s.Config[0]["appendfsync"] = "no" }), dispatcher.LosesUnknown},
-		"with a file of a hidden kind":  {with(told(nil), func(s *redisq.Told) { s.Config[0] = nil }), dispatcher.LosesUnknown},
+		"with a file written at once":   {with(told(nil), func(s *probe.Told) { s.Config[0]["appendfsync"] = "always" }), dispatcher.LosesNothing},
+		"with a file written sometimes": {with(told(nil), func(s *probe.Told) { s.Config[0]["appendfsync"] = "no" }), dispatcher.LosesUnknown},
+		"with a file of a hidden kind":  {with(told(nil), func(s *probe.Told) { s.Config[0] = nil }), dispatcher.LosesUnknown},
 		"with snapshots":                {with(told(off), snapshot), dispatcher.LosesSinceSnapshot},
 		"with neither":                  {told(off), dispatcher.LosesEverything},
-		"with replicas":                 {with(told(online), func(s *redisq.Told) { s.Durability.Replicas = 1 }), dispatcher.LosesUnreplicated},
-		"with too few replicas":         {with(told(nil), func(s *redisq.Told) { s.Durability.Replicas = 1 }), dispatcher.LosesLastSecond},
-		"with WAITAOF":                  {with(told(nil), func(s *redisq.Told) { s.Durability, s.AOF, s.Waits = fsync, true, dispatcher.Yes }), dispatcher.LosesNothing},
-		"where it tells nothing":        {redisq.Told{Info: []map[string]string{nil}, Config: []map[string]string{nil}}, dispatcher.LosesUnknown},
+		"with replicas":                 {with(told(online), func(s *probe.Told) { s.Durability.Replicas = 1 }), dispatcher.LosesUnreplicated},
+		"with too few replicas":         {with(told(nil), func(s *probe.Told) { s.Durability.Replicas = 1 }), dispatcher.LosesLastSecond},
+		"with WAITAOF":                  {with(told(nil), func(s *probe.Told) { s.Durability, s.AOF, s.Waits = fsync, true, dispatcher.Yes }), dispatcher.LosesNothing},
+		"where it tells nothing":        {probe.Told{Info: []map[string]string{nil}, Config: []map[string]string{nil}}, dispatcher.LosesUnknown},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, c.told.Tell().Loses) })
 	}
 }
 
-func TestTheCommandsOfTheScriptsAreSurveyed(t *testing.T) {
+func TestTheCommandsOfTheScriptsAreProbedFor(t *testing.T) {
 	t.Parallel()
 	name := regexp.MustCompile(`call\('([A-Z]+)'|each\('([A-Z]+)'`)
-	for file, text := range luaFiles(t) {
-		for _, found := range name.FindAllStringSubmatch(text, -1) {
+	files, err := filepath.Glob("../lua/*.lua")
+	require.NoError(t, err)
+	below, err := filepath.Glob("../*/lua/*.lua")
+	require.NoError(t, err)
+	require.Greater(t, len(files), 10)
+	for _, file := range append(files, below...) {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, found := range name.FindAllStringSubmatch(string(text), -1) {
 			if command := found[1] + found[2]; command != "PUBLISH" { // Polls is about that
-				require.Contains(t, redisq.Commands, command, file)
+				require.Contains(t, probe.Commands, command, file)
 			}
 		}
 	}
+}
+
+// In a cluster all masters are asked. One that is down is told, and stops nothing
+// of the others.
+func TestProbeOfACluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 0)
+	c, err := conn.Dial(t.Context(), conn.Options{URL: cluster.URL(), Project: "several"})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	c.Divide(9)
+	p := probe.New(c, probe.Options{})
+	info, err := p.Store(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "cluster", info.Mode)
+	require.Equal(t, 3, info.Nodes)
+	mustHold(t, info, "commands", dispatcher.Yes, "")
+	mustHold(t, info, "scripts", dispatcher.Yes, "")
+	mustHold(t, info, "cluster", dispatcher.No, "has no replica")
+
+	cluster.KillMasterOf(c.Tag(0))
+	require.Eventually(t, func() bool {
+		p.Forget()
+		info, err = p.Store(t.Context())
+		return err == nil && slices.ContainsFunc(info.Checks, func(c dispatcher.Check) bool {
+			return c.Name == "cluster" && strings.Contains(c.Detail, "does not answer")
+		})
+	}, 30*time.Second, 50*time.Millisecond)
+	mustHold(t, info, "cluster", dispatcher.No, "")
+	mustHold(t, info, "scripts", dispatcher.Yes, "")
 }

@@ -1,0 +1,162 @@
+package probe
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+)
+
+// clockTolerance is how far a server's clock may be from this host's before
+// that is told. Nothing depends on it; people who compare logs do.
+const clockTolerance = 5 * time.Second
+
+// facts are all that was found out, from which the checks are judged.
+type facts struct {
+	nodes      []node // at least one answered
+	able       capability
+	durability dispatcher.Durability
+	waitAOF    bool // a publish waits by it
+	mode       conn.Mode
+	polls      bool
+	clock      bool              // the server's clock means something
+	cluster    map[string]string // of CLUSTER INFO; nil: hidden, or it is none
+}
+
+// tell puts everything together.
+func (f *facts) tell() dispatcher.StoreInfo {
+	i := dispatcher.StoreInfo{
+		Kind: "unknown", Mode: f.modeName(), Nodes: len(f.nodes), Durability: f.durability,
+		AppendOnly: f.appendOnly(), Fsync: f.fsync(), Eviction: f.eviction(),
+	}
+	i.UsedBytes, i.MaxBytes = f.memory()
+	if first := f.answered()[0].info; f.able.mini {
+		i.Kind = "miniredis"
+	} else if v := first["valkey_version"]; v != "" {
+		i.Kind, i.Version = "valkey", v
+	} else if v := first["redis_version"]; v != "" {
+		i.Kind, i.Version = "redis", v
+	}
+	durable := f.checkDurability(i)
+	i.Durable = durable.Holds
+	i.Loses = f.loses(i)
+	i.Checks = []dispatcher.Check{
+		f.checkCommands(), f.checkScripts(), f.checkEviction(i), f.checkMemory(i), f.checkAppendOnly(i), durable, f.checkPubSub(),
+	}
+	if f.clock {
+		i.Checks = append(i.Checks, f.checkClock())
+	}
+	if f.mode == conn.ModeCluster {
+		i.Checks = append(i.Checks, f.checkCluster())
+	}
+	return i
+}
+
+// modeName is auto where nobody found out, which is a single server.
+func (f *facts) modeName() string {
+	if f.mode == "" || f.mode == conn.ModeAuto {
+		return string(conn.ModeSingle)
+	}
+	return string(f.mode)
+}
+
+// answered are the masters that did.
+func (f *facts) answered() []node {
+	return slices.DeleteFunc(slices.Clone(f.nodes), func(n node) bool { return n.err != nil })
+}
+
+// worst asks each master that answered for a value and answers the one that
+// stands first in order; empty where one of them hides it and none has the first.
+func (f *facts) worst(order []string, value func(node) string) string {
+	found, hidden := len(order), false
+	for _, n := range f.answered() {
+		v := value(n)
+		at := slices.Index(order, v)
+		switch {
+		case v == "":
+			hidden = true
+		case at < 0:
+			return v // unheard of: nobody knows how bad it is
+		default:
+			found = min(found, at)
+		}
+	}
+	if found == len(order) || hidden && found > 0 {
+		return ""
+	}
+	return order[found]
+}
+
+func (f *facts) appendOnly() *bool {
+	on := f.worst([]string{"0", "1"}, func(n node) string { return n.info["aof_enabled"] })
+	if on == "" {
+		return nil
+	}
+	yes := on == "1"
+	return &yes
+}
+
+func (f *facts) fsync() string {
+	return f.worst([]string{"no", "everysec", "always"}, func(n node) string { return n.config["appendfsync"] })
+}
+
+func (f *facts) eviction() string {
+	policy, hidden := "", false
+	for _, n := range f.answered() {
+		p := n.info["maxmemory_policy"]
+		if evicts(p) {
+			return p
+		}
+		policy, hidden = p, hidden || p == ""
+	}
+	if hidden {
+		return ""
+	}
+	return policy
+}
+
+func evicts(policy string) bool { return strings.HasPrefix(policy, "allkeys-") }
+
+// memory is what the fullest master uses, and its limit: 0 for none.
+func (f *facts) memory() (used, limit *int64) {
+	full := -1.0
+	for _, n := range f.answered() {
+		u, m := numberOf(n.info["used_memory"]), numberOf(n.info["maxmemory"])
+		if u == nil {
+			continue
+		}
+		share := float64(*u) / (1 << 62) // below any share of a limit
+		if m != nil && *m > 0 {
+			share = float64(*u) / float64(*m)
+		}
+		if share > full {
+			full, used, limit = share, u, m
+		}
+	}
+	return used, limit
+}
+
+// loses says what is gone if a master's host dies.
+func (f *facts) loses(i dispatcher.StoreInfo) string {
+	switch {
+	case f.able.mini:
+		return dispatcher.LosesEverything
+	case f.durability.Fsync && i.Durable == dispatcher.Yes:
+		return dispatcher.LosesNothing
+	case f.durability.Replicas > 0 && i.Durable == dispatcher.Yes:
+		return dispatcher.LosesUnreplicated
+	case i.AppendOnly == nil:
+		return dispatcher.LosesUnknown
+	case !*i.AppendOnly && slices.ContainsFunc(f.answered(), func(n node) bool { save, told := n.config["save"]; return told && save == "" }):
+		return dispatcher.LosesEverything
+	case !*i.AppendOnly:
+		return dispatcher.LosesSinceSnapshot
+	case i.Fsync == "always":
+		return dispatcher.LosesNothing
+	case i.Fsync == "everysec":
+		return dispatcher.LosesLastSecond
+	}
+	return dispatcher.LosesUnknown // hidden, or no: whenever the kernel writes
+}

@@ -15,11 +15,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
-// What the scripts cost a real Redis with its append-only file on. One
-// iteration is one call of a script with one batch; what a call needs and
-// leaves is made and taken away outside of what is measured. Of the figures
-// redis-µs/msg is the one to compare: the CPU time of Redis' main thread, which
-// on a busy machine tells what a script works, and not how long it lasts.
+// The cost of the scripts in a real Redis with its append-only file on. One
+// iteration is one call of a script with one batch. The data of a call is made
+// and removed outside of the measurement. The figure to compare is
+// redis-µs/msg: the CPU time of Redis' main thread. On a busy machine it shows
+// the work of a script, and not how long it lasts.
 //
 //	go test -run '^$' -bench . -benchtime 0.2s -count 6 ./dispatcher/internal/redisq > new.txt
 //	benchstat old.txt new.txt
@@ -28,12 +28,12 @@ const (
 	benchBlock  = 32                   // calls between two preparations
 	benchWindow = 8192                 // two blocks in flight at once, on one lane
 	benchFree   = 1 << 20              // permits: a block never runs out of them
-	benchDelay  = 5 * time.Millisecond // to what is not due at once
+	benchDelay  = 5 * time.Millisecond // due later
 	benchBody   = 1 << 10
 )
 
-// benchKeep leaves as much as makes the keys what they are in a store that has
-// been in use: not the small forms of Redis' sets and hashes.
+// benchKeep leaves enough finished work that sets and hashes do not have the
+// small forms of Redis, as in a store in use.
 var benchKeep = dispatcher.Keep{Finished: time.Hour, FinishedMax: 2000, SeenMax: 2000, Dead: time.Hour, DeadMax: 1}
 
 func BenchmarkSchedule(b *testing.B) {
@@ -53,7 +53,7 @@ func BenchmarkMove(b *testing.B) {
 			r.put(benchDelay)
 			r.untilDue()
 		}, func(int) { r.move() })
-	}, 128) // what it takes, whatever there is
+	}, 128) // the batch of a move, whatever is due
 }
 
 func BenchmarkClaim(b *testing.B) {
@@ -97,8 +97,8 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// shapes measures batches of several sizes, to one lane and to a hundred: a
-// script costs its call, its lanes and its messages.
+// shapes measures batches of several sizes, to one lane and to a hundred. The
+// cost of a script has parts for its call, its lanes and its messages.
 func shapes(b *testing.B, run func(r *benchRig), batches ...int) {
 	b.Helper()
 	for _, lanes := range []int{1, 100} {
@@ -108,14 +108,15 @@ func shapes(b *testing.B, run func(r *benchRig), batches ...int) {
 	}
 }
 
-// benchRig is a store on a Redis of its own, and lanes that are known to be good.
+// benchRig is a store on a Redis of its own, with lanes whose windows have
+// grown.
 type benchRig struct {
 	*testing.B
 	store *redisq.Store
 	lanes []dispatcher.Lane
 	batch int
 	next  int           // the lane of the next entry
-	spent time.Duration // by Redis in what was measured
+	spent time.Duration // by Redis in the measured part
 }
 
 func newBenchRig(b *testing.B, lanes, batch int) *benchRig {
@@ -129,14 +130,14 @@ func newBenchRig(b *testing.B, lanes, batch int) *benchRig {
 	for n := range lanes {
 		r.lanes = append(r.lanes, dispatcher.Lane(fmt.Sprintf("u_%010x", n*7919)))
 	}
-	for grown := 0; grown < max(2*benchBlock*batch, benchKeep.FinishedMax); grown += benchBlock * batch { // so that no window cuts a block short
+	for grown := 0; grown < max(2*benchBlock*batch, benchKeep.FinishedMax); grown += benchBlock * batch { // so that no window limits a block
 		r.put(0)
 		r.empty()
 	}
 	return r
 }
 
-// calls measures call, giving it the number of the call since prepare.
+// calls measures call. k is the number of the call since prepare.
 func (r *benchRig) calls(prepare func(), call func(k int)) {
 	r.Helper()
 	k, calls, began := benchBlock, 0, time.Duration(0)
@@ -161,12 +162,12 @@ func (r *benchRig) calls(prepare func(), call func(k int)) {
 	r.ReportMetric(float64(r.Elapsed().Nanoseconds())/1000/messages, "wall-µs/msg")
 }
 
-// cpuTime is what Redis' main thread has used by now.
+// cpuTime is the CPU time of Redis' main thread so far.
 func (r *benchRig) cpuTime() time.Duration {
 	return (&trap{TB: r.B, store: r.store}).cpuTime()
 }
 
-// benchEntry is a message as most are.
+// benchEntry is a typical message.
 func benchEntry(lane dispatcher.Lane, delay time.Duration) dispatcher.Entry {
 	m := &dispatcher.Message{
 		ID: "msg_" + ulid.Make().String(), Topic: "order.paid", URL: "https://merchant.example.com/hooks/payments",
@@ -175,7 +176,7 @@ func benchEntry(lane dispatcher.Lane, delay time.Duration) dispatcher.Entry {
 	return dispatcher.Entry{Message: m, Digest: m.Digest(), Lanes: []dispatcher.Lane{lane}}
 }
 
-// entries are the batches of a block, each to as many lanes as it can be.
+// entries are the batches of a block, each to as many lanes as possible.
 func (r *benchRig) entries(delay time.Duration) [][]dispatcher.Entry {
 	batches := make([][]dispatcher.Entry, benchBlock)
 	for i := range batches {
@@ -216,8 +217,7 @@ func (r *benchRig) move() dispatcher.Hint {
 	return hints[0]
 }
 
-// untilDue waits until all is due that is there. Redis' clock is asked: it is
-// the one that counts.
+// untilDue waits until all deliveries are due, by the clock of Redis.
 func (r *benchRig) untilDue() {
 	r.Helper()
 	now, err := r.store.Client().Time(r.Context()).Result()
@@ -245,7 +245,7 @@ func (r *benchRig) outcomes(verdict dispatcher.Verdict, claimed []dispatcher.Cla
 	return batch
 }
 
-// outcome is of an attempt that was answered quickly.
+// outcome is the outcome of an attempt with a quick answer.
 func outcome(verdict dispatcher.Verdict, id dispatcher.DeliveryID, attempt int) dispatcher.Settlement {
 	o := dispatcher.Settlement{
 		ID: id, Verdict: verdict, First: attempt == 1,
@@ -265,7 +265,7 @@ func (r *benchRig) settle(batch []dispatcher.Settlement) {
 	require.Equal(r, dispatcher.SettledOK, settled[len(settled)-1])
 }
 
-// empty delivers all that is there, and forgets most of it.
+// empty delivers all that is left, and forgets most of it.
 func (r *benchRig) empty() {
 	r.Helper()
 	for {
@@ -274,7 +274,7 @@ func (r *benchRig) empty() {
 		for from := 0; from < len(leases); from += 256 {
 			var batch []dispatcher.Settlement
 			for _, l := range leases[from:min(from+256, len(leases))] {
-				batch = append(batch, outcome(dispatcher.Delivered, l.ID, 2)) // whether it is the first, only claim knows
+				batch = append(batch, outcome(dispatcher.Delivered, l.ID, 2)) // only claim knows whether it is the first
 			}
 			r.settle(batch)
 		}

@@ -14,10 +14,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
-// bulky makes a message's body lie apart.
+// bulky makes a message's body so large that it lies apart.
 func bulky(m *dispatcher.Message) { m.Body = bytes.Repeat([]byte("x"), dispatcher.ApartAbove+1) }
 
-// A call may break off between a body and its message: then only the body is there.
+// A call may break off between a body and its message. Then only the body is
+// stored.
 func TestABodyWhoseMessageNeverCameIsForgottenAfterAnHour(t *testing.T) {
 	r := newTrap(t)
 	client, tag := r.store.Client(), redisq.TagOf(r.store, 0)
@@ -32,8 +33,8 @@ func TestABodyWhoseMessageNeverCameIsForgottenAfterAnHour(t *testing.T) {
 	require.Empty(t, r.state().Bodies)
 }
 
-// The repeat of a message that is kept stages its body again; where that breaks
-// off the body is the message's all the same.
+// A repeat of a stored message stages its body again. If the repeat breaks off,
+// the body is still the message's.
 func TestABodyThatWasStagedAgainStaysItsMessages(t *testing.T) {
 	r := newTrap(t)
 	e := r.entry("a", "m1", time.Hour*24)
@@ -49,7 +50,8 @@ func TestABodyThatWasStagedAgainStaysItsMessages(t *testing.T) {
 	r.mustBeSound()
 }
 
-// Redis asks for memory at the first write of a script only, and a removal needs none.
+// Redis asks for memory at the first write of a script only. A removal needs
+// none.
 func TestAFullStoreTakesNothingBecauseOfTheRepeatBeforeIt(t *testing.T) {
 	r := newTrap(t)
 	e := r.entry("a", "m1", 0)
@@ -66,7 +68,7 @@ func TestAFullStoreTakesNothingBecauseOfTheRepeatBeforeIt(t *testing.T) {
 	r.mustBeSound()
 }
 
-// elsewhere is a hook by which bodies are not written where they belong.
+// elsewhere is a hook that writes bodies under another key.
 type elsewhere struct{ on bool }
 
 func (e *elsewhere) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -84,8 +86,8 @@ func (e *elsewhere) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-// A publish fails whose body did not come, and its repeat succeeds; nobody else's
-// in the same call is concerned.
+// A publish fails if its body was not stored, and its repeat succeeds. Other
+// messages of the same call are stored.
 func TestAMessageIsNotKeptWithoutItsBody(t *testing.T) {
 	r := newTrap(t)
 	hook := &elsewhere{on: true}

@@ -16,8 +16,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
-// Many bodies that are read at once over a slow line would all miss the time in
-// which an answer has to be there. A body larger than all may be goes alone.
+// Many bodies that are read at once over a slow connection would all miss the
+// time by which an answer is due. A body larger than the limit of all is read
+// alone.
 func TestBodiesAreReadFourOrFourMiBAtATime(t *testing.T) {
 	const all = 10
 	for name, c := range map[string]struct {
@@ -50,7 +51,7 @@ func TestBodiesAreReadFourOrFourMiBAtATime(t *testing.T) {
 	}
 }
 
-// Who waits no more has no turn either.
+// A read that was given up has no turn any more.
 func TestAReadThatIsGivenUpTakesNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var readers redisq.Readers
@@ -70,10 +71,10 @@ func TestAReadThatIsGivenUpTakesNoTurn(t *testing.T) {
 	})
 }
 
-// crowd is a hook that lets nobody read a body before so many want to.
+// crowd is a hook that holds reads of bodies until so many have begun.
 type crowd struct {
 	wanted int
-	there  chan struct{} // closed when they do
+	there  chan struct{} // closed when they have
 
 	mu        sync.Mutex
 	now, most int

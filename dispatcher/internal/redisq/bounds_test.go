@@ -18,7 +18,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
-// fanned publishes a message to n lanes, in an hour.
+// fanned publishes a message to n lanes, due in an hour.
 func (r *trap) fanned(id string, n int) (ids []dispatcher.DeliveryID) {
 	r.Helper()
 	e := r.entry("", id, time.Hour)
@@ -31,8 +31,8 @@ func (r *trap) fanned(id string, n int) (ids []dispatcher.DeliveryID) {
 	return ids
 }
 
-// A message of a thousand lanes that were each attempted thirty times is read a
-// MiB at a time: in one answer it would hold all others up, or miss its time.
+// A message of a thousand lanes with thirty attempts each is read a MiB at a
+// time. In one answer it would hold up all other calls, or miss its time.
 func TestAMessageOfAThousandLanesIsReadAMiBAtATime(t *testing.T) {
 	const n, kept = 1000, 32
 	r := newTrap(t)
@@ -65,7 +65,8 @@ func TestAMessageOfAThousandLanesIsReadAMiBAtATime(t *testing.T) {
 	}
 }
 
-// What goes away while a message is read shifts no other: each lane that stays is told.
+// Lanes that go while a message is read do not shift the others. Each lane that
+// stays is told.
 func TestALookSkipsNoLaneWhileOthersGo(t *testing.T) {
 	const n = 200
 	r := newTrap(t)
@@ -90,7 +91,7 @@ func TestALookSkipsNoLaneWhileOthersGo(t *testing.T) {
 	require.Equal(t, 40, strings.Count(fan, "-"), "the others are gone by now")
 }
 
-// A thousand deliveries of one message are changed some at a time, and its lanes
+// A thousand deliveries of one message are changed some at a time. Its lanes
 // are read once for all of a call, not once for each.
 func TestAThousandDeliveriesOfAMessageAreChangedSomeAtATime(t *testing.T) {
 	const n = 1000
@@ -120,7 +121,8 @@ func TestAThousandDeliveriesOfAMessageAreChangedSomeAtATime(t *testing.T) {
 	r.mustBeSound()
 }
 
-// Which instance makes an attempt is asked once a call: there may be many of both.
+// The instances are asked once a call for attempts under way. There may be many
+// deliveries and many instances.
 func TestARetryAsksEachInstanceOnce(t *testing.T) {
 	const n = 200
 	r := newTrap(t)
@@ -148,8 +150,8 @@ func TestARetryAsksEachInstanceOnce(t *testing.T) {
 	require.Equal(t, before, r.stat("zscore"))
 }
 
-// A message's lanes are read and written once for all of its deliveries that a
-// trim forgets, and no trim goes through more lanes than take a millisecond.
+// A trim reads and writes a message's lanes once for all of its deliveries. No
+// trim goes through more lanes than take a millisecond.
 func TestATrimGoesThroughSomeThousandLanesAtMost(t *testing.T) {
 	const n = 1000
 	one := newTrap(t)
@@ -186,7 +188,7 @@ func TestATrimGoesThroughSomeThousandLanesAtMost(t *testing.T) {
 	many.mustBeSound()
 }
 
-// What an instance holds is read a page at a time, each lease told once, the
+// The leases of an instance are read a page at a time. Each is told once, the
 // oldest first.
 func TestManyLeasesAreReadAPageAtATime(t *testing.T) {
 	const n = 5000
@@ -212,8 +214,8 @@ func TestManyLeasesAreReadAPageAtATime(t *testing.T) {
 	}
 }
 
-// A sweep is at its end where Redis says so, however little a page of others'
-// deliveries showed of the lane; and each of its calls ends a batch at most.
+// A sweep ends when the scan of Redis ends, also if a page had few deliveries
+// of the lane. Each of its calls ends a batch at most.
 func TestASweepEndsWhereRedisSaysSo(t *testing.T) {
 	r := newTrap(t)
 	limits := dispatcher.LaneLimits{Version: 1}
@@ -249,8 +251,8 @@ func TestASweepEndsWhereRedisSaysSo(t *testing.T) {
 	r.mustBeSound()
 }
 
-// What many messages are is asked some ids at a time: each may have a record of
-// 16 KiB.
+// The digests of many messages are read some ids at a time, since each may have
+// a record of 16 KiB.
 func TestDigestsAreReadSomeAtATime(t *testing.T) {
 	const n = 300
 	f := newTestStores(redistest.Start(t))(t, queuetest.Setup{Partitions: 2, LaneMaxInFlight: 128, Permits: 1024})
@@ -286,8 +288,8 @@ func TestDigestsAreReadSomeAtATime(t *testing.T) {
 	}
 }
 
-// Fields of bodies are read a page at a time, also where Redis tells no fields
-// without their bodies: then a page has few of them.
+// Fields of bodies are read a page at a time. An older Redis answers fields
+// only with their bodies: then a page has few of them.
 func TestDoctorReadsBodiesAPageAtATime(t *testing.T) {
 	const n, size = 300, 64 << 10
 	p := newTestWard(t, redistest.Start(t))
@@ -314,8 +316,9 @@ func TestDoctorReadsBodiesAPageAtATime(t *testing.T) {
 	require.Greater(t, pages, n/64)
 }
 
-// A page of lanes costs about as many lanes as it tells, however many partitions
-// there are, and tells the last made of all first also where most lie in one.
+// A page of lanes reads about as many lanes as it tells, however many
+// partitions there are. It tells the newest lanes first also if most of them
+// lie in one partition.
 func TestAPageOfLanesReadsFewMoreThanItTells(t *testing.T) {
 	t.Parallel()
 	const partitions, n, limit = 16, 1600, 100
@@ -364,7 +367,8 @@ func TestAPageOfLanesReadsFewMoreThanItTells(t *testing.T) {
 	require.Equal(t, want, told)
 }
 
-// Whole records of endpoints pass through Redis to tell their versions.
+// The versions of endpoints are read some at a time, since Redis goes through
+// their whole records.
 func TestVersionsOfEndpointsAreReadSomeAtATime(t *testing.T) {
 	r := newTrap(t)
 	ids := make([]string, 200)

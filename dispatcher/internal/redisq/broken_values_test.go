@@ -17,11 +17,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
-// Of lanes that begin with sick everything may be broken by hand. What is of
-// well must not feel it.
+// All data of lanes that begin with sick may be broken by hand. The data of
+// well must not be affected.
 const sick, well = dispatcher.Lane("sick"), dispatcher.Lane("well")
 
-// damage draws from its input what is broken next, and how.
+// damage takes from its input what to break next, and how.
 type damage struct{ input []byte }
 
 func (d *damage) next(n int) int {
@@ -37,7 +37,7 @@ func (d *damage) next(n int) int {
 	return b % n
 }
 
-// texts are what is written in place of a value, or appended to a part of it.
+// texts replace a value, or are appended to a part of it.
 var texts = []string{
 	"", " ", "garbage", "-1", "0", "1e300", "inf", "-inf", "nan", "99999999999999999999", "9007199254740993", "1 2 3",
 	"0 0 0 0 0 0 0 0 0", "1 0 0 0 0 0 0 0 0", "5 9 0 0 0 - 0 0", "1 0 99999999999 0 0 x 0 0", "2 0 9223372036854775807 999999999999999999 1 9 255 0 0",
@@ -45,10 +45,10 @@ var texts = []string{
 	strings.Repeat("9", 400), strings.Repeat("x", 70_000), strings.Repeat("\xff", 43), strings.Repeat("\x00", 17), strings.Repeat("\xff", 60),
 }
 
-// scores are what is written in place of one.
+// scores replace a score.
 var scores = []string{"1e300", "-1e300", "inf", "-inf", "1.5", "-5", "0", "9007199254740993", "1767323045000.5"}
 
-// partition is all that lies in a partition, in an order that does not change.
+// sorted is all that a partition has, in a fixed order.
 func (r *trap) sorted() []string {
 	r.Helper()
 	keys, err := r.store.Client().Keys(r.Context(), "*").Result()
@@ -58,7 +58,7 @@ func (r *trap) sorted() []string {
 	return keys
 }
 
-// harm breaks one value of what is sick, and says which.
+// harm breaks one value of the sick lanes, and says which.
 func (r *trap) harm(d *damage) string {
 	r.Helper()
 	ctx, client := r.Context(), r.store.Client()
@@ -106,7 +106,7 @@ func (r *trap) harm(d *damage) string {
 	return key + " as it was"
 }
 
-// replace puts a key of another type in the place of one, and says of which.
+// replace puts a key of another type in the place of one, and says which.
 func (r *trap) replace(d *damage) string {
 	r.Helper()
 	ctx, client := r.Context(), r.store.Client()
@@ -123,8 +123,8 @@ func (r *trap) replace(d *damage) string {
 	return key + " is of another type"
 }
 
-// furnish puts something into every place, of what is sick and of what is well.
-// It names what is well and not ended.
+// furnish puts deliveries into every place, of sick and of well lanes. It names
+// the unfinished ones of well lanes.
 func (r *trap) furnish() (open []dispatcher.DeliveryID) {
 	r.Helper()
 	for i, lane := range []dispatcher.Lane{sick, well, "sick2", "ep_sick"} {
@@ -154,7 +154,7 @@ func (r *trap) furnish() (open []dispatcher.DeliveryID) {
 	return slices.DeleteFunc(open, func(id dispatcher.DeliveryID) bool { return id.Lane != well })
 }
 
-// look reads in every way there is: none of it may fail.
+// readAll makes every kind of read. None of them may fail.
 func (r *trap) readAll() {
 	r.Helper()
 	ctx := r.Context()
@@ -187,8 +187,8 @@ func (r *trap) readAll() {
 	require.NoError(r, err)
 }
 
-// work goes on until nothing is left to do, and answers what was delivered of
-// what is well.
+// work runs until nothing is left to do. It answers the deliveries of well
+// lanes that were delivered.
 func (r *trap) work() map[string]bool {
 	r.Helper()
 	ctx := r.Context()
@@ -219,7 +219,7 @@ func (r *trap) work() map[string]bool {
 	return delivered
 }
 
-// meddle asks for changes of what is sick.
+// meddle asks for changes of sick deliveries.
 func (r *trap) meddle() {
 	r.Helper()
 	ctx := r.Context()
@@ -244,12 +244,12 @@ func (r *trap) meddle() {
 	require.NoError(r, err)
 }
 
-// breakValues breaks what the input says, and lets everything go on.
+// breakValues breaks the values that the input chooses, and runs all work.
 func (r *trap) breakValues(input []byte) {
 	r.Helper()
 	open := r.furnish()
 	d := &damage{input: input}
-	whole := d.next(3) == 0 // a whole key, and with it what is well in it
+	whole := d.next(3) == 0 // a whole key, with its data of well lanes
 	broken := []string{}
 	if whole {
 		broken = append(broken, r.replace(d))
@@ -296,7 +296,7 @@ func (r *trap) cure() {
 	require.Empty(r, quiet(false))
 }
 
-// newPatient is a trap on a server that others use too, one after another.
+// newPatient is a trap on a server that several tests use, one after another.
 func newPatient(t testing.TB, server *redistest.Server) *trap {
 	t.Helper()
 	f := newTestStores(server)(t, queuetest.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024})
@@ -310,8 +310,8 @@ func newPatient(t testing.TB, server *redistest.Server) *trap {
 	return r
 }
 
-// One value that a hand, a bug or a rollback broke stops no other: what is well
-// is delivered, lists answer, and doctor finishes.
+// One value that was broken by hand, by a bug or by a rollback stops no other
+// work. Well lanes are delivered, lists answer, and doctor finishes.
 func TestABrokenValueStopsNothingElse(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -331,7 +331,7 @@ func FuzzBrokenValues(f *testing.F) {
 	f.Add([]byte{1, 0, 3, 9, 1})
 	f.Add([]byte{0, 4, 2, 7})
 	f.Add([]byte("0$")) // a history of another type
-	f.Add([]byte("0&")) // all counts of lanes lost
+	f.Add([]byte("0&")) // all counts of lanes are lost
 	server := redistest.Start(f)
 	f.Fuzz(func(t *testing.T, input []byte) {
 		newPatient(t, server).breakValues(input)

@@ -6,12 +6,12 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
-// DigestsSHA is the script that schedule asks before it writes anything, as the
-// tests' clock makes it.
+// DigestsSHA is the script that schedule calls before it writes anything, in
+// the form with the tests' clock.
 var DigestsSHA = newScripts(true).digests.SHA
 
-// SHAs are the names of the flow's scripts by their SHA, as the tests' clock
-// makes them.
+// SHAs are the names of the queue's scripts by their SHA, in the form with the
+// tests' clock.
 func SHAs() map[string]string {
 	names := map[string]string{}
 	all := reflect.ValueOf(newScripts(true))

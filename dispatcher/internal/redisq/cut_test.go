@@ -14,9 +14,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
-// cutLine lets a number of scripts through to Redis and then no more commands.
-// In the pipeline in which it breaks, what stands before the break runs; whether
-// that is heard is one of its settings. What comes later never leaves.
+// cutLine is a connection that lets a number of scripts through to Redis and
+// then breaks. In the pipeline of the break, the commands before it still run.
+// A setting decides whether their answers arrive. Later commands are never
+// sent.
 type cutLine struct {
 	tags     map[string]int // to partitions
 	answered bool
@@ -26,7 +27,7 @@ type cutLine struct {
 	ran  map[int]bool
 }
 
-// openCut opens a store over a line that breaks.
+// openCut opens a store over a connection that breaks.
 func openCut(t testing.TB, o redisq.Options, partitions, scripts int, answered bool) queuetest.Cut {
 	t.Helper()
 	store := openTestStore(t, o)
@@ -61,7 +62,7 @@ func (l *cutLine) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// send sends what still comes through.
+// send sends the commands that still get through.
 func (l *cutLine) send(cmds []redis.Cmder, next func([]redis.Cmder) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,7 +87,8 @@ func (l *cutLine) send(cmds []redis.Cmder, next func([]redis.Cmder) error) error
 	return err
 }
 
-// count notes where a script runs. One that only reads digests changes nothing.
+// count notes where a script runs. A script that only reads digests changes
+// nothing.
 func (l *cutLine) count(cmd redis.Cmder) {
 	args := cmd.Args()
 	if !strings.EqualFold(cmd.Name(), "evalsha") || len(args) < 4 {

@@ -13,17 +13,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// front is a way to a server that answers some commands itself: what a proxy
-// does, or a node in a state that can't be brought about at will.
+// front is a proxy to a server that answers some commands itself. It stands for
+// a real proxy, or for a node in a state that a test can't bring about.
 type front struct {
 	target string
-	answer func(command []string) string // as the protocol has it; empty: the server's own
+	answer func(command []string) string // in the form of the protocol; empty: the server answers
 	addr   string
 	open   sync.WaitGroup
 }
 
-// newFront listens in front of a server until the test ends. answer is asked
-// for several connections at the same time.
+// newFront listens in front of a server until the test ends. answer may be
+// called by several connections at the same time.
 func newFront(t testing.TB, target string, answer func(command []string) string) *front {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -64,10 +64,10 @@ func newFront(t testing.TB, target string, answer func(command []string) string)
 	return f
 }
 
-// url leads through the front.
+// url is the address of the front.
 func (f *front) url() string { return "redis://" + f.addr }
 
-// serve takes one command after another.
+// serve handles one command after another.
 func (f *front) serve(near, far net.Conn) error {
 	in, back := bufio.NewReader(near), bufio.NewReader(far)
 	for {
@@ -90,7 +90,7 @@ func (f *front) serve(near, far net.Conn) error {
 	}
 }
 
-// readCommand reads a list of texts, and how it was sent.
+// readCommand reads a list of texts. raw is the form in which it was sent.
 func readCommand(r *bufio.Reader) (words []string, raw string, err error) {
 	head, err := r.ReadString('\n')
 	if err != nil {
@@ -114,13 +114,13 @@ func readCommand(r *bufio.Reader) (words []string, raw string, err error) {
 	return words, raw, nil
 }
 
-// readReply reads one value as it was sent.
+// readReply reads one value in the form in which it was sent.
 func readReply(r *bufio.Reader) (string, error) {
 	head, err := r.ReadString('\n')
 	if err != nil {
 		return "", err
 	}
-	n, _ := strconv.Atoi(strings.TrimSpace(head[1:])) // of those that have a length
+	n, _ := strconv.Atoi(strings.TrimSpace(head[1:])) // of the kinds with a length
 	switch head[0] {
 	case '$', '=', '!':
 		if n < 0 {

@@ -13,13 +13,13 @@ import (
 // sized is one command that a store sent, or a script by its name.
 type sized struct {
 	name  string
-	args  int // behind the name, of a script those behind its key
+	args  int // after the name; for a script those after its key
 	bytes int // of the answer
 	size  int // of the answer, in values
 	trip  int // the number of its round trip
 }
 
-// gauge is a hook that measures what a store sends and what it is answered.
+// gauge is a hook that measures the commands of a store and their answers.
 type gauge struct {
 	names map[string]string
 
@@ -83,7 +83,7 @@ func (g *gauge) note(cmds []redis.Cmder) {
 	}
 }
 
-// of are the commands of a name since it was last asked for any.
+// of are the commands of a name since its last call.
 func (g *gauge) of(name string) (found []sized) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -96,7 +96,7 @@ func (g *gauge) of(name string) (found []sized) {
 	return found
 }
 
-// afterwards is a hook that does something each time a script was answered.
+// afterwards is a hook that does something after each answer to a script.
 type afterwards struct {
 	name string
 	do   func()
@@ -118,7 +118,7 @@ func (a *afterwards) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 	}
 }
 
-// weigh is how many bytes of text an answer has.
+// weigh is the number of bytes of text in an answer.
 func weigh(v any) (n int) {
 	switch v := v.(type) {
 	case string:

@@ -14,23 +14,23 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
-// Bounds: lanesBatch lanes are read in one call, and lanesPage are told in a
-// page. Of each partition lanesLeast are read first: where there are many of
-// them, most lanes of a page would be read for nothing.
+// Bounds. One call reads lanesBatch lanes, and a page tells lanesPage. Of each
+// partition lanesLeast are read first. With many partitions most lanes of a
+// full page would be read for nothing.
 const (
 	lanesBatch = 256
 	lanesPage  = 500
 	lanesLeast = 8
 )
 
-// The sections are what a cursor of Lanes says of itself, so that one of a list of
-// deliveries is not taken for it: paused lanes come before all others.
+// The sections of a cursor of Lanes. Their names keep it apart from a cursor of
+// a list of deliveries. Paused lanes come before all others.
 const (
 	sectionPaused = "paused"
 	sectionLanes  = "lanes"
 )
 
-// knownLane is a lane as the script tells it.
+// knownLane is a lane as the script answers it.
 type knownLane struct {
 	state dispatcher.LaneState
 	score float64 // ms: when its state was made or last looked at; 0: it is not known
@@ -40,7 +40,7 @@ type knownLane struct {
 func (s *Store) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]dispatcher.LaneState, error) {
 	states := make([]dispatcher.LaneState, len(lanes))
 	lists := make(map[int][]int, 1)
-	all := -1 // where AllLanes is asked for
+	all := -1 // index of AllLanes among those asked for
 	for i, lane := range lanes {
 		states[i].Lane = lane
 		if lane == dispatcher.AllLanes {
@@ -76,7 +76,7 @@ func (s *Store) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]disp
 		for k, at := range shares[i] {
 			states[at] = found[k].state
 		}
-		if all >= 0 && held != nil && (states[all].Since.IsZero() || held.Since.Before(states[all].Since)) { // told one after another
+		if all >= 0 && held != nil && (states[all].Since.IsZero() || held.Since.Before(states[all].Since)) { // the partitions were changed one after another
 			states[all] = heldLanes(held)
 		}
 	}
@@ -103,10 +103,10 @@ func (s *Store) Lanes(ctx context.Context, limit int, after string) (states []di
 	}
 	m, found := s.mergeLanes(limit, at), []knownLane(nil)
 	if len(states) > 0 && states[0].Lane == dispatcher.AllLanes {
-		limit++ // it comes beside a page
+		limit++ // it comes in addition to the page
 	}
 	if len(states) == limit {
-		return states, at.String(), nil // whether there are others was not asked
+		return states, at.String(), nil // no partition was asked whether there are others
 	}
 	for len(states)+len(found) < limit {
 		if err := m.fill(ctx); err != nil {
@@ -116,7 +116,7 @@ func (s *Store) Lanes(ctx context.Context, limit int, after string) (states []di
 		if !ok {
 			break
 		}
-		if l.state.Limits.Held != dispatcher.HeldPaused || l.state.Since.IsZero() { // else it was told before
+		if l.state.Limits.Held != dispatcher.HeldPaused || l.state.Since.IsZero() { // a lane that is paused now was told before
 			found = append(found, l)
 		}
 	}
@@ -135,12 +135,12 @@ type laneMerge struct {
 	sources []laneSource
 }
 
-// laneSource is one partition's part.
+// laneSource is the part of one partition.
 type laneSource struct {
-	at    cursor      // behind what was read
+	at    cursor      // after the last one read
 	chunk int         // how many to read next
-	page  []knownLane // what was read and not taken
-	more  bool        // there is some that was not read
+	page  []knownLane // lanes that were read and not yet taken
+	more  bool        // the partition has lanes that were not read
 }
 
 func (s *Store) mergeLanes(limit int, at cursor) *laneMerge {
@@ -151,8 +151,8 @@ func (s *Store) mergeLanes(limit int, at cursor) *laneMerge {
 	return m
 }
 
-// fill reads more of each partition of which all that was read is taken. It
-// reads twice as much as before: most of a page may lie there.
+// fill reads more of each partition whose lanes are all taken. It reads twice
+// as many as before, since most of a page may lie there.
 func (m *laneMerge) fill(ctx context.Context) error {
 	var jobs []conn.ScriptCall
 	for n := range m.sources {
@@ -175,7 +175,7 @@ func (m *laneMerge) fill(ctx context.Context) error {
 	return nil
 }
 
-// next takes the first of all.
+// next takes the newest lane of all partitions.
 func (m *laneMerge) next() (first knownLane, ok bool) {
 	var from *laneSource
 	for n := range m.sources {
@@ -190,7 +190,7 @@ func (m *laneMerge) next() (first knownLane, ok bool) {
 	return first, true
 }
 
-// left reports whether there is more than was taken.
+// left reports whether there are more lanes than were taken.
 func (m *laneMerge) left() bool {
 	return slices.ContainsFunc(m.sources, func(l laneSource) bool { return l.more || len(l.page) > 0 })
 }
@@ -199,13 +199,13 @@ func compareLanes(a, b knownLane) int {
 	return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(b.state.Lane, a.state.Lane))
 }
 
-// lanesBehind is where a page begins behind a lane.
+// lanesBehind is the cursor of a page that begins after a lane.
 func lanesBehind(l knownLane) cursor {
 	return cursor{section: sectionLanes, score: l.score, name: string(l.state.Lane)}
 }
 
-// lanesArgs begins the arguments of the script: no instance is named, since no
-// delivery is asked for.
+// lanesArgs begins the arguments of the script. It names no instance, since it
+// asks for no delivery.
 func lanesArgs(most int, at cursor) []any {
 	after := ""
 	if at.name != "" {
@@ -222,7 +222,8 @@ func heldLanes(h *dispatcher.HeldLane) dispatcher.LaneState {
 	}
 }
 
-// readLanes reads what one partition answered; held: all its lanes are.
+// readLanes reads the answer of one partition. held is the state of all its
+// lanes, nil if they are not held.
 func readLanes(partition int, r conn.Reply) (held *dispatcher.HeldLane, more bool, lanes []knownLane, err error) {
 	a := r
 	now := time.Time{}

@@ -32,7 +32,7 @@ func TestAStoreOfAnotherLayoutIsRefusedNamingTheCure(t *testing.T) {
 }
 
 // A process that runs on while a newer version changes the store would read
-// texts that it does not know, and begin ladders anew.
+// unknown texts, and begin ladders anew.
 func TestAnInstanceWhoseStoreGotAnotherLayoutStops(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -88,8 +88,8 @@ func TestAnInstanceWhoseStoreGotAnotherLayoutStops(t *testing.T) {
 	}
 }
 
-// An empty store proves nothing: another version may be the first that writes
-// to it.
+// An empty store proves nothing, since another version may be the first to
+// write to it.
 func TestAnInstanceOfAStoreThatLostEverythingLooksUntilItIsMadeAnew(t *testing.T) {
 	p := newTestProject(t, redistest.Start(t), 2)
 	s := p.open(2)
@@ -105,8 +105,8 @@ func TestAnInstanceOfAStoreThatLostEverythingLooksUntilItIsMadeAnew(t *testing.T
 	require.ErrorIs(t, beat(4), dispatcher.ErrMoved)
 }
 
-// What a later version of this layout keeps behind the fields that are known
-// here must outlive all that this one writes.
+// A later version of this layout may add fields behind the known ones. They
+// must survive every write of this version.
 func TestFurtherFieldsAreCarriedOn(t *testing.T) {
 	r := newTrap(t)
 	client, tag := r.store.Client(), redisq.TagOf(r.store, 0)

@@ -14,9 +14,10 @@ import (
 )
 
 // Bounds of one page. A script reads at most listChunk records, as many as the
-// page still needs and at least listLeast. What was looked at for one page may
-// cost Redis listMost together, of which a name costs 1 and the rest what it
-// takes of a name's time, some 0.3 µs: then the page ends short, with a cursor.
+// page still needs and at least listLeast. The names and records that are read
+// for one page may cost Redis listMost together. A name costs 1, some 0.3 µs,
+// and the rest is counted in such units. A page that costs more ends short,
+// with a cursor.
 const (
 	listChunk = 256
 	listLeast = 8
@@ -27,11 +28,12 @@ const (
 	costOfScript = 100
 )
 
-// A list goes through up to five sections, in the order of their times: what
-// waits for a time in the future, what is under way and what is ready now, what
-// ended and is still in its place, what has ended. A status is its own index;
-// there is none for anything else. What waits behind another with its ordering
-// key is told right after that one.
+// A list goes through up to five sections, in the order of their times. First
+// come deliveries that wait for a time. Then come those under way and those
+// that are ready. Then come those that ended and are still in their place. Last
+// come those that have ended. Each status has an index of its own; nothing else
+// has one. Deliveries that wait behind another of their ordering key come right
+// after that one.
 const (
 	sectionDue    = "due"
 	sectionLeases = "leases"
@@ -42,13 +44,13 @@ const (
 
 var sections = []string{sectionDue, sectionLeases, sectionReady, sectionMarks, sectionEnded}
 
-// listed is one delivery of a list, with what a cursor needs.
+// listed is one delivery of a list, with the values that a cursor needs.
 type listed struct {
 	delivery dispatcher.Delivery
 	name     string
 	score    float64   // ready: the position in its lane
-	at       time.Time // of its end, next attempt or claim; zero where it has none
-	line     string    // key and score of the line in which others wait behind it; empty: none do
+	at       time.Time // of its end, next attempt or claim; zero if it has none
+	line     string    // key and score of the line in which others wait behind it; empty: no others wait
 }
 
 // List reads a page.
@@ -87,11 +89,11 @@ type lister struct {
 	f     dispatcher.Filter
 	names []any
 	limit int
-	cost  int // of what was looked at
+	cost  int // of what was read so far
 	page  dispatcher.Page
 
-	statuses, reasons, lanes string // what is asked for, as the script takes it
-	byMarks                  bool   // what has a mark is found by that
+	statuses, reasons, lanes string // the filters, as the script takes them
+	byMarks                  bool   // marked deliveries are found by their marks
 }
 
 func newLister(s *Store, f dispatcher.Filter, names []any) *lister {
@@ -101,7 +103,8 @@ func newLister(s *Store, f dispatcher.Filter, names []any) *lister {
 	return l
 }
 
-// words puts a space at both ends of each word, so that one is found as a whole.
+// words puts a space at both ends of each word, so that only whole words are
+// found.
 func words[T ~string](list []T) string {
 	if len(list) == 0 {
 		return ""
@@ -113,7 +116,7 @@ func words[T ~string](list []T) string {
 	return b.String() + " "
 }
 
-// asks reports whether any of some statuses is asked for.
+// asks reports whether the filter asks for any of some statuses.
 func (l *lister) asks(statuses ...dispatcher.Status) bool {
 	if len(l.f.Statuses) == 0 {
 		return true
@@ -121,11 +124,11 @@ func (l *lister) asks(statuses ...dispatcher.Status) bool {
 	return slices.ContainsFunc(statuses, func(st dispatcher.Status) bool { return slices.Contains(l.f.Statuses, st) })
 }
 
-// spent reports that enough was looked at for one page.
+// spent reports that the page has cost enough.
 func (l *lister) spent() bool { return l.cost >= listMost }
 
-// section reads on in one section; the cursor it answers is nil when the
-// section is at its end.
+// section reads on in one section. It answers a nil cursor at the end of the
+// section.
 func (l *lister) section(ctx context.Context, at cursor) (*cursor, error) {
 	if next, err := l.behind(ctx, &at); next != nil || err != nil {
 		return next, err
@@ -169,25 +172,25 @@ func matches(f dispatcher.Filter, e listed) bool {
 		any(len(f.Lanes), slices.Contains(f.Lanes, d.ID.Lane)) &&
 		any(len(f.Reasons), slices.Contains(f.Reasons, d.Reason)) &&
 		(f.Since.IsZero() || !e.at.Before(f.Since)) &&
-		(f.Until.IsZero() || !e.at.IsZero() && e.at.Before(f.Until)) // what has no time is in no span
+		(f.Until.IsZero() || !e.at.IsZero() && e.at.Before(f.Until)) // an entry without a time is in no span
 }
 
-// chunk is what one call of the script answered.
+// chunk is the answer of one call of the script.
 type chunk struct {
 	entries []listed
 	more    bool
-	last    cursor // score (of marks the scan) and name of what was looked at last
+	last    cursor // score (for marks the scan's cursor) and name of the last one read
 }
 
-// want is how many entries one call is asked for.
+// want is how many entries one call asks for.
 func (l *lister) want() int { return min(max(l.limit-len(l.page.Deliveries), listLeast), listChunk) }
 
-// args are those of the script for one index.
+// args are the arguments of the script for one index.
 func (l *lister) args(index, of string, wanted int, after, last string) []any {
 	return append(slices.Clip(l.names), index, of, wanted, after, last, l.statuses, l.reasons, l.lanes, conn.Flag(l.byMarks))
 }
 
-// read makes calls of the script, all in one round trip.
+// read calls the script for some jobs, all in one round trip.
 func (l *lister) read(ctx context.Context, jobs ...conn.ScriptCall) ([]chunk, error) {
 	chunks := make([]chunk, len(jobs))
 	for i, r := range l.s.conn.Run(ctx, l.s.scripts.list, "", jobs) {
@@ -238,7 +241,7 @@ func (l *lister) readListed(a *conn.Reply) (listed, error) {
 	if a.Err != nil {
 		return e, a.Err
 	}
-	if !ok || head == "" { // a name that is none is passed over: one that a hand wrote must not stop the list
+	if !ok || head == "" { // a malformed name, written by hand, must not stop the list
 		return e, nil
 	}
 	m, err := decodeRecord(id.Message, head)
@@ -251,8 +254,9 @@ func (l *lister) readListed(a *conn.Reply) (listed, error) {
 	return e, nil
 }
 
-// take puts a chunk's entries on the page, each with what waits behind it, and
-// answers a cursor where the page ends; else at is where it goes on.
+// take puts a chunk's entries on the page, each followed by those that wait
+// behind it. It answers a cursor if the page ends there. Otherwise at is where
+// to go on.
 func (l *lister) take(ctx context.Context, c chunk, at *cursor) (*cursor, error) {
 	for _, e := range c.entries {
 		if next, err := l.takeOne(ctx, e, at); next != nil || err != nil {
@@ -266,7 +270,7 @@ func (l *lister) takeOne(ctx context.Context, e listed, at *cursor) (*cursor, er
 	at.score, at.name, at.key, at.last = e.score, e.name, "", 0
 	if key, score, ok := strings.Cut(e.line, " "); ok {
 		at.key = key
-		at.last, _ = strconv.ParseFloat(score, 64) // of a script: a number
+		at.last, _ = strconv.ParseFloat(score, 64) // a script wrote it, so it is a number
 	}
 	l.put(e)
 	if l.full() {
@@ -275,8 +279,8 @@ func (l *lister) takeOne(ctx context.Context, e listed, at *cursor) (*cursor, er
 	return l.behind(ctx, at)
 }
 
-// behind goes on in the line behind the entry at which the cursor stands. It
-// answers a cursor where the page ends in it; else at is ready to go on.
+// behind goes on in the line behind the entry of the cursor. It answers a
+// cursor if the page ends in that line. Otherwise at is ready to go on.
 func (l *lister) behind(ctx context.Context, at *cursor) (*cursor, error) {
 	id, _ := dispatcher.ParseDeliveryID(at.name)
 	more := at.key != "" && l.asks(dispatcher.StatusScheduled, dispatcher.StatusCancelled)

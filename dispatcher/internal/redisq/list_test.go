@@ -13,7 +13,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
-// stat is how often Redis ran a command by now.
+// stat is how often Redis has run a command.
 func (r *trap) stat(command string) (calls int) {
 	r.Helper()
 	text, err := r.store.Client().Info(r.Context(), "commandstats").Result()
@@ -84,7 +84,7 @@ func TestAListReadsWhatThePageNeedsAndNoScriptMoreThanAMiB(t *testing.T) {
 	require.LessOrEqual(t, r.stat("hget")-records, (r.stat("evalsha")-scripts)*((1<<20)/size+1))
 }
 
-// What is not of the lanes or statuses asked for costs no record.
+// A delivery that the filter excludes by lane or status costs no record.
 func TestAListReadsTheRecordsOfWhatMatchesOnly(t *testing.T) {
 	const n = 300
 	r := newTrap(t)
@@ -121,7 +121,8 @@ func TestAPageEndsWhereItHasLookedAtEnoughAndItsCursorGoesOn(t *testing.T) {
 	require.Equal(t, 2, pages)
 }
 
-// However many destinations there are, what is due longest is found among all.
+// The oldest due delivery is found among all destinations, however many there
+// are.
 func TestStatsTellTheOldestOfAllLanes(t *testing.T) {
 	r := newTrap(t)
 	r.schedule(r.entry("starving", "m", 0))
@@ -142,7 +143,7 @@ func TestStatsTellTheOldestOfAllLanes(t *testing.T) {
 	}
 }
 
-// Lanes without work cost a page of the scan each four hundred, and nothing else.
+// Idle lanes cost one page of the scan for each four hundred, and nothing else.
 func TestStatsPassIdleLanesQuickly(t *testing.T) {
 	r := newTrap(t)
 	fields := make([]any, 0, 2*50_000)

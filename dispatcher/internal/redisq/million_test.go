@@ -12,15 +12,16 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// slowFrom is what the slow log of BenchmarkMillionDue begins with.
+// slowFrom is the time from which the slow log of BenchmarkMillionDue has an
+// entry.
 const slowFrom = 2 * time.Millisecond
 
-// BenchmarkMillionDue makes a million deliveries of a hundred lanes due at once,
-// or fewer to compare with, and moves all of them, then claims and settles a
-// part. It tells what the scripts cost Redis on average and at worst, and how
-// many of them took longer than 5 ms: none may because of how much is there;
-// some do where a busy machine stopped Redis meanwhile, so that the two must be
-// looked at together. Run it with -benchtime=1x.
+// BenchmarkMillionDue makes a million deliveries of a hundred lanes due at
+// once, or fewer to compare with. It moves all of them, then claims and settles
+// a part. It reports the mean and the highest cost of the scripts in Redis, and
+// how many of them took longer than 5 ms. No script may take longer because of
+// the amount of work. Some do where a busy machine stopped Redis meanwhile, so
+// both figures must be read together. Run it with -benchtime=1x.
 func BenchmarkMillionDue(b *testing.B) {
 	for _, n := range []int{40_000, 1_000_000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
@@ -31,7 +32,7 @@ func BenchmarkMillionDue(b *testing.B) {
 	}
 }
 
-// deliverMany publishes n, makes them ready and delivers at most some.
+// deliverMany publishes n messages, makes them ready and delivers at most some.
 func (r *trap) deliverMany(n, some int) {
 	r.Helper()
 	r.measure("schedule", func() { r.fill(n) })
@@ -60,7 +61,7 @@ func (r *trap) readyCount() int64 {
 	return stats.Counts[dispatcher.StatusReady]
 }
 
-// measure tells how long the scripts of act took.
+// measure reports how long the scripts of act took.
 func (r *trap) measure(name string, act func()) {
 	r.Helper()
 	client, ctx := r.store.Client(), r.Context()
@@ -95,8 +96,8 @@ func (r *trap) measure(name string, act func()) {
 		name, calls, micros/calls, cpu.Microseconds()/calls, slow, slowFrom, over, worst)
 }
 
-// cpuTime is what Redis' main thread has used by now: on a busy machine scripts
-// last much longer than they work.
+// cpuTime is the CPU time of Redis' main thread so far. On a busy machine
+// scripts last much longer than they work.
 func (r *trap) cpuTime() (sum time.Duration) {
 	r.Helper()
 	text, err := r.store.Client().Info(r.Context(), "cpu").Result()

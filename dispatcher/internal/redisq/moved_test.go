@@ -11,8 +11,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
-// A process that slept through a repartition knows only the old partitions: it
-// must not accept anything into one that is no more.
+// A process that slept through a repartition knows only the old partitions. It
+// must not accept anything into one that is gone.
 func TestAnInstanceThatSleptThroughARepartitionAcceptsNothing(t *testing.T) {
 	p := newTestProject(t, redistest.Start(t), 2)
 	accepts := func(s *redisq.Store, id string) error {

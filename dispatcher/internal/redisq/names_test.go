@@ -12,7 +12,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
-// common.lua makes the names of the keys, keys.go repeats them.
+// common.lua defines the names of the keys, and keys.go repeats them.
 func TestScriptsAndGoNameTheKeysAlike(t *testing.T) {
 	lists := regexp.MustCompile(`(?m)^local ([A-Z, ]+) = ((?:tag \.\. '[^']+'(?:, )?)+)$`).FindAllStringSubmatch(redisq.CommonSrc, -1)
 	inLua := map[string]string{}
@@ -32,13 +32,13 @@ func TestEveryScriptHasAHeaderThatNamesItsArgumentsAndItsAnswer(t *testing.T) {
 		require.True(t, strings.HasPrefix(text, "-- "+name+": "), "%s begins with its name", name)
 		require.Contains(t, text, "ARGV[", name)
 		if name != "common" && name != "state" && name != "doctor" && name != "order" && name != "read" && name != "beat" && name != "identify" &&
-			!strings.HasPrefix(name, "endpoint_") && !strings.HasPrefix(name, "repartition_") { // nobody works beside those
+			!strings.HasPrefix(name, "endpoint_") && !strings.HasPrefix(name, "repartition_") { // these need no hint
 			require.Contains(t, text, "-- returns now, due, weight", name)
 		}
 	}
 }
 
-// A declared key that exists would let a script run in a slot that is moving.
+// If the declared key existed, a script could run in a slot that is moving.
 func TestScriptsDeclareNoKeyButTheTag(t *testing.T) {
 	for name, text := range luaFiles(t) {
 		for i, line := range strings.Split(text, "\n") {
@@ -55,8 +55,8 @@ func TestScriptsDeclareNoKeyButTheTag(t *testing.T) {
 	}
 }
 
-// luaFiles are the texts of all scripts and their parts by their names, also
-// those of the packages below.
+// luaFiles are the texts of all scripts and their parts, by name, also those of
+// the packages below.
 func luaFiles(t *testing.T) map[string]string {
 	t.Helper()
 	texts := map[string]string{}

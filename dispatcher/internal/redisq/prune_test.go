@@ -42,13 +42,14 @@ func TestAPrunedScriptWithoutKeysHasNoNames(t *testing.T) {
 	require.NotContains(t, redisq.Prune("local A, B = tag .. ':a', tag .. ':b'\nreturn 1\n"), "local")
 }
 
-// One line too many, taken for a part of a function, would change what a script does.
+// If a line were taken for a part of a function, its removal would change what
+// a script does.
 func TestPruningLosesNothingBetweenFunctions(t *testing.T) {
 	text := "local function a()\n  return 1\nend\nlocal x = a()\nlocal function b() return x end\nlocal function c()\nend\nreturn b()\n"
 	require.Equal(t, "local function a()\n  return 1\nend\nlocal x = a()\nlocal function b() return x end\nreturn b()\n", redisq.Prune(text))
 }
 
-// A name that two functions have must not hide what the second one uses.
+// If two functions have one name, the uses of the second one must be seen too.
 func TestPruningSeesAllFunctionsOfAName(t *testing.T) {
 	text := "local function a() return 1 end\nlocal function f()\n  return 2\nend\nlocal function f()\n  return a()\nend\nreturn f()\n"
 	require.Equal(t, text, redisq.Prune(text))

@@ -26,13 +26,14 @@ func TestQueue(t *testing.T) {
 }
 
 func TestQueueModel(t *testing.T) {
-	t.Parallel() // but one store after the other: how much is done is a flag
+	t.Parallel() // but the two stores not at once: a flag sets the amount of work
 	t.Run("redis", func(t *testing.T) { queuetest.RunModel(t, newRealStores(redistest.Start(t)), 1) })
-	// Scripts cost miniredis ten times as much, and the rules are the same there.
+	// Scripts cost miniredis ten times as much, and the rules are the same
+	// there.
 	t.Run("miniredis", func(t *testing.T) { queuetest.RunModel(t, newTestStores(redistest.StartMini(t)), 5) })
 }
 
-// projects numbers the projects of this process: each store has one of its own.
+// projects numbers the projects of this process. Each store has its own.
 var projects atomic.Int64
 
 func newProject() string { return fmt.Sprintf("test%d", projects.Add(1)) }
@@ -81,8 +82,8 @@ func newTestFixture(t testing.TB, s queuetest.Setup, server redistest.Redis, pro
 	}
 }
 
-// newRealStores makes stores that can go back in time, and be full: on a server
-// that has nothing else to do.
+// newRealStores makes stores that can go back in time and be full. Their server
+// must have no other work.
 func newRealStores(server redistest.Redis) queuetest.OpenFunc {
 	return func(t testing.TB, s queuetest.Setup) queuetest.Fixture {
 		t.Helper()
@@ -104,8 +105,8 @@ func newRealStores(server redistest.Redis) queuetest.OpenFunc {
 
 func tagOf(project string, n int) string { return fmt.Sprintf("{%s:%d}", project, n) }
 
-// copyKeys keeps all keys of a project but its clocks, and answers a way to
-// bring them back.
+// copyKeys copies all keys of a project but its clocks. It answers a function
+// that brings them back.
 func copyKeys(t testing.TB, client redis.UniversalClient, project string) (restore func()) {
 	t.Helper()
 	ctx := context.Background()
@@ -143,7 +144,7 @@ func openTestStore(t testing.TB, options redisq.Options) *redisq.Store {
 	return store
 }
 
-// crc16 is the checksum by which Redis Cluster, and the store, spread names:
+// crc16 is the checksum by which Redis Cluster, and the store, divide names:
 // CRC-16 with the polynomial 0x1021.
 func crc16(s string) uint16 {
 	crc := uint16(0)

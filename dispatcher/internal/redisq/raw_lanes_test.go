@@ -10,8 +10,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
-// readBehind reads who stands in line. The first of each set is in another
-// place, where it is found.
+// readBehind reads the lines. The first of each set is in another place too,
+// and found there.
 func (r *raw) readBehind() {
 	for name, cmd := range r.zsets {
 		rest, ok := strings.CutPrefix(name, "behind:")
@@ -33,15 +33,15 @@ func (r *raw) readBehind() {
 	}
 }
 
-// at changes what is known of a lane.
+// at changes the state that was read of a lane.
 func (r *raw) at(name string, change func(*queuetest.LaneState)) {
 	l := r.out.Lanes[dispatcher.Lane(name)]
 	change(&l)
 	r.out.Lanes[dispatcher.Lane(name)] = l
 }
 
-// whole is scan of a text that must be written in exactly this way: a number
-// that a script let become a fraction, or a power of ten, is a fault.
+// whole is scan of a text that must have exactly this form. A number that a
+// script wrote as a fraction or as a power of ten is a fault.
 func (r *raw) whole(text, format string, into ...any) {
 	r.scan(text, format, into...)
 	values := make([]any, len(into))
@@ -70,7 +70,7 @@ func (r *raw) readLanes() {
 	for name, text := range r.lane.Val() {
 		r.at(name, func(l *queuetest.LaneState) {
 			var failing, told int64
-			text = strings.TrimSuffix(strings.TrimSuffix(text, " s"), " m") // why it is left alone
+			text = strings.TrimSuffix(strings.TrimSuffix(text, " s"), " m") // the reason why it is left alone
 			r.whole(text, "%d %d %d %d %d %d %d %d %d", &l.Window, &l.Fails, &l.Opened, &l.Until, &l.Tat, &l.Keys, &l.Slow, &failing, &told)
 			l.Known = true
 		})
@@ -80,7 +80,7 @@ func (r *raw) readLanes() {
 	}
 }
 
-// heldAs are the reasons for which a lane is held, as its text has them.
+// heldAs are the reasons for which a lane is held, by their letters.
 var heldAs = map[string]dispatcher.Held{
 	"-": dispatcher.HeldNone, "p": dispatcher.HeldPaused, "d": dispatcher.HeldDisabled, "x": dispatcher.HeldDeleted,
 }
@@ -108,7 +108,7 @@ func (r *raw) readLimits() {
 	}
 }
 
-// readHeld reads why lanes are held, which is in step with their limits.
+// readHeld reads the reasons of :held, which must be in step with the limits.
 func (r *raw) readHeld() {
 	for name, text := range r.held.Val() {
 		var letter, by string
@@ -126,7 +126,7 @@ func (r *raw) readHeld() {
 	}
 }
 
-// readPlacement reads which lanes have their turn, and which wait for a time.
+// readPlacement reads which lanes are listed and which are parked.
 func (r *raw) readPlacement() {
 	score := func(set, name string, value float64) int64 {
 		if whole := int64(value); float64(whole) != value || whole <= 0 {
@@ -139,7 +139,7 @@ func (r *raw) readPlacement() {
 		r.at(name, func(l *queuetest.LaneState) { l.Noted = score("known", name, z.Score) })
 	}
 	for _, z := range r.zsets["lanes"].Val() {
-		at := int64(z.Score) // a lane of no weight whose turn was never is at 0
+		at := int64(z.Score) // a lane of weight 0 that never had a turn is at 0
 		r.at(z.Member.(string), func(l *queuetest.LaneState) {
 			l.Listed, l.Weight, l.Turn = true, int(at/turnFactor), at%turnFactor
 		})

@@ -15,17 +15,17 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// A record is a message as it lies in :messages. Its head has fixed places, so
-// that scripts can read them without knowing the rest:
+// A record is a message as it is stored in :messages. Its head has fixed
+// places, so that scripts can read them without the rest:
 //
 //	digest 16 | created 6 | deliver-at 6 | expires-at 6 | key's hash 8 |
 //	length of lane 1 | lane | length of meta 2 | meta | body
 //
-// Times are ms since 1970, big endian, 0 for none. The lane is empty where the
-// message goes to more than one. Meta is a version byte and then fields: tag,
-// length (uvarint), bytes. The body comes last and is never encoded. A body
-// with which the record would be larger than dispatcher.ApartAbove lies in
-// :bodies, and meta's first field is its size: scripts look no further.
+// Times are ms since 1970, big endian, 0 for none. The lane is empty for a
+// message to more than one. Meta is a version byte and then fields: tag, length
+// (uvarint), bytes. The body comes last and is never encoded. If the record
+// would be larger than dispatcher.ApartAbove, its body lies in :bodies. Then
+// meta's first field is the size of the body: scripts read no further.
 const (
 	atCreated  = dispatcher.DigestSize
 	atDeliver  = atCreated + 6
@@ -35,8 +35,8 @@ const (
 	metaFormat = 1
 )
 
-// Tags of meta's fields. A field that is empty or has its usual value is left
-// out: a plain message's head stays small enough for the memory class of its body.
+// Tags of meta's fields. A field that is empty or has its default value is left
+// out. So the head of a plain message fits in the memory class of its body.
 const (
 	metaTopic = iota + 1
 	metaTenant
@@ -56,8 +56,8 @@ const usualContentType = "application/json"
 
 var errRecord = errors.New("broken record")
 
-// encodeRecord writes e as a record, with deliver-at estimated by the caller.
-// apart says that the body lies apart: it is not in the record.
+// encodeRecord writes e as a record. The caller has estimated deliver. apart
+// says that the body lies apart and is not in the record.
 func encodeRecord(e dispatcher.Entry, deliver time.Time) (record []byte, apart bool) {
 	if a := e.Message.Apart; a != nil && e.Message.Body == nil {
 		return encodeWith(e, deliver, a.Size), true
@@ -71,8 +71,8 @@ func encodeRecord(e dispatcher.Entry, deliver time.Time) (record []byte, apart b
 	return encodeWith(e, deliver, len(e.Message.Body)), true
 }
 
-// encodeWith writes a record with its body, or where apart is set, with that as
-// the size of a body that lies apart.
+// encodeWith writes a record with its body. If apart is set, the body lies
+// apart and has that size.
 func encodeWith(e dispatcher.Entry, deliver time.Time, apart int) []byte {
 	m := e.Message
 	size := 160 + len(m.URL)
@@ -117,7 +117,7 @@ func appendMeta(b []byte, m *dispatcher.Message, apart int) []byte {
 	}
 	if m.Ladder != nil {
 		text := m.Ladder.String()
-		b = append(b, metaLadder) // also when it has no rung: that is not the usual one
+		b = append(b, metaLadder) // also without a rung: that is not the default ladder
 		b = binary.AppendUvarint(b, uint64(len(text)))
 		b = append(b, text...)
 	}
@@ -133,8 +133,8 @@ func appendMeta(b []byte, m *dispatcher.Message, apart int) []byte {
 // keySize is the length of an ordering key's hash in a record.
 const keySize = 8
 
-// appendKey writes what stands for an ordering key: the first bytes of its
-// SHA-256, zeros for none.
+// appendKey writes the hash of an ordering key: the first bytes of its SHA-256,
+// zeros for no key.
 func appendKey(b []byte, key string) []byte {
 	if key == "" {
 		return append(b, make([]byte, keySize)...)
@@ -179,7 +179,7 @@ func readTime(s string) time.Time {
 }
 
 // decodeRecord reads a record of the message id. The message's texts and body
-// share the record's memory, which nobody may change.
+// share the record's memory and must not be changed.
 func decodeRecord(id, record string) (*dispatcher.Message, error) {
 	if len(record) < atLane+1 {
 		return nil, fmt.Errorf("message %s: %w", id, errRecord)
@@ -214,8 +214,8 @@ func decodeRecord(id, record string) (*dispatcher.Message, error) {
 	return m, nil
 }
 
-// bytesOf are the bytes of a text, which nobody may change: a copy of each body
-// would be the dearest part of a claim.
+// bytesOf are the bytes of a text, which must not be changed. A copy of each
+// body would be the dearest part of a claim.
 func bytesOf(text string) []byte { return unsafe.Slice(unsafe.StringData(text), len(text)) }
 
 func readMeta(m *dispatcher.Message, meta string) error {
@@ -260,7 +260,7 @@ func readField(m *dispatcher.Message, tag byte, text string) error {
 		n, _ := uvarint(text)
 		m.Timeout = time.Duration(n) * time.Millisecond
 	case metaSuccess:
-		m.Success = dispatcher.StoredSuccess(text) // read where an answer is judged
+		m.Success = dispatcher.StoredSuccess(text) // parsed when an answer is judged
 	case metaEndpoint:
 		m.Endpoint = text
 	case metaOrderingKey:
@@ -272,7 +272,7 @@ func readField(m *dispatcher.Message, tag byte, text string) error {
 		}
 		m.Apart = &dispatcher.Apart{Size: int(n)}
 	}
-	return nil // a tag of a later version says nothing to this one
+	return nil // a tag of a later version is skipped
 }
 
 // uvarint is binary.Uvarint on a string.

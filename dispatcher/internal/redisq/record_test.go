@@ -55,7 +55,7 @@ func TestARecordKeepsEverythingOfAMessage(t *testing.T) {
 	}
 }
 
-// Scripts put deliveries in line by these 8 bytes, and take zeros for none.
+// Scripts put deliveries in line by these 8 bytes. Zeros mean no key.
 func TestARecordHasTheHashOfItsOrderingKey(t *testing.T) {
 	hash := func(key string) string {
 		m := &dispatcher.Message{ID: "m", Topic: "t", OrderingKey: key}
@@ -66,8 +66,8 @@ func TestARecordHasTheHashOfItsOrderingKey(t *testing.T) {
 	require.Equal(t, strings.Repeat("\x00", 8), hash(""))
 }
 
-// With this head a waiting message of 1 KiB stays in the class of memory that
-// its body has; one class up costs 256 bytes.
+// With this head a waiting message of 1 KiB stays in the memory class of its
+// body. The next class costs 256 bytes more.
 func TestTheHeadOfAPlainMessageIsSmall(t *testing.T) {
 	m := &dispatcher.Message{ID: "msg_01J", Topic: "payment.refund.created", Tenant: "merchant_1234567890", URL: "https://hooks.merchant-example.com/webhooks/payments?source=hookladder", Body: []byte("{}"), ContentType: "application/json"}
 	require.LessOrEqual(t, len(redisq.EncodeRecord(entryOf(m), time.Now()))-len(m.Body), 240)
@@ -83,8 +83,8 @@ func TestABrokenRecordIsAnErrorAndNeverAPanic(t *testing.T) {
 	}
 }
 
-// A claim or a list of hundreds reads as many records: what they want of an
-// answer is carried as text, and read where an answer is judged.
+// A claim or a list reads hundreds of records. Their success rules are kept as
+// text, and parsed when an answer is judged.
 func TestReadingARecordCompilesNoPattern(t *testing.T) {
 	m := &dispatcher.Message{ID: "m", Topic: "t", URL: "http://example.com", Body: []byte("body"), ContentType: "application/json",
 		Success: mustSuccess(t, `{"body":{"matches":"(?:once|twice|\\pL){15}$"}}`)}

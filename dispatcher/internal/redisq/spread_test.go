@@ -14,8 +14,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
-// Redis keeps a small hash as a list, which each look-up walks: with some
-// hundred lanes that costs a script more than anything it does for a lane.
+// Redis keeps a small hash as a list, which each look-up walks. With some
+// hundred lanes that costs a script more than all its other work for a lane.
 func TestTheStatesOfLanesAreFoundAtOnce(t *testing.T) {
 	server := redistest.Start(t, "enable-debug-command yes")
 	f := newTestStores(server)(t, queuetest.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024})
@@ -44,13 +44,13 @@ func TestTheStatesOfLanesAreFoundAtOnce(t *testing.T) {
 	r.mustBeSound()
 }
 
-// It keeps a small sorted set as a list too: as many leases as one lane may
-// have, each looked up at its claim and twice when it is settled.
+// Redis keeps a small sorted set as a list too, with as many leases as one lane
+// may have. Each lease is looked up at its claim and twice when it is settled.
 func TestLeasesAreFoundAtOnce(t *testing.T) {
 	r := newTrap(t)
 	var batch []dispatcher.Entry
 	for _, lane := range []dispatcher.Lane{"a", "b", "c", "d", "e", "f"} {
-		for _, id := range []string{"1", "2"} { // its first window
+		for _, id := range []string{"1", "2"} { // the first window
 			batch = append(batch, r.entry(lane, string(lane)+id, 0))
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
-// calls counts the commands that Redis ran by now, those in scripts among them.
+// calls counts the commands that Redis has run, those in scripts included.
 func (r *trap) calls() (n int) {
 	r.Helper()
 	text, err := r.store.Client().Info(r.Context(), "commandstats").Result()
@@ -32,8 +32,8 @@ func (r *trap) calls() (n int) {
 	return n
 }
 
-// fill makes n messages of a hundred lanes due by now, one after another, so
-// that each batch has to do with all lanes.
+// fill makes n messages of a hundred lanes due, one after another, so that each
+// batch has all lanes.
 func (r *trap) fill(n int) {
 	r.Helper()
 	batch := make([]dispatcher.Entry, 0, 2048)
@@ -48,8 +48,8 @@ func (r *trap) fill(n int) {
 	r.setClock(r.now.Add(24 * time.Hour))
 }
 
-// However much is due at once, each call does a batch, and as much for it as if
-// nothing else were there.
+// However much is due at once, each call does one batch, with the same work as
+// if nothing else were due.
 func TestNoCallDoesMoreThanItsBatchHoweverMuchIsDue(t *testing.T) {
 	costs := map[int][]int{}
 	for _, n := range []int{1000, 20_000} {
@@ -100,8 +100,8 @@ func TestNoCallDoesMoreThanItsBatchHoweverMuchIsDue(t *testing.T) {
 	}
 }
 
-// A script may unpack some thousand values and be given a million; no batch of
-// ours, and no number of instances that anybody runs, comes to either.
+// A script may unpack some thousand values and take a million. No batch of ours
+// reaches either, with any real number of instances.
 func TestBatchesFitWithThousandsOfInstances(t *testing.T) {
 	r := newTrap(t)
 	ctx := t.Context()
@@ -150,19 +150,19 @@ func instancesKey(t *testing.T, r *trap) string {
 	return keys[0]
 }
 
-// oddIDs are allowed, and could be taken for something else: a number, nothing,
-// a sign that a lane is gone.
+// oddIDs are allowed and look like something else: a number, nothing, the sign
+// of a lane that is gone.
 var oddIDs = []string{
 	"-", "--", "_", "0", "00", "-0", "1e5", "-1", "NaN", "inf", "nil", "false", "__index", "-a", "done",
 	strings.Repeat("x", 128), strings.Repeat("-", 128), "01JC0000000000000000000001",
 }
 
-// oddLanes too: queues are named by people.
+// oddLanes are the same for lanes: people name queues.
 var oddLanes = []dispatcher.Lane{
 	"u_0", "q_1e5", "q_-", "q_--", "q_nil", "q_%d", "q_%1", "q_a.b", "q_a_b", "q_(x)", "ep_-_-_-_-_-", "0123456789abcdef", "q_ümlaut",
 }
 
-// Names lead a whole life without being taken for anything but names.
+// Odd names are used as names through the whole life of a delivery.
 func TestOddNamesAreNames(t *testing.T) {
 	r := newTrap(t)
 	ctx := t.Context()
@@ -203,7 +203,7 @@ func TestOddNamesAreNames(t *testing.T) {
 	r.mustBeSound()
 }
 
-// mustLive lets all of these be attempted once, with the same outcome.
+// mustLive attempts all of these once, with the same outcome.
 func (r *trap) mustLive(want []dispatcher.DeliveryID, v dispatcher.Verdict) {
 	r.Helper()
 	left := map[dispatcher.DeliveryID]bool{}
@@ -227,8 +227,7 @@ func (r *trap) mustLive(want []dispatcher.DeliveryID, v dispatcher.Verdict) {
 	r.mustBeSound()
 }
 
-// A digest is sixteen bytes of anything: whether two are equal is all that is
-// asked of it.
+// A digest is sixteen bytes of any value. Only their equality counts.
 func TestDigestsAreBytes(t *testing.T) {
 	r := newTrap(t)
 	digests := []dispatcher.Digest{

@@ -18,8 +18,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
-// What a real server says when it can't: each is told as a store that is not
-// available now, nothing is taken for stored, and it goes on by itself.
+// The errors of a real server that can't serve. Each counts as a store that is
+// unavailable now. Nothing is taken as stored, and work goes on by itself.
 func TestAServerInTrouble(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -85,7 +85,7 @@ func both(a, b func(*testing.T, *redistest.Server, *redis.Client)) func(*testing
 	}
 }
 
-// breakSnapshots makes one fail: where its file belongs there is a folder.
+// breakSnapshots makes a snapshot fail: a folder has the name of its file.
 func breakSnapshots(t *testing.T, _ *redistest.Server, admin *redis.Client) {
 	t.Helper()
 	ctx := t.Context()
@@ -100,8 +100,8 @@ func breakSnapshots(t *testing.T, _ *redistest.Server, admin *redis.Client) {
 	}, patient, 10*time.Millisecond)
 }
 
-// runLong has a script run until endLong ends it, and returns when others are
-// told so.
+// runLong runs a script until endLong ends it. It returns when Redis refuses
+// other commands because of it.
 func runLong(t *testing.T, server *redistest.Server, admin *redis.Client) {
 	t.Helper()
 	other := adminOf(t, server)
@@ -114,7 +114,7 @@ func endLong(t *testing.T, _ *redistest.Server, admin *redis.Client) {
 	require.NoError(t, admin.ScriptKill(t.Context()).Err())
 }
 
-// What Redis says it did not carry out is repeated, and carried out once.
+// A command that Redis did not carry out is repeated, and carried out once.
 func TestWhatWasNotCarriedOutIsRepeated(t *testing.T) {
 	server := redistest.Start(t)
 	for _, says := range []string{
@@ -145,8 +145,8 @@ func TestWhatWasNotCarriedOutIsRepeated(t *testing.T) {
 	}
 }
 
-// A partition that does not come right holds up a call once, for as long as it
-// has patience; then each call tells at once, until one is answered.
+// A partition that stays broken holds up one call for its whole patience. Then
+// each call fails at once, until one is answered.
 func TestACallHasPatienceOnce(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Bool
@@ -186,7 +186,7 @@ func TestAProxyWithoutPubSubIsPolled(t *testing.T) {
 	mustDeliver(t, store)
 }
 
-// The number that WAITAOF answers counts, not that it answers.
+// WAITAOF is judged by the number in its answer, not by the answer alone.
 func TestADiskThatDoesNotAnswerInTime(t *testing.T) {
 	f := newFront(t, redistest.Start(t).Addr(), func(command []string) string {
 		if command[0] != "WAITAOF" {
@@ -209,8 +209,8 @@ func TestADiskThatDoesNotAnswerInTime(t *testing.T) {
 	require.ErrorContains(t, got[0].Err, "0 of 1 disks have it")
 }
 
-// A connection that Redis refuses is no answer: what was not sent must not look
-// as if it had been answered with nothing.
+// A refused connection is no answer. A command that was not sent must not look
+// like one with an empty answer.
 func TestAConnectionThatIsRefused(t *testing.T) {
 	server := redistest.Start(t)
 	setUser(t, server, "worker", "+@all")
@@ -223,7 +223,7 @@ func TestAConnectionThatIsRefused(t *testing.T) {
 			return ""
 		})
 		store := openTestStore(t, redisq.Options{
-			URL:     strings.Replace(f.url(), "redis://", "redis://worker:secret@", 1) + "?conn_max_lifetime=1ns", // each call makes one
+			URL:     strings.Replace(f.url(), "redis://", "redis://worker:secret@", 1) + "?conn_max_lifetime=1ns", // each call makes a connection
 			Project: "refused", LaneMaxInFlight: 128, Permits: 1024, Poll: true,
 		})
 		require.NoError(t, schedule(t.Context(), store, faultEntries(1, 0)...))
@@ -251,7 +251,7 @@ func TestAnExhaustedPool(t *testing.T) {
 	go func() { first <- store.Ping(t.Context()) }()
 	go func() { second <- store.Ping(t.Context()) }()
 	var err error
-	select { // whichever has no connection
+	select { // the one without a connection answers first
 	case err = <-first:
 		first = second
 	case err = <-second:

@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// localCaller stands for callers of this host while there are no keys.
+// localCaller is the name of every caller while there are no keys.
 const localCaller = "local"
 
-// authorised finds the key of a caller who may do what needs a scope, and refuses
-// any other. A missing, a malformed and an unknown key get one and the same
-// answer. A stranger is served what needs no scope, with a key that has none.
+// authorised finds the caller's key and refuses a call that needs a scope which
+// the key lacks. The answer to a missing, a malformed and an unknown key is the
+// same. A call that needs no scope is served without a key too.
 func (s *server) authorised(w *responseWriter, r *http.Request, want scope, operation string) (k key, ok bool) {
 	w.call = operation
 	keys := s.keys.keys()
-	if keys.Empty() && !s.strangers { // local has seen to it
+	if keys.Empty() && !s.strangers { // only local callers get here
 		w.who = localCaller
 		return key{scope: scopeAdmin, name: localCaller}, true
 	}
@@ -49,21 +49,21 @@ func (s *server) caller(r *http.Request, keys Keys) (key, bool) {
 			text = strings.TrimLeft(rest, " ")
 		}
 	}
-	k, ok := keys.find(text) // also where there is none, so that it takes as long
+	k, ok := keys.find(text) // even an empty one, so that the time tells nothing
 	if ok {
 		guestOf(r.Context()).trust(s.bodies.share(k.name, len(keys.keys)))
 	}
 	return k, ok
 }
 
-// local says why a request may not be served while there are no keys: a page
-// in a browser on this host can call it under a name of its own, or as a
-// stranger to it.
+// local says why a request may not be served while there are no keys. A page in a
+// browser on this host could call the API, by a name that leads here or from
+// another site.
 func local(r *http.Request) *problem {
 	if !isLoopback(r.Host) {
 		return &problem{kind: forbidden, detail: "without API_KEYS only requests to a loopback host (localhost, 127.0.0.1, ::1) are served"}
 	}
-	// A browser names no origin where a page only loads something, as an image.
+	// A browser sends no Origin for what a page only loads, such as an image.
 	for _, site := range r.Header["Sec-Fetch-Site"] {
 		if site != "same-origin" && site != "none" {
 			return &problem{kind: forbidden, detail: "without API_KEYS no requests of other sites are served"}
@@ -77,8 +77,8 @@ func local(r *http.Request) *problem {
 	return nil
 }
 
-// Local serves only requests of this host, as the API does without keys: for
-// what is open, on a loopback address, to everybody there.
+// Local serves only requests of this host, as the API does without keys. It is for
+// a handler without keys on a loopback address.
 func Local(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p := local(r); p != nil {

@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// firstBody is the room that a request gets before anything of its body has
-	// come, whatever it announces. Most bodies fit. It is free: what bounds all
-	// of it is the number of connections.
+	// firstBody is the buffer that a request gets before its body has come, whatever
+	// length it announces. Most bodies fit. It does not count against the budget:
+	// the number of connections bounds it.
 	firstBody = 16 << 10
-	// keptBuffer is the largest buffer that is kept for the next request: a few
-	// large ones must not hold memory for ever.
+	// keptBuffer is the largest buffer that is kept for another request, so that a
+	// few large bodies do not hold memory for ever.
 	keptBuffer = 256 << 10
-	// bodyBytes is what larger bodies may take at once, where Options do not say:
-	// sixteen of the largest batches. In the engine and on the way to the store
-	// a body takes its size two or three times more.
+	// bodyBytes is the default budget for larger bodies: sixteen of the largest
+	// batches. In the engine and on the way to the store a body takes two or three
+	// times its size besides.
 	bodyBytes = 64 << 20
 )
 
-// Buffers are kept apart by size, so that what has sent little never holds a
-// large one.
+// Buffers have a pool for each size, so that a small request never holds a large
+// buffer.
 var (
 	smallBuffers = sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, 0, firstBody+bytes.MinRead)) }}
 	largeBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
@@ -34,15 +34,15 @@ var (
 type bodies struct {
 	most   int64
 	all    *semaphore.Weighted
-	shares sync.Map // by the name of a key: *semaphore.Weighted
+	shares sync.Map // by a key's name: its *semaphore.Weighted
 }
 
 func newBodies(most int64) *bodies {
 	return &bodies{most: most, all: semaphore.NewWeighted(most)}
 }
 
-// share is what one of so many keys may take: of several, none can take all of
-// the budget; nil: there is but one.
+// share is what one of so many keys may take of the budget: half of it, so that
+// no key takes all; nil: there is only one key, which may take all.
 func (b *bodies) share(name string, keys int) *semaphore.Weighted {
 	if keys < 2 {
 		return nil
@@ -54,18 +54,16 @@ func (b *bodies) share(name string, keys int) *semaphore.Weighted {
 	return share.(*semaphore.Weighted)
 }
 
-// held is what one request has of the budget.
+// held is what one request has taken of the budget.
 type held struct {
 	from *bodies
-	own  *semaphore.Weighted // its key's share; nil: there is none
+	own  *semaphore.Weighted // its key's share; nil: the whole budget
 	n    int64
 }
 
-// take takes n bytes more, if they are to be had now.
+// take takes n more bytes, if so many are left.
 func (h *held) take(n int64) bool {
 	switch {
-	case h.from == nil: // nobody counts
-		return true
 	case !h.from.all.TryAcquire(n):
 		return false
 	case h.own != nil && !h.own.TryAcquire(n):
@@ -76,7 +74,7 @@ func (h *held) take(n int64) bool {
 	return true
 }
 
-// end gives all back.
+// end gives everything back.
 func (h *held) end() {
 	if h.n == 0 {
 		return
@@ -88,7 +86,7 @@ func (h *held) end() {
 	h.n = 0
 }
 
-// borrow is an empty buffer with room for n bytes.
+// borrow takes an empty buffer with room for n bytes from a pool.
 func borrow(n int) *bytes.Buffer {
 	pool := &smallBuffers
 	if n > firstBody {
@@ -103,7 +101,7 @@ func borrow(n int) *bytes.Buffer {
 func release(buf *bytes.Buffer) {
 	switch n := buf.Cap(); {
 	case n < firstBody || n > keptBuffer:
-	case n <= firstBody+bytes.MinRead+firstBody/8: // as the allocator rounds it up
+	case n <= firstBody+bytes.MinRead+firstBody/8: // the allocator rounds up
 		smallBuffers.Put(buf)
 	default:
 		largeBuffers.Put(buf)
@@ -113,8 +111,8 @@ func release(buf *bytes.Buffer) {
 // errNoRoom says that the budget is used up.
 var errNoRoom = errors.New("no room for the body")
 
-// receive reads a body of at most so many bytes into a buffer that grows by what
-// came. The buffer is the caller's, also with an error.
+// receive reads a body of at most so many bytes into a buffer that grows as bytes
+// come. The caller releases the buffer, also after an error.
 func receive(body io.Reader, h *held, most int64) (*bytes.Buffer, error) {
 	buf := borrow(firstBody)
 	for {
@@ -137,8 +135,8 @@ func receive(body io.Reader, h *held, most int64) (*bytes.Buffer, error) {
 	}
 }
 
-// grow doubles a buffer, or makes it as large as it will ever have to be, and
-// pays for the larger one.
+// grow doubles a buffer, up to the most that it will ever hold, and takes the
+// larger one from the budget.
 func grow(buf *bytes.Buffer, h *held, most int64) (larger *bytes.Buffer, ok bool) {
 	size := max(min(2*buf.Cap(), int(most)+bytes.MinRead), buf.Cap()+bytes.MinRead)
 	larger = largeBuffers.Get().(*bytes.Buffer)

@@ -13,34 +13,34 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// maxDepth is how deep a body may nest: far above what anybody means, far below
-// what breaks the parsers of receivers.
+// maxDepth is how deep a body may nest: far above any use, and far below what breaks
+// the parsers of receivers.
 const maxDepth = 64
 
-// field is a field that a caller may give of a T. A value is only valid during
-// the call; an error is what the caller is told.
+// field is a field of a T in requests and answers. A value is only valid during the
+// call. An error is for the caller.
 type field[T any] struct {
 	name  string
-	set   func(to *T, v jsontext.Value) error // reads a value; nil: only answers have the field
+	set   func(to *T, v jsontext.Value) error // reads a value; nil: requests can't have the field
 	merge func(to *T, v jsontext.Value) error // reads a value of a patch; nil: set does
-	null  string                              // the value that null in a patch stands for; empty: a patch may not have null
-	why   string                              // why the field can't be set or, where set is there, not be patched
+	null  string                              // the JSON value that null in a patch stands for; empty: null is refused
+	why   string                              // why it can't be set or, where set is not nil, not be patched
 }
 
-// itself is the null of a field whose set reads null.
+// itself is field.null of a field whose set reads null.
 const itself = "null"
 
-// fieldset has all fields of a T, at most 64, the usual ones first.
+// fieldset is all fields of a T, at most 64, the frequent ones first.
 type fieldset[T any] []field[T]
 
-// decoded is what an object says, and what is wrong with it.
+// decoded is a decoded object with its errors.
 type decoded[T any] struct {
-	value *T // nil: there is no object
-	given uint64
+	value *T     // nil: the body is no object
+	given uint64 // bits of its fields
 	wrong []dispatcher.FieldError
 }
 
-// has reports whether the object had the field of this bit.
+// has reports whether the object has the field of this bit.
 func (p *decoded[T]) has(bit uint64) bool { return p.given&bit != 0 }
 
 // fault notes that something is wrong with a field.
@@ -48,7 +48,7 @@ func (p *decoded[T]) fault(path, detail string) {
 	p.wrong = append(p.wrong, dispatcher.FieldError{Path: path, Detail: detail})
 }
 
-// bit stands for a field in decoded.given.
+// bit is the bit of a field in decoded.given.
 func (s fieldset[T]) bit(name string) uint64 {
 	for i := range s {
 		if s[i].name == name {
@@ -58,8 +58,7 @@ func (s fieldset[T]) bit(name string) uint64 {
 	panic("no field " + name)
 }
 
-// find looks a field up by its name as it stands in the text, or answers -1 and
-// the name that is unknown.
+// find looks a field up by its quoted name, or answers -1 and the unknown name.
 func (s fieldset[T]) find(raw jsontext.Value) (i int, unknown string) {
 	name := unquoted(raw)
 	for i := range s {
@@ -70,8 +69,8 @@ func (s fieldset[T]) find(raw jsontext.Value) (i int, unknown string) {
 	return -1, string(name)
 }
 
-// fill reads an object into to. null counts as left out, since many languages
-// write it for what is not set.
+// fill reads an object into to. A null is ignored, since many languages write it for
+// a field that is not set.
 func (s fieldset[T]) fill(d *decoder, at batchIndex, to *T) (p decoded[T]) {
 	object, wrong := s.read(d, at, func(i int, v jsontext.Value) error {
 		f := &s[i]
@@ -90,7 +89,7 @@ func (s fieldset[T]) fill(d *decoder, at batchIndex, to *T) (p decoded[T]) {
 	return p
 }
 
-// read reads an object and has take read the value of each field that it knows.
+// read reads an object, and calls take with the value of each known field.
 func (s fieldset[T]) read(d *decoder, at batchIndex, take func(i int, v jsontext.Value) error) (object bool, wrong []dispatcher.FieldError) {
 	if !d.object() {
 		return false, []dispatcher.FieldError{{Path: at.path(), Detail: "must be an object"}}
@@ -113,13 +112,13 @@ func (s fieldset[T]) read(d *decoder, at batchIndex, take func(i int, v jsontext
 	return true, wrong
 }
 
-// decoder reads bodies by tokens. A text that is not strict JSON is malformed as
-// a whole: a name twice in one object, bytes that are not UTF-8, anything after
-// the value. A field of the wrong kind is noted and the rest read on, so that a
-// caller learns of all mistakes at once.
+// decoder reads bodies by tokens. Where a body is not strict JSON, all of it is
+// malformed: so is a repeated name in an object, bytes that are not UTF-8, anything
+// after the value. After a field of the wrong kind it reads on, so that a caller
+// learns of all mistakes at once.
 type decoder struct {
 	dec *jsontext.Decoder
-	err error // the first; from then on there is nothing to read
+	err error // the first one; after it nothing is read
 }
 
 var decoders = sync.Pool{New: func() any { return &decoder{dec: jsontext.NewDecoder(new(bytes.Buffer))} }}
@@ -140,7 +139,7 @@ func decode[T any](q *request, read func(d *decoder) T) (v T, err error) {
 	return v, malformedJSON(d.err)
 }
 
-// object reports whether an object comes next, and skips anything else.
+// object reports whether an object comes next. It skips any other value.
 func (d *decoder) object() bool {
 	if d.dec.PeekKind() == '{' {
 		return true
@@ -149,8 +148,8 @@ func (d *decoder) object() bool {
 	return false
 }
 
-// members goes over the names of an object as they stand in the text. The loop
-// reads or skips the value of each.
+// members goes over the quoted names of an object. The loop reads or skips the value
+// of each.
 func (d *decoder) members() iter.Seq[jsontext.Value] {
 	return func(yield func(name jsontext.Value) bool) {
 		d.token()
@@ -177,7 +176,7 @@ func (d *decoder) skip() {
 	}
 }
 
-// token reads a brace or a bracket, or finds what is wrong in its place.
+// token reads a brace or a bracket, or fails on anything else.
 func (d *decoder) token() {
 	if d.err == nil {
 		_, d.err = d.dec.ReadToken()
@@ -199,7 +198,7 @@ func (d *decoder) end() {
 
 var errTrailing = errors.New("not JSON: something follows the value")
 
-// malformedJSON makes a problem of what the decoder met.
+// malformedJSON makes a problem of an error of the decoder.
 func malformedJSON(err error) error {
 	if err == nil {
 		return nil
@@ -220,8 +219,8 @@ func malformedJSON(err error) error {
 	}
 }
 
-// unquoted is a text in quotes without them; where it has no escapes, it is not
-// copied.
+// unquoted is a quoted text without the quotes. It is only copied where it has
+// escapes.
 func unquoted(raw jsontext.Value) []byte {
 	plain := raw[1 : len(raw)-1]
 	if bytes.IndexByte(plain, '\\') < 0 {
@@ -237,7 +236,7 @@ func unquoted(raw jsontext.Value) []byte {
 // nests reports whether a JSON value nests deeper than maxDepth.
 func nests(value []byte) bool {
 	if bytes.Count(value, []byte{'{'})+bytes.Count(value, []byte{'['}) <= maxDepth {
-		return false // it can't, and the count costs next to nothing
+		return false // it can't nest deeper, and to count is cheap
 	}
 	depth, quoted := 0, false
 	for i := 0; i < len(value); i++ {

@@ -15,10 +15,10 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// endpointDraft is an endpoint that is created or changed.
+// endpointDraft is an endpoint before it is created or changed.
 type endpointDraft struct {
 	*dispatcher.Endpoint
-	secret string // where it is given
+	secret string // as given; empty: it is not
 }
 
 const isLast = "can't be changed: create another endpoint"
@@ -65,13 +65,13 @@ var endpointFields = fieldset[endpointDraft]{
 
 var bitSecret = endpointFields.bit("secret")
 
-// decodeEndpoint reads an endpoint as it is to be created.
+// decodeEndpoint reads an endpoint that is to be created.
 func decodeEndpoint(d *decoder) decoded[endpointDraft] {
 	p := endpointFields.fill(d, single, &endpointDraft{Endpoint: &dispatcher.Endpoint{Topics: []string{"*"}, Signature: signer.Standard}})
 	if p.value == nil || !p.has(bitSecret) {
 		return p
 	}
-	secret, err := p.value.Signature.ParseSecret(p.value.secret) // the signature may have come behind it
+	secret, err := p.value.Signature.ParseSecret(p.value.secret) // read last, since it depends on the signature
 	if err != nil {
 		p.wrong = join(p.wrong, []dispatcher.FieldError{{Path: "$.secret", Detail: err.Error()}})
 	}
@@ -84,7 +84,7 @@ func setTopics(e *endpointDraft, v jsontext.Value) error {
 	if v.Kind() != '[' || json.Unmarshal(v, &raw) != nil {
 		return errors.New("must be a list of texts")
 	}
-	topics := make([]string, len(raw)) // never nil: an empty list is not everything
+	topics := make([]string, len(raw)) // never nil, which would mean all topics
 	for i, item := range raw {
 		if err := text(&topics[i], item); err != nil {
 			return dispatcher.FieldError{Path: fmt.Sprintf("$[%d]", i), Detail: err.Error()}
@@ -94,7 +94,7 @@ func setTopics(e *endpointDraft, v jsontext.Value) error {
 	return nil
 }
 
-// setMetadata reads texts; null leaves one out.
+// setMetadata reads an object of texts, and ignores nulls.
 func setMetadata(e *endpointDraft, v jsontext.Value) error {
 	all, err := texts(v)
 	if err != nil {
@@ -108,7 +108,7 @@ func setMetadata(e *endpointDraft, v jsontext.Value) error {
 	return nil
 }
 
-// note puts a text into the metadata.
+// note adds a text to the metadata.
 func (e *endpointDraft) note(t named) {
 	if e.Metadata == nil {
 		e.Metadata = map[string]string{}
@@ -129,7 +129,8 @@ func setSignature(e *endpointDraft, v jsontext.Value) error {
 	return nil
 }
 
-// setMaxInFlight reads a number; 0 is refused, since inside it means the default.
+// setMaxInFlight reads a number; null is the default. 0 is refused, since inside it
+// means the default.
 func setMaxInFlight(e *endpointDraft, v jsontext.Value) error {
 	if v.Kind() == 'n' {
 		e.MaxInFlight = 0
@@ -179,7 +180,7 @@ func setEndpointHeaders(e *endpointDraft, v jsontext.Value) error {
 	return nil
 }
 
-// errHidden refuses what stands for a value in answers, where there is none.
+// errHidden refuses the mark that answers have for a value, where there is no value.
 func errHidden(name string) error {
 	return dispatcher.FieldError{
 		Path:   "$" + member(name),
@@ -187,8 +188,8 @@ func errHidden(name string) error {
 	}
 }
 
-// inOrder sorts headers by name, so that the order in which they were given
-// makes no other endpoint.
+// inOrder sorts headers by name, so that endpoints with the same headers in another
+// order are equal.
 func inOrder(all []dispatcher.Header) []dispatcher.Header {
 	slices.SortStableFunc(all, func(a, b dispatcher.Header) int {
 		return strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name))
@@ -199,8 +200,8 @@ func inOrder(all []dispatcher.Header) []dispatcher.Header {
 	return all
 }
 
-// wireEndpoint is an endpoint as callers read it: without its secrets, and with
-// the names of its headers only, whose values may be secret too.
+// wireEndpoint is an endpoint as it is answered: without its secrets, and without the
+// values of its headers, which may be secret too.
 func wireEndpoint(v dispatcher.EndpointView) wire.EndpointView {
 	w := wire.EndpointView{
 		ID: v.ID,
@@ -220,7 +221,7 @@ func wireEndpoint(v dispatcher.EndpointView) wire.EndpointView {
 		}
 	}
 	if w.Topics == nil {
-		w.Topics = []string{} // it gets what names it, which is not everything
+		w.Topics = []string{} // null would mean all topics
 	}
 	if len(v.Headers) > 0 {
 		w.Headers = make(map[string]string, len(v.Headers))

@@ -8,11 +8,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// endpointBytes bounds what describes an endpoint: all its fields at their
-// largest are some 45 KiB, and space and escapes may double that.
+// endpointBytes bounds the description of an endpoint. All its fields at their
+// largest have some 45 KiB, and space and escapes may double that.
 const endpointBytes = 128 << 10
 
-// mediaPatch is what a JSON Merge Patch is sent as; plain JSON is taken too.
+// mediaPatch is the media type of a JSON Merge Patch; plain JSON is taken too.
 const mediaPatch = "application/merge-patch+json"
 
 // createEndpoint serves POST /v1/endpoints.
@@ -35,7 +35,7 @@ func (s *server) createEndpoint(ctx context.Context, q *request) (*response, err
 	if !created {
 		return answerJSON(http.StatusOK, w)
 	}
-	if len(view.Secrets) > 0 { // only the call that creates it is told
+	if len(view.Secrets) > 0 { // only this answer has it
 		w.Secret = view.Secrets[0].Secret.Reveal()
 	}
 	return answerJSON(http.StatusCreated, w)
@@ -68,7 +68,7 @@ func (s *server) endpoints(ctx context.Context, q *request) (*response, error) {
 	var f dispatcher.EndpointFilter
 	f.Limit, f.Cursor = p.page(maxLimit)
 	p.each("tenant", func(v string) string {
-		f.Tenants = append(f.Tenants, v) // an empty one: those that have none
+		f.Tenants = append(f.Tenants, v) // an empty one: endpoints without a tenant
 		return unless(v == "" || dispatcher.ValidTenant(v), "must be a tenant, or empty for the endpoints without one")
 	})
 	if err := wrongFields(p.wrong); err != nil {
@@ -92,7 +92,7 @@ func (s *server) patchEndpoint(ctx context.Context, q *request) (*response, erro
 		return nil, err
 	}
 	return answerEndpoint(s.svc.ChangeEndpoint(ctx, q.id(), func(e *dispatcher.Endpoint) error {
-		if len(e.Secrets) == 0 { // it could not be opened, and would be stored without them
+		if len(e.Secrets) == 0 { // they could not be opened, and would be lost
 			return dispatcher.ErrSealed
 		}
 		return wrongFields(p.apply(e, s.policy))

@@ -14,13 +14,13 @@ import (
 // minKey is the length below which a key can be guessed.
 const minKey = 16
 
-// maxName keeps names short in logs.
+// maxName bounds a name, which stands in logs.
 const maxName = 64
 
-// hashed begins a key that is given as its SHA-256.
+// hashed is the prefix of a key that is given as its SHA-256.
 const hashed = "sha256:"
 
-// scope is what a key allows; several are or-ed.
+// scope is a set of what a key allows.
 type scope uint8
 
 const (
@@ -53,14 +53,14 @@ func (s scope) allows(want scope) bool {
 	return s&(want|scopeAdmin) != 0
 }
 
-// key is one who may call. The key itself is kept nowhere.
+// key is one caller's key. Only its hash is kept.
 type key struct {
 	sum   [sha256.Size]byte
 	scope scope
-	name  string // what stands for it in logs
+	name  string // for logs
 }
 
-// Keys are those who may call the API.
+// Keys are the keys with which the API may be called.
 type Keys struct {
 	keys []key
 }
@@ -68,7 +68,7 @@ type Keys struct {
 // Empty reports whether there is no key, so that only this host may call.
 func (k Keys) Empty() bool { return len(k.keys) == 0 }
 
-// Keyring holds the keys that count now. It may be used from several
+// Keyring holds the keys that are valid now. It may be used from several
 // goroutines.
 type Keyring struct{ now atomic.Pointer[Keys] }
 
@@ -79,22 +79,22 @@ func NewKeyring(keys Keys) *Keyring {
 	return r
 }
 
-// Renew has other keys count from the next request on. To take the last one away
-// would open the API to all, and is passed over.
+// Renew replaces the keys from the next request on. It ignores an empty set, since
+// without keys the API would be open to all on this host.
 func (r *Keyring) Renew(keys Keys) {
 	if !keys.Empty() {
 		r.now.Store(&keys)
 	}
 }
 
-// keys are those that count now.
+// keys are those that are valid now.
 func (r *Keyring) keys() Keys { return *r.now.Load() }
 
 // NewKey makes a fresh key.
 func NewKey() string { return "hk_" + rand.Text() }
 
-// find looks a key up. It compares with all of them and as long for each, so
-// that the time it takes tells nothing.
+// find looks a key up. It compares with each key in constant time, so that the
+// time tells nothing.
 func (k Keys) find(text string) (found key, ok bool) {
 	sum := sha256.Sum256([]byte(text))
 	at := -1
@@ -103,15 +103,15 @@ func (k Keys) find(text string) (found key, ok bool) {
 			at = i
 		}
 	}
-	if at < 0 || text == "" { // no header hashes to something too
+	if at < 0 || text == "" { // an empty text has a hash too
 		return key{}, false
 	}
 	return k.keys[at], true
 }
 
 // ParseKeys reads API_KEYS: key:scope+scope[:name] with commas between, where
-// a key may be given as sha256:<hex>. Its errors tell which entry is wrong and
-// repeat nothing of it: where key and scope are swapped, the key would be in a log.
+// a key may be given as sha256:<hex>. Its errors number the entry that is wrong
+// and repeat nothing of it: where key and scope are swapped, that would log the key.
 func ParseKeys(text string) (Keys, error) {
 	if strings.TrimSpace(text) == "" {
 		return Keys{}, nil
@@ -141,7 +141,7 @@ func ParseKeys(text string) (Keys, error) {
 	return keys, nil
 }
 
-// parseKey reads one entry; named is false where the name was made up.
+// parseKey reads one entry; named is false where it has no name of its own.
 func parseKey(entry string) (k key, named bool, err error) {
 	if entry == "" {
 		return key{}, false, errors.New("is empty")
@@ -172,7 +172,7 @@ func parseKey(entry string) (k key, named bool, err error) {
 	return k, named, nil
 }
 
-// sumKey hashes a key that is given as such.
+// sumKey hashes a key that is given in plain text.
 func sumKey(text string) (sum [sha256.Size]byte, err error) {
 	for i := range len(text) {
 		if text[i] <= ' ' || text[i] > '~' {

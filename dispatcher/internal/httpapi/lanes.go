@@ -11,8 +11,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// destination is the lane of the one destination of a message that the query
-// names, or none.
+// destination is the lane of the message's destination that the query names;
+// empty: it names none.
 func (s *server) destination(ctx context.Context, q *request) (dispatcher.Lane, error) {
 	text, err := q.only("destination")
 	if err != nil || text == "" {
@@ -30,7 +30,7 @@ func (s *server) destination(ctx context.Context, q *request) (dispatcher.Lane, 
 
 const queryDestination = "query.destination"
 
-// unknownDestination tells of an error that a uid is nobody's.
+// unknownDestination makes a problem of the error that no endpoint has a uid.
 func unknownDestination(err error) error {
 	if errors.Is(err, dispatcher.ErrNoEndpoint) {
 		return wrongField(queryDestination, "there is no endpoint with this uid")
@@ -38,8 +38,8 @@ func unknownDestination(err error) error {
 	return err
 }
 
-// lanesOf are the lanes of destinations, of which a URL means one for each of
-// the tenants, or that of no tenant.
+// lanesOf are the lanes of destinations. A URL has a lane for each of the tenants,
+// or one where no tenant is given.
 func (s *server) lanesOf(ctx context.Context, destinations, tenants []string) (lanes []dispatcher.Lane, err error) {
 	for _, destination := range destinations {
 		of := []string{""}
@@ -60,7 +60,7 @@ func (s *server) lanesOf(ctx context.Context, destinations, tenants []string) (l
 	return lanes, nil
 }
 
-// isURL reports whether a destination is given as a URL.
+// isURL reports whether a destination is a URL.
 func isURL(destination string) bool { return strings.Contains(destination, "://") }
 
 // checkDestination says why a text can't name a destination, or nothing.
@@ -111,21 +111,21 @@ type (
 	tenantsFunc func(ctx context.Context, destination, cursor string) (dispatcher.OtherTenants, error)
 )
 
-// heldLane is what a call about a lane asks for.
+// heldLane is what a call to pause or resume a lane asks for.
 type heldLane struct {
 	destination, tenant string
 	all                 bool // all tenants' lanes at a URL's origin
 	cursor              string
 }
 
-// hold holds any destination, or lets it go on.
+// hold pauses or resumes any destination.
 func (s *server) hold(ctx context.Context, q *request, one holdFunc, all tenantsFunc) (*response, error) {
 	asked, err := parseHeldLane(q)
 	if err != nil {
 		return nil, err
 	}
 	var others dispatcher.OtherTenants
-	if asked.all { // first, so that a part of the store that is away keeps none of the rest from it
+	if asked.all { // first: if a part of the store is away, this call reaches the rest
 		if others, err = all(ctx, asked.destination, asked.cursor); err != nil {
 			return nil, err
 		}
@@ -136,7 +136,7 @@ func (s *server) hold(ctx context.Context, q *request, one holdFunc, all tenants
 	}
 	if isURL(asked.destination) && !asked.all {
 		if others, err = s.svc.OtherTenants(ctx, asked.destination, asked.tenant); err != nil {
-			others.Failed++ // what was asked for is done all the same
+			others.Failed++ // the destination itself is paused or resumed
 		}
 	}
 	w := wireLane(&state)
@@ -194,13 +194,13 @@ func wireLane(l *dispatcher.LaneState) wire.LaneState {
 	case dispatcher.WhyAll:
 		w.Since, w.By = wire.Time{Time: l.All.Since}, l.All.By
 	case dispatcher.WhyRate:
-		w.Until = wire.Time{Time: l.Token.Add(time.Millisecond - 1).Truncate(time.Millisecond)} // as deliveries tell it
+		w.Until = wire.Time{Time: l.Token.Add(time.Millisecond - 1).Truncate(time.Millisecond)} // as in its deliveries
 	}
 	return w
 }
 
-// rateOf is the rate that has an interval, in the shortest time in which it is a
-// whole number: a lane knows no more of it.
+// rateOf is the rate with an interval, per second, minute or hour: the shortest in
+// which it is a whole number. A lane keeps the interval only.
 func rateOf(interval time.Duration) string {
 	if interval <= 0 {
 		return ""

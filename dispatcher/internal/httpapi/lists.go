@@ -14,21 +14,15 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// How long a page of a list is, as the contract says.
+// Entries in a page of a list, as the contract says.
 const (
 	defaultLimit = 50
 	maxLimit     = 500
 )
 
-// maxValues bounds how often one filter is repeated: each entry that is read
-// is compared with all of them.
+// maxValues bounds the values of one filter: each entry of the list is compared
+// with all of them.
 const maxValues = 100
-
-// reasons are all that a delivery dies of.
-var reasons = []dispatcher.DeadReason{
-	dispatcher.ReasonExhausted, dispatcher.ReasonGone, dispatcher.ReasonExpired,
-	dispatcher.ReasonRefused, dispatcher.ReasonDisabled, dispatcher.ReasonOverflow, dispatcher.ReasonPoison,
-}
 
 // deliveries serves GET /v1/deliveries.
 func (s *server) deliveries(ctx context.Context, q *request) (*response, error) {
@@ -46,20 +40,20 @@ func (s *server) deliveries(ctx context.Context, q *request) (*response, error) 
 	}
 	w := wire.Page{Data: wireDeliveries(page.Deliveries), LookedAt: page.LookedAt}
 	for i := range w.Data {
-		w.Data[i].History = nil // lists are without, whatever was read
+		w.Data[i].History = nil // lists have no history
 	}
 	w.NextCursor = nextCursor(page.Next)
 	return answerJSON(http.StatusOK, w)
 }
 
-// filterParser reads filters from a query and notes what is wrong.
+// filterParser reads filters from a query and collects what is wrong.
 type filterParser struct {
 	q     url.Values
 	wrong []dispatcher.FieldError
 }
 
-// parseFilter reads what a list is to show. Whose lanes the destinations are is
-// still to be found out.
+// parseFilter reads the filter of a list of deliveries. The lanes of destinations
+// are still to be looked up.
 func parseFilter(q url.Values) (f dispatcher.Filter, destinations []string, wrong []dispatcher.FieldError) {
 	p := filterParser{q: q}
 	p.each("status", func(v string) string {
@@ -68,7 +62,7 @@ func parseFilter(q url.Values) (f dispatcher.Filter, destinations []string, wron
 	})
 	p.each("dead_reason", func(v string) string {
 		f.Reasons = append(f.Reasons, dispatcher.DeadReason(v))
-		return unless(slices.Contains(reasons, dispatcher.DeadReason(v)), "must be one of exhausted, gone, expired, refused, disabled, overflow, poison")
+		return unless(slices.Contains(dispatcher.DeadReasons, dispatcher.DeadReason(v)), "must be one of exhausted, gone, expired, refused, disabled, overflow, poison")
 	})
 	p.each("topic", func(v string) string {
 		f.Topics = append(f.Topics, v)
@@ -88,7 +82,7 @@ func parseFilter(q url.Values) (f dispatcher.Filter, destinations []string, wron
 	return f, destinations, p.wrong
 }
 
-// page reads which part of a list is asked for, of at most so many entries.
+// page reads the limit, of at most so many entries, and the cursor.
 func (p *filterParser) page(most int) (limit int, cursor string) {
 	limit = defaultLimit
 	p.once("limit", func(v string) string {
@@ -115,7 +109,7 @@ func unless(ok bool, detail string) string {
 	return detail
 }
 
-// filterTime reads a time; a plus sign that was not encoded came as a space.
+// filterTime reads a time. A plus sign that was not encoded arrives as a space.
 func filterTime(to *time.Time, v string) string {
 	t, err := time.Parse(time.RFC3339, v)
 	*to = t
@@ -155,7 +149,7 @@ func (p *filterParser) fault(name, detail string) {
 	p.wrong = append(p.wrong, dispatcher.FieldError{Path: "query." + name, Detail: detail})
 }
 
-// answerJSON makes a reply of a value of package wire.
+// answerJSON makes a response of a value of package wire.
 func answerJSON(status int, v any) (*response, error) {
 	b, err := json.Marshal(v)
 	if err != nil {

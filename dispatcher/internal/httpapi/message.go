@@ -19,12 +19,12 @@ import (
 // maxBatch is the most messages in one call, as the contract says.
 const maxBatch = 1000
 
-// batchIndex is where a message stands: in the list of a batch, or alone.
+// batchIndex is the place of a message in a batch, or single.
 type batchIndex int
 
 const single batchIndex = -1
 
-// path is made only where something is wrong.
+// path is the JSON path of the message. It is made only for errors.
 func (at batchIndex) path() string {
 	if at == single {
 		return "$"
@@ -56,11 +56,11 @@ var messageFields = fieldset[dispatcher.Message]{
 	{name: "endpoint", set: func(m *dispatcher.Message, v jsontext.Value) error { return filled(&m.Endpoint, v) }},
 	{name: "ordering_key", set: func(m *dispatcher.Message, v jsontext.Value) error { return filled(&m.OrderingKey, v) }},
 	{name: "require_match", set: func(m *dispatcher.Message, v jsontext.Value) error { return boolean(&m.RequireMatch, v) }},
-	// To take a field that this version has no use for would be to drop what it asks for.
+	// This version has no queues. To ignore the field would be to lose what it asks for.
 	{name: "queue", why: "queues are not served by this version; give a url or an endpoint"},
 }
 
-// The fields whose presence counts, besides their value.
+// Fields of which it matters whether they are given.
 var (
 	bitBody          = messageFields.bit("body")
 	bitRawBody       = messageFields.bit("raw_body")
@@ -77,7 +77,7 @@ func decodeMessage(d *decoder) decodedMessage { return d.message(single) }
 // batch is the body of POST /v1/messages/batch.
 type batch struct {
 	messages []decodedMessage
-	wrong    []dispatcher.FieldError // with the object around them: then nothing of it counts
+	wrong    []dispatcher.FieldError // with the object around them: then no message is taken
 }
 
 func decodeBatch(d *decoder) (b batch) {
@@ -108,7 +108,7 @@ func (b *batch) fault(path, detail string) {
 	b.wrong = append(b.wrong, dispatcher.FieldError{Path: path, Detail: detail})
 }
 
-// messages reads the list of a batch. Of what is too many, it keeps nothing.
+// messages reads the list of a batch, and skips what is far too many.
 func (d *decoder) messages() (all []decodedMessage) {
 	d.token()
 	for n := 0; d.err == nil && d.dec.PeekKind() != ']'; n++ {
@@ -122,8 +122,8 @@ func (d *decoder) messages() (all []decodedMessage) {
 	return all
 }
 
-// message reads one message. It checks what only several fields can be wrong
-// about, and fills in what follows from others.
+// message reads one message, checks fields that depend on each other, and fills in
+// defaults.
 func (d *decoder) message(at batchIndex) decodedMessage {
 	p := messageFields.fill(d, at, &dispatcher.Message{})
 	if p.value == nil {
@@ -131,7 +131,7 @@ func (d *decoder) message(at batchIndex) decodedMessage {
 	}
 	switch bodies := p.given & (bitBody | bitRawBody | bitRawBodyBase64); {
 	case bodies == 0:
-		p.value.ContentType = mediaJSON // it is not what is wrong
+		p.value.ContentType = mediaJSON // so that no error is about it
 		p.fault(at.path()+".body", "one of body, raw_body and raw_body_base64 is needed")
 	case bodies&(bodies-1) != 0:
 		p.value.ContentType = mediaJSON
@@ -150,7 +150,7 @@ func (d *decoder) message(at batchIndex) decodedMessage {
 	return p
 }
 
-// setBody keeps the value as it stands in the request.
+// setBody keeps the value byte for byte.
 func setBody(m *dispatcher.Message, v jsontext.Value) error {
 	if nests(v) {
 		return fmt.Errorf("nests deeper than %d", maxDepth)
@@ -165,7 +165,7 @@ func setRawBody(m *dispatcher.Message, v jsontext.Value) error {
 	}
 	var err error
 	m.Body, err = jsontext.AppendUnquote(make([]byte, 0, len(v)), v)
-	if len(m.Body) < cap(m.Body)/2 { // escapes took up to six bytes for one: the engine must not keep their room
+	if len(m.Body) < cap(m.Body)/2 { // escapes take up to six bytes for one: the engine must not keep the room of them
 		m.Body = bytes.Clone(m.Body)
 	}
 	return err
@@ -177,7 +177,7 @@ func setRawBodyBase64(m *dispatcher.Message, v jsontext.Value) error {
 		return err
 	}
 	body, err := base64.StdEncoding.Strict().DecodeString(coded)
-	if err != nil || base64.StdEncoding.EncodedLen(len(body)) != len(coded) { // the decoder passes over line ends
+	if err != nil || base64.StdEncoding.EncodedLen(len(body)) != len(coded) { // the decoder ignores line ends
 		return errors.New("must be base64 with padding")
 	}
 	m.Body = body
@@ -198,7 +198,7 @@ func setHeaders(m *dispatcher.Message, v jsontext.Value) error {
 	return nil
 }
 
-// setMaxAttempts reads a number; 0 is refused, since inside it means no limit.
+// setMaxAttempts reads a number. 0 is refused, since inside it means no limit.
 func setMaxAttempts(m *dispatcher.Message, v jsontext.Value) error {
 	n, err := strconv.Atoi(string(v))
 	if err != nil || n < 1 || n > 101 {
@@ -208,7 +208,7 @@ func setMaxAttempts(m *dispatcher.Message, v jsontext.Value) error {
 	return nil
 }
 
-// wireMessage is a message as callers read it.
+// wireMessage is a message as it is answered.
 func wireMessage(r dispatcher.MessageView) wire.MessageView {
 	m := &r.Message
 	w := wire.MessageView{
@@ -237,18 +237,18 @@ func wireMessage(r dispatcher.MessageView) wire.MessageView {
 	return w
 }
 
-// wireSuccess is what a receiver must answer. One that is broken in the store
-// hides nothing else.
+// wireSuccess is what a receiver must answer. Where it is broken in the store, the
+// rest of an answer is still shown.
 func wireSuccess(s *dispatcher.Success) *wire.Success {
 	if s == nil {
 		return nil
 	}
 	w := new(wire.Success)
-	_ = json.Unmarshal([]byte(s.String()), w) // no pattern is compiled for it
+	_ = json.Unmarshal([]byte(s.String()), w) // without compiling its patterns
 	return w
 }
 
-// setWireBody shows a body as what it is: JSON, text or bytes.
+// setWireBody shows a body as JSON, text or base64.
 func setWireBody(w *wire.Message, m *dispatcher.Message) {
 	media, _, _ := strings.Cut(m.ContentType, ";")
 	media = strings.ToLower(strings.TrimSpace(media))
@@ -272,7 +272,7 @@ func wireDeliveries(all []dispatcher.Delivery) []wire.Delivery {
 	return out
 }
 
-// wireDelivery is a delivery as callers read it.
+// wireDelivery is a delivery as it is answered.
 func wireDelivery(d *dispatcher.Delivery) wire.Delivery {
 	w := wire.Delivery{
 		DeliveryRef: wire.DeliveryRef{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 
@@ -37,24 +38,30 @@ func (s *server) cancel(ctx context.Context, q *request) (*response, error) {
 		return nil, q.elsewhere(err)
 	}
 	if !q.reads {
-		return answerJSON(http.StatusOK, briefDeliveries(q.id(), deliveries))
+		return answerJSON(http.StatusOK, deliveriesOf{q.id(), briefDeliveries(deliveries)})
 	}
-	return answerJSON(http.StatusOK, wire.Deliveries{ID: q.id(), Deliveries: wireDeliveries(deliveries)})
+	return answerJSON(http.StatusOK, deliveriesOf{q.id(), wireDeliveries(deliveries)})
 }
 
-// briefDeliveries are what a key without the scope read is told: ids are the
-// callers' own, so they can be guessed, and URLs and answers hold secrets.
-func briefDeliveries(id string, all []dispatcher.Delivery) wire.BriefDeliveries {
-	out := wire.BriefDeliveries{ID: id, Deliveries: make([]wire.BriefDelivery, len(all))}
+// deliveriesOf is wire.Deliveries, wire.Retried or wire.BriefDeliveries.
+type deliveriesOf struct {
+	ID         string `json:"id"`
+	Deliveries any    `json:"deliveries"`
+}
+
+// briefDeliveries are the answer to a key without the scope read. Ids can be
+// guessed, since callers choose them, and URLs and answers hold secrets.
+func briefDeliveries(all []dispatcher.Delivery) []wire.BriefDelivery {
+	out := make([]wire.BriefDelivery, len(all))
 	for i, d := range all {
-		out.Deliveries[i] = wire.BriefDelivery{ID: d.ID.String(), Destination: string(d.ID.Lane), Status: string(d.Status)}
+		out[i] = wire.BriefDelivery{ID: d.ID.String(), Destination: string(d.ID.Lane), Status: string(d.Status)}
 	}
 	return out
 }
 
 // retry serves POST /v1/messages/{id}/retry.
 func (s *server) retry(ctx context.Context, q *request) (*response, error) {
-	all, err := q.yes("all")
+	delivered, err := q.yes("all")
 	if err != nil {
 		return nil, err
 	}
@@ -62,29 +69,31 @@ func (s *server) retry(ctx context.Context, q *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.svc.Retry(ctx, q.id(), lane, all || lane != "")
+	all, err := s.svc.Retry(ctx, q.id(), lane, delivered || lane != "")
 	if err != nil {
 		return nil, q.elsewhere(err)
 	}
-	var answer any = wire.Retried{ID: q.id(), Deliveries: wireRetried(list)}
+	var list any = wireRetried(all)
 	if !q.reads {
-		brief := make([]dispatcher.Delivery, len(list))
-		for i := range list {
-			brief[i] = list[i].Delivery
+		brief := make([]dispatcher.Delivery, len(all))
+		for i := range all {
+			brief[i] = all[i].Delivery
 		}
-		answer = briefDeliveries(q.id(), brief)
+		list = briefDeliveries(brief)
 	}
-	for _, r := range list {
-		if r.Left == dispatcher.LeftNot {
-			return answerJSON(http.StatusAccepted, answer)
-		}
+	if slices.ContainsFunc(all, func(r dispatcher.Retried) bool { return r.Left == dispatcher.LeftNot }) {
+		return answerJSON(http.StatusAccepted, deliveriesOf{q.id(), list})
 	}
-	p := leaving[list[0].Left]
+	p := leaving[all[0].Left]
 	q.w.refusal = p
-	return leftAlone(p, answer)
+	body, err := json.Marshal(struct {
+		wire.Problem
+		Deliveries any `json:"deliveries"`
+	}{p.wire(), list})
+	return p.response(body), err
 }
 
-// leaving says what a caller is told where nothing could be attempted.
+// leaving has the problem for each reason why nothing is attempted.
 var leaving = map[dispatcher.Left]*problem{
 	dispatcher.LeftReady:     {kind: due, detail: "it is attempted as soon as what it waits for lets it: see waiting_for"},
 	dispatcher.LeftInFlight:  {kind: inFlight, detail: "wait for its end, then ask again"},
@@ -93,26 +102,6 @@ var leaving = map[dispatcher.Left]*problem{
 	dispatcher.LeftExpired:   {kind: expired, detail: "its expires_at has passed: publish it anew under another id"},
 	dispatcher.LeftDisabled:  {kind: disabled, detail: "resume it first: POST /v1/endpoints/{id}/resume"},
 	dispatcher.LeftDeleted:   {kind: deleted, detail: "nothing goes there any more"},
-}
-
-// leftAlone answers that nothing is attempted, with the deliveries that the
-// answer has else.
-func leftAlone(p *problem, answer any) (*response, error) {
-	var list any
-	switch a := answer.(type) {
-	case wire.Retried:
-		list = a.Deliveries
-	case wire.BriefDeliveries:
-		list = a.Deliveries
-	}
-	body, err := json.Marshal(struct {
-		wire.Problem
-		Deliveries any `json:"deliveries"`
-	}{p.wire(), list})
-	if err != nil {
-		return nil, err
-	}
-	return p.response(body), nil
 }
 
 func wireRetried(list []dispatcher.Retried) []wire.RetriedDelivery {
@@ -126,9 +115,9 @@ func wireRetried(list []dispatcher.Retried) []wire.RetriedDelivery {
 	return out
 }
 
-// elsewhere tells a caller who may not read no more than that there is no such
-// delivery: which uids there are is not told, so neither is whether one exists
-// to which the message does not go.
+// elsewhere is one error for a caller without the scope read, whatever is missing:
+// the message, the endpoint, or the delivery of one to the other. Else the caller
+// could find out which uids exist.
 func (q *request) elsewhere(err error) error {
 	missing := errors.Is(err, dispatcher.ErrNotFound) || errors.Is(err, dispatcher.ErrNoDelivery) || errors.Is(err, dispatcher.ErrNoEndpoint)
 	if !q.reads && missing && q.query.Has("destination") {

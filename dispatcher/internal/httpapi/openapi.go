@@ -15,7 +15,7 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// register puts all operations on the mux and into the document.
+// register routes to all operations and describes them in the document.
 func (s *server) register(version string) error {
 	config := huma.Config{OpenAPI: &huma.OpenAPI{
 		OpenAPI: "3.1.0",
@@ -30,9 +30,9 @@ func (s *server) register(version string) error {
 			SecuritySchemes: map[string]*huma.SecurityScheme{"key": {Type: "http", Scheme: "bearer", Description: "One of API_KEYS."}},
 		},
 	}}
-	// Answers may grow; what is sent in may not hold more than is known.
+	// Answers may have more fields later, so they allow others; requests don't.
 	config.AllowAdditionalPropertiesByDefault = true
-	doc := humago.New(http.NewServeMux(), config).OpenAPI() // that mux serves nothing
+	doc := humago.New(http.NewServeMux(), config).OpenAPI() // the mux is not used
 	schemas := doc.Components.Schemas
 	schemas.RegisterTypeAlias(reflect.TypeFor[wire.Duration](), reflect.TypeFor[durationSchema]())
 	schemas.RegisterTypeAlias(reflect.TypeFor[ladder.Ladder](), reflect.TypeFor[ladderSchema]())
@@ -49,7 +49,7 @@ func (s *server) register(version string) error {
 	s.mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.(*responseWriter).call = callDocument
 		w.Header().Set("Content-Type", mediaJSON)
-		_, _ = w.Write(text) // a caller who is gone needs no answer
+		_, _ = w.Write(text) // fails where the caller is gone
 	})
 	return nil
 }
@@ -74,7 +74,7 @@ func amend(schemas map[string]*huma.Schema) {
 	for _, s := range schemas {
 		for _, p := range s.Properties {
 			if p.Type == huma.TypeArray {
-				p.Nullable = false // a list is empty rather than null
+				p.Nullable = false // a list is empty and never null
 			}
 		}
 	}
@@ -85,9 +85,9 @@ func amend(schemas map[string]*huma.Schema) {
 	record.Required = append(record.Required, "id", "content_type")
 }
 
-// document puts one operation into the document. The framework has no more to
-// do with it: to have it decode bodies would be to decode them a second and a
-// third time, and its own work costs as much as the rest of a publish.
+// document puts one operation into the document. The framework does nothing else:
+// it would decode each body a second and a third time, and its own work costs as
+// much as the rest of a publish.
 func document(doc *huma.OpenAPI, o operation) {
 	schemas := doc.Components.Schemas
 	op := huma.Operation{
@@ -98,7 +98,7 @@ func document(doc *huma.OpenAPI, o operation) {
 		op.Parameters = []*huma.Param{pathParam("id", o.subject.doc)}
 	}
 	op.Parameters = append(op.Parameters, o.params...)
-	op.Security = []map[string][]string{} // written as none, where left out it would be unknown
+	op.Security = []map[string][]string{} // none; left out, it would mean unknown
 	if o.scope != 0 {
 		op.Security = []map[string][]string{{"key": {}}}
 		op.Description = "Needs a key with the scope " + o.scope.String() + "; admin includes all."
@@ -128,7 +128,7 @@ func document(doc *huma.OpenAPI, o operation) {
 	doc.AddOperation(&op)
 }
 
-// headersOf are those that an answer with a problem has beside the usual ones.
+// headersOf are the headers of a problem besides the usual ones.
 func headersOf(k *kind) map[string]*huma.Param {
 	switch {
 	case k.retry > 0:
@@ -145,7 +145,7 @@ func responseDoc(doc, media string, s *huma.Schema) *huma.Response {
 	return &huma.Response{Description: doc, Content: map[string]*huma.MediaType{media: {Schema: s}}}
 }
 
-// Schemas of what the API writes in its own way.
+// Schemas of types that are not written as Go would.
 type (
 	durationSchema struct{}
 	ladderSchema   struct{}
@@ -178,7 +178,7 @@ func (timeSchema) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Format: "date-time"}
 }
 
-// Schema is an endpoint of which every field may be left out, and be null.
+// Schema is an endpoint whose fields may be left out or null.
 func (patchSchema) Schema(r huma.Registry) *huma.Schema {
 	r.Schema(reflect.TypeFor[wire.EndpointView](), true, "")
 	r.Schema(reflect.TypeFor[wire.Endpoint](), true, "")
@@ -208,8 +208,8 @@ func endpointField(name string) *field[endpointDraft] {
 	return &endpointFields[i]
 }
 
-// merged is an object whose members may be null, which removes them; what is no
-// object stays.
+// merged is an object whose members may be null, which removes them. Other schemas
+// stay as they are.
 func merged(r huma.Registry, s *huma.Schema) *huma.Schema {
 	switch to := r.SchemaFromRef(s.Ref); {
 	case to != nil:

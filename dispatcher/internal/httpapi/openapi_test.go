@@ -126,8 +126,7 @@ func TestTheDocumentHasTheBodiesOfEndpoints(t *testing.T) {
 	}
 }
 
-// A field that the document has and the API does not know, or the other way
-// round, would be found by nobody else.
+// No other test finds a field that only the document or only the API has.
 func TestTheDocumentKnowsEveryFieldOfAnEndpoint(t *testing.T) {
 	d := mustDocument(t)
 	h := newTestAPI(t, &fakeService{})

@@ -13,12 +13,12 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// patch is a JSON Merge Patch (RFC 7396) of an endpoint: what it leaves out
-// stays, null is the default, and objects are merged member by member. It may
-// repeat an answer: fields that are only answered are passed over.
+// patch is a JSON Merge Patch (RFC 7396) of an endpoint. Fields that it leaves out
+// stay, null is the default, and objects are merged member by member. It may repeat
+// an answer: fields that only answers have are ignored.
 type patch struct {
 	steps []step
-	wrong []dispatcher.FieldError // with it, whatever the endpoint is
+	wrong []dispatcher.FieldError // with the patch of any endpoint
 }
 
 // step changes one field.
@@ -49,9 +49,9 @@ func decodePatch(d *decoder) (p patch) {
 	return p
 }
 
-// apply makes the changes to an endpoint and answers all that is wrong with
-// them. What the patch does not name may have become wrong since it was stored,
-// as settings change: that must not keep the rest from being changed.
+// apply changes an endpoint, and answers all that is wrong with the change. Fields
+// that the patch does not name may be wrong by now, since settings change: they do
+// not prevent it.
 func (p *patch) apply(e *dispatcher.Endpoint, l dispatcher.Policy) []dispatcher.FieldError {
 	wrong := p.wrong[:len(p.wrong):len(p.wrong)]
 	draft := &endpointDraft{Endpoint: e}
@@ -83,8 +83,8 @@ func (p *patch) names(path string) bool {
 	return false
 }
 
-// mergeValue merges a patch into a value as RFC 7396 says. How deep it nests is
-// bounded by the caller.
+// mergeValue merges a patch into a value as RFC 7396 says. The caller bounds how
+// deep the patch nests.
 func mergeValue(target, with jsontext.Value) (jsontext.Value, error) {
 	if with.Kind() != '{' {
 		return with, nil
@@ -115,7 +115,7 @@ func mergeValue(target, with jsontext.Value) (jsontext.Value, error) {
 	return json.Marshal(all, json.Deterministic(true))
 }
 
-// same refuses another text than the one that is there.
+// same refuses any text but the present one.
 func same(now string, v jsontext.Value) error {
 	var given string
 	if err := text(&given, v); err != nil {
@@ -148,8 +148,8 @@ func mergeMetadata(e *endpointDraft, v jsontext.Value) error {
 	return nil
 }
 
-// mergeSignature keeps the secrets, as texts: the receiver has them. Not every
-// text is a secret of every scheme.
+// mergeSignature keeps the texts of the secrets, since the receiver has them. Not
+// every text is a secret in every scheme.
 func mergeSignature(e *endpointDraft, v jsontext.Value) error {
 	if err := setSignature(e, v); err != nil {
 		return err
@@ -163,8 +163,8 @@ func mergeSignature(e *endpointDraft, v jsontext.Value) error {
 	return nil
 }
 
-// mergeHeaders changes the headers that are named, in whatever case; null
-// in place of a value removes it, and in place of the object all.
+// mergeHeaders changes the headers that are named, in upper or lower case. null in
+// place of a value removes it, and in place of the object all.
 func mergeHeaders(e *endpointDraft, v jsontext.Value) error {
 	if v.Kind() == 'n' {
 		e.Headers = nil
@@ -174,7 +174,7 @@ func mergeHeaders(e *endpointDraft, v jsontext.Value) error {
 	if err != nil {
 		return err
 	}
-	if len(all) > 2*dispatcher.MaxHeaders { // as many as are there removed, and as many as may be added
+	if len(all) > 2*dispatcher.MaxHeaders { // all that exist removed, and as many added
 		return fmt.Errorf("names %d headers, an endpoint has at most %d", len(all), dispatcher.MaxHeaders)
 	}
 	next := e.Headers
@@ -183,7 +183,7 @@ func mergeHeaders(e *endpointDraft, v jsontext.Value) error {
 			return fmt.Errorf("has %s twice: upper and lower case are one name", clip(t.name))
 		}
 		named := func(h dispatcher.Header) bool { return strings.EqualFold(h.Name, t.name) }
-		if !t.null && t.text == wire.Hidden { // as it was answered
+		if !t.null && t.text == wire.Hidden { // an answer repeated
 			if !slices.ContainsFunc(next, named) {
 				return errHidden(t.name)
 			}
@@ -198,7 +198,7 @@ func mergeHeaders(e *endpointDraft, v jsontext.Value) error {
 	return nil
 }
 
-// mergeSuccess changes parts of what the receiver must answer.
+// mergeSuccess changes parts of the rule of success.
 func mergeSuccess(e *endpointDraft, v jsontext.Value) error {
 	if v.Kind() != '{' || nests(v) {
 		return success(&e.Success, v)

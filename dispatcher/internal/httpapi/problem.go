@@ -14,11 +14,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// maxFaults is how many wrong fields one answer names: of a thousand no more are
-// read.
+// maxFaults is how many wrong fields one answer names. More would not be read.
 const maxFaults = 32
 
-// kind is a sort of problem: what never changes about it.
+// kind is a sort of problem: the parts of it that are always the same.
 type kind struct {
 	word   string // of its type, /problems/<word>
 	status int
@@ -50,19 +49,19 @@ var (
 	tooMany      = &kind{"too-many-endpoints", http.StatusUnprocessableEntity, "Too many endpoints match", 0}
 	unmatched    = &kind{"unmatched", http.StatusUnprocessableEntity, "No endpoint matches", 0}
 	registered   = &kind{"endpoint-limit", http.StatusUnprocessableEntity, "Too many endpoints are registered", 0}
-	// A lane that is full gets room with each delivery that ends, if its receiver
-	// answers at all; a caller who waits less only asks more often.
+	// A full lane gets room with each delivery that ends, if its receiver answers at
+	// all. To wait less would only make callers ask more often.
 	laneFull  = &kind{"lane-full", http.StatusTooManyRequests, "Too much waits for this destination", 5}
 	profiling = &kind{"profiling", http.StatusConflict, "A profile of this sort is being taken", 0}
-	// Each test has a person who waits, and few are under way.
+	// A person waits for each test, and few are under way.
 	busy = &kind{"busy", http.StatusTooManyRequests, "Too many tests are under way", 2}
-	// A list takes some ms: as many as may wait are through in less than a second.
+	// A list takes some ms: all that may wait are done in less than a second.
 	listing  = &kind{"busy", http.StatusTooManyRequests, "Too many lists are read at once", 1}
 	internal = &kind{"internal", http.StatusInternalServerError, "Something went wrong here", 0}
-	// Only who runs this can help, so a caller is not told to ask again.
+	// Only an operator can help, so a caller is not told to ask again.
 	sealed = &kind{"sealed", http.StatusInternalServerError, "The endpoint's secrets can't be read", 0}
-	// A store that was lost is back within seconds, mostly; one that is full
-	// gets room as work ends, which takes longer.
+	// A lost store is usually back within seconds. A full one gets room as work ends,
+	// which takes longer.
 	unavailable = &kind{"unavailable", http.StatusServiceUnavailable, "The store can't be reached", 1}
 	weak        = &kind{"not-durable", http.StatusServiceUnavailable, "The store is not as durable as asked", 1}
 	crowded     = &kind{"overloaded", http.StatusServiceUnavailable, "Too much is being received at once", 1}
@@ -90,8 +89,7 @@ func (p *problem) wire() wire.Problem {
 	}
 }
 
-// wrongFields makes a problem of what is wrong with a request, or none where
-// nothing is.
+// wrongFields is a problem with these fields, or nil where there are none.
 func wrongFields(wrong []dispatcher.FieldError) error {
 	if len(wrong) == 0 {
 		return nil
@@ -111,8 +109,8 @@ func invalidFields(wrong []dispatcher.FieldError) *problem {
 	return p
 }
 
-// join adds to noted what is wrong with fields that are not in it. A value that
-// could not be read is left empty, and would be called missing besides.
+// join adds to noted what is wrong with other fields. A value that could not be read
+// is empty, and must not be called missing too.
 func join(noted, more []dispatcher.FieldError) []dispatcher.FieldError {
 	all := noted
 	for _, w := range more {
@@ -128,8 +126,7 @@ func wrongField(path, detail string) *problem {
 	return invalidFields([]dispatcher.FieldError{{Path: path, Detail: detail}})
 }
 
-// faultAt is what is wrong with the field at a path, or with the part of it that
-// the error names.
+// faultAt is an error of the field at a path, or of the part that the error names.
 func faultAt(path string, err error) dispatcher.FieldError {
 	var part dispatcher.FieldError
 	if errors.As(err, &part) {
@@ -138,14 +135,14 @@ func faultAt(path string, err error) dispatcher.FieldError {
 	return dispatcher.FieldError{Path: path, Detail: err.Error()}
 }
 
-// What a caller is told who can't know whether a change was made.
+// Details for a caller who can't know whether a change was made.
 const (
 	unsure = "it is not known whether the change was made; asking again with the same id, or uid, is safe"
 	late   = "it did not answer in time; asking again with the same id, or uid, is safe"
 )
 
-// table says what an error of the engine means to a caller. The detail of an
-// error that is not in it stays here: it is not known to be fit for others.
+// table says what an error of the engine means to a caller. The text of any other
+// error is only logged: it may hold what callers must not read.
 var table = []struct {
 	err    error
 	kind   *kind
@@ -175,8 +172,8 @@ var table = []struct {
 	{context.Canceled, unavailable, "", "the request was given up"},
 }
 
-// asProblem finds what an error means to a caller; known is false for one
-// that nobody foresaw.
+// asProblem finds what an error means to a caller; known is false for one that is
+// not in the table.
 func asProblem(err error) (p *problem, known bool) {
 	if errors.As(err, &p) {
 		return p, true
@@ -193,8 +190,8 @@ func asProblem(err error) (p *problem, known bool) {
 	return &problem{kind: internal, detail: "the log says what"}, false
 }
 
-// of is the problem as it is told of a method: a read changes nothing, so that
-// nobody need ask whether it did.
+// of is the problem as a method answers it. A read changes nothing, so its answer
+// need not say that a change is uncertain.
 func (p *problem) of(method string) *problem {
 	reads := method == http.MethodGet || method == http.MethodHead
 	if !reads || p.detail != unsure && p.detail != late {
@@ -208,7 +205,7 @@ func (p *problem) write(w http.ResponseWriter) {
 	h := w.Header()
 	if p.kind == unauthorized {
 		h.Set("WWW-Authenticate", "Bearer")
-		h.Set("Connection", "close") // a stranger's connection is not kept
+		h.Set("Connection", "close") // no connection is kept for a stranger
 	}
 	if p.allow != "" {
 		h.Set("Allow", p.allow)

@@ -16,27 +16,26 @@ import (
 // profilesPath is where tools look for the profiles of a process.
 const profilesPath = "/debug/pprof/"
 
-// How long a profile is taken over, in seconds: usually, as tools expect, and
-// at most, which is far more than one needs and still an end.
+// Durations of profiles in seconds: the defaults that tools expect, and the most
+// that may be asked for, which is far above any use.
 const (
 	usualProfile = 30
 	usualTrace   = 1
 	mostProfiled = 300
 )
 
-// What is sampled of contended locks and of waiting: one in so many, and one in
-// so many nanoseconds. Both cost, so nothing is unless somebody asks.
+// Sampling rates of contended locks (one in so many) and of blocking (one in so
+// many nanoseconds). Sampling costs time, so it is on only during such a profile.
 const (
 	mutexRate = 10
 	blockRate = 10_000
 )
 
-// profiles tell what the process does: where its time and its memory go. They
-// are for people who look after it and no part of the API, so the document does
-// not have them. They tell of all callers' work: only the scope admin may
-// ask.
+// profiles show where the time and the memory of the process go. They are for
+// operators and no part of the API, so the document does not have them. They show
+// the work for all callers, so they need the scope admin.
 type profiles struct {
-	sampling sync.Mutex // held while locks or waiting are sampled, which the process does for all alike
+	sampling sync.Mutex // held while locks or blocking are sampled: the process has one rate for each
 }
 
 // routeProfiles routes to the profiles.
@@ -47,7 +46,7 @@ func (s *server) routeProfiles() {
 			p.ServeHTTP(w, r)
 		}
 	}
-	s.mux.HandleFunc(strings.TrimSuffix(profilesPath, "/"), func(w http.ResponseWriter, _ *http.Request) { // the mux would send the caller on
+	s.mux.HandleFunc(strings.TrimSuffix(profilesPath, "/"), func(w http.ResponseWriter, _ *http.Request) { // the mux would redirect the caller
 		(&problem{kind: notFound, detail: "no such path; the profiles are at " + profilesPath}).write(w)
 	})
 	s.mux.HandleFunc("GET "+profilesPath, h)
@@ -75,7 +74,7 @@ func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			(&problem{kind: notFound, detail: "there is no such profile; GET " + profilesPath + " lists them"}).write(w)
 			return
 		}
-		if seconds == 0 { // what there is by now
+		if seconds == 0 { // since the start of the process
 			handlers.Index(w, r)
 			return
 		}
@@ -83,8 +82,7 @@ func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// profiledFor is how many seconds a profile is to be taken over; 0: the caller
-// does not say.
+// profiledFor is the duration that the caller asks for in seconds; 0: the default.
 func profiledFor(r *http.Request) (seconds int, wrong *problem) {
 	q := r.URL.Query()
 	if !q.Has("seconds") {
@@ -104,14 +102,14 @@ func given(seconds, usual int) int {
 	return seconds
 }
 
-// patient lets an answer take so much longer than any other.
+// patient extends the deadline of an answer by so many seconds.
 func patient(w http.ResponseWriter, seconds int) {
 	until := time.Now().Add(time.Duration(seconds)*time.Second + answerWithin)
-	_ = http.NewResponseController(w).SetWriteDeadline(until) // a writer that has none needs no later one
+	_ = http.NewResponseController(w).SetWriteDeadline(until) // fails for a writer without a deadline, which needs no later one
 }
 
-// record answers with what the process writes down from start to stop. It can
-// do so for one at a time.
+// record answers with what the process records between start and stop. Only one
+// recording of a kind can be under way.
 func record(w http.ResponseWriter, r *http.Request, seconds int, start func() error, stop func()) {
 	patient(w, seconds)
 	h := w.Header()
@@ -131,7 +129,7 @@ func record(w http.ResponseWriter, r *http.Request, seconds int, start func() er
 	}
 }
 
-// difference answers with what came to a profile while the caller waits.
+// difference answers with what is added to a profile while the caller waits.
 func (p *profiles) difference(w http.ResponseWriter, r *http.Request, name string, seconds int) {
 	patient(w, seconds)
 	if name == "mutex" || name == "block" {
@@ -144,6 +142,6 @@ func (p *profiles) difference(w http.ResponseWriter, r *http.Request, name strin
 		runtime.SetBlockProfileRate(blockRate)
 		defer runtime.SetBlockProfileRate(0)
 	}
-	// Without a server that it knows, the handler leaves the time that patient gave.
+	// The handler would refuse a duration beyond the server's WriteTimeout: it must not see the server.
 	handlers.Index(w, r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, nil)))
 }

@@ -21,26 +21,26 @@ import (
 // batchBytes bounds the request of a batch, as the contract says.
 const batchBytes = 4 << 20
 
-// envelope is what a single message may have around its body.
+// envelope bounds what a single message has besides its body.
 const envelope = 64 << 10
 
-// answerBytes is what the answer about a message to one destination needs, but
-// for a URL of unusual length; one that needs more takes more.
+// answerBytes is the size of an answer about a message to one destination with a
+// usual URL. The buffer grows for a longer one.
 const answerBytes = 512
 
-// escaped is how many bytes of JSON one byte of a body may take: \u0001. Base64
-// takes less, as long as its letters are not escaped.
+// escaped is the most bytes of JSON that one byte of a body takes: \u0001. Base64
+// takes less, unless its letters are escaped.
 const escaped = 6
 
 // singleBytes bounds the request of one message whose body has at most maxBody
-// bytes, as JSON writes them at worst. It stays within what one key may hold of
-// the budget, which is half of it.
+// bytes, at their longest in JSON. One key may take half of the budget, so the bound
+// is within that.
 func singleBytes(maxBody int, budget int64) int64 {
 	return max(plainBytes(maxBody), min(int64(maxBody)*escaped+envelope, budget/2-firstBody))
 }
 
-// plainBytes is what such a request has where the body is base64, or JSON without
-// escapes: so much is taken whatever the budget.
+// plainBytes is the size of such a request where the body is base64, or JSON without
+// escapes. So much is always taken, whatever the budget is.
 func plainBytes(maxBody int) int64 { return int64(maxBody)*4/3 + envelope }
 
 // publish serves POST /v1/messages.
@@ -71,16 +71,14 @@ func (s *server) publish(ctx context.Context, q *request) (*response, error) {
 }
 
 const (
-	// longestKey is how many characters an Idempotency-Key has at most, as the
-	// contract says.
+	// longestKey is the most characters of an Idempotency-Key, as the contract says.
 	longestKey = 255
-	// keyPrefix and keyDigits make an id of a key that can be none.
+	// keyPrefix and keyDigits are for the id of a key that is not a valid id itself.
 	keyPrefix = "idk_"
 	keyDigits = 32
 )
 
-// takeKey takes the id from the headers Idempotency-Key, where the message has
-// none.
+// takeKey sets the id by the header Idempotency-Key, where the message has none.
 func takeKey(p *decodedMessage, given []string) {
 	if p.value == nil || len(given) == 0 || p.has(bitID) {
 		return
@@ -93,8 +91,8 @@ func takeKey(p *decodedMessage, given []string) {
 	p.given |= bitID
 }
 
-// idOfKey is the id that an Idempotency-Key stands for, or what is wrong with it.
-// The draft of the IETF has it in quotes, most callers write it without.
+// idOfKey is the id that an Idempotency-Key stands for, or what is wrong with it. In
+// the draft of the IETF it has quotes, which most callers leave out.
 func idOfKey(given []string) (id, wrong string) {
 	if len(given) > 1 {
 		return newID(), "may be given once"
@@ -114,7 +112,7 @@ func idOfKey(given []string) (id, wrong string) {
 	return keyPrefix + hex.EncodeToString(sum[:])[:keyDigits], ""
 }
 
-// judge gives a message its id and says what keeps it from being published.
+// judge gives a message its id, and says why it can't be published.
 func (s *server) judge(p *decodedMessage, at batchIndex) *problem {
 	m := p.value
 	if m == nil {
@@ -136,7 +134,7 @@ func (s *server) judge(p *decodedMessage, at batchIndex) *problem {
 	return invalidFields(join(p.wrong, more))
 }
 
-// refused is why the message at a spot was not taken by the engine, or nil.
+// refused is why the engine did not take a message, or nil.
 func refused(r *dispatcher.Published, at batchIndex) error {
 	switch {
 	case errors.Is(r.Err, dispatcher.ErrNoEndpoint), errors.Is(r.Err, dispatcher.ErrTenant):
@@ -170,8 +168,8 @@ func publishedStatus(r *dispatcher.Published) int {
 	return http.StatusAccepted
 }
 
-// publishBatch serves POST /v1/messages/batch. The good ones go on in one
-// call, whatever is wrong with the others.
+// publishBatch serves POST /v1/messages/batch. The engine gets the good messages in
+// one call, whatever is wrong with the others.
 func (s *server) publishBatch(ctx context.Context, q *request) (*response, error) {
 	if q.r.Header["Idempotency-Key"] != nil {
 		return nil, wrongField("header.Idempotency-Key", "names one message: give each message of a batch its id")
@@ -205,7 +203,7 @@ func (s *server) publishBatch(ctx context.Context, q *request) (*response, error
 	if o.refused != nil {
 		q.w.refusal = o.refused
 	}
-	if o.away != nil && !o.taken { // nothing was stored: the results are a member of the problem that takes longest to pass
+	if o.away != nil && !o.taken { // nothing was stored: the answer is a problem, with the results in it
 		defer release(buf)
 		body := o.away.body()
 		return o.away.response(append(append(body[:len(body)-1], ','), buf.Bytes()[1:]...)), nil
@@ -213,16 +211,16 @@ func (s *server) publishBatch(ctx context.Context, q *request) (*response, error
 	return &response{status: http.StatusAccepted, contentType: mediaJSON, body: buf.Bytes(), borrowed: buf}, nil
 }
 
-// outcomes are what became of the messages of a batch.
+// outcomes are the results of the messages of a batch.
 type outcomes struct {
-	bad     []*problem            // one for each; nil: it was good
-	good    []*dispatcher.Message // the others
+	bad     []*problem            // one for each message; nil: it is good
+	good    []*dispatcher.Message // messages that the engine got
 	results []dispatcher.Published
 	reads   bool // the caller has the scope read
 
 	taken   bool     // one of them is 200 or 202
-	refused *problem // of one that the engine refused; nil: there is none
-	away    *problem // of one that is 503, the one that has to wait longest; nil: none is
+	refused *problem // of one that the engine refused; nil: it refused none
+	away    *problem // with status 503, the one with the longest Retry-After; nil: there is none
 }
 
 // appendBatch writes what each message's single call would have answered.
@@ -255,20 +253,20 @@ func (s *server) appendBatch(ctx context.Context, b []byte, o *outcomes) []byte 
 	return append(b, "]}"...)
 }
 
-// entropy makes the ULIDs of one millisecond grow, over all callers. Its
-// random part is not to be guessed: ids stand in URLs.
+// entropy makes ULIDs of one millisecond ascend, over all callers. Its random part
+// can't be guessed, since ids are in URLs.
 var entropy = &ulid.LockedMonotonicReader{MonotonicReader: ulid.Monotonic(rand.Reader, 0)}
 
-// newID is the id of a message that came without one.
+// newID makes an id for a message without one.
 func newID() string {
 	now := ulid.Timestamp(time.Now())
 	id, err := ulid.New(now, entropy)
-	if err != nil { // the random part ran over within this millisecond: take another
+	if err != nil { // the random part overflowed within this millisecond: take another
 		id = ulid.MustNew(now, rand.Reader)
 	}
 	b := make([]byte, 4, 4+ulid.EncodedSize)
 	copy(b, "msg_")
 	b = b[:4+ulid.EncodedSize]
-	_ = id.MarshalTextTo(b[4:]) // fails only where there is too little room
+	_ = id.MarshalTextTo(b[4:]) // fails only if the slice is too short
 	return string(b)
 }

@@ -34,7 +34,7 @@ func (q *request) id() string { return q.r.PathValue("id") }
 // that can't be one, unknown parameters.
 func (q *request) check() error {
 	if q.of.body == nil && q.of.method != http.MethodGet {
-		if err := q.noBody(); err != nil {
+		if err := q.refuseBody(); err != nil {
 			return err
 		}
 	}
@@ -47,9 +47,9 @@ func (q *request) check() error {
 	return q.parseQuery()
 }
 
-// noBody makes sure that there is no body, or an empty object: a field that is
-// passed over would seem to be obeyed.
-func (q *request) noBody() error {
+// refuseBody refuses any body but an empty object. To ignore
+// its fields would let a caller think that they count.
+func (q *request) refuseBody() error {
 	if q.r.ContentLength == 0 {
 		return nil
 	}

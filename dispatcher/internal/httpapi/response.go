@@ -17,7 +17,8 @@ const (
 	mediaProblem = "application/problem+json"
 )
 
-// responseWriter remembers whether an answer was begun, and what is told of it at its end.
+// responseWriter remembers whether a response was begun, and what the metrics and
+// the log need of it.
 type responseWriter struct {
 	http.ResponseWriter
 	begun  bool
@@ -25,25 +26,25 @@ type responseWriter struct {
 	held   held // of the budget for bodies
 
 	call    string   // one of Calls
-	who     string   // name of its key; empty: it had none that is known
-	refusal *problem // why it, or a message of it, was refused; nil: it was not
-	handed  bool     // the engine saw its messages, and counts them
-	refused int      // messages that it did not see
+	who     string   // name of its key; empty: it had no known key
+	refusal *problem // why the call, or one of its messages, was refused; nil: neither was
+	handed  bool     // the engine got its messages, and counts them
+	refused int      // messages that the engine did not get
 }
 
-// WriteHeader begins the answer.
+// WriteHeader begins the response.
 func (w *responseWriter) WriteHeader(status int) {
 	w.begun, w.status = true, status
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write goes on with the answer.
+// Write continues the response.
 func (w *responseWriter) Write(b []byte) (int, error) {
 	w.begun = true
 	return w.ResponseWriter.Write(b)
 }
 
-// refuse answers with a problem, and notes it.
+// refuse answers with a problem, and keeps it for the log.
 func (w *responseWriter) refuse(p *problem) {
 	w.refusal = p
 	p.write(w)
@@ -52,20 +53,20 @@ func (w *responseWriter) refuse(p *problem) {
 // Unwrap is for http.ResponseController.
 func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// typeJSON is shared by all answers: nobody changes it.
+// typeJSON is shared by all answers, and never changed.
 var typeJSON = []string{mediaJSON}
 
-// response is a whole answer, as handlers make them.
+// response is a whole response, as operations return it.
 type response struct {
 	status       int
 	contentType  string
 	retryAfter   string
-	cacheControl string // empty: nobody may keep it
+	cacheControl string // empty: no-store
 	body         []byte
-	borrowed     *bytes.Buffer // that body lies in; nil: in none
+	borrowed     *bytes.Buffer // holds the body, to be released; nil: no buffer does
 }
 
-// write answers. It may be done once.
+// write sends the response. It may be called once.
 func (r *response) write(w http.ResponseWriter) {
 	h := w.Header()
 	switch r.contentType {
@@ -85,19 +86,19 @@ func (r *response) write(w http.ResponseWriter) {
 		h.Set("Content-Length", strconv.Itoa(len(r.body)))
 	}
 	w.WriteHeader(r.status)
-	_, _ = w.Write(r.body) // a caller who is gone needs no answer
+	_, _ = w.Write(r.body) // fails where the caller is gone
 	if r.borrowed != nil {
 		release(r.borrowed)
 	}
 }
 
-// countedBody is the longest body whose length net/http finds out itself; a
-// longer one would go in chunks.
+// countedBody is the longest body whose length net/http sets itself. A longer one
+// would be sent in chunks.
 const countedBody = 2048
 
-// appendPublished writes the members of wire.Published, without the braces. It is written by hand since each publish pays for it. Ids, topics and
-// lanes were checked to need no quoting.
-// Without reads it leaves out where a delivery goes, and when.
+// appendPublished writes the members of wire.Published without the braces, and
+// without reads neither URLs nor times. Each publish pays for it, so it is written by
+// hand. Ids, topics and lanes were checked to need no quoting.
 func appendPublished(b []byte, m *dispatcher.Message, r *dispatcher.Published, reads bool) []byte {
 	b = appendPlain(append(b, `"id":`...), m.ID)
 	b = appendPlain(append(b, `,"topic":`...), m.Topic)
@@ -143,14 +144,14 @@ func appendProblem(b []byte, p *problem) []byte {
 	return append(b, '}')
 }
 
-// appendPlain quotes what is known to have nothing to escape.
+// appendPlain quotes a text that has nothing to escape.
 func appendPlain(b []byte, s string) []byte {
 	b = append(b, '"')
 	b = append(b, s...)
 	return append(b, '"')
 }
 
-// appendText quotes any text; what is not UTF-8 in it is replaced.
+// appendText quotes any text, and replaces what is not UTF-8 in it.
 func appendText(b []byte, s string) []byte {
 	b, _ = jsontext.AppendQuote(b, s) // its error says that it replaced something
 	return b

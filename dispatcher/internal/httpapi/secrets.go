@@ -20,20 +20,20 @@ import (
 const (
 	// rotationBytes bounds a rotation: the longest secret has 256 characters.
 	rotationBytes = 8 << 10
-	// usualOverlap is how long old secrets go on, as the contract says.
+	// usualOverlap is how long old secrets stay valid by default, as the contract says.
 	usualOverlap = 24 * time.Hour
-	// testTime is how long the answer to a test may take: the longest attempt
-	// lasts 60 s, with some for the store.
+	// testTime bounds the answer to a test: the longest attempt takes 60 s, and the
+	// store some more.
 	testTime = 75 * time.Second
-	// maxKeys is how many endpoints a page of public keys has at most.
+	// maxKeys is the most endpoints in a page of public keys.
 	maxKeys = 50
 )
 
-// rotateSecret serves POST /v1/endpoints/{id}/rotate-secret, and answers the new
-// secret this once.
+// rotateSecret serves POST /v1/endpoints/{id}/rotate-secret. Its answer has the new
+// secret.
 func (s *server) rotateSecret(ctx context.Context, q *request) (*response, error) {
 	p := decoded[rotation]{value: newRotation()}
-	if q.r.ContentLength != 0 { // else there is no body, which is fine
+	if q.r.ContentLength != 0 { // else all is left to the defaults
 		var err error
 		if p, err = decode(q, decodeRotation); err != nil {
 			return nil, err
@@ -41,7 +41,7 @@ func (s *server) rotateSecret(ctx context.Context, q *request) (*response, error
 	}
 	var next signer.Secret
 	if p.has(bitNextSecret) {
-		view, err := s.svc.Endpoint(ctx, q.id()) // its signature says what a secret is
+		view, err := s.svc.Endpoint(ctx, q.id()) // its signature says what a valid secret is
 		if err != nil {
 			return nil, err
 		}
@@ -62,10 +62,10 @@ func (s *server) rotateSecret(ctx context.Context, q *request) (*response, error
 	return answerJSON(http.StatusOK, wireRotated(view))
 }
 
-// rotation is what a call to rotate a secret asks for.
+// rotation is the body of a call to rotate a secret.
 type rotation struct {
 	overlap time.Duration
-	secret  string // where it is given
+	secret  string // as given; empty: it is not
 }
 
 var rotationFields = fieldset[rotation]{
@@ -89,7 +89,7 @@ func setOverlap(r *rotation, v jsontext.Value) error {
 	return err
 }
 
-// wireRotated is an endpoint with the secret that it was just given.
+// wireRotated is an endpoint with its new secret.
 func wireRotated(v dispatcher.EndpointView) wire.Rotated {
 	w := wire.Rotated{EndpointView: wireEndpoint(v)}
 	w.Secret = v.Secrets[0].Secret.Reveal()
@@ -119,7 +119,7 @@ func (s *server) secret(ctx context.Context, q *request) (*response, error) {
 	return answerJSON(http.StatusOK, w)
 }
 
-// living are the secrets that sign still.
+// living are the secrets that are still used.
 func (s *server) living(all []dispatcher.EndpointSecret) []dispatcher.EndpointSecret {
 	now := time.Now()
 	if s.policy.Now != nil {
@@ -136,8 +136,8 @@ func (s *server) living(all []dispatcher.EndpointSecret) []dispatcher.EndpointSe
 
 // test serves POST /v1/endpoints/{id}/test.
 func (s *server) test(ctx context.Context, q *request) (*response, error) {
-	// The receiver may take longer than any other call does. Where that can't be
-	// allowed for, a late answer is cut.
+	// The receiver may take longer than any other call. Where the deadline can't be
+	// changed, a late answer is cut.
 	_ = http.NewResponseController(q.w).SetWriteDeadline(time.Now().Add(testTime))
 	result, err := s.svc.TestEndpoint(ctx, q.id())
 	if err != nil {
@@ -145,7 +145,7 @@ func (s *server) test(ctx context.Context, q *request) (*response, error) {
 	}
 	a := wireAttempt(&result.Attempt)
 	if result.Attempt.Verdict != dispatcher.Delivered {
-		a.Outcome = "failed" // whether a delivery would be tried again is no matter here
+		a.Outcome = "failed" // a test is not repeated, so retry and dead are the same
 	}
 	return answerJSON(http.StatusOK, wire.EndpointTest{
 		MessageID: result.MessageID, At: a.At, DurationMS: a.DurationMS, StatusCode: a.StatusCode,
@@ -153,9 +153,9 @@ func (s *server) test(ctx context.Context, q *request) (*response, error) {
 	})
 }
 
-// webhookKeys serves GET /.well-known/webhook-keys. It needs no key, so it does
-// not tell whether an endpoint without a public key is there at all, and asks
-// the store once a minute at most. Receivers may keep the answer that long.
+// webhookKeys serves GET /.well-known/webhook-keys. It needs no key, so it does not
+// show whether an endpoint without a public key exists, and asks the store once a
+// minute at most. Receivers may cache the answer that long.
 func (s *server) webhookKeys(ctx context.Context, q *request) (*response, error) {
 	p := filterParser{q: q.query}
 	var f dispatcher.PublicKeyFilter
@@ -186,7 +186,7 @@ func (s *server) webhookKeys(ctx context.Context, q *request) (*response, error)
 	return r, nil
 }
 
-// publicKeys reads the keys of the endpoints that are named, or a page of all.
+// publicKeys reads the keys of the named endpoints, or a page of all keys.
 func (s *server) publicKeys(ctx context.Context, f dispatcher.PublicKeyFilter, names []string) (dispatcher.PublicKeyPage, error) {
 	if len(names) <= 1 {
 		f.Name = strings.Join(names, "")

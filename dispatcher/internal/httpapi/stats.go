@@ -33,7 +33,7 @@ func (s *server) stats(ctx context.Context, q *request) (*response, error) {
 		return nil, err
 	}
 	w.PausedLanes, w.Paused = total, wireLanes(paused)
-	for _, status := range dispatcher.Statuses { // also those at 0, so that readers need no default
+	for _, status := range dispatcher.Statuses { // those at 0 too, so that readers need no default
 		w.Counts[string(status)] = st.Counts[status]
 	}
 	for reason, n := range st.Dead {
@@ -51,8 +51,8 @@ func (s *server) healthz(context.Context, *request) (*response, error) {
 }
 
 // readyz serves GET /readyz. A store that does not keep what DURABILITY promises
-// is not one to publish to. Strangers may ask, for a load balancer has no key:
-// they are told whether, and not why, since that names the store.
+// is not ready. A load balancer has no key, so the call needs none. The reason names
+// the store, so only a key with the scope read gets it.
 func (s *server) readyz(ctx context.Context, q *request) (*response, error) {
 	store, err := s.svc.Ready(ctx)
 	if !q.reads && (err != nil || store.Durable == dispatcher.No) {
@@ -68,14 +68,14 @@ func (s *server) readyz(ctx context.Context, q *request) (*response, error) {
 	if q.reads {
 		told := wireStore(store)
 		w.Store = &told
-		if paused, total, err := s.svc.PausedLanes(ctx); err == nil { // else it is ready all the same
+		if paused, total, err := s.svc.PausedLanes(ctx); err == nil { // else it is ready too
 			w.PausedLanes, w.Paused = total, wireLanes(paused)
 		}
 	}
 	return answerJSON(http.StatusOK, w)
 }
 
-// notDurable is why a store is not as durable as asked, in its own words.
+// notDurable says why a store is not as durable as asked.
 func notDurable(i dispatcher.StoreInfo) string {
 	for _, c := range i.Checks {
 		if c.Name == "durability" {

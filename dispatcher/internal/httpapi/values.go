@@ -25,11 +25,11 @@ func text(to *string, v jsontext.Value) error {
 	if v.Kind() != '"' {
 		return errText
 	}
-	*to = string(unquoted(v)) // the decoder took it, so it can be unquoted
+	*to = string(unquoted(v)) // can't fail: the decoder has checked it
 	return nil
 }
 
-// filled reads a string that says nothing when it is empty.
+// filled reads a string, and refuses an empty one.
 func filled(to *string, v jsontext.Value) error {
 	if err := text(to, v); err != nil {
 		return err
@@ -46,8 +46,8 @@ func duration(to *time.Duration, v jsontext.Value) (err error) {
 	return err
 }
 
-// moment reads a time of RFC 3339. What lies before 1970 is taken for that, so
-// that no time is ever the zero time, which means none.
+// moment reads a time of RFC 3339. A time before 1970 becomes 1970, so that it is
+// never the zero time, which means none.
 func moment(to *time.Time, v jsontext.Value) error {
 	var s string
 	if err := text(&s, v); err != nil {
@@ -67,7 +67,7 @@ func moment(to *time.Time, v jsontext.Value) error {
 // named is a member of an object of texts.
 type named struct {
 	name, text string
-	null       bool // it has no text
+	null       bool // instead of a text
 }
 
 // texts reads an object of texts, in its order; null is an empty one.
@@ -104,8 +104,8 @@ func rungs(to **ladder.Ladder, v jsontext.Value) error {
 	return nil
 }
 
-// timeout reads a duration; null is the default. 0 is refused, since inside it
-// means the default too.
+// timeout reads a duration; null is the default. 0 is refused, since inside it means
+// the default.
 func timeout(to *time.Duration, v jsontext.Value) error {
 	if v.Kind() == 'n' {
 		*to = 0
@@ -120,7 +120,7 @@ func timeout(to *time.Duration, v jsontext.Value) error {
 	return nil
 }
 
-// success reads what a receiver must answer; null is the default.
+// success reads the rule of success; null is the default.
 func success(to **dispatcher.Success, v jsontext.Value) error {
 	if v.Kind() == 'n' {
 		*to = nil
@@ -129,7 +129,7 @@ func success(to **dispatcher.Success, v jsontext.Value) error {
 	var s dispatcher.Success
 	if err := s.UnmarshalJSON(v); err != nil {
 		if errors.As(err, new(dispatcher.FieldError)) {
-			return err // of a part of it
+			return err // it has a path
 		}
 		return errors.New(strings.TrimPrefix(err.Error(), "success: ")) // the path says it
 	}

@@ -29,7 +29,7 @@ var heavy = map[string]int{
 	"dispatcher/client":            3,
 	"dispatcher/internal/egress":   20,
 	"dispatcher/internal/embedded": 15,
-	"dispatcher/internal/httpapi":  40,
+	"dispatcher/internal/httpapi":  0,
 	"dispatcher/internal/redisq":   130,
 	"ladder":                       2,
 	"signer":                       15,

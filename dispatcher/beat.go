@@ -28,7 +28,7 @@ type heartbeat struct {
 }
 
 func newHeartbeat(e *engine) *heartbeat {
-	return &heartbeat{engine: e, peers: NewPulses(BeatEvery, deadReadings)}
+	return &heartbeat{engine: e, peers: NewPulses(BeatEvery, DeadReadings)}
 }
 
 // Run beats until ctx ends.

@@ -15,7 +15,6 @@ const (
 	SlowAfter      = slowAfter
 	ReconcileEvery = reconcileEvery
 	ReconcileAfter = reconcileAfter
-	DeadReadings   = deadReadings
 	Calm           = calm
 	PauseMost      = pauseMost
 	MostTests      = mostTests

@@ -19,10 +19,11 @@ import (
 const (
 	BeatEvery = 2 * time.Second
 	BeatOld   = 5 * time.Second
-	DeadFor   = deadReadings*BeatEvery + time.Second
-
-	deadReadings = 3
+	DeadFor   = DeadReadings*BeatEvery + time.Second
 )
+
+// DeadReadings is how many readings in a row find a number that did not grow.
+const DeadReadings = 3
 
 // readingLate is how much later than planned a reading may come. A later one
 // proves nothing: what held it up may have held up the beats of others too.
@@ -80,8 +81,13 @@ func (p *Pulses) Read(numbers map[string]int64, since time.Duration) (grown, dea
 	return grown, dead
 }
 
+// Complete reports whether there were as many punctual readings in a row as it
+// takes to find an instance dead.
+func (p *Pulses) Complete() bool { return p.round >= p.readings }
+
 // Decided reports whether the readings so far tell of every instance that was
-// in the first of them whether it is dead.
+// in the first of them whether it is dead. It says nothing of those that come later.
 func (p *Pulses) Decided() bool {
-	return p.round >= p.readings || !slices.ContainsFunc(slices.Collect(maps.Values(p.seen)), func(n pulse) bool { return n.same == p.round })
+	silent := func(n pulse) bool { return n.same == p.round }
+	return p.Complete() || !slices.ContainsFunc(slices.Collect(maps.Values(p.seen)), silent)
 }

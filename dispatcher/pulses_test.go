@@ -46,6 +46,7 @@ func TestAnInstanceIsDeadWhenItsNumberStoodStillInPunctualReadings(t *testing.T)
 			require.Equal(t, c.dead, dead)
 			require.Equal(t, c.grown, grown)
 			require.Equal(t, c.decided, p.Decided())
+			require.Equal(t, c.decided && len(c.since) > 2, p.Complete(), "it may be decided sooner")
 		})
 	}
 }

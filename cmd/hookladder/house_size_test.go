@@ -54,7 +54,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/admin":      4000,
 	"dispatcher/internal/redisq/conn":       3500,
 	"dispatcher/internal/redisq/conn/lua":   100,
-	"dispatcher/internal/redisq/keys":       200,
+	"dispatcher/internal/redisq/keys":       300,
 	"dispatcher/internal/redisq/lua":        4100,
 	"dispatcher/internal/redisq/probe":      1500,
 	"dispatcher/internal/redisq/probe/lua":  100,

@@ -337,11 +337,3 @@ func FuzzBrokenValues(f *testing.F) {
 		newPatient(t, server).breakValues(input)
 	})
 }
-
-func TestEveryKeyOfAPartitionHasAType(t *testing.T) {
-	for _, name := range redisq.Plain {
-		if name != ":clock" {
-			require.NotEmpty(t, redisq.KindOf(name), name)
-		}
-	}
-}

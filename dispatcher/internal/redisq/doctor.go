@@ -3,9 +3,10 @@ package redisq
 import (
 	"context"
 	_ "embed" // the scripts
-	"fmt"
 	"hash/maphash"
 	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
@@ -55,10 +56,6 @@ func newDoctorScripts(make func(name string, parts ...string) script.Script) doc
 // doctorName stands for the instance in what the doctor's scripts publish.
 const doctorName = "doctor"
 
-// stillFor is how long an instance's number may stand still: more than three
-// beats, as its peers see it.
-const stillFor = 7 * time.Second
-
 // Examination says how the keys are examined.
 type Examination struct {
 	Fix   bool          // what can be repaired is
@@ -95,23 +92,21 @@ func (s *Store) Examine(ctx context.Context, e Examination) (Examined, error) {
 
 // doctor is one examination.
 type doctor struct {
-	s    *Store
+	walker
 	e    Examination
 	out  Examined
 	told map[Finding]bool // what was told, so that what is met twice is told once
 	seed maphash.Seed
 	wait func(ctx context.Context, d time.Duration) bool // between two readings of the instances
 
-	holders []string // all that may hold leases
-	keys    []keyring
-	lanes   [][]string // of each partition
+	lanes [][]string // of each partition
 }
 
 func newDoctor(s *Store, e Examination) *doctor {
 	if e.Still == 0 {
-		e.Still = stillFor
+		e.Still = dispatcher.DeadFor
 	}
-	d := &doctor{s: s, e: e, told: map[Finding]bool{}, seed: maphash.MakeSeed(), wait: conn.Sleep}
+	d := &doctor{walker: walker{s: s, by: doctorName}, e: e, told: map[Finding]bool{}, seed: maphash.MakeSeed(), wait: conn.Sleep}
 	d.out.Partitions = len(s.tags)
 	return d
 }
@@ -126,6 +121,18 @@ func (d *doctor) look(ctx context.Context) error {
 		return err
 	}
 	return d.lookThrough(ctx)
+}
+
+// readKeys goes through the names of all keys of the project, and tells those
+// that nothing explains.
+func (d *doctor) readKeys(ctx context.Context) error {
+	return d.readRings(ctx, func(key located, kind string) {
+		n := key.partition
+		if kind == "foreign_part" {
+			n = -1
+		}
+		d.find(n, key.whole, kind, "", false)
+	})
 }
 
 // lookThrough goes through what the keys' names led to.
@@ -167,25 +174,6 @@ func (d *doctor) find(partition int, subject, kind, detail string, fixed bool) {
 	if d.e.Tell != nil {
 		d.e.Tell(f)
 	}
-}
-
-// call runs a script of the doctor in one partition.
-func (d *doctor) call(ctx context.Context, sc script.Script, partition int, args ...any) (*conn.Reply, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("%s: %w", sc.Name, err)
-	}
-	all := make([]any, 0, 1+len(d.holders)+len(args))
-	all = append(all, len(d.holders))
-	for _, name := range d.holders {
-		all = append(all, name)
-	}
-	r := d.s.conn.Run(ctx, sc, doctorName, []conn.ScriptCall{{Partition: partition, Args: append(all, args...)}})[0]
-	if r.Err != nil {
-		return nil, r.Err
-	}
-	a := &conn.Reply{Values: r.Values}
-	a.Hint(partition)
-	return a, a.Err
 }
 
 // readFaults reads subject, kind and detail of each fault to the answer's end.

@@ -19,7 +19,7 @@ func (d *doctor) unmet(ctx context.Context) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	there, err := d.instances(ctx)
+	there, err := d.numbers(ctx)
 	if err != nil {
 		return nil, err
 	}

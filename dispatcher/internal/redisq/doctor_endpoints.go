@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
@@ -40,23 +39,17 @@ func (d *doctor) indexes(ctx context.Context) error {
 	if err := d.sealed(ctx); err != nil {
 		return err
 	}
-	if err := d.astrayUIDs(ctx); err != nil {
-		return err
+	for _, index := range []string{keys.UIDs, keys.All, keys.Public} {
+		if err := d.astray(ctx, keys.Find(index), ""); err != nil {
+			return err
+		}
 	}
-	if err := d.astrayIn(ctx, "all", ""); err != nil {
-		return err
-	}
-	if err := d.astrayIn(ctx, "public", ""); err != nil {
-		return err
-	}
-	var tenants []string
 	prefix := d.s.home() + keys.Tenant
-	err := d.eachKey(ctx, prefix+"*", func(key string) { tenants = append(tenants, strings.TrimPrefix(key, prefix)) })
-	if err != nil {
-		return err
-	}
-	for _, tenant := range tenants {
-		if err := d.astrayIn(ctx, "tenant", tenant); err != nil {
+	for key, err := range d.matching(ctx, prefix+"*") {
+		if err == nil {
+			err = d.astray(ctx, keys.Find(keys.Tenant), strings.TrimPrefix(key, prefix))
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -65,17 +58,14 @@ func (d *doctor) indexes(ctx context.Context) error {
 
 // eachEndpoint goes through the records, and looks for each in the indexes.
 func (d *doctor) eachEndpoint(ctx context.Context) error {
-	key := d.s.home() + keys.Endpoints
-	for cursor := uint64(0); ; {
-		var scan *redis.ScanCmd
-		if err := d.s.conn.At(ctx, "read "+key, conn.Home, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, cursor, "", astrayChunk) }); err != nil {
+	for found, err := range d.pages(ctx, conn.Home, keys.Find(keys.Endpoints), "", astrayChunk) {
+		if err != nil {
 			return err
 		}
-		found, next := scan.Val()
-		for page := range slices.Chunk(found, 2*astrayChunk) {
+		for page := range slices.Chunk(found, astrayChunk) {
 			args := []any{conn.Flag(d.e.Fix)}
-			for i := 0; i+1 < len(page); i += 2 {
-				args = append(args, d.indexOf(page[i], page[i+1])...)
+			for _, e := range page {
+				args = append(args, d.indexOf(e.name, e.value)...)
 			}
 			a, err := d.s.conn.RunHome(ctx, endpointIndex, args...)
 			if err != nil {
@@ -85,10 +75,8 @@ func (d *doctor) eachEndpoint(ctx context.Context) error {
 				return fmt.Errorf("%s: %w", endpointIndex.Name, err)
 			}
 		}
-		if cursor = next; cursor == 0 {
-			return nil
-		}
 	}
+	return nil
 }
 
 // indexOf is what the indexes are to say of a record: of one that can't be read,
@@ -104,65 +92,29 @@ func (d *doctor) indexOf(id, stored string) []any {
 	return []any{id, version, max(r.Created, 0), "-", "", ""}
 }
 
-// astrayUIDs looks for uids that name nothing, or what has another.
-func (d *doctor) astrayUIDs(ctx context.Context) error {
-	key := d.s.home() + keys.UIDs
-	for cursor := uint64(0); ; {
-		var scan *redis.ScanCmd
-		if err := d.s.conn.At(ctx, "read "+key, conn.Home, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, cursor, "", gonePage) }); err != nil {
-			return err
-		}
-		found, next := scan.Val()
-		var uids []string
-		for i := 0; i+1 < len(found); i += 2 {
-			uids = append(uids, found[i])
-		}
-		if err := d.astray(ctx, "uids", "", uids); err != nil {
-			return err
-		}
-		if cursor = next; cursor == 0 {
-			return nil
-		}
-	}
-}
-
-// astrayIn looks for ids in an index that name nothing, or what is another tenant's.
-func (d *doctor) astrayIn(ctx context.Context, index, tenant string) error {
-	key := d.s.home() + map[string]string{"all": keys.All, "public": keys.Public, "tenant": keys.Tenant + tenant}[index]
-	for cursor := uint64(0); ; {
-		var scan *redis.ScanCmd
-		if err := d.s.conn.At(ctx, "read "+key, conn.Home, func(p redis.Pipeliner) { scan = p.ZScan(ctx, key, cursor, "", gonePage) }); err != nil {
-			return err
-		}
-		found, next := scan.Val()
-		var ids []string
-		for i := 0; i+1 < len(found); i += 2 {
-			ids = append(ids, found[i])
-		}
-		if err := d.astray(ctx, index, tenant, ids); err != nil {
-			return err
-		}
-		if cursor = next; cursor == 0 {
-			return nil
-		}
-	}
-}
-
-func (d *doctor) astray(ctx context.Context, index, tenant string, names []string) error {
-	for chunk := range slices.Chunk(names, astrayChunk) {
-		args := []any{conn.Flag(d.e.Fix), index, tenant}
-		for _, name := range chunk {
-			args = append(args, name)
-		}
-		a, err := d.s.conn.RunHome(ctx, endpointAstray, args...)
+// astray looks for names in an index that name nothing, or what is found by
+// another.
+func (d *doctor) astray(ctx context.Context, index keys.Kind, tenant string) error {
+	word := strings.Trim(index.Name, ":")
+	for page, err := range d.pages(ctx, conn.Home, index, tenant, gonePage) {
 		if err != nil {
 			return err
 		}
-		for a.More() {
-			d.find(-1, a.Text()+" in :"+strings.TrimSuffix(index+":"+tenant, ":"), "astray", "", d.e.Fix)
-		}
-		if a.Err != nil {
-			return fmt.Errorf("%s: %w", endpointAstray.Name, a.Err)
+		for chunk := range slices.Chunk(page, astrayChunk) {
+			args := []any{conn.Flag(d.e.Fix), word, tenant}
+			for _, e := range chunk {
+				args = append(args, e.name)
+			}
+			a, err := d.s.conn.RunHome(ctx, endpointAstray, args...)
+			if err != nil {
+				return err
+			}
+			for a.More() {
+				d.find(-1, a.Text()+" in :"+strings.TrimSuffix(word+":"+tenant, ":"), "astray", "", d.e.Fix)
+			}
+			if a.Err != nil {
+				return fmt.Errorf("%s: %w", endpointAstray.Name, a.Err)
+			}
 		}
 	}
 	return nil

@@ -6,9 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
@@ -56,7 +53,8 @@ func (d *doctor) project(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	gone, err := d.silent(ctx)
+	look := vigil{readings: dispatcher.DeadReadings, every: d.e.Still / dispatcher.DeadReadings, wait: d.wait, read: d.beats}
+	gone, err := look.silent(ctx)
 	if err != nil {
 		return err
 	}
@@ -81,46 +79,13 @@ func (d *doctor) project(ctx context.Context) error {
 	return d.forgetUnmet(ctx, about)
 }
 
-// silent lists the instances that are dead and were not noticed, and those that
-// hold leases and are not among the instances, so that they never would be: what
-// they hold stays in flight for ever. An instance is dead, as for its peers, when
-// its number did not change in several readings that themselves came in time.
-func (d *doctor) silent(ctx context.Context) ([]string, error) {
-	const readings = 4
-	wait := d.e.Still / (readings - 1)
-	still := map[string]string{}
-	for i := 0; i < readings; {
-		if i > 0 && !d.wait(ctx, wait) {
-			return nil, ctx.Err()
-		}
-		began := time.Now()
-		now, err := d.beats(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if time.Since(began) > wait+time.Second { // a reading that was slow itself proves nothing of others
-			i = 0
-			continue
-		}
-		if i == 0 {
-			still = now
-		}
-		maps.DeleteFunc(still, func(name, number string) bool { return now[name] != number })
-		if len(still) == 0 {
-			return nil, nil
-		}
-		i++
-	}
-	return slices.Sorted(maps.Keys(still)), nil
-}
-
-// beats are the numbers of all instances, and an empty one for each name that
-// holds leases and has none.
-func (d *doctor) beats(ctx context.Context) (map[string]string, error) {
+// beats are the numbers of all instances, and 0 for each name that holds leases
+// and is not among them: it never beats, so what it holds stays in flight for ever.
+func (d *doctor) beats(ctx context.Context) (map[string]int64, error) {
 	if err := d.readHolders(ctx); err != nil {
 		return nil, err
 	}
-	numbers, err := d.instances(ctx)
+	numbers, err := d.numbers(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +98,7 @@ func (d *doctor) beats(ctx context.Context) (map[string]string, error) {
 			return nil, err
 		}
 		if len(held) > 0 {
-			numbers[name] = ""
+			numbers[name] = 0
 		}
 	}
 	return numbers, nil
@@ -223,30 +188,19 @@ func names(lanes []dispatcher.Lane) []string {
 
 // ends tells of deleted endpoints whose end can't be read.
 func (d *doctor) ends(ctx context.Context) error {
-	key := d.s.home() + keys.Gone
-	var broken []string
-	for cursor := uint64(0); ; {
-		var scan *redis.ScanCmd
-		if err := d.s.conn.At(ctx, "read "+key, conn.Home, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, cursor, "", gonePage) }); err != nil {
+	for e, err := range d.entries(ctx, conn.Home, keys.Find(keys.Gone), "") {
+		if err != nil {
 			return err
 		}
-		found, next := scan.Val()
-		for i := 0; i+1 < len(found); i += 2 {
-			if end, err := strconv.ParseInt(found[i+1], 10, 64); err != nil || end <= 0 {
-				broken = append(broken, found[i])
-			}
+		if end, err := strconv.ParseInt(e.value, 10, 64); err == nil && end > 0 {
+			continue
 		}
-		if cursor = next; cursor == 0 {
-			break
-		}
-	}
-	for _, id := range broken {
 		if d.e.Fix {
-			if err := d.s.ForgetDeleted(ctx, id); err != nil {
+			if err := d.s.ForgetDeleted(ctx, e.name); err != nil {
 				return err
 			}
 		}
-		d.find(-1, id, "broken_end", "", d.e.Fix)
+		d.find(-1, e.name, "broken_end", "", d.e.Fix)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// valuesPage is how many fields of a hash, or keys, are looked at in one call.
+// valuesPage is how many keys, or members of a sorted set, are looked at in one call.
 const valuesPage = 1000
 
 // readable are the texts that the scripts can read, by the hashes that hold
@@ -66,8 +66,11 @@ func (d *doctor) values(ctx context.Context, n int) (whole bool, err error) {
 	if err != nil || wrong && !d.e.Fix {
 		return false, err
 	}
-	for hash := range readable {
-		if err := d.texts(ctx, n, hash); err != nil {
+	for _, k := range keys.Kinds {
+		if readable[k.Name] == nil {
+			continue
+		}
+		if err := d.texts(ctx, n, k); err != nil {
 			return false, err
 		}
 	}
@@ -83,13 +86,12 @@ func (d *doctor) values(ctx context.Context, n int) (whole bool, err error) {
 func (d *doctor) wrongKinds(ctx context.Context, n int) (found bool, err error) {
 	tag := d.s.tags[n]
 	var names []string
-	for name := range keys.Kinds {
-		names = append(names, name)
-	}
-	k := d.keys[n]
-	for prefix, list := range map[string][]string{keys.Ready: k.ready, keys.Behind: k.behind, keys.Leases: k.holders, keys.History: k.histories} {
-		for _, of := range list {
-			names = append(names, prefix+of)
+	for _, k := range keys.Kinds {
+		if !k.Named() {
+			names = append(names, k.Name)
+		}
+		for _, of := range d.rings[n][k.Name] {
+			names = append(names, k.Name+of)
 		}
 	}
 	each(len(names), valuesPage, func(from, to int) {
@@ -104,47 +106,41 @@ func (d *doctor) wrongKinds(ctx context.Context, n int) (found bool, err error) 
 			}
 		})
 		for i, name := range page {
-			is, want := conn.Value(types[i]), keys.KindOf(name)
-			if err != nil || is == "none" || is == want {
+			k, _, _ := keys.Explain(name)
+			is := conn.Value(types[i])
+			if err != nil || is == "none" || is == k.Type {
 				continue
 			}
 			found = true
 			if d.e.Fix {
 				err = d.s.conn.At(ctx, "remove "+tag+name, n, func(p redis.Pipeliner) { p.Unlink(ctx, tag+name) })
 			}
-			d.find(n, tag+name, "wrong_type", is+" in place of "+want, d.e.Fix && err == nil)
+			d.find(n, tag+name, "wrong_type", is+" in place of "+k.Type, d.e.Fix && err == nil)
 		}
 	})
 	return found, err
 }
 
 // texts tells what can't be read of a hash, and takes it away.
-func (d *doctor) texts(ctx context.Context, n int, hash string) error {
-	key := d.s.tags[n] + hash
-	for page := uint64(0); ; {
-		var scan *redis.ScanCmd
-		err := d.s.conn.At(ctx, "read "+key, n, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, page, "", valuesPage) })
+func (d *doctor) texts(ctx context.Context, n int, hash keys.Kind) error {
+	for page, err := range d.pages(ctx, n, hash, "", entriesAtOnce) {
 		if err != nil {
 			return err
 		}
-		fields, next := scan.Val()
-		args := []any{hash}
-		for i := 0; i+1 < len(fields); i += 2 {
-			if readable[hash](fields[i], fields[i+1]) {
-				continue
+		args := []any{hash.Name}
+		for _, e := range page {
+			if !readable[hash.Name](e.name, e.value) {
+				d.find(n, e.name, "broken_value", "in "+d.s.tags[n]+hash.Name, d.e.Fix)
+				args = append(args, e.name, e.value)
 			}
-			d.find(n, fields[i], "broken_value", "in "+key, d.e.Fix)
-			args = append(args, fields[i], fields[i+1])
 		}
 		if d.e.Fix && len(args) > 1 {
 			if _, err := d.call(ctx, d.s.scripts.doctor.values, n, args...); err != nil {
 				return err
 			}
 		}
-		if page = next; page == 0 {
-			return nil
-		}
 	}
+	return nil
 }
 
 // scores tells the members of a zset by time that have none, and gives them the

@@ -34,8 +34,9 @@ type suspect struct {
 type walk struct {
 	d         *doctor
 	partition int
-	kind, of  string
-	names     []any // kind names
+	kind      keys.Kind
+	of        string // what the key is named after
+	names     []any  // deliveries that have a history
 
 	size     int
 	suspects []suspect
@@ -50,33 +51,38 @@ type ready map[uint64]struct{}
 // places walks through all places, and judges what is suspicious there.
 func (d *doctor) places(ctx context.Context, n int) error {
 	seen := ready{}
-	for _, lane := range d.keys[n].ready {
+	for _, lane := range d.rings[n][keys.Ready] {
 		if err := d.readyList(ctx, n, lane, seen); err != nil {
 			return err
 		}
 	}
-	ways := [][2]string{{"due", ""}, {"done", ""}, {"dead", ""}, {"cancelled", ""}}
-	for _, name := range d.holders {
-		ways = append(ways, [2]string{"leases", name})
-	}
-	for _, set := range d.keys[n].behind {
-		ways = append(ways, [2]string{"behind", set})
-	}
-	ways = append(ways, [2]string{"messages", ""})
-	for _, way := range ways {
-		w := &walk{d: d, partition: n, kind: way[0], of: way[1]}
-		if err := w.run(ctx, seen); err != nil {
-			return err
+	for _, k := range keys.Kinds {
+		if k.Of != keys.OfDelivery || k.Type != "zset" {
+			continue
+		}
+		names := []string{""}
+		switch k.Name {
+		case keys.Leases:
+			names = d.holders
+		case keys.Behind:
+			names = d.rings[n][keys.Behind]
+		}
+		for _, of := range names {
+			w := &walk{d: d, partition: n, kind: k, of: of}
+			if err := w.run(ctx, seen); err != nil {
+				return err
+			}
 		}
 	}
-	return nil
+	w := &walk{d: d, partition: n, kind: keys.Find(keys.Messages)}
+	return w.run(ctx, seen)
 }
 
 // records walks through what is kept beside the deliveries. What the places
 // showed is repaired by then, so that nothing is forgotten that they need.
 func (d *doctor) records(ctx context.Context, n int) error {
-	for _, kind := range []string{"fan", "seen", "progress", "marks"} {
-		w := &walk{d: d, partition: n, kind: kind}
+	for _, name := range []string{keys.Fan, keys.Seen, keys.Progress, keys.Marks} {
+		w := &walk{d: d, partition: n, kind: keys.Find(name)}
 		if err := w.run(ctx, nil); err != nil {
 			return err
 		}
@@ -84,8 +90,8 @@ func (d *doctor) records(ctx context.Context, n int) error {
 	if err := d.judgeBodies(ctx, n); err != nil {
 		return err
 	}
-	for names := range slices.Chunk(d.keys[n].histories, walkPage) {
-		w := &walk{d: d, partition: n, kind: "names"}
+	for names := range slices.Chunk(d.rings[n][keys.History], walkPage) {
+		w := &walk{d: d, partition: n, kind: keys.Find(keys.History)}
 		for _, name := range names {
 			w.names = append(w.names, name)
 		}
@@ -96,18 +102,21 @@ func (d *doctor) records(ctx context.Context, n int) error {
 	return nil
 }
 
+// word is what the script calls the kind.
+func (w *walk) word() string { return strings.Trim(w.kind.Name, ":") }
+
 // run walks from page to page to the end. seen: what is ready.
 func (w *walk) run(ctx context.Context, seen ready) error {
 	w.size = walkPage
 	for cursor := "0"; ; {
-		a, err := w.d.call(ctx, w.d.s.scripts.doctor.walk, w.partition, append([]any{w.kind, w.of, cursor, w.size}, w.names...)...)
+		a, err := w.d.call(ctx, w.d.s.scripts.doctor.walk, w.partition, append([]any{w.word(), w.of, cursor, w.size}, w.names...)...)
 		if err != nil {
 			return err
 		}
 		cursor = a.Text()
 		w.fit(a.Number())
 		read := int(a.Number())
-		if w.kind == "messages" {
+		if w.kind.Name == keys.Messages {
 			w.d.out.Messages += read
 		}
 		if err := w.take(a, seen, nil); err != nil {
@@ -137,7 +146,7 @@ func (w *walk) fit(bytes int64) {
 // take reads the suspects of a page. elements: of a ready list, by their ids.
 func (w *walk) take(a *conn.Reply, seen ready, elements map[string]string) error {
 	line := ""
-	if w.kind == "behind" {
+	if w.kind.Name == keys.Behind {
 		line = w.of
 	}
 	for a.More() {
@@ -163,9 +172,9 @@ func (d *doctor) hash(name string) uint64 { return maphash.String(d.seed, name) 
 
 // readyList walks through a lane's ready list and notes what is there.
 func (d *doctor) readyList(ctx context.Context, n int, lane string, seen ready) error {
-	w := &walk{d: d, partition: n, kind: "ready", of: lane, size: walkPage}
+	w := &walk{d: d, partition: n, kind: keys.Find(keys.Ready), of: lane, size: walkPage}
 	for cursor := "0"; ; {
-		a, err := d.call(ctx, d.s.scripts.doctor.walk, n, w.kind, lane, cursor, w.size)
+		a, err := d.call(ctx, d.s.scripts.doctor.walk, n, w.word(), lane, cursor, w.size)
 		if err != nil {
 			return err
 		}
@@ -224,30 +233,25 @@ func (w *walk) judge(ctx context.Context) error {
 
 // removeNames tells of members that name no delivery, and removes them.
 func (w *walk) removeNames(ctx context.Context) error {
-	tag := w.d.s.tags[w.partition]
-	keys := map[string]string{
-		"due": keys.Due, "done": keys.Done, "dead": keys.Dead, "cancelled": keys.Cancelled, "leases": keys.Leases + w.of,
-		"ready": keys.Ready + w.of, "progress": keys.Progress, "marks": keys.Marks, "behind": keys.Behind + w.of,
-	}
-	key, known := keys[w.kind]
+	key := w.d.s.tags[w.partition] + w.kind.Name + w.of
+	fix := w.d.e.Fix && w.kind.Name != keys.History // whose members are attempts
 	for _, name := range w.garbage {
-		fix := w.d.e.Fix && known
 		if fix {
 			err := w.d.s.conn.At(ctx, "remove a name", w.partition, func(p redis.Pipeliner) {
-				switch w.kind {
-				case "ready":
-					p.LRem(ctx, tag+key, 1, name)
-				case "progress", "marks":
-					p.HDel(ctx, tag+key, name)
+				switch w.kind.Type {
+				case "list":
+					p.LRem(ctx, key, 1, name)
+				case "hash":
+					p.HDel(ctx, key, name)
 				default:
-					p.ZRem(ctx, tag+key, name)
+					p.ZRem(ctx, key, name)
 				}
 			})
 			if err != nil {
 				return err
 			}
 		}
-		w.d.find(w.partition, name, "broken_name", "in "+tag+key, fix)
+		w.d.find(w.partition, name, "broken_name", "in "+key, fix)
 	}
 	return nil
 }

@@ -1,10 +1,6 @@
 package redisq
 
-import (
-	"context"
-
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-)
+import "context"
 
 // What the tests of the endpoints look at from outside.
 var (
@@ -16,11 +12,6 @@ var (
 var EndpointScripts = map[string]string{
 	"create": endpointCreateSrc, "change": endpointChangeSrc, "delete": endpointDeleteSrc, "versions": endpointVersionsSrc,
 	"index": endpointIndexSrc, "astray": endpointAstraySrc,
-}
-
-// EndpointNames are the constants of keys.go by the names that the scripts give them.
-var EndpointNames = map[string]string{
-	"ENDPOINTS": keys.Endpoints, "UIDS": keys.UIDs, "TENANT": keys.Tenant, "ALL": keys.All, "PUBLIC": keys.Public, "GONE": keys.Gone, "SEALED": keys.Sealed,
 }
 
 // SetMostEndpoints sets another bound until it is called again.

@@ -19,6 +19,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/endpointtest"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -264,7 +265,12 @@ func TestABrokenRecordIsToldAndHurtsNobodyElse(t *testing.T) {
 func TestEndpointScriptsAndGoNameTheKeysAlike(t *testing.T) {
 	list := regexp.MustCompile(`(?m)^local ([A-Z, ]+) = ((?:tag \.\. '[^']+'(?:, )?)+)$`)
 	quoted := regexp.MustCompile(`tag \.\. '([^']+)'`)
-	seen := map[string]string{}
+	inGo, seen := map[string]string{}, map[string]string{}
+	for _, k := range keys.HomeKinds {
+		if k.Of == keys.OfEndpoint {
+			inGo[k.Lua] = k.Name
+		}
+	}
 	for script, text := range redisq.EndpointScripts {
 		found := list.FindStringSubmatch(text)
 		require.NotNil(t, found, script)
@@ -272,11 +278,11 @@ func TestEndpointScriptsAndGoNameTheKeysAlike(t *testing.T) {
 		require.Len(t, values, len(names), script)
 		require.Equal(t, len(values), strings.Count(text, "tag .."), "%s makes a name elsewhere", script)
 		for i, name := range names {
-			require.Equal(t, redisq.EndpointNames[name], values[i][1], script)
+			require.Equal(t, inGo[name], values[i][1], script)
 			seen[name] = values[i][1]
 		}
 	}
-	require.Equal(t, redisq.EndpointNames, seen)
+	require.Equal(t, inGo, seen)
 }
 
 // Every key of the endpoints has the project's own hash tag, so that a script

@@ -24,24 +24,12 @@ var (
 	ParseLimits  = parseLimits
 	Turn         = float64(keys.Turn)
 	Share        = share
-	Plain        = plain
-	KindOf       = keys.KindOf
 )
 
 // EncodeRecord is a record without a body that lies apart.
 func EncodeRecord(e dispatcher.Entry, deliver time.Time) []byte {
 	record, _ := encodeRecord(e, deliver)
 	return record
-}
-
-// Names are the constants of keys.go by the names that common.lua gives them.
-var Names = map[string]string{
-	"MESSAGES": keys.Messages, "FAN": keys.Fan, "DUE": keys.Due, "READY": keys.Ready, "LEASES": keys.Leases,
-	"MARKS": keys.Marks, "PROGRESS": keys.Progress, "HISTORY": keys.History, "DONE": keys.Done,
-	"CANCELLED": keys.Cancelled, "DEAD": keys.Dead, "SEEN": keys.Seen, "LANES": keys.Lanes, "IN": keys.In,
-	"PARKED": keys.Parked, "BEHIND": keys.Behind, "LIMITS": keys.Limits, "HELD": keys.Held,
-	"LANE": keys.Lane, "KNOWN": keys.Known, "NAMES": keys.LaneNames, "COUNTS": keys.Counts, "BURIED": keys.Buried, "ENDS": keys.Ends,
-	"FENCED": keys.Fenced, "ATTEMPTS": keys.Attempts, "BODIES": keys.Bodies, "STAGED": keys.Staged,
 }
 
 // Codes are the verdicts as settle.lua spells them.

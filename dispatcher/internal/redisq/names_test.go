@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // common.lua defines the names of the keys, and keys.go repeats them.
@@ -24,7 +25,11 @@ func TestScriptsAndGoNameTheKeysAlike(t *testing.T) {
 			inLua[name] = values[i][1]
 		}
 	}
-	require.Equal(t, redisq.Names, inLua)
+	inGo := map[string]string{}
+	for _, k := range keys.Kinds {
+		inGo[k.Lua] = k.Name
+	}
+	require.Equal(t, inGo, inLua)
 }
 
 func TestEveryScriptHasAHeaderThatNamesItsArgumentsAndItsAnswer(t *testing.T) {

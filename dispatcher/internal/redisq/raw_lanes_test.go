@@ -64,10 +64,10 @@ func (r *raw) readLanes() {
 	if text := r.clock.Val(); text != "" {
 		r.whole(text, "%d", &r.out.Now)
 	}
-	for name, text := range r.in.Val() {
+	for name, text := range r.hashes["in"].Val() {
 		r.at(name, func(l *queuetest.LaneState) { r.whole(text, "%d %d", &l.InFlight, &l.Waiting) })
 	}
-	for name, text := range r.lane.Val() {
+	for name, text := range r.hashes["lane"].Val() {
 		r.at(name, func(l *queuetest.LaneState) {
 			var failing, told int64
 			text = strings.TrimSuffix(strings.TrimSuffix(text, " s"), " m") // the reason why it is left alone
@@ -75,7 +75,7 @@ func (r *raw) readLanes() {
 			l.Known = true
 		})
 	}
-	for name, text := range r.names.Val() {
+	for name, text := range r.hashes["names"].Val() {
 		r.at(name, func(l *queuetest.LaneState) { l.Leads = text })
 	}
 }
@@ -86,7 +86,7 @@ var heldAs = map[string]dispatcher.Held{
 }
 
 func (r *raw) readLimits() {
-	for name, text := range r.limits.Val() {
+	for name, text := range r.hashes["limits"].Val() {
 		if name == string(dispatcher.AllLanes) {
 			if r.out.AllHeld = text == "0 0 0 0 p"; !r.out.AllHeld {
 				r.fault("all lanes are held as %q", text)
@@ -110,17 +110,17 @@ func (r *raw) readLimits() {
 
 // readHeld reads the reasons of :held, which must be in step with the limits.
 func (r *raw) readHeld() {
-	for name, text := range r.held.Val() {
+	for name, text := range r.hashes["held"].Val() {
 		var letter, by string
 		var since int64
 		r.whole(text, "%s %d %s", &letter, &since, &by)
-		limits := r.limits.Val()[name]
+		limits := r.hashes["limits"].Val()[name]
 		if reason := heldAs[letter]; reason == dispatcher.HeldNone || !strings.HasSuffix(limits, " "+letter) || since <= 0 {
 			r.fault("lane %s is held as %q with the limits %q", name, text, limits)
 		}
 	}
-	for name, text := range r.limits.Val() {
-		if _, held := r.held.Val()[name]; held == strings.HasSuffix(text, " -") {
+	for name, text := range r.hashes["limits"].Val() {
+		if _, held := r.hashes["held"].Val()[name]; held == strings.HasSuffix(text, " -") {
 			r.fault("lane %s has the limits %q and is held: %v", name, text, held)
 		}
 	}

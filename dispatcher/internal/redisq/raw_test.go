@@ -13,6 +13,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // raw reads the keys of one partition, without any of the code under test:
@@ -22,32 +23,28 @@ type raw struct {
 	tag string
 	out queuetest.State
 
-	bodies, messages, fan, in, lane, limits, held *redis.MapStringStringCmd
-	counts, buried, ends, marks, progress, names  *redis.MapStringStringCmd
-	clock                                         *redis.StringCmd
-	attempts                                      *redis.XMessageSliceCmd
-	zsets                                         map[string]*redis.ZSliceCmd
-	ready                                         map[string]*redis.StringSliceCmd
-	history                                       map[string]*redis.IntCmd
+	clock    *redis.StringCmd
+	attempts *redis.XMessageSliceCmd
+	hashes   map[string]*redis.MapStringStringCmd // by their names, without a colon; so those that follow
+	zsets    map[string]*redis.ZSliceCmd
+	ready    map[string]*redis.StringSliceCmd // by lanes
+	history  map[string]*redis.IntCmd         // by deliveries
 }
 
 // turnFactor is what a weight is multiplied with in a lane's score.
 const turnFactor = 1 << 41
 
-// zsetNames are the sorted sets that are not named after anything.
-var zsetNames = []string{"due", "done", "dead", "cancelled", "seen", "lanes", "parked", "known", "fenced", "staged"}
-
 // rawStates reads all partitions of a project.
 func rawStates(t testing.TB, client redis.UniversalClient, project string, partitions int) []queuetest.State {
 	t.Helper()
-	keys := rawKeys(t, client, project)
+	found := rawKeys(t, client, project)
 	states := make([]queuetest.State, partitions)
 	for n := range states {
 		tag := fmt.Sprintf("{%s:%d}", project, n)
-		r := &raw{t: t, tag: tag, out: queuetest.NewState(), zsets: map[string]*redis.ZSliceCmd{},
+		r := &raw{t: t, tag: tag, out: queuetest.NewState(), hashes: map[string]*redis.MapStringStringCmd{}, zsets: map[string]*redis.ZSliceCmd{},
 			ready: map[string]*redis.StringSliceCmd{}, history: map[string]*redis.IntCmd{}}
 		names := []string{}
-		keys = slices.DeleteFunc(keys, func(key string) bool {
+		found = slices.DeleteFunc(found, func(key string) bool {
 			name, mine := strings.CutPrefix(key, tag+":")
 			if mine {
 				names = append(names, name)
@@ -57,7 +54,7 @@ func rawStates(t testing.TB, client redis.UniversalClient, project string, parti
 		r.read(client, names)
 		states[n] = r.out
 	}
-	for _, key := range keys {
+	for _, key := range found {
 		if key != "{"+project+"}:meta" && key != "{"+project+"}:instances" && key != "{"+project+"}:about" && key != "{"+project+"}:departed" {
 			states[0].Unknown = append(states[0].Unknown, key)
 		}
@@ -98,27 +95,29 @@ func (r *raw) read(client redis.UniversalClient, names []string) {
 	r.t.Helper()
 	ctx := context.Background()
 	_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		hash := func(name string) *redis.MapStringStringCmd { return p.HGetAll(ctx, r.tag+":"+name) }
-		r.messages, r.fan, r.in, r.lane = hash("messages"), hash("fan"), hash("in"), hash("lane")
-		r.bodies = hash("bodies")
-		r.limits, r.names, r.held = hash("limits"), hash("names"), hash("held")
+		for _, k := range keys.Kinds {
+			switch name := strings.TrimPrefix(k.Name, ":"); {
+			case k.Named():
+			case k.Type == "hash":
+				r.hashes[name] = p.HGetAll(ctx, r.tag+k.Name)
+			case k.Type == "zset":
+				r.zsets[name] = p.ZRangeWithScores(ctx, r.tag+k.Name, 0, -1)
+			}
+		}
 		r.clock = p.Get(ctx, r.tag+":clock")
 		r.attempts = p.XRange(ctx, r.tag+":attempts", "-", "+")
-		r.counts, r.buried, r.marks, r.progress = hash("counts"), hash("buried"), hash("marks"), hash("progress")
-		r.ends = hash("ends")
-		zset := func(name string) { r.zsets[name] = p.ZRangeWithScores(ctx, r.tag+":"+name, 0, -1) }
-		for _, name := range zsetNames {
-			zset(name)
-		}
 		for _, name := range names {
-			if lane, ok := strings.CutPrefix(name, "ready:"); ok {
-				r.ready[lane] = p.LRange(ctx, r.tag+":"+name, 0, -1)
-			} else if strings.HasPrefix(name, "leases:") || strings.HasPrefix(name, "behind:") {
-				zset(name)
-			} else if delivery, ok := strings.CutPrefix(name, "history:"); ok {
-				r.history[delivery] = p.LLen(ctx, r.tag+":"+name)
-			} else if !r.explained(name) {
-				r.fault("key %s", r.tag+":"+name)
+			k, of, known := keys.Explain(":" + name)
+			switch key := r.tag + ":" + name; {
+			case !known:
+				r.fault("key %s", key)
+			case !k.Named():
+			case k.Name == keys.Ready:
+				r.ready[of] = p.LRange(ctx, key, 0, -1)
+			case k.Name == keys.History:
+				r.history[of] = p.LLen(ctx, key)
+			default:
+				r.zsets[name] = p.ZRangeWithScores(ctx, key, 0, -1)
 			}
 		}
 		return nil
@@ -134,14 +133,6 @@ func (r *raw) read(client redis.UniversalClient, names []string) {
 	r.readPlacement()
 	r.readCounts()
 	r.readTold()
-}
-
-// explained reports whether a name belongs to a key that is read in any case,
-// or that holds nothing of the queue's state.
-func (r *raw) explained(name string) bool {
-	return slices.Contains(zsetNames, name) || slices.Contains([]string{
-		"messages", "bodies", "fan", "in", "lane", "names", "limits", "held", "counts", "buried", "ends", "marks", "progress", "attempts", "clock",
-	}, name)
 }
 
 func (r *raw) fault(format string, args ...any) {
@@ -210,10 +201,10 @@ func holderOf(leased bool, holder string) string {
 }
 
 func (r *raw) readDeliveries() {
-	for name, mark := range r.marks.Val() {
+	for name, mark := range r.hashes["marks"].Val() {
 		r.out.Marks[r.id(name)] = queuetest.Mark(mark)
 	}
-	for name, text := range r.progress.Val() {
+	for name, text := range r.hashes["progress"].Val() {
 		var p queuetest.Progress
 		var reason string
 		var job int
@@ -251,9 +242,9 @@ func bodyName(field string) string {
 }
 
 func (r *raw) readMessages() {
-	for id, record := range r.messages.Val() {
+	for id, record := range r.hashes["messages"].Val() {
 		m := queuetest.Stored{Whole: len(record) > 16, Lanes: map[dispatcher.Lane]bool{}}
-		fan, fanned := r.fan.Val()[id]
+		fan, fanned := r.hashes["fan"].Val()[id]
 		switch {
 		case fanned:
 			for _, name := range strings.Fields(fan) {
@@ -272,13 +263,13 @@ func (r *raw) readMessages() {
 		}
 		r.out.Messages[id] = m
 	}
-	for field := range r.bodies.Val() {
+	for field := range r.hashes["bodies"].Val() {
 		r.out.Bodies[bodyName(field)] = false
 	}
 	for _, z := range r.zsets["staged"].Val() {
 		r.out.Bodies[bodyName(z.Member.(string))] = true
 	}
-	for id := range r.fan.Val() {
+	for id := range r.hashes["fan"].Val() {
 		r.out.Fanned = append(r.out.Fanned, id)
 	}
 	slices.Sort(r.out.Fanned)
@@ -288,17 +279,17 @@ func (r *raw) readMessages() {
 }
 
 func (r *raw) readCounts() {
-	for status, text := range r.counts.Val() {
+	for status, text := range r.hashes["counts"].Val() {
 		var n int64
 		r.scan(text, "%d", &n)
 		r.out.Counts[dispatcher.Status(status)] = n
 	}
-	for field, text := range r.ends.Val() {
+	for field, text := range r.hashes["ends"].Val() {
 		var n int64
 		r.scan(text, "%d", &n)
 		r.out.Ends[field] = n
 	}
-	for field, text := range r.buried.Val() {
+	for field, text := range r.hashes["buried"].Val() {
 		lane, reason, _ := strings.Cut(field, " ")
 		var n int64
 		r.scan(text, "%d", &n)

@@ -68,7 +68,7 @@ var ErrAlive = errors.New("an instance is alive")
 
 // repartition is one under way.
 type repartition struct {
-	*Store
+	walker
 	options RepartitionOptions
 	name    string // as which it is among the instances
 	page    int64
@@ -88,7 +88,7 @@ func Repartition(ctx context.Context, o Options, r RepartitionOptions) (Repartit
 		s.conn.Redis().AddHook(r.hook)
 	}
 	r.page, r.bytes = cmp.Or(r.page, entriesPage), cmp.Or(r.bytes, carriedAtOnce)
-	run := &repartition{Store: s, options: r, known: o.Keep.SeenMax, page: int64(r.page)}
+	run := &repartition{walker: walker{s: s, by: "repartition"}, options: r, known: o.Keep.SeenMax, page: int64(r.page)}
 	if err := run.carryOut(ctx, o); err != nil {
 		return run.out, fmt.Errorf("repartition %s: %w", o.Project, err)
 	}
@@ -107,7 +107,7 @@ func (r *repartition) carryOut(ctx context.Context, o Options) error {
 		}
 		return r.unmark(ctx) // one that was ended before it changed anything
 	}
-	if err := r.ready(ctx, o, max(r.mark.From, r.mark.To)); err != nil {
+	if err := r.s.ready(ctx, o, max(r.mark.From, r.mark.To)); err != nil {
 		return err
 	}
 	if r.options.DryRun {
@@ -181,11 +181,12 @@ func (r *repartition) rehearse(ctx context.Context) error {
 	if err := r.moveIDs(ctx); err != nil {
 		return err
 	}
+	in := keys.Find(keys.In)
 	for n := range r.mark.From {
 		if err := r.moveMessages(ctx, n); err != nil {
 			return err
 		}
-		if err := r.moveHash(ctx, n, keys.In, r.ofLane, &r.out.Moved.Lanes); err != nil {
+		if err := r.moveHash(ctx, n, in, laneOf(in)); err != nil {
 			return err
 		}
 		r.tell(conn.PhaseMove, n)
@@ -224,9 +225,9 @@ func (r *repartition) target(lane string) int { return int(keys.CRC16(lane)) % r
 // another server, it has to be as durable there as DURABILITY asks before it is
 // taken away here; on one server things are written in their order.
 func (r *repartition) trip(ctx context.Context, doing string, copies bool, calls []conn.Call) error {
-	t := conn.Batch{Durable: copies && r.conn.InCluster(), Calls: calls}
-	r.conn.Send(ctx, &t)
-	for _, e := range t.Calls {
+	b := conn.Batch{Durable: copies && r.s.conn.InCluster(), Calls: calls}
+	r.s.conn.Send(ctx, &b)
+	for _, e := range b.Calls {
 		if e.Err == nil {
 			e.Err = e.Weak
 		}

@@ -30,7 +30,7 @@ func (r *repartition) mustNotClash(ctx context.Context) error {
 	total := int64(0)
 	for n := range r.mark.From {
 		var size *redis.IntCmd
-		err := r.conn.At(ctx, "read messages", n, func(p redis.Pipeliner) { size = p.HLen(ctx, r.tags[n]+keys.Messages) })
+		err := r.s.conn.At(ctx, "read messages", n, func(p redis.Pipeliner) { size = p.HLen(ctx, r.s.tags[n]+keys.Messages) })
 		if err != nil {
 			return err
 		}

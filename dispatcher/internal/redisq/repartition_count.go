@@ -2,12 +2,11 @@ package redisq
 
 import (
 	"context"
-	"hash/maphash"
+	"fmt"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -18,30 +17,17 @@ func (r *repartition) end(ctx context.Context) error {
 	if err := r.mustBeMarked(ctx); err != nil {
 		return err
 	}
-	counts := make([]map[dispatcher.Status]int64, r.mark.To)
-	for q := range counts {
-		var err error
-		if counts[q], err = r.countPlaces(ctx, q); err != nil {
+	if err := r.readRings(ctx, func(located, string) {}); err != nil {
+		return err
+	}
+	if err := r.mustHaveMoved(); err != nil {
+		return err
+	}
+	for q := range r.mark.To {
+		if err := r.count(ctx, q); err != nil {
 			return err
 		}
 		r.tell(conn.PhaseCount, q)
-	}
-	if err := r.countKeys(ctx, counts); err != nil {
-		return err
-	}
-	for q, of := range counts {
-		key := r.tags[q] + keys.Counts
-		err := r.conn.At(ctx, "count", q, func(p redis.Pipeliner) {
-			p.Del(ctx, key)
-			for status, n := range of {
-				if n > 0 {
-					p.HSet(ctx, key, string(status), n)
-				}
-			}
-		})
-		if err != nil {
-			return err
-		}
 	}
 	if err := r.addEnds(ctx); err != nil {
 		return err
@@ -54,113 +40,71 @@ func (r *repartition) end(ctx context.Context) error {
 	return r.serve(ctx)
 }
 
-// countPlaces counts what has ended in a partition, and what is due.
-func (r *repartition) countPlaces(ctx context.Context, q int) (map[dispatcher.Status]int64, error) {
-	ended := map[dispatcher.Status]*redis.IntCmd{}
-	err := r.conn.At(ctx, "count", q, func(p redis.Pipeliner) {
-		for key, status := range map[string]dispatcher.Status{
-			keys.Done: dispatcher.StatusDelivered, keys.Cancelled: dispatcher.StatusCancelled, keys.Dead: dispatcher.StatusDead,
-		} {
-			ended[status] = p.ZCard(ctx, r.tags[q]+key)
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	counts := map[dispatcher.Status]int64{}
-	for status, n := range ended {
-		counts[status] = n.Val()
-	}
-	for start := int64(0); ; start += r.page {
-		size, err := r.countDue(ctx, q, start, counts)
-		if err != nil || size == 0 {
-			return counts, err
-		}
-	}
-}
-
-// countDue counts a page of what is due, and answers how long it was.
-func (r *repartition) countDue(ctx context.Context, q int, start int64, counts map[dispatcher.Status]int64) (int, error) {
-	var page *redis.StringSliceCmd
-	var texts *redis.SliceCmd
-	err := r.conn.At(ctx, "count", q, func(p redis.Pipeliner) {
-		page = p.ZRange(ctx, r.tags[q]+keys.Due, start, start+r.page-1)
-	})
-	if err != nil || len(page.Val()) == 0 {
-		return 0, err
-	}
-	err = r.conn.At(ctx, "count", q, func(p redis.Pipeliner) { texts = p.HMGet(ctx, r.tags[q]+keys.Progress, page.Val()...) })
-	for _, v := range conn.Value(texts) {
-		text, _ := v.(string)
-		far, wrong := parseProgress(text)
-		if wrong != nil {
-			return 0, wrong
-		}
-		if far.climbed() > 0 {
-			counts[dispatcher.StatusRetrying]++
-		} else {
-			counts[dispatcher.StatusScheduled]++
-		}
-	}
-	return len(page.Val()), err
-}
-
-// countKeys counts what is ready, and what stands behind another.
-func (r *repartition) countKeys(ctx context.Context, counts []map[dispatcher.Status]int64) error {
-	seed := maphash.MakeSeed()
-	counted := map[uint64]bool{} // a key may come twice
-	return r.eachKey(ctx, func(key partitionKey) error {
-		lane, line := owner(key.name)
-		if lane == "" || key.partition >= len(r.tags) {
-			return nil
-		}
-		if r.target(lane) != key.partition {
-			return errLeft(keys.Tag(r.project, key.partition) + key.name)
-		}
-		at := maphash.Comparable(seed, key)
-		if strings.HasPrefix(key.name, keys.History) || counted[at] {
-			return nil
-		}
-		counted[at] = true
-		size, status := (*redis.IntCmd)(nil), dispatcher.StatusReady
-		err := r.conn.At(ctx, "count", key.partition, func(p redis.Pipeliner) {
-			if name := r.tags[key.partition] + key.name; line {
-				size = p.ZCard(ctx, name)
-			} else {
-				size = p.LLen(ctx, name)
+// mustHaveMoved makes sure that no key of a lane is where nobody will look.
+func (r *repartition) mustHaveMoved() error {
+	for n, ring := range r.rings {
+		for prefix, list := range ring {
+			for _, of := range list {
+				if _, lane := owner(prefix + of); lane != "" && r.target(lane) != n {
+					return errLeft(r.s.tags[n] + prefix + of)
+				}
 			}
-		})
-		n := conn.Value(size)
-		if line {
-			n, status = max(n-1, 0), dispatcher.StatusScheduled // the first is due or ready besides
 		}
-		counts[key.partition][status] += n
+	}
+	return nil
+}
+
+// count writes the counts of a partition anew.
+func (r *repartition) count(ctx context.Context, q int) error {
+	c, err := r.newRecount(ctx, q)
+	if err != nil {
 		return err
+	}
+	key := r.s.tags[q] + keys.Counts
+	if !c.whole {
+		return fmt.Errorf("%s can't be counted: something else writes to this project; run it again", r.s.tags[q])
+	}
+	return r.s.conn.At(ctx, "count", q, func(p redis.Pipeliner) {
+		p.Del(ctx, key)
+		for field, n := range c.is {
+			if status, ok := strings.CutPrefix(field, "counts "); ok && n > 0 {
+				p.HSet(ctx, key, status, n)
+			}
+		}
 	})
 }
 
 // remove forgets a partition that is no more, once nothing of a lane is there.
+// What is left are messages of which only the id is known, that all lanes are
+// held, and what is the partition's own.
 func (r *repartition) remove(ctx context.Context, n int) error {
-	rest := []string{
-		keys.Due, keys.Done, keys.Cancelled, keys.Dead, keys.Marks, keys.Progress, keys.In, keys.Lane, keys.Lanes, keys.Parked, keys.Known, keys.Buried, keys.Fan,
+	var empty, rest []string
+	for _, k := range keys.Kinds {
+		switch {
+		case k.Named():
+		case k.Name == keys.Fan || laneOf(k) != nil && k.Of != keys.OfLanes:
+			empty = append(empty, k.Name)
+		default:
+			rest = append(rest, k.Name)
+		}
 	}
-	there := make([]*redis.IntCmd, len(rest))
-	err := r.conn.At(ctx, "remove "+r.tags[n], n, func(p redis.Pipeliner) {
-		for i, key := range rest {
-			there[i] = p.Exists(ctx, r.tags[n]+key)
+	there := make([]*redis.IntCmd, len(empty))
+	err := r.s.conn.At(ctx, "remove "+r.s.tags[n], n, func(p redis.Pipeliner) {
+		for i, name := range empty {
+			there[i] = p.Exists(ctx, r.s.tags[n]+name)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	for i, key := range rest {
+	for i, name := range empty {
 		if there[i].Val() > 0 {
-			return errLeft(r.tags[n] + key)
+			return errLeft(r.s.tags[n] + name)
 		}
 	}
-	return r.conn.At(ctx, "remove "+r.tags[n], n, func(p redis.Pipeliner) {
-		for _, key := range []string{keys.Messages, keys.Bodies, keys.Staged, keys.Seen, keys.Limits, keys.Held, keys.Counts, keys.Ends, keys.Fenced, keys.Attempts} {
-			p.Unlink(ctx, r.tags[n]+key)
+	return r.s.conn.At(ctx, "remove "+r.s.tags[n], n, func(p redis.Pipeliner) {
+		for _, name := range rest {
+			p.Unlink(ctx, r.s.tags[n]+name)
 		}
 	})
 }

@@ -50,9 +50,9 @@ func (r *repartition) moveIDs(ctx context.Context) error {
 func (r *repartition) copyShared(ctx context.Context, n int) error {
 	var fenced *redis.ZSliceCmd
 	var limits, held *redis.StringCmd
-	err := r.conn.At(ctx, "read fenced", n, func(p redis.Pipeliner) {
-		fenced = p.ZRangeWithScores(ctx, r.tags[n]+keys.Fenced, 0, -1)
-		limits, held = p.HGet(ctx, r.tags[n]+keys.Limits, "*"), p.HGet(ctx, r.tags[n]+keys.Held, "*")
+	err := r.s.conn.At(ctx, "read fenced", n, func(p redis.Pipeliner) {
+		fenced = p.ZRangeWithScores(ctx, r.s.tags[n]+keys.Fenced, 0, -1)
+		limits, held = p.HGet(ctx, r.s.tags[n]+keys.Limits, "*"), p.HGet(ctx, r.s.tags[n]+keys.Held, "*")
 	})
 	if err != nil {
 		return err
@@ -64,13 +64,13 @@ func (r *repartition) copyShared(ctx context.Context, n int) error {
 		}
 		copies = append(copies, conn.Call{Partition: q, Fill: func(p redis.Pipeliner) {
 			if len(fenced.Val()) > 0 {
-				p.ZAdd(ctx, r.tags[q]+keys.Fenced, fenced.Val()...)
+				p.ZAdd(ctx, r.s.tags[q]+keys.Fenced, fenced.Val()...)
 			}
 			if limits.Val() != "" {
-				p.HSet(ctx, r.tags[q]+keys.Limits, "*", limits.Val())
+				p.HSet(ctx, r.s.tags[q]+keys.Limits, "*", limits.Val())
 			}
 			if held.Val() != "" {
-				p.HSet(ctx, r.tags[q]+keys.Held, "*", held.Val())
+				p.HSet(ctx, r.s.tags[q]+keys.Held, "*", held.Val())
 			}
 		}})
 	}
@@ -91,9 +91,9 @@ func (r *repartition) idsKept(all int) int {
 // copyIDs copies a partition's ids, the newest first. They stay where they are:
 // what is not needed there goes at the end, or is trimmed.
 func (r *repartition) copyIDs(ctx context.Context, n int) error {
-	seen := r.tags[n] + keys.Seen
+	seen := r.s.tags[n] + keys.Seen
 	var size *redis.IntCmd
-	if err := r.conn.At(ctx, "read "+seen, n, func(p redis.Pipeliner) { size = p.ZCard(ctx, seen) }); err != nil {
+	if err := r.s.conn.At(ctx, "read "+seen, n, func(p redis.Pipeliner) { size = p.ZCard(ctx, seen) }); err != nil {
 		return err
 	}
 	all := int(size.Val())
@@ -101,7 +101,7 @@ func (r *repartition) copyIDs(ctx context.Context, n int) error {
 	r.out.Moved.Forgotten += all - kept
 	for start := 0; start < kept; start += int(r.page) {
 		var page *redis.ZSliceCmd
-		err := r.conn.At(ctx, "read "+seen, n, func(p redis.Pipeliner) {
+		err := r.s.conn.At(ctx, "read "+seen, n, func(p redis.Pipeliner) {
 			page = p.ZRevRangeWithScores(ctx, seen, int64(start), int64(min(start+int(r.page), kept)-1))
 		})
 		if err == nil {

@@ -3,7 +3,6 @@ package redisq
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -11,48 +10,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
-
-// partitionKey is a key of a partition: its tag's number, and its name behind
-// the tag.
-type partitionKey struct {
-	partition int
-	name      string
-}
-
-// keysPage is how many keys one SCAN looks at.
-const keysPage = 500
-
-// eachKey goes through all keys of all partitions, also of such that should not
-// be. One may come twice, and one that comes or goes meanwhile may be missed.
-func (r *repartition) eachKey(ctx context.Context, do func(partitionKey) error) error {
-	nodes, err := r.conn.Masters(ctx)
-	if err != nil {
-		return err
-	}
-	prefix := "{" + r.project + ":"
-	for _, node := range nodes {
-		for cursor := uint64(0); ; {
-			keys, next, err := node.Scan(ctx, cursor, prefix+"*", keysPage).Result()
-			if err != nil {
-				return conn.Failed("scan", err)
-			}
-			for _, key := range keys {
-				number, name, ok := strings.Cut(strings.TrimPrefix(key, prefix), "}")
-				n, err := strconv.Atoi(number)
-				if !ok || err != nil || n < 0 {
-					continue // another project's, whose name begins like this one's
-				}
-				if err := do(partitionKey{n, name}); err != nil {
-					return err
-				}
-			}
-			if cursor = next; cursor == 0 {
-				break
-			}
-		}
-	}
-	return nil
-}
 
 // keysBatch is how many keys are moved at a time: a history may hold some
 // hundred KiB of excerpts.
@@ -70,7 +27,7 @@ type keyMove struct {
 
 // read queues the reading of a page.
 func (k *keyMove) read(ctx context.Context, p redis.Pipeliner, r *repartition, start int64) {
-	if key := r.tags[k.from] + k.name; k.line {
+	if key := r.s.tags[k.from] + k.name; k.line {
 		k.set = p.ZRangeWithScores(ctx, key, start, start+r.page-1)
 	} else {
 		k.list = p.LRange(ctx, key, start, start+r.page-1)
@@ -96,34 +53,32 @@ func (k *keyMove) write(ctx context.Context, p redis.Pipeliner, tags []string) {
 // moveKeys moves the keys that a lane or a delivery has for itself.
 func (r *repartition) moveKeys(ctx context.Context) error {
 	var batch []*keyMove
-	err := r.eachKey(ctx, func(key partitionKey) error {
-		lane, line := owner(key.name)
-		if lane == "" || key.partition >= len(r.tags) || r.target(lane) == key.partition {
-			return nil
+	for key, err := range r.eachKey(ctx) {
+		if err != nil {
+			return err
 		}
-		batch = append(batch, &keyMove{name: key.name, from: key.partition, to: r.target(lane), line: line})
-		if len(batch) < keysBatch {
-			return nil
+		k, lane := owner(key.name)
+		if lane == "" || key.partition >= len(r.s.tags) || r.target(lane) == key.partition {
+			continue
 		}
-		full := batch
-		batch = nil
-		return r.moveBatch(ctx, full)
-	})
-	if err != nil {
-		return err
+		batch = append(batch, &keyMove{name: key.name, from: key.partition, to: r.target(lane), line: k.Type == "zset"})
+		if len(batch) == keysBatch {
+			if err := r.moveBatch(ctx, batch); err != nil {
+				return err
+			}
+			batch = nil
+		}
 	}
 	return r.moveBatch(ctx, batch)
 }
 
 // owner is the lane that a key belongs to; empty: none.
-func owner(name string) (lane string, line bool) {
-	for _, prefix := range []string{keys.Ready, keys.History, keys.Behind} {
-		if rest, ok := strings.CutPrefix(name, prefix); ok {
-			lane, _, _ = strings.Cut(rest, ":")
-			return lane, prefix == keys.Behind
-		}
+func owner(name string) (k keys.Kind, lane string) {
+	k, of, known := keys.Explain(name)
+	if known && k.Named() && k.Name != keys.Leases { // which are an instance's
+		lane, _, _ = strings.Cut(of, ":")
 	}
-	return "", false
+	return k, lane
 }
 
 // moveBatch moves some keys. What is there already where one goes was left by a
@@ -148,8 +103,8 @@ func (r *repartition) moveBatch(ctx context.Context, batch []*keyMove) error {
 			continue
 		}
 		copies = append(copies, conn.Call{Partition: k.to, Fill: func(p redis.Pipeliner) {
-			p.Unlink(ctx, r.tags[k.to]+k.name)
-			k.write(ctx, p, r.tags)
+			p.Unlink(ctx, r.s.tags[k.to]+k.name)
+			k.write(ctx, p, r.s.tags)
 		}})
 		removals = append(removals, r.removal(ctx, k))
 	}
@@ -168,13 +123,13 @@ func (r *repartition) moveBatch(ctx context.Context, batch []*keyMove) error {
 }
 
 func (r *repartition) removal(ctx context.Context, k *keyMove) conn.Call {
-	return conn.Call{Partition: k.from, Fill: func(p redis.Pipeliner) { p.Unlink(ctx, r.tags[k.from]+k.name) }}
+	return conn.Call{Partition: k.from, Fill: func(p redis.Pipeliner) { p.Unlink(ctx, r.s.tags[k.from]+k.name) }}
 }
 
 // moveLong moves a key of several pages.
 func (r *repartition) moveLong(ctx context.Context, k *keyMove) error {
 	for start := int64(0); ; start += r.page {
-		err := r.conn.At(ctx, "read keys", k.from, func(p redis.Pipeliner) { k.read(ctx, p, r, start) })
+		err := r.s.conn.At(ctx, "read keys", k.from, func(p redis.Pipeliner) { k.read(ctx, p, r, start) })
 		if err != nil {
 			return err
 		}
@@ -183,9 +138,9 @@ func (r *repartition) moveLong(ctx context.Context, k *keyMove) error {
 		}
 		err = r.trip(ctx, "copy keys", true, []conn.Call{{Partition: k.to, Fill: func(p redis.Pipeliner) {
 			if start == 0 {
-				p.Unlink(ctx, r.tags[k.to]+k.name)
+				p.Unlink(ctx, r.s.tags[k.to]+k.name)
 			}
-			k.write(ctx, p, r.tags)
+			k.write(ctx, p, r.s.tags)
 		}}})
 		if err != nil {
 			return err

@@ -14,18 +14,18 @@ import (
 
 // readMark finds what is to be done, and whether it was begun before.
 func (r *repartition) readMark(ctx context.Context) (m conn.Mark, again bool, err error) {
-	key := r.home() + keys.Meta
-	meta, err := r.conn.ReadMeta(ctx)
+	key := r.s.home() + keys.Meta
+	meta, err := r.s.conn.ReadMeta(ctx)
 	switch {
 	case err != nil:
 		return m, false, err
 	case len(meta) == 0:
 		return m, false, errors.New("there is no such project in this Redis")
 	}
-	if err := r.conn.CheckLayout(meta[conn.MetaSchema]); err != nil {
+	if err := r.s.conn.CheckLayout(meta[conn.MetaSchema]); err != nil {
 		return m, false, err
 	}
-	r.conn.TakeID(meta[conn.MetaID]) // without one it is not heard, and no instance is there to hear it
+	r.s.conn.TakeID(meta[conn.MetaID]) // without one it is not heard, and no instance is there to hear it
 	if text := meta[conn.MetaRepartition]; text != "" {
 		m, err = conn.ParseMark(text)
 		switch {
@@ -51,15 +51,15 @@ func (r *repartition) reach(ctx context.Context, p conn.Phase) error {
 	if p != conn.PhaseBegin {
 		r.tell(p, -1)
 	}
-	return r.conn.At(ctx, "mark", conn.Home, func(c redis.Pipeliner) {
-		c.HSet(ctx, r.home()+keys.Meta, conn.MetaRepartition, r.mark.String())
+	return r.s.conn.At(ctx, "mark", conn.Home, func(c redis.Pipeliner) {
+		c.HSet(ctx, r.s.home()+keys.Meta, conn.MetaRepartition, r.mark.String())
 	})
 }
 
 // mustBeMarked makes sure that it is still this that is under way: a run that
 // was stopped for long may find that another has ended it.
 func (r *repartition) mustBeMarked(ctx context.Context) error {
-	have, err := r.conn.ReadMeta(ctx)
+	have, err := r.s.conn.ReadMeta(ctx)
 	if err == nil && have[conn.MetaRepartition] != r.mark.String() {
 		err = errors.New("another run has ended or changed it meanwhile")
 	}
@@ -68,13 +68,13 @@ func (r *repartition) mustBeMarked(ctx context.Context) error {
 
 // unmark gives the project back as it was.
 func (r *repartition) unmark(ctx context.Context) error {
-	return r.conn.At(ctx, "unmark", conn.Home, func(c redis.Pipeliner) { c.HDel(ctx, r.home()+keys.Meta, conn.MetaRepartition) })
+	return r.s.conn.At(ctx, "unmark", conn.Home, func(c redis.Pipeliner) { c.HDel(ctx, r.s.home()+keys.Meta, conn.MetaRepartition) })
 }
 
 // serve gives the project back with its new partitions. The mark goes last.
 func (r *repartition) serve(ctx context.Context) error {
-	return r.conn.At(ctx, "unmark", conn.Home, func(c redis.Pipeliner) {
-		c.HSet(ctx, r.home()+keys.Meta, conn.MetaPartitions, r.mark.To)
-		c.HDel(ctx, r.home()+keys.Meta, conn.MetaRepartition)
+	return r.s.conn.At(ctx, "unmark", conn.Home, func(c redis.Pipeliner) {
+		c.HSet(ctx, r.s.home()+keys.Meta, conn.MetaPartitions, r.mark.To)
+		c.HDel(ctx, r.s.home()+keys.Meta, conn.MetaRepartition)
 	})
 }

@@ -40,7 +40,7 @@ func (m stored) digest() string { return m.head[:dispatcher.DigestSize] }
 // eachPage goes through the messages of a partition. One may come twice.
 func (r *repartition) eachPage(ctx context.Context, n int, do func([]stored) error) error {
 	for cursor := "0"; ; {
-		reply := r.conn.Run(ctx, r.scripts.repartitionPage, "repartition", []conn.ScriptCall{{Partition: n, Args: []any{cursor, messagesPage}}})[0]
+		reply := r.s.conn.Run(ctx, r.s.scripts.repartitionPage, "repartition", []conn.ScriptCall{{Partition: n, Args: []any{cursor, messagesPage}}})[0]
 		if reply.Err != nil {
 			return reply.Err
 		}
@@ -145,7 +145,7 @@ func (r *repartition) moveMessages(ctx context.Context, n int) error {
 // records reads messages as they lie in a partition; nil where one is not there.
 func (r *repartition) records(ctx context.Context, n int, ids []string) ([]any, error) {
 	var records *redis.SliceCmd
-	err := r.conn.At(ctx, "read messages", n, func(p redis.Pipeliner) { records = p.HMGet(ctx, r.tags[n]+keys.Messages, ids...) })
+	err := r.s.conn.At(ctx, "read messages", n, func(p redis.Pipeliner) { records = p.HMGet(ctx, r.s.tags[n]+keys.Messages, ids...) })
 	return conn.Value(records), err
 }
 
@@ -186,7 +186,7 @@ func (r *repartition) moveSome(ctx context.Context, n int, batch []split) error 
 	if err := r.put(ctx, puts); err != nil {
 		return err
 	}
-	return r.conn.Run(ctx, r.scripts.repartitionKeep, "repartition", []conn.ScriptCall{{Partition: n, Args: keeps}})[0].Err
+	return r.s.conn.Run(ctx, r.s.scripts.repartitionKeep, "repartition", []conn.ScriptCall{{Partition: n, Args: keeps}})[0].Err
 }
 
 // moveBodies copies the bodies that lie apart to where their messages go. They
@@ -198,7 +198,7 @@ func (r *repartition) moveBodies(ctx context.Context, n int, batch []split) erro
 		}
 		field := m.id + " " + m.digest()
 		var body *redis.StringCmd
-		err := r.conn.At(ctx, "read bodies", n, func(p redis.Pipeliner) { body = p.HGet(ctx, r.tags[n]+keys.Bodies, field) })
+		err := r.s.conn.At(ctx, "read bodies", n, func(p redis.Pipeliner) { body = p.HGet(ctx, r.s.tags[n]+keys.Bodies, field) })
 		if err != nil {
 			return err
 		}
@@ -209,7 +209,7 @@ func (r *repartition) moveBodies(ctx context.Context, n int, batch []split) erro
 		for q, lanes := range m.to {
 			if q != n && living(lanes) > 0 {
 				copies = append(copies, conn.Call{Partition: q, Fill: func(p redis.Pipeliner) {
-					p.HSet(ctx, r.tags[q]+keys.Bodies, field, body.Val())
+					p.HSet(ctx, r.s.tags[q]+keys.Bodies, field, body.Val())
 				}})
 			}
 		}
@@ -232,11 +232,11 @@ func (r *repartition) put(ctx context.Context, puts map[int][]any) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	run := r.conn.Run
-	if r.conn.InCluster() { // as trip does
-		run = r.conn.RunDurable
+	run := r.s.conn.Run
+	if r.s.conn.InCluster() { // as trip does
+		run = r.s.conn.RunDurable
 	}
-	for i, reply := range run(ctx, r.scripts.repartitionPut, "repartition", jobs) {
+	for i, reply := range run(ctx, r.s.scripts.repartitionPut, r.by, jobs) {
 		if reply.Err == nil {
 			reply.Err = reply.Weak
 		}

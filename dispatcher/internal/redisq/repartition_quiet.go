@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -33,7 +32,7 @@ func (r *repartition) join(ctx context.Context) (leave func(), err error) {
 	number := 0
 	beat := func() error {
 		number++
-		return r.conn.At(ctx, "join", conn.Home, func(p redis.Pipeliner) { p.HSet(ctx, r.instances(), r.name, number) })
+		return r.s.conn.At(ctx, "join", conn.Home, func(p redis.Pipeliner) { p.HSet(ctx, r.s.instances(), r.name, number) })
 	}
 	if err := beat(); err != nil {
 		return func() {}, err
@@ -57,47 +56,31 @@ func (r *repartition) join(ctx context.Context) (leave func(), err error) {
 		beats.Wait()
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), withinMark)
 		defer cancel()
-		_ = r.Leave(after, r.name) // else the next one finds it dead
+		_ = r.s.Leave(after, r.name) // else the next one finds it dead
 	}, nil
 }
 
 // mustBeQuiet refuses while an instance is alive: its number grows. What those
 // held that are dead goes back to its lanes, so that nothing is leased.
 func (r *repartition) mustBeQuiet(ctx context.Context) error {
-	first, err := r.numbers(ctx)
+	look := vigil{
+		readings: int((r.options.Quiet + quietLook - 1) / quietLook), every: quietLook, wait: conn.Sleep, read: r.others,
+		grown: func(names []string) error { return alive(slices.Min(names)) },
+	}
+	dead, err := look.silent(ctx)
 	if err != nil {
 		return err
 	}
-	for left := r.options.Quiet; left > 0; left -= quietLook {
-		wait := time.NewTimer(min(left, quietLook))
-		select {
-		case <-ctx.Done():
-			wait.Stop()
-			return ctx.Err()
-		case <-wait.C:
-		}
-		numbers, err := r.numbers(ctx)
+	for key, err := range r.eachKey(ctx) {
 		if err != nil {
 			return err
 		}
-		for name, number := range numbers {
-			if was, known := first[name]; !known || was != number {
-				return alive(name)
-			}
-		}
-	}
-	dead := slices.Collect(maps.Keys(first))
-	err = r.eachKey(ctx, func(key partitionKey) error {
 		if name, ok := strings.CutPrefix(key.name, keys.Leases); ok && !slices.Contains(dead, name) {
 			dead = append(dead, name) // it was forgotten though it held something
 		}
-		return nil
-	})
-	if err != nil {
-		return err
 	}
 	for _, name := range dead {
-		taken, _, err := r.Reap(ctx, "repartition", name)
+		taken, _, err := r.s.Reap(ctx, r.by, name)
 		r.out.Reaped += taken
 		if err != nil {
 			return err
@@ -116,10 +99,9 @@ func alive(name string) error {
 	return fmt.Errorf("%w: %s; stop all of them first", ErrAlive, name)
 }
 
-func (r *repartition) numbers(ctx context.Context) (map[string]string, error) {
-	var all *redis.MapStringStringCmd
-	err := r.conn.At(ctx, "read instances", conn.Home, func(p redis.Pipeliner) { all = p.HGetAll(ctx, r.instances()) })
-	numbers := conn.Value(all)
+// others are the numbers of all instances but this run.
+func (r *repartition) others(ctx context.Context) (map[string]int64, error) {
+	numbers, err := r.numbers(ctx)
 	delete(numbers, r.name)
 	return numbers, err
 }

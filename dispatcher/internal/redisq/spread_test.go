@@ -24,7 +24,7 @@ func TestTheStatesOfLanesAreFoundAtOnce(t *testing.T) {
 	client := r.store.Client()
 	encodings := func() (all []string) {
 		for _, key := range rawKeys(t, client, "test*") {
-			if strings.HasSuffix(key, redisq.Names["IN"]) || strings.HasSuffix(key, redisq.Names["LANE"]) {
+			if strings.HasSuffix(key, ":in") || strings.HasSuffix(key, ":lane") {
 				encoding, err := client.ObjectEncoding(t.Context(), key).Result()
 				require.NoError(t, err)
 				all = append(all, encoding)
@@ -56,7 +56,7 @@ func TestLeasesAreFoundAtOnce(t *testing.T) {
 	}
 	leases := func() []string {
 		return slices.DeleteFunc(rawKeys(t, r.store.Client(), "test*"), func(key string) bool {
-			return !strings.HasSuffix(key, redisq.Names["LEASES"]+"one")
+			return !strings.HasSuffix(key, ":leases:one")
 		})
 	}
 	encoding := func() string {

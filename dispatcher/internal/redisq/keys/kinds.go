@@ -1,27 +1,104 @@
 package keys
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
-// Kinds are the types of the keys that are named after nothing.
-var Kinds = map[string]string{
-	Messages: "hash", Bodies: "hash", Staged: "zset", Held: "hash", LaneNames: "hash", Fan: "hash", Due: "zset", Marks: "hash", Progress: "hash", Done: "zset",
-	Cancelled: "zset", Dead: "zset", Seen: "zset", Lanes: "zset", Parked: "zset", In: "hash",
-	Lane: "hash", Limits: "hash", Known: "zset", Counts: "hash", Buried: "hash", Ends: "hash", Fenced: "zset",
-	Attempts: "stream",
+// An Owner says what an entry of a key belongs to.
+type Owner int
+
+// The owners, with the form of an entry.
+const (
+	OfMessage  Owner = iota + 1 // <id>, of a body with its digest behind it
+	OfDelivery                  // <lane>:<id>
+	OfLane                      // <lane>
+	OfLanes                     // <lane>, or * for all lanes of the partition
+	OfReason                    // <lane> <reason>
+	OfInstance                  // its name
+	OfEndpoint                  // its id, or what it is found by
+	OfNone                      // the partition's, or the project's, own
+)
+
+// A Kind is one kind of key.
+type Kind struct {
+	Name string // behind the tag; where it ends with a colon follows what it is named after
+	Lua  string // what scripts call it
+	Type string // of Redis
+	Of   Owner
+
+	// A script or Go file that writes entries, and one that reads them. Tests
+	// hold that each does: what nothing reads need not be kept.
+	Writer, Reader string
 }
 
-// HomeKinds are those of the project's keys.
-var HomeKinds = map[string]string{Instances: "hash", About: "hash", Departed: "zset", Sealed: "hash"}
+// Kinds are all keys of a partition, but the tests' clock.
+var Kinds = []Kind{
+	{Messages, "MESSAGES", "hash", OfMessage, "schedule.lua", "claim.lua"},
+	{Bodies, "BODIES", "hash", OfMessage, "schedule.lua", "bodies.go"},
+	{Staged, "STAGED", "zset", OfMessage, "bodies.go", "trim.lua"},
+	{Fan, "FAN", "hash", OfMessage, "schedule.lua", "common.lua"},
+	{Seen, "SEEN", "zset", OfMessage, "trim.lua", "trim.lua"},
 
-// NamedKinds are those of the keys that are named after something.
-var NamedKinds = map[string]string{Ready: "list", Behind: "zset", Leases: "zset", History: "list"}
+	{Due, "DUE", "zset", OfDelivery, "schedule.lua", "move.lua"},
+	{Ready, "READY", "list", OfDelivery, "schedule.lua", "claim.lua"},
+	{Behind, "BEHIND", "zset", OfDelivery, "order.lua", "order.lua"},
+	{Leases, "LEASES", "zset", OfDelivery, "state.lua", "settle.lua"},
+	{Done, "DONE", "zset", OfDelivery, "order.lua", "settle.lua"},
+	{Dead, "DEAD", "zset", OfDelivery, "order.lua", "settle.lua"},
+	{Cancelled, "CANCELLED", "zset", OfDelivery, "order.lua", "settle.lua"},
+	{Marks, "MARKS", "hash", OfDelivery, "settle.lua", "reap.lua"},
+	{Progress, "PROGRESS", "hash", OfDelivery, "order.lua", "look.lua"},
+	{History, "HISTORY", "list", OfDelivery, "settle.lua", "look.lua"},
 
-// KindOf is the type that a key of a partition must have; empty: any.
-func KindOf(name string) string {
-	for prefix, kind := range NamedKinds {
-		if strings.HasPrefix(name, prefix) {
-			return kind
+	{Lanes, "LANES", "zset", OfLane, "state.lua", "claim.lua"},
+	{Parked, "PARKED", "zset", OfLane, "state.lua", "move.lua"},
+	{Known, "KNOWN", "zset", OfLane, "state.lua", "trim.lua"},
+	{In, "IN", "hash", OfLane, "state.lua", "state.lua"},
+	{Lane, "LANE", "hash", OfLane, "state.lua", "state.lua"},
+	{LaneNames, "NAMES", "hash", OfLane, "state.lua", "lane_held.go"},
+	{Limits, "LIMITS", "hash", OfLanes, "lane.lua", "state.lua"},
+	{Held, "HELD", "hash", OfLanes, "lane.lua", "lane_held.go"},
+	{Buried, "BURIED", "hash", OfReason, "state.lua", "stats.go"},
+
+	{Counts, "COUNTS", "hash", OfNone, "state.lua", "stats.go"},
+	{Ends, "ENDS", "hash", OfNone, "state.lua", "stats.go"},
+	{Fenced, "FENCED", "zset", OfInstance, "reap.lua", "claim.lua"},
+	{Attempts, "ATTEMPTS", "stream", OfNone, "state.lua", "doctor_count.lua"},
+}
+
+// HomeKinds are the project's own keys, behind Home.
+var HomeKinds = []Kind{
+	{Meta, "META", "hash", OfNone, "project.go", "division.go"},
+	{Instances, "INSTANCES", "hash", OfInstance, "reap.go", "reap.go"},
+	{About, "ABOUT", "hash", OfInstance, "shares.go", "shares.go"},
+	{Departed, "DEPARTED", "zset", OfInstance, "reap.go", "reap.go"},
+
+	{Endpoints, "ENDPOINTS", "hash", OfEndpoint, "endpoint_create.lua", "endpoints_read.go"},
+	{UIDs, "UIDS", "hash", OfEndpoint, "endpoint_create.lua", "endpoints_read.go"},
+	{Tenant, "TENANT", "zset", OfEndpoint, "endpoint_create.lua", "endpoints_read.go"},
+	{All, "ALL", "zset", OfEndpoint, "endpoint_create.lua", "endpoints_read.go"},
+	{Public, "PUBLIC", "zset", OfEndpoint, "endpoint_create.lua", "endpoints_read.go"},
+	{Gone, "GONE", "hash", OfEndpoint, "endpoint_delete.lua", "endpoints_gone.go"},
+	{Sealed, "SEALED", "hash", OfEndpoint, "endpoint_create.lua", "endpoints_sealed.go"},
+}
+
+// Named reports whether keys of the kind are named after something.
+func (k Kind) Named() bool { return strings.HasSuffix(k.Name, ":") }
+
+// Explain finds the kind of a partition's key by its name behind the tag, and
+// what it is named after. The tests' clock is of no kind.
+func Explain(name string) (k Kind, of string, ok bool) {
+	for _, k := range Kinds {
+		if of, ok := strings.CutPrefix(name, k.Name); ok && (of == "" || k.Named()) {
+			return k, of, true
 		}
 	}
-	return Kinds[name]
+	return Kind{}, "", name == Clock
+}
+
+// Find is the kind of a name of this package.
+func Find(name string) Kind {
+	all := slices.Concat(Kinds, HomeKinds)
+	return all[slices.IndexFunc(all, func(k Kind) bool { return k.Name == name })]
 }

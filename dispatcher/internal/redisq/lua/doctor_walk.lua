@@ -2,8 +2,8 @@
 -- two pages, so each suspect has to be judged.
 --
 -- ARGV[..] after those of doctor: kind (messages, due, done, dead, cancelled, leases, behind, ready, progress, marks, fan,
---   seen, names), of what (an instance, a lane, a lane and its key), cursor ("0" at first; ready: how many of the tail were
---   read), about how many to read; names: deliveries
+--   seen, history), of what (an instance, a lane, a lane and its key), cursor ("0" at first; ready: how many of the tail were
+--   read), about how many to read; history: deliveries
 -- returns now, due, weight, next cursor ("0" at the end), bytes of the records that were read, what was read (ready: the
 --   elements, else their number), then for each suspect a letter and a name: s a delivery, n one that is nowhere but perhaps
 --   in its ready list, m a message, x a member that names no delivery
@@ -29,7 +29,7 @@ local function visit(delivery, place)
   local list = places(delivery, lane, id, record, place == 'behind' and of)
   local n = #list + (place == 'ready' and 1 or 0)
   if named(lane, id, record) ~= 'yes' or n > 1 then return tell('s', delivery) end
-  if place == 'marks' or place == 'progress' or place == 'names' then
+  if place == 'marks' or place == 'progress' or place == 'history' then
     if place == 'marks' and n == 1 and list[1][1] ~= 'leased' then tell('s', delivery) end
     return
   end

@@ -4,6 +4,9 @@ GO          ?= go
 # One version for everybody: a newer staticcheck finds new things, and that
 # should happen in a commit of its own.
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
+# All checks, but a package comment in each package (ST1000): commands and test
+# support have their words elsewhere.
+CHECKS      ?= all,-ST1000
 # More flags for the tests, such as -v or -run Name.
 TESTFLAGS   ?=
 # When a package's tests are taken to hang: they need two minutes, on a busy
@@ -21,10 +24,10 @@ CHAOS_FLAGS ?= -chaos.rate 200 -chaos.fsync either
 BENCHFLAGS  ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build test lint redis needs bench bench-quick chaos fuzz licences clean
+.PHONY: help build test test-short lint redis needs bench bench-quick chaos fuzz licences clean
 
 help: ## list the tasks
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build the one binary, static, to bin/hookladder
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o bin/hookladder ./cmd/hookladder
@@ -32,10 +35,13 @@ build: ## build the one binary, static, to bin/hookladder
 test: needs lint ## everything: redis-server and curl if missing, vet, staticcheck, all tests with the race detector
 	$(GO) test -race -count=1 -timeout $(TESTTIMEOUT) $(TESTFLAGS) ./...
 
+test-short: ## the same in a minute: no race detector, no clusters, no whole program; .ci/run decides
+	$(GO) test -short -parallel 8 $(TESTFLAGS) ./...
+
 lint: ## gofmt, go vet and staticcheck
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted, run gofmt -w on:" >&2; echo "$$unformatted" >&2; exit 1; }
 	$(GO) vet ./...
-	$(GO) run $(STATICCHECK) ./...
+	$(GO) run $(STATICCHECK) -checks $(CHECKS) ./...
 
 redis: ## install redis-server on Debian and Ubuntu, if it is missing
 	@.ci/needs redis-server

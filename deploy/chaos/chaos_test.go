@@ -15,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/signer"
 )
 
@@ -55,6 +56,7 @@ func TestMain(m *testing.M) {
 // Clocks are not changed: that takes more rights than a test has.
 func TestChaos(t *testing.T) {
 	t.Parallel()
+	redistest.Long(t)
 	h, seed := newHistory(), oneSeed()
 	fsync := *chaosFsync
 	if fsync == "either" {

@@ -35,6 +35,7 @@ type Cluster struct {
 // ends with the test.
 func StartCluster(t testing.TB, masters, replicasEach int, settings ...string) *Cluster {
 	t.Helper()
+	Long(t)
 	c := &Cluster{t: t}
 	servers := startAll(t, masters*(1+replicasEach), kit.RedisOptions{
 		Cluster: true, Settings: append([]string{"cluster-node-timeout " + strconv.Itoa(nodeTimeout)}, settings...),

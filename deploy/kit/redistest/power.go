@@ -31,6 +31,7 @@ func StartWatched(t testing.TB, settings ...string) *Server {
 // slower, as one does that others keep busy.
 func StartOnDisk(t testing.TB, slower time.Duration, settings ...string) *Server {
 	t.Helper()
+	Long(t)
 	dir := t.TempDir()
 	shim, err := buildShim(dir)
 	require.NoError(t, err)

@@ -122,6 +122,16 @@ func Knows(t testing.TB, url, command string) bool {
 	return false
 }
 
+// Long skips a test with -short, as make test-short runs it. It is for tests that
+// start a cluster, sentinels, a disk of their own or the whole program. No other
+// test may be skipped, and none is in a full run.
+func Long(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it starts many processes: run the tests without -short")
+	}
+}
+
 // FreePort is a port of 127.0.0.1 without a listener, which the system gives to
 // no connection: a server can stop listening there and begin again.
 func FreePort(t testing.TB) int {

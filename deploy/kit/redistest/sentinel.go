@@ -23,6 +23,7 @@ type Sentinels struct {
 // master for dead that did not answer for a second. They end with the test.
 func StartSentinels(t testing.TB, master *Server, n int, name string) *Sentinels {
 	t.Helper()
+	Long(t)
 	s := &Sentinels{t: t, name: name}
 	s.nodes = startAll(t, n, kit.RedisOptions{Bare: true, Args: []string{"--sentinel"}, Settings: []string{
 		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d", name, master.Port(), n/2+1),

@@ -52,6 +52,7 @@ func start(t testing.TB, o kit.RedisOptions) (*Server, error) {
 // It may be killed, paused and started again like any other.
 func StartReplica(t testing.TB, of *Server, settings ...string) *Server {
 	t.Helper()
+	Long(t)
 	s := Start(t, append([]string{fmt.Sprintf("replicaof 127.0.0.1 %d", of.Port())}, settings...)...)
 	s.InStep()
 	return s

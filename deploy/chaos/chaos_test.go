@@ -33,7 +33,7 @@ const (
 	attemptTimeout = 2 * time.Second
 )
 
-// silent tells nobody.
+// silent is a logger that drops everything.
 type silent struct{}
 
 // Printf does nothing.
@@ -46,9 +46,8 @@ func TestMain(m *testing.M) {
 }
 
 // TestChaos runs three instances on a real Redis under load, and breaks
-// whatever can be: instances are killed, stopped and restarted, Redis is
-// killed, stopped and filled up, connections are cut, left half open and slowed
-// down. In the end nothing that was accepted may be missing, and everything
+// whatever can be. Instances are killed, stopped and restarted. Redis is killed,
+// stopped and filled up. Connections are cut, left half open and slowed down. In the end nothing that was accepted may be missing, and everything
 // that came twice has its cause in what was broken.
 //
 // The seed decides what is done when. It does not decide how the processes
@@ -75,7 +74,7 @@ func TestChaosInACluster(t *testing.T) {
 	chaos(t, h, newClustered(t, h), seed)
 }
 
-// oneSeed is the seed that was asked for, or one that nobody foresaw.
+// oneSeed is the seed that was asked for, or a random one.
 func oneSeed() uint64 {
 	if *chaosSeed != 0 {
 		return *chaosSeed

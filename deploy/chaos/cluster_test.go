@@ -98,9 +98,9 @@ func (c *clustered) deeds(common *trouble) []deed {
 }
 
 // backAtOnce is what happens to a master whose supervisor is quicker than its
-// replica: it comes back with what its own file has. With appendfsync everysec
-// that may be less than the replica had, which then forgets it too: a wait for
-// replicas does not cover that, and the judge does not hold it against them.
+// replica: it comes back with what its own file has. With appendfsync everysec that may be less than the replica had, which
+// then forgets it too. A wait for replicas does not cover that, and the judge
+// forgives it.
 const backAtOnce = "master killed, back at once"
 
 // some is a key of some partition.
@@ -127,8 +127,8 @@ func (c *clustered) killMaster(ctx context.Context, random *rand.Rand) {
 	c.inStep()
 }
 
-// killAhead kills a master that for a moment had nobody to tell: its replica
-// takes its place and never had what was written then. Of that nothing may have
+// killAhead kills a master that was cut off from its replica for a moment: the
+// replica takes its place and never had what was written then. Of that nothing may have
 // been accepted.
 func (c *clustered) killAhead(ctx context.Context, random *rand.Rand) {
 	key, ahead := some(random), between(random, 200*time.Millisecond, 1500*time.Millisecond)
@@ -207,7 +207,7 @@ func (c *clustered) inStep() {
 	})
 }
 
-// replicaOf is who gets all that a master is told, or nil.
+// replicaOf is the replica that follows a master, or nil.
 func (c *clustered) replicaOf(master *redistest.Node) *redistest.Node {
 	node := c.client(master)
 	defer func() { _ = node.Close() }()

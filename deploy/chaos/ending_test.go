@@ -17,8 +17,8 @@ import (
 )
 
 // drainWithin is how long what was accepted may take to end when nothing is
-// broken any more: the guard's minute, for a hint that was lost, and the ladder,
-// and several times that on a machine that has too much to do.
+// broken any more. It needs the guard's minute, where a hint was lost, and the
+// ladder, and several times that on a busy machine.
 const drainWithin = 6 * time.Minute
 
 // asker asks the API what became of everything.

@@ -164,7 +164,7 @@ func (h *history) note(n note) {
 	h.notes = append(h.notes, n)
 }
 
-// came remembers a callback. An id that nobody published can't have been.
+// came remembers a callback. An id that was never published is strange.
 func (h *history) came(id string, a *arrival) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

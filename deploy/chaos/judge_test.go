@@ -20,7 +20,7 @@ const (
 	unexplained = "unexplained duplicate" // seen again after a yes, and nothing was broken between
 	early       = "early"                 // before its time
 	unsigned    = "not as published"      // its signature or its body
-	unasked     = "never asked for"       // nobody published it, or it was certainly refused
+	unasked     = "never asked for"       // it was never published, or certainly refused
 	disordered  = "out of order"          // before the one before it had ended
 	halfway     = "halfway"               // of an unknown outcome, and in no final place
 	afterwards  = "after its cancelling"  // first seen after a cancel was answered
@@ -154,8 +154,8 @@ func (j *judge) message(m *message) {
 }
 
 // wasCancelled reports whether a message may not come: a cancel was answered
-// before its first attempt was due, and it can't have been published anew since,
-// by a call that was under way still when a full store let its id go.
+// before its first attempt was due, and it can't have been published anew since.
+// A call that is still under way does that when a full store let its id go.
 func (j *judge) wasCancelled(m *message) bool {
 	if m.cancelled.IsZero() || !m.cancelled.Before(m.tries[0].began.Add(m.delay)) || j.forgotten(m.cancelled, m.cancelled) {
 		return false
@@ -218,8 +218,8 @@ func (j *judge) ending(m *message, told told, place string, came []*arrival) {
 }
 
 // forgiven reports whether each acceptance of a message fell into a time that
-// the store lost, where it may: as its settings say, or since a master came
-// back with less in its file than its replica had.
+// the store lost and may lose. Its settings may say so, or a master came back
+// with less in its file than its replica had.
 func (j *judge) forgiven(m *message) bool {
 	any := false
 	for _, t := range m.tries {
@@ -310,7 +310,7 @@ func (j *judge) order(m *message) {
 }
 
 // story tells of a delivery in the order things happened, with what was broken
-// then, for who looks into a complaint.
+// then. It explains a complaint.
 func (j *judge) story(m *message, place string) string {
 	type event struct {
 		at   time.Time

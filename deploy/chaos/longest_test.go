@@ -9,8 +9,8 @@ import (
 // beats of two seconds.
 const deadAfter = 6 * time.Second
 
-// storeFaults are the times in which nobody could reach the store, or it took
-// nothing.
+// storeFaults are the times in which no instance could reach the store, or it
+// took nothing.
 func (j *judge) storeFaults() (spans []span) {
 	for _, f := range j.trouble[""] {
 		spans = append(spans, f.span)
@@ -39,8 +39,8 @@ func less(from, to time.Time, down []span) time.Duration {
 }
 
 // longestTakeover is from a kill or a long stop to the first attempt elsewhere
-// of what was under way then. Where something else was broken too, it takes
-// longer: who is dead shows in three readings that came in time.
+// of what was under way then. Where something else was broken too, it takes longer: an instance
+// is known as dead after three readings that came in time.
 func (j *judge) longestTakeover() {
 	for _, f := range j.h.faults {
 		if f.who == "" || f.kind != killed && (f.kind != stopped || f.to.Sub(f.from) < deadAfter) {
@@ -66,8 +66,8 @@ func (j *judge) longestTakeover() {
 }
 
 // hindered reports whether anything else was broken while an instance was taken
-// over, or so shortly before that it was still felt. That another ended before
-// hinders nobody.
+// over, or so shortly before that it was still felt. Another
+// instance that ended before does not hinder.
 func (j *judge) hindered(f *fault, until time.Time) bool {
 	return slices.ContainsFunc(j.h.faults, func(other *fault) bool {
 		from := f.from

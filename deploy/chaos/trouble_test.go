@@ -21,7 +21,7 @@ type trouble struct {
 	rest    time.Duration // for which the store is left alone now and then
 	say     func(format string, a ...any)
 
-	alone sync.RWMutex // who holds it breaks the only thing; the store's hand reads
+	alone sync.RWMutex // its holder breaks the only thing; the store's hand reads
 
 	mu     sync.Mutex // guards counts
 	counts map[string]int

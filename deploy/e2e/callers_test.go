@@ -144,7 +144,7 @@ func (c *caller) publish(m *wire.Message, n int) bool {
 		if c.t.Context().Err() != nil {
 			return false // the test has failed
 		}
-		wait := time.Second // where nobody answers
+		wait := time.Second // where nothing answers
 		var refused *client.Problem
 		switch {
 		case errors.As(err, &refused) && refused.Status == http.StatusServiceUnavailable && refused.RetryAfter > 0:

@@ -15,7 +15,7 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 )
 
-// clusterPartitions is how many partitions a cluster has if nobody says.
+// clusterPartitions is how many partitions a cluster has by default.
 const clusterPartitions = 128
 
 // Each caller of a cluster publishes that often; together they make 50 a second.
@@ -69,7 +69,7 @@ func TestAClusterLosesNothing(t *testing.T) {
 	c.goOn(2 * clusterCallers)
 	lane := c.all[0].since(time.Time{})[0].lane
 
-	// A slot moves: its partition pauses, the others go on, and nobody does anything twice.
+	// A slot moves: its partition pauses, the others go on, and nothing is done twice.
 	key := home(cluster, lane)
 	from := cluster.MasterOf(key)
 	to := cluster.Other(from)
@@ -111,9 +111,9 @@ func newClusterClient(t *testing.T, cluster *redistest.Cluster) *redis.ClusterCl
 	return client
 }
 
-// A master hangs and has no replica: what is on the others goes on. So it does
-// where it is the one that knows who is alive, beyond the time after which an
-// instance that nobody hears is taken for dead.
+// A master hangs and has no replica: what is on the others goes on. So it does where the
+// master holds the list of the living, and hangs for longer than a silent
+// instance is taken for alive.
 func TestAHangingMasterHoldsUpOnlyItsPartitions(t *testing.T) {
 	t.Parallel()
 	t.Run("any master", func(t *testing.T) { t.Parallel(); hangMaster(t, false, 20) })
@@ -129,7 +129,7 @@ func hangMaster(t *testing.T, atHome bool, rounds int) {
 	}
 	c := startCallers(clusterCallers, clusterEvery, instances...)
 	c.goOn(2 * clusterCallers)
-	on := map[*redistest.Node][]*caller{} // who publishes to which master
+	on := map[*redistest.Node][]*caller{} // the callers of each master
 	for _, one := range c.all {
 		master := cluster.MasterOf(home(cluster, one.since(time.Time{})[0].lane))
 		on[master] = append(on[master], one)
@@ -182,7 +182,7 @@ func TestIdlePartitionsCostNothing(t *testing.T) {
 		require.Zero(t, i.stop())
 	}
 	require.Positive(t, connections[1])
-	const chance = 32 // of who asks at the same time, far below one for each partition
+	const chance = 32 // for calls at the same time, far below one for each partition
 	require.LessOrEqual(t, connections[clusterPartitions], connections[1]+chance)
 	require.LessOrEqual(t, goroutines[clusterPartitions], goroutines[1]+chance)
 	t.Log("connections", connections, "goroutines", goroutines)

@@ -61,7 +61,7 @@ func TestARedisOfItsOwnMayDie(t *testing.T) {
 }
 
 // The whole is killed while it takes and delivers: what it took is in the
-// folder, and who comes next delivers it.
+// folder, and the next instance delivers it.
 func TestOneProcessAndOneFolderKeepWhatWasTaken(t *testing.T) {
 	t.Parallel()
 	w, dir := newFolder(t, "LOG_LEVEL=info")

@@ -232,7 +232,7 @@ func TestATestMessageTellsWhatTheReceiverSaid(t *testing.T) {
 }
 
 // An instance that dies between the two steps of a change leaves a lane whose
-// limits are older than the endpoint's: whoever claims next must find out.
+// limits are older than the endpoint's: the next claim has to notice.
 func TestAChangeThatWasHalfMadeCountsAllTheSame(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -176,9 +176,9 @@ func (f *fleet) times(run, path string, every time.Duration, n int) []time.Durat
 
 // BenchmarkIsolation measures what a healthy endpoint feels of others, with
 // three instances on one Redis: p99 from publish to arrival at 50 messages a
-// second, while 200 endpoints hang with 100 messages each (hung), and while
-// eight that were fast until then begin to hang with 128 attempts each in
-// flight (turned). It fails where an endpoint ever has more in flight than its
+// second. Meanwhile 200 endpoints hang with 100 messages each (hung). Then eight
+// that were fast until then begin to hang, with 128 attempts each in flight
+// (turned). It fails where an endpoint ever has more in flight than its
 // limit.
 //
 //	go test ./deploy/e2e -run '^$' -bench Isolation -benchtime 1x -isolation.hung 5000
@@ -225,8 +225,8 @@ func report(b *testing.B, what string, sorted []time.Duration) {
 }
 
 // BenchmarkRate measures how evenly 1,000 messages that wait come to an
-// endpoint with a rate of 20 a second, with three instances: the least and the
-// most in any of 15 seconds, which begin with the first arrival.
+// endpoint with a rate of 20 a second, with three instances. It tells the least
+// and the most in any of 15 seconds, which begin with the first arrival.
 //
 //	go test ./deploy/e2e -run '^$' -bench Rate -benchtime 1x
 func BenchmarkRate(b *testing.B) {

@@ -58,7 +58,7 @@ func TestRepartitionMovesEverythingWhileNothingRuns(t *testing.T) {
 	require.Contains(t, done.out, "now set PARTITIONS=8")
 
 	for n := range 8 {
-		w.makeDue(n) // whoever starts looks at all of them
+		w.makeDue(n) // an instance that starts looks at all of them
 	}
 	second := w.serve("PARTITIONS=8", "LADDER=1h")
 	for _, id := range ids {

@@ -48,7 +48,7 @@ func TestWhatBecameDueWhileNobodyRanIsAttemptedAtTheStart(t *testing.T) {
 		ids = append(ids, id)
 	}
 	require.Zero(t, first.stop())
-	w.makeDue(0) // while nobody runs
+	w.makeDue(0) // while no instance runs
 
 	second := w.serve(settings)
 	for _, id := range append(ids, "before") {
@@ -61,7 +61,8 @@ func TestWhatBecameDueWhileNobodyRanIsAttemptedAtTheStart(t *testing.T) {
 	}
 }
 
-// Who stops takes no more requests, but answers those that were begun.
+// An instance that stops takes no more requests, but answers those that were
+// begun.
 func TestAPublishDuringAStopIsTakenOrRefusedButNeverLost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -148,7 +149,7 @@ func TestARunningInstanceTakesOverFromAKilledOne(t *testing.T) {
 	w := newWorld(t)
 	w.receiver.answers(func(_ http.ResponseWriter, r *http.Request, id string, n int) {
 		if strings.HasPrefix(id, "held") && n == 1 {
-			newHeld().wait(r) // until who called is gone
+			newHeld().wait(r) // until its caller is gone
 		}
 	})
 	stays := w.serve("ATTEMPT_TIMEOUT=60s")

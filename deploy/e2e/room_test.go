@@ -23,7 +23,7 @@ func TestWithoutMemoryOnlyAcceptingStops(t *testing.T) {
 		case id == "flying":
 			h.wait(r)
 		case strings.HasPrefix(id, "held") && n == 1:
-			newHeld().wait(r) // until who called is gone
+			newHeld().wait(r) // until its caller is gone
 		}
 	})
 	stays, dies := w.serve("GUARD_INTERVAL=1s"), w.serve()

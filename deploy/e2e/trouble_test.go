@@ -21,7 +21,7 @@ type trouble struct {
 	begin   func()
 	felt    func(c *callers) // waits until it is; nil: until each caller was refused
 	end     func()           // nil: it ends by itself
-	silent  bool             // nobody has to hear of it
+	silent  bool             // it need not be told
 }
 
 // through goes through trouble: whatever was acknowledged arrives, and once.
@@ -41,7 +41,7 @@ func (w *world) through(x trouble) {
 	c.goOn(50)
 
 	x.begin()
-	close(h.release) // an outcome that nobody can record yet
+	close(h.release) // an outcome that can not be recorded yet
 	if x.felt != nil {
 		x.felt(c)
 	} else {

@@ -29,7 +29,7 @@ type Case struct {
 	Callback Callback `json:"callback"`
 }
 
-// How far off a timestamp is that nobody tolerates; everybody allows five minutes.
+// farOff is further from now than any receiver tolerates: they allow five minutes.
 const farOff = 10 * time.Minute
 
 // id of every callback, as Hookladder makes them.

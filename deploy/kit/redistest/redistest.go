@@ -1,6 +1,6 @@
 // Package redistest gives tests a Redis of their own: a real redis-server that
-// can be killed, stopped and started again, a cluster or sentinels of such, or
-// miniredis in a process beside the test. None of them is a Redis that the machine
+// can be killed, stopped and started again, or a cluster or sentinels of such.
+// Where that is enough, it is miniredis in a process beside the test. None of them is a Redis that the machine
 // runs for itself, and all end with the test.
 package redistest
 

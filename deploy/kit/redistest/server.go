@@ -81,7 +81,7 @@ func (s *Server) Restart() {
 	require.NoError(s.t, s.Run(context.Background()), "restart redis-server")
 }
 
-// Pause freezes the process: it answers nobody, but keeps its connections.
+// Pause freezes the process: it answers nothing, but keeps its connections.
 func (s *Server) Pause() {
 	s.t.Helper()
 	require.NoError(s.t, s.Process.Signal(syscall.SIGSTOP), "pause redis-server")

@@ -1,7 +1,7 @@
 // Package bench measures how fast Hookladder is on this machine: the real
-// binary, a real redis-server with its append-only file, a receiver in a process
-// of its own, and beside each measurement of throughput what the machine could
-// do without a queue. A measurement fails when a message is lost, comes twice,
+// binary, a real redis-server with its append-only file, and a receiver in a
+// process of its own. Beside each measurement of throughput it measures what the
+// machine could do without a queue. A measurement fails when a message is lost, comes twice,
 // unsigned or changed; a target that is missed is only told.
 //
 // Read part.go, the table of contents, then the parts themselves; lab.go is what

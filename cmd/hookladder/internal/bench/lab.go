@@ -73,7 +73,7 @@ func (l *lab) start(ctx context.Context, c kit.Command) (*kit.Process, error) {
 // that tells of its end.
 const keepOutput = 8 << 10
 
-// kill ends all children at once, so that nobody waits for their answers.
+// kill ends all children at once, so that no call waits for their answers.
 func (l *lab) kill() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

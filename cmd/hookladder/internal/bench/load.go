@@ -127,7 +127,7 @@ func (c *callers) post(url string, header http.Header, body string, status int) 
 	return answer, err
 }
 
-// asJSON is the header of what is published. Nobody changes it.
+// asJSON is the header of what is published. It never changes.
 var asJSON = http.Header{"Content-Type": {"application/json"}}
 
 // publish publishes one message, which must be new.

@@ -178,9 +178,9 @@ func measureSlow(ctx context.Context, l *lab, s *sample) (err error) {
 	return g.receiver.forget(ctx, run)
 }
 
-// steady is the rate between the first and the last fifth of what came, so that
-// neither the start counts, when a destination may have two attempts at a time
-// and shows that it can have more, nor the end, when nothing is left to send.
+// steady is the rate between the first and the last fifth of what came. At the
+// start a destination may have only two attempts at a time, until it shows that
+// it can have more. At the end nothing is left to send.
 // Since slow answers come in waves, it is the slope of the line that fits best,
 // which a wave more or less at either end hardly turns.
 func steady(times []time.Time) (rate float64) {

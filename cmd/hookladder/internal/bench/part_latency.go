@@ -84,8 +84,8 @@ func (w *site) after(ctx context.Context, run string, moments []time.Time) ([]ti
 	return took, w.receiver.forget(ctx, run)
 }
 
-// pace makes n calls, perSecond of them, each when its time has come whatever
-// became of those before: a loop that waits for answers publishes less just when
+// pace makes n calls, perSecond of them, each when its time has come, whatever
+// became of those before. A loop that waits for answers publishes less just when
 // it gets slow, and so does not see it. It answers when each call began.
 func pace(ctx context.Context, perSecond, n int, call func(i int) error) ([]time.Time, error) {
 	ctx, cancel := context.WithCancelCause(ctx)

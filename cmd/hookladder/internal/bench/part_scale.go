@@ -5,8 +5,9 @@ import "context"
 const scaleMessages, scaleMessagesQuick = 10_000, 2000
 
 // scalePart measures what a delivery costs a cluster, all its nodes together,
-// against what it costs one server; and one with as many partitions as a cluster
-// has, since it is those that cost: what was one call of a script is many then.
+// against what it costs one server. A third store is one server with as many
+// partitions as a cluster has: it is the partitions that cost, since one call of
+// a script becomes many.
 func scalePart() part {
 	stores := []struct {
 		name string

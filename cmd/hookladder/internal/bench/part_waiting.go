@@ -221,8 +221,8 @@ func (s *slowLog) ask(ctx context.Context, command ...any) error {
 }
 
 // A call that took more than stoppedFrom times what most calls of its script
-// take was stopped meanwhile, for another process or a page fault: on a busy
-// machine a few such would be the whole figure. It counts as that many.
+// take was stopped meanwhile, for another process or a page fault. On a busy
+// machine a few such calls would be the whole figure. It counts as that many.
 const stoppedFrom = 4
 
 // costsIn adds up the calls of each script, and shares them among n messages.

@@ -210,7 +210,7 @@ func (s *sink) wait(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.so.Distinct = len(r.seen)
-	_ = json.NewEncoder(w).Encode(r.so) // who is gone needs no answer
+	_ = json.NewEncoder(w).Encode(r.so) // it fails where the caller is gone
 }
 
 // reach answers what is closed when n have come; nil where they have.

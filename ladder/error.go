@@ -6,15 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// accepted ends every complaint about a text: a person who reads it should not
-// have to look for the manual.
+// accepted ends every error about a text, so that its author need not look for the
+// manual.
 const accepted = "use a duration such as 15s, 1h30m or 1d, or a number of seconds such as 0.5"
 
-// tooLong is what is wrong with whatever exceeds MaxDuration.
+// tooLong is what is wrong with a duration above MaxDuration.
 const tooLong = "longer than 365 days"
 
-// maxText is the most of a bad text that an error repeats, in bytes. The longest
-// useful duration is far shorter.
+// maxText is how many bytes of a bad text an error repeats. The longest useful
+// duration is far shorter.
 const maxText = 40
 
 // Error says which duration was refused, and why.
@@ -24,7 +24,7 @@ type Error struct {
 	Why  string // what is wrong with it
 }
 
-// Error is the complaint as a sentence for whoever wrote the text.
+// Error is the refusal as a sentence, with the cure.
 func (e *Error) Error() string {
 	what := "duration"
 	if e.Rung > 0 {

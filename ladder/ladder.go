@@ -8,9 +8,9 @@
 //	wait, ok := l.Next(1) // 15s, true: the wait after the first attempt failed
 //	wait, ok = l.Next(4)  // 0, false: the fourth attempt was the last
 //
-// Ladders and durations are written for people: rungs stand between commas,
-// slashes or spaces, and each is a Go duration, which here also knows days
-// (1d12h), or a bare number of seconds (0.5).
+// Ladders and durations are written for people. Rungs have commas, slashes or spaces
+// between. Each is a Go duration, which here may have days too (1d12h), or a number
+// of seconds (0.5).
 //
 // The package starts no timer, reads no clock and rolls no dice. It is free of
 // side effects, so a ladder can be shared, tested and simulated without waiting.
@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// MaxRungs is the most rungs a ladder may have. With more, somebody's
-	// arithmetic went wrong: even at a minute each, 100 tries are enough.
+	// MaxRungs is the most rungs a ladder may have. More of them are a mistake: even
+	// at a minute each, 100 attempts are enough.
 	MaxRungs = 100
 
 	// MaxDuration is the longest duration the package reads: a year is as far
@@ -83,7 +83,7 @@ func (l Ladder) Next(attempt int) (wait time.Duration, ok bool) {
 func (l Ladder) Len() int { return len(l.steps) }
 
 // Total is the sum of all waits: how long after the first attempt the last one
-// begins, were they to take no time themselves.
+// begins, if attempts took no time.
 func (l Ladder) Total() time.Duration {
 	var sum time.Duration
 	for _, step := range l.steps {
@@ -126,9 +126,8 @@ func (l Ladder) Faster(factor float64) Ladder {
 
 // Jittered is wait and a random part of it: wait × (1 + fraction × random), with
 // random in [0,1). It only ever adds, since nothing may be tried before its
-// time, and it never overflows: what is too long becomes the longest
-// time.Duration. A fraction or a random number that is negative or no number
-// adds nothing.
+// time. It never overflows: a sum that is too long becomes the longest
+// time.Duration. A fraction or random number that is negative or NaN adds nothing.
 func Jittered(wait time.Duration, fraction, random float64) time.Duration {
 	if !(fraction > 0) || !(random > 0) {
 		return wait

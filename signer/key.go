@@ -14,7 +14,7 @@ import (
 const PrivatePrefix = "whsk_"
 
 // Sizes of a key that is a text of its own, in characters. Below 16 it could be
-// guessed in time; 256 is more than anybody's dashboard makes.
+// guessed in time; 256 is more than any dashboard makes.
 const (
 	minText = 16
 	maxText = 256
@@ -44,8 +44,8 @@ func (k kind) String() string {
 	}
 }
 
-// NewSecret makes a secret for the scheme, out of 32 random bytes. It is zero
-// for what is no scheme.
+// NewSecret makes a secret for the scheme, of 32 random bytes. For an unknown scheme
+// it is zero.
 func (s Scheme) NewSecret() Secret {
 	switch s.orStandard() {
 	case Standard:
@@ -71,11 +71,11 @@ func newKey() []byte {
 	return key
 }
 
-// ParseSecret reads a secret that fits the scheme: whsec_ and the base64 of 24
-// to 64 bytes for Standard; whsk_ and the base64 of the 32 bytes of a seed, or
-// of the 64 of seed and public key, for StandardEd25519; for the others 16 to
-// 256 printable ASCII characters without spaces, which are the key as they
-// stand. Every error wraps ErrSecret or ErrScheme, and none repeats any of the text.
+// ParseSecret reads a secret that fits the scheme. For Standard it is whsec_ and the
+// base64 of 24 to 64 bytes. For StandardEd25519 it is whsk_ and the base64 of a seed
+// of 32 bytes, or of the 64 bytes of seed and public key. For the others it is the
+// key itself: 16 to 256 printable ASCII characters without spaces. Every error wraps
+// ErrSecret or ErrScheme, and none repeats any of the text.
 func (s Scheme) ParseSecret(text string) (Secret, error) {
 	switch s.layout().kind {
 	case kindShared:
@@ -139,7 +139,7 @@ func parsePrivate(text string) (Secret, error) {
 	switch len(key) {
 	case ed25519.SeedSize:
 	case ed25519.PrivateKeySize:
-		// With another public half the signatures of this key would give it away.
+		// Signatures with another public half would reveal the private key.
 		if !bytes.Equal(ed25519.NewKeyFromSeed(key[:ed25519.SeedSize]), key) {
 			return Secret{}, fmt.Errorf("%w, its public half belongs to another key", wrong)
 		}

@@ -13,7 +13,7 @@ const PublicPrefix = "whpk_"
 // ErrPublicKey says that a text is not a public key.
 var ErrPublicKey = errors.New("not a public key: want " + PublicPrefix + " and the base64 of 32 bytes")
 
-// PublicKey tells who signed by StandardEd25519, and can't sign itself: it is no
+// PublicKey verifies signatures of StandardEd25519. It can't sign, so it is no
 // secret. The zero PublicKey is no key.
 type PublicKey struct {
 	key string // 32 bytes; empty: none
@@ -30,8 +30,8 @@ func ParsePublicKey(text string) (PublicKey, error) {
 	if len(key) != ed25519.PublicKeySize {
 		return PublicKey{}, fmt.Errorf("%w, it has %d", ErrPublicKey, len(key))
 	}
-	// A key that was never filled in. It is a point of the curve, of an order so
-	// small that anybody can sign for it.
+	// A key that was never filled in. It is a point of the curve with an order so
+	// small that signatures for it can be made without a secret.
 	if string(key) == string(make([]byte, ed25519.PublicKeySize)) {
 		return PublicKey{}, fmt.Errorf("%w, all of them are zero", ErrPublicKey)
 	}

@@ -9,13 +9,12 @@ import (
 	"strings"
 )
 
-// DefaultMaxBody is the most that a Verifier reads of a body when it does not
-// say: 1 MiB, four times what Hookladder sends unless told otherwise.
+// DefaultMaxBody is the most that a Verifier reads of a body by default: 1 MiB, four
+// times the largest body that Hookladder sends by default.
 const DefaultMaxBody = 1 << 20
 
-// VerifyRequest verifies a request and returns its body, which r.Body has again
-// from its beginning. Nothing is read of a request whose headers are refused
-// already, and never more than MaxBody.
+// VerifyRequest verifies a request and returns its body, which can be read again from
+// r.Body. It reads the body only if the headers are in order, and at most MaxBody.
 func (v *Verifier) VerifyRequest(r *http.Request) (body []byte, err error) {
 	id, timestamp, signature, err := v.headers(r.Header)
 	if err != nil {
@@ -35,7 +34,7 @@ func (v *Verifier) VerifyRequest(r *http.Request) (body []byte, err error) {
 	return body, nil
 }
 
-// headers are the ones that the scheme looks at.
+// headers are the ones that the scheme reads.
 func (v *Verifier) headers(h http.Header) (id, timestamp, signature string, err error) {
 	if l := v.Scheme.layout(); !l.id {
 		signature, err = single(h, l.header)
@@ -51,8 +50,8 @@ func (v *Verifier) headers(h http.Header) (id, timestamp, signature string, err 
 	return id, timestamp, strings.Join(h.Values(HeaderSignature), " "), nil
 }
 
-// single is the value of a header that must not be there twice: what was
-// verified and what a handler reads later could be different ones.
+// single is the value of a header that must not be there twice: else the verified
+// value and the one that a handler reads could be different ones.
 func single(h http.Header, name string) (string, error) {
 	values := h.Values(name)
 	switch len(values) {
@@ -78,7 +77,7 @@ func (v *Verifier) readBody(r *http.Request) ([]byte, error) {
 		r.Body = http.NoBody
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, limit))
-	var over *http.MaxBytesError // ours, or one that somebody else put around it
+	var over *http.MaxBytesError // ours, or of another reader around the body
 	switch {
 	case errors.As(err, &over):
 		return nil, tooLarge(over.Limit)
@@ -96,11 +95,10 @@ func tooLarge(limit int64) error {
 	return fmt.Errorf("%w: more than %d bytes", ErrBodyTooLarge, limit)
 }
 
-// Middleware lets through to next what verifies, with its body to be read as if
-// for the first time. Anything else is answered with the reason in one line: 401
-// where the signature is missing, wrong or not fresh, 413 where the body is too
-// large, 400 where the request is malformed, and 500 where the Verifier has no key
-// that it can verify with.
+// Middleware passes a request that verifies to next, with its body unread. It answers
+// any other with the reason in one line. The status is 401 where the signature is
+// missing, wrong or not fresh, 413 where the body is too large, and 400 where the
+// request is malformed. It is 500 where the Verifier has no key that fits.
 func (v *Verifier) Middleware(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(r.Context()) // a copy: the caller's request keeps its own Body
@@ -113,8 +111,8 @@ func (v *Verifier) Middleware(next http.Handler) http.Handler {
 	})
 }
 
-// answer is what a sender is told. None of the errors holds a secret or a
-// signature; only the cause of a body that could not be read is the receiver's own affair.
+// answer is the answer to the sender. No error has a secret or a signature in it. The
+// cause of a body that could not be read is left out, since it is the receiver's own.
 func answer(err error) (status int, text string) {
 	switch {
 	case errors.Is(err, ErrNoSecret):

@@ -80,12 +80,12 @@ func (s Scheme) String() string { return string(s.orStandard()) }
 func (s Scheme) Header() string { return s.layout().canonical }
 
 // Rotates reports whether the header has room for a signature by each secret.
-// Where it has not, the first secret signs alone: the receiver has to know the
-// new secret before the sender changes to it.
+// Else only the first secret signs: the receiver must have the new secret before the
+// sender uses it.
 func (s Scheme) Rotates() bool { return s.layout().rotates }
 
-// check refuses a secret that the scheme can't sign with: its key would be read
-// in another way than the receiver reads it, or is nobody's to share.
+// check refuses a secret of another kind than the scheme signs with: the receiver
+// would read another key from its text, or must not have it.
 func (s Scheme) check(secrets []Secret) error {
 	want := s.layout().kind
 	if want == kindNone {

@@ -29,7 +29,7 @@ const (
 const MaxSecrets = 16
 
 // derived begins what a tenant's secret is derived from. No id of a message has a
-// colon, so that a tenant's secret is never a signature that somebody was sent.
+// colon, so that a tenant's secret is never a signature that a receiver got.
 const derived = "hookladder:"
 
 // hidden stands for all of a secret but its prefix.
@@ -44,14 +44,14 @@ var (
 	ErrMisfit = errors.New("secret of another scheme")
 )
 
-// Secret is a key to sign with, of one of the kinds that the schemes ask for.
-// However it is printed, logged or encoded, it comes out redacted; only Reveal
-// tells it. The zero Secret is no key and can't sign.
+// Secret is a key to sign with, of one of the kinds that the schemes use. It is
+// redacted wherever it is printed, logged or encoded; only Reveal shows it. The zero
+// Secret is no key and can't sign.
 type Secret struct {
-	// The bytes of the key. It is a pointer to a string, since fmt calls no method
-	// on what it finds in an unexported field of somebody's struct. There it would
-	// print bytes or a string as they are, and with the wrong verb what a pointer
-	// to a struct or a slice points to; of this one it prints the address.
+	// The bytes of the key. fmt calls no method of a Secret in an unexported field of
+	// another struct. There it would print bytes or a string, and with the wrong verb
+	// the struct or slice that a pointer points to. Of a pointer to a string it prints
+	// the address.
 	key  *string
 	kind kind
 }
@@ -106,12 +106,12 @@ func (s Secret) signs() []byte {
 }
 
 // Derive is a tenant's own standard secret: its 32 bytes are the HMAC-SHA256,
-// with the key of s, of hookladder: and the tenant's name. Nobody can tell s, or
-// another tenant's secret, from it.
+// with the key of s, of hookladder: and the tenant's name. Neither s nor another
+// tenant's secret can be found from it.
 //
-// What has no tenant has the secret of the empty name: its receiver must
-// be given that secret, and s would derive everybody's. Only standard secrets
-// derive; from another kind comes the zero Secret.
+// Messages without a tenant are signed with the secret of the empty name. Give their
+// receiver that secret and not s, which would derive all secrets. Only a standard
+// secret derives others; for another kind the answer is the zero Secret.
 func (s Secret) Derive(tenant string) Secret {
 	if s.kind != kindShared {
 		return Secret{}

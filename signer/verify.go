@@ -46,15 +46,15 @@ func refuse(reason error, format string, a ...any) error {
 	return &refusal{reason, fmt.Sprintf(format, a...)}
 }
 
-// Verifier tells whether a request comes from who knows a secret, and is fresh.
-// Its fields are not to be changed once it is in use; then any number of
-// goroutines may share it.
+// Verifier checks that a request was signed with a secret, and that it is fresh. Do
+// not change its fields once it is in use; then any number of goroutines may share
+// it.
 //
-// It does not remember: within the tolerance a repeated request verifies again.
-// Repeats have the same webhook-id, by which a receiver knows them. GitHub and
-// HMACHex sign no time: no tolerance applies, and a recorded request verifies for
-// as long as its secret does. They and Stripe don't sign the webhook-id either:
-// who replays such a request may write another one.
+// It keeps no state: within the tolerance a repeated request verifies again. A
+// receiver finds repeats by their webhook-id. GitHub and HMACHex sign no time: there
+// is no tolerance, and a recorded request verifies for as long as its secret does.
+// They and Stripe don't sign the webhook-id either: a replayed request may have
+// another one.
 type Verifier struct {
 	Scheme     Scheme           // zero: Standard
 	Secrets    []Secret         // any of them may have signed; needed, but for StandardEd25519

@@ -168,7 +168,7 @@ func FuzzVerifyOfAScheme(f *testing.F) {
 	}
 	verifiers := make([]*signer.Verifier, len(signer.Schemes))
 	for i, scheme := range signer.Schemes {
-		verifiers[i] = mustVerifier(f, scheme, scheme.NewSecret().Reveal()) // known to nobody, so nothing may pass
+		verifiers[i] = mustVerifier(f, scheme, scheme.NewSecret().Reveal()) // not known to the fuzzer, so nothing may pass
 	}
 	f.Fuzz(func(t *testing.T, i uint, id, timestamp, signature string, body []byte) {
 		err := verifiers[i%uint(len(verifiers))].Verify(id, timestamp, signature, body)

@@ -111,7 +111,7 @@ func FuzzVerify(f *testing.F) {
 	for _, v := range readVectors(f) {
 		f.Add(v.ID, v.Timestamp, v.Signature, v.Body)
 	}
-	secret := signer.NewSecret() // known to nobody, so nothing may pass
+	secret := signer.NewSecret() // not known to the fuzzer, so nothing may pass
 	f.Fuzz(func(t *testing.T, id, timestamp, signature string, body []byte) {
 		err := verifierAt(signedAt, secret).Verify(id, timestamp, signature, body)
 		for _, reason := range reasons {

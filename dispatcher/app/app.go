@@ -86,7 +86,7 @@ type Options struct {
 	HTTPSOnly    bool
 	Proxy        *url.URL // of ParseProxy: all calls go through it; nil: none does
 	CAFile       string   // certificates trusted besides the system's; empty: none
-	CertFile     string   // the certificate shown to receivers that ask who calls; empty: none
+	CertFile     string   // the client certificate for receivers; empty: none
 	KeyFile      string   // its key
 	MaxBody      int      // bytes of a message's body
 
@@ -101,8 +101,8 @@ type Options struct {
 	stopping *atomic.Bool // of Run; true: callers make their next request elsewhere
 }
 
-// Run runs a process until ctx ends and what is under way came to its end, as
-// flow tells it; at last the store is closed, and its server, if it is our own.
+// Run runs a process until ctx ends, and then until all work has ended in the order
+// that flow describes. At last it closes the store, and its server if that is our own.
 func Run(ctx context.Context, o Options) (err error) {
 	if err := o.Check(); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 // descriptors is how the file descriptors of the process are shared out. Each
 // attempt, idle connection and accepted connection takes one.
 type descriptors struct {
-	limit    int // of the process; 0: there is none, or nobody knows it
+	limit    int // of the process; 0: there is none, or it is unknown
 	attempts int // MAX_IN_FLIGHT, or less where that does not fit
 	idle     int // connections kept to receivers
 	accepted int // connections to the API

@@ -20,7 +20,7 @@ const repartitionQuiet = 7 * time.Second
 
 // Repartition moves the project of the options to so many partitions while no
 // instance serves it. With dry nothing is changed, only counted. tell is called
-// at each step; nil: nobody listens.
+// at each step, unless it is nil.
 func Repartition(ctx context.Context, o Options, to int, dry bool, tell func(RepartitionStep)) (out Repartitioned, err error) {
 	url, end, err := storeURL(ctx, o)
 	if err != nil {

@@ -48,7 +48,7 @@ const (
 	patience = 65 * time.Second
 )
 
-// ErrUnreachable says that no answer came: nobody listens there, or the
+// ErrUnreachable says that no answer came: nothing listens there, or the
 // connection broke. Whether the call had an effect is unknown.
 var ErrUnreachable = errors.New("hookladder can't be reached")
 
@@ -93,7 +93,7 @@ func New(baseURL, key string, opts ...Option) (*Client, error) {
 		base: strings.TrimRight(baseURL, "/"),
 		key:  key,
 		http: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse // the API sends nobody elsewhere, and the key stays here
+			return http.ErrUseLastResponse // the API never redirects, and the key must not go elsewhere
 		}},
 	}
 	for _, o := range opts {

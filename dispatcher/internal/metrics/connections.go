@@ -2,20 +2,20 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Connections tells of those that the API accepts.
+// Connections counts the connections of the API.
 type Connections interface {
 	Open() int64
-	// Refused counts those closed since all were taken, strangers that made
-	// room, and the times the system gave none.
+	// Refused counts new connections that were closed, strangers that were closed for
+	// a new one, and failures of the system to accept.
 	Refused() (full, strangers, failed int64)
 }
 
-// WatchConnections has the connections of the API served too.
+// WatchConnections adds the connections of the API to the metrics.
 func (m *Metrics) WatchConnections(c Connections) {
 	m.registry.MustRegister(connections{c})
 }
 
-// connections asks when it is scraped.
+// connections reads the counts at each scrape.
 type connections struct{ of Connections }
 
 var (
@@ -25,13 +25,13 @@ var (
 		[]string{"why"}, nil)
 )
 
-// Describe tells which metrics there are.
+// Describe describes the metrics.
 func (c connections) Describe(out chan<- *prometheus.Desc) {
 	out <- connectionsOpen
 	out <- connectionsRefused
 }
 
-// Collect tells how things are.
+// Collect reads the metrics.
 func (c connections) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(connectionsOpen, prometheus.GaugeValue, float64(c.of.Open()))
 	full, strangers, failed := c.of.Refused()

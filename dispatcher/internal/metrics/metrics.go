@@ -1,9 +1,9 @@
-// Package metrics tells Prometheus what one instance did and what is in the
-// queue. It counts as a dispatcher.Observer, on the hot path, and asks the
-// engine for the rest when it is scraped.
+// Package metrics serves to Prometheus what one instance did and what is in the
+// queue. As a dispatcher.Observer it counts on the hot path. It asks the engine for
+// the rest at each scrape.
 //
-// Labels are closed sets, all of whose values are there from the start: a
-// series that appears with its first event hides that event from rate().
+// Labels are closed sets. All series exist from the start: rate() does not see the
+// first event of a series that appears with it.
 package metrics
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// prefix of all names that are our own.
+// prefix begins all our own names.
 const prefix = "hookladder_"
 
 // Results of a publish, as accepted_total has them.
@@ -26,7 +26,7 @@ const (
 	resultDuplicate   = "duplicate"
 	resultConflict    = "conflict"
 	resultLaneFull    = "lane_full"
-	resultUnmatched   = "unmatched"   // no endpoint wanted it; nothing is kept
+	resultUnmatched   = "unmatched"   // no endpoint matched; nothing is kept
 	resultStoreFull   = "store_full"  // no memory left
 	resultUnavailable = "unavailable" // the store could not be reached
 	resultRefused     = "refused"     // a bad field, no such endpoint, or too large
@@ -45,15 +45,15 @@ var (
 	}
 )
 
-// Upper bounds of the histograms in seconds. An attempt takes up to a minute;
-// what is promised of lateness is 10 ms, and what waits for a permit, a breaker
-// or a pause may be late by hours.
+// Upper bounds of the histograms in seconds. An attempt takes up to a minute. The
+// promise for lateness is 10 ms, and a delivery that waits for a permit, a breaker or
+// a pause may be late by hours.
 var (
 	attemptBuckets  = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 15, 30, 60}
 	latenessBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5, 15, 60, 300, 1800, 3600}
 )
 
-// A delivery has all of its ladder: 25 hours by default.
+// A delivery may take all of its ladder, by default 25 hours.
 var deliveryBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 5, 15, 60, 300, 1800, 3600, 21600, 86400, 172800}
 
 // Metrics counts what an instance does. It is a dispatcher.Observer, and the
@@ -64,8 +64,7 @@ type Metrics struct {
 
 	registry *prometheus.Registry
 
-	// Found once, so that counting is a look-up and an addition: labels would
-	// be hashed anew each time.
+	// Resolved once: else each count would hash its labels again.
 	attempts  map[dispatcher.Class]*[dispatcher.Back + 1]prometheus.Counter
 	dead      map[dispatcher.DeadReason]prometheus.Counter
 	accepted  map[string]prometheus.Counter
@@ -122,14 +121,14 @@ func New() *Metrics {
 	return m
 }
 
-// resolve makes all series that there will ever be.
+// resolve makes all series.
 func (m *Metrics) resolve(attempts, dead, accepted *prometheus.CounterVec) {
 	m.attempts[dispatcher.ClassNone] = &[dispatcher.Back + 1]prometheus.Counter{
 		dispatcher.Delivered: attempts.WithLabelValues(dispatcher.Delivered.String(), "none"),
 	}
 	for _, class := range classes {
 		m.attempts[class] = &[dispatcher.Back + 1]prometheus.Counter{}
-		for _, verdict := range verdicts[1:] { // nothing that went wrong is delivered
+		for _, verdict := range verdicts[1:] { // a failure is never delivered
 			m.attempts[class][verdict] = attempts.WithLabelValues(verdict.String(), string(class))
 		}
 	}
@@ -141,8 +140,7 @@ func (m *Metrics) resolve(attempts, dead, accepted *prometheus.CounterVec) {
 	}
 }
 
-// Watch has source asked for what only the whole queue can tell. Before it is
-// called nothing of that is served.
+// Watch adds the metrics of the whole queue, which source has.
 func (m *Metrics) Watch(source Source) { m.store.watch(source) }
 
 // ServeHTTP serves the metrics as text.

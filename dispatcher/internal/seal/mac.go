@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// macPrefix begins every proof: it is HMAC-SHA256 with a key derived from one
-// of the box's. That key's id and the base64 of the sum follow it.
+// macPrefix begins every proof, which is an HMAC-SHA256 with a key derived from one of
+// the box's keys. The id of that key and the base64 of the sum follow.
 const macPrefix = "mac1."
 
 // macInfo keeps the derived key apart from all others.
 const macInfo = "hookladder record mac"
 
-// Sign proves a text that anybody may read, with the first key. It holds for
-// that text in that place only.
+// Sign proves a public text with the first key. The proof is valid for that text in
+// that place only.
 func (b *Box) Sign(text []byte, at Place) string { return b.keys[0].sign(text, at) }
 
-// Verify reports whether a proof is of a text and a place: else ErrLocked or
-// ErrBroken. A text as it was before, put back with its proof, passes.
+// Verify checks that a proof is of a text and a place, and answers ErrLocked or
+// ErrBroken if not. An earlier text passes if its proof is put back with it.
 func (b *Box) Verify(proof string, text []byte, at Place) error {
 	id, _, ok := strings.Cut(strings.TrimPrefix(proof, macPrefix), ".")
 	if !ok || !strings.HasPrefix(proof, macPrefix) {
@@ -40,8 +40,7 @@ func (b *Box) Verify(proof string, text []byte, at Place) error {
 	return err
 }
 
-// Current reports whether a proof is of the first key, so that the others are
-// not needed for it.
+// Current reports whether a proof is of the first key, so that it needs no other.
 func (b *Box) Current(proof string) bool { return strings.HasPrefix(proof, macPrefix+b.keys[0].id+".") }
 
 func (k key) sign(text []byte, at Place) string {
@@ -52,10 +51,10 @@ func (k key) sign(text []byte, at Place) string {
 	return macPrefix + k.id + "." + base64.RawURLEncoding.EncodeToString(sum.Sum(nil))
 }
 
-// macKey is the key of a box's proofs that one of its keys has.
+// macKey derives the key of proofs from a key of the box.
 func macKey(raw []byte) ([]byte, error) { return hkdf.Key(sha256.New, raw, nil, macInfo, sha256.Size) }
 
-// ProofKey is the id of the key that made a proof; empty: it is none.
+// ProofKey is the id of the key that made a proof; empty: the text is no proof.
 func ProofKey(proof string) string {
 	text, ok := strings.CutPrefix(proof, macPrefix)
 	id, _, found := strings.Cut(text, ".")

@@ -1,8 +1,8 @@
-// Package seal hides values from those who can read the store they lie in.
+// Package seal hides values from readers of the store that keeps them.
 //
 // A Box has one or more keys: the first seals, all of them open. A sealed value
-// is bound to its Place, so that somebody who can write to the store can't let
-// one pass for another.
+// is bound to its Place, so that a writer to the store can't put one in the place of
+// another.
 package seal
 
 import (
@@ -26,12 +26,12 @@ const prefix = "seal1."
 // keySize is that of AES-256, in bytes.
 const keySize = 32
 
-// maxKeys bounds what a rotation leaves: it needs two, and each further one is a
-// key that somebody forgot to take away.
+// maxKeys bounds the keys of a box. A rotation needs two, and each further one was
+// forgotten after a rotation.
 const maxKeys = 16
 
-// idSize is how many bytes of a hash name a key: enough that a few never meet.
-// If two do, each is tried.
+// idSize is how many bytes of a hash name a key: enough that a few keys never have the
+// same. If two do, both are tried.
 const idSize = 4
 
 // What may be wrong. No error of this package has any of a key or a value in it.
@@ -54,8 +54,8 @@ type Box struct {
 
 type key struct {
 	id string
-	// A random nonce is good for 2^32 values of one key: each endpoint of a
-	// million changed a hundred times, with forty values each.
+	// A random nonce is safe for 2^32 values of one key: a million endpoints, each
+	// changed a hundred times, with forty values each.
 	aead cipher.AEAD
 	mac  []byte // derived: of proofs
 }
@@ -70,7 +70,7 @@ func (b *Box) Covers(other *Box) bool {
 	return true
 }
 
-// Place is where a value lies: it opens nowhere else.
+// Place is where a value is stored. It can't be opened at another place.
 type Place struct {
 	Owner string // what it belongs to
 	Field string // which of its values it is
@@ -126,8 +126,7 @@ func newKey(raw []byte) (key, error) {
 	return key{id: hex.EncodeToString(sum[:idSize]), aead: aead, mac: mac}, nil
 }
 
-// Seal hides a value, with the first key. The same value comes out another each
-// time.
+// Seal hides a value with the first key. The sealed text differs each time.
 func (b *Box) Seal(value string, at Place) string {
 	k := b.keys[0]
 	sealed := k.aead.Seal(nil, nil, []byte(value), at.data())
@@ -143,7 +142,7 @@ func (b *Box) Open(text string, at Place) (string, error) {
 	}
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(encoded)
 	if err != nil {
-		return "", ErrBroken // its own error would tell where, which helps nobody
+		return "", ErrBroken // its error only has a position, which is of no use
 	}
 	err = ErrLocked
 	for _, k := range b.all() {
@@ -166,11 +165,11 @@ func (b *Box) all() []key {
 	return b.keys
 }
 
-// data is a place as a text that no other place has.
+// data is a text that differs for each place.
 func (p Place) data() []byte {
 	out := binary.AppendUvarint(nil, uint64(len(p.Owner)))
 	return append(append(out, p.Owner...), p.Field...)
 }
 
-// Format tells how many keys there are, whatever the verb, and nothing of them.
+// Format prints the number of keys for every verb, and nothing of the keys.
 func (b Box) Format(f fmt.State, _ rune) { _, _ = fmt.Fprintf(f, "box of %d keys", len(b.keys)) }

@@ -60,8 +60,8 @@ var errNoBody = fmt.Errorf("its body was not stored: %w", dispatcher.ErrUnavaila
 func bodyField(id string, digest dispatcher.Digest) string { return id + " " + string(digest[:]) }
 
 // stage queues what has to be written before the script; nil: nothing has.
-func (s *Store) stage(partition int, batch []dispatcher.Entry, list []placed) func(redis.Pipeliner) {
-	var large []placed
+func (s *Store) stage(partition int, batch []dispatcher.Entry, list []shard) func(redis.Pipeliner) {
+	var large []shard
 	for _, p := range list {
 		if len(p.body.text) > stageAbove {
 			large = append(large, p)

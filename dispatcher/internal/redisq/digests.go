@@ -78,7 +78,7 @@ func (s *Store) Kept(ctx context.Context, batch []dispatcher.Entry) ([]*dispatch
 // earlier in the batch. Nothing of it is written anywhere. Nor is an entry
 // written if a partition did not answer. The shares of these entries are taken
 // out of the lists.
-func (s *Store) compare(ctx context.Context, by string, batch []dispatcher.Entry, lists map[int][]placed, out []dispatcher.ScheduleResult) {
+func (s *Store) compare(ctx context.Context, by string, batch []dispatcher.Entry, lists map[int][]shard, out []dispatcher.ScheduleResult) {
 	parts := make([]int, len(batch)) // partitions of each entry
 	for _, list := range lists {
 		for k, p := range list {
@@ -121,7 +121,7 @@ func (s *Store) compare(ctx context.Context, by string, batch []dispatcher.Entry
 	}
 	refuseTwins(batch, parts, out)
 	for n, list := range lists {
-		lists[n] = slices.DeleteFunc(list, func(p placed) bool {
+		lists[n] = slices.DeleteFunc(list, func(p shard) bool {
 			return out[p.entry].Err != nil || out[p.entry].Result != 0
 		})
 	}

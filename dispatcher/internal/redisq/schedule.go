@@ -21,8 +21,8 @@ const (
 	scheduleLanes = 64
 )
 
-// placed is one entry's share in one call.
-type placed struct {
+// shard is one entry's part in one call.
+type shard struct {
 	entry  int // in the batch
 	lanes  []dispatcher.Lane
 	record []byte
@@ -48,7 +48,7 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 		s.compare(ctx, by, batch, lists, out)
 	}
 	var jobs []conn.ScriptCall
-	var shares [][]placed
+	var shares [][]shard
 	for n, list := range lists {
 		for len(list) > 0 {
 			size, lanes := shareSize(list)
@@ -104,7 +104,7 @@ func stamp(o *dispatcher.ScheduleResult, at time.Time) {
 }
 
 // shareSize is how many of a list go in one call, and the lanes they have.
-func shareSize(list []placed) (size, lanes int) {
+func shareSize(list []shard) (size, lanes int) {
 	bytes := 0
 	for size < len(list) && size < scheduleBatch {
 		p := list[size]
@@ -120,13 +120,13 @@ func shareSize(list []placed) (size, lanes int) {
 
 // spread sorts a batch by partition. An entry with several lanes has a share,
 // with a record of its own, in each partition of theirs.
-func (s *Store) spread(batch []dispatcher.Entry) map[int][]placed {
-	lists := make(map[int][]placed, 1)
+func (s *Store) spread(batch []dispatcher.Entry) map[int][]shard {
+	lists := make(map[int][]shard, 1)
 	for i := range batch {
 		lanes := batch[i].Lanes
 		if len(lanes) == 1 || len(lanes) > 0 && len(s.tags) == 1 { // as most are: there is nothing to sort
 			n := s.partition(lanes[0])
-			lists[n] = appendPlaced(lists[n], batch, i, lanes)
+			lists[n] = appendShard(lists[n], batch, i, lanes)
 			continue
 		}
 		byPartition := make(map[int][]dispatcher.Lane, len(lanes))
@@ -135,16 +135,16 @@ func (s *Store) spread(batch []dispatcher.Entry) map[int][]placed {
 			byPartition[n] = append(byPartition[n], lane)
 		}
 		for n, lanes := range byPartition {
-			lists[n] = appendPlaced(lists[n], batch, i, lanes)
+			lists[n] = appendShard(lists[n], batch, i, lanes)
 		}
 	}
 	return lists
 }
 
-// appendPlaced adds the share of entry i that goes to some of its lanes.
-func appendPlaced(list []placed, batch []dispatcher.Entry, i int, lanes []dispatcher.Lane) []placed {
+// appendShard adds the share of entry i that goes to some of its lanes.
+func appendShard(list []shard, batch []dispatcher.Entry, i int, lanes []dispatcher.Lane) []shard {
 	if list == nil {
-		list = make([]placed, 0, len(batch)-i)
+		list = make([]shard, 0, len(batch)-i)
 	}
 	e := batch[i]
 	e.Lanes = lanes
@@ -156,7 +156,7 @@ func appendPlaced(list []placed, batch []dispatcher.Entry, i int, lanes []dispat
 	}
 	for len(lanes) > 0 {
 		few := lanes[:min(len(lanes), scheduleLanes)]
-		list = append(list, placed{entry: i, lanes: few, record: record, body: body, when: body.sign() + when})
+		list = append(list, shard{entry: i, lanes: few, record: record, body: body, when: body.sign() + when})
 		lanes = lanes[len(few):]
 		body.text = nil // the first brings it
 	}
@@ -192,7 +192,7 @@ func millisUp(d time.Duration) int64 {
 	return int64((max(d, 0) + time.Millisecond - 1) / time.Millisecond)
 }
 
-func scheduleArgs(free, lease int, batch []dispatcher.Entry, list []placed) []any {
+func scheduleArgs(free, lease int, batch []dispatcher.Entry, list []shard) []any {
 	args := make([]any, 0, 2+3*len(list))
 	args = append(args, free, lease)
 	for _, p := range list {
@@ -213,7 +213,7 @@ func scheduleArgs(free, lease int, batch []dispatcher.Entry, list []placed) []an
 
 // readScheduled adds what one call answered to what the others did: a message
 // is new where any of its lanes is.
-func readScheduled(list *wordList, p placed, versions map[dispatcher.Lane]int64, out *dispatcher.ScheduleResult) {
+func readScheduled(list *wordList, p shard, versions map[dispatcher.Lane]int64, out *dispatcher.ScheduleResult) {
 	code, due := list.next(), list.time()
 	if list.err == nil && len(code) != 1+len(p.lanes) {
 		list.err = conn.ErrReply

@@ -17,7 +17,7 @@ import (
 // Call is what one partition, or home, is asked in a round trip.
 type Call struct {
 	Partition int
-	Fill      func(redis.Pipeliner) // queues its commands; called again where it has to be sent again
+	Fill      func(redis.Pipeliner) // queues its commands; it is called again where they are sent again
 
 	Now  time.Time // by its master's clock, where the batch asks for it
 	Weak error     // what was written is not as durable as asked
@@ -71,10 +71,10 @@ func Value[V, C any, P interface {
 	return v
 }
 
-// Send sends a batch. Redis may say that it did not carry out a call, since its
-// keys are being moved, a node is taking over or does not know the script: then it
-// is sent again for a while. Where nothing was answered it is unknown whether it
-// was carried out, and only the caller may repeat it.
+// Send sends a batch. Redis may answer that it did not carry out a call: its keys
+// are being moved, a node is taking over, or does not know the script. Such a call
+// is sent again for a while. Without an answer it is unknown whether the call was
+// carried out, and only the caller may repeat it.
 func (c *Client) Send(ctx context.Context, b *Batch) {
 	if len(b.Calls) == 0 {
 		return
@@ -108,8 +108,8 @@ func (c *Client) Send(ctx context.Context, b *Batch) {
 	}
 }
 
-// exec sends calls to the masters of their partitions, to all at the same time:
-// one that is slow holds up what is sent with it, not what the others do.
+// exec sends calls to the masters of their partitions, to all at the same time. A
+// slow master holds up its own calls only.
 func (c *Client) exec(ctx context.Context, b *Batch, todo []int) {
 	if c.cluster == nil {
 		if len(todo) > 0 {
@@ -193,10 +193,9 @@ func (c *Client) roundTrip(ctx context.Context, master *redis.Client, b *Batch, 
 	}
 }
 
-// unsent is the error of commands for which there was no connection, since Redis
-// refused it: too many clients, another password, a sentinel that knows no such
-// master. go-redis tells that of the pipeline only: the commands look as if each
-// had been answered with nothing.
+// unsent is the error of commands for which Redis refused a connection: too many
+// clients, a wrong password, a sentinel that knows no such master. go-redis tells
+// it of the pipeline only: the commands look as if each had an empty answer.
 func unsent(cmds []redis.Cmder, err error) error {
 	if err == nil || slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {
 		return nil

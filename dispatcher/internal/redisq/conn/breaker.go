@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Times of asking a master that did not answer: at once, since it may have been
-// one connection only, then after probeFirst, doubling to probeMost, so that the
-// node that takes over from it is met within a second.
+// Times of asking a master that did not answer. It is asked at once, since only one
+// connection may have failed, then after probeFirst, doubling to probeMost. So a
+// node that takes over from it is found within a second.
 const (
 	probeFirst  = 50 * time.Millisecond
 	probeMost   = 500 * time.Millisecond
@@ -26,20 +26,19 @@ const (
 	weakMaster   reason = "does not make durable what is written"
 )
 
-// tripped is one thing that is wrong with one master.
+// tripped is one fault of one master.
 type tripped struct {
 	addr   string
 	reason reason
 }
 
 // nodeBreaker keeps calls away from masters of a cluster that do not answer. A
-// call waits for all its masters, so that one that hangs would hold up what the
-// others could do, by a timeout each time. After the first, calls to it fail at
-// once, until a probe of our own got through. It trips in a cluster only: where
-// there is one master nothing can be held up but itself, and it is reached as
-// soon as it is back.
+// batch waits for all its masters: one that hangs would hold up the others by a
+// timeout each time. After the first timeout, calls to it fail at once, until a
+// probe of our own got through. It trips in a cluster only. Where there is one
+// master it can hold up only itself, and it is reached as soon as it is back.
 type nodeBreaker struct {
-	any atomic.Bool // it tripped for some master: what every call asks
+	any atomic.Bool // it tripped for some master; every call reads it
 
 	mu    sync.Mutex        // guards what follows
 	open  map[tripped]error // why
@@ -56,7 +55,7 @@ func newNodeBreaker() *nodeBreaker {
 	return b
 }
 
-// check is the error of a call to a master that is not even tried; nil: it may be.
+// check is the error of a call to a master that is not tried, else nil.
 func (b *nodeBreaker) check(addr string, durable bool) error {
 	if !b.any.Load() {
 		return nil

@@ -17,28 +17,29 @@ import (
 const (
 	// dialWithin lets a lost SYN be sent once more, which is after a second.
 	dialWithin = 2 * time.Second
-	// ReadWithin is waitMost and a second for the script before it: a server that
+	// ReadWithin is waitMost and a second for the script before it. A server that
 	// answers later hangs. All our calls end after 5 s anyway.
 	ReadWithin = 3 * time.Second
-	// poolWithin is how long a call may wait for a connection to come free. Each
-	// is used for one round trip: where all are in use for longer than any answer
-	// may take, a caller that waits shall have some of its time left to be told so.
+	// poolWithin is how long a call may wait for a free connection. Each is used for
+	// one round trip, so all of them are seldom in use for longer than an answer may
+	// take. Then the caller gets the error while it still has some of its time.
 	poolWithin = ReadWithin
-	// idleMost is below the time after which anything between forgets a
-	// connection (cloud balancers: from 60 s), and far below what a machine
-	// sleeps: none that is older is used again.
+	// idleMost is below the time after which a balancer forgets a connection (in
+	// clouds from 60 s), and far below the time for which a machine sleeps. A
+	// connection that was idle for longer is not used again.
 	idleMost = 50 * time.Second
 )
 
-// bufferSize is what go-redis gives connections for pipelines, which all our
-// calls are. So they need no pool of their own, and pool_size is what it says.
+// bufferSize is what go-redis gives the connections of its pool for pipelines.
+// All our calls are pipelines: so they need no pool of their own, and pool_size
+// is what it says.
 const bufferSize = 128 << 10
 
 // Mode is what kind of Redis a URL leads to.
 type Mode string
 
-// The modes. ModeAuto finds out: sentinels where a master is named, else what
-// the server says of itself.
+// The modes. ModeAuto finds out which of the others it is: sentinels where a
+// master is named, else what the server says of itself.
 const (
 	ModeAuto     Mode = "auto"
 	ModeSingle   Mode = "single"
@@ -46,8 +47,8 @@ const (
 	ModeSentinel Mode = "sentinel"
 )
 
-// connect makes the client that the options ask for. It dials only to find out
-// what it can't know otherwise.
+// connect makes the client that the options ask for. It dials only where it has
+// to ask the server for its kind.
 func (c *Client) connect(ctx context.Context) error {
 	o := c.options
 	u, err := readURL(o.URL, o.CAFile)
@@ -106,9 +107,9 @@ func (c *Client) find(ctx context.Context, u *redisURL) error {
 	return c.openCluster(u)
 }
 
-// confirm makes sure that the mode asked for is what is there: a client of one
-// node would meet the others' partitions as errors, one of a cluster fail at
-// the first command.
+// confirm makes sure that the server is of the mode asked for. Else a client of one
+// node would get errors for the partitions of the others, and a client of a
+// cluster would fail at its first command.
 func (c *Client) confirm(ctx context.Context) error {
 	clustered, err := false, error(nil)
 	if c.mode == ModeSingle {
@@ -133,8 +134,8 @@ func (c *Client) confirm(ctx context.Context) error {
 	return nil
 }
 
-// inCluster asks a server whether it is a node of a cluster. One that does not
-// tell is taken to be none.
+// inCluster asks a server whether it is a node of a cluster. A server that does
+// not tell is taken for none.
 func inCluster(ctx context.Context, client *redis.Client) (bool, error) {
 	info, err := client.Info(ctx, "cluster").Result()
 	if err != nil && Word(err) == "" {
@@ -206,7 +207,7 @@ func (c *Client) openSentinel(u *redisURL, master string) error {
 }
 
 // ofOneKind are the parameters that go-redis knows only for clusters or only for
-// sentinels. Their own parsers have judged them.
+// sentinels. Its parser for that kind has judged them already.
 var ofOneKind = []string{
 	"addr", "dialer_retries", "dialer_retry_timeout", "max_redirects", "read_only", "replica_only", "route_by_latency",
 	"route_by_latency_tolerance", "route_randomly", "failing_timeout_seconds", "master_name", "username", "password",
@@ -214,9 +215,9 @@ var ofOneKind = []string{
 	"identitySuffix", "unstable_resp3",
 }
 
-// universal reads what all kinds of clients have in common from the URL, and
-// sets what it left open and what is not for it to say. Parameters that only one
-// kind knows are left out.
+// universal makes the options that all kinds of clients share. It reads them from
+// the URL, but for the parameters in without, and adds our own times. Some options
+// are the same whatever the URL says.
 func (c *Client) universal(u *redisURL, without ...string) (*redis.UniversalOptions, error) {
 	o, err := redis.ParseURL(u.text(without...))
 	if err != nil {
@@ -231,8 +232,8 @@ func (c *Client) universal(u *redisURL, without ...string) (*redis.UniversalOpti
 		MinIdleConns: o.MinIdleConns, MaxIdleConns: o.MaxIdleConns, MaxActiveConns: o.MaxActiveConns,
 		ConnMaxIdleTime: cmp.Or(o.ConnMaxIdleTime, idleMost), ConnMaxLifetime: o.ConnMaxLifetime, ConnMaxLifetimeJitter: o.ConnMaxLifetimeJitter,
 		PipelinePoolSize: o.PipelinePoolSize, PipelineReadBufferSize: o.PipelineReadBufferSize, PipelineWriteBufferSize: o.PipelineWriteBufferSize,
-		MaxRetries:               -1, // a script that is run again by the client would claim again; callers repeat what may be repeated
-		DialerRetries:            1,  // the caller repeats; five dials of a server that is gone take half a second
+		MaxRetries:               -1, // go-redis would run a claim twice; callers repeat what may be repeated
+		DialerRetries:            1,  // callers repeat; five dials of a server that is gone take half a second
 		ContextTimeoutEnabled:    true,
 		DisableIdentity:          true, // unknown before 7.2, and an error in its statistics for each connection
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// keepAlive finds a connection whose other end is gone though nobody asks anything.
+// keepAlive finds a connection whose other end is gone, also while no call uses it.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// openConns are the open connections. Where a machine slept, or something between
-// forgot them, all of them may be dead while each looks alive: then one timeout
-// must be enough, not one for each of them.
+// openConns are the open connections. After a machine slept, or a balancer forgot
+// them, all of them may be dead while each looks alive. Then one timeout must be
+// enough to find them all.
 type openConns struct {
 	born time.Time
 
@@ -33,8 +33,9 @@ type openConn struct {
 	heard atomic.Int64 // ns from born
 }
 
-// dialer makes connections as go-redis' own does, but known here. What
-// TLS does lies above them: to close one must not wait for its farewell.
+// dialer makes connections as go-redis' own dialer does, and notes each of them.
+// TLS lies above them, so that cut closes a connection without TLS' own goodbye,
+// which would have to wait for the other end.
 func (s *openConns) dialer(within time.Duration, secure *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, within)
@@ -60,9 +61,9 @@ func (s *openConns) dialer(within time.Duration, secure *tls.Config) func(ctx co
 	}
 }
 
-// cut closes the connections to an address, or to any where that is empty, that were
-// not heard from since a call began that got no answer. Calls that use
-// one get an error now instead of a timeout later; go-redis makes new ones.
+// cut closes the connections to an address that were silent since began, when a
+// call began that got no answer. An empty address means all. Other calls on them
+// get an error now instead of a timeout later, and go-redis makes new connections.
 func (s *openConns) cut(addr string, began time.Time) {
 	since := int64(began.Sub(s.born))
 	var unheard []*openConn
@@ -78,7 +79,7 @@ func (s *openConns) cut(addr string, began time.Time) {
 	}
 }
 
-// Read notes that something was heard.
+// Read notes when the other end was last heard from.
 func (c *openConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {
@@ -95,8 +96,8 @@ func (c *openConn) Close() error {
 	return c.Conn.Close()
 }
 
-// SyscallConn lets go-redis look whether an idle connection was closed from the
-// other side.
+// SyscallConn lets go-redis find out whether the other end closed an idle
+// connection.
 func (c *openConn) SyscallConn() (syscall.RawConn, error) {
 	raw, ok := c.Conn.(syscall.Conn)
 	if !ok {

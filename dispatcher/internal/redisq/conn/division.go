@@ -13,11 +13,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// An instance that was stopped for so long that it was taken for dead, a
-// process that somebody continues or a machine that slept, may wake up after a
-// repartition: what it then accepted would lie where nobody looks. Another
-// version may have changed the layout of the keys meanwhile, or another store
-// may be behind the same address. So the instance reads :meta again
+// A process may be stopped for so long that it is taken for dead, or its machine
+// may sleep. When it wakes up, a repartition may have changed the partitions:
+// then the messages that it accepted would never be delivered. Another version may
+// have changed the layout of the keys meanwhile, or another store may be behind the
+// same address. So the instance reads :meta again
 //
 //   - where its last beat is old, before it accepts anything,
 //   - with the beat that finds its name forgotten,
@@ -27,16 +27,16 @@ import (
 // Where the project is not as it was, every call of the instance fails, and its
 // engine ends.
 
-// division is how the project was divided, and its keys laid out, when it was
-// opened.
+// division knows whether the project is still divided, and its keys laid out, as
+// when it was opened.
 type division struct {
-	beaten atomic.Int64          // wall clock in ns of the last beat; a machine that sleeps stops the other one
+	beaten atomic.Int64          // wall clock in ns of the last beat; the monotonic one stops while a machine sleeps
 	doubts atomic.Int64          // grows with each event after which :meta may be another
 	solved atomic.Int64          // doubts when :meta was last read
 	moved  atomic.Pointer[error] // nil: it is still as it was
 }
 
-// Beaten is called when a beat was answered, with the time of it.
+// Beaten notes when a beat was answered.
 func (c *Client) Beaten(at time.Time) { c.division.beaten.Store(at.UnixNano()) }
 
 // BeatOld reports whether the last beat is so old that anything may have happened
@@ -57,8 +57,8 @@ func (c *Client) Doubts() int64 {
 	return 0
 }
 
-// MustStand makes sure that the project is as it was. That it can't be asked is
-// no error: other partitions may answer.
+// MustStand reads :meta and makes sure that the project is as it was. Where :meta
+// can't be read that is no error: other partitions may answer.
 func (c *Client) MustStand(ctx context.Context) error {
 	doubts := c.division.doubts.Load()
 	var have *redis.SliceCmd
@@ -74,9 +74,9 @@ func (c *Client) ReadDivision(ctx context.Context, p redis.Pipeliner) *redis.Sli
 	return p.HMGet(ctx, c.home+keys.Meta, MetaPartitions, MetaRepartition, MetaSchema, MetaID)
 }
 
-// CompareDivision compares what :meta says with what it said at the start. An
-// empty :meta, of a store that lost everything, proves nothing and is read again,
-// until another instance made the project anew, under an id of its own.
+// CompareDivision compares :meta with what it was at the start. A store that lost
+// everything has an empty one, which proves nothing. So it is read again, until
+// another instance has made the project anew, under another id.
 func (c *Client) CompareDivision(have *redis.SliceCmd, doubts int64) {
 	if have == nil || len(have.Val()) < 4 {
 		return
@@ -86,7 +86,7 @@ func (c *Client) CompareDivision(have *redis.SliceCmd, doubts int64) {
 	schema, _ := have.Val()[2].(string)
 	id, _ := have.Val()[3].(string)
 	if id != c.ID() && c.TakeID(id) {
-		c.NoteTakeover() // what was published under it passed by
+		c.NoteTakeover() // what was published under it was not heard
 	}
 	under, err := ParseMark(text)
 	begun := text != "" && (err != nil || under.Phase > PhaseBegin)

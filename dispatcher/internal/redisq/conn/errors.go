@@ -14,18 +14,20 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// unavailable are the prefixes of Redis' answers that pass by themselves, or
-// once somebody has set it right: it is loading, failing over, being resharded,
-// busy, can't write to its disk, has too few replicas or too many clients.
+// unavailable are the prefixes of Redis' answers that pass, some by themselves and
+// some once a person has set Redis right. It is loading, failing over, being
+// resharded or busy, can't write to its disk, has too few replicas or too many
+// clients.
 var unavailable = []string{
 	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED ", "ASK ",
 	"BUSY ", "NOREPLICAS", "MISCONF", "NOSCRIPT", "NOAUTH", "WRONGPASS", "ERR max number of clients",
 }
 
-// full are what Redis and its managed kinds say when there is no memory left.
+// full are the words of Redis and its managed kinds for no memory left.
 var full = []string{"OOM", "size exceeded", "quota exceeded"}
 
-// A connection that ends in the middle says io.EOF or io.ErrUnexpectedEOF.
+// brokenOff are the errors of calls without an answer. A connection that ends in
+// the middle of one says io.EOF or io.ErrUnexpectedEOF.
 var brokenOff = []error{
 	io.EOF, io.ErrUnexpectedEOF, redis.ErrClosed, redis.ErrPoolTimeout, redis.ErrPoolExhausted,
 	context.DeadlineExceeded, context.Canceled, ErrNotTried,
@@ -38,14 +40,13 @@ var (
 	ErrNotTried = errors.New("not tried")
 )
 
-// asAnswer finds what Redis answered in an error. That there is nothing is no
-// error of Redis'.
+// asAnswer finds Redis' answer in an error. A missing value is no error of Redis.
 func asAnswer(err error, answer *redis.Error) bool {
 	return errors.As(err, answer) && !errors.Is(err, redis.Nil)
 }
 
-// Meaning tells what an error of go-redis means to the engine; nil: it is a
-// fault of ours.
+// Meaning tells what an error of go-redis means to the engine: that the store is
+// full or unavailable. It is nil for a fault of ours.
 func Meaning(err error) error {
 	text := Word(err)
 	if text == "" {
@@ -73,18 +74,18 @@ func Meaning(err error) error {
 	return nil
 }
 
-// refusing are the prefixes of Redis' answers to a user or password that is not
-// one of its own.
+// refusing are the prefixes of Redis' answers to an unknown user or a wrong
+// password.
 var refusing = []string{"NOAUTH", "WRONGPASS"}
 
-// Refused reports whether Redis answered that it does not know who asks: that
-// passes only when somebody has set it right.
+// Refused reports whether Redis refused the user or the password. That does not
+// pass by itself.
 func Refused(err error) bool {
 	text := Word(err)
 	return slices.ContainsFunc(refusing, func(prefix string) bool { return strings.HasPrefix(text, prefix) })
 }
 
-// Failed gives an error its meaning.
+// Failed wraps an error with the verb and with its meaning. It is nil for nil.
 func Failed(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -95,8 +96,8 @@ func Failed(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// InPartition says which partition an error is of; nil stays nil, and one of
-// home as it is.
+// InPartition says which partition an error is of. nil stays nil, and an error of
+// home stays as it is.
 func InPartition(n int, err error) error {
 	if err == nil || n == Home {
 		return err
@@ -104,11 +105,11 @@ func InPartition(n int, err error) error {
 	return &dispatcher.PartitionError{Partition: n, Err: err}
 }
 
-// joinedError is what errors.Join makes, but told by its first: where a node is
-// down a third of all partitions say the same.
+// joinedError is like an error of errors.Join, but its text has the first error
+// only: where a node is down a third of all partitions say the same.
 type joinedError []error
 
-// Join joins errors; nil where there is none.
+// Join joins errors. It is nil where all of them are.
 func Join(errs ...error) error {
 	var all joinedError
 	for _, err := range errs {
@@ -129,5 +130,5 @@ func (j joinedError) Error() string {
 	return fmt.Sprintf("%s (and %d more)", j[0], len(j)-1)
 }
 
-// Unwrap are the errors.
+// Unwrap answers all of the errors.
 func (j joinedError) Unwrap() []error { return j }

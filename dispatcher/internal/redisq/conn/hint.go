@@ -38,8 +38,8 @@ func (r *Reply) HintIf(partition int) *dispatcher.Hint {
 	return &h
 }
 
-// deaths reads a line for each delivery that died: attempts, reason, delivery.
-// A name that a hand wrote, and that is none, is passed over.
+// deaths reads a line for each delivery that died: attempts, reason, delivery. A
+// name that is no delivery's, since a person wrote it, is passed over.
 func (r *Reply) deaths(text string) (died []dispatcher.Death) {
 	for line := range strings.SplitSeq(text, "\n") {
 		words := strings.SplitN(line, " ", 3)

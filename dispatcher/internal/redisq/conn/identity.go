@@ -18,22 +18,23 @@ import (
 
 // Pub/sub knows no databases: two deployments with the same PROJECT, each in a
 // database of its own, publish on the same channels. A hint of one would send
-// the other to sleep. So each project has a random id in :meta, which begins
-// all that is published, and what begins with another id is passed over.
+// the other to sleep. So each project has a random id in :meta. All that is
+// published begins with it, and what begins with another id is passed over.
 
 //go:embed lua/identify.lua
 var identifySrc string
 
 var identifyScript = script.New("identify", identifySrc)
 
-// nameless is the id of a store that nobody listens to, as of a repartition.
+// nameless stands for the id of a project that has none. It is never published to
+// a listener: no instance runs without an id.
 const nameless = "0"
 
-// identities are what an id looks like; scripts rely on it.
+// identities is the form of an id. Scripts rely on it.
 var identities = regexp.MustCompile(`^[0-9a-f]{1,32}$`)
 
 // identity is the project's id. It changes while an instance runs only where the
-// store lost everything and another instance was the first to write to it.
+// store lost everything and another instance wrote to it first.
 type identity struct{ id atomic.Pointer[string] }
 
 // ID is the project's id.
@@ -44,7 +45,7 @@ func (c *Client) ID() string {
 	return nameless
 }
 
-// TakeID takes over an id, and reports whether it is one.
+// TakeID takes over an id, and reports whether the text is one.
 func (c *Client) TakeID(id string) bool {
 	if !identities.MatchString(id) {
 		return false
@@ -53,8 +54,8 @@ func (c *Client) TakeID(id string) bool {
 	return true
 }
 
-// identify takes over the id that :meta has. The first start makes one, also
-// where memory is full: an earlier version made the project without.
+// identify takes over the id that :meta has. An earlier version made projects
+// without one: then the first start makes it, also where memory is full.
 func (c *Client) identify(ctx context.Context, have string) error {
 	if have == "" {
 		var random [8]byte

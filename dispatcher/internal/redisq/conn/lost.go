@@ -9,16 +9,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A call that was given up sooner than this proves nothing about its master.
+// slow is how long a call must have taken before its timeout proves anything about
+// its master.
 const slow = time.Second
 
-// onLost draws the conclusions of an error that is no answer of Redis: which
-// connections are dead, which node may have taken over, and that no other call
-// shall wait.
+// onLost acts on an error that is no answer of Redis. It cuts the connections that
+// are dead, finds out whether another node has taken over, and keeps other calls
+// from waiting too.
 func (c *Client) onLost(ctx context.Context, master *redis.Client, err error, began time.Time) {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled) || errors.Is(err, redis.ErrPoolTimeout):
-		return // given up by the caller; never sent
+		return // the caller gave up; it was never sent
 	case IsTimeout(err) && time.Since(began) < slow:
 		return
 	}
@@ -29,7 +30,7 @@ func (c *Client) onLost(ctx context.Context, master *redis.Client, err error, be
 			return // only this call took too long: the connections of others are alive, and leases stay
 		}
 		if c.cluster == nil {
-			addr = "" // of whichever node the client's address led to
+			addr = "" // of any node to which the client's address led
 		}
 		c.conns.cut(addr, began)
 	}
@@ -50,8 +51,8 @@ func (c *Client) onLost(ctx context.Context, master *redis.Client, err error, be
 	})
 }
 
-// onWeak has durable calls to a master refused at once until what is written
-// there becomes durable again: each would hold up those to the others by waitMost.
+// onWeak has durable calls to a master refused at once until its writes become
+// durable again. Else each would hold up the calls to the others by waitMost.
 func (c *Client) onWeak(master *redis.Client, why error) {
 	if c.cluster == nil {
 		return
@@ -73,17 +74,17 @@ func (c *Client) answers(server *redis.Client) bool {
 	return server.Ping(call).Err() == nil
 }
 
-// NoteTakeover has Takeovers told that another node may have taken over, and
-// know less.
+// NoteTakeover notes that another node may have taken over, which may know less
+// than the one before it.
 func (c *Client) NoteTakeover() {
 	c.Doubt()
 	select {
 	case c.takeovers <- struct{}{}:
-	default: // it is about to be told
+	default: // one is noted already
 	}
 }
 
-// Takeovers tells that another node may serve a partition now.
+// Takeovers has a value after another node may have taken over.
 func (c *Client) Takeovers() <-chan struct{} { return c.takeovers }
 
 // lostOf is the first error that is no answer of Redis.

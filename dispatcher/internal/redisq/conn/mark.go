@@ -8,11 +8,11 @@ type Mark struct {
 	Phase    Phase
 }
 
-// Phase is a part of a repartition, of which each may be done again, but none
-// after the one that follows it.
+// Phase is a part of a repartition. Each may be done again, but not after the next
+// one has begun.
 type Phase int
 
-// The Phases, in their order.
+// The phases, in their order.
 const (
 	PhaseBegin Phase = iota // nothing was changed yet
 	PhaseIDs                // known ids are copied to where they may be asked for
@@ -44,8 +44,8 @@ func ParseMark(text string) (Mark, error) {
 	return m, fmt.Errorf("its mark of a repartition is %q, which this version does not know", text)
 }
 
-// underWay refuses a project of which a repartition has not ended: a part of
-// it lies where nobody would look.
+// underWay refuses a project while a repartition of it has not ended: some of its
+// deliveries lie in partitions where no instance would look.
 func underWay(meta map[string]string) error {
 	text := meta[MetaRepartition]
 	if text == "" {

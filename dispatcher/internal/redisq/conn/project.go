@@ -18,17 +18,17 @@ const (
 	MetaRepartition = "repartition" // "<from> <to> <phase>" while one is under way
 )
 
-// clusterPartitions is how many partitions an empty store gets in a cluster:
-// by their hashes they then lie on its masters within 10 % of evenly.
+// clusterPartitions is how many partitions an empty store gets in a cluster. By
+// their hashes its masters then have equally many within 10 %.
 const clusterPartitions = 128
 
-// schemaVersion is what :meta says of the layout of the keys; another one is
-// not touched.
+// schemaVersion is the layout of the keys that this version knows, as :meta has it.
+// A project with another layout is not touched.
 const schemaVersion = "2"
 
-// Agree settles the number of partitions: the first start fixes it, since
-// every lane's place depends on it. It writes only where nothing is: a store
-// whose memory is full must be opened too.
+// Agree settles the number of partitions and takes over the project's id. The first
+// start fixes the number, since every lane's place depends on it. It writes only
+// to an empty store: one whose memory is full must be opened too.
 func (c *Client) Agree(ctx context.Context, wanted int) (int, error) {
 	key := c.home + keys.Meta
 	have, err := c.ReadMeta(ctx)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// ofWrongType are the calls that met a key of another type than ours: a hand
-// wrote it. Scripts read before they change anything, so nothing was changed.
+// ofWrongType are the calls that met a key of another type than ours, which a
+// person wrote. Scripts read before they change anything, so nothing was changed.
 func ofWrongType(b *Batch, todo []int) (wrong []int) {
 	for _, i := range todo {
 		if err := b.Calls[i].Err; err != nil && strings.Contains(err.Error(), "WRONGTYPE") {
@@ -16,9 +16,9 @@ func ofWrongType(b *Batch, todo []int) (wrong []int) {
 	return wrong
 }
 
-// repair has the keys of another type that calls met removed, and answers which
-// calls have to be made again. What such a key holds is none of ours, and with it
-// nothing of its partition would go on.
+// repair removes the keys of another type that calls met, and answers which calls
+// have to be made again. Such a key holds nothing of ours, and it would stop its
+// whole partition.
 func (c *Client) repair(ctx context.Context, b *Batch, wrong []int) (again []int) {
 	if c.options.Repair == nil {
 		return nil

@@ -9,47 +9,47 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// How long a call waits before it repeats what Redis said it did not carry out:
-// repeatAfter, up to half as much more so that instances spread, and after
-// MOVED between movedLeast and movedMost, since the table of the slots is read
-// again meanwhile. (Measured on a slot that moves: 8 repeats of 100 ms, and 95 ms
-// until the new table was there.)
+// How long a call waits before it repeats what Redis said it did not carry out. It
+// waits for repeatAfter, and for up to half of it more so that instances spread.
+// After MOVED it waits between movedLeast and movedMost, while the table of the
+// slots is read again. (Measured on a slot that moves: 8 repeats of 100 ms, and
+// 95 ms until the new table was there.)
 const (
 	repeatAfter = 100 * time.Millisecond
 	movedLeast  = 20 * time.Millisecond
 	movedMost   = 100 * time.Millisecond
 )
 
-// patience is how long a call repeats at most: it holds up what goes with it to
-// other partitions. A slot with ten thousand messages moves in a fraction of
-// that. A partition that took longer is tried once a call until it answers
-// again, so that it holds up others only once. Where each answer takes long the
-// time alone proves nothing: triesLeast are made whatever they take, which
-// outlast a table of slots that is read again.
+// patience is how long a call repeats at most, since it holds up the other calls of
+// its batch. A slot with ten thousand messages moves in a fraction of that. A
+// partition that took longer is tried once a call until it answers again, so that
+// it holds up others only once. Where each answer takes long, the time alone
+// proves nothing: triesLeast are made whatever they take. In that time the table
+// of the slots has been read again.
 const (
 	patience   = time.Second
 	triesLeast = 5
 )
 
-// passing are the answers that tell that nothing was carried out and that this
-// passes: a slot is being moved, its replica takes over, the node loads its
-// data, is a replica by now, or is busy with a script of somebody else. ASK is
-// never followed: the node it names would see what has not moved as missing.
+// passing are the answers which say that nothing was carried out, for a reason that
+// passes. A slot is being moved, its replica takes over, the node loads its data,
+// is a replica by now, or is busy with another user's script. ASK is never followed:
+// the node that it names does not have the keys that have not moved yet.
 var passing = []string{"ASK ", "TRYAGAIN", "CLUSTERDOWN", "MOVED ", "LOADING", "READONLY", "MASTERDOWN", "BUSY "}
 
-// mayRepeat tells whether, and after which time, a call has to be sent again
-// that was sent so many times since then.
+// mayRepeat tells whether a call has to be sent again, and after which time. It was
+// sent so many times since it began.
 func (c *Client) mayRepeat(e *Call, began time.Time, tries int) (after time.Duration, ok bool) {
 	impatient := &c.impatient[e.Partition-Home]
 	if e.Err == nil {
-		if impatient.Load() { // asked first: a store is written to by all that call
+		if impatient.Load() { // asked first: all callers would write to the same cache line
 			impatient.Store(false)
 		}
 		return 0, false
 	}
 	word := Word(e.Err)
 	if strings.HasPrefix(word, "NOSCRIPT") && !e.loaded {
-		// The node was restarted, or took over from another, whose scripts it does not get.
+		// The node was restarted, or took over from another. Scripts are not replicated.
 		e.load = true
 		return 0, true
 	}
@@ -75,9 +75,9 @@ func (c *Client) mayRepeat(e *Call, began time.Time, tries int) (after time.Dura
 	return 0, false
 }
 
-// Word is what Redis answered, from the word on that tells what it means;
-// empty where it did not answer. Before version 7 an error in a script is told
-// behind the script's own: "ERR Error running script (…): … -OOM command …".
+// Word is Redis' answer from the word on that tells what it means, or empty where
+// Redis did not answer. Before version 7 an error in a script stands behind the
+// error of the script: "ERR Error running script (…): … -OOM command …".
 func Word(err error) string {
 	var answer redis.Error
 	if !asAnswer(err, &answer) {
@@ -92,7 +92,7 @@ func Word(err error) string {
 	return text
 }
 
-// Sleep waits, or until ctx ends, and reports whether it had not ended.
+// Sleep waits for d or until ctx ends, and reports whether ctx goes on.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

@@ -9,25 +9,23 @@ import (
 // first that is of another kind than asked for ends it: Err says so, and all
 // values after it are zero.
 type Reply struct {
-	Values []any
+	Values []any // that were not read yet
 	Err    error
 	Weak   error // it was carried out, but is not as durable as asked
-
-	at int // how many values were read
 }
 
 func (r *Reply) next() any {
-	if r.at >= len(r.Values) {
+	if len(r.Values) == 0 {
 		r.Err = ErrReply
 		return nil
 	}
-	v := r.Values[r.at]
-	r.at++
+	v := r.Values[0]
+	r.Values = r.Values[1:]
 	return v
 }
 
 // More reports whether there is another value.
-func (r *Reply) More() bool { return r.Err == nil && r.at < len(r.Values) }
+func (r *Reply) More() bool { return r.Err == nil && len(r.Values) > 0 }
 
 // Text reads a text.
 func (r *Reply) Text() string {
@@ -55,7 +53,7 @@ func (r *Reply) Number() int64 {
 	return 0
 }
 
-// List reads a list; miniredis answers an empty one as nil.
+// List reads a list. miniredis answers an empty one as nil.
 func (r *Reply) List() []any {
 	v := r.next()
 	list, ok := v.([]any)
@@ -65,7 +63,7 @@ func (r *Reply) List() []any {
 	return list
 }
 
-// Time reads ms since 1970. What is no time, since a hand wrote it, is zero.
+// Time reads ms since 1970. It is zero for what is no time, since a person wrote it.
 func (r *Reply) Time() time.Time {
 	text := r.Text()
 	ms, err := strconv.ParseFloat(text, 64)

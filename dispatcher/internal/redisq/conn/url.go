@@ -36,7 +36,7 @@ func readURL(text, caFile string) (*redisURL, error) {
 	return u, nil
 }
 
-// text is the URL without some parameters, which go-redis does not know.
+// text is the URL without some of its parameters.
 func (u *redisURL) text(without ...string) string {
 	left := *u.url
 	query := left.Query()
@@ -47,7 +47,7 @@ func (u *redisURL) text(without ...string) string {
 	return left.String()
 }
 
-// where are the addresses.
+// where names the addresses.
 func (u *redisURL) where() string {
 	if u.url.Scheme == "unix" {
 		return u.url.Path
@@ -62,7 +62,7 @@ func (u *redisURL) where() string {
 	return strings.Join(slices.Concat([]string{net.JoinHostPort(host, port)}, u.query["addr"]), ", ")
 }
 
-// secure says whom TLS trusts; nil: there is none.
+// secure sets which certificates TLS trusts. A nil config means no TLS.
 func secure(c *tls.Config, u *redisURL) {
 	if c == nil {
 		return
@@ -88,7 +88,7 @@ func loadRoots(file string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// withoutURL keeps a password that is part of a bad URL out of the error.
+// withoutURL takes the URL out of an error, since it may have a password.
 func withoutURL(err error) error {
 	var parse *url.Error
 	if errors.As(err, &parse) {

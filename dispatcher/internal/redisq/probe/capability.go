@@ -12,8 +12,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
-// commands are those that the scripts and this package call; a test reads the
-// scripts. PUBLISH, SUBSCRIBE and those of a probe may be missing.
+// commands are those that the scripts and the store call; a test reads the scripts.
+// PUBLISH, SUBSCRIBE and the commands of a probe may be missing.
 var commands = []string{
 	"EVAL", "EVALSHA", "SCRIPT", "PING", "TIME", "SCAN", "DEL", "GET", "SET",
 	"HGET", "HSET", "HSETNX", "HDEL", "HMGET", "HGETALL", "HKEYS", "HLEN", "HEXISTS", "HINCRBY", "HSCAN", "HSTRLEN",
@@ -23,15 +23,15 @@ var commands = []string{
 	"XADD", "XLEN", "XRANGE", "XREVRANGE", "XTRIM", "EXISTS",
 }
 
-// capability is what a store can do at all, which never changes while it runs.
+// capability is what a store can do at all. It never changes while the store runs.
 type capability struct {
 	mini    bool                // it is the one inside this process
 	hidden  bool                // it does not tell its commands
 	missing []string            // of commands
 	scripts dispatcher.Tristate // with keys that are not declared
-	fault   string              // why they don't run, where they don't
-	open    bool                // a part could not be asked for now: ask again
-	waits   dispatcher.Tristate // WAITAOF does, where appendfsync is not always; Unknown: nobody tried
+	fault   string              // why they don't run; empty: they do
+	open    bool                // a partition could not be asked: ask again
+	waits   dispatcher.Tristate // WAITAOF does, where appendfsync is not always; Unknown: it was not tried
 }
 
 // askCapability asks once what the store is able to do.
@@ -44,8 +44,8 @@ func (p *Probe) askCapability(ctx context.Context) (*capability, error) {
 	return a, nil
 }
 
-// askCommands asks for the commands by their names; a version number is no
-// proof of them.
+// askCommands asks for the commands by their names. A version number is no proof of
+// them.
 func (p *Probe) askCommands(ctx context.Context, a *capability) error {
 	args := []any{"command", "info"}
 	for _, name := range commands {
@@ -68,7 +68,7 @@ func (p *Probe) askCommands(ctx context.Context, a *capability) error {
 			known[strings.ToUpper(name)] = true
 		}
 	}
-	if len(lines) > len(args)-2 { // its whole table, whatever it is asked for, and not all that it has; no server does that
+	if len(lines) > len(args)-2 { // miniredis tells its whole table whatever it is asked for, and not all that it has
 		a.mini = true
 		return nil
 	}
@@ -80,8 +80,8 @@ func (p *Probe) askCommands(ctx context.Context, a *capability) error {
 	return nil
 }
 
-// tryScript does in each partition what scripts rely on. Where one can't be
-// reached that says nothing, unless another fails.
+// tryScript does in each partition what scripts rely on. A partition that can't be
+// reached leaves it unknown, unless the script fails in another.
 func (p *Probe) tryScript(ctx context.Context, a *capability) {
 	for _, r := range p.conn.Run(ctx, p.script, "", p.conn.Everywhere([]any{probeValue})) {
 		r.HintIf(0)
@@ -105,17 +105,17 @@ func (p *Probe) tryScript(ctx context.Context, a *capability) {
 
 const probeValue = "probe"
 
-// A server that fsyncs once a second can't have done so three times within
-// truthful. Its first answer only brings us to the beat: a slow disk may give it
-// late, and the next soon after.
+// A server that writes to its disk once a second can't have done so three times
+// within truthful. Time is taken from the first answer on: on a slow disk it may be
+// late, with the next soon after it.
 const (
 	waitTries = 3
 	truthful  = 700 * time.Millisecond
 )
 
-// tryWaitAOF finds out whether WAITAOF waits for the disk where that is written
-// once a second. Some versions of Redis and Valkey take what is not written yet
-// for written then, and a version's number is no proof.
+// tryWaitAOF finds out whether WAITAOF waits for a disk that is written to once a
+// second. Some versions of Redis and Valkey answer before the write, and a version
+// number is no proof.
 func (p *Probe) tryWaitAOF(ctx context.Context) dispatcher.Tristate {
 	var began time.Time
 	for i := range waitTries {

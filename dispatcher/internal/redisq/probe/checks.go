@@ -14,7 +14,7 @@ func check(name string, holds dispatcher.Tristate, format string, args ...any) d
 	return dispatcher.Check{Name: name, Holds: holds, Detail: fmt.Sprintf(format, args...)}
 }
 
-// needed makes a check one whose failure is a reason not to use the store.
+// needed marks a check whose failure is a reason not to use the store.
 func needed(c dispatcher.Check) dispatcher.Check {
 	c.Needed = true
 	return c
@@ -126,9 +126,9 @@ func (f *facts) checkFsync(name string, i dispatcher.StoreInfo) dispatcher.Check
 	return check(name, dispatcher.No, "DURABILITY=fsync, but the store has no WAITAOF and appendfsync is %s: run CONFIG SET appendfsync always, or use Redis 7.2 or later", i.Fsync)
 }
 
-// checkReplicas counts the replicas of each master. Too few are no reason not
-// to start: one that is away for a moment would then keep everything down, and
-// a publish that too few have is 503 anyway.
+// checkReplicas counts the replicas of each master. Too few are no reason not to
+// start: else one that is away for a moment would keep everything down. A publish
+// that too few have is 503 anyway.
 func (f *facts) checkReplicas(name string) dispatcher.Check {
 	wanted, hidden := f.durability.Replicas, false
 	for _, n := range f.answered() {
@@ -177,8 +177,8 @@ func (f *facts) checkClock() dispatcher.Check {
 	return check("clock", dispatcher.Yes, "the store's clock and this host's agree")
 }
 
-// checkCluster tells what is not as it should be in a cluster: partitions that
-// nobody serves, masters that nobody could replace.
+// checkCluster tells what is wrong in a cluster: partitions without a master, and
+// masters without a replica.
 func (f *facts) checkCluster() dispatcher.Check {
 	const name = "cluster"
 	for _, n := range f.nodes {

@@ -9,23 +9,23 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
-// clockTolerance is how far a server's clock may be from this host's before
-// that is told. Nothing depends on it; people who compare logs do.
+// clockTolerance is how far a server's clock may be from this host's before it is
+// told. Only people who compare logs depend on it.
 const clockTolerance = 5 * time.Second
 
-// facts are all that was found out, from which the checks are judged.
+// facts are all that was found out. The checks are judged by them.
 type facts struct {
 	nodes      []node // at least one answered
 	able       capability
 	durability dispatcher.Durability
-	waitAOF    bool // a publish waits by it
+	waitAOF    bool // a publish waits by WAITAOF
 	mode       conn.Mode
 	polls      bool
 	clock      bool              // the server's clock means something
 	cluster    map[string]string // of CLUSTER INFO; nil: hidden, or it is none
 }
 
-// tell puts everything together.
+// tell judges the facts.
 func (f *facts) tell() dispatcher.StoreInfo {
 	i := dispatcher.StoreInfo{
 		Kind: "unknown", Mode: f.modeName(), Nodes: len(f.nodes), Durability: f.durability,
@@ -54,7 +54,7 @@ func (f *facts) tell() dispatcher.StoreInfo {
 	return i
 }
 
-// modeName is auto where nobody found out, which is a single server.
+// modeName is the mode as it is told. What was not found out is a single server.
 func (f *facts) modeName() string {
 	if f.mode == "" || f.mode == conn.ModeAuto {
 		return string(conn.ModeSingle)
@@ -62,13 +62,13 @@ func (f *facts) modeName() string {
 	return string(f.mode)
 }
 
-// answered are the masters that did.
+// answered are the masters that answered.
 func (f *facts) answered() []node {
 	return slices.DeleteFunc(slices.Clone(f.nodes), func(n node) bool { return n.err != nil })
 }
 
-// worst asks each master that answered for a value and answers the one that
-// stands first in order; empty where one of them hides it and none has the first.
+// worst reads a value of each master that answered, and answers the one that stands
+// first in order. It is empty where a master hides its value and none has the first.
 func (f *facts) worst(order []string, value func(node) string) string {
 	found, hidden := len(order), false
 	for _, n := range f.answered() {
@@ -78,7 +78,7 @@ func (f *facts) worst(order []string, value func(node) string) string {
 		case v == "":
 			hidden = true
 		case at < 0:
-			return v // unheard of: nobody knows how bad it is
+			return v // an unknown value: it may be worse than all in order
 		default:
 			found = min(found, at)
 		}
@@ -127,7 +127,7 @@ func (f *facts) memory() (used, limit *int64) {
 		if u == nil {
 			continue
 		}
-		share := float64(*u) / (1 << 62) // below any share of a limit
+		share := float64(*u) / (1 << 62) // no limit: fewer than any share of one
 		if m != nil && *m > 0 {
 			share = float64(*u) / float64(*m)
 		}
@@ -158,5 +158,5 @@ func (f *facts) loses(i dispatcher.StoreInfo) string {
 	case i.Fsync == "everysec":
 		return dispatcher.LosesLastSecond
 	}
-	return dispatcher.LosesUnknown // hidden, or no: whenever the kernel writes
+	return dispatcher.LosesUnknown // hidden, or no: the kernel decides when to write
 }

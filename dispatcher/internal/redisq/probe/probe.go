@@ -25,9 +25,9 @@ import (
 // instance below two a second.
 const fresh = 10 * time.Second
 
-// patience bounds the questions: callers that wait for them have a health
-// check's patience, and some of them wait for another's. At the start things are
-// tried that take some seconds: firstPatience.
+// patience bounds the questions, since health checks wait for the answers, and some
+// of them for those of another caller. The first time it is firstPatience: then
+// things are tried that take some seconds.
 const (
 	patience      = 3 * time.Second
 	firstPatience = 10 * time.Second
@@ -48,8 +48,8 @@ type Probe struct {
 
 	mu    sync.Mutex // guards what follows, and lets one caller ask for all
 	last  dispatcher.StoreInfo
-	until time.Time   // last is given again before; zero: it was not asked yet
-	able  *capability // what never changes while it runs; nil: not all of it is known yet
+	until time.Time   // last is given again before it; zero: the store was not asked yet
+	able  *capability // nil: not all of it is known yet
 }
 
 //go:embed lua/probe.lua
@@ -60,7 +60,7 @@ func New(c *conn.Client, o Options) *Probe {
 	return &Probe{conn: c, options: o, script: script.Make(o.TestClock, "probe", probeSrc)}
 }
 
-// node is what one master told, as it told it.
+// node is what one master tells, word for word.
 type node struct {
 	name   string
 	err    error             // it did not answer
@@ -69,10 +69,10 @@ type node struct {
 	ahead  time.Duration     // its clock before this host's
 }
 
-// Store reads what Redis tells of itself, of all masters that hold partitions:
-// of each property the worst. Managed kinds hide much of it: what they hide is
-// unknown. One master that does not answer is told as a check that does not
-// hold, since what lies on others goes on.
+// Store reads what all masters that hold partitions tell of themselves, and answers
+// the worst of each property. Managed kinds hide much: what they hide is unknown. A
+// master that does not answer is a check that does not hold, and no error: the
+// partitions on others go on.
 func (p *Probe) Store(ctx context.Context) (dispatcher.StoreInfo, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,7 +121,7 @@ func (p *Probe) ask(ctx context.Context) (*facts, error) {
 	return f, nil
 }
 
-// askMasters asks each master. It is an error only where none answers.
+// askMasters asks each master. Only where none answers it is an error.
 func (p *Probe) askMasters(ctx context.Context) ([]node, error) {
 	masters, err := p.conn.Masters(ctx)
 	nodes := make([]node, len(masters))

@@ -28,7 +28,7 @@ type apiCall[T any] struct {
 }
 
 // on makes the call what cmd runs, and gives cmd the flags for it.
-func (a apiCall[T]) on(cmd *cobra.Command, s stage) *cobra.Command {
+func (a apiCall[T]) on(cmd *cobra.Command, s world) *cobra.Command {
 	var to clientFlags
 	var asJSON bool
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -72,7 +72,7 @@ type clientFlags struct {
 
 // add gives cmd the flags. There is none for the key itself: it would stand in
 // the list of processes and in the shell's history.
-func (c *clientFlags) add(cmd *cobra.Command, s stage) {
+func (c *clientFlags) add(cmd *cobra.Command, s world) {
 	c.vars = s.vars()
 	cmd.Flags().StringVar(&c.server, "server", "",
 		"where Hookladder answers (default HOOKLADDER_URL, else this host at the port of LISTEN or PORT, 8080)")
@@ -174,7 +174,7 @@ func more(cmd *cobra.Command, next *string, asJSON bool) error {
 // Dockerfile), so that the reason is printed before the command is killed.
 const pingPatience = 4 * time.Second
 
-func newPing(s stage) *cobra.Command {
+func newPing(s world) *cobra.Command {
 	var to clientFlags
 	cmd := &cobra.Command{
 		Use:   "ping",

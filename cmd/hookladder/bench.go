@@ -17,7 +17,7 @@ import (
 // how much the machine sways.
 const benchRuns = 5
 
-func newBench(s stage) *cobra.Command {
+func newBench(s world) *cobra.Command {
 	o := bench.Options{Version: version + revision(), Environ: s.vars()}
 	var file string
 	cmd := &cobra.Command{
@@ -105,7 +105,7 @@ func runBench(cmd *cobra.Command, o bench.Options, file string) (err error) {
 }
 
 // newBenchReceiver is the receiver of bench, which starts it as a process.
-func newBenchReceiver(s stage) *cobra.Command {
+func newBenchReceiver(s world) *cobra.Command {
 	return &cobra.Command{
 		Use:     "receiver",
 		Short:   "Receive and check what bench sends",

@@ -27,7 +27,7 @@ type result struct {
 func command(t testing.TB, environ []string, in string, args ...string) result {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code := run(t.Context(), stage{args: args, environ: environ, in: strings.NewReader(in), out: &out, err: &errs})
+	code := run(t.Context(), world{args: args, environ: environ, in: strings.NewReader(in), out: &out, err: &errs})
 	return result{code: code, out: out.String(), err: errs.String()}
 }
 
@@ -48,7 +48,7 @@ func start(t testing.TB, environ []string, args ...string) *running {
 	r := &running{t: t, lines: make(chan string, 1024), stop: stop, code: make(chan int, 1), errs: &bytes.Buffer{}}
 	read, write := io.Pipe()
 	go func() {
-		r.code <- run(ctx, stage{args: args, environ: environ, in: strings.NewReader(""), out: write, err: r.errs})
+		r.code <- run(ctx, world{args: args, environ: environ, in: strings.NewReader(""), out: write, err: r.errs})
 		_ = write.Close()
 	}()
 	go func() {
@@ -110,7 +110,7 @@ func holds(line string, words []string) bool {
 
 func TestEveryCommandTeaches(t *testing.T) {
 	var names []string
-	for _, cmd := range newRoot(stage{}).Commands() {
+	for _, cmd := range newRoot(world{}).Commands() {
 		names = append(names, cmd.Name())
 		for _, cmd := range append(cmd.Commands(), cmd) {
 			require.NotEmpty(t, cmd.Short, cmd.CommandPath())

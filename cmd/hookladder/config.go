@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newConfig(s stage) *cobra.Command {
+func newConfig(s world) *cobra.Command {
 	var dev bool
 	cmd := &cobra.Command{
 		Use:   "config",

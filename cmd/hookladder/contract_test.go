@@ -95,7 +95,7 @@ func everyName(t *testing.T) names {
 			n.add("file", s.Name+"_FILE")
 		}
 	}
-	for _, cmd := range newRoot(stage{}).Commands() {
+	for _, cmd := range newRoot(world{}).Commands() {
 		n.add("command", cmd.Name())
 	}
 	_, api, _ := newTestDev(t, nil)

@@ -39,7 +39,7 @@ type devFlags struct {
 	key      string // to publish the demo with, where API_KEYS is set
 }
 
-func newDev(s stage) *cobra.Command {
+func newDev(s world) *cobra.Command {
 	var f devFlags
 	cmd := &cobra.Command{
 		Use:   "dev",

@@ -10,7 +10,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/app"
 )
 
-func newDoctor(s stage) *cobra.Command {
+func newDoctor(s world) *cobra.Command {
 	var r doctorFlags
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -49,7 +49,7 @@ not answer.`,
 // doctorFlags is what the flags of doctor say.
 type doctorFlags struct{ fix, seal, asJSON bool }
 
-func (e doctorFlags) run(cmd *cobra.Command, s stage) error {
+func (e doctorFlags) run(cmd *cobra.Command, s world) error {
 	read, found, err := readSettings(sources{environ: s.vars()})
 	if err != nil {
 		return usageError{err}

@@ -18,7 +18,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-func newEndpoints(s stage) *cobra.Command {
+func newEndpoints(s world) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "endpoints",
 		Short: "Register receivers, and change how they are called",
@@ -58,7 +58,7 @@ func oneEndpoint(cmd *cobra.Command, args []string) error {
 type endpointCall func(c *client.Client, ctx context.Context, name string) (wire.EndpointView, error)
 
 // on makes the call what cmd runs.
-func (call endpointCall) on(cmd *cobra.Command, s stage) *cobra.Command {
+func (call endpointCall) on(cmd *cobra.Command, s world) *cobra.Command {
 	cmd.Args = oneEndpoint
 	return apiCall[wire.EndpointView]{
 		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.EndpointView, error) {
@@ -68,7 +68,7 @@ func (call endpointCall) on(cmd *cobra.Command, s stage) *cobra.Command {
 	}.on(cmd, s)
 }
 
-func newEndpointsGet(s stage) *cobra.Command {
+func newEndpointsGet(s world) *cobra.Command {
 	return endpointCall((*client.Client).Endpoint).on(&cobra.Command{
 		Use:     "get <endpoint>",
 		Short:   "Show an endpoint",
@@ -77,7 +77,7 @@ func newEndpointsGet(s stage) *cobra.Command {
 	}, s)
 }
 
-func newEndpointsPause(s stage) *cobra.Command {
+func newEndpointsPause(s world) *cobra.Command {
 	return endpointCall((*client.Client).PauseEndpoint).on(&cobra.Command{
 		Use:     "pause <endpoint>",
 		Short:   "Hold an endpoint: what is due waits",
@@ -86,7 +86,7 @@ func newEndpointsPause(s stage) *cobra.Command {
 	}, s)
 }
 
-func newEndpointsResume(s stage) *cobra.Command {
+func newEndpointsResume(s world) *cobra.Command {
 	return endpointCall((*client.Client).ResumeEndpoint).on(&cobra.Command{
 		Use:   "resume <endpoint>",
 		Short: "Let an endpoint go on, paused or disabled",
@@ -96,7 +96,7 @@ what it asked for with Retry-After is forgotten.`,
 	}, s)
 }
 
-func newEndpointsCreate(s stage) *cobra.Command {
+func newEndpointsCreate(s world) *cobra.Command {
 	var f endpointFlags
 	var uid, tenant, secretFile string
 	cmd := apiCall[wire.EndpointView]{
@@ -130,7 +130,7 @@ answered as it is, another one under that name is refused.`,
 	return cmd
 }
 
-func newEndpointsUpdate(s stage) *cobra.Command {
+func newEndpointsUpdate(s world) *cobra.Command {
 	var f endpointFlags
 	var unset []string
 	cmd := apiCall[wire.EndpointView]{
@@ -162,7 +162,7 @@ already too; a changed ladder from the next rung.`,
 	return cmd
 }
 
-func newEndpointsDelete(s stage) *cobra.Command {
+func newEndpointsDelete(s world) *cobra.Command {
 	var yes bool
 	var name string
 	cmd := apiCall[wire.EndpointDeleted]{
@@ -196,7 +196,7 @@ for a receiver, and nothing brings that back.`,
 }
 
 // askDelete says what a delete cancels, and is an error unless a person agrees.
-func askDelete(cmd *cobra.Command, s stage, c *client.Client, name string) error {
+func askDelete(cmd *cobra.Command, s world, c *client.Client, name string) error {
 	if !s.terminal && !onTerminal(cmd.InOrStdin()) {
 		return usagef("delete cancels what waits for %s: give --yes, or call it on a terminal, where it asks", visible(name))
 	}
@@ -225,7 +225,7 @@ func askDelete(cmd *cobra.Command, s stage, c *client.Client, name string) error
 	return fmt.Errorf("%s was not deleted", visible(name))
 }
 
-func newEndpointsList(s stage) *cobra.Command {
+func newEndpointsList(s world) *cobra.Command {
 	var p pageFlags
 	var tenants []string
 	cmd := apiCall[wire.EndpointPage]{

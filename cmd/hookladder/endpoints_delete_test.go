@@ -34,7 +34,7 @@ func TestDeleteAsksOnATerminalAndSaysHowMuchWaits(t *testing.T) {
 
 	answering := func(text string) (string, int) {
 		var out bytes.Buffer
-		code := run(t.Context(), stage{
+		code := run(t.Context(), world{
 			args: []string{"endpoints", "delete", "shop-42"}, environ: env, in: strings.NewReader(text), out: &out, err: &out, terminal: true,
 		})
 		return out.String(), code

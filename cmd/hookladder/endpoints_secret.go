@@ -12,7 +12,7 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-func newEndpointsSecret(s stage) *cobra.Command {
+func newEndpointsSecret(s world) *cobra.Command {
 	return apiCall[wire.EndpointSecrets]{
 		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.EndpointSecrets, error) {
 			return c.EndpointSecret(cmd.Context(), args[0])
@@ -41,7 +41,7 @@ func printSecrets(out io.Writer, all wire.EndpointSecrets) {
 	}
 }
 
-func newEndpointsRotateSecret(s stage) *cobra.Command {
+func newEndpointsRotateSecret(s world) *cobra.Command {
 	var overlap, secretFile string
 	cmd := apiCall[wire.Rotated]{
 		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.Rotated, error) {
@@ -91,7 +91,7 @@ func printRotated(out io.Writer, e wire.Rotated) {
 // answered was printed.
 var errNotTaken = errors.New("the endpoint did not take the test message")
 
-func newEndpointsTest(s stage) *cobra.Command {
+func newEndpointsTest(s world) *cobra.Command {
 	return apiCall[wire.EndpointTest]{
 		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.EndpointTest, error) {
 			return c.TestEndpoint(cmd.Context(), args[0])

@@ -13,7 +13,7 @@ import (
 
 func TestSendHasAFlagForEachFieldOfAMessage(t *testing.T) {
 	other := map[string]string{"headers": "header", "raw_body": "raw", "raw_body_base64": "body-file"}
-	flags := newSend(stage{}).Flags()
+	flags := newSend(world{}).Flags()
 	fields := reflect.TypeFor[wire.Message]()
 	for n := range fields.NumField() {
 		name, _, _ := strings.Cut(fields.Field(n).Tag.Get("json"), ",")

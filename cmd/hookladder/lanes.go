@@ -15,7 +15,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-func newLanes(s stage) *cobra.Command {
+func newLanes(s world) *cobra.Command {
 	var p pageFlags
 	cmd := apiCall[wire.LanePage]{
 		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.LanePage, error) {
@@ -58,7 +58,7 @@ type laneCalls struct {
 	all func(c *client.Client, ctx context.Context, destination, cursor string) (wire.LaneState, error)
 }
 
-func newPause(s stage) *cobra.Command {
+func newPause(s world) *cobra.Command {
 	return laneCalls{(*client.Client).PauseLane, (*client.Client).PauseTenants}.on(&cobra.Command{
 		Use:   "pause <destination>",
 		Short: "Hold a destination, or all of them",
@@ -76,7 +76,7 @@ A tenant that sends there for the first time later is not held.`,
 	}, s)
 }
 
-func newResume(s stage) *cobra.Command {
+func newResume(s world) *cobra.Command {
 	return laneCalls{(*client.Client).ResumeLane, (*client.Client).ResumeTenants}.on(&cobra.Command{
 		Use:   "resume <destination>",
 		Short: "Let a destination go on, or all of them",
@@ -91,7 +91,7 @@ what was paused by its own name stays so. A URL stands for one tenant, or with
 }
 
 // on makes the calls what cmd runs.
-func (calls laneCalls) on(cmd *cobra.Command, s stage) *cobra.Command {
+func (calls laneCalls) on(cmd *cobra.Command, s world) *cobra.Command {
 	var all bool
 	var tenant, destination string
 	cmd.Args = func(cmd *cobra.Command, args []string) error {

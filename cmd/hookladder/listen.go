@@ -25,7 +25,7 @@ const shownBody = 16 << 10
 // most of a body that is read: what may be published with MAX_BODY at its highest.
 const readBody = 4 << 20
 
-func newListen(s stage) *cobra.Command {
+func newListen(s world) *cobra.Command {
 	var addr, secret, secretFile, scheme string
 	var status int
 	cmd := &cobra.Command{

@@ -33,7 +33,7 @@ func main() {
 	// may take; the second finds Go's own handler again and ends the process.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, stage{
+	os.Exit(run(ctx, world{
 		args:    os.Args[1:],
 		environ: os.Environ(),
 		in:      os.Stdin,
@@ -42,8 +42,8 @@ func main() {
 	}))
 }
 
-// stage is what a command sees of the world, so that tests can set one up.
-type stage struct {
+// world is what a command sees of the world, so that tests can set one up.
+type world struct {
 	args    []string
 	environ []string
 	in      io.Reader
@@ -54,7 +54,7 @@ type stage struct {
 }
 
 // vars is the environment by name.
-func (s stage) vars() map[string]string { return env.ToMap(s.environ) }
+func (s world) vars() map[string]string { return env.ToMap(s.environ) }
 
 // The exit codes, which scripts rely on.
 const (
@@ -73,7 +73,7 @@ func (e usageError) Unwrap() error { return e.error }
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // run carries out one command line and answers the exit code.
-func run(ctx context.Context, s stage) int {
+func run(ctx context.Context, s world) int {
 	root := newRoot(s)
 	root.SetArgs(append([]string{}, s.args...)) // nil would stand for this process' own
 	root.SetIn(s.in)
@@ -87,7 +87,7 @@ func run(ctx context.Context, s stage) int {
 }
 
 // cure says what a caller of the API can do here that the API does not know of.
-func cure(err error, s stage) string {
+func cure(err error, s world) string {
 	var problem *client.Problem
 	switch {
 	case !errors.As(err, &problem) || problem.Status != http.StatusUnauthorized:
@@ -116,7 +116,7 @@ func exitCode(err error) int {
 	}
 }
 
-func newRoot(s stage) *cobra.Command {
+func newRoot(s world) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "hookladder",
 		Short: "Delivers notifications as signed HTTP callbacks, again and again up a ladder of waits",

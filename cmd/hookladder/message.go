@@ -17,7 +17,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-func newGet(s stage) *cobra.Command {
+func newGet(s world) *cobra.Command {
 	return apiCall[wire.MessageView]{
 		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.MessageView, error) {
 			return c.Message(cmd.Context(), args[0])
@@ -36,7 +36,7 @@ ones. With --json it is what the API answers, body included, byte for byte.`,
 	}, s)
 }
 
-func newCancel(s stage) *cobra.Command {
+func newCancel(s world) *cobra.Command {
 	var destination string
 	cmd := apiCall[wire.Deliveries]{
 		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.Deliveries, error) {
@@ -67,7 +67,7 @@ type retryAnswer struct {
 	failed error
 }
 
-func newRetry(s stage) *cobra.Command {
+func newRetry(s world) *cobra.Command {
 	var destination string
 	var all bool
 	cmd := apiCall[retryAnswer]{

@@ -61,7 +61,7 @@ func TestTheCommandsOfTheReadmeAreThoseOfTheCode(t *testing.T) {
 	for _, row := range rows(section(t, "Commands"), 1) {
 		have = append(have, strings.TrimPrefix(row[0], "hookladder "))
 	}
-	for _, cmd := range newRoot(stage{}).Commands() {
+	for _, cmd := range newRoot(world{}).Commands() {
 		want = append(want, cmd.Use)
 	}
 	require.ElementsMatch(t, want, have)
@@ -71,7 +71,7 @@ func TestTheReadmeUsesNoUnknownCommand(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
 	require.NoError(t, err)
 	known := map[string]bool{}
-	for _, cmd := range newRoot(stage{}).Commands() {
+	for _, cmd := range newRoot(world{}).Commands() {
 		known[cmd.Name()] = true
 	}
 	used := regexp.MustCompile(`(?m)(?:^|[ ;&|])(?:bin/hookladder|hookladder|\./cmd/hookladder) ([a-z]+)`).FindAllStringSubmatch(code(string(text)), -1)
@@ -94,7 +94,7 @@ func code(text string) string {
 
 func TestTheFirstThingThatTheReadmeSendsGoesToAReceiverThatIsThere(t *testing.T) {
 	run := section(t, "Run it")
-	addr := newListen(stage{}).Flags().Lookup("addr").DefValue
+	addr := newListen(world{}).Flags().Lookup("addr").DefValue
 	require.Contains(t, run, "bin/hookladder listen &")
 	require.Contains(t, run, "--url http://"+addr+"/")
 	require.NotContains(t, run, "shop.example")

@@ -10,7 +10,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/app"
 )
 
-func newRepartition(s stage) *cobra.Command {
+func newRepartition(s world) *cobra.Command {
 	var to int
 	var dry bool
 	cmd := &cobra.Command{

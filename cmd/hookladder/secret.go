@@ -10,7 +10,7 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-func newSecret(s stage) *cobra.Command {
+func newSecret(s world) *cobra.Command {
 	var tenant, scheme string
 	cmd := &cobra.Command{
 		Use:   "secret",

@@ -35,7 +35,7 @@ type sendFlags struct {
 	requireMatch      bool
 }
 
-func newSend(s stage) *cobra.Command {
+func newSend(s world) *cobra.Command {
 	var f sendFlags
 	cmd := apiCall[wire.Published]{
 		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.Published, error) {

@@ -20,7 +20,7 @@ import (
 // often started together, and Redis reads its data first.
 const storeWait = 30 * time.Second
 
-func newServe(s stage) *cobra.Command {
+func newServe(s world) *cobra.Command {
 	return &cobra.Command{
 		Use:   "serve",
 		Short: "Take messages and deliver them, with Redis as the store",
@@ -50,7 +50,7 @@ ENCRYPTION_KEY_FILE where it holds all keys that it held. The rest needs a resta
 	}
 }
 
-func serve(cmd *cobra.Command, s stage) error {
+func serve(cmd *cobra.Command, s world) error {
 	const cure = "name a Redis that keeps the messages, such as REDIS_URL=redis://127.0.0.1:6379, or a folder for one of its own, such as DATA_DIR=./data; hookladder dev needs neither and forgets everything"
 	from := sources{environ: s.vars()}
 	read, found, err := readSettings(from)

@@ -11,7 +11,7 @@ import (
 // version is the one being worked on, or released by a tag of the same name.
 const version = "0.1.0"
 
-func newVersion(stage) *cobra.Command {
+func newVersion(world) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version, and what it was built from",

@@ -13,8 +13,8 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// benchRuns is how many runs a figure is the median of: the fewest that show
-// how much the machine sways.
+// benchRuns is how many runs a figure is the median of: the fewest that show how
+// much the machine's speed varies.
 const benchRuns = 5
 
 func newBench(s world) *cobra.Command {

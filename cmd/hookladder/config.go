@@ -56,7 +56,7 @@ func printSettings(out io.Writer, found []foundSetting) error {
 	return table.Flush()
 }
 
-// shown is a value as anybody may see it.
+// shown is a value without its secret parts.
 func shown(c foundSetting) string {
 	switch {
 	case c.Value == "":
@@ -69,8 +69,8 @@ func shown(c foundSetting) string {
 	return c.Value
 }
 
-// redactedURL shows where a store or a proxy is without what opens it. The query
-// stays out, since some take their token there.
+// redactedURL shows where a store or a proxy is, without user and password. The
+// query stays out, since it may hold a token.
 func redactedURL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -93,8 +93,8 @@ func warn(out io.Writer, from sources) {
 // ours are variables that commands read besides the settings.
 var ours = []string{"HOOKLADDER_URL", "HOOKLADDER_KEY"}
 
-// nearNames warns of variables that are almost one of ours: somebody meant a
-// setting, and it has no effect.
+// nearNames warns of variables that are almost one of ours: they look like a
+// setting and have no effect.
 func nearNames(vars map[string]string) (warnings []string) {
 	known := slices.Clone(ours)
 	for _, s := range settingsTable() {
@@ -118,7 +118,7 @@ func nearNames(vars map[string]string) (warnings []string) {
 // prefixes are what other programs put before names of settings.
 var prefixes = []string{"HOOKLADDER_", "HL_"}
 
-// nearest is the known name that name is a slip of, or nothing.
+// nearest is the known name that name is a misspelling of, or empty.
 func nearest(name string, known []string) string {
 	plain := strings.ToUpper(name)
 	for _, prefix := range prefixes {
@@ -137,8 +137,8 @@ func nearest(name string, known []string) string {
 	return best
 }
 
-// slips is how many slips a name may have and still be meant: a short one is
-// too near to others (PATH is two from PORT).
+// slips is how many letters may be wrong in a name that is still meant: a short
+// one is too near to others (PATH is two from PORT).
 func slips(name string) int {
 	switch {
 	case len(name) < 6:

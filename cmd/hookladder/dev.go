@@ -25,7 +25,7 @@ import (
 var devDefaults = map[string]string{
 	"ALLOW_NETS":     "127.0.0.0/8,::1/128", // the demo receiver, and what a person writes on this machine
 	"RETENTION_MAX":  "2000",                // the Redis in memory sorts all of them for each look
-	"SHUTDOWN_GRACE": "2s",                  // somebody waits for Ctrl-C
+	"SHUTDOWN_GRACE": "2s",                  // a person waits after Ctrl-C
 	"LOG_LEVEL":      "warn",                // the lines about attempts tell the story
 	"LOG_FORMAT":     "text",
 }
@@ -76,8 +76,8 @@ REDIS_URL is not used. hookladder config --dev shows them.`,
 	return cmd
 }
 
-// untilHangUp ends too when the terminal is closed, unless that was asked to be
-// passed over (nohup). What is under way then ends as with Ctrl-C.
+// untilHangUp ends too when the terminal is closed, unless that signal is ignored
+// (nohup). What is under way then ends as with Ctrl-C.
 func untilHangUp(ctx context.Context) (context.Context, context.CancelFunc) {
 	if signal.Ignored(syscall.SIGHUP) {
 		return context.WithCancel(ctx)
@@ -134,8 +134,8 @@ func (f devFlags) run(cmd *cobra.Command, vars map[string]string) error {
 	return p.run(cmd.Context(), o)
 }
 
-// verifying are the secrets that the receiver takes: that of messages without a
-// tenant, and that of an endpoint which was given SIGNING_SECRET for its own.
+// verifying are the secrets that the receiver accepts: that of messages without a
+// tenant, and that of an endpoint that was given SIGNING_SECRET as its own.
 func verifying(s settings) []signer.Secret {
 	if s.SigningDerive != deriveTenant {
 		return s.SigningSecret
@@ -147,8 +147,8 @@ func verifying(s settings) []signer.Secret {
 	return append(own, s.SigningSecret...)
 }
 
-// playStore puts the store into this process, or into DATA_DIR. REDIS_URL and
-// what belongs to it are for serve: nobody plays with a store in earnest.
+// playStore puts the store into this process, or into DATA_DIR. REDIS_URL and the
+// settings that belong to it are for serve: a playground must not touch its store.
 func playStore(o app.Options) app.Options {
 	o.RedisURL, o.RedisMode, o.RedisMaster, o.RedisCAFile = "", "", "", ""
 	if o.DataDir == "" {
@@ -157,8 +157,8 @@ func playStore(o app.Options) app.Options {
 	return o
 }
 
-// faster is a breaker's wait, of the same speed as the ladder: else a few rungs
-// of a failing receiver would take longer than all of it.
+// faster shortens a breaker's wait as much as the ladder: at its own length it
+// would take longer than the whole ladder.
 func faster(wait time.Duration, speed float64) time.Duration {
 	short := min(float64(wait)/speed, float64(maxOpen))
 	return max(time.Duration(short), time.Millisecond)
@@ -202,8 +202,8 @@ func (p playground) run(ctx context.Context, o app.Options) error {
 	return g.Wait()
 }
 
-// begin tells what runs, publishes what the demo asks for, and then prints
-// attempts until ctx ends. The words come first, so attempts wait for them.
+// begin prints what runs, publishes what the demo asks for, and then prints
+// attempts until ctx ends. Attempts are printed after the welcome.
 func (p playground) begin(ctx context.Context, api, receiver string, watch *watcher) error {
 	p.welcome(api, receiver)
 	if p.flags.demo {
@@ -252,8 +252,8 @@ func (p playground) welcome(api, receiver string) {
 	say("")
 }
 
-// secret is the receiver's secret as a shell reads it between single quotes: one
-// that somebody gave is not shown.
+// secret is the receiver's secret as a shell reads it between single quotes. One
+// from SIGNING_SECRET is not shown.
 func (p playground) secret() string {
 	if p.made {
 		return p.secrets[0].Reveal()

@@ -312,7 +312,7 @@ func TestAnAttemptReadsAsALine(t *testing.T) {
 func TestAStoppedTerminalStopsNoDelivery(t *testing.T) {
 	var out strings.Builder
 	w := newWatcher(&out)
-	for range watchBuffer + 3 { // nobody prints
+	for range watchBuffer + 3 { // nothing prints
 		w.Attempted(dispatcher.Attempted{})
 	}
 	w.print("last")

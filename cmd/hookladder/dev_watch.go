@@ -10,8 +10,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// watchBuffer is how many attempts may wait to be printed. A terminal that
-// somebody stopped must not stop deliveries, so what comes beyond is counted.
+// watchBuffer is how many attempts may wait to be printed. A terminal that is
+// stopped must not stop deliveries, so attempts beyond it are only counted.
 const watchBuffer = 4096
 
 // watcher prints each attempt as a line a person can read.
@@ -34,13 +34,13 @@ func (w *watcher) Attempted(a dispatcher.Attempted) {
 	}
 }
 
-// Published is nothing that an attempt does not show.
+// Published prints nothing: the attempt will show it.
 func (w *watcher) Published(dispatcher.Published) {}
 
-// TookOver is nothing that happens to a process alone.
+// TookOver prints nothing: dev is one process.
 func (w *watcher) TookOver(int) {}
 
-// Died is told by the log.
+// Died prints nothing: the log tells it.
 func (w *watcher) Died(dispatcher.Death) {}
 
 // Run prints until ctx ends, and then what is left.
@@ -65,7 +65,7 @@ func (w *watcher) print(line string) {
 	fmt.Fprintln(w.out, line)
 }
 
-// attemptLine is time, message, destination, attempt, answer and what follows.
+// attemptLine is time, message, destination, attempt, answer and what comes next.
 func attemptLine(a dispatcher.Attempted) string {
 	ended := a.Attempt.At.Add(a.Attempt.Duration).Local()
 	answer := string(a.Attempt.Class)
@@ -76,7 +76,7 @@ func attemptLine(a dispatcher.Attempted) string {
 		ended.Format(clock), a.ID.Message, a.Host, a.Attempt.Number, answer, rounded(a.Attempt.Duration), what(a))
 }
 
-// what became of the delivery, in words.
+// what is the state of the delivery after the attempt, in words.
 func what(a dispatcher.Attempted) string {
 	switch a.Attempt.Verdict {
 	case dispatcher.Delivered:

@@ -40,8 +40,8 @@ var (
 	abbreviated = regexp.MustCompile(`\b(e\.g|i\.e|etc|cf|vs)\.$`)
 	readable    = regexp.MustCompile(`[\pL\pN]`)
 
-	// personal finds a clause that begins with who: at the start of a sentence,
-	// after a mark, and after a word that no antecedent of a relative clause is.
+	// personal finds a clause whose subject is that pronoun: at the start of a
+	// sentence, after a mark, and after a word that it can't refer to.
 	personal = regexp.MustCompile(`(?i)(^|[,;:(—–]\s*|\b(and|but|or|nor|that|because|if|when|so|for|while|as|than|what|to|of|by|from|with|on|in|at|` +
 		`is|are|was|were|be|see|tells|tell|says|say|asks|ask|knows|know|shows|show|out|about|not|only|where|which|until|unless|before|after|once|also)\s+)who\b`)
 	impersonal = regexp.MustCompile(`(?i)\b(whoever|nobody)\b`)

@@ -102,7 +102,7 @@ func listenVerifier(name, secret string, vars map[string]string) (*signer.Verifi
 	return v, nil
 }
 
-// answers are the statuses that a receiver is tried out with most.
+// answers are the statuses that a shell offers for --status.
 var answers = []string{
 	"204\tdelivered", "200\tdelivered", "301\ta redirect: not followed", "400\ttried again", "410\tgone: dead at once",
 	"429\ttried again, obeys Retry-After", "500\ttried again, counts for the breaker", "503\ttried again, obeys Retry-After",
@@ -134,13 +134,13 @@ func (e *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if _, err := e.verifier.VerifyRequest(r); err != nil {
 		status, verdict = http.StatusUnauthorized, "NOT GENUINE: "+err.Error()
 	}
-	body, _ := io.ReadAll(r.Body) // what can be read of it is shown; the verdict stands
+	body, _ := io.ReadAll(r.Body) // as much as can be read is shown; the verdict stands
 	e.print(r, body, fmt.Sprintf("%s, answered %d", verdict, status))
 	w.WriteHeader(status)
 }
 
-// print shows a callback. All of it may be a stranger's: nothing of it reaches
-// the terminal but what is shown, and no line of it looks like one of ours.
+// print shows a callback. Any sender may have written it: its control characters
+// don't reach the terminal, and no line of it looks like one of ours.
 func (e *listener) print(r *http.Request, body []byte, verdict string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -161,15 +161,14 @@ func (e *listener) print(r *http.Request, body []byte, verdict string) {
 	fmt.Fprintf(e.out, "  => %s\n", visible(verdict))
 }
 
-// listenOn takes an address, which the flag named.
+// listenOn listens on the address of a flag.
 func listenOn(ctx context.Context, addr, flag string) (net.Listener, error) {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", addr)
 	return ln, elsewhere(err, flag)
 }
 
-// elsewhere adds to the error of an address that can't be taken how to choose
-// another one.
+// elsewhere adds to the error of an address that is in use how to choose another.
 func elsewhere(err error, with string) error {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "listen" {

@@ -25,12 +25,12 @@ import (
 )
 
 func main() {
-	// net/http prints what a receiver sent unasked through the global logger, and
-	// that may echo a signature. Our own log is not this one.
+	// net/http logs unexpected answers through the global logger, and those may
+	// echo a signature. Our own log does not go through it.
 	log.SetOutput(io.Discard)
 
-	// The first signal asks to stop, which takes as long as attempts under way
-	// may take; the second finds Go's own handler again and ends the process.
+	// The first signal asks to stop, which takes as long as attempts under way may
+	// take. The second one meets Go's own handler, which ends the process.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, world{
@@ -86,7 +86,7 @@ func run(ctx context.Context, s world) int {
 	return exitCode(err)
 }
 
-// cure says what a caller of the API can do here that the API does not know of.
+// cure adds to an error of the API how to give this command another key.
 func cure(err error, s world) string {
 	var problem *client.Problem
 	switch {
@@ -134,7 +134,7 @@ powershell), whose --help says where it goes.
 Exit codes: 0 ok, 1 failed, 2 usage or settings, 3 not found, 4 unreachable.`,
 		Version:                    versionLine(),
 		SuggestionsMinimumDistance: 2,
-		SilenceErrors:              true, // run prints them, once
+		SilenceErrors:              true, // run prints errors, once
 		SilenceUsage:               true, // the error says what is wrong; --help says the rest
 		Args:                       noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -155,7 +155,7 @@ Exit codes: 0 ok, 1 failed, 2 usage or settings, 3 not found, 4 unreachable.`,
 	return root
 }
 
-// noArgs refuses arguments; of the root command it is what an unknown command is.
+// noArgs refuses arguments. An argument of the root command is an unknown command.
 func noArgs(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:

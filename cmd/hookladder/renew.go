@@ -11,8 +11,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/app"
 )
 
-// renewable are the settings whose files SIGHUP has read anew. What else a file
-// holds, REDIS_URL and certificates, is read at the start only.
+// renewable are the settings whose files are read again at SIGHUP. Others in
+// files, REDIS_URL and certificates, are read at the start only.
 var renewable = []string{"API_KEYS", "SIGNING_SECRET", "ENCRYPTION_KEY"}
 
 // renewing reads the files of keys anew.
@@ -34,8 +34,8 @@ func newRenewing(from sources, found []foundSetting, log *slog.Logger) *renewing
 	return r
 }
 
-// listen has SIGHUP read the files from now on, until ctx ends: that signal never
-// ends the process.
+// listen reads the files at each SIGHUP until ctx ends. From now on that signal
+// does not end the process.
 func (r *renewing) listen(ctx context.Context) <-chan app.Renewal {
 	signals, renewals := make(chan os.Signal, 1), make(chan app.Renewal)
 	signal.Notify(signals, syscall.SIGHUP)
@@ -53,8 +53,7 @@ func (r *renewing) listen(ctx context.Context) <-chan app.Renewal {
 	return renewals
 }
 
-// renew hands on what the files hold by now. Where one of them is wrong all stay
-// as they were.
+// renew hands on what the files hold now. If one of them is wrong, no key changes.
 func (r *renewing) renew(ctx context.Context, renewals chan<- app.Renewal) {
 	if len(r.environ) == 0 {
 		r.log.Info("SIGHUP: no file of keys is named, so nothing is read anew", "settings", fileNames())
@@ -76,7 +75,7 @@ func (r *renewing) renew(ctx context.Context, renewals chan<- app.Renewal) {
 	select {
 	case <-ctx.Done():
 		return
-	case renewals <- renewal: // while it waits for its store, it takes none
+	case renewals <- renewal: // a process that waits for its store takes none
 	}
 	if err := <-renewal.Done; err != nil {
 		r.stay(err)
@@ -90,7 +89,7 @@ func (r *renewing) stay(err error) {
 	r.log.Error("SIGHUP: the files of keys can't be used, so the keys stay as they were", "err", err)
 }
 
-// sums tell whether a value is another one, without keeping it.
+// sums tell whether a value changed, without keeping it.
 func (r *renewing) sums(found []foundSetting) map[string][sha256.Size]byte {
 	sums := map[string][sha256.Size]byte{}
 	for _, c := range found {

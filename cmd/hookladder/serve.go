@@ -16,8 +16,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/app"
 )
 
-// storeWait is for how long serve waits for its store at the start: they are
-// often started together, and Redis reads its data first.
+// storeWait is how long serve waits for its store at the start: they are often
+// started together, and Redis loads its data first.
 const storeWait = 30 * time.Second
 
 func newServe(s world) *cobra.Command {
@@ -81,8 +81,8 @@ func serve(cmd *cobra.Command, s world) error {
 	return elsewhere(app.Run(cmd.Context(), o), addresses)
 }
 
-// storeOptions are the options of a command that needs a store which outlives
-// it; cure says what to do without one.
+// storeOptions are the options of a command that needs a durable store. The error
+// without one ends with cure.
 func storeOptions(cmd *cobra.Command, read settings, found []foundSetting, cure string) (app.Options, error) {
 	if read.RedisURL == "" && read.DataDir == "" {
 		return app.Options{}, usagef("neither REDIS_URL nor DATA_DIR is set: %s", cure)
@@ -198,15 +198,16 @@ func collectLess(vars map[string]string) {
 	}
 }
 
-// Of a container's memory Go may take so much in percent. The rest is for what
-// it does not count, and the kernel's buffers of connections. A redis-server of
-// our own shares the container.
+// How many percent of a container's memory Go may take. The rest is for memory
+// that Go does not count, and for the kernel's buffers of connections. With
+// DATA_DIR a redis-server shares the container.
 const (
 	memoryPart       = 90
 	memoryBesideData = 50
 )
 
-// unlimited is what no machine has: version 1 of cgroups says so of no limit.
+// unlimited is more than any machine has: version 1 of cgroups has such a number
+// for no limit.
 const unlimited = 1 << 50
 
 // limitMemory has the garbage collector work harder before the memory of the

@@ -12,10 +12,10 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// settings is all that the environment decides. Its tags are the table of
-// settings: the name of the variable, its default, what it accepts in words
-// (or from min to max), whether it is a secret, and whether <name>_FILE may
-// name a file that holds it.
+// settings is all that the environment decides. Its tags are the table of settings:
+// the name of the variable, its default, and what it accepts, in words or from min
+// to max. They also say whether it is a secret, and whether <name>_FILE may name a
+// file that holds it.
 type settings struct {
 	Listen      string                `env:"LISTEN" envDefault:"127.0.0.1:8080" accepts:"host:port, or off to dispatch only"`
 	Port        int                   `env:"PORT" min:"1" max:"65535"`
@@ -74,19 +74,19 @@ type settings struct {
 // size is a number of bytes, written 256KiB.
 type size int64
 
-// breaker is when a destination that fails is left alone, written 20/30s. The
-// zero breaker never opens.
+// breaker is after how many failures a destination is left alone, and for how
+// long, written 20/30s. The zero breaker never opens.
 type breaker struct {
 	failures int           // in a row
 	wait     time.Duration // the first
 }
 
-// sealing hides what lies in the store. The zero sealing hides nothing.
+// sealing encrypts what lies in the store. The zero sealing encrypts nothing.
 type sealing struct{ box *app.Seal }
 
-// kept are the settings of the contract that this version does not serve, with
-// the value that asks for nothing beyond what it does. Anything else stops the
-// start: a setting that is passed over would be a promise broken in silence.
+// kept are the settings of the contract that this version does not have, each with
+// the value that asks for nothing more than it does. Any other value stops the
+// start: to ignore a setting would be to break a promise in silence.
 var kept = map[string]string{
 	"ARCHIVE_URL":       "",
 	"ARCHIVE_URL_FILE":  "",

@@ -14,8 +14,8 @@ import (
 
 // What WAKE may be.
 const (
-	wakeAuto = "auto" // asks the store whether it can tell
-	wakePoll = "poll" // looks every second
+	wakeAuto = "auto" // has the store tell, where it can
+	wakePoll = "poll" // reads the store every second
 )
 
 // What REDIS_MODE may be.
@@ -73,7 +73,8 @@ func (s *settings) check(found []foundSetting, faulty []fault) (faults []fault) 
 // deriveTenant is the SIGNING_DERIVE that gives each tenant a secret of its own.
 const deriveTenant = "tenant"
 
-// unless is an unexplained fault where ok is false: what is accepted says all.
+// unless is a fault without a reason where ok is false: the text of what is
+// accepted is enough.
 func unless(ok bool) string {
 	if ok {
 		return ""

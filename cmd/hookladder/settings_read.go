@@ -39,7 +39,7 @@ const (
 type setting struct {
 	Name    string
 	Default string // empty: unset
-	Accepts string // what may be said, as a noun
+	Accepts string // which values, as a noun
 	Secret  bool
 	File    bool // <Name>_FILE is read too
 	field   reflect.StructField
@@ -153,7 +153,7 @@ func (from sources) load(name, value, file string) (string, *fault) {
 	return value, nil
 }
 
-// unserved lists what is set of the contract but not in this version.
+// unserved lists settings of the contract that are set and not in this version.
 func (from sources) unserved() (faults []fault) {
 	for _, name := range slices.Sorted(maps.Keys(kept)) {
 		value := from.environ[name]

@@ -10,13 +10,13 @@ import (
 	"unicode/utf8"
 )
 
-// visible writes a stranger's text so that a terminal only shows it: what would
-// move the cursor, set a title, or turn the order of letters around is escaped.
+// visible makes foreign text safe for a terminal: characters that would move the
+// cursor, set a title or reverse the order of letters are escaped.
 func visible(text string) string {
 	return escape(text, func(r rune) string { return fmt.Sprintf(`\u{%x}`, r) })
 }
 
-// escape writes what deceives in another way, and all else as it is.
+// escape replaces the characters that deceive.
 func escape(text string, as func(rune) string) string {
 	if strings.IndexFunc(text, deceives) < 0 {
 		return text
@@ -32,16 +32,16 @@ func escape(text string, as func(rune) string) string {
 	return b.String()
 }
 
-// deceives reports whether a character does something else to a terminal than
-// to be shown: a control (C0, C1), one that orders or hides others (marks of
-// direction, joiners, separators of lines), or bytes that are no text.
+// deceives reports whether a terminal does anything else with a character than
+// show it. Such are controls (C0, C1), characters that order or hide others (marks
+// of direction, joiners, separators of lines), and bytes that are no text.
 func deceives(r rune) bool {
 	return unicode.Is(unicode.Cc, r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r) ||
 		r == utf8.RuneError
 }
 
-// plainJSON writes JSON so that a terminal only shows it. Outside of texts JSON
-// has no such characters but space, so that each may be written as JSON escapes it.
+// plainJSON makes JSON safe for a terminal. Outside of strings JSON has no
+// character that deceives but white space, so each may be written as an escape.
 type plainJSON struct{ out io.Writer }
 
 // Write writes whole values.
@@ -63,7 +63,7 @@ func (p plainJSON) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// onTerminal reports whether a person sits at the other end.
+// onTerminal reports whether a stream is a terminal, with a person before it.
 func onTerminal(stream any) bool {
 	file, ok := stream.(*os.File)
 	if !ok {
@@ -73,8 +73,8 @@ func onTerminal(stream any) bool {
 	return err == nil && stat.Mode()&os.ModeCharDevice != 0 && !isNull(stream)
 }
 
-// isNull reports whether a stream is the null device: services and cron give
-// that to their commands, so no person is asked there, and nothing is read.
+// isNull reports whether a stream is the null device. Services and cron give it to
+// their commands: there is no person to ask, and nothing to read.
 func isNull(stream any) bool {
 	file, ok := stream.(*os.File)
 	if !ok {

@@ -70,6 +70,7 @@ type world struct {
 // newWorld starts a Redis, with more lines of redis.conf, and a receiver.
 func newWorld(t testing.TB, settings ...string) *world {
 	t.Helper()
+	redistest.Long(t) // before a Redis is started in vain
 	server := redistest.Start(t, settings...)
 	w := newWorldOn(t, server.URL())
 	w.redis, w.rdb = server, mustConnect(t, server)
@@ -97,6 +98,7 @@ func newWorldOn(t testing.TB, url string, settings ...string) *world {
 // mustBinary is the path of the real program.
 func mustBinary(t testing.TB) string {
 	t.Helper()
+	redistest.Long(t)
 	path, err := kit.Binary()
 	require.NoError(t, err)
 	return path

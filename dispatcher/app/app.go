@@ -26,7 +26,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
 
-// Keys are those who may call the API.
+// Keys are the keys with which the API may be called.
 type Keys = httpapi.Keys
 
 // ParseKeys reads keys as API_KEYS has them: key:scope+scope[:name], with
@@ -52,17 +52,17 @@ func LoadCertificate(certFile, keyFile string) ([]tls.Certificate, error) {
 	return egress.LoadCertificate(certFile, keyFile)
 }
 
-// Options say what a process does. Run refuses those that make no sense.
+// Options are the settings of a process. Run refuses those that make no sense.
 type Options struct {
 	Listen string // host:port of the API; empty: none, it only dispatches
 	Keys   Keys   // none: the API answers only this host, and only on a loopback address
 
-	MaxConnections int   // that the API accepts; 0: as the file descriptors allow
+	MaxConnections int   // most connections of the API; 0: as the file descriptors allow
 	MemoryLimit    int64 // bytes that the process tries to stay within; 0: none
 
-	MetricsListen string // host:port of a server for /metrics, /healthz and /readyz, open to everybody; empty: none
+	MetricsListen string // host:port of a server for /metrics, /healthz and /readyz, which need no key; empty: none
 
-	RedisURL    string                // needed, but InMemory or with a DataDir
+	RedisURL    string                // needed, unless InMemory or DataDir is set
 	RedisMode   string                // auto, single, cluster or sentinel; empty: auto
 	RedisMaster string                // name of the master that sentinels watch
 	RedisCAFile string                // certificates trusted for rediss:// besides the system's; empty: none
@@ -76,10 +76,10 @@ type Options struct {
 	Partitions      int    // 0: what the store says
 	LaneMaxInFlight int    // most deliveries of one destination in flight
 	MaxWaiting      int    // most deliveries that may wait for one destination; 0: no limit
-	Seal            *Seal  // nil: secrets and header values lie in the store as they are
+	Seal            *Seal  // nil: secrets and header values are stored in plain text
 
-	BreakerFailures int           // in a row, that make a destination be left alone; 0: none do
-	BreakerWait     time.Duration // for how long at first
+	BreakerFailures int           // failures in a row that open the breaker of a destination; 0: none do
+	BreakerWait     time.Duration // how long it is open at first
 
 	QuickRetries int            // repeats within an attempt, of connection faults before any answer
 	AllowNets    []netip.Prefix // networks that may be called besides the public ones
@@ -94,7 +94,7 @@ type Options struct {
 	Version string
 	Log     *slog.Logger
 
-	Renew <-chan Renewal // what it uses from then on in place of its keys and secrets; nil: none comes
+	Renew <-chan Renewal // replaces keys and secrets; nil: none comes
 
 	Ready func(addr string) // called when requests are served, with the API's address; nil: it is not
 
@@ -116,7 +116,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer closeListeners(ln, metricsLn) // which are closed already where they were served
+	defer closeListeners(ln, metricsLn) // they are closed already where they were served
 	store, closeStore, err := openStore(ctx, o)
 	if err != nil && ctx.Err() != nil {
 		o.Log.Info("stopped before it began", "err", err)
@@ -202,8 +202,8 @@ func newSender(guard *egress.Guard, idle int, o Options) (*egress.Client, error)
 	return egress.New(e), nil
 }
 
-// newInstance makes a name that no process had before, and that tells a person
-// where to look.
+// newInstance makes a name that no process had before. It begins with the host, to
+// find the process.
 func newInstance() string {
 	host, err := os.Hostname()
 	if err != nil || host == "" {

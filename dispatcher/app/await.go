@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// awaitPause is between two tries: a Redis that is a second late, as where
-	// both are started together, shall cost little more than that second.
+	// awaitPause is the time between two attempts. Where both are started together,
+	// Redis may be a second late: the start is to be little later than that.
 	awaitPause = 250 * time.Millisecond
-	// awaitLine is between two lines that tell of the wait.
+	// awaitLine is the time between two log lines about the wait.
 	awaitLine = 5 * time.Second
 )
 
-// await opens a store that may not be there yet: for Options.StoreWait it is
-// tried again and again. Settings that are wrong are told at once.
+// await opens a store that may not be there yet. It tries again for
+// Options.StoreWait. Wrong settings are an error at once.
 func await(ctx context.Context, at string, o Options) (*redisq.Store, error) {
 	began, said := time.Now(), time.Time{}
 	for {
@@ -44,13 +44,13 @@ func await(ctx context.Context, at string, o Options) (*redisq.Store, error) {
 	}
 }
 
-// comes reports whether a store that could not be opened may be there in a
-// moment: it is not reached, loads its data, or fails over.
+// comes reports whether a store that could not be opened may be ready soon: it was not
+// reached, it loads its data, or it fails over.
 func comes(err error) bool {
 	return errors.Is(err, dispatcher.ErrUnavailable) && !conn.Refused(err)
 }
 
-// open opens a store that answers, and that may be used.
+// open opens a store that answers and is fit for use.
 func open(ctx context.Context, at string, o Options) (*redisq.Store, error) {
 	store, err := openAny(ctx, at, o)
 	if err != nil {
@@ -62,14 +62,13 @@ func open(ctx context.Context, at string, o Options) (*redisq.Store, error) {
 	return store, nil
 }
 
-// openAny opens a store, whatever it says of itself.
+// openAny opens a store, fit for use or not.
 func openAny(ctx context.Context, at string, o Options) (*redisq.Store, error) {
 	store, err := redisq.Open(ctx, storeOptions(at, o))
 	return store, named(o, err)
 }
 
-// named begins an error of a store that can't be reached with the setting that
-// says where it is.
+// named prefixes the error of an unreachable store with the name of the setting.
 func named(o Options, err error) error {
 	if err == nil || o.RedisURL == "" || !errors.Is(err, dispatcher.ErrUnavailable) {
 		return err

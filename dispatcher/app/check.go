@@ -9,7 +9,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 )
 
-// Check says why these options can't be run, or nothing.
+// Check says why a process with these options can't run; nil: it can.
 func (o Options) Check() error {
 	if o.Log == nil {
 		return errors.New("no logger")
@@ -42,8 +42,8 @@ func count(given ...bool) (n int) {
 	return n
 }
 
-// loopback reports whether an address can be reached from this host only. A
-// name other than localhost may mean anything.
+// loopback reports whether an address can only be reached from this host. Of names it
+// knows localhost only.
 func loopback(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {

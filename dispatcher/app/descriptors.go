@@ -6,7 +6,7 @@ import (
 	"runtime"
 )
 
-// descriptors is how the file descriptors of the process are shared out. Each
+// descriptors is the distribution of the file descriptors of the process. Each
 // attempt, idle connection and accepted connection takes one.
 type descriptors struct {
 	limit    int // of the process; 0: there is none, or it is unknown
@@ -17,23 +17,23 @@ type descriptors struct {
 }
 
 const (
-	// leastDescriptors is what a process needs to work at all.
+	// leastDescriptors is the least that a process needs.
 	leastDescriptors = 64
 	// leastAttempts is what MAX_CONNECTIONS must leave for attempts and idle
 	// connections.
 	leastAttempts = 16
-	// mostAccepted connections cost 75 MiB while they are idle, and far more
-	// while they speak. MAX_CONNECTIONS allows more.
+	// mostAccepted connections take 75 MiB while they are idle, and far more while
+	// they are used. MAX_CONNECTIONS allows more.
 	mostAccepted = 4096
-	// mostIdle is a connection for each of many receivers; a new one costs less
-	// than to keep more.
+	// mostIdle is one connection for each of many receivers. To keep more costs more
+	// than new ones.
 	mostIdle = 8192
-	// figuresConnections is for METRICS_LISTEN, out of the reserve.
+	// figuresConnections are for METRICS_LISTEN. They are part of the reserve.
 	figuresConnections = 32
 )
 
-// shareDescriptors shares a limit out. permits is MAX_IN_FLIGHT, connections
-// MAX_CONNECTIONS, 0 where the limit decides.
+// shareDescriptors distributes a limit. permits is MAX_IN_FLIGHT. connections is
+// MAX_CONNECTIONS; 0: the limit decides.
 func shareDescriptors(limit, permits, connections int) (descriptors, error) {
 	all := limit
 	if limit <= 0 {
@@ -62,13 +62,13 @@ func shareDescriptors(limit, permits, connections int) (descriptors, error) {
 	return d, nil
 }
 
-// fitting is the limit with which so many permits fit.
+// fitting is the limit that so many permits need.
 func fitting(permits, connections int) int {
 	return 64 + 20*runtime.GOMAXPROCS(0) + 2*permits + connections
 }
 
-// budget shares the descriptors out, lowers MAX_IN_FLIGHT where it does not fit,
-// and tells.
+// budget distributes the descriptors, lowers MAX_IN_FLIGHT where it does not fit, and
+// logs the result.
 func (o *Options) budget(limit int) (descriptors, error) {
 	d, err := shareDescriptors(limit, o.Engine.MaxInFlight, o.MaxConnections)
 	if err != nil {
@@ -86,8 +86,8 @@ func (o *Options) budget(limit int) (descriptors, error) {
 }
 
 const (
-	// Bodies of requests may take a sixteenth of the memory: on their way to
-	// the store they take their size three times more.
+	// Bodies of requests may take a sixteenth of the memory. On their way to the store
+	// they take three times their size besides.
 	bodyPart    = 16
 	leastBodies = 8<<20 + 64<<10 // two of the largest batches, and the ends of their buffers
 	mostBodies  = 64 << 20

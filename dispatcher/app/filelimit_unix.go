@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileLimit is how many files this process may open. Go has raised the soft
-// limit to the hard one before main began.
+// fileLimit is how many files this process may open. Go raises the soft limit to the
+// hard one before main begins.
 func fileLimit() int {
 	var l unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil || uint64(l.Cur) > math.MaxInt32 {

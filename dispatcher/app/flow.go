@@ -15,32 +15,31 @@ import (
 
 // flow is the running process. It stops in the order of the flow:
 //
-//	ctx ends            /readyz answers 503, nothing more is claimed; what is published is still kept
-//	attempts ended      or their grace did, and what was not attempted went back: the listener closes
+//	ctx ends            /readyz answers 503, nothing more is claimed; publishes are still stored
+//	attempts ended      or their grace did, and the rest was given back: the listener closes
 //	requests answered   the last publishes are stored, the last outcomes recorded, the instance signs off
 //
 // The API stays while attempts end, so that a load balancer sees 503 before it
 // sees no answer. Every step has an end: Engine.Grace, answerGrace, and the
-// engine's own for a store that does not answer.
+// engine's own limit for a store that does not answer.
 type flow struct {
 	engine     *dispatcher.Dispatcher
 	api        *http.Server
 	ln         net.Listener // nil: it only dispatches
 	figures    *http.Server
-	figuresLn  net.Listener // nil: the API alone has them
+	figuresLn  net.Listener // nil: only the API has metrics
 	renew      renewer
 	o          Options
 	info       dispatcher.StoreInfo
 	partitions int
 }
 
-// answerGrace is how long open requests may take to be answered once the
-// process is to stop. A publish takes milliseconds; what is slower than this
-// waits for a store that does not answer.
+// answerGrace bounds the answers to open requests during the stop. A publish takes
+// milliseconds; a slower one waits for a store that does not answer.
 const answerGrace = 5 * time.Second
 
-// run runs API and engine. The engine goes on until the last request was
-// answered: a publish that was read is still accepted, which is its work.
+// run runs API and engine. The engine stops after the last request was answered, since
+// it has to store what was published.
 func (f flow) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
@@ -67,8 +66,8 @@ func (f flow) run(ctx context.Context) error {
 	return err
 }
 
-// serve serves the API until ctx ends, then until attempts ended, and then
-// until open requests are answered. Without an address it only waits.
+// serve serves the API until ctx ends, attempts have ended, and open requests are
+// answered. Without an address it only waits.
 func (f flow) serve(ctx context.Context) error {
 	served := make(chan error, 1)
 	if f.ln != nil {
@@ -82,7 +81,7 @@ func (f flow) serve(ctx context.Context) error {
 	}
 	f.o.Log.Info("stopping", "grace_s", f.o.Engine.Grace.Seconds())
 	f.o.stopping.Store(true)                   // callers make their next request elsewhere
-	f.engine.Drain(context.WithoutCancel(ctx)) // it has an end of its own
+	f.engine.Drain(context.WithoutCancel(ctx)) // it has its own limit
 	if f.ln == nil {
 		return nil
 	}
@@ -93,7 +92,8 @@ func (f flow) serve(ctx context.Context) error {
 	return err
 }
 
-// serveFigures serves the metrics until ctx ends, so that a scraper sees the stop.
+// serveFigures serves the metrics until the work has ended, so that a scraper sees the
+// stop.
 func (f flow) serveFigures(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { _ = f.figures.Close() })()
 	if err := f.figures.Serve(f.figuresLn); !errors.Is(err, http.ErrServerClosed) {
@@ -102,7 +102,7 @@ func (f flow) serveFigures(ctx context.Context) error {
 	return nil
 }
 
-// tell says what runs, and that it does.
+// tell logs the start.
 func (f flow) tell() {
 	addr := "off"
 	if f.ln != nil {
@@ -120,7 +120,7 @@ func (f flow) tell() {
 	}
 }
 
-// shutDown takes no more requests and lets the open ones be answered.
+// shutDown takes no more requests and waits until the open ones are answered.
 func (f flow) shutDown(ctx context.Context) error {
 	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerGrace)
 	defer cancel()

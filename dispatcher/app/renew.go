@@ -11,23 +11,23 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// A Renewal is what a running process uses from now on, in place of what it was
-// started with. What is zero stays as it was.
+// A Renewal replaces keys and secrets of a running process. A zero field changes
+// nothing.
 type Renewal struct {
 	Keys    Keys
 	Secrets []signer.Secret
 	Seal    *Seal
-	Done    chan error // 1 deep: told what came of it: all of it is used, or none
+	Done    chan error // 1 deep: gets nil, or why nothing was changed
 }
 
-// renewer puts renewals to use.
+// renewer applies renewals.
 type renewer struct {
 	keyring *httpapi.Keyring
 	engine  *dispatcher.Dispatcher
 	store   *redisq.Store
 }
 
-// run puts renewals to use until ctx ends.
+// run applies renewals until ctx ends.
 func (r renewer) run(ctx context.Context, renewals <-chan Renewal) {
 	for {
 		select {
@@ -39,7 +39,7 @@ func (r renewer) run(ctx context.Context, renewals <-chan Renewal) {
 	}
 }
 
-// renew uses all of a renewal, or nothing where part of it can't be used.
+// renew applies a renewal, or nothing of it where a part can't be applied.
 func (r renewer) renew(n Renewal) error {
 	if n.Seal != nil && !r.store.MayReseal(n.Seal) {
 		return errors.New("ENCRYPTION_KEY: a key that is in use is no longer there, so that endpoints may be lost; a key is dropped with a restart, after hookladder doctor --seal")

@@ -8,14 +8,14 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
-// Repartitioned is what came of a repartition.
+// Repartitioned is the result of a repartition.
 type Repartitioned = redisq.Repartitioned
 
-// RepartitionStep is how far a repartition is.
+// RepartitionStep is the progress of a repartition.
 type RepartitionStep = redisq.RepartitionStep
 
-// repartitionQuiet is how long no instance may beat: they do every 2 s, and a
-// beat may take 1.5 s.
+// repartitionQuiet is how long no instance may have sent a heartbeat. They send one
+// every 2 s, and one may take 1.5 s.
 const repartitionQuiet = 7 * time.Second
 
 // Repartition moves the project of the options to so many partitions while no

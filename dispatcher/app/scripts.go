@@ -2,7 +2,6 @@ package app
 
 import "github.com/hookladder/hookladder/dispatcher/internal/redisq"
 
-// Scripts are the names of the scripts that change deliveries, such as claim,
-// by the SHA-1 with which Redis knows each, so that what it says of them can be
-// read.
+// Scripts are the names of the scripts that change deliveries, such as claim, by
+// their SHA-1. Redis reports on a script by its SHA-1.
 func Scripts() map[string]string { return redisq.ScriptNames() }

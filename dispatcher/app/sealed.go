@@ -12,8 +12,8 @@ import (
 // ErrLocked says that endpoints are sealed with keys that ENCRYPTION_KEY lacks.
 var ErrLocked = errors.New("endpoints can't be opened")
 
-// checkSealed refuses to start where endpoints can't be opened: their deliveries
-// would wait, for a mistake of ours.
+// checkSealed refuses to start where endpoints can't be opened: their deliveries would
+// wait because of a wrong setting.
 func checkSealed(ctx context.Context, store *redisq.Store, o Options) error {
 	l, err := store.LockedEndpoints(ctx)
 	if err != nil {

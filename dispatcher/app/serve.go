@@ -21,7 +21,7 @@ func newAPI(engine *dispatcher.Dispatcher, guard *egress.Guard, figures *metrics
 			Unsigned:  len(o.Engine.Secrets) == 0,
 			HTTPSOnly: o.HTTPSOnly,
 			CheckURL:  guard.URL,
-			Now:       engine.Now, // hosts' clocks may differ, and no due time goes by them
+			Now:       engine.Now, // the store's clock: the clocks of hosts differ
 		},
 		Bodies:   o.bodyBudget(),
 		Stopping: o.stopping,
@@ -36,8 +36,8 @@ func newAPI(engine *dispatcher.Dispatcher, guard *egress.Guard, figures *metrics
 	return httpapi.Server(handler, o.Log), nil
 }
 
-// listenBoth takes the addresses before anything else is begun: that one is
-// taken is the likeliest thing to go wrong.
+// listenBoth listens before anything else is started, since an address in use is the
+// likeliest error.
 func listenBoth(ctx context.Context, o Options) (api, figures net.Listener, err error) {
 	if api, err = listen(ctx, o.Listen); err != nil {
 		return nil, nil, fmt.Errorf("serve api: %w", err)
@@ -49,7 +49,7 @@ func listenBoth(ctx context.Context, o Options) (api, figures net.Listener, err 
 	return api, figures, nil
 }
 
-// listen takes an address; empty: none.
+// listen listens on an address; empty: on none.
 func listen(ctx context.Context, addr string) (net.Listener, error) {
 	if addr == "" {
 		return nil, nil
@@ -64,7 +64,7 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	return lc.Listen(ctx, network, addr)
 }
 
-// guarded has a listener accept no more than there is room for.
+// guarded bounds the connections of a listener.
 func guarded(ln net.Listener, guests *httpapi.Guests) net.Listener {
 	if ln == nil {
 		return nil

@@ -11,8 +11,8 @@ import (
 // startDev starts a store in memory; tests start one whose clock is wrong.
 var startDev = devredis.Start
 
-// storeURL is where the store is. Where it is a server of our own, that is
-// started first, and end ends it: the last thing that a process does.
+// storeURL is the URL of the store. It starts a server of our own, if one is asked for.
+// end stops that server, as the last thing that a process does.
 func storeURL(ctx context.Context, o Options) (url string, end func() error, err error) {
 	switch {
 	case o.InMemory:
@@ -31,8 +31,8 @@ func storeURL(ctx context.Context, o Options) (url string, end func() error, err
 	return o.RedisURL, func() error { return nil }, nil
 }
 
-// joinURL is the same for a command that looks at a store while others work: a
-// server of our own may run already, under another process, and goes on then.
+// joinURL is storeURL for a command that examines a store while others work. A server
+// of our own may run already, under another process, and end does not stop it then.
 func joinURL(ctx context.Context, o Options) (url string, end func() error, err error) {
 	if o.DataDir != "" {
 		if url := embedded.Running(ctx, o.DataDir); url != "" {

@@ -29,7 +29,7 @@ func openStore(ctx context.Context, o Options) (*redisq.Store, func() error, err
 	return store, func() error { return errors.Join(store.Close(), end()) }, nil
 }
 
-// unverified reports whether the URL of a store asks for TLS with anybody.
+// unverified reports whether the URL of a store asks for TLS without verification.
 func unverified(store string) bool {
 	u, err := url.Parse(store)
 	if err != nil || u.Scheme != "rediss" {
@@ -39,7 +39,7 @@ func unverified(store string) bool {
 	return skips && err == nil
 }
 
-// storeOptions are what the store has to know.
+// storeOptions are the options of the store.
 func storeOptions(url string, o Options) redisq.Options {
 	return redisq.Options{
 		URL:             url,
@@ -63,8 +63,8 @@ func storeOptions(url string, o Options) redisq.Options {
 	}
 }
 
-// admit judges what a store says of itself, but one inside this process, which
-// was asked for.
+// admit refuses an unfit store, and warns of what a store lacks. The store inside this
+// process is always taken.
 func admit(ctx context.Context, store *redisq.Store, o Options) error {
 	info, err := store.Store(ctx)
 	if err != nil || o.InMemory {
@@ -83,9 +83,8 @@ func admit(ctx context.Context, store *redisq.Store, o Options) error {
 	return nil
 }
 
-// judgeStore refuses a store that is known to lose what it acknowledged, or to
-// be unable to do what is needed: all reasons at once. One that does not tell is
-// taken.
+// judgeStore refuses a store that is known to lose acknowledged data, or to lack
+// something needed, with all reasons at once. Where it is unknown, the store is taken.
 func judgeStore(info dispatcher.StoreInfo) error {
 	var errs []error
 	if info.Kind == "miniredis" {
@@ -99,8 +98,7 @@ func judgeStore(info dispatcher.StoreInfo) error {
 	return errors.Join(errs...)
 }
 
-// storeWarnings are what a person should know of a store that is taken: what it
-// lacks, and what it does not tell.
+// storeWarnings are what a store lacks, and what it does not report.
 func storeWarnings(info dispatcher.StoreInfo) []dispatcher.Check {
 	return slices.DeleteFunc(slices.Clone(info.Checks), func(c dispatcher.Check) bool { return c.Holds == dispatcher.Yes })
 }

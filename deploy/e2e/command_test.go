@@ -5,10 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -94,9 +99,7 @@ func TestOtherPartitionsThanTheFirstStartsAreRefused(t *testing.T) {
 		url := w.receiver.URL(n + 1)
 		i.publish(wire.Message{ID: fmt.Sprint("m", n), URL: url})
 	}
-	for n := range 20 {
-		i.until(fmt.Sprint("m", n), "delivered")
-	}
+	i.untilAll("delivered", named("m", 20)...)
 	got := mustRun(t, []string{"REDIS_URL=" + w.redis.URL(), "LISTEN=127.0.0.1:0", "PARTITIONS=8"}, "", "serve")
 	require.Equal(t, exitFailed, got.code)
 	require.Contains(t, got.err, "PARTITIONS=8")
@@ -167,4 +170,158 @@ func TestSendAndGetTellByTheirExitCodes(t *testing.T) {
 	}
 	w.redis.Stop()
 	require.Equal(t, exitFailed, mustRun(t, env, "", "ping").code, "it answers, but its store can't be used")
+}
+
+func TestGetShowsWhatTheReceiverSaid(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	signature := ""
+	w.receiver.answers(func(rw http.ResponseWriter, r *http.Request, id string, _ int) {
+		signature = r.Header.Get("webhook-signature")
+		switch id {
+		case "moved":
+			rw.Header().Set("Location", "https://shop.example/T0KEN/"+signature+"?token=geheim")
+			rw.WriteHeader(http.StatusMovedPermanently)
+		case "says":
+			rw.WriteHeader(http.StatusInternalServerError)
+			_, _ = fmt.Fprint(rw, "out of stock\x1b[2J\nattempt 9 forged\n")
+		case "page":
+			rw.WriteHeader(http.StatusInternalServerError)
+			_, _ = fmt.Fprint(rw, strings.Repeat("<p>\n", 20)+strings.Repeat("x", 2000))
+		}
+	})
+	i := w.serve()
+	get := func(id string) string {
+		i.publish(wire.Message{ID: id, URL: w.receiver.URL(0), MaxAttempts: 1})
+		i.until(id, "dead")
+		got := mustRun(t, []string{"HOOKLADDER_URL=" + i.URL}, "", "get", id)
+		require.Equal(t, exitOK, got.code, got.err)
+		return got.out
+	}
+	out := get("moved")
+	require.Contains(t, out, "status 301 to https://shop.example/T0KEN/v1,[signature]: redirects are not followed")
+	require.NotContains(t, out, "geheim")
+	require.NotContains(t, i.log(), "T0KEN", "what may be the receiver's own URL stays out of the log")
+	out = get("says")
+	require.Contains(t, out, "\n    | out of stock\\u{1b}[2J\n    | attempt 9 forged\n")
+	out = get("page")
+	require.Equal(t, 8, strings.Count(out, "    | "))
+	require.True(t, strings.HasSuffix(out, "    | <p> ...\n"), out)
+}
+
+func TestSendSendsEveryField(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	i := w.serve()
+	w.receiver.expect("m1", &wire.Message{Body: []byte("7")})
+	env := []string{"HOOKLADDER_URL=" + i.URL}
+	got := mustRun(t, env, "7", "send", "--url", w.receiver.URL(0), "--topic", "a.b", "--id", "m1", "--tenant", "acme", "--raw",
+		"--ordering-key", "k", "--deliver-at", "2020-01-31T09:00:00+01:00", "--expires-at", "2096-01-31T09:00:00Z", "--timeout", "7s",
+		"--max-attempts", "2", "--ladder", "1d,2d", "--success", `{"status":["*"],"body":"success"}`, "--header", "x-shop: 7")
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, "text/plain; charset=utf-8", w.receiver.wait("m1", 1).header.Get("content-type"))
+	i.until("m1", "retrying")
+	got = mustRun(t, env, "", "get", "m1", "--json")
+	var m wire.Message
+	require.NoError(t, json.Unmarshal([]byte(got.out), &m))
+	require.Equal(t, "7", *m.RawBody)
+	require.Equal(t, []any{"k", "7s", 2, "7", "*", `"success"`, 2096}, []any{m.OrderingKey, time.Duration(m.Timeout).String(),
+		m.MaxAttempts, m.Headers["x-shop"], m.Success.Status[0], string(m.Success.Body), m.ExpiresAt.Year()})
+
+	later := time.Now().Add(24 * time.Hour).UTC().Truncate(time.Second)
+	got = mustRun(t, env, "7", "send", "--url", w.receiver.URL(0), "--topic", "a.b", "--id", "m3", "--deliver-at", later.Format(time.RFC3339))
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, later, i.delivery("m3").NextAttemptAt.UTC())
+
+	w.receiver.expect("m2", &wire.Message{Body: []byte("<a/>")})
+	got = mustRun(t, env, "<a/>", "send", "--url", w.receiver.URL(0), "--topic", "a.b", "--id", "m2", "--content-type", "application/xml", "--success", "2xx,404")
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, "application/xml", w.receiver.wait("m2", 1).header.Get("content-type"))
+}
+
+func TestACallWithoutAKeySaysWhereItsKeyComesFrom(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	i := w.serve("API_KEYS=0123456789abcdef:read")
+	env := []string{"HOOKLADDER_URL=" + i.URL}
+	got := mustRun(t, env, "", "get", "m1")
+	require.Equal(t, exitFailed, got.code)
+	require.Contains(t, got.err, "set HOOKLADDER_KEY")
+	require.Contains(t, got.err, "--key-file")
+	got = mustRun(t, append(env, "HOOKLADDER_KEY=another-key-than-that"), "", "get", "m1")
+	require.Equal(t, exitFailed, got.code)
+	require.Contains(t, got.err, "the key in HOOKLADDER_KEY")
+	require.NotContains(t, got.err, "another-key")
+	got = mustRun(t, append(env, "HOOKLADDER_KEY=0123456789abcdef"), "", "get", "m1")
+	require.Equal(t, exitNotFound, got.code)
+	require.NotContains(t, got.err, "HOOKLADDER_KEY")
+}
+
+// block is the README's code between fences that holds a text.
+func block(t testing.TB, text string) string {
+	t.Helper()
+	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	require.NoError(t, err)
+	for n, part := range strings.Split(string(readme), "\n```") {
+		if n%2 == 1 && strings.Contains(part, text) {
+			_, lines, _ := strings.Cut(part, "\n")
+			return lines
+		}
+	}
+	require.FailNow(t, "README.md has no block with "+text)
+	return ""
+}
+
+// After a 410 by mistake: what the README shows is pasted into a shell.
+func TestTheReadmesLoopSendsAgainWhatA410Buried(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var mended atomic.Bool
+	w.receiver.answers(func(rw http.ResponseWriter, _ *http.Request, _ string, _ int) {
+		if !mended.Load() {
+			rw.WriteHeader(http.StatusGone)
+		}
+	})
+	i := w.serve()
+	for _, uid := range []string{"shop-42", "shop-43"} {
+		_, _, err := i.CreateEndpoint(t.Context(), &wire.Endpoint{UID: uid, URL: w.receiver.URL(0) + "/" + uid, Secret: w.secret.Reveal()})
+		require.NoError(t, err)
+		i.publish(wire.Message{ID: uid + "-gone", Endpoint: uid})
+		i.until(uid+"-gone", "dead")
+	}
+	const buried = 5
+	for n := range buried {
+		id := fmt.Sprint("m", n)
+		i.publish(wire.Message{ID: id, Endpoint: "shop-42"})
+		require.Equal(t, "disabled", i.delivery(id).DeadReason)
+	}
+	mended.Store(true)
+
+	path, err := kit.Binary()
+	require.NoError(t, err)
+	script := block(t, "dead_reason=disabled")
+	for from, to := range map[string]string{"http://127.0.0.1:8080": i.URL, "bin/hookladder": path, "limit=500": "limit=2"} {
+		require.Contains(t, script, from)
+		script = strings.ReplaceAll(script, from, to)
+	}
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-u", "-c", script)
+	cmd.Env = append(os.Environ(), "HOOKLADDER_URL="+i.URL, "HOOKLADDER_KEY=", kit.NoExitSleep)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	i.untilAll("delivered", named("m", buried)...)
+	i.until("shop-42-gone", "delivered")
+	require.Equal(t, "dead", i.delivery("shop-43-gone").Status, "another endpoint's")
+	for n := range buried {
+		require.Len(t, w.receiver.arrivals(fmt.Sprint("m", n)), 1)
+	}
+}
+
+// The image has no git to ask.
+func TestABuildWithoutGitTellsItsCommit(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("..", "..", "Dockerfile"))
+	require.NoError(t, err)
+	require.Contains(t, string(text), "-X main.builtFrom=${REVISION}")
+	got := mustRun(t, nil, "", "version") // kit builds it like that
+	require.Contains(t, got.out, "("+kit.Revision[:12]+"), go1.")
 }

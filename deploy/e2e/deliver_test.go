@@ -79,7 +79,7 @@ func TestAFailingReceiverIsTriedAtEachRungAndThenHasIt(t *testing.T) {
 		}
 	})
 	i := w.serve("LADDER=100ms,200ms,300ms")
-	i.publish(wire.Message{ID: "m1", URL: w.receiver.URL(0)})
+	i.send("m1")
 	d := i.until("m1", "delivered")
 	require.Equal(t, 4, d.Attempts)
 	require.Len(t, d.History, 4)
@@ -168,7 +168,7 @@ func TestTheDefaultLadderWaitsAsItSays(t *testing.T) {
 	w := newWorld(t)
 	w.receiver.answers(status(http.StatusInternalServerError))
 	i := w.serve()
-	i.publish(wire.Message{ID: "m1", URL: w.receiver.URL(0)})
+	i.send("m1")
 	const m, h = time.Minute, time.Hour
 	waits := []time.Duration{15 * time.Second, 3 * m, 10 * m, 30 * m, 30 * m, h, 2 * h, 6 * h, 15 * h}
 	for rung, wait := range waits {

@@ -196,9 +196,7 @@ func TestADisabledEndpointTakesNothingAndADeletedOneIsForgotten(t *testing.T) {
 	cancelled, err := i.DeleteEndpoint(t.Context(), "shop")
 	require.NoError(t, err)
 	require.Equal(t, 3, cancelled)
-	for n := range 3 {
-		i.until(fmt.Sprint("held", n), "cancelled")
-	}
+	i.untilAll("cancelled", named("held", 3)...)
 	_, err = i.Endpoint(t.Context(), e.ID)
 	require.Equal(t, http.StatusNotFound, problemOf(t, err).Status)
 	_, err = i.Client.Publish(t.Context(), &wire.Message{Topic: "t", Endpoint: e.ID, Body: []byte(`1`)})

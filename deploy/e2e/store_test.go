@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -97,7 +98,111 @@ func TestWhatIsOldIsForgotten(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, problemOf(t, err).Status)
 	require.Equal(t, []string{"attempts", "ends", "in", "known", "lane", "names"}, w.keys(), "how many ended stays counted, by reason")
 
-	again := i.publish(wire.Message{ID: "plain", URL: w.receiver.URL(0)})
+	again := i.send("plain")
 	require.False(t, again.Duplicate, "its id is forgotten too")
 	w.receiver.wait("plain", 2)
+}
+
+// Memory becomes full while two instances work. Only accepting stops: what is
+// in flight is settled, what is due is attempted, and what a killed instance
+// held is taken over. When there is room again, publishing goes on.
+func TestWithoutMemoryOnlyAcceptingStops(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := newHeld()
+	w.receiver.answers(func(_ http.ResponseWriter, r *http.Request, id string, n int) {
+		switch {
+		case id == "flying":
+			h.wait(r)
+		case strings.HasPrefix(id, "held") && n == 1:
+			newHeld().wait(r) // until its caller is gone
+		}
+	})
+	stays, dies := w.serve("GUARD_INTERVAL=1s"), w.serve()
+	stays.send("flying")
+	w.receiver.wait("flying", 1)
+	const each = 3
+	for n := range each {
+		id := fmt.Sprint("held", n)
+		dies.publish(wire.Message{ID: id, URL: w.receiver.URL(n + 1)})
+		w.receiver.wait(id, 1)
+		stays.publish(wire.Message{ID: fmt.Sprint("soon", n), URL: w.receiver.URL(0), Delay: hour})
+	}
+	stays.troubled = true // it is told once that the store is full
+	w.limit("1")
+	w.makeDue(0)
+
+	_, err := stays.Publish(t.Context(), &wire.Message{ID: "more", Topic: "t", URL: w.receiver.URL(0), Body: []byte("1")})
+	p := problemOf(t, err)
+	require.Equal(t, http.StatusServiceUnavailable, p.Status)
+	require.Equal(t, "/problems/full", p.Type)
+	require.Positive(t, p.RetryAfter)
+	close(h.release)
+	stays.until("flying", "delivered")
+	dies.Kill()
+	for n := range each {
+		stays.until(fmt.Sprint("soon", n), "delivered")
+		stays.until(fmt.Sprint("held", n), "delivered")
+		require.Len(t, w.receiver.arrivals(fmt.Sprint("held", n)), 2)
+	}
+	stays.says(`"msg":"takeover"`)
+	_, err = stays.Publish(t.Context(), &wire.Message{ID: "more", Topic: "t", URL: w.receiver.URL(0), Body: []byte("1")})
+	require.Equal(t, http.StatusServiceUnavailable, problemOf(t, err).Status, "it is full all the time")
+
+	w.limit("0")
+	stays.publish(wire.Message{ID: "more", Topic: "t", URL: w.receiver.URL(0), Body: []byte("1")})
+	stays.until("more", "delivered")
+	require.Len(t, w.receiver.arrivals("more"), 1)
+}
+
+// limit sets how much memory Redis may use.
+func (w *world) limit(bytes string) {
+	w.t.Helper()
+	require.NoError(w.t, w.rdb.ConfigSet(w.t.Context(), "maxmemory", bytes).Err())
+}
+
+func TestAServeThatIsThereBeforeItsRedisWaitsForIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.redis.Stop()
+	i, began := w.begin(), time.Now()
+	i.troubled = true
+	i.says(`"msg":"waiting for the store"`)
+	i.says(`REDIS_URL: open redis`)
+	w.redis.Restart()
+	i.says(`"msg":"started"`)
+	require.Equal(t, exitOK, i.stop())
+	most := 2 + int(time.Since(began)/time.Second)
+	require.LessOrEqual(t, strings.Count(i.log(), `"msg":"waiting for the store"`), most, "every few seconds")
+
+	w.serve().publish(wire.Message{ID: "m1", URL: w.receiver.URL(0)})
+}
+
+func TestASignalEndsTheWaitForAStore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.redis.Stop()
+	i := w.begin()
+	i.troubled = true
+	i.says(`"msg":"waiting for the store"`)
+	require.Equal(t, exitOK, i.stop())
+	i.says(`"msg":"stopped before it began"`)
+	require.NotContains(t, i.log(), "waited 30s", "it ended before")
+}
+
+func TestWhatNoWaitMendsIsToldAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	require.NoError(t, w.rdb.ConfigSet(t.Context(), "requirepass", "geheim").Err())
+	for name, url := range map[string]string{
+		"without its password":    w.redis.URL(),
+		"with another password":   strings.Replace(w.redis.URL(), "://", "://:falsch@", 1),
+		"no Redis but a receiver": strings.Replace(w.receiver.URL(0), "http", "redis", 1),
+	} {
+		got := mustRun(t, []string{"REDIS_URL=" + url, "LISTEN=127.0.0.1:0"}, "", "serve")
+		require.NotEqual(t, exitOK, got.code, name)
+		require.Contains(t, got.err, "open redis", name)
+		require.NotContains(t, got.err, "waiting for the store", "%s: it does not wait", name)
+		require.NotContains(t, got.err, "falsch")
+	}
 }

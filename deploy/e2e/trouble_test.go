@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
-	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 // trouble is what befalls the store while callers publish, and an attempt comes
@@ -35,7 +34,7 @@ func (w *world) through(x trouble) {
 	})
 	i := w.serve("ATTEMPT_TIMEOUT=60s")
 	i.troubled = !x.silent
-	i.publish(wire.Message{ID: "flying", URL: w.receiver.URL(0)})
+	i.send("flying")
 	w.receiver.wait("flying", 1)
 	c := startCallers(max(x.callers, 4), 0, i)
 	c.goOn(50)

@@ -156,7 +156,7 @@ func measureSlow(ctx context.Context, l *lab, s *sample) (err error) {
 	if _, err := g.receiver.expect(ctx, run, n); err != nil {
 		return err
 	}
-	if err := g.serve.settled(ctx, n); err != nil {
+	if err := g.serve.holds(ctx, "delivered", n); err != nil {
 		return err
 	}
 	used, err := g.serve.stats(ctx)

@@ -37,9 +37,8 @@ type receiver struct {
 // runOptions say how a run's messages are received. The zero value answers at
 // once and remembers no times.
 type runOptions struct {
-	Delay time.Duration `json:"delay"`  // before the answer
-	Times bool          `json:"times"`  // keep when each came
-	AnyID bool          `json:"any_id"` // ids need not begin with the run's name
+	Delay time.Duration `json:"delay"` // before the answer
+	Times bool          `json:"times"` // keep when each came
 }
 
 // came is when a run's messages did.

@@ -22,11 +22,10 @@ type serve struct {
 
 // stats is what a dispatcher has used.
 type stats struct {
-	cpu        float64 // microseconds, from its start
-	allocs     float64 // objects, from its start
-	rss        float64 // bytes
-	peak       float64 // bytes, the most since its start
-	goroutines float64
+	cpu    float64 // microseconds, from its start
+	allocs float64 // objects, from its start
+	rss    float64 // bytes
+	peak   float64 // bytes, the most since its start
 }
 
 // serve starts a dispatcher on a store, with more settings, and waits until it
@@ -68,10 +67,9 @@ func (sv *serve) cpu(ctx context.Context) (float64, error) {
 
 // stats asks for all of it, by a scrape of its metrics.
 func (sv *serve) stats(ctx context.Context) (s stats, err error) {
-	values := map[string]float64{}
 	wanted := map[string]*float64{
 		"process_cpu_seconds_total": &s.cpu, "go_memstats_mallocs_total": &s.allocs,
-		"process_resident_memory_bytes": &s.rss, "go_goroutines": &s.goroutines,
+		"process_resident_memory_bytes": &s.rss,
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, sv.URL+"/metrics", nil)
 	if err != nil {
@@ -85,18 +83,14 @@ func (sv *serve) stats(ctx context.Context) (s stats, err error) {
 	lines := bufio.NewScanner(res.Body)
 	for lines.Scan() {
 		name, value, _ := strings.Cut(lines.Text(), " ")
-		if wanted[name] == nil {
-			continue
-		}
-		if values[name], err = strconv.ParseFloat(value, 64); err != nil {
-			return s, fmt.Errorf("read the metrics of hookladder serve: %w", err)
+		if field := wanted[name]; field != nil {
+			if *field, err = strconv.ParseFloat(value, 64); err != nil {
+				return s, fmt.Errorf("read the metrics of hookladder serve: %w", err)
+			}
 		}
 	}
 	if err := lines.Err(); err != nil {
 		return s, fmt.Errorf("read the metrics of hookladder serve: %w", err)
-	}
-	for name, value := range maps.All(values) {
-		*wanted[name] = value
 	}
 	s.cpu *= 1e6
 	if micros, known := kit.CPU(sv.Pid()); known {
@@ -107,12 +101,6 @@ func (sv *serve) stats(ctx context.Context) (s stats, err error) {
 		s.peak = peak
 	}
 	return s, nil
-}
-
-// settled waits until it has recorded n deliveries as delivered, and fails if
-// there is anything else.
-func (sv *serve) settled(ctx context.Context, n int) error {
-	return sv.holds(ctx, "delivered", n)
 }
 
 // holds waits until all there is are n deliveries with that status.

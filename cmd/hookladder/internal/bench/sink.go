@@ -150,7 +150,7 @@ func (s *sink) take(_ http.ResponseWriter, req *http.Request, c kit.Callback) {
 func (r *run) take(id string, now time.Time, err error) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil && !r.o.AnyID && !(strings.HasPrefix(id, r.name) && strings.HasPrefix(id[len(r.name):], "_")) {
+	if err == nil && !(strings.HasPrefix(id, r.name) && strings.HasPrefix(id[len(r.name):], "_")) {
 		err = errors.New("it belongs to another run")
 	}
 	if err != nil {

@@ -56,12 +56,12 @@ func TestAMessageOfAThousandLanesIsReadAMiBAtATime(t *testing.T) {
 		require.Equal(t, ids[i], d.ID)
 		require.Len(t, d.History, kept)
 	}
-	answers := g.of("look")
+	answers := g.Of("look")
 	require.NotEmpty(t, answers)
 	one := kept * (len(entry) + 64)
 	for _, a := range answers {
-		require.LessOrEqual(t, a.bytes, 1<<20+one)
-		require.LessOrEqual(t, a.bytes, 64*one, "of 64 lanes")
+		require.LessOrEqual(t, a.Bytes, 1<<20+one)
+		require.LessOrEqual(t, a.Bytes, 64*one, "of 64 lanes")
 	}
 }
 
@@ -111,10 +111,10 @@ func TestAThousandDeliveriesOfAMessageAreChangedSomeAtATime(t *testing.T) {
 		for i, c := range changes {
 			require.Equal(t, dispatcher.Change{ID: ids[i], Changed: true}, c)
 		}
-		calls := g.of(change.name)
+		calls := g.Of(change.name)
 		require.Len(t, calls, 8)
 		for _, c := range calls {
-			require.LessOrEqual(t, c.args, 128+8)
+			require.LessOrEqual(t, c.Args, 128+8)
 		}
 		require.LessOrEqual(t, r.stat("hget")-before, 3*n+4*8, "the record and the lanes once a call")
 	}
@@ -207,10 +207,10 @@ func TestManyLeasesAreReadAPageAtATime(t *testing.T) {
 		require.Equal(t, leases[n-1-i].Member, l.ID.String())
 		require.Equal(t, int64(i+1), l.At.UnixMilli())
 	}
-	pages := g.of("zscan")
+	pages := g.Of("zscan")
 	require.Greater(t, len(pages), 2)
 	for _, p := range pages {
-		require.LessOrEqual(t, p.bytes, 1200*16)
+		require.LessOrEqual(t, p.Bytes, 1200*16)
 	}
 }
 
@@ -245,8 +245,8 @@ func TestASweepEndsWhereRedisSaysSo(t *testing.T) {
 	}
 	require.Equal(t, 1000, total)
 	require.Greater(t, calls, 1)
-	for _, c := range g.of("sweep") {
-		require.LessOrEqual(t, c.args, 64+3)
+	for _, c := range g.Of("sweep") {
+		require.LessOrEqual(t, c.Args, 64+3)
 	}
 	r.mustBeSound()
 }
@@ -281,10 +281,10 @@ func TestDigestsAreReadSomeAtATime(t *testing.T) {
 	known, err := store.Known(t.Context(), ids)
 	require.NoError(t, err)
 	require.NotContains(t, known, false)
-	calls := g.of("digests")
+	calls := g.Of("digests")
 	require.Len(t, calls, 4*((n+63)/64))
 	for _, c := range calls {
-		require.LessOrEqual(t, c.args, 64+2)
+		require.LessOrEqual(t, c.Args, 64+2)
 	}
 }
 
@@ -301,16 +301,14 @@ func TestDoctorReadsBodiesAPageAtATime(t *testing.T) {
 	g := measured(p.store)
 	_, found := p.examine(false)
 	require.Equal(t, n, len(found))
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	pages := 0
-	for _, s := range g.sent {
-		if s.name == "hkeys" {
-			require.Less(t, s.size, 10, "of instances, not of bodies")
+	for _, s := range g.All() {
+		if s.Name == "hkeys" {
+			require.Less(t, s.Size, 10, "of instances, not of bodies")
 		}
-		if s.name == "hscan" {
+		if s.Name == "hscan" {
 			pages++
-			require.LessOrEqual(t, s.bytes, 2<<20)
+			require.LessOrEqual(t, s.Bytes, 2<<20)
 		}
 	}
 	require.Greater(t, pages, n/64)
@@ -354,9 +352,9 @@ func TestAPageOfLanesReadsFewMoreThanItTells(t *testing.T) {
 			told = append(told, l.Lane)
 		}
 		read := 0
-		for _, a := range g.of("lanes") {
-			read += (a.size - 5) / 13
-			require.LessOrEqual(t, a.size, 5+13*256)
+		for _, a := range g.Of("lanes") {
+			read += (a.Size - 5) / 13
+			require.LessOrEqual(t, a.Size, 5+13*256)
 		}
 		require.LessOrEqual(t, read, 2*limit+2*8*partitions)
 		if cursor = next; cursor == "" {
@@ -379,13 +377,11 @@ func TestVersionsOfEndpointsAreReadSomeAtATime(t *testing.T) {
 	versions, err := r.store.EndpointVersions(t.Context(), ids)
 	require.NoError(t, err)
 	require.Len(t, versions, len(ids))
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	asked := 0
-	for _, s := range g.sent {
-		if s.name == "" || strings.HasPrefix(s.name, "eval") {
-			asked += s.args
-			require.LessOrEqual(t, s.args, 32+3)
+	for _, s := range g.All() {
+		if s.Name == "" || strings.HasPrefix(s.Name, "eval") {
+			asked += s.Args
+			require.LessOrEqual(t, s.Args, 32+3)
 		}
 	}
 	require.GreaterOrEqual(t, asked, len(ids))

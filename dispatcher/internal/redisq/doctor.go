@@ -231,3 +231,12 @@ var meanings = map[string]meaning{
 	"foreign_key":      {"no part of this version explains the key", ""},
 	"foreign_part":     {"the key is of a partition that there is not", ""},
 }
+
+// SealEndpoints has all endpoints sealed anew with the first key, and their lanes
+// told. tell is called for each that was not yet.
+func (s *Store) SealEndpoints(ctx context.Context, tell func(id string, err error)) error {
+	return s.endpointStore.SealEndpoints(ctx, func(e *dispatcher.Endpoint) error {
+		_, _, err := s.Limit(ctx, doctorName, e.Lane(), e.Limits(), false)
+		return err
+	}, tell)
+}

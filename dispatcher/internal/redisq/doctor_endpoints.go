@@ -7,9 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
@@ -27,7 +26,7 @@ var (
 
 // astrayChunk is how many entries of an index one call compares: whole records,
 // each of 32 KiB at most, pass through Redis for them.
-const astrayChunk = endpointsUnasked
+const astrayChunk = 32
 
 // indexes compares what endpoints are found by with what their records say: an
 // endpoint that an index leaves out gets nothing, or is not listed. Each page is
@@ -83,20 +82,18 @@ func (d *doctor) eachEndpoint(ctx context.Context) error {
 // opened or proved only that it is there.
 func (d *doctor) indexOf(id, stored string) []any {
 	version, text, _ := strings.Cut(stored, " ")
-	e, err := decodeEndpoint(id, stored, d.s.seal.Load())
+	e, err := d.s.Decode(id, stored)
 	if err == nil {
-		return []any{id, version, toMillis(e.CreatedAt), conn.Flag(len(e.PublicKeys()) > 0), e.UID, e.Tenant}
+		return []any{id, version, conn.ToMillis(e.CreatedAt), conn.Flag(len(e.PublicKeys()) > 0), e.UID, e.Tenant}
 	}
-	var r endpointRecord
-	_ = json.Unmarshal([]byte(text), &r) // the oldest of all where it can't be read
-	return []any{id, version, max(r.Created, 0), "-", "", ""}
+	return []any{id, version, endpoints.CreatedAt(text), "-", "", ""}
 }
 
 // astray looks for names in an index that name nothing, or what is found by
 // another.
 func (d *doctor) astray(ctx context.Context, index keys.Kind, tenant string) error {
 	word := strings.Trim(index.Name, ":")
-	for page, err := range d.pages(ctx, conn.Home, index, tenant, gonePage) {
+	for page, err := range d.pages(ctx, conn.Home, index, tenant, entriesAtOnce) {
 		if err != nil {
 			return err
 		}

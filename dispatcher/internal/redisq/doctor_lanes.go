@@ -110,12 +110,15 @@ type wrongLimit struct {
 	had, want int64 // versions
 }
 
+// endpointsAtOnce is how many endpoints, and their lanes, are compared at a time.
+const endpointsAtOnce = 256
+
 // wrongLimits compares the endpoints with what their lanes keep of them.
 func (d *doctor) wrongLimits(ctx context.Context) (map[string]wrongLimit, error) {
 	wrong := map[string]wrongLimit{}
 	known := map[string]bool{}
 	for cursor := ""; ; {
-		page, next, err := d.s.ListEndpoints(ctx, dispatcher.EndpointFilter{Limit: endpointChunk, Cursor: cursor})
+		page, next, err := d.s.ListEndpoints(ctx, dispatcher.EndpointFilter{Limit: endpointsAtOnce, Cursor: cursor})
 		if err != nil {
 			return nil, err
 		}
@@ -153,7 +156,7 @@ func (d *doctor) strays(ctx context.Context, known map[string]bool, wrong map[st
 			}
 		}
 	}
-	for some := range slices.Chunk(lanes, endpointChunk) {
+	for some := range slices.Chunk(lanes, endpointsAtOnce) {
 		states, err := d.s.LaneStates(ctx, some)
 		if err != nil {
 			return err

@@ -10,27 +10,28 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // sealed compares the counts of endpoints by the key that sealed them with the
 // records. Where they change meanwhile nothing is said of them.
 func (d *doctor) sealed(ctx context.Context) error {
-	before, _, err := d.s.sealedCounts(ctx)
+	before, _, err := d.s.SealedCounts(ctx)
 	if err != nil {
 		return err
 	}
 	seen, found := map[string]bool{}, map[string]int{}
-	_, err = d.s.eachRecord(ctx, math.MaxInt, func(id, stored string) {
+	_, err = d.s.EachRecord(ctx, math.MaxInt, func(id, stored string) {
 		if !seen[id] {
 			seen[id] = true
-			found[sealedBy(stored)]++
+			found[endpoints.SealedBy(stored)]++
 		}
 	})
 	if err != nil {
 		return err
 	}
-	after, _, err := d.s.sealedCounts(ctx)
+	after, _, err := d.s.SealedCounts(ctx)
 	if err != nil || !maps.Equal(before, after) {
 		return err
 	}
@@ -54,7 +55,7 @@ func (d *doctor) sealed(ctx context.Context) error {
 func (d *doctor) tally(ctx context.Context, id string, found, counted int) error {
 	return d.s.conn.At(ctx, "count endpoints by key", conn.Home, func(p redis.Pipeliner) {
 		key := d.s.home() + keys.Sealed
-		if counted == brokenCount || found == 0 {
+		if counted == endpoints.BrokenCount || found == 0 {
 			p.HDel(ctx, key, id)
 			counted = 0
 		}

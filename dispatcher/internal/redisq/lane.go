@@ -71,7 +71,7 @@ const (
 // Sweep ends a page of what waits for a time in a disabled or deleted lane.
 // What waits in line behind it follows by itself.
 func (s *Store) Sweep(ctx context.Context, by string, lane dispatcher.Lane, cursor string) (ended int, next string, hints []dispatcher.Hint, err error) {
-	at, err := parsePage(cursor)
+	at, err := conn.ParsePage(cursor)
 	if err != nil {
 		return 0, "", nil, fmt.Errorf("sweep %s: %w", lane, err)
 	}
@@ -103,7 +103,7 @@ func (s *Store) Sweep(ctx context.Context, by string, lane dispatcher.Lane, curs
 			return ended, cursor, hints, fmt.Errorf("sweep %s: %w", lane, a.Err)
 		}
 	}
-	return ended, pageText(at), hints, nil
+	return ended, conn.PageText(at), hints, nil
 }
 
 // parseLimits reads a text of :limits: version, most in flight, interval in

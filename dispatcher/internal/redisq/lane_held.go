@@ -19,7 +19,7 @@ const heldPage = 100
 // HeldLanes reads a page of the lanes of a partition that are held. Of those of
 // endpoints it reads the versions of their limits behind that: never older ones.
 func (s *Store) HeldLanes(ctx context.Context, partition int, cursor string) (list []dispatcher.HeldLane, next string, err error) {
-	at, err := parsePage(cursor)
+	at, err := conn.ParsePage(cursor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -43,7 +43,7 @@ func (s *Store) HeldLanes(ctx context.Context, partition int, cursor string) (li
 		list, names = append(list, l), append(names, found[i])
 	}
 	if len(names) == 0 {
-		return nil, pageText(at), nil
+		return nil, conn.PageText(at), nil
 	}
 	var limits *redis.SliceCmd
 	err = s.conn.At(ctx, "read held lanes", partition, func(p redis.Pipeliner) { limits = p.HMGet(ctx, tag+keys.Limits, names...) })
@@ -56,7 +56,7 @@ func (s *Store) HeldLanes(ctx context.Context, partition int, cursor string) (li
 			list[i].Version = l.Version
 		}
 	}
-	return list, pageText(at), nil
+	return list, conn.PageText(at), nil
 }
 
 // namesPage is how many names are read in one call: each is 2.4 KB at most, with
@@ -65,7 +65,7 @@ const namesPage = 256
 
 // LaneNames reads a page of the names of a partition's lanes.
 func (s *Store) LaneNames(ctx context.Context, partition int, cursor string) (list []dispatcher.LaneName, next string, err error) {
-	at, err := parsePage(cursor)
+	at, err := conn.ParsePage(cursor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -80,7 +80,7 @@ func (s *Store) LaneNames(ctx context.Context, partition int, cursor string) (li
 	for i := 0; i+1 < len(found); i += 2 {
 		list = append(list, dispatcher.LaneName{Lane: dispatcher.Lane(found[i]), Name: found[i+1]})
 	}
-	return list, pageText(at), nil
+	return list, conn.PageText(at), nil
 }
 
 // parseHeld reads a text of :held: a letter, since when in ms, by whom.

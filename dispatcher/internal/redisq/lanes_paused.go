@@ -81,7 +81,7 @@ func (s *Store) pausedPage(ctx context.Context, limit int, at cursor) (states []
 	}
 	if len(list) > limit {
 		list = list[:limit]
-		next = cursor{section: sectionPaused, score: float64(toMillis(list[limit-1].Since)), name: string(list[limit-1].Lane)}.String()
+		next = cursor{section: sectionPaused, score: float64(conn.ToMillis(list[limit-1].Since)), name: string(list[limit-1].Lane)}.String()
 	}
 	found, err := s.LaneStates(ctx, lanesOf(list))
 	if err != nil {

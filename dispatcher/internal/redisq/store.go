@@ -10,14 +10,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/probe"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
@@ -53,8 +52,13 @@ func (o Options) conf(silent bool, total int) string {
 		max(o.BreakerFailures, 0), millisUp(o.BreakerWait), max(o.MaxWaiting, 0), conn.Flag(silent))
 }
 
-// Store is a dispatcher.Queue in Redis.
+// endpointStore is a name under which it can stand beside the method Store.
+type endpointStore = endpoints.Store
+
+// Store is a dispatcher.Queue in Redis, with the endpoints beside it.
 type Store struct {
+	*endpointStore
+
 	conn    *conn.Client
 	project string
 	tags    []string // of each partition
@@ -62,8 +66,6 @@ type Store struct {
 	polls   bool // neither pub/sub nor PUBLISH may be used
 	keep    dispatcher.Keep
 	scripts scripts
-	seal    atomic.Pointer[seal.Box] // nil: nothing is sealed
-	unread  sync.Map                 // endpoints whose record can't be read, by their ids: what it was when the log was told
 	log     *slog.Logger
 
 	probe   *probe.Probe
@@ -104,18 +106,20 @@ func newStore(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Reseal(o.Seal)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.endpointStore = endpoints.New(s.conn, s.announceAs, o.Seal, s.log)
 	return s, nil
 }
 
-// Reseal has what is stored from now on sealed with another box.
-func (s *Store) Reseal(box *seal.Box) { s.seal.Store(box) }
-
-// MayReseal reports whether a box opens all that the present one does.
-func (s *Store) MayReseal(box *seal.Box) bool { return box.Covers(s.seal.Load()) }
+// announceAs is the project's id for scripts that publish; empty: they must not.
+func (s *Store) announceAs() string {
+	if s.polls {
+		return ""
+	}
+	return s.conn.ID()
+}
 
 // begin makes a connected store ready.
 func (s *Store) begin(ctx context.Context, o Options) error {

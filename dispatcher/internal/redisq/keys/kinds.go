@@ -74,13 +74,13 @@ var HomeKinds = []Kind{
 	{About, "ABOUT", "hash", OfInstance, "shares.go", "shares.go"},
 	{Departed, "DEPARTED", "zset", OfInstance, "reap.go", "reap.go"},
 
-	{Endpoints, "ENDPOINTS", "hash", OfEndpoint, "endpoint_create.lua", "endpoints_read.go"},
-	{UIDs, "UIDS", "hash", OfEndpoint, "endpoint_create.lua", "endpoints_read.go"},
-	{Tenant, "TENANT", "zset", OfEndpoint, "endpoint_create.lua", "endpoints_read.go"},
-	{All, "ALL", "zset", OfEndpoint, "endpoint_create.lua", "endpoints_read.go"},
-	{Public, "PUBLIC", "zset", OfEndpoint, "endpoint_create.lua", "endpoints_read.go"},
-	{Gone, "GONE", "hash", OfEndpoint, "endpoint_delete.lua", "endpoints_gone.go"},
-	{Sealed, "SEALED", "hash", OfEndpoint, "endpoint_create.lua", "endpoints_sealed.go"},
+	{Endpoints, "ENDPOINTS", "hash", OfEndpoint, "endpoint_create.lua", "read.go"},
+	{UIDs, "UIDS", "hash", OfEndpoint, "endpoint_create.lua", "read.go"},
+	{Tenant, "TENANT", "zset", OfEndpoint, "endpoint_create.lua", "read.go"},
+	{All, "ALL", "zset", OfEndpoint, "endpoint_create.lua", "read.go"},
+	{Public, "PUBLIC", "zset", OfEndpoint, "endpoint_create.lua", "read.go"},
+	{Gone, "GONE", "hash", OfEndpoint, "endpoint_delete.lua", "gone.go"},
+	{Sealed, "SEALED", "hash", OfEndpoint, "endpoint_create.lua", "sealed.go"},
 }
 
 // Named reports whether keys of the kind are named after something.

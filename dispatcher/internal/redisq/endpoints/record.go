@@ -1,4 +1,4 @@
-package redisq
+package endpoints
 
 import (
 	"errors"
@@ -18,10 +18,10 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// endpointRecord is an endpoint as :endpoints keeps it, behind its version. A
+// record is an endpoint as :endpoints keeps it, behind its version. A
 // field that is absent has its zero value, and one that is not known here is
 // passed over. The scripts read uid, tenant and created.
-type endpointRecord struct {
+type record struct {
 	UID         string            `json:"uid,omitzero"`
 	Tenant      string            `json:"tenant,omitzero"`
 	URL         string            `json:"url"`
@@ -67,15 +67,15 @@ type headerRecord struct {
 
 var errEndpoint = errors.New("broken endpoint record")
 
-// encodeEndpoint writes an endpoint's record, with its secrets and its headers'
+// encode writes an endpoint's record, with its secrets and its headers'
 // values sealed if there is a box.
-func encodeEndpoint(e *dispatcher.Endpoint, box *seal.Box) ([]byte, error) {
-	r := endpointRecord{
+func encode(e *dispatcher.Endpoint, box *seal.Box) ([]byte, error) {
+	r := record{
 		UID: e.UID, Tenant: e.Tenant, URL: e.URL, Topics: e.Topics, Description: e.Description, Metadata: e.Metadata,
 		Signature: e.Signature, Timeout: int64(e.Timeout), MaxInFlight: e.MaxInFlight, Rate: e.Rate.String(),
 		Ordered: e.Ordered, Paused: e.Paused, Disabled: e.Disabled, Since: e.Since,
-		Gone: e.Gone, HeldBy: e.HeldBy, HeldAt: toMillis(e.HeldAt),
-		Created: toMillis(e.CreatedAt), Updated: toMillis(e.UpdatedAt),
+		Gone: e.Gone, HeldBy: e.HeldBy, HeldAt: conn.ToMillis(e.HeldAt),
+		Created: conn.ToMillis(e.CreatedAt), Updated: conn.ToMillis(e.UpdatedAt),
 	}
 	if !e.Rate.IsZero() && r.Rate == "" {
 		return nil, fmt.Errorf("%w: a rate per %s has no text", errEndpoint, e.Rate.Per)
@@ -88,7 +88,7 @@ func encodeEndpoint(e *dispatcher.Endpoint, box *seal.Box) ([]byte, error) {
 		r.Success = e.Success.String()
 	}
 	for _, s := range e.Secrets {
-		r.Secrets = append(r.Secrets, secretRecord{hidden: hide(box, s.Secret.Reveal(), secretPlace(e.ID)), Until: toMillis(s.Until)})
+		r.Secrets = append(r.Secrets, secretRecord{hidden: hide(box, s.Secret.Reveal(), secretPlace(e.ID)), Until: conn.ToMillis(s.Until)})
 	}
 	if e.Headers != nil {
 		r.Headers = make([]headerRecord, len(e.Headers))
@@ -106,15 +106,15 @@ func encodeEndpoint(e *dispatcher.Endpoint, box *seal.Box) ([]byte, error) {
 	return out, nil
 }
 
-// decodeEndpoint reads what is stored of an endpoint. Beside an error it answers
+// decode reads what is stored of an endpoint. Beside an error it answers
 // what can be told in spite of it: without secrets and without headers' values,
 // and where the record itself can't be read, id and version alone. Where there
 // is a box a record has to be proved.
-func decodeEndpoint(id, stored string, box *seal.Box) (*dispatcher.Endpoint, error) {
+func decode(id, stored string, box *seal.Box) (*dispatcher.Endpoint, error) {
 	return decodeStored(id, stored, box, false)
 }
 
-// decodeStored is decodeEndpoint, which with trust needs no proof.
+// decodeStored is decode, which with trust needs no proof.
 func decodeStored(id, stored string, box *seal.Box, trust bool) (*dispatcher.Endpoint, error) {
 	number, text, _ := strings.Cut(stored, " ")
 	version, err := strconv.ParseInt(number, 10, 64)
@@ -122,7 +122,7 @@ func decodeStored(id, stored string, box *seal.Box, trust bool) (*dispatcher.End
 	if err != nil {
 		return broken, errEndpoint // its own error would repeat what stands there
 	}
-	var r endpointRecord
+	var r record
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		return broken, errEndpoint
 	}
@@ -153,7 +153,7 @@ func decodeStored(id, stored string, box *seal.Box, trust bool) (*dispatcher.End
 }
 
 // rules reads what has a text form of its own.
-func (r *endpointRecord) rules(e *dispatcher.Endpoint) (err error) {
+func (r *record) rules(e *dispatcher.Endpoint) (err error) {
 	if r.Ladder != nil {
 		l, err := ladder.Parse(*r.Ladder)
 		if err != nil {
@@ -176,7 +176,7 @@ func (r *endpointRecord) rules(e *dispatcher.Endpoint) (err error) {
 }
 
 // open reads what may be sealed.
-func (r *endpointRecord) open(e *dispatcher.Endpoint, box *seal.Box) (err error) {
+func (r *record) open(e *dispatcher.Endpoint, box *seal.Box) (err error) {
 	if r.Headers != nil {
 		e.Headers = make([]dispatcher.Header, len(r.Headers))
 	}
@@ -233,10 +233,15 @@ func (h hidden) show(box *seal.Box, at seal.Place) (string, error) {
 	}
 }
 
-// toMillis is what fromMillis reads.
-func toMillis(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMilli()
+// CreatedAt is when an endpoint was made, in ms, by a record that otherwise may
+// not be read; 0: it can't be read at all.
+func CreatedAt(text string) int64 {
+	var r record
+	_ = json.Unmarshal([]byte(text), &r) // what it could read is there
+	return max(r.Created, 0)
+}
+
+// Decode reads what is stored of an endpoint, as it lies in the hash.
+func (s *Store) Decode(id, stored string) (*dispatcher.Endpoint, error) {
+	return decode(id, stored, s.seal.Load())
 }

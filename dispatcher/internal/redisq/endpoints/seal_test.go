@@ -1,4 +1,4 @@
-package redisq_test
+package endpoints_test
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package redisq_test
+package redisqtest
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package redisq
+package endpoints
 
 import (
 	"context"
@@ -34,13 +34,13 @@ type Locked struct {
 
 // LockedEndpoints counts the endpoints that none of the store's keys opens.
 func (s *Store) LockedEndpoints(ctx context.Context) (Locked, error) {
-	counts, whole, err := s.sealedCounts(ctx)
+	counts, whole, err := s.SealedCounts(ctx)
 	if err != nil {
 		return Locked{}, err
 	}
 	if !whole {
 		counts = map[string]int{}
-		whole, err = s.eachRecord(ctx, sealedSample, func(_, stored string) { counts[sealedBy(stored)]++ })
+		whole, err = s.EachRecord(ctx, sealedSample, func(_, stored string) { counts[SealedBy(stored)]++ })
 		if err != nil {
 			return Locked{}, err
 		}
@@ -58,15 +58,15 @@ func (s *Store) LockedEndpoints(ctx context.Context) (Locked, error) {
 	return l, nil
 }
 
-// brokenCount stands for a count that is none.
-const brokenCount = -1
+// BrokenCount stands for a count that is none.
+const BrokenCount = -1
 
-// sealedCounts reads what :sealed counts, and whether that is all endpoints.
-func (s *Store) sealedCounts(ctx context.Context) (counts map[string]int, whole bool, err error) {
+// SealedCounts reads what :sealed counts, and whether that is all endpoints.
+func (s *Store) SealedCounts(ctx context.Context) (counts map[string]int, whole bool, err error) {
 	var texts *redis.MapStringStringCmd
 	var all *redis.IntCmd
 	err = s.conn.At(ctx, "count endpoints by key", conn.Home, func(p redis.Pipeliner) {
-		texts, all = p.HGetAll(ctx, s.home()+keys.Sealed), p.HLen(ctx, s.home()+keys.Endpoints)
+		texts, all = p.HGetAll(ctx, s.home+keys.Sealed), p.HLen(ctx, s.home+keys.Endpoints)
 	})
 	if err != nil {
 		return nil, false, err
@@ -76,7 +76,7 @@ func (s *Store) sealedCounts(ctx context.Context) (counts map[string]int, whole 
 	for id, text := range texts.Val() {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 {
-			n = brokenCount
+			n = BrokenCount
 		}
 		counts[id] = n
 		sum += n
@@ -84,10 +84,10 @@ func (s *Store) sealedCounts(ctx context.Context) (counts map[string]int, whole 
 	return counts, sum == int(all.Val()), nil
 }
 
-// eachRecord goes through the records of endpoints until it has seen so many, and
+// EachRecord goes through the records of endpoints until it has seen so many, and
 // reports whether these were all. One may come twice.
-func (s *Store) eachRecord(ctx context.Context, most int, do func(id, stored string)) (all bool, err error) {
-	key := s.home() + keys.Endpoints
+func (s *Store) EachRecord(ctx context.Context, most int, do func(id, stored string)) (all bool, err error) {
+	key := s.home + keys.Endpoints
 	for cursor, seen := uint64(0), 0; seen < most; {
 		var scan *redis.ScanCmd
 		if err := s.conn.At(ctx, "read "+key, conn.Home, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, cursor, "", endpointsUnasked) }); err != nil {
@@ -105,8 +105,8 @@ func (s *Store) eachRecord(ctx context.Context, most int, do func(id, stored str
 	return false, nil
 }
 
-// sealedBy is the id of the key that a record says it was sealed with.
-func sealedBy(stored string) string {
+// SealedBy is the id of the key that a record says it was sealed with.
+func SealedBy(stored string) string {
 	if _, proof, ok := cutProof(stored); ok {
 		if id := seal.ProofKey(proof); id != "" {
 			return id

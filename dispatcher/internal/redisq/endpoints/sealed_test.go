@@ -1,4 +1,4 @@
-package redisq_test
+package endpoints_test
 
 import (
 	"fmt"
@@ -9,10 +9,11 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 )
 
 // mustLocked tells what a store with some keys can't open.
-func mustLocked(t *testing.T, options redisq.Options, keys ...string) redisq.Locked {
+func mustLocked(t *testing.T, options redisq.Options, keys ...string) endpoints.Locked {
 	t.Helper()
 	options.Seal = nil
 	if len(keys) > 0 {
@@ -28,15 +29,15 @@ func TestAStoreTellsWhichOfItsEndpointsNoKeyOpens(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, first, second := t.Context(), newTestKey(), newTestKey()
 			options := endpointOptions(server, nil)
-			require.Equal(t, redisq.Locked{}, mustLocked(t, options))
-			require.Equal(t, redisq.Locked{}, mustLocked(t, options, first))
+			require.Equal(t, endpoints.Locked{}, mustLocked(t, options))
+			require.Equal(t, endpoints.Locked{}, mustLocked(t, options, first))
 
 			options.Seal = newTestBox(t, first)
 			old := openTestStore(t, options)
 			changed, dropped, kept := testEndpoint("ep_a"), testEndpoint("ep_b"), testEndpoint("ep_c")
 			mustCreate(t, old, changed, dropped, kept)
-			require.Equal(t, redisq.Locked{}, mustLocked(t, options, first))
-			require.Equal(t, redisq.Locked{}, mustLocked(t, options, second, first))
+			require.Equal(t, endpoints.Locked{}, mustLocked(t, options, first))
+			require.Equal(t, endpoints.Locked{}, mustLocked(t, options, second, first))
 			l := mustLocked(t, options)
 			require.Equal(t, 3, l.Endpoints)
 			require.Len(t, l.Keys, 1)
@@ -55,16 +56,16 @@ func TestAStoreTellsWhichOfItsEndpointsNoKeyOpens(t *testing.T) {
 			require.Equal(t, 1, mustLocked(t, options, first).Endpoints)
 			require.Equal(t, 1, mustLocked(t, options, second).Endpoints)
 			require.Len(t, mustLocked(t, options).Keys, 2)
-			require.Equal(t, redisq.Locked{}, mustLocked(t, options, first, second))
+			require.Equal(t, endpoints.Locked{}, mustLocked(t, options, first, second))
 			require.NoError(t, store.SealEndpoints(ctx, func(_ string, err error) { require.NoError(t, err) }))
 			counted("2")
-			require.Equal(t, redisq.Locked{}, mustLocked(t, options, second))
+			require.Equal(t, endpoints.Locked{}, mustLocked(t, options, second))
 			require.Equal(t, 2, mustLocked(t, options, first).Endpoints)
 
 			plain := options
 			plain.Seal = nil
 			mustCreate(t, openTestStore(t, plain), testEndpoint("ep_d"))
-			require.Equal(t, redisq.Locked{Plain: 1}, mustLocked(t, options, second))
+			require.Equal(t, endpoints.Locked{Plain: 1}, mustLocked(t, options, second))
 			require.Equal(t, 2, mustLocked(t, options).Endpoints)
 		})
 	}
@@ -107,8 +108,8 @@ func TestWhereTheCountsByKeyAreNotWholeSomeRecordsAreLookedAt(t *testing.T) {
 	g := measured(store)
 	l, err = store.LockedEndpoints(ctx)
 	require.NoError(t, err)
-	require.Equal(t, redisq.Locked{}, l)
-	require.Empty(t, g.of("hscan"), "no record is read")
+	require.Equal(t, endpoints.Locked{}, l)
+	require.Empty(t, g.Of("hscan"), "no record is read")
 }
 
 // A key of another kind, written by hand, keeps nobody from changing endpoints.

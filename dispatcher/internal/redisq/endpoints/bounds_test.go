@@ -1,4 +1,4 @@
-package redisq_test
+package endpoints_test
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 )
 
 func TestEndpointsAreReadAMiBAtATime(t *testing.T) {
@@ -35,14 +35,14 @@ func TestEndpointsAreReadAMiBAtATime(t *testing.T) {
 		require.Equal(t, i%3 == 0, len(got[i].Description) > 1<<10)
 	}
 	require.Nil(t, got[300])
-	calls := g.of("hmget")
+	calls := g.Of("hmget")
 	require.Len(t, calls, 3)
 	for _, c := range calls {
-		require.LessOrEqual(t, c.bytes, 1<<20)
+		require.LessOrEqual(t, c.Bytes, 1<<20)
 	}
 	_, err = store.Endpoints(t.Context(), ids[:32])
 	require.NoError(t, err)
-	require.Empty(t, g.of("hstrlen"), "of so few nothing is asked first")
+	require.Empty(t, g.Of("hstrlen"), "of so few nothing is asked first")
 }
 
 func TestATenantsEndpointsAreReadAPageAtATime(t *testing.T) {
@@ -69,8 +69,8 @@ func TestATenantsEndpointsAreReadAPageAtATime(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, want, ids)
 			if name != "all in one ms" {
-				for _, c := range g.of("zrangebyscore") {
-					require.LessOrEqual(t, c.size, page+200)
+				for _, c := range g.Of("zrangebyscore") {
+					require.LessOrEqual(t, c.Size, page+200)
 				}
 			}
 		})
@@ -81,8 +81,8 @@ func TestAProjectKeepsAMillionEndpoints(t *testing.T) {
 	store := openTestStore(t, endpointOptions(redistest.Start(t), nil))
 	e := testEndpoint("ep_000000001")
 	mustCreate(t, store, e)
-	before := redisq.SetMostEndpoints(1)
-	t.Cleanup(func() { redisq.SetMostEndpoints(before) })
+	before := endpoints.SetMost(1)
+	t.Cleanup(func() { endpoints.SetMost(before) })
 	require.Equal(t, 1_000_000, before)
 	more := testEndpoint("ep_000000002")
 	more.UID = "more"
@@ -103,36 +103,4 @@ func TestAProjectKeepsAMillionEndpoints(t *testing.T) {
 	require.NoError(t, store.ChangeEndpoint(t.Context(), e))
 	mustDelete(t, store, e.ID)
 	mustCreate(t, store, more)
-}
-
-// What a dead instance held is taken over a MiB of records at a time, also where
-// each of its deliveries ends with that.
-func TestADeadInstanceIsTakenOverAMiBOfRecordsAtATime(t *testing.T) {
-	const n = 200
-	r := newTrap(t)
-	batch, ids := make([]dispatcher.Entry, n), make([]dispatcher.DeliveryID, n)
-	for i := range batch {
-		batch[i] = r.entry(dispatcher.Lane(fmt.Sprint("l", i)), fmt.Sprint("m", i), 0)
-		batch[i].Message.Body = []byte(strings.Repeat("x", 15<<10))
-		ids[i] = dispatcher.DeliveryID{Lane: batch[i].Lanes[0], Message: batch[i].Message.ID}
-	}
-	r.schedule(batch...)
-	for held := 0; held < n; {
-		claimed := r.claim("two", 64)
-		require.NotEmpty(t, claimed)
-		held += len(claimed)
-	}
-	_, _, err := r.store.Cancel(t.Context(), "one", ids)
-	require.NoError(t, err)
-	g := measured(r.store)
-	taken, _, err := r.store.Reap(t.Context(), "one", "two")
-	require.NoError(t, err)
-	require.Equal(t, n, taken)
-	calls := 0
-	for _, c := range g.of("reap") {
-		calls++
-		require.Equal(t, 5, c.size)
-	}
-	require.GreaterOrEqual(t, calls, n*15<<10/(1<<20), "a MiB each")
-	r.mustBeSound()
 }

@@ -1,39 +1,71 @@
-package redisq
+// Package endpoints keeps the endpoints in Redis.
+//
+// All of them lie under the project's own hash tag, so that a script finds them
+// on one node. lua/endpoint_create.lua says what each key holds.
+package endpoints
 
 import (
 	"context"
 	_ "embed" // the scripts
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
+	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 	"github.com/hookladder/hookladder/signer"
 )
 
 //go:embed lua/endpoint_create.lua
-var endpointCreateSrc string
+var createSrc string
 
 //go:embed lua/endpoint_change.lua
-var endpointChangeSrc string
+var changeSrc string
 
 //go:embed lua/endpoint_delete.lua
-var endpointDeleteSrc string
+var deleteSrc string
 
 // The scripts of the endpoints. They are called so seldom that they are loaded
 // when they are first needed.
 var (
-	endpointCreate = script.New("create endpoint", endpointCreateSrc)
-	endpointChange = script.New("change endpoint", endpointChangeSrc)
-	endpointDelete = script.New("delete endpoint", endpointDeleteSrc)
+	createScript = script.New("create endpoint", createSrc)
+	changeScript = script.New("change endpoint", changeSrc)
+	deleteScript = script.New("delete endpoint", deleteSrc)
 )
 
 // mostEndpoints is how many a project may have: mostly a GB of Redis. README.md
 // and the API tell it. Only tests set another.
 var mostEndpoints = 1_000_000
 
+// Store is a dispatcher.EndpointStore in Redis.
+type Store struct {
+	conn       *conn.Client
+	home       string                   // tag of the keys
+	announceAs func() string            // the project's id, with which begins what is published; empty: nothing is published
+	seal       atomic.Pointer[seal.Box] // nil: nothing is sealed
+	unread     sync.Map                 // endpoints whose record can't be read, by their ids: what it was when the log was told
+	log        *slog.Logger
+}
+
 var _ dispatcher.EndpointStore = (*Store)(nil)
+
+// New keeps endpoints by a connection. box hides their secrets and header
+// values; nil: they are stored as they are.
+func New(c *conn.Client, announceAs func() string, box *seal.Box, log *slog.Logger) *Store {
+	s := &Store{conn: c, home: c.Tag(conn.Home), announceAs: announceAs, log: log}
+	s.Reseal(box)
+	return s
+}
+
+// Reseal has what is stored from now on sealed with another box.
+func (s *Store) Reseal(box *seal.Box) { s.seal.Store(box) }
+
+// MayReseal reports whether a box opens all that the present one does.
+func (s *Store) MayReseal(box *seal.Box) bool { return box.Covers(s.seal.Load()) }
 
 // errOther says that a change is of what never changes.
 var errOther = errors.New("its uid, tenant and time of creation never change")
@@ -44,7 +76,7 @@ func (s *Store) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (tak
 	if len(e.Secrets) == 0 {
 		return nil, fmt.Errorf("create endpoint %s: %w", e.ID, signer.ErrNoSecret)
 	}
-	a, err := s.put(ctx, endpointCreate, e)
+	a, err := s.put(ctx, createScript, e)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +105,7 @@ func (s *Store) ChangeEndpoint(ctx context.Context, e *dispatcher.Endpoint) erro
 	if len(e.Secrets) == 0 {
 		return fmt.Errorf("change endpoint %s: %w", e.ID, dispatcher.ErrSealed)
 	}
-	a, err := s.put(ctx, endpointChange, e)
+	a, err := s.put(ctx, changeScript, e)
 	if err != nil {
 		return err
 	}
@@ -92,21 +124,13 @@ func (s *Store) ChangeEndpoint(ctx context.Context, e *dispatcher.Endpoint) erro
 
 // put calls a script that stores an endpoint.
 func (s *Store) put(ctx context.Context, sc script.Script, e *dispatcher.Endpoint) (*conn.Reply, error) {
-	record, err := encodeEndpoint(e, s.seal.Load())
+	record, err := encode(e, s.seal.Load())
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", sc.Name, e.ID, err)
 	}
-	a, err := s.conn.RunHome(ctx, sc, e.ID, e.Version, record, e.UID, e.Tenant, toMillis(e.CreatedAt), s.tells(), conn.Flag(len(e.PublicKeys()) > 0), mostEndpoints)
+	a, err := s.conn.RunHome(ctx, sc, e.ID, e.Version, record, e.UID, e.Tenant, conn.ToMillis(e.CreatedAt), s.announceAs(), conn.Flag(len(e.PublicKeys()) > 0), mostEndpoints)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", e.ID, err)
 	}
 	return a, nil
-}
-
-// tells is the id for scripts that publish it by themselves; empty: they must not.
-func (s *Store) tells() string {
-	if s.polls {
-		return ""
-	}
-	return s.conn.ID()
 }

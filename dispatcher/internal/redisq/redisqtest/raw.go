@@ -1,4 +1,7 @@
-package redisq_test
+// Package redisqtest is what the tests of the store's packages share: a reader
+// of raw keys that has nothing of the code under test but the table of keys, a
+// gauge of what is sent, and endpoints to try.
+package redisqtest
 
 import (
 	"context"
@@ -34,10 +37,10 @@ type raw struct {
 // turnFactor is what a weight is multiplied with in a lane's score.
 const turnFactor = 1 << 41
 
-// rawStates reads all partitions of a project.
-func rawStates(t testing.TB, client redis.UniversalClient, project string, partitions int) []queuetest.State {
+// States reads all partitions of a project.
+func States(t testing.TB, client redis.UniversalClient, project string, partitions int) []queuetest.State {
 	t.Helper()
-	found := rawKeys(t, client, project)
+	found := Keys(t, client, project)
 	states := make([]queuetest.State, partitions)
 	for n := range states {
 		tag := fmt.Sprintf("{%s:%d}", project, n)
@@ -62,8 +65,8 @@ func rawStates(t testing.TB, client redis.UniversalClient, project string, parti
 	return states
 }
 
-// rawKeys lists the keys of a project in their order.
-func rawKeys(t testing.TB, client redis.UniversalClient, project string) []string {
+// Keys lists the keys of a project in their order.
+func Keys(t testing.TB, client redis.UniversalClient, project string) []string {
 	t.Helper()
 	var keys []string
 	scan := func(client redis.Cmdable) {

@@ -1,4 +1,4 @@
-package redisq_test
+package endpoints_test
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
@@ -54,18 +54,18 @@ func mustSecret(t testing.TB, text string) signer.Secret {
 
 func TestWhatIsStoredOfAnEndpointStaysReadable(t *testing.T) {
 	want := keptEndpoint(t)
-	got, err := redisq.DecodeEndpoint("ep_a", keptRecord, nil)
+	got, err := endpoints.Decode("ep_a", keptRecord, nil)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 
-	record, err := redisq.EncodeEndpoint(want, nil)
+	record, err := endpoints.Encode(want, nil)
 	require.NoError(t, err)
 	require.Equal(t, keptRecord, "7 "+string(record))
 }
 
 func TestWhatALaterVersionAddsToAnEndpointIsPassedOver(t *testing.T) {
 	later := `7 {"colour":"red","deep":{"a":[1,{"b":null}]},` + keptRecord[3:len(keptRecord)-1] + `,"z":1.5e300}`
-	got, err := redisq.DecodeEndpoint("ep_a", later, nil)
+	got, err := endpoints.Decode("ep_a", later, nil)
 	require.NoError(t, err)
 	require.Equal(t, keptEndpoint(t), got)
 }
@@ -73,7 +73,7 @@ func TestWhatALaterVersionAddsToAnEndpointIsPassedOver(t *testing.T) {
 func TestARateWithoutATextIsNotLost(t *testing.T) {
 	e := keptEndpoint(t)
 	e.Rate = dispatcher.Rate{Count: 1, Per: time.Millisecond}
-	_, err := redisq.EncodeEndpoint(e, nil)
+	_, err := endpoints.Encode(e, nil)
 	require.ErrorContains(t, err, "rate")
 }
 
@@ -141,9 +141,9 @@ func TestAnyEndpointIsReadAsItWasWritten(t *testing.T) {
 	boxes := []*seal.Box{nil, newTestBox(t)}
 	for range 2000 {
 		e, box := d.endpoint(t), boxes[d.IntN(2)]
-		record, err := redisq.EncodeEndpoint(e, box)
+		record, err := endpoints.Encode(e, box)
 		require.NoError(t, err)
-		got, err := redisq.DecodeEndpoint(e.ID, fmt.Sprint(e.Version, " ", string(record)), box)
+		got, err := endpoints.Decode(e.ID, fmt.Sprint(e.Version, " ", string(record)), box)
 		require.NoError(t, err)
 		require.Equal(t, e, got)
 	}
@@ -152,12 +152,12 @@ func TestAnyEndpointIsReadAsItWasWritten(t *testing.T) {
 func FuzzDecodeEndpoint(f *testing.F) {
 	box := newTestBox(f)
 	f.Add(keptRecord)
-	record, err := redisq.EncodeEndpoint(testEndpoint("ep_a"), box)
+	record, err := endpoints.Encode(testEndpoint("ep_a"), box)
 	require.NoError(f, err)
 	f.Add("1 " + string(record))
 	f.Add(`1 {"secrets":[{"x":"seal1.."}]}`)
 	f.Fuzz(func(t *testing.T, stored string) {
-		e, err := redisq.DecodeEndpoint("ep_a", stored, box)
+		e, err := endpoints.Decode("ep_a", stored, box)
 		require.NotNil(t, e)
 		require.Equal(t, "ep_a", e.ID)
 		if err != nil {

@@ -1,4 +1,4 @@
-package redisq
+package endpoints
 
 import (
 	"cmp"
@@ -42,7 +42,7 @@ func (s *Store) Endpoints(ctx context.Context, ids []string) ([]*dispatcher.Endp
 		}
 		for _, part := range parts {
 			var stored *redis.SliceCmd
-			err := s.conn.At(ctx, "read endpoints", conn.Home, func(p redis.Pipeliner) { stored = p.HMGet(ctx, s.home()+keys.Endpoints, part...) })
+			err := s.conn.At(ctx, "read endpoints", conn.Home, func(p redis.Pipeliner) { stored = p.HMGet(ctx, s.home+keys.Endpoints, part...) })
 			if err != nil {
 				return nil, err
 			}
@@ -68,7 +68,7 @@ func (s *Store) partEndpoints(ctx context.Context, ids []string) (parts [][]stri
 	sizes := make([]*redis.Cmd, len(ids))
 	err = s.conn.At(ctx, "read sizes of endpoints", conn.Home, func(p redis.Pipeliner) {
 		for i, id := range ids {
-			sizes[i] = p.Do(ctx, "hstrlen", s.home()+keys.Endpoints, id)
+			sizes[i] = p.Do(ctx, "hstrlen", s.home+keys.Endpoints, id)
 		}
 	})
 	if err != nil {
@@ -92,7 +92,7 @@ func (s *Store) partEndpoints(ctx context.Context, ids []string) (parts [][]stri
 // missing, which would end what waits for it, and not as an error, which would
 // stop all that are read together with it.
 func (s *Store) readEndpoint(id, stored string) *dispatcher.Endpoint {
-	e, err := decodeEndpoint(id, stored, s.seal.Load())
+	e, err := decode(id, stored, s.seal.Load())
 	if err != nil {
 		now := maphash.String(unreadSeed, stored)
 		if told, _ := s.unread.Swap(id, now); told != now {
@@ -107,7 +107,7 @@ var unreadSeed = maphash.MakeSeed()
 // EndpointID finds the endpoint with a uid.
 func (s *Store) EndpointID(ctx context.Context, uid string) (string, error) {
 	var id *redis.StringCmd
-	err := s.conn.At(ctx, "find endpoint", conn.Home, func(p redis.Pipeliner) { id = p.HGet(ctx, s.home()+keys.UIDs, uid) })
+	err := s.conn.At(ctx, "find endpoint", conn.Home, func(p redis.Pipeliner) { id = p.HGet(ctx, s.home+keys.UIDs, uid) })
 	if err == nil && errors.Is(id.Err(), redis.Nil) {
 		err = fmt.Errorf("uid %q: %w", uid, dispatcher.ErrNoEndpoint)
 	}
@@ -140,7 +140,7 @@ const tenantPage = 16384
 // tenantIDs reads the ids of all endpoints of a tenant. Pages begin at a time of
 // creation, not at a number: one that is deleted meanwhile moves no other.
 func (s *Store) tenantIDs(ctx context.Context, tenant string) (ids []string, err error) {
-	key := s.home() + keys.Tenant + tenant
+	key := s.home + keys.Tenant + tenant
 	for first := "-inf"; ; {
 		page, err := s.indexed(ctx, key, &redis.ZRangeBy{Min: first, Max: "+inf", Count: tenantPage})
 		if err != nil {
@@ -183,14 +183,14 @@ func (s *Store) ListEndpoints(ctx context.Context, f dispatcher.EndpointFilter) 
 	if err != nil {
 		return nil, "", err
 	}
-	sets := []string{s.home() + keys.All}
+	sets := []string{s.home + keys.All}
 	switch {
 	case f.Public:
-		sets[0] = s.home() + keys.Public
+		sets[0] = s.home + keys.Public
 	case len(f.Tenants) > 0:
 		sets = nil
 		for _, tenant := range slices.Compact(slices.Sorted(slices.Values(f.Tenants))) {
-			sets = append(sets, s.home()+keys.Tenant+tenant)
+			sets = append(sets, s.home+keys.Tenant+tenant)
 		}
 	}
 	limit := cmp.Or(f.Limit, 50)

@@ -1,9 +1,10 @@
-package redisq
+package endpoints
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -65,60 +66,54 @@ func proved(box *seal.Box, text string, at seal.Place) error {
 
 // SealEndpoints writes each endpoint anew that is not proved by the first key:
 // that was stored without one, or with an older one. Those without a proof are
-// taken as they are, so a person has to ask for it. tell is called for each.
-func (s *Store) SealEndpoints(ctx context.Context, tell func(id string, err error)) error {
+// taken as they are, so a person has to ask for it. changed is called for each
+// that was written, and tell for each that was or should have been.
+func (s *Store) SealEndpoints(ctx context.Context, changed func(*dispatcher.Endpoint) error, tell func(id string, err error)) error {
 	if s.seal.Load() == nil {
 		return fmt.Errorf("seal endpoints: %w: set ENCRYPTION_KEY", seal.ErrNoKey)
 	}
-	key := s.home() + keys.Endpoints
-	for cursor := uint64(0); ; {
-		var scan *redis.ScanCmd
-		if err := s.conn.At(ctx, "read "+key, conn.Home, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, cursor, "", endpointsUnasked) }); err != nil {
-			return err
+	_, err := s.EachRecord(ctx, math.MaxInt, func(id, _ string) {
+		e, err := s.sealEndpoint(ctx, id)
+		if e != nil {
+			err = changed(e)
 		}
-		found, next := scan.Val()
-		for i := 0; i+1 < len(found); i += 2 {
-			done, err := s.sealEndpoint(ctx, found[i])
-			if done || err != nil {
-				tell(found[i], err)
-			}
+		if e != nil || err != nil {
+			tell(id, err)
 		}
-		if cursor = next; cursor == 0 {
-			return nil
-		}
-	}
+	})
+	return err
 }
 
 // sealTries is how often an endpoint is read again that changes meanwhile.
 const sealTries = 5
 
-func (s *Store) sealEndpoint(ctx context.Context, id string) (done bool, err error) {
+// sealEndpoint answers the endpoint that it wrote; nil: it had not to.
+func (s *Store) sealEndpoint(ctx context.Context, id string) (*dispatcher.Endpoint, error) {
 	for range sealTries {
 		var stored *redis.StringCmd
-		if err := s.conn.At(ctx, "read endpoint", conn.Home, func(p redis.Pipeliner) { stored = p.HGet(ctx, s.home()+keys.Endpoints, id) }); err != nil {
-			return false, err
+		if err := s.conn.At(ctx, "read endpoint", conn.Home, func(p redis.Pipeliner) { stored = p.HGet(ctx, s.home+keys.Endpoints, id) }); err != nil {
+			return nil, err
 		}
 		if stored.Val() == "" {
-			return false, nil // deleted meanwhile
+			return nil, nil // deleted meanwhile
 		}
 		if s.current(stored.Val()) {
-			return false, nil
+			return nil, nil
 		}
 		_, _, claims := cutProof(stored.Val())
 		e, err := decodeStored(id, stored.Val(), s.seal.Load(), !claims)
 		if err != nil {
-			return false, fmt.Errorf("endpoint %s: %w", id, err)
+			return nil, fmt.Errorf("endpoint %s: %w", id, err)
 		}
 		e.Version++
 		if err = s.ChangeEndpoint(ctx, e); err == nil {
-			_, _, err = s.Limit(ctx, doctorName, e.Lane(), e.Limits(), false)
-			return true, err
+			return e, nil
 		}
 		if !errors.Is(err, dispatcher.ErrStale) {
-			return false, err
+			return nil, err
 		}
 	}
-	return false, fmt.Errorf("endpoint %s: %w", id, dispatcher.ErrStale)
+	return nil, fmt.Errorf("endpoint %s: %w", id, dispatcher.ErrStale)
 }
 
 // current reports whether a record claims to be proved by the first key.

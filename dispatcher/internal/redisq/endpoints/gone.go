@@ -1,4 +1,4 @@
-package redisq
+package endpoints
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 )
 
 //go:embed lua/endpoint_versions.lua
-var endpointVersionsSrc string
+var versionsSrc string
 
-var endpointVersions = script.New("read versions of endpoints", endpointVersionsSrc)
+var versionsScript = script.New("read versions of endpoints", versionsSrc)
 
 // Bounds of one call: versionsChunk whole records, each of 32 KiB at most, pass
 // through Lua to tell their versions, and gonePage deleted endpoints are listed.
@@ -29,7 +29,7 @@ const (
 
 // DeleteEndpoint forgets an endpoint, notes its end, and tells all instances.
 func (s *Store) DeleteEndpoint(ctx context.Context, id string) (end int64, err error) {
-	a, err := s.conn.RunHome(ctx, endpointDelete, id, s.tells())
+	a, err := s.conn.RunHome(ctx, deleteScript, id, s.announceAs())
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", id, err)
 	}
@@ -54,7 +54,7 @@ func (s *Store) EndpointVersions(ctx context.Context, ids []string) ([]dispatche
 		for i, id := range chunk {
 			args[i] = id
 		}
-		a, err := s.conn.RunHome(ctx, endpointVersions, args...)
+		a, err := s.conn.RunHome(ctx, versionsScript, args...)
 		if err != nil {
 			return nil, err
 		}
@@ -62,7 +62,7 @@ func (s *Store) EndpointVersions(ctx context.Context, ids []string) ([]dispatche
 			out = append(out, dispatcher.EndpointVersion{Version: a.Number(), End: a.Number()})
 		}
 		if a.Err != nil {
-			return nil, fmt.Errorf("%s: %w", endpointVersions.Name, a.Err)
+			return nil, fmt.Errorf("%s: %w", versionsScript.Name, a.Err)
 		}
 	}
 	return out, nil
@@ -70,12 +70,12 @@ func (s *Store) EndpointVersions(ctx context.Context, ids []string) ([]dispatche
 
 // DeletedEndpoints reads a page of those that were deleted.
 func (s *Store) DeletedEndpoints(ctx context.Context, cursor string) (ends map[string]int64, next string, err error) {
-	at, err := parsePage(cursor)
+	at, err := conn.ParsePage(cursor)
 	if err != nil {
 		return nil, "", err
 	}
 	var scan *redis.ScanCmd
-	err = s.conn.At(ctx, "read deleted endpoints", conn.Home, func(p redis.Pipeliner) { scan = p.HScan(ctx, s.home()+keys.Gone, at, "", gonePage) })
+	err = s.conn.At(ctx, "read deleted endpoints", conn.Home, func(p redis.Pipeliner) { scan = p.HScan(ctx, s.home+keys.Gone, at, "", gonePage) })
 	if err != nil {
 		return nil, "", err
 	}
@@ -87,30 +87,10 @@ func (s *Store) DeletedEndpoints(ctx context.Context, cursor string) (ends map[s
 			ends[found[i]] = end
 		}
 	}
-	return ends, pageText(at), nil
+	return ends, conn.PageText(at), nil
 }
 
 // ForgetDeleted forgets that an endpoint was deleted.
 func (s *Store) ForgetDeleted(ctx context.Context, id string) error {
-	return s.conn.At(ctx, "forget deleted endpoint", conn.Home, func(p redis.Pipeliner) { p.HDel(ctx, s.home()+keys.Gone, id) })
-}
-
-// parsePage reads the cursor of a scan; empty: from the start.
-func parsePage(text string) (uint64, error) {
-	if text == "" {
-		return 0, nil
-	}
-	at, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
-	}
-	return at, nil
-}
-
-// pageText is a scan's cursor as text; empty: it is at its end.
-func pageText(at uint64) string {
-	if at == 0 {
-		return ""
-	}
-	return strconv.FormatUint(at, 10)
+	return s.conn.At(ctx, "forget deleted endpoint", conn.Home, func(p redis.Pipeliner) { p.HDel(ctx, s.home+keys.Gone, id) })
 }

@@ -1,4 +1,4 @@
-package redisq_test
+package endpoints_test
 
 import (
 	"bytes"
@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -19,6 +18,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/endpointtest"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 	"github.com/hookladder/hookladder/signer"
@@ -51,12 +51,6 @@ func newTestEndpoints(server redistest.Redis, box *seal.Box) endpointtest.OpenFu
 	}
 }
 
-func mustDelete(t testing.TB, store *redisq.Store, id string) {
-	t.Helper()
-	_, err := store.DeleteEndpoint(t.Context(), id)
-	require.NoError(t, err)
-}
-
 // endpointOptions are those of a project of its own.
 func endpointOptions(server redistest.Redis, box *seal.Box) redisq.Options {
 	return redisq.Options{
@@ -81,38 +75,12 @@ func newTestBox(t testing.TB, keys ...string) *seal.Box {
 	return box
 }
 
-// testEndpoint has one secret and one header.
-func testEndpoint(id string) *dispatcher.Endpoint {
-	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	return &dispatcher.Endpoint{
-		ID: id, Version: 1, UID: "uid of " + id, Tenant: "shop", URL: "https://example.com/hook", Topics: []string{"*"},
-		Signature: signer.Standard, Secrets: []dispatcher.EndpointSecret{{Secret: signer.NewSecret()}},
-		Headers:   []dispatcher.Header{{Name: "X-Token", Value: "token-of-" + id}},
-		CreatedAt: at, UpdatedAt: at,
-	}
-}
-
-func mustCreate(t testing.TB, store *redisq.Store, all ...*dispatcher.Endpoint) {
-	t.Helper()
-	for _, e := range all {
-		_, err := store.CreateEndpoint(t.Context(), e)
-		require.NoError(t, err)
-	}
-}
-
 func mustRead(t testing.TB, store *redisq.Store, id string) *dispatcher.Endpoint {
 	t.Helper()
 	got, err := store.Endpoints(t.Context(), []string{id})
 	require.NoError(t, err)
 	require.NotNil(t, got[0])
 	return got[0]
-}
-
-// nextVersion may follow an endpoint.
-func nextVersion(e *dispatcher.Endpoint) *dispatcher.Endpoint {
-	c := *e
-	c.Version++
-	return &c
 }
 
 // When memory is full no endpoint is taken, but one that must be paused,
@@ -271,7 +239,7 @@ func TestEndpointScriptsAndGoNameTheKeysAlike(t *testing.T) {
 			inGo[k.Lua] = k.Name
 		}
 	}
-	for script, text := range redisq.EndpointScripts {
+	for script, text := range endpoints.Scripts {
 		found := list.FindStringSubmatch(text)
 		require.NotNil(t, found, script)
 		names, values := strings.Split(found[1], ", "), quoted.FindAllStringSubmatch(found[2], -1)
@@ -340,12 +308,12 @@ func BenchmarkEndpoints64(b *testing.B) {
 func BenchmarkDecodeEndpoint(b *testing.B) {
 	for name, box := range map[string]*seal.Box{"plain": nil, "sealed": newTestBox(b)} {
 		b.Run(name, func(b *testing.B) {
-			record, err := redisq.EncodeEndpoint(testEndpoint("ep_a"), box)
+			record, err := endpoints.Encode(testEndpoint("ep_a"), box)
 			require.NoError(b, err)
 			stored := "1 " + string(record)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := redisq.DecodeEndpoint("ep_a", stored, box); err != nil {
+				if _, err := endpoints.Decode("ep_a", stored, box); err != nil {
 					b.Fatal(err)
 				}
 			}

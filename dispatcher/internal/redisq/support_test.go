@@ -1,0 +1,20 @@
+package redisq_test
+
+import (
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
+)
+
+var (
+	rawStates    = redisqtest.States
+	rawKeys      = redisqtest.Keys
+	testEndpoint = redisqtest.Endpoint
+	mustCreate   = redisqtest.MustCreate
+	mustDelete   = redisqtest.MustDelete
+	nextVersion  = redisqtest.NextVersion
+)
+
+// measured gives a store a gauge.
+func measured(s *redisq.Store) *redisqtest.Gauge {
+	return redisqtest.Measure(s.Client(), redisq.SHAs())
+}

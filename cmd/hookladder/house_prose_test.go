@@ -25,14 +25,14 @@ var heavy = map[string]int{
 	"cmd/hookladder":               40,
 	"deploy":                       60,
 	"dispatcher":                   90,
-	"dispatcher/app":               6,
-	"dispatcher/client":            3,
+	"dispatcher/app":               0,
+	"dispatcher/client":            0,
 	"dispatcher/internal/egress":   20,
 	"dispatcher/internal/embedded": 15,
 	"dispatcher/internal/httpapi":  0,
 	"dispatcher/internal/redisq":   130,
-	"ladder":                       2,
-	"signer":                       15,
+	"ladder":                       0,
+	"signer":                       0,
 }
 
 var (

@@ -21,9 +21,9 @@ func (c *Client) Publish(ctx context.Context, m *wire.Message) (wire.Published, 
 	return out, err
 }
 
-// PublishBatch publishes up to 1000 messages. The results are in their order;
-// what went wrong with one of them stands in its Problem. Where nothing could be
-// stored there is a *Problem besides them.
+// PublishBatch publishes up to 1000 messages. The results are in their order; a
+// message that was not taken has a Problem in its result. Where nothing could be
+// stored, the error is a *Problem besides the results.
 func (c *Client) PublishBatch(ctx context.Context, messages []wire.Message) ([]wire.Result, error) {
 	body := []byte(`{"messages":[`)
 	for i := range messages {
@@ -52,24 +52,24 @@ func (c *Client) Message(ctx context.Context, id string) (wire.MessageView, erro
 	return out, err
 }
 
-// Cancel ends what is not finished of a message's deliveries, or of the one to
-// destination (a lane, an endpoint's id or UID, or a URL) where that is not
-// empty. It answers them as they are then.
+// Cancel ends the unfinished deliveries of a message, and answers all of them as they
+// are then. Where destination is not empty, it ends only the one there: it is a lane,
+// an endpoint's id or UID, or a URL.
 func (c *Client) Cancel(ctx context.Context, id, destination string) ([]wire.Delivery, error) {
 	var out wire.Deliveries
 	err := c.do(ctx, request{verb: "cancel " + id, method: http.MethodDelete, path: messagePath(id), query: to(destination)}, &out)
 	return out.Deliveries, err
 }
 
-// Retry attempts a message's deliveries at once, or the one to destination where
-// that is not empty, and answers them as they are then, with why some were left.
-// What was delivered is left, unless destination names it. Where nothing is
-// attempted the error is a *Problem with the same Deliveries.
+// Retry attempts a message's deliveries now, or only the one to destination where that
+// is not empty. It answers them as they are then, with the reason of each that is not
+// attempted. A delivered one is not, unless destination names it. Where none is
+// attempted, the error is a *Problem with the same Deliveries.
 func (c *Client) Retry(ctx context.Context, id, destination string) ([]wire.RetriedDelivery, error) {
 	return c.retry(ctx, id, to(destination))
 }
 
-// Resend is Retry of all deliveries, those that were delivered too.
+// Resend is Retry of all deliveries, also of delivered ones.
 func (c *Client) Resend(ctx context.Context, id string) ([]wire.RetriedDelivery, error) {
 	return c.retry(ctx, id, url.Values{"all": {"true"}})
 }
@@ -80,8 +80,8 @@ func (c *Client) retry(ctx context.Context, id string, query url.Values) ([]wire
 	return out.Deliveries, err
 }
 
-// Filter selects deliveries. Empty fields match everything, several values of
-// one field any of them.
+// Filter selects deliveries. An empty field matches everything, and one with several
+// values any of these.
 type Filter struct {
 	Statuses     []string
 	Topics       []string
@@ -121,7 +121,7 @@ func (c *Client) Stats(ctx context.Context) (wire.Stats, error) {
 	return out, err
 }
 
-// Ready tells what the store is, or, as a *Problem, why it can't be used.
+// Ready describes the store, or says as a *Problem why it can't be used.
 func (c *Client) Ready(ctx context.Context) (wire.Ready, error) {
 	var out wire.Ready
 	err := c.do(ctx, request{verb: "ready", method: http.MethodGet, path: "/readyz"}, &out)

@@ -7,7 +7,7 @@
 //		Body:  json.RawMessage(`{"amount":12345678901234567890}`),
 //	})
 //
-// What the API refuses is a *Problem, what could not be asked wraps
+// A refusal of the API is a *Problem. Where no answer came, the error wraps
 // ErrUnreachable:
 //
 //	var p *client.Problem
@@ -16,8 +16,8 @@
 //	case errors.Is(err, client.ErrUnreachable):
 //	}
 //
-// The client repeats nothing by itself. To publish again is safe where the
-// message has an id: a repeat of the same content is answered as a duplicate.
+// The client never repeats a call. To publish again is safe where the message has an
+// id: the answer to the same content is that it is a duplicate.
 package client
 
 import (
@@ -39,12 +39,12 @@ import (
 )
 
 const (
-	// maxAnswer bounds what is read of an answer: a page of 500 deliveries, or
-	// a message of the largest usual body with histories, has a few MiB.
+	// maxAnswer bounds an answer. A page of 500 deliveries, or a message with a large
+	// body and histories, has a few MiB.
 	maxAnswer = 32 << 20
 
-	// patience is how long a call may take where its context has no end: the
-	// server gives up after 60 s.
+	// patience bounds a call whose context has no deadline: the server gives up after
+	// 60 s.
 	patience = 65 * time.Second
 )
 
@@ -68,14 +68,14 @@ type Client struct {
 // Option changes how a Client works.
 type Option func(*Client)
 
-// WithHTTPClient makes the calls with h. It is not changed, and should follow no
-// redirects.
+// WithHTTPClient makes the calls with h, which should follow no redirects. The client
+// does not change h.
 func WithHTTPClient(h *http.Client) Option {
 	return func(c *Client) { c.http = h }
 }
 
 // New makes a client of the API at baseURL, such as http://localhost:8080. The
-// key may be empty where the API asks for none.
+// key may be empty where the API needs none.
 func New(baseURL, key string, opts ...Option) (*Client, error) {
 	u, err := url.Parse(baseURL)
 	switch {
@@ -110,8 +110,8 @@ type request struct {
 	query    url.Values
 	body     []byte        // nil: none
 	media    string        // of the body; empty: JSON
-	patience time.Duration // where the context has no end; 0: as usual
-	status   *int          // where to tell the answer's status; nil: nowhere
+	patience time.Duration // where the context has no deadline; 0: the default
+	status   *int          // set to the answer's status; nil: it is not needed
 }
 
 // do makes a call and decodes its answer into out.
@@ -131,7 +131,7 @@ func (c *Client) do(ctx context.Context, q request, out any) error {
 	return nil
 }
 
-// exchange sends a request and reads the answer to it, if it is a good one.
+// exchange sends a request and reads its answer, or the problem in it.
 func (c *Client) exchange(ctx context.Context, q request) ([]byte, error) {
 	target := c.base + q.path
 	if len(q.query) > 0 {
@@ -168,7 +168,7 @@ func (c *Client) exchange(ctx context.Context, q request) ([]byte, error) {
 	return body, nil
 }
 
-// unreachable keeps the cause and drops the URL, which callers know.
+// unreachable keeps the cause without the URL, which callers know.
 func unreachable(err error) error {
 	var at *url.Error
 	if errors.As(err, &at) {

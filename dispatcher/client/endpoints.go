@@ -12,12 +12,12 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// testPatience is how long a test may take where its context has no end: an
-// attempt lasts 60 s at most.
+// testPatience bounds a test whose context has no deadline: an attempt takes 60 s at
+// most.
 const testPatience = 80 * time.Second
 
-// CreateEndpoint registers an endpoint. The answer holds its secret where it is
-// new; created is false where one with its UID was there and is equal.
+// CreateEndpoint registers an endpoint. The answer has its secret where it is new;
+// created is false where an equal one with its UID exists.
 func (c *Client) CreateEndpoint(ctx context.Context, e *wire.Endpoint) (view wire.EndpointView, created bool, err error) {
 	body, err := json.Marshal(e)
 	if err != nil {
@@ -67,26 +67,25 @@ func (c *Client) PatchEndpoint(ctx context.Context, name string, patch any) (wir
 	return out, err
 }
 
-// DeleteEndpoint deletes an endpoint and tells how many deliveries that waited
-// for it are cancelled.
+// DeleteEndpoint deletes an endpoint and counts its waiting deliveries, which are
+// cancelled.
 func (c *Client) DeleteEndpoint(ctx context.Context, name string) (cancelled int, err error) {
 	var out wire.EndpointDeleted
 	err = c.do(ctx, request{verb: "delete endpoint " + name, method: http.MethodDelete, path: endpointPath(name, "")}, &out)
 	return out.Cancelled, err
 }
 
-// PauseEndpoint holds what goes to an endpoint.
+// PauseEndpoint holds the deliveries to an endpoint.
 func (c *Client) PauseEndpoint(ctx context.Context, name string) (wire.EndpointView, error) {
 	return c.endpoint(ctx, "pause endpoint", http.MethodPost, name, "/pause")
 }
 
-// ResumeEndpoint lets an endpoint go on that was paused or disabled, or whose
-// breaker is open.
+// ResumeEndpoint ends a pause of an endpoint, enables it, and closes its breaker.
 func (c *Client) ResumeEndpoint(ctx context.Context, name string) (wire.EndpointView, error) {
 	return c.endpoint(ctx, "resume endpoint", http.MethodPost, name, "/resume")
 }
 
-// RotateSecret gives an endpoint another secret, which the answer tells.
+// RotateSecret gives an endpoint another secret, which the answer has.
 func (c *Client) RotateSecret(ctx context.Context, name string, r wire.Rotation) (wire.Rotated, error) {
 	var out wire.Rotated
 	body, err := json.Marshal(r)
@@ -104,8 +103,8 @@ func (c *Client) EndpointSecret(ctx context.Context, name string) (wire.Endpoint
 	return out, err
 }
 
-// TestEndpoint sends a test message to an endpoint and tells what its receiver
-// said. That it refused is no error here.
+// TestEndpoint sends a test message to an endpoint and answers what its receiver
+// answered. A refusal by the receiver is no error here.
 func (c *Client) TestEndpoint(ctx context.Context, name string) (wire.EndpointTest, error) {
 	var out wire.EndpointTest
 	err := c.do(ctx, request{
@@ -115,7 +114,7 @@ func (c *Client) TestEndpoint(ctx context.Context, name string) (wire.EndpointTe
 }
 
 // WebhookKeys reads a page of the public keys of endpoints that are signed with
-// ed25519, or of the one that is named.
+// ed25519, or the keys of one endpoint.
 func (c *Client) WebhookKeys(ctx context.Context, name string, limit int, cursor string) (wire.PublicKeyPage, error) {
 	q := page(limit, cursor)
 	if name != "" {
@@ -126,7 +125,7 @@ func (c *Client) WebhookKeys(ctx context.Context, name string, limit int, cursor
 	return out, err
 }
 
-// endpoint makes a call that has no body and answers an endpoint.
+// endpoint makes a call without a body whose answer is an endpoint.
 func (c *Client) endpoint(ctx context.Context, verb, method, name, call string) (wire.EndpointView, error) {
 	var out wire.EndpointView
 	err := c.do(ctx, request{verb: verb + " " + name, method: method, path: endpointPath(name, call)}, &out)

@@ -9,11 +9,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// AllLanes stands for every lane where one is paused or resumed: the switch for
-// a bad day.
+// AllLanes is every lane, for PauseLane and ResumeLane.
 const AllLanes = "*"
 
-// Lanes reads a page of all lanes that are known, those last made first. A limit
+// Lanes reads a page of all lanes, newest first. A limit
 // of 0 is the API's default; cursor is NextCursor of the page before.
 func (c *Client) Lanes(ctx context.Context, limit int, cursor string) (wire.LanePage, error) {
 	var out wire.LanePage
@@ -21,26 +20,26 @@ func (c *Client) Lanes(ctx context.Context, limit int, cursor string) (wire.Lane
 	return out, err
 }
 
-// PauseLane holds what goes to a destination: a lane, an endpoint's id or UID,
-// a URL, or AllLanes. A URL means what a tenant's messages send to its origin;
-// with an empty tenant, what messages without one do.
+// PauseLane holds the deliveries to a destination: a lane, an endpoint's id or UID, a
+// URL, or AllLanes. For a URL these are the deliveries of a tenant to its origin, and
+// with an empty tenant those without a tenant.
 func (c *Client) PauseLane(ctx context.Context, destination, tenant string) (wire.LaneState, error) {
 	return c.lane(ctx, "pause", destination, url.Values{"tenant": {tenant}})
 }
 
-// ResumeLane lets it go on, and closes its breaker.
+// ResumeLane ends the pause and closes the breaker.
 func (c *Client) ResumeLane(ctx context.Context, destination, tenant string) (wire.LaneState, error) {
 	return c.lane(ctx, "resume", destination, url.Values{"tenant": {tenant}})
 }
 
-// PauseTenants holds what the messages of all tenants, and those without one,
-// send to the origin of a URL by now. One call changes 1,000 lanes: it is
-// repeated with NextCursor of OtherTenants until there is none.
+// PauseTenants holds the deliveries of all tenants, and of none, to the origin of a
+// URL that exist by now. One call changes 1,000 lanes: repeat it with NextCursor of
+// OtherTenants until there is none.
 func (c *Client) PauseTenants(ctx context.Context, destination, cursor string) (wire.LaneState, error) {
 	return c.lane(ctx, "pause", destination, url.Values{"all_tenants": {"true"}, "cursor": {cursor}})
 }
 
-// ResumeTenants lets them go on.
+// ResumeTenants ends these pauses.
 func (c *Client) ResumeTenants(ctx context.Context, destination, cursor string) (wire.LaneState, error) {
 	return c.lane(ctx, "resume", destination, url.Values{"all_tenants": {"true"}, "cursor": {cursor}})
 }
@@ -53,8 +52,8 @@ func (c *Client) lane(ctx context.Context, verb, destination string, query url.V
 	return out, err
 }
 
-// named is a destination as errors tell it: of a URL only what names the lane,
-// since the rest may hold a token.
+// named is a destination for errors: of a URL only the origin, since the rest may have
+// a token in it.
 func named(destination string) string {
 	u, err := url.Parse(destination)
 	if err != nil || u.Host == "" {

@@ -2,7 +2,7 @@ package wire
 
 import "github.com/hookladder/hookladder/ladder"
 
-// Published answers a publish. A repeat answers the deliveries there are.
+// Published answers a publish. The answer to a repeat has the deliveries that exist.
 type Published struct {
 	ID         string        `json:"id"`
 	Topic      string        `json:"topic"`
@@ -27,14 +27,14 @@ type Batch struct {
 	Messages []Message `json:"messages" minItems:"1" maxItems:"1000"`
 }
 
-// Results answers a batch, in its order.
+// Results answers a batch, in the order of its messages.
 type Results struct {
 	Results []Result `json:"results"`
 }
 
-// Result is what became of one message of a batch: its Status, and what its
-// single call would have answered. That is the fields of Published where the
-// status is 200 or 202, and else a Problem.
+// Result is the result of one message of a batch: the Status and the answer that its
+// single call would have had. Where the status is 200 or 202, that is the fields of
+// Published, and else a Problem.
 type Result struct {
 	Status     int      `json:"status" doc:"As its single call would have answered: 202, 200, 409, 413, 422, 429 or 503."`
 	*Published          // nil where Problem is set
@@ -78,7 +78,7 @@ type MessageView struct {
 	Deliveries []Delivery `json:"deliveries"`
 }
 
-// Append writes the record as JSON behind b, its body byte for byte.
+// Append writes the message as JSON behind b, its body byte for byte.
 func (r *MessageView) Append(b []byte) ([]byte, error) {
 	plain := *r
 	plain.Body = nil
@@ -100,7 +100,7 @@ type Retried struct {
 	Deliveries []RetriedDelivery `json:"deliveries"`
 }
 
-// RetriedDelivery is a delivery of which an attempt was asked for.
+// RetriedDelivery is a delivery of a retry.
 type RetriedDelivery struct {
 	Delivery
 	Retried bool   `json:"retried" required:"false" doc:"It is due now: paused, breaker, rate and limit still hold it."`
@@ -114,15 +114,15 @@ type BriefDeliveries struct {
 	Deliveries []BriefDelivery `json:"deliveries"`
 }
 
-// BriefDelivery says how a delivery stands, and nothing of its content.
+// BriefDelivery is the status of a delivery, without its content.
 type BriefDelivery struct {
 	ID          string `json:"id"`
 	Destination string `json:"destination"`
 	Status      string `json:"status"`
 }
 
-// Page is a part of a list of deliveries, newest first. It may be short while
-// NextCursor goes on.
+// Page is a part of a list of deliveries, newest first. It may be short, even empty,
+// and still have a NextCursor.
 type Page struct {
 	Data       []Delivery `json:"data"`
 	NextCursor *string    `json:"next_cursor" nullable:"true" doc:"null: this is the last page."`

@@ -22,10 +22,10 @@ type Endpoint struct {
 	Disabled    bool              `json:"disabled" required:"false" doc:"What waits and what matches is recorded as dead with the reason disabled, unattempted. A receiver's 410 sets it too; resume ends it."`
 }
 
-// Hidden stands for a header's value in answers.
+// Hidden replaces the value of a header in answers.
 const Hidden = "***"
 
-// EndpointView is an endpoint as read, with how it stands.
+// EndpointView is an endpoint as read, with its state.
 type EndpointView struct {
 	ID string `json:"id" doc:"Also the lane of its deliveries."`
 	Endpoint
@@ -57,29 +57,29 @@ type Rotation struct {
 	Secret  string    `json:"secret,omitzero" doc:"The new one, as the endpoint's signature wants it. Default: one is made."`
 }
 
-// Rotated answers a rotation: the endpoint with its new secret, which no other
-// answer but EndpointSecrets ever holds.
+// Rotated answers a rotation: the endpoint with its new secret. Of other answers only
+// EndpointSecrets has that.
 type Rotated struct {
 	EndpointView
 	PublicKey     string `json:"public_key,omitzero" doc:"What a receiver verifies with, where the signature is standard-ed25519."`
 	PreviousUntil Time   `json:"previous_until" nullable:"true" doc:"Until when the secret before signs too; null: it has ended."`
 }
 
-// EndpointSecrets are the secrets an endpoint is signed with.
+// EndpointSecrets are the secrets that callbacks to an endpoint are signed with.
 type EndpointSecrets struct {
 	ID        string           `json:"id" doc:"Of the endpoint."`
 	Signature string           `json:"signature" enum:"standard,standard-ed25519,stripe,github,hmac-hex"`
 	Secrets   []EndpointSecret `json:"secrets" doc:"The current one first."`
 }
 
-// EndpointSecret is one of them.
+// EndpointSecret is one of EndpointSecrets.
 type EndpointSecret struct {
 	Secret    string `json:"secret"`
 	PublicKey string `json:"public_key,omitzero" doc:"What a receiver verifies with, where the signature is standard-ed25519."`
 	Until     Time   `json:"until" nullable:"true" doc:"When it ceases to sign; null: it is the current one."`
 }
 
-// EndpointTest says what a receiver made of a test message.
+// EndpointTest is a receiver's answer to a test message.
 type EndpointTest struct {
 	MessageID       string `json:"message_id"`
 	At              Time   `json:"at"`
@@ -96,8 +96,7 @@ type PublicKeyPage struct {
 	NextCursor *string     `json:"next_cursor" nullable:"true" doc:"null: this is the last page. A page may be short, or empty, while it goes on."`
 }
 
-// PublicKey verifies what is sent to an endpoint whose signature is
-// standard-ed25519.
+// PublicKey verifies callbacks to an endpoint whose signature is standard-ed25519.
 type PublicKey struct {
 	Endpoint  string `json:"endpoint" doc:"Its id."`
 	PublicKey string `json:"public_key"`

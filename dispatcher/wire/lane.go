@@ -1,6 +1,6 @@
 package wire
 
-// LaneState is a lane as read: how the deliveries to one destination stand.
+// LaneState is a lane as read: the state of the deliveries to one destination.
 type LaneState struct {
 	Lane        string `json:"lane" doc:"* stands for all of them; it is listed while it is held."`
 	URL         string `json:"url,omitzero" doc:"Scheme, host and port, where they are known."`
@@ -25,7 +25,7 @@ type LaneState struct {
 	OtherTenants *OtherTenants `json:"other_tenants,omitzero" doc:"Only where a URL was paused or resumed: what else there is at its origin."`
 }
 
-// OtherTenants are the lanes that other tenants have at the origin of a URL.
+// OtherTenants counts the lanes of other tenants at the origin of a URL.
 type OtherTenants struct {
 	Lanes      int     `json:"lanes" doc:"So many were found. Without all_tenants they are left as they are."`
 	Changed    int     `json:"changed" doc:"So many of them were paused or resumed, with all_tenants."`
@@ -33,7 +33,7 @@ type OtherTenants struct {
 	NextCursor *string `json:"next_cursor" nullable:"true" doc:"One call goes through 100,000 lanes and changes 1,000: repeat it with this cursor. null: all were looked at."`
 }
 
-// LanePage is a part of the list of lanes, those last made first.
+// LanePage is a part of the list of lanes, newest first.
 type LanePage struct {
 	Data       []LaneState `json:"data"`
 	NextCursor *string     `json:"next_cursor" nullable:"true" doc:"null: this is the last page."`

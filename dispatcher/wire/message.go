@@ -34,22 +34,22 @@ type Message struct {
 	Success       *Success          `json:"success,omitzero" doc:"What the receiver must answer. Default: the dispatcher's."`
 }
 
-// Success says what a receiver must answer for a delivery to count. Both
-// fields must hold where both are set.
+// Success is the rule for an answer that counts as delivered. Where both fields are
+// set, both must hold.
 type Success struct {
 	Status []string        `json:"status,omitzero" example:"[\"2xx\"]" doc:"Statuses that count: 200, 2xx, *."`
 	Body   json.RawMessage `json:"body,omitzero" doc:"A word that equals the trimmed answer, {\"path\":\"code\",\"equals\":\"SUCCESS\"} on a JSON answer, or {\"matches\":\"<RE2>\"}."`
 }
 
-// Append writes the message as JSON behind b. The body goes in byte for byte:
-// json.Marshal would drop the space in it and escape it anew.
+// Append writes the message as JSON behind b, and its body byte for byte: json.Marshal
+// would remove space from it and escape it in another way.
 func (m *Message) Append(b []byte) ([]byte, error) {
 	plain := *m
 	plain.Body = nil
 	return appendWithBody(b, plain, m.Body)
 }
 
-// appendWithBody writes v, an object without a body, and body into it.
+// appendWithBody writes v, an object without a body, and puts body into it.
 func appendWithBody(b []byte, v any, body json.RawMessage) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)

@@ -1,6 +1,6 @@
 package wire
 
-// Stats is a picture of the whole queue.
+// Stats describes the whole queue.
 type Stats struct {
 	Counts      map[string]int64 `json:"counts" doc:"Deliveries by status."`
 	Dead        map[string]int64 `json:"dead" doc:"Dead deliveries by reason."`
@@ -16,14 +16,14 @@ type Stats struct {
 	Lanes       []LaneState      `json:"lanes" doc:"The 50 with the most waiting, those that are paused first."`
 }
 
-// Ends counts what ever ended undelivered, in the store itself: what was retried
-// or forgotten since is in it still.
+// Ends counts all deliveries that ever ended undelivered. The store keeps the counts,
+// so retried and forgotten ones are in them too.
 type Ends struct {
 	Dead      map[string]int64 `json:"dead" doc:"By reason."`
 	Cancelled int64            `json:"cancelled"`
 }
 
-// Store is what the store says of itself. What it does not tell is left out.
+// Store is what the store reports about itself. Unknown fields are left out.
 type Store struct {
 	Kind       string  `json:"kind"`
 	Version    string  `json:"version,omitzero"`
@@ -40,7 +40,7 @@ type Store struct {
 	Checks     []Check `json:"checks" doc:"What it should be able to, or be set to."`
 }
 
-// Check is one thing that the store should be able to, or be set to.
+// Check is one ability or setting that the store should have.
 type Check struct {
 	Name   string `json:"name"`
 	Holds  string `json:"holds" enum:"yes,no,unknown"`

@@ -34,8 +34,8 @@ func (t Time) AppendTo(b []byte) []byte {
 		b = u.AppendFormat(b, timeLayout)
 		return append(b, '"')
 	}
-	// As AppendFormat would, at a fifth of its price: each message of a batch has
-	// two times in its answer.
+	// Like AppendFormat, in a fifth of its time: the answer to each message of a batch
+	// has two times.
 	hour, minute, second := u.Clock()
 	b = append(b, '"')
 	b = append2(append2(b, year/100), year%100)
@@ -66,8 +66,7 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 	return t.Time.UnmarshalJSON(b)
 }
 
-// Duration is a time span as the API writes it: "15s", also "1d", or a number
-// of seconds.
+// Duration is a duration as the API writes it: "15s" or "1d", or a number of seconds.
 type Duration time.Duration
 
 // MarshalJSON writes the duration as Go does.
@@ -84,7 +83,7 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// ParseDuration reads a duration as it stands in JSON: a text such as "15s" or
+// ParseDuration reads a JSON duration: a text such as "15s" or
 // "1d", or a number of seconds with or without a fraction.
 func ParseDuration(raw []byte) (time.Duration, error) {
 	if len(raw) > 0 && raw[0] == '"' {
@@ -98,7 +97,7 @@ func ParseDuration(raw []byte) (time.Duration, error) {
 	if err != nil {
 		return 0, errors.New(`must be a text such as "15s" or a number of seconds`)
 	}
-	// A hundred years: far above any wait, far below what overflows.
+	// A hundred years: far above any wait, and far below an overflow.
 	const most = 100 * 365 * 24 * 3600
 	if !(seconds >= -most && seconds <= most) {
 		return 0, errors.New("is out of range")

@@ -21,18 +21,19 @@ const mostWords = 32
 // heavy are the sentences that break the rules of prose today, by the longest
 // of these paths that a file lies below. The numbers may only shrink.
 var heavy = map[string]int{
-	"":                             0,
-	"cmd/hookladder":               40,
-	"deploy":                       60,
-	"dispatcher":                   90,
-	"dispatcher/app":               0,
-	"dispatcher/client":            0,
-	"dispatcher/internal/egress":   20,
-	"dispatcher/internal/embedded": 15,
-	"dispatcher/internal/httpapi":  0,
-	"dispatcher/internal/redisq":   130,
-	"ladder":                       0,
-	"signer":                       0,
+	"":                              0,
+	"cmd/hookladder":                40,
+	"cmd/hookladder/internal/bench": 0,
+	"deploy":                        0,
+	"dispatcher":                    90,
+	"dispatcher/app":                0,
+	"dispatcher/client":             0,
+	"dispatcher/internal/egress":    20,
+	"dispatcher/internal/embedded":  15,
+	"dispatcher/internal/httpapi":   0,
+	"dispatcher/internal/redisq":    130,
+	"ladder":                        0,
+	"signer":                        0,
 }
 
 var (

@@ -32,10 +32,9 @@ var crowded = map[string]int{
 var budgets = map[string]int{
 	"cmd/hookladder":                           4600,
 	"cmd/hookladder/internal/bench":            3500,
-	"deploy/e2e":                               3000,
 	"deploy/interop":                           200,
 	"deploy/interop/sign":                      100,
-	"deploy/kit":                               1200,
+	"deploy/kit":                               1000,
 	"deploy/kit/redistest":                     1300,
 	"deploy/kit/redistest/miniserver":          100,
 	"dispatcher":                               10100,

@@ -95,6 +95,21 @@ var rules = []rule{
 		offence: `dispatcher/internal/redisq package redisq; import _ "github.com/hookladder/hookladder/deploy/kit/redistest"`,
 	},
 	{
+		name: "only the bench and tests start processes with the kit",
+		broken: func(s source) []string {
+			own := strings.HasPrefix(s.folder, "deploy/") || s.folder == "cmd/hookladder/internal/bench"
+			return when(!s.test && !own, importing(s, module+"/deploy/")...)
+		},
+		offence: `dispatcher/app package app; import _ "github.com/hookladder/hookladder/deploy/kit"`,
+	},
+	{
+		name: "what is in the binary imports no test library",
+		broken: func(s source) []string {
+			return when(s.folder == "deploy/kit" && !s.test, importing(s, "testing", "github.com/stretchr/")...)
+		},
+		offence: `deploy/kit package kit; import _ "testing"`,
+	},
+	{
 		name:    "callers get the client without the adapters",
 		broken:  func(s source) []string { return when(callers(s), importing(s, module+"/dispatcher/internal/")...) },
 		offence: `dispatcher/client package client; import _ "github.com/hookladder/hookladder/dispatcher/internal/httpapi"`,

@@ -11,6 +11,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // No damage may stop a script: what can be delivered is, and the rest is for the
@@ -206,7 +207,7 @@ func TestDoctorOfSeveralPartitionsAndOfKeysThatAreNoneOfOurs(t *testing.T) {
 	require.Equal(t, redisq.Examined{Partitions: 4, Messages: 40, Lanes: 20}, out)
 
 	lane := laneOf(3)
-	own := int(redisq.CRC16(string(lane))) % 4
+	own := int(keys.CRC16(string(lane))) % 4
 	client, other := store.Client(), redisq.TagOf(store, (own+1)%4)
 	for _, key := range []string{"{several:4}:due", "{several:1}:nothing", "{sever:1}:due", "{several:x}:due"} {
 		require.NoError(t, client.Set(ctx, key, 1, 0).Err())

@@ -16,9 +16,7 @@ import (
 // What the tests of this package look at from outside.
 var (
 	CommonSrc    = script.Common
-	Prune        = script.Prune
 	DecodeRecord = decodeRecord
-	CRC16        = keys.CRC16
 	ParseHint    = parseHint
 	ParseChange  = parseChange
 	ParseLimits  = parseLimits

@@ -60,6 +60,28 @@ func TestScriptsDeclareNoKeyButTheTag(t *testing.T) {
 	}
 }
 
+func TestNoScriptCallsAFunctionThatWasPruned(t *testing.T) {
+	functions := map[string]bool{}
+	define := regexp.MustCompile(`\bfunction (\w+)\(`)
+	for _, text := range luaFiles(t) {
+		for _, match := range regexp.MustCompile(`(?m)^local function (\w+)\(`).FindAllStringSubmatch(text, -1) {
+			functions[match[1]] = true
+		}
+	}
+	texts := redisq.ScriptTexts()
+	require.Greater(t, len(texts), 20)
+	call := regexp.MustCompile(`(?:^|[^.\w])(\w+)\(`)
+	for script, text := range texts {
+		defined := map[string]bool{}
+		for _, match := range define.FindAllStringSubmatch(text, -1) {
+			defined[match[1]] = true
+		}
+		for _, match := range call.FindAllStringSubmatch(text, -1) {
+			require.True(t, defined[match[1]] || !functions[match[1]], "%s in %s", match[1], script)
+		}
+	}
+}
+
 // luaFiles are the texts of all scripts and their parts, by name, also those of
 // the packages below.
 func luaFiles(t *testing.T) map[string]string {
@@ -78,9 +100,4 @@ func luaFiles(t *testing.T) map[string]string {
 	}
 	require.Greater(t, len(texts), 18)
 	return texts
-}
-
-func TestLanesAreSpreadByTheChecksumOfTheClusterSpecification(t *testing.T) {
-	require.Equal(t, uint16(0x31c3), redisq.CRC16("123456789")) // the check value of CRC-16/XMODEM
-	require.Equal(t, uint16(0), redisq.CRC16(""))
 }

@@ -1,12 +1,11 @@
-package redisq_test
+package script_test
 
 import (
-	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 const unpruned = `-- a header that names far()
@@ -28,51 +27,29 @@ return near(1)
 `
 
 func TestPrunedScriptsHaveOnlyWhatTheyUse(t *testing.T) {
-	got := redisq.Prune(unpruned)
+	got := script.Prune(unpruned)
 	for _, kept := range []string{"local B = tag .. ':b'\n", "local limit = 8", "local function far(x) return x + limit end\n", "  return B\nend\n", "return near(1)\n"} {
 		require.Contains(t, got, kept)
 	}
 	for _, gone := range []string{"lost", "lone", "near_none", "':a'", "':c'", "--"} {
 		require.NotContains(t, got, gone)
 	}
-	require.Equal(t, got, redisq.Prune(got), "nothing is left to prune")
+	require.Equal(t, got, script.Prune(got), "nothing is left to prune")
 }
 
 func TestAPrunedScriptWithoutKeysHasNoNames(t *testing.T) {
-	require.NotContains(t, redisq.Prune("local A, B = tag .. ':a', tag .. ':b'\nreturn 1\n"), "local")
+	require.NotContains(t, script.Prune("local A, B = tag .. ':a', tag .. ':b'\nreturn 1\n"), "local")
 }
 
 // If a line were taken for a part of a function, its removal would change what
 // a script does.
 func TestPruningLosesNothingBetweenFunctions(t *testing.T) {
 	text := "local function a()\n  return 1\nend\nlocal x = a()\nlocal function b() return x end\nlocal function c()\nend\nreturn b()\n"
-	require.Equal(t, "local function a()\n  return 1\nend\nlocal x = a()\nlocal function b() return x end\nreturn b()\n", redisq.Prune(text))
+	require.Equal(t, "local function a()\n  return 1\nend\nlocal x = a()\nlocal function b() return x end\nreturn b()\n", script.Prune(text))
 }
 
 // If two functions have one name, the uses of the second one must be seen too.
 func TestPruningSeesAllFunctionsOfAName(t *testing.T) {
 	text := "local function a() return 1 end\nlocal function f()\n  return 2\nend\nlocal function f()\n  return a()\nend\nreturn f()\n"
-	require.Equal(t, text, redisq.Prune(text))
-}
-
-func TestNoScriptCallsAFunctionThatWasPruned(t *testing.T) {
-	functions := map[string]bool{}
-	define := regexp.MustCompile(`\bfunction (\w+)\(`)
-	for _, text := range luaFiles(t) {
-		for _, match := range regexp.MustCompile(`(?m)^local function (\w+)\(`).FindAllStringSubmatch(text, -1) {
-			functions[match[1]] = true
-		}
-	}
-	texts := redisq.ScriptTexts()
-	require.Greater(t, len(texts), 20)
-	call := regexp.MustCompile(`(?:^|[^.\w])(\w+)\(`)
-	for script, text := range texts {
-		defined := map[string]bool{}
-		for _, match := range define.FindAllStringSubmatch(text, -1) {
-			defined[match[1]] = true
-		}
-		for _, match := range call.FindAllStringSubmatch(text, -1) {
-			require.True(t, defined[match[1]] || !functions[match[1]], "%s in %s", match[1], script)
-		}
-	}
+	require.Equal(t, text, script.Prune(text))
 }

@@ -153,7 +153,7 @@ func (a *accepter) flush(ctx context.Context, open []*ticket) (left, begun []*ti
 	free := e.permits.free() + lease
 
 	out, leased := a.schedule(ctx, name, free, lease, batch)
-	if full := fullOf(out); len(full) > 0 && a.room.makeRoom(ctx, errorsOf(out, full)) {
+	if full := fullOf(out); len(full) > 0 && a.room.makeRoom(ctx, len(full)) {
 		again := make([]Entry, len(full))
 		for i, at := range full {
 			again[i] = batch[at]
@@ -176,7 +176,7 @@ func (a *accepter) schedule(ctx context.Context, by string, free, lease int, bat
 	call, cancel := context.WithTimeout(ctx, flushWithin)
 	defer cancel()
 	under := e.leases.enter()
-	out, hints, err := e.queue.Schedule(call, by, free, lease, batch)
+	out, err := e.queue.Schedule(call, by, free, lease, batch)
 	claimed := leasedOf(batch, out)
 	e.leased(under, claimed)
 	out = spreadError(out, len(batch), err)
@@ -186,11 +186,8 @@ func (a *accepter) schedule(ctx context.Context, by string, free, lease int, bat
 		e.unsure() // what it leased without our knowing is found by reconciling
 	}
 	e.outages.report("schedule", failed)
-	e.answered(hints...) // before the attempts begin: they have their time from it
-	if unknown, rest := partitionErrors(firstError(out, isUnknown)); rest != nil {
+	if _, rest := degraded(firstError(out, isUnknown)); rest != nil {
 		e.pollSoon() // it may be stored, and nobody here was told when it is due
-	} else {
-		e.view.fail(unknown)
 	}
 	e.begin(ctx, claimed)
 	return out, len(claimed)
@@ -237,13 +234,6 @@ func fullOf(out []ScheduleResult) (at []int) {
 		}
 	}
 	return at
-}
-
-func errorsOf(out []ScheduleResult, at []int) (errs []error) {
-	for _, i := range at {
-		errs = append(errs, out[i].Err)
-	}
-	return errs
 }
 
 // leasedOf makes claims of what was leased directly: it needs no reading.

@@ -69,7 +69,6 @@ func (h *heartbeat) beat(ctx context.Context) (dead []string) {
 		return nil
 	}
 	e.outages.report("beat", nil)
-	e.many.ask(ctx, e.queue)
 	if fresh && h.known {
 		// That beat made the old name known once more: the instance that finds it dead
 		// takes over what was held under it, also where the queue had only forgotten the name.
@@ -86,7 +85,7 @@ func (h *heartbeat) beat(ctx context.Context) (dead []string) {
 	_, could := e.mayLease()
 	h.self.beaten.Store(&began) // from before the call: the queue may have answered late
 	if !could {
-		signal(e.view.ready) // the claimer may have met work and not have been allowed to take it
+		signal(e.ready) // the claimer may have met work and not have been allowed to take it
 	}
 	delete(all, name)
 	_, dead = h.peers.Read(all, since)
@@ -97,7 +96,7 @@ func (h *heartbeat) beat(ctx context.Context) (dead []string) {
 func (h *heartbeat) call(ctx context.Context, name string) (fresh bool, all map[string]int64, err error) {
 	e := h.engine
 	if !h.joined {
-		i := Instance{Permits: e.permits.total, Version: e.version, StartedAt: e.view.clock.now()}
+		i := Instance{Permits: e.permits.total, Version: e.version, StartedAt: e.queue.Now()}
 		if err := e.queue.Join(ctx, name, i); err != nil {
 			return false, nil, err
 		}
@@ -114,7 +113,7 @@ func (h *heartbeat) beatFailed(began clockReading, err error) {
 	_, could := h.engine.mayLease()
 	h.self.missed.Store(&began)
 	if !could {
-		signal(h.engine.view.ready)
+		signal(h.engine.ready)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
 // What the gate costs for each attempt that takes no time.
@@ -44,7 +45,8 @@ func BenchmarkDeliver(b *testing.B) {
 	}
 	q := &endlessQueue{fakeQueue: newFakeQueue(1), template: claimed(message("msg_01JABCDEFGHJKMNPQRSTVWXYZ0"))}
 	q.left.Store(int64(b.N))
-	dispatcher := newTestDispatcher(b, q, sender, newTestOptions(b, io.Discard))
+	o := newTestOptions(b, io.Discard)
+	dispatcher := newTestDispatcher(b, connect(b, q, o.MaxInFlight), sender, o)
 	ctx, cancel := context.WithCancel(b.Context())
 	ended := make(chan error, 1)
 	b.ResetTimer()
@@ -63,15 +65,15 @@ type endlessQueue struct {
 	calls    atomic.Int64 // of Schedule
 }
 
-func (q *endlessQueue) news() []d.Hint {
-	h := d.Hint{Now: time.Now(), Weight: -1}
+func (q *endlessQueue) news() []queuetest.Hint {
+	h := queuetest.Hint{Now: time.Now(), Weight: -1}
 	if q.left.Load() > 0 {
 		h.Weight = 0
 	}
-	return []d.Hint{h}
+	return []queuetest.Hint{h}
 }
 
-func (q *endlessQueue) Claim(_ context.Context, _ string, _ []int, wanted, _ int) ([]d.Claimed, []d.Hint, error) {
+func (q *endlessQueue) Claim(_ context.Context, _ string, _ []int, wanted, _ int) ([]d.Claimed, []queuetest.Hint, error) {
 	n := min(int64(wanted), q.left.Load()) // one claimer asks
 	q.left.Add(-n)
 	out := make([]d.Claimed, n)
@@ -81,7 +83,7 @@ func (q *endlessQueue) Claim(_ context.Context, _ string, _ []int, wanted, _ int
 	return out, q.news(), nil
 }
 
-func (q *endlessQueue) Settle(_ context.Context, _ string, batch []d.Settlement) ([]d.Settled, []d.Hint, error) {
+func (q *endlessQueue) Settle(_ context.Context, _ string, batch []d.Settlement) ([]d.Settled, []queuetest.Hint, error) {
 	out := make([]d.Settled, len(batch))
 	for i := range out {
 		out[i] = d.SettledOK
@@ -89,16 +91,18 @@ func (q *endlessQueue) Settle(_ context.Context, _ string, batch []d.Settlement)
 	return out, q.news(), nil
 }
 
-func (q *endlessQueue) Peek(context.Context, []int) ([]d.Hint, error) { return q.news(), nil }
+func (q *endlessQueue) ReadHints(context.Context, []int) ([]queuetest.Hint, error) {
+	return q.news(), nil
+}
 
-func (q *endlessQueue) Schedule(_ context.Context, _ string, _, _ int, batch []d.Entry) ([]d.ScheduleResult, []d.Hint, error) {
+func (q *endlessQueue) Schedule(_ context.Context, _ string, _, _ int, batch []d.Entry) ([]d.ScheduleResult, []queuetest.Hint, error) {
 	q.calls.Add(1)
 	time.Sleep(100 * time.Microsecond) // a round trip
 	out := make([]d.ScheduleResult, len(batch))
 	for i := range out {
 		out[i].Result = d.Accepted
 	}
-	return out, []d.Hint{{Now: time.Now(), Weight: -1}}, nil
+	return out, []queuetest.Hint{{Now: time.Now(), Weight: -1}}, nil
 }
 
 // What a publish costs besides the queue's own work, and how many go together
@@ -108,7 +112,7 @@ func BenchmarkAccept(b *testing.B) {
 	q := &endlessQueue{fakeQueue: newFakeQueue(1)}
 	o := newTestOptions(b, io.Discard)
 	o.MaxInFlight = 0
-	dispatcher := newTestDispatcher(b, q, &fakeSender{}, o)
+	dispatcher := newTestDispatcher(b, connect(b, q, o.MaxInFlight), &fakeSender{}, o)
 	ctx, cancel := context.WithCancel(b.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- dispatcher.Run(ctx) }()
@@ -127,14 +131,4 @@ func BenchmarkAccept(b *testing.B) {
 	b.ReportMetric(float64(b.N)/float64(max(q.calls.Load(), 1)), "messages/call")
 	cancel()
 	<-ended
-}
-
-func BenchmarkViewNote(b *testing.B) {
-	b.ReportAllocs()
-	v := d.NewView(128)
-	h := d.Hint{Now: time.Now(), Weight: 3}
-	for i := range b.N {
-		h.Partition, h.Now = i%128, h.Now.Add(time.Microsecond)
-		v.Note(h)
-	}
 }

@@ -176,9 +176,7 @@ func (l *loader) read(c Claimed) {
 func (l *loader) missed(c Claimed, err error) {
 	e := l.engine
 	if l.ctx.Err() == nil && !errors.Is(err, ErrNotFound) {
-		failed, _ := partitionErrors(err)
 		e.outages.report("body", err)
-		e.view.fail(failed)
 	}
 	l.back([]Claimed{c})
 }

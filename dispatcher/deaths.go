@@ -112,15 +112,13 @@ func (d *deaths) line(kind deathKind, n *deathCount) {
 // bury counts and logs what died. It is fed by the queue's answers only: what
 // becomes of an outcome is decided there. batch are the outcomes that were given
 // with that call, and settled what became of them.
-func (e *engine) bury(hints []Hint, batch []Settlement, settled []Settled) {
-	for i := range hints {
-		for _, d := range hints[i].Dead {
-			at := slices.IndexFunc(batch, func(o Settlement) bool { return o.ID == d.ID })
-			if at < 0 {
-				e.died(d, nil)
-			} else {
-				e.died(d, &batch[at])
-			}
+func (e *engine) bury(deaths []Death, batch []Settlement, settled []Settled) {
+	for _, d := range deaths {
+		at := slices.IndexFunc(batch, func(o Settlement) bool { return o.ID == d.ID })
+		if at < 0 {
+			e.died(d, nil)
+		} else {
+			e.died(d, &batch[at])
 		}
 	}
 	for i := range batch {
@@ -144,17 +142,4 @@ func (e *engine) died(d Death, o *Settlement) {
 		attrs = append(attrs, slog.String("host", o.Host), slog.Int("status", o.Attempt.Status), slog.String("err", o.Attempt.Logged()))
 	}
 	e.log.LogAttrs(context.Background(), slog.LevelInfo, "delivery dead", attrs...)
-}
-
-// tellBreakers logs what calls opened and closed.
-func (e *engine) tellBreakers(hints []Hint) {
-	for _, h := range hints {
-		for _, o := range h.Opened {
-			e.log.LogAttrs(context.Background(), slog.LevelInfo, "breaker opened",
-				slog.String("lane", string(o.Lane)), seconds("wait_s", o.Until.Sub(h.Now)))
-		}
-		for _, lane := range h.Closed {
-			e.log.LogAttrs(context.Background(), slog.LevelInfo, "breaker closed", slog.String("lane", string(lane)))
-		}
-	}
 }

@@ -34,7 +34,7 @@ type deliverer struct {
 // before it is settled.
 func (d *deliverer) deliver(c Claimed) {
 	s := Settlement{ID: c.ID, Due: c.Due, First: c.First, Leased: c.Leased}
-	began := d.engine.view.clock.now()
+	began := d.engine.queue.Now()
 	var r route
 	if c.Message == nil || c.Message.Success.Check() != nil {
 		// A record that can't be read would kill each instance that reads it. No attempt has that number.
@@ -89,7 +89,7 @@ func (d *deliverer) guarded(c Claimed, began time.Time, s *Settlement) (r route)
 
 // fail records an attempt that was our own fault; the ladder decides what follows.
 func (d *deliverer) fail(c Claimed, r route, began time.Time, s *Settlement, err error) {
-	took := max(d.engine.view.clock.now().Sub(began), 0)
+	took := max(d.engine.queue.Now().Sub(began), 0)
 	d.judge(c, r, Answer{Class: ClassInternal, Err: err, Took: took}, began, s)
 }
 
@@ -145,7 +145,7 @@ func (d *deliverer) judge(c Claimed, r route, answer Answer, began time.Time, s 
 	}
 	o := Judge(Case{
 		Answer: answer, Success: r.success, Rung: c.Rung, Ladder: r.ladder, MaxAttempts: m.MaxAttempts, WaitsOn: c.WaitsOn,
-		Now: d.engine.view.clock.now(), ExpiresAt: m.ExpiresAt, Jitter: d.jitter, Random: rand.Float64(),
+		Now: d.engine.queue.Now(), ExpiresAt: m.ExpiresAt, Jitter: d.jitter, Random: rand.Float64(),
 	})
 	s.Verdict, s.Wait, s.Reason, s.Blame, s.Pause = o.Verdict, o.Wait, o.Reason, o.Blame, o.Pause
 	s.Attempt = Attempt{

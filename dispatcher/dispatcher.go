@@ -23,7 +23,7 @@ type Options struct {
 	MaxInFlight int           // permits; 0: accepts only
 	FanoutMax   int           // endpoints that one message may match; 0: any number
 	MaxBytes    int64         // of the bodies of what is leased; 0: no limit
-	ClaimBatch  int           // most deliveries one claim takes of a partition
+	ClaimBatch  int           // permits gathered for each batch that a claim may take
 	Excerpt     int           // bytes of an answer kept in the history
 	PollEvery   time.Duration // how often the queue is looked at, whatever was told
 	Grace       time.Duration // how long attempts may go on after the stop signal
@@ -56,25 +56,26 @@ type Dispatcher struct {
 func New(q Queue, s Sender, o Options) (*Dispatcher, error) {
 	e := &engine{
 		queue: q, version: o.Version, log: o.Log, watching: watching{observer: o.Observer, log: o.Log},
-		outages: newOutageLog(o.Log, "store lost", "store back", q.Partitions()),
-		fullLog: newOutageLog(o.Log, "store full", "store has room again", q.Partitions()),
-		view:    newView(q.Partitions()), permits: newPermits(o.MaxInFlight),
-		wall: wallClock, leases: newLeaseSet(), doubt: make(chan struct{}, 1),
+		outages: newOutageLog(o.Log, "store lost", "store back"),
+		fullLog: newOutageLog(o.Log, "store full", "store has room again"),
+		permits: newPermits(o.MaxInFlight),
+		wall:    wallClock, leases: newLeaseSet(), doubt: make(chan struct{}, 1),
+		ready: make(chan struct{}, 1), due: make(chan struct{}, 1), unseen: make(chan struct{}, 1),
 		look: make(chan struct{}, 1), settled: make(chan struct{}, 1), stopped: make(chan struct{}),
 	}
 	e.taking, e.stop = context.WithCancel(context.Background())
 	e.over, e.quit = context.WithCancelCause(context.Background())
 	e.identity.Store(&identity{base: o.Instance, count: 1})
-	e.view.look = e.look
-	e.shortage = &shortage{log: e.log, over: e.view.ready}
+	e.shortage = &shortage{log: e.log, over: e.ready}
 	e.deaths = &deaths{log: e.log, of: map[deathKind]*deathCount{}}
 	e.settler = newSettler(e, 4*max(o.MaxInFlight, settleMost))
 	e.trimmer = newTrimmer(e, o.Keep)
+	q.Notify(e.events())
 	e.dead = newReaper(e)
 	lists := newTurns()
 	e.endpoints = NewRegistry(RegistryOptions{
 		Store: o.Endpoints, Queue: q, Log: o.Log, Outages: e.outages, Lists: lists,
-		Name: e.name, Now: e.view.clock.now, Answered: e.answered, PollSoon: e.pollSoon, Ended: e.trimmer.ended,
+		Name: e.name, PollSoon: e.pollSoon,
 	})
 	d := &Dispatcher{engine: e, Registry: e.endpoints, accepter: newAccepter(e), tests: make(chan struct{}, mostTests), lists: lists, options: o}
 	d.deliverer = &deliverer{
@@ -131,8 +132,7 @@ func (d *Dispatcher) Cancel(ctx context.Context, id string, lane Lane) ([]Delive
 	if err != nil {
 		return nil, err
 	}
-	_, hints, err := d.engine.queue.Cancel(ctx, d.engine.name(), ids)
-	d.engine.answered(hints...)
+	_, err = d.engine.queue.Cancel(ctx, d.engine.name(), ids)
 	if err != nil {
 		d.engine.pollSoon() // it may be done, and nobody here was told what is ready now
 		return nil, err
@@ -185,9 +185,7 @@ func (d *Dispatcher) Ready(ctx context.Context) (StoreInfo, error) {
 
 // ReadClock hears the queue's clock, so that the first call too is judged by it.
 func (d *Dispatcher) ReadClock(ctx context.Context) error {
-	hints, err := d.engine.queue.ReadHints(ctx, []int{0})
-	d.engine.view.hear(hints...)
-	if err != nil {
+	if err := d.engine.queue.ReadClock(ctx); err != nil {
 		return fmt.Errorf("read the queue's clock: %w", err)
 	}
 	return nil
@@ -195,7 +193,7 @@ func (d *Dispatcher) ReadClock(ctx context.Context) error {
 
 // Now is what time it is by the queue's clock, by this host's while nothing was
 // heard of the queue yet.
-func (d *Dispatcher) Now() time.Time { return d.engine.view.clock.now() }
+func (d *Dispatcher) Now() time.Time { return d.engine.queue.Now() }
 
 // Permits are how many leases this instance holds, and may hold.
 func (d *Dispatcher) Permits() (used, all int) {

@@ -17,7 +17,6 @@ type engine struct {
 	outages   *outageLog // the store does not answer
 	fullLog   *outageLog // it has no memory left
 	watching  watching
-	view      *view
 	permits   *permits
 	workers   *workers
 	loader    *loader
@@ -34,7 +33,6 @@ type engine struct {
 	quit context.CancelCauseFunc
 
 	identity atomic.Pointer[identity]
-	many     manyNodes
 	wall     func(time.Time) time.Time // what this host's clock says at a time
 	dead     *reaper
 
@@ -42,7 +40,10 @@ type engine struct {
 	rounds atomic.Int32  // how often leases are still to be compared with the queue's
 	doubt  chan struct{} // 1 deep: an answer was lost, compare soon
 
-	look    chan struct{} // 1 deep: look at all partitions
+	ready   chan struct{} // 1 deep: something may be claimed
+	due     chan struct{} // 1 deep: something is due sooner than the mover knows
+	unseen  chan struct{} // 1 deep: an answer was lost
+	look    chan struct{} // 1 deep: look at all that there is to do
 	settled chan struct{} // 1 deep: outcomes were recorded
 	stopped chan struct{} // closed when nothing is accepted any more
 }
@@ -104,15 +105,21 @@ func (e *engine) alive(s *identity) bool {
 		return true
 	}
 	missed := s.missed.Load()
-	return e.many.known() && missed != nil && now.elapsed(*missed) < BeatOld && silent < missedMost
+	return e.queue.Nodes() > 1 && missed != nil && now.elapsed(*missed) < BeatOld && silent < missedMost
 }
 
-// answered takes in what the queue answered: what there is to do by now, and
-// what died.
-func (e *engine) answered(hints ...Hint) {
-	e.view.note(hints...)
-	e.bury(hints, nil, nil)
-	e.tellBreakers(hints)
+// events are what the engine hears of its queue besides answers.
+func (e *engine) events() Events {
+	return Events{
+		Ready: func() { signal(e.ready) }, Due: func() { signal(e.due) }, Unseen: func() { signal(e.unseen) },
+		Back: e.pollSoon, Ended: e.trimmer.ended, Dead: func(deaths []Death) { e.bury(deaths, nil, nil) },
+		Opened: func(lane Lane, wait time.Duration) {
+			e.log.LogAttrs(context.Background(), slog.LevelInfo, "breaker opened", slog.String("lane", string(lane)), seconds("wait_s", wait))
+		},
+		Closed: func(lane Lane) {
+			e.log.LogAttrs(context.Background(), slog.LevelInfo, "breaker closed", slog.String("lane", string(lane)))
+		},
+	}
 }
 
 // leased ends a call that may have leased something, and remembers what it did.
@@ -206,20 +213,33 @@ func (e *engine) unsure() {
 	signal(e.doubt)
 }
 
-// pollSoon has all partitions looked at soon.
+// pollSoon has all that there is to do looked at soon.
 func (e *engine) pollSoon() { signal(e.look) }
 
-// goOn is repeat for a call that concerns many partitions: those that failed
-// are left alone for a while, and the others need not wait.
+// goOn is repeat for a call that concerns many parts of the queue: it leaves those
+// alone that failed, and the others need not wait.
 func (e *engine) goOn(ctx context.Context, stage string, failures int, err error) int {
-	failed, rest := partitionErrors(err)
-	if rest != nil || ctx.Err() != nil {
-		e.view.fail(failed)
+	if _, rest := degraded(err); rest != nil || ctx.Err() != nil {
 		return e.outages.repeat(ctx, stage, failures, err)
 	}
 	e.outages.report(stage, err)
-	e.view.fail(failed)
 	return 0
+}
+
+// signal wakes the goroutine that waits for c, or the next that will.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// sooner is the smaller of two waits, of which one that is negative has no end.
+func sooner(a, b time.Duration) time.Duration {
+	if a < 0 || b >= 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // newIdleTimer is a timer that does not run yet.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
 // flushes are the messages of each flush, by the beginnings of their ids, and
@@ -38,7 +39,7 @@ type noting struct {
 	f *flushes
 }
 
-func (q noting) Schedule(ctx context.Context, by string, free, lease int, batch []d.Entry) ([]d.ScheduleResult, []d.Hint, error) {
+func (q noting) Schedule(ctx context.Context, by string, free, lease int, batch []d.Entry) ([]d.ScheduleResult, []queuetest.Hint, error) {
 	q.f.note(batch)
 	return q.fakeQueue.Schedule(ctx, by, free, lease, batch)
 }
@@ -52,7 +53,7 @@ func newFlushRig(t *testing.T, endpoints int) (r *endpointRig, f *flushes, relea
 		acceptsOnly(from, q, s)
 		o = *from
 	})
-	r.Dispatcher = newTestDispatcher(t, noting{r.queue, f}, r.sender, o)
+	r.Dispatcher = newTestDispatcher(t, connect(t, noting{r.queue, f}, o.MaxInFlight), r.sender, o)
 	r.start(t)
 	for i := range endpoints {
 		r.create(t, tenant("many"), topics("*"), uid(fmt.Sprint(i)))

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
 func TestWhoDoesNotBeatInThreePunctualReadingsIsReaped(t *testing.T) {
@@ -114,7 +115,7 @@ func TestWhoIsFreshAfterItsFirstBeatGoesOnUnderAnotherName(t *testing.T) {
 		require.Equal(t, 1, last.n)
 		require.Equal(t, beats[len(beats)-2].at, last.at, "at once, since nobody knows that name yet")
 		r.queue.fill(1)
-		r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
 		synctest.Wait()
 		require.Equal(t, map[d.Verdict]int{d.Delivered: 1}, r.queue.verdicts())
 		pass(time.Minute)
@@ -176,7 +177,7 @@ func TestAnInstanceThatNobodyHearsGoesOnWhereOtherNodesAnswer(t *testing.T) {
 				r.queue.set(func() { r.queue.hook = failing("beat", c.err) })
 				pass(5 * d.BeatOld)
 				r.queue.fill(1)
-				r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+				r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
 				synctest.Wait()
 				require.Len(t, r.sender.sent(), c.want)
 				r.queue.set(func() { r.queue.hook = nil })
@@ -196,7 +197,7 @@ func TestAnInstanceThatNobodyHearsForADayLeasesNothing(t *testing.T) {
 		r.queue.set(func() { r.queue.hook = failing("beat", d.ErrUnavailable) })
 		pass(25 * time.Hour)
 		r.queue.fill(1)
-		r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
 		synctest.Wait()
 		require.Empty(t, r.sender.sent())
 		r.stop(t)
@@ -237,7 +238,7 @@ func TestLeasesOfAnAnswerThatWasLostAreHandedBack(t *testing.T) {
 				r.sender.answer = takes(10 * time.Second)
 				r.start(t)
 				r.queue.fill(2)
-				r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+				r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
 				pass(time.Millisecond) // answers of one instant have no order
 				require.Equal(t, 2, r.Held(), "known ones, which stay")
 				lost := false
@@ -252,7 +253,7 @@ func TestLeasesOfAnAnswerThatWasLostAreHandedBack(t *testing.T) {
 				})
 				if stage == "claim" {
 					r.queue.fill(3)
-					r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+					r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
 				} else {
 					out, err := r.Publish(t.Context(), messages("m", 3))
 					require.NoError(t, err)
@@ -311,7 +312,6 @@ func TestAnIdleHourIsQuiet(t *testing.T) {
 			"beat":  1 + int(time.Hour/d.BeatEvery),
 			"join":  1,
 			"watch": 1,
-			"store": 1,      // whether it lies on several nodes
 			"peek":  1 + 60, // at the start, and the guard's
 			"trim":  60,     // age goes on without work
 		}, counts)

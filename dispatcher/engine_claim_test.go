@@ -9,96 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
-
-func TestAnOlderAnswerNeverMakesTheViewForgetWork(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		now := time.Now()
-		at := func(ms int) time.Time { return now.Add(time.Duration(ms) * time.Millisecond) }
-		v := d.NewView(2)
-		require.Empty(t, v.Claimable(1024, 1024))
-
-		v.Note(d.Hint{Partition: 1, Now: at(10), Due: at(60), Weight: 8})
-		require.Equal(t, []int{1}, v.Claimable(5, 1024))
-		require.Empty(t, v.Claimable(4, 1024), "the lane is as heavy as what is free")
-
-		v.Note(d.Hint{Partition: 1, Now: at(5), Weight: -1})
-		require.Equal(t, []int{1}, v.Claimable(5, 1024), "an older answer that knows of nothing")
-		_, wait := v.Dues()
-		require.Equal(t, 50*time.Millisecond, wait)
-
-		v.Note(d.Hint{Partition: 1, Now: at(6), Due: at(500), Weight: 18})
-		require.Equal(t, []int{1}, v.Claimable(5, 1024), "an older answer that knows less")
-		_, wait = v.Dues()
-		require.Equal(t, 50*time.Millisecond, wait)
-
-		v.Note(d.Hint{Partition: 1, Now: at(7), Due: at(27), Weight: 4})
-		require.Equal(t, []int{1}, v.Claimable(3, 1024), "an older answer that knows of more")
-		_, wait = v.Dues()
-		require.Equal(t, 20*time.Millisecond, wait)
-
-		v.Note(d.Hint{Partition: 1, Now: at(11), Weight: -1})
-		require.Empty(t, v.Claimable(1024, 1024), "a newer one is believed")
-		_, wait = v.Dues()
-		require.Negative(t, wait)
-	})
-}
-
-// A lane weighs its part of all instances' permits, and is compared with the
-// same part of this one's.
-func TestAnInstanceClaimsByItsPartOfAllPermits(t *testing.T) {
-	v := d.NewView(1)
-	v.Note(d.Hint{Now: time.Now(), Weight: 128})
-	require.Empty(t, v.Claimable(64, 1024))
-	require.Equal(t, []int{0}, v.Claimable(65, 1024))
-	require.Empty(t, v.Claimable(1, 16))
-	require.Equal(t, []int{0}, v.Claimable(2, 16))
-	require.Equal(t, []int{0}, v.Claimable(1, 1), "one that holds nothing takes any")
-	require.Empty(t, v.Claimable(0, 0), "one that only accepts takes none")
-
-	v.Note(d.Hint{Now: time.Now().Add(time.Second), Weight: 0})
-	require.Equal(t, []int{0}, v.Claimable(1, 1<<20), "of very many permits the last one weighs something still")
-}
-
-func TestDuesAreThosePartitionsWhoseTimeHasCome(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		skewed := time.Now().Add(-time.Hour) // the queue's clock is behind the host's
-		v := d.NewView(3)
-		for n, wait := range []time.Duration{time.Second, 2 * time.Second, 0} {
-			h := d.Hint{Partition: n, Now: skewed, Weight: -1}
-			if wait > 0 {
-				h.Due = skewed.Add(wait)
-			}
-			v.Note(h)
-		}
-		partitions, wait := v.Dues()
-		require.Empty(t, partitions)
-		require.Equal(t, time.Second, wait)
-		time.Sleep(time.Second)
-		partitions, wait = v.Dues()
-		require.Equal(t, []int{0}, partitions)
-		require.Equal(t, time.Second, wait)
-		require.Equal(t, skewed.Add(time.Second), v.Now())
-	})
-}
-
-func TestAStallEndsWithMorePermitsOrNews(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		now := time.Now()
-		v := d.NewView(1)
-		heavy := d.Hint{Now: now, Weight: 3}
-		v.Note(heavy)
-		v.Stall(16, heavy)
-		require.Empty(t, v.Claimable(16, 1024))
-		require.Equal(t, []int{0}, v.Claimable(17, 1024))
-		v.Stall(1024, heavy)
-		require.Empty(t, v.Claimable(1024, 1024), "also where nothing is held: what is not settled counts in the queue")
-		v.Note(d.Hint{Now: now.Add(1), Weight: 3})
-		require.Equal(t, []int{0}, v.Claimable(16, 1024))
-		v.Stall(16, heavy)
-		require.Equal(t, []int{0}, v.Claimable(16, 1024), "what was heard since the claim stands")
-	})
-}
 
 // newClaimRig has a queue whose only lane weighs 3.
 func newClaimRig(t testing.TB, permits int) *rig {
@@ -133,7 +45,7 @@ func TestAClaimThatGotNothingNeitherSpinsNorStalls(t *testing.T) {
 					if taken > 0 {
 						r.GivePermits(taken) // more are free than were when it was tried
 					} else {
-						r.Note(d.Hint{Now: r.queue.now(), Weight: 2})
+						r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 2})
 					}
 					synctest.Wait()
 					require.Greater(t, r.queue.count("claim"), before)
@@ -193,7 +105,7 @@ func TestClaimsNeverExceedPermits(t *testing.T) {
 		for i := range 40 {
 			r.queue.fill(10)
 			go func() { _, _ = r.Publish(t.Context(), messages(fmt.Sprintf("p_%d", i), 7)) }()
-			r.Note(d.Hint{Partition: int('0') % 6, Now: r.queue.now(), Weight: 0})
+			r.Note(queuetest.Hint{Partition: int('0') % 6, Now: r.queue.now(), Weight: 0})
 			pass(30 * time.Millisecond)
 			_, _, leased := r.queue.places()
 			require.LessOrEqual(t, leased, permits)
@@ -218,7 +130,7 @@ func TestABeatAfterItMightNotLeaseMakesItClaim(t *testing.T) {
 		r.queue.set(func() { r.queue.hook = failing("beat", d.ErrUnavailable) })
 		pass(2 * d.BeatOld)
 		r.queue.fill(3)
-		r.Note(d.Hint{Now: r.queue.now(), Weight: 3})
+		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 3})
 		pass(5 * time.Second)
 		require.Zero(t, r.queue.count("claim"), "it may have been declared dead")
 		r.queue.set(func() { r.queue.hook = nil })
@@ -238,7 +150,7 @@ func TestAnInstanceThatWasFencedGoesOnUnderAnotherName(t *testing.T) {
 		})
 		pass(time.Second)
 		r.queue.fill(3)
-		r.Note(d.Hint{Now: r.queue.now(), Weight: 3})
+		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 3})
 		pass(2 * d.BeatEvery)
 		require.Equal(t, "here-2", r.Name(), "one other name, and not one for each stage that met it")
 		require.Len(t, r.sender.sent(), 3)
@@ -258,7 +170,7 @@ func TestTwoStagesThatMeetOneDeathAgreeOnOneNewName(t *testing.T) {
 			delete(r.queue.beats, "here")
 		})
 		r.queue.fill(3)
-		r.Note(d.Hint{Now: r.queue.now(), Weight: 3})
+		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 3})
 		pass(d.BeatEvery)
 		require.Equal(t, "here-2", r.Name(), "the beat met it first")
 		release() // and now the claim does

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
 // Clocks that jump, and machines that sleep.
@@ -54,7 +55,7 @@ func TestWhoSleptLeasesNothingBeforeItsBeatIsAnswered(t *testing.T) {
 		r.queue.set(func() { r.queue.hook = failing("beat", d.ErrUnavailable) })
 		r.sleep(10 * time.Minute)
 		r.queue.fill(3)
-		r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
 		_, err := r.Publish(t.Context(), messages("m", 2))
 		require.NoError(t, err)
 		pass(d.BeatOld)

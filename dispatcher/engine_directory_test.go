@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
 // What an instance remembers of endpoints.
@@ -43,7 +44,7 @@ func TestAChangeElsewhereIsSeenWhenItIsHeard(t *testing.T) {
 		var told []d.EndpointChange
 		r.store.listen("here", func(c d.EndpointChange) { told = append(told, c) }) // on its way
 		r.start(t)
-		other := newTestDispatcher(t, r.queue, r.sender, func() d.Options {
+		other := newTestDispatcher(t, connect(t, r.queue, 1024), r.sender, func() d.Options {
 			o := newTestOptions(t, r.log)
 			o.Instance, o.Endpoints = "other", r.store
 			return o
@@ -173,7 +174,7 @@ func (r *endpointRig) leaseTo(lane d.Lane, id string) {
 	c := claimed(m)
 	c.ID.Lane = lane
 	r.queue.put(c)
-	r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+	r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
 }
 
 func TestALaneThatKnowsAnOlderVersionIsTold(t *testing.T) {

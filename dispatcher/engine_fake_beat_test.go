@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
 func (q *fakeQueue) Join(ctx context.Context, by string, _ d.Instance) error {
@@ -31,7 +32,7 @@ func (q *fakeQueue) Beat(ctx context.Context, by string, number int64) (bool, ma
 	return !known, all, nil
 }
 
-func (q *fakeQueue) Reap(ctx context.Context, by, dead string) (int, []d.Hint, error) {
+func (q *fakeQueue) Reap(ctx context.Context, by, dead string) (int, []queuetest.Hint, error) {
 	if err := q.begin(ctx, call{name: "reap " + dead, by: by}); err != nil {
 		return 0, nil, err
 	}
@@ -68,9 +69,9 @@ func (q *fakeQueue) Leave(ctx context.Context, by string) error {
 	return err
 }
 
-func (q *fakeQueue) Trim(ctx context.Context, by string, partitions []int, keep d.Keep, room bool) (d.Trimmed, error) {
+func (q *fakeQueue) Trim(ctx context.Context, by string, partitions []int, keep d.Keep, room bool) (queuetest.Trimmed, error) {
 	if err := q.begin(ctx, call{name: "trim", by: by, n: len(partitions), room: room, asked: slices.Clone(partitions)}); err != nil {
-		return d.Trimmed{}, err
+		return queuetest.Trimmed{}, err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -84,10 +85,12 @@ func (q *fakeQueue) Trim(ctx context.Context, by string, partitions []int, keep 
 	if !q.placing {
 		hints = nil
 	}
-	return d.Trimmed{Hints: hints, Finished: n, DeadCut: q.cut.dead, CutAge: q.cut.age, More: q.more >= 0}, err
+	return queuetest.Trimmed{Hints: hints, Trimmed: d.Trimmed{Finished: n, DeadCut: q.cut.dead, CutAge: q.cut.age, More: q.more >= 0}}, err
 }
 
 func (q *fakeQueue) Polls() bool { return q.polls }
+
+func (q *fakeQueue) Nodes() int { return max(q.nodes, 1) }
 
 func (q *fakeQueue) Ping(ctx context.Context) error { return q.begin(ctx, call{name: "ping"}) }
 
@@ -95,7 +98,7 @@ func (q *fakeQueue) Store(ctx context.Context) (d.StoreInfo, error) {
 	return d.StoreInfo{Nodes: max(q.nodes, 1)}, q.begin(ctx, call{name: "store"})
 }
 
-func (q *fakeQueue) Watch(ctx context.Context, by string, ears d.Subscriber) error {
+func (q *fakeQueue) Watch(ctx context.Context, by string, ears queuetest.Subscriber) error {
 	if err := q.begin(ctx, call{name: "watch", by: by}); err != nil {
 		return err
 	}
@@ -113,7 +116,7 @@ func (q *fakeQueue) Watch(ctx context.Context, by string, ears d.Subscriber) err
 	return nil
 }
 
-func (q *fakeQueue) ReadHints(ctx context.Context, partitions []int) ([]d.Hint, error) {
+func (q *fakeQueue) ReadHints(ctx context.Context, partitions []int) ([]queuetest.Hint, error) {
 	if err := q.begin(ctx, call{name: "peek", n: len(partitions), asked: slices.Clone(partitions)}); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
 // fakeQueue is a queue in memory that does what it is told to go wrong. It
@@ -16,7 +17,7 @@ import (
 // but is fair to nobody: one ready list for each partition, the lane's weight
 // is what the test sets.
 type fakeQueue struct {
-	d.Queue // what a test does not expect to be called panics
+	queuetest.Queue // what a test does not expect to be called panics
 
 	partitions int
 	down       map[int]error // partitions that don't answer, and why; changed with set
@@ -70,7 +71,7 @@ type fakeQueue struct {
 	kills   bool // what a dead instance held dies with it
 	placing bool // Trim places a lane anew, and says so
 	more    int  // Trim has this many more batches
-	ears    d.Subscriber
+	ears    queuetest.Subscriber
 	hears   bool // Watch says at once that something may have been missed, as the real one does
 	lanes   *fakeLanes
 }
@@ -140,8 +141,8 @@ func (q *fakeQueue) end(name string) error {
 func (q *fakeQueue) now() time.Time { return time.Now().Add(q.skew) }
 
 // hint is what partition n has to do. mu is held.
-func (q *fakeQueue) hint(n int) d.Hint {
-	h := d.Hint{Partition: n, Now: q.now(), Weight: -1}
+func (q *fakeQueue) hint(n int) queuetest.Hint {
+	h := queuetest.Hint{Partition: n, Now: q.now(), Weight: -1}
 	for id, it := range q.due {
 		if q.partition(id.Lane) == n && (h.Due.IsZero() || it.Due.Before(h.Due)) {
 			h.Due = it.Due
@@ -163,7 +164,7 @@ func (q *fakeQueue) partition(lane d.Lane) int { return int(lane[len(lane)-1]) %
 
 func (q *fakeQueue) Partitions() int { return q.partitions }
 
-func (q *fakeQueue) Schedule(ctx context.Context, by string, free, lease int, batch []d.Entry) ([]d.ScheduleResult, []d.Hint, error) {
+func (q *fakeQueue) Schedule(ctx context.Context, by string, free, lease int, batch []d.Entry) ([]d.ScheduleResult, []queuetest.Hint, error) {
 	if err := q.begin(ctx, call{name: "schedule", by: by, n: len(batch), free: free, leased: lease}); err != nil {
 		return nil, nil, err
 	}
@@ -192,7 +193,7 @@ func (q *fakeQueue) Schedule(ctx context.Context, by string, free, lease int, ba
 	return out, hints, nil
 }
 
-func (q *fakeQueue) Move(ctx context.Context, by string, partitions []int) ([]d.Hint, error) {
+func (q *fakeQueue) Move(ctx context.Context, by string, partitions []int) ([]queuetest.Hint, error) {
 	if err := q.begin(ctx, call{name: "move", by: by, asked: partitions}); err != nil {
 		return nil, err
 	}
@@ -207,7 +208,7 @@ func (q *fakeQueue) Move(ctx context.Context, by string, partitions []int) ([]d.
 	return q.hintsOf(partitions)
 }
 
-func (q *fakeQueue) Claim(ctx context.Context, by string, partitions []int, wanted, free int) ([]d.Claimed, []d.Hint, error) {
+func (q *fakeQueue) Claim(ctx context.Context, by string, partitions []int, wanted, free int) ([]d.Claimed, []queuetest.Hint, error) {
 	if err := q.begin(ctx, call{name: "claim", by: by, n: wanted, free: free, asked: partitions}); err != nil {
 		return nil, nil, err
 	}
@@ -257,7 +258,7 @@ func (q *fakeQueue) Leases(ctx context.Context, by string) ([]d.Lease, error) {
 	return leases, err
 }
 
-func (q *fakeQueue) Settle(ctx context.Context, by string, batch []d.Settlement) ([]d.Settled, []d.Hint, error) {
+func (q *fakeQueue) Settle(ctx context.Context, by string, batch []d.Settlement) ([]d.Settled, []queuetest.Hint, error) {
 	if err := q.begin(ctx, call{name: "settle", by: by, n: len(batch)}); err != nil {
 		return nil, nil, err
 	}

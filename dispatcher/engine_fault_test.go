@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
 // What goes wrong with the queue, and what must go on.
@@ -61,10 +62,10 @@ func TestASlowAnswerIsNoNewClock(t *testing.T) {
 		r.queue.fill(1)
 		now := r.queue.now()
 		r.queue.set(func() { r.queue.hook = failing("claim", d.ErrUnavailable) })
-		r.Note(d.Hint{Now: now, Weight: 3})
+		r.Note(queuetest.Hint{Now: now, Weight: 3})
 		looks := r.queue.count("peek")
-		r.Note(d.Hint{Now: now.Add(-5 * time.Second), Weight: -1})         // knows nothing of it
-		r.Note(d.Hint{Now: now.Add(-4500 * time.Millisecond), Weight: -1}) // and seems to be newer
+		r.Note(queuetest.Hint{Now: now.Add(-5 * time.Second), Weight: -1})         // knows nothing of it
+		r.Note(queuetest.Hint{Now: now.Add(-4500 * time.Millisecond), Weight: -1}) // and seems to be newer
 		r.queue.set(func() { r.queue.hook = nil })
 		pass(5 * time.Second)
 		require.Greater(t, r.queue.count("peek"), looks)
@@ -116,7 +117,7 @@ func TestAStoreThatIsLostAndBackIsToldOfOnceEach(t *testing.T) {
 		for n := 1; n <= 3; n++ {
 			pass(time.Minute)
 			r.queue.set(func() { r.queue.hook = func(string) error { return d.ErrUnavailable } })
-			r.Note(d.Hint{Now: r.queue.now(), Weight: 0, Due: r.queue.now()})
+			r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0, Due: r.queue.now()})
 			pass(time.Minute)
 			require.Equal(t, n, strings.Count(r.log.String(), "store lost"))
 			require.Equal(t, n-1, strings.Count(r.log.String(), "store back"))
@@ -143,7 +144,7 @@ func TestOutcomesThatCannotBeRecordedHoldUpNoOthers(t *testing.T) {
 		pass(time.Minute)
 		require.Empty(t, r.queue.outcomes())
 		r.queue.fillLane("u_1", 50)
-		r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
 		pass(10 * time.Second)
 		require.Len(t, r.queue.outcomes(), 50)
 		calls := r.queue.count("settle")
@@ -266,7 +267,7 @@ func TestACallThatHangsIsGivenUpAndTheHeartGoesOn(t *testing.T) {
 				r.queue.fill(2)
 				r.queue.ears.OnGap()
 				go func() { _, _ = r.Publish(t.Context(), messages("m", 2)) }()
-				r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+				r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
 				pass(2 * time.Minute)
 				again := map[string]int{"schedule": 2, "trim": 1} // these wait for callers, and for the guard
 				require.GreaterOrEqual(t, r.queue.count(name), max(again[name], 1))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
 // fakeLanes is what a fakeQueue knows of lanes and of what ended. The queue's mu
@@ -234,7 +235,7 @@ func (q *fakeQueue) settle(it *item, s d.Settlement) d.Settled {
 }
 
 // breakers counts a batch for the breakers of its lanes. mu is held.
-func (q *fakeQueue) breakers(batch []d.Settlement, h *d.Hint) {
+func (q *fakeQueue) breakers(batch []d.Settlement, h *queuetest.Hint) {
 	for _, s := range batch {
 		l := q.lanes.of(s.ID.Lane)
 		switch {
@@ -253,7 +254,7 @@ func (q *fakeQueue) breakers(batch []d.Settlement, h *d.Hint) {
 	}
 }
 
-func (q *fakeQueue) Limit(ctx context.Context, by string, lane d.Lane, limits d.LaneLimits, clear bool) (d.LaneCount, []d.Hint, error) {
+func (q *fakeQueue) Limit(ctx context.Context, by string, lane d.Lane, limits d.LaneLimits, clear bool) (d.LaneCount, []queuetest.Hint, error) {
 	if err := q.begin(ctx, call{name: "limit", by: by, lane: lane, limits: limits, clear: clear}); err != nil {
 		return d.LaneCount{}, nil, err
 	}
@@ -299,7 +300,7 @@ func (q *fakeQueue) ForgetLane(ctx context.Context, by string, copied d.LaneVers
 	return true, nil
 }
 
-func (q *fakeQueue) HeldLanes(ctx context.Context, partition int, _ string) ([]d.HeldLane, string, error) {
+func (q *fakeQueue) HeldLanesIn(ctx context.Context, partition int, _ string) ([]d.HeldLane, string, error) {
 	if err := q.begin(ctx, call{name: "held lanes", asked: []int{partition}}); err != nil {
 		return nil, "", err
 	}
@@ -314,7 +315,7 @@ func (q *fakeQueue) HeldLanes(ctx context.Context, partition int, _ string) ([]d
 	return list, "", nil
 }
 
-func (q *fakeQueue) Sweep(ctx context.Context, by string, lane d.Lane, cursor string) (int, string, []d.Hint, error) {
+func (q *fakeQueue) Sweep(ctx context.Context, by string, lane d.Lane, cursor string) (int, string, []queuetest.Hint, error) {
 	if err := q.begin(ctx, call{name: "sweep", by: by, lane: lane}); err != nil {
 		return 0, "", nil, err
 	}

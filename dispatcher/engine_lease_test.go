@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
 // Leases that nobody knows of.
@@ -31,7 +32,7 @@ func TestACallThatIsCarriedOutAfterItWasGivenUpLeavesNoLease(t *testing.T) {
 		r.start(t)
 		pass(10 * time.Minute)
 		r.queue.set(func() { r.queue.hook = failing("claim", d.ErrUnavailable) })
-		r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
 		synctest.Wait()
 		r.queue.set(func() { r.queue.hook = nil })
 		pass(5 * time.Second)
@@ -125,7 +126,7 @@ func TestALeaseTakenWhileLeasesAreComparedIsNotHandedBack(t *testing.T) {
 					})
 				})
 				r.queue.fill(1)
-				r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+				r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
 				synctest.Wait() // it is leased, but the answer is on its way
 				r.queue.ears.OnGap()
 				pass(2 * d.ReconcileAfter)
@@ -175,7 +176,7 @@ func TestASettleThatAFailoverForgetsIsFoundWithinAMinute(t *testing.T) {
 				r.start(t)
 				pass(10*time.Minute + 17*time.Second)
 				r.queue.fill(1)
-				r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+				r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
 				pass(after)
 				require.Equal(t, map[d.Verdict]int{d.Delivered: 1}, r.queue.verdicts())
 				plant(r.queue, "again") // and nobody noticed
@@ -221,7 +222,7 @@ func TestALeaseIsKnownThatWasTakenBeforeItsHandBackWasAnswered(t *testing.T) {
 		})
 		r.queue.ears.OnGap()
 		pass(2 * d.ReconcileAfter)
-		r.Note(d.Hint{Now: r.queue.now(), Weight: 0}) // as who handed it back would publish
+		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0}) // as who handed it back would publish
 		synctest.Wait()
 		require.Len(t, r.sender.sent(), 1)
 		close(answer)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // The partitions of a fakeQueue, each of which may be out of reach.
@@ -25,10 +27,10 @@ func (q *fakeQueue) lanesDown(lanes ...d.Lane) error {
 	var errs []error
 	for _, lane := range lanes {
 		if n := q.partition(lane); q.down[n] != nil {
-			errs = append(errs, &d.PartitionError{Partition: n, Err: q.down[n]})
+			errs = append(errs, partitions.Failed(n, q.partitions, q.down[n]))
 		}
 	}
-	return errors.Join(errs...)
+	return partitions.Join(errs...)
 }
 
 // cutOff has partitions fail until they are in reach again.
@@ -59,12 +61,12 @@ func (q *fakeQueue) all() (partitions []int) {
 }
 
 // hintsOf are the hints of partitions, and why there are none of some. mu is held.
-func (q *fakeQueue) hintsOf(partitions []int) (hints []d.Hint, err error) {
+func (q *fakeQueue) hintsOf(in []int) (hints []queuetest.Hint, err error) {
 	var errs []error
 	var up []int
-	for _, n := range partitions {
+	for _, n := range in {
 		if q.down[n] != nil {
-			errs = append(errs, &d.PartitionError{Partition: n, Err: q.down[n]})
+			errs = append(errs, partitions.Failed(n, q.partitions, q.down[n]))
 		} else {
 			up = append(up, n)
 		}
@@ -73,13 +75,13 @@ func (q *fakeQueue) hintsOf(partitions []int) (hints []d.Hint, err error) {
 	if len(hints) > 0 {
 		hints[0].Dead, q.lanes.died = q.lanes.died, nil
 	}
-	return hints, errors.Join(errs...)
+	return hints, partitions.Join(errs...)
 }
 
 // read are the hints of partitions, whatever there is in the way. mu is held.
-func (q *fakeQueue) read(partitions []int) (hints []d.Hint) {
+func (q *fakeQueue) read(in []int) (hints []queuetest.Hint) {
 	tick := q.tick()
-	for _, n := range partitions {
+	for _, n := range in {
 		h := q.hint(n)
 		h.Now = h.Now.Add(tick)
 		if !h.Due.IsZero() {
@@ -90,7 +92,7 @@ func (q *fakeQueue) read(partitions []int) (hints []d.Hint) {
 	return hints
 }
 
-func (q *fakeQueue) allHints() []d.Hint {
+func (q *fakeQueue) allHints() []queuetest.Hint {
 	hints, _ := q.hintsOf(q.all())
 	return hints
 }

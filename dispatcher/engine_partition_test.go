@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // Some partitions fail, and the others go on.
@@ -283,7 +284,7 @@ func TestWhatAPartitionHadToTellIsAskedForWhenItIsBack(t *testing.T) {
 
 func TestAnAnswerThatWasLostIsLookedFor(t *testing.T) {
 	for name, err := range map[string]error{
-		"the whole call": d.ErrUnavailable, "a partition": &d.PartitionError{Partition: 0, Err: d.ErrUnavailable},
+		"the whole call": d.ErrUnavailable, "a partition": partitions.Failed(0, 1, d.ErrUnavailable),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

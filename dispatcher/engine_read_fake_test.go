@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
 // What a fakeQueue answers to people.
@@ -134,7 +135,7 @@ func (q *fakeQueue) Stats(ctx context.Context) (d.Stats, error) {
 }
 
 // Cancel ends what waits. Those behind it end with their lane, and are told.
-func (q *fakeQueue) Cancel(ctx context.Context, by string, ids []d.DeliveryID) ([]d.Change, []d.Hint, error) {
+func (q *fakeQueue) Cancel(ctx context.Context, by string, ids []d.DeliveryID) ([]d.Change, []queuetest.Hint, error) {
 	if err := q.begin(ctx, call{name: "cancel", by: by, n: len(ids)}); err != nil {
 		return nil, nil, err
 	}
@@ -151,7 +152,7 @@ func (q *fakeQueue) Cancel(ctx context.Context, by string, ids []d.DeliveryID) (
 	return changes, q.allHints(), nil
 }
 
-func (q *fakeQueue) Retry(ctx context.Context, by string, ids []d.DeliveryID, delivered bool) ([]d.Change, []d.Hint, error) {
+func (q *fakeQueue) Retry(ctx context.Context, by string, ids []d.DeliveryID, delivered bool) ([]d.Change, []queuetest.Hint, error) {
 	if err := q.begin(ctx, call{name: "retry", by: by, n: len(ids)}); err != nil {
 		return nil, nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -139,6 +140,7 @@ func takes(wait time.Duration) func(context.Context, d.Call) d.Answer {
 type rig struct {
 	*d.Dispatcher
 	queue  *fakeQueue
+	conn   *fakeConn
 	sender *fakeSender
 	log    *lockedBuffer
 	cancel context.CancelFunc
@@ -170,7 +172,8 @@ func newTestRig(t testing.TB, change func(*d.Options, *fakeQueue, *fakeSender)) 
 	if change != nil {
 		change(&o, r.queue, r.sender)
 	}
-	r.Dispatcher = newTestDispatcher(t, r.queue, r.sender, o)
+	r.conn = connect(t, r.queue, o.MaxInFlight)
+	r.Dispatcher = newTestDispatcher(t, r.conn, r.sender, o)
 	return r
 }
 
@@ -191,6 +194,9 @@ func newTestOptions(t testing.TB, log io.Writer) d.Options {
 		UserAgent: "Hookladder/test", Log: slog.New(slog.NewTextHandler(log, nil)),
 	}
 }
+
+// Note is an answer that tells what a partition has to do.
+func (r *rig) Note(h ...queuetest.Hint) { r.conn.answered(h) }
 
 // start runs it and waits until it has nothing to do. Inside a bubble only.
 func (r *rig) start(t testing.TB) {

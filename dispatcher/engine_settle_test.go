@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
 // requireEachOnce says that n deliveries ended, each by one settlement.
@@ -127,7 +128,7 @@ func TestTheTrimmerRunsAfterWorkHasEnded(t *testing.T) {
 		r.start(t)
 		more := func(n int) {
 			r.queue.fill(n)
-			r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+			r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
 			pass(time.Second)
 		}
 		more(d.TrimAfter - 1)
@@ -151,7 +152,7 @@ func TestTheClaimerIsToldOfALaneThatATrimPlacedAnew(t *testing.T) {
 		r.start(t)
 		more := func() {
 			r.queue.fill(d.TrimAfter)
-			r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+			r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
 			pass(time.Millisecond)
 		}
 		more()
@@ -245,7 +246,7 @@ func TestTheEndIsOrderly(t *testing.T) {
 		r.cancel()
 		synctest.Wait()
 		r.queue.fill(10)
-		r.Note(d.Hint{Now: r.queue.now().Add(time.Second), Weight: 0})
+		r.Note(queuetest.Hint{Now: r.queue.now().Add(time.Second), Weight: 0})
 		require.NoError(t, <-r.ended)
 		require.Equal(t, 10*time.Second, time.Since(began))
 		require.Equal(t, claims, r.queue.count("claim"), "nothing is claimed after the stop signal")
@@ -290,7 +291,7 @@ func TestTheEndHandsBackWhatNobodyKnewOf(t *testing.T) {
 		r.start(t)
 		r.queue.set(func() { r.queue.after = failing("claim", d.ErrUnavailable) })
 		r.queue.fill(5)
-		r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
 		synctest.Wait()
 		r.stop(t)
 		_, ready, leased := r.queue.places()
@@ -306,7 +307,7 @@ func TestTheEndWhilePermitsAreGatheredClaimsNothing(t *testing.T) {
 		r.start(t)
 		require.Equal(t, 1020, r.TakePermits(1020))
 		r.queue.fill(3)
-		r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
 		synctest.Wait() // four are gathered, and it waits a moment for more
 		require.Equal(t, 0, r.FreePermits())
 		r.stop(t)

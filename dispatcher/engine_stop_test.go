@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
 // The end, and what may go wrong with it.
@@ -48,7 +49,7 @@ func TestWhileItDrainsCallersAreAnsweredAndNothingIsTaken(t *testing.T) {
 		_, err = r.Ready(t.Context())
 		require.ErrorIs(t, err, d.ErrUnavailable, "from the signal on")
 		claims := r.queue.count("claim")
-		r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
 		out, err := r.Publish(t.Context(), messages("m", 2))
 		require.NoError(t, err)
 		require.Equal(t, d.Accepted, out[0].Result)
@@ -117,7 +118,7 @@ func TestWhatIsLeasedByACallUnderWayWhenItDrainsGoesBack(t *testing.T) {
 		r.start(t)
 		release := blockFirst(r.queue, "claim")
 		r.queue.fill(3)
-		r.Note(d.Hint{Now: r.queue.now(), Weight: 0})
+		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
 		synctest.Wait()
 		over := r.drain(t.Context())
 		require.True(t, ended(over))

@@ -15,7 +15,7 @@ import (
 	d "github.com/hookladder/hookladder/dispatcher"
 )
 
-func (q *fakeQueue) LaneNames(ctx context.Context, partition int, cursor string) ([]d.LaneName, string, error) {
+func (q *fakeQueue) LaneNamesIn(ctx context.Context, partition int, cursor string) ([]d.LaneName, string, error) {
 	if err := q.begin(ctx, call{name: "lane names", asked: []int{partition}}); err != nil {
 		return nil, "", err
 	}

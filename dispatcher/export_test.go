@@ -20,7 +20,6 @@ const (
 	MostTests      = mostTests
 	LookLeast      = lookLeast
 	ReconcileAgain = reconcileAgain
-	EvictAgain     = evictAgain
 	MostKnown      = mostKnown
 )
 
@@ -28,7 +27,7 @@ const (
 func (d *Dispatcher) SetWall(wall func(time.Time) time.Time) { d.engine.wall = wall }
 
 // QueueNow is what time it is by the queue's clock.
-func (d *Dispatcher) QueueNow() time.Time { return d.engine.view.clock.now() }
+func (d *Dispatcher) QueueNow() time.Time { return d.engine.queue.Now() }
 
 // Find has endpoints found by their ids, in the store where they are not known.
 func (d *Dispatcher) Find(ctx context.Context, ids ...string) error {
@@ -53,9 +52,6 @@ func (d *Dispatcher) GivePermits(n int) { d.engine.permits.release(n) }
 
 // Held is how many leases the instance believes it has.
 func (d *Dispatcher) Held() int { return d.engine.leases.count() }
-
-// Note tells the view what a partition has to do.
-func (d *Dispatcher) Note(h ...Hint) { d.engine.view.note(h...) }
 
 // Settle gives outcomes to the settler.
 func (d *Dispatcher) Settle(outcomes ...Settlement) { d.engine.settler.put(outcomes...) }
@@ -88,20 +84,6 @@ func (g *Workers) Room() int {
 	g.g.mu.Lock()
 	defer g.g.mu.Unlock()
 	return cap(g.g.queue)
-}
-
-// View is a view by itself.
-type View struct{ v *view }
-
-func NewView(partitions int) *View { return &View{v: newView(partitions)} }
-
-func (v *View) Note(h ...Hint)               { v.v.note(h...) }
-func (v *View) Dues() ([]int, time.Duration) { return v.v.dues() }
-func (v *View) Stall(free int, h ...Hint)    { v.v.stall(h, free) }
-func (v *View) Now() time.Time               { return v.v.clock.now() }
-func (v *View) Claimable(free, total int) []int {
-	partitions, _ := v.v.claimable(free, total, 0)
-	return partitions
 }
 
 // MostSuccesses bounds the texts that are remembered, KnownSuccesses counts them.

@@ -74,25 +74,19 @@ func (f *finisher) Run(ctx context.Context) error {
 func (f *finisher) finish(ctx context.Context) error {
 	f.spent.Store(0)
 	defer func() { f.cost.Store(f.spent.Load()) }()
-	var errs []error
-	for n := range f.registry.Queue.Partitions() {
-		errs = append(errs, f.held(ctx, n))
-	}
-	return errors.Join(append(errs, f.deleted(ctx))...)
+	return errors.Join(f.held(ctx), f.deleted(ctx))
 }
 
-// held compares the held lanes of a partition with their endpoints. The copies
-// were read first: an endpoint that is newer than its copy was changed before,
-// and a copy is never replaced by an older one.
-func (f *finisher) held(ctx context.Context, partition int) error {
+// held compares the held lanes with their endpoints. The copies were read first: an
+// endpoint that is newer than its copy was changed before, and a copy is never
+// replaced by an older one.
+func (f *finisher) held(ctx context.Context) error {
+	var errs []error
 	for cursor := ""; ; {
 		call, cancel := within(ctx)
-		page, next, err := f.registry.Queue.HeldLanes(call, partition, cursor)
+		page, next, err := f.registry.Queue.HeldLanes(call, cursor)
 		cancel()
 		f.spent.Add(1)
-		if err != nil {
-			return err
-		}
 		if len(page) > 0 {
 			f.spent.Add(1) // their versions too
 		}
@@ -102,11 +96,9 @@ func (f *finisher) held(ctx context.Context, partition int) error {
 				copies = append(copies, l.LaneVersion)
 			}
 		}
-		if err := f.compare(ctx, copies, notYet); err != nil {
-			return err
-		}
-		if cursor = next; cursor == "" {
-			return nil
+		errs = append(errs, err, f.compare(ctx, copies, notYet))
+		if cursor = next; cursor == "" || ctx.Err() != nil {
+			return errors.Join(errs...)
 		}
 	}
 }
@@ -211,11 +203,11 @@ func (r *Registry) Compare(ctx context.Context, looked []LaneVersion) {
 	}
 }
 
-// FinishCost is how many commands one look for half-done changes takes, about; 0:
-// there are no endpoints, and none is made.
-func (r *Registry) FinishCost() int {
+// FinishCost is how many commands one look for half-done changes takes, about, of
+// which so many read the held lanes; 0: there are no endpoints, and none is made.
+func (r *Registry) FinishCost(held int) int {
 	if r.Store == nil {
 		return 0
 	}
-	return max(r.Queue.Partitions()+1, int(r.finisher.cost.Load()))
+	return max(held+1, int(r.finisher.cost.Load()))
 }

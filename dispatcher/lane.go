@@ -159,24 +159,25 @@ type Laner interface {
 	// Limit writes the copy of a lane's limits unless the one there is as new,
 	// and places the lane where it belongs then. Limits with version 0 are
 	// written in any case: that is how a lane without an endpoint is held and
-	// let go; of AllLanes only Held counts, in every partition. With clear the
+	// let go; of AllLanes only Held counts, everywhere. With clear the
 	// breaker is closed too, and what a receiver asked to wait for forgotten.
 	// The count is from before.
-	Limit(ctx context.Context, by string, lane Lane, l LaneLimits, clear bool) (LaneCount, []Hint, error)
+	Limit(ctx context.Context, by string, lane Lane, l LaneLimits, clear bool) (LaneCount, error)
 	// Sweep ends what waits in a disabled or deleted lane for a time or its
 	// turn, a batch from cursor on ("" at first), and answers the next cursor,
 	// "" at the end. What it does not reach is ended when its time comes.
-	Sweep(ctx context.Context, by string, lane Lane, cursor string) (ended int, next string, hints []Hint, err error)
+	Sweep(ctx context.Context, by string, lane Lane, cursor string) (ended int, next string, err error)
 	// ForgetLane takes away the limits of a lane without an endpoint. They must
 	// still be of that version and made at least age ago, and the lane must be
 	// empty. It reports whether it did.
 	ForgetLane(ctx context.Context, by string, copied LaneVersion, age time.Duration) (forgotten bool, err error)
-	// HeldLanes reads a page of the lanes of a partition that are held, but not
-	// AllLanes. One may come twice. next is empty at the end.
-	HeldLanes(ctx context.Context, partition int, cursor string) (list []HeldLane, next string, err error)
-	// LaneNames reads a page of what the lanes of a partition are called. One may
-	// come twice. next is empty at the end.
-	LaneNames(ctx context.Context, partition int, cursor string) (list []LaneName, next string, err error)
+	// HeldLanes reads a page of the lanes that are held, but not AllLanes. One may
+	// come twice. next is empty at the end; beside an error it goes on behind what
+	// could not be read.
+	HeldLanes(ctx context.Context, cursor string) (list []HeldLane, next string, err error)
+	// LaneNames reads a page of what the lanes are called. One may come twice. next
+	// is as with HeldLanes.
+	LaneNames(ctx context.Context, cursor string) (list []LaneName, next string, err error)
 	// LaneStates reads lanes, in the order asked for.
 	LaneStates(ctx context.Context, lanes []Lane) ([]LaneState, error)
 	// Lanes reads a page of all lanes that are known: those that are paused, then

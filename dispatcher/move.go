@@ -3,7 +3,7 @@ package dispatcher
 import "context"
 
 // mover makes ready what is due. It sleeps until the next due time that the
-// view knows of.
+// queue knows of.
 type mover struct{ engine *engine }
 
 // Run moves until ctx ends.
@@ -12,21 +12,19 @@ func (m *mover) Run(ctx context.Context) error {
 	timer := newIdleTimer()
 	defer timer.Stop()
 	for failures := 0; ctx.Err() == nil; {
-		partitions, wait := e.view.dues()
-		if len(partitions) > 0 {
-			call, cancel := within(ctx)
-			hints, err := e.queue.Move(call, e.name(), partitions)
-			cancel()
-			e.answered(hints...)
+		call, cancel := within(ctx)
+		wait, err := e.queue.Move(call, e.name())
+		cancel()
+		if wait == 0 {
 			failures = e.goOn(ctx, "move", failures, err)
 			continue
 		}
-		if wait >= 0 {
+		if wait > 0 {
 			timer.Reset(wait)
 		}
 		select {
 		case <-ctx.Done():
-		case <-e.view.due:
+		case <-e.due:
 		case <-timer.C:
 		}
 	}

@@ -14,12 +14,11 @@ import (
 // an answer is no proof: it may have been too large, or its connection dead. So
 // it is told at the second, unless another call was answered in between. The
 // first call that works means that the queue is back. Where that was not so,
-// since one stage or some partitions go on failing while others work, it is told
+// since one stage or some parts of it go on failing while others work, it is told
 // only when nothing failed for calm.
 type outageLog struct {
-	log        *slog.Logger
-	down, up   string // what is told
-	partitions int    // that there are
+	log      *slog.Logger
+	down, up string // what is told
 
 	mu     sync.Mutex // guards what follows
 	since  time.Time  // zero: all is well
@@ -42,10 +41,10 @@ const calm = 10 * time.Second
 // aloneEvery is how often it is told that a call had no answer while others had.
 const aloneEvery = time.Minute
 
-// newOutageLog makes a Log of a store with so many partitions. It tells down when the store
-// is lost, and up when it is back.
-func newOutageLog(log *slog.Logger, down, up string, partitions int) *outageLog {
-	return &outageLog{log: log, down: down, up: up, partitions: partitions}
+// newOutageLog makes a Log of a store. It tells down when the store is lost, and up
+// when it is back.
+func newOutageLog(log *slog.Logger, down, up string) *outageLog {
+	return &outageLog{log: log, down: down, up: up}
 }
 
 // report takes in how a call of a stage came out; nil: it was answered.
@@ -56,8 +55,8 @@ func (t *outageLog) report(stage string, err error) {
 		return
 	}
 	now := time.Now()
-	failed, rest := partitionErrors(err)
-	some := rest == nil && len(failed) > 0 && len(failed) < t.partitions
+	failed, rest := degraded(err)
+	some := rest == nil && failed != nil && failed.Failed < failed.Of
 	switch {
 	case err != nil && t.since.IsZero():
 		t.wary = some || !t.told.IsZero() && now.Sub(t.told) < calm
@@ -100,13 +99,17 @@ func (t *outageLog) single(now time.Time) {
 	t.alone, t.missed = now, 0
 }
 
-// tell says what failed: of many partitions their number and one reason.
-func (t *outageLog) tell(stage string, failed []*PartitionError, rest error) {
+// tell says what failed: of many parts of the store their number and one reason.
+func (t *outageLog) tell(stage string, failed *Degraded, rest error) {
 	if rest != nil {
 		t.log.Error(t.down, "stage", stage, "err", rest)
 		return
 	}
-	t.log.Error(t.down, "stage", stage, "partitions", len(failed), "of", t.partitions, "err", failed[0])
+	why := failed.Errs[0]
+	if inner, _ := degraded(why); inner != nil {
+		why = inner.Errs[0]
+	}
+	t.log.Error(t.down, "stage", stage, "partitions", failed.Failed, "of", failed.Of, "err", why)
 }
 
 // settleWithin is when the queue is taken to be unreachable.

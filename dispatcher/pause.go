@@ -187,8 +187,7 @@ func (r *Registry) TellURLs(ctx context.Context, states []LaneState) error {
 
 // setLimits writes the limits that a lane keeps.
 func (r *Registry) setLimits(ctx context.Context, lane Lane, l LaneLimits, clear bool) (LaneCount, error) {
-	count, hints, err := r.Queue.Limit(ctx, r.Name(), lane, l, clear)
-	r.Answered(hints...)
+	count, err := r.Queue.Limit(ctx, r.Name(), lane, l, clear)
 	if err != nil {
 		r.PollSoon() // it may be done, and its answer with what is ready now was lost
 	}

@@ -72,7 +72,7 @@ func (r *Registry) PublicKeys(ctx context.Context, f PublicKeyFilter) (PublicKey
 			page.Next = owners[limit-1].id
 		}
 	}
-	now := r.Now()
+	now := r.Queue.Now()
 	for _, owner := range owners {
 		for _, key := range owner.keys {
 			if key.Until.IsZero() || key.Until.After(now) {

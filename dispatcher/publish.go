@@ -32,7 +32,7 @@ func (d *Dispatcher) Publish(ctx context.Context, batch []*Message) ([]Published
 }
 
 func (d *Dispatcher) publish(ctx context.Context, batch []*Message) ([]Published, error) {
-	created := d.engine.view.clock.now().Truncate(time.Millisecond)
+	created := d.engine.queue.Now().Truncate(time.Millisecond)
 	all := make([]addressed, len(batch))
 	entries := make([]Entry, 0, len(batch))
 	lanes := 0

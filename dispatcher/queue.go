@@ -43,20 +43,10 @@ var (
 	ErrNoLane = errors.New("no such lane")
 	// ErrListing says that too many lists are asked for at once.
 	ErrListing = errors.New("too many lists are read at once")
+	// ErrNothing says that by what is known nothing may be claimed, so that
+	// nothing was asked.
+	ErrNothing = errors.New("nothing to claim")
 )
-
-// PartitionError says that one partition did not answer, or not as it should.
-// What concerns several partitions joins one of each that failed; the others
-// did what was asked.
-type PartitionError struct {
-	Partition int
-	Err       error
-}
-
-func (e *PartitionError) Error() string { return fmt.Sprintf("partition %d: %s", e.Partition, e.Err) }
-
-// Unwrap is the reason.
-func (e *PartitionError) Unwrap() error { return e.Err }
 
 // Queue is all that the engine asks of its store. Each stage names the part it
 // needs; package queuetest has the suite that every store must pass.
@@ -75,26 +65,20 @@ type Queue interface {
 	Laner
 	Waker
 
-	// Partitions is the number of partitions, fixed when the store was opened.
-	Partitions() int
+	// Notify has events called from now on. It comes before any other call.
+	Notify(events Events)
+	// Now is what time it is by the queue's clock, as far as its answers told; by
+	// this host's before the first.
+	Now() time.Time
+	// ReadClock reads it.
+	ReadClock(ctx context.Context) error
+	// Nodes is the number of masters that the queue lies on, each of which has a
+	// memory of its own and may be down by itself; 0: it is not known yet.
+	Nodes() int
 	// Ping reports whether the store answers.
 	Ping(ctx context.Context) error
 	// Close ends all connections.
 	Close() error
-}
-
-// Hint says what a partition has to do, as of Now by its own clock.
-type Hint struct {
-	Partition int
-	Now       time.Time
-	Due       time.Time // the earliest time at which something becomes ready; zero: nothing waits for a time
-	Weight    int       // of the lightest lane that may be claimed from, in parts of WholeWeight; -1: there is none
-	Ended     int       // deliveries that a claim ended instead of leasing them: marked or expired
-	Lost      int       // deliveries that a claim dropped because their message was gone
-	Placed    int       // lanes that a claim placed anew, since instances came or went: another one may find more
-	Opened    []Opening // lanes whose breaker this call opened, or opened again
-	Closed    []Lane    // lanes whose breaker it closed
-	Dead      []Death   // what died of this call, whichever it was
 }
 
 // Death is a delivery that died.
@@ -102,20 +86,6 @@ type Death struct {
 	ID       DeliveryID
 	Reason   DeadReason
 	Attempts int // made until then; of ReasonPoison also those whose holders died
-}
-
-// WholeWeight is what a lane weighs that has all permits of all instances. An
-// instance may claim from one while it weighs less than the same part of its own
-// permits is free.
-const WholeWeight = 2048
-
-// share is what free permits of an instance with so many in all weigh; the
-// scripts reckon the same.
-func share(free, total int) int {
-	if free <= 0 || total <= 0 {
-		return 0
-	}
-	return max(1, WholeWeight*free/total)
 }
 
 // Instance is what a process that dispatches tells the others of itself.
@@ -200,14 +170,15 @@ type Scheduler interface {
 	// lane is lighter than free permits.
 	// The answers are in the order of the entries. The error is for what
 	// concerns them all; what concerns one is its Err.
-	Schedule(ctx context.Context, by string, free, lease int, batch []Entry) ([]ScheduleResult, []Hint, error)
+	Schedule(ctx context.Context, by string, free, lease int, batch []Entry) ([]ScheduleResult, error)
 }
 
 // Mover makes ready what is due.
 type Mover interface {
-	// Move moves at most one batch in each partition; the hints tell whether
-	// more is due.
-	Move(ctx context.Context, by string, partitions []int) ([]Hint, error)
+	// Move moves a batch of what is due wherever something is, and answers 0: more
+	// may be due. Where by what is known nothing is due it asks nothing, and
+	// answers how long to wait; wait < 0: nothing waits for a time.
+	Move(ctx context.Context, by string) (wait time.Duration, err error)
 }
 
 // Claimed is a delivery leased to an instance, with all it takes to attempt it.
@@ -233,11 +204,15 @@ type Lease struct {
 
 // Claimer takes what is ready.
 type Claimer interface {
+	// Claimable is for how many batches this instance may claim something, by what
+	// is known, with so many permits free; waiting says that there is something, if
+	// not for so few.
+	Claimable(free int) (batches int, waiting bool)
 	// Claim leases at most wanted ready deliveries to instance by, which has
-	// free permits in all, from the partitions in turn. It returns none and no
-	// error when nothing may be claimed now, and ErrFenced when the instance
-	// was declared dead. What was leased is answered also beside an error.
-	Claim(ctx context.Context, by string, partitions []int, wanted, free int) ([]Claimed, []Hint, error)
+	// free permits in all. It returns none and no error when there was nothing,
+	// ErrNothing where it asked nobody, and ErrFenced when the instance was
+	// declared dead. What was leased is answered also beside an error.
+	Claim(ctx context.Context, by string, wanted, free int) ([]Claimed, error)
 	// Leases names what instance by holds in the queue. What was read is
 	// answered also beside an error of other partitions.
 	Leases(ctx context.Context, by string) ([]Lease, error)
@@ -286,8 +261,9 @@ const (
 // Settler records outcomes.
 type Settler interface {
 	// Settle records a batch of outcomes of instance by, in order. Beside an
-	// error, those that were not recorded are 0 and may be given again.
-	Settle(ctx context.Context, by string, batch []Settlement) ([]Settled, []Hint, error)
+	// error, those that were not recorded are 0 and may be given again. deaths
+	// are what died of it.
+	Settle(ctx context.Context, by string, batch []Settlement) (settled []Settled, deaths []Death, err error)
 }
 
 // Reaper knows which instances are alive, and takes over from those that are not.
@@ -301,7 +277,7 @@ type Reaper interface {
 	// Reap fences instance dead, moves all it held to the head of their lanes
 	// and then forgets it. It may be repeated, by anybody. taken counts the
 	// deliveries it moved.
-	Reap(ctx context.Context, by, dead string) (taken int, hints []Hint, err error)
+	Reap(ctx context.Context, by, dead string) (taken int, err error)
 	// Leave forgets instance by, which holds nothing any more.
 	Leave(ctx context.Context, by string) error
 	// Orphans names instances that left, or were taken over from, and hold leases
@@ -330,15 +306,27 @@ type Trimmed struct {
 	Lanes    int           // states of lanes that nothing used
 	Looked   []LaneVersion // lanes of endpoints whose states stay
 	More     bool
-	Hints    []Hint // of partitions in which a lane was placed anew, since another clock had told its time
+	Asked    int // parts of the queue; 0: there was nowhere to forget anything
 }
+
+// TrimWhere says where something is forgotten.
+type TrimWhere uint8
+
+// Where a Trim looks.
+const (
+	TrimEnded TrimWhere = iota // where deliveries ended since the last one
+	TrimAged                   // besides in the next part in turn, since age goes on without work
+	TrimMore                   // where the last one found more than a batch
+	TrimFull                   // where there is no memory, to make room
+)
 
 // Trimmer forgets what is old.
 type Trimmer interface {
-	// Trim forgets at most one batch in each partition. With room it makes
-	// space: the oldest finished work goes, but none whose message is younger
-	// than a minute, and where none goes any more the ids still known.
-	Trim(ctx context.Context, by string, partitions []int, keep Keep, room bool) (Trimmed, error)
+	// Trim forgets at most one batch in each part of the queue that where means.
+	// With TrimFull it makes space: the oldest finished work goes, but none whose
+	// message is younger than a minute, and where none goes any more the ids still
+	// known.
+	Trim(ctx context.Context, by string, keep Keep, where TrimWhere) (Trimmed, error)
 }
 
 // Change is what became of a delivery that somebody wanted changed.
@@ -370,19 +358,18 @@ func (c Change) Left() Left {
 // Changer carries out what people ask for.
 type Changer interface {
 	// Cancel ends what is not finished. What is in flight ends with its attempt.
-	Cancel(ctx context.Context, by string, ids []DeliveryID) ([]Change, []Hint, error)
+	Cancel(ctx context.Context, by string, ids []DeliveryID) ([]Change, error)
 	// Retry makes ready at once: a waiting delivery is attempted beside its
 	// ladder, an ended one starts a new one, one in flight is left with
 	// ErrInFlight, one that waits behind another of its key with ErrOrder, one that
 	// has expired with ErrExpired, those of a lane that takes nothing with
 	// ErrDisabled and ErrDeleted, and one that was delivered with ErrDelivered
 	// unless those are to be sent again too.
-	Retry(ctx context.Context, by string, ids []DeliveryID, delivered bool) ([]Change, []Hint, error)
+	Retry(ctx context.Context, by string, ids []DeliveryID, delivered bool) ([]Change, error)
 }
 
 // Subscriber are told what happens elsewhere. None may block.
 type Subscriber struct {
-	OnHint     func(Hint)           // published by another instance
 	OnEndpoint func(EndpointChange) // changed by any instance, this one included
 	OnGap      func()               // something may have been missed: at the start, and at each reconnection
 }
@@ -394,7 +381,11 @@ type Waker interface {
 	// Polls reports that nothing can be told, since the store has no pub/sub
 	// that may be used: the engine has to look. Watch must not be called.
 	Polls() bool
-	// ReadHints reads the hints of partitions, without changing anything. What was
-	// read is answered also beside an error of other partitions.
-	ReadHints(ctx context.Context, partitions []int) ([]Hint, error)
+	// Look finds out what there is to do without changing anything, and answers 0:
+	// everywhere with all, else where an answer was lost. Where there is nothing
+	// to look at it asks nothing, and answers how long to wait; wait < 0: until
+	// Unseen is told.
+	Look(ctx context.Context, all bool) (wait time.Duration, err error)
+	// Cost is how many commands it takes to look at all, and to read all held lanes.
+	Cost() (look, held int)
 }

@@ -49,8 +49,8 @@ func (r *reaper) take() (name string, ok bool) {
 	return name, true
 }
 
-// orphansAgain is how soon it is looked for strays once more where a partition
-// did not answer.
+// orphansAgain is how soon it is looked for orphans once more where a part of the
+// queue did not answer.
 const orphansAgain = 5 * time.Second
 
 // Run takes over until ctx ends.
@@ -77,7 +77,7 @@ func (r *reaper) Run(ctx context.Context) error {
 }
 
 // reapOrphans takes over from those that are gone and hold leases, and reports
-// whether all partitions were asked.
+// whether all of the queue was asked.
 func (r *reaper) reapOrphans(ctx context.Context) bool {
 	e := r.engine
 	call, cancel := within(ctx)
@@ -96,12 +96,11 @@ func (r *reaper) reap(ctx context.Context, name string) {
 	e := r.engine
 	call, cancel := within(ctx)
 	defer cancel()
-	taken, hints, err := e.queue.Reap(call, e.name(), name)
-	e.answered(hints...)
+	taken, err := e.queue.Reap(call, e.name(), name)
 	if ctx.Err() == nil {
 		e.goOn(ctx, "reap", 0, err)
 	}
-	if err == nil || taken > 0 { // what partitions that did not answer hold is taken the next time
+	if err == nil || taken > 0 { // what those parts hold that did not answer is taken the next time
 		e.log.LogAttrs(ctx, slog.LevelInfo, "takeover", slog.String("instance", name), slog.Int("deliveries", taken))
 		e.watching.tell(func(o Observer) { o.TookOver(taken) })
 	}

@@ -73,7 +73,7 @@ func (r *reconciler) reconcile(ctx context.Context) error {
 	})
 	if len(unknown) > 0 {
 		e.log.LogAttrs(ctx, slog.LevelInfo, "unknown leases handed back", slog.Int("deliveries", len(unknown)))
-		e.settler.put(unbegun(unknown, e.view.clock.now())...)
+		e.settler.put(unbegun(unknown, e.queue.Now())...)
 	}
 	return err
 }

@@ -41,7 +41,7 @@ func (r *Registry) CreateEndpoint(ctx context.Context, e *Endpoint) (view Endpoi
 	asked := e
 	e = e.Clone()
 	e.Version, e.Since = 1, 1
-	e.CreatedAt = r.Now().Truncate(time.Millisecond)
+	e.CreatedAt = r.Queue.Now().Truncate(time.Millisecond)
 	e.UpdatedAt = e.CreatedAt
 	e.NoteHold(&Endpoint{}, CallerOf(ctx), e.CreatedAt)
 	if len(e.Secrets) == 0 {
@@ -202,7 +202,7 @@ func (r *Registry) changeEndpoint(ctx context.Context, name string, change func(
 		if clear || e.URL != before.URL || before.Disabled && !e.Disabled {
 			e.Since = e.Version
 		}
-		e.UpdatedAt = r.Now().Truncate(time.Millisecond)
+		e.UpdatedAt = r.Queue.Now().Truncate(time.Millisecond)
 		e.NoteHold(before, CallerOf(ctx), e.UpdatedAt)
 		err = r.Store.ChangeEndpoint(ctx, e)
 		if err == nil {
@@ -283,7 +283,7 @@ func (r *Registry) RotateSecret(ctx context.Context, name string, next signer.Se
 		if _, err := e.Signature.NewSigner(secret); err != nil {
 			return fmt.Errorf("rotate secret of %s: %w", e.ID, err) // the signature may have changed meanwhile
 		}
-		now := r.Now()
+		now := r.Queue.Now()
 		until := now.Add(overlap).Truncate(time.Millisecond)
 		secrets := []EndpointSecret{{Secret: secret}}
 		for _, old := range e.Secrets {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
@@ -18,11 +17,8 @@ type RegistryOptions struct {
 	Outages *outageLog
 	Lists   turns
 
-	Name     func() string          // what this instance is called in the queue now
-	Now      func() time.Time       // by the queue's clock
-	Answered func(hints ...Hint)    // takes in what the queue answered
-	PollSoon func()                 // has the queue asked soon what there is to do
-	Ended    func(n int, in []Hint) // counts deliveries that ended in the partitions of hints
+	Name     func() string // what this instance is called in the queue now
+	PollSoon func()        // has the queue asked soon what there is to do
 }
 
 // Registry keeps the endpoints: it makes, changes and deletes them, knows those

@@ -14,8 +14,7 @@ func (d *Dispatcher) Retry(ctx context.Context, id string, lane Lane, delivered 
 	if err != nil {
 		return nil, err
 	}
-	changes, hints, err := d.engine.queue.Retry(ctx, d.engine.name(), ids, delivered)
-	d.engine.answered(hints...)
+	changes, err := d.engine.queue.Retry(ctx, d.engine.name(), ids, delivered)
 	if err != nil {
 		d.engine.pollSoon() // it may be done, and nobody here was told what is ready now
 		return nil, err

@@ -103,8 +103,8 @@ func (d *Dispatcher) leave(ctx context.Context) {
 		}
 	}
 	if len(back) > 0 {
-		_, hints, unsettled := e.queue.Settle(ctx, e.name(), unbegun(back, e.view.clock.now()))
-		e.answered(hints...)
+		_, deaths, unsettled := e.queue.Settle(ctx, e.name(), unbegun(back, e.queue.Now()))
+		e.bury(deaths, nil, nil)
 		err = errors.Join(err, unsettled)
 	}
 	if err == nil {

@@ -82,7 +82,7 @@ func (s *settler) Run(ctx context.Context) error {
 			continue
 		}
 		left, err := s.settle(calls, batch)
-		_, whole := partitionErrors(err)
+		_, whole := degraded(err)
 		switch {
 		case err == nil:
 			failures = 0
@@ -121,11 +121,10 @@ func (s *settler) record(ctx context.Context, batch []Settlement) ([]Settled, er
 	e := s.engine
 	call, cancel := within(ctx)
 	defer cancel()
-	settled, hints, err := e.queue.Settle(call, e.name(), batch)
+	settled, deaths, err := e.queue.Settle(call, e.name(), batch)
 	if settled == nil {
 		settled = make([]Settled, len(batch))
 	}
-	ended := 0
 	for i := range batch {
 		if settled[i] == 0 {
 			if err != nil {
@@ -134,21 +133,11 @@ func (s *settler) record(ctx context.Context, batch []Settlement) ([]Settled, er
 			settled[i] = SettledOK
 		}
 		e.leases.release(batch[i].ID)
-		if v := batch[i].Verdict; v == Delivered || v == Dead || settled[i] == SettledEnd {
-			ended++
-		}
 	}
 	if ctx.Err() == nil && (err == nil || some(err, passes)) {
 		e.outages.report("settle", err)
 	}
-	e.view.note(hints...)
-	e.bury(hints, batch, settled)
-	e.tellBreakers(hints)
-	e.trimmer.ended(ended, hints)
-	if err != nil {
-		failed, _ := partitionErrors(err)
-		e.view.fail(failed)
-	}
+	e.bury(deaths, batch, settled)
 	signal(e.settled)
 	return settled, err
 }

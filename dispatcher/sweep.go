@@ -81,10 +81,8 @@ func (s *sweeper) sweep(ctx context.Context, lane Lane) {
 	cursor, total := "", 0
 	for failures := 0; ctx.Err() == nil; {
 		call, cancel := within(ctx)
-		ended, next, hints, err := r.Queue.Sweep(call, r.Name(), lane, cursor)
+		ended, next, err := r.Queue.Sweep(call, r.Name(), lane, cursor)
 		cancel()
-		r.Answered(hints...)
-		r.Ended(ended, hints)
 		total += ended
 		if failures = r.Outages.repeat(ctx, "sweep", failures, err); failures > 0 {
 			continue

@@ -2,10 +2,9 @@ package dispatcher
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"log/slog"
 	"net/url"
-	"strconv"
 	"strings"
 )
 
@@ -48,10 +47,7 @@ func (r *Registry) holdTenants(ctx context.Context, destination, cursor string, 
 	if err != nil {
 		return OtherTenants{}, err
 	}
-	w := &tenantWalk{origin: u, but: URLLane(u, "")}
-	if err := w.from(cursor, r.Queue.Partitions()); err != nil {
-		return OtherTenants{}, err
-	}
+	w := &tenantWalk{origin: u, but: URLLane(u, ""), cursor: cursor}
 	w.change = func(lane Lane) error {
 		limits := LaneLimits{By: CallerOf(ctx)}
 		if held {
@@ -61,6 +57,9 @@ func (r *Registry) holdTenants(ctx context.Context, destination, cursor string, 
 		return err
 	}
 	found, err := r.eachTenant(ctx, w)
+	if errors.Is(err, ErrCursor) {
+		return found, err
+	}
 	text := "lanes of all tenants resumed"
 	if held {
 		text = "lanes of all tenants paused"
@@ -72,49 +71,35 @@ func (r *Registry) holdTenants(ctx context.Context, destination, cursor string, 
 
 // tenantWalk is one walk over the names of all lanes.
 type tenantWalk struct {
-	origin    *url.URL
-	but       Lane             // is left out
-	change    func(Lane) error // nil: they are only counted
-	partition int
-	cursor    string // in the partition; empty: its start
-}
-
-// from sets where a walk begins: <partition>-<cursor>.
-func (w *tenantWalk) from(text string, partitions int) error {
-	if text == "" {
-		return nil
-	}
-	number, cursor, ok := strings.Cut(text, "-")
-	n, err := strconv.Atoi(number)
-	if !ok || err != nil || n < 0 || n >= partitions {
-		return fmt.Errorf("%w: %q", ErrCursor, text)
-	}
-	w.partition, w.cursor = n, cursor
-	return nil
+	origin *url.URL
+	but    Lane             // is left out
+	change func(Lane) error // nil: they are only counted
+	cursor string           // where it goes on; empty: at the start
 }
 
 // eachTenant walks until there is no more, or as far as one call goes.
 func (r *Registry) eachTenant(ctx context.Context, w *tenantWalk) (found OtherTenants, err error) {
-	for looked := 0; w.partition < r.Queue.Partitions(); {
-		if looked >= tenantNames || found.Changed+found.Failed >= tenantLanes {
-			found.Next = strconv.Itoa(w.partition) + "-" + w.cursor
-			return found, nil
-		}
-		page, next, err := r.Queue.LaneNames(ctx, w.partition, w.cursor)
+	for looked := 0; ; {
+		page, next, err := r.Queue.LaneNames(ctx, w.cursor)
 		if ctx.Err() != nil {
 			return found, ctx.Err()
 		}
+		if _, rest := degraded(err); rest != nil {
+			return found, rest // no such cursor
+		}
 		if err != nil {
-			found.Failed++ // the other partitions can still be read
-			next = ""
+			found.Failed++ // the other parts of the queue can still be read
 		}
 		looked += len(page)
 		w.take(page, &found)
 		if w.cursor = next; next == "" {
-			w.partition++
+			return found, nil
+		}
+		if looked >= tenantNames || found.Changed+found.Failed >= tenantLanes {
+			found.Next = next
+			return found, nil
 		}
 	}
-	return found, nil
 }
 
 // take counts the lanes of a page that are meant, and changes them.

@@ -3,13 +3,12 @@ package dispatcher
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 )
 
-// Trimming follows the work: after trimAfter deliveries ended in any of the
-// partitions, and not more often than trimEvery.
+// Trimming follows the work: after trimAfter deliveries ended, and not more often
+// than trimEvery.
 const (
 	trimAfter = 64
 	trimEvery = 100 * time.Millisecond
@@ -20,9 +19,9 @@ type trimmer struct {
 	engine *engine
 	keep   Keep
 
-	mu      sync.Mutex // guards what follows
-	count   int        // deliveries that ended since the last trim
-	touched map[int]bool
+	mu    sync.Mutex // guards what follows
+	count int        // deliveries that ended since the last trim
+	where TrimWhere  // of the next trim
 
 	wake chan struct{} // 1 deep
 	told cuts
@@ -35,30 +34,23 @@ type cuts struct {
 }
 
 func newTrimmer(e *engine, keep Keep) *trimmer {
-	return &trimmer{engine: e, keep: keep, touched: map[int]bool{}, wake: make(chan struct{}, 1)}
+	return &trimmer{engine: e, keep: keep, wake: make(chan struct{}, 1)}
 }
 
-// ended counts n deliveries that ended in the partitions of hints.
-func (t *trimmer) ended(n int, hints []Hint) {
-	if n == 0 {
-		return
-	}
+// ended counts n deliveries that ended.
+func (t *trimmer) ended(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.count += n
-	for _, h := range hints {
-		t.touched[h.Partition] = true
-	}
-	if t.count >= trimAfter {
+	if t.count += n; t.count >= trimAfter {
 		signal(t.wake)
 	}
 }
 
-// touch trims a partition at the next turn, whatever happened in it: age goes
-// on without work.
-func (t *trimmer) touch(partition int) {
+// age has some of the queue trimmed at the next turn, whatever happened in it: age
+// goes on without work.
+func (t *trimmer) age() {
 	t.mu.Lock()
-	t.touched[partition] = true
+	t.where = TrimAged
 	t.mu.Unlock()
 	signal(t.wake)
 }
@@ -70,23 +62,11 @@ func (t *trimmer) busy() bool {
 	return t.count > 0
 }
 
-func (t *trimmer) take() (partitions []int) {
+func (t *trimmer) take() (where TrimWhere) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for n := range t.touched {
-		partitions = append(partitions, n)
-	}
-	t.touched, t.count = map[int]bool{}, 0
-	return partitions
-}
-
-// again has partitions trimmed with the next turn, whenever that is.
-func (t *trimmer) again(failed []*PartitionError) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, f := range failed {
-		t.touched[f.Partition] = true
-	}
+	where, t.where, t.count = t.where, TrimEnded, 0
+	return where
 }
 
 // Run trims until ctx ends.
@@ -109,27 +89,24 @@ func (t *trimmer) Run(ctx context.Context) error {
 	}
 }
 
-// trim forgets all that there is to forget in partitions, but in those that do
-// not answer.
-func (t *trimmer) trim(ctx context.Context, partitions []int) {
+// trim forgets all that there is to forget. Where the queue does not answer it
+// comes again.
+func (t *trimmer) trim(ctx context.Context, where TrimWhere) {
 	e := t.engine
-	for more := true; more && len(partitions) > 0 && ctx.Err() == nil; {
+	for more := true; more && ctx.Err() == nil; where = TrimMore {
 		call, cancel := within(ctx)
-		trimmed, err := e.queue.Trim(call, e.name(), partitions, t.keep, false)
+		trimmed, err := e.queue.Trim(call, e.name(), t.keep, where)
 		cancel()
+		if trimmed.Asked == 0 && err == nil {
+			return
+		}
 		t.tell(ctx, trimmed)
 		e.endpoints.Compare(ctx, trimmed.Looked)
-		e.answered(trimmed.Hints...)
-		failed, rest := partitionErrors(err)
-		if rest != nil {
+		if _, rest := degraded(err); rest != nil {
 			e.outages.repeat(ctx, "trim", 0, err)
 			return // the guard comes again
 		}
 		e.goOn(ctx, "trim", 0, err)
-		t.again(failed)
-		partitions = slices.DeleteFunc(partitions, func(n int) bool {
-			return slices.ContainsFunc(failed, func(f *PartitionError) bool { return f.Partition == n })
-		})
 		more = trimmed.More
 	}
 }

@@ -33,7 +33,7 @@ func (d *Dispatcher) TestEndpoint(ctx context.Context, name string) (TestResult,
 	if e.Success.Check() != nil {
 		return TestResult{}, fmt.Errorf("test endpoint %s: %w", e.ID, errSuccess)
 	}
-	at := d.engine.view.clock.now()
+	at := d.engine.queue.Now()
 	m, err := testMessage(e, at)
 	if err != nil {
 		return TestResult{}, fmt.Errorf("test endpoint %s: %w", e.ID, err)

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// The guard's reads stay below lookRate commands a second, however many
-// partitions there are and however often it is asked to come: a partition costs
-// three, and the time one more. The finisher's count too, which it calls for.
+// The guard's reads stay below lookRate commands a second, however many parts the
+// queue has and however often it is asked to come. The finisher's count too, which
+// it calls for.
 const lookRate = 0.6
 
 // trimLeast lies between two trims that the guard calls for while no delivery
@@ -17,14 +17,14 @@ const trimLeast = 50 * time.Second
 
 var errWatchEnded = errors.New("the subscription ended")
 
-// watcher feeds the view with what others did, and looks for itself now and
+// watcher has the queue hear what others did, and looks for itself now and
 // then, since a hint can get lost.
 type watcher struct {
 	engine *engine
 	guard  time.Duration
 }
 
-// lookLeast lies between two looks at all partitions, which many failures at
+// lookLeast lies between two looks at all that there is to do, which many failures at
 // once ask for. Without pub/sub it is how often an instance looks.
 const lookLeast = time.Second
 
@@ -41,7 +41,7 @@ func (w *watcher) Run(ctx context.Context) error {
 		e.dead.suspect()
 		e.endpoints.Suspect()
 	}
-	ears := Subscriber{OnHint: func(h Hint) { e.view.hear(h) }, OnEndpoint: e.endpoints.Cache.OnChange, OnGap: lost}
+	ears := Subscriber{OnEndpoint: e.endpoints.Cache.OnChange, OnGap: lost}
 	for failures := 0; ctx.Err() == nil; {
 		began := time.Now()
 		err := e.queue.Watch(ctx, e.name(), ears)
@@ -57,16 +57,11 @@ func (w *watcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// Poll reads all partitions when something may have been missed, at each turn
-// of the guard, and all the time where nothing can be heard, until ctx ends; and
-// those of which an answer was lost as soon as they answer.
+// Poll looks at all that there is to do when something may have been missed, at
+// each turn of the guard, and all the time where nothing can be heard, until ctx
+// ends; and as soon as it can where an answer was lost.
 func (w *watcher) Poll(ctx context.Context) error {
 	e := w.engine
-	all := make([]int, e.queue.Partitions())
-	for n := range all {
-		all[n] = n
-	}
-	turn := 0
 	guard := time.NewTimer(w.pause())
 	defer guard.Stop()
 	timer := newIdleTimer()
@@ -74,15 +69,14 @@ func (w *watcher) Poll(ctx context.Context) error {
 	asked := true // to look at all
 	var last, trimmed time.Time
 	for failures, failed := 0, false; ctx.Err() == nil; {
-		partitions, wait := e.view.unseen()
-		if due := time.Until(last.Add(lookLeast)); asked || e.queue.Polls() {
-			if due <= 0 {
-				partitions, last = all, time.Now()
-			}
-			wait = sooner(wait, max(due, 0))
+		due := time.Until(last.Add(lookLeast))
+		wants := asked || e.queue.Polls()
+		all := wants && due <= 0
+		if all {
+			last = time.Now()
 		}
-		if len(partitions) > 0 {
-			err := w.readHints(ctx, partitions)
+		wait, err := w.look(ctx, all)
+		if wait == 0 {
 			if failed && err == nil {
 				e.unsure() // the node that was out of reach may know less now
 				e.dead.suspect()
@@ -90,8 +84,11 @@ func (w *watcher) Poll(ctx context.Context) error {
 			}
 			failed = err != nil
 			failures = e.goOn(ctx, "look", failures, err)
-			asked = failures > 0 || asked && len(partitions) < len(all)
+			asked = failures > 0 || asked && !all
 			continue
+		}
+		if wants {
+			wait = sooner(wait, max(due, 0))
 		}
 		if wait >= 0 {
 			timer.Reset(wait)
@@ -99,15 +96,15 @@ func (w *watcher) Poll(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
-		case <-e.view.miss:
+		case <-e.unseen:
 		case <-e.look:
 			asked = true
 		case <-guard.C:
 			asked = true
 			e.endpoints.Suspect()
 			if now := time.Now(); e.trimmer.busy() || now.Sub(trimmed) >= trimLeast {
-				e.trimmer.touch(all[turn%len(all)])
-				turn, trimmed = turn+1, now
+				e.trimmer.age()
+				trimmed = now
 			}
 			guard.Reset(w.pause())
 		}
@@ -118,15 +115,13 @@ func (w *watcher) Poll(ctx context.Context) error {
 // pause is how long the guard rests: as it was told, or longer where what one
 // turn costs asks for that.
 func (w *watcher) pause() time.Duration {
-	partitions := w.engine.queue.Partitions()
-	cost := 3*partitions + 1 + w.engine.endpoints.FinishCost()
+	cost, held := w.engine.queue.Cost()
+	cost += w.engine.endpoints.FinishCost(held)
 	return max(w.guard, time.Duration(float64(cost)/lookRate*float64(time.Second)))
 }
 
-func (w *watcher) readHints(ctx context.Context, partitions []int) error {
+func (w *watcher) look(ctx context.Context, all bool) (wait time.Duration, err error) {
 	call, cancel := within(ctx)
 	defer cancel()
-	hints, err := w.engine.queue.ReadHints(call, partitions)
-	w.engine.view.hear(hints...)
-	return err
+	return w.engine.queue.Look(call, all)
 }

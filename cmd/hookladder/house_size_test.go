@@ -58,6 +58,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/redisqtest":    900,
 	"dispatcher/internal/redisq/keys":          300,
 	"dispatcher/internal/redisq/lua":           4100,
+	"dispatcher/internal/redisq/partitions":    600,
 	"dispatcher/internal/redisq/probe":         1500,
 	"dispatcher/internal/redisq/probe/lua":     100,
 	"dispatcher/internal/redisq/script":        200,

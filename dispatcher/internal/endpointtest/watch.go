@@ -78,7 +78,6 @@ func (r *rig) watch(by string) <-chan dispatcher.EndpointChange {
 	ready := make(chan struct{}, 1)
 	go func() {
 		ended <- r.Watch(ctx, by, dispatcher.Subscriber{
-			OnHint:     func(dispatcher.Hint) {},
 			OnEndpoint: func(c dispatcher.EndpointChange) { heard <- c },
 			OnGap: func() {
 				select {

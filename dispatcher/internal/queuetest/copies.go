@@ -107,7 +107,7 @@ var copyCases = []testCase{
 func (r *rig) heldLanes(partition int) (all []dispatcher.HeldLane) {
 	r.Helper()
 	for cursor := ""; ; {
-		page, next, err := r.Queue.HeldLanes(r.ctx, partition, cursor)
+		page, next, err := r.Queue.HeldLanesIn(r.ctx, partition, cursor)
 		require.NoError(r, err)
 		all = append(all, page...)
 		if cursor = next; cursor == "" {

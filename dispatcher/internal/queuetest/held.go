@@ -123,7 +123,7 @@ var heldCases = []testCase{
 		r.schedule(r.entry("m4", to("b"), delay(time.Hour)))
 		c := r.claim(one, 1)
 		r.holdAll()
-		hints := func(h []dispatcher.Hint, err error) {
+		hints := func(h []Hint, err error) {
 			require.NoError(r, err)
 			require.NotEmpty(r, h)
 			for _, hint := range h {

@@ -20,7 +20,7 @@ var hintCases = []testCase{
 		require.NoError(r, err)
 		require.Equal(r, start.Add(10*time.Second), hints[0].Due)
 		require.Equal(r, -1, hints[0].Weight)
-		require.Equal(r, dispatcher.Hint{Now: start, Due: start.Add(10 * time.Second), Weight: -1}, w.next())
+		require.Equal(r, Hint{Now: start, Due: start.Add(10 * time.Second), Weight: -1}, w.next())
 		peeked, err := r.Queue.ReadHints(r.ctx, r.all())
 		require.NoError(r, err)
 		require.Equal(r, hints[0].Due, peeked[0].Due)

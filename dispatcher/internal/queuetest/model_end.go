@@ -134,7 +134,7 @@ func (m *model) settleAs(by string, batch []dispatcher.Settlement) []dispatcher.
 }
 
 // compareBreakers checks that the hints tell which breakers opened and closed.
-func (m *model) compareBreakers(hints []dispatcher.Hint) {
+func (m *model) compareBreakers(hints []Hint) {
 	m.Helper()
 	opened, closed := map[dispatcher.Lane]int64{}, map[dispatcher.Lane]bool{}
 	for _, h := range hints {

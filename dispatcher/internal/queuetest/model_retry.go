@@ -14,7 +14,7 @@ func (m *model) doRetry() {
 	m.Helper()
 	ids, delivered := m.someDeliveries(), m.rng.IntN(2) == 0
 	m.logf("retry %v, delivered too %v", ids, delivered)
-	retry := func(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []dispatcher.Hint, error) {
+	retry := func(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []Hint, error) {
 		return m.Queue.Retry(ctx, by, ids, delivered)
 	}
 	for i, got := range m.changeSome(retry, ids) {

@@ -26,7 +26,7 @@ func (m *model) doTrim() {
 func (m *model) trimAs(keep dispatcher.Keep, room bool) {
 	m.Helper()
 	m.logf("trim %+v, for room %v", keep, room)
-	var got dispatcher.Trimmed
+	var got Trimmed
 	answered := true
 	if m.trouble == (trouble{}) {
 		got = m.trim(keep)

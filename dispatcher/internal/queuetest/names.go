@@ -94,7 +94,7 @@ var nameCases = []testCase{
 		found := map[dispatcher.Lane]string{}
 		for n := range r.Queue.Partitions() {
 			for cursor := ""; ; {
-				page, next, err := r.Queue.LaneNames(r.ctx, n, cursor)
+				page, next, err := r.Queue.LaneNamesIn(r.ctx, n, cursor)
 				require.NoError(r, err)
 				for _, l := range page {
 					found[l.Lane] = l.Name
@@ -105,7 +105,7 @@ var nameCases = []testCase{
 			}
 		}
 		require.Equal(r, want, found)
-		_, _, err := r.Queue.LaneNames(r.ctx, 0, "x")
+		_, _, err := r.Queue.LaneNamesIn(r.ctx, 0, "x")
 		require.ErrorIs(r, err, dispatcher.ErrCursor)
 	}},
 }

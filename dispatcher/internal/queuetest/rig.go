@@ -34,8 +34,8 @@ type rig struct {
 	now      time.Time
 	serial   int                       // of the last id that newID made
 	latest   time.Time                 // the latest time that the clock ever showed
-	good     dispatcher.Queue          // the store, while Queue is a connection that breaks
-	hints    map[int]dispatcher.Hint   // the last of each partition
+	good     Queue                     // the store, while Queue is a connection that breaks
+	hints    map[int]Hint              // the last of each partition
 	died     []dispatcher.Death        // the deaths that answers told so far
 	versions map[dispatcher.Lane]int64 // the last version of each endpoint's limits
 }
@@ -57,7 +57,7 @@ func newRig(t testing.TB, open OpenFunc, s Setup) *rig {
 	if s.BreakerWait == 0 {
 		s.BreakerWait = 30 * time.Second
 	}
-	r := &rig{TB: t, Fixture: open(t, s), setup: s, ctx: t.Context(), versions: map[dispatcher.Lane]int64{}, hints: map[int]dispatcher.Hint{}}
+	r := &rig{TB: t, Fixture: open(t, s), setup: s, ctx: t.Context(), versions: map[dispatcher.Lane]int64{}, hints: map[int]Hint{}}
 	r.setClock(start)
 	r.beat(one, two)
 	if s.Total > 0 {
@@ -198,7 +198,7 @@ func (r *rig) publish(lane dispatcher.Lane, ids ...string) {
 }
 
 // move makes due deliveries ready and answers the only partition's hint.
-func (r *rig) move() dispatcher.Hint {
+func (r *rig) move() Hint {
 	r.Helper()
 	hints, err := r.Queue.Move(r.ctx, one, r.all())
 	require.NoError(r, err)
@@ -277,7 +277,7 @@ func (r *rig) mustSettle(by string, s dispatcher.Settlement) {
 }
 
 // mustBeCurrent checks the hints of any call.
-func (r *rig) mustBeCurrent(hints []dispatcher.Hint) {
+func (r *rig) mustBeCurrent(hints []Hint) {
 	r.Helper()
 	for _, h := range hints {
 		require.Less(r, h.Partition, r.setup.Partitions)
@@ -312,7 +312,7 @@ func (r *rig) mustStand(id dispatcher.DeliveryID, want dispatcher.Status) dispat
 }
 
 // changeFunc is Cancel or Retry.
-type changeFunc func(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []dispatcher.Hint, error)
+type changeFunc func(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []Hint, error)
 
 func (r *rig) change(f changeFunc, ids ...dispatcher.DeliveryID) []dispatcher.Change {
 	r.Helper()
@@ -333,12 +333,12 @@ func (r *rig) cancel(ids ...dispatcher.DeliveryID) []bool {
 }
 
 // resend is Retry that also sends delivered ones again.
-func (r *rig) resend(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []dispatcher.Hint, error) {
+func (r *rig) resend(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []Hint, error) {
 	return r.Queue.Retry(ctx, by, ids, true)
 }
 
 // spare is Retry that leaves delivered ones.
-func (r *rig) spare(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []dispatcher.Hint, error) {
+func (r *rig) spare(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []Hint, error) {
 	return r.Queue.Retry(ctx, by, ids, false)
 }
 

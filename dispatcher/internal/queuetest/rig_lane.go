@@ -50,7 +50,7 @@ func (r *rig) newLimits(lane dispatcher.Lane, changes ...limitsChange) dispatche
 	return l
 }
 
-func (r *rig) limitAs(lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, []dispatcher.Hint) {
+func (r *rig) limitAs(lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, []Hint) {
 	r.Helper()
 	count, hints, err := r.Queue.Limit(r.ctx, one, lane, l, clear)
 	require.NoError(r, err)
@@ -59,7 +59,7 @@ func (r *rig) limitAs(lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool)
 }
 
 // resume resumes a lane without an endpoint and closes its breaker.
-func (r *rig) resume(lane dispatcher.Lane) []dispatcher.Hint {
+func (r *rig) resume(lane dispatcher.Lane) []Hint {
 	r.Helper()
 	_, hints := r.limitAs(lane, dispatcher.LaneLimits{}, true)
 	return hints

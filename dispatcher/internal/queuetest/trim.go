@@ -29,7 +29,7 @@ var trimCases = []testCase{
 		r.pass(24*time.Hour - time.Millisecond)
 		r.trim(keepAll) // looks at the lane's state, which is still in use
 		r.mustChangeNothing(func() {
-			require.Equal(r, dispatcher.Trimmed{}, r.trimOnce(keepAll, false))
+			require.Equal(r, Trimmed{}, r.trimOnce(keepAll, false))
 		})
 	}},
 	{name: "an unfinished delivery is never trimmed", run: func(r *rig) {
@@ -280,21 +280,21 @@ var trimCases = []testCase{
 			r.dieOne("a")
 		}
 		got := r.trim(keep)
-		require.Equal(r, dispatcher.Trimmed{Finished: 5, Seen: 2, Dead: 8, DeadCut: 8}, got)
+		require.Equal(r, Trimmed{Trimmed: dispatcher.Trimmed{Finished: 5, Seen: 2, Dead: 8, DeadCut: 8}}, got)
 		require.Equal(r, int64(5), r.State().Counts[dispatcher.StatusDelivered])
 		require.Equal(r, int64(2), r.State().Counts[dispatcher.StatusDead])
 		require.Len(r, r.State().Seen, 3)
 	}},
 	{name: "trimming an empty store does nothing", run: func(r *rig) {
 		r.mustChangeNothing(func() {
-			require.Equal(r, dispatcher.Trimmed{}, r.trimOnce(keepNothing, false))
-			require.Equal(r, dispatcher.Trimmed{}, r.trimOnce(keepNothing, true))
+			require.Equal(r, Trimmed{}, r.trimOnce(keepNothing, false))
+			require.Equal(r, Trimmed{}, r.trimOnce(keepNothing, true))
 		})
 	}},
 }
 
 // trimOnce trims one batch of every partition.
-func (r *rig) trimOnce(keep dispatcher.Keep, room bool) dispatcher.Trimmed {
+func (r *rig) trimOnce(keep dispatcher.Keep, room bool) Trimmed {
 	r.Helper()
 	got, err := r.Queue.Trim(r.ctx, one, r.all(), keep, room)
 	require.NoError(r, err)
@@ -302,9 +302,9 @@ func (r *rig) trimOnce(keep dispatcher.Keep, room bool) dispatcher.Trimmed {
 }
 
 // trim trims until there is no more and answers the sum.
-func (r *rig) trim(keep dispatcher.Keep) dispatcher.Trimmed {
+func (r *rig) trim(keep dispatcher.Keep) Trimmed {
 	r.Helper()
-	var sum dispatcher.Trimmed
+	var sum Trimmed
 	for range 1000 {
 		got := r.trimOnce(keep, false)
 		sum.Finished += got.Finished

@@ -21,11 +21,11 @@ var wakeCases = []testCase{
 	{name: "others are told of work at once and for later", run: func(r *rig) {
 		w := r.watch(two)
 		r.schedule(r.entry("m1", to("a"), delay(time.Minute)))
-		require.Equal(r, dispatcher.Hint{Now: start, Due: start.Add(time.Minute), Weight: -1}, w.next())
+		require.Equal(r, Hint{Now: start, Due: start.Add(time.Minute), Weight: -1}, w.next())
 		r.schedule(r.entry("m2", to("a"), delay(time.Second)))
 		require.Equal(r, start.Add(time.Second), w.next().Due)
 		r.publish("b", "m3")
-		require.Equal(r, dispatcher.Hint{Now: start, Due: start.Add(time.Second), Weight: r.setup.weight(4, 0)}, w.next())
+		require.Equal(r, Hint{Now: start, Due: start.Add(time.Second), Weight: r.setup.weight(4, 0)}, w.next())
 	}},
 	{name: "a lighter lane is told though there was work already", run: func(r *rig) {
 		r.succeed("light")
@@ -85,7 +85,7 @@ var wakeCases = []testCase{
 // watcher collects the hints of one instance.
 type watcher struct {
 	r     *rig
-	hints chan dispatcher.Hint
+	hints chan Hint
 	ended chan error
 	stop  context.CancelFunc
 }
@@ -94,18 +94,20 @@ type watcher struct {
 // active.
 func (r *rig) watch(by string) *watcher { return r.watchOn(r.Queue, by) }
 
-func (r *rig) watchOn(q dispatcher.Queue, by string) *watcher {
+func (r *rig) watchOn(q Queue, by string) *watcher {
 	r.Helper()
 	ctx, stop := context.WithCancel(r.ctx)
-	w := &watcher{r: r, hints: make(chan dispatcher.Hint, 1000), ended: make(chan error, 1), stop: stop}
+	w := &watcher{r: r, hints: make(chan Hint, 1000), ended: make(chan error, 1), stop: stop}
 	listening := make(chan struct{})
 	lost := sync.OnceFunc(func() { close(listening) })
 	var running sync.WaitGroup
 	running.Go(func() {
-		w.ended <- q.Watch(ctx, by, dispatcher.Subscriber{
-			OnHint:     func(h dispatcher.Hint) { w.hints <- h },
-			OnEndpoint: func(c dispatcher.EndpointChange) { r.Errorf("endpoint %s was changed by nobody", c.ID) },
-			OnGap:      lost,
+		w.ended <- q.Watch(ctx, by, Subscriber{
+			OnHint: func(h Hint) { w.hints <- h },
+			Subscriber: dispatcher.Subscriber{
+				OnEndpoint: func(c dispatcher.EndpointChange) { r.Errorf("endpoint %s was changed by nobody", c.ID) },
+				OnGap:      lost,
+			},
 		})
 	})
 	r.Cleanup(func() {
@@ -123,7 +125,7 @@ func (r *rig) watchOn(q dispatcher.Queue, by string) *watcher {
 }
 
 // next waits for a hint.
-func (w *watcher) next() dispatcher.Hint {
+func (w *watcher) next() Hint {
 	w.r.Helper()
 	select {
 	case h := <-w.hints:
@@ -133,5 +135,5 @@ func (w *watcher) next() dispatcher.Hint {
 	case <-time.After(hintWait):
 		w.r.Fatal("no hint came")
 	}
-	return dispatcher.Hint{}
+	return Hint{}
 }

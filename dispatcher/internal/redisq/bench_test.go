@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
@@ -112,7 +113,7 @@ func shapes(b *testing.B, run func(r *benchRig), batches ...int) {
 // grown.
 type benchRig struct {
 	*testing.B
-	store *redisq.Store
+	store *redisq.Raw
 	lanes []dispatcher.Lane
 	batch int
 	next  int           // the lane of the next entry
@@ -210,7 +211,7 @@ func (r *benchRig) schedule(batch []dispatcher.Entry, lease int) {
 	require.Equal(r, lease > 0 && batch[0].Message.Delay == 0, len(got[len(got)-1].Leased) > 0, "leased")
 }
 
-func (r *benchRig) move() dispatcher.Hint {
+func (r *benchRig) move() queuetest.Hint {
 	r.Helper()
 	hints, err := r.store.Move(r.Context(), "one", []int{0})
 	require.NoError(r, err)

@@ -122,14 +122,22 @@ func (t *turns) enter(ctx context.Context, size int64) (leave func(), err error)
 // Body reads a body that lies apart. It waits for its turn as long as ctx
 // allows, and reads within the time that any call has.
 func (s *Store) Body(ctx context.Context, id dispatcher.DeliveryID, a dispatcher.Apart) ([]byte, error) {
+	body, err := s.body(ctx, id, a)
+	if err != nil && ctx.Err() == nil {
+		s.partitions.Fail(err)
+	}
+	return body, err
+}
+
+func (s *Store) body(ctx context.Context, id dispatcher.DeliveryID, a dispatcher.Apart) ([]byte, error) {
 	n := s.partition(id.Lane)
 	master, err := s.conn.MasterOf(ctx, n)
 	if err != nil {
-		return nil, conn.InPartition(n, conn.Failed("body of "+id.Message, err))
+		return nil, s.conn.InPartition(n, conn.Failed("body of "+id.Message, err))
 	}
 	leave, err := s.readers.of(master.Options().Addr).enter(ctx, int64(a.Size))
 	if err != nil {
-		return nil, conn.InPartition(n, conn.Failed("body of "+id.Message, err))
+		return nil, s.conn.InPartition(n, conn.Failed("body of "+id.Message, err))
 	}
 	defer leave()
 	call, cancel := context.WithTimeout(ctx, bodyWithin)
@@ -140,7 +148,7 @@ func (s *Store) Body(ctx context.Context, id dispatcher.DeliveryID, a dispatcher
 	})
 	switch {
 	case err != nil:
-		return nil, conn.InPartition(n, err)
+		return nil, s.conn.InPartition(n, err)
 	case errors.Is(get.Err(), redis.Nil) || len(get.Val()) != a.Size: // what is not as long is not the body
 		return nil, fmt.Errorf("body of %s: %w", id.Message, dispatcher.ErrNotFound)
 	}

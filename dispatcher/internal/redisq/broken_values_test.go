@@ -300,7 +300,7 @@ func (r *trap) cure() {
 func newPatient(t testing.TB, server *redistest.Server) *trap {
 	t.Helper()
 	f := newTestStores(server)(t, queuetest.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024})
-	r := &trap{TB: t, fixture: f, store: f.Queue.(*redisq.Store)}
+	r := &trap{TB: t, fixture: f, store: f.Queue.(*redisq.Raw)}
 	t.Cleanup(func() { require.NoError(t, r.store.Client().FlushAll(context.Background()).Err()) }) // before the store is closed
 	r.setClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	for _, name := range []string{"one", "two"} {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
@@ -39,15 +40,15 @@ var refusals = map[int64]error{
 }
 
 // Cancel ends what is not finished.
-func (s *Store) Cancel(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []dispatcher.Hint, error) {
+func (s *Store) Cancel(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, error) {
 	return s.change(ctx, s.scripts.cancel, by, ids, nil)
 }
 
 // Retry makes ready at once.
-func (s *Store) Retry(ctx context.Context, by string, ids []dispatcher.DeliveryID, delivered bool) ([]dispatcher.Change, []dispatcher.Hint, error) {
+func (s *Store) Retry(ctx context.Context, by string, ids []dispatcher.DeliveryID, delivered bool) ([]dispatcher.Change, error) {
 	names, err := s.names(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	again := 0
 	if delivered {
@@ -74,7 +75,7 @@ func (s *Store) names(ctx context.Context) ([]any, error) {
 	return names, nil
 }
 
-func (s *Store) change(ctx context.Context, sc script.Script, by string, ids []dispatcher.DeliveryID, before []any) ([]dispatcher.Change, []dispatcher.Hint, error) {
+func (s *Store) change(ctx context.Context, sc script.Script, by string, ids []dispatcher.DeliveryID, before []any) ([]dispatcher.Change, error) {
 	lists := make(map[int][]int, 1)
 	for i, id := range ids {
 		n := s.partition(id.Lane)
@@ -93,12 +94,11 @@ func (s *Store) change(ctx context.Context, sc script.Script, by string, ids []d
 		})
 	}
 	changes := make([]dispatcher.Change, len(ids))
-	var hints []dispatcher.Hint
 	var errs []error
 	for i, r := range s.conn.Run(ctx, sc, by, jobs) {
 		a := r
 		if h := a.HintIf(jobs[i].Partition); h != nil {
-			hints = append(hints, *h)
+			s.observeDeaths(*h)
 		}
 		for _, at := range shares[i] {
 			changes[at] = dispatcher.Change{ID: ids[at]}
@@ -108,7 +108,7 @@ func (s *Store) change(ctx context.Context, sc script.Script, by string, ids []d
 			code := a.Number()
 			changes[at].Changed, changes[at].Err = code == 1, refusals[code]
 		}
-		errs = append(errs, conn.InPartition(jobs[i].Partition, a.Err))
+		errs = append(errs, s.conn.InPartition(jobs[i].Partition, a.Err))
 	}
-	return changes, hints, conn.Join(errs...)
+	return changes, partitions.Join(errs...)
 }

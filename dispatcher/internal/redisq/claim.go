@@ -12,6 +12,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // claimBatch bounds one call of the script, whatever is wanted; claimBytes what
@@ -22,28 +23,52 @@ const (
 	claimBytes = 1 << 20
 )
 
-// Claim leases at most wanted ready deliveries, asking the partitions in one
-// round trip for an equal share each. What was leased is answered also beside
-// an error of another partition.
-func (s *Store) Claim(ctx context.Context, by string, partitions []int, wanted, free int) ([]dispatcher.Claimed, []dispatcher.Hint, error) {
+// Claimable is in how many partitions something may be claimed.
+func (s *Store) Claimable(free int) (batches int, waiting bool) { return s.partitions.Claimable(free) }
+
+// Claim leases at most wanted ready deliveries of the partitions that have some, in
+// turn. What was leased is answered also beside an error of another partition.
+func (s *Store) Claim(ctx context.Context, by string, wanted, free int) ([]dispatcher.Claimed, error) {
+	in := s.partitions.ToClaim(wanted, free)
+	if len(in) == 0 {
+		return nil, dispatcher.ErrNothing
+	}
+	claimed, hints, err := s.claimIn(ctx, by, in, wanted, free)
+	gone := len(claimed)
+	for _, h := range hints {
+		s.observeEnds(h.Partition, h.Ended)
+		if h.Lost > 0 {
+			s.log.Error("deliveries without a message dropped", "deliveries", h.Lost)
+		}
+		gone += h.Ended + h.Lost + h.Placed
+	}
+	if gone == 0 && err == nil {
+		s.partitions.Stalled(free, hints...)
+	}
+	s.partitions.Fail(err)
+	return claimed, err
+}
+
+// claimIn claims in some partitions, in one round trip an equal share of each.
+func (s *Store) claimIn(ctx context.Context, by string, in []int, wanted, free int) ([]dispatcher.Claimed, []partitions.Hint, error) {
 	var jobs []conn.ScriptCall
-	for i, n := range partitions {
-		share := min((wanted-i+len(partitions)-1)/len(partitions), claimBatch)
+	for i, n := range in {
+		share := min((wanted-i+len(in)-1)/len(in), claimBatch)
 		if share <= 0 {
 			break
 		}
-		jobs = append(jobs, conn.ScriptCall{Partition: n, Args: []any{share, free, claimBytes / min(len(partitions), wanted)}})
+		jobs = append(jobs, conn.ScriptCall{Partition: n, Args: []any{share, free, claimBytes / min(len(in), wanted)}})
 		free -= share
 	}
 	var claimed []dispatcher.Claimed
-	var hints []dispatcher.Hint
+	var hints []partitions.Hint
 	var errs []error
 	for i, r := range s.conn.Run(ctx, s.scripts.claim, by, jobs) {
 		if r.Err == nil && len(r.Values) == 1 {
 			r.Err = dispatcher.ErrFenced
 		}
 		if r.Err != nil {
-			errs = append(errs, conn.InPartition(jobs[i].Partition, r.Err))
+			errs = append(errs, s.conn.InPartition(jobs[i].Partition, r.Err))
 			continue
 		}
 		a := conn.Reply{Values: r.Values}
@@ -63,10 +88,11 @@ func (s *Store) Claim(ctx context.Context, by string, partitions []int, wanted, 
 				c.Version = versions[c.ID.Lane]
 			}
 		}
-		errs = append(errs, conn.InPartition(jobs[i].Partition, a.Err))
+		errs = append(errs, s.conn.InPartition(jobs[i].Partition, a.Err))
+		s.observeDeaths(h)
 		hints = append(hints, h)
 	}
-	return claimed, hints, conn.Join(errs...)
+	return claimed, hints, partitions.Join(errs...)
 }
 
 // readClaimed reads one delivery. One whose record can't be read keeps its
@@ -96,7 +122,7 @@ func (s *Store) readClaimed(a *conn.Reply, claimed []dispatcher.Claimed) []dispa
 }
 
 // leasedAt is when the script leased something that answered with a hint.
-func leasedAt(h dispatcher.Hint) time.Time { return conn.FromMillis(h.Now.UnixMilli()) }
+func leasedAt(h partitions.Hint) time.Time { return conn.FromMillis(h.Now.UnixMilli()) }
 
 // leasesPage is how many leases one round trip asks for: some 100 KiB.
 const leasesPage = 1000
@@ -105,6 +131,12 @@ const leasesPage = 1000
 // first. It is read a page at a time, all partitions in one round trip: what is
 // held all the while is told for certain.
 func (s *Store) Leases(ctx context.Context, by string) ([]dispatcher.Lease, error) {
+	leases, err := s.leases(ctx, by)
+	s.partitions.Fail(err)
+	return leases, err
+}
+
+func (s *Store) leases(ctx context.Context, by string) ([]dispatcher.Lease, error) {
 	type lease struct {
 		name string
 		at   float64
@@ -144,7 +176,7 @@ func (s *Store) Leases(ctx context.Context, by string) ([]dispatcher.Lease, erro
 			}
 		}
 	}
-	return out, conn.Join(errs...)
+	return out, partitions.Join(errs...)
 }
 
 // readVersions reads which limits the lanes of endpoints keep: a lane, its version.

@@ -17,6 +17,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	parts "github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // patient is how long a test waits for what always comes: it only ends one that
@@ -25,7 +26,7 @@ import (
 const patient = 3 * time.Minute
 
 // clusterStore is a store on a cluster, by Redis' own clock.
-func clusterStore(t *testing.T, cluster *redistest.Cluster, partitions int) *redisq.Store {
+func clusterStore(t *testing.T, cluster *redistest.Cluster, partitions int) *redisq.Raw {
 	t.Helper()
 	return openTestStore(t, redisq.Options{
 		URL: cluster.URL(), Project: "cluster", Partitions: partitions, LaneMaxInFlight: 10_000, Permits: 10_000,
@@ -76,7 +77,7 @@ func eventually(t *testing.T, what string, do func(ctx context.Context) error) (
 }
 
 // schedule stores entries and answers the first error of any of them.
-func schedule(ctx context.Context, store *redisq.Store, batch ...dispatcher.Entry) error {
+func schedule(ctx context.Context, store *redisq.Raw, batch ...dispatcher.Entry) error {
 	got, _, err := store.Schedule(ctx, "one", 0, 0, batch)
 	for _, s := range got {
 		err = errors.Join(err, s.Err)
@@ -91,13 +92,13 @@ func TestAnEmptyClusterGetsManyPartitions(t *testing.T) {
 	require.Equal(t, 128, store.Partitions())
 	again := clusterStore(t, cluster, 128)
 	require.Equal(t, 128, again.Partitions())
-	_, err := redisq.Open(t.Context(), redisq.Options{URL: cluster.URL(), Project: "cluster", Partitions: 64})
+	_, err := redisq.OpenRaw(t.Context(), redisq.Options{URL: cluster.URL(), Project: "cluster", Partitions: 64})
 	require.ErrorContains(t, err, "PARTITIONS=64, but project cluster was made with 128")
 
 	one := cluster.Nodes()[0].Server
-	_, err = redisq.Open(t.Context(), redisq.Options{URL: one.URL(), Mode: conn.ModeSingle, Project: "cluster"})
+	_, err = redisq.OpenRaw(t.Context(), redisq.Options{URL: one.URL(), Mode: conn.ModeSingle, Project: "cluster"})
 	require.ErrorContains(t, err, "REDIS_MODE=single, but it is a node of a cluster")
-	found, err := redisq.Open(t.Context(), redisq.Options{URL: one.URL(), Project: "cluster"})
+	found, err := redisq.OpenRaw(t.Context(), redisq.Options{URL: one.URL(), Project: "cluster"})
 	require.NoError(t, err, "one node leads to all")
 	require.NoError(t, schedule(t.Context(), found, entryIn("m1", 0, 128), entryIn("m2", 1, 128), entryIn("m3", 2, 128)))
 	require.NoError(t, found.Close())
@@ -127,7 +128,7 @@ func TestAFailoverIsMetByItself(t *testing.T) {
 	defer stop()
 	watch.Go(func() {
 		// It lies at another master, so that nothing breaks it off.
-		require.NoError(t, store.Watch(watching, "one", dispatcher.Subscriber{OnGap: func() { heard <- struct{}{} }}))
+		require.NoError(t, store.Queue().Watch(watching, "one", dispatcher.Subscriber{OnGap: func() { heard <- struct{}{} }}))
 	})
 	<-heard
 	away := slices.IndexFunc(upTo(partitions), func(n int) bool {
@@ -182,7 +183,7 @@ func TestAMasterThatHangsHoldsUpTheOthersOnce(t *testing.T) {
 	eventually(t, "those of the master that hangs fail, and no others", func(context.Context) error {
 		_, err := store.Move(t.Context(), "one", all)
 		require.ErrorIs(t, err, dispatcher.ErrUnavailable)
-		if failed := partitionsOf(err); len(failed) != len(dead) {
+		if failed := parts.In(err); len(failed) != len(dead) {
 			return err // on a busy machine another may be late at first
 		}
 		return nil
@@ -208,7 +209,7 @@ func TestAMasterThatHangsHoldsUpTheOthersOnce(t *testing.T) {
 	require.ErrorContains(t, err, "not tried")
 	hints, err := store.ReadHints(t.Context(), all)
 	require.Len(t, hints, len(alive))
-	require.Len(t, partitionsOf(err), len(dead))
+	require.Len(t, parts.In(err), len(dead))
 	require.NoError(t, store.Ping(t.Context()))
 	require.Less(t, len(err.Error()), 500, "one stands for all")
 	late := clusterStore(t, cluster, 0) // an instance that starts meanwhile
@@ -265,19 +266,6 @@ func TestAMasterThatMakesNothingDurableHoldsUpTheOthersOnce(t *testing.T) {
 	eventually(t, "what is written is durable again", func(ctx context.Context) error {
 		return schedule(ctx, store, everywhere("m2")...)
 	})
-}
-
-// partitionsOf are those that an error names.
-func partitionsOf(err error) (out []int) {
-	var one *dispatcher.PartitionError
-	if many, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, err := range many.Unwrap() {
-			out = append(out, partitionsOf(err)...)
-		}
-	} else if errors.As(err, &one) {
-		out = append(out, one.Partition)
-	}
-	return out
 }
 
 // A slot is moved to and fro while everything goes on in it: nothing of it may
@@ -338,7 +326,7 @@ func TestASlotThatMovesLosesNothing(t *testing.T) {
 // mustBeAsked fails the test where a script begins though its keys may be missing.
 // A call ends within the time given, or twice as much where that was too short
 // for any answer.
-func mustBeAsked(t *testing.T, store *redisq.Store, within time.Duration) {
+func mustBeAsked(t *testing.T, store *redisq.Raw, within time.Duration) {
 	t.Helper()
 	for {
 		call, cancel := context.WithTimeout(t.Context(), within)
@@ -354,7 +342,7 @@ func mustBeAsked(t *testing.T, store *redisq.Store, within time.Duration) {
 }
 
 // deliverAll claims and settles until ctx ended and nothing is left.
-func deliverAll(ctx context.Context, t *testing.T, store *redisq.Store, mu *sync.Mutex, delivered map[string]int) {
+func deliverAll(ctx context.Context, t *testing.T, store *redisq.Raw, mu *sync.Mutex, delivered map[string]int) {
 	call := context.WithoutCancel(ctx)
 	for {
 		ended := ctx.Err() != nil // asked first: all was accepted before

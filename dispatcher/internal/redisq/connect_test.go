@@ -65,7 +65,7 @@ func TestAModeThatIsNotThereIsRefused(t *testing.T) {
 				c.o.URL = server.URL()
 			}
 			c.o.Project = "refused"
-			store, err := redisq.Open(t.Context(), c.o)
+			store, err := redisq.OpenRaw(t.Context(), c.o)
 			require.ErrorContains(t, err, c.want)
 			require.NotContains(t, err.Error(), "secretword")
 			require.Nil(t, store)
@@ -99,7 +99,7 @@ func TestSentinelsLeadToTheMaster(t *testing.T) {
 	defer stop()
 	watch.Go(func() {
 		for watching.Err() == nil {
-			_ = store.Watch(watching, "one", dispatcher.Subscriber{OnGap: func() {
+			_ = store.Queue().Watch(watching, "one", dispatcher.Subscriber{OnGap: func() {
 				select {
 				case heard <- struct{}{}:
 				default:
@@ -129,7 +129,7 @@ func TestSentinelsLeadToTheMaster(t *testing.T) {
 	require.Equal(t, int64(5), st.Counts[dispatcher.StatusReady])
 
 	options.Master = "nobody"
-	_, err = redisq.Open(ctx, options)
+	_, err = redisq.OpenRaw(ctx, options)
 	require.ErrorIs(t, err, dispatcher.ErrUnavailable)
 }
 
@@ -168,7 +168,7 @@ func TestTLSTrustsTheFileGiven(t *testing.T) {
 	}
 	unknown := options
 	unknown.CAFile = ""
-	_, err := redisq.Open(t.Context(), unknown)
+	_, err := redisq.OpenRaw(t.Context(), unknown)
 	require.ErrorIs(t, err, dispatcher.ErrUnavailable)
 	require.ErrorContains(t, err, "certificate")
 	unknown.URL += "?skip_verify=true"

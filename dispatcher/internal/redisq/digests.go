@@ -40,7 +40,7 @@ func (s *Store) Known(ctx context.Context, ids []string) ([]bool, error) {
 			}
 		}
 		if a.Err != nil {
-			return nil, fmt.Errorf("known ids: %w", conn.InPartition(jobs[i].Partition, a.Err))
+			return nil, fmt.Errorf("known ids: %w", s.conn.InPartition(jobs[i].Partition, a.Err))
 		}
 	}
 	return known, nil
@@ -113,7 +113,7 @@ func (s *Store) compare(ctx context.Context, by string, batch []dispatcher.Entry
 			}
 			switch {
 			case a.Err != nil:
-				out[at].Err = fmt.Errorf("message %s: %w", batch[at].Message.ID, conn.InPartition(jobs[i].Partition, a.Err))
+				out[at].Err = fmt.Errorf("message %s: %w", batch[at].Message.ID, s.conn.InPartition(jobs[i].Partition, a.Err))
 			case text != "" && text != string(batch[at].Digest[:]):
 				out[at].Result = dispatcher.Conflict
 			}

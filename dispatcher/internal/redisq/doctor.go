@@ -141,14 +141,14 @@ func (d *doctor) lookThrough(ctx context.Context) error {
 	for n := range d.s.tags {
 		whole, err := d.values(ctx, n)
 		if err != nil {
-			return conn.InPartition(n, err)
+			return d.s.conn.InPartition(n, err)
 		}
 		if !whole {
 			continue
 		}
 		for _, step := range []func(context.Context, int) error{d.places, d.records, d.counts, d.turns} {
 			if err := step(ctx, n); err != nil {
-				return conn.InPartition(n, err)
+				return d.s.conn.InPartition(n, err)
 			}
 		}
 	}
@@ -236,7 +236,7 @@ var meanings = map[string]meaning{
 // told. tell is called for each that was not yet.
 func (s *Store) SealEndpoints(ctx context.Context, tell func(id string, err error)) error {
 	return s.endpointStore.SealEndpoints(ctx, func(e *dispatcher.Endpoint) error {
-		_, _, err := s.Limit(ctx, doctorName, e.Lane(), e.Limits(), false)
+		_, err := s.Limit(ctx, doctorName, e.Lane(), e.Limits(), false)
 		return err
 	}, tell)
 }

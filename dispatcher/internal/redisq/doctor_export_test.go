@@ -6,7 +6,7 @@ import (
 )
 
 // TagOf is the tag of a partition.
-func TagOf(s *Store, n int) string { return s.tags[n] }
+func TagOf(s *Raw, n int) string { return s.tags[n] }
 
 // ExamineAmong examines a store where wait is called between two readings of the
 // instances.
@@ -30,8 +30,8 @@ func (s *Store) ExamineLate(ctx context.Context, e Examination, meanwhile func()
 }
 
 // CompareIndexes compares, and repairs, the indexes with a record as it was read.
-func CompareIndexes(ctx context.Context, s *Store, id, stored string) error {
-	d := newDoctor(s, Examination{Fix: true})
+func CompareIndexes(ctx context.Context, s *Raw, id, stored string) error {
+	d := newDoctor(s.queue, Examination{Fix: true})
 	_, err := s.conn.RunHome(ctx, endpointIndex, append([]any{1}, d.indexOf(id, stored)...)...)
 	return err
 }

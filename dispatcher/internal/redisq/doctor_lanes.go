@@ -70,7 +70,7 @@ func (d *doctor) project(ctx context.Context) error {
 	}
 	for _, name := range gone {
 		if d.e.Fix {
-			if _, _, err := d.s.Reap(ctx, doctorName, name); err != nil {
+			if _, err := d.s.Reap(ctx, doctorName, name); err != nil {
 				return err
 			}
 		}
@@ -229,7 +229,7 @@ func (d *doctor) repairLimits(ctx context.Context, wrong map[string]wrongLimit) 
 			limits = found[0].Limits()
 		}
 		if fix {
-			if _, _, err := d.s.Limit(ctx, doctorName, lane, limits, false); err != nil {
+			if _, err := d.s.Limit(ctx, doctorName, lane, limits, false); err != nil {
 				return err
 			}
 		}

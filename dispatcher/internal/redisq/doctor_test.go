@@ -21,7 +21,7 @@ import (
 type ward struct {
 	testing.TB
 	queuetest.Fixture
-	store  *redisq.Store
+	store  *redisq.Raw
 	client redis.UniversalClient
 	tag    string
 	setup  queuetest.Setup
@@ -34,7 +34,7 @@ func newTestWard(t testing.TB, server redistest.Redis) *ward {
 	t.Helper()
 	p := &ward{TB: t, beats: 1, setup: queuetest.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	p.Fixture = newTestStores(server)(t, p.setup)
-	p.store = p.Queue.(*redisq.Store)
+	p.store = p.Queue.(*redisq.Raw)
 	p.client = p.store.Client()
 	p.tag = redisq.TagOf(p.store, 0)
 	p.SetClock(p.now)

@@ -15,7 +15,7 @@ import (
 )
 
 // durableStore is a store that waits for what is written to be durable.
-func durableStore(t *testing.T, server redistest.Redis, d dispatcher.Durability) *redisq.Store {
+func durableStore(t *testing.T, server redistest.Redis, d dispatcher.Durability) *redisq.Raw {
 	t.Helper()
 	return openTestStore(t, redisq.Options{
 		URL: server.URL(), Project: "durable", LaneMaxInFlight: 128, Permits: 1024, Durability: d, Log: slog.New(slog.DiscardHandler),

@@ -69,7 +69,7 @@ func (s *Store) NoteTakeover() { s.conn.NoteTakeover() }
 var Phases = conn.Phases
 
 // DurableBy is by what a store makes a publish durable.
-func DurableBy(s *Store) string { return s.conn.DurableBy() }
+func DurableBy(s *Raw) string { return s.conn.DurableBy() }
 
 // ScriptTexts are the texts of all scripts by their names.
 func ScriptTexts() map[string]string {

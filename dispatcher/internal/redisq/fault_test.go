@@ -15,7 +15,7 @@ import (
 )
 
 // faultStore is a store on a Redis of its own, by Redis' own clock.
-func faultStore(t *testing.T, server redistest.Redis) *redisq.Store {
+func faultStore(t *testing.T, server redistest.Redis) *redisq.Raw {
 	t.Helper()
 	return openTestStore(t, redisq.Options{
 		URL: server.URL(), Project: "fault", Partitions: 2, LaneMaxInFlight: 128, Permits: 1024,
@@ -129,7 +129,7 @@ func TestStoreGoesOnWhenFull(t *testing.T) {
 }
 
 // age has all messages published so much earlier.
-func age(t *testing.T, store *redisq.Store, by time.Duration) {
+func age(t *testing.T, store *redisq.Raw, by time.Duration) {
 	t.Helper()
 	ctx, client := t.Context(), store.Client()
 	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "0").Err())
@@ -148,7 +148,7 @@ func age(t *testing.T, store *redisq.Store, by time.Duration) {
 
 // settleFour claims eight of what is ready and settles four of them, each in
 // another way.
-func settleFour(t *testing.T, store *redisq.Store) {
+func settleFour(t *testing.T, store *redisq.Raw) {
 	t.Helper()
 	ctx := t.Context()
 	claimed, _, err := store.Claim(ctx, "one", []int{0, 1}, 8, 512)

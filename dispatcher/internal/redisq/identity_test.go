@@ -11,27 +11,30 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
 // heard is what one instance hears of the others.
 type heard struct {
 	begun   chan struct{}
-	hints   chan dispatcher.Hint
+	hints   chan queuetest.Hint
 	changes chan dispatcher.EndpointChange
 }
 
 // listen has a store watch until the test ends.
-func listen(t *testing.T, s *redisq.Store) heard {
+func listen(t *testing.T, s *redisq.Raw) heard {
 	t.Helper()
-	h := heard{make(chan struct{}, 10), make(chan dispatcher.Hint, 10), make(chan dispatcher.EndpointChange, 10)}
+	h := heard{make(chan struct{}, 10), make(chan queuetest.Hint, 10), make(chan dispatcher.EndpointChange, 10)}
 	ctx, stop := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		_ = s.Watch(ctx, "listener", dispatcher.Subscriber{
-			OnHint:     func(hint dispatcher.Hint) { h.hints <- hint },
-			OnEndpoint: func(c dispatcher.EndpointChange) { h.changes <- c },
-			OnGap:      func() { h.begun <- struct{}{} },
+		_ = s.Watch(ctx, "listener", queuetest.Subscriber{
+			OnHint: func(hint queuetest.Hint) { h.hints <- hint },
+			Subscriber: dispatcher.Subscriber{
+				OnEndpoint: func(c dispatcher.EndpointChange) { h.changes <- c },
+				OnGap:      func() { h.begun <- struct{}{} },
+			},
 		})
 	})
 	t.Cleanup(func() {
@@ -43,7 +46,7 @@ func listen(t *testing.T, s *redisq.Store) heard {
 }
 
 // publishIn publishes a message to a lane, in time.
-func publishIn(t *testing.T, s *redisq.Store, id string, delay time.Duration) (due time.Time) {
+func publishIn(t *testing.T, s *redisq.Raw, id string, delay time.Duration) (due time.Time) {
 	t.Helper()
 	m := &dispatcher.Message{ID: id, Topic: "a.b", Body: []byte("{}"), Delay: delay, CreatedAt: time.Now()}
 	got, _, err := s.Schedule(t.Context(), "publisher", 0, 0, []dispatcher.Entry{{Message: m, Digest: m.Digest(), Lanes: []dispatcher.Lane{"a"}}})
@@ -56,7 +59,7 @@ func publishIn(t *testing.T, s *redisq.Store, id string, delay time.Duration) (d
 // would have an instance sleep past what is due in its own.
 func TestDeploymentsInTwoDatabasesOfOneRedisDoNotHearEachOther(t *testing.T) {
 	server := redistest.Start(t)
-	open := func(database string) *redisq.Store {
+	open := func(database string) *redisq.Raw {
 		return openTestStore(t, redisq.Options{
 			URL: "redis://" + server.Addr() + "/" + database, Project: "same", Partitions: 1, LaneMaxInFlight: 128, Permits: 64,
 			Log: slog.New(slog.DiscardHandler),
@@ -94,7 +97,7 @@ func TestAProjectKeepsItsID(t *testing.T) {
 
 	require.NoError(t, p.client.HSet(t.Context(), key, "id", "not one").Err())
 	p.options.Partitions = 4
-	_, err := redisq.Open(t.Context(), p.options)
+	_, err := redisq.OpenRaw(t.Context(), p.options)
 	require.ErrorContains(t, err, `:meta says "not one" as the project's id`)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // helds are the letters by which :limits says why a lane is held.
@@ -19,14 +20,13 @@ var helds = map[dispatcher.Held]string{
 }
 
 // Limit writes the copy of a lane's limits, in every partition those of AllLanes.
-func (s *Store) Limit(ctx context.Context, by string, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, []dispatcher.Hint, error) {
+func (s *Store) Limit(ctx context.Context, by string, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, error) {
 	args := []any{string(lane), l.Version, l.MaxInFlight, l.Interval.Microseconds(), conn.Flag(l.Ordered), helds[l.Held], conn.Flag(clear), l.Name, cmp.Or(l.By, dispatcher.System)}
 	jobs := []conn.ScriptCall{{Partition: s.partition(lane), Args: args}}
 	if lane == dispatcher.AllLanes {
 		jobs = s.conn.Everywhere(args)
 	}
 	var n dispatcher.LaneCount
-	var hints []dispatcher.Hint
 	var errs []error
 	for i, r := range s.conn.Run(ctx, s.scripts.lane, by, jobs) {
 		a := r
@@ -34,18 +34,19 @@ func (s *Store) Limit(ctx context.Context, by string, lane dispatcher.Lane, l di
 			readChanges(&a, h)
 			n.InFlight += int(a.Number())
 			n.Waiting += int(a.Number())
-			hints = append(hints, *h)
+			s.observeDeaths(*h)
+			s.observeBreakers(*h)
 		}
 		if a.Err != nil {
-			errs = append(errs, fmt.Errorf("lane %s: %w", lane, conn.InPartition(jobs[i].Partition, a.Err)))
+			errs = append(errs, fmt.Errorf("lane %s: %w", lane, s.conn.InPartition(jobs[i].Partition, a.Err)))
 		}
 	}
-	return n, hints, conn.Join(errs...)
+	return n, partitions.Join(errs...)
 }
 
 // readChanges reads which breakers a script opened and closed: a lane, and until
 // when it is left alone, 0 where it closed.
-func readChanges(a *conn.Reply, h *dispatcher.Hint) {
+func readChanges(a *conn.Reply, h *partitions.Hint) {
 	list := conn.Reply{Values: a.List()}
 	for a.Err == nil && list.More() {
 		lane, until := dispatcher.Lane(list.Text()), list.Time()
@@ -70,10 +71,10 @@ const (
 
 // Sweep ends a page of what waits for a time in a disabled or deleted lane.
 // What waits in line behind it follows by itself.
-func (s *Store) Sweep(ctx context.Context, by string, lane dispatcher.Lane, cursor string) (ended int, next string, hints []dispatcher.Hint, err error) {
+func (s *Store) Sweep(ctx context.Context, by string, lane dispatcher.Lane, cursor string) (ended int, next string, err error) {
 	at, err := conn.ParsePage(cursor)
 	if err != nil {
-		return 0, "", nil, fmt.Errorf("sweep %s: %w", lane, err)
+		return 0, "", fmt.Errorf("sweep %s: %w", lane, err)
 	}
 	n := s.partition(lane)
 	var scan *redis.ScanCmd
@@ -81,7 +82,7 @@ func (s *Store) Sweep(ctx context.Context, by string, lane dispatcher.Lane, curs
 		scan = p.ZScan(ctx, s.tags[n]+keys.Due, at, string(lane)+":*", sweepPage)
 	})
 	if err != nil {
-		return 0, cursor, nil, err
+		return 0, cursor, err
 	}
 	found, at := scan.Val()
 	var jobs []conn.ScriptCall
@@ -96,14 +97,16 @@ func (s *Store) Sweep(ctx context.Context, by string, lane dispatcher.Lane, curs
 	for _, r := range s.conn.Run(ctx, s.scripts.sweep, by, jobs) {
 		a := r
 		if h := a.HintIf(n); h != nil {
-			ended += int(a.Number())
-			hints = append(hints, *h)
+			some := int(a.Number())
+			ended += some
+			s.observeDeaths(*h)
+			s.observeEnds(n, some)
 		}
 		if a.Err != nil {
-			return ended, cursor, hints, fmt.Errorf("sweep %s: %w", lane, a.Err)
+			return ended, cursor, fmt.Errorf("sweep %s: %w", lane, a.Err)
 		}
 	}
-	return ended, conn.PageText(at), hints, nil
+	return ended, conn.PageText(at), nil
 }
 
 // parseLimits reads a text of :limits: version, most in flight, interval in

@@ -3,6 +3,7 @@ package redisq
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,9 +17,44 @@ import (
 // heldPage is how many held lanes are read in one call: some 10 KiB.
 const heldPage = 100
 
-// HeldLanes reads a page of the lanes of a partition that are held. Of those of
-// endpoints it reads the versions of their limits behind that: never older ones.
-func (s *Store) HeldLanes(ctx context.Context, partition int, cursor string) (list []dispatcher.HeldLane, next string, err error) {
+// pageOf is the partition of a cursor, <partition>-<cursor in it>, and the cursor
+// in it.
+func (s *Store) pageOf(cursor string) (partition int, inside string, err error) {
+	if cursor == "" {
+		return 0, "", nil
+	}
+	number, inside, ok := strings.Cut(cursor, "-")
+	n, err := strconv.Atoi(number)
+	if !ok || err != nil || n < 0 || n >= len(s.tags) {
+		return 0, "", fmt.Errorf("%w: %q", dispatcher.ErrCursor, cursor)
+	}
+	return n, inside, nil
+}
+
+// pageAfter is the cursor behind a page of a partition; empty: it was the last one.
+func (s *Store) pageAfter(partition int, inside string) string {
+	if inside == "" {
+		partition++
+	}
+	if partition == len(s.tags) {
+		return ""
+	}
+	return strconv.Itoa(partition) + "-" + inside
+}
+
+// HeldLanes reads a page of the lanes that are held, one partition after the other.
+func (s *Store) HeldLanes(ctx context.Context, cursor string) (list []dispatcher.HeldLane, next string, err error) {
+	n, at, err := s.pageOf(cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	list, next, err = s.heldLanesIn(ctx, n, at)
+	return list, s.pageAfter(n, next), s.conn.InPartition(n, err)
+}
+
+// heldLanesIn reads a page of one partition. Of lanes of endpoints it reads the
+// versions of their limits behind that: never older ones.
+func (s *Store) heldLanesIn(ctx context.Context, partition int, cursor string) (list []dispatcher.HeldLane, next string, err error) {
 	at, err := conn.ParsePage(cursor)
 	if err != nil {
 		return nil, "", err
@@ -27,7 +63,7 @@ func (s *Store) HeldLanes(ctx context.Context, partition int, cursor string) (li
 	var scan *redis.ScanCmd
 	err = s.conn.At(ctx, "read held lanes", partition, func(p redis.Pipeliner) { scan = p.HScan(ctx, tag+keys.Held, at, "", heldPage) })
 	if err != nil {
-		return nil, "", conn.InPartition(partition, err)
+		return nil, "", err
 	}
 	found, at := scan.Val()
 	var names []string
@@ -48,7 +84,7 @@ func (s *Store) HeldLanes(ctx context.Context, partition int, cursor string) (li
 	var limits *redis.SliceCmd
 	err = s.conn.At(ctx, "read held lanes", partition, func(p redis.Pipeliner) { limits = p.HMGet(ctx, tag+keys.Limits, names...) })
 	if err != nil {
-		return nil, "", conn.InPartition(partition, err)
+		return nil, "", err
 	}
 	for i, value := range limits.Val() {
 		text, _ := value.(string)
@@ -63,8 +99,17 @@ func (s *Store) HeldLanes(ctx context.Context, partition int, cursor string) (li
 // the longest URL and tenant, so together less than a MiB.
 const namesPage = 256
 
-// LaneNames reads a page of the names of a partition's lanes.
-func (s *Store) LaneNames(ctx context.Context, partition int, cursor string) (list []dispatcher.LaneName, next string, err error) {
+// LaneNames reads a page of the names of lanes, one partition after the other.
+func (s *Store) LaneNames(ctx context.Context, cursor string) (list []dispatcher.LaneName, next string, err error) {
+	n, at, err := s.pageOf(cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	list, next, err = s.laneNamesIn(ctx, n, at)
+	return list, s.pageAfter(n, next), s.conn.InPartition(n, err)
+}
+
+func (s *Store) laneNamesIn(ctx context.Context, partition int, cursor string) (list []dispatcher.LaneName, next string, err error) {
 	at, err := conn.ParsePage(cursor)
 	if err != nil {
 		return nil, "", err
@@ -74,7 +119,7 @@ func (s *Store) LaneNames(ctx context.Context, partition int, cursor string) (li
 		scan = p.HScan(ctx, s.tags[partition]+keys.LaneNames, at, "", namesPage)
 	})
 	if err != nil {
-		return nil, "", conn.InPartition(partition, err)
+		return nil, "", err
 	}
 	found, at := scan.Val()
 	for i := 0; i+1 < len(found); i += 2 {
@@ -108,7 +153,7 @@ func (s *Store) ForgetLane(ctx context.Context, by string, copied dispatcher.Lan
 	a.HintIf(n)
 	forgotten = a.Err == nil && a.Number() == 1
 	if a.Err != nil {
-		return false, fmt.Errorf("forget lane %s: %w", copied.Lane, conn.InPartition(n, a.Err))
+		return false, fmt.Errorf("forget lane %s: %w", copied.Lane, s.conn.InPartition(n, a.Err))
 	}
 	return forgotten, nil
 }

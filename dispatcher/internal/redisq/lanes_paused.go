@@ -11,6 +11,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // eachHeld calls do for the entries of :held, a page of each partition at a
@@ -39,7 +40,7 @@ func (s *Store) eachHeld(ctx context.Context, do func(partition int, lane, text 
 		}
 		left = more
 	}
-	return conn.Join(errs...)
+	return partitions.Join(errs...)
 }
 
 // paused finds all paused lanes, the last paused first, and whether all are
@@ -112,5 +113,5 @@ func (s *Store) PausedLanes(ctx context.Context, most int) (states []dispatcher.
 		total++
 	}
 	found, readErr := s.LaneStates(ctx, lanesOf(list[:min(most, len(list))]))
-	return append(states, found...), total, conn.Join(err, readErr)
+	return append(states, found...), total, partitions.Join(err, readErr)
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // laneStore is a store with a few partitions, by Redis' own clock.
-func laneStore(t *testing.T, change ...func(*redisq.Options)) *redisq.Store {
+func laneStore(t *testing.T, change ...func(*redisq.Options)) *redisq.Raw {
 	t.Helper()
 	options := redisq.Options{
 		URL: redistest.Start(t).URL(), Project: "lanes", Partitions: 3, LaneMaxInFlight: 128, Permits: 4096,
@@ -153,8 +153,7 @@ func TestAWatchTellsChangesOfEndpoints(t *testing.T) {
 	begun, changes := make(chan struct{}, 10), make(chan dispatcher.EndpointChange, 10)
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		_ = store.Watch(ctx, "one", dispatcher.Subscriber{
-			OnHint:     func(dispatcher.Hint) {},
+		_ = store.Queue().Watch(ctx, "one", dispatcher.Subscriber{
 			OnEndpoint: func(c dispatcher.EndpointChange) { changes <- c },
 			OnGap:      func() { begun <- struct{}{} },
 		})

@@ -24,7 +24,7 @@ func TestAStoreOfAnotherLayoutIsRefusedNamingTheCure(t *testing.T) {
 		"x\ny": `layout "x\ny"`,
 	} {
 		require.NoError(t, p.client.HSet(t.Context(), meta, "schema", layout).Err())
-		_, err := redisq.Open(t.Context(), p.options)
+		_, err := redisq.OpenRaw(t.Context(), p.options)
 		require.ErrorContains(t, err, cure)
 		_, err = redisq.Repartition(t.Context(), p.options, redisq.RepartitionOptions{To: 4})
 		require.ErrorContains(t, err, cure)
@@ -36,19 +36,19 @@ func TestAStoreOfAnotherLayoutIsRefusedNamingTheCure(t *testing.T) {
 func TestAnInstanceWhoseStoreGotAnotherLayoutStops(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	subscribe := func(t *testing.T, s *redisq.Store) {
+	subscribe := func(t *testing.T, s *redisq.Raw) {
 		heard := make(chan struct{}, 1)
 		watching, stop := context.WithCancel(t.Context())
 		var watch sync.WaitGroup
 		defer watch.Wait()
 		defer stop()
 		watch.Go(func() {
-			_ = s.Watch(watching, "one", dispatcher.Subscriber{OnGap: func() { heard <- struct{}{} }})
+			_ = s.Queue().Watch(watching, "one", dispatcher.Subscriber{OnGap: func() { heard <- struct{}{} }})
 		})
 		<-heard
 	}
-	for event, happens := range map[string]func(t *testing.T, s *redisq.Store, proxy *redistest.Proxy){
-		"after a connection was lost": func(t *testing.T, s *redisq.Store, proxy *redistest.Proxy) {
+	for event, happens := range map[string]func(t *testing.T, s *redisq.Raw, proxy *redistest.Proxy){
+		"after a connection was lost": func(t *testing.T, s *redisq.Raw, proxy *redistest.Proxy) {
 			server.Pause()
 			lost := make(chan error)
 			go func() { lost <- s.Ping(t.Context()) }()
@@ -57,8 +57,8 @@ func TestAnInstanceWhoseStoreGotAnotherLayoutStops(t *testing.T) {
 			require.ErrorIs(t, <-lost, dispatcher.ErrUnavailable)
 			server.Resume()
 		},
-		"after a subscription began": func(t *testing.T, s *redisq.Store, _ *redistest.Proxy) { subscribe(t, s) },
-		"after another node took over": func(_ *testing.T, s *redisq.Store, _ *redistest.Proxy) {
+		"after a subscription began": func(t *testing.T, s *redisq.Raw, _ *redistest.Proxy) { subscribe(t, s) },
+		"after another node took over": func(_ *testing.T, s *redisq.Raw, _ *redistest.Proxy) {
 			s.NoteTakeover()
 		},
 	} {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
@@ -33,7 +34,7 @@ func TestOneTimeoutFindsAllDeadLines(t *testing.T) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	watch.Go(func() {
-		ended <- store.Watch(watching, "one", dispatcher.Subscriber{OnGap: func() { heard <- struct{}{} }})
+		ended <- store.Queue().Watch(watching, "one", dispatcher.Subscriber{OnGap: func() { heard <- struct{}{} }})
 	})
 	<-heard
 	openAll(t, server, proxy, store, 8)
@@ -48,7 +49,7 @@ func TestOneTimeoutFindsAllDeadLines(t *testing.T) {
 
 // openAll makes a store use n connections at the same time, besides its
 // subscription: nothing is answered while the server is paused.
-func openAll(t *testing.T, server *redistest.Server, proxy *redistest.Proxy, store *redisq.Store, n int) {
+func openAll(t *testing.T, server *redistest.Server, proxy *redistest.Proxy, store *redisq.Raw, n int) {
 	t.Helper()
 	server.Pause()
 	var calls errgroup.Group
@@ -73,8 +74,8 @@ func TestACallThatTakesTooLongCutsNoOtherLine(t *testing.T) {
 	watching, stop := context.WithCancel(t.Context())
 	defer stop()
 	watch.Go(func() {
-		ended <- store.Watch(watching, "two", dispatcher.Subscriber{
-			OnGap: func() { begun <- struct{}{} }, OnHint: func(dispatcher.Hint) { told <- struct{}{} },
+		ended <- store.Watch(watching, "two", queuetest.Subscriber{
+			Subscriber: dispatcher.Subscriber{OnGap: func() { begun <- struct{}{} }}, OnHint: func(queuetest.Hint) { told <- struct{}{} },
 		})
 	})
 	<-begun

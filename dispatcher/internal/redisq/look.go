@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // Bounds of one answer of look: so many deliveries, and so many bytes of all
@@ -55,7 +56,7 @@ func (s *Store) Read(ctx context.Context, id string) (dispatcher.MessageView, er
 	found := false
 	for _, l := range all {
 		if l.err != nil {
-			errs = append(errs, fmt.Errorf("message %s: %w", id, conn.InPartition(l.partition, l.err)))
+			errs = append(errs, fmt.Errorf("message %s: %w", id, s.conn.InPartition(l.partition, l.err)))
 		}
 		if !l.found {
 			continue
@@ -68,7 +69,7 @@ func (s *Store) Read(ctx context.Context, id string) (dispatcher.MessageView, er
 	if !found && len(errs) == 0 {
 		return dispatcher.MessageView{}, fmt.Errorf("message %s: %w", id, dispatcher.ErrNotFound)
 	}
-	return out, conn.Join(errs...)
+	return out, partitions.Join(errs...)
 }
 
 // lookOn reads one page more of each.

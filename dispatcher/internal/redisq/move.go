@@ -2,9 +2,10 @@ package redisq
 
 import (
 	"context"
+	"time"
 
-	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // moveBatch bounds one call: 128 deliveries of as many lanes block Redis for
@@ -12,19 +13,27 @@ import (
 const moveBatch = 128
 
 // Move makes ready what is due, at most 128 deliveries in each partition.
-func (s *Store) Move(ctx context.Context, by string, partitions []int) ([]dispatcher.Hint, error) {
-	jobs := make([]conn.ScriptCall, len(partitions))
-	for i, n := range partitions {
+func (s *Store) Move(ctx context.Context, by string) (wait time.Duration, err error) {
+	due, wait := s.partitions.Due()
+	if len(due) == 0 {
+		return wait, nil
+	}
+	err = s.moveIn(ctx, by, due)
+	s.partitions.Fail(err)
+	return 0, err
+}
+
+func (s *Store) moveIn(ctx context.Context, by string, in []int) error {
+	jobs := make([]conn.ScriptCall, len(in))
+	for i, n := range in {
 		jobs[i] = conn.ScriptCall{Partition: n, Args: []any{moveBatch}}
 	}
-	var hints []dispatcher.Hint
 	var errs []error
 	for i, r := range s.conn.Run(ctx, s.scripts.move, by, jobs) {
-		a := r
-		if h := a.HintIf(jobs[i].Partition); h != nil {
-			hints = append(hints, *h)
+		if h := r.HintIf(jobs[i].Partition); h != nil {
+			s.observeDeaths(*h)
 		}
-		errs = append(errs, conn.InPartition(jobs[i].Partition, a.Err))
+		errs = append(errs, s.conn.InPartition(jobs[i].Partition, r.Err))
 	}
-	return hints, conn.Join(errs...)
+	return partitions.Join(errs...)
 }

@@ -15,7 +15,7 @@ import (
 // must not accept anything into one that is gone.
 func TestAnInstanceThatSleptThroughARepartitionAcceptsNothing(t *testing.T) {
 	p := newTestProject(t, redistest.Start(t), 2)
-	accepts := func(s *redisq.Store, id string) error {
+	accepts := func(s *redisq.Raw, id string) error {
 		got, _, err := s.Schedule(t.Context(), "one", 0, 0, []dispatcher.Entry{p.entry(id, to16(0, 1))})
 		if err == nil {
 			err = got[0].Err
@@ -23,7 +23,7 @@ func TestAnInstanceThatSleptThroughARepartitionAcceptsNothing(t *testing.T) {
 		return err
 	}
 	publishing, beating, awake := p.open(2), p.open(2), p.open(2)
-	for name, s := range map[string]*redisq.Store{"publishing": publishing, "beating": beating} {
+	for name, s := range map[string]*redisq.Raw{"publishing": publishing, "beating": beating} {
 		_, _, err := s.Beat(t.Context(), name, 1)
 		require.NoError(t, err)
 		require.NoError(t, accepts(s, name))

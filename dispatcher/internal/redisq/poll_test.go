@@ -61,7 +61,7 @@ func TestPubSubIsNotUsedWhereItIsNotWanted(t *testing.T) {
 }
 
 // mustDeliver takes a message through the store.
-func mustDeliver(t *testing.T, store *redisq.Store) {
+func mustDeliver(t *testing.T, store *redisq.Raw) {
 	t.Helper()
 	ctx := t.Context()
 	require.NoError(t, schedule(ctx, store, faultEntries(1, 0)...))
@@ -75,7 +75,7 @@ func mustDeliver(t *testing.T, store *redisq.Store) {
 }
 
 // mustChangeEndpoints makes an endpoint, changes and deletes it.
-func mustChangeEndpoints(t *testing.T, store *redisq.Store) {
+func mustChangeEndpoints(t *testing.T, store *redisq.Raw) {
 	t.Helper()
 	e := testEndpoint("ep_000000001")
 	mustCreate(t, store, e)

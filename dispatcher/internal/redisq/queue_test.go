@@ -63,7 +63,7 @@ func newTestFixture(t testing.TB, s queuetest.Setup, server redistest.Redis, pro
 	})
 	return queuetest.Fixture{
 		Queue: store,
-		Open:  func() dispatcher.Queue { return openTestStore(t, options) },
+		Open:  func() queuetest.Queue { return openTestStore(t, options) },
 		SetClock: func(now time.Time) {
 			for n := range s.Partitions {
 				require.NoError(t, client.Set(context.Background(), tagOf(options.Project, n)+":clock", now.UnixMicro(), 0).Err())
@@ -89,7 +89,7 @@ func newRealStores(server redistest.Redis) queuetest.OpenFunc {
 		t.Helper()
 		project := newProject()
 		f := newTestFixture(t, s, server, project)
-		client := f.Queue.(*redisq.Store).Client()
+		client := f.Queue.(*redisq.Raw).Client()
 		f.Copy = func() func() { return copyKeys(t, client, project) }
 		f.Fill = func(full bool) {
 			limit := "0"
@@ -135,9 +135,9 @@ func copyKeys(t testing.TB, client redis.UniversalClient, project string) (resto
 }
 
 // openTestStore opens a store that is closed with the test.
-func openTestStore(t testing.TB, options redisq.Options) *redisq.Store {
+func openTestStore(t testing.TB, options redisq.Options) *redisq.Raw {
 	t.Helper()
-	store, err := redisq.Open(context.Background(), options)
+	store, err := redisq.OpenRaw(context.Background(), options)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })
 	store.LookAnew()

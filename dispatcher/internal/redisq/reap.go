@@ -13,6 +13,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // reapBatch bounds one call of the script, which reads the record of each
@@ -134,13 +135,13 @@ func (s *Store) Orphans(ctx context.Context) ([]string, error) {
 			strays = append(strays, name)
 		}
 	}
-	return strays, conn.Join(err, again)
+	return strays, partitions.Join(err, again)
 }
 
 // Reap takes over from instance dead: fence and leases of all partitions
 // first, a page of each in one round trip, and only then is it forgotten, so
 // that anybody may repeat it where a partition did not answer.
-func (s *Store) Reap(ctx context.Context, by, dead string) (taken int, hints []dispatcher.Hint, err error) {
+func (s *Store) Reap(ctx context.Context, by, dead string) (taken int, err error) {
 	jobs := s.conn.Everywhere([]any{dead, reapBatch})
 	var errs []error
 	for len(jobs) > 0 {
@@ -152,14 +153,15 @@ func (s *Store) Reap(ctx context.Context, by, dead string) (taken int, hints []d
 				if a.Number() > 0 {
 					left = append(left, jobs[i])
 				}
-				hints = append(hints, *h)
+				s.observeDeaths(*h)
 			}
-			errs = append(errs, conn.InPartition(jobs[i].Partition, a.Err))
+			errs = append(errs, s.conn.InPartition(jobs[i].Partition, a.Err))
 		}
 		jobs = left
 	}
-	if err := conn.Join(errs...); err != nil {
-		return taken, hints, fmt.Errorf("reap %s: %w", dead, err)
+	if err := partitions.Join(errs...); err != nil {
+		s.partitions.Fail(err)
+		return taken, fmt.Errorf("reap %s: %w", dead, err)
 	}
-	return taken, hints, s.Leave(ctx, dead)
+	return taken, s.Leave(ctx, dead)
 }

@@ -48,7 +48,7 @@ func TestARepartitionThatEndsAnywhereIsFinishedByTheNext(t *testing.T) {
 		crashes++
 		o := q.options
 		o.Partitions = 0
-		if s, err := redisq.Open(t.Context(), o); err == nil {
+		if s, err := redisq.OpenRaw(t.Context(), o); err == nil {
 			// Before the mark, or behind it.
 			n := s.Partitions()
 			require.NoError(t, s.Close())

@@ -10,6 +10,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // entriesPage is how many entries are moved at a time.
@@ -91,9 +92,9 @@ func (r *repartition) addEnds(ctx context.Context) error {
 	}
 	var errs []error
 	for i, reply := range r.s.conn.Run(ctx, r.s.scripts.repartitionEnds, "", jobs) {
-		errs = append(errs, conn.InPartition(jobs[i].Partition, reply.Err))
+		errs = append(errs, r.s.conn.InPartition(jobs[i].Partition, reply.Err))
 	}
-	return conn.Join(errs...)
+	return partitions.Join(errs...)
 }
 
 // moveHash moves the fields of a hash. Those of :in are counted, one for each lane.

@@ -80,7 +80,7 @@ func (r *repartition) mustBeQuiet(ctx context.Context) error {
 		}
 	}
 	for _, name := range dead {
-		taken, _, err := r.s.Reap(ctx, r.by, name)
+		taken, err := r.s.Reap(ctx, r.by, name)
 		r.out.Reaped += taken
 		if err != nil {
 			return err

@@ -62,7 +62,7 @@ func (p *project) pass(d time.Duration) {
 	}
 }
 
-func (p *project) open(partitions int) *redisq.Store {
+func (p *project) open(partitions int) *redisq.Raw {
 	p.t.Helper()
 	o := p.options
 	o.Partitions = partitions
@@ -127,7 +127,7 @@ func (p *project) entry(id string, lanes []dispatcher.Lane, change ...func(*disp
 	return dispatcher.Entry{Message: m, Digest: m.Digest(), Lanes: lanes, Fan: len(lanes) > 1}
 }
 
-func (p *project) publish(s *redisq.Store, batch ...dispatcher.Entry) {
+func (p *project) publish(s *redisq.Raw, batch ...dispatcher.Entry) {
 	p.t.Helper()
 	got, _, err := s.Schedule(context.Background(), "one", 0, 0, batch)
 	require.NoError(p.t, err)
@@ -198,7 +198,7 @@ func (p *project) fill(rounds int) {
 }
 
 // happen claims what there is and settles it in each way.
-func (p *project) happen(s *redisq.Store, round int) {
+func (p *project) happen(s *redisq.Raw, round int) {
 	p.t.Helper()
 	ctx := context.Background()
 	claimed, _, err := s.Claim(ctx, "one", allOf(s), 32, 512)
@@ -228,7 +228,7 @@ func (p *project) happen(s *redisq.Store, round int) {
 }
 
 // records are all messages as callers read them.
-func (p *project) records(s *redisq.Store) map[string]dispatcher.MessageView {
+func (p *project) records(s *redisq.Raw) map[string]dispatcher.MessageView {
 	p.t.Helper()
 	out := map[string]dispatcher.MessageView{}
 	for id := range p.lanes {
@@ -244,7 +244,7 @@ func (p *project) records(s *redisq.Store) map[string]dispatcher.MessageView {
 }
 
 // allOf lists a store's partitions.
-func allOf(s *redisq.Store) []int {
+func allOf(s *redisq.Raw) []int {
 	all := make([]int, s.Partitions())
 	for n := range all {
 		all[n] = n

@@ -45,7 +45,7 @@ func TestARepartitionInAClusterKeepsEverything(t *testing.T) {
 	t.Parallel()
 	p := newTestProject(t, redistest.StartCluster(t, 3, 0), 3)
 	p.fill(6)
-	counts := func(s *redisq.Store) (map[dispatcher.Status]int64, [2]map[dispatcher.DeadReason]int64) {
+	counts := func(s *redisq.Raw) (map[dispatcher.Status]int64, [2]map[dispatcher.DeadReason]int64) {
 		st, err := s.Stats(t.Context())
 		require.NoError(t, err)
 		return st.Counts, [2]map[dispatcher.DeadReason]int64{st.Dead, st.EverDead}
@@ -155,14 +155,14 @@ func TestARepartitionRefuses(t *testing.T) {
 		require.NoError(t, p.client.HSet(t.Context(), "{"+p.options.Project+"}:meta", "repartition", text).Err())
 	}
 	mark("2 4 begin")
-	_, err = redisq.Open(t.Context(), p.options)
+	_, err = redisq.OpenRaw(t.Context(), p.options)
 	require.ErrorContains(t, err, "give it up with --to 2")
 	p.to(2)
 	p.open(2)
 
 	mark("2 4 move")
 	refused(5, 0, "finish it with --to 4")
-	_, err = redisq.Open(t.Context(), p.options)
+	_, err = redisq.OpenRaw(t.Context(), p.options)
 	require.ErrorContains(t, err, "run hookladder repartition --to 4 again")
 	p.to(4)
 	require.Equal(t, before, p.content(4))
@@ -207,7 +207,7 @@ func TestARepartitionPutsBackWhatTheDeadHeld(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = s.Limit(t.Context(), "one", "u_new", dispatcher.LaneLimits{Held: dispatcher.HeldPaused, By: "ops", Name: "https://new.example t1"}, false)
 	require.NoError(t, err)
-	lanes := func(s *redisq.Store) (told []string) {
+	lanes := func(s *redisq.Raw) (told []string) {
 		for cursor := ""; ; {
 			page, next, err := s.Lanes(t.Context(), 100, cursor)
 			require.NoError(t, err)

@@ -67,7 +67,7 @@ func newRepeats(t *testing.T, partitions int) *repeats {
 	})
 	calls := newScriptCalls()
 	store.Client().AddHook(calls)
-	d, err := dispatcher.New(store, nil, dispatcher.Options{
+	d, err := dispatcher.New(store.Queue(), nil, dispatcher.Options{
 		Instance: "one", Secrets: []signer.Secret{signer.NewSecret()}, Ladder: ladder.Default(), Timeout: time.Second,
 		ClaimBatch: 64, PollEvery: time.Minute, Grace: time.Second,
 		Keep:      dispatcher.Keep{Finished: time.Hour, FinishedMax: 1000, SeenMax: 1000, Dead: time.Hour, DeadMax: 1000},

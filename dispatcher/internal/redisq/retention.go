@@ -37,7 +37,7 @@ func (s *Store) retentionOf(ctx context.Context, st *dispatcher.Stats) error {
 	var errs []error
 	for n, e := range t.Calls {
 		if e.Err != nil {
-			errs = append(errs, conn.InPartition(n, conn.Failed("stats", e.Err)))
+			errs = append(errs, s.conn.InPartition(n, conn.Failed("stats", e.Err)))
 			continue
 		}
 		size, oldest := int64(0), e.Now

@@ -36,10 +36,10 @@ type shard struct {
 // not as durable as asked, beside all that became of it. Where an entry has lanes
 // in several partitions, a round trip before asks whether it is another one
 // anywhere.
-func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch []dispatcher.Entry) ([]dispatcher.ScheduleResult, []dispatcher.Hint, error) {
+func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch []dispatcher.Entry) ([]dispatcher.ScheduleResult, error) {
 	if s.conn.BeatOld() {
 		if err := s.conn.MustStand(ctx); err != nil {
-			return nil, nil, fmt.Errorf("schedule: %w", err)
+			return nil, fmt.Errorf("schedule: %w", err)
 		}
 	}
 	out := make([]dispatcher.ScheduleResult, len(batch))
@@ -60,25 +60,25 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 			list = list[size:]
 		}
 	}
-	var hints []dispatcher.Hint
 	for i, r := range s.conn.RunDurable(ctx, s.scripts.schedule, by, jobs) {
 		err := r.Err
 		if err == nil {
 			a := conn.Reply{Values: r.Values}
 			h := a.Hint(jobs[i].Partition)
-			hints = append(hints, h)
+			s.observeDeaths(h)
 			versions := readVersions(&a)
 			list := wordList{text: a.Text()}
 			for _, p := range shares[i] {
 				readScheduled(&list, p, versions, &out[p.entry])
 				stamp(&out[p.entry], leasedAt(h))
 				if errors.Is(list.err, errNoBody) { // of this message alone
-					out[p.entry].Err = fmt.Errorf("message %s: %w", batch[p.entry].Message.ID, conn.InPartition(jobs[i].Partition, list.err))
+					out[p.entry].Err = fmt.Errorf("message %s: %w", batch[p.entry].Message.ID, s.conn.InPartition(jobs[i].Partition, list.err))
 					list.err = nil
 				}
 			}
 			err = cmp.Or(a.Err, list.err)
 		}
+		s.observeSchedule(jobs[i].Partition, err)
 		for _, p := range shares[i] {
 			o := &out[p.entry]
 			failed := err
@@ -86,11 +86,21 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 				failed = r.Weak
 			}
 			if failed != nil {
-				o.Err = fmt.Errorf("message %s: %w", batch[p.entry].Message.ID, conn.InPartition(jobs[i].Partition, failed))
+				o.Err = fmt.Errorf("message %s: %w", batch[p.entry].Message.ID, s.conn.InPartition(jobs[i].Partition, failed))
 			}
 		}
 	}
-	return out, hints, nil
+	return out, nil
+}
+
+// observeSchedule takes in whether a partition took what it was given: one that had
+// no memory for it did answer.
+func (s *Store) observeSchedule(partition int, err error) {
+	full := errors.Is(err, dispatcher.ErrFull)
+	s.partitions.Full(partition, full)
+	if err != nil && !full {
+		s.partitions.Fail(s.conn.InPartition(partition, err))
+	}
 }
 
 // stamp adds when what a call leased was, and what it ended at once.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // settleBatch and settleBytes bound one call of the script.
@@ -18,7 +19,7 @@ const (
 
 // Settle records a batch of outcomes. Those of a partition that did not answer
 // are 0 in the answer, beside its error, and may be given again.
-func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settlement) ([]dispatcher.Settled, []dispatcher.Hint, error) {
+func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settlement) ([]dispatcher.Settled, []dispatcher.Death, error) {
 	lists := make(map[int][]int, 1)
 	for i := range batch {
 		n := s.partition(batch[i].ID.Lane)
@@ -46,32 +47,41 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 		}
 	}
 	settled := make([]dispatcher.Settled, len(batch))
-	var hints []dispatcher.Hint
+	var deaths []dispatcher.Death
 	var errs []error
 	for i, r := range s.conn.Run(ctx, s.scripts.settle, by, jobs) {
 		a := r
 		if h := a.HintIf(jobs[i].Partition); h != nil {
 			readChanges(&a, h)
-			hints = append(hints, *h)
-			readSettled(&a, shares[i], settled)
+			s.observe(*h)
+			deaths = append(deaths, h.Dead...)
+			s.observeBreakers(*h)
+			s.observeEnds(h.Partition, readSettled(&a, batch, shares[i], settled))
 		}
-		errs = append(errs, conn.InPartition(jobs[i].Partition, a.Err))
+		errs = append(errs, s.conn.InPartition(jobs[i].Partition, a.Err))
 	}
-	return settled, hints, conn.Join(errs...)
+	err := partitions.Join(errs...)
+	s.partitions.Fail(err)
+	return settled, deaths, err
 }
 
-// readSettled reads what became of each outcome of one call: a digit.
-func readSettled(a *conn.Reply, share []int, settled []dispatcher.Settled) {
+// readSettled reads what became of each outcome of one call, a digit, and counts
+// the deliveries that ended.
+func readSettled(a *conn.Reply, batch []dispatcher.Settlement, share []int, settled []dispatcher.Settled) (ended int) {
 	codes := a.Text()
 	if a.Err == nil && len(codes) != len(share) {
 		a.Err = conn.ErrReply
 	}
 	if a.Err != nil {
-		return
+		return 0
 	}
 	for k, at := range share {
 		settled[at] = dispatcher.Settled(codes[k] - '0')
+		if v := batch[at].Verdict; v == dispatcher.Delivered || v == dispatcher.Dead || settled[at] == dispatcher.SettledEnd {
+			ended++
+		}
 	}
+	return ended
 }
 
 // verdicts are the letters of the verdicts in the script.

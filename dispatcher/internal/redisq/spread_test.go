@@ -19,7 +19,7 @@ import (
 func TestTheStatesOfLanesAreFoundAtOnce(t *testing.T) {
 	server := redistest.Start(t, "enable-debug-command yes")
 	f := newTestStores(server)(t, queuetest.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024})
-	r := &trap{TB: t, fixture: f, store: f.Queue.(*redisq.Store)}
+	r := &trap{TB: t, fixture: f, store: f.Queue.(*redisq.Raw)}
 	r.setClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	client := r.store.Client()
 	encodings := func() (all []string) {

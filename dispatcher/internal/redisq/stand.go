@@ -152,7 +152,7 @@ func (st *stander) ask(ctx context.Context, todo []standing) (left []standing) {
 		t := todo[k]
 		if err := st.read(&t, r); err != nil {
 			for _, i := range t.entries {
-				st.out[i].Err = cmp.Or(st.out[i].Err, fmt.Errorf("message %s: %w", st.batch[i].Message.ID, conn.InPartition(t.partition, err)))
+				st.out[i].Err = cmp.Or(st.out[i].Err, fmt.Errorf("message %s: %w", st.batch[i].Message.ID, st.s.conn.InPartition(t.partition, err)))
 			}
 		} else if len(t.entries) > 0 {
 			left = append(left, t)

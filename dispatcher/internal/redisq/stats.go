@@ -12,6 +12,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // scanPage is how many fields one HSCAN reads.
@@ -25,10 +26,10 @@ func (s *Store) Stats(ctx context.Context) (dispatcher.Stats, error) {
 		Held: map[dispatcher.LaneWhy]int64{}, LanesBy: map[dispatcher.EndpointState]int64{},
 	}
 	known, err := s.countsOf(ctx, &st)
-	err = conn.Join(err, s.retentionOf(ctx, &st), s.lanesOf(ctx, &st, known))
+	err = partitions.Join(err, s.retentionOf(ctx, &st), s.lanesOf(ctx, &st, known))
 	var storeErr error
 	st.Store, storeErr = s.Store(ctx)
-	return st, conn.Join(err, storeErr)
+	return st, partitions.Join(err, storeErr)
 }
 
 // counted are the counts of one partition.
@@ -57,7 +58,7 @@ func (s *Store) countsOf(ctx context.Context, st *dispatcher.Stats) (known int64
 	var errs []error
 	for _, e := range t.Calls {
 		if e.Err != nil {
-			errs = append(errs, conn.InPartition(e.Partition, conn.Failed("stats", e.Err)))
+			errs = append(errs, s.conn.InPartition(e.Partition, conn.Failed("stats", e.Err)))
 			continue
 		}
 		if st.Now.IsZero() {
@@ -68,7 +69,7 @@ func (s *Store) countsOf(ctx context.Context, st *dispatcher.Stats) (known int64
 			known += all[e.Partition].known.Val()
 		}
 	}
-	return known, conn.Join(errs...)
+	return known, partitions.Join(errs...)
 }
 
 // add adds the counts of one partition.
@@ -121,7 +122,7 @@ func (s *Store) lanesOf(ctx context.Context, st *dispatcher.Stats, known int64) 
 	found, busyErr := s.busy.look(ctx, s)
 	oldest(found.oldest)
 	found.tell(st, known)
-	return conn.Join(err, busyErr, s.topLanes(ctx, found.lanes, st))
+	return partitions.Join(err, busyErr, s.topLanes(ctx, found.lanes, st))
 }
 
 // topLanes adds the states of the lanes with the most work, as far as their
@@ -149,7 +150,7 @@ func (s *Store) topLanes(ctx context.Context, lanes []busyLane, st *dispatcher.S
 		if err == nil && len(found) != len(share) {
 			err = conn.ErrReply
 		}
-		if errs = append(errs, conn.InPartition(jobs[k].Partition, err)); err != nil {
+		if errs = append(errs, s.conn.InPartition(jobs[k].Partition, err)); err != nil {
 			continue
 		}
 		for n, i := range share {
@@ -159,7 +160,7 @@ func (s *Store) topLanes(ctx context.Context, lanes []busyLane, st *dispatcher.S
 		}
 	}
 	slices.SortStableFunc(st.Lanes, func(a, b dispatcher.LaneState) int { return pausedFirst(&a) - pausedFirst(&b) })
-	return conn.Join(errs...)
+	return partitions.Join(errs...)
 }
 
 func pausedFirst(l *dispatcher.LaneState) int {

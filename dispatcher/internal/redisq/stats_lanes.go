@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 const (
@@ -112,13 +113,13 @@ func (b *busyLook) look(ctx context.Context, s *Store) (busiest, error) {
 	b.spent += time.Since(began)
 	if len(b.left) > 0 {
 		if !b.ended.IsZero() && time.Since(b.ended) < busyOld {
-			return b.done, conn.Join(errs...)
+			return b.done, partitions.Join(errs...)
 		}
 		found := b.found
 		found.part = true
-		return found, conn.Join(errs...)
+		return found, partitions.Join(errs...)
 	}
-	if err := conn.Join(errs...); err != nil {
+	if err := partitions.Join(errs...); err != nil {
 		return b.found, err
 	}
 	b.done, b.ended, b.took = b.found, time.Now(), b.spent
@@ -142,13 +143,13 @@ func (b *busyLook) page(ctx context.Context, s *Store) error {
 		n := some[i]
 		next, err := b.read(n, r)
 		if err != nil {
-			errs = append(errs, conn.InPartition(n, err))
+			errs = append(errs, s.conn.InPartition(n, err))
 		} else if b.pages[n] = next; next != "" {
 			left = append(left, n)
 		}
 	}
 	b.left = left
-	return conn.Join(errs...)
+	return partitions.Join(errs...)
 }
 
 // read adds what a page has.

@@ -18,6 +18,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/probe"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
@@ -71,6 +72,11 @@ type Store struct {
 	probe   *probe.Probe
 	readers readers
 	busy    *busyLook
+	nodes   int // masters that hold partitions, or home
+
+	partitions *partitions.Set
+	events     dispatcher.Events
+	answered   func(partitions.Hint) // tests listen to the hints of answers; else nil
 }
 
 var _ dispatcher.Queue = (*Store)(nil)
@@ -97,6 +103,7 @@ func newStore(ctx context.Context, o Options) (*Store, error) {
 		scripts: newScripts(o.TestClock),
 		log:     o.Log,
 		busy:    newBusyLook(),
+		events:  dispatcher.Events{}.Whole(),
 	}
 	var err error
 	s.conn, err = conn.Dial(ctx, conn.Options{
@@ -123,17 +130,18 @@ func (s *Store) announceAs() string {
 
 // begin makes a connected store ready.
 func (s *Store) begin(ctx context.Context, o Options) error {
-	partitions, err := s.conn.Agree(ctx, o.Partitions)
+	count, err := s.conn.Agree(ctx, o.Partitions)
 	if err != nil {
 		return err
 	}
-	return s.ready(ctx, o, partitions)
+	return s.ready(ctx, o, count)
 }
 
 // ready makes a store work on so many partitions.
-func (s *Store) ready(ctx context.Context, o Options, partitions int) error {
-	s.conn.Divide(partitions)
-	for n := range partitions {
+func (s *Store) ready(ctx context.Context, o Options, count int) error {
+	s.conn.Divide(count)
+	s.partitions = partitions.New(count, o.Permits)
+	for n := range count {
 		s.tags = append(s.tags, s.conn.Tag(n))
 	}
 	if err := s.findPubSub(ctx); err != nil {
@@ -147,6 +155,11 @@ func (s *Store) ready(ctx context.Context, o Options, partitions int) error {
 	if err := s.countShares(ctx); err != nil {
 		return err
 	}
+	masters, err := s.conn.Masters(ctx)
+	if err != nil {
+		return err
+	}
+	s.nodes = len(masters)
 	c := &s.scripts
 	return s.conn.Load(ctx, []script.Script{
 		c.digests, c.schedule, c.move, c.claim, c.settle, c.reap, c.cancel, c.retry, c.lane, c.forget, c.sweep, c.trim,

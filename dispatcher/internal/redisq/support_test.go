@@ -15,6 +15,6 @@ var (
 )
 
 // measured gives a store a gauge.
-func measured(s *redisq.Store) *redisqtest.Gauge {
+func measured(s *redisq.Raw) *redisqtest.Gauge {
 	return redisqtest.Measure(s.Client(), redisq.SHAs())
 }

@@ -122,9 +122,9 @@ func TestBatchesFitWithThousandsOfInstances(t *testing.T) {
 	for i, lane := range lanes {
 		ids[i] = dispatcher.DeliveryID{Lane: lane, Message: "fan"}
 	}
-	for name, f := range map[string]func() ([]dispatcher.Change, []dispatcher.Hint, error){
-		"retry":  func() ([]dispatcher.Change, []dispatcher.Hint, error) { return r.store.Retry(ctx, "one", ids, true) },
-		"cancel": func() ([]dispatcher.Change, []dispatcher.Hint, error) { return r.store.Cancel(ctx, "one", ids) },
+	for name, f := range map[string]func() ([]dispatcher.Change, []queuetest.Hint, error){
+		"retry":  func() ([]dispatcher.Change, []queuetest.Hint, error) { return r.store.Retry(ctx, "one", ids, true) },
+		"cancel": func() ([]dispatcher.Change, []queuetest.Hint, error) { return r.store.Cancel(ctx, "one", ids) },
 	} {
 		changes, _, err := f()
 		require.NoError(t, err, name)

@@ -22,7 +22,7 @@ import (
 // trap is a store with a clock of its own on a Redis of its own.
 type trap struct {
 	testing.TB
-	store   *redisq.Store
+	store   *redisq.Raw
 	fixture queuetest.Fixture
 	now     time.Time
 }
@@ -30,7 +30,7 @@ type trap struct {
 func newTrap(t testing.TB) *trap {
 	t.Helper()
 	f := newTestStores(redistest.Start(t))(t, queuetest.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024})
-	r := &trap{TB: t, fixture: f, store: f.Queue.(*redisq.Store)}
+	r := &trap{TB: t, fixture: f, store: f.Queue.(*redisq.Raw)}
 	r.setClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	for _, name := range []string{"one", "two"} {
 		_, _, err := r.store.Beat(t.Context(), name, 1)
@@ -60,7 +60,7 @@ func (r *trap) schedule(batch ...dispatcher.Entry) []dispatcher.ScheduleResult {
 	return got
 }
 
-func (r *trap) move() dispatcher.Hint {
+func (r *trap) move() queuetest.Hint {
 	r.Helper()
 	hints, err := r.store.Move(r.Context(), "one", []int{0})
 	require.NoError(r, err)
@@ -323,7 +323,7 @@ func TestPublishingDuringMovesLosesNothing(t *testing.T) {
 
 // deliverUntil moves, claims and settles until so many were delivered, by
 // whomever.
-func deliverUntil(ctx context.Context, store *redisq.Store, by string, n int, seen chan<- string) error {
+func deliverUntil(ctx context.Context, store *redisq.Raw, by string, n int, seen chan<- string) error {
 	for {
 		if _, err := store.Move(ctx, by, []int{0, 1}); err != nil {
 			return fmt.Errorf("move: %w", err)

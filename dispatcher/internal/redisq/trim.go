@@ -6,6 +6,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // trimBatch bounds one call of the script. leastKept is how much finished work
@@ -16,20 +17,36 @@ const (
 	leastKept = 10_000
 )
 
-// Trim forgets at most one batch in each partition.
-func (s *Store) Trim(ctx context.Context, by string, partitions []int, keep dispatcher.Keep, room bool) (dispatcher.Trimmed, error) {
-	flag := 0
-	if room {
-		flag = 1
+// Trim forgets at most one batch in each partition that where means.
+func (s *Store) Trim(ctx context.Context, by string, keep dispatcher.Keep, where dispatcher.TrimWhere) (dispatcher.Trimmed, error) {
+	if where == dispatcher.TrimFull {
+		return s.makeRoom(ctx, by, keep)
 	}
-	jobs := make([]conn.ScriptCall, len(partitions))
-	for i, n := range partitions {
+	t, more, err := s.trimIn(ctx, by, s.partitions.ToTrim(where), keep, false)
+	s.partitions.Trimmed(more, err)
+	return t, err
+}
+
+// makeRoom forgets the oldest finished work where there is no memory.
+func (s *Store) makeRoom(ctx context.Context, by string, keep dispatcher.Keep) (dispatcher.Trimmed, error) {
+	in := s.partitions.ToEmpty(s.nodes > 1)
+	t, _, err := s.trimIn(ctx, by, in, keep, true)
+	if err == nil && t.Finished+t.Seen == 0 {
+		s.partitions.Emptied(in)
+	}
+	return t, err
+}
+
+// trimIn trims some partitions, and answers which of them have more to forget.
+func (s *Store) trimIn(ctx context.Context, by string, in []int, keep dispatcher.Keep, room bool) (t dispatcher.Trimmed, more []int, err error) {
+	t.Asked = len(in)
+	jobs := make([]conn.ScriptCall, len(in))
+	for i, n := range in {
 		jobs[i] = conn.ScriptCall{Partition: n, Args: []any{
 			keep.Finished.Milliseconds(), s.share(keep.FinishedMax), s.share(keep.SeenMax),
-			keep.Dead.Milliseconds(), s.share(keep.DeadMax), trimBatch, flag,
+			keep.Dead.Milliseconds(), s.share(keep.DeadMax), trimBatch, conn.Flag(room),
 		}}
 	}
-	var t dispatcher.Trimmed
 	var errs []error
 	for i, r := range s.conn.Run(ctx, s.scripts.trim, by, jobs) {
 		a := r
@@ -39,7 +56,9 @@ func (s *Store) Trim(ctx context.Context, by string, partitions []int, keep disp
 			t.Dead += int(a.Number())
 			t.DeadCut += int(a.Number())
 			t.Lanes += int(a.Number())
-			t.More = a.Number() == 1 || t.More
+			if a.Number() == 1 {
+				t.More, more = true, append(more, h.Partition)
+			}
 			if age := time.Duration(a.Number()) * time.Millisecond; age > 0 && (t.CutAge == 0 || age < t.CutAge) {
 				t.CutAge = age
 			}
@@ -47,12 +66,12 @@ func (s *Store) Trim(ctx context.Context, by string, partitions []int, keep disp
 				t.Looked = append(t.Looked, dispatcher.LaneVersion{Lane: dispatcher.Lane(stay.Text()), Version: stay.Number()})
 			}
 			if a.Number() == 1 {
-				t.Hints = append(t.Hints, *h)
+				s.observeDeaths(*h) // a lane was placed anew, since another clock had told its time
 			}
 		}
-		errs = append(errs, conn.InPartition(jobs[i].Partition, a.Err))
+		errs = append(errs, s.conn.InPartition(jobs[i].Partition, a.Err))
 	}
-	return t, conn.Join(errs...)
+	return t, more, partitions.Join(errs...)
 }
 
 // share is one partition's part of a limit for the project.

@@ -14,6 +14,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // A subscription that was quiet for pingEvery is asked whether it still lives,
@@ -62,10 +63,21 @@ func (s *Store) findPubSub(ctx context.Context) error {
 // project.
 const noHint = ""
 
-// Watch tells the ears what other instances published, and where something may
-// have been missed: when it begins, and when another node may have taken over.
-// One connection serves both channels; it returns when that ends.
-func (s *Store) Watch(ctx context.Context, by string, ears dispatcher.Subscriber) error {
+// Watch takes in the hints of other instances, and tells the subscriber what
+// became of endpoints. It also tells where something may have been missed: when it
+// begins, and when another node may have taken over.
+func (s *Store) Watch(ctx context.Context, by string, to dispatcher.Subscriber) error {
+	return s.watch(ctx, by, subscriber{to, s.partitions.Heard})
+}
+
+// subscriber is told what other instances published.
+type subscriber struct {
+	dispatcher.Subscriber
+	onHint func(partitions.Hint)
+}
+
+// watch listens on one connection to both channels, and returns when that ends.
+func (s *Store) watch(ctx context.Context, by string, ears subscriber) error {
 	wake, endpoints := s.home()+keys.WakeChannel, s.home()+keys.EndpointsChannel
 	sub := s.conn.Redis().Subscribe(ctx, wake, endpoints)
 	end := func() { _ = sub.Close() } // its connection is gone either way
@@ -134,7 +146,7 @@ func (s *Store) watchTakeovers(ctx context.Context, lost func()) {
 	}
 }
 
-func (s *Store) heardHint(text, by string, ears dispatcher.Subscriber) {
+func (s *Store) heardHint(text, by string, ears subscriber) {
 	text, ours := s.conn.Ours(text)
 	if !ours {
 		return
@@ -143,12 +155,12 @@ func (s *Store) heardHint(text, by string, ears dispatcher.Subscriber) {
 	switch {
 	case err != nil || h.Partition < 0 || h.Partition >= len(s.tags):
 		s.log.Warn("hint can't be read", "err", err)
-	case from != by && ears.OnHint != nil:
-		ears.OnHint(h)
+	case from != by:
+		ears.onHint(h)
 	}
 }
 
-func (s *Store) heardEndpoint(text string, ears dispatcher.Subscriber) {
+func (s *Store) heardEndpoint(text string, ears subscriber) {
 	text, ours := s.conn.Ours(text)
 	if !ours {
 		return
@@ -164,7 +176,7 @@ func (s *Store) heardEndpoint(text string, ears dispatcher.Subscriber) {
 
 // parseHint reads what a script published behind the project's id: partition,
 // now, due, weight and who called the script.
-func parseHint(text string) (h dispatcher.Hint, by string, err error) {
+func parseHint(text string) (h partitions.Hint, by string, err error) {
 	var now, due int64
 	if _, err = fmt.Sscanf(text, "%d %d %d %d %s", &h.Partition, &now, &due, &h.Weight, &by); err != nil {
 		return h, "", fmt.Errorf("hint %q: %w", text, err)
@@ -186,11 +198,11 @@ func parseChange(text string) (c dispatcher.EndpointChange, err error) {
 	return c, nil
 }
 
-// ReadHints reads the hints of partitions by plain commands.
-func (s *Store) ReadHints(ctx context.Context, partitions []int) ([]dispatcher.Hint, error) {
-	heads := make([][3]*redis.ZSliceCmd, len(partitions))
-	t := conn.Batch{Clock: true, Calls: make([]conn.Call, len(partitions))}
-	for i, n := range partitions {
+// readHints reads the hints of partitions by plain commands.
+func (s *Store) readHints(ctx context.Context, in []int) ([]partitions.Hint, error) {
+	heads := make([][3]*redis.ZSliceCmd, len(in))
+	t := conn.Batch{Clock: true, Calls: make([]conn.Call, len(in))}
+	for i, n := range in {
 		t.Calls[i] = conn.Call{Partition: n, Fill: func(p redis.Pipeliner) {
 			for k, key := range []string{keys.Lanes, keys.Due, keys.Parked} {
 				heads[i][k] = p.ZRangeWithScores(ctx, s.tags[n]+key, 0, 0)
@@ -198,14 +210,14 @@ func (s *Store) ReadHints(ctx context.Context, partitions []int) ([]dispatcher.H
 		}}
 	}
 	s.conn.Send(ctx, &t)
-	hints := make([]dispatcher.Hint, 0, len(partitions))
+	hints := make([]partitions.Hint, 0, len(in))
 	var errs []error
 	for i, e := range t.Calls {
 		if e.Err != nil {
-			errs = append(errs, conn.InPartition(e.Partition, conn.Failed("peek", e.Err)))
+			errs = append(errs, s.conn.InPartition(e.Partition, conn.Failed("peek", e.Err)))
 			continue
 		}
-		h := dispatcher.Hint{Partition: e.Partition, Now: e.Now, Weight: -1}
+		h := partitions.Hint{Partition: e.Partition, Now: e.Now, Weight: -1}
 		if head := heads[i][0].Val(); len(head) > 0 {
 			h.Weight = int(max(0, min(head[0].Score/keys.Turn, keys.MostWeight))) // also while every lane is held: then a claim says so
 		}
@@ -218,5 +230,5 @@ func (s *Store) ReadHints(ctx context.Context, partitions []int) ([]dispatcher.H
 		}
 		hints = append(hints, h)
 	}
-	return hints, conn.Join(errs...)
+	return hints, partitions.Join(errs...)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
@@ -46,18 +47,18 @@ func (c *Client) At(ctx context.Context, doing string, partition int, fill func(
 }
 
 // EachPartition makes plain commands in partitions, all in one round trip. The
-// error joins a PartitionError of each that failed.
-func (c *Client) EachPartition(ctx context.Context, doing string, partitions []int, fill func(p redis.Pipeliner, i int)) error {
-	b := Batch{Calls: make([]Call, len(partitions))}
-	for i, n := range partitions {
+// error says which failed.
+func (c *Client) EachPartition(ctx context.Context, doing string, in []int, fill func(p redis.Pipeliner, i int)) error {
+	b := Batch{Calls: make([]Call, len(in))}
+	for i, n := range in {
 		b.Calls[i] = Call{Partition: n, Fill: func(p redis.Pipeliner) { fill(p, i) }}
 	}
 	c.Send(ctx, &b)
 	var errs []error
-	for i, n := range partitions {
-		errs = append(errs, InPartition(n, Failed(doing, b.Calls[i].Err)))
+	for i, n := range in {
+		errs = append(errs, c.InPartition(n, Failed(doing, b.Calls[i].Err)))
 	}
-	return Join(errs...)
+	return partitions.Join(errs...)
 }
 
 // Value is what a command answered, nothing where it was never sent.

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // unavailable are the prefixes of Redis' answers that pass, some by themselves and
@@ -98,37 +99,9 @@ func Failed(doing string, err error) error {
 
 // InPartition says which partition an error is of. nil stays nil, and an error of
 // home stays as it is.
-func InPartition(n int, err error) error {
-	if err == nil || n == Home {
+func (c *Client) InPartition(n int, err error) error {
+	if n == Home {
 		return err
 	}
-	return &dispatcher.PartitionError{Partition: n, Err: err}
+	return partitions.Failed(n, len(c.tags), err)
 }
-
-// joinedError is like an error of errors.Join, but its text has the first error
-// only: where a node is down a third of all partitions say the same.
-type joinedError []error
-
-// Join joins errors. It is nil where all of them are.
-func Join(errs ...error) error {
-	var all joinedError
-	for _, err := range errs {
-		if err != nil {
-			all = append(all, err)
-		}
-	}
-	if len(all) == 0 {
-		return nil
-	}
-	return all
-}
-
-func (j joinedError) Error() string {
-	if len(j) == 1 {
-		return j[0].Error()
-	}
-	return fmt.Sprintf("%s (and %d more)", j[0], len(j)-1)
-}
-
-// Unwrap answers all of the errors.
-func (j joinedError) Unwrap() []error { return j }

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // Hint reads now (microseconds), due (ms) and weight, with which every answer
 // begins. Where deliveries died the weight is a text, followed by a line for each.
-func (r *Reply) Hint(partition int) dispatcher.Hint {
-	h := dispatcher.Hint{Partition: partition}
+func (r *Reply) Hint(partition int) partitions.Hint {
+	h := partitions.Hint{Partition: partition}
 	h.Now = time.UnixMicro(r.Number()).UTC()
 	h.Due = r.Time()
 	weight, died, any := strings.Cut(r.Text(), "\n")
@@ -27,7 +28,7 @@ func (r *Reply) Hint(partition int) dispatcher.Hint {
 }
 
 // HintIf is Hint of a reply that is not an error, else nil.
-func (r *Reply) HintIf(partition int) *dispatcher.Hint {
+func (r *Reply) HintIf(partition int) *partitions.Hint {
 	if r.Err != nil {
 		return nil
 	}

@@ -5,8 +5,6 @@ package keys
 
 import (
 	"strconv"
-
-	"github.com/hookladder/hookladder/dispatcher"
 )
 
 // Names of a partition's keys, put behind its tag. common.lua makes the same
@@ -71,8 +69,13 @@ const (
 // Turn is the factor of the weight in a lane's score; lua/common.lua says why.
 const Turn = 1 << 41
 
+// WholeWeight is what a lane weighs that has all permits of all instances. An
+// instance may claim from one while it weighs less than the same part of its own
+// permits is free.
+const WholeWeight = 2048
+
 // MostWeight is what a weight is clamped to, here and in lua/common.lua.
-const MostWeight = 2*dispatcher.WholeWeight - 1
+const MostWeight = 2*WholeWeight - 1
 
 // Home is the tag of what belongs to no partition.
 func Home(project string) string { return "{" + project + "}" }

@@ -1,0 +1,39 @@
+package dispatcher
+
+import "time"
+
+// Events are what an engine hears of its queue besides the answers of its calls.
+// Each is called by the goroutine of the call that brought the news, and must not
+// block: the engine keeps no more of it than that there is something to do.
+type Events struct {
+	Ready  func()                              // Claimable may answer more than before
+	Due    func()                              // something is due sooner than Move answered
+	Unseen func()                              // an answer was lost: Look has something to ask
+	Back   func()                              // the queue's clock went back: Look has to ask all
+	Ended  func(deliveries int)                // they ended, so that there is something to trim
+	Dead   func(deaths []Death)                // of any call but Settle, which answers them
+	Opened func(lane Lane, wait time.Duration) // its breaker opened, or opened again
+	Closed func(lane Lane)                     // its breaker closed
+}
+
+// Whole is Events in which nothing is nil.
+func (e Events) Whole() Events {
+	for _, f := range []*func(){&e.Ready, &e.Due, &e.Unseen, &e.Back} {
+		if *f == nil {
+			*f = func() {}
+		}
+	}
+	if e.Ended == nil {
+		e.Ended = func(int) {}
+	}
+	if e.Dead == nil {
+		e.Dead = func([]Death) {}
+	}
+	if e.Opened == nil {
+		e.Opened = func(Lane, time.Duration) {}
+	}
+	if e.Closed == nil {
+		e.Closed = func(Lane) {}
+	}
+	return e
+}

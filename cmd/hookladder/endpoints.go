@@ -6,11 +6,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -258,46 +255,4 @@ func printEndpoints(out io.Writer, list []wire.EndpointView) {
 			e.ID, cmp.Or(e.UID, "-"), cmp.Or(e.Tenant, "-"), e.State, cmp.Or(strings.Join(e.Topics, " "), "-"), e.URL)
 	}
 	_ = table.Flush() // out is a buffer
-}
-
-// printEndpoint tells all of an endpoint that is set.
-func printEndpoint(out io.Writer, e wire.EndpointView) {
-	fmt.Fprintln(out, e.ID)
-	row := func(name, text string) {
-		if text != "" {
-			fmt.Fprintf(out, "  %-13s %s\n", name, text)
-		}
-	}
-	row("uid", e.UID)
-	row("tenant", e.Tenant)
-	row("to", e.URL)
-	row("topics", strings.Join(e.Topics, " "))
-	row("description", e.Description)
-	for _, name := range slices.Sorted(maps.Keys(e.Metadata)) {
-		row("metadata", name+"="+e.Metadata[name])
-	}
-	state := e.State
-	if e.DisabledReason != "" {
-		state += " since " + when(e.DisabledAt) + " (" + e.DisabledReason + ")"
-	}
-	if e.Ordered {
-		state += ", ordered"
-	}
-	row("state", fmt.Sprintf("%s, %d in flight, %d waiting", state, e.InFlight, e.Waiting))
-	row("signature", e.Signature)
-	row("secret", e.Secret)
-	if e.Ladder != nil {
-		row("ladder", e.Ladder.String())
-	}
-	if e.Timeout != 0 {
-		row("timeout", time.Duration(e.Timeout).String())
-	}
-	if e.MaxInFlight != 0 {
-		row("max in flight", fmt.Sprint(e.MaxInFlight))
-	}
-	row("rate", e.Rate)
-	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
-		row("header", name)
-	}
-	row("created", when(e.CreatedAt))
 }

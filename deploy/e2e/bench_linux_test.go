@@ -69,7 +69,7 @@ func startBench(t testing.TB, part, messages, argument string) (p *kit.Process, 
 // Even if what it waits for never answers.
 func TestABenchThatIsInterruptedLeavesNothing(t *testing.T) {
 	t.Parallel()
-	p, dir, receiver := startBench(t, "limit", "4000", "receiver")
+	p, dir, receiver := startBench(t, "limit", "400", "receiver")
 	require.NoError(t, syscall.Kill(receiver, syscall.SIGSTOP))
 	require.NoError(t, p.Signal(syscall.SIGINT))
 	require.Equal(t, exitFailed, p.ExitCode())
@@ -82,7 +82,7 @@ func TestABenchThatIsInterruptedLeavesNothing(t *testing.T) {
 
 func TestABenchEndsWhenWhatItMeasuresDies(t *testing.T) {
 	t.Parallel()
-	p, dir, receiver := startBench(t, "limit", "4000", "receiver")
+	p, dir, receiver := startBench(t, "limit", "400", "receiver")
 	require.NoError(t, syscall.Kill(receiver, syscall.SIGKILL))
 	require.Equal(t, exitFailed, p.ExitCode())
 	require.Contains(t, p.Output.String(), "hookladder bench receiver ended: signal: killed")

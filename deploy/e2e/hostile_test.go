@@ -116,6 +116,9 @@ func TestHostileReceiversEndAsOneAttempt(t *testing.T) {
 		m := wire.Message{ID: path[1:], MaxAttempts: 1, URL: fmt.Sprintf("http://%s%s", ln.Addr(), path)}
 		if misbehaviours[path].silent {
 			m.Timeout = wire.Duration(2 * time.Second) // only the timeout ends it
+			if misbehaviours[path].error == "" {
+				m.Timeout = wire.Duration(10 * time.Second) // in which its header has to come
+			}
 		}
 		i.publish(m)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -128,6 +129,11 @@ func (r *Redis) answers(ctx context.Context) error {
 	if r.Process.Gone() {
 		return Final{r.Process.Death()}
 	}
+	conn, err := net.DialTimeout("tcp", r.Addr(), Patience) // the client would log each dial that fails
+	if err != nil {
+		return err
+	}
+	_ = conn.Close()
 	if err := r.Client.Ping(ctx).Err(); err != nil {
 		return err
 	}

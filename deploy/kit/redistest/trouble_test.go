@@ -8,12 +8,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 )
 
 const (
 	millisecond = time.Millisecond
-	patience    = 30 * time.Second
+	patience    = kit.Patience
 )
 
 func TestProxy(t *testing.T) {

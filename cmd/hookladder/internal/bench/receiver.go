@@ -1,16 +1,12 @@
 package bench
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -79,11 +75,7 @@ func (r *receiver) cpu() (micros float64, known bool) { return kit.CPU(r.process
 
 // begin says how a run's messages are to be received. It is for before the first.
 func (r *receiver) begin(ctx context.Context, run string, o runOptions) error {
-	text, err := json.Marshal(o)
-	if err != nil {
-		return fmt.Errorf("tell the receiver of %s: %w", run, err)
-	}
-	_, err = r.ask(ctx, "/begin", run, url.Values{"options": {string(text)}})
+	_, err := r.ask(ctx, question{Run: run, Begin: &o})
 	return err
 }
 
@@ -93,70 +85,57 @@ func (r *receiver) expect(ctx context.Context, run string, n int) (came, error) 
 	var have received
 	for progress := time.Now(); ; {
 		before := have.Distinct
-		text, err := r.ask(ctx, "/wait", run, url.Values{"n": {strconv.Itoa(n)}, "most": {waitMost.String()}})
-		if err != nil {
+		var err error
+		if have, err = r.ask(ctx, question{Run: run, Want: n, Most: waitMost}); err != nil {
 			return came{}, err
-		}
-		have = received{}
-		if err := json.Unmarshal(text, &have); err != nil {
-			return came{}, fmt.Errorf("receive %s: %w", run, err)
-		}
-		if have.Distinct >= n || have.Bad > 0 {
-			break
 		}
 		if have.Distinct > before {
 			progress = time.Now()
 		}
-		if time.Since(progress) > expectMost {
-			break
+		if have.Distinct >= n || have.Bad > 0 || time.Since(progress) > expectMost {
+			return came{time.Unix(0, have.First), time.Unix(0, have.Last)}, have.fault(run, n)
 		}
 	}
-	return came{time.Unix(0, have.First), time.Unix(0, have.Last)}, have.fault(run, n)
 }
 
 // arrivals are when the messages of a run came, by id.
 func (r *receiver) arrivals(ctx context.Context, run string) (map[string]time.Time, error) {
-	text, err := r.ask(ctx, "/arrivals", run, nil)
-	if err != nil {
-		return nil, err
+	have, err := r.ask(ctx, question{Run: run, Arrivals: true})
+	at := make(map[string]time.Time, len(have.Arrivals))
+	for id, nanos := range have.Arrivals {
+		at[id] = time.Unix(0, nanos)
 	}
-	at := map[string]time.Time{}
-	lines := bufio.NewScanner(strings.NewReader(string(text)))
-	for lines.Scan() {
-		id, nanos, _ := strings.Cut(lines.Text(), " ")
-		n, err := strconv.ParseInt(nanos, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("receive %s: %w", run, err)
-		}
-		at[id] = time.Unix(0, n)
-	}
-	return at, nil
+	return at, err
 }
 
 // forget has a run's messages forgotten, for the room they take.
 func (r *receiver) forget(ctx context.Context, run string) error {
-	_, err := r.ask(ctx, "/forget", run, nil)
+	_, err := r.ask(ctx, question{Run: run, Forget: true})
 	return err
 }
 
-// ask has the receiver do something.
-func (r *receiver) ask(ctx context.Context, what, run string, more url.Values) (text []byte, err error) {
-	query := url.Values{"run": {run}}
-	for name, values := range more {
-		query[name] = values
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.control+what+"?"+query.Encode(), nil)
+// ask asks the receiver about a run.
+func (r *receiver) ask(ctx context.Context, q question) (have received, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("ask the receiver of %s: %w", q.Run, err)
+		}
+	}()
+	text, err := json.Marshal(q)
 	if err != nil {
-		return nil, err
+		return have, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.control, bytes.NewReader(text))
+	if err != nil {
+		return have, err
 	}
 	res, err := r.http.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("ask the receiver of %s: %w", run, err)
+		return have, err
 	}
 	defer func() { err = errors.Join(err, res.Body.Close()) }()
-	text, err = io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("ask the receiver of %s: %s: %s", run, res.Status, text)
+	if res.StatusCode != http.StatusOK {
+		return have, errors.New(res.Status)
 	}
-	return text, err
+	return have, json.NewDecoder(res.Body).Decode(&have)
 }

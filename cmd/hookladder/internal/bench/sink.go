@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -30,14 +28,25 @@ type opened struct {
 	Destinations []string `json:"destinations"`
 }
 
+// question is what the bench asks the receiver about a run.
+type question struct {
+	Run      string
+	Begin    *runOptions   // how its messages are to be received; nil: as before
+	Want     int           // the answer waits until so many have come
+	Most     time.Duration // for which it waits
+	Arrivals bool          // the answer tells when each came
+	Forget   bool          // the run is over
+}
+
 // received is what has come of a run.
 type received struct {
-	Distinct int    `json:"distinct"`
-	All      int    `json:"all"`
-	Bad      int    `json:"bad"`
-	Why      string `json:"why,omitempty"` // the first bad one was
-	First    int64  `json:"first"`         // in nanoseconds
-	Last     int64  `json:"last"`
+	Distinct int              `json:"distinct"`
+	All      int              `json:"all"`
+	Bad      int              `json:"bad"`
+	Why      string           `json:"why,omitempty"` // the first bad one was
+	First    int64            `json:"first"`         // in nanoseconds
+	Last     int64            `json:"last"`
+	Arrivals map[string]int64 `json:"arrivals,omitempty"` // by id, in nanoseconds
 }
 
 // fault is what is wrong with what has come, if n were sent.
@@ -61,11 +70,6 @@ func Receive(ctx context.Context, verifier *signer.Verifier, in io.Reader, out i
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := &sink{runs: map[string]*run{}}
-	control := http.NewServeMux()
-	control.HandleFunc("POST /begin", s.begin)
-	control.HandleFunc("POST /wait", s.wait)
-	control.HandleFunc("POST /arrivals", s.arrivals)
-	control.HandleFunc("POST /forget", s.forget)
 	var listeners []net.Listener
 	var open opened
 	for range destinations + 1 {
@@ -78,7 +82,7 @@ func Receive(ctx context.Context, verifier *signer.Verifier, in io.Reader, out i
 		open.Destinations = append(open.Destinations, ln.Addr().String())
 	}
 	open.Control, open.Destinations = open.Destinations[0], open.Destinations[1:]
-	asking := &http.Server{Handler: control, ReadHeaderTimeout: kit.Patience}
+	asking := &http.Server{Handler: http.HandlerFunc(s.control), ReadHeaderTimeout: kit.Patience}
 	taking := &http.Server{Handler: kit.NewReceiver(verifier, s.take), ReadHeaderTimeout: kit.Patience}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return served(asking.Serve(listeners[0])) })
@@ -179,38 +183,38 @@ func (r *run) take(id string, now time.Time, err error) time.Duration {
 	return r.o.Delay
 }
 
-// begin takes a run's options.
-func (s *sink) begin(w http.ResponseWriter, req *http.Request) {
-	var o runOptions
-	if err := json.Unmarshal([]byte(req.URL.Query().Get("options")), &o); err != nil {
+// control answers a question.
+func (s *sink) control(w http.ResponseWriter, req *http.Request) {
+	var q question
+	if err := json.NewDecoder(req.Body).Decode(&q); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	r := s.run(req.URL.Query().Get("run"))
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.o = o
-}
-
-// wait answers when n of a run have come, or when it took too long.
-func (s *sink) wait(w http.ResponseWriter, req *http.Request) {
-	n, err := strconv.Atoi(req.URL.Query().Get("n"))
-	most, err2 := time.ParseDuration(req.URL.Query().Get("most"))
-	if err := errors.Join(err, err2); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+	r := s.run(q.Run)
+	if q.Forget {
+		s.mu.Lock()
+		delete(s.runs, q.Run)
+		s.mu.Unlock()
 	}
-	r := s.run(req.URL.Query().Get("run"))
-	if reached := r.reach(n); reached != nil {
+	if q.Begin != nil {
+		r.mu.Lock()
+		r.o = *q.Begin
+		r.mu.Unlock()
+	}
+	if reached := r.reach(q.Want); reached != nil {
 		select {
 		case <-reached:
-		case <-time.After(most):
+		case <-time.After(q.Most):
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.so.Distinct = len(r.seen)
-	_ = json.NewEncoder(w).Encode(r.so) // it fails where the caller is gone
+	answer := r.so
+	answer.Distinct = len(r.seen)
+	if q.Arrivals {
+		answer.Arrivals = r.seen
+	}
+	_ = json.NewEncoder(w).Encode(answer) // it fails where the caller is gone
 }
 
 // reach answers what is closed when n have come; nil where they have.
@@ -222,26 +226,4 @@ func (r *run) reach(n int) <-chan struct{} {
 	}
 	r.want, r.reached = n, make(chan struct{})
 	return r.reached
-}
-
-// arrivals answers when each message of a run came, a line each.
-func (s *sink) arrivals(w http.ResponseWriter, req *http.Request) {
-	r := s.run(req.URL.Query().Get("run"))
-	var text bytes.Buffer
-	r.mu.Lock()
-	for id, at := range r.seen {
-		text.WriteString(id)
-		text.WriteByte(' ')
-		text.WriteString(strconv.FormatInt(at, 10))
-		text.WriteByte('\n')
-	}
-	r.mu.Unlock()
-	_, _ = w.Write(text.Bytes())
-}
-
-// forget drops a run.
-func (s *sink) forget(_ http.ResponseWriter, req *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.runs, req.URL.Query().Get("run"))
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -34,7 +33,7 @@ func newTestReceiver(t testing.TB) *receiver {
 	sign, err := signer.NewSigner(secret)
 	require.NoError(t, err)
 	in, parent := io.Pipe()
-	said, out := io.Pipe()
+	output, out := io.Pipe()
 	r := &receiver{t: t, sign: sign, parent: parent, ended: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -46,7 +45,7 @@ func newTestReceiver(t testing.TB) *receiver {
 		for range r.ended { // until it is gone
 		}
 	})
-	line, err := bufio.NewReader(said).ReadBytes('\n')
+	line, err := bufio.NewReader(output).ReadBytes('\n')
 	require.NoError(t, err)
 	var open struct {
 		Control      string
@@ -57,10 +56,10 @@ func newTestReceiver(t testing.TB) *receiver {
 	return r
 }
 
-// ask asks for what has come, or something else.
-func (r *receiver) ask(what, run, more string) (status int, answer string) {
+// ask asks what has come of a run, with more fields of the question.
+func (r *receiver) ask(run, more string) (status int, answer string) {
 	r.t.Helper()
-	res, err := http.Post("http://"+r.control+what+"?run="+run+more, "", nil)
+	res, err := http.Post("http://"+r.control, "application/json", strings.NewReader(`{"run":"`+run+`"`+more+`}`))
 	require.NoError(r.t, err)
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
@@ -89,9 +88,10 @@ func (r *receiver) came(run string) (came struct {
 	Distinct, All, Bad int
 	Why                string
 	First, Last        int64
+	Arrivals           map[string]int64
 }) {
 	r.t.Helper()
-	status, text := r.ask("/wait", run, "&n=0&most=0s")
+	status, text := r.ask(run, `,"arrivals":true`)
 	require.Equal(r.t, http.StatusOK, status, text)
 	require.NoError(r.t, json.Unmarshal([]byte(text), &came))
 	return came
@@ -128,7 +128,7 @@ func TestTheReceiverChecksWhatComes(t *testing.T) {
 			require.Equal(t, 1, came.All)
 			require.Contains(t, came.Why, c.why)
 			require.Equal(t, c.why != "", came.Bad == 1, came.Why)
-			r.ask("/forget", "run", "")
+			r.ask("run", `,"forget":true`)
 			require.Zero(t, r.came("run").All)
 		})
 	}
@@ -152,22 +152,16 @@ func TestTheReceiverCountsOverAllDestinations(t *testing.T) {
 func TestTheReceiverDoesAsItIsTold(t *testing.T) {
 	t.Parallel()
 	r := newTestReceiver(t)
-	status, text := r.ask("/begin", "run", "&options="+url.QueryEscape(`{"delay":50000000,"times":true}`))
+	status, text := r.ask("run", `,"begin":{"delay":50000000,"times":true}`)
 	require.Equal(t, http.StatusOK, status, text)
 	begin := time.Now()
 	r.post(1, "run", "run_1", nil)
 	require.GreaterOrEqual(t, time.Since(begin), 50*time.Millisecond, "it answers late")
-	_, text = r.ask("/arrivals", "run", "")
-	id, at, _ := strings.Cut(strings.TrimSpace(text), " ")
-	require.Equal(t, "run_1", id)
-	nanos, err := strconv.ParseInt(at, 10, 64)
-	require.NoError(t, err)
-	require.WithinRange(t, time.Unix(0, nanos), begin, time.Now())
-	require.Zero(t, r.came("run").Bad)
-	for _, bad := range []string{"/begin", "/wait"} {
-		status, _ = r.ask(bad, "run", "&options=x&n=x&most=x")
-		require.Equal(t, http.StatusBadRequest, status)
-	}
+	came := r.came("run")
+	require.WithinRange(t, time.Unix(0, came.Arrivals["run_1"]), begin, time.Now())
+	require.Zero(t, came.Bad)
+	status, _ = r.ask("run", `,"want":"x"`)
+	require.Equal(t, http.StatusBadRequest, status)
 }
 
 func TestTheReceiverAnswersOnceAllHasCome(t *testing.T) {
@@ -175,7 +169,7 @@ func TestTheReceiverAnswersOnceAllHasCome(t *testing.T) {
 	r := newTestReceiver(t)
 	answer := make(chan string)
 	go func() {
-		_, text := r.ask("/wait", "run", "&n=3&most=1h")
+		_, text := r.ask("run", `,"want":3,"most":3600000000000`)
 		answer <- text
 	}()
 	for i := range 3 {

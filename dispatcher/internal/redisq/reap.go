@@ -27,15 +27,12 @@ func (s *Store) instances() string { return s.home() + keys.Instances }
 func (s *Store) Beat(ctx context.Context, by string, number int64) (fresh bool, all map[string]int64, err error) {
 	var set *redis.IntCmd
 	var read *redis.MapStringStringCmd
-	var meta *redis.SliceCmd
-	doubts := s.conn.Doubts()
+	recheck := s.conn.Recheck()
 	err = s.conn.At(ctx, "beat", conn.Home, func(p redis.Pipeliner) {
 		fresh = fresh || set != nil && set.Val() == 1 // where only the reading has to be repeated
 		set = p.HSet(ctx, s.instances(), by, number)
 		read = p.HGetAll(ctx, s.instances())
-		if doubts > 0 {
-			meta = s.conn.ReadDivision(ctx, p)
-		}
+		recheck.Read(ctx, p)
 	})
 	fresh = fresh || conn.Value(set) == 1
 	if errors.Is(err, dispatcher.ErrFull) {
@@ -44,9 +41,8 @@ func (s *Store) Beat(ctx context.Context, by string, number int64) (fresh bool, 
 			err = conn.Failed("beat", read.Err())
 		}
 	}
-	if err == nil && doubts > 0 {
-		s.conn.CompareDivision(meta, doubts)
-		err = s.conn.Stands()
+	if err == nil {
+		err = recheck.Err()
 	}
 	if err == nil && fresh {
 		err = s.conn.MustStand(ctx)

@@ -80,7 +80,7 @@ func (c *Client) Send(ctx context.Context, b *Batch) {
 	if len(b.Calls) == 0 {
 		return
 	}
-	if err := c.Stands(); err != nil {
+	if err := c.stands(); err != nil {
 		for i := range b.Calls {
 			b.Calls[i].Err = err
 		}

@@ -49,35 +49,51 @@ func (c *Client) BeatOld() bool {
 // Doubt has :meta read again with the next beat.
 func (c *Client) Doubt() { c.division.doubts.Add(1) }
 
-// Doubts is the number of doubts where :meta has to be read again, else 0.
-func (c *Client) Doubts() int64 {
-	if n := c.division.doubts.Load(); n != c.division.solved.Load() {
-		return n
-	}
-	return 0
-}
-
 // MustStand reads :meta and makes sure that the project is as it was. Where :meta
 // can't be read that is no error: other partitions may answer.
 func (c *Client) MustStand(ctx context.Context) error {
-	doubts := c.division.doubts.Load()
-	var have *redis.SliceCmd
-	err := c.At(ctx, "read "+c.home+keys.Meta, Home, func(p redis.Pipeliner) { have = c.ReadDivision(ctx, p) })
-	if err == nil {
-		c.CompareDivision(have, doubts)
+	r := &Recheck{c: c, doubts: c.division.doubts.Load()}
+	if err := c.At(ctx, "read "+c.home+keys.Meta, Home, func(p redis.Pipeliner) { r.Read(ctx, p) }); err != nil {
+		return c.stands()
 	}
-	return c.Stands()
+	return r.Err()
 }
 
-// ReadDivision reads the fields of :meta that CompareDivision needs.
-func (c *Client) ReadDivision(ctx context.Context, p redis.Pipeliner) *redis.SliceCmd {
-	return p.HMGet(ctx, c.home+keys.Meta, MetaPartitions, MetaRepartition, MetaSchema, MetaID)
+// Recheck reads :meta again together with the commands of another call.
+type Recheck struct {
+	c      *Client
+	doubts int64 // that it solves
+	have   *redis.SliceCmd
 }
 
-// CompareDivision compares :meta with what it was at the start. A store that lost
+// Recheck is nil where there is no doubt: then nothing is read, and Err is nil.
+func (c *Client) Recheck() *Recheck {
+	if n := c.division.doubts.Load(); n != c.division.solved.Load() {
+		return &Recheck{c: c, doubts: n}
+	}
+	return nil
+}
+
+// Read queues the reading of :meta.
+func (r *Recheck) Read(ctx context.Context, p redis.Pipeliner) {
+	if r != nil {
+		r.have = p.HMGet(ctx, r.c.home+keys.Meta, MetaPartitions, MetaRepartition, MetaSchema, MetaID)
+	}
+}
+
+// Err is the error of a project that is not as it was.
+func (r *Recheck) Err() error {
+	if r == nil {
+		return nil
+	}
+	r.c.compare(r.have, r.doubts)
+	return r.c.stands()
+}
+
+// compare compares :meta with what it was at the start. A store that lost
 // everything has an empty one, which proves nothing. So it is read again, until
 // another instance has made the project anew, under another id.
-func (c *Client) CompareDivision(have *redis.SliceCmd, doubts int64) {
+func (c *Client) compare(have *redis.SliceCmd, doubts int64) {
 	if have == nil || len(have.Val()) < 4 {
 		return
 	}
@@ -105,8 +121,8 @@ func (c *Client) CompareDivision(have *redis.SliceCmd, doubts int64) {
 
 func (c *Client) move(err error) { c.division.moved.CompareAndSwap(nil, &err) }
 
-// Stands is the error of every call once the project is not as it was.
-func (c *Client) Stands() error {
+// stands is the error of every call once the project is not as it was.
+func (c *Client) stands() error {
 	if moved := c.division.moved.Load(); moved != nil {
 		return *moved
 	}

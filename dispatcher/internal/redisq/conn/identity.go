@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -33,13 +32,10 @@ const nameless = "0"
 // identities is the form of an id. Scripts rely on it.
 var identities = regexp.MustCompile(`^[0-9a-f]{1,32}$`)
 
-// identity is the project's id. It changes while an instance runs only where the
-// store lost everything and another instance wrote to it first.
-type identity struct{ id atomic.Pointer[string] }
-
-// ID is the project's id.
+// ID is the project's id. It changes while an instance runs only where the store
+// lost everything and another instance wrote to it first.
 func (c *Client) ID() string {
-	if id := c.identity.id.Load(); id != nil {
+	if id := c.id.Load(); id != nil {
 		return *id
 	}
 	return nameless
@@ -50,7 +46,7 @@ func (c *Client) TakeID(id string) bool {
 	if !identities.MatchString(id) {
 		return false
 	}
-	c.identity.id.Store(&id)
+	c.id.Store(&id)
 	return true
 }
 

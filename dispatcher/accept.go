@@ -21,7 +21,7 @@ const (
 // eighth more messages a second). Two at other times would be smaller ones, and
 // dearer.
 type accepter struct {
-	engine  *engine
+	engine  *Engine
 	room    *evictor
 	tickets chan *ticket
 	more    chan struct{} // 1 deep: more waits than a call takes
@@ -37,7 +37,7 @@ type ticket struct {
 	done    chan struct{} // closed when out is complete
 }
 
-func newAccepter(e *engine) *accepter {
+func newAccepter(e *Engine) *accepter {
 	return &accepter{engine: e, room: newEvictor(e), tickets: make(chan *ticket, acceptQueue), more: make(chan struct{}, 1)}
 }
 

@@ -17,7 +17,7 @@ const jumpLeast = time.Second
 
 // heartbeat keeps this instance alive and finds out which others are dead.
 type heartbeat struct {
-	engine *engine
+	engine *Engine
 	self   *identity // as whom it beats
 	number int64
 	joined bool // the others were told of that name
@@ -27,7 +27,7 @@ type heartbeat struct {
 	tried  *clockReading // when it last beat, answered or not
 }
 
-func newHeartbeat(e *engine) *heartbeat {
+func newHeartbeat(e *Engine) *heartbeat {
 	return &heartbeat{engine: e, peers: NewPulses(BeatEvery, DeadReadings)}
 }
 
@@ -96,7 +96,7 @@ func (h *heartbeat) beat(ctx context.Context) (dead []string) {
 func (h *heartbeat) call(ctx context.Context, name string) (fresh bool, all map[string]int64, err error) {
 	e := h.engine
 	if !h.joined {
-		i := Instance{Permits: e.permits.total, Version: e.version, StartedAt: e.queue.Now()}
+		i := Instance{Permits: e.permits.total, Version: e.options.Version, StartedAt: e.queue.Now()}
 		if err := e.queue.Join(ctx, name, i); err != nil {
 			return false, nil, err
 		}

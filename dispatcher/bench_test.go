@@ -46,7 +46,7 @@ func BenchmarkDeliver(b *testing.B) {
 	q := &endlessQueue{fakeQueue: newFakeQueue(1), template: claimed(message("msg_01JABCDEFGHJKMNPQRSTVWXYZ0"))}
 	q.left.Store(int64(b.N))
 	o := newTestOptions(b, io.Discard)
-	dispatcher := newTestDispatcher(b, connect(b, q, o.MaxInFlight), sender, o)
+	dispatcher := newTestInstance(b, connect(b, q, o.MaxInFlight), sender, o)
 	ctx, cancel := context.WithCancel(b.Context())
 	ended := make(chan error, 1)
 	b.ResetTimer()
@@ -112,7 +112,7 @@ func BenchmarkAccept(b *testing.B) {
 	q := &endlessQueue{fakeQueue: newFakeQueue(1)}
 	o := newTestOptions(b, io.Discard)
 	o.MaxInFlight = 0
-	dispatcher := newTestDispatcher(b, connect(b, q, o.MaxInFlight), &fakeSender{}, o)
+	dispatcher := newTestInstance(b, connect(b, q, o.MaxInFlight), &fakeSender{}, o)
 	ctx, cancel := context.WithCancel(b.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- dispatcher.Run(ctx) }()

@@ -19,7 +19,7 @@ const backPause = 50 * time.Millisecond
 // bytes. A delivery waits for bytes with its permit, so only some may wait; what
 // is beyond goes back. Small bodies come with their records, and only count.
 type loader struct {
-	engine *engine
+	engine *Engine
 	budget int64
 	most   int // deliveries that may wait for bytes
 	small  atomic.Int64
@@ -34,7 +34,7 @@ type loader struct {
 	stop    context.CancelFunc
 }
 
-func newLoader(e *engine, budget int64, permits int) *loader {
+func newLoader(e *Engine, budget int64, permits int) *loader {
 	if budget <= 0 {
 		budget = math.MaxInt64 / 2
 	}

@@ -112,7 +112,7 @@ func (d *deaths) line(kind deathKind, n *deathCount) {
 // bury counts and logs what died. It is fed by the queue's answers only: what
 // becomes of an outcome is decided there. batch are the outcomes that were given
 // with that call, and settled what became of them.
-func (e *engine) bury(deaths []Death, batch []Settlement, settled []Settled) {
+func (e *Engine) bury(deaths []Death, batch []Settlement, settled []Settled) {
 	for _, d := range deaths {
 		at := slices.IndexFunc(batch, func(o Settlement) bool { return o.ID == d.ID })
 		if at < 0 {
@@ -130,7 +130,7 @@ func (e *engine) bury(deaths []Death, batch []Settlement, settled []Settled) {
 }
 
 // died tells of one death; o is the outcome that brought it about, nil: none.
-func (e *engine) died(d Death, o *Settlement) {
+func (e *Engine) died(d Death, o *Settlement) {
 	e.watching.tell(func(w Observer) { w.Died(d) })
 	if !e.deaths.note(d.ID, d.Reason) {
 		return

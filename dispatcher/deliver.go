@@ -16,7 +16,7 @@ import (
 // deliverer makes attempts: it signs, sends, has the answer judged, and gives
 // the outcome to the settler.
 type deliverer struct {
-	engine  *engine
+	engine  *Engine
 	sender  Sender
 	signers atomic.Pointer[signers] // of bare URLs; nil: there is no secret, and nothing is sent to one
 	ladder  ladder.Ladder
@@ -26,8 +26,7 @@ type deliverer struct {
 	excerpt int
 	agent   []string // the user-agent header's values, shared by all calls
 	targets targets
-	gone    func(called *Endpoint) // disables an endpoint that answered 410
-	cut     context.Context        // ends when attempts may no longer go on
+	cut     context.Context // ends when attempts may no longer go on
 }
 
 // deliver makes one attempt. The permit is given back when the answer is there,
@@ -52,7 +51,7 @@ func (d *deliverer) deliver(c Claimed) {
 	}
 	if s.Reason == ReasonGone && r.endpoint != nil {
 		// Before its outcome is recorded: else it would not be done if this process ended now.
-		d.gone(r.endpoint)
+		d.engine.endpoints.DisableGone(r.endpoint)
 	}
 	s.Host = r.host()
 	d.engine.settler.put(s)

@@ -2,39 +2,76 @@ package dispatcher
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
-	"slices"
-	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hookladder/hookladder/ladder"
+	"github.com/hookladder/hookladder/signer"
 )
 
-// engine is what the stages share.
-type engine struct {
+// Options say how an Engine works. Every field without a remark is needed.
+type Options struct {
+	Instance    string          // a name never used before: host and ULID
+	Secrets     []signer.Secret // for bare URLs; none: nothing with a bare URL can be published
+	Ladder      ladder.Ladder
+	Jitter      float64       // a fraction of each wait, only ever added
+	Success     *Success      // nil: any 2xx
+	Timeout     time.Duration // of one attempt
+	MaxInFlight int           // permits; 0: accepts only
+	FanoutMax   int           // endpoints that one message may match; 0: any number
+	MaxBytes    int64         // of the bodies of what is leased; 0: no limit
+	ClaimBatch  int           // permits gathered for each batch that a claim may take
+	Excerpt     int           // bytes of an answer kept in the history
+	PollEvery   time.Duration // how often the queue is looked at, whatever was told
+	Grace       time.Duration // how long attempts may go on after the stop signal
+	Keep        Keep
+	UserAgent   string
+	Version     string // of the program, which other instances are told
+
+	Endpoints    EndpointStore // nil: there are none
+	DeriveTenant bool          // bare URLs of a tenant are signed with secrets derived for it
+	Log          *slog.Logger
+	Observer     Observer // nil: nobody watches
+}
+
+// Engine takes messages and delivers them. Its methods may be called from several
+// goroutines; deliveries go on while Run does.
+type Engine struct {
+	options   Options
 	queue     Queue
-	version   string // of the program
 	log       *slog.Logger
 	outages   *outageLog // the store does not answer
 	fullLog   *outageLog // it has no memory left
 	watching  watching
+	endpoints *Registry
+	lists     turns         // of the callers that read lists
+	tests     chan struct{} // one for each that is under way
+
+	// The stages, in the order of the flow.
+	accepter  *accepter
 	permits   *permits
-	workers   *workers
 	loader    *loader
+	workers   *workers
+	deliverer *deliverer
 	settler   *settler
 	trimmer   *trimmer
-	endpoints *Registry
+	dead      *reaper
 	shortage  *shortage
 	deaths    *deaths
 
-	taking context.Context // ends when nothing more is moved, claimed or leased
-	stop   context.CancelFunc
+	taking  context.Context // ends when nothing more is moved, claimed or leased
+	stop    context.CancelFunc
+	cut     context.CancelFunc // ends the attempts under way
+	drained sync.Once
 
 	over context.Context // ends, with the reason, when this instance can't go on
 	quit context.CancelCauseFunc
 
 	identity atomic.Pointer[identity]
 	wall     func(time.Time) time.Time // what this host's clock says at a time
-	dead     *reaper
 
 	leases *leaseSet
 	rounds atomic.Int32  // how often leases are still to be compared with the queue's
@@ -48,68 +85,93 @@ type engine struct {
 	stopped chan struct{} // closed when nothing is accepted any more
 }
 
-// identity is what this instance is called in the queue, and how alive it is there.
-// Both change together: what is leased under a name that never beat would
-// not be taken over after a crash.
-type identity struct {
-	base   string                       // of all names of this process
-	count  int                          // of them, this one included
-	beaten atomic.Pointer[clockReading] // the last beat under this name; nil: none yet
-	missed atomic.Pointer[clockReading] // the last one that the queue did not answer
+// New makes an Engine of a queue and a sender.
+func New(q Queue, s Sender, o Options) (*Engine, error) {
+	e := &Engine{
+		options: o, queue: q, log: o.Log, watching: watching{observer: o.Observer, log: o.Log},
+		outages: newOutageLog(o.Log, "store lost", "store back"),
+		fullLog: newOutageLog(o.Log, "store full", "store has room again"),
+		lists:   newTurns(), tests: make(chan struct{}, mostTests), permits: newPermits(o.MaxInFlight),
+		wall: wallClock, leases: newLeaseSet(), doubt: make(chan struct{}, 1),
+		ready: make(chan struct{}, 1), due: make(chan struct{}, 1), unseen: make(chan struct{}, 1),
+		look: make(chan struct{}, 1), settled: make(chan struct{}, 1), stopped: make(chan struct{}),
+	}
+	e.taking, e.stop = context.WithCancel(context.Background())
+	e.over, e.quit = context.WithCancelCause(context.Background())
+	e.identity.Store(&identity{base: o.Instance, count: 1})
+	e.shortage = &shortage{log: e.log, over: e.ready}
+	e.deaths = &deaths{log: e.log, of: map[deathKind]*deathCount{}}
+	e.settler = newSettler(e, 4*max(o.MaxInFlight, settleMost))
+	e.trimmer = newTrimmer(e, o.Keep)
+	q.Notify(e.events())
+	e.dead = newReaper(e)
+	e.endpoints = NewRegistry(RegistryOptions{
+		Store: o.Endpoints, Queue: q, Log: o.Log, Outages: e.outages, Lists: e.lists, Name: e.name, PollSoon: e.pollSoon,
+	})
+	e.accepter = newAccepter(e)
+	e.deliverer = &deliverer{
+		engine: e, sender: s, ladder: o.Ladder, jitter: o.Jitter, success: o.Success, timeout: o.Timeout,
+		excerpt: o.Excerpt, agent: []string{o.UserAgent},
+	}
+	// Attempts outlive the stop signal.
+	e.deliverer.cut, e.cut = context.WithCancel(context.Background())
+	if len(o.Secrets) > 0 {
+		if err := e.Resign(o.Secrets); err != nil {
+			return nil, fmt.Errorf("signing secrets: %w", err)
+		}
+	}
+	e.workers = newWorkers(e.deliverer.deliver)
+	e.loader = newLoader(e, o.MaxBytes, o.MaxInFlight)
+	return e, nil
 }
 
-func (s *identity) name() string {
-	if s.count == 1 {
-		return s.base
+// Registry keeps the endpoints that the engine delivers to.
+func (e *Engine) Registry() *Registry { return e.endpoints }
+
+// Resign has bare URLs signed with other secrets from the next attempt on.
+func (e *Engine) Resign(secrets []signer.Secret) error {
+	s, err := newSigners(secrets, e.options.DeriveTenant)
+	if err == nil {
+		e.deliverer.signers.Store(s)
 	}
-	return s.base + "-" + strconv.Itoa(s.count)
+	return err
 }
 
-func (e *engine) name() string { return e.identity.Load().name() }
+// Ping reports whether the store answers.
+func (e *Engine) Ping(ctx context.Context) error { return e.queue.Ping(ctx) }
 
-// rename leaves the name old, unless another stage that met the same did so.
-// An instance that was declared dead goes on under another: what it held is no
-// longer its own.
-func (e *engine) rename(old string) {
-	s := e.identity.Load()
-	next := &identity{base: s.base, count: s.count + 1}
-	if s.name() == old && e.identity.CompareAndSwap(s, next) {
-		e.log.Info("declared dead, going on under another name", "instance", old, "name", next.name())
+// Ready reports whether the queue answers, and what it says of itself. Once the
+// end has begun it is ErrUnavailable, so that a load balancer sends callers elsewhere.
+func (e *Engine) Ready(ctx context.Context) (StoreInfo, error) {
+	if e.taking.Err() != nil {
+		return StoreInfo{}, fmt.Errorf("shutting down: %w", ErrUnavailable)
 	}
+	if err := e.queue.Ping(ctx); err != nil {
+		return StoreInfo{}, err
+	}
+	return e.queue.Store(ctx)
 }
 
-// mayLease reports whether this instance is sure enough to be alive, and has
-// few enough outcomes waiting, to take more, and under which name. Once it is to
-// stop it takes nothing, nor while it can open no connection.
-func (e *engine) mayLease() (name string, ok bool) {
-	s := e.identity.Load()
-	return s.name(), e.taking.Err() == nil && e.alive(s) && !e.settler.behind() && !e.shortage.on.Load()
+// ReadClock hears the queue's clock, so that the first call too is judged by it.
+func (e *Engine) ReadClock(ctx context.Context) error {
+	if err := e.queue.ReadClock(ctx); err != nil {
+		return fmt.Errorf("read the queue's clock: %w", err)
+	}
+	return nil
 }
 
-// missedMost is how long an instance goes on whose beats are not answered. It is safe as
-// long as fences are kept, which is a week.
-const missedMost = 24 * time.Hour
+// Now is what time it is by the queue's clock, by this host's while nothing was
+// heard of the queue yet.
+func (e *Engine) Now() time.Time { return e.queue.Now() }
 
-// alive reports whether this instance may lease: it can't have been declared
-// dead yet. Where the queue lies on several nodes, and the one that knows who is
-// alive can't be reached, the others go on: no instance is declared dead then, and
-// where it is this instance alone that does not reach it, what it was fenced
-// from refuses it.
-func (e *engine) alive(s *identity) bool {
-	beaten, now := s.beaten.Load(), e.readClock()
-	if beaten == nil {
-		return false
-	}
-	silent := now.elapsed(*beaten)
-	if silent < BeatOld {
-		return true
-	}
-	missed := s.missed.Load()
-	return e.queue.Nodes() > 1 && missed != nil && now.elapsed(*missed) < BeatOld && silent < missedMost
+// Permits are how many leases this instance holds, and may hold.
+func (e *Engine) Permits() (used, all int) {
+	p := e.permits
+	return p.total - p.free(), p.total
 }
 
 // events are what the engine hears of its queue besides answers.
-func (e *engine) events() Events {
+func (e *Engine) events() Events {
 	return Events{
 		Ready: func() { signal(e.ready) }, Due: func() { signal(e.due) }, Unseen: func() { signal(e.unseen) },
 		Back: e.pollSoon, Ended: e.trimmer.ended, Dead: func(deaths []Death) { e.bury(deaths, nil, nil) },
@@ -122,103 +184,19 @@ func (e *engine) events() Events {
 	}
 }
 
-// leased ends a call that may have leased something, and remembers what it did.
-func (e *engine) leased(c *callGroup, claimed []Claimed) {
-	if len(claimed) > 0 {
-		e.rounds.Store(looksAfter)
-	}
-	e.leases.leave(c, claimed)
-}
-
-// begin has deliveries attempted that were just leased, but those whose
-// endpoints may not be called: they go back.
-func (e *engine) begin(ctx context.Context, leased []Claimed) {
-	at := slices.IndexFunc(leased, func(c Claimed) bool { return c.ID.Lane.IsEndpoint() })
-	if at < 0 {
-		e.attempt(leased...)
-		return
-	}
-	bare, known := append([]Claimed{}, leased[:at]...), []Claimed{}
-	for _, c := range leased[at:] {
-		if c.ID.Lane.IsEndpoint() {
-			known = append(known, c)
-		} else {
-			bare = append(bare, c)
-		}
-	}
-	e.attempt(bare...) // they wait for nothing
-	may, back, err := e.endpoints.CheckVersions(ctx, known)
-	e.attempt(may...)
-	e.permits.release(len(back))
-	e.settler.put(back...)
-	e.outages.report("admit", err)
-	if err != nil {
-		pause(ctx, 1) // what went back is there at once: nobody may claim it in a circle
-	}
-}
-
-// attempt has deliveries attempted, or handed back where nothing is begun any more.
-func (e *engine) attempt(leased ...Claimed) {
-	size, first := int64(0), -1
-	for i := range leased {
-		switch m := leased[i].Message; {
-		case m == nil:
-		case m.Apart == nil:
-			size += int64(len(m.Body))
-		case first < 0:
-			first = i
-		}
-	}
-	if first >= 0 {
-		leased = e.load(leased)
-	}
-	e.loader.small.Add(size)
-	if !e.workers.start(leased...) {
-		e.loader.small.Add(-size)
-		e.handBack(leased)
-	}
-}
-
-// load has those with large bodies attempted once these are there, and answers
-// the others.
-func (e *engine) load(leased []Claimed) (rest []Claimed) {
-	var apart []Claimed
-	for i := range leased {
-		if large(&leased[i]) {
-			apart = append(apart, leased[i])
-		} else {
-			rest = append(rest, leased[i])
-		}
-	}
-	if !e.loader.put(apart) {
-		e.handBack(apart)
-	}
-	return rest
-}
-
-// handBack gives up leases whose attempts were not begun.
-func (e *engine) handBack(leased []Claimed) {
-	back := make([]Settlement, len(leased))
-	for i, c := range leased {
-		back[i] = Settlement{ID: c.ID, Verdict: Back, Due: c.Due, Leased: c.Leased}
-	}
-	e.permits.release(len(back))
-	e.settler.put(back...)
-}
-
 // unsure has leases compared with the queue's: an answer was lost, or the queue
 // may have gone back in time.
-func (e *engine) unsure() {
+func (e *Engine) unsure() {
 	e.rounds.Store(looksAfter)
 	signal(e.doubt)
 }
 
 // pollSoon has all that there is to do looked at soon.
-func (e *engine) pollSoon() { signal(e.look) }
+func (e *Engine) pollSoon() { signal(e.look) }
 
 // goOn is repeat for a call that concerns many parts of the queue: it leaves those
 // alone that failed, and the others need not wait.
-func (e *engine) goOn(ctx context.Context, stage string, failures int, err error) int {
+func (e *Engine) goOn(ctx context.Context, stage string, failures int, err error) int {
 	if _, rest := degraded(err); rest != nil || ctx.Err() != nil {
 		return e.outages.repeat(ctx, stage, failures, err)
 	}

@@ -53,7 +53,7 @@ func newFlushRig(t *testing.T, endpoints int) (r *endpointRig, f *flushes, relea
 		acceptsOnly(from, q, s)
 		o = *from
 	})
-	r.Dispatcher = newTestDispatcher(t, connect(t, noting{r.queue, f}, o.MaxInFlight), r.sender, o)
+	r.instance = newTestInstance(t, connect(t, noting{r.queue, f}, o.MaxInFlight), r.sender, o)
 	r.start(t)
 	for i := range endpoints {
 		r.create(t, tenant("many"), topics("*"), uid(fmt.Sprint(i)))

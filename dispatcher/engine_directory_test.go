@@ -44,7 +44,7 @@ func TestAChangeElsewhereIsSeenWhenItIsHeard(t *testing.T) {
 		var told []d.EndpointChange
 		r.store.listen("here", func(c d.EndpointChange) { told = append(told, c) }) // on its way
 		r.start(t)
-		other := newTestDispatcher(t, connect(t, r.queue, 1024), r.sender, func() d.Options {
+		other := newTestInstance(t, connect(t, r.queue, 1024), r.sender, func() d.Options {
 			o := newTestOptions(t, r.log)
 			o.Instance, o.Endpoints = "other", r.store
 			return o

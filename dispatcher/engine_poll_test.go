@@ -58,7 +58,7 @@ func TestWhoCanNotBeToldReadsEndpointsEachTime(t *testing.T) {
 		r.start(t)
 		view := r.create(t, uid("main"))
 		require.Len(t, r.publish(t, fan("acme", "before")).Deliveries, 1)
-		other := newTestDispatcher(t, connect(t, r.queue, 1024), r.sender, func() d.Options {
+		other := newTestInstance(t, connect(t, r.queue, 1024), r.sender, func() d.Options {
 			o := newTestOptions(t, r.log)
 			o.Instance, o.Endpoints = "other", r.store
 			return o

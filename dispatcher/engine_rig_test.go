@@ -138,7 +138,7 @@ func takes(wait time.Duration) func(context.Context, d.Call) d.Answer {
 
 // rig is a dispatcher with fakes around it.
 type rig struct {
-	*d.Dispatcher
+	instance
 	queue  *fakeQueue
 	conn   *fakeConn
 	sender *fakeSender
@@ -173,15 +173,24 @@ func newTestRig(t testing.TB, change func(*d.Options, *fakeQueue, *fakeSender)) 
 		change(&o, r.queue, r.sender)
 	}
 	r.conn = connect(t, r.queue, o.MaxInFlight)
-	r.Dispatcher = newTestDispatcher(t, r.conn, r.sender, o)
+	r.instance = newTestInstance(t, r.conn, r.sender, o)
 	return r
 }
 
-func newTestDispatcher(t testing.TB, q d.Queue, s d.Sender, o d.Options) *d.Dispatcher {
+// instance is an engine and its endpoints, as an API has them.
+type instance struct {
+	*d.Engine
+	*d.Registry
+}
+
+// Run is the engine's, which runs the endpoints too.
+func (i instance) Run(ctx context.Context) error { return i.Engine.Run(ctx) }
+
+func newTestInstance(t testing.TB, q d.Queue, s d.Sender, o d.Options) instance {
 	t.Helper()
-	dispatcher, err := d.New(q, s, o)
+	e, err := d.New(q, s, o)
 	require.NoError(t, err)
-	return dispatcher
+	return instance{e, e.Registry()}
 }
 
 func newTestOptions(t testing.TB, log io.Writer) d.Options {

@@ -99,7 +99,7 @@ func TestABacklogThatTakesLongIsNotTakenOver(t *testing.T) {
 		const n = 10_000
 		r := newTestRig(t, func(_ *d.Options, _ *fakeQueue, s *fakeSender) { s.forget, s.answer = true, takes(14*time.Second) })
 		other := newTestRig(t, func(o *d.Options, _ *fakeQueue, _ *fakeSender) { o.Instance, o.MaxInFlight = "other", 0 })
-		other.Dispatcher = newTestDispatcher(t, connect(t, r.queue, 1024), other.sender, func() d.Options {
+		other.instance = newTestInstance(t, connect(t, r.queue, 1024), other.sender, func() d.Options {
 			o := newTestOptions(t, other.log)
 			o.Instance, o.MaxInFlight = "other", 0
 			return o

@@ -18,13 +18,13 @@ const (
 // evictor makes space for new messages by forgetting finished ones: what is new
 // matters more than what is over.
 type evictor struct {
-	engine *engine
+	engine *Engine
 
 	mu   sync.Mutex // guards told, while room is made
 	told time.Time
 }
 
-func newEvictor(e *engine) *evictor {
+func newEvictor(e *Engine) *evictor {
 	return &evictor{engine: e}
 }
 

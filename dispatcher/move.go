@@ -4,7 +4,7 @@ import "context"
 
 // mover makes ready what is due. It sleeps until the next due time that the
 // queue knows of.
-type mover struct{ engine *engine }
+type mover struct{ engine *Engine }
 
 // Run moves until ctx ends.
 func (m *mover) Run(ctx context.Context) error {

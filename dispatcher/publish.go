@@ -17,9 +17,9 @@ type addressed struct {
 
 // Publish stores messages, each of which must be valid, and answers what
 // became of each, in their order.
-func (d *Dispatcher) Publish(ctx context.Context, batch []*Message) ([]Published, error) {
-	out, err := d.publish(ctx, batch)
-	d.engine.watching.tell(func(o Observer) {
+func (e *Engine) Publish(ctx context.Context, batch []*Message) ([]Published, error) {
+	out, err := e.publish(ctx, batch)
+	e.watching.tell(func(o Observer) {
 		for i := range batch {
 			if err != nil {
 				o.Published(Published{Err: err})
@@ -31,16 +31,16 @@ func (d *Dispatcher) Publish(ctx context.Context, batch []*Message) ([]Published
 	return out, err
 }
 
-func (d *Dispatcher) publish(ctx context.Context, batch []*Message) ([]Published, error) {
-	created := d.engine.queue.Now().Truncate(time.Millisecond)
+func (e *Engine) publish(ctx context.Context, batch []*Message) ([]Published, error) {
+	created := e.queue.Now().Truncate(time.Millisecond)
 	all := make([]addressed, len(batch))
 	entries := make([]Entry, 0, len(batch))
 	lanes := 0
 	for i, m := range batch {
 		m.CreatedAt = created
-		all[i] = d.destinations(ctx, m)
+		all[i] = e.destinations(ctx, m)
 	}
-	d.boundFanOuts(ctx, batch, all)
+	e.boundFanOuts(ctx, batch, all)
 	for i, m := range batch {
 		if all[i].err == nil && len(all[i].entry.Lanes) > 0 {
 			all[i].entry.Message, all[i].entry.Digest = m, m.Digest()
@@ -51,7 +51,7 @@ func (d *Dispatcher) publish(ctx context.Context, batch []*Message) ([]Published
 	var stored []ScheduleResult
 	if len(entries) > 0 {
 		var err error
-		if stored, err = d.accepter.accept(ctx, entries); err != nil {
+		if stored, err = e.accepter.accept(ctx, entries); err != nil {
 			return nil, fmt.Errorf("publish: %w", err)
 		}
 	}
@@ -69,55 +69,55 @@ func (d *Dispatcher) publish(ctx context.Context, batch []*Message) ([]Published
 		default:
 			n := len(made) + len(a.entry.Lanes)
 			var again bool
-			out[i], again = d.published(ctx, a, &stored[0], made[len(made):len(made):n])
+			out[i], again = e.published(ctx, a, &stored[0], made[len(made):len(made):n])
 			made, stored = made[:n], stored[1:]
 			if again {
 				repeats = append(repeats, i)
 			}
 		}
 	}
-	d.repeated(ctx, all, repeats, out)
-	d.tellConflicts(ctx, all, out)
+	e.repeated(ctx, all, repeats, out)
+	e.tellConflicts(ctx, all, out)
 	return out, nil
 }
 
 // boundFanOuts refuses messages that match too many endpoints. One whose id is
 // known is let through, whatever matches by now: it may complete what was stored
 // by half, and what is new of it comes on top of what others have.
-func (d *Dispatcher) boundFanOuts(ctx context.Context, batch []*Message, all []addressed) {
+func (e *Engine) boundFanOuts(ctx context.Context, batch []*Message, all []addressed) {
 	var ids []string
 	var at []int
 	for i := range all {
-		if e := &all[i].entry; all[i].err == nil && e.Fan && d.options.FanoutMax > 0 && len(e.Lanes) > d.options.FanoutMax {
+		if entry := &all[i].entry; all[i].err == nil && entry.Fan && e.options.FanoutMax > 0 && len(entry.Lanes) > e.options.FanoutMax {
 			ids, at = append(ids, batch[i].ID), append(at, i)
 		}
 	}
 	if len(ids) == 0 {
 		return
 	}
-	known, err := d.engine.queue.Known(ctx, ids)
+	known, err := e.queue.Known(ctx, ids)
 	for k, i := range at {
 		switch {
 		case err != nil:
 			all[i].err = err
 		case !known[k]:
-			all[i].err = fmt.Errorf("%d match, FANOUT_MAX is %d: %w", len(all[i].entry.Lanes), d.options.FanoutMax, ErrFanOut)
+			all[i].err = fmt.Errorf("%d match, FANOUT_MAX is %d: %w", len(all[i].entry.Lanes), e.options.FanoutMax, ErrFanOut)
 		}
 	}
 }
 
 // destinations finds where a message goes: its URL, its endpoint, or all
 // endpoints of its tenant that match.
-func (d *Dispatcher) destinations(ctx context.Context, m *Message) (a addressed) {
+func (e *Engine) destinations(ctx context.Context, m *Message) (a addressed) {
 	switch {
 	case m.URL != "":
-		target, err := d.deliverer.targets.of(m)
+		target, err := e.deliverer.targets.of(m)
 		if err != nil {
 			return addressed{err: err}
 		}
 		a.entry.Lanes = target.lanes
 	case m.Endpoint != "":
-		dest, err := d.engine.endpoints.Cache.Named(ctx, m.Endpoint)
+		dest, err := e.endpoints.Cache.Named(ctx, m.Endpoint)
 		switch {
 		case err != nil:
 			return addressed{err: err}
@@ -127,7 +127,7 @@ func (d *Dispatcher) destinations(ctx context.Context, m *Message) (a addressed)
 		m.Endpoint = dest.Endpoint.ID // by whichever name it was asked for
 		a.to(dest)
 	default:
-		matching, err := d.engine.endpoints.Cache.Matching(ctx, m.Tenant, m.Topic)
+		matching, err := e.endpoints.Cache.Matching(ctx, m.Tenant, m.Topic)
 		if err != nil {
 			return addressed{err: err}
 		}
@@ -151,13 +151,13 @@ func (a *addressed) to(dest *Destination) {
 // published answers what became of a message that was stored, or was not. Its
 // deliveries are put into made, which has room for them. again says that it has
 // deliveries of before, which are still to be told.
-func (d *Dispatcher) published(ctx context.Context, a *addressed, s *ScheduleResult, made []Delivery) (p Published, again bool) {
+func (e *Engine) published(ctx context.Context, a *addressed, s *ScheduleResult, made []Delivery) (p Published, again bool) {
 	if s.Err != nil {
 		return Published{Err: s.Err}, false
 	}
 	if len(s.Versions) > 0 { // of endpoints
 		// What is stored is stored: a copy of limits that is still missing is found missing again.
-		d.engine.outages.report("limit", d.engine.endpoints.RepairLimits(ctx, s.Versions, a.versions))
+		e.outages.report("limit", e.endpoints.RepairLimits(ctx, s.Versions, a.versions))
 	}
 	m := a.entry.Message
 	p = Published{Result: s.Result, CreatedAt: s.CreatedAt}

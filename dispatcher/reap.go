@@ -10,7 +10,7 @@ import (
 // reaper takes over what dead instances hold. It is not the heart's work, which
 // must not wait for a queue that hangs.
 type reaper struct {
-	engine *engine
+	engine *Engine
 
 	mu   sync.Mutex // guards dead
 	dead []string   // by the last reading
@@ -19,7 +19,7 @@ type reaper struct {
 	back chan struct{} // 1 deep: leases of the departed may be back
 }
 
-func newReaper(e *engine) *reaper {
+func newReaper(e *Engine) *reaper {
 	return &reaper{engine: e, wake: make(chan struct{}, 1), back: make(chan struct{}, 1)}
 }
 

@@ -21,7 +21,7 @@ const (
 
 // reconciler hands back leases that this instance does not know of. It is not the heart's
 // work: it waits for calls to end that may hang, and the heart must not.
-type reconciler struct{ engine *engine }
+type reconciler struct{ engine *Engine }
 
 // Run compares until ctx ends.
 func (r *reconciler) Run(ctx context.Context) error {

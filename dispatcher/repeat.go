@@ -9,7 +9,7 @@ import (
 // repeated tells of messages that are there already, or go nowhere, which
 // deliveries they have by now: of all in one call, since a caller that repeats after
 // an outage repeats much.
-func (d *Dispatcher) repeated(ctx context.Context, all []addressed, repeats []int, out []Published) {
+func (e *Engine) repeated(ctx context.Context, all []addressed, repeats []int, out []Published) {
 	if len(repeats) == 0 {
 		return
 	}
@@ -17,7 +17,7 @@ func (d *Dispatcher) repeated(ctx context.Context, all []addressed, repeats []in
 	for k, i := range repeats {
 		batch[k] = all[i].entry
 	}
-	standing, err := d.engine.queue.Standing(ctx, batch)
+	standing, err := e.queue.Standing(ctx, batch)
 	if err != nil {
 		standing = make([]Standing, len(batch))
 	}
@@ -27,7 +27,7 @@ func (d *Dispatcher) repeated(ctx context.Context, all []addressed, repeats []in
 			list = append(list, standing[k].Deliveries...)
 		}
 	}
-	unknown := d.address(ctx, list)
+	unknown := e.address(ctx, list)
 	for k, i := range repeats {
 		st := &standing[k]
 		n := len(st.Deliveries)
@@ -68,7 +68,7 @@ func unmatched(m *Message, s *Standing, told []Delivery) Published {
 }
 
 // address fills in where deliveries to endpoints go by now.
-func (d *Dispatcher) address(ctx context.Context, list []Delivery) error {
+func (e *Engine) address(ctx context.Context, list []Delivery) error {
 	met := map[string]bool{}
 	var ids []string
 	for i := range list {
@@ -80,18 +80,18 @@ func (d *Dispatcher) address(ctx context.Context, list []Delivery) error {
 	var found map[string]*Destination
 	if len(ids) > 0 {
 		var err error
-		if found, err = d.engine.endpoints.Cache.Load(ctx, ids...); err != nil {
+		if found, err = e.endpoints.Cache.Load(ctx, ids...); err != nil {
 			return err
 		}
 	}
 	for i := range list {
-		var e *Endpoint
+		var endpoint *Endpoint
 		if dest := found[string(list[i].ID.Lane)]; dest != nil {
-			e = dest.Endpoint
-			list[i].URL = e.URL
+			endpoint = dest.Endpoint
+			list[i].URL = endpoint.URL
 		}
 		m := Message{Ladder: list[i].Ladder}
-		inForce := d.deliverer.defaults(&m, e).ladder.Cut(list[i].MaxAttempts)
+		inForce := e.deliverer.defaults(&m, endpoint).ladder.Cut(list[i].MaxAttempts)
 		list[i].Ladder = &inForce
 	}
 	return nil
@@ -103,7 +103,7 @@ const conflictsTold = 64
 
 // tellConflicts finds out what differs between messages that are refused and
 // those that have their ids. Where the store does not tell, it stays unsaid.
-func (d *Dispatcher) tellConflicts(ctx context.Context, all []addressed, out []Published) {
+func (e *Engine) tellConflicts(ctx context.Context, all []addressed, out []Published) {
 	var batch []Entry
 	var at []int
 	for i := range out {
@@ -114,7 +114,7 @@ func (d *Dispatcher) tellConflicts(ctx context.Context, all []addressed, out []P
 	if len(at) == 0 {
 		return
 	}
-	kept, err := d.engine.queue.Kept(ctx, batch)
+	kept, err := e.queue.Kept(ctx, batch)
 	for k, i := range at {
 		if err == nil && kept[k] != nil {
 			out[i].Differs = batch[k].Message.Differs(kept[k])

@@ -20,8 +20,7 @@ import (
 //
 // Nothing of this is needed for what was accepted not to be lost: where it is
 // cut off, whenever, others take over what was held.
-func (d *Dispatcher) Run(ctx context.Context) error {
-	e := d.engine
+func (e *Engine) Run(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	defer context.AfterFunc(e.over, end)()
@@ -29,17 +28,17 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	// The heart and the settler outlive the attempts.
 	life, die := context.WithCancel(context.WithoutCancel(ctx))
 	defer die()
-	watch := &watcher{engine: e, guard: d.options.PollEvery}
+	watch := &watcher{engine: e, guard: e.options.PollEvery}
 
 	var taking, accepting, keeping errgroup.Group
 	taking.Go(func() error { return (&mover{engine: e}).Run(e.taking) })
-	if d.options.MaxInFlight > 0 {
-		taking.Go(func() error { return (&claimer{engine: e, batch: max(d.options.ClaimBatch, 1)}).Run(e.taking) })
+	if e.options.MaxInFlight > 0 {
+		taking.Go(func() error { return (&claimer{engine: e, batch: max(e.options.ClaimBatch, 1)}).Run(e.taking) })
 	}
 	taking.Go(func() error { return watch.Poll(e.taking) })
 	taking.Go(func() error { return e.trimmer.Run(e.taking) })
 	taking.Go(func() error { return e.endpoints.Run(e.taking) })
-	accepting.Go(func() error { return d.accepter.Run(ctx) })
+	accepting.Go(func() error { return e.accepter.Run(ctx) })
 	accepting.Go(func() error { return watch.Run(ctx) }) // a publish has to know the endpoints
 	keeping.Go(func() error { return e.workers.Run(life) })
 	keeping.Go(func() error { return newHeartbeat(e).Run(life) })
@@ -49,14 +48,14 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 
 	<-ctx.Done()
 	var draining sync.WaitGroup
-	draining.Go(func() { d.Drain(context.WithoutCancel(ctx)) })
+	draining.Go(func() { e.Drain(context.WithoutCancel(ctx)) })
 	err := accepting.Wait()
 	close(e.stopped)
 	draining.Wait()
 	err = errors.Join(err, taking.Wait())
 	die()
 	err = errors.Join(err, keeping.Wait())
-	d.leave(context.WithoutCancel(ctx))
+	e.leave(context.WithoutCancel(ctx))
 	e.deaths.end()
 	return errors.Join(context.Cause(e.over), err)
 }
@@ -65,23 +64,22 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 // its beginning on Ready says so, nothing more is leased, and what was not begun
 // goes back. It returns when no attempt is under way any more. They have the
 // grace time, or until ctx ends, and are cut then. It may be called again.
-func (d *Dispatcher) Drain(ctx context.Context) {
-	d.engine.stop()
-	d.drained.Do(func() {
-		d.engine.handBack(d.engine.loader.close())
-		d.engine.handBack(d.engine.workers.close())
-		time.AfterFunc(d.options.Grace, d.cut)
+func (e *Engine) Drain(ctx context.Context) {
+	e.stop()
+	e.drained.Do(func() {
+		e.handBack(e.loader.close())
+		e.handBack(e.workers.close())
+		time.AfterFunc(e.options.Grace, e.cut)
 	})
-	defer context.AfterFunc(ctx, d.cut)()
-	d.engine.loader.wait()
-	d.engine.workers.wait()
+	defer context.AfterFunc(ctx, e.cut)()
+	e.loader.wait()
+	e.workers.wait()
 }
 
 // leave gives the outcomes that could not be recorded a last chance, hands back
 // what the queue says is still held, and signs off. Where that fails others
 // take over.
-func (d *Dispatcher) leave(ctx context.Context) {
-	e := d.engine
+func (e *Engine) leave(ctx context.Context) {
 	ctx, cancel := within(ctx)
 	defer cancel()
 	var err error

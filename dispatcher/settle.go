@@ -15,7 +15,7 @@ const settleMost = 256
 // claiming stops before they are too many. Where only some of a batch can't be
 // recorded, those lanes wait apart, and the others go on.
 type settler struct {
-	engine *engine
+	engine *Engine
 	most   int // outcomes that may wait before claiming stops
 
 	mu      sync.Mutex     // guards what follows
@@ -27,7 +27,7 @@ type settler struct {
 	wake chan struct{} // 1 deep
 }
 
-func newSettler(e *engine, most int) *settler {
+func newSettler(e *Engine, most int) *settler {
 	return &settler{engine: e, most: most, apart: map[Lane]*rest{}, wake: make(chan struct{}, 1)}
 }
 

@@ -71,4 +71,4 @@ func (s *shortage) end() {
 
 // Exhausted is how many attempts were not made, and handed back, since this
 // host had no file descriptor, port or buffer left for a connection.
-func (d *Dispatcher) Exhausted() int64 { return d.engine.shortage.total.Load() }
+func (e *Engine) Exhausted() int64 { return e.shortage.total.Load() }

@@ -16,7 +16,7 @@ const (
 
 // trimmer forgets finished work that is too old or too much.
 type trimmer struct {
-	engine *engine
+	engine *Engine
 	keep   Keep
 
 	mu    sync.Mutex // guards what follows
@@ -33,7 +33,7 @@ type cuts struct {
 	finished time.Duration // the least age; 0: nothing
 }
 
-func newTrimmer(e *engine, keep Keep) *trimmer {
+func newTrimmer(e *Engine, keep Keep) *trimmer {
 	return &trimmer{engine: e, keep: keep, wake: make(chan struct{}, 1)}
 }
 

@@ -15,30 +15,30 @@ const mostTests = 8
 
 // TestEndpoint sends a message to an endpoint at once, whatever its state and
 // what waits for it, and answers what the receiver said. Nothing of it is kept.
-func (d *Dispatcher) TestEndpoint(ctx context.Context, name string) (TestResult, error) {
-	e, err := d.Stored(ctx, name)
+func (e *Engine) TestEndpoint(ctx context.Context, name string) (TestResult, error) {
+	endpoint, err := e.endpoints.Stored(ctx, name)
 	if err != nil {
 		return TestResult{}, err
 	}
 	select {
-	case d.tests <- struct{}{}:
-		defer func() { <-d.tests }()
+	case e.tests <- struct{}{}:
+		defer func() { <-e.tests }()
 	default:
-		return TestResult{}, fmt.Errorf("test endpoint %s: %w", e.ID, ErrBusy)
+		return TestResult{}, fmt.Errorf("test endpoint %s: %w", endpoint.ID, ErrBusy)
 	}
-	dest := NewDestination(e)
+	dest := NewDestination(endpoint)
 	if dest.Fault != nil {
-		return TestResult{}, fmt.Errorf("test endpoint %s: %w", e.ID, dest.Fault)
+		return TestResult{}, fmt.Errorf("test endpoint %s: %w", endpoint.ID, dest.Fault)
 	}
-	if e.Success.Check() != nil {
-		return TestResult{}, fmt.Errorf("test endpoint %s: %w", e.ID, errSuccess)
+	if endpoint.Success.Check() != nil {
+		return TestResult{}, fmt.Errorf("test endpoint %s: %w", endpoint.ID, errSuccess)
 	}
-	at := d.engine.queue.Now()
-	m, err := testMessage(e, at)
+	at := e.queue.Now()
+	m, err := testMessage(endpoint, at)
 	if err != nil {
-		return TestResult{}, fmt.Errorf("test endpoint %s: %w", e.ID, err)
+		return TestResult{}, fmt.Errorf("test endpoint %s: %w", endpoint.ID, err)
 	}
-	return TestResult{MessageID: m.ID, Attempt: d.deliverer.try(ctx, dest, m, at)}, nil
+	return TestResult{MessageID: m.ID, Attempt: e.deliverer.try(ctx, dest, m, at)}, nil
 }
 
 func testMessage(e *Endpoint, at time.Time) (*Message, error) {

@@ -171,6 +171,10 @@ func numeric(label string) bool {
 	return ok && strings.Trim(hex, "0123456789abcdef") == ""
 }
 
+// mostPassed bounds the memory; beyond it everything is forgotten at once, which
+// costs one more parsing for each.
+const mostPassed = 10_000
+
 // Passed remembers URLs that passed all limits of one Policy, which must not change.
 // Most messages go where others went, and parsing a URL and judging its host is the
 // most expensive part of validating a message.
@@ -186,12 +190,11 @@ func (p *Passed) has(raw string) bool {
 	return ok
 }
 
-// add forgets everything where there are too many, which costs one more look at
-// each.
+// add remembers a URL.
 func (p *Passed) add(raw string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.known == nil || len(p.known) >= mostTargets {
+	if p.known == nil || len(p.known) >= mostPassed {
 		p.known = map[string]struct{}{}
 	}
 	p.known[raw] = struct{}{}

@@ -20,7 +20,7 @@ var errWatchEnded = errors.New("the subscription ended")
 // watcher has the queue hear what others did, and looks for itself now and
 // then, since a hint can get lost.
 type watcher struct {
-	engine *engine
+	engine *Engine
 	guard  time.Duration
 }
 

@@ -136,31 +136,31 @@ func Run(ctx context.Context, o Options) (err error) {
 
 	guard := egress.NewGuard(o.AllowNets)
 	figures := metrics.New()
-	engine, err := newEngine(store, guard, figures, share, o)
+	e, err := newEngine(store, guard, figures, share, o)
 	if err != nil {
 		return err
 	}
-	if err := engine.ReadClock(ctx); err != nil {
+	if err := e.ReadClock(ctx); err != nil {
 		return err
 	}
-	figures.Watch(engine)
+	figures.Watch(e)
 	keyring := httpapi.NewKeyring(o.Keys)
-	api, err := newAPI(engine, guard, figures, keyring, o)
+	api, err := newAPI(service{e, e.Registry()}, guard, figures, keyring, o)
 	if err != nil {
 		return err
 	}
 	guests := httpapi.NewGuests(share.accepted, o.Log)
 	figures.WatchConnections(guests)
 	f := flow{
-		engine: engine, api: api, ln: guarded(ln, guests),
-		figures: newMetricsServer(engine, figures, keyring, o), figuresLn: guarded(metricsLn, httpapi.NewGuests(figuresConnections, o.Log)),
-		renew: renewer{keyring: keyring, engine: engine, store: store},
+		engine: e, api: api, ln: guarded(ln, guests),
+		figures: newMetricsServer(service{e, e.Registry()}, figures, keyring, o), figuresLn: guarded(metricsLn, httpapi.NewGuests(figuresConnections, o.Log)),
+		renew: renewer{keyring: keyring, engine: e, store: store},
 		o:     o, info: info, partitions: store.Partitions(),
 	}
 	return f.run(ctx)
 }
 
-func newEngine(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics, share descriptors, o Options) (*dispatcher.Dispatcher, error) {
+func newEngine(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics, share descriptors, o Options) (*dispatcher.Engine, error) {
 	sender, err := newSender(guard, share.idle, o)
 	if err != nil {
 		return nil, err

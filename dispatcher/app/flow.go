@@ -23,7 +23,7 @@ import (
 // sees no answer. Every step has an end: Engine.Grace, answerGrace, and the
 // engine's own limit for a store that does not answer.
 type flow struct {
-	engine     *dispatcher.Dispatcher
+	engine     *dispatcher.Engine
 	api        *http.Server
 	ln         net.Listener // nil: it only dispatches
 	figures    *http.Server

@@ -9,9 +9,9 @@ import (
 
 // newMetricsServer serves metrics and health without a key. On a loopback address it
 // refuses pages in a browser of this host.
-func newMetricsServer(engine *dispatcher.Dispatcher, figures http.Handler, keyring *httpapi.Keyring, o Options) *http.Server {
+func newMetricsServer(s service, figures http.Handler, keyring *httpapi.Keyring, o Options) *http.Server {
 	open := httpapi.Options{Keyring: keyring, Metrics: figures, Log: o.Log}
-	return httpapi.Server(httpapi.NewOpen(engine, open, loopback(o.MetricsListen)), o.Log)
+	return httpapi.Server(httpapi.NewOpen(s, open, loopback(o.MetricsListen)), o.Log)
 }
 
 // observers calls several observers, one after the other.

@@ -23,7 +23,7 @@ type Renewal struct {
 // renewer applies renewals.
 type renewer struct {
 	keyring *httpapi.Keyring
-	engine  *dispatcher.Dispatcher
+	engine  *dispatcher.Engine
 	store   *redisq.Store
 }
 

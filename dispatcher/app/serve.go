@@ -13,15 +13,21 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
 )
 
-func newAPI(engine *dispatcher.Dispatcher, guard *egress.Guard, figures *metrics.Metrics, keyring *httpapi.Keyring, o Options) (*http.Server, error) {
-	handler, err := httpapi.New(engine, httpapi.Options{
+// service is an engine and its endpoints, as the API has them.
+type service struct {
+	*dispatcher.Engine
+	*dispatcher.Registry
+}
+
+func newAPI(s service, guard *egress.Guard, figures *metrics.Metrics, keyring *httpapi.Keyring, o Options) (*http.Server, error) {
+	handler, err := httpapi.New(s, httpapi.Options{
 		Keyring: keyring,
 		Policy: dispatcher.Policy{
 			MaxBody:   o.MaxBody,
 			Unsigned:  len(o.Engine.Secrets) == 0,
 			HTTPSOnly: o.HTTPSOnly,
 			CheckURL:  guard.URL,
-			Now:       engine.Now, // the store's clock: the clocks of hosts differ
+			Now:       s.Engine.Now, // the store's clock: the clocks of hosts differ
 		},
 		Bodies:   o.bodyBudget(),
 		Stopping: o.stopping,

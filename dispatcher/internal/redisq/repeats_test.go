@@ -24,7 +24,7 @@ import (
 // repeats publishes over many partitions, nothing of which is due.
 type repeats struct {
 	*trap
-	dispatcher *dispatcher.Dispatcher
+	dispatcher *dispatcher.Engine
 	calls      *scriptCalls
 }
 
@@ -176,7 +176,7 @@ func TestARepeatOfAFanOutCostsAtMostThreeTimesThePublish(t *testing.T) {
 				if i < 2 {
 					tenant = "few"
 				}
-				e, _, err := r.dispatcher.CreateEndpoint(t.Context(), &dispatcher.Endpoint{
+				e, _, err := r.dispatcher.Registry().CreateEndpoint(t.Context(), &dispatcher.Endpoint{
 					Tenant: tenant, URL: fmt.Sprintf("https://h%d.example/", i), Topics: []string{"*"},
 				})
 				require.NoError(t, err)
@@ -205,12 +205,12 @@ func TestARepeatOfAFanOutCostsAtMostThreeTimesThePublish(t *testing.T) {
 			require.Len(t, out[0].Deliveries, 2)
 			r.mustAgree("few", out[0])
 
-			_, err := r.dispatcher.DeleteEndpoint(t.Context(), endpoints[0].ID)
+			_, err := r.dispatcher.Registry().DeleteEndpoint(t.Context(), endpoints[0].ID)
 			require.NoError(t, err)
 			out, _ = r.publish(few)
 			require.Len(t, out[0].Deliveries, 2, "also where it went and would not go by now")
 			r.mustAgree("few", out[0])
-			_, err = r.dispatcher.DeleteEndpoint(t.Context(), endpoints[1].ID)
+			_, err = r.dispatcher.Registry().DeleteEndpoint(t.Context(), endpoints[1].ID)
 			require.NoError(t, err)
 			out, _ = r.publish(few)
 			require.Len(t, out[0].Deliveries, 2, "and where nothing matches any more")

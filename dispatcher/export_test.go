@@ -1,86 +1,21 @@
 package dispatcher
 
-import (
-	"context"
-	"time"
-)
+import "errors"
 
-// What the tests outside the package need of its inside. Numbers first, so
-// that the tests repeat none.
-const (
-	FlushMost      = flushMost
-	SettleMost     = settleMost
-	TrimAfter      = trimAfter
-	SlowAfter      = slowAfter
-	ReconcileEvery = reconcileEvery
-	ReconcileAfter = reconcileAfter
-	Calm           = calm
-	PauseMost      = pauseMost
-	MostTests      = mostTests
-	LookLeast      = lookLeast
-	ReconcileAgain = reconcileAgain
-	MostKnown      = mostKnown
-)
+// MostSuccesses bounds the texts that are remembered, KnownSuccesses counts them.
+const MostSuccesses = mostSuccesses
 
-// SetWall sets what the host's clock says; before Run only.
-func (e *Engine) SetWall(wall func(time.Time) time.Time) { e.wall = wall }
-
-// QueueNow is what time it is by the queue's clock.
-func (e *Engine) QueueNow() time.Time { return e.queue.Now() }
-
-// Find has endpoints found by their ids, in the store where they are not known.
-func (e *Engine) Find(ctx context.Context, ids ...string) error {
-	_, err := e.endpoints.Cache.Load(ctx, ids...)
-	return err
+func KnownSuccesses() int {
+	successes.mu.RLock()
+	defer successes.mu.RUnlock()
+	return len(successes.known)
 }
 
-// Matching has a tenant's endpoints found.
-func (e *Engine) Matching(ctx context.Context, tenant string) (int, error) {
-	list, err := e.endpoints.Cache.Matching(ctx, tenant, "a")
-	return len(list), err
-}
-
-// FreePermits is how many permits are not held.
-func (e *Engine) FreePermits() int { return e.permits.free() }
-
-// TakePermits takes up to n permits away, as others would.
-func (e *Engine) TakePermits(n int) int { return e.permits.try(n) }
-
-// GivePermits gives n permits back.
-func (e *Engine) GivePermits(n int) { e.permits.release(n) }
-
-// Held is how many leases the instance believes it has.
-func (e *Engine) Held() int { return e.leases.count() }
-
-// Settle gives outcomes to the settler.
-func (e *Engine) Settle(outcomes ...Settlement) { e.settler.put(outcomes...) }
-
-// Waiting is how many outcomes wait to be recorded.
-func (e *Engine) Waiting() int { return len(e.settler.rest()) }
-
-// Name is what the instance is called in the queue now.
-func (e *Engine) Name() string { return e.name() }
-
-// Workers is a gate with a number of places that a test chooses.
-type Workers struct{ g *workers }
-
-// NewWorkers makes a Gate; 0 places are as many as the machine has.
-func NewWorkers(places int, run func(Claimed)) *Workers {
-	g := newWorkers(run)
-	if places > 0 {
-		g.slots = places
+// PatternSteps reads a pattern past the cache and weighs it.
+func PatternSteps(pattern string) (int, error) {
+	if len(pattern) > maxRegexp {
+		return 0, errors.New("too long")
 	}
-	return &Workers{g: g}
-}
-
-func (g *Workers) Put(tasks ...Claimed)          { g.g.start(tasks...) }
-func (g *Workers) Run(ctx context.Context) error { return g.g.Run(ctx) }
-func (g *Workers) Close() []Claimed              { return g.g.close() }
-func (g *Workers) Wait()                         { g.g.wait() }
-
-// Room is how many tasks the gate has memory for.
-func (g *Workers) Room() int {
-	g.g.mu.Lock()
-	defer g.g.mu.Unlock()
-	return cap(g.g.queue)
+	m, err := newMatchRule(pattern)
+	return m.steps, err
 }

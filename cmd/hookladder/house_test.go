@@ -73,8 +73,10 @@ var rules = []rule{
 		offence: `dispatcher package dispatcher; import "net/http"; var _ http.Handler`,
 	},
 	{
-		name:    "the engine imports no adapter",
-		broken:  func(s source) []string { return when(engine(s), importing(s, module+"/dispatcher/")...) },
+		name: "the engine imports no adapter",
+		broken: func(s source) []string {
+			return when(engine(s), slices.DeleteFunc(importing(s, module+"/dispatcher/"), core)...)
+		},
 		offence: `dispatcher package dispatcher; import _ "github.com/hookladder/hookladder/dispatcher/internal/egress"`,
 	},
 	{
@@ -125,8 +127,10 @@ var rules = []rule{
 		offence: `dispatcher/app package app; import _ "github.com/caarlos0/env/v11"`,
 	},
 	{
-		name:    "the engine knows no partitions: the store hides them",
-		broken:  func(s source) []string { return when(below(s, "dispatcher/internal/engine"), partitions(s)...) },
+		name: "the engine knows no partitions: the store hides them",
+		broken: func(s source) []string {
+			return when(below(s, "dispatcher/internal/engine") && !s.test, partitions(s)...)
+		},
 		offence: `dispatcher/internal/engine package engine; type PartitionError struct{}`,
 	},
 	{
@@ -215,9 +219,16 @@ func when(condition bool, found ...string) []string {
 	return found
 }
 
+// cores are the packages of the engine below its words: what they decide and do
+// knows no technology.
+var cores = []string{"dispatcher/internal/endpoints", "dispatcher/internal/engine", "dispatcher/internal/outage", "dispatcher/internal/turns"}
+
+func core(path string) bool { return slices.Contains(cores, strings.TrimPrefix(path, module+"/")) }
+
 func engine(s source) bool {
-	return (s.folder == "dispatcher" || below(s, "dispatcher/internal/engine")) && !s.test
+	return (s.folder == "dispatcher" || slices.Contains(cores, s.folder)) && !s.test
 }
+
 func callers(s source) bool  { return s.folder == "dispatcher/client" || s.folder == "dispatcher/wire" }
 func supports(s source) bool { return slices.Contains(testSupport, module+"/"+s.folder) }
 func command(s source) bool  { return strings.HasPrefix(s.folder, "cmd/") }
@@ -238,9 +249,12 @@ func adapterOfAdapter(s source) []string {
 		return nil
 	}
 	own, _, _ = strings.Cut(own, "/")
+	if core(s.folder) {
+		return nil // it has a rule of its own
+	}
 	return slices.DeleteFunc(importing(s, module+"/"+internal), func(p string) bool {
 		other, _, _ := strings.Cut(strings.TrimPrefix(p, module+"/"+internal), "/")
-		return other == own || slices.Contains(testSupport, p) || slices.Contains(shared, p)
+		return other == own || slices.Contains(testSupport, p) || slices.Contains(shared, p) || s.test && core(p)
 	})
 }
 

@@ -36,7 +36,7 @@ func TestEverySettingReachesTheProcess(t *testing.T) {
 		LaneMaxInFlight: 8, MaxWaiting: 22, BreakerFailures: 20, BreakerWait: 21 * time.Second, QuickRetries: 2,
 		Seal: s.EncryptionKey.box, Proxy: &url.URL{Scheme: "http", Host: "proxy.example:23"}, CAFile: cert, CertFile: cert, KeyFile: key, AllowNets: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 		HTTPSOnly: true, MaxBody: 11 << 10, Version: version,
-		Engine: dispatcher.Options{
+		Engine: app.EngineOptions{
 			Secrets: []signer.Secret{secret}, Ladder: s.Ladder, Jitter: 0.5, Success: s.Success, Timeout: 6 * time.Second,
 			DeriveTenant: true, MaxInFlight: 7, MaxBytes: 2 << 20, ClaimBatch: 9, FanoutMax: 12, Excerpt: 12, PollEvery: 18 * time.Second, Grace: 19 * time.Second,
 			Keep: dispatcher.Keep{

@@ -129,7 +129,7 @@ func options(s settings, found []foundSetting) app.Options {
 		KeyFile:         s.EgressKey,
 		MaxBody:         int(s.MaxBody),
 		Version:         version,
-		Engine: dispatcher.Options{
+		Engine: app.EngineOptions{
 			Secrets:      s.SigningSecret,
 			DeriveTenant: s.SigningDerive == deriveTenant,
 			Ladder:       s.Ladder,

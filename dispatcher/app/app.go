@@ -20,6 +20,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
+	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
@@ -35,6 +36,9 @@ func ParseKeys(text string) (Keys, error) { return httpapi.ParseKeys(text) }
 
 // Seal hides the endpoints' secrets and header values in the store.
 type Seal = seal.Box
+
+// EngineOptions say how deliveries are made.
+type EngineOptions = engine.Options
 
 // ParseEncryptionKeys reads keys as ENCRYPTION_KEY has them: the base64 of 32
 // bytes each, with white space between two. The first seals, all of them open.
@@ -90,7 +94,7 @@ type Options struct {
 	KeyFile      string   // its key
 	MaxBody      int      // bytes of a message's body
 
-	Engine  dispatcher.Options // but for Instance, UserAgent, Endpoints and Log, which Run sets
+	Engine  EngineOptions // but for Instance, UserAgent, Endpoints and Log, which Run sets
 	Version string
 	Log     *slog.Logger
 
@@ -160,7 +164,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	return f.run(ctx)
 }
 
-func newEngine(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics, share descriptors, o Options) (*dispatcher.Engine, error) {
+func newEngine(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics, share descriptors, o Options) (*engine.Engine, error) {
 	sender, err := newSender(guard, share.idle, o)
 	if err != nil {
 		return nil, err
@@ -175,7 +179,7 @@ func newEngine(store *redisq.Store, guard *egress.Guard, figures *metrics.Metric
 	if o.Engine.Observer != nil {
 		e.Observer = observers{figures, o.Engine.Observer}
 	}
-	return dispatcher.New(store, sender, e)
+	return engine.New(store, sender, e)
 }
 
 // newSender makes the client that calls receivers.

@@ -20,6 +20,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
@@ -43,7 +44,7 @@ func newTestOptions(redisURL string) app.Options {
 		MaxBody:         64 << 10,
 		Version:         "test",
 		Log:             slog.New(slog.DiscardHandler),
-		Engine: dispatcher.Options{
+		Engine: engine.Options{
 			Secrets:     []signer.Secret{secret},
 			Ladder:      ladder.Default(),
 			Timeout:     time.Minute,

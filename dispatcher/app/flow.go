@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 )
 
 // flow is the running process. It stops in the order of the flow:
@@ -23,7 +24,7 @@ import (
 // sees no answer. Every step has an end: Engine.Grace, answerGrace, and the
 // engine's own limit for a store that does not answer.
 type flow struct {
-	engine     *dispatcher.Engine
+	engine     *engine.Engine
 	api        *http.Server
 	ln         net.Listener // nil: it only dispatches
 	figures    *http.Server

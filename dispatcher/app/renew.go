@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/signer"
@@ -23,7 +23,7 @@ type Renewal struct {
 // renewer applies renewals.
 type renewer struct {
 	keyring *httpapi.Keyring
-	engine  *dispatcher.Engine
+	engine  *engine.Engine
 	store   *redisq.Store
 }
 

@@ -9,14 +9,16 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
+	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
+	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
 )
 
 // service is an engine and its endpoints, as the API has them.
 type service struct {
-	*dispatcher.Engine
-	*dispatcher.Registry
+	*engine.Engine
+	*endpoints.Registry
 }
 
 func newAPI(s service, guard *egress.Guard, figures *metrics.Metrics, keyring *httpapi.Keyring, o Options) (*http.Server, error) {

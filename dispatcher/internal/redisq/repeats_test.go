@@ -16,6 +16,7 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
@@ -24,7 +25,7 @@ import (
 // repeats publishes over many partitions, nothing of which is due.
 type repeats struct {
 	*trap
-	dispatcher *dispatcher.Engine
+	dispatcher *engine.Engine
 	calls      *scriptCalls
 }
 
@@ -67,7 +68,7 @@ func newRepeats(t *testing.T, partitions int) *repeats {
 	})
 	calls := newScriptCalls()
 	store.Client().AddHook(calls)
-	d, err := dispatcher.New(store.Queue(), nil, dispatcher.Options{
+	d, err := engine.New(store.Queue(), nil, engine.Options{
 		Instance: "one", Secrets: []signer.Secret{signer.NewSecret()}, Ladder: ladder.Default(), Timeout: time.Second,
 		ClaimBatch: 64, PollEvery: time.Minute, Grace: time.Second,
 		Keep:      dispatcher.Keep{Finished: time.Hour, FinishedMax: 1000, SeenMax: 1000, Dead: time.Hour, DeadMax: 1000},

@@ -1,0 +1,96 @@
+package endpoints
+
+import (
+	"fmt"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/signer"
+)
+
+// Destination is an endpoint made ready to be called: parsed once, and used by
+// each attempt until the endpoint changes.
+type Destination struct {
+	Endpoint *dispatcher.Endpoint
+	URL      *url.URL
+	Headers  []dispatcher.Header // names in canonical form
+	phases   []phase             // by end; the last one has none
+	Fault    error               // why nothing can be sent; nil: it can
+}
+
+// phase is a time in which the same secrets sign.
+type phase struct {
+	until  time.Time // exclusive; zero: for ever
+	signer *signer.Signer
+}
+
+func NewDestination(e *dispatcher.Endpoint) *Destination {
+	d := &Destination{Endpoint: e}
+	if d.URL, d.Fault = dispatcher.ParseURL(e.URL); d.Fault != nil {
+		return d
+	}
+	if len(e.Secrets) == 0 {
+		d.Fault = dispatcher.ErrSealed // one that was stored without a secret could not have been
+		return d
+	}
+	for _, h := range e.Headers {
+		d.Headers = append(d.Headers, dispatcher.Header{Name: textproto.CanonicalMIMEHeaderKey(h.Name), Value: h.Value})
+	}
+	d.phases, d.Fault = phases(e)
+	return d
+}
+
+// phases are the times between the ends of an endpoint's secrets.
+func phases(e *dispatcher.Endpoint) ([]phase, error) {
+	ends := []time.Time{{}}
+	for _, s := range e.Secrets {
+		if !s.Until.IsZero() {
+			ends = append(ends, s.Until)
+		}
+	}
+	slices.SortFunc(ends, func(a, b time.Time) int {
+		switch {
+		case a.IsZero() == b.IsZero():
+			return a.Compare(b)
+		case a.IsZero():
+			return 1
+		}
+		return -1
+	})
+	var list []phase
+	for _, end := range slices.Compact(ends) {
+		var live []signer.Secret
+		for _, s := range e.Secrets {
+			if s.Until.IsZero() || !end.IsZero() && !s.Until.Before(end) {
+				live = append(live, s.Secret)
+			}
+		}
+		sign, err := e.Signature.NewSigner(live...)
+		if err != nil {
+			return nil, fmt.Errorf("sign for %s: %w", e.ID, err)
+		}
+		list = append(list, phase{until: end, signer: sign})
+	}
+	return list, nil
+}
+
+// Signer is what signs at a time.
+func (d *Destination) Signer(at time.Time) *signer.Signer {
+	for _, p := range d.phases {
+		if p.until.IsZero() || at.Before(p.until) {
+			return p.signer
+		}
+	}
+	return nil
+}
+
+// Origin is the part of the URL that holds no secret.
+func (d *Destination) Origin() string {
+	if d.URL == nil {
+		return ""
+	}
+	return d.URL.Scheme + "://" + d.URL.Host
+}

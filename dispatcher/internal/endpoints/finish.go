@@ -1,0 +1,217 @@
+package endpoints
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+)
+
+// A change of an endpoint has two steps: the endpoint itself, and the copy of
+// its limits that its lane keeps. They may lie on two servers, and the instance
+// may die between them. A lane whose copy lets it be claimed from shows that at
+// its next claim (see CheckVersions). One that is held, or whose endpoint was
+// deleted, is never claimed from: so every instance compares those, at its start,
+// when another died, and at each turn of the guard.
+
+const (
+	// finishAgain is when it looks again where something did not answer.
+	finishAgain = 5 * time.Second
+	// finishLeast lies between two looks, which many deaths at once ask for.
+	finishLeast = time.Second
+	// notYet is how long a copy without an endpoint may be one that is being
+	// made: far longer than any call lasts.
+	notYet = 10 * time.Minute
+	// versionsCost is how many commands it takes to read versionsAtOnce versions.
+	versionsCost, versionsAtOnce = 3, 64
+)
+
+// finisher finishes changes of endpoints that stopped half-way.
+type finisher struct {
+	registry *Registry
+	wake     chan struct{} // 1 deep
+	spent    atomic.Int64  // commands since its last look, about
+	cost     atomic.Int64  // what that look took
+}
+
+func newFinisher(r *Registry) *finisher {
+	return &finisher{registry: r, wake: make(chan struct{}, 1)}
+}
+
+// Run looks when it is asked to, and at the start, until ctx ends.
+func (f *finisher) Run(ctx context.Context) error {
+	if f.registry.Store == nil {
+		return nil
+	}
+	wake(f.wake)
+	again := time.NewTimer(finishAgain)
+	again.Stop()
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-f.wake:
+		case <-again.C:
+		}
+		err := f.finish(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		f.registry.Outages.Report("finish", err)
+		if err != nil {
+			again.Reset(finishAgain)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(finishLeast):
+		}
+	}
+}
+
+// finish goes through all that may be half done. What fails holds up no other.
+func (f *finisher) finish(ctx context.Context) error {
+	f.spent.Store(0)
+	defer func() { f.cost.Store(f.spent.Load()) }()
+	return errors.Join(f.held(ctx), f.deleted(ctx))
+}
+
+// held compares the held lanes with their endpoints. The copies were read first: an
+// endpoint that is newer than its copy was changed before, and a copy is never
+// replaced by an older one.
+func (f *finisher) held(ctx context.Context) error {
+	var errs []error
+	for cursor := ""; ; {
+		call, cancel := outage.Within(ctx)
+		page, next, err := f.registry.Queue.HeldLanes(call, cursor)
+		cancel()
+		f.spent.Add(1)
+		if len(page) > 0 {
+			f.spent.Add(1) // their versions too
+		}
+		var copies []dispatcher.LaneVersion
+		for _, l := range page {
+			if l.Lane.IsEndpoint() && l.Held != dispatcher.HeldDeleted {
+				copies = append(copies, l.LaneVersion)
+			}
+		}
+		errs = append(errs, err, f.compare(ctx, copies, notYet))
+		if cursor = next; cursor == "" || ctx.Err() != nil {
+			return errors.Join(errs...)
+		}
+	}
+}
+
+// compare gives lanes what they lack of their endpoints. A copy without an
+// endpoint, of which nothing says that it was deleted, is forgotten if it is of
+// that age: its creation failed.
+func (f *finisher) compare(ctx context.Context, copies []dispatcher.LaneVersion, age time.Duration) error {
+	if len(copies) == 0 {
+		return nil
+	}
+	r := f.registry
+	ids := make([]string, len(copies))
+	for i, c := range copies {
+		ids[i] = string(c.Lane)
+	}
+	call, cancel := outage.Within(ctx)
+	defer cancel()
+	f.spent.Add(versionsCost * int64(1+len(ids)/versionsAtOnce))
+	truth, err := r.Store.EndpointVersions(call, ids)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i, c := range copies {
+		switch t := truth[i]; {
+		case t.End > 0:
+			errs = append(errs, f.end(ctx, ids[i], t.End))
+		case t.Version > c.Version:
+			errs = append(errs, f.raise(ctx, c))
+		case t.Version == 0:
+			_, err := r.Queue.ForgetLane(call, r.Name(), c, age)
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// raise gives a lane the limits that its endpoint has by now.
+func (f *finisher) raise(ctx context.Context, c dispatcher.LaneVersion) error {
+	r := f.registry
+	r.Cache.forget(string(c.Lane)) // what is known here may be as old
+	found, err := r.Cache.Load(ctx, string(c.Lane))
+	if err != nil {
+		return err
+	}
+	dest := found[string(c.Lane)]
+	if dest == nil || dest.Fault != nil || dest.Endpoint.Version <= c.Version {
+		return nil // one that can't be read says nothing that may be believed
+	}
+	call, cancel := outage.Within(ctx)
+	defer cancel()
+	limits := dest.Endpoint.Limits()
+	if _, err := r.setLimits(call, c.Lane, limits, dest.Endpoint.Since > c.Version); err != nil {
+		return err
+	}
+	r.Log.LogAttrs(ctx, slog.LevelInfo, "change of an endpoint finished",
+		slog.String("lane", string(c.Lane)), slog.Int64("version", limits.Version))
+	if limits.Held == dispatcher.HeldDisabled {
+		f.registry.sweeper.put(c.Lane, 0)
+	}
+	return nil
+}
+
+// deleted goes through the endpoints that were deleted and whose lanes may not
+// be empty.
+func (f *finisher) deleted(ctx context.Context) error {
+	var errs []error
+	for cursor := ""; ; {
+		call, cancel := outage.Within(ctx)
+		page, next, err := f.registry.Store.DeletedEndpoints(call, cursor)
+		cancel()
+		f.spent.Add(1)
+		if err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		for id, end := range page {
+			errs = append(errs, f.end(ctx, id, end))
+		}
+		if cursor = next; cursor == "" {
+			return errors.Join(errs...)
+		}
+	}
+}
+
+func (f *finisher) end(ctx context.Context, id string, end int64) error {
+	call, cancel := outage.Within(ctx)
+	defer cancel()
+	_, err := f.registry.sweeper.delete(call, id, end)
+	return err
+}
+
+// Suspect has changes that may have stopped half-way looked for soon.
+func (r *Registry) Suspect() { wake(r.finisher.wake) }
+
+// Compare gives lanes that a trim looked at what they lack of their endpoints: one
+// in which nothing is, and that is not held, is never claimed from. With none of
+// them no call is made, so that nothing is known of the store.
+func (r *Registry) Compare(ctx context.Context, looked []dispatcher.LaneVersion) {
+	if r.Store != nil && len(looked) > 0 {
+		r.Outages.Report("trim", r.finisher.compare(ctx, looked, 0))
+	}
+}
+
+// FinishCost is how many commands one look for half-done changes takes, about, of
+// which so many read the held lanes; 0: there are no endpoints, and none is made.
+func (r *Registry) FinishCost(held int) int {
+	if r.Store == nil {
+		return 0
+	}
+	return max(held+1, int(r.finisher.cost.Load()))
+}

@@ -1,0 +1,204 @@
+package endpoints
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// Lane is the lane that a destination means: a lane, an endpoint's id or uid, a
+// URL, which means the lane of its origin and of tenant, or * for all.
+// ErrNoEndpoint says that no endpoint has that uid.
+func (r *Registry) Lane(ctx context.Context, destination, tenant string) (dispatcher.Lane, error) {
+	lane, _, err := r.laneAndName(ctx, destination, tenant)
+	return lane, err
+}
+
+// MessageLane is Lane of one message: a URL means the lane of its origin and of
+// the message's tenant.
+func (r *Registry) MessageLane(ctx context.Context, id, destination string) (dispatcher.Lane, error) {
+	tenant := ""
+	if strings.Contains(destination, "://") {
+		record, err := r.Queue.Read(ctx, id)
+		if err != nil {
+			return "", err
+		}
+		tenant = record.Message.Tenant
+	}
+	return r.Lane(ctx, destination, tenant)
+}
+
+// laneAndName is Lane, and what that lane is called where a URL says so.
+func (r *Registry) laneAndName(ctx context.Context, destination, tenant string) (lane dispatcher.Lane, name string, err error) {
+	if !strings.Contains(destination, "://") {
+		lane, err = r.namedLane(ctx, destination)
+		return lane, "", err
+	}
+	u, err := dispatcher.ParseURL(destination)
+	if err != nil {
+		return "", "", err
+	}
+	return dispatcher.URLLane(u, tenant), dispatcher.URLLaneName(u, tenant), nil
+}
+
+// namedLane is the lane of a destination that is no URL.
+func (r *Registry) namedLane(ctx context.Context, destination string) (dispatcher.Lane, error) {
+	switch {
+	case destination == string(dispatcher.AllLanes):
+		return dispatcher.AllLanes, nil
+	case dispatcher.NamesLane(destination):
+		if !dispatcher.ValidLane(destination) {
+			return "", fmt.Errorf("lane %s: %w", dispatcher.Clip(destination), dispatcher.ErrNotFound)
+		}
+		return dispatcher.Lane(destination), nil
+	}
+	id, err := r.Cache.id(ctx, destination)
+	return dispatcher.Lane(id), err
+}
+
+// Pause holds a destination: new deliveries to it wait. A URL means the lane of
+// tenant.
+func (r *Registry) Pause(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error) {
+	return r.hold(ctx, destination, tenant, true)
+}
+
+// Resume lets a destination go on, whatever held it: a pause, being disabled, its
+// breaker, or a Retry-After.
+func (r *Registry) Resume(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error) {
+	return r.hold(ctx, destination, tenant, false)
+}
+
+func (r *Registry) hold(ctx context.Context, destination, tenant string, held bool) (dispatcher.LaneState, error) {
+	lane, name, err := r.laneAndName(ctx, destination, tenant)
+	if err == nil {
+		err = r.checkLane(ctx, lane, destination)
+	}
+	switch {
+	case err != nil:
+		return dispatcher.LaneState{}, err
+	case lane.IsEndpoint():
+		_, err = r.changeEndpoint(ctx, string(lane), func(e *dispatcher.Endpoint) error {
+			e.Paused = held
+			if !held {
+				e.Disabled = false
+			}
+			return nil
+		}, !held)
+	default:
+		limits := dispatcher.LaneLimits{Name: name, By: dispatcher.CallerOf(ctx)}
+		if held {
+			limits.Held = dispatcher.HeldPaused
+		}
+		_, err = r.setLimits(ctx, lane, limits, !held)
+	}
+	if err != nil {
+		return dispatcher.LaneState{}, err
+	}
+	states, err := r.Queue.LaneStates(ctx, []dispatcher.Lane{lane})
+	if err == nil {
+		err = r.TellURLs(ctx, states)
+	} else {
+		states, err = []dispatcher.LaneState{{Lane: lane}}, fmt.Errorf("read lane %s: %w", lane, err)
+	}
+	r.tellHeld(ctx, &states[0], held) // the change is made, even where its state could not be read
+	return states[0], err
+}
+
+// tellHeld logs that a lane was paused or resumed. Its URL has no part that may be
+// secret.
+func (r *Registry) tellHeld(ctx context.Context, s *dispatcher.LaneState, held bool) {
+	text := "lane resumed"
+	switch {
+	case held && s.Lane == dispatcher.AllLanes:
+		text = "all lanes paused"
+	case held:
+		text = "lane paused"
+	case s.Lane == dispatcher.AllLanes:
+		text = "all lanes resumed"
+	}
+	attrs := []slog.Attr{byCaller(ctx), slog.String("lane", string(s.Lane))}
+	if s.Lane != dispatcher.AllLanes {
+		attrs = append(attrs, slog.String("url", s.URL), slog.String("tenant", s.Tenant))
+	}
+	r.Log.LogAttrs(ctx, slog.LevelInfo, text, attrs...)
+}
+
+// pausedTold is how many paused lanes are told by themselves.
+const pausedTold = 50
+
+// PausedLanes are the lanes that were paused last, behind AllLanes where that is,
+// and how many there are.
+func (r *Registry) PausedLanes(ctx context.Context) ([]dispatcher.LaneState, int, error) {
+	states, total, err := r.Queue.PausedLanes(ctx, pausedTold)
+	return states, total, errors.Join(err, r.TellURLs(ctx, states))
+}
+
+// checkLane answers ErrNoLane for an unknown lane that was named by itself. A URL and
+// an endpoint may be held before their first message.
+func (r *Registry) checkLane(ctx context.Context, lane dispatcher.Lane, destination string) error {
+	if string(lane) != destination || lane == dispatcher.AllLanes || lane.IsEndpoint() {
+		return nil
+	}
+	states, err := r.Queue.LaneStates(ctx, []dispatcher.Lane{lane})
+	if err != nil {
+		return fmt.Errorf("read lane %s: %w", lane, err)
+	}
+	if s := states[0]; !s.Known && s.URL == "" && s.LaneCount == (dispatcher.LaneCount{}) {
+		return fmt.Errorf("lane %s: %w", lane, dispatcher.ErrNoLane)
+	}
+	return nil
+}
+
+// Lanes reads a page of all lanes. ErrListing says that too many ask for one.
+func (r *Registry) Lanes(ctx context.Context, limit int, cursor string) ([]dispatcher.LaneState, string, error) {
+	if err := r.Lists.Enter(ctx); err != nil {
+		return nil, "", err
+	}
+	defer r.Lists.Leave()
+	states, next, err := r.Queue.Lanes(ctx, limit, cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	return states, next, r.TellURLs(ctx, states)
+}
+
+// TellURLs fills in where the lanes of endpoints lead by now.
+func (r *Registry) TellURLs(ctx context.Context, states []dispatcher.LaneState) error {
+	var ids []string
+	for _, s := range states {
+		if s.Lane.IsEndpoint() {
+			ids = append(ids, string(s.Lane))
+		}
+	}
+	found, err := r.Cache.Load(ctx, ids...)
+	if err != nil {
+		return err
+	}
+	for i := range states {
+		if dest := found[string(states[i].Lane)]; dest != nil {
+			e := dest.Endpoint
+			states[i].URL, states[i].Tenant, states[i].UID, states[i].Gone = dest.Origin(), e.Tenant, e.UID, e.Gone
+		}
+	}
+	return nil
+}
+
+// setLimits writes the limits that a lane keeps.
+func (r *Registry) setLimits(ctx context.Context, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, error) {
+	count, err := r.Queue.Limit(ctx, r.Name(), lane, l, clear)
+	if err != nil {
+		r.PollSoon() // it may be done, and its answer with what is ready now was lost
+	}
+	return count, err
+}
+
+// limit is setLimits without a caller that waits. A failure is only logged: the next
+// claim finds the old limits again.
+func (r *Registry) limit(ctx context.Context, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) {
+	_, err := r.setLimits(ctx, lane, l, clear)
+	r.Outages.Report("limit", err)
+}

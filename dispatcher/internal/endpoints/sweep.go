@@ -1,0 +1,113 @@
+package endpoints
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+)
+
+// sweeper ends what waits for a time in lanes that were disabled or deleted.
+// It only hurries: what it does not reach, since this process ends, is ended when
+// it becomes ready.
+type sweeper struct {
+	registry *Registry
+
+	mu    sync.Mutex // guards lanes
+	lanes []dispatcher.LaneVersion
+
+	wake chan struct{} // 1 deep
+}
+
+func newSweeper(r *Registry) *sweeper { return &sweeper{registry: r, wake: make(chan struct{}, 1)} }
+
+// put has a lane swept. end is that of a deleted endpoint, which is forgotten
+// when nothing is left; else 0. One that is to be swept already is so once.
+func (s *sweeper) put(lane dispatcher.Lane, end int64) {
+	s.mu.Lock()
+	if next := (dispatcher.LaneVersion{Lane: lane, Version: end}); !slices.Contains(s.lanes, next) {
+		s.lanes = append(s.lanes, next)
+	}
+	s.mu.Unlock()
+	wake(s.wake)
+}
+
+func (s *sweeper) take() (lane dispatcher.LaneVersion, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.lanes) == 0 {
+		return dispatcher.LaneVersion{}, false
+	}
+	lane, s.lanes = s.lanes[0], s.lanes[1:]
+	return lane, true
+}
+
+// delete tells the lane of a deleted endpoint that what is in it ends, and
+// counts what waits. Where nothing does, all is done.
+func (s *sweeper) delete(ctx context.Context, id string, end int64) (waiting int, err error) {
+	r := s.registry
+	count, err := r.setLimits(ctx, dispatcher.Lane(id), dispatcher.LaneLimits{Version: end, Held: dispatcher.HeldDeleted, By: dispatcher.CallerOf(ctx)}, false)
+	switch {
+	case err != nil:
+		return 0, err
+	case count.Waiting > 0:
+		s.put(dispatcher.Lane(id), end)
+		return count.Waiting, nil
+	}
+	return 0, r.Store.ForgetDeleted(ctx, id)
+}
+
+// Run sweeps until ctx ends.
+func (s *sweeper) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		lane, ok := s.take()
+		if !ok {
+			select {
+			case <-ctx.Done():
+			case <-s.wake:
+			}
+			continue
+		}
+		s.sweep(ctx, lane.Lane)
+		if lane.Version > 0 && ctx.Err() == nil {
+			s.settle(ctx, lane)
+		}
+	}
+	return nil
+}
+
+func (s *sweeper) sweep(ctx context.Context, lane dispatcher.Lane) {
+	r := s.registry
+	cursor, total := "", 0
+	for failures := 0; ctx.Err() == nil; {
+		call, cancel := outage.Within(ctx)
+		ended, next, err := r.Queue.Sweep(call, r.Name(), lane, cursor)
+		cancel()
+		total += ended
+		if failures = r.Outages.Repeat(ctx, "sweep", failures, err); failures > 0 {
+			continue
+		}
+		if cursor = next; cursor == "" {
+			break
+		}
+	}
+	if total > 0 {
+		r.Log.LogAttrs(ctx, slog.LevelInfo, "lane swept", slog.String("lane", string(lane)), slog.Int("deliveries", total))
+	}
+}
+
+// settle forgets that an endpoint was deleted once nothing waits for it. Where
+// something does, the finisher comes again.
+func (s *sweeper) settle(ctx context.Context, lane dispatcher.LaneVersion) {
+	r := s.registry
+	call, cancel := outage.Within(ctx)
+	defer cancel()
+	states, err := r.Queue.LaneStates(call, []dispatcher.Lane{lane.Lane})
+	if err == nil && states[0].Waiting == 0 && states[0].Limits.Held == dispatcher.HeldDeleted {
+		err = r.Store.ForgetDeleted(call, string(lane.Lane))
+	}
+	r.Outages.Report("sweep", err)
+}

@@ -1,0 +1,132 @@
+package endpoints
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"strings"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+)
+
+// Bounds of one call about the other tenants of an origin, which reads the names of
+// all lanes. Reading tenantNames takes a tenth of a second, and so do the scripts of
+// tenantLanes. The call ends behind the page that reaches one of them.
+const (
+	tenantNames = 100_000
+	tenantLanes = 1000
+)
+
+// OtherTenants counts the lanes that other tenants have at the origin of a URL:
+// what Pause and Resume of that URL leave as they are.
+func (r *Registry) OtherTenants(ctx context.Context, destination, tenant string) (dispatcher.OtherTenants, error) {
+	u, err := dispatcher.ParseURL(destination)
+	if err != nil {
+		return dispatcher.OtherTenants{}, err
+	}
+	if err := r.Lists.Enter(ctx); err != nil {
+		return dispatcher.OtherTenants{}, err
+	}
+	defer r.Lists.Leave()
+	return r.eachTenant(ctx, &tenantWalk{origin: u, but: dispatcher.URLLane(u, tenant)})
+}
+
+// PauseTenants pauses the lanes of all tenants at the origin of a URL, each in
+// a step of its own, but not that of messages without a tenant. It may be
+// repeated, and goes on from a cursor, which is Next of the call before.
+func (r *Registry) PauseTenants(ctx context.Context, destination, cursor string) (dispatcher.OtherTenants, error) {
+	return r.holdTenants(ctx, destination, cursor, true)
+}
+
+// ResumeTenants lets them go on.
+func (r *Registry) ResumeTenants(ctx context.Context, destination, cursor string) (dispatcher.OtherTenants, error) {
+	return r.holdTenants(ctx, destination, cursor, false)
+}
+
+func (r *Registry) holdTenants(ctx context.Context, destination, cursor string, held bool) (dispatcher.OtherTenants, error) {
+	u, err := dispatcher.ParseURL(destination)
+	if err != nil {
+		return dispatcher.OtherTenants{}, err
+	}
+	w := &tenantWalk{origin: u, but: dispatcher.URLLane(u, ""), cursor: cursor}
+	w.change = func(lane dispatcher.Lane) error {
+		limits := dispatcher.LaneLimits{By: dispatcher.CallerOf(ctx)}
+		if held {
+			limits.Held = dispatcher.HeldPaused
+		}
+		_, err := r.setLimits(ctx, lane, limits, !held)
+		return err
+	}
+	found, err := r.eachTenant(ctx, w)
+	if errors.Is(err, dispatcher.ErrCursor) {
+		return found, err
+	}
+	text := "lanes of all tenants resumed"
+	if held {
+		text = "lanes of all tenants paused"
+	}
+	r.Log.LogAttrs(ctx, slog.LevelInfo, text, byCaller(ctx), slog.String("url", u.Scheme+"://"+u.Host),
+		slog.Int("changed", found.Changed), slog.Int("failed", found.Failed))
+	return found, err
+}
+
+// tenantWalk is one walk over the names of all lanes.
+type tenantWalk struct {
+	origin *url.URL
+	but    dispatcher.Lane             // is left out
+	change func(dispatcher.Lane) error // nil: they are only counted
+	cursor string                      // where it goes on; empty: at the start
+}
+
+// eachTenant walks until there is no more, or as far as one call goes.
+func (r *Registry) eachTenant(ctx context.Context, w *tenantWalk) (found dispatcher.OtherTenants, err error) {
+	for looked := 0; ; {
+		page, next, err := r.Queue.LaneNames(ctx, w.cursor)
+		if ctx.Err() != nil {
+			return found, ctx.Err()
+		}
+		if _, rest := outage.Split(err); rest != nil {
+			return found, rest // no such cursor
+		}
+		if err != nil {
+			found.Failed++ // the other parts of the queue can still be read
+		}
+		looked += len(page)
+		w.take(page, &found)
+		if w.cursor = next; next == "" {
+			return found, nil
+		}
+		if looked >= tenantNames || found.Changed+found.Failed >= tenantLanes {
+			found.Next = next
+			return found, nil
+		}
+	}
+}
+
+// take counts the lanes of a page that are meant, and changes them.
+func (w *tenantWalk) take(page []dispatcher.LaneName, found *dispatcher.OtherTenants) {
+	host := strings.ToLower(w.origin.Hostname())
+	for _, l := range page {
+		if l.Lane == w.but || !strings.Contains(l.Name, host) || !w.means(l) {
+			continue
+		}
+		found.Lanes++
+		switch {
+		case w.change == nil:
+		case w.change(l.Lane) != nil:
+			found.Failed++
+		default:
+			found.Changed++
+		}
+	}
+}
+
+// means reports whether a lane is one of the origin: its key says so too, since
+// a name may tell the port or not.
+func (w *tenantWalk) means(l dispatcher.LaneName) bool {
+	origin, tenant, _ := strings.Cut(l.Name, " ")
+	u, err := url.Parse(origin)
+	return err == nil && dispatcher.URLLane(u, tenant) == l.Lane && dispatcher.URLLane(u, "") == dispatcher.URLLane(w.origin, "")
+}

@@ -1,0 +1,214 @@
+package endpoints
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// checkWithin bounds what a lease waits for: endpoints read, limits written.
+const checkWithin = 2 * time.Second
+
+// CheckVersions tells which of the deliveries that were just leased may be attempted:
+// those whose lane and endpoint are of one version, or whose endpoint may be
+// called all the same. The others go back; their lanes are told what they did
+// not know. So a change counts from the next claim on, even if the instance that
+// made it died before it told the others.
+//
+// An error says that the store does not answer, and everything went back.
+func (r *Registry) CheckVersions(ctx context.Context, leased []dispatcher.Claimed) (may []dispatcher.Claimed, back []dispatcher.Settlement, err error) {
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkWithin)
+	defer cancel()
+	found, err := r.Cache.Load(call, endpointsOf(leased)...)
+	if err == nil {
+		err = r.refresh(call, leased, found)
+	}
+	judged := map[dispatcher.Lane]fitness{}
+	for _, c := range leased {
+		fit, known := judged[c.ID.Lane]
+		if !known {
+			if fit = blocked; err == nil {
+				fit = r.fit(call, c, found[string(c.ID.Lane)])
+			}
+			judged[c.ID.Lane] = fit
+		}
+		switch fit {
+		case fits:
+			may = append(may, c)
+		case stalled:
+			back = append(back, dispatcher.Settlement{ID: c.ID, Verdict: dispatcher.Back, Due: c.Due, Leased: c.Leased, Pause: StalledFor, Stalled: stallOf(found[string(c.ID.Lane)])})
+		default:
+			back = append(back, dispatcher.Settlement{ID: c.ID, Verdict: dispatcher.Back, Due: c.Due, Leased: c.Leased})
+		}
+	}
+	return may, back, err
+}
+
+// StalledFor is how long a lane is left alone whose endpoint can't be called
+// for a reason that is not its receiver's: so nothing is claimed in a circle.
+const StalledFor = 10 * time.Second
+
+// stallOf is why a lane is left alone.
+func stallOf(dest *Destination) dispatcher.LaneWhy {
+	if dest == nil {
+		return dispatcher.WhyMissing
+	}
+	return dispatcher.WhySealed
+}
+
+// fitness says whether a lane's deliveries may be attempted.
+type fitness uint8
+
+const (
+	blocked fitness = iota // not now; the lane was told why
+	fits                   // they may
+	stalled                // not for a while: the endpoint can't be read, or is not there
+)
+
+// endpointsOf are the ids of the endpoints whose deliveries these are.
+func endpointsOf(leased []dispatcher.Claimed) (ids []string) {
+	for _, c := range leased {
+		if !slices.Contains(ids, string(c.ID.Lane)) {
+			ids = append(ids, string(c.ID.Lane))
+		}
+	}
+	return ids
+}
+
+// refresh reads again what a lane knows a newer version of.
+func (r *Registry) refresh(ctx context.Context, leased []dispatcher.Claimed, found map[string]*Destination) error {
+	var old []string
+	for _, c := range leased {
+		id := string(c.ID.Lane)
+		if dest := found[id]; dest != nil && dest.Endpoint.Version < c.Version && !slices.Contains(old, id) {
+			r.Cache.forget(id)
+			delete(found, id)
+			old = append(old, id)
+		}
+	}
+	if len(old) == 0 {
+		return nil
+	}
+	fresh, err := r.Cache.Load(ctx, old...)
+	for id, dest := range fresh {
+		found[id] = dest
+	}
+	return err
+}
+
+// fit judges a lane, and gives it newer limits. A missing endpoint counts as deleted
+// only where its end is noted: a store that lost it, or does not have it yet, ends
+// no delivery.
+func (r *Registry) fit(ctx context.Context, c dispatcher.Claimed, dest *Destination) fitness {
+	if dest == nil {
+		end, err := r.end(ctx, c.ID.Lane)
+		switch {
+		case err != nil:
+			r.Outages.Report("admit", err)
+			return stalled
+		case end == 0:
+			r.tellMissing(ctx, c.ID.Lane)
+			return stalled
+		}
+		r.limit(ctx, c.ID.Lane, dispatcher.LaneLimits{Version: end, Held: dispatcher.HeldDeleted}, false)
+		return blocked
+	}
+	if dest.Fault != nil {
+		r.tellSealed(ctx, c.ID.Lane, dest.Fault)
+		return stalled
+	}
+	limits := dest.Endpoint.Limits()
+	if limits.Version > c.Version {
+		r.limit(ctx, c.ID.Lane, limits, dest.Endpoint.Since > c.Version)
+	}
+	if limits.Held != dispatcher.HeldNone {
+		return blocked
+	}
+	return fits
+}
+
+// end is the version of a deleted endpoint's end; 0: it was not deleted.
+func (r *Registry) end(ctx context.Context, lane dispatcher.Lane) (int64, error) {
+	versions, err := r.Store.EndpointVersions(ctx, []string{string(lane)})
+	if err != nil {
+		return 0, fmt.Errorf("endpoint %s: %w", lane, err)
+	}
+	return versions[0].End, nil
+}
+
+// tellMissing tells that deliveries wait for an endpoint that is not there and
+// was not deleted, at most once in a while.
+func (r *Registry) tellMissing(ctx context.Context, lane dispatcher.Lane) {
+	if r.missing.tell() {
+		r.Log.LogAttrs(ctx, slog.LevelWarn, "deliveries wait for an endpoint that is not there, and was not deleted",
+			slog.String("lane", string(lane)), slog.String("cure", "the store lost it: cancel its messages, or restore the store"))
+	}
+}
+
+// tellSealed tells that deliveries wait since this instance can't open or read an
+// endpoint, at most once in a while.
+func (r *Registry) tellSealed(ctx context.Context, lane dispatcher.Lane, fault error) {
+	if r.sealed.tell() {
+		r.Log.LogAttrs(ctx, slog.LevelError, "deliveries wait for an endpoint that this instance can't open or read",
+			slog.String("lane", string(lane)), slog.Any("err", fault),
+			slog.String("cure", "start it with the ENCRYPTION_KEY that the others have; hookladder lanes shows which endpoints wait (sealed)"))
+	}
+}
+
+// seldom says whether to tell again of something that goes on.
+type seldom struct {
+	mu   sync.Mutex // guards told
+	told time.Time  // zero: never
+}
+
+// toldEvery keeps a log readable while a thousand lanes wait for one mistake.
+const toldEvery = time.Minute
+
+func (s *seldom) tell() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if !s.told.IsZero() && now.Sub(s.told) < toldEvery {
+		return false
+	}
+	s.told = now
+	return true
+}
+
+// RepairLimits gives lanes the limits that they lack, or have an older version of, as
+// a publish found out.
+func (r *Registry) RepairLimits(ctx context.Context, versions map[dispatcher.Lane]int64, used map[dispatcher.Lane]int64) error {
+	for lane, version := range versions {
+		if version == used[lane] {
+			continue
+		}
+		r.Cache.forget(string(lane)) // either may be the older one
+		found, err := r.Cache.Load(ctx, string(lane))
+		if err != nil {
+			return err
+		}
+		dest := found[string(lane)]
+		if dest == nil {
+			end, err := r.end(ctx, lane)
+			if err != nil {
+				return err
+			}
+			if end == 0 && version == 0 {
+				end = used[lane] + 1 // it was there, and since then both were deleted and forgotten
+			}
+			if end > version {
+				r.limit(ctx, lane, dispatcher.LaneLimits{Version: end, Held: dispatcher.HeldDeleted}, false)
+			}
+			continue
+		}
+		if limits := dest.Endpoint.Limits(); dest.Fault == nil && limits.Version > version {
+			r.limit(ctx, lane, limits, dest.Endpoint.Since > version)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,321 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
+)
+
+func TestWhoDoesNotBeatInThreePunctualReadingsIsReaped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.queue.dead["gone"] = 7
+		r.queue.fill(4)
+		for id, it := range map[string]*item{"a": r.queue.ready[0], "b": r.queue.ready[1]} {
+			it.by = "gone"
+			r.queue.leased[d.DeliveryID{Lane: "u_0", Message: id}] = it
+		}
+		r.queue.ready = nil
+		r.start(t) // the first reading
+		pass((d.DeadReadings - 1) * d.BeatEvery)
+		require.Zero(t, r.queue.count("reap gone"))
+		pass(d.BeatEvery)
+		require.Equal(t, 1, r.queue.count("reap gone"))
+		require.Len(t, r.sender.sent(), 2, "what it held is attempted")
+		require.Contains(t, r.log.String(), "takeover")
+		require.GreaterOrEqual(t, r.queue.count("peek"), 2, "its hints are lost with it")
+		pass(time.Minute)
+		require.Equal(t, 1, r.queue.count("reap gone"))
+		r.stop(t)
+	})
+}
+
+func TestWhoBeatsIsNotReaped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.queue.dead["slow"] = 1
+		r.start(t)
+		pass(d.BeatEvery / 2)
+		for range 20 { // it grows before each third reading
+			r.queue.set(func() { r.queue.dead["slow"]++ })
+			pass(3 * d.BeatEvery)
+		}
+		require.Zero(t, r.queue.count("reap slow"))
+		r.stop(t)
+	})
+}
+
+func TestALateReadingProvesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.queue.dead["other"] = 7
+		r.start(t)
+		for range 20 { // two readings, then a hole that this instance may have slept in
+			pass(2 * d.BeatEvery)
+			r.queue.set(func() { r.queue.hook = failing("beat", d.ErrUnavailable) })
+			pass(2 * d.BeatEvery)
+			r.queue.set(func() { r.queue.hook = nil })
+		}
+		require.Zero(t, r.queue.count("reap other"))
+		pass(4 * d.BeatEvery)
+		require.Equal(t, 1, r.queue.count("reap other"))
+		r.stop(t)
+	})
+}
+
+func TestAReapThatFailsIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.queue.dead["gone"] = 7
+		r.queue.hook = failing("reap gone", d.ErrUnavailable)
+		r.start(t)
+		pass(5 * d.BeatEvery)
+		require.Equal(t, 3, r.queue.count("reap gone"))
+		require.NotContains(t, r.log.String(), "takeover")
+		r.queue.set(func() { r.queue.hook = nil })
+		pass(d.BeatEvery)
+		require.Contains(t, r.log.String(), "takeover")
+		r.stop(t)
+	})
+}
+
+func TestAReapThatHangsDoesNotStopTheHeart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.queue.dead["gone"] = 7
+		r.queue.hangs = "reap gone"
+		r.start(t)
+		pass(time.Minute)
+		require.Equal(t, 31, r.queue.count("beat"))
+		r.stop(t)
+	})
+}
+
+func TestWhoIsFreshAfterItsFirstBeatGoesOnUnderAnotherName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.start(t)
+		pass(4 * d.BeatEvery)
+		require.Equal(t, "here", r.Name())
+		r.queue.set(func() { delete(r.queue.beats, "here") }) // others declared it dead
+		pass(d.BeatEvery)
+		require.Equal(t, "here-2", r.Name())
+		beats := r.queue.seen("beat")
+		last := beats[len(beats)-1]
+		require.Equal(t, "here-2", last.by)
+		require.Equal(t, 1, last.n)
+		require.Equal(t, beats[len(beats)-2].at, last.at, "at once, since nobody knows that name yet")
+		r.queue.fill(1)
+		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
+		synctest.Wait()
+		require.Equal(t, map[d.Verdict]int{d.Delivered: 1}, r.queue.verdicts())
+		pass(time.Minute)
+		require.Equal(t, "here-2", r.Name())
+		r.queue.set(func() { delete(r.queue.beats, "here-2") })
+		pass(d.BeatEvery)
+		require.Equal(t, "here-3", r.Name())
+		r.stop(t)
+		require.Equal(t, "here-3", r.queue.seen("leave")[0].by)
+	})
+}
+
+// A node that takes over may bring back leases of who is gone: nobody reads the
+// number of those.
+func TestLeasesOfTheDepartedAreTakenOverWhenAnotherNodeMayHaveTakenOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.start(t)
+		pass(time.Minute)
+		asked := r.queue.count("strays")
+		r.queue.fill(1)
+		r.queue.set(func() {
+			it := r.queue.ready[0]
+			it.by, r.queue.ready = "gone", nil
+			r.queue.leased[d.DeliveryID{Lane: "u_0", Message: "a"}] = it
+			r.queue.strays = []string{"gone"}
+			r.queue.hook = failing("strays", d.ErrUnavailable)
+		})
+		pass(time.Minute)
+		require.Equal(t, asked, r.queue.count("strays"), "it is not asked all the time")
+		r.queue.ears.OnGap()
+		pass(10 * time.Second)
+		require.Zero(t, r.queue.count("reap gone"))
+		r.queue.set(func() { r.queue.hook = nil })
+		pass(10 * time.Second)
+		require.Equal(t, 1, r.queue.count("reap gone"))
+		require.Len(t, r.sender.sent(), 1)
+		r.stop(t)
+	})
+}
+
+// Of a queue on several nodes the one that knows who is alive may be down
+// alone: then nobody can be declared dead, and the others go on.
+func TestAnInstanceThatNobodyHearsGoesOnWhereOtherNodesAnswer(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		nodes int
+		err   error
+		want  int
+	}{
+		{"several nodes", 3, d.ErrUnavailable, 1},
+		{"one node", 1, d.ErrUnavailable, 0},
+		{"another fault", 3, errors.New("a beat that can't be read"), 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newTestRig(t, func(_ *engine.Options, q *fakeQueue, _ *fakeSender) { q.nodes = c.nodes })
+				r.start(t)
+				r.queue.set(func() { r.queue.hook = failing("beat", c.err) })
+				pass(5 * d.BeatOld)
+				r.queue.fill(1)
+				r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
+				synctest.Wait()
+				require.Len(t, r.sender.sent(), c.want)
+				r.queue.set(func() { r.queue.hook = nil })
+				pass(d.BeatEvery)
+				require.Len(t, r.sender.sent(), 1)
+				r.stop(t)
+			})
+		})
+	}
+}
+
+// Fences are forgotten after a week, so that nobody goes on for as long unheard.
+func TestAnInstanceThatNobodyHearsForADayLeasesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, func(_ *engine.Options, q *fakeQueue, _ *fakeSender) { q.nodes = 3 })
+		r.start(t)
+		r.queue.set(func() { r.queue.hook = failing("beat", d.ErrUnavailable) })
+		pass(25 * time.Hour)
+		r.queue.fill(1)
+		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
+		synctest.Wait()
+		require.Empty(t, r.sender.sent())
+		r.stop(t)
+	})
+}
+
+func TestAFirstBeatThatFailedIsNotADeath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.queue.hook = failing("beat", d.ErrUnavailable)
+		r.start(t)
+		pass(3 * d.BeatEvery)
+		r.queue.set(func() { r.queue.hook = nil })
+		pass(3 * d.BeatEvery)
+		require.Equal(t, "here", r.Name())
+		r.stop(t)
+	})
+}
+
+// Its supervisor starts it anew, or tells a person that it can't be.
+func TestAnInstanceWhoseQueueChangedUnderItEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.start(t)
+		pass(d.BeatEvery)
+		r.queue.set(func() { r.queue.hook = failing("beat", d.ErrMoved) })
+		pass(d.BeatEvery)
+		require.ErrorIs(t, <-r.ended, d.ErrMoved)
+	})
+}
+
+func TestLeasesOfAnAnswerThatWasLostAreHandedBack(t *testing.T) {
+	for _, stage := range []string{"claim", "schedule"} {
+		t.Run(stage, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newTestRig(t, nil)
+				r.queue.direct = true
+				r.sender.answer = takes(10 * time.Second)
+				r.start(t)
+				r.queue.fill(2)
+				r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
+				pass(time.Millisecond) // answers of one instant have no order
+				require.Equal(t, 2, r.Held(), "known ones, which stay")
+				lost := false
+				r.queue.set(func() {
+					r.queue.after = func(call string) error {
+						if call != stage || lost {
+							return nil
+						}
+						lost = true
+						return d.ErrUnavailable
+					}
+				})
+				if stage == "claim" {
+					r.queue.fill(3)
+					r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
+				} else {
+					out, err := r.Publish(t.Context(), messages("m", 3))
+					require.NoError(t, err)
+					require.ErrorIs(t, out[0].Err, d.ErrUnavailable)
+				}
+				pass(d.BeatEvery)
+				require.Equal(t, 3, r.queue.verdicts()[d.Back], "at the next beat")
+				pass(time.Minute)
+				require.Equal(t, map[d.Verdict]int{d.Back: 3, d.Delivered: 5}, r.queue.verdicts())
+				require.Len(t, r.sender.sent(), 5)
+				require.Equal(t, 1024, r.FreePermits())
+				require.Zero(t, r.Held())
+				r.stop(t)
+			})
+		})
+	}
+}
+
+func TestALeaseSettledWhileLeasesAreComparedIsNotHandedBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		answer := make(chan struct{})
+		r.sender.answer = func(context.Context, d.Call) d.Answer {
+			<-answer
+			return d.Answer{Status: 200}
+		}
+		r.queue.fill(1)
+		r.queue.leasesRead = sync.OnceFunc(func() {
+			close(answer)
+			for r.Held() > 0 { // no time goes by until it is settled
+				runtime.Gosched()
+			}
+		})
+		r.start(t)
+		pass(2 * time.Minute)
+		require.Positive(t, r.queue.count("leases"))
+		require.Equal(t, map[d.Verdict]int{d.Delivered: 1}, r.queue.verdicts())
+		for _, c := range r.queue.seen("settle") {
+			require.Equal(t, 1, c.n)
+		}
+		require.Equal(t, 1, r.queue.count("settle"), "no hand-back follows")
+		r.stop(t)
+	})
+}
+
+func TestAnIdleHourIsQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.start(t)
+		pass(time.Hour)
+		counts := map[string]int{}
+		for _, c := range r.queue.seen("") {
+			counts[c.name]++
+		}
+		require.Equal(t, map[string]int{
+			"beat":  1 + int(time.Hour/d.BeatEvery),
+			"join":  1,
+			"watch": 1,
+			"peek":  1 + 60, // at the start, and the guard's
+			"trim":  60,     // age goes on without work
+		}, counts)
+		r.stop(t)
+	})
+}

@@ -1,0 +1,135 @@
+package engine_test
+
+import (
+	"context"
+	"io"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
+)
+
+// What the gate costs for each attempt that takes no time.
+func BenchmarkGate(b *testing.B) {
+	b.ReportAllocs()
+	var all sync.WaitGroup
+	g := engine.NewWorkers(0, func(d.Claimed) { all.Done() })
+	batch := tasks(64)
+	for left := b.N; left > 0; left -= len(batch) {
+		n := min(left, len(batch))
+		all.Add(n)
+		g.Put(batch[:n]...)
+		all.Wait() // as permits bound what is put
+	}
+	all.Wait()
+	g.Close()
+	g.Wait()
+}
+
+// What an attempt costs besides the request: headers, signature, judgement, and
+// its way through gate and settler.
+func BenchmarkDeliver(b *testing.B) {
+	b.ReportAllocs()
+	sender := &fakeSender{forget: true}
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	done := make(chan struct{})
+	sender.answer = func(context.Context, d.Call) d.Answer {
+		if left.Add(-1) == 0 {
+			close(done)
+		}
+		return d.Answer{Status: 200}
+	}
+	q := &endlessQueue{fakeQueue: newFakeQueue(1), template: claimed(message("msg_01JABCDEFGHJKMNPQRSTVWXYZ0"))}
+	q.left.Store(int64(b.N))
+	o := newTestOptions(b, io.Discard)
+	dispatcher := newTestInstance(b, connect(b, q, o.MaxInFlight), sender, o)
+	ctx, cancel := context.WithCancel(b.Context())
+	ended := make(chan error, 1)
+	b.ResetTimer()
+	go func() { ended <- dispatcher.Run(ctx) }()
+	<-done
+	b.StopTimer()
+	cancel()
+	<-ended
+}
+
+// endlessQueue has a number of deliveries, and keeps nothing.
+type endlessQueue struct {
+	*fakeQueue
+	template d.Claimed
+	left     atomic.Int64
+	calls    atomic.Int64 // of Schedule
+}
+
+func (q *endlessQueue) news() []queuetest.Hint {
+	h := queuetest.Hint{Now: time.Now(), Weight: -1}
+	if q.left.Load() > 0 {
+		h.Weight = 0
+	}
+	return []queuetest.Hint{h}
+}
+
+func (q *endlessQueue) Claim(_ context.Context, _ string, _ []int, wanted, _ int) ([]d.Claimed, []queuetest.Hint, error) {
+	n := min(int64(wanted), q.left.Load()) // one claimer asks
+	q.left.Add(-n)
+	out := make([]d.Claimed, n)
+	for i := range out {
+		out[i] = q.template
+	}
+	return out, q.news(), nil
+}
+
+func (q *endlessQueue) Settle(_ context.Context, _ string, batch []d.Settlement) ([]d.Settled, []queuetest.Hint, error) {
+	out := make([]d.Settled, len(batch))
+	for i := range out {
+		out[i] = d.SettledOK
+	}
+	return out, q.news(), nil
+}
+
+func (q *endlessQueue) ReadHints(context.Context, []int) ([]queuetest.Hint, error) {
+	return q.news(), nil
+}
+
+func (q *endlessQueue) Schedule(_ context.Context, _ string, _, _ int, batch []d.Entry) ([]d.ScheduleResult, []queuetest.Hint, error) {
+	q.calls.Add(1)
+	time.Sleep(100 * time.Microsecond) // a round trip
+	out := make([]d.ScheduleResult, len(batch))
+	for i := range out {
+		out[i].Result = d.Accepted
+	}
+	return out, []queuetest.Hint{{Now: time.Now(), Weight: -1}}, nil
+}
+
+// What a publish costs besides the queue's own work, and how many go together
+// in a call of it.
+func BenchmarkAccept(b *testing.B) {
+	b.ReportAllocs()
+	q := &endlessQueue{fakeQueue: newFakeQueue(1)}
+	o := newTestOptions(b, io.Discard)
+	o.MaxInFlight = 0
+	dispatcher := newTestInstance(b, connect(b, q, o.MaxInFlight), &fakeSender{}, o)
+	ctx, cancel := context.WithCancel(b.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- dispatcher.Run(ctx) }()
+	b.SetParallelism(32) // callers for each core
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		batch := messages("m", 1)
+		for pb.Next() {
+			if _, err := dispatcher.Publish(ctx, batch); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/float64(max(q.calls.Load(), 1)), "messages/call")
+	cancel()
+	<-ended
+}

@@ -1,0 +1,183 @@
+package engine_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
+)
+
+// newClaimRig has a queue whose only lane weighs 3.
+func newClaimRig(t testing.TB, permits int) *rig {
+	return newTestRig(t, func(o *engine.Options, q *fakeQueue, _ *fakeSender) {
+		o.MaxInFlight = permits
+		q.weight = 3
+	})
+}
+
+func TestAClaimThatGotNothingNeitherSpinsNorStalls(t *testing.T) {
+	never := func(int) bool { return false }
+	for _, permits := range []int{1, 2, 16, 1024} {
+		for _, taken := range []int{0, 1} {
+			if taken == permits {
+				continue
+			}
+			t.Run(fmt.Sprintf("%d permits, %d of them taken", permits, taken), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := newClaimRig(t, permits)
+					r.queue.light = never
+					require.Equal(t, taken, r.TakePermits(taken))
+					r.start(t)
+					require.Zero(t, r.queue.count("claim"))
+					r.queue.fill(1)
+					pass(time.Hour)
+					// Each look of the guard is news, and allows one more.
+					require.LessOrEqual(t, r.queue.count("claim"), r.queue.count("peek"))
+					require.Positive(t, r.queue.count("claim"))
+
+					before := r.queue.count("claim")
+					r.queue.set(func() { r.queue.light = nil })
+					if taken > 0 {
+						r.GivePermits(taken) // more are free than were when it was tried
+					} else {
+						r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 2})
+					}
+					synctest.Wait()
+					require.Greater(t, r.queue.count("claim"), before)
+					require.Len(t, r.sender.sent(), 1)
+					r.stop(t)
+				})
+			})
+		}
+	}
+}
+
+func TestNewsOfWorkMakesItClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newClaimRig(t, 16)
+		r.start(t)
+		r.queue.fill(3)
+		r.queue.set(func() {
+			hints := r.queue.allHints()
+			r.queue.ears.OnHint(hints[0]) // as another instance publishes it
+		})
+		synctest.Wait()
+		require.Len(t, r.sender.sent(), 3)
+		r.stop(t)
+	})
+}
+
+func TestAPermitThatComesFreeMakesItClaim(t *testing.T) {
+	for _, permits := range []int{1, 2, 16, 1024} {
+		t.Run(fmt.Sprint(permits), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newClaimRig(t, permits)
+				r.sender.answer = takes(time.Second)
+				r.queue.weight = 0
+				r.queue.fill(3 * permits)
+				r.start(t)
+				pass(500 * time.Millisecond)
+				require.LessOrEqual(t, len(r.sender.sent()), permits)
+				pass(5 * time.Second)
+				require.Len(t, r.sender.sent(), 3*permits)
+				require.Equal(t, permits, r.FreePermits())
+				r.stop(t)
+			})
+		})
+	}
+}
+
+func TestClaimsNeverExceedPermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const permits = 40
+		r := newTestRig(t, func(o *engine.Options, q *fakeQueue, s *fakeSender) {
+			o.MaxInFlight, o.ClaimBatch = permits, 16
+			q.partitions = 6
+			s.answer = takes(100 * time.Millisecond)
+		})
+		r.queue.direct = true
+		r.start(t)
+		for i := range 40 {
+			r.queue.fill(10)
+			go func() { _, _ = r.Publish(t.Context(), messages(fmt.Sprintf("p_%d", i), 7)) }()
+			r.Note(queuetest.Hint{Partition: int('0') % 6, Now: r.queue.now(), Weight: 0})
+			pass(30 * time.Millisecond)
+			_, _, leased := r.queue.places()
+			require.LessOrEqual(t, leased, permits)
+		}
+		pass(time.Minute)
+		require.Len(t, r.sender.sent(), 40*17)
+		for _, c := range r.queue.seen("claim") {
+			require.Positive(t, c.n)
+			require.LessOrEqual(t, c.n, c.free)
+			require.LessOrEqual(t, c.free, permits)
+			require.LessOrEqual(t, c.n, 4*16)
+		}
+		require.Equal(t, permits, r.FreePermits())
+		r.stop(t)
+	})
+}
+
+func TestABeatAfterItMightNotLeaseMakesItClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newClaimRig(t, 16)
+		r.start(t)
+		r.queue.set(func() { r.queue.hook = failing("beat", d.ErrUnavailable) })
+		pass(2 * d.BeatOld)
+		r.queue.fill(3)
+		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 3})
+		pass(5 * time.Second)
+		require.Zero(t, r.queue.count("claim"), "it may have been declared dead")
+		r.queue.set(func() { r.queue.hook = nil })
+		pass(d.BeatEvery)
+		require.Len(t, r.sender.sent(), 3)
+		r.stop(t)
+	})
+}
+
+func TestAnInstanceThatWasFencedGoesOnUnderAnotherName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newClaimRig(t, 16)
+		r.start(t)
+		r.queue.set(func() {
+			r.queue.fenced["here"] = true
+			delete(r.queue.beats, "here")
+		})
+		pass(time.Second)
+		r.queue.fill(3)
+		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 3})
+		pass(2 * d.BeatEvery)
+		require.Equal(t, "here-2", r.Name(), "one other name, and not one for each stage that met it")
+		require.Len(t, r.sender.sent(), 3)
+		require.Equal(t, map[d.Verdict]int{d.Delivered: 3}, r.queue.verdicts())
+		r.stop(t)
+	})
+}
+
+func TestTwoStagesThatMeetOneDeathAgreeOnOneNewName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newClaimRig(t, 16)
+		r.start(t)
+		pass(time.Second)
+		release := blockFirst(r.queue, "claim")
+		r.queue.set(func() {
+			r.queue.fenced["here"] = true
+			delete(r.queue.beats, "here")
+		})
+		r.queue.fill(3)
+		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 3})
+		pass(d.BeatEvery)
+		require.Equal(t, "here-2", r.Name(), "the beat met it first")
+		release() // and now the claim does
+		pass(2 * d.BeatEvery)
+		require.Equal(t, "here-2", r.Name())
+		require.Equal(t, map[d.Verdict]int{d.Delivered: 3}, r.queue.verdicts())
+		r.stop(t)
+	})
+}

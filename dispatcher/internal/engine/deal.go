@@ -1,0 +1,143 @@
+package engine
+
+import (
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// A flush takes at most flushMost messages, and ends at flushBytes and
+// flushLanes: Redis works 30 to 50 µs for each lane, so that no call waits for
+// longer than some 25 ms. A caller's turn ends at turnBytes and turnLanes, and
+// comes again while there is room.
+const (
+	flushMost  = 256
+	flushLanes = 512
+	flushBytes = 4 << 20
+	turnLanes  = 64
+	turnBytes  = 256 << 10
+)
+
+// cost is what entries make the queue do.
+type cost struct{ lanes, bytes int }
+
+func (c cost) plus(d cost) cost { return cost{c.lanes + d.lanes, c.bytes + d.bytes} }
+
+// within reports whether a cost is no more than another in either.
+func (c cost) within(d cost) bool { return c.lanes <= d.lanes && c.bytes <= d.bytes }
+
+var (
+	flushCost = cost{flushLanes, flushBytes}
+	turnCost  = cost{turnLanes, turnBytes}
+)
+
+func costOf(e *dispatcher.Entry) cost { return cost{len(e.Lanes), len(e.Message.Body)} }
+
+// heavy reports whether an entry alone is more than a turn.
+func heavy(e *dispatcher.Entry) bool { return !costOf(e).within(turnCost) }
+
+// next is the entry that a ticket gives next; nil: it gave all.
+func (t *ticket) next() *dispatcher.Entry {
+	if t.sent == len(t.entries) {
+		return nil
+	}
+	return &t.entries[t.sent]
+}
+
+// turn is some entries of one ticket, in their order.
+type turn struct {
+	of    *ticket
+	first int
+	n     int
+}
+
+// dealing fills one flush.
+type dealing struct {
+	batch []dispatcher.Entry
+	turns []turn
+	spent cost
+}
+
+// fits reports whether an entry may come into the flush besides.
+func (d *dealing) fits(e *dispatcher.Entry) bool {
+	return len(d.batch) == 0 || len(d.batch) < flushMost && d.spent.plus(costOf(e)).within(flushCost)
+}
+
+// take takes the next entry of a ticket.
+func (d *dealing) take(t *ticket) {
+	e := t.next()
+	if n := len(d.turns); n == 0 || d.turns[n-1].of != t {
+		d.turns = append(d.turns, turn{of: t, first: t.sent})
+	}
+	d.turns[len(d.turns)-1].n++
+	d.batch = append(d.batch, *e)
+	d.spent = d.spent.plus(costOf(e))
+	t.sent++
+	t.had = true
+}
+
+// deal chooses the entries of a flush: a turn for each ticket, and another one
+// while there is room. Entries that are more than a turn by themselves come
+// last, in their order, so that a large fan-out delays nobody else; one of them
+// goes in any case.
+func deal(open []*ticket) ([]dispatcher.Entry, []turn) {
+	n, _ := lightOf(open)
+	d := &dealing{batch: make([]dispatcher.Entry, 0, min(n+1, flushMost)), turns: make([]turn, 0, len(open))}
+	for d.round(open) {
+	}
+	large := false
+	for _, t := range open {
+		for e := t.next(); e != nil && heavy(e) && (!large || d.fits(e)); e = t.next() {
+			d.take(t)
+			large = true
+		}
+	}
+	return d.batch, d.turns
+}
+
+// round gives each ticket a turn and reports whether there may be another.
+func (d *dealing) round(open []*ticket) (more bool) {
+	for _, t := range open {
+		if e := t.next(); e == nil || heavy(e) {
+			continue
+		}
+		t.credit.lanes = min(t.credit.lanes+turnLanes, turnLanes)
+		t.credit.bytes = min(t.credit.bytes+turnBytes, turnBytes)
+		for e := t.next(); e != nil && !heavy(e) && t.credit.lanes > 0 && t.credit.bytes > 0; e = t.next() {
+			if !d.fits(e) {
+				return false
+			}
+			spent := costOf(e)
+			t.credit = cost{t.credit.lanes - spent.lanes, t.credit.bytes - spent.bytes}
+			d.take(t)
+		}
+		more = true
+	}
+	return more
+}
+
+// light is what a ticket has to give that does not come last, up to a flush.
+func (t *ticket) light() (n int, all cost) {
+	for i := t.sent; i < len(t.entries) && !full(n, all); i++ {
+		if e := &t.entries[i]; !heavy(e) {
+			n, all = n+1, all.plus(costOf(e))
+		}
+	}
+	return n, all
+}
+
+// full reports whether so many entries are as much as a flush takes.
+func full(n int, all cost) bool {
+	return n >= flushMost || all.lanes >= flushLanes || all.bytes >= flushBytes
+}
+
+// lightOf is what tickets have to give that does not come last.
+func lightOf(open []*ticket) (n int, all cost) {
+	for _, t := range open {
+		more, besides := t.light()
+		n, all = n+more, all.plus(besides)
+	}
+	return n, all
+}
+
+// enough reports whether tickets have as much to give as a flush takes, besides
+// what comes last in it.
+func enough(open []*ticket) bool { return full(lightOf(open)) }

@@ -1,0 +1,147 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// How deaths are logged: of one lane and reason deathsApart in a line each, and
+// what else dies within deathsEvery of the first in one line with a count and
+// deathsNamed ids. So no caller and no receiver can fill the log: beyond
+// deathLanes at once, which hold a few hundred KiB, all others count together.
+const (
+	deathsApart = 8
+	deathsNamed = 10
+	deathsEvery = time.Minute
+	deathLanes  = 1024
+)
+
+// deaths counts what dies, for the log.
+type deaths struct {
+	log *slog.Logger
+
+	mu sync.Mutex // guards what follows
+	of map[deathKind]*deathCount
+}
+
+type deathKind struct {
+	lane   dispatcher.Lane // empty: of all that are counted together
+	reason dispatcher.DeadReason
+}
+
+// deathCount is what died within deathsEvery.
+type deathCount struct {
+	since time.Time
+	apart int      // had a line each
+	more  int      // did not
+	ids   []string // some of those
+}
+
+// note counts a death, and reports whether it is to have a line of its own.
+func (d *deaths) note(id dispatcher.DeliveryID, reason dispatcher.DeadReason) bool {
+	if !d.log.Enabled(context.Background(), slog.LevelInfo) {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	kind, now := deathKind{id.Lane, reason}, time.Now()
+	n := d.of[kind]
+	if n == nil && len(d.of) >= deathLanes {
+		d.forget(now)
+	}
+	if n == nil && len(d.of) >= deathLanes {
+		kind.lane = ""
+		n = d.of[kind]
+	}
+	if n == nil || n.more == 0 && now.Sub(n.since) >= deathsEvery {
+		n = &deathCount{since: now}
+		d.of[kind] = n
+	}
+	if n.apart < deathsApart && kind.lane != "" {
+		n.apart++
+		return true
+	}
+	if n.more == 0 {
+		time.AfterFunc(n.since.Add(deathsEvery).Sub(now), func() { d.tell(kind, n) })
+	}
+	if n.more++; len(n.ids) < deathsNamed {
+		n.ids = append(n.ids, id.String())
+	}
+	return false
+}
+
+// forget drops what is over and told. mu is held.
+func (d *deaths) forget(now time.Time) {
+	for kind, n := range d.of {
+		if n.more == 0 && now.Sub(n.since) >= deathsEvery {
+			delete(d.of, kind)
+		}
+	}
+}
+
+// tell logs what had no line of its own, unless that was done before.
+func (d *deaths) tell(kind deathKind, n *deathCount) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.of[kind] == n {
+		delete(d.of, kind)
+		d.line(kind, n)
+	}
+}
+
+// end tells all that was not told yet.
+func (d *deaths) end() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for kind, n := range d.of {
+		if n.more > 0 {
+			d.line(kind, n)
+		}
+	}
+	clear(d.of)
+}
+
+func (d *deaths) line(kind deathKind, n *deathCount) {
+	d.log.LogAttrs(context.Background(), slog.LevelInfo, "deliveries dead", slog.String("lane", string(kind.lane)),
+		slog.String("reason", string(kind.reason)), slog.Int("deliveries", n.more), slog.Any("delivery_ids", n.ids))
+}
+
+// bury counts and logs what died. It is fed by the queue's answers only: what
+// becomes of an outcome is decided there. batch are the outcomes that were given
+// with that call, and settled what became of them.
+func (e *Engine) bury(deaths []dispatcher.Death, batch []dispatcher.Settlement, settled []dispatcher.Settled) {
+	for _, d := range deaths {
+		at := slices.IndexFunc(batch, func(o dispatcher.Settlement) bool { return o.ID == d.ID })
+		if at < 0 {
+			e.died(d, nil)
+		} else {
+			e.died(d, &batch[at])
+		}
+	}
+	for i := range batch {
+		// The answer that told of it was lost.
+		if o := &batch[i]; settled[i] == dispatcher.SettledBefore && o.Unanswered == e.name() {
+			e.died(dispatcher.Death{ID: o.ID, Reason: o.Reason, Attempts: o.Attempt.Number}, o)
+		}
+	}
+}
+
+// died tells of one death; o is the outcome that brought it about, nil: none.
+func (e *Engine) died(d dispatcher.Death, o *dispatcher.Settlement) {
+	e.watching.tell(func(w dispatcher.Observer) { w.Died(d) })
+	if !e.deaths.note(d.ID, d.Reason) {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("delivery_id", d.ID.String()), slog.String("reason", string(d.Reason)), slog.Int("attempts", d.Attempts),
+	}
+	if o != nil && o.Host != "" {
+		attrs = append(attrs, slog.String("host", o.Host), slog.Int("status", o.Attempt.Status), slog.String("err", o.Attempt.Logged()))
+	}
+	e.log.LogAttrs(context.Background(), slog.LevelInfo, "delivery dead", attrs...)
+}

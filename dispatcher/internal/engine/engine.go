@@ -1,0 +1,232 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
+	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+	"github.com/hookladder/hookladder/dispatcher/internal/turns"
+	"github.com/hookladder/hookladder/ladder"
+	"github.com/hookladder/hookladder/signer"
+)
+
+// Options say how an Engine works. Every field without a remark is needed.
+type Options struct {
+	Instance    string          // a name never used before: host and ULID
+	Secrets     []signer.Secret // for bare URLs; none: nothing with a bare URL can be published
+	Ladder      ladder.Ladder
+	Jitter      float64             // a fraction of each wait, only ever added
+	Success     *dispatcher.Success // nil: any 2xx
+	Timeout     time.Duration       // of one attempt
+	MaxInFlight int                 // permits; 0: accepts only
+	FanoutMax   int                 // endpoints that one message may match; 0: any number
+	MaxBytes    int64               // of the bodies of what is leased; 0: no limit
+	ClaimBatch  int                 // permits gathered for each batch that a claim may take
+	Excerpt     int                 // bytes of an answer kept in the history
+	PollEvery   time.Duration       // how often the queue is looked at, whatever was told
+	Grace       time.Duration       // how long attempts may go on after the stop signal
+	Keep        dispatcher.Keep
+	UserAgent   string
+	Version     string // of the program, which other instances are told
+
+	Endpoints    dispatcher.EndpointStore // nil: there are none
+	DeriveTenant bool                     // bare URLs of a tenant are signed with secrets derived for it
+	Log          *slog.Logger
+	Observer     dispatcher.Observer // nil: nobody watches
+}
+
+// Engine takes messages and delivers them. Its methods may be called from several
+// goroutines; deliveries go on while Run does.
+type Engine struct {
+	options   Options
+	queue     dispatcher.Queue
+	log       *slog.Logger
+	outages   *outage.Log // the store does not answer
+	fullLog   *outage.Log // it has no memory left
+	watching  watching
+	endpoints *endpoints.Registry
+	lists     turns.Turns   // of the callers that read lists
+	tests     chan struct{} // one for each that is under way
+
+	// The stages, in the order of the flow.
+	accepter  *accepter
+	permits   *permits
+	loader    *loader
+	workers   *workers
+	deliverer *deliverer
+	settler   *settler
+	trimmer   *trimmer
+	dead      *reaper
+	shortage  *shortage
+	deaths    *deaths
+
+	taking  context.Context // ends when nothing more is moved, claimed or leased
+	stop    context.CancelFunc
+	cut     context.CancelFunc // ends the attempts under way
+	drained sync.Once
+
+	over context.Context // ends, with the reason, when this instance can't go on
+	quit context.CancelCauseFunc
+
+	identity atomic.Pointer[identity]
+	wall     func(time.Time) time.Time // what this host's clock says at a time
+
+	leases *leaseSet
+	rounds atomic.Int32  // how often leases are still to be compared with the queue's
+	doubt  chan struct{} // 1 deep: an answer was lost, compare soon
+
+	ready   chan struct{} // 1 deep: something may be claimed
+	due     chan struct{} // 1 deep: something is due sooner than the mover knows
+	unseen  chan struct{} // 1 deep: an answer was lost
+	look    chan struct{} // 1 deep: look at all that there is to do
+	settled chan struct{} // 1 deep: outcomes were recorded
+	stopped chan struct{} // closed when nothing is accepted any more
+}
+
+// New makes an Engine of a queue and a sender.
+func New(q dispatcher.Queue, s dispatcher.Sender, o Options) (*Engine, error) {
+	e := &Engine{
+		options: o, queue: q, log: o.Log, watching: watching{observer: o.Observer, log: o.Log},
+		outages: outage.New(o.Log, "store lost", "store back"),
+		fullLog: outage.New(o.Log, "store full", "store has room again"),
+		lists:   turns.New(), tests: make(chan struct{}, mostTests), permits: newPermits(o.MaxInFlight),
+		wall: wallClock, leases: newLeaseSet(), doubt: make(chan struct{}, 1),
+		ready: make(chan struct{}, 1), due: make(chan struct{}, 1), unseen: make(chan struct{}, 1),
+		look: make(chan struct{}, 1), settled: make(chan struct{}, 1), stopped: make(chan struct{}),
+	}
+	e.taking, e.stop = context.WithCancel(context.Background())
+	e.over, e.quit = context.WithCancelCause(context.Background())
+	e.identity.Store(&identity{base: o.Instance, count: 1})
+	e.shortage = &shortage{log: e.log, over: e.ready}
+	e.deaths = &deaths{log: e.log, of: map[deathKind]*deathCount{}}
+	e.settler = newSettler(e, 4*max(o.MaxInFlight, settleMost))
+	e.trimmer = newTrimmer(e, o.Keep)
+	q.Notify(e.events())
+	e.dead = newReaper(e)
+	e.endpoints = endpoints.New(endpoints.Options{
+		Store: o.Endpoints, Queue: q, Log: o.Log, Outages: e.outages, Lists: e.lists, Name: e.name, PollSoon: e.pollSoon,
+	})
+	e.accepter = newAccepter(e)
+	e.deliverer = &deliverer{
+		engine: e, sender: s, ladder: o.Ladder, jitter: o.Jitter, success: o.Success, timeout: o.Timeout,
+		excerpt: o.Excerpt, agent: []string{o.UserAgent},
+	}
+	// Attempts outlive the stop signal.
+	e.deliverer.cut, e.cut = context.WithCancel(context.Background())
+	if len(o.Secrets) > 0 {
+		if err := e.Resign(o.Secrets); err != nil {
+			return nil, fmt.Errorf("signing secrets: %w", err)
+		}
+	}
+	e.workers = newWorkers(e.deliverer.deliver)
+	e.loader = newLoader(e, o.MaxBytes, o.MaxInFlight)
+	return e, nil
+}
+
+// Registry keeps the endpoints that the engine delivers to.
+func (e *Engine) Registry() *endpoints.Registry { return e.endpoints }
+
+// Resign has bare URLs signed with other secrets from the next attempt on.
+func (e *Engine) Resign(secrets []signer.Secret) error {
+	s, err := newSigners(secrets, e.options.DeriveTenant)
+	if err == nil {
+		e.deliverer.signers.Store(s)
+	}
+	return err
+}
+
+// Ping reports whether the store answers.
+func (e *Engine) Ping(ctx context.Context) error { return e.queue.Ping(ctx) }
+
+// Ready reports whether the queue answers, and what it says of itself. Once the
+// end has begun it is ErrUnavailable, so that a load balancer sends callers elsewhere.
+func (e *Engine) Ready(ctx context.Context) (dispatcher.StoreInfo, error) {
+	if e.taking.Err() != nil {
+		return dispatcher.StoreInfo{}, fmt.Errorf("shutting down: %w", dispatcher.ErrUnavailable)
+	}
+	if err := e.queue.Ping(ctx); err != nil {
+		return dispatcher.StoreInfo{}, err
+	}
+	return e.queue.Store(ctx)
+}
+
+// ReadClock hears the queue's clock, so that the first call too is judged by it.
+func (e *Engine) ReadClock(ctx context.Context) error {
+	if err := e.queue.ReadClock(ctx); err != nil {
+		return fmt.Errorf("read the queue's clock: %w", err)
+	}
+	return nil
+}
+
+// Now is what time it is by the queue's clock, by this host's while nothing was
+// heard of the queue yet.
+func (e *Engine) Now() time.Time { return e.queue.Now() }
+
+// Permits are how many leases this instance holds, and may hold.
+func (e *Engine) Permits() (used, all int) {
+	p := e.permits
+	return p.total - p.free(), p.total
+}
+
+// events are what the engine hears of its queue besides answers.
+func (e *Engine) events() dispatcher.Events {
+	return dispatcher.Events{
+		Ready: func() { signal(e.ready) }, Due: func() { signal(e.due) }, Unseen: func() { signal(e.unseen) },
+		Back: e.pollSoon, Ended: e.trimmer.ended, Dead: func(deaths []dispatcher.Death) { e.bury(deaths, nil, nil) },
+		Opened: func(lane dispatcher.Lane, wait time.Duration) {
+			e.log.LogAttrs(context.Background(), slog.LevelInfo, "breaker opened", slog.String("lane", string(lane)), seconds("wait_s", wait))
+		},
+		Closed: func(lane dispatcher.Lane) {
+			e.log.LogAttrs(context.Background(), slog.LevelInfo, "breaker closed", slog.String("lane", string(lane)))
+		},
+	}
+}
+
+// unsure has leases compared with the queue's: an answer was lost, or the queue
+// may have gone back in time.
+func (e *Engine) unsure() {
+	e.rounds.Store(looksAfter)
+	signal(e.doubt)
+}
+
+// pollSoon has all that there is to do looked at soon.
+func (e *Engine) pollSoon() { signal(e.look) }
+
+// goOn is repeat for a call that concerns many parts of the queue: it leaves those
+// alone that failed, and the others need not wait.
+func (e *Engine) goOn(ctx context.Context, stage string, failures int, err error) int {
+	if _, rest := outage.Split(err); rest != nil || ctx.Err() != nil {
+		return e.outages.Repeat(ctx, stage, failures, err)
+	}
+	e.outages.Report(stage, err)
+	return 0
+}
+
+// signal wakes the goroutine that waits for c, or the next that will.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// sooner is the smaller of two waits, of which one that is negative has no end.
+func sooner(a, b time.Duration) time.Duration {
+	if a < 0 || b >= 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// newIdleTimer is a timer that does not run yet.
+func newIdleTimer() *time.Timer {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}

@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+)
+
+// Message reads a message and its deliveries, or answers ErrNotFound.
+func (e *Engine) Message(ctx context.Context, id string) (dispatcher.MessageView, error) {
+	record, err := e.read(ctx, id)
+	if a := record.Message.Apart; err == nil && a != nil && len(record.Deliveries) > 0 {
+		record.Message.Body, err = e.queue.Body(ctx, record.Deliveries[0].ID, *a)
+		if errors.Is(err, dispatcher.ErrNotFound) {
+			err = nil // it is shown without
+		}
+	}
+	return record, err
+}
+
+// read reads a message, and where its deliveries go by now.
+func (e *Engine) read(ctx context.Context, id string) (dispatcher.MessageView, error) {
+	record, err := e.queue.Read(ctx, id)
+	if err != nil {
+		return dispatcher.MessageView{}, err
+	}
+	return record, e.address(ctx, record.Deliveries)
+}
+
+// Deliveries reads a page of deliveries. ErrListing says that too many ask for one.
+func (e *Engine) Deliveries(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
+	if err := e.lists.Enter(ctx); err != nil {
+		return dispatcher.Page{}, err
+	}
+	defer e.lists.Leave()
+	page, err := e.queue.List(ctx, f)
+	if err != nil {
+		return dispatcher.Page{}, err
+	}
+	return page, e.address(ctx, page.Deliveries)
+}
+
+// Stats counts. It takes many calls, so they have one end together.
+func (e *Engine) Stats(ctx context.Context) (dispatcher.Stats, error) {
+	call, cancel := outage.Within(ctx)
+	defer cancel()
+	stats, err := e.queue.Stats(call)
+	if err != nil {
+		return dispatcher.Stats{}, err
+	}
+	return stats, e.endpoints.TellURLs(ctx, stats.Lanes)
+}
+
+// Cancel ends what is not finished of a message, or of it in one lane, and
+// answers those deliveries as they are then.
+func (e *Engine) Cancel(ctx context.Context, id string, lane dispatcher.Lane) ([]dispatcher.Delivery, error) {
+	_, list, err := e.change(ctx, id, lane, func(ids []dispatcher.DeliveryID) ([]dispatcher.Change, error) {
+		return e.queue.Cancel(ctx, e.name(), ids)
+	})
+	return list, err
+}
+
+// Retry has a message attempted now, everywhere or in one lane, and answers
+// those deliveries as they are then. Delivered ones are sent again only with
+// delivered.
+func (e *Engine) Retry(ctx context.Context, id string, lane dispatcher.Lane, delivered bool) ([]dispatcher.Retried, error) {
+	changes, list, err := e.change(ctx, id, lane, func(ids []dispatcher.DeliveryID) ([]dispatcher.Change, error) {
+		return e.queue.Retry(ctx, e.name(), ids, delivered)
+	})
+	if err != nil {
+		return nil, err
+	}
+	why := make(map[dispatcher.DeliveryID]dispatcher.Left, len(changes))
+	for _, c := range changes {
+		why[c.ID] = c.Left()
+	}
+	var out []dispatcher.Retried
+	for _, one := range list {
+		if left, asked := why[one.ID]; asked { // one that a repeat of the message added meanwhile was not
+			out = append(out, dispatcher.Retried{Delivery: one, Left: left})
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("message %s: %w", id, dispatcher.ErrNotFound) // trimmed meanwhile
+	}
+	return out, nil
+}
+
+// change has the deliveries of a message changed, or its one in a lane, and reads
+// them as they are then.
+func (e *Engine) change(ctx context.Context, id string, lane dispatcher.Lane, call func([]dispatcher.DeliveryID) ([]dispatcher.Change, error)) ([]dispatcher.Change, []dispatcher.Delivery, error) {
+	record, err := e.queue.Read(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	var ids []dispatcher.DeliveryID
+	for _, one := range only(record.Deliveries, lane) {
+		ids = append(ids, one.ID)
+	}
+	if len(ids) == 0 {
+		return nil, nil, fmt.Errorf("message %s to %s: %w", id, lane, dispatcher.ErrNoDelivery)
+	}
+	changes, err := call(ids)
+	if err != nil {
+		e.pollSoon() // it may be done, and the answer with what is ready now was lost
+		return nil, nil, err
+	}
+	record, err = e.read(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	return changes, only(record.Deliveries, lane), nil
+}
+
+// only are the deliveries of one lane; all where it is empty.
+func only(list []dispatcher.Delivery, lane dispatcher.Lane) []dispatcher.Delivery {
+	return slices.DeleteFunc(slices.Clone(list), func(d dispatcher.Delivery) bool { return lane != "" && d.ID.Lane != lane })
+}

@@ -1,0 +1,205 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
+)
+
+// addressed is a message with where it goes.
+type addressed struct {
+	entry    dispatcher.Entry
+	urls     map[dispatcher.Lane]string
+	versions map[dispatcher.Lane]int64 // of the endpoints, as this instance knows them; nil: there are none
+	err      error
+}
+
+// Publish stores messages, each of which must be valid, and answers what
+// became of each, in their order.
+func (e *Engine) Publish(ctx context.Context, batch []*dispatcher.Message) ([]dispatcher.Published, error) {
+	out, err := e.publish(ctx, batch)
+	e.watching.tell(func(o dispatcher.Observer) {
+		for i := range batch {
+			if err != nil {
+				o.Published(dispatcher.Published{Err: err})
+			} else {
+				o.Published(out[i])
+			}
+		}
+	})
+	return out, err
+}
+
+func (e *Engine) publish(ctx context.Context, batch []*dispatcher.Message) ([]dispatcher.Published, error) {
+	created := e.queue.Now().Truncate(time.Millisecond)
+	all := make([]addressed, len(batch))
+	entries := make([]dispatcher.Entry, 0, len(batch))
+	lanes := 0
+	for i, m := range batch {
+		m.CreatedAt = created
+		all[i] = e.destinations(ctx, m)
+	}
+	e.boundFanOuts(ctx, batch, all)
+	for i, m := range batch {
+		if all[i].err == nil && len(all[i].entry.Lanes) > 0 {
+			all[i].entry.Message, all[i].entry.Digest = m, m.Digest()
+			entries = append(entries, all[i].entry)
+			lanes += len(all[i].entry.Lanes)
+		}
+	}
+	var stored []dispatcher.ScheduleResult
+	if len(entries) > 0 {
+		var err error
+		if stored, err = e.accepter.accept(ctx, entries); err != nil {
+			return nil, fmt.Errorf("publish: %w", err)
+		}
+	}
+	out := make([]dispatcher.Published, len(batch))
+	made := make([]dispatcher.Delivery, 0, lanes) // of all messages, in one piece
+	var repeats []int
+	for i := range all {
+		a := &all[i]
+		switch {
+		case a.err != nil:
+			out[i] = dispatcher.Published{Err: fmt.Errorf("publish %s: %w", batch[i].ID, a.err)}
+		case len(a.entry.Lanes) == 0:
+			a.entry.Message, a.entry.Digest = batch[i], batch[i].Digest()
+			repeats = append(repeats, i) // or nothing is kept: it may be one to endpoints that are gone
+		default:
+			n := len(made) + len(a.entry.Lanes)
+			var again bool
+			out[i], again = e.published(ctx, a, &stored[0], made[len(made):len(made):n])
+			made, stored = made[:n], stored[1:]
+			if again {
+				repeats = append(repeats, i)
+			}
+		}
+	}
+	e.repeated(ctx, all, repeats, out)
+	e.tellConflicts(ctx, all, out)
+	return out, nil
+}
+
+// boundFanOuts refuses messages that match too many endpoints. One whose id is
+// known is let through, whatever matches by now: it may complete what was stored
+// by half, and what is new of it comes on top of what others have.
+func (e *Engine) boundFanOuts(ctx context.Context, batch []*dispatcher.Message, all []addressed) {
+	var ids []string
+	var at []int
+	for i := range all {
+		if entry := &all[i].entry; all[i].err == nil && entry.Fan && e.options.FanoutMax > 0 && len(entry.Lanes) > e.options.FanoutMax {
+			ids, at = append(ids, batch[i].ID), append(at, i)
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	known, err := e.queue.Known(ctx, ids)
+	for k, i := range at {
+		switch {
+		case err != nil:
+			all[i].err = err
+		case !known[k]:
+			all[i].err = fmt.Errorf("%d match, FANOUT_MAX is %d: %w", len(all[i].entry.Lanes), e.options.FanoutMax, dispatcher.ErrFanOut)
+		}
+	}
+}
+
+// destinations finds where a message goes: its URL, its endpoint, or all
+// endpoints of its tenant that match.
+func (e *Engine) destinations(ctx context.Context, m *dispatcher.Message) (a addressed) {
+	switch {
+	case m.URL != "":
+		target, err := e.deliverer.targets.of(m)
+		if err != nil {
+			return addressed{err: err}
+		}
+		a.entry.Lanes = target.lanes
+	case m.Endpoint != "":
+		dest, err := e.endpoints.Cache.Named(ctx, m.Endpoint)
+		switch {
+		case err != nil:
+			return addressed{err: err}
+		case m.Tenant != "" && m.Tenant != dest.Endpoint.Tenant:
+			return addressed{err: dispatcher.ErrTenant}
+		}
+		m.Endpoint = dest.Endpoint.ID // by whichever name it was asked for
+		a.to(dest)
+	default:
+		matching, err := e.endpoints.Cache.Matching(ctx, m.Tenant, m.Topic)
+		if err != nil {
+			return addressed{err: err}
+		}
+		a.entry.Fan = true
+		for _, dest := range matching {
+			a.to(dest)
+		}
+	}
+	return a
+}
+
+func (a *addressed) to(dest *endpoints.Destination) {
+	if a.versions == nil {
+		a.versions, a.urls = map[dispatcher.Lane]int64{}, map[dispatcher.Lane]string{}
+	}
+	lane := dest.Endpoint.Lane()
+	a.entry.Lanes = append(a.entry.Lanes, lane)
+	a.versions[lane], a.urls[lane] = dest.Endpoint.Version, dest.Endpoint.URL
+}
+
+// published answers what became of a message that was stored, or was not. Its
+// deliveries are put into made, which has room for them. again says that it has
+// deliveries of before, which are still to be told.
+func (e *Engine) published(ctx context.Context, a *addressed, s *dispatcher.ScheduleResult, made []dispatcher.Delivery) (p dispatcher.Published, again bool) {
+	if s.Err != nil {
+		return dispatcher.Published{Err: s.Err}, false
+	}
+	if len(s.Versions) > 0 { // of endpoints
+		// What is stored is stored: a copy of limits that is still missing is found missing again.
+		e.outages.Report("limit", e.endpoints.RepairLimits(ctx, s.Versions, a.versions))
+	}
+	m := a.entry.Message
+	p = dispatcher.Published{Result: s.Result, CreatedAt: s.CreatedAt}
+	switch {
+	case s.Result == dispatcher.Duplicate, s.Result == dispatcher.Accepted && !s.CreatedAt.Equal(m.CreatedAt):
+		if p.CreatedAt.IsZero() {
+			p.CreatedAt = m.CreatedAt
+		}
+		return p, true
+	case s.Result == dispatcher.Accepted:
+		p.Deliveries = made
+		for _, lane := range a.entry.Lanes {
+			p.Deliveries = append(p.Deliveries, a.delivery(lane, s))
+		}
+	}
+	return p, false
+}
+
+// delivery is one of a message that is new.
+func (a *addressed) delivery(lane dispatcher.Lane, s *dispatcher.ScheduleResult) dispatcher.Delivery {
+	m := a.entry.Message
+	d := dispatcher.Delivery{
+		ID: dispatcher.DeliveryID{Lane: lane, Message: m.ID}, Topic: m.Topic, Tenant: m.Tenant,
+		URL: m.URL, Status: dispatcher.StatusScheduled, Due: s.Due,
+	}
+	if m.URL == "" {
+		d.URL = a.urls[lane]
+	}
+	switch {
+	case slices.Contains(s.Leased, lane):
+		d.Status = dispatcher.StatusInFlight
+	case slices.Contains(s.Ready, lane):
+		d.Status = dispatcher.StatusReady
+	case slices.Contains(s.Behind, lane):
+		d.Due = time.Time{} // when the one before it has ended
+	case slices.Contains(s.Cancelled, lane):
+		d.Status, d.Due, d.Ended = dispatcher.StatusCancelled, time.Time{}, s.Ended
+	case s.Dead[lane] != "":
+		d.Status, d.Due, d.Ended, d.Reason = dispatcher.StatusDead, time.Time{}, s.Ended, s.Dead[lane]
+	}
+	return d
+}

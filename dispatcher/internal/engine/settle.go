@@ -1,0 +1,146 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+)
+
+// settleMost is how many outcomes one call records.
+const settleMost = 256
+
+// settler records outcomes. What comes while a call is under way goes together
+// in the next; while the queue can't be reached outcomes wait in memory, and
+// claiming stops before they are too many. Where only some of a batch can't be
+// recorded, those lanes wait apart, and the others go on.
+type settler struct {
+	engine *Engine
+	most   int // outcomes that may wait before claiming stops
+
+	mu      sync.Mutex                // guards what follows
+	waiting []dispatcher.Settlement   // of each lane the oldest first
+	apart   map[dispatcher.Lane]*rest // lanes of which outcomes were not recorded when that was last tried
+	resting int                       // outcomes in them
+	given   int                       // outcomes of which the queue has not said yet what became
+
+	wake chan struct{} // 1 deep
+}
+
+func newSettler(e *Engine, most int) *settler {
+	return &settler{engine: e, most: most, apart: map[dispatcher.Lane]*rest{}, wake: make(chan struct{}, 1)}
+}
+
+// put adds outcomes.
+func (s *settler) put(outcomes ...dispatcher.Settlement) {
+	if len(outcomes) == 0 {
+		return
+	}
+	s.mu.Lock()
+	for _, o := range outcomes {
+		if r := s.apart[o.ID.Lane]; r.resting() {
+			r.list = append(r.list, o)
+			s.resting++
+		} else {
+			s.waiting = append(s.waiting, o)
+		}
+	}
+	s.mu.Unlock()
+	signal(s.wake)
+}
+
+// behind reports whether too much waits for more to be leased.
+func (s *settler) behind() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waiting)+s.resting+s.given > s.most
+}
+
+// Run settles until ctx ends and nothing waits. Once ctx has ended that goes on
+// for settleWithin only; what is left then is the rest.
+func (s *settler) Run(ctx context.Context) error {
+	calls, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(outage.CallWithin, giveUp) })()
+	timer := newIdleTimer()
+	defer timer.Stop()
+	for failures := 0; calls.Err() == nil; {
+		ended := ctx.Err() != nil // asked before taking: what was put before the end is taken
+		batch, wait := s.take(ended)
+		if len(batch) == 0 {
+			if ended {
+				return nil
+			}
+			if wait >= 0 {
+				timer.Reset(wait)
+			}
+			select {
+			case <-s.wake:
+			case <-timer.C:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		left, err := s.settle(calls, batch)
+		_, whole := outage.Split(err)
+		switch {
+		case err == nil:
+			failures = 0
+		case len(left) < len(batch) || whole == nil && !ended:
+			failures = 0 // what could be recorded was
+		default:
+			outage.Pause(calls, failures+1)
+			failures++
+		}
+	}
+	return nil
+}
+
+// settle records one batch and answers what was not recorded; that waits apart.
+func (s *settler) settle(ctx context.Context, batch []dispatcher.Settlement) (left []dispatcher.Settlement, err error) {
+	by := s.engine.name()
+	settled, err := s.record(ctx, batch)
+	if refused := len(batch) == 1 && err != nil && outage.Any(err, outage.Refuses); refused && s.isAlone(batch[0].ID.Lane) {
+		settled, err = s.insist(ctx, batch[0], err)
+	}
+	for i := range batch {
+		if settled[i] == 0 {
+			if errors.Is(err, dispatcher.ErrUnavailable) {
+				batch[i].Unanswered = by
+			}
+			left = append(left, batch[i])
+		}
+	}
+	s.part(batch, left, err)
+	return left, err
+}
+
+// record makes one call of the queue. What was not recorded is 0, and only
+// that.
+func (s *settler) record(ctx context.Context, batch []dispatcher.Settlement) ([]dispatcher.Settled, error) {
+	e := s.engine
+	call, cancel := outage.Within(ctx)
+	defer cancel()
+	settled, deaths, err := e.queue.Settle(call, e.name(), batch)
+	if settled == nil {
+		settled = make([]dispatcher.Settled, len(batch))
+	}
+	for i := range batch {
+		if settled[i] == 0 {
+			if err != nil {
+				continue
+			}
+			settled[i] = dispatcher.SettledOK
+		}
+		e.leases.release(batch[i].ID)
+	}
+	if ctx.Err() == nil && (err == nil || outage.Any(err, outage.Passes)) {
+		e.outages.Report("settle", err)
+	}
+	e.bury(deaths, batch, settled)
+	signal(e.settled)
+	return settled, err
+}

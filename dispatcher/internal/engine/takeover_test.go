@@ -1,0 +1,117 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+)
+
+func TestManyDeadWhoseTakeoverHangsDoNotStopTheHeart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		for i := range 5 {
+			r.queue.dead[fmt.Sprint("gone", i)] = 7
+		}
+		r.queue.hook = func(name string) error {
+			if strings.HasPrefix(name, "reap") {
+				time.Sleep(4 * time.Second)
+				return d.ErrUnavailable
+			}
+			return nil
+		}
+		r.start(t)
+		pass(time.Minute)
+		require.Equal(t, 31, r.queue.count("beat"))
+		r.queue.set(func() { r.queue.hook = nil })
+		pass(10 * time.Second)
+		require.Equal(t, 5, strings.Count(r.log.String(), "takeover"))
+		r.stop(t)
+	})
+}
+
+func TestATakeoverOfWhichAPartFailsIsCompleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &tookOver{}
+		r := newTestRig(t, func(o *engine.Options, q *fakeQueue, _ *fakeSender) { q.partitions, o.Observer = 3, seen })
+		r.queue.dead["gone"] = 7
+		for _, lane := range lanesOfThree {
+			c := claimed(message("m"))
+			c.ID.Lane = lane
+			r.queue.leased[c.ID] = &item{Claimed: c, by: "gone"}
+		}
+		r.queue.cutOff(1)
+		r.start(t)
+		pass(5 * d.BeatEvery)
+		require.Equal(t, map[d.Verdict]int{d.Delivered: 2}, r.queue.verdicts())
+		require.Contains(t, r.queue.dead, "gone", "or nobody would ever look for the rest")
+		require.Equal(t, []int{2}, seen.list())
+		r.queue.cutOff()
+		pass(d.BeatEvery)
+		require.Equal(t, map[d.Verdict]int{d.Delivered: 3}, r.queue.verdicts())
+		require.Equal(t, []int{2, 1}, seen.list())
+		r.stop(t)
+	})
+}
+
+// tookOver notes takeovers.
+type tookOver struct {
+	mu   sync.Mutex // guards what follows
+	n    []int
+	died []d.Death
+}
+
+func (o *tookOver) Attempted(d.Attempted) {}
+func (o *tookOver) Published(d.Published) {}
+func (o *tookOver) Died(death d.Death) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.died = append(o.died, death)
+}
+
+func (o *tookOver) deaths() []d.Death {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.died)
+}
+
+func (o *tookOver) TookOver(deliveries int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.n = append(o.n, deliveries)
+}
+
+func (o *tookOver) list() []int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.n)
+}
+
+func TestABacklogThatTakesLongIsNotTakenOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 10_000
+		r := newTestRig(t, func(_ *engine.Options, _ *fakeQueue, s *fakeSender) { s.forget, s.answer = true, takes(14*time.Second) })
+		other := newTestRig(t, func(o *engine.Options, _ *fakeQueue, _ *fakeSender) { o.Instance, o.MaxInFlight = "other", 0 })
+		other.instance = newTestInstance(t, connect(t, r.queue, 1024), other.sender, func() engine.Options {
+			o := newTestOptions(t, other.log)
+			o.Instance, o.MaxInFlight = "other", 0
+			return o
+		}())
+		r.queue.fill(n)
+		r.start(t)
+		other.start(t)
+		pass(10 * time.Minute)
+		require.Zero(t, r.queue.count("reap here"), "a lease lasts as long as its holder lives")
+		requireEachOnce(t, r.queue, n)
+		r.stop(t)
+		other.stop(t)
+	})
+}

@@ -1,0 +1,78 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/oklog/ulid/v2"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
+)
+
+// mostTests is how many such messages may be on their way at once: they take
+// no permit, since a person waits for each.
+const mostTests = 8
+
+// TestEndpoint sends a message to an endpoint at once, whatever its state and
+// what waits for it, and answers what the receiver said. Nothing of it is kept.
+func (e *Engine) TestEndpoint(ctx context.Context, name string) (dispatcher.TestResult, error) {
+	endpoint, err := e.endpoints.Stored(ctx, name)
+	if err != nil {
+		return dispatcher.TestResult{}, err
+	}
+	select {
+	case e.tests <- struct{}{}:
+		defer func() { <-e.tests }()
+	default:
+		return dispatcher.TestResult{}, fmt.Errorf("test endpoint %s: %w", endpoint.ID, dispatcher.ErrBusy)
+	}
+	dest := endpoints.NewDestination(endpoint)
+	if dest.Fault != nil {
+		return dispatcher.TestResult{}, fmt.Errorf("test endpoint %s: %w", endpoint.ID, dest.Fault)
+	}
+	if endpoint.Success.Check() != nil {
+		return dispatcher.TestResult{}, fmt.Errorf("test endpoint %s: %w", endpoint.ID, errSuccess)
+	}
+	at := e.queue.Now()
+	m, err := testMessage(endpoint, at)
+	if err != nil {
+		return dispatcher.TestResult{}, fmt.Errorf("test endpoint %s: %w", endpoint.ID, err)
+	}
+	return dispatcher.TestResult{MessageID: m.ID, Attempt: e.deliverer.try(ctx, dest, m, at)}, nil
+}
+
+func testMessage(e *dispatcher.Endpoint, at time.Time) (*dispatcher.Message, error) {
+	body, err := json.Marshal(struct {
+		Type      string    `json:"type"`
+		Endpoint  string    `json:"endpoint"`
+		Timestamp time.Time `json:"timestamp"`
+	}{dispatcher.TestTopic, e.ID, at.UTC().Truncate(time.Millisecond)})
+	if err != nil {
+		return nil, err
+	}
+	return &dispatcher.Message{
+		ID: "msg_" + ulid.Make().String(), Topic: dispatcher.TestTopic, Tenant: e.Tenant, Endpoint: e.ID,
+		Body: body, ContentType: "application/json", CreatedAt: at,
+	}, nil
+}
+
+// try makes one attempt outside the queue.
+func (d *deliverer) try(ctx context.Context, dest *endpoints.Destination, m *dispatcher.Message, at time.Time) dispatcher.Attempt {
+	c := dispatcher.Claimed{ID: dispatcher.DeliveryID{Lane: dest.Endpoint.Lane(), Message: m.ID}, Message: m, Attempt: 1, Rung: 1}
+	r := d.defaults(m, dest.Endpoint)
+	r.url, r.headers, r.signer = dest.URL, dest.Headers, dest.Signer(at)
+	for _, h := range dest.Headers {
+		r.secrets = append(r.secrets, h.Value)
+	}
+	header := d.headers(c, at, &r)
+	call, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	answer := d.sender.Send(call, dispatcher.Call{URL: r.url, Header: header, Body: m.Body, Lane: c.ID.Lane})
+	var s dispatcher.Settlement
+	d.judge(c, r, answer, at, &s)
+	s.Attempt.Excerpt = dispatcher.Excerpt(answer.Body, d.excerpt, r.secrets)
+	return s.Attempt
+}

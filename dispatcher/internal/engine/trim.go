@@ -1,0 +1,133 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+)
+
+// Trimming follows the work: after trimAfter deliveries ended, and not more often
+// than trimEvery.
+const (
+	trimAfter = 64
+	trimEvery = 100 * time.Millisecond
+)
+
+// trimmer forgets finished work that is too old or too much.
+type trimmer struct {
+	engine *Engine
+	keep   dispatcher.Keep
+
+	mu    sync.Mutex           // guards what follows
+	count int                  // deliveries that ended since the last trim
+	where dispatcher.TrimWhere // of the next trim
+
+	wake chan struct{} // 1 deep
+	told cuts
+}
+
+// cuts is what was told of work that was forgotten before its age.
+type cuts struct {
+	dead     bool
+	finished time.Duration // the least age; 0: nothing
+}
+
+func newTrimmer(e *Engine, keep dispatcher.Keep) *trimmer {
+	return &trimmer{engine: e, keep: keep, wake: make(chan struct{}, 1)}
+}
+
+// ended counts n deliveries that ended.
+func (t *trimmer) ended(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.count += n; t.count >= trimAfter {
+		signal(t.wake)
+	}
+}
+
+// age has some of the queue trimmed at the next turn, whatever happened in it: age
+// goes on without work.
+func (t *trimmer) age() {
+	t.mu.Lock()
+	t.where = dispatcher.TrimAged
+	t.mu.Unlock()
+	signal(t.wake)
+}
+
+// busy reports whether deliveries ended since the last trim.
+func (t *trimmer) busy() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.count > 0
+}
+
+func (t *trimmer) take() (where dispatcher.TrimWhere) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	where, t.where, t.count = t.where, dispatcher.TrimEnded, 0
+	return where
+}
+
+// Run trims until ctx ends.
+func (t *trimmer) Run(ctx context.Context) error {
+	timer := newIdleTimer()
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.wake:
+		}
+		t.trim(ctx, t.take())
+		timer.Reset(trimEvery)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
+	}
+}
+
+// trim forgets all that there is to forget. Where the queue does not answer it
+// comes again.
+func (t *trimmer) trim(ctx context.Context, where dispatcher.TrimWhere) {
+	e := t.engine
+	for more := true; more && ctx.Err() == nil; where = dispatcher.TrimMore {
+		call, cancel := outage.Within(ctx)
+		trimmed, err := e.queue.Trim(call, e.name(), t.keep, where)
+		cancel()
+		if trimmed.Asked == 0 && err == nil {
+			return
+		}
+		t.tell(ctx, trimmed)
+		e.endpoints.Compare(ctx, trimmed.Looked)
+		if _, rest := outage.Split(err); rest != nil {
+			e.outages.Repeat(ctx, "trim", 0, err)
+			return // the guard comes again
+		}
+		e.goOn(ctx, "trim", 0, err)
+		more = trimmed.More
+	}
+}
+
+// tell says when work is forgotten sooner than it was asked to be kept: once for
+// the dead, since that goes on as long as deaths do, and for the finished each
+// time that the age has halved.
+func (t *trimmer) tell(ctx context.Context, trimmed dispatcher.Trimmed) {
+	if trimmed.DeadCut > 0 && !t.told.dead {
+		t.told.dead = true
+		t.engine.log.LogAttrs(ctx, slog.LevelWarn, "dead deliveries forgotten before their age",
+			slog.Int("kept", t.keep.DeadMax), seconds("asked_s", t.keep.Dead), slog.String("cure", "raise DEAD_MAX, or lower DEAD_RETENTION"))
+	}
+	age := trimmed.CutAge
+	if age > 0 && age < t.keep.Finished && (t.told.finished == 0 || age <= t.told.finished/2) {
+		t.told.finished = age
+		t.engine.log.LogAttrs(ctx, slog.LevelWarn, "finished deliveries forgotten before their age",
+			seconds("age_s", age), seconds("asked_s", t.keep.Finished),
+			slog.String("cure", "raise RETENTION_MAX, or lower RETENTION"))
+	}
+}

@@ -1,0 +1,160 @@
+package outage
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// Log tells once that the queue can't be reached, and once that it can
+// again: every loop meets the same fault, many times a second. One call without
+// an answer is no proof: it may have been too large, or its connection dead. So
+// it is told at the second, unless another call was answered in between. The
+// first call that works means that the queue is back. Where that was not so,
+// since one stage or some parts of it go on failing while others work, it is told
+// only when nothing failed for calm.
+type Log struct {
+	log      *slog.Logger
+	down, up string // what is told
+
+	mu     sync.Mutex // guards what follows
+	since  time.Time  // zero: all is well
+	last   time.Time  // when a call failed
+	told   time.Time  // when it was last told that all is well again; zero: never
+	wary   bool       // that was wrong, or would be
+	proven bool       // it was told that the queue is lost
+	errors int
+	first  string // stage of the first of them
+	err    error  // the first of them
+
+	alone  time.Time // when it was last told that a call had no answer while others had one; zero: never
+	missed int       // calls of which that was not told
+}
+
+// Calm is longer than a stage takes to fail again: it pauses for pauseMost, and
+// its call takes settleWithin.
+const Calm = 10 * time.Second
+
+// aloneEvery is how often it is told that a call had no answer while others had.
+const aloneEvery = time.Minute
+
+// New makes a Log of a store. It tells down when the store is lost, and up
+// when it is back.
+func New(log *slog.Logger, down, up string) *Log {
+	return &Log{log: log, down: down, up: up}
+}
+
+// Report takes in how a call of a stage came out; nil: it was answered.
+func (t *Log) Report(stage string, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil && t.since.IsZero() {
+		return
+	}
+	now := time.Now()
+	failed, rest := Split(err)
+	some := rest == nil && failed != nil && failed.Failed < failed.Of
+	switch {
+	case err != nil && t.since.IsZero():
+		t.wary = some || !t.told.IsZero() && now.Sub(t.told) < Calm
+		t.since, t.last, t.errors, t.first, t.err = now, now, 1, stage, err
+		if t.proven = !unanswered(err); t.proven {
+			t.tell(stage, failed, rest)
+		}
+	case err != nil:
+		t.wary = t.wary || some
+		t.last = now
+		t.errors++
+		if !t.proven {
+			t.proven = true
+			t.tell(stage, failed, rest)
+		}
+	case !t.wary || now.Sub(t.last) >= Calm:
+		if t.proven {
+			t.log.Info(t.up, "stage", stage, slog.Float64("took_s", now.Sub(t.since).Round(time.Millisecond).Seconds()), "errors", t.errors)
+			t.told = now
+		} else {
+			t.single(now)
+		}
+		t.since, t.err = time.Time{}, nil
+	}
+}
+
+// unanswered reports whether a call only took too long, which may be of this
+// call alone. A refusal is of all that are like it.
+func unanswered(err error) bool {
+	var network interface{ Timeout() bool }
+	return errors.Is(err, dispatcher.ErrUnavailable) && errors.As(err, &network) && network.Timeout()
+}
+
+// single tells, seldom, that one call had no answer while others had. mu is held.
+func (t *Log) single(now time.Time) {
+	if t.missed++; !t.alone.IsZero() && now.Sub(t.alone) < aloneEvery {
+		return
+	}
+	t.log.Warn("a call had no answer, though others had one", "stage", t.first, "calls", t.missed, "err", t.err)
+	t.alone, t.missed = now, 0
+}
+
+// tell says what failed: of many parts of the store their number and one reason.
+func (t *Log) tell(stage string, failed *dispatcher.Degraded, rest error) {
+	if rest != nil {
+		t.log.Error(t.down, "stage", stage, "err", rest)
+		return
+	}
+	why := failed.Errs[0]
+	if inner, _ := Split(why); inner != nil {
+		why = inner.Errs[0]
+	}
+	t.log.Error(t.down, "stage", stage, "partitions", failed.Failed, "of", failed.Of, "err", why)
+}
+
+// CallWithin is when the queue is taken to be unreachable.
+const CallWithin = 5 * time.Second
+
+// Within bounds a call: every wait has an end, also for a queue that hangs.
+func Within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, CallWithin)
+}
+
+// Waits between repeats of a call that failed: they double from pauseFirst to
+// pauseMost, so that a store that comes back is met soon and not by a crowd.
+const (
+	pauseFirst = 50 * time.Millisecond
+	PauseMost  = 2 * time.Second
+)
+
+// WaitBefore is the wait before repeat n, from 1.
+func WaitBefore(n int) time.Duration {
+	wait := min(pauseFirst<<min(n-1, 10), PauseMost)
+	return wait/2 + rand.N(wait/2+1)
+}
+
+// Pause waits before repeat n, or until ctx ends.
+func Pause(ctx context.Context, n int) {
+	timer := time.NewTimer(WaitBefore(n))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// Repeat tells of err, if it is one, and waits before the call is made again.
+// It answers how many have failed in a row.
+func (t *Log) Repeat(ctx context.Context, stage string, failures int, err error) int {
+	if ctx.Err() != nil {
+		return failures
+	}
+	t.Report(stage, err)
+	if err == nil {
+		return 0
+	}
+	Pause(ctx, failures+1)
+	return failures + 1
+}

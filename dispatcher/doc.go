@@ -1,7 +1,7 @@
-// Package dispatcher is the engine of Hookladder: it takes notifications,
-// keeps them in a queue, and delivers each as a signed HTTP callback at its due
-// time, again and again up a ladder of waits, until it is delivered, dead or
-// cancelled.
+// Package dispatcher holds the words of Hookladder, its pure decisions, and the
+// ports to what stores and sends. Hookladder takes messages and keeps them in a
+// queue. It delivers each as a signed HTTP callback at its due time, and repeats
+// that up a ladder of waits until the delivery is delivered, dead or cancelled.
 //
 // # The promise
 //
@@ -13,46 +13,50 @@
 // # The words
 //
 //   - A message is what a caller publishes: id, topic, tenant, body.
-//   - A destination is where it goes; its lane is the short key under which
-//     everything that goes there waits.
-//   - An endpoint is a destination that was registered, with secrets, limits
-//     and a state of its own; its lane keeps a copy of its limits.
-//   - A lane is held while it is paused, disabled or deleted, and open while
-//     its breaker is: after too many failures it waits, and is probed.
+//   - A destination is where it goes. Its lane is the short key under which all
+//     deliveries to it wait.
+//   - An endpoint is a registered destination with secrets, limits and a state of
+//     its own. Its lane keeps a copy of its limits.
+//   - A lane is held while it is paused, disabled or deleted. It is open while its
+//     breaker is: after too many failures it waits, and is probed.
 //   - A delivery is one message to one destination, named <lane>:<message id>.
 //   - An attempt is one HTTP request of a delivery, counted from 1.
 //   - The ladder is the list of waits between attempts, a rung one of them.
+//   - An instance is one process that dispatches, under a name of its own.
 //   - A lease is an instance's hold on a delivery that is in flight.
+//   - A permit is the right to hold one lease. An instance has so many.
 //   - To settle is to record the outcome of an attempt.
-//   - A partition is one set of keys of the queue; a lane always lies in the
-//     same one.
-//   - A permit is the right to hold one lease; an instance has so many.
+//   - The queue is the store of messages and deliveries. It divides itself into
+//     partitions, of which only the store knows.
 //
 // # The flow
 //
-// The files are read in this order:
+//	publish ──► accept ──► schedule ──► move ──► take ──► deliver ──► settle ──► done, dead
+//	                                     ▲                              │
+//	                                     └──────────── rung ◄───────────┘
 //
-//	accept ──► schedule ──► move ──► claim ──► deliver ──► settle ──► done, dead
-//	                         ▲                                │
-//	                         └────────── rung ◄───────────────┘
+// The engine is in internal/engine, a file for each stage, in this order:
 //
-// accept.go coalesces concurrent publishes into one call to the queue; move.go
-// makes ready what is due; claim.go takes permits and leases that many;
-// workers.go bounds what runs at once; deliver.go signs, sends and asks outcome.go
-// what the answer means; settle.go records it, and settle_apart.go what could
-// not be recorded at once. beat.go keeps the instance alive and finds out who is
-// not, reap.go takes over from those, reconcile.go hands back leases whose answer
-// was lost, trim.go forgets what is old, evict.go what is young when memory is
-// full, and view.go knows which partition has something to do, and when. run.go
-// begins all that and ends it in order.
+//	publish.go   finds the lanes of a message, and answers what became of it
+//	accept.go    coalesces concurrent publishes into one call of the queue (deal.go: in which turns)
+//	move.go      makes ready what is due
+//	take.go      takes permits, claims as many deliveries, and starts their attempts
+//	bodies.go    reads large bodies first
+//	workers.go   bounds how many attempts run at once
+//	deliver.go   makes an attempt (route.go: where to, signed by whom) and has Judge say what it means
+//	settle.go    records the outcome (settle_apart.go: what could not be recorded at once)
 //
-// Endpoints have files of their own: registry.go joins them, register.go makes and
-// changes them, cache.go knows those that were asked for, fanout.go finds which of
-// them a message goes to, versions.go makes sure that lane and endpoint agree before
-// an attempt, pause.go pauses and resumes any lane, sweep.go ends what waits in one
-// that takes nothing any more, and finish.go ends changes that stopped half-way.
-// route.go says how an attempt goes, and try.go sends a message that only tries.
+// Around these, beat.go keeps the instance alive and finds dead ones, and reap.go
+// takes over from them. reconcile.go hands back leases whose answer was lost. watch.go
+// looks for what no event told, trim.go forgets what is old, and evict.go what is over
+// when memory is full. run.go starts all that and ends it in order.
 //
-// The package speaks no Redis, no SQL and serves no HTTP: those are adapters
+// The endpoints are in internal/endpoints. register.go makes and changes them,
+// cache.go knows those that were asked for, and fanout.go finds those that match a
+// topic. versions.go makes sure before an attempt that lane and endpoint agree.
+// pause.go and tenants.go pause and resume lanes. sweep.go ends what waits in a lane
+// that takes nothing any more, and finish.go finishes changes that stopped half-way.
+//
+// None of these packages speaks Redis or SQL, or serves HTTP: those are adapters
 // below internal, and package app joins them.
 package dispatcher

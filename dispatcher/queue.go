@@ -19,7 +19,7 @@ var (
 	ErrNotDurable = fmt.Errorf("stored, but not as durable as asked: %w", ErrUnavailable)
 	// ErrMoved says that the queue is no longer as this instance found it: it is
 	// divided, or laid out, in another way. Every call fails from then on, and the
-	// engine ends, since it would write where nobody looks. It is an
+	// engine ends, since it would write what no other instance reads. It is an
 	// ErrUnavailable.
 	ErrMoved = fmt.Errorf("it changed under this instance: %w", ErrUnavailable)
 	// ErrFull says that the queue has no memory left; nothing was changed.

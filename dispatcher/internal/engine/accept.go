@@ -17,12 +17,12 @@ const (
 	flushWithin = 5 * time.Second // then the queue is taken to be unreachable
 )
 
-// accepter coalesces concurrent publishes into one call of the queue: nothing
+// accepter coalesces concurrent publishes into one call of the queue. Nothing
 // lingers, but what comes while a call is under way goes together in the next.
-// Only where that is more than a call takes, a second one is made meanwhile: the
-// queue works on one while the other is written (measured in batches of 100: an
-// eighth more messages a second). Two at other times would be smaller ones, and
-// dearer.
+// Only where that is more than one call takes, a second call is made meanwhile: the
+// queue works on one while the other is written. Measured in batches of 100, that is
+// an eighth more messages a second. At other times two calls would be smaller, and
+// cost more.
 type accepter struct {
 	engine  *Engine
 	room    *evictor
@@ -186,11 +186,11 @@ func (a *accepter) schedule(ctx context.Context, by string, free, lease int, bat
 	// One error stands for all: a store that is lost fails each in the same way.
 	failed := firstError(out, func(s *dispatcher.ScheduleResult) bool { return s.Err != nil && !isFull(s) })
 	if lease > 0 && firstError(out, isUnknown) != nil {
-		e.unsure() // what it leased without our knowing is found by reconciling
+		e.unsure() // leases of a lost answer are found by reconciling
 	}
 	e.outages.Report("schedule", failed)
 	if _, rest := outage.Split(firstError(out, isUnknown)); rest != nil {
-		e.pollSoon() // it may be stored, and nobody here was told when it is due
+		e.pollSoon() // it may be stored, and the answer with its due time was lost
 	}
 	e.begin(ctx, claimed)
 	return out, len(claimed)
@@ -198,8 +198,8 @@ func (a *accepter) schedule(ctx context.Context, by string, free, lease int, bat
 
 func isFull(s *dispatcher.ScheduleResult) bool { return errors.Is(s.Err, dispatcher.ErrFull) }
 
-// isUnknown reports whether nobody knows what was stored. Where the result is
-// known it may still not be as durable as it should.
+// isUnknown reports whether an entry may be stored or not. With a result it is
+// stored, if maybe not as durably as it should be.
 func isUnknown(s *dispatcher.ScheduleResult) bool { return s.Err != nil && s.Result == 0 && !isFull(s) }
 
 // firstError is the error of the first that is as asked for; nil: none is.
@@ -239,7 +239,7 @@ func fullOf(out []dispatcher.ScheduleResult) (at []int) {
 	return at
 }
 
-// leasedOf makes claims of what was leased directly: it needs no reading.
+// leasedOf makes claims of what was leased directly: its messages are here already.
 func leasedOf(batch []dispatcher.Entry, out []dispatcher.ScheduleResult) []dispatcher.Claimed {
 	n := 0
 	for i := range out {

@@ -4,10 +4,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// A flush takes at most flushMost messages, and ends at flushBytes and
-// flushLanes: Redis works 30 to 50 µs for each lane, so that no call waits for
-// longer than some 25 ms. A caller's turn ends at turnBytes and turnLanes, and
-// comes again while there is room.
+// A flush takes at most flushMost messages, and ends at flushBytes and flushLanes.
+// Redis works 30 to 50 µs for each lane, so no call waits for longer than some 25 ms.
+// A caller's turn ends at turnBytes and turnLanes, and comes again while there is
+// room.
 const (
 	flushMost  = 256
 	flushLanes = 512
@@ -75,9 +75,9 @@ func (d *dealing) take(t *ticket) {
 }
 
 // deal chooses the entries of a flush: a turn for each ticket, and another one
-// while there is room. Entries that are more than a turn by themselves come
-// last, in their order, so that a large fan-out delays nobody else; one of them
-// goes in any case.
+// while there is room. Entries that are more than a turn by themselves come last,
+// in their order, so that a large fan-out delays no other caller. One of them goes
+// in any case.
 func deal(open []*ticket) ([]dispatcher.Entry, []turn) {
 	n, _ := lightOf(open)
 	d := &dealing{batch: make([]dispatcher.Entry, 0, min(n+1, flushMost)), turns: make([]turn, 0, len(open))}

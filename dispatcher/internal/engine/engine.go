@@ -38,7 +38,7 @@ type Options struct {
 	Endpoints    dispatcher.EndpointStore // nil: there are none
 	DeriveTenant bool                     // bare URLs of a tenant are signed with secrets derived for it
 	Log          *slog.Logger
-	Observer     dispatcher.Observer // nil: nobody watches
+	Observer     dispatcher.Observer // nil: there is none
 }
 
 // Engine takes messages and delivers them. Its methods may be called from several

@@ -28,9 +28,8 @@ func (s *identity) name() string {
 
 func (e *Engine) name() string { return e.identity.Load().name() }
 
-// rename leaves the name old, unless another stage that met the same did so.
-// An instance that was declared dead goes on under another: what it held is no
-// longer its own.
+// rename gives up the name old, unless another stage did so already. An instance
+// that was declared dead goes on under another name: its leases were taken over.
 func (e *Engine) rename(old string) {
 	s := e.identity.Load()
 	next := &identity{base: s.base, count: s.count + 1}
@@ -39,23 +38,23 @@ func (e *Engine) rename(old string) {
 	}
 }
 
-// mayLease reports whether this instance is sure enough to be alive, and has
-// few enough outcomes waiting, to take more, and under which name. Once it is to
-// stop it takes nothing, nor while it can open no connection.
+// mayLease reports whether this instance may lease more, and under which name. It
+// must be sure to be alive, and have few outcomes waiting. Once it is to stop it
+// leases nothing, nor while it can open no connection.
 func (e *Engine) mayLease() (name string, ok bool) {
 	s := e.identity.Load()
 	return s.name(), e.taking.Err() == nil && e.alive(s) && !e.settler.behind() && !e.shortage.on.Load()
 }
 
-// missedMost is how long an instance goes on whose beats are not answered. It is safe as
-// long as fences are kept, which is a week.
+// missedMost is how long an instance goes on without an answer to its beats. That is
+// safe as long as fences are kept, which is a week.
 const missedMost = 24 * time.Hour
 
-// alive reports whether this instance may lease: it can't have been declared
-// dead yet. Where the queue lies on several nodes, and the one that knows who is
-// alive can't be reached, the others go on: no instance is declared dead then, and
-// where it is this instance alone that does not reach it, what it was fenced
-// from refuses it.
+// alive reports whether this instance may lease, since it can't have been declared
+// dead yet. Of a queue on several nodes one knows which instances are alive. Where
+// that one can't be reached the others go on: no instance is declared dead then.
+// Where only this instance does not reach it, the partitions that it was fenced from
+// refuse it.
 func (e *Engine) alive(s *identity) bool {
 	beaten, now := s.beaten.Load(), e.readClock()
 	if beaten == nil {
@@ -79,14 +78,14 @@ func (e *Engine) readClock() clockReading {
 	return clockReading{monotonic: now, wall: e.wall(now)}
 }
 
-// elapsed is how long ago an earlier moment may be: what the clock says that saw
-// more of it.
+// elapsed is how long ago an earlier reading may be: the longer one of the two
+// clocks' answers.
 func (m clockReading) elapsed(earlier clockReading) time.Duration {
 	return max(m.monotonic.Sub(earlier.monotonic), m.wall.Sub(earlier.wall))
 }
 
-// jump is what the clocks disagree in about the time since an earlier moment:
-// the machine slept, or its clock was set.
+// jump is how much the clocks disagree about the time since an earlier reading: the
+// machine slept, or its clock was set.
 func (m clockReading) jump(earlier clockReading) time.Duration {
 	return (m.wall.Sub(earlier.wall) - m.monotonic.Sub(earlier.monotonic)).Abs()
 }

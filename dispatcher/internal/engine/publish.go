@@ -84,9 +84,9 @@ func (e *Engine) publish(ctx context.Context, batch []*dispatcher.Message) ([]di
 	return out, nil
 }
 
-// boundFanOuts refuses messages that match too many endpoints. One whose id is
-// known is let through, whatever matches by now: it may complete what was stored
-// by half, and what is new of it comes on top of what others have.
+// boundFanOuts refuses messages that match too many endpoints. A message with a known
+// id is let through, whatever matches by now: the repeat may complete one of which
+// only a part was stored.
 func (e *Engine) boundFanOuts(ctx context.Context, batch []*dispatcher.Message, all []addressed) {
 	var ids []string
 	var at []int

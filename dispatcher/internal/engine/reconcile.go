@@ -11,12 +11,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// When an instance compares what it holds with what the queue says it holds.
-// Where an answer was lost that is after reconcileAfter, since a call that was
-// given up may yet be carried out, and as long after the last lease as it takes
-// to come round looksAfter times, the first of which may come at once: a failover
-// may bring back what was settled. Where some partitions did not answer it is
-// again after reconcileAgain, which leaves the promised minute.
+// When an instance compares its leases with those that the queue says it has. After
+// a lost answer it waits for reconcileAfter, since the call may still be carried out.
+// After its last lease it compares at looksAfter more ticks of reconcileEvery, since a
+// failover may bring back settled leases. Where a part of the queue did not answer it
+// compares again after reconcileAgain, which keeps the promised minute.
 const (
 	reconcileAfter = time.Second
 	reconcileAgain = 10 * time.Second

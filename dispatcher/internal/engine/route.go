@@ -154,9 +154,9 @@ func (d *deliverer) headers(c dispatcher.Claimed, at time.Time, r *route) http.H
 	return h
 }
 
-// addHeader adds a header that is not there yet. A reserved name is refused
-// when it is published or registered; one that is not ours this time, as the
-// tenant's, must not be claimed by a record that came from elsewhere either.
+// addHeader adds a header that is not there yet. A reserved name is refused when it
+// is published or registered. It is skipped here too, for records that other versions
+// stored: without a tenant, a header of the tenant's name would pass for ours.
 func addHeader(h http.Header, name string, own dispatcher.Header) {
 	if _, taken := h[name]; !taken && dispatcher.CheckHeaderName(own.Name) == nil {
 		h[name] = []string{own.Value}

@@ -21,14 +21,14 @@ import (
 // Where the queue is no longer as this instance found it, Run ends in the same
 // way by itself, and returns an ErrMoved.
 //
-// Nothing of this is needed for what was accepted not to be lost: where it is
-// cut off, whenever, others take over what was held.
+// No accepted message depends on an orderly end: when the process is killed, others
+// take over its leases.
 func (e *Engine) Run(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	defer context.AfterFunc(e.over, end)()
 	defer context.AfterFunc(ctx, e.stop)()
-	// The heart and the settler outlive the attempts.
+	// The heartbeat and the settler outlive the attempts.
 	life, die := context.WithCancel(context.WithoutCancel(ctx))
 	defer die()
 	watch := &watcher{engine: e, guard: e.options.PollEvery}
@@ -119,7 +119,7 @@ func (e *Engine) leave(ctx context.Context) {
 // watching tells an observer, where there is one. One that panics must not end
 // the process.
 type watching struct {
-	observer dispatcher.Observer // nil: nobody watches
+	observer dispatcher.Observer // nil: there is none
 	log      *slog.Logger
 }
 

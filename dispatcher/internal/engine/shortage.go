@@ -8,9 +8,9 @@ import (
 )
 
 // shortage is that this host has no file descriptor, port or buffer left for a
-// connection to a receiver. No receiver is to blame: the delivery goes back to
-// the head of its lane, and nothing is leased for a moment, since it would be
-// leased again at once and fail again.
+// connection to a receiver. No receiver is to blame: the delivery goes back to the
+// head of its lane. Nothing is leased for a moment, since the delivery would be leased
+// again at once and fail again.
 type shortage struct {
 	log  *slog.Logger
 	over chan struct{} // told when leases may be taken again

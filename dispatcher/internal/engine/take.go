@@ -117,8 +117,8 @@ func (e *Engine) leased(c *callGroup, claimed []dispatcher.Claimed) {
 	e.leases.leave(c, claimed)
 }
 
-// begin has deliveries attempted that were just leased, but those whose
-// endpoints may not be called: they go back.
+// begin has leased deliveries attempted. Those whose endpoints may not be called go
+// back.
 func (e *Engine) begin(ctx context.Context, leased []dispatcher.Claimed) {
 	at := slices.IndexFunc(leased, func(c dispatcher.Claimed) bool { return c.ID.Lane.IsEndpoint() })
 	if at < 0 {
@@ -140,11 +140,12 @@ func (e *Engine) begin(ctx context.Context, leased []dispatcher.Claimed) {
 	e.settler.put(back...)
 	e.outages.Report("admit", err)
 	if err != nil {
-		outage.Pause(ctx, 1) // what went back is there at once: nobody may claim it in a circle
+		outage.Pause(ctx, 1) // what went back is ready at once, and would be claimed in a circle
 	}
 }
 
-// attempt has deliveries attempted, or handed back where nothing is begun any more.
+// attempt gives deliveries to the workers, or hands them back where nothing new is
+// started any more.
 func (e *Engine) attempt(leased ...dispatcher.Claimed) {
 	size, first := int64(0), -1
 	for i := range leased {
@@ -166,8 +167,7 @@ func (e *Engine) attempt(leased ...dispatcher.Claimed) {
 	}
 }
 
-// load has those with large bodies attempted once these are there, and answers
-// the others.
+// load gives those with large bodies to the loader, and answers the others.
 func (e *Engine) load(leased []dispatcher.Claimed) (rest []dispatcher.Claimed) {
 	var apart []dispatcher.Claimed
 	for i := range leased {

@@ -114,9 +114,9 @@ func (t *trimmer) trim(ctx context.Context, where dispatcher.TrimWhere) {
 	}
 }
 
-// tell says when work is forgotten sooner than it was asked to be kept: once for
-// the dead, since that goes on as long as deaths do, and for the finished each
-// time that the age has halved.
+// tell logs that deliveries are forgotten before their age. For dead ones it does so
+// once, since that goes on as long as deliveries die. For finished ones it does so
+// each time that the age has halved.
 func (t *trimmer) tell(ctx context.Context, trimmed dispatcher.Trimmed) {
 	if trimmed.DeadCut > 0 && !t.told.dead {
 		t.told.dead = true

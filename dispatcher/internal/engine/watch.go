@@ -60,9 +60,9 @@ func (w *watcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// Poll looks at all that there is to do when something may have been missed, at
-// each turn of the guard, and all the time where nothing can be heard, until ctx
-// ends; and as soon as it can where an answer was lost.
+// Poll looks at all that there is to do until ctx ends: when an event may have been
+// missed, at each turn of the guard, and every lookLeast without pub/sub. Where an
+// answer was lost it looks as soon as that part answers again.
 func (w *watcher) Poll(ctx context.Context) error {
 	e := w.engine
 	guard := time.NewTimer(w.pause())

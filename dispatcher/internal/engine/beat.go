@@ -20,7 +20,7 @@ const jumpLeast = time.Second
 // heartbeat keeps this instance alive and finds out which others are dead.
 type heartbeat struct {
 	engine *Engine
-	self   *identity // as whom it beats
+	self   *identity // under which it beats
 	number int64
 	joined bool // the others were told of that name
 	known  bool // a beat under it was answered

@@ -129,8 +129,8 @@ func TestWhoIsFreshAfterItsFirstBeatGoesOnUnderAnotherName(t *testing.T) {
 	})
 }
 
-// A node that takes over may bring back leases of who is gone: nobody reads the
-// number of those.
+// A node that takes over may bring back leases of instances that are gone, whose
+// numbers are not read any more.
 func TestLeasesOfTheDepartedAreTakenOverWhenAnotherNodeMayHaveTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
@@ -158,8 +158,8 @@ func TestLeasesOfTheDepartedAreTakenOverWhenAnotherNodeMayHaveTakenOver(t *testi
 	})
 }
 
-// Of a queue on several nodes the one that knows who is alive may be down
-// alone: then nobody can be declared dead, and the others go on.
+// Of a queue on several nodes one knows which instances are alive. While only that one
+// is down no instance can be declared dead, and all go on.
 func TestAnInstanceThatNobodyHearsGoesOnWhereOtherNodesAnswer(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -190,7 +190,8 @@ func TestAnInstanceThatNobodyHearsGoesOnWhereOtherNodesAnswer(t *testing.T) {
 	}
 }
 
-// Fences are forgotten after a week, so that nobody goes on for as long unheard.
+// Fences are forgotten after a week, so no instance goes on for that long without an
+// answer to its beats.
 func TestAnInstanceThatNobodyHearsForADayLeasesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, func(_ *engine.Options, q *fakeQueue, _ *fakeSender) { q.nodes = 3 })

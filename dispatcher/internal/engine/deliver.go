@@ -112,7 +112,7 @@ func (d *deliverer) attempt(c dispatcher.Claimed, began time.Time, s *dispatcher
 		d.fail(c, r, began, s, err)
 		return r
 	case !m.ExpiresAt.IsZero() && !began.Before(m.ExpiresAt):
-		// It expired since it was claimed, behind slow ones at the gate.
+		// It expired since it was claimed, while it waited for a worker.
 		d.judge(c, r, dispatcher.Answer{Class: dispatcher.ClassExpired}, began, s)
 		s.Attempt.Number = 0 // none was made
 		return r

@@ -15,7 +15,7 @@ import (
 )
 
 // fakeEndpoints is a store of endpoints in memory that does what it is told to
-// go wrong. It tells whoever listens what changed, in the same step.
+// go wrong. It tells its listeners what changed, in the same step.
 type fakeEndpoints struct {
 	// hook runs at the start of each call, outside of mu: it may block or, with
 	// an error, keep the call from being made. read runs when an answer was
@@ -100,7 +100,7 @@ func (f *fakeEndpoints) stored(id string) *d.Endpoint {
 	return f.byID[id]
 }
 
-// put stores an endpoint as it is, and tells nobody.
+// put stores an endpoint as it is, and tells no listener.
 func (f *fakeEndpoints) put(e *d.Endpoint) {
 	f.set(func() { f.byID[e.ID] = e.Clone() })
 }

@@ -55,7 +55,7 @@ func (e *Engine) Held() int { return e.leases.count() }
 func (e *Engine) Settle(outcomes ...dispatcher.Settlement) { e.settler.put(outcomes...) }
 
 // Waiting is how many outcomes wait to be recorded.
-func (e *Engine) Waiting() int { return len(e.settler.rest()) }
+func (e *Engine) Waiting() int { return len(e.settler.unrecorded()) }
 
 // Name is what the instance is called in the queue now.
 func (e *Engine) Name() string { return e.name() }

@@ -12,10 +12,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
-// fakeQueue is a queue in memory that does what it is told to go wrong. It
-// keeps the places of deliveries as the real one does, and what lanes are told,
-// but is fair to nobody: one ready list for each partition, the lane's weight
-// is what the test sets.
+// fakeQueue is a queue in memory that fails as tests tell it to. It keeps the places
+// of deliveries and the limits of lanes as the real one does, but it gives lanes no
+// fair turns: there is one ready list for each partition, and a test sets the weight
+// of a lane.
 type fakeQueue struct {
 	queuetest.Queue // what a test does not expect to be called panics
 
@@ -57,7 +57,7 @@ type fakeQueue struct {
 	settled   map[d.DeliveryID][]d.Settlement
 	beats     map[string]int64
 	dead      map[string]int64 // other instances, whose numbers never grow
-	strays    []string         // who is gone and holds leases
+	strays    []string         // instances that are gone and hold leases
 	fenced    map[string]bool
 	refuse    func(id d.DeliveryID, times int) bool // outcomes that Settle does not record
 	bad       func(s d.Settlement) bool             // an outcome for which Settle refuses its batch

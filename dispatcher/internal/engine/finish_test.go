@@ -18,7 +18,8 @@ func (q *fakeQueue) hasLane(lane d.Lane) bool {
 	return q.lanes.known[lane] != nil
 }
 
-// half makes the first step of a change: the truth, of which nobody is told.
+// half makes only the first step of a change: it changes the endpoint and tells no
+// instance.
 func (r *endpointRig) half(view d.EndpointView, change func(*d.Endpoint)) {
 	e := view.Endpoint.Clone()
 	e.Version++

@@ -16,7 +16,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
-// Leases that nobody knows of.
+// Leases that no instance knows of.
 
 // plant leases a delivery to the instance without telling it.
 func plant(q *fakeQueue, id string) d.DeliveryID {
@@ -181,7 +181,7 @@ func TestASettleThatAFailoverForgetsIsFoundWithinAMinute(t *testing.T) {
 				r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
 				pass(after)
 				require.Equal(t, map[d.Verdict]int{d.Delivered: 1}, r.queue.verdicts())
-				plant(r.queue, "again") // and nobody noticed
+				plant(r.queue, "again") // and the instance did not notice
 				pass(time.Minute)
 				require.Equal(t, map[d.Verdict]int{d.Back: 1, d.Delivered: 2}, r.queue.verdicts())
 				r.stop(t)
@@ -224,7 +224,7 @@ func TestALeaseIsKnownThatWasTakenBeforeItsHandBackWasAnswered(t *testing.T) {
 		})
 		r.queue.ears.OnGap()
 		pass(2 * engine.ReconcileAfter)
-		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0}) // as who handed it back would publish
+		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0}) // as the instance that handed it back would publish
 		synctest.Wait()
 		require.Len(t, r.sender.sent(), 1)
 		close(answer)

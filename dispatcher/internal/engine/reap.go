@@ -10,8 +10,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// reaper takes over what dead instances hold. It is not the heart's work, which
-// must not wait for a queue that hangs.
+// reaper takes over what dead instances hold. It has a goroutine of its own, since the
+// heartbeat must not wait for a queue that hangs.
 type reaper struct {
 	engine *Engine
 

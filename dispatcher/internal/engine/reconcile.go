@@ -23,8 +23,8 @@ const (
 	looksAfter     = 3
 )
 
-// reconciler hands back leases that this instance does not know of. It is not the heart's
-// work: it waits for calls to end that may hang, and the heart must not.
+// reconciler hands back leases that this instance does not know of. It has a goroutine
+// of its own: it waits for calls that may hang, as the heartbeat must not.
 type reconciler struct{ engine *Engine }
 
 // Run compares until ctx ends.

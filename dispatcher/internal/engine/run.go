@@ -87,7 +87,7 @@ func (e *Engine) leave(ctx context.Context) {
 	defer cancel()
 	var err error
 	lost := map[dispatcher.DeliveryID]bool{}
-	if rest := e.settler.rest(); len(rest) > 0 {
+	if rest := e.settler.unrecorded(); len(rest) > 0 {
 		if rest, err = e.settler.settle(ctx, rest); err != nil {
 			e.log.Error("outcomes not recorded, their deliveries will be attempted again", "deliveries", len(rest), "err", err)
 		}

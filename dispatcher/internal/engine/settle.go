@@ -16,22 +16,22 @@ const settleMost = 256
 // settler records outcomes. What comes while a call is under way goes together
 // in the next; while the queue can't be reached outcomes wait in memory, and
 // claiming stops before they are too many. Where only some of a batch can't be
-// recorded, those lanes wait apart, and the others go on.
+// recorded, those lanes are stalled, and the others go on.
 type settler struct {
 	engine *Engine
 	most   int // outcomes that may wait before claiming stops
 
-	mu      sync.Mutex                // guards what follows
-	waiting []dispatcher.Settlement   // of each lane the oldest first
-	apart   map[dispatcher.Lane]*rest // lanes of which outcomes were not recorded when that was last tried
-	resting int                       // outcomes in them
-	given   int                       // outcomes of which the queue has not said yet what became
+	mu           sync.Mutex                       // guards what follows
+	waiting      []dispatcher.Settlement          // of each lane the oldest first
+	stalled      map[dispatcher.Lane]*stalledLane // lanes of which outcomes were not recorded when that was last tried
+	stalledCount int                              // outcomes in them
+	given        int                              // outcomes of which the queue has not said yet what became
 
 	wake chan struct{} // 1 deep
 }
 
 func newSettler(e *Engine, most int) *settler {
-	return &settler{engine: e, most: most, apart: map[dispatcher.Lane]*rest{}, wake: make(chan struct{}, 1)}
+	return &settler{engine: e, most: most, stalled: map[dispatcher.Lane]*stalledLane{}, wake: make(chan struct{}, 1)}
 }
 
 // put adds outcomes.
@@ -41,9 +41,9 @@ func (s *settler) put(outcomes ...dispatcher.Settlement) {
 	}
 	s.mu.Lock()
 	for _, o := range outcomes {
-		if r := s.apart[o.ID.Lane]; r.resting() {
+		if r := s.stalled[o.ID.Lane]; r.waits() {
 			r.list = append(r.list, o)
-			s.resting++
+			s.stalledCount++
 		} else {
 			s.waiting = append(s.waiting, o)
 		}
@@ -56,11 +56,11 @@ func (s *settler) put(outcomes ...dispatcher.Settlement) {
 func (s *settler) behind() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.waiting)+s.resting+s.given > s.most
+	return len(s.waiting)+s.stalledCount+s.given > s.most
 }
 
 // Run settles until ctx ends and nothing waits. Once ctx has ended that goes on
-// for settleWithin only; what is left then is the rest.
+// for outage.CallWithin only; what is left then is unrecorded.
 func (s *settler) Run(ctx context.Context) error {
 	calls, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
@@ -99,11 +99,11 @@ func (s *settler) Run(ctx context.Context) error {
 	return nil
 }
 
-// settle records one batch and answers what was not recorded; that waits apart.
+// settle records one batch and answers what was not recorded, whose lanes it stalls.
 func (s *settler) settle(ctx context.Context, batch []dispatcher.Settlement) (left []dispatcher.Settlement, err error) {
 	by := s.engine.name()
 	settled, err := s.record(ctx, batch)
-	if refused := len(batch) == 1 && err != nil && outage.Any(err, outage.Refuses); refused && s.isAlone(batch[0].ID.Lane) {
+	if refused := len(batch) == 1 && err != nil && outage.Any(err, outage.Refuses); refused && s.isSingle(batch[0].ID.Lane) {
 		settled, err = s.insist(ctx, batch[0], err)
 	}
 	for i := range batch {
@@ -114,7 +114,7 @@ func (s *settler) settle(ctx context.Context, batch []dispatcher.Settlement) (le
 			left = append(left, batch[i])
 		}
 	}
-	s.part(batch, left, err)
+	s.stall(batch, left, err)
 	return left, err
 }
 

@@ -193,7 +193,7 @@ func TestTheWatcherLooksAtEverythingWhenHintsMayBeLost(t *testing.T) {
 		r := newTestRig(t, func(_ *engine.Options, q *fakeQueue, _ *fakeSender) { q.partitions = 5 })
 		r.start(t)
 		before := r.queue.count("peek")
-		r.queue.fill(3) // nobody tells
+		r.queue.fill(3) // without a hint
 		pass(time.Second)
 		require.Empty(t, r.sender.sent())
 		r.queue.ears.OnGap()

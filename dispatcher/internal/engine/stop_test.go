@@ -133,8 +133,8 @@ func TestWhatIsLeasedByACallUnderWayWhenItDrainsGoesBack(t *testing.T) {
 }
 
 // endWithin is the longest that the end takes when the queue hangs, besides the
-// attempts: what waits is accepted for 5 s, outcomes are given for 5 s, and the
-// rest is handed back in 5 s; and one call more each.
+// attempts. Waiting publishes have 5 s, outcomes have 5 s, and leases are handed back
+// in 5 s; each of these may take one call longer.
 const endWithin = 25 * time.Second
 
 func TestTheEndComesWhateverTheQueueDoes(t *testing.T) {

@@ -46,7 +46,7 @@ func newWorkers(run func(dispatcher.Claimed)) *workers {
 }
 
 // start starts tasks, or queues them for the next places. It takes none, and says
-// so, once the gate is closed.
+// so, once it is closed.
 func (g *workers) start(tasks ...dispatcher.Claimed) bool {
 	g.mu.Lock()
 	if g.closed {

@@ -185,7 +185,7 @@ func TestALaneThatKnowsAnOlderVersionIsTold(t *testing.T) {
 				r := newTestEndpointRig(t, nil)
 				r.start(t)
 				view := r.create(t)
-				// Whoever changed it died before the lane was told.
+				// The instance that changed it died before the lane was told.
 				e := r.store.stored(view.ID).Clone()
 				e.Version++
 				change(e)

@@ -10,41 +10,41 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// rest is a lane whose outcomes could not be recorded.
-type rest struct {
-	list   []dispatcher.Settlement // not given again before until, the oldest first
-	until  time.Time               // zero: they are being given again
-	failed int                     // times in a row
-	said   int                     // of them, those in which the queue said that something can't be recorded, ever
-	alone  int                     // outcomes to be given by themselves, so that one that can't be recorded is found
+// stalledLane is a lane whose outcomes could not be recorded.
+type stalledLane struct {
+	list     []dispatcher.Settlement // not given again before until, the oldest first
+	until    time.Time               // zero: its outcomes are being given again
+	failed   int                     // times in a row
+	refusals int                     // of them, those in which the queue refused something for good
+	single   int                     // outcomes to be given one by one, to find the one that is refused
 }
 
-// saidMost is how often the queue may refuse a batch before its outcomes are
+// refusalsMost is how often the queue may refuse a batch before its outcomes are
 // given one by one.
-const saidMost = 3
+const refusalsMost = 3
 
-func (r *rest) resting() bool { return r != nil && !r.until.IsZero() }
+func (r *stalledLane) waits() bool { return r != nil && !r.until.IsZero() }
 
-// take answers the next batch, or how long to wait for one; wait < 0: for an
-// outcome. With all nothing rests.
+// take answers the next batch, or how long to wait for one; wait < 0: until an
+// outcome comes. With all it takes the outcomes of stalled lanes too.
 func (s *settler) take(all bool) (batch []dispatcher.Settlement, wait time.Duration) {
 	now := time.Now()
 	wait = -1
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, r := range s.apart {
+	for _, r := range s.stalled {
 		switch {
-		case !r.resting():
+		case !r.waits():
 		case all || !r.until.After(now):
 			s.waiting = append(s.waiting, r.list...) // none of that lane came in between
-			s.resting -= len(r.list)
+			s.stalledCount -= len(r.list)
 			r.list, r.until = nil, time.Time{}
 		default:
 			wait = sooner(wait, r.until.Sub(now))
 		}
 	}
 	n := 0
-	for n < min(len(s.waiting), settleMost) && s.apart[s.waiting[n].ID.Lane].together() {
+	for n < min(len(s.waiting), settleMost) && s.stalled[s.waiting[n].ID.Lane].together() {
 		n++
 	}
 	if n == 0 && len(s.waiting) > 0 {
@@ -57,22 +57,22 @@ func (s *settler) take(all bool) (batch []dispatcher.Settlement, wait time.Durat
 	return batch, wait
 }
 
-func (r *rest) together() bool { return r == nil || r.alone == 0 }
+func (r *stalledLane) together() bool { return r == nil || r.single == 0 }
 
-func (s *settler) isAlone(lane dispatcher.Lane) bool {
+func (s *settler) isSingle(lane dispatcher.Lane) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.apart[lane].together()
+	return !s.stalled[lane].together()
 }
 
-// part leaves the lanes alone of what was not recorded of a batch, and all that
-// waits behind it: outcomes of one delivery are recorded in their order. The
-// others are as before.
-func (s *settler) part(batch, left []dispatcher.Settlement, err error) {
+// stall leaves the lanes alone whose outcomes were not recorded with a batch, and all
+// outcomes that wait behind them: those of one delivery are recorded in their order.
+// Other lanes go on.
+func (s *settler) stall(batch, left []dispatcher.Settlement, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.given = 0
-	if len(s.apart) == 0 && len(left) == 0 {
+	if len(s.stalled) == 0 && len(left) == 0 {
 		return // as nearly always
 	}
 	failed := map[dispatcher.Lane]bool{}
@@ -81,9 +81,9 @@ func (s *settler) part(batch, left []dispatcher.Settlement, err error) {
 	}
 	for i := range batch {
 		lane := batch[i].ID.Lane
-		if r := s.apart[lane]; r != nil && !failed[lane] {
-			if r.alone--; r.alone <= 0 {
-				delete(s.apart, lane)
+		if r := s.stalled[lane]; r != nil && !failed[lane] {
+			if r.single--; r.single <= 0 {
+				delete(s.stalled, lane)
 			}
 		}
 	}
@@ -103,41 +103,40 @@ func (s *settler) part(batch, left []dispatcher.Settlement, err error) {
 	}
 	clear(s.waiting[len(kept):])
 	s.waiting = kept
-	said := outage.Any(err, outage.Refuses)
+	refused := outage.Any(err, outage.Refuses)
 	for lane := range failed {
-		s.apart[lane].fail(said)
+		s.stalled[lane].fail(refused)
 	}
 }
 
-// keep puts an outcome apart. mu is held.
+// keep puts an outcome to those of its stalled lane. mu is held.
 func (s *settler) keep(o dispatcher.Settlement) {
-	r := s.apart[o.ID.Lane]
+	r := s.stalled[o.ID.Lane]
 	if r == nil {
-		r = &rest{}
-		s.apart[o.ID.Lane] = r
+		r = &stalledLane{}
+		s.stalled[o.ID.Lane] = r
 	}
 	r.list = append(r.list, o)
-	s.resting++
+	s.stalledCount++
 }
 
 // fail leaves a lane alone, longer each time.
-func (r *rest) fail(said bool) {
+func (r *stalledLane) fail(refused bool) {
 	r.failed++
 	r.until = time.Now().Add(outage.WaitBefore(r.failed))
-	if !said {
-		r.said = 0
+	if !refused {
+		r.refusals = 0
 		return
 	}
-	if r.said++; r.said >= saidMost {
-		r.alone = len(r.list)
+	if r.refusals++; r.refusals >= refusalsMost {
+		r.single = len(r.list)
 	}
 }
 
-// insist gives an outcome once more that the queue refuses by itself, without
-// all that is only for people to read. What is refused even then would be for
-// ever, and its lane with it: it is given up. Its lease stays, and so it is
-// not attempted again until this instance ends and others take over; where they
-// fare no better it dies of poison.
+// insist gives a refused outcome once more, without the fields that only people
+// read. What is refused even then would stall its lane for ever, so it is given up.
+// Its lease stays: the delivery is not attempted again until this instance ends and
+// others take over. Where their outcomes are refused too it dies of poison.
 func (s *settler) insist(ctx context.Context, o dispatcher.Settlement, refusal error) ([]dispatcher.Settled, error) {
 	plain := o
 	plain.Attempt = dispatcher.Attempt{Number: o.Attempt.Number, At: o.Attempt.At, Verdict: o.Verdict, Class: o.Attempt.Class, Status: o.Attempt.Status}
@@ -150,12 +149,12 @@ func (s *settler) insist(ctx context.Context, o dispatcher.Settlement, refusal e
 	return []dispatcher.Settled{dispatcher.SettledLate}, nil
 }
 
-// rest is what could not be recorded until the end.
-func (s *settler) rest() []dispatcher.Settlement {
+// unrecorded are the outcomes that could not be recorded until the end.
+func (s *settler) unrecorded() []dispatcher.Settlement {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := slices.Clone(s.waiting)
-	for _, r := range s.apart {
+	for _, r := range s.stalled {
 		all = append(all, r.list...)
 	}
 	return all

@@ -196,7 +196,7 @@ func TestRetryAfterIsHeardWithinReason(t *testing.T) {
 	require.Equal(t, dispatcher.ReasonExhausted, dispatcher.Judge(c).Reason, "it adds no rung")
 }
 
-// A receiver whose clock is wrong, or a store whose clock is, makes nobody wait longer.
+// A receiver whose clock is wrong, or a store whose clock is, makes no delivery wait longer.
 func TestARetryAfterDateIsReckonedFromTheAnswersOwnDate(t *testing.T) {
 	const imf = "Mon, 02 Jan 2006 15:04:05 GMT"
 	theirs := judgedAt.Add(time.Hour)

@@ -14,7 +14,7 @@ import (
 
 // fakeQueue is a queue in memory that fails as tests tell it to. It keeps the places
 // of deliveries and the limits of lanes as the real one does, but it gives lanes no
-// fair turns: there is one ready list for each partition, and a test sets the weight
+// fair turns. There is one ready list for each partition, and a test sets the weight
 // of a lane.
 type fakeQueue struct {
 	queuetest.Queue // what a test does not expect to be called panics

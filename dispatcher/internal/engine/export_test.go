@@ -24,9 +24,6 @@ const (
 // SetWall sets what the host's clock says; before Run only.
 func (e *Engine) SetWall(wall func(time.Time) time.Time) { e.wall = wall }
 
-// QueueNow is what time it is by the queue's clock.
-func (e *Engine) QueueNow() time.Time { return e.queue.Now() }
-
 // Find has endpoints found by their ids, in the store where they are not known.
 func (e *Engine) Find(ctx context.Context, ids ...string) error {
 	_, err := e.endpoints.Cache.Load(ctx, ids...)

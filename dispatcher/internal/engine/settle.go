@@ -99,6 +99,38 @@ func (s *settler) Run(ctx context.Context) error {
 	return nil
 }
 
+// take answers the next batch, or how long to wait for one; wait < 0: until an
+// outcome comes. With all it takes the outcomes of stalled lanes too.
+func (s *settler) take(all bool) (batch []dispatcher.Settlement, wait time.Duration) {
+	now := time.Now()
+	wait = -1
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.stalled {
+		switch {
+		case !r.waits():
+		case all || !r.until.After(now):
+			s.waiting = append(s.waiting, r.list...) // none of that lane came in between
+			s.stalledCount -= len(r.list)
+			r.list, r.until = nil, time.Time{}
+		default:
+			wait = sooner(wait, r.until.Sub(now))
+		}
+	}
+	n := 0
+	for n < min(len(s.waiting), settleMost) && s.stalled[s.waiting[n].ID.Lane].together() {
+		n++
+	}
+	if n == 0 && len(s.waiting) > 0 {
+		n = 1
+	}
+	s.given = n
+	batch = append(make([]dispatcher.Settlement, 0, n), s.waiting[:n]...)
+	s.waiting = append(s.waiting[:0], s.waiting[n:]...)
+	clear(s.waiting[len(s.waiting):min(len(s.waiting)+n, cap(s.waiting))])
+	return batch, wait
+}
+
 // settle records one batch and answers what was not recorded, whose lanes it stalls.
 func (s *settler) settle(ctx context.Context, batch []dispatcher.Settlement) (left []dispatcher.Settlement, err error) {
 	by := s.engine.name()

@@ -300,7 +300,7 @@ func (h *typedHouse) lonely() (found []string) {
 // unproven are the implementations of Queue whose package does not have
 // queuetest.Run prove them.
 var unproven = []string{
-	"dispatcher/internal/engine.fakeQueue", // the engine's own
+	"dispatcher/internal/engine.fakeConn", // the engine's own
 }
 
 func TestTheQueuesOfTheHouseAreProven(t *testing.T) {

@@ -168,6 +168,7 @@ func (n names) addDocument(t testing.TB, text string) {
 		}
 	}
 	schemas := doc.Components.Schemas
+	n.add("schema", slices.Collect(maps.Keys(schemas))...)
 	for of, schema := range map[string]string{"message": "Message", "endpoint": "EndpointView", "delivery": "Delivery", "attempt": "Attempt", "lane": "LaneState"} {
 		for name := range maps.Keys(schemas[schema].Properties) {
 			n.add("field", of+" "+name)

@@ -96,19 +96,18 @@ func (s *Store) change(ctx context.Context, sc script.Script, by string, ids []d
 	changes := make([]dispatcher.Change, len(ids))
 	var errs []error
 	for i, r := range s.conn.Run(ctx, sc, by, jobs) {
-		a := r
-		if h := a.HintIf(jobs[i].Partition); h != nil {
+		if h := r.HintIf(jobs[i].Partition); h != nil {
 			s.observeDeaths(*h)
 		}
 		for _, at := range shares[i] {
 			changes[at] = dispatcher.Change{ID: ids[at]}
-			if a.Err != nil {
+			if r.Err != nil {
 				continue
 			}
-			code := a.Number()
+			code := r.Number()
 			changes[at].Changed, changes[at].Err = code == 1, refusals[code]
 		}
-		errs = append(errs, s.conn.InPartition(jobs[i].Partition, a.Err))
+		errs = append(errs, s.conn.InPartition(jobs[i].Partition, r.Err))
 	}
 	return changes, partitions.Join(errs...)
 }

@@ -32,15 +32,14 @@ func (s *Store) Known(ctx context.Context, ids []string) ([]bool, error) {
 		}
 	})
 	for i, r := range s.conn.Run(ctx, s.scripts.digests, "", jobs) {
-		a := r
-		a.HintIf(jobs[i].Partition)
+		r.HintIf(jobs[i].Partition)
 		for k := range jobs[i].Args {
-			if a.Err == nil && a.Text() != "" {
+			if r.Err == nil && r.Text() != "" {
 				known[froms[i]+k] = true
 			}
 		}
-		if a.Err != nil {
-			return nil, fmt.Errorf("known ids: %w", s.conn.InPartition(jobs[i].Partition, a.Err))
+		if r.Err != nil {
+			return nil, fmt.Errorf("known ids: %w", s.conn.InPartition(jobs[i].Partition, r.Err))
 		}
 	}
 	return known, nil
@@ -104,16 +103,15 @@ func (s *Store) compare(ctx context.Context, by string, batch []dispatcher.Entry
 		return
 	}
 	for i, r := range s.conn.Run(ctx, s.scripts.digests, by, jobs) {
-		a := r
-		a.HintIf(jobs[i].Partition)
+		r.HintIf(jobs[i].Partition)
 		for _, at := range shares[i] {
 			text := ""
-			if a.Err == nil {
-				text = a.Text()
+			if r.Err == nil {
+				text = r.Text()
 			}
 			switch {
-			case a.Err != nil:
-				out[at].Err = fmt.Errorf("message %s: %w", batch[at].Message.ID, s.conn.InPartition(jobs[i].Partition, a.Err))
+			case r.Err != nil:
+				out[at].Err = fmt.Errorf("message %s: %w", batch[at].Message.ID, s.conn.InPartition(jobs[i].Partition, r.Err))
 			case text != "" && text != string(batch[at].Digest[:]):
 				out[at].Result = dispatcher.Conflict
 			}

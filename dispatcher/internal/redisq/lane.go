@@ -29,16 +29,15 @@ func (s *Store) Limit(ctx context.Context, by string, lane dispatcher.Lane, l di
 	var n dispatcher.LaneCount
 	var errs []error
 	for i, r := range s.conn.Run(ctx, s.scripts.lane, by, jobs) {
-		a := r
-		if h := a.HintIf(jobs[i].Partition); h != nil {
-			readChanges(&a, h)
-			n.InFlight += int(a.Number())
-			n.Waiting += int(a.Number())
+		if h := r.HintIf(jobs[i].Partition); h != nil {
+			readChanges(&r, h)
+			n.InFlight += int(r.Number())
+			n.Waiting += int(r.Number())
 			s.observeDeaths(*h)
 			s.observeBreakers(*h)
 		}
-		if a.Err != nil {
-			errs = append(errs, fmt.Errorf("lane %s: %w", lane, s.conn.InPartition(jobs[i].Partition, a.Err)))
+		if r.Err != nil {
+			errs = append(errs, fmt.Errorf("lane %s: %w", lane, s.conn.InPartition(jobs[i].Partition, r.Err)))
 		}
 	}
 	return n, partitions.Join(errs...)
@@ -95,15 +94,14 @@ func (s *Store) Sweep(ctx context.Context, by string, lane dispatcher.Lane, curs
 		jobs = append(jobs, conn.ScriptCall{Partition: n, Args: args})
 	})
 	for _, r := range s.conn.Run(ctx, s.scripts.sweep, by, jobs) {
-		a := r
-		if h := a.HintIf(n); h != nil {
-			some := int(a.Number())
+		if h := r.HintIf(n); h != nil {
+			some := int(r.Number())
 			ended += some
 			s.observeDeaths(*h)
 			s.observeEnds(n, some)
 		}
-		if a.Err != nil {
-			return ended, cursor, fmt.Errorf("sweep %s: %w", lane, a.Err)
+		if r.Err != nil {
+			return ended, cursor, fmt.Errorf("sweep %s: %w", lane, r.Err)
 		}
 	}
 	return ended, conn.PageText(at), nil

@@ -149,11 +149,10 @@ func parseHeld(text string) (l dispatcher.HeldLane, ok bool) {
 func (s *Store) ForgetLane(ctx context.Context, by string, copied dispatcher.LaneVersion, age time.Duration) (forgotten bool, err error) {
 	n := s.partition(copied.Lane)
 	r := s.conn.Run(ctx, s.scripts.forget, by, []conn.ScriptCall{{Partition: n, Args: []any{string(copied.Lane), copied.Version, age.Milliseconds()}}})[0]
-	a := r
-	a.HintIf(n)
-	forgotten = a.Err == nil && a.Number() == 1
-	if a.Err != nil {
-		return false, fmt.Errorf("forget lane %s: %w", copied.Lane, s.conn.InPartition(n, a.Err))
+	r.HintIf(n)
+	forgotten = r.Err == nil && r.Number() == 1
+	if r.Err != nil {
+		return false, fmt.Errorf("forget lane %s: %w", copied.Lane, s.conn.InPartition(n, r.Err))
 	}
 	return forgotten, nil
 }

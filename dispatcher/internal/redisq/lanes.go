@@ -225,24 +225,23 @@ func heldLanes(h *dispatcher.HeldLane) dispatcher.LaneState {
 // readLanes reads the answer of one partition. held is the state of all its
 // lanes, nil if they are not held.
 func readLanes(partition int, r conn.Reply) (held *dispatcher.HeldLane, more bool, lanes []knownLane, err error) {
-	a := r
 	now := time.Time{}
-	if h := a.HintIf(partition); h != nil {
+	if h := r.HintIf(partition); h != nil {
 		now = h.Now
-		if all, ok := parseHeld(a.Text()); ok {
+		if all, ok := parseHeld(r.Text()); ok {
 			held = &all
 		}
-		more = a.Number() == 1
+		more = r.Number() == 1
 	}
-	for a.More() {
-		l, err := readLane(&a, now)
-		if err = errors.Join(a.Err, err); err != nil {
+	for r.More() {
+		l, err := readLane(&r, now)
+		if err = errors.Join(r.Err, err); err != nil {
 			return nil, false, nil, err
 		}
 		l.state.All = held
 		lanes = append(lanes, l)
 	}
-	return held, more, lanes, a.Err
+	return held, more, lanes, r.Err
 }
 
 func readLane(a *conn.Reply, now time.Time) (l knownLane, err error) {

@@ -202,27 +202,26 @@ func (l *lister) read(ctx context.Context, jobs ...conn.ScriptCall) ([]chunk, er
 }
 
 func (l *lister) readChunk(r conn.Reply, c *chunk) error {
-	a := r
-	a.HintIf(0)
-	if a.Err != nil {
-		return a.Err
+	r.HintIf(0)
+	if r.Err != nil {
+		return r.Err
 	}
-	c.more = a.Number() == 1
-	names, records := int(a.Number()), int(a.Number())
+	c.more = r.Number() == 1
+	names, records := int(r.Number()), int(r.Number())
 	l.page.LookedAt += names
 	l.cost += names + costOfRecord*records + costOfScript
-	score := a.Text()
+	score := r.Text()
 	c.last.score, _ = strconv.ParseFloat(score, 64)
 	c.last.scan, _ = strconv.ParseUint(score, 10, 64)
-	c.last.name = a.Text()
-	for a.More() {
-		e, err := l.readListed(&a)
+	c.last.name = r.Text()
+	for r.More() {
+		e, err := l.readListed(&r)
 		if err != nil {
 			return err
 		}
 		c.entries = append(c.entries, e)
 	}
-	return a.Err
+	return r.Err
 }
 
 // readListed reads one entry. A delivery without a record has only its name.

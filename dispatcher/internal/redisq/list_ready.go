@@ -51,21 +51,20 @@ func (l *lister) ready(ctx context.Context, at cursor) (*cursor, error) {
 func (l *lister) readyLanes(ctx context.Context, at cursor) (lanes []string, next uint64, err error) {
 	args := append(slices.Clip(l.names), strconv.FormatUint(at.scan, 10), lanesChunk, conn.Flag(!l.asks(dispatcher.StatusReady)))
 	r := l.s.conn.Run(ctx, l.s.scripts.readyLanes, "", []conn.ScriptCall{{Partition: at.partition, Args: args}})[0]
-	a := r
-	a.HintIf(at.partition)
-	if a.Err != nil {
-		return nil, 0, a.Err
+	r.HintIf(at.partition)
+	if r.Err != nil {
+		return nil, 0, r.Err
 	}
-	next, err = strconv.ParseUint(a.Text(), 10, 64)
+	next, err = strconv.ParseUint(r.Text(), 10, 64)
 	if err != nil {
 		return nil, 0, conn.ErrReply
 	}
-	l.cost += costOfLane*int(a.Number()) + costOfScript
-	for a.More() {
-		lanes = append(lanes, a.Text())
+	l.cost += costOfLane*int(r.Number()) + costOfScript
+	for r.More() {
+		lanes = append(lanes, r.Text())
 	}
 	slices.Sort(lanes)
-	return lanes, next, a.Err
+	return lanes, next, r.Err
 }
 
 // lists reads the ready lists of lanes, in order, from the cursor on. It leaves

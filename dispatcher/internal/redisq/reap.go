@@ -143,15 +143,14 @@ func (s *Store) Reap(ctx context.Context, by, dead string) (taken int, err error
 	for len(jobs) > 0 {
 		left := jobs[:0:0]
 		for i, r := range s.conn.Run(ctx, s.scripts.reap, by, jobs) {
-			a := r
-			if h := a.HintIf(jobs[i].Partition); h != nil {
-				taken += int(a.Number())
-				if a.Number() > 0 {
+			if h := r.HintIf(jobs[i].Partition); h != nil {
+				taken += int(r.Number())
+				if r.Number() > 0 {
 					left = append(left, jobs[i])
 				}
 				s.observeDeaths(*h)
 			}
-			errs = append(errs, s.conn.InPartition(jobs[i].Partition, a.Err))
+			errs = append(errs, s.conn.InPartition(jobs[i].Partition, r.Err))
 		}
 		jobs = left
 	}

@@ -50,15 +50,14 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 	var deaths []dispatcher.Death
 	var errs []error
 	for i, r := range s.conn.Run(ctx, s.scripts.settle, by, jobs) {
-		a := r
-		if h := a.HintIf(jobs[i].Partition); h != nil {
-			readChanges(&a, h)
+		if h := r.HintIf(jobs[i].Partition); h != nil {
+			readChanges(&r, h)
 			s.observe(*h)
 			deaths = append(deaths, h.Dead...)
 			s.observeBreakers(*h)
-			s.observeEnds(h.Partition, readSettled(&a, batch, shares[i], settled))
+			s.observeEnds(h.Partition, readSettled(&r, batch, shares[i], settled))
 		}
-		errs = append(errs, s.conn.InPartition(jobs[i].Partition, a.Err))
+		errs = append(errs, s.conn.InPartition(jobs[i].Partition, r.Err))
 	}
 	err := partitions.Join(errs...)
 	s.partitions.Fail(err)

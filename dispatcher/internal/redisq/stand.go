@@ -163,15 +163,14 @@ func (st *stander) ask(ctx context.Context, todo []standing) (left []standing) {
 
 // read takes what one call told; what is left of it stays in t.
 func (st *stander) read(t *standing, r conn.Reply) error {
-	a := r
-	if a.HintIf(t.partition) == nil {
-		return a.Err
+	if r.HintIf(t.partition) == nil {
+		return r.Err
 	}
-	whole, begun := int(a.Number()), int(a.Number())
-	list := wordList{text: a.Text()}
+	whole, begun := int(r.Number()), int(r.Number())
+	list := wordList{text: r.Text()}
 	switch {
-	case a.Err != nil:
-		return a.Err
+	case r.Err != nil:
+		return r.Err
 	case whole < 0 || whole > len(t.entries) || whole == 0 && begun <= t.told: // it would be asked for ever
 		return conn.ErrReply
 	}

@@ -154,23 +154,22 @@ func (b *busyLook) page(ctx context.Context, s *Store) error {
 
 // read adds what a page has.
 func (b *busyLook) read(partition int, r conn.Reply) (next string, err error) {
-	a := r
-	a.HintIf(partition)
-	next = a.Text()
-	if oldest := a.Time(); !oldest.IsZero() && (b.found.oldest.IsZero() || oldest.Before(b.found.oldest)) {
+	r.HintIf(partition)
+	next = r.Text()
+	if oldest := r.Time(); !oldest.IsZero() && (b.found.oldest.IsZero() || oldest.Before(b.found.oldest)) {
 		b.found.oldest = oldest
 	}
 	for i := range b.found.held {
-		b.found.held[i] += a.Number()
+		b.found.held[i] += r.Number()
 	}
 	for i := range b.found.standing {
-		b.found.standing[i] += a.Number()
+		b.found.standing[i] += r.Number()
 	}
-	if a.Number() > 0 {
+	if r.Number() > 0 {
 		b.found.all = true
 	}
-	for a.More() {
-		l := busyLane{partition: partition, lane: a.Text(), flying: int(a.Number()), waiting: int(a.Number())}
+	for r.More() {
+		l := busyLane{partition: partition, lane: r.Text(), flying: int(r.Number()), waiting: int(r.Number())}
 		b.found.lanes = append(b.found.lanes, l)
 	}
 	slices.SortFunc(b.found.lanes, func(x, y busyLane) int {
@@ -178,5 +177,5 @@ func (b *busyLook) read(partition int, r conn.Reply) (next string, err error) {
 	})
 	b.found.lanes = slices.CompactFunc(b.found.lanes, func(x, y busyLane) bool { return x.lane == y.lane })
 	b.found.lanes = b.found.lanes[:min(len(b.found.lanes), topLanes)]
-	return next, a.Err
+	return next, r.Err
 }

@@ -49,27 +49,26 @@ func (s *Store) trimIn(ctx context.Context, by string, in []int, keep dispatcher
 	}
 	var errs []error
 	for i, r := range s.conn.Run(ctx, s.scripts.trim, by, jobs) {
-		a := r
-		if h := a.HintIf(jobs[i].Partition); h != nil {
-			t.Finished += int(a.Number())
-			t.Seen += int(a.Number())
-			t.Dead += int(a.Number())
-			t.DeadCut += int(a.Number())
-			t.Lanes += int(a.Number())
-			if a.Number() == 1 {
+		if h := r.HintIf(jobs[i].Partition); h != nil {
+			t.Finished += int(r.Number())
+			t.Seen += int(r.Number())
+			t.Dead += int(r.Number())
+			t.DeadCut += int(r.Number())
+			t.Lanes += int(r.Number())
+			if r.Number() == 1 {
 				t.More, more = true, append(more, h.Partition)
 			}
-			if age := time.Duration(a.Number()) * time.Millisecond; age > 0 && (t.CutAge == 0 || age < t.CutAge) {
+			if age := time.Duration(r.Number()) * time.Millisecond; age > 0 && (t.CutAge == 0 || age < t.CutAge) {
 				t.CutAge = age
 			}
-			for stay := (conn.Reply{Values: a.List()}); stay.More(); {
+			for stay := (conn.Reply{Values: r.List()}); stay.More(); {
 				t.Looked = append(t.Looked, dispatcher.LaneVersion{Lane: dispatcher.Lane(stay.Text()), Version: stay.Number()})
 			}
-			if a.Number() == 1 {
+			if r.Number() == 1 {
 				s.observeDeaths(*h) // a lane was placed anew, since another clock had told its time
 			}
 		}
-		errs = append(errs, s.conn.InPartition(jobs[i].Partition, a.Err))
+		errs = append(errs, s.conn.InPartition(jobs[i].Partition, r.Err))
 	}
 	return t, more, partitions.Join(errs...)
 }

@@ -1,7 +1,6 @@
 package dispatcher
 
 import (
-	"context"
 	"time"
 )
 
@@ -152,40 +151,4 @@ type OtherTenants struct {
 	Changed int    // of these, so many were paused or resumed
 	Failed  int    // lanes that could not be changed, and partitions that could not be read to their end
 	Next    string // where another call goes on; empty: all partitions were looked at
-}
-
-// Laner knows the lanes.
-type Laner interface {
-	// Limit writes the copy of a lane's limits unless the one there is as new,
-	// and places the lane where it belongs then. Limits with version 0 are
-	// written in any case: that is how a lane without an endpoint is held and
-	// let go; of AllLanes only Held counts, everywhere. With clear the
-	// breaker is closed too, and what a receiver asked to wait for forgotten.
-	// The count is from before.
-	Limit(ctx context.Context, by string, lane Lane, l LaneLimits, clear bool) (LaneCount, error)
-	// Sweep ends what waits in a disabled or deleted lane for a time or its
-	// turn, a batch from cursor on ("" at first), and answers the next cursor,
-	// "" at the end. What it does not reach is ended when its time comes.
-	Sweep(ctx context.Context, by string, lane Lane, cursor string) (ended int, next string, err error)
-	// ForgetLane takes away the limits of a lane without an endpoint. They must
-	// still be of that version and made at least age ago, and the lane must be
-	// empty. It reports whether it did.
-	ForgetLane(ctx context.Context, by string, copied LaneVersion, age time.Duration) (forgotten bool, err error)
-	// HeldLanes reads a page of the lanes that are held, but not AllLanes. One may
-	// come twice. next is empty at the end; beside an error it goes on behind what
-	// could not be read.
-	HeldLanes(ctx context.Context, cursor string) (list []HeldLane, next string, err error)
-	// LaneNames reads a page of what the lanes are called. One may come twice. next
-	// is as with HeldLanes.
-	LaneNames(ctx context.Context, cursor string) (list []LaneName, next string, err error)
-	// LaneStates reads lanes, in the order asked for.
-	LaneStates(ctx context.Context, lanes []Lane) ([]LaneState, error)
-	// Lanes reads a page of all lanes that are known: those that are paused, then
-	// the others, those last made first. AllLanes is the first of the first page
-	// while it is held.
-	Lanes(ctx context.Context, limit int, cursor string) (states []LaneState, next string, err error)
-	// PausedLanes reads what is paused: AllLanes first, then those that were
-	// paused last, at most so many, and counts the others too. What partitions
-	// that answer have is told also beside an error of others.
-	PausedLanes(ctx context.Context, most int) (states []LaneState, total int, err error)
 }

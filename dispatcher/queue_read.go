@@ -1,7 +1,6 @@
 package dispatcher
 
 import (
-	"context"
 	"errors"
 	"time"
 )
@@ -54,27 +53,4 @@ type Standing struct {
 	CreatedAt  time.Time // of the first one
 	Deliveries []Delivery
 	Err        error // of a partition that did not tell
-}
-
-// Reader looks without changing anything.
-type Reader interface {
-	// Read reads a message and its deliveries with their histories, or ErrNotFound.
-	Read(ctx context.Context, id string) (MessageView, error)
-	// Standing tells of messages, in their order, which deliveries they have where
-	// their lanes lie, and of a fan-out all: its id, where it goes, its status and
-	// its times. Nothing else of them is read.
-	Standing(ctx context.Context, batch []Entry) ([]Standing, error)
-	// Known reports of ids, in their order, whether a message of that id is
-	// known in any partition, if only by what was its content.
-	Known(ctx context.Context, ids []string) ([]bool, error)
-	// Kept reads for each of a batch the other message that has its id, or nil
-	// where there is none or it is no longer kept whole. A body that is kept by
-	// itself is not read.
-	Kept(ctx context.Context, batch []Entry) ([]*Message, error)
-	// List reads a page of deliveries. A page may be short while Next goes on.
-	List(ctx context.Context, f Filter) (Page, error)
-	// Stats counts.
-	Stats(ctx context.Context) (Stats, error)
-	// Store tells what the store says of itself.
-	Store(ctx context.Context) (StoreInfo, error)
 }

@@ -263,17 +263,6 @@ func (h *typedHouse) names(p *typedPackage, part ast.Node, of *types.TypeName) b
 // single are the interfaces with one user and one implementation, each with the
 // reason why it is one all the same.
 var single = map[string]string{
-	"dispatcher.Changer":   "a group of Queue",
-	"dispatcher.Claimer":   "a group of Queue",
-	"dispatcher.Laner":     "a group of Queue",
-	"dispatcher.Mover":     "a group of Queue",
-	"dispatcher.Reader":    "a group of Queue",
-	"dispatcher.Reaper":    "a group of Queue",
-	"dispatcher.Scheduler": "a group of Queue",
-	"dispatcher.Settler":   "a group of Queue",
-	"dispatcher.Trimmer":   "a group of Queue",
-	"dispatcher.Waker":     "a group of Queue",
-
 	"dispatcher/internal/httpapi.EndpointService": "a group of Service",
 	"dispatcher/internal/httpapi.LaneService":     "a group of Service",
 	"dispatcher/internal/httpapi.MessageService":  "a group of Service",

@@ -21,7 +21,7 @@ type Fixture struct {
 	Store dispatcher.EndpointStore
 	// Open connects to the same store once more, as another process would.
 	Open func() dispatcher.EndpointStore
-	// Watch is the store's dispatcher.Waker.Watch.
+	// Watch is the store's dispatcher.Queue.Watch.
 	Watch func(ctx context.Context, by string, ears dispatcher.Subscriber) error
 }
 

@@ -169,9 +169,8 @@ type Hint struct {
 	Dead      []dispatcher.Death   // deliveries that died of this call
 }
 
-// Queue is a dispatcher.Queue as the suite sees it: a call that would choose its
-// partitions by what is known of them is told which, and what the store takes in of
-// an answer, the hints, is answered too.
+// Queue is a dispatcher.Queue as the suite uses it. The suite says which partitions
+// a call asks. A call also answers the hints that the store took in.
 type Queue interface {
 	Schedule(ctx context.Context, by string, free, lease int, batch []dispatcher.Entry) ([]dispatcher.ScheduleResult, []Hint, error)
 	Move(ctx context.Context, by string, in []int) ([]Hint, error)

@@ -10,7 +10,7 @@ import (
 
 // claimLeast is how many permits there have to be for each partition that is
 // asked in one claim. A call costs much the same for a few deliveries as for
-// many, and what is leased together is mostly settled together: with 128 busy
+// many, and deliveries leased together are mostly settled together. With 128 busy
 // partitions, five deliveries a call took Redis twice as long as whole batches.
 const claimLeast = 32
 

@@ -1,0 +1,213 @@
+package dispatcher
+
+import (
+	"errors"
+	"time"
+)
+
+// What goes into the queue, and comes out of it.
+
+// Death is a delivery that died.
+type Death struct {
+	ID       DeliveryID
+	Reason   DeadReason
+	Attempts int // made until then; of ReasonPoison also those whose holders died
+}
+
+// Instance is what a process that dispatches tells the others of itself.
+type Instance struct {
+	Permits   int       // deliveries that it may have in flight
+	Version   string    // of the program
+	StartedAt time.Time // by the queue's clock, or before the first answer by its own
+}
+
+// Opening is a breaker that opened.
+type Opening struct {
+	Lane  Lane
+	Until time.Time // nothing is attempted before
+}
+
+// Entry is one message on its way into the queue, with the lanes it goes to.
+type Entry struct {
+	Message *Message
+	Digest  Digest
+	Lanes   []Lane
+	Fan     bool // they are those that match: one that is full does not refuse the message, but its delivery is dead
+}
+
+// Result says what became of a published message.
+type Result uint8
+
+// The results of a publish. The zero value is none of them.
+const (
+	_         Result = iota
+	Accepted         // new, kept
+	Duplicate        // the same id and content was there already
+	Conflict         // the id was there with other content; nothing changed
+	LaneFull         // as much waits in its lane as may; nothing changed
+)
+
+// String is the result as metrics spell it.
+func (r Result) String() string {
+	switch r {
+	case Accepted:
+		return "accepted"
+	case Duplicate:
+		return "duplicate"
+	case Conflict:
+		return "conflict"
+	case LaneFull:
+		return "lane_full"
+	default:
+		return "none"
+	}
+}
+
+// ScheduleResult is what became of an Entry.
+type ScheduleResult struct {
+	Result    Result
+	CreatedAt time.Time   // of the message now in the queue; zero on a conflict, or where the lane was full
+	Due       time.Time   // of its first attempt; zero unless Accepted
+	Leased    []Lane      // lanes whose delivery this instance holds now, without a claim
+	LeasedAt  []time.Time // since when, for each of Leased in turn; see Lease
+	Ready     []Lane      // lanes whose delivery is ready for any instance
+	Behind    []Lane      // lanes where it waits for the one before it with the same ordering key
+	Cancelled []Lane      // lanes of deleted endpoints, where it ended at once
+
+	// Ended is when those of Cancelled and Dead did.
+	Ended time.Time
+	// Dead has the lanes where it died at once, of ReasonDisabled or
+	// ReasonOverflow; nil: none.
+	Dead map[Lane]DeadReason
+	// Versions has the version of the limits that each endpoint's lane keeps, 0
+	// where it keeps none; nil: no lane is an endpoint's.
+	Versions map[Lane]int64
+
+	// Err is ErrUnavailable or ErrFull: part of it may be stored. Where Result is
+	// set beside it all is, but not as durable as it should be. What is leased is
+	// leased either way.
+	Err error
+}
+
+// Claimed is a delivery leased to an instance, with all it takes to attempt it.
+type Claimed struct {
+	ID      DeliveryID
+	Message *Message  // nil when the record can't be read
+	Due     time.Time // since when it was ready, or for when it was scheduled
+	Attempt int       // the number of the attempt to come, from 1
+	Rung    int       // the same counted from where its ladder began, from 1, without those beside it
+	Asked   bool      // a person asked for this attempt
+	WaitsOn time.Time // until when it waits if this attempt fails, since that interrupted its ladder; zero: its ladder goes on
+	First   bool      // nothing ever happened to it before
+	Version int64     // of the limits that its lane keeps; 0: none
+	Leased  time.Time // when that was; see Lease
+}
+
+// Lease is a delivery that an instance holds. Since when, in whole ms by the clock
+// of its partition, tells the lease from a later one of the same delivery.
+type Lease struct {
+	ID DeliveryID
+	At time.Time
+}
+
+// Settlement is the outcome of an attempt on its way into the queue.
+type Settlement struct {
+	ID      DeliveryID
+	Verdict Verdict
+	Wait    time.Duration // Retry: until the next attempt
+	Reason  DeadReason    // Dead: why
+	Due     time.Time     // Back: since when it was ready
+	Attempt Attempt       // what happened; its Next is set by the queue
+	First   bool          // as claimed: a success then leaves no history
+	Stalled LaneWhy       // why the pause is no receiver's wish: WhySealed or WhyMissing; empty: it is
+	Blame   bool          // the failure counts for the lane's breaker: no answer, or 5xx
+	Pause   time.Duration // the receiver asked that its lane be left alone so long
+	Host    string        // where the attempt went, for the log
+
+	// Leased is when the delivery was leased; zero: whenever that was. An outcome
+	// without an attempt may be given again since its answer was lost, and meet a
+	// lease that the same instance took since. Of attempts the number tells that.
+	Leased time.Time
+
+	// Unanswered is the instance that gave it before and got no answer; empty: none did.
+	// Only the engine reads it.
+	Unanswered string
+}
+
+// Settled says what a settlement changed.
+type Settled uint8
+
+// What became of a settlement. The zero value is none of them.
+const (
+	_             Settled = iota
+	SettledOK             // as asked
+	SettledLate           // the lease was lost; nothing changed
+	SettledDone           // the lease was lost, but the success was counted
+	SettledEnd            // it had been cancelled, or delivered by another, meanwhile; so it ended
+	SettledBefore         // nothing changed: the delivery died of this very outcome, whose answer was lost
+)
+
+// Keep says how much finished work a partition keeps, and how long.
+type Keep struct {
+	Finished    time.Duration // delivered and cancelled, whole, and after that the ids
+	FinishedMax int           // of them, in the whole project
+	SeenMax     int           // ids still known of what FinishedMax cut, in the whole project
+	Dead        time.Duration
+	DeadMax     int // in the whole project
+}
+
+// Trimmed counts what one call forgot.
+type Trimmed struct {
+	Finished int           // delivered and cancelled, cut to their digest or gone
+	Seen     int           // ids
+	Dead     int           // dead
+	DeadCut  int           // of these, the ones that went before their age because there were too many
+	CutAge   time.Duration // the least age at which a finished delivery was cut because there were too many; 0: none was
+	Lanes    int           // states of lanes that nothing used
+	Looked   []LaneVersion // lanes of endpoints whose states stay
+	More     bool
+	Asked    int // parts of the queue; 0: there was nowhere to forget anything
+}
+
+// TrimWhere says where something is forgotten.
+type TrimWhere uint8
+
+// Where a Trim looks.
+const (
+	TrimEnded TrimWhere = iota // where deliveries ended since the last one
+	TrimAged                   // besides in the next part in turn, since age goes on without work
+	TrimMore                   // where the last one found more than a batch
+	TrimFull                   // where there is no memory, to make room
+)
+
+// Change is what became of a delivery that somebody wanted changed.
+type Change struct {
+	ID      DeliveryID
+	Changed bool
+	Err     error // ErrNotFound; of Retry also each other reason why it left one; nil where it just was so already
+}
+
+// Left is why a delivery was left.
+func (c Change) Left() Left {
+	for _, reason := range []struct {
+		err  error
+		left Left
+	}{
+		{ErrInFlight, LeftInFlight}, {ErrOrder, LeftOrder}, {ErrDelivered, LeftDelivered}, {ErrExpired, LeftExpired},
+		{ErrDisabled, LeftDisabled}, {ErrDeleted, LeftDeleted},
+	} {
+		if errors.Is(c.Err, reason.err) {
+			return reason.left
+		}
+	}
+	if c.Changed {
+		return LeftNot
+	}
+	return LeftReady
+}
+
+// Subscriber are told what happens elsewhere. None may block.
+type Subscriber struct {
+	OnEndpoint func(EndpointChange) // changed by any instance, this one included
+	OnGap      func()               // something may have been missed: at the start, and at each reconnection
+}

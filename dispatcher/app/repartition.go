@@ -3,8 +3,8 @@ package app
 import (
 	"context"
 	"errors"
-	"time"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
@@ -13,10 +13,6 @@ type Repartitioned = redisq.Repartitioned
 
 // RepartitionStep is the progress of a repartition.
 type RepartitionStep = redisq.RepartitionStep
-
-// repartitionQuiet is how long no instance may have sent a heartbeat. They send one
-// every 2 s, and one may take 1.5 s.
-const repartitionQuiet = 7 * time.Second
 
 // Repartition moves the project of the options to so many partitions while no
 // instance serves it. With dry nothing is changed, only counted. tell is called
@@ -28,7 +24,7 @@ func Repartition(ctx context.Context, o Options, to int, dry bool, tell func(Rep
 	}
 	defer func() { err = errors.Join(err, end()) }()
 	out, err = redisq.Repartition(ctx, storeOptions(url, o), redisq.RepartitionOptions{
-		To: to, DryRun: dry, Quiet: repartitionQuiet, Tell: tell,
+		To: to, DryRun: dry, Quiet: dispatcher.DeadFor, Tell: tell,
 	})
 	return out, named(o, err)
 }

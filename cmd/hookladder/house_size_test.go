@@ -21,8 +21,7 @@ const mostFiles = 25
 // today. A number here may only shrink, and a package that is not listed keeps
 // to mostFiles.
 var crowded = map[string]int{
-	"dispatcher/internal/queuetest": 56,
-	"dispatcher/internal/redisq":    71,
+	"dispatcher/internal/redisq": 71,
 }
 
 // budgets are the most lines that a folder's non-test Go and Lua files may have
@@ -48,7 +47,12 @@ var budgets = map[string]int{
 	"dispatcher/internal/httpapi":              4900,
 	"dispatcher/internal/metrics":              600,
 	"dispatcher/internal/outage":               300,
-	"dispatcher/internal/queuetest":            12100,
+	"dispatcher/internal/queuetest":            100,
+	"dispatcher/internal/queuetest/deliveries": 4000,
+	"dispatcher/internal/queuetest/lanes":      4000,
+	"dispatcher/internal/queuetest/model":      2900,
+	"dispatcher/internal/queuetest/rig":        1200,
+	"dispatcher/internal/queuetest/stored":     800,
 	"dispatcher/internal/redisq":               12000,
 	"dispatcher/internal/redisq/admin":         4000,
 	"dispatcher/internal/redisq/conn":          2400,

@@ -209,6 +209,7 @@ func TestTestsOfAdaptersShareNoMoreThanTestSupport(t *testing.T) {
 			`package redisq; import _ "github.com/hookladder/hookladder/dispatcher/internal/`+adapter+`"`))
 	}
 	require.Empty(t, of("queuetest"))
+	require.Empty(t, of("queuetest/rig"))
 	require.NotEmpty(t, of("httpapi"))
 }
 
@@ -229,9 +230,16 @@ func engine(s source) bool {
 	return (s.folder == "dispatcher" || slices.Contains(cores, s.folder)) && !s.test
 }
 
-func callers(s source) bool  { return s.folder == "dispatcher/client" || s.folder == "dispatcher/wire" }
-func supports(s source) bool { return slices.Contains(testSupport, module+"/"+s.folder) }
-func command(s source) bool  { return strings.HasPrefix(s.folder, "cmd/") }
+func callers(s source) bool { return s.folder == "dispatcher/client" || s.folder == "dispatcher/wire" }
+func supports(s source) bool {
+	return ofTestSupport(module + "/" + s.folder)
+}
+
+// ofTestSupport reports whether a package is test support, or lies below one that is.
+func ofTestSupport(p string) bool {
+	return slices.ContainsFunc(testSupport, func(t string) bool { return p == t || strings.HasPrefix(p, t+"/") })
+}
+func command(s source) bool { return strings.HasPrefix(s.folder, "cmd/") }
 
 func below(s source, folder string) bool {
 	return s.folder == folder || strings.HasPrefix(s.folder, folder+"/")
@@ -254,7 +262,7 @@ func adapterOfAdapter(s source) []string {
 	}
 	return slices.DeleteFunc(importing(s, module+"/"+internal), func(p string) bool {
 		other, _, _ := strings.Cut(strings.TrimPrefix(p, module+"/"+internal), "/")
-		return other == own || slices.Contains(testSupport, p) || slices.Contains(shared, p) || s.test && core(p)
+		return other == own || ofTestSupport(p) || slices.Contains(shared, p) || s.test && core(p)
 	})
 }
 

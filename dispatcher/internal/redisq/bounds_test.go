@@ -15,6 +15,7 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
@@ -255,7 +256,7 @@ func TestASweepEndsWhereRedisSaysSo(t *testing.T) {
 // a record of 16 KiB.
 func TestDigestsAreReadSomeAtATime(t *testing.T) {
 	const n = 300
-	f := newTestStores(redistest.Start(t))(t, queuetest.Setup{Partitions: 2, LaneMaxInFlight: 128, Permits: 1024})
+	f := newTestStores(redistest.Start(t))(t, stored.Setup{Partitions: 2, LaneMaxInFlight: 128, Permits: 1024})
 	f.SetClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	store := f.Queue.(*redisq.Raw)
 	lanes := make([]dispatcher.Lane, 0, 2)
@@ -320,7 +321,7 @@ func TestDoctorReadsBodiesAPageAtATime(t *testing.T) {
 func TestAPageOfLanesReadsFewMoreThanItTells(t *testing.T) {
 	t.Parallel()
 	const partitions, n, limit = 16, 1600, 100
-	f := newTestStores(redistest.Start(t))(t, queuetest.Setup{Partitions: partitions, LaneMaxInFlight: 128, Permits: 1024})
+	f := newTestStores(redistest.Start(t))(t, stored.Setup{Partitions: partitions, LaneMaxInFlight: 128, Permits: 1024})
 	store, now := f.Queue.(*redisq.Raw), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	var want []dispatcher.Lane
 	publish := func(lane dispatcher.Lane) {

@@ -16,6 +16,8 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/model"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
@@ -27,10 +29,10 @@ func TestQueue(t *testing.T) {
 
 func TestQueueModel(t *testing.T) {
 	t.Parallel() // but the two stores not at once: a flag sets the amount of work
-	t.Run("redis", func(t *testing.T) { queuetest.RunModel(t, newRealStores(redistest.Start(t)), 1) })
+	t.Run("redis", func(t *testing.T) { model.Run(t, newRealStores(redistest.Start(t)), 1) })
 	// Scripts cost miniredis ten times as much, and the rules are the same
 	// there.
-	t.Run("miniredis", func(t *testing.T) { queuetest.RunModel(t, newTestStores(redistest.StartMini(t)), 5) })
+	t.Run("miniredis", func(t *testing.T) { model.Run(t, newTestStores(redistest.StartMini(t)), 5) })
 }
 
 // projects numbers the projects of this process. Each store has its own.
@@ -40,13 +42,13 @@ func newProject() string { return fmt.Sprintf("test%d", projects.Add(1)) }
 
 // newTestStores makes stores on one server.
 func newTestStores(server redistest.Redis) queuetest.OpenFunc {
-	return func(t testing.TB, s queuetest.Setup) queuetest.Fixture {
+	return func(t testing.TB, s stored.Setup) queuetest.Fixture {
 		t.Helper()
 		return newTestFixture(t, s, server, newProject())
 	}
 }
 
-func newTestFixture(t testing.TB, s queuetest.Setup, server redistest.Redis, project string) queuetest.Fixture {
+func newTestFixture(t testing.TB, s stored.Setup, server redistest.Redis, project string) queuetest.Fixture {
 	t.Helper()
 	options := redisq.Options{
 		URL: server.URL() + "?read_timeout=30s", Project: project,
@@ -69,7 +71,7 @@ func newTestFixture(t testing.TB, s queuetest.Setup, server redistest.Redis, pro
 				require.NoError(t, client.Set(context.Background(), tagOf(options.Project, n)+":clock", now.UnixMicro(), 0).Err())
 			}
 		},
-		States: func() []queuetest.State { return rawStates(t, client, options.Project, s.Partitions) },
+		States: func() []stored.State { return rawStates(t, client, options.Project, s.Partitions) },
 		Lose: func(message string) {
 			for n := range s.Partitions {
 				require.NoError(t, client.HDel(context.Background(), tagOf(options.Project, n)+":messages", message).Err())
@@ -85,7 +87,7 @@ func newTestFixture(t testing.TB, s queuetest.Setup, server redistest.Redis, pro
 // newRealStores makes stores that can go back in time and be full. Their server
 // must have no other work.
 func newRealStores(server redistest.Redis) queuetest.OpenFunc {
-	return func(t testing.TB, s queuetest.Setup) queuetest.Fixture {
+	return func(t testing.TB, s stored.Setup) queuetest.Fixture {
 		t.Helper()
 		project := newProject()
 		f := newTestFixture(t, s, server, project)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
@@ -77,7 +77,7 @@ func (p *project) to(partitions int) redisq.Repartitioned {
 	return out
 }
 
-func (p *project) states(partitions int) []queuetest.State {
+func (p *project) states(partitions int) []stored.State {
 	p.t.Helper()
 	states := rawStates(p.t, p.client, p.options.Project, partitions)
 	for n := range states { // the clock is there for all that may be
@@ -91,14 +91,14 @@ func (p *project) states(partitions int) []queuetest.State {
 func (p *project) content(partitions int) string {
 	p.t.Helper()
 	states := p.states(partitions)
-	setup := queuetest.Setup{Partitions: partitions, LaneMaxInFlight: 128, Permits: 1024, Breaker: 3, BreakerWait: time.Minute}
+	setup := stored.Setup{Partitions: partitions, LaneMaxInFlight: 128, Permits: 1024, Breaker: 3, BreakerWait: time.Minute}
 	for n, s := range states {
 		require.Empty(p.t, s.Faults(setup), "partition %d of %d", n, partitions)
 		for id := range s.Found {
 			require.Equal(p.t, n, int(crc16(string(id.Lane)))%partitions, "%s", id)
 		}
 	}
-	all := queuetest.Merged(states)
+	all := stored.Merged(states)
 	all.Fanned, all.Told = nil, nil
 	slices.Sort(all.Fenced)
 	all.Fenced = slices.Compact(all.Fenced)

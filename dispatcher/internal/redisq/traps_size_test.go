@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
 // calls counts the commands that Redis has run, those in scripts included.
@@ -250,6 +251,6 @@ func TestDigestsAreBytes(t *testing.T) {
 	messages := maps.Clone(r.state().Messages)
 	require.Len(t, messages, 2*len(digests))
 	for id, m := range messages {
-		require.Equal(t, queuetest.Stored{Whole: true, Lanes: m.Lanes}, m, id)
+		require.Equal(t, stored.Stored{Whole: true, Lanes: m.Lanes}, m, id)
 	}
 }

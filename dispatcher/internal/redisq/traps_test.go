@@ -14,6 +14,7 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
@@ -29,7 +30,7 @@ type trap struct {
 
 func newTrap(t testing.TB) *trap {
 	t.Helper()
-	f := newTestStores(redistest.Start(t))(t, queuetest.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024})
+	f := newTestStores(redistest.Start(t))(t, stored.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024})
 	r := &trap{TB: t, fixture: f, store: f.Queue.(*redisq.Raw)}
 	r.setClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	for _, name := range []string{"one", "two"} {
@@ -90,11 +91,11 @@ func (r *trap) trim() {
 	}
 }
 
-func (r *trap) state() queuetest.State { return r.fixture.States()[0] }
+func (r *trap) state() stored.State { return r.fixture.States()[0] }
 
 func (r *trap) mustBeSound() {
 	r.Helper()
-	require.Empty(r, r.state().Faults(queuetest.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024}))
+	require.Empty(r, r.state().Faults(stored.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024}))
 }
 
 // ended is an outcome of what was claimed.
@@ -157,7 +158,7 @@ func TestALostRecordStopsNothing(t *testing.T) {
 				require.Zero(t, lane.InFlight+lane.Waiting)
 			}
 			state.Lanes, state.Fenced, state.Told, state.Now, state.Ends = nil, nil, nil, 0, nil
-			want := queuetest.NewState()
+			want := stored.NewState()
 			want.Lanes, want.Told, want.Ends = nil, nil, nil // how many ever ended stays counted
 			require.Equal(t, want.String(), state.String(), "nothing is left of it")
 		})

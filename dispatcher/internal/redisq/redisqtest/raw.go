@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -24,7 +24,7 @@ import (
 type raw struct {
 	t   testing.TB
 	tag string
-	out queuetest.State
+	out stored.State
 
 	clock    *redis.StringCmd
 	attempts *redis.XMessageSliceCmd
@@ -38,13 +38,13 @@ type raw struct {
 const turnFactor = 1 << 41
 
 // States reads all partitions of a project.
-func States(t testing.TB, client redis.UniversalClient, project string, partitions int) []queuetest.State {
+func States(t testing.TB, client redis.UniversalClient, project string, partitions int) []stored.State {
 	t.Helper()
 	found := Keys(t, client, project)
-	states := make([]queuetest.State, partitions)
+	states := make([]stored.State, partitions)
 	for n := range states {
 		tag := fmt.Sprintf("{%s:%d}", project, n)
-		r := &raw{t: t, tag: tag, out: queuetest.NewState(), hashes: map[string]*redis.MapStringStringCmd{}, zsets: map[string]*redis.ZSliceCmd{},
+		r := &raw{t: t, tag: tag, out: stored.NewState(), hashes: map[string]*redis.MapStringStringCmd{}, zsets: map[string]*redis.ZSliceCmd{},
 			ready: map[string]*redis.StringSliceCmd{}, history: map[string]*redis.IntCmd{}}
 		names := []string{}
 		found = slices.DeleteFunc(found, func(key string) bool {
@@ -157,14 +157,14 @@ func (r *raw) scan(text, format string, into ...any) {
 	}
 }
 
-func (r *raw) found(id dispatcher.DeliveryID, f queuetest.Found) {
+func (r *raw) found(id dispatcher.DeliveryID, f stored.Found) {
 	r.out.Found[id] = append(r.out.Found[id], f)
 }
 
 func (r *raw) readPlaces() {
-	places := map[string]queuetest.Place{
-		"due": queuetest.PlaceDue, "done": queuetest.PlaceDone,
-		"dead": queuetest.PlaceDead, "cancelled": queuetest.PlaceCancelled,
+	places := map[string]stored.Place{
+		"due": stored.PlaceDue, "done": stored.PlaceDone,
+		"dead": stored.PlaceDead, "cancelled": stored.PlaceCancelled,
 	}
 	for name, cmd := range r.zsets {
 		holder, leases := strings.CutPrefix(name, "leases:")
@@ -175,10 +175,10 @@ func (r *raw) readPlaces() {
 		for _, z := range cmd.Val() {
 			id := r.id(z.Member.(string))
 			if leases {
-				place = queuetest.PlaceLeased
+				place = stored.PlaceLeased
 				r.out.Leases[holder] = append(r.out.Leases[holder], id)
 			}
-			r.found(id, queuetest.Found{Place: place, At: int64(z.Score), Holder: holderOf(leases, holder)})
+			r.found(id, stored.Found{Place: place, At: int64(z.Score), Holder: holderOf(leases, holder)})
 		}
 	}
 	for lane, cmd := range r.ready {
@@ -191,7 +191,7 @@ func (r *raw) readPlaces() {
 			r.scan(due, "%d", &ms)
 			id := dispatcher.DeliveryID{Lane: dispatcher.Lane(lane), Message: message}
 			r.out.Ready[id.Lane] = append(r.out.Ready[id.Lane], id)
-			r.found(id, queuetest.Found{Place: queuetest.PlaceReady, At: ms})
+			r.found(id, stored.Found{Place: stored.PlaceReady, At: ms})
 		}
 	}
 }
@@ -205,10 +205,10 @@ func holderOf(leased bool, holder string) string {
 
 func (r *raw) readDeliveries() {
 	for name, mark := range r.hashes["marks"].Val() {
-		r.out.Marks[r.id(name)] = queuetest.Mark(mark)
+		r.out.Marks[r.id(name)] = stored.Mark(mark)
 	}
 	for name, text := range r.hashes["progress"].Val() {
-		var p queuetest.Progress
+		var p stored.Progress
 		var reason string
 		var job int
 		format := "%d %d %d %d %d %s %d %d"
@@ -246,7 +246,7 @@ func bodyName(field string) string {
 
 func (r *raw) readMessages() {
 	for id, record := range r.hashes["messages"].Val() {
-		m := queuetest.Stored{Whole: len(record) > 16, Lanes: map[dispatcher.Lane]bool{}}
+		m := stored.Stored{Whole: len(record) > 16, Lanes: map[dispatcher.Lane]bool{}}
 		fan, fanned := r.hashes["fan"].Val()[id]
 		switch {
 		case fanned:

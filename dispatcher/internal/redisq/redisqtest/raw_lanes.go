@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
 // readBehind reads the lines. The first of each set is in another place too,
@@ -19,22 +19,22 @@ func (r *raw) readBehind() {
 			continue
 		}
 		lane, key, ok := strings.Cut(rest, ":")
-		if !ok || key != queuetest.OneLine && (len(key) != 16 || strings.Trim(key, "0123456789abcdef") != "") {
+		if !ok || key != stored.OneLine && (len(key) != 16 || strings.Trim(key, "0123456789abcdef") != "") {
 			r.fault("key %s", r.tag+":"+name)
 		}
-		set := queuetest.Set{Lane: dispatcher.Lane(lane), Key: key}
+		set := stored.Set{Lane: dispatcher.Lane(lane), Key: key}
 		for i, z := range cmd.Val() {
 			id := dispatcher.DeliveryID{Lane: set.Lane, Message: z.Member.(string)}
-			r.out.Behind[set] = append(r.out.Behind[set], queuetest.Queued{ID: id, At: int64(z.Score)})
+			r.out.Behind[set] = append(r.out.Behind[set], stored.Queued{ID: id, At: int64(z.Score)})
 			if i > 0 {
-				r.found(id, queuetest.Found{Place: queuetest.PlaceBehind, At: int64(z.Score)})
+				r.found(id, stored.Found{Place: stored.PlaceBehind, At: int64(z.Score)})
 			}
 		}
 	}
 }
 
 // at changes the state that was read of a lane.
-func (r *raw) at(name string, change func(*queuetest.LaneState)) {
+func (r *raw) at(name string, change func(*stored.LaneState)) {
 	l := r.out.Lanes[dispatcher.Lane(name)]
 	change(&l)
 	r.out.Lanes[dispatcher.Lane(name)] = l
@@ -65,10 +65,10 @@ func (r *raw) readLanes() {
 		r.whole(text, "%d", &r.out.Now)
 	}
 	for name, text := range r.hashes["in"].Val() {
-		r.at(name, func(l *queuetest.LaneState) { r.whole(text, "%d %d", &l.InFlight, &l.Waiting) })
+		r.at(name, func(l *stored.LaneState) { r.whole(text, "%d %d", &l.InFlight, &l.Waiting) })
 	}
 	for name, text := range r.hashes["lane"].Val() {
-		r.at(name, func(l *queuetest.LaneState) {
+		r.at(name, func(l *stored.LaneState) {
 			var failing, told int64
 			text = strings.TrimSuffix(strings.TrimSuffix(text, " s"), " m") // the reason why it is left alone
 			r.whole(text, "%d %d %d %d %d %d %d %d %d", &l.Window, &l.Fails, &l.Opened, &l.Until, &l.Tat, &l.Keys, &l.Slow, &failing, &told)
@@ -76,7 +76,7 @@ func (r *raw) readLanes() {
 		})
 	}
 	for name, text := range r.hashes["names"].Val() {
-		r.at(name, func(l *queuetest.LaneState) { l.Leads = text })
+		r.at(name, func(l *stored.LaneState) { l.Leads = text })
 	}
 }
 
@@ -96,7 +96,7 @@ func (r *raw) readLimits() {
 		var interval int64
 		var ordered int
 		var held string
-		r.at(name, func(l *queuetest.LaneState) {
+		r.at(name, func(l *stored.LaneState) {
 			r.whole(text, "%d %d %d %d %s", &l.Limits.Version, &l.Limits.MaxInFlight, &interval, &ordered, &held)
 			l.Limited = true
 			l.Limits.Interval, l.Limits.Ordered = time.Duration(interval)*time.Microsecond, ordered == 1
@@ -136,17 +136,17 @@ func (r *raw) readPlacement() {
 	}
 	for _, z := range r.zsets["known"].Val() {
 		name := z.Member.(string)
-		r.at(name, func(l *queuetest.LaneState) { l.Noted = score("known", name, z.Score) })
+		r.at(name, func(l *stored.LaneState) { l.Noted = score("known", name, z.Score) })
 	}
 	for _, z := range r.zsets["lanes"].Val() {
 		at := int64(z.Score) // a lane of weight 0 that never had a turn is at 0
-		r.at(z.Member.(string), func(l *queuetest.LaneState) {
+		r.at(z.Member.(string), func(l *stored.LaneState) {
 			l.Listed, l.Weight, l.Turn = true, int(at/turnFactor), at%turnFactor
 		})
 	}
 	for _, z := range r.zsets["parked"].Val() {
 		name := z.Member.(string)
-		r.at(name, func(l *queuetest.LaneState) { l.Parked = score("parked", name, z.Score) })
+		r.at(name, func(l *stored.LaneState) { l.Parked = score("parked", name, z.Score) })
 	}
 	for _, z := range r.zsets["fenced"].Val() {
 		r.out.Fenced = append(r.out.Fenced, z.Member.(string))

@@ -1,0 +1,185 @@
+package deliveries
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// BesideCases are about attempts that a person asks for while a delivery waits
+// for its time. Such an attempt does not count on the ladder.
+var BesideCases = []rig.Case{
+	{Name: "a failed attempt uses no rung, and the delivery keeps its due time", Run: func(r *rig.Rig) {
+		due := waitFor(r, 30*time.Second)
+		r.Pass(10 * time.Second)
+		c := askFor(r, rig.Named("a", "m1"))
+		require.Equal(r, 2, c.Attempt)
+		require.Equal(r, 2, c.Rung)
+		require.Equal(r, due, c.WaitsOn)
+		r.Pass(time.Second)
+		r.MustSettle(rig.One, rig.Failure(c, 30*time.Second))
+		d := r.MustStand(c.ID, dispatcher.StatusRetrying)
+		require.Equal(r, due, d.Due)
+		require.Equal(r, 2, d.Attempts)
+		require.Equal(r, due, d.History[1].Next)
+
+		r.Pass(19 * time.Second)
+		r.Move()
+		c = r.MustClaim(rig.One, c.ID)[0]
+		require.Equal(r, 3, c.Attempt)
+		require.Equal(r, 2, c.Rung, "the rung is still the one it waited on")
+		require.False(r, c.Asked)
+		require.Zero(r, c.WaitsOn)
+	}},
+	{Name: "three failed attempts use no rung", Run: func(r *rig.Rig) {
+		due := waitFor(r, time.Minute)
+		for n := range 3 {
+			c := askFor(r, rig.Named("a", "m1"))
+			require.Equal(r, 2, c.Rung)
+			require.Equal(r, due, c.WaitsOn)
+			r.MustSettle(rig.One, rig.Failure(c, time.Minute))
+			require.Equal(r, n+1, r.State().Progress[c.ID].Beside)
+		}
+		require.Equal(r, due, r.MustStand(rig.Named("a", "m1"), dispatcher.StatusRetrying).Due)
+	}},
+	{Name: "an attempt before the first one leaves the delivery scheduled", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)))
+		due := r.Now.Add(time.Hour)
+		c := askFor(r, rig.Named("a", "m1"))
+		require.Equal(r, 1, c.Rung)
+		require.Equal(r, due, c.WaitsOn)
+		r.MustSettle(rig.One, rig.Failure(c, 0))
+		d := r.MustStand(c.ID, dispatcher.StatusScheduled)
+		require.Equal(r, due, d.Due)
+		require.Equal(r, "due", d.WaitingFor)
+		r.Pass(time.Hour)
+		r.Move()
+		c = r.MustClaim(rig.One, c.ID)[0]
+		require.Equal(r, 2, c.Attempt)
+		require.Equal(r, 1, c.Rung)
+	}},
+	{Name: "a delivery whose due time has passed meanwhile waits its rung again", Run: func(r *rig.Rig) {
+		waitFor(r, 30*time.Second)
+		c := askFor(r, rig.Named("a", "m1"))
+		r.Pass(40 * time.Second)
+		r.MustSettle(rig.One, rig.Failure(c, 30*time.Second))
+		require.Equal(r, r.Now.Add(30*time.Second), r.Look(c.ID).Due)
+	}},
+	{Name: "a receiver that asks for more time than is left gets it", Run: func(r *rig.Rig) {
+		due := waitFor(r, 30*time.Second)
+		r.MustSettle(rig.One, rig.Paused(askFor(r, rig.Named("a", "m1")), 30*time.Second, time.Second))
+		require.Equal(r, due, r.Look(rig.Named("a", "m1")).Due)
+		r.Pass(time.Second) // the lane's pause is over
+		r.MustSettle(rig.One, rig.Paused(askFor(r, rig.Named("a", "m1")), 30*time.Second, time.Minute))
+		require.Equal(r, r.Now.Add(time.Minute), r.Look(rig.Named("a", "m1")).Due)
+	}},
+	{Name: "asking again while it is ready or in flight changes nothing", Run: func(r *rig.Rig) {
+		due := waitFor(r, time.Minute)
+		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "m1")))
+		r.Pass(time.Second)
+		r.MustChangeNothing(func() { require.Equal(r, []bool{false}, r.Retry(rig.Named("a", "m1"))) })
+		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
+		r.MustChangeNothing(func() { require.ErrorIs(r, r.Change(r.Resend, c.ID)[0].Err, dispatcher.ErrInFlight) })
+		r.MustSettle(rig.One, rig.Failure(c, time.Minute))
+		require.Equal(r, due, r.Look(c.ID).Due)
+	}},
+	{Name: "it survives its holder's death and is due at once", Run: func(r *rig.Rig) {
+		due := waitFor(r, time.Hour)
+		askFor(r, rig.Named("a", "m1"))
+		r.Reap(rig.One)
+		c := r.MustClaim(rig.Two, rig.Named("a", "m1"))[0]
+		require.True(r, c.Asked)
+		require.Equal(r, 2, c.Rung)
+		require.Equal(r, due, c.WaitsOn)
+		require.Equal(r, 1, r.State().Progress[c.ID].Deaths)
+	}},
+	{Name: "it survives being handed back", Run: func(r *rig.Rig) {
+		due := waitFor(r, time.Hour)
+		r.MustSettle(rig.One, rig.HandBack(askFor(r, rig.Named("a", "m1"))))
+		require.Equal(r, due, r.MustClaim(rig.Two, rig.Named("a", "m1"))[0].WaitsOn)
+	}},
+	{Name: "an outcome that is repeated because its answer was lost counts once", Run: func(r *rig.Rig) {
+		due := waitFor(r, time.Hour)
+		c := askFor(r, rig.Named("a", "m1"))
+		r.MustSettle(rig.One, rig.Failure(c, time.Minute))
+		r.MustChangeNothing(func() {
+			require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.Settle(rig.One, rig.Failure(c, time.Minute)))
+		})
+		again := askFor(r, rig.Named("a", "m1"))
+		r.MustChangeNothing(func() {
+			require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.Settle(rig.One, rig.Failure(c, time.Minute)))
+		})
+		r.MustSettle(rig.One, rig.Failure(again, time.Minute))
+		require.Equal(r, stored.Progress{Attempts: 3, Beside: 2, Status: 500}, r.State().Progress[c.ID])
+		require.Equal(r, due, r.Look(c.ID).Due)
+	}},
+	{Name: "a late success ends the delivery that waits", Run: func(r *rig.Rig) {
+		waitFor(r, time.Hour)
+		c := askFor(r, rig.Named("a", "m1"))
+		r.Reap(rig.One)
+		r.MustSettle(rig.Two, rig.Failure(r.MustClaim(rig.Two, c.ID)[0], time.Minute))
+		r.MustLie(stored.PlaceDue, "a", "m1")
+		require.Equal(r, []dispatcher.Settled{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
+		r.MustLie(stored.PlaceDone, "a", "m1")
+	}},
+	{Name: "a cancel that is taken back does not change it", Run: func(r *rig.Rig) {
+		due := waitFor(r, time.Hour)
+		c := askFor(r, rig.Named("a", "m1"))
+		r.Cancel(c.ID)
+		r.Change(r.Resend, c.ID)
+		r.MustSettle(rig.One, rig.Failure(c, time.Minute))
+		require.Equal(r, due, r.MustStand(c.ID, dispatcher.StatusRetrying).Due)
+	}},
+	{Name: "a delivery that would wait past its expiry dies", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Expires(r.Now.Add(time.Minute))))
+		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], 50*time.Second))
+		c := askFor(r, rig.Named("a", "m1"))
+		r.Pass(50 * time.Second)
+		require.Equal(r, []dispatcher.Settled{dispatcher.SettledEnd}, r.Settle(rig.One, rig.Failure(c, 50*time.Second)))
+		d := r.MustStand(c.ID, dispatcher.StatusDead)
+		require.Equal(r, dispatcher.ReasonExpired, d.Reason)
+		require.Equal(r, 2, d.Attempts)
+		require.Len(r, d.History, 2)
+	}},
+	{Name: "a delivery that died of it starts a new ladder and counts no such attempt", Run: func(r *rig.Rig) {
+		waitFor(r, time.Hour)
+		r.MustSettle(rig.One, rig.Failure(askFor(r, rig.Named("a", "m1")), time.Minute))
+		r.MustSettle(rig.One, rig.Death(askFor(r, rig.Named("a", "m1")), dispatcher.ReasonGone))
+		c := askFor(r, rig.Named("a", "m1"))
+		require.Equal(r, 4, c.Attempt)
+		require.Equal(r, 1, c.Rung)
+		require.Zero(r, c.WaitsOn, "its failure takes the first rung")
+		r.MustSettle(rig.One, rig.Failure(c, time.Minute))
+		require.Equal(r, r.Now.Add(time.Minute), r.MustStand(c.ID, dispatcher.StatusRetrying).Due)
+	}},
+	{Name: "the first of a line stays first", Run: func(r *rig.Rig) {
+		r.PublishKeyed("a", "k", "m1", "m2")
+		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], time.Hour))
+		r.MustSettle(rig.One, rig.Failure(askFor(r, rig.Named("a", "m1")), time.Hour))
+		r.MustLie(stored.PlaceDue, "a", "m1")
+		r.MustLie(stored.PlaceBehind, "a", "m2")
+		r.MustClaimNothing(rig.One)
+	}},
+}
+
+// waitFor lets the first attempt of m1 to lane a fail. It answers when the next
+// one is due.
+func waitFor(r *rig.Rig, wait time.Duration) time.Time {
+	r.Helper()
+	r.Publish("a", "m1")
+	r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], wait))
+	return r.Now.Add(wait)
+}
+
+// askFor asks for an attempt of a delivery and claims it.
+func askFor(r *rig.Rig, id dispatcher.DeliveryID) dispatcher.Claimed {
+	r.Helper()
+	require.Equal(r, []bool{true}, r.Retry(id))
+	c := r.MustClaim(rig.One, id)[0]
+	require.True(r, c.Asked)
+	return c
+}

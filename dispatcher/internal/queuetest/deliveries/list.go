@@ -1,0 +1,266 @@
+package deliveries
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// ListCases are about lists of deliveries.
+var ListCases = []rig.Case{
+	{Name: "an empty store lists nothing", Run: func(r *rig.Rig) {
+		page, err := r.Queue.List(r.Ctx, dispatcher.Filter{Limit: 10})
+		require.NoError(r, err)
+		require.Empty(r, page.Deliveries)
+		require.Empty(r, page.Next)
+	}},
+	{Name: "every delivery is listed once, whatever the page's size", Run: func(r *rig.Rig) {
+		want := r.Populate()
+		for _, limit := range []int{1, 2, 7, 500} {
+			rig.RequireStatuses(r, want, r.ListAll(dispatcher.Filter{}, limit))
+		}
+	}},
+	{Name: "several partitions make one list", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+		want := r.Populate()
+		for _, limit := range []int{1, 7, 500} {
+			rig.RequireStatuses(r, want, r.ListAll(dispatcher.Filter{}, limit))
+		}
+	}},
+	{Name: "a filter for statuses lists these and no other", Run: func(r *rig.Rig) {
+		want := r.Populate()
+		filters := [][]dispatcher.Status{{dispatcher.StatusDead, dispatcher.StatusReady}}
+		for _, status := range dispatcher.Statuses {
+			filters = append(filters, []dispatcher.Status{status})
+		}
+		for _, statuses := range filters {
+			r.MustList(dispatcher.Filter{Statuses: statuses}, want, func(_ dispatcher.DeliveryID, s dispatcher.Status) bool {
+				return slices.Contains(statuses, s)
+			})
+		}
+	}},
+	{Name: "a filter for lanes lists these and no other", Run: func(r *rig.Rig) {
+		want := r.Populate()
+		lanes := []dispatcher.Lane{"lane0", "lane2", "never"}
+		r.MustList(dispatcher.Filter{Lanes: lanes}, want, func(id dispatcher.DeliveryID, _ dispatcher.Status) bool {
+			return slices.Contains(lanes, id.Lane)
+		})
+	}},
+	{Name: "filters for lane and status hold together", Run: func(r *rig.Rig) {
+		want := r.Populate()
+		f := dispatcher.Filter{Lanes: rig.To("lane1"), Statuses: []dispatcher.Status{dispatcher.StatusReady, dispatcher.StatusScheduled}}
+		r.MustList(f, want, func(id dispatcher.DeliveryID, s dispatcher.Status) bool {
+			return id.Lane == "lane1" && slices.Contains(f.Statuses, s)
+		})
+	}},
+	{Name: "filters for topic and tenant", Run: func(r *rig.Rig) {
+		about := func(topic, tenant string) func(*dispatcher.Message) {
+			return func(m *dispatcher.Message) { m.Topic, m.Tenant = topic, tenant }
+		}
+		r.Schedule(
+			r.Entry("m1", rig.To("a"), about("payment.paid", "t1")),
+			r.Entry("m2", rig.To("a"), about("payment.refunded", "t1"), rig.Delay(time.Hour)),
+			r.Entry("m3", rig.To("a"), about("payment.paid", "t2"), rig.Delay(time.Hour)),
+			r.Entry("m4", rig.To("b"), about("account.closed", "")),
+		)
+		for _, c := range []struct {
+			f    dispatcher.Filter
+			want []string
+		}{
+			{dispatcher.Filter{Topics: []string{"payment.paid"}}, []string{"m1", "m3"}},
+			{dispatcher.Filter{Topics: []string{"payment.refunded", "account.closed"}}, []string{"m2", "m4"}},
+			{dispatcher.Filter{Tenants: []string{"t1"}}, []string{"m1", "m2"}},
+			{dispatcher.Filter{Tenants: []string{"t1", "t2"}, Topics: []string{"payment.paid"}}, []string{"m1", "m3"}},
+			{dispatcher.Filter{Topics: []string{"payment"}}, nil},
+		} {
+			for _, limit := range []int{1, 100} {
+				var got []string
+				for _, d := range r.ListAll(c.f, limit) {
+					got = append(got, d.ID.Message)
+				}
+				slices.Sort(got)
+				require.Equal(r, c.want, got, "%+v", c.f)
+			}
+		}
+	}},
+	{Name: "a filter for the reason lists the dead of it", Run: func(r *rig.Rig) {
+		reasons := []dispatcher.DeadReason{dispatcher.ReasonGone, dispatcher.ReasonExhausted, dispatcher.ReasonRefused}
+		want := map[dispatcher.DeadReason]dispatcher.DeliveryID{}
+		for _, reason := range reasons {
+			c := r.TakeNew("a")
+			r.MustSettle(rig.One, rig.Death(c, reason))
+			want[reason] = c.ID
+		}
+		r.EndOne("a")
+		for reason, id := range want {
+			got := r.ListAll(dispatcher.Filter{Reasons: []dispatcher.DeadReason{reason}}, 10)
+			require.Len(r, got, 1)
+			require.Equal(r, id, got[0].ID)
+			require.Equal(r, reason, got[0].Reason)
+		}
+		require.Len(r, r.ListAll(dispatcher.Filter{Reasons: reasons[:2]}, 10), 2)
+	}},
+	{Name: "since is inclusive and until is not, of the end or of the next attempt", Run: func(r *rig.Rig) {
+		var ended []dispatcher.DeliveryID
+		for range 4 {
+			ended = append(ended, r.EndOne("a"))
+			r.Pass(time.Second)
+		}
+		for n := range 4 {
+			r.Schedule(r.Entry(fmt.Sprintf("due%d", n), rig.To("a"), rig.DeliverAt(rig.Start.Add(time.Duration(n)*time.Hour+time.Hour))))
+		}
+		between := func(since, until time.Time) []dispatcher.DeliveryID {
+			var got []dispatcher.DeliveryID
+			for _, d := range r.ListAll(dispatcher.Filter{Since: since, Until: until}, 2) {
+				got = append(got, d.ID)
+			}
+			return got
+		}
+		require.Equal(r, []dispatcher.DeliveryID{ended[2], ended[1]}, between(rig.Start.Add(time.Second), rig.Start.Add(3*time.Second)))
+		require.Equal(r, rig.IDs("a", "due2", "due1"), between(rig.Start.Add(2*time.Hour), rig.Start.Add(4*time.Hour)))
+		require.Len(r, between(rig.Start.Add(time.Second), time.Time{}), 7)
+		require.Len(r, between(time.Time{}, rig.Start.Add(time.Second)), 1)
+	}},
+	{Name: "since and until are of the claim while an attempt is under way", Run: func(r *rig.Rig) {
+		var held []dispatcher.DeliveryID
+		for _, lane := range rig.To("a", "b", "c") {
+			held = append(held, r.TakeNew(lane).ID)
+			r.Pass(time.Second)
+		}
+		for _, c := range []struct {
+			since, until time.Duration
+			want         []dispatcher.DeliveryID
+		}{
+			{0, time.Hour, []dispatcher.DeliveryID{held[2], held[1], held[0]}},
+			{time.Second, 2 * time.Second, held[1:2]},
+			{2 * time.Second, time.Hour, held[2:]},
+			{3 * time.Second, time.Hour, nil},
+		} {
+			f := dispatcher.Filter{
+				Statuses: []dispatcher.Status{dispatcher.StatusInFlight}, Since: rig.Start.Add(c.since), Until: rig.Start.Add(c.until),
+			}
+			var got []dispatcher.DeliveryID
+			for _, d := range r.ListAll(f, 1) {
+				got = append(got, d.ID)
+				require.Zero(r, d.Due, "no attempt is coming")
+			}
+			require.Equal(r, c.want, got, "%s to %s", c.since, c.until)
+		}
+	}},
+	{Name: "of one status the newest is first", Run: func(r *rig.Rig) {
+		r.Populate()
+		for _, status := range []dispatcher.Status{dispatcher.StatusDelivered, dispatcher.StatusDead, dispatcher.StatusScheduled} {
+			got := r.ListAll(dispatcher.Filter{Statuses: []dispatcher.Status{status}}, 2)
+			require.NotEmpty(r, got)
+			for i := 1; i < len(got); i++ {
+				require.False(r, got[i].Ended.After(got[i-1].Ended), "%s", status)
+				require.False(r, got[i].Due.After(got[i-1].Due), "%s", status)
+			}
+		}
+	}},
+	{Name: "many that ended in one ms are listed once each", Run: func(r *rig.Rig) {
+		succeedMany(r, "a", 300)
+		succeedMany(r, "b", 300)
+		for _, limit := range []int{97, 256, 299} {
+			require.Len(r, r.ListAll(dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusDelivered}}, limit), 600)
+		}
+	}},
+	{Name: "a long lane is listed whole", Run: func(r *rig.Rig) {
+		r.PublishMany("a", 600)
+		r.PublishMany("b", 3)
+		for _, limit := range []int{97, 256, 500} {
+			require.Len(r, r.ListAll(dispatcher.Filter{}, limit), 603)
+		}
+	}},
+	{Name: "a delivery that ends or is forgotten between two pages does not hide another", Run: func(r *rig.Rig) {
+		succeedMany(r, "a", 20)
+		f := dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusDelivered}, Limit: 5}
+		page, err := r.Queue.List(r.Ctx, f)
+		require.NoError(r, err)
+		require.Len(r, page.Deliveries, 5)
+		r.Pass(time.Second)
+		r.EndOne("a")
+		last := page.Deliveries[4].ID
+		require.Equal(r, []bool{true}, r.Retry(last))
+		got := map[dispatcher.DeliveryID]bool{}
+		for f.Cursor = page.Next; f.Cursor != ""; f.Cursor = page.Next {
+			page, err = r.Queue.List(r.Ctx, f)
+			require.NoError(r, err)
+			for _, d := range page.Deliveries {
+				require.False(r, got[d.ID], "%s twice", d.ID)
+				got[d.ID] = true
+			}
+		}
+		require.Len(r, got, 15)
+	}},
+	{Name: "a listed delivery tells the same as a look, except its history", Run: func(r *rig.Rig) {
+		r.Populate()
+		for _, d := range r.ListAll(dispatcher.Filter{}, 50) {
+			want := r.Look(d.ID)
+			want.History = nil
+			if d.Status == dispatcher.StatusReady {
+				want.Due = d.Due // a look does not search the ready list
+			}
+			require.Equal(r, want, d)
+		}
+	}},
+	{Name: "a cancelled delivery that is still in its ready list is listed as cancelled", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1", "m2")
+		r.Cancel(rig.Named("a", "m1"))
+		ready := r.ListAll(dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusReady}}, 10)
+		require.Len(r, ready, 1)
+		require.Equal(r, rig.Named("a", "m2"), ready[0].ID)
+		cancelled := r.ListAll(dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusCancelled}}, 10)
+		require.Len(r, cancelled, 1)
+		require.Equal(r, rig.Named("a", "m1"), cancelled[0].ID)
+	}},
+	{Name: "a delivery that is cancelled under way is listed as cancelled only", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1", "m2", "m3")
+		r.MustClaim(rig.One, rig.Named("a", "m1"))
+		r.Cancel(rig.Named("a", "m1"), rig.Named("a", "m3"))
+		for limit := 1; limit < 4; limit++ {
+			for status, want := range map[dispatcher.Status][]dispatcher.DeliveryID{
+				dispatcher.StatusCancelled: rig.IDs("a", "m1", "m3"),
+				dispatcher.StatusReady:     rig.IDs("a", "m2"),
+				dispatcher.StatusInFlight:  nil,
+				dispatcher.StatusDelivered: nil,
+			} {
+				var got []dispatcher.DeliveryID
+				for _, d := range r.ListAll(dispatcher.Filter{Statuses: []dispatcher.Status{status}}, limit) {
+					got = append(got, d.ID)
+				}
+				require.ElementsMatch(r, want, got, "%s", status)
+			}
+			require.Len(r, r.ListAll(dispatcher.Filter{}, limit), 3)
+			both := []dispatcher.Status{dispatcher.StatusCancelled, dispatcher.StatusReady, dispatcher.StatusInFlight}
+			require.Len(r, r.ListAll(dispatcher.Filter{Statuses: both}, limit), 3)
+		}
+	}},
+	{Name: "a page says how many it looked at", Run: func(r *rig.Rig) {
+		succeedMany(r, "a", 20)
+		f := dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusDelivered}, Topics: []string{"never"}, Limit: 5}
+		page, err := r.Queue.List(r.Ctx, f)
+		require.NoError(r, err)
+		require.Empty(r, page.Deliveries)
+		require.Equal(r, 20, page.LookedAt)
+	}},
+	{Name: "a delivery whose record was deleted by hand does not end a list", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1", "m2")
+		r.Lose("m1")
+		got := r.ListAll(dispatcher.Filter{}, 1)
+		require.Len(r, got, 1)
+		require.Equal(r, rig.Named("a", "m2"), got[0].ID)
+		require.Equal(r, rig.IDs("a", "m2"), rig.ClaimedIDs(r.Claim(rig.One, 64)))
+	}},
+	{Name: "a cursor of another list is refused", Run: func(r *rig.Rig) {
+		for _, cursor := range []string{"x", "!", "bm9wZQ", "ZHVlIGEgYiBj"} {
+			_, err := r.Queue.List(r.Ctx, dispatcher.Filter{Cursor: cursor, Limit: 10})
+			require.ErrorIs(r, err, dispatcher.ErrCursor, cursor)
+		}
+	}},
+}

@@ -1,0 +1,108 @@
+package deliveries
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+)
+
+// MoveCases are about making due deliveries ready.
+var MoveCases = []rig.Case{
+	{Name: "a delivery is ready at its time and not a microsecond before", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Second)))
+		r.SetNow(rig.Start.Add(time.Second - time.Microsecond))
+		h := r.Move()
+		require.Equal(r, rig.Start.Add(time.Second), h.Due)
+		require.Equal(r, -1, h.Weight)
+		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusScheduled)
+		r.MustClaimNothing(rig.One)
+
+		r.SetNow(rig.Start.Add(time.Second))
+		h = r.Move()
+		require.Zero(r, h.Due)
+		require.Equal(r, r.Setup.Weight(4, 0), h.Weight, "a lane never seen weighs as four in flight")
+		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusReady)
+		claimed := r.MustClaim(rig.One, rig.Named("a", "m1"))
+		require.Equal(r, rig.Start.Add(time.Second), claimed[0].Due)
+	}},
+	{Name: "a fraction of a ms at publishing makes it later", Run: func(r *rig.Rig) {
+		r.Pass(700 * time.Microsecond)
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(5*time.Millisecond)))
+		r.SetNow(rig.Start.Add(6*time.Millisecond - time.Microsecond))
+		r.Move()
+		r.MustClaimNothing(rig.One)
+		r.SetNow(rig.Start.Add(6 * time.Millisecond))
+		r.Move()
+		r.MustClaim(rig.One, rig.Named("a", "m1"))
+	}},
+	{Name: "what is due earlier comes first", Run: func(r *rig.Rig) {
+		r.Schedule(
+			r.Entry("m1", rig.To("a"), rig.Delay(3*time.Second)),
+			r.Entry("m2", rig.To("a"), rig.Delay(1*time.Second)),
+			r.Entry("m3", rig.To("a"), rig.Delay(2*time.Second)),
+		)
+		r.Pass(time.Minute)
+		r.Move()
+		require.Equal(r, rig.IDs("a", "m2", "m3", "m1"), r.State().Ready["a"])
+	}},
+	{Name: "a delivery that becomes ready waits behind those that are", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Second)))
+		r.Publish("a", "m2")
+		r.Pass(time.Minute)
+		r.Move()
+		require.Equal(r, rig.IDs("a", "m2", "m1"), r.State().Ready["a"])
+	}},
+	{Name: "a lane that gets more work keeps its turn", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(3*time.Second)), r.Entry("m2", rig.To("a"), rig.Delay(4*time.Second)))
+		r.Pass(3 * time.Second)
+		r.Move()
+		turn := r.State().Lanes["a"].Turn
+		r.Pass(time.Second)
+		r.Move()
+		r.Publish("a", "m3")
+		require.Equal(r, turn, r.State().Lanes["a"].Turn)
+		r.Publish("b", "m4")
+		require.Equal(r, rig.IDs("a", "m1"), rig.ClaimedIDs(r.Claim(rig.One, 1)))
+	}},
+	{Name: "one call moves a batch, and its hint tells of the rest", Run: func(r *rig.Rig) {
+		const n = 1000
+		batch := make([]dispatcher.Entry, n)
+		for i := range batch {
+			batch[i] = r.Entry(fmt.Sprintf("m%04d", i), rig.To("a"), rig.Delay(time.Second))
+		}
+		r.Schedule(batch...)
+		r.Pass(time.Second)
+		for calls := 1; ; calls++ {
+			h := r.Move()
+			if h.Due.IsZero() {
+				break
+			}
+			require.Equal(r, rig.Start.Add(time.Second), h.Due)
+			require.LessOrEqual(r, calls, n, "it goes on moving")
+		}
+		require.Len(r, r.State().Ready["a"], n)
+	}},
+	{Name: "nothing due changes nothing", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Second)))
+		r.MustChangeNothing(func() { r.Move() })
+	}},
+	{Name: "moving no partition does nothing", Run: func(r *rig.Rig) {
+		hints, err := r.Queue.Move(r.Ctx, rig.One, nil)
+		require.NoError(r, err)
+		require.Empty(r, hints)
+	}},
+	{Name: "a retrying one is ready at its rung", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], 15*time.Second))
+		r.SetNow(rig.Start.Add(15*time.Second - time.Microsecond))
+		require.Equal(r, rig.Start.Add(15*time.Second), r.Move().Due)
+		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusRetrying)
+		r.SetNow(rig.Start.Add(15 * time.Second))
+		r.Move()
+		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusReady)
+	}},
+}

@@ -1,0 +1,215 @@
+package deliveries
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// ReapCases are about beats, and about takeovers from dead instances.
+var ReapCases = []rig.Case{
+	{Name: "a beat tells the numbers of all", Run: func(r *rig.Rig) {
+		fresh, all, err := r.Queue.Beat(r.Ctx, rig.One, 7)
+		require.NoError(r, err)
+		require.False(r, fresh)
+		require.Equal(r, map[string]int64{rig.One: 7, rig.Two: 1}, all)
+		fresh, all, err = r.Queue.Beat(r.Ctx, "three", 1<<40)
+		require.NoError(r, err)
+		require.True(r, fresh)
+		require.Equal(r, map[string]int64{rig.One: 7, rig.Two: 1, "three": 1 << 40}, all)
+	}},
+	{Name: "an instance that was declared dead learns it from its next beat", Run: func(r *rig.Rig) {
+		r.Reap(rig.One)
+		_, all, err := r.Queue.Beat(r.Ctx, rig.Two, 2)
+		require.NoError(r, err)
+		require.Equal(r, map[string]int64{rig.Two: 2}, all)
+		fresh, _, err := r.Queue.Beat(r.Ctx, rig.One, 2)
+		require.NoError(r, err)
+		require.True(r, fresh)
+	}},
+	{Name: "an instance that leaves is forgotten and not fenced", Run: func(r *rig.Rig) {
+		require.NoError(r, r.Queue.Leave(r.Ctx, rig.One))
+		_, all, err := r.Queue.Beat(r.Ctx, rig.Two, 2)
+		require.NoError(r, err)
+		require.Equal(r, map[string]int64{rig.Two: 2}, all)
+		require.Empty(r, r.State().Fenced)
+		require.NoError(r, r.Queue.Leave(r.Ctx, rig.One))
+	}},
+	{Name: "an instance that is gone and holds leases is told", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+		strays := func() []string {
+			names, err := r.Queue.Orphans(r.Ctx)
+			require.NoError(r, err)
+			return names
+		}
+		r.Publish("a", "m1")
+		require.Len(r, r.Claim(rig.One, 64), 1)
+		require.Empty(r, strays(), "who is there is none")
+		r.Publish("b", "m2")
+		require.NoError(r, r.Queue.Leave(r.Ctx, rig.Two))
+		require.Empty(r, strays(), "nor is who holds nothing")
+		require.Len(r, r.Claim(rig.Two, 64), 1) // as if a node that takes over had lost the record of the leases
+		require.Equal(r, []string{rig.Two}, strays())
+		require.Equal(r, 1, r.Reap(rig.Two))
+		require.Empty(r, strays())
+		require.Len(r, r.Claim("three", 64), 1)
+		require.NoError(r, r.Queue.Leave(r.Ctx, rig.One))
+		require.Equal(r, []string{rig.One}, strays())
+		for n := range 1000 { // the names before those are forgotten
+			require.NoError(r, r.Queue.Leave(r.Ctx, fmt.Sprint("later", n)))
+		}
+		require.Empty(r, strays())
+	}},
+	{Name: "the leases of a dead instance are first again, in the old order", Run: func(r *rig.Rig) {
+		for range 4 {
+			r.Succeed("a")
+		}
+		r.Publish("a", "m3", "m1", "m2", "m4", "m5")
+		for range 3 {
+			r.Claim(rig.One, 1)
+			r.Pass(time.Millisecond)
+		}
+		require.Equal(r, 3, r.Reap(rig.One))
+		require.Equal(r, rig.IDs("a", "m3", "m1", "m2", "m4", "m5"), r.State().Ready["a"])
+		require.Empty(r, r.Leases(rig.One))
+		c := r.Claim(rig.Two, 1)[0]
+		require.Equal(r, rig.Named("a", "m3"), c.ID)
+		require.Equal(r, 1, c.Attempt, "an attempt whose holder died is not counted")
+	}},
+	{Name: "deliveries that were claimed at once come back in the order of their ids", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1", "m2", "m3")
+		r.Claim(rig.One, 64)
+		r.Reap(rig.One)
+		require.Equal(r, rig.IDs("a", "m1", "m2", "m3"), r.State().Ready["a"])
+	}},
+	{Name: "a direct lease is taken over too", Run: func(r *rig.Rig) {
+		r.ScheduleFor(rig.One, 512, 1, r.Entry("m1", rig.To("a")))
+		require.Equal(r, 1, r.Reap(rig.One))
+		r.MustClaim(rig.Two, rig.Named("a", "m1"))
+	}},
+	{Name: "a takeover may be repeated", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		r.Claim(rig.One, 64)
+		require.Equal(r, 1, r.Reap(rig.One))
+		before := r.State()
+		require.Zero(r, r.Reap(rig.One))
+		after := r.State()
+		require.Equal(r, before.String(), after.String())
+	}},
+	{Name: "nothing is taken from the living", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		r.Publish("b", "m2")
+		r.MustClaim(rig.One, rig.Named("a", "m1"))
+		r.MustClaim(rig.Two, rig.Named("b", "m2"))
+		require.Equal(r, 1, r.Reap(rig.One))
+		require.Equal(r, rig.IDs("b", "m2"), r.Leases(rig.Two))
+	}},
+	{Name: "one that held nothing, or never was, is only fenced", Run: func(r *rig.Rig) {
+		require.Zero(r, r.Reap("nobody"))
+		require.Equal(r, []string{"nobody"}, r.State().Fenced)
+	}},
+	{Name: "more than one batch is taken in one call", Run: func(r *rig.Rig) {
+		const lanes = 300
+		for i := range lanes {
+			r.PublishMany(dispatcher.Lane(fmt.Sprintf("l%03d", i)), 2)
+		}
+		held := 0
+		for {
+			n := len(r.Claim(rig.One, 64))
+			if n == 0 {
+				break
+			}
+			held += n
+		}
+		require.Equal(r, 2*lanes, held)
+		require.Equal(r, held, r.Reap(rig.One))
+		require.Empty(r, r.Leases(rig.One))
+	}},
+	{Name: "a delivery that was cancelled meanwhile ends", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		r.Claim(rig.One, 1)
+		r.Cancel(rig.Named("a", "m1"))
+		r.Reap(rig.One)
+		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusCancelled)
+		require.Empty(r, r.State().Marks)
+		r.MustClaimNothing(rig.Two)
+	}},
+	{Name: "a delivery that another instance delivered meanwhile ends", Run: func(r *rig.Rig) {
+		c := r.TakeOver("a", "m1")
+		r.MustClaim(rig.One, c.ID)
+		require.Equal(r, []dispatcher.Settled{dispatcher.SettledDone}, r.Settle(rig.Two, rig.Success(c)))
+		r.Reap(rig.One)
+		r.MustStand(c.ID, dispatcher.StatusDelivered)
+		r.MustClaimNothing(rig.Two)
+	}},
+	{Name: "a delivery dies with its third holder", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		for n := 1; n <= 3; n++ {
+			victim := fmt.Sprintf("victim%d", n)
+			r.MustClaim(victim, rig.Named("a", "m1"))
+			_, hints, err := r.Queue.Reap(r.Ctx, rig.Two, victim)
+			require.NoError(r, err)
+			require.Len(r, hints, 1)
+			if n == 3 {
+				require.Equal(r, []dispatcher.Death{{ID: rig.Named("a", "m1"), Reason: dispatcher.ReasonPoison, Attempts: 3}}, hints[0].Dead)
+			} else {
+				require.Empty(r, hints[0].Dead)
+				r.MustStand(rig.Named("a", "m1"), dispatcher.StatusReady)
+			}
+		}
+		d := r.MustStand(rig.Named("a", "m1"), dispatcher.StatusDead)
+		require.Equal(r, dispatcher.ReasonPoison, d.Reason)
+		require.Equal(r, 3, d.Attempts, "each of them may have called the receiver")
+		require.Equal(r, "the last 3 instances that held it died before they had an answer", d.LastError)
+		require.Zero(r, d.LastStatus)
+		require.Equal(r, r.Now, d.Ended)
+		require.Equal(r, int64(1), r.Stats().Dead[dispatcher.ReasonPoison])
+		r.MustClaimNothing(rig.Two)
+	}},
+	{Name: "a settled attempt between two deaths begins a new count", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		die := func(victim string) {
+			r.MustClaim(victim, rig.Named("a", "m1"))
+			r.Reap(victim)
+		}
+		die("victim1")
+		die("victim2")
+		r.MustSettle(rig.Two, rig.Failure(r.MustClaim(rig.Two, rig.Named("a", "m1"))[0], 0))
+		r.Move()
+		die("victim3")
+		die("victim4")
+		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusReady)
+		die("victim5")
+		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusDead)
+	}},
+	{Name: "a retried poison delivery may kill three holders again", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		for n := range 5 {
+			victim := fmt.Sprintf("victim%d", n)
+			if n == 3 {
+				r.Retry(rig.Named("a", "m1"))
+			}
+			r.MustClaim(victim, rig.Named("a", "m1"))
+			r.Reap(victim)
+		}
+		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusReady)
+	}},
+	{Name: "the request of a person survives the death of the holder", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)))
+		r.Retry(rig.Named("a", "m1"))
+		r.MustClaim(rig.One, rig.Named("a", "m1"))
+		r.Reap(rig.One)
+		require.True(r, r.MustClaim(rig.Two, rig.Named("a", "m1"))[0].Asked)
+	}},
+	{Name: "a delivery whose record was deleted by hand is dropped by the next claim", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		r.MustClaim(rig.One, rig.Named("a", "m1"))
+		r.Lose("m1")
+		r.Reap(rig.One)
+		r.MustClaimNothing(rig.Two)
+	}},
+}

@@ -1,0 +1,119 @@
+package deliveries
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+)
+
+// ResentCases are about deliveries that a retry leaves as they are, and about
+// resends of delivered ones.
+var ResentCases = []rig.Case{
+	{Name: "a delivered one is left, unless the retry asks for those too", Run: func(r *rig.Rig) {
+		r.Succeed("a")
+		r.MustChangeNothing(func() { r.MustRefuse(dispatcher.ErrDelivered, rig.Named("a", "n00001")) })
+		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "n00001")))
+	}},
+	{Name: "a delivery that is marked delivered is left too", Run: func(r *rig.Rig) {
+		c := r.TakeOver("a", "m1")
+		r.Settle(rig.One, rig.Success(c))
+		r.MustChangeNothing(func() { r.MustRefuse(dispatcher.ErrDelivered, c.ID) })
+	}},
+	{Name: "what was delivered to an endpoint that is disabled since is delivered", Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne)
+		r.Succeed(rig.EpOne)
+		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
+		r.MustRefuse(dispatcher.ErrDelivered, rig.Named(rig.EpOne, "n00001"))
+		require.ErrorIs(r, r.Change(r.Resend, rig.Named(rig.EpOne, "n00001"))[0].Err, dispatcher.ErrDisabled)
+	}},
+	{Name: "a resend that dies keeps the first success", Run: func(r *rig.Rig) {
+		r.Succeed("a")
+		at := r.Now
+		id := rig.Named("a", "n00001")
+		r.Pass(time.Minute)
+		r.MustSettle(rig.One, rig.Death(askFor(r, id), dispatcher.ReasonGone))
+		d := r.MustStand(id, dispatcher.StatusDead)
+		require.Equal(r, at, d.Delivered)
+		require.Equal(r, r.Now, d.Ended)
+		require.Len(r, d.History, 2)
+		require.Equal(r, dispatcher.Attempt{Number: 1, At: at, Status: 200, Verdict: dispatcher.Delivered}, d.History[0])
+	}},
+	{Name: "a success after several attempts is told with its own number", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], 0))
+		r.Move()
+		r.MustSettle(rig.One, rig.Success(r.MustClaim(rig.One, rig.Named("a", "m1"))[0]))
+		at := r.Now
+		r.Pass(time.Minute)
+		r.MustSettle(rig.One, rig.Failure(askFor(r, rig.Named("a", "m1")), time.Hour))
+		d := r.MustStand(rig.Named("a", "m1"), dispatcher.StatusRetrying)
+		require.Equal(r, at, d.Delivered)
+		require.Len(r, d.History, 3)
+		require.Equal(r, dispatcher.Delivered, d.History[1].Verdict)
+	}},
+	{Name: "a first success with another status than 200 is told with it", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		r.MustSettle(rig.One, rig.Answered(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], dispatcher.Delivered, 204))
+		r.MustSettle(rig.One, rig.Failure(askFor(r, rig.Named("a", "m1")), time.Hour))
+		require.Equal(r, 204, r.Look(rig.Named("a", "m1")).History[0].Status)
+	}},
+	{Name: "a resend that succeeds does not change when it was delivered", Run: func(r *rig.Rig) {
+		r.Succeed("a")
+		at := r.Now
+		id := rig.Named("a", "n00001")
+		for range 2 {
+			r.Pass(time.Minute)
+			r.MustSettle(rig.One, rig.Success(askFor(r, id)))
+		}
+		d := r.MustStand(id, dispatcher.StatusDelivered)
+		require.Equal(r, at, d.Delivered)
+		require.Equal(r, r.Now, d.Ended)
+		require.Len(r, d.History, 3)
+	}},
+	{Name: "a success outlives any number of failures after it", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], 0))
+		r.Move()
+		r.MustSettle(rig.One, rig.Success(r.MustClaim(rig.One, rig.Named("a", "m1"))[0]))
+		for range 40 {
+			r.MustSettle(rig.One, rig.Failure(askFor(r, rig.Named("a", "m1")), time.Hour))
+		}
+		d := r.Look(rig.Named("a", "m1"))
+		require.Len(r, d.History, 32)
+		require.Equal(r, dispatcher.Delivered, d.History[0].Verdict)
+		require.Equal(r, 2, d.History[0].Number)
+		require.Equal(r, 42, d.History[31].Number)
+	}},
+	{Name: "an expired delivery is left, wherever it is", Run: func(r *rig.Rig) {
+		soon := rig.Expires(r.Now.Add(time.Minute))
+		r.Schedule(r.Entry("waits", rig.To("a"), rig.Delay(time.Hour), soon), r.Entry("ended", rig.To("a"), rig.Delay(time.Hour), soon))
+		r.Cancel(rig.Named("a", "ended"))
+		r.Schedule(r.Entry("ready", rig.To("a"), soon), r.Entry("marked", rig.To("a"), soon))
+		r.Cancel(rig.Named("a", "marked"))
+		r.Schedule(r.Entry("first", rig.To("b"), rig.Keyed("k"), rig.Delay(time.Hour)), r.Entry("behind", rig.To("b"), rig.Keyed("k"), soon))
+		r.Pass(time.Minute)
+		r.MustChangeNothing(func() {
+			r.MustRefuse(dispatcher.ErrExpired, rig.IDs("a", "waits", "ended", "ready", "marked")...)
+			r.MustRefuse(dispatcher.ErrExpired, rig.Named("b", "behind"))
+		})
+	}},
+	{Name: "a cancel of what is in flight is taken back, though it expired meanwhile", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Expires(r.Now.Add(time.Minute))))
+		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
+		r.Cancel(c.ID)
+		r.Pass(time.Minute)
+		r.Change(r.Spare, c.ID)
+		r.MustStand(c.ID, dispatcher.StatusInFlight)
+		r.MustSettle(rig.One, rig.Success(c))
+	}},
+	{Name: "a delivery behind another of its key is left, and the first one is not", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Keyed("k"), rig.Delay(time.Hour)), r.Entry("m2", rig.To("a"), rig.Keyed("k")))
+		r.MustChangeNothing(func() { r.MustRefuse(dispatcher.ErrOrder, rig.Named("a", "m2")) })
+		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "m1")))
+		r.MustClaim(rig.One, rig.Named("a", "m1"))
+		r.MustRefuse(dispatcher.ErrOrder, rig.Named("a", "m2"))
+	}},
+}

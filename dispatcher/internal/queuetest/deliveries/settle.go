@@ -1,0 +1,383 @@
+package deliveries
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// SettleCases are about recording outcomes.
+var SettleCases = []rig.Case{
+	{Name: "a success ends it as delivered", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
+		r.Pass(time.Second)
+		r.MustSettle(rig.One, rig.Success(c))
+		d := r.MustStand(rig.Named("a", "m1"), dispatcher.StatusDelivered)
+		require.Equal(r, rig.Start.Add(time.Second), d.Ended)
+		require.Equal(r, 1, d.Attempts)
+		require.Equal(r, 200, d.LastStatus)
+		require.Empty(r, d.LastError)
+		require.Zero(r, d.Due)
+		require.Empty(r, d.History, "a first attempt that succeeded leaves none")
+		require.Empty(r, r.Leases(rig.One))
+	}},
+	{Name: "a success with another status is remembered as such", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		r.MustSettle(rig.One, rig.Answered(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], dispatcher.Delivered, 204))
+		require.Equal(r, 204, r.Look(rig.Named("a", "m1")).LastStatus)
+	}},
+	{Name: "a failure waits for its next rung", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
+		r.Pass(300 * time.Millisecond)
+		r.MustSettle(rig.One, rig.Failure(c, 15*time.Second))
+		d := r.MustStand(rig.Named("a", "m1"), dispatcher.StatusRetrying)
+		require.Equal(r, r.Later(15*time.Second), d.Due)
+		require.Zero(r, d.Ended)
+		require.Equal(r, 1, d.Attempts)
+		require.Equal(r, 500, d.LastStatus)
+		require.Equal(r, "answered 500", d.LastError)
+	}},
+	{Name: "the wait for a rung is never shortened by a fraction of a ms", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
+		r.Pass(300 * time.Microsecond)
+		r.MustSettle(rig.One, rig.Failure(c, time.Second-100*time.Microsecond))
+		require.Equal(r, rig.Start.Add(1001*time.Millisecond), r.Look(rig.Named("a", "m1")).Due)
+	}},
+	{Name: "a rung of no wait is due at once", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], 0))
+		r.Move()
+		r.MustClaim(rig.One, rig.Named("a", "m1"))
+	}},
+	{Name: "a death is final and says why", Run: func(r *rig.Rig) {
+		reasons := []dispatcher.DeadReason{dispatcher.ReasonGone, dispatcher.ReasonExhausted, dispatcher.ReasonRefused}
+		for i, reason := range reasons {
+			id := fmt.Sprintf("m%d", i)
+			r.Publish("a", id)
+			r.MustSettle(rig.One, rig.Death(r.MustClaim(rig.One, rig.Named("a", id))[0], reason))
+			d := r.MustStand(rig.Named("a", id), dispatcher.StatusDead)
+			require.Equal(r, reason, d.Reason)
+			require.Equal(r, r.Now, d.Ended)
+			require.Equal(r, 1, d.Attempts)
+			require.Len(r, d.History, 1)
+			require.Equal(r, int64(1), r.Stats().Dead[reason])
+		}
+		r.Pass(24 * time.Hour)
+		r.Move()
+		r.MustClaimNothing(rig.One)
+	}},
+	{Name: "a death without an attempt counts none", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		s := rig.Death(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], dispatcher.ReasonExpired)
+		s.Attempt = dispatcher.Attempt{Class: dispatcher.ClassExpired}
+		r.MustSettle(rig.One, s)
+		d := r.MustStand(rig.Named("a", "m1"), dispatcher.StatusDead)
+		require.Equal(r, dispatcher.ReasonExpired, d.Reason)
+		require.Zero(r, d.Attempts)
+		require.Empty(r, d.History)
+	}},
+	{Name: "a delivery that is handed back is first again and has lost nothing", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1", "m2", "m3", "m4")
+		r.Pass(time.Second)
+		claimed := r.Claim(rig.One, 64)
+		require.Equal(r, rig.IDs("a", "m1", "m2"), rig.ClaimedIDs(claimed))
+		r.Pass(time.Second)
+		require.Equal(r, []dispatcher.Settled{dispatcher.SettledOK, dispatcher.SettledOK},
+			r.Settle(rig.One, rig.HandBack(claimed[0]), rig.HandBack(claimed[1])))
+		require.Equal(r, rig.IDs("a", "m1", "m2", "m3", "m4"), r.State().Ready["a"])
+		claimed[0].Leased, claimed[1].Leased = r.Now, r.Now
+		again := r.Claim(rig.Two, 64)
+		require.Equal(r, claimed, again)
+	}},
+	{Name: "a batch is settled in its order, each in its own way", Run: func(r *rig.Rig) {
+		for _, lane := range []dispatcher.Lane{"a", "b", "c", "d"} {
+			r.Publish(lane, "m-"+string(lane))
+		}
+		c := map[dispatcher.Lane]dispatcher.Claimed{}
+		for _, claimed := range r.Claim(rig.One, 64) {
+			c[claimed.ID.Lane] = claimed
+		}
+		unknown := dispatcher.Claimed{ID: rig.Named("e", "never"), Attempt: 1}
+		got := r.Settle(rig.One, rig.Failure(c["b"], time.Minute), rig.Success(unknown), rig.Success(c["a"]),
+			rig.HandBack(c["d"]), rig.Death(c["c"], dispatcher.ReasonGone))
+		require.Equal(r, []dispatcher.Settled{
+			dispatcher.SettledOK, dispatcher.SettledLate, dispatcher.SettledOK, dispatcher.SettledOK, dispatcher.SettledOK,
+		}, got)
+		r.MustStand(rig.Named("a", "m-a"), dispatcher.StatusDelivered)
+		r.MustStand(rig.Named("b", "m-b"), dispatcher.StatusRetrying)
+		r.MustStand(rig.Named("c", "m-c"), dispatcher.StatusDead)
+		r.MustStand(rig.Named("d", "m-d"), dispatcher.StatusReady)
+	}},
+	{Name: "each lane of a fan-out is settled alone", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a", "b")))
+		for _, c := range r.Claim(rig.One, 2) {
+			if c.ID.Lane == "a" {
+				r.MustSettle(rig.One, rig.Success(c))
+			} else {
+				r.MustSettle(rig.One, rig.Failure(c, time.Minute))
+			}
+		}
+		rec, err := r.Queue.Read(r.Ctx, "m1")
+		require.NoError(r, err)
+		require.Len(r, rec.Deliveries, 2)
+		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusDelivered)
+		r.MustStand(rig.Named("b", "m1"), dispatcher.StatusRetrying)
+	}},
+	{Name: "the history tells each attempt, the oldest first", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		var want []dispatcher.Attempt
+		for n := 1; n <= 3; n++ {
+			c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
+			s := rig.Failure(c, time.Duration(n)*time.Second)
+			s.Attempt.At = r.Now
+			s.Attempt.Excerpt = []byte{0, byte(n), ' ', '\n', 0xff}
+			s.Attempt.Duration = time.Duration(n) * 7 * time.Millisecond
+			if n == 2 {
+				s.Attempt.Status, s.Attempt.Class, s.Attempt.Error = 0, dispatcher.ClassTimeout, "no answer within 15s: \"x\" é\x01"
+			}
+			r.Pass(20 * time.Millisecond)
+			r.MustSettle(rig.One, s)
+			s.Attempt.Next = r.Later(s.Wait)
+			want = append(want, s.Attempt)
+			r.Pass(s.Wait)
+			r.Move()
+		}
+		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
+		s := rig.Success(c)
+		s.Attempt.At = r.Now
+		r.MustSettle(rig.One, s)
+		want = append(want, s.Attempt)
+		want[0].Excerpt = nil // only the newest three keep their excerpt
+		d := r.MustStand(rig.Named("a", "m1"), dispatcher.StatusDelivered)
+		require.Equal(r, want, d.History)
+		require.Equal(r, 4, d.Attempts)
+		require.Equal(r, 200, d.LastStatus)
+		require.Empty(r, d.LastError)
+	}},
+	{Name: "the history keeps the newest 32 attempts, and the answers of three", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		for n := 1; n <= 40; n++ {
+			s := rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], 0)
+			s.Attempt.Excerpt = []byte(fmt.Sprintf("answer %d", n))
+			r.MustSettle(rig.One, s)
+			r.Move()
+		}
+		d := r.MustStand(rig.Named("a", "m1"), dispatcher.StatusReady)
+		require.Equal(r, 40, d.Attempts)
+		require.Len(r, d.History, 32)
+		for i, a := range d.History {
+			require.Equal(r, 9+i, a.Number)
+			want := ""
+			if i >= 29 {
+				want = fmt.Sprintf("answer %d", 9+i)
+			}
+			require.Equal(r, want, string(a.Excerpt), "attempt %d", a.Number)
+		}
+	}},
+	{Name: "a settlement of an unknown delivery changes nothing", Run: func(r *rig.Rig) {
+		r.MustChangeNothing(func() {
+			c := dispatcher.Claimed{ID: rig.Named("a", "never"), Attempt: 1}
+			for _, s := range []dispatcher.Settlement{
+				rig.Success(c), rig.Failure(c, time.Second), rig.Death(c, dispatcher.ReasonGone), rig.HandBack(c),
+			} {
+				require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.Settle(rig.One, s))
+			}
+		})
+	}},
+	{Name: "an empty batch does nothing", Run: func(r *rig.Rig) {
+		r.MustChangeNothing(func() { require.Empty(r, r.Settle(rig.One)) })
+	}},
+}
+
+// LateCases are about settlements of instances that have lost the lease.
+var LateCases = []rig.Case{
+	{Name: "a late failure changes nothing", Run: func(r *rig.Rig) {
+		c := r.TakeOver("a", "m1")
+		check := func() {
+			r.MustChangeNothing(func() {
+				for _, s := range []dispatcher.Settlement{
+					rig.Failure(c, time.Second), rig.Silence(c, time.Second), rig.Death(c, dispatcher.ReasonGone), rig.HandBack(c),
+				} {
+					require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.Settle(rig.One, s))
+				}
+			})
+		}
+		check() // ready
+		again := r.MustClaim(rig.Two, rig.Named("a", "m1"))[0]
+		check() // leased elsewhere
+		r.MustSettle(rig.Two, rig.Failure(again, time.Minute))
+		check() // due
+	}},
+	{Name: "a late success of a delivery that is ready again prevents the next attempt", Run: func(r *rig.Rig) {
+		c := r.TakeOver("a", "m1")
+		r.Publish("a", "m2")
+		require.Equal(r, []dispatcher.Settled{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
+		d := r.MustStand(rig.Named("a", "m1"), dispatcher.StatusDelivered)
+		require.Equal(r, 1, d.Attempts)
+		require.Equal(r, rig.IDs("a", "m2"), rig.ClaimedIDs(r.Claim(rig.Two, 64)))
+		r.Pass(time.Hour)
+		d = r.MustStand(rig.Named("a", "m1"), dispatcher.StatusDelivered)
+		require.Equal(r, rig.Start, d.Ended)
+		require.Equal(r, 200, d.LastStatus)
+	}},
+	{Name: "a late success wins over the attempt of the next holder", Run: func(r *rig.Rig) {
+		others := map[string]func(dispatcher.Claimed) dispatcher.Settlement{
+			"a": rig.Success,
+			"b": func(c dispatcher.Claimed) dispatcher.Settlement { return rig.Failure(c, time.Minute) },
+			"c": func(c dispatcher.Claimed) dispatcher.Settlement { return rig.Death(c, dispatcher.ReasonGone) },
+			"d": rig.HandBack,
+			"e": func(c dispatcher.Claimed) dispatcher.Settlement { return rig.Silence(c, time.Minute) },
+		}
+		for _, name := range stored.SortedKeys(others) {
+			lane, other := dispatcher.Lane(name), others[name]
+			c := r.TakeOver(lane, "m1-"+string(lane))
+			again := r.MustClaim(rig.Two, c.ID)[0]
+			require.Equal(r, []dispatcher.Settled{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
+			r.MustStand(c.ID, dispatcher.StatusDelivered)
+			got := r.Settle(rig.Two, other(again))[0]
+			if lane == "a" {
+				require.Contains(r, []dispatcher.Settled{dispatcher.SettledOK, dispatcher.SettledEnd}, got)
+			} else {
+				require.Equal(r, dispatcher.SettledEnd, got, "%s", lane)
+			}
+			r.MustStand(c.ID, dispatcher.StatusDelivered)
+			require.Empty(r, r.State().Marks)
+		}
+		r.Pass(time.Hour)
+		r.Move()
+		r.MustClaimNothing(rig.Two)
+	}},
+	{Name: "a late success ends a delivery that waits for its rung", Run: func(r *rig.Rig) {
+		c := r.TakeOver("a", "m1")
+		r.MustSettle(rig.Two, rig.Failure(r.MustClaim(rig.Two, c.ID)[0], time.Minute))
+		r.Pass(time.Second)
+		require.Equal(r, []dispatcher.Settled{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
+		d := r.MustStand(c.ID, dispatcher.StatusDelivered)
+		require.Equal(r, r.Now, d.Ended)
+		r.Pass(time.Hour)
+		r.Move()
+		r.MustClaimNothing(rig.Two)
+	}},
+	{Name: "a late success of an ended delivery changes nothing", Run: func(r *rig.Rig) {
+		dead := r.TakeOver("a", "m1")
+		r.MustSettle(rig.Two, rig.Death(r.MustClaim(rig.Two, dead.ID)[0], dispatcher.ReasonGone))
+		done := r.TakeOver("b", "m2")
+		r.MustSettle(rig.Two, rig.Success(r.MustClaim(rig.Two, done.ID)[0]))
+		cancelled := r.TakeOver("c", "m3")
+		r.MustSettle(rig.Two, rig.Failure(r.MustClaim(rig.Two, cancelled.ID)[0], time.Minute))
+		r.Cancel(cancelled.ID)
+		r.Pass(time.Second)
+		r.MustChangeNothing(func() {
+			for _, c := range []dispatcher.Claimed{dead, done, cancelled} {
+				require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.Settle(rig.One, rig.Success(c)))
+			}
+		})
+	}},
+	{Name: "a late success of a forgotten delivery changes nothing", Run: func(r *rig.Rig) {
+		c := r.TakeOver("a", "m1")
+		r.MustSettle(rig.Two, rig.Success(r.MustClaim(rig.Two, c.ID)[0]))
+		r.Trim(rig.KeepDigests)
+		r.MustChangeNothing(func() {
+			require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.Settle(rig.One, rig.Success(c)))
+		})
+		r.Trim(rig.KeepNothing)
+		r.MustChangeNothing(func() {
+			require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.Settle(rig.One, rig.Success(c)))
+		})
+	}},
+	{Name: "a late success of one lane that is forgotten leaves the other alone", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a", "b")))
+		var a dispatcher.Claimed
+		for _, c := range r.Claim(rig.One, 2) {
+			if c.ID.Lane == "a" {
+				a = c
+				r.MustSettle(rig.One, rig.Success(c))
+			}
+		}
+		r.Trim(rig.KeepNothing)
+		r.MustChangeNothing(func() {
+			require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.Settle(rig.One, rig.Success(a)))
+		})
+	}},
+	{Name: "a late success wins over a cancel", Run: func(r *rig.Rig) {
+		c := r.TakeOver("a", "m1")
+		r.Cancel(c.ID)
+		r.MustStand(c.ID, dispatcher.StatusCancelled)
+		require.Equal(r, []dispatcher.Settled{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
+		r.MustStand(c.ID, dispatcher.StatusDelivered)
+		r.MustClaimNothing(rig.Two)
+		r.MustStand(c.ID, dispatcher.StatusDelivered)
+	}},
+	{Name: "a second settlement of the same lease is late", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
+		got := r.Settle(rig.One, rig.Death(c, dispatcher.ReasonGone), rig.Failure(c, time.Second))
+		require.Equal(r, []dispatcher.Settled{dispatcher.SettledOK, dispatcher.SettledLate}, got)
+		require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.Settle(rig.One, rig.Success(c)))
+		r.MustStand(c.ID, dispatcher.StatusDead)
+	}},
+	{Name: "an older settlement that is repeated does not settle the next attempt", Run: func(r *rig.Rig) {
+		// The answer to the first was lost. Meanwhile the same instance has
+		// claimed the delivery again.
+		r.Publish("a", "m1")
+		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
+		r.MustSettle(rig.One, rig.Failure(c, 0))
+		r.Move()
+		again := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
+		r.MustChangeNothing(func() {
+			for _, s := range []dispatcher.Settlement{
+				rig.Failure(c, 0), rig.Silence(c, time.Minute), rig.Death(c, dispatcher.ReasonExhausted),
+			} {
+				require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.Settle(rig.One, s))
+			}
+		})
+		r.MustSettle(rig.One, rig.Success(again))
+		r.MustStand(c.ID, dispatcher.StatusDelivered)
+	}},
+	{Name: "a repeated settlement does not settle an attempt that a person asked for since", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
+		r.MustSettle(rig.One, rig.Death(c, dispatcher.ReasonExhausted))
+		r.Retry(c.ID)
+		again := r.MustClaim(rig.One, c.ID)[0]
+		r.MustChangeNothing(func() {
+			require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.Settle(rig.One, rig.Death(c, dispatcher.ReasonExhausted)))
+		})
+		r.MustSettle(rig.One, rig.Success(again))
+	}},
+	{Name: "a failure and a success of the same lease in one batch do no harm", Run: func(r *rig.Rig) {
+		outcomes := map[string]func(dispatcher.Claimed) dispatcher.Settlement{
+			"m1": func(c dispatcher.Claimed) dispatcher.Settlement { return rig.Failure(c, time.Minute) },
+			"m2": func(c dispatcher.Claimed) dispatcher.Settlement { return rig.Death(c, dispatcher.ReasonGone) },
+			"m3": rig.HandBack,
+		}
+		for _, id := range stored.SortedKeys(outcomes) {
+			r.Publish("a", id)
+			c := r.MustClaim(rig.One, rig.Named("a", id))[0]
+			got := r.Settle(rig.One, outcomes[id](c), rig.Success(c))
+			require.Equal(r, dispatcher.SettledOK, got[0], id)
+			require.NotEqual(r, dispatcher.SettledOK, got[1], id)
+			r.MustBeSound()
+			if got[1] == dispatcher.SettledDone {
+				r.MustStand(c.ID, dispatcher.StatusDelivered)
+			}
+			r.Cancel(c.ID)
+			r.Claim(rig.One, 64)
+		}
+	}},
+	{Name: "the same late success twice in one batch does no harm", Run: func(r *rig.Rig) {
+		c := r.TakeOver("a", "m1")
+		r.MustSettle(rig.Two, rig.Failure(r.MustClaim(rig.Two, c.ID)[0], time.Minute))
+		got := r.Settle(rig.One, rig.Success(c), rig.Success(c))
+		require.Equal(r, dispatcher.SettledDone, got[0])
+		r.MustStand(c.ID, dispatcher.StatusDelivered)
+	}},
+}

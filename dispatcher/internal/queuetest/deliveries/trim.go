@@ -1,0 +1,308 @@
+package deliveries
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// TrimCases are about forgetting ended work.
+var TrimCases = []rig.Case{
+	{Name: "young and few deliveries stay", Run: func(r *rig.Rig) {
+		r.EndOne("a")
+		r.Publish("a", "m1")
+		r.Pass(24*time.Hour - time.Millisecond)
+		r.Trim(rig.KeepAll) // looks at the lane's state, which is still in use
+		r.MustChangeNothing(func() {
+			require.Equal(r, rig.Trimmed{}, r.TrimOnce(rig.KeepAll, false))
+		})
+	}},
+	{Name: "an unfinished delivery is never trimmed", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1", "m2", "m3")
+		r.MustClaim(rig.One, rig.Named("a", "m1"))
+		r.Schedule(r.Entry("m4", rig.To("a"), rig.Delay(365*24*time.Hour)))
+		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m2"))[0], 365*24*time.Hour))
+		r.Cancel(rig.Named("a", "m3"))
+		r.Pass(300 * 24 * time.Hour)
+		before := r.State()
+		r.Trim(rig.KeepNothing)
+		r.TrimOnce(rig.KeepNothing, true)
+		require.Equal(r, before.Found, r.State().Found)
+		require.Equal(r, before.Messages, r.State().Messages)
+	}},
+	{Name: "a finished delivery goes at its age, with its id", Run: func(r *rig.Rig) {
+		id := r.EndOne("a")
+		r.Pass(24 * time.Hour)
+		got := r.Trim(rig.KeepAll)
+		require.Equal(r, 1, got.Finished)
+		require.Zero(r, got.Seen)
+		mustBeForgotten(r, id)
+		require.Equal(r, dispatcher.Accepted, r.Schedule(r.Entry(id.Message, rig.To("a"), rig.Body("other")))[0].Result)
+	}},
+	{Name: "cancelled ones go at their age too", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)))
+		r.Cancel(rig.Named("a", "m1"))
+		r.Pass(24*time.Hour - time.Millisecond)
+		require.Zero(r, r.Trim(rig.KeepAll).Finished)
+		r.Pass(time.Millisecond)
+		require.Equal(r, 1, r.Trim(rig.KeepAll).Finished)
+		mustBeForgotten(r, rig.Named("a", "m1"))
+	}},
+	{Name: "too many finished ones are cut to their digest, the oldest first", Run: func(r *rig.Rig) {
+		keep := rig.KeepAll
+		keep.FinishedMax = 2
+		var ended []dispatcher.DeliveryID
+		for range 5 {
+			r.Pass(time.Second)
+			ended = append(ended, r.EndOne("a"))
+		}
+		require.Equal(r, 3, r.Trim(keep).Finished)
+		for n, id := range ended {
+			same := r.Schedule(r.Entry(id.Message, rig.To("a", "b")))[0]
+			other := r.Schedule(r.Entry(id.Message, rig.To("a"), rig.Body("other")))[0]
+			require.Equal(r, dispatcher.Conflict, other.Result)
+			if n >= 3 {
+				r.Look(id)
+				continue
+			}
+			require.Equal(r, dispatcher.ScheduleResult{Result: dispatcher.Duplicate}, same, "its lanes are not made again")
+			mustBeForgotten(r, id)
+		}
+	}},
+	{Name: "cancelled ones count among the finished, and are cut too", Run: func(r *rig.Rig) {
+		keep := rig.KeepAll
+		keep.FinishedMax = 2
+		for range 2 {
+			r.Schedule(r.Entry("c", rig.To("a"), rig.Delay(time.Hour)), r.Entry("d", rig.To("a"), rig.Delay(time.Hour)))
+			r.Cancel(rig.Named("a", "c"), rig.Named("a", "d"))
+			r.Pass(time.Second)
+			r.EndOne("a")
+			r.EndOne("a")
+		}
+		require.Equal(r, 4, r.Trim(keep).Finished)
+		require.Equal(r, map[dispatcher.Status]int64{dispatcher.StatusDelivered: 2}, r.State().Counts)
+		require.Equal(r, dispatcher.Conflict, r.Schedule(r.Entry("c", rig.To("a"), rig.Body("other")))[0].Result)
+	}},
+	{Name: "an id is known until its age", Run: func(r *rig.Rig) {
+		id := r.EndOne("a")
+		r.Trim(rig.KeepDigests)
+		r.Pass(24*time.Hour - time.Millisecond)
+		require.Zero(r, r.Trim(rig.KeepDigests).Seen)
+		require.Equal(r, dispatcher.Duplicate, r.Schedule(r.Entry(id.Message, rig.To("a")))[0].Result)
+		r.Pass(time.Millisecond)
+		require.Equal(r, 1, r.Trim(rig.KeepDigests).Seen)
+		require.Equal(r, dispatcher.Accepted, r.Schedule(r.Entry(id.Message, rig.To("a")))[0].Result)
+	}},
+	{Name: "of too many ids the oldest go", Run: func(r *rig.Rig) {
+		keep := rig.KeepDigests
+		keep.SeenMax = 2
+		var ended []dispatcher.DeliveryID
+		for range 5 {
+			r.Pass(time.Second)
+			ended = append(ended, r.EndOne("a"))
+			r.Trim(keep)
+		}
+		require.Len(r, r.State().Seen, 2)
+		for n, id := range ended {
+			want := dispatcher.Accepted
+			if n >= 3 {
+				want = dispatcher.Duplicate
+			}
+			require.Equal(r, want, r.Schedule(r.Entry(id.Message, rig.To("a")))[0].Result, "%d", n)
+		}
+	}},
+	{Name: "the dead stay longer, and go at their own age", Run: func(r *rig.Rig) {
+		id := r.DieOne("a")
+		r.Pass(720*time.Hour - time.Millisecond)
+		require.Zero(r, r.Trim(rig.KeepAll).Dead)
+		r.MustStand(id, dispatcher.StatusDead)
+		r.Pass(time.Millisecond)
+		got := r.Trim(rig.KeepAll)
+		require.Equal(r, 1, got.Dead)
+		require.Zero(r, got.DeadCut)
+		mustBeForgotten(r, id)
+		require.Empty(r, r.Stats().Dead)
+	}},
+	{Name: "of too many dead the oldest go, and are counted", Run: func(r *rig.Rig) {
+		keep := rig.KeepAll
+		keep.DeadMax = 2
+		var dead []dispatcher.DeliveryID
+		for range 5 {
+			r.Pass(time.Second)
+			dead = append(dead, r.DieOne("a"))
+		}
+		got := r.Trim(keep)
+		require.Equal(r, 3, got.Dead)
+		require.Equal(r, 3, got.DeadCut)
+		for _, id := range dead[:3] {
+			mustBeForgotten(r, id)
+		}
+		for _, id := range dead[3:] {
+			r.MustStand(id, dispatcher.StatusDead)
+		}
+	}},
+	{Name: "some of the dead may be too old while the rest are too many", Run: func(r *rig.Rig) {
+		keep := rig.KeepAll
+		keep.DeadMax = 2
+		old := r.DieOne("a")
+		r.Pass(720 * time.Hour)
+		for range 4 {
+			r.DieOne("a")
+		}
+		got := r.Trim(keep)
+		require.Equal(r, 3, got.Dead)
+		require.Equal(r, 2, got.DeadCut)
+		mustBeForgotten(r, old)
+		require.Equal(r, int64(2), r.Stats().Counts[dispatcher.StatusDead])
+	}},
+	{Name: "a message stays until its last lane is gone", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a", "b", "c")))
+		for _, c := range r.Claim(rig.One, 3) {
+			switch c.ID.Lane {
+			case "a":
+				r.MustSettle(rig.One, rig.Success(c))
+			case "b":
+				r.MustSettle(rig.One, rig.Death(c, dispatcher.ReasonGone))
+			}
+		}
+		r.Trim(rig.KeepDigests)
+		rec, err := r.Queue.Read(r.Ctx, "m1")
+		require.NoError(r, err)
+		require.Len(r, rec.Deliveries, 2)
+		r.Trim(rig.KeepNothing)
+		rec, err = r.Queue.Read(r.Ctx, "m1")
+		require.NoError(r, err)
+		require.Len(r, rec.Deliveries, 1)
+		require.Equal(r, rig.Named("c", "m1"), rec.Deliveries[0].ID)
+		require.Equal(r, dispatcher.StatusInFlight, rec.Deliveries[0].Status)
+
+		leased := dispatcher.Claimed{ID: rig.Named("c", "m1"), Attempt: 1}
+		r.MustSettle(rig.One, rig.Success(leased))
+		r.Trim(rig.KeepDigests)
+		_, err = r.Queue.Read(r.Ctx, "m1")
+		require.ErrorIs(r, err, dispatcher.ErrNotFound)
+		require.Equal(r, dispatcher.Duplicate, r.Schedule(r.Entry("m1", rig.To("a", "b", "c")))[0].Result)
+	}},
+	{Name: "one call forgets a batch, and says that there is more", Run: func(r *rig.Rig) {
+		const n = 500
+		for range n / 50 {
+			succeedMany(r, "a", 50)
+		}
+		require.Equal(r, int64(n), r.Stats().Counts[dispatcher.StatusDelivered])
+		total := 0
+		for {
+			got := r.TrimOnce(rig.KeepNothing, false)
+			total += got.Finished
+			if !got.More {
+				break
+			}
+			require.Positive(r, got.Finished+got.Seen)
+		}
+		require.Equal(r, n, total)
+		require.Empty(r, r.State().Messages)
+	}},
+	{Name: "the state of a lane that nothing used for an hour is forgotten", Run: func(r *rig.Rig) {
+		for range 4 {
+			r.Succeed("a")
+		}
+		r.Publish("b", "m1")
+		r.Pass(time.Hour - time.Millisecond)
+		require.Zero(r, r.Trim(rig.KeepAll).Lanes)
+		require.Equal(r, 6, r.State().Lanes["a"].Window)
+		r.Pass(time.Millisecond)
+		require.Equal(r, 1, r.Trim(rig.KeepAll).Lanes)
+		state := r.State()
+		require.NotContains(r, state.Lanes, dispatcher.Lane("a"))
+		require.Contains(r, state.Lanes, dispatcher.Lane("b"), "something waits there")
+		r.PublishMany("a", 5)
+		r.MustClaim(rig.One, rig.Named("b", "m1"))
+		require.Len(r, r.Claim(rig.One, 64), 2, "it is as unknown as any other")
+	}},
+	{Name: "a lane that was in use when it was looked at is looked at again an hour later", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		r.Pass(time.Hour)
+		require.Zero(r, r.Trim(rig.KeepAll).Lanes)
+		r.MustSettle(rig.One, rig.Success(r.MustClaim(rig.One, rig.Named("a", "m1"))[0]))
+		r.Pass(time.Hour - time.Millisecond)
+		require.Zero(r, r.Trim(rig.KeepAll).Lanes)
+		r.Pass(time.Millisecond)
+		require.Equal(r, 1, r.Trim(rig.KeepAll).Lanes)
+	}},
+	{Name: "a trimmed delivery takes its history with it", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], 0))
+		r.Move()
+		r.MustSettle(rig.One, rig.Success(r.MustClaim(rig.One, rig.Named("a", "m1"))[0]))
+		require.Len(r, r.State().History, 1)
+		r.Trim(rig.KeepDigests)
+		state := r.State()
+		require.Empty(r, state.History)
+		require.Empty(r, state.Progress)
+	}},
+	{Name: "a trim tells the least age of those that were cut because they were too many", Run: func(r *rig.Rig) {
+		keep := rig.KeepAll
+		keep.FinishedMax = 2
+		for range 5 {
+			r.Pass(time.Second)
+			r.EndOne("a")
+		}
+		require.Equal(r, 2*time.Second, r.TrimOnce(keep, false).CutAge, "the third one's")
+		require.Zero(r, r.TrimOnce(keep, false).CutAge)
+		r.EndOne("a")
+		r.Pass(rig.RoomLeaves)
+		require.Equal(r, time.Second+rig.RoomLeaves, r.TrimOnce(keep, true).CutAge, "what room takes besides says nothing")
+		r.Pass(24 * time.Hour)
+		require.Zero(r, r.TrimOnce(keep, false).CutAge, "what went at its age neither")
+		keep.FinishedMax = 0
+		r.EndOne("a")
+		require.Equal(r, time.Millisecond, r.TrimOnce(keep, false).CutAge, "it was none at all")
+	}},
+	{Name: "each of many partitions keeps as much as all were asked for, if that is little", Setup: stored.Setup{Partitions: 128}, Run: func(r *rig.Rig) {
+		keep := dispatcher.Keep{Finished: time.Hour, FinishedMax: 5, SeenMax: 3, Dead: time.Hour, DeadMax: 2}
+		for range 10 {
+			r.Pass(time.Second)
+			r.EndOne("a")
+			r.DieOne("a")
+		}
+		got := r.Trim(keep)
+		require.Equal(r, rig.Trimmed{Trimmed: dispatcher.Trimmed{Finished: 5, Seen: 2, Dead: 8, DeadCut: 8}}, got)
+		require.Equal(r, int64(5), r.State().Counts[dispatcher.StatusDelivered])
+		require.Equal(r, int64(2), r.State().Counts[dispatcher.StatusDead])
+		require.Len(r, r.State().Seen, 3)
+	}},
+	{Name: "trimming an empty store does nothing", Run: func(r *rig.Rig) {
+		r.MustChangeNothing(func() {
+			require.Equal(r, rig.Trimmed{}, r.TrimOnce(rig.KeepNothing, false))
+			require.Equal(r, rig.Trimmed{}, r.TrimOnce(rig.KeepNothing, true))
+		})
+	}},
+}
+
+// succeedMany publishes n messages and delivers them all.
+func succeedMany(r *rig.Rig, lane dispatcher.Lane, n int) {
+	r.Helper()
+	r.PublishMany(lane, n)
+	for n > 0 {
+		var batch []dispatcher.Settlement
+		for _, c := range r.Claim(rig.One, 64) {
+			batch = append(batch, rig.Success(c))
+		}
+		require.NotEmpty(r, batch)
+		r.Settle(rig.One, batch...)
+		n -= len(batch)
+	}
+}
+
+// mustBeForgotten fails the case if a reader can see anything of a delivery's
+// message.
+func mustBeForgotten(r *rig.Rig, id dispatcher.DeliveryID) {
+	r.Helper()
+	_, err := r.Queue.Read(r.Ctx, id.Message)
+	require.ErrorIs(r, err, dispatcher.ErrNotFound, "%s", id)
+	require.Empty(r, r.State().Found[id], fmt.Sprint(id))
+}

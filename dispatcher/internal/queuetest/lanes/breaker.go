@@ -1,0 +1,377 @@
+package lanes
+
+import (
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// threeFailures is the breaker of most cases: it opens for 30 s.
+var threeFailures = stored.Setup{Breaker: 3, BreakerWait: 30 * time.Second}
+
+// breakerStates is the breaker as a table. Each row is a series of events in
+// one lane, whose breaker opens at the third failure, and the state afterwards.
+var breakerStates = []struct {
+	name   string
+	happen string // f: blamed failure, u: failure without blame, s: success, d: blamed death, b: handed back, w: wait until the next attempt is allowed, .: one second
+	fails  int
+	opened int
+	until  time.Duration // after the last event; 0: none, or it has passed
+}{
+	{"it is closed at first", "", 0, 0, 0},
+	{"two failures leave it closed", "ff", 2, 0, 0},
+	{"the third opens it", "fff", 3, 1, 30 * time.Second},
+	{"a success between begins the count anew", "ffsff", 2, 0, 0},
+	{"a failure that blames nobody neither counts nor begins anew", "ffuf", 3, 1, 30 * time.Second},
+	{"what is handed back says nothing", "ffbf", 3, 1, 30 * time.Second},
+	{"a death that is to blame counts", "ffd", 3, 1, 30 * time.Second},
+	{"failures that are old do not open it again", "fff.f.f", 5, 1, 28 * time.Second},
+	{"the probe's failure doubles the wait", "fffwf", 4, 2, time.Minute},
+	{"and so does each one after it", "fffwfwfwf", 6, 4, 4 * time.Minute},
+	{"up to ten minutes", "fffwfwfwfwfwf", 8, 6, 10 * time.Minute},
+	{"and no more", "fffwfwfwfwfwfwf", 9, 7, 10 * time.Minute},
+	{"a probe that is not to blame leaves all as it is", "fffwu", 3, 1, 0},
+	{"and the next one decides", "fffwuf", 4, 2, time.Minute},
+	{"a probe that is handed back leaves all as it is", "fffwb", 3, 1, 0},
+	{"the probe's success closes it", "fffws", 0, 0, 0},
+	{"a closed one begins with the first wait again", "fffwfwsfff", 3, 1, 30 * time.Second},
+	{"a success of before closes it at once", "fff.s", 0, 0, 0},
+}
+
+// BreakerCases are about breakers, open lanes and pauses.
+var BreakerCases = append(func() []rig.Case {
+	cases := make([]rig.Case, len(breakerStates))
+	for i, c := range breakerStates {
+		cases[i] = rig.Case{Name: "states: " + c.name, Setup: threeFailures, Run: func(r *rig.Rig) {
+			for range 15 { // enough deliveries are in flight to settle while the lane is open
+				r.Succeed("a")
+			}
+			r.PublishMany("a", 12)
+			claimed := r.Claim(rig.One, 12)
+			require.Len(r, claimed, 12)
+			for _, what := range strings.Split(c.happen, "") {
+				happen(r, "a", what, &claimed)
+			}
+			lane := r.State().Lanes["a"]
+			require.Equal(r, c.fails, lane.Fails)
+			require.Equal(r, c.opened, lane.Opened)
+			if c.until == 0 {
+				require.LessOrEqual(r, lane.Until, r.Now.UnixMilli())
+			} else {
+				require.Equal(r, r.Later(c.until).UnixMilli(), lane.Until)
+			}
+			require.Equal(r, c.opened > 0, lane.Slots(r.Setup) == 1)
+		}}
+	}
+	return cases
+}(), append(openCases, pauseCases...)...)
+
+// happen lets one event of the breaker's table happen in a lane.
+func happen(r *rig.Rig, lane dispatcher.Lane, what string, claimed *[]dispatcher.Claimed) {
+	r.Helper()
+	c := (*claimed)[0]
+	settle := func(s dispatcher.Settlement) {
+		r.MustSettle(rig.One, s)
+		*claimed = (*claimed)[1:]
+	}
+	switch what {
+	case "f":
+		settle(rig.Blamed(rig.Failure(c, time.Hour)))
+	case "u":
+		settle(rig.Failure(c, time.Hour))
+	case "d":
+		settle(rig.Blamed(rig.Death(c, dispatcher.ReasonExhausted)))
+	case "s":
+		settle(rig.Success(c))
+	case "b":
+		settle(rig.HandBack(c))
+	case "w":
+		r.SetNow(time.UnixMilli(r.State().Lanes[lane].Until).UTC())
+	case ".":
+		r.Pass(time.Second)
+	default:
+		r.Fatalf("%q can't happen", what)
+	}
+}
+
+// openCases are about lanes whose breaker is open.
+var openCases = []rig.Case{
+	{Name: "a lane with an open breaker waits until its time and uses no rung", Setup: threeFailures, Run: func(r *rig.Rig) {
+		openBreaker(r, "a")
+		until := r.Later(30 * time.Second)
+		r.Publish("a", "m1", "m2")
+		require.Empty(r, r.ScheduleFor(rig.One, 512, 64, r.Entry("m3", rig.To("a")))[0].Leased)
+		require.Equal(r, "breaker", r.Look(rig.Named("a", "m1")).WaitingFor)
+		for range 2 {
+			h := r.Move()
+			require.Equal(r, until, h.Due)
+			require.Equal(r, -1, h.Weight)
+			r.MustClaimNothing(rig.One)
+			r.SetNow(until.Add(-time.Microsecond))
+		}
+		r.SetNow(until)
+		require.Equal(r, 0, r.Move().Weight)
+		require.Equal(r, 1, r.MustClaim(rig.One, rig.Named("a", "m1"))[0].Attempt)
+	}},
+	{Name: "one probe is let through at a time", Setup: threeFailures, Run: func(r *rig.Rig) {
+		for range 6 {
+			r.Succeed("a")
+		}
+		openBreaker(r, "a")
+		r.PublishMany("a", 5)
+		r.Pass(30 * time.Second)
+		r.Move()
+		probe := r.Claim(rig.One, 64)
+		require.Len(r, probe, 1)
+		r.MustClaimNothing(rig.Two)
+		require.Equal(r, "breaker", r.Look(rig.Named("a", "n00013")).WaitingFor)
+		r.MustSettle(rig.One, rig.Success(probe[0]))
+		require.Len(r, r.Claim(rig.Two, 64), 4, "its window is what it was")
+	}},
+	{Name: "a probe may be leased directly", Setup: threeFailures, Run: func(r *rig.Rig) {
+		openBreaker(r, "a")
+		r.Pass(30 * time.Second)
+		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To("a")), r.Entry("m2", rig.To("a")))
+		require.Equal(r, rig.To("a"), got[0].Leased)
+		require.Equal(r, rig.To("a"), got[1].Ready)
+	}},
+	{Name: "when the holder of the probe dies the next delivery is the probe", Setup: threeFailures, Run: func(r *rig.Rig) {
+		openBreaker(r, "a")
+		r.PublishMany("a", 2)
+		r.Pass(30 * time.Second)
+		r.Move()
+		require.Len(r, r.Claim(rig.One, 64), 1)
+		require.Equal(r, 1, r.Reap(rig.One))
+		require.Len(r, r.Claim(rig.Two, 64), 1)
+		r.MustClaimNothing(rig.Two)
+	}},
+	{Name: "attempts in flight when a breaker opens go on, and no others begin", Setup: threeFailures, Run: func(r *rig.Rig) {
+		for range 6 {
+			r.Succeed("a")
+		}
+		r.PublishMany("a", 8)
+		c := r.Claim(rig.One, 6)
+		for _, failed := range c[:3] {
+			r.MustSettle(rig.One, rig.Blamed(rig.Failure(failed, time.Hour)))
+		}
+		r.Pass(30 * time.Second)
+		require.Equal(r, -1, r.Move().Weight, "three are in flight")
+		r.MustClaimNothing(rig.Two)
+		r.Settle(rig.One, rig.Failure(c[3], time.Hour), rig.Failure(c[4], time.Hour))
+		r.MustClaimNothing(rig.Two)
+		r.Settle(rig.One, rig.Failure(c[5], time.Hour))
+		require.Len(r, r.Claim(rig.Two, 64), 1)
+	}},
+	{Name: "a settle that opens a breaker tells so, and one that closes it", Setup: threeFailures, Run: func(r *rig.Rig) {
+		until := r.Later(30 * time.Second)
+		for n := 1; n <= 2; n++ {
+			opened, closed := r.SettleTold(rig.One, rig.Blamed(rig.Failure(r.TakeNew("a"), time.Hour)))
+			require.Empty(r, opened)
+			require.Empty(r, closed)
+		}
+		opened, closed := r.SettleTold(rig.One, rig.Blamed(rig.Failure(r.TakeNew("a"), time.Hour)))
+		require.Equal(r, []dispatcher.Opening{{Lane: "a", Until: until}}, opened)
+		require.Empty(r, closed)
+		r.Pass(30 * time.Second)
+		opened, _ = r.SettleTold(rig.One, rig.Blamed(rig.Failure(r.TakeNew("a"), time.Hour)))
+		require.Equal(r, []dispatcher.Opening{{Lane: "a", Until: r.Later(time.Minute)}}, opened)
+		r.Pass(time.Minute)
+		opened, closed = r.SettleTold(rig.One, rig.Success(r.TakeNew("a")))
+		require.Empty(r, opened)
+		require.Equal(r, rig.To("a"), closed)
+		_, closed = r.SettleTold(rig.One, rig.Success(r.TakeNew("a")))
+		require.Empty(r, closed)
+	}},
+	{Name: "many failures in one batch open a breaker once", Setup: threeFailures, Run: func(r *rig.Rig) {
+		for range 30 {
+			r.Succeed("a")
+		}
+		r.PublishMany("a", 20)
+		var batch []dispatcher.Settlement
+		for _, c := range r.Claim(rig.One, 20) {
+			batch = append(batch, rig.Blamed(rig.Failure(c, time.Hour)))
+		}
+		opened, _ := r.SettleTold(rig.One, batch...)
+		require.Len(r, opened, 1)
+		require.Equal(r, 1, r.State().Lanes["a"].Opened)
+	}},
+	{Name: "without a breaker no lane is paused", Run: func(r *rig.Rig) {
+		for range 30 {
+			r.MustSettle(rig.One, rig.Blamed(rig.Failure(r.TakeNew("a"), time.Hour)))
+		}
+		require.Zero(r, r.State().Lanes["a"].Opened)
+		require.Equal(r, 30, r.State().Lanes["a"].Fails)
+	}},
+	{Name: "a failure of a delivery that was cancelled meanwhile counts", Setup: threeFailures, Run: func(r *rig.Rig) {
+		for range 3 {
+			c := r.TakeNew("a")
+			r.Cancel(c.ID)
+			r.Settle(rig.One, rig.Blamed(rig.Failure(c, time.Hour)))
+		}
+		require.Equal(r, 1, r.State().Lanes["a"].Opened)
+	}},
+	{Name: "an outcome without the lease neither opens nor closes a breaker", Setup: threeFailures, Run: func(r *rig.Rig) {
+		c := r.TakeOver("a", "m1")
+		for range 5 {
+			s := rig.Blamed(rig.Failure(c, time.Hour))
+			s.Pause = time.Hour
+			r.MustChangeNothing(func() { r.Settle(rig.One, s) })
+		}
+		r.MustSettle(rig.Two, rig.Success(r.MustClaim(rig.Two, c.ID)[0]))
+		c = r.TakeOver("a", "m2")
+		r.MustSettle(rig.Two, rig.Failure(r.MustClaim(rig.Two, c.ID)[0], time.Hour))
+		openBreaker(r, "a")
+		before := r.State().Lanes["a"]
+		require.Equal(r, []dispatcher.Settled{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
+		after := r.State().Lanes["a"]
+		require.Equal(r, before.Opened, after.Opened)
+		require.Equal(r, before.Fails, after.Fails)
+		require.Equal(r, before.Until, after.Until)
+	}},
+	{Name: "a resume closes a breaker and tells so, other limits do not", Setup: threeFailures, Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne)
+		openBreaker(r, rig.EpOne)
+		r.Publish(rig.EpOne, "m1")
+		_, hints := r.LimitAs(rig.EpOne, r.NewLimits(rig.EpOne, rig.Most(5)), false)
+		require.Empty(r, hints[0].Closed)
+		r.MustClaimNothing(rig.One)
+		_, hints = r.LimitAs(rig.EpOne, r.NewLimits(rig.EpOne, rig.Most(5)), true)
+		require.Equal(r, rig.To(rig.EpOne), hints[0].Closed)
+		lane := r.State().Lanes[rig.EpOne]
+		require.Equal(r, []int{0, 0, 0}, []int{lane.Fails, lane.Opened, int(lane.Until)})
+		r.MustClaim(rig.One, rig.Named(rig.EpOne, "m1"))
+		_, hints = r.LimitAs(rig.EpOne, r.NewLimits(rig.EpOne, rig.Most(5)), true)
+		require.Empty(r, hints[0].Closed, "it was closed")
+	}},
+	{Name: "each lane has its own breaker", Setup: threeFailures, Run: func(r *rig.Rig) {
+		openBreaker(r, "a")
+		r.Publish("a", "m1")
+		r.Publish("b", "m2")
+		require.Equal(r, rig.IDs("b", "m2"), rig.ClaimedIDs(r.Claim(rig.One, 64)))
+	}},
+	{Name: "a lane tells how its breaker stands", Setup: threeFailures, Run: func(r *rig.Rig) {
+		openBreaker(r, "a")
+		l := r.LaneState("a")
+		require.Equal(r, dispatcher.StateOpen, l.State())
+		require.Equal(r, []int{3, 1, 1}, []int{l.Fails, l.Opened, l.Window})
+		require.Equal(r, r.Later(30*time.Second), l.Until)
+	}},
+}
+
+// pauseCases are about receivers that ask for a pause.
+var pauseCases = []rig.Case{
+	{Name: "a receiver that asks for a pause is left alone by its whole lane", Setup: threeFailures, Run: func(r *rig.Rig) {
+		r.Publish("a", "m1", "m2", "m3")
+		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
+		r.MustSettle(rig.One, rig.Paused(c, time.Minute, 10*time.Second))
+		h := r.Move()
+		require.Equal(r, rig.Start.Add(10*time.Second), h.Due)
+		require.Equal(r, -1, h.Weight)
+		r.MustClaimNothing(rig.One)
+		require.Equal(r, "retry_after", r.Look(rig.Named("a", "m2")).WaitingFor)
+		require.Equal(r, rig.Start.Add(10*time.Second), r.Look(rig.Named("a", "m2")).WaitingUntil)
+		require.Empty(r, r.ScheduleFor(rig.One, 512, 64, r.Entry("m4", rig.To("a")))[0].Leased)
+		lane := r.LaneState("a")
+		require.Equal(r, dispatcher.StateActive, lane.State())
+		require.Equal(r, rig.Start.Add(10*time.Second), lane.Until)
+		require.Zero(r, lane.Fails)
+		r.Pass(10 * time.Second)
+		r.Move()
+		require.Equal(r, rig.IDs("a", "m2", "m3"), rig.ClaimedIDs(r.Claim(rig.One, 64)), "the window is what it was")
+	}},
+	{Name: "an empty lane can be paused too", Run: func(r *rig.Rig) {
+		r.MustSettle(rig.One, rig.Paused(r.TakeNew("a"), time.Hour, 10*time.Second))
+		require.Empty(r, r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To("a")))[0].Leased)
+		require.Equal(r, rig.Start.Add(10*time.Second), r.Move().Due)
+		r.MustClaimNothing(rig.One)
+	}},
+	{Name: "of two pauses the later end counts", Run: func(r *rig.Rig) {
+		for range 3 {
+			r.Succeed("a")
+		}
+		r.PublishMany("a", 3)
+		c := r.Claim(rig.One, 3)
+		r.MustSettle(rig.One, rig.Paused(c[0], time.Hour, 10*time.Second))
+		r.MustSettle(rig.One, rig.Paused(c[1], time.Hour, time.Second))
+		require.Equal(r, r.Later(10*time.Second).UnixMilli(), r.State().Lanes["a"].Until)
+		r.MustSettle(rig.One, rig.Paused(c[2], time.Hour, time.Minute))
+		require.Equal(r, r.Later(time.Minute).UnixMilli(), r.State().Lanes["a"].Until)
+	}},
+	{Name: "a success that was under way does not end a pause", Run: func(r *rig.Rig) {
+		r.PublishMany("a", 3)
+		c := r.Claim(rig.One, 2)
+		r.MustSettle(rig.One, rig.Paused(c[0], time.Hour, 10*time.Second))
+		r.MustSettle(rig.One, rig.Success(c[1]))
+		require.Equal(r, rig.Start.Add(10*time.Second).UnixMilli(), r.State().Lanes["a"].Until)
+		r.MustClaimNothing(rig.One)
+	}},
+	{Name: "a success that was under way does not end a pause that came with a blamed failure", Setup: threeFailures, Run: func(r *rig.Rig) {
+		r.PublishMany("a", 2)
+		c := r.Claim(rig.One, 2)
+		r.MustSettle(rig.One, rig.Blamed(rig.Paused(c[0], time.Hour, 10*time.Second)))
+		r.MustSettle(rig.One, rig.Success(c[1]))
+		lane := r.State().Lanes["a"]
+		require.Zero(r, lane.Fails)
+		require.Equal(r, rig.Start.Add(10*time.Second).UnixMilli(), lane.Until)
+	}},
+	{Name: "of a pause and a breaker the later end counts", Setup: stored.Setup{Breaker: 1}, Run: func(r *rig.Rig) {
+		long := rig.Blamed(rig.Paused(r.TakeNew("a"), time.Hour, 10*time.Minute))
+		r.MustSettle(rig.One, long)
+		lane := r.State().Lanes["a"]
+		require.Equal(r, 1, lane.Opened)
+		require.Equal(r, r.Later(10*time.Minute).UnixMilli(), lane.Until)
+		short := rig.Blamed(rig.Paused(r.TakeNew("b"), time.Hour, time.Second))
+		r.MustSettle(rig.One, short)
+		require.Equal(r, r.Later(30*time.Second).UnixMilli(), r.State().Lanes["b"].Until)
+	}},
+	{Name: "a failure opens the breaker also while a pause lasts", Setup: stored.Setup{Breaker: 1}, Run: func(r *rig.Rig) {
+		r.PublishMany("a", 2)
+		c := r.Claim(rig.One, 2)
+		r.MustSettle(rig.One, rig.Paused(c[0], time.Hour, time.Minute))
+		r.MustSettle(rig.One, rig.Blamed(rig.Failure(c[1], time.Hour)))
+		lane := r.State().Lanes["a"]
+		require.Equal(r, 1, lane.Opened)
+		require.Equal(r, r.Later(time.Minute).UnixMilli(), lane.Until)
+	}},
+	{Name: "a resume ends a pause, and tells of no breaker", Run: func(r *rig.Rig) {
+		r.MustSettle(rig.One, rig.Paused(r.TakeNew("a"), time.Hour, time.Minute))
+		r.Publish("a", "m1")
+		hints := r.Resume("a")
+		require.Empty(r, hints[0].Closed)
+		require.Equal(r, 0, hints[0].Weight)
+		r.MustClaim(rig.One, rig.Named("a", "m1"))
+	}},
+	{Name: "a pause of a fraction of a ms is not shortened", Run: func(r *rig.Rig) {
+		r.MustSettle(rig.One, rig.Paused(r.TakeNew("a"), time.Hour, 1500*time.Microsecond))
+		require.Equal(r, rig.Start.Add(2*time.Millisecond).UnixMilli(), r.State().Lanes["a"].Until)
+	}},
+	{Name: "a pause beside a death counts too", Run: func(r *rig.Rig) {
+		s := rig.Death(r.TakeNew("a"), dispatcher.ReasonExhausted)
+		s.Pause = time.Minute
+		r.MustSettle(rig.One, s)
+		require.Equal(r, rig.Start.Add(time.Minute).UnixMilli(), r.State().Lanes["a"].Until)
+	}},
+	{Name: "of a pause and a rate the later end counts", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(time.Minute))
+		r.PublishMany("a", 3)
+		c := r.Claim(rig.One, 1)
+		r.MustSettle(rig.One, rig.Paused(c[0], time.Hour, 10*time.Second))
+		require.Equal(r, rig.Start.Add(time.Minute), r.Move().Due)
+		r.Resume("a")
+		require.Len(r, r.Claim(rig.One, 1), 1)
+	}},
+}
+
+// openBreaker makes attempts in an empty lane fail until its breaker opens.
+func openBreaker(r *rig.Rig, lane dispatcher.Lane) {
+	r.Helper()
+	for range r.Setup.Breaker {
+		r.MustSettle(rig.One, rig.Blamed(rig.Failure(r.TakeNew(lane), time.Hour)))
+	}
+	require.Equal(r, 1, r.State().Lanes[lane].Opened)
+}

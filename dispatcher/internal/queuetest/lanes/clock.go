@@ -1,0 +1,160 @@
+package lanes
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// ClockCases are about a clock that was ahead. A node took over whose clock is
+// right, or somebody set the clock.
+var ClockCases = []rig.Case{
+	{Name: "a rate's time that another clock told counts as now", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(50*time.Millisecond))
+		ahead(r, time.Hour, func() { spendRate(r, "a") })
+		require.Zero(r, r.LaneState("a").Token)
+		mustSeeNothing(r)
+		trimHint(r)
+		r.MustClaim(rig.One, rig.Named("a", "m1"))
+		r.MustClaimNothing(rig.Two)
+		require.Equal(r, r.Now.Add(50*time.Millisecond).UnixMicro(), r.State().Lanes["a"].Tat, "from now on")
+	}},
+	{Name: "any call that changes a lane corrects a time of another clock", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(50*time.Millisecond))
+		ahead(r, time.Hour, func() { spendRate(r, "a") })
+		r.Publish("a", "m9")
+		r.MustClaim(rig.One, rig.Named("a", "m1"))
+	}},
+	{Name: "a rate's time that an attempt can have told is waited for", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(time.Hour))
+		spendRate(r, "a")
+		until := r.Now.Add(time.Hour)
+		r.Pass(-5 * time.Hour)
+		require.Equal(r, until, r.LaneState("a").Token)
+		r.Trim(rig.KeepAll)
+		r.Publish("a", "m9")
+		r.MustClaimNothing(rig.Two)
+		r.SetNow(until)
+		r.Move()
+		r.MustClaim(rig.One, rig.Named("a", "m1"))
+	}},
+	{Name: "a resume forgets a rate's time", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(time.Hour))
+		spendRate(r, "a")
+		r.LimitAs("a", dispatcher.LaneLimits{Interval: time.Hour}, true)
+		r.MustClaim(rig.One, rig.Named("a", "m1"))
+		r.MustClaimNothing(rig.One)
+	}},
+	{Name: "a pause of more than a day was told by another clock", Run: func(r *rig.Rig) {
+		ahead(r, 48*time.Hour, func() { pauseLane(r, "a", time.Hour) })
+		require.LessOrEqual(r, r.LaneState("a").Until, r.Now)
+		mustSeeNothing(r)
+		trimHint(r)
+		r.MustClaim(rig.One, rig.Named("a", "m1"))
+	}},
+	{Name: "a pause of a day is waited for", Run: func(r *rig.Rig) {
+		pauseLane(r, "a", 24*time.Hour)
+		until := r.Now.Add(24 * time.Hour)
+		r.Pass(-50 * time.Second) // as far as the clock of a node that takes over may be behind
+		r.Trim(rig.KeepAll)
+		r.Publish("a", "m9")
+		require.Equal(r, until, r.LaneState("a").Until)
+		r.MustClaimNothing(rig.One)
+		r.SetNow(until)
+		r.Move()
+		r.MustClaim(rig.One, rig.Named("a", "m1"))
+	}},
+	{Name: "a breaker that another clock opened lets a probe go", Setup: stored.Setup{Breaker: 1}, Run: func(r *rig.Rig) {
+		r.Publish("a", "m0", "m1", "m2")
+		ahead(r, 48*time.Hour, func() {
+			for _, c := range r.Claim(rig.One, 1) {
+				s := rig.Silence(c, time.Hour)
+				s.Blame = true
+				r.MustSettle(rig.One, s)
+			}
+		})
+		trimHint(r)
+		r.MustClaim(rig.One, rig.Named("a", "m1"))
+		r.MustClaimNothing(rig.One)
+	}},
+	{Name: "a ready list whose end another clock had set is ended", Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne)
+		r.Publish(rig.EpOne, "m1")
+		ahead(r, time.Hour, func() { r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled)) })
+		trimHint(r)
+		r.Move()
+		r.MustStand(rig.Named(rig.EpOne, "m1"), dispatcher.StatusDead)
+	}},
+	{Name: "many lanes are corrected, some in each call", Run: func(r *rig.Rig) {
+		const many = 200
+		ahead(r, 48*time.Hour, func() {
+			for i := range many {
+				lane := dispatcher.Lane(fmt.Sprintf("l%d", i))
+				pauseLane(r, lane, time.Hour, fmt.Sprintf("x%d", i), fmt.Sprintf("y%d", i))
+			}
+		})
+		for trims := 0; ; trims++ {
+			require.Less(r, trims, 1000)
+			left := 0
+			for _, l := range r.State().Lanes {
+				if !l.Listed {
+					left++
+				}
+			}
+			if left == 0 {
+				return
+			}
+			r.Trim(rig.KeepAll)
+			r.Pass(7 * time.Millisecond)
+		}
+	}},
+}
+
+// ahead calls do while the clock is d ahead.
+func ahead(r *rig.Rig, d time.Duration, do func()) {
+	r.Helper()
+	r.Pass(d)
+	do()
+	r.Pass(-d)
+}
+
+// spendRate publishes m0 and m1 to a lane and claims m0, so that m1 waits for
+// the rate.
+func spendRate(r *rig.Rig, lane dispatcher.Lane) {
+	r.Helper()
+	r.Publish(lane, "m0", "m1")
+	r.MustSettle(rig.One, rig.Success(r.MustClaim(rig.One, rig.Named(lane, "m0"))[0]))
+}
+
+// pauseLane has a lane's receiver ask for a pause while other messages wait.
+func pauseLane(r *rig.Rig, lane dispatcher.Lane, d time.Duration, ids ...string) {
+	r.Helper()
+	if len(ids) == 0 {
+		ids = []string{"m0", "m1"}
+	}
+	r.Publish(lane, ids...)
+	r.MustSettle(rig.One, rig.Paused(r.MustClaim(rig.One, rig.Named(lane, ids[0]))[0], 30*24*time.Hour, d))
+}
+
+// mustSeeNothing calls move, as for a delivery that is due. It fails the case
+// if the hint tells of a lane then.
+func mustSeeNothing(r *rig.Rig) {
+	r.Helper()
+	require.Negative(r, r.Move().Weight)
+}
+
+// trimHint trims once. The hint must tell that something is due now.
+func trimHint(r *rig.Rig) {
+	r.Helper()
+	got, err := r.Queue.Trim(r.Ctx, rig.One, r.All(), rig.KeepAll, false)
+	require.NoError(r, err)
+	require.Len(r, got.Hints, 1, "who trims is told, since it does not hear its own hint")
+	h := got.Hints[0]
+	require.True(r, h.Weight >= 0 || !h.Due.IsZero() && !h.Due.After(r.Now), "%+v", h)
+	r.MustBeCurrent(got.Hints)
+}

@@ -1,0 +1,187 @@
+package lanes
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// HeldCases are about paused lanes, one or all of them.
+var HeldCases = []rig.Case{
+	{Name: "a message to a paused lane is accepted and held", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To("a")), r.Entry("m2", rig.To("a"), rig.Delay(time.Minute)))
+		require.Equal(r, dispatcher.Accepted, got[0].Result)
+		require.Equal(r, rig.To("a"), got[0].Ready)
+		require.Empty(r, got[0].Leased)
+		r.MustClaimNothing(rig.One)
+		require.Equal(r, "paused", r.MustStand(rig.Named("a", "m1"), dispatcher.StatusReady).WaitingFor)
+		require.Equal(r, "paused", r.MustStand(rig.Named("a", "m2"), dispatcher.StatusScheduled).WaitingFor)
+		r.Pass(time.Minute)
+		require.Equal(r, -1, r.Move().Weight)
+		r.MustStand(rig.Named("a", "m2"), dispatcher.StatusReady)
+		r.MustClaimNothing(rig.One)
+	}},
+	{Name: "a paused lane does not hold others", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.Publish("a", "m1")
+		r.Publish("b", "m2")
+		r.MustClaim(rig.One, rig.Named("b", "m2"))
+	}},
+	{Name: "a resumed lane goes on in its order", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1", "m2")
+		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.Publish("a", "m3")
+		r.MustClaimNothing(rig.One)
+		require.Equal(r, r.Setup.Weight(4, 0), r.Resume("a")[0].Weight)
+		require.Equal(r, rig.IDs("a", "m1", "m2"), rig.ClaimedIDs(r.Claim(rig.One, 64)))
+	}},
+	{Name: "a second pause changes nothing, nor does a resume of a lane that is not paused", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		r.Resume("a")
+		r.MustChangeNothing(func() { r.Resume("a") })
+		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.MustChangeNothing(func() { r.Limit("a", rig.Held(dispatcher.HeldPaused)) })
+	}},
+	{Name: "attempts in flight when their lane is paused end as usual", Run: func(r *rig.Rig) {
+		for range 3 {
+			r.Succeed("a")
+		}
+		r.Publish("a", "m1", "m2", "m3", "m4", "m5")
+		c := r.Claim(rig.One, 4)
+		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.Settle(rig.One, rig.Success(c[0]), rig.Failure(c[1], time.Minute), rig.Death(c[2], dispatcher.ReasonGone), rig.HandBack(c[3]))
+		r.MustLie(stored.PlaceDone, "a", "m1")
+		r.MustLie(stored.PlaceDue, "a", "m2")
+		r.MustLie(stored.PlaceDead, "a", "m3")
+		require.Equal(r, rig.IDs("a", "m4", "m5"), r.State().Ready["a"])
+		r.MustClaimNothing(rig.One)
+	}},
+	{Name: "deliveries of a dead instance wait in their paused lane", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		r.MustClaim(rig.One, rig.Named("a", "m1"))
+		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		require.Equal(r, 1, r.Reap(rig.One))
+		r.MustClaimNothing(rig.Two)
+		r.Resume("a")
+		r.MustClaim(rig.Two, rig.Named("a", "m1"))
+	}},
+	{Name: "deliveries of a paused lane can be cancelled and retried", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)), r.Entry("m2", rig.To("a"), rig.Delay(time.Hour)))
+		r.Publish("a", "m3")
+		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "m1")))
+		require.Equal(r, []bool{true, true}, r.Cancel(rig.Named("a", "m2"), rig.Named("a", "m3")))
+		r.MustClaimNothing(rig.One)
+		r.MustStand(rig.Named("a", "m2"), dispatcher.StatusCancelled)
+		r.MustStand(rig.Named("a", "m3"), dispatcher.StatusCancelled)
+		r.Resume("a")
+		require.Equal(r, rig.IDs("a", "m1"), rig.ClaimedIDs(r.Claim(rig.One, 64)))
+	}},
+	{Name: "an endpoint's lane is paused and resumed by its versions", Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldPaused), rig.Most(7))
+		r.Publish(rig.EpOne, "m1")
+		r.MustClaimNothing(rig.One)
+		r.Limit(rig.EpOne, rig.Most(7))
+		require.Equal(r, int64(2), r.MustClaim(rig.One, rig.Named(rig.EpOne, "m1"))[0].Version)
+	}},
+	{Name: "all lanes are held at once, in every partition", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+		for _, lane := range rig.ManyLanes(8) {
+			r.PublishMany(lane, 1)
+		}
+		holdAll(r)
+		require.Empty(r, r.ClaimAll(rig.One))
+		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.ManyLanes(12)))
+		require.Len(r, got[0].Ready, 12)
+		require.Empty(r, r.Leases(rig.One))
+		require.Equal(r, "paused", r.Look(rig.Named("lane000", "m1")).WaitingFor)
+		r.Resume(dispatcher.AllLanes)
+		require.False(r, r.State().AllHeld)
+		require.Len(r, r.ClaimAll(rig.One), 20)
+	}},
+	{Name: "while all lanes are held only attempts stop", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1", "m2")
+		r.Schedule(r.Entry("m3", rig.To("b"), rig.Delay(time.Second)), r.Entry("m4", rig.To("b"), rig.Delay(time.Hour)))
+		c := r.Claim(rig.One, 64)
+		holdAll(r)
+		r.Pass(time.Second)
+		require.Equal(r, -1, r.Move().Weight)
+		r.MustLie(stored.PlaceReady, "b", "m3")
+		r.MustSettle(rig.One, rig.Success(c[0]))
+		r.MustSettle(rig.One, rig.HandBack(c[1]))
+		r.Retry(rig.Named("b", "m4"))
+		r.Cancel(rig.Named("b", "m3"))
+		r.MustStand(rig.Named("b", "m3"), dispatcher.StatusCancelled)
+		r.MustClaimNothing(rig.One)
+		r.Resume(dispatcher.AllLanes)
+		require.Equal(r, []dispatcher.DeliveryID{rig.Named("a", "m2"), rig.Named("b", "m4")}, rig.ClaimedIDs(r.Claim(rig.One, 64)))
+	}},
+	{Name: "while all lanes are held no hint tells of a lane", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1", "m2", "m3")
+		r.Schedule(r.Entry("m4", rig.To("b"), rig.Delay(time.Hour)))
+		c := r.Claim(rig.One, 1)
+		holdAll(r)
+		hints := func(h []rig.Hint, err error) {
+			require.NoError(r, err)
+			require.NotEmpty(r, h)
+			for _, hint := range h {
+				require.Equal(r, -1, hint.Weight)
+				require.Equal(r, rig.Start.Add(time.Hour), hint.Due)
+			}
+		}
+		hints(r.Queue.Move(r.Ctx, rig.One, r.All()))
+		_, h, err := r.Queue.Settle(r.Ctx, rig.One, []dispatcher.Settlement{rig.HandBack(c[0])})
+		hints(h, err)
+		_, h, err = r.Queue.Schedule(r.Ctx, rig.One, 512, 64, []dispatcher.Entry{r.Entry("m5", rig.To("c"))})
+		hints(h, err)
+		_, h, err = r.Queue.Claim(r.Ctx, rig.One, r.All(), 64, 512)
+		hints(h, err)
+		_, h, err = r.Queue.Cancel(r.Ctx, rig.One, rig.IDs("a", "m2"))
+		hints(h, err)
+		_, h, err = r.Resend(r.Ctx, rig.One, rig.IDs("a", "m2"))
+		hints(h, err)
+		_, h, err = r.Queue.Reap(r.Ctx, rig.Two, "nobody")
+		hints(h, err)
+		_, h, err = r.Queue.Limit(r.Ctx, rig.One, "a", dispatcher.LaneLimits{MaxInFlight: 1}, false)
+		hints(h, err)
+	}},
+	{Name: "a paused lane stays paused when all lanes are resumed", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		r.Publish("b", "m2")
+		holdAll(r)
+		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.Resume(dispatcher.AllLanes)
+		r.MustClaim(rig.One, rig.Named("b", "m2"))
+		r.MustClaimNothing(rig.One)
+	}},
+	{Name: "the limits of all lanes count only for the hold", Run: func(r *rig.Rig) {
+		r.PublishMany("a", 3)
+		r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{MaxInFlight: 1, Ordered: true, Interval: time.Hour}, true)
+		require.False(r, r.State().AllHeld)
+		require.Len(r, r.Claim(rig.One, 64), 2)
+		r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{MaxInFlight: 1, Held: dispatcher.HeldPaused}, false)
+		require.True(r, r.State().AllHeld)
+		r.MustChangeNothing(func() { holdAll(r) })
+	}},
+	{Name: "lanes keep their places and turns while all are held", Run: func(r *rig.Rig) {
+		r.PublishMany("a", 3)
+		r.Pass(time.Second)
+		r.PublishMany("b", 3)
+		before := r.State()
+		holdAll(r)
+		r.Pass(time.Second)
+		require.Equal(r, before.Lanes, r.State().Lanes)
+		r.Resume(dispatcher.AllLanes)
+		require.Equal(r, before.Lanes, r.State().Lanes)
+	}},
+}
+
+func holdAll(r *rig.Rig) {
+	r.Helper()
+	r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+	require.True(r, r.State().AllHeld)
+}

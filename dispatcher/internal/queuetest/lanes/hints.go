@@ -1,0 +1,135 @@
+package lanes
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+)
+
+// HintCases are about the hints that lanes give: lanes that wait for a time,
+// and lanes that are resumed.
+var HintCases = []rig.Case{
+	{Name: "a lane that waits for a time is due at that time", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1", "m2", "m3")
+		r.Schedule(r.Entry("m4", rig.To("b"), rig.Delay(time.Minute)))
+		c := r.Claim(rig.One, 1)
+		w := r.Watch(rig.Two)
+		_, hints, err := r.Queue.Settle(r.Ctx, rig.One, []dispatcher.Settlement{rig.Paused(c[0], time.Hour, 10*time.Second)})
+		require.NoError(r, err)
+		require.Equal(r, rig.Start.Add(10*time.Second), hints[0].Due)
+		require.Equal(r, -1, hints[0].Weight)
+		require.Equal(r, rig.Hint{Now: rig.Start, Due: rig.Start.Add(10 * time.Second), Weight: -1}, w.Next())
+		peeked, err := r.Queue.ReadHints(r.Ctx, r.All())
+		require.NoError(r, err)
+		require.Equal(r, hints[0].Due, peeked[0].Due)
+		r.Pass(10 * time.Second)
+		h := r.Move()
+		require.Equal(r, rig.Start.Add(time.Minute), h.Due)
+		require.Equal(r, 0, h.Weight)
+		require.Equal(r, 0, w.Next().Weight, "others are told that it may be claimed from")
+	}},
+	{Name: "of a due delivery and a waiting lane the earlier time is told", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(time.Minute))
+		r.Publish("a", "m1", "m2")
+		r.Claim(rig.One, 1)
+		parked := rig.Start.Add(time.Minute)
+		for _, c := range []struct {
+			id    string
+			delay time.Duration
+			want  time.Time
+		}{{"m3", time.Hour, parked}, {"m4", time.Second, rig.Start.Add(time.Second)}} {
+			_, hints, err := r.Queue.Schedule(r.Ctx, rig.One, 0, 0, []dispatcher.Entry{r.Entry(c.id, rig.To("b"), rig.Delay(c.delay))})
+			require.NoError(r, err)
+			require.Equal(r, c.want, hints[0].Due)
+			peeked, err := r.Queue.ReadHints(r.Ctx, r.All())
+			require.NoError(r, err)
+			require.Equal(r, c.want, peeked[0].Due)
+		}
+	}},
+	{Name: "a hint tells of a lane that is resumed", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.Publish("a", "m1")
+		w := r.Watch(rig.Two)
+		r.Resume("a")
+		require.Equal(r, r.Setup.Weight(4, 0), w.Next().Weight)
+	}},
+	{Name: "every partition has a hint when all lanes are resumed", Setup: rig.Spread, Run: func(r *rig.Rig) {
+		want := map[int]bool{}
+		for _, lane := range rig.ManyLanes(8) {
+			r.PublishMany(lane, 1)
+			want[r.Partition(lane)] = true
+		}
+		holdAll(r)
+		w := r.Watch(rig.Two)
+		r.Resume(dispatcher.AllLanes)
+		for len(want) > 0 {
+			h := w.Next()
+			require.GreaterOrEqual(r, h.Weight, 0)
+			delete(want, h.Partition)
+		}
+	}},
+	{Name: "work that came while all lanes were held is told when they are resumed", Run: func(r *rig.Rig) {
+		holdAll(r)
+		w := r.Watch(rig.Two)
+		r.Publish("a", "m1")
+		r.Resume(dispatcher.AllLanes)
+		require.Equal(r, r.Setup.Weight(4, 0), w.Next().Weight, "that it came was told to nobody")
+	}},
+	{Name: "a hint tells of a breaker that is closed by hand", Setup: threeFailures, Run: func(r *rig.Rig) {
+		openBreaker(r, "a")
+		r.Publish("a", "m1")
+		w := r.Watch(rig.Two)
+		r.Resume("a")
+		require.Equal(r, 0, w.Next().Weight)
+	}},
+	{Name: "a hint tells of a rate that is lifted", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(time.Hour))
+		r.Publish("a", "m1", "m2")
+		r.Claim(rig.One, 1)
+		w := r.Watch(rig.Two)
+		r.Limit("a")
+		require.Equal(r, r.Setup.Weight(4, 1), w.Next().Weight)
+	}},
+	{Name: "a hint tells of the next one of a line", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Keyed("k"), rig.Delay(time.Hour)))
+		r.PublishKeyed("a", "k", "m2")
+		w := r.Watch(rig.Two)
+		r.Cancel(rig.Named("a", "m1"))
+		require.Equal(r, r.Setup.Weight(4, 0), w.Next().Weight)
+	}},
+	{Name: "one call places a batch of parked lanes, and its hint tells of the rest", Run: func(r *rig.Rig) {
+		const n = 300
+		r.ScheduleFor(rig.One, 1024, n, r.Entry("first", rig.ManyLanes(n)))
+		require.Len(r, r.Leases(rig.One), n)
+		r.Schedule(r.Entry("second", rig.ManyLanes(n)))
+		var batch []dispatcher.Settlement
+		for _, id := range r.Leases(rig.One) {
+			batch = append(batch, rig.Paused(dispatcher.Claimed{ID: id, Attempt: 1}, time.Hour, time.Second))
+		}
+		r.Settle(rig.One, batch...)
+		require.Empty(r, r.ClaimAll(rig.One))
+		r.Pass(time.Second)
+		calls := 0
+		for h := r.Move(); !h.Due.After(r.Now); h = r.Move() {
+			calls++
+			require.Less(r, calls, n, "it goes on moving")
+		}
+		require.Positive(r, calls)
+		require.Len(r, r.ClaimAll(rig.One), n)
+	}},
+	{Name: "a lane that must wait again at its turn is not lost", Setup: threeFailures, Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(time.Second))
+		r.PublishMany("a", 3)
+		c := r.Claim(rig.One, 1)
+		r.Pass(time.Second)
+		require.Equal(r, r.Setup.Weight(4, 1), r.Move().Weight)
+		r.MustSettle(rig.One, rig.Paused(c[0], time.Hour, time.Minute))
+		require.Equal(r, r.Later(time.Minute), r.Move().Due)
+		r.Pass(time.Minute)
+		r.Move()
+		require.Len(r, r.Claim(rig.One, 64), 1)
+	}},
+}

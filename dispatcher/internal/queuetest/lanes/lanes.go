@@ -1,0 +1,389 @@
+// Package lanes has the cases about lanes: limits, rates, breakers, pauses,
+// order, weight, and lanes whose endpoint is disabled or deleted.
+package lanes
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// LaneCases are about reading lanes.
+var LaneCases = []rig.Case{
+	{Name: "an unknown lane reads as a new one", Run: func(r *rig.Rig) {
+		r.MustChangeNothing(func() {
+			require.Equal(r, dispatcher.LaneState{Lane: "a", Window: 2}, r.LaneState("a"))
+		})
+	}},
+	{Name: "a lane tells its limits, its work and its window", Setup: stored.Setup{LaneMaxInFlight: 4}, Run: func(r *rig.Rig) {
+		limits := r.NewLimits(rig.EpOne, rig.Most(3), rig.Every(time.Millisecond), rig.Held(dispatcher.HeldPaused))
+		r.Limit("a", rig.Most(3))
+		for range 3 {
+			r.Succeed("a")
+		}
+		r.Publish("a", "m1", "m2")
+		r.Schedule(r.Entry("m3", rig.To("a"), rig.Delay(time.Hour)))
+		r.PublishKeyed("a", "k", "m4", "m5")
+		r.Claim(rig.One, 1)
+		got := r.LaneState("a")
+		got.URL, got.Tenant = "", ""
+		require.Equal(r, dispatcher.LaneState{
+			Lane: "a", Known: true, Window: 3, Limits: dispatcher.LaneLimits{MaxInFlight: 3},
+			LaneCount: dispatcher.LaneCount{InFlight: 1, Waiting: 4},
+		}, got)
+		r.LimitAs(rig.EpOne, limits, false)
+		require.Equal(r, dispatcher.LaneState{Lane: rig.EpOne, Known: true, Window: 2, Limits: limits, Since: r.Now, By: dispatcher.System}, r.LaneState(rig.EpOne))
+		require.Equal(r, dispatcher.StatePaused, stateWord(r.LaneState(rig.EpOne)))
+		since := r.Now
+		r.Pass(time.Minute)
+		r.LimitAs(rig.EpOne, r.NewLimits(rig.EpOne, rig.Most(2), rig.Held(dispatcher.HeldPaused)), false)
+		require.Equal(r, since, r.LaneState(rig.EpOne).Since, "it was held before")
+		r.LimitAs(rig.EpOne, r.NewLimits(rig.EpOne, rig.Held(dispatcher.HeldDisabled)), false)
+		require.Equal(r, r.Now, r.LaneState(rig.EpOne).Since, "for another reason")
+		r.LimitAs(rig.EpOne, r.NewLimits(rig.EpOne), false)
+		require.Zero(r, r.LaneState(rig.EpOne).Since)
+	}},
+	{Name: "lanes are told in the order asked for, also twice", Setup: rig.Spread, Run: func(r *rig.Rig) {
+		r.Publish("b", "m1")
+		got, err := r.Queue.LaneStates(r.Ctx, rig.To("c", "b", "a", "b"))
+		require.NoError(r, err)
+		require.Equal(r, rig.To("c", "b", "a", "b"), namesOf(got))
+		require.Equal(r, []bool{false, true, false, true}, []bool{got[0].Known, got[1].Known, got[2].Known, got[3].Known})
+		got, err = r.Queue.LaneStates(r.Ctx, nil)
+		require.NoError(r, err)
+		require.Empty(r, got)
+	}},
+	{Name: "all lanes can be asked for as one", Run: func(r *rig.Rig) {
+		require.Equal(r, dispatcher.StateActive, stateWord(r.LaneState(dispatcher.AllLanes)))
+		holdAll(r)
+		require.Equal(r, dispatcher.StatePaused, stateWord(r.LaneState(dispatcher.AllLanes)))
+	}},
+	{Name: "every known lane is listed once, the last made first", Run: listsLanes},
+	{Name: "every known lane is listed once, the last made first, over several partitions", Setup: rig.Spread, Run: listsLanes},
+	{Name: "all lanes come first while they are held", Setup: rig.Spread, Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		holdAll(r)
+		got, _, err := r.Queue.Lanes(r.Ctx, 10, "")
+		require.NoError(r, err)
+		require.Equal(r, rig.To(dispatcher.AllLanes, "a"), namesOf(got))
+		require.Equal(r, dispatcher.HeldPaused, got[0].Limits.Held)
+		r.Pass(time.Second)
+		r.Publish("b", "m2")
+		require.Equal(r, rig.To(dispatcher.AllLanes, "b", "a"), namesOf(listLanes(r, 1)), "and once")
+		r.Resume(dispatcher.AllLanes)
+		require.Equal(r, rig.To("b", "a"), namesOf(listLanes(r, 10)))
+	}},
+	{Name: "a paused lane is listed though nothing was published to it", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		got := listLanes(r, 10)
+		require.Equal(r, rig.To("a"), namesOf(got))
+		require.True(r, got[0].Known)
+		require.Equal(r, dispatcher.HeldPaused, got[0].Limits.Held)
+	}},
+	{Name: "lanes tell who paused them and since when, or that all are paused", Setup: rig.Spread, Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		r.Limit("b", rig.Held(dispatcher.HeldPaused), rig.By("ops"))
+		r.Pass(time.Minute)
+		r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{Held: dispatcher.HeldPaused, By: "night"}, false)
+		all := dispatcher.HeldLane{Held: dispatcher.HeldPaused, Since: rig.Start.Add(time.Minute), By: "night"}
+		got := listLanes(r, 10)
+		require.Equal(r, rig.To(dispatcher.AllLanes, "b", "a"), namesOf(got))
+		require.Equal(r, []string{"night", "ops", ""}, []string{got[0].By, got[1].By, got[2].By})
+		require.Equal(r, []time.Time{all.Since, rig.Start, {}}, []time.Time{got[0].Since, got[1].Since, got[2].Since})
+		require.Equal(r, &all, got[2].All)
+		state, why := got[2].Standing()
+		require.Equal(r, dispatcher.StatePaused, state)
+		require.Equal(r, dispatcher.WhyAll, why)
+		r.Resume(dispatcher.AllLanes)
+		require.Nil(r, r.LaneState("a").All)
+		require.Equal(r, "ops", r.LaneState("b").By, "its own pause stays")
+	}},
+	{Name: "what is paused is listed first, those that were paused last before the others", Setup: rig.Spread, Run: func(r *rig.Rig) {
+		for n := range 30 {
+			r.Pass(time.Millisecond)
+			r.PublishMany(dispatcher.Lane(fmt.Sprintf("l%02d", n)), 1)
+		}
+		var want []dispatcher.Lane
+		for n := range 10 {
+			r.Pass(time.Millisecond)
+			lane := dispatcher.Lane(fmt.Sprintf("l%02d", (n*7)%30))
+			r.Limit(lane, rig.Held(dispatcher.HeldPaused))
+			want = append(rig.To(lane), want...)
+		}
+		for _, most := range []int{0, 3, 50} {
+			paused, total, err := r.Queue.PausedLanes(r.Ctx, most)
+			require.NoError(r, err)
+			require.Equal(r, 10, total)
+			require.Equal(r, want[:min(most, 10)], append([]dispatcher.Lane{}, namesOf(paused)...))
+		}
+		for n := 29; n >= 0; n-- {
+			if lane := dispatcher.Lane(fmt.Sprintf("l%02d", n)); !slices.Contains(want, lane) {
+				want = append(want, lane)
+			}
+		}
+		for _, limit := range []int{1, 3, 9, 10, 11, 30, 100} {
+			require.Equal(r, want, namesOf(listLanes(r, limit)), "%d", limit)
+		}
+		holdAll(r)
+		for _, limit := range []int{1, 10, 100} {
+			require.Equal(r, append(rig.To(dispatcher.AllLanes), want...), namesOf(listLanes(r, limit)), "%d", limit)
+		}
+		paused, total, err := r.Queue.PausedLanes(r.Ctx, 1)
+		require.NoError(r, err)
+		require.Equal(r, 11, total)
+		require.Equal(r, append(rig.To(dispatcher.AllLanes), want[0]), namesOf(paused))
+	}},
+	{Name: "a lane tells whether it waits for its receiver's pause or for its rate", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(time.Minute))
+		r.PublishMany("a", 3)
+		r.Claim(rig.One, 1)
+		require.Equal(r, dispatcher.WhyRate, r.LaneState("a").Limit)
+		r.MustSettle(rig.One, rig.Paused(r.TakeNew("b"), time.Hour, time.Minute))
+		require.Equal(r, dispatcher.WhyRetryAfter, r.LaneState("b").Limit)
+		r.Pass(2 * time.Minute)
+		require.Empty(r, r.LaneState("a").Limit)
+		require.Empty(r, r.LaneState("b").Limit)
+	}},
+	{Name: "a listed lane tells the same as one that is read by name", Setup: threeFailures, Run: func(r *rig.Rig) {
+		openBreaker(r, "a")
+		r.Limit("b", rig.Every(time.Minute))
+		r.PublishMany("b", 3)
+		r.Claim(rig.One, 1)
+		r.Limit(rig.EpOne, rig.Ordered)
+		r.Publish(rig.EpOne, "m1", "m2")
+		for _, l := range listLanes(r, 2) {
+			require.Equal(r, r.LaneState(l.Lane), l)
+		}
+	}},
+	{Name: "a cursor of another list is refused", Run: func(r *rig.Rig) {
+		for _, cursor := range []string{"x", "!", "bm9wZQ"} {
+			_, _, err := r.Queue.Lanes(r.Ctx, 10, cursor)
+			require.ErrorIs(r, err, dispatcher.ErrCursor, cursor)
+		}
+	}},
+}
+
+func listsLanes(r *rig.Rig) {
+	require.Empty(r, listLanes(r, 10))
+	var want []dispatcher.Lane
+	for n := range 25 {
+		r.Pass(time.Millisecond)
+		lane := dispatcher.Lane(fmt.Sprintf("l%02d", (n*7)%25))
+		want = append(want, lane)
+		r.PublishMany(lane, 1)
+	}
+	slices.Reverse(want)
+	for _, limit := range []int{1, 4, 24, 25, 100} {
+		require.Equal(r, want, namesOf(listLanes(r, limit)), "%d", limit)
+	}
+}
+
+// listLanes follows the cursor to the end. No page may be longer than limit,
+// except that the entry for all lanes may come in addition to a full page.
+func listLanes(r *rig.Rig, limit int) []dispatcher.LaneState {
+	r.Helper()
+	var all []dispatcher.LaneState
+	cursor := ""
+	for range 1000 {
+		page, next, err := r.Queue.Lanes(r.Ctx, limit, cursor)
+		require.NoError(r, err)
+		require.LessOrEqual(r, len(page), limit+1)
+		all = append(all, page...)
+		if next == "" {
+			return all
+		}
+		cursor = next
+	}
+	r.Fatal("the list never ends")
+	return nil
+}
+
+func namesOf(states []dispatcher.LaneState) []dispatcher.Lane {
+	names := make([]dispatcher.Lane, len(states))
+	for i, l := range states {
+		names[i] = l.Lane
+	}
+	return names
+}
+
+func stateWord(l dispatcher.LaneState) dispatcher.EndpointState { return l.State() }
+
+// WaitCases are about the reason that a delivery waits for: the first one that
+// holds.
+var WaitCases = []rig.Case{
+	{Name: "the turn in line comes first", Run: func(r *rig.Rig) {
+		r.PublishKeyed("a", "k", "m1", "m2")
+		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		mustWaitFor(r, "order", "a", "m2")
+		mustWaitFor(r, "paused", "a", "m1")
+	}},
+	{Name: "second comes a pause of its lane or of all lanes", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		r.Schedule(r.Entry("m2", rig.To("a"), rig.Delay(time.Hour)))
+		r.Publish("b", "m3")
+		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		mustWaitFor(r, "paused", "a", "m1", "m2")
+		mustWaitFor(r, "permits", "b", "m3")
+		r.Resume("a")
+		holdAll(r)
+		mustWaitFor(r, "paused", "a", "m1", "m2")
+		mustWaitFor(r, "paused", "b", "m3")
+	}},
+	{Name: "third comes its due time", Setup: threeFailures, Run: func(r *rig.Rig) {
+		openBreaker(r, "a")
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)))
+		mustWaitFor(r, "due", "a", "m1")
+		mustWaitFor(r, "rung", "a", "n00001")
+		r.Cancel(rig.Named("a", "n00001"))
+		r.PublishKeyed("a", "k", "m2")
+		r.Retry(rig.Named("a", "n00001"))
+		mustWaitFor(r, "breaker", "a", "n00001", "m2")
+	}},
+	{Name: "fourth comes the breaker, also while its probe is under way", Setup: threeFailures, Run: func(r *rig.Rig) {
+		openBreaker(r, "a")
+		r.Publish("a", "m1", "m2")
+		mustWaitFor(r, "breaker", "a", "m1")
+		r.Pass(time.Minute)
+		mustWaitFor(r, "breaker", "a", "m1")
+		r.Move()
+		r.MustClaim(rig.One, rig.Named("a", "m1"))
+		mustWaitFor(r, "breaker", "a", "m2")
+		require.Empty(r, r.Look(rig.Named("a", "m1")).WaitingFor)
+	}},
+	{Name: "then come the receiver's pause and the rate", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1", "m2", "m3")
+		c := r.Claim(rig.One, 2)
+		mustWaitFor(r, "limit", "a", "m3")
+		r.MustSettle(rig.One, rig.Paused(c[0], time.Hour, time.Minute))
+		mustWaitFor(r, "retry_after", "a", "m3")
+		r.Pass(time.Minute)
+		mustWaitFor(r, "permits", "a", "m3")
+		r.Limit("b", rig.Every(time.Second))
+		r.Publish("b", "m4", "m5", "m6")
+		r.Pass(time.Second)
+		r.MustClaim(rig.One, rig.Named("b", "m4"))
+		mustWaitFor(r, "rate", "b", "m5")
+		r.Pass(time.Second)
+		mustWaitFor(r, "permits", "b", "m5")
+	}},
+	{Name: "last come the limit and a permit", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Most(1))
+		r.Publish("a", "m1", "m2")
+		mustWaitFor(r, "permits", "a", "m1", "m2")
+		r.MustClaim(rig.One, rig.Named("a", "m1"))
+		mustWaitFor(r, "limit", "a", "m2")
+	}},
+	{Name: "the end of the wait is told where it is known", Setup: threeFailures, Run: func(r *rig.Rig) {
+		until := func(lane dispatcher.Lane, message string) time.Time {
+			d := r.Look(rig.Named(lane, message))
+			for _, listed := range r.ListAll(dispatcher.Filter{Lanes: rig.To(lane)}, 100) {
+				if listed.ID == d.ID {
+					require.Equal(r, d.WaitingUntil, listed.WaitingUntil, "in a list")
+				}
+			}
+			return d.WaitingUntil
+		}
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)))
+		require.Equal(r, rig.Start.Add(time.Hour), until("a", "m1"))
+		openBreaker(r, "b")
+		r.Publish("b", "m2")
+		require.Equal(r, "breaker", r.Look(rig.Named("b", "m2")).WaitingFor)
+		require.Equal(r, r.LaneState("b").Until, until("b", "m2"))
+		r.Pass(time.Minute)
+		require.Zero(r, until("b", "m2"), "the probe is next")
+		r.Publish("c", "m3")
+		r.MustSettle(rig.One, rig.Paused(mustClaimIn(r, "c", "m3"), time.Hour, 24*time.Hour))
+		require.Equal(r, r.Look(rig.Named("c", "m3")).Due, until("c", "m3"))
+		r.Publish("c", "m4")
+		require.Equal(r, r.Now.Add(24*time.Hour), until("c", "m4"))
+		r.Limit("d", rig.Every(time.Minute))
+		r.Publish("d", "m5", "m6")
+		mustClaimIn(r, "d", "m5")
+		require.Equal(r, r.LaneState("d").Token, until("d", "m6"))
+		r.Limit("d", rig.Held(dispatcher.HeldPaused))
+		require.Zero(r, until("d", "m6"), "until somebody resumes it")
+	}},
+	{Name: "a lane that waits for a fault of ours says so, uses no rung, and forgets it", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1", "m2")
+		stall := func(why dispatcher.LaneWhy) {
+			s := rig.HandBack(mustClaimIn(r, "a", "m1"))
+			s.Pause, s.Stalled = 10*time.Second, why
+			r.MustSettle(rig.One, s)
+		}
+		for _, why := range []dispatcher.LaneWhy{dispatcher.WhySealed, dispatcher.WhyMissing} {
+			stall(why)
+			mustWaitFor(r, string(why), "a", "m1", "m2")
+			require.Equal(r, r.Now.Add(10*time.Second), r.Look(rig.Named("a", "m1")).WaitingUntil)
+			require.Zero(r, r.Look(rig.Named("a", "m1")).Attempts)
+			l := r.LaneState("a")
+			state, told := l.Standing()
+			require.Equal(r, dispatcher.StateLimited, state)
+			require.Equal(r, why, told)
+			require.Zero(r, l.Fails)
+			r.Pass(10 * time.Second)
+			r.Move()
+			mustWaitFor(r, "permits", "a", "m1", "m2")
+		}
+		stall(dispatcher.WhySealed)
+		r.Pass(10 * time.Second)
+		r.Move()
+		r.MustSettle(rig.One, rig.Paused(mustClaimIn(r, "a", "m1"), time.Hour, time.Minute))
+		mustWaitFor(r, "retry_after", "a", "m2")
+		require.Equal(r, dispatcher.WhyRetryAfter, r.LaneState("a").Limit)
+		r.Resume("a")
+		r.Deliver(rig.Named("a", "m2"))
+	}},
+	{Name: "a receiver's pause is not hidden by a shorter fault of ours", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1", "m2", "m3")
+		c := r.Claim(rig.One, 2)
+		r.MustSettle(rig.One, rig.Paused(c[0], time.Hour, time.Minute))
+		s := rig.HandBack(c[1])
+		s.Pause, s.Stalled = 10*time.Second, dispatcher.WhySealed
+		r.MustSettle(rig.One, s)
+		mustWaitFor(r, "retry_after", "a", "m2", "m3")
+	}},
+	{Name: "a delivery that has ended, is under way or is cancelled waits for nothing", Run: func(r *rig.Rig) {
+		for id, status := range r.Populate() {
+			waits := r.Look(id).WaitingFor
+			require.Equal(r, status.Ended() || status == dispatcher.StatusInFlight, waits == "", "%s is %s", id, status)
+		}
+		r.Publish("a", "m1")
+		r.Cancel(rig.Named("a", "m1"))
+		require.Empty(r, r.Look(rig.Named("a", "m1")).WaitingFor)
+	}},
+}
+
+// mustClaimIn claims from a lane and answers this delivery. It hands the others
+// back.
+func mustClaimIn(r *rig.Rig, lane dispatcher.Lane, message string) (found dispatcher.Claimed) {
+	r.Helper()
+	for _, c := range r.Claim(rig.One, 64) {
+		if c.ID == rig.Named(lane, message) {
+			found = c
+		} else {
+			r.MustSettle(rig.One, rig.HandBack(c))
+		}
+	}
+	require.Equal(r, rig.Named(lane, message), found.ID)
+	return found
+}
+
+// mustWaitFor fails the case unless look and list tell that these deliveries
+// wait for want.
+func mustWaitFor(r *rig.Rig, want string, lane dispatcher.Lane, messages ...string) {
+	r.Helper()
+	for _, d := range r.ListAll(dispatcher.Filter{Lanes: rig.To(lane)}, 100) {
+		if slices.Contains(messages, d.ID.Message) {
+			require.Equal(r, want, d.WaitingFor, "%s in a list", d.ID)
+		}
+	}
+	for _, id := range rig.IDs(lane, messages...) {
+		require.Equal(r, want, r.Look(id).WaitingFor, "%s", id)
+	}
+}

@@ -1,0 +1,200 @@
+package lanes
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// LimitCases are about the copy of an endpoint's limits, and the number of
+// deliveries in flight.
+var LimitCases = []rig.Case{
+	{Name: "an endpoint's lane without limits is not claimed from", Run: func(r *rig.Rig) {
+		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To(rig.EpOne)))
+		require.Equal(r, rig.To(rig.EpOne), got[0].Ready)
+		require.Equal(r, map[dispatcher.Lane]int64{rig.EpOne: 0}, got[0].Versions)
+		r.Schedule(r.Entry("m2", rig.To(rig.EpOne), rig.Delay(time.Second)))
+		r.Pass(time.Second)
+		require.Equal(r, -1, r.Move().Weight)
+		r.MustClaimNothing(rig.One)
+		require.Equal(r, rig.IDs(rig.EpOne, "m1", "m2"), r.State().Ready[rig.EpOne])
+		_, hints := r.LimitAs(rig.EpOne, r.NewLimits(rig.EpOne), false)
+		require.Equal(r, r.Setup.Weight(4, 0), hints[0].Weight)
+		require.Equal(r, rig.IDs(rig.EpOne, "m1", "m2"), rig.ClaimedIDs(r.Claim(rig.One, 64)))
+	}},
+	{Name: "limits stay when the work of their lane has ended", Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne)
+		r.Publish(rig.EpOne, "m1", "m2")
+		c := r.Claim(rig.One, 2)
+		r.MustSettle(rig.One, rig.Success(c[0]))
+		r.MustSettle(rig.One, rig.Success(c[1]))
+		r.Pass(time.Hour)
+		require.Zero(r, r.Trim(rig.KeepAll).Lanes)
+		require.True(r, r.State().Lanes[rig.EpOne].Limited, "an endpoint's limits are not forgotten")
+	}},
+	{Name: "claim and schedule tell the version of a lane's limits", Run: func(r *rig.Rig) {
+		for v := int64(1); v <= 3; v++ {
+			r.Limit(rig.EpOne)
+			id := r.NewID()
+			got := r.Schedule(r.Entry(id, rig.To(rig.EpOne, "a")))
+			require.Equal(r, map[dispatcher.Lane]int64{rig.EpOne: v}, got[0].Versions)
+			for _, c := range r.Claim(rig.One, 2) {
+				want := int64(0)
+				if c.ID.Lane == rig.EpOne {
+					want = v
+				}
+				require.Equal(r, want, c.Version, "%s", c.ID)
+				r.MustSettle(rig.One, rig.Success(c))
+			}
+		}
+		require.Nil(r, r.Schedule(r.Entry("plain", rig.To("a")))[0].Versions)
+	}},
+	{Name: "each endpoint's lane of a fan-out has its own version", Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne)
+		r.Limit(rig.EpOne)
+		r.Limit(rig.EpTwo)
+		got := r.ScheduleFor(rig.One, 512, 64, rig.Fan(r.Entry("m1", rig.To(rig.EpOne, rig.EpTwo, "a"))))
+		require.Equal(r, map[dispatcher.Lane]int64{rig.EpOne: 2, rig.EpTwo: 1}, got[0].Versions)
+	}},
+	{Name: "older limits change nothing, nor do the same again", Run: func(r *rig.Rig) {
+		r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: 3, MaxInFlight: 7, Interval: time.Millisecond, Ordered: true}, false)
+		r.Publish(rig.EpOne, "m1")
+		r.MustChangeNothing(func() {
+			for v := int64(1); v <= 3; v++ {
+				r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: v, Held: dispatcher.HeldDeleted}, false)
+			}
+		})
+		want := dispatcher.LaneLimits{Version: 3, MaxInFlight: 7, Interval: time.Millisecond, Ordered: true}
+		require.Equal(r, want, r.State().Lanes[rig.EpOne].Limits)
+		require.Equal(r, want, r.LaneState(rig.EpOne).Limits)
+	}},
+	{Name: "a breaker is closed beside limits that are not newer", Setup: stored.Setup{Breaker: 1}, Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne)
+		r.MustSettle(rig.One, rig.Blamed(rig.Failure(r.TakeNew(rig.EpOne), time.Hour)))
+		_, hints := r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: 1, Held: dispatcher.HeldPaused}, true)
+		require.Equal(r, rig.To(rig.EpOne), hints[0].Closed)
+		lane := r.State().Lanes[rig.EpOne]
+		require.Zero(r, lane.Opened)
+		require.Equal(r, dispatcher.HeldNone, lane.Limits.Held)
+	}},
+	{Name: "limits of a lane without an endpoint are written in any case, and go when they say nothing", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Held(dispatcher.HeldPaused), rig.Most(3))
+		require.Equal(r, dispatcher.LaneLimits{MaxInFlight: 3, Held: dispatcher.HeldPaused}, r.State().Lanes["a"].Limits)
+		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		require.Equal(r, dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, r.State().Lanes["a"].Limits)
+		r.Resume("a")
+		require.False(r, r.State().Lanes["a"].Limited)
+	}},
+	{Name: "a limit above the store's default holds over all instances", Setup: stored.Setup{LaneMaxInFlight: 3}, Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne, rig.Most(5))
+		for range 8 {
+			r.Succeed(rig.EpOne)
+		}
+		require.Equal(r, 5, r.State().Lanes[rig.EpOne].Window)
+		r.PublishMany(rig.EpOne, 9)
+		require.Len(r, r.Claim(rig.One, 3), 3)
+		require.Len(r, r.Claim(rig.Two, 64), 2)
+		r.MustClaimNothing(rig.One)
+		require.Equal(r, "limit", r.Look(rig.Named(rig.EpOne, "n00017")).WaitingFor)
+	}},
+	{Name: "a limit below the first window holds at once", Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne, rig.Most(1))
+		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To(rig.EpOne)), r.Entry("m2", rig.To(rig.EpOne)))
+		require.Equal(r, rig.To(rig.EpOne), got[0].Leased)
+		require.Equal(r, rig.To(rig.EpOne), got[1].Ready)
+		r.MustClaimNothing(rig.Two)
+		require.Equal(r, 1, r.State().Lanes[rig.EpOne].Window, "it begins there")
+	}},
+	{Name: "a new lane that is resumed begins with its limits", Setup: stored.Setup{LaneMaxInFlight: 1}, Run: func(r *rig.Rig) {
+		r.LimitAs(rig.EpOne, r.NewLimits(rig.EpOne, rig.Most(5)), true)
+		require.False(r, r.State().Lanes[rig.EpOne].Known, "there is nothing to clear")
+		r.PublishMany(rig.EpOne, 3)
+		require.Len(r, r.Claim(rig.One, 64), 2)
+	}},
+	{Name: "no attempt begins under a lowered limit until enough have ended", Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne)
+		for range 4 {
+			r.Succeed(rig.EpOne)
+		}
+		r.PublishMany(rig.EpOne, 8)
+		claimed := r.Claim(rig.One, 3)
+		r.Limit(rig.EpOne, rig.Most(2))
+		r.MustClaimNothing(rig.Two)
+		r.MustSettle(rig.One, rig.Failure(claimed[0], time.Hour))
+		r.MustClaimNothing(rig.Two)
+		r.MustSettle(rig.One, rig.Failure(claimed[1], time.Hour))
+		require.Len(r, r.Claim(rig.Two, 64), 1)
+	}},
+	{Name: "a raised limit lets more attempts begin at once, and a hint tells so", Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne)
+		r.PublishMany(rig.EpOne, 3)
+		r.Limit(rig.EpOne, rig.Ordered)
+		require.Len(r, r.Claim(rig.One, 64), 1)
+		w := r.Watch(rig.Two)
+		_, hints := r.LimitAs(rig.EpOne, r.NewLimits(rig.EpOne), false)
+		require.Equal(r, r.Setup.Weight(4, 1), hints[0].Weight, "one in flight, and never seen")
+		require.Equal(r, r.Setup.Weight(4, 1), w.Next().Weight)
+		require.Len(r, r.Claim(rig.Two, 64), 1)
+	}},
+	{Name: "the window keeps to a limit that was lowered while it grew", Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne)
+		for range 8 {
+			r.Succeed(rig.EpOne)
+		}
+		r.Limit(rig.EpOne, rig.Most(4))
+		fallSilent(r, rig.EpOne)
+		require.Equal(r, 2, r.State().Lanes[rig.EpOne].Window, "half of what it was allowed")
+	}},
+	{Name: "a change of limits answers the counts of the lane", Run: func(r *rig.Rig) {
+		require.Equal(r, dispatcher.LaneCount{}, r.Limit(rig.EpOne))
+		r.Publish(rig.EpOne, "m1", "m2", "m3")
+		r.Schedule(r.Entry("m4", rig.To(rig.EpOne), rig.Delay(time.Hour)))
+		r.PublishKeyed(rig.EpOne, "k", "m5", "m6")
+		r.Claim(rig.One, 64)
+		require.Equal(r, dispatcher.LaneCount{InFlight: 2, Waiting: 4}, r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDeleted)))
+	}},
+	{Name: "limits are kept by the lane's own partition", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+		for _, lane := range []dispatcher.Lane{rig.EpOne, rig.EpTwo, "a", "b", "c"} {
+			r.Limit(lane, rig.Most(1))
+			r.PublishMany(lane, 3)
+		}
+		require.Len(r, r.ClaimAll(rig.One), 5)
+	}},
+	{Name: "a lane with limits is not forgotten, one without is an hour later", Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne, rig.Most(3))
+		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.Pass(2 * time.Hour)
+		require.Zero(r, r.Trim(rig.KeepAll).Lanes)
+		state := r.State()
+		require.True(r, state.Lanes[rig.EpOne].Limited)
+		require.Equal(r, dispatcher.HeldPaused, state.Lanes["a"].Limits.Held)
+		r.Resume("a")
+		r.Pass(time.Hour)
+		require.Equal(r, 1, r.Trim(rig.KeepAll).Lanes)
+		require.NotContains(r, r.State().Lanes, dispatcher.Lane("a"))
+	}},
+	{Name: "limits that come and go keep no lane from being forgotten", Run: func(r *rig.Rig) {
+		r.Succeed("a")
+		r.Pass(time.Hour - time.Millisecond)
+		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.Resume("a")
+		r.Pass(time.Millisecond)
+		require.Equal(r, 1, r.Trim(rig.KeepAll).Lanes)
+	}},
+	{Name: "a deleted lane is forgotten once nothing is left in it", Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne, rig.Ordered)
+		r.Publish(rig.EpOne, "m1", "m2")
+		c := r.MustClaim(rig.One, rig.Named(rig.EpOne, "m1"))[0]
+		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDeleted))
+		r.Pass(time.Hour)
+		require.Zero(r, r.Trim(rig.KeepAll).Lanes, "one is in flight")
+		r.Settle(rig.One, rig.Failure(c, time.Hour))
+		r.Pass(time.Hour)
+		require.Equal(r, 1, r.Trim(rig.KeepAll).Lanes)
+		require.NotContains(r, r.State().Lanes, rig.EpOne)
+	}},
+}

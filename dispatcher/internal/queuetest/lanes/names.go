@@ -1,0 +1,112 @@
+package lanes
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+)
+
+// NameCases are about the origin and the tenant that a bare URL's lane tells.
+var NameCases = []rig.Case{
+	{Name: "a lane tells the origin and the tenant of the messages that it was made for", Run: func(r *rig.Rig) {
+		long := strings.Repeat("x", 200)
+		for url, origin := range map[string]string{
+			"https://shop.example/hooks?token=x":        "https://shop.example",
+			"http://Shop.Example:8080?a=/b":             "http://shop.example:8080",
+			"https://[2001:DB8::1]:8443/":               "https://[2001:db8::1]:8443",
+			"https://user:secret@shop.example/a@b":      "https://shop.example",
+			"https://shop.example/" + long + "@a/b":     "https://shop.example",
+			"https://" + long + ".example/" + long[:99]: "https://" + long + ".example",
+			"nonsense": "",
+			"":         "",
+		} {
+			for _, tenant := range []string{"", "t1", long[:128]} {
+				for _, topic := range []string{"a.b", long[:128]} {
+					lane := dispatcher.Lane(r.NewID())
+					e := r.Entry(string(lane), rig.To(lane), func(m *dispatcher.Message) { m.URL, m.Tenant, m.Topic = url, tenant, topic })
+					r.Schedule(e)
+					got := r.LaneState(lane)
+					require.Equal(r, origin, got.URL, url)
+					if origin == "" {
+						tenant = ""
+					}
+					require.Equal(r, tenant, got.Tenant, url)
+				}
+			}
+		}
+	}},
+	{Name: "a lane is named also where the body lies apart", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Body(strings.Repeat("x", dispatcher.ApartAbove+1))))
+		require.Equal(r, "https://example.com", r.LaneState("a").URL)
+		require.Equal(r, "t1", r.LaneState("a").Tenant)
+	}},
+	{Name: "a lane keeps its name after all its messages were claimed", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		r.Deliver(rig.Named("a", "m1"))
+		require.Equal(r, "https://example.com", r.LaneState("a").URL)
+		require.Equal(r, "t1", r.LaneState("a").Tenant)
+	}},
+	{Name: "a lane keeps its name when a message of another URL comes", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		r.Schedule(r.Entry("m2", rig.To("a"), func(m *dispatcher.Message) { m.URL = "https://other.example" }))
+		require.Equal(r, "https://example.com", r.LaneState("a").URL)
+	}},
+	{Name: "a name goes with its lane, and a retry brings it back", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		r.Deliver(rig.Named("a", "m1"))
+		r.Pass(90 * time.Minute)
+		r.Trim(rig.KeepAll)
+		require.Empty(r, r.State().Lanes)
+		require.Equal(r, dispatcher.LaneState{Lane: "a", Window: 2}, r.LaneState("a"))
+		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "m1")))
+		require.Equal(r, "https://example.com", r.LaneState("a").URL)
+		require.Equal(r, "t1", r.LaneState("a").Tenant)
+	}},
+	{Name: "a lane may be named and held before its first message", Run: func(r *rig.Rig) {
+		at, err := url.Parse("https://shop.example/hooks")
+		require.NoError(r, err)
+		name := dispatcher.URLLaneName(at, "t2")
+		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused, Name: name}, false)
+		got := r.LaneState("a")
+		require.Equal(r, "https://shop.example", got.URL)
+		require.Equal(r, "t2", got.Tenant)
+		require.True(r, got.Known)
+		r.LimitAs("a", dispatcher.LaneLimits{}, false)
+		require.Equal(r, "t2", r.LaneState("a").Tenant, "without one nothing is changed")
+		r.Pass(90 * time.Minute)
+		r.Trim(rig.KeepAll)
+		require.Empty(r, r.State().Lanes)
+	}},
+	{Name: "the names of all lanes are read page by page", Run: func(r *rig.Rig) {
+		want := map[dispatcher.Lane]string{}
+		batch := make([]dispatcher.Entry, 700) // more than two pages
+		for i := range batch {
+			lane, tenant := dispatcher.Lane("l"+strconv.Itoa(i)), "t"+strconv.Itoa(i)
+			batch[i] = r.Entry("m"+strconv.Itoa(i), rig.To(lane), func(m *dispatcher.Message) { m.Tenant = tenant })
+			want[lane] = "https://example.com " + tenant
+		}
+		r.Schedule(batch...)
+		found := map[dispatcher.Lane]string{}
+		for n := range r.Queue.Partitions() {
+			for cursor := ""; ; {
+				page, next, err := r.Queue.LaneNamesIn(r.Ctx, n, cursor)
+				require.NoError(r, err)
+				for _, l := range page {
+					found[l.Lane] = l.Name
+				}
+				if cursor = next; cursor == "" {
+					break
+				}
+			}
+		}
+		require.Equal(r, want, found)
+		_, _, err := r.Queue.LaneNamesIn(r.Ctx, 0, "x")
+		require.ErrorIs(r, err, dispatcher.ErrCursor)
+	}},
+}

@@ -1,0 +1,358 @@
+package lanes
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// OrderCases are about ordering keys: one delivery at a time, in order, and
+// only among those of the same key and lane.
+var OrderCases = append([]rig.Case{
+	{Name: "the first of a key goes and the others wait behind it", Run: func(r *rig.Rig) {
+		got := r.Schedule(r.Entry("m1", rig.To("a"), rig.Keyed("k")), r.Entry("m2", rig.To("a"), rig.Keyed("k")))
+		require.Equal(r, rig.To("a"), got[0].Ready)
+		require.Equal(r, dispatcher.ScheduleResult{
+			Result: dispatcher.Accepted, CreatedAt: rig.Start, Due: rig.Start, Behind: rig.To("a"),
+		}, got[1])
+		r.PublishKeyed("a", "k", "m3")
+		r.MustLie(stored.PlaceReady, "a", "m1")
+		r.MustLie(stored.PlaceBehind, "a", "m2", "m3")
+		d := r.MustStand(rig.Named("a", "m2"), dispatcher.StatusScheduled)
+		require.Equal(r, "order", d.WaitingFor)
+		require.Equal(r, map[dispatcher.Status]int64{dispatcher.StatusReady: 1, dispatcher.StatusScheduled: 2}, r.Stats().Counts)
+		require.Equal(r, rig.IDs("a", "m1"), rig.ClaimedIDs(r.Claim(rig.One, 64)))
+		r.MustClaimNothing(rig.Two)
+	}},
+	{Name: "other keys, other lanes and messages without a key go on", Run: func(r *rig.Rig) {
+		r.PublishKeyed("a", "k", "m1", "m2")
+		r.PublishKeyed("a", "l", "m3")
+		r.PublishKeyed("b", "k", "m4")
+		r.Publish("b", "m5")
+		require.ElementsMatch(r, append(rig.IDs("a", "m1", "m3"), rig.IDs("b", "m4", "m5")...), rig.ClaimedIDs(r.Claim(rig.One, 64)))
+	}},
+	{Name: "each end lets the next one go", Run: func(r *rig.Rig) {
+		ends := []func(dispatcher.Claimed) dispatcher.Settlement{
+			rig.Success, func(c dispatcher.Claimed) dispatcher.Settlement { return rig.Death(c, dispatcher.ReasonGone) }, rig.Refusal,
+		}
+		r.PublishKeyed("a", "k", "m0", "m1", "m2", "m3")
+		for n, end := range ends {
+			c := r.MustClaim(rig.One, rig.Named("a", fmt.Sprintf("m%d", n)))[0]
+			r.MustClaimNothing(rig.One)
+			_, hints, err := r.Queue.Settle(r.Ctx, rig.One, []dispatcher.Settlement{end(c)})
+			require.NoError(r, err)
+			require.GreaterOrEqual(r, hints[0].Weight, 0, "the next one may be claimed")
+		}
+		r.Deliver(rig.Named("a", "m3"))
+		require.Empty(r, r.State().Behind)
+		require.Zero(r, r.State().Lanes["a"].Keys)
+	}},
+	{Name: "the next one goes to the end of the ready list", Run: func(r *rig.Rig) {
+		r.PublishKeyed("a", "k", "m1", "m2")
+		r.Publish("a", "m3")
+		r.Deliver(rig.Named("a", "m1"))
+		require.Equal(r, rig.IDs("a", "m3", "m2"), r.State().Ready["a"])
+		claimed := r.Claim(rig.One, 64)
+		require.Equal(r, rig.Start, claimed[1].Due)
+		require.Equal(r, 1, claimed[1].Attempt)
+	}},
+	{Name: "a failed delivery holds its own key, and no other", Run: func(r *rig.Rig) {
+		r.PublishKeyed("a", "k", "m1", "m2")
+		r.PublishKeyed("a", "l", "m3", "m4")
+		c := r.Claim(rig.One, 64)
+		r.Settle(rig.One, rig.Failure(c[0], time.Minute), rig.Success(c[1]))
+		require.Equal(r, rig.IDs("a", "m4"), rig.ClaimedIDs(r.Claim(rig.One, 64)))
+		r.MustLie(stored.PlaceBehind, "a", "m2")
+		r.Pass(time.Minute)
+		r.Move()
+		r.Deliver(rig.Named("a", "m1"))
+		r.MustClaim(rig.One, rig.Named("a", "m2"))
+	}},
+	{Name: "a delivery that is handed back or taken over is still the first", Run: func(r *rig.Rig) {
+		r.PublishKeyed("a", "k", "m1", "m2")
+		r.MustSettle(rig.One, rig.HandBack(r.MustClaim(rig.One, rig.Named("a", "m1"))[0]))
+		r.MustClaim(rig.One, rig.Named("a", "m1"))
+		r.Reap(rig.One)
+		require.Equal(r, rig.IDs("a", "m1"), rig.ClaimedIDs(r.Claim(rig.Two, 64)))
+	}},
+	{Name: "a delivery whose holders died three times does not hold up its line", Run: func(r *rig.Rig) {
+		r.PublishKeyed("a", "k", "m1", "m2")
+		for n := range 3 {
+			victim := fmt.Sprintf("victim%d", n)
+			r.MustClaim(victim, rig.Named("a", "m1"))
+			r.Reap(victim)
+		}
+		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusDead)
+		r.MustClaim(rig.Two, rig.Named("a", "m2"))
+	}},
+	{Name: "a delivery that waits for its time holds those behind it", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Keyed("k"), rig.Delay(time.Minute)))
+		r.PublishKeyed("a", "k", "m2")
+		r.MustClaimNothing(rig.One)
+		r.Pass(time.Minute)
+		r.Move()
+		r.Deliver(rig.Named("a", "m1"))
+		r.MustClaim(rig.One, rig.Named("a", "m2"))
+	}},
+	{Name: "the next one keeps its own time", Run: func(r *rig.Rig) {
+		r.PublishKeyed("a", "k", "m1")
+		r.Schedule(r.Entry("m2", rig.To("a"), rig.Keyed("k"), rig.Delay(time.Minute)),
+			r.Entry("m3", rig.To("a"), rig.Keyed("k"), rig.DeliverAt(rig.Start.Add(time.Second))))
+		_, hints, err := r.Queue.Settle(r.Ctx, rig.One, []dispatcher.Settlement{rig.Success(r.MustClaim(rig.One, rig.Named("a", "m1"))[0])})
+		require.NoError(r, err)
+		require.Equal(r, rig.Start.Add(time.Minute), hints[0].Due)
+		require.Equal(r, rig.Start.Add(time.Minute), r.MustStand(rig.Named("a", "m2"), dispatcher.StatusScheduled).Due)
+		require.Equal(r, "due", r.Look(rig.Named("a", "m2")).WaitingFor)
+		r.Pass(time.Minute)
+		r.Move()
+		r.Deliver(rig.Named("a", "m2"))
+		require.Equal(r, rig.Start.Add(time.Second), r.MustClaim(rig.One, rig.Named("a", "m3"))[0].Due)
+	}},
+	{Name: "many that come in one ms go in the order they came", Run: func(r *rig.Rig) {
+		order := []string{"m5", "m1", "m9", "m3", "m2"}
+		batch := make([]dispatcher.Entry, len(order))
+		for i, id := range order {
+			batch[i] = r.Entry(id, rig.To("a"), rig.Keyed("k"))
+		}
+		r.Schedule(batch[:3]...)
+		r.Schedule(batch[3:]...)
+		for _, id := range order {
+			r.Deliver(rig.Named("a", id))
+		}
+	}},
+	{Name: "messages that come after the clock went back come last", Run: func(r *rig.Rig) {
+		r.PublishKeyed("a", "k", "m1", "m2")
+		r.Pass(-time.Second)
+		r.PublishKeyed("a", "k", "m0")
+		r.Pass(time.Second)
+		for _, id := range []string{"m1", "m2", "m0"} {
+			r.Deliver(rig.Named("a", id))
+		}
+	}},
+	{Name: "a direct lease is given to the first and not to those behind", Run: func(r *rig.Rig) {
+		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To("a"), rig.Keyed("k")), r.Entry("m2", rig.To("a"), rig.Keyed("k")),
+			r.Entry("m3", rig.To("a"), rig.Keyed("l")))
+		require.Equal(r, rig.To("a"), got[0].Leased)
+		require.Equal(r, rig.To("a"), got[1].Behind)
+		require.Equal(r, rig.To("a"), got[2].Leased)
+		r.MustSettle(rig.One, rig.Success(dispatcher.Claimed{ID: rig.Named("a", "m1"), Attempt: 1}))
+		r.MustClaim(rig.One, rig.Named("a", "m2"))
+	}},
+	{Name: "a repeat stands in line once", Run: func(r *rig.Rig) {
+		r.PublishKeyed("a", "k", "m1", "m2")
+		r.MustChangeNothing(func() {
+			for _, id := range []string{"m1", "m2"} {
+				require.Equal(r, dispatcher.Duplicate, r.Schedule(r.Entry(id, rig.To("a"), rig.Keyed("k")))[0].Result)
+			}
+		})
+	}},
+	{Name: "a fan-out stands in line in each of its lanes", Run: func(r *rig.Rig) {
+		r.Schedule(rig.Fan(r.Entry("m1", rig.To("a", "b"), rig.Keyed("k"))), rig.Fan(r.Entry("m2", rig.To("a", "b"), rig.Keyed("k"))))
+		claimed := r.Claim(rig.One, 64)
+		require.Len(r, claimed, 2)
+		for _, c := range claimed {
+			if c.ID.Lane == "a" {
+				r.MustSettle(rig.One, rig.Success(c))
+			}
+		}
+		require.Equal(r, rig.IDs("a", "m2"), rig.ClaimedIDs(r.Claim(rig.One, 64)))
+		r.MustLie(stored.PlaceBehind, "b", "m2")
+	}},
+	{Name: "what waits behind is listed", Run: func(r *rig.Rig) {
+		r.PublishKeyed("a", "k", "m1", "m2", "m3")
+		r.PublishKeyed("a", "l", "m4", "m5")
+		r.Schedule(r.Entry("m6", rig.To("b"), rig.Keyed("k"), rig.Delay(time.Hour)))
+		r.PublishKeyed("b", "k", "m7")
+		r.MustClaim(rig.One, rig.Named("a", "m1"))
+		want := map[dispatcher.DeliveryID]dispatcher.Status{
+			rig.Named("a", "m1"): dispatcher.StatusInFlight, rig.Named("a", "m4"): dispatcher.StatusReady,
+		}
+		for _, id := range append(rig.IDs("a", "m2", "m3", "m5"), rig.IDs("b", "m6", "m7")...) {
+			want[id] = dispatcher.StatusScheduled
+		}
+		for _, limit := range []int{1, 2, 100} {
+			rig.RequireStatuses(r, want, r.ListAll(dispatcher.Filter{}, limit))
+		}
+		r.MustList(dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusScheduled}}, want,
+			func(_ dispatcher.DeliveryID, s dispatcher.Status) bool { return s == dispatcher.StatusScheduled })
+		r.MustList(dispatcher.Filter{Lanes: rig.To("b")}, want,
+			func(id dispatcher.DeliveryID, _ dispatcher.Status) bool { return id.Lane == "b" })
+	}},
+	{Name: "nothing of a set is left when its deliveries have ended", Run: func(r *rig.Rig) {
+		r.PublishKeyed("a", "k", "m1", "m2")
+		r.Deliver(rig.Named("a", "m1"))
+		r.Deliver(rig.Named("a", "m2"))
+		r.Pass(2 * time.Hour)
+		r.Trim(rig.KeepNothing)
+		state := r.State()
+		state.Now, state.Told = 0, nil
+		require.Equal(r, stored.NewState().String(), state.String())
+	}},
+}, lineCases...)
+
+// lineCases are about cancels, retries and accidents of deliveries in a line.
+var lineCases = []rig.Case{
+	{Name: "the first that is cancelled lets the next one go", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Keyed("k"), rig.Delay(time.Hour)))
+		r.PublishKeyed("a", "k", "m2", "m3")
+		require.Equal(r, []bool{true}, r.Cancel(rig.Named("a", "m1"))) // due
+		r.MustLie(stored.PlaceReady, "a", "m2")
+		require.Equal(r, []bool{true}, r.Cancel(rig.Named("a", "m2"))) // ready: a mark
+		r.MustLie(stored.PlaceBehind, "a", "m3")
+		r.MustClaimNothing(rig.One)
+		r.MustLie(stored.PlaceCancelled, "a", "m2")
+		c := r.MustClaim(rig.One, rig.Named("a", "m3"))[0]
+		r.PublishKeyed("a", "k", "m4")
+		r.Cancel(c.ID) // leased: a mark
+		r.Settle(rig.One, rig.Failure(c, time.Minute))
+		r.MustClaim(rig.One, rig.Named("a", "m4"))
+	}},
+	{Name: "a delivery that is cancelled behind another leaves the line at once", Run: func(r *rig.Rig) {
+		r.PublishKeyed("a", "k", "m1", "m2", "m3")
+		require.Equal(r, []bool{true, false}, r.Cancel(rig.Named("a", "m2"), rig.Named("a", "m2")))
+		d := r.MustStand(rig.Named("a", "m2"), dispatcher.StatusCancelled)
+		require.Equal(r, r.Now, d.Ended)
+		require.Equal(r, []string{"cancelled -"}, r.State().Told[d.ID])
+		r.MustLie(stored.PlaceCancelled, "a", "m2")
+		r.MustLie(stored.PlaceBehind, "a", "m3")
+		r.Deliver(rig.Named("a", "m1"))
+		r.Deliver(rig.Named("a", "m3"))
+	}},
+	{Name: "the first that has expired lets the next one go", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Keyed("k"), rig.Expires(rig.Start)))
+		r.PublishKeyed("a", "k", "m2")
+		r.MustClaimNothing(rig.One)
+		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusDead)
+		r.MustClaim(rig.One, rig.Named("a", "m2"))
+	}},
+	{Name: "a delivery that expired behind another dies at its turn", Run: func(r *rig.Rig) {
+		r.PublishKeyed("a", "k", "m1")
+		r.Schedule(r.Entry("m2", rig.To("a"), rig.Keyed("k"), rig.Expires(rig.Start.Add(time.Second))))
+		r.PublishKeyed("a", "k", "m3")
+		r.Pass(time.Minute)
+		r.Deliver(rig.Named("a", "m1"))
+		r.MustClaimNothing(rig.One)
+		require.Equal(r, dispatcher.ReasonExpired, r.MustStand(rig.Named("a", "m2"), dispatcher.StatusDead).Reason)
+		r.MustClaim(rig.One, rig.Named("a", "m3"))
+	}},
+	{Name: "a late success of the first lets the next one go", Run: func(r *rig.Rig) {
+		c := takeOverKeyed(r, "a", "k", "m1")
+		r.PublishKeyed("a", "k", "m2")
+		r.MustSettle(rig.Two, rig.Failure(r.MustClaim(rig.Two, c.ID)[0], time.Hour))
+		require.Equal(r, []dispatcher.Settled{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c))) // due
+		r.MustClaim(rig.Two, rig.Named("a", "m2"))
+
+		c = takeOverKeyed(r, "b", "k", "m3")
+		r.PublishKeyed("b", "k", "m4")
+		require.Equal(r, []dispatcher.Settled{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c))) // ready: a mark
+		r.MustClaimNothing(rig.Two)
+		r.MustLie(stored.PlaceDone, "b", "m3")
+		r.MustClaim(rig.Two, rig.Named("b", "m4"))
+	}},
+	{Name: "a late success ends a delivery that joined the line again", Run: func(r *rig.Rig) {
+		c := takeOverKeyed(r, "a", "k", "m1")
+		r.MustSettle(rig.Two, rig.Death(r.MustClaim(rig.Two, c.ID)[0], dispatcher.ReasonExhausted))
+		r.PublishKeyed("a", "k", "m2", "m3")
+		require.Equal(r, []bool{true}, r.Retry(c.ID))
+		r.MustLie(stored.PlaceBehind, "a", "m1")
+		require.Equal(r, []dispatcher.Settled{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
+		r.MustLie(stored.PlaceDone, "a", "m1")
+		r.Deliver(rig.Named("a", "m2"))
+		r.Deliver(rig.Named("a", "m3"))
+		r.MustClaimNothing(rig.One)
+	}},
+	{Name: "a retried delivery joins at the end", Run: func(r *rig.Rig) {
+		r.PublishKeyed("a", "k", "m1", "m2", "m3")
+		r.MustSettle(rig.One, rig.Death(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], dispatcher.ReasonExhausted))
+		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "m1")))
+		d := r.MustStand(rig.Named("a", "m1"), dispatcher.StatusScheduled)
+		require.Equal(r, "order", d.WaitingFor)
+		r.Deliver(rig.Named("a", "m2"))
+		r.Deliver(rig.Named("a", "m3"))
+		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
+		require.Equal(r, 2, c.Attempt)
+		require.Equal(r, 1, c.Rung)
+		require.True(r, c.Asked)
+		require.Equal(r, r.Now, c.Due)
+	}},
+	{Name: "several deliveries that are retried at once join in the order given", Run: func(r *rig.Rig) {
+		r.PublishKeyed("a", "k", "m1", "m2", "m3")
+		for _, id := range []string{"m1", "m2", "m3"} {
+			r.MustSettle(rig.One, rig.Death(r.MustClaim(rig.One, rig.Named("a", id))[0], dispatcher.ReasonGone))
+		}
+		require.Equal(r, []bool{true, true, true}, r.Retry(rig.IDs("a", "m3", "m1", "m2")...))
+		for _, id := range []string{"m3", "m1", "m2"} {
+			r.Deliver(rig.Named("a", id))
+		}
+	}},
+	{Name: "a whole line may be cancelled at once", Run: func(r *rig.Rig) {
+		r.PublishKeyed("a", "k", "m1", "m2", "m3")
+		r.Schedule(r.Entry("n1", rig.To("a"), rig.Keyed("l"), rig.Delay(time.Hour)))
+		r.PublishKeyed("a", "l", "n2", "n3")
+		require.NotContains(r, r.Cancel(rig.IDs("a", "m1", "m2", "m3", "n1", "n2", "n3")...), false)
+		for range 3 {
+			r.MustClaimNothing(rig.One)
+		}
+		r.MustLie(stored.PlaceCancelled, "a", "m1", "m2", "m3", "n1", "n2", "n3")
+		require.Empty(r, r.State().Behind)
+	}},
+	{Name: "a retried delivery is ready at once where its line is empty", Run: func(r *rig.Rig) {
+		r.PublishKeyed("a", "k", "m1")
+		r.Deliver(rig.Named("a", "m1"))
+		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "m1")))
+		r.PublishKeyed("a", "k", "m2")
+		require.Equal(r, rig.IDs("a", "m1"), rig.ClaimedIDs(r.Claim(rig.One, 64)))
+		r.MustLie(stored.PlaceBehind, "a", "m2")
+	}},
+	{Name: "a retried delivery does not wait for its old time", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m2", rig.To("a"), rig.Keyed("l"), rig.Delay(time.Hour)))
+		r.Cancel(rig.Named("a", "m2"))
+		r.Schedule(r.Entry("m3", rig.To("a"), rig.Keyed("l"), rig.Delay(time.Minute)))
+		r.Retry(rig.Named("a", "m2"))
+		r.MustLie(stored.PlaceBehind, "a", "m2")
+		r.Cancel(rig.Named("a", "m3"))
+		r.MustLie(stored.PlaceReady, "a", "m2")
+	}},
+	{Name: "a retry does not move a delivery that is behind another", Run: func(r *rig.Rig) {
+		r.PublishKeyed("a", "k", "m1", "m2")
+		r.MustChangeNothing(func() { r.MustRefuse(dispatcher.ErrOrder, rig.Named("a", "m2")) })
+	}},
+	{Name: "the first is retried before its time and stays the first", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Keyed("k"), rig.Delay(time.Hour)))
+		r.PublishKeyed("a", "k", "m2")
+		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "m1")))
+		require.Equal(r, rig.IDs("a", "m1"), rig.ClaimedIDs(r.Claim(rig.One, 64)))
+		r.MustLie(stored.PlaceBehind, "a", "m2")
+	}},
+	{Name: "a delivery behind another whose record was deleted by hand is skipped", Run: func(r *rig.Rig) {
+		r.PublishKeyed("a", "k", "m1", "m2", "m3", "m4")
+		r.Lose("m2")
+		r.Lose("m3")
+		r.Deliver(rig.Named("a", "m1"))
+		r.MustBeSound()
+		r.MustClaim(rig.One, rig.Named("a", "m4"))
+	}},
+	{Name: "the last of a line may be lost", Run: func(r *rig.Rig) {
+		r.PublishKeyed("a", "k", "m1", "m2")
+		r.Lose("m2")
+		r.Deliver(rig.Named("a", "m1"))
+		require.Empty(r, r.State().Behind)
+		require.Zero(r, r.State().Lanes["a"].Waiting)
+	}},
+}
+
+// takeOverKeyed is TakeOver of a message with an ordering key.
+func takeOverKeyed(r *rig.Rig, lane dispatcher.Lane, key, id string) dispatcher.Claimed {
+	r.Helper()
+	victim := "victim-" + r.NewID()
+	r.PublishKeyed(lane, key, id)
+	got := r.ClaimWith(victim, 1, r.Setup.Permits)
+	require.Equal(r, rig.IDs(lane, id), rig.ClaimedIDs(got))
+	require.Equal(r, 1, r.Reap(victim))
+	return got[0]
+}

@@ -1,0 +1,304 @@
+package lanes
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// OrderedCases are about ordered lanes, whose deliveries all wait in one line.
+var OrderedCases = []rig.Case{
+	{Name: "an ordered lane sends one at a time, whatever the keys", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Ordered)
+		r.Publish("a", "m1", "m2")
+		r.PublishKeyed("a", "k", "m3")
+		r.PublishKeyed("a", "l", "m4")
+		for _, id := range []string{"m1", "m2", "m3", "m4"} {
+			c := r.Claim(rig.One, 64)
+			require.Equal(r, rig.IDs("a", id), rig.ClaimedIDs(c))
+			r.MustClaimNothing(rig.Two)
+			r.MustSettle(rig.One, rig.Success(c[0]))
+		}
+	}},
+	{Name: "a failed delivery holds all others", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Ordered)
+		r.Publish("a", "m1", "m2")
+		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], time.Minute))
+		r.MustClaimNothing(rig.One)
+		require.Equal(r, "order", r.Look(rig.Named("a", "m2")).WaitingFor)
+		require.Equal(r, "rung", r.Look(rig.Named("a", "m1")).WaitingFor)
+		r.Pass(time.Minute)
+		r.Move()
+		r.Deliver(rig.Named("a", "m1"))
+		r.MustClaim(rig.One, rig.Named("a", "m2"))
+	}},
+	{Name: "a direct lease is one, and then no more", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Ordered)
+		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To("a")), r.Entry("m2", rig.To("a")))
+		require.Equal(r, rig.To("a"), got[0].Leased)
+		require.Equal(r, rig.To("a"), got[1].Behind)
+	}},
+	{Name: "the window is one, also if it was larger before", Run: func(r *rig.Rig) {
+		for range 5 {
+			r.Succeed("a")
+		}
+		r.PublishMany("a", 5)
+		r.Limit("a", rig.Ordered)
+		require.Len(r, r.Claim(rig.One, 64), 1)
+		require.Equal(r, 1, r.LaneState("a").Window)
+		require.Equal(r, "limit", r.Look(rig.Named("a", "n00008")).WaitingFor)
+	}},
+	{Name: "a lane that becomes ordered goes on with what it has, one at a time, then in line", Run: func(r *rig.Rig) {
+		for range 3 {
+			r.Succeed("a")
+		}
+		r.Publish("a", "m1", "m2", "m3")
+		c := r.Claim(rig.One, 2)
+		r.Limit("a", rig.Ordered)
+		r.Publish("a", "m4", "m5")
+		r.MustLie(stored.PlaceReady, "a", "m4")
+		r.MustLie(stored.PlaceBehind, "a", "m5")
+		r.MustClaimNothing(rig.Two)
+		r.MustSettle(rig.One, rig.Success(c[0]))
+		r.MustClaimNothing(rig.Two)
+		r.MustSettle(rig.One, rig.Success(c[1]))
+		for _, id := range []string{"m3", "m4", "m5"} {
+			r.Deliver(rig.Named("a", id))
+		}
+	}},
+	{Name: "a lane that is not ordered any more serves its line, and new messages beside it", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Ordered)
+		r.Publish("a", "m1", "m2", "m3")
+		r.Resume("a")
+		r.Publish("a", "m4")
+		require.Equal(r, rig.IDs("a", "m1", "m4"), rig.ClaimedIDs(r.Claim(rig.One, 64)))
+		r.MustSettle(rig.One, rig.Success(dispatcher.Claimed{ID: rig.Named("a", "m1"), Attempt: 1}))
+		r.Deliver(rig.Named("a", "m2"))
+		r.Deliver(rig.Named("a", "m3"))
+		require.Zero(r, r.State().Lanes["a"].Keys)
+	}},
+	{Name: "deliveries with a key wait for their key though the lane has become ordered", Run: func(r *rig.Rig) {
+		r.PublishKeyed("a", "k", "m1", "m2")
+		r.Limit("a", rig.Ordered)
+		r.PublishKeyed("a", "k", "m3", "m4")
+		require.Equal(r, 2, r.State().Lanes["a"].Keys)
+		var got []string
+		for range 4 {
+			c := r.Claim(rig.One, 64)
+			require.Len(r, c, 1)
+			got = append(got, c[0].ID.Message)
+			r.MustSettle(rig.One, rig.Success(c[0]))
+		}
+		require.ElementsMatch(r, []string{"m1", "m2", "m3", "m4"}, got)
+		require.Empty(r, r.State().Behind)
+	}},
+	{Name: "a lost first lets the next one go", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Ordered)
+		r.Publish("a", "m1", "m2")
+		r.Lose("m1")
+		r.MustClaimNothing(rig.One)
+		r.MustClaim(rig.One, rig.Named("a", "m2"))
+	}},
+	{Name: "a retried one joins the line that there is now", Run: func(r *rig.Rig) {
+		r.PublishKeyed("a", "k", "m1")
+		r.MustSettle(rig.One, rig.Death(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], dispatcher.ReasonGone))
+		r.Limit("a", rig.Ordered)
+		r.Publish("a", "m2", "m3")
+		r.Retry(rig.Named("a", "m1"))
+		for _, id := range []string{"m2", "m3", "m1"} {
+			r.Deliver(rig.Named("a", id))
+		}
+	}},
+	{Name: "a long line goes to its end", Run: func(r *rig.Rig) {
+		const n = 150
+		r.Limit("a", rig.Ordered)
+		batch := make([]dispatcher.Entry, n)
+		for i := range batch {
+			batch[i] = r.Entry(fmt.Sprintf("m%03d", n-i), rig.To("a"))
+		}
+		r.Schedule(batch...)
+		for i := range n {
+			r.Deliver(rig.Named("a", fmt.Sprintf("m%03d", n-i)))
+		}
+	}},
+	{Name: "a long line is listed whole, also a page at a time", Run: func(r *rig.Rig) {
+		const n = 600
+		r.Limit(rig.EpOne, rig.Ordered)
+		batch := make([]dispatcher.Entry, n)
+		for i := range batch {
+			batch[i] = r.Entry(fmt.Sprintf("m%03d", i), rig.To(rig.EpOne))
+		}
+		r.Schedule(batch...)
+		scheduled := dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusScheduled}}
+		for _, limit := range []int{97, 256, 500} {
+			require.Len(r, r.ListAll(dispatcher.Filter{}, limit), n)
+			require.Len(r, r.ListAll(scheduled, limit), n-1)
+		}
+		r.MustClaim(rig.One, rig.Named(rig.EpOne, "m000"))
+		require.Len(r, r.ListAll(scheduled, 256), n-1, "also behind one in flight")
+		r.Limit(rig.EpOne, rig.Ordered, rig.Held(dispatcher.HeldDeleted))
+		require.Empty(r, r.ListAll(scheduled, 256))
+		cancelled := dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusCancelled}, Lanes: rig.To(rig.EpOne)}
+		for _, limit := range []int{97, 256, 500} {
+			require.Len(r, r.ListAll(cancelled, limit), n-1)
+		}
+	}},
+	{Name: "a paused line is held whole", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Ordered)
+		r.Publish("a", "m1", "m2")
+		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
+		r.Limit("a", rig.Ordered, rig.Held(dispatcher.HeldPaused))
+		r.MustSettle(rig.One, rig.Success(c))
+		r.MustLie(stored.PlaceReady, "a", "m2")
+		r.MustClaimNothing(rig.One)
+		r.Limit("a", rig.Ordered)
+		r.MustClaim(rig.One, rig.Named("a", "m2"))
+	}},
+	{Name: "an open ordered lane waits with its first", Setup: stored.Setup{Breaker: 1}, Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Ordered)
+		r.Publish("a", "m1", "m2")
+		r.MustSettle(rig.One, rig.Blamed(rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], time.Second)))
+		r.Pass(time.Second)
+		require.Equal(r, rig.Start.Add(30*time.Second), r.Move().Due)
+		r.MustClaimNothing(rig.One)
+		r.Pass(29 * time.Second)
+		r.Move()
+		r.Deliver(rig.Named("a", "m1"))
+		r.Deliver(rig.Named("a", "m2"))
+	}},
+}
+
+// FullCases are about lanes in which as many deliveries wait as may.
+var FullCases = []rig.Case{
+	{Name: "a message to a full lane is refused and leaves nothing", Setup: stored.Setup{MaxWaiting: 3}, Run: func(r *rig.Rig) {
+		r.PublishMany("a", 3)
+		r.MustChangeNothing(func() {
+			require.Equal(r, []dispatcher.ScheduleResult{{Result: dispatcher.LaneFull}}, r.Schedule(r.Entry("m1", rig.To("a"))))
+		})
+		require.Equal(r, dispatcher.LaneFull, r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)))[0].Result)
+		require.Equal(r, dispatcher.Accepted, r.Schedule(r.Entry("m1", rig.To("b")))[0].Result, "another lane has room")
+		r.MustSettle(rig.One, rig.Failure(r.Claim(rig.One, 1)[0], time.Hour))
+		require.Equal(r, dispatcher.LaneFull, r.Schedule(r.Entry("m2", rig.To("a")))[0].Result, "it waits for its rung")
+		r.Claim(rig.One, 1)
+		require.Equal(r, dispatcher.Accepted, r.Schedule(r.Entry("m2", rig.To("a")))[0].Result, "what is in flight does not wait")
+	}},
+	{Name: "deliveries that are due later, or behind another, count as waiting", Setup: stored.Setup{MaxWaiting: 3}, Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)))
+		r.PublishKeyed("a", "k", "m2", "m3")
+		for _, e := range []dispatcher.Entry{
+			r.Entry("m4", rig.To("a")), r.Entry("m5", rig.To("a"), rig.Delay(time.Hour)), r.Entry("m6", rig.To("a"), rig.Keyed("k")),
+		} {
+			r.MustChangeNothing(func() { require.Equal(r, dispatcher.LaneFull, r.Schedule(e)[0].Result) })
+		}
+	}},
+	{Name: "a batch fills a lane and the rest of it is refused", Setup: stored.Setup{MaxWaiting: 3}, Run: func(r *rig.Rig) {
+		var batch []dispatcher.Entry
+		for n := range 5 {
+			batch = append(batch, r.Entry(fmt.Sprintf("m%d", n), rig.To("a")))
+		}
+		got := r.Schedule(append(batch, r.Entry("m4", rig.To("b")), r.Entry("m3", rig.To("a"), rig.Body("other")))...)
+		want := []dispatcher.Result{
+			dispatcher.Accepted, dispatcher.Accepted, dispatcher.Accepted, dispatcher.LaneFull, dispatcher.LaneFull,
+			dispatcher.Accepted, dispatcher.LaneFull,
+		}
+		for i, s := range got {
+			require.Equal(r, want[i], s.Result, "%d", i)
+		}
+		require.Len(r, r.State().Ready["a"], 3)
+	}},
+	{Name: "a known message is a duplicate or a conflict in a full lane too", Setup: stored.Setup{MaxWaiting: 1}, Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		r.MustChangeNothing(func() {
+			require.Equal(r, dispatcher.Duplicate, r.Schedule(r.Entry("m1", rig.To("a")))[0].Result)
+			require.Equal(r, dispatcher.Conflict, r.Schedule(r.Entry("m1", rig.To("a"), rig.Body("other")))[0].Result)
+			require.Equal(r, dispatcher.LaneFull, r.Schedule(r.Entry("m2", rig.To("a")))[0].Result)
+		})
+	}},
+	{Name: "a full lane that a repeat would add is not made, until there is room", Setup: stored.Setup{MaxWaiting: 1}, Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		r.Publish("b", "m0")
+		r.MustChangeNothing(func() {
+			require.Equal(r, dispatcher.Duplicate, r.Schedule(r.Entry("m1", rig.To("a", "b")))[0].Result)
+		})
+		r.MustSettle(rig.One, rig.Success(r.Claim(rig.One, 2)[1]))
+		got := r.Schedule(r.Entry("m1", rig.To("a", "b")))
+		require.Equal(r, dispatcher.Duplicate, got[0].Result)
+		require.Equal(r, rig.To("b"), got[0].Ready)
+	}},
+	{Name: "a direct lease needs no room", Setup: stored.Setup{MaxWaiting: 1}, Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)))
+		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m2", rig.To("a")), r.Entry("m3", rig.To("a")), r.Entry("m4", rig.To("a")))
+		require.Equal(r, rig.To("a"), got[0].Leased)
+		require.Equal(r, rig.To("a"), got[1].Leased)
+		require.Equal(r, dispatcher.LaneFull, got[2].Result, "its window is full, so it would wait")
+	}},
+	{Name: "a lane that is full of cancelled deliveries has room", Setup: stored.Setup{MaxWaiting: 100}, Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.PublishMany("a", 100)
+		require.Equal(r, dispatcher.LaneFull, r.Schedule(r.Entry("new", rig.To("a")))[0].Result)
+		all := r.State().Ready["a"]
+		require.NotContains(r, r.Cancel(all...), false)
+		require.Equal(r, map[dispatcher.Status]int64{dispatcher.StatusCancelled: 100}, r.Stats().Counts)
+		require.Equal(r, 0, r.LaneState("a").Waiting)
+		require.Equal(r, dispatcher.Accepted, r.Schedule(r.Entry("new", rig.To("a")))[0].Result)
+		require.Equal(r, []bool{false, true}, append(r.Cancel(all[0]), r.Retry(all[0])...))
+		r.Resume("a")
+		r.MustClaim(rig.One, rig.Named("a", "new"), all[0])
+	}},
+	{Name: "a delivery that is cancelled in an open lane leaves its line", Setup: stored.Setup{MaxWaiting: 4, Breaker: 1}, Run: func(r *rig.Rig) {
+		r.PublishKeyed("a", "k", "m1", "m2", "m3")
+		r.Publish("a", "m4")
+		s := rig.Silence(r.Claim(rig.One, 1)[0], time.Hour)
+		s.Blame = true
+		r.MustSettle(rig.One, s)
+		require.Equal(r, []bool{true, true, true}, r.Cancel(rig.IDs("a", "m1", "m2", "m4")...))
+		r.MustLie(stored.PlaceReady, "a", "m3")
+		r.MustLie(stored.PlaceCancelled, "a", "m1", "m2", "m4")
+		require.Equal(r, []bool{true}, r.Cancel(rig.IDs("a", "m3")...))
+		require.Zero(r, r.LaneState("a").Waiting)
+	}},
+	{Name: "of a fan-out the full lane's delivery is dead and the others go on", Setup: stored.Setup{MaxWaiting: 1}, Run: func(r *rig.Rig) {
+		r.Publish("a", "m0")
+		got := r.Schedule(rig.Fan(r.Entry("m1", rig.To("a", "b", "c"), rig.Delay(time.Minute))))
+		require.Equal(r, dispatcher.Accepted, got[0].Result)
+		require.Equal(r, map[dispatcher.Lane]dispatcher.DeadReason{"a": dispatcher.ReasonOverflow}, got[0].Dead)
+		d := r.MustStand(rig.Named("a", "m1"), dispatcher.StatusDead)
+		require.Equal(r, dispatcher.ReasonOverflow, d.Reason)
+		require.Zero(r, d.Attempts)
+		require.Equal(r, r.Now, d.Ended)
+		r.MustStand(rig.Named("b", "m1"), dispatcher.StatusScheduled)
+		require.Equal(r, []string{"dead overflow"}, r.State().Told[d.ID])
+		require.Equal(r, map[dispatcher.DeadReason]int64{dispatcher.ReasonOverflow: 1}, r.Stats().Dead)
+		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "m1")), "a person may put it there")
+		require.Equal(r, rig.IDs("a", "m0", "m1"), r.State().Ready["a"])
+	}},
+	{Name: "a fan-out to one full lane is accepted and dead", Setup: stored.Setup{MaxWaiting: 1}, Run: func(r *rig.Rig) {
+		r.Publish("a", "m0")
+		got := r.Schedule(rig.Fan(r.Entry("m1", rig.To("a"))))
+		require.Equal(r, dispatcher.Accepted, got[0].Result)
+		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusDead)
+	}},
+	{Name: "a delivery that ends at once in a disabled lane needs no room", Setup: stored.Setup{MaxWaiting: 1}, Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne)
+		r.Schedule(r.Entry("m0", rig.To(rig.EpOne), rig.Delay(time.Hour)))
+		end(r, disabled)
+		require.Equal(r, dispatcher.Accepted, r.Schedule(r.Entry("m1", rig.To(rig.EpOne)))[0].Result)
+		got := r.Schedule(rig.Fan(r.Entry("m2", rig.To(rig.EpOne, "a"))))
+		require.Equal(r, map[dispatcher.Lane]dispatcher.DeadReason{rig.EpOne: dispatcher.ReasonDisabled}, got[0].Dead)
+	}},
+	{Name: "a delivery that comes back to a full lane is not refused", Setup: stored.Setup{MaxWaiting: 1}, Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
+		r.Publish("a", "m2")
+		r.MustSettle(rig.One, rig.HandBack(c))
+		c = r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
+		r.MustSettle(rig.One, rig.Failure(c, 0))
+		r.Move()
+		require.Equal(r, rig.IDs("a", "m2", "m1"), r.State().Ready["a"])
+	}},
+}

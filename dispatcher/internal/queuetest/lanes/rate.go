@@ -1,0 +1,303 @@
+package lanes
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+)
+
+// RateCases are about lanes with a rate.
+var RateCases = append([]rig.Case{
+	{Name: "a rated lane waits between two attempts, and is not looked at before", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(time.Second))
+		r.Publish("a", "m1", "m2", "m3")
+		r.Deliver(rig.Named("a", "m1"))
+		next := rig.Start.Add(time.Second)
+		for _, id := range []string{"m2", "m3"} {
+			h := r.Move()
+			require.Equal(r, next, h.Due)
+			require.Equal(r, -1, h.Weight)
+			r.SetNow(next.Add(-time.Microsecond))
+			r.Move()
+			r.MustClaimNothing(rig.Two)
+			r.SetNow(next)
+			require.Equal(r, 0, r.Move().Weight)
+			r.Deliver(rig.Named("a", id))
+			next = next.Add(time.Second)
+		}
+		require.Zero(r, r.Move().Due, "nothing waits any more")
+	}},
+	{Name: "twenty a second are twenty in each second", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(50*time.Millisecond))
+		r.PublishMany("a", 100)
+		require.Equal(r, []int{20, 20, 20}, attemptsBySecond(r, "a", 3, 0))
+	}},
+	{Name: "a late timer does not lower a rate", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(10*time.Millisecond))
+		r.PublishMany("a", 400)
+		got := attemptsBySecond(r, "a", 3, 45*time.Millisecond)
+		for _, n := range got[1:] {
+			require.InDelta(r, 100, n, 5, "%v", got)
+		}
+	}},
+	{Name: "a rate that was not used is not saved up", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(20*time.Millisecond))
+		for range 8 {
+			r.Succeed("a")
+			r.Pass(time.Minute)
+		}
+		r.PublishMany("a", 20)
+		require.Len(r, r.Claim(rig.One, 64), 1)
+	}},
+	{Name: "a rated lane in use makes up for 50 ms, and an idle one begins anew", Run: func(r *rig.Rig) {
+		for range 8 {
+			r.Succeed("a")
+		}
+		r.Limit("a", rig.Every(20*time.Millisecond))
+		for _, c := range []struct {
+			idle time.Duration
+			want int
+		}{{20 * time.Millisecond, 1}, {40 * time.Millisecond, 2}, {time.Second, 3}, {1021 * time.Millisecond, 1}} {
+			r.Succeed("a")
+			r.Pass(c.idle)
+			r.PublishMany("a", 8)
+			claimed := r.Claim(rig.One, 64)
+			require.Len(r, claimed, c.want, "%s", c.idle)
+			for ; len(claimed) > 0; claimed = r.Claim(rig.One, 64) {
+				for _, c := range claimed {
+					r.MustSettle(rig.One, rig.Success(c))
+				}
+				r.Pass(20 * time.Millisecond)
+				r.Move()
+			}
+			require.Zero(r, r.LaneState("a").Waiting)
+			r.Pass(time.Minute)
+		}
+	}},
+	{Name: "a turn takes as many as there are tokens", Run: func(r *rig.Rig) {
+		for range 20 {
+			r.Succeed("a")
+		}
+		r.Limit("a", rig.Every(5*time.Millisecond))
+		r.Succeed("a")
+		r.Pass(200 * time.Millisecond)
+		r.PublishMany("a", 20)
+		require.Len(r, r.Claim(rig.One, 64), 11, "two turns")
+		r.MustClaimNothing(rig.Two)
+		r.Pass(5 * time.Millisecond)
+		r.Move()
+		require.Len(r, r.Claim(rig.Two, 64), 1)
+	}},
+	{Name: "a fraction of a ms makes a turn later, never earlier", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(333*time.Microsecond+100*time.Millisecond))
+		r.Publish("a", "m1", "m2")
+		r.MustClaim(rig.One, rig.Named("a", "m1"))
+		lane := r.State().Lanes["a"]
+		require.Equal(r, rig.Start.Add(100333*time.Microsecond).UnixMicro(), lane.Tat)
+		require.Equal(r, rig.Start.Add(101*time.Millisecond).UnixMilli(), lane.Parked)
+		require.Equal(r, rig.Start.Add(101*time.Millisecond), r.Move().Due)
+	}},
+	{Name: "a direct lease takes a token, and needs one", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(time.Second))
+		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To("a")), r.Entry("m2", rig.To("a")))
+		require.Equal(r, rig.To("a"), got[0].Leased)
+		require.Equal(r, rig.To("a"), got[1].Ready)
+		r.MustClaimNothing(rig.Two)
+		require.Equal(r, "rate", r.Look(rig.Named("a", "m2")).WaitingFor)
+		r.Pass(time.Second)
+		r.Move()
+		r.Deliver(rig.Named("a", "m2"))
+		got = r.ScheduleFor(rig.One, 512, 64, r.Entry("m3", rig.To("a")))
+		require.Equal(r, rig.To("a"), got[0].Ready, "the token was taken by the claim")
+	}},
+	{Name: "a rate holds over all instances", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(time.Second))
+		r.PublishMany("a", 3)
+		require.Len(r, r.Claim(rig.One, 64), 1)
+		r.MustClaimNothing(rig.Two)
+		require.Empty(r, r.ScheduleFor(rig.Two, 512, 64, r.Entry("m1", rig.To("a")))[0].Leased)
+	}},
+	{Name: "a lane that waits for its rate does not hold others", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(time.Hour))
+		r.PublishMany("a", 5)
+		r.PublishMany("b", 2)
+		require.Len(r, r.Claim(rig.One, 64), 3)
+		require.Equal(r, -1, r.Move().Weight)
+	}},
+	{Name: "more messages do not change the time that a rated lane waits for", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(time.Second))
+		r.PublishMany("a", 2)
+		require.Len(r, r.Claim(rig.One, 64), 1)
+		before := r.State().Lanes["a"].Parked
+		r.Pass(time.Millisecond)
+		r.PublishMany("a", 2)
+		require.Equal(r, before, r.State().Lanes["a"].Parked)
+		r.MustClaimNothing(rig.One)
+	}},
+	{Name: "another rate counts from where the old one stood", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(time.Minute))
+		r.PublishMany("a", 3)
+		require.Len(r, r.Claim(rig.One, 64), 1)
+		r.Limit("a", rig.Every(10*time.Second))
+		require.Equal(r, rig.Start.Add(time.Minute), r.Move().Due)
+		r.MustClaimNothing(rig.One)
+		_, hints := r.LimitAs("a", dispatcher.LaneLimits{}, false)
+		require.Equal(r, r.Setup.Weight(4, 1), hints[0].Weight, "with no rate there is nothing to wait for")
+		require.Len(r, r.Claim(rig.One, 64), 1)
+		r.Limit("a", rig.Every(10*time.Second))
+		require.Equal(r, rig.Start.Add(time.Minute).UnixMicro(), r.State().Lanes["a"].Tat)
+	}},
+	{Name: "a rate that is much quicker counts from now", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(time.Minute))
+		r.PublishMany("a", 3)
+		require.Len(r, r.Claim(rig.One, 64), 1)
+		r.Limit("a", rig.Every(time.Millisecond)) // as if the old time came from another clock
+		require.Len(r, r.Claim(rig.One, 1), 1)
+	}},
+	{Name: "a lane tells when its rate allows the next", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(time.Second))
+		r.PublishMany("a", 2)
+		require.Zero(r, r.LaneState("a").Token)
+		r.Claim(rig.One, 1)
+		require.Equal(r, rig.Start.Add(time.Second), r.LaneState("a").Token)
+		r.Pass(time.Minute)
+		require.Zero(r, r.LaneState("a").Token)
+	}},
+}, tokenCases...)
+
+// tokenCases are about the tokens of attempts that were not made.
+var tokenCases = []rig.Case{
+	{Name: "a delivery that is handed back returns its token", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(time.Second))
+		r.Publish("a", "m1", "m2")
+		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
+		r.MustSettle(rig.One, rig.HandBack(c))
+		r.MustClaim(rig.Two, rig.Named("a", "m1"))
+		r.MustClaimNothing(rig.Two)
+	}},
+	{Name: "a delivery that is handed back returns its token though it was cancelled or delivered meanwhile", Run: func(r *rig.Rig) {
+		for _, lane := range []dispatcher.Lane{"a", "b"} {
+			r.Limit(lane, rig.Every(time.Second))
+			c := r.TakeOver(lane, "m1-"+string(lane))
+			r.Pass(time.Minute)
+			r.Move()
+			again := r.MustClaim(rig.Two, c.ID)[0]
+			if lane == "a" {
+				r.Cancel(c.ID)
+			} else {
+				r.Settle(rig.One, rig.Success(c))
+			}
+			require.Equal(r, []dispatcher.Settled{dispatcher.SettledEnd}, r.Settle(rig.Two, rig.HandBack(again)))
+			mustHaveToken(r, lane)
+		}
+	}},
+	{Name: "a marked delivery returns its token when it is claimed", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(time.Second))
+		r.Publish("a", "m1", "m2")
+		r.Cancel(rig.Named("a", "m1"))
+		r.MustClaimNothing(rig.One)
+		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusCancelled)
+		r.Deliver(rig.Named("a", "m2"))
+		mustHaveNoToken(r, "a")
+	}},
+	{Name: "an expired delivery returns its token when it is claimed", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(time.Second))
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Expires(rig.Start)), r.Entry("m2", rig.To("a")))
+		r.MustClaimNothing(rig.One)
+		r.Deliver(rig.Named("a", "m2"))
+		mustHaveNoToken(r, "a")
+	}},
+	{Name: "a delivery without a record returns its token when it is claimed", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(time.Second))
+		r.Publish("a", "m1", "m2")
+		r.Lose("m1")
+		r.MustClaimNothing(rig.One)
+		r.Deliver(rig.Named("a", "m2"))
+		mustHaveNoToken(r, "a")
+	}},
+	{Name: "a delivery that is settled without an attempt returns its token", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(time.Second))
+		r.MustSettle(rig.One, rig.Refusal(r.TakeNew("a")))
+		mustHaveToken(r, "a")
+	}},
+	{Name: "an attempt has used its token, whatever its result", Run: func(r *rig.Rig) {
+		for i, outcome := range []func(dispatcher.Claimed) dispatcher.Settlement{
+			rig.Success,
+			func(c dispatcher.Claimed) dispatcher.Settlement { return rig.Failure(c, time.Hour) },
+			func(c dispatcher.Claimed) dispatcher.Settlement { return rig.Silence(c, time.Hour) },
+			func(c dispatcher.Claimed) dispatcher.Settlement { return rig.Death(c, dispatcher.ReasonGone) },
+		} {
+			lane := rig.ManyLanes(4)[i]
+			r.Limit(lane, rig.Every(time.Second))
+			r.MustSettle(rig.One, outcome(r.TakeNew(lane)))
+			mustHaveNoToken(r, lane)
+		}
+	}},
+	{Name: "the leases of a dead instance return no tokens", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(time.Second))
+		r.Publish("a", "m1")
+		r.MustClaim(rig.One, rig.Named("a", "m1"))
+		r.Reap(rig.One)
+		r.MustClaimNothing(rig.Two)
+		mustHaveNoToken(r, "a")
+	}},
+	{Name: "a delivery that was claimed before there was a rate has no token to return", Run: func(r *rig.Rig) {
+		c := r.TakeNew("a")
+		r.Limit("a", rig.Every(time.Hour))
+		r.MustSettle(rig.One, rig.HandBack(c))
+		require.GreaterOrEqual(r, r.State().Lanes["a"].Tat, int64(0))
+		r.MustClaim(rig.One, c.ID)
+	}},
+	{Name: "a delivery that is handed back after the rate is gone returns no token", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Every(time.Second))
+		c := r.TakeNew("a")
+		tat := r.State().Lanes["a"].Tat
+		r.Limit("a")
+		r.MustSettle(rig.One, rig.HandBack(c))
+		require.Equal(r, tat, r.State().Lanes["a"].Tat)
+	}},
+}
+
+// attemptsBySecond delivers one lane's messages for some seconds. It claims at
+// the times of the hints, and late after each. It answers how many attempts
+// began in each second.
+func attemptsBySecond(r *rig.Rig, lane dispatcher.Lane, seconds int, late time.Duration) []int {
+	r.Helper()
+	counts := make([]int, seconds)
+	for looks := 0; ; looks++ {
+		require.Less(r, looks, 1000, "it looks again and again")
+		h := r.Move()
+		for h.Weight >= 0 {
+			claimed := r.Claim(rig.One, 64)
+			require.NotEmpty(r, claimed)
+			for _, c := range claimed {
+				counts[int(r.Now.Sub(rig.Start)/time.Second)]++
+				r.MustSettle(rig.One, rig.Success(c))
+			}
+			h = r.Move()
+		}
+		require.True(r, h.Due.After(r.Now), "%s has nothing ready, or is looked at too early", lane)
+		if h.Due.Add(late).Sub(rig.Start) >= time.Duration(seconds)*time.Second {
+			return counts
+		}
+		r.SetNow(h.Due.Add(late))
+	}
+}
+
+// mustHaveToken fails the case unless an empty rated lane may be attempted now.
+func mustHaveToken(r *rig.Rig, lane dispatcher.Lane) {
+	r.Helper()
+	got := r.ScheduleFor(rig.Two, 512, 64, r.Entry(r.NewID(), rig.To(lane)))
+	require.Equal(r, rig.To(lane), got[0].Leased, "its token was not returned")
+}
+
+// mustHaveNoToken fails the case if a rated lane may be attempted now.
+func mustHaveNoToken(r *rig.Rig, lane dispatcher.Lane) {
+	r.Helper()
+	got := r.ScheduleFor(rig.Two, 512, 64, r.Entry(r.NewID(), rig.To(lane)))
+	require.Empty(r, got[0].Leased, "it has a token more than its rate allows")
+	r.MustClaimNothing(rig.Two)
+}

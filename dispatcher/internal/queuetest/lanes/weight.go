@@ -1,0 +1,350 @@
+package lanes
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// WeightCases are about windows, weights, turns and the permits they leave.
+var WeightCases = []rig.Case{
+	{Name: "a lane never seen may have two in flight", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1", "m2", "m3")
+		require.Len(r, r.Claim(rig.One, 64), 2)
+		r.MustClaimNothing(rig.Two)
+	}},
+	{Name: "each success widens the window by one, up to the most", Setup: stored.Setup{LaneMaxInFlight: 5}, Run: func(r *rig.Rig) {
+		for n := 2; n <= 5; n++ {
+			require.Equal(r, n, max(2, r.State().Lanes["a"].Window))
+			r.Succeed("a")
+		}
+		require.Equal(r, 5, r.State().Lanes["a"].Window)
+		r.Succeed("a")
+		require.Equal(r, 5, r.State().Lanes["a"].Window)
+		r.PublishMany("a", 9)
+		require.Len(r, r.Claim(rig.One, 64), 5)
+	}},
+	{Name: "the most holds for the first window too", Setup: stored.Setup{LaneMaxInFlight: 1}, Run: func(r *rig.Rig) {
+		r.PublishMany("a", 3)
+		require.Len(r, r.Claim(rig.One, 64), 1)
+	}},
+	{Name: "an attempt without an answer halves the window, to one at least", Run: func(r *rig.Rig) {
+		for range 7 {
+			r.Succeed("a")
+		}
+		for _, want := range []int{4, 2, 1, 1} {
+			fallSilent(r, "a")
+			require.Equal(r, want, r.State().Lanes["a"].Window)
+		}
+		r.PublishMany("a", 3)
+		require.Len(r, r.Claim(rig.One, 64), 1)
+	}},
+	{Name: "an answer that is no success leaves the window", Run: func(r *rig.Rig) {
+		r.Succeed("a")
+		for _, status := range []int{500, 404, 429, 301} {
+			c := r.TakeNew("a")
+			s := rig.Failure(c, time.Hour)
+			s.Attempt.Status = status
+			r.MustSettle(rig.One, s)
+			require.Equal(r, 3, r.State().Lanes["a"].Window, "%d", status)
+		}
+	}},
+	{Name: "dead with an answer leaves the window, dead without one halves it", Run: func(r *rig.Rig) {
+		for range 2 {
+			r.Succeed("a")
+		}
+		r.MustSettle(rig.One, rig.Death(r.TakeNew("a"), dispatcher.ReasonGone))
+		require.Equal(r, 4, r.State().Lanes["a"].Window)
+		s := rig.Death(r.TakeNew("a"), dispatcher.ReasonExhausted)
+		s.Attempt.Status = 0
+		r.MustSettle(rig.One, s)
+		require.Equal(r, 2, r.State().Lanes["a"].Window)
+	}},
+	{Name: "what is handed back says nothing of its lane", Run: func(r *rig.Rig) {
+		c := r.TakeNew("a")
+		before := r.State().Lanes["a"]
+		r.MustSettle(rig.One, rig.HandBack(c))
+		after := r.State().Lanes["a"]
+		require.Equal(r, before.Window, after.Window)
+		require.Equal(r, before.Slow, after.Slow)
+	}},
+	{Name: "what was never attempted says nothing of its lane", Run: func(r *rig.Rig) {
+		r.Succeed("a")
+		s := rig.Death(r.TakeNew("a"), dispatcher.ReasonRefused)
+		s.Attempt = dispatcher.Attempt{}
+		r.MustSettle(rig.One, s)
+		require.Equal(r, 3, r.State().Lanes["a"].Window)
+		require.Equal(r, 0, r.State().Lanes["a"].Slow)
+	}},
+	{Name: "a lane's class is how long its last answer took", Run: func(r *rig.Rig) {
+		for _, c := range []struct {
+			took time.Duration
+			slow int
+		}{
+			{0, 0},
+			{50 * time.Millisecond, 0}, {51 * time.Millisecond, 1},
+			{100 * time.Millisecond, 1}, {101 * time.Millisecond, 2},
+			{250 * time.Millisecond, 2}, {251 * time.Millisecond, 4},
+			{time.Second, 4}, {1001 * time.Millisecond, 8},
+		} {
+			s := rig.Failure(r.TakeNew("a"), time.Hour)
+			r.MustSettle(rig.One, rig.Took(s, c.took))
+			require.Equal(r, c.slow, r.State().Lanes["a"].Slow, "%s", c.took)
+		}
+		s := rig.Failure(r.TakeNew("a"), time.Hour)
+		s.Attempt.Status = 0
+		r.MustSettle(rig.One, rig.Took(s, time.Millisecond))
+		require.Equal(r, 8, r.State().Lanes["a"].Slow, "no answer, however quickly")
+	}},
+	{Name: "a quick failure does not make a lane heavy", Run: func(r *rig.Rig) {
+		for range 5 {
+			r.MustSettle(rig.One, rig.Failure(r.TakeNew("a"), time.Hour))
+		}
+		r.Publish("a", "last")
+		require.Len(r, r.ClaimWith(rig.One, 1, 1), 1)
+	}},
+	{Name: "the last eight permits are not for a lane that hangs", Run: func(r *rig.Rig) {
+		fallSilent(r, "a")
+		r.PublishMany("a", 1)
+		require.Empty(r, r.ClaimWith(rig.One, 64, 8))
+		require.Len(r, r.ClaimWith(rig.One, 64, 9), 1)
+	}},
+	{Name: "the last four permits are not for a lane never seen", Run: func(r *rig.Rig) {
+		r.PublishMany("a", 1)
+		require.Empty(r, r.ClaimWith(rig.One, 64, 4))
+		require.Len(r, r.ClaimWith(rig.One, 64, 5), 1)
+	}},
+	{Name: "the last two permits are not for a slow lane", Run: func(r *rig.Rig) {
+		r.MustSettle(rig.One, rig.Took(rig.Success(r.TakeNew("a")), 200*time.Millisecond))
+		r.PublishMany("a", 1)
+		require.Empty(r, r.ClaimWith(rig.One, 64, 2))
+		require.Len(r, r.ClaimWith(rig.One, 64, 3), 1)
+	}},
+	{Name: "the very last permit is for a quick lane with nothing in flight", Run: func(r *rig.Rig) {
+		r.Succeed("a")
+		r.PublishMany("a", 2)
+		require.Len(r, r.ClaimWith(rig.One, 64, 1), 1)
+		require.Empty(r, r.ClaimWith(rig.One, 64, 1), "one in flight weighs as much as one free permit")
+	}},
+	{Name: "with more permits the classes grow in proportion", Setup: stored.Setup{Permits: 512}, Run: func(r *rig.Rig) {
+		fallSilent(r, "a")
+		r.PublishMany("a", 1)
+		require.Empty(r, r.ClaimWith(rig.One, 64, 32))
+		require.Len(r, r.ClaimWith(rig.One, 64, 33), 1)
+	}},
+	{Name: "the last sixteenth of very many permits is not for a lane that hangs", Setup: stored.Setup{Permits: 4096}, Run: func(r *rig.Rig) {
+		fallSilent(r, "a")
+		r.PublishMany("a", 1)
+		require.Empty(r, r.ClaimWith(rig.One, 64, 256))
+		require.Len(r, r.ClaimWith(rig.One, 64, 258), 1, "a weight is as fine as two of them")
+	}},
+	{Name: "the very last of very many permits is for a quick lane", Setup: stored.Setup{Permits: 4096}, Run: func(r *rig.Rig) {
+		r.Succeed("a")
+		r.PublishMany("a", 1)
+		require.Len(r, r.ClaimWith(rig.One, 64, 1), 1)
+	}},
+	{Name: "quick lanes that begin to hang leave a permit to another quick one", Setup: stored.Setup{Permits: 1024}, Run: func(r *rig.Rig) {
+		quick := []dispatcher.Lane{"q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "healthy"}
+		for _, lane := range quick {
+			for range 6 {
+				r.Succeed(lane)
+			}
+		}
+		fallSilent(r, "hung")
+		r.PublishMany("hung", 1)
+		free := 64 // lanes that hang hold the rest
+		require.Empty(r, r.ClaimWith(rig.One, 64, free))
+		for _, lane := range quick[:8] {
+			r.PublishMany(lane, 64)
+		}
+		for got := -1; got != 0; free -= got { // they take what they may, and never answer
+			got = len(r.ClaimWith(rig.One, min(free, 64), free))
+		}
+		require.Positive(r, free)
+		r.Publish("healthy", "m1")
+		require.Equal(r, rig.IDs("healthy", "m1"), rig.ClaimedIDs(r.ClaimWith(rig.One, 1, free)))
+	}},
+	{Name: "with few permits the classes shrink in proportion", Setup: stored.Setup{Permits: 64}, Run: func(r *rig.Rig) {
+		fallSilent(r, "a")
+		r.PublishMany("a", 1)
+		require.Empty(r, r.ClaimWith(rig.One, 64, 4))
+		require.Len(r, r.ClaimWith(rig.One, 64, 5), 1)
+	}},
+	{Name: "an instance that holds nothing takes the lightest lane, whatever it weighs", Setup: stored.Setup{Permits: 1}, Run: func(r *rig.Rig) {
+		r.PublishMany("a", 1)
+		require.Len(r, r.ClaimWith(rig.One, 1, 1), 1)
+	}},
+	{Name: "an instance that holds nothing takes even from a lane that hangs", Setup: stored.Setup{Permits: 1}, Run: func(r *rig.Rig) {
+		c := r.TakeNew("a")
+		r.MustSettle(rig.One, rig.Silence(c, time.Hour))
+		r.PublishMany("a", 1)
+		require.Len(r, r.ClaimWith(rig.One, 1, 1), 1)
+	}},
+	{Name: "with one permit a busy quick lane starves no other", Setup: stored.Setup{Permits: 1}, Run: func(r *rig.Rig) {
+		mustReachAll(r)
+	}},
+	{Name: "with six permits a busy quick lane starves no other", Setup: stored.Setup{Permits: 6}, Run: func(r *rig.Rig) {
+		mustReachAll(r)
+	}},
+	{Name: "with all permits a busy quick lane starves no other", Run: func(r *rig.Rig) {
+		mustReachAll(r)
+	}},
+	{Name: "one lane alone holds half of an instance's permits at most", Setup: stored.Setup{Permits: 64}, Run: func(r *rig.Rig) {
+		for range 62 {
+			r.Succeed("a")
+		}
+		r.PublishMany("a", 64)
+		free := 64
+		for {
+			n := len(r.ClaimWith(rig.One, free, free))
+			if n == 0 {
+				break
+			}
+			free -= n
+		}
+		require.Equal(r, 32, free)
+	}},
+	{Name: "one lane alone holds half of all instances' permits", Setup: stored.Setup{Permits: 64, Total: 256, LaneMaxInFlight: 256}, Run: func(r *rig.Rig) {
+		for range 254 {
+			r.Succeed("a")
+		}
+		r.PublishMany("a", 256)
+		held := map[string]int{}
+		for more := true; more; { // each takes a few in turn, as instances that run side by side do
+			more = false
+			for _, name := range []string{rig.One, rig.Two, "three", "four"} {
+				n := len(r.ClaimWith(name, min(4, 64-held[name]), 64-held[name]))
+				held[name] += n
+				more = more || n > 0
+			}
+		}
+		require.Equal(r, map[string]int{rig.One: 32, rig.Two: 32, "three": 32, "four": 32}, held)
+	}},
+	{Name: "an instance with few permits takes by its own part of what is free", Setup: stored.Setup{Permits: 16, Total: 1040}, Run: func(r *rig.Rig) {
+		fallSilent(r, "hung")
+		r.PublishMany("hung", 1)
+		require.Empty(r, r.ClaimWith(rig.One, 16, 1), "a sixteenth of its permits is not for what hangs")
+		require.Len(r, r.ClaimWith(rig.One, 16, 2), 1)
+	}},
+	{Name: "a lane that is first by outdated shares does not hide a lighter one", Setup: stored.Setup{Permits: 64, Total: 1024}, Run: func(r *rig.Rig) {
+		fallSilent(r, "b")
+		for range 62 {
+			r.Succeed("a")
+		}
+		r.PublishMany("a", 64)
+		held := len(r.ClaimWith(rig.One, 30, 64))
+		require.Equal(r, 30, held)
+		r.Publish("b", "m1")
+		leaveOthers(r)
+		require.Equal(r, rig.IDs("b", "m1"), rig.ClaimedIDs(r.ClaimWith(rig.One, 1, 20)))
+		require.Equal(r, r.Setup.Weight(0, held), r.State().Lanes["a"].Weight, "it was placed anew")
+	}},
+	{Name: "each call places sixteen lanes anew that are first by outdated shares", Setup: stored.Setup{Permits: 64, Total: 4096}, Run: func(r *rig.Rig) {
+		lane := func(i int) dispatcher.Lane { return dispatcher.Lane(fmt.Sprintf("quick%02d", i)) }
+		for i := range 17 {
+			r.Succeed(lane(i))
+			r.Succeed(lane(i))
+		}
+		for i := range 17 {
+			r.PublishMany(lane(i), 3)
+		}
+		require.Len(r, r.ClaimWith(rig.One, 64, 64), 51)
+		for i := range 17 {
+			r.PublishMany(lane(i), 1)
+		}
+		r.Publish("new", "m1")
+		leaveOthers(r)
+		got, hints, err := r.Queue.Claim(r.Ctx, rig.One, r.All(), 1, 3)
+		require.NoError(r, err)
+		require.Empty(r, got)
+		require.Equal(r, 16, hints[0].Placed, "which says that another claim may find more")
+		require.Equal(r, rig.IDs("new", "m1"), rig.ClaimedIDs(r.ClaimWith(rig.One, 1, 3)))
+	}},
+	{Name: "the permits of a dead instance do not count any more", Run: func(r *rig.Rig) {
+		r.Join(rig.One, 128)
+		r.Join("three", 896)
+		r.Publish("a", "m1", "m2")
+		require.Len(r, r.ClaimWith(rig.One, 1, 64), 1)
+		require.Equal(r, 2048*(1+4*8)/1024, r.State().Lanes["a"].Weight)
+		r.Reap("three")
+		r.Beat(rig.One)
+		require.Empty(r, r.ClaimWith(rig.One, 1, 4))
+		require.Equal(r, 2048*(1+4)/128, r.State().Lanes["a"].Weight)
+	}},
+	{Name: "lighter lanes come first", Run: func(r *rig.Rig) {
+		fallSilent(r, "a")
+		r.MustSettle(rig.One, rig.Took(rig.Success(r.TakeNew("b")), 80*time.Millisecond))
+		r.Succeed("c")
+		r.Publish("a", "ma")
+		r.Publish("b", "mb")
+		r.Publish("c", "mc")
+		r.Publish("d", "md")
+		want := []dispatcher.DeliveryID{rig.Named("c", "mc"), rig.Named("b", "mb"), rig.Named("d", "md"), rig.Named("a", "ma")}
+		require.Equal(r, want, rig.ClaimedIDs(r.Claim(rig.One, 64)))
+	}},
+	{Name: "what is in flight makes a lane heavier", Run: func(r *rig.Rig) {
+		r.Succeed("a")
+		r.Succeed("b")
+		r.Publish("a", "m1", "m2")
+		r.MustClaim(rig.One, rig.Named("a", "m1"))
+		r.Publish("b", "m3")
+		r.MustClaim(rig.One, rig.Named("b", "m3"))
+	}},
+	{Name: "among equal lanes the one with the oldest turn comes first", Run: func(r *rig.Rig) {
+		for _, lane := range []dispatcher.Lane{"c", "a", "b"} {
+			r.Pass(time.Second)
+			r.Publish(lane, "1-"+string(lane), "2-"+string(lane), "3-"+string(lane))
+		}
+		want := []dispatcher.DeliveryID{rig.Named("c", "1-c"), rig.Named("a", "1-a"), rig.Named("b", "1-b")}
+		var got []dispatcher.DeliveryID
+		for range 3 {
+			r.Pass(time.Second)
+			got = append(got, rig.ClaimedIDs(r.Claim(rig.One, 1))...)
+		}
+		require.Equal(r, want, got)
+	}},
+	{Name: "a turn takes eight, then the others have theirs", Run: func(r *rig.Rig) {
+		for range 20 {
+			r.Succeed("a")
+			r.Succeed("b")
+		}
+		r.PublishMany("a", 20)
+		r.Pass(time.Second)
+		r.PublishMany("b", 20)
+		var lanes string
+		for _, id := range rig.ClaimedIDs(r.Claim(rig.One, 36)) {
+			lanes += string(id.Lane)
+		}
+		require.Equal(r, "aaaaaaaabbbbbbbbaaaaaaaabbbbbbbbaaaa", lanes)
+	}},
+	{Name: "a lane with a full window does not hold the others", Run: func(r *rig.Rig) {
+		r.PublishMany("a", 8)
+		r.Pass(time.Second)
+		r.PublishMany("b", 8)
+		require.Len(r, r.Claim(rig.One, 64), 4)
+		state := r.State()
+		require.False(r, state.Lanes["a"].Listed)
+		require.False(r, state.Lanes["b"].Listed)
+	}},
+	{Name: "many lanes that wait for a window hide no other", Run: func(r *rig.Rig) {
+		for i := range 100 {
+			r.PublishMany(dispatcher.Lane(fmt.Sprintf("hung%02d", i)), 4)
+		}
+		for len(r.Claim(rig.One, 64)) > 0 {
+		}
+		r.Publish("fresh", "m1")
+		r.MustClaim(rig.One, rig.Named("fresh", "m1"))
+	}},
+	{Name: "a settled delivery frees a slot of the window", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1", "m2", "m3")
+		claimed := r.Claim(rig.One, 64)
+		require.Len(r, claimed, 2)
+		r.MustSettle(rig.One, rig.Failure(claimed[0], time.Hour))
+		r.MustClaim(rig.Two, rig.Named("a", "m3"))
+	}},
+}

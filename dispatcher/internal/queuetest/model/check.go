@@ -1,0 +1,252 @@
+package model
+
+import (
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// compare fails the test where the store differs from the model. It looks at
+// one message as callers do.
+func (m *model) compare() {
+	m.Helper()
+	states := m.MustBeSound()
+	state := stored.Merged(states)
+	var f stored.Faults
+	m.comparePlaces(state, &f)
+	for n, s := range states {
+		m.compareMessages(n, s, &f)
+		m.compareHint(n, s, &f)
+		m.compareSwitches(n, s, &f)
+	}
+	m.compareLanes(state, &f)
+	m.compareSets(state, &f)
+	m.compareEnds(state, &f)
+	require.Empty(m, f, "the store is not what the model is")
+	m.released = map[dispatcher.DeliveryID]bool{}
+	if ids := stored.SortedIDs(m.deliveries); len(ids) > 0 {
+		m.compareLook(pick(m.rng, ids...))
+	}
+}
+
+// compareSwitches compares the settings of a whole partition.
+func (m *model) compareSwitches(partition int, s stored.State, f *stored.Faults) {
+	if s.AllHeld != m.allHeld[partition] {
+		f.Add("all lanes of partition %d are held %v, should be %v", partition, s.AllHeld, m.allHeld[partition])
+	}
+	var fenced []string
+	for fence := range m.fences {
+		if fence.partition == partition {
+			fenced = append(fenced, fence.name)
+		}
+	}
+	slices.Sort(fenced)
+	if got := slices.Sorted(slices.Values(s.Fenced)); !slices.Equal(got, fenced) {
+		f.Add("partition %d fences %v, should fence %v", partition, got, fenced)
+	}
+}
+
+func (m *model) comparePlaces(s stored.State, f *stored.Faults) {
+	for _, id := range stored.SortedIDs(m.deliveries) {
+		d := m.deliveries[id]
+		if at := s.At(id); at != d.Found {
+			f.Add("%s is in %+v, should be in %+v", id, at, d.Found)
+		}
+		if s.Marks[id] != d.mark {
+			f.Add("%s is marked %q, should be %q", id, s.Marks[id], d.mark)
+		}
+		if s.History[id] != d.history {
+			f.Add("%s has %d attempts in its history, should have %d", id, s.History[id], d.history)
+		}
+		got, want := meaningful(s.Progress[id], d), meaningful(d.progress, d)
+		if _, ok := s.Progress[id]; !ok && d.Place == stored.PlaceDone {
+			got = stored.Progress{Attempts: 1, Status: 200} // the most common end has no entry
+		} else if !ok && d.mark == stored.MarkDelivered {
+			got = want // nor has a delivery that is about to end so
+		}
+		if got != want {
+			f.Add("%s has the progress %+v, should have %+v", id, got, want)
+		}
+	}
+	for _, id := range s.Deliveries() {
+		if m.deliveries[id] == nil {
+			f.Add("%s is in %+v, should be nowhere", id, s.At(id))
+		}
+	}
+	for _, lane := range modelLanes {
+		m.adoptOrder(lane, s.Ready[lane])
+		if !slices.Equal(s.Ready[lane], m.ready[lane]) {
+			f.Add("lane %s has ready %v, should have %v", lane, s.Ready[lane], m.ready[lane])
+		}
+	}
+}
+
+// compareEnds checks the counts of ends, which are kept for ever. It also
+// checks that each death was told once, by an answer.
+func (m *model) compareEnds(s stored.State, f *stored.Faults) {
+	if !maps.Equal(s.Ends, m.ends) {
+		f.Add("ends are %v, should be %v", s.Ends, m.ends)
+	}
+	told := map[dispatcher.DeliveryID]dispatcher.DeadReason{}
+	for _, d := range m.Died {
+		told[d.ID] = d.Reason
+		if was, died := m.mourned[d.ID]; !died || was != d.Reason {
+			f.Add("%s was told to have died of %s, did of %q", d.ID, d.Reason, was)
+		}
+		if want := m.deliveries[d.ID].progress.Attempts; d.Attempts != want {
+			f.Add("%s was told to have died after %d attempts, should be %d", d.ID, d.Attempts, want)
+		}
+	}
+	if !m.unheard && len(m.Died) != len(m.mourned) {
+		f.Add("%v were told to have died, did %v", told, m.mourned)
+	}
+	m.Died, m.unheard = nil, false
+	clear(m.mourned)
+}
+
+// compareHint checks that the last hint of a partition tells its next work, if
+// nothing changed since.
+func (m *model) compareHint(partition int, s stored.State, f *stored.Faults) {
+	h, told := m.Hints[partition]
+	if !told {
+		return
+	}
+	due, weight := int64(math.MaxInt64), math.MaxInt
+	for _, found := range s.Found {
+		if found[0].Place == stored.PlaceDue {
+			due = min(due, found[0].At)
+		}
+	}
+	for _, l := range s.Lanes {
+		if l.Parked != 0 {
+			due = min(due, l.Parked)
+		}
+		if l.Listed {
+			weight = min(weight, l.Weight)
+		}
+	}
+	if none := due == math.MaxInt64; none != h.Due.IsZero() || !none && h.Due.UnixMilli() != due {
+		f.Add("partition %d was told to be due at %s, should be at %d", partition, h.Due, due)
+	}
+	if weight == math.MaxInt || s.AllHeld {
+		weight = -1
+	}
+	if h.Weight != weight {
+		f.Add("partition %d was told to weigh %d, should be %d", partition, h.Weight, weight)
+	}
+}
+
+// meaningful is the part of a progress that still means something. The rung,
+// the deaths and the request of a person count only for a delivery that waits.
+func meaningful(p stored.Progress, d *modelDelivery) stored.Progress {
+	if !d.Place.Waits() || d.mark != stored.MarkNone {
+		p.Base, p.Deaths, p.Asked, p.Beside = 0, 0, 0, 0
+	}
+	return p
+}
+
+func (m *model) compareMessages(partition int, s stored.State, f *stored.Faults) {
+	for key, want := range m.messages {
+		if key.partition != partition {
+			continue
+		}
+		got, ok := s.Messages[key.id]
+		switch {
+		case !ok:
+			f.Add("message %s is gone from partition %d", key.id, partition)
+		case got.Whole != want.whole:
+			f.Add("message %s is whole %v, should be %v", key.id, got.Whole, want.whole)
+		case want.whole && !maps.Equal(got.Lanes, want.lanes):
+			f.Add("message %s has lanes %v, should have %v", key.id, got.Lanes, want.lanes)
+		}
+	}
+	for id := range s.Messages {
+		if m.messages[recordKey{partition, id}] == nil {
+			f.Add("message %s is in partition %d, should not be", id, partition)
+		}
+	}
+}
+
+// compareLook compares one delivery with the answer of a look.
+func (m *model) compareLook(id dispatcher.DeliveryID) {
+	m.Helper()
+	got, d := m.Look(id), m.deliveries[id]
+	require.Equal(m, m.status(id), got.Status, "%s", id)
+	require.Equal(m, m.waitsFor(id), got.WaitingFor, "%s", id)
+	require.Equal(m, d.progress.Attempts, got.Attempts, "%s", id)
+	if d.Place.Waits() && d.mark == stored.MarkNone {
+		require.Equal(m, d.progress.Climbed(), got.Climbed, "%s", id)
+		require.Equal(m, d.progress.Base+1, got.LadderFrom, "%s", id)
+	}
+	m.compareSuccess(d, got)
+	require.Equal(m, d.progress.Reason, got.Reason, "%s", id)
+	if d.Place == stored.PlaceDue && !got.Status.Ended() {
+		require.Equal(m, d.At, got.Due.UnixMilli(), "%s", id)
+	}
+	if !d.Place.Waits() {
+		require.Equal(m, d.At, got.Ended.UnixMilli(), "%s", id)
+	}
+}
+
+// compareSuccess checks that the first success is told for ever, also after a
+// resend. No attempt is kept of a delivery that succeeded at once.
+func (m *model) compareSuccess(d *modelDelivery, got dispatcher.Delivery) {
+	m.Helper()
+	switch {
+	case d.progress.Delivered > 0:
+		require.Equal(m, d.progress.Delivered, got.Delivered.UnixMilli(), "%s", got.ID)
+	case d.Place == stored.PlaceDone:
+		require.Equal(m, d.At, got.Delivered.UnixMilli(), "%s", got.ID)
+	default:
+		require.Zero(m, got.Delivered, "%s", got.ID)
+	}
+	kept := slices.DeleteFunc(slices.Clone(got.History), func(a dispatcher.Attempt) bool {
+		return a.At.Equal(got.Delivered) && a.Duration == 0 && a.Verdict == dispatcher.Delivered
+	})
+	require.Contains(m, []int{len(got.History), len(kept)}, d.history, "%s", got.ID)
+	if d.progress.Delivered > 0 {
+		require.True(m, slices.ContainsFunc(got.History, func(a dispatcher.Attempt) bool { return a.Verdict == dispatcher.Delivered }), "%s", got.ID)
+	}
+}
+
+// status is the status that callers are told.
+func (m *model) status(id dispatcher.DeliveryID) dispatcher.Status {
+	d := m.deliveries[id]
+	switch {
+	case d.mark == stored.MarkCancelled:
+		return dispatcher.StatusCancelled
+	case d.mark == stored.MarkDelivered:
+		return dispatcher.StatusDelivered
+	case d.Place.Waits() && d.Place != stored.PlaceLeased && m.limits[id.Lane].Held == dispatcher.HeldDeleted:
+		return dispatcher.StatusCancelled
+	case d.Place == stored.PlaceDue && d.progress.Climbed() > 0:
+		return dispatcher.StatusRetrying
+	}
+	return map[stored.Place]dispatcher.Status{
+		stored.PlaceDue: dispatcher.StatusScheduled, stored.PlaceBehind: dispatcher.StatusScheduled, stored.PlaceReady: dispatcher.StatusReady, stored.PlaceLeased: dispatcher.StatusInFlight,
+		stored.PlaceDone: dispatcher.StatusDelivered, stored.PlaceDead: dispatcher.StatusDead, stored.PlaceCancelled: dispatcher.StatusCancelled,
+	}[d.Place]
+}
+
+// compareList compares the list of all deliveries, or of one status, page by
+// page.
+func (m *model) compareList() {
+	m.Helper()
+	var f dispatcher.Filter
+	if m.rng.IntN(2) == 0 {
+		f.Statuses = []dispatcher.Status{pick(m.rng, dispatcher.Statuses...)}
+	}
+	want := map[dispatcher.DeliveryID]dispatcher.Status{}
+	for id := range m.deliveries {
+		if status := m.status(id); len(f.Statuses) == 0 || status == f.Statuses[0] {
+			want[id] = status
+		}
+	}
+	rig.RequireStatuses(m.Rig, want, m.ListAll(f, pick(m.rng, 1, 7, 100)))
+}

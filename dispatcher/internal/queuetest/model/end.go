@@ -1,0 +1,345 @@
+package model
+
+import (
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// The steps that end work: settle and cancel.
+
+// doSettle settles some claims that one instance believes to hold, or some that
+// another one holds.
+func (m *model) doSettle() {
+	m.Helper()
+	if len(m.held) == 0 {
+		return
+	}
+	by := pick(m.rng, m.held...).by
+	foreign := m.rng.IntN(15) == 0
+	var batch []dispatcher.Settlement
+	outcomeOf := map[dispatcher.DeliveryID]dispatcher.Claimed{}
+	m.held = slices.DeleteFunc(m.held, func(h holding) bool {
+		mine := h.by == by || foreign
+		_, known := outcomeOf[h.claimed.ID]
+		if !mine || known || len(batch) == 4 || m.rng.IntN(3) == 0 {
+			return false
+		}
+		outcomeOf[h.claimed.ID] = h.claimed
+		batch = append(batch, m.someOutcome(h.claimed))
+		m.past = append(m.past, h)
+		return h.by == by
+	})
+	if len(batch) == 0 {
+		return
+	}
+	for i, settled := range m.settleAs(by, batch) {
+		if settled == 0 { // no answer: it is settled again
+			m.held = append(m.held, holding{by: by, claimed: outcomeOf[batch[i].ID]})
+		}
+	}
+}
+
+// doSettleAgain settles a claim that was settled before, maybe long before. The
+// answer was lost, or the instance was stopped meanwhile. The worst case is an
+// instance that holds the same delivery again.
+func (m *model) doSettleAgain() {
+	m.Helper()
+	again := slices.DeleteFunc(slices.Clone(m.past), func(h holding) bool {
+		d := m.deliveries[h.claimed.ID]
+		return d == nil || d.Place != stored.PlaceLeased || d.Holder != h.by
+	})
+	if len(again) == 0 || m.rng.IntN(3) == 2 {
+		again = m.past
+	}
+	if len(again) > 0 {
+		h := pick(m.rng, again...)
+		m.settleAs(h.by, []dispatcher.Settlement{m.someOutcome(h.claimed)})
+	}
+}
+
+func (m *model) someOutcome(c dispatcher.Claimed) dispatcher.Settlement {
+	wait := pick(m.rng, 0, time.Millisecond, 15*time.Second, time.Hour)
+	quick := time.Duration(m.rng.IntN(1300)) * time.Millisecond
+	switch m.rng.IntN(8) {
+	case 0, 1, 2:
+		return rig.Took(rig.Success(c), quick)
+	case 3:
+		s := rig.Took(rig.Failure(c, wait), quick)
+		s.Blame = m.rng.IntN(3) > 0
+		return s
+	case 4:
+		if m.rng.IntN(2) == 0 {
+			s := rig.Paused(c, wait, pick(m.rng, 1500*time.Microsecond, 2*time.Second, time.Minute))
+			s.Blame = m.rng.IntN(2) == 0
+			return s
+		}
+		s := rig.Silence(c, wait)
+		s.Blame = m.rng.IntN(3) > 0
+		return s
+	case 5:
+		return rig.Took(rig.Death(c, pick(m.rng, dispatcher.ReasonExhausted, dispatcher.ReasonGone)), quick)
+	case 6:
+		s := rig.Death(c, dispatcher.ReasonRefused)
+		s.Attempt = dispatcher.Attempt{}
+		return s
+	default:
+		s := rig.HandBack(c)
+		s.Due = m.Now.Truncate(time.Millisecond)
+		return s
+	}
+}
+
+func (m *model) settleAs(by string, batch []dispatcher.Settlement) []dispatcher.Settled {
+	m.Helper()
+	got, hints, err := m.Queue.Settle(m.Ctx, by, batch)
+	require.Len(m, got, len(batch))
+	answered := m.went(err)
+	m.MustBeCurrent(hints)
+	var fronts []dispatcher.Settlement
+	m.opened, m.closed = map[dispatcher.Lane]int64{}, map[dispatcher.Lane]bool{}
+	state := m.State()
+	for i, s := range batch {
+		m.logf("settle by %s: %s %s status %d took %s wait %s: %d", by, s.ID, s.Verdict, s.Attempt.Status, s.Attempt.Duration, s.Wait, got[i])
+		m.logf("  blame %v pause %s", s.Blame, s.Pause)
+		if !m.came(s.ID.Lane) {
+			require.Zero(m, got[i], "%s", s.ID)
+			continue
+		}
+		d := m.deliveries[s.ID]
+		var want []dispatcher.Settled
+		if d != nil && d.Place == stored.PlaceLeased && d.Holder == by && !older(s, d) {
+			want = []dispatcher.Settled{m.settled(s, d, &fronts)}
+			if d.Place == stored.PlaceDone && s.Verdict == dispatcher.Delivered {
+				want = []dispatcher.Settled{dispatcher.SettledOK, dispatcher.SettledEnd}
+			}
+		} else {
+			want = m.late(s, d, state)
+		}
+		if got[i] != 0 || answered {
+			require.Contains(m, want, got[i], "%s", s.ID)
+		}
+	}
+	slices.Reverse(fronts)
+	for _, s := range fronts {
+		m.toReady(s.ID, s.Due.UnixMilli(), true)
+	}
+	if answered {
+		m.compareBreakers(hints)
+	}
+	return got
+}
+
+// compareBreakers checks that the hints tell which breakers opened and closed.
+func (m *model) compareBreakers(hints []rig.Hint) {
+	m.Helper()
+	opened, closed := map[dispatcher.Lane]int64{}, map[dispatcher.Lane]bool{}
+	for _, h := range hints {
+		for _, o := range h.Opened {
+			opened[o.Lane] = o.Until.UnixMilli()
+		}
+		for _, lane := range h.Closed {
+			closed[lane] = true
+		}
+	}
+	require.ElementsMatch(m, stored.SortedKeys(m.opened), stored.SortedKeys(opened))
+	for lane, until := range opened { // a pause that came with the failure may last longer; a success may have closed the breaker since
+		want := m.lanes[lane].until
+		if want == 0 {
+			want = m.opened[lane]
+		}
+		require.Equal(m, want, until, "lane %s", lane)
+	}
+	require.Equal(m, m.closed, closed)
+}
+
+// older reports whether a settlement is of an earlier attempt than the one
+// under way. One without an attempt is older if it is of another lease. A final
+// outcome needs no such check.
+func older(s dispatcher.Settlement, d *modelDelivery) bool {
+	if s.Attempt.Number == 0 {
+		return !s.Leased.IsZero() && s.Leased.UnixMilli() != d.At
+	}
+	return s.Attempt.Number > 0 && s.Attempt.Number <= d.progress.Attempts && d.mark != stored.MarkDelivered
+}
+
+// settled is the outcome of a settlement by the holder of the lease.
+func (m *model) settled(s dispatcher.Settlement, d *modelDelivery, fronts *[]dispatcher.Settlement) dispatcher.Settled {
+	m.learn(s)
+	mark := d.mark
+	switch {
+	case mark == stored.MarkDelivered || s.Verdict == dispatcher.Delivered:
+		m.count(s, d)
+		m.end(s.ID, stored.PlaceDone)
+	case mark == stored.MarkCancelled:
+		m.count(s, d)
+		m.end(s.ID, stored.PlaceCancelled)
+	case s.Verdict == dispatcher.Back && m.ended(s.ID.Lane):
+		m.giveUp(s.ID)
+		return dispatcher.SettledEnd
+	case s.Verdict == dispatcher.Back:
+		*fronts = append(*fronts, s)
+		return dispatcher.SettledOK
+	case s.Verdict == dispatcher.Retry && m.ended(s.ID.Lane):
+		m.count(s, d)
+		m.giveUp(s.ID)
+		return dispatcher.SettledEnd
+	case s.Verdict == dispatcher.Retry:
+		due, over := m.again(s, d)
+		m.count(s, d)
+		if over {
+			m.die(s.ID, dispatcher.ReasonExpired)
+			return dispatcher.SettledEnd
+		}
+		d.Found = stored.Found{Place: stored.PlaceDue, At: due}
+		return dispatcher.SettledOK
+	default:
+		m.count(s, d)
+		if s.Attempt.Number == 0 {
+			d.progress.Status = 0 // no request was sent, so there is no answer
+		}
+		m.die(s.ID, s.Reason)
+		return dispatcher.SettledOK
+	}
+	if s.Verdict == dispatcher.Delivered {
+		return dispatcher.SettledOK
+	}
+	return dispatcher.SettledEnd
+}
+
+// again is the due time in ms of the attempt after a failed one, and whether
+// its message will have expired by then. A due time that a person's attempt
+// interrupted is kept, unless it has passed.
+func (m *model) again(s dispatcher.Settlement, d *modelDelivery) (due int64, expired bool) {
+	due = m.from() + s.Wait.Milliseconds()
+	on := d.progress.WaitsOn()
+	if on == 0 {
+		return due, false // Judge has checked the expiry already
+	}
+	if on > m.ms() {
+		due = on
+	}
+	due = max(due, m.from()+ceilMillis(time.UnixMilli(0).Add(s.Pause)))
+	at := m.messages[recordKey{m.Partition(s.ID.Lane), s.ID.Message}].message.ExpiresAt
+	return due, !at.IsZero() && due >= at.UnixMilli()
+}
+
+// late is the outcome of a settlement without the lease. Another outcome of the
+// same call may have released the delivery. The store may then end it before or
+// after it became ready.
+func (m *model) late(s dispatcher.Settlement, d *modelDelivery, state stored.State) []dispatcher.Settled {
+	if s.Verdict == dispatcher.Dead && d != nil && state.At(s.ID).Place == stored.PlaceDead {
+		return []dispatcher.Settled{dispatcher.SettledLate, dispatcher.SettledBefore}
+	}
+	if s.Verdict != dispatcher.Delivered || d == nil || !d.Place.Waits() {
+		return []dispatcher.Settled{dispatcher.SettledLate}
+	}
+	m.count(s, d)
+	if d.Place == stored.PlaceDue || d.Place == stored.PlaceBehind || m.tookBack(s.ID, state.At(s.ID).Place == stored.PlaceDone) {
+		m.end(s.ID, stored.PlaceDone)
+	} else {
+		d.mark = stored.MarkDelivered
+	}
+	return []dispatcher.Settled{dispatcher.SettledDone}
+}
+
+// learn changes a lane by the result of an attempt.
+func (m *model) learn(s dispatcher.Settlement) {
+	l := m.lane(s.ID.Lane)
+	limit := m.Setup.Limit(m.limits[s.ID.Lane])
+	l.window = min(l.window, limit)
+	switch took := s.Attempt.Duration; {
+	case s.Verdict == dispatcher.Back || s.Attempt.Number == 0:
+		m.refund(s.ID.Lane, 1)
+	case s.Attempt.Status == 0:
+		l.window, l.slow = max(1, l.window/2), 8
+	default:
+		l.slow = 8
+		for _, class := range []struct {
+			most time.Duration
+			slow int
+		}{{time.Second, 4}, {250 * time.Millisecond, 2}, {100 * time.Millisecond, 1}, {50 * time.Millisecond, 0}} {
+			if took <= class.most {
+				l.slow = class.slow
+			}
+		}
+		if s.Verdict == dispatcher.Delivered {
+			l.window = min(l.window+1, limit)
+		}
+	}
+	m.judge(s, l)
+}
+
+// count adds an attempt to the progress of its delivery.
+func (m *model) count(s dispatcher.Settlement, d *modelDelivery) {
+	if s.Verdict == dispatcher.Back || s.Attempt.Number == 0 {
+		return
+	}
+	p := &d.progress
+	p.Attempts = max(p.Attempts, s.Attempt.Number)
+	if s.Verdict == dispatcher.Retry && p.WaitsOn() > 0 {
+		p.Beside++
+	}
+	p.Deaths, p.Asked, p.Status = 0, 0, s.Attempt.Status
+	if !s.First || s.Verdict != dispatcher.Delivered {
+		d.history = min(d.history+1, 32)
+	}
+}
+
+func (m *model) doCancel() {
+	m.Helper()
+	ids := m.someDeliveries()
+	m.logf("cancel %v", ids)
+	changes := m.changeSome(m.Queue.Cancel, ids)
+	state := m.State()
+	for i, got := range changes {
+		if m.came(ids[i].Lane) {
+			m.cancelled(ids[i], got, state)
+		}
+	}
+}
+
+// changeSome cancels or retries deliveries. If the answer was lost it answers
+// zero values, which are not compared.
+func (m *model) changeSome(f rig.ChangeFunc, ids []dispatcher.DeliveryID) []dispatcher.Change {
+	m.Helper()
+	got, hints, err := f(m.Ctx, pick(m.rng, m.instances...), ids)
+	m.MustBeCurrent(hints)
+	if !m.went(err) {
+		return make([]dispatcher.Change, len(ids))
+	}
+	require.Len(m, got, len(ids))
+	for i, id := range ids {
+		require.Equal(m, id, got[i].ID)
+	}
+	return got
+}
+
+func (m *model) cancelled(id dispatcher.DeliveryID, got dispatcher.Change, state stored.State) {
+	m.Helper()
+	d := m.deliveries[id]
+	want, wantErr := false, error(nil)
+	switch {
+	case d == nil:
+		wantErr = dispatcher.ErrNotFound
+	case d.Place == stored.PlaceDue || d.Place == stored.PlaceBehind || m.tookBack(id, state.At(id).Place == stored.PlaceCancelled):
+		m.end(id, stored.PlaceCancelled)
+		want = true
+	case d.Place == stored.PlaceReady && d.mark == stored.MarkNone && m.Setup.MaxWaiting > 0: // a short list is searched
+		m.ready[id.Lane] = slices.DeleteFunc(m.ready[id.Lane], func(other dispatcher.DeliveryID) bool { return other == id })
+		m.end(id, stored.PlaceCancelled)
+		want = true
+	case d.Place.Waits() && d.mark == stored.MarkNone:
+		d.mark = stored.MarkCancelled
+		want = true
+	}
+	if got.ID == id {
+		require.Equal(m, want, got.Changed, "%s", id)
+		require.ErrorIs(m, got.Err, wantErr, "%s", id)
+	}
+}

@@ -1,0 +1,259 @@
+package model
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// What the model knows of lanes: limits, rates, breakers.
+
+// view is the state of a lane as a store keeps it.
+func (m *model) view(name dispatcher.Lane) stored.LaneState {
+	v := stored.LaneState{Slow: 4, InFlight: m.inFlight(name), Waiting: m.waitingIn(name)}
+	v.Limits, v.Limited = m.limits[name]
+	if l := m.lanes[name]; l != nil {
+		v.Known, v.Window, v.Slow = true, l.window, l.slow
+		v.Fails, v.Opened, v.Until, v.Tat, v.Leads = l.fails, l.opened, l.until, l.tat, l.leads
+	}
+	return v.ByClock(m.Now.UnixMicro())
+}
+
+// ended reports whether the deliveries of a lane are to end.
+func (m *model) ended(name dispatcher.Lane) bool {
+	return stored.LaneState{Limits: m.limits[name]}.Ended()
+}
+
+func (m *model) waitingIn(lane dispatcher.Lane) int {
+	n := 0
+	for id, d := range m.deliveries {
+		if id.Lane == lane && d.Place.Waits() && d.Place != stored.PlaceLeased {
+			n++
+		}
+	}
+	return n
+}
+
+// spend takes tokens of a lane's rate.
+func (m *model) spend(name dispatcher.Lane, n int) {
+	m.Helper()
+	if n == 0 {
+		return
+	}
+	require.LessOrEqual(m, n, m.view(name).Tokens(m.Now.UnixMicro()), "lane %s is past its rate", name)
+	if interval := m.limits[name].Interval.Microseconds(); interval > 0 {
+		l := m.lane(name)
+		l.tat = stored.CountedFrom(m.view(name).Tat, m.Now.UnixMicro()) + int64(n)*interval
+	}
+}
+
+// refund returns the tokens of attempts that were not made.
+func (m *model) refund(name dispatcher.Lane, n int) {
+	if l := m.lanes[name]; l != nil {
+		l.tat = max(0, m.view(name).Tat-int64(n)*m.limits[name].Interval.Microseconds())
+	}
+}
+
+// longestOpen is the longest time that a breaker stays open.
+const longestOpen = 10 * time.Minute
+
+// judge applies an attempt to its lane's breaker, and the pause that its
+// receiver asked for.
+func (m *model) judge(s dispatcher.Settlement, l *modelLane) {
+	now, lane := m.ms(), s.ID.Lane
+	l.until = m.view(lane).Until
+	switch {
+	case s.Blame:
+		l.fails++
+		if m.Setup.Breaker > 0 && l.fails >= m.Setup.Breaker && (l.opened == 0 || l.until <= now) {
+			wait := m.Setup.BreakerWait
+			for range l.opened {
+				wait = min(2*wait, longestOpen)
+			}
+			l.opened++
+			l.until = max(l.until, now+wait.Milliseconds())
+			m.opened[lane] = l.until
+		}
+	case s.Verdict == dispatcher.Delivered:
+		l.fails = 0
+		if l.opened > 0 {
+			l.opened, l.until = 0, 0
+			m.closed[lane] = true
+		}
+	}
+	if s.Pause > 0 {
+		l.until = max(l.until, now+ceilMillis(time.UnixMilli(0).Add(s.Pause)))
+	}
+}
+
+// doLimit changes the limits of a lane, or pauses or resumes all lanes.
+func (m *model) doLimit() {
+	m.Helper()
+	clear := m.rng.IntN(3) == 0
+	if len(m.allHeld) > 0 && m.rng.IntN(2) == 0 || m.rng.IntN(12) == 11 { // paused sometimes, and not for long
+		hold := dispatcher.HeldPaused
+		if len(m.allHeld) > 0 {
+			hold = dispatcher.HeldNone
+		}
+		m.limitLane(dispatcher.AllLanes, dispatcher.LaneLimits{Held: hold}, clear)
+		return
+	}
+	lane := pick(m.rng, modelLanes...)
+	if lane.IsEndpoint() && m.Versions[lane] > 0 && m.rng.IntN(6) == 0 {
+		stale := dispatcher.LaneLimits{Version: 1 + int64(m.rng.IntN(int(m.Versions[lane]))), Held: dispatcher.HeldPaused}
+		m.limitLane(lane, stale, clear)
+		return
+	}
+	m.limitLane(lane, m.NewLimits(lane, func(l *dispatcher.LaneLimits) {
+		if m.rng.IntN(2) == 0 {
+			return // half of the lanes have no limits, so that there is always work
+		}
+		l.MaxInFlight = pick(m.rng, 0, 0, 1, 3, 200)
+		l.Interval = pick(m.rng, 0, 0, 1500*time.Microsecond, time.Second, time.Minute)
+		l.Ordered = m.rng.IntN(4) == 0
+		l.Held = pick(m.rng, dispatcher.HeldNone, dispatcher.HeldNone, dispatcher.HeldNone, dispatcher.HeldPaused)
+		if lane.IsEndpoint() && m.rng.IntN(3) == 0 {
+			l.Held = pick(m.rng, dispatcher.HeldDisabled, dispatcher.HeldDeleted)
+		}
+	}), clear)
+}
+
+// limitLane changes the limits of a lane in the store and in the model.
+func (m *model) limitLane(lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) {
+	m.Helper()
+	m.logf("limit %s: %+v, clear %v", lane, l, clear)
+	before := dispatcher.LaneCount{InFlight: m.inFlight(lane), Waiting: m.waitingIn(lane)}
+	got, hints, err := m.Queue.Limit(m.Ctx, m.instances[0], lane, l, clear)
+	m.MustBeCurrent(hints)
+	answered := m.went(err)
+	if lane == dispatcher.AllLanes {
+		for _, n := range m.cameTo() {
+			m.allHeld[n] = true
+			if l.Held == dispatcher.HeldNone {
+				delete(m.allHeld, n)
+			}
+		}
+		return
+	}
+	if !m.came(lane) {
+		return
+	}
+	require.True(m, !answered || got == before, "%+v was in it, should be %+v", got, before)
+	if l := m.lanes[lane]; l != nil { // the tokens so far count by the old rate
+		v := m.view(lane)
+		l.until, l.tat = v.Until, v.Tat
+	}
+	old, has := m.limits[lane]
+	switch {
+	case has && l.Version > 0 && old.Version >= l.Version:
+	case l == dispatcher.LaneLimits{} && !lane.IsEndpoint():
+		delete(m.limits, lane)
+	default:
+		m.limits[lane] = l
+	}
+	m.opened, m.closed = map[dispatcher.Lane]int64{}, map[dispatcher.Lane]bool{}
+	if state := m.lanes[lane]; state != nil && clear {
+		if state.opened > 0 {
+			m.closed[lane] = true
+		}
+		state.fails, state.opened, state.until, state.tat = 0, 0, 0, 0
+	}
+	if answered {
+		m.compareBreakers(hints)
+	}
+	if m.noted[lane] == 0 && m.State().Lanes[lane].Noted != 0 {
+		m.noted[lane] = m.ms() // the store may or may not note empty limits
+	}
+}
+
+// doSweep ends the waiting deliveries of a disabled or deleted lane, and no
+// others.
+func (m *model) doSweep() {
+	m.Helper()
+	lane := pick(m.rng, modelLanes...)
+	m.logf("sweep %s", lane)
+	if !m.ended(lane) {
+		m.MustChangeNothing(func() {
+			ended, _, _, err := m.Queue.Sweep(m.Ctx, m.instances[0], lane, "")
+			m.went(err)
+			require.Zero(m, ended)
+		})
+		return
+	}
+	_, _, hints, err := m.Queue.Sweep(m.Ctx, m.instances[0], lane, "") // one page has them all
+	m.MustBeCurrent(hints)
+	m.went(err)
+	if !m.came(lane) {
+		return
+	}
+	state := m.State()
+	for _, id := range stored.SortedIDs(m.deliveries) {
+		d := m.deliveries[id]
+		behind := d.Place == stored.PlaceBehind && !state.At(id).Place.Waits() // a sweep may leave those in line
+		if id.Lane == lane && (d.Place == stored.PlaceDue || behind) {
+			m.giveUp(id)
+		}
+	}
+}
+
+func (m *model) compareLanes(s stored.State, f *stored.Faults) {
+	for _, name := range modelLanes {
+		got, want := s.Lanes[name], m.view(name)
+		if limits, has := m.limits[name]; got.Limited != has || got.Limits != limits {
+			f.Add("lane %s has the limits %+v, should have %+v", name, got.Limits, limits)
+		}
+		if got.Noted != m.noted[name] {
+			f.Add("lane %s is noted at %d, should be at %d", name, got.Noted, m.noted[name])
+		}
+		if got.Known != want.Known {
+			f.Add("lane %s has a state %v, should be %v", name, got.Known, want.Known)
+			continue
+		}
+		limit := m.Setup.Limit(want.Limits)
+		if min(got.Window, limit) == min(want.Window, limit) && want.Known {
+			m.lanes[name].window = got.Window // a window above the limit is cut at the next write
+			want.Window = got.Window
+		}
+		got = got.ByClock(m.Now.UnixMicro())
+		if l := m.lanes[name]; l != nil && got.Until == want.Until && got.Tat == want.Tat {
+			l.until, l.tat = s.Lanes[name].Until, s.Lanes[name].Tat // a call that changes the lane corrects a time of another clock
+		}
+		want.Keys, want.Noted = got.Keys, got.Noted
+		want.Listed, want.Weight, want.Turn, want.Parked = got.Listed, got.Weight, got.Turn, got.Parked
+		if !want.Known {
+			want.Slow = got.Slow
+		}
+		if got != want {
+			f.Add("lane %s is %+v, should be %+v", name, got, want)
+		}
+	}
+}
+
+// waitsFor is the reason that a delivery waits for: the first one that holds.
+func (m *model) waitsFor(id dispatcher.DeliveryID) string {
+	d, l := m.deliveries[id], m.view(id.Lane)
+	switch status := m.status(id); {
+	case status.Ended() || d.Place == stored.PlaceLeased:
+		return ""
+	case d.Place == stored.PlaceBehind:
+		return "order"
+	case m.allHeld[m.Partition(id.Lane)] || l.Limits.Held == dispatcher.HeldPaused:
+		return "paused"
+	case status == dispatcher.StatusScheduled:
+		return "due"
+	case status == dispatcher.StatusRetrying:
+		return "rung"
+	case l.Opened > 0:
+		return "breaker"
+	case l.Until > m.ms():
+		return "retry_after"
+	case l.Tokens(m.Now.UnixMicro()) == 0:
+		return "rate"
+	case l.InFlight >= l.Slots(m.Setup):
+		return "limit"
+	}
+	return "permits"
+}

@@ -1,0 +1,313 @@
+// Package model does random things to a store. After every step it compares all
+// that the store keeps with a model of the rules in memory.
+package model
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// model is what the store should hold, and what its callers believe.
+type model struct {
+	*rig.Rig
+	*kept
+	rng   *dice
+	trail []string // the steps so far, one line each
+
+	released  map[dispatcher.DeliveryID]bool // by the call under way
+	instances []string                       // alive
+	gone      []string                       // declared dead, dead or not
+	goneAt    map[string]time.Time           // the time of that
+	beats     map[string]int64               // the last number of each
+	held      []holding                      // claims that an instance believes to hold, rightly or not
+	past      []holding                      // claims that were settled
+	refused   []dispatcher.Entry             // entries that were not answered as accepted
+
+	trouble trouble                                         // of the call under way
+	unheard bool                                            // an answer was lost since the last comparison
+	mourned map[dispatcher.DeliveryID]dispatcher.DeadReason // the deaths since then
+	copy    *snapshot
+
+	// The breakers that the settlement under way opened, with their time, and
+	// closed.
+	opened map[dispatcher.Lane]int64
+	closed map[dispatcher.Lane]bool
+}
+
+// kept is what the store should hold.
+type kept struct {
+	messages   map[recordKey]*modelMessage
+	deliveries map[dispatcher.DeliveryID]*modelDelivery // that are in a place
+	ready      map[dispatcher.Lane][]dispatcher.DeliveryID
+	sets       map[stored.Set][]stored.Queued
+	lanes      map[dispatcher.Lane]*modelLane
+	limits     map[dispatcher.Lane]dispatcher.LaneLimits // of lanes that have any
+	noted      map[dispatcher.Lane]int64                 // ms: the time when a lane was noted for trimming
+	allHeld    map[int]bool                              // partitions whose lanes are all held
+	fences     map[fence]int64                           // ms: the time of each
+	known      map[string]int64                          // instances that beat and are not forgotten: their last number
+	ends       map[string]int64                          // as State has them
+}
+
+// fence says that a partition was told that an instance is dead.
+type fence struct {
+	partition int
+	name      string
+}
+
+// recordKey is one partition's share of a message.
+type recordKey struct {
+	partition int
+	id        string
+}
+
+type modelMessage struct {
+	message *dispatcher.Message
+	digest  dispatcher.Digest
+	due     int64 // ms: of the first attempt of a lane that a repeat adds
+	whole   bool
+	lanes   map[dispatcher.Lane]bool // those it names; true: its delivery there is not gone
+}
+
+type modelDelivery struct {
+	stored.Found
+	mark     stored.Mark
+	progress stored.Progress
+	history  int
+}
+
+type modelLane struct {
+	window, slow  int
+	fails, opened int
+	until         int64 // ms
+	tat           int64 // µs
+	leads         string
+}
+
+// holding is a claim that its instance believes to hold and has not settled.
+type holding struct {
+	by      string
+	claimed dispatcher.Claimed
+}
+
+// modelLanes are few, so that much happens to each.
+var modelLanes = []dispatcher.Lane{"a", "b", rig.EpOne, rig.EpTwo}
+
+func newModel(t testing.TB, open rig.OpenFunc, rng *dice) *model {
+	t.Helper()
+	s := stored.Setup{
+		Partitions: 1, LaneMaxInFlight: pick(rng, 128, 3, 1), Permits: pick(rng, 1024, 1024, 6, 1),
+		Breaker: pick(rng, 0, 1, 2, 3), BreakerWait: 30 * time.Second, MaxWaiting: pick(rng, 0, 0, 0, 0, 3, 8),
+	}
+	if rng.IntN(4) == 3 {
+		s.Partitions = 4
+	}
+	s.Total = pick(rng, 0, 0, 3000, 100)
+	m := &model{
+		Rig: rig.NewRig(t, open, s), rng: rng,
+		kept: &kept{
+			messages:   map[recordKey]*modelMessage{},
+			deliveries: map[dispatcher.DeliveryID]*modelDelivery{},
+			ready:      map[dispatcher.Lane][]dispatcher.DeliveryID{},
+			sets:       map[stored.Set][]stored.Queued{},
+			lanes:      map[dispatcher.Lane]*modelLane{},
+			limits:     map[dispatcher.Lane]dispatcher.LaneLimits{},
+			noted:      map[dispatcher.Lane]int64{},
+			allHeld:    map[int]bool{},
+			fences:     map[fence]int64{},
+			known:      map[string]int64{rig.One: 1, rig.Two: 1},
+			ends:       map[string]int64{},
+		},
+		instances: []string{rig.One, rig.Two}, goneAt: map[string]time.Time{},
+		beats: map[string]int64{rig.One: 1, rig.Two: 1}, mourned: map[dispatcher.DeliveryID]dispatcher.DeadReason{},
+	}
+	if s.Total > 0 {
+		m.known[rig.Others], m.beats[rig.Others] = 1, 1
+	}
+	m.Good = m.Queue
+	m.logf("%+v", s)
+	if rng.IntN(3) < 2 { // else they have no limits, and are not claimed from
+		m.limitLane(rig.EpOne, m.NewLimits(rig.EpOne), false)
+		m.limitLane(rig.EpTwo, m.NewLimits(rig.EpTwo), false)
+	}
+	return m
+}
+
+// step does one random thing, sometimes with a fault, and then compares.
+func (m *model) step() {
+	m.Helper()
+	acts := []struct {
+		weight  int
+		act     func()
+		exposed bool // faults may happen during it
+	}{
+		{12, m.doPass, false}, {3, m.doSetBack, false}, {20, m.doSchedule, true}, {12, m.doMove, true}, {26, m.doClaim, true},
+		{26, m.doSettle, true}, {4, m.doSettleAgain, true}, {7, m.doCancel, true}, {7, m.doRetry, true}, {5, m.doReap, true},
+		{4, m.doTrim, true}, {8, m.doLimit, true}, {1, m.doSweep, true}, {2, m.doBeat, true},
+		{6, m.doReconcile, true}, {4, m.compareList, false}, {3, m.doCopy, false}, {3, m.doRestore, false},
+	}
+	sum := 0
+	for _, a := range acts {
+		sum += a.weight
+	}
+	n := m.rng.IntN(sum)
+	m.released = map[dispatcher.DeliveryID]bool{}
+	for _, a := range acts {
+		if n -= a.weight; n >= 0 {
+			continue
+		}
+		if a.exposed {
+			m.suffer(a.act)
+		} else {
+			a.act()
+		}
+		break
+	}
+	m.compare()
+}
+
+// drain lets every delivery end and be forgotten. Then nothing may be left.
+func (m *model) drain() {
+	m.Helper()
+	m.limitLane(dispatcher.AllLanes, dispatcher.LaneLimits{}, false)
+	for _, lane := range modelLanes {
+		m.limitLane(lane, m.NewLimits(lane), true)
+	}
+	m.buryInstances()
+	for _, id := range stored.SortedIDs(m.deliveries) {
+		if d := m.deliveries[id]; d.Place == stored.PlaceLeased {
+			m.settleAs(d.Holder, []dispatcher.Settlement{rig.Success(dispatcher.Claimed{ID: id, Attempt: d.progress.Attempts + 1})})
+		}
+	}
+	for round := 0; m.waiting() > 0; round++ {
+		if round > 1000 {
+			m.Fatalf("%d deliveries never end", m.waiting())
+		}
+		m.passBy(30 * 24 * time.Hour)
+		m.moveAll()
+		by := m.instances[0]
+		for _, n := range m.All() {
+			for _, c := range m.claimAs(by, []int{n}, min(8, m.Setup.Permits), m.Setup.Permits) {
+				m.settleAs(by, []dispatcher.Settlement{rig.Success(c)})
+			}
+		}
+	}
+	m.compare()
+	for _, lane := range modelLanes {
+		if lane.IsEndpoint() {
+			m.limitLane(lane, m.NewLimits(lane, rig.Held(dispatcher.HeldDeleted)), false)
+		}
+	}
+	m.passBy(m.Latest.Sub(m.Now) + 2*time.Hour)
+	m.trimAs(rig.KeepNothing, false)
+	m.compare()
+	m.leaveAll()
+	state := m.State()
+	// Fences are kept for a week, the stream stays for its readers, and the
+	// counts of ends stay for ever.
+	state.Fenced, state.Now, state.Told = nil, 0, nil
+	clear(state.Ends)
+	if left, none := state.String(), stored.NewState().String(); left != none {
+		m.Fatalf("left over:\n%s", left)
+	}
+}
+
+func (m *model) waiting() int {
+	n := 0
+	for _, d := range m.deliveries {
+		if d.Place.Waits() {
+			n++
+		}
+	}
+	return n
+}
+
+// doPass sets the clock ahead, often by fractions of a ms.
+func (m *model) doPass() {
+	m.passBy(pick(m.rng,
+		time.Duration(m.rng.IntN(1500))*time.Microsecond,
+		time.Duration(m.rng.IntN(5000))*time.Millisecond,
+		time.Minute, time.Hour, 25*time.Hour))
+}
+
+// doSetBack sets the clock back, as a takeover does by a node whose clock is
+// behind. It prefers a time just before the end of a lane's wait.
+func (m *model) doSetBack() {
+	back := []time.Duration{time.Millisecond, 900 * time.Microsecond, 10 * time.Second, 2 * time.Hour}
+	for _, lane := range modelLanes {
+		if l := m.lanes[lane]; l != nil {
+			for _, at := range []time.Time{time.UnixMilli(l.until), time.UnixMicro(l.tat)} {
+				if ago := m.Now.Sub(at); ago >= 0 && ago < 2*time.Hour {
+					back = append(back, ago+time.Millisecond)
+				}
+			}
+		}
+	}
+	m.passBy(-pick(m.rng, back...))
+}
+
+func (m *model) passBy(d time.Duration) {
+	m.logf("pass %s", d)
+	m.Pass(d)
+}
+
+// ms is the time that due times are compared with: cut to whole ms.
+func (m *model) ms() int64 { return m.Now.UnixMilli() }
+
+// from is the time that waits are counted from: rounded up to whole ms.
+func (m *model) from() int64 { return ceilMillis(m.Now) }
+
+func ceilMillis(t time.Time) int64 { return t.Add(time.Millisecond - 1).UnixMilli() }
+
+// lane is the state of a lane. It is made where there is none.
+func (m *model) lane(name dispatcher.Lane) *modelLane {
+	l := m.lanes[name]
+	if l == nil {
+		l = &modelLane{window: min(2, m.Setup.Limit(m.limits[name])), slow: 4, leads: "https://example.com t1"} // as rig.NewMessage says
+		m.lanes[name] = l
+		m.noted[name] = m.ms()
+	}
+	return l
+}
+
+func (m *model) inFlight(lane dispatcher.Lane) int {
+	n := 0
+	for id, d := range m.deliveries {
+		if id.Lane == lane && d.Place == stored.PlaceLeased {
+			n++
+		}
+	}
+	return n
+}
+
+// toReady puts a delivery at the head or the tail of its lane's ready list.
+func (m *model) toReady(id dispatcher.DeliveryID, at int64, head bool) {
+	m.deliveries[id].Found = stored.Found{Place: stored.PlaceReady, At: at}
+	if head {
+		m.ready[id.Lane] = append([]dispatcher.DeliveryID{id}, m.ready[id.Lane]...)
+	} else {
+		m.ready[id.Lane] = append(m.ready[id.Lane], id)
+	}
+}
+
+// someDeliveries are distinct deliveries. Some of them never were.
+func (m *model) someDeliveries() []dispatcher.DeliveryID {
+	all := stored.SortedIDs(m.deliveries)
+	var some []dispatcher.DeliveryID
+	for range 1 + m.rng.IntN(4) {
+		id := rig.Named(pick(m.rng, modelLanes...), fmt.Sprintf("m%d", m.rng.IntN(m.Serial+2)))
+		if len(all) > 0 && m.rng.IntN(8) > 0 {
+			id = pick(m.rng, all...)
+		}
+		if !slices.Contains(some, id) {
+			some = append(some, id)
+		}
+	}
+	return some
+}

@@ -1,0 +1,90 @@
+package model
+
+import (
+	"context"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// The steps in which a person asks for an attempt.
+
+func (m *model) doRetry() {
+	m.Helper()
+	ids, delivered := m.someDeliveries(), m.rng.IntN(2) == 0
+	m.logf("retry %v, delivered too %v", ids, delivered)
+	retry := func(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []rig.Hint, error) {
+		return m.Queue.Retry(ctx, by, ids, delivered)
+	}
+	for i, got := range m.changeSome(retry, ids) {
+		if m.came(ids[i].Lane) {
+			m.retried(ids[i], got, delivered)
+		}
+	}
+}
+
+func (m *model) retried(id dispatcher.DeliveryID, got dispatcher.Change, delivered bool) {
+	m.Helper()
+	d := m.deliveries[id]
+	wants := []bool{false}
+	wantErr := m.keepsFromRetry(id, delivered)
+	switch {
+	case wantErr != nil:
+	case d.mark == stored.MarkCancelled:
+		d.mark = stored.MarkNone
+		wants = []bool{true}
+		if d.Place == stored.PlaceLeased { // the store decides whether that counts as changed
+			wants, wantErr = []bool{true, false}, got.Err
+		}
+	case d.Place != stored.PlaceReady:
+		wants = []bool{true}
+		m.startAgain(id)
+	}
+	if got.ID == id {
+		require.Contains(m, wants, got.Changed, "%s", id)
+		require.ErrorIs(m, got.Err, wantErr, "%s", id)
+	}
+}
+
+// keepsFromRetry is the reason why a retry is refused: the first one that
+// holds, or nil.
+func (m *model) keepsFromRetry(id dispatcher.DeliveryID, delivered bool) error {
+	d := m.deliveries[id]
+	switch {
+	case d == nil:
+		return dispatcher.ErrNotFound
+	case !delivered && (d.Place == stored.PlaceDone || d.mark == stored.MarkDelivered):
+		return dispatcher.ErrDelivered
+	case m.limits[id.Lane].Held == dispatcher.HeldDeleted:
+		return dispatcher.ErrDeleted
+	case m.limits[id.Lane].Held == dispatcher.HeldDisabled:
+		return dispatcher.ErrDisabled
+	case d.mark == stored.MarkDelivered, d.Place == stored.PlaceLeased && d.mark == stored.MarkNone:
+		return dispatcher.ErrInFlight
+	case d.Place != stored.PlaceLeased && m.expired(m.messages[recordKey{m.Partition(id.Lane), id.Message}]):
+		return dispatcher.ErrExpired
+	case d.Place == stored.PlaceBehind:
+		return dispatcher.ErrOrder
+	}
+	return nil
+}
+
+// startAgain makes a delivery ready that waits for its time or has ended.
+func (m *model) startAgain(id dispatcher.DeliveryID) {
+	d := m.deliveries[id]
+	if d.Place == stored.PlaceDone && d.progress.Delivered == 0 {
+		d.progress.Delivered = d.At
+	}
+	d.progress.Asked, d.progress.Reason = d.At, ""
+	m.lane(id.Lane)
+	if d.Place != stored.PlaceDue {
+		d.progress.Base, d.progress.Deaths, d.progress.Beside, d.progress.Asked = d.progress.Attempts, 0, 0, 1
+		if m.join(id) {
+			return
+		}
+	}
+	m.toReady(id, m.ms(), false)
+}

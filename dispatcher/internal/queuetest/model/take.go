@@ -1,0 +1,280 @@
+package model
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// The steps that take work out: move and claim.
+
+// free is the number of permits that an instance has left, by the leases in the
+// store.
+func (m *model) free(by string) int {
+	free := m.Setup.Permits
+	for _, d := range m.deliveries {
+		if d.Place == stored.PlaceLeased && d.Holder == by {
+			free--
+		}
+	}
+	return max(0, free)
+}
+
+func (m *model) doMove() {
+	m.Helper()
+	m.logf("move")
+	m.moveAll()
+}
+
+func (m *model) moveAll() {
+	m.Helper()
+	endings := m.endings()
+	hints, err := m.Queue.Move(m.Ctx, m.instances[0], m.All())
+	m.went(err)
+	m.MustBeCurrent(hints)
+	var due []dispatcher.DeliveryID
+	for _, id := range stored.SortedIDs(m.deliveries) {
+		if d := m.deliveries[id]; d.Place == stored.PlaceDue && d.At <= m.ms() && m.came(id.Lane) {
+			due = append(due, id)
+		}
+	}
+	slices.SortStableFunc(due, func(a, b dispatcher.DeliveryID) int {
+		return cmp.Compare(m.deliveries[a].At, m.deliveries[b].At)
+	})
+	for _, id := range due {
+		if m.ended(id.Lane) {
+			m.giveUp(id)
+		} else {
+			m.toReady(id, m.deliveries[id].At, false)
+		}
+	}
+	for _, lane := range endings {
+		if !m.came(lane) {
+			continue
+		}
+		list := m.ready[lane]
+		m.ready[lane] = nil
+		for _, id := range list {
+			if m.deliveries[id].mark != stored.MarkNone {
+				m.carryOut(id)
+			} else {
+				m.giveUp(id)
+			}
+		}
+	}
+}
+
+// endings are the lanes whose ready list the next move ends. Their time has
+// come, unless the clock was set back since they were disabled or deleted.
+func (m *model) endings() []dispatcher.Lane {
+	m.Helper()
+	var lanes []dispatcher.Lane
+	for _, lane := range modelLanes {
+		if m.ended(lane) && len(m.ready[lane]) > 0 {
+			lanes = append(lanes, lane)
+		}
+	}
+	if len(lanes) == 0 {
+		return nil
+	}
+	state := m.State()
+	return slices.DeleteFunc(lanes, func(lane dispatcher.Lane) bool { return state.Lanes[lane].Parked > m.ms() })
+}
+
+func (m *model) doClaim() {
+	m.Helper()
+	by := m.someInstance()
+	free := m.free(by)
+	if m.Setup.Permits > 12 && m.rng.IntN(2) == 0 {
+		free = m.rng.IntN(12)
+	}
+	if free == 0 {
+		return
+	}
+	m.claimAs(by, m.All(), 1+m.rng.IntN(min(free, 8)), free)
+}
+
+// claimAs claims, and checks that the store leased the right deliveries.
+func (m *model) claimAs(by string, partitions []int, wanted, free int) []dispatcher.Claimed {
+	m.Helper()
+	before := m.State()
+	for _, lane := range modelLanes {
+		m.adoptOrder(lane, before.Ready[lane])
+	}
+	m.released = map[dispatcher.DeliveryID]bool{}
+	got, hints, err := m.Queue.Claim(m.Ctx, by, partitions, wanted, free)
+	m.mayClaim(by, got, err)
+	m.MustBeCurrent(hints)
+	m.logf("claim by %s, %d wanted, %d free, from %v: %v", by, wanted, free, partitions, rig.ClaimedIDs(got))
+	after := m.State()
+	taken := map[dispatcher.Lane]int{}
+	byLane := map[dispatcher.Lane][]dispatcher.Claimed{}
+	for _, c := range got {
+		byLane[c.ID.Lane] = append(byLane[c.ID.Lane], c)
+	}
+	ended, sum := 0, 0
+	turns := m.turnsOf(before)
+	for _, lane := range modelLanes {
+		list := m.ready[lane]
+		n := 0
+		for n < len(list) && !slices.Contains(after.Ready[lane], list[n]) {
+			n++
+		}
+		require.False(m, n > 0 && !before.Lanes[lane].Listed, "lane %s was taken from out of turn", lane)
+		require.False(m, n > 0 && m.isFenced(by, m.Partition(lane)), "%s is fenced", by)
+		taken[lane] = n
+		sum += n
+		m.ready[lane] = slices.Clone(list[n:])
+		m.spend(lane, n)
+		unused := m.take(by, lane, list[:n], byLane[lane])
+		m.refund(lane, unused)
+		ended += unused
+	}
+	require.LessOrEqual(m, sum, wanted)
+	m.checkTurns(turns, taken, free)
+	if m.trouble.cut == nil {
+		told := 0
+		for _, h := range hints {
+			told += h.Ended
+			require.Zero(m, h.Lost)
+		}
+		require.Equal(m, ended, told, "the hints tell how many ended instead")
+		if len(partitions) == 1 && sum < wanted && m.fencedIn(by) == 0 {
+			m.checkRest(turns, taken, partitions[0], free-sum)
+		}
+	}
+	return got
+}
+
+// mayClaim checks the answer to an instance that is fenced in some partitions.
+// The instance that declared it dead may not have reached them all.
+func (m *model) mayClaim(by string, got []dispatcher.Claimed, err error) {
+	m.Helper()
+	switch fenced := m.fencedIn(by); {
+	case m.trouble.cut != nil && errors.Is(err, dispatcher.ErrUnavailable):
+	case fenced == m.Setup.Partitions:
+		require.ErrorIs(m, err, dispatcher.ErrFenced)
+		require.Empty(m, got)
+	case fenced > 0 && errors.Is(err, dispatcher.ErrFenced):
+	default:
+		require.NoError(m, err)
+	}
+}
+
+// take applies a claim to one lane. Marked and expired deliveries have ended.
+// The others must be those of the answer, in this order.
+func (m *model) take(by string, lane dispatcher.Lane, taken []dispatcher.DeliveryID, got []dispatcher.Claimed) (ended int) {
+	m.Helper()
+	for _, id := range taken {
+		d, msg := m.deliveries[id], m.messages[recordKey{m.Partition(lane), id.Message}]
+		switch {
+		case d.mark != stored.MarkNone:
+			m.carryOut(id)
+			ended++
+			continue
+		case m.expired(msg):
+			m.die(id, dispatcher.ReasonExpired)
+			ended++
+			continue
+		}
+		at := d.At
+		d.Found = stored.Found{Place: stored.PlaceLeased, At: m.ms(), Holder: by}
+		if m.trouble.cut != nil && len(got) == 0 {
+			continue // the holder does not know of it
+		}
+		require.NotEmpty(m, got, "%s was taken, but not answered", id)
+		c := got[0]
+		got = got[1:]
+		require.Equal(m, id, c.ID)
+		require.Equal(m, at, c.Due.UnixMilli(), "%s", id)
+		require.LessOrEqual(m, at, m.Latest.UnixMilli(), "%s is early", id)
+		require.Equal(m, d.progress.Attempts+1, c.Attempt, "%s", id)
+		require.Equal(m, d.progress.Climbed()+1, c.Rung, "%s", id)
+		require.Equal(m, d.progress.Asked != 0, c.Asked, "%s", id)
+		require.Equal(m, d.progress.WaitsOn(), max(c.WaitsOn.UnixMilli(), 0), "%s", id)
+		require.Equal(m, string(msg.message.Body), string(m.BodyOf(c)), "%s", id)
+		require.Equal(m, m.limits[lane].Version, c.Version, "%s", id)
+		require.Equal(m, d.Found.At, c.Leased.UnixMilli(), "%s", id)
+		m.held = append(m.held, holding{by: by, claimed: c})
+	}
+	require.Empty(m, got, "more was answered than taken from lane %s", lane)
+	return ended
+}
+
+// turn is the state of a lane before a claim.
+type turn struct {
+	lane     dispatcher.Lane
+	weight   int
+	at       int64
+	inFlight int
+	window   int
+	ready    int
+	tokens   int
+	until    int64
+}
+
+// turnsOf are the lanes that may be claimed from, in the order of their turns.
+func (m *model) turnsOf(s stored.State) []turn {
+	var turns []turn
+	for _, lane := range modelLanes {
+		if l := s.Lanes[lane].ByClock(m.Now.UnixMicro()); l.Listed {
+			turns = append(turns, turn{
+				lane: lane, weight: l.Weight, at: l.Turn, inFlight: l.InFlight,
+				window: l.Slots(m.Setup), ready: len(s.Ready[lane]), tokens: l.Tokens(m.Now.UnixMicro()), until: l.Until,
+			})
+		}
+	}
+	slices.SortFunc(turns, func(a, b turn) int {
+		return cmp.Or(cmp.Compare(a.weight, b.weight), cmp.Compare(a.at, b.at), cmp.Compare(a.lane, b.lane))
+	})
+	return turns
+}
+
+// shut reports whether a lane was listed before its time, since the clock was
+// set back. The next call that changes the lane corrects it.
+func (m *model) shut(t turn) bool { return t.tokens == 0 || t.until > m.ms() }
+
+// checkTurns checks that lanes were taken from in their order, and only while
+// they were light enough. With several partitions the store may divide wanted
+// and free in any way. So the order is checked within each partition.
+func (m *model) checkTurns(turns []turn, taken map[dispatcher.Lane]int, free int) {
+	m.Helper()
+	passed := map[int]dispatcher.Lane{}
+	for _, t := range turns {
+		n := m.Partition(t.lane)
+		if taken[t.lane] == 0 {
+			if !m.shut(t) {
+				passed[n] = t.lane
+			}
+			continue
+		}
+		require.False(m, m.shut(t), "lane %s was taken from before its time", t.lane)
+		require.Empty(m, passed[n], "lane %s was taken from, and not %s before it", t.lane, passed[n])
+		require.LessOrEqual(m, t.inFlight+taken[t.lane], max(t.window, t.inFlight), "lane %s is past its window", t.lane)
+		require.LessOrEqual(m, taken[t.lane], t.tokens, "lane %s is past its rate", t.lane)
+		require.True(m, m.Setup.Light(m.Setup.Weight(m.lanes[t.lane].slow, t.inFlight), free), "lane %s was too heavy", t.lane)
+		require.False(m, m.allHeld[n], "all lanes are held")
+	}
+}
+
+// checkRest checks that the claim left nothing that it could have taken. It
+// checks nothing where a lane is shut, since that one may have come first.
+func (m *model) checkRest(turns []turn, taken map[dispatcher.Lane]int, partition, free int) {
+	m.Helper()
+	if m.allHeld[partition] || slices.ContainsFunc(turns, m.shut) {
+		return
+	}
+	for _, t := range turns {
+		n, inFlight := taken[t.lane], t.inFlight+taken[t.lane]
+		if m.Partition(t.lane) != partition || n >= t.ready || n >= t.tokens || inFlight >= t.window {
+			continue
+		}
+		require.False(m, m.Setup.Light(m.Setup.Weight(m.lanes[t.lane].slow, inFlight), free), "lane %s could have been taken from", t.lane)
+	}
+}

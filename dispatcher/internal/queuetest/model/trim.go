@@ -1,0 +1,212 @@
+package model
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// The steps that forget ended work.
+
+func (m *model) doTrim() {
+	m.Helper()
+	m.trimAs(pick(m.rng, rig.KeepAll, rig.KeepDigests, rig.KeepNothing,
+		dispatcher.Keep{Finished: 24 * time.Hour, FinishedMax: 3, SeenMax: 2, Dead: 48 * time.Hour, DeadMax: 2},
+		dispatcher.Keep{Finished: time.Minute, FinishedMax: 5, SeenMax: 5, Dead: time.Hour, DeadMax: 5}),
+		m.trouble.full)
+}
+
+// trimAs trims until there is no more, or once where a fault happens. The store
+// chooses within the rules which deliveries go first. So the model follows it
+// and checks the rules.
+func (m *model) trimAs(keep dispatcher.Keep, room bool) {
+	m.Helper()
+	m.logf("trim %+v, for room %v", keep, room)
+	var got rig.Trimmed
+	answered := true
+	if m.trouble == (trouble{}) {
+		got = m.Trim(keep)
+	} else {
+		var err error
+		got, err = m.Queue.Trim(m.Ctx, m.instances[0], m.All(), keep, room)
+		answered = m.went(err)
+	}
+	states := m.States()
+	state := stored.Merged(states)
+	finished, dead := 0, 0
+	gone, cut := map[recordKey]goneLanes{}, map[cutPlace]bool{}
+	for _, id := range stored.SortedIDs(m.deliveries) {
+		d := m.deliveries[id]
+		if len(state.Found[id]) > 0 {
+			continue
+		}
+		require.False(m, d.Place.Waits(), "%s was trimmed from %s", id, d.Place)
+		if d.Place == stored.PlaceDead {
+			dead++
+		} else {
+			finished++
+		}
+		if !m.forget(id, keep, room, states, gone) {
+			cut[cutPlace{m.Partition(id.Lane), d.Place == stored.PlaceDead}] = true
+		}
+	}
+	m.checkCut(cut, keep, room, states)
+	for key, lanes := range gone {
+		m.forgetMessage(key, lanes, keep, states[key.partition])
+	}
+	if answered {
+		require.Equal(m, finished, got.Finished)
+		require.Equal(m, dead, got.Dead)
+	}
+	if m.trouble == (trouble{}) {
+		m.checkKept(keep, states)
+	}
+	for key, msg := range m.messages {
+		if _, ok := states[key.partition].Messages[key.id]; !msg.whole && !ok {
+			delete(m.messages, key)
+		}
+	}
+	m.MustBeCurrent(got.Hints)
+	lanes := m.trimLanes()
+	require.True(m, !answered || lanes == got.Lanes, "%d lanes went, should be %d", got.Lanes, lanes)
+}
+
+// trimLanes forgets the lanes that are not used and answers how many.
+func (m *model) trimLanes() (n int) {
+	for lane, since := range m.noted {
+		if !m.came(lane) || since > m.ms()-time.Hour.Milliseconds() {
+			continue
+		}
+		m.noted[lane] = m.ms()
+		l, limited := m.limits[lane]
+		if m.inFlight(lane)+m.waitingIn(lane) == 0 && (!limited || l.Held == dispatcher.HeldDeleted) {
+			n++
+			delete(m.lanes, lane)
+			delete(m.limits, lane)
+			delete(m.noted, lane)
+		}
+	}
+	return n
+}
+
+// goneLanes says why the deliveries of a message went in one trim. One that was
+// old, or a dead one, goes without a trace. One that was cut leaves the digest.
+type goneLanes struct{ cut, traceless bool }
+
+// cutPlace is a kind of ended work in a partition.
+type cutPlace struct {
+	partition int
+	dead      bool
+}
+
+// checkCut checks that no more deliveries were cut than were too many. After a
+// cut before their age as many as allowed must be left. A trim for room may cut
+// more, but no dead ones.
+func (m *model) checkCut(cut map[cutPlace]bool, keep dispatcher.Keep, room bool, states []stored.State) {
+	m.Helper()
+	for place := range cut {
+		left, most := 0, keep.FinishedMax
+		if place.dead {
+			most = keep.DeadMax
+		} else if room {
+			continue
+		}
+		for _, found := range states[place.partition].Found {
+			if at := found[0].Place; !at.Waits() && (at == stored.PlaceDead) == place.dead {
+				left++
+			}
+		}
+		require.GreaterOrEqual(m, left, most, "partition %d forgot more than it had to, dead %v", place.partition, place.dead)
+	}
+}
+
+// forget takes a delivery out of the model and reports whether it was old. A
+// young one may go only if no older one stays.
+func (m *model) forget(id dispatcher.DeliveryID, keep dispatcher.Keep, room bool, states []stored.State, gone map[recordKey]goneLanes) (old bool) {
+	m.Helper()
+	d, young := m.deliveries[id], m.young(id)
+	delete(m.deliveries, id)
+	age := keep.Finished
+	if d.Place == stored.PlaceDead {
+		age = keep.Dead
+	}
+	old = d.At <= m.ms()-age.Milliseconds()
+	if !old {
+		for other, found := range states[m.Partition(id.Lane)].Found {
+			if found[0].Place == d.Place && !(room && m.young(other)) {
+				require.GreaterOrEqual(m, found[0].At, d.At, "%s was trimmed, and the older %s was not", id, other)
+			}
+		}
+	}
+	require.False(m, room && young && !old && d.Place != stored.PlaceDead, "%s was trimmed for room", id)
+	key := recordKey{m.Partition(id.Lane), id.Message}
+	m.messages[key].lanes[id.Lane] = false
+	lanes := gone[key]
+	if d.Place == stored.PlaceDead || old {
+		lanes.traceless = true
+	} else {
+		lanes.cut = true
+	}
+	gone[key] = lanes
+	return old
+}
+
+// young reports whether a trim for room must keep a delivery that has ended.
+func (m *model) young(id dispatcher.DeliveryID) bool {
+	after := m.ms() - rig.RoomLeaves.Milliseconds()
+	msg := m.messages[recordKey{m.Partition(id.Lane), id.Message}]
+	d := m.deliveries[id]
+	return msg.message.CreatedAt.UnixMilli() > after && (d == nil || d.At > after)
+}
+
+// forgetMessage takes a message out of the model if that was its last lane.
+func (m *model) forgetMessage(key recordKey, gone goneLanes, keep dispatcher.Keep, s stored.State) {
+	m.Helper()
+	msg := m.messages[key]
+	if slices.Contains(slices.Collect(maps.Values(msg.lanes)), true) {
+		return
+	}
+	if _, seen := s.Seen[key.id]; seen {
+		require.True(m, gone.cut, "message %s leaves a digest past its age", key.id)
+		msg.whole = false
+		return
+	}
+	if !gone.traceless {
+		require.GreaterOrEqual(m, len(s.Seen), keep.SeenMax, "message %s was cut, and not even its digest is left", key.id)
+	}
+	delete(m.messages, key)
+}
+
+// checkKept checks that nothing is left that is too old or too much, and that
+// nothing else went.
+func (m *model) checkKept(keep dispatcher.Keep, states []stored.State) {
+	m.Helper()
+	for n, s := range states {
+		finished, dead := 0, 0
+		for id, found := range s.Found {
+			age := keep.Finished
+			switch found[0].Place {
+			case stored.PlaceDone, stored.PlaceCancelled:
+				finished++
+			case stored.PlaceDead:
+				dead++
+				age = keep.Dead
+			default:
+				continue
+			}
+			require.Greater(m, found[0].At, m.ms()-age.Milliseconds(), "%s is past its age", id)
+		}
+		require.LessOrEqual(m, finished, keep.FinishedMax, "partition %d", n)
+		require.LessOrEqual(m, dead, keep.DeadMax, "partition %d", n)
+		require.LessOrEqual(m, len(s.Seen), keep.SeenMax, "partition %d", n)
+		for id, at := range s.Seen {
+			require.Greater(m, at, m.ms()-keep.Finished.Milliseconds(), "%s is known past its age", id)
+		}
+	}
+}

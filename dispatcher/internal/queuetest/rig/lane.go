@@ -1,0 +1,129 @@
+package rig
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// Lanes of endpoints.
+const (
+	EpOne dispatcher.Lane = "ep_000000001"
+	EpTwo dispatcher.Lane = "ep_000000002"
+)
+
+// LimitsChange sets a part of a lane's limits.
+type LimitsChange func(l *dispatcher.LaneLimits)
+
+// Held sets why a lane is held.
+func Held(h dispatcher.Held) LimitsChange { return func(l *dispatcher.LaneLimits) { l.Held = h } }
+
+// By sets who holds a lane.
+func By(name string) LimitsChange { return func(l *dispatcher.LaneLimits) { l.By = name } }
+
+// Most sets how many of a lane may be in flight.
+func Most(n int) LimitsChange { return func(l *dispatcher.LaneLimits) { l.MaxInFlight = n } }
+
+// Every sets a rate, by the time between two attempts.
+func Every(d time.Duration) LimitsChange { return func(l *dispatcher.LaneLimits) { l.Interval = d } }
+
+// Ordered makes a lane an ordered one.
+func Ordered(l *dispatcher.LaneLimits) { l.Ordered = true }
+
+// Limit gives a lane new limits, an endpoint's lane with its next version. It
+// answers the counts of the lane before.
+func (r *Rig) Limit(lane dispatcher.Lane, changes ...LimitsChange) dispatcher.LaneCount {
+	r.Helper()
+	count, _ := r.LimitAs(lane, r.NewLimits(lane, changes...), false)
+	return count
+}
+
+// NewLimits are the next limits of a lane.
+func (r *Rig) NewLimits(lane dispatcher.Lane, changes ...LimitsChange) dispatcher.LaneLimits {
+	var l dispatcher.LaneLimits
+	if lane.IsEndpoint() {
+		r.Versions[lane]++
+		l.Version = r.Versions[lane]
+	}
+	for _, change := range changes {
+		change(&l)
+	}
+	return l
+}
+
+// LimitAs gives a lane these limits. clear also resumes it.
+func (r *Rig) LimitAs(lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, []Hint) {
+	r.Helper()
+	count, hints, err := r.Queue.Limit(r.Ctx, One, lane, l, clear)
+	require.NoError(r, err)
+	r.MustBeCurrent(hints)
+	return count, hints
+}
+
+// Resume resumes a lane without an endpoint and closes its breaker.
+func (r *Rig) Resume(lane dispatcher.Lane) []Hint {
+	r.Helper()
+	_, hints := r.LimitAs(lane, dispatcher.LaneLimits{}, true)
+	return hints
+}
+
+// LaneState reads one lane as callers do.
+func (r *Rig) LaneState(lane dispatcher.Lane) dispatcher.LaneState {
+	r.Helper()
+	got, err := r.Queue.LaneStates(r.Ctx, []dispatcher.Lane{lane})
+	require.NoError(r, err)
+	require.Len(r, got, 1)
+	require.Equal(r, lane, got[0].Lane)
+	return got[0]
+}
+
+// Keyed sets a message's ordering key.
+func Keyed(key string) func(*dispatcher.Message) {
+	return func(m *dispatcher.Message) { m.OrderingKey = key }
+}
+
+// PublishKeyed puts messages of one ordering key into a lane, one after another.
+func (r *Rig) PublishKeyed(lane dispatcher.Lane, key string, ids ...string) {
+	r.Helper()
+	for _, id := range ids {
+		got := r.Schedule(r.Entry(id, To(lane), Keyed(key)))
+		require.Equal(r, dispatcher.Accepted, got[0].Result, id)
+	}
+}
+
+// Fan makes the lanes of an entry a fan-out.
+func Fan(e dispatcher.Entry) dispatcher.Entry {
+	e.Fan = true
+	return e
+}
+
+// SettleTold records outcomes and answers which breakers opened and closed.
+func (r *Rig) SettleTold(by string, batch ...dispatcher.Settlement) (opened []dispatcher.Opening, closed []dispatcher.Lane) {
+	r.Helper()
+	_, hints, err := r.Queue.Settle(r.Ctx, by, batch)
+	require.NoError(r, err)
+	for _, h := range hints {
+		opened, closed = append(opened, h.Opened...), append(closed, h.Closed...)
+	}
+	return opened, closed
+}
+
+// MustLie fails the case unless each of these messages is in this place of the
+// lane.
+func (r *Rig) MustLie(place stored.Place, lane dispatcher.Lane, messages ...string) {
+	r.Helper()
+	state := r.State()
+	for _, id := range IDs(lane, messages...) {
+		require.Equal(r, place, state.At(id).Place, "%s", id)
+	}
+}
+
+// Deliver claims one delivery, which must be this one, and settles it as a
+// success.
+func (r *Rig) Deliver(id dispatcher.DeliveryID) {
+	r.Helper()
+	r.MustSettle(One, Success(r.MustClaim(One, id)[0]))
+}

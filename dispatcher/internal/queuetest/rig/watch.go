@@ -1,0 +1,70 @@
+package rig
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// hintWait is the longest wait for a hint that must come. It takes well under a
+// ms.
+const hintWait = 20 * time.Second
+
+// Watcher collects the hints of one instance.
+type Watcher struct {
+	r     *Rig
+	hints chan Hint
+	Ended chan error
+	Stop  context.CancelFunc
+}
+
+// Watch begins to listen for an instance. It returns when the subscription is
+// active.
+func (r *Rig) Watch(by string) *Watcher { return r.WatchOn(r.Queue, by) }
+
+// WatchOn is Watch over another connection.
+func (r *Rig) WatchOn(q Queue, by string) *Watcher {
+	r.Helper()
+	ctx, stop := context.WithCancel(r.Ctx)
+	w := &Watcher{r: r, hints: make(chan Hint, 1000), Ended: make(chan error, 1), Stop: stop}
+	listening := make(chan struct{})
+	lost := sync.OnceFunc(func() { close(listening) })
+	var running sync.WaitGroup
+	running.Go(func() {
+		w.Ended <- q.Watch(ctx, by, Subscriber{
+			OnHint: func(h Hint) { w.hints <- h },
+			Subscriber: dispatcher.Subscriber{
+				OnEndpoint: func(c dispatcher.EndpointChange) { r.Errorf("endpoint %s was changed by nobody", c.ID) },
+				OnGap:      lost,
+			},
+		})
+	})
+	r.Cleanup(func() {
+		stop()
+		running.Wait()
+	})
+	select {
+	case <-listening:
+	case err := <-w.Ended:
+		r.Fatalf("watch ended: %v", err)
+	case <-time.After(hintWait):
+		r.Fatal("a watch begins without lost")
+	}
+	return w
+}
+
+// Next waits for a hint.
+func (w *Watcher) Next() Hint {
+	w.r.Helper()
+	select {
+	case h := <-w.hints:
+		return h
+	case err := <-w.Ended:
+		w.r.Fatalf("watch ended: %v", err)
+	case <-time.After(hintWait):
+		w.r.Fatal("no hint came")
+	}
+	return Hint{}
+}

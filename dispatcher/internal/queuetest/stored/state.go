@@ -1,0 +1,289 @@
+// Package stored describes the state that a store keeps of a queue: where each
+// delivery is, and what is kept of messages and lanes. It finds the faults in a
+// state by itself.
+package stored
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// Place is where a delivery is in a store.
+type Place string
+
+// The places. A delivery is in exactly one of them.
+const (
+	PlaceDue       Place = "due"
+	PlaceReady     Place = "ready"
+	PlaceLeased    Place = "leased"
+	PlaceBehind    Place = "behind" // not the first of its set, which is due, ready or leased
+	PlaceDone      Place = "done"
+	PlaceDead      Place = "dead"
+	PlaceCancelled Place = "cancelled"
+)
+
+// Waits reports whether something will still happen to a delivery in that
+// place.
+func (p Place) Waits() bool {
+	return p == PlaceDue || p == PlaceReady || p == PlaceLeased || p == PlaceBehind
+}
+
+// Found is one place in which a delivery was found.
+type Found struct {
+	Place  Place
+	At     int64  // ms: when it is due, was ready, was claimed or ended; behind: its score
+	Holder string // the instance, where it is leased
+}
+
+// Mark is an end that a delivery gets later, since it is ready or leased now.
+type Mark string
+
+// The marks.
+const (
+	MarkNone      Mark = ""
+	MarkCancelled Mark = "c"
+	MarkDelivered Mark = "d"
+)
+
+// Progress is what a store keeps of a delivery after its first attempt.
+type Progress struct {
+	Attempts int   // made and settled
+	Base     int   // of them, when its ladder began
+	Deaths   int   // of its holders, since the last settle
+	Status   int   // HTTP status of the last attempt
+	Asked    int64 // 0: no person asked for the next attempt; 1: it is the first of a new ladder; else ms: the due time that it interrupted
+	Reason   dispatcher.DeadReason
+	Beside   int // attempts of this ladder that do not count on it
+
+	Delivered int64 // ms: the time of the first success, before a resend; 0: there was none
+}
+
+// Climbed is the number of attempts that count on its ladder.
+func (p Progress) Climbed() int { return p.Attempts - p.Base - p.Beside }
+
+// WaitsOn is the due time in ms that a person's attempt interrupted; 0 for
+// none.
+func (p Progress) WaitsOn() int64 {
+	if p.Asked > 1 {
+		return p.Asked
+	}
+	return 0
+}
+
+// Stored is what a store keeps of a message.
+type Stored struct {
+	Whole bool                     // false: only its digest is left
+	Lanes map[dispatcher.Lane]bool // those it names; true: its delivery there is not gone
+	Apart string                   // the name in Bodies of a body that lies apart; empty: it is in the record
+	Key   string                   // hash of its ordering key as Set has it; empty: none
+}
+
+// Set is a line in one lane. It holds the deliveries of an ordering key. An
+// ordered lane has one line for all, under the key OneLine.
+type Set struct {
+	Lane dispatcher.Lane
+	Key  string // 16 hex digits of the key's hash
+}
+
+// OneLine is the key of all messages to an ordered lane.
+const OneLine = "*"
+
+// Queued is a place in a Set.
+type Queued struct {
+	ID dispatcher.DeliveryID
+	At int64 // the score
+}
+
+// State is everything that a partition keeps.
+type State struct {
+	Found    map[dispatcher.DeliveryID][]Found
+	Ready    map[dispatcher.Lane][]dispatcher.DeliveryID // head first
+	Leases   map[string][]dispatcher.DeliveryID          // earliest claim first
+	Behind   map[Set][]Queued                            // the first to go first
+	Marks    map[dispatcher.DeliveryID]Mark
+	Progress map[dispatcher.DeliveryID]Progress
+	History  map[dispatcher.DeliveryID]int // number of attempts in it
+	Messages map[string]Stored
+	Bodies   map[string]bool  // bodies that lie apart; true: staged for a message that has not come yet
+	Seen     map[string]int64 // ms: the time when the message was cut to its digest
+	Lanes    map[dispatcher.Lane]LaneState
+	Counts   map[dispatcher.Status]int64
+	Buried   map[dispatcher.Lane]map[dispatcher.DeadReason]int64
+	Ends     map[string]int64                   // "dead <reason>" and "cancelled -": how many ever ended so
+	Told     map[dispatcher.DeliveryID][]string // ends without an attempt, as the stream tells them
+	AllHeld  bool                               // all lanes are held
+	Now      int64                              // µs: the store's clock
+	Latest   int64                              // µs: the latest time that it ever showed; less than Now: it was never set back
+	Fenced   []string
+	Fanned   []string // messages with a list of lanes beside their record
+	Unknown  []string // names of keys that no rule explains
+}
+
+// NewState is an empty State.
+func NewState() State {
+	return State{
+		Found:    map[dispatcher.DeliveryID][]Found{},
+		Ready:    map[dispatcher.Lane][]dispatcher.DeliveryID{},
+		Leases:   map[string][]dispatcher.DeliveryID{},
+		Behind:   map[Set][]Queued{},
+		Told:     map[dispatcher.DeliveryID][]string{},
+		Marks:    map[dispatcher.DeliveryID]Mark{},
+		Progress: map[dispatcher.DeliveryID]Progress{},
+		History:  map[dispatcher.DeliveryID]int{},
+		Messages: map[string]Stored{},
+		Bodies:   map[string]bool{},
+		Seen:     map[string]int64{},
+		Lanes:    map[dispatcher.Lane]LaneState{},
+		Counts:   map[dispatcher.Status]int64{},
+		Buried:   map[dispatcher.Lane]map[dispatcher.DeadReason]int64{},
+		Ends:     map[string]int64{},
+	}
+}
+
+// Merged puts partitions together. A message in several of them is whole if any
+// has it whole.
+func Merged(states []State) State {
+	all := NewState()
+	for _, s := range states {
+		maps.Copy(all.Found, s.Found)
+		maps.Copy(all.Ready, s.Ready)
+		maps.Copy(all.Behind, s.Behind)
+		maps.Copy(all.Told, s.Told)
+		maps.Copy(all.Marks, s.Marks)
+		maps.Copy(all.Progress, s.Progress)
+		maps.Copy(all.History, s.History)
+		maps.Copy(all.Seen, s.Seen)
+		maps.Copy(all.Bodies, s.Bodies)
+		maps.Copy(all.Lanes, s.Lanes)
+		maps.Copy(all.Buried, s.Buried)
+		for end, n := range s.Ends {
+			all.Ends[end] += n
+		}
+		for name, ids := range s.Leases {
+			all.Leases[name] = append(all.Leases[name], ids...)
+		}
+		for id, m := range s.Messages {
+			was := all.Messages[id]
+			lanes := maps.Clone(m.Lanes)
+			maps.Copy(lanes, was.Lanes)
+			all.Messages[id] = Stored{Whole: m.Whole || was.Whole, Lanes: lanes, Apart: cmp.Or(m.Apart, was.Apart), Key: cmp.Or(m.Key, was.Key)}
+		}
+		for status, n := range s.Counts {
+			all.Counts[status] += n
+		}
+		all.AllHeld, all.Now = all.AllHeld || s.AllHeld, max(all.Now, s.Now)
+		all.Fenced = append(all.Fenced, s.Fenced...)
+		all.Fanned = append(all.Fanned, s.Fanned...)
+		all.Unknown = append(all.Unknown, s.Unknown...)
+	}
+	return all
+}
+
+// At is the one place of a delivery. It is the zero Found where there is none.
+func (s State) At(id dispatcher.DeliveryID) Found {
+	if found := s.Found[id]; len(found) > 0 {
+		return found[0]
+	}
+	return Found{}
+}
+
+// Status is the status that callers see, by a delivery's place and mark. It is
+// empty where it is in no place.
+func (s State) Status(id dispatcher.DeliveryID) dispatcher.Status {
+	switch s.Marks[id] {
+	case MarkCancelled:
+		return dispatcher.StatusCancelled
+	case MarkDelivered:
+		return dispatcher.StatusDelivered
+	}
+	place := s.At(id).Place
+	if place.Waits() && place != PlaceLeased && s.Lanes[id.Lane].Limits.Held == dispatcher.HeldDeleted {
+		return dispatcher.StatusCancelled
+	}
+	return s.placeStatus(id, place)
+}
+
+// placeStatus is the status under which a delivery is counted. A mark changes
+// it only once it is carried out.
+func (s State) placeStatus(id dispatcher.DeliveryID, place Place) dispatcher.Status {
+	switch place {
+	case PlaceDue:
+		if s.Progress[id].Climbed() > 0 {
+			return dispatcher.StatusRetrying
+		}
+		return dispatcher.StatusScheduled
+	case PlaceBehind:
+		return dispatcher.StatusScheduled
+	case PlaceReady:
+		return dispatcher.StatusReady
+	case PlaceLeased:
+		return dispatcher.StatusInFlight
+	case PlaceDone:
+		return dispatcher.StatusDelivered
+	case PlaceDead:
+		return dispatcher.StatusDead
+	case PlaceCancelled:
+		return dispatcher.StatusCancelled
+	}
+	return ""
+}
+
+// String lists everything in a fixed order, one item a line, so that two states
+// can be compared by eye.
+func (s State) String() string {
+	var b strings.Builder
+	tell(&b, "found", s.Found)
+	tell(&b, "ready", s.Ready)
+	tell(&b, "leases", s.Leases)
+	tell(&b, "behind", s.Behind)
+	tell(&b, "mark", s.Marks)
+	tell(&b, "progress", s.Progress)
+	tell(&b, "history", s.History)
+	tell(&b, "message", s.Messages)
+	tell(&b, "body", s.Bodies)
+	tell(&b, "seen", s.Seen)
+	tell(&b, "lane", s.Lanes)
+	tell(&b, "count", s.Counts)
+	tell(&b, "buried", s.Buried)
+	tell(&b, "ends", s.Ends)
+	tell(&b, "told", s.Told)
+	fmt.Fprintf(&b, "held %v\nfenced %v\nfanned %v\nunknown %v\n", s.AllHeld, s.Fenced, s.Fanned, s.Unknown)
+	return b.String()
+}
+
+func tell[K comparable, V any](b *strings.Builder, what string, m map[K]V) {
+	lines := make([]string, 0, len(m))
+	for k, v := range m {
+		lines = append(lines, fmt.Sprintf("%s %v %+v\n", what, k, v))
+	}
+	slices.Sort(lines)
+	b.WriteString(strings.Join(lines, ""))
+}
+
+// Deliveries lists the deliveries of all places in a fixed order.
+func (s State) Deliveries() []dispatcher.DeliveryID { return SortedIDs(s.Found) }
+
+// SortedIDs are the keys of a map in a fixed order, so that failures repeat.
+func SortedIDs[V any](m map[dispatcher.DeliveryID]V) []dispatcher.DeliveryID {
+	ids := make([]dispatcher.DeliveryID, 0, len(m))
+	for id := range m {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b dispatcher.DeliveryID) int { return cmp.Compare(a.String(), b.String()) })
+	return ids
+}
+
+// SortedKeys are the keys of a map in their order.
+func SortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
+	keys := make([]K, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

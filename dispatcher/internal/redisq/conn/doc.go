@@ -2,8 +2,9 @@
 // Redis that is: one server, a cluster, or a master that sentinels name.
 //
 // [Dial] makes a [Client]. [Client.Agree] reads :meta, or writes it in an empty
-// store, and [Client.Divide] gives the client its partitions. From then on there
-// are four ways to ask, each one round trip to every master concerned:
+// store, and [Client.Divide] gives the client its partitions. [Client.FindDurable]
+// finds the way to make writes durable, and [Client.Load] loads scripts. From then
+// on there are four ways to ask, each one round trip to every master concerned:
 //
 //   - [Client.At] makes plain commands in one partition, or at [Home], where the
 //     project's own keys lie.

@@ -15,22 +15,22 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// A large body lies in :bodies, so that no script but schedule ever carries it:
-// 4 MiB through a script hold Redis up for 10 ms. Above stageAbove even schedule
-// does not: the body is written by plain commands before it, and :staged knows
-// it until the script made it the message's. A crash between the two leaves a
-// body that trim forgets.
+// A large body lies in :bodies, so that no script but schedule carries it: 4
+// MiB through a script hold Redis up for 10 ms. Above stageAbove the body is
+// written by plain commands before the script. It is listed in :staged until
+// the script makes it the message's. After a crash between the two, trim
+// forgets the body.
 const stageAbove = 1 << 20
 
-// bodyPart is what one call brings of a body that lies apart.
+// bodyPart is the part of one call in a body that lies apart.
 type bodyPart struct {
 	apart bool
-	text  []byte // nil: another call brings it
+	text  []byte // nil: another call carries it
 }
 
 func bodyOf(m *dispatcher.Message) bodyPart { return bodyPart{apart: true, text: m.Body} }
 
-// inScript is how many bytes of it the script is given.
+// inScript is the number of its bytes that go through the script.
 func (b bodyPart) inScript() int {
 	if len(b.text) > stageAbove {
 		return 0
@@ -38,7 +38,7 @@ func (b bodyPart) inScript() int {
 	return len(b.text)
 }
 
-// sign tells the script where the body is.
+// sign is the letter by which the script knows where the body is.
 func (b bodyPart) sign() string {
 	switch {
 	case !b.apart:
@@ -50,16 +50,17 @@ func (b bodyPart) sign() string {
 	}
 }
 
-// codeNoBody is what schedule answers for a message whose body is not there: the
-// call that should have brought it failed.
+// codeNoBody is schedule's answer for a message whose body is missing: the call
+// that should have written it failed.
 const codeNoBody = '5'
 
 var errNoBody = fmt.Errorf("its body was not stored: %w", dispatcher.ErrUnavailable)
 
-// bodyField is the field of :bodies of a message.
+// bodyField is the field of a message in :bodies.
 func bodyField(id string, digest dispatcher.Digest) string { return id + " " + string(digest[:]) }
 
-// stage queues what has to be written before the script; nil: nothing has.
+// stage queues the commands that must run before the script. It answers nil if
+// there are none.
 func (s *Store) stage(partition int, batch []dispatcher.Entry, list []shard) func(redis.Pipeliner) {
 	var large []shard
 	for _, p := range list {
@@ -71,7 +72,7 @@ func (s *Store) stage(partition int, batch []dispatcher.Entry, list []shard) fun
 		return nil
 	}
 	return func(pipe redis.Pipeliner) {
-		ctx := context.Background() // the pipeline's own counts
+		ctx := context.Background() // counts of the pipeline itself
 		for _, p := range large {
 			e := &batch[p.entry]
 			field := bodyField(e.Message.ID, e.Digest)
@@ -81,18 +82,18 @@ func (s *Store) stage(partition int, batch []dispatcher.Entry, list []shard) fun
 	}
 }
 
-// Bounds of what is read of bodies from one node at a time: a read that waits for
-// its turn must not miss the time in which an answer has to be there.
+// Bounds of reading bodies from one node at a time. A read that waits for its
+// turn must not miss the time by which an answer is due.
 const (
 	readAtOnce      = 4
 	readAtOnceBytes = 4 << 20
-	bodyWithin      = 5 * time.Second // once it has its turn; as any call of the engine
+	bodyWithin      = 5 * time.Second // from its turn on; as for any call of the engine
 )
 
-// turns are those of one node.
+// turns are the turns of one node.
 type turns struct{ calls, bytes *semaphore.Weighted }
 
-// readers are the turns of all nodes by their addresses.
+// readers are the turns of all nodes, by their addresses.
 type readers struct{ nodes sync.Map }
 
 func (r *readers) of(node string) *turns {
@@ -103,7 +104,7 @@ func (r *readers) of(node string) *turns {
 	return t.(*turns)
 }
 
-// enter waits for a turn to read so many bytes; leave ends it.
+// enter waits for a turn to read size bytes. leave ends the turn.
 func (t *turns) enter(ctx context.Context, size int64) (leave func(), err error) {
 	size = min(size, readAtOnceBytes)
 	if err := t.calls.Acquire(ctx, 1); err != nil {
@@ -120,7 +121,7 @@ func (t *turns) enter(ctx context.Context, size int64) (leave func(), err error)
 }
 
 // Body reads a body that lies apart. It waits for its turn as long as ctx
-// allows, and reads within the time that any call has.
+// allows, and then reads within the time of any call.
 func (s *Store) Body(ctx context.Context, id dispatcher.DeliveryID, a dispatcher.Apart) ([]byte, error) {
 	body, err := s.body(ctx, id, a)
 	if err != nil && ctx.Err() == nil {
@@ -149,7 +150,7 @@ func (s *Store) body(ctx context.Context, id dispatcher.DeliveryID, a dispatcher
 	switch {
 	case err != nil:
 		return nil, s.conn.InPartition(n, err)
-	case errors.Is(get.Err(), redis.Nil) || len(get.Val()) != a.Size: // what is not as long is not the body
+	case errors.Is(get.Err(), redis.Nil) || len(get.Val()) != a.Size: // a value of another length is not the body
 		return nil, fmt.Errorf("body of %s: %w", id.Message, dispatcher.ErrNotFound)
 	}
 	return bytesOf(get.Val()), nil

@@ -12,16 +12,16 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
-// changeBatch bounds one call of cancel and retry: 128 that are taken out of a list
-// block Redis for about 2 ms.
+// changeBatch bounds one call of cancel and retry. To take 128 out of a list
+// blocks Redis for about 2 ms.
 const changeBatch = 128
 
-// instancesMost is of how many instances a script is told: it looks for leases
-// of each. More that are alive there are not, and those that a hand wrote into
-// the list are found dead within seconds.
+// instancesMost is how many instances a script is told of. It looks for leases
+// of each. No store has more that are alive, and names that were written by
+// hand are found dead within seconds.
 const instancesMost = 2500
 
-// What cancel and retry answer for a delivery.
+// The codes that cancel and retry answer for a delivery.
 const (
 	codeUnknown   = -1
 	codeInFlight  = -2
@@ -32,19 +32,19 @@ const (
 	codeOrder     = -7
 )
 
-// refusals are what the codes mean.
+// refusals are the errors of the codes.
 var refusals = map[int64]error{
 	codeUnknown: dispatcher.ErrNotFound, codeInFlight: dispatcher.ErrInFlight, codeDisabled: dispatcher.ErrDisabled,
 	codeDeleted: dispatcher.ErrDeleted, codeDelivered: dispatcher.ErrDelivered, codeExpired: dispatcher.ErrExpired,
 	codeOrder: dispatcher.ErrOrder,
 }
 
-// Cancel ends what is not finished.
+// Cancel ends unfinished deliveries.
 func (s *Store) Cancel(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, error) {
 	return s.change(ctx, s.scripts.cancel, by, ids, nil)
 }
 
-// Retry makes ready at once.
+// Retry makes deliveries ready at once.
 func (s *Store) Retry(ctx context.Context, by string, ids []dispatcher.DeliveryID, delivered bool) ([]dispatcher.Change, error) {
 	names, err := s.names(ctx)
 	if err != nil {
@@ -57,7 +57,8 @@ func (s *Store) Retry(ctx context.Context, by string, ids []dispatcher.DeliveryI
 	return s.change(ctx, s.scripts.retry, by, ids, append([]any{again}, names...))
 }
 
-// names are the instances' names as a script takes them: how many, then each.
+// names are the instances' names as a script takes them: their number, then
+// each.
 func (s *Store) names(ctx context.Context) ([]any, error) {
 	var list *redis.StringSliceCmd
 	err := s.conn.At(ctx, "read instances", conn.Home, func(p redis.Pipeliner) { list = p.HKeys(ctx, s.instances()) })

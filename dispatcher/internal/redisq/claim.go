@@ -15,9 +15,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-// claimBatch bounds one call of the script, whatever is wanted; claimBytes what
-// all calls of a round trip answer, but for one delivery each: what takes longer
-// on its way than a call may would be claimed again and again.
+// claimBatch bounds one call of the script. claimBytes bounds the records that
+// all calls of a round trip answer, but for one delivery each. An answer that
+// takes longer than a call may would be claimed again and again.
 const (
 	claimBatch = 64
 	claimBytes = 1 << 20
@@ -95,15 +95,15 @@ func (s *Store) claimIn(ctx context.Context, by string, in []int, wanted, free i
 	return claimed, hints, partitions.Join(errs...)
 }
 
-// readClaimed reads one delivery. One whose record can't be read keeps its
-// lease, with no message: the engine gives it up with a reason.
+// readClaimed reads one delivery. A delivery whose record can't be read keeps
+// its lease and has no message. The engine gives it up with a reason.
 func (s *Store) readClaimed(a *conn.Reply, claimed []dispatcher.Claimed) []dispatcher.Claimed {
 	name, due, text, record := a.Text(), a.Time(), a.Text(), a.Text()
 	id, ok := dispatcher.ParseDeliveryID(name)
 	if a.Err != nil {
 		return claimed
 	}
-	if !ok { // such a name is no delivery's: the script drops it
+	if !ok { // no delivery has such a name: the script drops it
 		s.log.Error("name can't be read", "delivery_id", name)
 		return claimed
 	}
@@ -121,15 +121,15 @@ func (s *Store) readClaimed(a *conn.Reply, claimed []dispatcher.Claimed) []dispa
 	})
 }
 
-// leasedAt is when the script leased something that answered with a hint.
+// leasedAt is the time of the leases in an answer with this hint.
 func leasedAt(h partitions.Hint) time.Time { return conn.FromMillis(h.Now.UnixMilli()) }
 
-// leasesPage is how many leases one round trip asks for: some 100 KiB.
+// leasesPage is how many leases one round trip reads: some 100 KiB.
 const leasesPage = 1000
 
-// Leases names what an instance holds, those of each partition the oldest
-// first. It is read a page at a time, all partitions in one round trip: what is
-// held all the while is told for certain.
+// Leases names the leases of an instance, those of each partition the oldest
+// first. It reads them a page at a time, all partitions in one round trip. A
+// lease that is held all the while is answered for certain.
 func (s *Store) Leases(ctx context.Context, by string) ([]dispatcher.Lease, error) {
 	leases, err := s.leases(ctx, by)
 	s.partitions.Fail(err)
@@ -153,7 +153,7 @@ func (s *Store) leases(ctx context.Context, by string) ([]dispatcher.Lease, erro
 		var left []int
 		for i, n := range todo {
 			if pages[i] == nil || pages[i].Err() != nil {
-				continue // its error is told
+				continue // its error is answered
 			}
 			page, next := pages[i].Val()
 			for k := 0; k+1 < len(page); k += 2 {
@@ -169,7 +169,7 @@ func (s *Store) leases(ctx context.Context, by string) ([]dispatcher.Lease, erro
 	var out []dispatcher.Lease
 	for _, leases := range found {
 		slices.SortFunc(leases, func(a, b lease) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.name, b.name)) })
-		// A page may tell again what one before it told.
+		// A page may repeat entries of the one before.
 		for _, l := range slices.CompactFunc(leases, func(a, b lease) bool { return a.name == b.name }) {
 			if id, ok := dispatcher.ParseDeliveryID(l.name); ok {
 				out = append(out, dispatcher.Lease{ID: id, At: conn.FromMillis(int64(l.at))})

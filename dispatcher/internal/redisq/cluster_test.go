@@ -20,9 +20,9 @@ import (
 	parts "github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-// patient is how long a test waits for what always comes: it only ends one that
-// hangs. (A failover takes 3 to 5 s in a cluster and 10 s with sentinels, on a
-// busy machine several times that.)
+// patient is how long a test waits for an event that always comes. It only ends
+// a test that hangs. A failover takes 3 to 5 s in a cluster and 10 s with
+// sentinels, and several times that on a busy machine.
 const patient = 3 * time.Minute
 
 // clusterStore is a store on a cluster, by Redis' own clock.
@@ -61,7 +61,7 @@ func entryIn(id string, partition, partitions int) dispatcher.Entry {
 	return dispatcher.Entry{Message: m, Digest: m.Digest(), Lanes: []dispatcher.Lane{laneIn(partition, partitions)}}
 }
 
-// eventually calls do until it reports that all is well.
+// eventually repeats do until it reports success.
 func eventually(t *testing.T, what string, do func(ctx context.Context) error) (took time.Duration) {
 	t.Helper()
 	began := time.Now()
@@ -118,7 +118,7 @@ func TestAFailoverIsMetByItself(t *testing.T) {
 	masters := cluster.Masters()
 	for _, node := range cluster.Nodes() {
 		if !slices.Contains(masters, node) {
-			node.InStep() // a failover forgets what its replica does not have
+			node.InStep() // a failover loses all that its replica does not have
 		}
 	}
 	heard := make(chan struct{}, 100)
@@ -127,7 +127,8 @@ func TestAFailoverIsMetByItself(t *testing.T) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	watch.Go(func() {
-		// It lies at another master, so that nothing breaks it off.
+		// Its channel lies at another master, so that the failover does not end
+		// it.
 		require.NoError(t, store.Queue().Watch(watching, "one", dispatcher.Subscriber{OnGap: func() { heard <- struct{}{} }}))
 	})
 	<-heard
@@ -145,7 +146,7 @@ func TestAFailoverIsMetByItself(t *testing.T) {
 	})
 	t.Logf("accepted everywhere %s after the kill", took.Round(time.Millisecond))
 	select {
-	case <-heard: // who took over may know less
+	case <-heard: // the new master may lack the last writes
 	case <-time.After(patient):
 		t.Error("nobody was told of the takeover")
 	}
@@ -161,7 +162,7 @@ func TestAFailoverIsMetByItself(t *testing.T) {
 	}
 }
 
-// A call waits for all its masters: one that hangs may hold it up once, not
+// A call waits for all its masters. One that hangs may hold it up once, but not
 // each time.
 func TestAMasterThatHangsHoldsUpTheOthersOnce(t *testing.T) {
 	t.Parallel()
@@ -184,7 +185,7 @@ func TestAMasterThatHangsHoldsUpTheOthersOnce(t *testing.T) {
 		_, err := store.Move(t.Context(), "one", all)
 		require.ErrorIs(t, err, dispatcher.ErrUnavailable)
 		if failed := parts.In(err); len(failed) != len(dead) {
-			return err // on a busy machine another may be late at first
+			return err // on a busy machine another one may be late at first
 		}
 		return nil
 	})
@@ -222,8 +223,8 @@ func TestAMasterThatHangsHoldsUpTheOthersOnce(t *testing.T) {
 	t.Logf("accepted %s after it went on", took.Round(time.Millisecond))
 }
 
-// A publish waits for all its masters to make it durable: one that can't may hold
-// up those to the others once, not each time.
+// A publish waits until all its masters have made it durable. One that can't
+// may hold up the others once, but not each time.
 func TestAMasterThatMakesNothingDurableHoldsUpTheOthersOnce(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 1)
@@ -268,7 +269,7 @@ func TestAMasterThatMakesNothingDurableHoldsUpTheOthersOnce(t *testing.T) {
 	})
 }
 
-// A slot is moved to and fro while everything goes on in it: nothing of it may
+// A slot moves back and forth while all kinds of work go on in it. Nothing may
 // be lost or done twice.
 func TestASlotThatMovesLosesNothing(t *testing.T) {
 	t.Parallel()
@@ -288,7 +289,7 @@ func TestASlotThatMovesLosesNothing(t *testing.T) {
 				batch = append(batch, entryIn(fmt.Sprintf("m%d-%d", i, k), 0, 1))
 			}
 			if schedule(context.WithoutCancel(ctx), store, batch...) != nil {
-				i-- // told to repeat
+				i-- // told to repeat it
 				continue
 			}
 			mu.Lock()
@@ -305,7 +306,7 @@ func TestASlotThatMovesLosesNothing(t *testing.T) {
 	for range 2 {
 		from := cluster.MasterOf(clusterTag(0))
 		cluster.MoveSlot(slot, from, cluster.Other(from), func(int) {
-			mustBeAsked(t, store, 20*time.Millisecond) // as the others' calls are meanwhile
+			mustBeAsked(t, store, 20*time.Millisecond) // as the calls of others do meanwhile
 		})
 		eventually(t, "going on at the other master", func(ctx context.Context) error {
 			_, err := store.Move(ctx, "one", []int{0})
@@ -323,9 +324,9 @@ func TestASlotThatMovesLosesNothing(t *testing.T) {
 	t.Logf("%d messages", len(accepted))
 }
 
-// mustBeAsked fails the test where a script begins though its keys may be missing.
-// A call ends within the time given, or twice as much where that was too short
-// for any answer.
+// mustBeAsked fails the test if a script begins though its keys may be missing.
+// A call ends within the given time, or within twice the time if that was too
+// short for any answer.
 func mustBeAsked(t *testing.T, store *redisq.Raw, within time.Duration) {
 	t.Helper()
 	for {
@@ -341,11 +342,11 @@ func mustBeAsked(t *testing.T, store *redisq.Raw, within time.Duration) {
 	}
 }
 
-// deliverAll claims and settles until ctx ended and nothing is left.
+// deliverAll claims and settles until ctx ends and nothing is left.
 func deliverAll(ctx context.Context, t *testing.T, store *redisq.Raw, mu *sync.Mutex, delivered map[string]int) {
 	call := context.WithoutCancel(ctx)
 	for {
-		ended := ctx.Err() != nil // asked first: all was accepted before
+		ended := ctx.Err() != nil // checked first: all was accepted before
 		claimed, _, err := store.Claim(call, "one", []int{0}, 64, 10_000)
 		if !onlyUnavailable(t, err) {
 			return
@@ -378,7 +379,7 @@ func deliverAll(ctx context.Context, t *testing.T, store *redisq.Raw, mu *sync.M
 	}
 }
 
-// onlyUnavailable fails a test whose store says anything else.
+// onlyUnavailable fails a test whose store answers any other error.
 func onlyUnavailable(t *testing.T, err error) bool {
 	if err == nil || errors.Is(err, dispatcher.ErrUnavailable) {
 		return true

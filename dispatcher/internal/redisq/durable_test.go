@@ -14,7 +14,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
-// durableStore is a store that waits for what is written to be durable.
+// durableStore is a store that waits until its writes are durable.
 func durableStore(t *testing.T, server redistest.Redis, d dispatcher.Durability) *redisq.Raw {
 	t.Helper()
 	return openTestStore(t, redisq.Options{
@@ -34,7 +34,8 @@ func TestAPublishWaitsForReplicas(t *testing.T) {
 		return errors.Join(err, got[0].Err, got[1].Err)
 	})
 
-	// With the replica away it is stored, leased and told, but not acknowledged.
+	// Without the replica a message is stored, leased and told, but not
+	// acknowledged.
 	replica.Pause()
 	batch := faultEntries(2, time.Hour)
 	batch = append(batch, faultEntries(3, 0)[2], faultEntries(1, 0)[0])
@@ -66,8 +67,8 @@ func TestAPublishWaitsForReplicas(t *testing.T) {
 	require.Equal(t, map[dispatcher.Status]int64{dispatcher.StatusInFlight: 3, dispatcher.StatusScheduled: 2}, st.Counts)
 }
 
-// What only a newer server can is asked of one that has it; an older one is
-// durable only if it is set so, which is for the survey to judge.
+// Some options need a newer server, and are tested only on such a one. An older
+// server is durable only by its configuration, which the survey checks.
 func TestAPublishWaitsForTheDisk(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -13,7 +13,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
-// What the tests of this package look at from outside.
+// Internals that the tests of this package use.
 var (
 	CommonSrc    = script.Common
 	DecodeRecord = decodeRecord
@@ -24,13 +24,13 @@ var (
 	Share        = share
 )
 
-// EncodeRecord is a record without a body that lies apart.
+// EncodeRecord writes a record whose body does not lie apart.
 func EncodeRecord(e dispatcher.Entry, deliver time.Time) []byte {
 	record, _ := encodeRecord(e, deliver)
 	return record
 }
 
-// Codes are the verdicts as settle.lua spells them.
+// Codes are the letters of the verdicts in settle.lua.
 var Codes = verdicts
 
 // ReadTime is readTime of a record's 6 bytes.
@@ -42,7 +42,7 @@ func ParseCursor(text string) (string, error) {
 	return c.String(), err
 }
 
-// Hooked has a repartition's commands pass a hook.
+// Hooked adds a hook to the commands of a repartition.
 func (o RepartitionOptions) Hooked(h redis.Hook) RepartitionOptions {
 	o.hook = h
 	return o
@@ -59,16 +59,16 @@ func (s *Store) Stall(ctx context.Context) error {
 	return s.conn.At(ctx, "stall", conn.Home, func(p redis.Pipeliner) { p.Do(ctx, "blpop", s.home()+":nothing", 0) })
 }
 
-// Doze has a store's last beat lie back, as after a sleep.
+// Doze makes a store's last beat older, as after a sleep.
 func (s *Store) Doze(d time.Duration) { s.conn.Beaten(time.Now().Add(-d)) }
 
-// NoteTakeover has a store believe that another node took over.
+// NoteTakeover makes a store believe that another node took over.
 func (s *Store) NoteTakeover() { s.conn.NoteTakeover() }
 
 // Phases are the words of a repartition's phases.
 var Phases = conn.Phases
 
-// DurableBy is by what a store makes a publish durable.
+// DurableBy is the way in which a store makes a publish durable.
 func DurableBy(s *Raw) string { return s.conn.DurableBy() }
 
 // ScriptTexts are the texts of all scripts by their names.
@@ -96,14 +96,14 @@ func (r *readers) Enter(ctx context.Context, node string, size int64) (leave fun
 	return r.of(node).enter(ctx, size)
 }
 
-// LookAnew has Stats look through all lanes each time, to the end, however long
-// that takes: a slow machine changes no answer.
+// LookAnew makes Stats read all lanes each time, to the end, however long that
+// takes. So a slow machine changes no answer.
 func (s *Store) LookAnew() { s.busy.within, s.busy.quick = time.Hour, time.Hour }
 
-// LookWithin bounds the time for which one call of Stats looks through lanes.
+// LookWithin bounds the time for which one call of Stats reads lanes.
 func (s *Store) LookWithin(d time.Duration) { s.busy.within = d }
 
-// AgeLooks has what Stats found in lanes be older.
+// AgeLooks makes the results of Stats' last look older.
 func (s *Store) AgeLooks(by time.Duration) {
 	s.busy.begun, s.busy.ended = s.busy.begun.Add(-by), s.busy.ended.Add(-by)
 }

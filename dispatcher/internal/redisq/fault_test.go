@@ -14,7 +14,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
-// faultStore is a store on a Redis of its own, by Redis' own clock.
+// faultStore is a store on a Redis of its own, with the clock of Redis.
 func faultStore(t *testing.T, server redistest.Redis) *redisq.Raw {
 	t.Helper()
 	return openTestStore(t, redisq.Options{
@@ -55,7 +55,7 @@ func TestStoreOutlivesItsServer(t *testing.T) {
 	_, _, err = store.Beat(ctx, "one", 1)
 	require.ErrorIs(t, err, dispatcher.ErrUnavailable)
 
-	// It comes back without the scripts, and with all that was stored.
+	// It comes back without the scripts, and with all stored data.
 	server.Restart()
 	claimed, _, err := store.Claim(ctx, "one", []int{0, 1}, 8, 512)
 	require.NoError(t, err)
@@ -65,9 +65,9 @@ func TestStoreOutlivesItsServer(t *testing.T) {
 	require.Equal(t, int64(8), st.Counts[dispatcher.StatusReady]+st.Counts[dispatcher.StatusInFlight])
 }
 
-// When memory is full nothing more is accepted, but all that makes room must
-// work: delivering, settling, taking over, cancelling, trimming, and the beat
-// without which an instance claims nothing.
+// When memory is full no message is accepted, but all that frees memory must
+// work: delivering, settling, taking over, cancelling, trimming. So must the
+// beat, without which an instance claims nothing.
 func TestStoreGoesOnWhenFull(t *testing.T) {
 	ctx := t.Context()
 	server := redistest.Start(t)
@@ -128,7 +128,7 @@ func TestStoreGoesOnWhenFull(t *testing.T) {
 	require.Equal(t, dispatcher.Accepted, got[0].Result)
 }
 
-// age has all messages published so much earlier.
+// age makes all messages older.
 func age(t *testing.T, store *redisq.Raw, by time.Duration) {
 	t.Helper()
 	ctx, client := t.Context(), store.Client()
@@ -146,7 +146,7 @@ func age(t *testing.T, store *redisq.Raw, by time.Duration) {
 	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
 }
 
-// settleFour claims eight of what is ready and settles four of them, each in
+// settleFour claims eight ready deliveries and settles four of them, each in
 // another way.
 func settleFour(t *testing.T, store *redisq.Raw) {
 	t.Helper()
@@ -167,8 +167,8 @@ func settleFour(t *testing.T, store *redisq.Raw) {
 	require.Equal(t, []dispatcher.Settled{1, 1, 1, 1}, settled)
 }
 
-// Holding a lane, giving it up and letting the next of a line go must work when
-// memory is full too: that is when somebody wants to.
+// Pausing, disabling or deleting a lane must work when memory is full too, and
+// so must the next delivery of a line. That is when people want them.
 func TestLanesChangeWhenFull(t *testing.T) {
 	ctx := t.Context()
 	store := faultStore(t, redistest.Start(t))
@@ -177,7 +177,7 @@ func TestLanesChangeWhenFull(t *testing.T) {
 	for i := range line {
 		m := line[i].Message
 		m.OrderingKey, line[i].Lanes = "k", []dispatcher.Lane{"ep_line"}
-		m.CreatedAt = m.CreatedAt.Add(-time.Second) // it is due a fraction of a ms later, which is over by then
+		m.CreatedAt = m.CreatedAt.Add(-time.Second) // it is due a fraction of a ms later, which has passed then
 	}
 	limit := func(version int64, held dispatcher.Held) {
 		t.Helper()
@@ -201,7 +201,7 @@ func TestLanesChangeWhenFull(t *testing.T) {
 		}})
 		require.NoError(t, err)
 		require.Equal(t, []dispatcher.Settled{dispatcher.SettledOK}, settled)
-		limit(1, dispatcher.HeldNone) // as new as what is there, but it forgets the pause
+		limit(1, dispatcher.HeldNone) // as new as the stored limits, but it forgets the pause
 	}
 	for _, held := range []dispatcher.Held{dispatcher.HeldPaused, dispatcher.HeldNone} {
 		_, _, err := store.Limit(ctx, "one", dispatcher.AllLanes, dispatcher.LaneLimits{Held: held}, false)

@@ -15,14 +15,14 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
-// heard is what one instance hears of the others.
+// heard is what one instance is told by the others.
 type heard struct {
 	begun   chan struct{}
 	hints   chan queuetest.Hint
 	changes chan dispatcher.EndpointChange
 }
 
-// listen has a store watch until the test ends.
+// listen makes a store watch until the test ends.
 func listen(t *testing.T, s *redisq.Raw) heard {
 	t.Helper()
 	h := heard{make(chan struct{}, 10), make(chan queuetest.Hint, 10), make(chan dispatcher.EndpointChange, 10)}
@@ -45,7 +45,7 @@ func listen(t *testing.T, s *redisq.Raw) heard {
 	return h
 }
 
-// publishIn publishes a message to a lane, in time.
+// publishIn publishes a message to a lane, due after a delay.
 func publishIn(t *testing.T, s *redisq.Raw, id string, delay time.Duration) (due time.Time) {
 	t.Helper()
 	m := &dispatcher.Message{ID: id, Topic: "a.b", Body: []byte("{}"), Delay: delay, CreatedAt: time.Now()}
@@ -55,8 +55,8 @@ func publishIn(t *testing.T, s *redisq.Raw, id string, delay time.Duration) (due
 	return got[0].Due
 }
 
-// Pub/sub knows no databases. A hint of another deployment, of something later,
-// would have an instance sleep past what is due in its own.
+// Pub/sub knows no databases. The hint of another deployment for a later time
+// would make an instance sleep past its own due times.
 func TestDeploymentsInTwoDatabasesOfOneRedisDoNotHearEachOther(t *testing.T) {
 	server := redistest.Start(t)
 	open := func(database string) *redisq.Raw {
@@ -101,7 +101,7 @@ func TestAProjectKeepsItsID(t *testing.T) {
 	require.ErrorContains(t, err, `:meta says "not one" as the project's id`)
 }
 
-// A store of an earlier version has no id, and must be opened though it is full.
+// A store of an earlier version has no id. It must open even if it is full.
 func TestAFullStoreWithoutAnIDGetsOne(t *testing.T) {
 	server := redistest.Start(t)
 	p := newTestProject(t, server, 2)
@@ -113,8 +113,8 @@ func TestAFullStoreWithoutAnIDGetsOne(t *testing.T) {
 	require.Regexp(t, `^[0-9a-f]{16}$`, p.client.HGet(t.Context(), key, "id").Val())
 }
 
-// Where the store lost everything, the first that starts anew makes another id.
-// Those that run on take it over with a beat, and look at what they missed.
+// If a store lost everything, the first instance that starts makes another id.
+// Running instances take it over with a beat, and read what they missed.
 func TestAnInstanceTakesOverTheIDOfAStoreThatWasMadeAnew(t *testing.T) {
 	p := newTestProject(t, redistest.Start(t), 2)
 	p.options.TestClock = false

@@ -19,7 +19,8 @@ var helds = map[dispatcher.Held]string{
 	dispatcher.HeldNone: "-", dispatcher.HeldPaused: "p", dispatcher.HeldDisabled: "d", dispatcher.HeldDeleted: "x",
 }
 
-// Limit writes the copy of a lane's limits, in every partition those of AllLanes.
+// Limit writes the copy of a lane's limits. Those of AllLanes are written in
+// every partition.
 func (s *Store) Limit(ctx context.Context, by string, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, error) {
 	args := []any{string(lane), l.Version, l.MaxInFlight, l.Interval.Microseconds(), conn.Flag(l.Ordered), helds[l.Held], conn.Flag(clear), l.Name, cmp.Or(l.By, dispatcher.System)}
 	jobs := []conn.ScriptCall{{Partition: s.partition(lane), Args: args}}
@@ -60,16 +61,15 @@ func readChanges(a *conn.Reply, h *partitions.Hint) {
 	}
 }
 
-// Bounds of a sweep: sweepPage entries of :due are looked at in one call, and
-// sweepBatch of what is found ended in one, which reads a MiB of records for
-// them at most.
+// Bounds of a sweep. One call reads sweepPage entries of :due. Another ends up
+// to sweepBatch of those found, for which it reads a MiB of records at most.
 const (
 	sweepPage  = 1000
 	sweepBatch = 64
 )
 
-// Sweep ends a page of what waits for a time in a disabled or deleted lane.
-// What waits in line behind it follows by itself.
+// Sweep ends a page of the deliveries that wait for a time in a disabled or
+// deleted lane. Those in line behind them follow by themselves.
 func (s *Store) Sweep(ctx context.Context, by string, lane dispatcher.Lane, cursor string) (ended int, next string, err error) {
 	at, err := conn.ParsePage(cursor)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *Store) Sweep(ctx context.Context, by string, lane dispatcher.Lane, curs
 		args := make([]any, 1, 1+to-from)
 		args[0] = string(lane)
 		for i := from; i < to; i++ {
-			args = append(args, found[2*i]) // behind each is its score
+			args = append(args, found[2*i]) // each is followed by its score
 		}
 		jobs = append(jobs, conn.ScriptCall{Partition: n, Args: args})
 	})

@@ -14,7 +14,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// heldPage is how many held lanes are read in one call: some 10 KiB.
+// heldPage is how many held lanes one call reads: some 10 KiB.
 const heldPage = 100
 
 // pageOf is the partition of a cursor, <partition>-<cursor in it>, and the cursor
@@ -73,7 +73,7 @@ func (s *Store) heldLanesIn(ctx context.Context, partition int, cursor string) (
 		}
 		l, ok := parseHeld(found[i+1])
 		if !ok {
-			continue // doctor tells
+			continue // doctor reports it
 		}
 		l.Lane = dispatcher.Lane(found[i])
 		list, names = append(list, l), append(names, found[i])
@@ -95,8 +95,8 @@ func (s *Store) heldLanesIn(ctx context.Context, partition int, cursor string) (
 	return list, conn.PageText(at), nil
 }
 
-// namesPage is how many names are read in one call: each is 2.4 KB at most, with
-// the longest URL and tenant, so together less than a MiB.
+// namesPage is how many names one call reads. Each has 2.4 KB at most, with the
+// longest URL and tenant, so together they have less than a MiB.
 const namesPage = 256
 
 // LaneNames reads a page of the names of lanes, one partition after the other.
@@ -128,7 +128,8 @@ func (s *Store) laneNamesIn(ctx context.Context, partition int, cursor string) (
 	return list, conn.PageText(at), nil
 }
 
-// parseHeld reads a text of :held: a letter, since when in ms, by whom.
+// parseHeld reads a text of :held: a letter, the ms of its begin, and the name
+// of the key or system.
 func parseHeld(text string) (l dispatcher.HeldLane, ok bool) {
 	var since int64
 	letter, rest, _ := strings.Cut(text, " ")
@@ -145,7 +146,7 @@ func parseHeld(text string) (l dispatcher.HeldLane, ok bool) {
 	return l, false
 }
 
-// ForgetLane takes away the copy of an endpoint that there never was.
+// ForgetLane removes the copy of limits of an endpoint that never existed.
 func (s *Store) ForgetLane(ctx context.Context, by string, copied dispatcher.LaneVersion, age time.Duration) (forgotten bool, err error) {
 	n := s.partition(copied.Lane)
 	r := s.conn.Run(ctx, s.scripts.forget, by, []conn.ScriptCall{{Partition: n, Args: []any{string(copied.Lane), copied.Version, age.Milliseconds()}}})[0]

@@ -15,7 +15,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
-// laneStore is a store with a few partitions, by Redis' own clock.
+// laneStore is a store with a few partitions and the clock of Redis.
 func laneStore(t *testing.T, change ...func(*redisq.Options)) *redisq.Raw {
 	t.Helper()
 	options := redisq.Options{
@@ -30,8 +30,8 @@ func laneStore(t *testing.T, change ...func(*redisq.Options)) *redisq.Raw {
 
 func endpointLane(i int) dispatcher.Lane { return dispatcher.Lane(fmt.Sprintf("ep_%09d", i)) }
 
-// A script may unpack some thousand values at most, and one that makes
-// thousands of deliveries would block Redis for long.
+// A script may unpack some thousand values at most. One that makes thousands of
+// deliveries would block Redis for long.
 func TestAMessageMayGoToMoreLanesThanOneCallTakes(t *testing.T) {
 	ctx := t.Context()
 	store := laneStore(t)
@@ -54,8 +54,8 @@ func TestAMessageMayGoToMoreLanesThanOneCallTakes(t *testing.T) {
 	require.Len(t, rec.Deliveries, len(lanes))
 }
 
-// Nothing of a page is lost or told twice where many lanes were made in one ms,
-// and a cursor of another list is not taken for one of lanes.
+// No lane of a page is lost or told twice if many were made in one ms. A cursor
+// of a list of deliveries is refused.
 func TestLanesAreListedInPages(t *testing.T) {
 	ctx := t.Context()
 	store := laneStore(t)
@@ -93,7 +93,7 @@ func TestLanesAreListedInPages(t *testing.T) {
 	require.ErrorIs(t, err, dispatcher.ErrCursor)
 }
 
-// A whole backlog of a deleted endpoint ends by sweeps and moves alone.
+// The whole backlog of a deleted endpoint ends by sweeps and moves alone.
 func TestABacklogOfADeletedEndpointEnds(t *testing.T) {
 	ctx := t.Context()
 	store := laneStore(t)
@@ -175,8 +175,8 @@ func TestAWatchTellsChangesOfEndpoints(t *testing.T) {
 	watching.Wait()
 }
 
-// The numbers that scripts write must be read again as they were: a time in µs
-// has more digits than Lua prints by itself.
+// Numbers that scripts write must be read again without loss. A time in µs has
+// more digits than Lua prints by default.
 func TestATimeOfARateStaysWhole(t *testing.T) {
 	ctx := t.Context()
 	store := laneStore(t)

@@ -15,27 +15,27 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-// Bounds of one answer of look: so many deliveries, and so many bytes of all
-// that one round trip asks for, but for one delivery each.
+// Bounds of one answer of look: the number of deliveries, and the bytes of all
+// answers of a round trip, but for one delivery each.
 const (
 	lookLanes = 64
 	lookBytes = 1 << 20
 )
 
-// looked is what one partition told of a message.
+// looked is the answer of one partition about a message.
 type looked struct {
 	partition  int
-	first      int64 // place of the lane to go on with; 0: it told all
+	first      int64 // place of the lane to go on with; 0: there are no more
 	found      bool
 	message    *dispatcher.Message // nil: there is none, or it can't be read
 	deliveries []dispatcher.Delivery
 	err        error
 }
 
-// Read reads a message and its deliveries. Nothing says in which partitions an
-// id lies, so all are asked in one round trip, and those again that have more
-// than fits in an answer. What those that answer have of it is told also beside
-// an error of others.
+// Read reads a message and its deliveries. An id does not say in which
+// partitions it lies, so all are asked in one round trip. A partition with more
+// than fits in an answer is asked again. The answers of some are told also
+// beside an error of others.
 func (s *Store) Read(ctx context.Context, id string) (dispatcher.MessageView, error) {
 	names, err := s.names(ctx)
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *Store) Read(ctx context.Context, id string) (dispatcher.MessageView, er
 	return out, partitions.Join(errs...)
 }
 
-// lookOn reads one page more of each.
+// lookOn reads one more page of each partition.
 func (s *Store) lookOn(ctx context.Context, names []any, id string, todo []*looked) {
 	jobs := make([]conn.ScriptCall, len(todo))
 	for i, l := range todo {
@@ -132,14 +132,14 @@ func readLooked(m *dispatcher.Message, id string, values any) (dispatcher.Delive
 // knownDelivery are what the store knows of one delivery, as scripts tell it.
 type knownDelivery struct {
 	lane, status string
-	at           time.Time // end, next attempt or claim; zero where it has none
-	waitsFor     string    // a word, and until when in ms where that is known; empty: nothing
+	at           time.Time // end, next attempt or claim; zero if it has none
+	waitsFor     string    // a word, and the ms of the end where that is known; empty: nothing
 	progress     string    // entry of :progress
 	history      []string  // newest first
 }
 
-// delivery tells of a delivery of message id what can be read of it. m is nil
-// where the record can't be: what one value says wrongly hides no other.
+// delivery is a delivery of message id, as far as its values can be read. m is
+// nil if the record can't be read. A broken value does not hide the others.
 func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Delivery {
 	d := dispatcher.Delivery{
 		ID:     dispatcher.DeliveryID{Lane: dispatcher.Lane(f.lane), Message: id},
@@ -149,7 +149,7 @@ func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Del
 		d.Topic, d.Tenant, d.URL = m.Topic, m.Tenant, m.URL
 		d.MaxAttempts, d.Ladder = m.MaxAttempts, m.Ladder
 	}
-	p, _ := parseProgress(f.progress) // what can't be read is none, for the scripts too
+	p, _ := parseProgress(f.progress) // a malformed text counts as none, as in the scripts
 	d.Climbed, d.LadderFrom = p.climbed(), p.base+1
 	d.Attempts, d.LastStatus = p.attempts, p.status
 	word, until, _ := strings.Cut(f.waitsFor, " ")
@@ -161,7 +161,7 @@ func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Del
 	case dispatcher.StatusDelivered:
 		d.Ended, d.Delivered = f.at, f.at
 		if f.progress == "" {
-			d.Attempts, d.Climbed, d.LastStatus = 1, 1, 200 // the commonest end leaves no entry
+			d.Attempts, d.Climbed, d.LastStatus = 1, 1, 200 // the most common end leaves no entry
 		}
 	case dispatcher.StatusDead:
 		d.Ended, d.Reason = f.at, p.reason
@@ -185,7 +185,7 @@ func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Del
 	if n := len(d.History); n > 0 {
 		d.LastError = d.History[n-1].Error
 	}
-	if d.Reason == dispatcher.ReasonPoison && p.deaths > 0 { // no attempt is left that says so
+	if d.Reason == dispatcher.ReasonPoison && p.deaths > 0 { // the attempts that would say so are gone
 		d.LastError = fmt.Sprintf("the last %d instances that held it died before they had an answer", p.deaths)
 	}
 	if m == nil {
@@ -194,8 +194,9 @@ func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Del
 	return d
 }
 
-// withSuccess puts the success of what was sent again before its history, where
-// that does not have it: of one that succeeded at once no attempt is kept.
+// withSuccess puts the first success before the history of a delivery that was
+// sent again, if the history does not have it. No attempt is kept of a delivery
+// that succeeded at once.
 func withSuccess(history []dispatcher.Attempt, p progress) []dispatcher.Attempt {
 	if slices.ContainsFunc(history, func(a dispatcher.Attempt) bool { return a.Number == p.number }) {
 		return history
@@ -204,8 +205,8 @@ func withSuccess(history []dispatcher.Attempt, p progress) []dispatcher.Attempt 
 	return append([]dispatcher.Attempt{first}, history...)
 }
 
-// decodeAttempt reads an element of a history: when the next attempt is due,
-// the length of meta, meta, excerpt.
+// decodeAttempt reads an element of a history: the ms of the next attempt, the
+// length of meta, meta, excerpt.
 func decodeAttempt(text string) (dispatcher.Attempt, error) {
 	due, rest, _ := strings.Cut(text, " ")
 	size, rest, _ := strings.Cut(rest, " ")

@@ -12,7 +12,7 @@ import (
 // about 0.8 ms, 256 for up to 2.
 const moveBatch = 128
 
-// Move makes ready what is due, at most 128 deliveries in each partition.
+// Move makes due deliveries ready, at most 128 in each partition.
 func (s *Store) Move(ctx context.Context, by string) (wait time.Duration, err error) {
 	due, wait := s.partitions.Due()
 	if len(due) == 0 {

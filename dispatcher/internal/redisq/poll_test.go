@@ -13,8 +13,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
-// Where pub/sub may not be used, nothing is published: inside a script that
-// would be refused after its writes.
+// Where pub/sub may not be used, nothing is published. A script would be
+// refused at its PUBLISH, after its writes.
 func TestWithoutPubSubNobodyIsTold(t *testing.T) {
 	server := redistest.Start(t)
 	for name, rules := range map[string]string{
@@ -60,7 +60,7 @@ func TestPubSubIsNotUsedWhereItIsNotWanted(t *testing.T) {
 	require.Contains(t, stats, "cmdstat_publish:")
 }
 
-// mustDeliver takes a message through the store.
+// mustDeliver delivers a message through the store.
 func mustDeliver(t *testing.T, store *redisq.Raw) {
 	t.Helper()
 	ctx := t.Context()
@@ -74,7 +74,7 @@ func mustDeliver(t *testing.T, store *redisq.Raw) {
 	require.Equal(t, []dispatcher.Settled{dispatcher.SettledOK}, settled)
 }
 
-// mustChangeEndpoints makes an endpoint, changes and deletes it.
+// mustChangeEndpoints creates an endpoint, changes and deletes it.
 func mustChangeEndpoints(t *testing.T, store *redisq.Raw) {
 	t.Helper()
 	e := testEndpoint("ep_000000001")

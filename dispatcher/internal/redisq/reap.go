@@ -16,20 +16,21 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-// reapBatch bounds one call of the script, which reads the record of each
-// delivery that it ends: a MiB of them at most.
+// reapBatch bounds one call of the script. It reads the record of each delivery
+// that it ends: a MiB of them at most.
 const reapBatch = 64
 
 func (s *Store) instances() string { return s.home() + keys.Instances }
 
-// Beat writes the number of instance by and reads those of all: two plain
-// commands, since what a script does inside counts too, and this goes on for ever.
+// Beat writes the number of instance by and reads those of all. It uses two
+// plain commands, since beats go on for ever and the commands in a script count
+// too.
 func (s *Store) Beat(ctx context.Context, by string, number int64) (fresh bool, all map[string]int64, err error) {
 	var set *redis.IntCmd
 	var read *redis.MapStringStringCmd
 	recheck := s.conn.Recheck()
 	err = s.conn.At(ctx, "beat", conn.Home, func(p redis.Pipeliner) {
-		fresh = fresh || set != nil && set.Val() == 1 // where only the reading has to be repeated
+		fresh = fresh || set != nil && set.Val() == 1 // false if only the reading has to be repeated
 		set = p.HSet(ctx, s.instances(), by, number)
 		read = p.HGetAll(ctx, s.instances())
 		recheck.Read(ctx, p)
@@ -53,15 +54,15 @@ func (s *Store) Beat(ctx context.Context, by string, number int64) (fresh bool, 
 	s.conn.Beaten(time.Now())
 	all = make(map[string]int64, len(read.Val()))
 	for name, text := range read.Val() {
-		all[name], _ = strconv.ParseInt(text, 10, 64) // what is no number does not grow, and is found dead
+		all[name], _ = strconv.ParseInt(text, 10, 64) // a malformed number does not grow, so its instance is found dead
 	}
-	all[by] = number // also where it was read before it was written
+	all[by] = number // also if it was read before it was written
 	s.countPermits(ctx, all)
 	return fresh, all, nil
 }
 
-// setFull writes a field of one of the project's hashes where memory is full,
-// which the script may. fresh: it was not there.
+// setFull writes a field of one of the project's hashes by a script, which
+// Redis accepts also when memory is full. fresh: the field was not there.
 func (s *Store) setFull(ctx context.Context, key, field string, value any) (fresh bool, err error) {
 	var set *redis.Cmd
 	err = s.conn.At(ctx, "beat", conn.Home, func(p redis.Pipeliner) {
@@ -74,14 +75,14 @@ func (s *Store) setFull(ctx context.Context, key, field string, value any) (fres
 	return added == 1, conn.Failed("beat", err)
 }
 
-// departedMost is how many names are kept of instances that are gone: more than
-// go while a replica lags behind its master.
+// departedMost is how many names of gone instances are kept. Fewer leave while
+// a replica lags behind its master.
 const departedMost = 128
 
-// Leave forgets instance by, but for its name: a node that takes over may not
-// have got that it gave up its leases, and then somebody has to know under which
-// name to look for them. The names are ordered by the writer's own time,
-// which nothing is compared with.
+// Leave forgets instance by, but keeps its name. A node that takes over may not
+// have got the end of its leases. Then the name is needed to look for them. The
+// names are ordered by the writer's own time, which is compared with nothing
+// else.
 func (s *Store) Leave(ctx context.Context, by string) error {
 	key := s.home() + keys.Departed
 	err := s.conn.At(ctx, "leave", conn.Home, func(p redis.Pipeliner) {
@@ -91,7 +92,7 @@ func (s *Store) Leave(ctx context.Context, by string) error {
 		p.ZRemRangeByRank(ctx, key, 0, -departedMost-1)
 	})
 	if errors.Is(err, dispatcher.ErrFull) {
-		return nil // only the name was not written
+		return nil // only the name could not be written
 	}
 	return err
 }
@@ -134,9 +135,10 @@ func (s *Store) Orphans(ctx context.Context) ([]string, error) {
 	return strays, partitions.Join(err, again)
 }
 
-// Reap takes over from instance dead: fence and leases of all partitions
-// first, a page of each in one round trip, and only then is it forgotten, so
-// that anybody may repeat it where a partition did not answer.
+// Reap takes over from instance dead. It fences the instance and takes the
+// leases of all partitions, a page of each in one round trip. Only then is the
+// instance forgotten. So any instance may repeat it if a partition did not
+// answer.
 func (s *Store) Reap(ctx context.Context, by, dead string) (taken int, err error) {
 	jobs := s.conn.Everywhere([]any{dead, reapBatch})
 	var errs []error

@@ -12,9 +12,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
-// Bounds of one call of the script: 64 messages of 1 KiB block Redis for 0.4 ms
-// and cost 85 % of what the best batch does. A message with more lanes than
-// scheduleLanes is given again for the rest, as a repeat would be.
+// Bounds of one call of the script. A batch of 64 messages of 1 KiB blocks
+// Redis for 0.4 ms and has 85 % of the speed of the best batch size. A message
+// with more lanes than scheduleLanes is given again with the rest, as a repeat
+// would be.
 const (
 	scheduleBatch = 64
 	scheduleBytes = 256 << 10
@@ -23,19 +24,18 @@ const (
 
 // shard is one entry's part in one call.
 type shard struct {
-	entry  int // in the batch
+	entry  int // index in the batch
 	lanes  []dispatcher.Lane
 	record []byte
 	body   bodyPart
 	when   string
 }
 
-// Schedule stores a batch. Entries of a partition go in one call, as far as
-// its bounds allow, and all calls in one round trip; an entry whose partition
-// did not answer has the error as its Err, and so has one that is stored but
-// not as durable as asked, beside all that became of it. Where an entry has lanes
-// in several partitions, a round trip before asks whether it is another one
-// anywhere.
+// Schedule stores a batch. Entries of a partition go in one call, as far as its
+// bounds allow, and all calls in one round trip. If a partition did not answer,
+// its entries have the error as their Err. So has an entry that is stored but
+// not as durable as asked, beside its results. An entry with lanes in several
+// partitions is compared with those first, in a round trip of its own.
 func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch []dispatcher.Entry) ([]dispatcher.ScheduleResult, error) {
 	if s.conn.BeatOld() {
 		if err := s.conn.MustStand(ctx); err != nil {
@@ -54,7 +54,8 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 			size, lanes := shareSize(list)
 			jobs = append(jobs, conn.ScriptCall{Partition: n, Args: scheduleArgs(free, lease, batch, list[:size]), First: s.stage(n, batch, list[:size])})
 			shares = append(shares, list[:size])
-			// Permits are promised once: what one call may lease, the next may not.
+			// A permit is promised once: a call may not lease what another one
+			// may.
 			granted := min(lease, lanes)
 			lease, free = lease-granted, free-granted
 			list = list[size:]
@@ -71,7 +72,7 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 			for _, p := range shares[i] {
 				readScheduled(&list, p, versions, &out[p.entry])
 				stamp(&out[p.entry], leasedAt(h))
-				if errors.Is(list.err, errNoBody) { // of this message alone
+				if errors.Is(list.err, errNoBody) { // only this message fails
 					out[p.entry].Err = fmt.Errorf("message %s: %w", batch[p.entry].Message.ID, s.conn.InPartition(jobs[i].Partition, list.err))
 					list.err = nil
 				}
@@ -103,7 +104,7 @@ func (s *Store) observeSchedule(partition int, err error) {
 	}
 }
 
-// stamp adds when what a call leased was, and what it ended at once.
+// stamp adds the time of a call's leases and ends.
 func stamp(o *dispatcher.ScheduleResult, at time.Time) {
 	for len(o.LeasedAt) < len(o.Leased) {
 		o.LeasedAt = append(o.LeasedAt, at)
@@ -113,7 +114,8 @@ func stamp(o *dispatcher.ScheduleResult, at time.Time) {
 	}
 }
 
-// shareSize is how many of a list go in one call, and the lanes they have.
+// shareSize is how many entries of a list go in one call, and the number of
+// their lanes.
 func shareSize(list []shard) (size, lanes int) {
 	bytes := 0
 	for size < len(list) && size < scheduleBatch {
@@ -129,12 +131,12 @@ func shareSize(list []shard) (size, lanes int) {
 }
 
 // spread sorts a batch by partition. An entry with several lanes has a share,
-// with a record of its own, in each partition of theirs.
+// with its own record, in each partition that has some of them.
 func (s *Store) spread(batch []dispatcher.Entry) map[int][]shard {
 	lists := make(map[int][]shard, 1)
 	for i := range batch {
 		lanes := batch[i].Lanes
-		if len(lanes) == 1 || len(lanes) > 0 && len(s.tags) == 1 { // as most are: there is nothing to sort
+		if len(lanes) == 1 || len(lanes) > 0 && len(s.tags) == 1 { // most entries are so and need no sorting
 			n := s.partition(lanes[0])
 			lists[n] = appendShard(lists[n], batch, i, lanes)
 			continue
@@ -168,25 +170,25 @@ func appendShard(list []shard, batch []dispatcher.Entry, i int, lanes []dispatch
 		few := lanes[:min(len(lanes), scheduleLanes)]
 		list = append(list, shard{entry: i, lanes: few, record: record, body: body, when: body.sign() + when})
 		lanes = lanes[len(few):]
-		body.text = nil // the first brings it
+		body.text = nil // the first share carries it
 	}
 	return list
 }
 
-// whenOf is when a message is due: by this host, for its record, and as the
-// script is told. The record has no time before the message was accepted: what
-// waits behind another is due then.
+// whenOf is the time when a message is due, by this host's clock for the
+// record, and as the script takes it. The record's time is never before the
+// message was accepted, since a delivery behind another is due at that time.
 func whenOf(e *dispatcher.Entry) (deliver time.Time, when string) {
 	m := e.Message
 	switch {
 	case !m.DeliverAt.IsZero():
-		deliver = m.DeliverAt.Add(time.Millisecond - 1) // a record has whole ms, and must not be early
+		deliver = m.DeliverAt.Add(time.Millisecond - 1) // a record has whole ms, and no attempt may be early
 		when = "@" + strconv.FormatInt(max(deliver.UnixMilli(), 0), 10)
 		if m.DeliverAt.Before(m.CreatedAt) {
 			deliver = m.CreatedAt.Add(time.Millisecond - 1)
 		}
 	case m.Delay == 0:
-		deliver, when = m.CreatedAt.Add(time.Millisecond-1), "+0" // as most are
+		deliver, when = m.CreatedAt.Add(time.Millisecond-1), "+0" // most messages are so
 	default:
 		deliver = m.CreatedAt.Add(m.Delay + time.Millisecond - 1)
 		when = "+" + strconv.FormatInt(millisUp(m.Delay), 10)
@@ -197,7 +199,7 @@ func whenOf(e *dispatcher.Entry) (deliver time.Time, when string) {
 	return deliver, when
 }
 
-// millisUp rounds a wait up to whole ms, so that nothing is early.
+// millisUp rounds a wait up to whole ms, so that no attempt is early.
 func millisUp(d time.Duration) int64 {
 	return int64((max(d, 0) + time.Millisecond - 1) / time.Millisecond)
 }
@@ -221,8 +223,8 @@ func scheduleArgs(free, lease int, batch []dispatcher.Entry, list []shard) []any
 	return args
 }
 
-// readScheduled adds what one call answered to what the others did: a message
-// is new where any of its lanes is.
+// readScheduled adds the answer of one call to those of the others. A message
+// is new if any of its lanes is.
 func readScheduled(list *wordList, p shard, versions map[dispatcher.Lane]int64, out *dispatcher.ScheduleResult) {
 	code, due := list.next(), list.time()
 	if list.err == nil && len(code) != 1+len(p.lanes) {
@@ -250,7 +252,7 @@ func readScheduled(list *wordList, p shard, versions map[dispatcher.Lane]int64, 
 	case out.Result == 0 || result == dispatcher.Accepted:
 		out.Result = result
 	}
-	if !created.IsZero() && (result == dispatcher.Duplicate || out.CreatedAt.IsZero()) { // the first call's, wherever that was
+	if !created.IsZero() && (result == dispatcher.Duplicate || out.CreatedAt.IsZero()) { // the time of the first call, in any partition
 		out.CreatedAt = created
 	}
 	for _, lane := range p.lanes {
@@ -266,7 +268,7 @@ func readScheduled(list *wordList, p shard, versions map[dispatcher.Lane]int64, 
 	}
 }
 
-// readPlace adds where one delivery went, by its letter.
+// readPlace adds the place of one delivery, by its letter.
 func readPlace(out *dispatcher.ScheduleResult, lane dispatcher.Lane, letter rune, due time.Time) {
 	switch letter {
 	case 'd':

@@ -17,8 +17,8 @@ const (
 	settleBytes = 256 << 10
 )
 
-// Settle records a batch of outcomes. Those of a partition that did not answer
-// are 0 in the answer, beside its error, and may be given again.
+// Settle records a batch of outcomes. The outcomes of a partition that did not
+// answer are 0 in the answer, beside its error. They may be given again.
 func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settlement) ([]dispatcher.Settled, []dispatcher.Death, error) {
 	lists := make(map[int][]int, 1)
 	for i := range batch {
@@ -30,10 +30,10 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 	for n, list := range lists {
 		for len(list) > 0 {
 			args, size, bytes := make([]any, 1, 1+11*min(len(list), settleBatch)), 0, 0
-			var lines []byte // what :attempts keeps of them
+			var lines []byte // their lines in :attempts
 			met := make(map[dispatcher.DeliveryID]bool, min(len(list), settleBatch))
 			for size < len(list) && size < settleBatch && bytes < settleBytes && !met[batch[list[size]].ID] {
-				met[batch[list[size]].ID] = true // a second outcome of one delivery must see what the first did
+				met[batch[list[size]].ID] = true // a second outcome of one delivery must see the effect of the first
 				o := &batch[list[size]]
 				args = appendSettlement(args, o)
 				lines = appendLine(lines, o)
@@ -97,7 +97,8 @@ func appendSettlement(args []any, o *dispatcher.Settlement) []any {
 		ms = o.Due.UnixMilli()
 	}
 	meta, excerpt := "", []byte{}
-	// A first attempt that succeeded has no history: it would cost each delivery its memory.
+	// A first attempt that succeeded has no history, which would cost memory
+	// for each delivery.
 	if o.Verdict != dispatcher.Back && o.Attempt.Number > 0 && !(o.First && o.Verdict == dispatcher.Delivered) {
 		meta, excerpt = encodeAttempt(&o.Attempt), append(excerpt, o.Attempt.Excerpt...)
 	}
@@ -105,11 +106,13 @@ func appendSettlement(args []any, o *dispatcher.Settlement) []any {
 		strconv.FormatInt(ms, 10), o.Attempt.Number, reasonOf(o), meta, excerpt, blameOf(o), leasedMillis(o))
 }
 
-// stalls are the letters by which :lane says why no receiver is to blame.
+// stalls are the letters in :lane of the reasons for which no receiver is to
+// blame.
 var stalls = map[dispatcher.LaneWhy]string{dispatcher.WhySealed: "~s", dispatcher.WhyMissing: "~m"}
 
-// blameOf is how long a lane is left alone, in ms, behind ! where the failure
-// counts for its breaker, or behind why no receiver is to blame.
+// blameOf is how long a lane is left alone, in ms. Before it comes ! if the
+// failure counts for the lane's breaker, or the letter of a reason for which no
+// receiver is to blame.
 func blameOf(o *dispatcher.Settlement) string {
 	text := strconv.FormatInt(millisUp(o.Pause), 10)
 	if o.Blame {
@@ -118,7 +121,7 @@ func blameOf(o *dispatcher.Settlement) string {
 	return stalls[o.Stalled] + text
 }
 
-// leasedMillis is when an outcome's lease was taken, 0 for any.
+// leasedMillis is the time of an outcome's lease, 0 for any lease.
 func leasedMillis(o *dispatcher.Settlement) int64 {
 	if o.Leased.IsZero() {
 		return 0
@@ -130,7 +133,7 @@ func tookMillis(o *dispatcher.Settlement) int64 {
 	return int64((o.Attempt.Duration + time.Millisecond/2) / time.Millisecond)
 }
 
-// reasonOf is why a delivery died, - for one that did not.
+// reasonOf is the reason of a death, - for any other outcome.
 func reasonOf(o *dispatcher.Settlement) string {
 	if o.Verdict != dispatcher.Dead || o.Reason == "" {
 		return "-"
@@ -138,8 +141,8 @@ func reasonOf(o *dispatcher.Settlement) string {
 	return string(o.Reason)
 }
 
-// appendLine adds an outcome as :attempts has it: delivery, verdict, status,
-// took, number, reason.
+// appendLine adds the line of an outcome in :attempts: delivery, verdict,
+// status, took, number, reason.
 func appendLine(b []byte, o *dispatcher.Settlement) []byte {
 	if len(b) > 0 {
 		b = append(b, '\n')

@@ -12,7 +12,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
-// newShareStore opens a store as an instance with so many permits does.
+// newShareStore opens a store for an instance with so many permits.
 func newShareStore(t *testing.T, server redistest.Redis, name string, permits int) *redisq.Raw {
 	s := openTestStore(t, redisq.Options{
 		URL: server.URL(), Project: "shares", Partitions: 1, LaneMaxInFlight: 128, Permits: permits, Log: slog.New(slog.DiscardHandler),
@@ -58,11 +58,11 @@ func settleAs(t *testing.T, s *redisq.Raw, by string, as dispatcher.Attempt, cla
 	require.Equal(t, []dispatcher.Settled{dispatcher.SettledOK}, got)
 }
 
-// What a small instance wrote orders the lanes for a big one too.
+// An order of lanes that a small instance wrote is good for a large one too.
 func TestInstancesWithOtherPermitsHideNoLaneFromEachOther(t *testing.T) {
 	server := redistest.Start(t)
 	small, big := newShareStore(t, server, "small", 16), newShareStore(t, server, "big", 1024)
-	beatAs(t, small, "small", 2) // and hears of the other
+	beatAs(t, small, "small", 2) // and learns of the other
 
 	publishTo(t, small, "u_hung", "h1")
 	settleAs(t, small, "small", dispatcher.Attempt{Verdict: dispatcher.Retry}, claimOne(t, small, "small", 16))
@@ -70,7 +70,7 @@ func TestInstancesWithOtherPermitsHideNoLaneFromEachOther(t *testing.T) {
 	settleAs(t, big, "big", dispatcher.Attempt{Verdict: dispatcher.Delivered, Status: 200}, claimOne(t, big, "big", 1024))
 	require.Len(t, claimOne(t, big, "big", 1024), 1)
 	require.Len(t, claimOne(t, big, "big", 1023), 1)
-	publishTo(t, small, "u_good", "g4") // it is placed by the small one
+	publishTo(t, small, "u_good", "g4") // the small one places it
 	publishTo(t, big, "u_hung", "h2")
 
 	got := claimOne(t, big, "big", 50)
@@ -78,7 +78,7 @@ func TestInstancesWithOtherPermitsHideNoLaneFromEachOther(t *testing.T) {
 	require.Equal(t, dispatcher.Lane("u_good"), got[0].ID.Lane)
 }
 
-// A lane is placed anew though memory is full.
+// A lane is placed anew also when memory is full.
 func TestAClaimPlacesLanesAnewInAFullStore(t *testing.T) {
 	server := redistest.Start(t)
 	one, two := newShareStore(t, server, "one", 64), newShareStore(t, server, "two", 960)
@@ -101,8 +101,8 @@ func weightsOf(t *testing.T, s *redisq.Raw) int {
 	return hints[0].Weight
 }
 
-// A lane with one in flight, never seen before, weighs its part of all permits
-// that the store which placed it knew of.
+// A new lane with one delivery in flight weighs its part of all permits that
+// the store knew of when it placed the lane.
 func TestAStoreKnowsThePermitsOfAllInstances(t *testing.T) {
 	server := redistest.Start(t)
 	one := newShareStore(t, server, "one", 128)

@@ -15,36 +15,35 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// Bounds of telling where deliveries stand: messages that one call is asked for,
-// lanes that the calls of one round trip may tell together, and ids that one
-// round trip looks for.
+// Bounds of reading statuses: messages of one call, lanes that the calls of one
+// round trip may answer together, and ids that one round trip looks for.
 const (
 	standBatch = 64
 	standLanes = 2048
 	findMost   = 16384
 )
 
-// stander tells where the deliveries of a batch stand.
+// stander reads the statuses of a batch's deliveries.
 type stander struct {
 	s     *Store
 	names []any // of the instances
 	batch []dispatcher.Entry
 	out   []dispatcher.Standing
-	told  []map[int][]dispatcher.Delivery // of each by partition, in whose order they are answered
+	told  []map[int][]dispatcher.Delivery // answers of each message by partition, to be told in that order
 }
 
-// standing is what one call is asked for, and how far it came.
+// standing is the work of one call, and how far it came.
 type standing struct {
 	partition int
-	entries   []int // of the batch
-	lanes     int   // that it may have to tell
-	told      int   // lanes of the first of them that were told before
+	entries   []int // indices in the batch
+	lanes     int   // lanes that it may have to answer
+	told      int   // lanes of the first entry that were answered before
 }
 
-// Standing tells where deliveries stand. A message to one destination lies where
-// the lane of that does. A fan-out may have gone elsewhere once, to endpoints
-// that don't match any more: plain commands find where, and only there a script
-// is called besides.
+// Standing reads the statuses of messages' deliveries. A message to one
+// destination lies in the partition of its lane. A fan-out may have gone to
+// other lanes, of endpoints that do not match any more. Plain commands find
+// their partitions, and only those are asked by the script.
 func (s *Store) Standing(ctx context.Context, batch []dispatcher.Entry) ([]dispatcher.Standing, error) {
 	out := make([]dispatcher.Standing, len(batch))
 	if len(batch) == 0 {
@@ -54,7 +53,7 @@ func (s *Store) Standing(ctx context.Context, batch []dispatcher.Entry) ([]dispa
 	if err != nil {
 		return nil, err
 	}
-	lies := make([][]int, len(s.tags)) // entries in each partition, an entry for each of its lanes
+	lies := make([][]int, len(s.tags)) // entries in each partition, once for each of its lanes
 	for i := range batch {
 		for _, lane := range batch[i].Lanes {
 			n := s.partition(lane)
@@ -79,8 +78,8 @@ func (s *Store) Standing(ctx context.Context, batch []dispatcher.Entry) ([]dispa
 	return out, nil
 }
 
-// findElsewhere adds the partitions that have a fan-out and none of the lanes it
-// is asked for with.
+// findElsewhere adds the partitions that have a fan-out but none of its present
+// lanes.
 func (st *stander) findElsewhere(ctx context.Context, lies [][]int) {
 	s, batch := st.s, st.batch
 	var fans []int
@@ -115,7 +114,7 @@ func (st *stander) findElsewhere(ctx context.Context, lies [][]int) {
 	})
 }
 
-// standings sorts what is asked into calls, by the lanes that are expected.
+// standings divides the work into calls, by the expected number of lanes.
 func standings(batch []dispatcher.Entry, lies [][]int) (todo []standing) {
 	for n, list := range lies {
 		var next standing
@@ -138,7 +137,7 @@ func standings(batch []dispatcher.Entry, lies [][]int) (todo []standing) {
 	return todo
 }
 
-// ask makes calls, all in one round trip, and answers what is left of them.
+// ask makes the calls in one round trip and answers the work that is left.
 func (st *stander) ask(ctx context.Context, todo []standing) (left []standing) {
 	jobs := make([]conn.ScriptCall, len(todo))
 	for k, t := range todo {
@@ -161,7 +160,7 @@ func (st *stander) ask(ctx context.Context, todo []standing) (left []standing) {
 	return left
 }
 
-// read takes what one call told; what is left of it stays in t.
+// read takes the answer of one call. The work that is left stays in t.
 func (st *stander) read(t *standing, r conn.Reply) error {
 	if r.HintIf(t.partition) == nil {
 		return r.Err
@@ -171,7 +170,7 @@ func (st *stander) read(t *standing, r conn.Reply) error {
 	switch {
 	case r.Err != nil:
 		return r.Err
-	case whole < 0 || whole > len(t.entries) || whole == 0 && begun <= t.told: // it would be asked for ever
+	case whole < 0 || whole > len(t.entries) || whole == 0 && begun <= t.told: // it would be asked again for ever
 		return conn.ErrReply
 	}
 	for k := 0; list.text != "" && list.err == nil && k < len(t.entries); k++ {
@@ -186,8 +185,8 @@ func (st *stander) read(t *standing, r conn.Reply) error {
 	return list.err
 }
 
-// readStanding reads what one partition told of a message. One that it has with
-// the same content counts more than another of its id elsewhere.
+// readStanding reads one partition's answer about a message. An answer with the
+// same content wins over another message of its id elsewhere.
 func readStanding(list *wordList, m *dispatcher.Message, out *dispatcher.Standing) (told []dispatcher.Delivery) {
 	code, created := list.next(), list.time()
 	n, err := strconv.Atoi(list.next())
@@ -197,7 +196,7 @@ func readStanding(list *wordList, m *dispatcher.Message, out *dispatcher.Standin
 	for ; n > 0 && list.err == nil; n-- {
 		f := knownDelivery{lane: list.next(), status: list.next(), at: list.time()}
 		d := f.delivery(m, m.ID)
-		d.Attempts, d.LastStatus = 0, 0 // that was not read
+		d.Attempts, d.LastStatus = 0, 0 // they were not read
 		told = append(told, d)
 	}
 	switch {
@@ -205,7 +204,7 @@ func readStanding(list *wordList, m *dispatcher.Message, out *dispatcher.Standin
 		return nil
 	case code == "2":
 		out.Result = dispatcher.Duplicate
-		if out.CreatedAt.IsZero() || created.Before(out.CreatedAt) { // what was left out at first was made later
+		if out.CreatedAt.IsZero() || created.Before(out.CreatedAt) { // lanes that were left out at first were made later
 			out.CreatedAt = created
 		}
 	case code == "3" && out.Result == 0:

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	topLanes     = 50          // lanes that stats tells of
+	topLanes     = 50          // lanes that stats answers
 	busyAtOnce   = 32          // pages that one round trip reads
-	busyWithin   = time.Second // a look that takes longer is gone on with by the next
+	busyWithin   = time.Second // a look that takes longer is continued by the next one
 	busyQuick    = 100 * time.Millisecond
-	busyOld      = 5 * time.Minute // what was found so long ago tells nothing of now: several scrapes of a million lanes take less
-	firstPlace   = "i0"            // as busy_lanes spells it
-	busyPage     = 400             // lanes that one call looks at: half a ms where they are idle, two where all are busy
-	busyIdleFold = 9               // a look that took longer than busyQuick is not repeated for so many times as long
+	busyOld      = 5 * time.Minute // older results say nothing of now; several scrapes of a million lanes take less
+	firstPlace   = "i0"            // as busy_lanes writes it
+	busyPage     = 400             // lanes that one call reads: half a ms if they are idle, two if all are busy
+	busyIdleFold = 9               // a look that took longer than busyQuick is not repeated for so many times its time
 )
 
 // busyLane is a lane with work.
@@ -30,18 +30,18 @@ type busyLane struct {
 	flying, waiting int
 }
 
-// busiest is what a look through all lanes found.
+// busiest is the result of a look at all lanes.
 type busiest struct {
 	lanes  []busyLane // those with the most waiting
-	oldest time.Time  // since when the oldest is ready of what may be attempted; zero: nothing is
+	oldest time.Time  // the time when the oldest ready delivery that may be attempted became ready; zero: there is none
 
-	held     [len(heldWhys)]int64   // deliveries that are ready, by why they may not be attempted
-	standing [len(toldStates)]int64 // lanes, by their own state
-	all      bool                   // some partition's lanes are all paused
-	part     bool                   // not all lanes were looked at, or too long ago
+	held     [len(heldWhys)]int64   // ready deliveries that may not be attempted, by reason
+	standing [len(toldStates)]int64 // lanes by state
+	all      bool                   // all lanes of some partition are paused
+	part     bool                   // some lanes were not read, or too long ago
 }
 
-// What busy_lanes counts, in its order. Lanes that stand in no other way are active.
+// The values that busy_lanes counts, in its order. All other lanes are active.
 var (
 	heldWhys   = [...]dispatcher.LaneWhy{dispatcher.WhyPaused, dispatcher.WhyBreaker, dispatcher.WhyRetryAfter, dispatcher.WhyRate}
 	toldStates = [...]dispatcher.EndpointState{
@@ -49,40 +49,40 @@ var (
 	}
 )
 
-// tell adds what the lanes hold back, and how many of those known stand how.
+// tell adds the deliveries that lanes hold, and the number of lanes in each
+// state.
 func (b *busiest) tell(st *dispatcher.Stats, known int64) {
 	st.Partial = b.part
 	for i, why := range heldWhys {
 		st.Held[why] += b.held[i]
 	}
 	standing := b.standing
-	if b.all { // whatever they are of themselves
+	if b.all { // whatever their own state is
 		standing = [...]int64{0, 0, known - standing[3], standing[3]}
 	}
 	for i, state := range toldStates {
 		st.LanesBy[state] = max(standing[i], 0)
 		known -= standing[i]
 	}
-	st.LanesBy[dispatcher.StateActive] = max(known, 0) // what came and went meanwhile is counted twice, or not
+	st.LanesBy[dispatcher.StateActive] = max(known, 0) // a lane that came or went meanwhile may be counted twice, or not at all
 }
 
-// busyLook looks through the lanes of all partitions, in pages. Idle ones are
-// passed quickly, but a million of them take more than a second: then what was
-// found serves for a while, so that to watch costs Redis a tenth of its time at
-// most.
+// busyLook reads the lanes of all partitions, in pages. Idle lanes are read
+// quickly, but a million of them take more than a second. Then a result is used
+// for a while, so that it costs Redis a tenth of its time at most.
 type busyLook struct {
-	turn   chan struct{} // 1 deep: one looks at a time
+	turn   chan struct{} // 1 deep: one look at a time
 	within time.Duration // busyWithin
 	quick  time.Duration // busyQuick
 
-	done  busiest       // of the last look that came to its end
-	ended time.Time     // of that look; zero: none did
-	took  time.Duration // by that look
+	done  busiest       // result of the last complete look
+	ended time.Time     // end of that look; zero: there was none
+	took  time.Duration // time that it took
 
 	begun time.Time // of the look under way
-	found busiest   // by it
-	left  []int     // partitions that it has not come to the end of; none: no look is under way
-	pages []string  // where to go on in each partition
+	found busiest   // its result so far
+	left  []int     // partitions that are not finished; empty: no look is under way
+	pages []string  // place to go on at in each partition
 	spent time.Duration
 }
 
@@ -90,8 +90,8 @@ func newBusyLook() *busyLook {
 	return &busyLook{turn: make(chan struct{}, 1), within: busyWithin, quick: busyQuick}
 }
 
-// look answers the busiest lanes: by now, or as they were a short while ago. A
-// first look that has not come to its end answers a part.
+// look answers the busiest lanes, as they are now or were a short while ago. A
+// first look that is not complete answers a part.
 func (b *busyLook) look(ctx context.Context, s *Store) (busiest, error) {
 	select {
 	case b.turn <- struct{}{}:
@@ -126,7 +126,8 @@ func (b *busyLook) look(ctx context.Context, s *Store) (busiest, error) {
 	return b.done, nil
 }
 
-// page reads on in some partitions. One that does not answer is left out.
+// page reads on in some partitions. A partition that does not answer is left
+// out.
 func (b *busyLook) page(ctx context.Context, s *Store) error {
 	some := b.left[:min(len(b.left), busyAtOnce)]
 	fewest := 0
@@ -152,7 +153,7 @@ func (b *busyLook) page(ctx context.Context, s *Store) error {
 	return partitions.Join(errs...)
 }
 
-// read adds what a page has.
+// read adds the answer of a page.
 func (b *busyLook) read(partition int, r conn.Reply) (next string, err error) {
 	r.HintIf(partition)
 	next = r.Text()

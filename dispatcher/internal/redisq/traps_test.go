@@ -18,9 +18,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
-// The traps into which other delay queues on Redis fell.
+// Tests of the faults that other delay queues on Redis had.
 
-// trap is a store with a clock of its own on a Redis of its own.
+// trap is a store with a clock of its own, on a Redis of its own.
 type trap struct {
 	testing.TB
 	store   *redisq.Raw
@@ -45,7 +45,7 @@ func (r *trap) setClock(now time.Time) {
 	r.fixture.SetClock(now)
 }
 
-// entry is a message to one lane, due after a time.
+// entry is a message to one lane, due after a delay.
 func (r *trap) entry(lane dispatcher.Lane, id string, delay time.Duration) dispatcher.Entry {
 	m := &dispatcher.Message{ID: id, Topic: "a.b", Body: []byte("{}"), Delay: delay, CreatedAt: r.now}
 	return dispatcher.Entry{Message: m, Digest: m.Digest(), Lanes: []dispatcher.Lane{lane}}
@@ -98,7 +98,7 @@ func (r *trap) mustBeSound() {
 	require.Empty(r, r.state().Faults(stored.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024}))
 }
 
-// ended is an outcome of what was claimed.
+// ended is an outcome of a claim.
 func ended(c dispatcher.Claimed, v dispatcher.Verdict) dispatcher.Settlement {
 	return dispatcher.Settlement{
 		ID: c.ID, Verdict: v, Wait: time.Hour, Due: c.Due, First: c.Attempt == 1, Reason: dispatcher.ReasonGone,
@@ -106,8 +106,8 @@ func ended(c dispatcher.Claimed, v dispatcher.Verdict) dispatcher.Settlement {
 	}
 }
 
-// A record that was deleted by hand, or by a careless cleaner, must stop no
-// script: what shares a batch with it goes on, whatever place it was lost in.
+// A record that was deleted by hand must stop no script, whatever place its
+// delivery was in. The others of its batch go on.
 func TestALostRecordStopsNothing(t *testing.T) {
 	for name, bring := range map[string]func(r *trap){
 		"due":   func(r *trap) { r.schedule(r.entry("a", "lost", time.Minute)) },
@@ -159,14 +159,14 @@ func TestALostRecordStopsNothing(t *testing.T) {
 			}
 			state.Lanes, state.Fenced, state.Told, state.Now, state.Ends = nil, nil, nil, 0, nil
 			want := stored.NewState()
-			want.Lanes, want.Told, want.Ends = nil, nil, nil // how many ever ended stays counted
+			want.Lanes, want.Told, want.Ends = nil, nil, nil // the counts of ends stay
 			require.Equal(t, want.String(), state.String(), "nothing is left of it")
 		})
 	}
 }
 
-// goOn lets everything happen that may meet what was lost, until what was not
-// is delivered and forgotten.
+// goOn makes all calls that may find a lost record, until the others are
+// delivered and forgotten.
 func (r *trap) goOn() {
 	r.Helper()
 	ctx, lost := r.Context(), dispatcher.DeliveryID{Lane: "a", Message: "lost"}
@@ -196,8 +196,8 @@ func (r *trap) goOn() {
 	r.trim()
 }
 
-// Nothing that waits or is under way has a time at which it ends by itself:
-// neither a lease nor a record, however long a backlog is.
+// Nothing that waits or is under way expires by itself: neither a lease nor a
+// record, however long the backlog is.
 func TestABacklogMayBeLongerThanAnyLease(t *testing.T) {
 	r := newTrap(t)
 	for n := range 300 {
@@ -233,8 +233,9 @@ func TestABacklogMayBeLongerThanAnyLease(t *testing.T) {
 	r.mustBeSound()
 }
 
-// Two messages of one ms are two messages; where they have a key they go in the
-// order in which they came, whatever their names and though the clock goes back.
+// Two messages of one ms are two messages. With an ordering key they go in the
+// order in which they came, whatever their names, and also if the clock goes
+// back.
 func TestManyMessagesInOneMillisecondAreAllKept(t *testing.T) {
 	r := newTrap(t)
 	var want []string
@@ -264,8 +265,8 @@ func TestManyMessagesInOneMillisecondAreAllKept(t *testing.T) {
 	r.mustBeSound()
 }
 
-// What a caller's or an instance's clock says decides nothing: due times are
-// counted by Redis.
+// The clocks of callers and instances decide nothing. Due times are counted by
+// the clock of Redis.
 func TestASkewedHostMakesNothingEarlyOrLate(t *testing.T) {
 	r := newTrap(t)
 	for i, skew := range []time.Duration{-time.Hour, time.Hour, -365 * 24 * time.Hour} {
@@ -283,7 +284,7 @@ func TestASkewedHostMakesNothingEarlyOrLate(t *testing.T) {
 }
 
 // Messages that come while others are made ready are neither lost nor made
-// twice: there is nothing between two commands that another could see.
+// twice, since a move is one script.
 func TestPublishingDuringMovesLosesNothing(t *testing.T) {
 	const publishers, each = 3, 150
 	ctx := t.Context()
@@ -322,8 +323,8 @@ func TestPublishingDuringMovesLosesNothing(t *testing.T) {
 	require.Len(t, times, publishers*each)
 }
 
-// deliverUntil moves, claims and settles until so many were delivered, by
-// whomever.
+// deliverUntil moves, claims and settles until so many are delivered, by all
+// together.
 func deliverUntil(ctx context.Context, store *redisq.Raw, by string, n int, seen chan<- string) error {
 	for {
 		if _, err := store.Move(ctx, by, []int{0, 1}); err != nil {

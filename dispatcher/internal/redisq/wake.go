@@ -17,23 +17,23 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-// A subscription that was quiet for pingEvery is asked whether it still lives,
-// and has pongWithin to say so. go-redis' 3 s would be a third of all the
-// commands an idle instance sends, and it does not mind if nothing comes back.
+// A subscription that was quiet for pingEvery gets a ping and has pongWithin to
+// answer. The 3 s of go-redis would be a third of all the commands of an idle
+// instance, and go-redis ignores a missing answer.
 const (
 	pingEvery  = 30 * time.Second
 	pongWithin = 5 * time.Second
 )
 
-// errSilent ends a subscription whose other end is gone.
+// errSilent ends a subscription whose other end does not answer.
 var errSilent = errors.New("the subscription does not answer")
 
 // Polls reports that Watch must not be called.
 func (s *Store) Polls() bool { return s.polls }
 
-// findPubSub finds out whether pub/sub may be used: a proxy may not know it, a
-// user be forbidden it. A PUBLISH that is refused inside a script would come
-// after its writes, so that it must be known before.
+// findPubSub finds out whether pub/sub may be used. A proxy may not know it,
+// and a user may lack the right. A script would be refused at its PUBLISH,
+// after its writes. So this must be known before.
 func (s *Store) findPubSub(ctx context.Context) error {
 	if s.polls {
 		return nil
@@ -59,8 +59,8 @@ func (s *Store) findPubSub(ctx context.Context) error {
 	}
 }
 
-// noHint is what is published only to find out whether it may be: it is of no
-// project.
+// noHint is published only to find out whether publishing is allowed. It
+// belongs to no project.
 const noHint = ""
 
 // Watch takes in the hints of other instances, and tells the subscriber what
@@ -80,9 +80,9 @@ type subscriber struct {
 func (s *Store) watch(ctx context.Context, by string, ears subscriber) error {
 	wake, endpoints := s.home()+keys.WakeChannel, s.home()+keys.EndpointsChannel
 	sub := s.conn.Redis().Subscribe(ctx, wake, endpoints)
-	end := func() { _ = sub.Close() } // its connection is gone either way
+	end := func() { _ = sub.Close() } // its connection is gone in any case
 	defer end()
-	defer context.AfterFunc(ctx, end)() // what waits for it knows no context
+	defer context.AfterFunc(ctx, end)() // the wait for messages takes no context
 	if ears.OnGap == nil {
 		ears.OnGap = func() {}
 	}
@@ -108,14 +108,14 @@ func (s *Store) watch(ctx context.Context, by string, ears subscriber) error {
 			asked = false
 		}
 		if ctx.Err() != nil {
-			return nil // it ended while the other end was asked
+			return nil // it ended during the ping
 		}
 		if err != nil {
 			return conn.Failed("watch", err)
 		}
 		switch e := event.(type) {
 		case *redis.Subscription:
-			if e.Channel == wake { // one command subscribes to both
+			if e.Channel == wake { // one command subscribes to both channels
 				s.conn.Doubt()
 				ears.OnGap()
 			}
@@ -129,11 +129,11 @@ func (s *Store) watch(ctx context.Context, by string, ears subscriber) error {
 	}
 }
 
-// takeoverEvery is how often a takeover is told at most: while one is under way
-// many calls meet it.
+// takeoverEvery is the shortest time between two reports of a takeover: many
+// calls notice the same one.
 const takeoverEvery = time.Second
 
-// watchTakeovers tells of each takeover until ctx ends.
+// watchTakeovers reports each takeover until ctx ends.
 func (s *Store) watchTakeovers(ctx context.Context, lost func()) {
 	for {
 		select {
@@ -174,8 +174,8 @@ func (s *Store) heardEndpoint(text string, ears subscriber) {
 	}
 }
 
-// parseHint reads what a script published behind the project's id: partition,
-// now, due, weight and who called the script.
+// parseHint reads a published hint after the project's id: partition, now, due,
+// weight, and the instance that called the script.
 func parseHint(text string) (h partitions.Hint, by string, err error) {
 	var now, due int64
 	if _, err = fmt.Sscanf(text, "%d %d %d %d %s", &h.Partition, &now, &due, &h.Weight, &by); err != nil {
@@ -185,8 +185,8 @@ func parseHint(text string) (h partitions.Hint, by string, err error) {
 	return h, by, nil
 }
 
-// parseChange reads what a change of an endpoint published behind the project's
-// id: its version, 0 for one that was deleted, its id, and its tenant, which may
+// parseChange reads a published change of an endpoint after the project's id.
+// It has the version (0 for a deleted one), the id, and the tenant, which may
 // be empty.
 func parseChange(text string) (c dispatcher.EndpointChange, err error) {
 	version, rest, ok := strings.Cut(text, " ")
@@ -219,7 +219,7 @@ func (s *Store) readHints(ctx context.Context, in []int) ([]partitions.Hint, err
 		}
 		h := partitions.Hint{Partition: e.Partition, Now: e.Now, Weight: -1}
 		if head := heads[i][0].Val(); len(head) > 0 {
-			h.Weight = int(max(0, min(head[0].Score/keys.Turn, keys.MostWeight))) // also while every lane is held: then a claim says so
+			h.Weight = int(max(0, min(head[0].Score/keys.Turn, keys.MostWeight))) // also while every lane is held; a claim finds that out
 		}
 		for _, times := range heads[i][1:] {
 			if head := times.Val(); len(head) > 0 && head[0].Score <= conn.LatestMillis {

@@ -19,8 +19,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// raw reads the keys of one partition, without any of the code under test:
-// their texts are as lua/common.lua says.
+// raw reads the keys of one partition without any of the code under test. Their
+// texts are as lua/common.lua says.
 type raw struct {
 	t   testing.TB
 	tag string
@@ -34,7 +34,7 @@ type raw struct {
 	history  map[string]*redis.IntCmd         // by deliveries
 }
 
-// turnFactor is what a weight is multiplied with in a lane's score.
+// turnFactor is the factor of the weight in a lane's score.
 const turnFactor = 1 << 41
 
 // States reads all partitions of a project.
@@ -79,7 +79,7 @@ func Keys(t testing.TB, client redis.UniversalClient, project string) []string {
 		}
 	}
 	if cluster, ok := client.(*redis.ClusterClient); ok {
-		var one sync.Mutex // the nodes are asked at the same time
+		var one sync.Mutex // the nodes answer at the same time
 		require.NoError(t, cluster.ForEachMaster(context.Background(), func(_ context.Context, node *redis.Client) error {
 			one.Lock()
 			defer one.Unlock()
@@ -93,7 +93,7 @@ func Keys(t testing.TB, client redis.UniversalClient, project string) []string {
 	return slices.Compact(keys)
 }
 
-// read fetches everything in one round trip and takes it apart.
+// read reads everything in one round trip and parses it.
 func (r *raw) read(client redis.UniversalClient, names []string) {
 	r.t.Helper()
 	ctx := context.Background()
@@ -228,15 +228,15 @@ func (r *raw) readDeliveries() {
 	}
 }
 
-// atKey is where a record's key hash stands: behind the digest (16) and three
-// times (6 each). The length of its lane, and its lane, follow.
+// atKey is the place of the key's hash in a record: after the digest (16) and
+// three times (6 each). The length of its lane, and its lane, follow.
 const (
 	atKey  = 16 + 3*6
 	atLane = atKey + 8
 )
 
-// metaBody is the first tag of meta where a body lies apart, behind the lane,
-// meta's length and its format.
+// metaBody is the first tag of meta if a body lies apart. It comes after the
+// lane, meta's length and its format.
 const metaBody = 12
 
 // bodyName makes a field of :bodies readable: its digest in hex.
@@ -303,8 +303,8 @@ func (r *raw) readCounts() {
 	}
 }
 
-// readTold reads what the stream tells of ends that no attempt brought about,
-// and that every line of it has its form.
+// readTold reads the stream's lines about ends without an attempt. It checks
+// that every line has its form.
 func (r *raw) readTold() {
 	for _, entry := range r.attempts.Val() {
 		text, _ := entry.Values["l"].(string)

@@ -17,9 +17,9 @@ import (
 )
 
 // Where there is a box, the last member of a record's JSON proves all before
-// it, with the endpoint's id and version: so somebody who can write to Redis, but
-// has no key, can't change where its headers and secrets go. An old record that
-// is put back together with its old version is not noticed.
+// it, with the endpoint's id and version. So a person that can write to Redis,
+// but has no key, can't change where its headers and secrets go. An old record
+// that is put back together with its old version is not noticed.
 
 // macMember begins that member.
 const macMember = `,"mac":"`

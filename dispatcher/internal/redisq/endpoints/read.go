@@ -87,10 +87,9 @@ func (s *Store) partEndpoints(ctx context.Context, ids []string) (parts [][]stri
 	return append(parts, ids[from:]), nil
 }
 
-// readEndpoint reads what is stored of an endpoint. What can't be read is told
-// to the log, once while it stays so, and answered without secrets: not as
-// missing, which would end what waits for it, and not as an error, which would
-// stop all that are read together with it.
+// readEndpoint reads what is stored of an endpoint. If it can't be read, the log
+// is told, once while it stays so, and the answer has no secrets. As missing it
+// would end what waits for it. An error would stop all that are read with it.
 func (s *Store) readEndpoint(id, stored string) *dispatcher.Endpoint {
 	e, err := decode(id, stored, s.seal.Load())
 	if err != nil {

@@ -152,7 +152,7 @@ func TestAnEndpointIsReadWithoutItsKeyButNotChanged(t *testing.T) {
 	require.Equal(t, e, mustRead(t, store, e.ID))
 }
 
-// Who has lost the key may delete the endpoint, or give it new secrets.
+// Without its key an endpoint can still be deleted, or get new secrets.
 func TestAnEndpointWhoseKeyIsLostCanBeSavedOrDeleted(t *testing.T) {
 	ctx := t.Context()
 	options := endpointOptions(redistest.StartMini(t), newTestBox(t))
@@ -218,8 +218,8 @@ func TestSealingAnewLetsAnOldKeyGo(t *testing.T) {
 	}
 }
 
-// What is proved can't be changed by who only writes to Redis; sealing anew does
-// not take it either.
+// A proved record can't be changed by writing to Redis only. Sealing anew does
+// not take a changed one either.
 func TestNoPartOfAProvedRecordCanBeChanged(t *testing.T) {
 	ctx := t.Context()
 	options := endpointOptions(redistest.StartMini(t), newTestBox(t))
@@ -292,8 +292,8 @@ func TestEncryptionKeysCanBeRotated(t *testing.T) {
 	require.Empty(t, mustRead(t, open(first), e.ID).Secrets)
 }
 
-// Who can write to Redis, but has no key, can't make one endpoint sign with
-// another's secret, nor send a header's value under another name.
+// Without a key, writing to Redis can't make one endpoint sign with another's
+// secret, nor send a header's value under another name.
 func TestASealedValueCannotBeMoved(t *testing.T) {
 	ctx := t.Context()
 	options := endpointOptions(redistest.StartMini(t), newTestBox(t))

@@ -112,7 +112,7 @@ func TestWhereTheCountsByKeyAreNotWholeSomeRecordsAreLookedAt(t *testing.T) {
 	require.Empty(t, g.Of("hscan"), "no record is read")
 }
 
-// A key of another kind, written by hand, keeps nobody from changing endpoints.
+// A key of another kind, written by hand, does not stop changes of endpoints.
 func TestCountsByKeyOfAnotherTypeStopNothing(t *testing.T) {
 	ctx := t.Context()
 	options := endpointOptions(redistest.Start(t), newTestBox(t))

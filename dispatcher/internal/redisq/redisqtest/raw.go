@@ -1,6 +1,6 @@
 // Package redisqtest is what the tests of the store's packages share: a reader
-// of raw keys that has nothing of the code under test but the table of keys, a
-// gauge of what is sent, and endpoints to try.
+// of raw keys, a gauge of what is sent, and endpoints to try. Of the code under
+// test the reader uses the table of keys only.
 package redisqtest
 
 import (

@@ -101,11 +101,13 @@ func (f *fleet) start(ctx context.Context, s *slot) error {
 		if err != nil {
 			return kit.Stop(err)
 		}
-		if p.Instance, err = kit.Serve(context.WithoutCancel(ctx), p.Process); err != nil {
+		started, err := kit.Serve(context.WithoutCancel(ctx), p.Process)
+		if err != nil {
 			p.Kill()
 			kit.Rest(ctx, 300*time.Millisecond)
 			return errors.Join(err, ctx.Err())
 		}
+		p.Instance = started
 		s.mu.Lock()
 		s.now = p
 		s.mu.Unlock()

@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -199,9 +198,8 @@ func (r *receiver) arrived(all []taken) {
 // flight.
 func (w *world) counted(i *instance) {
 	w.t.Helper()
-	eventually(w.t, "not all that came is recorded as delivered, or something else is left", func() bool {
-		s, err := i.Stats(context.WithoutCancel(w.t.Context()))
+	i.counts("all that came is recorded as delivered, and nothing else is left", func(s wire.Stats) bool {
 		distinct, _ := w.receiver.ids()
-		return err == nil && s.Counts["delivered"] == int64(distinct) && s.InFlight == 0
+		return s.Counts["delivered"] == int64(distinct) && s.InFlight == 0
 	})
 }

@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -172,7 +171,7 @@ func TestIdlePartitionsCostNothing(t *testing.T) {
 		name := fmt.Sprint("idle", partitions)
 		i := w.serve("PROJECT="+name, fmt.Sprint("PARTITIONS=", partitions), "REDIS_URL="+w.redis.URL()+"?client_name="+name)
 		connections[partitions] = strings.Count(w.rdb.ClientList(t.Context()).Val(), "name="+name+" ")
-		_, metrics := i.call(http.MethodGet, "/metrics", "", nil)
+		metrics := i.metrics()
 		_, value, ok := strings.Cut(metrics, "\ngo_goroutines ")
 		require.True(t, ok, metrics)
 		value, _, _ = strings.Cut(value, "\n")

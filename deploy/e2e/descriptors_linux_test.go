@@ -98,7 +98,7 @@ func TestOwnExhaustionWaitsAndBlamesNobody(t *testing.T) {
 	_, err := i.Publish(t.Context(), &wire.Message{ID: "waits", Topic: "t", URL: origin(1), Body: []byte("1")})
 	require.NoError(t, err)
 	i.says("no connection could be opened")
-	_, figures := i.call(http.MethodGet, "/metrics", "", nil)
+	figures := i.metrics()
 	require.NotContains(t, figures, "\nhookladder_exhausted_total 0\n")
 
 	require.NoError(t, unix.Prlimit(pid, unix.RLIMIT_NOFILE, &before, nil))

@@ -201,9 +201,8 @@ func TestADisabledEndpointTakesNothingAndADeletedOneIsForgotten(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, problemOf(t, err).Status)
 	_, err = i.Client.Publish(t.Context(), &wire.Message{Topic: "t", Endpoint: e.ID, Body: []byte(`1`)})
 	require.Equal(t, http.StatusUnprocessableEntity, problemOf(t, err).Status)
-	eventually(t, "counts", func() bool {
-		stats, err := i.Stats(context.WithoutCancel(t.Context()))
-		return err == nil && stats.Counts["cancelled"] == 3 && stats.Counts["ready"]+stats.Counts["scheduled"] == 0
+	i.counts("three are cancelled and none waits", func(s wire.Stats) bool {
+		return s.Counts["cancelled"] == 3 && s.Counts["ready"]+s.Counts["scheduled"] == 0
 	})
 }
 

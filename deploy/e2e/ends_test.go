@@ -98,7 +98,7 @@ func TestEveryDeathIsToldOnce(t *testing.T) {
 	}
 	st, err := i.Stats(t.Context())
 	require.NoError(t, err)
-	_, text := i.call(http.MethodGet, "/metrics", "", nil)
+	text := i.metrics()
 	all := 0
 	for reason, n := range want {
 		all += n
@@ -196,7 +196,7 @@ func TestRetentionByNumberIsToldAndIDsStayKnown(t *testing.T) {
 	distinct, all := w.receiver.ids()
 	require.Equal(t, []int{finished, finished}, []int{distinct, all}, "no repeat was delivered")
 
-	_, text := i.call(http.MethodGet, "/metrics", "", nil)
+	text := i.metrics()
 	for _, line := range []string{
 		fmt.Sprintf(`hookladder_attempts_total{class="none",outcome="delivered"} %d`, finished),
 		fmt.Sprintf(`hookladder_accepted_total{result="accepted"} %d`, finished),

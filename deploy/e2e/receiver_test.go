@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -214,9 +213,6 @@ func (h *held) answer(prefix string) answerFunc {
 		}
 	}
 }
-
-// hangs holds callbacks until the caller has gone.
-func hangs(r *http.Request) { <-context.Context(r.Context()).Done() }
 
 // verifierOf checks what secrets sign, as a receiver would: with the public
 // keys where the scheme has such.

@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"context"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -27,11 +26,7 @@ type trouble struct {
 func (w *world) through(x trouble) {
 	w.t.Helper()
 	h := newHeld()
-	w.receiver.answers(func(_ http.ResponseWriter, r *http.Request, id string, _ int) {
-		if id == "flying" {
-			h.wait(r)
-		}
-	})
+	w.receiver.answers(h.answer("flying"))
 	i := w.serve("ATTEMPT_TIMEOUT=60s")
 	i.troubled = !x.silent
 	i.send("flying")

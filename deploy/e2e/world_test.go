@@ -140,9 +140,9 @@ func (w *world) begin(settings ...string) *instance {
 func (w *world) serve(settings ...string) *instance {
 	w.t.Helper()
 	i := w.begin(settings...)
-	var err error
-	i.Instance, err = kit.Serve(context.Background(), i.Process)
+	ready, err := kit.Serve(context.Background(), i.Process)
 	require.NoError(w.t, err)
+	i.Instance = ready
 	require.NoError(w.t, i.WaitReady(context.Background()))
 	return i
 }

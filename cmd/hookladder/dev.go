@@ -182,7 +182,7 @@ func (p playground) run(ctx context.Context, o app.Options) error {
 	}
 	defer ln.Close() //nolint:errcheck // closed already where it was served
 
-	watch := newWatcher(p.out)
+	watch := newAttemptPrinter(p.out)
 	o.Engine.Observer = watch
 	g, ctx := errgroup.WithContext(ctx)
 	ready := make(chan string, 1)
@@ -204,7 +204,7 @@ func (p playground) run(ctx context.Context, o app.Options) error {
 
 // begin prints what runs, publishes what the demo asks for, and then prints
 // attempts until ctx ends. Attempts are printed after the welcome.
-func (p playground) begin(ctx context.Context, api, receiver string, watch *watcher) error {
+func (p playground) begin(ctx context.Context, api, receiver string, watch *attemptPrinter) error {
 	p.welcome(api, receiver)
 	if p.flags.demo {
 		if err := p.publishDemo(ctx, api, receiver); err != nil {

@@ -311,7 +311,7 @@ func TestAnAttemptReadsAsALine(t *testing.T) {
 
 func TestAStoppedTerminalStopsNoDelivery(t *testing.T) {
 	var out strings.Builder
-	w := newWatcher(&out)
+	w := newAttemptPrinter(&out)
 	for range watchBuffer + 3 { // nothing prints
 		w.Attempted(dispatcher.Attempted{})
 	}

@@ -14,19 +14,19 @@ import (
 // stopped must not stop deliveries, so attempts beyond it are only counted.
 const watchBuffer = 4096
 
-// watcher prints each attempt as a line a person can read.
-type watcher struct {
+// attemptPrinter prints each attempt as a line a person can read.
+type attemptPrinter struct {
 	out    io.Writer
 	lines  chan string
 	missed atomic.Int64
 }
 
-func newWatcher(out io.Writer) *watcher {
-	return &watcher{out: out, lines: make(chan string, watchBuffer)}
+func newAttemptPrinter(out io.Writer) *attemptPrinter {
+	return &attemptPrinter{out: out, lines: make(chan string, watchBuffer)}
 }
 
 // Attempted takes note of an attempt.
-func (w *watcher) Attempted(a dispatcher.Attempted) {
+func (w *attemptPrinter) Attempted(a dispatcher.Attempted) {
 	select {
 	case w.lines <- attemptLine(a):
 	default:
@@ -35,16 +35,16 @@ func (w *watcher) Attempted(a dispatcher.Attempted) {
 }
 
 // Published prints nothing: the attempt will show it.
-func (w *watcher) Published(dispatcher.Published) {}
+func (w *attemptPrinter) Published(dispatcher.Published) {}
 
 // TookOver prints nothing: dev is one process.
-func (w *watcher) TookOver(int) {}
+func (w *attemptPrinter) TookOver(int) {}
 
 // Died prints nothing: the log tells it.
-func (w *watcher) Died(dispatcher.Death) {}
+func (w *attemptPrinter) Died(dispatcher.Death) {}
 
 // Run prints until ctx ends, and then what is left.
-func (w *watcher) Run(ctx context.Context) error {
+func (w *attemptPrinter) Run(ctx context.Context) error {
 	for {
 		select {
 		case line := <-w.lines:
@@ -58,7 +58,7 @@ func (w *watcher) Run(ctx context.Context) error {
 	}
 }
 
-func (w *watcher) print(line string) {
+func (w *attemptPrinter) print(line string) {
 	if missed := w.missed.Swap(0); missed > 0 {
 		fmt.Fprintf(w.out, "... %d attempts were not shown\n", missed)
 	}

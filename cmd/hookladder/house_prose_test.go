@@ -22,14 +22,14 @@ const mostWords = 32
 // of these paths that a file lies below. The numbers may only shrink.
 var heavy = map[string]int{
 	"":                              0,
-	"cmd/hookladder":                40,
+	"cmd/hookladder":                0,
 	"cmd/hookladder/internal/bench": 0,
 	"deploy":                        0,
 	"dispatcher":                    0,
 	"dispatcher/app":                0,
 	"dispatcher/client":             0,
-	"dispatcher/internal/egress":    20,
-	"dispatcher/internal/embedded":  15,
+	"dispatcher/internal/egress":    0,
+	"dispatcher/internal/embedded":  0,
 	"dispatcher/internal/httpapi":   0,
 	"dispatcher/internal/redisq":    20,
 	"ladder":                        0,

@@ -263,9 +263,8 @@ func (h *typedHouse) names(p *typedPackage, part ast.Node, of *types.TypeName) b
 // single are the interfaces with one user and one implementation, each with the
 // reason why it is one all the same.
 var single = map[string]string{
-	"dispatcher/internal/httpapi.EndpointService": "a group of Service",
-	"dispatcher/internal/httpapi.LaneService":     "a group of Service",
-	"dispatcher/internal/httpapi.MessageService":  "a group of Service",
+	"dispatcher/internal/httpapi.LaneService":    "a group of Service",
+	"dispatcher/internal/httpapi.MessageService": "a group of Service",
 }
 
 func TestTheInterfacesOfTheHouseHaveTwoUsersOrTwoImplementations(t *testing.T) {

@@ -31,7 +31,7 @@ var projects = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // check finds what the single parsers can't: what lies out of range, and texts
 // that are not one of those accepted. Settings that are faulty already are
 // passed over.
-func (s *settings) check(found []foundSetting, faulty []fault) (faults []fault) {
+func (s *settings) check(found []foundSetting, faulty []mistake) (faults []mistake) {
 	texts := map[string]func() string{
 		"LISTEN":         func() string { return wrongListen(s.Listen) },
 		"METRICS_LISTEN": func() string { return wrongAddress(s.MetricsListen) },
@@ -54,7 +54,7 @@ func (s *settings) check(found []foundSetting, faulty []fault) (faults []fault) 
 		"SIGNING_DERIVE": func() string { return unless(s.SigningDerive == "none" || s.SigningDerive == deriveTenant) },
 	}
 	for _, c := range found {
-		known := slices.ContainsFunc(faulty, func(f fault) bool { return f.name == c.Name })
+		known := slices.ContainsFunc(faulty, func(f mistake) bool { return f.name == c.Name })
 		if known || c.Value == "" {
 			continue
 		}

@@ -82,7 +82,7 @@ func readSettings(from sources) (settings, []foundSetting, error) {
 	if len(faults) == 0 {
 		return s, found, nil
 	}
-	slices.SortStableFunc(faults, func(a, b fault) int { return strings.Compare(a.name, b.name) })
+	slices.SortStableFunc(faults, func(a, b mistake) int { return strings.Compare(a.name, b.name) })
 	errs := make([]error, len(faults))
 	for i, f := range faults {
 		errs[i] = f
@@ -90,17 +90,17 @@ func readSettings(from sources) (settings, []foundSetting, error) {
 	return s, found, errors.Join(errs...)
 }
 
-// A fault is what is wrong with one variable. Its text never holds a secret.
-type fault struct {
+// A mistake is what is wrong with one variable. Its text never holds a secret.
+type mistake struct {
 	name, text string
 }
 
-func (f fault) Error() string { return f.name + f.text }
+func (f mistake) Error() string { return f.name + f.text }
 
 // find looks for each setting of the table in turn: in the environment, in the
 // file that the environment names, the same in the .env file, then its default.
 // An empty variable is an unset one, as compose files and CI leave them.
-func (from sources) find(table []setting) (found []foundSetting, faults []fault) {
+func (from sources) find(table []setting) (found []foundSetting, faults []mistake) {
 	for _, s := range table {
 		c := foundSetting{setting: s, Value: s.Default, Source: sourceDefault}
 		if value, ok := from.defaults[s.Name]; ok {
@@ -119,7 +119,7 @@ func (from sources) find(table []setting) (found []foundSetting, faults []fault)
 			}
 			c.Value, c.Source = value, place.name
 			if file != "" {
-				var f *fault
+				var f *mistake
 				if c.Value, f = from.load(s.Name, value, file); f != nil {
 					faults = append(faults, *f)
 				}
@@ -134,9 +134,9 @@ func (from sources) find(table []setting) (found []foundSetting, faults []fault)
 
 // load reads a setting from the file that <name>_FILE names. Editors and echo
 // leave a newline at the end, which belongs to no secret.
-func (from sources) load(name, value, file string) (string, *fault) {
+func (from sources) load(name, value, file string) (string, *mistake) {
 	if value != "" {
-		return "", &fault{name, " and " + name + "_FILE are both set: use one of them"}
+		return "", &mistake{name, " and " + name + "_FILE are both set: use one of them"}
 	}
 	read := from.readFile
 	if read == nil {
@@ -144,17 +144,17 @@ func (from sources) load(name, value, file string) (string, *fault) {
 	}
 	text, err := read(file)
 	if err != nil {
-		return "", &fault{name + "_FILE", fmt.Sprintf("=%q: %v", file, err)}
+		return "", &mistake{name + "_FILE", fmt.Sprintf("=%q: %v", file, err)}
 	}
 	value = strings.TrimRight(string(text), "\r\n")
 	if value == "" {
-		return "", &fault{name + "_FILE", fmt.Sprintf("=%q: the file is empty", file)}
+		return "", &mistake{name + "_FILE", fmt.Sprintf("=%q: the file is empty", file)}
 	}
 	return value, nil
 }
 
 // unserved lists settings of the contract that are set and not in this version.
-func (from sources) unserved() (faults []fault) {
+func (from sources) unserved() (faults []mistake) {
 	for _, name := range slices.Sorted(maps.Keys(kept)) {
 		value := from.environ[name]
 		if value == "" {
@@ -167,13 +167,13 @@ func (from sources) unserved() (faults []fault) {
 		if kept[name] != "" {
 			cure += " or set it to " + kept[name]
 		}
-		faults = append(faults, fault{name, ": this version does not have it; " + cure})
+		faults = append(faults, mistake{name, ": this version does not have it; " + cure})
 	}
 	return faults
 }
 
 // parseFaults names the variable of each field that could not be read.
-func parseFaults(err error, found []foundSetting) (faults []fault) {
+func parseFaults(err error, found []foundSetting) (faults []mistake) {
 	var all env.AggregateError
 	if !errors.As(err, &all) {
 		return nil
@@ -181,7 +181,7 @@ func parseFaults(err error, found []foundSetting) (faults []fault) {
 	for _, err := range all.Errors {
 		var parse env.ParseError
 		if !errors.As(err, &parse) {
-			faults = append(faults, fault{"settings", ": " + err.Error()})
+			faults = append(faults, mistake{"settings", ": " + err.Error()})
 			continue
 		}
 		i := slices.IndexFunc(found, func(c foundSetting) bool { return c.field.Name == parse.Name })
@@ -190,8 +190,8 @@ func parseFaults(err error, found []foundSetting) (faults []fault) {
 	return faults
 }
 
-// fault says what is accepted instead of the value, and why where that helps.
-func (c foundSetting) fault(reason string) fault {
+// mistake says what is accepted instead of the value, and why where that helps.
+func (c foundSetting) fault(reason string) mistake {
 	text := fmt.Sprintf("=%q", c.Value)
 	if c.Secret {
 		text = ""
@@ -200,5 +200,5 @@ func (c foundSetting) fault(reason string) fault {
 	if reason != "" {
 		text += " (" + reason + ")"
 	}
-	return fault{c.Name, text}
+	return mistake{c.Name, text}
 }

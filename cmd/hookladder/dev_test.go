@@ -39,7 +39,8 @@ func newTestDev(t *testing.T, environ []string, args ...string) (dev *running, a
 }
 
 func TestDevDeliversItsDemo(t *testing.T) {
-	dev, _, _ := newTestDev(t, nil, "--demo", "--speed", "20000")
+	dev, _, receiver := newTestDev(t, nil, "--demo", "--speed", "20000")
+	require.Equal(t, http.StatusUnauthorized, post(t, receiver+"/ok", signer.NewSecret(), "forged", "{}"), "it verifies what comes")
 	lines := map[string]bool{}
 	for _, want := range [][]string{
 		{"demo_ok", "attempt 1", "204", "delivered"},

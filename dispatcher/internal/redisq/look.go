@@ -194,15 +194,22 @@ func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Del
 	return d
 }
 
-// withSuccess puts the first success before the history of a delivery that was
-// sent again, if the history does not have it. No attempt is kept of a delivery
-// that succeeded at once.
+// withSuccess puts the first success into the history of a delivery that was sent
+// again, where it was in time, if the history does not have it. No attempt is kept
+// of a first attempt that succeeded. It may be told late, after its lease was lost
+// and an attempt of the same number failed elsewhere.
 func withSuccess(history []dispatcher.Attempt, p progress) []dispatcher.Attempt {
-	if slices.ContainsFunc(history, func(a dispatcher.Attempt) bool { return a.Number == p.number }) {
+	if slices.ContainsFunc(history, func(a dispatcher.Attempt) bool {
+		return a.Number == p.number && a.Verdict == dispatcher.Delivered
+	}) {
 		return history
 	}
 	first := dispatcher.Attempt{Number: p.number, At: p.delivered, Status: p.answered, Verdict: dispatcher.Delivered}
-	return append([]dispatcher.Attempt{first}, history...)
+	at := slices.IndexFunc(history, func(a dispatcher.Attempt) bool { return a.Number > p.number || a.At.After(p.delivered) })
+	if at < 0 {
+		at = len(history)
+	}
+	return slices.Insert(history, at, first)
 }
 
 // decodeAttempt reads an element of a history: the ms of the next attempt, the

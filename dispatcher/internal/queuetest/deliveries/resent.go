@@ -60,6 +60,17 @@ var ResentCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Failure(askFor(r, rig.Named("a", "m1")), time.Hour))
 		require.Equal(r, 204, r.Look(rig.Named("a", "m1")).History[0].Status)
 	}},
+	{Name: "a first success that came late is told beside the failure of the same number", Run: func(r *rig.Rig) {
+		late := r.TakeOver("a", "m1")
+		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, late.ID)[0], time.Hour))
+		r.Settle(rig.Two, rig.Success(late))
+		r.MustSettle(rig.One, rig.Failure(askFor(r, late.ID), time.Hour))
+		d := r.MustStand(late.ID, dispatcher.StatusRetrying)
+		require.Len(r, d.History, 3)
+		require.Equal(r, []dispatcher.Verdict{dispatcher.Retry, dispatcher.Delivered, dispatcher.Retry},
+			[]dispatcher.Verdict{d.History[0].Verdict, d.History[1].Verdict, d.History[2].Verdict})
+		require.Equal(r, d.Delivered, d.History[1].At)
+	}},
 	{Name: "a resend that succeeds does not change when it was delivered", Run: func(r *rig.Rig) {
 		r.Succeed("a")
 		at := r.Now

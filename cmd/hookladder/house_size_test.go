@@ -21,7 +21,7 @@ const mostFiles = 25
 // today. A number here may only shrink, and a package that is not listed keeps
 // to mostFiles.
 var crowded = map[string]int{
-	"dispatcher/internal/redisq": 71,
+	"dispatcher/internal/redisq": 32,
 }
 
 // budgets are the most lines that a folder's non-test Go and Lua files may have
@@ -53,15 +53,16 @@ var budgets = map[string]int{
 	"dispatcher/internal/queuetest/model":      2900,
 	"dispatcher/internal/queuetest/rig":        1200,
 	"dispatcher/internal/queuetest/stored":     800,
-	"dispatcher/internal/redisq":               12000,
-	"dispatcher/internal/redisq/admin":         4000,
+	"dispatcher/internal/redisq":               5000,
+	"dispatcher/internal/redisq/admin":         3500,
+	"dispatcher/internal/redisq/admin/lua":     1000,
 	"dispatcher/internal/redisq/conn":          2400,
 	"dispatcher/internal/redisq/conn/lua":      100,
 	"dispatcher/internal/redisq/endpoints":     1200,
 	"dispatcher/internal/redisq/endpoints/lua": 300,
-	"dispatcher/internal/redisq/redisqtest":    900,
+	"dispatcher/internal/redisq/redisqtest":    1200,
 	"dispatcher/internal/redisq/keys":          300,
-	"dispatcher/internal/redisq/lua":           4100,
+	"dispatcher/internal/redisq/lua":           2000,
 	"dispatcher/internal/redisq/partitions":    600,
 	"dispatcher/internal/redisq/probe":         800,
 	"dispatcher/internal/redisq/probe/lua":     100,

@@ -6,13 +6,14 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 )
 
 // Finding is one fault in the store's keys.
-type Finding = redisq.Finding
+type Finding = admin.Finding
 
 // Examined counts what an examination looked at.
-type Examined = redisq.Examined
+type Examined = admin.Examined
 
 // Doctor examines the store of the options while instances work. It calls hear with
 // the description of the store, then examines all keys and calls tell for each
@@ -24,7 +25,7 @@ func Doctor(ctx context.Context, o Options, fix bool, hear func(dispatcher.Store
 			return err
 		}
 		hear(info)
-		out, err = store.Examine(ctx, redisq.Examination{Fix: fix, Tell: tell})
+		out, err = admin.Examine(ctx, store, admin.Examination{Fix: fix, Tell: tell})
 		return err
 	})
 	return out, err
@@ -34,7 +35,7 @@ func Doctor(ctx context.Context, o Options, fix bool, hear func(dispatcher.Store
 // also those that were stored without a key. tell is called for each, with an error
 // where that failed.
 func SealEndpoints(ctx context.Context, o Options, tell func(id string, err error)) error {
-	return withStore(ctx, o, func(store *redisq.Store) error { return store.SealEndpoints(ctx, tell) })
+	return withStore(ctx, o, func(store *redisq.Store) error { return admin.SealEndpoints(ctx, store, tell) })
 }
 
 // withStore opens the store of the options while instances may work, and closes it

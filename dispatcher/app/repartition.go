@@ -5,14 +5,14 @@ import (
 	"errors"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 )
 
 // Repartitioned is the result of a repartition.
-type Repartitioned = redisq.Repartitioned
+type Repartitioned = admin.Repartitioned
 
 // RepartitionStep is the progress of a repartition.
-type RepartitionStep = redisq.RepartitionStep
+type RepartitionStep = admin.RepartitionStep
 
 // Repartition moves the project of the options to so many partitions while no
 // instance serves it. With dry nothing is changed, only counted. tell is called
@@ -23,7 +23,7 @@ func Repartition(ctx context.Context, o Options, to int, dry bool, tell func(Rep
 		return out, err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	out, err = redisq.Repartition(ctx, storeOptions(url, o), redisq.RepartitionOptions{
+	out, err = admin.Repartition(ctx, storeOptions(url, o), admin.RepartitionOptions{
 		To: to, DryRun: dry, Quiet: dispatcher.DeadFor, Tell: tell,
 	})
 	return out, named(o, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // The cost of the scripts in a real Redis with its append-only file on. One
@@ -113,7 +114,7 @@ func shapes(b *testing.B, run func(r *benchRig), batches ...int) {
 // grown.
 type benchRig struct {
 	*testing.B
-	store *redisq.Raw
+	store *redisqtest.Raw
 	lanes []dispatcher.Lane
 	batch int
 	next  int           // the lane of the next entry

@@ -1,7 +1,6 @@
 package redisq_test
 
 import (
-	"bytes"
 	"context"
 	"testing"
 	"time"
@@ -9,19 +8,14 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
-
-// bulky makes a message's body so large that it lies apart.
-func bulky(m *dispatcher.Message) { m.Body = bytes.Repeat([]byte("x"), dispatcher.ApartAbove+1) }
 
 // A call may break off between a body and its message. Then only the body is
 // stored.
 func TestABodyWhoseMessageNeverCameIsForgottenAfterAnHour(t *testing.T) {
 	r := newTrap(t)
-	client, tag := r.store.Client(), redisq.TagOf(r.store, 0)
+	client, tag := r.store.Client(), r.store.Conn().Tag(0)
 	field := "m1 0123456789abcdef"
 	require.NoError(t, client.ZAdd(t.Context(), tag+":staged", redis.Z{Score: float64(r.now.UnixMilli()), Member: field}).Err())
 	require.NoError(t, client.HSet(t.Context(), tag+":bodies", field, "body").Err())
@@ -41,7 +35,7 @@ func TestABodyThatWasStagedAgainStaysItsMessages(t *testing.T) {
 	e.Message.Body = make([]byte, 2<<20)
 	e.Digest = e.Message.Digest()
 	r.schedule(e)
-	client, tag := r.store.Client(), redisq.TagOf(r.store, 0)
+	client, tag := r.store.Client(), r.store.Conn().Tag(0)
 	field := "m1 " + string(e.Digest[:])
 	require.NoError(t, client.ZAdd(t.Context(), tag+":staged", redis.Z{Score: float64(r.now.UnixMilli()), Member: field}).Err())
 	r.setClock(r.now.Add(2 * time.Hour))
@@ -104,16 +98,4 @@ func TestAMessageIsNotKeptWithoutItsBody(t *testing.T) {
 	hook.on = false
 	require.Equal(t, dispatcher.Accepted, r.schedule(e)[0].Result)
 	r.mustBeSound()
-}
-
-func TestDoctorTellsOfAMessageWithoutItsBody(t *testing.T) {
-	t.Parallel()
-	p := newTestWard(t, redistest.Start(t))
-	p.fill()
-	p.alive("one")
-	p.put("big", to("a"), bulky)
-	p.do("DEL", p.key("bodies"))
-	out, found := p.examine(true)
-	require.Equal(t, []string{"no_body"}, kinds(found))
-	require.Zero(t, out.Fixed)
 }

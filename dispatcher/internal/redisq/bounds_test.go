@@ -16,7 +16,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // fanned publishes a message to n lanes, due in an hour.
@@ -45,7 +45,7 @@ func TestAMessageOfAThousandLanesIsReadAMiBAtATime(t *testing.T) {
 		history[i] = entry
 	}
 	for _, id := range ids {
-		key := redisq.TagOf(r.store, 0) + ":history:" + id.String()
+		key := r.store.Conn().Tag(0) + ":history:" + id.String()
 		require.NoError(t, r.store.Client().RPush(t.Context(), key, history...).Err())
 	}
 	g := measured(r.store)
@@ -87,7 +87,7 @@ func TestALookSkipsNoLaneWhileOthersGo(t *testing.T) {
 	for _, id := range ids[40:] {
 		require.True(t, told[id], "%s is not told", id)
 	}
-	fan, err := r.store.Client().HGet(t.Context(), redisq.TagOf(r.store, 0)+":fan", "fan").Result()
+	fan, err := r.store.Client().HGet(t.Context(), r.store.Conn().Tag(0)+":fan", "fan").Result()
 	require.NoError(t, err)
 	require.Equal(t, 40, strings.Count(fan, "-"), "the others are gone by now")
 }
@@ -194,7 +194,7 @@ func TestATrimGoesThroughSomeThousandLanesAtMost(t *testing.T) {
 func TestManyLeasesAreReadAPageAtATime(t *testing.T) {
 	const n = 5000
 	r := newTrap(t)
-	key := redisq.TagOf(r.store, 0) + ":leases:one"
+	key := r.store.Conn().Tag(0) + ":leases:one"
 	leases := make([]redis.Z, n)
 	for i := range leases {
 		leases[i] = redis.Z{Score: float64(n - i), Member: fmt.Sprintf("a:m%05d", i)}
@@ -258,7 +258,7 @@ func TestDigestsAreReadSomeAtATime(t *testing.T) {
 	const n = 300
 	f := newTestStores(redistest.Start(t))(t, stored.Setup{Partitions: 2, LaneMaxInFlight: 128, Permits: 1024})
 	f.SetClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	store := f.Queue.(*redisq.Raw)
+	store := f.Queue.(*redisqtest.Raw)
 	lanes := make([]dispatcher.Lane, 0, 2)
 	for i := 0; len(lanes) < 2; i++ {
 		if len(lanes) == 0 || f.Partition(laneOf(i)) != f.Partition(lanes[0]) {
@@ -289,32 +289,6 @@ func TestDigestsAreReadSomeAtATime(t *testing.T) {
 	}
 }
 
-// Fields of bodies are read a page at a time. An older Redis answers fields
-// only with their bodies: then a page has few of them.
-func TestDoctorReadsBodiesAPageAtATime(t *testing.T) {
-	const n, size = 300, 64 << 10
-	p := newTestWard(t, redistest.Start(t))
-	p.fill()
-	p.alive("one")
-	for i := range n {
-		p.do("HSET", p.key("bodies"), fmt.Sprintf("x%03d 0123456789abcdef", i), strings.Repeat("x", size))
-	}
-	g := measured(p.store)
-	_, found := p.examine(false)
-	require.Equal(t, n, len(found))
-	pages := 0
-	for _, s := range g.All() {
-		if s.Name == "hkeys" {
-			require.Less(t, s.Size, 10, "of instances, not of bodies")
-		}
-		if s.Name == "hscan" {
-			pages++
-			require.LessOrEqual(t, s.Bytes, 2<<20)
-		}
-	}
-	require.Greater(t, pages, n/64)
-}
-
 // A page of lanes reads about as many lanes as it tells, however many
 // partitions there are. It tells the newest lanes first also if most of them
 // lie in one partition.
@@ -322,7 +296,7 @@ func TestAPageOfLanesReadsFewMoreThanItTells(t *testing.T) {
 	t.Parallel()
 	const partitions, n, limit = 16, 1600, 100
 	f := newTestStores(redistest.Start(t))(t, stored.Setup{Partitions: partitions, LaneMaxInFlight: 128, Permits: 1024})
-	store, now := f.Queue.(*redisq.Raw), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	store, now := f.Queue.(*redisqtest.Raw), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	var want []dispatcher.Lane
 	publish := func(lane dispatcher.Lane) {
 		now = now.Add(time.Second)

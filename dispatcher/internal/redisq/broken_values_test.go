@@ -14,7 +14,8 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // All data of lanes that begin with sick may be broken by hand. The data of
@@ -281,12 +282,12 @@ func (r *trap) breakValues(input []byte) {
 // cure repairs until nothing is left to repair.
 func (r *trap) cure() {
 	r.Helper()
-	quiet := func(fix bool) (left []redisq.Finding) {
-		_, err := r.store.ExamineAmong(r.Context(), redisq.Examination{Fix: fix, Still: time.Millisecond, Tell: func(f redisq.Finding) {
+	quiet := func(fix bool) (left []admin.Finding) {
+		_, err := admin.Examine(r.Context(), r.store.Queue(), admin.Examination{Fix: fix, Still: time.Millisecond, Tell: func(f admin.Finding) {
 			if f.Cure != "" {
 				left = append(left, f)
 			}
-		}}, func() {})
+		}})
 		require.NoError(r, err)
 		return left
 	}
@@ -300,7 +301,7 @@ func (r *trap) cure() {
 func newPatient(t testing.TB, server *redistest.Server) *trap {
 	t.Helper()
 	f := newTestStores(server)(t, stored.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024})
-	r := &trap{TB: t, fixture: f, store: f.Queue.(*redisq.Raw)}
+	r := &trap{TB: t, fixture: f, store: f.Queue.(*redisqtest.Raw)}
 	t.Cleanup(func() { require.NoError(t, r.store.Client().FlushAll(context.Background()).Err()) }) // before the store is closed
 	r.setClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	for _, name := range []string{"one", "two"} {

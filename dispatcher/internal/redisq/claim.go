@@ -33,7 +33,7 @@ func (s *Store) Claim(ctx context.Context, by string, wanted, free int) ([]dispa
 	if len(in) == 0 {
 		return nil, dispatcher.ErrNothing
 	}
-	claimed, hints, err := s.claimIn(ctx, by, in, wanted, free)
+	claimed, hints, err := s.ClaimIn(ctx, by, in, wanted, free)
 	gone := len(claimed)
 	for _, h := range hints {
 		s.observeEnds(h.Partition, h.Ended)
@@ -49,8 +49,8 @@ func (s *Store) Claim(ctx context.Context, by string, wanted, free int) ([]dispa
 	return claimed, err
 }
 
-// claimIn claims in some partitions, in one round trip an equal share of each.
-func (s *Store) claimIn(ctx context.Context, by string, in []int, wanted, free int) ([]dispatcher.Claimed, []partitions.Hint, error) {
+// ClaimIn claims in some partitions, in one round trip an equal share of each.
+func (s *Store) ClaimIn(ctx context.Context, by string, in []int, wanted, free int) ([]dispatcher.Claimed, []partitions.Hint, error) {
 	var jobs []conn.ScriptCall
 	for i, n := range in {
 		share := min((wanted-i+len(in)-1)/len(in), claimBatch)

@@ -18,6 +18,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	parts "github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // patient is how long a test waits for an event that always comes. It only ends
@@ -26,7 +27,7 @@ import (
 const patient = 3 * time.Minute
 
 // clusterStore is a store on a cluster, by Redis' own clock.
-func clusterStore(t *testing.T, cluster *redistest.Cluster, partitions int) *redisq.Raw {
+func clusterStore(t *testing.T, cluster *redistest.Cluster, partitions int) *redisqtest.Raw {
 	t.Helper()
 	return openTestStore(t, redisq.Options{
 		URL: cluster.URL(), Project: "cluster", Partitions: partitions, LaneMaxInFlight: 10_000, Permits: 10_000,
@@ -77,7 +78,7 @@ func eventually(t *testing.T, what string, do func(ctx context.Context) error) (
 }
 
 // schedule stores entries and answers the first error of any of them.
-func schedule(ctx context.Context, store *redisq.Raw, batch ...dispatcher.Entry) error {
+func schedule(ctx context.Context, store *redisqtest.Raw, batch ...dispatcher.Entry) error {
 	got, _, err := store.Schedule(ctx, "one", 0, 0, batch)
 	for _, s := range got {
 		err = errors.Join(err, s.Err)
@@ -92,13 +93,13 @@ func TestAnEmptyClusterGetsManyPartitions(t *testing.T) {
 	require.Equal(t, 128, store.Partitions())
 	again := clusterStore(t, cluster, 128)
 	require.Equal(t, 128, again.Partitions())
-	_, err := redisq.OpenRaw(t.Context(), redisq.Options{URL: cluster.URL(), Project: "cluster", Partitions: 64})
+	_, err := redisqtest.OpenRaw(t.Context(), redisq.Options{URL: cluster.URL(), Project: "cluster", Partitions: 64})
 	require.ErrorContains(t, err, "PARTITIONS=64, but project cluster was made with 128")
 
 	one := cluster.Nodes()[0].Server
-	_, err = redisq.OpenRaw(t.Context(), redisq.Options{URL: one.URL(), Mode: conn.ModeSingle, Project: "cluster"})
+	_, err = redisqtest.OpenRaw(t.Context(), redisq.Options{URL: one.URL(), Mode: conn.ModeSingle, Project: "cluster"})
 	require.ErrorContains(t, err, "REDIS_MODE=single, but it is a node of a cluster")
-	found, err := redisq.OpenRaw(t.Context(), redisq.Options{URL: one.URL(), Project: "cluster"})
+	found, err := redisqtest.OpenRaw(t.Context(), redisq.Options{URL: one.URL(), Project: "cluster"})
 	require.NoError(t, err, "one node leads to all")
 	require.NoError(t, schedule(t.Context(), found, entryIn("m1", 0, 128), entryIn("m2", 1, 128), entryIn("m3", 2, 128)))
 	require.NoError(t, found.Close())
@@ -327,7 +328,7 @@ func TestASlotThatMovesLosesNothing(t *testing.T) {
 // mustBeAsked fails the test if a script begins though its keys may be missing.
 // A call ends within the given time, or within twice the time if that was too
 // short for any answer.
-func mustBeAsked(t *testing.T, store *redisq.Raw, within time.Duration) {
+func mustBeAsked(t *testing.T, store *redisqtest.Raw, within time.Duration) {
 	t.Helper()
 	for {
 		call, cancel := context.WithTimeout(t.Context(), within)
@@ -343,7 +344,7 @@ func mustBeAsked(t *testing.T, store *redisq.Raw, within time.Duration) {
 }
 
 // deliverAll claims and settles until ctx ends and nothing is left.
-func deliverAll(ctx context.Context, t *testing.T, store *redisq.Raw, mu *sync.Mutex, delivered map[string]int) {
+func deliverAll(ctx context.Context, t *testing.T, store *redisqtest.Raw, mu *sync.Mutex, delivered map[string]int) {
 	call := context.WithoutCancel(ctx)
 	for {
 		ended := ctx.Err() != nil // checked first: all was accepted before

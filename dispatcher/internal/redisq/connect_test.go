@@ -27,6 +27,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 func TestAModeThatIsNotThereIsRefused(t *testing.T) {
@@ -65,7 +66,7 @@ func TestAModeThatIsNotThereIsRefused(t *testing.T) {
 				c.o.URL = server.URL()
 			}
 			c.o.Project = "refused"
-			store, err := redisq.OpenRaw(t.Context(), c.o)
+			store, err := redisqtest.OpenRaw(t.Context(), c.o)
 			require.ErrorContains(t, err, c.want)
 			require.NotContains(t, err.Error(), "secretword")
 			require.Nil(t, store)
@@ -129,7 +130,7 @@ func TestSentinelsLeadToTheMaster(t *testing.T) {
 	require.Equal(t, int64(5), st.Counts[dispatcher.StatusReady])
 
 	options.Master = "nobody"
-	_, err = redisq.OpenRaw(ctx, options)
+	_, err = redisqtest.OpenRaw(ctx, options)
 	require.ErrorIs(t, err, dispatcher.ErrUnavailable)
 }
 
@@ -168,7 +169,7 @@ func TestTLSTrustsTheFileGiven(t *testing.T) {
 	}
 	unknown := options
 	unknown.CAFile = ""
-	_, err := redisq.OpenRaw(t.Context(), unknown)
+	_, err := redisqtest.OpenRaw(t.Context(), unknown)
 	require.ErrorIs(t, err, dispatcher.ErrUnavailable)
 	require.ErrorContains(t, err, "certificate")
 	unknown.URL += "?skip_verify=true"

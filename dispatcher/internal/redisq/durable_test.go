@@ -12,10 +12,11 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // durableStore is a store that waits until its writes are durable.
-func durableStore(t *testing.T, server redistest.Redis, d dispatcher.Durability) *redisq.Raw {
+func durableStore(t *testing.T, server redistest.Redis, d dispatcher.Durability) *redisqtest.Raw {
 	t.Helper()
 	return openTestStore(t, redisq.Options{
 		URL: server.URL(), Project: "durable", LaneMaxInFlight: 128, Permits: 1024, Durability: d, Log: slog.New(slog.DiscardHandler),
@@ -28,7 +29,7 @@ func TestAPublishWaitsForReplicas(t *testing.T) {
 	master := redistest.Start(t)
 	replica := redistest.StartReplica(t, master)
 	store := durableStore(t, master, dispatcher.Durability{Replicas: 1})
-	require.Equal(t, "wait", redisq.DurableBy(store))
+	require.Equal(t, "wait", store.Conn().DurableBy())
 	eventually(t, "a publish is durable", func(ctx context.Context) error {
 		got, _, err := store.Schedule(ctx, "one", 1024, 8, faultEntries(2, 0))
 		return errors.Join(err, got[0].Err, got[1].Err)
@@ -79,10 +80,10 @@ func TestAPublishWaitsForTheDisk(t *testing.T) {
 		return errors.Join(err, got[0].Err)
 	})
 	if !redistest.Knows(t, server.URL(), "WAITAOF") {
-		require.Equal(t, "appendfsync always", redisq.DurableBy(store))
+		require.Equal(t, "appendfsync always", store.Conn().DurableBy())
 		return
 	}
-	require.Equal(t, "waitaof", redisq.DurableBy(store))
+	require.Equal(t, "waitaof", store.Conn().DurableBy())
 	require.NoError(t, store.Client().ConfigSet(ctx, "appendonly", "no").Err())
 	got, _, err := store.Schedule(ctx, "one", 1024, 8, faultEntries(2, 0))
 	require.NoError(t, err)
@@ -95,5 +96,5 @@ func TestAPublishWaitsForTheDisk(t *testing.T) {
 }
 
 func TestNothingIsWaitedForUnasked(t *testing.T) {
-	require.Equal(t, "none", redisq.DurableBy(durableStore(t, redistest.StartMini(t), dispatcher.Durability{})))
+	require.Equal(t, "none", durableStore(t, redistest.StartMini(t), dispatcher.Durability{}).Conn().DurableBy())
 }

@@ -19,9 +19,7 @@ var (
 	DecodeRecord = decodeRecord
 	ParseHint    = parseHint
 	ParseChange  = parseChange
-	ParseLimits  = parseLimits
 	Turn         = float64(keys.Turn)
-	Share        = share
 )
 
 // EncodeRecord writes a record whose body does not lie apart.
@@ -42,18 +40,6 @@ func ParseCursor(text string) (string, error) {
 	return c.String(), err
 }
 
-// Hooked adds a hook to the commands of a repartition.
-func (o RepartitionOptions) Hooked(h redis.Hook) RepartitionOptions {
-	o.hook = h
-	return o
-}
-
-// Paged has a repartition move so many entries at a time, and one message.
-func (o RepartitionOptions) Paged(entries int) RepartitionOptions {
-	o.page, o.bytes = entries, 1
-	return o
-}
-
 // Stall makes a call that is not answered, while others are.
 func (s *Store) Stall(ctx context.Context) error {
 	return s.conn.At(ctx, "stall", conn.Home, func(p redis.Pipeliner) { p.Do(ctx, "blpop", s.home()+":nothing", 0) })
@@ -64,12 +50,6 @@ func (s *Store) Doze(d time.Duration) { s.conn.Beaten(time.Now().Add(-d)) }
 
 // NoteTakeover makes a store believe that another node took over.
 func (s *Store) NoteTakeover() { s.conn.NoteTakeover() }
-
-// Phases are the words of a repartition's phases.
-var Phases = conn.Phases
-
-// DurableBy is the way in which a store makes a publish durable.
-func DurableBy(s *Raw) string { return s.conn.DurableBy() }
 
 // ScriptTexts are the texts of all scripts by their names.
 func ScriptTexts() map[string]string {

@@ -2,7 +2,6 @@ package redisq_test
 
 import (
 	"encoding/binary"
-	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -12,31 +11,17 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // faultStore is a store on a Redis of its own, with the clock of Redis.
-func faultStore(t *testing.T, server redistest.Redis) *redisq.Raw {
+func faultStore(t *testing.T, server redistest.Redis) *redisqtest.Raw {
 	t.Helper()
 	return openTestStore(t, redisq.Options{
 		URL: server.URL(), Project: "fault", Partitions: 2, LaneMaxInFlight: 128, Permits: 1024,
 		Log: slog.New(slog.DiscardHandler),
 	})
 }
-
-// faultEntries are n messages to as many lanes.
-func faultEntries(n int, delay time.Duration) []dispatcher.Entry {
-	batch := make([]dispatcher.Entry, n)
-	for i := range batch {
-		m := &dispatcher.Message{
-			ID: fmt.Sprintf("m%d-%s", i, delay), Topic: "a.b", URL: "https://example.com",
-			Body: []byte("{}"), Delay: delay, CreatedAt: time.Now(),
-		}
-		batch[i] = dispatcher.Entry{Message: m, Digest: m.Digest(), Lanes: []dispatcher.Lane{laneOf(i)}}
-	}
-	return batch
-}
-
-func laneOf(i int) dispatcher.Lane { return dispatcher.Lane(fmt.Sprintf("lane%d", i)) }
 
 func TestStoreOutlivesItsServer(t *testing.T) {
 	ctx := t.Context()
@@ -129,12 +114,12 @@ func TestStoreGoesOnWhenFull(t *testing.T) {
 }
 
 // age makes all messages older.
-func age(t *testing.T, store *redisq.Raw, by time.Duration) {
+func age(t *testing.T, store *redisqtest.Raw, by time.Duration) {
 	t.Helper()
 	ctx, client := t.Context(), store.Client()
 	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "0").Err())
 	for n := range store.Partitions() {
-		key := redisq.TagOf(store, n) + ":messages"
+		key := store.Conn().Tag(n) + ":messages"
 		for id, record := range client.HGetAll(ctx, key).Val() {
 			const at = dispatcher.DigestSize // of created, 6 bytes of ms
 			created := redisq.ReadTime(record[at : at+6]).Add(-by).UnixMilli()
@@ -148,7 +133,7 @@ func age(t *testing.T, store *redisq.Raw, by time.Duration) {
 
 // settleFour claims eight ready deliveries and settles four of them, each in
 // another way.
-func settleFour(t *testing.T, store *redisq.Raw) {
+func settleFour(t *testing.T, store *redisqtest.Raw) {
 	t.Helper()
 	ctx := t.Context()
 	claimed, _, err := store.Claim(ctx, "one", []int{0, 1}, 8, 512)

@@ -13,6 +13,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // heard is what one instance is told by the others.
@@ -23,7 +24,7 @@ type heard struct {
 }
 
 // listen makes a store watch until the test ends.
-func listen(t *testing.T, s *redisq.Raw) heard {
+func listen(t *testing.T, s *redisqtest.Raw) heard {
 	t.Helper()
 	h := heard{make(chan struct{}, 10), make(chan queuetest.Hint, 10), make(chan dispatcher.EndpointChange, 10)}
 	ctx, stop := context.WithCancel(t.Context())
@@ -46,7 +47,7 @@ func listen(t *testing.T, s *redisq.Raw) heard {
 }
 
 // publishIn publishes a message to a lane, due after a delay.
-func publishIn(t *testing.T, s *redisq.Raw, id string, delay time.Duration) (due time.Time) {
+func publishIn(t *testing.T, s *redisqtest.Raw, id string, delay time.Duration) (due time.Time) {
 	t.Helper()
 	m := &dispatcher.Message{ID: id, Topic: "a.b", Body: []byte("{}"), Delay: delay, CreatedAt: time.Now()}
 	got, _, err := s.Schedule(t.Context(), "publisher", 0, 0, []dispatcher.Entry{{Message: m, Digest: m.Digest(), Lanes: []dispatcher.Lane{"a"}}})
@@ -59,7 +60,7 @@ func publishIn(t *testing.T, s *redisq.Raw, id string, delay time.Duration) (due
 // would make an instance sleep past its own due times.
 func TestDeploymentsInTwoDatabasesOfOneRedisDoNotHearEachOther(t *testing.T) {
 	server := redistest.Start(t)
-	open := func(database string) *redisq.Raw {
+	open := func(database string) *redisqtest.Raw {
 		return openTestStore(t, redisq.Options{
 			URL: "redis://" + server.Addr() + "/" + database, Project: "same", Partitions: 1, LaneMaxInFlight: 128, Permits: 64,
 			Log: slog.New(slog.DiscardHandler),
@@ -85,49 +86,49 @@ func TestDeploymentsInTwoDatabasesOfOneRedisDoNotHearEachOther(t *testing.T) {
 }
 
 func TestAProjectKeepsItsID(t *testing.T) {
-	p := newTestProject(t, redistest.Start(t), 2)
-	key := "{" + p.options.Project + "}:meta"
-	p.open(2)
-	id := p.client.HGet(t.Context(), key, "id").Val()
+	p := redisqtest.NewProject(t, redistest.Start(t), 2)
+	key := "{" + p.Options.Project + "}:meta"
+	p.Open(2)
+	id := p.Client.HGet(t.Context(), key, "id").Val()
 	require.Regexp(t, `^[0-9a-f]{16}$`, id)
-	p.open(2)
-	p.to(4)
-	p.open(4)
-	require.Equal(t, id, p.client.HGet(t.Context(), key, "id").Val(), "a start keeps it, and a repartition")
+	p.Open(2)
+	p.To(4)
+	p.Open(4)
+	require.Equal(t, id, p.Client.HGet(t.Context(), key, "id").Val(), "a start keeps it, and a repartition")
 
-	require.NoError(t, p.client.HSet(t.Context(), key, "id", "not one").Err())
-	p.options.Partitions = 4
-	_, err := redisq.OpenRaw(t.Context(), p.options)
+	require.NoError(t, p.Client.HSet(t.Context(), key, "id", "not one").Err())
+	p.Options.Partitions = 4
+	_, err := redisq.Open(t.Context(), p.Options)
 	require.ErrorContains(t, err, `:meta says "not one" as the project's id`)
 }
 
 // A store of an earlier version has no id. It must open even if it is full.
 func TestAFullStoreWithoutAnIDGetsOne(t *testing.T) {
 	server := redistest.Start(t)
-	p := newTestProject(t, server, 2)
-	p.open(2)
-	key := "{" + p.options.Project + "}:meta"
-	require.NoError(t, p.client.HDel(t.Context(), key, "id").Err())
-	require.NoError(t, p.client.ConfigSet(t.Context(), "maxmemory", "1").Err())
-	p.open(2)
-	require.Regexp(t, `^[0-9a-f]{16}$`, p.client.HGet(t.Context(), key, "id").Val())
+	p := redisqtest.NewProject(t, server, 2)
+	p.Open(2)
+	key := "{" + p.Options.Project + "}:meta"
+	require.NoError(t, p.Client.HDel(t.Context(), key, "id").Err())
+	require.NoError(t, p.Client.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	p.Open(2)
+	require.Regexp(t, `^[0-9a-f]{16}$`, p.Client.HGet(t.Context(), key, "id").Val())
 }
 
 // If a store lost everything, the first instance that starts makes another id.
 // Running instances take it over with a beat, and read what they missed.
 func TestAnInstanceTakesOverTheIDOfAStoreThatWasMadeAnew(t *testing.T) {
-	p := newTestProject(t, redistest.Start(t), 2)
-	p.options.TestClock = false
-	s := p.open(2)
+	p := redisqtest.NewProject(t, redistest.Start(t), 2)
+	p.Options.TestClock = false
+	s := p.Open(2)
 	beat := func(number int64) {
 		_, _, err := s.Beat(t.Context(), "listener", number)
 		require.NoError(t, err)
 	}
 	beat(1)
 	h := listen(t, s)
-	require.NoError(t, p.client.FlushAll(t.Context()).Err())
+	require.NoError(t, p.Client.FlushAll(t.Context()).Err())
 	beat(2)
-	anew := p.open(2)
+	anew := p.Open(2)
 	beat(3)
 	<-h.begun
 	due := publishIn(t, anew, "m", time.Hour)

@@ -107,9 +107,9 @@ func (s *Store) Sweep(ctx context.Context, by string, lane dispatcher.Lane, curs
 	return ended, conn.PageText(at), nil
 }
 
-// parseLimits reads a text of :limits: version, most in flight, interval in
+// ParseLimits reads a text of :limits: version, most in flight, interval in
 // µs, 1 for an ordered lane, why it is held.
-func parseLimits(text string) (l dispatcher.LaneLimits, err error) {
+func ParseLimits(text string) (l dispatcher.LaneLimits, err error) {
 	if text == "" {
 		return l, nil
 	}

@@ -255,7 +255,7 @@ func readLane(a *conn.Reply, now time.Time) (l knownLane, err error) {
 	if token := a.Number(); token > 0 {
 		st.Token = time.UnixMicro(token).UTC()
 	}
-	st.Limits, _ = parseLimits(a.Text()) // the script tells what it can read
+	st.Limits, _ = ParseLimits(a.Text()) // the script tells what it can read
 	st.URL, st.Tenant, _ = strings.Cut(a.Text(), " ")
 	if held, ok := parseHeld(a.Text()); ok {
 		st.Since, st.By = held.Since, held.By

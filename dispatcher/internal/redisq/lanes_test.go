@@ -13,10 +13,11 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // laneStore is a store with a few partitions and the clock of Redis.
-func laneStore(t *testing.T, change ...func(*redisq.Options)) *redisq.Raw {
+func laneStore(t *testing.T, change ...func(*redisq.Options)) *redisqtest.Raw {
 	t.Helper()
 	options := redisq.Options{
 		URL: redistest.Start(t).URL(), Project: "lanes", Partitions: 3, LaneMaxInFlight: 128, Permits: 4096,

@@ -12,21 +12,23 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 func TestAStoreOfAnotherLayoutIsRefusedNamingTheCure(t *testing.T) {
-	p := newTestProject(t, redistest.Start(t), 2)
-	meta := "{" + p.options.Project + "}:meta"
-	p.open(2)
+	p := redisqtest.NewProject(t, redistest.Start(t), 2)
+	meta := "{" + p.Options.Project + "}:meta"
+	p.Open(2)
 	for layout, cure := range map[string]string{
 		"1":    "older layout 1, this version knows 2 only: stop all older instances and use another PROJECT",
 		"3":    "start the newer version that made them",
 		"x\ny": `layout "x\ny"`,
 	} {
-		require.NoError(t, p.client.HSet(t.Context(), meta, "schema", layout).Err())
-		_, err := redisq.OpenRaw(t.Context(), p.options)
+		require.NoError(t, p.Client.HSet(t.Context(), meta, "schema", layout).Err())
+		_, err := redisq.Open(t.Context(), p.Options)
 		require.ErrorContains(t, err, cure)
-		_, err = redisq.Repartition(t.Context(), p.options, redisq.RepartitionOptions{To: 4})
+		_, err = admin.Repartition(t.Context(), p.Options, admin.RepartitionOptions{To: 4})
 		require.ErrorContains(t, err, cure)
 	}
 }
@@ -36,7 +38,7 @@ func TestAStoreOfAnotherLayoutIsRefusedNamingTheCure(t *testing.T) {
 func TestAnInstanceWhoseStoreGotAnotherLayoutStops(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	subscribe := func(t *testing.T, s *redisq.Raw) {
+	subscribe := func(t *testing.T, s *redisqtest.Raw) {
 		heard := make(chan struct{}, 1)
 		watching, stop := context.WithCancel(t.Context())
 		var watch sync.WaitGroup
@@ -47,8 +49,8 @@ func TestAnInstanceWhoseStoreGotAnotherLayoutStops(t *testing.T) {
 		})
 		<-heard
 	}
-	for event, happens := range map[string]func(t *testing.T, s *redisq.Raw, proxy *redistest.Proxy){
-		"after a connection was lost": func(t *testing.T, s *redisq.Raw, proxy *redistest.Proxy) {
+	for event, happens := range map[string]func(t *testing.T, s *redisqtest.Raw, proxy *redistest.Proxy){
+		"after a connection was lost": func(t *testing.T, s *redisqtest.Raw, proxy *redistest.Proxy) {
 			server.Pause()
 			lost := make(chan error)
 			go func() { lost <- s.Ping(t.Context()) }()
@@ -57,16 +59,16 @@ func TestAnInstanceWhoseStoreGotAnotherLayoutStops(t *testing.T) {
 			require.ErrorIs(t, <-lost, dispatcher.ErrUnavailable)
 			server.Resume()
 		},
-		"after a subscription began": func(t *testing.T, s *redisq.Raw, _ *redistest.Proxy) { subscribe(t, s) },
-		"after another node took over": func(_ *testing.T, s *redisq.Raw, _ *redistest.Proxy) {
+		"after a subscription began": func(t *testing.T, s *redisqtest.Raw, _ *redistest.Proxy) { subscribe(t, s) },
+		"after another node took over": func(_ *testing.T, s *redisqtest.Raw, _ *redistest.Proxy) {
 			s.NoteTakeover()
 		},
 	} {
 		t.Run(event, func(t *testing.T) {
-			p := newTestProject(t, server, 2)
+			p := redisqtest.NewProject(t, server, 2)
 			proxy := redistest.NewProxy(t, server.Addr())
-			p.options.URL = proxy.URL()
-			s := p.open(2)
+			p.Options.URL = proxy.URL()
+			s := p.Open(2)
 			beat := func(number int64) error {
 				_, _, err := s.Beat(t.Context(), "one", number)
 				return err
@@ -75,13 +77,13 @@ func TestAnInstanceWhoseStoreGotAnotherLayoutStops(t *testing.T) {
 			happens(t, s, proxy)
 			require.NoError(t, beat(2), "nothing has changed")
 
-			require.NoError(t, p.client.HSet(t.Context(), "{"+p.options.Project+"}:meta", "schema", 3).Err())
+			require.NoError(t, p.Client.HSet(t.Context(), "{"+p.Options.Project+"}:meta", "schema", 3).Err())
 			require.NoError(t, beat(3), "nothing tells of it yet")
 			happens(t, s, proxy)
 			err := beat(4)
 			require.ErrorIs(t, err, dispatcher.ErrMoved)
 			require.ErrorContains(t, err, "start the newer version")
-			_, _, err = s.Schedule(t.Context(), "one", 0, 0, []dispatcher.Entry{p.entry("late", to16(0, 1))})
+			_, _, err = s.Schedule(t.Context(), "one", 0, 0, []dispatcher.Entry{p.Entry("late", redisqtest.To16(0, 1))})
 			require.NoError(t, err)
 			require.ErrorIs(t, s.Ping(t.Context()), dispatcher.ErrMoved, "no call is made any more")
 		})
@@ -91,17 +93,17 @@ func TestAnInstanceWhoseStoreGotAnotherLayoutStops(t *testing.T) {
 // An empty store proves nothing, since another version may be the first to
 // write to it.
 func TestAnInstanceOfAStoreThatLostEverythingLooksUntilItIsMadeAnew(t *testing.T) {
-	p := newTestProject(t, redistest.Start(t), 2)
-	s := p.open(2)
+	p := redisqtest.NewProject(t, redistest.Start(t), 2)
+	s := p.Open(2)
 	beat := func(number int64) error {
 		_, _, err := s.Beat(t.Context(), "one", number)
 		return err
 	}
 	require.NoError(t, beat(1))
-	require.NoError(t, p.client.FlushAll(t.Context()).Err())
+	require.NoError(t, p.Client.FlushAll(t.Context()).Err())
 	require.NoError(t, beat(2))
 	require.NoError(t, beat(3))
-	require.NoError(t, p.client.HSet(t.Context(), "{"+p.options.Project+"}:meta", "partitions", 2, "schema", 3).Err())
+	require.NoError(t, p.Client.HSet(t.Context(), "{"+p.Options.Project+"}:meta", "partitions", 2, "schema", 3).Err())
 	require.ErrorIs(t, beat(4), dispatcher.ErrMoved)
 }
 
@@ -109,7 +111,7 @@ func TestAnInstanceOfAStoreThatLostEverythingLooksUntilItIsMadeAnew(t *testing.T
 // must survive every write of this version.
 func TestFurtherFieldsAreCarriedOn(t *testing.T) {
 	r := newTrap(t)
-	client, tag := r.store.Client(), redisq.TagOf(r.store, 0)
+	client, tag := r.store.Client(), r.store.Conn().Tag(0)
 	fields := func(hash, field string) []string {
 		text, err := client.HGet(t.Context(), tag+":"+hash, field).Result()
 		require.NoError(t, err)

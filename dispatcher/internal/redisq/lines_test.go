@@ -14,6 +14,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // After a machine slept, or where a firewall forgot them, all connections are
@@ -49,7 +50,7 @@ func TestOneTimeoutFindsAllDeadLines(t *testing.T) {
 
 // openAll makes a store use n connections at the same time, besides its
 // subscription: nothing is answered while the server is paused.
-func openAll(t *testing.T, server *redistest.Server, proxy *redistest.Proxy, store *redisq.Raw, n int) {
+func openAll(t *testing.T, server *redistest.Server, proxy *redistest.Proxy, store *redisqtest.Raw, n int) {
 	t.Helper()
 	server.Pause()
 	var calls errgroup.Group

@@ -248,7 +248,7 @@ func (l *lister) readListed(a *conn.Reply) (listed, error) {
 	e.delivery = f.delivery(m, id.Message)
 	e.delivery.History = nil
 	if err != nil {
-		e.delivery.LastError = errRecord.Error()
+		e.delivery.LastError = ErrRecord.Error()
 	}
 	return e, nil
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
 // stat is how often Redis has run a command.
@@ -150,7 +149,7 @@ func TestStatsPassIdleLanesQuickly(t *testing.T) {
 	for i := range 50_000 {
 		fields = append(fields, fmt.Sprintf("u_%d", i), "0 0")
 	}
-	key := redisq.TagOf(r.store, 0) + ":in"
+	key := r.store.Conn().Tag(0) + ":in"
 	require.NoError(t, r.store.Client().HSet(t.Context(), key, fields...).Err())
 	r.schedule(r.entry("busy", "m", 0))
 	before := r.calls()

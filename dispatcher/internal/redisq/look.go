@@ -189,7 +189,7 @@ func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Del
 		d.LastError = fmt.Sprintf("the last %d instances that held it died before they had an answer", p.deaths)
 	}
 	if m == nil {
-		d.LastError = errRecord.Error()
+		d.LastError = ErrRecord.Error()
 	}
 	return d
 }

@@ -18,12 +18,12 @@ func (s *Store) Move(ctx context.Context, by string) (wait time.Duration, err er
 	if len(due) == 0 {
 		return wait, nil
 	}
-	err = s.moveIn(ctx, by, due)
+	err = s.MoveIn(ctx, by, due)
 	s.partitions.Fail(err)
 	return 0, err
 }
 
-func (s *Store) moveIn(ctx context.Context, by string, in []int) error {
+func (s *Store) MoveIn(ctx context.Context, by string, in []int) error {
 	jobs := make([]conn.ScriptCall, len(in))
 	for i, n := range in {
 		jobs[i] = conn.ScriptCall{Partition: n, Args: []any{moveBatch}}

@@ -8,22 +8,22 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // A process that slept through a repartition knows only the old partitions. It
 // must not accept anything into one that is gone.
 func TestAnInstanceThatSleptThroughARepartitionAcceptsNothing(t *testing.T) {
-	p := newTestProject(t, redistest.Start(t), 2)
-	accepts := func(s *redisq.Raw, id string) error {
-		got, _, err := s.Schedule(t.Context(), "one", 0, 0, []dispatcher.Entry{p.entry(id, to16(0, 1))})
+	p := redisqtest.NewProject(t, redistest.Start(t), 2)
+	accepts := func(s *redisqtest.Raw, id string) error {
+		got, _, err := s.Schedule(t.Context(), "one", 0, 0, []dispatcher.Entry{p.Entry(id, redisqtest.To16(0, 1))})
 		if err == nil {
 			err = got[0].Err
 		}
 		return err
 	}
-	publishing, beating, awake := p.open(2), p.open(2), p.open(2)
-	for name, s := range map[string]*redisq.Raw{"publishing": publishing, "beating": beating} {
+	publishing, beating, awake := p.Open(2), p.Open(2), p.Open(2)
+	for name, s := range map[string]*redisqtest.Raw{"publishing": publishing, "beating": beating} {
 		_, _, err := s.Beat(t.Context(), name, 1)
 		require.NoError(t, err)
 		require.NoError(t, accepts(s, name))
@@ -31,7 +31,7 @@ func TestAnInstanceThatSleptThroughARepartitionAcceptsNothing(t *testing.T) {
 	publishing.Doze(time.Minute)
 	require.NoError(t, accepts(publishing, "slept"), "nothing has changed")
 
-	p.to(4)
+	p.To(4)
 	require.ErrorIs(t, accepts(publishing, "late"), dispatcher.ErrUnavailable)
 	require.ErrorContains(t, publishing.Ping(t.Context()), "start this instance anew", "and not ready either")
 
@@ -39,16 +39,16 @@ func TestAnInstanceThatSleptThroughARepartitionAcceptsNothing(t *testing.T) {
 	require.ErrorIs(t, err, dispatcher.ErrUnavailable)
 	require.ErrorIs(t, accepts(beating, "later"), dispatcher.ErrUnavailable)
 
-	require.NoError(t, p.client.HSet(t.Context(), "{"+p.options.Project+"}:meta", "partitions", 2, "repartition", "2 4 move").Err())
+	require.NoError(t, p.Client.HSet(t.Context(), "{"+p.Options.Project+"}:meta", "partitions", 2, "repartition", "2 4 move").Err())
 	_, _, err = awake.Beat(t.Context(), "awake", 1)
 	require.ErrorContains(t, err, "start this instance anew", "one that has not ended is no better")
-	require.Empty(t, p.states(4)[0].Unknown)
+	require.Empty(t, p.States(4)[0].Unknown)
 }
 
 func TestAnInstanceThatStartsWhileARepartitionOnlyLooksGoesOn(t *testing.T) {
-	p := newTestProject(t, redistest.Start(t), 2)
-	s := p.open(2)
-	require.NoError(t, p.client.HSet(t.Context(), "{"+p.options.Project+"}:meta", "repartition", "2 4 begin").Err())
+	p := redisqtest.NewProject(t, redistest.Start(t), 2)
+	s := p.Open(2)
+	require.NoError(t, p.Client.HSet(t.Context(), "{"+p.Options.Project+"}:meta", "repartition", "2 4 begin").Err())
 	_, _, err := s.Beat(t.Context(), "one", 1)
 	require.NoError(t, err, "it is the repartition that gives up")
 }

@@ -66,7 +66,7 @@ func (s *Store) Look(ctx context.Context, all bool) (wait time.Duration, err err
 	if len(list) == 0 {
 		return wait, nil
 	}
-	hints, err := s.readHints(ctx, list)
+	hints, err := s.ReadHints(ctx, list)
 	for _, h := range hints {
 		s.partitions.Heard(h)
 	}
@@ -80,7 +80,7 @@ func (s *Store) Cost() (look, held int) { return 3*len(s.tags) + 1, len(s.tags) 
 
 // ReadClock reads the clock of one partition.
 func (s *Store) ReadClock(ctx context.Context) error {
-	hints, err := s.readHints(ctx, []int{0})
+	hints, err := s.ReadHints(ctx, []int{0})
 	for _, h := range hints {
 		s.partitions.Heard(h)
 	}

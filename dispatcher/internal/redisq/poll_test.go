@@ -11,6 +11,7 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // Where pub/sub may not be used, nothing is published. A script would be
@@ -61,7 +62,7 @@ func TestPubSubIsNotUsedWhereItIsNotWanted(t *testing.T) {
 }
 
 // mustDeliver delivers a message through the store.
-func mustDeliver(t *testing.T, store *redisq.Raw) {
+func mustDeliver(t *testing.T, store *redisqtest.Raw) {
 	t.Helper()
 	ctx := t.Context()
 	require.NoError(t, schedule(ctx, store, faultEntries(1, 0)...))
@@ -75,7 +76,7 @@ func mustDeliver(t *testing.T, store *redisq.Raw) {
 }
 
 // mustChangeEndpoints creates an endpoint, changes and deletes it.
-func mustChangeEndpoints(t *testing.T, store *redisq.Raw) {
+func mustChangeEndpoints(t *testing.T, store *redisqtest.Raw) {
 	t.Helper()
 	e := testEndpoint("ep_000000001")
 	mustCreate(t, store, e)

@@ -80,3 +80,9 @@ func parseProgress(text string) (p progress, err error) {
 	}
 	return p, nil
 }
+
+// CheckProgress says why an entry of :progress can't be read; nil: it can.
+func CheckProgress(text string) error {
+	_, err := parseProgress(text)
+	return err
+}

@@ -3,22 +3,19 @@ package redisq_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
-	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/model"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 func TestQueue(t *testing.T) {
@@ -35,53 +32,22 @@ func TestQueueModel(t *testing.T) {
 	t.Run("miniredis", func(t *testing.T) { model.Run(t, newTestStores(redistest.StartMini(t)), 5) })
 }
 
-// projects numbers the projects of this process. Each store has its own.
-var projects atomic.Int64
-
-func newProject() string { return fmt.Sprintf("test%d", projects.Add(1)) }
-
 // newTestStores makes stores on one server.
 func newTestStores(server redistest.Redis) queuetest.OpenFunc {
 	return func(t testing.TB, s stored.Setup) queuetest.Fixture {
 		t.Helper()
-		return newTestFixture(t, s, server, newProject())
+		f, _ := newTestFixture(t, s, server)
+		return f
 	}
 }
 
-func newTestFixture(t testing.TB, s stored.Setup, server redistest.Redis, project string) queuetest.Fixture {
+func newTestFixture(t testing.TB, s stored.Setup, server redistest.Redis) (queuetest.Fixture, redisq.Options) {
 	t.Helper()
-	options := redisq.Options{
-		URL: server.URL() + "?read_timeout=30s", Project: project,
-		Partitions: s.Partitions, LaneMaxInFlight: s.LaneMaxInFlight, Permits: s.Permits,
-		BreakerFailures: s.Breaker, BreakerWait: s.BreakerWait, MaxWaiting: s.MaxWaiting,
-		TestClock: true, Log: slog.New(slog.DiscardHandler),
+	f, options := redisqtest.Fixture(t, s, server, openTestStore)
+	f.Cut = func(scripts int, answered bool) queuetest.Cut {
+		return openCut(t, options, s.Partitions, scripts, answered)
 	}
-	store := openTestStore(t, options)
-	client := store.Client()
-	t.Cleanup(func() {
-		if keys := rawKeys(t, client, options.Project); len(keys) > 0 {
-			require.NoError(t, client.Del(context.Background(), keys...).Err())
-		}
-	})
-	return queuetest.Fixture{
-		Queue: store,
-		Open:  func() queuetest.Queue { return openTestStore(t, options) },
-		SetClock: func(now time.Time) {
-			for n := range s.Partitions {
-				require.NoError(t, client.Set(context.Background(), tagOf(options.Project, n)+":clock", now.UnixMicro(), 0).Err())
-			}
-		},
-		States: func() []stored.State { return rawStates(t, client, options.Project, s.Partitions) },
-		Lose: func(message string) {
-			for n := range s.Partitions {
-				require.NoError(t, client.HDel(context.Background(), tagOf(options.Project, n)+":messages", message).Err())
-			}
-		},
-		Partition: func(lane dispatcher.Lane) int { return int(crc16(string(lane))) % s.Partitions },
-		Cut: func(scripts int, answered bool) queuetest.Cut {
-			return openCut(t, options, s.Partitions, scripts, answered)
-		},
-	}
+	return f, options
 }
 
 // newRealStores makes stores that can go back in time and be full. Their server
@@ -89,10 +55,9 @@ func newTestFixture(t testing.TB, s stored.Setup, server redistest.Redis, projec
 func newRealStores(server redistest.Redis) queuetest.OpenFunc {
 	return func(t testing.TB, s stored.Setup) queuetest.Fixture {
 		t.Helper()
-		project := newProject()
-		f := newTestFixture(t, s, server, project)
-		client := f.Queue.(*redisq.Raw).Client()
-		f.Copy = func() func() { return copyKeys(t, client, project) }
+		f, options := newTestFixture(t, s, server)
+		client := f.Queue.(*redisqtest.Raw).Client()
+		f.Copy = func() func() { return copyKeys(t, client, options.Project) }
 		f.Fill = func(full bool) {
 			limit := "0"
 			if full {
@@ -136,12 +101,11 @@ func copyKeys(t testing.TB, client redis.UniversalClient, project string) (resto
 	}
 }
 
-// openTestStore opens a store that is closed with the test.
-func openTestStore(t testing.TB, options redisq.Options) *redisq.Raw {
+// openTestStore opens a store that is closed with the test. Its Stats look at all
+// lanes each time.
+func openTestStore(t testing.TB, options redisq.Options) *redisqtest.Raw {
 	t.Helper()
-	store, err := redisq.OpenRaw(context.Background(), options)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = store.Close() })
+	store := redisqtest.Open(t, options)
 	store.LookAnew()
 	return store
 }

@@ -54,7 +54,8 @@ const (
 
 const usualContentType = "application/json"
 
-var errRecord = errors.New("broken record")
+// ErrRecord says that a record is not whole.
+var ErrRecord = errors.New("broken record")
 
 // encodeRecord writes e as a record. The caller has estimated deliver. apart
 // says that the body lies apart and is not in the record.
@@ -182,7 +183,7 @@ func readTime(s string) time.Time {
 // share the record's memory and must not be changed.
 func decodeRecord(id, record string) (*dispatcher.Message, error) {
 	if len(record) < atLane+1 {
-		return nil, fmt.Errorf("message %s: %w", id, errRecord)
+		return nil, fmt.Errorf("message %s: %w", id, ErrRecord)
 	}
 	m := &dispatcher.Message{
 		ID:          id,
@@ -193,11 +194,11 @@ func decodeRecord(id, record string) (*dispatcher.Message, error) {
 	}
 	at := atLane + 1 + int(record[atLane])
 	if len(record) < at+2 {
-		return nil, fmt.Errorf("message %s: %w", id, errRecord)
+		return nil, fmt.Errorf("message %s: %w", id, ErrRecord)
 	}
 	end := at + 2 + int(record[at])<<8 + int(record[at+1])
 	if len(record) < end || end < at+3 || record[at+2] != metaFormat {
-		return nil, fmt.Errorf("message %s: %w", id, errRecord)
+		return nil, fmt.Errorf("message %s: %w", id, ErrRecord)
 	}
 	if err := readMeta(m, record[at+3:end]); err != nil {
 		return nil, fmt.Errorf("message %s: %w", id, err)
@@ -208,7 +209,7 @@ func decodeRecord(id, record string) (*dispatcher.Message, error) {
 	if m.Apart != nil {
 		copy(m.Apart.Digest[:], record)
 		if m.Body != nil {
-			return nil, fmt.Errorf("message %s: %w", id, errRecord)
+			return nil, fmt.Errorf("message %s: %w", id, ErrRecord)
 		}
 	}
 	return m, nil
@@ -223,7 +224,7 @@ func readMeta(m *dispatcher.Message, meta string) error {
 		tag := meta[0]
 		n, size := uvarint(meta[1:])
 		if size <= 0 || uint64(len(meta)-1-size) < n {
-			return errRecord
+			return ErrRecord
 		}
 		text := meta[1+size : 1+size+int(n)]
 		meta = meta[1+size+int(n):]
@@ -250,7 +251,7 @@ func readField(m *dispatcher.Message, tag byte, text string) error {
 	case metaLadder:
 		l, err := ladder.Parse(text)
 		if err != nil {
-			return fmt.Errorf("ladder: %w", errRecord)
+			return fmt.Errorf("ladder: %w", ErrRecord)
 		}
 		m.Ladder = &l
 	case metaMaxAttempts:
@@ -268,7 +269,7 @@ func readField(m *dispatcher.Message, tag byte, text string) error {
 	case metaBody:
 		n, _ := uvarint(text)
 		if n == 0 || n > math.MaxInt32 {
-			return fmt.Errorf("size of its body: %w", errRecord)
+			return fmt.Errorf("size of its body: %w", ErrRecord)
 		}
 		m.Apart = &dispatcher.Apart{Size: int(n)}
 	}
@@ -279,4 +280,12 @@ func readField(m *dispatcher.Message, tag byte, text string) error {
 func uvarint(s string) (n uint64, size int) {
 	var head [binary.MaxVarintLen64]byte
 	return binary.Uvarint(head[:copy(head[:], s)])
+}
+
+// OnlyLane is the lane that the head of a record names as its message's only one.
+func OnlyLane(id, head string) (string, error) {
+	if len(head) <= atLane || head[atLane] == 0 || len(head) < atLane+1+int(head[atLane]) {
+		return "", fmt.Errorf("message %s: %w", id, ErrRecord)
+	}
+	return head[atLane+1 : atLane+1+int(head[atLane])], nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 func TestAPartitionsShareHasAMinimum(t *testing.T) {
@@ -29,10 +30,10 @@ func TestAPartitionsShareHasAMinimum(t *testing.T) {
 }
 
 func TestStatsTellForHowLongFinishedDeliveriesAreKept(t *testing.T) {
-	p := newTestProject(t, redistest.Start(t), 2)
+	p := redisqtest.NewProject(t, redistest.Start(t), 2)
 	keep := dispatcher.Keep{Finished: time.Hour, FinishedMax: 3, SeenMax: 100, Dead: time.Hour, DeadMax: 100}
-	p.options.Keep = keep
-	s := p.open(2)
+	p.Options.Keep = keep
+	s := p.Open(2)
 	retention := func() time.Duration {
 		st, err := s.Stats(t.Context())
 		require.NoError(t, err)
@@ -42,27 +43,27 @@ func TestStatsTellForHowLongFinishedDeliveriesAreKept(t *testing.T) {
 	end := func(lane dispatcher.Lane) {
 		serial++
 		id := fmt.Sprintf("m%d", serial)
-		p.publish(s, p.entry(id, []dispatcher.Lane{lane}, after(time.Hour)))
+		p.Publish(s, p.Entry(id, []dispatcher.Lane{lane}, redisqtest.After(time.Hour)))
 		_, _, err := s.Cancel(t.Context(), "one", []dispatcher.DeliveryID{{Lane: lane, Message: id}})
 		require.NoError(t, err)
 	}
-	one, other := to16(0, 1)[0], to16(1, 1)[0]
+	one, other := redisqtest.To16(0, 1)[0], redisqtest.To16(1, 1)[0]
 	require.NotEqual(t, crc16(string(one))%2, crc16(string(other))%2)
 
 	require.Equal(t, time.Hour, retention(), "nothing has finished yet")
 	for range 2 {
 		end(one)
 		end(other)
-		p.pass(time.Second)
+		p.Pass(time.Second)
 	}
 	require.Equal(t, time.Hour, retention(), "there is room for one more")
 	end(one)
-	p.pass(time.Second)
+	p.Pass(time.Second)
 	require.Equal(t, 3*time.Second, retention(), "the next one would take the oldest's place")
-	p.pass(2 * time.Hour)
+	p.Pass(2 * time.Hour)
 	require.Equal(t, time.Hour, retention(), "never longer than was asked for")
 
-	p.options.Keep.FinishedMax = 0
-	s = p.open(2)
+	p.Options.Keep.FinishedMax = 0
+	s = p.Open(2)
 	require.Zero(t, retention(), "none is kept")
 }

@@ -64,30 +64,12 @@ var lanesSrc string
 //go:embed lua/beat.lua
 var beatSrc string
 
-//go:embed lua/repartition_page.lua
-var repartitionPageSrc string
-
-//go:embed lua/repartition_name.lua
-var repartitionNameSrc string // how a message is kept for some of its lanes: put before the next two
-
-//go:embed lua/repartition_put.lua
-var repartitionPutSrc string
-
-//go:embed lua/repartition_keep.lua
-var repartitionKeepSrc string
-
-//go:embed lua/repartition_ends.lua
-var repartitionEndsSrc string
-
 // scripts are all scripts of the queue.
 type scripts struct {
 	digests, schedule, move, claim, settle, reap script.Script
 	cancel, retry, lane, forget, sweep, trim     script.Script
 	look, stand, list, readyLanes, busyLanes     script.Script
 	lanes, beat                                  script.Script
-
-	repartitionPage, repartitionPut, repartitionKeep, repartitionEnds script.Script
-	doctor                                                            doctorScripts
 }
 
 // The scripts are built once for all stores of a process.
@@ -128,11 +110,6 @@ func makeScripts(given bool) scripts {
 		readyLanes: make("ready_lanes", script.Read, readyLanesSrc),
 		busyLanes:  make("busy_lanes", script.Read, busyLanesSrc),
 
-		beat:            script.New("beat", beatSrc),
-		repartitionPage: make("repartition_page", repartitionPageSrc),
-		repartitionPut:  make("repartition_put", repartitionNameSrc, repartitionPutSrc),
-		repartitionKeep: make("repartition_keep", repartitionNameSrc, repartitionKeepSrc),
-		repartitionEnds: make("repartition_ends", repartitionEndsSrc),
-		doctor:          newDoctorScripts(make),
+		beat: script.New("beat", beatSrc),
 	}
 }

@@ -52,7 +52,7 @@ func (s *shares) count(names map[string]int64) (unknown []string) {
 	for name := range names {
 		if permits, ok := s.known[name]; ok {
 			total += permits
-		} else if len(unknown) < aboutAtOnce {
+		} else if len(unknown) < AboutAtOnce {
 			unknown = append(unknown, name)
 		}
 	}
@@ -64,7 +64,7 @@ func (s *shares) count(names map[string]int64) (unknown []string) {
 }
 
 const (
-	aboutAtOnce = 256     // instances that one call asks for
+	AboutAtOnce = 256     // instances that one call asks for
 	mostPermits = 1 << 20 // of one instance; an instance never writes more
 )
 

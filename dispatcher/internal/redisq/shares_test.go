@@ -10,10 +10,11 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // newShareStore opens a store for an instance with so many permits.
-func newShareStore(t *testing.T, server redistest.Redis, name string, permits int) *redisq.Raw {
+func newShareStore(t *testing.T, server redistest.Redis, name string, permits int) *redisqtest.Raw {
 	s := openTestStore(t, redisq.Options{
 		URL: server.URL(), Project: "shares", Partitions: 1, LaneMaxInFlight: 128, Permits: permits, Log: slog.New(slog.DiscardHandler),
 	})
@@ -22,14 +23,14 @@ func newShareStore(t *testing.T, server redistest.Redis, name string, permits in
 	return s
 }
 
-func beatAs(t *testing.T, s *redisq.Raw, name string, number int64) {
+func beatAs(t *testing.T, s *redisqtest.Raw, name string, number int64) {
 	t.Helper()
 	_, _, err := s.Beat(t.Context(), name, number)
 	require.NoError(t, err)
 }
 
 // publishTo makes n messages ready in a lane.
-func publishTo(t *testing.T, s *redisq.Raw, lane dispatcher.Lane, ids ...string) {
+func publishTo(t *testing.T, s *redisqtest.Raw, lane dispatcher.Lane, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
 		m := &dispatcher.Message{ID: id, Topic: "a.b", URL: "https://example.com", Body: []byte("{}"), CreatedAt: time.Now()}
@@ -40,14 +41,14 @@ func publishTo(t *testing.T, s *redisq.Raw, lane dispatcher.Lane, ids ...string)
 	}
 }
 
-func claimOne(t *testing.T, s *redisq.Raw, by string, free int) []dispatcher.Claimed {
+func claimOne(t *testing.T, s *redisqtest.Raw, by string, free int) []dispatcher.Claimed {
 	t.Helper()
 	got, _, err := s.Claim(t.Context(), by, []int{0}, 1, free)
 	require.NoError(t, err)
 	return got
 }
 
-func settleAs(t *testing.T, s *redisq.Raw, by string, as dispatcher.Attempt, claimed []dispatcher.Claimed) {
+func settleAs(t *testing.T, s *redisqtest.Raw, by string, as dispatcher.Attempt, claimed []dispatcher.Claimed) {
 	t.Helper()
 	require.Len(t, claimed, 1)
 	got, _, err := s.Settle(t.Context(), by, []dispatcher.Settlement{{
@@ -94,7 +95,7 @@ func TestAClaimPlacesLanesAnewInAFullStore(t *testing.T) {
 	require.Equal(t, 1, hints[0].Placed)
 }
 
-func weightsOf(t *testing.T, s *redisq.Raw) int {
+func weightsOf(t *testing.T, s *redisqtest.Raw) int {
 	t.Helper()
 	hints, err := s.ReadHints(t.Context(), []int{0})
 	require.NoError(t, err)

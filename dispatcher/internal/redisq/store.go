@@ -84,7 +84,7 @@ var _ dispatcher.Queue = (*Store)(nil)
 // Open connects to Redis, agrees with :meta on the number of partitions, finds
 // out what the server can and loads the scripts.
 func Open(ctx context.Context, o Options) (*Store, error) {
-	s, err := newStore(ctx, o)
+	s, err := Connect(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("open redis: %w", err)
 	}
@@ -94,8 +94,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// newStore connects a store that has no partitions yet.
-func newStore(ctx context.Context, o Options) (*Store, error) {
+// Connect opens a store that has no partitions yet: Divide gives it some.
+func Connect(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		project: o.Project,
 		polls:   o.Poll,
@@ -134,11 +134,11 @@ func (s *Store) begin(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	return s.ready(ctx, o, count)
+	return s.Divide(ctx, o, count)
 }
 
-// ready makes a store work on so many partitions.
-func (s *Store) ready(ctx context.Context, o Options, count int) error {
+// Divide makes a store work on so many partitions.
+func (s *Store) Divide(ctx context.Context, o Options, count int) error {
 	s.conn.Divide(count)
 	s.partitions = partitions.New(count, o.Permits)
 	for n := range count {
@@ -169,6 +169,12 @@ func (s *Store) ready(ctx context.Context, o Options, count int) error {
 
 // Client is go-redis' client, for those who look at the raw keys.
 func (s *Store) Client() redis.UniversalClient { return s.conn.Redis() }
+
+// Conn is the connection, for the tools that work on raw keys.
+func (s *Store) Conn() *conn.Client { return s.conn }
+
+// OnAnswer hands the hints of all answers to a function, before the first call.
+func (s *Store) OnAnswer(hear func(partitions.Hint)) { s.answered = hear }
 
 // Partitions is the number of partitions.
 func (s *Store) Partitions() int { return len(s.tags) }

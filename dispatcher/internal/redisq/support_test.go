@@ -9,12 +9,17 @@ var (
 	rawStates    = redisqtest.States
 	rawKeys      = redisqtest.Keys
 	testEndpoint = redisqtest.Endpoint
-	mustCreate   = redisqtest.MustCreate
-	mustDelete   = redisqtest.MustDelete
-	nextVersion  = redisqtest.NextVersion
+	faultEntries = redisqtest.Entries
+	laneOf       = redisqtest.LaneOf
+	bulky        = redisqtest.Bulky
+	allOf        = redisqtest.All
+
+	mustCreate  = redisqtest.MustCreate
+	mustDelete  = redisqtest.MustDelete
+	nextVersion = redisqtest.NextVersion
 )
 
 // measured gives a store a gauge.
-func measured(s *redisq.Raw) *redisqtest.Gauge {
+func measured(s *redisqtest.Raw) *redisqtest.Gauge {
 	return redisqtest.Measure(s.Client(), redisq.SHAs())
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // Tests of the faults that other delay queues on Redis had.
@@ -23,7 +24,7 @@ import (
 // trap is a store with a clock of its own, on a Redis of its own.
 type trap struct {
 	testing.TB
-	store   *redisq.Raw
+	store   *redisqtest.Raw
 	fixture queuetest.Fixture
 	now     time.Time
 }
@@ -31,7 +32,7 @@ type trap struct {
 func newTrap(t testing.TB) *trap {
 	t.Helper()
 	f := newTestStores(redistest.Start(t))(t, stored.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024})
-	r := &trap{TB: t, fixture: f, store: f.Queue.(*redisq.Raw)}
+	r := &trap{TB: t, fixture: f, store: f.Queue.(*redisqtest.Raw)}
 	r.setClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	for _, name := range []string{"one", "two"} {
 		_, _, err := r.store.Beat(t.Context(), name, 1)
@@ -325,7 +326,7 @@ func TestPublishingDuringMovesLosesNothing(t *testing.T) {
 
 // deliverUntil moves, claims and settles until so many are delivered, by all
 // together.
-func deliverUntil(ctx context.Context, store *redisq.Raw, by string, n int, seen chan<- string) error {
+func deliverUntil(ctx context.Context, store *redisqtest.Raw, by string, n int, seen chan<- string) error {
 	for {
 		if _, err := store.Move(ctx, by, []int{0, 1}); err != nil {
 			return fmt.Errorf("move: %w", err)

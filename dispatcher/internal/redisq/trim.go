@@ -22,7 +22,7 @@ func (s *Store) Trim(ctx context.Context, by string, keep dispatcher.Keep, where
 	if where == dispatcher.TrimFull {
 		return s.makeRoom(ctx, by, keep)
 	}
-	t, more, err := s.trimIn(ctx, by, s.partitions.ToTrim(where), keep, false)
+	t, more, err := s.TrimIn(ctx, by, s.partitions.ToTrim(where), keep, false)
 	s.partitions.Trimmed(more, err)
 	return t, err
 }
@@ -30,15 +30,15 @@ func (s *Store) Trim(ctx context.Context, by string, keep dispatcher.Keep, where
 // makeRoom forgets the oldest finished work where there is no memory.
 func (s *Store) makeRoom(ctx context.Context, by string, keep dispatcher.Keep) (dispatcher.Trimmed, error) {
 	in := s.partitions.ToEmpty(s.nodes > 1)
-	t, _, err := s.trimIn(ctx, by, in, keep, true)
+	t, _, err := s.TrimIn(ctx, by, in, keep, true)
 	if err == nil && t.Finished+t.Seen == 0 {
 		s.partitions.Emptied(in)
 	}
 	return t, err
 }
 
-// trimIn trims some partitions, and answers which of them have more to forget.
-func (s *Store) trimIn(ctx context.Context, by string, in []int, keep dispatcher.Keep, room bool) (t dispatcher.Trimmed, more []int, err error) {
+// TrimIn trims some partitions, and answers which of them have more to forget.
+func (s *Store) TrimIn(ctx context.Context, by string, in []int, keep dispatcher.Keep, room bool) (t dispatcher.Trimmed, more []int, err error) {
 	t.Asked = len(in)
 	jobs := make([]conn.ScriptCall, len(in))
 	for i, n := range in {
@@ -74,8 +74,9 @@ func (s *Store) trimIn(ctx context.Context, by string, in []int, keep dispatcher
 }
 
 // share is one partition's part of a limit for the project.
-func (s *Store) share(limit int) int { return share(limit, len(s.tags)) }
+func (s *Store) share(limit int) int { return Share(limit, len(s.tags)) }
 
-func share(limit, partitions int) int {
+// Share is the part of a limit that one of so many partitions has.
+func Share(limit, partitions int) int {
 	return max(limit/partitions, min(limit, leastKept))
 }

@@ -200,7 +200,7 @@ func TestADiskThatDoesNotAnswerInTime(t *testing.T) {
 	store := openTestStore(t, redisq.Options{
 		URL: f.url(), Project: "slow", LaneMaxInFlight: 128, Permits: 1024, Poll: true, Durability: dispatcher.Durability{Fsync: true},
 	})
-	require.Equal(t, "waitaof", redisq.DurableBy(store))
+	require.Equal(t, "waitaof", store.Conn().DurableBy())
 	got, _, err := store.Schedule(t.Context(), "one", 1024, 1, faultEntries(1, 0))
 	require.NoError(t, err)
 	require.Equal(t, dispatcher.Accepted, got[0].Result)

@@ -67,7 +67,12 @@ const noHint = ""
 // became of endpoints. It also tells where something may have been missed: when it
 // begins, and when another node may have taken over.
 func (s *Store) Watch(ctx context.Context, by string, to dispatcher.Subscriber) error {
-	return s.watch(ctx, by, subscriber{to, s.partitions.Heard})
+	return s.WatchHints(ctx, by, to, s.partitions.Heard)
+}
+
+// WatchHints is Watch, but hands the hints on instead of taking them in.
+func (s *Store) WatchHints(ctx context.Context, by string, to dispatcher.Subscriber, onHint func(partitions.Hint)) error {
+	return s.watch(ctx, by, subscriber{to, onHint})
 }
 
 // subscriber is told what other instances published.
@@ -198,8 +203,8 @@ func parseChange(text string) (c dispatcher.EndpointChange, err error) {
 	return c, nil
 }
 
-// readHints reads the hints of partitions by plain commands.
-func (s *Store) readHints(ctx context.Context, in []int) ([]partitions.Hint, error) {
+// ReadHints reads the hints of partitions by plain commands.
+func (s *Store) ReadHints(ctx context.Context, in []int) ([]partitions.Hint, error) {
 	heads := make([][3]*redis.ZSliceCmd, len(in))
 	t := conn.Batch{Clock: true, Calls: make([]conn.Call, len(in))}
 	for i, n := range in {

@@ -99,6 +99,12 @@ func (c *Client) Tag(partition int) string {
 	return c.tags[partition]
 }
 
+// Project is the prefix of all keys.
+func (c *Client) Project() string { return c.options.Project }
+
+// TestClock reports whether scripts read the tests' clock.
+func (c *Client) TestClock() bool { return c.options.TestClock }
+
 // Where is the address, without any password, for errors.
 func (c *Client) Where() string { return c.where }
 

@@ -27,8 +27,8 @@ type Kind struct {
 	Type string // of Redis
 	Of   Owner
 
-	// A script or Go file that writes entries, and one that reads them. Tests
-	// hold that each does: what nothing reads need not be kept.
+	// A script, or a Go file below redisq, that writes entries, and one that reads
+	// them. Tests hold that each does: what nothing reads need not be kept.
 	Writer, Reader string
 }
 
@@ -69,18 +69,18 @@ var Kinds = []Kind{
 
 // HomeKinds are the project's own keys, behind Home.
 var HomeKinds = []Kind{
-	{Meta, "META", "hash", OfNone, "project.go", "division.go"},
+	{Meta, "META", "hash", OfNone, "conn/project.go", "conn/division.go"},
 	{Instances, "INSTANCES", "hash", OfInstance, "reap.go", "reap.go"},
 	{About, "ABOUT", "hash", OfInstance, "shares.go", "shares.go"},
 	{Departed, "DEPARTED", "zset", OfInstance, "reap.go", "reap.go"},
 
-	{Endpoints, "ENDPOINTS", "hash", OfEndpoint, "endpoint_create.lua", "read.go"},
-	{UIDs, "UIDS", "hash", OfEndpoint, "endpoint_create.lua", "read.go"},
-	{Tenant, "TENANT", "zset", OfEndpoint, "endpoint_create.lua", "read.go"},
-	{All, "ALL", "zset", OfEndpoint, "endpoint_create.lua", "read.go"},
-	{Public, "PUBLIC", "zset", OfEndpoint, "endpoint_create.lua", "read.go"},
-	{Gone, "GONE", "hash", OfEndpoint, "endpoint_delete.lua", "gone.go"},
-	{Sealed, "SEALED", "hash", OfEndpoint, "endpoint_create.lua", "sealed.go"},
+	{Endpoints, "ENDPOINTS", "hash", OfEndpoint, "endpoint_create.lua", "endpoints/read.go"},
+	{UIDs, "UIDS", "hash", OfEndpoint, "endpoint_create.lua", "endpoints/read.go"},
+	{Tenant, "TENANT", "zset", OfEndpoint, "endpoint_create.lua", "endpoints/read.go"},
+	{All, "ALL", "zset", OfEndpoint, "endpoint_create.lua", "endpoints/read.go"},
+	{Public, "PUBLIC", "zset", OfEndpoint, "endpoint_create.lua", "endpoints/read.go"},
+	{Gone, "GONE", "hash", OfEndpoint, "endpoint_delete.lua", "endpoints/gone.go"},
+	{Sealed, "SEALED", "hash", OfEndpoint, "endpoint_create.lua", "endpoints/sealed.go"},
 }
 
 // Named reports whether keys of the kind are named after something.

@@ -79,7 +79,8 @@ func constants(t *testing.T) map[string]string {
 	return found
 }
 
-// sources are the Go files and scripts of the store, by their names.
+// sources are the Go files of the store by their paths, and the scripts by their
+// names.
 func sources(t *testing.T) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
@@ -88,7 +89,11 @@ func sources(t *testing.T) map[string]string {
 			return err
 		}
 		text, err := os.ReadFile(file)
-		texts[d.Name()] += string(text)
+		name := filepath.Base(file)
+		if filepath.Ext(file) == ".go" { // of which several have one name
+			name = filepath.ToSlash(strings.TrimPrefix(file, ".."+string(filepath.Separator)))
+		}
+		texts[name] = string(text)
 		return err
 	}))
 	return texts

@@ -1,0 +1,210 @@
+package admin
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+)
+
+// Bounds of judging. judgeRounds is how often a list that is too long for one
+// script is read without finding a delivery, before it is taken not to be there:
+// one that is would have to be taken and put back each time between two looks,
+// and behind thousands of others.
+const (
+	judgeBatch  = 64
+	judgeRounds = 2
+	listPage    = 5000 // elements of one LRANGE: 0.5 ms
+)
+
+// judge has suspects of one lane judged, and repaired. Each is judged twice: the
+// instance that leased it may have begun after the instances were read. Before it
+// could lease anything it was one of them, so that the second time it is known.
+func (d *doctor) judge(ctx context.Context, n int, suspects []suspect) error {
+	for some := range slices.Chunk(suspects, judgeBatch) {
+		wrong, unsure, err := d.judgeSome(ctx, n, some, judging{})
+		if err == nil && len(wrong) > 0 {
+			if err = d.readHolders(ctx); err == nil {
+				_, _, err = d.judgeSome(ctx, n, wrong, judging{last: true})
+			}
+		}
+		for round := 1; err == nil && len(unsure) > 0 && round <= judgeRounds; round++ {
+			if unsure, err = d.notReady(ctx, n, unsure); err != nil || len(unsure) == 0 {
+				break
+			}
+			if err = d.readHolders(ctx); err == nil {
+				_, unsure, err = d.judgeSome(ctx, n, unsure, judging{last: round == judgeRounds, sure: round == judgeRounds})
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judging is how suspects are judged.
+type judging struct {
+	last bool // for good: what is found is told, and repaired
+	sure bool // the whole ready list was read
+
+	bodies bool // of messages: by the fields of their bodies
+}
+
+// judgeSome has at most a batch judged, and answers those with which something
+// is wrong, and those that may be in a list that is too long to be looked at.
+func (d *doctor) judgeSome(ctx context.Context, n int, suspects []suspect, j judging) (wrong, unsure []suspect, err error) {
+	lane, fix := suspects[0].lane, d.e.Fix && j.last
+	args := []any{conn.Flag(fix), conn.Flag(j.sure), lane}
+	by := map[string]suspect{}
+	for _, s := range suspects {
+		args = append(args, s.id, s.element, s.line)
+		by[s.id] = s
+	}
+	a, err := d.call(ctx, d.s.scripts.judge, n, args...)
+	if err != nil {
+		return nil, nil, err
+	}
+	err = readFaults(a, func(id, kind, detail string) {
+		switch {
+		case kind == "unsure":
+			unsure = append(unsure, by[id])
+		case j.last:
+			d.find(n, lane+":"+id, kind, detail, fix)
+		case len(wrong) == 0 || wrong[len(wrong)-1].id != id:
+			wrong = append(wrong, by[id])
+		}
+	})
+	return wrong, unsure, err
+}
+
+// notReady reads a lane's ready list and answers those that are not in it. From
+// the tail, since what comes and goes at the head does not shift it.
+func (d *doctor) notReady(ctx context.Context, n int, suspects []suspect) ([]suspect, error) {
+	key := d.s.tags[n] + keys.Ready + suspects[0].lane
+	there := map[string]bool{}
+	for read := int64(0); ; read += listPage {
+		var page *redis.StringSliceCmd
+		err := d.s.conn.At(ctx, "read a ready list", n, func(p redis.Pipeliner) {
+			page = p.LRange(ctx, key, -read-listPage, -read-1)
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, element := range page.Val() {
+			_, id, _ := strings.Cut(element, ":")
+			there[id] = true
+		}
+		if len(page.Val()) < listPage {
+			break
+		}
+	}
+	var left []suspect
+	for _, s := range suspects {
+		if !there[s.id] {
+			left = append(left, s)
+		}
+	}
+	return left, nil
+}
+
+// judgeBodies judges bodies that lie apart by their fields, a page at a time.
+func (d *doctor) judgeBodies(ctx context.Context, n int) error {
+	scan := bodyScan{d: d, key: d.s.tags[n] + keys.Bodies, count: judgeBatch}
+	for {
+		fields, err := scan.page(ctx, n)
+		if err != nil {
+			return err
+		}
+		for some := range slices.Chunk(fields, judgeBatch) {
+			if _, err := d.judgeMessages(ctx, n, some, judging{last: true, bodies: true}); err != nil {
+				return err
+			}
+		}
+		if scan.cursor == 0 {
+			return nil
+		}
+	}
+}
+
+// bodyScan reads the fields of bodies. Before Redis 7.4 no page of fields comes
+// without their bodies: then a page is as short as their sizes ask for.
+type bodyScan struct {
+	d      *doctor
+	key    string
+	cursor uint64
+	count  int64
+	whole  bool // bodies come too
+}
+
+func (b *bodyScan) page(ctx context.Context, n int) (fields []string, err error) {
+	var scan *redis.ScanCmd
+	if !b.whole {
+		err = b.d.s.conn.At(ctx, "read bodies", n, func(p redis.Pipeliner) { scan = p.HScanNoValues(ctx, b.key, b.cursor, "", b.count) })
+		if err == nil {
+			fields, b.cursor = scan.Val()
+			return fields, nil
+		}
+		if conn.Word(err) == "" || conn.Meaning(err) != nil {
+			return nil, err
+		}
+		b.whole, b.count = true, 1
+	}
+	err = b.d.s.conn.At(ctx, "read bodies", n, func(p redis.Pipeliner) { scan = p.HScan(ctx, b.key, b.cursor, "", b.count) })
+	if err != nil {
+		return nil, err
+	}
+	page, next := scan.Val()
+	b.cursor = next
+	bytes := 0
+	for i := 0; i+1 < len(page); i += 2 {
+		fields, bytes = append(fields, page[i]), bytes+len(page[i+1])
+	}
+	switch {
+	case bytes > walkBytes:
+		b.count = max(b.count/2, 1)
+	case bytes < walkBytes/4:
+		b.count = min(2*b.count, judgeBatch)
+	}
+	return fields, nil
+}
+
+// judgeRecords has messages judged, and repaired, twice for the same reason.
+func (d *doctor) judgeRecords(ctx context.Context, n int, ids []string) error {
+	for some := range slices.Chunk(ids, judgeBatch) {
+		wrong, err := d.judgeMessages(ctx, n, some, judging{})
+		if err == nil && len(wrong) > 0 {
+			if err = d.readHolders(ctx); err == nil {
+				_, err = d.judgeMessages(ctx, n, wrong, judging{last: true})
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judgeMessages has at most a batch judged.
+func (d *doctor) judgeMessages(ctx context.Context, n int, ids []string, j judging) (wrong []string, err error) {
+	fix := d.e.Fix && j.last
+	args := []any{conn.Flag(fix), conn.Flag(j.bodies)}
+	for _, id := range ids {
+		args = append(args, id)
+	}
+	a, err := d.call(ctx, d.s.scripts.records, n, args...)
+	if err != nil {
+		return nil, err
+	}
+	err = readFaults(a, func(id, kind, detail string) {
+		wrong = append(wrong, id)
+		if j.last {
+			d.find(n, id, kind, detail, fix)
+		}
+	})
+	return slices.Compact(wrong), err
+}

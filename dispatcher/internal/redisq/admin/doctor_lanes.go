@@ -1,0 +1,239 @@
+package admin
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+)
+
+// turns looks at the lanes of a partition: that each which may be claimed from
+// comes to its turn, and that it lies where it belongs.
+func (d *doctor) turns(ctx context.Context, n int) error {
+	d.out.Lanes += len(d.lanes[n])
+	for lanes := range slices.Chunk(d.lanes[n], judgeBatch) {
+		args := []any{conn.Flag(d.e.Fix)}
+		for _, lane := range lanes {
+			args = append(args, lane)
+			if d.s.partition(dispatcher.Lane(lane)) != n {
+				d.find(n, lane, "wrong_partition", "", false)
+			}
+		}
+		a, err := d.call(ctx, d.s.scripts.lanes, n, args...)
+		if err != nil {
+			return err
+		}
+		if err := readFaults(a, func(lane, kind, detail string) { d.find(n, lane, kind, detail, d.e.Fix) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// project looks at what is not a partition's, twice, since it is being changed
+// while it is looked at: an endpoint is made in two steps, an instance begins
+// with a beat.
+func (d *doctor) project(ctx context.Context) error {
+	if err := d.ends(ctx); err != nil {
+		return err
+	}
+	if err := d.indexes(ctx); err != nil { // before what reads endpoints by them
+		return err
+	}
+	limits, err := d.wrongLimits(ctx)
+	if err != nil {
+		return err
+	}
+	about, err := d.unmet(ctx)
+	if err != nil {
+		return err
+	}
+	look := vigil{readings: dispatcher.DeadReadings, every: d.e.Still / dispatcher.DeadReadings, wait: d.wait, read: d.beats}
+	gone, err := look.silent(ctx)
+	if err != nil {
+		return err
+	}
+	if len(limits) > 0 {
+		again, err := d.wrongLimits(ctx)
+		if err != nil {
+			return err
+		}
+		maps.DeleteFunc(limits, func(lane string, was wrongLimit) bool { return again[lane] != was })
+	}
+	if err := d.repairLimits(ctx, limits); err != nil {
+		return err
+	}
+	for _, name := range gone {
+		if d.e.Fix {
+			if _, err := d.s.Reap(ctx, doctorName, name); err != nil {
+				return err
+			}
+		}
+		d.find(-1, name, "dead_instance", "", d.e.Fix)
+	}
+	return d.forgetUnmet(ctx, about)
+}
+
+// beats are the numbers of all instances, and 0 for each name that holds leases
+// and is not among them: it never beats, so what it holds stays in flight for ever.
+func (d *doctor) beats(ctx context.Context) (map[string]int64, error) {
+	if err := d.readHolders(ctx); err != nil {
+		return nil, err
+	}
+	numbers, err := d.numbers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range d.holders {
+		if _, known := numbers[name]; known {
+			continue
+		}
+		held, err := d.s.Leases(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if len(held) > 0 {
+			numbers[name] = 0
+		}
+	}
+	return numbers, nil
+}
+
+// wrongLimit is what is wrong with a lane's copy of its endpoint's limits.
+type wrongLimit struct {
+	kind      string
+	had, want int64 // versions
+}
+
+// endpointsAtOnce is how many endpoints, and their lanes, are compared at a time.
+const endpointsAtOnce = 256
+
+// wrongLimits compares the endpoints with what their lanes keep of them.
+func (d *doctor) wrongLimits(ctx context.Context) (map[string]wrongLimit, error) {
+	wrong := map[string]wrongLimit{}
+	known := map[string]bool{}
+	for cursor := ""; ; {
+		page, next, err := d.s.ListEndpoints(ctx, dispatcher.EndpointFilter{Limit: endpointsAtOnce, Cursor: cursor})
+		if err != nil {
+			return nil, err
+		}
+		lanes := make([]dispatcher.Lane, len(page))
+		for i, e := range page {
+			known[e.ID] = true
+			lanes[i] = e.Lane()
+		}
+		states, err := d.s.LaneStates(ctx, lanes)
+		if err != nil {
+			return nil, err
+		}
+		for i, e := range page {
+			switch {
+			case len(e.Secrets) == 0: // what can't be opened, or proved, says nothing of its lane
+				wrong[e.ID] = wrongLimit{kind: "unopened", want: e.Version}
+			case states[i].Limits.Version < e.Version:
+				wrong[e.ID] = wrongLimit{kind: "limits", had: states[i].Limits.Version, want: e.Version}
+			}
+		}
+		if cursor = next; cursor == "" {
+			break
+		}
+	}
+	return wrong, d.strays(ctx, known, wrong)
+}
+
+// strays adds the lanes of endpoints that are not there.
+func (d *doctor) strays(ctx context.Context, known map[string]bool, wrong map[string]wrongLimit) error {
+	var lanes []dispatcher.Lane
+	for _, some := range d.lanes {
+		for _, lane := range some {
+			if strings.HasPrefix(lane, dispatcher.EndpointPrefix) && !known[lane] {
+				lanes = append(lanes, dispatcher.Lane(lane))
+			}
+		}
+	}
+	for some := range slices.Chunk(lanes, endpointsAtOnce) {
+		states, err := d.s.LaneStates(ctx, some)
+		if err != nil {
+			return err
+		}
+		versions, err := d.s.EndpointVersions(ctx, names(some))
+		if err != nil {
+			return err
+		}
+		for i, s := range states {
+			switch {
+			case versions[i].Version != 0: // an index left it out
+			case s.Limits.Held == dispatcher.HeldDeleted:
+			case versions[i].End > 0:
+				wrong[string(s.Lane)] = wrongLimit{kind: "half_deleted", had: s.Limits.Version, want: versions[i].End}
+			case s.InFlight+s.Waiting > 0:
+				wrong[string(s.Lane)] = wrongLimit{kind: "no_endpoint_work", had: s.Limits.Version}
+			case s.Limits.Version > 0 || s.Known:
+				wrong[string(s.Lane)] = wrongLimit{kind: "no_endpoint", had: s.Limits.Version}
+			}
+		}
+	}
+	return nil
+}
+
+func names(lanes []dispatcher.Lane) []string {
+	out := make([]string, len(lanes))
+	for i, lane := range lanes {
+		out[i] = string(lane)
+	}
+	return out
+}
+
+// ends tells of deleted endpoints whose end can't be read.
+func (d *doctor) ends(ctx context.Context) error {
+	for e, err := range d.entries(ctx, conn.Home, keys.Find(keys.Gone), "") {
+		if err != nil {
+			return err
+		}
+		if end, err := strconv.ParseInt(e.value, 10, 64); err == nil && end > 0 {
+			continue
+		}
+		if d.e.Fix {
+			if err := d.s.ForgetDeleted(ctx, e.name); err != nil {
+				return err
+			}
+		}
+		d.find(-1, e.name, "broken_end", "", d.e.Fix)
+	}
+	return nil
+}
+
+// repairLimits writes copies of limits, and ends lanes without work whose
+// endpoint is not there.
+func (d *doctor) repairLimits(ctx context.Context, wrong map[string]wrongLimit) error {
+	for _, id := range slices.Sorted(maps.Keys(wrong)) {
+		kind, lane := wrong[id].kind, dispatcher.Lane(id)
+		fix := d.e.Fix && meanings[kind].cure != ""
+		limits := dispatcher.LaneLimits{Held: dispatcher.HeldDeleted}
+		if kind == "half_deleted" {
+			limits.Version = wrong[id].want
+		}
+		if kind == "limits" {
+			found, err := d.s.Endpoints(ctx, []string{id})
+			if err != nil {
+				return err
+			}
+			if found[0] == nil {
+				continue // deleted meanwhile
+			}
+			limits = found[0].Limits()
+		}
+		if fix {
+			if _, err := d.s.Limit(ctx, doctorName, lane, limits, false); err != nil {
+				return err
+			}
+		}
+		d.find(d.s.partition(lane), id, kind, "", fix)
+	}
+	return nil
+}

@@ -1,0 +1,184 @@
+package admin
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+)
+
+// valuesPage is how many keys, or members of a sorted set, are looked at in one call.
+const valuesPage = 1000
+
+// readable are the texts that the scripts can read, by the hashes that hold
+// them. What is not read as one is as if it were not there, so to take it away
+// changes nothing but that it is told.
+var readable = map[string]func(field, text string) bool{
+	keys.Lane: func(_, text string) bool { return laneText.MatchString(text) && sane(text, 9) },
+	keys.Limits: func(_, text string) bool {
+		_, err := redisq.ParseLimits(text)
+		return err == nil && limitsText.MatchString(text) && sane(text, 4)
+	},
+	keys.Progress: func(_, text string) bool {
+		return redisq.CheckProgress(text) == nil
+	},
+	keys.Counts: isNumber,
+	keys.Buried: isNumber,
+	keys.Ends:   isNumber,
+	keys.In:     func(_, text string) bool { return inText.MatchString(text) && len(text) < 20 },
+}
+
+var (
+	laneText   = regexp.MustCompile(`^[0-9]+( [0-9]+){8}`)
+	limitsText = regexp.MustCompile(`^[0-9]+ [0-9]+ [0-9]+ [01] [-pdx]$`)
+	inText     = regexp.MustCompile(`^[0-9]+ [0-9]+$`)
+)
+
+func isNumber(_, text string) bool {
+	n, err := strconv.ParseInt(text, 10, 64)
+	return err == nil && n < sanest && n > -sanest
+}
+
+// sanest is 2^53: no number of ours is as great.
+const sanest = 1 << 53
+
+// sane reports that none of the first numbers of a text is too great to be ours.
+func sane(text string, numbers int) bool {
+	for i, word := range strings.Fields(text) {
+		if n, err := strconv.ParseInt(word, 10, 64); i < numbers && (err != nil || n >= sanest) {
+			return false
+		}
+	}
+	return true
+}
+
+// values looks for keys of another type than ours, texts that can't be read and
+// scores that are no times. What is behind a key of another type can be judged
+// only when that is gone: then whole is false.
+func (d *doctor) values(ctx context.Context, n int) (whole bool, err error) {
+	wrong, err := d.wrongKinds(ctx, n)
+	if err != nil || wrong && !d.e.Fix {
+		return false, err
+	}
+	for _, k := range keys.Kinds {
+		if readable[k.Name] == nil {
+			continue
+		}
+		if err := d.texts(ctx, n, k); err != nil {
+			return false, err
+		}
+	}
+	for _, zset := range []string{keys.Due, keys.Done, keys.Dead, keys.Cancelled, keys.Seen, keys.Known} {
+		if err := d.scores(ctx, n, zset); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// wrongKinds tells the keys that are of another type, and removes them.
+func (d *doctor) wrongKinds(ctx context.Context, n int) (found bool, err error) {
+	tag := d.s.tags[n]
+	var names []string
+	for _, k := range keys.Kinds {
+		if !k.Named() {
+			names = append(names, k.Name)
+		}
+		for _, of := range d.rings[n][k.Name] {
+			names = append(names, k.Name+of)
+		}
+	}
+	for page := range slices.Chunk(names, valuesPage) {
+		types := make([]*redis.StatusCmd, len(page))
+		err := d.s.conn.At(ctx, "read types", n, func(p redis.Pipeliner) {
+			for i, name := range page {
+				types[i] = p.Type(ctx, tag+name)
+			}
+		})
+		if err != nil {
+			return found, err
+		}
+		for i, name := range page {
+			k, _, _ := keys.Explain(name)
+			is := conn.Value(types[i])
+			if is == "none" || is == k.Type {
+				continue
+			}
+			found = true
+			if d.e.Fix {
+				err = d.s.conn.At(ctx, "remove "+tag+name, n, func(p redis.Pipeliner) { p.Unlink(ctx, tag+name) })
+			}
+			d.find(n, tag+name, "wrong_type", is+" in place of "+k.Type, d.e.Fix && err == nil)
+			if err != nil {
+				return found, err
+			}
+		}
+	}
+	return found, nil
+}
+
+// texts tells what can't be read of a hash, and takes it away.
+func (d *doctor) texts(ctx context.Context, n int, hash keys.Kind) error {
+	for page, err := range d.pages(ctx, n, hash, "", entriesAtOnce) {
+		if err != nil {
+			return err
+		}
+		args := []any{hash.Name}
+		for _, e := range page {
+			if !readable[hash.Name](e.name, e.value) {
+				d.find(n, e.name, "broken_value", "in "+d.s.tags[n]+hash.Name, d.e.Fix)
+				args = append(args, e.name, e.value)
+			}
+		}
+		if d.e.Fix && len(args) > 1 {
+			if _, err := d.call(ctx, d.s.scripts.values, n, args...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// scores tells the members of a zset by time that have none, and gives them the
+// present one.
+func (d *doctor) scores(ctx context.Context, n int, zset string) error {
+	key := d.s.tags[n] + zset
+	spans := []*redis.ZRangeBy{
+		{Min: "-inf", Max: "(0", Count: valuesPage},
+		{Min: "(" + strconv.Itoa(conn.LatestMillis), Max: "+inf", Count: valuesPage},
+	}
+	for _, span := range spans {
+		for more := true; more; {
+			var list *redis.StringSliceCmd
+			t := conn.Batch{Clock: true, Calls: []conn.Call{{Partition: n, Fill: func(p redis.Pipeliner) { list = p.ZRangeByScore(ctx, key, span) }}}}
+			d.s.conn.Send(ctx, &t)
+			if err := t.Calls[0].Err; err != nil {
+				return conn.Failed("read "+key, err)
+			}
+			for _, member := range list.Val() {
+				d.find(n, member, "score", "in "+key, d.e.Fix)
+			}
+			if !d.e.Fix || len(list.Val()) == 0 {
+				break
+			}
+			now := float64(t.Calls[0].Now.UnixMilli())
+			err := d.s.conn.At(ctx, "mend "+key, n, func(p redis.Pipeliner) {
+				for _, member := range list.Val() {
+					p.ZAddXX(ctx, key, redis.Z{Score: now, Member: member})
+				}
+			})
+			if err != nil {
+				return err
+			}
+			more = len(list.Val()) == valuesPage
+		}
+	}
+	return nil
+}

@@ -1,0 +1,257 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"hash/maphash"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+)
+
+// Bounds of one page of a walk. Each delivery takes about ten commands, so that
+// a page holds Redis up for a millisecond; where records are large, their bytes
+// count, so it becomes shorter.
+const (
+	walkPage     = 128
+	walkLeast    = 4
+	walkBytes    = 512 << 10
+	suspectsMost = 2000 // that wait to be judged
+)
+
+// suspect is a delivery that may not be as it should.
+type suspect struct {
+	lane, id string
+	element  string // of its ready list
+	line     string // <lane>:<key>
+}
+
+// walk is a way through one kind of thing in one partition.
+type walk struct {
+	d         *doctor
+	partition int
+	kind      keys.Kind
+	of        string // what the key is named after
+	names     []any  // deliveries that have a history
+
+	size     int
+	suspects []suspect
+	messages []string
+	garbage  []string // members that name no delivery
+}
+
+// ready are the deliveries that were seen in ready lists, by their hashes: a
+// million of them take 40 MB.
+type ready map[uint64]struct{}
+
+// places walks through all places, and judges what is suspicious there.
+func (d *doctor) places(ctx context.Context, n int) error {
+	seen := ready{}
+	for _, lane := range d.rings[n][keys.Ready] {
+		if err := d.readyList(ctx, n, lane, seen); err != nil {
+			return err
+		}
+	}
+	for _, k := range keys.Kinds {
+		if k.Of != keys.OfDelivery || k.Type != "zset" {
+			continue
+		}
+		names := []string{""}
+		switch k.Name {
+		case keys.Leases:
+			names = d.holders
+		case keys.Behind:
+			names = d.rings[n][keys.Behind]
+		}
+		for _, of := range names {
+			w := &walk{d: d, partition: n, kind: k, of: of}
+			if err := w.run(ctx, seen); err != nil {
+				return err
+			}
+		}
+	}
+	w := &walk{d: d, partition: n, kind: keys.Find(keys.Messages)}
+	return w.run(ctx, seen)
+}
+
+// records walks through what is kept beside the deliveries. What the places
+// showed is repaired by then, so that nothing is forgotten that they need.
+func (d *doctor) records(ctx context.Context, n int) error {
+	for _, name := range []string{keys.Fan, keys.Seen, keys.Progress, keys.Marks} {
+		w := &walk{d: d, partition: n, kind: keys.Find(name)}
+		if err := w.run(ctx, nil); err != nil {
+			return err
+		}
+	}
+	if err := d.judgeBodies(ctx, n); err != nil {
+		return err
+	}
+	for names := range slices.Chunk(d.rings[n][keys.History], walkPage) {
+		w := &walk{d: d, partition: n, kind: keys.Find(keys.History)}
+		for _, name := range names {
+			w.names = append(w.names, name)
+		}
+		if err := w.run(ctx, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// word is what the script calls the kind.
+func (w *walk) word() string { return strings.Trim(w.kind.Name, ":") }
+
+// run walks from page to page to the end. seen: what is ready.
+func (w *walk) run(ctx context.Context, seen ready) error {
+	w.size = walkPage
+	for cursor := "0"; ; {
+		a, err := w.d.call(ctx, w.d.s.scripts.walk, w.partition, append([]any{w.word(), w.of, cursor, w.size}, w.names...)...)
+		if err != nil {
+			return err
+		}
+		cursor = a.Text()
+		w.fit(a.Number())
+		read := int(a.Number())
+		if w.kind.Name == keys.Messages {
+			w.d.out.Messages += read
+		}
+		if err := w.take(a, seen, nil); err != nil {
+			return err
+		}
+		if cursor == "0" || len(w.suspects) > suspectsMost {
+			if err := w.judge(ctx); err != nil {
+				return err
+			}
+		}
+		if cursor == "0" {
+			return nil
+		}
+	}
+}
+
+// fit has the next page read about as many bytes as it should.
+func (w *walk) fit(bytes int64) {
+	switch {
+	case bytes > walkBytes:
+		w.size = max(w.size/2, walkLeast)
+	case bytes < walkBytes/4:
+		w.size = min(2*w.size, walkPage)
+	}
+}
+
+// take reads the suspects of a page. elements: of a ready list, by their ids.
+func (w *walk) take(a *conn.Reply, seen ready, elements map[string]string) error {
+	line := ""
+	if w.kind.Name == keys.Behind {
+		line = w.of
+	}
+	for a.More() {
+		letter, name := a.Text(), a.Text()
+		lane, id, _ := strings.Cut(name, ":")
+		switch letter {
+		case "m":
+			w.messages = append(w.messages, name)
+		case "x":
+			w.garbage = append(w.garbage, name)
+		case "n":
+			if _, is := seen[w.d.hash(name)]; !is {
+				w.suspects = append(w.suspects, suspect{lane: lane, id: id, line: line})
+			}
+		default:
+			w.suspects = append(w.suspects, suspect{lane: lane, id: id, element: elements[id], line: line})
+		}
+	}
+	return a.Err
+}
+
+func (d *doctor) hash(name string) uint64 { return maphash.String(d.seed, name) }
+
+// readyList walks through a lane's ready list and notes what is there.
+func (d *doctor) readyList(ctx context.Context, n int, lane string, seen ready) error {
+	w := &walk{d: d, partition: n, kind: keys.Find(keys.Ready), of: lane, size: walkPage}
+	for cursor := "0"; ; {
+		a, err := d.call(ctx, d.s.scripts.walk, n, w.word(), lane, cursor, w.size)
+		if err != nil {
+			return err
+		}
+		next := a.Text()
+		bytes := a.Number()
+		elements := map[string]string{}
+		for _, v := range a.List() {
+			element, _ := v.(string)
+			_, id, ok := strings.Cut(element, ":")
+			if !ok {
+				continue
+			}
+			elements[id] = element
+			hash := d.hash(lane + ":" + id)
+			if _, twice := seen[hash]; twice {
+				w.suspects = append(w.suspects, suspect{lane: lane, id: id, element: element})
+			}
+			seen[hash] = struct{}{}
+		}
+		if err := w.take(a, seen, elements); err != nil {
+			return err
+		}
+		if next == "0" || len(w.suspects) > suspectsMost {
+			if err := w.judge(ctx); err != nil {
+				return err
+			}
+		}
+		if cursor = next; cursor == "0" {
+			return nil
+		}
+		w.fit(bytes)
+	}
+}
+
+// judge has all suspects judged that were found so far.
+func (w *walk) judge(ctx context.Context) error {
+	slices.SortFunc(w.suspects, func(a, b suspect) int { return cmp.Or(strings.Compare(a.lane, b.lane), strings.Compare(a.id, b.id)) })
+	all := slices.CompactFunc(w.suspects, func(a, b suspect) bool { return a.lane == b.lane && a.id == b.id })
+	for len(all) > 0 {
+		end := slices.IndexFunc(all, func(s suspect) bool { return s.lane != all[0].lane })
+		if end < 0 {
+			end = len(all)
+		}
+		if err := w.d.judge(ctx, w.partition, all[:end]); err != nil {
+			return err
+		}
+		all = all[end:]
+	}
+	if err := w.d.judgeRecords(ctx, w.partition, w.messages); err != nil {
+		return err
+	}
+	err := w.removeNames(ctx)
+	w.suspects, w.messages, w.garbage = nil, nil, nil
+	return err
+}
+
+// removeNames tells of members that name no delivery, and removes them.
+func (w *walk) removeNames(ctx context.Context) error {
+	key := w.d.s.tags[w.partition] + w.kind.Name + w.of
+	fix := w.d.e.Fix && w.kind.Name != keys.History // whose members are attempts
+	for _, name := range w.garbage {
+		if fix {
+			err := w.d.s.conn.At(ctx, "remove a name", w.partition, func(p redis.Pipeliner) {
+				switch w.kind.Type {
+				case "list":
+					p.LRem(ctx, key, 1, name)
+				case "hash":
+					p.HDel(ctx, key, name)
+				default:
+					p.ZRem(ctx, key, name)
+				}
+			})
+			if err != nil {
+				return err
+			}
+		}
+		w.d.find(w.partition, name, "broken_name", "in "+key, fix)
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package admin
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
+)
+
+// ExamineAmong examines a store where wait is called between two readings of the
+// instances.
+func ExamineAmong(ctx context.Context, s *redisq.Store, e Examination, wait func()) (Examined, error) {
+	d := newDoctor(newStore(s), e)
+	d.wait = func(context.Context, time.Duration) bool { wait(); return true }
+	return d.examine(ctx)
+}
+
+// ExamineLate examines a store where meanwhile is called after the instances
+// were read, and before anything else.
+func ExamineLate(ctx context.Context, s *redisq.Store, e Examination, meanwhile func()) (Examined, error) {
+	d := newDoctor(newStore(s), e)
+	d.wait = func(context.Context, time.Duration) bool { meanwhile(); return true }
+	if err := d.readKeys(ctx); err != nil {
+		return d.out, err
+	}
+	meanwhile()
+	err := d.lookThrough(ctx)
+	return d.out, err
+}
+
+// CompareIndexes compares, and repairs, the indexes with a record as it was read.
+func CompareIndexes(ctx context.Context, s *redisq.Store, id, stored string) error {
+	d := newDoctor(newStore(s), Examination{Fix: true})
+	_, err := d.s.conn.RunHome(ctx, endpointIndex, append([]any{1}, d.indexOf(id, stored)...)...)
+	return err
+}
+
+// Hooked has a repartition's commands pass a hook.
+func (o RepartitionOptions) Hooked(h redis.Hook) RepartitionOptions {
+	o.hook = h
+	return o
+}
+
+// Paged has a repartition move so many entries at a time, and one message.
+func (o RepartitionOptions) Paged(entries int) RepartitionOptions {
+	o.page, o.bytes = entries, 1
+	return o
+}
+
+// EndpointScripts are the texts of the scripts that compare the indexes of endpoints.
+var EndpointScripts = map[string]string{"index": endpointIndexSrc, "astray": endpointAstraySrc}
+
+// ScriptTexts are the texts of all scripts by their names, but for those of endpoints.
+func ScriptTexts() map[string]string {
+	s, texts := realScripts(), map[string]string{}
+	for _, sc := range []script.Script{s.walk, s.judge, s.records, s.lanes, s.count, s.add, s.values, s.page, s.put, s.keep, s.ends} {
+		texts[sc.Name] = sc.Text
+	}
+	return texts
+}

@@ -1,0 +1,169 @@
+package admin
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
+)
+
+// entriesPage is how many entries are moved at a time.
+const entriesPage = 500
+
+// laneFunc is the lane that an entry belongs to; empty: none, it stays.
+type laneFunc func(entry string) string
+
+// laneOf tells of a kind of keys how its entries name their lanes; nil: entries
+// belong to no lane. * is each partition's own.
+func laneOf(k keys.Kind) laneFunc {
+	behind := func(mark string) laneFunc {
+		return func(entry string) string {
+			lane, _, _ := strings.Cut(entry, mark)
+			return lane
+		}
+	}
+	switch k.Of {
+	case keys.OfDelivery:
+		return behind(":")
+	case keys.OfReason:
+		return behind(" ")
+	case keys.OfLane, keys.OfLanes:
+		return func(entry string) string {
+			if entry == string(dispatcher.AllLanes) {
+				return ""
+			}
+			return entry
+		}
+	}
+	return nil
+}
+
+// moveEntries moves what stands in a partition's own keys.
+func (r *repartition) moveEntries(ctx context.Context, n int) error {
+	for _, k := range keys.Kinds {
+		lane := laneOf(k)
+		if lane == nil || k.Named() {
+			continue
+		}
+		move := r.moveSet
+		if k.Type == "hash" {
+			move = r.moveHash
+		}
+		if err := move(ctx, n, k, lane); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyEnds gives what a partition that will be no more counted of ends to one
+// that stays, under names of its own: so it may be done again. addEnds adds them
+// up.
+func (r *repartition) copyEnds(ctx context.Context, n int) error {
+	if n < r.mark.To {
+		return nil
+	}
+	var ends *redis.MapStringStringCmd
+	if err := r.s.conn.At(ctx, "read ends", n, func(p redis.Pipeliner) { ends = p.HGetAll(ctx, r.s.tags[n]+keys.Ends) }); err != nil {
+		return err
+	}
+	var fields []any
+	for end, count := range ends.Val() {
+		fields = append(fields, end+" "+strconv.Itoa(n), count)
+	}
+	if len(fields) == 0 {
+		return nil
+	}
+	q := n % r.mark.To
+	return r.s.conn.At(ctx, "copy ends", q, func(p redis.Pipeliner) { p.HSet(ctx, r.s.tags[q]+keys.Ends, fields...) })
+}
+
+// addEnds adds up what copyEnds brought.
+func (r *repartition) addEnds(ctx context.Context) error {
+	var jobs []conn.ScriptCall
+	for q := range r.mark.To {
+		jobs = append(jobs, conn.ScriptCall{Partition: q})
+	}
+	var errs []error
+	for i, reply := range r.s.conn.Run(ctx, r.s.scripts.ends, "", jobs) {
+		errs = append(errs, r.s.conn.InPartition(jobs[i].Partition, reply.Err))
+	}
+	return partitions.Join(errs...)
+}
+
+// moveHash moves the fields of a hash. Those of :in are counted, one for each lane.
+func (r *repartition) moveHash(ctx context.Context, n int, k keys.Kind, lane laneFunc) error {
+	from := r.s.tags[n] + k.Name
+	for page, err := range r.pages(ctx, n, k, "", r.page) {
+		if err != nil {
+			return err
+		}
+		to, gone := map[int][]any{}, []string{}
+		for _, e := range page {
+			if of := lane(e.name); of != "" && r.target(of) != n {
+				to[r.target(of)] = append(to[r.target(of)], e.name, e.value)
+				gone = append(gone, e.name)
+			}
+		}
+		if k.Name == keys.In {
+			r.out.Moved.Lanes += len(gone)
+		}
+		if len(gone) == 0 || r.options.DryRun {
+			continue
+		}
+		var copies []conn.Call
+		for q, fields := range to {
+			copies = append(copies, conn.Call{Partition: q, Fill: func(p redis.Pipeliner) { p.HSet(ctx, r.s.tags[q]+k.Name, fields...) }})
+		}
+		if err := r.trip(ctx, "move "+from, true, copies); err != nil {
+			return err
+		}
+		if err := r.s.conn.At(ctx, "move "+from, n, func(p redis.Pipeliner) { p.HDel(ctx, from, gone...) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moveSet moves the members of a sorted set. Those that stay are passed by
+// their rank, which nobody else changes.
+func (r *repartition) moveSet(ctx context.Context, n int, k keys.Kind, lane laneFunc) error {
+	from := r.s.tags[n] + k.Name
+	for start := int64(0); ; {
+		var page *redis.ZSliceCmd
+		err := r.s.conn.At(ctx, "read "+from, n, func(p redis.Pipeliner) {
+			page = p.ZRangeWithScores(ctx, from, start, start+r.page-1)
+		})
+		if err != nil || len(page.Val()) == 0 {
+			return err
+		}
+		to, gone := map[int][]redis.Z{}, []any{}
+		for _, z := range page.Val() {
+			entry, _ := z.Member.(string)
+			if of := lane(entry); of != "" && r.target(of) != n {
+				to[r.target(of)] = append(to[r.target(of)], z)
+				gone = append(gone, entry)
+			}
+		}
+		start += int64(len(page.Val()) - len(gone))
+		if len(gone) == 0 {
+			continue
+		}
+		var copies []conn.Call
+		for q, members := range to {
+			copies = append(copies, conn.Call{Partition: q, Fill: func(p redis.Pipeliner) { p.ZAdd(ctx, r.s.tags[q]+k.Name, members...) }})
+		}
+		if err := r.trip(ctx, "move "+from, true, copies); err != nil {
+			return err
+		}
+		if err := r.s.conn.At(ctx, "move "+from, n, func(p redis.Pipeliner) { p.ZRem(ctx, from, gone...) }); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+)
+
+// keysBatch is how many keys are moved at a time: a history may hold some
+// hundred KiB of excerpts.
+const keysBatch = 100
+
+// keyMove is a key on its way.
+type keyMove struct {
+	name     string // behind the tag
+	from, to int
+	line     bool // it is a sorted set, else a list
+
+	list *redis.StringSliceCmd // its first page
+	set  *redis.ZSliceCmd
+}
+
+// read queues the reading of a page.
+func (k *keyMove) read(ctx context.Context, p redis.Pipeliner, r *repartition, start int64) {
+	if key := r.s.tags[k.from] + k.name; k.line {
+		k.set = p.ZRangeWithScores(ctx, key, start, start+r.page-1)
+	} else {
+		k.list = p.LRange(ctx, key, start, start+r.page-1)
+	}
+}
+
+// size is how many entries were read.
+func (k *keyMove) size() int { return len(conn.Value(k.set)) + len(conn.Value(k.list)) }
+
+// write queues the writing of what was read.
+func (k *keyMove) write(ctx context.Context, p redis.Pipeliner, tags []string) {
+	if key := tags[k.to] + k.name; k.line {
+		p.ZAdd(ctx, key, k.set.Val()...)
+	} else {
+		values := make([]any, k.size())
+		for i, v := range k.list.Val() {
+			values[i] = v
+		}
+		p.RPush(ctx, key, values...)
+	}
+}
+
+// moveKeys moves the keys that a lane or a delivery has for itself.
+func (r *repartition) moveKeys(ctx context.Context) error {
+	var batch []*keyMove
+	for key, err := range r.eachKey(ctx) {
+		if err != nil {
+			return err
+		}
+		k, lane := owner(key.name)
+		if lane == "" || key.partition >= len(r.s.tags) || r.target(lane) == key.partition {
+			continue
+		}
+		batch = append(batch, &keyMove{name: key.name, from: key.partition, to: r.target(lane), line: k.Type == "zset"})
+		if len(batch) == keysBatch {
+			if err := r.moveBatch(ctx, batch); err != nil {
+				return err
+			}
+			batch = nil
+		}
+	}
+	return r.moveBatch(ctx, batch)
+}
+
+// owner is the lane that a key belongs to; empty: none.
+func owner(name string) (k keys.Kind, lane string) {
+	k, of, known := keys.Explain(name)
+	if known && k.Named() && k.Name != keys.Leases { // which are an instance's
+		lane, _, _ = strings.Cut(of, ":")
+	}
+	return k, lane
+}
+
+// moveBatch moves some keys. What is there already where one goes was left by a
+// run before, which did not get to the end of it. A key that is not here any
+// more came twice, and what was moved of it must stay.
+func (r *repartition) moveBatch(ctx context.Context, batch []*keyMove) error {
+	reads := make([]conn.Call, len(batch))
+	for i, k := range batch {
+		reads[i] = conn.Call{Partition: k.from, Fill: func(p redis.Pipeliner) { k.read(ctx, p, r, 0) }}
+	}
+	if err := r.trip(ctx, "read keys", false, reads); err != nil {
+		return err
+	}
+	var copies, removals []conn.Call
+	var long []*keyMove
+	for _, k := range batch {
+		switch k.size() {
+		case 0:
+			continue
+		case int(r.page):
+			long = append(long, k)
+			continue
+		}
+		copies = append(copies, conn.Call{Partition: k.to, Fill: func(p redis.Pipeliner) {
+			p.Unlink(ctx, r.s.tags[k.to]+k.name)
+			k.write(ctx, p, r.s.tags)
+		}})
+		removals = append(removals, r.removal(ctx, k))
+	}
+	if err := r.trip(ctx, "copy keys", true, copies); err != nil {
+		return err
+	}
+	if err := r.trip(ctx, "remove keys", false, removals); err != nil {
+		return err
+	}
+	for _, k := range long {
+		if err := r.moveLong(ctx, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *repartition) removal(ctx context.Context, k *keyMove) conn.Call {
+	return conn.Call{Partition: k.from, Fill: func(p redis.Pipeliner) { p.Unlink(ctx, r.s.tags[k.from]+k.name) }}
+}
+
+// moveLong moves a key of several pages.
+func (r *repartition) moveLong(ctx context.Context, k *keyMove) error {
+	for start := int64(0); ; start += r.page {
+		err := r.s.conn.At(ctx, "read keys", k.from, func(p redis.Pipeliner) { k.read(ctx, p, r, start) })
+		if err != nil {
+			return err
+		}
+		if k.size() == 0 {
+			break
+		}
+		err = r.trip(ctx, "copy keys", true, []conn.Call{{Partition: k.to, Fill: func(p redis.Pipeliner) {
+			if start == 0 {
+				p.Unlink(ctx, r.s.tags[k.to]+k.name)
+			}
+			k.write(ctx, p, r.s.tags)
+		}}})
+		if err != nil {
+			return err
+		}
+	}
+	return r.trip(ctx, "remove keys", false, []conn.Call{r.removal(ctx, k)})
+}
+
+// errLeft says that a key is still where nobody will look.
+func errLeft(key string) error {
+	return fmt.Errorf("%s is still there: something else writes to this project; run it again", key)
+}

@@ -1,0 +1,251 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+)
+
+// Pages of messages. Their bodies are carried through this process, so what is
+// carried at a time is bounded by bytes too.
+const (
+	messagesPage  = 256
+	carriedAtOnce = 1 << 20 // bytes
+)
+
+// othersGone is named in :fan where lanes that nobody remembers were here and
+// are gone: of a message whose record was cut to the digest.
+const othersGone = "-*"
+
+// stored is what a page tells of a message.
+type stored struct {
+	id    string
+	size  int // of its record
+	apart int // of its body, where that lies apart
+	head  string
+	lanes []string // as :fan has them
+}
+
+// whole reports whether more than the digest is kept.
+func (m stored) whole() bool { return m.size > dispatcher.DigestSize }
+
+func (m stored) digest() string { return m.head[:dispatcher.DigestSize] }
+
+// eachPage goes through the messages of a partition. One may come twice.
+func (r *repartition) eachPage(ctx context.Context, n int, do func([]stored) error) error {
+	for cursor := "0"; ; {
+		reply := r.s.conn.Run(ctx, r.s.scripts.page, "repartition", []conn.ScriptCall{{Partition: n, Args: []any{cursor, messagesPage}}})[0]
+		if reply.Err != nil {
+			return reply.Err
+		}
+		a := reply
+		cursor = a.Text()
+		var page []stored
+		for a.More() {
+			m := stored{id: a.Text(), size: int(a.Number()), apart: int(a.Number()), head: a.Text()}
+			m.lanes = strings.Fields(a.Text())
+			if a.Err == nil && len(m.head) < dispatcher.DigestSize {
+				a.Err = fmt.Errorf("message %s: %w", m.id, redisq.ErrRecord)
+			}
+			if a.Err == nil && m.whole() && len(m.lanes) == 0 {
+				m.lanes = make([]string, 1)
+				m.lanes[0], a.Err = redisq.OnlyLane(m.id, m.head)
+			}
+			page = append(page, m)
+		}
+		if a.Err != nil {
+			return fmt.Errorf("partition %d: %w", n, a.Err)
+		}
+		if err := do(page); err != nil {
+			return err
+		}
+		if cursor == "0" {
+			return nil
+		}
+	}
+}
+
+// targets are the lanes of a message by where they lie from now on.
+func (r *repartition) targets(n int, m stored) map[int][]string {
+	to := map[int][]string{}
+	for _, name := range m.lanes {
+		if name == othersGone {
+			for _, n := range r.class(n) {
+				to[n] = append(to[n], name)
+			}
+			continue
+		}
+		n := r.target(strings.TrimPrefix(name, "-"))
+		to[n] = append(to[n], name)
+	}
+	return to
+}
+
+// living counts the lanes that are not gone.
+func living(lanes []string) (n int) {
+	for _, name := range lanes {
+		if !strings.HasPrefix(name, "-") {
+			n++
+		}
+	}
+	return n
+}
+
+// split is a message that does not stay as it is.
+type split struct {
+	stored
+	to map[int][]string // its lanes by partition
+}
+
+// moveMessages moves the messages of a partition that have lanes in others. One
+// with lanes in several goes to each of them, with those lanes.
+func (r *repartition) moveMessages(ctx context.Context, n int) error {
+	return r.eachPage(ctx, n, func(page []stored) error {
+		var batch []split
+		bytes := 0
+		for _, m := range page {
+			if !m.whole() {
+				continue // moveIDs copied it
+			}
+			to := r.targets(n, m)
+			if len(to) == 1 && to[n] != nil {
+				continue
+			}
+			for q, lanes := range to {
+				if alive := living(lanes); q != n && alive > 0 {
+					r.out.Moved.Messages++
+					r.out.Moved.Deliveries += alive
+				}
+			}
+			batch, bytes = append(batch, split{m, to}), bytes+m.size+m.apart
+			if bytes >= r.options.bytes {
+				if err := r.moveSome(ctx, n, batch); err != nil {
+					return err
+				}
+				batch, bytes = nil, 0
+			}
+		}
+		return r.moveSome(ctx, n, batch)
+	})
+}
+
+// records reads messages as they lie in a partition; nil where one is not there.
+func (r *repartition) records(ctx context.Context, n int, ids []string) ([]any, error) {
+	var records *redis.SliceCmd
+	err := r.s.conn.At(ctx, "read messages", n, func(p redis.Pipeliner) { records = p.HMGet(ctx, r.s.tags[n]+keys.Messages, ids...) })
+	return conn.Value(records), err
+}
+
+// moveSome moves some messages of one partition.
+func (r *repartition) moveSome(ctx context.Context, n int, batch []split) error {
+	if len(batch) == 0 || r.options.DryRun {
+		return nil
+	}
+	ids := make([]string, len(batch))
+	for i, m := range batch {
+		ids[i] = m.id
+	}
+	records, err := r.records(ctx, n, ids)
+	if err != nil {
+		return err
+	}
+	if err := r.moveBodies(ctx, n, batch); err != nil {
+		return err
+	}
+	puts, keeps := map[int][]any{}, []any{}
+	for i, m := range batch {
+		record, ok := records[i].(string)
+		if !ok {
+			continue // it came twice, and went with the first time
+		}
+		for q, lanes := range m.to {
+			if q == n {
+				continue
+			}
+			part := record
+			if living(lanes) == 0 {
+				part = m.digest()
+			}
+			puts[q] = append(puts[q], m.id, part, strings.Join(lanes, " "), 0)
+		}
+		keeps = append(keeps, m.id, strings.Join(m.to[n], " "))
+	}
+	if err := r.put(ctx, puts); err != nil {
+		return err
+	}
+	return r.s.conn.Run(ctx, r.s.scripts.keep, "repartition", []conn.ScriptCall{{Partition: n, Args: keeps}})[0].Err
+}
+
+// moveBodies copies the bodies that lie apart to where their messages go. They
+// go from here with the records.
+func (r *repartition) moveBodies(ctx context.Context, n int, batch []split) error {
+	for _, m := range batch {
+		if m.apart == 0 {
+			continue
+		}
+		field := m.id + " " + m.digest()
+		var body *redis.StringCmd
+		err := r.s.conn.At(ctx, "read bodies", n, func(p redis.Pipeliner) { body = p.HGet(ctx, r.s.tags[n]+keys.Bodies, field) })
+		if err != nil {
+			return err
+		}
+		if body.Err() != nil {
+			continue // it came twice, and went with the first time
+		}
+		var copies []conn.Call
+		for q, lanes := range m.to {
+			if q != n && living(lanes) > 0 {
+				copies = append(copies, conn.Call{Partition: q, Fill: func(p redis.Pipeliner) {
+					p.HSet(ctx, r.s.tags[q]+keys.Bodies, field, body.Val())
+				}})
+			}
+		}
+		if err := r.trip(ctx, "copy bodies", true, copies); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putWidth is how many arguments repartition_put takes for a message.
+const putWidth = 4
+
+// put has partitions take messages over.
+func (r *repartition) put(ctx context.Context, puts map[int][]any) error {
+	jobs := make([]conn.ScriptCall, 0, len(puts))
+	for n, args := range puts {
+		jobs = append(jobs, conn.ScriptCall{Partition: n, Args: args})
+	}
+	if len(jobs) == 0 {
+		return nil
+	}
+	run := r.s.conn.Run
+	if r.s.conn.InCluster() { // as trip does
+		run = r.s.conn.RunDurable
+	}
+	for i, reply := range run(ctx, r.s.scripts.put, r.by, jobs) {
+		if reply.Err == nil {
+			reply.Err = reply.Weak
+		}
+		if reply.Err != nil {
+			return reply.Err
+		}
+		a := reply
+		for at := 0; at < len(jobs[i].Args) && a.Err == nil; at += putWidth {
+			if a.Number() == 0 && a.Err == nil {
+				return fmt.Errorf("message %v: another one has its id in partition %d", jobs[i].Args[at], jobs[i].Partition)
+			}
+		}
+		if a.Err != nil {
+			return a.Err
+		}
+	}
+	return nil
+}

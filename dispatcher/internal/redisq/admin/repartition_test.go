@@ -1,0 +1,298 @@
+package admin_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
+)
+
+func TestARepartitionKeepsEverything(t *testing.T) {
+	t.Parallel()
+	p := redisqtest.NewProject(t, redistest.Start(t), 1)
+	p.Fill(12)
+	want, records := p.Content(1), p.Records(p.Open(1))
+	for _, place := range []string{"Place:due", "Place:ready", "Place:done", "Place:dead", "Place:cancelled", "Place:behind"} {
+		require.Contains(t, want, place, "the test has everything")
+	}
+	for _, line := range []string{"mark", "progress", "history", "seen", "buried", "ends", "behind"} {
+		require.Contains(t, want, "\n"+line+" ", "the test has everything")
+	}
+	from := 1
+	for i, to := range []int{8, 3, 12, 1} {
+		moved, err := admin.Repartition(t.Context(), p.Options, admin.RepartitionOptions{To: to}.Paged(7*i)) // 0: as usual
+		require.NoError(t, err)
+		require.Equal(t, from, moved.From)
+		require.Positive(t, moved.Moved.Deliveries+moved.Moved.Lanes)
+		require.Zero(t, moved.Moved.Forgotten)
+		require.Equal(t, want, p.Content(to), "%d to %d", from, to)
+		require.Equal(t, records, p.Records(p.Open(to)))
+		from = to
+	}
+}
+
+// In a cluster the old and the new partitions lie on different servers.
+func TestARepartitionInAClusterKeepsEverything(t *testing.T) {
+	t.Parallel()
+	p := redisqtest.NewProject(t, redistest.StartCluster(t, 3, 0), 3)
+	p.Fill(6)
+	counts := func(s *redisqtest.Raw) (map[dispatcher.Status]int64, [2]map[dispatcher.DeadReason]int64) {
+		st, err := s.Stats(t.Context())
+		require.NoError(t, err)
+		return st.Counts, [2]map[dispatcher.DeadReason]int64{st.Dead, st.EverDead}
+	}
+	s := p.Open(3)
+	records := p.Records(s)
+	status, dead := counts(s)
+	require.NotEmpty(t, records)
+	for _, to := range []int{16, 2} {
+		p.To(to)
+		s := p.Open(to)
+		require.Equal(t, records, p.Records(s), "in %d", to)
+		gotStatus, gotDead := counts(s)
+		require.Equal(t, status, gotStatus, "in %d", to)
+		require.Equal(t, dead, gotDead, "in %d", to)
+	}
+}
+
+func TestARepeatIsKnownAfterARepartition(t *testing.T) {
+	t.Parallel()
+	p := redisqtest.NewProject(t, redistest.Start(t), 2)
+	p.Fill(10)
+	for _, to := range []int{7, 4, 1, 3} {
+		p.To(to)
+		s, before := p.Open(to), p.Content(to)
+		for id, lanes := range p.Lanes {
+			e := p.Entry(id, lanes)
+			again, _, err := s.Schedule(t.Context(), "one", 0, 0, []dispatcher.Entry{e})
+			require.NoError(t, err)
+			require.NoError(t, again[0].Err)
+			require.Equal(t, dispatcher.Duplicate, again[0].Result, "%s in %d", id, to)
+		}
+		require.Equal(t, before, p.Content(to), "no repeat makes anything")
+	}
+}
+
+func TestARepartitionCanWorkOn(t *testing.T) {
+	t.Parallel()
+	p := redisqtest.NewProject(t, redistest.Start(t), 3)
+	p.Fill(6)
+	p.To(5)
+	s := p.Open(5)
+	p.Pass(2 * time.Hour)
+	_, _, err := s.Limit(t.Context(), "one", "ep_paused", dispatcher.LaneLimits{Version: 5}, true)
+	require.NoError(t, err)
+	_, _, err = s.Limit(t.Context(), "one", "u_lane000003", dispatcher.LaneLimits{}, true)
+	require.NoError(t, err)
+	for range 400 { // each claims a few; all is done long before
+		_, err := s.Move(t.Context(), "one", redisqtest.All(s))
+		require.NoError(t, err)
+		claimed, _, err := s.Claim(t.Context(), "one", redisqtest.All(s), 64, 1024)
+		require.NoError(t, err)
+		var batch []dispatcher.Settlement
+		for _, c := range claimed {
+			batch = append(batch, dispatcher.Settlement{
+				ID: c.ID, Verdict: dispatcher.Delivered, First: c.First,
+				Attempt: dispatcher.Attempt{Number: c.Attempt, Status: 200, Verdict: dispatcher.Delivered, At: p.Now},
+			})
+		}
+		_, _, err = s.Settle(t.Context(), "one", batch)
+		require.NoError(t, err)
+		p.Pass(time.Second)
+	}
+	st, err := s.Stats(t.Context())
+	require.NoError(t, err)
+	maps.DeleteFunc(st.Counts, func(status dispatcher.Status, _ int64) bool {
+		return status == dispatcher.StatusDelivered || status == dispatcher.StatusDead || status == dispatcher.StatusCancelled
+	})
+	require.Empty(t, st.Counts, "everything that waited was delivered")
+	p.Content(5)
+}
+
+func TestARepartitionRefuses(t *testing.T) {
+	t.Parallel()
+	p := redisqtest.NewProject(t, redistest.Start(t), 2)
+	refused := func(to int, quiet time.Duration, why string) {
+		t.Helper()
+		_, err := admin.Repartition(t.Context(), p.Options, admin.RepartitionOptions{To: to, Quiet: quiet})
+		require.ErrorContains(t, err, why)
+	}
+	refused(4, 0, "no such project")
+	p.Fill(2)
+	s, before := p.Open(2), p.Content(2)
+
+	_, _, err := s.Beat(t.Context(), "one", 1)
+	require.NoError(t, err)
+	alive := func(ctx context.Context, done chan<- struct{}) {
+		for n := int64(2); ctx.Err() == nil; n++ {
+			_, _, _ = s.Beat(ctx, "one", n)
+		}
+		close(done)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go alive(ctx, done)
+	_, err = admin.Repartition(t.Context(), p.Options, admin.RepartitionOptions{To: 4, Quiet: time.Minute})
+	require.ErrorIs(t, err, admin.ErrAlive)
+	require.ErrorContains(t, err, "one")
+	stop()
+	<-done
+	require.NoError(t, s.Leave(t.Context(), "one"))
+	require.Equal(t, before, p.Content(2))
+	p.Open(2) // it may be served
+
+	mark := func(text string) {
+		t.Helper()
+		require.NoError(t, p.Client.HSet(t.Context(), "{"+p.Options.Project+"}:meta", "repartition", text).Err())
+	}
+	mark("2 4 begin")
+	_, err = redisq.Open(t.Context(), p.Options)
+	require.ErrorContains(t, err, "give it up with --to 2")
+	p.To(2)
+	p.Open(2)
+
+	mark("2 4 move")
+	refused(5, 0, "finish it with --to 4")
+	_, err = redisq.Open(t.Context(), p.Options)
+	require.ErrorContains(t, err, "run hookladder repartition --to 4 again")
+	p.To(4)
+	require.Equal(t, before, p.Content(4))
+	require.False(t, p.To(4).Again, "there is nothing to do")
+}
+
+func TestOfTwoRepartitionsAtOnceOneGivesUp(t *testing.T) {
+	t.Parallel()
+	p := redisqtest.NewProject(t, redistest.Start(t), 2)
+	p.Fill(2)
+	before := p.Content(2)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 2)
+	for range 2 {
+		go func() {
+			_, err := admin.Repartition(ctx, p.Options, admin.RepartitionOptions{To: 4, Quiet: time.Minute})
+			ended <- err
+		}()
+	}
+	require.ErrorIs(t, <-ended, admin.ErrAlive, "whoever sees the other first")
+	stop()
+	require.Error(t, <-ended)
+	require.Equal(t, before, p.Content(2))
+	p.To(4)
+	require.Equal(t, before, p.Content(4))
+}
+
+func TestARepartitionPutsBackWhatTheDeadHeld(t *testing.T) {
+	p := redisqtest.NewProject(t, redistest.Start(t), 2)
+	p.Fill(3)
+	s := p.Open(2)
+	for _, name := range []string{"dead", "forgotten"} {
+		_, _, err := s.Beat(t.Context(), name, 1)
+		require.NoError(t, err)
+		claimed, _, err := s.Claim(t.Context(), name, redisqtest.All(s), 3, 1024)
+		require.NoError(t, err)
+		require.NotEmpty(t, claimed)
+	}
+	require.NoError(t, s.Leave(t.Context(), "forgotten")) // as a careless hand would
+	_, _, err := s.Limit(t.Context(), "one", dispatcher.AllLanes, dispatcher.LaneLimits{Held: dispatcher.HeldPaused, By: "night"}, false)
+	require.NoError(t, err)
+	_, _, err = s.Limit(t.Context(), "one", "u_new", dispatcher.LaneLimits{Held: dispatcher.HeldPaused, By: "ops", Name: "https://new.example t1"}, false)
+	require.NoError(t, err)
+	lanes := func(s *redisqtest.Raw) (told []string) {
+		for cursor := ""; ; {
+			page, next, err := s.Lanes(t.Context(), 100, cursor)
+			require.NoError(t, err)
+			for _, l := range page {
+				told = append(told, fmt.Sprint(l.Lane, l.URL, l.Tenant, l.Limits.Held, l.Since, l.By))
+			}
+			if cursor = next; cursor == "" {
+				slices.Sort(told)
+				return told
+			}
+		}
+	}
+	before := lanes(s)
+	require.Contains(t, strings.Join(before, "\n"), "https://new.example")
+	out := p.To(8)
+	require.Equal(t, before, lanes(p.Open(8)), "where each leads, since when it is held and by whom")
+	require.Positive(t, out.Reaped)
+	require.NotContains(t, p.Content(8), "Place:leased")
+	for n, state := range p.States(8) {
+		require.True(t, state.AllHeld, "all lanes stay held, in partition %d too", n)
+		require.Subset(t, state.Fenced, []string{"dead", "forgotten"})
+	}
+	require.Zero(t, p.Client.HLen(t.Context(), "{"+p.Options.Project+"}:instances").Val())
+}
+
+func TestTwoMessagesWithOneIDAreNotPutTogether(t *testing.T) {
+	p := redisqtest.NewProject(t, redistest.Start(t), 8)
+	s := p.Open(8)
+	lanes := redisqtest.To16(0, 16)
+	other := lanes[slices.IndexFunc(lanes, func(l dispatcher.Lane) bool {
+		return keys.CRC16(string(l))%8 != keys.CRC16(string(lanes[0]))%8 && keys.CRC16(string(l))%3 != keys.CRC16(string(lanes[0]))%3
+	})]
+	p.Publish(s, p.Entry("twice", lanes[:1]))
+	p.Publish(s, p.Entry("twice", []dispatcher.Lane{other}, func(m *dispatcher.Message) { m.Body = []byte("another") }))
+	before := p.Content(8)
+	_, err := admin.Repartition(t.Context(), p.Options, admin.RepartitionOptions{To: 1})
+	require.ErrorContains(t, err, "twice")
+	require.Equal(t, before, p.Content(8))
+	p.Open(8)
+	p.To(3)
+	require.Equal(t, before, p.Content(3), "where they stay apart nothing is in the way")
+}
+
+func TestADryRunChangesNothing(t *testing.T) {
+	p := redisqtest.NewProject(t, redistest.Start(t), 2)
+	p.Fill(5)
+	before := p.Client.HGetAll(t.Context(), "{"+p.Options.Project+"}:meta").Val()
+	want := p.Content(2)
+	dry, err := admin.Repartition(t.Context(), p.Options, admin.RepartitionOptions{To: 5, DryRun: true})
+	require.NoError(t, err)
+	require.Equal(t, want, p.Content(2))
+	require.Equal(t, before, p.Client.HGetAll(t.Context(), "{"+p.Options.Project+"}:meta").Val())
+	moved := p.To(5).Moved
+	moved.IDs = dry.Moved.IDs // what the first partitions copied is copied again by the others
+	require.Equal(t, moved, dry.Moved, "it tells what would be moved")
+}
+
+// Where ids go to many partitions each of these gets no more of them than it
+// would keep, the newest.
+func TestIDsAreCopiedAsFarAsThereIsRoom(t *testing.T) {
+	p := redisqtest.NewProject(t, redistest.Start(t), 1)
+	s := p.Open(1)
+	keep := dispatcher.Keep{Finished: time.Hour, FinishedMax: 0, SeenMax: redisqtest.ProjectKnown, Dead: time.Hour, DeadMax: 1}
+	for k := range 10 {
+		p.Publish(s, p.Entry(fmt.Sprintf("m%d", k), redisqtest.To16(0, 1)))
+		_, _, err := s.Cancel(t.Context(), "one", []dispatcher.DeliveryID{{Lane: redisqtest.To16(0, 1)[0], Message: fmt.Sprintf("m%d", k)}})
+		require.NoError(t, err)
+		claimed, _, err := s.Claim(t.Context(), "one", []int{0}, 1, 1024)
+		require.NoError(t, err)
+		require.Empty(t, claimed, "it ends when it is met")
+		_, err = s.Trim(t.Context(), "one", []int{0}, keep, false)
+		require.NoError(t, err)
+		p.Pass(time.Second)
+	}
+	require.Len(t, p.States(1)[0].Seen, 10)
+	p.Options.Keep.SeenMax = 4
+	out := p.To(3)
+	require.Equal(t, 6, out.Moved.Forgotten)
+	states := p.States(3)
+	for _, id := range []string{"m6", "m7", "m8", "m9"} {
+		for n := range states {
+			require.Contains(t, states[n].Seen, id)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+// Package admin looks after what a project keeps: doctor examines and repairs it
+// while others work, and a repartition moves it to another number of partitions
+// while none does.
+//
+// Both go through all keys with one walker, by the table of keys.Kinds, and
+// count in one way.
+package admin
+
+import (
+	"context"
+	_ "embed" // the scripts
+	"sync"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
+)
+
+//go:embed lua/doctor.lua
+var doctorSrc string // where a delivery lies: put before each of the others
+
+//go:embed lua/doctor_walk.lua
+var walkSrc string
+
+//go:embed lua/doctor_judge.lua
+var judgeSrc string
+
+//go:embed lua/doctor_records.lua
+var recordsSrc string
+
+//go:embed lua/doctor_lanes.lua
+var lanesSrc string
+
+//go:embed lua/doctor_count.lua
+var countSrc string
+
+//go:embed lua/doctor_add.lua
+var addSrc string
+
+//go:embed lua/doctor_values.lua
+var valuesSrc string
+
+//go:embed lua/repartition_page.lua
+var pageSrc string
+
+//go:embed lua/repartition_name.lua
+var nameSrc string // how a message is kept for some of its lanes: put before the next two
+
+//go:embed lua/repartition_put.lua
+var putSrc string
+
+//go:embed lua/repartition_keep.lua
+var keepSrc string
+
+//go:embed lua/repartition_ends.lua
+var endsSrc string
+
+// adminScripts are those of doctor, and those of a repartition.
+type adminScripts struct {
+	walk, judge, records, lanes, count, add, values script.Script
+	page, put, keep, ends                           script.Script
+}
+
+// The scripts are built once for all stores of a process.
+var (
+	realScripts = sync.OnceValue(func() adminScripts { return makeScripts(false) })
+	testScripts = sync.OnceValue(func() adminScripts { return makeScripts(true) })
+)
+
+func makeScripts(testClock bool) adminScripts {
+	doctor := func(name, text string) script.Script {
+		return script.Make(testClock, "doctor "+name, script.Order, doctorSrc, text)
+	}
+	repartition := func(name string, parts ...string) script.Script {
+		return script.Make(testClock, "repartition_"+name, parts...)
+	}
+	return adminScripts{
+		walk: doctor("walk", walkSrc), judge: doctor("judge", judgeSrc), records: doctor("records", recordsSrc), lanes: doctor("lanes", lanesSrc),
+		count: doctor("count", countSrc), add: doctor("add", addSrc), values: doctor("values", valuesSrc),
+		page: repartition("page", pageSrc), put: repartition("put", nameSrc, putSrc), keep: repartition("keep", nameSrc, keepSrc),
+		ends: repartition("ends", endsSrc),
+	}
+}
+
+// projectStore is what is worked on: the queue, the endpoints beside it, and the
+// connection below both.
+type projectStore struct {
+	*redisq.Store
+	conn    *conn.Client
+	project string
+	tags    []string // of each partition
+	scripts adminScripts
+}
+
+// newStore works on a store whose partitions are known, or will be.
+func newStore(s *redisq.Store) *projectStore {
+	a := &projectStore{Store: s, conn: s.Conn(), project: s.Conn().Project(), scripts: realScripts()}
+	if s.Conn().TestClock() {
+		a.scripts = testScripts()
+	}
+	a.divide()
+	return a
+}
+
+// divide takes over the partitions that the connection knows.
+func (s *projectStore) divide() {
+	s.tags = nil
+	for n := range s.conn.Partitions() {
+		s.tags = append(s.tags, s.conn.Tag(n))
+	}
+}
+
+func (s *projectStore) home() string { return s.conn.Tag(conn.Home) }
+
+func (s *projectStore) instances() string { return s.home() + keys.Instances }
+
+// partition is where a lane lies.
+func (s *projectStore) partition(lane dispatcher.Lane) int {
+	return int(keys.CRC16(string(lane))) % len(s.tags)
+}
+
+// SealEndpoints has all endpoints sealed anew with the first key, and their lanes
+// told. tell is called for each that was not yet.
+func SealEndpoints(ctx context.Context, s *redisq.Store, tell func(id string, err error)) error {
+	return s.SealEndpoints(ctx, func(e *dispatcher.Endpoint) error {
+		_, err := s.Limit(ctx, doctorName, e.Lane(), e.Limits(), false)
+		return err
+	}, tell)
+}

@@ -1,0 +1,256 @@
+package redisqtest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+)
+
+// Project is one that is repartitioned, by a clock that the test sets.
+type Project struct {
+	T       *testing.T
+	Client  redis.UniversalClient
+	Options redisq.Options
+	Now     time.Time
+	Lanes   map[string][]dispatcher.Lane // that were published to, by message
+}
+
+// ProjectKnown is how many ids a project may know.
+const ProjectKnown = 1000
+
+// NewProject makes one on a server or a cluster.
+func NewProject(t *testing.T, server Server, partitions int) *Project {
+	t.Helper()
+	p := &Project{T: t, Now: time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC), Lanes: map[string][]dispatcher.Lane{}}
+	p.Options = redisq.Options{
+		URL: server.URL(), Project: fmt.Sprintf("move%d", projects.Add(1)), Partitions: partitions,
+		LaneMaxInFlight: 128, Permits: 1024, BreakerFailures: 3, BreakerWait: time.Minute, TestClock: true,
+		Keep: dispatcher.Keep{SeenMax: ProjectKnown},
+	}
+	if _, cluster := server.(interface{ Slot(key string) int }); cluster {
+		options, err := redis.ParseClusterURL(server.URL())
+		require.NoError(t, err)
+		p.Client = redis.NewClusterClient(options)
+	} else {
+		options, err := redis.ParseURL(server.URL())
+		require.NoError(t, err)
+		p.Client = redis.NewClient(options)
+	}
+	t.Cleanup(func() { _ = p.Client.Close() })
+	p.Pass(0)
+	return p
+}
+
+// Pass lets time pass, in all partitions that there may ever be.
+func (p *Project) Pass(d time.Duration) {
+	p.T.Helper()
+	p.Now = p.Now.Add(d)
+	for n := range 16 {
+		require.NoError(p.T, p.Client.Set(context.Background(), fmt.Sprintf("{%s:%d}:clock", p.Options.Project, n), p.Now.UnixMicro(), 0).Err())
+	}
+}
+
+func (p *Project) Open(partitions int) *Raw {
+	p.T.Helper()
+	o := p.Options
+	o.Partitions = partitions
+	return Open(p.T, o)
+}
+
+// To repartitions, and fails the test unless it succeeds.
+func (p *Project) To(partitions int) admin.Repartitioned {
+	p.T.Helper()
+	out, err := admin.Repartition(context.Background(), p.Options, admin.RepartitionOptions{To: partitions})
+	require.NoError(p.T, err)
+	return out
+}
+
+func (p *Project) States(partitions int) []stored.State {
+	p.T.Helper()
+	states := States(p.T, p.Client, p.Options.Project, partitions)
+	for n := range states { // the clock is there for all that may be
+		states[n].Unknown = slices.DeleteFunc(states[n].Unknown, func(key string) bool { return strings.HasSuffix(key, "}:clock") })
+	}
+	return states
+}
+
+// Content is everything that a project keeps, however many partitions it has:
+// where a message is one of several, what is gone of it may be told otherwise.
+func (p *Project) Content(partitions int) string {
+	p.T.Helper()
+	states := p.States(partitions)
+	setup := stored.Setup{Partitions: partitions, LaneMaxInFlight: 128, Permits: 1024, Breaker: 3, BreakerWait: time.Minute}
+	for n, s := range states {
+		require.Empty(p.T, s.Faults(setup), "partition %d of %d", n, partitions)
+		for id := range s.Found {
+			require.Equal(p.T, n, int(keys.CRC16(string(id.Lane)))%partitions, "%s", id)
+		}
+	}
+	all := stored.Merged(states)
+	all.Fanned, all.Told = nil, nil
+	slices.Sort(all.Fenced)
+	all.Fenced = slices.Compact(all.Fenced)
+	for id, m := range all.Messages {
+		m.Lanes = maps.Clone(m.Lanes)
+		maps.DeleteFunc(m.Lanes, func(_ dispatcher.Lane, there bool) bool { return !there })
+		if m.Whole {
+			delete(all.Seen, id) // known besides where another lane of it was
+		}
+		all.Messages[id] = m
+	}
+	return all.String()
+}
+
+func (p *Project) Entry(id string, lanes []dispatcher.Lane, change ...func(*dispatcher.Message)) dispatcher.Entry {
+	m := &dispatcher.Message{
+		ID: id, Topic: "a.b", Tenant: "t", URL: "https://example.com/" + id, Body: []byte(`{"id":"` + id + `"}`), CreatedAt: p.Now,
+	}
+	if keys.CRC16(id)%5 == 0 {
+		Bulky(m)
+	}
+	for _, c := range change {
+		c(m)
+	}
+	p.Lanes[id] = lanes
+	return dispatcher.Entry{Message: m, Digest: m.Digest(), Lanes: lanes, Fan: len(lanes) > 1}
+}
+
+func (p *Project) Publish(s *Raw, batch ...dispatcher.Entry) {
+	p.T.Helper()
+	got, _, err := s.Schedule(context.Background(), "one", 0, 0, batch)
+	require.NoError(p.T, err)
+	for i := range got {
+		require.NoError(p.T, got[i].Err)
+		require.Equal(p.T, dispatcher.Accepted, got[i].Result, batch[i].Message.ID)
+	}
+}
+
+// InLine gives a message an ordering key.
+func InLine(key string) func(*dispatcher.Message) {
+	return func(m *dispatcher.Message) { m.OrderingKey = key }
+}
+
+// After delays a message.
+func After(d time.Duration) func(*dispatcher.Message) {
+	return func(m *dispatcher.Message) { m.Delay = d }
+}
+
+// To16 are n of 16 lanes, from one of them on, which lie in many partitions.
+func To16(from, n int) []dispatcher.Lane {
+	lanes := make([]dispatcher.Lane, n)
+	for i := range lanes {
+		lanes[i] = dispatcher.Lane(fmt.Sprintf("u_lane%06d", (from+i)%16))
+	}
+	return lanes
+}
+
+// Fill publishes rounds of everything that there can be, and has much of it
+// happen: every place, every mark, histories, lines, fan-outs of which a part
+// is gone, ids of which nothing else is left, limits and breakers.
+func (p *Project) Fill(rounds int) {
+	p.T.Helper()
+	ctx := context.Background()
+	s := p.Open(p.Options.Partitions)
+	limit := func(lane dispatcher.Lane, l dispatcher.LaneLimits) {
+		_, _, err := s.Limit(ctx, "one", lane, l, false)
+		require.NoError(p.T, err)
+	}
+	limit("ep_ordered", dispatcher.LaneLimits{Version: 3, Ordered: true})
+	limit("ep_paused", dispatcher.LaneLimits{Version: 2, Held: dispatcher.HeldPaused, MaxInFlight: 4, Interval: 5 * time.Millisecond})
+	limit("u_lane000003", dispatcher.LaneLimits{Held: dispatcher.HeldPaused})
+	for k := range rounds {
+		name := func(what string) string { return fmt.Sprintf("%s%d", what, k) }
+		p.Publish(s,
+			p.Entry(name("plain"), To16(k, 1)), p.Entry(name("later"), To16(k+5, 1), After(time.Hour)),
+			p.Entry(name("fan"), To16(3*k, 5)), p.Entry(name("latefan"), To16(k, 16), After(time.Minute)),
+			p.Entry(name("key1"), To16(k, 1), InLine("k")), p.Entry(name("key2"), To16(k, 1), InLine("k")),
+			p.Entry(name("key3"), To16(k, 1), InLine("k"), After(time.Hour)),
+			p.Entry(name("order1"), []dispatcher.Lane{"ep_ordered"}), p.Entry(name("order2"), []dispatcher.Lane{"ep_ordered"}),
+			p.Entry(name("held"), []dispatcher.Lane{"ep_paused", "u_lane000001"}),
+		)
+		p.Pass(100 * time.Millisecond)
+		p.happen(s, k)
+	}
+	keep := dispatcher.Keep{Finished: time.Hour, FinishedMax: 1 + rounds/2, SeenMax: ProjectKnown, Dead: time.Hour, DeadMax: 1000}
+	for more := true; more; {
+		trimmed, err := s.Trim(ctx, "one", All(s), keep, false)
+		require.NoError(p.T, err)
+		more = trimmed.More
+	}
+	var marked []dispatcher.DeliveryID
+	for id := range p.Lanes {
+		if strings.HasPrefix(id, "fan") {
+			marked = append(marked, dispatcher.DeliveryID{Lane: p.Lanes[id][4], Message: id})
+		}
+	}
+	_, _, err := s.Cancel(ctx, "one", marked)
+	require.NoError(p.T, err)
+}
+
+// happen claims what there is and settles it in each way.
+func (p *Project) happen(s *Raw, round int) {
+	p.T.Helper()
+	ctx := context.Background()
+	claimed, _, err := s.Claim(ctx, "one", All(s), 32, 512)
+	require.NoError(p.T, err)
+	verdicts := []dispatcher.Verdict{dispatcher.Delivered, dispatcher.Delivered, dispatcher.Retry, dispatcher.Dead, dispatcher.Back, dispatcher.Delivered}
+	var batch []dispatcher.Settlement
+	var dead []dispatcher.DeliveryID
+	for i, c := range claimed {
+		v := verdicts[(i+round)%len(verdicts)]
+		status := 500
+		if v == dispatcher.Delivered {
+			status = 204
+		}
+		batch = append(batch, dispatcher.Settlement{
+			ID: c.ID, Verdict: v, Wait: time.Minute, Reason: dispatcher.ReasonGone, Due: c.Due, Blame: v == dispatcher.Retry,
+			Attempt: dispatcher.Attempt{Number: c.Attempt, Status: status, Verdict: v, At: p.Now, Error: "no", Excerpt: []byte("it said no")},
+		})
+		if v == dispatcher.Dead && i%2 == 0 {
+			dead = append(dead, c.ID)
+		}
+	}
+	_, _, err = s.Settle(ctx, "one", batch)
+	require.NoError(p.T, err)
+	_, _, err = s.Retry(ctx, "one", dead, true)
+	require.NoError(p.T, err)
+	p.Pass(time.Second)
+}
+
+// Records are all messages as callers read them.
+func (p *Project) Records(s *Raw) map[string]dispatcher.MessageView {
+	p.T.Helper()
+	out := map[string]dispatcher.MessageView{}
+	for id := range p.Lanes {
+		record, err := s.Read(context.Background(), id)
+		if err == nil {
+			slices.SortFunc(record.Deliveries, func(a, b dispatcher.Delivery) int { return strings.Compare(a.ID.String(), b.ID.String()) })
+			out[id] = record
+		} else {
+			require.ErrorIs(p.T, err, dispatcher.ErrNotFound)
+		}
+	}
+	return out
+}
+
+// All lists a store's partitions.
+func All(s *Raw) []int {
+	all := make([]int, s.Partitions())
+	for n := range all {
+		all[n] = n
+	}
+	return all
+}

@@ -1,0 +1,123 @@
+package redisqtest
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
+)
+
+type queue = redisq.Store // an embedded Store would hide its method Store
+
+// Raw is a Store of which a test says which partitions a call asks, and that
+// answers what it takes in besides, the hints.
+type Raw struct {
+	*queue
+
+	mu    sync.Mutex // guards hints
+	hints []queuetest.Hint
+}
+
+var _ queuetest.Queue = (*Raw)(nil)
+
+// OpenRaw opens a store like redisq.Open.
+func OpenRaw(ctx context.Context, o redisq.Options) (*Raw, error) {
+	s, err := redisq.Open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	r := &Raw{queue: s}
+	s.OnAnswer(func(h partitions.Hint) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.hints = append(r.hints, queuetest.Hint(h))
+	})
+	return r, nil
+}
+
+// heard are the hints of answers since it was last called.
+func (r *Raw) heard() []queuetest.Hint {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	hints := slices.Clone(r.hints)
+	r.hints = nil
+	return hints
+}
+
+func hintsOf(list []partitions.Hint) (hints []queuetest.Hint) {
+	for _, h := range list {
+		hints = append(hints, queuetest.Hint(h))
+	}
+	return hints
+}
+
+// Queue is the Store itself.
+func (r *Raw) Queue() *redisq.Store { return r.queue }
+
+func (r *Raw) Schedule(ctx context.Context, by string, free, lease int, batch []dispatcher.Entry) ([]dispatcher.ScheduleResult, []queuetest.Hint, error) {
+	out, err := r.queue.Schedule(ctx, by, free, lease, batch)
+	return out, r.heard(), err
+}
+
+func (r *Raw) Move(ctx context.Context, by string, in []int) ([]queuetest.Hint, error) {
+	err := r.MoveIn(ctx, by, in)
+	return r.heard(), err
+}
+
+func (r *Raw) Claim(ctx context.Context, by string, in []int, wanted, free int) ([]dispatcher.Claimed, []queuetest.Hint, error) {
+	claimed, hints, err := r.ClaimIn(ctx, by, in, wanted, free)
+	r.heard()
+	return claimed, hintsOf(hints), err
+}
+
+func (r *Raw) Settle(ctx context.Context, by string, batch []dispatcher.Settlement) ([]dispatcher.Settled, []queuetest.Hint, error) {
+	settled, _, err := r.queue.Settle(ctx, by, batch)
+	return settled, r.heard(), err
+}
+
+func (r *Raw) Reap(ctx context.Context, by, dead string) (int, []queuetest.Hint, error) {
+	taken, err := r.queue.Reap(ctx, by, dead)
+	return taken, r.heard(), err
+}
+
+func (r *Raw) Trim(ctx context.Context, by string, in []int, keep dispatcher.Keep, room bool) (queuetest.Trimmed, error) {
+	t, _, err := r.TrimIn(ctx, by, in, keep, room)
+	t.Asked = 0 // the test said so
+	return queuetest.Trimmed{Trimmed: t, Hints: r.heard()}, err
+}
+
+func (r *Raw) Cancel(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []queuetest.Hint, error) {
+	changes, err := r.queue.Cancel(ctx, by, ids)
+	return changes, r.heard(), err
+}
+
+func (r *Raw) Retry(ctx context.Context, by string, ids []dispatcher.DeliveryID, delivered bool) ([]dispatcher.Change, []queuetest.Hint, error) {
+	changes, err := r.queue.Retry(ctx, by, ids, delivered)
+	return changes, r.heard(), err
+}
+
+func (r *Raw) Limit(ctx context.Context, by string, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, []queuetest.Hint, error) {
+	n, err := r.queue.Limit(ctx, by, lane, l, clear)
+	return n, r.heard(), err
+}
+
+func (r *Raw) Sweep(ctx context.Context, by string, lane dispatcher.Lane, cursor string) (int, string, []queuetest.Hint, error) {
+	ended, next, err := r.queue.Sweep(ctx, by, lane, cursor)
+	return ended, next, r.heard(), err
+}
+
+func (r *Raw) ReadHints(ctx context.Context, in []int) ([]queuetest.Hint, error) {
+	hints, err := r.queue.ReadHints(ctx, in)
+	return hintsOf(hints), err
+}
+
+func (r *Raw) Watch(ctx context.Context, by string, to queuetest.Subscriber) error {
+	if to.OnHint == nil {
+		to.OnHint = func(queuetest.Hint) {}
+	}
+	return r.WatchHints(ctx, by, to.Subscriber, func(h partitions.Hint) { to.OnHint(queuetest.Hint(h)) })
+}

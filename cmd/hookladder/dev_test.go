@@ -95,9 +95,11 @@ func TestACallerSendsGetsCancelsAndRetries(t *testing.T) {
 	got = command(t, env, "", "send", "--url", receiver+"/ok", "--topic", "a.b", "--id", "one", "--body", "other")
 	require.Equal(t, exitFailed, got.code)
 
-	got = command(t, env, "", "get", "one")
-	require.Equal(t, exitOK, got.code)
-	require.Regexp(t, `(?m)^  status +delivered$`, got.out)
+	delivered := regexp.MustCompile(`(?m)^  status +delivered$`)
+	require.Eventually(t, func() bool { // the outcome is recorded after the line is printed
+		got := command(t, env, "", "get", "one")
+		return got.code == exitOK && delivered.MatchString(got.out)
+	}, patience, time.Millisecond)
 	got = command(t, env, "", "get", "one", "--json")
 	require.Contains(t, got.out, `"body": {"n": 12345678901234567890}`, "byte for byte")
 

@@ -128,7 +128,7 @@ func TestEndpointsOutliveCrashes(t *testing.T) {
 	}
 	require.Greater(t, len(acknowledged), crashes*burst)
 	for _, id := range acknowledged {
-		eventually(t, fmt.Sprintf("%s", id), func() bool {
+		eventually(t, id, func() bool {
 			for _, d := range stays.deliveries(id) {
 				if d.Status != "delivered" {
 					return false

@@ -13,7 +13,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/turns"
 )
 
-// RegistryOptions are what the endpoints need of the instance that they are part of.
+// Options are what the endpoints need of the instance that they are part of.
 type Options struct {
 	Store   dispatcher.EndpointStore // nil: there are none
 	Queue   dispatcher.Queue
@@ -39,7 +39,7 @@ type Registry struct {
 	missing, sealed seldom // told of endpoints that are not there, and that can't be read
 }
 
-// NewRegistry makes a Registry.
+// New makes a Registry.
 func New(o Options) *Registry {
 	r := &Registry{Options: o, Cache: newEndpointCache(o.Store)}
 	r.sweeper = newSweeper(r)

@@ -31,7 +31,7 @@ var heavy = map[string]int{
 	"dispatcher/internal/egress":    0,
 	"dispatcher/internal/embedded":  0,
 	"dispatcher/internal/httpapi":   0,
-	"dispatcher/internal/redisq":    20,
+	"dispatcher/internal/redisq":    0,
 	"ladder":                        0,
 	"signer":                        0,
 }

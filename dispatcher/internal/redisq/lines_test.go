@@ -19,7 +19,7 @@ import (
 
 // After a machine slept, or where a firewall forgot them, all connections are
 // dead while each looks alive. One call may wait for its answer in vain, not one
-// for each of them; and the subscription ends, which nobody asks anything.
+// for each of them; and the subscription ends, though no command asks it anything.
 func TestOneTimeoutFindsAllDeadLines(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

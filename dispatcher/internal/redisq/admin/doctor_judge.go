@@ -11,10 +11,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// Bounds of judging. judgeRounds is how often a list that is too long for one
-// script is read without finding a delivery, before it is taken not to be there:
-// one that is would have to be taken and put back each time between two looks,
-// and behind thousands of others.
+// Bounds of judging. A list that is too long for one script is read judgeRounds
+// times. If that does not find a delivery, it counts as absent. To be missed, it
+// would have to be taken between two looks each time, and put back behind
+// thousands of others.
 const (
 	judgeBatch  = 64
 	judgeRounds = 2

@@ -18,10 +18,10 @@ import (
 // serves it. A lane's partition is CRC-16 of its name modulo their number, and
 // old and new ones share their tags, so lanes move from one to another.
 //
-// It may end anywhere, and be run again: whatever moves is first written where
-// it goes, in a way that may be repeated, and only then taken away where it
-// was; :meta has a mark with how far it came, and meanwhile no instance serves. So
-// each thing is in one of the two places, or in both and the same.
+// It may end anywhere, and be run again. Whatever moves is first written to its
+// new place, in a way that may be repeated. Only then it is removed from the old
+// one. So each thing is in one of the two places, or in both and the same. A mark
+// in :meta tells the progress. While it is there, no instance serves.
 //
 // The stream of attempts stays where it is, and goes with its partition.
 
@@ -30,7 +30,7 @@ type RepartitionOptions struct {
 	To     int           // partitions
 	DryRun bool          // nothing is changed, only counted
 	Quiet  time.Duration // how long no instance's number may grow
-	// Tell is called at each step; nil: nobody listens.
+	// Tell is called at each step; may be nil.
 	Tell func(RepartitionStep)
 
 	hook  redis.Hook // of tests, which end it anywhere
@@ -224,9 +224,9 @@ func (r *repartition) tell(p conn.Phase, partition int) {
 // target is where a lane lies from now on.
 func (r *repartition) target(lane string) int { return int(keys.CRC16(lane)) % r.mark.To }
 
-// trip makes a round trip. Where it copies, and what is copied may lie on
-// another server, it has to be as durable there as DURABILITY asks before it is
-// taken away here; on one server things are written in their order.
+// trip makes a round trip. A copy may lie on another server. There it has to be as
+// durable as DURABILITY asks before the original is removed. One server writes
+// things in their order.
 func (r *repartition) trip(ctx context.Context, doing string, copies bool, calls []conn.Call) error {
 	b := conn.Batch{Durable: copies && r.s.conn.InCluster(), Calls: calls}
 	r.s.conn.Send(ctx, &b)

@@ -20,9 +20,9 @@ const clashIDs = 1_000_000
 // clashesTold is how many messages an error names.
 const clashesTold = 5
 
-// mustNotClash refuses where two messages with one id, which lie in two
-// partitions and so know nothing of each other, would come to lie in one: only
-// one of them could be kept.
+// mustNotClash refuses if two messages with one id would come to lie in one
+// partition: only one of them could be kept. In two partitions there may be both,
+// since no script sees them together.
 func (r *repartition) mustNotClash(ctx context.Context) error {
 	if r.mark.From == 1 {
 		return nil

@@ -40,7 +40,7 @@ func (r *repartition) end(ctx context.Context) error {
 	return r.serve(ctx)
 }
 
-// mustHaveMoved makes sure that no key of a lane is where nobody will look.
+// mustHaveMoved makes sure that each key of a lane is in the lane's new partition.
 func (r *repartition) mustHaveMoved() error {
 	for n, ring := range r.rings {
 		for prefix, list := range ring {

@@ -17,8 +17,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
-// A repartition may end at any command: when it is run again everything is as
-// if it had not, and until then nobody serves what lies in two places.
+// A repartition may end at any command. After it was run again, everything is as
+// if it had not. Until then no instance serves what lies in two places.
 func TestARepartitionThatEndsAnywhereIsFinishedByTheNext(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -132,7 +132,7 @@ func (r *repartition) moveHash(ctx context.Context, n int, k keys.Kind, lane lan
 }
 
 // moveSet moves the members of a sorted set. Those that stay are passed by
-// their rank, which nobody else changes.
+// their rank, which only the repartition changes.
 func (r *repartition) moveSet(ctx context.Context, n int, k keys.Kind, lane laneFunc) error {
 	from := r.s.tags[n] + k.Name
 	for start := int64(0); ; {

@@ -30,9 +30,9 @@ func divisor(a, b int) int {
 }
 
 // moveIDs copies what is no lane's own to every partition that it may concern:
-// known ids of messages that are gone, whose lanes nobody remembers, so that a
-// repeat is still known wherever its destination lies now; that all lanes are
-// held; and which instances were declared dead.
+// that all lanes are held, which instances were declared dead, and known ids of
+// messages that are gone. The lanes of such an id are not kept, and a repeat must
+// be known wherever its destination lies now.
 func (r *repartition) moveIDs(ctx context.Context) error {
 	for n := range r.mark.From {
 		if !r.options.DryRun {

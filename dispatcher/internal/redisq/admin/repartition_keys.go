@@ -149,7 +149,7 @@ func (r *repartition) moveLong(ctx context.Context, k *keyMove) error {
 	return r.trip(ctx, "remove keys", false, []conn.Call{r.removal(ctx, k)})
 }
 
-// errLeft says that a key is still where nobody will look.
+// errLeft says that a key is still in its old place.
 func errLeft(key string) error {
 	return fmt.Errorf("%s is still there: something else writes to this project; run it again", key)
 }

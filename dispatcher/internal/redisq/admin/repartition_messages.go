@@ -20,8 +20,8 @@ const (
 	carriedAtOnce = 1 << 20 // bytes
 )
 
-// othersGone is named in :fan where lanes that nobody remembers were here and
-// are gone: of a message whose record was cut to the digest.
+// othersGone stands in :fan for lanes that were here and are gone, of a message
+// whose record was cut to the digest: their names are not kept.
 const othersGone = "-*"
 
 // stored is what a page tells of a message.

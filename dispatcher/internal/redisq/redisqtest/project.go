@@ -158,8 +158,9 @@ func To16(from, n int) []dispatcher.Lane {
 }
 
 // Fill publishes rounds of everything that there can be, and has much of it
-// happen: every place, every mark, histories, lines, fan-outs of which a part
-// is gone, ids of which nothing else is left, limits and breakers.
+// happen. There are every place and every mark, histories, lines, limits and
+// breakers. There are fan-outs of which a part is gone, and ids of which nothing
+// else is left.
 func (p *Project) Fill(rounds int) {
 	p.T.Helper()
 	ctx := context.Background()

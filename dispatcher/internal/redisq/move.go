@@ -23,6 +23,7 @@ func (s *Store) Move(ctx context.Context, by string) (wait time.Duration, err er
 	return 0, err
 }
 
+// MoveIn makes due deliveries of some partitions ready.
 func (s *Store) MoveIn(ctx context.Context, by string, in []int) error {
 	jobs := make([]conn.ScriptCall, len(in))
 	for i, n := range in {

@@ -6,13 +6,11 @@ import (
 )
 
 var (
-	rawStates    = redisqtest.States
 	rawKeys      = redisqtest.Keys
 	testEndpoint = redisqtest.Endpoint
 	faultEntries = redisqtest.Entries
 	laneOf       = redisqtest.LaneOf
 	bulky        = redisqtest.Bulky
-	allOf        = redisqtest.All
 
 	mustCreate  = redisqtest.MustCreate
 	mustDelete  = redisqtest.MustDelete

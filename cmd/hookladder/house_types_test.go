@@ -260,19 +260,9 @@ func (h *typedHouse) names(p *typedPackage, part ast.Node, of *types.TypeName) b
 	return named
 }
 
-// single are the interfaces with one user and one implementation, each with the
-// reason why it is one all the same.
-var single = map[string]string{
-	"dispatcher/internal/httpapi.LaneService":    "a group of Service",
-	"dispatcher/internal/httpapi.MessageService": "a group of Service",
-}
-
 func TestTheInterfacesOfTheHouseHaveTwoUsersOrTwoImplementations(t *testing.T) {
 	h := mustTypeHouse(t, mustReadGo(t, filepath.Join("..", "..")))
-	found := h.lonely()
-	for _, name := range found {
-		require.Contains(t, single, name, "an interface of one user and one implementation is a detour; all: %q", found)
-	}
+	require.Empty(t, h.lonely(), "an interface of one user and one implementation is a detour")
 }
 
 // lonely are the interfaces that have neither two users nor two implementations.

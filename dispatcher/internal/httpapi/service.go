@@ -17,19 +17,11 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// Service is the engine as the API needs it.
+// Service is what the API calls: the engine and its endpoints. A list refuses a
+// cursor that it did not make with dispatcher.ErrCursor.
 type Service interface {
-	MessageService
-	EndpointService
-	LaneService
-	// Stats counts deliveries and lanes.
-	Stats(ctx context.Context) (dispatcher.Stats, error)
-	// Ready describes the store, or says why it can't be used now.
-	Ready(ctx context.Context) (dispatcher.StoreInfo, error)
-}
+	// Messages are published, read and changed.
 
-// MessageService takes messages and reads them.
-type MessageService interface {
 	// Publish takes a batch and answers one Published for each message, in order. A
 	// failure of one message is the Err of its Published. Publish may keep the
 	// messages, and replaces the uid of an endpoint by its id.
@@ -42,24 +34,22 @@ type MessageService interface {
 	// Retry attempts these deliveries now, and answers for each why it does not.
 	// With delivered it attempts those too that were delivered.
 	Retry(ctx context.Context, id string, lane dispatcher.Lane, delivered bool) ([]dispatcher.Retried, error)
-	// Deliveries reads a page of a list; dispatcher.ErrCursor where the cursor is
-	// not one of this list.
+	// Deliveries reads a page of deliveries.
 	Deliveries(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error)
-}
 
-// EndpointService keeps endpoints. A name is an id or a uid; where no endpoint has
-// it, the error is dispatcher.ErrNoEndpoint.
-type EndpointService interface {
+	// Endpoints are registered and changed. A name is an id or a uid; where no
+	// endpoint has it, the error is dispatcher.ErrNoEndpoint.
+
 	// CreateEndpoint registers an endpoint, whose secret may be missing. Where one
 	// with its uid exists, created is false if both are equal, and else the error is
 	// dispatcher.ErrTaken.
 	CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (view dispatcher.EndpointView, created bool, err error)
 	// Endpoint reads one endpoint.
 	Endpoint(ctx context.Context, name string) (dispatcher.EndpointView, error)
-	// Endpoints reads a page of endpoints; dispatcher.ErrCursor as above.
+	// Endpoints reads a page of endpoints.
 	Endpoints(ctx context.Context, f dispatcher.EndpointFilter) (views []dispatcher.EndpointView, next string, err error)
-	// PublicKeys reads a page of public keys; dispatcher.ErrCursor as above. It costs
-	// the store next to nothing, however often it is called.
+	// PublicKeys reads a page of public keys. It costs the store next to nothing,
+	// however often it is called.
 	PublicKeys(ctx context.Context, f dispatcher.PublicKeyFilter) (dispatcher.PublicKeyPage, error)
 	// ChangeEndpoint calls change with a copy of an endpoint and stores the copy. It
 	// returns an error of change as it is, and calls change again after a race.
@@ -70,17 +60,16 @@ type EndpointService interface {
 	RotateSecret(ctx context.Context, name string, next signer.Secret, overlap time.Duration) (dispatcher.EndpointView, error)
 	// TestEndpoint sends a message and answers what the receiver answered.
 	TestEndpoint(ctx context.Context, name string) (dispatcher.TestResult, error)
-}
 
-// LaneService pauses destinations: lanes, endpoints' ids and uids, URLs, and *.
-type LaneService interface {
+	// Destinations are paused: lanes, endpoints' ids and uids, URLs, and *.
+
 	// Lane is the lane of a destination, for a URL that of tenant;
 	// dispatcher.ErrNoEndpoint where no endpoint has a uid.
 	Lane(ctx context.Context, destination, tenant string) (dispatcher.Lane, error)
 	// MessageLane is Lane with the tenant of a message; dispatcher.ErrNotFound where
 	// there is no such message.
 	MessageLane(ctx context.Context, id, destination string) (dispatcher.Lane, error)
-	// Lanes reads a page of all lanes; dispatcher.ErrCursor as above.
+	// Lanes reads a page of all lanes.
 	Lanes(ctx context.Context, limit int, cursor string) (states []dispatcher.LaneState, next string, err error)
 	// PausedLanes are the lanes that were paused last, and the number of all paused.
 	PausedLanes(ctx context.Context) (states []dispatcher.LaneState, total int, err error)
@@ -91,9 +80,15 @@ type LaneService interface {
 	Resume(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error)
 	// OtherTenants counts the lanes of other tenants at a URL's origin.
 	OtherTenants(ctx context.Context, url, tenant string) (dispatcher.OtherTenants, error)
-	// PauseTenants pauses the lanes of all tenants there; dispatcher.ErrCursor as
-	// above.
+	// PauseTenants pauses the lanes of all tenants there.
 	PauseTenants(ctx context.Context, url, cursor string) (dispatcher.OtherTenants, error)
 	// ResumeTenants ends these pauses.
 	ResumeTenants(ctx context.Context, url, cursor string) (dispatcher.OtherTenants, error)
+
+	// The queue and its store are described.
+
+	// Stats counts deliveries and lanes.
+	Stats(ctx context.Context) (dispatcher.Stats, error)
+	// Ready describes the store, or says why it can't be used now.
+	Ready(ctx context.Context) (dispatcher.StoreInfo, error)
 }

@@ -64,16 +64,7 @@ func (s *server) resumeEndpoint(ctx context.Context, q *request) (*response, err
 
 // endpoints serves GET /v1/endpoints.
 func (s *server) endpoints(ctx context.Context, q *request) (*response, error) {
-	p := filterParser{q: q.query}
-	var f dispatcher.EndpointFilter
-	f.Limit, f.Cursor = p.page(maxLimit)
-	p.each("tenant", func(v string) string {
-		f.Tenants = append(f.Tenants, v) // an empty one: endpoints without a tenant
-		return unless(v == "" || dispatcher.ValidTenant(v), "must be a tenant, or empty for the endpoints without one")
-	})
-	if err := wrongFields(p.wrong); err != nil {
-		return nil, err
-	}
+	f := dispatcher.EndpointFilter{Tenants: q.all("tenant"), Limit: q.limit(), Cursor: q.cursor()}
 	views, next, err := s.svc.Endpoints(ctx, f)
 	if err != nil {
 		return nil, err

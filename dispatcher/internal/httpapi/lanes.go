@@ -14,12 +14,9 @@ import (
 // destination is the lane of the message's destination that the query names;
 // empty: it names none.
 func (s *server) destination(ctx context.Context, q *request) (dispatcher.Lane, error) {
-	text, err := q.only("destination")
-	if err != nil || text == "" {
-		return "", err
-	}
-	if wrong := checkDestination(text); wrong != "" {
-		return "", wrongField(queryDestination, wrong)
+	text := q.one("destination")
+	if text == "" {
+		return "", nil
 	}
 	lane, err := s.svc.MessageLane(ctx, q.id(), text)
 	if err := q.elsewhere(err); err != nil {
@@ -63,8 +60,8 @@ func (s *server) lanesOf(ctx context.Context, destinations, tenants []string) (l
 // isURL reports whether a destination is a URL.
 func isURL(destination string) bool { return strings.Contains(destination, "://") }
 
-// checkDestination says why a text can't name a destination, or nothing.
-func checkDestination(text string) string {
+// refuseDestination says why a text can't name a destination, or nothing.
+func refuseDestination(text string) string {
 	if isURL(text) {
 		if _, err := dispatcher.ParseURL(text); err != nil {
 			return err.Error()
@@ -74,14 +71,20 @@ func checkDestination(text string) string {
 	return unless(dispatcher.ValidLane(text) || dispatcher.ValidUID(text), "must be a lane, an endpoint's id or uid, or a URL")
 }
 
+// checkLane checks the lane in a path. It is unescaped, so that a URL may stand in it.
+func checkLane(text string) error {
+	if text == string(dispatcher.AllLanes) {
+		return nil
+	}
+	if why := refuseDestination(text); why != "" {
+		return wrongField("path.lane", why)
+	}
+	return nil
+}
+
 // lanes serves GET /v1/lanes.
 func (s *server) lanes(ctx context.Context, q *request) (*response, error) {
-	p := filterParser{q: q.query}
-	limit, cursor := p.page(maxLimit)
-	if err := wrongFields(p.wrong); err != nil {
-		return nil, err
-	}
-	states, next, err := s.svc.Lanes(ctx, limit, cursor)
+	states, next, err := s.svc.Lanes(ctx, q.limit(), q.cursor())
 	if err != nil {
 		return nil, err
 	}
@@ -148,23 +151,9 @@ func (s *server) hold(ctx context.Context, q *request, one holdFunc, all tenants
 	return answerJSON(http.StatusOK, w)
 }
 
-func parseHeldLane(q *request) (h heldLane, err error) {
-	h.destination = q.r.PathValue("lane") // unescaped, so that a URL may stand in it
-	if h.tenant, err = q.only("tenant"); err != nil {
-		return h, err
-	}
-	if h.cursor, err = q.only("cursor"); err != nil {
-		return h, err
-	}
-	if wrong := checkDestination(h.destination); wrong != "" && h.destination != string(dispatcher.AllLanes) {
-		return h, wrongField("path.lane", wrong)
-	}
-	if h.all, err = q.yes("all_tenants"); err != nil {
-		return h, err
-	}
+func parseHeldLane(q *request) (heldLane, error) {
+	h := heldLane{destination: q.id(), tenant: q.one("tenant"), all: q.flag("all_tenants"), cursor: q.cursor()}
 	switch {
-	case h.tenant != "" && !dispatcher.ValidTenant(h.tenant):
-		return h, wrongField("query.tenant", "must be a tenant")
 	case h.tenant != "" && !isURL(h.destination):
 		return h, wrongField("query.tenant", "goes with a URL only: any other destination has one tenant")
 	case h.all && !isURL(h.destination):

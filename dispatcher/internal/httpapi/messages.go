@@ -43,6 +43,28 @@ func (s *server) cancel(ctx context.Context, q *request) (*response, error) {
 	return answerJSON(http.StatusOK, deliveriesOf{q.id(), wireDeliveries(deliveries)})
 }
 
+// deliveries serves GET /v1/deliveries.
+func (s *server) deliveries(ctx context.Context, q *request) (*response, error) {
+	f := dispatcher.Filter{
+		Statuses: asWords[dispatcher.Status](q.all("status")), Reasons: asWords[dispatcher.DeadReason](q.all("dead_reason")),
+		Topics: q.all("topic"), Tenants: q.all("tenant"), Since: q.time("since"), Until: q.time("until"),
+		Limit: q.limit(), Cursor: q.cursor(),
+	}
+	var err error
+	if f.Lanes, err = s.lanesOf(ctx, q.all("destination"), f.Tenants); err != nil {
+		return nil, err
+	}
+	page, err := s.svc.Deliveries(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	w := wire.Page{Data: wireDeliveries(page.Deliveries), LookedAt: page.LookedAt, NextCursor: nextCursor(page.Next)}
+	for i := range w.Data {
+		w.Data[i].History = nil // lists have no history
+	}
+	return answerJSON(http.StatusOK, w)
+}
+
 // deliveriesOf is wire.Deliveries, wire.Retried or wire.BriefDeliveries.
 type deliveriesOf struct {
 	ID         string `json:"id"`
@@ -61,15 +83,11 @@ func briefDeliveries(all []dispatcher.Delivery) []wire.BriefDelivery {
 
 // retry serves POST /v1/messages/{id}/retry.
 func (s *server) retry(ctx context.Context, q *request) (*response, error) {
-	delivered, err := q.yes("all")
-	if err != nil {
-		return nil, err
-	}
 	lane, err := s.destination(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.svc.Retry(ctx, q.id(), lane, delivered || lane != "")
+	all, err := s.svc.Retry(ctx, q.id(), lane, q.flag("all") || lane != "")
 	if err != nil {
 		return nil, q.elsewhere(err)
 	}

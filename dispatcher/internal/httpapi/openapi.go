@@ -94,10 +94,15 @@ func document(doc *huma.OpenAPI, o operation) {
 		OperationID: o.id, Method: o.method, Path: o.path, Summary: o.summary,
 		Responses: map[string]*huma.Response{},
 	}
-	if o.subject != nil {
-		op.Parameters = []*huma.Param{pathParam("id", o.subject.doc)}
+	if of := o.subject; of != nil {
+		op.Parameters = append(op.Parameters, &huma.Param{Name: of.name, In: "path", Required: true, Description: of.doc, Schema: textSchema})
 	}
-	op.Parameters = append(op.Parameters, o.params...)
+	for _, p := range o.query {
+		op.Parameters = append(op.Parameters, p.document())
+	}
+	if o.header != nil {
+		op.Parameters = append(op.Parameters, o.header)
+	}
 	op.Security = []map[string][]string{} // none; left out, it would mean unknown
 	if o.scope != 0 {
 		op.Security = []map[string][]string{{"key": {}}}
@@ -219,7 +224,7 @@ func merged(r huma.Registry, s *huma.Schema) *huma.Schema {
 		}
 		return out
 	case s.Type == huma.TypeObject:
-		return &huma.Schema{Type: huma.TypeObject, Description: s.Description, AdditionalProperties: orNull(text1)}
+		return &huma.Schema{Type: huma.TypeObject, Description: s.Description, AdditionalProperties: orNull(textSchema)}
 	default:
 		return s
 	}

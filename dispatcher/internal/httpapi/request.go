@@ -2,19 +2,51 @@ package httpapi
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"io"
 	"mime"
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher"
 )
+
+// handle routes to an operation. It checks the key and the request, and answers with
+// what the operation returns, or with a problem.
+func (s *server) handle(o operation) {
+	pattern := o.method + " " + o.path
+	h := func(rw http.ResponseWriter, r *http.Request) {
+		w := rw.(*responseWriter)
+		r.Pattern = pattern
+		k, ok := s.authorised(w, r, o.scope, o.id)
+		if !ok {
+			return
+		}
+		ctx := r.Context()
+		if o.scope == scopeAdmin { // changes are stored with the caller's name
+			ctx = dispatcher.WithCaller(ctx, k.name)
+		}
+		q := &request{r: r, w: w, of: &o, reads: k.scope.allows(scopeRead)}
+		var answer *response
+		err := q.check()
+		if err == nil {
+			answer, err = o.do(ctx, q)
+		}
+		switch {
+		case err != nil:
+			w.refuse(s.problem(ctx, err).of(r.Method))
+		case answer != nil:
+			answer.write(w)
+		}
+	}
+	s.mux.HandleFunc(pattern, h)
+	if o.fastPath {
+		s.fastPath[o.path] = h
+	}
+}
 
 // request is a request on its way to its handler. The framework only documents
 // the operations, and the handlers read what they need: a filter may be repeated,
@@ -28,27 +60,26 @@ type request struct {
 }
 
 // id is what the path names.
-func (q *request) id() string { return q.r.PathValue("id") }
+func (q *request) id() string { return q.r.PathValue(q.of.subject.name) }
 
 // check refuses what no handler need look at: a body where none is taken, a name
-// that can't be one, unknown parameters.
+// that can't be one, unknown parameters and those with a wrong value.
 func (q *request) check() error {
 	if q.of.body == nil && q.of.method != http.MethodGet {
 		if err := q.refuseBody(); err != nil {
 			return err
 		}
 	}
-	if of := q.of.subject; of != nil && !of.valid(q.id()) {
-		return of.missing
-	}
-	if q.r.URL.RawQuery == "" || q.of.anyQuery {
-		return nil
+	if q.of.subject != nil {
+		if err := q.of.subject.check(q.id()); err != nil {
+			return err
+		}
 	}
 	return q.parseQuery()
 }
 
-// refuseBody refuses any body but an empty object. To ignore
-// its fields would let a caller think that they count.
+// refuseBody refuses any body but an empty object. To ignore its fields would let a
+// caller think that they count.
 func (q *request) refuseBody() error {
 	if q.r.ContentLength == 0 {
 		return nil
@@ -66,57 +97,6 @@ func (q *request) refuseBody() error {
 }
 
 var errCutShort = &problem{kind: malformed, detail: "the body ended too early or is badly framed"}
-
-// parseQuery reads the parameters, of which the operation must know each.
-func (q *request) parseQuery() (err error) {
-	if q.query, err = url.ParseQuery(q.r.URL.RawQuery); err != nil {
-		return &problem{kind: malformed, detail: "the query is not properly encoded"}
-	}
-	var known []string
-	for _, p := range q.of.params {
-		if p.In == inQuery {
-			known = append(known, p.Name)
-		}
-	}
-	var wrong []dispatcher.FieldError
-	for name := range q.query {
-		if !slices.Contains(known, name) {
-			wrong = append(wrong, dispatcher.FieldError{
-				Path: "query" + member(name), Detail: "is unknown; known are " + cmp.Or(strings.Join(known, ", "), "none"),
-			})
-		}
-	}
-	slices.SortFunc(wrong, func(a, b dispatcher.FieldError) int { return strings.Compare(a.Path, b.Path) })
-	return wrongFields(wrong)
-}
-
-// only is the value of a parameter that may stand once.
-func (q *request) only(name string) (string, error) {
-	switch values := q.query[name]; {
-	case len(values) == 0:
-		return "", nil
-	case len(values) > 1:
-		return "", wrongField("query."+name, "may be given once")
-	case values[0] == "":
-		return "", wrongField("query."+name, "is empty")
-	default:
-		return values[0], nil
-	}
-}
-
-// yes reads a parameter that is true or false, which it is where it is left out.
-func (q *request) yes(name string) (bool, error) {
-	switch text, err := q.only(name); {
-	case err != nil:
-		return false, err
-	case text == "true":
-		return true, nil
-	case text == "" || text == "false":
-		return false, nil
-	default:
-		return false, wrongField("query."+name, "must be true or false")
-	}
-}
 
 // receive reads the body into a buffer, which the caller gives back with release.
 func (q *request) receive() (*bytes.Buffer, error) {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -64,6 +65,15 @@ type response struct {
 	cacheControl string // empty: no-store
 	body         []byte
 	borrowed     *bytes.Buffer // holds the body, to be released; nil: no buffer does
+}
+
+// answerJSON makes a response of a value of package wire.
+func answerJSON(status int, v any) (*response, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return &response{status: status, contentType: mediaJSON, body: b}, nil
 }
 
 // write sends the response. It may be called once.

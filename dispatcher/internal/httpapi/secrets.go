@@ -157,19 +157,11 @@ func (s *server) test(ctx context.Context, q *request) (*response, error) {
 // show whether an endpoint without a public key exists, and asks the store once a
 // minute at most. Receivers may cache the answer that long.
 func (s *server) webhookKeys(ctx context.Context, q *request) (*response, error) {
-	p := filterParser{q: q.query}
-	var f dispatcher.PublicKeyFilter
-	f.Limit, f.Cursor = p.page(maxKeys)
-	p.each("endpoint", func(v string) string {
-		if !dispatcher.ValidName(v) {
-			return "must be the id or the uid of an endpoint"
-		}
-		return unless(f.Cursor == "", "has a page of its own: leave the cursor out")
-	})
-	if err := wrongFields(p.wrong); err != nil {
-		return nil, err
+	f := dispatcher.PublicKeyFilter{Limit: q.limit(), Cursor: q.cursor()}
+	if f.Cursor != "" && q.query.Has("endpoint") {
+		return nil, wrongField("query.endpoint", "has a page of its own: leave the cursor out")
 	}
-	page, err := s.publicKeys(ctx, f, q.query["endpoint"])
+	page, err := s.publicKeys(ctx, f, q.all("endpoint"))
 	if err != nil {
 		return nil, err
 	}

@@ -66,27 +66,23 @@ func (r Result) String() string {
 // ScheduleResult is what became of an Entry.
 type ScheduleResult struct {
 	Result    Result
-	CreatedAt time.Time   // of the message now in the queue; zero on a conflict, or where the lane was full
-	Due       time.Time   // of its first attempt; zero unless Accepted
-	Leased    []Lane      // lanes whose delivery this instance holds now, without a claim
-	LeasedAt  []time.Time // since when, for each of Leased in turn; see Lease
-	Ready     []Lane      // lanes whose delivery is ready for any instance
-	Behind    []Lane      // lanes where it waits for the one before it with the same ordering key
-	Cancelled []Lane      // lanes of deleted endpoints, where it ended at once
-
-	// Ended is when those of Cancelled and Dead did.
-	Ended time.Time
-	// Dead has the lanes where it died at once, of ReasonDisabled or
-	// ReasonOverflow; nil: none.
-	Dead map[Lane]DeadReason
-	// Versions has the version of the limits that each endpoint's lane keeps, 0
-	// where it keeps none; nil: no lane is an endpoint's.
-	Versions map[Lane]int64
+	CreatedAt time.Time // of the message now in the queue; zero on a conflict, or where the lane was full
+	Placed    []Placed  // one for each of the entry's lanes, in their order; nil on a conflict
 
 	// Err is ErrUnavailable or ErrFull: part of it may be stored. Where Result is
 	// set beside it all is, but not as durable as it should be. What is leased is
 	// leased either way.
 	Err error
+}
+
+// Placed is where a publish put the delivery of one lane.
+type Placed struct {
+	Lane    Lane
+	Status  Status     // StatusInFlight: the publishing instance has its lease, without a claim; empty: none was made here
+	Due     time.Time  // of its first attempt; zero: it ended, or waits behind another one of its ordering key
+	At      time.Time  // since when it is leased, see Lease, or when it ended
+	Reason  DeadReason // StatusDead: ReasonDisabled or ReasonOverflow
+	Version int64      // of the limits that an endpoint's lane keeps; 0: none
 }
 
 // Claimed is a delivery leased to an instance, with all it takes to attempt it.

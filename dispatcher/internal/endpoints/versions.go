@@ -181,10 +181,11 @@ func (s *seldom) tell() bool {
 }
 
 // RepairLimits gives lanes the limits that they lack, or have an older version of, as
-// a publish found out.
-func (r *Registry) RepairLimits(ctx context.Context, versions map[dispatcher.Lane]int64, used map[dispatcher.Lane]int64) error {
-	for lane, version := range versions {
-		if version == used[lane] {
+// a publish found out: used are the endpoints that it went to, one for each place.
+func (r *Registry) RepairLimits(ctx context.Context, placed []dispatcher.Placed, used []*Destination) error {
+	for i := range placed {
+		lane, version, known := placed[i].Lane, placed[i].Version, used[i].Endpoint.Version
+		if version == known {
 			continue
 		}
 		r.Cache.forget(string(lane)) // either may be the older one
@@ -199,7 +200,7 @@ func (r *Registry) RepairLimits(ctx context.Context, versions map[dispatcher.Lan
 				return err
 			}
 			if end == 0 && version == 0 {
-				end = used[lane] + 1 // it was there, and since then both were deleted and forgotten
+				end = known + 1 // it was there, and since then both were deleted and forgotten
 			}
 			if end > version {
 				r.limit(ctx, lane, dispatcher.LaneLimits{Version: end, Held: dispatcher.HeldDeleted}, false)

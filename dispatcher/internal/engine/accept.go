@@ -243,23 +243,31 @@ func fullOf(out []dispatcher.ScheduleResult) (at []int) {
 func leasedOf(batch []dispatcher.Entry, out []dispatcher.ScheduleResult) []dispatcher.Claimed {
 	n := 0
 	for i := range out {
-		n += len(out[i].Leased)
+		for k := range out[i].Placed {
+			if out[i].Placed[k].Status == dispatcher.StatusInFlight {
+				n++
+			}
+		}
 	}
 	if n == 0 {
 		return nil
 	}
 	claimed := make([]dispatcher.Claimed, 0, n)
 	for i := range out {
-		s, m := &out[i], batch[i].Message
-		if len(s.Leased) > 0 && len(m.Body) > dispatcher.ApartAbove {
-			apart := *m
-			apart.Apart = &dispatcher.Apart{Size: len(m.Body), Digest: batch[i].Digest}
-			m = &apart
-		}
-		for k, lane := range s.Leased {
+		m := batch[i].Message
+		for k := range out[i].Placed {
+			p := &out[i].Placed[k]
+			if p.Status != dispatcher.StatusInFlight {
+				continue
+			}
+			if len(m.Body) > dispatcher.ApartAbove && m.Apart == nil {
+				apart := *m
+				apart.Apart = &dispatcher.Apart{Size: len(m.Body), Digest: batch[i].Digest}
+				m = &apart
+			}
 			claimed = append(claimed, dispatcher.Claimed{
-				ID:      dispatcher.DeliveryID{Lane: lane, Message: m.ID},
-				Message: m, Due: s.Due, Attempt: 1, Rung: 1, First: true, Version: s.Versions[lane], Leased: s.LeasedAt[k],
+				ID:      dispatcher.DeliveryID{Lane: p.Lane, Message: m.ID},
+				Message: m, Due: p.Due, Attempt: 1, Rung: 1, First: true, Version: p.Version, Leased: p.At,
 			})
 		}
 	}

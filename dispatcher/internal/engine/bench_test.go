@@ -64,6 +64,7 @@ type endlessQueue struct {
 	template d.Claimed
 	left     atomic.Int64
 	calls    atomic.Int64 // of Schedule
+	placed   [1]d.Placed  // all answers of it
 }
 
 func (q *endlessQueue) news() []queuetest.Hint {
@@ -101,7 +102,7 @@ func (q *endlessQueue) Schedule(_ context.Context, _ string, _, _ int, batch []d
 	time.Sleep(100 * time.Microsecond) // a round trip
 	out := make([]d.ScheduleResult, len(batch))
 	for i := range out {
-		out[i].Result = d.Accepted
+		out[i].Result, out[i].Placed = d.Accepted, q.placed[:]
 	}
 	return out, []queuetest.Hint{{Now: time.Now(), Weight: -1}}, nil
 }
@@ -110,7 +111,7 @@ func (q *endlessQueue) Schedule(_ context.Context, _ string, _, _ int, batch []d
 // in a call of it.
 func BenchmarkAccept(b *testing.B) {
 	b.ReportAllocs()
-	q := &endlessQueue{fakeQueue: newFakeQueue(1)}
+	q := &endlessQueue{fakeQueue: newFakeQueue(1), placed: [1]d.Placed{{Status: d.StatusReady}}}
 	o := newTestOptions(b, io.Discard)
 	o.MaxInFlight = 0
 	dispatcher := newTestInstance(b, connect(b, q, o.MaxInFlight), &fakeSender{}, o)

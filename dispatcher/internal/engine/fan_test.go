@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 
 	d "github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
 // newTestFan has endpoints of two tenants and of none; none has its lane in
@@ -283,6 +285,35 @@ func TestAnEndpointsStoreThatFailsFailsWhatNeedsIt(t *testing.T) {
 		require.Equal(t, d.Accepted, out[0].Result)
 		require.ErrorIs(t, out[1].Err, d.ErrUnavailable)
 		require.ErrorIs(t, out[2].Err, d.ErrUnavailable)
+		r.stop(t)
+	})
+}
+
+// halfThere is a queue that had the delivery in the first lane of a message before.
+type halfThere struct{ *fakeQueue }
+
+func (q halfThere) Schedule(ctx context.Context, by string, free, lease int, batch []d.Entry) ([]d.ScheduleResult, []queuetest.Hint, error) {
+	out, hints, err := q.fakeQueue.Schedule(ctx, by, free, lease, batch)
+	for i := range out {
+		out[i].Placed[0] = d.Placed{Lane: out[i].Placed[0].Lane}
+	}
+	return out, hints, err
+}
+
+func TestADeliveryThatWasThereIsReadBeforeItIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o engine.Options
+		r := newTestEndpointRig(t, func(from *engine.Options, q *fakeQueue, s *fakeSender) {
+			acceptsOnly(from, q, s)
+			o = *from
+		})
+		r.instance = newTestInstance(t, connect(t, halfThere{r.queue}, o.MaxInFlight), r.sender, o)
+		r.start(t)
+		r.create(t, uid("a"))
+		r.create(t, uid("b"))
+		out := r.publish(t, fan("acme", "m"))
+		require.Equal(t, d.Accepted, out.Result)
+		require.Equal(t, []d.Status{d.StatusReady, d.StatusReady}, []d.Status{out.Deliveries[0].Status, out.Deliveries[1].Status})
 		r.stop(t)
 	})
 }

@@ -143,13 +143,11 @@ func (q *fakeQueue) countOf(lane d.Lane) (c d.LaneCount) {
 
 // accept is Schedule for one entry. mu is held.
 func (q *fakeQueue) accept(e d.Entry, by string, lease *int) d.ScheduleResult {
-	s := d.ScheduleResult{CreatedAt: e.Message.CreatedAt, Result: d.Accepted}
-	for _, lane := range e.Lanes {
+	s := d.ScheduleResult{CreatedAt: e.Message.CreatedAt, Result: d.Accepted, Placed: make([]d.Placed, len(e.Lanes))}
+	for i, lane := range e.Lanes {
+		s.Placed[i].Lane = lane
 		if lane.IsEndpoint() {
-			if s.Versions == nil {
-				s.Versions = map[d.Lane]int64{}
-			}
-			s.Versions[lane] = q.lanes.of(lane).limits.Version
+			s.Placed[i].Version = q.lanes.of(lane).limits.Version
 		}
 	}
 	if digest, known := q.stored[e.Message.ID]; known {
@@ -161,43 +159,40 @@ func (q *fakeQueue) accept(e d.Entry, by string, lease *int) d.ScheduleResult {
 	}
 	full := func(lane d.Lane) bool { return q.lanes.most > 0 && q.countOf(lane).Waiting >= q.lanes.most }
 	if !e.Fan && slices.ContainsFunc(e.Lanes, full) {
-		return d.ScheduleResult{Result: d.LaneFull, Versions: s.Versions}
+		return d.ScheduleResult{Result: d.LaneFull, Placed: s.Placed}
 	}
 	q.memory--
 	q.stored[e.Message.ID], q.lanes.kept[e.Message.ID] = e.Digest, e.Message
 	q.lanes.goes[e.Message.ID] = e.Lanes
-	s.Due = q.now().Add(e.Message.Delay)
-	for _, lane := range e.Lanes {
+	now := q.now()
+	due := now.Add(e.Message.Delay)
+	for i, lane := range e.Lanes {
+		p := &s.Placed[i]
 		it := &item{Claimed: d.Claimed{
-			ID: d.DeliveryID{Lane: lane, Message: e.Message.ID}, Message: e.Message, Due: s.Due, Attempt: 1, Rung: 1, First: true,
+			ID: d.DeliveryID{Lane: lane, Message: e.Message.ID}, Message: e.Message, Due: due, Attempt: 1, Rung: 1, First: true,
 		}}
-		dead := func(reason d.DeadReason) {
-			if s.Dead == nil {
-				s.Dead = map[d.Lane]d.DeadReason{}
-			}
-			s.Dead[lane] = reason
-		}
 		switch held := q.lanes.of(lane).limits.Held; {
 		case q.ends(it) && held == d.HeldDeleted:
-			s.Cancelled = append(s.Cancelled, lane)
+			p.Status, p.At = d.StatusCancelled, now
 		case held == d.HeldDisabled:
-			dead(d.ReasonDisabled)
+			p.Status, p.At, p.Reason = d.StatusDead, now, d.ReasonDisabled
 		case full(lane):
 			q.over(it, d.StatusDead, d.ReasonOverflow)
-			dead(d.ReasonOverflow)
+			p.Status, p.At, p.Reason = d.StatusDead, now, d.ReasonOverflow
 		case q.follows(it):
 			q.lanes.behind = append(q.lanes.behind, it)
-			s.Behind = append(s.Behind, lane)
+			p.Status = d.StatusScheduled
 		case e.Message.Delay > 0:
 			q.due[it.ID] = it
+			p.Status, p.Due = d.StatusScheduled, due
 		case q.direct && *lease > 0 && q.open(lane):
 			*lease--
 			it.by, it.Leased = by, q.lease()
 			q.leased[it.ID] = it
-			s.Leased, s.LeasedAt = append(s.Leased, lane), append(s.LeasedAt, it.Leased)
+			p.Status, p.Due, p.At = d.StatusInFlight, due, it.Leased
 		default:
 			q.ready = append(q.ready, it)
-			s.Ready = append(s.Ready, lane)
+			p.Status, p.Due = d.StatusReady, due
 		}
 	}
 	return s

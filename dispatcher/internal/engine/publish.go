@@ -12,10 +12,9 @@ import (
 
 // addressed is a message with where it goes.
 type addressed struct {
-	entry    dispatcher.Entry
-	urls     map[dispatcher.Lane]string
-	versions map[dispatcher.Lane]int64 // of the endpoints, as this instance knows them; nil: there are none
-	err      error
+	entry     dispatcher.Entry
+	endpoints []*endpoints.Destination // one for each of the entry's lanes, as this instance knows them; nil: it goes to a URL
+	err       error
 }
 
 // Publish stores messages, each of which must be valid, and answers what
@@ -143,12 +142,8 @@ func (e *Engine) destinations(ctx context.Context, m *dispatcher.Message) (a add
 }
 
 func (a *addressed) to(dest *endpoints.Destination) {
-	if a.versions == nil {
-		a.versions, a.urls = map[dispatcher.Lane]int64{}, map[dispatcher.Lane]string{}
-	}
-	lane := dest.Endpoint.Lane()
-	a.entry.Lanes = append(a.entry.Lanes, lane)
-	a.versions[lane], a.urls[lane] = dest.Endpoint.Version, dest.Endpoint.URL
+	a.entry.Lanes = append(a.entry.Lanes, dest.Endpoint.Lane())
+	a.endpoints = append(a.endpoints, dest)
 }
 
 // published answers what became of a message that was stored, or was not. Its
@@ -158,48 +153,43 @@ func (e *Engine) published(ctx context.Context, a *addressed, s *dispatcher.Sche
 	if s.Err != nil {
 		return dispatcher.Published{Err: s.Err}, false
 	}
-	if len(s.Versions) > 0 { // of endpoints
+	if len(a.endpoints) > 0 && len(s.Placed) > 0 {
 		// What is stored is stored: a copy of limits that is still missing is found missing again.
-		e.outages.Report("limit", e.endpoints.RepairLimits(ctx, s.Versions, a.versions))
+		e.outages.Report("limit", e.endpoints.RepairLimits(ctx, s.Placed, a.endpoints))
 	}
 	m := a.entry.Message
 	p = dispatcher.Published{Result: s.Result, CreatedAt: s.CreatedAt}
 	switch {
-	case s.Result == dispatcher.Duplicate, s.Result == dispatcher.Accepted && !s.CreatedAt.Equal(m.CreatedAt):
+	case s.Result == dispatcher.Duplicate,
+		s.Result == dispatcher.Accepted && (!s.CreatedAt.Equal(m.CreatedAt) || slices.ContainsFunc(s.Placed, wasThere)):
 		if p.CreatedAt.IsZero() {
 			p.CreatedAt = m.CreatedAt
 		}
 		return p, true
 	case s.Result == dispatcher.Accepted:
 		p.Deliveries = made
-		for _, lane := range a.entry.Lanes {
-			p.Deliveries = append(p.Deliveries, a.delivery(lane, s))
+		for i := range s.Placed {
+			p.Deliveries = append(p.Deliveries, a.delivery(i, &s.Placed[i]))
 		}
 	}
 	return p, false
 }
 
-// delivery is one of a message that is new.
-func (a *addressed) delivery(lane dispatcher.Lane, s *dispatcher.ScheduleResult) dispatcher.Delivery {
+// wasThere reports whether a delivery was made before.
+func wasThere(p dispatcher.Placed) bool { return p.Status == "" }
+
+// delivery is the one of a new message in its lane i, as it was placed.
+func (a *addressed) delivery(i int, p *dispatcher.Placed) dispatcher.Delivery {
 	m := a.entry.Message
 	d := dispatcher.Delivery{
-		ID: dispatcher.DeliveryID{Lane: lane, Message: m.ID}, Topic: m.Topic, Tenant: m.Tenant,
-		URL: m.URL, Status: dispatcher.StatusScheduled, Due: s.Due,
+		ID: dispatcher.DeliveryID{Lane: p.Lane, Message: m.ID}, Topic: m.Topic, Tenant: m.Tenant,
+		URL: m.URL, Status: p.Status, Due: p.Due, Reason: p.Reason,
 	}
-	if m.URL == "" {
-		d.URL = a.urls[lane]
+	if len(a.endpoints) > 0 {
+		d.URL = a.endpoints[i].Endpoint.URL
 	}
-	switch {
-	case slices.Contains(s.Leased, lane):
-		d.Status = dispatcher.StatusInFlight
-	case slices.Contains(s.Ready, lane):
-		d.Status = dispatcher.StatusReady
-	case slices.Contains(s.Behind, lane):
-		d.Due = time.Time{} // when the one before it has ended
-	case slices.Contains(s.Cancelled, lane):
-		d.Status, d.Due, d.Ended = dispatcher.StatusCancelled, time.Time{}, s.Ended
-	case s.Dead[lane] != "":
-		d.Status, d.Due, d.Ended, d.Reason = dispatcher.StatusDead, time.Time{}, s.Ended, s.Dead[lane]
+	if p.Status.Ended() {
+		d.Ended = p.At
 	}
 	return d
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
@@ -172,7 +173,7 @@ func TestLanesChangeWhenFull(t *testing.T) {
 	limit(1, dispatcher.HeldNone)
 	got, _, err := store.Schedule(ctx, "one", 0, 0, line)
 	require.NoError(t, err)
-	require.Equal(t, []dispatcher.Lane{"ep_line"}, got[3].Behind)
+	require.Equal(t, []dispatcher.Lane{"ep_line"}, rig.Behind(got[3]))
 	require.NoError(t, store.Client().ConfigSet(ctx, "maxmemory", "1").Err())
 
 	for _, entry := range line[:2] {

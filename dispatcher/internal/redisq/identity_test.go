@@ -53,7 +53,7 @@ func publishIn(t *testing.T, s *redisqtest.Raw, id string, delay time.Duration) 
 	got, _, err := s.Schedule(t.Context(), "publisher", 0, 0, []dispatcher.Entry{{Message: m, Digest: m.Digest(), Lanes: []dispatcher.Lane{"a"}}})
 	require.NoError(t, err)
 	require.NoError(t, got[0].Err)
-	return got[0].Due
+	return got[0].Placed[0].Due
 }
 
 // Pub/sub knows no databases. The hint of another deployment for a later time

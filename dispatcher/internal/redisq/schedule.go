@@ -48,6 +48,7 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 	if len(lists) > 1 {
 		s.compare(ctx, by, batch, lists, out)
 	}
+	prepare(batch, out)
 	var jobs []conn.ScriptCall
 	var shares [][]shard
 	for n, list := range lists {
@@ -71,8 +72,7 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 			versions := readVersions(&a)
 			list := wordList{text: a.Text()}
 			for _, p := range shares[i] {
-				readScheduled(&list, p, versions, &out[p.entry])
-				stamp(&out[p.entry], leasedAt(h))
+				readScheduled(&list, p, versions, leasedAt(h), &out[p.entry])
 				if errors.Is(list.err, errNoBody) { // only this message fails
 					out[p.entry].Err = fmt.Errorf("message %s: %w", batch[p.entry].Message.ID, s.conn.InPartition(jobs[i].Partition, list.err))
 					list.err = nil
@@ -105,13 +105,22 @@ func (s *Store) observeSchedule(partition int, err error) {
 	}
 }
 
-// stamp adds the time of a call's leases and ends.
-func stamp(o *dispatcher.ScheduleResult, at time.Time) {
-	for len(o.LeasedAt) < len(o.Leased) {
-		o.LeasedAt = append(o.LeasedAt, at)
+// prepare makes the places of what is asked for, those of all entries in one piece.
+func prepare(batch []dispatcher.Entry, out []dispatcher.ScheduleResult) {
+	lanes := 0
+	for i := range batch {
+		lanes += len(batch[i].Lanes)
 	}
-	if o.Ended.IsZero() && len(o.Cancelled)+len(o.Dead) > 0 {
-		o.Ended = at
+	all := make([]dispatcher.Placed, lanes)
+	for i := range batch {
+		if out[i].Result != 0 || out[i].Err != nil {
+			continue // decided already
+		}
+		n := len(batch[i].Lanes)
+		for k, lane := range batch[i].Lanes {
+			all[k].Lane = lane
+		}
+		out[i].Placed, all = all[:n:n], all[n:]
 	}
 }
 
@@ -225,8 +234,8 @@ func scheduleArgs(free, lease int, batch []dispatcher.Entry, list []shard) []any
 }
 
 // readScheduled adds the answer of one call to those of the others. A message
-// is new if any of its lanes is.
-func readScheduled(list *wordList, p shard, versions map[dispatcher.Lane]int64, out *dispatcher.ScheduleResult) {
+// is new if any of its lanes is. at is the time of the call's leases and ends.
+func readScheduled(list *wordList, p shard, versions map[dispatcher.Lane]int64, at time.Time, out *dispatcher.ScheduleResult) {
 	code, due := list.next(), list.time()
 	if list.err == nil && len(code) != 1+len(p.lanes) {
 		list.err = conn.ErrReply
@@ -256,43 +265,34 @@ func readScheduled(list *wordList, p shard, versions map[dispatcher.Lane]int64, 
 	if !created.IsZero() && (result == dispatcher.Duplicate || out.CreatedAt.IsZero()) { // the time of the first call, in any partition
 		out.CreatedAt = created
 	}
-	for _, lane := range p.lanes {
-		if v, ok := versions[lane]; ok {
-			if out.Versions == nil {
-				out.Versions = make(map[dispatcher.Lane]int64, len(p.lanes))
-			}
-			out.Versions[lane] = v
+	placed := out.Placed // a share has its lanes in the order of the entry's
+	for i, lane := range p.lanes {
+		for placed[0].Lane != lane {
+			placed = placed[1:]
 		}
-	}
-	for i, letter := range letters {
-		readPlace(out, p.lanes[i], letter, due)
+		placed[0].Version = versions[lane]
+		readPlace(&placed[0], letters[i], due, at)
+		placed = placed[1:]
 	}
 }
 
-// readPlace adds the place of one delivery, by its letter.
-func readPlace(out *dispatcher.ScheduleResult, lane dispatcher.Lane, letter rune, due time.Time) {
+// readPlace reads the place of one delivery from its letter.
+func readPlace(p *dispatcher.Placed, letter byte, due, at time.Time) {
 	switch letter {
 	case 'd':
-		out.Due = due
+		p.Status, p.Due = dispatcher.StatusScheduled, due
 	case 'r':
-		out.Due = due
-		out.Ready = append(out.Ready, lane)
+		p.Status, p.Due = dispatcher.StatusReady, due
 	case 'l':
-		out.Due = due
-		out.Leased = append(out.Leased, lane)
+		p.Status, p.Due, p.At = dispatcher.StatusInFlight, due, at
 	case 'b':
-		out.Due = due
-		out.Behind = append(out.Behind, lane)
+		p.Status = dispatcher.StatusScheduled
 	case 'c':
-		out.Cancelled = append(out.Cancelled, lane)
-	case 'x', 'o':
-		if out.Dead == nil {
-			out.Dead = map[dispatcher.Lane]dispatcher.DeadReason{}
-		}
-		out.Dead[lane] = dispatcher.ReasonDisabled
-		if letter == 'o' {
-			out.Dead[lane] = dispatcher.ReasonOverflow
-		}
+		p.Status, p.At = dispatcher.StatusCancelled, at
+	case 'x':
+		p.Status, p.At, p.Reason = dispatcher.StatusDead, at, dispatcher.ReasonDisabled
+	case 'o':
+		p.Status, p.At, p.Reason = dispatcher.StatusDead, at, dispatcher.ReasonOverflow
 	}
 }
 

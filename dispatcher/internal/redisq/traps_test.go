@@ -273,7 +273,7 @@ func TestASkewedHostMakesNothingEarlyOrLate(t *testing.T) {
 	for i, skew := range []time.Duration{-time.Hour, time.Hour, -365 * 24 * time.Hour} {
 		e := r.entry("a", fmt.Sprintf("m%d", i), 10*time.Second)
 		e.Message.CreatedAt = r.now.Add(skew)
-		require.Equal(t, r.now.Add(10*time.Second), r.schedule(e)[0].Due.UTC())
+		require.Equal(t, r.now.Add(10*time.Second), r.schedule(e)[0].Placed[0].Due.UTC())
 	}
 	r.setClock(r.now.Add(10*time.Second - time.Microsecond))
 	require.Equal(t, -1, r.move().Weight)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
@@ -204,7 +205,7 @@ func TestADiskThatDoesNotAnswerInTime(t *testing.T) {
 	got, _, err := store.Schedule(t.Context(), "one", 1024, 1, faultEntries(1, 0))
 	require.NoError(t, err)
 	require.Equal(t, dispatcher.Accepted, got[0].Result)
-	require.Len(t, got[0].Leased, 1)
+	require.Len(t, rig.Leased(got[0]), 1)
 	require.ErrorIs(t, got[0].Err, dispatcher.ErrUnavailable)
 	require.ErrorContains(t, got[0].Err, "0 of 1 disks have it")
 }

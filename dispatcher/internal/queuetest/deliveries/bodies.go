@@ -103,7 +103,7 @@ var BodyCases = []rig.Case{
 		got := r.Schedule(e)[0]
 		require.NoError(r, got.Err)
 		require.Equal(r, dispatcher.Accepted, got.Result)
-		require.Len(r, got.Ready, 200)
+		require.Len(r, rig.Ready(got), 200)
 		for _, c := range r.ClaimAll(rig.One)[:3] {
 			require.Len(r, r.BodyOf(c), staged)
 		}

@@ -57,7 +57,7 @@ func mustHoldInCrowd(r *rig.Rig, n int) {
 				if err != nil || got[0].Err != nil {
 					return fmt.Errorf("schedule %s: %w, %w", e.Message.ID, err, got[0].Err)
 				}
-				for _, leased := range got[0].Leased {
+				for _, leased := range rig.Leased(got[0]) {
 					if err := c.serve(r, by, []dispatcher.Claimed{{ID: rig.Named(leased, e.Message.ID), Attempt: 1}}); err != nil {
 						return err
 					}

@@ -31,7 +31,7 @@ var FanCases = []rig.Case{
 		require.Equal(r, dispatcher.Accepted, got[0].Result)
 		require.Equal(r, dispatcher.Conflict, got[1].Result)
 		require.Equal(r, dispatcher.Accepted, got[2].Result)
-		require.Len(r, got[2].Ready, 8)
+		require.Len(r, rig.Ready(got[2]), 8)
 		require.Len(r, r.ClaimAll(rig.One), 16)
 	}},
 	{Name: "of two of one id in a batch the second is a conflict in every partition", Setup: rig.Spread, Run: func(r *rig.Rig) {
@@ -74,7 +74,7 @@ var FanCases = []rig.Case{
 		r.Pass(time.Second)
 		got := r.Schedule(rig.Fan(r.Entry("m1", lanes)))
 		require.NotEqual(r, dispatcher.Conflict, got[0].Result)
-		require.ElementsMatch(r, missing, got[0].Ready)
+		require.ElementsMatch(r, missing, rig.Ready(got[0]))
 		require.ElementsMatch(r, missing, lanesOf(r.ClaimAll(rig.One)))
 		r.MustChangeNothing(func() {
 			require.Equal(r, dispatcher.Duplicate, r.Schedule(rig.Fan(r.Entry("m1", lanes)))[0].Result)
@@ -87,7 +87,7 @@ var FanCases = []rig.Case{
 		r.Schedule(rig.Fan(r.Entry("m1", rig.To("a", "b"))))
 		got := r.ScheduleFor(rig.One, 512, 64, rig.Fan(r.Entry("m1", rig.To("b", "c", "a", "d"))))
 		require.Equal(r, dispatcher.Duplicate, got[0].Result)
-		require.Equal(r, rig.To("c", "d"), got[0].Leased)
+		require.Equal(r, rig.To("c", "d"), rig.Leased(got[0]))
 		require.Len(r, r.Claim(rig.One, 64), 2)
 		r.MustClaimNothing(rig.One)
 	}},
@@ -101,8 +101,8 @@ var FanCases = []rig.Case{
 		r.MustChangeNothing(func() {
 			got := r.Schedule(e)
 			require.Equal(r, dispatcher.Duplicate, got[0].Result)
-			require.Empty(r, got[0].Dead)
-			require.Empty(r, got[0].Cancelled)
+			require.Empty(r, rig.Dead(got[0]))
+			require.Empty(r, rig.Cancelled(got[0]))
 		})
 	}},
 	{Name: "a message whose deliveries all end at once is kept until it is trimmed", Setup: rig.Spread, Run: func(r *rig.Rig) {
@@ -159,13 +159,13 @@ func fansOut(r *rig.Rig) {
 	lanes := rig.To("ordered", rig.EpTwo, "new", "full", "paused", rig.EpOne)
 	got := r.Schedule(rig.Fan(r.Entry("m1", lanes)))[0]
 	require.Equal(r, dispatcher.Accepted, got.Result)
-	require.ElementsMatch(r, rig.To("new", "paused"), got.Ready)
-	require.Equal(r, rig.To("ordered"), got.Behind)
-	require.Equal(r, rig.To(rig.EpTwo), got.Cancelled)
+	require.ElementsMatch(r, rig.To("new", "paused"), rig.Ready(got))
+	require.Equal(r, rig.To("ordered"), rig.Behind(got))
+	require.Equal(r, rig.To(rig.EpTwo), rig.Cancelled(got))
 	require.Equal(r, map[dispatcher.Lane]dispatcher.DeadReason{
 		rig.EpOne: dispatcher.ReasonDisabled, "full": dispatcher.ReasonOverflow,
-	}, got.Dead)
-	require.Equal(r, map[dispatcher.Lane]int64{rig.EpOne: 1, rig.EpTwo: 1}, got.Versions)
+	}, rig.Dead(got))
+	require.Equal(r, map[dispatcher.Lane]int64{rig.EpOne: 1, rig.EpTwo: 1}, rig.Versions(got))
 	rec, err := r.Queue.Read(r.Ctx, "m1")
 	require.NoError(r, err)
 	statuses := map[dispatcher.Lane]dispatcher.Status{}

@@ -16,10 +16,11 @@ var LeaseCases = []rig.Case{
 		r.Pass(1234567 * time.Nanosecond)
 		at := r.Now.Truncate(time.Millisecond)
 		got := r.ScheduleFor(rig.One, r.Setup.Permits/2, 64, r.Entry("m1", rig.To("a")), r.Entry("m2", rig.To("a", "b")))
-		require.Equal(r, rig.To("a"), got[0].Leased)
-		require.Equal(r, []time.Time{at}, got[0].LeasedAt)
-		require.Equal(r, rig.To("a", "b"), got[1].Leased)
-		require.Equal(r, []time.Time{at, at}, got[1].LeasedAt)
+		require.Equal(r, rig.To("a"), rig.Leased(got[0]))
+		require.Equal(r, rig.To("a", "b"), rig.Leased(got[1]))
+		for _, p := range append(got[0].Placed, got[1].Placed...) {
+			require.Equal(r, at, p.At)
+		}
 		r.Publish("c", "m3")
 		r.Pass(time.Second)
 		c := r.MustClaim(rig.One, rig.Named("c", "m3"))[0]

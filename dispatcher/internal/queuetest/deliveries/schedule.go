@@ -19,7 +19,8 @@ var ScheduleCases = append([]rig.Case{
 	{Name: "a new message is accepted and ready at once", Run: func(r *rig.Rig) {
 		got := r.Schedule(r.Entry("m1", rig.To("a")))
 		require.Equal(r, []dispatcher.ScheduleResult{{
-			Result: dispatcher.Accepted, CreatedAt: rig.Start, Due: rig.Start, Ready: rig.To("a"),
+			Result: dispatcher.Accepted, CreatedAt: rig.Start,
+			Placed: []dispatcher.Placed{{Lane: "a", Status: dispatcher.StatusReady, Due: rig.Start}},
 		}}, got)
 		d := r.MustStand(rig.Named("a", "m1"), dispatcher.StatusReady)
 		require.Zero(r, d.Attempts)
@@ -30,7 +31,8 @@ var ScheduleCases = append([]rig.Case{
 	{Name: "a delay is counted from now", Run: func(r *rig.Rig) {
 		got := r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Minute)))
 		require.Equal(r, []dispatcher.ScheduleResult{{
-			Result: dispatcher.Accepted, CreatedAt: rig.Start, Due: rig.Start.Add(time.Minute),
+			Result: dispatcher.Accepted, CreatedAt: rig.Start,
+			Placed: []dispatcher.Placed{{Lane: "a", Status: dispatcher.StatusScheduled, Due: rig.Start.Add(time.Minute)}},
 		}}, got)
 		d := r.MustStand(rig.Named("a", "m1"), dispatcher.StatusScheduled)
 		require.Equal(r, rig.Start.Add(time.Minute), d.Due)
@@ -39,7 +41,7 @@ var ScheduleCases = append([]rig.Case{
 	{Name: "a time wins over a delay", Run: func(r *rig.Rig) {
 		at := rig.Start.Add(90 * time.Second)
 		got := r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Minute), rig.DeliverAt(at)))
-		require.Equal(r, at, got[0].Due)
+		require.Equal(r, at, got[0].Placed[0].Due)
 		require.Equal(r, at, r.MustStand(rig.Named("a", "m1"), dispatcher.StatusScheduled).Due)
 	}},
 	{Name: "a time that has passed is now", Run: func(r *rig.Rig) {
@@ -51,7 +53,7 @@ var ScheduleCases = append([]rig.Case{
 		for i, lane := range []dispatcher.Lane{"a", "b", "c"} {
 			require.NoError(r, got[i].Err)
 			require.Equal(r, dispatcher.Accepted, got[i].Result)
-			require.Equal(r, rig.To(lane), got[i].Ready)
+			require.Equal(r, rig.To(lane), rig.Ready(got[i]))
 		}
 	}},
 	{Name: "a fraction of a ms makes a due time later, never earlier", Run: func(r *rig.Rig) {
@@ -62,7 +64,7 @@ var ScheduleCases = append([]rig.Case{
 			r.Entry("m3", rig.To("c"), rig.DeliverAt(rig.Start.Add(10*time.Millisecond+time.Microsecond))),
 		)
 		for _, s := range got {
-			require.Equal(r, rig.Start.Add(11*time.Millisecond), s.Due)
+			require.Equal(r, rig.Start.Add(11*time.Millisecond), s.Placed[0].Due)
 		}
 	}},
 	{Name: "a message keeps all it was published with", Run: func(r *rig.Rig) {
@@ -97,7 +99,7 @@ var ScheduleCases = append([]rig.Case{
 		r.MustChangeNothing(func() {
 			got := r.Schedule(first, r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)))
 			for _, s := range got {
-				require.Equal(r, dispatcher.ScheduleResult{Result: dispatcher.Duplicate, CreatedAt: rig.Start}, s)
+				require.Equal(r, dispatcher.ScheduleResult{Result: dispatcher.Duplicate, CreatedAt: rig.Start, Placed: []dispatcher.Placed{{Lane: "a"}}}, s)
 			}
 		})
 	}},
@@ -113,7 +115,7 @@ var ScheduleCases = append([]rig.Case{
 	{Name: "of two equal ones in a batch the second is a duplicate", Run: func(r *rig.Rig) {
 		got := r.Schedule(r.Entry("m1", rig.To("a")), r.Entry("m1", rig.To("a")))
 		require.Equal(r, dispatcher.Accepted, got[0].Result)
-		require.Equal(r, dispatcher.ScheduleResult{Result: dispatcher.Duplicate, CreatedAt: rig.Start}, got[1])
+		require.Equal(r, dispatcher.ScheduleResult{Result: dispatcher.Duplicate, CreatedAt: rig.Start, Placed: []dispatcher.Placed{{Lane: "a"}}}, got[1])
 		require.Equal(r, rig.IDs("a", "m1"), r.State().Ready["a"])
 	}},
 	{Name: "of two with one id in a batch the second is a conflict", Run: func(r *rig.Rig) {
@@ -176,75 +178,75 @@ var ScheduleCases = append([]rig.Case{
 var directCases = []rig.Case{
 	{Name: "a message that is due at once is leased directly", Run: func(r *rig.Rig) {
 		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To("a")))
-		require.Equal(r, rig.To("a"), got[0].Leased)
-		require.Empty(r, got[0].Ready)
-		require.Equal(r, rig.Start, got[0].Due)
+		require.Equal(r, rig.To("a"), rig.Leased(got[0]))
+		require.Empty(r, rig.Ready(got[0]))
+		require.Equal(r, rig.Start, got[0].Placed[0].Due)
 		require.Equal(r, rig.IDs("a", "m1"), r.Leases(rig.One))
 		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusInFlight)
 		r.MustClaimNothing(rig.Two)
 	}},
 	{Name: "a message with a delay is not leased directly", Run: func(r *rig.Rig) {
 		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To("a"), rig.Delay(time.Millisecond)))
-		require.Empty(r, got[0].Leased)
+		require.Empty(r, rig.Leased(got[0]))
 		require.Empty(r, r.Leases(rig.One))
 	}},
 	{Name: "nothing is leased directly while others are ready", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m2", rig.To("a")), r.Entry("m3", rig.To("b")))
-		require.Equal(r, rig.To("a"), got[0].Ready)
-		require.Equal(r, rig.To("b"), got[1].Leased)
+		require.Equal(r, rig.To("a"), rig.Ready(got[0]))
+		require.Equal(r, rig.To("b"), rig.Leased(got[1]))
 		r.MustClaim(rig.One, rig.Named("a", "m1"), rig.Named("a", "m2"))
 	}},
 	{Name: "a delivery that waits for its time does not prevent a direct lease", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)))
 		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m2", rig.To("a")))
-		require.Equal(r, rig.To("a"), got[0].Leased)
+		require.Equal(r, rig.To("a"), rig.Leased(got[0]))
 	}},
 	{Name: "a direct lease fills the window and no more", Run: func(r *rig.Rig) {
 		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To("a")), r.Entry("m2", rig.To("a")), r.Entry("m3", rig.To("a")))
-		require.Equal(r, rig.To("a"), got[0].Leased)
-		require.Equal(r, rig.To("a"), got[1].Leased)
-		require.Equal(r, rig.To("a"), got[2].Ready)
+		require.Equal(r, rig.To("a"), rig.Leased(got[0]))
+		require.Equal(r, rig.To("a"), rig.Leased(got[1]))
+		require.Equal(r, rig.To("a"), rig.Ready(got[2]))
 		require.Equal(r, append(rig.IDs("a", "m1"), rig.IDs("a", "m2")...), r.Leases(rig.One))
 	}},
 	{Name: "at most so many are leased directly as were asked for", Run: func(r *rig.Rig) {
 		got := r.ScheduleFor(rig.One, 512, 2, r.Entry("m1", rig.To("a")), r.Entry("m2", rig.To("b")), r.Entry("m3", rig.To("c")))
-		require.Equal(r, rig.To("a"), got[0].Leased)
-		require.Equal(r, rig.To("b"), got[1].Leased)
-		require.Equal(r, rig.To("c"), got[2].Ready)
+		require.Equal(r, rig.To("a"), rig.Leased(got[0]))
+		require.Equal(r, rig.To("b"), rig.Leased(got[1]))
+		require.Equal(r, rig.To("c"), rig.Ready(got[2]))
 	}},
 	{Name: "each lane of a fan-out counts as one direct lease", Run: func(r *rig.Rig) {
 		got := r.ScheduleFor(rig.One, 512, 2, r.Entry("m1", rig.To("a", "b", "c")))
-		require.Equal(r, rig.To("a", "b"), got[0].Leased)
-		require.Equal(r, rig.To("c"), got[0].Ready)
+		require.Equal(r, rig.To("a", "b"), rig.Leased(got[0]))
+		require.Equal(r, rig.To("c"), rig.Ready(got[0]))
 	}},
 	{Name: "an unknown lane is leased directly only above four free permits", Run: func(r *rig.Rig) {
 		got := r.ScheduleFor(rig.One, 4, 4, r.Entry("m1", rig.To("a")))
-		require.Equal(r, rig.To("a"), got[0].Ready)
+		require.Equal(r, rig.To("a"), rig.Ready(got[0]))
 		got = r.ScheduleFor(rig.One, 5, 5, r.Entry("m2", rig.To("b")), r.Entry("m3", rig.To("b")))
-		require.Equal(r, rig.To("b"), got[0].Leased)
-		require.Equal(r, rig.To("b"), got[1].Ready, "one in flight and four permits left")
+		require.Equal(r, rig.To("b"), rig.Leased(got[0]))
+		require.Equal(r, rig.To("b"), rig.Ready(got[1]), "one in flight and four permits left")
 	}},
 	{Name: "an instance that holds nothing is given a direct lease at any weight", Setup: stored.Setup{Permits: 1}, Run: func(r *rig.Rig) {
 		got := r.ScheduleFor(rig.One, 1, 1, r.Entry("m1", rig.To("a")))
-		require.Equal(r, rig.To("a"), got[0].Leased)
+		require.Equal(r, rig.To("a"), rig.Leased(got[0]))
 	}},
 	{Name: "an instance without a permit gets no lease", Run: func(r *rig.Rig) {
 		got := r.ScheduleFor(rig.One, 0, 64, r.Entry("m1", rig.To("a")))
-		require.Equal(r, rig.To("a"), got[0].Ready)
+		require.Equal(r, rig.To("a"), rig.Ready(got[0]))
 	}},
 	{Name: "a fenced instance may publish, but is leased nothing", Run: func(r *rig.Rig) {
 		_, _, err := r.Queue.Reap(r.Ctx, rig.Two, rig.One)
 		require.NoError(r, err)
 		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To("a")))
 		require.Equal(r, dispatcher.Accepted, got[0].Result)
-		require.Equal(r, rig.To("a"), got[0].Ready)
+		require.Equal(r, rig.To("a"), rig.Ready(got[0]))
 		r.MustClaim(rig.Two, rig.Named("a", "m1"))
 	}},
 	{Name: "an expired message is not leased directly", Run: func(r *rig.Rig) {
 		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To("a"), rig.Expires(rig.Start)))
 		require.Equal(r, dispatcher.Accepted, got[0].Result)
-		require.Empty(r, got[0].Leased)
+		require.Empty(r, rig.Leased(got[0]))
 		r.MustClaimNothing(rig.One)
 		require.Equal(r, dispatcher.ReasonExpired, r.MustStand(rig.Named("a", "m1"), dispatcher.StatusDead).Reason)
 	}},
@@ -253,11 +255,11 @@ var directCases = []rig.Case{
 			ready, leased := fmt.Sprintf("ready%d", i), fmt.Sprintf("leased%d", i)
 			lane := dispatcher.Lane(fmt.Sprintf("l%d", i))
 			got := r.Schedule(r.Entry(ready, rig.To("a"), rig.DeliverAt(at)))
-			require.Equal(r, rig.To("a"), got[0].Ready)
-			require.Equal(r, rig.Start, got[0].Due)
+			require.Equal(r, rig.To("a"), rig.Ready(got[0]))
+			require.Equal(r, rig.Start, got[0].Placed[0].Due)
 			got = r.ScheduleFor(rig.One, 512, 64, r.Entry(leased, rig.To(lane), rig.DeliverAt(at)))
-			require.Equal(r, rig.To(lane), got[0].Leased)
-			require.Equal(r, rig.Start, got[0].Due)
+			require.Equal(r, rig.To(lane), rig.Leased(got[0]))
+			require.Equal(r, rig.Start, got[0].Placed[0].Due)
 		}
 		for _, c := range r.Claim(rig.One, 2) {
 			require.Equal(r, rig.Start, c.Due)
@@ -276,7 +278,7 @@ var directCases = []rig.Case{
 		r.Publish("a", "m1")
 		r.Pass(time.Hour)
 		got := r.Schedule(r.Entry("m1", rig.To("a", "b")))
-		require.Equal(r, rig.To("b"), got[0].Ready)
+		require.Equal(r, rig.To("b"), rig.Ready(got[0]))
 		r.MustClaim(rig.One, rig.Named("a", "m1"))
 		require.Equal(r, r.Now, r.MustClaim(rig.One, rig.Named("b", "m1"))[0].Due)
 	}},
@@ -284,7 +286,7 @@ var directCases = []rig.Case{
 		r.Publish("a", "m1")
 		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To("a", "b")))
 		require.Equal(r, dispatcher.Duplicate, got[0].Result)
-		require.Equal(r, rig.To("b"), got[0].Leased)
+		require.Equal(r, rig.To("b"), rig.Leased(got[0]))
 		require.Equal(r, rig.IDs("b", "m1"), r.Leases(rig.One))
 	}},
 }

@@ -29,7 +29,7 @@ var SizeCases = []rig.Case{
 		lanes := rig.ManyLanes(8)
 		got := r.ScheduleFor(rig.One, 512, 0, r.Entry("m1", lanes))
 		require.Equal(r, dispatcher.Accepted, got[0].Result)
-		require.ElementsMatch(r, lanes, got[0].Ready)
+		require.ElementsMatch(r, lanes, rig.Ready(got[0]))
 		require.Equal(r, dispatcher.Duplicate, r.Schedule(r.Entry("m1", lanes))[0].Result)
 		require.Equal(r, dispatcher.Conflict, r.Schedule(r.Entry("m1", lanes, rig.Body("other")))[0].Result)
 		rec, err := r.Queue.Read(r.Ctx, "m1")
@@ -45,7 +45,7 @@ var SizeCases = []rig.Case{
 			}
 			leased := 0
 			for _, s := range r.ScheduleFor(rig.One, 512, lease, batch...) {
-				leased += len(s.Leased)
+				leased += len(rig.Leased(s))
 			}
 			require.LessOrEqual(r, leased, lease)
 			for _, id := range r.Leases(rig.One) {
@@ -176,7 +176,7 @@ var SizeCases = []rig.Case{
 	}},
 	{Name: "a message may go to a hundred lanes", Run: func(r *rig.Rig) {
 		lanes := rig.ManyLanes(100)
-		require.Len(r, r.Schedule(r.Entry("m1", lanes))[0].Ready, 100)
+		require.Len(r, rig.Ready(r.Schedule(r.Entry("m1", lanes))[0]), 100)
 		for _, c := range r.ClaimAll(rig.One) {
 			r.MustSettle(rig.One, rig.Success(c))
 		}

@@ -70,7 +70,7 @@ var TrimCases = []rig.Case{
 				r.Look(id)
 				continue
 			}
-			require.Equal(r, dispatcher.ScheduleResult{Result: dispatcher.Duplicate}, same, "its lanes are not made again")
+			require.Equal(r, dispatcher.ScheduleResult{Result: dispatcher.Duplicate, Placed: []dispatcher.Placed{{Lane: "a"}, {Lane: "b"}}}, same, "its lanes are not made again")
 			mustBeForgotten(r, id)
 		}
 	}},

@@ -105,7 +105,7 @@ var openCases = []rig.Case{
 		openBreaker(r, "a")
 		until := r.Later(30 * time.Second)
 		r.Publish("a", "m1", "m2")
-		require.Empty(r, r.ScheduleFor(rig.One, 512, 64, r.Entry("m3", rig.To("a")))[0].Leased)
+		require.Empty(r, rig.Leased(r.ScheduleFor(rig.One, 512, 64, r.Entry("m3", rig.To("a")))[0]))
 		require.Equal(r, "breaker", r.Look(rig.Named("a", "m1")).WaitingFor)
 		for range 2 {
 			h := r.Move()
@@ -137,8 +137,8 @@ var openCases = []rig.Case{
 		openBreaker(r, "a")
 		r.Pass(30 * time.Second)
 		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To("a")), r.Entry("m2", rig.To("a")))
-		require.Equal(r, rig.To("a"), got[0].Leased)
-		require.Equal(r, rig.To("a"), got[1].Ready)
+		require.Equal(r, rig.To("a"), rig.Leased(got[0]))
+		require.Equal(r, rig.To("a"), rig.Ready(got[1]))
 	}},
 	{Name: "when the holder of the probe dies the next delivery is the probe", Setup: threeFailures, Run: func(r *rig.Rig) {
 		openBreaker(r, "a")
@@ -275,7 +275,7 @@ var pauseCases = []rig.Case{
 		r.MustClaimNothing(rig.One)
 		require.Equal(r, "retry_after", r.Look(rig.Named("a", "m2")).WaitingFor)
 		require.Equal(r, rig.Start.Add(10*time.Second), r.Look(rig.Named("a", "m2")).WaitingUntil)
-		require.Empty(r, r.ScheduleFor(rig.One, 512, 64, r.Entry("m4", rig.To("a")))[0].Leased)
+		require.Empty(r, rig.Leased(r.ScheduleFor(rig.One, 512, 64, r.Entry("m4", rig.To("a")))[0]))
 		lane := r.LaneState("a")
 		require.Equal(r, dispatcher.StateActive, lane.State())
 		require.Equal(r, rig.Start.Add(10*time.Second), lane.Until)
@@ -286,7 +286,7 @@ var pauseCases = []rig.Case{
 	}},
 	{Name: "an empty lane can be paused too", Run: func(r *rig.Rig) {
 		r.MustSettle(rig.One, rig.Paused(r.TakeNew("a"), time.Hour, 10*time.Second))
-		require.Empty(r, r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To("a")))[0].Leased)
+		require.Empty(r, rig.Leased(r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To("a")))[0]))
 		require.Equal(r, rig.Start.Add(10*time.Second), r.Move().Due)
 		r.MustClaimNothing(rig.One)
 	}},

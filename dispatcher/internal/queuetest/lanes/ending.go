@@ -92,18 +92,18 @@ func endsWhatComes(r *rig.Rig, e ending) {
 		r.Entry("m3", rig.To(rig.EpOne), rig.Keyed("k")), rig.Fan(r.Entry("m4", rig.To(rig.EpOne, "a"))))
 	for _, s := range got {
 		require.Equal(r, dispatcher.Accepted, s.Result)
-		require.Equal(r, r.Now, s.Ended)
-		require.NotContains(r, append(append(s.Ready, s.Leased...), s.Behind...), rig.EpOne)
+		require.Equal(r, r.Now, s.Placed[0].At)
+		require.NotContains(r, append(append(rig.Ready(s), rig.Leased(s)...), rig.Behind(s)...), rig.EpOne)
 		if e.held == dispatcher.HeldDeleted {
-			require.Equal(r, rig.To(rig.EpOne), s.Cancelled)
-			require.Empty(r, s.Dead)
+			require.Equal(r, rig.To(rig.EpOne), rig.Cancelled(s))
+			require.Empty(r, rig.Dead(s))
 		} else {
-			require.Equal(r, map[dispatcher.Lane]dispatcher.DeadReason{rig.EpOne: dispatcher.ReasonDisabled}, s.Dead)
-			require.Empty(r, s.Cancelled)
+			require.Equal(r, map[dispatcher.Lane]dispatcher.DeadReason{rig.EpOne: dispatcher.ReasonDisabled}, rig.Dead(s))
+			require.Empty(r, rig.Cancelled(s))
 		}
 	}
 	mustEnd(r, e, 0, "m1", "m2", "m3", "m4")
-	require.Equal(r, rig.To("a"), got[3].Leased)
+	require.Equal(r, rig.To("a"), rig.Leased(got[3]))
 	require.Equal(r, int64(4), r.Stats().Counts[e.status])
 	require.Equal(r, r.Now, r.Look(rig.Named(rig.EpOne, "m1")).Ended)
 	r.MustChangeNothing(func() { require.Equal(r, dispatcher.Duplicate, r.Schedule(r.Entry("m1", rig.To(rig.EpOne)))[0].Result) })

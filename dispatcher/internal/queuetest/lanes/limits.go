@@ -15,8 +15,8 @@ import (
 var LimitCases = []rig.Case{
 	{Name: "an endpoint's lane without limits is not claimed from", Run: func(r *rig.Rig) {
 		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To(rig.EpOne)))
-		require.Equal(r, rig.To(rig.EpOne), got[0].Ready)
-		require.Equal(r, map[dispatcher.Lane]int64{rig.EpOne: 0}, got[0].Versions)
+		require.Equal(r, rig.To(rig.EpOne), rig.Ready(got[0]))
+		require.Equal(r, map[dispatcher.Lane]int64{rig.EpOne: 0}, rig.Versions(got[0]))
 		r.Schedule(r.Entry("m2", rig.To(rig.EpOne), rig.Delay(time.Second)))
 		r.Pass(time.Second)
 		require.Equal(r, -1, r.Move().Weight)
@@ -41,7 +41,7 @@ var LimitCases = []rig.Case{
 			r.Limit(rig.EpOne)
 			id := r.NewID()
 			got := r.Schedule(r.Entry(id, rig.To(rig.EpOne, "a")))
-			require.Equal(r, map[dispatcher.Lane]int64{rig.EpOne: v}, got[0].Versions)
+			require.Equal(r, map[dispatcher.Lane]int64{rig.EpOne: v}, rig.Versions(got[0]))
 			for _, c := range r.Claim(rig.One, 2) {
 				want := int64(0)
 				if c.ID.Lane == rig.EpOne {
@@ -51,14 +51,14 @@ var LimitCases = []rig.Case{
 				r.MustSettle(rig.One, rig.Success(c))
 			}
 		}
-		require.Nil(r, r.Schedule(r.Entry("plain", rig.To("a")))[0].Versions)
+		require.Empty(r, rig.Versions(r.Schedule(r.Entry("plain", rig.To("a")))[0]))
 	}},
 	{Name: "each endpoint's lane of a fan-out has its own version", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.Limit(rig.EpOne)
 		r.Limit(rig.EpTwo)
 		got := r.ScheduleFor(rig.One, 512, 64, rig.Fan(r.Entry("m1", rig.To(rig.EpOne, rig.EpTwo, "a"))))
-		require.Equal(r, map[dispatcher.Lane]int64{rig.EpOne: 2, rig.EpTwo: 1}, got[0].Versions)
+		require.Equal(r, map[dispatcher.Lane]int64{rig.EpOne: 2, rig.EpTwo: 1}, rig.Versions(got[0]))
 	}},
 	{Name: "older limits change nothing, nor do the same again", Run: func(r *rig.Rig) {
 		r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: 3, MaxInFlight: 7, Interval: time.Millisecond, Ordered: true}, false)
@@ -104,8 +104,8 @@ var LimitCases = []rig.Case{
 	{Name: "a limit below the first window holds at once", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne, rig.Most(1))
 		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To(rig.EpOne)), r.Entry("m2", rig.To(rig.EpOne)))
-		require.Equal(r, rig.To(rig.EpOne), got[0].Leased)
-		require.Equal(r, rig.To(rig.EpOne), got[1].Ready)
+		require.Equal(r, rig.To(rig.EpOne), rig.Leased(got[0]))
+		require.Equal(r, rig.To(rig.EpOne), rig.Ready(got[1]))
 		r.MustClaimNothing(rig.Two)
 		require.Equal(r, 1, r.State().Lanes[rig.EpOne].Window, "it begins there")
 	}},

@@ -16,9 +16,9 @@ import (
 var OrderCases = append([]rig.Case{
 	{Name: "the first of a key goes and the others wait behind it", Run: func(r *rig.Rig) {
 		got := r.Schedule(r.Entry("m1", rig.To("a"), rig.Keyed("k")), r.Entry("m2", rig.To("a"), rig.Keyed("k")))
-		require.Equal(r, rig.To("a"), got[0].Ready)
+		require.Equal(r, rig.To("a"), rig.Ready(got[0]))
 		require.Equal(r, dispatcher.ScheduleResult{
-			Result: dispatcher.Accepted, CreatedAt: rig.Start, Due: rig.Start, Behind: rig.To("a"),
+			Result: dispatcher.Accepted, CreatedAt: rig.Start, Placed: []dispatcher.Placed{{Lane: "a", Status: dispatcher.StatusScheduled}},
 		}, got[1])
 		r.PublishKeyed("a", "k", "m3")
 		r.MustLie(stored.PlaceReady, "a", "m1")
@@ -137,9 +137,9 @@ var OrderCases = append([]rig.Case{
 	{Name: "a direct lease is given to the first and not to those behind", Run: func(r *rig.Rig) {
 		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To("a"), rig.Keyed("k")), r.Entry("m2", rig.To("a"), rig.Keyed("k")),
 			r.Entry("m3", rig.To("a"), rig.Keyed("l")))
-		require.Equal(r, rig.To("a"), got[0].Leased)
-		require.Equal(r, rig.To("a"), got[1].Behind)
-		require.Equal(r, rig.To("a"), got[2].Leased)
+		require.Equal(r, rig.To("a"), rig.Leased(got[0]))
+		require.Equal(r, rig.To("a"), rig.Behind(got[1]))
+		require.Equal(r, rig.To("a"), rig.Leased(got[2]))
 		r.MustSettle(rig.One, rig.Success(dispatcher.Claimed{ID: rig.Named("a", "m1"), Attempt: 1}))
 		r.MustClaim(rig.One, rig.Named("a", "m2"))
 	}},

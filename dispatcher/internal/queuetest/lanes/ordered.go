@@ -40,8 +40,8 @@ var OrderedCases = []rig.Case{
 	{Name: "a direct lease is one, and then no more", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Ordered)
 		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To("a")), r.Entry("m2", rig.To("a")))
-		require.Equal(r, rig.To("a"), got[0].Leased)
-		require.Equal(r, rig.To("a"), got[1].Behind)
+		require.Equal(r, rig.To("a"), rig.Leased(got[0]))
+		require.Equal(r, rig.To("a"), rig.Behind(got[1]))
 	}},
 	{Name: "the window is one, also if it was larger before", Run: func(r *rig.Rig) {
 		for range 5 {
@@ -178,7 +178,7 @@ var FullCases = []rig.Case{
 	{Name: "a message to a full lane is refused and leaves nothing", Setup: stored.Setup{MaxWaiting: 3}, Run: func(r *rig.Rig) {
 		r.PublishMany("a", 3)
 		r.MustChangeNothing(func() {
-			require.Equal(r, []dispatcher.ScheduleResult{{Result: dispatcher.LaneFull}}, r.Schedule(r.Entry("m1", rig.To("a"))))
+			require.Equal(r, []dispatcher.ScheduleResult{{Result: dispatcher.LaneFull, Placed: []dispatcher.Placed{{Lane: "a"}}}}, r.Schedule(r.Entry("m1", rig.To("a"))))
 		})
 		require.Equal(r, dispatcher.LaneFull, r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)))[0].Result)
 		require.Equal(r, dispatcher.Accepted, r.Schedule(r.Entry("m1", rig.To("b")))[0].Result, "another lane has room")
@@ -228,13 +228,13 @@ var FullCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Success(r.Claim(rig.One, 2)[1]))
 		got := r.Schedule(r.Entry("m1", rig.To("a", "b")))
 		require.Equal(r, dispatcher.Duplicate, got[0].Result)
-		require.Equal(r, rig.To("b"), got[0].Ready)
+		require.Equal(r, rig.To("b"), rig.Ready(got[0]))
 	}},
 	{Name: "a direct lease needs no room", Setup: stored.Setup{MaxWaiting: 1}, Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)))
 		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m2", rig.To("a")), r.Entry("m3", rig.To("a")), r.Entry("m4", rig.To("a")))
-		require.Equal(r, rig.To("a"), got[0].Leased)
-		require.Equal(r, rig.To("a"), got[1].Leased)
+		require.Equal(r, rig.To("a"), rig.Leased(got[0]))
+		require.Equal(r, rig.To("a"), rig.Leased(got[1]))
 		require.Equal(r, dispatcher.LaneFull, got[2].Result, "its window is full, so it would wait")
 	}},
 	{Name: "a lane that is full of cancelled deliveries has room", Setup: stored.Setup{MaxWaiting: 100}, Run: func(r *rig.Rig) {
@@ -266,7 +266,7 @@ var FullCases = []rig.Case{
 		r.Publish("a", "m0")
 		got := r.Schedule(rig.Fan(r.Entry("m1", rig.To("a", "b", "c"), rig.Delay(time.Minute))))
 		require.Equal(r, dispatcher.Accepted, got[0].Result)
-		require.Equal(r, map[dispatcher.Lane]dispatcher.DeadReason{"a": dispatcher.ReasonOverflow}, got[0].Dead)
+		require.Equal(r, map[dispatcher.Lane]dispatcher.DeadReason{"a": dispatcher.ReasonOverflow}, rig.Dead(got[0]))
 		d := r.MustStand(rig.Named("a", "m1"), dispatcher.StatusDead)
 		require.Equal(r, dispatcher.ReasonOverflow, d.Reason)
 		require.Zero(r, d.Attempts)
@@ -289,7 +289,7 @@ var FullCases = []rig.Case{
 		end(r, disabled)
 		require.Equal(r, dispatcher.Accepted, r.Schedule(r.Entry("m1", rig.To(rig.EpOne)))[0].Result)
 		got := r.Schedule(rig.Fan(r.Entry("m2", rig.To(rig.EpOne, "a"))))
-		require.Equal(r, map[dispatcher.Lane]dispatcher.DeadReason{rig.EpOne: dispatcher.ReasonDisabled}, got[0].Dead)
+		require.Equal(r, map[dispatcher.Lane]dispatcher.DeadReason{rig.EpOne: dispatcher.ReasonDisabled}, rig.Dead(got[0]))
 	}},
 	{Name: "a delivery that comes back to a full lane is not refused", Setup: stored.Setup{MaxWaiting: 1}, Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")

@@ -103,22 +103,22 @@ var RateCases = append([]rig.Case{
 	{Name: "a direct lease takes a token, and needs one", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Every(time.Second))
 		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To("a")), r.Entry("m2", rig.To("a")))
-		require.Equal(r, rig.To("a"), got[0].Leased)
-		require.Equal(r, rig.To("a"), got[1].Ready)
+		require.Equal(r, rig.To("a"), rig.Leased(got[0]))
+		require.Equal(r, rig.To("a"), rig.Ready(got[1]))
 		r.MustClaimNothing(rig.Two)
 		require.Equal(r, "rate", r.Look(rig.Named("a", "m2")).WaitingFor)
 		r.Pass(time.Second)
 		r.Move()
 		r.Deliver(rig.Named("a", "m2"))
 		got = r.ScheduleFor(rig.One, 512, 64, r.Entry("m3", rig.To("a")))
-		require.Equal(r, rig.To("a"), got[0].Ready, "the token was taken by the claim")
+		require.Equal(r, rig.To("a"), rig.Ready(got[0]), "the token was taken by the claim")
 	}},
 	{Name: "a rate holds over all instances", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Every(time.Second))
 		r.PublishMany("a", 3)
 		require.Len(r, r.Claim(rig.One, 64), 1)
 		r.MustClaimNothing(rig.Two)
-		require.Empty(r, r.ScheduleFor(rig.Two, 512, 64, r.Entry("m1", rig.To("a")))[0].Leased)
+		require.Empty(r, rig.Leased(r.ScheduleFor(rig.Two, 512, 64, r.Entry("m1", rig.To("a")))[0]))
 	}},
 	{Name: "a lane that waits for its rate does not hold others", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Every(time.Hour))
@@ -291,13 +291,13 @@ func attemptsBySecond(r *rig.Rig, lane dispatcher.Lane, seconds int, late time.D
 func mustHaveToken(r *rig.Rig, lane dispatcher.Lane) {
 	r.Helper()
 	got := r.ScheduleFor(rig.Two, 512, 64, r.Entry(r.NewID(), rig.To(lane)))
-	require.Equal(r, rig.To(lane), got[0].Leased, "its token was not returned")
+	require.Equal(r, rig.To(lane), rig.Leased(got[0]), "its token was not returned")
 }
 
 // mustHaveNoToken fails the case if a rated lane may be attempted now.
 func mustHaveNoToken(r *rig.Rig, lane dispatcher.Lane) {
 	r.Helper()
 	got := r.ScheduleFor(rig.Two, 512, 64, r.Entry(r.NewID(), rig.To(lane)))
-	require.Empty(r, got[0].Leased, "it has a token more than its rate allows")
+	require.Empty(r, rig.Leased(got[0]), "it has a token more than its rate allows")
 	r.MustClaimNothing(rig.Two)
 }

@@ -119,12 +119,11 @@ type publishing struct {
 func (m *model) scheduled(p *publishing, e dispatcher.Entry, got dispatcher.ScheduleResult) {
 	m.Helper()
 	if m.inConflict(e, got.Result) {
-		got.Versions = nil // versions of lanes that the call did not change may be told or not
 		require.Equal(m, dispatcher.ScheduleResult{Result: dispatcher.Conflict}, got, "%s", e.Message.ID)
 		return
 	}
 	results := map[dispatcher.Result]bool{}
-	want := dispatcher.ScheduleResult{Dead: map[dispatcher.Lane]dispatcher.DeadReason{}}
+	want := map[dispatcher.Lane]dispatcher.Placed{}
 	for _, n := range m.All() {
 		lanes := m.lanesIn(e, n)
 		if len(lanes) == 0 {
@@ -132,23 +131,24 @@ func (m *model) scheduled(p *publishing, e dispatcher.Entry, got dispatcher.Sche
 		}
 		result, lanes, due := m.accept(p, recordKey{n, e.Message.ID}, e, lanes)
 		results[result] = true
+		told := due
+		if result == dispatcher.Accepted && e.Message.Delay == 0 && e.Message.DeliverAt.IsZero() {
+			told = m.from()
+		}
 		for _, lane := range lanes {
 			m.place(p, e, lane, due)
-			m.tell(&want, lane, m.deliveries[rig.Named(lane, e.Message.ID)])
-			if lane.IsEndpoint() {
-				require.Equal(m, m.limits[lane].Version, got.Versions[lane], "%s in %s", e.Message.ID, lane)
-			}
+			want[lane] = m.placed(told, m.deliveries[rig.Named(lane, e.Message.ID)])
 		}
 	}
 	require.Contains(m, results, got.Result, "%s", e.Message.ID)
-	require.False(m, len(want.Dead) != len(got.Dead), "%s: dead are %v, should be %v", e.Message.ID, got.Dead, want.Dead)
-	for lane, reason := range want.Dead {
-		require.Equal(m, reason, got.Dead[lane], "%s in %s", e.Message.ID, lane)
-	}
-	for _, lists := range [][2][]dispatcher.Lane{
-		{want.Leased, got.Leased}, {want.Ready, got.Ready}, {want.Behind, got.Behind}, {want.Cancelled, got.Cancelled},
-	} {
-		require.ElementsMatch(m, lists[0], lists[1], "%s", e.Message.ID)
+	require.Len(m, got.Placed, len(e.Lanes), "%s", e.Message.ID)
+	for i, lane := range e.Lanes {
+		p := want[lane]
+		p.Lane = lane
+		if lane.IsEndpoint() {
+			p.Version = m.limits[lane].Version
+		}
+		require.Equal(m, p, got.Placed[i], "%s in %s", e.Message.ID, lane)
 	}
 	m.leased(p, e, got)
 }
@@ -174,15 +174,17 @@ func (m *model) partly(p *publishing, e dispatcher.Entry, got dispatcher.Schedul
 // leased remembers the deliveries that a publish leased directly.
 func (m *model) leased(p *publishing, e dispatcher.Entry, got dispatcher.ScheduleResult) {
 	m.Helper()
-	require.Len(m, got.LeasedAt, len(got.Leased))
-	for i, lane := range got.Leased {
-		id := rig.Named(lane, e.Message.ID)
+	for _, d := range got.Placed {
+		if d.Status != dispatcher.StatusInFlight {
+			continue
+		}
+		id := rig.Named(d.Lane, e.Message.ID)
 		require.Equal(m, stored.Found{Place: stored.PlaceLeased, At: m.ms(), Holder: p.by}, m.deliveries[id].Found, "%s", id)
 		m.held = append(m.held, holding{by: p.by, claimed: dispatcher.Claimed{
-			ID: id, Message: m.messages[recordKey{m.Partition(lane), id.Message}].message, Attempt: 1, Rung: 1, First: true,
-			Leased: got.LeasedAt[i],
+			ID: id, Message: m.messages[recordKey{m.Partition(d.Lane), id.Message}].message, Attempt: 1, Rung: 1, First: true,
+			Leased: d.At,
 		}})
-		require.Equal(m, m.ms(), got.LeasedAt[i].UnixMilli(), "%s", id)
+		require.Equal(m, m.ms(), d.At.UnixMilli(), "%s", id)
 	}
 }
 
@@ -196,20 +198,25 @@ func (m *model) lanesIn(e dispatcher.Entry, partition int) (lanes []dispatcher.L
 	return lanes
 }
 
-// tell adds a delivery to the expected answer of a publish.
-func (m *model) tell(s *dispatcher.ScheduleResult, lane dispatcher.Lane, d *modelDelivery) {
+// placed is a new delivery in the expected answer of a publish.
+func (m *model) placed(due int64, d *modelDelivery) (p dispatcher.Placed) {
+	now := time.UnixMilli(m.ms()).UTC()
 	switch d.Place {
 	case stored.PlaceLeased:
-		s.Leased = append(s.Leased, lane)
+		p.Status, p.At = dispatcher.StatusInFlight, now
 	case stored.PlaceReady:
-		s.Ready = append(s.Ready, lane)
-	case stored.PlaceBehind:
-		s.Behind = append(s.Behind, lane)
+		p.Status = dispatcher.StatusReady
+	case stored.PlaceDue, stored.PlaceBehind:
+		p.Status = dispatcher.StatusScheduled
 	case stored.PlaceCancelled:
-		s.Cancelled = append(s.Cancelled, lane)
+		p.Status, p.At = dispatcher.StatusCancelled, now
 	case stored.PlaceDead:
-		s.Dead[lane] = d.progress.Reason
+		p.Status, p.At, p.Reason = dispatcher.StatusDead, now, d.progress.Reason
 	}
+	if !p.Status.Ended() && d.Place != stored.PlaceBehind {
+		p.Due = time.UnixMilli(due).UTC()
+	}
+	return p
 }
 
 // inConflict reports whether an entry has other content than a stored message

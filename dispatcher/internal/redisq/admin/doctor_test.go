@@ -14,6 +14,7 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
@@ -73,7 +74,7 @@ func (p *ward) schedule(id string, lanes []dispatcher.Lane, lease int, changes .
 	require.NoError(p, err)
 	require.NoError(p, got[0].Err)
 	require.Equal(p, dispatcher.Accepted, got[0].Result)
-	require.Len(p, got[0].Leased, lease)
+	require.Len(p, rig.Leased(got[0]), lease)
 }
 
 func to(lanes ...dispatcher.Lane) []dispatcher.Lane { return lanes }

@@ -35,7 +35,8 @@
 //	                                     ▲                              │
 //	                                     └──────────── rung ◄───────────┘
 //
-// The engine is in internal/engine, a file for each stage, in this order:
+// What counts as delivered is a rule of package success, the waits between attempts
+// are a ladder of package ladder. The engine is in internal/engine, a file for each stage, in this order:
 //
 //	publish.go   finds the lanes of a message, and answers what became of it
 //	accept.go    coalesces concurrent publishes into one call of the queue (deal.go: in which turns)
@@ -44,7 +45,7 @@
 //	bodies.go    reads large bodies first
 //	workers.go   bounds how many attempts run at once
 //	deliver.go   makes an attempt (route.go: where to, signed by whom) and has Judge say what it means
-//	settle.go    records the outcome (settle_apart.go: what could not be recorded at once)
+//	settle.go    records the outcome (settle_stalled.go: what could not be recorded at once)
 //
 // Around these, beat.go keeps the instance alive and finds dead ones, and reap.go
 // takes over from them. reconcile.go hands back leases whose answer was lost. watch.go

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/fields"
+	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -36,8 +38,8 @@ type Endpoint struct {
 	MaxInFlight int            // 0: the dispatcher's
 	Rate        Rate           // zero: none
 	Headers     []Header
-	Success     *Success // nil: the dispatcher's
-	Ordered     bool     // one at a time, a failing one holds the rest
+	Success     *success.Rule // nil: the dispatcher's
+	Ordered     bool          // one at a time, a failing one holds the rest
 
 	Paused   bool      // deliveries are made and held
 	Disabled bool      // deliveries are recorded as dead, unattempted
@@ -298,7 +300,7 @@ func checkUID(s string) error {
 		return fmt.Errorf("must be at most %d characters", maxUID)
 	}
 	for i := range len(s) {
-		if !isWordByte(s[i]) && !strings.ContainsRune(".:@", rune(s[i])) {
+		if !fields.IsWordByte(s[i]) && !strings.ContainsRune(".:@", rune(s[i])) {
 			return fmt.Errorf("must be of A-Z a-z 0-9 _ - . : @")
 		}
 	}

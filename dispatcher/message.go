@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 )
 
@@ -41,7 +42,7 @@ type Message struct {
 	Ladder      *ladder.Ladder // nil: the dispatcher's
 	MaxAttempts int            // cuts the ladder; 0: does not
 	Timeout     time.Duration  // of one attempt; 0: the dispatcher's
-	Success     *Success       // nil: the dispatcher's
+	Success     *success.Rule  // nil: the dispatcher's
 
 	Apart *Apart // of a large body, as read from the queue: Body is read by itself; nil: Body is all of it
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 )
 
@@ -21,8 +22,8 @@ const maxRetryAfter = 24 * time.Hour
 // Case is an answer with all that decides what it means.
 type Case struct {
 	Answer      Answer
-	Success     *Success // nil: any 2xx
-	Rung        int      // number of the attempt since its ladder began, from 1
+	Success     *success.Rule // nil: any 2xx
+	Rung        int           // number of the attempt since its ladder began, from 1
 	Ladder      ladder.Ladder
 	MaxAttempts int       // cuts the ladder; 0: does not
 	WaitsOn     time.Time // a person asked for the attempt: if it fails, the delivery waits on until then; zero: its ladder goes on
@@ -82,18 +83,17 @@ func blamed(class Class, status int) bool {
 }
 
 // fault names what an answer lacks, or nothing where it means delivered.
-func fault(a Answer, s *Success) (Class, string) {
+func fault(a Answer, s *success.Rule) (Class, string) {
 	if a.Status == 0 {
 		return noAnswer(a)
 	}
-	want, err := s.read()
-	switch {
-	case err != nil:
+	switch result, why := s.Judge(a.Status, a.Body); result {
+	case success.Unreadable:
 		return ClassInternal, "the stored success can't be read"
-	case !want.holdsStatus(a.Status):
-		return ClassStatus, statusFault(a, want)
-	case !want.holdsBody(a.Body):
-		return ClassBody, fmt.Sprintf("status %d, but %s", a.Status, want.body.broken())
+	case success.WrongStatus:
+		return ClassStatus, statusFault(a, why)
+	case success.WrongBody:
+		return ClassBody, fmt.Sprintf("status %d, but %s", a.Status, why)
 	default:
 		return ClassNone, ""
 	}
@@ -112,7 +112,7 @@ func noAnswer(a Answer) (Class, string) {
 	return a.Class, "no answer: " + string(a.Class)
 }
 
-func statusFault(a Answer, want *successRules) string {
+func statusFault(a Answer, wanted string) string {
 	status := a.Status
 	switch {
 	case status == http.StatusSwitchingProtocols:
@@ -120,7 +120,7 @@ func statusFault(a Answer, want *successRules) string {
 	case status < 200:
 		return fmt.Sprintf("status %d: an announcement, not an answer", status)
 	case status <= 299:
-		return fmt.Sprintf("status %d, not one of %s", status, want.patterns())
+		return fmt.Sprintf("status %d, not one of %s", status, wanted)
 	case status <= 399:
 		return redirectFault(status, a.Location)
 	case status == http.StatusGone:

@@ -47,7 +47,7 @@ func TestOnlyTroubleOfTheReceiverIsBlamed(t *testing.T) {
 		t.Run(fmt.Sprintf("status %d of %q with %q", s.status, s.success, s.body), func(t *testing.T) {
 			c := newTestCase(t, dispatcher.Answer{Status: s.status, Body: []byte(s.body)})
 			if s.success != "" {
-				c.Success = mustSuccess(t, s.success)
+				c.Success = mustRule(t, s.success)
 			}
 			for c.Rung = 1; c.Rung <= 4; c.Rung++ { // also where no rung is left
 				require.Equal(t, s.want, dispatcher.Judge(c).Blame)
@@ -82,7 +82,7 @@ func TestALaneIsPausedByWhatAReceiverMayAskFor(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			c := newTestCase(t, dispatcher.Answer{Status: tc.status, RetryAfter: tc.header})
 			if tc.success != "" {
-				c.Success = mustSuccess(t, tc.success)
+				c.Success = mustRule(t, tc.success)
 			}
 			require.Equal(t, tc.want, dispatcher.Judge(c).Pause)
 			c.Rung = 4

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -17,6 +18,13 @@ import (
 var judgedAt = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // newTestCase is the first attempt of a delivery on the ladder 15s, 3m, 25h.
+func mustRule(t testing.TB, text string) *success.Rule {
+	t.Helper()
+	r, err := success.Parse(text)
+	require.NoError(t, err, text)
+	return r
+}
+
 func newTestCase(t testing.TB, a dispatcher.Answer) dispatcher.Case {
 	t.Helper()
 	l, err := ladder.New(15*time.Second, 3*time.Minute, 25*time.Hour)
@@ -131,7 +139,7 @@ func TestAnswersMean(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			c := newTestCase(t, tc.answer)
 			if tc.success != "" {
-				c.Success = mustSuccess(t, tc.success)
+				c.Success = mustRule(t, tc.success)
 			}
 			if tc.change != nil {
 				tc.change(&c)
@@ -342,14 +350,14 @@ func FuzzExcerpt(f *testing.F) {
 }
 
 func BenchmarkJudge(b *testing.B) {
-	word, err := dispatcher.ParseSuccess(`{"body":"success"}`)
+	word, err := success.Parse(`{"body":"success"}`)
 	require.NoError(b, err)
-	path, err := dispatcher.ParseSuccess(`{"body":{"path":"code","equals":"SUCCESS"}}`)
+	path, err := success.Parse(`{"body":{"path":"code","equals":"SUCCESS"}}`)
 	require.NoError(b, err)
 	answer := []byte(`{"code":"SUCCESS","message":"` + strings.Repeat("x", 200) + `"}`)
 	for name, c := range map[string]struct {
 		answer  dispatcher.Answer
-		success *dispatcher.Success
+		success *success.Rule
 		want    dispatcher.Verdict
 	}{
 		"200":                       {dispatcher.Answer{Status: 200}, nil, dispatcher.Delivered},

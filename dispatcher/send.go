@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/success"
 )
 
 // Call is one signed request on its way to a receiver.
@@ -20,13 +22,16 @@ type Call struct {
 // for a connection. It is in an Answer's Err; the receiver was not called.
 var ErrExhausted = errors.New("this host ran out of its own resources")
 
+// AnswerLimit is how much of an answer's body is read, in bytes: what is judged of it.
+const AnswerLimit = success.AnswerLimit
+
 // Answer is what came of a Call.
 type Answer struct {
 	Status     int    // HTTP status; 0: no answer came
 	RetryAfter string // the header as sent; empty: none
 	Date       string // the header as sent, where RetryAfter is; empty: none
 	Location   string // the header as sent, with a 3xx; empty: none
-	Body       []byte // at most 64 KiB of it
+	Body       []byte // at most AnswerLimit of it
 	Cut        bool   // there was more of the body
 	Class      Class  // why there is no answer; ClassNone where Status is set
 	Err        error  // the same for people, free of the URL; nil where Status is set

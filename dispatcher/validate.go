@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 	"github.com/hookladder/hookladder/ladder"
 )
 
@@ -54,14 +55,9 @@ func (l Policy) now() time.Time {
 	return l.Now()
 }
 
-// FieldError says what is wrong with one field of a message, and where it is.
-type FieldError struct {
-	Path   string // as in $.url
-	Detail string // a sentence for people, without the value where that may be secret
-}
-
-// Error is path and detail in one line.
-func (e FieldError) Error() string { return e.Path + ": " + e.Detail }
+// FieldError says what is wrong with one field of a message or an endpoint, and
+// where it is.
+type FieldError = fields.Error
 
 // faults collects what is wrong.
 type faults []FieldError
@@ -110,7 +106,7 @@ func (l Policy) parseURL(raw string) error {
 // There is no dot in it, since the signed text is id.timestamp.body, and
 // nothing that means something in a key of the store.
 func ValidID(s string) bool {
-	return len(s) <= maxID && isWord(s)
+	return len(s) <= maxID && fields.IsWord(s)
 }
 
 // ValidTopic reports whether s is a topic: words of A-Za-z0-9_- with dots
@@ -121,7 +117,7 @@ func ValidTopic(s string) bool {
 	}
 	for {
 		word, rest, more := strings.Cut(s, ".")
-		if !isWord(word) {
+		if !fields.IsWord(word) {
 			return false
 		}
 		if !more {
@@ -147,21 +143,7 @@ func ValidTenant(s string) bool {
 
 // ValidLane reports whether s may name a lane: 1 to 16 of A-Za-z0-9_-.
 func ValidLane(s string) bool {
-	return len(s) <= MaxLane && isWord(s)
-}
-
-// isWord reports whether s is one or more of A-Za-z0-9_-.
-func isWord(s string) bool {
-	for i := range len(s) {
-		if !isWordByte(s[i]) {
-			return false
-		}
-	}
-	return s != ""
-}
-
-func isWordByte(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-'
+	return len(s) <= MaxLane && fields.IsWord(s)
 }
 
 // checkContentType takes what can stand in a header as a media type.

@@ -2,8 +2,9 @@ package dispatcher
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
 // ownHeaders are the names that no message may set, in lower case: those that
@@ -46,7 +47,7 @@ var ownPrefixes = []string{"proxy-", "webhook-", "hookladder-", "svix-", "x-forw
 // this name, or nothing.
 func CheckHeaderName(name string) error {
 	if !isToken(name) {
-		return fmt.Errorf("is not a header's name: %s", Clip(name))
+		return fmt.Errorf("is not a header's name: %s", fields.Clip(name))
 	}
 	lower := asRead(name)
 	if why, ok := ownHeaders[lower]; ok {
@@ -120,31 +121,18 @@ func (f *faults) headers(hs []Header) {
 
 // headerPath is where a header stands in the message.
 func headerPath(name string) string {
-	switch {
-	case !isToken(name):
+	if !isToken(name) {
 		return "$.headers"
-	case isWord(name) && len(name) <= maxID:
-		return "$.headers." + name
-	default:
-		return "$.headers[" + Clip(name) + "]"
 	}
+	return "$.headers" + fields.Member(name)
 }
 
 // isToken reports whether s is a token of RFC 9110, as a header's name must be.
 func isToken(s string) bool {
 	for i := range len(s) {
-		if c := s[i]; c > 0x7f || !isWordByte(c) && !strings.ContainsRune("!#$%&'*+.^`|~", rune(c)) {
+		if c := s[i]; c > 0x7f || !fields.IsWordByte(c) && !strings.ContainsRune("!#$%&'*+.^`|~", rune(c)) {
 			return false
 		}
 	}
 	return s != ""
-}
-
-// Clip quotes a text of the caller's for an error, and not all of a long one.
-func Clip(s string) string {
-	const most = 64 // enough to find it again
-	if len(s) > most {
-		return strconv.QuoteToASCII(s[:most]) + "…"
-	}
-	return strconv.QuoteToASCII(s)
 }

@@ -175,7 +175,7 @@ var (
 	environment        = []string{"os.Getenv", "os.LookupEnv", "os.Environ", "os.ExpandEnv", "syscall.Getenv", "syscall.Environ"}
 	environmentReaders = []string{"github.com/caarlos0/env", "github.com/joho/godotenv"}
 	testSupport        = []string{module + "/dispatcher/internal/queuetest", module + "/dispatcher/internal/endpointtest", module + "/dispatcher/internal/redisq/redisqtest", module + "/deploy/kit/redistest"}
-	shared             = []string{module + "/dispatcher/internal/seal"} // tools, not adapters
+	shared             = []string{module + "/dispatcher/internal/seal", module + "/dispatcher/internal/fields"} // tools, not adapters
 )
 
 func TestTheHouseKeepsItsRules(t *testing.T) {
@@ -222,7 +222,7 @@ func when(condition bool, found ...string) []string {
 
 // cores are the packages of the engine below its words: what they decide and do
 // knows no technology.
-var cores = []string{"dispatcher/internal/endpoints", "dispatcher/internal/engine", "dispatcher/internal/outage", "dispatcher/internal/turns"}
+var cores = []string{"dispatcher/success", "dispatcher/internal/endpoints", "dispatcher/internal/engine", "dispatcher/internal/fields", "dispatcher/internal/outage", "dispatcher/internal/turns"}
 
 func core(path string) bool { return slices.Contains(cores, strings.TrimPrefix(path, module+"/")) }
 

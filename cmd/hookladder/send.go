@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 )
@@ -236,7 +236,7 @@ func (f *sendFlags) answer() (*wire.Success, error) {
 
 // successField is what --success means: JSON as it is, or a list of statuses.
 func successField(text string) (any, error) {
-	if _, err := dispatcher.ParseSuccess(text); err != nil {
+	if _, err := success.Parse(text); err != nil {
 		return nil, usagef("--success %q: %w", text, err)
 	}
 	if strings.HasPrefix(strings.TrimSpace(text), "{") {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
+	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -33,14 +34,14 @@ var parsers = map[reflect.Type]env.ParserFunc{
 	reflect.TypeFor[[]netip.Prefix]():        func(v string) (any, error) { return parseNets(v) },
 	reflect.TypeFor[app.Keys]():              func(v string) (any, error) { return app.ParseKeys(v) },
 	reflect.TypeFor[[]signer.Secret]():       func(v string) (any, error) { return signer.ParseSecrets(v) },
-	reflect.TypeFor[dispatcher.Success]():    func(v string) (any, error) { return parseSuccess(v) },
+	reflect.TypeFor[success.Rule]():          func(v string) (any, error) { return parseSuccess(v) },
 	reflect.TypeFor[slog.Level]():            func(v string) (any, error) { return parseLevel(v) },
 }
 
-func parseSuccess(v string) (dispatcher.Success, error) {
-	s, err := dispatcher.ParseSuccess(v)
+func parseSuccess(v string) (success.Rule, error) {
+	s, err := success.Parse(v)
 	if err != nil {
-		return dispatcher.Success{}, err
+		return success.Rule{}, err
 	}
 	return *s, nil
 }

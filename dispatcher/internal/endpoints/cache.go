@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
 // MostKnown bounds the memory that endpoints take, some 2 KiB each; beyond it
@@ -165,7 +166,7 @@ func (d *Cache) id(ctx context.Context, name string) (string, error) {
 	case dispatcher.Lane(name).IsEndpoint():
 		return name, nil
 	case d.store == nil || !dispatcher.ValidUID(name):
-		return "", fmt.Errorf("endpoint %s: %w", dispatcher.Clip(name), dispatcher.ErrNoEndpoint)
+		return "", fmt.Errorf("endpoint %s: %w", fields.Clip(name), dispatcher.ErrNoEndpoint)
 	}
 	return d.store.EndpointID(ctx, name)
 }
@@ -179,7 +180,7 @@ func (d *Cache) Named(ctx context.Context, name string) (*Destination, error) {
 	dest, err := d.Get(ctx, id)
 	if err == nil && id != name && dest.Endpoint.UID != name {
 		// The index proves nothing: the endpoint itself has to say that it is so called.
-		return nil, fmt.Errorf("endpoint %s: %w", dispatcher.Clip(name), dispatcher.ErrNoEndpoint)
+		return nil, fmt.Errorf("endpoint %s: %w", fields.Clip(name), dispatcher.ErrNoEndpoint)
 	}
 	return dest, err
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
 // Lane is the lane that a destination means: a lane, an endpoint's id or uid, a
@@ -52,7 +53,7 @@ func (r *Registry) namedLane(ctx context.Context, destination string) (dispatche
 		return dispatcher.AllLanes, nil
 	case dispatcher.NamesLane(destination):
 		if !dispatcher.ValidLane(destination) {
-			return "", fmt.Errorf("lane %s: %w", dispatcher.Clip(destination), dispatcher.ErrNotFound)
+			return "", fmt.Errorf("lane %s: %w", fields.Clip(destination), dispatcher.ErrNotFound)
 		}
 		return dispatcher.Lane(destination), nil
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -61,7 +62,7 @@ var keepCases = []testCase{
 			"2xx", "*", "200,204,5xx", `{"status":["200"],"body":"success"}`, `{"body":{"path":"data.code","equals":"SUCCESS"}}`,
 			`{"body":{"path":"code","equals":12345678901234567890}}`, `{"status":["*"],"body":{"matches":"<return_code><!\\[CDATA\\[SUCCESS\\]\\]>"}}`,
 		} {
-			success, err := dispatcher.ParseSuccess(text)
+			success, err := success.Parse(text)
 			require.NoError(r, err)
 			r.mustKeep(func(e *dispatcher.Endpoint) { e.Success = success })
 		}
@@ -118,7 +119,7 @@ func (r *rig) mustKeep(with ...func(*dispatcher.Endpoint)) {
 
 // everything fills every field.
 func everything(r *rig) func(*dispatcher.Endpoint) {
-	success, err := dispatcher.ParseSuccess(`{"status":["200","5xx"],"body":{"path":"code","equals":"SUCCESS"}}`)
+	success, err := success.Parse(`{"status":["200","5xx"],"body":{"path":"code","equals":"SUCCESS"}}`)
 	require.NoError(r, err)
 	return func(e *dispatcher.Endpoint) {
 		e.UID, e.Tenant, e.URL = "shop-1/main", "shop:1{a}", "https://user@example.com:8443/a?b=c#d"

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
+	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 )
 
@@ -23,7 +24,7 @@ type deliverer struct {
 	signers atomic.Pointer[signers] // of bare URLs; nil: there is no secret, and nothing is sent to one
 	ladder  ladder.Ladder
 	jitter  float64
-	success *dispatcher.Success
+	success *success.Rule
 	timeout time.Duration
 	excerpt int
 	agent   []string // the user-agent header's values, shared by all calls

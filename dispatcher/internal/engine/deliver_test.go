@@ -16,6 +16,7 @@ import (
 
 	d "github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -128,7 +129,7 @@ func TestAnAttemptHasTheTimeOfItsMessage(t *testing.T) {
 func TestTheMessageDecidesWhatItsAnswerMeans(t *testing.T) {
 	own, err := ladder.New(time.Second, 2*time.Second, 3*time.Second)
 	require.NoError(t, err)
-	anyStatus, err := d.ParseSuccess("*")
+	anyStatus, err := success.Parse("*")
 	require.NoError(t, err)
 	cases := map[string]struct {
 		status  int
@@ -243,7 +244,7 @@ func TestAMessageWhoseStoredSuccessCannotBeReadIsDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		m := message("m")
-		m.Success = d.StoredSuccess(`{"body":{"matches":"("}}`)
+		m.Success = success.Stored(`{"body":{"matches":"("}}`)
 		s := deliverOne(t, r, claimed(m))
 		require.Empty(t, r.sender.sent())
 		require.Equal(t, d.Dead, s.Verdict)

@@ -11,6 +11,7 @@ import (
 
 	d "github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -76,7 +77,7 @@ func TestAUIDThatIsThereIsAnsweredWhereItIsEqual(t *testing.T) {
 	require.NoError(t, err)
 	longer, err := ladder.New(time.Second, time.Minute, time.Hour)
 	require.NoError(t, err)
-	success, err := d.ParseSuccess("200")
+	success, err := success.Parse("200")
 	require.NoError(t, err)
 	full := func(e *d.Endpoint) {
 		e.UID, e.Description, e.Metadata = "main", "d", map[string]string{"a": "1"}

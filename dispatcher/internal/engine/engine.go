@@ -12,6 +12,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 	"github.com/hookladder/hookladder/dispatcher/internal/turns"
+	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -21,16 +22,16 @@ type Options struct {
 	Instance    string          // a name never used before: host and ULID
 	Secrets     []signer.Secret // for bare URLs; none: nothing with a bare URL can be published
 	Ladder      ladder.Ladder
-	Jitter      float64             // a fraction of each wait, only ever added
-	Success     *dispatcher.Success // nil: any 2xx
-	Timeout     time.Duration       // of one attempt
-	MaxInFlight int                 // permits; 0: accepts only
-	FanoutMax   int                 // endpoints that one message may match; 0: any number
-	MaxBytes    int64               // of the bodies of what is leased; 0: no limit
-	ClaimBatch  int                 // permits gathered for each batch that a claim may take
-	Excerpt     int                 // bytes of an answer kept in the history
-	PollEvery   time.Duration       // how often the queue is looked at, whatever was told
-	Grace       time.Duration       // how long attempts may go on after the stop signal
+	Jitter      float64       // a fraction of each wait, only ever added
+	Success     *success.Rule // nil: any 2xx
+	Timeout     time.Duration // of one attempt
+	MaxInFlight int           // permits; 0: accepts only
+	FanoutMax   int           // endpoints that one message may match; 0: any number
+	MaxBytes    int64         // of the bodies of what is leased; 0: no limit
+	ClaimBatch  int           // permits gathered for each batch that a claim may take
+	Excerpt     int           // bytes of an answer kept in the history
+	PollEvery   time.Duration // how often the queue is looked at, whatever was told
+	Grace       time.Duration // how long attempts may go on after the stop signal
 	Keep        dispatcher.Keep
 	UserAgent   string
 	Version     string // of the program, which other instances are told

@@ -18,6 +18,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
+	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -246,9 +247,9 @@ func messages(prefix string, n int) (list []*d.Message) {
 	return list
 }
 
-func mustSuccess(t testing.TB, text string) *d.Success {
+func mustSuccess(t testing.TB, text string) *success.Rule {
 	t.Helper()
-	s, err := d.ParseSuccess(text)
+	s, err := success.Parse(text)
 	require.NoError(t, err, text)
 	return s
 }

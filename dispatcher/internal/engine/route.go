@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -36,7 +37,7 @@ type route struct {
 	signer   *signer.Signer
 	headers  []dispatcher.Header // of the endpoint, names in canonical form
 	ladder   ladder.Ladder
-	success  *dispatcher.Success
+	success  *success.Rule
 	timeout  time.Duration
 	body     []byte   // of the answer, once it is there
 	secrets  []string // what an answer must not give back: signatures, and the endpoint's headers

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
 // maxDepth is how deep a body may nest: far above any use, and far below what breaks
@@ -106,7 +107,7 @@ func (s fieldset[T]) read(d *decoder, at batchIndex, take func(i int, v jsontext
 			break
 		}
 		if err := take(i, v); err != nil {
-			wrong = append(wrong, faultAt(at.path()+member(s[i].name), err))
+			wrong = append(wrong, fields.At(at.path()+member(s[i].name), err))
 		}
 	}
 	return true, wrong

@@ -37,7 +37,7 @@ var endpointFields = fieldset[endpointDraft]{
 	{name: "max_in_flight", set: setMaxInFlight, null: itself},
 	{name: "rate", set: setRate, null: itself},
 	{name: "headers", set: setEndpointHeaders, merge: mergeHeaders, null: itself},
-	{name: "success", set: func(e *endpointDraft, v jsontext.Value) error { return success(&e.Success, v) }, merge: mergeSuccess, null: itself},
+	{name: "success", set: func(e *endpointDraft, v jsontext.Value) error { return successRule(&e.Success, v) }, merge: mergeSuccess, null: itself},
 	{name: "ordered", set: func(e *endpointDraft, v jsontext.Value) error { return boolean(&e.Ordered, v) }, null: "false"},
 	{name: "disabled", set: func(e *endpointDraft, v jsontext.Value) error { return boolean(&e.Disabled, v) }, null: "false"},
 	{

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -42,7 +43,7 @@ func testEndpoint(t testing.TB) *dispatcher.Endpoint {
 	t.Helper()
 	l, err := ladder.Parse("15s/3m")
 	require.NoError(t, err)
-	s, err := dispatcher.ParseSuccess(`{"status":["200"],"body":"ok"}`)
+	s, err := success.Parse(`{"status":["200"],"body":"ok"}`)
 	require.NoError(t, err)
 	return &dispatcher.Endpoint{
 		ID: "ep_123456789", Version: 7, UID: "merchant:7", Tenant: "m7", URL: "https://shop.example/hooks?k=1&l=2",

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -52,7 +53,7 @@ var messageFields = fieldset[dispatcher.Message]{
 	{name: "ladder", set: func(m *dispatcher.Message, v jsontext.Value) error { return rungs(&m.Ladder, v) }},
 	{name: "max_attempts", set: setMaxAttempts},
 	{name: "timeout", set: func(m *dispatcher.Message, v jsontext.Value) error { return timeout(&m.Timeout, v) }},
-	{name: "success", set: func(m *dispatcher.Message, v jsontext.Value) error { return success(&m.Success, v) }},
+	{name: "success", set: func(m *dispatcher.Message, v jsontext.Value) error { return successRule(&m.Success, v) }},
 	{name: "endpoint", set: func(m *dispatcher.Message, v jsontext.Value) error { return filled(&m.Endpoint, v) }},
 	{name: "ordering_key", set: func(m *dispatcher.Message, v jsontext.Value) error { return filled(&m.OrderingKey, v) }},
 	{name: "require_match", set: func(m *dispatcher.Message, v jsontext.Value) error { return boolean(&m.RequireMatch, v) }},
@@ -239,7 +240,7 @@ func wireMessage(r dispatcher.MessageView) wire.MessageView {
 
 // wireSuccess is what a receiver must answer. Where it is broken in the store, the
 // rest of an answer is still shown.
-func wireSuccess(s *dispatcher.Success) *wire.Success {
+func wireSuccess(s *success.Rule) *wire.Success {
 	if s == nil {
 		return nil
 	}

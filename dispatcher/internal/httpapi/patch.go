@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -61,7 +62,7 @@ func (p *patch) apply(e *dispatcher.Endpoint, l dispatcher.Policy) []dispatcher.
 			change = s.field.set
 		}
 		if err := change(draft, s.value); err != nil {
-			wrong = append(wrong, faultAt("$."+s.field.name, err))
+			wrong = append(wrong, fields.At("$."+s.field.name, err))
 		}
 	}
 	var more []dispatcher.FieldError
@@ -201,7 +202,7 @@ func mergeHeaders(e *endpointDraft, v jsontext.Value) error {
 // mergeSuccess changes parts of the rule of success.
 func mergeSuccess(e *endpointDraft, v jsontext.Value) error {
 	if v.Kind() != '{' || nests(v) {
-		return success(&e.Success, v)
+		return successRule(&e.Success, v)
 	}
 	var before jsontext.Value
 	if e.Success != nil {
@@ -211,5 +212,5 @@ func mergeSuccess(e *endpointDraft, v jsontext.Value) error {
 	if err != nil {
 		return err
 	}
-	return success(&e.Success, merged)
+	return successRule(&e.Success, merged)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -98,9 +99,9 @@ func TestAPatchChangesWhatItNames(t *testing.T) {
 	}
 }
 
-func mustSuccess(t testing.TB, text string) *dispatcher.Success {
+func mustSuccess(t testing.TB, text string) *success.Rule {
 	t.Helper()
-	s, err := dispatcher.ParseSuccess(text)
+	s, err := success.Parse(text)
 	require.NoError(t, err)
 	return s
 }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -124,15 +123,6 @@ func join(noted, more []dispatcher.FieldError) []dispatcher.FieldError {
 // wrongField is a problem with one field.
 func wrongField(path, detail string) *problem {
 	return invalidFields([]dispatcher.FieldError{{Path: path, Detail: detail}})
-}
-
-// faultAt is an error of the field at a path, or of the part that the error names.
-func faultAt(path string, err error) dispatcher.FieldError {
-	var part dispatcher.FieldError
-	if errors.As(err, &part) {
-		return dispatcher.FieldError{Path: path + strings.TrimPrefix(part.Path, "$"), Detail: part.Detail}
-	}
-	return dispatcher.FieldError{Path: path, Detail: err.Error()}
 }
 
 // Details for a caller who can't know whether a change was made.

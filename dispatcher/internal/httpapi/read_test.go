@@ -15,6 +15,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 )
@@ -23,7 +24,7 @@ func testRecord(t testing.TB) dispatcher.MessageView {
 	t.Helper()
 	l, err := ladder.Parse("15s/3m")
 	require.NoError(t, err)
-	s, err := dispatcher.ParseSuccess(`{"status":["200"],"body":{"path":"code","equals":"SUCCESS"}}`)
+	s, err := success.Parse(`{"status":["200"],"body":{"path":"code","equals":"SUCCESS"}}`)
 	require.NoError(t, err)
 	return dispatcher.MessageView{
 		Message: dispatcher.Message{

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 )
@@ -120,13 +121,13 @@ func timeout(to *time.Duration, v jsontext.Value) error {
 	return nil
 }
 
-// success reads the rule of success; null is the default.
-func success(to **dispatcher.Success, v jsontext.Value) error {
+// successRule reads the rule of success; null is the default.
+func successRule(to **success.Rule, v jsontext.Value) error {
 	if v.Kind() == 'n' {
 		*to = nil
 		return nil
 	}
-	var s dispatcher.Success
+	var s success.Rule
 	if err := s.UnmarshalJSON(v); err != nil {
 		if errors.As(err, new(dispatcher.FieldError)) {
 			return err // it has a path

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 )
 
@@ -261,7 +262,7 @@ func readField(m *dispatcher.Message, tag byte, text string) error {
 		n, _ := uvarint(text)
 		m.Timeout = time.Duration(n) * time.Millisecond
 	case metaSuccess:
-		m.Success = dispatcher.StoredSuccess(text) // parsed when an answer is judged
+		m.Success = success.Stored(text) // parsed when an answer is judged
 	case metaEndpoint:
 		m.Endpoint = text
 	case metaOrderingKey:

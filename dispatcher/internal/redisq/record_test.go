@@ -10,12 +10,13 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 )
 
-func mustSuccess(t testing.TB, text string) *dispatcher.Success {
+func mustSuccess(t testing.TB, text string) *success.Rule {
 	t.Helper()
-	s, err := dispatcher.ParseSuccess(text)
+	s, err := success.Parse(text)
 	require.NoError(t, err)
 	return s
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 )
 
@@ -70,7 +71,7 @@ var ScheduleCases = append([]rig.Case{
 	{Name: "a message keeps all it was published with", Run: func(r *rig.Rig) {
 		steps, err := ladder.Parse("1s,2s")
 		require.NoError(r, err)
-		wants, err := dispatcher.ParseSuccess(`{"status":["2xx","409"],"body":"success"}`)
+		wants, err := success.Parse(`{"status":["2xx","409"],"body":"success"}`)
 		require.NoError(r, err)
 		e := r.Entry("m1", rig.To("a"), func(m *dispatcher.Message) {
 			m.Body = []byte("{ \"n\": 12345678901234567890,\x00\xff\r\n}")

@@ -14,6 +14,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
+	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -170,7 +171,7 @@ func (r *record) rules(e *dispatcher.Endpoint) (err error) {
 		if !jsontext.Value(r.Success).IsValid() {
 			return errors.New("success is not JSON")
 		}
-		e.Success = dispatcher.StoredSuccess(r.Success) // read where an answer is judged
+		e.Success = success.Stored(r.Success) // read where an answer is judged
 	}
 	return err
 }

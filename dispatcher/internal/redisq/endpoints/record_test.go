@@ -11,6 +11,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
+	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -26,7 +27,7 @@ func keptEndpoint(t testing.TB) *dispatcher.Endpoint {
 	t.Helper()
 	rungs, err := ladder.New(15*time.Second, 3*time.Minute)
 	require.NoError(t, err)
-	success, err := dispatcher.ParseSuccess("200")
+	success, err := success.Parse("200")
 	require.NoError(t, err)
 	return &dispatcher.Endpoint{
 		ID: "ep_a", Version: 7, UID: "main", Tenant: "shop", URL: "https://example.com/hook",

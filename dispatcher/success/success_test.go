@@ -1,4 +1,4 @@
-package dispatcher_test
+package success_test
 
 import (
 	v1 "encoding/json"
@@ -6,14 +6,13 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json"
+	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/stretchr/testify/require"
-
-	"github.com/hookladder/hookladder/dispatcher"
 )
 
-func mustSuccess(t testing.TB, text string) *dispatcher.Success {
+func mustSuccess(t testing.TB, text string) *success.Rule {
 	t.Helper()
-	s, err := dispatcher.ParseSuccess(text)
+	s, err := success.Parse(text)
 	require.NoError(t, err, text)
 	return s
 }
@@ -92,7 +91,7 @@ func TestSuccessThatMakesNoSenseIsRefused(t *testing.T) {
 		strings.Repeat("200,", 16) + "200":                                    "more than 16 patterns",
 		`{"status":["2xx"],"body":"ok",` + strings.Repeat(" ", 20_000) + `"}`: "longer than 16384 bytes",
 	} {
-		_, err := dispatcher.ParseSuccess(text)
+		_, err := success.Parse(text)
 		require.ErrorContains(t, err, want, text)
 		require.ErrorContains(t, err, "success: ", text)
 	}
@@ -121,8 +120,8 @@ func TestStatusHoldsWhereAPatternHasIt(t *testing.T) {
 }
 
 func TestNoSuccessMeansAny2xx(t *testing.T) {
-	var none *dispatcher.Success
-	for _, s := range []*dispatcher.Success{none, {}, dispatcher.AnySuccess(), mustSuccess(t, "2xx")} {
+	var none *success.Rule
+	for _, s := range []*success.Rule{none, {}, success.Stored(""), mustSuccess(t, "2xx")} {
 		require.True(t, s.Status(204))
 		require.False(t, s.Status(302))
 		require.False(t, s.Status(101))
@@ -139,8 +138,8 @@ func TestBodyHoldsAsAskedFor(t *testing.T) {
 	zero := `{"body":{"path":"code","equals":0}}`
 	big := `{"body":{"path":"n","equals":12345678901234567890}}`
 	match := `{"body":{"matches":"(?i)^ok\\b"}}`
-	fill := strings.Repeat(" ", dispatcher.AnswerLimit)
-	long := strings.Repeat("x", dispatcher.AnswerLimit)
+	fill := strings.Repeat(" ", success.AnswerLimit)
+	long := strings.Repeat("x", success.AnswerLimit)
 	cases := []struct {
 		name, success, body string
 		want                bool
@@ -201,13 +200,13 @@ func TestBodyHoldsAsAskedFor(t *testing.T) {
 
 func TestNestedAnswerIsReadWithoutHarm(t *testing.T) {
 	s := mustSuccess(t, `{"body":{"path":"0.0.0.a","equals":1}}`)
-	require.False(t, s.Body([]byte(strings.Repeat("[", dispatcher.AnswerLimit))))
+	require.False(t, s.Body([]byte(strings.Repeat("[", success.AnswerLimit))))
 	require.False(t, s.Body([]byte(strings.Repeat(`[{"a":`, 9000))))
 }
 
 func TestSuccessInsideOtherJSON(t *testing.T) {
 	var in struct {
-		Success *dispatcher.Success `json:"success,omitzero"`
+		Success *success.Rule `json:"success,omitzero"`
 	}
 	text := `{"success":{"status":["*"],"body":"success"}}`
 	require.NoError(t, json.Unmarshal([]byte(text), &in))
@@ -235,12 +234,12 @@ func FuzzSuccess(f *testing.F) {
 		f.Add(text, []byte(`{"code":"SUCCESS","a":[-1500]}`))
 	}
 	f.Fuzz(func(t *testing.T, text string, answer []byte) {
-		s, err := dispatcher.ParseSuccess(text)
+		s, err := success.Parse(text)
 		if err != nil {
 			require.Nil(t, s)
 			return
 		}
-		again, err := dispatcher.ParseSuccess(s.String())
+		again, err := success.Parse(s.String())
 		require.NoError(t, err, "what String wrote: %s", s)
 		require.Equal(t, s.String(), again.String())
 		require.Equal(t, s.Body(answer), again.Body(answer))
@@ -252,7 +251,7 @@ func FuzzSuccess(f *testing.F) {
 
 // What was taken by an earlier version is judged as it was.
 func TestAStoredSuccessMayNameAStatusThatNeverComes(t *testing.T) {
-	s := dispatcher.StoredSuccess(`{"status":["2xx","9xx"],"body":{"path":"$.code","equals":"OK"}}`)
+	s := success.Stored(`{"status":["2xx","9xx"],"body":{"path":"$.code","equals":"OK"}}`)
 	require.NoError(t, s.Check())
 	require.True(t, s.Status(204))
 	require.True(t, s.Body([]byte(`{"code":"OK"}`)))

@@ -1,4 +1,4 @@
-package dispatcher_test
+package success_test
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/success"
 )
 
 func matching(t testing.TB, pattern string) string {
@@ -34,7 +35,7 @@ func TestPatternThatWouldCostTooMuchIsRefused(t *testing.T) {
 		"(?i:" + strings.Repeat("[b-ӿ]", 9) + ")":   "ranges over more than 4096 characters",
 		`((a{1000}){1000}){1000}`:                   "error parsing regexp",
 	} {
-		_, err := dispatcher.ParseSuccess(matching(t, pattern))
+		_, err := success.Parse(matching(t, pattern))
 		require.ErrorContains(t, err, want, pattern)
 	}
 }
@@ -59,20 +60,20 @@ func TestPatternsAsPeopleWriteThemAreTaken(t *testing.T) {
 func TestPatternWithManyStepsIsJudgedOnLess(t *testing.T) {
 	fill := func(n int) []byte { return append([]byte(strings.Repeat(" ", n)), strings.Repeat("x", 240)...) }
 	few := mustSuccess(t, matching(t, "x"))
-	require.True(t, few.Body(fill(dispatcher.AnswerLimit-1)))
-	require.False(t, few.Body(fill(dispatcher.AnswerLimit)))
+	require.True(t, few.Body(fill(success.AnswerLimit-1)))
+	require.False(t, few.Body(fill(success.AnswerLimit)))
 
 	many := mustSuccess(t, matching(t, "x{240}"))
 	require.True(t, many.Body(fill(3000)))
-	require.False(t, many.Body(fill(dispatcher.AnswerLimit/2)))
+	require.False(t, many.Body(fill(success.AnswerLimit/2)))
 
-	o := dispatcher.Judge(dispatcher.Case{Answer: dispatcher.Answer{Status: 200, Body: fill(dispatcher.AnswerLimit / 2)}, Success: many})
+	o := dispatcher.Judge(dispatcher.Case{Answer: dispatcher.Answer{Status: 200, Body: fill(success.AnswerLimit / 2)}, Success: many})
 	require.Regexp(t, `^status 200, but the first \d+ bytes of the body do not match`, o.Error)
 }
 
 func TestStoredSuccessIsReadOnlyWhereItIsJudged(t *testing.T) {
 	text := `{"status":["200"],"body":{"matches":"^(?:a|b){9}$"}}`
-	s := dispatcher.StoredSuccess(text)
+	s := success.Stored(text)
 	require.Equal(t, text, s.String())
 	require.True(t, s.Equal(mustSuccess(t, text)))
 	require.NoError(t, s.Check())
@@ -80,7 +81,7 @@ func TestStoredSuccessIsReadOnlyWhereItIsJudged(t *testing.T) {
 	require.True(t, s.Body([]byte("abababaab")))
 	require.False(t, s.Body([]byte("abababaa")))
 
-	broken := dispatcher.StoredSuccess(`{"body":{"matches":"("}}`)
+	broken := success.Stored(`{"body":{"matches":"("}}`)
 	require.Error(t, broken.Check())
 	require.False(t, broken.Status(200))
 	require.False(t, broken.Body(nil))
@@ -94,18 +95,18 @@ func TestPatternIsCompiledOnce(t *testing.T) {
 	text := matching(t, `(?:`+strings.Repeat("ab|", 50)+`c)once`)
 	mustSuccess(t, text)
 	again := testing.AllocsPerRun(10, func() { mustSuccess(t, text) })
-	stored := dispatcher.StoredSuccess(mustSuccess(t, text).String())
+	stored := success.Stored(mustSuccess(t, text).String())
 	require.LessOrEqual(t, again, 5.0)
 	require.LessOrEqual(t, testing.AllocsPerRun(10, func() { _ = stored.Check() }), 0.0)
 	bad := matching(t, `(?:`+strings.Repeat("ab|", 50)+`c){100}`)
-	_, first := dispatcher.ParseSuccess(bad)
-	_, second := dispatcher.ParseSuccess(bad)
+	_, first := success.Parse(bad)
+	_, second := success.Parse(bad)
 	require.Error(t, first)
 	require.Same(t, first, second, "what is wrong is remembered too")
 
-	for i := range 3 * dispatcher.MostSuccesses {
+	for i := range 3 * success.MostTexts {
 		mustSuccess(t, matching(t, fmt.Sprintf("^%d$", i)))
-		require.LessOrEqual(t, dispatcher.KnownSuccesses(), dispatcher.MostSuccesses)
+		require.LessOrEqual(t, success.KnownTexts(), success.MostTexts)
 	}
 }
 
@@ -115,7 +116,7 @@ func FuzzMatches(f *testing.F) {
 		f.Add(pattern)
 	}
 	f.Fuzz(func(t *testing.T, pattern string) {
-		steps, err := dispatcher.PatternSteps(pattern)
+		steps, err := success.PatternSteps(pattern)
 		if err != nil {
 			return
 		}
@@ -132,7 +133,7 @@ func BenchmarkSuccessRead(b *testing.B) {
 	for name, pattern := range worstPatterns {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := dispatcher.PatternSteps(pattern); err != nil {
+				if _, err := success.PatternSteps(pattern); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -145,7 +146,7 @@ func BenchmarkSuccessJudge(b *testing.B) {
 		for _, fill := range []string{"a", "é", "0a "} {
 			b.Run(name+"/"+fill, func(b *testing.B) {
 				s := mustSuccess(b, matching(b, pattern))
-				body := []byte(strings.Repeat(fill, dispatcher.AnswerLimit/len(fill)))
+				body := []byte(strings.Repeat(fill, success.AnswerLimit/len(fill)))
 				for b.Loop() {
 					s.Body(body)
 				}

@@ -1,4 +1,4 @@
-package dispatcher
+package success
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
 // The bounds of a pattern. They hold before anything is compiled: `\pL` is
@@ -38,14 +39,14 @@ type matchRule struct {
 }
 
 func parseMatches(raw jsontext.Value) (matchRule, error) {
-	text, err := parseText(raw, maxRegexp)
+	text, err := parseString(raw, maxRegexp)
 	if err == nil {
 		var m matchRule
 		if m, err = newMatchRule(text); err == nil {
 			return m, nil
 		}
 	}
-	return matchRule{}, inside(".matches", err)
+	return matchRule{}, fields.At("$.matches", err)
 }
 
 func newMatchRule(text string) (matchRule, error) {

@@ -1,4 +1,4 @@
-package dispatcher
+package success
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
 // The bounds of a body's rule.
@@ -33,7 +34,7 @@ type bodyJSON struct {
 func parseBody(raw jsontext.Value) (bodyRule, jsontext.Value, error) {
 	switch raw.Kind() {
 	case '"':
-		word, err := parseText(raw, maxWord)
+		word, err := parseString(raw, maxWord)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -78,8 +79,8 @@ func parseBodyObject(b bodyJSON) (bodyRule, jsontext.Value, error) {
 	return rule, canonical, err
 }
 
-// parseText reads a JSON text of 1 to most bytes.
-func parseText(raw jsontext.Value, most int) (string, error) {
+// parseString reads a JSON text of 1 to most bytes.
+func parseString(raw jsontext.Value, most int) (string, error) {
 	var s string
 	if raw.Kind() != '"' {
 		return "", errors.New("not a text")
@@ -111,17 +112,17 @@ type pathRule struct {
 }
 
 func parsePathRule(rawPath, rawEquals jsontext.Value) (pathRule, error) {
-	path, err := parseText(rawPath, maxWord)
+	path, err := parseString(rawPath, maxWord)
 	if err != nil {
-		return pathRule{}, inside(".path", err)
+		return pathRule{}, fields.At("$.path", err)
 	}
 	steps, err := pathSteps(path)
 	if err != nil {
-		return pathRule{}, inside(".path", err)
+		return pathRule{}, fields.At("$.path", err)
 	}
 	p := pathRule{path: strings.Join(steps, "."), steps: steps, equals: rawEquals}
 	if err := p.parseEquals(); err != nil {
-		return pathRule{}, inside(".equals", err)
+		return pathRule{}, fields.At("$.equals", err)
 	}
 	return p, nil
 }

@@ -1,0 +1,62 @@
+// Package fields says which field of a caller's JSON is wrong, and why.
+package fields
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// Error says what is wrong with one field, and where it is.
+type Error struct {
+	Path   string // as in $.url
+	Detail string // a sentence for people, without the value where that may be secret
+}
+
+// Error is path and detail in one line.
+func (e Error) Error() string { return e.Path + ": " + e.Detail }
+
+// At is an error of a part of the value at path. Where the error has a path of its
+// own, that continues this one.
+func At(path string, err error) Error {
+	var part Error
+	if errors.As(err, &part) {
+		return Error{path + strings.TrimPrefix(part.Path, "$"), part.Detail}
+	}
+	return Error{path, err.Error()}
+}
+
+// maxName is the longest name that stands in a path as it is.
+const maxName = 128
+
+// Member is the step of a path to a member of an object.
+func Member(name string) string {
+	if len(name) <= maxName && IsWord(name) {
+		return "." + name
+	}
+	return "[" + Clip(name) + "]"
+}
+
+// IsWord reports whether s is one or more of A-Za-z0-9_-.
+func IsWord(s string) bool {
+	for i := range len(s) {
+		if !IsWordByte(s[i]) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// IsWordByte reports whether c is one of A-Za-z0-9_-.
+func IsWordByte(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-'
+}
+
+// Clip quotes a text of the caller's for an error, and shortens a long one.
+func Clip(s string) string {
+	const most = 64 // enough to find it again
+	if len(s) > most {
+		return strconv.QuoteToASCII(s[:most]) + "…"
+	}
+	return strconv.QuoteToASCII(s)
+}

@@ -21,18 +21,19 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/guests"
 	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
 
 // Keys are the keys with which the API may be called.
-type Keys = httpapi.Keys
+type Keys = apikey.Keys
 
 // ParseKeys reads keys as API_KEYS has them: key:scope+scope[:name], with
 // commas between.
-func ParseKeys(text string) (Keys, error) { return httpapi.ParseKeys(text) }
+func ParseKeys(text string) (Keys, error) { return apikey.Parse(text) }
 
 // Seal hides the endpoints' secrets and header values in the store.
 type Seal = seal.Box
@@ -148,16 +149,16 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	figures.Watch(e)
-	keyring := httpapi.NewKeyring(o.Keys)
+	keyring := apikey.NewRing(o.Keys)
 	api, err := newAPI(service{e, e.Registry()}, guard, figures, keyring, o)
 	if err != nil {
 		return err
 	}
-	guests := httpapi.NewGuests(share.accepted, o.Log)
-	figures.WatchConnections(guests)
+	callers := guests.New(share.accepted, o.Log)
+	figures.WatchConnections(callers)
 	f := flow{
-		engine: e, api: api, ln: guarded(ln, guests),
-		figures: newMetricsServer(service{e, e.Registry()}, figures, keyring, o), figuresLn: guarded(metricsLn, httpapi.NewGuests(figuresConnections, o.Log)),
+		engine: e, api: api, ln: guarded(ln, callers),
+		figures: newMetricsServer(service{e, e.Registry()}, figures, keyring, o), figuresLn: guarded(metricsLn, guests.New(figuresConnections, o.Log)),
 		renew: renewer{keyring: keyring, engine: e, store: store},
 		o:     o, info: info, partitions: store.Partitions(),
 	}

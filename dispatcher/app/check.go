@@ -6,7 +6,7 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 )
 
 // Check says why a process with these options can't run; nil: it can.
@@ -28,7 +28,7 @@ func (o Options) Check() error {
 	}
 	if o.Keys.Empty() && !loopback(o.Listen) {
 		return fmt.Errorf("%s can be reached from outside this host, and there is no key: set API_KEYS=%s:admin (a fresh key), or listen on 127.0.0.1",
-			o.Listen, httpapi.NewKey())
+			o.Listen, apikey.New())
 	}
 	return nil
 }

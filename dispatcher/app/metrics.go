@@ -5,13 +5,15 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/guests"
 )
 
 // newMetricsServer serves metrics and health without a key. On a loopback address it
 // refuses pages in a browser of this host.
-func newMetricsServer(s service, figures http.Handler, keyring *httpapi.Keyring, o Options) *http.Server {
-	open := httpapi.Options{Keyring: keyring, Metrics: figures, Log: o.Log}
-	return httpapi.Server(httpapi.NewOpen(s, open, loopback(o.MetricsListen)), o.Log)
+func newMetricsServer(s service, figures http.Handler, keyring *apikey.Ring, o Options) *http.Server {
+	open := httpapi.Options{Keys: keyring, Metrics: figures, Log: o.Log}
+	return guests.Server(httpapi.NewOpen(s, open, loopback(o.MetricsListen)), o.Log)
 }
 
 // observers calls several observers, one after the other.

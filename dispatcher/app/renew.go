@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -22,7 +22,7 @@ type Renewal struct {
 
 // renewer applies renewals.
 type renewer struct {
-	keyring *httpapi.Keyring
+	keyring *apikey.Ring
 	engine  *engine.Engine
 	store   *redisq.Store
 }

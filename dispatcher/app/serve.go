@@ -12,6 +12,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/guests"
 	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
 )
 
@@ -21,9 +23,9 @@ type service struct {
 	*endpoints.Registry
 }
 
-func newAPI(s service, guard *egress.Guard, figures *metrics.Metrics, keyring *httpapi.Keyring, o Options) (*http.Server, error) {
+func newAPI(s service, guard *egress.Guard, figures *metrics.Metrics, keyring *apikey.Ring, o Options) (*http.Server, error) {
 	handler, err := httpapi.New(s, httpapi.Options{
-		Keyring: keyring,
+		Keys: keyring,
 		Policy: dispatcher.Policy{
 			MaxBody:   o.MaxBody,
 			Unsigned:  len(o.Engine.Secrets) == 0,
@@ -41,7 +43,7 @@ func newAPI(s service, guard *egress.Guard, figures *metrics.Metrics, keyring *h
 	if err != nil {
 		return nil, err
 	}
-	return httpapi.Server(handler, o.Log), nil
+	return guests.Server(handler, o.Log), nil
 }
 
 // listenBoth listens before anything else is started, since an address in use is the
@@ -73,11 +75,11 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 }
 
 // guarded bounds the connections of a listener.
-func guarded(ln net.Listener, guests *httpapi.Guests) net.Listener {
+func guarded(ln net.Listener, callers *guests.Guests) net.Listener {
 	if ln == nil {
 		return nil
 	}
-	return guests.Listen(ln)
+	return callers.Listen(ln)
 }
 
 func closeListeners(listeners ...net.Listener) {

@@ -7,6 +7,9 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/guests"
 )
 
 // localCaller is the name of every caller while there are no keys.
@@ -15,33 +18,37 @@ const localCaller = "local"
 // authorised finds the caller's key and refuses a call that needs a scope which
 // the key lacks. The answer to a missing, a malformed and an unknown key is the
 // same. A call that needs no scope is served without a key too.
-func (s *server) authorised(w *responseWriter, r *http.Request, want scope, operation string) (k key, ok bool) {
+func (s *server) authorised(w *responseWriter, r *http.Request, want apikey.Scope, operation string) (k apikey.Key, ok bool) {
 	w.call = operation
-	keys := s.keys.keys()
+	keys := s.keys.Keys()
 	if keys.Empty() && !s.strangers { // only local callers get here
 		w.who = localCaller
-		return key{scope: scopeAdmin, name: localCaller}, true
+		return apikey.Key{Scope: apikey.Admin, Name: localCaller}, true
 	}
-	k, known := s.caller(r, keys)
-	w.who = k.name
+	k, known := callerOf(r, keys)
+	w.who = k.Name
+	if known {
+		guests.Of(r.Context()).Trust()
+		w.held.own = s.bodies.share(k.Name, keys.Len())
+	}
 	switch {
 	case want == 0:
 		return k, true
 	case !known:
 		w.refuse(&problem{kind: unauthorized, detail: "send a known key as Authorization: Bearer <key>"})
-		return key{}, false
-	case !k.scope.allows(want):
+		return apikey.Key{}, false
+	case !k.Scope.Allows(want):
 		w.refuse(&problem{kind: forbidden, detail: "this key lacks the scope " + want.String()})
-		return key{}, false
+		return apikey.Key{}, false
 	}
 	if s.log.Enabled(r.Context(), slog.LevelDebug) {
-		s.log.DebugContext(r.Context(), "request allowed", "key", k.name, "operation", operation)
+		s.log.DebugContext(r.Context(), "request allowed", "key", k.Name, "operation", operation)
 	}
 	return k, true
 }
 
-// caller finds the key that a request carries.
-func (s *server) caller(r *http.Request, keys Keys) (key, bool) {
+// callerOf finds the key that a request carries.
+func callerOf(r *http.Request, keys apikey.Keys) (apikey.Key, bool) {
 	given := r.Header["Authorization"]
 	text := ""
 	if len(given) == 1 {
@@ -49,11 +56,7 @@ func (s *server) caller(r *http.Request, keys Keys) (key, bool) {
 			text = strings.TrimLeft(rest, " ")
 		}
 	}
-	k, ok := keys.find(text) // even an empty one, so that the time tells nothing
-	if ok {
-		guestOf(r.Context()).trust(s.bodies.share(k.name, len(keys.keys)))
-	}
-	return k, ok
+	return keys.Find(text) // even an empty one, so that the time tells nothing
 }
 
 // local says why a request may not be served while there are no keys. A page in a

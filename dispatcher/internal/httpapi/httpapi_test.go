@@ -20,6 +20,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -156,9 +157,9 @@ func newTestAPI(t testing.TB, f httpapi.Service, change ...func(*httpapi.Options
 
 func withKeys(t testing.TB, text string) func(*httpapi.Options) {
 	t.Helper()
-	keys, err := httpapi.ParseKeys(text)
+	keys, err := apikey.Parse(text)
 	require.NoError(t, err)
-	return func(o *httpapi.Options) { o.Keys = keys }
+	return func(o *httpapi.Options) { o.Keys = apikey.NewRing(keys) }
 }
 
 func withLimits(l dispatcher.Policy) func(*httpapi.Options) {

@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -17,20 +18,20 @@ import (
 type operation struct {
 	id, method, path string
 	summary          string
-	scope            scope       // 0: needs no key
-	subject          *subject    // what the path names; nil: nothing
-	query            []*param    // parameters of the query
-	anyQuery         bool        // unknown parameters are ignored
-	header           *huma.Param // a header that is read; nil: none
-	body             any         // of a POST or PATCH; nil: none
-	limit            int64       // most bytes of the request
-	cure             string      // what a refusal of more says besides
-	optional         bool        // the body may be left out
-	media            string      // of the body, besides JSON
-	answers          map[int]any // by status
-	produces         string      // media type of the answers; empty: JSON
-	problems         []*kind     // besides those that follow from the other fields
-	fastPath         bool        // one of the POSTs that most requests are: it needs no mux
+	scope            apikey.Scope // 0: needs no key
+	subject          *subject     // what the path names; nil: nothing
+	query            []*param     // parameters of the query
+	anyQuery         bool         // unknown parameters are ignored
+	header           *huma.Param  // a header that is read; nil: none
+	body             any          // of a POST or PATCH; nil: none
+	limit            int64        // most bytes of the request
+	cure             string       // what a refusal of more says besides
+	optional         bool         // the body may be left out
+	media            string       // of the body, besides JSON
+	answers          map[int]any  // by status
+	produces         string       // media type of the answers; empty: JSON
+	problems         []*kind      // besides those that follow from the other fields
+	fastPath         bool         // one of the POSTs that most requests are: it needs no mux
 
 	do func(context.Context, *request) (*response, error) // nil, nil: it has written the response
 }
@@ -92,7 +93,7 @@ func (s *server) messageOperations() []operation {
 	published := map[int]any{202: wire.Published{}, 200: wire.Published{}}
 	return []operation{
 		{
-			id: idPublish, method: "POST", path: "/v1/messages", scope: scopePublish, fastPath: true,
+			id: idPublish, method: "POST", path: "/v1/messages", scope: apikey.Publish, fastPath: true,
 			summary: "Publish a message to a URL, to an endpoint, or to every endpoint that matches", do: s.publish,
 			header: &huma.Param{
 				Name: "Idempotency-Key", In: "header", Schema: textSchema,
@@ -103,29 +104,29 @@ func (s *server) messageOperations() []operation {
 			problems: []*kind{conflict, unmatched, tooMany, laneFull, full, weak, crowded},
 		},
 		{
-			id: idBatch, method: "POST", path: "/v1/messages/batch", scope: scopePublish, fastPath: true,
+			id: idBatch, method: "POST", path: "/v1/messages/batch", scope: apikey.Publish, fastPath: true,
 			summary: "Publish up to 1000 messages; good ones are taken though others are not, and where none could be stored the problem has results", do: s.publishBatch,
 			body: wire.Batch{}, limit: batchBytes, cure: ", which a batch may have: send several", answers: map[int]any{202: wire.Results{}},
 			problems: []*kind{full, weak, crowded},
 		},
 		{
-			id: "get-message", method: "GET", path: "/v1/messages/{id}", scope: scopeRead,
+			id: "get-message", method: "GET", path: "/v1/messages/{id}", scope: apikey.Read,
 			summary: "Read a message and its deliveries", do: s.message,
 			subject: aMessage, answers: ok(wire.MessageView{}),
 		},
 		{
-			id: "cancel-message", method: "DELETE", path: "/v1/messages/{id}", scope: scopePublish,
+			id: "cancel-message", method: "DELETE", path: "/v1/messages/{id}", scope: apikey.Publish,
 			summary: "Cancel what is not finished of a message", do: s.cancel,
 			subject: aMessage, query: []*param{destination}, answers: ok(wire.Deliveries{}),
 		},
 		{
-			id: "retry-message", method: "POST", path: "/v1/messages/{id}/retry", scope: scopePublish,
+			id: "retry-message", method: "POST", path: "/v1/messages/{id}/retry", scope: apikey.Publish,
 			summary: "Attempt a message's deliveries now", do: s.retry,
 			subject: aMessage, query: []*param{destination, all}, answers: map[int]any{202: wire.Retried{}},
 			problems: []*kind{due, inFlight, order, delivered, expired, disabled, deleted},
 		},
 		{
-			id: "list-deliveries", method: "GET", path: "/v1/deliveries", scope: scopeRead,
+			id: "list-deliveries", method: "GET", path: "/v1/deliveries", scope: apikey.Read,
 			summary: "List deliveries, newest first", do: s.deliveries,
 			answers: ok(wire.Page{}), query: append([]*param{
 				repeated(ofWord("status", "May be repeated: any of them matches.", dispatcher.Statuses)),
@@ -147,13 +148,13 @@ func (s *server) endpointOperations() []operation {
 	one := ok(wire.EndpointView{})
 	return []operation{
 		{
-			id: "create-endpoint", method: "POST", path: "/v1/endpoints", scope: scopeAdmin,
+			id: "create-endpoint", method: "POST", path: "/v1/endpoints", scope: apikey.Admin,
 			summary: "Register an endpoint; the answer holds its secret where it is new", do: s.createEndpoint,
 			body: wire.Endpoint{}, limit: endpointBytes, answers: map[int]any{201: wire.EndpointView{}, 200: wire.EndpointView{}},
 			problems: []*kind{taken, registered},
 		},
 		{
-			id: "list-endpoints", method: "GET", path: "/v1/endpoints", scope: scopeRead,
+			id: "list-endpoints", method: "GET", path: "/v1/endpoints", scope: apikey.Read,
 			summary: "List endpoints, newest first", do: s.endpoints,
 			answers: ok(wire.EndpointPage{}), query: append([]*param{
 				repeated(ofText("tenant", "Only this tenant's; empty: only those without a tenant. May be repeated: any of them matches.", refuseTenantOrNone)),
@@ -161,29 +162,29 @@ func (s *server) endpointOperations() []operation {
 			problems: []*kind{malformed},
 		},
 		{
-			id: "get-endpoint", method: "GET", path: endpointPath, scope: scopeRead,
+			id: "get-endpoint", method: "GET", path: endpointPath, scope: apikey.Read,
 			summary: "Read an endpoint, without its secrets", do: s.endpoint,
 			subject: anEndpoint, answers: one,
 		},
 		{
-			id: "patch-endpoint", method: "PATCH", path: endpointPath, scope: scopeAdmin,
+			id: "patch-endpoint", method: "PATCH", path: endpointPath, scope: apikey.Admin,
 			summary: "Change an endpoint; what waits for it goes by what it is then", do: s.patchEndpoint,
 			subject: anEndpoint, body: patchSchema{}, limit: endpointBytes, media: mediaPatch, answers: one,
 			problems: []*kind{changed, sealed},
 		},
 		{
-			id: "delete-endpoint", method: "DELETE", path: endpointPath, scope: scopeAdmin,
+			id: "delete-endpoint", method: "DELETE", path: endpointPath, scope: apikey.Admin,
 			summary: "Delete an endpoint and cancel what waits for it", do: s.deleteEndpoint,
 			subject: anEndpoint, answers: ok(wire.EndpointDeleted{}),
 		},
 		{
-			id: "pause-endpoint", method: "POST", path: endpointPath + "/pause", scope: scopeAdmin,
+			id: "pause-endpoint", method: "POST", path: endpointPath + "/pause", scope: apikey.Admin,
 			summary: "Hold what goes to an endpoint", do: s.pauseEndpoint,
 			subject: anEndpoint, answers: one,
 			problems: []*kind{changed, sealed},
 		},
 		{
-			id: "resume-endpoint", method: "POST", path: endpointPath + "/resume", scope: scopeAdmin,
+			id: "resume-endpoint", method: "POST", path: endpointPath + "/resume", scope: apikey.Admin,
 			summary: "Let an endpoint go on that is paused or disabled, or whose breaker is open", do: s.resumeEndpoint,
 			subject: anEndpoint, answers: one,
 			problems: []*kind{changed, sealed},
@@ -194,20 +195,20 @@ func (s *server) endpointOperations() []operation {
 func (s *server) secretOperations() []operation {
 	return []operation{
 		{
-			id: "get-secret", method: "GET", path: endpointPath + "/secret", scope: scopeAdmin,
+			id: "get-secret", method: "GET", path: endpointPath + "/secret", scope: apikey.Admin,
 			summary: "Read an endpoint's secrets", do: s.secret,
 			subject: anEndpoint, answers: ok(wire.EndpointSecrets{}),
 			problems: []*kind{sealed},
 		},
 		{
-			id: "rotate-secret", method: "POST", path: endpointPath + "/rotate-secret", scope: scopeAdmin,
+			id: "rotate-secret", method: "POST", path: endpointPath + "/rotate-secret", scope: apikey.Admin,
 			summary: "Give an endpoint another secret, which the answer holds", do: s.rotateSecret,
 			subject: anEndpoint, body: wire.Rotation{}, limit: rotationBytes, optional: true,
 			answers:  ok(wire.Rotated{}),
 			problems: []*kind{changed, sealed},
 		},
 		{
-			id: "test-endpoint", method: "POST", path: endpointPath + "/test", scope: scopeAdmin,
+			id: "test-endpoint", method: "POST", path: endpointPath + "/test", scope: apikey.Admin,
 			summary: "Send an endpoint a test message and tell what its receiver said", do: s.test,
 			subject: anEndpoint, answers: ok(wire.EndpointTest{}),
 			problems: []*kind{busy, sealed},
@@ -232,18 +233,18 @@ func (s *server) laneOperations() []operation {
 	one := ok(wire.LaneState{})
 	return []operation{
 		{
-			id: "list-lanes", method: "GET", path: "/v1/lanes", scope: scopeRead,
+			id: "list-lanes", method: "GET", path: "/v1/lanes", scope: apikey.Read,
 			summary: "List lanes, those last made first", do: s.lanes,
 			query: ofPage(maxLimit), answers: ok(wire.LanePage{}),
 			problems: []*kind{malformed, listing},
 		},
 		{
-			id: "pause-lane", method: "POST", path: "/v1/lanes/{lane}/pause", scope: scopeAdmin,
+			id: "pause-lane", method: "POST", path: "/v1/lanes/{lane}/pause", scope: apikey.Admin,
 			summary: "Hold what goes to a destination, or everything", do: s.pauseLane,
 			subject: aLane, query: held, answers: one, problems: []*kind{changed, sealed},
 		},
 		{
-			id: "resume-lane", method: "POST", path: "/v1/lanes/{lane}/resume", scope: scopeAdmin,
+			id: "resume-lane", method: "POST", path: "/v1/lanes/{lane}/resume", scope: apikey.Admin,
 			summary: "Let a destination go on, and close its breaker", do: s.resumeLane,
 			subject: aLane, query: held, answers: one, problems: []*kind{changed, sealed},
 		},
@@ -253,7 +254,7 @@ func (s *server) laneOperations() []operation {
 // plainOperations are about the whole process.
 func (s *server) plainOperations() []operation {
 	return slices.Concat(s.metricsOperations(), s.healthOperations(), []operation{{
-		id: "stats", method: "GET", path: "/v1/stats", scope: scopeRead,
+		id: "stats", method: "GET", path: "/v1/stats", scope: apikey.Read,
 		summary: "Count what is in the queue", do: s.stats,
 		answers: ok(wire.Stats{}),
 	}})
@@ -267,7 +268,7 @@ func (s *server) metricsOperations() []operation {
 		return nil
 	}
 	return []operation{{
-		id: "metrics", method: "GET", path: "/metrics", scope: scopeRead, anyQuery: true,
+		id: "metrics", method: "GET", path: "/metrics", scope: apikey.Read, anyQuery: true,
 		summary: "Tell Prometheus what was done and what is in the queue", do: s.metrics,
 		answers: ok(""), produces: mediaText,
 	}}

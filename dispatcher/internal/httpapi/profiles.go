@@ -11,6 +11,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/guests"
 )
 
 // profilesPath is where tools look for the profiles of a process.
@@ -42,7 +45,7 @@ type profiles struct {
 func (s *server) routeProfiles() {
 	p := &profiles{}
 	h := func(w http.ResponseWriter, r *http.Request) {
-		if _, ok := s.authorised(w.(*responseWriter), r, scopeAdmin, callProfile); ok {
+		if _, ok := s.authorised(w.(*responseWriter), r, apikey.Admin, callProfile); ok {
 			p.ServeHTTP(w, r)
 		}
 	}
@@ -104,7 +107,7 @@ func given(seconds, usual int) int {
 
 // patient extends the deadline of an answer by so many seconds.
 func patient(w http.ResponseWriter, seconds int) {
-	until := time.Now().Add(time.Duration(seconds)*time.Second + answerWithin)
+	until := time.Now().Add(time.Duration(seconds)*time.Second + guests.AnswerWithin)
 	_ = http.NewResponseController(w).SetWriteDeadline(until) // fails for a writer without a deadline, which needs no later one
 }
 

@@ -349,15 +349,6 @@ func TestTheDocumentListsEveryRoute(t *testing.T) {
 	}
 }
 
-func TestTheServerDoesNotWaitForSlowCallers(t *testing.T) {
-	s := httpapi.Server(http.NotFoundHandler(), nil)
-	require.Equal(t, 5*time.Second, s.ReadHeaderTimeout)
-	require.Positive(t, s.ReadTimeout)
-	require.Positive(t, s.WriteTimeout)
-	require.Positive(t, s.IdleTimeout)
-	require.Positive(t, s.MaxHeaderBytes)
-}
-
 func TestHandlersNeedALimit(t *testing.T) {
 	_, err := httpapi.New(&fakeService{}, httpapi.Options{})
 	require.Error(t, err)

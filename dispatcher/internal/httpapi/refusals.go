@@ -9,7 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/guests"
 )
 
 // Counter counts the answers of the API, for metrics. It is called on the hot path.
@@ -106,8 +107,8 @@ const everyoneElse = "others"
 
 // refusals log the refusals of each caller at a limited rate.
 type refusals struct {
-	mu  sync.Mutex            // guards all
-	all map[string]*rateLimit // by caller
+	mu  sync.Mutex                 // guards all
+	all map[string]*guests.LogRate // by caller
 }
 
 // note logs a refusal, if one of its caller may be logged now.
@@ -121,7 +122,7 @@ func (f *refusals) note(ctx context.Context, log *slog.Logger, w *responseWriter
 		caller = "address " + address
 	}
 	caller, rate := f.of(caller)
-	missed, ok := rate.allow()
+	missed, ok := rate.Allow()
 	if !ok {
 		return
 	}
@@ -134,52 +135,20 @@ func (f *refusals) note(ctx context.Context, log *slog.Logger, w *responseWriter
 
 // of is the rate of a caller. Where too many are told apart, an address is told
 // apart no more.
-func (f *refusals) of(caller string) (as string, rate *rateLimit) {
+func (f *refusals) of(caller string) (as string, rate *guests.LogRate) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.all == nil {
-		f.all = map[string]*rateLimit{}
+		f.all = map[string]*guests.LogRate{}
 	}
 	if f.all[caller] == nil && len(f.all) >= mostRefused {
-		maps.DeleteFunc(f.all, func(_ string, l *rateLimit) bool { return l.idle() })
+		maps.DeleteFunc(f.all, func(_ string, l *guests.LogRate) bool { return l.Idle() })
 		if len(f.all) >= mostRefused && !strings.HasPrefix(caller, "key ") {
 			caller = everyoneElse
 		}
 	}
 	if f.all[caller] == nil {
-		f.all[caller] = &rateLimit{}
+		f.all[caller] = &guests.LogRate{}
 	}
 	return caller, f.all[caller]
-}
-
-// toldEvery is the time between two equal lines of the log that strangers can
-// cause as often as they like.
-const toldEvery = time.Minute
-
-// rateLimit allows something once in toldEvery, and counts the rest.
-type rateLimit struct {
-	mu     sync.Mutex // guards what follows
-	last   time.Time  // that it was allowed; zero: never
-	missed int        // since then
-}
-
-// allow reports whether it is allowed now, and how often it was not since the
-// last time.
-func (l *rateLimit) allow() (missed int, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	if !l.last.IsZero() && now.Sub(l.last) < toldEvery {
-		l.missed++
-		return 0, false
-	}
-	missed, l.last, l.missed = l.missed, now, 0
-	return missed, true
-}
-
-// idle reports whether it would be allowed now.
-func (l *rateLimit) idle() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return time.Since(l.last) >= toldEvery
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 )
 
 // handle routes to an operation. It checks the key and the request, and answers with
@@ -26,10 +27,10 @@ func (s *server) handle(o operation) {
 			return
 		}
 		ctx := r.Context()
-		if o.scope == scopeAdmin { // changes are stored with the caller's name
-			ctx = dispatcher.WithCaller(ctx, k.name)
+		if o.scope == apikey.Admin { // changes are stored with the caller's name
+			ctx = dispatcher.WithCaller(ctx, k.Name)
 		}
-		q := &request{r: r, w: w, of: &o, reads: k.scope.allows(scopeRead)}
+		q := &request{r: r, w: w, of: &o, reads: k.Scope.Allows(apikey.Read)}
 		var answer *response
 		err := q.check()
 		if err == nil {
@@ -110,9 +111,6 @@ func (q *request) receive() (*bytes.Buffer, error) {
 	case most < 0: // else the server gives no more than was announced
 		most = q.of.limit
 		body = http.MaxBytesReader(q.w, body, most)
-	}
-	if g := guestOf(q.r.Context()); g != nil {
-		q.w.held.own = g.share
 	}
 	buf, err := receive(body, &q.w.held, most)
 	if err == nil {

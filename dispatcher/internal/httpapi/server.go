@@ -13,12 +13,13 @@ import (
 	"sync/atomic"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/guests"
 )
 
 // Options are the settings of the API.
 type Options struct {
-	Keys     Keys              // none: only requests of this host are served
-	Keyring  *Keyring          // in place of Keys, where these may change; nil: they don't
+	Keys     *apikey.Ring      // nil, or without keys: only requests of this host are served
 	Policy   dispatcher.Policy // what may be published; MaxBody is needed
 	Version  string
 	Bodies   int64        // bytes of requests that are held at once; 0: 64 MiB
@@ -31,7 +32,7 @@ type Options struct {
 // server serves the API.
 type server struct {
 	svc       Service
-	keys      *Keyring
+	keys      *apikey.Ring
 	strangers bool // may call from anywhere: where there are no keys, they have no scope either
 	policy    dispatcher.Policy
 	bodies    *bodies
@@ -65,11 +66,11 @@ func New(svc Service, o Options) (http.Handler, error) {
 
 func newServer(svc Service, o Options, bodies int64) *server {
 	s := &server{
-		svc: svc, keys: o.Keyring, policy: o.Policy, bodies: newBodies(bodies), figures: o.Metrics, counter: o.Counter, log: o.Log,
+		svc: svc, keys: o.Keys, policy: o.Policy, bodies: newBodies(bodies), figures: o.Metrics, counter: o.Counter, log: o.Log,
 		mux: http.NewServeMux(), fastPath: map[string]http.HandlerFunc{}, stopping: o.Stopping,
 	}
 	if s.keys == nil {
-		s.keys = NewKeyring(o.Keys)
+		s.keys = apikey.NewRing(apikey.Keys{})
 	}
 	if s.log == nil {
 		s.log = slog.Default()
@@ -114,12 +115,12 @@ func (s *server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	defer w.held.end()
 	defer s.tell(w, r)
 	defer s.recover(w, r)
-	if s.keys.keys().Empty() {
+	if s.keys.Keys().Empty() {
 		if p := local(r); p != nil {
 			w.refuse(p)
 			return
 		}
-		guestOf(r.Context()).trust(nil)
+		guests.Of(r.Context()).Trust()
 	}
 	if h := s.fastPath[r.URL.Path]; h != nil && r.Method == http.MethodPost && r.URL.RawPath == "" {
 		h(w, r)

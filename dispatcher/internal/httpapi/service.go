@@ -1,12 +1,19 @@
 // Package httpapi serves the HTTP API: it checks the caller's key and the request,
 // gives it to the engine, and writes the answer.
 //
-// operations.go is the list of all calls, and operation.go serves each: it checks
-// the key (auth.go), the path, the query and whether there is a body (request.go).
-// Then publish.go and its like read the body, call the engine and answer
-// (response.go). Bodies are decoded strictly (decode.go) into the fields of a
-// message (message.go), an endpoint (endpoint.go, patch.go) or a rotation
-// (secrets.go). Every error becomes a problem, by the table in problem.go.
+// operations.go is the list of all calls. request.go serves each: it checks the key
+// (auth.go), the name in the path, and the parameters of the query (params.go). Then
+// the handler in the file of its noun calls the engine (service.go) and answers
+// (response.go): publish.go, messages.go, endpoints.go, secrets.go, lanes.go, stats.go.
+//
+// A body is decoded strictly (decode.go, values.go) into the fields of a message
+// (message.go), an endpoint (endpoint.go, patch.go) or a rotation (secrets.go). Every
+// error becomes a problem, by the table in problem.go. The document at /openapi.json
+// (openapi.go) describes the calls, the parameters, the fields and the problems from
+// the same lists.
+//
+// A list is a row of operations.go, whose query ends with ofPage, and a handler that
+// makes a filter of the parameters.
 package httpapi
 
 import (

@@ -1,4 +1,6 @@
-package httpapi
+// Package apikey has the keys with which the API may be called: how API_KEYS is read,
+// what each key allows, and how the key of a request is found.
+package apikey
 
 import (
 	"crypto/rand"
@@ -20,26 +22,28 @@ const maxName = 64
 // hashed is the prefix of a key that is given as its SHA-256.
 const hashed = "sha256:"
 
-// scope is a set of what a key allows.
-type scope uint8
+// Scope is a set of what a key allows; 0: nothing.
+type Scope uint8
 
+// The scopes.
 const (
-	scopePublish scope = 1 << iota
-	scopeRead
-	scopeTick
-	scopeConsume
-	scopeAdmin // includes all
+	Publish Scope = 1 << iota
+	Read
+	Tick
+	Consume
+	Admin // includes all others
 )
 
-var scopes = map[string]scope{
-	"publish": scopePublish,
-	"read":    scopeRead,
-	"tick":    scopeTick,
-	"consume": scopeConsume,
-	"admin":   scopeAdmin,
+var scopes = map[string]Scope{
+	"publish": Publish,
+	"read":    Read,
+	"tick":    Tick,
+	"consume": Consume,
+	"admin":   Admin,
 }
 
-func (s scope) String() string {
+// String is the name of a single scope, as API_KEYS has it.
+func (s Scope) String() string {
 	for name, one := range scopes {
 		if s == one {
 			return name
@@ -48,54 +52,58 @@ func (s scope) String() string {
 	return "none"
 }
 
-// allows reports whether a key with scope s may do what needs scope want.
-func (s scope) allows(want scope) bool {
-	return s&(want|scopeAdmin) != 0
+// Allows reports whether a key with the scopes s may do what needs the scope want.
+func (s Scope) Allows(want Scope) bool {
+	return s&(want|Admin) != 0
 }
 
-// key is one caller's key. Only its hash is kept.
-type key struct {
-	sum   [sha256.Size]byte
-	scope scope
-	name  string // for logs
+// Key is one caller's key. Only its hash is kept.
+type Key struct {
+	Scope Scope
+	Name  string // for logs
+
+	sum [sha256.Size]byte
 }
 
 // Keys are the keys with which the API may be called.
 type Keys struct {
-	keys []key
+	keys []Key
 }
 
 // Empty reports whether there is no key, so that only this host may call.
 func (k Keys) Empty() bool { return len(k.keys) == 0 }
 
-// Keyring holds the keys that are valid now. It may be used from several
-// goroutines.
-type Keyring struct{ now atomic.Pointer[Keys] }
+// Len is how many there are.
+func (k Keys) Len() int { return len(k.keys) }
 
-// NewKeyring makes a ring of keys; none: only this host may call.
-func NewKeyring(keys Keys) *Keyring {
-	r := &Keyring{}
+// Ring holds the keys that are valid now. It may be used from several
+// goroutines.
+type Ring struct{ now atomic.Pointer[Keys] }
+
+// NewRing makes a ring of keys; none: only this host may call.
+func NewRing(keys Keys) *Ring {
+	r := &Ring{}
 	r.now.Store(&keys)
 	return r
 }
 
 // Renew replaces the keys from the next request on. It ignores an empty set, since
 // without keys the API would be open to all on this host.
-func (r *Keyring) Renew(keys Keys) {
+func (r *Ring) Renew(keys Keys) {
 	if !keys.Empty() {
 		r.now.Store(&keys)
 	}
 }
 
-// keys are those that are valid now.
-func (r *Keyring) keys() Keys { return *r.now.Load() }
+// Keys are those that are valid now.
+func (r *Ring) Keys() Keys { return *r.now.Load() }
 
-// NewKey makes a fresh key.
-func NewKey() string { return "hk_" + rand.Text() }
+// New makes a fresh key.
+func New() string { return "hk_" + rand.Text() }
 
-// find looks a key up. It compares with each key in constant time, so that the
+// Find looks a key up. It compares with each key in constant time, so that the
 // time tells nothing.
-func (k Keys) find(text string) (found key, ok bool) {
+func (k Keys) Find(text string) (found Key, ok bool) {
 	sum := sha256.Sum256([]byte(text))
 	at := -1
 	for i := range k.keys {
@@ -104,15 +112,15 @@ func (k Keys) find(text string) (found key, ok bool) {
 		}
 	}
 	if at < 0 || text == "" { // an empty text has a hash too
-		return key{}, false
+		return Key{}, false
 	}
 	return k.keys[at], true
 }
 
-// ParseKeys reads API_KEYS: key:scope+scope[:name] with commas between, where
+// Parse reads API_KEYS: key:scope+scope[:name] with commas between, where
 // a key may be given as sha256:<hex>. Its errors number the entry that is wrong
 // and repeat nothing of it: where key and scope are swapped, that would log the key.
-func ParseKeys(text string) (Keys, error) {
+func Parse(text string) (Keys, error) {
 	if strings.TrimSpace(text) == "" {
 		return Keys{}, nil
 	}
@@ -129,10 +137,10 @@ func ParseKeys(text string) (Keys, error) {
 		if first, ok := sums[k.sum]; ok {
 			wrong = append(wrong, fmt.Errorf("entry %d: has the same key as entry %d", n, first))
 		}
-		if first, ok := names[k.name]; ok && named {
+		if first, ok := names[k.Name]; ok && named {
 			wrong = append(wrong, fmt.Errorf("entry %d: has the same name as entry %d", n, first))
 		}
-		sums[k.sum], names[k.name] = n, n
+		sums[k.sum], names[k.Name] = n, n
 		keys.keys = append(keys.keys, k)
 	}
 	if err := errors.Join(wrong...); err != nil {
@@ -142,14 +150,14 @@ func ParseKeys(text string) (Keys, error) {
 }
 
 // parseKey reads one entry; named is false where it has no name of its own.
-func parseKey(entry string) (k key, named bool, err error) {
+func parseKey(entry string) (k Key, named bool, err error) {
 	if entry == "" {
-		return key{}, false, errors.New("is empty")
+		return Key{}, false, errors.New("is empty")
 	}
 	entry, isSum := strings.CutPrefix(entry, hashed)
 	text, rest, ok := strings.Cut(entry, ":")
 	if !ok {
-		return key{}, false, errors.New("has no scope: write key:scope+scope or key:scope+scope:name")
+		return Key{}, false, errors.New("has no scope: write key:scope+scope or key:scope+scope:name")
 	}
 	if isSum {
 		k.sum, err = parseSum(text)
@@ -157,17 +165,17 @@ func parseKey(entry string) (k key, named bool, err error) {
 		k.sum, err = sumKey(text)
 	}
 	if err != nil {
-		return key{}, false, err
+		return Key{}, false, err
 	}
 	granted, name, named := strings.Cut(rest, ":")
-	if k.scope, err = parseScope(granted); err != nil {
-		return key{}, false, err
+	if k.Scope, err = parseScope(granted); err != nil {
+		return Key{}, false, err
 	}
-	k.name = name
+	k.Name = name
 	if !named {
-		k.name = hex.EncodeToString(k.sum[:4])
+		k.Name = hex.EncodeToString(k.sum[:4])
 	} else if !validName(name) {
-		return key{}, false, fmt.Errorf("has a name that is not 1 to %d of A-Z a-z 0-9 _ . -", maxName)
+		return Key{}, false, fmt.Errorf("has a name that is not 1 to %d of A-Z a-z 0-9 _ . -", maxName)
 	}
 	return k, named, nil
 }
@@ -198,8 +206,8 @@ func parseSum(text string) (sum [sha256.Size]byte, err error) {
 	return sum, nil
 }
 
-func parseScope(text string) (scope, error) {
-	var all scope
+func parseScope(text string) (Scope, error) {
+	var all Scope
 	for _, name := range strings.Split(text, "+") {
 		one, ok := scopes[name]
 		if !ok {

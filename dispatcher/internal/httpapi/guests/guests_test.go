@@ -1,8 +1,9 @@
-package httpapi_test
+package guests_test
 
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -16,7 +17,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/guests"
 )
 
 // listener hands out what dial connects, in memory.
@@ -77,19 +81,40 @@ func (v *visitor) closed() bool {
 	return errors.Is(err, io.EOF)
 }
 
-// visit runs an API for so many connections, inside a bubble.
-func visit(t *testing.T, most int, keys string, act func(l *listener, g *httpapi.Guests, log *bytes.Buffer)) {
+const (
+	readKey    = "read-key-0123456789abc"
+	publishKey = "publish-key-0123456789"
+	keys       = readKey + ":read," + publishKey + ":publish"
+)
+
+// quietService has nothing to tell.
+type quietService struct{ httpapi.Service }
+
+func (quietService) Stats(context.Context) (s dispatcher.Stats, err error) { return s, nil }
+func (quietService) PausedLanes(context.Context) (states []dispatcher.LaneState, total int, err error) {
+	return nil, 0, nil
+}
+
+// mustAPI is the API with these keys.
+func mustAPI(t *testing.T, keys string) http.Handler {
+	t.Helper()
+	parsed, err := apikey.Parse(keys)
+	require.NoError(t, err)
+	h, err := httpapi.New(quietService{}, httpapi.Options{
+		Keys: apikey.NewRing(parsed), Policy: dispatcher.Policy{MaxBody: 1 << 10}, Log: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	return h
+}
+
+// visit serves an API for so many connections, inside a bubble.
+func visit(t *testing.T, most int, keys string, act func(l *listener, g *guests.Guests, log *bytes.Buffer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		log := slog.New(slog.NewTextHandler(&out, nil))
-		var change []func(*httpapi.Options)
-		if keys != "" {
-			change = append(change, withKeys(t, keys))
-		}
-		h := newTestAPI(t, &fakeService{}, change...)
-		s := httpapi.Server(h, log)
-		l, g := newListener(), httpapi.NewGuests(most, log)
+		s := guests.Server(mustAPI(t, keys), log)
+		l, g := newListener(), guests.New(most, log)
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(g.Listen(l)) }()
 		act(l, g, &out)
@@ -101,7 +126,7 @@ func visit(t *testing.T, most int, keys string, act func(l *listener, g *httpapi
 }
 
 func TestStrangersMakeRoomForWhoComes(t *testing.T) {
-	visit(t, 2, testKeys(), func(l *listener, g *httpapi.Guests, log *bytes.Buffer) {
+	visit(t, 2, keys, func(l *listener, g *guests.Guests, log *bytes.Buffer) {
 		first, second := l.dial(), l.dial()
 		synctest.Wait()
 		require.EqualValues(t, 2, g.Open())
@@ -122,7 +147,7 @@ func TestStrangersMakeRoomForWhoComes(t *testing.T) {
 }
 
 func TestCallersWithAKeyAreNeverPushedOut(t *testing.T) {
-	visit(t, 2, testKeys(), func(l *listener, g *httpapi.Guests, log *bytes.Buffer) {
+	visit(t, 2, keys, func(l *listener, g *guests.Guests, log *bytes.Buffer) {
 		callers := []*visitor{l.dial(), l.dial()}
 		for range 2 {
 			for _, c := range callers {
@@ -155,14 +180,14 @@ func TestStrangersAreHeldShort(t *testing.T) {
 		keys, path, key string
 		held            time.Duration
 	}{
-		"nothing is asked":  {testKeys(), "", "", 5 * time.Second},
-		"without a key":     {testKeys(), "/healthz", "", 15 * time.Second},
-		"with an older key": {testKeys(), "/healthz", "some-older-key-0123", 15 * time.Second},
-		"with a key":        {testKeys(), "/v1/stats", readKey, 2 * time.Minute},
+		"nothing is asked":  {keys, "", "", 5 * time.Second},
+		"without a key":     {keys, "/healthz", "", 15 * time.Second},
+		"with an older key": {keys, "/healthz", "some-older-key-0123", 15 * time.Second},
+		"with a key":        {keys, "/v1/stats", readKey, 2 * time.Minute},
 		"no keys are set":   {"", "/v1/stats", "", 2 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			visit(t, 2, tc.keys, func(l *listener, _ *httpapi.Guests, _ *bytes.Buffer) {
+			visit(t, 2, tc.keys, func(l *listener, _ *guests.Guests, _ *bytes.Buffer) {
 				v := l.dial()
 				if tc.path != "" {
 					status, err := v.ask(tc.path, tc.key)
@@ -178,7 +203,7 @@ func TestStrangersAreHeldShort(t *testing.T) {
 }
 
 func TestABodyThatComesWithAKeyHasTheTimeItNeeds(t *testing.T) {
-	visit(t, 2, testKeys(), func(l *listener, _ *httpapi.Guests, _ *bytes.Buffer) {
+	visit(t, 2, keys, func(l *listener, _ *guests.Guests, _ *bytes.Buffer) {
 		v := l.dial()
 		_, err := io.WriteString(v, "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
 			"Authorization: Bearer "+publishKey+"\r\nContent-Length: 1000\r\n\r\n{")
@@ -193,7 +218,7 @@ func TestABodyThatComesWithAKeyHasTheTimeItNeeds(t *testing.T) {
 }
 
 func TestAnUnknownKeyLosesItsConnection(t *testing.T) {
-	visit(t, 2, testKeys(), func(l *listener, _ *httpapi.Guests, _ *bytes.Buffer) {
+	visit(t, 2, keys, func(l *listener, _ *guests.Guests, _ *bytes.Buffer) {
 		v := l.dial()
 		status, err := v.ask("/v1/stats", "wrong-key-0123456789")
 		require.NoError(t, err)
@@ -203,7 +228,7 @@ func TestAnUnknownKeyLosesItsConnection(t *testing.T) {
 }
 
 func TestALargeHeaderIsRefused(t *testing.T) {
-	visit(t, 2, testKeys(), func(l *listener, _ *httpapi.Guests, _ *bytes.Buffer) {
+	visit(t, 2, keys, func(l *listener, _ *guests.Guests, _ *bytes.Buffer) {
 		v := l.dial()
 		go func() {
 			_, _ = io.WriteString(v, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: "+strings.Repeat("x", 16<<10)+"\r\n\r\n")
@@ -236,8 +261,8 @@ func TestWhatTheServerComplainsOfIsLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		log := slog.New(slog.NewTextHandler(&out, nil))
-		s := httpapi.Server(newTestAPI(t, &fakeService{}), log)
-		l, g := &failing{newListener(), 100}, httpapi.NewGuests(2, log)
+		s := guests.Server(mustAPI(t, ""), log)
+		l, g := &failing{newListener(), 100}, guests.New(2, log)
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(g.Listen(l)) }()
 		status, err := l.dial().ask("/healthz", "")
@@ -250,4 +275,13 @@ func TestWhatTheServerComplainsOfIsLoggedOnceAMinute(t *testing.T) {
 		require.Equal(t, 2, strings.Count(out.String(), "too many open files"), "%s", out.String())
 		require.Contains(t, out.String(), "missed=6")
 	})
+}
+
+func TestTheServerDoesNotWaitForSlowCallers(t *testing.T) {
+	s := guests.Server(http.NotFoundHandler(), nil)
+	require.Equal(t, 5*time.Second, s.ReadHeaderTimeout)
+	require.Positive(t, s.ReadTimeout)
+	require.Positive(t, s.WriteTimeout)
+	require.Positive(t, s.IdleTimeout)
+	require.Positive(t, s.MaxHeaderBytes)
 }

@@ -1,24 +1,22 @@
-package httpapi
+// Package guests bounds what callers without a valid key can take of the process: its
+// connections, and the lines of its log.
+package guests
 
 import (
-	stdlist "container/list"
+	"container/list"
 	"context"
 	"errors"
-	"log"
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/semaphore"
 )
 
-// answerWithin bounds reading, waiting for the store, and an answer of a few
+// AnswerWithin bounds reading, waiting for the store, and an answer of a few
 // MiB.
-const answerWithin = time.Minute
+const AnswerWithin = time.Minute
 
 // Server makes an HTTP server that slow callers can't hold up. It logs to log.
 func Server(h http.Handler, log *slog.Logger) *http.Server {
@@ -26,7 +24,7 @@ func Server(h http.Handler, log *slog.Logger) *http.Server {
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,  // a header is one packet or two
 		ReadTimeout:       30 * time.Second, // the 4 MiB of a batch at 140 KiB/s
-		WriteTimeout:      answerWithin,
+		WriteTimeout:      AnswerWithin,
 		IdleTimeout:       2 * time.Minute, // longer than the usual pools of clients keep theirs
 		MaxHeaderBytes:    8 << 10,         // a key, an id and what proxies add; net/http adds 4 KiB
 		ConnContext:       withGuest,
@@ -46,17 +44,17 @@ const strangerIdle = 15 * time.Second
 type Guests struct {
 	most int
 	log  *slog.Logger
-	rate rateLimit // of the log
+	rate LogRate // of the log
 
 	open                    atomic.Int64
 	full, strangers, failed atomic.Int64
 
-	mu      sync.Mutex   // guards waiting, and the place of each guest in it
-	waiting stdlist.List // of strangers, the oldest first
+	mu      sync.Mutex // guards waiting, and the place of each guest in it
+	waiting list.List  // of strangers, the oldest first
 }
 
-// NewGuests makes room for at most so many connections.
-func NewGuests(most int, log *slog.Logger) *Guests { return &Guests{most: most, log: log} }
+// New makes room for at most so many connections.
+func New(most int, log *slog.Logger) *Guests { return &Guests{most: most, log: log} }
 
 // Open is how many connections are open.
 func (g *Guests) Open() int64 { return g.open.Load() }
@@ -100,7 +98,7 @@ func (g *Guests) admit(conn net.Conn) net.Conn {
 		return nil
 	}
 	g.open.Add(1)
-	c := &guest{Conn: conn, guests: g}
+	c := &Guest{Conn: conn, guests: g}
 	g.mu.Lock()
 	c.place = g.waiting.PushBack(c)
 	g.mu.Unlock()
@@ -117,40 +115,35 @@ func (g *Guests) makeRoom() bool {
 	}
 	g.strangers.Add(1)
 	g.tell()
-	_ = first.Value.(*guest).Close()
+	_ = first.Value.(*Guest).Close()
 	return true
 }
 
 // tell logs that all connections are taken, once in toldEvery.
 func (g *Guests) tell() {
-	if missed, ok := g.rate.allow(); ok {
+	if missed, ok := g.rate.Allow(); ok {
 		g.log.Warn("all connections are taken: strangers make room, and what comes beside is closed",
 			"connections", g.most, "missed", missed,
 			"cure", "raise MAX_CONNECTIONS, and the limit of file descriptors (ulimit -n) with it")
 	}
 }
 
-// guest is one connection.
-type guest struct {
+// Guest is one connection.
+type Guest struct {
 	net.Conn
 	guests *Guests
-	share  *semaphore.Weighted // of the budget for bodies, of its last request's key; only the server's goroutine uses it
 
 	known  atomic.Bool // a request on it had a valid key
 	closed atomic.Bool
 
-	place *stdlist.Element // among the strangers; nil: it is not a stranger; guests.mu guards it
-	mu    sync.Mutex       // guards asked
-	asked time.Time        // the deadline of the server, where a shorter one is set; zero: there is none
+	place *list.Element // among the strangers; nil: it is not a stranger; guests.mu guards it
+	mu    sync.Mutex    // guards asked
+	asked time.Time     // the deadline of the server, where a shorter one is set; zero: there is none
 }
 
-// trust notes that a request had a valid key, and the share of that key.
-func (c *guest) trust(share *semaphore.Weighted) {
-	if c == nil {
-		return
-	}
-	c.share = share
-	if c.known.Load() {
+// Trust notes that a request had a valid key. Of no guest, it does nothing.
+func (c *Guest) Trust() {
+	if c == nil || c.known.Load() {
 		return
 	}
 	c.known.Store(true)
@@ -163,7 +156,7 @@ func (c *guest) trust(share *semaphore.Weighted) {
 }
 
 // leave removes it from the strangers.
-func (c *guest) leave() {
+func (c *Guest) leave() {
 	c.guests.mu.Lock()
 	defer c.guests.mu.Unlock()
 	if c.place != nil {
@@ -173,7 +166,7 @@ func (c *guest) leave() {
 }
 
 // SetReadDeadline sets a shorter deadline for strangers than the server asks for.
-func (c *guest) SetReadDeadline(t time.Time) error {
+func (c *Guest) SetReadDeadline(t time.Time) error {
 	if c.known.Load() {
 		return c.Conn.SetReadDeadline(t)
 	}
@@ -187,7 +180,7 @@ func (c *guest) SetReadDeadline(t time.Time) error {
 }
 
 // Close closes the connection and makes room for another.
-func (c *guest) Close() error {
+func (c *Guest) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
 		c.leave()
 		c.guests.open.Add(-1)
@@ -199,40 +192,14 @@ type guestKey struct{}
 
 // withGuest puts a connection into the context of its requests.
 func withGuest(ctx context.Context, conn net.Conn) context.Context {
-	if c, ok := conn.(*guest); ok {
+	if c, ok := conn.(*Guest); ok {
 		return context.WithValue(ctx, guestKey{}, c)
 	}
 	return ctx
 }
 
-// guestOf is the connection of a request; nil: it came by a listener without Guests.
-func guestOf(ctx context.Context) *guest {
-	c, _ := ctx.Value(guestKey{}).(*guest)
+// Of is the connection of a request; nil: it came by a listener without Guests.
+func Of(ctx context.Context) *Guest {
+	c, _ := ctx.Value(guestKey{}).(*Guest)
 	return c
-}
-
-// serverLog logs the first line of each entry of http.Server, such as that it
-// can't accept a connection.
-type serverLog struct {
-	log  *slog.Logger
-	rate rateLimit
-}
-
-// longestText bounds a line of the server's log.
-const longestText = 300
-
-func newServerLog(l *slog.Logger) *log.Logger {
-	if l == nil {
-		l = slog.Default()
-	}
-	return log.New(&serverLog{log: l}, "", 0)
-}
-
-// Write takes one entry.
-func (s *serverLog) Write(p []byte) (int, error) {
-	if missed, ok := s.rate.allow(); ok {
-		text, _, _ := strings.Cut(string(p[:min(len(p), longestText)]), "\n")
-		s.log.Error("http server", "err", strings.ToValidUTF8(text, "?"), "missed", missed)
-	}
-	return len(p), nil
 }

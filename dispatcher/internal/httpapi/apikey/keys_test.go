@@ -1,0 +1,70 @@
+package apikey_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+)
+
+func TestKeysThatAreWrongAreToldWithoutThem(t *testing.T) {
+	const secret = "hunter2hunter2hunter2"
+	for text, says := range map[string]string{
+		secret:                                           "entry 1: has no scope",
+		secret + ":":                                     "unknown scope",
+		"publish:" + secret:                              "key of 7 characters",
+		secret + ":" + secret:                            "unknown scope",
+		secret + ":publish+":                             "unknown scope",
+		secret + ":publish:":                             "name",
+		secret + ":publish:a b":                          "name",
+		secret + ":publish:a:b":                          "name",
+		"short:publish":                                  "at least 16",
+		"hunter2 hunter2 hunter2:read":                   "printable",
+		"sha256:" + secret + ":read":                     "64 hex digits",
+		"sha256:abcd:read":                               "64 hex digits",
+		"sha256:" + sumOf("") + ":admin":                 "entry 1: has the sha256 of nothing",
+		"sha256:" + sumOf("\n") + ":admin":               "entry 1: has the sha256 of nothing",
+		"sha256:" + strings.Repeat("a", 66) + ":read":    "64 hex digits",
+		secret + ":read,":                                "entry 2: is empty",
+		",":                                              "entry 1: is empty",
+		secret + ":read," + secret + ":publish":          "entry 2: has the same key as entry 1",
+		secret + ":read:x," + secret + "2:publish:x":     "entry 2: has the same name as entry 1",
+		secret + ":read,nope," + secret + "3:fly:" + "n": "entry 3",
+		secret + ":read,sha256:" + sumOf(secret) + ":publish": "entry 2: has the same key",
+	} {
+		_, err := apikey.Parse(text)
+		require.ErrorContains(t, err, says, text)
+		require.NotContains(t, err.Error(), "hunter2")
+	}
+}
+
+func sumOf(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+// What a hashed key stands for is not known when it is read, so nothing is never
+// found, whatever is there.
+func TestAnEmptyKeyIsNeverFound(t *testing.T) {
+	_, found := apikey.Of(sha256.Sum256(nil)).Find("")
+	require.False(t, found)
+	_, found = apikey.Of(sha256.Sum256([]byte("a"))).Find("a")
+	require.True(t, found)
+}
+
+func TestNoKeysAreNoError(t *testing.T) {
+	for _, text := range []string{"", " \n"} {
+		keys, err := apikey.Parse(text)
+		require.NoError(t, err)
+		require.True(t, keys.Empty())
+	}
+	key := apikey.New()
+	require.NotEqual(t, key, apikey.New())
+	keys, err := apikey.Parse(key + ":publish+read:shop\n")
+	require.NoError(t, err)
+	require.False(t, keys.Empty())
+}

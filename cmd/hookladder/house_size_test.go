@@ -52,7 +52,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq":               5000,
 	"dispatcher/internal/redisq/admin":         3500,
 	"dispatcher/internal/redisq/admin/lua":     1000,
-	"dispatcher/internal/redisq/conn":          2400,
+	"dispatcher/internal/redisq/conn":          2100,
 	"dispatcher/internal/redisq/conn/lua":      100,
 	"dispatcher/internal/redisq/endpoints":     1200,
 	"dispatcher/internal/redisq/endpoints/lua": 300,

@@ -82,7 +82,7 @@ func (s *Store) change(ctx context.Context, sc script.Script, by string, ids []d
 		n := s.partition(id.Lane)
 		lists[n] = append(lists[n], i)
 	}
-	var jobs []conn.ScriptCall
+	var calls []conn.Call
 	var shares [][]int
 	for n, list := range lists {
 		each(len(list), changeBatch, func(from, to int) {
@@ -90,15 +90,15 @@ func (s *Store) change(ctx context.Context, sc script.Script, by string, ids []d
 			for _, i := range list[from:to] {
 				args = append(args, ids[i].String())
 			}
-			jobs = append(jobs, conn.ScriptCall{Partition: n, Args: args})
+			calls = append(calls, conn.Call{Partition: n, Args: args})
 			shares = append(shares, list[from:to])
 		})
 	}
 	changes := make([]dispatcher.Change, len(ids))
 	var errs []error
-	for i, r := range s.conn.Run(ctx, sc, by, jobs) {
-		if h := r.HintIf(jobs[i].Partition); h != nil {
-			s.observeDeaths(*h)
+	for i, r := range s.conn.Send(ctx, conn.Batch{Script: sc, By: by, Calls: calls}) {
+		if h, ok := r.Hint(); ok {
+			s.observeDeaths(h)
 		}
 		for _, at := range shares[i] {
 			changes[at] = dispatcher.Change{ID: ids[at]}
@@ -108,7 +108,7 @@ func (s *Store) change(ctx context.Context, sc script.Script, by string, ids []d
 			code := r.Number()
 			changes[at].Changed, changes[at].Err = code == 1, refusals[code]
 		}
-		errs = append(errs, s.conn.InPartition(jobs[i].Partition, r.Err))
+		errs = append(errs, s.conn.InPartition(r.Partition, r.Err))
 	}
 	return changes, partitions.Join(errs...)
 }

@@ -51,35 +51,35 @@ func (s *Store) Claim(ctx context.Context, by string, wanted, free int) ([]dispa
 
 // ClaimIn claims in some partitions, in one round trip an equal share of each.
 func (s *Store) ClaimIn(ctx context.Context, by string, in []int, wanted, free int) ([]dispatcher.Claimed, []partitions.Hint, error) {
-	var jobs []conn.ScriptCall
+	var calls []conn.Call
 	for i, n := range in {
 		share := min((wanted-i+len(in)-1)/len(in), claimBatch)
 		if share <= 0 {
 			break
 		}
-		jobs = append(jobs, conn.ScriptCall{Partition: n, Args: []any{share, free, claimBytes / min(len(in), wanted)}})
+		calls = append(calls, conn.Call{Partition: n, Args: []any{share, free, claimBytes / min(len(in), wanted)}})
 		free -= share
 	}
 	var claimed []dispatcher.Claimed
 	var hints []partitions.Hint
 	var errs []error
-	for i, r := range s.conn.Run(ctx, s.scripts.claim, by, jobs) {
+	for _, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.claim, By: by, Calls: calls}) {
 		if r.Err == nil && len(r.Values) == 1 {
 			r.Err = dispatcher.ErrFenced
 		}
 		if r.Err != nil {
-			errs = append(errs, s.conn.InPartition(jobs[i].Partition, r.Err))
+			errs = append(errs, s.conn.InPartition(r.Partition, r.Err))
 			continue
 		}
-		a := conn.Reply{Values: r.Values}
-		h := a.Hint(jobs[i].Partition)
+		a := &r.Reply
+		h, _ := r.Hint()
 		h.Ended = int(a.Number())
 		h.Lost = int(a.Number())
 		h.Placed = int(a.Number())
-		versions := readVersions(&a)
+		versions := readVersions(a)
 		first := len(claimed)
 		for a.More() {
-			claimed = s.readClaimed(&a, claimed)
+			claimed = s.readClaimed(a, claimed)
 		}
 		for k := range claimed[first:] {
 			c := &claimed[first+k]
@@ -88,7 +88,7 @@ func (s *Store) ClaimIn(ctx context.Context, by string, in []int, wanted, free i
 				c.Version = versions[c.ID.Lane]
 			}
 		}
-		errs = append(errs, s.conn.InPartition(jobs[i].Partition, a.Err))
+		errs = append(errs, s.conn.InPartition(r.Partition, a.Err))
 		s.observeDeaths(h)
 		hints = append(hints, h)
 	}

@@ -20,7 +20,7 @@ const digestsBatch = 64
 // Known asks all partitions which ids they know.
 func (s *Store) Known(ctx context.Context, ids []string) ([]bool, error) {
 	known := make([]bool, len(ids))
-	var jobs []conn.ScriptCall
+	var calls []conn.Call
 	var froms []int
 	each(len(ids), digestsBatch, func(from, to int) {
 		args := make([]any, 0, to-from)
@@ -28,18 +28,18 @@ func (s *Store) Known(ctx context.Context, ids []string) ([]bool, error) {
 			args = append(args, id)
 		}
 		for _, j := range s.conn.Everywhere(args) {
-			jobs, froms = append(jobs, j), append(froms, from)
+			calls, froms = append(calls, j), append(froms, from)
 		}
 	})
-	for i, r := range s.conn.Run(ctx, s.scripts.digests, "", jobs) {
-		r.HintIf(jobs[i].Partition)
-		for k := range jobs[i].Args {
+	for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.digests, Calls: calls}) {
+		r.Hint()
+		for k := range calls[i].Args {
 			if r.Err == nil && r.Text() != "" {
 				known[froms[i]+k] = true
 			}
 		}
 		if r.Err != nil {
-			return nil, fmt.Errorf("known ids: %w", s.conn.InPartition(jobs[i].Partition, r.Err))
+			return nil, fmt.Errorf("known ids: %w", s.conn.InPartition(r.Partition, r.Err))
 		}
 	}
 	return known, nil
@@ -86,7 +86,7 @@ func (s *Store) compare(ctx context.Context, by string, batch []dispatcher.Entry
 			}
 		}
 	}
-	var jobs []conn.ScriptCall
+	var calls []conn.Call
 	var shares [][]int
 	for n, list := range lists {
 		args, share := []any{}, []int{}
@@ -96,14 +96,14 @@ func (s *Store) compare(ctx context.Context, by string, batch []dispatcher.Entry
 			}
 		}
 		each(len(share), digestsBatch, func(from, to int) {
-			jobs, shares = append(jobs, conn.ScriptCall{Partition: n, Args: args[from:to:to]}), append(shares, share[from:to])
+			calls, shares = append(calls, conn.Call{Partition: n, Args: args[from:to:to]}), append(shares, share[from:to])
 		})
 	}
-	if len(jobs) == 0 {
+	if len(calls) == 0 {
 		return
 	}
-	for i, r := range s.conn.Run(ctx, s.scripts.digests, by, jobs) {
-		r.HintIf(jobs[i].Partition)
+	for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.digests, By: by, Calls: calls}) {
+		r.Hint()
 		for _, at := range shares[i] {
 			text := ""
 			if r.Err == nil {
@@ -111,7 +111,7 @@ func (s *Store) compare(ctx context.Context, by string, batch []dispatcher.Entry
 			}
 			switch {
 			case r.Err != nil:
-				out[at].Err = fmt.Errorf("message %s: %w", batch[at].Message.ID, s.conn.InPartition(jobs[i].Partition, r.Err))
+				out[at].Err = fmt.Errorf("message %s: %w", batch[at].Message.ID, s.conn.InPartition(r.Partition, r.Err))
 			case text != "" && text != string(batch[at].Digest[:]):
 				out[at].Result = dispatcher.Conflict
 			}

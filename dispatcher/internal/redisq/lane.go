@@ -23,22 +23,22 @@ var helds = map[dispatcher.Held]string{
 // every partition.
 func (s *Store) Limit(ctx context.Context, by string, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, error) {
 	args := []any{string(lane), l.Version, l.MaxInFlight, l.Interval.Microseconds(), conn.Flag(l.Ordered), helds[l.Held], conn.Flag(clear), l.Name, cmp.Or(l.By, dispatcher.System)}
-	jobs := []conn.ScriptCall{{Partition: s.partition(lane), Args: args}}
+	calls := []conn.Call{{Partition: s.partition(lane), Args: args}}
 	if lane == dispatcher.AllLanes {
-		jobs = s.conn.Everywhere(args)
+		calls = s.conn.Everywhere(args)
 	}
 	var n dispatcher.LaneCount
 	var errs []error
-	for i, r := range s.conn.Run(ctx, s.scripts.lane, by, jobs) {
-		if h := r.HintIf(jobs[i].Partition); h != nil {
-			readChanges(&r, h)
+	for _, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.lane, By: by, Calls: calls}) {
+		if h, ok := r.Hint(); ok {
+			readChanges(&r.Reply, &h)
 			n.InFlight += int(r.Number())
 			n.Waiting += int(r.Number())
-			s.observeDeaths(*h)
-			s.observeBreakers(*h)
+			s.observeDeaths(h)
+			s.observeBreakers(h)
 		}
 		if r.Err != nil {
-			errs = append(errs, fmt.Errorf("lane %s: %w", lane, s.conn.InPartition(jobs[i].Partition, r.Err)))
+			errs = append(errs, fmt.Errorf("lane %s: %w", lane, s.conn.InPartition(r.Partition, r.Err)))
 		}
 	}
 	return n, partitions.Join(errs...)
@@ -84,20 +84,20 @@ func (s *Store) Sweep(ctx context.Context, by string, lane dispatcher.Lane, curs
 		return 0, cursor, err
 	}
 	found, at := scan.Val()
-	var jobs []conn.ScriptCall
+	var calls []conn.Call
 	each(len(found)/2, sweepBatch, func(from, to int) {
 		args := make([]any, 1, 1+to-from)
 		args[0] = string(lane)
 		for i := from; i < to; i++ {
 			args = append(args, found[2*i]) // each is followed by its score
 		}
-		jobs = append(jobs, conn.ScriptCall{Partition: n, Args: args})
+		calls = append(calls, conn.Call{Partition: n, Args: args})
 	})
-	for _, r := range s.conn.Run(ctx, s.scripts.sweep, by, jobs) {
-		if h := r.HintIf(n); h != nil {
+	for _, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.sweep, By: by, Calls: calls}) {
+		if h, ok := r.Hint(); ok {
 			some := int(r.Number())
 			ended += some
-			s.observeDeaths(*h)
+			s.observeDeaths(h)
 			s.observeEnds(n, some)
 		}
 		if r.Err != nil {

@@ -153,8 +153,8 @@ func parseHeld(text string) (l dispatcher.HeldLane, ok bool) {
 // ForgetLane removes the copy of limits of an endpoint that never existed.
 func (s *Store) ForgetLane(ctx context.Context, by string, copied dispatcher.LaneVersion, age time.Duration) (forgotten bool, err error) {
 	n := s.partition(copied.Lane)
-	r := s.conn.Run(ctx, s.scripts.forget, by, []conn.ScriptCall{{Partition: n, Args: []any{string(copied.Lane), copied.Version, age.Milliseconds()}}})[0]
-	r.HintIf(n)
+	r := s.conn.Send(ctx, conn.Batch{Script: s.scripts.forget, By: by, Calls: []conn.Call{{Partition: n, Args: []any{string(copied.Lane), copied.Version, age.Milliseconds()}}}})[0]
+	r.Hint()
 	forgotten = r.Err == nil && r.Number() == 1
 	if r.Err != nil {
 		return false, fmt.Errorf("forget lane %s: %w", copied.Lane, s.conn.InPartition(n, r.Err))

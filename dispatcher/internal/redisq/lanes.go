@@ -50,10 +50,10 @@ func (s *Store) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]disp
 		n := s.partition(lane)
 		lists[n] = append(lists[n], i)
 	}
-	var jobs []conn.ScriptCall
+	var calls []conn.Call
 	var shares [][]int
 	if all >= 0 {
-		jobs, shares = s.conn.Everywhere(lanesArgs(0, cursor{})), make([][]int, len(s.tags))
+		calls, shares = s.conn.Everywhere(lanesArgs(0, cursor{})), make([][]int, len(s.tags))
 	}
 	for n, list := range lists {
 		each(len(list), lanesBatch, func(from, to int) {
@@ -61,12 +61,12 @@ func (s *Store) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]disp
 			for _, i := range list[from:to] {
 				args = append(args, string(lanes[i]))
 			}
-			jobs = append(jobs, conn.ScriptCall{Partition: n, Args: args})
+			calls = append(calls, conn.Call{Partition: n, Args: args})
 			shares = append(shares, list[from:to])
 		})
 	}
-	for i, r := range s.conn.Run(ctx, s.scripts.lanes, "", jobs) {
-		held, _, found, err := readLanes(jobs[i].Partition, r)
+	for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.lanes, Calls: calls}) {
+		held, _, found, err := readLanes(r)
 		if err == nil && len(found) != len(shares[i]) {
 			err = conn.ErrReply
 		}
@@ -154,19 +154,19 @@ func (s *Store) mergeLanes(limit int, at cursor) *laneMerge {
 // fill reads more of each partition whose lanes are all taken. It reads twice
 // as many as before, since most of a page may lie there.
 func (m *laneMerge) fill(ctx context.Context) error {
-	var jobs []conn.ScriptCall
+	var calls []conn.Call
 	for n := range m.sources {
 		if l := &m.sources[n]; len(l.page) == 0 && l.more {
-			jobs = append(jobs, conn.ScriptCall{Partition: n, Args: lanesArgs(l.chunk, l.at)})
+			calls = append(calls, conn.Call{Partition: n, Args: lanesArgs(l.chunk, l.at)})
 			l.chunk = min(2*l.chunk, lanesBatch)
 		}
 	}
-	for i, r := range m.s.conn.Run(ctx, m.s.scripts.lanes, "", jobs) {
-		_, more, page, err := readLanes(jobs[i].Partition, r)
+	for _, r := range m.s.conn.Send(ctx, conn.Batch{Script: m.s.scripts.lanes, Calls: calls}) {
+		_, more, page, err := readLanes(r)
 		if err != nil {
 			return fmt.Errorf("lanes: %w", err)
 		}
-		l := &m.sources[jobs[i].Partition]
+		l := &m.sources[r.Partition]
 		l.page, l.more = page, more
 		if len(page) > 0 {
 			l.at = lanesBehind(page[len(page)-1])
@@ -224,9 +224,9 @@ func heldLanes(h *dispatcher.HeldLane) dispatcher.LaneState {
 
 // readLanes reads the answer of one partition. held is the state of all its
 // lanes, nil if they are not held.
-func readLanes(partition int, r conn.Reply) (held *dispatcher.HeldLane, more bool, lanes []knownLane, err error) {
+func readLanes(r conn.Call) (held *dispatcher.HeldLane, more bool, lanes []knownLane, err error) {
 	now := time.Time{}
-	if h := r.HintIf(partition); h != nil {
+	if h, ok := r.Hint(); ok {
 		now = h.Now
 		if all, ok := parseHeld(r.Text()); ok {
 			held = &all
@@ -234,7 +234,7 @@ func readLanes(partition int, r conn.Reply) (held *dispatcher.HeldLane, more boo
 		more = r.Number() == 1
 	}
 	for r.More() {
-		l, err := readLane(&r, now)
+		l, err := readLane(&r.Reply, now)
 		if err = errors.Join(r.Err, err); err != nil {
 			return nil, false, nil, err
 		}

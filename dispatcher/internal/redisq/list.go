@@ -192,10 +192,10 @@ func (l *lister) args(index, of string, wanted int, after, last string) []any {
 	return append(slices.Clip(l.names), index, of, wanted, after, last, l.statuses, l.reasons, l.lanes, conn.Flag(l.byMarks))
 }
 
-// read calls the script for some jobs, all in one round trip.
-func (l *lister) read(ctx context.Context, jobs ...conn.ScriptCall) ([]chunk, error) {
-	chunks := make([]chunk, len(jobs))
-	for i, r := range l.s.conn.Run(ctx, l.s.scripts.list, "", jobs) {
+// read calls the script some times, all in one round trip.
+func (l *lister) read(ctx context.Context, calls ...conn.Call) ([]chunk, error) {
+	chunks := make([]chunk, len(calls))
+	for i, r := range l.s.conn.Send(ctx, conn.Batch{Script: l.s.scripts.list, Calls: calls}) {
 		if err := l.readChunk(r, &chunks[i]); err != nil {
 			return nil, err
 		}
@@ -203,8 +203,8 @@ func (l *lister) read(ctx context.Context, jobs ...conn.ScriptCall) ([]chunk, er
 	return chunks, nil
 }
 
-func (l *lister) readChunk(r conn.Reply, c *chunk) error {
-	r.HintIf(0)
+func (l *lister) readChunk(r conn.Call, c *chunk) error {
+	r.Hint()
 	if r.Err != nil {
 		return r.Err
 	}
@@ -217,7 +217,7 @@ func (l *lister) readChunk(r conn.Reply, c *chunk) error {
 	c.last.scan, _ = strconv.ParseUint(score, 10, 64)
 	c.last.name = r.Text()
 	for r.More() {
-		e, err := l.readListed(&r)
+		e, err := l.readListed(&r.Reply)
 		if err != nil {
 			return err
 		}
@@ -290,7 +290,7 @@ func (l *lister) behind(ctx context.Context, at *cursor) (*cursor, error) {
 			return at, nil
 		}
 		args := l.args("behind", string(id.Lane), l.want(), scoreText(at.last), at.key)
-		chunks, err := l.read(ctx, conn.ScriptCall{Partition: l.s.partition(id.Lane), Args: args})
+		chunks, err := l.read(ctx, conn.Call{Partition: l.s.partition(id.Lane), Args: args})
 		if err != nil {
 			return nil, err
 		}

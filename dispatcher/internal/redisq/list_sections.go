@@ -209,7 +209,7 @@ func (l *lister) fetch(ctx context.Context, from []*source) error {
 	dry := slices.DeleteFunc(slices.Clone(from), func(s *source) bool { return len(s.buffer) > 0 })
 	slices.SortFunc(dry, func(a, b *source) int { return newer(a.bound, b.bound) })
 	dry = dry[:min(len(dry), l.limit-len(l.page.Deliveries), fetchAtOnce)]
-	jobs := make([]conn.ScriptCall, len(dry))
+	calls := make([]conn.Call, len(dry))
 	for i, s := range dry {
 		s.wanted = min(max(2*s.wanted, l.want()/len(dry), listLeast), listChunk)
 		after := ""
@@ -220,9 +220,9 @@ func (l *lister) fetch(ctx context.Context, from []*source) error {
 		if s.lanes != "" {
 			args[len(args)-2] = s.lanes
 		}
-		jobs[i] = conn.ScriptCall{Partition: s.partition, Args: args}
+		calls[i] = conn.Call{Partition: s.partition, Args: args}
 	}
-	chunks, err := l.read(ctx, jobs...)
+	chunks, err := l.read(ctx, calls...)
 	if err != nil {
 		return err
 	}
@@ -273,8 +273,8 @@ func (l *lister) ready(ctx context.Context, at cursor) (*cursor, error) {
 // readyLanes searches a page of the lanes of a partition.
 func (l *lister) readyLanes(ctx context.Context, at cursor) (lanes []string, next uint64, err error) {
 	args := append(slices.Clip(l.names), strconv.FormatUint(at.scan, 10), lanesChunk, conn.Flag(!l.asks(dispatcher.StatusReady)))
-	r := l.s.conn.Run(ctx, l.s.scripts.readyLanes, "", []conn.ScriptCall{{Partition: at.partition, Args: args}})[0]
-	r.HintIf(at.partition)
+	r := l.s.conn.Send(ctx, conn.Batch{Script: l.s.scripts.readyLanes, Calls: []conn.Call{{Partition: at.partition, Args: args}}})[0]
+	r.Hint()
 	if r.Err != nil {
 		return nil, 0, r.Err
 	}
@@ -307,7 +307,7 @@ func (l *lister) lists(ctx context.Context, at *cursor, lanes []string) (*cursor
 				after = scoreText(at.score)
 			}
 			args := l.args("ready", lane, l.want(), after, at.name)
-			chunks, err := l.read(ctx, conn.ScriptCall{Partition: l.s.partition(dispatcher.Lane(lane)), Args: args})
+			chunks, err := l.read(ctx, conn.Call{Partition: l.s.partition(dispatcher.Lane(lane)), Args: args})
 			if err != nil {
 				return nil, err
 			}
@@ -345,7 +345,7 @@ func (l *lister) marks(ctx context.Context, at cursor) (*cursor, error) {
 				return &at, nil
 			}
 			args := l.args("marks", "", l.want(), strconv.FormatUint(at.scan, 10), at.name)
-			chunks, err := l.read(ctx, conn.ScriptCall{Partition: n, Args: args})
+			chunks, err := l.read(ctx, conn.Call{Partition: n, Args: args})
 			if err != nil {
 				return nil, err
 			}

@@ -74,20 +74,20 @@ func (s *Store) Read(ctx context.Context, id string) (dispatcher.MessageView, er
 
 // lookOn reads one more page of each partition.
 func (s *Store) lookOn(ctx context.Context, names []any, id string, todo []*looked) {
-	jobs := make([]conn.ScriptCall, len(todo))
+	calls := make([]conn.Call, len(todo))
 	for i, l := range todo {
-		jobs[i] = conn.ScriptCall{Partition: l.partition, Args: append(slices.Clip(names), id, l.first, lookLanes, lookBytes/len(todo))}
+		calls[i] = conn.Call{Partition: l.partition, Args: append(slices.Clip(names), id, l.first, lookLanes, lookBytes/len(todo))}
 	}
-	for i, r := range s.conn.Run(ctx, s.scripts.look, "", jobs) {
-		l, a := todo[i], r
+	for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.look, Calls: calls}) {
+		l := todo[i]
 		first := l.first == 1
 		l.first = 0
-		if a.HintIf(l.partition) == nil {
-			l.err = a.Err
+		if _, ok := r.Hint(); !ok {
+			l.err = r.Err
 			continue
 		}
-		record, next, list := a.Text(), a.Number(), a.List()
-		if l.err = a.Err; l.err != nil || first && record == "" {
+		record, next, list := r.Text(), r.Number(), r.List()
+		if l.err = r.Err; l.err != nil || first && record == "" {
 			continue
 		}
 		if first {

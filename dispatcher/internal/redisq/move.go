@@ -25,16 +25,16 @@ func (s *Store) Move(ctx context.Context, by string) (wait time.Duration, err er
 
 // MoveIn makes due deliveries of some partitions ready.
 func (s *Store) MoveIn(ctx context.Context, by string, in []int) error {
-	jobs := make([]conn.ScriptCall, len(in))
+	calls := make([]conn.Call, len(in))
 	for i, n := range in {
-		jobs[i] = conn.ScriptCall{Partition: n, Args: []any{moveBatch}}
+		calls[i] = conn.Call{Partition: n, Args: []any{moveBatch}}
 	}
 	var errs []error
-	for i, r := range s.conn.Run(ctx, s.scripts.move, by, jobs) {
-		if h := r.HintIf(jobs[i].Partition); h != nil {
-			s.observeDeaths(*h)
+	for _, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.move, By: by, Calls: calls}) {
+		if h, ok := r.Hint(); ok {
+			s.observeDeaths(h)
 		}
-		errs = append(errs, s.conn.InPartition(jobs[i].Partition, r.Err))
+		errs = append(errs, s.conn.InPartition(r.Partition, r.Err))
 	}
 	return partitions.Join(errs...)
 }

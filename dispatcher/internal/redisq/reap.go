@@ -140,21 +140,21 @@ func (s *Store) Orphans(ctx context.Context) ([]string, error) {
 // instance forgotten. So any instance may repeat it if a partition did not
 // answer.
 func (s *Store) Reap(ctx context.Context, by, dead string) (taken int, err error) {
-	jobs := s.conn.Everywhere([]any{dead, reapBatch})
+	calls := s.conn.Everywhere([]any{dead, reapBatch})
 	var errs []error
-	for len(jobs) > 0 {
-		left := jobs[:0:0]
-		for i, r := range s.conn.Run(ctx, s.scripts.reap, by, jobs) {
-			if h := r.HintIf(jobs[i].Partition); h != nil {
+	for len(calls) > 0 {
+		left := calls[:0:0]
+		for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.reap, By: by, Calls: calls}) {
+			if h, ok := r.Hint(); ok {
 				taken += int(r.Number())
 				if r.Number() > 0 {
-					left = append(left, jobs[i])
+					left = append(left, calls[i])
 				}
-				s.observeDeaths(*h)
+				s.observeDeaths(h)
 			}
-			errs = append(errs, s.conn.InPartition(jobs[i].Partition, r.Err))
+			errs = append(errs, s.conn.InPartition(r.Partition, r.Err))
 		}
-		jobs = left
+		calls = left
 	}
 	if err := partitions.Join(errs...); err != nil {
 		s.partitions.Fail(err)

@@ -49,12 +49,12 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 		s.compare(ctx, by, batch, lists, out)
 	}
 	prepare(batch, out)
-	var jobs []conn.ScriptCall
+	var jobs []conn.Call
 	var shares [][]shard
 	for n, list := range lists {
 		for len(list) > 0 {
 			size, lanes := shareSize(list)
-			jobs = append(jobs, conn.ScriptCall{Partition: n, Args: scheduleArgs(free, lease, batch, list[:size]), First: s.stage(n, batch, list[:size])})
+			jobs = append(jobs, conn.Call{Partition: n, Args: scheduleArgs(free, lease, batch, list[:size]), Fill: s.stage(n, batch, list[:size])})
 			shares = append(shares, list[:size])
 			// A permit is promised once: a call may not lease what another one
 			// may.
@@ -63,13 +63,13 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 			list = list[size:]
 		}
 	}
-	for i, r := range s.conn.RunDurable(ctx, s.scripts.schedule, by, jobs) {
+	for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.schedule, By: by, Durable: true, Calls: jobs}) {
 		err := r.Err
 		if err == nil {
-			a := conn.Reply{Values: r.Values}
-			h := a.Hint(jobs[i].Partition)
+			a := &r.Reply
+			h, _ := r.Hint()
 			s.observeDeaths(h)
-			versions := readVersions(&a)
+			versions := readVersions(a)
 			list := wordList{text: a.Text()}
 			for _, p := range shares[i] {
 				readScheduled(&list, p, versions, leasedAt(h), &out[p.entry])

@@ -25,7 +25,7 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 		n := s.partition(batch[i].ID.Lane)
 		lists[n] = append(lists[n], i)
 	}
-	var jobs []conn.ScriptCall
+	var jobs []conn.Call
 	var shares [][]int
 	for n, list := range lists {
 		for len(list) > 0 {
@@ -41,7 +41,7 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 				size++
 			}
 			args[0] = lines
-			jobs = append(jobs, conn.ScriptCall{Partition: n, Args: args})
+			jobs = append(jobs, conn.Call{Partition: n, Args: args})
 			shares = append(shares, list[:size])
 			list = list[size:]
 		}
@@ -49,13 +49,13 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 	settled := make([]dispatcher.Settled, len(batch))
 	var deaths []dispatcher.Death
 	var errs []error
-	for i, r := range s.conn.Run(ctx, s.scripts.settle, by, jobs) {
-		if h := r.HintIf(jobs[i].Partition); h != nil {
-			readChanges(&r, h)
-			s.observe(*h)
+	for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.settle, By: by, Calls: jobs}) {
+		if h, ok := r.Hint(); ok {
+			readChanges(&r.Reply, &h)
+			s.observe(h)
 			deaths = append(deaths, h.Dead...)
-			s.observeBreakers(*h)
-			s.observeEnds(h.Partition, readSettled(&r, batch, shares[i], settled))
+			s.observeBreakers(h)
+			s.observeEnds(h.Partition, readSettled(&r.Reply, batch, shares[i], settled))
 		}
 		errs = append(errs, s.conn.InPartition(jobs[i].Partition, r.Err))
 	}

@@ -139,15 +139,15 @@ func standings(batch []dispatcher.Entry, lies [][]int) (todo []standing) {
 
 // ask makes the calls in one round trip and answers the work that is left.
 func (st *stander) ask(ctx context.Context, todo []standing) (left []standing) {
-	jobs := make([]conn.ScriptCall, len(todo))
+	calls := make([]conn.Call, len(todo))
 	for k, t := range todo {
 		args := append(slices.Clip(st.names), t.told)
 		for _, i := range t.entries {
 			args = append(args, st.batch[i].Message.ID, string(st.batch[i].Digest[:]))
 		}
-		jobs[k] = conn.ScriptCall{Partition: t.partition, Args: args}
+		calls[k] = conn.Call{Partition: t.partition, Args: args}
 	}
-	for k, r := range st.s.conn.Run(ctx, st.s.scripts.stand, "", jobs) {
+	for k, r := range st.s.conn.Send(ctx, conn.Batch{Script: st.s.scripts.stand, Calls: calls}) {
 		t := todo[k]
 		if err := st.read(&t, r); err != nil {
 			for _, i := range t.entries {
@@ -161,8 +161,8 @@ func (st *stander) ask(ctx context.Context, todo []standing) (left []standing) {
 }
 
 // read takes the answer of one call. The work that is left stays in t.
-func (st *stander) read(t *standing, r conn.Reply) error {
-	if r.HintIf(t.partition) == nil {
+func (st *stander) read(t *standing, r conn.Call) error {
+	if _, ok := r.Hint(); !ok {
 		return r.Err
 	}
 	whole, begun := int(r.Number()), int(r.Number())

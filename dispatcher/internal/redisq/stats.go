@@ -44,22 +44,22 @@ type counted struct {
 func (s *Store) countsOf(ctx context.Context, st *dispatcher.Stats) (known int64, err error) {
 	all := make([]counted, len(s.tags))
 	var instances *redis.IntCmd
-	t := conn.Batch{Clock: true, Calls: make([]conn.Call, len(s.tags)+1)}
+	calls := make([]conn.Call, len(s.tags)+1)
 	for n, tag := range s.tags {
-		t.Calls[n] = conn.Call{Partition: n, Fill: func(p redis.Pipeliner) {
+		calls[n] = conn.Call{Partition: n, Fill: func(p redis.Pipeliner) {
 			all[n] = counted{
 				counts: p.HGetAll(ctx, tag+keys.Counts), buried: p.HGetAll(ctx, tag+keys.Buried), ends: p.HGetAll(ctx, tag+keys.Ends),
 				due: p.ZCard(ctx, tag+keys.Due), known: p.ZCard(ctx, tag+keys.Known),
 			}
 		}}
 	}
-	t.Calls[len(s.tags)] = conn.Call{Partition: conn.Home, Fill: func(p redis.Pipeliner) { instances = p.HLen(ctx, s.instances()) }}
-	s.conn.Send(ctx, &t)
+	calls[len(s.tags)] = conn.Call{Partition: conn.Home, Fill: func(p redis.Pipeliner) { instances = p.HLen(ctx, s.instances()) }}
+	done := s.conn.Send(ctx, conn.Batch{Doing: "stats", Clock: true, Calls: calls})
 	st.Instances = int(conn.Value(instances))
 	var errs []error
-	for _, e := range t.Calls {
+	for _, e := range done {
 		if e.Err != nil {
-			errs = append(errs, s.conn.InPartition(e.Partition, conn.Failed("stats", e.Err)))
+			errs = append(errs, s.conn.InPartition(e.Partition, e.Err))
 			continue
 		}
 		if st.Now.IsZero() {
@@ -136,22 +136,22 @@ func (s *Store) topLanes(ctx context.Context, lanes []busyLane, st *dispatcher.S
 		})
 		shares[l.partition] = append(shares[l.partition], i)
 	}
-	var jobs []conn.ScriptCall
+	var calls []conn.Call
 	for n, share := range shares {
 		args := lanesArgs(0, cursor{})
 		for _, i := range share {
 			args = append(args, lanes[i].lane)
 		}
-		jobs = append(jobs, conn.ScriptCall{Partition: n, Args: args})
+		calls = append(calls, conn.Call{Partition: n, Args: args})
 	}
 	var errs []error
-	for k, r := range s.conn.Run(ctx, s.scripts.lanes, "", jobs) {
-		share := shares[jobs[k].Partition]
-		_, _, found, err := readLanes(jobs[k].Partition, r)
+	for _, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.lanes, Calls: calls}) {
+		share := shares[r.Partition]
+		_, _, found, err := readLanes(r)
 		if err == nil && len(found) != len(share) {
 			err = conn.ErrReply
 		}
-		if errs = append(errs, s.conn.InPartition(jobs[k].Partition, err)); err != nil {
+		if errs = append(errs, s.conn.InPartition(r.Partition, err)); err != nil {
 			continue
 		}
 		for n, i := range share {
@@ -183,20 +183,19 @@ func (s *Store) retentionOf(ctx context.Context, st *dispatcher.Stats) error {
 		head *redis.ZSliceCmd
 	}
 	ends := make([][2]end, len(s.tags))
-	t := conn.Batch{Clock: true, Calls: make([]conn.Call, len(s.tags))}
+	calls := make([]conn.Call, len(s.tags))
 	for n, tag := range s.tags {
-		t.Calls[n] = conn.Call{Partition: n, Fill: func(p redis.Pipeliner) {
+		calls[n] = conn.Call{Partition: n, Fill: func(p redis.Pipeliner) {
 			for i, key := range []string{keys.Done, keys.Cancelled} {
 				ends[n][i] = end{p.ZCard(ctx, tag+key), p.ZRangeWithScores(ctx, tag+key, 0, 0)}
 			}
 		}}
 	}
-	s.conn.Send(ctx, &t)
 	st.Retention = s.keep.Finished
 	var errs []error
-	for n, e := range t.Calls {
+	for n, e := range s.conn.Send(ctx, conn.Batch{Doing: "stats", Clock: true, Calls: calls}) {
 		if e.Err != nil {
-			errs = append(errs, s.conn.InPartition(n, conn.Failed("stats", e.Err)))
+			errs = append(errs, s.conn.InPartition(n, e.Err))
 			continue
 		}
 		size, oldest := int64(0), e.Now

@@ -134,15 +134,15 @@ func (b *busyLook) page(ctx context.Context, s *Store) error {
 	if len(b.found.lanes) == topLanes {
 		fewest = b.found.lanes[topLanes-1].waiting
 	}
-	jobs := make([]conn.ScriptCall, len(some))
+	calls := make([]conn.Call, len(some))
 	for i, n := range some {
-		jobs[i] = conn.ScriptCall{Partition: n, Args: []any{0, b.pages[n], busyPage, fewest, topLanes}}
+		calls[i] = conn.Call{Partition: n, Args: []any{0, b.pages[n], busyPage, fewest, topLanes}}
 	}
 	left := slices.Clone(b.left[len(some):])
 	var errs []error
-	for i, r := range s.conn.Run(ctx, s.scripts.busyLanes, "", jobs) {
+	for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.busyLanes, Calls: calls}) {
 		n := some[i]
-		next, err := b.read(n, r)
+		next, err := b.read(r)
 		if err != nil {
 			errs = append(errs, s.conn.InPartition(n, err))
 		} else if b.pages[n] = next; next != "" {
@@ -154,8 +154,10 @@ func (b *busyLook) page(ctx context.Context, s *Store) error {
 }
 
 // read adds the answer of a page.
-func (b *busyLook) read(partition int, r conn.Reply) (next string, err error) {
-	r.HintIf(partition)
+func (b *busyLook) read(r conn.Call) (next string, err error) {
+	if _, ok := r.Hint(); !ok {
+		return "", r.Err
+	}
 	next = r.Text()
 	if oldest := r.Time(); !oldest.IsZero() && (b.found.oldest.IsZero() || oldest.Before(b.found.oldest)) {
 		b.found.oldest = oldest
@@ -170,7 +172,7 @@ func (b *busyLook) read(partition int, r conn.Reply) (next string, err error) {
 		b.found.all = true
 	}
 	for r.More() {
-		l := busyLane{partition: partition, lane: r.Text(), flying: int(r.Number()), waiting: int(r.Number())}
+		l := busyLane{partition: r.Partition, lane: r.Text(), flying: int(r.Number()), waiting: int(r.Number())}
 		b.found.lanes = append(b.found.lanes, l)
 	}
 	slices.SortFunc(b.found.lanes, func(x, y busyLane) int {

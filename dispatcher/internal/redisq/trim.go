@@ -40,16 +40,16 @@ func (s *Store) makeRoom(ctx context.Context, by string, keep dispatcher.Keep) (
 // TrimIn trims some partitions, and answers which of them have more to forget.
 func (s *Store) TrimIn(ctx context.Context, by string, in []int, keep dispatcher.Keep, room bool) (t dispatcher.Trimmed, more []int, err error) {
 	t.Asked = len(in)
-	jobs := make([]conn.ScriptCall, len(in))
+	calls := make([]conn.Call, len(in))
 	for i, n := range in {
-		jobs[i] = conn.ScriptCall{Partition: n, Args: []any{
+		calls[i] = conn.Call{Partition: n, Args: []any{
 			keep.Finished.Milliseconds(), s.share(keep.FinishedMax), s.share(keep.SeenMax),
 			keep.Dead.Milliseconds(), s.share(keep.DeadMax), trimBatch, conn.Flag(room),
 		}}
 	}
 	var errs []error
-	for i, r := range s.conn.Run(ctx, s.scripts.trim, by, jobs) {
-		if h := r.HintIf(jobs[i].Partition); h != nil {
+	for _, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.trim, By: by, Calls: calls}) {
+		if h, ok := r.Hint(); ok {
 			t.Finished += int(r.Number())
 			t.Seen += int(r.Number())
 			t.Dead += int(r.Number())
@@ -65,10 +65,10 @@ func (s *Store) TrimIn(ctx context.Context, by string, in []int, keep dispatcher
 				t.Looked = append(t.Looked, dispatcher.LaneVersion{Lane: dispatcher.Lane(stay.Text()), Version: stay.Number()})
 			}
 			if r.Number() == 1 {
-				s.observeDeaths(*h) // a lane was placed anew, since another clock had told its time
+				s.observeDeaths(h) // a lane was placed anew, since another clock had told its time
 			}
 		}
-		errs = append(errs, s.conn.InPartition(jobs[i].Partition, r.Err))
+		errs = append(errs, s.conn.InPartition(r.Partition, r.Err))
 	}
 	return t, more, partitions.Join(errs...)
 }

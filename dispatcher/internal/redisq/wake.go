@@ -206,20 +206,19 @@ func parseChange(text string) (c dispatcher.EndpointChange, err error) {
 // ReadHints reads the hints of partitions by plain commands.
 func (s *Store) ReadHints(ctx context.Context, in []int) ([]partitions.Hint, error) {
 	heads := make([][3]*redis.ZSliceCmd, len(in))
-	t := conn.Batch{Clock: true, Calls: make([]conn.Call, len(in))}
+	calls := make([]conn.Call, len(in))
 	for i, n := range in {
-		t.Calls[i] = conn.Call{Partition: n, Fill: func(p redis.Pipeliner) {
+		calls[i] = conn.Call{Partition: n, Fill: func(p redis.Pipeliner) {
 			for k, key := range []string{keys.Lanes, keys.Due, keys.Parked} {
 				heads[i][k] = p.ZRangeWithScores(ctx, s.tags[n]+key, 0, 0)
 			}
 		}}
 	}
-	s.conn.Send(ctx, &t)
 	hints := make([]partitions.Hint, 0, len(in))
 	var errs []error
-	for i, e := range t.Calls {
+	for i, e := range s.conn.Send(ctx, conn.Batch{Doing: "peek", Clock: true, Calls: calls}) {
 		if e.Err != nil {
-			errs = append(errs, s.conn.InPartition(e.Partition, conn.Failed("peek", e.Err)))
+			errs = append(errs, s.conn.InPartition(e.Partition, e.Err))
 			continue
 		}
 		h := partitions.Hint{Partition: e.Partition, Now: e.Now, Weight: -1}

@@ -157,10 +157,10 @@ func (d *doctor) scores(ctx context.Context, n int, zset string) error {
 	for _, span := range spans {
 		for more := true; more; {
 			var list *redis.StringSliceCmd
-			t := conn.Batch{Clock: true, Calls: []conn.Call{{Partition: n, Fill: func(p redis.Pipeliner) { list = p.ZRangeByScore(ctx, key, span) }}}}
-			d.s.conn.Send(ctx, &t)
-			if err := t.Calls[0].Err; err != nil {
-				return conn.Failed("read "+key, err)
+			call := conn.Call{Partition: n, Fill: func(p redis.Pipeliner) { list = p.ZRangeByScore(ctx, key, span) }}
+			call = d.s.conn.Send(ctx, conn.Batch{Doing: "read " + key, Clock: true, Calls: []conn.Call{call}})[0]
+			if call.Err != nil {
+				return call.Err
 			}
 			for _, member := range list.Val() {
 				d.find(n, member, "score", "in "+key, d.e.Fix)
@@ -168,7 +168,7 @@ func (d *doctor) scores(ctx context.Context, n int, zset string) error {
 			if !d.e.Fix || len(list.Val()) == 0 {
 				break
 			}
-			now := float64(t.Calls[0].Now.UnixMilli())
+			now := float64(call.Now.UnixMilli())
 			err := d.s.conn.At(ctx, "mend "+key, n, func(p redis.Pipeliner) {
 				for _, member := range list.Val() {
 					p.ZAddXX(ctx, key, redis.Z{Score: now, Member: member})

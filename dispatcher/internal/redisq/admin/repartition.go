@@ -224,18 +224,17 @@ func (r *repartition) tell(p conn.Phase, partition int) {
 // target is where a lane lies from now on.
 func (r *repartition) target(lane string) int { return int(keys.CRC16(lane)) % r.mark.To }
 
-// trip makes a round trip. A copy may lie on another server. There it has to be as
-// durable as DURABILITY asks before the original is removed. One server writes
-// things in their order.
-func (r *repartition) trip(ctx context.Context, doing string, copies bool, calls []conn.Call) error {
-	b := conn.Batch{Durable: copies && r.s.conn.InCluster(), Calls: calls}
-	r.s.conn.Send(ctx, &b)
-	for _, e := range b.Calls {
+// trip makes a round trip. A durable one is a copy, which may lie on another server.
+// There it has to be as durable as DURABILITY asks before the original is removed.
+// One server writes things in their order.
+func (r *repartition) trip(ctx context.Context, b conn.Batch) error {
+	b.Durable = b.Durable && r.s.conn.InCluster()
+	for _, e := range r.s.conn.Send(ctx, b) {
 		if e.Err == nil {
-			e.Err = e.Weak
+			e.Err = conn.Failed(cmp.Or(b.Doing, b.Script.Name), e.Weak)
 		}
 		if e.Err != nil {
-			return conn.Failed(doing, e.Err)
+			return e.Err
 		}
 	}
 	return nil

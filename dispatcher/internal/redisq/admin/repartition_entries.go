@@ -86,13 +86,13 @@ func (r *repartition) copyEnds(ctx context.Context, n int) error {
 
 // addEnds adds up what copyEnds brought.
 func (r *repartition) addEnds(ctx context.Context) error {
-	var jobs []conn.ScriptCall
+	var calls []conn.Call
 	for q := range r.mark.To {
-		jobs = append(jobs, conn.ScriptCall{Partition: q})
+		calls = append(calls, conn.Call{Partition: q})
 	}
 	var errs []error
-	for i, reply := range r.s.conn.Run(ctx, r.s.scripts.ends, "", jobs) {
-		errs = append(errs, r.s.conn.InPartition(jobs[i].Partition, reply.Err))
+	for _, done := range r.s.conn.Send(ctx, conn.Batch{Script: r.s.scripts.ends, Calls: calls}) {
+		errs = append(errs, r.s.conn.InPartition(done.Partition, done.Err))
 	}
 	return partitions.Join(errs...)
 }
@@ -121,7 +121,7 @@ func (r *repartition) moveHash(ctx context.Context, n int, k keys.Kind, lane lan
 		for q, fields := range to {
 			copies = append(copies, conn.Call{Partition: q, Fill: func(p redis.Pipeliner) { p.HSet(ctx, r.s.tags[q]+k.Name, fields...) }})
 		}
-		if err := r.trip(ctx, "move "+from, true, copies); err != nil {
+		if err := r.trip(ctx, conn.Batch{Doing: "move " + from, Durable: true, Calls: copies}); err != nil {
 			return err
 		}
 		if err := r.s.conn.At(ctx, "move "+from, n, func(p redis.Pipeliner) { p.HDel(ctx, from, gone...) }); err != nil {
@@ -159,7 +159,7 @@ func (r *repartition) moveSet(ctx context.Context, n int, k keys.Kind, lane lane
 		for q, members := range to {
 			copies = append(copies, conn.Call{Partition: q, Fill: func(p redis.Pipeliner) { p.ZAdd(ctx, r.s.tags[q]+k.Name, members...) }})
 		}
-		if err := r.trip(ctx, "move "+from, true, copies); err != nil {
+		if err := r.trip(ctx, conn.Batch{Doing: "move " + from, Durable: true, Calls: copies}); err != nil {
 			return err
 		}
 		if err := r.s.conn.At(ctx, "move "+from, n, func(p redis.Pipeliner) { p.ZRem(ctx, from, gone...) }); err != nil {

@@ -75,7 +75,7 @@ func (r *repartition) copyShared(ctx context.Context, n int) error {
 			}
 		}})
 	}
-	return r.trip(ctx, "copy fenced", true, copies)
+	return r.trip(ctx, conn.Batch{Doing: "copy fenced", Durable: true, Calls: copies})
 }
 
 // idsKept is how many of a partition's ids are copied. Where each goes to one

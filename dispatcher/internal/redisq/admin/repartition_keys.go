@@ -89,7 +89,7 @@ func (r *repartition) moveBatch(ctx context.Context, batch []*keyMove) error {
 	for i, k := range batch {
 		reads[i] = conn.Call{Partition: k.from, Fill: func(p redis.Pipeliner) { k.read(ctx, p, r, 0) }}
 	}
-	if err := r.trip(ctx, "read keys", false, reads); err != nil {
+	if err := r.trip(ctx, conn.Batch{Doing: "read keys", Calls: reads}); err != nil {
 		return err
 	}
 	var copies, removals []conn.Call
@@ -108,10 +108,10 @@ func (r *repartition) moveBatch(ctx context.Context, batch []*keyMove) error {
 		}})
 		removals = append(removals, r.removal(ctx, k))
 	}
-	if err := r.trip(ctx, "copy keys", true, copies); err != nil {
+	if err := r.trip(ctx, conn.Batch{Doing: "copy keys", Durable: true, Calls: copies}); err != nil {
 		return err
 	}
-	if err := r.trip(ctx, "remove keys", false, removals); err != nil {
+	if err := r.trip(ctx, conn.Batch{Doing: "remove keys", Calls: removals}); err != nil {
 		return err
 	}
 	for _, k := range long {
@@ -136,17 +136,17 @@ func (r *repartition) moveLong(ctx context.Context, k *keyMove) error {
 		if k.size() == 0 {
 			break
 		}
-		err = r.trip(ctx, "copy keys", true, []conn.Call{{Partition: k.to, Fill: func(p redis.Pipeliner) {
+		err = r.trip(ctx, conn.Batch{Doing: "copy keys", Durable: true, Calls: []conn.Call{{Partition: k.to, Fill: func(p redis.Pipeliner) {
 			if start == 0 {
 				p.Unlink(ctx, r.s.tags[k.to]+k.name)
 			}
 			k.write(ctx, p, r.s.tags)
-		}}})
+		}}}})
 		if err != nil {
 			return err
 		}
 	}
-	return r.trip(ctx, "remove keys", false, []conn.Call{r.removal(ctx, k)})
+	return r.trip(ctx, conn.Batch{Doing: "remove keys", Calls: []conn.Call{r.removal(ctx, k)}})
 }
 
 // errLeft says that a key is still in its old place.

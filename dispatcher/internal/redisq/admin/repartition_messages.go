@@ -41,11 +41,10 @@ func (m stored) digest() string { return m.head[:dispatcher.DigestSize] }
 // eachPage goes through the messages of a partition. One may come twice.
 func (r *repartition) eachPage(ctx context.Context, n int, do func([]stored) error) error {
 	for cursor := "0"; ; {
-		reply := r.s.conn.Run(ctx, r.s.scripts.page, "repartition", []conn.ScriptCall{{Partition: n, Args: []any{cursor, messagesPage}}})[0]
-		if reply.Err != nil {
-			return reply.Err
+		a := r.s.conn.Send(ctx, conn.Batch{Script: r.s.scripts.page, By: r.by, Calls: []conn.Call{{Partition: n, Args: []any{cursor, messagesPage}}}})[0]
+		if a.Err != nil {
+			return a.Err
 		}
-		a := reply
 		cursor = a.Text()
 		var page []stored
 		for a.More() {
@@ -180,7 +179,7 @@ func (r *repartition) moveSome(ctx context.Context, n int, batch []split) error 
 	if err := r.put(ctx, puts); err != nil {
 		return err
 	}
-	return r.s.conn.Run(ctx, r.s.scripts.keep, "repartition", []conn.ScriptCall{{Partition: n, Args: keeps}})[0].Err
+	return r.s.conn.Send(ctx, conn.Batch{Script: r.s.scripts.keep, By: r.by, Calls: []conn.Call{{Partition: n, Args: keeps}}})[0].Err
 }
 
 // moveBodies copies the bodies that lie apart to where their messages go. They
@@ -207,7 +206,7 @@ func (r *repartition) moveBodies(ctx context.Context, n int, batch []split) erro
 				}})
 			}
 		}
-		if err := r.trip(ctx, "copy bodies", true, copies); err != nil {
+		if err := r.trip(ctx, conn.Batch{Doing: "copy bodies", Durable: true, Calls: copies}); err != nil {
 			return err
 		}
 	}
@@ -219,28 +218,17 @@ const putWidth = 4
 
 // put has partitions take messages over.
 func (r *repartition) put(ctx context.Context, puts map[int][]any) error {
-	jobs := make([]conn.ScriptCall, 0, len(puts))
+	calls := make([]conn.Call, 0, len(puts))
 	for n, args := range puts {
-		jobs = append(jobs, conn.ScriptCall{Partition: n, Args: args})
+		calls = append(calls, conn.Call{Partition: n, Args: args})
 	}
-	if len(jobs) == 0 {
-		return nil
+	if err := r.trip(ctx, conn.Batch{Script: r.s.scripts.put, By: r.by, Durable: true, Calls: calls}); err != nil {
+		return err
 	}
-	run := r.s.conn.Run
-	if r.s.conn.InCluster() { // as trip does
-		run = r.s.conn.RunDurable
-	}
-	for i, reply := range run(ctx, r.s.scripts.put, r.by, jobs) {
-		if reply.Err == nil {
-			reply.Err = reply.Weak
-		}
-		if reply.Err != nil {
-			return reply.Err
-		}
-		a := reply
-		for at := 0; at < len(jobs[i].Args) && a.Err == nil; at += putWidth {
+	for _, a := range calls {
+		for at := 0; at < len(a.Args) && a.Err == nil; at += putWidth {
 			if a.Number() == 0 && a.Err == nil {
-				return fmt.Errorf("message %v: another one has its id in partition %d", jobs[i].Args[at], jobs[i].Partition)
+				return fmt.Errorf("message %v: another one has its id in partition %d", a.Args[at], a.Partition)
 			}
 		}
 		if a.Err != nil {

@@ -208,13 +208,9 @@ func (w *walker) call(ctx context.Context, sc script.Script, partition int, args
 	for _, name := range w.holders {
 		all = append(all, name)
 	}
-	r := w.s.conn.Run(ctx, sc, w.by, []conn.ScriptCall{{Partition: partition, Args: append(all, args...)}})[0]
-	if r.Err != nil {
-		return nil, r.Err
-	}
-	a := &conn.Reply{Values: r.Values}
-	a.Hint(partition)
-	return a, a.Err
+	r := w.s.conn.Send(ctx, conn.Batch{Script: sc, By: w.by, Calls: []conn.Call{{Partition: partition, Args: append(all, args...)}}})[0]
+	r.Hint()
+	return &r.Reply, r.Err
 }
 
 // lanesOf are the lanes of which a partition keeps something, but a note of when

@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,48 +16,66 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
-// Call is what one partition, or home, is asked in a round trip.
+// Call is what one partition, or home, is asked in a round trip, and what it
+// answers.
 type Call struct {
 	Partition int
-	Fill      func(redis.Pipeliner) // queues its commands; it is called again where they are sent again
+	Args      []any                 // of the batch's script; in a partition they stand behind by and conf
+	Fill      func(redis.Pipeliner) // queues plain commands, before the script; it is called again where they are sent again
 
-	Now  time.Time // by its master's clock, where the batch asks for it
-	Weak error     // what was written is not as durable as asked
-	Err  error     // of the first of its commands that failed
+	Reply           // Values are of the script, Err is of the first command that failed
+	Weak  error     // what was written is not as durable as asked
+	Now   time.Time // by its master's clock, where the batch asks for it
 
-	load   bool // its script has to be loaded first
-	loaded bool // it was
+	ran    *redis.Cmd // the script
+	load   bool       // its script has to be loaded first
+	loaded bool       // it was
 }
 
 // Batch is one round trip to all masters that its calls concern.
 type Batch struct {
-	Clock   bool // each master's time is read besides
-	Durable bool // what is written has to be as durable as the options ask
+	Script  script.Script // each call runs it once; without a SHA they are plain commands
+	By      string        // the instance that calls the script
+	Doing   string        // the verb of its errors; empty: the script's name
+	Clock   bool          // each master's time is read besides
+	Durable bool          // what is written has to be as durable as the options ask
 	Calls   []Call
 
-	script *script.Script // which the calls run; nil: plain commands
+	conf string // ARGV[2] of the script
+}
+
+// Everywhere is one call in each partition.
+func (c *Client) Everywhere(args []any) []Call {
+	calls := make([]Call, len(c.tags))
+	for n := range calls {
+		calls[n] = Call{Partition: n, Args: args}
+	}
+	return calls
 }
 
 // At makes plain commands where a partition lies, or home. What they answer is
 // in what fill keeps of them. The error is of the first that failed; a missing
 // value is none.
 func (c *Client) At(ctx context.Context, doing string, partition int, fill func(redis.Pipeliner)) error {
-	b := Batch{Calls: []Call{{Partition: partition, Fill: fill}}}
-	c.Send(ctx, &b)
-	return Failed(doing, b.Calls[0].Err)
+	return c.Send(ctx, Batch{Doing: doing, Calls: []Call{{Partition: partition, Fill: fill}}})[0].Err
+}
+
+// RunHome runs a script on the project's own keys.
+func (c *Client) RunHome(ctx context.Context, sc script.Script, args ...any) (*Reply, error) {
+	done := c.Send(ctx, Batch{Script: sc, Calls: []Call{{Partition: Home, Args: args}}})
+	return &done[0].Reply, done[0].Err
 }
 
 // EachPartition makes plain commands in partitions, all in one round trip. The
 // error says which failed.
 func (c *Client) EachPartition(ctx context.Context, doing string, in []int, fill func(p redis.Pipeliner, i int)) error {
-	b := Batch{Calls: make([]Call, len(in))}
+	b := Batch{Doing: doing, Calls: make([]Call, len(in))}
 	for i, n := range in {
 		b.Calls[i] = Call{Partition: n, Fill: func(p redis.Pipeliner) { fill(p, i) }}
 	}
-	c.Send(ctx, &b)
 	var errs []error
-	for i, n := range in {
-		errs = append(errs, c.InPartition(n, Failed(doing, b.Calls[i].Err)))
+	for _, e := range c.Send(ctx, b) {
+		errs = append(errs, c.InPartition(e.Partition, e.Err))
 	}
 	return partitions.Join(errs...)
 }
@@ -72,30 +91,28 @@ func Value[V, C any, P interface {
 	return v
 }
 
-// Send sends a batch. Redis may answer that it did not carry out a call: its keys
-// are being moved, a node is taking over, or does not know the script. Such a call
-// is sent again for a while. Without an answer it is unknown whether the call was
-// carried out, and only the caller may repeat it.
-func (c *Client) Send(ctx context.Context, b *Batch) {
-	if len(b.Calls) == 0 {
-		return
+// Send sends a batch and answers its calls. Redis may answer that it did not carry
+// out a call: its keys are being moved, a node is taking over, or does not know the
+// script. Such a call is sent again for a while. Without an answer it is unknown
+// whether the call was carried out, and only the caller may repeat it.
+func (c *Client) Send(ctx context.Context, b Batch) []Call {
+	if b.Script.SHA != "" {
+		b.conf = *c.conf.Load() + " " + c.ID()
 	}
-	if err := c.stands(); err != nil {
-		for i := range b.Calls {
-			b.Calls[i].Err = err
+	began, moved := time.Now(), c.stands()
+	todo := make([]int, 0, len(b.Calls))
+	for i := range b.Calls {
+		e := &b.Calls[i]
+		e.Reply, e.Weak, e.loaded = Reply{Err: moved}, nil, false // it may have been sent before
+		if moved == nil {
+			todo = append(todo, i)
 		}
-		return
 	}
-	began := time.Now()
-	todo := make([]int, len(b.Calls))
-	for i := range todo {
-		todo[i] = i
-	}
-	for tries, repaired := 1, false; ; tries++ {
-		c.exec(ctx, b, todo)
-		if wrong := ofWrongType(b, todo); len(wrong) > 0 && !repaired {
+	for tries, repaired := 1, false; len(todo) > 0; tries++ {
+		c.exec(ctx, &b, todo)
+		if wrong := ofWrongType(&b, todo); len(wrong) > 0 && !repaired {
 			repaired = true
-			c.exec(ctx, b, c.repair(ctx, b, wrong))
+			c.exec(ctx, &b, c.repair(ctx, &b, wrong))
 		}
 		again, wait := todo[:0], time.Duration(0)
 		for _, i := range todo {
@@ -103,10 +120,14 @@ func (c *Client) Send(ctx context.Context, b *Batch) {
 				again, wait = append(again, i), max(wait, after)
 			}
 		}
-		if todo = again; len(todo) == 0 || !Sleep(ctx, wait) {
-			return
+		if todo = again; len(todo) > 0 && !Sleep(ctx, wait) {
+			break
 		}
 	}
+	for i := range b.Calls {
+		b.Calls[i].Err = Failed(cmp.Or(b.Doing, b.Script.Name), b.Calls[i].Err)
+	}
+	return b.Calls
 }
 
 // exec sends calls to the masters of their partitions, to all at the same time. A
@@ -153,7 +174,7 @@ func (c *Client) roundTrip(ctx context.Context, master *redis.Client, b *Batch, 
 	for _, i := range at {
 		if e := &b.Calls[i]; e.load {
 			if !loaded {
-				pipe.ScriptLoad(ctx, b.script.Text)
+				pipe.ScriptLoad(ctx, b.Script.Text)
 			}
 			loaded, e.load, e.loaded = true, false, true
 		}
@@ -161,7 +182,7 @@ func (c *Client) roundTrip(ctx context.Context, master *redis.Client, b *Batch, 
 	first := pipe.Len()
 	ends := make([]int, len(at))
 	for k, i := range at {
-		b.Calls[i].Fill(pipe)
+		c.queue(ctx, pipe, b, &b.Calls[i])
 		ends[k] = pipe.Len()
 	}
 	waited := func() error { return nil }
@@ -185,6 +206,9 @@ func (c *Client) roundTrip(ctx context.Context, master *redis.Client, b *Batch, 
 		}
 		if first = ends[k]; e.Err == nil {
 			e.Weak = weak
+			if e.ran != nil {
+				e.Values, e.Err = e.ran.Slice()
+			}
 		}
 	}
 	if lost := lostOf(cmds); lost != nil {
@@ -192,6 +216,24 @@ func (c *Client) roundTrip(ctx context.Context, master *redis.Client, b *Batch, 
 	} else if weak != nil {
 		c.onWeak(master, weak)
 	}
+}
+
+// queue puts the commands of a call in a pipeline. A script of the project's own
+// keys gets no more arguments than the call's.
+func (c *Client) queue(ctx context.Context, pipe redis.Pipeliner, b *Batch, e *Call) {
+	if e.Fill != nil {
+		e.Fill(pipe)
+	}
+	if b.Script.SHA == "" {
+		return
+	}
+	args := make([]any, 0, 6+len(e.Args))
+	args = append(args, "evalsha", b.Script.SHA, 1, c.Tag(e.Partition))
+	if e.Partition != Home {
+		args = append(args, b.By, b.conf)
+	}
+	e.ran = redis.NewCmd(ctx, append(args, e.Args...)...)
+	_ = pipe.Process(ctx, e.ran) // it is only queued
 }
 
 // unsent is the error of commands for which Redis refused a connection: too many

@@ -9,11 +9,10 @@
 //   - [Client.At] makes plain commands in one partition, or at [Home], where the
 //     project's own keys lie.
 //   - [Client.EachPartition] makes plain commands in several partitions.
-//   - [Client.Run], and [Client.RunDurable], call a script once for each
-//     [ScriptCall] and answer a [Reply] each, which is read value by value.
-//     [Client.RunHome] calls one on the project's own keys.
-//   - [Client.Send] sends a [Batch] of calls that are filled by hand, for callers
-//     that need the master's clock or durable plain commands.
+//   - [Client.Send] sends a [Batch]: a script that each [Call] runs once, or plain
+//     commands, with the master's clock or durably. Each call has its own [Reply],
+//     which is read value by value.
+//   - [Client.RunHome] calls a script on the project's own keys.
 //
 // All of them repeat what Redis said it did not carry out, load a script that a
 // node does not know, and give errors the engine's meaning ([Failed]). In a

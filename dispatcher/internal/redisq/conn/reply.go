@@ -2,7 +2,11 @@ package conn
 
 import (
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // Reply is what one call of a script answered. Its values are read in order. The
@@ -11,7 +15,6 @@ import (
 type Reply struct {
 	Values []any // that were not read yet
 	Err    error
-	Weak   error // it was carried out, but is not as durable as asked
 }
 
 func (r *Reply) next() any {
@@ -91,4 +94,46 @@ func ToMillis(t time.Time) int64 {
 		return 0
 	}
 	return t.UnixMilli()
+}
+
+// Hint reads now (microseconds), due (ms) and weight, with which the answer of
+// every script in a partition begins. Where deliveries died the weight is a text,
+// followed by a line for each. ok is false where the call failed.
+func (e *Call) Hint() (h partitions.Hint, ok bool) {
+	h.Partition = e.Partition
+	if e.Err != nil {
+		return h, false
+	}
+	h.Now = time.UnixMicro(e.Number()).UTC()
+	h.Due = e.Time()
+	weight, died, any := strings.Cut(e.Text(), "\n")
+	n, err := strconv.Atoi(weight)
+	if err != nil {
+		e.Err = ErrReply
+	}
+	h.Weight = n
+	if any {
+		h.Dead = e.deaths(died)
+	}
+	return h, e.Err == nil
+}
+
+// deaths reads a line for each delivery that died: attempts, reason, delivery. A
+// name that is no delivery's, since a person wrote it, is passed over.
+func (r *Reply) deaths(text string) (died []dispatcher.Death) {
+	for line := range strings.SplitSeq(text, "\n") {
+		words := strings.SplitN(line, " ", 3)
+		if len(words) != 3 {
+			continue
+		}
+		attempts, err := strconv.Atoi(words[0])
+		if err != nil {
+			r.Err = ErrReply
+			return nil
+		}
+		if id, ok := dispatcher.ParseDeliveryID(words[2]); ok {
+			died = append(died, dispatcher.Death{ID: id, Reason: dispatcher.DeadReason(words[1]), Attempts: attempts})
+		}
+	}
+	return died
 }

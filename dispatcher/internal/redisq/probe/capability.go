@@ -83,8 +83,8 @@ func (p *Probe) askCommands(ctx context.Context, a *capability) error {
 // tryScript does in each partition what scripts rely on. A partition that can't be
 // reached leaves it unknown, unless the script fails in another.
 func (p *Probe) tryScript(ctx context.Context, a *capability) {
-	for _, r := range p.conn.Run(ctx, p.script, "", p.conn.Everywhere([]any{probeValue})) {
-		r.HintIf(0)
+	for _, r := range p.conn.Send(ctx, conn.Batch{Script: p.script, Calls: p.conn.Everywhere([]any{probeValue})}) {
+		r.Hint()
 		switch {
 		case errors.Is(r.Err, dispatcher.ErrUnavailable), errors.Is(r.Err, dispatcher.ErrFull):
 			a.open = true
@@ -122,7 +122,7 @@ func (p *Probe) tryWaitAOF(ctx context.Context) dispatcher.Tristate {
 		if i == 1 {
 			began = time.Now()
 		}
-		r := p.conn.RunDurable(ctx, p.script, "", []conn.ScriptCall{{Args: []any{probeValue}}})[0]
+		r := p.conn.Send(ctx, conn.Batch{Script: p.script, Durable: true, Calls: []conn.Call{{Args: []any{probeValue}}}})[0]
 		if r.Err != nil || r.Weak != nil {
 			return dispatcher.Unknown
 		}

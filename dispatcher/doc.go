@@ -44,7 +44,7 @@
 //	take.go      takes permits, claims as many deliveries, and starts their attempts
 //	bodies.go    reads large bodies first
 //	workers.go   bounds how many attempts run at once
-//	deliver.go   makes an attempt (route.go: where to, signed by whom) and has Judge say what it means
+//	deliver.go   makes an attempt and has Judge say what it means (bare.go: targets and signers of bare URLs)
 //	settle.go    records the outcome (settle_stalled.go: what could not be recorded at once)
 //
 // Around these, beat.go keeps the instance alive and finds dead ones, and reap.go

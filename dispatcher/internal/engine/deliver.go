@@ -6,7 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
+	"net/textproto"
+	"net/url"
 	"runtime/debug"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +18,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
+	"github.com/hookladder/hookladder/signer"
 )
 
 // deliverer makes attempts: it signs, sends, has the answer judged, and gives
@@ -32,28 +37,28 @@ type deliverer struct {
 	cut     context.Context // ends when attempts may no longer go on
 }
 
-// deliver makes one attempt. The permit is given back when the answer is there,
-// before it is settled.
+// deliver makes one attempt. Its permit is released once there is an answer, before
+// the outcome is recorded.
 func (d *deliverer) deliver(c dispatcher.Claimed) {
 	s := dispatcher.Settlement{ID: c.ID, Due: c.Due, First: c.First, Leased: c.Leased}
 	began := d.engine.queue.Now()
 	var r route
 	if c.Message == nil || c.Message.Success.Check() != nil {
-		// A record that can't be read would kill each instance that reads it. No attempt has that number.
+		// The record can't be read, by no instance. Its attempt has no number, since none was made.
 		s.Verdict, s.Reason = dispatcher.Dead, dispatcher.ReasonPoison
 		s.Attempt = dispatcher.Attempt{At: began, Verdict: dispatcher.Dead, Class: dispatcher.ClassInternal, Error: errRecord.Error()}
 	} else if !d.engine.alive(d.engine.identity.Load()) {
-		s.Verdict = dispatcher.Back // this process stood still since, and others may have it by now
+		s.Verdict = dispatcher.Back // this process stood still meanwhile, and another may have the lease by now
 	} else {
 		r = d.guarded(c, began, &s)
 	}
 	d.engine.loader.done(&c)
 	d.engine.permits.release(1)
 	if !(c.First && s.Verdict == dispatcher.Delivered) {
-		s.Attempt.Excerpt = dispatcher.Excerpt(r.body, d.excerpt, r.secrets) // without a permit: answer and secrets may be long
+		s.Attempt.Excerpt = dispatcher.Excerpt(r.body, d.excerpt, r.secrets) // after the permit was released: this takes long for a long answer
 	}
 	if s.Reason == dispatcher.ReasonGone && r.endpoint != nil {
-		// Before its outcome is recorded: else it would not be done if this process ended now.
+		// Before the outcome is recorded: if this process dies here, the delivery is attempted again.
 		d.engine.endpoints.DisableGone(r.endpoint)
 	}
 	s.Host = r.host()
@@ -63,8 +68,8 @@ func (d *deliverer) deliver(c dispatcher.Claimed) {
 	}
 }
 
-// What keeps an attempt from being made; for the message's history. Most are
-// refused when a message is published: something has changed since.
+// Why no attempt was made, for the message's history. Most of these are refused when
+// a message is published: something has changed since then.
 var (
 	errRecord     = errors.New("the stored message can't be read")
 	errTarget     = errors.New("the URL can't be read")
@@ -76,8 +81,8 @@ var (
 	errPanic      = errors.New("a fault of the dispatcher, which its log describes")
 )
 
-// guarded makes an attempt of which a fault in our own code costs one rung, and
-// not the process with all that it holds.
+// guarded makes an attempt. A panic in our own code costs the delivery one rung, and
+// does not end the process.
 func (d *deliverer) guarded(c dispatcher.Claimed, began time.Time, s *dispatcher.Settlement) (r route) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -89,13 +94,8 @@ func (d *deliverer) guarded(c dispatcher.Claimed, began time.Time, s *dispatcher
 	return d.attempt(c, began, s)
 }
 
-// fail records an attempt that was our own fault; the ladder decides what follows.
-func (d *deliverer) fail(c dispatcher.Claimed, r route, began time.Time, s *dispatcher.Settlement, err error) {
-	took := max(d.engine.queue.Now().Sub(began), 0)
-	d.judge(c, r, dispatcher.Answer{Class: dispatcher.ClassInternal, Err: err, Took: took}, began, s)
-}
-
-// attempt fills in the settlement and answers which way it went.
+// attempt finds the route, signs, sends, and has the answer judged. It fills in the
+// settlement and answers the route.
 func (d *deliverer) attempt(c dispatcher.Claimed, began time.Time, s *dispatcher.Settlement) route {
 	m := c.Message
 	r, err := d.route(c, began)
@@ -107,8 +107,9 @@ func (d *deliverer) attempt(c dispatcher.Claimed, began time.Time, s *dispatcher
 		s.Verdict, s.Pause, s.Stalled = dispatcher.Back, endpoints.StalledFor, dispatcher.WhySealed
 		return r
 	case err == nil && r.success.Check() != nil:
-		d.fail(c, r, began, s, errSuccess)
-		return r
+		err = errSuccess
+	}
+	switch {
 	case err != nil:
 		d.fail(c, r, began, s, err)
 		return r
@@ -140,6 +141,159 @@ func (d *deliverer) attempt(c dispatcher.Claimed, began time.Time, s *dispatcher
 	return r
 }
 
+// route is what one attempt needs besides its message: the URL, the signer, and how
+// the answer is judged.
+type route struct {
+	endpoint *dispatcher.Endpoint // as it is called; nil: a bare URL
+	url      *url.URL
+	signer   *signer.Signer
+	headers  []dispatcher.Header // of the endpoint, names in canonical form
+	ladder   ladder.Ladder
+	success  *success.Rule
+	timeout  time.Duration
+	body     []byte   // of the answer, once it is there
+	secrets  []string // masked in an excerpt of the answer: signatures, and the endpoint's headers
+}
+
+func (r *route) host() string {
+	if r.url == nil {
+		return ""
+	}
+	return r.url.Host
+}
+
+// route finds the route of an attempt at a time. errHeld says that the attempt may not
+// be made now, any other error that it can't be made.
+func (d *deliverer) route(c dispatcher.Claimed, at time.Time) (route, error) {
+	if c.ID.Lane.IsEndpoint() {
+		return d.toEndpoint(c, at)
+	}
+	r := d.defaults(c.Message, nil)
+	target, err := d.targets.of(c.Message)
+	if err != nil {
+		return r, errTarget
+	}
+	r.url = target.url
+	signers := d.signers.Load()
+	if signers == nil {
+		return r, errNoSecret
+	}
+	r.signer, err = signers.of(c.Message.Tenant)
+	return r, err
+}
+
+// toEndpoint is the route to an endpoint as it is now. An endpoint that was held or
+// deleted after the claim is not called.
+func (d *deliverer) toEndpoint(c dispatcher.Claimed, at time.Time) (route, error) {
+	dest, err := d.engine.endpoints.Cache.Get(d.cut, string(c.ID.Lane))
+	switch {
+	case err != nil:
+		return route{}, errHeld
+	case dest.Fault != nil: // then its limits may be wrong too
+		return route{}, errStalled
+	case dest.Endpoint.Limits().Held != dispatcher.HeldNone:
+		return route{}, errHeld
+	}
+	return d.routeTo(dest, c.Message, at), nil
+}
+
+func (d *deliverer) routeTo(dest *endpoints.Destination, m *dispatcher.Message, at time.Time) route {
+	r := d.defaults(m, dest.Endpoint)
+	r.endpoint, r.url, r.headers, r.signer = dest.Endpoint, dest.URL, dest.Headers, dest.Signer(at)
+	for _, h := range dest.Headers {
+		r.secrets = append(r.secrets, h.Value)
+	}
+	return r
+}
+
+// defaults is the ladder, success and timeout of a route: the message's, else the
+// endpoint's, else those of the settings.
+func (d *deliverer) defaults(m *dispatcher.Message, e *dispatcher.Endpoint) route {
+	r := route{ladder: d.ladder, success: d.success, timeout: d.timeout}
+	if e != nil {
+		if e.Ladder != nil {
+			r.ladder = *e.Ladder
+		}
+		if e.Success != nil {
+			r.success = e.Success
+		}
+		if e.Timeout > 0 {
+			r.timeout = e.Timeout
+		}
+	}
+	if m.Ladder != nil {
+		r.ladder = *m.Ladder
+	}
+	if m.Success != nil {
+		r.success = m.Success
+	}
+	if m.Timeout > 0 {
+		r.timeout = m.Timeout
+	}
+	return r
+}
+
+// Names of a callback's headers besides the signature's, in canonical form.
+const (
+	headerTopic   = "Hookladder-Topic"
+	headerAttempt = "Hookladder-Attempt"
+	headerTenant  = "Hookladder-Tenant"
+	headerResend  = "Hookladder-Resend"
+)
+
+var (
+	headerID        = textproto.CanonicalMIMEHeaderKey(signer.HeaderID)
+	headerTimestamp = textproto.CanonicalMIMEHeaderKey(signer.HeaderTimestamp)
+)
+
+// headers are those of the contract, then the message's and the endpoint's own, which
+// can't replace any of them. It is nil where the request can't be signed.
+func (d *deliverer) headers(c dispatcher.Claimed, at time.Time, r *route) http.Header {
+	m := c.Message
+	signature := r.signer.Sign(m.ID, at, m.Body)
+	if signature == "" {
+		return nil
+	}
+	r.secrets = append(r.secrets, signature)
+	values := make([]string, 6) // one allocation for all headers with one value
+	h := make(http.Header, 8+len(m.Headers)+len(r.headers))
+	set := func(i int, name, value string) {
+		values[i] = value
+		h[name] = values[i : i+1 : i+1]
+	}
+	set(0, "Content-Type", m.ContentType)
+	set(1, headerID, m.ID)
+	set(2, headerTimestamp, strconv.FormatInt(at.Unix(), 10))
+	set(3, r.signer.Header(), signature)
+	set(4, headerTopic, m.Topic)
+	set(5, headerAttempt, strconv.Itoa(c.Attempt))
+	h["User-Agent"] = d.agent
+	if m.Tenant != "" {
+		h[headerTenant] = []string{m.Tenant}
+	}
+	if c.Asked {
+		h[headerResend] = []string{"true"}
+	}
+	for _, own := range m.Headers {
+		addHeader(h, textproto.CanonicalMIMEHeaderKey(own.Name), own)
+	}
+	for _, own := range r.headers {
+		addHeader(h, own.Name, own) // after the message's own, which they can't replace
+	}
+	return h
+}
+
+// addHeader adds a header that is not there yet. Reserved names are refused when a
+// message is published or an endpoint registered. They are skipped here too, since
+// another version may have stored them: where a message has no tenant, a header of
+// the tenant's name would pass for ours.
+func addHeader(h http.Header, name string, own dispatcher.Header) {
+	if _, taken := h[name]; !taken && dispatcher.CheckHeaderName(own.Name) == nil {
+		h[name] = []string{own.Value}
+	}
+}
+
+// judge fills in the settlement with what an answer means.
 func (d *deliverer) judge(c dispatcher.Claimed, r route, answer dispatcher.Answer, began time.Time, s *dispatcher.Settlement) {
 	m := c.Message
 	if answer.Location != "" {
@@ -156,10 +310,16 @@ func (d *deliverer) judge(c dispatcher.Claimed, r route, answer dispatcher.Answe
 	}
 }
 
-// tell logs and shows what came of an attempt. What becomes of its delivery only
-// the queue can tell.
+// fail records an attempt that was our own fault; the ladder decides what follows.
+func (d *deliverer) fail(c dispatcher.Claimed, r route, began time.Time, s *dispatcher.Settlement, err error) {
+	took := max(d.engine.queue.Now().Sub(began), 0)
+	d.judge(c, r, dispatcher.Answer{Class: dispatcher.ClassInternal, Err: err, Took: took}, began, s)
+}
+
+// tell logs an attempt and tells the observer. What becomes of its delivery is decided
+// in the queue.
 func (d *deliverer) tell(c dispatcher.Claimed, s dispatcher.Settlement, began time.Time) {
-	ctx := context.Background() // the log's, which nothing ends
+	ctx := context.Background() // for the log, which must not be cut off
 	if d.engine.log.Enabled(ctx, slog.LevelDebug) {
 		d.engine.log.LogAttrs(ctx, slog.LevelDebug, "attempt finished",
 			slog.String("delivery_id", c.ID.String()), slog.Int("attempt", c.Attempt), slog.String("host", s.Host),
@@ -177,8 +337,8 @@ func (d *deliverer) tell(c dispatcher.Claimed, s dispatcher.Settlement, began ti
 	})
 }
 
-// lateness is how long after it was due an attempt began. Nothing is due before
-// it was accepted.
+// lateness is how long after its due time an attempt began. Nothing is due before it
+// was accepted.
 func lateness(c dispatcher.Claimed, began time.Time) time.Duration {
 	due := c.Due
 	if c.Message != nil && c.Message.CreatedAt.After(due) {
@@ -187,8 +347,8 @@ func lateness(c dispatcher.Claimed, began time.Time) time.Duration {
 	return max(began.Sub(due), 0)
 }
 
-// tookInAll is how long it took until a delivery was delivered; 0: it was not, or
-// a person asked for one of its attempts.
+// tookInAll is the time from acceptance to success; 0: the delivery was not delivered,
+// or a person asked for one of its attempts.
 func tookInAll(c dispatcher.Claimed, s *dispatcher.Settlement) time.Duration {
 	if s.Verdict != dispatcher.Delivered || c.Asked || c.Rung != c.Attempt {
 		return 0

@@ -12,12 +12,12 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
 )
 
-// mostTests is how many such messages may be on their way at once: they take
-// no permit, since a person waits for each.
+// mostTests is how many test messages may be under way at once. They take no permit,
+// since a person waits for each.
 const mostTests = 8
 
-// TestEndpoint sends a message to an endpoint at once, whatever its state and
-// what waits for it, and answers what the receiver said. Nothing of it is kept.
+// TestEndpoint sends a message to an endpoint at once, whatever its state and however
+// much waits for it, and answers the attempt. Nothing of it is kept.
 func (e *Engine) TestEndpoint(ctx context.Context, name string) (dispatcher.TestResult, error) {
 	endpoint, err := e.endpoints.Stored(ctx, name)
 	if err != nil {
@@ -41,7 +41,7 @@ func (e *Engine) TestEndpoint(ctx context.Context, name string) (dispatcher.Test
 	if err != nil {
 		return dispatcher.TestResult{}, fmt.Errorf("test endpoint %s: %w", endpoint.ID, err)
 	}
-	return dispatcher.TestResult{MessageID: m.ID, Attempt: e.deliverer.try(ctx, dest, m, at)}, nil
+	return dispatcher.TestResult{MessageID: m.ID, Attempt: e.deliverer.testAttempt(ctx, dest, m, at)}, nil
 }
 
 func testMessage(e *dispatcher.Endpoint, at time.Time) (*dispatcher.Message, error) {
@@ -59,14 +59,10 @@ func testMessage(e *dispatcher.Endpoint, at time.Time) (*dispatcher.Message, err
 	}, nil
 }
 
-// try makes one attempt outside the queue.
-func (d *deliverer) try(ctx context.Context, dest *endpoints.Destination, m *dispatcher.Message, at time.Time) dispatcher.Attempt {
+// testAttempt makes one attempt outside the queue.
+func (d *deliverer) testAttempt(ctx context.Context, dest *endpoints.Destination, m *dispatcher.Message, at time.Time) dispatcher.Attempt {
 	c := dispatcher.Claimed{ID: dispatcher.DeliveryID{Lane: dest.Endpoint.Lane(), Message: m.ID}, Message: m, Attempt: 1, Rung: 1}
-	r := d.defaults(m, dest.Endpoint)
-	r.url, r.headers, r.signer = dest.URL, dest.Headers, dest.Signer(at)
-	for _, h := range dest.Headers {
-		r.secrets = append(r.secrets, h.Value)
-	}
+	r := d.routeTo(dest, m, at)
 	header := d.headers(c, at, &r)
 	call, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()

@@ -36,6 +36,7 @@ func TestABenchThatCannotWriteItsFiguresSaysSoBeforeItMeasures(t *testing.T) {
 }
 
 func TestABenchWithoutAStoreSaysHowToGetOne(t *testing.T) {
+	t.Parallel()
 	got := command(t, nil, "", "bench", "--redis-server", "no-such-server")
 	require.Equal(t, exitFailed, got.code)
 	require.Contains(t, got.err, "there is no no-such-server: install it")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -39,6 +40,7 @@ func newTestDev(t *testing.T, environ []string, args ...string) (dev *running, a
 }
 
 func TestDevDeliversItsDemo(t *testing.T) {
+	redistest.Long(t)
 	dev, _, receiver := newTestDev(t, nil, "--demo", "--speed", "20000")
 	require.Equal(t, http.StatusUnauthorized, post(t, receiver+"/ok", signer.NewSecret(), "forged", "{}"), "it verifies what comes")
 	lines := map[string]bool{}

@@ -123,12 +123,13 @@ func Knows(t testing.TB, url, command string) bool {
 }
 
 // Long skips a test with -short, as make test-short runs it. It is for tests that
-// start a cluster, sentinels, a disk of their own or the whole program. No other
-// test may be skipped, and none is in a full run.
+// start a cluster, sentinels, a disk of their own or the whole program. It is also
+// for suites on a second store, and for seconds of processor time. No other test
+// may be skipped, and none is in a full run.
 func Long(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("it starts many processes: run the tests without -short")
+		t.Skip("it starts many processes or takes long: run the tests without -short")
 	}
 }
 

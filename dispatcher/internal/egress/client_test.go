@@ -136,6 +136,7 @@ func TestManyCallsAtOnceReuseConnections(t *testing.T) {
 }
 
 func TestTookIsTheWholeCall(t *testing.T) {
+	t.Parallel()
 	r := newTestReceiver(t, say("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok"))
 	a := sendWithin(t, newTestClient(t), newTestCall(r.url(t)), patient)
 	require.GreaterOrEqual(t, a.Took, patient-10*time.Millisecond)

@@ -89,6 +89,7 @@ func reply(query []byte, rcode byte, addrs ...string) []byte {
 }
 
 func TestResolverThatFailsIsClassDNS(t *testing.T) {
+	t.Parallel()
 	with := func(rcode byte) func([]byte) []byte {
 		return func(q []byte) []byte { return reply(q, rcode) }
 	}

@@ -140,6 +140,7 @@ func TestLargeRequestKeepsItsConnection(t *testing.T) {
 // TestBodyIsTheCallersAgain when the call is over, even where the receiver
 // answered without having read it: the race detector sees who touches it.
 func TestBodyIsTheCallersAgain(t *testing.T) {
+	t.Parallel()
 	h, port := newTestHostile(t)
 	c := egress.New(hostileOptions(t))
 	defer c.Close()

@@ -3,10 +3,12 @@ package egress_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -104,6 +106,7 @@ func hostileOptions(t testing.TB) egress.Options {
 // TestHostileReceiver: whatever a receiver does ends as one answer, of one
 // request, and leaves no connection open.
 func TestHostileReceiver(t *testing.T) {
+	t.Parallel()
 	for _, r := range rows() {
 		t.Run(strings.TrimPrefix(r.url, "/"), func(t *testing.T) {
 			t.Parallel()
@@ -195,6 +198,7 @@ func (r row) bounded(t *testing.T, h *hostile, serve func(net.Conn), o egress.Op
 // TestHoardedConnectionsAreLetGo: a receiver that keeps every connection busy
 // gets no more of them than there are calls.
 func TestHoardedConnectionsAreLetGo(t *testing.T) {
+	t.Parallel()
 	for _, path := range []string{"/hang-body", "/infinite", "/101", "/one-more"} {
 		t.Run(strings.TrimPrefix(path, "/"), func(t *testing.T) {
 			t.Parallel()
@@ -237,12 +241,26 @@ func TestCookiesAreNotKept(t *testing.T) {
 	require.Equal(t, []string{"", "", ""}, asked)
 }
 
-// TestNothingIsLeftBehind runs last in this file, but beside nothing: whatever
-// other tests left would fail it too.
-func TestNothingIsLeftBehind(t *testing.T) {
-	require.Eventually(t, func() bool {
+// TestMain fails where the tests together leave a call behind that goes on.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if left := leftBehind(); code == 0 && left != "" {
+		fmt.Fprintf(os.Stderr, "calls go on after the last test:\n%s\n", left)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// leftBehind is the goroutines of calls, after it waited for them to end.
+func leftBehind() string {
+	for end := time.Now().Add(safety); ; time.Sleep(5 * time.Millisecond) {
 		stacks := make([]byte, 1<<20)
 		all := string(stacks[:runtime.Stack(stacks, true)])
-		return !strings.Contains(all, "egress.(*exchange)") && !strings.Contains(all, "egress.(*dialer)")
-	}, safety, 5*time.Millisecond)
+		switch {
+		case !strings.Contains(all, "egress.(*exchange)") && !strings.Contains(all, "egress.(*dialer)"):
+			return ""
+		case time.Now().After(end):
+			return all
+		}
+	}
 }

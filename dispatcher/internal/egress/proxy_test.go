@@ -150,6 +150,7 @@ func TestReceiverThatSpeaksFirst(t *testing.T) {
 }
 
 func TestProxyThatDoesNotServe(t *testing.T) {
+	t.Parallel()
 	cases := []struct {
 		name   string
 		answer string
@@ -189,6 +190,7 @@ func TestProxyThatDoesNotServe(t *testing.T) {
 }
 
 func TestProxyThatIsNotReached(t *testing.T) {
+	t.Parallel()
 	silent := newTestReceiver(t, func(_ *receiver, c *net.TCPConn, _ int) { _, _ = io.Copy(io.Discard, c) })
 	tears := newTestReceiver(t, func(_ *receiver, c *net.TCPConn, _ int) {
 		_, _ = c.Read(make([]byte, 4096))

@@ -51,6 +51,7 @@ func TestCallThatCannotBeMadeIsOurOwnFault(t *testing.T) {
 }
 
 func TestNameThatIsNotResolved(t *testing.T) {
+	t.Parallel()
 	c := newTestClient(t, known(names{"empty.example": nil}))
 	a := send(t, c, newTestCall(mustURL(t, "http://nobody.example/")))
 	require.Equal(t, dispatcher.ClassDNS, a.Class)

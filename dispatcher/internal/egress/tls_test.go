@@ -37,6 +37,7 @@ func TestSchemeThatIsNotSpokenAtThePort(t *testing.T) {
 }
 
 func TestHandshakeThatBreaksOff(t *testing.T) {
+	t.Parallel()
 	cases := []struct {
 		name   string
 		handle func(*receiver, *net.TCPConn, int)

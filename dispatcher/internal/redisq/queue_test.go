@@ -21,7 +21,10 @@ import (
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	t.Run("redis", func(t *testing.T) { queuetest.Run(t, newTestStores(redistest.Start(t))) })
-	t.Run("miniredis", func(t *testing.T) { queuetest.Run(t, newTestStores(redistest.StartMini(t))) })
+	t.Run("miniredis", func(t *testing.T) {
+		redistest.Long(t)
+		queuetest.Run(t, newTestStores(redistest.StartMini(t)))
+	})
 }
 
 func TestQueueModel(t *testing.T) {
@@ -29,7 +32,10 @@ func TestQueueModel(t *testing.T) {
 	t.Run("redis", func(t *testing.T) { model.Run(t, newRealStores(redistest.Start(t)), 1) })
 	// Scripts cost miniredis ten times as much, and the rules are the same
 	// there.
-	t.Run("miniredis", func(t *testing.T) { model.Run(t, newTestStores(redistest.StartMini(t)), 5) })
+	t.Run("miniredis", func(t *testing.T) {
+		redistest.Long(t)
+		model.Run(t, newTestStores(redistest.StartMini(t)), 5)
+	})
 }
 
 // newTestStores makes stores on one server.

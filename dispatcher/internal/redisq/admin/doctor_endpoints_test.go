@@ -49,8 +49,9 @@ func (p *ward) indexes() map[string]any {
 
 func TestDoctorOfTheIndexesOfEndpoints(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
 	const id = "ep_000000100" // t2, with a uid
+	filled := newTestWard(t, redistest.Start(t))
+	filled.fillEndpoints() // each case repairs what it damages
 	for name, c := range map[string]struct {
 		kind, subject, what string
 		do                  func(p *ward)
@@ -75,8 +76,9 @@ func TestDoctorOfTheIndexesOfEndpoints(t *testing.T) {
 		"a uid of what has another":       {"astray", "uidx in :uids", "not there", func(p *ward) { p.do("HSET", p.home("uids"), "uidx", id) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newTestWard(t, server)
-			p.fillEndpoints()
+			here := *filled
+			here.TB = t
+			p := &here
 			_, found := p.examine(true)
 			require.Empty(t, found)
 			before := p.indexes()

@@ -21,6 +21,7 @@ import (
 // if it had not. Until then no instance serves what lies in two places.
 func TestARepartitionThatEndsAnywhereIsFinishedByTheNext(t *testing.T) {
 	t.Parallel()
+	redistest.Long(t)
 	server := redistest.Start(t)
 	p := redisqtest.NewProject(t, server, 2)
 	p.Fill(2)

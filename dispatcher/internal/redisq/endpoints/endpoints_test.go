@@ -28,7 +28,10 @@ func TestEndpoints(t *testing.T) {
 	t.Parallel()
 	t.Run("redis", func(t *testing.T) { endpointtest.Run(t, newTestEndpoints(redistest.Start(t), nil)) })
 	t.Run("redis, sealed", func(t *testing.T) { endpointtest.Run(t, newTestEndpoints(redistest.Start(t), newTestBox(t))) })
-	t.Run("miniredis", func(t *testing.T) { endpointtest.Run(t, newTestEndpoints(redistest.StartMini(t), nil)) })
+	t.Run("miniredis", func(t *testing.T) {
+		redistest.Long(t)
+		endpointtest.Run(t, newTestEndpoints(redistest.StartMini(t), nil))
+	})
 }
 
 // newTestEndpoints makes stores on one server.

@@ -12,13 +12,11 @@ import (
 
 // Publish publishes a message. Its body goes out byte for byte.
 func (c *Client) Publish(ctx context.Context, m *wire.Message) (wire.Published, error) {
-	var out wire.Published
 	body, err := m.Append(nil)
 	if err != nil {
-		return out, err
+		return wire.Published{}, err
 	}
-	err = c.do(ctx, request{verb: "publish", method: http.MethodPost, path: "/v1/messages", body: body}, &out)
-	return out, err
+	return call[wire.Published](ctx, c, request{verb: "publish", method: http.MethodPost, path: "/v1/messages", body: body})
 }
 
 // PublishBatch publishes up to 1000 messages. The results are in their order; a
@@ -36,8 +34,7 @@ func (c *Client) PublishBatch(ctx context.Context, messages []wire.Message) ([]w
 		}
 	}
 	body = append(body, "]}"...)
-	var out wire.Results
-	err := c.do(ctx, request{verb: "publish batch", method: http.MethodPost, path: "/v1/messages/batch", body: body}, &out)
+	out, err := call[wire.Results](ctx, c, request{verb: "publish batch", method: http.MethodPost, path: "/v1/messages/batch", body: body})
 	var p *Problem
 	if errors.As(err, &p) {
 		out.Results = p.Results
@@ -47,17 +44,14 @@ func (c *Client) PublishBatch(ctx context.Context, messages []wire.Message) ([]w
 
 // Message reads a message with its deliveries.
 func (c *Client) Message(ctx context.Context, id string) (wire.MessageView, error) {
-	var out wire.MessageView
-	err := c.do(ctx, request{verb: "get " + id, method: http.MethodGet, path: messagePath(id)}, &out)
-	return out, err
+	return call[wire.MessageView](ctx, c, request{verb: "get " + id, method: http.MethodGet, path: messagePath(id)})
 }
 
 // Cancel ends the unfinished deliveries of a message, and answers all of them as they
 // are then. Where destination is not empty, it ends only the one there: it is a lane,
 // an endpoint's id or UID, or a URL.
 func (c *Client) Cancel(ctx context.Context, id, destination string) ([]wire.Delivery, error) {
-	var out wire.Deliveries
-	err := c.do(ctx, request{verb: "cancel " + id, method: http.MethodDelete, path: messagePath(id), query: to(destination)}, &out)
+	out, err := call[wire.Deliveries](ctx, c, request{verb: "cancel " + id, method: http.MethodDelete, path: messagePath(id), query: to(destination)})
 	return out.Deliveries, err
 }
 
@@ -75,8 +69,7 @@ func (c *Client) Resend(ctx context.Context, id string) ([]wire.RetriedDelivery,
 }
 
 func (c *Client) retry(ctx context.Context, id string, query url.Values) ([]wire.RetriedDelivery, error) {
-	var out wire.Retried
-	err := c.do(ctx, request{verb: "retry " + id, method: http.MethodPost, path: messagePath(id) + "/retry", query: query}, &out)
+	out, err := call[wire.Retried](ctx, c, request{verb: "retry " + id, method: http.MethodPost, path: messagePath(id) + "/retry", query: query})
 	return out.Deliveries, err
 }
 
@@ -109,23 +102,17 @@ func (c *Client) Deliveries(ctx context.Context, f Filter) (wire.Page, error) {
 			q.Set(name, t.UTC().Format(time.RFC3339Nano))
 		}
 	}
-	var out wire.Page
-	err := c.do(ctx, request{verb: "list deliveries", method: http.MethodGet, path: "/v1/deliveries", query: q}, &out)
-	return out, err
+	return call[wire.Page](ctx, c, request{verb: "list deliveries", method: http.MethodGet, path: "/v1/deliveries", query: q})
 }
 
 // Stats counts what is in the queue.
 func (c *Client) Stats(ctx context.Context) (wire.Stats, error) {
-	var out wire.Stats
-	err := c.do(ctx, request{verb: "stats", method: http.MethodGet, path: "/v1/stats"}, &out)
-	return out, err
+	return call[wire.Stats](ctx, c, request{verb: "stats", method: http.MethodGet, path: "/v1/stats"})
 }
 
 // Ready describes the store, or says as a *Problem why it can't be used.
 func (c *Client) Ready(ctx context.Context) (wire.Ready, error) {
-	var out wire.Ready
-	err := c.do(ctx, request{verb: "ready", method: http.MethodGet, path: "/readyz"}, &out)
-	return out, err
+	return call[wire.Ready](ctx, c, request{verb: "ready", method: http.MethodGet, path: "/readyz"})
 }
 
 func messagePath(id string) string { return "/v1/messages/" + url.PathEscape(id) }

@@ -114,8 +114,8 @@ type request struct {
 	status   *int          // set to the answer's status; nil: it is not needed
 }
 
-// do makes a call and decodes its answer into out.
-func (c *Client) do(ctx context.Context, q request, out any) error {
+// call makes a call and decodes its answer.
+func call[T any](ctx context.Context, c *Client, q request) (out T, err error) {
 	if _, ends := ctx.Deadline(); !ends {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, cmp.Or(q.patience, patience))
@@ -123,12 +123,20 @@ func (c *Client) do(ctx context.Context, q request, out any) error {
 	}
 	body, err := c.exchange(ctx, q)
 	if err != nil {
-		return fmt.Errorf("%s: %w", q.verb, err)
+		return out, fmt.Errorf("%s: %w", q.verb, err)
 	}
-	if err := json.Unmarshal(body, out); err != nil {
-		return fmt.Errorf("%s: read answer: %w", q.verb, err)
+	if err := json.Unmarshal(body, &out); err != nil {
+		return out, fmt.Errorf("%s: read answer: %w", q.verb, err)
 	}
-	return nil
+	return out, nil
+}
+
+// send is call with a value as the body.
+func send[T any](ctx context.Context, c *Client, q request, value any) (out T, err error) {
+	if q.body, err = json.Marshal(value); err != nil {
+		return out, fmt.Errorf("%s: %w", q.verb, err)
+	}
+	return call[T](ctx, c, q)
 }
 
 // exchange sends a request and reads its answer, or the problem in it.
@@ -166,6 +174,18 @@ func (c *Client) exchange(ctx context.Context, q request) ([]byte, error) {
 		*q.status = resp.StatusCode
 	}
 	return body, nil
+}
+
+// page is the query for a page of a list.
+func page(limit int, cursor string) url.Values {
+	q := url.Values{}
+	if limit != 0 {
+		q.Set("limit", strconv.Itoa(limit))
+	}
+	if cursor != "" {
+		q.Set("cursor", cursor)
+	}
+	return q
 }
 
 // unreachable keeps the cause without the URL, which callers know.

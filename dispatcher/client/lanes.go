@@ -12,12 +12,10 @@ import (
 // AllLanes is every lane, for PauseLane and ResumeLane.
 const AllLanes = "*"
 
-// Lanes reads a page of all lanes, newest first. A limit
-// of 0 is the API's default; cursor is NextCursor of the page before.
+// Lanes reads a page of all lanes, newest first. A limit of 0 is the API's default;
+// cursor is NextCursor of the page before.
 func (c *Client) Lanes(ctx context.Context, limit int, cursor string) (wire.LanePage, error) {
-	var out wire.LanePage
-	err := c.do(ctx, request{verb: "list lanes", method: http.MethodGet, path: "/v1/lanes", query: page(limit, cursor)}, &out)
-	return out, err
+	return call[wire.LanePage](ctx, c, request{verb: "list lanes", method: http.MethodGet, path: "/v1/lanes", query: page(limit, cursor)})
 }
 
 // PauseLane holds the deliveries to a destination: a lane, an endpoint's id or UID, a
@@ -45,11 +43,9 @@ func (c *Client) ResumeTenants(ctx context.Context, destination, cursor string) 
 }
 
 func (c *Client) lane(ctx context.Context, verb, destination string, query url.Values) (wire.LaneState, error) {
-	var out wire.LaneState
 	maps.DeleteFunc(query, func(_ string, values []string) bool { return values[0] == "" })
 	path := "/v1/lanes/" + url.PathEscape(destination) + "/" + verb
-	err := c.do(ctx, request{verb: verb + " " + named(destination), method: http.MethodPost, path: path, query: query}, &out)
-	return out, err
+	return call[wire.LaneState](ctx, c, request{verb: verb + " " + named(destination), method: http.MethodPost, path: path, query: query})
 }
 
 // named is a destination for errors: of a URL only the origin, since the rest may have

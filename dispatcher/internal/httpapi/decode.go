@@ -98,7 +98,7 @@ func (s fieldset[T]) read(d *decoder, at batchIndex, take func(i int, v jsontext
 	for raw := range d.members() {
 		i, unknown := s.find(raw)
 		if i < 0 {
-			wrong = append(wrong, dispatcher.FieldError{Path: at.path() + member(unknown), Detail: "is unknown"})
+			wrong = append(wrong, dispatcher.FieldError{Path: at.path() + fields.Member(unknown), Detail: "is unknown"})
 			d.skip()
 			continue
 		}
@@ -107,7 +107,7 @@ func (s fieldset[T]) read(d *decoder, at batchIndex, take func(i int, v jsontext
 			break
 		}
 		if err := take(i, v); err != nil {
-			wrong = append(wrong, fields.At(at.path()+member(s[i].name), err))
+			wrong = append(wrong, fields.At(at.path()+fields.Member(s[i].name), err))
 		}
 	}
 	return true, wrong
@@ -212,7 +212,7 @@ func malformedJSON(err error) error {
 		return &problem{kind: malformed, detail: err.Error()}
 	case errors.Is(err, jsontext.ErrDuplicateName):
 		return &problem{kind: malformed, detail: fmt.Sprintf("not JSON as taken here: the name %s stands twice in one object, at %s",
-			clip(syntax.JSONPointer.LastToken()), clip(string(syntax.JSONPointer)))}
+			fields.Clip(syntax.JSONPointer.LastToken()), fields.Clip(string(syntax.JSONPointer)))}
 	case syntax.Err == nil:
 		return &problem{kind: malformed, detail: fmt.Sprintf("not JSON after byte %d", syntax.ByteOffset)}
 	default:

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -32,12 +33,12 @@ var endpointFields = fieldset[endpointDraft]{
 	{name: "description", set: func(e *endpointDraft, v jsontext.Value) error { return text(&e.Description, v) }, null: `""`},
 	{name: "metadata", set: setMetadata, merge: mergeMetadata, null: itself},
 	{name: "signature", set: setSignature, merge: mergeSignature, null: `"standard"`},
-	{name: "ladder", set: func(e *endpointDraft, v jsontext.Value) error { return rungs(&e.Ladder, v) }, null: itself},
-	{name: "timeout", set: func(e *endpointDraft, v jsontext.Value) error { return timeout(&e.Timeout, v) }, null: itself},
-	{name: "max_in_flight", set: setMaxInFlight, null: itself},
-	{name: "rate", set: setRate, null: itself},
+	{name: "ladder", set: func(e *endpointDraft, v jsontext.Value) error { return nullable(&e.Ladder, v, rungs) }, null: itself},
+	{name: "timeout", set: func(e *endpointDraft, v jsontext.Value) error { return nullable(&e.Timeout, v, timeout) }, null: itself},
+	{name: "max_in_flight", set: func(e *endpointDraft, v jsontext.Value) error { return nullable(&e.MaxInFlight, v, atLeastOne) }, null: itself},
+	{name: "rate", set: func(e *endpointDraft, v jsontext.Value) error { return nullable(&e.Rate, v, rate) }, null: itself},
 	{name: "headers", set: setEndpointHeaders, merge: mergeHeaders, null: itself},
-	{name: "success", set: func(e *endpointDraft, v jsontext.Value) error { return successRule(&e.Success, v) }, merge: mergeSuccess, null: itself},
+	{name: "success", set: func(e *endpointDraft, v jsontext.Value) error { return nullable(&e.Success, v, successRule) }, merge: mergeSuccess, null: itself},
 	{name: "ordered", set: func(e *endpointDraft, v jsontext.Value) error { return boolean(&e.Ordered, v) }, null: "false"},
 	{name: "disabled", set: func(e *endpointDraft, v jsontext.Value) error { return boolean(&e.Disabled, v) }, null: "false"},
 	{
@@ -122,43 +123,29 @@ func setSignature(e *endpointDraft, v jsontext.Value) error {
 		return err
 	}
 	scheme, err := signer.ParseScheme(name)
-	if err != nil {
-		return err
+	if err == nil {
+		e.Signature = scheme
 	}
-	e.Signature = scheme
-	return nil
+	return err
 }
 
-// setMaxInFlight reads a number; null is the default. 0 is refused, since inside it
-// means the default.
-func setMaxInFlight(e *endpointDraft, v jsontext.Value) error {
-	if v.Kind() == 'n' {
-		e.MaxInFlight = 0
-		return nil
-	}
+// atLeastOne reads a number. 0 is refused, since inside it means the default.
+func atLeastOne(to *int, v jsontext.Value) error {
 	n, err := strconv.Atoi(string(v))
 	if err != nil || n < 1 {
 		return errors.New("must be a whole number of at least 1")
 	}
-	e.MaxInFlight = n
+	*to = n
 	return nil
 }
 
-func setRate(e *endpointDraft, v jsontext.Value) error {
-	if v.Kind() == 'n' {
-		e.Rate = dispatcher.Rate{}
-		return nil
-	}
+func rate(to *dispatcher.Rate, v jsontext.Value) (err error) {
 	var s string
 	if err := text(&s, v); err != nil {
 		return err
 	}
-	rate, err := dispatcher.ParseRate(s)
-	if err != nil {
-		return err
-	}
-	e.Rate = rate
-	return nil
+	*to, err = dispatcher.ParseRate(s)
+	return err
 }
 
 func setEndpointHeaders(e *endpointDraft, v jsontext.Value) error {
@@ -183,7 +170,7 @@ func setEndpointHeaders(e *endpointDraft, v jsontext.Value) error {
 // errHidden refuses the mark that answers have for a value, where there is no value.
 func errHidden(name string) error {
 	return dispatcher.FieldError{
-		Path:   "$" + member(name),
+		Path:   "$" + fields.Member(name),
 		Detail: "is " + wire.Hidden + ", which stands for a value in answers: give the value, or leave the header out",
 	}
 }
@@ -202,7 +189,7 @@ func inOrder(all []dispatcher.Header) []dispatcher.Header {
 
 // wireEndpoint is an endpoint as it is answered: without its secrets, and without the
 // values of its headers, which may be secret too.
-func wireEndpoint(v dispatcher.EndpointView) wire.EndpointView {
+func wireEndpoint(v *dispatcher.EndpointView) wire.EndpointView {
 	w := wire.EndpointView{
 		ID: v.ID,
 		Endpoint: wire.Endpoint{

@@ -31,7 +31,7 @@ func (s *server) createEndpoint(ctx context.Context, q *request) (*response, err
 	if err != nil {
 		return nil, err
 	}
-	w := wireEndpoint(view)
+	w := wireEndpoint(&view)
 	if !created {
 		return answerJSON(http.StatusOK, w)
 	}
@@ -69,11 +69,7 @@ func (s *server) endpoints(ctx context.Context, q *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := wire.EndpointPage{Data: make([]wire.EndpointView, len(views)), NextCursor: nextCursor(next)}
-	for i, view := range views {
-		w.Data[i] = wireEndpoint(view)
-	}
-	return answerJSON(http.StatusOK, w)
+	return answerJSON(http.StatusOK, wire.EndpointPage{Data: convert(views, wireEndpoint), NextCursor: nextCursor(next)})
 }
 
 // patchEndpoint serves PATCH /v1/endpoints/{id}.
@@ -103,5 +99,5 @@ func answerEndpoint(view dispatcher.EndpointView, err error) (*response, error) 
 	if err != nil {
 		return nil, err
 	}
-	return answerJSON(http.StatusOK, wireEndpoint(view))
+	return answerJSON(http.StatusOK, wireEndpoint(&view))
 }

@@ -88,15 +88,7 @@ func (s *server) lanes(ctx context.Context, q *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answerJSON(http.StatusOK, wire.LanePage{Data: wireLanes(states), NextCursor: nextCursor(next)})
-}
-
-func wireLanes(states []dispatcher.LaneState) []wire.LaneState {
-	list := make([]wire.LaneState, len(states))
-	for i := range states {
-		list[i] = wireLane(&states[i])
-	}
-	return list
+	return answerJSON(http.StatusOK, wire.LanePage{Data: convert(states, wireLane), NextCursor: nextCursor(next)})
 }
 
 // pauseLane serves POST /v1/lanes/{lane}/pause.

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -95,7 +96,7 @@ func decodeBatch(d *decoder) (b batch) {
 		case name == "messages":
 			b.fault("$.messages", "must be a list")
 		case len(b.wrong) < maxFaults:
-			b.fault("$"+member(name), "is unknown")
+			b.fault("$"+fields.Member(name), "is unknown")
 		}
 		d.skip()
 	}
@@ -226,7 +227,7 @@ func wireMessage(r dispatcher.MessageView) wire.MessageView {
 			Success:     wireSuccess(m.Success),
 		},
 		CreatedAt:  wire.Time{Time: m.CreatedAt},
-		Deliveries: wireDeliveries(r.Deliveries),
+		Deliveries: convert(r.Deliveries, wireDelivery),
 	}
 	setWireBody(&w.Message, m)
 	if len(m.Headers) > 0 {
@@ -265,14 +266,6 @@ func setWireBody(w *wire.Message, m *dispatcher.Message) {
 	}
 }
 
-func wireDeliveries(all []dispatcher.Delivery) []wire.Delivery {
-	out := make([]wire.Delivery, len(all))
-	for i := range all {
-		out[i] = wireDelivery(&all[i])
-	}
-	return out
-}
-
 // wireDelivery is a delivery as it is answered.
 func wireDelivery(d *dispatcher.Delivery) wire.Delivery {
 	w := wire.Delivery{
@@ -287,14 +280,13 @@ func wireDelivery(d *dispatcher.Delivery) wire.Delivery {
 		Rung:           d.Rung(), LadderFrom: d.LadderFrom, Ladder: d.Ladder,
 		WaitingFor:   d.WaitingFor,
 		WaitingUntil: wire.Time{Time: d.WaitingUntil},
+		DeliveredAt:  wire.Time{Time: d.Delivered},
 	}
-	w.DeliveredAt = wire.Time{Time: d.Delivered}
-	switch d.Status {
-	case dispatcher.StatusDead:
+	if d.Status == dispatcher.StatusDead {
 		w.DeadReason = string(d.Reason)
 	}
-	for i := range d.History {
-		w.History = append(w.History, wireAttempt(&d.History[i]))
+	if len(d.History) > 0 {
+		w.History = convert(d.History, wireAttempt)
 	}
 	return w
 }

@@ -38,9 +38,9 @@ func (s *server) cancel(ctx context.Context, q *request) (*response, error) {
 		return nil, q.elsewhere(err)
 	}
 	if !q.reads {
-		return answerJSON(http.StatusOK, deliveriesOf{q.id(), briefDeliveries(deliveries)})
+		return answerJSON(http.StatusOK, deliveriesOf{q.id(), convert(deliveries, briefDelivery)})
 	}
-	return answerJSON(http.StatusOK, deliveriesOf{q.id(), wireDeliveries(deliveries)})
+	return answerJSON(http.StatusOK, deliveriesOf{q.id(), convert(deliveries, wireDelivery)})
 }
 
 // deliveries serves GET /v1/deliveries.
@@ -58,7 +58,7 @@ func (s *server) deliveries(ctx context.Context, q *request) (*response, error) 
 	if err != nil {
 		return nil, err
 	}
-	w := wire.Page{Data: wireDeliveries(page.Deliveries), LookedAt: page.LookedAt, NextCursor: nextCursor(page.Next)}
+	w := wire.Page{Data: convert(page.Deliveries, wireDelivery), LookedAt: page.LookedAt, NextCursor: nextCursor(page.Next)}
 	for i := range w.Data {
 		w.Data[i].History = nil // lists have no history
 	}
@@ -71,14 +71,10 @@ type deliveriesOf struct {
 	Deliveries any    `json:"deliveries"`
 }
 
-// briefDeliveries are the answer to a key without the scope read. Ids can be
-// guessed, since callers choose them, and URLs and answers hold secrets.
-func briefDeliveries(all []dispatcher.Delivery) []wire.BriefDelivery {
-	out := make([]wire.BriefDelivery, len(all))
-	for i, d := range all {
-		out[i] = wire.BriefDelivery{ID: d.ID.String(), Destination: string(d.ID.Lane), Status: string(d.Status)}
-	}
-	return out
+// briefDelivery is the answer to a key without the scope read. Ids can be guessed,
+// since callers choose them, and URLs and answers hold secrets.
+func briefDelivery(d *dispatcher.Delivery) wire.BriefDelivery {
+	return wire.BriefDelivery{ID: d.ID.String(), Destination: string(d.ID.Lane), Status: string(d.Status)}
 }
 
 // retry serves POST /v1/messages/{id}/retry.
@@ -91,13 +87,9 @@ func (s *server) retry(ctx context.Context, q *request) (*response, error) {
 	if err != nil {
 		return nil, q.elsewhere(err)
 	}
-	var list any = wireRetried(all)
+	var list any = convert(all, wireRetried)
 	if !q.reads {
-		brief := make([]dispatcher.Delivery, len(all))
-		for i := range all {
-			brief[i] = all[i].Delivery
-		}
-		list = briefDeliveries(brief)
+		list = convert(all, func(r *dispatcher.Retried) wire.BriefDelivery { return briefDelivery(&r.Delivery) })
 	}
 	if slices.ContainsFunc(all, func(r dispatcher.Retried) bool { return r.Left == dispatcher.LeftNot }) {
 		return answerJSON(http.StatusAccepted, deliveriesOf{q.id(), list})
@@ -122,15 +114,8 @@ var leaving = map[dispatcher.Left]*problem{
 	dispatcher.LeftDeleted:   {kind: deleted, detail: "nothing goes there any more"},
 }
 
-func wireRetried(list []dispatcher.Retried) []wire.RetriedDelivery {
-	out := make([]wire.RetriedDelivery, len(list))
-	for i := range list {
-		out[i] = wire.RetriedDelivery{
-			Delivery: wireDelivery(&list[i].Delivery),
-			Retried:  list[i].Left == dispatcher.LeftNot, Why: string(list[i].Left),
-		}
-	}
-	return out
+func wireRetried(r *dispatcher.Retried) wire.RetriedDelivery {
+	return wire.RetriedDelivery{Delivery: wireDelivery(&r.Delivery), Retried: r.Left == dispatcher.LeftNot, Why: string(r.Left)}
 }
 
 // elsewhere is one error for a caller without the scope read, whatever is missing:

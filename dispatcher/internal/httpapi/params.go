@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
 // Entries in a page of a list, as the contract says.
@@ -168,7 +169,7 @@ func (q *request) refuseUnknown() error {
 	for name := range q.query {
 		if !slices.Contains(known, name) {
 			wrong = append(wrong, dispatcher.FieldError{
-				Path: "query" + member(name), Detail: "is unknown; known are " + cmp.Or(strings.Join(known, ", "), "none"),
+				Path: "query" + fields.Member(name), Detail: "is unknown; known are " + cmp.Or(strings.Join(known, ", "), "none"),
 			})
 		}
 	}

@@ -181,7 +181,7 @@ func mergeHeaders(e *endpointDraft, v jsontext.Value) error {
 	next := e.Headers
 	for i, t := range all {
 		if slices.ContainsFunc(all[:i], func(o named) bool { return strings.EqualFold(o.name, t.name) }) {
-			return fmt.Errorf("has %s twice: upper and lower case are one name", clip(t.name))
+			return fmt.Errorf("has %s twice: upper and lower case are one name", fields.Clip(t.name))
 		}
 		named := func(h dispatcher.Header) bool { return strings.EqualFold(h.Name, t.name) }
 		if !t.null && t.text == wire.Hidden { // an answer repeated
@@ -202,7 +202,7 @@ func mergeHeaders(e *endpointDraft, v jsontext.Value) error {
 // mergeSuccess changes parts of the rule of success.
 func mergeSuccess(e *endpointDraft, v jsontext.Value) error {
 	if v.Kind() != '{' || nests(v) {
-		return successRule(&e.Success, v)
+		return nullable(&e.Success, v, successRule)
 	}
 	var before jsontext.Value
 	if e.Success != nil {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 )
 
@@ -153,27 +154,10 @@ func checkMedia(h http.Header, other string) error {
 	}
 	media, params, err := mime.ParseMediaType(given[0])
 	if err != nil || media != mediaJSON && media != other {
-		return &problem{kind: badMedia, detail: "it is " + clip(given[0]) + "; send the header " + sendJSON}
+		return &problem{kind: badMedia, detail: "it is " + fields.Clip(given[0]) + "; send the header " + sendJSON}
 	}
 	if charset := params["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return &problem{kind: badMedia, detail: "JSON is UTF-8, no other charset is taken"}
 	}
 	return nil
-}
-
-// member is the step of a JSON path to a member of an object.
-func member(name string) string {
-	if dispatcher.ValidID(name) {
-		return "." + name
-	}
-	return "[" + clip(name) + "]"
-}
-
-// clip quotes a text of the caller's for an answer, and not all of a long one.
-func clip(s string) string {
-	const most = 64 // enough to find it again
-	if len(s) > most {
-		return strconv.QuoteToASCII(s[:most]) + "…"
-	}
-	return strconv.QuoteToASCII(s)
 }

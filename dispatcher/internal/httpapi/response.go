@@ -76,6 +76,15 @@ func answerJSON(status int, v any) (*response, error) {
 	return &response{status: status, contentType: mediaJSON, body: b}, nil
 }
 
+// convert makes what is answered of each entry of a list, which is never null.
+func convert[T, W any](all []T, to func(*T) W) []W {
+	out := make([]W, len(all))
+	for i := range all {
+		out[i] = to(&all[i])
+	}
+	return out
+}
+
 // write sends the response. It may be called once.
 func (r *response) write(w http.ResponseWriter) {
 	h := w.Header()

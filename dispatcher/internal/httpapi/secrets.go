@@ -91,7 +91,7 @@ func setOverlap(r *rotation, v jsontext.Value) error {
 
 // wireRotated is an endpoint with its new secret.
 func wireRotated(v dispatcher.EndpointView) wire.Rotated {
-	w := wire.Rotated{EndpointView: wireEndpoint(v)}
+	w := wire.Rotated{EndpointView: wireEndpoint(&v)}
 	w.Secret = v.Secrets[0].Secret.Reveal()
 	w.PublicKey, _ = v.Secrets[0].Secret.PublicKey()
 	if len(v.Secrets) > 1 && v.Signature.Rotates() {
@@ -109,14 +109,14 @@ func (s *server) secret(ctx context.Context, q *request) (*response, error) {
 	if len(view.Secrets) == 0 {
 		return nil, fmt.Errorf("read secret of %s: %w", view.ID, dispatcher.ErrSealed)
 	}
-	w := wire.EndpointSecrets{ID: view.ID, Signature: view.Signature.String(), Secrets: []wire.EndpointSecret{}}
-	for _, one := range s.living(view.Secrets) {
-		public, _ := one.Secret.PublicKey()
-		w.Secrets = append(w.Secrets, wire.EndpointSecret{
-			Secret: one.Secret.Reveal(), PublicKey: public, Until: wire.Time{Time: one.Until},
-		})
-	}
-	return answerJSON(http.StatusOK, w)
+	return answerJSON(http.StatusOK, wire.EndpointSecrets{
+		ID: view.ID, Signature: view.Signature.String(), Secrets: convert(s.living(view.Secrets), wireSecret),
+	})
+}
+
+func wireSecret(s *dispatcher.EndpointSecret) wire.EndpointSecret {
+	public, _ := s.Secret.PublicKey()
+	return wire.EndpointSecret{Secret: s.Secret.Reveal(), PublicKey: public, Until: wire.Time{Time: s.Until}}
 }
 
 // living are the secrets that are still used.
@@ -125,13 +125,9 @@ func (s *server) living(all []dispatcher.EndpointSecret) []dispatcher.EndpointSe
 	if s.policy.Now != nil {
 		now = s.policy.Now()
 	}
-	out := make([]dispatcher.EndpointSecret, 0, len(all))
-	for _, one := range all {
-		if one.Until.IsZero() || one.Until.After(now) {
-			out = append(out, one)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(all), func(one dispatcher.EndpointSecret) bool {
+		return !one.Until.IsZero() && !one.Until.After(now)
+	})
 }
 
 // test serves POST /v1/endpoints/{id}/test.
@@ -165,10 +161,7 @@ func (s *server) webhookKeys(ctx context.Context, q *request) (*response, error)
 	if err != nil {
 		return nil, err
 	}
-	w := wire.PublicKeyPage{Data: []wire.PublicKey{}, NextCursor: nextCursor(page.Next)}
-	for _, key := range page.Keys {
-		w.Data = append(w.Data, wire.PublicKey{Endpoint: key.Endpoint, PublicKey: key.Key, Until: wire.Time{Time: key.Until}})
-	}
+	w := wire.PublicKeyPage{Data: convert(page.Keys, wirePublicKey), NextCursor: nextCursor(page.Next)}
 	r, err := answerJSON(http.StatusOK, w)
 	if err != nil {
 		return nil, err
@@ -176,6 +169,10 @@ func (s *server) webhookKeys(ctx context.Context, q *request) (*response, error)
 	seconds := int64((page.Fresh + time.Second - 1) / time.Second)
 	r.cacheControl = "public, max-age=" + strconv.FormatInt(seconds, 10)
 	return r, nil
+}
+
+func wirePublicKey(k *dispatcher.PublicKey) wire.PublicKey {
+	return wire.PublicKey{Endpoint: k.Endpoint, PublicKey: k.Key, Until: wire.Time{Time: k.Until}}
 }
 
 // publicKeys reads the keys of the named endpoints, or a page of all keys.

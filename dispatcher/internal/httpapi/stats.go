@@ -26,13 +26,13 @@ func (s *server) stats(ctx context.Context, q *request) (*response, error) {
 		Instances:   st.Instances,
 		Retention:   st.Retention.Seconds(),
 		Store:       wireStore(st.Store),
-		Lanes:       wireLanes(st.Lanes),
+		Lanes:       convert(st.Lanes, wireLane),
 	}
 	paused, total, err := s.svc.PausedLanes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w.PausedLanes, w.Paused = total, wireLanes(paused)
+	w.PausedLanes, w.Paused = total, convert(paused, wireLane)
 	for _, status := range dispatcher.Statuses { // those at 0 too, so that readers need no default
 		w.Counts[string(status)] = st.Counts[status]
 	}
@@ -69,7 +69,7 @@ func (s *server) readyz(ctx context.Context, q *request) (*response, error) {
 		told := wireStore(store)
 		w.Store = &told
 		if paused, total, err := s.svc.PausedLanes(ctx); err == nil { // else it is ready too
-			w.PausedLanes, w.Paused = total, wireLanes(paused)
+			w.PausedLanes, w.Paused = total, convert(paused, wireLane)
 		}
 	}
 	return answerJSON(http.StatusOK, w)
@@ -86,18 +86,16 @@ func notDurable(i dispatcher.StoreInfo) string {
 }
 
 func wireStore(i dispatcher.StoreInfo) wire.Store {
-	w := wire.Store{
+	return wire.Store{
 		Kind: i.Kind, Version: i.Version, Mode: i.Mode, Nodes: i.Nodes,
 		UsedBytes: i.UsedBytes, MaxBytes: i.MaxBytes,
 		AppendOnly: i.AppendOnly, Fsync: i.Fsync, Eviction: i.Eviction,
 		Durability: i.Durability.String(), Durable: i.Durable.String(),
 		WouldLose: cmp.Or(i.Loses, dispatcher.LosesUnknown),
-		Checks:    make([]wire.Check, len(i.Checks)),
+		Checks: convert(i.Checks, func(c *dispatcher.Check) wire.Check {
+			return wire.Check{Name: c.Name, Holds: c.Holds.String(), Needed: c.Needed, Detail: c.Detail}
+		}),
 	}
-	for n, c := range i.Checks {
-		w.Checks[n] = wire.Check{Name: c.Name, Holds: c.Holds.String(), Needed: c.Needed, Detail: c.Detail}
-	}
-	return w
 }
 
 // metrics serves GET /metrics.

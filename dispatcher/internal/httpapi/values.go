@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
@@ -84,19 +85,24 @@ func texts(v jsontext.Value) (all []named, err error) {
 		t := named{name: string(unquoted(name))}
 		value := d.value()
 		if t.null = value.Kind() == 'n'; !t.null && text(&t.text, value) != nil {
-			return nil, dispatcher.FieldError{Path: "$" + member(t.name), Detail: errText.Error()}
+			return nil, dispatcher.FieldError{Path: "$" + fields.Member(t.name), Detail: errText.Error()}
 		}
 		all = append(all, t)
 	}
 	return all, d.err
 }
 
-// rungs reads a ladder; null is none.
-func rungs(to **ladder.Ladder, v jsontext.Value) error {
+// nullable reads a value, or null as the zero value, which inside means the default.
+func nullable[V any](to *V, v jsontext.Value, read func(to *V, v jsontext.Value) error) error {
 	if v.Kind() == 'n' {
-		*to = nil
+		*to = *new(V)
 		return nil
 	}
+	return read(to, v)
+}
+
+// rungs reads a ladder.
+func rungs(to **ladder.Ladder, v jsontext.Value) error {
 	var l ladder.Ladder
 	if err := l.UnmarshalJSON(v); err != nil {
 		return err
@@ -105,13 +111,8 @@ func rungs(to **ladder.Ladder, v jsontext.Value) error {
 	return nil
 }
 
-// timeout reads a duration; null is the default. 0 is refused, since inside it means
-// the default.
+// timeout reads a duration. 0 is refused, since inside it means the default.
 func timeout(to *time.Duration, v jsontext.Value) error {
-	if v.Kind() == 'n' {
-		*to = 0
-		return nil
-	}
 	if err := duration(to, v); err != nil {
 		return err
 	}
@@ -121,12 +122,8 @@ func timeout(to *time.Duration, v jsontext.Value) error {
 	return nil
 }
 
-// successRule reads the rule of success; null is the default.
+// successRule reads the rule of success.
 func successRule(to **success.Rule, v jsontext.Value) error {
-	if v.Kind() == 'n' {
-		*to = nil
-		return nil
-	}
 	var s success.Rule
 	if err := s.UnmarshalJSON(v); err != nil {
 		if errors.As(err, new(dispatcher.FieldError)) {

@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
 // minKey is the length below which a key can be guessed.
@@ -220,9 +222,7 @@ func parseScope(text string) (Scope, error) {
 
 func validName(s string) bool {
 	for i := range len(s) {
-		c := s[i]
-		word := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-		if !word && c != '_' && c != '-' && c != '.' {
+		if !fields.IsWordByte(s[i]) && s[i] != '.' {
 			return false
 		}
 	}

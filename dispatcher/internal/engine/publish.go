@@ -10,8 +10,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
 )
 
-// addressed is a message with where it goes.
-type addressed struct {
+// routed is a message with where it goes.
+type routed struct {
 	entry     dispatcher.Entry
 	endpoints []*endpoints.Destination // one for each of the entry's lanes, as this instance knows them; nil: it goes to a URL
 	err       error
@@ -35,7 +35,7 @@ func (e *Engine) Publish(ctx context.Context, batch []*dispatcher.Message) ([]di
 
 func (e *Engine) publish(ctx context.Context, batch []*dispatcher.Message) ([]dispatcher.Published, error) {
 	created := e.queue.Now().Truncate(time.Millisecond)
-	all := make([]addressed, len(batch))
+	all := make([]routed, len(batch))
 	entries := make([]dispatcher.Entry, 0, len(batch))
 	lanes := 0
 	for i, m := range batch {
@@ -86,7 +86,7 @@ func (e *Engine) publish(ctx context.Context, batch []*dispatcher.Message) ([]di
 // boundFanOuts refuses messages that match too many endpoints. A message with a known
 // id is let through, whatever matches by now: the repeat may complete one of which
 // only a part was stored.
-func (e *Engine) boundFanOuts(ctx context.Context, batch []*dispatcher.Message, all []addressed) {
+func (e *Engine) boundFanOuts(ctx context.Context, batch []*dispatcher.Message, all []routed) {
 	var ids []string
 	var at []int
 	for i := range all {
@@ -110,28 +110,28 @@ func (e *Engine) boundFanOuts(ctx context.Context, batch []*dispatcher.Message, 
 
 // destinations finds where a message goes: its URL, its endpoint, or all
 // endpoints of its tenant that match.
-func (e *Engine) destinations(ctx context.Context, m *dispatcher.Message) (a addressed) {
+func (e *Engine) destinations(ctx context.Context, m *dispatcher.Message) (a routed) {
 	switch {
 	case m.URL != "":
 		target, err := e.deliverer.targets.of(m)
 		if err != nil {
-			return addressed{err: err}
+			return routed{err: err}
 		}
 		a.entry.Lanes = target.lanes
 	case m.Endpoint != "":
 		dest, err := e.endpoints.Cache.Named(ctx, m.Endpoint)
 		switch {
 		case err != nil:
-			return addressed{err: err}
+			return routed{err: err}
 		case m.Tenant != "" && m.Tenant != dest.Endpoint.Tenant:
-			return addressed{err: dispatcher.ErrTenant}
+			return routed{err: dispatcher.ErrTenant}
 		}
 		m.Endpoint = dest.Endpoint.ID // by whichever name it was asked for
 		a.to(dest)
 	default:
 		matching, err := e.endpoints.Cache.Matching(ctx, m.Tenant, m.Topic)
 		if err != nil {
-			return addressed{err: err}
+			return routed{err: err}
 		}
 		a.entry.Fan = true
 		for _, dest := range matching {
@@ -141,7 +141,7 @@ func (e *Engine) destinations(ctx context.Context, m *dispatcher.Message) (a add
 	return a
 }
 
-func (a *addressed) to(dest *endpoints.Destination) {
+func (a *routed) to(dest *endpoints.Destination) {
 	a.entry.Lanes = append(a.entry.Lanes, dest.Endpoint.Lane())
 	a.endpoints = append(a.endpoints, dest)
 }
@@ -149,7 +149,7 @@ func (a *addressed) to(dest *endpoints.Destination) {
 // published answers what became of a message that was stored, or was not. Its
 // deliveries are put into made, which has room for them. again says that it has
 // deliveries of before, which are still to be told.
-func (e *Engine) published(ctx context.Context, a *addressed, s *dispatcher.ScheduleResult, made []dispatcher.Delivery) (p dispatcher.Published, again bool) {
+func (e *Engine) published(ctx context.Context, a *routed, s *dispatcher.ScheduleResult, made []dispatcher.Delivery) (p dispatcher.Published, again bool) {
 	if s.Err != nil {
 		return dispatcher.Published{Err: s.Err}, false
 	}
@@ -179,7 +179,7 @@ func (e *Engine) published(ctx context.Context, a *addressed, s *dispatcher.Sche
 func wasThere(p dispatcher.Placed) bool { return p.Status == "" }
 
 // delivery is the one of a new message in its lane i, as it was placed.
-func (a *addressed) delivery(i int, p *dispatcher.Placed) dispatcher.Delivery {
+func (a *routed) delivery(i int, p *dispatcher.Placed) dispatcher.Delivery {
 	m := a.entry.Message
 	d := dispatcher.Delivery{
 		ID: dispatcher.DeliveryID{Lane: p.Lane, Message: m.ID}, Topic: m.Topic, Tenant: m.Tenant,

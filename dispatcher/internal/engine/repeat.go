@@ -12,7 +12,7 @@ import (
 // repeated tells of messages that are there already, or go nowhere, which
 // deliveries they have by now: of all in one call, since a caller that repeats after
 // an outage repeats much.
-func (e *Engine) repeated(ctx context.Context, all []addressed, repeats []int, out []dispatcher.Published) {
+func (e *Engine) repeated(ctx context.Context, all []routed, repeats []int, out []dispatcher.Published) {
 	if len(repeats) == 0 {
 		return
 	}
@@ -106,7 +106,7 @@ const conflictsTold = 64
 
 // tellConflicts finds out what differs between messages that are refused and
 // those that have their ids. Where the store does not tell, it stays unsaid.
-func (e *Engine) tellConflicts(ctx context.Context, all []addressed, out []dispatcher.Published) {
+func (e *Engine) tellConflicts(ctx context.Context, all []routed, out []dispatcher.Published) {
 	var batch []dispatcher.Entry
 	var at []int
 	for i := range out {

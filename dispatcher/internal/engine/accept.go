@@ -25,7 +25,7 @@ const (
 // cost more.
 type accepter struct {
 	engine  *Engine
-	room    *evictor
+	evictor *evictor
 	tickets chan *ticket
 	more    chan struct{} // 1 deep: more waits than a call takes
 }
@@ -41,7 +41,7 @@ type ticket struct {
 }
 
 func newAccepter(e *Engine) *accepter {
-	return &accepter{engine: e, room: newEvictor(e), tickets: make(chan *ticket, acceptQueue), more: make(chan struct{}, 1)}
+	return &accepter{engine: e, evictor: newEvictor(e), tickets: make(chan *ticket, acceptQueue), more: make(chan struct{}, 1)}
 }
 
 // accept stores entries and answers what became of each. When ctx ends before,
@@ -156,7 +156,7 @@ func (a *accepter) flush(ctx context.Context, open []*ticket) (left, begun []*ti
 	free := e.permits.free() + lease
 
 	out, leased := a.schedule(ctx, name, free, lease, batch)
-	if full := fullOf(out); len(full) > 0 && a.room.makeRoom(ctx, len(full)) {
+	if full := fullOf(out); len(full) > 0 && a.evictor.makeRoom(ctx, len(full)) {
 		again := make([]dispatcher.Entry, len(full))
 		for i, at := range full {
 			again[i] = batch[at]

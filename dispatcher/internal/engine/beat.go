@@ -19,14 +19,14 @@ const jumpLeast = time.Second
 
 // heartbeat keeps this instance alive and finds out which others are dead.
 type heartbeat struct {
-	engine *Engine
-	self   *identity // under which it beats
-	number int64
-	joined bool // the others were told of that name
-	known  bool // a beat under it was answered
-	peers  *dispatcher.Pulses
-	last   *clockReading // of the reading before; nil: there was none
-	tried  *clockReading // when it last beat, answered or not
+	engine   *Engine
+	identity *identity // under which it beats
+	number   int64
+	joined   bool // the others were told of that name
+	known    bool // a beat under it was answered
+	peers    *dispatcher.Pulses
+	last     *clockReading // of the reading before; nil: there was none
+	tried    *clockReading // when it last beat, answered or not
 }
 
 func newHeartbeat(e *Engine) *heartbeat {
@@ -50,11 +50,11 @@ func (h *heartbeat) Run(ctx context.Context) error {
 // beat writes the next number and answers the instances that are dead.
 func (h *heartbeat) beat(ctx context.Context) (dead []string) {
 	e := h.engine
-	if s := e.identity.Load(); s != h.self {
-		h.self, h.number, h.joined, h.known = s, 0, false, false
+	if s := e.identity.Load(); s != h.identity {
+		h.identity, h.number, h.joined, h.known = s, 0, false, false
 	}
 	h.number++
-	name := h.self.name()
+	name := h.identity.name()
 	began := e.readClock()
 	h.awake(ctx, began)
 	call, cancel := context.WithTimeout(ctx, beatWithin)
@@ -85,7 +85,7 @@ func (h *heartbeat) beat(ctx context.Context) (dead []string) {
 	}
 	h.last = &now
 	_, could := e.mayLease()
-	h.self.beaten.Store(&began) // from before the call: the queue may have answered late
+	h.identity.beaten.Store(&began) // from before the call: the queue may have answered late
 	if !could {
 		signal(e.ready) // the claimer may have met work and not have been allowed to take it
 	}
@@ -113,7 +113,7 @@ func (h *heartbeat) beatFailed(began clockReading, err error) {
 		return
 	}
 	_, could := h.engine.mayLease()
-	h.self.missed.Store(&began)
+	h.identity.missed.Store(&began)
 	if !could {
 		signal(h.engine.ready)
 	}

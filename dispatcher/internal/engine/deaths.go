@@ -42,8 +42,8 @@ type deathCount struct {
 	ids   []string // some of those
 }
 
-// note counts a death, and reports whether it is to have a line of its own.
-func (d *deaths) note(id dispatcher.DeliveryID, reason dispatcher.DeadReason) bool {
+// count counts a death, and reports whether it is to have a line of its own.
+func (d *deaths) count(id dispatcher.DeliveryID, reason dispatcher.DeadReason) bool {
 	if !d.log.Enabled(context.Background(), slog.LevelInfo) {
 		return false
 	}
@@ -134,7 +134,7 @@ func (e *Engine) bury(deaths []dispatcher.Death, batch []dispatcher.Settlement, 
 // died tells of one death; o is the outcome that brought it about, nil: none.
 func (e *Engine) died(d dispatcher.Death, o *dispatcher.Settlement) {
 	e.watching.tell(func(w dispatcher.Observer) { w.Died(d) })
-	if !e.deaths.note(d.ID, d.Reason) {
+	if !e.deaths.count(d.ID, d.Reason) {
 		return
 	}
 	attrs := []slog.Attr{

@@ -132,7 +132,7 @@ func (d *deliverer) attempt(c dispatcher.Claimed, began time.Time, s *dispatcher
 		return r
 	}
 	if answer.Status == 0 && errors.Is(answer.Err, dispatcher.ErrExhausted) {
-		d.engine.shortage.note(answer.Err)
+		d.engine.shortage.report(answer.Err)
 		s.Verdict = dispatcher.Back
 		return r
 	}

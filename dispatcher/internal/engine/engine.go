@@ -85,7 +85,7 @@ type Engine struct {
 	ready   chan struct{} // 1 deep: something may be claimed
 	due     chan struct{} // 1 deep: something is due sooner than the mover knows
 	unseen  chan struct{} // 1 deep: an answer was lost
-	look    chan struct{} // 1 deep: look at all that there is to do
+	poll    chan struct{} // 1 deep: look at all that there is to do
 	settled chan struct{} // 1 deep: outcomes were recorded
 	stopped chan struct{} // closed when nothing is accepted any more
 }
@@ -99,7 +99,7 @@ func New(q dispatcher.Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 		lists:   turns.New(), tests: make(chan struct{}, mostTests), permits: newPermits(o.MaxInFlight),
 		wall: wallClock, leases: newLeaseSet(), doubt: make(chan struct{}, 1),
 		ready: make(chan struct{}, 1), due: make(chan struct{}, 1), unseen: make(chan struct{}, 1),
-		look: make(chan struct{}, 1), settled: make(chan struct{}, 1), stopped: make(chan struct{}),
+		poll: make(chan struct{}, 1), settled: make(chan struct{}, 1), stopped: make(chan struct{}),
 	}
 	e.taking, e.stop = context.WithCancel(context.Background())
 	e.over, e.quit = context.WithCancelCause(context.Background())
@@ -192,12 +192,12 @@ func (e *Engine) events() dispatcher.Events {
 // unsure has leases compared with the queue's: an answer was lost, or the queue
 // may have gone back in time.
 func (e *Engine) unsure() {
-	e.rounds.Store(looksAfter)
+	e.rounds.Store(roundsAfter)
 	signal(e.doubt)
 }
 
 // pollSoon has all that there is to do looked at soon.
-func (e *Engine) pollSoon() { signal(e.look) }
+func (e *Engine) pollSoon() { signal(e.poll) }
 
 // goOn is repeat for a call that concerns many parts of the queue: it leaves those
 // alone that failed, and the others need not wait.

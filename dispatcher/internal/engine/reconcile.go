@@ -20,7 +20,7 @@ const (
 	reconcileAfter = time.Second
 	reconcileAgain = 10 * time.Second
 	reconcileEvery = 30 * time.Second
-	looksAfter     = 3
+	roundsAfter    = 3
 )
 
 // reconciler hands back leases that this instance does not know of. It has a goroutine

@@ -31,7 +31,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	// The heartbeat and the settler outlive the attempts.
 	life, die := context.WithCancel(context.WithoutCancel(ctx))
 	defer die()
-	watch := &watcher{engine: e, guard: e.options.PollEvery}
+	watch := &watcher{engine: e, pollEvery: e.options.PollEvery}
 
 	var taking, accepting, keeping errgroup.Group
 	taking.Go(func() error { return (&mover{engine: e}).Run(e.taking) })

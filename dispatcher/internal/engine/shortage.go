@@ -36,8 +36,8 @@ const (
 	shortageTold = time.Minute
 )
 
-// note takes an attempt that was not made for want of our own means.
-func (s *shortage) note(err error) {
+// report takes an attempt that was not made for want of our own means.
+func (s *shortage) report(err error) {
 	s.total.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()

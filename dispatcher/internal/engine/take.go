@@ -112,7 +112,7 @@ func (c *claimer) claim(ctx context.Context, name string, got int) error {
 // leased ends a call that may have leased something, and remembers what it did.
 func (e *Engine) leased(c *callGroup, claimed []dispatcher.Claimed) {
 	if len(claimed) > 0 {
-		e.rounds.Store(looksAfter)
+		e.rounds.Store(roundsAfter)
 	}
 	e.leases.leave(c, claimed)
 }

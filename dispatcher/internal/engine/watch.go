@@ -12,7 +12,7 @@ import (
 // The guard's reads stay below lookRate commands a second, however many parts the
 // queue has and however often it is asked to come. The finisher's count too, which
 // it calls for.
-const lookRate = 0.6
+const pollRate = 0.6
 
 // trimLeast lies between two trims that the guard calls for while no delivery
 // ends: one is some 18 commands.
@@ -23,13 +23,13 @@ var errWatchEnded = errors.New("the subscription ended")
 // watcher has the queue hear what others did, and looks for itself now and
 // then, since a hint can get lost.
 type watcher struct {
-	engine *Engine
-	guard  time.Duration
+	engine    *Engine
+	pollEvery time.Duration
 }
 
-// lookLeast lies between two looks at all that there is to do, which many failures at
+// pollLeast lies between two looks at all that there is to do, which many failures at
 // once ask for. Without pub/sub it is how often an instance looks.
-const lookLeast = time.Second
+const pollLeast = time.Second
 
 // Run listens to other instances' hints until ctx ends, where they can be heard.
 func (w *watcher) Run(ctx context.Context) error {
@@ -72,13 +72,13 @@ func (w *watcher) Poll(ctx context.Context) error {
 	asked := true // to look at all
 	var last, trimmed time.Time
 	for failures, failed := 0, false; ctx.Err() == nil; {
-		due := time.Until(last.Add(lookLeast))
+		due := time.Until(last.Add(pollLeast))
 		wants := asked || e.queue.Polls()
 		all := wants && due <= 0
 		if all {
 			last = time.Now()
 		}
-		wait, err := w.look(ctx, all)
+		wait, err := w.pollOnce(ctx, all)
 		if wait == 0 {
 			if failed && err == nil {
 				e.unsure() // the node that was out of reach may know less now
@@ -100,7 +100,7 @@ func (w *watcher) Poll(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-e.unseen:
-		case <-e.look:
+		case <-e.poll:
 			asked = true
 		case <-guard.C:
 			asked = true
@@ -120,10 +120,10 @@ func (w *watcher) Poll(ctx context.Context) error {
 func (w *watcher) pause() time.Duration {
 	cost, held := w.engine.queue.Cost()
 	cost += w.engine.endpoints.FinishCost(held)
-	return max(w.guard, time.Duration(float64(cost)/lookRate*float64(time.Second)))
+	return max(w.pollEvery, time.Duration(float64(cost)/pollRate*float64(time.Second)))
 }
 
-func (w *watcher) look(ctx context.Context, all bool) (wait time.Duration, err error) {
+func (w *watcher) pollOnce(ctx context.Context, all bool) (wait time.Duration, err error) {
 	call, cancel := outage.Within(ctx)
 	defer cancel()
 	return w.engine.queue.Look(call, all)

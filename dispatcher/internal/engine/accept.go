@@ -11,23 +11,22 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// Bounds of accepting; acceptQueue calls may wait before callers feel it.
+// acceptQueue is how many publishes may wait for a flush before the next one blocks.
 const (
 	acceptQueue = 1024
-	flushWithin = 5 * time.Second // then the queue is taken to be unreachable
+	flushWithin = 5 * time.Second // of one call; then the queue counts as unreachable
 )
 
-// accepter coalesces concurrent publishes into one call of the queue. Nothing
-// lingers, but what comes while a call is under way goes together in the next.
-// Only where that is more than one call takes, a second call is made meanwhile: the
-// queue works on one while the other is written. Measured in batches of 100, that is
-// an eighth more messages a second. At other times two calls would be smaller, and
-// cost more.
+// accepter coalesces concurrent publishes into one call of the queue. No publish waits
+// for others to come, but those that come while a call is under way share the next call.
+// While more waits than one call takes, a second call runs beside the first: the queue
+// works on one while the other is written. Measured in batches of 100, this is an eighth
+// more messages a second. At other times the calls would only be smaller, and cost more.
 type accepter struct {
 	engine  *Engine
 	evictor *evictor
 	tickets chan *ticket
-	more    chan struct{} // 1 deep: more waits than a call takes
+	more    chan struct{} // 1 deep: more waits than one call takes
 }
 
 // ticket is one Publish on its way.
@@ -35,8 +34,8 @@ type ticket struct {
 	entries []dispatcher.Entry
 	out     []dispatcher.ScheduleResult
 	sent    int           // entries given to the queue
-	had     bool          // a turn in this flush
-	credit  cost          // of its next turn, less what the last one took too much
+	had     bool          // it had a turn in this flush
+	credit  cost          // what its next turn may take, less what the last one took too much
 	done    chan struct{} // closed when out is complete
 }
 
@@ -44,8 +43,8 @@ func newAccepter(e *Engine) *accepter {
 	return &accepter{engine: e, evictor: newEvictor(e), tickets: make(chan *ticket, acceptQueue), more: make(chan struct{}, 1)}
 }
 
-// accept stores entries and answers what became of each. When ctx ends before,
-// whether they are stored is unknown.
+// accept stores entries and answers what became of each. If ctx ends first, it is not
+// known whether they are stored.
 func (a *accepter) accept(ctx context.Context, entries []dispatcher.Entry) ([]dispatcher.ScheduleResult, error) {
 	t := &ticket{entries: entries, out: make([]dispatcher.ScheduleResult, len(entries)), done: make(chan struct{})}
 	select {
@@ -64,15 +63,15 @@ func (a *accepter) accept(ctx context.Context, entries []dispatcher.Entry) ([]di
 		err = fmt.Errorf("accept: %w: %w", dispatcher.ErrUnavailable, ctx.Err())
 	}
 	select {
-	case <-t.done: // an answer counts, whatever else happened at that moment
+	case <-t.done: // an answer counts, even if the shutdown came at the same moment
 		return t.out, nil
 	default:
 		return nil, err
 	}
 }
 
-// Run flushes until ctx ends; what waits then is flushed too, or refused once
-// that took flushWithin: a thousand callers may wait for a queue that hangs.
+// Run flushes until ctx ends. What waits then is flushed too, for flushWithin at most: a
+// thousand callers may wait for a queue that hangs.
 func (a *accepter) Run(ctx context.Context) error {
 	calls, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
@@ -100,18 +99,17 @@ func (a *accepter) Run(ctx context.Context) error {
 		if enough(open) && len(a.tickets) > 0 {
 			select {
 			case a.more <- struct{}{}:
-			default: // there is one already
+			default: // it was signalled already
 			}
 		}
 		left, begun := a.flush(calls, open)
-		// A large one that had its turn goes behind all that wait by now, and is not overtaken by
-		// later ones.
+		// A ticket that had a turn goes behind all that wait by now, and before those that come later.
 		open = append(a.gather(left), begun...)
 	}
 }
 
-// help flushes beside Run while more waits than one call takes. A ticket stays
-// with the loop that took it, so that its entries go in their order.
+// help flushes beside Run while more waits than one call takes. A ticket stays with the
+// goroutine that took it, so that its entries go in their order.
 func (a *accepter) help(ctx context.Context) {
 	for range a.more {
 		for open := a.gather(nil); len(open) > 0; {
@@ -125,7 +123,7 @@ func (a *accepter) help(ctx context.Context) {
 	}
 }
 
-// gather adds the calls that are waiting, up to a flush.
+// gather adds tickets that wait, up to a flush.
 func (a *accepter) gather(open []*ticket) []*ticket {
 	n, all := lightOf(open)
 	for !full(n, all) && len(open) < acceptQueue {
@@ -141,10 +139,9 @@ func (a *accepter) gather(open []*ticket) []*ticket {
 	return open
 }
 
-// flush gives the next entries to the queue and answers the tickets that are
-// not complete: those that had no turn, and those that had one. Permits are
-// taken first: what is due at once and finds one free is leased by the same
-// call, if leases may be taken.
+// flush gives the next entries to the queue and answers the tickets that are not
+// complete: those that had no turn, and those that had one. Permits are taken first:
+// the same call leases as many of the deliveries that are due at once.
 func (a *accepter) flush(ctx context.Context, open []*ticket) (left, begun []*ticket) {
 	e := a.engine
 	batch, turns := deal(open)
@@ -172,8 +169,8 @@ func (a *accepter) flush(ctx context.Context, open []*ticket) (left, begun []*ti
 	return answerTickets(open, turns, out)
 }
 
-// schedule makes one call of the queue. It answers what became of each entry,
-// and how many deliveries were leased by it; those are on their way.
+// schedule makes one call of the queue, and begins the deliveries that it leased. It
+// answers what became of each entry, and how many deliveries were leased.
 func (a *accepter) schedule(ctx context.Context, by string, free, lease int, batch []dispatcher.Entry) (out []dispatcher.ScheduleResult, leased int) {
 	e := a.engine
 	call, cancel := context.WithTimeout(ctx, flushWithin)
@@ -183,7 +180,7 @@ func (a *accepter) schedule(ctx context.Context, by string, free, lease int, bat
 	claimed := leasedOf(batch, out)
 	e.leased(under, claimed)
 	out = spreadError(out, len(batch), err)
-	// One error stands for all: a store that is lost fails each in the same way.
+	// One error stands for all: where the store is out of reach each entry fails in the same way.
 	failed := firstError(out, func(s *dispatcher.ScheduleResult) bool { return s.Err != nil && !isFull(s) })
 	if lease > 0 && firstError(out, isUnknown) != nil {
 		e.unsure() // leases of a lost answer are found by reconciling
@@ -198,11 +195,11 @@ func (a *accepter) schedule(ctx context.Context, by string, free, lease int, bat
 
 func isFull(s *dispatcher.ScheduleResult) bool { return errors.Is(s.Err, dispatcher.ErrFull) }
 
-// isUnknown reports whether an entry may be stored or not. With a result it is
-// stored, if maybe not as durably as it should be.
+// isUnknown reports whether it is unknown if an entry is stored. An entry with a result
+// is stored, even where an error says that it may not be durable.
 func isUnknown(s *dispatcher.ScheduleResult) bool { return s.Err != nil && s.Result == 0 && !isFull(s) }
 
-// firstError is the error of the first that is as asked for; nil: none is.
+// firstError is the error of the first result that is holds for; nil: there is none.
 func firstError(out []dispatcher.ScheduleResult, is func(*dispatcher.ScheduleResult) bool) error {
 	for i := range out {
 		if is(&out[i]) {
@@ -212,8 +209,8 @@ func firstError(out []dispatcher.ScheduleResult, is func(*dispatcher.ScheduleRes
 	return nil
 }
 
-// spreadError gives an error that concerns a whole call to each of its n
-// entries that has no answer of its own.
+// spreadError gives the error of a whole call to each of its n entries that has no result
+// of its own.
 func spreadError(out []dispatcher.ScheduleResult, n int, err error) []dispatcher.ScheduleResult {
 	if err == nil {
 		return out
@@ -229,7 +226,7 @@ func spreadError(out []dispatcher.ScheduleResult, n int, err error) []dispatcher
 	return out
 }
 
-// fullOf are the entries that the queue had no memory for.
+// fullOf are the places of the entries that the queue had no memory for.
 func fullOf(out []dispatcher.ScheduleResult) (at []int) {
 	for i := range out {
 		if isFull(&out[i]) {
@@ -239,7 +236,8 @@ func fullOf(out []dispatcher.ScheduleResult) (at []int) {
 	return at
 }
 
-// leasedOf makes claims of what was leased directly: its messages are here already.
+// leasedOf makes a Claimed of each delivery that a publish leased. Their messages need not
+// be read.
 func leasedOf(batch []dispatcher.Entry, out []dispatcher.ScheduleResult) []dispatcher.Claimed {
 	n := 0
 	for i := range out {
@@ -274,8 +272,8 @@ func leasedOf(batch []dispatcher.Entry, out []dispatcher.ScheduleResult) []dispa
 	return claimed
 }
 
-// answerTickets hands out the results of turns in order and answers the tickets
-// that still have entries to give: those that had no turn, and those that had one.
+// answerTickets gives each ticket its results and completes those that have all. It
+// answers the rest: tickets that had no turn, and tickets that had one.
 func answerTickets(open []*ticket, turns []turn, out []dispatcher.ScheduleResult) (left, begun []*ticket) {
 	at := 0
 	for _, t := range turns {

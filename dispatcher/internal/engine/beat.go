@@ -9,12 +9,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// beatWithin is how long a beat may take. So one that failed has ended before
-// the next is due.
+// beatWithin bounds one beat, so that it has ended before the next one is due.
 const beatWithin = 1500 * time.Millisecond
 
-// jumpLeast is more than two readings of a host's clocks disagree in by
-// themselves: the one is steered towards the right time by some thousandths.
+// jumpLeast is the least difference of the two clocks that counts as a jump. It is more
+// than the difference that comes from adjusting the wall clock slowly.
 const jumpLeast = time.Second
 
 // heartbeat keeps this instance alive and finds out which others are dead.
@@ -22,11 +21,11 @@ type heartbeat struct {
 	engine   *Engine
 	identity *identity // under which it beats
 	number   int64
-	joined   bool // the others were told of that name
-	known    bool // a beat under it was answered
+	joined   bool // the queue knows this name
+	known    bool // a beat under this name was answered
 	peers    *dispatcher.Pulses
-	last     *clockReading // of the reading before; nil: there was none
-	tried    *clockReading // when it last beat, answered or not
+	last     *clockReading // when the last beat was answered; nil: none yet
+	tried    *clockReading // when the last beat began, answered or not
 }
 
 func newHeartbeat(e *Engine) *heartbeat {
@@ -72,10 +71,10 @@ func (h *heartbeat) beat(ctx context.Context) (dead []string) {
 	}
 	e.outages.Report("beat", nil)
 	if fresh && h.known {
-		// That beat made the old name known once more: the instance that finds it dead
-		// takes over what was held under it, also where the queue had only forgotten the name.
+		// This instance was declared dead, or the queue forgot its name. The beat made the old name
+		// known once more, so that another instance finds it dead and takes over its leases.
 		e.rename(name)
-		return h.beat(ctx) // once: the new name is not known to others yet
+		return h.beat(ctx) // this recurses once: known is false for the new name
 	}
 	h.known = true
 	now := e.readClock()
@@ -85,16 +84,16 @@ func (h *heartbeat) beat(ctx context.Context) (dead []string) {
 	}
 	h.last = &now
 	_, could := e.mayLease()
-	h.identity.beaten.Store(&began) // from before the call: the queue may have answered late
+	h.identity.beaten.Store(&began) // the time before the call: the queue may have answered late
 	if !could {
-		signal(e.ready) // the claimer may have met work and not have been allowed to take it
+		signal(e.ready) // the claimer may have had to leave work alone until now
 	}
 	delete(all, name)
 	_, dead = h.peers.Read(all, since)
 	return dead
 }
 
-// call tells the others who this is, before the first beat, and beats.
+// call joins before the first beat under a name, and beats.
 func (h *heartbeat) call(ctx context.Context, name string) (fresh bool, all map[string]int64, err error) {
 	e := h.engine
 	if !h.joined {
@@ -107,7 +106,7 @@ func (h *heartbeat) call(ctx context.Context, name string) (fresh bool, all map[
 	return e.queue.Beat(ctx, name, h.number)
 }
 
-// beatFailed notes that this instance is awake, though its beat was not answered.
+// beatFailed notes a beat that was not answered (see alive).
 func (h *heartbeat) beatFailed(began clockReading, err error) {
 	if !errors.Is(err, dispatcher.ErrUnavailable) {
 		return
@@ -119,8 +118,8 @@ func (h *heartbeat) beatFailed(began clockReading, err error) {
 	}
 }
 
-// awake notices that the machine slept: its timers stood still meanwhile, so
-// that what became due must be looked for; lines may be dead, and others may
+// awake finds out whether the machine slept. Its timers stood still meanwhile, so the
+// queue is polled for what became due. Connections may be dead, and other instances may
 // have taken over.
 func (h *heartbeat) awake(ctx context.Context, now clockReading) {
 	e := h.engine

@@ -14,26 +14,26 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// backPause is for how long a lane is left alone whose deliveries went back
-// since no bytes were free: else they would be claimed again at once, in a circle.
+// backPause is how long a lane rests after its deliveries went back since no bytes were
+// free. Without a pause they would be claimed again at once, in a loop.
 const backPause = 50 * time.Millisecond
 
-// loader reads large bodies just before their attempts, within a budget of
-// bytes. A delivery waits for bytes with its permit, so only some may wait; what
-// is beyond goes back. Small bodies come with their records, and only count.
+// loader reads large bodies just before their attempts, within a budget of bytes. A
+// delivery keeps its permit while it waits for bytes, so only some may wait, and the rest
+// go back. Small bodies come with their records: they are counted, and wait for nothing.
 type loader struct {
 	engine *Engine
 	budget int64
-	most   int // deliveries that may wait for bytes
-	small  atomic.Int64
+	most   int          // deliveries that may wait for bytes
+	small  atomic.Int64 // bytes of small bodies
 
 	mu      sync.Mutex                // guards what follows
-	used    int64                     // of the budget, by large bodies
-	lanes   map[dispatcher.Lane]int64 // of it, by each lane
+	used    int64                     // bytes of large bodies
+	lanes   map[dispatcher.Lane]int64 // of these, those of each lane
 	waiting []dispatcher.Claimed      // for bytes, the longest first
 	closed  bool                      // nothing new is begun
 	reading sync.WaitGroup
-	ctx     context.Context // ends when nothing is read any more
+	ctx     context.Context // of the reads; ends at the shutdown
 	stop    context.CancelFunc
 }
 
@@ -46,11 +46,11 @@ func newLoader(e *Engine, budget int64, permits int) *loader {
 	return l
 }
 
-// large reports whether a delivery's body is one that takes a part of the budget.
+// large reports whether a delivery has a large body, which is stored apart.
 func large(c *dispatcher.Claimed) bool { return c.Message != nil && c.Message.Apart != nil }
 
-// put has deliveries with large bodies attempted, each once there are bytes for
-// it. It takes none, and says so, once the loader is closed.
+// put has deliveries with large bodies attempted, each once there are bytes for it. Once
+// the loader is closed it takes none and answers false.
 func (l *loader) put(tasks []dispatcher.Claimed) bool {
 	l.mu.Lock()
 	if l.closed {
@@ -60,7 +60,7 @@ func (l *loader) put(tasks []dispatcher.Claimed) bool {
 	l.waiting = append(l.waiting, tasks...)
 	ready := l.start()
 	for i := range l.waiting {
-		if m := *l.waiting[i].Message; m.Body != nil { // of a publish a moment ago; what waits takes no memory
+		if m := *l.waiting[i].Message; m.Body != nil { // just published; its body is read again, since what waits may take no memory
 			m.Body = nil
 			l.waiting[i].Message = &m
 		}
@@ -73,30 +73,20 @@ func (l *loader) put(tasks []dispatcher.Claimed) bool {
 	}
 	l.mu.Unlock()
 	l.hand(ready)
-	l.back(beyond)
+	l.engine.handBack(beyond, backPause)
 	return true
 }
 
-// back hands deliveries back, to be claimed again after a moment.
-func (l *loader) back(list []dispatcher.Claimed) {
-	outcomes := make([]dispatcher.Settlement, len(list))
-	for i, c := range list {
-		outcomes[i] = dispatcher.Settlement{ID: c.ID, Verdict: dispatcher.Back, Due: c.Due, Leased: c.Leased, Pause: backPause}
-	}
-	l.engine.permits.release(len(list))
-	l.engine.settler.put(outcomes...)
-}
-
-// start begins to read what there are bytes for, and answers what has its body
-// already. One that is larger than the whole budget goes alone. No lane takes
-// more than half of it, so that one that hangs leaves the rest to others. mu is
-// held.
+// start begins to read the bodies that there are bytes for, and answers the deliveries
+// that have their bodies already. A body larger than the whole budget goes alone. No lane
+// takes more than half of the budget, so that a receiver that hangs leaves the rest to
+// others. mu is held.
 func (l *loader) start() (ready []dispatcher.Claimed) {
 	kept := l.waiting[:0]
 	for i, c := range l.waiting {
 		size := int64(c.Message.Apart.Size)
 		if l.used > 0 && l.used+l.small.Load()+size > l.budget {
-			kept = append(kept, l.waiting[i:]...) // in their order: else a large one would wait for ever
+			kept = append(kept, l.waiting[i:]...) // keep the order: else a large one might wait for ever
 			break
 		}
 		if of := l.lanes[c.ID.Lane]; of > 0 && of+size > l.budget/2 {
@@ -116,7 +106,7 @@ func (l *loader) start() (ready []dispatcher.Claimed) {
 	return ready
 }
 
-// hand has deliveries attempted that have their bodies.
+// hand gives deliveries with their bodies to the workers.
 func (l *loader) hand(list []dispatcher.Claimed) {
 	if len(list) == 0 || l.engine.workers.start(list...) {
 		return
@@ -124,10 +114,10 @@ func (l *loader) hand(list []dispatcher.Claimed) {
 	for i := range list {
 		l.done(&list[i])
 	}
-	l.engine.handBack(list)
+	l.engine.handBack(list, 0)
 }
 
-// done gives the bytes of an attempt back.
+// done releases the bytes of an attempt that has ended.
 func (l *loader) done(c *dispatcher.Claimed) {
 	switch {
 	case large(c):
@@ -137,7 +127,7 @@ func (l *loader) done(c *dispatcher.Claimed) {
 	}
 }
 
-// free gives the bytes of a large body back.
+// free releases the bytes of a large body, and starts what waited for them.
 func (l *loader) free(lane dispatcher.Lane, size int) {
 	l.mu.Lock()
 	l.used -= int64(size)
@@ -152,7 +142,7 @@ func (l *loader) free(lane dispatcher.Lane, size int) {
 	l.hand(ready)
 }
 
-// read reads a body and hands its delivery on.
+// read reads a body and hands its delivery to the workers.
 func (l *loader) read(c dispatcher.Claimed) {
 	e := l.engine
 	body, err := e.queue.Body(l.ctx, c.ID, *c.Message.Apart)
@@ -165,7 +155,7 @@ func (l *loader) read(c dispatcher.Claimed) {
 		e.log.LogAttrs(l.ctx, slog.LevelError, "body missing, its delivery can't be made",
 			slog.String("delivery_id", c.ID.String()), slog.Any("err", err))
 		l.free(c.ID.Lane, m.Apart.Size)
-		c.Message = nil // as one whose record can't be read
+		c.Message = nil // the delivery dies, as one whose record can't be read
 	default:
 		l.free(c.ID.Lane, m.Apart.Size)
 		l.missed(c, err)
@@ -174,19 +164,18 @@ func (l *loader) read(c dispatcher.Claimed) {
 	l.hand([]dispatcher.Claimed{c})
 }
 
-// missed hands a delivery back whose body could not be read, or which has ended:
-// then it ends there as it should.
+// missed hands back a delivery whose body could not be read, or that has ended. What
+// becomes of it is decided in the queue.
 func (l *loader) missed(c dispatcher.Claimed, err error) {
 	e := l.engine
 	if l.ctx.Err() == nil && !errors.Is(err, dispatcher.ErrNotFound) {
 		e.outages.Report("body", err)
 	}
-	l.back([]dispatcher.Claimed{c})
+	e.handBack([]dispatcher.Claimed{c}, backPause)
 }
 
-// unfinished reports whether a delivery without a body is one that waits for
-// its attempt. One that another made meanwhile, or that was cancelled, may have
-// been forgotten.
+// unfinished reports whether a delivery without a body still waits for its attempt. If it
+// ended meanwhile, its message may have been trimmed.
 func (l *loader) unfinished(id dispatcher.DeliveryID) bool {
 	call, cancel := outage.Within(l.ctx)
 	defer cancel()
@@ -195,8 +184,8 @@ func (l *loader) unfinished(id dispatcher.DeliveryID) bool {
 	return err == nil && at >= 0 && !record.Deliveries[at].Status.Ended()
 }
 
-// close begins nothing any more and answers what was not begun. What is being
-// read goes back.
+// close has nothing more begun, and answers the deliveries that were not begun. It cuts
+// the reads under way, whose deliveries go back.
 func (l *loader) close() []dispatcher.Claimed {
 	l.mu.Lock()
 	defer l.mu.Unlock()

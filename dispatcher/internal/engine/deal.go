@@ -4,10 +4,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// A flush takes at most flushMost messages, and ends at flushBytes and flushLanes.
-// Redis works 30 to 50 µs for each lane, so no call waits for longer than some 25 ms.
-// A caller's turn ends at turnBytes and turnLanes, and comes again while there is
-// room.
+// A flush takes at most flushMost messages, flushBytes and flushLanes. Redis works 30 to
+// 50 µs for each lane, so that other calls wait at most some 25 ms. A turn of one caller
+// takes at most turnBytes and turnLanes. Callers get more turns while the flush has room.
 const (
 	flushMost  = 256
 	flushLanes = 512
@@ -16,12 +15,12 @@ const (
 	turnBytes  = 256 << 10
 )
 
-// cost is what entries make the queue do.
+// cost is how much work entries are for the queue.
 type cost struct{ lanes, bytes int }
 
 func (c cost) plus(d cost) cost { return cost{c.lanes + d.lanes, c.bytes + d.bytes} }
 
-// within reports whether a cost is no more than another in either.
+// within reports whether neither part of a cost is more than that of another.
 func (c cost) within(d cost) bool { return c.lanes <= d.lanes && c.bytes <= d.bytes }
 
 var (
@@ -31,10 +30,10 @@ var (
 
 func costOf(e *dispatcher.Entry) cost { return cost{len(e.Lanes), len(e.Message.Body)} }
 
-// heavy reports whether an entry alone is more than a turn.
+// heavy reports whether an entry is more than a turn by itself.
 func heavy(e *dispatcher.Entry) bool { return !costOf(e).within(turnCost) }
 
-// next is the entry that a ticket gives next; nil: it gave all.
+// next is the next entry of a ticket; nil: all were taken.
 func (t *ticket) next() *dispatcher.Entry {
 	if t.sent == len(t.entries) {
 		return nil
@@ -49,14 +48,14 @@ type turn struct {
 	n     int
 }
 
-// dealing fills one flush.
+// dealing is one flush that is being filled.
 type dealing struct {
 	batch []dispatcher.Entry
 	turns []turn
 	spent cost
 }
 
-// fits reports whether an entry may come into the flush besides.
+// fits reports whether the flush has room for an entry. One entry always fits.
 func (d *dealing) fits(e *dispatcher.Entry) bool {
 	return len(d.batch) == 0 || len(d.batch) < flushMost && d.spent.plus(costOf(e)).within(flushCost)
 }
@@ -74,10 +73,9 @@ func (d *dealing) take(t *ticket) {
 	t.had = true
 }
 
-// deal chooses the entries of a flush: a turn for each ticket, and another one
-// while there is room. Entries that are more than a turn by themselves come last,
-// in their order, so that a large fan-out delays no other caller. One of them goes
-// in any case.
+// deal chooses the entries of a flush: a turn for each ticket, and more turns while there
+// is room. Heavy entries come last, in their order, so that a large fan-out delays no
+// other caller. One of them is always taken.
 func deal(open []*ticket) ([]dispatcher.Entry, []turn) {
 	n, _ := lightOf(open)
 	d := &dealing{batch: make([]dispatcher.Entry, 0, min(n+1, flushMost)), turns: make([]turn, 0, len(open))}
@@ -93,7 +91,7 @@ func deal(open []*ticket) ([]dispatcher.Entry, []turn) {
 	return d.batch, d.turns
 }
 
-// round gives each ticket a turn and reports whether there may be another.
+// round gives each ticket a turn, and reports whether there may be another round.
 func (d *dealing) round(open []*ticket) (more bool) {
 	for _, t := range open {
 		if e := t.next(); e == nil || heavy(e) {
@@ -114,7 +112,7 @@ func (d *dealing) round(open []*ticket) (more bool) {
 	return more
 }
 
-// light is what a ticket has to give that does not come last, up to a flush.
+// light counts the entries of a ticket that are not heavy, up to a flush.
 func (t *ticket) light() (n int, all cost) {
 	for i := t.sent; i < len(t.entries) && !full(n, all); i++ {
 		if e := &t.entries[i]; !heavy(e) {
@@ -124,12 +122,12 @@ func (t *ticket) light() (n int, all cost) {
 	return n, all
 }
 
-// full reports whether so many entries are as much as a flush takes.
+// full reports whether n entries of that cost fill a flush.
 func full(n int, all cost) bool {
 	return n >= flushMost || all.lanes >= flushLanes || all.bytes >= flushBytes
 }
 
-// lightOf is what tickets have to give that does not come last.
+// lightOf counts the entries of tickets that are not heavy.
 func lightOf(open []*ticket) (n int, all cost) {
 	for _, t := range open {
 		more, besides := t.light()
@@ -138,6 +136,5 @@ func lightOf(open []*ticket) (n int, all cost) {
 	return n, all
 }
 
-// enough reports whether tickets have as much to give as a flush takes, besides
-// what comes last in it.
+// enough reports whether the light entries of tickets fill a flush.
 func enough(open []*ticket) bool { return full(lightOf(open)) }

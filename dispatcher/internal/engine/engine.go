@@ -30,20 +30,20 @@ type Options struct {
 	MaxBytes    int64         // of the bodies of what is leased; 0: no limit
 	ClaimBatch  int           // permits gathered for each batch that a claim may take
 	Excerpt     int           // bytes of an answer kept in the history
-	PollEvery   time.Duration // how often the queue is looked at, whatever was told
+	PollEvery   time.Duration // between two polls of the whole queue
 	Grace       time.Duration // how long attempts may go on after the stop signal
 	Keep        dispatcher.Keep
 	UserAgent   string
 	Version     string // of the program, which other instances are told
 
 	Endpoints    dispatcher.EndpointStore // nil: there are none
-	DeriveTenant bool                     // bare URLs of a tenant are signed with secrets derived for it
+	DeriveTenant bool                     // bare URLs of a tenant are signed with secrets derived for that tenant
 	Log          *slog.Logger
 	Observer     dispatcher.Observer // nil: there is none
 }
 
 // Engine takes messages and delivers them. Its methods may be called from several
-// goroutines; deliveries go on while Run does.
+// goroutines. Nothing is delivered before Run, nor after it.
 type Engine struct {
 	options   Options
 	queue     dispatcher.Queue
@@ -52,8 +52,8 @@ type Engine struct {
 	fullLog   *outage.Log // it has no memory left
 	watching  watching
 	endpoints *endpoints.Registry
-	lists     turns.Turns   // of the callers that read lists
-	tests     chan struct{} // one for each that is under way
+	lists     turns.Turns   // for callers that read lists
+	tests     chan struct{} // holds one for each test message under way
 
 	// The stages, in the order of the flow.
 	accepter  *accepter
@@ -67,25 +67,25 @@ type Engine struct {
 	shortage  *shortage
 	deaths    *deaths
 
-	taking  context.Context // ends when nothing more is moved, claimed or leased
+	taking  context.Context // ends when nothing more may be moved or leased
 	stop    context.CancelFunc
 	cut     context.CancelFunc // ends the attempts under way
 	drained sync.Once
 
-	over context.Context // ends, with the reason, when this instance can't go on
+	over context.Context // ends, with a cause, when this instance can't go on
 	quit context.CancelCauseFunc
 
 	identity atomic.Pointer[identity]
-	wall     func(time.Time) time.Time // what this host's clock says at a time
+	wall     func(time.Time) time.Time // this host's wall clock at a time; tests set it
 
 	leases *leaseSet
-	rounds atomic.Int32  // how often leases are still to be compared with the queue's
-	doubt  chan struct{} // 1 deep: an answer was lost, compare soon
+	rounds atomic.Int32  // how many more times the reconciler compares leases
+	doubt  chan struct{} // 1 deep: an answer was lost, the reconciler compares soon
 
 	ready   chan struct{} // 1 deep: something may be claimed
 	due     chan struct{} // 1 deep: something is due sooner than the mover knows
-	unseen  chan struct{} // 1 deep: an answer was lost
-	poll    chan struct{} // 1 deep: look at all that there is to do
+	unseen  chan struct{} // 1 deep: an answer was lost, the watcher polls what it concerned
+	poll    chan struct{} // 1 deep: the watcher polls the whole queue
 	settled chan struct{} // 1 deep: outcomes were recorded
 	stopped chan struct{} // closed when nothing is accepted any more
 }
@@ -130,10 +130,10 @@ func New(q dispatcher.Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// Registry keeps the endpoints that the engine delivers to.
+// Registry holds the endpoints that the engine delivers to.
 func (e *Engine) Registry() *endpoints.Registry { return e.endpoints }
 
-// Resign has bare URLs signed with other secrets from the next attempt on.
+// Resign replaces the secrets that sign for bare URLs, from the next attempt on.
 func (e *Engine) Resign(secrets []signer.Secret) error {
 	s, err := newSigners(secrets, e.options.DeriveTenant)
 	if err == nil {
@@ -145,8 +145,8 @@ func (e *Engine) Resign(secrets []signer.Secret) error {
 // Ping reports whether the store answers.
 func (e *Engine) Ping(ctx context.Context) error { return e.queue.Ping(ctx) }
 
-// Ready reports whether the queue answers, and what it says of itself. Once the
-// end has begun it is ErrUnavailable, so that a load balancer sends callers elsewhere.
+// Ready asks the queue what it is and whether it answers. Once the shutdown has begun
+// it answers ErrUnavailable, so that a load balancer sends callers elsewhere.
 func (e *Engine) Ready(ctx context.Context) (dispatcher.StoreInfo, error) {
 	if e.taking.Err() != nil {
 		return dispatcher.StoreInfo{}, fmt.Errorf("shutting down: %w", dispatcher.ErrUnavailable)
@@ -157,7 +157,8 @@ func (e *Engine) Ready(ctx context.Context) (dispatcher.StoreInfo, error) {
 	return e.queue.Store(ctx)
 }
 
-// ReadClock hears the queue's clock, so that the first call too is judged by it.
+// ReadClock reads the queue's clock. It is called at the start, so that Now is right
+// for the first caller too.
 func (e *Engine) ReadClock(ctx context.Context) error {
 	if err := e.queue.ReadClock(ctx); err != nil {
 		return fmt.Errorf("read the queue's clock: %w", err)
@@ -165,17 +166,17 @@ func (e *Engine) ReadClock(ctx context.Context) error {
 	return nil
 }
 
-// Now is what time it is by the queue's clock, by this host's while nothing was
-// heard of the queue yet.
+// Now is the time by the queue's clock. Before the queue's first answer it is the time
+// by this host's.
 func (e *Engine) Now() time.Time { return e.queue.Now() }
 
-// Permits are how many leases this instance holds, and may hold.
+// Permits tells how many permits are taken, and how many there are.
 func (e *Engine) Permits() (used, all int) {
 	p := e.permits
 	return p.total - p.free(), p.total
 }
 
-// events are what the engine hears of its queue besides answers.
+// events are what the engine does with what its queue tells besides answers.
 func (e *Engine) events() dispatcher.Events {
 	return dispatcher.Events{
 		Ready: func() { signal(e.ready) }, Due: func() { signal(e.due) }, Unseen: func() { signal(e.unseen) },
@@ -189,18 +190,18 @@ func (e *Engine) events() dispatcher.Events {
 	}
 }
 
-// unsure has leases compared with the queue's: an answer was lost, or the queue
-// may have gone back in time.
+// unsure has the reconciler compare leases with the queue's: an answer was lost, or
+// the queue may have lost its last changes in a failover.
 func (e *Engine) unsure() {
 	e.rounds.Store(roundsAfter)
 	signal(e.doubt)
 }
 
-// pollSoon has all that there is to do looked at soon.
+// pollSoon has the watcher poll the whole queue soon.
 func (e *Engine) pollSoon() { signal(e.poll) }
 
-// goOn is repeat for a call that concerns many parts of the queue: it leaves those
-// alone that failed, and the others need not wait.
+// goOn is outages.Repeat for a call that concerns many parts of the queue. Where only
+// some of them failed the next call need not wait: the queue leaves those out.
 func (e *Engine) goOn(ctx context.Context, stage string, failures int, err error) int {
 	if _, rest := outage.Split(err); rest != nil || ctx.Err() != nil {
 		return e.outages.Repeat(ctx, stage, failures, err)
@@ -217,7 +218,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// sooner is the smaller of two waits, of which one that is negative has no end.
+// sooner is the smaller of two waits. A negative wait has no end.
 func sooner(a, b time.Duration) time.Duration {
 	if a < 0 || b >= 0 && b < a {
 		return b
@@ -225,7 +226,7 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// newIdleTimer is a timer that does not run yet.
+// newIdleTimer makes a timer that does not run yet.
 func newIdleTimer() *time.Timer {
 	t := time.NewTimer(time.Hour)
 	t.Stop()

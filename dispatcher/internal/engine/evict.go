@@ -9,20 +9,19 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Making room takes evictWithin at most, since publishes wait for it.
-// That finished work goes is told once in each evictTold: it goes on as long as
-// memory is short.
+// Publishes wait for an eviction, so it takes evictWithin at most. It is logged once in
+// evictTold, since evictions go on as long as memory is short.
 const (
 	evictWithin = time.Second
 	evictTold   = time.Hour
 )
 
-// evictor makes space for new messages by forgetting finished ones: what is new
-// matters more than what is over.
+// evictor deletes finished deliveries before their age where the store has no memory left
+// for new ones.
 type evictor struct {
 	engine *Engine
 
-	mu   sync.Mutex // guards told, while room is made
+	mu   sync.Mutex // one eviction at a time; guards told
 	told time.Time
 }
 
@@ -30,9 +29,8 @@ func newEvictor(e *Engine) *evictor {
 	return &evictor{engine: e}
 }
 
-// makeRoom has the oldest finished work forgotten, before its age, until as much
-// went as is wanted, or nothing more goes. It reports whether it is worth trying
-// once more.
+// makeRoom deletes the oldest finished deliveries until as many went as are wanted, or
+// there are none. It reports whether it is worth trying to publish once more.
 func (r *evictor) makeRoom(ctx context.Context, wanted int) bool {
 	e := r.engine
 	r.mu.Lock()

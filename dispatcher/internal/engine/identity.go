@@ -9,27 +9,27 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// identity is what this instance is called in the queue, and how alive it is there.
-// Both change together: what is leased under a name that never beat would
-// not be taken over after a crash.
+// identity is this instance's name in the queue, and when it last beat there. Both
+// change together: leases under a name that never beat would not be taken over after a
+// crash.
 type identity struct {
-	base   string                       // of all names of this process
-	count  int                          // of them, this one included
+	base   string                       // the first name of this process; later ones add a number
+	count  int                          // of names so far, this one included
 	beaten atomic.Pointer[clockReading] // the last beat under this name; nil: none yet
-	missed atomic.Pointer[clockReading] // the last one that the queue did not answer
+	missed atomic.Pointer[clockReading] // the last beat that was not answered; nil: none
 }
 
-func (s *identity) name() string {
-	if s.count == 1 {
-		return s.base
+func (i *identity) name() string {
+	if i.count == 1 {
+		return i.base
 	}
-	return s.base + "-" + strconv.Itoa(s.count)
+	return i.base + "-" + strconv.Itoa(i.count)
 }
 
 func (e *Engine) name() string { return e.identity.Load().name() }
 
-// rename gives up the name old, unless another stage did so already. An instance
-// that was declared dead goes on under another name: its leases were taken over.
+// rename gives up the name old, unless another goroutine already did. An instance that
+// was declared dead goes on under another name: its leases were taken over.
 func (e *Engine) rename(old string) {
 	s := e.identity.Load()
 	next := &identity{base: s.base, count: s.count + 1}
@@ -38,9 +38,9 @@ func (e *Engine) rename(old string) {
 	}
 }
 
-// mayLease reports whether this instance may lease more, and under which name. It
-// must be sure to be alive, and have few outcomes waiting. Once it is to stop it
-// leases nothing, nor while it can open no connection.
+// mayLease reports whether this instance may lease more, and under which name. It may
+// not while it could be declared dead, while too many outcomes wait to be recorded,
+// while it can open no connection, and once the shutdown has begun.
 func (e *Engine) mayLease() (name string, ok bool) {
 	s := e.identity.Load()
 	return s.name(), e.taking.Err() == nil && e.alive(s) && !e.settler.behind() && !e.shortage.on.Load()
@@ -50,11 +50,10 @@ func (e *Engine) mayLease() (name string, ok bool) {
 // safe as long as fences are kept, which is a week.
 const missedMost = 24 * time.Hour
 
-// alive reports whether this instance may lease, since it can't have been declared
-// dead yet. Of a queue on several nodes one knows which instances are alive. Where
-// that one can't be reached the others go on: no instance is declared dead then.
-// Where only this instance does not reach it, the partitions that it was fenced from
-// refuse it.
+// alive reports whether this instance can't have been declared dead yet. In a queue of
+// several nodes one of them holds the heartbeats. While that node is out of reach no
+// instance is declared dead, so the others may be used. Where only this instance does
+// not reach it, the partitions that it was fenced from refuse its calls.
 func (e *Engine) alive(s *identity) bool {
 	beaten, now := s.beaten.Load(), e.readClock()
 	if beaten == nil {
@@ -68,33 +67,33 @@ func (e *Engine) alive(s *identity) bool {
 	return e.queue.Nodes() > 1 && missed != nil && now.elapsed(*missed) < dispatcher.BeatOld && silent < missedMost
 }
 
-// clockReading is a time by both clocks of this host. The monotonic one stands still
-// while the machine sleeps, and the other one jumps when somebody sets it.
+// clockReading is a time by both clocks of this host. The monotonic clock stands still
+// while the machine sleeps, and the wall clock jumps when it is set.
 type clockReading struct{ monotonic, wall time.Time }
 
-// readClock is now.
+// readClock reads both clocks.
 func (e *Engine) readClock() clockReading {
 	now := time.Now()
 	return clockReading{monotonic: now, wall: e.wall(now)}
 }
 
-// elapsed is how long ago an earlier reading may be: the longer one of the two
-// clocks' answers.
-func (m clockReading) elapsed(earlier clockReading) time.Duration {
-	return max(m.monotonic.Sub(earlier.monotonic), m.wall.Sub(earlier.wall))
+// elapsed is the time since an earlier reading: the longer one of the two clocks'
+// answers.
+func (c clockReading) elapsed(earlier clockReading) time.Duration {
+	return max(c.monotonic.Sub(earlier.monotonic), c.wall.Sub(earlier.wall))
 }
 
-// jump is how much the clocks disagree about the time since an earlier reading: the
-// machine slept, or its clock was set.
-func (m clockReading) jump(earlier clockReading) time.Duration {
-	return (m.wall.Sub(earlier.wall) - m.monotonic.Sub(earlier.monotonic)).Abs()
+// jump is by how much the two clocks differ about the time since an earlier reading:
+// the machine slept, or its clock was set.
+func (c clockReading) jump(earlier clockReading) time.Duration {
+	return (c.wall.Sub(earlier.wall) - c.monotonic.Sub(earlier.monotonic)).Abs()
 }
 
-// wallClock is what the host's clock says: a time without its monotonic part.
+// wallClock strips the monotonic part of a time.
 func wallClock(now time.Time) time.Time { return now.Round(0) }
 
-// seconds is a time as the log tells it, to the millisecond. Its key ends in _s:
-// in JSON a slog.Duration would be nanoseconds that do not say so.
+// seconds is a duration as an attribute of the log, to the millisecond. Its key ends in
+// _s: in JSON a slog.Duration would be a number of nanoseconds without a unit.
 func seconds(key string, d time.Duration) slog.Attr {
 	return slog.Float64(key, d.Round(time.Millisecond).Seconds())
 }

@@ -10,19 +10,19 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// Message reads a message and its deliveries, or answers ErrNotFound.
+// Message reads a message with its deliveries. ErrNotFound says that there is none.
 func (e *Engine) Message(ctx context.Context, id string) (dispatcher.MessageView, error) {
 	record, err := e.read(ctx, id)
 	if a := record.Message.Apart; err == nil && a != nil && len(record.Deliveries) > 0 {
 		record.Message.Body, err = e.queue.Body(ctx, record.Deliveries[0].ID, *a)
 		if errors.Is(err, dispatcher.ErrNotFound) {
-			err = nil // it is shown without
+			err = nil // it is shown without a body
 		}
 	}
 	return record, err
 }
 
-// read reads a message, and where its deliveries go by now.
+// read reads a message without its large body, and the present URLs of its deliveries.
 func (e *Engine) read(ctx context.Context, id string) (dispatcher.MessageView, error) {
 	record, err := e.queue.Read(ctx, id)
 	if err != nil {
@@ -31,7 +31,7 @@ func (e *Engine) read(ctx context.Context, id string) (dispatcher.MessageView, e
 	return record, e.address(ctx, record.Deliveries)
 }
 
-// Deliveries reads a page of deliveries. ErrListing says that too many ask for one.
+// Deliveries reads a page of deliveries. ErrListing says that too many callers list now.
 func (e *Engine) Deliveries(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
 	if err := e.lists.Enter(ctx); err != nil {
 		return dispatcher.Page{}, err
@@ -44,7 +44,7 @@ func (e *Engine) Deliveries(ctx context.Context, f dispatcher.Filter) (dispatche
 	return page, e.address(ctx, page.Deliveries)
 }
 
-// Stats counts. It takes many calls, so they have one end together.
+// Stats counts what is in the queue. It takes many calls, which share one time limit.
 func (e *Engine) Stats(ctx context.Context) (dispatcher.Stats, error) {
 	call, cancel := outage.Within(ctx)
 	defer cancel()
@@ -55,8 +55,8 @@ func (e *Engine) Stats(ctx context.Context) (dispatcher.Stats, error) {
 	return stats, e.endpoints.TellURLs(ctx, stats.Lanes)
 }
 
-// Cancel ends what is not finished of a message, or of it in one lane, and
-// answers those deliveries as they are then.
+// Cancel ends the unfinished deliveries of a message, or the one in a lane, and answers
+// all of these as they are then.
 func (e *Engine) Cancel(ctx context.Context, id string, lane dispatcher.Lane) ([]dispatcher.Delivery, error) {
 	_, list, err := e.change(ctx, id, lane, func(ids []dispatcher.DeliveryID) ([]dispatcher.Change, error) {
 		return e.queue.Cancel(ctx, e.name(), ids)
@@ -64,9 +64,8 @@ func (e *Engine) Cancel(ctx context.Context, id string, lane dispatcher.Lane) ([
 	return list, err
 }
 
-// Retry has a message attempted now, everywhere or in one lane, and answers
-// those deliveries as they are then. Delivered ones are sent again only with
-// delivered.
+// Retry has a message attempted now, in all its lanes or in one, and answers those
+// deliveries as they are then. Delivered ones are sent again only with delivered.
 func (e *Engine) Retry(ctx context.Context, id string, lane dispatcher.Lane, delivered bool) ([]dispatcher.Retried, error) {
 	changes, list, err := e.change(ctx, id, lane, func(ids []dispatcher.DeliveryID) ([]dispatcher.Change, error) {
 		return e.queue.Retry(ctx, e.name(), ids, delivered)
@@ -80,7 +79,7 @@ func (e *Engine) Retry(ctx context.Context, id string, lane dispatcher.Lane, del
 	}
 	var out []dispatcher.Retried
 	for _, one := range list {
-		if left, asked := why[one.ID]; asked { // one that a repeat of the message added meanwhile was not
+		if left, asked := why[one.ID]; asked { // else a repeated publish added it meanwhile
 			out = append(out, dispatcher.Retried{Delivery: one, Left: left})
 		}
 	}
@@ -90,8 +89,8 @@ func (e *Engine) Retry(ctx context.Context, id string, lane dispatcher.Lane, del
 	return out, nil
 }
 
-// change has the deliveries of a message changed, or its one in a lane, and reads
-// them as they are then.
+// change changes the deliveries of a message, or the one in a lane, and reads them as
+// they are then.
 func (e *Engine) change(ctx context.Context, id string, lane dispatcher.Lane, call func([]dispatcher.DeliveryID) ([]dispatcher.Change, error)) ([]dispatcher.Change, []dispatcher.Delivery, error) {
 	record, err := e.queue.Read(ctx, id)
 	if err != nil {
@@ -106,7 +105,7 @@ func (e *Engine) change(ctx context.Context, id string, lane dispatcher.Lane, ca
 	}
 	changes, err := call(ids)
 	if err != nil {
-		e.pollSoon() // it may be done, and the answer with what is ready now was lost
+		e.pollSoon() // the change may be made, and only its answer lost, which tells what is ready
 		return nil, nil, err
 	}
 	record, err = e.read(ctx, id)

@@ -1,13 +1,12 @@
 package engine
 
-import "context"
-
 import (
+	"context"
+
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// mover makes ready what is due. It sleeps until the next due time that the
-// queue knows of.
+// mover makes ready what is due. It sleeps until the queue's next due time.
 type mover struct{ engine *Engine }
 
 // Run moves until ctx ends.

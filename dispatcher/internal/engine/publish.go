@@ -17,8 +17,8 @@ type routed struct {
 	err       error
 }
 
-// Publish stores messages, each of which must be valid, and answers what
-// became of each, in their order.
+// Publish stores messages and answers what became of each, in their order. Each must be
+// valid.
 func (e *Engine) Publish(ctx context.Context, batch []*dispatcher.Message) ([]dispatcher.Published, error) {
 	out, err := e.publish(ctx, batch)
 	e.watching.tell(func(o dispatcher.Observer) {
@@ -58,7 +58,7 @@ func (e *Engine) publish(ctx context.Context, batch []*dispatcher.Message) ([]di
 		}
 	}
 	out := make([]dispatcher.Published, len(batch))
-	made := make([]dispatcher.Delivery, 0, lanes) // of all messages, in one piece
+	made := make([]dispatcher.Delivery, 0, lanes) // of all messages: one allocation
 	var repeats []int
 	for i := range all {
 		a := &all[i]
@@ -67,7 +67,7 @@ func (e *Engine) publish(ctx context.Context, batch []*dispatcher.Message) ([]di
 			out[i] = dispatcher.Published{Err: fmt.Errorf("publish %s: %w", batch[i].ID, a.err)}
 		case len(a.entry.Lanes) == 0:
 			a.entry.Message, a.entry.Digest = batch[i], batch[i].Digest()
-			repeats = append(repeats, i) // or nothing is kept: it may be one to endpoints that are gone
+			repeats = append(repeats, i) // maybe: it matches no endpoint now, but may have before
 		default:
 			n := len(made) + len(a.entry.Lanes)
 			var again bool
@@ -83,9 +83,8 @@ func (e *Engine) publish(ctx context.Context, batch []*dispatcher.Message) ([]di
 	return out, nil
 }
 
-// boundFanOuts refuses messages that match too many endpoints. A message with a known
-// id is let through, whatever matches by now: the repeat may complete one of which
-// only a part was stored.
+// boundFanOuts refuses messages that match too many endpoints. It lets through a message
+// with a known id: the repeat may complete a message of which only a part was stored.
 func (e *Engine) boundFanOuts(ctx context.Context, batch []*dispatcher.Message, all []routed) {
 	var ids []string
 	var at []int
@@ -126,7 +125,7 @@ func (e *Engine) destinations(ctx context.Context, m *dispatcher.Message) (a rou
 		case m.Tenant != "" && m.Tenant != dest.Endpoint.Tenant:
 			return routed{err: dispatcher.ErrTenant}
 		}
-		m.Endpoint = dest.Endpoint.ID // by whichever name it was asked for
+		m.Endpoint = dest.Endpoint.ID // it may have been named by its uid
 		a.to(dest)
 	default:
 		matching, err := e.endpoints.Cache.Matching(ctx, m.Tenant, m.Topic)
@@ -146,15 +145,15 @@ func (a *routed) to(dest *endpoints.Destination) {
 	a.endpoints = append(a.endpoints, dest)
 }
 
-// published answers what became of a message that was stored, or was not. Its
-// deliveries are put into made, which has room for them. again says that it has
-// deliveries of before, which are still to be told.
+// published answers what became of a message. It puts the message's deliveries into made,
+// which has room for them. again says that some were made by an earlier publish: they
+// are still to be read.
 func (e *Engine) published(ctx context.Context, a *routed, s *dispatcher.ScheduleResult, made []dispatcher.Delivery) (p dispatcher.Published, again bool) {
 	if s.Err != nil {
 		return dispatcher.Published{Err: s.Err}, false
 	}
 	if len(a.endpoints) > 0 && len(s.Placed) > 0 {
-		// What is stored is stored: a copy of limits that is still missing is found missing again.
+		// The message is stored even if this fails: the next claim finds the same versions.
 		e.outages.Report("limit", e.endpoints.RepairLimits(ctx, s.Placed, a.endpoints))
 	}
 	m := a.entry.Message

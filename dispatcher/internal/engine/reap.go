@@ -10,28 +10,28 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// reaper takes over what dead instances hold. It has a goroutine of its own, since the
-// heartbeat must not wait for a queue that hangs.
+// reaper takes over the leases of dead instances. It has a goroutine of its own, since
+// the heartbeat must not wait for a queue that hangs.
 type reaper struct {
 	engine *Engine
 
 	mu   sync.Mutex // guards dead
-	dead []string   // by the last reading
+	dead []string   // by the last beat
 
 	wake chan struct{} // 1 deep
-	back chan struct{} // 1 deep: leases of the departed may be back
+	back chan struct{} // 1 deep: there may be orphans
 }
 
 func newReaper(e *Engine) *reaper {
 	return &reaper{engine: e, wake: make(chan struct{}, 1), back: make(chan struct{}, 1)}
 }
 
-// suspect has it looked whether a node that took over brought back leases of
-// instances that are gone: their numbers are not read any more.
+// suspect has orphans looked for: leases of instances that are gone, whose heartbeats are
+// not read any more. A replica that took over may have brought them back.
 func (r *reaper) suspect() { signal(r.back) }
 
-// put says which instances are dead by now. One that is still known at the next
-// reading, since taking over failed, is named again then.
+// put tells which instances are dead now. Where taking over from one fails, the next beat
+// finds it dead again.
 func (r *reaper) put(dead []string) {
 	r.mu.Lock()
 	r.dead = dead
@@ -52,8 +52,8 @@ func (r *reaper) take() (name string, ok bool) {
 	return name, true
 }
 
-// orphansAgain is how soon it is looked for orphans once more where a part of the
-// queue did not answer.
+// orphansAgain is the time until orphans are looked for again where a part of the queue
+// did not answer.
 const orphansAgain = 5 * time.Second
 
 // Run takes over until ctx ends.
@@ -79,8 +79,8 @@ func (r *reaper) Run(ctx context.Context) error {
 	return nil
 }
 
-// reapOrphans takes over from those that are gone and hold leases, and reports
-// whether all of the queue was asked.
+// reapOrphans takes over from instances that are gone but hold leases. It reports whether
+// the whole queue answered.
 func (r *reaper) reapOrphans(ctx context.Context) bool {
 	e := r.engine
 	call, cancel := outage.Within(ctx)
@@ -103,10 +103,10 @@ func (r *reaper) reap(ctx context.Context, name string) {
 	if ctx.Err() == nil {
 		e.goOn(ctx, "reap", 0, err)
 	}
-	if err == nil || taken > 0 { // what those parts hold that did not answer is taken the next time
+	if err == nil || taken > 0 { // parts that did not answer are reaped the next time
 		e.log.LogAttrs(ctx, slog.LevelInfo, "takeover", slog.String("instance", name), slog.Int("deliveries", taken))
 		e.watching.tell(func(o dispatcher.Observer) { o.TookOver(taken) })
 	}
-	e.pollSoon()          // its hints are lost with it
-	e.endpoints.Suspect() // so may be the second half of a change that it made
+	e.pollSoon()          // what it had still to tell is lost
+	e.endpoints.Suspect() // it may have died in the middle of a change of an endpoint
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// When an instance compares its leases with those that the queue says it has. After
-// a lost answer it waits for reconcileAfter, since the call may still be carried out.
-// After its last lease it compares at looksAfter more ticks of reconcileEvery, since a
-// failover may bring back settled leases. Where a part of the queue did not answer it
-// compares again after reconcileAgain, which keeps the promised minute.
+// When an instance compares its leases with those that it has in the queue. After a lost
+// answer it waits for reconcileAfter, since the call may still be carried out. After its
+// last lease it compares at roundsAfter more ticks of reconcileEvery, since a failover may
+// bring back settled leases. Where a part of the queue did not answer it compares again
+// after reconcileAgain: unknown leases are handed back within a minute, as promised.
 const (
 	reconcileAfter = time.Second
 	reconcileAgain = 10 * time.Second
@@ -24,7 +24,7 @@ const (
 )
 
 // reconciler hands back leases that this instance does not know of. It has a goroutine
-// of its own: it waits for calls that may hang, as the heartbeat must not.
+// of its own, since the heartbeat must not wait for a queue that hangs.
 type reconciler struct{ engine *Engine }
 
 // Run compares until ctx ends.
@@ -41,7 +41,7 @@ func (r *reconciler) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-e.doubt:
-			if !waits { // calls that go on failing must not put it off
+			if !waits { // calls that go on failing must not postpone it
 				wait.Reset(least)
 				waits = true
 			}
@@ -58,7 +58,7 @@ func (r *reconciler) Run(ctx context.Context) error {
 		failures = e.goOn(ctx, "leases", failures, err)
 		if least = reconcileAfter; err != nil {
 			signal(e.doubt)
-			if failures == 0 { // some did answer, and need not be asked so soon
+			if failures == 0 { // some parts answered, so they need not be asked so soon
 				least = reconcileAgain
 			}
 		}
@@ -66,8 +66,8 @@ func (r *reconciler) Run(ctx context.Context) error {
 	return nil
 }
 
-// reconcile hands back what the queue says this instance holds, but which it
-// does not know of: a claim whose answer was lost, a settle that was forgotten.
+// reconcile hands back leases that this instance has in the queue but does not know of: the
+// answer to a claim was lost, or a failover lost a settle.
 func (r *reconciler) reconcile(ctx context.Context) error {
 	e := r.engine
 	unknown, err := e.leases.diff(ctx, func() ([]dispatcher.Lease, error) {
@@ -82,8 +82,8 @@ func (r *reconciler) reconcile(ctx context.Context) error {
 	return err
 }
 
-// unbegun are the outcomes of what was never begun here. It is not known any more
-// since when it was ready.
+// unbegun makes the outcomes of leases that were never begun here. due stands for their due
+// times, which are not known here.
 func unbegun(leases []dispatcher.Lease, due time.Time) []dispatcher.Settlement {
 	back := make([]dispatcher.Settlement, len(leases))
 	for i, l := range leases {
@@ -92,27 +92,27 @@ func unbegun(leases []dispatcher.Lease, due time.Time) []dispatcher.Settlement {
 	return back
 }
 
-// leaseSet is what this instance knows that it has leased. It can be compared
-// with what the queue says while leases are taken and settled.
+// leaseSet holds the leases that this instance knows of. It can be compared with the
+// queue's while leases are taken and settled.
 type leaseSet struct {
 	mu    sync.Mutex                         // guards what follows
-	held  map[dispatcher.DeliveryID]int      // leases of each that are not settled, as far as is known
-	since map[dispatcher.DeliveryID]struct{} // came to be held since a comparison began; nil: there is none
-	group *callGroup                         // under way
+	held  map[dispatcher.DeliveryID]int      // how many leases of each are not settled
+	since map[dispatcher.DeliveryID]struct{} // leased since a comparison began; nil: none is under way
+	group *callGroup                         // of the calls that begin now
 }
 
-// callGroup are those that may lease something and began in one stretch of time.
+// callGroup is the calls that began between two comparisons and may lease something.
 type callGroup struct {
-	n    int
-	past bool          // the stretch is over
-	over chan struct{} // closed when it is, and the last of them ended
+	n    int           // calls under way
+	past bool          // no more calls join the group
+	over chan struct{} // closed when the last of its calls has ended
 }
 
 func newLeaseSet() *leaseSet {
 	return &leaseSet{held: map[dispatcher.DeliveryID]int{}, group: &callGroup{over: make(chan struct{})}}
 }
 
-// enter is said before a call that may lease something, end after its answer.
+// enter notes a call that may lease something, before it begins.
 func (h *leaseSet) enter() *callGroup {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -120,6 +120,7 @@ func (h *leaseSet) enter() *callGroup {
 	return h.group
 }
 
+// leave notes that a call has ended, and what it leased.
 func (h *leaseSet) leave(c *callGroup, claimed []dispatcher.Claimed) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -130,8 +131,8 @@ func (h *leaseSet) leave(c *callGroup, claimed []dispatcher.Claimed) {
 	c.closeIfOver()
 }
 
-// hold remembers a lease. The same delivery may be leased again before the answer
-// is there that it was handed back. mu is held.
+// hold adds a lease. A delivery may be leased again before the call that handed it back
+// was answered. mu is held.
 func (h *leaseSet) hold(id dispatcher.DeliveryID) {
 	h.held[id]++
 	if h.since != nil {
@@ -139,14 +140,14 @@ func (h *leaseSet) hold(id dispatcher.DeliveryID) {
 	}
 }
 
-// closeIfOver closes over when the last call of before has ended. mu is held.
+// closeIfOver closes over when the last call of a past group has ended. mu is held.
 func (c *callGroup) closeIfOver() {
 	if c.past && c.n == 0 {
 		close(c.over)
 	}
 }
 
-// release forgets one lease of a delivery.
+// release removes one lease of a delivery.
 func (h *leaseSet) release(id dispatcher.DeliveryID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -161,11 +162,12 @@ func (h *leaseSet) count() int {
 	return len(h.held)
 }
 
-// diff calls read, answers which of these leases are not known here, and holds
-// them from then on: the caller hands them back. What was held before
-// is known even if it was settled meanwhile: by the time a hand-back would reach
-// the queue it may be leased anew. What a call leases that began before the
-// leases were read is known when that call has ended. One comparison at a time.
+// diff reads the queue's leases, answers those that are not known here, and adds them to
+// the set: the caller hands them back. A lease that was held when the comparison began is
+// known even if it was settled meanwhile: by the time a hand-back reached the queue, the
+// delivery could be leased anew. diff waits for the calls that began before the leases
+// were read, since what they lease is known only when they have ended. Only one comparison
+// runs at a time.
 func (h *leaseSet) diff(ctx context.Context, read func() ([]dispatcher.Lease, error)) ([]dispatcher.Lease, error) {
 	h.mu.Lock()
 	before := maps.Clone(h.held)
@@ -180,7 +182,7 @@ func (h *leaseSet) diff(ctx context.Context, read func() ([]dispatcher.Lease, er
 	under.past = true
 	under.closeIfOver()
 	h.mu.Unlock()
-	if err == nil || len(leases) > 0 { // of some partitions also beside an error
+	if err == nil || len(leases) > 0 { // with an error some parts of the queue may have answered
 		select {
 		case <-under.over:
 		case <-ctx.Done():

@@ -9,9 +9,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
 )
 
-// repeated tells of messages that are there already, or go nowhere, which
-// deliveries they have by now: of all in one call, since a caller that repeats after
-// an outage repeats much.
+// repeated reads the deliveries of messages that are stored already, or match no
+// endpoint. It makes one call for all: after an outage callers repeat much.
 func (e *Engine) repeated(ctx context.Context, all []routed, repeats []int, out []dispatcher.Published) {
 	if len(repeats) == 0 {
 		return
@@ -47,7 +46,7 @@ func (e *Engine) repeated(ctx context.Context, all []routed, repeats []int, out 
 		switch {
 		case unknown != nil && slices.ContainsFunc(told, func(d dispatcher.Delivery) bool { return d.ID.Lane.IsEndpoint() }):
 			out[i] = dispatcher.Published{Err: unknown}
-		case len(batch[k].Lanes) > 0: // where only the digest is left there is nothing to tell
+		case len(batch[k].Lanes) > 0: // there are none where only the digest is left
 			out[i].Deliveries = told
 		default:
 			out[i] = unmatched(batch[k].Message, st, told)
@@ -55,8 +54,8 @@ func (e *Engine) repeated(ctx context.Context, all []routed, repeats []int, out 
 	}
 }
 
-// unmatched answers a message that goes nowhere. Nothing of it is kept; but it
-// may be a repeat of one that went to endpoints that are gone.
+// unmatched answers a message that matches no endpoint. Nothing of it is stored, but it
+// may repeat a message whose endpoints were deleted since.
 func unmatched(m *dispatcher.Message, s *dispatcher.Standing, told []dispatcher.Delivery) dispatcher.Published {
 	switch s.Result {
 	case dispatcher.Conflict:
@@ -70,13 +69,13 @@ func unmatched(m *dispatcher.Message, s *dispatcher.Standing, told []dispatcher.
 	return dispatcher.Published{Result: dispatcher.Accepted, CreatedAt: m.CreatedAt}
 }
 
-// address fills in where deliveries to endpoints go by now.
+// address fills in the present URLs and ladders of deliveries.
 func (e *Engine) address(ctx context.Context, list []dispatcher.Delivery) error {
-	met := map[string]bool{}
+	seen := map[string]bool{}
 	var ids []string
 	for i := range list {
-		if id := string(list[i].ID.Lane); list[i].ID.Lane.IsEndpoint() && !met[id] {
-			met[id] = true
+		if id := string(list[i].ID.Lane); list[i].ID.Lane.IsEndpoint() && !seen[id] {
+			seen[id] = true
 			ids = append(ids, id)
 		}
 	}
@@ -100,12 +99,12 @@ func (e *Engine) address(ctx context.Context, list []dispatcher.Delivery) error 
 	return nil
 }
 
-// conflictsTold is of how many conflicts of one batch it is told what differs:
-// each costs the store a record of up to 16 KiB.
+// conflictsTold is for how many conflicts of one batch the answer says what differs. Each
+// costs the store a record of up to 16 KiB.
 const conflictsTold = 64
 
-// tellConflicts finds out what differs between messages that are refused and
-// those that have their ids. Where the store does not tell, it stays unsaid.
+// tellConflicts finds out what differs between refused messages and the stored ones with
+// their ids. If the store does not answer, Differs stays empty.
 func (e *Engine) tellConflicts(ctx context.Context, all []routed, out []dispatcher.Published) {
 	var batch []dispatcher.Entry
 	var at []int
@@ -117,7 +116,7 @@ func (e *Engine) tellConflicts(ctx context.Context, all []routed, out []dispatch
 	if len(at) == 0 {
 		return
 	}
-	kept, err := e.queue.Kept(ctx, batch)
+	kept, err := e.queue.Kept(ctx, batch) // an error is no reason to fail the publish
 	for k, i := range at {
 		if err == nil && kept[k] != nil {
 			out[i].Differs = batch[k].Message.Differs(kept[k])

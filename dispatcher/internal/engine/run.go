@@ -15,14 +15,14 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// Run works until ctx ends. Then it takes no more, lets the attempts under way
-// go on for the grace time, unless Drain did that before, hands back the rest,
-// records the last outcomes and signs off. It returns nil after an orderly end.
-// Where the queue is no longer as this instance found it, Run ends in the same
-// way by itself, and returns an ErrMoved.
+// Run works until ctx ends. Then it leases nothing more and hands back what was not
+// begun. Attempts under way may go on for the grace time, which begins earlier if Drain
+// was called. At last it records the last outcomes and signs off. It returns nil after
+// an orderly end. Where the queue was repartitioned meanwhile, Run ends by itself in the
+// same way, and returns an ErrMoved.
 //
-// No accepted message depends on an orderly end: when the process is killed, others
-// take over its leases.
+// No accepted message depends on an orderly end: after a kill other instances take over
+// the leases.
 func (e *Engine) Run(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -42,7 +42,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	taking.Go(func() error { return e.trimmer.Run(e.taking) })
 	taking.Go(func() error { return e.endpoints.Run(e.taking) })
 	accepting.Go(func() error { return e.accepter.Run(ctx) })
-	accepting.Go(func() error { return watch.Run(ctx) }) // a publish has to know the endpoints
+	accepting.Go(func() error { return watch.Run(ctx) }) // a publish needs the cache of endpoints
 	keeping.Go(func() error { return e.workers.Run(life) })
 	keeping.Go(func() error { return newHeartbeat(e).Run(life) })
 	keeping.Go(func() error { return e.dead.Run(life) })
@@ -63,15 +63,15 @@ func (e *Engine) Run(ctx context.Context) error {
 	return errors.Join(context.Cause(e.over), err)
 }
 
-// Drain is the first part of the end, while callers are still answered: from
-// its beginning on Ready says so, nothing more is leased, and what was not begun
-// goes back. It returns when no attempt is under way any more. They have the
-// grace time, or until ctx ends, and are cut then. It may be called again.
+// Drain is the first part of the shutdown, while callers are still answered. From now on
+// Ready answers ErrUnavailable, nothing more is leased, and what was not begun goes back.
+// Drain returns when no attempt is under way any more. Attempts are cut at the end of
+// the grace time or of ctx. It may be called again.
 func (e *Engine) Drain(ctx context.Context) {
 	e.stop()
 	e.drained.Do(func() {
-		e.handBack(e.loader.close())
-		e.handBack(e.workers.close())
+		e.handBack(e.loader.close(), 0)
+		e.handBack(e.workers.close(), 0)
 		time.AfterFunc(e.options.Grace, e.cut)
 	})
 	defer context.AfterFunc(ctx, e.cut)()
@@ -79,9 +79,8 @@ func (e *Engine) Drain(ctx context.Context) {
 	e.workers.wait()
 }
 
-// leave gives the outcomes that could not be recorded a last chance, hands back
-// what the queue says is still held, and signs off. Where that fails others
-// take over.
+// leave tries once more to record what could not be recorded, hands back what the queue
+// says is still held, and signs off. Where that fails other instances take over.
 func (e *Engine) leave(ctx context.Context) {
 	ctx, cancel := outage.Within(ctx)
 	defer cancel()
@@ -99,7 +98,7 @@ func (e *Engine) leave(ctx context.Context) {
 	err = errors.Join(err, unread)
 	var back []dispatcher.Lease
 	for _, l := range leases {
-		if !lost[l.ID] { // else its attempt would count as if it had never been made
+		if !lost[l.ID] { // handed back, its attempt would count as never made
 			back = append(back, l)
 		}
 	}
@@ -116,8 +115,8 @@ func (e *Engine) leave(ctx context.Context) {
 	}
 }
 
-// watching tells an observer, where there is one. One that panics must not end
-// the process.
+// watching calls an observer, where there is one. If the observer panics, the process
+// goes on.
 type watching struct {
 	observer dispatcher.Observer // nil: there is none
 	log      *slog.Logger

@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// shortage is that this host has no file descriptor, port or buffer left for a
-// connection to a receiver. No receiver is to blame: the delivery goes back to the
-// head of its lane. Nothing is leased for a moment, since the delivery would be leased
-// again at once and fail again.
+// shortage is the state in which this host has no file descriptor, port or buffer left
+// for a connection to a receiver. No receiver is to blame, so the delivery goes back to
+// the head of its lane. Leasing pauses: else the delivery would be leased again at once
+// and fail again.
 type shortage struct {
 	log  *slog.Logger
-	over chan struct{} // told when leases may be taken again
+	over chan struct{} // signalled when leases may be taken again
 
-	on    atomic.Bool  // nothing is leased now
+	on    atomic.Bool  // leasing pauses now
 	total atomic.Int64 // attempts that were not made
 
 	mu    sync.Mutex    // guards what follows
 	wait  time.Duration // the last pause
-	ended time.Time     // when it was over
-	told  time.Time     // when it was last logged
-	again int           // attempts since then
+	ended time.Time     // when that pause was over
+	told  time.Time     // when the shortage was last logged
+	again int           // attempts that were not made since then
 }
 
 const (
@@ -30,13 +30,13 @@ const (
 	// ladder, and long enough for 1,024 failing dials to cost no noticeable CPU.
 	shortageFirst = 50 * time.Millisecond
 	shortageMost  = time.Second
-	// shortageCalm without a shortage begins with the shortest pause again.
+	// After shortageCalm without a shortage the pauses begin with the shortest again.
 	shortageCalm = 10 * time.Second
 	// shortageTold is how often a shortage that lasts is logged.
 	shortageTold = time.Minute
 )
 
-// report takes an attempt that was not made for want of our own means.
+// report counts an attempt that was not made since this host had no means for it.
 func (s *shortage) report(err error) {
 	s.total.Add(1)
 	s.mu.Lock()
@@ -50,7 +50,7 @@ func (s *shortage) report(err error) {
 		s.told, s.again = now, 0
 	}
 	if s.on.Load() {
-		return // it was begun before the pause
+		return // the attempt was begun before the pause
 	}
 	if now.Sub(s.ended) >= shortageCalm {
 		s.wait = 0
@@ -60,7 +60,7 @@ func (s *shortage) report(err error) {
 	time.AfterFunc(s.wait, s.end)
 }
 
-// end lets leases be taken again.
+// end ends the pause.
 func (s *shortage) end() {
 	s.mu.Lock()
 	s.ended = time.Now()
@@ -69,6 +69,6 @@ func (s *shortage) end() {
 	signal(s.over)
 }
 
-// Exhausted is how many attempts were not made, and handed back, since this
-// host had no file descriptor, port or buffer left for a connection.
+// Exhausted is how many attempts were not made since this host had no file descriptor,
+// port or buffer left for a connection.
 func (e *Engine) Exhausted() int64 { return e.shortage.total.Load() }

@@ -17,7 +17,7 @@ import (
 type claimer struct {
 	engine *Engine
 	batch  int // permits to gather for each batch that may be claimed
-	most   int // in all, as far as claims were answered
+	most   int // permits of one claim; fewer after one that was not answered
 }
 
 // Run claims until ctx ends.
@@ -34,13 +34,13 @@ func (c *claimer) Run(ctx context.Context) error {
 			return nil
 		}
 		name, ok := e.mayLease()
-		if !ok || ctx.Err() != nil { // that changed while permits were gathered
+		if !ok || ctx.Err() != nil { // this may have changed while permits were gathered
 			e.permits.release(got)
 			continue
 		}
 		err := c.claim(ctx, name, got)
 		if errors.Is(err, dispatcher.ErrNothing) {
-			continue // what was there was claimed, or lost, while permits were gathered
+			continue // other instances left nothing to claim
 		}
 		c.learn(got, err)
 		if errors.Is(err, dispatcher.ErrFenced) {
@@ -62,11 +62,11 @@ func (c *claimer) learn(asked int, err error) {
 	}
 }
 
-// batchesAtOnce bounds a claim, so that what it leases fits the permits that come
-// free in a moment.
+// batchesAtOnce bounds a claim. Permits for more would take long to gather.
 const batchesAtOnce = 4
 
-// wait blocks until there may be something for this instance.
+// wait blocks until there may be something to claim. batches is how many; ok is false
+// where it has to be asked again.
 func (c *claimer) wait(ctx context.Context) (batches int, ok bool) {
 	e := c.engine
 	if _, may := e.mayLease(); may {
@@ -76,7 +76,7 @@ func (c *claimer) wait(ctx context.Context) (batches int, ok bool) {
 			return min(batches, batchesAtOnce), true
 		}
 		if waiting {
-			// Only a permit or news can change that; ask, and look once more.
+			// Only a permit or an event can change that. Ask for a signal, then check again.
 			e.permits.asked.Store(true)
 			if e.permits.free() != free {
 				return 0, false
@@ -92,10 +92,11 @@ func (c *claimer) wait(ctx context.Context) (batches int, ok bool) {
 	return 0, false
 }
 
+// claim leases up to as many deliveries as permits were got, and begins them.
 func (c *claimer) claim(ctx context.Context, name string, got int) error {
 	e := c.engine
-	// The comparison of leases waits for its end. At the stop signal it goes on to its end: what it
-	// leased could not be handed back without its answer.
+	// The call has an end of its own, since the reconciler waits for it. The stop signal does not cut
+	// it: without its answer the leases could not be handed back.
 	call, cancel := outage.Within(context.WithoutCancel(ctx))
 	defer cancel()
 	under := e.leases.enter()
@@ -109,7 +110,7 @@ func (c *claimer) claim(ctx context.Context, name string, got int) error {
 	return err
 }
 
-// leased ends a call that may have leased something, and remembers what it did.
+// leased records in the lease set that a call has ended, and what it leased.
 func (e *Engine) leased(c *callGroup, claimed []dispatcher.Claimed) {
 	if len(claimed) > 0 {
 		e.rounds.Store(roundsAfter)
@@ -117,35 +118,35 @@ func (e *Engine) leased(c *callGroup, claimed []dispatcher.Claimed) {
 	e.leases.leave(c, claimed)
 }
 
-// begin has leased deliveries attempted. Those whose endpoints may not be called go
-// back.
+// begin has leased deliveries attempted. Deliveries to endpoints are checked first, and
+// those that may not be called now go back.
 func (e *Engine) begin(ctx context.Context, leased []dispatcher.Claimed) {
-	at := slices.IndexFunc(leased, func(c dispatcher.Claimed) bool { return c.ID.Lane.IsEndpoint() })
-	if at < 0 {
+	first := slices.IndexFunc(leased, func(c dispatcher.Claimed) bool { return c.ID.Lane.IsEndpoint() })
+	if first < 0 {
 		e.attempt(leased...)
 		return
 	}
-	bare, known := append([]dispatcher.Claimed{}, leased[:at]...), []dispatcher.Claimed{}
-	for _, c := range leased[at:] {
+	bare, toEndpoints := append([]dispatcher.Claimed{}, leased[:first]...), []dispatcher.Claimed{}
+	for _, c := range leased[first:] {
 		if c.ID.Lane.IsEndpoint() {
-			known = append(known, c)
+			toEndpoints = append(toEndpoints, c)
 		} else {
 			bare = append(bare, c)
 		}
 	}
-	e.attempt(bare...) // they wait for nothing
-	may, back, err := e.endpoints.CheckVersions(ctx, known)
+	e.attempt(bare...) // bare URLs need no check
+	may, back, err := e.endpoints.CheckVersions(ctx, toEndpoints)
 	e.attempt(may...)
 	e.permits.release(len(back))
 	e.settler.put(back...)
 	e.outages.Report("admit", err)
 	if err != nil {
-		outage.Pause(ctx, 1) // what went back is ready at once, and would be claimed in a circle
+		outage.Pause(ctx, 1) // what went back is ready at once: else it would be claimed in a loop
 	}
 }
 
-// attempt gives deliveries to the workers, or hands them back where nothing new is
-// started any more.
+// attempt gives deliveries to the workers, those with large bodies to the loader first.
+// It hands them back once the workers are closed.
 func (e *Engine) attempt(leased ...dispatcher.Claimed) {
 	size, first := int64(0), -1
 	for i := range leased {
@@ -163,11 +164,11 @@ func (e *Engine) attempt(leased ...dispatcher.Claimed) {
 	e.loader.small.Add(size)
 	if !e.workers.start(leased...) {
 		e.loader.small.Add(-size)
-		e.handBack(leased)
+		e.handBack(leased, 0)
 	}
 }
 
-// load gives those with large bodies to the loader, and answers the others.
+// load gives deliveries with large bodies to the loader, and answers the rest.
 func (e *Engine) load(leased []dispatcher.Claimed) (rest []dispatcher.Claimed) {
 	var apart []dispatcher.Claimed
 	for i := range leased {
@@ -178,28 +179,28 @@ func (e *Engine) load(leased []dispatcher.Claimed) (rest []dispatcher.Claimed) {
 		}
 	}
 	if !e.loader.put(apart) {
-		e.handBack(apart)
+		e.handBack(apart, 0)
 	}
 	return rest
 }
 
-// handBack gives up leases whose attempts were not begun.
-func (e *Engine) handBack(leased []dispatcher.Claimed) {
+// handBack gives up leases whose attempts were not begun. Their lanes rest for pause.
+func (e *Engine) handBack(leased []dispatcher.Claimed, pause time.Duration) {
 	back := make([]dispatcher.Settlement, len(leased))
 	for i, c := range leased {
-		back[i] = dispatcher.Settlement{ID: c.ID, Verdict: dispatcher.Back, Due: c.Due, Leased: c.Leased}
+		back[i] = dispatcher.Settlement{ID: c.ID, Verdict: dispatcher.Back, Due: c.Due, Leased: c.Leased, Pause: pause}
 	}
 	e.permits.release(len(back))
 	e.settler.put(back...)
 }
 
-// permits bound what an instance has leased. One is taken before a lease is
-// asked for, and given back when the attempt's answer is there.
+// permits bound how many leases an instance holds. A permit is taken before the lease,
+// and released once the attempt has its answer.
 type permits struct {
 	total int
 	sem   *semaphore.Weighted
 	held  atomic.Int64
-	asked atomic.Bool   // somebody waits for freed
+	asked atomic.Bool   // the claimer waits for freed
 	freed chan struct{} // 1 deep
 }
 
@@ -214,21 +215,21 @@ func (p *permits) free() int { return p.total - int(p.held.Load()) }
 func (p *permits) try(n int) int {
 	n = min(n, p.free())
 	for n > 0 && !p.sem.TryAcquire(int64(n)) {
-		n /= 2 // others were quicker
+		n /= 2 // another goroutine took some meanwhile
 	}
 	p.held.Add(int64(max(n, 0)))
 	return max(n, 0)
 }
 
-// Claims are asked for gatherLeast deliveries or more where that takes no
-// longer than gatherWait: measured, it makes batches of 50 out of such of 25.
+// A claim is for gatherLeast deliveries or more, unless that many permits take longer
+// than gatherWait. Measured, this makes batches of 50 out of batches of 25.
 const (
 	gatherLeast = 32
 	gatherWait  = time.Millisecond
 )
 
-// gather takes up to n permits: one it waits for, a few more for a moment.
-// It answers 0 when ctx has ended.
+// gather takes up to n permits. It waits for the first one, and for a few more at most
+// gatherWait. It answers 0 when ctx has ended.
 func (p *permits) gather(ctx context.Context, n int) int {
 	if p.sem.Acquire(ctx, 1) != nil {
 		return 0
@@ -255,7 +256,7 @@ func (p *permits) gather(ctx context.Context, n int) int {
 	return got
 }
 
-// release gives n permits back.
+// release gives n permits back, and wakes the claimer if it waits.
 func (p *permits) release(n int) {
 	if n <= 0 {
 		return

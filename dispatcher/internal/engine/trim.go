@@ -10,14 +10,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// Trimming follows the work: after trimAfter deliveries ended, and not more often
-// than trimEvery.
+// A trim follows when trimAfter deliveries have ended, at most once in trimEvery.
 const (
 	trimAfter = 64
 	trimEvery = 100 * time.Millisecond
 )
 
-// trimmer forgets finished work that is too old or too much.
+// trimmer deletes finished deliveries that are too old, or more than may be kept.
 type trimmer struct {
 	engine *Engine
 	keep   dispatcher.Keep
@@ -30,10 +29,10 @@ type trimmer struct {
 	told cuts
 }
 
-// cuts is what was told of work that was forgotten before its age.
+// cuts is what was logged about deliveries that were deleted before their age.
 type cuts struct {
 	dead     bool
-	finished time.Duration // the least age; 0: nothing
+	finished time.Duration // the least age that was logged; 0: none was
 }
 
 func newTrimmer(e *Engine, keep dispatcher.Keep) *trimmer {
@@ -49,8 +48,7 @@ func (t *trimmer) ended(n int) {
 	}
 }
 
-// age has some of the queue trimmed at the next turn, whatever happened in it: age
-// goes on without work.
+// age has a part of the queue trimmed by age, even if nothing ended there.
 func (t *trimmer) age() {
 	t.mu.Lock()
 	t.where = dispatcher.TrimAged
@@ -92,8 +90,8 @@ func (t *trimmer) Run(ctx context.Context) error {
 	}
 }
 
-// trim forgets all that there is to forget. Where the queue does not answer it
-// comes again.
+// trim deletes all that there is to delete. Where the queue does not answer, the next poll
+// wakes it again.
 func (t *trimmer) trim(ctx context.Context, where dispatcher.TrimWhere) {
 	e := t.engine
 	for more := true; more && ctx.Err() == nil; where = dispatcher.TrimMore {
@@ -107,16 +105,15 @@ func (t *trimmer) trim(ctx context.Context, where dispatcher.TrimWhere) {
 		e.endpoints.Compare(ctx, trimmed.Looked)
 		if _, rest := outage.Split(err); rest != nil {
 			e.outages.Repeat(ctx, "trim", 0, err)
-			return // the guard comes again
+			return // the next poll wakes it again
 		}
 		e.goOn(ctx, "trim", 0, err)
 		more = trimmed.More
 	}
 }
 
-// tell logs that deliveries are forgotten before their age. For dead ones it does so
-// once, since that goes on as long as deliveries die. For finished ones it does so
-// each time that the age has halved.
+// tell logs that deliveries are deleted before their age: for dead ones once, since that
+// goes on as long as deliveries die, for finished ones each time that the age has halved.
 func (t *trimmer) tell(ctx context.Context, trimmed dispatcher.Trimmed) {
 	if trimmed.DeadCut > 0 && !t.told.dead {
 		t.told.dead = true

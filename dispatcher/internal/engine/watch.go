@@ -9,67 +9,68 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// The guard's reads stay below lookRate commands a second, however many parts the
-// queue has and however often it is asked to come. The finisher's count too, which
-// it calls for.
+// pollRate bounds the commands a second of all polls, however many parts the queue has
+// and however short PollEvery is. The reads of the finisher count too, since a poll
+// wakes it.
 const pollRate = 0.6
 
-// trimLeast lies between two trims that the guard calls for while no delivery
-// ends: one is some 18 commands.
+// trimLeast is the least time between two trims by age while no delivery ends. A trim is
+// some 18 commands.
 const trimLeast = 50 * time.Second
 
 var errWatchEnded = errors.New("the subscription ended")
 
-// watcher has the queue hear what others did, and looks for itself now and
-// then, since a hint can get lost.
+// watcher subscribes to what other instances tell, and polls the queue now and then,
+// since what they tell can get lost.
 type watcher struct {
 	engine    *Engine
 	pollEvery time.Duration
 }
 
-// pollLeast lies between two looks at all that there is to do, which many failures at
-// once ask for. Without pub/sub it is how often an instance looks.
+// pollLeast is the least time between two polls of the whole queue, which many failures
+// at once ask for. Without pub/sub it is the time between polls.
 const pollLeast = time.Second
 
-// Run listens to other instances' hints until ctx ends, where they can be heard.
+// Run is subscribed to what other instances tell, until ctx ends. It returns at once
+// where the queue has no pub/sub.
 func (w *watcher) Run(ctx context.Context) error {
 	e := w.engine
 	if e.queue.Polls() {
 		return nil
 	}
-	lost := func() {
+	onGap := func() {
 		e.endpoints.Cache.SetSubscribed(true)
 		e.pollSoon()
-		e.unsure() // another node may have taken over, and know less
+		e.unsure() // a replica may have taken over, and lack the last changes
 		e.dead.suspect()
 		e.endpoints.Suspect()
 	}
-	ears := dispatcher.Subscriber{OnEndpoint: e.endpoints.Cache.OnChange, OnGap: lost}
+	subscriber := dispatcher.Subscriber{OnEndpoint: e.endpoints.Cache.OnChange, OnGap: onGap}
 	for failures := 0; ctx.Err() == nil; {
 		began := time.Now()
-		err := e.queue.Watch(ctx, e.name(), ears)
+		err := e.queue.Watch(ctx, e.name(), subscriber)
 		e.endpoints.Cache.SetSubscribed(false)
 		if err == nil {
 			err = errWatchEnded
 		}
 		if time.Since(began) > outage.PauseMost {
-			failures = 0 // it had worked
+			failures = 0 // the subscription had worked
 		}
 		failures = e.outages.Repeat(ctx, "watch", failures, err)
 	}
 	return nil
 }
 
-// Poll looks at all that there is to do until ctx ends: when an event may have been
-// missed, at each turn of the guard, and every lookLeast without pub/sub. Where an
-// answer was lost it looks as soon as that part answers again.
+// Poll polls the whole queue until ctx ends: every PollEvery, when an event may have been
+// missed, and every pollLeast without pub/sub. Where an answer was lost it polls that
+// part of the queue as soon as it answers again.
 func (w *watcher) Poll(ctx context.Context) error {
 	e := w.engine
-	guard := time.NewTimer(w.pause())
-	defer guard.Stop()
+	tick := time.NewTimer(w.pause())
+	defer tick.Stop()
 	timer := newIdleTimer()
 	defer timer.Stop()
-	asked := true // to look at all
+	asked := true // to poll the whole queue
 	var last, trimmed time.Time
 	for failures, failed := 0, false; ctx.Err() == nil; {
 		due := time.Until(last.Add(pollLeast))
@@ -81,7 +82,7 @@ func (w *watcher) Poll(ctx context.Context) error {
 		wait, err := w.pollOnce(ctx, all)
 		if wait == 0 {
 			if failed && err == nil {
-				e.unsure() // the node that was out of reach may know less now
+				e.unsure() // the node that was out of reach may have lost its last changes
 				e.dead.suspect()
 				e.endpoints.Suspect()
 			}
@@ -102,21 +103,21 @@ func (w *watcher) Poll(ctx context.Context) error {
 		case <-e.unseen:
 		case <-e.poll:
 			asked = true
-		case <-guard.C:
+		case <-tick.C:
 			asked = true
 			e.endpoints.Suspect()
 			if now := time.Now(); e.trimmer.busy() || now.Sub(trimmed) >= trimLeast {
 				e.trimmer.age()
 				trimmed = now
 			}
-			guard.Reset(w.pause())
+			tick.Reset(w.pause())
 		}
 	}
 	return nil
 }
 
-// pause is how long the guard rests: as it was told, or longer where what one
-// turn costs asks for that.
+// pause is the time until the next poll: PollEvery, or longer where a poll takes so many
+// commands that pollRate asks for it.
 func (w *watcher) pause() time.Duration {
 	cost, held := w.engine.queue.Cost()
 	cost += w.engine.endpoints.FinishCost(held)

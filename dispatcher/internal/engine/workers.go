@@ -9,16 +9,15 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Of what is leased only some run at once: with 64 places on 2 cores the queue
-// drains half as fast again as with 1,024 running. So that receivers which
-// take long don't hold the places, an attempt that is older than slowAfter
-// leaves its place to another and goes on without.
+// Only some of the leased deliveries are attempted at once: on 2 cores the queue drains
+// half as fast again with 64 slots as with 1,024. An attempt that is older than slowAfter
+// gives its slot to another and goes on without one, so slow receivers hold no slots.
 const (
 	slotsPerCore = 32
 	slowAfter    = 4 * time.Millisecond
 )
 
-// workers runs tasks on goroutines that it uses again: a new one for each
+// workers is a pool of goroutines. They are reused, since a new goroutine for each
 // delivery would grow its stack each time.
 type workers struct {
 	run   func(dispatcher.Claimed)
@@ -27,26 +26,26 @@ type workers struct {
 	mu      sync.Mutex           // guards what follows
 	queue   []dispatcher.Claimed // leased, not running; taken from head on
 	head    int
-	taken   int       // places
-	running []*worker // those that hold a place, the longest first
+	taken   int       // slots
+	running []*worker // those that hold a slot, the longest first
 	idle    []*worker // the one that was last busy comes last
 	closed  bool      // nothing new is started
 	all     sync.WaitGroup
-	crowded chan struct{} // 1 deep: something waits for a place
+	crowded chan struct{} // 1 deep: something waits for a slot
 }
 
 type worker struct {
 	tasks   chan dispatcher.Claimed
-	since   time.Time // when its task got the place
-	hasSlot bool      // holds a place
+	since   time.Time // when its task got the slot
+	hasSlot bool
 }
 
 func newWorkers(run func(dispatcher.Claimed)) *workers {
 	return &workers{run: run, slots: slotsPerCore * runtime.GOMAXPROCS(0), crowded: make(chan struct{}, 1)}
 }
 
-// start starts tasks, or queues them for the next places. It takes none, and says
-// so, once it is closed.
+// start starts tasks, or queues them for the next free slots. Once the pool is closed it
+// takes none and answers false.
 func (g *workers) start(tasks ...dispatcher.Claimed) bool {
 	g.mu.Lock()
 	if g.closed {
@@ -54,7 +53,7 @@ func (g *workers) start(tasks ...dispatcher.Claimed) bool {
 		return false
 	}
 	if len(g.queue)+len(tasks) > cap(g.queue) {
-		// What was taken makes room first: a queue that never runs empty would grow for ever.
+		// Reuse the front of the slice first: a queue that never runs empty would grow for ever.
 		n := copy(g.queue, g.queue[g.head:])
 		clear(g.queue[n:])
 		g.queue, g.head = g.queue[:n], 0
@@ -69,7 +68,7 @@ func (g *workers) start(tasks ...dispatcher.Claimed) bool {
 	return true
 }
 
-// fill fills the free places. mu is held.
+// fill fills the free slots. mu is held.
 func (g *workers) fill() {
 	for g.taken < g.slots && g.head < len(g.queue) && !g.closed {
 		var w *worker
@@ -83,7 +82,7 @@ func (g *workers) fill() {
 	}
 }
 
-// next gives a worker a place and the first task of the queue. mu is held.
+// next gives a worker a slot and the first task of the queue. mu is held.
 func (g *workers) next(w *worker) dispatcher.Claimed {
 	task := g.queue[g.head]
 	g.queue[g.head] = dispatcher.Claimed{}
@@ -96,8 +95,8 @@ func (g *workers) next(w *worker) dispatcher.Claimed {
 	return task
 }
 
-// work is one goroutine's life: a task, and then the next one if its place is
-// still its own.
+// work runs the tasks of one goroutine. Where a slot is free after a task, it goes on
+// with the next task at once.
 func (g *workers) work(w *worker) {
 	for task := range w.tasks {
 		for more := true; more; {
@@ -122,7 +121,7 @@ func (g *workers) finish(w *worker) (task dispatcher.Claimed, more bool) {
 	return dispatcher.Claimed{}, false
 }
 
-// leave takes a worker's place. mu is held.
+// leave takes a worker's slot, if it still has one. mu is held.
 func (g *workers) leave(w *worker) {
 	if !w.hasSlot {
 		return
@@ -137,7 +136,7 @@ func (g *workers) leave(w *worker) {
 	}
 }
 
-// Run takes the places of slow attempts while others wait for one, until ctx ends.
+// Run takes slots from slow attempts while other tasks wait for one, until ctx ends.
 func (g *workers) Run(ctx context.Context) error {
 	tick := time.NewTicker(slowAfter / 2)
 	defer tick.Stop()
@@ -157,8 +156,8 @@ func (g *workers) Run(ctx context.Context) error {
 	}
 }
 
-// displace gives the places of slow attempts to those that wait. It reports
-// whether any still wait.
+// displace gives the slots of slow attempts to waiting tasks. It reports whether any
+// task still waits.
 func (g *workers) displace() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -177,7 +176,7 @@ func (g *workers) displace() bool {
 	return g.head < len(g.queue)
 }
 
-// close starts nothing any more and answers what was not started.
+// close has nothing more started, and answers the tasks that were not started.
 func (g *workers) close() []dispatcher.Claimed {
 	g.mu.Lock()
 	defer g.mu.Unlock()

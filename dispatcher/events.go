@@ -11,7 +11,7 @@ type Events struct {
 	Unseen func()                              // an answer was lost: Look has something to ask
 	Back   func()                              // the queue's clock went back: Look has to ask all
 	Ended  func(deliveries int)                // they ended, so that there is something to trim
-	Dead   func(deaths []Death)                // of any call but Settle, which answers them
+	Dead   func(deaths []Death)                // but for those that a Settled tells of
 	Opened func(lane Lane, wait time.Duration) // its breaker opened, or opened again
 	Closed func(lane Lane)                     // its breaker closed
 }

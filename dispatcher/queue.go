@@ -84,10 +84,9 @@ type Queue interface {
 	// Body reads a large body, which Claim leaves out. Few are read at a time: it
 	// waits for its turn as long as ctx allows. ErrNotFound says that it is gone.
 	Body(ctx context.Context, id DeliveryID, a Apart) ([]byte, error)
-	// Settle records a batch of outcomes of instance by, in order. Beside an
-	// error, those that were not recorded are 0 and may be given again. deaths
-	// are what died of it.
-	Settle(ctx context.Context, by string, batch []Settlement) (settled []Settled, deaths []Death, err error)
+	// Settle records a batch of outcomes of instance by, in order, and answers
+	// what became of each. What was not recorded may be given again.
+	Settle(ctx context.Context, by string, batch []Settlement) []Settled
 
 	// Instances know of each other, and take over from those that are dead.
 

@@ -124,23 +124,26 @@ type Settlement struct {
 	// without an attempt may be given again since its answer was lost, and meet a
 	// lease that the same instance took since. Of attempts the number tells that.
 	Leased time.Time
-
-	// Unanswered is the instance that gave it before and got no answer; empty: none did.
-	// Only the engine reads it.
-	Unanswered string
 }
 
-// Settled says what a settlement changed.
-type Settled uint8
+// Settled is what became of a settlement.
+type Settled struct {
+	Result SettleResult // zero: Err says why it was not recorded
+	Died   *Death       // its delivery, of it; nil: that lives, or had ended before
+	Err    error        // shared by all that failed together; of ErrUnavailable it may be recorded all the same
+}
+
+// SettleResult says what a settlement changed.
+type SettleResult uint8
 
 // What became of a settlement. The zero value is none of them.
 const (
-	_             Settled = iota
-	SettledOK             // as asked
-	SettledLate           // the lease was lost; nothing changed
-	SettledDone           // the lease was lost, but the success was counted
-	SettledEnd            // it had been cancelled, or delivered by another, meanwhile; so it ended
-	SettledBefore         // nothing changed: the delivery died of this very outcome, whose answer was lost
+	_             SettleResult = iota
+	SettledOK                  // as asked
+	SettledLate                // the lease was lost; nothing changed
+	SettledDone                // the lease was lost, but the success was counted
+	SettledEnd                 // it had been cancelled, or delivered by another, meanwhile; so it ended
+	SettledBefore              // nothing changed: the delivery died of this very outcome, whose answer was lost
 )
 
 // Keep says how much finished work a partition keeps, and how long.

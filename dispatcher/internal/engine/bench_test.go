@@ -85,8 +85,8 @@ func (q *endlessQueue) Claim(_ context.Context, _ string, _ []int, wanted, _ int
 	return out, q.news(), nil
 }
 
-func (q *endlessQueue) Settle(_ context.Context, _ string, batch []d.Settlement) ([]d.Settled, []queuetest.Hint, error) {
-	out := make([]d.Settled, len(batch))
+func (q *endlessQueue) Settle(_ context.Context, _ string, batch []d.Settlement) ([]d.SettleResult, []queuetest.Hint, error) {
+	out := make([]d.SettleResult, len(batch))
 	for i := range out {
 		out[i] = d.SettledOK
 	}

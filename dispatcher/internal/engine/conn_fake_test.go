@@ -156,18 +156,34 @@ func (c *fakeConn) Leases(ctx context.Context, by string) ([]d.Lease, error) {
 	return leases, err
 }
 
-func (c *fakeConn) Settle(ctx context.Context, by string, batch []d.Settlement) ([]d.Settled, []d.Death, error) {
-	settled, hints, err := c.Queue.Settle(ctx, by, batch)
-	deaths := c.observe(hints)
+func (c *fakeConn) Settle(ctx context.Context, by string, batch []d.Settlement) []d.Settled {
+	results, hints, err := c.Queue.Settle(ctx, by, batch)
+	settled := make([]d.Settled, len(batch))
 	ended := 0
-	for i, s := range settled {
-		if v := batch[i].Verdict; s != 0 && (v == d.Delivered || v == d.Dead) || s == d.SettledEnd {
+	for i := range settled {
+		if results == nil || results[i] == 0 {
+			settled[i].Err = err
+			continue
+		}
+		settled[i].Result = results[i]
+		if v := batch[i].Verdict; v == d.Delivered || v == d.Dead || results[i] == d.SettledEnd {
 			ended++
 		}
 	}
+	var others []d.Death
+	for _, died := range c.observe(hints) {
+		if i := slices.IndexFunc(batch, func(s d.Settlement) bool { return s.ID == died.ID }); i >= 0 {
+			settled[i].Died = &died
+		} else {
+			others = append(others, died)
+		}
+	}
+	if len(others) > 0 {
+		c.events.Dead(others)
+	}
 	c.ended(ended, hints)
 	c.parts.Fail(err)
-	return settled, deaths, err
+	return settled
 }
 
 func (c *fakeConn) Reap(ctx context.Context, by, dead string) (int, error) {

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -111,27 +110,15 @@ func (d *deaths) line(kind deathKind, n *deathCount) {
 		slog.String("reason", string(kind.reason)), slog.Int("deliveries", n.more), slog.Any("delivery_ids", n.ids))
 }
 
-// bury counts and logs what died. It is fed by the queue's answers only: what
-// becomes of an outcome is decided there. batch are the outcomes that were given
-// with that call, and settled what became of them.
-func (e *Engine) bury(deaths []dispatcher.Death, batch []dispatcher.Settlement, settled []dispatcher.Settled) {
+// buried tells of what died of a call that was no outcome's.
+func (e *Engine) buried(deaths []dispatcher.Death) {
 	for _, d := range deaths {
-		at := slices.IndexFunc(batch, func(o dispatcher.Settlement) bool { return o.ID == d.ID })
-		if at < 0 {
-			e.died(d, nil)
-		} else {
-			e.died(d, &batch[at])
-		}
-	}
-	for i := range batch {
-		// The answer that told of it was lost.
-		if o := &batch[i]; settled[i] == dispatcher.SettledBefore && o.Unanswered == e.name() {
-			e.died(dispatcher.Death{ID: o.ID, Reason: o.Reason, Attempts: o.Attempt.Number}, o)
-		}
+		e.died(d, nil)
 	}
 }
 
-// died tells of one death; o is the outcome that brought it about, nil: none.
+// died counts and logs one death; o is the outcome that brought it about, nil: none. It
+// is fed by the queue's answers only: what becomes of an outcome is decided there.
 func (e *Engine) died(d dispatcher.Death, o *dispatcher.Settlement) {
 	e.watching.tell(func(w dispatcher.Observer) { w.Died(d) })
 	if !e.deaths.count(d.ID, d.Reason) {

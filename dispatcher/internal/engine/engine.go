@@ -180,7 +180,7 @@ func (e *Engine) Permits() (used, all int) {
 func (e *Engine) events() dispatcher.Events {
 	return dispatcher.Events{
 		Ready: func() { signal(e.ready) }, Due: func() { signal(e.due) }, Unseen: func() { signal(e.unseen) },
-		Back: e.pollSoon, Ended: e.trimmer.ended, Dead: func(deaths []dispatcher.Death) { e.bury(deaths, nil, nil) },
+		Back: e.pollSoon, Ended: e.trimmer.ended, Dead: e.buried,
 		Opened: func(lane dispatcher.Lane, wait time.Duration) {
 			e.log.LogAttrs(context.Background(), slog.LevelInfo, "breaker opened", slog.String("lane", string(lane)), seconds("wait_s", wait))
 		},

@@ -258,12 +258,12 @@ func (q *fakeQueue) Leases(ctx context.Context, by string) ([]d.Lease, error) {
 	return leases, err
 }
 
-func (q *fakeQueue) Settle(ctx context.Context, by string, batch []d.Settlement) ([]d.Settled, []queuetest.Hint, error) {
+func (q *fakeQueue) Settle(ctx context.Context, by string, batch []d.Settlement) ([]d.SettleResult, []queuetest.Hint, error) {
 	if err := q.begin(ctx, call{name: "settle", by: by, n: len(batch)}); err != nil {
 		return nil, nil, err
 	}
 	q.mu.Lock()
-	out := make([]d.Settled, len(batch))
+	out := make([]d.SettleResult, len(batch))
 	var failed error
 	for _, s := range batch {
 		if q.bad != nil && q.bad(s) { // a script checks all of a batch before it writes

@@ -199,7 +199,7 @@ func (q *fakeQueue) accept(e d.Entry, by string, lease *int) d.ScheduleResult {
 }
 
 // settle puts what was leased where it belongs then. mu is held.
-func (q *fakeQueue) settle(it *item, s d.Settlement) d.Settled {
+func (q *fakeQueue) settle(it *item, s d.Settlement) d.SettleResult {
 	l := q.lanes.of(it.ID.Lane)
 	if s.Pause > 0 {
 		l.until = q.now().Add(s.Pause)

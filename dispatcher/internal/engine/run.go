@@ -103,9 +103,13 @@ func (e *Engine) leave(ctx context.Context) {
 		}
 	}
 	if len(back) > 0 {
-		_, deaths, unsettled := e.queue.Settle(ctx, e.name(), unbegun(back, e.queue.Now()))
-		e.bury(deaths, nil, nil)
-		err = errors.Join(err, unsettled)
+		settled := e.queue.Settle(ctx, e.name(), unbegun(back, e.queue.Now()))
+		for i := range settled {
+			if settled[i].Died != nil {
+				e.died(*settled[i].Died, nil)
+			}
+		}
+		err = errors.Join(err, failureOf(settled))
 	}
 	if err == nil {
 		err = e.queue.Leave(ctx, e.name())

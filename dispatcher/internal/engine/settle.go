@@ -13,6 +13,13 @@ import (
 // settleMost is how many outcomes one call records.
 const settleMost = 256
 
+// outcome is a settlement on its way to the queue.
+type outcome struct {
+	dispatcher.Settlement
+	err        error  // why it was not recorded when that was last tried; nil: it was, or was not tried
+	unanswered string // the instance that gave it before and got no answer; empty: none did
+}
+
 // settler records outcomes. What comes while a call is under way goes together
 // in the next; while the queue can't be reached outcomes wait in memory, and
 // claiming stops before they are too many. Where only some of a batch can't be
@@ -22,12 +29,14 @@ type settler struct {
 	most   int // outcomes that may wait before claiming stops
 
 	mu           sync.Mutex                       // guards what follows
-	waiting      []dispatcher.Settlement          // of each lane the oldest first
+	waiting      []outcome                        // of each lane the oldest first
 	stalled      map[dispatcher.Lane]*stalledLane // lanes of which outcomes were not recorded when that was last tried
 	stalledCount int                              // outcomes in them
 	given        int                              // outcomes of which the queue has not said yet what became
 
 	wake chan struct{} // 1 deep
+
+	batch []dispatcher.Settlement // of the call under way, which only Run makes, and leave after it
 }
 
 func newSettler(e *Engine, most int) *settler {
@@ -35,12 +44,13 @@ func newSettler(e *Engine, most int) *settler {
 }
 
 // put adds outcomes.
-func (s *settler) put(outcomes ...dispatcher.Settlement) {
-	if len(outcomes) == 0 {
+func (s *settler) put(settlements ...dispatcher.Settlement) {
+	if len(settlements) == 0 {
 		return
 	}
 	s.mu.Lock()
-	for _, o := range outcomes {
+	for i := range settlements {
+		o := outcome{Settlement: settlements[i]}
 		if r := s.stalled[o.ID.Lane]; r.waits() {
 			r.list = append(r.list, o)
 			s.stalledCount++
@@ -101,7 +111,7 @@ func (s *settler) Run(ctx context.Context) error {
 
 // take answers the next batch, or how long to wait for one; wait < 0: until an
 // outcome comes. With all it takes the outcomes of stalled lanes too.
-func (s *settler) take(all bool) (batch []dispatcher.Settlement, wait time.Duration) {
+func (s *settler) take(all bool) (batch []outcome, wait time.Duration) {
 	now := time.Now()
 	wait = -1
 	s.mu.Lock()
@@ -125,54 +135,76 @@ func (s *settler) take(all bool) (batch []dispatcher.Settlement, wait time.Durat
 		n = 1
 	}
 	s.given = n
-	batch = append(make([]dispatcher.Settlement, 0, n), s.waiting[:n]...)
+	batch = append(make([]outcome, 0, n), s.waiting[:n]...)
 	s.waiting = append(s.waiting[:0], s.waiting[n:]...)
 	clear(s.waiting[len(s.waiting):min(len(s.waiting)+n, cap(s.waiting))])
 	return batch, wait
 }
 
-// settle records one batch and answers what was not recorded, whose lanes it stalls.
-func (s *settler) settle(ctx context.Context, batch []dispatcher.Settlement) (left []dispatcher.Settlement, err error) {
-	by := s.engine.name()
-	settled, err := s.record(ctx, batch)
-	if refused := len(batch) == 1 && err != nil && outage.Any(err, outage.Refuses); refused && s.isSingle(batch[0].ID.Lane) {
-		settled, err = s.insist(ctx, batch[0], err)
+// settle records one batch and answers what was not recorded, whose lanes it
+// stalls. err is why, of all together.
+func (s *settler) settle(ctx context.Context, batch []outcome) (left []outcome, err error) {
+	err = s.record(ctx, batch)
+	if o := &batch[0]; len(batch) == 1 && isRefused(o.err) && s.isSingle(o.ID.Lane) {
+		err = s.insist(ctx, o)
 	}
 	for i := range batch {
-		if settled[i] == 0 {
-			if errors.Is(err, dispatcher.ErrUnavailable) {
-				batch[i].Unanswered = by
-			}
+		if batch[i].err != nil {
 			left = append(left, batch[i])
 		}
 	}
-	s.stall(batch, left, err)
+	s.stall(batch, left)
 	return left, err
 }
 
-// record makes one call of the queue. What was not recorded is 0, and only
-// that.
-func (s *settler) record(ctx context.Context, batch []dispatcher.Settlement) ([]dispatcher.Settled, error) {
+// isRefused reports whether it was refused, and would be another time.
+func isRefused(err error) bool { return err != nil && outage.Any(err, outage.Refuses) }
+
+// record makes one call of the queue, and notes what of the batch was not recorded.
+func (s *settler) record(ctx context.Context, batch []outcome) error {
 	e := s.engine
 	call, cancel := outage.Within(ctx)
 	defer cancel()
-	settled, deaths, err := e.queue.Settle(call, e.name(), batch)
-	if settled == nil {
-		settled = make([]dispatcher.Settled, len(batch))
-	}
 	for i := range batch {
-		if settled[i] == 0 {
-			if err != nil {
-				continue
-			}
-			settled[i] = dispatcher.SettledOK
-		}
-		e.leases.release(batch[i].ID)
+		s.batch = append(s.batch, batch[i].Settlement)
 	}
+	by := e.name()
+	settled := e.queue.Settle(call, by, s.batch)
+	clear(s.batch) // excerpts are large
+	s.batch = s.batch[:0]
+	for i := range batch {
+		o := &batch[i]
+		if o.err = settled[i].Err; o.err == nil {
+			e.leases.release(o.ID)
+		}
+	}
+	err := failureOf(settled)
 	if ctx.Err() == nil && (err == nil || outage.Any(err, outage.Passes)) {
 		e.outages.Report("settle", err)
 	}
-	e.bury(deaths, batch, settled)
+	for i := range batch {
+		o := &batch[i]
+		switch {
+		case settled[i].Died != nil:
+			e.died(*settled[i].Died, &o.Settlement)
+		case settled[i].Result == dispatcher.SettledBefore && o.unanswered == by: // the answer that told of it was lost
+			e.died(dispatcher.Death{ID: o.ID, Reason: o.Reason, Attempts: o.Attempt.Number}, &o.Settlement)
+		}
+		if errors.Is(o.err, dispatcher.ErrUnavailable) {
+			o.unanswered = by
+		}
+	}
 	signal(e.settled)
-	return settled, err
+	return err
+}
+
+// failureOf is why settlements were not recorded, of all together; nil: all were.
+func failureOf(settled []dispatcher.Settled) error {
+	var errs []error
+	for i := range settled {
+		if err := settled[i].Err; err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return outage.Join(errs...)
 }

@@ -12,11 +12,11 @@ import (
 
 // stalledLane is a lane whose outcomes could not be recorded.
 type stalledLane struct {
-	list     []dispatcher.Settlement // not given again before until, the oldest first
-	until    time.Time               // zero: its outcomes are being given again
-	failed   int                     // times in a row
-	refusals int                     // of them, those in which the queue refused something for good
-	single   int                     // outcomes to be given one by one, to find the one that is refused
+	list     []outcome // not given again before until, the oldest first
+	until    time.Time // zero: its outcomes are being given again
+	failed   int       // times in a row
+	refusals int       // of them, those in which the queue refused something for good
+	single   int       // outcomes to be given one by one, to find the one that is refused
 }
 
 // refusalsMost is how often the queue may refuse a batch before its outcomes are
@@ -36,16 +36,18 @@ func (s *settler) isSingle(lane dispatcher.Lane) bool {
 // stall leaves the lanes alone whose outcomes were not recorded with a batch, and all
 // outcomes that wait behind them: those of one delivery are recorded in their order.
 // Other lanes go on.
-func (s *settler) stall(batch, left []dispatcher.Settlement, err error) {
+func (s *settler) stall(batch, left []outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.given = 0
 	if len(s.stalled) == 0 && len(left) == 0 {
 		return // as nearly always
 	}
-	failed := map[dispatcher.Lane]bool{}
-	for _, o := range left {
-		failed[o.ID.Lane] = true
+	failed, refused := map[dispatcher.Lane]bool{}, map[dispatcher.Lane]bool{}
+	for i := range left {
+		lane := left[i].ID.Lane
+		failed[lane] = true
+		refused[lane] = refused[lane] || isRefused(left[i].err)
 	}
 	for i := range batch {
 		lane := batch[i].ID.Lane
@@ -71,14 +73,13 @@ func (s *settler) stall(batch, left []dispatcher.Settlement, err error) {
 	}
 	clear(s.waiting[len(kept):])
 	s.waiting = kept
-	refused := outage.Any(err, outage.Refuses)
 	for lane := range failed {
-		s.stalled[lane].fail(refused)
+		s.stalled[lane].fail(refused[lane])
 	}
 }
 
 // keep puts an outcome to those of its stalled lane. mu is held.
-func (s *settler) keep(o dispatcher.Settlement) {
+func (s *settler) keep(o outcome) {
 	r := s.stalled[o.ID.Lane]
 	if r == nil {
 		r = &stalledLane{}
@@ -105,20 +106,23 @@ func (r *stalledLane) fail(refused bool) {
 // read. What is refused even then would stall its lane for ever, so it is given up.
 // Its lease stays: the delivery is not attempted again until this instance ends and
 // others take over. Where their outcomes are refused too it dies of poison.
-func (s *settler) insist(ctx context.Context, o dispatcher.Settlement, refusal error) ([]dispatcher.Settled, error) {
-	plain := o
+func (s *settler) insist(ctx context.Context, o *outcome) error {
+	refusal, plain := o.err, *o
 	plain.Attempt = dispatcher.Attempt{Number: o.Attempt.Number, At: o.Attempt.At, Verdict: o.Verdict, Class: o.Attempt.Class, Status: o.Attempt.Status}
-	settled, err := s.record(ctx, []dispatcher.Settlement{plain})
-	if err == nil || !outage.Any(err, outage.Refuses) {
-		return settled, err
+	again := []outcome{plain}
+	err := s.record(ctx, again)
+	o.err, o.unanswered = again[0].err, again[0].unanswered
+	if !isRefused(err) {
+		return err
 	}
+	o.err = nil
 	s.engine.log.LogAttrs(ctx, slog.LevelError, "outcome refused, its delivery stays in flight until this instance ends",
 		slog.String("delivery_id", o.ID.String()), slog.String("verdict", o.Verdict.String()), slog.Any("err", refusal))
-	return []dispatcher.Settled{dispatcher.SettledLate}, nil
+	return nil
 }
 
 // unrecorded are the outcomes that could not be recorded until the end.
-func (s *settler) unrecorded() []dispatcher.Settlement {
+func (s *settler) unrecorded() []outcome {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := slices.Clone(s.waiting)

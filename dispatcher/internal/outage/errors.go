@@ -3,6 +3,7 @@ package outage
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/hookladder/hookladder/dispatcher"
 )
@@ -20,12 +21,7 @@ func Split(err error) (sum *dispatcher.Degraded, rest error) {
 	case interface{ Unwrap() []error }:
 		for _, one := range e.Unwrap() {
 			d, other := Split(one)
-			switch {
-			case sum == nil:
-				sum = d
-			case d != nil:
-				sum = &dispatcher.Degraded{Failed: min(sum.Failed+d.Failed, d.Of), Of: d.Of, Errs: append(sum.Errs[:len(sum.Errs):len(sum.Errs)], d.Errs...)}
-			}
+			sum = plus(sum, d)
 			if rest == nil {
 				rest = other
 			}
@@ -33,6 +29,42 @@ func Split(err error) (sum *dispatcher.Degraded, rest error) {
 		return sum, rest
 	}
 	return Split(errors.Unwrap(err))
+}
+
+// plus is the sum of two, either of which may be nil.
+func plus(a, b *dispatcher.Degraded) *dispatcher.Degraded {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return &dispatcher.Degraded{Failed: min(a.Failed+b.Failed, b.Of), Of: b.Of, Errs: append(a.Errs[:len(a.Errs):len(a.Errs)], b.Errs...)}
+}
+
+// Join is one error for those of the parts of a batch, many of which are the same;
+// nil: there are none.
+func Join(errs ...error) error {
+	var met []*dispatcher.Degraded
+	var sum *dispatcher.Degraded
+	var rest error
+	for _, err := range errs {
+		d, other := Split(err)
+		if d != nil && !slices.Contains(met, d) {
+			met = append(met, d)
+			sum = plus(sum, d)
+		}
+		if rest == nil {
+			rest = other
+		}
+	}
+	switch {
+	case sum == nil:
+		return rest
+	case rest == nil:
+		return sum
+	}
+	return errors.Join(rest, sum)
 }
 
 // Any reports whether one of the errors that err is made of is as asked for.

@@ -3,6 +3,7 @@ package redisq_test
 import (
 	"encoding/binary"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -150,7 +151,7 @@ func settleFour(t *testing.T, store *redisqtest.Raw) {
 	}
 	settled, _, err := store.Settle(ctx, "one", batch)
 	require.NoError(t, err)
-	require.Equal(t, []dispatcher.Settled{1, 1, 1, 1}, settled)
+	require.Equal(t, []dispatcher.SettleResult{1, 1, 1, 1}, settled)
 }
 
 // Pausing, disabling or deleting a lane must work when memory is full too, and
@@ -186,7 +187,7 @@ func TestLanesChangeWhenFull(t *testing.T) {
 			Attempt: dispatcher.Attempt{Number: 1, Status: 500, Verdict: dispatcher.Dead, At: claimed[0].Due},
 		}})
 		require.NoError(t, err)
-		require.Equal(t, []dispatcher.Settled{dispatcher.SettledOK}, settled)
+		require.Equal(t, []dispatcher.SettleResult{dispatcher.SettledOK}, settled)
 		limit(1, dispatcher.HeldNone) // as new as the stored limits, but it forgets the pause
 	}
 	for _, held := range []dispatcher.Held{dispatcher.HeldPaused, dispatcher.HeldNone} {
@@ -201,4 +202,40 @@ func TestLanesChangeWhenFull(t *testing.T) {
 	st, err := store.Stats(ctx)
 	require.NoError(t, err)
 	require.Equal(t, map[dispatcher.Status]int64{dispatcher.StatusDead: 2, dispatcher.StatusCancelled: 2}, st.Counts)
+}
+
+func TestEachOutcomeIsAnsweredForItself(t *testing.T) {
+	ctx := t.Context()
+	store := faultStore(t, redistest.Start(t))
+	_, _, err := store.Schedule(ctx, "one", 0, 0, faultEntries(2, 0))
+	require.NoError(t, err)
+	claimed, _, err := store.Claim(ctx, "one", []int{0, 1}, 2, 512)
+	require.NoError(t, err)
+	require.Len(t, claimed, 2)
+	var batch []dispatcher.Settlement
+	for _, c := range claimed {
+		batch = append(batch, dispatcher.Settlement{
+			ID: c.ID, Verdict: dispatcher.Dead, Reason: dispatcher.ReasonGone,
+			Attempt: dispatcher.Attempt{Number: 1, Status: 410, Verdict: dispatcher.Dead, At: c.Due},
+		})
+	}
+	broken := store.Conn().Tag(1) + ":leases:one"
+	require.NoError(t, store.Client().Rename(ctx, broken, "kept").Err())
+	require.NoError(t, store.Client().Set(ctx, broken, "no set", 0).Err())
+
+	got := store.Queue().Settle(ctx, "one", batch)
+	at := slices.IndexFunc(got, func(s dispatcher.Settled) bool { return s.Err == nil })
+	require.GreaterOrEqual(t, at, 0)
+	good, bad := got[at], got[1-at]
+	require.Equal(t, dispatcher.Settled{
+		Result: dispatcher.SettledOK, Died: &dispatcher.Death{ID: claimed[at].ID, Reason: dispatcher.ReasonGone, Attempts: 1},
+	}, good)
+	require.Zero(t, bad.Result)
+	require.Nil(t, bad.Died)
+	require.ErrorContains(t, bad.Err, "WRONGTYPE")
+	require.NoError(t, store.Client().Rename(ctx, "kept", broken).Err())
+
+	again := store.Queue().Settle(ctx, "one", []dispatcher.Settlement{batch[1-at]})
+	require.NoError(t, again[0].Err)
+	require.Equal(t, dispatcher.SettledOK, again[0].Result)
 }

@@ -72,7 +72,7 @@ func mustDeliver(t *testing.T, store *redisqtest.Raw) {
 	settled, _, err := store.Settle(ctx, "one", []dispatcher.Settlement{{ID: claimed[0].ID, Verdict: dispatcher.Delivered, First: true,
 		Attempt: dispatcher.Attempt{Number: 1, Status: 200, Verdict: dispatcher.Delivered}}})
 	require.NoError(t, err)
-	require.Equal(t, []dispatcher.Settled{dispatcher.SettledOK}, settled)
+	require.Equal(t, []dispatcher.SettleResult{dispatcher.SettledOK}, settled)
 }
 
 // mustChangeEndpoints creates an endpoint, changes and deletes it.

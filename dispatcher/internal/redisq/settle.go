@@ -3,6 +3,7 @@ package redisq
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,9 +18,9 @@ const (
 	settleBytes = 256 << 10
 )
 
-// Settle records a batch of outcomes. The outcomes of a partition that did not
-// answer are 0 in the answer, beside its error. They may be given again.
-func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settlement) ([]dispatcher.Settled, []dispatcher.Death, error) {
+// Settle records a batch of outcomes. Those of a partition that did not answer
+// share its error. They may be given again.
+func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settlement) []dispatcher.Settled {
 	lists := make(map[int][]int, 1)
 	for i := range batch {
 		n := s.partition(batch[i].ID.Lane)
@@ -47,21 +48,41 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 		}
 	}
 	settled := make([]dispatcher.Settled, len(batch))
-	var deaths []dispatcher.Death
 	var errs []error
 	for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.settle, By: by, Calls: jobs}) {
 		if h, ok := r.Hint(); ok {
 			readChanges(&r.Reply, &h)
 			s.observe(h)
-			deaths = append(deaths, h.Dead...)
 			s.observeBreakers(h)
+			s.tellDeaths(h.Dead, batch, shares[i], settled)
 			s.observeEnds(h.Partition, readSettled(&r.Reply, batch, shares[i], settled))
 		}
-		errs = append(errs, s.conn.InPartition(jobs[i].Partition, r.Err))
+		if err := s.conn.InPartition(jobs[i].Partition, r.Err); err != nil {
+			for _, at := range shares[i] {
+				settled[at].Err = err
+			}
+			errs = append(errs, err)
+		}
 	}
-	err := partitions.Join(errs...)
-	s.partitions.Fail(err)
-	return settled, deaths, err
+	s.partitions.Fail(partitions.Join(errs...))
+	return settled
+}
+
+// tellDeaths says of each outcome of a call whether its delivery died. It tells
+// the events of others that died.
+func (s *Store) tellDeaths(dead []dispatcher.Death, batch []dispatcher.Settlement, share []int, settled []dispatcher.Settled) {
+	var others []dispatcher.Death
+	for k := range dead {
+		i := slices.IndexFunc(share, func(at int) bool { return batch[at].ID == dead[k].ID })
+		if i < 0 {
+			others = append(others, dead[k])
+			continue
+		}
+		settled[share[i]].Died = &dead[k]
+	}
+	if len(others) > 0 {
+		s.events.Dead(others)
+	}
 }
 
 // readSettled reads what became of each outcome of one call, a digit, and counts
@@ -75,8 +96,8 @@ func readSettled(a *conn.Reply, batch []dispatcher.Settlement, share []int, sett
 		return 0
 	}
 	for k, at := range share {
-		settled[at] = dispatcher.Settled(codes[k] - '0')
-		if v := batch[at].Verdict; v == dispatcher.Delivered || v == dispatcher.Dead || settled[at] == dispatcher.SettledEnd {
+		settled[at].Result = dispatcher.SettleResult(codes[k] - '0')
+		if v := batch[at].Verdict; v == dispatcher.Delivered || v == dispatcher.Dead || settled[at].Result == dispatcher.SettledEnd {
 			ended++
 		}
 	}

@@ -56,7 +56,7 @@ func settleAs(t *testing.T, s *redisqtest.Raw, by string, as dispatcher.Attempt,
 		Attempt: dispatcher.Attempt{Number: 1, At: time.Now(), Status: as.Status},
 	}})
 	require.NoError(t, err)
-	require.Equal(t, []dispatcher.Settled{dispatcher.SettledOK}, got)
+	require.Equal(t, []dispatcher.SettleResult{dispatcher.SettledOK}, got)
 }
 
 // An order of lanes that a small instance wrote is good for a large one too.

@@ -73,7 +73,7 @@ func TestLeasesAreFoundAtOnce(t *testing.T) {
 	require.Equal(t, "skiplist", encoding())
 	r.mustBeSound()
 	for _, c := range claimed {
-		require.Equal(t, []dispatcher.Settled{dispatcher.SettledOK}, r.settle("one", ended(c, dispatcher.Delivered)))
+		require.Equal(t, []dispatcher.SettleResult{dispatcher.SettledOK}, r.settle("one", ended(c, dispatcher.Delivered)))
 	}
 	r.mustBeSound()
 	require.Empty(t, leases())

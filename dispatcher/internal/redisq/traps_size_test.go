@@ -221,7 +221,7 @@ func (r *trap) mustLive(want []dispatcher.DeliveryID, v dispatcher.Verdict) {
 			delete(left, c.ID)
 			s := ended(c, v)
 			s.Attempt.Duration = 10 * time.Millisecond
-			require.Equal(r, []dispatcher.Settled{dispatcher.SettledOK}, r.settle("one", s), "%s", c.ID)
+			require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledOK}, r.settle("one", s), "%s", c.ID)
 		}
 	}
 	require.Empty(r, left)

@@ -76,7 +76,7 @@ func (r *trap) claim(by string, wanted int) []dispatcher.Claimed {
 	return got
 }
 
-func (r *trap) settle(by string, batch ...dispatcher.Settlement) []dispatcher.Settled {
+func (r *trap) settle(by string, batch ...dispatcher.Settlement) []dispatcher.SettleResult {
 	r.Helper()
 	got, _, err := r.store.Settle(r.Context(), by, batch)
 	require.NoError(r, err)
@@ -189,7 +189,7 @@ func (r *trap) goOn() {
 		r.move()
 		for _, c := range r.claim("two", 8) {
 			delivered = append(delivered, c.ID.Message)
-			require.Equal(r, []dispatcher.Settled{dispatcher.SettledOK}, r.settle("two", ended(c, dispatcher.Delivered)))
+			require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledOK}, r.settle("two", ended(c, dispatcher.Delivered)))
 		}
 	}
 	delivered = slices.DeleteFunc(delivered, func(id string) bool { return id == "first" })
@@ -224,7 +224,7 @@ func TestABacklogMayBeLongerThanAnyLease(t *testing.T) {
 	for len(held) > 0 {
 		for _, c := range held {
 			require.Equal(t, fmt.Sprintf("m%03d", delivered), c.ID.Message)
-			require.Equal(t, []dispatcher.Settled{dispatcher.SettledOK}, r.settle("one", ended(c, dispatcher.Delivered)))
+			require.Equal(t, []dispatcher.SettleResult{dispatcher.SettledOK}, r.settle("one", ended(c, dispatcher.Delivered)))
 			delivered++
 			r.setClock(r.now.Add(time.Hour))
 		}

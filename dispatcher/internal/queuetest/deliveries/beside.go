@@ -107,11 +107,11 @@ var BesideCases = []rig.Case{
 		c := askFor(r, rig.Named("a", "m1"))
 		r.MustSettle(rig.One, rig.Failure(c, time.Minute))
 		r.MustChangeNothing(func() {
-			require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.Settle(rig.One, rig.Failure(c, time.Minute)))
+			require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledLate}, r.Settle(rig.One, rig.Failure(c, time.Minute)))
 		})
 		again := askFor(r, rig.Named("a", "m1"))
 		r.MustChangeNothing(func() {
-			require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.Settle(rig.One, rig.Failure(c, time.Minute)))
+			require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledLate}, r.Settle(rig.One, rig.Failure(c, time.Minute)))
 		})
 		r.MustSettle(rig.One, rig.Failure(again, time.Minute))
 		require.Equal(r, stored.Progress{Attempts: 3, Beside: 2, Status: 500}, r.State().Progress[c.ID])
@@ -123,7 +123,7 @@ var BesideCases = []rig.Case{
 		r.Reap(rig.One)
 		r.MustSettle(rig.Two, rig.Failure(r.MustClaim(rig.Two, c.ID)[0], time.Minute))
 		r.MustLie(stored.PlaceDue, "a", "m1")
-		require.Equal(r, []dispatcher.Settled{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
 		r.MustLie(stored.PlaceDone, "a", "m1")
 	}},
 	{Name: "a cancel that is taken back does not change it", Run: func(r *rig.Rig) {
@@ -139,7 +139,7 @@ var BesideCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], 50*time.Second))
 		c := askFor(r, rig.Named("a", "m1"))
 		r.Pass(50 * time.Second)
-		require.Equal(r, []dispatcher.Settled{dispatcher.SettledEnd}, r.Settle(rig.One, rig.Failure(c, 50*time.Second)))
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledEnd}, r.Settle(rig.One, rig.Failure(c, 50*time.Second)))
 		d := r.MustStand(c.ID, dispatcher.StatusDead)
 		require.Equal(r, dispatcher.ReasonExpired, d.Reason)
 		require.Equal(r, 2, d.Attempts)

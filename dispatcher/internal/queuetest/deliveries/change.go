@@ -78,7 +78,7 @@ var CancelCases = []rig.Case{
 			c := r.MustClaim(rig.One, rig.Named("a", id))[0]
 			r.Cancel(c.ID)
 			r.Pass(time.Second)
-			require.Equal(r, []dispatcher.Settled{dispatcher.SettledEnd}, r.Settle(rig.One, outcomes[id](c)))
+			require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledEnd}, r.Settle(rig.One, outcomes[id](c)))
 			d := r.MustStand(c.ID, dispatcher.StatusCancelled)
 			require.Equal(r, r.Now, d.Ended)
 			require.Empty(r, d.Reason)

@@ -29,7 +29,7 @@ var EndCases = []rig.Case{
 		r.Publish("a", "m1")
 		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
 		r.Cancel(c.ID)
-		require.Equal(r, []dispatcher.Settled{dispatcher.SettledEnd}, r.Settle(rig.One, rig.Death(c, dispatcher.ReasonGone)))
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledEnd}, r.Settle(rig.One, rig.Death(c, dispatcher.ReasonGone)))
 		mustTellDeaths(r)
 		require.Empty(r, r.Stats().EverDead)
 		require.Equal(r, int64(1), r.Stats().Cancelled)
@@ -39,7 +39,7 @@ var EndCases = []rig.Case{
 		r.Publish(rig.EpOne, "m1")
 		c := r.MustClaim(rig.One, rig.Named(rig.EpOne, "m1"))[0]
 		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
-		require.Equal(r, []dispatcher.Settled{dispatcher.SettledEnd}, r.Settle(rig.One, rig.Failure(c, time.Hour)))
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledEnd}, r.Settle(rig.One, rig.Failure(c, time.Hour)))
 		mustTellDeaths(r, dispatcher.Death{ID: c.ID, Reason: dispatcher.ReasonDisabled, Attempts: 1})
 	}},
 	{Name: "the claim that finds an expired delivery tells its death", Run: func(r *rig.Rig) {
@@ -117,12 +117,12 @@ var EndCases = []rig.Case{
 		r.Publish("a", "m1")
 		s := rig.Death(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], dispatcher.ReasonRefused)
 		r.MustSettle(rig.One, s)
-		require.Equal(r, []dispatcher.Settled{dispatcher.SettledBefore}, r.Settle(rig.One, s))
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledBefore}, r.Settle(rig.One, s))
 		mustTellDeaths(r, dispatcher.Death{ID: s.ID, Reason: dispatcher.ReasonRefused, Attempts: 1})
 		require.Equal(r, map[dispatcher.DeadReason]int64{dispatcher.ReasonRefused: 1}, r.Stats().EverDead)
 		r.Pass(time.Millisecond)
 		r.Reap(rig.One)
-		require.Equal(r, []dispatcher.Settled{dispatcher.SettledBefore}, r.Settle(rig.One, s), "it was before it was declared dead")
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledBefore}, r.Settle(rig.One, s), "it was before it was declared dead")
 	}},
 	{Name: "a death that the next holder settled is late for the holder before", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2")
@@ -130,15 +130,15 @@ var EndCases = []rig.Case{
 		r.Reap(rig.One)
 		r.MustClaim(rig.Two, rig.Named("a", "m1"), rig.Named("a", "m2"))
 		r.Settle(rig.Two, rig.Death(c[0], dispatcher.ReasonGone), rig.Success(c[1]))
-		late := []dispatcher.Settled{dispatcher.SettledLate, dispatcher.SettledLate}
+		late := []dispatcher.SettleResult{dispatcher.SettledLate, dispatcher.SettledLate}
 		require.Equal(r, late, r.Settle(rig.One, rig.Death(c[0], dispatcher.ReasonGone), rig.Death(c[1], dispatcher.ReasonGone)))
 	}},
 	{Name: "a repeated death of a cancelled delivery is late", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		s := rig.Death(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], dispatcher.ReasonGone)
 		r.Cancel(s.ID)
-		require.Equal(r, []dispatcher.Settled{dispatcher.SettledEnd}, r.Settle(rig.One, s))
-		require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.Settle(rig.One, s))
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledEnd}, r.Settle(rig.One, s))
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledLate}, r.Settle(rig.One, s))
 	}},
 	{Name: "an end stays counted, whatever happens to the delivery later", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		for i, lane := range rig.ManyLanes(12) {

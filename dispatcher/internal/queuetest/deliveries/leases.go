@@ -42,7 +42,7 @@ var LeaseCases = []rig.Case{
 		refused.Attempt = dispatcher.Attempt{}
 		r.MustChangeNothing(func() {
 			for _, s := range []dispatcher.Settlement{rig.HandBack(c), refused} {
-				require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.Settle(rig.One, s))
+				require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledLate}, r.Settle(rig.One, s))
 			}
 		})
 		r.MustSettle(rig.One, rig.Success(again))

@@ -141,7 +141,7 @@ var ReapCases = []rig.Case{
 	{Name: "a delivery that another instance delivered meanwhile ends", Run: func(r *rig.Rig) {
 		c := r.TakeOver("a", "m1")
 		r.MustClaim(rig.One, c.ID)
-		require.Equal(r, []dispatcher.Settled{dispatcher.SettledDone}, r.Settle(rig.Two, rig.Success(c)))
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledDone}, r.Settle(rig.Two, rig.Success(c)))
 		r.Reap(rig.One)
 		r.MustStand(c.ID, dispatcher.StatusDelivered)
 		r.MustClaimNothing(rig.Two)

@@ -90,7 +90,7 @@ var SettleCases = []rig.Case{
 		claimed := r.Claim(rig.One, 64)
 		require.Equal(r, rig.IDs("a", "m1", "m2"), rig.ClaimedIDs(claimed))
 		r.Pass(time.Second)
-		require.Equal(r, []dispatcher.Settled{dispatcher.SettledOK, dispatcher.SettledOK},
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledOK, dispatcher.SettledOK},
 			r.Settle(rig.One, rig.HandBack(claimed[0]), rig.HandBack(claimed[1])))
 		require.Equal(r, rig.IDs("a", "m1", "m2", "m3", "m4"), r.State().Ready["a"])
 		claimed[0].Leased, claimed[1].Leased = r.Now, r.Now
@@ -108,7 +108,7 @@ var SettleCases = []rig.Case{
 		unknown := dispatcher.Claimed{ID: rig.Named("e", "never"), Attempt: 1}
 		got := r.Settle(rig.One, rig.Failure(c["b"], time.Minute), rig.Success(unknown), rig.Success(c["a"]),
 			rig.HandBack(c["d"]), rig.Death(c["c"], dispatcher.ReasonGone))
-		require.Equal(r, []dispatcher.Settled{
+		require.Equal(r, []dispatcher.SettleResult{
 			dispatcher.SettledOK, dispatcher.SettledLate, dispatcher.SettledOK, dispatcher.SettledOK, dispatcher.SettledOK,
 		}, got)
 		r.MustStand(rig.Named("a", "m-a"), dispatcher.StatusDelivered)
@@ -188,7 +188,7 @@ var SettleCases = []rig.Case{
 			for _, s := range []dispatcher.Settlement{
 				rig.Success(c), rig.Failure(c, time.Second), rig.Death(c, dispatcher.ReasonGone), rig.HandBack(c),
 			} {
-				require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.Settle(rig.One, s))
+				require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledLate}, r.Settle(rig.One, s))
 			}
 		})
 	}},
@@ -206,7 +206,7 @@ var LateCases = []rig.Case{
 				for _, s := range []dispatcher.Settlement{
 					rig.Failure(c, time.Second), rig.Silence(c, time.Second), rig.Death(c, dispatcher.ReasonGone), rig.HandBack(c),
 				} {
-					require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.Settle(rig.One, s))
+					require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledLate}, r.Settle(rig.One, s))
 				}
 			})
 		}
@@ -219,7 +219,7 @@ var LateCases = []rig.Case{
 	{Name: "a late success of a delivery that is ready again prevents the next attempt", Run: func(r *rig.Rig) {
 		c := r.TakeOver("a", "m1")
 		r.Publish("a", "m2")
-		require.Equal(r, []dispatcher.Settled{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
 		d := r.MustStand(rig.Named("a", "m1"), dispatcher.StatusDelivered)
 		require.Equal(r, 1, d.Attempts)
 		require.Equal(r, rig.IDs("a", "m2"), rig.ClaimedIDs(r.Claim(rig.Two, 64)))
@@ -240,11 +240,11 @@ var LateCases = []rig.Case{
 			lane, other := dispatcher.Lane(name), others[name]
 			c := r.TakeOver(lane, "m1-"+string(lane))
 			again := r.MustClaim(rig.Two, c.ID)[0]
-			require.Equal(r, []dispatcher.Settled{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
+			require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
 			r.MustStand(c.ID, dispatcher.StatusDelivered)
 			got := r.Settle(rig.Two, other(again))[0]
 			if lane == "a" {
-				require.Contains(r, []dispatcher.Settled{dispatcher.SettledOK, dispatcher.SettledEnd}, got)
+				require.Contains(r, []dispatcher.SettleResult{dispatcher.SettledOK, dispatcher.SettledEnd}, got)
 			} else {
 				require.Equal(r, dispatcher.SettledEnd, got, "%s", lane)
 			}
@@ -259,7 +259,7 @@ var LateCases = []rig.Case{
 		c := r.TakeOver("a", "m1")
 		r.MustSettle(rig.Two, rig.Failure(r.MustClaim(rig.Two, c.ID)[0], time.Minute))
 		r.Pass(time.Second)
-		require.Equal(r, []dispatcher.Settled{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
 		d := r.MustStand(c.ID, dispatcher.StatusDelivered)
 		require.Equal(r, r.Now, d.Ended)
 		r.Pass(time.Hour)
@@ -277,7 +277,7 @@ var LateCases = []rig.Case{
 		r.Pass(time.Second)
 		r.MustChangeNothing(func() {
 			for _, c := range []dispatcher.Claimed{dead, done, cancelled} {
-				require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.Settle(rig.One, rig.Success(c)))
+				require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledLate}, r.Settle(rig.One, rig.Success(c)))
 			}
 		})
 	}},
@@ -286,11 +286,11 @@ var LateCases = []rig.Case{
 		r.MustSettle(rig.Two, rig.Success(r.MustClaim(rig.Two, c.ID)[0]))
 		r.Trim(rig.KeepDigests)
 		r.MustChangeNothing(func() {
-			require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.Settle(rig.One, rig.Success(c)))
+			require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledLate}, r.Settle(rig.One, rig.Success(c)))
 		})
 		r.Trim(rig.KeepNothing)
 		r.MustChangeNothing(func() {
-			require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.Settle(rig.One, rig.Success(c)))
+			require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledLate}, r.Settle(rig.One, rig.Success(c)))
 		})
 	}},
 	{Name: "a late success of one lane that is forgotten leaves the other alone", Run: func(r *rig.Rig) {
@@ -304,14 +304,14 @@ var LateCases = []rig.Case{
 		}
 		r.Trim(rig.KeepNothing)
 		r.MustChangeNothing(func() {
-			require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.Settle(rig.One, rig.Success(a)))
+			require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledLate}, r.Settle(rig.One, rig.Success(a)))
 		})
 	}},
 	{Name: "a late success wins over a cancel", Run: func(r *rig.Rig) {
 		c := r.TakeOver("a", "m1")
 		r.Cancel(c.ID)
 		r.MustStand(c.ID, dispatcher.StatusCancelled)
-		require.Equal(r, []dispatcher.Settled{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
 		r.MustStand(c.ID, dispatcher.StatusDelivered)
 		r.MustClaimNothing(rig.Two)
 		r.MustStand(c.ID, dispatcher.StatusDelivered)
@@ -320,8 +320,8 @@ var LateCases = []rig.Case{
 		r.Publish("a", "m1")
 		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
 		got := r.Settle(rig.One, rig.Death(c, dispatcher.ReasonGone), rig.Failure(c, time.Second))
-		require.Equal(r, []dispatcher.Settled{dispatcher.SettledOK, dispatcher.SettledLate}, got)
-		require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.Settle(rig.One, rig.Success(c)))
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledOK, dispatcher.SettledLate}, got)
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledLate}, r.Settle(rig.One, rig.Success(c)))
 		r.MustStand(c.ID, dispatcher.StatusDead)
 	}},
 	{Name: "an older settlement that is repeated does not settle the next attempt", Run: func(r *rig.Rig) {
@@ -336,7 +336,7 @@ var LateCases = []rig.Case{
 			for _, s := range []dispatcher.Settlement{
 				rig.Failure(c, 0), rig.Silence(c, time.Minute), rig.Death(c, dispatcher.ReasonExhausted),
 			} {
-				require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.Settle(rig.One, s))
+				require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledLate}, r.Settle(rig.One, s))
 			}
 		})
 		r.MustSettle(rig.One, rig.Success(again))
@@ -349,7 +349,7 @@ var LateCases = []rig.Case{
 		r.Retry(c.ID)
 		again := r.MustClaim(rig.One, c.ID)[0]
 		r.MustChangeNothing(func() {
-			require.Equal(r, []dispatcher.Settled{dispatcher.SettledLate}, r.Settle(rig.One, rig.Death(c, dispatcher.ReasonExhausted)))
+			require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledLate}, r.Settle(rig.One, rig.Death(c, dispatcher.ReasonExhausted)))
 		})
 		r.MustSettle(rig.One, rig.Success(again))
 	}},

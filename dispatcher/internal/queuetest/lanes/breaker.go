@@ -227,7 +227,7 @@ var openCases = []rig.Case{
 		r.MustSettle(rig.Two, rig.Failure(r.MustClaim(rig.Two, c.ID)[0], time.Hour))
 		openBreaker(r, "a")
 		before := r.State().Lanes["a"]
-		require.Equal(r, []dispatcher.Settled{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
 		after := r.State().Lanes["a"]
 		require.Equal(r, before.Opened, after.Opened)
 		require.Equal(r, before.Fails, after.Fails)

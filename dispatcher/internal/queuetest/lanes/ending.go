@@ -178,7 +178,7 @@ func endsFlights(r *rig.Rig, e ending) {
 	r.MustStand(c[0].ID, dispatcher.StatusInFlight)
 	got := r.Settle(rig.One, rig.Success(c[0]), rig.Failure(c[1], time.Minute), rig.Silence(c[2], 0),
 		rig.Death(c[3], dispatcher.ReasonGone), rig.HandBack(c[4]), rig.Failure(c[5], time.Minute), rig.HandBack(c[6]))
-	require.Equal(r, []dispatcher.Settled{
+	require.Equal(r, []dispatcher.SettleResult{
 		dispatcher.SettledOK, dispatcher.SettledEnd, dispatcher.SettledEnd, dispatcher.SettledOK, dispatcher.SettledEnd,
 		dispatcher.SettledEnd, dispatcher.SettledEnd,
 	}, got)

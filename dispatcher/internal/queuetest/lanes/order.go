@@ -244,12 +244,12 @@ var lineCases = []rig.Case{
 		c := takeOverKeyed(r, "a", "k", "m1")
 		r.PublishKeyed("a", "k", "m2")
 		r.MustSettle(rig.Two, rig.Failure(r.MustClaim(rig.Two, c.ID)[0], time.Hour))
-		require.Equal(r, []dispatcher.Settled{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c))) // due
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c))) // due
 		r.MustClaim(rig.Two, rig.Named("a", "m2"))
 
 		c = takeOverKeyed(r, "b", "k", "m3")
 		r.PublishKeyed("b", "k", "m4")
-		require.Equal(r, []dispatcher.Settled{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c))) // ready: a mark
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c))) // ready: a mark
 		r.MustClaimNothing(rig.Two)
 		r.MustLie(stored.PlaceDone, "b", "m3")
 		r.MustClaim(rig.Two, rig.Named("b", "m4"))
@@ -260,7 +260,7 @@ var lineCases = []rig.Case{
 		r.PublishKeyed("a", "k", "m2", "m3")
 		require.Equal(r, []bool{true}, r.Retry(c.ID))
 		r.MustLie(stored.PlaceBehind, "a", "m1")
-		require.Equal(r, []dispatcher.Settled{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
 		r.MustLie(stored.PlaceDone, "a", "m1")
 		r.Deliver(rig.Named("a", "m2"))
 		r.Deliver(rig.Named("a", "m3"))

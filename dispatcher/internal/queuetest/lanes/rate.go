@@ -190,7 +190,7 @@ var tokenCases = []rig.Case{
 			} else {
 				r.Settle(rig.One, rig.Success(c))
 			}
-			require.Equal(r, []dispatcher.Settled{dispatcher.SettledEnd}, r.Settle(rig.Two, rig.HandBack(again)))
+			require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledEnd}, r.Settle(rig.Two, rig.HandBack(again)))
 			mustHaveToken(r, lane)
 		}
 	}},

@@ -95,7 +95,7 @@ func (m *model) someOutcome(c dispatcher.Claimed) dispatcher.Settlement {
 	}
 }
 
-func (m *model) settleAs(by string, batch []dispatcher.Settlement) []dispatcher.Settled {
+func (m *model) settleAs(by string, batch []dispatcher.Settlement) []dispatcher.SettleResult {
 	m.Helper()
 	got, hints, err := m.Queue.Settle(m.Ctx, by, batch)
 	require.Len(m, got, len(batch))
@@ -112,11 +112,11 @@ func (m *model) settleAs(by string, batch []dispatcher.Settlement) []dispatcher.
 			continue
 		}
 		d := m.deliveries[s.ID]
-		var want []dispatcher.Settled
+		var want []dispatcher.SettleResult
 		if d != nil && d.Place == stored.PlaceLeased && d.Holder == by && !older(s, d) {
-			want = []dispatcher.Settled{m.settled(s, d, &fronts)}
+			want = []dispatcher.SettleResult{m.settled(s, d, &fronts)}
 			if d.Place == stored.PlaceDone && s.Verdict == dispatcher.Delivered {
-				want = []dispatcher.Settled{dispatcher.SettledOK, dispatcher.SettledEnd}
+				want = []dispatcher.SettleResult{dispatcher.SettledOK, dispatcher.SettledEnd}
 			}
 		} else {
 			want = m.late(s, d, state)
@@ -169,7 +169,7 @@ func older(s dispatcher.Settlement, d *modelDelivery) bool {
 }
 
 // settled is the outcome of a settlement by the holder of the lease.
-func (m *model) settled(s dispatcher.Settlement, d *modelDelivery, fronts *[]dispatcher.Settlement) dispatcher.Settled {
+func (m *model) settled(s dispatcher.Settlement, d *modelDelivery, fronts *[]dispatcher.Settlement) dispatcher.SettleResult {
 	m.learn(s)
 	mark := d.mark
 	switch {
@@ -232,12 +232,12 @@ func (m *model) again(s dispatcher.Settlement, d *modelDelivery) (due int64, exp
 // late is the outcome of a settlement without the lease. Another outcome of the
 // same call may have released the delivery. The store may then end it before or
 // after it became ready.
-func (m *model) late(s dispatcher.Settlement, d *modelDelivery, state stored.State) []dispatcher.Settled {
+func (m *model) late(s dispatcher.Settlement, d *modelDelivery, state stored.State) []dispatcher.SettleResult {
 	if s.Verdict == dispatcher.Dead && d != nil && state.At(s.ID).Place == stored.PlaceDead {
-		return []dispatcher.Settled{dispatcher.SettledLate, dispatcher.SettledBefore}
+		return []dispatcher.SettleResult{dispatcher.SettledLate, dispatcher.SettledBefore}
 	}
 	if s.Verdict != dispatcher.Delivered || d == nil || !d.Place.Waits() {
-		return []dispatcher.Settled{dispatcher.SettledLate}
+		return []dispatcher.SettleResult{dispatcher.SettledLate}
 	}
 	m.count(s, d)
 	if d.Place == stored.PlaceDue || d.Place == stored.PlaceBehind || m.tookBack(s.ID, state.At(s.ID).Place == stored.PlaceDone) {
@@ -245,7 +245,7 @@ func (m *model) late(s dispatcher.Settlement, d *modelDelivery, state stored.Sta
 	} else {
 		d.mark = stored.MarkDelivered
 	}
-	return []dispatcher.Settled{dispatcher.SettledDone}
+	return []dispatcher.SettleResult{dispatcher.SettledDone}
 }
 
 // learn changes a lane by the result of an attempt.

@@ -27,7 +27,7 @@ type Queue interface {
 	Schedule(ctx context.Context, by string, free, lease int, batch []dispatcher.Entry) ([]dispatcher.ScheduleResult, []Hint, error)
 	Move(ctx context.Context, by string, in []int) ([]Hint, error)
 	Claim(ctx context.Context, by string, in []int, wanted, free int) ([]dispatcher.Claimed, []Hint, error)
-	Settle(ctx context.Context, by string, batch []dispatcher.Settlement) ([]dispatcher.Settled, []Hint, error)
+	Settle(ctx context.Context, by string, batch []dispatcher.Settlement) ([]dispatcher.SettleResult, []Hint, error)
 	Reap(ctx context.Context, by, dead string) (taken int, hints []Hint, err error)
 	Trim(ctx context.Context, by string, in []int, keep dispatcher.Keep, room bool) (Trimmed, error)
 	Cancel(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []Hint, error)

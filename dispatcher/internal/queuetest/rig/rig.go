@@ -275,7 +275,7 @@ func LeasedIDs(leases []dispatcher.Lease) []dispatcher.DeliveryID {
 }
 
 // Settle records outcomes and answers what each changed.
-func (r *Rig) Settle(by string, batch ...dispatcher.Settlement) []dispatcher.Settled {
+func (r *Rig) Settle(by string, batch ...dispatcher.Settlement) []dispatcher.SettleResult {
 	r.Helper()
 	got, hints, err := r.Queue.Settle(r.Ctx, by, batch)
 	require.NoError(r, err)
@@ -287,7 +287,7 @@ func (r *Rig) Settle(by string, batch ...dispatcher.Settlement) []dispatcher.Set
 // MustSettle records one outcome, which must be accepted.
 func (r *Rig) MustSettle(by string, s dispatcher.Settlement) {
 	r.Helper()
-	require.Equal(r, []dispatcher.Settled{dispatcher.SettledOK}, r.Settle(by, s))
+	require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledOK}, r.Settle(by, s))
 }
 
 // MustBeCurrent checks the hints of any call.

@@ -95,7 +95,7 @@ func (p *ward) settle(lane dispatcher.Lane, id string, v dispatcher.Verdict) {
 	}
 	got, _, err := p.store.Settle(p.Context(), "one", []dispatcher.Settlement{s})
 	require.NoError(p, err)
-	require.Equal(p, []dispatcher.Settled{dispatcher.SettledOK}, got)
+	require.Equal(p, []dispatcher.SettleResult{dispatcher.SettledOK}, got)
 }
 
 // fill puts something in every place.

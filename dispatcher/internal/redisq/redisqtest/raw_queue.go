@@ -74,9 +74,22 @@ func (r *Raw) Claim(ctx context.Context, by string, in []int, wanted, free int) 
 	return claimed, hintsOf(hints), err
 }
 
-func (r *Raw) Settle(ctx context.Context, by string, batch []dispatcher.Settlement) ([]dispatcher.Settled, []queuetest.Hint, error) {
-	settled, _, err := r.queue.Settle(ctx, by, batch)
-	return settled, r.heard(), err
+func (r *Raw) Settle(ctx context.Context, by string, batch []dispatcher.Settlement) ([]dispatcher.SettleResult, []queuetest.Hint, error) {
+	results, err := resultsOf(r.queue.Settle(ctx, by, batch))
+	return results, r.heard(), err
+}
+
+// resultsOf are the results of settlements, and the errors that they share as one.
+func resultsOf(settled []dispatcher.Settled) ([]dispatcher.SettleResult, error) {
+	results := make([]dispatcher.SettleResult, len(settled))
+	var errs []error
+	for i, s := range settled {
+		results[i] = s.Result
+		if s.Err != nil && !slices.Contains(errs, s.Err) {
+			errs = append(errs, s.Err)
+		}
+	}
+	return results, partitions.Join(errs...)
 }
 
 func (r *Raw) Reap(ctx context.Context, by, dead string) (int, []queuetest.Hint, error) {

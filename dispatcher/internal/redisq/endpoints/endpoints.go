@@ -1,7 +1,7 @@
 // Package endpoints keeps the endpoints in Redis.
 //
 // All of them lie under the project's own hash tag, so that a script finds them
-// on one node. lua/endpoint_create.lua says what each key holds.
+// on one node. lua/endpoint_common.lua says what each key holds.
 package endpoints
 
 import (
@@ -20,6 +20,9 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
+//go:embed lua/endpoint_common.lua
+var commonSrc string // the names of the keys: put before each of the others
+
 //go:embed lua/endpoint_create.lua
 var createSrc string
 
@@ -29,13 +32,21 @@ var changeSrc string
 //go:embed lua/endpoint_delete.lua
 var deleteSrc string
 
+//go:embed lua/endpoint_versions.lua
+var versionsSrc string
+
 // The scripts of the endpoints. They are called so seldom that they are loaded
 // when they are first needed.
 var (
-	createScript = script.New("create endpoint", createSrc)
-	changeScript = script.New("change endpoint", changeSrc)
-	deleteScript = script.New("delete endpoint", deleteSrc)
+	createScript   = makeScript("create endpoint", createSrc)
+	changeScript   = makeScript("change endpoint", changeSrc)
+	deleteScript   = makeScript("delete endpoint", deleteSrc)
+	versionsScript = makeScript("read versions of endpoints", versionsSrc)
 )
+
+func makeScript(name, text string) script.Script {
+	return script.New(name, script.Prune(commonSrc+text))
+}
 
 // mostEndpoints is how many a project may have: mostly a GB of Redis. README.md
 // and the API tell it. Only tests set another.

@@ -11,7 +11,7 @@ var (
 )
 
 // Scripts are the texts of the scripts.
-var Scripts = map[string]string{"create": createSrc, "change": changeSrc, "delete": deleteSrc, "versions": versionsSrc}
+var Scripts = map[string]string{"common": commonSrc, "create": createSrc, "change": changeSrc, "delete": deleteSrc, "versions": versionsSrc}
 
 // SetMost sets another bound until it is called again.
 func SetMost(n int) (before int) {

@@ -2,7 +2,6 @@ package endpoints
 
 import (
 	"context"
-	_ "embed" // the script
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,13 +11,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
-
-//go:embed lua/endpoint_versions.lua
-var versionsSrc string
-
-var versionsScript = script.New("read versions of endpoints", versionsSrc)
 
 // Bounds of one call: versionsChunk whole records, each of 32 KiB at most, pass
 // through Lua to tell their versions, and gonePage deleted endpoints are listed.

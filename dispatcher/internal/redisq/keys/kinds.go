@@ -80,7 +80,7 @@ var HomeKinds = []Kind{
 	{All, "ALL", "zset", OfEndpoint, "endpoint_create.lua", "endpoints/read.go"},
 	{Public, "PUBLIC", "zset", OfEndpoint, "endpoint_create.lua", "endpoints/read.go"},
 	{Gone, "GONE", "hash", OfEndpoint, "endpoint_delete.lua", "endpoints/gone.go"},
-	{Sealed, "SEALED", "hash", OfEndpoint, "endpoint_create.lua", "endpoints/sealed.go"},
+	{Sealed, "SEALED", "hash", OfEndpoint, "endpoint_common.lua", "endpoints/sealed.go"},
 }
 
 // Named reports whether keys of the kind are named after something.

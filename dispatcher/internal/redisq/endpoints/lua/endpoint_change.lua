@@ -1,5 +1,4 @@
--- endpoint_change: store an endpoint whose version is one above the stored one. It has nothing of common;
--- endpoint_create says what the keys hold.
+-- endpoint_change: store an endpoint whose version is one above the stored one. It stands behind endpoint_common.
 --
 -- KEYS[1] tag      {<project>}, never exists
 -- ARGV[1] id
@@ -11,18 +10,8 @@
 -- ARGV[7] project  its id, with which each published text begins; empty: nothing is published, since PUBLISH may not be used
 -- ARGV[8] public   1: a secret of it has a public key
 -- returns "ok"; "stale" where the versions do not follow; "gone" where there is none; "other" where it would be another's
-local tag, call = KEYS[1], redis.call
-local ENDPOINTS, PUBLIC, SEALED = tag .. ':endpoints', tag .. ':public', tag .. ':sealed'
 local id, record, uid, tenant, created = ARGV[1], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local version = string.format('%.0f', tonumber(ARGV[2]))
-
--- sealed_by answers the key by which a record is sealed and proved, - for none; keys.go says more.
-local function sealed_by(record) return string.match(record, ',"mac":"mac1%.(%x+)%.[^"]*"}$') or '-' end
--- tally counts the endpoint. If a hand-written key can't be counted, nothing else changes: doctor counts again.
-local function tally(key, n)
-  local sum = redis.pcall('HINCRBY', SEALED, key, n)
-  if type(sum) == 'number' and sum <= 0 then redis.pcall('HDEL', SEALED, key) end
-end
 
 local stored = call('HGET', ENDPOINTS, id)
 if not stored then

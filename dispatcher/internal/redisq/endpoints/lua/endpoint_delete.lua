@@ -1,21 +1,11 @@
--- endpoint_delete: delete an endpoint of any version, and note that until its lane is empty. It has nothing of common;
--- endpoint_create says what the keys hold.
+-- endpoint_delete: delete an endpoint of any version, and note that until its lane is empty. It stands behind
+-- endpoint_common.
 --
 -- KEYS[1] tag     {<project>}, never exists
 -- ARGV[1] id
 -- ARGV[2] project its id, with which each published text begins; empty: nothing is published, since PUBLISH may not be used
 -- returns "ok" and the version of its end, also where it was deleted before; "gone" where there is nothing of it
-local tag, call = KEYS[1], redis.call
-local ENDPOINTS, UIDS, TENANT, ALL, PUBLIC, GONE, SEALED = tag .. ':endpoints', tag .. ':uids', tag .. ':tenant:', tag .. ':all', tag .. ':public', tag .. ':gone', tag .. ':sealed'
 local id = ARGV[1]
-
--- sealed_by answers the key by which a record is sealed and proved, - for none; keys.go says more.
-local function sealed_by(record) return string.match(record, ',"mac":"mac1%.(%x+)%.[^"]*"}$') or '-' end
--- tally counts the endpoint. If a hand-written key can't be counted, nothing else changes: doctor counts again.
-local function tally(key, n)
-  local sum = redis.pcall('HINCRBY', SEALED, key, n)
-  if type(sum) == 'number' and sum <= 0 then redis.pcall('HDEL', SEALED, key) end
-end
 
 local stored = call('HGET', ENDPOINTS, id)
 if not stored then

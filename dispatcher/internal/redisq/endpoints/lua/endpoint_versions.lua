@@ -1,11 +1,9 @@
--- endpoint_versions: read the versions of endpoints, and which of them were deleted, all at one moment. It has nothing
--- of common; endpoint_create says what the keys hold.
+-- endpoint_versions: read the versions of endpoints, and which of them were deleted, all at one moment. It stands
+-- behind endpoint_common.
 --
 -- KEYS[1] tag   {<project>}, never exists
 -- ARGV[1..] ids
 -- returns for each: its version (0: there is none, -1: it can't be read), the version of its end (0: it was not deleted)
-local tag, call = KEYS[1], redis.call
-local ENDPOINTS, GONE = tag .. ':endpoints', tag .. ':gone'
 local stored, ends, answer = call('HMGET', ENDPOINTS, unpack(ARGV)), call('HMGET', GONE, unpack(ARGV)), {}
 for i in ipairs(ARGV) do
   local version = stored[i] and (string.match(stored[i], '^(%d+) ') or -1) or 0

@@ -1,0 +1,26 @@
+-- endpoint_common: the names of the keys, and the count of endpoints by the key that sealed their record. Each script
+-- of endpoints stands behind it; it reads none of their ARGV[1..].
+--
+-- KEYS[1] tag  {<project>}, never exists
+--
+-- What the keys hold (keys.go has the same names):
+--   :endpoints   hash  id -> "<version> <record>"
+--   :uids        hash  uid -> id
+--   :tenant:<t>  zset  id by creation in ms; :tenant: those without a tenant
+--   :all         zset  id by creation in ms
+--   :public      zset  id by creation in ms, of those that have a public key
+--   :sealed      hash  id of a key of ENCRYPTION_KEY, - for none -> endpoints whose record is sealed with it
+--   :gone        hash  id -> version of its end, above any it had: its lane may not be empty yet
+--
+-- Each change is published on the channel :endpoints as "<id of the project> <version> <id> <tenant>". The version is 0
+-- for an endpoint that was deleted.
+local tag, call = KEYS[1], redis.call
+local ENDPOINTS, UIDS, TENANT, ALL, PUBLIC, GONE, SEALED = tag .. ':endpoints', tag .. ':uids', tag .. ':tenant:', tag .. ':all', tag .. ':public', tag .. ':gone', tag .. ':sealed'
+
+-- sealed_by answers the key by which a record is sealed and proved, - for none; keys.go says more.
+local function sealed_by(record) return string.match(record, ',"mac":"mac1%.(%x+)%.[^"]*"}$') or '-' end
+-- tally counts the endpoint. If a hand-written key can't be counted, nothing else changes: doctor counts again.
+local function tally(key, n)
+  local sum = redis.pcall('HINCRBY', SEALED, key, n)
+  if type(sum) == 'number' and sum <= 0 then redis.pcall('HDEL', SEALED, key) end
+end

@@ -163,7 +163,7 @@ type Queue interface {
 	// Others tell what they did, and where nothing is told the engine looks.
 
 	// Watch tells what others publish until ctx ends.
-	Watch(ctx context.Context, by string, ears Subscriber) error
+	Watch(ctx context.Context, by string, to Subscriber) error
 	// Polls reports that nothing can be told, since the store has no pub/sub
 	// that may be used: the engine has to look. Watch must not be called.
 	Polls() bool

@@ -51,13 +51,13 @@ func (s *Store) HeldLanes(ctx context.Context, cursor string) (list []dispatcher
 	if err != nil {
 		return nil, "", err
 	}
-	list, next, err = s.HeldLanesIn(ctx, n, at)
+	list, next, err = s.heldLanesIn(ctx, n, at)
 	return list, s.pageAfter(n, next), s.conn.InPartition(n, err)
 }
 
-// HeldLanesIn reads a page of one partition. Of lanes of endpoints it reads the
+// heldLanesIn reads a page of one partition. Of lanes of endpoints it reads the
 // versions of their limits behind that: never older ones.
-func (s *Store) HeldLanesIn(ctx context.Context, partition int, cursor string) (list []dispatcher.HeldLane, next string, err error) {
+func (s *Store) heldLanesIn(ctx context.Context, partition int, cursor string) (list []dispatcher.HeldLane, next string, err error) {
 	at, err := conn.ParsePage(cursor)
 	if err != nil {
 		return nil, "", err
@@ -108,12 +108,12 @@ func (s *Store) LaneNames(ctx context.Context, cursor string) (list []dispatcher
 	if err != nil {
 		return nil, "", err
 	}
-	list, next, err = s.LaneNamesIn(ctx, n, at)
+	list, next, err = s.laneNamesIn(ctx, n, at)
 	return list, s.pageAfter(n, next), s.conn.InPartition(n, err)
 }
 
-// LaneNamesIn reads a page of one partition.
-func (s *Store) LaneNamesIn(ctx context.Context, partition int, cursor string) (list []dispatcher.LaneName, next string, err error) {
+// laneNamesIn reads a page of one partition.
+func (s *Store) laneNamesIn(ctx context.Context, partition int, cursor string) (list []dispatcher.LaneName, next string, err error) {
 	at, err := conn.ParsePage(cursor)
 	if err != nil {
 		return nil, "", err

@@ -70,32 +70,22 @@ func (s *Store) Watch(ctx context.Context, by string, to dispatcher.Subscriber) 
 	return s.WatchHints(ctx, by, to, s.partitions.Heard)
 }
 
-// WatchHints is Watch, but hands the hints on instead of taking them in.
+// WatchHints is Watch, but hands the hints on instead of taking them in. It listens
+// on one connection to both channels, and returns when that ends.
 func (s *Store) WatchHints(ctx context.Context, by string, to dispatcher.Subscriber, onHint func(partitions.Hint)) error {
-	return s.watch(ctx, by, subscriber{to, onHint})
-}
-
-// subscriber is told what other instances published.
-type subscriber struct {
-	dispatcher.Subscriber
-	onHint func(partitions.Hint)
-}
-
-// watch listens on one connection to both channels, and returns when that ends.
-func (s *Store) watch(ctx context.Context, by string, ears subscriber) error {
 	wake, endpoints := s.home()+keys.WakeChannel, s.home()+keys.EndpointsChannel
 	sub := s.conn.Redis().Subscribe(ctx, wake, endpoints)
 	end := func() { _ = sub.Close() } // its connection is gone in any case
 	defer end()
 	defer context.AfterFunc(ctx, end)() // the wait for messages takes no context
-	if ears.OnGap == nil {
-		ears.OnGap = func() {}
+	if to.OnGap == nil {
+		to.OnGap = func() {}
 	}
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	beside.Go(func() { s.watchTakeovers(watching, ears.OnGap) })
+	beside.Go(func() { s.watchTakeovers(watching, to.OnGap) })
 	for asked := false; ; {
 		wait := pingEvery
 		if asked {
@@ -122,13 +112,13 @@ func (s *Store) watch(ctx context.Context, by string, ears subscriber) error {
 		case *redis.Subscription:
 			if e.Channel == wake { // one command subscribes to both channels
 				s.conn.Doubt()
-				ears.OnGap()
+				to.OnGap()
 			}
 		case *redis.Message:
 			if e.Channel == wake {
-				s.heardHint(e.Payload, by, ears)
+				s.heardHint(e.Payload, by, onHint)
 			} else {
-				s.heardEndpoint(e.Payload, ears)
+				s.heardEndpoint(e.Payload, to.OnEndpoint)
 			}
 		}
 	}
@@ -151,7 +141,7 @@ func (s *Store) watchTakeovers(ctx context.Context, lost func()) {
 	}
 }
 
-func (s *Store) heardHint(text, by string, ears subscriber) {
+func (s *Store) heardHint(text, by string, onHint func(partitions.Hint)) {
 	text, ours := s.conn.Ours(text)
 	if !ours {
 		return
@@ -161,11 +151,11 @@ func (s *Store) heardHint(text, by string, ears subscriber) {
 	case err != nil || h.Partition < 0 || h.Partition >= len(s.tags):
 		s.log.Warn("hint can't be read", "err", err)
 	case from != by:
-		ears.onHint(h)
+		onHint(h)
 	}
 }
 
-func (s *Store) heardEndpoint(text string, ears subscriber) {
+func (s *Store) heardEndpoint(text string, onEndpoint func(dispatcher.EndpointChange)) {
 	text, ours := s.conn.Ours(text)
 	if !ours {
 		return
@@ -174,8 +164,8 @@ func (s *Store) heardEndpoint(text string, ears subscriber) {
 	switch {
 	case err != nil:
 		s.log.Warn("change of an endpoint can't be read", "err", err)
-	case ears.OnEndpoint != nil:
-		ears.OnEndpoint(change)
+	case onEndpoint != nil:
+		onEndpoint(change)
 	}
 }
 

@@ -2,7 +2,9 @@ package redisqtest
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -133,4 +135,26 @@ func (r *Raw) Watch(ctx context.Context, by string, to queuetest.Subscriber) err
 		to.OnHint = func(queuetest.Hint) {}
 	}
 	return r.WatchHints(ctx, by, to.Subscriber, func(h partitions.Hint) { to.OnHint(queuetest.Hint(h)) })
+}
+
+func (r *Raw) HeldLanesIn(ctx context.Context, partition int, cursor string) ([]dispatcher.HeldLane, string, error) {
+	list, next, err := r.HeldLanes(ctx, pageIn(partition, cursor))
+	return list, inside(partition, next), err
+}
+
+func (r *Raw) LaneNamesIn(ctx context.Context, partition int, cursor string) ([]dispatcher.LaneName, string, error) {
+	list, next, err := r.LaneNames(ctx, pageIn(partition, cursor))
+	return list, inside(partition, next), err
+}
+
+// pageIn is the cursor of a page that begins at a cursor of one partition.
+func pageIn(partition int, cursor string) string { return fmt.Sprintf("%d-%s", partition, cursor) }
+
+// inside is what a cursor says of one partition; empty: its pages are at their end.
+func inside(partition int, cursor string) string {
+	cursor, _ = strings.CutPrefix(cursor, pageIn(partition, ""))
+	if strings.Contains(cursor, "-") {
+		return "" // of the next partition
+	}
+	return cursor
 }

@@ -75,7 +75,7 @@ type clientFlags struct {
 func (c *clientFlags) add(cmd *cobra.Command, s world) {
 	c.vars = s.vars()
 	cmd.Flags().StringVar(&c.server, "server", "",
-		"where Hookladder answers (default HOOKLADDER_URL, else this host at the port of LISTEN or PORT, 8080)")
+		"the URL of Hookladder (default HOOKLADDER_URL, else this host at the port of LISTEN or PORT, 8080)")
 	cmd.Flags().StringVar(&c.keyFile, "key-file", "", "a file that holds the API key (default: the key in HOOKLADDER_KEY)")
 }
 
@@ -112,7 +112,7 @@ func localServer(vars map[string]string) (string, error) {
 	listen := vars["LISTEN"]
 	switch {
 	case listen == listenOff:
-		return "", errors.New("LISTEN=off serves no API here: name one with --server or HOOKLADDER_URL")
+		return "", errors.New("LISTEN=off serves no API here: name another server with --server or HOOKLADDER_URL")
 	case listen == "" && vars["PORT"] != "":
 		listen = ":" + vars["PORT"]
 	}
@@ -126,7 +126,7 @@ func healthServer(vars map[string]string) (string, error) {
 	case vars["LISTEN"] != listenOff:
 		return localServer(vars)
 	case vars["METRICS_LISTEN"] == "":
-		return "", errors.New("LISTEN=off and METRICS_LISTEN is not set: a dispatcher without an address can't be asked how it is. Give it one with METRICS_LISTEN=127.0.0.1:9464, or name another with --server")
+		return "", errors.New("LISTEN=off and METRICS_LISTEN is not set: this dispatcher has no address to ask at. Give it one with METRICS_LISTEN=127.0.0.1:9464, or name another server with --server")
 	}
 	return thisHost(vars["METRICS_LISTEN"]), nil
 }
@@ -157,8 +157,8 @@ type pageFlags struct {
 }
 
 func (p *pageFlags) add(cmd *cobra.Command) {
-	cmd.Flags().IntVar(&p.limit, "limit", 50, "most entries, up to 500")
-	cmd.Flags().StringVar(&p.cursor, "cursor", "", "where the page before ended")
+	cmd.Flags().IntVar(&p.limit, "limit", 50, "the most entries of a page, up to 500")
+	cmd.Flags().StringVar(&p.cursor, "cursor", "", "where the list goes on, as the page before says")
 }
 
 // more tells how the list goes on. It is no part of the list, so it goes to
@@ -179,11 +179,12 @@ func newPing(s world) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ping",
 		Short: "Ask whether Hookladder is ready, for health checks",
-		Long: `Asks /readyz. The exit code is 0 when it is ready, 1 when it answers that its
-store can't be used, 4 when it does not answer, and 2 when nobody can be asked.
+		Long: `Asks /readyz. The exit code is 0 when Hookladder is ready, 1 when it answers that
+its store can't be used, 4 when it does not answer, and 2 when there is no address
+to ask at.
 
-With LISTEN=off it asks at METRICS_LISTEN, where /healthz and /readyz are too. A
-dispatcher without either can't be asked how it is; the image sets METRICS_LISTEN.`,
+With LISTEN=off it asks at METRICS_LISTEN, which serves /healthz and /readyz too.
+A dispatcher without either has no such address; the image sets METRICS_LISTEN.`,
 		Example: `  hookladder ping
   hookladder ping --server https://hooks.example
   LISTEN=off METRICS_LISTEN=127.0.0.1:9464 hookladder ping`,

@@ -59,10 +59,10 @@ Parts:
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&o.Runs, "runs", benchRuns, "how many runs")
-	flags.BoolVar(&o.Quick, "quick", false, "with fewer messages: it shows that all of it works, the figures are rough")
+	flags.IntVar(&o.Runs, "runs", benchRuns, "the number of runs")
+	flags.BoolVar(&o.Quick, "quick", false, "use fewer messages: it shows that all works, and the figures are rough")
 	flags.IntVar(&o.Messages, "messages", 0, "messages of each measurement of throughput (default: as many as each needs)")
-	flags.StringSliceVar(&o.Only, "only", nil, "only these parts, with commas between")
+	flags.StringSliceVar(&o.Only, "only", nil, "only these parts, separated by commas")
 	flags.StringVar(&o.RedisServer, "redis-server", "redis-server", "the program, by name or path")
 	flags.StringVar(&file, "json", "", "write the figures of each run there too; - for standard output, without the table")
 	cmd.AddCommand(newBenchReceiver(s))

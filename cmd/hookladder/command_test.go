@@ -162,7 +162,7 @@ func TestAMistakeInTheCommandLineExitsWith2(t *testing.T) {
 		"send --url u --topic t --body 1 --success x":    `--success "x"`,
 		"endpoints get a b":                              "get needs the id or uid of one endpoint",
 		"endpoints update m":                             "update needs a flag that changes something",
-		"endpoints update m --rate 1/s --unset rate":     "--unset rate: it is set as well",
+		"endpoints update m --rate 1/s --unset rate":     "--unset rate: another flag sets it",
 		"endpoints rotate-secret m --overlap x":          "--overlap",
 		"pause":                                          "pause needs one destination",
 		"resume a b":                                     "resume needs one destination",

@@ -19,7 +19,7 @@ func newConfig(s world) *cobra.Command {
 		Short: "Print every setting, its value and where it comes from",
 		Long: `Prints every setting with its value and where it comes from: the default, the
 environment, a file that <name>_FILE names, or with --dev the .env file. Secrets
-are not shown. What is wrong with the settings follows, and the exit code is 2.`,
+are not shown. If settings are wrong, the errors follow, and the exit code is 2.`,
 		Example: `  hookladder config
   LADDER=5s,1m hookladder config | grep LADDER
   hookladder config --dev`,

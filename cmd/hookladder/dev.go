@@ -46,9 +46,9 @@ func newDev(s world) *cobra.Command {
 		Short: "Try it out: everything in one process, with a receiver to deliver to",
 		Long: `Runs everything in one process: the API, the dispatcher, a Redis in memory and a
 receiver that verifies what it gets. It prints a curl to try, and then each
-attempt as a line. It needs nothing, keeps nothing and is no way to run in earnest.
-With DATA_DIR a redis-server of its own takes the place of the one in memory, and
-what is there is still there the next time.
+attempt as a line. It needs nothing and keeps nothing, and it is not for production.
+With DATA_DIR it runs a redis-server of its own in place of the one in memory, and
+keeps its messages for the next time.
 
 The receiver's paths: /ok takes everything, /flaky fails twice for each message
 and then takes it, /fail always fails, /slow answers after two seconds.
@@ -71,7 +71,7 @@ REDIS_URL is not used. hookladder config --dev shows them.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.listen, "listen", "", "where the API listens (default LISTEN or PORT, else 127.0.0.1:8080)")
 	flags.StringVar(&f.receiver, "receiver", "127.0.0.1:8081", "where the demo receiver listens")
-	flags.Float64Var(&f.speed, "speed", 1, "how many times faster than its settings the ladder is climbed and a breaker waits")
+	flags.Float64Var(&f.speed, "speed", 1, "how many times shorter the waits of the ladder and of breakers are")
 	flags.BoolVar(&f.demo, "demo", false, "publish one message to each of the receiver's paths")
 	return cmd
 }
@@ -125,7 +125,7 @@ func (f devFlags) run(cmd *cobra.Command, vars map[string]string) error {
 		o.Listen = f.listen
 	}
 	if o.Listen == "" {
-		return usagef("dev serves the API: LISTEN=off makes no sense with it")
+		return usagef("dev serves the API: LISTEN=off can't be used with it")
 	}
 	if err := o.Check(); err != nil {
 		return usageError{err}

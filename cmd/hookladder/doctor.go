@@ -15,23 +15,23 @@ func newDoctor(s world) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the store's settings and everything it keeps, and repair it",
-		Long: `Prints what the store is able to and set to, and then looks through all keys of
-the project for what is not as it should be: deliveries in no place or in two,
-records without a place and places without a record, counts that are wrong,
-lanes that nobody comes to, instances that died and were never missed.
+		Long: `Prints what the store can do and how it is set. Then it checks all keys of the
+project: it finds deliveries in no place or in two, records without a place and
+places without a record, wrong counts, lanes that no instance would look at again,
+and dead instances that still hold deliveries.
 
-It may run while instances work, and takes some seconds longer than it has to
-read: everything that looks wrong is judged again, in one step of the store.
+It may run while instances work. It takes some seconds longer than it needs to
+read: everything that looks wrong is checked again, in one step of the store.
 
-With --fix what can be repaired is. A repair may cause an attempt too many; it
-never loses a delivery.
+With --fix it repairs what can be repaired. A repair may cause one attempt too
+many; it never loses a delivery.
 
-With --seal it first encrypts anew, with the first ENCRYPTION_KEY, each endpoint
-that is not yet, and prints its id. What was stored without a key is taken as it
-is, whoever wrote it: look through the endpoints before, and call it once.
+With --seal it first encrypts, with the first ENCRYPTION_KEY, each endpoint that
+is not encrypted with it yet, and prints its id. It trusts what was stored without
+a key: look through the endpoints before, and run it once.
 
-Settings are those of serve: REDIS_URL or DATA_DIR, PROJECT and the rest. The
-exit code is 0 when all is sound, 1 when something is left, 4 when the store does
+It uses the settings of serve: REDIS_URL or DATA_DIR, PROJECT and the rest. The
+exit code is 0 when all is sound, 1 when a finding is left, 4 when the store does
 not answer.`,
 		Example: `  hookladder doctor
   hookladder doctor --fix
@@ -41,7 +41,7 @@ not answer.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd, s) },
 	}
 	cmd.Flags().BoolVar(&r.fix, "fix", false, "repair what can be repaired")
-	cmd.Flags().BoolVar(&r.seal, "seal", false, "encrypt the endpoints that are not yet with the first ENCRYPTION_KEY")
+	cmd.Flags().BoolVar(&r.seal, "seal", false, "encrypt all endpoints with the first ENCRYPTION_KEY")
 	cmd.Flags().BoolVar(&r.asJSON, "json", false, "print one JSON object at the end")
 	return cmd
 }
@@ -54,7 +54,7 @@ func (e doctorFlags) run(cmd *cobra.Command, s world) error {
 	if err != nil {
 		return usageError{err}
 	}
-	o, err := storeOptions(cmd, read, found, "where does the project lie?")
+	o, err := storeOptions(cmd, read, found, "set the one that serve uses")
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func sealEndpoints(cmd *cobra.Command, o app.Options) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "sealed %s\n", id)
 	})
 	if err == nil && failed > 0 {
-		err = fmt.Errorf("%d endpoints are not sealed: set the ENCRYPTION_KEY that opens them, too, or give them new secrets", failed)
+		err = fmt.Errorf("%d endpoints are not sealed: add the key that opens them to ENCRYPTION_KEY, or give them new secrets", failed)
 	}
 	return err
 }
@@ -137,7 +137,7 @@ func (d *diagnosis) verdict(out app.Examined, fix bool) error {
 	case d.left > 0:
 		return fmt.Errorf("%d findings are left", d.left)
 	case out.Unjudged > 0:
-		return fmt.Errorf("the counts of %d partitions were never at rest: try again when less is going on", out.Unjudged)
+		return fmt.Errorf("the counts of %d partitions kept changing: try again when there is less traffic", out.Unjudged)
 	}
 	return nil
 }

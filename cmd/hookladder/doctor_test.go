@@ -112,7 +112,7 @@ func TestDoctorSealsWhatWasStoredWithoutAKeyOrWithAnOlderOne(t *testing.T) {
 	got = command(t, with(otherKey), "", "doctor", "--seal")
 	require.Equal(t, exitFailed, got.code)
 	require.Contains(t, got.err, "not sealed: endpoint "+id)
-	require.Contains(t, got.err, "1 endpoints are not sealed: set the ENCRYPTION_KEY that opens them")
+	require.Contains(t, got.err, "1 endpoints are not sealed: add the key that opens them to ENCRYPTION_KEY")
 	require.Equal(t, sealed, stored())
 	got = command(t, with(otherKey+" "+testSealKey), "", "doctor", "--seal")
 	require.Equal(t, exitOK, got.code, got.err)

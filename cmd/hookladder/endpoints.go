@@ -86,7 +86,7 @@ func newEndpointsPause(s world) *cobra.Command {
 func newEndpointsResume(s world) *cobra.Command {
 	return endpointCall((*client.Client).ResumeEndpoint).on(&cobra.Command{
 		Use:   "resume <endpoint>",
-		Short: "Let an endpoint go on, paused or disabled",
+		Short: "Resume an endpoint that was paused or disabled",
 		Long: `Lets an endpoint go on that was paused or disabled. Its breaker is closed, and
 what it asked for with Retry-After is forgotten.`,
 		Example: `  hookladder endpoints resume shop-42`,
@@ -104,7 +104,7 @@ func newEndpointsCreate(s world) *cobra.Command {
 			}
 			view, created, err := c.CreateEndpoint(cmd.Context(), e)
 			if err == nil && !created {
-				fmt.Fprintln(cmd.ErrOrStderr(), "it was there already, as you describe it")
+				fmt.Fprintln(cmd.ErrOrStderr(), "it exists already, with the same fields")
 			}
 			return view, err
 		},
@@ -112,17 +112,17 @@ func newEndpointsCreate(s world) *cobra.Command {
 	}.on(&cobra.Command{
 		Use:   "create",
 		Short: "Register a receiver",
-		Long: `Registers a receiver and prints it with its secret, which is made unless you give
-one. With a --uid of your own the call may be repeated: the same endpoint again is
-answered as it is, another one under that name is refused.`,
+		Long: `Registers a receiver and prints it with its secret, a new one unless you give
+yours. With a --uid of your own you may repeat the call: the same endpoint again is
+answered as it is, a different one with that uid is refused.`,
 		Example: `  hookladder endpoints create --uid shop-42 --tenant shop_42 --url https://shop.example/hooks --topic 'payment.*'
   hookladder endpoints create --url https://shop.example/hooks --topic '*' --rate 20/s --signature github`,
 		Args: noArgs,
 	}, s)
 	f.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&uid, "uid", "", "a name of your own for it, as good as its id")
-	flags.StringVar(&tenant, "tenant", "", "whose messages it gets (default: those without a tenant)")
+	flags.StringVar(&uid, "uid", "", "a name of your own, usable wherever its id is")
+	flags.StringVar(&tenant, "tenant", "", "the tenant whose messages it gets (default: messages without a tenant)")
 	flags.StringVar(&secretFile, "secret-file", "", "a file that holds its secret, - for standard input (default: a new secret)")
 	return cmd
 }
@@ -143,11 +143,11 @@ func newEndpointsUpdate(s world) *cobra.Command {
 		Use:   "update <endpoint>",
 		Short: "Change an endpoint",
 		Long: `Changes what the flags name and leaves the rest. --topic replaces all topics;
---header and --metadata add to what is there, and take away what has no text.
+--header and --metadata add to what is there; one without a text is removed.
 --unset gives a field its default again.
 
-URL, headers, timeout and success count from the next attempt on, of what waits
-already too; a changed ladder from the next rung.`,
+A new URL, header, timeout or success is used from the next attempt on, also by
+deliveries that wait already; a new ladder from the next rung on.`,
 		Example: `  hookladder endpoints update shop-42 --url https://new.shop.example/hooks
   hookladder endpoints update shop-42 --rate 5/s --header 'x-shop: 42'
   hookladder endpoints update shop-42 --unset rate --header 'x-shop:'`,
@@ -178,12 +178,12 @@ func newEndpointsDelete(s world) *cobra.Command {
 		},
 	}.on(&cobra.Command{
 		Use:   "delete <endpoint>",
-		Short: "Forget an endpoint, and cancel what waits for it",
-		Long: `Forgets an endpoint. What waits for it is cancelled, and the answer says how much.
+		Short: "Delete an endpoint, and cancel what waits for it",
+		Long: `Deletes an endpoint. What waits for it is cancelled, and the answer says how much.
 
 On a terminal it says how much waits and asks first. A script gives --yes: without
-it nothing is deleted, since a word in the wrong place would cancel all that waits
-for a receiver, and nothing brings that back.`,
+it nothing is deleted. A wrong name would cancel all that waits for a receiver, and
+nothing brings that back.`,
 		Example: `  hookladder endpoints delete shop-42
   hookladder endpoints delete shop-42 --yes`,
 		Args: oneEndpoint,
@@ -237,7 +237,7 @@ func newEndpointsList(s world) *cobra.Command {
 		Use:   "list",
 		Short: "List endpoints, the newest first",
 		Long: `Lists endpoints, the newest first: all of them, or those of a --tenant, which may be
-repeated. With --tenant '' they are those without one.`,
+repeated. With --tenant '' it lists those without a tenant.`,
 		Example: `  hookladder endpoints list
   hookladder endpoints list --tenant shop_42 --json`,
 		Args: noArgs,

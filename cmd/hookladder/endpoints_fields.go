@@ -28,13 +28,13 @@ type endpointFlags struct {
 
 // endpointTexts are the flags whose text is the field's.
 var endpointTexts = [][2]string{
-	{"url", "where it is called"},
+	{"url", "its URL"},
 	{"description", "a sentence for people"},
 	{"signature", "how it is signed: " + strings.Join(schemeNames(), ", ")},
 	{"ladder", "the waits between attempts, such as 1s,5s,1m"},
-	{"timeout", "of one attempt, 1s to 60s"},
+	{"timeout", "the time limit of one attempt, 1s to 60s"},
 	{"rate", "most attempts in a time, such as 20/s, 600/m or 50/h"},
-	{"success", "what it must answer: statuses such as 2xx,404 or a success as JSON"},
+	{"success", "what it must answer: statuses such as 2xx,404, or a success rule as JSON"},
 }
 
 // unsettable are the fields of an endpoint that have a default to go back to.
@@ -48,12 +48,12 @@ func (f *endpointFlags) add(cmd *cobra.Command) {
 	for _, text := range endpointTexts {
 		f.texts[text[0]] = flags.String(text[0], "", text[1])
 	}
-	flags.StringArrayVar(&f.topics, "topic", nil, "a topic it wants, payment.paid, payment.* or *; may be repeated (a new one: *)")
+	flags.StringArrayVar(&f.topics, "topic", nil, "a topic it gets, such as payment.paid, payment.* or *; may be repeated (a new one: *)")
 	flags.StringArrayVar(&f.headers, "header", nil, "an extra header for it, \"name: value\"; may be repeated")
 	flags.StringArrayVar(&f.metadata, "metadata", nil, "a text for your own use, \"name=text\"; may be repeated")
 	flags.IntVar(&f.maxInFlight, "max-in-flight", 0, "most attempts at once (default ENDPOINT_MAX_IN_FLIGHT)")
-	flags.BoolVar(&f.ordered, "ordered", false, "one at a time and in order; a failing one holds the rest")
-	flags.BoolVar(&f.disabled, "disabled", false, "takes nothing: what is published for it is dead at once")
+	flags.BoolVar(&f.ordered, "ordered", false, "deliver one at a time and in order; a failing one holds the rest")
+	flags.BoolVar(&f.disabled, "disabled", false, "deliver nothing to it: what is published for it is dead at once")
 	completes(cmd, "signature", schemeNames()...)
 }
 
@@ -142,7 +142,7 @@ func (f *endpointFlags) patch(cmd *cobra.Command, unset []string) (map[string]an
 	for _, name := range unset {
 		name = strings.ReplaceAll(name, "-", "_")
 		if _, given := patch[name]; given {
-			return nil, usagef("--unset %s: it is set as well", name)
+			return nil, usagef("--unset %s: another flag sets it", name)
 		}
 		patch[name] = nil
 	}

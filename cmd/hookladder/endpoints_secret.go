@@ -63,13 +63,13 @@ func newEndpointsRotateSecret(s world) *cobra.Command {
 		Use:   "rotate-secret <endpoint>",
 		Short: "Give an endpoint a new secret",
 		Long: `Gives an endpoint a new secret. Until the overlap ends the old one signs as well, so
-that the receiver may know either; with --overlap 0s the old one ends now.
+that the receiver may know either. With --overlap 0s the old one ends now.
 It prints the new one; hookladder endpoints secret shows it again.`,
 		Example: `  hookladder endpoints rotate-secret shop-42
   hookladder endpoints rotate-secret shop-42 --overlap 0s --secret-file new-secret`,
 		Args: oneEndpoint,
 	}, s)
-	cmd.Flags().StringVar(&overlap, "overlap", "24h", "how long the old secret goes on signing")
+	cmd.Flags().StringVar(&overlap, "overlap", "24h", "how long the old secret signs too")
 	cmd.Flags().StringVar(&secretFile, "secret-file", "", "a file that holds the new secret, - for standard input (default: one is made)")
 	return cmd
 }
@@ -105,9 +105,9 @@ func newEndpointsTest(s world) *cobra.Command {
 		},
 	}.on(&cobra.Command{
 		Use:   "test <endpoint>",
-		Short: "Send an endpoint a test message, and show what it said",
-		Long: `Sends a message with the topic hookladder.test at once, past all that waits, and
-shows what the receiver said. It is tried once. The exit code is 1 where the
+		Short: "Send an endpoint a test message, and show its answer",
+		Long: `Sends a message with the topic hookladder.test at once, ahead of all that waits,
+and shows the receiver's answer. There is one attempt. The exit code is 1 if the
 receiver did not take it.`,
 		Example: `  hookladder endpoints test shop-42`,
 		Args:    oneEndpoint,

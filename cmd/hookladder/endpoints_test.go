@@ -70,7 +70,7 @@ func TestAnEndpointIsShownWithAllThatIsSet(t *testing.T) {
 	environ, _ := newTestAPI(t, http.StatusOK, strings.Replace(anEndpoint, `"url"`, `"secret":"0123456789abcdef","url"`, 1))
 	got := command(t, environ, "", "endpoints", "create", "--url", "u")
 	require.Equal(t, exitOK, got.code, got.err)
-	require.Contains(t, got.err, "it was there already")
+	require.Contains(t, got.err, "it exists already")
 	for _, want := range []string{
 		`^ep_012345678$`, `^  uid +shop-42$`, `^  tenant +shop_42$`, `^  to +https://shop.example/hooks$`,
 		`^  topics +payment\.\* refund\.made$`, `^  state +open, ordered, 1 in flight, 23 waiting$`, `^  signature +github$`,

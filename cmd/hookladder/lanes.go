@@ -28,7 +28,7 @@ func newLanes(s world) *cobra.Command {
 	}.on(&cobra.Command{
 		Use:   "lanes",
 		Short: "List the lanes, and how each stands",
-		Long: `Lists the lanes: what is paused first, then those last made. A lane is where the
+		Long: `Lists the lanes: the paused ones first, then the newest. A lane is where the
 deliveries to one destination wait: an endpoint, or the origin (scheme, host and
 port) of a tenant's bare URLs. BY is the API key that paused, disabled or deleted
 it; * stands for all lanes, and is listed while all are paused.`,
@@ -62,14 +62,14 @@ func newPause(s world) *cobra.Command {
 	return laneCalls{(*client.Client).PauseLane, (*client.Client).PauseTenants}.on(&cobra.Command{
 		Use:   "pause <destination>",
 		Short: "Hold a destination, or all of them",
-		Long: `Holds a destination: what is published for it is kept and waits. It is named by its
-lane, by the id or uid of an endpoint, or by a URL, which stands for what messages
-of --tenant, or without it those of no tenant, send to its origin. '*' holds
-everything. Attempts under way are left to finish.
+		Long: `Holds a destination: what is published for it is kept and waits. Name it by its
+lane, by the id or uid of an endpoint, or by a URL. A URL stands for its origin, and
+there for the messages of --tenant, else for those without a tenant. '*' holds
+everything. Attempts under way may finish.
 
-With --all-tenants a URL stands for what the messages of every tenant send to its
-origin. Each is held in a step of its own: where some fail, repeat the command.
-A tenant that sends there for the first time later is not held.`,
+With --all-tenants a URL stands for the messages of every tenant to its origin.
+Each tenant is held in a step of its own: if some fail, repeat the command. A
+tenant that sends there for the first time later is not held.`,
 		Example: `  hookladder pause https://shop.example/hooks --tenant shop_42
   hookladder pause https://shop.example --all-tenants
   hookladder pause '*'`,
@@ -82,7 +82,7 @@ func newResume(s world) *cobra.Command {
 		Short: "Let a destination go on, or all of them",
 		Long: `Lets a destination go on that was paused or disabled. Its breaker is closed, and
 what it asked for with Retry-After is forgotten. '*' takes back what pause '*' did;
-what was paused by its own name stays so. A URL stands for one tenant, or with
+what was paused by its own name stays paused. A URL stands for one tenant, or with
 --all-tenants for each that sends to its origin.`,
 		Example: `  hookladder resume https://shop.example/hooks --tenant shop_42
   hookladder resume https://shop.example --all-tenants
@@ -151,7 +151,7 @@ func tellTenants(cmd *cobra.Command, destination string, others *wire.OtherTenan
 	case all:
 		fmt.Fprintf(cmd.ErrOrStderr(), "lanes of other tenants changed: %d\n", others.Changed)
 	case others.Failed > 0:
-		fmt.Fprintf(cmd.ErrOrStderr(), "other tenants may have lanes at this origin: not all could be counted\n")
+		fmt.Fprintf(cmd.ErrOrStderr(), "other tenants may have lanes at this origin: some could not be counted\n")
 	case others.Lanes > 0:
 		more := ""
 		if others.NextCursor != nil {

@@ -34,9 +34,9 @@ func newListen(s world) *cobra.Command {
 		Long: `Listens for callbacks, verifies the signature of each with SIGNING_SECRET,
 --secret-file or --secret, prints headers, body and verdict, and answers with
 --status. A callback that can't be verified is answered with 401, as a receiver
-should. What came is printed with control characters escaped, and each line of a
-body behind a bar. Other users of this machine see --secret among the processes:
-a file is for secrets that matter.`,
+should. Control characters are printed escaped, and each line of a body begins with
+a bar. Other users of this machine can see --secret in the list of processes: keep
+secrets that matter in a file.`,
 		Example: `  SIGNING_SECRET=whsec_... hookladder listen
   hookladder listen --addr 127.0.0.1:9000 --secret-file ./secret --status 503
   hookladder listen --signature standard-ed25519 --secret whpk_...`,
@@ -66,10 +66,10 @@ a file is for secrets that matter.`,
 		},
 	}
 	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:9000", "where to listen")
-	cmd.Flags().StringVar(&secret, "secret", "", "the signing secret, or the public key of ed25519; several with spaces between (default SIGNING_SECRET)")
-	cmd.Flags().StringVar(&secretFile, "secret-file", "", "a file that holds the same")
+	cmd.Flags().StringVar(&secret, "secret", "", "the signing secret, or the public key of ed25519; several are separated by spaces (default SIGNING_SECRET)")
+	cmd.Flags().StringVar(&secretFile, "secret-file", "", "a file that holds the secret or public key")
 	cmd.Flags().StringVar(&scheme, "signature", signer.Standard.String(), "how it is signed: "+strings.Join(schemeNames(), ", "))
-	cmd.Flags().IntVar(&status, "status", http.StatusNoContent, "what to answer to a callback that is genuine")
+	cmd.Flags().IntVar(&status, "status", http.StatusNoContent, "the status to answer a verified callback with")
 	completes(cmd, "signature", schemeNames()...)
 	completes(cmd, "status", answers...)
 	return cmd

@@ -95,7 +95,7 @@ func cure(err error, s world) string {
 	case s.vars()["HOOKLADDER_KEY"] == "":
 		return ": set HOOKLADDER_KEY to one of its API_KEYS, or name a file that holds one with --key-file"
 	default:
-		return ": the key in HOOKLADDER_KEY, or in the file of --key-file, is none of its API_KEYS"
+		return ": the key in HOOKLADDER_KEY, or in the file of --key-file, is not one of its API_KEYS"
 	}
 }
 
@@ -128,8 +128,8 @@ Begin with a playground that needs nothing else:
 
   hookladder dev
 
-For names and values in your shell: hookladder completion bash (zsh, fish,
-powershell), whose --help says where it goes.
+For completion in your shell: hookladder completion bash (or zsh, fish,
+powershell); its --help says how to install it.
 
 Exit codes: 0 ok, 1 failed, 2 usage or settings, 3 not found, 4 unreachable.`,
 		Version:                    versionLine(),

@@ -27,9 +27,9 @@ func newGet(s world) *cobra.Command {
 	}.on(&cobra.Command{
 		Use:   "get <id>",
 		Short: "Show a message, its deliveries and their attempts",
-		Long: `Shows a message and its deliveries. A delivery that failed has its attempts with
-it, the newest 32, and the beginning of what the receiver answered to the last
-ones. With --json it is what the API answers, body included, byte for byte.`,
+		Long: `Shows a message and its deliveries. A delivery that failed shows its newest 32
+attempts, and the beginning of the receiver's last answers. With --json it prints
+the API's answer, with the body byte for byte.`,
 		Example: `  hookladder get order_17
   hookladder get order_17 --json`,
 		Args: oneID,
@@ -51,9 +51,9 @@ func newCancel(s world) *cobra.Command {
 		json: printDeliveriesJSON,
 	}.on(&cobra.Command{
 		Use:   "cancel <id>",
-		Short: "Cancel what is not finished of a message",
-		Long: `Cancels the deliveries of a message that are not finished: nothing new is
-attempted. An attempt that is under way can't be recalled.`,
+		Short: "Cancel a message's unfinished deliveries",
+		Long: `Cancels the deliveries of a message that are not finished: no attempt begins any
+more. An attempt that is under way can't be recalled.`,
 		Example: `  hookladder cancel order_17`,
 		Args:    oneID,
 	}, s)
@@ -85,11 +85,11 @@ func newRetry(s world) *cobra.Command {
 		Use:   "retry <id>",
 		Short: "Attempt a message now",
 		Long: `Attempts the deliveries of a message now, as far as pause, breaker, rate and limit
-let them, and says which it left and why. Of one that waits the attempt stands
-beside its ladder: if it fails, the delivery waits on until the same time. One that
-is dead or cancelled starts a new ladder. One that was delivered is left, unless
---destination names it or --all is given. The exit code is 0 where at least one is
-attempted, and 1 where none could be.`,
+allow, and says which it leaves out and why. A delivery that waits gets an extra
+attempt: if it fails, the delivery waits until the same time as before. A dead or
+cancelled one starts a new ladder. A delivered one is left out, unless
+--destination names it or --all is given. The exit code is 0 if at least one is
+attempted, and 1 if none could be.`,
 		Example: `  hookladder retry order_17
   hookladder retry order_17 --destination https://shop.example/hooks
   hookladder retry order_17 --all`,
@@ -222,12 +222,12 @@ var waits = map[string]string{
 	"rung":        "waiting for its next rung",
 	"paused":      "its destination is paused",
 	"breaker":     "its destination keeps failing, so the breaker is open",
-	"retry_after": "its destination asked to be left alone (Retry-After)",
-	"rate":        "waiting for its turn: the rate of its endpoint is used up",
+	"retry_after": "its destination asked for a pause (Retry-After)",
+	"rate":        "its endpoint's rate is used up",
 	"sealed":      "an instance can't open its endpoint: its ENCRYPTION_KEY lacks a key",
 	"missing":     "its endpoint is not in the store",
 	"order":       "waiting for the one before it",
-	"limit":       "waiting for its turn: as many as may are in flight to its destination",
+	"limit":       "as many attempts to its destination as allowed are under way",
 	"permits":     "waiting for a free permit",
 }
 

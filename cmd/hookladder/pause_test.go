@@ -38,7 +38,7 @@ func TestPauseOfAURLTellsOfOtherTenants(t *testing.T) {
 		`"lanes":0`:                      "",
 		`"lanes":12,"next_cursor":null`:  "other tenants have 12 lanes at this origin; for all: hookladder pause 'https://shop.example' --all-tenants\n",
 		`"lanes":12,"next_cursor":"1-0"`: "other tenants have at least 12 lanes",
-		`"lanes":12,"failed":1`:          "not all could be counted",
+		`"lanes":12,"failed":1`:          "some could not be counted",
 	} {
 		environ, _ := newTestLanes(t, aPage(others))
 		got := command(t, environ, "", "pause", "https://shop.example/hooks?token=hunter2")

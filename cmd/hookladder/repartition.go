@@ -15,22 +15,22 @@ func newRepartition(s world) *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
 		Use:   "repartition",
-		Short: "Move everything to another number of partitions, while nothing runs",
-		Long: `Moves a project to another number of partitions: what PARTITIONS fixed at its
-first start. Stop all instances before. It waits 7 s to see that none is alive,
-and refuses if one is; what dead ones still held goes back to its lanes. Until it
-has ended no instance starts.
+		Short: "Change the number of partitions, while no instance runs",
+		Long: `Changes a project's number of partitions, which PARTITIONS fixed at its first
+start. Stop all instances before. It waits 7 s to see that none is alive, and
+refuses if one is. What dead ones still held goes back to its lanes. No instance
+starts until it has ended.
 
-It may be ended at any time, also by kill -9: run it again, and it goes on.
-Nothing is lost or doubled by that. In a cluster no slots may be moved meanwhile.
+It may be stopped at any time, even by kill -9: run it again, and it goes on.
+Nothing is lost or duplicated by that. In a cluster, move no slots meanwhile.
 
 A message to several destinations is stored once in each partition that has one
-of them. Ids that only DEDUP_MAX keeps are copied to every partition where a
-repeat may be asked for, the newest, as far as that has room; the summary tells
-how many are forgotten. The memory needed besides is small, but for those copies
-and a destination's own list.
+of them. Ids that only DEDUP_MAX keeps are copied to every partition that may see
+a repeat: the newest, as far as there is room. The summary tells how many are
+forgotten. Apart from these copies and one destination's list it needs little
+memory.
 
-Settings are those of serve: REDIS_URL or DATA_DIR, and PROJECT. Afterwards set
+It uses the settings of serve: REDIS_URL or DATA_DIR, and PROJECT. Afterwards set
 PARTITIONS to the new number, or unset it.`,
 		Example: `  hookladder repartition --to 128 --dry-run
   hookladder repartition --to 128`,
@@ -43,7 +43,7 @@ PARTITIONS to the new number, or unset it.`,
 			if err != nil {
 				return usageError{err}
 			}
-			o, err := storeOptions(cmd, read, found, "where does the project lie?")
+			o, err := storeOptions(cmd, read, found, "set the one that serve uses")
 			if err != nil {
 				return err
 			}
@@ -55,8 +55,8 @@ PARTITIONS to the new number, or unset it.`,
 			return printRepartitioned(cmd.OutOrStdout(), done, dry, read)
 		},
 	}
-	cmd.Flags().IntVar(&to, "to", 0, "the number of partitions from then on")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only tell what would be moved; instances may run")
+	cmd.Flags().IntVar(&to, "to", 0, "the new number of partitions")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only print what would be moved; instances may run")
 	return cmd
 }
 
@@ -65,10 +65,10 @@ const mostPartitions = 1024
 
 // What the phases of a repartition do, for people.
 var phaseTexts = map[string]string{
-	"begin": "look whether an instance is alive, for 7 s",
+	"begin": "check for 7 s whether an instance is alive",
 	"ids":   "copy known ids",
 	"move":  "move what belongs to destinations",
-	"count": "count anew",
+	"count": "count again",
 }
 
 func printStep(out io.Writer, step app.RepartitionStep) {
@@ -93,7 +93,7 @@ func printRepartitioned(out io.Writer, done app.Repartitioned, dry bool, read se
 	case dry:
 		verb = "would move"
 	case done.Again:
-		verb = "went on and moved"
+		verb = "continued and moved"
 	}
 	_, err := fmt.Fprintf(out, "%s project %s from %d to %d partitions: %s messages, %s deliveries, %s lanes, %s ids\n",
 		verb, read.Project, done.From, done.To, comma(done.Moved.Messages), comma(done.Moved.Deliveries),
@@ -102,7 +102,7 @@ func printRepartitioned(out io.Writer, done app.Repartitioned, dry bool, read se
 		_, err = fmt.Fprintf(out, "%s deliveries were still held by instances that are dead\n", comma(done.Reaped))
 	}
 	if n := done.Moved.Forgotten; err == nil && n > 0 {
-		_, err = fmt.Fprintf(out, "%s ids are known no more: DEDUP_MAX=%d has no room for them in every partition\n", comma(n), read.DedupMax)
+		_, err = fmt.Fprintf(out, "%s ids are forgotten: DEDUP_MAX=%d has no room for them in every partition\n", comma(n), read.DedupMax)
 	}
 	if err == nil && !dry && read.Partitions != 0 && read.Partitions != done.To {
 		_, err = fmt.Fprintf(out, "now set PARTITIONS=%d\n", done.To)

@@ -18,10 +18,10 @@ func newSecret(s world) *cobra.Command {
 		Long: `Makes a fresh secret and prints it: for SIGNING_SECRET, or with --scheme for an
 endpoint that is signed in another way.
 
-With --tenant it prints the secret that verifies what a bare URL of that tenant
-gets where SIGNING_DERIVE is tenant. It comes from SIGNING_SECRET, which it needs
-in the environment; of several there are as many, in their order. --tenant ''
-prints the one for messages without a tenant.`,
+With --tenant it prints the secret that verifies callbacks to a bare URL of that
+tenant, if SIGNING_DERIVE is tenant. It is derived from SIGNING_SECRET, which must
+be in the environment. If that holds several secrets, it prints one for each, in
+their order. --tenant '' prints the one for messages without a tenant.`,
 		Example: `  hookladder secret
   hookladder secret --scheme github
   SIGNING_SECRET_FILE=/run/secrets/signing hookladder secret --tenant shop_42`,
@@ -37,7 +37,7 @@ prints the one for messages without a tenant.`,
 		},
 	}
 	cmd.Flags().StringVar(&tenant, "tenant", "", "print this tenant's secret instead of a fresh one")
-	cmd.Flags().StringVar(&scheme, "scheme", signer.Standard.String(), "how it is to sign: "+strings.Join(schemeNames(), ", "))
+	cmd.Flags().StringVar(&scheme, "scheme", signer.Standard.String(), "the signature scheme it is for: "+strings.Join(schemeNames(), ", "))
 	completes(cmd, "scheme", schemeNames()...)
 	return cmd
 }

@@ -52,11 +52,11 @@ func newSend(s world) *cobra.Command {
 		Short: "Publish one message",
 		Long: `Publishes one message and prints its id and its deliveries. It goes to the --url or
 the --endpoint, or without either to every endpoint of the tenant whose topics
-match. The body comes from --body, --body-file or standard input and goes out byte
+match. The body comes from --body, --body-file or standard input and is sent byte
 for byte: JSON as application/json, any other text as text/plain, the rest as
 octet-stream.
 
-Give an --id of your own where the call may be repeated: the same id and content
+Give an --id of your own if you may repeat the call: the same id and content
 again is answered as a duplicate and delivered once.`,
 		Example: `  hookladder send --url https://shop.example/hooks --topic payment.paid --body '{"amount":100}'
   hookladder send --tenant shop_42 --topic payment.paid --body '{"amount":100}'
@@ -73,25 +73,25 @@ again is answered as a duplicate and delivered once.`,
 // add gives send its flags: one for each field of a message.
 func (f *sendFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.topic, "topic", "", "what it is about, such as payment.paid (needed)")
-	flags.StringVar(&f.url, "url", "", "where it goes")
-	flags.StringVar(&f.endpoint, "endpoint", "", "the id or uid of the endpoint it goes to")
+	flags.StringVar(&f.topic, "topic", "", "the message's topic, such as payment.paid (required)")
+	flags.StringVar(&f.url, "url", "", "the URL it is sent to")
+	flags.StringVar(&f.endpoint, "endpoint", "", "the id or uid of the endpoint it is sent to")
 	flags.StringVar(&f.id, "id", "", "its id (default: a new one)")
-	flags.StringVar(&f.tenant, "tenant", "", "on whose behalf it is sent")
-	flags.StringVar(&f.orderingKey, "ordering-key", "", "goes out in order among those with the same key, one at a time")
+	flags.StringVar(&f.tenant, "tenant", "", "the tenant it belongs to")
+	flags.StringVar(&f.orderingKey, "ordering-key", "", "messages with the same key are delivered in order, one at a time")
 	flags.StringVar(&f.body, "body", "", "the body")
 	flags.StringVar(&f.bodyFile, "body-file", "", "a file that holds the body, - for standard input")
-	flags.BoolVar(&f.raw, "raw", false, "the body is text, though it may be JSON")
-	flags.StringVar(&f.contentType, "content-type", "", "of the body, which then goes out as text")
-	flags.StringVar(&f.delay, "delay", "", "until the first attempt, such as 10s or 1d")
-	flags.StringVar(&f.deliverAt, "deliver-at", "", "when the first attempt is made, such as 2027-01-31T09:00:00+01:00")
-	flags.StringVar(&f.expiresAt, "expires-at", "", "when it is no longer attempted, written in the same way")
+	flags.BoolVar(&f.raw, "raw", false, "send the body as text, even if it is JSON")
+	flags.StringVar(&f.contentType, "content-type", "", "the body's content type; the body is then sent as text")
+	flags.StringVar(&f.delay, "delay", "", "the wait before the first attempt, such as 10s or 1d")
+	flags.StringVar(&f.deliverAt, "deliver-at", "", "the time of the first attempt, such as 2027-01-31T09:00:00+01:00")
+	flags.StringVar(&f.expiresAt, "expires-at", "", "the time from which it is no longer attempted, in the same form")
 	flags.StringVar(&f.ladder, "ladder", "", "the waits between attempts, such as 1s,5s,1m")
-	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "cuts the ladder (default: all of its rungs)")
-	flags.StringVar(&f.timeout, "timeout", "", "of one attempt, 1s to 60s")
-	flags.StringVar(&f.success, "success", "", "what the receiver must answer: statuses such as 2xx,404 or a success as JSON")
+	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "the most attempts; the ladder ends there (default: all of its rungs)")
+	flags.StringVar(&f.timeout, "timeout", "", "the time limit of one attempt, 1s to 60s")
+	flags.StringVar(&f.success, "success", "", "what the receiver must answer: statuses such as 2xx,404, or a success rule as JSON")
 	flags.StringArrayVar(&f.headers, "header", nil, "an extra header, \"name: value\"; may be repeated")
-	flags.BoolVar(&f.requireMatch, "require-match", false, "fail where no endpoint matches, instead of keeping nothing")
+	flags.BoolVar(&f.requireMatch, "require-match", false, "fail if no endpoint matches; without it the message is accepted and not kept")
 }
 
 // message is what the flags ask for. What the API checks is left to it.

@@ -27,19 +27,19 @@ func newServe(s world) *cobra.Command {
 		Long: `Takes messages over HTTP, keeps them in Redis and delivers them. All settings come
 from the environment; hookladder config shows them. REDIS_URL is needed, or
 DATA_DIR for a redis-server of its own, since what was acknowledged must outlive
-the process. A Redis that does not answer yet is waited for, for 30 seconds; then
-the exit code is 4.
+the process. If Redis does not answer, it waits up to 30 seconds for it; then the exit
+code is 4.
 
 SIGTERM or Ctrl-C stops it in order: /readyz answers 503 and nothing more is
-taken from the queue; attempts under way may finish for SHUTDOWN_GRACE, the rest
-goes back; open requests are answered, and the instance signs off. What is
-published meanwhile is kept, and delivered by another instance or the next
-start. A second signal ends it at once; what it held is then taken over by
-another instance, or by itself restarted.
+taken from the queue. Attempts under way have SHUTDOWN_GRACE to finish, the rest
+goes back. Open requests are answered, and the instance signs off. What is
+published meanwhile is kept, and delivered by another instance or after the next
+start. A second signal ends it at once; another instance, or its own restart, then
+takes over what it held.
 
-SIGHUP has the files of keys read anew, and all of them used, or none where one
-is wrong, which the log tells: API_KEYS_FILE, SIGNING_SECRET_FILE, and
-ENCRYPTION_KEY_FILE where it holds all keys that it held. The rest needs a restart.`,
+SIGHUP makes it read the files of keys again: API_KEYS_FILE, SIGNING_SECRET_FILE,
+and ENCRYPTION_KEY_FILE, which must still hold every key it held. If one file is
+wrong, no key changes, and the log says why. Other settings need a restart.`,
 		Example: `  REDIS_URL=redis://127.0.0.1:6379 SIGNING_SECRET=whsec_... hookladder serve
   DATA_DIR=./data SIGNING_SECRET=whsec_... hookladder serve
   PORT=8080 API_KEYS_FILE=/run/secrets/keys REDIS_URL=rediss://... hookladder serve

@@ -35,12 +35,9 @@ type Case struct {
 
 // Outcome is what an answer means for its delivery.
 type Outcome struct {
-	Verdict Verdict // Delivered, Retry or Dead
-	Class   Class
-	Status  int           // HTTP status, 0 when no answer came
+	Attempt               // what happened, but for its number and when it began; Delivered, Retry or Dead
 	Wait    time.Duration // Retry: until the next attempt
 	Reason  DeadReason    // Dead: why
-	Error   string        // one sentence for people; empty after a success
 	Blame   bool          // it counts for the lane's breaker
 	Pause   time.Duration // the receiver wants its lane left alone so long
 }
@@ -48,7 +45,7 @@ type Outcome struct {
 // Judge says what an answer means. It is a pure function: no clock, no random
 // numbers, no network.
 func Judge(c Case) Outcome {
-	o := Outcome{Status: c.Answer.Status}
+	o := Outcome{Attempt: Attempt{Status: c.Answer.Status, Duration: c.Answer.Took}}
 	o.Class, o.Error = fault(c.Answer, c.Success)
 	o.Blame = blamed(o.Class, o.Status)
 	if o.Class != ClassNone && (o.Status == http.StatusTooManyRequests || o.Status == http.StatusServiceUnavailable) {

@@ -37,17 +37,17 @@ func TestAnswersMean(t *testing.T) {
 	status := func(code int) dispatcher.Answer { return dispatcher.Answer{Status: code} }
 	retry := func(code int, text string) dispatcher.Outcome {
 		return dispatcher.Outcome{
-			Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: code, Wait: 15 * time.Second, Error: text, Blame: code >= 500,
+			Attempt: dispatcher.Attempt{Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: code, Error: text}, Wait: 15 * time.Second, Blame: code >= 500,
 		}
 	}
 	delivered := func(code int) dispatcher.Outcome {
-		return dispatcher.Outcome{Verdict: dispatcher.Delivered, Status: code}
+		return dispatcher.Outcome{Attempt: dispatcher.Attempt{Verdict: dispatcher.Delivered, Status: code}}
 	}
 	badBody := func(text string) dispatcher.Outcome {
-		return dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassBody, Status: 200, Wait: 15 * time.Second, Error: text}
+		return dispatcher.Outcome{Attempt: dispatcher.Attempt{Verdict: dispatcher.Retry, Class: dispatcher.ClassBody, Status: 200, Error: text}, Wait: 15 * time.Second}
 	}
 	dead := func(reason dispatcher.DeadReason, class dispatcher.Class, code int, text string) dispatcher.Outcome {
-		return dispatcher.Outcome{Verdict: dispatcher.Dead, Reason: reason, Class: class, Status: code, Error: text, Blame: code >= 500}
+		return dispatcher.Outcome{Attempt: dispatcher.Attempt{Verdict: dispatcher.Dead, Class: class, Status: code, Error: text}, Reason: reason, Blame: code >= 500}
 	}
 	moved := func(location string) dispatcher.Answer { return dispatcher.Answer{Status: 301, Location: location} }
 	cases := []struct {
@@ -87,17 +87,17 @@ func TestAnswersMean(t *testing.T) {
 		{"gone with another word than asked for is gone", dispatcher.Answer{Status: 410, Body: []byte("no")}, `{"status":["*"],"body":"success"}`, nil,
 			dead(dispatcher.ReasonGone, dispatcher.ClassBody, 410, `status 410, but the body is not "success"`)},
 		{"no answer is tried again", dispatcher.Answer{Class: dispatcher.ClassTimeout, Err: errors.New("timed out connecting")}, "", nil,
-			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassTimeout, Wait: 15 * time.Second, Error: "timed out connecting", Blame: true}},
+			dispatcher.Outcome{Attempt: dispatcher.Attempt{Verdict: dispatcher.Retry, Class: dispatcher.ClassTimeout, Error: "timed out connecting"}, Wait: 15 * time.Second, Blame: true}},
 		{"no answer is never a success", dispatcher.Answer{Class: dispatcher.ClassReset, Err: errors.New("reset")}, "*", nil,
-			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassReset, Wait: 15 * time.Second, Error: "reset", Blame: true}},
+			dispatcher.Outcome{Attempt: dispatcher.Attempt{Verdict: dispatcher.Retry, Class: dispatcher.ClassReset, Error: "reset"}, Wait: 15 * time.Second, Blame: true}},
 		{"a sender that says nothing has failed", dispatcher.Answer{}, "", nil,
-			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassInternal, Wait: 15 * time.Second, Error: "no answer, and no reason for it"}},
+			dispatcher.Outcome{Attempt: dispatcher.Attempt{Verdict: dispatcher.Retry, Class: dispatcher.ClassInternal, Error: "no answer, and no reason for it"}, Wait: 15 * time.Second}},
 		{"an address that may not be called is dead at once", dispatcher.Answer{Class: dispatcher.ClassRefused, Err: errors.New("10.1.2.3 is private")}, "", nil,
 			dead(dispatcher.ReasonRefused, dispatcher.ClassRefused, 0, "10.1.2.3 is private")},
 		{"what expired before it was attempted is dead", dispatcher.Answer{Class: dispatcher.ClassExpired}, "", nil,
 			dead(dispatcher.ReasonExpired, dispatcher.ClassExpired, 0, "expired before it could be attempted")},
 		{"the second failure takes the second rung", status(500), "", func(c *dispatcher.Case) { c.Rung = 2 },
-			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: 500, Wait: 3 * time.Minute, Error: "status 500", Blame: true}},
+			dispatcher.Outcome{Attempt: dispatcher.Attempt{Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: 500, Error: "status 500"}, Wait: 3 * time.Minute, Blame: true}},
 		{"the attempt after the last rung is the last", status(500), "", func(c *dispatcher.Case) { c.Rung = 4 },
 			dead(dispatcher.ReasonExhausted, dispatcher.ClassStatus, 500, "status 500")},
 		{"the last attempt may succeed", status(200), "", func(c *dispatcher.Case) { c.Rung = 4 }, delivered(200)},
@@ -113,19 +113,19 @@ func TestAnswersMean(t *testing.T) {
 		{"an answer that comes after the expiry counts", status(200), "", func(c *dispatcher.Case) { c.ExpiresAt = judgedAt.Add(-time.Hour) }, delivered(200)},
 		{"after the last rung it is exhausted rather than expired", status(500), "", func(c *dispatcher.Case) { c.Rung, c.ExpiresAt = 4, judgedAt }, dead(dispatcher.ReasonExhausted, dispatcher.ClassStatus, 500, "status 500")},
 		{"jitter makes the wait longer", status(500), "", func(c *dispatcher.Case) { c.Jitter, c.Random = 0.2, 0.5 },
-			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: 500, Wait: 16500 * time.Millisecond, Error: "status 500", Blame: true}},
+			dispatcher.Outcome{Attempt: dispatcher.Attempt{Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: 500, Error: "status 500"}, Wait: 16500 * time.Millisecond, Blame: true}},
 		{"jitter counts for the expiry", status(500), "", func(c *dispatcher.Case) {
 			c.Jitter, c.Random, c.ExpiresAt = 0.2, 0.5, judgedAt.Add(16*time.Second)
 		}, dead(dispatcher.ReasonExpired, dispatcher.ClassStatus, 500, "status 500")},
 		{"an attempt beside the ladder waits the rung that it interrupted", status(500), "", func(c *dispatcher.Case) { c.Rung, c.WaitsOn = 2, judgedAt.Add(time.Second) }, retry(500, "status 500")},
 		{"one beside its last rung is not the last", status(500), "", func(c *dispatcher.Case) { c.Rung, c.WaitsOn = 4, judgedAt },
-			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: 500, Wait: 25 * time.Hour, Error: "status 500", Blame: true}},
+			dispatcher.Outcome{Attempt: dispatcher.Attempt{Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: 500, Error: "status 500"}, Wait: 25 * time.Hour, Blame: true}},
 		{"one beside a rung that the ladder has no more waits the last", status(500), "", func(c *dispatcher.Case) { c.Rung, c.MaxAttempts, c.WaitsOn = 4, 3, judgedAt },
-			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: 500, Wait: 3 * time.Minute, Error: "status 500", Blame: true}},
+			dispatcher.Outcome{Attempt: dispatcher.Attempt{Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: 500, Error: "status 500"}, Wait: 3 * time.Minute, Blame: true}},
 		{"one before the first attempt interrupted no rung", status(500), "", func(c *dispatcher.Case) { c.WaitsOn = judgedAt },
-			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: 500, Error: "status 500", Blame: true}},
+			dispatcher.Outcome{Attempt: dispatcher.Attempt{Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: 500, Error: "status 500"}, Blame: true}},
 		{"one without a ladder is not the last either", status(500), "", func(c *dispatcher.Case) { c.Ladder, c.WaitsOn = ladder.Ladder{}, judgedAt.Add(time.Hour) },
-			dispatcher.Outcome{Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: 500, Error: "status 500", Blame: true}},
+			dispatcher.Outcome{Attempt: dispatcher.Attempt{Verdict: dispatcher.Retry, Class: dispatcher.ClassStatus, Status: 500, Error: "status 500"}, Blame: true}},
 		{"one beside the ladder is dead where the receiver is gone", status(410), "", func(c *dispatcher.Case) { c.WaitsOn = judgedAt.Add(time.Hour) },
 			dead(dispatcher.ReasonGone, dispatcher.ClassStatus, 410, "status 410: gone for good")},
 		{"one that would wait on past the expiry is dead", status(500), "", func(c *dispatcher.Case) {

@@ -304,10 +304,8 @@ func (d *deliverer) judge(c dispatcher.Claimed, r route, answer dispatcher.Answe
 		Now: d.engine.queue.Now(), ExpiresAt: m.ExpiresAt, Jitter: d.jitter, Random: rand.Float64(),
 	})
 	s.Verdict, s.Wait, s.Reason, s.Blame, s.Pause = o.Verdict, o.Wait, o.Reason, o.Blame, o.Pause
-	s.Attempt = dispatcher.Attempt{
-		Number: c.Attempt, At: began, Duration: answer.Took, Status: o.Status,
-		Verdict: o.Verdict, Class: o.Class, Error: o.Error,
-	}
+	s.Attempt = o.Attempt
+	s.Attempt.Number, s.Attempt.At = c.Attempt, began
 }
 
 // fail records an attempt that was our own fault; the ladder decides what follows.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"fmt"
@@ -194,7 +193,7 @@ nothing brings that back.`,
 
 // askDelete says what a delete cancels, and is an error unless a person agrees.
 func askDelete(cmd *cobra.Command, s world, c *client.Client, name string) error {
-	if !s.terminal && !onTerminal(cmd.InOrStdin()) {
+	if !s.canAsk(cmd) {
 		return usagef("delete cancels what waits for %s: give --yes, or call it on a terminal, where it asks", visible(name))
 	}
 	e, err := c.Endpoint(cmd.Context(), name)
@@ -205,21 +204,12 @@ func askDelete(cmd *cobra.Command, s world, c *client.Client, name string) error
 	if e.Tenant != "" {
 		tenant = " of tenant " + visible(e.Tenant)
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s%s, %s: %d waiting, which are cancelled, and %d in flight.\nDelete it? [y/N] ",
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s%s, %s: %d waiting, which are cancelled, and %d in flight.\n",
 		visible(name), tenant, visible(originOf(e.URL)), e.Waiting, e.InFlight)
-	answer := make(chan string, 1)
-	go func() { // a read of a terminal ends with no context
-		line, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n') // an end without an answer is a no
-		answer <- strings.ToLower(strings.TrimSpace(line))
-	}()
-	select {
-	case <-cmd.Context().Done():
-	case said := <-answer:
-		if said == "y" || said == "yes" {
-			return nil
-		}
+	if !agrees(cmd, "Delete it?") {
+		return fmt.Errorf("%s was not deleted", visible(name))
 	}
-	return fmt.Errorf("%s was not deleted", visible(name))
+	return nil
 }
 
 func newEndpointsList(s world) *cobra.Command {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"os"
@@ -8,6 +9,8 @@ import (
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/spf13/cobra"
 )
 
 // visible makes foreign text safe for a terminal: characters that would move the
@@ -61,6 +64,28 @@ func (p plainJSON) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	return len(b), nil
+}
+
+// canAsk reports whether a person can answer a question. A script gives --yes.
+func (s world) canAsk(cmd *cobra.Command) bool {
+	return s.terminal || onTerminal(cmd.InOrStdin())
+}
+
+// agrees asks a question and reports whether the answer is yes. It goes to
+// standard error, since the output may go into a file.
+func agrees(cmd *cobra.Command, question string) bool {
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s [y/N] ", question)
+	answer := make(chan string, 1)
+	go func() { // a read of a terminal ends with no context
+		line, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n') // an end without an answer is a no
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-cmd.Context().Done():
+		return false
+	case said := <-answer:
+		return said == "y" || said == "yes"
+	}
 }
 
 // onTerminal reports whether a stream is a terminal, with a person before it.

@@ -12,111 +12,110 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
-// MostKnown bounds the memory that endpoints take, some 2 KiB each; beyond it
-// what was not used for the longest time is forgotten.
+// MostKnown bounds the cached endpoints, some 2 KiB each. Beyond it the least recently
+// used ones are evicted.
 const MostKnown = 20_000
 
-// Cache is what this instance knows of the endpoints: what was asked for,
-// until another instance tells that it changed. Nothing is kept while changes
-// can't be heard.
+// Cache holds the endpoints that were read, until an event tells that they changed.
+// Nothing is kept while this instance is not subscribed to these events.
 type Cache struct {
 	store dispatcher.EndpointStore // nil: there are no endpoints
 
 	mu         sync.Mutex // guards what follows
-	subscribed bool       // changes are heard
-	changes    int        // heard so far: what was read before one may be old
+	subscribed bool       // to events of changes
+	changes    int        // counts events: what was read before one may be old
 	known      *simplelru.LRU[string, *Destination]
 	tenants    *simplelru.LRU[string, []*Destination]
-	listed     int // how many tenants holds: their endpoints, and one for itself each
+	listed     int // size of tenants: their endpoints, and one for each tenant
 }
 
 func newEndpointCache(store dispatcher.EndpointStore) *Cache {
-	d := &Cache{store: store, known: newLRU[*Destination](nil)}
-	d.tenants = newLRU(func(_ string, list []*Destination) { d.listed -= 1 + len(list) })
-	return d
+	c := &Cache{store: store, known: newLRU[*Destination](nil)}
+	c.tenants = newLRU(func(_ string, list []*Destination) { c.listed -= 1 + len(list) })
+	return c
 }
 
-// newLRU makes a memory of mostKnown entries. It has no lock of its own.
+// newLRU makes an LRU cache of MostKnown entries. It has no lock of its own.
 func newLRU[V any](forgotten func(name string, v V)) *simplelru.LRU[string, V] {
 	lru, err := simplelru.NewLRU(MostKnown, forgotten)
 	if err != nil {
-		panic(err) // only of a bound that is none
+		panic(err) // impossible: it fails for a bound below 1 only
 	}
 	return lru
 }
 
-// OnChange forgets an endpoint that is another than it was.
-func (d *Cache) OnChange(c dispatcher.EndpointChange) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.changes++
-	d.known.Remove(c.ID)
-	d.tenants.Remove(c.Tenant)
+// OnChange removes an endpoint that was changed.
+func (c *Cache) OnChange(change dispatcher.EndpointChange) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changes++
+	c.known.Remove(change.ID)
+	c.tenants.Remove(change.Tenant)
 }
 
-// SetSubscribed says whether changes are heard from now on. What was known until now
-// may be old either way.
-func (d *Cache) SetSubscribed(hears bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.subscribed = hears
-	d.changes++
-	d.known.Purge()
-	d.tenants.Purge()
+// SetSubscribed says whether events arrive from now on. It empties the cache either way,
+// since an event may have been missed.
+func (c *Cache) SetSubscribed(hears bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.subscribed = hears
+	c.changes++
+	c.known.Purge()
+	c.tenants.Purge()
 }
 
-// forget makes sure that an endpoint is read anew.
-func (d *Cache) forget(id string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if dest, ok := d.known.Peek(id); ok {
-		d.tenants.Remove(dest.Endpoint.Tenant)
+// forget removes an endpoint, so that it is read anew.
+func (c *Cache) forget(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if dest, ok := c.known.Peek(id); ok {
+		c.tenants.Remove(dest.Endpoint.Tenant)
 	}
-	d.known.Remove(id)
+	c.known.Remove(id)
 }
 
-// recall answers what is known of ids, and which have to be read.
-func (d *Cache) recall(ids []string) (found map[string]*Destination, missing []string, asOf int) {
+// recall answers the cached ones of ids, and which have to be read. asOf goes to keep.
+func (c *Cache) recall(ids []string) (found map[string]*Destination, missing []string, asOf int) {
 	found = make(map[string]*Destination, len(ids))
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, id := range ids {
-		if dest, ok := d.known.Get(id); ok {
+		if dest, ok := c.known.Get(id); ok {
 			found[id] = dest
 		} else if !slices.Contains(missing, id) {
 			missing = append(missing, id)
 		}
 	}
-	return found, missing, d.changes
+	return found, missing, c.changes
 }
 
-// keep remembers what was read, unless something changed since. What can't be
-// opened is read again each time: a key that is added changes no endpoint.
-func (d *Cache) keep(asOf int, read []*Destination) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.subscribed || d.changes != asOf {
+// keep caches what was read, unless something changed since asOf. An endpoint with a fault
+// is not cached: the fault may end without a change of the endpoint.
+func (c *Cache) keep(asOf int, read []*Destination) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.subscribed || c.changes != asOf {
 		return
 	}
 	for _, dest := range read {
 		if dest.Fault == nil {
-			d.known.Add(dest.Endpoint.ID, dest)
+			c.known.Add(dest.Endpoint.ID, dest)
 		}
 	}
 }
 
-// Load answers endpoints by id; those that there are not are missing.
-func (d *Cache) Load(ctx context.Context, ids ...string) (map[string]*Destination, error) {
-	found, missing, asOf := d.recall(ids)
+// Load answers endpoints by id. Ids without an endpoint are missing in the answer.
+func (c *Cache) Load(ctx context.Context, ids ...string) (map[string]*Destination, error) {
+	found, missing, asOf := c.recall(ids)
 	if len(missing) == 0 {
 		return found, nil
 	}
-	if d.store == nil {
-		return nil, errNoStore // not none: what is not found counts as deleted
+	if c.store == nil {
+		return nil, errNoStore // an empty answer would count as deleted
 	}
 	call, cancel := context.WithTimeout(ctx, checkWithin)
 	defer cancel()
-	endpoints, err := d.store.Endpoints(call, missing)
+	endpoints, err := c.store.Endpoints(call, missing)
 	if err != nil {
 		return nil, fmt.Errorf("read endpoints: %w", err)
 	}
@@ -128,29 +127,29 @@ func (d *Cache) Load(ctx context.Context, ids ...string) (map[string]*Destinatio
 			found[e.ID] = dest
 		}
 	}
-	d.keep(asOf, read)
+	c.keep(asOf, read)
 	return found, nil
 }
 
-// Cached is an endpoint as this instance knows it, nil where it does not.
-func (d *Cache) Cached(lane dispatcher.Lane) *dispatcher.Endpoint {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if dest, ok := d.known.Peek(string(lane)); ok {
+// Cached is an endpoint as it is in the cache, or nil.
+func (c *Cache) Cached(lane dispatcher.Lane) *dispatcher.Endpoint {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if dest, ok := c.known.Peek(string(lane)); ok {
 		return dest.Endpoint
 	}
 	return nil
 }
 
 // Get answers an endpoint by id, or ErrNoEndpoint.
-func (d *Cache) Get(ctx context.Context, id string) (*Destination, error) {
-	d.mu.Lock()
-	dest, ok := d.known.Get(id)
-	d.mu.Unlock()
+func (c *Cache) Get(ctx context.Context, id string) (*Destination, error) {
+	c.mu.Lock()
+	dest, ok := c.known.Get(id)
+	c.mu.Unlock()
 	if ok {
 		return dest, nil
 	}
-	found, err := d.Load(ctx, id)
+	found, err := c.Load(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -161,25 +160,25 @@ func (d *Cache) Get(ctx context.Context, id string) (*Destination, error) {
 }
 
 // id is the id of an endpoint that is named by its id or its uid.
-func (d *Cache) id(ctx context.Context, name string) (string, error) {
+func (c *Cache) id(ctx context.Context, name string) (string, error) {
 	switch {
 	case dispatcher.Lane(name).IsEndpoint():
 		return name, nil
-	case d.store == nil || !dispatcher.ValidUID(name):
+	case c.store == nil || !dispatcher.ValidUID(name):
 		return "", fmt.Errorf("endpoint %s: %w", fields.Clip(name), dispatcher.ErrNoEndpoint)
 	}
-	return d.store.EndpointID(ctx, name)
+	return c.store.EndpointID(ctx, name)
 }
 
 // Named answers an endpoint by its id or its uid.
-func (d *Cache) Named(ctx context.Context, name string) (*Destination, error) {
-	id, err := d.id(ctx, name)
+func (c *Cache) Named(ctx context.Context, name string) (*Destination, error) {
+	id, err := c.id(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	dest, err := d.Get(ctx, id)
+	dest, err := c.Get(ctx, id)
 	if err == nil && id != name && dest.Endpoint.UID != name {
-		// The index proves nothing: the endpoint itself has to say that it is so called.
+		// The index may be out of date: what counts is the uid of the endpoint itself.
 		return nil, fmt.Errorf("endpoint %s: %w", fields.Clip(name), dispatcher.ErrNoEndpoint)
 	}
 	return dest, err

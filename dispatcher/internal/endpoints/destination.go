@@ -11,29 +11,30 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// Destination is an endpoint made ready to be called: parsed once, and used by
-// each attempt until the endpoint changes.
+// Destination is an endpoint ready to be called. It is parsed once, and used by each
+// attempt until the endpoint changes.
 type Destination struct {
 	Endpoint *dispatcher.Endpoint
 	URL      *url.URL
 	Headers  []dispatcher.Header // names in canonical form
-	phases   []phase             // by end; the last one has none
-	Fault    error               // why nothing can be sent; nil: it can
+	phases   []phase             // in the order of their ends; the last one has none
+	Fault    error               // why it can't be called; nil: it can
 }
 
-// phase is a time in which the same secrets sign.
+// phase is a period in which the same secrets sign.
 type phase struct {
 	until  time.Time // exclusive; zero: for ever
 	signer *signer.Signer
 }
 
+// NewDestination parses an endpoint. What is wrong with it is in Fault.
 func NewDestination(e *dispatcher.Endpoint) *Destination {
 	d := &Destination{Endpoint: e}
 	if d.URL, d.Fault = dispatcher.ParseURL(e.URL); d.Fault != nil {
 		return d
 	}
 	if len(e.Secrets) == 0 {
-		d.Fault = dispatcher.ErrSealed // one that was stored without a secret could not have been
+		d.Fault = dispatcher.ErrSealed // each endpoint is stored with a secret, so this one could not be opened
 		return d
 	}
 	for _, h := range e.Headers {
@@ -43,7 +44,7 @@ func NewDestination(e *dispatcher.Endpoint) *Destination {
 	return d
 }
 
-// phases are the times between the ends of an endpoint's secrets.
+// phases are the periods between the ends of an endpoint's secrets.
 func phases(e *dispatcher.Endpoint) ([]phase, error) {
 	ends := []time.Time{{}}
 	for _, s := range e.Secrets {
@@ -77,7 +78,7 @@ func phases(e *dispatcher.Endpoint) ([]phase, error) {
 	return list, nil
 }
 
-// Signer is what signs at a time.
+// Signer signs at a time.
 func (d *Destination) Signer(at time.Time) *signer.Signer {
 	for _, p := range d.phases {
 		if p.until.IsZero() || at.Before(p.until) {

@@ -7,9 +7,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// Matching are the endpoints of a tenant to which messages of a topic go.
-func (d *Cache) Matching(ctx context.Context, tenant, topic string) ([]*Destination, error) {
-	all, err := d.tenant(ctx, tenant)
+// Matching are the endpoints of a tenant that match a topic.
+func (c *Cache) Matching(ctx context.Context, tenant, topic string) ([]*Destination, error) {
+	all, err := c.tenant(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -22,20 +22,21 @@ func (d *Cache) Matching(ctx context.Context, tenant, topic string) ([]*Destinat
 	return list, nil
 }
 
-func (d *Cache) tenant(ctx context.Context, tenant string) ([]*Destination, error) {
-	if d.store == nil {
+// tenant answers all endpoints of a tenant, from the cache or the store.
+func (c *Cache) tenant(ctx context.Context, tenant string) ([]*Destination, error) {
+	if c.store == nil {
 		return nil, nil
 	}
-	d.mu.Lock()
-	list, ok := d.tenants.Get(tenant)
-	asOf := d.changes
-	d.mu.Unlock()
+	c.mu.Lock()
+	list, ok := c.tenants.Get(tenant)
+	asOf := c.changes
+	c.mu.Unlock()
 	if ok {
 		return list, nil
 	}
 	call, cancel := outage.Within(ctx) // a tenant may have thousands
 	defer cancel()
-	endpoints, err := d.store.TenantEndpoints(call, tenant)
+	endpoints, err := c.store.TenantEndpoints(call, tenant)
 	if err != nil {
 		return nil, fmt.Errorf("read endpoints of a tenant: %w", err)
 	}
@@ -43,15 +44,15 @@ func (d *Cache) tenant(ctx context.Context, tenant string) ([]*Destination, erro
 	for i, e := range endpoints {
 		list[i] = NewDestination(e)
 	}
-	d.keep(asOf, list)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.subscribed && d.changes == asOf {
-		d.tenants.Remove(tenant) // another may have read it meanwhile
-		d.tenants.Add(tenant, list)
-		d.listed += 1 + len(list) // tenants that have none are kept too
-		for d.listed > MostKnown && d.tenants.Len() > 1 {
-			d.tenants.RemoveOldest()
+	c.keep(asOf, list)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.subscribed && c.changes == asOf {
+		c.tenants.Remove(tenant) // another goroutine may have added it meanwhile
+		c.tenants.Add(tenant, list)
+		c.listed += 1 + len(list) // tenants without endpoints are cached too
+		for c.listed > MostKnown && c.tenants.Len() > 1 {
+			c.tenants.RemoveOldest()
 		}
 	}
 	return list, nil

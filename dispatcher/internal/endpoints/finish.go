@@ -11,20 +11,19 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// A change of an endpoint has two steps: the endpoint itself, and the copy of
-// its limits that its lane keeps. They may lie on two servers, and the instance
-// may die between them. A lane whose copy lets it be claimed from shows that at
-// its next claim (see CheckVersions). One that is held, or whose endpoint was
-// deleted, is never claimed from: so every instance compares those, at its start,
-// when another died, and at each turn of the guard.
+// A change of an endpoint has two steps: the endpoint itself, and the copy of its limits
+// that its lane keeps. They may lie on two servers, and the instance may die between
+// them. If the lane may be claimed from, the next claim finds that out (see
+// CheckVersions). A lane that is held, or whose endpoint was deleted, is never claimed
+// from. Every instance compares those: at its start, when another died, and at each poll.
 
 const (
-	// finishAgain is when it looks again where something did not answer.
+	// finishAgain is the wait before the next comparison where something did not answer.
 	finishAgain = 5 * time.Second
-	// finishLeast lies between two looks, which many deaths at once ask for.
+	// finishLeast is the least time between two comparisons, which many deaths at once ask for.
 	finishLeast = time.Second
-	// notYet is how long a copy without an endpoint may be one that is being
-	// made: far longer than any call lasts.
+	// notYet is how long the endpoint of a copy may not exist yet, since it is being
+	// created: far longer than any call lasts.
 	notYet = 10 * time.Minute
 	// versionsCost is how many commands it takes to read versionsAtOnce versions.
 	versionsCost, versionsAtOnce = 3, 64
@@ -34,15 +33,15 @@ const (
 type finisher struct {
 	registry *Registry
 	wake     chan struct{} // 1 deep
-	spent    atomic.Int64  // commands since its last look, about
-	cost     atomic.Int64  // what that look took
+	spent    atomic.Int64  // commands of the comparison under way, about
+	cost     atomic.Int64  // commands of the last one
 }
 
 func newFinisher(r *Registry) *finisher {
 	return &finisher{registry: r, wake: make(chan struct{}, 1)}
 }
 
-// Run looks when it is asked to, and at the start, until ctx ends.
+// Run compares at the start, and when it is woken, until ctx ends.
 func (f *finisher) Run(ctx context.Context) error {
 	if f.registry.Store == nil {
 		return nil
@@ -74,16 +73,16 @@ func (f *finisher) Run(ctx context.Context) error {
 	}
 }
 
-// finish goes through all that may be half done. What fails holds up no other.
+// finish goes through all that may be half done. One failure does not stop the rest.
 func (f *finisher) finish(ctx context.Context) error {
 	f.spent.Store(0)
 	defer func() { f.cost.Store(f.spent.Load()) }()
 	return errors.Join(f.held(ctx), f.deleted(ctx))
 }
 
-// held compares the held lanes with their endpoints. The copies were read first: an
-// endpoint that is newer than its copy was changed before, and a copy is never
-// replaced by an older one.
+// held compares the held lanes with their endpoints. It reads the copies before the
+// endpoints. So an endpoint may be newer than a copy that has been raised since, which is
+// harmless: a copy is never replaced by an older one.
 func (f *finisher) held(ctx context.Context) error {
 	var errs []error
 	for cursor := ""; ; {
@@ -107,9 +106,9 @@ func (f *finisher) held(ctx context.Context) error {
 	}
 }
 
-// compare gives lanes what they lack of their endpoints. A copy without an
-// endpoint, of which nothing says that it was deleted, is forgotten if it is of
-// that age: its creation failed.
+// compare gives lanes the limits of their endpoints where these are newer. A copy without
+// an endpoint that was not deleted either comes from a creation that failed: it is removed
+// once it has that age.
 func (f *finisher) compare(ctx context.Context, copies []dispatcher.LaneVersion, age time.Duration) error {
 	if len(copies) == 0 {
 		return nil
@@ -141,17 +140,17 @@ func (f *finisher) compare(ctx context.Context, copies []dispatcher.LaneVersion,
 	return errors.Join(errs...)
 }
 
-// raise gives a lane the limits that its endpoint has by now.
+// raise gives a lane the present limits of its endpoint.
 func (f *finisher) raise(ctx context.Context, c dispatcher.LaneVersion) error {
 	r := f.registry
-	r.Cache.forget(string(c.Lane)) // what is known here may be as old
+	r.Cache.forget(string(c.Lane)) // the cached one may be as old as the copy
 	found, err := r.Cache.Load(ctx, string(c.Lane))
 	if err != nil {
 		return err
 	}
 	dest := found[string(c.Lane)]
 	if dest == nil || dest.Fault != nil || dest.Endpoint.Version <= c.Version {
-		return nil // one that can't be read says nothing that may be believed
+		return nil // the limits of an endpoint that can't be read may be wrong
 	}
 	call, cancel := outage.Within(ctx)
 	defer cancel()
@@ -167,8 +166,7 @@ func (f *finisher) raise(ctx context.Context, c dispatcher.LaneVersion) error {
 	return nil
 }
 
-// deleted goes through the endpoints that were deleted and whose lanes may not
-// be empty.
+// deleted goes through the deleted endpoints whose lanes may not be empty.
 func (f *finisher) deleted(ctx context.Context) error {
 	var errs []error
 	for cursor := ""; ; {
@@ -195,20 +193,20 @@ func (f *finisher) end(ctx context.Context, id string, end int64) error {
 	return err
 }
 
-// Suspect has changes that may have stopped half-way looked for soon.
+// Suspect has the finisher look soon for changes that stopped half-way.
 func (r *Registry) Suspect() { wake(r.finisher.wake) }
 
-// Compare gives lanes that a trim looked at what they lack of their endpoints: one
-// in which nothing is, and that is not held, is never claimed from. With none of
-// them no call is made, so that nothing is known of the store.
+// Compare gives lanes that a trim has read the limits of their endpoints where these are
+// newer: an empty lane that is not held is never claimed from either. Without such lanes
+// it makes no call and reports nothing about the store.
 func (r *Registry) Compare(ctx context.Context, looked []dispatcher.LaneVersion) {
 	if r.Store != nil && len(looked) > 0 {
 		r.Outages.Report("trim", r.finisher.compare(ctx, looked, 0))
 	}
 }
 
-// FinishCost is how many commands one look for half-done changes takes, about, of
-// which so many read the held lanes; 0: there are no endpoints, and none is made.
+// FinishCost is about how many commands it takes to look for half-done changes; held of
+// them read the held lanes. It is 0 without a store of endpoints.
 func (r *Registry) FinishCost(held int) int {
 	if r.Store == nil {
 		return 0

@@ -11,9 +11,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
-// Lane is the lane that a destination means: a lane, an endpoint's id or uid, a
-// URL, which means the lane of its origin and of tenant, or * for all.
-// ErrNoEndpoint says that no endpoint has that uid.
+// Lane is the lane of a destination. That is a lane, an endpoint's id or uid, a URL, which
+// means the lane of its origin and of tenant, or * for all lanes. ErrNoEndpoint says that
+// no endpoint has that uid.
 func (r *Registry) Lane(ctx context.Context, destination, tenant string) (dispatcher.Lane, error) {
 	lane, _, err := r.laneAndName(ctx, destination, tenant)
 	return lane, err
@@ -33,7 +33,7 @@ func (r *Registry) MessageLane(ctx context.Context, id, destination string) (dis
 	return r.Lane(ctx, destination, tenant)
 }
 
-// laneAndName is Lane, and what that lane is called where a URL says so.
+// laneAndName is Lane, and the lane's name where the destination is a URL.
 func (r *Registry) laneAndName(ctx context.Context, destination, tenant string) (lane dispatcher.Lane, name string, err error) {
 	if !strings.Contains(destination, "://") {
 		lane, err = r.namedLane(ctx, destination)
@@ -61,14 +61,13 @@ func (r *Registry) namedLane(ctx context.Context, destination string) (dispatche
 	return dispatcher.Lane(id), err
 }
 
-// Pause holds a destination: new deliveries to it wait. A URL means the lane of
-// tenant.
+// Pause holds a destination: deliveries to it wait. A URL means the lane of tenant.
 func (r *Registry) Pause(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error) {
 	return r.hold(ctx, destination, tenant, true)
 }
 
-// Resume lets a destination go on, whatever held it: a pause, being disabled, its
-// breaker, or a Retry-After.
+// Resume ends whatever holds a destination: a pause, being disabled, its breaker, or a
+// Retry-After.
 func (r *Registry) Resume(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error) {
 	return r.hold(ctx, destination, tenant, false)
 }
@@ -109,8 +108,7 @@ func (r *Registry) hold(ctx context.Context, destination, tenant string, held bo
 	return states[0], err
 }
 
-// tellHeld logs that a lane was paused or resumed. Its URL has no part that may be
-// secret.
+// tellHeld logs that a lane was paused or resumed. A lane's URL has no secret part.
 func (r *Registry) tellHeld(ctx context.Context, s *dispatcher.LaneState, held bool) {
 	text := "lane resumed"
 	switch {
@@ -128,18 +126,18 @@ func (r *Registry) tellHeld(ctx context.Context, s *dispatcher.LaneState, held b
 	r.Log.LogAttrs(ctx, slog.LevelInfo, text, attrs...)
 }
 
-// pausedTold is how many paused lanes are told by themselves.
+// pausedTold is how many paused lanes are listed; all are counted.
 const pausedTold = 50
 
-// PausedLanes are the lanes that were paused last, behind AllLanes where that is,
-// and how many there are.
+// PausedLanes lists the lanes that were paused last, after AllLanes if that is paused, and
+// counts all that are.
 func (r *Registry) PausedLanes(ctx context.Context) ([]dispatcher.LaneState, int, error) {
 	states, total, err := r.Queue.PausedLanes(ctx, pausedTold)
 	return states, total, errors.Join(err, r.TellURLs(ctx, states))
 }
 
-// checkLane answers ErrNoLane for an unknown lane that was named by itself. A URL and
-// an endpoint may be held before their first message.
+// checkLane answers ErrNoLane for an unknown lane that was named as a lane. A URL and an
+// endpoint may be held before their first message.
 func (r *Registry) checkLane(ctx context.Context, lane dispatcher.Lane, destination string) error {
 	if string(lane) != destination || lane == dispatcher.AllLanes || lane.IsEndpoint() {
 		return nil
@@ -154,7 +152,7 @@ func (r *Registry) checkLane(ctx context.Context, lane dispatcher.Lane, destinat
 	return nil
 }
 
-// Lanes reads a page of all lanes. ErrListing says that too many ask for one.
+// Lanes reads a page of all lanes. ErrListing says that too many callers list now.
 func (r *Registry) Lanes(ctx context.Context, limit int, cursor string) ([]dispatcher.LaneState, string, error) {
 	if err := r.Lists.Enter(ctx); err != nil {
 		return nil, "", err
@@ -167,7 +165,7 @@ func (r *Registry) Lanes(ctx context.Context, limit int, cursor string) ([]dispa
 	return states, next, r.TellURLs(ctx, states)
 }
 
-// TellURLs fills in where the lanes of endpoints lead by now.
+// TellURLs fills in the present URLs of endpoints' lanes.
 func (r *Registry) TellURLs(ctx context.Context, states []dispatcher.LaneState) error {
 	var ids []string
 	for _, s := range states {
@@ -192,13 +190,13 @@ func (r *Registry) TellURLs(ctx context.Context, states []dispatcher.LaneState) 
 func (r *Registry) setLimits(ctx context.Context, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, error) {
 	count, err := r.Queue.Limit(ctx, r.Name(), lane, l, clear)
 	if err != nil {
-		r.PollSoon() // it may be done, and its answer with what is ready now was lost
+		r.PollSoon() // the change may be made, and only its answer lost, which tells what is ready
 	}
 	return count, err
 }
 
-// limit is setLimits without a caller that waits. A failure is only logged: the next
-// claim finds the old limits again.
+// limit is setLimits where no caller waits for the result. A failure is only logged: the
+// next claim finds the old limits again.
 func (r *Registry) limit(ctx context.Context, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) {
 	_, err := r.setLimits(ctx, lane, l, clear)
 	r.Outages.Report("limit", err)

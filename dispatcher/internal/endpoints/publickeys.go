@@ -12,14 +12,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Public keys are for everybody. So they are read all at once and kept: no
-// caller, however many there are, costs the store more than one reading in
-// keysFor.
+// Anyone may ask for public keys. So they are read all at once and cached: however many
+// callers ask, the store is read once in keysFor.
 
 const (
-	// keysFor is how long public keys are kept: a new one is known by then.
+	// keysFor is how long public keys are cached, so a new one is shown by then.
 	keysFor = time.Minute
-	// keysAgain is how long the store is left alone where it did not answer.
+	// keysAgain is the wait after a reading that failed.
 	keysAgain = time.Second
 	// keysWithin bounds one reading.
 	keysWithin = 30 * time.Second
@@ -29,7 +28,7 @@ const (
 	keysMost = 100_000
 )
 
-// keySet are the public keys that there were at a time, or why they are unknown.
+// keySet holds the public keys as of one reading, or its error.
 type keySet struct {
 	list  []keyOwner // by id
 	byUID map[string]int
@@ -42,10 +41,10 @@ type keyOwner struct {
 	keys []dispatcher.PublicKey
 }
 
-// keyCache keeps them.
+// keyCache is the cache of public keys.
 type keyCache struct {
 	registry *Registry
-	turn     chan struct{} // 1 deep: its holder reads set, and makes a new one
+	turn     chan struct{} // 1 deep: a mutex that can be waited for with a context; guards set
 	set      *keySet
 }
 
@@ -53,8 +52,8 @@ func newKeyCache(r *Registry) *keyCache {
 	return &keyCache{registry: r, turn: make(chan struct{}, 1), set: &keySet{}}
 }
 
-// PublicKeys reads a page of the public keys of endpoints, as of keysFor ago at
-// most. It tells nothing of endpoints that have none.
+// PublicKeys reads a page of the public keys of endpoints, at most keysFor old. It leaves
+// out endpoints that have none.
 func (r *Registry) PublicKeys(ctx context.Context, f dispatcher.PublicKeyFilter) (dispatcher.PublicKeyPage, error) {
 	if f.Cursor != "" && !dispatcher.Lane(f.Cursor).IsEndpoint() {
 		return dispatcher.PublicKeyPage{}, fmt.Errorf("%w: %q", dispatcher.ErrCursor, f.Cursor)
@@ -85,20 +84,20 @@ func (r *Registry) PublicKeys(ctx context.Context, f dispatcher.PublicKeyFilter)
 	return page, nil
 }
 
-// after is where the ids behind a cursor begin.
+// after is the place of the first id behind a cursor.
 func (s *keySet) after(cursor string) int {
-	at, found := slices.BinarySearchFunc(s.list, cursor, func(o keyOwner, id string) int { return strings.Compare(o.id, id) })
+	at, found := s.find(cursor)
 	if found {
 		at++
 	}
 	return at
 }
 
-// named is the owner with an id or uid, if there is one.
+// named is the owner with that id or uid, or none.
 func (s *keySet) named(name string) []keyOwner {
 	at, found := s.byUID[name]
 	if dispatcher.Lane(name).IsEndpoint() {
-		at, found = slices.BinarySearchFunc(s.list, name, func(o keyOwner, id string) int { return strings.Compare(o.id, id) })
+		at, found = s.find(name)
 	}
 	if !found {
 		return nil
@@ -106,8 +105,12 @@ func (s *keySet) named(name string) []keyOwner {
 	return s.list[at : at+1]
 }
 
-// get answers the keys, and reads them where they are too old. All others wait
-// for the one that reads, which goes on also where its own caller leaves.
+func (s *keySet) find(id string) (at int, found bool) {
+	return slices.BinarySearchFunc(s.list, id, func(o keyOwner, id string) int { return strings.Compare(o.id, id) })
+}
+
+// get answers the keys, and reads them first where they are too old. Other callers wait
+// for that reading, which goes on even if its own caller leaves.
 func (c *keyCache) get(ctx context.Context) (*keySet, error) {
 	select {
 	case c.turn <- struct{}{}:
@@ -123,8 +126,7 @@ func (c *keyCache) get(ctx context.Context) (*keySet, error) {
 	return c.set, c.set.err
 }
 
-// read reads all public keys. What stands in the index without a key is passed
-// over: the endpoint itself says what it has.
+// read reads all public keys. It skips endpoints that are in the index but have no key.
 func (c *keyCache) read(ctx context.Context) *keySet {
 	s := &keySet{byUID: map[string]int{}}
 	uids := map[string]string{}

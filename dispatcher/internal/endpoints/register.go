@@ -16,19 +16,18 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// Every change of an endpoint is made in one order: the truth, which by the
-// same step tells all instances, then the copy that its lane keeps. A new one
-// has its copy first, so that nothing lies in a lane that may not be claimed
-// from. An instance that stops between the two leaves a lane of an older version than the
-// truth; the next claim finds that out (see CheckVersions).
+// Every change of an endpoint has two steps in one order: first the endpoint in its store,
+// which also tells all instances, then the copy of its limits that its lane keeps. A new
+// endpoint gets its copy first, since a lane without limits can't be claimed from. If an
+// instance dies between the two steps, the copy has an older version than the endpoint.
+// The next claim finds that out (see CheckVersions).
 
-// raceTries is how often a change is made again because another came first.
+// raceTries is how often a change is tried in all while others come first.
 const raceTries = 20
 
-// CreateEndpoint registers an endpoint and answers it as stored. It must be
-// valid; its id, version and times are set here, and a secret where it has
-// none. created is false where one with that uid was there already and equal;
-// ErrTaken says that it is another.
+// CreateEndpoint registers a valid endpoint and answers it as stored. It sets id, version
+// and times, and a secret where there is none. created is false where an equal endpoint
+// with that uid exists already. ErrTaken says that an endpoint with that uid is another.
 func (r *Registry) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (view dispatcher.EndpointView, created bool, err error) {
 	if r.Store == nil {
 		return dispatcher.EndpointView{}, false, errNoStore
@@ -51,7 +50,7 @@ func (r *Registry) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (
 	}
 	for range raceTries {
 		e.ID = newEndpointID()
-		// Before its lane has limits: those of another with that id must stay.
+		// Ask before the limits are written: those of an endpoint that has this id must stay.
 		if there, err := r.Store.Endpoints(ctx, []string{e.ID}); err != nil {
 			return dispatcher.EndpointView{}, false, fmt.Errorf("create endpoint: %w", err)
 		} else if there[0] != nil {
@@ -76,11 +75,11 @@ func (r *Registry) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (
 	return dispatcher.EndpointView{}, false, fmt.Errorf("create endpoint: %w", dispatcher.ErrTaken)
 }
 
-// unmade takes the lane's limits away again where it is certain that no endpoint
-// was made. Otherwise they stay, and the finisher finds them.
+// unmade removes the lane's limits where it is certain that no endpoint was created.
+// Otherwise they stay, and the finisher finds them.
 func (r *Registry) unmade(ctx context.Context, e, taken *dispatcher.Endpoint, err error) {
 	if errors.Is(err, dispatcher.ErrUnavailable) || taken != nil && taken.ID == e.ID {
-		return // it may be there, or is
+		return // the endpoint may exist, or does
 	}
 	if errors.Is(err, dispatcher.ErrTaken) && taken == nil {
 		return // the id is another's, and so is its lane
@@ -93,11 +92,11 @@ func (r *Registry) unmade(ctx context.Context, e, taken *dispatcher.Endpoint, er
 
 var errNoStore = errors.New("this dispatcher has no store of endpoints")
 
-// newEndpointID is ep_ and 9 of the 32 characters of base32: 45 random bits.
-// One that is taken is made anew.
+// newEndpointID is ep_ and 9 characters of base32: 45 random bits. The caller checks
+// whether it is taken.
 func newEndpointID() string { return dispatcher.EndpointPrefix + strings.ToLower(rand.Text()[:9]) }
 
-// sameEndpoint answers the one that is there where it is what was asked for.
+// sameEndpoint answers the existing endpoint if it equals the one asked for.
 func (r *Registry) sameEndpoint(ctx context.Context, asked, there *dispatcher.Endpoint) (dispatcher.EndpointView, bool, error) {
 	if !asked.Same(there) {
 		return dispatcher.EndpointView{}, false, fmt.Errorf("uid %s: %w", asked.UID, dispatcher.ErrTaken)
@@ -122,7 +121,7 @@ func (r *Registry) Endpoint(ctx context.Context, name string) (dispatcher.Endpoi
 	return views[0], nil
 }
 
-// Stored reads an endpoint from the store, whatever is known of it here.
+// Stored reads an endpoint from the store, past the cache.
 func (r *Registry) Stored(ctx context.Context, name string) (*dispatcher.Endpoint, error) {
 	id, err := r.Cache.id(ctx, name)
 	if err != nil {
@@ -154,7 +153,7 @@ func (r *Registry) Endpoints(ctx context.Context, f dispatcher.EndpointFilter) (
 	return views, next, err
 }
 
-// views adds how the lanes stand.
+// views adds the states of the lanes.
 func (r *Registry) views(ctx context.Context, list []*dispatcher.Endpoint) ([]dispatcher.EndpointView, error) {
 	lanes := make([]dispatcher.Lane, len(list))
 	for i, e := range list {
@@ -177,14 +176,14 @@ func stateOf(e *dispatcher.Endpoint, lane dispatcher.LaneState) dispatcher.Endpo
 	return lane.State()
 }
 
-// ChangeEndpoint applies change to a copy of an endpoint and stores it, and does so
-// again where another change came first. Waiting deliveries use the new version.
+// ChangeEndpoint applies change to a copy of an endpoint and stores it. Where another
+// change came first it does so again. Waiting deliveries use the new version.
 func (r *Registry) ChangeEndpoint(ctx context.Context, name string, change func(*dispatcher.Endpoint) error) (dispatcher.EndpointView, error) {
 	return r.changeEndpoint(ctx, name, change, false)
 }
 
-// changeEndpoint makes a change; with clear it is a resume. As after a change of
-// URL, the lane's breaker is closed too, and a Retry-After is forgotten.
+// changeEndpoint makes a change; with clear it is a resume. A resume closes the lane's
+// breaker and drops a Retry-After, and so does a new URL.
 func (r *Registry) changeEndpoint(ctx context.Context, name string, change func(*dispatcher.Endpoint) error, clear bool) (dispatcher.EndpointView, error) {
 	var e *dispatcher.Endpoint
 	var was bool
@@ -194,7 +193,7 @@ func (r *Registry) changeEndpoint(ctx context.Context, name string, change func(
 			return dispatcher.EndpointView{}, err
 		}
 		if len(before.Secrets) == 0 {
-			return dispatcher.EndpointView{}, fmt.Errorf("change endpoint %s: %w", before.ID, dispatcher.ErrSealed) // what can't be read would be lost
+			return dispatcher.EndpointView{}, fmt.Errorf("change endpoint %s: %w", before.ID, dispatcher.ErrSealed) // its secrets can't be read, and would be lost
 		}
 		e, was = before.Clone(), before.Disabled
 		if err := change(e); err != nil {
@@ -229,7 +228,7 @@ func (r *Registry) changeEndpoint(ctx context.Context, name string, change func(
 	return views[0], nil
 }
 
-// tellDisabled logs that an endpoint was disabled, or is not any more.
+// tellDisabled logs that an endpoint was disabled or enabled; was is the state before.
 func (r *Registry) tellDisabled(ctx context.Context, e *dispatcher.Endpoint, was bool) {
 	text := "endpoint disabled"
 	switch {
@@ -245,9 +244,9 @@ func (r *Registry) tellDisabled(ctx context.Context, e *dispatcher.Endpoint, was
 	r.Log.LogAttrs(ctx, slog.LevelInfo, text, attrs...)
 }
 
-// DeleteEndpoint forgets an endpoint. What waits for it is cancelled, and
-// counted; what is in flight ends with its attempt. Of one that was deleted
-// already, while something waits still, it counts what is left.
+// DeleteEndpoint deletes an endpoint. It cancels and counts the deliveries that wait; one
+// in flight ends with its attempt. For an endpoint that was deleted before, it counts what
+// still waits.
 func (r *Registry) DeleteEndpoint(ctx context.Context, name string) (cancelled int, err error) {
 	id, err := r.Cache.id(ctx, name)
 	if err != nil {
@@ -273,9 +272,8 @@ func (r *Registry) DeleteEndpoint(ctx context.Context, name string) (cancelled i
 	return cancelled, nil
 }
 
-// RotateSecret gives an endpoint a new secret, a zero one: one that is made
-// here. Those it has go on signing besides for overlap, where the signature has
-// room for several.
+// RotateSecret gives an endpoint the secret next, or a generated one where next is zero.
+// For overlap the old secrets sign too, as far as the signature has room for several.
 func (r *Registry) RotateSecret(ctx context.Context, name string, next signer.Secret, overlap time.Duration) (dispatcher.EndpointView, error) {
 	return r.ChangeEndpoint(ctx, name, func(e *dispatcher.Endpoint) error {
 		secret := next
@@ -301,9 +299,9 @@ func (r *Registry) RotateSecret(ctx context.Context, name string, next signer.Se
 	})
 }
 
-// DisableGone disables an endpoint whose receiver answered 410 when it was
-// called as it was then. Where that can't be done now the next message does it.
-// Many that are told so at once are one change.
+// DisableGone disables an endpoint whose receiver answered 410; called is the endpoint as
+// it was called. Where that fails the next 410 does it. Many calls at once make one
+// change.
 func (r *Registry) DisableGone(called *dispatcher.Endpoint) {
 	if now := r.Cache.Cached(called.Lane()); now != nil && !says(called, now) {
 		return
@@ -329,8 +327,8 @@ func (r *Registry) DisableGone(called *dispatcher.Endpoint) {
 	})
 }
 
-// says reports whether a 410 to called is a reason to disable the endpoint as it is
-// now: it still has the same URL, and neither that nor a resume came since.
+// says reports whether a 410 to called is a reason to disable the endpoint as it is now.
+// It is if the URL is the same, and was not set anew since, nor the endpoint resumed.
 func says(called, now *dispatcher.Endpoint) bool {
 	return !now.Disabled && now.URL == called.URL && called.Version >= now.Since
 }

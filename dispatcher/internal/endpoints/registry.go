@@ -13,7 +13,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/turns"
 )
 
-// Options are what the endpoints need of the instance that they are part of.
+// Options are what a Registry needs of its instance.
 type Options struct {
 	Store   dispatcher.EndpointStore // nil: there are none
 	Queue   dispatcher.Queue
@@ -21,13 +21,12 @@ type Options struct {
 	Outages *outage.Log
 	Lists   turns.Turns
 
-	Name     func() string // what this instance is called in the queue now
-	PollSoon func()        // has the queue asked soon what there is to do
+	Name     func() string // this instance's present name in the queue
+	PollSoon func()        // has the engine poll the queue soon
 }
 
-// Registry keeps the endpoints: it makes, changes and deletes them, knows those
-// that were asked for, and has the lanes keep their limits. It pauses and resumes
-// any lane, also those of bare URLs.
+// Registry keeps the endpoints. It creates, changes, deletes and caches them, and writes
+// their limits to their lanes. It also pauses and resumes lanes, those of bare URLs too.
 type Registry struct {
 	Options
 	Cache    *Cache
@@ -36,7 +35,7 @@ type Registry struct {
 	keys     *keyCache
 	gone     singleflight.Group // changes that disable an endpoint after a 410
 
-	missing, sealed seldom // told of endpoints that are not there, and that can't be read
+	missing, sealed seldom // logged: endpoints that don't exist, and that can't be read
 }
 
 // New makes a Registry.
@@ -64,7 +63,7 @@ func wake(c chan struct{}) {
 	}
 }
 
-// byCaller tells the log who asked.
+// byCaller is the attribute of the log that names the caller's API key.
 func byCaller(ctx context.Context) slog.Attr {
 	return slog.String("key", cmp.Or(dispatcher.CallerOf(ctx), dispatcher.System))
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// sweeper ends what waits for a time in lanes that were disabled or deleted.
-// It only hurries: what it does not reach, since this process ends, is ended when
-// it becomes ready.
+// sweeper ends at once the scheduled deliveries of lanes that were disabled or deleted.
+// What it does not reach before this process ends, ends when it becomes due.
 type sweeper struct {
 	registry *Registry
 
@@ -24,8 +23,8 @@ type sweeper struct {
 
 func newSweeper(r *Registry) *sweeper { return &sweeper{registry: r, wake: make(chan struct{}, 1)} }
 
-// put has a lane swept. end is that of a deleted endpoint, which is forgotten
-// when nothing is left; else 0. One that is to be swept already is so once.
+// put has a lane swept. end is the end of a deleted endpoint, which is forgotten once
+// nothing is left in its lane; else 0. A lane that waits to be swept is not added again.
 func (s *sweeper) put(lane dispatcher.Lane, end int64) {
 	s.mu.Lock()
 	if next := (dispatcher.LaneVersion{Lane: lane, Version: end}); !slices.Contains(s.lanes, next) {
@@ -45,8 +44,8 @@ func (s *sweeper) take() (lane dispatcher.LaneVersion, ok bool) {
 	return lane, true
 }
 
-// delete tells the lane of a deleted endpoint that what is in it ends, and
-// counts what waits. Where nothing does, all is done.
+// delete marks the lane of a deleted endpoint as deleted, and counts what waits in it.
+// Where nothing waits the endpoint is forgotten at once.
 func (s *sweeper) delete(ctx context.Context, id string, end int64) (waiting int, err error) {
 	r := s.registry
 	count, err := r.setLimits(ctx, dispatcher.Lane(id), dispatcher.LaneLimits{Version: end, Held: dispatcher.HeldDeleted, By: dispatcher.CallerOf(ctx)}, false)
@@ -99,8 +98,8 @@ func (s *sweeper) sweep(ctx context.Context, lane dispatcher.Lane) {
 	}
 }
 
-// settle forgets that an endpoint was deleted once nothing waits for it. Where
-// something does, the finisher comes again.
+// settle forgets a deleted endpoint if nothing waits for it any more. Otherwise the
+// finisher tries again.
 func (s *sweeper) settle(ctx context.Context, lane dispatcher.LaneVersion) {
 	r := s.registry
 	call, cancel := outage.Within(ctx)

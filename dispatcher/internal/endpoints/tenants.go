@@ -11,16 +11,16 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// Bounds of one call about the other tenants of an origin, which reads the names of
-// all lanes. Reading tenantNames takes a tenth of a second, and so do the scripts of
-// tenantLanes. The call ends behind the page that reaches one of them.
+// Bounds of one call about the tenants of an origin, which reads the names of all lanes.
+// Reading tenantNames takes a tenth of a second, and so do the scripts of tenantLanes.
+// The call ends after the page that reaches one of them.
 const (
 	tenantNames = 100_000
 	tenantLanes = 1000
 )
 
-// OtherTenants counts the lanes that other tenants have at the origin of a URL:
-// what Pause and Resume of that URL leave as they are.
+// OtherTenants counts the lanes of other tenants at the origin of a URL: Pause and Resume
+// of that URL don't change them.
 func (r *Registry) OtherTenants(ctx context.Context, destination, tenant string) (dispatcher.OtherTenants, error) {
 	u, err := dispatcher.ParseURL(destination)
 	if err != nil {
@@ -33,14 +33,14 @@ func (r *Registry) OtherTenants(ctx context.Context, destination, tenant string)
 	return r.eachTenant(ctx, &tenantWalk{origin: u, but: dispatcher.URLLane(u, tenant)})
 }
 
-// PauseTenants pauses the lanes of all tenants at the origin of a URL, each in
-// a step of its own, but not that of messages without a tenant. It may be
-// repeated, and goes on from a cursor, which is Next of the call before.
+// PauseTenants pauses the lanes of all tenants at the origin of a URL, each in a step of
+// its own, but not the lane of messages without a tenant. It may be repeated. cursor is
+// Next of the call before.
 func (r *Registry) PauseTenants(ctx context.Context, destination, cursor string) (dispatcher.OtherTenants, error) {
 	return r.holdTenants(ctx, destination, cursor, true)
 }
 
-// ResumeTenants lets them go on.
+// ResumeTenants resumes these lanes in the same way.
 func (r *Registry) ResumeTenants(ctx context.Context, destination, cursor string) (dispatcher.OtherTenants, error) {
 	return r.holdTenants(ctx, destination, cursor, false)
 }
@@ -75,12 +75,12 @@ func (r *Registry) holdTenants(ctx context.Context, destination, cursor string, 
 // tenantWalk is one walk over the names of all lanes.
 type tenantWalk struct {
 	origin *url.URL
-	but    dispatcher.Lane             // is left out
-	change func(dispatcher.Lane) error // nil: they are only counted
-	cursor string                      // where it goes on; empty: at the start
+	but    dispatcher.Lane             // left out
+	change func(dispatcher.Lane) error // nil: the lanes are only counted
+	cursor string                      // of the next page; empty: the first
 }
 
-// eachTenant walks until there is no more, or as far as one call goes.
+// eachTenant walks to the last page, or as far as one call may go.
 func (r *Registry) eachTenant(ctx context.Context, w *tenantWalk) (found dispatcher.OtherTenants, err error) {
 	for looked := 0; ; {
 		page, next, err := r.Queue.LaneNames(ctx, w.cursor)
@@ -105,7 +105,7 @@ func (r *Registry) eachTenant(ctx context.Context, w *tenantWalk) (found dispatc
 	}
 }
 
-// take counts the lanes of a page that are meant, and changes them.
+// take counts and changes the lanes of a page that belong to the origin.
 func (w *tenantWalk) take(page []dispatcher.LaneName, found *dispatcher.OtherTenants) {
 	host := strings.ToLower(w.origin.Hostname())
 	for _, l := range page {
@@ -123,8 +123,8 @@ func (w *tenantWalk) take(page []dispatcher.LaneName, found *dispatcher.OtherTen
 	}
 }
 
-// means reports whether a lane is one of the origin: its key says so too, since
-// a name may tell the port or not.
+// means reports whether a lane belongs to the origin. It compares lanes, since a name may
+// have the default port or not.
 func (w *tenantWalk) means(l dispatcher.LaneName) bool {
 	origin, tenant, _ := strings.Cut(l.Name, " ")
 	u, err := url.Parse(origin)

@@ -11,16 +11,15 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// checkWithin bounds what a lease waits for: endpoints read, limits written.
+// checkWithin bounds the check of a claim: reading endpoints and writing limits.
 const checkWithin = 2 * time.Second
 
-// CheckVersions tells which of the deliveries that were just leased may be attempted:
-// those whose lane and endpoint are of one version, or whose endpoint may be
-// called all the same. The others go back; their lanes are told what they did
-// not know. So a change counts from the next claim on, even if the instance that
-// made it died before it told the others.
+// CheckVersions tells which of the deliveries that were just leased may be attempted. The
+// lane's copy of the limits may be older than the endpoint: then the lane gets the newer
+// limits, and what they forbid goes back. So a change counts from the next claim on, even
+// if the instance that made it died before it wrote to the lane.
 //
-// An error says that the store does not answer, and everything went back.
+// With an error the store did not answer, and everything goes back.
 func (r *Registry) CheckVersions(ctx context.Context, leased []dispatcher.Claimed) (may []dispatcher.Claimed, back []dispatcher.Settlement, err error) {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkWithin)
 	defer cancel()
@@ -49,11 +48,11 @@ func (r *Registry) CheckVersions(ctx context.Context, leased []dispatcher.Claime
 	return may, back, err
 }
 
-// StalledFor is how long a lane is left alone whose endpoint can't be called
-// for a reason that is not its receiver's: so nothing is claimed in a circle.
+// StalledFor is how long a lane rests whose endpoint can't be called for a reason on our
+// side. Without a pause its deliveries would be claimed again at once, in a loop.
 const StalledFor = 10 * time.Second
 
-// stallOf is why a lane is left alone.
+// stallOf is why a lane is stalled.
 func stallOf(dest *Destination) dispatcher.LaneWhy {
 	if dest == nil {
 		return dispatcher.WhyMissing
@@ -65,9 +64,9 @@ func stallOf(dest *Destination) dispatcher.LaneWhy {
 type fitness uint8
 
 const (
-	blocked fitness = iota // not now; the lane was told why
+	blocked fitness = iota // not now: the limits forbid it
 	fits                   // they may
-	stalled                // not for a while: the endpoint can't be read, or is not there
+	stalled                // not for a while: the endpoint can't be read, or does not exist
 )
 
 // endpointsOf are the ids of the endpoints whose deliveries these are.
@@ -80,7 +79,7 @@ func endpointsOf(leased []dispatcher.Claimed) (ids []string) {
 	return ids
 }
 
-// refresh reads again what a lane knows a newer version of.
+// refresh reads again the endpoints of which a lane has a newer version.
 func (r *Registry) refresh(ctx context.Context, leased []dispatcher.Claimed, found map[string]*Destination) error {
 	var old []string
 	for _, c := range leased {
@@ -101,9 +100,8 @@ func (r *Registry) refresh(ctx context.Context, leased []dispatcher.Claimed, fou
 	return err
 }
 
-// fit judges a lane, and gives it newer limits. A missing endpoint counts as deleted
-// only where its end is noted: a store that lost it, or does not have it yet, ends
-// no delivery.
+// fit judges a lane, and gives it newer limits. A missing endpoint counts as deleted only
+// where the store says so: a store that lost an endpoint must end no delivery.
 func (r *Registry) fit(ctx context.Context, c dispatcher.Claimed, dest *Destination) fitness {
 	if dest == nil {
 		end, err := r.end(ctx, c.ID.Lane)
@@ -132,7 +130,7 @@ func (r *Registry) fit(ctx context.Context, c dispatcher.Claimed, dest *Destinat
 	return fits
 }
 
-// end is the version of a deleted endpoint's end; 0: it was not deleted.
+// end is the version with which an endpoint was deleted; 0: it was not.
 func (r *Registry) end(ctx context.Context, lane dispatcher.Lane) (int64, error) {
 	versions, err := r.Store.EndpointVersions(ctx, []string{string(lane)})
 	if err != nil {
@@ -141,8 +139,8 @@ func (r *Registry) end(ctx context.Context, lane dispatcher.Lane) (int64, error)
 	return versions[0].End, nil
 }
 
-// tellMissing tells that deliveries wait for an endpoint that is not there and
-// was not deleted, at most once in a while.
+// tellMissing logs, at most once in toldEvery, that deliveries wait for an endpoint that
+// does not exist and was not deleted.
 func (r *Registry) tellMissing(ctx context.Context, lane dispatcher.Lane) {
 	if r.missing.tell() {
 		r.Log.LogAttrs(ctx, slog.LevelWarn, "deliveries wait for an endpoint that is not there, and was not deleted",
@@ -150,8 +148,8 @@ func (r *Registry) tellMissing(ctx context.Context, lane dispatcher.Lane) {
 	}
 }
 
-// tellSealed tells that deliveries wait since this instance can't open or read an
-// endpoint, at most once in a while.
+// tellSealed logs, at most once in toldEvery, that deliveries wait since this instance
+// can't open or read an endpoint.
 func (r *Registry) tellSealed(ctx context.Context, lane dispatcher.Lane, fault error) {
 	if r.sealed.tell() {
 		r.Log.LogAttrs(ctx, slog.LevelError, "deliveries wait for an endpoint that this instance can't open or read",
@@ -160,7 +158,7 @@ func (r *Registry) tellSealed(ctx context.Context, lane dispatcher.Lane, fault e
 	}
 }
 
-// seldom says whether to tell again of something that goes on.
+// seldom says whether something that goes on is to be logged again.
 type seldom struct {
 	mu   sync.Mutex // guards told
 	told time.Time  // zero: never
@@ -188,7 +186,7 @@ func (r *Registry) RepairLimits(ctx context.Context, placed []dispatcher.Placed,
 		if version == known {
 			continue
 		}
-		r.Cache.forget(string(lane)) // either may be the older one
+		r.Cache.forget(string(lane)) // the cached one may be older than the lane's
 		found, err := r.Cache.Load(ctx, string(lane))
 		if err != nil {
 			return err
@@ -200,7 +198,7 @@ func (r *Registry) RepairLimits(ctx context.Context, placed []dispatcher.Placed,
 				return err
 			}
 			if end == 0 && version == 0 {
-				end = known + 1 // it was there, and since then both were deleted and forgotten
+				end = known + 1 // the endpoint existed; it was deleted and forgotten since, and so was its lane's copy
 			}
 			if end > version {
 				r.limit(ctx, lane, dispatcher.LaneLimits{Version: end, Held: dispatcher.HeldDeleted}, false)

@@ -184,7 +184,7 @@ func (s *Store) partition(lane dispatcher.Lane) int {
 	if len(s.tags) == 1 {
 		return 0
 	}
-	return int(keys.CRC16(string(lane))) % len(s.tags)
+	return keys.Partition(string(lane), len(s.tags))
 }
 
 // home is the tag of what belongs to no partition.

@@ -45,7 +45,9 @@ type Examined struct {
 // page makes suspicious is judged, and repaired, in one script. A repair may
 // cause an attempt too many; it never loses a delivery.
 func Examine(ctx context.Context, s *redisq.Store, e Examination) (Examined, error) {
-	return newDoctor(newStore(s), e).examine(ctx)
+	d := newDoctor(newStore(s), e)
+	err := d.look(ctx)
+	return d.out, err
 }
 
 // doctor is one examination.
@@ -67,11 +69,6 @@ func newDoctor(s *projectStore, e Examination) *doctor {
 	d := &doctor{walker: walker{s: s, by: doctorName}, e: e, told: map[Finding]bool{}, seed: maphash.MakeSeed(), wait: conn.Sleep}
 	d.out.Partitions = len(s.tags)
 	return d
-}
-
-func (d *doctor) examine(ctx context.Context) (Examined, error) {
-	err := d.look(ctx)
-	return d.out, err
 }
 
 func (d *doctor) look(ctx context.Context) error {

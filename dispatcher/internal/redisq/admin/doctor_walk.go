@@ -52,7 +52,8 @@ type ready map[uint64]struct{}
 func (d *doctor) places(ctx context.Context, n int) error {
 	seen := ready{}
 	for _, lane := range d.rings[n][keys.Ready] {
-		if err := d.readyList(ctx, n, lane, seen); err != nil {
+		w := &walk{d: d, partition: n, kind: keys.Find(keys.Ready), of: lane}
+		if err := w.run(ctx, seen); err != nil {
 			return err
 		}
 	}
@@ -105,7 +106,8 @@ func (d *doctor) records(ctx context.Context, n int) error {
 // word is what the script calls the kind.
 func (w *walk) word() string { return strings.Trim(w.kind.Name, ":") }
 
-// run walks from page to page to the end. seen: what is ready.
+// run walks from page to page to the end. seen: what is ready, to which a walk
+// through a ready list adds.
 func (w *walk) run(ctx context.Context, seen ready) error {
 	w.size = walkPage
 	for cursor := "0"; ; {
@@ -115,11 +117,13 @@ func (w *walk) run(ctx context.Context, seen ready) error {
 		}
 		cursor = a.Text()
 		w.fit(a.Number())
-		read := int(a.Number())
-		if w.kind.Name == keys.Messages {
+		var elements map[string]string
+		if w.kind.Name == keys.Ready {
+			elements = w.noteReady(a.List(), seen)
+		} else if read := int(a.Number()); w.kind.Name == keys.Messages {
 			w.d.out.Messages += read
 		}
-		if err := w.take(a, seen, nil); err != nil {
+		if err := w.take(a, seen, elements); err != nil {
 			return err
 		}
 		if cursor == "0" || len(w.suspects) > suspectsMost {
@@ -170,43 +174,24 @@ func (w *walk) take(a *conn.Reply, seen ready, elements map[string]string) error
 
 func (d *doctor) hash(name string) uint64 { return maphash.String(d.seed, name) }
 
-// readyList walks through a lane's ready list and notes what is there.
-func (d *doctor) readyList(ctx context.Context, n int, lane string, seen ready) error {
-	w := &walk{d: d, partition: n, kind: keys.Find(keys.Ready), of: lane, size: walkPage}
-	for cursor := "0"; ; {
-		a, err := d.call(ctx, d.s.scripts.walk, n, w.word(), lane, cursor, w.size)
-		if err != nil {
-			return err
+// noteReady notes the elements of a page of a ready list, and suspects those that
+// were seen before. It answers them by their ids.
+func (w *walk) noteReady(page []any, seen ready) map[string]string {
+	elements := map[string]string{}
+	for _, v := range page {
+		element, _ := v.(string)
+		_, id, ok := strings.Cut(element, ":")
+		if !ok {
+			continue
 		}
-		next := a.Text()
-		bytes := a.Number()
-		elements := map[string]string{}
-		for _, v := range a.List() {
-			element, _ := v.(string)
-			_, id, ok := strings.Cut(element, ":")
-			if !ok {
-				continue
-			}
-			elements[id] = element
-			hash := d.hash(lane + ":" + id)
-			if _, twice := seen[hash]; twice {
-				w.suspects = append(w.suspects, suspect{lane: lane, id: id, element: element})
-			}
-			seen[hash] = struct{}{}
+		elements[id] = element
+		hash := w.d.hash(w.of + ":" + id)
+		if _, twice := seen[hash]; twice {
+			w.suspects = append(w.suspects, suspect{lane: w.of, id: id, element: element})
 		}
-		if err := w.take(a, seen, elements); err != nil {
-			return err
-		}
-		if next == "0" || len(w.suspects) > suspectsMost {
-			if err := w.judge(ctx); err != nil {
-				return err
-			}
-		}
-		if cursor = next; cursor == "0" {
-			return nil
-		}
-		w.fit(bytes)
+		seen[hash] = struct{}{}
 	}
+	return elements
 }
 
 // judge has all suspects judged that were found so far.

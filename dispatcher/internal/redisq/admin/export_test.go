@@ -15,7 +15,8 @@ import (
 func ExamineAmong(ctx context.Context, s *redisq.Store, e Examination, wait func()) (Examined, error) {
 	d := newDoctor(newStore(s), e)
 	d.wait = func(context.Context, time.Duration) bool { wait(); return true }
-	return d.examine(ctx)
+	err := d.look(ctx)
+	return d.out, err
 }
 
 // ExamineLate examines a store where meanwhile is called after the instances

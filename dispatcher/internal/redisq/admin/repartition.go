@@ -189,7 +189,7 @@ func (r *repartition) rehearse(ctx context.Context) error {
 		if err := r.moveMessages(ctx, n); err != nil {
 			return err
 		}
-		if err := r.moveHash(ctx, n, in, laneOf(in)); err != nil {
+		if err := r.moveKey(ctx, n, in, laneOf(in)); err != nil {
 			return err
 		}
 		r.tell(conn.PhaseMove, n)
@@ -222,7 +222,7 @@ func (r *repartition) tell(p conn.Phase, partition int) {
 }
 
 // target is where a lane lies from now on.
-func (r *repartition) target(lane string) int { return int(keys.CRC16(lane)) % r.mark.To }
+func (r *repartition) target(lane string) int { return keys.Partition(lane, r.mark.To) }
 
 // trip makes a round trip. A durable one is a copy, which may lie on another server.
 // There it has to be as durable as DURABILITY asks before the original is removed.

@@ -51,11 +51,7 @@ func (r *repartition) moveEntries(ctx context.Context, n int) error {
 		if lane == nil || k.Named() {
 			continue
 		}
-		move := r.moveSet
-		if k.Type == "hash" {
-			move = r.moveHash
-		}
-		if err := move(ctx, n, k, lane); err != nil {
+		if err := r.moveKey(ctx, n, k, lane); err != nil {
 			return err
 		}
 	}
@@ -97,17 +93,18 @@ func (r *repartition) addEnds(ctx context.Context) error {
 	return partitions.Join(errs...)
 }
 
-// moveHash moves the fields of a hash. Those of :in are counted, one for each lane.
-func (r *repartition) moveHash(ctx context.Context, n int, k keys.Kind, lane laneFunc) error {
+// moveKey moves the entries of a hash or a sorted set. Those of :in are counted, one
+// for each lane.
+func (r *repartition) moveKey(ctx context.Context, n int, k keys.Kind, lane laneFunc) error {
 	from := r.s.tags[n] + k.Name
 	for page, err := range r.pages(ctx, n, k, "", r.page) {
 		if err != nil {
 			return err
 		}
-		to, gone := map[int][]any{}, []string{}
+		to, gone := map[int][]entry{}, []string{}
 		for _, e := range page {
 			if of := lane(e.name); of != "" && r.target(of) != n {
-				to[r.target(of)] = append(to[r.target(of)], e.name, e.value)
+				to[r.target(of)] = append(to[r.target(of)], e)
 				gone = append(gone, e.name)
 			}
 		}
@@ -118,52 +115,40 @@ func (r *repartition) moveHash(ctx context.Context, n int, k keys.Kind, lane lan
 			continue
 		}
 		var copies []conn.Call
-		for q, fields := range to {
-			copies = append(copies, conn.Call{Partition: q, Fill: func(p redis.Pipeliner) { p.HSet(ctx, r.s.tags[q]+k.Name, fields...) }})
+		for q, entries := range to {
+			copies = append(copies, conn.Call{Partition: q, Fill: func(p redis.Pipeliner) { add(ctx, p, k.Type, r.s.tags[q]+k.Name, entries) }})
 		}
 		if err := r.trip(ctx, conn.Batch{Doing: "move " + from, Durable: true, Calls: copies}); err != nil {
 			return err
 		}
-		if err := r.s.conn.At(ctx, "move "+from, n, func(p redis.Pipeliner) { p.HDel(ctx, from, gone...) }); err != nil {
+		err := r.s.conn.At(ctx, "move "+from, n, func(p redis.Pipeliner) {
+			if k.Type == "hash" {
+				p.HDel(ctx, from, gone...)
+			} else {
+				p.ZRem(ctx, from, gone)
+			}
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// moveSet moves the members of a sorted set. Those that stay are passed by
-// their rank, which only the repartition changes.
-func (r *repartition) moveSet(ctx context.Context, n int, k keys.Kind, lane laneFunc) error {
-	from := r.s.tags[n] + k.Name
-	for start := int64(0); ; {
-		var page *redis.ZSliceCmd
-		err := r.s.conn.At(ctx, "read "+from, n, func(p redis.Pipeliner) {
-			page = p.ZRangeWithScores(ctx, from, start, start+r.page-1)
-		})
-		if err != nil || len(page.Val()) == 0 {
-			return err
+// add writes entries to a hash or a sorted set.
+func add(ctx context.Context, p redis.Pipeliner, kind, key string, entries []entry) {
+	if kind == "hash" {
+		fields := make([]any, 0, 2*len(entries))
+		for _, e := range entries {
+			fields = append(fields, e.name, e.value)
 		}
-		to, gone := map[int][]redis.Z{}, []any{}
-		for _, z := range page.Val() {
-			entry, _ := z.Member.(string)
-			if of := lane(entry); of != "" && r.target(of) != n {
-				to[r.target(of)] = append(to[r.target(of)], z)
-				gone = append(gone, entry)
-			}
-		}
-		start += int64(len(page.Val()) - len(gone))
-		if len(gone) == 0 {
-			continue
-		}
-		var copies []conn.Call
-		for q, members := range to {
-			copies = append(copies, conn.Call{Partition: q, Fill: func(p redis.Pipeliner) { p.ZAdd(ctx, r.s.tags[q]+k.Name, members...) }})
-		}
-		if err := r.trip(ctx, conn.Batch{Doing: "move " + from, Durable: true, Calls: copies}); err != nil {
-			return err
-		}
-		if err := r.s.conn.At(ctx, "move "+from, n, func(p redis.Pipeliner) { p.ZRem(ctx, from, gone...) }); err != nil {
-			return err
-		}
+		p.HSet(ctx, key, fields...)
+		return
 	}
+	members := make([]redis.Z, len(entries))
+	for i, e := range entries {
+		score, _ := strconv.ParseFloat(e.value, 64) // Redis wrote it
+		members[i] = redis.Z{Score: score, Member: e.name}
+	}
+	p.ZAdd(ctx, key, members...)
 }

@@ -118,7 +118,7 @@ func (s *projectStore) instances() string { return s.home() + keys.Instances }
 
 // partition is where a lane lies.
 func (s *projectStore) partition(lane dispatcher.Lane) int {
-	return int(keys.CRC16(string(lane))) % len(s.tags)
+	return keys.Partition(string(lane), len(s.tags))
 }
 
 // SealEndpoints has all endpoints sealed anew with the first key, and their lanes

@@ -54,7 +54,7 @@ const (
 )
 
 // Names of the endpoints' keys, put behind {<project>} too.
-// lua/endpoint_create.lua makes the same ones and says what each holds.
+// lua/endpoint_common.lua makes the same ones and says what each holds.
 const (
 	Endpoints        = ":endpoints"
 	UIDs             = ":uids"
@@ -84,6 +84,9 @@ func Home(project string) string { return "{" + project + "}" }
 func Tag(project string, n int) string {
 	return "{" + project + ":" + strconv.Itoa(n) + "}"
 }
+
+// Partition is where a lane lies among so many partitions.
+func Partition(lane string, of int) int { return int(CRC16(lane)) % of }
 
 // CRC16 is the checksum of the Redis Cluster specification (CRC-16/XMODEM:
 // polynomial 0x1021, start 0), by which lanes are spread over partitions.

@@ -96,7 +96,7 @@ func (p *Project) Content(partitions int) string {
 	for n, s := range states {
 		require.Empty(p.T, s.Faults(setup), "partition %d of %d", n, partitions)
 		for id := range s.Found {
-			require.Equal(p.T, n, int(keys.CRC16(string(id.Lane)))%partitions, "%s", id)
+			require.Equal(p.T, n, keys.Partition(string(id.Lane), partitions), "%s", id)
 		}
 	}
 	all := stored.Merged(states)

@@ -81,7 +81,7 @@ func Fixture(t testing.TB, s stored.Setup, server Server, open OpenFunc) (queuet
 				require.NoError(t, client.HDel(context.Background(), keys.Tag(options.Project, n)+keys.Messages, message).Err())
 			}
 		},
-		Partition: func(lane dispatcher.Lane) int { return int(keys.CRC16(string(lane))) % s.Partitions },
+		Partition: func(lane dispatcher.Lane) int { return keys.Partition(string(lane), s.Partitions) },
 	}, options
 }
 

@@ -42,8 +42,9 @@ type Options struct {
 	BreakerFailures int           // blamed failures in a row that open a lane; 0: none do
 	BreakerWait     time.Duration // how long it is left alone when it opens; twice as long each time it opens again
 
-	TestClock bool      // scripts read the time from <tag>:clock, in microseconds, instead of Redis' TIME
-	Seal      *seal.Box // hides endpoints' secrets and header values; nil: they are stored as they are
+	Dial      conn.DialFunc // nil: the network
+	TestClock bool          // scripts read the time from <tag>:clock, in microseconds, instead of Redis' TIME
+	Seal      *seal.Box     // hides endpoints' secrets and header values; nil: they are stored as they are
 	Log       *slog.Logger
 }
 
@@ -108,7 +109,7 @@ func Connect(ctx context.Context, o Options) (*Store, error) {
 	var err error
 	s.conn, err = conn.Dial(ctx, conn.Options{
 		URL: o.URL, Mode: o.Mode, Master: o.Master, CAFile: o.CAFile, Durability: o.Durability,
-		Project: o.Project, TestClock: o.TestClock, Repair: s.removeWrong,
+		Project: o.Project, TestClock: o.TestClock, Dial: o.Dial, Repair: s.removeWrong,
 	})
 	if err != nil {
 		return nil, err

@@ -26,6 +26,7 @@ type Options struct {
 	CAFile     string                // certificates trusted for rediss:// besides the system's; empty: none
 	Durability dispatcher.Durability // what a durable call waits for
 	Project    string                // prefix of all keys
+	Dial       DialFunc              // nil: the network
 	TestClock  bool                  // the time is read from <tag>:clock, in microseconds, instead of Redis' TIME
 
 	// Repair removes keys of another type than ours from a partition, or from

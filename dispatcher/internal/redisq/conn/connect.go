@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -242,6 +243,10 @@ func (c *Client) universal(u *redisURL, without ...string) (*redis.UniversalOpti
 		opts.PipelinePoolSize = -1
 		opts.ReadBufferSize, opts.WriteBufferSize = bufferSize, bufferSize
 	}
-	opts.Dialer = c.conns.dialer(opts.DialTimeout, opts.TLSConfig)
+	dial := c.options.Dial
+	if dial == nil {
+		dial = (&net.Dialer{KeepAliveConfig: keepAlive}).DialContext
+	}
+	opts.Dialer = c.conns.dialer(dial, opts.DialTimeout, opts.TLSConfig)
 	return opts, nil
 }

@@ -25,6 +25,9 @@ type openConns struct {
 
 func newConns() *openConns { return &openConns{born: time.Now(), open: map[*openConn]struct{}{}} }
 
+// DialFunc makes a connection.
+type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
+
 // openConn is a connection that knows when it was last heard from.
 type openConn struct {
 	net.Conn
@@ -36,11 +39,11 @@ type openConn struct {
 // dialer makes connections as go-redis' own dialer does, and notes each of them.
 // TLS lies above them, so that cut closes a connection without TLS' own goodbye,
 // which would have to wait for the other end.
-func (s *openConns) dialer(within time.Duration, secure *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
+func (s *openConns) dialer(dial DialFunc, within time.Duration, secure *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, within)
 		defer cancel()
-		raw, err := (&net.Dialer{KeepAliveConfig: keepAlive}).DialContext(ctx, network, addr)
+		raw, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}

@@ -13,19 +13,14 @@ import (
 
 	d "github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
 func TestWhoDoesNotBeatInThreePunctualReadingsIsReaped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
-		r.queue.dead["gone"] = 7
-		r.queue.fill(4)
-		for id, it := range map[string]*item{"a": r.queue.ready[0], "b": r.queue.ready[1]} {
-			it.by = "gone"
-			r.queue.leased[d.DeliveryID{Lane: "u_0", Message: id}] = it
-		}
-		r.queue.ready = nil
+		r.queue.other("gone", 7)
+		r.queue.lease("gone", claimed(message("a")))
+		r.queue.lease("gone", claimed(message("b")))
 		r.start(t) // the first reading
 		pass((d.DeadReadings - 1) * d.BeatEvery)
 		require.Zero(t, r.queue.count("reap gone"))
@@ -43,11 +38,11 @@ func TestWhoDoesNotBeatInThreePunctualReadingsIsReaped(t *testing.T) {
 func TestWhoBeatsIsNotReaped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
-		r.queue.dead["slow"] = 1
+		r.queue.other("slow", 1)
 		r.start(t)
 		pass(d.BeatEvery / 2)
-		for range 20 { // it grows before each third reading
-			r.queue.set(func() { r.queue.dead["slow"]++ })
+		for i := range 20 { // it grows before each third reading
+			r.queue.other("slow", int64(2+i))
 			pass(3 * d.BeatEvery)
 		}
 		require.Zero(t, r.queue.count("reap slow"))
@@ -58,7 +53,7 @@ func TestWhoBeatsIsNotReaped(t *testing.T) {
 func TestALateReadingProvesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
-		r.queue.dead["other"] = 7
+		r.queue.other("other", 7)
 		r.start(t)
 		for range 20 { // two readings, then a hole that this instance may have slept in
 			pass(2 * d.BeatEvery)
@@ -76,7 +71,7 @@ func TestALateReadingProvesNothing(t *testing.T) {
 func TestAReapThatFailsIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
-		r.queue.dead["gone"] = 7
+		r.queue.other("gone", 7)
 		r.queue.hook = failing("reap gone", d.ErrUnavailable)
 		r.start(t)
 		pass(5 * d.BeatEvery)
@@ -92,7 +87,7 @@ func TestAReapThatFailsIsRepeated(t *testing.T) {
 func TestAReapThatHangsDoesNotStopTheHeart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
-		r.queue.dead["gone"] = 7
+		r.queue.other("gone", 7)
 		r.queue.hangs = "reap gone"
 		r.start(t)
 		pass(time.Minute)
@@ -107,7 +102,7 @@ func TestWhoIsFreshAfterItsFirstBeatGoesOnUnderAnotherName(t *testing.T) {
 		r.start(t)
 		pass(4 * d.BeatEvery)
 		require.Equal(t, "here", r.Name())
-		r.queue.set(func() { delete(r.queue.beats, "here") }) // others declared it dead
+		r.queue.forget("here") // others declared it dead
 		pass(d.BeatEvery)
 		require.Equal(t, "here-2", r.Name())
 		beats := r.queue.seen("beat")
@@ -116,12 +111,12 @@ func TestWhoIsFreshAfterItsFirstBeatGoesOnUnderAnotherName(t *testing.T) {
 		require.Equal(t, 1, last.n)
 		require.Equal(t, beats[len(beats)-2].at, last.at, "at once, since nobody knows that name yet")
 		r.queue.fill(1)
-		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
+		r.Note()
 		synctest.Wait()
 		require.Equal(t, map[d.Verdict]int{d.Delivered: 1}, r.queue.verdicts())
 		pass(time.Minute)
 		require.Equal(t, "here-2", r.Name())
-		r.queue.set(func() { delete(r.queue.beats, "here-2") })
+		r.queue.forget("here-2")
 		pass(d.BeatEvery)
 		require.Equal(t, "here-3", r.Name())
 		r.stop(t)
@@ -137,14 +132,9 @@ func TestLeasesOfTheDepartedAreTakenOverWhenAnotherNodeMayHaveTakenOver(t *testi
 		r.start(t)
 		pass(time.Minute)
 		asked := r.queue.count("strays")
-		r.queue.fill(1)
-		r.queue.set(func() {
-			it := r.queue.ready[0]
-			it.by, r.queue.ready = "gone", nil
-			r.queue.leased[d.DeliveryID{Lane: "u_0", Message: "a"}] = it
-			r.queue.strays = []string{"gone"}
-			r.queue.hook = failing("strays", d.ErrUnavailable)
-		})
+		require.NoError(t, r.queue.still().Leave(t.Context(), "gone"))
+		r.queue.lease("gone", claimed(message("a")))
+		r.queue.set(func() { r.queue.hook = failing("strays", d.ErrUnavailable) })
 		pass(time.Minute)
 		require.Equal(t, asked, r.queue.count("strays"), "it is not asked all the time")
 		r.queue.ears.OnGap()
@@ -173,12 +163,12 @@ func TestAnInstanceThatNobodyHearsGoesOnWhereOtherNodesAnswer(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newTestRig(t, func(_ *engine.Options, q *fakeQueue, _ *fakeSender) { q.nodes = c.nodes })
+				r := newTestRig(t, func(_ *engine.Options, q *testQueue, _ *fakeSender) { q.nodes = c.nodes })
 				r.start(t)
 				r.queue.set(func() { r.queue.hook = failing("beat", c.err) })
 				pass(5 * d.BeatOld)
 				r.queue.fill(1)
-				r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
+				r.Note()
 				synctest.Wait()
 				require.Len(t, r.sender.sent(), c.want)
 				r.queue.set(func() { r.queue.hook = nil })
@@ -194,12 +184,12 @@ func TestAnInstanceThatNobodyHearsGoesOnWhereOtherNodesAnswer(t *testing.T) {
 // answer to its beats.
 func TestAnInstanceThatNobodyHearsForADayLeasesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, func(_ *engine.Options, q *fakeQueue, _ *fakeSender) { q.nodes = 3 })
+		r := newTestRig(t, func(_ *engine.Options, q *testQueue, _ *fakeSender) { q.nodes = 3 })
 		r.start(t)
 		r.queue.set(func() { r.queue.hook = failing("beat", d.ErrUnavailable) })
 		pass(25 * time.Hour)
 		r.queue.fill(1)
-		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
+		r.Note()
 		synctest.Wait()
 		require.Empty(t, r.sender.sent())
 		r.stop(t)
@@ -240,7 +230,7 @@ func TestLeasesOfAnAnswerThatWasLostAreHandedBack(t *testing.T) {
 				r.sender.answer = takes(10 * time.Second)
 				r.start(t)
 				r.queue.fill(2)
-				r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
+				r.Note()
 				pass(time.Millisecond) // answers of one instant have no order
 				require.Equal(t, 2, r.Held(), "known ones, which stay")
 				lost := false
@@ -255,7 +245,7 @@ func TestLeasesOfAnAnswerThatWasLostAreHandedBack(t *testing.T) {
 				})
 				if stage == "claim" {
 					r.queue.fill(3)
-					r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
+					r.Note()
 				} else {
 					out, err := r.Publish(t.Context(), messages("m", 3))
 					require.NoError(t, err)

@@ -10,7 +10,6 @@ import (
 
 	d "github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
 // What the gate costs for each attempt that takes no time.
@@ -44,10 +43,11 @@ func BenchmarkDeliver(b *testing.B) {
 		}
 		return d.Answer{Status: 200}
 	}
-	q := &endlessQueue{fakeQueue: newFakeQueue(1), template: claimed(message("msg_01JABCDEFGHJKMNPQRSTVWXYZ0"))}
+	q := newEndlessQueue(b)
+	q.template = claimed(message("msg_01JABCDEFGHJKMNPQRSTVWXYZ0"))
 	q.left.Store(int64(b.N))
 	o := newTestOptions(b, io.Discard)
-	dispatcher := newTestInstance(b, connect(b, q, o.MaxInFlight), sender, o)
+	dispatcher := newTestInstance(b, q, sender, o)
 	ctx, cancel := context.WithCancel(b.Context())
 	ended := make(chan error, 1)
 	b.ResetTimer()
@@ -60,61 +60,66 @@ func BenchmarkDeliver(b *testing.B) {
 
 // endlessQueue has a number of deliveries, and keeps nothing.
 type endlessQueue struct {
-	*fakeQueue
+	*testConn
+	events   d.Events
 	template d.Claimed
 	left     atomic.Int64
 	calls    atomic.Int64 // of Schedule
 	placed   [1]d.Placed  // all answers of it
 }
 
-func (q *endlessQueue) news() []queuetest.Hint {
-	h := queuetest.Hint{Now: time.Now(), Weight: -1}
-	if q.left.Load() > 0 {
-		h.Weight = 0
-	}
-	return []queuetest.Hint{h}
+func newEndlessQueue(b *testing.B) *endlessQueue {
+	return &endlessQueue{testConn: connect(b, newTestQueue(b, 1), 1024)}
 }
 
-func (q *endlessQueue) Claim(_ context.Context, _ string, _ []int, wanted, _ int) ([]d.Claimed, []queuetest.Hint, error) {
+func (q *endlessQueue) Notify(e d.Events) {
+	q.events = e.Whole()
+	q.testConn.Notify(e)
+}
+
+func (q *endlessQueue) Claimable(int) (batches int, waiting bool) {
+	left := q.left.Load() > 0
+	return flag(left), left
+}
+
+func (q *endlessQueue) Claim(_ context.Context, _ string, wanted, _ int) ([]d.Claimed, error) {
 	n := min(int64(wanted), q.left.Load()) // one claimer asks
 	q.left.Add(-n)
 	out := make([]d.Claimed, n)
 	for i := range out {
 		out[i] = q.template
 	}
-	return out, q.news(), nil
+	return out, nil
 }
 
-func (q *endlessQueue) Settle(_ context.Context, _ string, batch []d.Settlement) ([]d.SettleResult, []queuetest.Hint, error) {
-	out := make([]d.SettleResult, len(batch))
+func (q *endlessQueue) Settle(_ context.Context, _ string, batch []d.Settlement) []d.Settled {
+	out := make([]d.Settled, len(batch))
 	for i := range out {
-		out[i] = d.SettledOK
+		out[i].Result = d.SettledOK
 	}
-	return out, q.news(), nil
+	q.events.Ready()
+	return out
 }
 
-func (q *endlessQueue) ReadHints(context.Context, []int) ([]queuetest.Hint, error) {
-	return q.news(), nil
-}
-
-func (q *endlessQueue) Schedule(_ context.Context, _ string, _, _ int, batch []d.Entry) ([]d.ScheduleResult, []queuetest.Hint, error) {
+func (q *endlessQueue) Schedule(_ context.Context, _ string, _, _ int, batch []d.Entry) ([]d.ScheduleResult, error) {
 	q.calls.Add(1)
 	time.Sleep(100 * time.Microsecond) // a round trip
 	out := make([]d.ScheduleResult, len(batch))
 	for i := range out {
 		out[i].Result, out[i].Placed = d.Accepted, q.placed[:]
 	}
-	return out, []queuetest.Hint{{Now: time.Now(), Weight: -1}}, nil
+	return out, nil
 }
 
 // What a publish costs besides the queue's own work, and how many go together
 // in a call of it.
 func BenchmarkAccept(b *testing.B) {
 	b.ReportAllocs()
-	q := &endlessQueue{fakeQueue: newFakeQueue(1), placed: [1]d.Placed{{Status: d.StatusReady}}}
+	q := newEndlessQueue(b)
+	q.placed[0].Status = d.StatusReady
 	o := newTestOptions(b, io.Discard)
 	o.MaxInFlight = 0
-	dispatcher := newTestInstance(b, connect(b, q, o.MaxInFlight), &fakeSender{}, o)
+	dispatcher := newTestInstance(b, q, &fakeSender{}, o)
 	ctx, cancel := context.WithCancel(b.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- dispatcher.Run(ctx) }()

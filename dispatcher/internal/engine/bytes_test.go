@@ -13,29 +13,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 )
 
-func (q *fakeQueue) Body(ctx context.Context, id d.DeliveryID, a d.Apart) ([]byte, error) {
-	if err := q.begin(ctx, call{name: "body", n: a.Size, lane: id.Lane}); err != nil {
-		return nil, err
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.bodiless {
-		return nil, fmt.Errorf("body of %s: %w", id.Message, d.ErrNotFound)
-	}
-	return make([]byte, a.Size), nil
-}
-
 // largeOne is a delivery whose body lies apart.
 func largeOne(lane d.Lane, n, size int) d.Claimed {
 	m := message(fmt.Sprintf("large_%s_%d", lane, n))
-	m.Body, m.Apart = nil, &d.Apart{Size: size}
+	m.Body = make([]byte, size)
 	return d.Claimed{ID: d.DeliveryID{Lane: lane, Message: m.ID}, Message: m, Attempt: 1, Rung: 1, First: true}
-}
-
-// keep has a delivery's message be there when it is looked at.
-func (q *fakeQueue) keep(c d.Claimed) {
-	q.lanes.kept[c.ID.Message] = c.Message
-	q.lanes.goes[c.ID.Message] = []d.Lane{c.ID.Lane}
 }
 
 func laneAt(i int) d.Lane { return d.Lane(fmt.Sprintf("u_%d", i)) }
@@ -64,7 +46,7 @@ func (u *underWay) send(wait time.Duration) func(context.Context, d.Call) d.Answ
 func TestBodiesUnderWayStayWithinTheirBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := &underWay{}
-		r := newTestRig(t, func(o *engine.Options, q *fakeQueue, s *fakeSender) {
+		r := newTestRig(t, func(o *engine.Options, q *testQueue, s *fakeSender) {
 			o.MaxBytes, s.answer = 1<<20, u.send(time.Second)
 			for i := range 20 {
 				q.put(largeOne(laneAt(i), i, 300<<10))
@@ -83,7 +65,7 @@ func TestBodiesUnderWayStayWithinTheirBudget(t *testing.T) {
 
 func TestABodyLargerThanTheBudgetGoesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, func(o *engine.Options, q *fakeQueue, s *fakeSender) {
+		r := newTestRig(t, func(o *engine.Options, q *testQueue, s *fakeSender) {
 			o.MaxBytes, s.answer = 1<<20, takes(time.Second)
 			q.put(largeOne("u_0", 0, 300<<10))
 			q.put(largeOne("u_1", 1, 4<<20))
@@ -102,7 +84,7 @@ func TestABodyLargerThanTheBudgetGoesAlone(t *testing.T) {
 
 func TestALaneThatHangsLeavesHalfOfTheBytesToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, func(o *engine.Options, q *fakeQueue, s *fakeSender) {
+		r := newTestRig(t, func(o *engine.Options, q *testQueue, s *fakeSender) {
 			o.MaxBytes = 1 << 20
 			s.answer = func(ctx context.Context, c d.Call) d.Answer {
 				if len(c.Body) == 200<<10 {
@@ -126,7 +108,7 @@ func TestALaneThatHangsLeavesHalfOfTheBytesToOthers(t *testing.T) {
 
 func TestWhatCanNotWaitForBytesGoesBackForAMomentAndSmallOnesGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, func(o *engine.Options, q *fakeQueue, s *fakeSender) {
+		r := newTestRig(t, func(o *engine.Options, q *testQueue, s *fakeSender) {
 			o.MaxInFlight, o.MaxBytes = 16, 1<<20
 			s.answer = func(ctx context.Context, c d.Call) d.Answer {
 				if len(c.Body) > 1<<10 {
@@ -156,7 +138,7 @@ func TestWhatCanNotWaitForBytesGoesBackForAMomentAndSmallOnesGoOn(t *testing.T) 
 
 func TestAPublishedBodyThatHasToWaitIsNotHeldInMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, func(o *engine.Options, q *fakeQueue, s *fakeSender) {
+		r := newTestRig(t, func(o *engine.Options, q *testQueue, s *fakeSender) {
 			o.MaxBytes, q.direct, s.answer = 1<<20, true, takes(time.Second)
 		})
 		r.start(t)
@@ -181,10 +163,9 @@ func TestAPublishedBodyThatHasToWaitIsNotHeldInMemory(t *testing.T) {
 func TestADeliveryWhoseBodyIsGoneDiesAndIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := largeOne("u_0", 0, 1<<20)
-		r := newTestRig(t, func(o *engine.Options, q *fakeQueue, s *fakeSender) {
+		r := newTestRig(t, func(o *engine.Options, q *testQueue, s *fakeSender) {
 			q.bodiless = true
 			q.put(one)
-			q.keep(one)
 		})
 		r.start(t)
 		require.Len(t, r.queue.outcomes(), 1)
@@ -200,14 +181,22 @@ func TestADeliveryWhoseBodyIsGoneDiesAndIsTold(t *testing.T) {
 func TestADeliveryThatEndedWhileItsBodyWasReadIsForgottenSilently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := largeOne("u_0", 0, 1<<20)
-		r := newTestRig(t, func(o *engine.Options, q *fakeQueue, s *fakeSender) {
+		r := newTestRig(t, func(o *engine.Options, q *testQueue, s *fakeSender) {
 			q.bodiless = true
 			q.put(one)
-			q.keep(one)
-			q.lanes.ended[one.ID] = &outcome{status: d.StatusDelivered}
+			q.hook = func(name string) error {
+				if name == "body" {
+					q.fence("here")
+					q.take("other", 1)
+					settled := q.still().Settle(context.Background(), "other", []d.Settlement{{ID: one.ID, Verdict: d.Delivered, Attempt: d.Attempt{Number: 1, Verdict: d.Delivered}}})
+					return settled[0].Err
+				}
+				return nil
+			}
 		})
 		r.start(t)
-		require.Equal(t, map[d.Verdict]int{d.Back: 1}, r.queue.verdicts(), "its mark then ends it")
+		require.Empty(t, r.queue.verdicts())
+		require.Equal(t, d.Back, r.queue.given[0].Verdict, "it is not this instance's any more")
 		require.NotContains(t, r.log.String(), "delivery dead")
 		require.NotContains(t, r.log.String(), "body missing")
 		r.stop(t)
@@ -217,7 +206,7 @@ func TestADeliveryThatEndedWhileItsBodyWasReadIsForgottenSilently(t *testing.T) 
 func TestAClaimThatWasNotAnsweredIsRepeatedForHalfAsMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []int
-		r := newTestRig(t, func(o *engine.Options, q *fakeQueue, s *fakeSender) {
+		r := newTestRig(t, func(o *engine.Options, q *testQueue, s *fakeSender) {
 			q.fill(64)
 			q.hook = func(name string) error {
 				if name != "claim" {

@@ -10,19 +10,16 @@ import (
 
 	d "github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
 // newClaimRig has a queue whose only lane weighs 3.
 func newClaimRig(t testing.TB, permits int) *rig {
-	return newTestRig(t, func(o *engine.Options, q *fakeQueue, _ *fakeSender) {
+	return newTestRig(t, func(o *engine.Options, q *testQueue, _ *fakeSender) {
 		o.MaxInFlight = permits
-		q.weight = 3
 	})
 }
 
 func TestAClaimThatGotNothingNeitherSpinsNorStalls(t *testing.T) {
-	never := func(int) bool { return false }
 	for _, permits := range []int{1, 2, 16, 1024} {
 		for _, taken := range []int{0, 1} {
 			if taken == permits {
@@ -31,7 +28,7 @@ func TestAClaimThatGotNothingNeitherSpinsNorStalls(t *testing.T) {
 			t.Run(fmt.Sprintf("%d permits, %d of them taken", permits, taken), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					r := newClaimRig(t, permits)
-					r.queue.light = never
+					r.queue.heavy.Store(true)
 					require.Equal(t, taken, r.TakePermits(taken))
 					r.start(t)
 					require.Zero(t, r.queue.count("claim"))
@@ -42,11 +39,11 @@ func TestAClaimThatGotNothingNeitherSpinsNorStalls(t *testing.T) {
 					require.Positive(t, r.queue.count("claim"))
 
 					before := r.queue.count("claim")
-					r.queue.set(func() { r.queue.light = nil })
+					r.queue.heavy.Store(false)
 					if taken > 0 {
 						r.GivePermits(taken) // more are free than were when it was tried
 					} else {
-						r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 2})
+						r.Note()
 					}
 					synctest.Wait()
 					require.Greater(t, r.queue.count("claim"), before)
@@ -62,13 +59,10 @@ func TestNewsOfWorkMakesItClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newClaimRig(t, 16)
 		r.start(t)
-		r.queue.fill(3)
-		r.queue.set(func() {
-			hints := r.queue.allHints()
-			r.queue.ears.OnHint(hints[0]) // as another instance publishes it
-		})
+		_, err := r.queue.open(0, false).Schedule(t.Context(), "other", 0, 0, []d.Entry{r.queue.entry("u_0", message("told"))})
+		require.NoError(t, err)
 		synctest.Wait()
-		require.Len(t, r.sender.sent(), 3)
+		require.Len(t, r.sender.sent(), 1)
 		r.stop(t)
 	})
 }
@@ -79,8 +73,7 @@ func TestAPermitThatComesFreeMakesItClaim(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newClaimRig(t, permits)
 				r.sender.answer = takes(time.Second)
-				r.queue.weight = 0
-				r.queue.fill(3 * permits)
+				r.queue.spread(3 * permits)
 				r.start(t)
 				pass(500 * time.Millisecond)
 				require.LessOrEqual(t, len(r.sender.sent()), permits)
@@ -96,7 +89,7 @@ func TestAPermitThatComesFreeMakesItClaim(t *testing.T) {
 func TestClaimsNeverExceedPermits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const permits = 40
-		r := newTestRig(t, func(o *engine.Options, q *fakeQueue, s *fakeSender) {
+		r := newTestRig(t, func(o *engine.Options, q *testQueue, s *fakeSender) {
 			o.MaxInFlight, o.ClaimBatch = permits, 16
 			q.partitions = 6
 			s.answer = takes(100 * time.Millisecond)
@@ -106,7 +99,7 @@ func TestClaimsNeverExceedPermits(t *testing.T) {
 		for i := range 40 {
 			r.queue.fill(10)
 			go func() { _, _ = r.Publish(t.Context(), messages(fmt.Sprintf("p_%d", i), 7)) }()
-			r.Note(queuetest.Hint{Partition: int('0') % 6, Now: r.queue.now(), Weight: 0})
+			r.Note()
 			pass(30 * time.Millisecond)
 			_, _, leased := r.queue.places()
 			require.LessOrEqual(t, leased, permits)
@@ -131,7 +124,7 @@ func TestABeatAfterItMightNotLeaseMakesItClaim(t *testing.T) {
 		r.queue.set(func() { r.queue.hook = failing("beat", d.ErrUnavailable) })
 		pass(2 * d.BeatOld)
 		r.queue.fill(3)
-		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 3})
+		r.Note()
 		pass(5 * time.Second)
 		require.Zero(t, r.queue.count("claim"), "it may have been declared dead")
 		r.queue.set(func() { r.queue.hook = nil })
@@ -145,13 +138,10 @@ func TestAnInstanceThatWasFencedGoesOnUnderAnotherName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newClaimRig(t, 16)
 		r.start(t)
-		r.queue.set(func() {
-			r.queue.fenced["here"] = true
-			delete(r.queue.beats, "here")
-		})
+		r.queue.fence("here")
 		pass(time.Second)
 		r.queue.fill(3)
-		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 3})
+		r.Note()
 		pass(2 * d.BeatEvery)
 		require.Equal(t, "here-2", r.Name(), "one other name, and not one for each stage that met it")
 		require.Len(t, r.sender.sent(), 3)
@@ -166,12 +156,9 @@ func TestTwoStagesThatMeetOneDeathAgreeOnOneNewName(t *testing.T) {
 		r.start(t)
 		pass(time.Second)
 		release := blockFirst(r.queue, "claim")
-		r.queue.set(func() {
-			r.queue.fenced["here"] = true
-			delete(r.queue.beats, "here")
-		})
+		r.queue.fence("here")
 		r.queue.fill(3)
-		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 3})
+		r.Note()
 		pass(d.BeatEvery)
 		require.Equal(t, "here-2", r.Name(), "the beat met it first")
 		release() // and now the claim does

@@ -11,7 +11,6 @@ import (
 
 	d "github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
 // Clocks that jump, and machines that sleep.
@@ -30,14 +29,14 @@ func newSleepyRig(t testing.TB) *sleepy {
 }
 
 func (s *sleepy) sleep(wait time.Duration) {
-	s.queue.set(func() { s.queue.skew += wait })
+	s.queue.set(func() { s.queue.skew.Add(int64(wait)) })
 	s.slept.Add(int64(wait))
 }
 
 func TestTheQueuesClockIsKnownBeforeTheFirstCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
-		r.queue.set(func() { r.queue.skew = -time.Hour })
+		r.queue.set(func() { r.queue.skew.Store(int64(-time.Hour)) })
 		require.Equal(t, time.Hour, r.Now().Sub(r.queue.now()).Round(time.Second))
 		require.NoError(t, r.ReadClock(t.Context()))
 		require.Zero(t, r.Now().Sub(r.queue.now()).Round(time.Second))
@@ -56,7 +55,7 @@ func TestWhoSleptLeasesNothingBeforeItsBeatIsAnswered(t *testing.T) {
 		r.queue.set(func() { r.queue.hook = failing("beat", d.ErrUnavailable) })
 		r.sleep(10 * time.Minute)
 		r.queue.fill(3)
-		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
+		r.Note()
 		_, err := r.Publish(t.Context(), messages("m", 2))
 		require.NoError(t, err)
 		pass(d.BeatOld)
@@ -93,7 +92,7 @@ func TestWhatIsNotBegunWhenTheProcessStandsStillGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSleepyRig(t)
 		r.sender.answer = takes(time.Second)
-		r.queue.fill(1000)
+		r.queue.spread(1000)
 		r.start(t) // no simulated time goes by, so that only the places run
 		begun := len(r.sender.sent())
 		require.Less(t, begun, 1000)
@@ -112,19 +111,21 @@ func TestNobodyIsTakenOverForAClock(t *testing.T) {
 		t.Run(jump.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newTestRig(t, nil)
-				r.queue.dead["other"] = 1
+				number := int64(1)
+				r.queue.other("other", number)
 				r.queue.later("u_0", "m", 2*time.Minute)
 				r.queue.later("u_0", "far", 3*time.Hour)
 				due := r.queue.now().Add(2 * time.Minute)
 				r.start(t)
 				beat := func(n int) {
 					for range n {
-						r.queue.set(func() { r.queue.dead["other"]++ })
+						number++
+						r.queue.other("other", number)
 						pass(d.BeatEvery)
 					}
 				}
 				beat(15)
-				r.queue.set(func() { r.queue.skew = jump }) // another master took over
+				r.queue.set(func() { r.queue.skew.Store(int64(jump)) }) // another master took over
 				r.queue.ears.OnGap()
 				left := due.Sub(r.queue.now())
 				beat(int(max(left, 0)/d.BeatEvery) - 2)
@@ -149,16 +150,18 @@ func TestAHostsClockThatIsSetCostsNothingButALook(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newSleepyRig(t)
 				r.queue.later("u_0", "m", time.Minute)
-				r.queue.dead["other"] = 1
+				number := int64(1)
+				r.queue.other("other", number)
 				r.start(t)
 				pass(time.Second)
 				r.slept.Store(int64(jump))
 				for range 40 {
-					r.queue.set(func() { r.queue.dead["other"]++ })
+					number++
+					r.queue.other("other", number)
 					pass(d.BeatEvery)
 				}
 				require.Len(t, r.sender.sent(), 1)
-				require.Equal(t, r.queue.outcomes()[0].Due.Add(time.Nanosecond).UnixMilli(), r.queue.outcomes()[0].Attempt.At.UnixMilli(), "to the moment")
+				require.WithinDuration(t, r.queue.outcomes()[0].Due, r.queue.outcomes()[0].Attempt.At, moment, "to the moment")
 				require.Zero(t, r.queue.count("reap other"))
 				r.stop(t)
 			})

@@ -12,7 +12,6 @@ import (
 
 	d "github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
 // flushes are the messages of each flush, by the beginnings of their ids, and
@@ -36,13 +35,13 @@ func (f *flushes) note(batch []d.Entry) {
 
 // noting is a queue whose flushes are noted.
 type noting struct {
-	*fakeQueue
+	*testConn
 	f *flushes
 }
 
-func (q noting) Schedule(ctx context.Context, by string, free, lease int, batch []d.Entry) ([]d.ScheduleResult, []queuetest.Hint, error) {
+func (q noting) Schedule(ctx context.Context, by string, free, lease int, batch []d.Entry) ([]d.ScheduleResult, error) {
 	q.f.note(batch)
-	return q.fakeQueue.Schedule(ctx, by, free, lease, batch)
+	return q.testConn.Schedule(ctx, by, free, lease, batch)
 }
 
 // newFlushRig is a rig with endpoints, whose first call of schedule waits until
@@ -50,11 +49,11 @@ func (q noting) Schedule(ctx context.Context, by string, free, lease int, batch 
 func newFlushRig(t *testing.T, endpoints int) (r *endpointRig, f *flushes, release func()) {
 	f = &flushes{}
 	var o engine.Options
-	r = newTestEndpointRig(t, func(from *engine.Options, q *fakeQueue, s *fakeSender) {
+	r = newTestEndpointRig(t, func(from *engine.Options, q *testQueue, s *fakeSender) {
 		acceptsOnly(from, q, s)
 		o = *from
 	})
-	r.instance = newTestInstance(t, connect(t, noting{r.queue, f}, o.MaxInFlight), r.sender, o)
+	r.instance = newTestInstance(t, noting{connect(t, r.queue, o.MaxInFlight), f}, r.sender, o)
 	r.start(t)
 	for i := range endpoints {
 		r.create(t, tenant("many"), topics("*"), uid(fmt.Sprint(i)))

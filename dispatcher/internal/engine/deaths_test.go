@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,17 +100,19 @@ func TestWhatDiesWhenItIsPublishedIsLogged(t *testing.T) {
 func TestWhatDiesWithItsHolderIsLoggedAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &tookOver{}
-		r := newTestRig(t, func(o *engine.Options, _ *fakeQueue, _ *fakeSender) { o.Observer = seen })
-		r.queue.dead["gone"], r.queue.kills = 7, true
-		r.queue.fill(1)
-		it := r.queue.ready[0]
-		it.by, r.queue.ready = "gone", nil
-		r.queue.leased[it.ID] = it
+		r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.Observer = seen })
+		one := claimed(message("one"))
+		r.queue.lease("first", one)
+		for _, next := range []string{"second", "gone"} {
+			r.queue.fence(map[string]string{"second": "first", "gone": "second"}[next])
+			r.queue.take(next, 1)
+		}
+		r.queue.other("gone", 7)
 		r.start(t)
 		pass(d.DeadReadings * d.BeatEvery)
 		require.Equal(t, 1, r.queue.count("reap gone"))
-		require.Contains(t, r.log.String(), `msg="delivery dead" delivery_id=u_0:filled_0_0 reason=poison`)
-		require.Equal(t, []d.Death{{ID: it.ID, Reason: d.ReasonPoison}}, seen.deaths())
+		require.Contains(t, r.log.String(), `msg="delivery dead" delivery_id=u_0:one reason=poison`)
+		require.Equal(t, []d.Death{{ID: one.ID, Reason: d.ReasonPoison, Attempts: 3}}, seen.deaths())
 		r.stop(t)
 	})
 }
@@ -117,28 +120,39 @@ func TestWhatDiesWithItsHolderIsLoggedAndCounted(t *testing.T) {
 // What an attempt asks for is not what becomes of its delivery: that says the
 // answer of the queue, and where it is lost the next one.
 func TestADeathIsToldAsTheQueueAnsweredIt(t *testing.T) {
-	id := d.DeliveryID{Lane: "u_0", Message: "filled_0_0"}
-	told := []d.Death{{ID: id, Reason: d.ReasonGone}}
+	id := d.DeliveryID{Lane: "u_0", Message: "filled_0"}
+	told := []d.Death{{ID: id, Reason: d.ReasonGone, Attempts: 1}}
+	cancel := func(q *testQueue) {
+		_, err := q.still().Cancel(context.Background(), "quiet", []d.DeliveryID{id})
+		require.NoError(t, err)
+	}
+	takeAway := func(q *testQueue) {
+		q.fence("here")
+		q.take("other", 1)
+	}
 	for name, c := range map[string]struct {
-		set  func(q *fakeQueue)
+		set  func(q *testQueue)
 		want []d.Death
 	}{
-		"as asked":                   {func(*fakeQueue) {}, told},
-		"cancelled meanwhile":        {func(q *fakeQueue) { q.lanes.marked[id] = true }, nil},
-		"the answer is lost":         {func(q *fakeQueue) { q.after = once("settle", d.ErrUnavailable) }, []d.Death{{ID: id, Reason: d.ReasonGone, Attempts: 1}}},
-		"lost, and cancelled before": {func(q *fakeQueue) { q.lanes.marked[id], q.after = true, once("settle", d.ErrUnavailable) }, nil},
-		"lost, and another has it":   {func(q *fakeQueue) { q.hook, q.taken = once("settle", d.ErrUnavailable), true }, nil},
-		"the call is not made":       {func(q *fakeQueue) { q.hook = once("settle", d.ErrUnavailable) }, told},
-		"another has it by then":     {func(q *fakeQueue) { q.taken = true }, nil},
-		"refused, and then recorded": {func(q *fakeQueue) { q.hook = once("settle", errBad) }, told},
+		"as asked":                   {func(*testQueue) {}, told},
+		"cancelled meanwhile":        {cancel, nil},
+		"the answer is lost":         {func(q *testQueue) { q.set(func() { q.after = once("settle", d.ErrUnavailable) }) }, []d.Death{{ID: id, Reason: d.ReasonGone, Attempts: 1}}},
+		"lost, and cancelled before": {func(q *testQueue) { cancel(q); q.set(func() { q.after = once("settle", d.ErrUnavailable) }) }, nil},
+		"lost, and another has it":   {func(q *testQueue) { takeAway(q); q.set(func() { q.hook = once("settle", d.ErrUnavailable) }) }, nil},
+		"the call is not made":       {func(q *testQueue) { q.set(func() { q.hook = once("settle", d.ErrUnavailable) }) }, told},
+		"another has it by then":     {takeAway, nil},
+		"refused, and then recorded": {func(q *testQueue) { q.set(func() { q.hook = once("settle", errBad) }) }, told},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				seen := &tookOver{}
-				r := newTestRig(t, func(o *engine.Options, _ *fakeQueue, _ *fakeSender) { o.Observer = seen })
-				r.sender.answer = func(context.Context, d.Call) d.Answer { return d.Answer{Status: 410} }
+				r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.Observer = seen })
+				meanwhile := sync.OnceFunc(func() { c.set(r.queue) })
+				r.sender.answer = func(context.Context, d.Call) d.Answer {
+					meanwhile()
+					return d.Answer{Status: 410}
+				}
 				r.queue.fill(1)
-				r.queue.set(func() { c.set(r.queue) })
 				r.start(t)
 				pass(time.Minute)
 				require.Equal(t, c.want, seen.deaths())
@@ -152,15 +166,16 @@ func TestADeathIsToldAsTheQueueAnsweredIt(t *testing.T) {
 func TestWhatDiesSinceTheOneBeforeItWasCancelledIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &tookOver{}
-		r := newTestRig(t, func(o *engine.Options, _ *fakeQueue, _ *fakeSender) { o.Observer = seen })
+		r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.Observer = seen })
 		r.start(t)
 		batch := messages("m", 2)
 		batch[0].Delay = time.Hour
 		batch[0].OrderingKey, batch[1].OrderingKey = "k", "k"
-		_, err := r.Publish(t.Context(), batch)
+		out, err := r.Publish(t.Context(), batch)
 		require.NoError(t, err)
-		lane := r.queue.lanes.goes[batch[0].ID][0]
-		r.queue.set(func() { r.queue.lanes.of(lane).limits.Held = d.HeldDisabled })
+		lane := out[0].Deliveries[0].ID.Lane
+		_, err = r.queue.still().Limit(t.Context(), "quiet", lane, d.LaneLimits{Held: d.HeldDisabled}, false)
+		require.NoError(t, err)
 		_, err = r.Cancel(t.Context(), batch[0].ID, "")
 		require.NoError(t, err)
 		require.Equal(t, []d.Death{{ID: d.DeliveryID{Lane: lane, Message: batch[1].ID}, Reason: d.ReasonDisabled}}, seen.deaths())

@@ -247,7 +247,7 @@ func (f *fakeEndpoints) ListEndpoints(ctx context.Context, filter d.EndpointFilt
 
 // journal notes every call of the store among those of the queue, whose order
 // tests then ask for.
-func (f *fakeEndpoints) journal(q *fakeQueue) {
+func (f *fakeEndpoints) journal(q *testQueue) {
 	f.set(func() {
 		f.hook = func(name string) error {
 			time.Sleep(time.Millisecond) // what does not wait for it comes before

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -17,10 +18,10 @@ type endpointRig struct {
 	store *fakeEndpoints
 }
 
-func newTestEndpointRig(t testing.TB, change func(*engine.Options, *fakeQueue, *fakeSender)) *endpointRig {
+func newTestEndpointRig(t testing.TB, change func(*engine.Options, *testQueue, *fakeSender)) *endpointRig {
 	t.Helper()
 	r := &endpointRig{store: newFakeEndpoints()}
-	r.rig = newTestRig(t, func(o *engine.Options, q *fakeQueue, s *fakeSender) {
+	r.rig = newTestRig(t, func(o *engine.Options, q *testQueue, s *fakeSender) {
 		o.Endpoints, q.hears = r.store, true
 		if change != nil {
 			change(o, q, s)
@@ -31,7 +32,7 @@ func newTestEndpointRig(t testing.TB, change func(*engine.Options, *fakeQueue, *
 }
 
 // tell has the instance hear of a change.
-func (q *fakeQueue) tell(c d.EndpointChange) {
+func (q *testQueue) tell(c d.EndpointChange) {
 	q.mu.Lock()
 	hear := q.ears.OnEndpoint
 	q.mu.Unlock()
@@ -90,7 +91,7 @@ func statuses(list []d.Delivery) map[d.Lane]d.Status {
 }
 
 // named are the calls of these names in the order they were made.
-func (q *fakeQueue) order(names ...string) (seen []string) {
+func (q *testQueue) order(names ...string) (seen []string) {
 	for _, c := range q.seen("") {
 		if slices.Contains(names, c.name) {
 			seen = append(seen, c.name)
@@ -100,7 +101,7 @@ func (q *fakeQueue) order(names ...string) (seen []string) {
 }
 
 // limited are the limits that a lane was told, in order.
-func (q *fakeQueue) limited(lane d.Lane) (all []d.LaneLimits) {
+func (q *testQueue) limited(lane d.Lane) (all []d.LaneLimits) {
 	for _, c := range q.seen("limit") {
 		if c.lane == lane {
 			all = append(all, c.limits)
@@ -109,19 +110,28 @@ func (q *fakeQueue) limited(lane d.Lane) (all []d.LaneLimits) {
 	return all
 }
 
-// limits are those that a lane keeps.
-func (q *fakeQueue) limitsOf(lane d.Lane) d.LaneLimits {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.lanes.of(lane).limits
+// limitsOf are those that a lane keeps.
+func (q *testQueue) limitsOf(lane d.Lane) d.LaneLimits {
+	states, err := q.still().LaneStates(context.Background(), []d.Lane{lane})
+	require.NoError(q.t, err)
+	return states[0].Limits
+}
+
+// hasLane reports whether anything is kept of a lane.
+func (q *testQueue) hasLane(lane d.Lane) bool {
+	states, err := q.still().LaneStates(context.Background(), []d.Lane{lane})
+	require.NoError(q.t, err)
+	return states[0].Known
 }
 
 // ended is how a delivery ended; empty: it has not.
-func (q *fakeQueue) ended(lane d.Lane, message string) (d.Status, d.DeadReason) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if o := q.lanes.ended[d.DeliveryID{Lane: lane, Message: message}]; o != nil {
-		return o.status, o.reason
+func (q *testQueue) ended(lane d.Lane, message string) (d.Status, d.DeadReason) {
+	record, err := q.still().Read(context.Background(), message)
+	require.NoError(q.t, err)
+	for _, one := range record.Deliveries {
+		if one.ID.Lane == lane && !one.Ended.IsZero() {
+			return one.Status, one.Reason
+		}
 	}
 	return "", ""
 }

@@ -20,7 +20,7 @@ func TestANewEndpointHasAnIDAVersionTimesAndASecret(t *testing.T) {
 	for _, scheme := range signer.Schemes {
 		t.Run(scheme.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newTestEndpointRig(t, func(_ *engine.Options, q *fakeQueue, _ *fakeSender) { q.skew = -time.Hour })
+				r := newTestEndpointRig(t, func(_ *engine.Options, q *testQueue, _ *fakeSender) { q.skew.Store(int64(-time.Hour)) })
 				r.start(t)
 				asked := newTestEndpoint(func(e *d.Endpoint) { e.Signature = scheme })
 				pass(1234567 * time.Nanosecond)
@@ -218,8 +218,8 @@ func TestEndpointsAreReadWithHowTheirLanesStand(t *testing.T) {
 		a := r.create(t, uid("a"))
 		pass(time.Millisecond)
 		b := r.create(t, tenant("other"), paused)
+		r.queue.openBreaker(a.Lane())
 		r.publish(t, to("a", "m"))
-		r.queue.set(func() { r.queue.lanes.of(a.Lane()).opened = 1 })
 		for _, name := range []string{a.ID, "a"} {
 			view, err := r.Endpoint(t.Context(), name)
 			require.NoError(t, err)

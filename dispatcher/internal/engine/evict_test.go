@@ -61,10 +61,10 @@ func TestWhatWasAcceptedGoesOnWhileMemoryIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.queue.tight = true
-		r.queue.dead["gone"] = 7
+		r.queue.other("gone", 7)
 		r.queue.later("u_0", "due", 30*time.Second)
 		c := claimed(message("held"))
-		r.queue.leased[c.ID] = &item{Claimed: c, by: "gone"}
+		r.queue.lease("gone", c)
 		r.queue.fill(10)
 		r.start(t)
 		for i := range 60 {
@@ -84,48 +84,37 @@ func TestRoomIsMadeWhereItIsMissing(t *testing.T) {
 		require.NoError(t, err)
 		return d.URLLane(u, "")
 	}
-	cases := map[string]struct {
-		nodes int
-		asked []int
-	}{
-		"each partition may have a node of its own": {3, []int{0}},
-		"all share one memory":                      {1, []int{0, 1, 2}},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newTestRig(t, func(o *engine.Options, q *fakeQueue, _ *fakeSender) {
-					o.MaxInFlight, q.partitions, q.nodes = 0, 3, c.nodes
-				})
-				r.start(t)
-				r.queue.set(func() {
-					r.queue.down = map[int]error{0: fmt.Errorf("OOM: %w", d.ErrFull)}
-				})
-				var batch []*d.Message
-				bad := 0
-				for i := range 30 {
-					m := message(fmt.Sprint("m", i))
-					m.URL = fmt.Sprintf("https://shop%d.example/", i)
-					batch = append(batch, m)
-				}
-				out, err := r.Publish(t.Context(), batch)
-				require.NoError(t, err)
-				for i, p := range out {
-					if r.queue.partition(lane(batch[i].URL)) == 0 {
-						require.ErrorIs(t, p.Err, d.ErrFull)
-						bad++
-					} else {
-						require.NoError(t, p.Err, "the others are taken")
-					}
-				}
-				require.NotZero(t, bad)
-				trims := r.queue.seen("trim")
-				require.Len(t, trims, 1)
-				require.Equal(t, c.asked, trims[0].asked)
-				r.stop(t)
-			})
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, func(o *engine.Options, q *testQueue, _ *fakeSender) {
+			o.MaxInFlight, q.partitions = 0, 3
 		})
-	}
+		r.start(t)
+		r.queue.set(func() {
+			r.queue.down = map[int]error{0: fmt.Errorf("OOM: %w", d.ErrFull)}
+		})
+		var batch []*d.Message
+		bad := 0
+		for i := range 30 {
+			m := message(fmt.Sprint("m", i))
+			m.URL = fmt.Sprintf("https://shop%d.example/", i)
+			batch = append(batch, m)
+		}
+		out, err := r.Publish(t.Context(), batch)
+		require.NoError(t, err)
+		for i, p := range out {
+			if r.queue.partition(lane(batch[i].URL)) == 0 {
+				require.ErrorIs(t, p.Err, d.ErrFull)
+				bad++
+			} else {
+				require.NoError(t, p.Err, "the others are taken")
+			}
+		}
+		require.NotZero(t, bad)
+		trims := r.queue.seen("trim")
+		require.Len(t, trims, 1)
+		require.Equal(t, []int{0, 1, 2}, trims[0].asked, "all share one memory")
+		r.stop(t)
+	})
 }
 
 func TestARoomMakerThatHangsHoldsUpPublishesForAMoment(t *testing.T) {
@@ -144,7 +133,7 @@ func TestARoomMakerThatHangsHoldsUpPublishesForAMoment(t *testing.T) {
 
 func TestWorkThatIsForgottenBeforeItsAgeIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, func(o *engine.Options, _ *fakeQueue, _ *fakeSender) {
+		r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) {
 			o.Keep = d.Keep{Finished: 24 * time.Hour, FinishedMax: 100, Dead: 720 * time.Hour, DeadMax: 50}
 		})
 		r.start(t)
@@ -181,7 +170,7 @@ func TestWhenMemoryIsFullFinishedWorkGoesFirst(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newTestRig(t, func(_ *engine.Options, q *fakeQueue, _ *fakeSender) { q.partitions = 3 })
+				r := newTestRig(t, func(_ *engine.Options, q *testQueue, _ *fakeSender) { q.partitions = 3 })
 				r.queue.full, r.queue.direct = c.full, true
 				if c.trimFails {
 					r.queue.hook = failing("trim", d.ErrUnavailable)

@@ -10,7 +10,6 @@ import (
 
 	d "github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
 // newTestFan has endpoints of two tenants and of none; none has its lane in
@@ -57,7 +56,7 @@ func TestAMessageGoesToAllEndpointsOfItsTenantThatMatch(t *testing.T) {
 
 func TestAMessageThatMatchesTooManyIsRefusedUnlessItIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestEndpointRig(t, func(o *engine.Options, _ *fakeQueue, _ *fakeSender) { o.MaxInFlight, o.FanoutMax = 0, 2 })
+		r := newTestEndpointRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.MaxInFlight, o.FanoutMax = 0, 2 })
 		r.start(t)
 		r.create(t)
 		r.create(t)
@@ -198,10 +197,12 @@ func resultsOf(out []d.Published) (all []d.Result) {
 
 func TestALaneThatIsFullRefusesAMessageButNotAFanOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestEndpointRig(t, acceptsOnly)
+		r := newTestEndpointRig(t, func(o *engine.Options, q *testQueue, s *fakeSender) {
+			acceptsOnly(o, q, s)
+			q.maxWaiting = 1
+		})
 		r.start(t)
 		slow, quick := r.create(t, uid("slow")), r.create(t)
-		r.queue.lanes.most = 1
 		r.publish(t, to("slow", "first"))
 		require.Equal(t, d.LaneFull, r.publish(t, to("slow", "second")).Result)
 		require.Empty(t, r.publish(t, to("slow", "second")).Deliveries)
@@ -235,17 +236,17 @@ func TestADeliveryIsAnsweredAsItStands(t *testing.T) {
 		later.Delay = time.Hour
 		scheduled := r.publish(t, later).Deliveries[0]
 		require.Equal(t, d.StatusScheduled, scheduled.Status)
-		require.True(t, scheduled.Due.Equal(r.queue.now().Add(time.Hour)))
+		require.WithinDuration(t, r.queue.now().Add(time.Hour), scheduled.Due, moment)
 		// Its endpoint was deleted, of which this instance has not heard.
 		r.store.listen("here", nil)
 		_, err := r.store.DeleteEndpoint(t.Context(), view.ID)
 		require.NoError(t, err)
-		_, _, err = r.queue.Limit(t.Context(), "other", view.Lane(), d.LaneLimits{Version: 9, Held: d.HeldDeleted}, false)
+		_, err = r.queue.still().Limit(t.Context(), "other", view.Lane(), d.LaneLimits{Version: 9, Held: d.HeldDeleted}, false)
 		require.NoError(t, err)
 		gone := r.publish(t, to(view.ID, "gone")).Deliveries[0]
 		require.Equal(t, d.StatusCancelled, gone.Status)
 		require.True(t, gone.Due.IsZero())
-		left, err := r.Retry(t.Context(), "first", "", false)
+		left, err := r.Retry(t.Context(), "first", "", true)
 		require.NoError(t, err)
 		require.Equal(t, d.LeftDeleted, left[0].Left)
 		r.stop(t)
@@ -290,24 +291,24 @@ func TestAnEndpointsStoreThatFailsFailsWhatNeedsIt(t *testing.T) {
 }
 
 // halfThere is a queue that had the delivery in the first lane of a message before.
-type halfThere struct{ *fakeQueue }
+type halfThere struct{ *testConn }
 
-func (q halfThere) Schedule(ctx context.Context, by string, free, lease int, batch []d.Entry) ([]d.ScheduleResult, []queuetest.Hint, error) {
-	out, hints, err := q.fakeQueue.Schedule(ctx, by, free, lease, batch)
+func (q halfThere) Schedule(ctx context.Context, by string, free, lease int, batch []d.Entry) ([]d.ScheduleResult, error) {
+	out, err := q.testConn.Schedule(ctx, by, free, lease, batch)
 	for i := range out {
 		out[i].Placed[0] = d.Placed{Lane: out[i].Placed[0].Lane}
 	}
-	return out, hints, err
+	return out, err
 }
 
 func TestADeliveryThatWasThereIsReadBeforeItIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o engine.Options
-		r := newTestEndpointRig(t, func(from *engine.Options, q *fakeQueue, s *fakeSender) {
+		r := newTestEndpointRig(t, func(from *engine.Options, q *testQueue, s *fakeSender) {
 			acceptsOnly(from, q, s)
 			o = *from
 		})
-		r.instance = newTestInstance(t, connect(t, halfThere{r.queue}, o.MaxInFlight), r.sender, o)
+		r.instance = newTestInstance(t, halfThere{connect(t, r.queue, o.MaxInFlight)}, r.sender, o)
 		r.start(t)
 		r.create(t, uid("a"))
 		r.create(t, uid("b"))

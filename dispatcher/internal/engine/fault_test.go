@@ -15,14 +15,13 @@ import (
 	d "github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
 // What goes wrong with the queue, and what must go on.
 
 // slowing lets time go by after many calls in a row, so that a stage that spins
 // fails its test instead of hanging it.
-func slowing(q *fakeQueue) func(string) error {
+func slowing(q *testQueue) func(string) error {
 	return func(name string) error {
 		if q.count(name)%200 == 0 {
 			time.Sleep(time.Second)
@@ -38,7 +37,7 @@ func TestAClockThatWentBackIsBelieved(t *testing.T) {
 		r.queue.fill(1)
 		r.start(t)
 		require.Len(t, r.sender.sent(), 1)
-		r.queue.set(func() { r.queue.skew = -time.Hour }) // another node took over
+		r.queue.set(func() { r.queue.skew.Store(int64(-time.Hour)) }) // another node took over
 		late := message("late")
 		late.Delay = 10 * time.Second
 		out, err := r.Publish(t.Context(), []*d.Message{late, message("soon")})
@@ -47,7 +46,7 @@ func TestAClockThatWentBackIsBelieved(t *testing.T) {
 		pass(9 * time.Second)
 		require.Len(t, r.sender.sent(), 2)
 		moves, claims := r.queue.count("move"), r.queue.count("claim")
-		pass(time.Second)
+		pass(time.Second + moment)
 		require.Len(t, r.sender.sent(), 3, "to the moment")
 		pass(10 * time.Minute)
 		require.LessOrEqual(t, r.queue.count("move"), moves+2)
@@ -64,10 +63,11 @@ func TestASlowAnswerIsNoNewClock(t *testing.T) {
 		r.queue.fill(1)
 		now := r.queue.now()
 		r.queue.set(func() { r.queue.hook = failing("claim", d.ErrUnavailable) })
-		r.Note(queuetest.Hint{Now: now, Weight: 3})
+		r.Note()
 		looks := r.queue.count("peek")
-		r.Note(queuetest.Hint{Now: now.Add(-5 * time.Second), Weight: -1})         // knows nothing of it
-		r.Note(queuetest.Hint{Now: now.Add(-4500 * time.Millisecond), Weight: -1}) // and seems to be newer
+		r.queue.hint(now.Add(-5*time.Second), -1)         // knows nothing of it
+		r.queue.hint(now.Add(-4500*time.Millisecond), -1) // and seems to be newer
+		synctest.Wait()
 		r.queue.set(func() { r.queue.hook = nil })
 		pass(5 * time.Second)
 		require.Greater(t, r.queue.count("peek"), looks)
@@ -79,7 +79,7 @@ func TestASlowAnswerIsNoNewClock(t *testing.T) {
 func TestTheFirstAttemptHasTheQueuesTime(t *testing.T) {
 	for range 20 { // attempts and what they have their time from come at one moment
 		synctest.Test(t, func(t *testing.T) {
-			r := newTestRig(t, func(_ *engine.Options, q *fakeQueue, _ *fakeSender) { q.skew = -time.Hour })
+			r := newTestRig(t, func(_ *engine.Options, q *testQueue, _ *fakeSender) { q.skew.Store(int64(-time.Hour)) })
 			r.queue.direct = true
 			r.queue.hook = failing("peek", d.ErrUnavailable) // nothing was heard before
 			r.start(t)
@@ -119,7 +119,7 @@ func TestAStoreThatIsLostAndBackIsToldOfOnceEach(t *testing.T) {
 		for n := 1; n <= 3; n++ {
 			pass(time.Minute)
 			r.queue.set(func() { r.queue.hook = func(string) error { return d.ErrUnavailable } })
-			r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0, Due: r.queue.now()})
+			r.Note()
 			pass(time.Minute)
 			require.Equal(t, n, strings.Count(r.log.String(), "store lost"))
 			require.Equal(t, n-1, strings.Count(r.log.String(), "store back"))
@@ -138,15 +138,15 @@ func TestOutcomesThatCannotBeRecordedHoldUpNoOthers(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.queue.fill(2 * engine.SettleMost)
 		stuck := map[d.DeliveryID]bool{}
-		for _, it := range r.queue.ready {
-			stuck[it.ID] = true
+		for i := range 2 * engine.SettleMost {
+			stuck[d.DeliveryID{Lane: "u_0", Message: fmt.Sprint("filled_", i)}] = true
 		}
 		r.queue.refuse = func(id d.DeliveryID, _ int) bool { return stuck[id] }
 		r.start(t)
 		pass(time.Minute)
 		require.Empty(t, r.queue.outcomes())
 		r.queue.fillLane("u_1", 50)
-		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
+		r.Note()
 		pass(10 * time.Second)
 		require.Len(t, r.queue.outcomes(), 50)
 		calls := r.queue.count("settle")
@@ -243,7 +243,7 @@ func TestRoomIsMadeForAllThatIsWanted(t *testing.T) {
 
 func TestAWatchThatEndsAtOnceIsNotBegunWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, func(_ *engine.Options, q *fakeQueue, _ *fakeSender) { q.deaf = true })
+		r := newTestRig(t, func(_ *engine.Options, q *testQueue, _ *fakeSender) { q.deaf = true })
 		r.start(t)
 		pass(10 * time.Minute)
 		require.Less(t, r.queue.count("watch"), 700)
@@ -269,7 +269,7 @@ func TestACallThatHangsIsGivenUpAndTheHeartGoesOn(t *testing.T) {
 				r.queue.fill(2)
 				r.queue.ears.OnGap()
 				go func() { _, _ = r.Publish(t.Context(), messages("m", 2)) }()
-				r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
+				r.Note()
 				pass(2 * time.Minute)
 				again := map[string]int{"schedule": 2, "trim": 1} // these wait for callers, and for the guard
 				require.GreaterOrEqual(t, r.queue.count(name), max(again[name], 1))

@@ -11,13 +11,6 @@ import (
 	d "github.com/hookladder/hookladder/dispatcher"
 )
 
-// hasLane reports whether anything is kept of a lane.
-func (q *fakeQueue) hasLane(lane d.Lane) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.lanes.known[lane] != nil
-}
-
 // half makes only the first step of a change: it changes the endpoint and tells no
 // instance.
 func (r *endpointRig) half(view d.EndpointView, change func(*d.Endpoint)) {
@@ -48,7 +41,7 @@ func TestAHeldLaneLearnsOfAChangeThatStoppedHalfWay(t *testing.T) {
 			pass(2 * time.Second)
 		},
 		"after a takeover": func(t *testing.T, r *endpointRig, view d.EndpointView) {
-			r.queue.dead["other"] = 7
+			r.queue.other("other", 7)
 			r.start(t)
 			r.half(view, goOn)
 			pass(20 * time.Second)
@@ -80,12 +73,12 @@ func TestALaneIsNeverGivenOlderLimitsThanItHas(t *testing.T) {
 		view := r.create(t, paused)
 		newer := view.Endpoint.Clone()
 		newer.Version = 3 // the endpoint is read after the copy: so this is a store that went back in time
-		_, _, err := r.queue.Limit(t.Context(), "other", newer.Lane(), newer.Limits(), false)
+		_, err := r.queue.still().Limit(t.Context(), "other", newer.Lane(), newer.Limits(), false)
 		require.NoError(t, err)
 		r.start(t)
 		pass(10 * time.Minute)
 		require.Equal(t, int64(3), r.queue.limitsOf(view.Lane()).Version)
-		require.Len(t, r.queue.seen("limit"), 2)
+		require.Len(t, r.queue.seen("limit"), 1)
 		r.stop(t)
 	})
 }
@@ -101,8 +94,7 @@ func TestADeleteThatStoppedHalfWayIsFinished(t *testing.T) {
 				r.queue.put(c)
 				continue
 			}
-			c.Due = r.queue.now().Add(time.Hour)
-			r.queue.set(func() { r.queue.due[c.ID] = &item{Claimed: c} })
+			r.queue.later(c.ID.Lane, c.ID.Message, time.Hour)
 		}
 		end, err := r.store.DeleteEndpoint(t.Context(), view.ID) // and died
 		require.NoError(t, err)
@@ -135,7 +127,7 @@ func TestADeleteThatIsRepeatedFinishesAndIsThenUnknown(t *testing.T) {
 		n, err := r.DeleteEndpoint(t.Context(), view.ID)
 		require.NoError(t, err)
 		require.Equal(t, 3, n, "what was left")
-		synctest.Wait()
+		pass(time.Minute)
 		_, err = r.DeleteEndpoint(t.Context(), view.ID)
 		require.ErrorIs(t, err, d.ErrNoEndpoint)
 		r.stop(t)

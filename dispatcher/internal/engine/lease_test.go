@@ -13,18 +13,14 @@ import (
 	d "github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
 // Leases that no instance knows of.
 
 // plant leases a delivery to the instance without telling it.
-func plant(q *fakeQueue, id string) d.DeliveryID {
+func plant(q *testQueue, id string) d.DeliveryID {
 	c := claimed(message(id))
-	q.set(func() {
-		c.Due, c.Leased = q.now(), q.lease()
-		q.leased[c.ID] = &item{Claimed: c, by: "here"}
-	})
+	q.lease("here", c)
 	return c.ID
 }
 
@@ -34,7 +30,7 @@ func TestACallThatIsCarriedOutAfterItWasGivenUpLeavesNoLease(t *testing.T) {
 		r.start(t)
 		pass(10 * time.Minute)
 		r.queue.set(func() { r.queue.hook = failing("claim", d.ErrUnavailable) })
-		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
+		r.queue.hint(r.queue.now(), 0)
 		synctest.Wait()
 		r.queue.set(func() { r.queue.hook = nil })
 		pass(5 * time.Second)
@@ -128,7 +124,7 @@ func TestALeaseTakenWhileLeasesAreComparedIsNotHandedBack(t *testing.T) {
 					})
 				})
 				r.queue.fill(1)
-				r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
+				r.Note()
 				synctest.Wait() // it is leased, but the answer is on its way
 				r.queue.ears.OnGap()
 				pass(2 * engine.ReconcileAfter)
@@ -154,7 +150,7 @@ func TestLeasesOfPartitionsThatAnswerAreHandedBack(t *testing.T) {
 		for _, lane := range lanesOfThree {
 			c := claimed(message("m"))
 			c.ID.Lane = lane
-			r.queue.set(func() { r.queue.leased[c.ID] = &item{Claimed: c, by: "here"} })
+			r.queue.lease("here", c)
 		}
 		r.queue.cutOff(1)
 		r.queue.ears.OnGap()
@@ -178,7 +174,7 @@ func TestASettleThatAFailoverForgetsIsFoundWithinAMinute(t *testing.T) {
 				r.start(t)
 				pass(10*time.Minute + 17*time.Second)
 				r.queue.fill(1)
-				r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
+				r.Note()
 				pass(after)
 				require.Equal(t, map[d.Verdict]int{d.Delivered: 1}, r.queue.verdicts())
 				plant(r.queue, "again") // and the instance did not notice
@@ -224,7 +220,7 @@ func TestALeaseIsKnownThatWasTakenBeforeItsHandBackWasAnswered(t *testing.T) {
 		})
 		r.queue.ears.OnGap()
 		pass(2 * engine.ReconcileAfter)
-		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0}) // as the instance that handed it back would publish
+		r.Note() // as the instance that handed it back would publish
 		synctest.Wait()
 		require.Len(t, r.sender.sent(), 1)
 		close(answer)

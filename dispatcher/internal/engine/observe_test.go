@@ -55,12 +55,15 @@ func TestAnAttemptTellsHowLateItIsAndHowLongItsDeliveryTook(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				observer := &seen{}
-				r := newTestRig(t, func(o *engine.Options, _ *fakeQueue, s *fakeSender) { o.Observer, s.answer = observer, takes(took) })
-				r.queue.fill(1)
+				r := newTestRig(t, func(o *engine.Options, _ *testQueue, s *fakeSender) { o.Observer, s.answer = observer, takes(took) })
+				one := claimed(message("m"))
+				one.Message.CreatedAt, one.Due = time.Now(), time.Now()
+				r.queue.put(one)
 				r.queue.set(func() {
-					it := r.queue.ready[0]
-					it.Message.CreatedAt = time.Now()
-					c.change(&it.Claimed, time.Now())
+					r.queue.changed[one.ID] = func(got *d.Claimed) {
+						got.Message = one.Message
+						c.change(got, time.Now())
+					}
 				})
 				r.start(t)
 				pass(time.Minute)

@@ -112,7 +112,7 @@ func TestAStoreThatAnswersNothingIsNotToldToBeBack(t *testing.T) {
 // To count takes many calls, and each of them waits for a store that hangs.
 func TestCountingGivesUpBeforeItsCallerDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, func(_ *engine.Options, q *fakeQueue, _ *fakeSender) { q.hangs = "stats" })
+		r := newTestRig(t, func(_ *engine.Options, q *testQueue, _ *fakeSender) { q.hangs = "stats" })
 		r.start(t)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

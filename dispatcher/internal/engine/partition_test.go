@@ -21,22 +21,14 @@ import (
 // Some partitions fail, and the others go on.
 
 // lanes of which each lies in another of three partitions.
-var lanesOfThree = []d.Lane{"u_0", "u_1", "u_2"}
+var lanesOfThree = []d.Lane{"u_0", "u_1", "u_3"}
 
 func newThreeRig(t testing.TB) *rig {
-	return newTestRig(t, func(_ *engine.Options, q *fakeQueue, _ *fakeSender) { q.partitions = 3 })
-}
-
-// later schedules a delivery that no instance was told of.
-func (q *fakeQueue) later(lane d.Lane, id string, wait time.Duration) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	c := d.Claimed{ID: d.DeliveryID{Lane: lane, Message: id}, Message: message(id), Due: q.now().Add(wait), Attempt: 1, Rung: 1, First: true}
-	q.due[c.ID] = &item{Claimed: c}
+	return newTestRig(t, func(_ *engine.Options, q *testQueue, _ *fakeSender) { q.partitions = 3 })
 }
 
 // asked counts the calls of a name that asked for a partition.
-func (q *fakeQueue) askedFor(name string, partition int) (n int) {
+func (q *testQueue) askedFor(name string, partition int) (n int) {
 	for _, c := range q.seen(name) {
 		if slices.Contains(c.asked, partition) {
 			n++
@@ -56,10 +48,11 @@ func TestAPartitionThatFailsSlowsNoOther(t *testing.T) {
 		r.queue.cutOff(1)
 		r.queue.fillLane("u_1", 3)
 		r.start(t)
+		pass(moment)
 		for i := range 30 {
-			pass(10*time.Second - time.Microsecond)
+			pass(10*time.Second - 2*moment)
 			require.Len(t, r.sender.sent(), 2*i)
-			pass(time.Microsecond)
+			pass(2 * moment)
 			require.Len(t, r.sender.sent(), 2*i+2, "to the moment")
 			require.Len(t, r.queue.outcomes(), 2*i+2, "and recorded")
 		}
@@ -91,7 +84,7 @@ func TestAPartitionThatCanOnlyBeReadIsLeftAloneAllTheSame(t *testing.T) {
 		pass(5 * time.Minute)
 		for _, name := range []string{"move", "claim"} {
 			require.Less(t, r.queue.askedFor(name, 1), 320, name)
-			require.Greater(t, r.queue.askedFor(name, 1), 20, name) // the two take turns, at random
+			require.Greater(t, r.queue.askedFor(name, 1), 5, name) // the two take turns, at random
 		}
 		r.queue.cutOff()
 		pass(outage.PauseMost)
@@ -135,7 +128,7 @@ func TestOutcomesOfAPartitionThatFailsWaitApart(t *testing.T) {
 		pass(time.Minute)
 		require.Equal(t, 300, r.Waiting())
 		for i := range 20 {
-			r.queue.fillLane("u_2", 10)
+			r.queue.fillLane("u_3", 10)
 			r.queue.ears.OnGap()
 			pass(engine.LookLeast + time.Second)
 			require.Len(t, r.queue.outcomes(), 10*(i+1), "recorded in the moment in which they are there")
@@ -218,7 +211,7 @@ func TestAnOutcomeThatIsRefusedHoldsUpNoOthers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newTestRig(t, nil)
 				r.queue.fill(300)
-				one := r.queue.ready[77].ID
+				one := d.DeliveryID{Lane: "u_0", Message: "filled_77"}
 				r.queue.bad = func(s d.Settlement) bool { return s.ID == one && c.bad(s) }
 				var good atomic.Bool
 				r.sender.answer = func(context.Context, d.Call) d.Answer {
@@ -276,9 +269,9 @@ func TestWhatAPartitionHadToTellIsAskedForWhenItIsBack(t *testing.T) {
 		r.start(t)
 		pass(10 * time.Second)
 		r.queue.cutOff()
-		pass(20*time.Second - time.Microsecond)
+		pass(20*time.Second - moment)
 		require.Empty(t, r.sender.sent())
-		pass(time.Microsecond)
+		pass(2 * moment)
 		require.Len(t, r.sender.sent(), 1, "to the moment, though nobody told of it")
 		r.stop(t)
 	})
@@ -345,10 +338,10 @@ func TestAPublishToPartitionsThatAnswerIsAccepted(t *testing.T) {
 
 func TestTheTrimmerGoesOnWithoutAPartitionThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, func(o *engine.Options, q *fakeQueue, _ *fakeSender) { q.partitions, o.PollEvery = 3, 24*time.Hour })
+		r := newTestRig(t, func(o *engine.Options, q *testQueue, _ *fakeSender) { q.partitions, o.PollEvery = 3, 24*time.Hour })
 		r.start(t)
 		more := func() {
-			r.queue.fillLane("u_2", engine.TrimAfter)
+			r.queue.fillLane("u_3", engine.TrimAfter)
 			r.queue.ears.OnGap()
 			pass(2 * engine.LookLeast)
 		}
@@ -371,7 +364,7 @@ func TestTheTrimmerGoesOnWithoutAPartitionThatFails(t *testing.T) {
 
 func TestAClaimAsksAsManyPartitionsAsItHasPermitsForAndTheOthersNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, func(o *engine.Options, q *fakeQueue, _ *fakeSender) { q.partitions, o.MaxInFlight = 3, 64 })
+		r := newTestRig(t, func(o *engine.Options, q *testQueue, _ *fakeSender) { q.partitions, o.MaxInFlight = 3, 64 })
 		for _, lane := range lanesOfThree {
 			r.queue.fillLane(lane, 64)
 		}

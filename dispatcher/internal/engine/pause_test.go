@@ -104,15 +104,16 @@ func TestResumeClearsWhateverHeldADestination(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
-		view := r.create(t, uid("main"), paused, disabled)
+		view := r.create(t, uid("main"))
+		r.queue.openBreaker(view.Lane())
+		view = r.change(t, "main", func(e *d.Endpoint) { e.Paused, e.Disabled = true, true })
 		require.Equal(t, d.StateDisabled, view.State)
 		urlLane, err := r.Lane(t.Context(), "https://shop.example/hook", "")
 		require.NoError(t, err)
 		for name, lane := range map[string]d.Lane{"main": view.Lane(), "https://shop.example": urlLane} {
-			r.queue.set(func() {
-				l := r.queue.lanes.of(lane)
-				l.fails, l.opened, l.until = 20, 2, time.Now().Add(time.Hour)
-			})
+			if !lane.IsEndpoint() {
+				r.queue.openBreaker(lane)
+			}
 			_, err = r.Pause(t.Context(), name, "")
 			require.NoError(t, err)
 			calls := r.queue.seen("limit")
@@ -183,17 +184,21 @@ func TestLanesTellWhereTheyLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
-		view := r.create(t, uid("main"))
 		r.publish(t, message("bare"))
+		pass(time.Second)
+		view := r.create(t, uid("main"))
 		_, err := r.Pause(t.Context(), "*", "")
 		require.NoError(t, err)
-		states, next, err := r.Lanes(t.Context(), 2, "")
+		states, next, err := r.Lanes(t.Context(), 1, "")
 		require.NoError(t, err)
 		require.Equal(t, d.AllLanes, states[0].Lane)
 		require.Equal(t, d.StatePaused, states[0].State())
-		rest, _, err := r.Lanes(t.Context(), 2, next)
+		rest := states[1:]
+		other, _, err := r.Lanes(t.Context(), 1, next)
 		require.NoError(t, err)
 		require.Len(t, rest, 1)
+		require.Len(t, other, 1)
+		require.Equal(t, "https://shop.example", other[0].URL)
 		require.Equal(t, view.Lane(), rest[0].Lane)
 		require.Equal(t, "https://acme.example", rest[0].URL, "its origin")
 		require.Equal(t, "main", rest[0].UID)
@@ -203,8 +208,7 @@ func TestLanesTellWhereTheyLead(t *testing.T) {
 
 func TestABreakerThatOpensOrClosesIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, nil)
-		r.queue.lanes.failures = 2
+		r := newTestRig(t, func(_ *engine.Options, q *testQueue, _ *fakeSender) { q.breaker = 2 })
 		var good atomic.Bool
 		r.sender.answer = func(context.Context, d.Call) d.Answer {
 			if good.Load() {
@@ -266,6 +270,7 @@ func TestWhatWaitsForATimeIsSweptPageByPage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newTestEndpointRig(t, nil)
+				r.queue.pages = 2
 				r.start(t)
 				view := r.create(t, uid("main"))
 				for _, m := range messages("m", 5) {
@@ -285,7 +290,7 @@ func TestWhatWaitsForATimeIsSweptPageByPage(t *testing.T) {
 					r.queue.set(func() { r.queue.hook = nil })
 					pass(5 * time.Second)
 				} else {
-					require.Equal(t, 3, r.queue.count("sweep"), "two, two and one")
+					require.Equal(t, 3, r.queue.count("sweep"), "until there are no more")
 				}
 				for _, m := range messages("m", 5) {
 					status, reason := r.queue.ended(view.Lane(), m.ID)

@@ -14,7 +14,7 @@ import (
 
 // Stores that can tell nothing.
 
-func polling(_ *engine.Options, q *fakeQueue, _ *fakeSender) { q.polls, q.partitions = true, 3 }
+func polling(_ *engine.Options, q *testQueue, _ *fakeSender) { q.polls, q.partitions = true, 3 }
 
 func TestWhoCanNotBeToldLooksEverySecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -26,13 +26,13 @@ func TestWhoCanNotBeToldLooksEverySecond(t *testing.T) {
 		for _, c := range r.queue.seen("peek") {
 			require.Equal(t, 3, c.n)
 		}
-		r.queue.fillLane("u_2", 3) // by another instance
+		r.queue.fillLane("u_3", 3) // by another instance
 		r.queue.later("u_1", "soon", 5*time.Second)
 		pass(engine.LookLeast)
 		require.Len(t, r.sender.sent(), 3)
-		pass(4*time.Second - time.Microsecond)
+		pass(4*time.Second - moment)
 		require.Len(t, r.sender.sent(), 3)
-		pass(time.Microsecond)
+		pass(2 * moment)
 		require.Len(t, r.sender.sent(), 4, "to the moment")
 		require.Equal(t, 10, r.queue.count("trim"), "the guard's turns are as they were")
 		r.stop(t)

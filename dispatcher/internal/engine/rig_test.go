@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,64 +18,117 @@ import (
 	d "github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
 
-// What tests do to a fakeQueue, and ask of it.
+// What tests do to a testQueue, and ask of it.
 
 // set changes the fake while a dispatcher uses it.
-func (q *fakeQueue) set(change func()) {
+func (q *testQueue) set(change func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	change()
 }
 
-// lease is when something is leased: each time later, if no time goes by. mu is held.
-func (q *fakeQueue) lease() time.Time {
-	q.leases++
-	return time.UnixMilli(q.leases)
+// fill makes n deliveries of one lane ready, unheard of by any instance.
+func (q *testQueue) fill(n int) { q.fillLane("u_0", n) }
+
+func (q *testQueue) fillLane(lane d.Lane, n int) {
+	q.mu.Lock()
+	k := q.filled
+	q.filled += n
+	q.mu.Unlock()
+	var batch []d.Entry
+	for i := range n {
+		batch = append(batch, q.entry(lane, message(fmt.Sprintf("filled_%d", k+i))))
+	}
+	q.schedule(batch...)
 }
 
-// fill makes n deliveries of one lane ready, unheard of by any instance.
-func (q *fakeQueue) fill(n int) { q.fillLane("u_0", n) }
+// later schedules a delivery that no instance was told of.
+func (q *testQueue) later(lane d.Lane, id string, wait time.Duration) {
+	m := message(id)
+	m.Delay = wait
+	q.schedule(q.entry(lane, m))
+}
 
-func (q *fakeQueue) fillLane(lane d.Lane, n int) {
+// spread makes n deliveries ready, each of a lane of its own. One lane may have
+// only so many permits as leave others some.
+func (q *testQueue) spread(n int) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	k := q.filled
+	q.filled += n
+	q.mu.Unlock()
+	var batch []d.Entry
 	for i := range n {
-		m := message(fmt.Sprintf("filled_%d_%d", len(q.calls), i))
-		q.ready = append(q.ready, &item{Claimed: d.Claimed{
-			ID: d.DeliveryID{Lane: lane, Message: m.ID}, Message: m, Due: q.now(), Attempt: 1, Rung: 1, First: true,
-		}})
+		batch = append(batch, q.entry(d.Lane(fmt.Sprint("u_", k+i)), message(fmt.Sprintf("filled_%d", k+i))))
+	}
+	q.schedule(batch...)
+}
+
+func (q *testQueue) entry(lane d.Lane, m *d.Message) d.Entry {
+	if m.CreatedAt.IsZero() {
+		m.CreatedAt = q.now()
+	}
+	return d.Entry{Message: m, Digest: m.Digest(), Lanes: []d.Lane{lane}}
+}
+
+func (q *testQueue) schedule(batch ...d.Entry) {
+	for len(batch) > 0 {
+		n := min(len(batch), engine.FlushMost)
+		out, err := q.still().Schedule(context.Background(), "quiet", 0, 0, batch[:n])
+		require.NoError(q.t, err)
+		for _, o := range out {
+			require.NoError(q.t, o.Err)
+		}
+		batch = batch[n:]
 	}
 }
 
 // put makes a delivery ready as it is.
-func (q *fakeQueue) put(c d.Claimed) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	c.Due = q.now()
-	q.ready = append(q.ready, &item{Claimed: c})
+func (q *testQueue) put(c d.Claimed) {
+	m := message(c.ID.Message)
+	if c.Message != nil { // else its record can't be read
+		*m = *c.Message
+		m.ID = c.ID.Message
+	}
+	q.schedule(q.entry(c.ID.Lane, m))
+	done := false
+	q.set(func() {
+		q.changed[c.ID] = func(got *d.Claimed) {
+			if got.Message.Apart == nil {
+				got.Message = c.Message
+			}
+			if done { // its next attempts are as the queue says
+				return
+			}
+			done = true
+			got.Attempt, got.Rung, got.First, got.Asked = c.Attempt, c.Rung, c.First, c.Asked
+			if c.Version > 0 {
+				got.Version = c.Version
+			}
+		}
+	})
 }
 
-func (q *fakeQueue) count(name string) int {
+func (q *testQueue) count(name string) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.counts[name]
 }
 
 // seen are the calls of one name; of all where it is empty.
-func (q *fakeQueue) seen(name string) []call {
+func (q *testQueue) seen(name string) []call {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(q.calls), func(c call) bool { return name != "" && c.name != name })
 }
 
 // outcomes are the settlements that changed something.
-func (q *fakeQueue) outcomes() (all []d.Settlement) {
+func (q *testQueue) outcomes() (all []d.Settlement) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, list := range q.settled {
@@ -84,7 +138,7 @@ func (q *fakeQueue) outcomes() (all []d.Settlement) {
 }
 
 // verdicts counts them.
-func (q *fakeQueue) verdicts() map[d.Verdict]int {
+func (q *testQueue) verdicts() map[d.Verdict]int {
 	n := map[d.Verdict]int{}
 	for _, s := range q.outcomes() {
 		n[s.Verdict]++
@@ -92,10 +146,23 @@ func (q *fakeQueue) verdicts() map[d.Verdict]int {
 	return n
 }
 
-func (q *fakeQueue) places() (due, ready, leased int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.due), len(q.ready), len(q.leased)
+func (q *testQueue) places() (due, ready, leased int) {
+	for _, key := range q.Keys() {
+		tag := tagged.FindString(key)
+		switch name := key[len(tag):]; {
+		case tag == "":
+		case name == keys.Due:
+			list, _ := q.ZMembers(key)
+			due += len(list)
+		case strings.HasPrefix(name, keys.Ready):
+			list, _ := q.List(key)
+			ready += len(list)
+		case strings.HasPrefix(name, keys.Leases):
+			list, _ := q.ZMembers(key)
+			leased += len(list)
+		}
+	}
+	return due, ready, leased
 }
 
 // fakeSender answers what answer says, or 200 at once.
@@ -142,8 +209,8 @@ func takes(wait time.Duration) func(context.Context, d.Call) d.Answer {
 // rig is a dispatcher with fakes around it.
 type rig struct {
 	instance
-	queue  *fakeQueue
-	conn   *fakeConn
+	queue  *testQueue
+	conn   *testConn
 	sender *fakeSender
 	log    *lockedBuffer
 	cancel context.CancelFunc
@@ -168,9 +235,9 @@ func (l *lockedBuffer) String() string {
 }
 
 // newTestRig makes a dispatcher that does not run yet.
-func newTestRig(t testing.TB, change func(*engine.Options, *fakeQueue, *fakeSender)) *rig {
+func newTestRig(t testing.TB, change func(*engine.Options, *testQueue, *fakeSender)) *rig {
 	t.Helper()
-	r := &rig{queue: newFakeQueue(1), sender: &fakeSender{}, log: &lockedBuffer{}}
+	r := &rig{queue: newTestQueue(t, 1), sender: &fakeSender{}, log: &lockedBuffer{}}
 	o := newTestOptions(t, r.log)
 	if change != nil {
 		change(&o, r.queue, r.sender)
@@ -202,13 +269,16 @@ func newTestOptions(t testing.TB, log io.Writer) engine.Options {
 	require.NoError(t, err)
 	return engine.Options{
 		Instance: "here", Secrets: []signer.Secret{signer.NewSecret()}, Ladder: steps, Timeout: 15 * time.Second,
-		MaxInFlight: 1024, ClaimBatch: 64, Excerpt: 1024, PollEvery: time.Minute, Grace: 20 * time.Second,
+		MaxInFlight: 1024, ClaimBatch: 64, Keep: d.Keep{Finished: time.Hour, FinishedMax: 1e6, SeenMax: 1e6, Dead: time.Hour, DeadMax: 1e6}, Excerpt: 1024, PollEvery: time.Minute, Grace: 20 * time.Second,
 		UserAgent: "Hookladder/test", Log: slog.New(slog.NewTextHandler(log, nil)),
 	}
 }
 
-// Note is an answer that tells what a partition has to do.
-func (r *rig) Note(h ...queuetest.Hint) { r.conn.answered(h) }
+// Note tells it what there is to do.
+func (r *rig) Note() {
+	_, err := r.conn.store.Look(context.Background(), true)
+	require.NoError(r.queue.t, err)
+}
 
 // start runs it and waits until it has nothing to do. Inside a bubble only.
 func (r *rig) start(t testing.TB) {
@@ -229,6 +299,9 @@ func (r *rig) stop(t testing.TB) {
 	r.cancel()
 	require.NoError(t, <-r.ended)
 }
+
+// moment is how exact times are: the queue keeps them in whole milliseconds.
+const moment = 2 * time.Millisecond
 
 // pass lets simulated time go by, and what happens then come to rest.
 func pass(wait time.Duration) {

@@ -12,40 +12,40 @@ import (
 
 	d "github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 )
 
 // requireEachOnce says that n deliveries ended, each by one settlement.
-func requireEachOnce(t *testing.T, q *fakeQueue, n int) {
+func requireEachOnce(t *testing.T, q *testQueue, n int) {
 	t.Helper()
+	_, _, leased := q.places()
+	require.Zero(t, leased)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	require.Len(t, q.settled, n)
 	for id, list := range q.settled {
 		require.Len(t, list, 1, id.String())
 	}
-	require.Empty(t, q.leased)
 }
 
 func TestAFailedSettleIsRepeatedUntilItSucceeds(t *testing.T) {
-	faults := map[string]func(q *fakeQueue, err error){
-		"the call is not made": func(q *fakeQueue, err error) { q.hook = failing("settle", err) },
-		"the answer is lost":   func(q *fakeQueue, err error) { q.after = failing("settle", err) },
+	faults := map[string]func(q *testQueue, err error){
+		"the call is not made": func(q *testQueue, err error) { q.hook = failing("settle", err) },
+		"the answer is lost":   func(q *testQueue, err error) { q.after = failing("settle", err) },
 	}
 	for name, set := range faults {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newTestRig(t, nil)
 				set(r.queue, d.ErrUnavailable)
-				r.queue.fill(700)
+				r.queue.fill(300)
 				r.start(t)
-				pass(10 * time.Minute)
-				require.Less(t, r.queue.count("settle"), 1000, "it waits between")
-				require.Len(t, r.sender.sent(), 700, "an outcome that is not recorded is not attempted again")
+				pass(time.Minute)
+				require.Less(t, r.queue.count("settle"), 200, "it waits between")
+				require.Len(t, r.sender.sent(), 300, "an outcome that is not recorded is not attempted again")
 				r.queue.set(func() { r.queue.hook, r.queue.after = nil, nil })
 				pass(5 * time.Second)
 				require.Zero(t, r.Held())
-				requireEachOnce(t, r.queue, 700)
+				requireEachOnce(t, r.queue, 300)
 				for _, c := range r.queue.seen("settle") {
 					require.LessOrEqual(t, c.n, engine.SettleMost)
 				}
@@ -75,10 +75,10 @@ func TestOutcomesOfOnePartOfABatchAreNotGivenTwice(t *testing.T) {
 
 func TestClaimingStopsWhenTooManyOutcomesWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, func(o *engine.Options, _ *fakeQueue, _ *fakeSender) { o.MaxInFlight = 16 })
+		r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.MaxInFlight = 16 })
 		most := 4 * engine.SettleMost
 		r.queue.hook = failing("settle", d.ErrUnavailable)
-		r.queue.fill(3 * most)
+		r.queue.fill(2 * most)
 		r.start(t)
 		pass(time.Minute)
 		require.Greater(t, len(r.sender.sent()), most)
@@ -90,8 +90,8 @@ func TestClaimingStopsWhenTooManyOutcomesWait(t *testing.T) {
 		require.LessOrEqual(t, r.queue.count("claim"), at+engine.SettleMost)
 		r.queue.set(func() { r.queue.hook = nil })
 		pass(5 * time.Second)
-		require.Len(t, r.sender.sent(), 3*most)
-		requireEachOnce(t, r.queue, 3*most)
+		require.Len(t, r.sender.sent(), 2*most)
+		requireEachOnce(t, r.queue, 2*most)
 		r.stop(t)
 	})
 }
@@ -125,11 +125,11 @@ func TestWhatCannotBeRecordedDoesNotHoldUpTheEndForEver(t *testing.T) {
 
 func TestTheTrimmerRunsAfterWorkHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, func(o *engine.Options, _ *fakeQueue, _ *fakeSender) { o.PollEvery = 24 * time.Hour })
+		r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.PollEvery = 24 * time.Hour })
 		r.start(t)
 		more := func(n int) {
 			r.queue.fill(n)
-			r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
+			r.Note()
 			pass(time.Second)
 		}
 		more(engine.TrimAfter - 1)
@@ -149,11 +149,11 @@ func TestTheTrimmerRunsAfterWorkHasEnded(t *testing.T) {
 // An instance does not hear its own hints.
 func TestTheClaimerIsToldOfALaneThatATrimPlacedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, func(o *engine.Options, _ *fakeQueue, _ *fakeSender) { o.PollEvery = 24 * time.Hour })
+		r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.PollEvery = 24 * time.Hour })
 		r.start(t)
 		more := func() {
 			r.queue.fill(engine.TrimAfter)
-			r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
+			r.Note()
 			pass(time.Millisecond)
 		}
 		more()
@@ -174,7 +174,7 @@ func TestTheClaimerIsToldOfALaneThatATrimPlacedAnew(t *testing.T) {
 
 func TestOnlyWhatEndedCountsForTheTrimmer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, func(o *engine.Options, _ *fakeQueue, _ *fakeSender) { o.PollEvery = 24 * time.Hour })
+		r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.PollEvery = 24 * time.Hour })
 		r.sender.answer = func(context.Context, d.Call) d.Answer { return d.Answer{Status: 500} }
 		r.queue.fill(2 * engine.TrimAfter)
 		r.start(t)
@@ -190,7 +190,7 @@ func TestOnlyWhatEndedCountsForTheTrimmer(t *testing.T) {
 
 func TestTheWatcherLooksAtEverythingWhenHintsMayBeLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, func(_ *engine.Options, q *fakeQueue, _ *fakeSender) { q.partitions = 5 })
+		r := newTestRig(t, func(_ *engine.Options, q *testQueue, _ *fakeSender) { q.partitions = 5 })
 		r.start(t)
 		before := r.queue.count("peek")
 		r.queue.fill(3) // without a hint
@@ -229,7 +229,7 @@ func TestAWatchThatEndsIsBegunAgain(t *testing.T) {
 
 func TestTheEndIsOrderly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, func(o *engine.Options, _ *fakeQueue, s *fakeSender) {
+		r := newTestRig(t, func(o *engine.Options, _ *testQueue, s *fakeSender) {
 			o.MaxInFlight, o.Grace = 20, 10*time.Second
 			s.answer = func(ctx context.Context, c d.Call) d.Answer {
 				wait := 5 * time.Second
@@ -239,7 +239,7 @@ func TestTheEndIsOrderly(t *testing.T) {
 				return takes(wait)(ctx, c)
 			}
 		})
-		r.queue.fill(30)
+		r.queue.spread(20)
 		r.start(t)
 		require.Len(t, r.sender.sent(), 20)
 		claims := r.queue.count("claim")
@@ -247,14 +247,14 @@ func TestTheEndIsOrderly(t *testing.T) {
 		r.cancel()
 		synctest.Wait()
 		r.queue.fill(10)
-		r.Note(queuetest.Hint{Now: r.queue.now().Add(time.Second), Weight: 0})
+		r.Note()
 		require.NoError(t, <-r.ended)
 		require.Equal(t, 10*time.Second, time.Since(began))
 		require.Equal(t, claims, r.queue.count("claim"), "nothing is claimed after the stop signal")
 		require.Len(t, r.sender.sent(), 20)
 		require.Equal(t, map[d.Verdict]int{d.Delivered: 10, d.Back: 10}, r.queue.verdicts())
 		_, ready, leased := r.queue.places()
-		require.Equal(t, 30, ready)
+		require.Equal(t, 20, ready)
 		require.Zero(t, leased)
 		all := r.queue.seen("")
 		require.Equal(t, "leave", all[len(all)-1].name)
@@ -270,7 +270,7 @@ func TestTheEndIsOrderly(t *testing.T) {
 
 func TestWhatWasNotBegunGoesBackAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, func(o *engine.Options, _ *fakeQueue, s *fakeSender) {
+		r := newTestRig(t, func(o *engine.Options, _ *testQueue, s *fakeSender) {
 			s.answer = takes(time.Second)
 		})
 		r.queue.fill(1000)
@@ -292,7 +292,7 @@ func TestTheEndHandsBackWhatNobodyKnewOf(t *testing.T) {
 		r.start(t)
 		r.queue.set(func() { r.queue.after = failing("claim", d.ErrUnavailable) })
 		r.queue.fill(5)
-		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
+		r.Note()
 		synctest.Wait()
 		r.stop(t)
 		_, ready, leased := r.queue.places()
@@ -308,7 +308,7 @@ func TestTheEndWhilePermitsAreGatheredClaimsNothing(t *testing.T) {
 		r.start(t)
 		require.Equal(t, 1020, r.TakePermits(1020))
 		r.queue.fill(3)
-		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
+		r.Note()
 		synctest.Wait() // four are gathered, and it waits a moment for more
 		require.Equal(t, 0, r.FreePermits())
 		r.stop(t)

@@ -30,7 +30,7 @@ func TestOwnExhaustionCostsNoRungAndBlamesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var on atomic.Bool
 		on.Store(true)
-		r := newTestRig(t, func(_ *engine.Options, _ *fakeQueue, s *fakeSender) { s.answer = exhausted(&on) })
+		r := newTestRig(t, func(_ *engine.Options, _ *testQueue, s *fakeSender) { s.answer = exhausted(&on) })
 		r.queue.fill(10)
 		r.start(t)
 		pass(time.Minute)
@@ -56,7 +56,7 @@ func TestOwnExhaustionPausesClaimsAndDoesNotSpin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var on atomic.Bool
 		on.Store(true)
-		r := newTestRig(t, func(_ *engine.Options, _ *fakeQueue, s *fakeSender) { s.answer = exhausted(&on) })
+		r := newTestRig(t, func(_ *engine.Options, _ *testQueue, s *fakeSender) { s.answer = exhausted(&on) })
 		r.queue.fill(10)
 		r.start(t)
 		pass(100 * time.Second)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,7 +15,9 @@ import (
 
 	d "github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // The end, and what may go wrong with it.
@@ -50,7 +53,7 @@ func TestWhileItDrainsCallersAreAnsweredAndNothingIsTaken(t *testing.T) {
 		_, err = r.Ready(t.Context())
 		require.ErrorIs(t, err, d.ErrUnavailable, "from the signal on")
 		claims := r.queue.count("claim")
-		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
+		r.Note()
 		out, err := r.Publish(t.Context(), messages("m", 2))
 		require.NoError(t, err)
 		require.Equal(t, d.Accepted, out[0].Result)
@@ -79,7 +82,7 @@ func TestADrainThatIsCutHandsBack(t *testing.T) {
 	for name, grace := range map[string]time.Duration{"by the grace time": 3 * time.Second, "by who waits": time.Hour, "at once": 0} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newTestRig(t, func(o *engine.Options, _ *fakeQueue, _ *fakeSender) { o.Grace = grace })
+				r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.Grace = grace })
 				r.sender.answer = takes(10 * time.Second)
 				r.queue.fill(3)
 				r.start(t)
@@ -119,7 +122,7 @@ func TestWhatIsLeasedByACallUnderWayWhenItDrainsGoesBack(t *testing.T) {
 		r.start(t)
 		release := blockFirst(r.queue, "claim")
 		r.queue.fill(3)
-		r.Note(queuetest.Hint{Now: r.queue.now(), Weight: 0})
+		r.Note()
 		synctest.Wait()
 		over := r.drain(t.Context())
 		require.True(t, ended(over))
@@ -138,19 +141,19 @@ func TestWhatIsLeasedByACallUnderWayWhenItDrainsGoesBack(t *testing.T) {
 const endWithin = 25 * time.Second
 
 func TestTheEndComesWhateverTheQueueDoes(t *testing.T) {
-	faults := map[string]func(q *fakeQueue){}
+	faults := map[string]func(q *testQueue){}
 	for _, name := range []string{"claim", "schedule", "settle", "leases", "leave", "move", "peek", "trim", "beat", "reap gone"} {
-		faults[name+" hangs"] = func(q *fakeQueue) { q.hangs = name }
-		faults[name+" fails"] = func(q *fakeQueue) { q.hook = failing(name, d.ErrUnavailable) }
+		faults[name+" hangs"] = func(q *testQueue) { q.hangs = name }
+		faults[name+" fails"] = func(q *testQueue) { q.hook = failing(name, d.ErrUnavailable) }
 	}
-	faults["all fails"] = func(q *fakeQueue) { q.hook = func(string) error { return d.ErrUnavailable } }
-	faults["a part of it is down"] = func(q *fakeQueue) { q.down = map[int]error{1: d.ErrUnavailable} }
+	faults["all fails"] = func(q *testQueue) { q.hook = func(string) error { return d.ErrUnavailable } }
+	faults["a part of it is down"] = func(q *testQueue) { q.down = map[int]error{1: d.ErrUnavailable} }
 	for name, set := range faults {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newThreeRig(t)
 				r.queue.direct = true
-				r.queue.dead["gone"] = 7
+				r.queue.other("gone", 7)
 				r.sender.answer = takes(2 * time.Second)
 				for _, lane := range lanesOfThree {
 					r.queue.fillLane(lane, 5)
@@ -185,24 +188,14 @@ func TestTheEndComesWhateverTheQueueDoes(t *testing.T) {
 }
 
 // requireNothingLost says that each delivery is in one place.
-func requireNothingLost(t *testing.T, q *fakeQueue) {
+func requireNothingLost(t *testing.T, q *testQueue) {
 	t.Helper()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	at := map[d.DeliveryID]int{}
-	for _, it := range q.unfinished() {
-		at[it.ID]++
+	setup := stored.Setup{Partitions: q.partitions, LaneMaxInFlight: laneMaxInFlight, Permits: 1024, BreakerWait: breakerWait}
+	for n := range q.partitions { // which the reader compares times with
+		require.NoError(t, q.Set(keys.Tag(project, n)+keys.Clock, strconv.FormatInt(q.now().UnixMicro(), 10)))
 	}
-	for id := range q.lanes.ended {
-		at[id]++
-	}
-	for message, lanes := range q.lanes.goes {
-		for _, lane := range lanes {
-			require.Equal(t, 1, at[d.DeliveryID{Lane: lane, Message: message}], message)
-		}
-	}
-	for id, n := range at {
-		require.Equal(t, 1, n, id.String())
+	for n, s := range redisqtest.States(t, q.still().Client(), project, q.partitions) {
+		require.Empty(t, s.Faults(setup), "partition %d", n)
 	}
 }
 
@@ -213,13 +206,8 @@ func TestWhoIsDeclaredDeadWhileItDrainsLeavesUnderItsNewName(t *testing.T) {
 		r.queue.fill(3)
 		r.start(t)
 		over := r.drain(t.Context())
-		r.queue.set(func() { // by another instance, which has them now
-			r.queue.fenced["here"] = true
-			delete(r.queue.beats, "here")
-			for _, it := range r.queue.leased {
-				it.by = "other"
-			}
-		})
+		r.queue.fence("here") // by another instance, which has them now
+		r.queue.take("other", 3)
 		<-over
 		synctest.Wait()
 		require.Equal(t, "here-2", r.Name())

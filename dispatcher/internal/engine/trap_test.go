@@ -17,7 +17,7 @@ import (
 
 func TestAPanicWithOnePermitStopsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, func(o *engine.Options, _ *fakeQueue, _ *fakeSender) { o.MaxInFlight = 1 })
+		r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.MaxInFlight = 1 })
 		r.sender.answer = func(_ context.Context, c d.Call) d.Answer {
 			if c.Header.Get("Hookladder-Attempt") == "1" {
 				panic("the sender broke")
@@ -41,7 +41,7 @@ func TestAPublishDuringAMoveIsDelivered(t *testing.T) {
 				r.queue.later("u_0", "due", time.Second)
 				r.start(t)
 				release := blockFirst(r.queue, "move")
-				pass(time.Second)
+				pass(time.Second + moment)
 				require.Equal(t, 1, r.queue.count("move"), "it is on its way")
 				m := message("meanwhile")
 				m.Delay = wait
@@ -49,7 +49,7 @@ func TestAPublishDuringAMoveIsDelivered(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, out[0].Err)
 				release()
-				pass(wait)
+				pass(wait + moment)
 				requireEachOnce(t, r.queue, 2)
 				require.Len(t, r.sender.sent(), 2)
 				r.stop(t)
@@ -77,7 +77,7 @@ func TestMessagesOfOneMillisecondAreAllDelivered(t *testing.T) {
 			}
 		}
 		all.Wait()
-		pass(time.Second)
+		pass(time.Second + moment)
 		requireEachOnce(t, r.queue, 120)
 		require.Len(t, r.sender.sent(), 120)
 		r.stop(t)
@@ -125,7 +125,7 @@ func (o *published) Published(p d.Published) { o.all = append(o.all, p) }
 func TestObserversAreToldOfEachMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &published{}
-		r := newTestEndpointRig(t, func(o *engine.Options, _ *fakeQueue, _ *fakeSender) { o.Observer = seen })
+		r := newTestEndpointRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.Observer = seen })
 		r.start(t)
 		other := message("m_0")
 		other.Body = []byte(`{"other":true}`)

@@ -211,7 +211,7 @@ func malformedJSON(err error) error {
 	case !errors.As(err, &syntax):
 		return &problem{kind: malformed, detail: err.Error()}
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		return &problem{kind: malformed, detail: fmt.Sprintf("not JSON as taken here: the name %s stands twice in one object, at %s",
+		return &problem{kind: malformed, detail: fmt.Sprintf("not JSON as accepted here: the name %s stands twice in one object, at %s",
 			fields.Clip(syntax.JSONPointer.LastToken()), fields.Clip(string(syntax.JSONPointer)))}
 	case syntax.Err == nil:
 		return &problem{kind: malformed, detail: fmt.Sprintf("not JSON after byte %d", syntax.ByteOffset)}

@@ -22,9 +22,11 @@ type endpointDraft struct {
 	secret string // as given; empty: it is not
 }
 
-const isLast = "can't be changed: create another endpoint"
-
-const isTold = "is only answered"
+// Why fields of an endpoint are refused.
+const (
+	isFixed    = "can't be changed: create another endpoint"
+	isReadOnly = "is read-only"
+)
 
 // endpointFields are all fields of the contract.
 var endpointFields = fieldset[endpointDraft]{
@@ -53,15 +55,15 @@ var endpointFields = fieldset[endpointDraft]{
 		name: "secret", set: func(e *endpointDraft, v jsontext.Value) error { return text(&e.secret, v) },
 		why: "can't be patched: POST /v1/endpoints/{id}/rotate-secret changes it",
 	},
-	{name: "id", why: "is made here; a uid is a name of your own"},
-	{name: "state", why: isTold + "; POST /v1/endpoints/{id}/pause or resume changes it"},
-	{name: "failing_since", why: isTold},
-	{name: "disabled_at", why: isTold},
-	{name: "disabled_reason", why: isTold},
-	{name: "in_flight", why: isTold},
-	{name: "waiting", why: isTold},
-	{name: "created_at", why: isTold},
-	{name: "updated_at", why: isTold},
+	{name: "id", why: "is made by the server; a uid is a name of your own"},
+	{name: "state", why: isReadOnly + "; POST /v1/endpoints/{id}/pause or resume changes it"},
+	{name: "failing_since", why: isReadOnly},
+	{name: "disabled_at", why: isReadOnly},
+	{name: "disabled_reason", why: isReadOnly},
+	{name: "in_flight", why: isReadOnly},
+	{name: "waiting", why: isReadOnly},
+	{name: "created_at", why: isReadOnly},
+	{name: "updated_at", why: isReadOnly},
 }
 
 var bitSecret = endpointFields.bit("secret")

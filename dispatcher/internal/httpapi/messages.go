@@ -105,13 +105,13 @@ func (s *server) retry(ctx context.Context, q *request) (*response, error) {
 
 // leaving has the problem for each reason why nothing is attempted.
 var leaving = map[dispatcher.Left]*problem{
-	dispatcher.LeftReady:     {kind: due, detail: "it is attempted as soon as what it waits for lets it: see waiting_for"},
+	dispatcher.LeftReady:     {kind: due, detail: "it is attempted as soon as nothing holds it back: see waiting_for"},
 	dispatcher.LeftInFlight:  {kind: inFlight, detail: "wait for its end, then ask again"},
 	dispatcher.LeftOrder:     {kind: order, detail: "others of its ordering key go first: retry or cancel the first of them"},
 	dispatcher.LeftDelivered: {kind: delivered, detail: "to send it again, name its destination, or ask for all=true"},
 	dispatcher.LeftExpired:   {kind: expired, detail: "its expires_at has passed: publish it anew under another id"},
 	dispatcher.LeftDisabled:  {kind: disabled, detail: "resume it first: POST /v1/endpoints/{id}/resume"},
-	dispatcher.LeftDeleted:   {kind: deleted, detail: "nothing goes there any more"},
+	dispatcher.LeftDeleted:   {kind: deleted, detail: "nothing is sent to it any more"},
 }
 
 func wireRetried(r *dispatcher.Retried) wire.RetriedDelivery {

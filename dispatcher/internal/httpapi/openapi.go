@@ -22,7 +22,7 @@ func (s *server) register(version string) error {
 		Info: &huma.Info{
 			Title: "Hookladder", Version: version,
 			License:     &huma.License{Name: "Apache License 2.0", Identifier: "Apache-2.0"},
-			Description: "Takes notifications and delivers each as a signed HTTP callback, again and again up a ladder of waits. null in a field that may be left out counts as left out.",
+			Description: "Takes notifications and delivers each as a signed HTTP callback, repeated with the waits of a ladder until its receiver accepts it. In a field that may be left out, null means the same.",
 		},
 		Servers: []*huma.Server{{URL: "/", Description: "Where this document was read."}},
 		Components: &huma.Components{
@@ -189,7 +189,7 @@ func (patchSchema) Schema(r huma.Registry) *huma.Schema {
 	r.Schema(reflect.TypeFor[wire.Endpoint](), true, "")
 	patch := &huma.Schema{
 		Type: huma.TypeObject, AdditionalProperties: false, Properties: map[string]*huma.Schema{},
-		Description: "A JSON Merge Patch of an endpoint: what is left out stays, null is the default. It may repeat an answer: what is only answered is passed over, a header's *** keeps its value. uid and tenant can't be changed by it, nor the secret.",
+		Description: "A JSON Merge Patch of an endpoint: what is left out stays, null is the default. It may repeat an answer: read-only fields are ignored, and *** keeps the value of a header. It can't change uid, tenant and secret.",
 	}
 	for name, field := range r.Map()["Endpoint"].Properties {
 		switch f := endpointField(name); {

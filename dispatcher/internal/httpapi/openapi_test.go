@@ -134,7 +134,7 @@ func TestTheDocumentKnowsEveryFieldOfAnEndpoint(t *testing.T) {
 		w := post(h, "/v1/endpoints", `{"`+name+`":[[]]}`)
 		require.NotContains(t, w.Body.String(), "is unknown", name)
 		_, taken := d.Components.Schemas["Endpoint"].Properties[name]
-		told := strings.Contains(w.Body.String(), "only answered") || strings.Contains(w.Body.String(), "made here")
+		told := strings.Contains(w.Body.String(), "read-only") || strings.Contains(w.Body.String(), "made by the server")
 		require.Equal(t, taken, !told, name)
 	}
 }

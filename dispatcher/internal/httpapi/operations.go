@@ -89,7 +89,7 @@ const (
 
 func (s *server) messageOperations() []operation {
 	destination := ofText("destination", "Only the delivery to this lane, endpoint, or URL of the message's tenant.", refuseDestination)
-	all := ofFlag("all", "true: what was delivered is sent again too, as what a destination names is.")
+	all := ofFlag("all", "true: what was delivered is sent again too. What a destination names always is.")
 	published := map[int]any{202: wire.Published{}, 200: wire.Published{}}
 	return []operation{
 		{
@@ -97,7 +97,7 @@ func (s *server) messageOperations() []operation {
 			summary: "Publish a message to a URL, to an endpoint, or to every endpoint that matches", do: s.publish,
 			header: &huma.Param{
 				Name: "Idempotency-Key", In: "header", Schema: textSchema,
-				Description: "1 to 255 printable characters that make the message's id, where it has none of its own: as they are where they may be one, else idk_ and the first 32 hex digits of their SHA-256. Quotes around them are taken off.",
+				Description: "1 to 255 printable characters, which become the id of a message without one. A key that is no valid id becomes idk_ and the first 32 hex digits of its SHA-256. Quotes around the key are removed.",
 			},
 			body: wire.Message{}, limit: s.single, answers: published,
 			cure:     fmt.Sprintf(": a message's body has at most %d (MAX_BODY); send less, or raise the setting", s.policy.MaxBody),
@@ -105,7 +105,7 @@ func (s *server) messageOperations() []operation {
 		},
 		{
 			id: idBatch, method: "POST", path: "/v1/messages/batch", scope: apikey.Publish, fastPath: true,
-			summary: "Publish up to 1000 messages; good ones are taken though others are not, and where none could be stored the problem has results", do: s.publishBatch,
+			summary: "Publish up to 1000 messages, each of which is taken or refused by itself; if none could be stored, the problem has the results", do: s.publishBatch,
 			body: wire.Batch{}, limit: batchBytes, cure: ", which a batch may have: send several", answers: map[int]any{202: wire.Results{}},
 			problems: []*kind{full, weak, crowded},
 		},
@@ -116,7 +116,7 @@ func (s *server) messageOperations() []operation {
 		},
 		{
 			id: "cancel-message", method: "DELETE", path: "/v1/messages/{id}", scope: apikey.Publish,
-			summary: "Cancel what is not finished of a message", do: s.cancel,
+			summary: "Cancel the deliveries of a message that have not ended", do: s.cancel,
 			subject: aMessage, query: []*param{destination}, answers: ok(wire.Deliveries{}),
 		},
 		{
@@ -168,24 +168,24 @@ func (s *server) endpointOperations() []operation {
 		},
 		{
 			id: "patch-endpoint", method: "PATCH", path: endpointPath, scope: apikey.Admin,
-			summary: "Change an endpoint; what waits for it goes by what it is then", do: s.patchEndpoint,
+			summary: "Change an endpoint; its waiting deliveries follow the change", do: s.patchEndpoint,
 			subject: anEndpoint, body: patchSchema{}, limit: endpointBytes, media: mediaPatch, answers: one,
 			problems: []*kind{changed, sealed},
 		},
 		{
 			id: "delete-endpoint", method: "DELETE", path: endpointPath, scope: apikey.Admin,
-			summary: "Delete an endpoint and cancel what waits for it", do: s.deleteEndpoint,
+			summary: "Delete an endpoint and cancel its waiting deliveries", do: s.deleteEndpoint,
 			subject: anEndpoint, answers: ok(wire.EndpointDeleted{}),
 		},
 		{
 			id: "pause-endpoint", method: "POST", path: endpointPath + "/pause", scope: apikey.Admin,
-			summary: "Hold what goes to an endpoint", do: s.pauseEndpoint,
+			summary: "Pause the deliveries to an endpoint", do: s.pauseEndpoint,
 			subject: anEndpoint, answers: one,
 			problems: []*kind{changed, sealed},
 		},
 		{
 			id: "resume-endpoint", method: "POST", path: endpointPath + "/resume", scope: apikey.Admin,
-			summary: "Let an endpoint go on that is paused or disabled, or whose breaker is open", do: s.resumeEndpoint,
+			summary: "Resume an endpoint that is paused or disabled, or whose breaker is open", do: s.resumeEndpoint,
 			subject: anEndpoint, answers: one,
 			problems: []*kind{changed, sealed},
 		},
@@ -209,13 +209,13 @@ func (s *server) secretOperations() []operation {
 		},
 		{
 			id: "test-endpoint", method: "POST", path: endpointPath + "/test", scope: apikey.Admin,
-			summary: "Send an endpoint a test message and tell what its receiver said", do: s.test,
+			summary: "Send an endpoint a test message and answer what its receiver answered", do: s.test,
 			subject: anEndpoint, answers: ok(wire.EndpointTest{}),
 			problems: []*kind{busy, sealed},
 		},
 		{
 			id: "webhook-keys", method: "GET", path: "/.well-known/webhook-keys",
-			summary: "List the public keys of endpoints whose signature is standard-ed25519, as of a minute ago at most", do: s.webhookKeys,
+			summary: "List the public keys of endpoints whose signature is standard-ed25519; they are at most a minute old", do: s.webhookKeys,
 			answers: ok(wire.PublicKeyPage{}), query: append([]*param{
 				repeated(ofText("endpoint", "Only those of the endpoint with this id or uid. May be repeated.", refuseName)),
 			}, ofPage(maxKeys)...),
@@ -226,26 +226,26 @@ func (s *server) secretOperations() []operation {
 
 func (s *server) laneOperations() []operation {
 	held := []*param{
-		ofText("tenant", "With a URL: whose messages to it are meant. Left out: those without a tenant.", refuseTenant),
-		ofFlag("all_tenants", "true, with a URL: also the lanes that other tenants have at its origin by now."),
+		ofText("tenant", "With a URL: the tenant whose deliveries are meant. Left out: those without a tenant.", refuseTenant),
+		ofFlag("all_tenants", "true, with a URL: also the lanes of all other tenants that exist at its origin now."),
 		ofText("cursor", "With all_tenants: next_cursor of the call before.", nil),
 	}
 	one := ok(wire.LaneState{})
 	return []operation{
 		{
 			id: "list-lanes", method: "GET", path: "/v1/lanes", scope: apikey.Read,
-			summary: "List lanes, those last made first", do: s.lanes,
+			summary: "List lanes, newest first", do: s.lanes,
 			query: ofPage(maxLimit), answers: ok(wire.LanePage{}),
 			problems: []*kind{malformed, listing},
 		},
 		{
 			id: "pause-lane", method: "POST", path: "/v1/lanes/{lane}/pause", scope: apikey.Admin,
-			summary: "Hold what goes to a destination, or everything", do: s.pauseLane,
+			summary: "Pause the deliveries to a destination, or all deliveries", do: s.pauseLane,
 			subject: aLane, query: held, answers: one, problems: []*kind{changed, sealed},
 		},
 		{
 			id: "resume-lane", method: "POST", path: "/v1/lanes/{lane}/resume", scope: apikey.Admin,
-			summary: "Let a destination go on, and close its breaker", do: s.resumeLane,
+			summary: "Resume the deliveries to a destination, and close its breaker", do: s.resumeLane,
 			subject: aLane, query: held, answers: one, problems: []*kind{changed, sealed},
 		},
 	}
@@ -269,7 +269,7 @@ func (s *server) metricsOperations() []operation {
 	}
 	return []operation{{
 		id: "metrics", method: "GET", path: "/metrics", scope: apikey.Read, anyQuery: true,
-		summary: "Tell Prometheus what was done and what is in the queue", do: s.metrics,
+		summary: "Read the metrics, for Prometheus", do: s.metrics,
 		answers: ok(""), produces: mediaText,
 	}}
 }

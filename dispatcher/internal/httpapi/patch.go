@@ -123,7 +123,7 @@ func same(now string, v jsontext.Value) error {
 		return err
 	}
 	if given != now {
-		return errors.New(isLast)
+		return errors.New(isFixed)
 	}
 	return nil
 }

@@ -140,24 +140,24 @@ var table = []struct {
 	detail string
 }{
 	{dispatcher.ErrNotFound, notFound, "", "it was never published, or is no longer kept"},
-	{dispatcher.ErrNoLane, notFound, "", "there is no such lane: GET /v1/lanes lists them. Name an endpoint by its id or uid, or give a URL (with its tenant), whose lane may be held before its first message"},
+	{dispatcher.ErrNoLane, notFound, "", "there is no such lane: GET /v1/lanes lists them. Name an endpoint by its id or uid, or give a URL (with its tenant), whose lane may be paused before its first message"},
 	{dispatcher.ErrNoDelivery, notFound, "", "the message is kept, but it does not go to this destination: reading it shows where it goes"},
 	{dispatcher.ErrNoEndpoint, notFound, "", "there is no such endpoint: GET /v1/endpoints lists them"},
 	{dispatcher.ErrTaken, taken, "", "it is there with other content; nothing was changed"},
-	{dispatcher.ErrStale, changed, "", "others were quicker, again and again; nothing was changed: ask again"},
+	{dispatcher.ErrStale, changed, "", "others changed it at the same time; nothing was changed: ask again"},
 	{dispatcher.ErrFanOut, tooMany, "", "more match than one message may reach (FANOUT_MAX); nothing was stored: narrow the topic, the endpoints' topics or the tenant, or raise the setting"},
-	{dispatcher.ErrUnmatched, unmatched, "", "no enabled endpoint of the message's tenant has a topic that matches; nothing was stored: mend tenant, topic or the endpoints, or leave require_match out"},
+	{dispatcher.ErrUnmatched, unmatched, "", "no enabled endpoint of the message's tenant has a topic that matches; nothing was stored: correct the tenant, the topic or the endpoints, or leave require_match out"},
 	{dispatcher.ErrEndpoints, registered, "", "a project keeps 1,000,000 endpoints; nothing was stored: delete some that are not needed, or run another PROJECT"},
 	{dispatcher.ErrDisabled, disabled, "", "resume it first: POST /v1/endpoints/{id}/resume"},
-	{dispatcher.ErrDeleted, deleted, "", "nothing goes there any more"},
+	{dispatcher.ErrDeleted, deleted, "", "nothing is sent to it any more"},
 	{dispatcher.ErrBusy, busy, "", "ask again when one has ended"},
 	{dispatcher.ErrListing, listing, "", "ask for fewer pages at a time"},
 	{dispatcher.ErrSealed, sealed, "", "no key of ENCRYPTION_KEY opens them: start with the key they were stored with"},
 	{dispatcher.ErrCursor, invalid, "query.cursor", "was not made by this list"},
 	{dispatcher.ErrFull, full, "", "nothing was changed; ask again later"},
-	{dispatcher.ErrNotDurable, weak, "", "it is stored and goes on; asking again with the same id is safe, and answers 200 once it is durable"},
+	{dispatcher.ErrNotDurable, weak, "", "it is stored and will be sent; asking again with the same id is safe, and answers 200 once it is durable"},
 	{dispatcher.ErrUnavailable, unavailable, "", unsure},
-	{dispatcher.ErrFenced, unavailable, "", "this instance starts anew; ask again"},
+	{dispatcher.ErrFenced, unavailable, "", "this instance restarts; ask again"},
 	{context.DeadlineExceeded, unavailable, "", late},
 	{context.Canceled, unavailable, "", "the request was given up"},
 }
@@ -177,7 +177,7 @@ func asProblem(err error) (p *problem, known bool) {
 			return &problem{kind: row.kind, detail: row.detail}, true
 		}
 	}
-	return &problem{kind: internal, detail: "the log says what"}, false
+	return &problem{kind: internal, detail: "the log of the server says why"}, false
 }
 
 // of is the problem as a method answers it. A read changes nothing, so its answer

@@ -145,7 +145,7 @@ func refused(r *dispatcher.Published, at batchIndex) error {
 	case r.Result == dispatcher.Conflict:
 		return &problem{kind: conflict, detail: conflictDetail(r.Differs)}
 	case r.Result == dispatcher.LaneFull:
-		return &problem{kind: laneFull, detail: "as much waits there as may (ENDPOINT_MAX_WAITING); nothing was changed"}
+		return &problem{kind: laneFull, detail: "as many deliveries wait for it as ENDPOINT_MAX_WAITING allows; nothing was changed"}
 	case r.Result != dispatcher.Accepted && r.Result != dispatcher.Duplicate:
 		return fmt.Errorf("publish: no result")
 	}

@@ -143,7 +143,7 @@ const sendJSON = "Content-Type: " + mediaJSON
 // under another one that is taken for it.
 func checkMedia(h http.Header, other string) error {
 	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		return &problem{kind: badMedia, detail: "a content encoding is not taken: send the body as it is"}
+		return &problem{kind: badMedia, detail: "a content encoding is not accepted: send the body uncompressed"}
 	}
 	given := h["Content-Type"]
 	if len(given) == 1 && given[0] == mediaJSON {
@@ -157,7 +157,7 @@ func checkMedia(h http.Header, other string) error {
 		return &problem{kind: badMedia, detail: "it is " + fields.Clip(given[0]) + "; send the header " + sendJSON}
 	}
 	if charset := params["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
-		return &problem{kind: badMedia, detail: "JSON is UTF-8, no other charset is taken"}
+		return &problem{kind: badMedia, detail: "JSON is UTF-8: no other charset is accepted"}
 	}
 	return nil
 }

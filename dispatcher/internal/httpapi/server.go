@@ -191,7 +191,7 @@ func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
 		allow = append(allow, "HEAD")
 	}
 	methods := strings.Join(allow, ", ")
-	(&problem{kind: badMethod, detail: "served are " + methods, allow: methods}).write(w)
+	(&problem{kind: badMethod, detail: "the methods of this path are " + methods, allow: methods}).write(w)
 }
 
 // problem finds what an error means to the caller, and logs one that is not in

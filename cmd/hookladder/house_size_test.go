@@ -29,7 +29,7 @@ var budgets = map[string]int{
 	"deploy/kit/redistest":                     1300,
 	"deploy/kit/redistest/miniserver":          100,
 	"dispatcher":                               2900,
-	"dispatcher/app":                           1200,
+	"dispatcher/app":                           1100,
 	"dispatcher/client":                        600,
 	"dispatcher/internal/devredis":             100,
 	"dispatcher/internal/egress":               2500,
@@ -67,7 +67,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/seal":                 300,
 	"dispatcher/internal/turns":                100,
 	"dispatcher/success":                       900,
-	"dispatcher/wire":                          700,
+	"dispatcher/wire":                          600,
 	"ladder":                                   500,
 	"signer":                                   1400,
 }

@@ -46,6 +46,13 @@ func newAPI(s service, guard *egress.Guard, figures *metrics.Metrics, keyring *a
 	return guests.Server(handler, o.Log), nil
 }
 
+// newMetricsServer serves metrics and health without a key. On a loopback address it
+// refuses pages in a browser of this host.
+func newMetricsServer(s service, figures http.Handler, keyring *apikey.Ring, o Options) *http.Server {
+	open := httpapi.Options{Keys: keyring, Metrics: figures, Log: o.Log}
+	return guests.Server(httpapi.NewOpen(s, open, loopback(o.MetricsListen)), o.Log)
+}
+
 // listenBoth listens before anything else is started, since an address in use is the
 // likeliest error.
 func listenBoth(ctx context.Context, o Options) (api, figures net.Listener, err error) {

@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/devredis"
+	"github.com/hookladder/hookladder/dispatcher/internal/embedded"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
@@ -27,6 +30,40 @@ func openStore(ctx context.Context, o Options) (*redisq.Store, func() error, err
 		return nil, nil, errors.Join(err, end())
 	}
 	return store, func() error { return errors.Join(store.Close(), end()) }, nil
+}
+
+// startDev starts a store in memory; tests start one whose clock is wrong.
+var startDev = devredis.Start
+
+// storeURL is the URL of the store. It starts a server of our own, if one is asked for.
+// end stops that server, as the last thing that a process does.
+func storeURL(ctx context.Context, o Options) (url string, end func() error, err error) {
+	switch {
+	case o.InMemory:
+		dev, err := startDev()
+		if err != nil {
+			return "", nil, err
+		}
+		return dev.URL(), func() error { dev.Close(); return nil }, nil
+	case o.DataDir != "":
+		server, err := embedded.Start(ctx, embedded.Options{Dir: o.DataDir, Fsync: o.Durability.Fsync, Log: o.Log})
+		if err != nil {
+			return "", nil, fmt.Errorf("DATA_DIR: %w", err)
+		}
+		return server.URL(), server.Close, nil
+	}
+	return o.RedisURL, func() error { return nil }, nil
+}
+
+// joinURL is storeURL for a command that examines a store while others work. A server
+// of our own may run already, under another process, and end does not stop it then.
+func joinURL(ctx context.Context, o Options) (url string, end func() error, err error) {
+	if o.DataDir != "" {
+		if url := embedded.Running(ctx, o.DataDir); url != "" {
+			return url, func() error { return nil }, nil
+		}
+	}
+	return storeURL(ctx, o)
 }
 
 // unverified reports whether the URL of a store asks for TLS without verification.
@@ -102,3 +139,7 @@ func judgeStore(info dispatcher.StoreInfo) error {
 func storeWarnings(info dispatcher.StoreInfo) []dispatcher.Check {
 	return slices.DeleteFunc(slices.Clone(info.Checks), func(c dispatcher.Check) bool { return c.Holds == dispatcher.Yes })
 }
+
+// Scripts are the names of the scripts that change deliveries, such as claim, by
+// their SHA-1. Redis reports on a script by its SHA-1.
+func Scripts() map[string]string { return redisq.ScriptNames() }

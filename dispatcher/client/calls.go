@@ -16,7 +16,7 @@ func (c *Client) Publish(ctx context.Context, m *wire.Message) (wire.Published, 
 	if err != nil {
 		return wire.Published{}, err
 	}
-	return call[wire.Published](ctx, c, request{verb: "publish", method: http.MethodPost, path: "/v1/messages", body: body})
+	return call[wire.Published](ctx, c, apiRequest{verb: "publish", method: http.MethodPost, path: "/v1/messages", body: body})
 }
 
 // PublishBatch publishes up to 1000 messages. The results are in their order; a
@@ -34,7 +34,7 @@ func (c *Client) PublishBatch(ctx context.Context, messages []wire.Message) ([]w
 		}
 	}
 	body = append(body, "]}"...)
-	out, err := call[wire.Results](ctx, c, request{verb: "publish batch", method: http.MethodPost, path: "/v1/messages/batch", body: body})
+	out, err := call[wire.Results](ctx, c, apiRequest{verb: "publish batch", method: http.MethodPost, path: "/v1/messages/batch", body: body})
 	var p *Problem
 	if errors.As(err, &p) {
 		out.Results = p.Results
@@ -44,14 +44,14 @@ func (c *Client) PublishBatch(ctx context.Context, messages []wire.Message) ([]w
 
 // Message reads a message with its deliveries.
 func (c *Client) Message(ctx context.Context, id string) (wire.MessageView, error) {
-	return call[wire.MessageView](ctx, c, request{verb: "get " + id, method: http.MethodGet, path: messagePath(id)})
+	return call[wire.MessageView](ctx, c, apiRequest{verb: "get " + id, method: http.MethodGet, path: messagePath(id)})
 }
 
 // Cancel ends the unfinished deliveries of a message, and answers all of them as they
 // are then. Where destination is not empty, it ends only the one there: it is a lane,
 // an endpoint's id or UID, or a URL.
 func (c *Client) Cancel(ctx context.Context, id, destination string) ([]wire.Delivery, error) {
-	out, err := call[wire.Deliveries](ctx, c, request{verb: "cancel " + id, method: http.MethodDelete, path: messagePath(id), query: to(destination)})
+	out, err := call[wire.Deliveries](ctx, c, apiRequest{verb: "cancel " + id, method: http.MethodDelete, path: messagePath(id), query: to(destination)})
 	return out.Deliveries, err
 }
 
@@ -69,7 +69,7 @@ func (c *Client) Resend(ctx context.Context, id string) ([]wire.RetriedDelivery,
 }
 
 func (c *Client) retry(ctx context.Context, id string, query url.Values) ([]wire.RetriedDelivery, error) {
-	out, err := call[wire.Retried](ctx, c, request{verb: "retry " + id, method: http.MethodPost, path: messagePath(id) + "/retry", query: query})
+	out, err := call[wire.Retried](ctx, c, apiRequest{verb: "retry " + id, method: http.MethodPost, path: messagePath(id) + "/retry", query: query})
 	return out.Deliveries, err
 }
 
@@ -102,17 +102,17 @@ func (c *Client) Deliveries(ctx context.Context, f Filter) (wire.Page, error) {
 			q.Set(name, t.UTC().Format(time.RFC3339Nano))
 		}
 	}
-	return call[wire.Page](ctx, c, request{verb: "list deliveries", method: http.MethodGet, path: "/v1/deliveries", query: q})
+	return call[wire.Page](ctx, c, apiRequest{verb: "list deliveries", method: http.MethodGet, path: "/v1/deliveries", query: q})
 }
 
 // Stats counts what is in the queue.
 func (c *Client) Stats(ctx context.Context) (wire.Stats, error) {
-	return call[wire.Stats](ctx, c, request{verb: "stats", method: http.MethodGet, path: "/v1/stats"})
+	return call[wire.Stats](ctx, c, apiRequest{verb: "stats", method: http.MethodGet, path: "/v1/stats"})
 }
 
 // Ready describes the store, or says as a *Problem why it can't be used.
 func (c *Client) Ready(ctx context.Context) (wire.Ready, error) {
-	return call[wire.Ready](ctx, c, request{verb: "ready", method: http.MethodGet, path: "/readyz"})
+	return call[wire.Ready](ctx, c, apiRequest{verb: "ready", method: http.MethodGet, path: "/readyz"})
 }
 
 func messagePath(id string) string { return "/v1/messages/" + url.PathEscape(id) }

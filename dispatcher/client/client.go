@@ -102,8 +102,8 @@ func New(baseURL, key string, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-// request is one call of the API.
-type request struct {
+// apiRequest is one call of the API.
+type apiRequest struct {
 	verb     string // for errors: publish, cancel …
 	method   string
 	path     string
@@ -115,7 +115,7 @@ type request struct {
 }
 
 // call makes a call and decodes its answer.
-func call[T any](ctx context.Context, c *Client, q request) (out T, err error) {
+func call[T any](ctx context.Context, c *Client, q apiRequest) (out T, err error) {
 	if _, ends := ctx.Deadline(); !ends {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, cmp.Or(q.patience, patience))
@@ -132,7 +132,7 @@ func call[T any](ctx context.Context, c *Client, q request) (out T, err error) {
 }
 
 // send is call with a value as the body.
-func send[T any](ctx context.Context, c *Client, q request, value any) (out T, err error) {
+func send[T any](ctx context.Context, c *Client, q apiRequest, value any) (out T, err error) {
 	if q.body, err = json.Marshal(value); err != nil {
 		return out, fmt.Errorf("%s: %w", q.verb, err)
 	}
@@ -140,7 +140,7 @@ func send[T any](ctx context.Context, c *Client, q request, value any) (out T, e
 }
 
 // exchange sends a request and reads its answer, or the problem in it.
-func (c *Client) exchange(ctx context.Context, q request) ([]byte, error) {
+func (c *Client) exchange(ctx context.Context, q apiRequest) ([]byte, error) {
 	target := c.base + q.path
 	if len(q.query) > 0 {
 		target += "?" + q.query.Encode()

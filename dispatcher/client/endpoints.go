@@ -17,7 +17,7 @@ const testPatience = 80 * time.Second
 // created is false where an equal one with its UID exists.
 func (c *Client) CreateEndpoint(ctx context.Context, e *wire.Endpoint) (view wire.EndpointView, created bool, err error) {
 	status := 0
-	view, err = send[wire.EndpointView](ctx, c, request{verb: "create endpoint", method: http.MethodPost, path: "/v1/endpoints", status: &status}, e)
+	view, err = send[wire.EndpointView](ctx, c, apiRequest{verb: "create endpoint", method: http.MethodPost, path: "/v1/endpoints", status: &status}, e)
 	return view, err == nil && status == http.StatusCreated, err
 }
 
@@ -39,14 +39,14 @@ func (c *Client) Endpoints(ctx context.Context, f EndpointFilter) (wire.Endpoint
 	for _, tenant := range f.Tenants {
 		q.Add("tenant", tenant)
 	}
-	return call[wire.EndpointPage](ctx, c, request{verb: "list endpoints", method: http.MethodGet, path: "/v1/endpoints", query: q})
+	return call[wire.EndpointPage](ctx, c, apiRequest{verb: "list endpoints", method: http.MethodGet, path: "/v1/endpoints", query: q})
 }
 
 // PatchEndpoint changes an endpoint. The patch is a JSON Merge Patch, such as a
 // map[string]any or a json.RawMessage: what it leaves out stays, null is the
 // default.
 func (c *Client) PatchEndpoint(ctx context.Context, name string, patch any) (wire.EndpointView, error) {
-	return send[wire.EndpointView](ctx, c, request{
+	return send[wire.EndpointView](ctx, c, apiRequest{
 		verb: "patch endpoint " + name, method: http.MethodPatch, path: endpointPath(name, ""), media: "application/merge-patch+json",
 	}, patch)
 }
@@ -54,7 +54,7 @@ func (c *Client) PatchEndpoint(ctx context.Context, name string, patch any) (wir
 // DeleteEndpoint deletes an endpoint and counts its waiting deliveries, which are
 // cancelled.
 func (c *Client) DeleteEndpoint(ctx context.Context, name string) (cancelled int, err error) {
-	out, err := call[wire.EndpointDeleted](ctx, c, request{verb: "delete endpoint " + name, method: http.MethodDelete, path: endpointPath(name, "")})
+	out, err := call[wire.EndpointDeleted](ctx, c, apiRequest{verb: "delete endpoint " + name, method: http.MethodDelete, path: endpointPath(name, "")})
 	return out.Cancelled, err
 }
 
@@ -70,18 +70,18 @@ func (c *Client) ResumeEndpoint(ctx context.Context, name string) (wire.Endpoint
 
 // RotateSecret gives an endpoint another secret, which the answer has.
 func (c *Client) RotateSecret(ctx context.Context, name string, r wire.Rotation) (wire.Rotated, error) {
-	return send[wire.Rotated](ctx, c, request{verb: "rotate secret of " + name, method: http.MethodPost, path: endpointPath(name, "/rotate-secret")}, r)
+	return send[wire.Rotated](ctx, c, apiRequest{verb: "rotate secret of " + name, method: http.MethodPost, path: endpointPath(name, "/rotate-secret")}, r)
 }
 
 // EndpointSecret reads the secrets of an endpoint, the current one first.
 func (c *Client) EndpointSecret(ctx context.Context, name string) (wire.EndpointSecrets, error) {
-	return call[wire.EndpointSecrets](ctx, c, request{verb: "get secret of " + name, method: http.MethodGet, path: endpointPath(name, "/secret")})
+	return call[wire.EndpointSecrets](ctx, c, apiRequest{verb: "get secret of " + name, method: http.MethodGet, path: endpointPath(name, "/secret")})
 }
 
 // TestEndpoint sends a test message to an endpoint and answers what its receiver
 // answered. A refusal by the receiver is no error here.
 func (c *Client) TestEndpoint(ctx context.Context, name string) (wire.EndpointTest, error) {
-	return call[wire.EndpointTest](ctx, c, request{
+	return call[wire.EndpointTest](ctx, c, apiRequest{
 		verb: "test endpoint " + name, method: http.MethodPost, path: endpointPath(name, "/test"), patience: testPatience,
 	})
 }
@@ -93,12 +93,12 @@ func (c *Client) WebhookKeys(ctx context.Context, name string, limit int, cursor
 	if name != "" {
 		q.Set("endpoint", name)
 	}
-	return call[wire.PublicKeyPage](ctx, c, request{verb: "list public keys", method: http.MethodGet, path: "/.well-known/webhook-keys", query: q})
+	return call[wire.PublicKeyPage](ctx, c, apiRequest{verb: "list public keys", method: http.MethodGet, path: "/.well-known/webhook-keys", query: q})
 }
 
 // endpoint makes a call without a body whose answer is an endpoint.
 func (c *Client) endpoint(ctx context.Context, verb, method, name, below string) (wire.EndpointView, error) {
-	return call[wire.EndpointView](ctx, c, request{verb: verb + " " + name, method: method, path: endpointPath(name, below)})
+	return call[wire.EndpointView](ctx, c, apiRequest{verb: verb + " " + name, method: method, path: endpointPath(name, below)})
 }
 
 func endpointPath(name, below string) string { return "/v1/endpoints/" + url.PathEscape(name) + below }

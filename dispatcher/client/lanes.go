@@ -15,7 +15,7 @@ const AllLanes = "*"
 // Lanes reads a page of all lanes, newest first. A limit of 0 is the API's default;
 // cursor is NextCursor of the page before.
 func (c *Client) Lanes(ctx context.Context, limit int, cursor string) (wire.LanePage, error) {
-	return call[wire.LanePage](ctx, c, request{verb: "list lanes", method: http.MethodGet, path: "/v1/lanes", query: page(limit, cursor)})
+	return call[wire.LanePage](ctx, c, apiRequest{verb: "list lanes", method: http.MethodGet, path: "/v1/lanes", query: page(limit, cursor)})
 }
 
 // PauseLane holds the deliveries to a destination: a lane, an endpoint's id or UID, a
@@ -45,7 +45,7 @@ func (c *Client) ResumeTenants(ctx context.Context, destination, cursor string) 
 func (c *Client) lane(ctx context.Context, verb, destination string, query url.Values) (wire.LaneState, error) {
 	maps.DeleteFunc(query, func(_ string, values []string) bool { return values[0] == "" })
 	path := "/v1/lanes/" + url.PathEscape(destination) + "/" + verb
-	return call[wire.LaneState](ctx, c, request{verb: verb + " " + named(destination), method: http.MethodPost, path: path, query: query})
+	return call[wire.LaneState](ctx, c, apiRequest{verb: verb + " " + named(destination), method: http.MethodPost, path: path, query: query})
 }
 
 // named is a destination for errors: of a URL only the origin, since the rest may have

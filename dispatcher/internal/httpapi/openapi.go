@@ -134,7 +134,7 @@ func document(doc *huma.OpenAPI, o operation) {
 }
 
 // headersOf are the headers of a problem besides the usual ones.
-func headersOf(k *kind) map[string]*huma.Param {
+func headersOf(k *problemKind) map[string]*huma.Param {
 	switch {
 	case k.retry > 0:
 		return map[string]*huma.Param{"Retry-After": {

@@ -18,20 +18,20 @@ import (
 type operation struct {
 	id, method, path string
 	summary          string
-	scope            apikey.Scope // 0: needs no key
-	subject          *subject     // what the path names; nil: nothing
-	query            []*param     // parameters of the query
-	anyQuery         bool         // unknown parameters are ignored
-	header           *huma.Param  // a header that is read; nil: none
-	body             any          // of a POST or PATCH; nil: none
-	limit            int64        // most bytes of the request
-	cure             string       // what a refusal of more says besides
-	optional         bool         // the body may be left out
-	media            string       // of the body, besides JSON
-	answers          map[int]any  // by status
-	produces         string       // media type of the answers; empty: JSON
-	problems         []*kind      // besides those that follow from the other fields
-	fastPath         bool         // one of the POSTs that most requests are: it needs no mux
+	scope            apikey.Scope   // 0: needs no key
+	subject          *subject       // what the path names; nil: nothing
+	query            []*param       // parameters of the query
+	anyQuery         bool           // unknown parameters are ignored
+	header           *huma.Param    // a header that is read; nil: none
+	body             any            // of a POST or PATCH; nil: none
+	limit            int64          // most bytes of the request
+	cure             string         // what a refusal of more says besides
+	optional         bool           // the body may be left out
+	media            string         // of the body, besides JSON
+	answers          map[int]any    // by status
+	produces         string         // media type of the answers; empty: JSON
+	problems         []*problemKind // besides those that follow from the other fields
+	fastPath         bool           // one of the POSTs that most requests are: it needs no mux
 
 	do func(context.Context, *request) (*response, error) // nil, nil: it has written the response
 }
@@ -59,8 +59,8 @@ func known(valid func(string) bool, missing error) func(string) error {
 }
 
 // kinds are all problems that an operation may answer with.
-func (o operation) kinds() []*kind {
-	all := []*kind{internal, forbidden} // 403: without keys only this host may call
+func (o operation) kinds() []*problemKind {
+	all := []*problemKind{internal, forbidden} // 403: without keys only this host may call
 	if o.scope != 0 {
 		all = append(all, unauthorized)
 	}
@@ -101,13 +101,13 @@ func (s *server) messageOperations() []operation {
 			},
 			body: wire.Message{}, limit: s.single, answers: published,
 			cure:     fmt.Sprintf(": a message's body has at most %d (MAX_BODY); send less, or raise the setting", s.policy.MaxBody),
-			problems: []*kind{conflict, unmatched, tooMany, laneFull, full, weak, crowded},
+			problems: []*problemKind{conflict, unmatched, tooMany, laneFull, full, weak, crowded},
 		},
 		{
 			id: idBatch, method: "POST", path: "/v1/messages/batch", scope: apikey.Publish, fastPath: true,
 			summary: "Publish up to 1000 messages, each of which is taken or refused by itself; if none could be stored, the problem has the results", do: s.publishBatch,
 			body: wire.Batch{}, limit: batchBytes, cure: ", which a batch may have: send several", answers: map[int]any{202: wire.Results{}},
-			problems: []*kind{full, weak, crowded},
+			problems: []*problemKind{full, weak, crowded},
 		},
 		{
 			id: "get-message", method: "GET", path: "/v1/messages/{id}", scope: apikey.Read,
@@ -123,7 +123,7 @@ func (s *server) messageOperations() []operation {
 			id: "retry-message", method: "POST", path: "/v1/messages/{id}/retry", scope: apikey.Publish,
 			summary: "Attempt a message's deliveries now", do: s.retry,
 			subject: aMessage, query: []*param{destination, all}, answers: map[int]any{202: wire.Retried{}},
-			problems: []*kind{due, inFlight, order, delivered, expired, disabled, deleted},
+			problems: []*problemKind{due, inFlight, order, delivered, expired, disabled, deleted},
 		},
 		{
 			id: "list-deliveries", method: "GET", path: "/v1/deliveries", scope: apikey.Read,
@@ -137,7 +137,7 @@ func (s *server) messageOperations() []operation {
 				ofTime("since", "Ended, or due, at this time or later."),
 				ofTime("until", "Ended, or due, before this time."),
 			}, ofPage(maxLimit)...),
-			problems: []*kind{malformed, listing},
+			problems: []*problemKind{malformed, listing},
 		},
 	}
 }
@@ -151,7 +151,7 @@ func (s *server) endpointOperations() []operation {
 			id: "create-endpoint", method: "POST", path: "/v1/endpoints", scope: apikey.Admin,
 			summary: "Register an endpoint; the answer holds its secret where it is new", do: s.createEndpoint,
 			body: wire.Endpoint{}, limit: endpointBytes, answers: map[int]any{201: wire.EndpointView{}, 200: wire.EndpointView{}},
-			problems: []*kind{taken, registered},
+			problems: []*problemKind{taken, registered},
 		},
 		{
 			id: "list-endpoints", method: "GET", path: "/v1/endpoints", scope: apikey.Read,
@@ -159,7 +159,7 @@ func (s *server) endpointOperations() []operation {
 			answers: ok(wire.EndpointPage{}), query: append([]*param{
 				repeated(ofText("tenant", "Only this tenant's; empty: only those without a tenant. May be repeated: any of them matches.", refuseTenantOrNone)),
 			}, ofPage(maxLimit)...),
-			problems: []*kind{malformed},
+			problems: []*problemKind{malformed},
 		},
 		{
 			id: "get-endpoint", method: "GET", path: endpointPath, scope: apikey.Read,
@@ -170,7 +170,7 @@ func (s *server) endpointOperations() []operation {
 			id: "patch-endpoint", method: "PATCH", path: endpointPath, scope: apikey.Admin,
 			summary: "Change an endpoint; its waiting deliveries follow the change", do: s.patchEndpoint,
 			subject: anEndpoint, body: patchSchema{}, limit: endpointBytes, media: mediaPatch, answers: one,
-			problems: []*kind{changed, sealed},
+			problems: []*problemKind{changed, sealed},
 		},
 		{
 			id: "delete-endpoint", method: "DELETE", path: endpointPath, scope: apikey.Admin,
@@ -181,13 +181,13 @@ func (s *server) endpointOperations() []operation {
 			id: "pause-endpoint", method: "POST", path: endpointPath + "/pause", scope: apikey.Admin,
 			summary: "Pause the deliveries to an endpoint", do: s.pauseEndpoint,
 			subject: anEndpoint, answers: one,
-			problems: []*kind{changed, sealed},
+			problems: []*problemKind{changed, sealed},
 		},
 		{
 			id: "resume-endpoint", method: "POST", path: endpointPath + "/resume", scope: apikey.Admin,
 			summary: "Resume an endpoint that is paused or disabled, or whose breaker is open", do: s.resumeEndpoint,
 			subject: anEndpoint, answers: one,
-			problems: []*kind{changed, sealed},
+			problems: []*problemKind{changed, sealed},
 		},
 	}
 }
@@ -198,20 +198,20 @@ func (s *server) secretOperations() []operation {
 			id: "get-secret", method: "GET", path: endpointPath + "/secret", scope: apikey.Admin,
 			summary: "Read an endpoint's secrets", do: s.secret,
 			subject: anEndpoint, answers: ok(wire.EndpointSecrets{}),
-			problems: []*kind{sealed},
+			problems: []*problemKind{sealed},
 		},
 		{
 			id: "rotate-secret", method: "POST", path: endpointPath + "/rotate-secret", scope: apikey.Admin,
 			summary: "Give an endpoint another secret, which the answer holds", do: s.rotateSecret,
 			subject: anEndpoint, body: wire.Rotation{}, limit: rotationBytes, optional: true,
 			answers:  ok(wire.Rotated{}),
-			problems: []*kind{changed, sealed},
+			problems: []*problemKind{changed, sealed},
 		},
 		{
 			id: "test-endpoint", method: "POST", path: endpointPath + "/test", scope: apikey.Admin,
 			summary: "Send an endpoint a test message and answer what its receiver answered", do: s.test,
 			subject: anEndpoint, answers: ok(wire.EndpointTest{}),
-			problems: []*kind{busy, sealed},
+			problems: []*problemKind{busy, sealed},
 		},
 		{
 			id: "webhook-keys", method: "GET", path: "/.well-known/webhook-keys",
@@ -219,7 +219,7 @@ func (s *server) secretOperations() []operation {
 			answers: ok(wire.PublicKeyPage{}), query: append([]*param{
 				repeated(ofText("endpoint", "Only those of the endpoint with this id or uid. May be repeated.", refuseName)),
 			}, ofPage(maxKeys)...),
-			problems: []*kind{malformed},
+			problems: []*problemKind{malformed},
 		},
 	}
 }
@@ -236,17 +236,17 @@ func (s *server) laneOperations() []operation {
 			id: "list-lanes", method: "GET", path: "/v1/lanes", scope: apikey.Read,
 			summary: "List lanes, newest first", do: s.lanes,
 			query: ofPage(maxLimit), answers: ok(wire.LanePage{}),
-			problems: []*kind{malformed, listing},
+			problems: []*problemKind{malformed, listing},
 		},
 		{
 			id: "pause-lane", method: "POST", path: "/v1/lanes/{lane}/pause", scope: apikey.Admin,
 			summary: "Pause the deliveries to a destination, or all deliveries", do: s.pauseLane,
-			subject: aLane, query: held, answers: one, problems: []*kind{changed, sealed},
+			subject: aLane, query: held, answers: one, problems: []*problemKind{changed, sealed},
 		},
 		{
 			id: "resume-lane", method: "POST", path: "/v1/lanes/{lane}/resume", scope: apikey.Admin,
 			summary: "Resume the deliveries to a destination, and close its breaker", do: s.resumeLane,
-			subject: aLane, query: held, answers: one, problems: []*kind{changed, sealed},
+			subject: aLane, query: held, answers: one, problems: []*problemKind{changed, sealed},
 		},
 	}
 }
@@ -283,7 +283,7 @@ func (s *server) healthOperations() []operation {
 		},
 		{
 			id: "readyz", method: "GET", path: "/readyz", summary: "Tell whether the store can be used",
-			anyQuery: true, do: s.readyz, answers: ok(wire.Ready{}), problems: []*kind{unavailable},
+			anyQuery: true, do: s.readyz, answers: ok(wire.Ready{}), problems: []*problemKind{unavailable},
 		},
 	}
 }

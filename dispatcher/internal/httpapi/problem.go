@@ -16,8 +16,8 @@ import (
 // maxFaults is how many wrong fields one answer names. More would not be read.
 const maxFaults = 32
 
-// kind is a sort of problem: the parts of it that are always the same.
-type kind struct {
+// problemKind is a sort of problem: the parts of it that are always the same.
+type problemKind struct {
 	word   string // of its type, /problems/<word>
 	status int
 	title  string
@@ -26,50 +26,50 @@ type kind struct {
 
 // The kinds of problems. Their words are part of the API.
 var (
-	malformed    = &kind{"malformed", http.StatusBadRequest, "The request can't be read", 0}
-	unauthorized = &kind{"unauthorized", http.StatusUnauthorized, "A valid API key is needed", 0}
-	forbidden    = &kind{"forbidden", http.StatusForbidden, "This is not allowed", 0}
-	notFound     = &kind{"not-found", http.StatusNotFound, "There is no such thing", 0}
-	badMethod    = &kind{"method-not-allowed", http.StatusMethodNotAllowed, "This method is not served here", 0}
-	tooSlow      = &kind{"timeout", http.StatusRequestTimeout, "The request took too long to arrive", 0}
-	conflict     = &kind{"conflict", http.StatusConflict, "The id is taken by another message", 0}
-	inFlight     = &kind{"in-flight", http.StatusConflict, "An attempt is under way", 0}
-	due          = &kind{"ready", http.StatusConflict, "It is due already", 0}
-	order        = &kind{"order", http.StatusConflict, "Others go first", 0}
-	delivered    = &kind{"delivered", http.StatusConflict, "It was delivered", 0}
-	expired      = &kind{"expired", http.StatusConflict, "It has expired", 0}
-	taken        = &kind{"taken", http.StatusConflict, "The uid is taken by another endpoint", 0}
-	changed      = &kind{"changed", http.StatusConflict, "It was changed meanwhile", 0}
-	disabled     = &kind{"disabled", http.StatusConflict, "The endpoint is disabled", 0}
-	deleted      = &kind{"deleted", http.StatusConflict, "The endpoint was deleted", 0}
-	tooLarge     = &kind{"too-large", http.StatusRequestEntityTooLarge, "The body is too large", 0}
-	badMedia     = &kind{"unsupported-media-type", http.StatusUnsupportedMediaType, "The content type must be application/json", 0}
-	invalid      = &kind{"invalid", http.StatusUnprocessableEntity, "Some fields are wrong", 0}
-	tooMany      = &kind{"too-many-endpoints", http.StatusUnprocessableEntity, "Too many endpoints match", 0}
-	unmatched    = &kind{"unmatched", http.StatusUnprocessableEntity, "No endpoint matches", 0}
-	registered   = &kind{"endpoint-limit", http.StatusUnprocessableEntity, "Too many endpoints are registered", 0}
+	malformed    = &problemKind{"malformed", http.StatusBadRequest, "The request can't be read", 0}
+	unauthorized = &problemKind{"unauthorized", http.StatusUnauthorized, "A valid API key is needed", 0}
+	forbidden    = &problemKind{"forbidden", http.StatusForbidden, "This is not allowed", 0}
+	notFound     = &problemKind{"not-found", http.StatusNotFound, "There is no such thing", 0}
+	badMethod    = &problemKind{"method-not-allowed", http.StatusMethodNotAllowed, "This method is not served here", 0}
+	tooSlow      = &problemKind{"timeout", http.StatusRequestTimeout, "The request took too long to arrive", 0}
+	conflict     = &problemKind{"conflict", http.StatusConflict, "The id is taken by another message", 0}
+	inFlight     = &problemKind{"in-flight", http.StatusConflict, "An attempt is under way", 0}
+	due          = &problemKind{"ready", http.StatusConflict, "It is due already", 0}
+	order        = &problemKind{"order", http.StatusConflict, "Others go first", 0}
+	delivered    = &problemKind{"delivered", http.StatusConflict, "It was delivered", 0}
+	expired      = &problemKind{"expired", http.StatusConflict, "It has expired", 0}
+	taken        = &problemKind{"taken", http.StatusConflict, "The uid is taken by another endpoint", 0}
+	changed      = &problemKind{"changed", http.StatusConflict, "It was changed meanwhile", 0}
+	disabled     = &problemKind{"disabled", http.StatusConflict, "The endpoint is disabled", 0}
+	deleted      = &problemKind{"deleted", http.StatusConflict, "The endpoint was deleted", 0}
+	tooLarge     = &problemKind{"too-large", http.StatusRequestEntityTooLarge, "The body is too large", 0}
+	badMedia     = &problemKind{"unsupported-media-type", http.StatusUnsupportedMediaType, "The content type must be application/json", 0}
+	invalid      = &problemKind{"invalid", http.StatusUnprocessableEntity, "Some fields are wrong", 0}
+	tooMany      = &problemKind{"too-many-endpoints", http.StatusUnprocessableEntity, "Too many endpoints match", 0}
+	unmatched    = &problemKind{"unmatched", http.StatusUnprocessableEntity, "No endpoint matches", 0}
+	registered   = &problemKind{"endpoint-limit", http.StatusUnprocessableEntity, "Too many endpoints are registered", 0}
 	// A full lane gets room with each delivery that ends, if its receiver answers at
 	// all. To wait less would only make callers ask more often.
-	laneFull  = &kind{"lane-full", http.StatusTooManyRequests, "Too much waits for this destination", 5}
-	profiling = &kind{"profiling", http.StatusConflict, "A profile of this sort is being taken", 0}
+	laneFull  = &problemKind{"lane-full", http.StatusTooManyRequests, "Too much waits for this destination", 5}
+	profiling = &problemKind{"profiling", http.StatusConflict, "A profile of this sort is being taken", 0}
 	// A person waits for each test, and few are under way.
-	busy = &kind{"busy", http.StatusTooManyRequests, "Too many tests are under way", 2}
+	busy = &problemKind{"busy", http.StatusTooManyRequests, "Too many tests are under way", 2}
 	// A list takes some ms: all that may wait are done in less than a second.
-	listing  = &kind{"busy", http.StatusTooManyRequests, "Too many lists are read at once", 1}
-	internal = &kind{"internal", http.StatusInternalServerError, "Something went wrong here", 0}
+	listing  = &problemKind{"busy", http.StatusTooManyRequests, "Too many lists are read at once", 1}
+	internal = &problemKind{"internal", http.StatusInternalServerError, "Something went wrong here", 0}
 	// Only an operator can help, so a caller is not told to ask again.
-	sealed = &kind{"sealed", http.StatusInternalServerError, "The endpoint's secrets can't be read", 0}
+	sealed = &problemKind{"sealed", http.StatusInternalServerError, "The endpoint's secrets can't be read", 0}
 	// A lost store is usually back within seconds. A full one gets room as work ends,
 	// which takes longer.
-	unavailable = &kind{"unavailable", http.StatusServiceUnavailable, "The store can't be reached", 1}
-	weak        = &kind{"not-durable", http.StatusServiceUnavailable, "The store is not as durable as asked", 1}
-	crowded     = &kind{"overloaded", http.StatusServiceUnavailable, "Too much is being received at once", 1}
-	full        = &kind{"full", http.StatusServiceUnavailable, "The store is full", 10}
+	unavailable = &problemKind{"unavailable", http.StatusServiceUnavailable, "The store can't be reached", 1}
+	weak        = &problemKind{"not-durable", http.StatusServiceUnavailable, "The store is not as durable as asked", 1}
+	crowded     = &problemKind{"overloaded", http.StatusServiceUnavailable, "Too much is being received at once", 1}
+	full        = &problemKind{"full", http.StatusServiceUnavailable, "The store is full", 10}
 )
 
 // problem is an error as the caller sees it.
 type problem struct {
-	kind   *kind
+	kind   *problemKind
 	detail string
 	fields []wire.FieldError
 	allow  string // for a 405
@@ -135,7 +135,7 @@ const (
 // error is only logged: it may hold what callers must not read.
 var table = []struct {
 	err    error
-	kind   *kind
+	kind   *problemKind
 	path   string // of the field that is wrong
 	detail string
 }{

@@ -120,3 +120,12 @@ func BenchmarkAnswered(b *testing.B) {
 		s.Answered(h)
 	}
 }
+
+// Where each partition may have a node of its own, only those without memory are
+// emptied; where all share one memory, any helps.
+func TestMemoryIsSoughtWhereItIsMissing(t *testing.T) {
+	s := partitions.New(3, 1024)
+	s.Full(0, true)
+	require.Equal(t, []int{0}, s.ToEmpty(true))
+	require.Equal(t, []int{0, 1, 2}, s.ToEmpty(false))
+}

@@ -44,11 +44,12 @@ const (
 	ReasonDisabled  DeadReason = "disabled"  // its endpoint was
 	ReasonOverflow  DeadReason = "overflow"  // its lane was full
 	ReasonPoison    DeadReason = "poison"    // its holder died three times
+	ReasonRejected  DeadReason = "rejected"  // the receiver said that it is not to be sent again
 )
 
 // DeadReasons lists all of them.
 var DeadReasons = []DeadReason{
-	ReasonExhausted, ReasonGone, ReasonExpired, ReasonRefused, ReasonDisabled, ReasonOverflow, ReasonPoison,
+	ReasonExhausted, ReasonGone, ReasonExpired, ReasonRefused, ReasonDisabled, ReasonOverflow, ReasonPoison, ReasonRejected,
 }
 
 // Verdict is what an attempt's answer means for its delivery.
@@ -158,7 +159,7 @@ type Delivery struct {
 func (d *Delivery) Rung() int {
 	n := d.Climbed
 	switch {
-	case d.Status == StatusDelivered, d.Reason == ReasonGone, d.Reason == ReasonRefused, d.Reason == ReasonExhausted:
+	case d.Status == StatusDelivered, d.Reason == ReasonGone, d.Reason == ReasonRefused, d.Reason == ReasonRejected, d.Reason == ReasonExhausted:
 		n-- // its last attempt was followed by none
 	}
 	if d.Ladder != nil {

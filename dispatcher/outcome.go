@@ -47,7 +47,7 @@ type Outcome struct {
 func Judge(c Case) Outcome {
 	o := Outcome{Attempt: Attempt{Status: c.Answer.Status, Duration: c.Answer.Took}}
 	o.Class, o.Error = fault(c.Answer, c.Success)
-	o.Blame = blamed(o.Class, o.Status)
+	o.Blame = blamed(o.Class, o.Status) && !c.Answer.Rejected
 	if o.Class != ClassNone && (o.Status == http.StatusTooManyRequests || o.Status == http.StatusServiceUnavailable) {
 		o.Pause = retryAfter(c.Answer.RetryAfter, c.Answer.Date, c.Now)
 	}
@@ -58,6 +58,9 @@ func Judge(c Case) Outcome {
 		o.Verdict, o.Reason = Dead, ReasonRefused
 	case o.Class == ClassExpired:
 		o.Verdict, o.Reason = Dead, ReasonExpired
+	case c.Answer.Rejected: // before 410: it is about this delivery alone
+		o.Verdict, o.Reason = Dead, ReasonRejected
+		o.Error += ", and the receiver asks for no further attempt"
 	case o.Status == http.StatusGone:
 		o.Verdict, o.Reason = Dead, ReasonGone
 	default:

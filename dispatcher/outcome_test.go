@@ -49,6 +49,7 @@ func TestAnswersMean(t *testing.T) {
 	dead := func(reason dispatcher.DeadReason, class dispatcher.Class, code int, text string) dispatcher.Outcome {
 		return dispatcher.Outcome{Attempt: dispatcher.Attempt{Verdict: dispatcher.Dead, Class: class, Status: code, Error: text}, Reason: reason, Blame: code >= 500}
 	}
+	rejected := func(code int) dispatcher.Answer { return dispatcher.Answer{Status: code, Rejected: true} }
 	moved := func(location string) dispatcher.Answer { return dispatcher.Answer{Status: 301, Location: location} }
 	cases := []struct {
 		name    string
@@ -86,6 +87,11 @@ func TestAnswersMean(t *testing.T) {
 		{"gone is delivered where it is asked for", status(410), "410", nil, delivered(410)},
 		{"gone with another word than asked for is gone", dispatcher.Answer{Status: 410, Body: []byte("no")}, `{"status":["*"],"body":"success"}`, nil,
 			dead(dispatcher.ReasonGone, dispatcher.ClassBody, 410, `status 410, but the body is not "success"`)},
+		{"one that the receiver rejects is dead, and its lane is not blamed", rejected(500), "", nil,
+			dispatcher.Outcome{Verdict: dispatcher.Dead, Reason: dispatcher.ReasonRejected, Class: dispatcher.ClassStatus, Status: 500, Error: "status 500, and the receiver asks for no further attempt"}},
+		{"a rejection is about one delivery, also with 410", rejected(410), "", nil,
+			dispatcher.Outcome{Verdict: dispatcher.Dead, Reason: dispatcher.ReasonRejected, Class: dispatcher.ClassStatus, Status: 410, Error: "status 410: gone for good, and the receiver asks for no further attempt"}},
+		{"a success that rejects is delivered", rejected(200), "", nil, delivered(200)},
 		{"no answer is tried again", dispatcher.Answer{Class: dispatcher.ClassTimeout, Err: errors.New("timed out connecting")}, "", nil,
 			dispatcher.Outcome{Attempt: dispatcher.Attempt{Verdict: dispatcher.Retry, Class: dispatcher.ClassTimeout, Error: "timed out connecting"}, Wait: 15 * time.Second, Blame: true}},
 		{"no answer is never a success", dispatcher.Answer{Class: dispatcher.ClassReset, Err: errors.New("reset")}, "*", nil,

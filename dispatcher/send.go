@@ -31,6 +31,7 @@ type Answer struct {
 	RetryAfter string // the header as sent; empty: none
 	Date       string // the header as sent, where RetryAfter is; empty: none
 	Location   string // the header as sent, with a 3xx; empty: none
+	Rejected   bool   // the receiver wants no further attempt: webhook-delivery: abort-message
 	Body       []byte // at most AnswerLimit of it
 	Cut        bool   // there was more of the body
 	Class      Class  // why there is no answer; ClassNone where Status is set

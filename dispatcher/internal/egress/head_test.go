@@ -125,6 +125,16 @@ func TestTheDateOfAnAnswerStandsBesideItsRetryAfter(t *testing.T) {
 	}
 }
 
+func TestAReceiverMayRejectADelivery(t *testing.T) {
+	for header, want := range map[string]bool{
+		"Webhook-Delivery: abort-message": true, "webhook-delivery:  Abort-Message ": true,
+		"Webhook-Delivery: abort": false, "Webhook-Delivery: " + strings.Repeat("abort-message", 6): false, "X-Delivery: abort-message": false,
+	} {
+		r := newTestReceiver(t, serve("HTTP/1.1 400 No\r\n"+header+"\r\nContent-Length: 0\r\n\r\n"))
+		require.Equal(t, want, send(t, newTestClient(t), newTestCall(r.url(t))).Rejected, header)
+	}
+}
+
 // TestLanesShareNoConnection: what a receiver writes unasked in answer to one
 // tenant would pass for its answer to another.
 func TestLanesShareNoConnection(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher"
 )
@@ -23,6 +24,7 @@ const (
 // good header an error in the body is no fault: the status decides.
 func read(resp *http.Response) dispatcher.Answer {
 	a := dispatcher.Answer{Status: resp.StatusCode, RetryAfter: short(resp.Header, "Retry-After")}
+	a.Rejected = strings.EqualFold(strings.TrimSpace(short(resp.Header, "Webhook-Delivery")), "abort-message")
 	if a.RetryAfter != "" {
 		a.Date = short(resp.Header, "Date")
 	}

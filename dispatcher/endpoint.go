@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,8 +31,9 @@ type Endpoint struct {
 	Description string
 	Metadata    map[string]string
 
-	Signature signer.Scheme
-	Secrets   []EndpointSecret // the current one first; at least one
+	Signature       signer.Scheme
+	SignatureHeader string           // that holds it, of HMACHex only; empty: the scheme's
+	Secrets         []EndpointSecret // the current one first; at least one
 
 	Ladder      *ladder.Ladder // nil: the dispatcher's
 	Timeout     time.Duration  // of one attempt; 0: the dispatcher's
@@ -126,7 +128,7 @@ func (e *Endpoint) Same(o *Endpoint) bool {
 	sameSecret := len(e.Secrets) == 0 || len(o.Secrets) > 0 && e.Secrets[0].Secret.Equal(o.Secrets[0].Secret)
 	return e.Tenant == o.Tenant && e.URL == o.URL && slices.Equal(e.Topics, o.Topics) &&
 		e.Description == o.Description && maps.Equal(e.Metadata, o.Metadata) && e.Signature == o.Signature &&
-		sameLadder && sameSecret && e.Timeout == o.Timeout && e.MaxInFlight == o.MaxInFlight &&
+		strings.EqualFold(e.SignatureHeader, o.SignatureHeader) && sameLadder && sameSecret && e.Timeout == o.Timeout && e.MaxInFlight == o.MaxInFlight &&
 		e.Rate.Interval() == o.Rate.Interval() && slices.Equal(e.Headers, o.Headers) && e.Success.Equal(o.Success) &&
 		(e.Success == nil) == (o.Success == nil) && e.Ordered == o.Ordered
 }
@@ -198,6 +200,8 @@ const (
 	maxMetadataBytes = 4 << 10 // names and texts together
 	maxDescription   = 1 << 10
 	maxLaneInFlight  = 65536 // as ENDPOINT_MAX_IN_FLIGHT
+
+	maxSignatureHeader = 64
 )
 
 // MaxOverlap is the longest that a rotated secret goes on signing.
@@ -219,8 +223,8 @@ func (e *Endpoint) Validate(l Policy) []FieldError {
 	}
 	e.validateTopics(&f)
 	e.validateWords(&f)
-	e.validateSecrets(&f)
-	f.headers(e.Headers)
+	e.validateSecrets(&f, l.HeaderPrefix)
+	f.headers(e.Headers, l.HeaderPrefix)
 	if e.Timeout != 0 && (e.Timeout < minTimeout || e.Timeout > maxTimeout) {
 		f.add("$.timeout", "must be 1s to 60s")
 	}
@@ -264,8 +268,10 @@ func (e *Endpoint) validateWords(f *faults) {
 	}
 }
 
-// validateSecrets checks that the secrets are such as the scheme signs with.
-func (e *Endpoint) validateSecrets(f *faults) {
+// validateSecrets checks that the secrets are such as the scheme signs with, and the
+// header that it signs in.
+func (e *Endpoint) validateSecrets(f *faults, prefix HeaderPrefix) {
+	f.check("$.signature_header", e.checkSignatureHeader(prefix))
 	scheme, err := signer.ParseScheme(string(e.Signature))
 	if err != nil {
 		f.add("$.signature", err.Error())
@@ -277,6 +283,22 @@ func (e *Endpoint) validateSecrets(f *faults) {
 			return
 		}
 	}
+}
+
+// checkSignatureHeader says why the signature may not be in that header, or nothing.
+func (e *Endpoint) checkSignatureHeader(prefix HeaderPrefix) error {
+	name := e.SignatureHeader
+	switch {
+	case name == "":
+		return nil
+	case e.Signature != signer.HMACHex:
+		return fmt.Errorf("is only for the signature %s: the others have headers of their own", signer.HMACHex)
+	case len(name) > maxSignatureHeader:
+		return fmt.Errorf("has %d characters, at most %d are taken", len(name), maxSignatureHeader)
+	case slices.ContainsFunc(e.Headers, func(h Header) bool { return strings.EqualFold(h.Name, name) }):
+		return errors.New("is one of headers too")
+	}
+	return prefix.CheckName(name)
 }
 
 // ValidPattern reports whether s may stand in an endpoint's topics: a topic,

@@ -118,6 +118,13 @@ func TestAnEndpointThatIsValid(t *testing.T) {
 }
 
 // wrongEndpoints has each field wrong once.
+// hexIn has an endpoint signed by hmac-hex in a header.
+func hexIn(name string) func(*d.Endpoint) {
+	return func(e *d.Endpoint) {
+		e.Signature, e.SignatureHeader, e.Secrets = signer.HMACHex, name, []d.EndpointSecret{{Secret: signer.HMACHex.NewSecret()}}
+	}
+}
+
 var wrongEndpoints = []struct {
 	name   string
 	path   string
@@ -147,6 +154,14 @@ var wrongEndpoints = []struct {
 	{"large metadata", "$.metadata", "4096", func(e *d.Endpoint) { e.Metadata = map[string]string{"a": strings.Repeat("x", 4096)} }},
 	{"metadata without a name", "$.metadata", "names", func(e *d.Endpoint) { e.Metadata = map[string]string{"": "x"} }},
 	{"metadata with a control character", "$.metadata", "control", func(e *d.Endpoint) { e.Metadata = map[string]string{"a": "\x1b[2J"} }},
+	{"a header for another signature than hmac-hex", "$.signature_header", "only for the signature hmac-hex", func(e *d.Endpoint) { e.SignatureHeader = "x-sign" }},
+	{"a header for the signature that is no name", "$.signature_header", "not a header's name", hexIn("x sign")},
+	{"a long name for the signature's header", "$.signature_header", "at most 64", hexIn("x-" + strings.Repeat("s", 63))},
+	{"a header of ours for the signature", "$.signature_header", "names that begin with webhook-", hexIn("webhook-signature")},
+	{"the same header twice", "$.signature_header", "one of headers too", func(e *d.Endpoint) {
+		hexIn("x-Sign")(e)
+		e.Headers = []d.Header{{Name: "X-sign", Value: "7"}}
+	}},
 	{"no signature", "$.signature", "want one of", func(e *d.Endpoint) { e.Signature = "" }},
 	{"a signature that is none", "$.signature", "want one of", func(e *d.Endpoint) { e.Signature = "md5" }},
 	{"a secret of another scheme", "$.secret", "does not fit the signature stripe", func(e *d.Endpoint) {
@@ -202,7 +217,7 @@ func TestAllThatIsWrongWithAnEndpointIsToldAtOnce(t *testing.T) {
 		want = append(want, field)
 	}
 	require.Subset(t, fields, want)
-	require.Len(t, want, 11)
+	require.Len(t, want, 12)
 }
 
 // fieldOf is the field that a path begins with.

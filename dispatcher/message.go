@@ -140,7 +140,7 @@ func (m *Message) Validate(l Policy) []FieldError {
 	f.check("$.content_type", checkContentType(m.ContentType))
 	m.validateDestination(&f, l)
 	m.validateTimes(&f, l)
-	f.headers(m.Headers)
+	f.headers(m.Headers, l.HeaderPrefix)
 	if m.MaxAttempts < 0 || m.MaxAttempts > maxAttempts {
 		f.add("$.max_attempts", "must be 1 to 101")
 	}

@@ -46,6 +46,8 @@ type Policy struct {
 	CheckURL  func(*url.URL) error // says why a literal address may not be called; nil: all may
 	Now       func() time.Time     // nil: time.Now
 	Passed    *Passed              // remembers URLs that may be called; nil: each is looked at anew
+
+	HeaderPrefix HeaderPrefix // of our own headers, which no message may set
 }
 
 func (l Policy) now() time.Time {

@@ -1,7 +1,11 @@
 package dispatcher
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"net/textproto"
+	"slices"
 	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
@@ -42,6 +46,56 @@ var ownHeaders = map[string]string{
 // ownPrefixes are beginnings of such names. Some libraries read svix-* before
 // webhook-*.
 var ownPrefixes = []string{"proxy-", "webhook-", "hookladder-", "svix-", "x-forwarded-"}
+
+// HeaderPrefix begins the names of the headers that tell a receiver about an
+// attempt. The zero value is DefaultHeaderPrefix.
+type HeaderPrefix string
+
+// DefaultHeaderPrefix is reserved for us in any case.
+const DefaultHeaderPrefix HeaderPrefix = "hookladder-"
+
+// headerEndings follow the prefix in the names of our headers.
+var headerEndings = []string{"topic", "attempt", "tenant", "resend"}
+
+// foreignPrefixes begin names that mean something to other software.
+var foreignPrefixes = []string{"webhook-", "svix-", "proxy-", "content-", "sec-"}
+
+// ParseHeaderPrefix reads a prefix of 2 to 32 of a-z, 0-9 and -, with - at its end.
+func ParseHeaderPrefix(text string) (HeaderPrefix, error) {
+	if len(text) < 2 || len(text) > 32 || strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || !strings.HasSuffix(text, "-") {
+		return "", errors.New("must be 2 to 32 of a-z, 0-9 and -, with - at its end")
+	}
+	for _, p := range foreignPrefixes {
+		if strings.HasPrefix(text, p) {
+			return "", fmt.Errorf("must not begin with %s: such headers mean something else", p)
+		}
+	}
+	return HeaderPrefix(text), nil
+}
+
+// CallbackHeaders are the names of the headers that tell a receiver about an
+// attempt, in the form that http.Header keeps them.
+type CallbackHeaders struct{ Topic, Attempt, Tenant, Resend string }
+
+// Headers are the names that begin with the prefix.
+func (p HeaderPrefix) Headers() CallbackHeaders {
+	name := func(ending int) string {
+		return textproto.CanonicalMIMEHeaderKey(string(cmp.Or(p, DefaultHeaderPrefix)) + headerEndings[ending])
+	}
+	return CallbackHeaders{Topic: name(0), Attempt: name(1), Tenant: name(2), Resend: name(3)}
+}
+
+// CheckName says why a message or an endpoint may not set a header of this name
+// where our own headers begin with the prefix, or nothing.
+func (p HeaderPrefix) CheckName(name string) error {
+	if err := CheckHeaderName(name); err != nil {
+		return err
+	}
+	if ending, ok := strings.CutPrefix(asRead(name), string(cmp.Or(p, DefaultHeaderPrefix))); ok && slices.Contains(headerEndings, ending) {
+		return errors.New("can't be set: it is ours, by HEADER_PREFIX")
+	}
+	return nil
+}
 
 // CheckHeaderName says why a message or an endpoint may not set a header of
 // this name, or nothing.
@@ -90,8 +144,16 @@ func CheckHeaderValue(value string) error {
 	return nil
 }
 
+// CheckUserAgent says why calls may not be made under this name, or nothing.
+func CheckUserAgent(text string) error {
+	if len(text) < 1 || len(text) > 256 || CheckHeaderValue(text) != nil || strings.ContainsFunc(text, func(r rune) bool { return r > '~' }) {
+		return errors.New("must be 1 to 256 printable ASCII characters")
+	}
+	return nil
+}
+
 // headers checks all headers of a message.
-func (f *faults) headers(hs []Header) {
+func (f *faults) headers(hs []Header, prefix HeaderPrefix) {
 	if len(hs) == 0 {
 		return
 	}
@@ -102,7 +164,7 @@ func (f *faults) headers(hs []Header) {
 	size := 0
 	for i, h := range hs {
 		size += len(h.Name) + len(h.Value)
-		if err := CheckHeaderName(h.Name); err != nil {
+		if err := prefix.CheckName(h.Name); err != nil {
 			f.add(headerPath(h.Name), err.Error())
 			continue
 		}

@@ -85,6 +85,32 @@ func TestAHeaderThatReadsAsOursIsRefused(t *testing.T) {
 	}
 }
 
+func TestAPrefixForOurHeaders(t *testing.T) {
+	for text, want := range map[string]string{
+		"x-": "", "x-pay-": "", "hookladder-": "", "0-": "", strings.Repeat("a", 31) + "-": "", "x-forwarded-": "",
+		"": "2 to 32", "-": "2 to 32", "x": "2 to 32", "x-pay": "at its end", "X-": "a-z", "x_": "a-z", "é-": "a-z", strings.Repeat("a", 32) + "-": "2 to 32",
+		"webhook-": "webhook-", "webhook-our-": "webhook-", "svix-": "svix-", "proxy-": "proxy-", "content-": "content-", "sec-": "sec-",
+	} {
+		p, err := dispatcher.ParseHeaderPrefix(text)
+		if want != "" {
+			require.ErrorContains(t, err, want, text)
+			continue
+		}
+		require.NoError(t, err, text)
+		require.Equal(t, dispatcher.HeaderPrefix(text), p)
+	}
+	require.Equal(t, dispatcher.CallbackHeaders{Topic: "Hookladder-Topic", Attempt: "Hookladder-Attempt", Tenant: "Hookladder-Tenant", Resend: "Hookladder-Resend"}, dispatcher.HeaderPrefix("").Headers())
+	const own = dispatcher.HeaderPrefix("x-pay-")
+	require.Equal(t, "X-Pay-Resend", own.Headers().Resend)
+	for _, name := range []string{"x-pay-topic", "X_Pay_Attempt", "x-pay.tenant", "X-PAY-RESEND", "hookladder-topic", "hookladder-more", "webhook-id"} {
+		require.ErrorContains(t, own.CheckName(name), "can't be set", name)
+	}
+	for _, name := range []string{"x-pay-order", "x-pay-", "x-pay-topics", "x-topic", "topic"} {
+		require.NoError(t, own.CheckName(name), name)
+		require.NoError(t, dispatcher.HeaderPrefix("").CheckName(name), name)
+	}
+}
+
 func TestAMessageIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*dispatcher.Message)

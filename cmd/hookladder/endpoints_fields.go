@@ -19,18 +19,19 @@ import (
 // endpointFlags are the flags that create and update have in common: what may be
 // said of an endpoint.
 type endpointFlags struct {
-	texts             map[string]*string // by the flag's name
+	texts             map[string]*string // by the field's name
 	topics            []string
 	headers, metadata []string
 	maxInFlight       int
 	ordered, disabled bool
 }
 
-// endpointTexts are the flags whose text is the field's.
+// endpointTexts are the fields whose text is the flag's.
 var endpointTexts = [][2]string{
 	{"url", "its URL"},
 	{"description", "a sentence for people"},
 	{"signature", "how it is signed: " + strings.Join(schemeNames(), ", ")},
+	{"signature_header", "the header that holds the signature, of hmac-hex only (default x-signature)"},
 	{"ladder", "the waits between attempts, such as 1s,5s,1m"},
 	{"timeout", "the time limit of one attempt, 1s to 60s"},
 	{"rate", "most attempts in a time, such as 20/s, 600/m or 50/h"},
@@ -39,14 +40,14 @@ var endpointTexts = [][2]string{
 
 // unsettable are the fields of an endpoint that have a default to go back to.
 var unsettable = []string{
-	"topics", "description", "metadata", "signature", "headers", "ladder", "timeout", "max_in_flight", "rate", "ordered", "success", "disabled",
+	"topics", "description", "metadata", "signature", "signature_header", "headers", "ladder", "timeout", "max_in_flight", "rate", "ordered", "success", "disabled",
 }
 
 func (f *endpointFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	f.texts = map[string]*string{}
 	for _, text := range endpointTexts {
-		f.texts[text[0]] = flags.String(text[0], "", text[1])
+		f.texts[text[0]] = flags.String(flagOf(text[0]), "", text[1])
 	}
 	flags.StringArrayVar(&f.topics, "topic", nil, "a topic it gets, such as payment.paid, payment.* or *; may be repeated (a new one: *)")
 	flags.StringArrayVar(&f.headers, "header", nil, "an extra header for it, \"name: value\"; may be repeated")
@@ -57,13 +58,16 @@ func (f *endpointFlags) add(cmd *cobra.Command) {
 	completes(cmd, "signature", schemeNames()...)
 }
 
+// flagOf is the flag of a field.
+func flagOf(field string) string { return strings.ReplaceAll(field, "_", "-") }
+
 // fields are what the flags that were given ask for, as the API spells it. What
 // it checks is left to it.
 func (f *endpointFlags) fields(cmd *cobra.Command) (map[string]any, error) {
 	fields := map[string]any{}
 	given := cmd.Flags().Changed
 	for name, text := range f.texts {
-		if given(name) {
+		if given(flagOf(name)) {
 			fields[name] = *text
 		}
 	}
@@ -214,7 +218,7 @@ func printEndpoint(out io.Writer, e wire.EndpointView) {
 		state += ", ordered"
 	}
 	row("state", fmt.Sprintf("%s, %d in flight, %d waiting", state, e.InFlight, e.Waiting))
-	row("signature", e.Signature)
+	row("signature", strings.TrimSpace(e.Signature+" "+e.SignatureHeader))
 	row("secret", e.Secret)
 	if e.Ladder != nil {
 		row("ladder", e.Ladder.String())

@@ -26,7 +26,7 @@ func TestEverySettingReachesTheProcess(t *testing.T) {
 		"ALLOW_NETS": "10.0.0.0/8", "HTTPS_ONLY": "true", "MAX_BODY": "11KiB", "EXCERPT": "12B", "RETENTION": "13s",
 		"RETENTION_MAX": "14", "DEDUP_MAX": "15", "DEAD_RETENTION": "16s", "DEAD_MAX": "17", "GUARD_INTERVAL": "18s",
 		"SHUTDOWN_GRACE": "19s", "BREAKER": "20/21s", "ENDPOINT_MAX_WAITING": "22", "EGRESS_PROXY": "http://proxy.example:23",
-		"SIGNING_DERIVE": "tenant", "ENCRYPTION_KEY": testSealKey,
+		"SIGNING_DERIVE": "tenant", "ENCRYPTION_KEY": testSealKey, "USER_AGENT": "Notifier 2", "HEADER_PREFIX": "x-pay-",
 		"EGRESS_CA_FILE": cert, "EGRESS_CERT_FILE": cert, "EGRESS_KEY_FILE": key,
 	})
 	require.Equal(t, app.Options{
@@ -39,6 +39,7 @@ func TestEverySettingReachesTheProcess(t *testing.T) {
 		Engine: app.EngineOptions{
 			Secrets: []signer.Secret{secret}, Ladder: s.Ladder, Jitter: 0.5, Success: s.Success, Timeout: 6 * time.Second,
 			DeriveTenant: true, MaxInFlight: 7, MaxBytes: 2 << 20, ClaimBatch: 9, FanoutMax: 12, Excerpt: 12, PollEvery: 18 * time.Second, Grace: 19 * time.Second,
+			UserAgent: "Notifier 2", HeaderPrefix: "x-pay-",
 			Keep: dispatcher.Keep{
 				Finished: 13 * time.Second, FinishedMax: 14, SeenMax: 15, Dead: 16 * time.Second, DeadMax: 17,
 			},

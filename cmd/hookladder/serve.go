@@ -146,6 +146,8 @@ func options(s settings, found []foundSetting) app.Options {
 			FanoutMax:    s.FanoutMax,
 			ClaimBatch:   s.ClaimBatch,
 			Excerpt:      int(s.Excerpt),
+			UserAgent:    s.UserAgent,
+			HeaderPrefix: s.HeaderPrefix,
 			PollEvery:    s.GuardInterval,
 			Grace:        s.ShutdownGrace,
 			Keep: dispatcher.Keep{

@@ -48,6 +48,9 @@ type settings struct {
 	Breaker         breaker       `env:"BREAKER" envDefault:"20/30s" accepts:"failures and the first wait such as 20/30s, or off"`
 	QuickRetries    int           `env:"QUICK_RETRIES" envDefault:"1" min:"0" max:"5"`
 
+	UserAgent    string                  `env:"USER_AGENT" accepts:"1 to 256 printable ASCII characters"`
+	HeaderPrefix dispatcher.HeaderPrefix `env:"HEADER_PREFIX" envDefault:"hookladder-" accepts:"2 to 32 of a-z 0-9 -, with - at its end"`
+
 	AllowNets   []netip.Prefix `env:"ALLOW_NETS" accepts:"networks such as 10.0.0.0/8,fd00::/8"`
 	HTTPSOnly   bool           `env:"HTTPS_ONLY" envDefault:"false" accepts:"true or false"`
 	EgressProxy *url.URL       `env:"EGRESS_PROXY" secret:"true" file:"true" accepts:"the URL of a proxy such as http://user:password@proxy.example:3128"`
@@ -101,6 +104,4 @@ var kept = map[string]string{
 	"FAILING_AFTER":     "0",
 	"DISABLE_AFTER":     "0",
 	"PUBLIC_URL":        "",
-	"USER_AGENT":        "",
-	"HEADER_PREFIX":     "hookladder-",
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
 )
 
@@ -44,6 +45,8 @@ func (s *settings) check(found []foundSetting, faulty []mistake) (faults []mista
 		"DATA_DIR":      s.wrongDataDir,
 		"DURABILITY":    s.wrongDurability,
 		"WAKE":          func() string { return unless(s.Wake == wakeAuto || s.Wake == wakePoll) },
+
+		"USER_AGENT": func() string { return unless(dispatcher.CheckUserAgent(s.UserAgent) == nil) },
 
 		"LOG_FORMAT": func() string { return unless(s.LogFormat == "json" || s.LogFormat == "text") },
 

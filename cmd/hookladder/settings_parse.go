@@ -24,18 +24,19 @@ import (
 
 // parsers read the values whose text is not Go's own.
 var parsers = map[reflect.Type]env.ParserFunc{
-	reflect.TypeFor[time.Duration]():         func(v string) (any, error) { return ladder.ParseDuration(v) },
-	reflect.TypeFor[ladder.Ladder]():         func(v string) (any, error) { return ladder.Parse(v) },
-	reflect.TypeFor[size]():                  func(v string) (any, error) { return parseSize(v) },
-	reflect.TypeFor[dispatcher.Durability](): func(v string) (any, error) { return parseDurability(v) },
-	reflect.TypeFor[breaker]():               func(v string) (any, error) { return parseBreaker(v) },
-	reflect.TypeFor[sealing]():               func(v string) (any, error) { return parseSealing(v) },
-	reflect.TypeFor[url.URL]():               func(v string) (any, error) { return parseProxy(v) },
-	reflect.TypeFor[[]netip.Prefix]():        func(v string) (any, error) { return parseNets(v) },
-	reflect.TypeFor[app.Keys]():              func(v string) (any, error) { return app.ParseKeys(v) },
-	reflect.TypeFor[[]signer.Secret]():       func(v string) (any, error) { return signer.ParseSecrets(v) },
-	reflect.TypeFor[success.Rule]():          func(v string) (any, error) { return parseSuccess(v) },
-	reflect.TypeFor[slog.Level]():            func(v string) (any, error) { return parseLevel(v) },
+	reflect.TypeFor[time.Duration]():           func(v string) (any, error) { return ladder.ParseDuration(v) },
+	reflect.TypeFor[ladder.Ladder]():           func(v string) (any, error) { return ladder.Parse(v) },
+	reflect.TypeFor[size]():                    func(v string) (any, error) { return parseSize(v) },
+	reflect.TypeFor[dispatcher.Durability]():   func(v string) (any, error) { return parseDurability(v) },
+	reflect.TypeFor[dispatcher.HeaderPrefix](): func(v string) (any, error) { return dispatcher.ParseHeaderPrefix(v) },
+	reflect.TypeFor[breaker]():                 func(v string) (any, error) { return parseBreaker(v) },
+	reflect.TypeFor[sealing]():                 func(v string) (any, error) { return parseSealing(v) },
+	reflect.TypeFor[url.URL]():                 func(v string) (any, error) { return parseProxy(v) },
+	reflect.TypeFor[[]netip.Prefix]():          func(v string) (any, error) { return parseNets(v) },
+	reflect.TypeFor[app.Keys]():                func(v string) (any, error) { return app.ParseKeys(v) },
+	reflect.TypeFor[[]signer.Secret]():         func(v string) (any, error) { return signer.ParseSecrets(v) },
+	reflect.TypeFor[success.Rule]():            func(v string) (any, error) { return parseSuccess(v) },
+	reflect.TypeFor[slog.Level]():              func(v string) (any, error) { return parseLevel(v) },
 }
 
 func parseSuccess(v string) (success.Rule, error) {

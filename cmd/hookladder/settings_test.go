@@ -73,7 +73,7 @@ func TestEverySettingIsRead(t *testing.T) {
 		"GUARD_INTERVAL": "5s", "SHUTDOWN_GRACE": "0s", "LOG_LEVEL": "debug", "LOG_FORMAT": "text",
 		"BREAKER": "5/1m", "ENDPOINT_MAX_WAITING": "9", "SIGNING_DERIVE": "tenant",
 		"ENCRYPTION_KEY": testSealKey, "EGRESS_PROXY": "http://u:p@proxy.example:3128",
-		"EGRESS_CA_FILE": cert, "EGRESS_CERT_FILE": cert, "EGRESS_KEY_FILE": key,
+		"EGRESS_CA_FILE": cert, "EGRESS_CERT_FILE": cert, "EGRESS_KEY_FILE": key, "USER_AGENT": "Notifier/2.0 (+https://a.example)", "HEADER_PREFIX": "a-",
 	}
 	for _, row := range settingsTable() {
 		require.Contains(t, given, row.Name, "this test has to know every setting")
@@ -158,6 +158,11 @@ func TestASettingOutsideWhatIsAcceptedIsRefusedByName(t *testing.T) {
 		"QUICK_RETRIES=1.5":          "from 0 to 5",
 		"ALLOW_NETS=10.0.0.0/8,home": `"home" is no network`,
 		"ALLOW_NETS=10.0.0.1/8":      "meant is perhaps 10.0.0.0/8",
+		"USER_AGENT=Bäcker":          `USER_AGENT="Bäcker": must be 1 to 256 printable ASCII characters`,
+		"USER_AGENT= a":              "USER_AGENT=",
+		"HEADER_PREFIX=x-pay":        `HEADER_PREFIX="x-pay": must be 2 to 32 of a-z 0-9 -, with - at its end`,
+		"HEADER_PREFIX=X-Pay-":       "HEADER_PREFIX=",
+		"HEADER_PREFIX=webhook-x-":   "(must not begin with webhook-",
 		"HTTPS_ONLY=maybe":           "must be true or false",
 		"MAX_BODY=8MiB":              `MAX_BODY="8MiB": must be a size from 1KiB to 4MiB`,
 		"MAX_BODY=lots":              "MAX_BODY=",

@@ -3,6 +3,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -95,7 +96,7 @@ type Options struct {
 	KeyFile      string   // its key
 	MaxBody      int      // bytes of a message's body
 
-	Engine  EngineOptions // but for Instance, UserAgent, Endpoints and Log, which Run sets
+	Engine  EngineOptions // but for Instance, Endpoints and Log, which Run sets
 	Version string
 	Log     *slog.Logger
 
@@ -172,7 +173,7 @@ func newEngine(store *redisq.Store, guard *egress.Guard, figures *metrics.Metric
 	}
 	e := o.Engine
 	e.Instance = newInstance()
-	e.UserAgent = "Hookladder/" + o.Version
+	e.UserAgent = cmp.Or(e.UserAgent, "Hookladder/"+o.Version)
 	e.Version = o.Version
 	e.Log = o.Log
 	e.Endpoints = store

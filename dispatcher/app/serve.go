@@ -32,6 +32,8 @@ func newAPI(s service, guard *egress.Guard, figures *metrics.Metrics, keyring *a
 			HTTPSOnly: o.HTTPSOnly,
 			CheckURL:  guard.URL,
 			Now:       s.Engine.Now, // the store's clock: the clocks of hosts differ
+
+			HeaderPrefix: o.Engine.HeaderPrefix,
 		},
 		Bodies:   o.bodyBudget(),
 		Stopping: o.stopping,

@@ -4,22 +4,23 @@ import "github.com/hookladder/hookladder/ladder"
 
 // Endpoint is a destination as a caller registers it.
 type Endpoint struct {
-	UID         string            `json:"uid,omitzero" maxLength:"128" pattern:"^[A-Za-z0-9_.:@-]+$" example:"merchant-7" doc:"The caller's own name, usable wherever an id is. To create it again is 200 if it is equal and 409 if not. It doesn't begin with ep_, u_ or q_, as lanes do."`
-	Tenant      string            `json:"tenant,omitzero" maxLength:"128" pattern:"^[!-~]+$" doc:"Whose messages it gets: those of the same tenant, or without one those without."`
-	URL         string            `json:"url" maxLength:"2048" format:"uri" example:"https://shop.example/hooks" doc:"Where it is: an absolute http or https URL."`
-	Topics      []string          `json:"topics,omitzero" maxItems:"64" example:"[\"payment.*\"]" doc:"Patterns of the topics it gets: a topic, one whose last word is *, or * for all. Default: *. An empty list: only messages that name the endpoint."`
-	Description string            `json:"description,omitzero" maxLength:"1024"`
-	Metadata    map[string]string `json:"metadata,omitzero" maxProperties:"16" doc:"The caller's own notes, together at most 4 KiB."`
-	Secret      string            `json:"secret,omitzero" doc:"What it is signed with, as the signature wants it. Default: one is made. Only the answers that create the endpoint or rotate the secret, and GET /v1/endpoints/{id}/secret, ever hold it."`
-	Signature   string            `json:"signature,omitzero" enum:"standard,standard-ed25519,stripe,github,hmac-hex" doc:"How it is signed. Default: standard."`
-	Ladder      *ladder.Ladder    `json:"ladder,omitzero" doc:"The waits between attempts. Default: the dispatcher's."`
-	Timeout     Duration          `json:"timeout,omitzero" doc:"Of one attempt, 1s to 60s. Default: the dispatcher's."`
-	MaxInFlight int               `json:"max_in_flight,omitzero" minimum:"1" maximum:"65536" doc:"Most attempts under way at a time, over all instances. Default: the dispatcher's."`
-	Rate        string            `json:"rate,omitzero" pattern:"^[0-9]+/[smh]$" example:"100/s" doc:"Most attempts in a second (s), minute (m) or hour (h). Default: no bound."`
-	Headers     map[string]string `json:"headers,omitzero" maxProperties:"20" doc:"Extra headers for the receiver, together at most 8 KiB. They may be secret: in every answer *** stands for each value, and *** in a patch keeps the value there is."`
-	Success     *Success          `json:"success,omitzero" doc:"What the receiver must answer. Default: the dispatcher's."`
-	Ordered     bool              `json:"ordered" required:"false" doc:"One at a time, and one that fails holds the rest."`
-	Disabled    bool              `json:"disabled" required:"false" doc:"What waits and what matches is recorded as dead with the reason disabled, unattempted. A receiver's 410 sets it too; resume ends it."`
+	UID             string            `json:"uid,omitzero" maxLength:"128" pattern:"^[A-Za-z0-9_.:@-]+$" example:"merchant-7" doc:"The caller's own name, usable wherever an id is. To create it again is 200 if it is equal and 409 if not. It doesn't begin with ep_, u_ or q_, as lanes do."`
+	Tenant          string            `json:"tenant,omitzero" maxLength:"128" pattern:"^[!-~]+$" doc:"Whose messages it gets: those of the same tenant, or without one those without."`
+	URL             string            `json:"url" maxLength:"2048" format:"uri" example:"https://shop.example/hooks" doc:"Where it is: an absolute http or https URL."`
+	Topics          []string          `json:"topics,omitzero" maxItems:"64" example:"[\"payment.*\"]" doc:"Patterns of the topics it gets: a topic, one whose last word is *, or * for all. Default: *. An empty list: only messages that name the endpoint."`
+	Description     string            `json:"description,omitzero" maxLength:"1024"`
+	Metadata        map[string]string `json:"metadata,omitzero" maxProperties:"16" doc:"The caller's own notes, together at most 4 KiB."`
+	Secret          string            `json:"secret,omitzero" doc:"What it is signed with, as the signature wants it. Default: one is made. Only the answers that create the endpoint or rotate the secret, and GET /v1/endpoints/{id}/secret, ever hold it."`
+	Signature       string            `json:"signature,omitzero" enum:"standard,standard-ed25519,stripe,github,hmac-hex" doc:"How it is signed. Default: standard."`
+	SignatureHeader string            `json:"signature_header,omitzero" maxLength:"64" example:"x-acme-sign" doc:"The header that holds the signature; of hmac-hex only. Default: x-signature."`
+	Ladder          *ladder.Ladder    `json:"ladder,omitzero" doc:"The waits between attempts. Default: the dispatcher's."`
+	Timeout         Duration          `json:"timeout,omitzero" doc:"Of one attempt, 1s to 60s. Default: the dispatcher's."`
+	MaxInFlight     int               `json:"max_in_flight,omitzero" minimum:"1" maximum:"65536" doc:"Most attempts under way at a time, over all instances. Default: the dispatcher's."`
+	Rate            string            `json:"rate,omitzero" pattern:"^[0-9]+/[smh]$" example:"100/s" doc:"Most attempts in a second (s), minute (m) or hour (h). Default: no bound."`
+	Headers         map[string]string `json:"headers,omitzero" maxProperties:"20" doc:"Extra headers for the receiver, together at most 8 KiB. They may be secret: in every answer *** stands for each value, and *** in a patch keeps the value there is."`
+	Success         *Success          `json:"success,omitzero" doc:"What the receiver must answer. Default: the dispatcher's."`
+	Ordered         bool              `json:"ordered" required:"false" doc:"One at a time, and one that fails holds the rest."`
+	Disabled        bool              `json:"disabled" required:"false" doc:"What waits and what matches is recorded as dead with the reason disabled, unattempted. A receiver's 410 sets it too; resume ends it."`
 }
 
 // Hidden replaces the value of a header in answers.

@@ -1,6 +1,7 @@
 package endpoints
 
 import (
+	"cmp"
 	"fmt"
 	"net/textproto"
 	"net/url"
@@ -17,6 +18,7 @@ type Destination struct {
 	Endpoint *dispatcher.Endpoint
 	URL      *url.URL
 	Headers  []dispatcher.Header // names in canonical form
+	header   string              // for the signature, in canonical form too; empty: the scheme's
 	phases   []phase             // in the order of their ends; the last one has none
 	Fault    error               // why it can't be called; nil: it can
 }
@@ -39,6 +41,9 @@ func NewDestination(e *dispatcher.Endpoint) *Destination {
 	}
 	for _, h := range e.Headers {
 		d.Headers = append(d.Headers, dispatcher.Header{Name: textproto.CanonicalMIMEHeaderKey(h.Name), Value: h.Value})
+	}
+	if e.SignatureHeader != "" {
+		d.header = textproto.CanonicalMIMEHeaderKey(e.SignatureHeader)
 	}
 	d.phases, d.Fault = phases(e)
 	return d
@@ -78,14 +83,14 @@ func phases(e *dispatcher.Endpoint) ([]phase, error) {
 	return list, nil
 }
 
-// Signer signs at a time.
-func (d *Destination) Signer(at time.Time) *signer.Signer {
+// Signer signs at a time, and header is where its signature stands, in canonical form.
+func (d *Destination) Signer(at time.Time) (sign *signer.Signer, header string) {
 	for _, p := range d.phases {
 		if p.until.IsZero() || at.Before(p.until) {
-			return p.signer
+			return p.signer, cmp.Or(d.header, p.signer.Header())
 		}
 	}
-	return nil
+	return nil, ""
 }
 
 // Origin is the part of the URL that holds no secret.

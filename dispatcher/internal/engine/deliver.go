@@ -33,6 +33,8 @@ type deliverer struct {
 	timeout time.Duration
 	excerpt int
 	agent   []string // the user-agent header's values, shared by all calls
+	prefix  dispatcher.HeaderPrefix
+	names   dispatcher.CallbackHeaders // that begin with it
 	targets targets
 	cut     context.Context // ends when attempts may no longer go on
 }
@@ -147,6 +149,7 @@ type route struct {
 	endpoint *dispatcher.Endpoint // as it is called; nil: a bare URL
 	url      *url.URL
 	signer   *signer.Signer
+	signed   string              // the header that holds the signature, in canonical form
 	headers  []dispatcher.Header // of the endpoint, names in canonical form
 	ladder   ladder.Ladder
 	success  *success.Rule
@@ -178,7 +181,9 @@ func (d *deliverer) route(c dispatcher.Claimed, at time.Time) (route, error) {
 	if signers == nil {
 		return r, errNoSecret
 	}
-	r.signer, err = signers.of(c.Message.Tenant)
+	if r.signer, err = signers.of(c.Message.Tenant); err == nil {
+		r.signed = r.signer.Header()
+	}
 	return r, err
 }
 
@@ -199,7 +204,8 @@ func (d *deliverer) toEndpoint(c dispatcher.Claimed, at time.Time) (route, error
 
 func (d *deliverer) routeTo(dest *endpoints.Destination, m *dispatcher.Message, at time.Time) route {
 	r := d.defaults(m, dest.Endpoint)
-	r.endpoint, r.url, r.headers, r.signer = dest.Endpoint, dest.URL, dest.Headers, dest.Signer(at)
+	r.endpoint, r.url, r.headers = dest.Endpoint, dest.URL, dest.Headers
+	r.signer, r.signed = dest.Signer(at)
 	for _, h := range dest.Headers {
 		r.secrets = append(r.secrets, h.Value)
 	}
@@ -233,14 +239,7 @@ func (d *deliverer) defaults(m *dispatcher.Message, e *dispatcher.Endpoint) rout
 	return r
 }
 
-// Names of a callback's headers besides the signature's, in canonical form.
-const (
-	headerTopic   = "Hookladder-Topic"
-	headerAttempt = "Hookladder-Attempt"
-	headerTenant  = "Hookladder-Tenant"
-	headerResend  = "Hookladder-Resend"
-)
-
+// Names of headers, in canonical form.
 var (
 	headerID        = textproto.CanonicalMIMEHeaderKey(signer.HeaderID)
 	headerTimestamp = textproto.CanonicalMIMEHeaderKey(signer.HeaderTimestamp)
@@ -264,31 +263,31 @@ func (d *deliverer) headers(c dispatcher.Claimed, at time.Time, r *route) http.H
 	set(0, "Content-Type", m.ContentType)
 	set(1, headerID, m.ID)
 	set(2, headerTimestamp, strconv.FormatInt(at.Unix(), 10))
-	set(3, r.signer.Header(), signature)
-	set(4, headerTopic, m.Topic)
-	set(5, headerAttempt, strconv.Itoa(c.Attempt))
+	set(3, d.names.Topic, m.Topic)
+	set(4, d.names.Attempt, strconv.Itoa(c.Attempt))
 	h["User-Agent"] = d.agent
 	if m.Tenant != "" {
-		h[headerTenant] = []string{m.Tenant}
+		h[d.names.Tenant] = []string{m.Tenant}
 	}
 	if c.Asked {
-		h[headerResend] = []string{"true"}
+		h[d.names.Resend] = []string{"true"}
 	}
+	set(5, r.signed, signature) // last: whatever its name is, no attempt is unsigned
 	for _, own := range m.Headers {
-		addHeader(h, textproto.CanonicalMIMEHeaderKey(own.Name), own)
+		d.addHeader(h, textproto.CanonicalMIMEHeaderKey(own.Name), own)
 	}
 	for _, own := range r.headers {
-		addHeader(h, own.Name, own) // after the message's own, which they can't replace
+		d.addHeader(h, own.Name, own) // after the message's own, which they can't replace
 	}
 	return h
 }
 
 // addHeader adds a header that is not there yet. Reserved names are refused when a
 // message is published or an endpoint registered. They are skipped here too, since
-// another version may have stored them: where a message has no tenant, a header of
+// another version, or other settings, may have stored them: where a message has no tenant, a header of
 // the tenant's name would pass for ours.
-func addHeader(h http.Header, name string, own dispatcher.Header) {
-	if _, taken := h[name]; !taken && dispatcher.CheckHeaderName(own.Name) == nil {
+func (d *deliverer) addHeader(h http.Header, name string, own dispatcher.Header) {
+	if _, taken := h[name]; !taken && d.prefix.CheckName(own.Name) == nil {
 		h[name] = []string{own.Value}
 	}
 }

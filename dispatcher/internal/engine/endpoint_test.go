@@ -111,15 +111,18 @@ func TestAUIDThatIsThereIsAnsweredWhereItIsEqual(t *testing.T) {
 		"another description": func(e *d.Endpoint) { e.Description = "" },
 		"other metadata":      func(e *d.Endpoint) { e.Metadata = map[string]string{"a": "2"} },
 		"another signature":   func(e *d.Endpoint) { e.Signature, e.Secrets = signer.GitHub, nil },
-		"another secret":      func(e *d.Endpoint) { e.Secrets = []d.EndpointSecret{{Secret: signer.NewSecret()}} },
-		"another ladder":      func(e *d.Endpoint) { e.Ladder = &longer },
-		"no ladder":           func(e *d.Endpoint) { e.Ladder = nil },
-		"another timeout":     func(e *d.Endpoint) { e.Timeout = 0 },
-		"another bound":       func(e *d.Endpoint) { e.MaxInFlight = 6 },
-		"another rate":        func(e *d.Endpoint) { e.Rate.Count++ },
-		"another header":      func(e *d.Endpoint) { e.Headers = []d.Header{{Name: "X-A", Value: "2"}} },
-		"no success":          func(e *d.Endpoint) { e.Success = nil },
-		"ordered":             func(e *d.Endpoint) { e.Ordered = true },
+		"another header for the signature": func(e *d.Endpoint) {
+			e.Signature, e.SignatureHeader, e.Secrets = signer.HMACHex, "x-sign", nil
+		},
+		"another secret":  func(e *d.Endpoint) { e.Secrets = []d.EndpointSecret{{Secret: signer.NewSecret()}} },
+		"another ladder":  func(e *d.Endpoint) { e.Ladder = &longer },
+		"no ladder":       func(e *d.Endpoint) { e.Ladder = nil },
+		"another timeout": func(e *d.Endpoint) { e.Timeout = 0 },
+		"another bound":   func(e *d.Endpoint) { e.MaxInFlight = 6 },
+		"another rate":    func(e *d.Endpoint) { e.Rate.Count++ },
+		"another header":  func(e *d.Endpoint) { e.Headers = []d.Header{{Name: "X-A", Value: "2"}} },
+		"no success":      func(e *d.Endpoint) { e.Success = nil },
+		"ordered":         func(e *d.Endpoint) { e.Ordered = true },
 	}
 	for name, change := range different {
 		t.Run(name, func(t *testing.T) {

@@ -19,22 +19,23 @@ import (
 
 // Options say how an Engine works. Every field without a remark is needed.
 type Options struct {
-	Instance    string          // a name never used before: host and ULID
-	Secrets     []signer.Secret // for bare URLs; none: nothing with a bare URL can be published
-	Ladder      ladder.Ladder
-	Jitter      float64       // a fraction of each wait, only ever added
-	Success     *success.Rule // nil: any 2xx
-	Timeout     time.Duration // of one attempt
-	MaxInFlight int           // permits; 0: accepts only
-	FanoutMax   int           // endpoints that one message may match; 0: any number
-	MaxBytes    int64         // of the bodies of what is leased; 0: no limit
-	ClaimBatch  int           // permits gathered for each batch that a claim may take
-	Excerpt     int           // bytes of an answer kept in the history
-	PollEvery   time.Duration // between two polls of the whole queue
-	Grace       time.Duration // how long attempts may go on after the stop signal
-	Keep        dispatcher.Keep
-	UserAgent   string
-	Version     string // of the program, which other instances are told
+	Instance     string          // a name never used before: host and ULID
+	Secrets      []signer.Secret // for bare URLs; none: nothing with a bare URL can be published
+	Ladder       ladder.Ladder
+	Jitter       float64       // a fraction of each wait, only ever added
+	Success      *success.Rule // nil: any 2xx
+	Timeout      time.Duration // of one attempt
+	MaxInFlight  int           // permits; 0: accepts only
+	FanoutMax    int           // endpoints that one message may match; 0: any number
+	MaxBytes     int64         // of the bodies of what is leased; 0: no limit
+	ClaimBatch   int           // permits gathered for each batch that a claim may take
+	Excerpt      int           // bytes of an answer kept in the history
+	PollEvery    time.Duration // between two polls of the whole queue
+	Grace        time.Duration // how long attempts may go on after the stop signal
+	Keep         dispatcher.Keep
+	UserAgent    string
+	HeaderPrefix dispatcher.HeaderPrefix // of the headers that tell a receiver about an attempt
+	Version      string                  // of the program, which other instances are told
 
 	Endpoints    dispatcher.EndpointStore // nil: there are none
 	DeriveTenant bool                     // bare URLs of a tenant are signed with secrets derived for that tenant
@@ -116,7 +117,7 @@ func New(q dispatcher.Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 	e.accepter = newAccepter(e)
 	e.deliverer = &deliverer{
 		engine: e, sender: s, ladder: o.Ladder, jitter: o.Jitter, success: o.Success, timeout: o.Timeout,
-		excerpt: o.Excerpt, agent: []string{o.UserAgent},
+		excerpt: o.Excerpt, agent: []string{o.UserAgent}, prefix: o.HeaderPrefix, names: o.HeaderPrefix.Headers(),
 	}
 	// Attempts outlive the stop signal.
 	e.deliverer.cut, e.cut = context.WithCancel(context.Background())

@@ -35,6 +35,7 @@ var endpointFields = fieldset[endpointDraft]{
 	{name: "description", set: func(e *endpointDraft, v jsontext.Value) error { return text(&e.Description, v) }, null: `""`},
 	{name: "metadata", set: setMetadata, merge: mergeMetadata, null: itself},
 	{name: "signature", set: setSignature, merge: mergeSignature, null: `"standard"`},
+	{name: "signature_header", set: setSignatureHeader, null: `""`},
 	{name: "ladder", set: func(e *endpointDraft, v jsontext.Value) error { return nullable(&e.Ladder, v, rungs) }, null: itself},
 	{name: "timeout", set: func(e *endpointDraft, v jsontext.Value) error { return nullable(&e.Timeout, v, timeout) }, null: itself},
 	{name: "max_in_flight", set: func(e *endpointDraft, v jsontext.Value) error { return nullable(&e.MaxInFlight, v, atLeastOne) }, null: itself},
@@ -131,6 +132,17 @@ func setSignature(e *endpointDraft, v jsontext.Value) error {
 	return err
 }
 
+// setSignatureHeader reads a name. The scheme's own is the default.
+func setSignatureHeader(e *endpointDraft, v jsontext.Value) error {
+	if err := text(&e.SignatureHeader, v); err != nil {
+		return err
+	}
+	if strings.EqualFold(e.SignatureHeader, signer.HeaderHMACHex) {
+		e.SignatureHeader = ""
+	}
+	return nil
+}
+
 // atLeastOne reads a number. 0 is refused, since inside it means the default.
 func atLeastOne(to *int, v jsontext.Value) error {
 	n, err := strconv.Atoi(string(v))
@@ -196,7 +208,7 @@ func wireEndpoint(v *dispatcher.EndpointView) wire.EndpointView {
 		ID: v.ID,
 		Endpoint: wire.Endpoint{
 			UID: v.UID, Tenant: v.Tenant, URL: v.URL, Topics: v.Topics,
-			Description: v.Description, Metadata: v.Metadata, Signature: v.Signature.String(),
+			Description: v.Description, Metadata: v.Metadata, Signature: v.Signature.String(), SignatureHeader: v.SignatureHeader,
 			Ladder: v.Ladder, Timeout: wire.Duration(v.Timeout), MaxInFlight: v.MaxInFlight,
 			Rate: v.Rate.String(), Success: wireSuccess(v.Success), Ordered: v.Ordered, Disabled: v.Disabled,
 		},

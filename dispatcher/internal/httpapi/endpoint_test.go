@@ -43,6 +43,15 @@ func TestAnEndpointIsCreatedAndAnsweredWithItsSecret(t *testing.T) {
 	requireProblem(t, post(h, "/v1/endpoints", endpoint(`"uid":"m"`)), 409, "taken")
 }
 
+func TestTheHeaderOfASignatureIsTheEndpointsOwn(t *testing.T) {
+	f := &fakeService{}
+	h := newTestAPI(t, f)
+	got := decodeAnswer[wire.EndpointView](t, post(h, "/v1/endpoints", `{"url":"http://a/","signature":"hmac-hex","signature_header":"X-Pay-Sign"}`), 201)
+	require.Equal(t, "X-Pay-Sign", f.there.SignatureHeader)
+	require.Equal(t, "X-Pay-Sign", got.SignatureHeader)
+	requireProblem(t, post(h, "/v1/endpoints", `{"url":"http://a/","signature_header":"x-pay-sign"}`), 422, "invalid")
+}
+
 func TestEveryFieldOfAnEndpointReachesTheEngine(t *testing.T) {
 	f := &fakeService{}
 	got := decodeAnswer[wire.EndpointView](t, post(newTestAPI(t, f), "/v1/endpoints", `{"secret":"`+secretEd+`",

@@ -23,29 +23,30 @@ import (
 // field that is absent has its zero value, and one that is not known here is
 // passed over. The scripts read uid, tenant and created.
 type record struct {
-	UID         string            `json:"uid,omitzero"`
-	Tenant      string            `json:"tenant,omitzero"`
-	URL         string            `json:"url"`
-	Topics      []string          `json:"topics,omitzero"`
-	Description string            `json:"about,omitzero"`
-	Metadata    map[string]string `json:"meta,omitzero"`
-	Signature   signer.Scheme     `json:"sig,omitzero"`
-	Secrets     []secretRecord    `json:"secrets,omitzero"`
-	Ladder      *string           `json:"ladder,omitzero"`  // empty: no rung, which is not the usual one
-	Timeout     int64             `json:"timeout,omitzero"` // ns
-	MaxInFlight int               `json:"max,omitzero"`
-	Rate        string            `json:"rate,omitzero"`
-	Headers     []headerRecord    `json:"headers,omitzero"`
-	Success     string            `json:"success,omitzero"`
-	Ordered     bool              `json:"ordered,omitzero"`
-	Paused      bool              `json:"paused,omitzero"`
-	Disabled    bool              `json:"disabled,omitzero"`
-	Gone        bool              `json:"gone,omitzero"`
-	HeldBy      string            `json:"held_by,omitzero"`
-	HeldAt      int64             `json:"held_at,omitzero"` // ms
-	Since       int64             `json:"since,omitzero"`   // version
-	Created     int64             `json:"created"`          // ms
-	Updated     int64             `json:"updated"`          // ms
+	UID             string            `json:"uid,omitzero"`
+	Tenant          string            `json:"tenant,omitzero"`
+	URL             string            `json:"url"`
+	Topics          []string          `json:"topics,omitzero"`
+	Description     string            `json:"about,omitzero"`
+	Metadata        map[string]string `json:"meta,omitzero"`
+	Signature       signer.Scheme     `json:"sig,omitzero"`
+	SignatureHeader string            `json:"sig_header,omitzero"`
+	Secrets         []secretRecord    `json:"secrets,omitzero"`
+	Ladder          *string           `json:"ladder,omitzero"`  // empty: no rung, which is not the usual one
+	Timeout         int64             `json:"timeout,omitzero"` // ns
+	MaxInFlight     int               `json:"max,omitzero"`
+	Rate            string            `json:"rate,omitzero"`
+	Headers         []headerRecord    `json:"headers,omitzero"`
+	Success         string            `json:"success,omitzero"`
+	Ordered         bool              `json:"ordered,omitzero"`
+	Paused          bool              `json:"paused,omitzero"`
+	Disabled        bool              `json:"disabled,omitzero"`
+	Gone            bool              `json:"gone,omitzero"`
+	HeldBy          string            `json:"held_by,omitzero"`
+	HeldAt          int64             `json:"held_at,omitzero"` // ms
+	Since           int64             `json:"since,omitzero"`   // version
+	Created         int64             `json:"created"`          // ms
+	Updated         int64             `json:"updated"`          // ms
 }
 
 // hidden is a text that somebody who reads the store should not see: exactly
@@ -73,7 +74,7 @@ var errEndpoint = errors.New("broken endpoint record")
 func encode(e *dispatcher.Endpoint, box *seal.Box) ([]byte, error) {
 	r := record{
 		UID: e.UID, Tenant: e.Tenant, URL: e.URL, Topics: e.Topics, Description: e.Description, Metadata: e.Metadata,
-		Signature: e.Signature, Timeout: int64(e.Timeout), MaxInFlight: e.MaxInFlight, Rate: e.Rate.String(),
+		Signature: e.Signature, SignatureHeader: e.SignatureHeader, Timeout: int64(e.Timeout), MaxInFlight: e.MaxInFlight, Rate: e.Rate.String(),
 		Ordered: e.Ordered, Paused: e.Paused, Disabled: e.Disabled, Since: e.Since,
 		Gone: e.Gone, HeldBy: e.HeldBy, HeldAt: conn.ToMillis(e.HeldAt),
 		Created: conn.ToMillis(e.CreatedAt), Updated: conn.ToMillis(e.UpdatedAt),
@@ -129,7 +130,7 @@ func decodeStored(id, stored string, box *seal.Box, trust bool) (*dispatcher.End
 	}
 	e := &dispatcher.Endpoint{
 		ID: id, Version: version, UID: r.UID, Tenant: r.Tenant, URL: r.URL, Topics: r.Topics,
-		Description: r.Description, Metadata: r.Metadata, Signature: r.Signature, Timeout: time.Duration(r.Timeout),
+		Description: r.Description, Metadata: r.Metadata, Signature: r.Signature, SignatureHeader: r.SignatureHeader, Timeout: time.Duration(r.Timeout),
 		MaxInFlight: r.MaxInFlight, Ordered: r.Ordered, Paused: r.Paused, Disabled: r.Disabled, Since: r.Since,
 		Gone: r.Gone, HeldBy: r.HeldBy, HeldAt: conn.FromMillis(r.HeldAt),
 		CreatedAt: conn.FromMillis(r.Created), UpdatedAt: conn.FromMillis(r.Updated),

@@ -106,7 +106,7 @@ func (d dice) coin() bool { return d.IntN(2) == 0 }
 func (d dice) endpoint(t testing.TB) *dispatcher.Endpoint {
 	t.Helper()
 	e := &dispatcher.Endpoint{
-		ID: "ep_a", Version: 1 + d.Int64N(1<<53), UID: d.text(), Tenant: d.text(), URL: d.text(), Description: d.text(),
+		ID: "ep_a", Version: 1 + d.Int64N(1<<53), UID: d.text(), Tenant: d.text(), URL: d.text(), Description: d.text(), SignatureHeader: d.text(),
 		Signature: signer.Schemes[d.IntN(len(signer.Schemes))],
 		Timeout:   time.Duration(d.Int64()), MaxInFlight: d.Int(),
 		Ordered: d.coin(), Paused: d.coin(), Disabled: d.coin(), CreatedAt: d.time(), UpdatedAt: d.time(),

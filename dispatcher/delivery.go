@@ -124,13 +124,14 @@ func (a Attempt) Logged() string {
 
 // Delivery is one delivery as read from the queue.
 type Delivery struct {
-	ID     DeliveryID
-	Topic  string
-	Tenant string
-	URL    string
-	Status Status
-	Due    time.Time // next attempt; zero when none is coming
-	Ended  time.Time // when it was delivered, died or was cancelled; zero before
+	ID      DeliveryID
+	Topic   string
+	Tenant  string
+	Subject string // of the message
+	URL     string
+	Status  Status
+	Due     time.Time // next attempt; zero when none is coming
+	Ended   time.Time // when it was delivered, died or was cancelled; zero before
 
 	// Delivered is when it was delivered first, also where it was sent again since
 	// and that attempt failed; zero where it was not.
@@ -152,6 +153,16 @@ type Delivery struct {
 	WaitingUntil time.Time // zero: that is not known
 
 	History []Attempt // oldest first, at most 32; only where an attempt failed
+}
+
+// Failed reports whether it is not finished and an attempt of it failed. Where it was
+// delivered and is sent again, one of its attempts did not fail.
+func (d *Delivery) Failed() bool {
+	succeeded := 0
+	if !d.Delivered.IsZero() {
+		succeeded = 1
+	}
+	return !d.Status.Ended() && d.Attempts > succeeded
 }
 
 // Rung is how many waits of its ladder a delivery has spent, the one it is in

@@ -25,6 +25,7 @@ type Message struct {
 	ID          string // 1-128 of A-Za-z0-9_-
 	Topic       string
 	Tenant      string // may be empty
+	Subject     string // the caller's own reference of what it is about, for search; may be empty
 	URL         string // where it goes, as the caller wrote it; empty: to an endpoint, or to all that match
 	Endpoint    string // id of the endpoint it goes to; empty: a URL, or all endpoints that match
 	OrderingKey string // one at a time and in order among those of the same key and destination; empty: none
@@ -62,7 +63,11 @@ type Header struct {
 	Name, Value string
 }
 
-// Digest covers what makes a repeat of an id the same message: topic, tenant,
+// withSubject in the length of a digest's first part says that it has one part more.
+// No text is so long.
+const withSubject = 1 << 31
+
+// Digest covers what makes a repeat of an id the same message: topic, tenant, subject,
 // destination as asked for, body and content type. When and how often it is
 // attempted does not count.
 func (m *Message) Digest() Digest {
@@ -71,10 +76,22 @@ func (m *Message) Digest() Digest {
 	}
 	h := sha256.New()
 	var n [4]byte
-	for _, part := range []string{m.Topic, m.Tenant, m.URL, m.Endpoint, m.ContentType} {
-		binary.BigEndian.PutUint32(n[:], uint32(len(part)))
+	part := func(text string, mark uint32) {
+		binary.BigEndian.PutUint32(n[:], mark|uint32(len(text)))
 		h.Write(n[:])
-		h.Write([]byte(part))
+		h.Write([]byte(text))
+	}
+	mark := uint32(0)
+	if m.Subject != "" { // messages without one keep the digests that they had before there were any
+		mark = withSubject
+	}
+	part(m.Topic, mark)
+	part(m.Tenant, 0)
+	part(m.URL, 0)
+	part(m.Endpoint, 0)
+	part(m.ContentType, 0)
+	if m.Subject != "" {
+		part(m.Subject, 0)
 	}
 	h.Write(m.Body)
 	var d Digest
@@ -88,7 +105,7 @@ type Published struct {
 	Result     Result
 	CreatedAt  time.Time
 	Deliveries []Delivery // without history; none: no endpoint matches, and nothing is kept
-	Differs    []string   // Conflict: what is not as in the first: topic, tenant, destination, content_type, body; none: it is not known
+	Differs    []string   // Conflict: what is not as in the first: topic, tenant, subject, destination, content_type, body; none: it is not known
 	Err        error      // ErrUnavailable, ErrFull, ErrNoEndpoint, ErrTenant, ErrFanOut, ErrUnmatched; nil where Result is set
 }
 
@@ -101,7 +118,7 @@ func (m *Message) Differs(kept *Message) (names []string) {
 		to   *string
 		is   string
 	}{
-		{"topic", &same.Topic, kept.Topic}, {"tenant", &same.Tenant, kept.Tenant},
+		{"topic", &same.Topic, kept.Topic}, {"tenant", &same.Tenant, kept.Tenant}, {"subject", &same.Subject, kept.Subject},
 		{"destination", &same.URL, kept.URL}, {"destination", &same.Endpoint, kept.Endpoint},
 		{"content_type", &same.ContentType, kept.ContentType},
 	} {
@@ -134,6 +151,7 @@ func (m *Message) Validate(l Policy) []FieldError {
 	if m.Tenant != "" && !ValidTenant(m.Tenant) {
 		f.add("$.tenant", "must be at most 128 printable ASCII characters without spaces")
 	}
+	f.check("$.subject", checkSubject(m.Subject))
 	if l.MaxBody > 0 && len(m.Body) > l.MaxBody {
 		f.add("$.body", fmt.Sprintf("has %d bytes, at most %d are taken (MAX_BODY)", len(m.Body), l.MaxBody))
 	}

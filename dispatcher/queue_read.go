@@ -9,8 +9,10 @@ import (
 // one field any of them.
 type Filter struct {
 	Statuses []Status
-	Topics   []string
+	Topics   []string // patterns, see MatchTopic
 	Tenants  []string
+	Subjects []string
+	Failed   bool // only those that are Delivery.Failed
 	Lanes    []Lane
 	Reasons  []DeadReason
 	Since    time.Time // inclusive; of the end, of the next attempt, or of the claim while one is under way

@@ -1,11 +1,14 @@
 package dispatcher
 
 import (
+	"errors"
 	"fmt"
 	"mime"
 	"net/url"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 	"github.com/hookladder/hookladder/ladder"
@@ -16,6 +19,7 @@ const (
 	maxID          = 128
 	maxTopic       = 128
 	maxTenant      = 128
+	maxSubject     = 128     // characters
 	maxContentType = 256     // far more than any media type with parameters has
 	maxHeaderBytes = 8 << 10 // names and values together
 	maxAttempts    = 101     // the longest ladder has 100 rungs
@@ -103,6 +107,17 @@ func (l Policy) parseURL(raw string) error {
 	}
 	return nil
 }
+
+// checkSubject says why a text may not be a message's subject, or nothing.
+func checkSubject(s string) error {
+	if utf8.RuneCountInString(s) > maxSubject || !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
+		return errors.New("must be at most 128 characters, none of them a control one")
+	}
+	return nil
+}
+
+// ValidSubject reports whether a text may be a message's subject.
+func ValidSubject(s string) bool { return s != "" && checkSubject(s) == nil }
 
 // ValidID reports whether s may be a message's id: 1 to 128 of A-Za-z0-9_-.
 // There is no dot in it, since the signed text is id.timestamp.body, and

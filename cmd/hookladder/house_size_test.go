@@ -28,7 +28,7 @@ var budgets = map[string]int{
 	"deploy/kit":                               1000,
 	"deploy/kit/redistest":                     1300,
 	"deploy/kit/redistest/miniserver":          100,
-	"dispatcher":                               3000,
+	"dispatcher":                               3100,
 	"dispatcher/app":                           1100,
 	"dispatcher/client":                        600,
 	"dispatcher/internal/devredis":             100,

@@ -128,6 +128,9 @@ func printMessage(out io.Writer, m wire.MessageView) {
 	if m.Tenant != "" {
 		fmt.Fprintf(out, "  %-12s %s\n", "tenant", m.Tenant)
 	}
+	if m.Subject != "" {
+		fmt.Fprintf(out, "  %-12s %s\n", "subject", visible(m.Subject))
+	}
 	for _, d := range m.Deliveries {
 		fmt.Fprintln(out)
 		printDelivery(out, d)

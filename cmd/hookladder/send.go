@@ -19,20 +19,20 @@ import (
 
 // sendFlags are the flags of send.
 type sendFlags struct {
-	id, topic, tenant string
-	url, endpoint     string
-	orderingKey       string
-	body, bodyFile    string
-	hasBody           bool // --body was given, if only an empty one
-	raw               bool // the body is text, though it may be JSON
-	contentType       string
-	delay, deliverAt  string
-	expiresAt         string
-	ladder            string
-	maxAttempts       int
-	timeout, success  string
-	headers           []string
-	requireMatch      bool
+	id, topic, tenant, subject string
+	url, endpoint              string
+	orderingKey                string
+	body, bodyFile             string
+	hasBody                    bool // --body was given, if only an empty one
+	raw                        bool // the body is text, though it may be JSON
+	contentType                string
+	delay, deliverAt           string
+	expiresAt                  string
+	ladder                     string
+	maxAttempts                int
+	timeout, success           string
+	headers                    []string
+	requireMatch               bool
 }
 
 func newSend(s world) *cobra.Command {
@@ -78,6 +78,7 @@ func (f *sendFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.endpoint, "endpoint", "", "the id or uid of the endpoint it is sent to")
 	flags.StringVar(&f.id, "id", "", "its id (default: a new one)")
 	flags.StringVar(&f.tenant, "tenant", "", "the tenant it belongs to")
+	flags.StringVar(&f.subject, "subject", "", "your own reference of what it is about, such as an order number")
 	flags.StringVar(&f.orderingKey, "ordering-key", "", "messages with the same key are delivered in order, one at a time")
 	flags.StringVar(&f.body, "body", "", "the body")
 	flags.StringVar(&f.bodyFile, "body-file", "", "a file that holds the body, - for standard input")
@@ -100,7 +101,7 @@ func (f *sendFlags) message(in io.Reader) (*wire.Message, error) {
 		return nil, usagef("send needs --topic; see hookladder send --help")
 	}
 	m := &wire.Message{
-		ID: f.id, Topic: f.topic, Tenant: f.tenant, URL: f.url, Endpoint: f.endpoint, OrderingKey: f.orderingKey,
+		ID: f.id, Topic: f.topic, Tenant: f.tenant, Subject: f.subject, URL: f.url, Endpoint: f.endpoint, OrderingKey: f.orderingKey,
 		ContentType: f.contentType, MaxAttempts: f.maxAttempts, RequireMatch: f.requireMatch,
 	}
 	body, err := f.read(in)

@@ -77,8 +77,10 @@ func (c *Client) retry(ctx context.Context, id string, query url.Values) ([]wire
 // values any of these.
 type Filter struct {
 	Statuses     []string
-	Topics       []string
+	Topics       []string // patterns too, such as payment.*
 	Tenants      []string
+	Subjects     []string
+	Failed       bool     // only what is not finished and had a failed attempt
 	Destinations []string // lanes, endpoints' ids or UIDs, or URLs
 	Reasons      []string
 	Since, Until time.Time
@@ -90,12 +92,15 @@ type Filter struct {
 func (c *Client) Deliveries(ctx context.Context, f Filter) (wire.Page, error) {
 	q := page(f.Limit, f.Cursor)
 	for name, values := range map[string][]string{
-		"status": f.Statuses, "topic": f.Topics, "tenant": f.Tenants,
+		"status": f.Statuses, "topic": f.Topics, "tenant": f.Tenants, "subject": f.Subjects,
 		"destination": f.Destinations, "dead_reason": f.Reasons,
 	} {
 		for _, v := range values {
 			q.Add(name, v)
 		}
+	}
+	if f.Failed {
+		q.Set("failed", "true")
 	}
 	for name, t := range map[string]time.Time{"since": f.Since, "until": f.Until} {
 		if !t.IsZero() {

@@ -46,6 +46,7 @@ type Delivery struct {
 	DeliveryRef
 	Topic          string         `json:"topic,omitzero"`
 	Tenant         string         `json:"tenant,omitzero"`
+	Subject        string         `json:"subject,omitzero" doc:"The caller's own reference."`
 	Attempts       int            `json:"attempts" required:"false" doc:"How many were made."`
 	Rung           int            `json:"rung" required:"false" doc:"How many waits of its ladder it has spent, the one it is in among them."`
 	LadderFrom     int            `json:"ladder_from,omitzero" doc:"The number of the attempt at which its ladder began."`

@@ -16,6 +16,7 @@ type Message struct {
 	ID            string            `json:"id,omitzero" maxLength:"128" pattern:"^[A-Za-z0-9_-]+$" doc:"What makes a repeat of this call the same message. Default: from the Idempotency-Key header, else msg_ and a ULID."`
 	Topic         string            `json:"topic" maxLength:"128" pattern:"^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)*$" example:"payment.paid" doc:"What the message is about: words with dots between."`
 	Tenant        string            `json:"tenant,omitzero" maxLength:"128" pattern:"^[!-~]+$" doc:"On whose behalf it is sent."`
+	Subject       string            `json:"subject,omitzero" maxLength:"128" example:"order-4711" doc:"The caller's own reference of what the message is about, such as an order or payment number. Lists find messages by it."`
 	URL           string            `json:"url,omitzero" maxLength:"2048" format:"uri" example:"https://shop.example/hooks" doc:"Where it goes: an absolute http or https URL. Without url and endpoint it goes to every endpoint of its tenant whose topics match."`
 	Endpoint      string            `json:"endpoint,omitzero" maxLength:"128" doc:"Where it goes: the id or the uid of an endpoint."`
 	Body          json.RawMessage   `json:"body,omitzero" doc:"Any JSON value, nested at most 64 deep and without repeated names. It is sent byte for byte as received."`

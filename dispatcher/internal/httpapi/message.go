@@ -44,6 +44,7 @@ var messageFields = fieldset[dispatcher.Message]{
 	{name: "body", set: setBody, null: itself},
 	{name: "id", set: func(m *dispatcher.Message, v jsontext.Value) error { return text(&m.ID, v) }},
 	{name: "tenant", set: func(m *dispatcher.Message, v jsontext.Value) error { return filled(&m.Tenant, v) }},
+	{name: "subject", set: func(m *dispatcher.Message, v jsontext.Value) error { return filled(&m.Subject, v) }},
 	{name: "raw_body", set: setRawBody},
 	{name: "raw_body_base64", set: setRawBodyBase64},
 	{name: "content_type", set: func(m *dispatcher.Message, v jsontext.Value) error { return text(&m.ContentType, v) }},
@@ -215,7 +216,7 @@ func wireMessage(r dispatcher.MessageView) wire.MessageView {
 	m := &r.Message
 	w := wire.MessageView{
 		Message: wire.Message{
-			ID: m.ID, Topic: m.Topic, Tenant: m.Tenant, URL: m.URL, Endpoint: m.Endpoint,
+			ID: m.ID, Topic: m.Topic, Tenant: m.Tenant, Subject: m.Subject, URL: m.URL, Endpoint: m.Endpoint,
 			OrderingKey: m.OrderingKey,
 			ContentType: m.ContentType,
 			Delay:       wire.Duration(m.Delay),
@@ -273,7 +274,7 @@ func wireDelivery(d *dispatcher.Delivery) wire.Delivery {
 			ID: d.ID.String(), Destination: string(d.ID.Lane), URL: d.URL,
 			Status: string(d.Status), NextAttemptAt: wire.Time{Time: d.Due}, EndedAt: wire.Time{Time: d.Ended},
 		},
-		Topic: d.Topic, Tenant: d.Tenant,
+		Topic: d.Topic, Tenant: d.Tenant, Subject: d.Subject,
 		Attempts:       d.Attempts,
 		LastStatusCode: d.LastStatus,
 		LastError:      strings.ToValidUTF8(d.LastError, "�"),

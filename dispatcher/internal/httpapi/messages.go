@@ -47,7 +47,7 @@ func (s *server) cancel(ctx context.Context, q *request) (*response, error) {
 func (s *server) deliveries(ctx context.Context, q *request) (*response, error) {
 	f := dispatcher.Filter{
 		Statuses: asWords[dispatcher.Status](q.all("status")), Reasons: asWords[dispatcher.DeadReason](q.all("dead_reason")),
-		Topics: q.all("topic"), Tenants: q.all("tenant"), Since: q.time("since"), Until: q.time("until"),
+		Topics: q.all("topic"), Tenants: q.all("tenant"), Subjects: q.all("subject"), Failed: q.flag("failed"), Since: q.time("since"), Until: q.time("until"),
 		Limit: q.limit(), Cursor: q.cursor(),
 	}
 	var err error

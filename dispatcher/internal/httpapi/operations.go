@@ -130,8 +130,10 @@ func (s *server) messageOperations() []operation {
 			summary: "List deliveries, newest first", do: s.deliveries,
 			answers: ok(wire.Page{}), query: append([]*param{
 				repeated(ofWord("status", "May be repeated: any of them matches.", dispatcher.Statuses)),
-				repeated(ofText("topic", "May be repeated.", refuseTopic)),
+				repeated(ofText("topic", "A topic, or a pattern as payment.*. May be repeated.", refusePattern)),
 				repeated(ofText("tenant", "May be repeated.", refuseTenant)),
+				repeated(ofText("subject", "The caller's own reference. May be repeated.", refuseSubject)),
+				ofFlag("failed", "true: only those that are not finished and had a failed attempt."),
 				repeated(ofText("destination", "A lane, an endpoint's id or uid, or a URL. May be repeated.", refuseDestination)),
 				repeated(ofWord("dead_reason", "May be repeated.", dispatcher.DeadReasons)),
 				ofTime("since", "Ended, or due, at this time or later."),

@@ -92,7 +92,12 @@ func ofPage(limit int) []*param {
 
 // What is wrong with a value; empty: nothing.
 func refuseTenant(v string) string { return unless(dispatcher.ValidTenant(v), "must be a tenant") }
-func refuseTopic(v string) string  { return unless(dispatcher.ValidTopic(v), "must be a topic") }
+func refusePattern(v string) string {
+	return unless(dispatcher.ValidPattern(v), "must be a topic, one whose last word is *, or * alone")
+}
+func refuseSubject(v string) string {
+	return unless(dispatcher.ValidSubject(v), "must be 1 to 128 characters, none of them a control one")
+}
 
 func refuseTenantOrNone(v string) string {
 	return unless(v == "" || dispatcher.ValidTenant(v), "must be a tenant, or empty for the endpoints without one")

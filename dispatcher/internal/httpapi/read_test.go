@@ -28,7 +28,7 @@ func testRecord(t testing.TB) dispatcher.MessageView {
 	require.NoError(t, err)
 	return dispatcher.MessageView{
 		Message: dispatcher.Message{
-			ID: "a", Topic: "payment.paid", Tenant: "m7", URL: "http://a/x?q=\"<&", OrderingKey: "k:1", Body: []byte(`{ "n" : 12345678901234567890, "h":"<" }`),
+			ID: "a", Topic: "payment.paid", Tenant: "m7", Subject: "order 17", URL: "http://a/x?q=\"<&", OrderingKey: "k:1", Body: []byte(`{ "n" : 12345678901234567890, "h":"<" }`),
 			ContentType: "application/json", Delay: 90 * time.Second, ExpiresAt: testNow.Add(time.Hour), CreatedAt: testNow,
 			Headers: []dispatcher.Header{{Name: "x-b", Value: "2\xff"}}, Ladder: &l, MaxAttempts: 2, Timeout: 2 * time.Second, Success: s,
 		},
@@ -58,6 +58,7 @@ func TestAMessageIsReadWithItsDeliveries(t *testing.T) {
 	require.Equal(t, `http://a/x?q="<&`, got.URL)
 	require.Equal(t, map[string]string{"x-b": "2\ufffd"}, got.Headers)
 	require.Equal(t, "k:1", got.OrderingKey)
+	require.Equal(t, "order 17", got.Subject)
 	require.Equal(t, 2, got.Ladder.Len())
 	require.Equal(t, 2, got.MaxAttempts)
 	require.Equal(t, wire.Duration(2*time.Second), got.Timeout)
@@ -141,13 +142,15 @@ func TestWhatCannotBeAnIDIsNotFound(t *testing.T) {
 func TestAListIsFiltered(t *testing.T) {
 	f := &fakeService{page: dispatcher.Page{Deliveries: testRecord(t).Deliveries, Next: "c2"}}
 	h := newTestAPI(t, f)
-	w := get(h, "/v1/deliveries?status=dead&status=cancelled&topic=a.b&tenant=m7&tenant=m8&destination=u_1&destination=http://a&dead_reason=gone&since=2026-01-01T00:00:00Z&until=2026-02-01T00:00:00%2B01:00&limit=500&cursor=c1")
+	w := get(h, "/v1/deliveries?status=dead&status=cancelled&topic=a.b&subject=order%2017&failed=true&tenant=m7&tenant=m8&destination=u_1&destination=http://a&dead_reason=gone&since=2026-01-01T00:00:00Z&until=2026-02-01T00:00:00%2B01:00&limit=500&cursor=c1")
 	got := decodeAnswer[wire.Page](t, w, 200)
 	require.Len(t, got.Data, 3)
 	require.Nil(t, got.Data[0].History, "lists are without histories")
 	require.Equal(t, "c2", *got.NextCursor)
 	require.Equal(t, []dispatcher.Status{"dead", "cancelled"}, f.filter.Statuses)
 	require.Equal(t, []string{"a.b"}, f.filter.Topics)
+	require.Equal(t, []string{"order 17"}, f.filter.Subjects)
+	require.True(t, f.filter.Failed)
 	require.Equal(t, []string{"m7", "m8"}, f.filter.Tenants)
 	require.Len(t, f.filter.Lanes, 3, "that of each tenant")
 	require.Equal(t, []dispatcher.DeadReason{"gone"}, f.filter.Reasons)
@@ -168,7 +171,7 @@ func TestABadFilterIs422(t *testing.T) {
 	h := newTestAPI(t, f)
 	for query, path := range map[string]string{
 		"status=gone": "query.status", "status=": "query.status", "status=dead&status=x": "query.status", "dead_reason=x": "query.dead_reason",
-		"topic=a..b": "query.topic", "tenant=": "query.tenant", "destination=a:b": "query.destination", "since=yesterday": "query.since",
+		"topic=a..b": "query.topic", "topic=a*": "query.topic", "subject=": "query.subject", "subject=a%00": "query.subject", "failed=1": "query.failed", "tenant=": "query.tenant", "destination=a:b": "query.destination", "since=yesterday": "query.since",
 		"since=2026-01-01T00:00:00+01:00": "query.since", "until=": "query.until", "limit=0": "query.limit", "limit=501": "query.limit",
 		"limit=-1": "query.limit", "limit=1.5": "query.limit", "limit=99999999999999999999": "query.limit", "limit=1&limit=2": "query.limit",
 		"cursor=": "query.cursor", "page=2": "query.page", "Status=dead": "query.Status", strings.Repeat("topic=a&", 101): "query.topic",

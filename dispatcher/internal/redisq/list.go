@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"math"
 	"slices"
 	"strconv"
@@ -58,7 +60,8 @@ type listed struct {
 // List reads a page.
 func (s *Store) List(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
 	at, err := parseCursor(f.Cursor)
-	if err == nil && (at.section == sectionLanes || at.section == sectionPaused || at.partition >= len(s.tags)) {
+	filter := filterHash(f)
+	if err == nil && f.Cursor != "" && (at.section == sectionLanes || at.section == sectionPaused || at.partition >= len(s.tags) || at.filter != filter) {
 		err = fmt.Errorf("%w: %q", dispatcher.ErrCursor, f.Cursor)
 	}
 	if err != nil {
@@ -78,6 +81,7 @@ func (s *Store) List(ctx context.Context, f dispatcher.Filter) (dispatcher.Page,
 			return dispatcher.Page{}, fmt.Errorf("list: %w", err)
 		}
 		if next != nil {
+			next.filter = filter
 			l.page.Next = next.String()
 			break
 		}
@@ -99,6 +103,9 @@ type lister struct {
 }
 
 func newLister(s *Store, f dispatcher.Filter, names []any) *lister {
+	if f.Failed && len(f.Statuses) == 0 {
+		f.Statuses = slices.DeleteFunc(slices.Clone(dispatcher.Statuses), dispatcher.Status.Ended)
+	}
 	l := &lister{s: s, f: f, names: names, limit: cmp.Or(f.Limit, 50)}
 	l.statuses, l.reasons, l.lanes = words(f.Statuses), words(f.Reasons), words(f.Lanes)
 	l.byMarks = len(f.Statuses) > 0 && l.asks(dispatcher.StatusDelivered, dispatcher.StatusCancelled)
@@ -169,8 +176,10 @@ func matches(f dispatcher.Filter, e listed) bool {
 	any := func(n int, has bool) bool { return n == 0 || has }
 	d := e.delivery
 	return any(len(f.Statuses), slices.Contains(f.Statuses, d.Status)) &&
-		any(len(f.Topics), slices.Contains(f.Topics, d.Topic)) &&
+		any(len(f.Topics), slices.ContainsFunc(f.Topics, func(pattern string) bool { return dispatcher.MatchTopic(pattern, d.Topic) })) &&
 		any(len(f.Tenants), slices.Contains(f.Tenants, d.Tenant)) &&
+		any(len(f.Subjects), slices.Contains(f.Subjects, d.Subject)) &&
+		(!f.Failed || d.Failed()) &&
 		any(len(f.Lanes), slices.Contains(f.Lanes, d.ID.Lane)) &&
 		any(len(f.Reasons), slices.Contains(f.Reasons, d.Reason)) &&
 		(f.Since.IsZero() || !e.at.Before(f.Since)) &&
@@ -316,6 +325,7 @@ func (l *lister) behind(ctx context.Context, at *cursor) (*cursor, error) {
 // of the last one read.
 type cursor struct {
 	section, lane string
+	filter        uint64 // filterHash of the list; 0: of lanes
 	partition     int
 	scan          uint64
 	score         float64
@@ -328,9 +338,20 @@ type cursor struct {
 func (c cursor) String() string {
 	text := strings.Join([]string{
 		c.section, c.lane, strconv.Itoa(c.partition), strconv.FormatUint(c.scan, 10),
-		scoreText(c.score), c.name, c.key, scoreText(c.last),
+		scoreText(c.score), c.name, c.key, scoreText(c.last), strconv.FormatUint(c.filter, 36),
 	}, " ")
 	return base64.RawURLEncoding.EncodeToString([]byte(text))
+}
+
+// filterHash tells a filter from others, whatever its limit and cursor: a page of
+// another list would pass over what that one did not show.
+func filterHash(f dispatcher.Filter) uint64 {
+	f.Limit, f.Cursor = 0, ""
+	f.Since, f.Until = f.Since.UTC(), f.Until.UTC()
+	h := fnv.New64a()
+	text, _ := json.Marshal(f) // of texts, times and numbers it can't fail
+	_, _ = h.Write(text)
+	return h.Sum64()
 }
 
 // scoreText is a score as Redis reads it.
@@ -353,15 +374,16 @@ func parseCursor(text string) (c cursor, err error) {
 		return c, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
 	}
 	f := strings.Split(string(raw), " ")
-	if len(f) != 8 || f[0] != sectionLanes && f[0] != sectionPaused && !slices.Contains(sections, f[0]) {
+	if len(f) != 9 || f[0] != sectionLanes && f[0] != sectionPaused && !slices.Contains(sections, f[0]) {
 		return c, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
 	}
 	c.section, c.lane, c.name, c.key = f[0], f[1], f[5], f[6]
-	var errs [4]error
+	var errs [5]error
 	c.partition, errs[0] = strconv.Atoi(f[2])
 	c.scan, errs[1] = strconv.ParseUint(f[3], 10, 64)
 	c.score, errs[2] = strconv.ParseFloat(f[4], 64)
 	c.last, errs[3] = strconv.ParseFloat(f[7], 64)
+	c.filter, errs[4] = strconv.ParseUint(f[8], 36, 64)
 	for _, err := range errs {
 		if err != nil || c.partition < 0 || c.score != c.score || c.last != c.last {
 			return cursor{}, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)

@@ -146,7 +146,7 @@ func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Del
 		Status: dispatcher.Status(f.status),
 	}
 	if m != nil {
-		d.Topic, d.Tenant, d.URL = m.Topic, m.Tenant, m.URL
+		d.Topic, d.Tenant, d.Subject, d.URL = m.Topic, m.Tenant, m.Subject, m.URL
 		d.MaxAttempts, d.Ladder = m.MaxAttempts, m.Ladder
 	}
 	p, _ := parseProgress(f.progress) // a malformed text counts as none, as in the scripts

@@ -51,6 +51,7 @@ const (
 	metaEndpoint
 	metaOrderingKey
 	metaBody // size of a body that lies apart
+	metaSubject
 )
 
 const usualContentType = "application/json"
@@ -129,7 +130,8 @@ func appendMeta(b []byte, m *dispatcher.Message, apart int) []byte {
 		b = appendField(b, metaSuccess, m.Success.String())
 	}
 	b = appendField(b, metaEndpoint, m.Endpoint)
-	return appendField(b, metaOrderingKey, m.OrderingKey)
+	b = appendField(b, metaOrderingKey, m.OrderingKey)
+	return appendField(b, metaSubject, m.Subject)
 }
 
 // keySize is the length of an ordering key's hash in a record.
@@ -267,6 +269,8 @@ func readField(m *dispatcher.Message, tag byte, text string) error {
 		m.Endpoint = text
 	case metaOrderingKey:
 		m.OrderingKey = text
+	case metaSubject:
+		m.Subject = text
 	case metaBody:
 		n, _ := uvarint(text)
 		if n == 0 || n > math.MaxInt32 {

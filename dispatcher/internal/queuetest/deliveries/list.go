@@ -88,6 +88,60 @@ var ListCases = []rig.Case{
 			}
 		}
 	}},
+	{Name: "a filter for topics takes patterns, and one for subjects the whole text", Run: func(r *rig.Rig) {
+		about := func(topic, subject string) func(*dispatcher.Message) {
+			return func(m *dispatcher.Message) { m.Topic, m.Subject = topic, subject }
+		}
+		r.Schedule(
+			r.Entry("m1", rig.To("a"), about("payment.paid", "order 17")),
+			r.Entry("m2", rig.To("a"), about("payment.card.paid", "order 18")),
+			r.Entry("m3", rig.To("b"), about("payment", "Bestellung №7")),
+			r.Entry("m4", rig.To("b"), about("account.closed", "")),
+		)
+		for _, c := range []struct {
+			f    dispatcher.Filter
+			want []string
+		}{
+			{dispatcher.Filter{Topics: []string{"payment.*"}}, []string{"m1", "m2"}},
+			{dispatcher.Filter{Topics: []string{"payment.card.*", "payment"}}, []string{"m2", "m3"}},
+			{dispatcher.Filter{Topics: []string{"*"}}, []string{"m1", "m2", "m3", "m4"}},
+			{dispatcher.Filter{Subjects: []string{"order 17", "Bestellung №7"}}, []string{"m1", "m3"}},
+			{dispatcher.Filter{Subjects: []string{"order"}}, nil},
+			{dispatcher.Filter{Subjects: []string{"order 17"}, Topics: []string{"account.*"}}, nil},
+		} {
+			var got []string
+			for _, d := range r.ListAll(c.f, 2) {
+				got = append(got, d.ID.Message)
+			}
+			slices.Sort(got)
+			require.Equal(r, c.want, got, "%+v", c.f)
+		}
+		require.Equal(r, "order 18", r.ListAll(dispatcher.Filter{Subjects: []string{"order 18"}}, 1)[0].Subject)
+	}},
+	{Name: "a filter for the failed lists what is not finished and had a failed attempt", Run: func(r *rig.Rig) {
+		for _, lane := range rig.To("a", "b", "c", "d", "e") {
+			r.Schedule(r.Entry("m"+string(lane), []dispatcher.Lane{lane}))
+		}
+		for _, c := range r.ClaimAll(rig.One) {
+			switch c.ID.Lane {
+			case "a", "b", "c":
+				r.MustSettle(rig.One, rig.Failure(c, time.Hour))
+			case "d":
+				r.MustSettle(rig.One, rig.Success(c))
+			}
+		}
+		r.Retry(rig.Named("b", "mb"))  // ready, and it failed once
+		r.Cancel(rig.Named("c", "mc")) // finished
+		var got []string
+		for _, d := range r.ListAll(dispatcher.Filter{Failed: true}, 1) {
+			got = append(got, d.ID.Message)
+		}
+		slices.Sort(got)
+		require.Equal(r, []string{"ma", "mb"}, got)
+		require.Empty(r, r.ListAll(dispatcher.Filter{Failed: true, Statuses: []dispatcher.Status{dispatcher.StatusDelivered}}, 10))
+		r.Change(r.Resend, rig.Named("d", "md"))
+		require.Len(r, r.ListAll(dispatcher.Filter{Failed: true}, 10), 2, "a success that is sent again did not fail")
+	}},
 	{Name: "a filter for the reason lists the dead of it", Run: func(r *rig.Rig) {
 		reasons := []dispatcher.DeadReason{dispatcher.ReasonGone, dispatcher.ReasonExhausted, dispatcher.ReasonRefused}
 		want := map[dispatcher.DeadReason]dispatcher.DeliveryID{}
@@ -261,6 +315,27 @@ var ListCases = []rig.Case{
 		for _, cursor := range []string{"x", "!", "bm9wZQ", "ZHVlIGEgYiBj"} {
 			_, err := r.Queue.List(r.Ctx, dispatcher.Filter{Cursor: cursor, Limit: 10})
 			require.ErrorIs(r, err, dispatcher.ErrCursor, cursor)
+		}
+	}},
+	{Name: "a cursor of another filter is refused", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a")), r.Entry("m2", rig.To("a")), r.Entry("m3", rig.To("a")))
+		list := func(f dispatcher.Filter, limit int, cursor string) (dispatcher.Page, error) {
+			f.Limit, f.Cursor = limit, cursor
+			return r.Queue.List(r.Ctx, f)
+		}
+		of := dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusReady}, Since: rig.Start}
+		page, err := list(of, 1, "")
+		require.NoError(r, err)
+		require.NotEmpty(r, page.Next)
+		rest, err := list(of, 2, page.Next)
+		require.NoError(r, err, "the limit may change")
+		require.Len(r, rest.Deliveries, 2)
+		for _, other := range []dispatcher.Filter{
+			{}, {Statuses: of.Statuses}, {Statuses: []dispatcher.Status{dispatcher.StatusRetrying}, Since: rig.Start},
+			{Statuses: of.Statuses, Since: rig.Start, Tenants: []string{"t"}}, {Statuses: of.Statuses, Since: rig.Start, Failed: true},
+		} {
+			_, err := list(other, 1, page.Next)
+			require.ErrorIs(r, err, dispatcher.ErrCursor, "%+v", other)
 		}
 	}},
 }

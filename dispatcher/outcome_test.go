@@ -88,9 +88,13 @@ func TestAnswersMean(t *testing.T) {
 		{"gone with another word than asked for is gone", dispatcher.Answer{Status: 410, Body: []byte("no")}, `{"status":["*"],"body":"success"}`, nil,
 			dead(dispatcher.ReasonGone, dispatcher.ClassBody, 410, `status 410, but the body is not "success"`)},
 		{"one that the receiver rejects is dead, and its lane is not blamed", rejected(500), "", nil,
-			dispatcher.Outcome{Verdict: dispatcher.Dead, Reason: dispatcher.ReasonRejected, Class: dispatcher.ClassStatus, Status: 500, Error: "status 500, and the receiver asks for no further attempt"}},
+			func() dispatcher.Outcome {
+				o := dead(dispatcher.ReasonRejected, dispatcher.ClassStatus, 500, "status 500, and the receiver asks for no further attempt")
+				o.Blame = false
+				return o
+			}()},
 		{"a rejection is about one delivery, also with 410", rejected(410), "", nil,
-			dispatcher.Outcome{Verdict: dispatcher.Dead, Reason: dispatcher.ReasonRejected, Class: dispatcher.ClassStatus, Status: 410, Error: "status 410: gone for good, and the receiver asks for no further attempt"}},
+			dead(dispatcher.ReasonRejected, dispatcher.ClassStatus, 410, "status 410: gone for good, and the receiver asks for no further attempt")},
 		{"a success that rejects is delivered", rejected(200), "", nil, delivered(200)},
 		{"no answer is tried again", dispatcher.Answer{Class: dispatcher.ClassTimeout, Err: errors.New("timed out connecting")}, "", nil,
 			dispatcher.Outcome{Attempt: dispatcher.Attempt{Verdict: dispatcher.Retry, Class: dispatcher.ClassTimeout, Error: "timed out connecting"}, Wait: 15 * time.Second, Blame: true}},

@@ -68,13 +68,16 @@ type Attempt struct {
 	StatusCode      int    `json:"status_code,omitzero" doc:"Left out: no answer came."`
 	Outcome         string `json:"outcome" enum:"delivered,retry,dead,back"`
 	Error           string `json:"error,omitzero"`
-	ResponseExcerpt string `json:"response_excerpt,omitzero"`
+	ResponseExcerpt string `json:"response_excerpt,omitzero" doc:"The head of the receiver's answer; of the newest 3 attempts only. Needs the scope bodies."`
+	ResponseBytes   int    `json:"response_bytes,omitzero" doc:"Without the scope bodies, in place of response_excerpt: its size."`
 	NextAttemptAt   Time   `json:"next_attempt_at" nullable:"true"`
 }
 
 // MessageView is a message as read, with its deliveries.
 type MessageView struct {
 	Message
+	BodyBytes  int        `json:"body_bytes,omitzero" doc:"Without the scope bodies, in place of the body: its size."`
+	BodySHA256 string     `json:"body_sha256,omitzero" doc:"Likewise: its SHA-256, in hex."`
 	CreatedAt  Time       `json:"created_at"`
 	Deliveries []Delivery `json:"deliveries"`
 }

@@ -15,7 +15,7 @@ import (
 
 func TestOurHeadersBeginAsTheReceiversKnowThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, func(o *engine.Options, _ *fakeQueue, _ *fakeSender) {
+		r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) {
 			o.HeaderPrefix, o.UserAgent = "x-pay-", "Notifier 2"
 		})
 		m := message("m")
@@ -40,7 +40,7 @@ func TestASignatureIsInTheHeaderThatTheEndpointNames(t *testing.T) {
 	for name, prefix := range map[string]d.HeaderPrefix{"a name of its own": "", "a name that became one of ours since": "x-acme-"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newTestEndpointRig(t, func(o *engine.Options, _ *fakeQueue, _ *fakeSender) { o.HeaderPrefix = prefix })
+				r := newTestEndpointRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.HeaderPrefix = prefix })
 				r.start(t)
 				view := r.create(t, tenant(""), uid("main"), func(e *d.Endpoint) {
 					e.Signature, e.SignatureHeader = signer.HMACHex, "x-Acme-Topic"

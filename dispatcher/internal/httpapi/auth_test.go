@@ -258,3 +258,28 @@ func TestAnotherTenantsEndpointIsToldAsOneThatIsNotThere(t *testing.T) {
 	f.err = fmt.Errorf("message a to ep_123456789: %w", dispatcher.ErrNotFound)
 	require.Equal(t, nobodys, ask())
 }
+
+func TestBodiesAndAnswersNeedAScopeOfTheirOwn(t *testing.T) {
+	const bodiesKey = "bodies-key-0123456789"
+	record := testRecord(t)
+	f := &fakeService{record: record}
+	h := newTestAPI(t, f, withKeys(t, testKeys()+","+bodiesKey+":read+bodies,alone-key-0123456789ab:bodies,both-key-0123456789abc:publish+read"))
+	ask := func(method, path, key string) string {
+		r := newRequest(method, path, "")
+		r.Header.Set("Authorization", "Bearer "+key)
+		return serve(h, r).Body.String()
+	}
+	for _, key := range []string{bodiesKey, adminKey} {
+		got := ask("GET", "/v1/messages/a", key)
+		require.Contains(t, got, `"body":{ "n" : 12345678901234567890`)
+		require.Contains(t, got, `"response_excerpt":"oops`)
+	}
+	got := ask("GET", "/v1/messages/a", readKey)
+	require.NotContains(t, got, "12345678901234567890")
+	require.NotContains(t, got, "oops")
+	require.Contains(t, got, `"response_bytes":5`)
+	sum := sha256.Sum256(record.Message.Body)
+	require.Contains(t, got, `"body_bytes":39,"body_sha256":"`+hex.EncodeToString(sum[:])+`"`)
+	require.Contains(t, ask("GET", "/v1/messages/a", "alone-key-0123456789ab"), "forbidden", "it stands beside read")
+	require.NotContains(t, ask("DELETE", "/v1/messages/a", "both-key-0123456789abc"), "oops")
+}

@@ -211,7 +211,8 @@ func setMaxAttempts(m *dispatcher.Message, v jsontext.Value) error {
 	return nil
 }
 
-// wireMessage is a message as it is answered.
+// wireMessage is a message as it is answered, without its body. The values of its
+// headers may be secret.
 func wireMessage(r dispatcher.MessageView) wire.MessageView {
 	m := &r.Message
 	w := wire.MessageView{
@@ -230,11 +231,10 @@ func wireMessage(r dispatcher.MessageView) wire.MessageView {
 		CreatedAt:  wire.Time{Time: m.CreatedAt},
 		Deliveries: convert(r.Deliveries, wireDelivery),
 	}
-	setWireBody(&w.Message, m)
 	if len(m.Headers) > 0 {
 		w.Headers = make(map[string]string, len(m.Headers))
 		for _, h := range m.Headers {
-			w.Headers[h.Name] = strings.ToValidUTF8(h.Value, "�")
+			w.Headers[h.Name] = wire.Hidden
 		}
 	}
 	return w

@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -20,6 +22,15 @@ func (s *server) message(ctx context.Context, q *request) (*response, error) {
 		return nil, err
 	}
 	w := wireMessage(view)
+	if q.bodies {
+		setWireBody(&w.Message, &view.Message)
+	} else {
+		sum := sha256.Sum256(view.Message.Body)
+		w.BodyBytes, w.BodySHA256 = len(view.Message.Body), hex.EncodeToString(sum[:])
+		for i := range w.Deliveries {
+			hideAnswers(&w.Deliveries[i], &view.Deliveries[i])
+		}
+	}
 	body, err := w.Append(nil)
 	if err != nil {
 		return nil, fmt.Errorf("read message %s: %w", q.id(), err)
@@ -40,7 +51,21 @@ func (s *server) cancel(ctx context.Context, q *request) (*response, error) {
 	if !q.reads {
 		return answerJSON(http.StatusOK, deliveriesOf{q.id(), convert(deliveries, briefDelivery)})
 	}
-	return answerJSON(http.StatusOK, deliveriesOf{q.id(), convert(deliveries, wireDelivery)})
+	list := convert(deliveries, wireDelivery)
+	if !q.bodies {
+		for i := range list {
+			hideAnswers(&list[i], &deliveries[i])
+		}
+	}
+	return answerJSON(http.StatusOK, deliveriesOf{q.id(), list})
+}
+
+// hideAnswers replaces what a receiver answered by its size, for a key without the
+// scope bodies.
+func hideAnswers(w *wire.Delivery, d *dispatcher.Delivery) {
+	for k := range w.History {
+		w.History[k].ResponseExcerpt, w.History[k].ResponseBytes = "", len(d.History[k].Excerpt)
+	}
 }
 
 // deliveries serves GET /v1/deliveries.
@@ -87,7 +112,13 @@ func (s *server) retry(ctx context.Context, q *request) (*response, error) {
 	if err != nil {
 		return nil, q.elsewhere(err)
 	}
-	var list any = convert(all, wireRetried)
+	full := convert(all, wireRetried)
+	if !q.bodies {
+		for i := range full {
+			hideAnswers(&full[i].Delivery, &all[i].Delivery)
+		}
+	}
+	var list any = full
 	if !q.reads {
 		list = convert(all, func(r *dispatcher.Retried) wire.BriefDelivery { return briefDelivery(&r.Delivery) })
 	}

@@ -31,7 +31,7 @@ func (s *server) handle(o operation) {
 		if o.scope == apikey.Admin { // changes are stored with the caller's name
 			ctx = dispatcher.WithCaller(ctx, k.Name)
 		}
-		q := &request{r: r, w: w, of: &o, reads: k.Scope.Allows(apikey.Read)}
+		q := &request{r: r, w: w, of: &o, reads: k.Scope.Allows(apikey.Read), bodies: k.Scope.Allows(apikey.Bodies)}
 		var answer *response
 		err := q.check()
 		if err == nil {
@@ -54,11 +54,12 @@ func (s *server) handle(o operation) {
 // the operations, and the handlers read what they need: a filter may be repeated,
 // an unknown one is refused, and a body must be decoded once and strictly.
 type request struct {
-	r     *http.Request
-	w     *responseWriter
-	of    *operation
-	reads bool       // the caller has the scope read
-	query url.Values // of known parameters only
+	r      *http.Request
+	w      *responseWriter
+	of     *operation
+	reads  bool       // the caller has the scope read
+	bodies bool       // and bodies
+	query  url.Values // of known parameters only
 }
 
 // id is what the path names.

@@ -31,6 +31,7 @@ type Scope uint8
 const (
 	Publish Scope = 1 << iota
 	Read
+	Bodies // beside Read: bodies of messages, and what receivers answered
 	Tick
 	Consume
 	Admin // includes all others
@@ -39,6 +40,7 @@ const (
 var scopes = map[string]Scope{
 	"publish": Publish,
 	"read":    Read,
+	"bodies":  Bodies,
 	"tick":    Tick,
 	"consume": Consume,
 	"admin":   Admin,
@@ -213,7 +215,7 @@ func parseScope(text string) (Scope, error) {
 	for _, name := range strings.Split(text, "+") {
 		one, ok := scopes[name]
 		if !ok {
-			return 0, errors.New("has an unknown scope: known are publish, read, tick, consume and admin, with + between")
+			return 0, errors.New("has an unknown scope: known are publish, read, bodies, tick, consume and admin, with + between")
 		}
 		all |= one
 	}

@@ -64,7 +64,7 @@ var ReadCases = []rig.Case{
 		kept, err = r.Queue.Kept(r.Ctx, batch)
 		require.NoError(r, err)
 		for _, m := range kept {
-			require.Nil(r, m, "the same one is no other")
+			require.Nil(r, m, "a message with the same content is not another one")
 		}
 	}},
 	{Name: "an id that was never published is not found", Run: func(r *rig.Rig) {

@@ -48,10 +48,10 @@ var ReapCases = []rig.Case{
 		}
 		r.Publish("a", "m1")
 		require.Len(r, r.Claim(rig.One, 64), 1)
-		require.Empty(r, strays(), "who is there is none")
+		require.Empty(r, strays(), "an instance that beats is no orphan")
 		r.Publish("b", "m2")
 		require.NoError(r, r.Queue.Leave(r.Ctx, rig.Two))
-		require.Empty(r, strays(), "nor is who holds nothing")
+		require.Empty(r, strays(), "an instance that holds nothing is no orphan")
 		require.Len(r, r.Claim(rig.Two, 64), 1) // as if a node that takes over had lost the record of the leases
 		require.Equal(r, []string{rig.Two}, strays())
 		require.Equal(r, 1, r.Reap(rig.Two))

@@ -257,10 +257,10 @@ var TrimCases = []rig.Case{
 		r.Pass(rig.RoomLeaves)
 		require.Equal(r, time.Second+rig.RoomLeaves, r.TrimOnce(keep, true).CutAge, "what room takes besides says nothing")
 		r.Pass(24 * time.Hour)
-		require.Zero(r, r.TrimOnce(keep, false).CutAge, "what went at its age neither")
+		require.Zero(r, r.TrimOnce(keep, false).CutAge, "what went at its age does not count either")
 		keep.FinishedMax = 0
 		r.EndOne("a")
-		require.Equal(r, time.Millisecond, r.TrimOnce(keep, false).CutAge, "it was none at all")
+		require.Equal(r, time.Millisecond, r.TrimOnce(keep, false).CutAge, "a delivery that ended in this very ms counts as one of an age")
 	}},
 	{Name: "each of many partitions keeps as much as all were asked for, if that is little", Setup: stored.Setup{Partitions: 128}, Run: func(r *rig.Rig) {
 		keep := dispatcher.Keep{Finished: time.Hour, FinishedMax: 5, SeenMax: 3, Dead: time.Hour, DeadMax: 2}

@@ -139,7 +139,7 @@ func endsReady(r *rig.Rig, e ending) {
 	require.Equal(r, dispatcher.LaneCount{Waiting: 2}, before)
 	require.False(r, hints[0].Due.IsZero() || hints[0].Due.After(r.Now), "there is something to move now")
 	require.Equal(r, -1, hints[0].Weight)
-	require.False(r, w.Next().Due.After(r.Now), "whoever crashes")
+	require.False(r, w.Next().Due.After(r.Now), "so that the next move ends the rest, also after a crash")
 	r.MustClaimNothing(rig.One)
 	got, err := r.Queue.Move(r.Ctx, rig.Two, r.All())
 	require.NoError(r, err)

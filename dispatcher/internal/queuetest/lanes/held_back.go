@@ -99,7 +99,7 @@ var HeldBackCases = []rig.Case{
 		require.Zero(r, r.Stats().OldestDue, "it has its turn")
 		r.Pass(time.Minute + time.Second)
 		mustHold(r, dispatcher.WhyRate, 0)
-		require.Equal(r, rig.Start, r.Stats().OldestDue, "nobody comes for it")
+		require.Equal(r, rig.Start, r.Stats().OldestDue, "no instance will claim it")
 	}},
 	{Name: "a delivery behind another of its key is held by order", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		r.PublishKeyed("a", "k", "m1", "m2", "m3")

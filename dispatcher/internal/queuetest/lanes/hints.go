@@ -76,7 +76,7 @@ var HintCases = []rig.Case{
 		w := r.Watch(rig.Two)
 		r.Publish("a", "m1")
 		r.Resume(dispatcher.AllLanes)
-		require.Equal(r, r.Setup.Weight(4, 0), w.Next().Weight, "that it came was told to nobody")
+		require.Equal(r, r.Setup.Weight(4, 0), w.Next().Weight, "no hint told that it came")
 	}},
 	{Name: "a hint tells of a breaker that is closed by hand", Setup: threeFailures, Run: func(r *rig.Rig) {
 		openBreaker(r, "a")

@@ -75,7 +75,7 @@ var LaneCases = []rig.Case{
 		require.Equal(r, dispatcher.HeldPaused, got[0].Limits.Held)
 		r.Pass(time.Second)
 		r.Publish("b", "m2")
-		require.Equal(r, rig.To(dispatcher.AllLanes, "b", "a"), namesOf(listLanes(r, 1)), "and once")
+		require.Equal(r, rig.To(dispatcher.AllLanes, "b", "a"), namesOf(listLanes(r, 1)), "it is told once")
 		r.Resume(dispatcher.AllLanes)
 		require.Equal(r, rig.To("b", "a"), namesOf(listLanes(r, 10)))
 	}},

@@ -144,13 +144,13 @@ type meaning struct{ what, cure string }
 
 // meanings are all kinds. One without a cure is for a person to decide.
 var meanings = map[string]meaning{
-	"no_place":         {"the message keeps it, and nothing would ever attempt it", "it goes on where it was, ready if nobody knows"},
+	"no_place":         {"the message still names it, but it is in no place, so that it would never be attempted", "it goes back to its place, or to ready where that is unknown"},
 	"two_places":       {"it is in several places", "one is kept, by which it is not lost and least likely attempted twice"},
 	"no_record":        {"it waits or ended without its message, which is gone", "it is forgotten, and the next of its line goes on"},
 	"not_named":        {"its message does not know of it", "the message names its destination again"},
 	"no_lanes":         {"the message's list of destinations is gone, and nothing of it is in any place", ""},
 	"leftover":         {"its attempts are kept, and it is not", "they are forgotten"},
-	"mark":             {"it is marked as ended where nobody carries that out", "it ends as marked"},
+	"mark":             {"it is marked as ended at a place where no script carries that out", "it ends as marked"},
 	"in_line":          {"it ended and still stands in its line, which holds those behind it", "it leaves, and the next goes on"},
 	"no_line":          {"it has an ordering key and stands in no line, so that others overtake it", "it falls in at the end"},
 	"reason":           {"its reason of death is not what its place says", "one that is dead has exhausted its ladder, another begins a new one"},
@@ -166,7 +166,7 @@ var meanings = map[string]meaning{
 	"score":            {"its time is none", "it gets the present one"},
 	"broken_name":      {"it names no delivery", "it is removed"},
 	"counts":           {"a count is not what there is", "the difference is added"},
-	"stuck":            {"deliveries wait in the lane, and nobody comes to it", "it gets its turn"},
+	"stuck":            {"deliveries wait in the lane, and no instance would claim from it", "it gets its turn"},
 	"turn":             {"the lane has a turn that it should not have", "it has its right one"},
 	"held":             {"the list of lanes that are held is not what the lane's limits say", "it is written anew, as held since now"},
 	"unknown_lane":     {"the lane's state would be kept for ever", "it is noted among those that are looked at"},
@@ -181,7 +181,7 @@ var meanings = map[string]meaning{
 	"unopened":         {"no ENCRYPTION_KEY opens the endpoint, so nothing is sent to it: set the key; of one that was stored without a key doctor --seal takes the record as it is", ""},
 	"no_endpoint":      {"the lane is of an endpoint that is not there", "it ends"},
 	"no_endpoint_work": {"the lane is of an endpoint that is not there, and deliveries wait in it: make the endpoint anew, or cancel them", ""},
-	"dead_instance":    {"the instance does not beat any more, and nobody took over from it", "what it held goes back to its lanes"},
+	"dead_instance":    {"the instance does not beat any more, and no other took over from it", "what it held goes back to its lanes"},
 	"unmet_instance":   {"the instance told of itself and never was there", "that is forgotten"},
 	"foreign_key":      {"no part of this version explains the key", ""},
 	"foreign_part":     {"the key is of a partition that there is not", ""},

@@ -111,7 +111,15 @@ type Attempt struct {
 	Error    string    // one sentence, free of secrets and URLs
 	Excerpt  []byte    // the head of the answer, as bytes
 	Next     time.Time // when the next attempt is due; zero: none
+
+	URL     string // called; empty: the message's own
+	Address string // connected to; empty: none was
+	Resend  bool   // a person asked for it
 }
+
+// ProofBytes is how much of a receiver's answer is kept at least of a success,
+// where answers are kept.
+const ProofBytes = 128
 
 // Logged is what went wrong with an attempt as a log may have it: the target of a
 // redirect is often the receiver's own URL, and its path may be a secret.

@@ -218,9 +218,18 @@ func Excerpt(body []byte, n int, own []string) []byte {
 	if n <= 0 || len(body) == 0 {
 		return nil
 	}
+	if len(body) < minMasked {
+		return append([]byte(nil), body[:min(n, len(body))]...)
+	}
 	secrets := masking(own)
+	begins := beginnings(secrets)
 	kept := make([]byte, 0, min(n, len(body)))
 	for i := 0; i < len(body) && len(kept) < n; {
+		if !begins[body[i]] {
+			kept = append(kept, body[i])
+			i++
+			continue
+		}
 		if end := echo(body, i, secrets); end > i {
 			kept = append(kept, masked...)
 			i = end
@@ -230,6 +239,16 @@ func Excerpt(body []byte, n int, own []string) []byte {
 		i++
 	}
 	return kept[:min(n, len(kept))]
+}
+
+// beginnings are the bytes that may begin a secret, or an escape of its first
+// character. Most bytes of an answer are none, so that the rest is not asked.
+func beginnings(secrets []string) (b [256]bool) {
+	b['\\'], b['%'], b['&'] = true, true, true
+	for _, s := range secrets {
+		b[s[0]] = true
+	}
+	return b
 }
 
 // masking are the parts of values that are secret, sorted and each once.

@@ -1,7 +1,14 @@
 package dispatcher
 
 import (
+	"cmp"
+	"context"
 	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -55,4 +62,106 @@ type Standing struct {
 	CreatedAt  time.Time // of the first one
 	Deliveries []Delivery
 	Err        error // of a partition that did not tell
+}
+
+// Happening says what a line of the log tells.
+type Happening string
+
+// What the log tells: what became of an attempt, or that a delivery ended without one.
+const (
+	HappenedDelivered Happening = "delivered"
+	HappenedRetry     Happening = "retry" // the attempt failed, and its delivery did not die of it
+	HappenedDead      Happening = "dead"
+	HappenedBack      Happening = "back" // no attempt was made after all
+	HappenedCancelled Happening = "cancelled"
+)
+
+// Happenings are all of them.
+var Happenings = []Happening{HappenedDelivered, HappenedRetry, HappenedDead, HappenedBack, HappenedCancelled}
+
+// Logged is a line of the log: an attempt, or an end without one.
+type Logged struct {
+	Place     LogPlace
+	ID        DeliveryID
+	Topic     string // as Tenant, Subject and URL only while the message is kept
+	Tenant    string
+	Subject   string
+	Happening Happening
+	Reason    DeadReason // of HappenedDead without an attempt
+	Attempt   Attempt    // where none was made only its At and URL, and the number of those before
+}
+
+// Log is what happened to deliveries, as far as it is kept.
+type Log interface {
+	// ReadLog reads a page of at most so many lines that match, newest first. A page
+	// may be short while Next goes on.
+	ReadLog(ctx context.Context, f LogFilter, limit int, cursor string) (LogPage, error)
+}
+
+// LogFilter selects lines of the log. Empty fields match everything, several
+// values of one field any of them.
+type LogFilter struct {
+	Lanes      []Lane
+	Tenants    []string
+	Messages   []string
+	Happenings []Happening
+	Since      time.Time // inclusive; when the attempt began, or the delivery ended without one
+	Until      time.Time // exclusive
+}
+
+// Matches reports whether a line is one of those.
+func (f *LogFilter) Matches(l *Logged) bool {
+	at := l.Attempt.At
+	return f.MatchesName(l.ID) &&
+		(len(f.Happenings) == 0 || slices.Contains(f.Happenings, l.Happening)) &&
+		(f.Since.IsZero() || !at.Before(f.Since)) && (f.Until.IsZero() || at.Before(f.Until)) &&
+		(len(f.Tenants) == 0 || slices.Contains(f.Tenants, l.Tenant))
+}
+
+// MatchesName reports whether lines of a delivery may be.
+func (f *LogFilter) MatchesName(id DeliveryID) bool {
+	return (len(f.Lanes) == 0 || slices.Contains(f.Lanes, id.Lane)) &&
+		(len(f.Messages) == 0 || slices.Contains(f.Messages, id.Message))
+}
+
+// LogPage is a part of the log, newest first.
+type LogPage struct {
+	Lines         []Logged
+	Next          string    // cursor of the next page; empty when this is the last
+	LookedAt      int       // lines that were looked at, of which these match
+	CompleteSince time.Time // the log is whole from then on; zero: nothing was ever cut from it
+}
+
+// LogPlace is the place of a line in the log. Partitions have clocks of their own,
+// so the ms of several are compared only to have an order.
+type LogPlace struct {
+	MS        int64 // when it was written
+	Partition int
+	Seq       uint64 // of the entry, within the ms
+	Line      int    // of the entry, from 0
+}
+
+// String is the place as cursors and events have it.
+func (p LogPlace) String() string {
+	return fmt.Sprintf("%d-%d-%d-%d", p.MS, p.Partition, p.Seq, p.Line)
+}
+
+// Compare orders places by time.
+func (p LogPlace) Compare(q LogPlace) int {
+	return cmp.Or(cmp.Compare(p.MS, q.MS), cmp.Compare(p.Partition, q.Partition), cmp.Compare(p.Seq, q.Seq), cmp.Compare(p.Line, q.Line))
+}
+
+// ParseLogPlace reads what String wrote, or answers ErrCursor.
+func ParseLogPlace(text string) (p LogPlace, err error) {
+	words := strings.Split(text, "-")
+	numbers := make([]uint64, len(words))
+	for i, word := range words {
+		if numbers[i], err = strconv.ParseUint(word, 10, 53); err != nil || len(words) != 4 {
+			return LogPlace{}, fmt.Errorf("%w: %q", ErrCursor, text)
+		}
+	}
+	if numbers[1] > math.MaxInt32 || numbers[3] > math.MaxInt32 {
+		return LogPlace{}, fmt.Errorf("%w: %q", ErrCursor, text)
+	}
+	return LogPlace{MS: int64(numbers[0]), Partition: int(numbers[1]), Seq: numbers[2], Line: int(numbers[3])}, nil
 }

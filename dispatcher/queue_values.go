@@ -153,6 +153,7 @@ type Keep struct {
 	SeenMax     int           // ids still known of what FinishedMax cut, in the whole project
 	Dead        time.Duration
 	DeadMax     int // in the whole project
+	LogBytes    int // memory of what is told of attempts, in the whole project; 0: 64 MiB
 }
 
 // Trimmed counts what one call forgot.

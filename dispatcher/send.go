@@ -34,6 +34,7 @@ type Answer struct {
 	Rejected   bool   // the receiver wants no further attempt: webhook-delivery: abort-message
 	Body       []byte // at most AnswerLimit of it
 	Cut        bool   // there was more of the body
+	Address    string // connected to, with its port; empty: none was
 	Class      Class  // why there is no answer; ClassNone where Status is set
 	Err        error  // the same for people, free of the URL; nil where Status is set
 	Took       time.Duration

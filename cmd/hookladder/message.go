@@ -284,6 +284,9 @@ func printAttempt(out io.Writer, a wire.Attempt) {
 		took = "<1ms"
 	}
 	fmt.Fprintf(out, "  attempt %-4d %s  %s  %s in %s", a.Attempt, when(a.At), a.Outcome, answer, took)
+	if a.Address != "" {
+		fmt.Fprintf(out, " at %s", visible(a.Address))
+	}
 	if a.Error != "" {
 		fmt.Fprintf(out, "  %s", visible(a.Error))
 	}

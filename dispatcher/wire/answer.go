@@ -57,7 +57,7 @@ type Delivery struct {
 	WaitingFor     string         `json:"waiting_for,omitzero" enum:"due,rung,paused,breaker,retry_after,rate,sealed,missing,order,limit,permits" doc:"retry_after: its receiver asked for it. sealed: an instance can't open its endpoint with its ENCRYPTION_KEY. missing: its endpoint is not there."`
 	Ladder         *ladder.Ladder `json:"ladder,omitzero" doc:"The waits in force: the message's, its endpoint's or the setting's, cut by max_attempts."`
 	WaitingUntil   Time           `json:"waiting_until,omitzero" doc:"Left out: that is not known. What waits behind others may wait longer."`
-	History        []Attempt      `json:"history,omitzero" doc:"Its newest 32 attempts, oldest first, where one failed. Not in lists."`
+	History        []Attempt      `json:"history,omitzero" doc:"Its newest 32 attempts, oldest first, where one failed, and of a delivered one the last, as long as the store has memory for it. Not in lists."`
 }
 
 // Attempt is one attempt of a delivery.
@@ -67,10 +67,46 @@ type Attempt struct {
 	DurationMS      int64  `json:"duration_ms"`
 	StatusCode      int    `json:"status_code,omitzero" doc:"Left out: no answer came."`
 	Outcome         string `json:"outcome" enum:"delivered,retry,dead,back"`
+	Class           string `json:"class,omitzero" enum:"status,body,timeout,connect,reset,tls,dns,protocol,refused,expired,internal" doc:"What went wrong, in a word. Left out: nothing did."`
+	URL             string `json:"url,omitzero" doc:"Which was called. Left out, as address is: none was reached, or it is not kept."`
+	Address         string `json:"address,omitzero" doc:"Which was connected to, with its port."`
+	Resend          bool   `json:"resend,omitzero" doc:"A person asked for it."`
 	Error           string `json:"error,omitzero"`
-	ResponseExcerpt string `json:"response_excerpt,omitzero" doc:"The head of the receiver's answer; of the newest 3 attempts only. Needs the scope bodies."`
+	ResponseExcerpt string `json:"response_excerpt,omitzero" doc:"The head of the receiver's answer; of the newest 3 attempts, and the head of a success. Needs the scope bodies."`
 	ResponseBytes   int    `json:"response_bytes,omitzero" doc:"Without the scope bodies, in place of response_excerpt: its size."`
 	NextAttemptAt   Time   `json:"next_attempt_at" nullable:"true"`
+}
+
+// LoggedAttempt is an attempt in the live window, or the end of a delivery without one.
+type LoggedAttempt struct {
+	ID              string `json:"id" doc:"Of the delivery: <destination>:<message id>. With attempt and at it tells a line that comes twice."`
+	MessageID       string `json:"message_id"`
+	Destination     string `json:"destination"`
+	URL             string `json:"url,omitzero" doc:"Which was called. Left out, as topic, tenant and subject are, when the message is no longer kept."`
+	Address         string `json:"address,omitzero" doc:"Which was connected to, with its port."`
+	Topic           string `json:"topic,omitzero"`
+	Tenant          string `json:"tenant,omitzero"`
+	Subject         string `json:"subject,omitzero"`
+	Attempt         int    `json:"attempt" doc:"Counted from 1. Of an end without an attempt, how many were made before."`
+	At              Time   `json:"at" doc:"When it began, or the delivery ended."`
+	DurationMS      int64  `json:"duration_ms"`
+	StatusCode      int    `json:"status_code,omitzero" doc:"Left out: no answer came."`
+	Class           string `json:"class,omitzero" enum:"status,body,timeout,connect,reset,tls,dns,protocol,refused,expired,internal" doc:"What went wrong, in a word. Left out: nothing did."`
+	Outcome         string `json:"outcome" enum:"delivered,retry,dead,back,cancelled" doc:"retry: it failed, and its delivery did not die of it. cancelled, and dead without a status or class: the delivery ended without an attempt."`
+	Error           string `json:"error,omitzero" doc:"Of an end without an attempt its reason."`
+	ResponseExcerpt string `json:"response_excerpt,omitzero" doc:"The head of the answer, of a success. The history of a message has that of a failure. Needs the scope bodies."`
+	ResponseBytes   int    `json:"response_bytes,omitzero" doc:"Without the scope bodies, in place of response_excerpt: its size."`
+	NextAttemptAt   Time   `json:"next_attempt_at" nullable:"true"`
+	Resend          bool   `json:"resend,omitzero" doc:"A person asked for it."`
+}
+
+// LoggedPage is a part of the attempts, newest first. It may be short, even empty, and
+// still have a NextCursor.
+type LoggedPage struct {
+	Data          []LoggedAttempt `json:"data"`
+	NextCursor    *string         `json:"next_cursor" nullable:"true" doc:"null: this is the last page."`
+	LookedAt      int             `json:"looked_at" doc:"How many lines were looked at for this page."`
+	CompleteSince Time            `json:"complete_since" nullable:"true" doc:"What is older was partly forgotten, since the deliveries are or memory was short. null: nothing was."`
 }
 
 // MessageView is a message as read, with its deliveries.

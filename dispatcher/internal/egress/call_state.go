@@ -24,6 +24,7 @@ type callState struct {
 	answered bool   // something came back, if only an announcement
 	stage    int    // how far its dial came
 	location string // of a redirect; empty: none
+	address  string // of the receiver, with its port; empty: it was not reached
 }
 
 // The stages of a dial.

@@ -142,7 +142,7 @@ func (c *Client) send(ctx context.Context, call dispatcher.Call) dispatcher.Answ
 		return t.failed(err)
 	}
 	answer := read(resp)
-	answer.Location = t.location
+	answer.Location, answer.Address = t.location, t.address
 	return answer
 }
 

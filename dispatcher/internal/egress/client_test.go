@@ -58,6 +58,18 @@ func TestRequestIsSentAsGiven(t *testing.T) {
 	require.Equal(t, call.Header, got.header, "nothing is added, not even accept-encoding")
 }
 
+func TestAnAnswerTellsTheAddressThatWasCalled(t *testing.T) {
+	u, _ := newTestSink(t)
+	c := newTestClient(t)
+	for range 2 { // the second call has the same connection
+		require.Equal(t, u.Host, send(t, c, newTestCall(u)).Address)
+	}
+	closed := httptest.NewServer(nil)
+	gone := mustURL(t, closed.URL)
+	closed.Close()
+	require.Empty(t, send(t, c, newTestCall(gone)).Address)
+}
+
 func TestEmptyBodyIsSentWithItsLength(t *testing.T) {
 	u, asked := newTestSink(t)
 	call := newTestCall(u)

@@ -33,6 +33,8 @@ type conn struct {
 	found connState // look's answer
 	one   [1]byte
 
+	address string // of the receiver, as callState has it
+
 	place // in the pool
 }
 

@@ -125,7 +125,24 @@ func (d *dialer) open(ctx context.Context, address string) (net.Conn, error) {
 	for i, a := range may {
 		to[i] = netip.AddrPortFrom(a, uint16(n))
 	}
-	return race(ctx, to, d.connect)
+	conn, err := race(ctx, to, d.connect)
+	if err != nil {
+		return nil, err
+	}
+	if r, ok := conn.(*reached); ok {
+		if t := callStateOf(ctx); t != nil {
+			t.address = r.to.String()
+		}
+		conn = r.Conn
+	}
+	return conn, nil
+}
+
+// reached is a connection that says where it leads: behind a proxy that is not its
+// other end.
+type reached struct {
+	net.Conn
+	to netip.AddrPort
 }
 
 // lookup finds the addresses of a host, which may be one in any form.
@@ -241,13 +258,17 @@ func (d *dialer) connect(ctx context.Context, to netip.AddrPort) (net.Conn, erro
 		if err := d.guard.Addr(to.Addr()); err != nil {
 			return nil, err
 		}
-		return d.proxy.open(ctx, to)
+		conn, err := d.proxy.open(ctx, to)
+		if err != nil {
+			return nil, err
+		}
+		return &reached{conn, to}, nil
 	}
 	conn, err := d.tcp(ctx, "tcp", to.String())
 	if err != nil {
 		return nil, &stageError{dispatcher.ClassConnect, "connect to " + to.String(), own(bare(err), to)}
 	}
-	return conn, nil
+	return &reached{conn, to}, nil
 }
 
 // bare is the system's own error, without the addresses that its wrapper's text

@@ -36,7 +36,7 @@ func (t *callState) failed(err error) dispatcher.Answer {
 		err = withURL.Err
 	}
 	class, text := t.classify(err)
-	return dispatcher.Answer{Class: class, Err: &fault{clean(text), err}}
+	return dispatcher.Answer{Class: class, Err: &fault{clean(text), err}, Address: t.address}
 }
 
 // classify finds the class of a failure and its sentence.

@@ -77,7 +77,7 @@ func (t *transport) connect(s *callState) (*conn, error) {
 	if !s.repeated {
 		for c := t.idle.take(to); c != nil; c = t.idle.take(to) {
 			if c.probe() == stateQuiet {
-				s.got, s.reused = true, true
+				s.got, s.reused, s.address = true, true, c.address
 				return c, nil
 			}
 			c.close()
@@ -91,7 +91,7 @@ func (t *transport) connect(s *callState) (*conn, error) {
 		return nil, err
 	}
 	c := newConn(wire, to)
-	s.got = true
+	s.got, c.address = true, s.address
 	// Under TLS there may be bytes that belong to TLS itself.
 	if c.wire == c.root && c.raw != nil && c.peek() == stateSpoken {
 		c.close()

@@ -56,9 +56,11 @@ func (d *deliverer) deliver(c dispatcher.Claimed) {
 	}
 	d.engine.loader.done(&c)
 	d.engine.permits.release(1)
-	if !(c.First && s.Verdict == dispatcher.Delivered) {
-		s.Attempt.Excerpt = dispatcher.Excerpt(r.body, d.excerpt, r.secrets) // after the permit was released: this takes long for a long answer
+	kept := d.excerpt
+	if c.First && s.Verdict == dispatcher.Delivered {
+		kept = min(kept, dispatcher.ProofBytes) // it has no history
 	}
+	s.Attempt.Excerpt = dispatcher.Excerpt(r.body, kept, r.secrets) // after the permit was released: this takes long for a long answer
 	if s.Reason == dispatcher.ReasonGone && r.endpoint != nil {
 		// Before the outcome is recorded: if this process dies here, the delivery is attempted again.
 		d.engine.endpoints.DisableGone(r.endpoint)
@@ -305,6 +307,10 @@ func (d *deliverer) judge(c dispatcher.Claimed, r route, answer dispatcher.Answe
 	s.Verdict, s.Wait, s.Reason, s.Blame, s.Pause = o.Verdict, o.Wait, o.Reason, o.Blame, o.Pause
 	s.Attempt = o.Attempt
 	s.Attempt.Number, s.Attempt.At = c.Attempt, began
+	s.Attempt.Address, s.Attempt.Resend = answer.Address, c.Asked
+	if r.endpoint != nil {
+		s.Attempt.URL = r.endpoint.URL
+	}
 }
 
 // fail records an attempt that was our own fault; the ladder decides what follows.

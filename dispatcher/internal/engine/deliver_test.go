@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -166,6 +167,28 @@ func TestTheMessageDecidesWhatItsAnswerMeans(t *testing.T) {
 				require.Equal(t, c.rung+5, s.Attempt.Number)
 				require.Equal(t, c.status, s.Attempt.Status)
 				require.WithinDuration(t, began, s.Attempt.At, moment)
+			})
+		})
+	}
+}
+
+func TestAnOutcomeHasTheEvidenceOfItsAttempt(t *testing.T) {
+	for name, c := range map[string]struct {
+		first bool
+		kept  int
+	}{"a first success, of which only the log tells": {true, d.ProofBytes}, "a later one": {false, 200}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.Excerpt = 200 })
+				r.sender.answer = func(context.Context, d.Call) d.Answer {
+					return d.Answer{Status: 200, Address: "192.0.2.1:443", Body: bytes.Repeat([]byte("x"), 1000)}
+				}
+				one := claimed(message("m"))
+				one.First, one.Asked = c.first, true
+				a := deliverOne(t, r, one).Attempt
+				require.Equal(t, "192.0.2.1:443", a.Address)
+				require.True(t, a.Resend)
+				require.Len(t, a.Excerpt, c.kept)
 			})
 		})
 	}

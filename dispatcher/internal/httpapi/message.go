@@ -295,7 +295,8 @@ func wireDelivery(d *dispatcher.Delivery) wire.Delivery {
 func wireAttempt(a *dispatcher.Attempt) wire.Attempt {
 	return wire.Attempt{
 		Attempt: a.Number, At: wire.Time{Time: a.At}, DurationMS: a.Duration.Milliseconds(),
-		StatusCode: a.Status, Outcome: a.Verdict.String(),
+		StatusCode: a.Status, Outcome: a.Verdict.String(), Class: string(a.Class),
+		URL: a.URL, Address: a.Address, Resend: a.Resend,
 		Error:           strings.ToValidUTF8(a.Error, "�"),
 		ResponseExcerpt: strings.ToValidUTF8(string(a.Excerpt), "�"),
 		NextAttemptAt:   wire.Time{Time: a.Next},

@@ -51,6 +51,8 @@ func Run(t *testing.T, open rig.OpenFunc) {
 		{"look and stats", deliveries.ReadCases},
 		{"held back", lanes.HeldBackCases},
 		{"list", deliveries.ListCases},
+		{"log", deliveries.LogCases},
+		{"proof", deliveries.ProofCases},
 		{"wake", deliveries.WakeCases},
 		{"partitions and sizes", deliveries.SizeCases},
 		{"large bodies", deliveries.BodyCases},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
@@ -66,10 +67,65 @@ func (s *Store) Read(ctx context.Context, id string) (dispatcher.MessageView, er
 		}
 		out.Deliveries = append(out.Deliveries, l.deliveries...)
 	}
+	if err := s.prove(ctx, &out); err != nil {
+		errs = append(errs, err)
+	}
 	if !found && len(errs) == 0 {
 		return dispatcher.MessageView{}, fmt.Errorf("message %s: %w", id, dispatcher.ErrNotFound)
 	}
 	return out, partitions.Join(errs...)
+}
+
+// prove adds to each delivery that was delivered its last attempt, with the
+// evidence that the log has, and to one that was sent again its first success. Its
+// history has them without, or not at all.
+func (s *Store) prove(ctx context.Context, v *dispatcher.MessageView) error {
+	var asked []attempts.Success
+	var of []*dispatcher.Delivery
+	for i := range v.Deliveries {
+		d := &v.Deliveries[i]
+		for k := range d.History {
+			locate(&d.History[k], &v.Message)
+		}
+		ends := []time.Time{d.Delivered}
+		if d.Status == dispatcher.StatusDelivered && !d.Ended.Equal(d.Delivered) {
+			ends = append(ends, d.Ended)
+		}
+		for _, at := range ends {
+			if at.IsZero() {
+				continue // only marked as delivered so far
+			}
+			asked = append(asked, attempts.Success{ID: d.ID, Partition: s.partition(d.ID.Lane), Ended: at})
+			of = append(of, d)
+		}
+	}
+	proofs, err := s.Proofs(ctx, asked)
+	for i, a := range proofs {
+		if a == nil {
+			continue // not at hand: there was no memory for it, or it lay in another partition
+		}
+		locate(a, &v.Message)
+		d := of[i]
+		k := slices.IndexFunc(d.History, func(h dispatcher.Attempt) bool {
+			return h.Number == a.Number && h.Verdict == dispatcher.Delivered
+		})
+		if k < 0 {
+			d.History = append(d.History, *a)
+			continue
+		}
+		if len(d.History[k].Excerpt) > len(a.Excerpt) {
+			a.Excerpt = d.History[k].Excerpt
+		}
+		d.History[k] = *a
+	}
+	return err
+}
+
+// locate tells of an attempt that called the message's own URL that it did.
+func locate(a *dispatcher.Attempt, m *dispatcher.Message) {
+	if a.URL == "" && a.Address != "" {
+		a.URL = m.URL
+	}
 }
 
 // lookOn reads one more page of each partition.
@@ -229,6 +285,7 @@ func decodeAttempt(text string) (dispatcher.Attempt, error) {
 	a := dispatcher.Attempt{
 		Number: m.Number, At: conn.FromMillis(m.At), Duration: time.Duration(m.Took) * time.Millisecond,
 		Status: m.Status, Verdict: m.Verdict, Class: m.Class, Error: m.Error, Next: conn.FromMillis(next),
+		URL: m.URL, Address: m.Address, Resend: m.Resend,
 	}
 	if rest = rest[n:]; rest != "" {
 		a.Excerpt = []byte(rest)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
@@ -30,19 +31,18 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 	var shares [][]int
 	for n, list := range lists {
 		for len(list) > 0 {
-			args, size, bytes := make([]any, 1, 1+11*min(len(list), settleBatch)), 0, 0
-			var lines []byte // their lines in :attempts
+			args, size, bytes := make([]any, 0, 11*min(len(list), settleBatch)), 0, 0
+			var log attempts.Log // their lines in :attempts
 			met := make(map[dispatcher.DeliveryID]bool, min(len(list), settleBatch))
 			for size < len(list) && size < settleBatch && bytes < settleBytes && !met[batch[list[size]].ID] {
 				met[batch[list[size]].ID] = true // a second outcome of one delivery must see the effect of the first
 				o := &batch[list[size]]
 				args = appendSettlement(args, o)
-				lines = appendLine(lines, o)
+				log.Add(o, verdicts[o.Verdict], reasonOf(o))
 				bytes += len(o.Attempt.Excerpt) + len(o.Attempt.Error)
 				size++
 			}
-			args[0] = lines
-			jobs = append(jobs, conn.Call{Partition: n, Args: args})
+			jobs = append(jobs, conn.Call{Partition: n, Args: append(log.Args(len(args)), args...)})
 			shares = append(shares, list[:size])
 			list = list[size:]
 		}
@@ -162,27 +162,6 @@ func reasonOf(o *dispatcher.Settlement) string {
 	return string(o.Reason)
 }
 
-// appendLine adds the line of an outcome in :attempts: delivery, verdict,
-// status, took, number, reason.
-func appendLine(b []byte, o *dispatcher.Settlement) []byte {
-	if len(b) > 0 {
-		b = append(b, '\n')
-	}
-	b = append(b, o.ID.Lane...)
-	b = append(b, ':')
-	b = append(b, o.ID.Message...)
-	b = append(b, ' ')
-	b = append(b, verdicts[o.Verdict]...)
-	b = append(b, ' ')
-	b = strconv.AppendInt(b, int64(o.Attempt.Status), 10)
-	b = append(b, ' ')
-	b = strconv.AppendInt(b, tookMillis(o), 10)
-	b = append(b, ' ')
-	b = strconv.AppendInt(b, int64(o.Attempt.Number), 10)
-	b = append(b, ' ')
-	return append(b, reasonOf(o)...)
-}
-
 // attemptMeta is an attempt as the history keeps it, without the excerpt.
 type attemptMeta struct {
 	Number  int                `json:"n"`
@@ -192,12 +171,16 @@ type attemptMeta struct {
 	Verdict dispatcher.Verdict `json:"v"`
 	Class   dispatcher.Class   `json:"c,omitempty"`
 	Error   string             `json:"e,omitempty"`
+	URL     string             `json:"u,omitempty"`
+	Address string             `json:"a,omitempty"`
+	Resend  bool               `json:"r,omitempty"`
 }
 
 func encodeAttempt(a *dispatcher.Attempt) string {
 	b, err := json.Marshal(attemptMeta{
 		Number: a.Number, At: a.At.UnixMilli(), Took: a.Duration.Milliseconds(),
 		Status: a.Status, Verdict: a.Verdict, Class: a.Class, Error: a.Error,
+		URL: a.URL, Address: a.Address, Resend: a.Resend,
 	})
 	if err != nil {
 		panic(err) // numbers and texts only: can't fail

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
@@ -60,6 +61,7 @@ type endpointStore = endpoints.Store
 // Store is a dispatcher.Queue in Redis, with the endpoints beside it.
 type Store struct {
 	*endpointStore
+	*attempts.Reader
 
 	conn    *conn.Client
 	project string
@@ -117,6 +119,7 @@ func Connect(ctx context.Context, o Options) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.Reader = attempts.NewReader(s.conn, decodeRecord)
 	s.endpointStore = endpoints.New(s.conn, s.announceAs, o.Seal, s.log)
 	return s, nil
 }

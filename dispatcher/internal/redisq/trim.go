@@ -1,6 +1,7 @@
 package redisq
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -15,6 +16,14 @@ import (
 const (
 	trimBatch = 64
 	leastKept = 10_000
+)
+
+// logBytes is how much memory :attempts has in the whole project unless Keep says
+// otherwise: evidence of some 700,000 attempts where receivers always answer the
+// same. leastLog is what each partition has at least.
+const (
+	logBytes = 64 << 20
+	leastLog = 1 << 20
 )
 
 // Trim forgets at most one batch in each partition that where means.
@@ -44,7 +53,7 @@ func (s *Store) TrimIn(ctx context.Context, by string, in []int, keep dispatcher
 	for i, n := range in {
 		calls[i] = conn.Call{Partition: n, Args: []any{
 			keep.Finished.Milliseconds(), s.share(keep.FinishedMax), s.share(keep.SeenMax),
-			keep.Dead.Milliseconds(), s.share(keep.DeadMax), trimBatch, conn.Flag(room),
+			keep.Dead.Milliseconds(), s.share(keep.DeadMax), trimBatch, conn.Flag(room), s.shareOfLog(keep.LogBytes),
 		}}
 	}
 	var errs []error
@@ -71,6 +80,12 @@ func (s *Store) TrimIn(ctx context.Context, by string, in []int, keep dispatcher
 		errs = append(errs, s.conn.InPartition(r.Partition, r.Err))
 	}
 	return t, more, partitions.Join(errs...)
+}
+
+// shareOfLog is one partition's part of the memory for :attempts.
+func (s *Store) shareOfLog(bytes int) int {
+	all := cmp.Or(bytes, logBytes)
+	return max(all/len(s.tags), min(all, leastLog))
 }
 
 // share is one partition's part of a limit for the project.

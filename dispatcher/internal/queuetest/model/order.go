@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
@@ -14,7 +15,7 @@ import (
 // end puts a delivery where it ends, now.
 func (m *model) end(id dispatcher.DeliveryID, place stored.Place) {
 	d := m.deliveries[id]
-	d.Found, d.mark = stored.Found{Place: place, At: m.ms()}, stored.MarkNone
+	d.Found, d.mark = stored.Found{Place: place, At: m.endsAt(id.Lane)}, stored.MarkNone
 	switch place {
 	case stored.PlaceDead:
 		m.ends["dead "+string(d.progress.Reason)]++
@@ -23,6 +24,24 @@ func (m *model) end(id dispatcher.DeliveryID, place stored.Place) {
 		m.ends["cancelled -"]++
 	}
 	m.leave(id)
+}
+
+// endsAt is the time of what ends now: not before what ended in the same partition,
+// where the clock stepped back by up to an hour.
+func (m *model) endsAt(lane dispatcher.Lane) int64 {
+	newest := map[stored.Place]int64{} // of each set
+	for id, d := range m.deliveries {
+		if !d.Place.Waits() && m.Partition(id.Lane) == m.Partition(lane) {
+			newest[d.Place] = max(newest[d.Place], d.At)
+		}
+	}
+	at := m.ms()
+	for _, ms := range newest {
+		if ms <= m.ms()+time.Hour.Milliseconds() {
+			at = max(at, ms)
+		}
+	}
+	return at
 }
 
 // die ends a delivery as dead.

@@ -55,6 +55,7 @@ type Queue interface {
 	Standing(ctx context.Context, batch []dispatcher.Entry) ([]dispatcher.Standing, error)
 	Known(ctx context.Context, ids []string) ([]bool, error)
 	Kept(ctx context.Context, batch []dispatcher.Entry) ([]*dispatcher.Message, error)
+	ReadLog(ctx context.Context, f dispatcher.LogFilter, limit int, cursor string) (dispatcher.LogPage, error)
 	List(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error)
 	Stats(ctx context.Context) (dispatcher.Stats, error)
 	Polls() bool

@@ -29,16 +29,18 @@ var readable = map[string]func(field, text string) bool{
 	keys.Progress: func(_, text string) bool {
 		return redisq.CheckProgress(text) == nil
 	},
-	keys.Counts: isNumber,
-	keys.Buried: isNumber,
-	keys.Ends:   isNumber,
-	keys.In:     func(_, text string) bool { return inText.MatchString(text) && len(text) < 20 },
+	keys.Counts:  isNumber,
+	keys.Buried:  isNumber,
+	keys.Ends:    isNumber,
+	keys.Archive: func(field, text string) bool { return field != "cut" || cutText.MatchString(text) },
+	keys.In:      func(_, text string) bool { return inText.MatchString(text) && len(text) < 20 },
 }
 
 var (
 	laneText   = regexp.MustCompile(`^[0-9]+( [0-9]+){8}`)
 	limitsText = regexp.MustCompile(`^[0-9]+ [0-9]+ [0-9]+ [01] [-pdx]$`)
 	inText     = regexp.MustCompile(`^[0-9]+ [0-9]+$`)
+	cutText    = regexp.MustCompile(`^[0-9]{1,15}-[0-9]+$`)
 )
 
 func isNumber(_, text string) bool {

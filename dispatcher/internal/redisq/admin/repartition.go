@@ -23,7 +23,8 @@ import (
 // one. So each thing is in one of the two places, or in both and the same. A mark
 // in :meta tells the progress. While it is there, no instance serves.
 //
-// The stream of attempts stays where it is, and goes with its partition.
+// The stream of attempts stays where it is, and goes with its partition; from when
+// on the log is whole is noted anew.
 
 // RepartitionOptions say what a repartition does.
 type RepartitionOptions struct {

@@ -32,6 +32,9 @@ func (r *repartition) end(ctx context.Context) error {
 	if err := r.addEnds(ctx); err != nil {
 		return err
 	}
+	if err := r.cutLogs(ctx); err != nil {
+		return err
+	}
 	for n := r.mark.To; n < r.mark.From; n++ {
 		if err := r.remove(ctx, n); err != nil {
 			return err

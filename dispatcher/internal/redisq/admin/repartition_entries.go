@@ -93,6 +93,25 @@ func (r *repartition) addEnds(ctx context.Context) error {
 	return partitions.Join(errs...)
 }
 
+// cutLogs notes that what the log of attempts has is not whole. The entries of two
+// streams can't be put in one order, so that they stay where they were written.
+func (r *repartition) cutLogs(ctx context.Context) error {
+	for q := range r.mark.To {
+		var now *redis.TimeCmd
+		if err := r.s.conn.At(ctx, "read the time", q, func(p redis.Pipeliner) { now = p.Time(ctx) }); err != nil {
+			return err
+		}
+		cut := strconv.FormatInt(now.Val().UnixMilli(), 10) + "-0"
+		err := r.s.conn.At(ctx, "note how far the log reaches back", q, func(p redis.Pipeliner) {
+			p.HSet(ctx, r.s.tags[q]+keys.Archive, "cut", cut)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // moveKey moves the entries of a hash or a sorted set. Those of :in are counted, one
 // for each lane.
 func (r *repartition) moveKey(ctx context.Context, n int, k keys.Kind, lane laneFunc) error {

@@ -39,6 +39,9 @@ func TestARepartitionKeepsEverything(t *testing.T) {
 		require.Zero(t, moved.Moved.Forgotten)
 		require.Equal(t, want, p.Content(to), "%d to %d", from, to)
 		require.Equal(t, records, p.Records(p.Open(to)))
+		page, err := p.Open(to).ReadLog(t.Context(), dispatcher.LogFilter{}, 1, "")
+		require.NoError(t, err)
+		require.False(t, page.CompleteSince.IsZero(), "the log does not go with the lanes, and says so")
 		from = to
 	}
 }

@@ -38,6 +38,7 @@ const (
 	Ends      = ":ends"
 	Fenced    = ":fenced"
 	Attempts  = ":attempts"
+	Archive   = ":archive"
 )
 
 // Clock holds the time, in microseconds, that scripts read instead of Redis'

@@ -64,7 +64,8 @@ var Kinds = []Kind{
 	{Counts, "COUNTS", "hash", OfNone, "state.lua", "stats.go"},
 	{Ends, "ENDS", "hash", OfNone, "state.lua", "stats.go"},
 	{Fenced, "FENCED", "zset", OfInstance, "reap.lua", "claim.lua"},
-	{Attempts, "ATTEMPTS", "stream", OfNone, "state.lua", "doctor_count.lua"},
+	{Attempts, "ATTEMPTS", "stream", OfNone, "state.lua", "attempts/page.go"},
+	{Archive, "ARCHIVE", "hash", OfNone, "trim.lua", "attempts/read.go"},
 }
 
 // HomeKinds are the project's own keys, behind Home.

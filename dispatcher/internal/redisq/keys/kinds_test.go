@@ -34,7 +34,7 @@ var (
 	}
 	reads = commands{
 		inLua: `HGET|HMGET|HGETALL|ZSCORE|ZMSCORE|ZRANGE|ZREVRANGE|ZRANGEBYSCORE|LRANGE|LINDEX|XREVRANGE`,
-		inGo:  []string{"HGet", "HMGet", "HGetAll", "HScan", "HKeys", "ZRange", "ZRevRangeByScoreWithScores", "ZRangeByScoreWithScores"},
+		inGo:  []string{"HGet", "HMGet", "HGetAll", "HScan", "HKeys", "ZRange", "ZRevRangeByScoreWithScores", "ZRangeByScoreWithScores", "XRevRangeN"},
 	}
 )
 

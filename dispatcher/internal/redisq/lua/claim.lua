@@ -156,7 +156,6 @@ local n = 7 -- values of the answer
 local function spared(i, l)
   l.flying = l.flying - 1
   give_back(l)
-  if marks[i] then unmarked[#unmarked + 1] = deliveries[i] end
   leave(l, ids[i], records[i])
 end
 
@@ -165,16 +164,11 @@ for i, delivery in ipairs(deliveries) do
   local expiry = record and #record > DIGEST and expires(record) or 0
   if not record or #record <= DIGEST then
     lost = lost + 1
+    if marks[i] then unmarked[#unmarked + 1] = delivery end
     drop(delivery, ids[i], record)
     spared(i, l)
-  elseif marks[i] == 'd' then
-    put(ended.done, at_now, delivery)
-    count('delivered', 1)
-    spared(i, l)
-  elseif marks[i] == 'c' then
-    put(ended.cancelled, at_now, delivery)
-    count('cancelled', 1)
-    note(delivery, 'cancelled', 0, 0, 0, '-')
+  elseif marks[i] then
+    count(end_marked(delivery, marks[i], (progress(texts[i]))), 1)
     spared(i, l)
   elseif expiry > 0 and expiry <= now then
     local a, b, d, s, _, _, more = progress(texts[i])

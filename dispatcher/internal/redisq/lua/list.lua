@@ -94,7 +94,7 @@ end
 -- standing answers the status of a delivery by the index in which it was found, and the reason that it waits for.
 local function standing(l, k)
   if ENDED[index] then return ENDED[index], '' end
-  if marks[k] then return marks[k] == 'd' and 'delivered' or 'cancelled', '' end
+  if marks[k] then return delivers(marks[k]) and 'delivered' or 'cancelled', '' end
   if index == 'leases' then return 'in_flight', '' end
   if l.limits.held == 'x' then return 'cancelled', '' end
   if index == 'behind' then return 'scheduled', 'order' end

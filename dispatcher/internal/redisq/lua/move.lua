@@ -58,16 +58,11 @@ local function end_ready(l, n)
     local _, id = parts(element)
     local delivery = l.name .. ':' .. id
     local record, mark = sure('HGET', MESSAGES, id), sure('HGET', MARKS, delivery)
-    if mark then unmarked[#unmarked + 1] = delivery end
     if not record or #record <= DIGEST then
+      if mark then unmarked[#unmarked + 1] = delivery end
       drop(delivery, id, record)
-    elseif mark == 'd' then
-      put(ended.done, now, delivery)
-      count('delivered', 1)
-    elseif mark == 'c' then
-      put(ended.cancelled, now, delivery)
-      count('cancelled', 1)
-      note(delivery, 'cancelled', 0, 0, 0, '-')
+    elseif mark then
+      count(end_marked(delivery, mark, (progress(sure('HGET', PROGRESS, delivery)))), 1)
     else
       doom(l, delivery, sure('HGET', PROGRESS, delivery))
     end

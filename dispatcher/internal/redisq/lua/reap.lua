@@ -35,11 +35,7 @@ for i, delivery in ipairs(deliveries) do
   count('in_flight', -1)
   local over = true
   if marks[i] then
-    local delivered = marks[i] == 'd'
-    unmarked[#unmarked + 1] = delivery
-    put(delivered and ended.done or ended.cancelled, now, delivery)
-    count(delivered and 'delivered' or 'cancelled', 1)
-    if not delivered then note(delivery, 'cancelled', 0, 0, attempts, '-') end
+    count(end_marked(delivery, marks[i], attempts), 1)
   elseif deaths >= DEATHS then
     -- Each of the dead holders may have called the receiver, and none of them got an answer.
     attempts = attempts + deaths

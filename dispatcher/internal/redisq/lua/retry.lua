@@ -94,9 +94,9 @@ local function retry(delivery, l, id, i)
   local record = exists(l.name, id, wholes)
   if not record then return -1 end
   local mark = sure('HGET', MARKS, delivery)
-  if not resend and (done[i] or mark == 'd') then return -5 end
+  if not resend and (done[i] or delivers(mark)) then return -5 end
   if ends(l) then return l.limits.held == 'd' and -3 or -4 end
-  if mark == 'd' then return -2 end
+  if delivers(mark) then return -2 end
   if under_way[delivery] and not mark then return -2 end
   local expiry = expires(record)
   if expiry > 0 and expiry <= now and not under_way[delivery] then return -6 end
@@ -112,6 +112,7 @@ local codes = {}
 for i, delivery in ipairs(deliveries) do
   local lane, id = parts(delivery)
   codes[i] = retry(delivery, lanes[lane], id, i)
+  if codes[i] == 1 then note(delivery, 'resent', 0, 0, 0, '-') end
 end
 local t, d, w = finish()
 return { t, d, w, unpack(codes) }

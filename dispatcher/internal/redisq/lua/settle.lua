@@ -1,8 +1,9 @@
 -- settle: record the outcomes of attempts. Without the lease only a success counts, and only if the delivery is not
 -- finished.
 --
--- ARGV[3]   lines for :attempts, one for each outcome
--- ARGV[4..] for each: delivery, verdict (d delivered, r retry, x dead, b back), took ms, status (0 no answer),
+-- ARGV[3]   number of entries for :attempts, then of each: number of lines, lines, evidence. Together they have a line for
+--           each outcome
+-- ARGV[..]  for each: delivery, verdict (d delivered, r retry, x dead, b back), took ms, status (0 no answer),
 --           ms (r: wait; b: since when it was ready), number of the attempt (0: none was made), reason (x; else -),
 --           meta, excerpt (both empty: nothing for the history), blame (ms for which the lane is left alone; before it !
 --           where the failure counts for its breaker, ~ and a letter where no receiver is to blame, as :lane has it), ms
@@ -16,24 +17,26 @@
 -- here.
 local LONGEST_WAIT = 600000 -- ms; a breaker's wait doubles up to it
 local KEPT, WITH_EXCERPT = 32, 3 -- attempts in a history; the newest of them that keep the excerpt of the answer
-local PLAIN, WIDTH = 2, 11 -- values of an outcome; at[k] is where one begins: it is read in place
 
-local lines, deliveries, names, at = ARGV[3], {}, {}, {}
+local deliveries, names, at = {}, {}, {}
 local plain = {} -- ms that the attempt took, if it was a first one answered with 200; else false
-local i, many = 4, 0
-while ARGV[i] do
-  local delivery, took = ARGV[i], tonumber(ARGV[i + 1])
-  many = many + 1
-  deliveries[many], at[many], plain[many] = delivery, i, took or false
-  names[many] = sub(delivery, 1, (find(delivery, ':', 1, true) or #delivery + 1) - 1)
-  i = i + (took and PLAIN or WIDTH)
+local many = 0
+do -- this block ends its locals: there may be no more than some two hundred at a time
+  local PLAIN, WIDTH = 2, 11 -- values of an outcome; at[k] is where one begins: it is read in place
+  local i = 4 + 3 * tonumber(ARGV[3])
+  while ARGV[i] do
+    local delivery, took = ARGV[i], tonumber(ARGV[i + 1])
+    many = many + 1
+    deliveries[many], at[many], plain[many] = delivery, i, took or false
+    names[many] = sub(delivery, 1, (find(delivery, ':', 1, true) or #delivery + 1) - 1)
+    i = i + (took and PLAIN or WIDTH)
+  end
 end
 if many == 0 then
   local t, d, w = finish()
   return { t, d, w, {}, '' }
 end
 load(names)
-local scores = call('ZMSCORE', LEASES .. by, unpack(deliveries))
 local marks, texts = of(MARKS, deliveries), of(PROGRESS, deliveries)
 
 -- An outcome may be repeated, since its answer was lost, after the same instance has claimed the delivery again. Then
@@ -41,9 +44,9 @@ local marks, texts = of(MARKS, deliveries), of(PROGRESS, deliveries)
 -- say nothing, but that delivery has ended anyhow. Without an attempt the time of the lease decides. Otherwise a
 -- delivery that is handed back twice would be attempted by two instances at once.
 local held, leased, nleased = {}, {}, 0
-for k = 1, many do
-  local text, score, older = texts[k], scores[k], false
-  if text and marks[k] ~= 'd' then
+for k, score in ipairs(call('ZMSCORE', LEASES .. by, unpack(deliveries))) do
+  local text, older = texts[k], false
+  if text and not delivers(marks[k]) then
     local number = plain[k] and 1 or tonumber(ARGV[at[k] + 5])
     older = number > 0 and number <= (progress(text))
   end
@@ -190,6 +193,23 @@ local function counted(i, text, reason)
   return attempts - beside > base and 'retrying' or 'scheduled'
 end
 
+-- ended_by ends a delivery as its mark says, whatever came of the attempt. A success needs no note: its line tells it.
+local function ended_by(mark, i, text)
+  local delivery, verdict = ARGV[i], ARGV[i + 1]
+  if verdict == 'd' then
+    put(ended.done, at_now, delivery)
+    unmarked[#unmarked + 1] = delivery
+  else
+    local status = end_marked(delivery, mark, math.max((progress(text)), tonumber(ARGV[i + 5])))
+    if status == 'cancelled' then count(status, 1) end -- what was delivered is counted at the end
+  end
+  if verdict ~= 'b' then
+    counted(i, text, '-')
+    remember(i, 0)
+  end
+  return verdict == 'd' and '1' or '4', true
+end
+
 -- doomed ends a delivery that would wait again in the lane of a disabled or deleted endpoint.
 local function doomed(i, l, text)
   if ARGV[i + 1] == 'b' or ARGV[i + 5] == '0' then
@@ -208,21 +228,12 @@ local function settled(i, l, text, mark)
   l.flying = l.flying - 1
   learned(i, l)
   if verdict == 'd' then succeeded(l) else blamed(i, l) end
-  if mark then unmarked[#unmarked + 1] = delivery end
-  if mark == 'd' or verdict == 'd' then
+  if mark then return ended_by(mark, i, text) end
+  if verdict == 'd' then
     put(ended.done, at_now, delivery)
     counted(i, text, '-')
     remember(i, 0)
-    return verdict == 'd' and '1' or '4', true
-  end
-  if mark == 'c' then
-    put(ended.cancelled, at_now, delivery)
-    count('cancelled', 1)
-    if verdict ~= 'b' then
-      counted(i, text, '-')
-      remember(i, 0)
-    end
-    return '4', true
+    return '1', true
   end
   if verdict ~= 'x' and ends(l) then return doomed(i, l, text), true end
   if verdict == 'b' then
@@ -275,7 +286,7 @@ local function late(i, l, text, record)
   if not due and not behind then
     -- Ready or leased elsewhere: the next script that reads it ends it.
     marked[#marked + 1] = delivery
-    marked[#marked + 1] = 'd'
+    marked[#marked + 1] = 'd' .. num(ends_at()) -- not before the line of this success
     return '3', false
   end
   if due then gone[#gone + 1] = delivery end
@@ -296,6 +307,16 @@ local function whole(k)
   return from_here
 end
 
+-- write_entries writes the lines of the outcomes, each with its code.
+local function write_entries(codes)
+  local first = 1
+  for k = 4, 1 + 3 * tonumber(ARGV[3]), 3 do
+    local last = first + tonumber(ARGV[k]) - 1
+    write_log('l', ARGV[k + 1], 'c', sub(codes, first, last), 'e', ARGV[k + 2])
+    first = last + 1
+  end
+end
+
 local answer, codes, news = { 0, 0, 0, {} }, {}, false
 for k = 1, many do
   local l = lanes[names[k]]
@@ -314,6 +335,8 @@ for k = 1, many do
   codes[k] = code
   news = news or code ~= '2' and code ~= '5'
 end
+codes = table.concat(codes)
+if news then write_entries(codes) end -- before the ends are written, since their entry tells whether the clock stepped back
 count('in_flight', -#leased)
 count('delivered', ndone + #ended.done / 2)
 count('ready', #fronts)
@@ -333,7 +356,6 @@ for _, name in ipairs(opened) do
   put(answer[4], name, num(till > 0 and till or opened_at[name]))
 end
 for name in pairs(closed) do put(answer[4], name, 0) end
-codes = table.concat(codes)
-answer[1], answer[2], answer[3] = finish(news and lines or nil, codes)
+answer[1], answer[2], answer[3] = finish()
 answer[5] = codes
 return answer

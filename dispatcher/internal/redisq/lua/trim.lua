@@ -7,6 +7,7 @@
 -- ARGV[8] batch         most of each kind
 -- ARGV[9] room          1: make space: the oldest finished work goes, but none whose message is younger than a minute, and
 --                       ids once none goes any more
+-- ARGV[10] log bytes    most memory of :attempts
 -- returns now, due, weight, finished, seen, dead, dead cut before their age, lanes, 1 if there is more, the least age in ms
 --   at which a finished one was cut since there were too many (0: none was), endpoints' lanes that were looked at and stay,
 --   each with the version of its limits, 1 if a lane was placed anew
@@ -17,7 +18,7 @@ local LANE_AGE = 3600 * 1000 -- ms; a lane's state tells a good destination from
 
 local finished_ms, finished_most, seen_most = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local dead_ms, dead_most, batch = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
-local room = ARGV[9] == '1'
+local room, log_most = ARGV[9] == '1', tonumber(ARGV[10])
 call('DEL', tag)
 
 local large = call('HLEN', BODIES) > 0 -- mostly not: then no record is read
@@ -273,6 +274,46 @@ local function look_ahead()
   return anew
 end
 local anew = look_ahead()
-if room then sure('XTRIM', ATTEMPTS, 'MAXLEN', floor(sure('XLEN', ATTEMPTS) / 2)) end
+
+-- cut_log cuts :attempts before the oldest delivered one that is kept whole, and where it takes too much memory. It
+-- notes how far the entries reach back since.
+local LOG_BATCH = 1000 -- entries that one call cuts: 16 MiB at most, a few ms to free
+local LOG_ENTRY = 49152 -- bytes that no entry has
+local EARLIER = 1000 -- ms; an entry may be older than the end that it tells, by a step of the clock
+local function log_bytes(entries)
+  if entries * LOG_ENTRY <= log_most then return 0 end
+  local bytes = redis.pcall('MEMORY', 'USAGE', ATTEMPTS, 'SAMPLES', '4')
+  if type(bytes) == 'number' then return bytes end
+  -- Some services forbid this command. Then the newest entries tell the size of all.
+  local newest, sum = sure('XREVRANGE', ATTEMPTS, '+', '-', 'COUNT', 4), 0
+  for _, entry in ipairs(newest) do
+    for _, value in ipairs(entry[2]) do sum = sum + #value end
+  end
+  return sum / math.max(#newest, 1) * entries
+end
+local function note_cut(id)
+  local ms = tonumber(match(id, '^%d+'))
+  local before = match(sure('HGET', ARCHIVE, 'cut') or '', '^%d+')
+  if not before or tonumber(before) < ms then sure('HSET', ARCHIVE, 'cut', id) end
+end
+local function cut_log()
+  local entries = sure('XLEN', ATTEMPTS)
+  if entries == 0 then return end
+  local oldest = tonumber(sure('ZRANGE', DONE, 0, 0, 'WITHSCORES')[2] or now - finished_ms) or 0
+  local behind = num(math.max(0, math.min(oldest, now) - EARLIER)) .. '-0'
+  local gone = sure('XTRIM', ATTEMPTS, 'MINID', '~', behind, 'LIMIT', LOG_BATCH)
+  if gone > 0 then note_cut(behind) end
+  local left, bytes = entries - gone, log_bytes(entries)
+  local most = bytes > log_most and floor(entries * log_most / bytes) or left
+  if room then most = math.min(most, floor(left / 2)) end
+  if most < left then
+    local cut = sure('XTRIM', ATTEMPTS, 'MAXLEN', '~', most, 'LIMIT', LOG_BATCH)
+    local first = cut > 0 and sure('XRANGE', ATTEMPTS, '-', '+', 'COUNT', 1)[1]
+    if cut > 0 then note_cut(first and first[1] or at_now .. '-0') end
+    gone = gone + cut
+  end
+  if gone >= LOG_BATCH then more = 1 end
+end
+cut_log()
 local t, d, w = finish()
 return { t, d, w, nfinished, #seen, #dead, early, nlanes, more, num(cut_age), stay, anew }

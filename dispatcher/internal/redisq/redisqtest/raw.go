@@ -205,7 +205,11 @@ func holderOf(leased bool, holder string) string {
 
 func (r *raw) readDeliveries() {
 	for name, mark := range r.hashes["marks"].Val() {
-		r.out.Marks[r.id(name)] = stored.Mark(mark)
+		if len(mark) > 1 { // behind d the ms of the success
+			var ms int64
+			r.whole(mark, "d%d", &ms)
+		}
+		r.out.Marks[r.id(name)] = stored.Mark(mark[:1])
 	}
 	for name, text := range r.hashes["progress"].Val() {
 		var p stored.Progress

@@ -47,6 +47,17 @@ func New(name, text string) Script {
 	return Script{Name: name, Text: text, SHA: hex.EncodeToString(sum[:])}
 }
 
+// A test's clock numbers the entries of :attempts too, which go on from the last
+// one where it steps back.
+const (
+	realID = "'XADD', ATTEMPTS, '*'"
+	testID = "'XADD', ATTEMPTS, (function()\n" +
+		"  local last = redis.pcall('XREVRANGE', ATTEMPTS, '+', '-', 'COUNT', 1)\n" +
+		"  local ms = last[1] and tonumber(match(last[1][1], '^%d+')) or 0\n" +
+		"  return num(math.max(ms, now)) .. '-*'\n" +
+		"end)()"
+)
+
 const (
 	realClock = "local clock = call('TIME')\n"
 	testClock = "local given = call('GET', tag .. '" + keys.Clock + "')\n" +
@@ -56,9 +67,10 @@ const (
 // Make is a script of parts, put behind what all share. A clock of the test's
 // stands in place of Redis' where that is asked for.
 func Make(ofTest bool, name string, parts ...string) Script {
-	common := Common
+	common, state := Common, state
 	if ofTest {
 		common = strings.Replace(common, realClock, testClock, 1)
+		state = strings.ReplaceAll(state, realID, testID)
 	}
 	return New(name, Prune(common+state+strings.Join(parts, "")))
 }

@@ -101,8 +101,7 @@ local function restore(delivery, id, record)
   local _, _, _, _, _, reason = progress(text)
   local over_now = true
   if mark then
-    unmarked[#unmarked + 1] = delivery
-    put(mark == 'd' and ended.done or ended.cancelled, now, delivery)
+    end_marked(delivery, mark, (progress(text)))
   elseif reason ~= '-' then
     put(ended.dead, now, delivery)
   elseif ends(l) then
@@ -149,8 +148,7 @@ local function carry_out(delivery, id, record, p)
   call('HDEL', MARKS, delivery)
   if over(p[1]) then return end
   take(delivery, p)
-  put(mark == 'd' and ended.done or ended.cancelled, now, delivery)
-  count(mark == 'd' and 'delivered' or 'cancelled', 1)
+  count(end_marked(delivery, mark, (progress(call('HGET', PROGRESS, delivery)))), 1)
   flush()
   step_out(id, record)
 end

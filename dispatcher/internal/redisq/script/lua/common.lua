@@ -27,7 +27,8 @@
 --                          before: the first is also due, ready or leased, the others only here. k: the record's hash of
 --                          the key in hex; * in an ordered lane
 --   :leases:<inst>   zset  <lane>:<id> by time of claim
---   :marks           hash  <lane>:<id> -> c cancelled, d delivered, though it is still ready or leased
+--   :marks           hash  <lane>:<id> -> c cancelled, d delivered, though it is still ready or leased; behind d follows
+--                          the ms at which :attempts has the line of that late success
 --   :progress        hash  <lane>:<id> -> "attempts base deaths status asked reason beside job"; base: attempts when its
 --                          ladder began; asked: 0, or a person asked for the next attempt: 1 where that is the first of a
 --                          new ladder, else the due time in ms that it interrupted; reason: - for none; beside: attempts
@@ -55,9 +56,12 @@
 --   :counts          hash  status -> number; :buried hash "<lane> <reason>" -> dead; no field is 0
 --   :ends            hash  "dead <reason>" and "cancelled -" -> how many ever ended so: no retry and no trim lowers it
 --   :fenced          zset  instances declared dead by when
---   :attempts        stream one entry a script, of settle one more where others ended besides; l: what was settled or
---                          ended, a line each, delivery, verdict, status, took ms, number, reason; c (settle): a digit for
---                          each line, the answer of settle to it
+--   :attempts        stream what happened, a line each: delivery, verdict, status, took ms, number, reason. l: the lines.
+--                          Of settle there is an entry for each 64 lines, with two fields more: c, a digit for each line, the
+--                          answer of settle to it; e, the evidence of the attempts, which only Go reads (package attempts).
+--                          Each script has one entry for the ends without an attempt of their own: delivered (a late success:
+--                          its reason is the ms of that one's line), cancelled, dead; and resent, which ends nothing
+--   :archive         hash  cut -> the id before which entries of :attempts may have been cut
 local tag, by, call, format, floor = KEYS[1], ARGV[1], redis.call, string.format, math.floor
 
 local MESSAGES, FAN, DUE, READY = tag .. ':messages', tag .. ':fan', tag .. ':due', tag .. ':ready:'
@@ -67,7 +71,7 @@ local LANES, PARKED, IN, LANE = tag .. ':lanes', tag .. ':parked', tag .. ':in',
 local LIMITS, KNOWN, NAMES, BEHIND = tag .. ':limits', tag .. ':known', tag .. ':names', tag .. ':behind:'
 local BODIES, STAGED = tag .. ':bodies', tag .. ':staged'
 local COUNTS, BURIED, FENCED, ATTEMPTS = tag .. ':counts', tag .. ':buried', tag .. ':fenced', tag .. ':attempts'
-local HELD, ENDS = tag .. ':held', tag .. ':ends'
+local HELD, ENDS, ARCHIVE = tag .. ':held', tag .. ':ends', tag .. ':archive'
 
 local DIGEST = 16     -- bytes of a record that are its digest
 local TURN = 2199023255552 -- 2^41: above any ms until 2039, and 4,000 weights of it stay exact in a double
@@ -76,7 +80,6 @@ local CLASS_PERMITS = 128 -- a class counts as one in flight for each so many pe
 local WHOLE, MOST_WEIGHT = 2048, 4095 -- weight of all instances' permits; the highest weight that fits in a score
 local BURST = 50000 -- us; what a rate lets a lane in use make up for, so that a late timer loses nothing
 local IDLE = 1000000 -- us; a lane without an attempt for so long begins with one token, not with those it may make up for
-local LOG_ENTRIES = '1000' -- of :attempts; one entry holds the lines of one script
 
 local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
@@ -123,6 +126,9 @@ local function parts(delivery)
   local colon = find(delivery, ':', 1, true) or #delivery + 1
   return sub(delivery, 1, colon - 1), sub(delivery, colon + 1)
 end
+
+-- delivers reports whether a mark says that its delivery was delivered.
+local function delivers(mark) return mark and sub(mark, 1, 1) == 'd' end
 
 -- A record that was cut by hand may lack its time, key or lane. The instance that gets it reports that it can't be
 -- read.

@@ -185,10 +185,42 @@ local function expel(l, delivery, id, text)
   leave(l, id, record)
 end
 
+-- ends_at is the ms of what ends now. It is not before what ended earlier, though the clock may have stepped back. So a
+-- reader that goes by the time of the end passes over nothing. A time more than an hour ahead comes from a clock that
+-- was wrong.
+local function ends_at()
+  if sums.newest then return now end
+  if sums.ends_at then return sums.ends_at end
+  local at = now
+  for _, key in ipairs({ DONE, CANCELLED, DEAD }) do
+    local newest = sure('ZREVRANGE', key, '0', '0', 'WITHSCORES')[2]
+    newest = newest and floor(tonumber(newest) or 0) or 0
+    if newest > at and newest <= now + 3600000 then at = newest end
+  end
+  sums.ends_at = at
+  return at
+end
+
+-- end_marked ends a delivery by its mark, and notes it: a delivered one with the ms at which its success was noted. It
+-- answers the status, which the caller counts.
+local function end_marked(delivery, mark, attempts)
+  local done = sub(mark, 1, 1) == 'd'
+  unmarked[#unmarked + 1] = delivery
+  put(done and ended.done or ended.cancelled, at_now, delivery)
+  local status = done and 'delivered' or 'cancelled'
+  note(delivery, status, 0, 0, attempts, match(mark, '^d(%d+)$') or '-')
+  return status
+end
+
 -- flush writes the ends. A script calls it before finish, and before it asks for a delivery that it may have ended
 -- itself.
 local function flush()
   if #ended.cancelled > 0 then add_one(sums.ends, 'cancelled -', #ended.cancelled / 2) end
+  for _, list in ipairs({ ended.done, ended.cancelled, ended.dead }) do
+    if #list > 0 and ends_at() > now then
+      for i = 1, #list, 2 do list[i] = num(ends_at()) end
+    end
+  end
   each('ZADD', DONE, ended.done)
   each('ZADD', CANCELLED, ended.cancelled)
   each('ZADD', DEAD, ended.dead)

@@ -56,7 +56,7 @@ end
 -- next attempt, of the claim, or 0. Last it answers the reason that the delivery waits for, empty for none.
 local function stands(delivery, l, id, record)
   local mark = call('HGET', MARKS, delivery)
-  if mark then return mark == 'd' and 'delivered' or 'cancelled', 0, '' end
+  if mark then return delivers(mark) and 'delivered' or 'cancelled', 0, '' end
   local at = call('ZSCORE', DONE, delivery)
   if at then return 'delivered', at, '' end
   at = call('ZSCORE', DEAD, delivery)

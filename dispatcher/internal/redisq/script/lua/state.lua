@@ -352,27 +352,31 @@ local function write_lanes()
   end
 end
 
--- write_log adds an entry to :attempts. It begins the stream anew if the last entry has the highest number there is.
+-- write_log adds an entry to :attempts, which trim cuts. It begins the stream anew if the last entry has the highest
+-- number there is. If the id is the present ms and the first of that, no clock was ahead of this one: ids never go back.
 local function write_log(...)
-  local id = redis.pcall('XADD', ATTEMPTS, 'MAXLEN', '~', LOG_ENTRIES, '*', ...)
+  local id = redis.pcall('XADD', ATTEMPTS, '*', ...)
+  if sums.newest == nil then sums.newest = id == at_now .. '-0' end
   if type(id) == 'table' and id.err then
     call('DEL', ATTEMPTS)
     call('XADD', ATTEMPTS, '*', ...)
+    sure('HSET', tag .. ':archive', 'cut', at_now .. '-0') -- a local for this name would be one too many for claim
   end
 end
 
 -- finish ends a script. It writes the changed lanes and counts. If there is work earlier than the other instances know,
 -- it tells them. It answers the caller's own hint: now (in microseconds, so that answers have an order), due, weight.
--- settle gives lines and codes, since its caller wrote what other scripts note here. If deliveries died, the weight is
--- a text with a line for each: attempts, reason, delivery. So this costs nothing when none did.
-local function finish(lines, codes)
+-- If deliveries died, the weight is a text with a line for each: attempts, reason, delivery. So this costs nothing when
+-- none did.
+local function finish()
   local moved = place_lanes()
   write_lanes()
   add(COUNTS, sums.counts)
   add(BURIED, sums.buried)
   add(ENDS, sums.ends)
-  if lines then write_log('l', lines, 'c', codes) end
-  if #sums.log > 0 then write_log('l', table.concat(sums.log, '\n')) end
+  for k = 1, #sums.log, 64 do -- lines of an entry: readers read whole entries
+    write_log('l', table.concat(sums.log, '\n', k, math.min(k + 63, #sums.log)))
+  end
 
   local due = sooner(earliest(DUE), moved and earliest(PARKED) or before_parked)
   local w = weighs(lightest())

@@ -1,0 +1,301 @@
+package deliveries
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// LogCases are about the log: what happened to deliveries, newest first.
+var LogCases = []rig.Case{
+	{Name: "the log tells each attempt with its evidence, the newest first", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		failed := rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], time.Minute)
+		failed.Attempt.Address = "192.0.2.1:443"
+		failed.Attempt.Excerpt = []byte("no")
+		r.MustSettle(rig.One, failed)
+		r.Pass(time.Minute)
+		r.Move()
+		good := proven(r.MustClaim(rig.One, rig.Named("a", "m1"))[0])
+		good.Attempt.Resend = true
+		r.MustSettle(rig.One, good)
+
+		lines := r.MustLog(dispatcher.LogFilter{}, "delivered", "retry")
+		require.Equal(r, good.Attempt.At.UTC(), lines[0].Attempt.At.UTC())
+		require.Equal(r, rig.Named("a", "m1"), lines[0].ID)
+		require.Equal(r, dispatcher.Attempt{
+			Number: 2, At: lines[0].Attempt.At, Duration: good.Attempt.Duration, Status: 200, Verdict: dispatcher.Delivered,
+			URL: "https://example.com/m1", Address: "192.0.2.1:443", Excerpt: []byte("thanks"), Resend: true,
+		}, lines[0].Attempt)
+		require.Equal(r, "payment.paid", lines[0].Topic)
+		require.Equal(r, 1, lines[1].Attempt.Number)
+		require.Equal(r, dispatcher.ClassStatus, lines[1].Attempt.Class)
+		require.Equal(r, "answered 500", lines[1].Attempt.Error)
+		require.Equal(r, "192.0.2.1:443", lines[1].Attempt.Address)
+		require.Empty(r, lines[1].Attempt.Excerpt, "the history has the answer of a failure")
+		require.WithinDuration(r, rig.Start.Add(time.Minute), lines[1].Attempt.Next, 5*time.Millisecond)
+	}},
+	{Name: "what a receiver answers each time is kept once, and told with each attempt", Run: func(r *rig.Rig) {
+		r.Succeed("a")
+		r.Succeed("a")
+		r.Publish("a", "m1", "m2", "m3")
+		r.Publish("b", "m4")
+		var batch []dispatcher.Settlement
+		for i, c := range r.ClaimAll(rig.One) {
+			s := proven(c)
+			s.Attempt.Excerpt = []byte([]string{"one", "one", "two", "one"}[i])
+			batch = append(batch, s)
+		}
+		r.Settle(rig.One, batch...)
+		told := map[string]string{}
+		require.Len(r, batch, 4)
+		for _, l := range r.ReadLog(dispatcher.LogFilter{Messages: []string{"m1", "m2", "m3", "m4"}}, 10) {
+			require.Equal(r, "192.0.2.1:443", l.Attempt.Address)
+			told[l.ID.Message] = string(l.Attempt.Excerpt)
+		}
+		require.Len(r, told, 4)
+		for i := range batch {
+			require.Equal(r, string(batch[i].Attempt.Excerpt), told[batch[i].ID.Message])
+		}
+	}},
+	{Name: "a failed attempt of what was cancelled meanwhile is told, and the cancel as the end", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
+		r.Cancel(c.ID)
+		r.Settle(rig.One, rig.Death(c, dispatcher.ReasonGone))
+		lines := r.MustLog(dispatcher.LogFilter{}, "cancelled", "retry")
+		require.Zero(r, lines[1].Attempt.Next)
+	}},
+	{Name: "an attempt in a lane that was disabled meanwhile is told, and the end with its reason", Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne)
+		r.Publish(rig.EpOne, "m1")
+		c := r.MustClaim(rig.One, rig.Named(rig.EpOne, "m1"))[0]
+		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
+		r.Settle(rig.One, rig.Failure(c, time.Hour))
+		require.Equal(r, dispatcher.ReasonDisabled, r.MustLog(dispatcher.LogFilter{}, "dead", "retry")[0].Reason)
+	}},
+	{Name: "a death is told once, though its outcome was given twice", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1", "m2")
+		c := r.MustClaim(rig.One, rig.Named("a", "m1"), rig.Named("a", "m2"))
+		r.MustSettle(rig.One, rig.Death(c[0], dispatcher.ReasonGone))
+		r.Settle(rig.One, rig.Death(c[0], dispatcher.ReasonGone), proven(c[1]))
+		r.MustLog(dispatcher.LogFilter{}, "delivered", "dead")
+	}},
+	{Name: "a delivery handed back is told as that", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		r.MustSettle(rig.One, rig.HandBack(r.MustClaim(rig.One, rig.Named("a", "m1"))[0]))
+		r.MustLog(dispatcher.LogFilter{}, "back")
+	}},
+	{Name: "a page goes on where the one before ended, within an entry too, over all partitions", Setup: stored.Setup{Partitions: 3}, Run: func(r *rig.Rig) {
+		for round := range 4 {
+			for lane := range 5 {
+				r.Publish(dispatcher.Lane(fmt.Sprintf("lane%d", lane)), fmt.Sprintf("m%d-%d", round, lane))
+			}
+			var batch []dispatcher.Settlement
+			for _, c := range r.ClaimAll(rig.One) {
+				batch = append(batch, proven(c))
+			}
+			require.Len(r, batch, 5)
+			r.Settle(rig.One, batch...)
+			r.Pass(time.Millisecond)
+		}
+		all := r.ReadLog(dispatcher.LogFilter{}, 100)
+		require.Len(r, all, 20)
+		for i := range all[1:] {
+			require.Positive(r, all[i].Place.Compare(all[i+1].Place), "newest first")
+		}
+		for _, limit := range []int{1, 2, 3, 7, 20} {
+			require.Equal(r, all, r.ReadLog(dispatcher.LogFilter{}, limit), "pages of %d", limit)
+		}
+	}},
+	{Name: "a filter finds what it names", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
+		r.Schedule(
+			r.Entry("m1", rig.To("a"), func(m *dispatcher.Message) { m.Tenant = "acme" }),
+			r.Entry("m2", rig.To("b"), func(m *dispatcher.Message) { m.Tenant = "other" }),
+		)
+		for _, c := range r.ClaimAll(rig.One) {
+			if c.ID.Lane == "a" {
+				r.MustSettle(rig.One, rig.Failure(c, time.Hour))
+			} else {
+				r.MustSettle(rig.One, proven(c))
+			}
+		}
+		r.Pass(time.Second)
+		r.Cancel(rig.Named("a", "m1"))
+		r.MustLog(dispatcher.LogFilter{Lanes: []dispatcher.Lane{"a"}}, "cancelled", "retry")
+		r.MustLog(dispatcher.LogFilter{Tenants: []string{"other"}}, "delivered")
+		r.MustLog(dispatcher.LogFilter{Messages: []string{"m1"}}, "cancelled", "retry")
+		r.MustLog(dispatcher.LogFilter{Messages: []string{"m1", "unknown"}}, "cancelled", "retry")
+		r.MustLog(dispatcher.LogFilter{Happenings: []dispatcher.Happening{dispatcher.HappenedRetry, dispatcher.HappenedDelivered}, Lanes: []dispatcher.Lane{"a", "c"}}, "retry")
+		r.MustLog(dispatcher.LogFilter{Since: rig.Start.Add(time.Second)}, "cancelled")
+		require.Len(r, r.ReadLog(dispatcher.LogFilter{Until: rig.Start.Add(time.Second)}, 10), 2)
+		r.MustLog(dispatcher.LogFilter{Lanes: []dispatcher.Lane{"c"}})
+	}},
+	{Name: "a cursor that is none, or of another filter, is refused", Run: func(r *rig.Rig) {
+		for _, cursor := range []string{"x", "1-2", "1-2-3-x", "-1-2-3", "1-2-3-4-5", strings.Repeat("9", 400) + "-0-0-0"} {
+			_, err := r.Queue.ReadLog(r.Ctx, dispatcher.LogFilter{}, 10, cursor)
+			require.ErrorIs(r, err, dispatcher.ErrCursor, cursor)
+		}
+		r.EndOne("a")
+		r.EndOne("a")
+		page, err := r.Queue.ReadLog(r.Ctx, dispatcher.LogFilter{}, 1, "")
+		require.NoError(r, err)
+		_, err = r.Queue.ReadLog(r.Ctx, dispatcher.LogFilter{Tenants: []string{"t1"}}, 1, page.Next)
+		require.ErrorIs(r, err, dispatcher.ErrCursor, "of another filter")
+	}},
+	{Name: "the log reaches back as far as what is kept whole, and says so", Run: func(r *rig.Rig) {
+		const some = 120 // Redis cuts whole nodes, of a hundred entries at most
+		for range some {
+			r.EndOne("a")
+		}
+		require.Zero(r, mustPage(r).CompleteSince, "nothing was cut")
+		r.Pass(time.Hour)
+		r.EndOne("a")
+		r.Trim(rig.KeepAnHour)
+		page := mustPage(r)
+		require.Less(r, len(page.Lines), some)
+		require.False(r, page.CompleteSince.Before(rig.Start.Add(time.Hour-time.Minute)), page.CompleteSince)
+		require.False(r, page.CompleteSince.After(r.Now))
+	}},
+	{Name: "the log does not take more memory than it may", Run: func(r *rig.Rig) {
+		keep := rig.KeepAll
+		keep.LogBytes = 200 << 10
+		r.Publish("a", "m1")
+		for n := range 300 {
+			c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
+			s := rig.Failure(c, 0)
+			s.Attempt.Error = strings.Repeat(fmt.Sprint(n%10), 4<<10)
+			r.MustSettle(rig.One, s)
+			r.Pass(time.Millisecond)
+			r.Move()
+		}
+		r.Trim(keep)
+		before := mustPage(r)
+		keep.LogBytes = 20 << 10
+		r.Trim(keep)
+		after := mustPage(r)
+		require.Less(r, len(after.Lines), len(before.Lines))
+		require.NotEmpty(r, after.Lines)
+		require.False(r, after.CompleteSince.IsZero())
+		require.False(r, after.CompleteSince.After(after.Lines[len(after.Lines)-1].Attempt.At.Add(5*time.Millisecond)), "it is whole from the first one on")
+	}},
+}
+
+// ProofCases are about what a delivery that was delivered shows of its last attempt.
+var ProofCases = []rig.Case{
+	{Name: "a first attempt that was answered with 200 shows its proof", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		s := proven(r.MustClaim(rig.One, rig.Named("a", "m1"))[0])
+		r.MustSettle(rig.One, s)
+		want := s.Attempt
+		want.URL = "https://example.com/m1"
+		d := r.Look(rig.Named("a", "m1"))
+		require.Len(r, d.History, 1)
+		require.True(r, want.At.Equal(d.History[0].At))
+		want.At = d.History[0].At
+		require.Equal(r, want, d.History[0])
+	}},
+	{Name: "one delivered after a failure shows the proof in its history, once", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], 0))
+		r.Move()
+		s := proven(r.MustClaim(rig.One, rig.Named("a", "m1"))[0])
+		s.Attempt.Excerpt = []byte(strings.Repeat("long", 100))
+		r.MustSettle(rig.One, s)
+		d := r.Look(rig.Named("a", "m1"))
+		require.Len(r, d.History, 2)
+		require.Equal(r, "192.0.2.1:443", d.History[1].Address)
+		require.Equal(r, string(s.Attempt.Excerpt), string(d.History[1].Excerpt), "the history has more of the answer")
+	}},
+	{Name: "one sent again shows the first success and the last", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		r.MustSettle(rig.One, proven(r.MustClaim(rig.One, rig.Named("a", "m1"))[0]))
+		r.Pass(time.Minute)
+		r.Retry(rig.Named("a", "m1"))
+		s := proven(r.MustClaim(rig.One, rig.Named("a", "m1"))[0])
+		s.Attempt.Resend, s.Attempt.Excerpt = true, []byte("again")
+		r.MustSettle(rig.One, s)
+		d := r.Look(rig.Named("a", "m1"))
+		require.Len(r, d.History, 2)
+		require.True(r, d.History[1].Resend)
+		require.Equal(r, "again", string(d.History[1].Excerpt))
+	}},
+	{Name: "a late success shows its proof, though the delivery ended later", Run: func(r *rig.Rig) {
+		for _, end := range []struct {
+			message string
+			by      func(id dispatcher.DeliveryID)
+		}{
+			{"claimed", func(id dispatcher.DeliveryID) { r.MustClaimNothing(rig.Two) }},
+			{"settled", nil},
+		} {
+			id := rig.Named("a", end.message)
+			r.Publish("a", end.message)
+			first := "first-" + end.message
+			lost := r.MustClaim(first, id)[0]
+			r.Reap(first)
+			var held []dispatcher.Claimed
+			if end.by == nil {
+				held = r.MustClaim(rig.Two, id)
+			}
+			s := proven(lost)
+			require.Equal(r, dispatcher.SettledDone, r.Settle(first, s)[0])
+			r.Pass(time.Hour)
+			if end.by != nil {
+				end.by(id)
+			} else {
+				r.Settle(rig.Two, rig.Failure(held[0], time.Minute))
+			}
+			d := r.MustStand(id, dispatcher.StatusDelivered)
+			last := d.History[len(d.History)-1]
+			require.Equal(r, "thanks", string(last.Excerpt), end.message)
+			require.Equal(r, "192.0.2.1:443", last.Address)
+		}
+	}},
+	{Name: "one whose proof is gone is shown without", Run: func(r *rig.Rig) {
+		keep := rig.KeepAll
+		keep.LogBytes = 1
+		id := r.EndOne("a")
+		require.Len(r, r.Look(id).History, 1)
+		r.Trim(keep)
+		r.EndOne("a")
+		r.Trim(keep)
+		require.Empty(r, r.MustStand(id, dispatcher.StatusDelivered).History)
+	}},
+	{Name: "what ends after the clock stepped back does not end before what ended", Run: func(r *rig.Rig) {
+		first := r.EndOne("a")
+		ended := r.Look(first).Ended
+		r.SetNow(r.Now.Add(-10 * time.Second))
+		second, dead := r.EndOne("a"), r.DieOne("a")
+		r.Publish("a", "m1")
+		r.Cancel(rig.Named("a", "m1"))
+		require.False(r, r.Look(second).Ended.Before(ended))
+		require.False(r, r.Look(dead).Ended.Before(ended))
+		require.Len(r, r.Look(second).History, 1, "its proof is found")
+	}},
+	{Name: "an end an hour ahead comes from a clock that was wrong", Run: func(r *rig.Rig) {
+		r.EndOne("a")
+		r.SetNow(r.Now.Add(-2 * time.Hour))
+		require.Equal(r, r.Now.UnixMilli(), r.Look(r.EndOne("a")).Ended.UnixMilli())
+	}},
+}
+
+// proven is a success with all that proves it.
+func proven(c dispatcher.Claimed) dispatcher.Settlement {
+	s := rig.Success(c)
+	s.Attempt.Duration = 12345 * time.Microsecond
+	s.Attempt.Address, s.Attempt.Excerpt = "192.0.2.1:443", []byte("thanks")
+	return s
+}
+
+func mustPage(r *rig.Rig) dispatcher.LogPage {
+	r.Helper()
+	page, err := r.Queue.ReadLog(r.Ctx, dispatcher.LogFilter{}, 500, "")
+	require.NoError(r, err)
+	return page
+}

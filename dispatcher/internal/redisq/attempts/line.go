@@ -1,0 +1,153 @@
+package attempts
+
+import (
+	"encoding/binary"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+)
+
+// logLine is one line of an entry.
+type logLine struct {
+	id      dispatcher.DeliveryID
+	verdict string // a letter of settle's, or the word of a note
+	code    byte   // settle's answer to it; 0: of a note
+	reason  string // of a death; of a late success that ended later, the ms of its line
+	attempt dispatcher.Attempt
+	wait    time.Duration // of a retry
+}
+
+// linesOf reads an entry. A line that can't be read is left out. Evidence that
+// can't be read leaves the rest of the lines without theirs.
+func linesOf(values map[string]any) []logLine {
+	text, _ := values["l"].(string)
+	codes, _ := values["c"].(string)
+	evidence, _ := values["e"].(string)
+	proofs := newProofs(evidence)
+	var lines []logLine
+	for i, text := range strings.Split(text, "\n") {
+		l, ok := parseLine(text)
+		if i < len(codes) {
+			l.code = codes[i]
+		}
+		proofs.next(&l)
+		if ok {
+			lines = append(lines, l)
+		}
+	}
+	return lines
+}
+
+func parseLine(text string) (l logLine, ok bool) {
+	words := strings.Split(text, " ")
+	if len(words) != 6 {
+		return logLine{}, false
+	}
+	lane, message, found := strings.Cut(words[0], ":")
+	var numbers [3]int
+	for i := range numbers {
+		n, err := strconv.Atoi(words[2+i])
+		if err != nil {
+			return logLine{}, false
+		}
+		numbers[i] = n
+	}
+	l = logLine{id: dispatcher.DeliveryID{Lane: dispatcher.Lane(lane), Message: message}, verdict: words[1]}
+	l.attempt.Status, l.attempt.Number = numbers[0], numbers[2]
+	l.attempt.Duration = time.Duration(numbers[1]) * time.Millisecond
+	if words[5] != "-" {
+		l.reason = words[5]
+	}
+	return l, found
+}
+
+// proofs reads the evidence of an entry, line by line.
+type proofs struct {
+	rest   []byte
+	broken bool
+	at     int64
+	before map[dispatcher.Lane]*dispatcher.Attempt
+}
+
+func newProofs(evidence string) *proofs {
+	p := &proofs{before: map[dispatcher.Lane]*dispatcher.Attempt{}}
+	if evidence == "" || evidence[0] != evidenceVersion {
+		p.broken = true
+		return p
+	}
+	p.rest = []byte(evidence[1:])
+	return p
+}
+
+// next gives a line its evidence.
+func (p *proofs) next(l *logLine) {
+	if p.broken || len(p.rest) == 0 {
+		return
+	}
+	marks := p.rest[0]
+	p.rest = p.rest[1:]
+	if marks&unmade != 0 {
+		return
+	}
+	a := l.attempt
+	p.at += p.varint()
+	a.At = conn.FromMillis(p.at)
+	a.Duration = time.Duration(p.uvarint()) * time.Microsecond
+	wait := time.Duration(p.uvarint()) * time.Millisecond
+	a.Resend = marks&resend != 0
+	last := p.before[l.id.Lane]
+	if last == nil {
+		last = &dispatcher.Attempt{}
+	}
+	if marks&sameWhere != 0 {
+		a.Address, a.URL = last.Address, last.URL
+	} else {
+		a.Address, a.URL = p.text(), p.text()
+	}
+	if marks&sameAnswer != 0 {
+		a.Class, a.Error, a.Excerpt = last.Class, last.Error, last.Excerpt
+	} else {
+		a.Class, a.Error = dispatcher.Class(p.text()), p.text()
+		if answer := p.text(); answer != "" {
+			a.Excerpt = []byte(answer)
+		}
+	}
+	if p.broken {
+		return
+	}
+	l.attempt, l.wait, p.before[l.id.Lane] = a, wait, &a
+}
+
+func (p *proofs) varint() int64 {
+	n, size := binary.Varint(p.rest)
+	p.skip(size)
+	return n
+}
+
+func (p *proofs) uvarint() uint64 {
+	n, size := binary.Uvarint(p.rest)
+	p.skip(size)
+	return n
+}
+
+func (p *proofs) skip(size int) {
+	if size <= 0 || size > len(p.rest) {
+		p.broken, p.rest = true, nil
+		return
+	}
+	p.rest = p.rest[size:]
+}
+
+func (p *proofs) text() string {
+	n := p.uvarint()
+	if p.broken || n > uint64(len(p.rest)) {
+		p.broken, p.rest = true, nil
+		return ""
+	}
+	text := string(p.rest[:n])
+	p.rest = p.rest[n:]
+	return text
+}

@@ -1,0 +1,123 @@
+package attempts
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+)
+
+// Success is a delivery that was delivered. Its end is the index of its proof: the
+// same script wrote both.
+type Success struct {
+	ID        dispatcher.DeliveryID
+	Partition int
+	Ended     time.Time
+}
+
+// Bounds of a search. Nearly always the first entry is the one. What is not found
+// in the second try counts as not at hand.
+const (
+	firstTry, secondTry = 2, 8    // entries
+	triedBytes          = 1 << 20 // of one round trip
+	before              = time.Millisecond
+	behind              = time.Second
+)
+
+// search looks for lines of one ms of a partition.
+type search struct {
+	partition int
+	ms        int64
+	wanted    []int // places in the list of what is asked for
+}
+
+// Proofs finds the last attempts of deliveries that were delivered, in their order.
+// Where it is nil, there is no evidence at hand.
+func (r *Reader) Proofs(ctx context.Context, asked []Success) ([]*dispatcher.Attempt, error) {
+	found := make([]*dispatcher.Attempt, len(asked))
+	noted := make([]int64, len(asked)) // ms of a late success, whose delivery ended later
+	take := func(at int, l *logLine) bool {
+		switch {
+		case l.verdict == "d" && l.code != '2' && found[at] == nil:
+			a := l.attempt
+			a.Verdict = dispatcher.Delivered
+			found[at] = &a
+		case l.verdict == "delivered":
+			noted[at], _ = strconv.ParseInt(l.reason, 10, 64)
+		default:
+			return false
+		}
+		return true
+	}
+	ends := make([]int64, len(asked))
+	for i := range asked {
+		ends[i] = asked[i].Ended.UnixMilli()
+	}
+	err := r.seek(ctx, asked, ends, take)
+	if err == nil && slices.Max(append(noted, 0)) > 0 {
+		err = r.seek(ctx, asked, noted, take)
+	}
+	return found, err
+}
+
+// seek reads where lines of deliveries should be, by the ms of each, 0: it is not
+// asked for. take says whether a line is one that was looked for.
+func (r *Reader) seek(ctx context.Context, asked []Success, at []int64, take func(at int, l *logLine) bool) error {
+	for _, entries := range []int{firstTry, secondTry} {
+		var searches []search
+		for i, ms := range at {
+			k := slices.IndexFunc(searches, func(s search) bool { return s.ms == ms && s.partition == asked[i].Partition })
+			switch {
+			case ms == 0:
+			case k < 0:
+				searches = append(searches, search{asked[i].Partition, ms, []int{i}})
+			default:
+				searches[k].wanted = append(searches[k].wanted, i)
+			}
+		}
+		at = slices.Clone(at)
+		for some := range slices.Chunk(searches, triedBytes/(entries*entryBytes)) {
+			if err := r.try(ctx, some, entries, func(s search, l *logLine) {
+				for _, i := range s.wanted {
+					if asked[i].ID == l.id && take(i, l) {
+						at[i] = 0
+					}
+				}
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// try makes one round trip of searches.
+func (r *Reader) try(ctx context.Context, searches []search, entries int, visit func(s search, l *logLine)) error {
+	in, answers := make([]int, len(searches)), make([]*redis.XMessageSliceCmd, len(searches))
+	for i, s := range searches {
+		in[i] = s.partition
+	}
+	err := r.conn.EachPartition(ctx, "read proofs", in, func(p redis.Pipeliner, i int) {
+		from := strconv.FormatInt(max(searches[i].ms-before.Milliseconds(), 0), 10)
+		to := strconv.FormatInt(searches[i].ms+behind.Milliseconds(), 10)
+		answers[i] = p.XRangeN(ctx, r.conn.Tag(in[i])+keys.Attempts, from, to, int64(entries))
+	})
+	if err != nil {
+		return err
+	}
+	for i, s := range searches {
+		for _, e := range conn.Value(answers[i]) {
+			lines := linesOf(e.Values)
+			for k := range lines {
+				visit(s, &lines[k])
+			}
+		}
+	}
+	return nil
+}

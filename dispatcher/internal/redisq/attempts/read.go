@@ -1,0 +1,221 @@
+package attempts
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+)
+
+// Bounds of reading. An entry has 16 KiB at most, but for 48 of one that names
+// ends, and costs Redis some 30 µs.
+const (
+	pageEntries   = 1000 // of one page: 30 ms of Redis
+	chunkEntries  = 16   // of one partition in one round trip
+	headsAtOnce   = 64   // records of at most 16 KiB
+	tookMost      = 65 * time.Second
+	clocksDiffer  = 5 * time.Second
+	fieldCut      = "cut"
+	matchesAtOnce = 64 // lines whose messages are read together
+	idsAtOnce     = 8  // messages that are looked for before the log is read
+)
+
+// Decode makes a message of its record.
+type Decode func(id, record string) (*dispatcher.Message, error)
+
+// Reader reads the log of all partitions.
+type Reader struct {
+	conn   *conn.Client
+	decode Decode
+}
+
+// NewReader makes a Reader.
+func NewReader(c *conn.Client, decode Decode) *Reader { return &Reader{conn: c, decode: decode} }
+
+// ReadLog reads a page of the log, newest first. It reads so much and no more: where
+// a filter finds little, the page is short and its cursor goes on.
+func (r *Reader) ReadLog(ctx context.Context, f dispatcher.LogFilter, limit int, cursor string) (dispatcher.LogPage, error) {
+	var from *dispatcher.LogPlace
+	mark := filterMark(f)
+	if cursor != "" {
+		text, of, _ := strings.Cut(cursor, "~")
+		place, err := dispatcher.ParseLogPlace(text)
+		if err != nil {
+			return dispatcher.LogPage{}, err
+		}
+		if of != mark {
+			return dispatcher.LogPage{}, fmt.Errorf("%w: it is of another filter", dispatcher.ErrCursor)
+		}
+		from = &place
+	}
+	p := &pager{r: r, filter: f, from: from}
+	if err := p.begin(ctx); err != nil {
+		return dispatcher.LogPage{}, err
+	}
+	for more := true; more && len(p.page.Lines) < limit; {
+		var err error
+		if more, err = p.collect(ctx, limit); err != nil {
+			return dispatcher.LogPage{}, err
+		}
+	}
+	if p.page.Next != "" {
+		p.page.Next += "~" + mark
+	}
+	return p.page, nil
+}
+
+// filterMark tells a filter from others: a page of another list would pass over what
+// that one did not show.
+func filterMark(f dispatcher.LogFilter) string {
+	f.Since, f.Until = f.Since.UTC(), f.Until.UTC()
+	h := fnv.New64a()
+	text, _ := json.Marshal(f) // of texts and times it can't fail
+	_, _ = h.Write(text)
+	return strconv.FormatUint(h.Sum64(), 36)
+}
+
+// completeSince is from when on the log of some partitions is whole; zero: nothing
+// was ever cut.
+func (r *Reader) completeSince(ctx context.Context, in []int) (since time.Time, err error) {
+	cuts := make([]*redis.StringCmd, len(in))
+	err = r.conn.EachPartition(ctx, "read how far the log reaches back", in, func(p redis.Pipeliner, i int) {
+		cuts[i] = p.HGet(ctx, r.conn.Tag(in[i])+keys.Archive, fieldCut)
+	})
+	for _, cut := range cuts {
+		ms, _, _ := strings.Cut(conn.Value(cut), "-")
+		if n, err := strconv.ParseInt(ms, 10, 64); err == nil && conn.FromMillis(n).After(since) {
+			since = conn.FromMillis(n)
+		}
+	}
+	return since, err
+}
+
+// all are all partitions.
+func (r *Reader) all() []int {
+	all := make([]int, r.conn.Partitions())
+	for n := range all {
+		all[n] = n
+	}
+	return all
+}
+
+// placed is a line with its place.
+type placed struct {
+	logLine
+	place dispatcher.LogPlace
+}
+
+// placedOf are the lines of an entry, the oldest first.
+func placedOf(partition int, e redis.XMessage) []placed {
+	ms, seq, _ := strings.Cut(e.ID, "-")
+	at, err := strconv.ParseInt(ms, 10, 64)
+	n, err2 := strconv.ParseUint(seq, 10, 64)
+	if err != nil || err2 != nil {
+		return nil
+	}
+	var out []placed
+	for i, l := range linesOf(e.Values) {
+		out = append(out, placed{l, dispatcher.LogPlace{MS: at, Partition: partition, Seq: n, Line: i}})
+	}
+	return out
+}
+
+// logged is what a line tells people, as far as it says it itself; false: nothing
+// that another line does not tell.
+func (p *placed) logged() (l dispatcher.Logged, ok bool) {
+	l = dispatcher.Logged{Place: p.place, ID: p.id, Attempt: p.attempt}
+	written := conn.FromMillis(p.place.MS)
+	if l.Attempt.At.IsZero() {
+		l.Attempt.At = written
+	}
+	switch {
+	case p.verdict == "d":
+		l.Happening, l.Attempt.Verdict = dispatcher.HappenedDelivered, dispatcher.Delivered
+	case p.verdict == "x" && p.code == '5': // told before
+		return l, false
+	case p.verdict == "x" && p.code == '1':
+		l.Happening, l.Attempt.Verdict = dispatcher.HappenedDead, dispatcher.Dead
+	case p.verdict == "r", p.verdict == "x": // what became of its delivery another line tells
+		l.Happening, l.Attempt.Verdict = dispatcher.HappenedRetry, dispatcher.Retry
+		if p.code == '1' {
+			l.Attempt.Next = written.Add(p.wait)
+		}
+	case p.verdict == "b" && p.code == '1':
+		l.Happening, l.Attempt.Verdict = dispatcher.HappenedBack, dispatcher.Back
+	case p.verdict == "dead":
+		l.Happening, l.Reason = dispatcher.HappenedDead, dispatcher.DeadReason(p.reason)
+	case p.verdict == "cancelled":
+		l.Happening = dispatcher.HappenedCancelled
+	default:
+		return l, false
+	}
+	return l, true
+}
+
+// fill reads the messages of some lines, and adds what these say.
+func (r *Reader) fill(ctx context.Context, lines []dispatcher.Logged) error {
+	byPartition := map[int][]string{}
+	for i := range lines {
+		n, id := lines[i].Place.Partition, lines[i].ID.Message
+		if !slices.Contains(byPartition[n], id) {
+			byPartition[n] = append(byPartition[n], id)
+		}
+	}
+	for len(byPartition) > 0 {
+		var in []int
+		some := map[int][]string{}
+		for n, ids := range byPartition {
+			in = append(in, n)
+			some[n] = ids[:min(len(ids), max(headsAtOnce/len(byPartition), 1))]
+			if byPartition[n] = ids[len(some[n]):]; len(byPartition[n]) == 0 {
+				delete(byPartition, n)
+			}
+		}
+		if err := r.fillSome(ctx, lines, in, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Reader) fillSome(ctx context.Context, lines []dispatcher.Logged, in []int, ids map[int][]string) error {
+	records := make([]*redis.SliceCmd, len(in))
+	err := r.conn.EachPartition(ctx, "read messages", in, func(p redis.Pipeliner, i int) {
+		records[i] = p.HMGet(ctx, r.conn.Tag(in[i])+keys.Messages, ids[in[i]]...)
+	})
+	if err != nil {
+		return err
+	}
+	messages := map[int]map[string]*dispatcher.Message{}
+	for i, n := range in {
+		known := map[string]*dispatcher.Message{}
+		for k, record := range conn.Value(records[i]) {
+			if text, ok := record.(string); ok && len(text) > dispatcher.DigestSize {
+				known[ids[n][k]], _ = r.decode(ids[n][k], text) // one that can't be read says nothing
+			}
+		}
+		messages[n] = known
+	}
+	for i := range lines {
+		l := &lines[i]
+		m := messages[l.Place.Partition][l.ID.Message]
+		if m == nil {
+			continue
+		}
+		l.Topic, l.Tenant, l.Subject = m.Topic, m.Tenant, m.Subject
+		if l.Attempt.URL == "" {
+			l.Attempt.URL = m.URL
+		}
+	}
+	return nil
+}

@@ -151,7 +151,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	figures.Watch(e)
 	keyring := apikey.NewRing(o.Keys)
-	api, err := newAPI(service{e, e.Registry()}, guard, figures, keyring, o)
+	api, err := newAPI(service{e, e.Registry(), store}, guard, figures, keyring, o)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	figures.WatchConnections(callers)
 	f := flow{
 		engine: e, api: api, ln: guarded(ln, callers),
-		figures: newMetricsServer(service{e, e.Registry()}, figures, keyring, o), figuresLn: guarded(metricsLn, guests.New(figuresConnections, o.Log)),
+		figures: newMetricsServer(service{e, e.Registry(), store}, figures, keyring, o), figuresLn: guarded(metricsLn, guests.New(figuresConnections, o.Log)),
 		renew: renewer{keyring: keyring, engine: e, store: store},
 		o:     o, info: info, partitions: store.Partitions(),
 	}

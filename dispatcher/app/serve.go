@@ -17,10 +17,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
 )
 
-// service is an engine and its endpoints, as the API has them.
+// service is an engine, its endpoints and the log, as the API has them.
 type service struct {
 	*engine.Engine
 	*endpoints.Registry
+	dispatcher.Log
 }
 
 func newAPI(s service, guard *egress.Guard, figures *metrics.Metrics, keyring *apikey.Ring, o Options) (*http.Server, error) {

@@ -88,26 +88,56 @@ type Filter struct {
 	Cursor       string // NextCursor of the page before
 }
 
+// AttemptFilter selects attempts. An empty field matches everything, and one with
+// several values any of these.
+type AttemptFilter struct {
+	Destinations []string // lanes, endpoints' ids or UIDs, or URLs
+	Tenants      []string
+	Messages     []string // ids
+	Outcomes     []string
+	Since, Until time.Time
+	Limit        int    // 0: the API's default
+	Cursor       string // NextCursor of the page before
+}
+
 // Deliveries reads a page of deliveries, newest first.
 func (c *Client) Deliveries(ctx context.Context, f Filter) (wire.Page, error) {
-	q := page(f.Limit, f.Cursor)
-	for name, values := range map[string][]string{
+	filters := map[string][]string{
 		"status": f.Statuses, "topic": f.Topics, "tenant": f.Tenants, "subject": f.Subjects,
 		"destination": f.Destinations, "dead_reason": f.Reasons,
-	} {
+	}
+	if f.Failed {
+		filters["failed"] = []string{"true"}
+	}
+	q := listQuery(filters, f.Since, f.Until, f.Limit, f.Cursor)
+	return call[wire.Page](ctx, c, apiRequest{verb: "list deliveries", method: http.MethodGet, path: "/v1/deliveries", query: q})
+}
+
+// Attempts reads a page of attempts, newest first.
+func (c *Client) Attempts(ctx context.Context, f AttemptFilter) (wire.LoggedPage, error) {
+	q := listQuery(f.words(), f.Since, f.Until, f.Limit, f.Cursor)
+	return call[wire.LoggedPage](ctx, c, apiRequest{verb: "list attempts", method: http.MethodGet, path: "/v1/attempts", query: q})
+}
+
+func (f *AttemptFilter) words() map[string][]string {
+	return map[string][]string{"destination": f.Destinations, "tenant": f.Tenants, "message": f.Messages, "outcome": f.Outcomes}
+}
+
+// listQuery is the query of a list: filters that may have several values, and the
+// parameters that all lists have.
+func listQuery(filters map[string][]string, since, until time.Time, limit int, cursor string) url.Values {
+	q := page(limit, cursor)
+	for name, values := range filters {
 		for _, v := range values {
 			q.Add(name, v)
 		}
 	}
-	if f.Failed {
-		q.Set("failed", "true")
-	}
-	for name, t := range map[string]time.Time{"since": f.Since, "until": f.Until} {
+	for name, t := range map[string]time.Time{"since": since, "until": until} {
 		if !t.IsZero() {
 			q.Set(name, t.UTC().Format(time.RFC3339Nano))
 		}
 	}
-	return call[wire.Page](ctx, c, apiRequest{verb: "list deliveries", method: http.MethodGet, path: "/v1/deliveries", query: q})
+	return q
 }
 
 // Stats counts what is in the queue.

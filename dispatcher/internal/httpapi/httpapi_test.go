@@ -33,14 +33,16 @@ type fakeService struct {
 	published []*dispatcher.Message
 	calls     []string
 
-	publish func(batch []*dispatcher.Message) ([]dispatcher.Published, error)
-	record  dispatcher.MessageView
-	filter  dispatcher.Filter
-	page    dispatcher.Page
-	stats   dispatcher.Stats
-	store   dispatcher.StoreInfo
-	lane    dispatcher.Lane
-	left    []dispatcher.Left // why a retry leaves the first deliveries of record
+	publish   func(batch []*dispatcher.Message) ([]dispatcher.Published, error)
+	record    dispatcher.MessageView
+	filter    dispatcher.Filter
+	logFilter dispatcher.LogFilter
+	logPage   dispatcher.LogPage
+	page      dispatcher.Page
+	stats     dispatcher.Stats
+	store     dispatcher.StoreInfo
+	lane      dispatcher.Lane
+	left      []dispatcher.Left // why a retry leaves the first deliveries of record
 	fakeEndpoints
 	err    error
 	panics any
@@ -111,6 +113,12 @@ func (f *fakeService) Deliveries(_ context.Context, filter dispatcher.Filter) (d
 	f.called("deliveries")
 	f.filter = filter
 	return f.page, f.err
+}
+
+func (f *fakeService) ReadLog(_ context.Context, filter dispatcher.LogFilter, limit int, cursor string) (dispatcher.LogPage, error) {
+	f.called("attempts")
+	f.logFilter, f.filter.Limit, f.filter.Cursor = filter, limit, cursor
+	return f.logPage, f.err
 }
 
 func (f *fakeService) Stats(context.Context) (dispatcher.Stats, error) {

@@ -78,7 +78,7 @@ func (o operation) kinds() []*problemKind {
 
 // operations is the list of all operations.
 func (s *server) operations() []operation {
-	return slices.Concat(s.messageOperations(), s.endpointOperations(), s.secretOperations(), s.laneOperations(), s.plainOperations())
+	return slices.Concat(s.messageOperations(), s.attemptOperations(), s.endpointOperations(), s.secretOperations(), s.laneOperations(), s.plainOperations())
 }
 
 // The calls that take messages.
@@ -140,6 +140,25 @@ func (s *server) messageOperations() []operation {
 				ofTime("until", "Ended, or due, before this time."),
 			}, ofPage(maxLimit)...),
 			problems: []*problemKind{malformed, listing},
+		},
+	}
+}
+
+// attemptOperations tell what happened.
+func (s *server) attemptOperations() []operation {
+	return []operation{
+		{
+			id: "list-attempts", method: "GET", path: "/v1/attempts", scope: apikey.Read,
+			summary: "List attempts, and ends without one, newest first", do: s.attempts,
+			answers: ok(wire.LoggedPage{}), query: append([]*param{
+				repeated(ofText("destination", "A lane, an endpoint's id or uid, or a URL. May be repeated: any of them matches.", refuseDestination)),
+				repeated(ofText("tenant", "May be repeated. Found as long as the message is kept.", refuseTenant)),
+				repeated(ofText("message", "The id of a message. May be repeated.", refuseMessage)),
+				repeated(ofWord("outcome", "May be repeated.", dispatcher.Happenings)),
+				ofTime("since", "Began at this time or later."),
+				ofTime("until", "Began before this time."),
+			}, ofPage(maxLimit)...),
+			problems: []*problemKind{malformed},
 		},
 	}
 }

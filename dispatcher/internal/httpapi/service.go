@@ -44,6 +44,8 @@ type Service interface {
 	// Deliveries reads a page of deliveries.
 	Deliveries(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error)
 
+	dispatcher.Log
+
 	// Endpoints are registered and changed. A name is an id or a uid; where no
 	// endpoint has it, the error is dispatcher.ErrNoEndpoint.
 

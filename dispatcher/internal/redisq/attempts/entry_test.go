@@ -1,0 +1,70 @@
+package attempts_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
+)
+
+func outcome(lane dispatcher.Lane, n int, answer string) *dispatcher.Settlement {
+	return &dispatcher.Settlement{
+		ID: dispatcher.DeliveryID{Lane: lane, Message: fmt.Sprint("m", n)}, Verdict: dispatcher.Delivered,
+		Attempt: dispatcher.Attempt{
+			Number: n + 1, At: time.UnixMilli(1_700_000_000_000 - int64(n)).UTC(), Duration: time.Duration(n) * time.Microsecond,
+			Status: 200, Address: "192.0.2.1:443", URL: "https://a.example/", Excerpt: []byte(answer), Resend: n%2 == 1,
+		},
+	}
+}
+
+func TestEvidenceIsReadAsItWasWritten(t *testing.T) {
+	var log attempts.Log
+	var want []dispatcher.Attempt
+	for n := range 150 {
+		o := outcome(dispatcher.Lane(fmt.Sprint("lane", n%3)), n, []string{"ok", "two\nlines", ""}[n/7%3])
+		want = append(want, o.Attempt)
+		if len(o.Attempt.Excerpt) == 0 {
+			want[n].Excerpt = nil
+		}
+		log.Add(o, "d", "-")
+	}
+	args := log.Args(0)
+	require.Equal(t, 3, args[0], "entries of 64 lines at most")
+	var got []dispatcher.Attempt
+	for i := 1; i < len(args); i += 3 {
+		lines := args[i].(int)
+		require.LessOrEqual(t, lines, 64)
+		got = append(got, attempts.Read(string(args[i+1].([]byte)), strings.Repeat("1", lines), string(args[i+2].([]byte)))...)
+	}
+	require.Equal(t, want, got)
+}
+
+func TestAnEntryStaysSmall(t *testing.T) {
+	var log attempts.Log
+	for n := range 64 {
+		o := outcome("a", n, strings.Repeat(fmt.Sprint(n%10), 1000))
+		o.Attempt.Error = strings.Repeat("e", 5000)
+		log.Add(o, "d", "-")
+	}
+	args := log.Args(0)
+	for i := 1; i < len(args); i += 3 {
+		require.Less(t, len(args[i+1].([]byte))+len(args[i+2].([]byte)), 17<<10)
+	}
+}
+
+func FuzzEvidence(f *testing.F) {
+	var log attempts.Log
+	log.Add(outcome("a", 0, "ok"), "d", "-")
+	log.Add(outcome("a", 1, "ok"), "d", "-")
+	args := log.Args(0)
+	f.Add(string(args[2].([]byte)), string(args[3].([]byte)))
+	f.Add("a:m d 200 1 1 -", "\x01\x00")
+	f.Fuzz(func(t *testing.T, lines, evidence string) {
+		require.LessOrEqual(t, len(attempts.Read(lines, "1", evidence)), strings.Count(lines, "\n")+1)
+	})
+}

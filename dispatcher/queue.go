@@ -192,6 +192,8 @@ type Queue interface {
 	Kept(ctx context.Context, batch []Entry) ([]*Message, error)
 	// List reads a page of deliveries. A page may be short while Next goes on.
 	List(ctx context.Context, f Filter) (Page, error)
+	// Dead counts what is dead by destination and reason, as exactly as Stats.
+	Dead(ctx context.Context, f DeadFilter) (DeadPage, error)
 	// Stats counts.
 	Stats(ctx context.Context) (Stats, error)
 	// Store tells what the store says of itself.

@@ -35,6 +35,36 @@ type Page struct {
 	LookedAt   int        // entries that were looked at, of which these match
 }
 
+// DeadFilter selects groups of dead deliveries. Empty fields match everything,
+// several values of one field any of them.
+type DeadFilter struct {
+	Tenants []string
+	Owned   []Lane // the endpoints of Tenants, which the queue does not know by tenant
+	Lanes   []Lane
+	Reasons []DeadReason
+	Limit   int
+	Cursor  string // of the page before; empty for the first
+}
+
+// DeadGroup counts what died on the way to one destination for one reason.
+type DeadGroup struct {
+	Lane        Lane
+	URL, Tenant string // of a bare URL's lane: its origin, where that is known; else its endpoint's
+	UID         string // of its endpoint
+	Reason      DeadReason
+	Count       int64
+
+	Newest     time.Time // zero: it ended too long ago to be looked for
+	LastStatus int       // of that one's last attempt
+	LastError  string
+}
+
+// DeadPage is a part of the groups, the largest first.
+type DeadPage struct {
+	Groups []DeadGroup
+	Next   string // cursor of the next page; empty when this is the last
+}
+
 // ErrCursor says that a cursor was not made by this queue.
 var ErrCursor = errors.New("unknown cursor")
 

@@ -140,6 +140,27 @@ func listQuery(filters map[string][]string, since, until time.Time, limit int, c
 	return q
 }
 
+// DeadFilter selects groups of dead deliveries. An empty field matches everything, and
+// one with several values any of these.
+type DeadFilter struct {
+	Tenants      []string
+	Destinations []string // lanes, endpoints' ids or UIDs, or URLs
+	Reasons      []string
+	Limit        int    // 0: the API's default
+	Cursor       string // NextCursor of the page before
+}
+
+// Dead counts the dead deliveries by destination and reason, most first.
+func (c *Client) Dead(ctx context.Context, f DeadFilter) (wire.DeadPage, error) {
+	q := page(f.Limit, f.Cursor)
+	for name, values := range map[string][]string{"tenant": f.Tenants, "destination": f.Destinations, "dead_reason": f.Reasons} {
+		for _, v := range values {
+			q.Add(name, v)
+		}
+	}
+	return call[wire.DeadPage](ctx, c, apiRequest{verb: "count the dead", method: http.MethodGet, path: "/v1/dead", query: q})
+}
+
 // Stats counts what is in the queue.
 func (c *Client) Stats(ctx context.Context) (wire.Stats, error) {
 	return call[wire.Stats](ctx, c, apiRequest{verb: "stats", method: http.MethodGet, path: "/v1/stats"})

@@ -169,6 +169,26 @@ type Page struct {
 	LookedAt   int        `json:"looked_at" doc:"How many deliveries were looked at for this page: a filter that finds little ends it early, and its cursor goes on."`
 }
 
+// DeadGroup counts the dead deliveries to one destination that died of one reason.
+type DeadGroup struct {
+	Destination    string `json:"destination" doc:"The lane."`
+	URL            string `json:"url,omitzero" doc:"Scheme, host and port, where they are known."`
+	Endpoint       string `json:"endpoint,omitzero" doc:"The id of the endpoint whose lane it is."`
+	UID            string `json:"uid,omitzero" doc:"Its uid."`
+	Reason         string `json:"reason" enum:"exhausted,gone,expired,refused,disabled,overflow,poison,rejected"`
+	Count          int64  `json:"count"`
+	Newest         Time   `json:"newest" nullable:"true" doc:"When the newest of them died. null: too many others died since to look for it, and what follows is left out."`
+	LastStatusCode int    `json:"last_status_code,omitzero" doc:"Of the newest one's last attempt."`
+	LastError      string `json:"last_error,omitzero" doc:"What was wrong with that attempt."`
+}
+
+// DeadPage is a part of the groups, most first. It may be short, even empty, and
+// still have a NextCursor. Of more than 50,000 groups some are ordered at a time.
+type DeadPage struct {
+	Data       []DeadGroup `json:"data"`
+	NextCursor *string     `json:"next_cursor" nullable:"true" doc:"null: this is the last page."`
+}
+
 // Health answers /healthz: the process is alive.
 type Health struct {
 	Status string `json:"status" enum:"ok"`

@@ -97,6 +97,13 @@ func TestTheClientReadsWhatTheServerWrites(t *testing.T) {
 	require.True(t, f.filter.Until.Equal(testNow.Add(1)))
 	require.Len(t, f.filter.Statuses, 2)
 	require.Equal(t, 7, f.filter.Limit)
+	dead, err := c.Dead(t.Context(), client.DeadFilter{
+		Tenants: []string{"m"}, Destinations: []string{"http://a/?x=1", "u_1"}, Reasons: []string{"gone"}, Limit: 7, Cursor: "c",
+	})
+	require.NoError(t, err)
+	require.Empty(t, dead.Data)
+	require.Len(t, f.dead.Lanes, 2)
+	require.Equal(t, "c", f.dead.Cursor)
 	stats, err := c.Stats(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, stats.Counts, "dead")

@@ -43,6 +43,8 @@ type fakeService struct {
 	store     dispatcher.StoreInfo
 	lane      dispatcher.Lane
 	left      []dispatcher.Left // why a retry leaves the first deliveries of record
+	dead      dispatcher.DeadFilter
+	groups    dispatcher.DeadPage
 	fakeEndpoints
 	err    error
 	panics any
@@ -119,6 +121,12 @@ func (f *fakeService) ReadLog(_ context.Context, filter dispatcher.LogFilter, li
 	f.called("attempts")
 	f.logFilter, f.filter.Limit, f.filter.Cursor = filter, limit, cursor
 	return f.logPage, f.err
+}
+
+func (f *fakeService) Dead(_ context.Context, filter dispatcher.DeadFilter) (dispatcher.DeadPage, error) {
+	f.called("dead")
+	f.dead = filter
+	return f.groups, f.err
 }
 
 func (f *fakeService) Stats(context.Context) (dispatcher.Stats, error) {

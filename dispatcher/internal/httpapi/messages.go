@@ -90,6 +90,33 @@ func (s *server) deliveries(ctx context.Context, q *request) (*response, error) 
 	return answerJSON(http.StatusOK, w)
 }
 
+// dead serves GET /v1/dead.
+func (s *server) dead(ctx context.Context, q *request) (*response, error) {
+	f := dispatcher.DeadFilter{
+		Tenants: q.all("tenant"), Reasons: asWords[dispatcher.DeadReason](q.all("dead_reason")), Limit: q.limit(), Cursor: q.cursor(),
+	}
+	var err error
+	if f.Lanes, err = s.lanesOf(ctx, q.all("destination"), f.Tenants); err != nil {
+		return nil, err
+	}
+	page, err := s.svc.Dead(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	return answerJSON(http.StatusOK, wire.DeadPage{Data: convert(page.Groups, wireDead), NextCursor: nextCursor(page.Next)})
+}
+
+func wireDead(g *dispatcher.DeadGroup) wire.DeadGroup {
+	w := wire.DeadGroup{
+		Destination: string(g.Lane), URL: g.URL, UID: g.UID, Reason: string(g.Reason), Count: g.Count,
+		Newest: wire.Time{Time: g.Newest}, LastStatusCode: g.LastStatus, LastError: g.LastError,
+	}
+	if g.Lane.IsEndpoint() {
+		w.Endpoint = string(g.Lane)
+	}
+	return w
+}
+
 // deliveriesOf is wire.Deliveries, wire.Retried or wire.BriefDeliveries.
 type deliveriesOf struct {
 	ID         string `json:"id"`

@@ -78,7 +78,7 @@ func (o operation) kinds() []*problemKind {
 
 // operations is the list of all operations.
 func (s *server) operations() []operation {
-	return slices.Concat(s.messageOperations(), s.attemptOperations(), s.endpointOperations(), s.secretOperations(), s.laneOperations(), s.plainOperations())
+	return slices.Concat(s.messageOperations(), s.listOperations(), s.attemptOperations(), s.endpointOperations(), s.secretOperations(), s.laneOperations(), s.plainOperations())
 }
 
 // The calls that take messages.
@@ -125,6 +125,12 @@ func (s *server) messageOperations() []operation {
 			subject: aMessage, query: []*param{destination, all}, answers: map[int]any{202: wire.Retried{}},
 			problems: []*problemKind{due, inFlight, order, delivered, expired, disabled, deleted},
 		},
+	}
+}
+
+// listOperations find deliveries, of whatever message.
+func (s *server) listOperations() []operation {
+	return []operation{
 		{
 			id: "list-deliveries", method: "GET", path: "/v1/deliveries", scope: apikey.Read,
 			summary: "List deliveries, newest first", do: s.deliveries,
@@ -138,6 +144,16 @@ func (s *server) messageOperations() []operation {
 				repeated(ofWord("dead_reason", "May be repeated.", dispatcher.DeadReasons)),
 				ofTime("since", "Ended, or due, at this time or later."),
 				ofTime("until", "Ended, or due, before this time."),
+			}, ofPage(maxLimit)...),
+			problems: []*problemKind{malformed, listing},
+		},
+		{
+			id: "list-dead", method: "GET", path: "/v1/dead", scope: apikey.Read,
+			summary: "Count the dead deliveries by destination and reason, most first", do: s.dead,
+			answers: ok(wire.DeadPage{}), query: append([]*param{
+				repeated(ofText("tenant", "May be repeated. The tenant of an endpoint that was deleted is not known: name its lane.", refuseTenant)),
+				repeated(ofText("destination", "A lane, an endpoint's id or uid, or a URL. May be repeated.", refuseDestination)),
+				repeated(ofWord("dead_reason", "May be repeated.", dispatcher.DeadReasons)),
 			}, ofPage(maxLimit)...),
 			problems: []*problemKind{malformed, listing},
 		},

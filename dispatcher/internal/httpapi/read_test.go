@@ -168,6 +168,26 @@ func TestAListIsFiltered(t *testing.T) {
 	requireField(t, get(h, "/v1/deliveries?cursor=x"), "query.cursor", "not made")
 }
 
+func TestTheDeadAreCounted(t *testing.T) {
+	f := &fakeService{groups: dispatcher.DeadPage{Next: "c2", Groups: []dispatcher.DeadGroup{
+		{Lane: "ep_123456789", URL: "https://shop.example", Tenant: "m7", UID: "merchant:7", Reason: "gone", Count: 3, Newest: testNow, LastStatus: 410, LastError: "status 410"},
+		{Lane: "u_1", Reason: "exhausted", Count: 1},
+	}}}
+	h := newTestAPI(t, f)
+	w := get(h, "/v1/dead?tenant=m7&tenant=m8&destination=u_1&destination=http://a&dead_reason=gone&limit=500&cursor=c1")
+	require.Equal(t, 200, w.Code)
+	require.Equal(t, `{"data":[{"destination":"ep_123456789","url":"https://shop.example","endpoint":"ep_123456789","uid":"merchant:7","reason":"gone","count":3,`+
+		`"newest":"`+testNow.UTC().Format("2006-01-02T15:04:05.000Z")+`","last_status_code":410,"last_error":"status 410"},`+
+		`{"destination":"u_1","reason":"exhausted","count":1,"newest":null}],"next_cursor":"c2"}`, w.Body.String())
+	require.Len(t, f.dead.Lanes, 3, "that of each tenant")
+	f.dead.Lanes = nil
+	require.Equal(t, dispatcher.DeadFilter{Tenants: []string{"m7", "m8"}, Reasons: []dispatcher.DeadReason{"gone"}, Limit: 500, Cursor: "c1"}, f.dead)
+	requireField(t, get(h, "/v1/dead?status=dead"), "query.status", "unknown")
+	requireField(t, get(h, "/v1/dead?dead_reason=x"), "query.dead_reason", "")
+	f.err = dispatcher.ErrCursor
+	requireField(t, get(h, "/v1/dead?cursor=x"), "query.cursor", "not made")
+}
+
 func TestABadFilterIs422(t *testing.T) {
 	f := &fakeService{}
 	h := newTestAPI(t, f)

@@ -53,6 +53,7 @@ func Run(t *testing.T, open rig.OpenFunc) {
 		{"list", deliveries.ListCases},
 		{"log", deliveries.LogCases},
 		{"proof", deliveries.ProofCases},
+		{"dead", deliveries.DeadCases},
 		{"wake", deliveries.WakeCases},
 		{"partitions and sizes", deliveries.SizeCases},
 		{"large bodies", deliveries.BodyCases},

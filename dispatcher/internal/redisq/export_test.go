@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/buried"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
@@ -86,4 +87,9 @@ func (s *Store) LookWithin(d time.Duration) { s.busy.within = d }
 // AgeLooks makes the results of Stats' last look older.
 func (s *Store) AgeLooks(by time.Duration) {
 	s.busy.begun, s.busy.ended = s.busy.begun.Add(-by), s.busy.ended.Add(-by)
+}
+
+// Buried reads the counts of the dead, and orders at most so many groups at a time.
+func (s *Store) Buried(most int) *buried.Reader {
+	return &buried.Reader{Conn: s.conn, Tags: s.tags, Partition: s.partition, Most: most}
 }

@@ -3,6 +3,8 @@ package redisq
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/buried"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
@@ -212,4 +215,84 @@ func (s *Store) retentionOf(ctx context.Context, st *dispatcher.Stats) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Dead counts what is dead, and looks for the newest of each group.
+func (s *Store) Dead(ctx context.Context, f dispatcher.DeadFilter) (dispatcher.DeadPage, error) {
+	reader := buried.Reader{Conn: s.conn, Tags: s.tags, Partition: s.partition}
+	page, err := reader.Page(ctx, f)
+	if err == nil {
+		err = s.newestDead(ctx, page.Groups)
+	}
+	if err != nil {
+		return dispatcher.DeadPage{}, fmt.Errorf("count the dead: %w", err)
+	}
+	if len(f.Tenants) > 0 {
+		page.Groups = slices.DeleteFunc(page.Groups, func(g dispatcher.DeadGroup) bool {
+			return !g.Lane.IsEndpoint() && !slices.Contains(f.Tenants, g.Tenant)
+		})
+	}
+	return page, nil
+}
+
+// newestDead looks for the newest of each group: in the dead, newest first, as far
+// as a page of a list would look. Of most groups the newest died lately.
+func (s *Store) newestDead(ctx context.Context, groups []dispatcher.DeadGroup) error {
+	type group struct {
+		lane   dispatcher.Lane
+		reason dispatcher.DeadReason
+	}
+	left, at := map[int]map[group]*dispatcher.DeadGroup{}, make([]cursor, len(s.tags))
+	for i := range groups {
+		g := &groups[i]
+		n := s.partition(g.Lane)
+		if left[n] == nil {
+			left[n] = map[group]*dispatcher.DeadGroup{}
+		}
+		left[n][group{g.Lane, g.Reason}] = g
+	}
+	l := &lister{s: s}
+	for len(left) > 0 && !l.spent() {
+		var calls []conn.Call
+		for n, of := range left {
+			var lanes []dispatcher.Lane
+			var reasons []dispatcher.DeadReason
+			for g := range of {
+				lanes, reasons = append(lanes, g.lane), append(reasons, g.reason)
+			}
+			slices.Sort(reasons)
+			after := ""
+			if at[n].name != "" {
+				after = scoreText(at[n].score)
+			}
+			calls = append(calls, conn.Call{Partition: n, Args: []any{
+				0, "dead", "", min(len(of), listChunk), after, at[n].name, " dead ", words(slices.Compact(reasons)), words(lanes), "0", "1",
+			}})
+		}
+		chunks, err := l.read(ctx, calls...)
+		if err != nil {
+			return err
+		}
+		for i, c := range chunks {
+			n := calls[i].Partition
+			for _, e := range c.entries {
+				key := group{e.delivery.ID.Lane, e.delivery.Reason}
+				if g := left[n][key]; g != nil {
+					tellNewest(g, &e.delivery)
+					delete(left[n], key)
+				}
+			}
+			if at[n] = c.last; !c.more || len(left[n]) == 0 {
+				delete(left, n)
+			}
+		}
+	}
+	return nil
+}
+
+func tellNewest(g *dispatcher.DeadGroup, d *dispatcher.Delivery) {
+	g.Newest, g.LastStatus, g.LastError = d.Ended, d.LastStatus, d.LastError
+	if u, err := url.Parse(d.URL); err == nil && g.URL == "" && u.Host != "" {
+		g.URL, g.Tenant = u.Scheme+"://"+u.Host, d.Tenant
+	}
 }

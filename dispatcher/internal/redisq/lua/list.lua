@@ -4,7 +4,8 @@
 -- ARGV[..] after those of read: index (due, done, dead, cancelled, leases, ready, behind, marks), its instance or lane or
 --   empty, most to answer, score and name of the last one before (empty: from the start; ready: its position; behind: the key
 --   for the name; marks: the cursor of a scan and the last name of it), then what is asked for, each as words with a space at
---   both ends, or empty for any: statuses, reasons, lanes; 1: marked deliveries are left out
+--   both ends, or empty for any: statuses, reasons, lanes; 1: marked deliveries are left out; 1: of each lane and reason only
+--   the newest
 -- returns now, due, weight, 1 if there is more, how many names were looked at, how many records were read, score and name
 --   of the last one that was looked at, then for each: delivery, score (ready: position), time, status (empty: only its line
 --   is asked for), head of the record (empty: none), progress, newest of its history (empty: none), what it waits for (empty:
@@ -14,6 +15,7 @@ local index, of, wanted = ARGV[rest], ARGV[rest + 1], math.min(tonumber(ARGV[res
 local after, last = ARGV[rest + 3], ARGV[rest + 4]
 local statuses, reasons, asked_lanes = ARGV[rest + 5], ARGV[rest + 6], ARGV[rest + 7]
 local unmarked = ARGV[rest + 8] == '1' and index ~= 'marks'
+local newest_only, told = ARGV[rest + 9] == '1', {}
 local function asks(words, word) return words == '' or find(words, ' ' .. word .. ' ', 1, true) ~= nil end
 local asks_lines = asks(statuses, 'scheduled') or asks(statuses, 'cancelled')
 
@@ -113,11 +115,14 @@ local function leads(l, id, record)
   return ''
 end
 
-local function wants(status, text, mark)
+local function wants(lane, status, text, mark)
   if not asks(statuses, status) or (mark and unmarked) then return false end
-  if reasons == '' then return true end
+  if reasons == '' and not newest_only then return true end
   local _, _, _, _, _, reason = progress(text)
-  return status == 'dead' and asks(reasons, reason)
+  local group = lane .. ' ' .. reason
+  if status ~= 'dead' or not asks(reasons, reason) or told[group] then return false end
+  told[group] = newest_only
+  return true
 end
 
 -- newest is the last attempt of a history, without the text of its answer.
@@ -134,7 +139,7 @@ for k, i in ipairs(chosen) do
   local delivery, l, text = found[i][1], lanes[names[k]], texts[k]
   local _, id = parts(delivery)
   local status, why = standing(l, k)
-  local matching = wants(status, text, marks[k])
+  local matching = wants(names[k], status, text, marks[k])
   local record = false
   if matching or (asks_lines and l.state.keys > 0) then
     bytes = bytes + call('HSTRLEN', MESSAGES, id)

@@ -1,0 +1,45 @@
+package endpoints
+
+import (
+	"context"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// Dead counts the dead deliveries by destination and reason. ErrListing says that too
+// many callers list now.
+func (r *Registry) Dead(ctx context.Context, f dispatcher.DeadFilter) (dispatcher.DeadPage, error) {
+	if err := r.Lists.Enter(ctx); err != nil {
+		return dispatcher.DeadPage{}, err
+	}
+	defer r.Lists.Leave()
+	if r.Store != nil {
+		for _, tenant := range f.Tenants {
+			list, err := r.Cache.tenant(ctx, tenant)
+			if err != nil {
+				return dispatcher.DeadPage{}, err
+			}
+			for _, e := range list {
+				f.Owned = append(f.Owned, e.Endpoint.Lane())
+			}
+		}
+	}
+	page, err := r.Queue.Dead(ctx, f)
+	if err != nil {
+		return dispatcher.DeadPage{}, err
+	}
+	states := make([]dispatcher.LaneState, len(page.Groups))
+	for i, g := range page.Groups {
+		states[i].Lane = g.Lane
+	}
+	if err := r.TellURLs(ctx, states); err != nil {
+		return dispatcher.DeadPage{}, err
+	}
+	for i, s := range states {
+		if s.URL != "" {
+			g := &page.Groups[i]
+			g.URL, g.Tenant, g.UID = s.URL, s.Tenant, s.UID
+		}
+	}
+	return page, nil
+}

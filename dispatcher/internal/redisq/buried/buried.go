@@ -1,0 +1,233 @@
+// Package buried reads how many deliveries are dead, by destination and reason,
+// from the counts that every script keeps. It looks at no delivery.
+package buried
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+)
+
+// Bounds. A page orders at most mostGroups: reading them takes Redis some 15 ms.
+// Where there are more, the next ones follow in an order of their own. One command
+// reads pageOfScan, in less than half a ms.
+const (
+	mostGroups = 50_000
+	pageOfScan = 1000
+)
+
+// Reader reads the counts of a project.
+type Reader struct {
+	Conn *conn.Client
+	Tags []string // of the partitions
+	Most int      // 0: mostGroups
+
+	// Partition is where a lane lies.
+	Partition func(dispatcher.Lane) int
+}
+
+// Page reads the groups that match, the largest first. What a lane is called is
+// filled in where that is known. Where it is not, the tenant may be another one.
+func (r *Reader) Page(ctx context.Context, f dispatcher.DeadFilter) (page dispatcher.DeadPage, err error) {
+	filter := hashOf(f)
+	at, err := parse(f.Cursor, filter, len(r.Tags))
+	if err != nil {
+		return page, err
+	}
+	var rest *place
+	if len(f.Lanes) > 0 {
+		page.Groups, err = r.named(ctx, f)
+	} else {
+		page.Groups, rest, err = r.window(ctx, &at)
+	}
+	if err != nil {
+		return page, err
+	}
+	if err = r.choose(ctx, f, &page); err != nil {
+		return page, err
+	}
+	slices.SortFunc(page.Groups, compare)
+	if at.count > 0 {
+		last := dispatcher.DeadGroup{Lane: at.lane, Reason: at.reason, Count: at.count}
+		from, there := slices.BinarySearchFunc(page.Groups, last, compare)
+		if there {
+			from++
+		}
+		page.Groups = page.Groups[from:]
+	}
+	if limit := cmp.Or(f.Limit, 50); len(page.Groups) > limit {
+		page.Groups = page.Groups[:limit]
+		last := page.Groups[limit-1]
+		at.count, at.lane, at.reason = last.Count, last.Lane, last.Reason
+		rest = &at
+	}
+	if rest != nil {
+		page.Next = rest.text(filter)
+	}
+	if len(f.Tenants) == 0 {
+		err = r.name(ctx, page.Groups)
+	}
+	return page, err
+}
+
+// compare puts the largest group first.
+func compare(a, b dispatcher.DeadGroup) int {
+	return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Reason, b.Reason))
+}
+
+// named reads the groups of the lanes that are asked for.
+func (r *Reader) named(ctx context.Context, f dispatcher.DeadFilter) (groups []dispatcher.DeadGroup, err error) {
+	reasons := f.Reasons
+	if len(reasons) == 0 {
+		reasons = dispatcher.DeadReasons
+	}
+	for _, lane := range f.Lanes {
+		for _, reason := range reasons {
+			groups = append(groups, dispatcher.DeadGroup{Lane: lane, Reason: reason})
+		}
+	}
+	slices.SortFunc(groups, compare)
+	groups = slices.CompactFunc(groups, func(a, b dispatcher.DeadGroup) bool { return compare(a, b) == 0 })
+	err = r.fields(ctx, keys.Buried, groups, func(g *dispatcher.DeadGroup) string { return string(g.Lane) + " " + string(g.Reason) },
+		func(g *dispatcher.DeadGroup, text string) { g.Count, _ = strconv.ParseInt(text, 10, 64) })
+	return slices.DeleteFunc(groups, func(g dispatcher.DeadGroup) bool { return g.Count <= 0 }), err
+}
+
+// window reads the groups of some partitions from the cursor on, as many as one
+// page may order. rest is where the next window begins; nil: there is none.
+func (r *Reader) window(ctx context.Context, at *place) (groups []dispatcher.DeadGroup, rest *place, err error) {
+	sizes := make([]*redis.IntCmd, len(r.Tags))
+	all := make([]int, len(r.Tags))
+	for n := range all {
+		all[n] = n
+	}
+	err = r.Conn.EachPartition(ctx, "count groups", all, func(p redis.Pipeliner, n int) { sizes[n] = p.HLen(ctx, r.Tags[n]+keys.Buried) })
+	if err != nil {
+		return nil, nil, err
+	}
+	most := int64(cmp.Or(r.Most, mostGroups))
+	if at.to == 0 {
+		sum := sizes[at.from].Val()
+		for at.to = at.from + 1; at.scan == 0 && at.to < len(r.Tags) && sum+sizes[at.to].Val() <= most; at.to++ {
+			sum += sizes[at.to].Val()
+		}
+	}
+	left := slices.DeleteFunc(all[at.from:at.to], func(n int) bool { return sizes[n].Val() == 0 })
+	pages := map[int]uint64{at.from: at.scan}
+	counts := map[dispatcher.DeadGroup]int64{} // a scan may answer a field twice
+	for len(left) > 0 {
+		if at.to == at.from+1 && int64(len(counts)) >= most {
+			return groupsOf(counts), &place{from: at.from, scan: pages[at.from]}, nil
+		}
+		if left, err = r.scan(ctx, left, pages, counts); err != nil {
+			return nil, nil, err
+		}
+	}
+	if at.to < len(r.Tags) {
+		rest = &place{from: at.to}
+	}
+	return groupsOf(counts), rest, nil
+}
+
+// scan reads a page of each partition. It answers the partitions that have more.
+func (r *Reader) scan(ctx context.Context, in []int, pages map[int]uint64, counts map[dispatcher.DeadGroup]int64) (more []int, err error) {
+	scans := make([]*redis.ScanCmd, len(in))
+	err = r.Conn.EachPartition(ctx, "read groups", in, func(p redis.Pipeliner, i int) {
+		scans[i] = p.HScan(ctx, r.Tags[in[i]]+keys.Buried, pages[in[i]], "", pageOfScan)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, n := range in {
+		fields, next := scans[i].Val()
+		for k := 0; k+1 < len(fields); k += 2 {
+			lane, reason, _ := strings.Cut(fields[k], " ")
+			if count, _ := strconv.ParseInt(fields[k+1], 10, 64); count > 0 { // else a person wrote it: doctor tells
+				counts[dispatcher.DeadGroup{Lane: dispatcher.Lane(lane), Reason: dispatcher.DeadReason(reason)}] = count
+			}
+		}
+		if pages[n] = next; next != 0 {
+			more = append(more, n)
+		}
+	}
+	return more, nil
+}
+
+func groupsOf(counts map[dispatcher.DeadGroup]int64) []dispatcher.DeadGroup {
+	groups := make([]dispatcher.DeadGroup, 0, len(counts))
+	for g, n := range counts {
+		g.Count = n
+		groups = append(groups, g)
+	}
+	return groups
+}
+
+// choose leaves out the groups that do not match. A bare URL's lane that is not
+// known by name any more may be any tenant's, so it stays.
+func (r *Reader) choose(ctx context.Context, f dispatcher.DeadFilter, page *dispatcher.DeadPage) error {
+	owned := make(map[dispatcher.Lane]bool, len(f.Owned))
+	for _, lane := range f.Owned {
+		owned[lane] = true
+	}
+	page.Groups = slices.DeleteFunc(page.Groups, func(g dispatcher.DeadGroup) bool {
+		return len(f.Reasons) > 0 && !slices.Contains(f.Reasons, g.Reason) || len(f.Tenants) > 0 && g.Lane.IsEndpoint() && !owned[g.Lane]
+	})
+	if len(f.Tenants) == 0 {
+		return nil
+	}
+	if err := r.name(ctx, page.Groups); err != nil {
+		return err
+	}
+	page.Groups = slices.DeleteFunc(page.Groups, func(g dispatcher.DeadGroup) bool { return g.URL != "" && !slices.Contains(f.Tenants, g.Tenant) })
+	return nil
+}
+
+// name fills in the origins and tenants of bare URLs' lanes.
+func (r *Reader) name(ctx context.Context, groups []dispatcher.DeadGroup) error {
+	return r.fields(ctx, keys.LaneNames, groups, func(g *dispatcher.DeadGroup) string { return string(g.Lane) },
+		func(g *dispatcher.DeadGroup, text string) { g.URL, g.Tenant, _ = strings.Cut(text, " ") })
+}
+
+// fields reads a field for each group, of a hash of its partition. It tells only
+// those that are there.
+func (r *Reader) fields(ctx context.Context, key string, groups []dispatcher.DeadGroup, field func(*dispatcher.DeadGroup) string, tell func(*dispatcher.DeadGroup, string)) error {
+	byPartition := map[int][]int{}
+	for i := range groups {
+		n := r.Partition(groups[i].Lane)
+		byPartition[n] = append(byPartition[n], i)
+	}
+	var partitions []int
+	var shares [][]int
+	for n, all := range byPartition {
+		for share := range slices.Chunk(all, pageOfScan) {
+			partitions, shares = append(partitions, n), append(shares, share)
+		}
+	}
+	answers := make([]*redis.SliceCmd, len(shares))
+	err := r.Conn.EachPartition(ctx, "read groups", partitions, func(p redis.Pipeliner, i int) {
+		names := make([]string, len(shares[i]))
+		for k, g := range shares[i] {
+			names[k] = field(&groups[g])
+		}
+		answers[i] = p.HMGet(ctx, r.Tags[partitions[i]]+key, names...)
+	})
+	if err != nil {
+		return err
+	}
+	for i, share := range shares {
+		for k, value := range answers[i].Val() {
+			if text, ok := value.(string); ok {
+				tell(&groups[share[k]], text)
+			}
+		}
+	}
+	return nil
+}

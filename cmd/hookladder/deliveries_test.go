@@ -1,0 +1,75 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+const (
+	deadOne = `{"id":"u_1:order_17","destination":"u_1","status":"dead","topic":"payment.paid","subject":"=1+1","tenant":"m7","url":"https://shop.example/a,b",` +
+		`"ended_at":"2026-01-02T03:04:05.678Z","next_attempt_at":null,"attempts":10,"last_status_code":500,"last_error":"status 500","dead_reason":"exhausted"}`
+	waitingOne = `{"id":"u_1:order_18","destination":"u_1","status":"retrying","topic":"payment.paid","next_attempt_at":"2026-01-02T03:04:05.678Z","attempts":1,"waiting_for":"rung"}`
+)
+
+func listPage(next, deliveries string) string {
+	if next != "null" {
+		next = `"` + next + `"`
+	}
+	return `{"data":[` + deliveries + `],"next_cursor":` + next + `,"looked_at":5000}`
+}
+
+func TestDeliveriesAreFoundByEachFilter(t *testing.T) {
+	environ, calls := newTestLanes(t, listPage("null", ""))
+	got := command(t, environ, "", "deliveries", "--status", "dead", "--status", "retrying", "--topic", "payment.*", "--tenant", "m7", "--subject", "order 17",
+		"--destination", "https://shop.example", "--reason", "gone", "--failed", "--since", "2026-01-02T03:04:05+01:00", "--until", "2026-02-01T00:00:00Z", "--cursor", "c1")
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, []string{"GET /v1/deliveries?cursor=c1&dead_reason=gone&destination=https%3A%2F%2Fshop.example&failed=true&limit=50" +
+		"&since=2026-01-02T02%3A04%3A05Z&status=dead&status=retrying&subject=order+17&tenant=m7&topic=payment.%2A&until=2026-02-01T00%3A00%3A00Z"}, *calls)
+
+	environ, calls = newTestLanes(t, listPage("null", ""))
+	require.Equal(t, exitOK, command(t, environ, "", "deliveries", "--since", "36h").code)
+	require.Contains(t, (*calls)[0], "&since=2")
+	for _, args := range [][]string{{"--since", "yesterday"}, {"--limit", "0"}, {"--limit", "100001"}, {"order_17"}, {"--csv", "--json"}} {
+		require.Equal(t, exitUsage, command(t, environ, "", append([]string{"deliveries"}, args...)...).code, args)
+	}
+	require.Len(t, *calls, 1)
+}
+
+func TestDeliveriesAreReadPageByPage(t *testing.T) {
+	pages := []string{listPage("c2", deadOne), listPage("c3", ""), listPage("c4", waitingOne)}
+	environ, calls := newTestLanes(t, pages...)
+	got := command(t, environ, "", "deliveries", "--limit", "2")
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, []string{"GET /v1/deliveries?limit=2", "GET /v1/deliveries?cursor=c2&limit=1", "GET /v1/deliveries?cursor=c3&limit=1"}, *calls)
+	require.Equal(t, "more with --cursor c4\n", got.err)
+	require.Contains(t, got.out, "u_1:order_17  dead      10        500")
+	require.Contains(t, got.out, "exhausted: status 500")
+
+	environ, _ = newTestLanes(t, pages...)
+	var page wire.Page
+	require.NoError(t, json.Unmarshal([]byte(command(t, environ, "", "deliveries", "--limit", "2", "--json").out), &page))
+	require.Len(t, page.Data, 2)
+	require.Equal(t, "c4", *page.NextCursor)
+	require.Equal(t, 15000, page.LookedAt)
+}
+
+func TestDeliveriesThatFindTooLittleSayHowFarTheyLooked(t *testing.T) {
+	environ, calls := newTestLanes(t, strings.Split(strings.Repeat(listPage("c2", "")+"\n", mostPages), "\n")...)
+	got := command(t, environ, "", "deliveries")
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Len(t, *calls, mostPages)
+	require.Equal(t, "looked at 5000000 deliveries, there are others\nmore with --cursor c2\n", got.err)
+}
+
+func TestDeliveriesAsCSVAreNoFormulas(t *testing.T) {
+	environ, _ := newTestLanes(t, listPage("null", deadOne+","+waitingOne))
+	got := command(t, environ, "", "deliveries", "--csv")
+	require.Equal(t, "id,message_id,subject,topic,tenant,url,status,ended_at,next_attempt_at,attempts,status_code,dead_reason,error\r\n"+
+		"u_1:order_17,order_17,'=1+1,payment.paid,m7,\"https://shop.example/a,b\",dead,2026-01-02T03:04:05.678Z,,10,500,exhausted,status 500\r\n"+
+		"u_1:order_18,order_18,,payment.paid,,,retrying,,2026-01-02T03:04:05.678Z,1,,,\r\n", got.out)
+}

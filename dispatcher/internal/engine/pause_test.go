@@ -206,6 +206,38 @@ func TestLanesTellWhereTheyLead(t *testing.T) {
 	})
 }
 
+func TestTheDeadOfATenantAreThoseOfItsEndpointsToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestEndpointRig(t, nil)
+		r.sender.answer = gone
+		r.start(t)
+		view := r.create(t, uid("main"))
+		r.create(t, uid("others"), tenant("other"))
+		bare := message("bare")
+		bare.Tenant = "acme"
+		other := to("others", "other")
+		other.Tenant = "other"
+		for _, m := range []*d.Message{to("main", "m"), bare, other} {
+			r.publish(t, m)
+		}
+		pass(time.Second)
+		page, err := r.Dead(t.Context(), d.DeadFilter{Tenants: []string{"acme"}})
+		require.NoError(t, err)
+		require.Len(t, page.Groups, 2)
+		for _, g := range page.Groups {
+			require.Equal(t, "acme", g.Tenant)
+			require.Equal(t, int64(1), g.Count)
+			require.Equal(t, 410, g.LastStatus)
+			require.Equal(t, g.Lane == view.Lane(), g.UID == "main")
+			require.Equal(t, g.Lane == view.Lane(), g.URL == "https://acme.example", "its origin")
+		}
+		page, err = r.Dead(t.Context(), d.DeadFilter{})
+		require.NoError(t, err)
+		require.Len(t, page.Groups, 3)
+		r.stop(t)
+	})
+}
+
 func TestABreakerThatOpensOrClosesIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, func(_ *engine.Options, q *testQueue, _ *fakeSender) { q.breaker = 2 })

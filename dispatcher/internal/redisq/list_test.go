@@ -120,6 +120,20 @@ func TestAPageEndsWhereItHasLookedAtEnoughAndItsCursorGoesOn(t *testing.T) {
 	require.Equal(t, 2, pages)
 }
 
+// A name costs Redis some 1 µs, so that no script may look at many.
+func TestAListOfADestinationReadsNoRecordsOfOthersAndSomeNamesAScript(t *testing.T) {
+	const n = 6000
+	r := newTrap(t)
+	r.fill(n)
+	records, scripts := r.stat("hget"), r.stat("evalsha")
+	page := r.list(dispatcher.Filter{Lanes: []dispatcher.Lane{"never"}, Limit: 500})
+	require.Empty(t, page.Deliveries)
+	require.Equal(t, n, page.LookedAt)
+	require.Less(t, r.stat("hget")-records, 20)
+	require.GreaterOrEqual(t, r.stat("evalsha")-scripts, n/2048)
+	require.Less(t, r.stat("evalsha")-scripts, 20)
+}
+
 // The oldest due delivery is found among all destinations, however many there
 // are.
 func TestStatsTellTheOldestOfAllLanes(t *testing.T) {

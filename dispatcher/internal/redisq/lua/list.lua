@@ -10,7 +10,7 @@
 --   of the last one that was looked at, then for each: delivery, score (ready: position), time, status (empty: only its line
 --   is asked for), head of the record (empty: none), progress, newest of its history (empty: none), what it waits for (empty:
 --   nothing), "<key> <score>" of the line in which others wait behind it (empty: none do)
-local MOST_NAMES, MOST_RECORDS, MOST_BYTES = 4096, 256, 1048576
+local MOST_NAMES, MOST_RECORDS, MOST_BYTES = 2048, 256, 1048576
 local index, of, wanted = ARGV[rest], ARGV[rest + 1], math.min(tonumber(ARGV[rest + 2]), MOST_RECORDS)
 local after, last = ARGV[rest + 3], ARGV[rest + 4]
 local statuses, reasons, asked_lanes = ARGV[rest + 5], ARGV[rest + 6], ARGV[rest + 7]

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,6 +17,10 @@ import (
 
 // EndpointPrefix begins the id of every endpoint, which is also its lane.
 const EndpointPrefix = "ep_"
+
+// NewEndpointID is EndpointPrefix and 9 characters of base32: 45 random bits. The store
+// checks whether it is taken.
+func NewEndpointID() string { return EndpointPrefix + strings.ToLower(rand.Text()[:9]) }
 
 // Endpoint is a registered destination, with its own secrets and limits. It is
 // shared by all who read it, and not changed once it was stored: a change is

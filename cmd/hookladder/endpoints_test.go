@@ -120,6 +120,9 @@ func TestEachCommandMakesItsCall(t *testing.T) {
 			{"secret":"old","until":"2030-01-02T03:04:05.678Z"}]}`, "new\n  public key whpk_x\nold  until 2030-01-0"},
 		"endpoints test m": {"POST /v1/endpoints/m/test", "", `{"message_id":"msg_1","at":"2030-01-02T03:04:05.678Z","duration_ms":12,
 			"status_code":204,"outcome":"delivered"}`, "delivered  204 in 12ms"},
+		"audit --by key:ops --what lane.pause --target * --tenant m7 --since 2026-01-01T00:00:00Z --limit 7": {
+			"GET /v1/audit?by=key%3Aops&limit=7&since=2026-01-01T00%3A00%3A00Z&target=%2A&tenant=m7&what=lane.pause", "",
+			`{"data":[{"at":"2030-01-02T03:04:05.000Z","by":"key:ops","what":"lane.pause","target":"*"}],"next_cursor":null}`, "key:ops  lane.pause  *       -       -"},
 		"lanes":                       {"GET /v1/lanes?limit=50", "", `{"data":[` + aLane + `],"next_cursor":null}`, "u_0123456789  open   -    -      -   1          3       2        2030-01-0"},
 		"lanes --limit 5":             {"GET /v1/lanes?limit=5", "", `{"data":[],"next_cursor":null}`, "LANE"},
 		"pause https://shop.example/": {"POST /v1/lanes/https:%2F%2Fshop.example%2F/pause", "", aLane, "https://shop.example:443"},

@@ -21,14 +21,14 @@ const mostFiles = 25
 // together. A folder that is not listed has none. Raise a number in the commit
 // that needs it, and say why.
 var budgets = map[string]int{
-	"cmd/hookladder":                           4600, // 3,200 were planned: a third of it is help, and settings.go is a table
+	"cmd/hookladder":                           4700, // 3,200 were planned: a third of it is help, and settings.go is a table
 	"cmd/hookladder/internal/bench":            3500,
 	"deploy/interop":                           200,
 	"deploy/interop/sign":                      100,
 	"deploy/kit":                               1000,
 	"deploy/kit/redistest":                     1300,
 	"deploy/kit/redistest/miniserver":          100,
-	"dispatcher":                               3200,
+	"dispatcher":                               3300,
 	"dispatcher/app":                           1100,
 	"dispatcher/client":                        600,
 	"dispatcher/internal/devredis":             100,
@@ -38,7 +38,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/endpointtest":         1300,
 	"dispatcher/internal/engine":               4000,
 	"dispatcher/internal/fields":               100,
-	"dispatcher/internal/httpapi":              4600,
+	"dispatcher/internal/httpapi":              4700,
 	"dispatcher/internal/httpapi/apikey":       300,
 	"dispatcher/internal/httpapi/guests":       300,
 	"dispatcher/internal/metrics":              600,
@@ -54,6 +54,8 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/admin":         3500,
 	"dispatcher/internal/redisq/admin/lua":     1000,
 	"dispatcher/internal/redisq/attempts":      900,
+	"dispatcher/internal/redisq/audit":         400,
+	"dispatcher/internal/redisq/audit/lua":     100,
 	"dispatcher/internal/redisq/conn":          2100,
 	"dispatcher/internal/redisq/conn/lua":      100,
 	"dispatcher/internal/redisq/endpoints":     1100,

@@ -151,15 +151,15 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	figures.Watch(e)
 	keyring := apikey.NewRing(o.Keys)
-	api, err := newAPI(service{e, e.Registry(), store}, guard, figures, keyring, o)
+	api, err := newAPI(service{e, e.Registry(), store, store.Audit()}, guard, figures, keyring, o)
 	if err != nil {
 		return err
 	}
 	callers := guests.New(share.accepted, o.Log)
 	figures.WatchConnections(callers)
 	f := flow{
-		engine: e, api: api, ln: guarded(ln, callers),
-		figures: newMetricsServer(service{e, e.Registry(), store}, figures, keyring, o), figuresLn: guarded(metricsLn, guests.New(figuresConnections, o.Log)),
+		engine: e, audit: store.Audit(), api: api, ln: guarded(ln, callers),
+		figures: newMetricsServer(service{e, e.Registry(), store, store.Audit()}, figures, keyring, o), figuresLn: guarded(metricsLn, guests.New(figuresConnections, o.Log)),
 		renew: renewer{keyring: keyring, engine: e, store: store},
 		o:     o, info: info, partitions: store.Partitions(),
 	}
@@ -177,6 +177,7 @@ func newEngine(store *redisq.Store, guard *egress.Guard, figures *metrics.Metric
 	e.Version = o.Version
 	e.Log = o.Log
 	e.Endpoints = store
+	e.Audit = store.Audit()
 	e.Observer = figures
 	if o.Engine.Observer != nil {
 		e.Observer = observers{figures, o.Engine.Observer}

@@ -25,6 +25,9 @@ func Doctor(ctx context.Context, o Options, fix bool, hear func(dispatcher.Store
 			return err
 		}
 		hear(info)
+		if fix {
+			store.Audit().Record(ctx, dispatcher.AuditEntry{By: dispatcher.System, What: "doctor.fix"})
+		}
 		out, err = admin.Examine(ctx, store, admin.Examination{Fix: fix, Tell: tell})
 		return err
 	})
@@ -35,7 +38,10 @@ func Doctor(ctx context.Context, o Options, fix bool, hear func(dispatcher.Store
 // also those that were stored without a key. tell is called for each, with an error
 // where that failed.
 func SealEndpoints(ctx context.Context, o Options, tell func(id string, err error)) error {
-	return withStore(ctx, o, func(store *redisq.Store) error { return admin.SealEndpoints(ctx, store, tell) })
+	return withStore(ctx, o, func(store *redisq.Store) error {
+		store.Audit().Record(ctx, dispatcher.AuditEntry{By: dispatcher.System, What: "doctor.seal"})
+		return admin.SealEndpoints(ctx, store, tell)
+	})
 }
 
 // withStore opens the store of the options while instances may work, and closes it

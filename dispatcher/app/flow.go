@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/audit"
 )
 
 // flow is the running process. It stops in the order of the flow:
@@ -25,6 +26,7 @@ import (
 // engine's own limit for a store that does not answer.
 type flow struct {
 	engine     *engine.Engine
+	audit      *audit.Log
 	api        *http.Server
 	ln         net.Listener // nil: it only dispatches
 	figures    *http.Server
@@ -55,6 +57,7 @@ func (f flow) run(ctx context.Context) error {
 		defer stopWork()
 		return f.serve(ctx)
 	})
+	g.Go(func() error { return f.audit.Run(working) })
 	g.Go(func() error {
 		f.renew.run(working, f.o.Renew)
 		return nil

@@ -17,11 +17,12 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
 )
 
-// service is an engine, its endpoints and the log, as the API has them.
+// service is an engine, its endpoints, the log and the audit, as the API has them.
 type service struct {
 	*engine.Engine
 	*endpoints.Registry
 	dispatcher.Log
+	dispatcher.Audit
 }
 
 func newAPI(s service, guard *egress.Guard, figures *metrics.Metrics, keyring *apikey.Ring, o Options) (*http.Server, error) {

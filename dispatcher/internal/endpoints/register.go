@@ -2,13 +2,12 @@ package endpoints
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -25,8 +24,8 @@ import (
 // raceTries is how often a change is tried in all while others come first.
 const raceTries = 20
 
-// CreateEndpoint registers a valid endpoint and answers it as stored. It sets id, version
-// and times, and a secret where there is none. created is false where an equal endpoint
+// CreateEndpoint registers a valid endpoint and answers it as stored. It sets version
+// and times, and an id and a secret where there is none. created is false where an equal endpoint
 // with that uid exists already. ErrTaken says that an endpoint with that uid is another.
 func (r *Registry) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (view dispatcher.EndpointView, created bool, err error) {
 	if r.Store == nil {
@@ -48,8 +47,10 @@ func (r *Registry) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (
 	if len(e.Secrets) == 0 {
 		e.Secrets = []dispatcher.EndpointSecret{{Secret: e.Signature.NewSecret()}}
 	}
-	for range raceTries {
-		e.ID = newEndpointID()
+	for n := range raceTries {
+		if n > 0 || e.ID == "" {
+			e.ID = dispatcher.NewEndpointID()
+		}
 		// Ask before the limits are written: those of an endpoint that has this id must stay.
 		if there, err := r.Store.Endpoints(ctx, []string{e.ID}); err != nil {
 			return dispatcher.EndpointView{}, false, fmt.Errorf("create endpoint: %w", err)
@@ -91,10 +92,6 @@ func (r *Registry) unmade(ctx context.Context, e, taken *dispatcher.Endpoint, er
 }
 
 var errNoStore = errors.New("this dispatcher has no store of endpoints")
-
-// newEndpointID is ep_ and 9 characters of base32: 45 random bits. The caller checks
-// whether it is taken.
-func newEndpointID() string { return dispatcher.EndpointPrefix + strings.ToLower(rand.Text()[:9]) }
 
 // sameEndpoint answers the existing endpoint if it equals the one asked for.
 func (r *Registry) sameEndpoint(ctx context.Context, asked, there *dispatcher.Endpoint) (dispatcher.EndpointView, bool, error) {
@@ -310,11 +307,15 @@ func (r *Registry) DisableGone(called *dispatcher.Endpoint) {
 	_, _, _ = r.gone.Do(flight, func() (any, error) {
 		ctx, cancel := outage.Within(context.Background())
 		defer cancel()
+		var once sync.Once // the change may be tried again
 		_, err := r.changeEndpoint(ctx, called.ID, func(e *dispatcher.Endpoint) error {
 			if !says(called, e) {
 				return errAlready
 			}
 			e.Disabled, e.Gone = true, true
+			once.Do(func() {
+				r.record(ctx, dispatcher.AuditEntry{What: "endpoint.disable", Target: e.ID, Tenant: e.Tenant, Detail: "its receiver answered 410"})
+			})
 			return nil
 		}, false)
 		lane := slog.String("lane", called.ID)

@@ -19,6 +19,7 @@ type Options struct {
 	Queue   dispatcher.Queue
 	Log     *slog.Logger
 	Outages *outage.Log
+	Audit   dispatcher.Audit // nil: what is changed here is not kept
 	Lists   turns.Turns
 
 	Name     func() string // this instance's present name in the queue
@@ -60,6 +61,14 @@ func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
+	}
+}
+
+// record adds what Hookladder itself changes to the audit.
+func (r *Registry) record(ctx context.Context, e dispatcher.AuditEntry) {
+	if r.Audit != nil {
+		e.By = dispatcher.System
+		r.Audit.Record(ctx, e)
 	}
 }
 

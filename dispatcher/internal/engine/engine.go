@@ -38,6 +38,7 @@ type Options struct {
 	Version      string                  // of the program, which other instances are told
 
 	Endpoints    dispatcher.EndpointStore // nil: there are none
+	Audit        dispatcher.Audit         // nil: what the engine disables is not kept
 	DeriveTenant bool                     // bare URLs of a tenant are signed with secrets derived for that tenant
 	Log          *slog.Logger
 	Observer     dispatcher.Observer // nil: there is none
@@ -112,7 +113,7 @@ func New(q dispatcher.Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 	q.Notify(e.events())
 	e.dead = newReaper(e)
 	e.endpoints = endpoints.New(endpoints.Options{
-		Store: o.Endpoints, Queue: q, Log: o.Log, Outages: e.outages, Lists: e.lists, Name: e.name, PollSoon: e.pollSoon,
+		Store: o.Endpoints, Queue: q, Log: o.Log, Outages: e.outages, Audit: o.Audit, Lists: e.lists, Name: e.name, PollSoon: e.pollSoon,
 	})
 	e.accepter = newAccepter(e)
 	e.deliverer = &deliverer{

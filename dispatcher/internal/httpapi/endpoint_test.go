@@ -261,12 +261,12 @@ func TestAnEndpointIsDeletedPausedAndResumed(t *testing.T) {
 	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
 	h := newTestAPI(t, f)
 	require.Equal(t, `{"cancelled":3}`, serve(h, newRequest("DELETE", "/v1/endpoints/merchant:7", "")).Body.String())
-	require.Equal(t, []string{"delete"}, f.calls)
+	require.Equal(t, []string{"endpoint", "delete"}, f.calls)
 	for _, call := range []string{"pause", "resume"} {
 		f.calls = nil
 		w := serve(h, newRequest("POST", "/v1/endpoints/merchant:7/"+call, ""))
 		require.Equal(t, "ep_123456789", decodeAnswer[wire.EndpointView](t, w, 200).ID)
-		require.Equal(t, []string{call, "endpoint"}, f.calls)
+		require.Equal(t, []string{"endpoint", call, "endpoint"}, f.calls)
 		requireNoSecret(t, w.Body.String())
 		requireProblem(t, serve(h, newRequest("POST", "/v1/endpoints/u_1/"+call, "")), 404, "not-found")
 		requireField(t, serve(h, newRequest("POST", "/v1/endpoints/a/"+call+"?x", "")), "query.x", "unknown")

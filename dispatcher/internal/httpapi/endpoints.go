@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -27,9 +28,16 @@ func (s *server) createEndpoint(ctx context.Context, q *request) (*response, err
 	if err := wrongFields(p.wrong); err != nil {
 		return nil, err
 	}
-	view, created, err := s.svc.CreateEndpoint(ctx, p.value.Endpoint)
+	e := p.value.Endpoint
+	e.ID = dispatcher.NewEndpointID()
+	asked := dispatcher.AuditEntry{Target: e.ID, Tenant: e.Tenant, Detail: strings.TrimSpace("url " + withoutSecrets(e.URL) + " " + e.UID)}
+	s.record(ctx, q, asked)
+	view, created, err := s.svc.CreateEndpoint(ctx, e)
 	if err != nil {
 		return nil, err
+	}
+	if view.ID != asked.Target { // an equal one is there, or the id was taken
+		s.recordOther(ctx, q, "it is "+view.ID)
 	}
 	w := wireEndpoint(&view)
 	if !created {
@@ -82,7 +90,11 @@ func (s *server) patchEndpoint(ctx context.Context, q *request) (*response, erro
 		if len(e.Secrets) == 0 { // they could not be opened, and would be lost
 			return dispatcher.ErrSealed
 		}
-		return wrongFields(p.apply(e, s.policy))
+		if err := wrongFields(p.apply(e, s.policy)); err != nil {
+			return err
+		}
+		s.record(ctx, q, dispatcher.AuditEntry{Target: e.ID, Tenant: e.Tenant, Detail: p.fields()})
+		return nil
 	}))
 }
 

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -50,6 +51,12 @@ type fakeService struct {
 	panics any
 
 	delivered bool // what was delivered was to be retried too
+
+	recorded  []dispatcher.AuditEntry
+	before    [][]string // the calls before each of recorded
+	url       string     // of the endpoint, when the first was recorded
+	auditPage dispatcher.AuditPage
+	auditOf   dispatcher.AuditFilter
 }
 
 func (f *fakeService) called(name string) {
@@ -59,6 +66,21 @@ func (f *fakeService) called(name string) {
 	if f.panics != nil {
 		panic(f.panics)
 	}
+}
+
+func (f *fakeService) Record(_ context.Context, e dispatcher.AuditEntry) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.recorded, f.before = append(f.recorded, e), append(f.before, slices.Clone(f.calls))
+	if f.there != nil && f.url == "" {
+		f.url = f.there.URL
+	}
+}
+
+func (f *fakeService) ReadAudit(_ context.Context, filter dispatcher.AuditFilter) (dispatcher.AuditPage, error) {
+	f.called("audit")
+	f.auditOf = filter
+	return f.auditPage, f.err
 }
 
 func (f *fakeService) Publish(_ context.Context, batch []*dispatcher.Message) ([]dispatcher.Published, error) {

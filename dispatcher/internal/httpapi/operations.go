@@ -31,6 +31,7 @@ type operation struct {
 	answers          map[int]any    // by status
 	produces         string         // media type of the answers; empty: JSON
 	problems         []*problemKind // besides those that follow from the other fields
+	audit            string         // its word there, one of dispatcher.AuditWords; empty: it changes nothing
 	fastPath         bool           // one of the POSTs that most requests are: it needs no mux
 
 	do func(context.Context, *request) (*response, error) // nil, nil: it has written the response
@@ -78,7 +79,7 @@ func (o operation) kinds() []*problemKind {
 
 // operations is the list of all operations.
 func (s *server) operations() []operation {
-	return slices.Concat(s.messageOperations(), s.listOperations(), s.attemptOperations(), s.endpointOperations(), s.secretOperations(), s.laneOperations(), s.plainOperations())
+	return slices.Concat(s.messageOperations(), s.listOperations(), s.attemptOperations(), s.endpointOperations(), s.secretOperations(), s.laneOperations(), s.auditOperations(), s.plainOperations())
 }
 
 // The calls that take messages.
@@ -115,12 +116,12 @@ func (s *server) messageOperations() []operation {
 			subject: aMessage, answers: ok(wire.MessageView{}),
 		},
 		{
-			id: "cancel-message", method: "DELETE", path: "/v1/messages/{id}", scope: apikey.Publish,
+			id: "cancel-message", method: "DELETE", path: "/v1/messages/{id}", scope: apikey.Publish, audit: "message.cancel",
 			summary: "Cancel the deliveries of a message that have not ended", do: s.cancel,
 			subject: aMessage, query: []*param{destination}, answers: ok(wire.Deliveries{}),
 		},
 		{
-			id: "retry-message", method: "POST", path: "/v1/messages/{id}/retry", scope: apikey.Publish,
+			id: "retry-message", method: "POST", path: "/v1/messages/{id}/retry", scope: apikey.Publish, audit: "message.retry",
 			summary: "Attempt a message's deliveries now", do: s.retry,
 			subject: aMessage, query: []*param{destination, all}, answers: map[int]any{202: wire.Retried{}},
 			problems: []*problemKind{due, inFlight, order, delivered, expired, disabled, deleted},
@@ -185,7 +186,7 @@ func (s *server) endpointOperations() []operation {
 	one := ok(wire.EndpointView{})
 	return []operation{
 		{
-			id: "create-endpoint", method: "POST", path: "/v1/endpoints", scope: apikey.Admin,
+			id: "create-endpoint", method: "POST", path: "/v1/endpoints", scope: apikey.Admin, audit: "endpoint.create",
 			summary: "Register an endpoint; the answer holds its secret where it is new", do: s.createEndpoint,
 			body: wire.Endpoint{}, limit: endpointBytes, answers: map[int]any{201: wire.EndpointView{}, 200: wire.EndpointView{}},
 			problems: []*problemKind{taken, registered},
@@ -204,24 +205,24 @@ func (s *server) endpointOperations() []operation {
 			subject: anEndpoint, answers: one,
 		},
 		{
-			id: "patch-endpoint", method: "PATCH", path: endpointPath, scope: apikey.Admin,
+			id: "patch-endpoint", method: "PATCH", path: endpointPath, scope: apikey.Admin, audit: "endpoint.update",
 			summary: "Change an endpoint; its waiting deliveries follow the change", do: s.patchEndpoint,
 			subject: anEndpoint, body: patchSchema{}, limit: endpointBytes, media: mediaPatch, answers: one,
 			problems: []*problemKind{changed, sealed},
 		},
 		{
-			id: "delete-endpoint", method: "DELETE", path: endpointPath, scope: apikey.Admin,
+			id: "delete-endpoint", method: "DELETE", path: endpointPath, scope: apikey.Admin, audit: "endpoint.delete",
 			summary: "Delete an endpoint and cancel its waiting deliveries", do: s.deleteEndpoint,
 			subject: anEndpoint, answers: ok(wire.EndpointDeleted{}),
 		},
 		{
-			id: "pause-endpoint", method: "POST", path: endpointPath + "/pause", scope: apikey.Admin,
+			id: "pause-endpoint", method: "POST", path: endpointPath + "/pause", scope: apikey.Admin, audit: "endpoint.pause",
 			summary: "Pause the deliveries to an endpoint", do: s.pauseEndpoint,
 			subject: anEndpoint, answers: one,
 			problems: []*problemKind{changed, sealed},
 		},
 		{
-			id: "resume-endpoint", method: "POST", path: endpointPath + "/resume", scope: apikey.Admin,
+			id: "resume-endpoint", method: "POST", path: endpointPath + "/resume", scope: apikey.Admin, audit: "endpoint.resume",
 			summary: "Resume an endpoint that is paused or disabled, or whose breaker is open", do: s.resumeEndpoint,
 			subject: anEndpoint, answers: one,
 			problems: []*problemKind{changed, sealed},
@@ -232,20 +233,20 @@ func (s *server) endpointOperations() []operation {
 func (s *server) secretOperations() []operation {
 	return []operation{
 		{
-			id: "get-secret", method: "GET", path: endpointPath + "/secret", scope: apikey.Admin,
+			id: "get-secret", method: "GET", path: endpointPath + "/secret", scope: apikey.Admin, audit: "secret.read",
 			summary: "Read an endpoint's secrets", do: s.secret,
 			subject: anEndpoint, answers: ok(wire.EndpointSecrets{}),
 			problems: []*problemKind{sealed},
 		},
 		{
-			id: "rotate-secret", method: "POST", path: endpointPath + "/rotate-secret", scope: apikey.Admin,
+			id: "rotate-secret", method: "POST", path: endpointPath + "/rotate-secret", scope: apikey.Admin, audit: "secret.rotate",
 			summary: "Give an endpoint another secret, which the answer holds", do: s.rotateSecret,
 			subject: anEndpoint, body: wire.Rotation{}, limit: rotationBytes, optional: true,
 			answers:  ok(wire.Rotated{}),
 			problems: []*problemKind{changed, sealed},
 		},
 		{
-			id: "test-endpoint", method: "POST", path: endpointPath + "/test", scope: apikey.Admin,
+			id: "test-endpoint", method: "POST", path: endpointPath + "/test", scope: apikey.Admin, audit: "endpoint.test",
 			summary: "Send an endpoint a test message and answer what its receiver answered", do: s.test,
 			subject: anEndpoint, answers: ok(wire.EndpointTest{}),
 			problems: []*problemKind{busy, sealed},
@@ -276,12 +277,12 @@ func (s *server) laneOperations() []operation {
 			problems: []*problemKind{malformed, listing},
 		},
 		{
-			id: "pause-lane", method: "POST", path: "/v1/lanes/{lane}/pause", scope: apikey.Admin,
+			id: "pause-lane", method: "POST", path: "/v1/lanes/{lane}/pause", scope: apikey.Admin, audit: "lane.pause",
 			summary: "Pause the deliveries to a destination, or all deliveries", do: s.pauseLane,
 			subject: aLane, query: held, answers: one, problems: []*problemKind{changed, sealed},
 		},
 		{
-			id: "resume-lane", method: "POST", path: "/v1/lanes/{lane}/resume", scope: apikey.Admin,
+			id: "resume-lane", method: "POST", path: "/v1/lanes/{lane}/resume", scope: apikey.Admin, audit: "lane.resume",
 			summary: "Resume the deliveries to a destination, and close its breaker", do: s.resumeLane,
 			subject: aLane, query: held, answers: one, problems: []*problemKind{changed, sealed},
 		},

@@ -74,6 +74,15 @@ func (p *patch) apply(e *dispatcher.Endpoint, l dispatcher.Policy) []dispatcher.
 	return join(wrong, more)
 }
 
+// fields are the names of the fields that the patch changes.
+func (p *patch) fields() string {
+	names := make([]string, len(p.steps))
+	for i, s := range p.steps {
+		names[i] = s.field.name
+	}
+	return strings.Join(names, ", ")
+}
+
 // names reports whether a path leads into a field that the patch changes.
 func (p *patch) names(path string) bool {
 	for _, s := range p.steps {

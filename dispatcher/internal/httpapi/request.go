@@ -35,7 +35,9 @@ func (s *server) handle(o operation) {
 		var answer *response
 		err := q.check()
 		if err == nil {
+			s.recordNamed(ctx, q)
 			answer, err = o.do(ctx, q)
+			s.recordResult(ctx, q, answer, err)
 		}
 		switch {
 		case err != nil:
@@ -60,6 +62,8 @@ type request struct {
 	reads  bool       // the caller has the scope read
 	bodies bool       // and bodies
 	query  url.Values // of known parameters only
+
+	recorded *dispatcher.AuditEntry // what the audit has of the call; nil: nothing yet
 }
 
 // id is what the path names.

@@ -52,6 +52,7 @@ func (s *server) rotateSecret(ctx context.Context, q *request) (*response, error
 	if err := wrongFields(p.wrong); err != nil {
 		return nil, err
 	}
+	s.recordEndpoint(ctx, q, "overlap "+p.value.overlap.String())
 	view, err := s.svc.RotateSecret(ctx, q.id(), next, p.value.overlap)
 	if err != nil {
 		return nil, err

@@ -13,7 +13,8 @@
 // the same lists.
 //
 // A list is a row of operations.go, whose query ends with ofPage, and a handler that
-// makes a filter of the parameters.
+// makes a filter of the parameters. An operation that changes something has a word in
+// the audit (audit.go).
 package httpapi
 
 import (
@@ -95,6 +96,9 @@ type Service interface {
 	PauseTenants(ctx context.Context, url, cursor string) (dispatcher.OtherTenants, error)
 	// ResumeTenants ends these pauses.
 	ResumeTenants(ctx context.Context, url, cursor string) (dispatcher.OtherTenants, error)
+
+	// What was changed is kept.
+	dispatcher.Audit
 
 	// The queue and its store are described.
 

@@ -11,7 +11,7 @@ import (
 )
 
 // replaceable are the keys of home that come again by themselves.
-var replaceable = []string{keys.Instances, keys.About, keys.Departed, keys.Sealed}
+var replaceable = []string{keys.Instances, keys.About, keys.Departed, keys.Sealed, keys.Audit}
 
 // typesOf are the types of the keys of a partition, or of conn.Home, that removeWrong
 // looks at, by their names.

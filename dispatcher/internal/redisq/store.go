@@ -16,6 +16,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/audit"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
@@ -62,6 +63,7 @@ type endpointStore = endpoints.Store
 type Store struct {
 	*endpointStore
 	*attempts.Reader
+	audit *audit.Log
 
 	conn    *conn.Client
 	project string
@@ -121,6 +123,7 @@ func Connect(ctx context.Context, o Options) (*Store, error) {
 	}
 	s.Reader = attempts.NewReader(s.conn, decodeRecord)
 	s.endpointStore = endpoints.New(s.conn, s.announceAs, o.Seal, s.log)
+	s.audit = audit.New(s.conn, s.log)
 	return s, nil
 }
 
@@ -173,6 +176,9 @@ func (s *Store) Divide(ctx context.Context, o Options, count int) error {
 
 // Client is go-redis' client, for those who look at the raw keys.
 func (s *Store) Client() redis.UniversalClient { return s.conn.Redis() }
+
+// Audit is where the changes are kept that people make.
+func (s *Store) Audit() *audit.Log { return s.audit }
 
 // Conn is the connection, for the tools that work on raw keys.
 func (s *Store) Conn() *conn.Client { return s.conn }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
@@ -125,6 +126,9 @@ func (r *repartition) carryOut(ctx context.Context, o redisq.Options) error {
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
+	r.s.Audit().Record(ctx, dispatcher.AuditEntry{
+		By: dispatcher.System, What: "repartition", Detail: fmt.Sprintf("from %d to %d partitions", r.out.From, r.out.To),
+	})
 	if err := r.move(ctx); err != nil {
 		return fmt.Errorf("%w; run it again, it goes on from here", err)
 	}

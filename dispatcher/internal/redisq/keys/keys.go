@@ -51,6 +51,7 @@ const (
 	Instances   = ":instances"
 	About       = ":about"
 	Departed    = ":departed"
+	Audit       = ":audit"
 	WakeChannel = ":wake"
 )
 

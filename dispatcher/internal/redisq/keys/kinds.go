@@ -74,6 +74,7 @@ var HomeKinds = []Kind{
 	{Instances, "INSTANCES", "hash", OfInstance, "reap.go", "reap.go"},
 	{About, "ABOUT", "hash", OfInstance, "shares.go", "shares.go"},
 	{Departed, "DEPARTED", "zset", OfInstance, "reap.go", "reap.go"},
+	{Audit, "AUDIT", "stream", OfNone, "audit.lua", "audit/read.go"},
 
 	{Endpoints, "ENDPOINTS", "hash", OfEndpoint, "endpoint_create.lua", "endpoints/read.go"},
 	{UIDs, "UIDS", "hash", OfEndpoint, "endpoint_create.lua", "endpoints/read.go"},

@@ -1,0 +1,66 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+)
+
+// AuditEntry is one change that an API key or Hookladder itself asked for. It holds
+// no secret, no header value, no body, and of a URL only scheme, host and port.
+type AuditEntry struct {
+	At     time.Time // by the store's clock
+	By     string    // key:<name>, or System
+	What   string    // one of AuditWords
+	Target string    // an endpoint's id, a message's id, a lane, the origin of a URL, or * for all lanes
+	Tenant string    // where it is known
+	Detail string    // the names of changed fields, the parameters of the call, or why it failed
+
+	// Not kept. Bulk: such calls come in thousands, so one entry stands for all of a
+	// minute. Failed: it tells how the change before it ended.
+	Bulk, Failed bool
+}
+
+// AuditWords are the words of AuditEntry.What: a noun and a verb each.
+var AuditWords = []string{
+	"endpoint.create", "endpoint.update", "endpoint.delete", "endpoint.pause", "endpoint.resume", "endpoint.test", "endpoint.disable",
+	"secret.read", "secret.rotate", "lane.pause", "lane.resume", "message.cancel", "message.retry",
+	"doctor.fix", "doctor.seal", "repartition",
+}
+
+// AuditFilter selects entries. An empty field matches all of them, and one with several
+// values any of these.
+type AuditFilter struct {
+	By, What, Targets, Tenants []string
+	Since, Until               time.Time // Since is included, Until is not
+	Limit                      int
+	Cursor                     string // of the page before; empty for the first
+}
+
+// AuditPage is a part of the audit, newest first.
+type AuditPage struct {
+	Entries []AuditEntry
+	Next    string // the cursor of the next page; empty: there is none
+}
+
+// Audit keeps what was changed, and by whom.
+type Audit interface {
+	// Record adds an entry, before the change. Without the store the log has it, and
+	// the change goes on.
+	Record(ctx context.Context, e AuditEntry)
+	// ReadAudit reads a page, newest first; ErrCursor for a foreign cursor.
+	ReadAudit(ctx context.Context, f AuditFilter) (AuditPage, error)
+}
+
+type callerKey struct{}
+
+// WithCaller notes in ctx the name of the API key whose call this is. It is kept
+// with the lanes that the call holds, so that people can look it up.
+func WithCaller(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, callerKey{}, name)
+}
+
+// CallerOf is the name of the API key whose call this is; empty: it is no call.
+func CallerOf(ctx context.Context) string {
+	name, _ := ctx.Value(callerKey{}).(string)
+	return name
+}

@@ -1,0 +1,129 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// Every operation that changes something has a word in the audit (operation.audit). Its
+// entry is recorded before the change: by handle, where the path names all that is
+// changed, and else by the handler with record. If that forgets it, handle records it
+// after the change. What failed gets a second entry.
+
+// readAudit serves GET /v1/audit.
+func (s *server) readAudit(ctx context.Context, q *request) (*response, error) {
+	page, err := s.svc.ReadAudit(ctx, dispatcher.AuditFilter{
+		By: q.all("by"), What: q.all("what"), Targets: q.all("target"), Tenants: q.all("tenant"),
+		Since: q.time("since"), Until: q.time("until"), Limit: q.limit(), Cursor: q.cursor(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answerJSON(http.StatusOK, wire.AuditPage{Data: convert(page.Entries, wireAudit), NextCursor: nextCursor(page.Next)})
+}
+
+func wireAudit(e *dispatcher.AuditEntry) wire.AuditEntry {
+	return wire.AuditEntry{At: wire.Time{Time: e.At}, By: e.By, What: e.What, Target: e.Target, Tenant: e.Tenant, Detail: e.Detail}
+}
+
+// record adds the entry of a call to the audit, once.
+func (s *server) record(ctx context.Context, q *request, e dispatcher.AuditEntry) {
+	if q.of.audit == "" || q.recorded != nil {
+		return
+	}
+	e.By, e.What, e.Bulk = "key:"+q.w.who, q.of.audit, q.of.scope == apikey.Publish
+	q.recorded = &e
+	s.svc.Record(ctx, e)
+}
+
+// recordNamed is record for a call without a body. An endpoint that can't be read now
+// is recorded after the call, if that succeeds.
+func (s *server) recordNamed(ctx context.Context, q *request) {
+	switch {
+	case q.of.audit == "" || q.of.body != nil || q.of.subject == nil:
+	case q.of.subject == anEndpoint:
+		s.recordEndpoint(ctx, q, "")
+	default:
+		s.record(ctx, q, q.named())
+	}
+}
+
+// recordEndpoint is record for the endpoint that the path names.
+func (s *server) recordEndpoint(ctx context.Context, q *request, detail string) {
+	if view, err := s.svc.Endpoint(ctx, q.id()); err == nil {
+		s.record(ctx, q, dispatcher.AuditEntry{Target: view.ID, Tenant: view.Tenant, Detail: detail})
+	}
+}
+
+// named is the entry of what path and query name.
+func (q *request) named() (e dispatcher.AuditEntry) {
+	if q.of.subject != nil {
+		e.Target = withoutSecrets(q.id())
+	}
+	var detail []string
+	for _, name := range []string{"destination", "all", "all_tenants"} {
+		if value := q.one(name); value != "" {
+			detail = append(detail, name+"="+withoutSecrets(value))
+		}
+	}
+	e.Tenant, e.Detail = q.one("tenant"), strings.Join(detail, " ")
+	return e
+}
+
+// withoutSecrets is the origin of a URL, whose path and query may hold a token, and any
+// other name as it is.
+func withoutSecrets(name string) string {
+	if !isURL(name) {
+		return name
+	}
+	u, err := dispatcher.ParseURL(name)
+	if err != nil {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+// recordResult records what failed, and what no handler recorded before it changed it.
+func (s *server) recordResult(ctx context.Context, q *request, answer *response, err error) {
+	p := q.w.refusal
+	if err != nil {
+		p, _ = asProblem(err)
+	}
+	failed := err != nil || answer != nil && answer.status >= http.StatusBadRequest
+	switch {
+	case q.of.audit == "":
+	case q.recorded == nil && !failed:
+		s.record(ctx, q, q.named())
+	case q.recorded != nil && failed && p != nil:
+		s.recordOther(ctx, q, fmt.Sprintf("failed: %d %s", p.kind.status, p.kind.word))
+	}
+}
+
+// recordOther records that a call ended otherwise than its entry says.
+func (s *server) recordOther(ctx context.Context, q *request, how string) {
+	e := *q.recorded
+	e.Failed, e.Detail = true, how
+	s.svc.Record(context.WithoutCancel(ctx), e)
+}
+
+func (s *server) auditOperations() []operation {
+	return []operation{{
+		id: "list-audit", method: "GET", path: "/v1/audit", scope: apikey.Admin,
+		summary: "List what was changed and by whom, newest first; the newest 10,000 entries are kept", do: s.readAudit,
+		answers: ok(wire.AuditPage{}), query: append([]*param{
+			repeated(ofText("by", "key:<name>, or system. May be repeated: any of them matches.", nil)),
+			repeated(ofWord("what", "May be repeated.", dispatcher.AuditWords)),
+			repeated(ofText("target", "The id of an endpoint or a message, a lane, scheme, host and port of a URL, or * for all lanes. May be repeated.", nil)),
+			repeated(ofText("tenant", "May be repeated.", refuseTenant)),
+			ofTime("since", "At this time or later."),
+			ofTime("until", "Before this time."),
+		}, ofPage(maxLimit)...),
+		problems: []*problemKind{malformed},
+	}}
+}

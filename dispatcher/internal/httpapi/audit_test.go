@@ -1,0 +1,116 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/signer"
+)
+
+// auditedCalls makes one call of each operation that changes something, or shows a
+// secret: a new operation belongs here.
+var auditedCalls = map[string]struct {
+	path, body string
+	want       dispatcher.AuditEntry
+}{
+	"create-endpoint": {"/v1/endpoints", `{"uid":"s7","tenant":"m7","url":"https://shop.example/hooks?token=hunter2"}`,
+		dispatcher.AuditEntry{What: "endpoint.create", Tenant: "m7", Detail: "url https://shop.example s7"}},
+	"patch-endpoint": {"/v1/endpoints/merchant:7", `{"url":"https://new.example/?token=hunter2","headers":{"x-b":"hunter2"}}`,
+		dispatcher.AuditEntry{What: "endpoint.update", Target: "ep_123456789", Tenant: "m7", Detail: "url, headers"}},
+	"delete-endpoint": {"/v1/endpoints/merchant:7", "", dispatcher.AuditEntry{What: "endpoint.delete", Target: "ep_123456789", Tenant: "m7"}},
+	"pause-endpoint":  {"/v1/endpoints/merchant:7/pause", "", dispatcher.AuditEntry{What: "endpoint.pause", Target: "ep_123456789", Tenant: "m7"}},
+	"resume-endpoint": {"/v1/endpoints/merchant:7/resume", "", dispatcher.AuditEntry{What: "endpoint.resume", Target: "ep_123456789", Tenant: "m7"}},
+	"test-endpoint":   {"/v1/endpoints/merchant:7/test", "", dispatcher.AuditEntry{What: "endpoint.test", Target: "ep_123456789", Tenant: "m7"}},
+	"get-secret":      {"/v1/endpoints/merchant:7/secret", "", dispatcher.AuditEntry{What: "secret.read", Target: "ep_123456789", Tenant: "m7"}},
+	"rotate-secret": {"/v1/endpoints/merchant:7/rotate-secret", `{"secret":"` + secretNew + `","overlap":"1h"}`,
+		dispatcher.AuditEntry{What: "secret.rotate", Target: "ep_123456789", Tenant: "m7", Detail: "overlap 1h0m0s"}},
+	"pause-lane": {"/v1/lanes/" + url.PathEscape("https://user.example/a?token=hunter2") + "/pause?tenant=m7", "",
+		dispatcher.AuditEntry{What: "lane.pause", Target: "https://user.example", Tenant: "m7"}},
+	"resume-lane":    {"/v1/lanes/*/resume", "", dispatcher.AuditEntry{What: "lane.resume", Target: "*"}},
+	"cancel-message": {"/v1/messages/m1?destination=u_1", "", dispatcher.AuditEntry{What: "message.cancel", Target: "m1", Detail: "destination=u_1", Bulk: true}},
+	"retry-message":  {"/v1/messages/m1/retry?all=true", "", dispatcher.AuditEntry{What: "message.retry", Target: "m1", Detail: "all=true", Bulk: true}},
+}
+
+// changes are the calls of the service that change something, as the fake names them,
+// but for a change of fields, which is made behind the call.
+var changes = []string{"create", "delete", "pause", "resume", "test", "rotate", "cancel", "retry"}
+
+func TestEveryChangeIsInTheAuditBeforeItIsMade(t *testing.T) {
+	var doc struct {
+		Paths map[string]map[string]struct{ OperationID string }
+	}
+	require.NoError(t, json.Unmarshal(get(newTestAPI(t, &fakeService{}), "/openapi.json").Body.Bytes(), &doc))
+	seen := 0
+	for path, methods := range doc.Paths {
+		for method, o := range methods {
+			id := o.OperationID
+			if id == "publish" || id == "publish-batch" || method == "get" && id != "get-secret" {
+				continue
+			}
+			c, ok := auditedCalls[id]
+			require.True(t, ok, "%s (%s %s) changes something: say in auditedCalls what the audit has of it", id, method, path)
+			seen++
+			f := &fakeService{record: testRecord(t), fakeEndpoints: fakeEndpoints{there: testEndpoint(t), secret: mustSecret(t, signer.Standard, secretNew)}}
+			w := serve(newTestAPI(t, f), newRequest(strings.ToUpper(method), c.path, c.body))
+			require.Less(t, w.Code, 300, "%s: %s", id, w.Body)
+			require.NotEmpty(t, f.recorded, id)
+			got := f.recorded[0]
+			if id == "create-endpoint" {
+				require.Regexp(t, "^ep_[a-z2-7]{9}$", got.Target)
+				got.Target = ""
+			}
+			c.want.By = "key:local"
+			require.Equal(t, c.want, got, id)
+			require.Contains(t, dispatcher.AuditWords, got.What)
+			require.Equal(t, testEndpoint(t).URL, f.url, "%s was recorded after its change", id)
+			for _, call := range f.before[0] {
+				require.NotContains(t, changes, call, "%s was recorded after its change", id)
+			}
+		}
+	}
+	require.Len(t, auditedCalls, seen, "these calls are no longer there")
+}
+
+func TestACallThatChangesNothingIsNotInTheAudit(t *testing.T) {
+	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
+	h := newTestAPI(t, f)
+	for _, r := range []struct{ method, path, body string }{
+		{"GET", "/v1/endpoints/merchant:7", ""}, {"GET", "/v1/lanes", ""}, {"GET", "/v1/audit", ""}, {"POST", "/v1/messages", `{"topic":"a","url":"https://a.example","body":1}`},
+		{"PATCH", "/v1/endpoints/merchant:7", `{"rate":"fast"}`}, {"POST", "/v1/endpoints/nobody/pause", ""}, {"POST", "/v1/lanes/u_1/pause?x=1", ""},
+	} {
+		serve(h, newRequest(r.method, r.path, r.body))
+		require.Empty(t, f.recorded, "%s %s", r.method, r.path)
+	}
+}
+
+func TestAFailedChangeIsInTheAuditTwice(t *testing.T) {
+	f := &fakeService{err: dispatcher.ErrNoLane}
+	require.Equal(t, 404, serve(newTestAPI(t, f), newRequest("POST", "/v1/lanes/u_1/pause", "")).Code)
+	require.Len(t, f.recorded, 2)
+	require.Equal(t, dispatcher.AuditEntry{By: "key:local", What: "lane.pause", Target: "u_1", Detail: "failed: 404 not-found", Failed: true}, f.recorded[1])
+}
+
+func TestTheAuditIsListed(t *testing.T) {
+	f := &fakeService{auditPage: dispatcher.AuditPage{Next: "c2", Entries: []dispatcher.AuditEntry{
+		{At: testNow, By: "key:ops", What: "endpoint.update", Target: "ep_1", Tenant: "m7", Detail: "url"}, {At: testNow, By: "system", What: "repartition"},
+	}}}
+	h := newTestAPI(t, f)
+	w := get(h, "/v1/audit?by=key:ops&by=system&what=endpoint.update&target=ep_1&target=*&tenant=m7&since=2026-01-01T00:00:00Z&until=2026-02-01T00:00:00Z&limit=7&cursor=c1")
+	require.Equal(t, `{"data":[{"at":"2026-01-31T11:00:00.123Z","by":"key:ops","what":"endpoint.update","target":"ep_1","tenant":"m7","detail":"url"},`+
+		`{"at":"2026-01-31T11:00:00.123Z","by":"system","what":"repartition","target":""}],"next_cursor":"c2"}`, w.Body.String())
+	require.Equal(t, dispatcher.AuditFilter{
+		By: []string{"key:ops", "system"}, What: []string{"endpoint.update"}, Targets: []string{"ep_1", "*"}, Tenants: []string{"m7"},
+		Since: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Until: time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC), Limit: 7, Cursor: "c1",
+	}, f.auditOf)
+	requireField(t, get(h, "/v1/audit?what=endpoint.eaten"), "query.what", "endpoint.update")
+	requireField(t, get(h, "/v1/audit?who=me"), "query.who", "unknown")
+	f.auditPage = dispatcher.AuditPage{}
+	require.Empty(t, decodeAnswer[wire.AuditPage](t, get(h, "/v1/audit"), 200).Data)
+}

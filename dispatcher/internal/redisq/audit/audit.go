@@ -1,0 +1,66 @@
+// Package audit keeps in Redis who changed what.
+//
+// The entries are a stream under the project's own hash tag, at home, which keeps the
+// newest 10,000. record.go adds entries, read.go lists them.
+package audit
+
+import (
+	"context"
+	_ "embed" // the script
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
+)
+
+//go:embed lua/audit.lua
+var auditSrc string
+
+// auditScript is called so seldom that it is loaded when it is first needed.
+var auditScript = script.New("audit", auditSrc)
+
+const (
+	// most is how many entries are kept, as the contract says: some 3 MB of Redis.
+	most = 10_000
+	// maxTarget and maxDetail bound the texts of an entry. The other texts are bounded
+	// where they are taken; 500 of the largest entries are less than a MiB.
+	maxTarget, maxDetail = 256, 1024
+)
+
+// Log is a dispatcher.Audit in Redis.
+type Log struct {
+	conn *conn.Client
+	home string // tag of the key
+	log  *slog.Logger
+	now  func() time.Time // tests set it
+
+	mu      sync.Mutex // guards minutes and what is in them
+	minutes map[callKind]*minuteOf
+}
+
+// New makes a Log by a connection.
+func New(c *conn.Client, log *slog.Logger) *Log {
+	return &Log{conn: c, home: c.Tag(conn.Home), log: log, now: time.Now, minutes: map[callKind]*minuteOf{}}
+}
+
+// write adds an entry, in place of another where instead is its id, and answers its id.
+func (l *Log) write(ctx context.Context, e dispatcher.AuditEntry, instead string) (id string, err error) {
+	r, err := l.conn.RunHome(ctx, auditScript, most, instead, e.By, e.What, e.Target, e.Tenant, e.Detail)
+	if err != nil {
+		return "", err
+	}
+	id = r.Text()
+	return id, r.Err
+}
+
+// clip shortens a text, so that an entry stays small.
+func clip(text string, most int) string {
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return strings.ToValidUTF8(text, "")
+}

@@ -28,6 +28,10 @@ type Filter struct {
 	Cursor   string // of the page before; empty for the first
 }
 
+// OfMessage reports whether the filter asks for what only the message tells, and
+// not the name of a delivery, its end and its reason.
+func (f *Filter) OfMessage() bool { return len(f.Topics)+len(f.Tenants)+len(f.Subjects) > 0 }
+
 // Page is a part of a list, newest first.
 type Page struct {
 	Deliveries []Delivery // without history

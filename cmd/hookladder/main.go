@@ -149,7 +149,7 @@ Exit codes: 0 ok, 1 failed, 2 usage or settings, 3 not found, 4 unreachable.`,
 	})
 	root.AddCommand(
 		newServe(s), newDev(s),
-		newSend(s), newGet(s), newCancel(s), newRetry(s), newDeliveries(s),
+		newSend(s), newGet(s), newCancel(s), newRetry(s), newDeliveries(s), newDead(s), newJobs(s),
 		newEndpoints(s), newLanes(s), newPause(s), newResume(s), newAudit(s),
 		newSecret(s), newListen(s), newPing(s), newConfig(s), newVersion(s),
 		newDoctor(s), newRepartition(s), newBench(s),

@@ -24,8 +24,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/guests"
+	"github.com/hookladder/hookladder/dispatcher/internal/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	jobstore "github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
 
@@ -142,28 +144,41 @@ func Run(ctx context.Context, o Options) (err error) {
 
 	guard := egress.NewGuard(o.AllowNets)
 	figures := metrics.New()
-	e, err := newEngine(store, guard, figures, share, o)
+	e, runner, err := newWork(store, guard, figures, share, o)
 	if err != nil {
 		return err
 	}
+	svc := service{e, e.Registry(), runner, store, store.Audit()}
 	if err := e.ReadClock(ctx); err != nil {
 		return err
 	}
 	figures.Watch(e)
 	keyring := apikey.NewRing(o.Keys)
-	api, err := newAPI(service{e, e.Registry(), store, store.Audit()}, guard, figures, keyring, o)
+	api, err := newAPI(svc, guard, figures, keyring, o)
 	if err != nil {
 		return err
 	}
 	callers := guests.New(share.accepted, o.Log)
 	figures.WatchConnections(callers)
 	f := flow{
-		engine: e, audit: store.Audit(), api: api, ln: guarded(ln, callers),
-		figures: newMetricsServer(service{e, e.Registry(), store, store.Audit()}, figures, keyring, o), figuresLn: guarded(metricsLn, guests.New(figuresConnections, o.Log)),
+		engine: e, jobs: runner, audit: store.Audit(), api: api, ln: guarded(ln, callers),
+		figures: newMetricsServer(svc, figures, keyring, o), figuresLn: guarded(metricsLn, guests.New(figuresConnections, o.Log)),
 		renew: renewer{keyring: keyring, engine: e, store: store},
 		o:     o, info: info, partitions: store.Partitions(),
 	}
 	return f.run(ctx)
+}
+
+// newWork makes the engine and the jobs, which are told by it that an instance is gone.
+func newWork(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics, share descriptors, o Options) (e *engine.Engine, runner *jobs.Jobs, err error) {
+	o.Engine.Departed = func() { runner.Departed() } // not before the engine runs
+	if e, err = newEngine(store, guard, figures, share, o); err != nil {
+		return nil, nil, err
+	}
+	runner = jobs.New(jobs.Options{
+		Store: jobstore.New(store), List: store.List, Name: e.Name, Now: e.Now, PollEvery: o.Engine.PollEvery, Log: o.Log,
+	})
+	return e, runner, nil
 }
 
 func newEngine(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics, share descriptors, o Options) (*engine.Engine, error) {

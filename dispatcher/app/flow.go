@@ -12,12 +12,13 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/audit"
 )
 
 // flow is the running process. It stops in the order of the flow:
 //
-//	ctx ends            /readyz answers 503, nothing more is claimed; publishes are still stored
+//	ctx ends            /readyz answers 503, nothing more is claimed, jobs are given up; publishes are still stored
 //	attempts ended      or their grace did, and the rest was given back: the listener closes
 //	requests answered   the last publishes are stored, the last outcomes recorded, the instance signs off
 //
@@ -27,6 +28,7 @@ import (
 type flow struct {
 	engine     *engine.Engine
 	audit      *audit.Log
+	jobs       *jobs.Jobs
 	api        *http.Server
 	ln         net.Listener // nil: it only dispatches
 	figures    *http.Server
@@ -58,6 +60,7 @@ func (f flow) run(ctx context.Context) error {
 		return f.serve(ctx)
 	})
 	g.Go(func() error { return f.audit.Run(working) })
+	g.Go(func() error { return f.jobs.Run(ctx) }) // others take over what it gives up
 	g.Go(func() error {
 		f.renew.run(working, f.o.Renew)
 		return nil

@@ -14,16 +14,22 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/guests"
+	"github.com/hookladder/hookladder/dispatcher/internal/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
 )
 
-// service is an engine, its endpoints, the log and the audit, as the API has them.
+// service is an engine with its endpoints, its jobs, the log and the audit, as the API
+// has them.
 type service struct {
 	*engine.Engine
 	*endpoints.Registry
+	*jobRunner
 	dispatcher.Log
 	dispatcher.Audit
 }
+
+// jobRunner is a name under which Jobs can stand beside the method Jobs.
+type jobRunner = jobs.Jobs
 
 func newAPI(s service, guard *egress.Guard, figures *metrics.Metrics, keyring *apikey.Ring, o Options) (*http.Server, error) {
 	handler, err := httpapi.New(s, httpapi.Options{

@@ -24,8 +24,9 @@ type heartbeat struct {
 	joined   bool // the queue knows this name
 	known    bool // a beat under this name was answered
 	peers    *dispatcher.Pulses
-	last     *clockReading // when the last beat was answered; nil: none yet
-	tried    *clockReading // when the last beat began, answered or not
+	last     *clockReading    // when the last beat was answered; nil: none yet
+	tried    *clockReading    // when the last beat began, answered or not
+	others   map[string]int64 // of the last reading
 }
 
 func newHeartbeat(e *Engine) *heartbeat {
@@ -89,8 +90,21 @@ func (h *heartbeat) beat(ctx context.Context) (dead []string) {
 		signal(e.ready) // the claimer may have had to leave work alone until now
 	}
 	delete(all, name)
+	h.compare(all)
 	_, dead = h.peers.Read(all, since)
 	return dead
+}
+
+// compare tells where an instance of the last reading is gone: it left, or another
+// took over from it.
+func (h *heartbeat) compare(all map[string]int64) {
+	for name := range h.others {
+		if _, there := all[name]; !there && h.engine.options.Departed != nil {
+			h.engine.options.Departed()
+			break
+		}
+	}
+	h.others = all
 }
 
 // call joins before the first beat under a name, and beats.

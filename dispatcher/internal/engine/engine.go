@@ -42,6 +42,7 @@ type Options struct {
 	DeriveTenant bool                     // bare URLs of a tenant are signed with secrets derived for that tenant
 	Log          *slog.Logger
 	Observer     dispatcher.Observer // nil: there is none
+	Departed     func()              // called when an instance is gone; must not block; nil: it is not
 }
 
 // Engine takes messages and delivers them. Its methods may be called from several

@@ -54,9 +54,6 @@ func (e *Engine) Settle(outcomes ...dispatcher.Settlement) { e.settler.put(outco
 // Waiting is how many outcomes wait to be recorded.
 func (e *Engine) Waiting() int { return len(e.settler.unrecorded()) }
 
-// Name is what the instance is called in the queue now.
-func (e *Engine) Name() string { return e.name() }
-
 // Workers is a gate with a number of places that a test chooses.
 type Workers struct{ g *workers }
 

@@ -26,6 +26,9 @@ func (i *identity) name() string {
 	return i.base + "-" + strconv.Itoa(i.count)
 }
 
+// Name is the name of this instance. It changes where others declared it dead.
+func (e *Engine) Name() string { return e.name() }
+
 func (e *Engine) name() string { return e.identity.Load().name() }
 
 // rename gives up the name old, unless another goroutine already did. An instance that

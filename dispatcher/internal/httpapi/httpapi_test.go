@@ -57,6 +57,9 @@ type fakeService struct {
 	url       string     // of the endpoint, when the first was recorded
 	auditPage dispatcher.AuditPage
 	auditOf   dispatcher.AuditFilter
+	job       dispatcher.Job // as it was begun, and is answered
+	survey    dispatcher.Survey
+	jobKind   dispatcher.JobKind
 }
 
 func (f *fakeService) called(name string) {

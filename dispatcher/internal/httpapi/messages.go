@@ -70,15 +70,11 @@ func hideAnswers(w *wire.Delivery, d *dispatcher.Delivery) {
 
 // deliveries serves GET /v1/deliveries.
 func (s *server) deliveries(ctx context.Context, q *request) (*response, error) {
-	f := dispatcher.Filter{
-		Statuses: asWords[dispatcher.Status](q.all("status")), Reasons: asWords[dispatcher.DeadReason](q.all("dead_reason")),
-		Topics: q.all("topic"), Tenants: q.all("tenant"), Subjects: q.all("subject"), Failed: q.flag("failed"), Since: q.time("since"), Until: q.time("until"),
-		Limit: q.limit(), Cursor: q.cursor(),
-	}
-	var err error
-	if f.Lanes, err = s.lanesOf(ctx, q.all("destination"), f.Tenants); err != nil {
+	f, err := s.filter(ctx, q)
+	if err != nil {
 		return nil, err
 	}
+	f.Limit, f.Cursor = q.limit(), q.cursor()
 	page, err := s.svc.Deliveries(ctx, f)
 	if err != nil {
 		return nil, err
@@ -115,6 +111,16 @@ func wireDead(g *dispatcher.DeadGroup) wire.DeadGroup {
 		w.Endpoint = string(g.Lane)
 	}
 	return w
+}
+
+// filter reads the parameters of filterParams.
+func (s *server) filter(ctx context.Context, q *request) (f dispatcher.Filter, err error) {
+	f = dispatcher.Filter{
+		Statuses: asWords[dispatcher.Status](q.all("status")), Reasons: asWords[dispatcher.DeadReason](q.all("dead_reason")),
+		Topics: q.all("topic"), Tenants: q.all("tenant"), Subjects: q.all("subject"), Failed: q.flag("failed"), Since: q.time("since"), Until: q.time("until"),
+	}
+	f.Lanes, err = s.lanesOf(ctx, q.all("destination"), f.Tenants)
+	return f, err
 }
 
 // deliveriesOf is wire.Deliveries, wire.Retried or wire.BriefDeliveries.

@@ -79,7 +79,7 @@ func (o operation) kinds() []*problemKind {
 
 // operations is the list of all operations.
 func (s *server) operations() []operation {
-	return slices.Concat(s.messageOperations(), s.listOperations(), s.attemptOperations(), s.endpointOperations(), s.secretOperations(), s.laneOperations(), s.auditOperations(), s.plainOperations())
+	return slices.Concat(s.messageOperations(), s.listOperations(), s.attemptOperations(), s.jobOperations(), s.endpointOperations(), s.secretOperations(), s.laneOperations(), s.auditOperations(), s.plainOperations())
 }
 
 // The calls that take messages.
@@ -135,17 +135,7 @@ func (s *server) listOperations() []operation {
 		{
 			id: "list-deliveries", method: "GET", path: "/v1/deliveries", scope: apikey.Read,
 			summary: "List deliveries, newest first", do: s.deliveries,
-			answers: ok(wire.Page{}), query: append([]*param{
-				repeated(ofWord("status", "May be repeated: any of them matches.", dispatcher.Statuses)),
-				repeated(ofText("topic", "A topic, or a pattern as payment.*. May be repeated.", refusePattern)),
-				repeated(ofText("tenant", "May be repeated.", refuseTenant)),
-				repeated(ofText("subject", "The caller's own reference. May be repeated.", refuseSubject)),
-				ofFlag("failed", "true: only those that are not finished and had a failed attempt."),
-				repeated(ofText("destination", "A lane, an endpoint's id or uid, or a URL. May be repeated.", refuseDestination)),
-				repeated(ofWord("dead_reason", "May be repeated.", dispatcher.DeadReasons)),
-				ofTime("since", "Ended, or due, at this time or later."),
-				ofTime("until", "Ended, or due, before this time."),
-			}, ofPage(maxLimit)...),
+			answers: ok(wire.Page{}), query: append(filterParams(), ofPage(maxLimit)...),
 			problems: []*problemKind{malformed, listing},
 		},
 		{
@@ -177,6 +167,21 @@ func (s *server) attemptOperations() []operation {
 			}, ofPage(maxLimit)...),
 			problems: []*problemKind{malformed},
 		},
+	}
+}
+
+// filterParams are the filters of deliveries. Jobs have them in their bodies.
+func filterParams() []*param {
+	return []*param{
+		repeated(ofWord("status", "May be repeated: any of them matches.", dispatcher.Statuses)),
+		repeated(ofText("topic", "A topic, or a pattern as payment.*. May be repeated.", refusePattern)),
+		repeated(ofText("tenant", "May be repeated.", refuseTenant)),
+		repeated(ofText("subject", "The caller's own reference. May be repeated.", refuseSubject)),
+		ofFlag("failed", "true: only those that are not finished and had a failed attempt."),
+		repeated(ofText("destination", "A lane, an endpoint's id or uid, or a URL. May be repeated.", refuseDestination)),
+		repeated(ofWord("dead_reason", "May be repeated.", dispatcher.DeadReasons)),
+		ofTime("since", "Ended, or due, at this time or later."),
+		ofTime("until", "Ended, or due, before this time."),
 	}
 }
 

@@ -55,8 +55,11 @@ var (
 	// A person waits for each test, and few are under way.
 	busy = &problemKind{"busy", http.StatusTooManyRequests, "Too many tests are under way", 2}
 	// A list takes some ms: all that may wait are done in less than a second.
-	listing  = &problemKind{"busy", http.StatusTooManyRequests, "Too many lists are read at once", 1}
-	internal = &problemKind{"internal", http.StatusInternalServerError, "Something went wrong here", 0}
+	listing = &problemKind{"busy", http.StatusTooManyRequests, "Too many lists are read at once", 1}
+	// A person looks at the jobs, and stops one or waits for its end.
+	tooManyJobs = &problemKind{"too-many-jobs", http.StatusTooManyRequests, "Too many jobs have not ended", 60}
+	notStopped  = &problemKind{"not-stopped", http.StatusConflict, "The job is not stopped", 0}
+	internal    = &problemKind{"internal", http.StatusInternalServerError, "Something went wrong here", 0}
 	// Only an operator can help, so a caller is not told to ask again.
 	sealed = &problemKind{"sealed", http.StatusInternalServerError, "The endpoint's secrets can't be read", 0}
 	// A lost store is usually back within seconds. A full one gets room as work ends,
@@ -151,6 +154,9 @@ var table = []struct {
 	{dispatcher.ErrDisabled, disabled, "", "resume it first: POST /v1/endpoints/{id}/resume"},
 	{dispatcher.ErrDeleted, deleted, "", "nothing is sent to it any more"},
 	{dispatcher.ErrBusy, busy, "", "ask again when one has ended"},
+	{dispatcher.ErrNoJob, notFound, "", "there is no such job: GET /v1/jobs lists those of the last 7 days"},
+	{dispatcher.ErrJobs, tooManyJobs, "", "100 have not ended: GET /v1/jobs lists them, and DELETE /v1/jobs/{id} stops one"},
+	{dispatcher.ErrJobState, notStopped, "", "only one that was stopped, or failed, can go on"},
 	{dispatcher.ErrListing, listing, "", "ask for fewer pages at a time"},
 	{dispatcher.ErrSealed, sealed, "", "no key of ENCRYPTION_KEY opens them: start with the key they were stored with"},
 	{dispatcher.ErrCursor, invalid, "query.cursor", "was not made by this list"},

@@ -49,6 +49,24 @@ type Service interface {
 
 	dispatcher.Log
 
+	// Jobs change many deliveries. dispatcher.ErrNoJob says that there is none of a
+	// number.
+
+	// StartJob begins a job; dispatcher.ErrJobs where too many have not ended. One
+	// that finds nothing has ended at once.
+	StartJob(ctx context.Context, kind dispatcher.JobKind, f dispatcher.Filter, rate dispatcher.Rate) (dispatcher.Job, error)
+	// SurveyJob tells what a job would change.
+	SurveyJob(ctx context.Context, kind dispatcher.JobKind, f dispatcher.Filter) (dispatcher.Survey, error)
+	// Job reads a job.
+	Job(ctx context.Context, number int64) (dispatcher.Job, error)
+	// Jobs reads a page of jobs below a number, 0 from the newest; next is 0 at the end.
+	Jobs(ctx context.Context, limit int, below int64) (list []dispatcher.Job, next int64, err error)
+	// StopJob ends a job: when it returns, nothing more is changed.
+	StopJob(ctx context.Context, number int64) (dispatcher.Job, error)
+	// ResumeJob goes on with a job; dispatcher.ErrJobState where it was not stopped and
+	// did not fail.
+	ResumeJob(ctx context.Context, number int64) (dispatcher.Job, error)
+
 	// Endpoints are registered and changed. A name is an id or a uid; where no
 	// endpoint has it, the error is dispatcher.ErrNoEndpoint.
 

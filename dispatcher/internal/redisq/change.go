@@ -41,7 +41,7 @@ var refusals = map[int64]error{
 
 // Cancel ends unfinished deliveries.
 func (s *Store) Cancel(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, error) {
-	return s.change(ctx, s.scripts.cancel, by, ids, nil)
+	return s.change(ctx, s.scripts.cancel, by, ids, []any{noJob})
 }
 
 // Retry makes deliveries ready at once.
@@ -54,7 +54,41 @@ func (s *Store) Retry(ctx context.Context, by string, ids []dispatcher.DeliveryI
 	if delivered {
 		again = 1
 	}
-	return s.change(ctx, s.scripts.retry, by, ids, append([]any{again}, names...))
+	return s.change(ctx, s.scripts.retry, by, ids, append([]any{again, noJob}, names...))
+}
+
+// noJob is the argument of scripts that a person's call makes. Their answers have
+// an empty text in place of a job's.
+const noJob = ""
+
+// JobStep changes deliveries for a job, at most changeBatch of them. The script
+// that changes them counts them too.
+func (s *Store) JobStep(ctx context.Context, by, job string, step dispatcher.JobStep) (text string, codes []int64, err error) {
+	sc, args := s.scripts.cancel, []any{job}
+	switch step.Job.Kind {
+	case dispatcher.JobRetry:
+		// What has ended is leased to no instance, so none is named.
+		sc, args = s.scripts.retry, []any{conn.Flag(step.Status == dispatcher.StatusDelivered), job, 0}
+	case dispatcher.JobPurge:
+		sc = s.scripts.purge
+	}
+	for _, id := range step.IDs {
+		args = append(args, id.String())
+	}
+	r := s.conn.Send(ctx, conn.Batch{Script: sc, By: by, Calls: []conn.Call{{Partition: step.Part, Args: args}}})[0]
+	h, ok := r.Hint()
+	if !ok {
+		return "", nil, s.conn.InPartition(step.Part, r.Err)
+	}
+	s.observeDeaths(h)
+	text = r.Text()
+	if text == "" && r.Err == nil {
+		return "", nil, dispatcher.ErrJobTurn
+	}
+	for range step.IDs {
+		codes = append(codes, r.Number())
+	}
+	return text, codes, r.Err
 }
 
 // names are the instances' names as a script takes them: their number, then
@@ -99,6 +133,7 @@ func (s *Store) change(ctx context.Context, sc script.Script, by string, ids []d
 	for i, r := range s.conn.Send(ctx, conn.Batch{Script: sc, By: by, Calls: calls}) {
 		if h, ok := r.Hint(); ok {
 			s.observeDeaths(h)
+			r.Text() // noJob
 		}
 		for _, at := range shares[i] {
 			changes[at] = dispatcher.Change{ID: ids[at]}

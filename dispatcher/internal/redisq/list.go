@@ -165,16 +165,17 @@ func (l *lister) section(ctx context.Context, at cursor) (*cursor, error) {
 
 // put puts an entry on the page if it matches.
 func (l *lister) put(e listed) {
-	if e.delivery.ID.Message != "" && matches(l.f, e) {
+	if e.delivery.ID.Message != "" && Matches(l.f, &e.delivery, e.at) {
 		l.page.Deliveries = append(l.page.Deliveries, e.delivery)
 	}
 }
 
 func (l *lister) full() bool { return len(l.page.Deliveries) >= l.limit }
 
-func matches(f dispatcher.Filter, e listed) bool {
+// Matches reports whether a filter selects a delivery that ended, is due or was
+// claimed at a time; zero: it has none.
+func Matches(f dispatcher.Filter, d *dispatcher.Delivery, at time.Time) bool {
 	any := func(n int, has bool) bool { return n == 0 || has }
-	d := e.delivery
 	return any(len(f.Statuses), slices.Contains(f.Statuses, d.Status)) &&
 		any(len(f.Topics), slices.ContainsFunc(f.Topics, func(pattern string) bool { return dispatcher.MatchTopic(pattern, d.Topic) })) &&
 		any(len(f.Tenants), slices.Contains(f.Tenants, d.Tenant)) &&
@@ -182,8 +183,8 @@ func matches(f dispatcher.Filter, e listed) bool {
 		(!f.Failed || d.Failed()) &&
 		any(len(f.Lanes), slices.Contains(f.Lanes, d.ID.Lane)) &&
 		any(len(f.Reasons), slices.Contains(f.Reasons, d.Reason)) &&
-		(f.Since.IsZero() || !e.at.Before(f.Since)) &&
-		(f.Until.IsZero() || !e.at.IsZero() && e.at.Before(f.Until)) // an entry without a time is in no span
+		(f.Since.IsZero() || !at.Before(f.Since)) &&
+		(f.Until.IsZero() || !at.IsZero() && at.Before(f.Until)) // an entry without a time is in no span
 }
 
 // chunk is the answer of one call of the script.

@@ -194,6 +194,22 @@ type knownDelivery struct {
 	history      []string  // newest first
 }
 
+// DecodeEnded is a delivery that ended, with the head of its message's record
+// (empty: it was not read) and its entry of :progress. It reports false for a
+// name that is no delivery's.
+func DecodeEnded(name string, status dispatcher.Status, at time.Time, head, progress string) (dispatcher.Delivery, bool) {
+	id, ok := dispatcher.ParseDeliveryID(name)
+	if !ok {
+		return dispatcher.Delivery{}, false
+	}
+	var m *dispatcher.Message
+	if head != "" {
+		m, _ = decodeRecord(id.Message, head) // what can't be read is not told
+	}
+	f := knownDelivery{lane: string(id.Lane), status: string(status), at: at, progress: progress}
+	return f.delivery(m, id.Message), true
+}
+
 // delivery is a delivery of message id, as far as its values can be read. m is
 // nil if the record can't be read. A broken value does not hide the others.
 func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Delivery {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,11 +33,14 @@ func TestScriptsAndGoNameTheKeysAlike(t *testing.T) {
 	require.Equal(t, inGo, inLua)
 }
 
+// withoutHint are parts of scripts, and scripts that need no hint.
+var withoutHint = []string{"common", "state", "doctor", "order", "read", "job", "cut", "beat", "identify", "job_put"}
+
 func TestEveryScriptHasAHeaderThatNamesItsArgumentsAndItsAnswer(t *testing.T) {
 	for name, text := range luaFiles(t) {
 		require.True(t, strings.HasPrefix(text, "-- "+name+": "), "%s begins with its name", name)
 		require.Contains(t, text, "ARGV[", name)
-		if name != "common" && name != "state" && name != "doctor" && name != "order" && name != "read" && name != "beat" && name != "identify" &&
+		if !slices.Contains(withoutHint, name) &&
 			!strings.HasPrefix(name, "endpoint_") && !strings.HasPrefix(name, "repartition_") { // these need no hint
 			require.Contains(t, text, "-- returns now, due, weight", name)
 		}
@@ -49,7 +53,7 @@ func TestScriptsDeclareNoKeyButTheTag(t *testing.T) {
 		for i, line := range strings.Split(text, "\n") {
 			code, _, _ := strings.Cut(line, "--")
 			if strings.Contains(code, "KEYS") {
-				own := name == "common" || name == "beat" || name == "identify" || strings.HasPrefix(name, "endpoint_")
+				own := name == "common" || name == "beat" || name == "identify" || name == "job_put" || strings.HasPrefix(name, "endpoint_")
 				require.True(t, own, "%s, line %d", name, i+1)
 				require.Contains(t, code, "KEYS[1]", "line %d", i+1)
 			}

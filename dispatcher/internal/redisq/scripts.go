@@ -31,6 +31,9 @@ var cancelSrc string
 //go:embed lua/retry.lua
 var retrySrc string
 
+//go:embed lua/purge.lua
+var purgeSrc string
+
 //go:embed lua/lane.lua
 var laneSrc string
 
@@ -69,7 +72,7 @@ type scripts struct {
 	digests, schedule, move, claim, settle, reap script.Script
 	cancel, retry, lane, forget, sweep, trim     script.Script
 	look, stand, list, readyLanes, busyLanes     script.Script
-	lanes, beat                                  script.Script
+	lanes, beat, purge                           script.Script
 }
 
 // The scripts are built once for all stores of a process.
@@ -96,12 +99,13 @@ func makeScripts(given bool) scripts {
 		claim:    make("claim", script.Order, claimSrc),
 		settle:   make("settle", script.Order, settleSrc),
 		reap:     make("reap", script.Order, reapSrc),
-		cancel:   make("cancel", script.Order, cancelSrc),
-		retry:    make("retry", script.Order, retrySrc),
+		cancel:   make("cancel", script.Order, script.Job, cancelSrc),
+		retry:    make("retry", script.Order, script.Job, retrySrc),
+		purge:    make("purge", script.Job, script.Cut, purgeSrc),
 		lane:     make("lane", laneSrc),
 		forget:   make("forget", forgetSrc),
 		sweep:    make("sweep", script.Order, sweepSrc),
-		trim:     make("trim", trimSrc),
+		trim:     make("trim", script.Cut, trimSrc),
 		look:     make("look", script.Read, lookSrc),
 		stand:    make("stand", script.Read, standSrc),
 		list:     make("list", script.Read, listSrc),
@@ -119,7 +123,7 @@ func makeScripts(given bool) scripts {
 func ScriptNames() map[string]string {
 	s := newScripts(false)
 	names := map[string]string{}
-	for _, sc := range []script.Script{s.schedule, s.move, s.claim, s.settle, s.reap, s.cancel, s.retry, s.lane, s.sweep, s.trim} {
+	for _, sc := range []script.Script{s.schedule, s.move, s.claim, s.settle, s.reap, s.cancel, s.retry, s.purge, s.lane, s.sweep, s.trim} {
 		names[sc.SHA] = sc.Name
 	}
 	return names

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -33,6 +34,7 @@ var readable = map[string]func(field, text string) bool{
 	keys.Buried:  isNumber,
 	keys.Ends:    isNumber,
 	keys.Archive: func(field, text string) bool { return field != "cut" || cutText.MatchString(text) },
+	keys.Jobs:    jobs.CheckPart,
 	keys.In:      func(_, text string) bool { return inText.MatchString(text) && len(text) < 20 },
 }
 

@@ -215,6 +215,9 @@ func (r *repartition) moveAll(ctx context.Context) error {
 		if err := r.copyEnds(ctx, n); err != nil {
 			return err
 		}
+		if err := r.moveJobs(ctx, n); err != nil {
+			return err
+		}
 		r.tell(conn.PhaseMove, n)
 	}
 	return r.moveKeys(ctx)

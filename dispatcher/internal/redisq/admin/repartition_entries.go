@@ -112,6 +112,33 @@ func (r *repartition) cutLogs(ctx context.Context) error {
 	return nil
 }
 
+// moveJobs gives home what jobs did in a partition, under names of its own: so it
+// may be done again. A job that has not ended begins anew in each partition, and
+// passes over what it had.
+func (r *repartition) moveJobs(ctx context.Context, n int) error {
+	from, home, to := r.s.tags[n]+keys.Jobs, r.s.home()+keys.Jobs, n%r.mark.To
+	var all *redis.MapStringStringCmd
+	if err := r.s.conn.At(ctx, "read jobs", n, func(p redis.Pipeliner) { all = p.HGetAll(ctx, from) }); err != nil {
+		return err
+	}
+	var gone []string
+	var copies []conn.Call
+	for name, text := range all.Val() {
+		turn, _, _ := strings.Cut(text, " ")
+		if _, err := strconv.ParseInt(name, 10, 64); err == nil {
+			gone = append(gone, name)
+			field := name + " was " + strconv.Itoa(n) + " " + turn
+			copies = append(copies, conn.Call{Partition: conn.Home, Fill: func(p redis.Pipeliner) { p.HSet(ctx, home, field, text) }})
+		} else if to != n {
+			copies = append(copies, conn.Call{Partition: to, Fill: func(p redis.Pipeliner) { p.HSetNX(ctx, r.s.tags[to]+keys.Jobs, name, text) }})
+		}
+	}
+	if err := r.trip(ctx, conn.Batch{Doing: "move jobs", Durable: true, Calls: copies}); err != nil || len(gone) == 0 {
+		return err
+	}
+	return r.s.conn.At(ctx, "move jobs", n, func(p redis.Pipeliner) { p.HDel(ctx, from, gone...) })
+}
+
 // moveKey moves the entries of a hash or a sorted set. Those of :in are counted, one
 // for each lane.
 func (r *repartition) moveKey(ctx context.Context, n int, k keys.Kind, lane laneFunc) error {

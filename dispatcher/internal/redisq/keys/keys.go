@@ -36,6 +36,7 @@ const (
 	Counts    = ":counts"
 	Buried    = ":buried"
 	Ends      = ":ends"
+	Jobs      = ":jobs" // also behind Home
 	Fenced    = ":fenced"
 	Attempts  = ":attempts"
 	Archive   = ":archive"

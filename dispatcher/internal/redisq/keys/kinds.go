@@ -38,7 +38,7 @@ var Kinds = []Kind{
 	{Bodies, "BODIES", "hash", OfMessage, "schedule.lua", "bodies.go"},
 	{Staged, "STAGED", "zset", OfMessage, "bodies.go", "trim.lua"},
 	{Fan, "FAN", "hash", OfMessage, "schedule.lua", "common.lua"},
-	{Seen, "SEEN", "zset", OfMessage, "trim.lua", "trim.lua"},
+	{Seen, "SEEN", "zset", OfMessage, "cut.lua", "trim.lua"},
 
 	{Due, "DUE", "zset", OfDelivery, "schedule.lua", "move.lua"},
 	{Ready, "READY", "list", OfDelivery, "schedule.lua", "claim.lua"},
@@ -63,6 +63,7 @@ var Kinds = []Kind{
 
 	{Counts, "COUNTS", "hash", OfNone, "state.lua", "stats.go"},
 	{Ends, "ENDS", "hash", OfNone, "state.lua", "stats.go"},
+	{Jobs, "JOBS", "hash", OfNone, "job_turn.lua", "job.lua"},
 	{Fenced, "FENCED", "zset", OfInstance, "reap.lua", "claim.lua"},
 	{Attempts, "ATTEMPTS", "stream", OfNone, "state.lua", "attempts/page.go"},
 	{Archive, "ARCHIVE", "hash", OfNone, "trim.lua", "attempts/read.go"},
@@ -83,6 +84,8 @@ var HomeKinds = []Kind{
 	{Public, "PUBLIC", "zset", OfEndpoint, "endpoint_create.lua", "endpoints/read.go"},
 	{Gone, "GONE", "hash", OfEndpoint, "endpoint_delete.lua", "endpoints/gone.go"},
 	{Sealed, "SEALED", "hash", OfEndpoint, "endpoint_common.lua", "endpoints/sealed.go"},
+
+	{Jobs, "JOBS", "hash", OfNone, "job_put.lua", "jobs/jobs.go"},
 }
 
 // Named reports whether keys of the kind are named after something.
@@ -99,7 +102,8 @@ func Explain(name string) (k Kind, of string, ok bool) {
 	return Kind{}, "", name == Clock
 }
 
-// Find is the kind of a name of this package.
+// Find is the kind of a name of this package: of a name that is a partition's and
+// the project's, the partition's.
 func Find(name string) Kind {
 	all := slices.Concat(Kinds, HomeKinds)
 	return all[slices.IndexFunc(all, func(k Kind) bool { return k.Name == name })]

@@ -3,17 +3,25 @@
 -- would keep a held lane full. There the list is searched, once for all deliveries, and only at both ends if it is
 -- long.
 --
--- ARGV[3..] deliveries
--- returns now, due, weight, then for each: 1 cancelled now, 0 was finished or cancelled already, -1 not kept
+-- ARGV[3] job, ARGV[4..] deliveries; job: as job.lua reads it; empty: a person calls
+-- returns now, due, weight, of a job its text (empty: the turn is another's, and nothing changed), then for each: 1 cancelled
+--   now, 0 was finished or cancelled already, -1 not kept, -8 it was published since the job began
 local SEARCHED = 512 -- elements of lists that one call reads; removing one passes those before it, up to half as many
 
-local deliveries, names = {}, {}
-for i = 3, #ARGV do
+local job, deliveries, names = job_of(ARGV[3]), {}, {}
+for i = 4, #ARGV do
   deliveries[#deliveries + 1] = ARGV[i]
   names[#names + 1] = (parts(ARGV[i]))
 end
 call('DEL', tag)
-if #deliveries == 0 then return { finish() } end
+if job and not begins(job) then
+  local t, d, w = finish()
+  return { t, d, w, '' }
+end
+if #deliveries == 0 then
+  local t, d, w = finish()
+  return { t, d, w, job and keep_job(job) or '' }
+end
 load(names)
 
 local function cancelled(delivery, l, status)
@@ -61,6 +69,7 @@ local wholes = {}
 local function cancel(delivery, l, id)
   local record = exists(l.name, id, wholes)
   if not record then return -1 end
+  if job and created(record) > job.since then return DONE_BEFORE end
   local text = sure('HGET', PROGRESS, delivery)
   if sure('ZREM', DUE, delivery) == 1 then
     cancelled(delivery, l, waits(text))
@@ -88,8 +97,10 @@ for i, delivery in ipairs(deliveries) do
   local lane, id = parts(delivery)
   local l = lanes[lane]
   codes[i] = cancel(delivery, l, id)
+  if job then counted(job, codes[i], delivery) end
   if l.state.keys > 0 then elements[l] = nil end -- the next of its key may be ready now
   flush()
 end
+local told = job and keep_job(job)
 local t, d, w = finish()
-return { t, d, w, unpack(codes) }
+return { t, d, w, told or '', unpack(codes) }

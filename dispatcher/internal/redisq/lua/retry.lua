@@ -2,19 +2,29 @@
 -- that has ended starts a new ladder. One in flight is left alone.
 --
 -- ARGV[3] again  1: what was delivered is sent again
--- ARGV[4] count  number of instances' names that follow
--- ARGV[5..]      names, then deliveries
--- returns now, due, weight, then for each: 1 ready now, or in line for it, 0 was so already, -1 not kept, -2 an attempt is
---   under way, -3 and -4 its lane takes nothing: disabled, deleted; -5 delivered, -6 expired, -7 others of its key go first
-local resend, k = ARGV[3] == '1', tonumber(ARGV[4])
+-- ARGV[4] job    a job that calls, as job.lua reads it; empty: a person does
+-- ARGV[5] count  number of instances' names that follow
+-- ARGV[6..]      names, then deliveries
+-- returns now, due, weight, of a job its text (empty: the turn is another's, and nothing changed), then for each: 1 ready
+--   now, or in line for it, 0 was so already, -1 not kept, -2 an attempt is under way, -3 and -4 its lane takes nothing:
+--   disabled, deleted; -5 delivered, -6 expired, -7 others of its key go first, -8 the job had it before, -9 its lane takes
+--   no more now
+local resend, job, k = ARGV[3] == '1', job_of(ARGV[4]), tonumber(ARGV[5])
 local instances, deliveries, names = {}, {}, {}
-for i = 5, 4 + k do instances[#instances + 1] = ARGV[i] end
-for i = 5 + k, #ARGV do
+for i = 6, 5 + k do instances[#instances + 1] = ARGV[i] end
+for i = 6 + k, #ARGV do
   deliveries[#deliveries + 1] = ARGV[i]
   names[#names + 1] = (parts(ARGV[i]))
 end
 call('DEL', tag)
-if #deliveries == 0 then return { finish() } end
+if job and not begins(job) then
+  local t, d, w = finish()
+  return { t, d, w, '' }
+end
+if #deliveries == 0 then
+  local t, d, w = finish()
+  return { t, d, w, job and keep_job(job) or '' }
+end
 load(names)
 
 -- under_way are the deliveries with an attempt under way. Each instance with leases is asked once for all deliveries.
@@ -52,7 +62,7 @@ local function ended_before(delivery, l, text, done_at)
   else
     return nil
   end
-  return progressed(attempts, attempts, 0, status, 1, '-', besides(more, 0))
+  return progressed(attempts, attempts, 0, status, 1, '-', with_job(job, besides(more, 0)))
 end
 
 -- interrupted is a due time as :progress keeps it. 0 and 1 mean something else there, and a malformed time counts as
@@ -108,11 +118,29 @@ local function retry(delivery, l, id, i)
   return again(delivery, l, id, record, i)
 end
 
+-- replay is retry for a job. It leaves what ended since the job began, and what the job had before, also if the clock went
+-- back. What can't be retried is noted too, so that the job counts it once.
+local places = job and sure('ZMSCORE', tag .. ':' .. job.index, unpack(deliveries))
+local function replay(delivery, l, id, i)
+  if not places[i] or tonumber(places[i]) > job.since then return -1 end
+  local text = sure('HGET', PROGRESS, delivery)
+  if job_in(text) == job.number then return DONE_BEFORE end
+  if slots_of(l) < 1 then return PASSED end
+  local code = retry(delivery, l, id, i)
+  if code < -1 then
+    local attempts, base, deaths, status, asked, reason, more = progress(text)
+    if not text then attempts, status = 1, 200 end
+    sure('HSET', PROGRESS, delivery, progressed(attempts, base, deaths, status, asked, reason, with_job(job, more)))
+  end
+  return code
+end
+
 local codes = {}
 for i, delivery in ipairs(deliveries) do
   local lane, id = parts(delivery)
-  codes[i] = retry(delivery, lanes[lane], id, i)
+  codes[i] = job and counted(job, replay(delivery, lanes[lane], id, i), delivery) or retry(delivery, lanes[lane], id, i)
   if codes[i] == 1 then note(delivery, 'resent', 0, 0, 0, '-') end
 end
+local told = job and keep_job(job)
 local t, d, w = finish()
-return { t, d, w, unpack(codes) }
+return { t, d, w, told or '', unpack(codes) }

@@ -58,7 +58,7 @@ func States(t testing.TB, client redis.UniversalClient, project string, partitio
 		states[n] = r.out
 	}
 	for _, key := range found {
-		if key != "{"+project+"}:meta" && key != "{"+project+"}:instances" && key != "{"+project+"}:about" && key != "{"+project+"}:departed" && key != "{"+project+"}:audit" {
+		if key != "{"+project+"}:meta" && key != "{"+project+"}:instances" && key != "{"+project+"}:about" && key != "{"+project+"}:departed" && key != "{"+project+"}:audit" && key != "{"+project+"}:jobs" {
 			states[0].Unknown = append(states[0].Unknown, key)
 		}
 	}

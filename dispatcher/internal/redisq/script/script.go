@@ -34,6 +34,17 @@ var Read string
 //go:embed lua/order.lua
 var Order string
 
+// Job counts what a script changes for a job. It is a part for scripts that jobs
+// call too.
+//
+//go:embed lua/job.lua
+var Job string
+
+// Cut forgets deliveries that ended. It is a part for scripts that do so.
+//
+//go:embed lua/cut.lua
+var Cut string
+
 // Script is one change of state, known to Redis by the SHA-1 of its text.
 type Script struct {
 	Name string // the word of the flow, for errors

@@ -32,8 +32,8 @@
 --   :progress        hash  <lane>:<id> -> "attempts base deaths status asked reason beside job"; base: attempts when its
 --                          ladder began; asked: 0, or a person asked for the next attempt: 1 where that is the first of a
 --                          new ladder, else the due time in ms that it interrupted; reason: - for none; beside: attempts
---                          of this ladder that a person asked for while it waited; job is 0. Three more follow if it was
---                          delivered and sent again: when in ms, the status of that answer, the number of that attempt.
+--                          of this ladder that a person asked for while it waited; job: the last one that retried it, or
+--                          could not, 0 none. Three more follow if it was delivered and sent again: when in ms, the status of that answer, the number of that attempt.
 --                          Further fields are ignored and kept
 --   :history:<l>:<i> list  newest first "<due of next, 0 none> <length of meta> <meta><excerpt>", at most 32
 --   :done :cancelled :dead zset <lane>:<id> by end time
@@ -55,6 +55,8 @@
 --   :known           zset  lane by when its state was made or last looked at
 --   :counts          hash  status -> number; :buried hash "<lane> <reason>" -> dead; no field is 0
 --   :ends            hash  "dead <reason>" and "cancelled -" -> how many ever ended so: no retry and no trim lowers it
+--   :jobs            hash  number of a job -> "turn since matched done failed passed cursor" of what it did here (job.lua);
+--                          "<number> failures" -> a line "<reason> <delivery>" for each of the first that could not be
 --   :fenced          zset  instances declared dead by when
 --   :attempts        stream what happened, a line each: delivery, verdict, status, took ms, number, reason. l: the lines.
 --                          Of settle there is an entry for each 64 lines, with two fields more: c, a digit for each line, the
@@ -71,7 +73,7 @@ local LANES, PARKED, IN, LANE = tag .. ':lanes', tag .. ':parked', tag .. ':in',
 local LIMITS, KNOWN, NAMES, BEHIND = tag .. ':limits', tag .. ':known', tag .. ':names', tag .. ':behind:'
 local BODIES, STAGED = tag .. ':bodies', tag .. ':staged'
 local COUNTS, BURIED, FENCED, ATTEMPTS = tag .. ':counts', tag .. ':buried', tag .. ':fenced', tag .. ':attempts'
-local HELD, ENDS, ARCHIVE = tag .. ':held', tag .. ':ends', tag .. ':archive'
+local HELD, ENDS, JOBS, ARCHIVE = tag .. ':held', tag .. ':ends', tag .. ':jobs', tag .. ':archive'
 
 local DIGEST = 16     -- bytes of a record that are its digest
 local TURN = 2199023255552 -- 2^41: above any ms until 2039, and 4,000 weights of it stay exact in a double

@@ -1,0 +1,326 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+func newDead(s world) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dead",
+		Short: "List what is dead, send it again, or forget it",
+		Long: `What is dead was given up: its last rung failed, it expired, or its endpoint was
+disabled. It is kept for DEAD_RETENTION, and can be sent again.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newDeadList(s), newDeadReplay(s), newDeadPurge(s))
+	return cmd
+}
+
+// deadFlags select what is dead.
+type deadFlags struct {
+	destinations, topics, tenants, reasons []string
+	since, until                           string
+}
+
+func (f *deadFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.destinations, "destination", nil, "only to this lane, endpoint's id or uid, or URL; may be repeated")
+	flags.StringArrayVar(&f.topics, "topic", nil, "only of this topic; may be repeated")
+	flags.StringArrayVar(&f.tenants, "tenant", nil, "only of this tenant; may be repeated")
+	flags.StringArrayVar(&f.reasons, "reason", nil, "only those that died of it, as exhausted or disabled; may be repeated")
+	flags.StringVar(&f.since, "since", "", "only those that died at this time or later: 2026-01-31T12:00:00Z, or 24h ago as 24h")
+	flags.StringVar(&f.until, "until", "", "only those that died before this time")
+}
+
+func (f *deadFlags) times() (since, until time.Time, err error) {
+	for _, one := range []struct {
+		name, text string
+		to         *time.Time
+	}{{"--since", f.since, &since}, {"--until", f.until, &until}} {
+		if one.text == "" {
+			continue
+		}
+		ago, wrong := time.ParseDuration(one.text)
+		if *one.to = time.Now().Add(-ago); wrong != nil {
+			if *one.to, err = time.Parse(time.RFC3339, one.text); err != nil {
+				return since, until, usagef("%s: %q is neither a time as 2026-01-31T12:00:00Z nor a duration as 24h", one.name, one.text)
+			}
+		}
+	}
+	return since, until, nil
+}
+
+func newDeadList(s world) *cobra.Command {
+	var f deadFlags
+	var p pageFlags
+	cmd := apiCall[wire.Page]{
+		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.Page, error) {
+			since, until, err := f.times()
+			if err != nil {
+				return wire.Page{}, err
+			}
+			return c.Deliveries(cmd.Context(), client.Filter{
+				Statuses: []string{"dead"}, Destinations: f.destinations, Topics: f.topics, Tenants: f.tenants, Reasons: f.reasons,
+				Since: since, Until: until, Limit: p.limit, Cursor: p.cursor,
+			})
+		},
+		text: func(out io.Writer, page wire.Page) { printDead(out, page.Data) },
+		then: func(cmd *cobra.Command, page wire.Page, asJSON bool) error { return more(cmd, page.NextCursor, asJSON) },
+	}.on(&cobra.Command{
+		Use:   "list",
+		Short: "List what is dead, the newest first",
+		Long:  `Lists deliveries that were given up, those that died last first.`,
+		Example: `  hookladder dead list --destination shop-42
+  hookladder dead list --reason exhausted --since 24h`,
+		Args: noArgs,
+	}, s)
+	f.add(cmd)
+	p.add(cmd)
+	return cmd
+}
+
+func printDead(out io.Writer, list []wire.Delivery) {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "DELIVERY\tDIED\tREASON\tATTEMPTS\tSTATUS\tTOPIC\tERROR")
+	for _, d := range list {
+		status := "-"
+		if d.LastStatusCode > 0 {
+			status = fmt.Sprint(d.LastStatusCode)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n",
+			d.ID, when(d.EndedAt), d.DeadReason, d.Attempts, status, cmp.Or(d.Topic, "-"), cmp.Or(visible(d.LastError), "-"))
+	}
+	_ = table.Flush() // out is a buffer
+}
+
+// jobCommand asks for a job: a survey, a question, the job, and its progress on a
+// terminal.
+type jobCommand struct {
+	kind, verb string // of the API, and as the question has it
+	filters    deadFlags
+	request    wire.JobRequest
+	yes        bool
+	total      int // what the survey found
+}
+
+func newDeadReplay(s world) *cobra.Command {
+	j := &jobCommand{kind: client.JobRetry, verb: "Replay"}
+	return j.on(&cobra.Command{
+		Use:   "replay",
+		Short: "Send again what is dead, by filter",
+		Long: `Sends again what is dead and matches the filters, the oldest first, each with a new
+ladder. It begins a job, which goes on by itself, also when this command ends. What
+dies again is not sent again by the same job. At most some deliveries wait in a
+destination at a time, so that what is published now goes first.
+
+On a terminal it says how much that is and asks; then it shows the progress. A
+script gives --yes, and gets the job, which "hookladder jobs show" tells of.`,
+		Example: `  hookladder dead replay --destination shop-42 --rate 200/s
+  hookladder dead replay --reason disabled --since 24h --dry-run
+  hookladder dead replay --all --yes --json`,
+		Args: noArgs,
+	}, s)
+}
+
+func newDeadPurge(s world) *cobra.Command {
+	j := &jobCommand{kind: client.JobPurge, verb: "Forget"}
+	return j.on(&cobra.Command{
+		Use:   "purge",
+		Short: "Forget what is dead, by filter",
+		Long: `Forgets what is dead and matches the filters: nothing brings it back. The ids of its
+messages stay known for RETENTION, so that a caller's repeat is no new message.
+It is a job, as that of replay.`,
+		Example: `  hookladder dead purge --destination shop-42
+  hookladder dead purge --until 720h --yes`,
+		Args: noArgs,
+	}, s)
+}
+
+// on makes the job what cmd asks for.
+func (j *jobCommand) on(cmd *cobra.Command, s world) *cobra.Command {
+	var to clientFlags
+	var asJSON bool
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := to.client()
+		if err != nil {
+			return err
+		}
+		if j.request.Since.Time, j.request.Until.Time, err = j.filters.times(); err != nil {
+			return err
+		}
+		f := j.filters
+		j.request.Destination, j.request.Topic, j.request.Tenant, j.request.DeadReason = f.destinations, f.topics, f.tenants, f.reasons
+		if j.request.DryRun {
+			survey, err := c.SurveyJob(cmd.Context(), j.kind, j.request)
+			if err != nil {
+				return err
+			}
+			return apiCall[wire.Survey]{text: printSurvey}.show(cmd.OutOrStdout(), survey, asJSON)
+		}
+		return j.carryOut(cmd, s, c, asJSON)
+	}
+	to.add(cmd, s)
+	j.filters.add(cmd)
+	flags := cmd.Flags()
+	flags.BoolVar(&j.request.All, "all", false, "all that is dead; needed where no filter is given")
+	flags.StringVar(&j.request.Rate, "rate", "", "how many in a time, as 200/s or 600/m (default: as fast as their destinations take them)")
+	flags.BoolVar(&j.request.DryRun, "dry-run", false, "change nothing, only tell how many match, and show ten")
+	flags.BoolVar(&j.yes, "yes", false, "begin without asking")
+	flags.BoolVar(&asJSON, "json", false, "print the job as JSON, and do not wait for its end")
+	return cmd
+}
+
+func (j *jobCommand) carryOut(cmd *cobra.Command, s world, c *client.Client, asJSON bool) error {
+	person := s.terminal || onTerminal(cmd.InOrStdin())
+	if !j.yes && !person {
+		return usagef("%s changes all that matches: give --yes, or call it on a terminal, where it asks", cmd.CommandPath())
+	}
+	shows := !asJSON && (s.terminal || onTerminal(cmd.ErrOrStderr()))
+	if !j.yes || shows {
+		survey, err := c.SurveyJob(cmd.Context(), j.kind, j.request)
+		if err != nil {
+			return err
+		}
+		if j.total = survey.Matched; survey.Matched == 0 && survey.Complete {
+			_, err := fmt.Fprintln(cmd.ErrOrStderr(), "nothing matches")
+			return err
+		}
+		if !j.yes {
+			if !agrees(cmd, j.question(survey)) {
+				return errors.New("nothing was changed")
+			}
+		}
+	}
+	job, err := c.StartJob(cmd.Context(), j.kind, j.request)
+	if err != nil {
+		return err
+	}
+	if shows {
+		return follow(cmd, c, job, j.total)
+	}
+	return apiCall[wire.Job]{text: printJob}.show(cmd.OutOrStdout(), job, asJSON)
+}
+
+// question asks whether to change what a survey found.
+func (j *jobCommand) question(survey wire.Survey) string {
+	text := j.verb + " "
+	if !survey.Complete {
+		text += "more than "
+	}
+	text += comma(survey.Matched) + " deliveries"
+	if len(j.request.Destination) > 0 {
+		text += " to " + visible(strings.Join(j.request.Destination, ", "))
+	}
+	if j.request.Rate != "" {
+		text += " at " + visible(j.request.Rate)
+	}
+	return text + "?"
+}
+
+func printSurvey(out io.Writer, survey wire.Survey) {
+	least := ""
+	if !survey.Complete {
+		least = "more than "
+	}
+	fmt.Fprintf(out, "%s%s deliveries match\n", least, comma(survey.Matched))
+	for _, reason := range sortedKeys(survey.ByReason) {
+		fmt.Fprintf(out, "  %-12s %s\n", reason, comma(survey.ByReason[reason]))
+	}
+	if survey.Matched > 0 {
+		fmt.Fprintf(out, "from %s to %s, among them:\n", when(survey.Oldest), when(survey.Newest))
+		printDead(out, survey.Sample)
+	}
+}
+
+func newJobs(s world) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "jobs",
+		Short: "Look at jobs, which change many deliveries, and stop them",
+		Long: `A job replays, cancels or purges the deliveries that a filter selects. It goes on by
+itself, at another instance when its own dies. Jobs are kept for 7 days.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newJobsList(s), newJobsShow(s),
+		oneJob(s, (*client.Client).StopJob, &cobra.Command{
+			Use:     "stop <job>",
+			Short:   "Stop a job: nothing more is changed when this returns",
+			Long:    "Stops a job. What it has changed stays so; \"hookladder jobs resume\" goes on with the rest.",
+			Example: "  hookladder jobs stop job_7",
+		}),
+		oneJob(s, (*client.Client).ResumeJob, &cobra.Command{
+			Use:     "resume <job>",
+			Short:   "Go on with a job that was stopped, or failed",
+			Long:    "Goes on with a job that was stopped, or failed. It takes no delivery twice.",
+			Example: "  hookladder jobs resume job_7",
+		}))
+	return cmd
+}
+
+func newJobsList(s world) *cobra.Command {
+	var p pageFlags
+	cmd := apiCall[wire.JobPage]{
+		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.JobPage, error) {
+			return c.Jobs(cmd.Context(), p.limit, p.cursor)
+		},
+		text: func(out io.Writer, page wire.JobPage) { printJobs(out, page.Data...) },
+		then: func(cmd *cobra.Command, page wire.JobPage, asJSON bool) error {
+			return more(cmd, page.NextCursor, asJSON)
+		},
+	}.on(&cobra.Command{
+		Use:     "list",
+		Short:   "List jobs, the newest first",
+		Long:    "Lists jobs, the newest first, with what they found, changed and could not change.",
+		Example: "  hookladder jobs list",
+		Args:    noArgs,
+	}, s)
+	p.add(cmd)
+	return cmd
+}
+
+func newJobsShow(s world) *cobra.Command {
+	var watch bool
+	cmd := apiCall[wire.Job]{
+		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.Job, error) {
+			job, err := c.Job(cmd.Context(), args[0])
+			if err == nil && watch {
+				return job, follow(cmd, c, job, 0)
+			}
+			return job, err
+		},
+		text: func(out io.Writer, job wire.Job) {
+			if !watch {
+				printJob(out, job)
+			}
+		},
+	}.on(&cobra.Command{
+		Use:   "show <job>",
+		Short: "Show a job, and what it could not change",
+		Long:  "Shows a job, and the first of the deliveries that it could not change. With --watch it shows the progress until the job ends.",
+		Example: `  hookladder jobs show job_7
+  hookladder jobs show job_7 --watch`,
+		Args: namesJob,
+	}, s)
+	cmd.Flags().BoolVar(&watch, "watch", false, "show the progress until it ends")
+	return cmd
+}
+
+// namesJob takes one argument, a job.
+func namesJob(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 || args[0] == "" {
+		return usagef("%s needs the id of one job, as job_7; see %s --help", cmd.Name(), cmd.CommandPath())
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// oneJob is a command that makes a call about one job.
+func oneJob(s world, call func(*client.Client, context.Context, string) (wire.Job, error), cmd *cobra.Command) *cobra.Command {
+	cmd.Args = namesJob
+	return apiCall[wire.Job]{
+		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.Job, error) {
+			return call(c, cmd.Context(), args[0])
+		},
+		text: printJob,
+	}.on(cmd, s)
+}
+
+func printJobs(out io.Writer, list ...wire.Job) {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "JOB\tKIND\tSTATE\tMATCHED\tDONE\tFAILED\tRATE\tSTARTED\tENDED\tBY\tFILTER")
+	for _, j := range list {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", j.ID, j.Kind, j.State, j.Matched, j.Done, j.Failed,
+			orDash(j.Rate), when(j.StartedAt), when(j.EndedAt), orDash(j.By), visible(filterText(j.Filter)))
+	}
+	_ = table.Flush() // out is a buffer
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// filterText is a job's filter in one line.
+func filterText(f wire.JobFilter) string {
+	var words []string
+	for _, part := range []struct {
+		name   string
+		values []string
+	}{{"status", f.Status}, {"destination", f.Destination}, {"topic", f.Topic}, {"tenant", f.Tenant}, {"reason", f.DeadReason}} {
+		if len(part.values) > 0 {
+			words = append(words, part.name+"="+strings.Join(part.values, ","))
+		}
+	}
+	for name, at := range map[string]wire.Time{"since": f.Since, "until": f.Until} {
+		if !at.IsZero() {
+			words = append(words, name+"="+at.UTC().Format(time.RFC3339))
+		}
+	}
+	slices.Sort(words)
+	return strings.Join(words, " ")
+}
+
+func printJob(out io.Writer, j wire.Job) {
+	printJobs(out, j)
+	if j.Error != "" {
+		fmt.Fprintf(out, "it failed: %s\n", visible(j.Error))
+	}
+	for _, f := range j.Failures {
+		fmt.Fprintf(out, "  %s was left: %s\n", f.ID, f.Why)
+	}
+	if more := j.Failed - len(j.Failures); more > 0 && len(j.Failures) > 0 {
+		fmt.Fprintf(out, "  and %s more\n", comma(more))
+	}
+}
+
+func sortedKeys(m map[string]int) []string { return slices.Sorted(maps.Keys(m)) }
+
+// followEvery is how often a progress bar asks: often enough to move.
+const followEvery = 500 * time.Millisecond
+
+// follow shows a job's progress until it ends. When a person leaves, the job goes on.
+func follow(cmd *cobra.Command, c *client.Client, job wire.Job, total int) error {
+	out, tick, began := cmd.ErrOrStderr(), time.NewTicker(followEvery), time.Now()
+	defer tick.Stop()
+	id, before := job.ID, job.Done
+	for {
+		fmt.Fprintf(out, "\r\x1b[K%s", progressLine(job, total, before, time.Since(began)))
+		if !job.EndedAt.IsZero() {
+			break
+		}
+		select {
+		case <-cmd.Context().Done():
+			_, err := fmt.Fprintf(out, "\n%s goes on; hookladder jobs show %s tells how far it is, and jobs stop ends it\n", id, id)
+			return err
+		case <-tick.C:
+		}
+		now, err := c.Job(cmd.Context(), id)
+		if err == nil {
+			job = now
+		} else if cmd.Context().Err() == nil {
+			fmt.Fprintf(out, "\r\x1b[K%s: %v; asking again", id, err)
+		}
+	}
+	fmt.Fprintln(out)
+	printJob(cmd.OutOrStdout(), job)
+	if job.State == "failed" {
+		return fmt.Errorf("%s failed", id)
+	}
+	return nil
+}
+
+// barWidth is that of the bar, in characters: the line fits in 80.
+const barWidth = 24
+
+// progressLine is a job's progress in one line. total is how many it has to look at, 0
+// where that is not known; before is how many were done when the watch began.
+func progressLine(j wire.Job, total, before int, watched time.Duration) string {
+	done := j.Done + j.Failed
+	total = max(total, j.Matched)
+	if j.State == "done" {
+		total = done
+	}
+	filled := barWidth
+	if total > 0 {
+		filled = barWidth * done / total
+	}
+	line := fmt.Sprintf("%s [%s%s] %s of %s", j.ID, strings.Repeat("=", filled), strings.Repeat(" ", barWidth-filled), comma(done), comma(total))
+	if rate := float64(j.Done-before) / watched.Seconds(); j.EndedAt.IsZero() && watched > time.Second && rate >= 1 {
+		line += fmt.Sprintf(", %.0f/s", rate)
+	}
+	if j.Failed > 0 {
+		line += fmt.Sprintf(", %s failed", comma(j.Failed))
+	}
+	return line + ", " + j.State
+}

@@ -1,0 +1,61 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// The kinds of jobs, for StartJob and SurveyJob.
+const (
+	JobRetry  = "retry"  // send again what is dead
+	JobCancel = "cancel" // end what is unfinished
+	JobPurge  = "purge"  // forget what is dead
+)
+
+// StartJob begins a job that changes the deliveries a request selects.
+func (c *Client) StartJob(ctx context.Context, kind string, r wire.JobRequest) (wire.Job, error) {
+	r.DryRun = false
+	return send[wire.Job](ctx, c, jobRequest(kind), r)
+}
+
+// SurveyJob tells what such a job would change.
+func (c *Client) SurveyJob(ctx context.Context, kind string, r wire.JobRequest) (wire.Survey, error) {
+	r.DryRun = true
+	return send[wire.Survey](ctx, c, jobRequest(kind), r)
+}
+
+// surveyPatience is longer than the server looks.
+const surveyPatience = 30 * time.Second
+
+func jobRequest(kind string) apiRequest {
+	return apiRequest{verb: kind + " deliveries", method: http.MethodPost, path: "/v1/deliveries/" + kind, patience: surveyPatience}
+}
+
+// Job reads a job.
+func (c *Client) Job(ctx context.Context, id string) (wire.Job, error) {
+	return c.oneJob(ctx, "get", http.MethodGet, id, "")
+}
+
+// StopJob ends a job: when it returns, nothing more is changed.
+func (c *Client) StopJob(ctx context.Context, id string) (wire.Job, error) {
+	return c.oneJob(ctx, "stop", http.MethodDelete, id, "")
+}
+
+// ResumeJob goes on with a job that was stopped, or failed.
+func (c *Client) ResumeJob(ctx context.Context, id string) (wire.Job, error) {
+	return c.oneJob(ctx, "resume", http.MethodPost, id, "/resume")
+}
+
+func (c *Client) oneJob(ctx context.Context, verb, method, id, behind string) (wire.Job, error) {
+	return call[wire.Job](ctx, c, apiRequest{verb: verb + " " + id, method: method, path: "/v1/jobs/" + url.PathEscape(id) + behind})
+}
+
+// Jobs reads a page of jobs, the newest first. A limit of 0 is the API's default;
+// cursor is NextCursor of the page before.
+func (c *Client) Jobs(ctx context.Context, limit int, cursor string) (wire.JobPage, error) {
+	return call[wire.JobPage](ctx, c, apiRequest{verb: "list jobs", method: http.MethodGet, path: "/v1/jobs", query: page(limit, cursor)})
+}

@@ -1,0 +1,196 @@
+// Package jobs changes many deliveries that a filter selects: it replays, cancels
+// and purges. It knows the queue by its Store only.
+//
+// A job is carried out by one instance, its holder, and by another when that is
+// gone. What it has done is written by the step that did it, so that the next
+// holder goes on from there. run.go keeps the holder, work.go carries a job out.
+package jobs
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+)
+
+// Store keeps jobs and carries out their steps. The queue has parts, numbered from
+// 0: each step lies in one.
+type Store interface {
+	// Add stores a new job and sets its number; dispatcher.ErrJobs where too many
+	// have not ended.
+	Add(ctx context.Context, j *dispatcher.Job) error
+	// Change stores what change makes of a job. It returns an error of change as it
+	// is, and calls change again after a race.
+	Change(ctx context.Context, number int64, change func(j *dispatcher.Job) error) (dispatcher.Job, error)
+	// Turn has the parts refuse steps of a lower turn than the job's, and answers how
+	// far it is in each; dispatcher.ErrJobTurn where one has a higher turn.
+	Turn(ctx context.Context, by string, j *dispatcher.Job) (map[int]dispatcher.JobPart, error)
+	// Page reads what a job may change in one part, the oldest first, without what
+	// belongs to lanes in skip. With heads it reads of their messages too.
+	Page(ctx context.Context, j *dispatcher.Job, at dispatcher.JobAt, skip []dispatcher.Lane, heads bool) (dispatcher.JobPage, error)
+	// Step changes some deliveries and notes how far the job is; dispatcher.ErrJobTurn
+	// where its turn is over.
+	Step(ctx context.Context, by string, step dispatcher.JobStep) (dispatcher.JobStepped, error)
+	// Parts are those where a filter may find something.
+	Parts(f dispatcher.Filter) []int
+	// Part is where a lane lies.
+	Part(lane dispatcher.Lane) int
+	// Live reads the jobs that have not ended, without counts, and the names of all
+	// instances.
+	Live(ctx context.Context) (list []dispatcher.Job, instances []string, err error)
+	// Job reads a job with counts and failures; dispatcher.ErrNoJob.
+	Job(ctx context.Context, number int64) (dispatcher.Job, error)
+	// Jobs reads a page of jobs with counts, the newest first.
+	Jobs(ctx context.Context, limit int, below int64) (list []dispatcher.Job, next int64, err error)
+	// Forget removes jobs that ended long ago, and the oldest where there are too many.
+	Forget(ctx context.Context, now time.Time) error
+}
+
+// ListFunc reads a page of deliveries, as dispatcher.Queue does.
+type ListFunc func(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error)
+
+// Options say with what Jobs work. All fields are needed.
+type Options struct {
+	Store     Store
+	List      ListFunc
+	Name      func() string    // of this instance
+	Now       func() time.Time // by the queue's clock
+	PollEvery time.Duration    // how often it is looked for jobs without a holder, whatever was told
+	Log       *slog.Logger
+}
+
+// Jobs starts, stops and carries out jobs.
+type Jobs struct {
+	store Store
+	o     Options
+	log   *slog.Logger
+	down  *outage.Log
+
+	wake  chan struct{} // 1 deep: an instance is gone
+	begun chan struct{} // 1 deep: a job is to be carried out
+
+	mu    sync.Mutex           // guards what follows
+	here  map[int64]*jobWorker // the jobs of this instance
+	fresh []*jobWorker         // those that Run has not met yet
+}
+
+// New makes Jobs. Run carries them out.
+func New(o Options) *Jobs {
+	return &Jobs{
+		store: o.Store, o: o, log: o.Log, down: outage.New(o.Log, "store lost for jobs", "store back for jobs"),
+		wake: make(chan struct{}, 1), begun: make(chan struct{}, 1), here: map[int64]*jobWorker{},
+	}
+}
+
+// Departed tells that an instance is gone, whose jobs another has to take over. It
+// does not block.
+func (s *Jobs) Departed() { signal(s.wake) }
+
+// signal wakes the goroutine that waits for c, or the next that will.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// StartJob begins a job. One that finds nothing has ended at once.
+func (s *Jobs) StartJob(ctx context.Context, kind dispatcher.JobKind, f dispatcher.Filter, rate dispatcher.Rate) (dispatcher.Job, error) {
+	j := dispatcher.Job{
+		Kind: kind, Filter: withStatuses(kind, f), Rate: rate, State: dispatcher.JobRunning, By: dispatcher.CallerOf(ctx),
+		Holder: s.o.Name(), Turn: 1, StartedAt: s.o.Now(),
+	}
+	first, err := s.survey(ctx, &j, firstTime, 1)
+	if err != nil {
+		return j, err
+	}
+	if first.Complete && first.Matched == 0 {
+		j.State, j.Holder, j.EndedAt = dispatcher.JobDone, "", s.o.Now()
+		return j, s.store.Add(ctx, &j)
+	}
+	if err := s.store.Add(ctx, &j); err != nil {
+		return j, err
+	}
+	return s.begin(ctx, j)
+}
+
+// begin has the parts accept this turn, and carries the job out.
+func (s *Jobs) begin(ctx context.Context, j dispatcher.Job) (dispatcher.Job, error) {
+	parts, err := s.store.Turn(ctx, s.o.Name(), &j)
+	switch {
+	case errors.Is(err, dispatcher.ErrJobTurn): // another took it over, or stopped it, between two calls
+		return s.store.Job(ctx, j.Number)
+	case err != nil:
+		s.Departed() // it is looked for again
+		return j, err
+	}
+	s.take(j, parts)
+	for _, part := range parts {
+		j.Add(part.JobCounts)
+	}
+	return j, nil
+}
+
+// withStatuses is a filter that names statuses, and is of no page.
+func withStatuses(kind dispatcher.JobKind, f dispatcher.Filter) dispatcher.Filter {
+	if len(f.Statuses) == 0 {
+		_, f.Statuses = kind.Statuses()
+	}
+	f.Limit, f.Cursor = 0, ""
+	return f
+}
+
+// StopJob ends a job: when it returns, nothing more is changed. One that has ended is
+// left.
+func (s *Jobs) StopJob(ctx context.Context, number int64) (dispatcher.Job, error) {
+	j, err := s.store.Change(ctx, number, func(j *dispatcher.Job) error {
+		if j.State.Ended() {
+			return errEnded
+		}
+		j.Turn++
+		j.State, j.Holder, j.EndedAt = dispatcher.JobStopped, "", s.o.Now()
+		return nil
+	})
+	if err != nil && !errors.Is(err, errEnded) {
+		return j, err
+	}
+	if j.State == dispatcher.JobStopped { // also where a call before did not get here
+		if _, err := s.store.Turn(ctx, s.o.Name(), &j); err != nil && !errors.Is(err, dispatcher.ErrJobTurn) {
+			return j, err
+		}
+		s.drop(number)
+	}
+	return s.store.Job(ctx, number)
+}
+
+var errEnded = errors.New("ended")
+
+// ResumeJob has a job go on that was stopped, or failed.
+func (s *Jobs) ResumeJob(ctx context.Context, number int64) (dispatcher.Job, error) {
+	j, err := s.store.Change(ctx, number, func(j *dispatcher.Job) error {
+		if j.State != dispatcher.JobStopped && j.State != dispatcher.JobFailed {
+			return dispatcher.ErrJobState
+		}
+		j.Turn++
+		j.State, j.Error, j.Holder, j.EndedAt = dispatcher.JobRunning, "", s.o.Name(), time.Time{}
+		return nil
+	})
+	if err != nil {
+		return j, err
+	}
+	return s.begin(ctx, j)
+}
+
+// Job reads a job.
+func (s *Jobs) Job(ctx context.Context, number int64) (dispatcher.Job, error) {
+	return s.store.Job(ctx, number)
+}
+
+// Jobs reads a page of jobs, the newest first.
+func (s *Jobs) Jobs(ctx context.Context, limit int, below int64) (list []dispatcher.Job, next int64, err error) {
+	return s.store.Jobs(ctx, limit, below)
+}

@@ -1,0 +1,177 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+)
+
+// atOnce is how many jobs one instance carries out at a time: each keeps a node of
+// the store busy with short scripts. Others wait for a place.
+const atOnce = 8
+
+// forgetEvery is how often it is looked for jobs that ended long ago.
+const forgetEvery = time.Hour
+
+// lookAgain is how soon it is looked again for jobs without a holder where the store
+// did not answer.
+const lookAgain = 5 * time.Second
+
+// Run carries out this instance's jobs, and takes over those of instances that are
+// gone, until ctx ends. Then it gives up those under way, so that others take them.
+func (s *Jobs) Run(ctx context.Context) error {
+	var working sync.WaitGroup
+	defer working.Wait()
+	places := make(chan struct{}, atOnce)
+	guard := time.NewTicker(max(s.o.PollEvery, lookAgain))
+	defer guard.Stop()
+	again := time.NewTimer(0)
+	defer again.Stop()
+	for forgot := (time.Time{}); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.begun:
+			for _, w := range s.met() {
+				working.Go(func() { s.carryOut(ctx, w, places) })
+			}
+			continue
+		case <-s.wake:
+		case <-guard.C:
+		case <-again.C:
+		}
+		working.Go(func() {
+			if !s.look(ctx) {
+				again.Reset(lookAgain)
+			}
+		})
+		if now := time.Now(); now.Sub(forgot) > forgetEvery {
+			forgot = now
+			working.Go(func() { s.report(ctx, "forget jobs", s.store.Forget(ctx, s.o.Now())) })
+		}
+	}
+}
+
+func (s *Jobs) report(ctx context.Context, stage string, err error) {
+	if ctx.Err() == nil {
+		s.down.Report(stage, err)
+	}
+}
+
+// carryOut works at a job until it has ended, or another has it. Where this instance
+// stops first, the job is left without a holder.
+func (s *Jobs) carryOut(ctx context.Context, w *jobWorker, places chan struct{}) {
+	defer s.forget(w)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(w.life, stop)()
+	select {
+	case <-ctx.Done():
+	case places <- struct{}{}:
+		defer func() { <-places }()
+		w.work(ctx)
+	}
+	if w.ended {
+		return
+	}
+	after, cancel := outage.Within(context.WithoutCancel(ctx))
+	defer cancel()
+	err := w.change(after, func(j *dispatcher.Job) { j.Holder = "" })
+	if err != nil && !errors.Is(err, dispatcher.ErrJobTurn) {
+		s.log.Warn("could not give up a job, another instance takes it over", "job", w.job.ID(), "err", err)
+	}
+}
+
+// look takes over the jobs that no living instance holds, and reports whether all
+// could be looked at.
+func (s *Jobs) look(ctx context.Context) bool {
+	call, cancel := outage.Within(ctx)
+	defer cancel()
+	live, instances, err := s.store.Live(call)
+	for _, j := range live {
+		if s.isHere(j.Number) || j.Holder != s.o.Name() && slices.Contains(instances, j.Holder) {
+			continue
+		}
+		if taken := s.takeOver(call, j); taken != nil {
+			err = taken
+		}
+	}
+	s.report(ctx, "look for jobs", err)
+	return err == nil
+}
+
+// takeOver makes this instance the holder of a job, unless another was quicker.
+func (s *Jobs) takeOver(ctx context.Context, j dispatcher.Job) error {
+	before := j.Turn
+	j, err := s.store.Change(ctx, j.Number, func(now *dispatcher.Job) error {
+		if now.Turn != before || now.State.Ended() {
+			return dispatcher.ErrJobTurn
+		}
+		now.Turn++
+		now.Holder = s.o.Name()
+		return nil
+	})
+	if err == nil {
+		var parts map[int]dispatcher.JobPart
+		if parts, err = s.store.Turn(ctx, s.o.Name(), &j); err == nil {
+			s.log.LogAttrs(ctx, slog.LevelInfo, "job taken over", slog.String("job", j.ID()))
+			s.take(j, parts)
+			return nil
+		}
+	}
+	if errors.Is(err, dispatcher.ErrJobTurn) || errors.Is(err, dispatcher.ErrNoJob) {
+		return nil
+	}
+	return err
+}
+
+// take notes that a job is this instance's, and hands it to Run. An older turn of it
+// ends by itself.
+func (s *Jobs) take(j dispatcher.Job, parts map[int]dispatcher.JobPart) {
+	w := newWorker(s, j, parts)
+	s.mu.Lock()
+	s.here[j.Number] = w
+	s.fresh = append(s.fresh, w)
+	s.mu.Unlock()
+	signal(s.begun)
+}
+
+// met takes the jobs that Run has not met yet.
+func (s *Jobs) met() []*jobWorker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fresh := s.fresh
+	s.fresh = nil
+	return fresh
+}
+
+func (s *Jobs) isHere(number int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.here[number] != nil
+}
+
+// drop ends the work at a job that was stopped.
+func (s *Jobs) drop(number int64) {
+	s.mu.Lock()
+	w := s.here[number]
+	s.mu.Unlock()
+	if w != nil {
+		w.drop()
+	}
+}
+
+// forget notes that a turn of a job has ended here.
+func (s *Jobs) forget(w *jobWorker) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.here[w.job.Number] == w {
+		delete(s.here, w.job.Number)
+	}
+}

@@ -1,0 +1,313 @@
+// Package jobs keeps jobs in Redis, and carries out their steps.
+//
+// A job's record lies under the project's own hash tag, and what it did in a
+// partition lies there, written by the script that did it. So a crash between two
+// steps loses no count, and the partitions refuse a holder that was replaced.
+package jobs
+
+import (
+	"context"
+	_ "embed" // the scripts
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
+)
+
+//go:embed lua/job_put.lua
+var putSrc string
+
+//go:embed lua/job_turn.lua
+var turnSrc string
+
+//go:embed lua/job_page.lua
+var pageSrc string
+
+var putScript = script.New("put job", putSrc)
+
+// Bounds of what is kept. A job that is live costs each instance's start a look,
+// and its holder a goroutine.
+const (
+	mostLive = 100
+	keptJobs = 1000
+	keptFor  = 7 * 24 * time.Hour
+	readMost = 50 // records of one call: each has 16 KiB at most, as the API takes them
+)
+
+// Store keeps the jobs of a project.
+type Store struct {
+	queue *redisq.Store
+	conn  *conn.Client
+	home  string
+	turn  script.Script
+	page  script.Script
+}
+
+// New keeps jobs beside a queue.
+func New(queue *redisq.Store) *Store {
+	c := queue.Conn()
+	return &Store{
+		queue: queue, conn: c, home: c.Tag(conn.Home),
+		turn: script.Make(c.TestClock(), "job turn", turnSrc),
+		page: script.Make(c.TestClock(), "job page", script.Read, pageSrc),
+	}
+}
+
+// jobRecord is a job as home has it.
+type jobRecord struct {
+	Kind    dispatcher.JobKind
+	Filter  dispatcher.Filter
+	Rate    string `json:",omitempty"`
+	State   dispatcher.JobState
+	Error   string `json:",omitempty"`
+	By      string `json:",omitempty"`
+	Holder  string `json:",omitempty"`
+	Turn    int64
+	Started int64
+	Ended   int64 `json:",omitempty"`
+}
+
+func encode(j *dispatcher.Job) string {
+	b, err := json.Marshal(jobRecord{
+		Kind: j.Kind, Filter: j.Filter, Rate: j.Rate.String(), State: j.State, Error: j.Error, By: j.By, Holder: j.Holder,
+		Turn: j.Turn, Started: conn.ToMillis(j.StartedAt), Ended: conn.ToMillis(j.EndedAt),
+	})
+	if err != nil {
+		panic(err) // its fields are texts, numbers and times of four digits
+	}
+	return string(b)
+}
+
+func decode(number int64, text string) (dispatcher.Job, error) {
+	var r jobRecord
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return dispatcher.Job{}, fmt.Errorf("job %d: its record can't be read: %w", number, err)
+	}
+	j := dispatcher.Job{
+		Number: number, Kind: r.Kind, Filter: r.Filter, State: r.State, Error: r.Error, By: r.By, Holder: r.Holder, Turn: r.Turn,
+		StartedAt: conn.FromMillis(r.Started), EndedAt: conn.FromMillis(r.Ended),
+	}
+	j.Rate, _ = dispatcher.ParseRate(r.Rate) // none is empty
+	return j, nil
+}
+
+// Add stores a new job, and tells its number.
+func (s *Store) Add(ctx context.Context, j *dispatcher.Job) error {
+	number, err := s.put(ctx, j, "", "")
+	switch {
+	case err != nil:
+		return err
+	case number < 0:
+		return dispatcher.ErrJobs
+	}
+	j.Number = number
+	return nil
+}
+
+func (s *Store) put(ctx context.Context, j *dispatcher.Job, number, old string) (int64, error) {
+	r, err := s.conn.RunHome(ctx, putScript, number, old, encode(j), conn.Flag(!j.State.Ended()), mostLive)
+	if err != nil {
+		return 0, err
+	}
+	n := r.Number()
+	return n, r.Err
+}
+
+// Change calls change with a job as it is and stores what that makes of it. It
+// calls change again after a race, and returns an error of change as it is.
+func (s *Store) Change(ctx context.Context, number int64, change func(j *dispatcher.Job) error) (dispatcher.Job, error) {
+	for {
+		old, err := s.texts(ctx, []int64{number})
+		if err != nil {
+			return dispatcher.Job{}, err
+		}
+		if old[0] == "" {
+			return dispatcher.Job{}, dispatcher.ErrNoJob
+		}
+		j, err := decode(number, old[0])
+		if err != nil {
+			return j, err
+		}
+		if err := change(&j); err != nil {
+			return j, err
+		}
+		if stored, err := s.put(ctx, &j, strconv.FormatInt(number, 10), old[0]); stored != 0 || err != nil {
+			return j, err
+		}
+	}
+}
+
+// texts are the records of jobs, empty where there is none.
+func (s *Store) texts(ctx context.Context, numbers []int64) ([]string, error) {
+	var list *redis.SliceCmd
+	err := s.conn.At(ctx, "read jobs", conn.Home, func(p redis.Pipeliner) { list = p.HMGet(ctx, s.home+keys.Jobs, fields(numbers)...) })
+	if err != nil {
+		return nil, err
+	}
+	return texts(list), nil
+}
+
+func fields(numbers []int64) []string {
+	names := make([]string, len(numbers))
+	for i, n := range numbers {
+		names[i] = strconv.FormatInt(n, 10)
+	}
+	return names
+}
+
+// texts are the values of an answer, empty where there is none.
+func texts(list *redis.SliceCmd) []string {
+	out := make([]string, len(list.Val()))
+	for i, v := range list.Val() {
+		out[i], _ = v.(string)
+	}
+	return out
+}
+
+// Job reads a job with its counts and failures.
+func (s *Store) Job(ctx context.Context, number int64) (dispatcher.Job, error) {
+	list, err := s.read(ctx, []int64{number}, true)
+	if err == nil && len(list) == 0 {
+		err = dispatcher.ErrNoJob
+	}
+	if err != nil {
+		return dispatcher.Job{}, err
+	}
+	return list[0], nil
+}
+
+// Jobs reads jobs with their counts, the newest first: those below a number, 0 from
+// the newest. next is where another call goes on, 0 at the end.
+func (s *Store) Jobs(ctx context.Context, limit int, below int64) (list []dispatcher.Job, next int64, err error) {
+	numbers, err := s.numbers(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	slices.Reverse(numbers)
+	if below > 0 {
+		numbers = slices.DeleteFunc(numbers, func(n int64) bool { return n >= below })
+	}
+	if len(numbers) > limit {
+		numbers, next = numbers[:limit], numbers[limit-1]
+	}
+	for some := range slices.Chunk(numbers, readMost) {
+		jobs, err := s.read(ctx, some, false)
+		if err != nil {
+			return nil, 0, err
+		}
+		list = append(list, jobs...)
+	}
+	return list, next, nil
+}
+
+// numbers are those of all jobs, the oldest first.
+func (s *Store) numbers(ctx context.Context) (list []int64, err error) {
+	var names *redis.StringSliceCmd
+	err = s.conn.At(ctx, "read jobs", conn.Home, func(p redis.Pipeliner) { names = p.HKeys(ctx, s.home+keys.Jobs) })
+	for _, name := range conn.Value(names) {
+		if n, err := strconv.ParseInt(name, 10, 64); err == nil {
+			list = append(list, n)
+		}
+	}
+	slices.Sort(list)
+	return list, err
+}
+
+// Live reads the jobs that have not ended, without their counts, and the names of
+// the instances.
+func (s *Store) Live(ctx context.Context) (list []dispatcher.Job, instances []string, err error) {
+	var live *redis.SliceCmd
+	var names *redis.StringSliceCmd
+	err = s.conn.At(ctx, "read live jobs", conn.Home, func(p redis.Pipeliner) {
+		live, names = p.HMGet(ctx, s.home+keys.Jobs, "live"), p.HKeys(ctx, s.home+keys.Instances)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	var numbers []int64
+	for word := range strings.FieldsSeq(texts(live)[0]) {
+		if n, err := strconv.ParseInt(word, 10, 64); err == nil {
+			numbers = append(numbers, n)
+		}
+	}
+	if len(numbers) == 0 {
+		return nil, names.Val(), nil
+	}
+	records, err := s.texts(ctx, numbers)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, text := range records {
+		if j, err := decode(numbers[i], text); err == nil && !j.State.Ended() {
+			list = append(list, j)
+		}
+	}
+	return list, names.Val(), nil
+}
+
+// Forget removes jobs that ended long ago, and the oldest where there are too many.
+func (s *Store) Forget(ctx context.Context, now time.Time) error {
+	numbers, err := s.numbers(ctx)
+	if err != nil {
+		return err
+	}
+	var gone []int64
+	for from := 0; from < len(numbers); from += readMost {
+		some := numbers[from:min(from+readMost, len(numbers))]
+		records, err := s.texts(ctx, some)
+		if err != nil {
+			return err
+		}
+		young := false
+		for i, n := range some {
+			j, err := decode(n, records[i])
+			old := err != nil || j.State.Ended() && j.EndedAt.Before(now.Add(-keptFor))
+			if old || len(numbers)-from-i > keptJobs && j.State.Ended() {
+				gone = append(gone, n)
+			} else {
+				young = true
+			}
+		}
+		if young && len(numbers)-from <= keptJobs {
+			break // those that follow began later, and a job takes hours at most
+		}
+	}
+	return s.remove(ctx, gone)
+}
+
+// remove takes jobs away, the partitions' texts first.
+func (s *Store) remove(ctx context.Context, numbers []int64) error {
+	if len(numbers) == 0 {
+		return nil
+	}
+	var names []string
+	for _, name := range fields(numbers) {
+		names = append(names, name, name+failuresField)
+	}
+	all := s.every()
+	err := s.conn.EachPartition(ctx, "forget jobs", all, func(p redis.Pipeliner, i int) { p.HDel(ctx, s.conn.Tag(all[i])+keys.Jobs, names...) })
+	if err != nil {
+		return err
+	}
+	moved, err := s.moved(ctx)
+	if err != nil {
+		return err
+	}
+	gone := fields(numbers)
+	for _, n := range numbers {
+		for _, m := range moved[n] {
+			gone = append(gone, m.field)
+		}
+	}
+	return s.conn.At(ctx, "forget jobs", conn.Home, func(p redis.Pipeliner) { p.HDel(ctx, s.home+keys.Jobs, gone...) })
+}

@@ -1,0 +1,86 @@
+-- job_page: read deliveries that ended, oldest first, for a job. It stops after so many names, records and bytes, so that
+-- it does not hold Redis up.
+--
+-- ARGV[..] after those of read: index (dead, done or cancelled), earliest and latest score, score and name of the last one
+--   before (empty: from the start), most to answer, lanes to pass by, then what is asked for: lanes, reasons, each as words
+--   with a space at both ends, or empty for none or any; the job's number, whose own are left out (empty: none are); 1: the
+--   heads of the records are asked for
+-- returns now, due, weight, 1 if there is more, how many names were looked at, score and name of the last one, then for each:
+--   delivery, score, head of the record (empty: none), progress (empty: none)
+local MOST_NAMES, MOST_BYTES, CHUNK = 1000, 1048576, 128
+local key, min, max = tag .. ':' .. ARGV[rest], ARGV[rest + 1], ARGV[rest + 2]
+local after, last, wanted = ARGV[rest + 3], ARGV[rest + 4], tonumber(ARGV[rest + 5])
+local passed, lanes_asked, reasons, job, heads = ARGV[rest + 6], ARGV[rest + 7], ARGV[rest + 8], ARGV[rest + 9], ARGV[rest + 10] == '1'
+local function has(words, word) return find(words, ' ' .. word .. ' ', 1, true) ~= nil end
+
+-- start is the rank of the first name of the page. The last one before may be gone, and many share one ms, so it is found
+-- by binary search, by score and then by name.
+local function start()
+  if after == '' then return call('ZCOUNT', key, '-inf', '(' .. min) end
+  local rank = call('ZRANK', key, last)
+  if rank and tonumber(call('ZSCORE', key, last)) == tonumber(after) then return rank + 1 end
+  local low = call('ZCOUNT', key, '-inf', '(' .. after)
+  local high = low + call('ZCOUNT', key, after, after)
+  while low < high do
+    local middle = floor((low + high) / 2)
+    if call('ZRANGE', key, middle, middle)[1] > last then high = middle else low = middle + 1 end
+  end
+  return low
+end
+
+local from = start()
+local list = call('ZRANGE', key, from, from + MOST_NAMES - 1, 'WITHSCORES')
+local looked, more, bytes = 0, #list == 2 * MOST_NAMES, 0
+local answer = { micros, before_due, weighs(before_weight), 0, 0, after, last }
+
+-- take answers some names with their texts, and reports whether the page goes on.
+local hits = 0
+local function take(chunk)
+  if #chunk == 0 then return true end
+  local names = {}
+  for i, at in ipairs(chunk) do names[i] = list[at] end
+  for i, text in ipairs(call('HMGET', PROGRESS, unpack(names))) do
+    local _, _, _, _, _, reason, rest_of = progress(text)
+    if (reasons == '' or has(reasons, reason)) and (job == '' or match(rest_of, '^ %d+ (%d+)') ~= job) then
+      local record
+      if heads then
+        local _, id = parts(names[i])
+        bytes = bytes + call('HSTRLEN', MESSAGES, id)
+        record = (bytes <= MOST_BYTES or hits == 0) and call('HGET', MESSAGES, id)
+      end
+      if hits == wanted or (bytes > MOST_BYTES and hits > 0) then
+        looked, more = (chunk[i] - 1) / 2, true
+        return false
+      end
+      hits = hits + 1
+      local n = #answer
+      answer[n + 1], answer[n + 2] = names[i], list[chunk[i] + 1]
+      answer[n + 3], answer[n + 4] = record and #record > DIGEST and head(record) or '', text or ''
+    end
+  end
+  return true
+end
+
+local function page()
+  local chunk, latest = {}, tonumber(max)
+  for at = 1, #list, 2 do
+    if tonumber(list[at + 1]) > latest then
+      more = false
+      break
+    end
+    looked = (at + 1) / 2
+    local lane = lane_of(list[at])
+    if not has(passed, lane) and (lanes_asked == '' or has(lanes_asked, lane)) then
+      chunk[#chunk + 1] = at
+      if #chunk == CHUNK then
+        if not take(chunk) then return end
+        chunk = {}
+      end
+    end
+  end
+  take(chunk)
+end
+page()
+answer[4], answer[5] = more and 1 or 0, looked
+if looked > 0 then answer[6], answer[7] = list[2 * looked], list[2 * looked - 1] end
+return answer

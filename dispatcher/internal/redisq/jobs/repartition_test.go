@@ -1,0 +1,49 @@
+package jobs_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
+)
+
+// A job keeps its counts and its begin over a repartition, there and back.
+func TestAJobOutlivesARepartition(t *testing.T) {
+	t.Parallel()
+	p := redisqtest.NewProject(t, redistest.StartMini(t), 4)
+	store := p.Open(4)
+	mine := jobs.New(store.Queue())
+	j := &dispatcher.Job{Kind: dispatcher.JobPurge, Filter: dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusDead}}, State: dispatcher.JobRunning, Turn: 1, StartedAt: time.Now()}
+	require.NoError(t, mine.Add(t.Context(), j))
+	_, err := mine.Turn(t.Context(), "one", j)
+	require.NoError(t, err)
+	for n := range 4 {
+		unknown := dispatcher.DeliveryID{Lane: "a", Message: "unknown"}
+		_, err := mine.Step(t.Context(), "one", dispatcher.JobStep{Job: j, Part: n, Status: dispatcher.StatusDead, IDs: []dispatcher.DeliveryID{unknown}, Passed: 5, Named: 9})
+		require.NoError(t, err)
+	}
+	want := dispatcher.JobCounts{Matched: 4, Failed: 4}
+	for _, to := range []int{2, 4} {
+		require.NoError(t, store.Close())
+		p.To(to)
+		store = p.Open(to)
+		mine = jobs.New(store.Queue())
+		read, err := mine.Job(t.Context(), j.Number)
+		require.NoError(t, err)
+		require.Equal(t, want, read.JobCounts)
+		require.NotEmpty(t, read.Failures)
+		j.Turn++
+		parts, err := mine.Turn(t.Context(), "one", j)
+		require.NoError(t, err)
+		for _, part := range parts {
+			require.Equal(t, j.StartedAt.UnixMilli(), part.Since.UnixMilli())
+			require.Zero(t, part.Matched)
+		}
+	}
+	require.NoError(t, mine.Forget(t.Context(), time.Now()))
+}

@@ -1,0 +1,311 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+)
+
+// failuresField is behind a job's number in the field of its failures.
+const failuresField = " failures"
+
+// Parts are those parts of the queue where a filter may find something.
+func (s *Store) Parts(f dispatcher.Filter) []int {
+	if len(f.Lanes) == 0 {
+		return s.every()
+	}
+	var list []int
+	for _, lane := range f.Lanes {
+		list = append(list, s.Part(lane))
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// Part is where a lane lies.
+func (s *Store) Part(lane dispatcher.Lane) int {
+	return int(keys.CRC16(string(lane))) % s.conn.Partitions()
+}
+
+func (s *Store) every() []int {
+	all := make([]int, s.conn.Partitions())
+	for n := range all {
+		all[n] = n
+	}
+	return all
+}
+
+// Turn has all parts of a job refuse the steps of lower turns. It begins the job
+// where it has not begun, and answers how far it is in each. ErrJobTurn says that
+// one has a higher turn.
+func (s *Store) Turn(ctx context.Context, by string, j *dispatcher.Job) (map[int]dispatcher.JobPart, error) {
+	since := int64(0)
+	if j.Turn > 1 { // what ended after it began must not be its own where a part missed that
+		since = conn.ToMillis(j.StartedAt)
+	}
+	in := s.Parts(j.Filter)
+	calls := make([]conn.Call, len(in))
+	for i, n := range in {
+		calls[i] = conn.Call{Partition: n, Args: []any{j.Number, j.Turn, since}}
+	}
+	parts := make(map[int]dispatcher.JobPart, len(in))
+	for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.turn, By: by, Calls: calls}) {
+		r.Hint()
+		text := ""
+		if r.Err == nil {
+			text = r.Text()
+		}
+		if r.Err != nil {
+			return nil, s.conn.InPartition(in[i], r.Err)
+		}
+		if text == "" {
+			return nil, dispatcher.ErrJobTurn
+		}
+		part, ok := parsePart(text)
+		if !ok {
+			return nil, conn.ErrReply
+		}
+		parts[in[i]] = part
+	}
+	return parts, nil
+}
+
+// ended is the cursor of a part where nothing is left.
+const ended = "."
+
+var partText = regexp.MustCompile(`^([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,15}) (?s:(.*))$`)
+
+// CheckPart reports whether a partition's text of a job can be read.
+func CheckPart(field, text string) bool {
+	if strings.HasSuffix(field, failuresField) {
+		return true
+	}
+	_, ok := parsePart(text)
+	return ok
+}
+
+// parsePart reads a job's text in :jobs, as lua/job.lua writes it.
+func parsePart(text string) (p dispatcher.JobPart, ok bool) {
+	m := partText.FindStringSubmatch(text)
+	if m == nil {
+		return p, false
+	}
+	var numbers [7]int64
+	for i := 1; i < 7; i++ {
+		numbers[i], _ = strconv.ParseInt(m[i], 10, 64) // of 15 digits at most
+	}
+	p.Since = conn.FromMillis(numbers[2])
+	p.Matched, p.Done, p.Failed, p.Passed = int(numbers[3]), int(numbers[4]), int(numbers[5]), int(numbers[6])
+	if p.Cursor = m[7]; p.Cursor == ended {
+		p.Cursor, p.Ended = "", true
+	}
+	return p, true
+}
+
+// codes of the scripts: 1 is a change.
+const passedBy = -9
+
+// Step changes deliveries that the job found, and writes how far it is.
+func (s *Store) Step(ctx context.Context, by string, step dispatcher.JobStep) (dispatcher.JobStepped, error) {
+	cursor := step.Cursor
+	if step.Ended {
+		cursor = ended
+	}
+	text := fmt.Sprintf("%d %d %s %d %d %s", step.Job.Number, step.Job.Turn, indexes[step.Status], step.Passed, step.Named, cursor)
+	told, codes, err := s.queue.JobStep(ctx, by, text, step)
+	if err != nil {
+		return dispatcher.JobStepped{}, err
+	}
+	var out dispatcher.JobStepped
+	var ok bool
+	if out.JobPart, ok = parsePart(told); !ok {
+		return out, conn.ErrReply
+	}
+	for i, code := range codes {
+		switch code {
+		case 1:
+			out.Done++
+		case passedBy:
+			out.Left = append(out.Left, step.IDs[i])
+		}
+	}
+	return out, nil
+}
+
+// indexes are the sets of ended deliveries, as scripts name them. Unfinished ones
+// have none.
+var indexes = map[dispatcher.Status]string{
+	"": "none", dispatcher.StatusDead: "dead", dispatcher.StatusCancelled: "cancelled", dispatcher.StatusDelivered: "done",
+}
+
+// Page reads what a job may change in one part, the oldest first, from behind a
+// cursor. Lanes in skip are passed by. Deliveries of a job with a number are left
+// out that it had already. With heads the deliveries tell of their messages.
+func (s *Store) Page(ctx context.Context, j *dispatcher.Job, at dispatcher.JobAt, skip []dispatcher.Lane, heads bool) (dispatcher.JobPage, error) {
+	status, score, name := parseCursor(j, at.Cursor)
+	page := dispatcher.JobPage{Status: status}
+	f := j.Filter
+	from, until := int64(0), int64(conn.LatestMillis)
+	if !f.Since.IsZero() {
+		from = f.Since.UnixMilli()
+	}
+	if !at.Since.IsZero() {
+		until = conn.ToMillis(at.Since)
+	}
+	number := ""
+	if j.Number > 0 {
+		number = strconv.FormatInt(j.Number, 10)
+	}
+	r := s.conn.Send(ctx, conn.Batch{Script: s.page, Calls: []conn.Call{{Partition: at.Part, Args: []any{
+		0, indexes[status], from, until, score, name, wanted(heads || f.OfMessage()), words(skip), words(f.Lanes), words(f.Reasons), number,
+		conn.Flag(heads || f.OfMessage()),
+	}}}})[0]
+	r.Hint()
+	if r.Err != nil {
+		return page, s.conn.InPartition(at.Part, r.Err)
+	}
+	page.More, page.LookedAt = r.Number() == 1, int(r.Number())
+	score, name = r.Text(), r.Text()
+	for r.More() {
+		delivery, ended, head, progress := r.Text(), r.Time(), r.Text(), r.Text()
+		d, ok := redisq.DecodeEnded(delivery, status, ended, head, progress)
+		if ok && redisq.Matches(f, &d, ended) {
+			page.Deliveries = append(page.Deliveries, d)
+		}
+	}
+	page.Cursor = string(status) + " " + score + " " + name
+	if next := slices.Index(f.Statuses, status) + 1; !page.More && next < len(f.Statuses) {
+		page.More, page.Cursor = true, string(f.Statuses[next])+"  "
+	}
+	return page, r.Err
+}
+
+// wanted is how many deliveries a page has at most: records are dear.
+func wanted(heads bool) int {
+	if heads {
+		return 128
+	}
+	return math.MaxInt16
+}
+
+// parseCursor reads where a page begins: the status, and the score and name of the
+// last one before.
+func parseCursor(j *dispatcher.Job, cursor string) (status dispatcher.Status, score, name string) {
+	words := strings.SplitN(cursor, " ", 3)
+	if len(words) < 3 || !slices.Contains(j.Filter.Statuses, dispatcher.Status(words[0])) {
+		return j.Filter.Statuses[0], "", ""
+	}
+	return dispatcher.Status(words[0]), words[1], words[2]
+}
+
+// words puts a space at both ends of each word; empty: there are none.
+func words[T ~string](list []T) string {
+	var b strings.Builder
+	for _, word := range list {
+		b.WriteString(" " + string(word))
+	}
+	if b.Len() > 0 {
+		b.WriteString(" ")
+	}
+	return b.String()
+}
+
+// read reads jobs with their counts, in the order of the numbers. Those that are
+// gone are left out.
+func (s *Store) read(ctx context.Context, numbers []int64, failures bool) ([]dispatcher.Job, error) {
+	records, err := s.texts(ctx, numbers)
+	if err != nil {
+		return nil, err
+	}
+	moved, err := s.moved(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := fields(numbers)
+	if failures {
+		names = append(names, names[0]+failuresField)
+	}
+	all := s.every()
+	values := make([]*redis.SliceCmd, len(all))
+	err = s.conn.EachPartition(ctx, "read jobs", all, func(p redis.Pipeliner, i int) {
+		values[i] = p.HMGet(ctx, s.conn.Tag(all[i])+keys.Jobs, names...)
+	})
+	if err != nil {
+		return nil, err
+	}
+	var list []dispatcher.Job
+	for i, text := range records {
+		j, err := decode(numbers[i], text)
+		if err != nil {
+			continue
+		}
+		for _, v := range values {
+			found := texts(v)
+			if part, ok := parsePart(found[i]); ok {
+				j.Add(part.JobCounts)
+			}
+			if failures {
+				addFailures(&j, found[1])
+			}
+		}
+		for _, m := range moved[j.Number] {
+			j.Add(m.JobCounts)
+		}
+		list = append(list, j)
+	}
+	return list, nil
+}
+
+func addFailures(j *dispatcher.Job, text string) {
+	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
+		why, name, _ := strings.Cut(line, " ")
+		if id, ok := dispatcher.ParseDeliveryID(name); ok && len(j.Failures) < dispatcher.MostFailures {
+			j.Failures = append(j.Failures, dispatcher.JobFailure{ID: id, Why: dispatcher.Left(why)})
+		}
+	}
+}
+
+// movedCounts are what a job had in a partition before a repartition.
+type movedCounts struct {
+	dispatcher.JobCounts
+	field string
+}
+
+var movedField = regexp.MustCompile(`^([0-9]{1,15}) was [0-9]+ [0-9]+$`)
+
+// moved reads what jobs had in partitions before a repartition.
+func (s *Store) moved(ctx context.Context) (map[int64][]movedCounts, error) {
+	var names *redis.StringSliceCmd
+	err := s.conn.At(ctx, "read jobs", conn.Home, func(p redis.Pipeliner) { names = p.HKeys(ctx, s.home+keys.Jobs) })
+	if err != nil {
+		return nil, err
+	}
+	found := slices.DeleteFunc(names.Val(), func(name string) bool { return !movedField.MatchString(name) })
+	moved := map[int64][]movedCounts{}
+	for some := range slices.Chunk(found, keptJobs) {
+		var list *redis.SliceCmd
+		err := s.conn.At(ctx, "read jobs", conn.Home, func(p redis.Pipeliner) { list = p.HMGet(ctx, s.home+keys.Jobs, some...) })
+		if err != nil {
+			return nil, err
+		}
+		for i, text := range texts(list) {
+			n, _ := strconv.ParseInt(movedField.FindStringSubmatch(some[i])[1], 10, 64)
+			part, _ := parsePart(text)
+			// Of what was passed by there it may find the same again.
+			part.Matched = part.Done + part.Failed
+			moved[n] = append(moved[n], movedCounts{part.JobCounts, some[i]})
+		}
+	}
+	return moved, nil
+}

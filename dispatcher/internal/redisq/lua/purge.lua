@@ -1,0 +1,39 @@
+-- purge: forget dead deliveries for a job. The ids of their messages stay known, so that a caller's repeat is no new
+-- message.
+--
+-- ARGV[3] job, ARGV[4..] deliveries; job: as job.lua reads it
+-- returns now, due, weight, the job's text (empty: the turn is another's, and nothing changed), then for each: 1 forgotten
+--   now, -1 not dead any more, or since the job began, -9 left for another call, which has less to read
+local job, deliveries = job_of(ARGV[3]), {}
+for i = 4, #ARGV do
+  deliveries[#deliveries + 1] = ARGV[i]
+end
+call('DEL', tag)
+local mine = begins(job)
+if not mine or #deliveries == 0 then
+  local t, d, w = finish()
+  return { t, d, w, mine and keep_job(job) or '' }
+end
+
+local places, dead = sure('ZMSCORE', DEAD, unpack(deliveries)), {}
+for i, delivery in ipairs(deliveries) do
+  if places[i] and tonumber(places[i]) <= job.since then dead[#dead + 1] = delivery end
+end
+dead = fit(dead)
+local texts, going = #dead > 0 and sure('HMGET', PROGRESS, unpack(dead)) or NONE, {}
+for i, delivery in ipairs(dead) do
+  local _, _, _, _, _, reason = progress(texts[i])
+  going[delivery] = true
+  bury((parts(delivery)), reason, -1)
+end
+forget(DEAD, dead, true)
+count('dead', -#dead)
+
+local codes = {}
+for i, delivery in ipairs(deliveries) do
+  local left = not going[delivery] and places[i] and tonumber(places[i]) <= job.since
+  codes[i] = left and PASSED or counted(job, going[delivery] and 1 or -1, delivery)
+end
+local told = keep_job(job)
+local t, d, w = finish()
+return { t, d, w, told, unpack(codes) }

@@ -1,0 +1,104 @@
+-- cut: how deliveries that ended are forgotten. It is put between state and trim and purge. It takes no arguments of its
+-- own: ARGV[3..] is the script's.
+local FAN_BYTES = 65536 -- of messages' lanes that one call goes through: some 4,000 lanes, a ms
+local RECORDS_READ = 64 -- at a time
+local large = call('HLEN', BODIES) > 0 -- mostly not: then no record is read
+
+local more = 0 -- 1: a list was cut
+
+-- fans are the lanes of messages by id, read once for all their deliveries, a few at a time. The entry is false where a
+-- message has one lane only. One message may have a thousand lanes. So fit cuts a list where the lanes read so far are
+-- more than FAN_BYTES.
+local FANS_READ = 4
+local fanned = call('HLEN', FAN) > 0 -- mostly not: then each message has one lane
+local fans, walked = {}, 0
+local function parse_fan(text)
+  local fan = { list = {}, at = {}, left = 0 }
+  for name in string.gmatch(text, '%S+') do
+    if not fan.at[name] then fan.list[#fan.list + 1] = name end
+    if sub(name, 1, 1) ~= '-' and not fan.at[name] then
+      fan.at[name] = #fan.list
+      fan.left = fan.left + 1
+    end
+  end
+  return fan
+end
+local function fit(deliveries)
+  if not fanned then return deliveries end
+  local some = {}
+  for from = 1, #deliveries, FANS_READ do
+    if walked >= FAN_BYTES then
+      more = 1
+      return some
+    end
+    local ids = {}
+    for i = from, math.min(from + FANS_READ - 1, #deliveries) do
+      local _, id = parts(deliveries[i])
+      if fans[id] == nil then
+        fans[id] = false
+        ids[#ids + 1] = id
+      end
+      some[i] = deliveries[i]
+    end
+    local texts = #ids > 0 and sure('HMGET', FAN, unpack(ids)) or {}
+    for i, text in ipairs(texts) do
+      if text then
+        walked = walked + #text
+        fans[ids[i]] = parse_fan(text)
+      end
+    end
+  end
+  return some
+end
+
+-- forget_messages removes records whose last delivery went, or cuts them to their digest.
+local function forget_messages(ids, digest)
+  if #ids == 0 then return end
+  local gone, cut, seen = ids, {}, {}
+  if digest or large then
+    gone = {}
+    for from = 1, #ids, RECORDS_READ do
+      local some = { unpack(ids, from, math.min(from + RECORDS_READ - 1, #ids)) }
+      for i, record in ipairs(sure('HMGET', MESSAGES, unpack(some))) do
+        if record and large then drop_body(some[i], record) end
+        if record and digest then
+          cut[#cut + 1], cut[#cut + 2] = some[i], sub(record, 1, DIGEST)
+          seen[#seen + 1], seen[#seen + 2] = at_now, some[i]
+        elseif record then
+          gone[#gone + 1] = some[i]
+        end
+      end
+    end
+  end
+  each('HDEL', MESSAGES, gone)
+  each('HSET', MESSAGES, cut)
+  each('ZADD', SEEN, seen)
+end
+
+-- forget removes deliveries, as many as fit, from an end zset. With the last lane of a message the message goes too.
+local function forget(key, deliveries, digest)
+  if #deliveries == 0 then return end
+  each('ZREM', key, deliveries)
+  each('HDEL', PROGRESS, deliveries)
+  local histories, whole, last, changed = {}, {}, {}, {}
+  for i, delivery in ipairs(deliveries) do
+    local lane, id = parts(delivery)
+    histories[i] = HISTORY .. delivery
+    local fan = fans[id]
+    if fan and fan.at[lane] then
+      fan.list[fan.at[lane]] = '-' .. lane
+      fan.at[lane] = nil
+      fan.left = fan.left - 1
+      changed[id] = true
+    end
+    if not fan or fan.left == 0 then
+      changed[id] = nil
+      if fan then last[#last + 1] = id end
+      whole[#whole + 1] = id
+    end
+  end
+  call('DEL', unpack(histories))
+  each('HDEL', FAN, last)
+  forget_messages(whole, digest)
+  for id in pairs(changed) do sure('HSET', FAN, id, table.concat(fans[id].list, ' ')) end
+end

@@ -1,0 +1,73 @@
+-- job: what retry, cancel and purge do where a job calls them, in the same step in which they change deliveries. So no
+-- crash loses a count or adds it twice. It is put between order and these. It takes no arguments of its own: ARGV[3..] is the script's.
+--
+-- A job's text in :jobs is "turn since matched done failed passed cursor". turn: whose step may go on, raised where the
+-- job is stopped or another instance takes it over. since: ms when the job began here; what ended later is left. passed:
+-- how many it passed by since it last began at the first. cursor: as the caller wrote it.
+local DONE_BEFORE, PASSED = -8, -9 -- codes: the job had it before; its lane takes no more now
+local READY_LEAST = 64 -- ready deliveries up to which a job adds to a lane of any window
+
+-- job_of reads "number turn index passed named cursor", an argument of the script; nil where no job calls. named: how
+-- many more of its failures are told by name.
+local function job_of(text)
+  local number, turn, index, passed, named, cursor = match(text, '^(%d+) (%d+) (%a+) (%d+) (%d+) (.*)$')
+  if not number then return nil end
+  return {
+    number = number, turn = turn, index = index, passed = tonumber(passed), named = tonumber(named), cursor = cursor,
+    since = 0, done = 0, failed = 0, failures = {},
+  }
+end
+
+-- begins reads how far a job is. It reports false where the turn is another's.
+local function begins(job)
+  local turn, since, matched, done, failed =
+    match(sure('HGET', JOBS, job.number) or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) %d+ ')
+  if turn ~= job.turn then return false end
+  job.since, job.matched, job.had_done, job.had_failed = tonumber(since), tonumber(matched), tonumber(done), tonumber(failed)
+  return true
+end
+
+-- counted adds a code to the sums of a job.
+local REASONS = { [-1] = 'gone', [0] = 'gone', [-2] = 'in_flight', [-3] = 'disabled', [-4] = 'deleted', [-5] = 'delivered',
+  [-6] = 'expired', [-7] = 'order' }
+local function counted(job, code, delivery)
+  if code == 1 then
+    job.done = job.done + 1
+  elseif REASONS[code] then
+    job.failed = job.failed + 1
+    if #job.failures < job.named then job.failures[#job.failures + 1] = REASONS[code] .. ' ' .. delivery end
+  end
+  return code
+end
+
+-- keep_job writes the sums and the cursor, and answers them as a text.
+local function keep_job(job)
+  local done, failed = job.had_done + job.done, job.had_failed + job.failed
+  local known = done + failed + job.passed
+  local matched = job.cursor == '.' and known or math.max(job.matched, known)
+  local text = format('%s %.0f %.0f %.0f %.0f %.0f %s', job.turn, job.since, matched, done, failed, job.passed, job.cursor)
+  sure('HSET', JOBS, job.number, text)
+  if #job.failures > 0 then
+    local field = job.number .. ' failures'
+    sure('HSET', JOBS, field, (sure('HGET', JOBS, field) or '') .. table.concat(job.failures, '\n') .. '\n')
+  end
+  return text
+end
+
+-- job_in is the job that a text of :progress names. with_job puts another in the fields after the reason.
+local function job_in(text)
+  local _, _, _, _, _, _, more = progress(text)
+  return match(more, '^ %d+ (%d+)')
+end
+local function with_job(job, more) return job and (string.gsub(more, '^( %d+ )%d+', '%1' .. job.number)) or more end
+
+-- slots_of is how many more ready deliveries a job may add to a lane. More would stand before those that are published
+-- now. An open lane takes one, the probe, once its time has come.
+local function slots_of(l)
+  if ends(l) then return 1 end -- the codes tell
+  local s = l.state
+  if l.limits.held == 'p' or all_held or s.till > now then return 0 end
+  local waiting = l.limits.ordered and math.max(queued(l), l.waiting) or queued(l)
+  if s.opened > 0 then return 1 - waiting - l.flying end
+  return math.max(READY_LEAST, 4 * room(l)) - waiting
+end

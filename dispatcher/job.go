@@ -1,0 +1,179 @@
+package dispatcher
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// JobKind says what a job does with the deliveries that its filter selects.
+type JobKind string
+
+// The kinds of jobs.
+const (
+	JobRetry  JobKind = "retry"  // a new ladder for what has ended
+	JobCancel JobKind = "cancel" // end what is unfinished
+	JobPurge  JobKind = "purge"  // forget what is dead; the ids of its messages stay known
+)
+
+// Statuses are those that a job of the kind may take, the first ones where its
+// filter names none.
+func (k JobKind) Statuses() (may, default_ []Status) {
+	switch k {
+	case JobRetry:
+		return []Status{StatusDead, StatusCancelled, StatusDelivered}, []Status{StatusDead}
+	case JobCancel:
+		all := []Status{StatusScheduled, StatusRetrying, StatusReady, StatusInFlight}
+		return all, all
+	default:
+		return []Status{StatusDead}, []Status{StatusDead}
+	}
+}
+
+// JobState says how a job stands.
+type JobState string
+
+// The states of a job.
+const (
+	JobRunning JobState = "running"
+	JobWaiting JobState = "waiting" // what is left belongs to lanes that take no more now
+	JobDone    JobState = "done"
+	JobStopped JobState = "stopped" // by a person
+	JobFailed  JobState = "failed"  // it could not go on; Job.Error says why
+)
+
+// Ended reports whether a job does not go on by itself.
+func (s JobState) Ended() bool { return s == JobDone || s == JobStopped || s == JobFailed }
+
+// Job is a change of many deliveries that goes on by itself.
+type Job struct {
+	Number    int64
+	Kind      JobKind
+	Filter    Filter // its statuses are never empty
+	Rate      Rate   // of the deliveries that it changes
+	State     JobState
+	Error     string // why it failed
+	By        string // the key that asked for it
+	Holder    string // the instance that carries it out; empty: none does
+	Turn      int64  // raised with each holder, and where it is stopped: a step of a lower turn changes nothing
+	StartedAt time.Time
+	EndedAt   time.Time // zero: it has not
+
+	JobCounts
+	Failures []JobFailure // the first ones, at most MostFailures
+}
+
+// JobCounts are what a job found by now.
+type JobCounts struct {
+	Matched int
+	Done    int // changed
+	Failed  int // could not be
+}
+
+// Add adds other counts.
+func (c *JobCounts) Add(other JobCounts) {
+	c.Matched, c.Done, c.Failed = c.Matched+other.Matched, c.Done+other.Done, c.Failed+other.Failed
+}
+
+// MostFailures is how many failures of a job are named.
+const MostFailures = 1000
+
+// JobFailure is a delivery that a job could not change.
+type JobFailure struct {
+	ID  DeliveryID
+	Why Left
+}
+
+// LeftGone is why a job left a delivery that was changed by another, or forgotten,
+// between its finding and its turn.
+const LeftGone Left = "gone"
+
+// ID is the job as callers name it.
+func (j *Job) ID() string { return jobPrefix + strconv.FormatInt(j.Number, 10) }
+
+const jobPrefix = "job_"
+
+// ParseJobID reads what ID made.
+func ParseJobID(text string) (number int64, ok bool) {
+	digits, ok := strings.CutPrefix(text, jobPrefix)
+	number, err := strconv.ParseInt(digits, 10, 53)
+	return number, ok && err == nil && number > 0 && strconv.FormatInt(number, 10) == digits
+}
+
+// ValidJobID reports whether a text may name a job.
+func ValidJobID(text string) bool {
+	_, ok := ParseJobID(text)
+	return ok
+}
+
+// Again reports whether a job sends again what was delivered.
+func (j *Job) Again() bool { return slices.Contains(j.Filter.Statuses, StatusDelivered) }
+
+// What may be in the way of a job.
+var (
+	// ErrNoJob says that there is no such job.
+	ErrNoJob = errors.New("no such job")
+	// ErrJobs says that too many jobs have not ended.
+	ErrJobs = errors.New("too many jobs have not ended")
+	// ErrJobState says that a job is in no state for what was asked: it goes on, or
+	// it is done.
+	ErrJobState = errors.New("the job is not stopped")
+	// ErrJobTurn says that the job is another's by now: it was stopped, or taken over.
+	ErrJobTurn = errors.New("the job is another instance's by now")
+)
+
+// JobPart is how far a job is in one part of the queue.
+type JobPart struct {
+	JobCounts
+	Since  time.Time // when it began there: what ended later is left
+	Passed int       // matched, and passed by since it last began at the first, since their lanes took no more
+	Cursor string    // behind what it has looked at; empty: at the first
+	Ended  bool      // nothing is left there
+}
+
+// JobAt is where a page of a job begins.
+type JobAt struct {
+	Part   int
+	Since  time.Time // what ended later is left; zero: nothing is
+	Cursor string    // empty: at the first
+}
+
+// JobStep is a change of some deliveries that a job found, all in one part.
+type JobStep struct {
+	Job    *Job
+	Part   int
+	Status Status // by which they were found
+	IDs    []DeliveryID
+	Passed int    // what JobPart has then
+	Cursor string // likewise
+	Ended  bool   // likewise
+	Named  int    // how many more failures are kept by name
+}
+
+// JobStepped is what a step did.
+type JobStepped struct {
+	JobPart
+	Left []DeliveryID // their lanes take no more now
+	Done int          // changed by this step
+}
+
+// JobPage is a part of what a job may change.
+type JobPage struct {
+	Status     Status     // of all of them
+	Deliveries []Delivery // oldest first, those of its filter
+	Cursor     string     // behind the last one
+	More       bool
+	LookedAt   int
+}
+
+// Survey is what a job would change.
+type Survey struct {
+	Matched  int
+	Complete bool // it looked at everything
+	ByReason map[DeadReason]int
+	Oldest   time.Time
+	Newest   time.Time
+	Sample   []Delivery // ten at most
+}

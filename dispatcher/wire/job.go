@@ -1,0 +1,70 @@
+package wire
+
+// JobRequest is the body of a retry, a cancel or a purge of many deliveries: what is
+// selected, and how. A filter may be a text, or a list of which any matches.
+type JobRequest struct {
+	Status      []string `json:"status,omitempty" enum:"scheduled,ready,in_flight,retrying,delivered,dead,cancelled" doc:"retry: dead, or cancelled and delivered where they are named. cancel: what is unfinished. purge: dead."`
+	Topic       []string `json:"topic,omitempty" doc:"Topics, or patterns as payment.*."`
+	Tenant      []string `json:"tenant,omitempty"`
+	Subject     []string `json:"subject,omitempty"`
+	Failed      bool     `json:"failed,omitzero"`
+	Destination []string `json:"destination,omitempty" doc:"Lanes, endpoints' ids or uids, or URLs."`
+	DeadReason  []string `json:"dead_reason,omitempty" enum:"exhausted,gone,expired,refused,disabled,overflow,poison"`
+	Since       Time     `json:"since,omitzero" doc:"Ended, or due, at this time or later."`
+	Until       Time     `json:"until,omitzero" doc:"Ended, or due, before this time."`
+	All         bool     `json:"all,omitzero" doc:"true: needed where no filter is given."`
+	Rate        string   `json:"rate,omitempty" example:"200/s" doc:"How many are changed in a time, or a number a second."`
+	DryRun      bool     `json:"dry_run,omitzero" doc:"true: nothing is changed; the answer tells what would be."`
+}
+
+// Survey answers a dry run: what a job would change.
+type Survey struct {
+	Matched  int            `json:"matched"`
+	Complete bool           `json:"complete" doc:"false: there was not the time to look at all of it."`
+	ByReason map[string]int `json:"by_reason" doc:"Of what is dead."`
+	Oldest   Time           `json:"oldest" nullable:"true" doc:"When the first one ended, or is due."`
+	Newest   Time           `json:"newest" nullable:"true"`
+	Sample   []Delivery     `json:"sample" doc:"Ten at most."`
+}
+
+// Job is a change of many deliveries that goes on by itself.
+type Job struct {
+	ID        string       `json:"id"`
+	Kind      string       `json:"kind" enum:"retry,cancel,purge"`
+	Filter    JobFilter    `json:"filter"`
+	State     string       `json:"state" enum:"running,waiting,done,stopped,failed" doc:"waiting: what is left belongs to lanes that take no more now, since they are open, paused or full."`
+	Matched   int          `json:"matched" doc:"Found so far."`
+	Done      int          `json:"done" doc:"Set on the way, marked as cancelled, or forgotten."`
+	Failed    int          `json:"failed" doc:"Could not be."`
+	Failures  []JobFailure `json:"failures,omitempty" doc:"The first 1,000 of them; left out of lists."`
+	Rate      string       `json:"rate,omitempty" example:"200/s"`
+	StartedAt Time         `json:"started_at"`
+	EndedAt   Time         `json:"ended_at" nullable:"true"`
+	By        string       `json:"by,omitempty" doc:"The name of the API key that asked for it."`
+	Error     string       `json:"error,omitempty" doc:"Why it failed."`
+}
+
+// JobFilter is what a job selects. Destinations are told by their lanes.
+type JobFilter struct {
+	Status      []string `json:"status,omitempty"`
+	Topic       []string `json:"topic,omitempty"`
+	Tenant      []string `json:"tenant,omitempty"`
+	Subject     []string `json:"subject,omitempty"`
+	Failed      bool     `json:"failed,omitzero"`
+	Destination []string `json:"destination,omitempty"`
+	DeadReason  []string `json:"dead_reason,omitempty"`
+	Since       Time     `json:"since,omitzero"`
+	Until       Time     `json:"until,omitzero"`
+}
+
+// JobFailure is a delivery that a job could not change.
+type JobFailure struct {
+	ID  string `json:"id"`
+	Why string `json:"why" enum:"gone,in_flight,order,delivered,expired,disabled,deleted" doc:"gone: it was changed by another meanwhile, or forgotten."`
+}
+
+// JobPage is a part of the list of jobs, newest first.
+type JobPage struct {
+	Data       []Job   `json:"data"`
+	NextCursor *string `json:"next_cursor" nullable:"true" doc:"null: this is the last page."`
+}

@@ -24,6 +24,7 @@ type AuditEntry struct {
 var AuditWords = []string{
 	"endpoint.create", "endpoint.update", "endpoint.delete", "endpoint.pause", "endpoint.resume", "endpoint.test", "endpoint.disable",
 	"secret.read", "secret.rotate", "lane.pause", "lane.resume", "message.cancel", "message.retry",
+	"deliveries.retry", "deliveries.cancel", "deliveries.purge", "job.stop", "job.resume",
 	"doctor.fix", "doctor.seal", "repartition",
 }
 

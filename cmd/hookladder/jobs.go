@@ -21,6 +21,8 @@ func newDead(s world) *cobra.Command {
 		Short: "List what is dead, send it again, or forget it",
 		Long: `What is dead was given up: its last rung failed, it expired, or its endpoint was
 disabled. It is kept for DEAD_RETENTION, and can be sent again.`,
+		Example: `  hookladder dead list --destination shop-42
+  hookladder dead replay --destination shop-42 --rate 200/s`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -250,6 +252,8 @@ func newJobs(s world) *cobra.Command {
 		Short: "Look at jobs, which change many deliveries, and stop them",
 		Long: `A job replays, cancels or purges the deliveries that a filter selects. It goes on by
 itself, at another instance when its own dies. Jobs are kept for 7 days.`,
+		Example: `  hookladder jobs list
+  hookladder jobs stop job_7`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

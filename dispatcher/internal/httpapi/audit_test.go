@@ -35,12 +35,18 @@ var auditedCalls = map[string]struct {
 		dispatcher.AuditEntry{What: "lane.pause", Target: "https://user.example", Tenant: "m7"}},
 	"resume-lane":    {"/v1/lanes/*/resume", "", dispatcher.AuditEntry{What: "lane.resume", Target: "*"}},
 	"cancel-message": {"/v1/messages/m1?destination=u_1", "", dispatcher.AuditEntry{What: "message.cancel", Target: "m1", Detail: "destination=u_1", Bulk: true}},
-	"retry-message":  {"/v1/messages/m1/retry?all=true", "", dispatcher.AuditEntry{What: "message.retry", Target: "m1", Detail: "all=true", Bulk: true}},
+	"retry-deliveries": {"/v1/deliveries/retry", `{"destination":"https://shop.example/hooks?token=hunter2","subject":"7","rate":200}`,
+		dispatcher.AuditEntry{What: "deliveries.retry", Detail: "destination=https://shop.example subject=7 rate=200/s"}},
+	"cancel-deliveries": {"/v1/deliveries/cancel", `{"all":true}`, dispatcher.AuditEntry{What: "deliveries.cancel", Detail: "all"}},
+	"purge-deliveries":  {"/v1/deliveries/purge", `{"dead_reason":["gone"]}`, dispatcher.AuditEntry{What: "deliveries.purge", Detail: "dead_reason=gone"}},
+	"stop-job":          {"/v1/jobs/job_7", "", dispatcher.AuditEntry{What: "job.stop", Target: "job_7"}},
+	"resume-job":        {"/v1/jobs/job_7/resume", "", dispatcher.AuditEntry{What: "job.resume", Target: "job_7"}},
+	"retry-message":     {"/v1/messages/m1/retry?all=true", "", dispatcher.AuditEntry{What: "message.retry", Target: "m1", Detail: "all=true", Bulk: true}},
 }
 
 // changes are the calls of the service that change something, as the fake names them,
 // but for a change of fields, which is made behind the call.
-var changes = []string{"create", "delete", "pause", "resume", "test", "rotate", "cancel", "retry"}
+var changes = []string{"create", "delete", "pause", "resume", "test", "rotate", "cancel", "retry", "start job", "stop job", "resume job"}
 
 func TestEveryChangeIsInTheAuditBeforeItIsMade(t *testing.T) {
 	var doc struct {

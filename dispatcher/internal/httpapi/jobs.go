@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -31,17 +32,17 @@ func (s *server) jobOperations() []operation {
 	one := ok(wire.Job{})
 	return []operation{
 		{
-			id: "retry-deliveries", method: "POST", path: "/v1/deliveries/retry", scope: apikey.Admin,
+			id: "retry-deliveries", method: "POST", path: "/v1/deliveries/retry", scope: apikey.Admin, audit: "deliveries.retry",
 			summary: "Send again what is dead, as a job", do: s.jobOf(dispatcher.JobRetry),
 			body: wire.JobRequest{}, limit: jobBytes, answers: answers, problems: []*problemKind{tooManyJobs, full},
 		},
 		{
-			id: "cancel-deliveries", method: "POST", path: "/v1/deliveries/cancel", scope: apikey.Admin,
+			id: "cancel-deliveries", method: "POST", path: "/v1/deliveries/cancel", scope: apikey.Admin, audit: "deliveries.cancel",
 			summary: "Cancel what is unfinished, as a job", do: s.jobOf(dispatcher.JobCancel),
 			body: wire.JobRequest{}, limit: jobBytes, answers: answers, problems: []*problemKind{tooManyJobs, full},
 		},
 		{
-			id: "purge-deliveries", method: "POST", path: "/v1/deliveries/purge", scope: apikey.Admin,
+			id: "purge-deliveries", method: "POST", path: "/v1/deliveries/purge", scope: apikey.Admin, audit: "deliveries.purge",
 			summary: "Forget what is dead, as a job; the ids stay known", do: s.jobOf(dispatcher.JobPurge),
 			body: wire.JobRequest{}, limit: jobBytes, answers: answers, problems: []*problemKind{tooManyJobs, full},
 		},
@@ -55,11 +56,11 @@ func (s *server) jobOperations() []operation {
 			summary: "Read a job", do: s.job, subject: aJob, answers: one,
 		},
 		{
-			id: "stop-job", method: "DELETE", path: "/v1/jobs/{id}", scope: apikey.Admin,
+			id: "stop-job", method: "DELETE", path: "/v1/jobs/{id}", scope: apikey.Admin, audit: "job.stop",
 			summary: "Stop a job: when the answer is there, nothing more is changed", do: s.stopJob, subject: aJob, answers: one,
 		},
 		{
-			id: "resume-job", method: "POST", path: "/v1/jobs/{id}/resume", scope: apikey.Admin,
+			id: "resume-job", method: "POST", path: "/v1/jobs/{id}/resume", scope: apikey.Admin, audit: "job.resume",
 			summary: "Go on with a job that was stopped, or failed", do: s.resumeJob, subject: aJob, answers: one,
 			problems: []*problemKind{notStopped},
 		},
@@ -167,14 +168,33 @@ func (s *server) jobOf(kind dispatcher.JobKind) func(context.Context, *request) 
 			return nil, inBody(err)
 		}
 		if asked.value.dryRun {
+			q.recorded = &dispatcher.AuditEntry{} // it changes nothing
 			return s.survey(ctx, q, kind, f)
 		}
+		s.record(ctx, q, dispatcher.AuditEntry{Detail: asked.value.detail()})
 		j, err := s.svc.StartJob(ctx, kind, f, asked.value.rate)
 		if err != nil {
 			return nil, err
 		}
 		return answerJSON(http.StatusAccepted, wireJob(&j))
 	}
+}
+
+// detail is the request for the audit: its filters, without the paths of URLs.
+func (r *jobRequest) detail() string {
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(r.filters)) {
+		for _, value := range r.filters[name] {
+			words = append(words, name+"="+withoutSecrets(value))
+		}
+	}
+	if r.all {
+		words = append(words, "all")
+	}
+	if !r.rate.IsZero() {
+		words = append(words, "rate="+r.rate.String())
+	}
+	return strings.Join(words, " ")
 }
 
 // refuseJob says what is wrong with a request for a job.

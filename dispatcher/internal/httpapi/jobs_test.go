@@ -37,10 +37,12 @@ func (f *fakeService) Jobs(_ context.Context, limit int, below int64) ([]dispatc
 }
 
 func (f *fakeService) StopJob(ctx context.Context, number int64) (dispatcher.Job, error) {
+	f.called("stop job")
 	return f.Job(ctx, number)
 }
 
 func (f *fakeService) ResumeJob(ctx context.Context, number int64) (dispatcher.Job, error) {
+	f.called("resume job")
 	return f.Job(ctx, number)
 }
 

@@ -157,8 +157,9 @@ type Delivery struct {
 	Reason     DeadReason
 	// WaitingFor is due, rung, paused, breaker, retry_after, rate, sealed, missing,
 	// order, limit or permits; empty when nothing is waited for.
-	WaitingFor   string
-	WaitingUntil time.Time // zero: that is not known
+	WaitingFor    string
+	WaitingUntil  time.Time // zero: that is not known
+	WaitingBehind int       // with order: so many go first
 
 	History []Attempt // oldest first, at most 32; only where an attempt failed
 }

@@ -229,7 +229,7 @@ var waits = map[string]string{
 	"rate":        "its endpoint's rate is used up",
 	"sealed":      "an instance can't open its endpoint: its ENCRYPTION_KEY lacks a key",
 	"missing":     "its endpoint is not in the store",
-	"order":       "waiting for the one before it",
+	"order":       "waiting for its turn",
 	"limit":       "as many attempts to its destination as allowed are under way",
 	"permits":     "waiting for a free permit",
 }
@@ -251,6 +251,9 @@ func printDelivery(out io.Writer, d wire.Delivery) {
 		status += ", " + why
 		if until := d.WaitingUntil; !until.IsZero() && until != d.NextAttemptAt {
 			status += ", until " + when(until)
+		}
+		if d.WaitingBehind > 0 {
+			status += fmt.Sprintf(" (%d go first)", d.WaitingBehind)
 		}
 	}
 	row("status", status)

@@ -57,6 +57,7 @@ type Delivery struct {
 	WaitingFor     string         `json:"waiting_for,omitzero" enum:"due,rung,paused,breaker,retry_after,rate,sealed,missing,order,limit,permits" doc:"retry_after: its receiver asked for it. sealed: an instance can't open its endpoint with its ENCRYPTION_KEY. missing: its endpoint is not there."`
 	Ladder         *ladder.Ladder `json:"ladder,omitzero" doc:"The waits in force: the message's, its endpoint's or the setting's, cut by max_attempts."`
 	WaitingUntil   Time           `json:"waiting_until,omitzero" doc:"Left out: that is not known. What waits behind others may wait longer."`
+	WaitingBehind  int            `json:"waiting_behind,omitzero" doc:"With order: so many of its ordering key, or of its ordered endpoint, go first."`
 	History        []Attempt      `json:"history,omitzero" doc:"Its newest 32 attempts, oldest first, where one failed, and of a delivered one the last, as long as the store has memory for it. Not in lists."`
 }
 

@@ -279,9 +279,10 @@ func wireDelivery(d *dispatcher.Delivery) wire.Delivery {
 		LastStatusCode: d.LastStatus,
 		LastError:      strings.ToValidUTF8(d.LastError, "�"),
 		Rung:           d.Rung(), LadderFrom: d.LadderFrom, Ladder: d.Ladder,
-		WaitingFor:   d.WaitingFor,
-		WaitingUntil: wire.Time{Time: d.WaitingUntil},
-		DeliveredAt:  wire.Time{Time: d.Delivered},
+		WaitingFor:    d.WaitingFor,
+		WaitingUntil:  wire.Time{Time: d.WaitingUntil},
+		WaitingBehind: d.WaitingBehind,
+		DeliveredAt:   wire.Time{Time: d.Delivered},
 	}
 	if d.Status == dispatcher.StatusDead {
 		w.DeadReason = string(d.Reason)

@@ -189,7 +189,7 @@ func readLooked(m *dispatcher.Message, id string, values any) (dispatcher.Delive
 type knownDelivery struct {
 	lane, status string
 	at           time.Time // end, next attempt or claim; zero if it has none
-	waitsFor     string    // a word, and the ms of the end where that is known; empty: nothing
+	waitsFor     string    // a word, and the ms of the end where that is known, or how many go first; empty: nothing
 	progress     string    // entry of :progress
 	history      []string  // newest first
 }
@@ -224,10 +224,14 @@ func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Del
 	p, _ := parseProgress(f.progress) // a malformed text counts as none, as in the scripts
 	d.Climbed, d.LadderFrom = p.climbed(), p.base+1
 	d.Attempts, d.LastStatus = p.attempts, p.status
-	word, until, _ := strings.Cut(f.waitsFor, " ")
+	word, number, _ := strings.Cut(f.waitsFor, " ")
 	d.WaitingFor = word
-	if ms, err := strconv.ParseInt(until, 10, 64); err == nil {
-		d.WaitingUntil = conn.FromMillis(ms)
+	switch n, err := strconv.ParseInt(number, 10, 64); {
+	case err != nil:
+	case word == string(dispatcher.WhyOrder):
+		d.WaitingBehind = int(n)
+	default:
+		d.WaitingUntil = conn.FromMillis(n)
 	}
 	switch d.Status {
 	case dispatcher.StatusDelivered:

@@ -25,9 +25,22 @@ var OrderCases = append([]rig.Case{
 		r.MustLie(stored.PlaceBehind, "a", "m2", "m3")
 		d := r.MustStand(rig.Named("a", "m2"), dispatcher.StatusScheduled)
 		require.Equal(r, "order", d.WaitingFor)
+		require.Equal(r, 1, d.WaitingBehind)
 		require.Equal(r, map[dispatcher.Status]int64{dispatcher.StatusReady: 1, dispatcher.StatusScheduled: 2}, r.Stats().Counts)
 		require.Equal(r, rig.IDs("a", "m1"), rig.ClaimedIDs(r.Claim(rig.One, 64)))
 		r.MustClaimNothing(rig.Two)
+	}},
+	{Name: "what waits for its turn tells how many go first, also in lists", Run: func(r *rig.Rig) {
+		r.PublishKeyed("a", "k", "m0", "m1", "m2", "m3", "m4")
+		r.PublishKeyed("a", "l", "n0", "n1")
+		behind := map[string]int{"m0": 0, "m1": 1, "m2": 2, "m3": 3, "m4": 4, "n0": 0, "n1": 1}
+		mustWaitBehind(r, "a", behind)
+		c := r.Claim(rig.One, 64)
+		mustWaitBehind(r, "a", behind)
+		require.Equal(r, []bool{true}, r.Cancel(rig.Named("a", "m2")))
+		mustWaitBehind(r, "a", map[string]int{"m0": 0, "m1": 1, "m2": 0, "m3": 2, "m4": 3, "n1": 1})
+		r.MustSettle(rig.One, rig.Success(c[0]))
+		mustWaitBehind(r, "a", map[string]int{"m1": 0, "m3": 1, "m4": 2})
 	}},
 	{Name: "other keys, other lanes and messages without a key go on", Run: func(r *rig.Rig) {
 		r.PublishKeyed("a", "k", "m1", "m2")
@@ -355,4 +368,18 @@ func takeOverKeyed(r *rig.Rig, lane dispatcher.Lane, key, id string) dispatcher.
 	require.Equal(r, rig.IDs(lane, id), rig.ClaimedIDs(got))
 	require.Equal(r, 1, r.Reap(victim))
 	return got[0]
+}
+
+// mustWaitBehind fails the case unless look, and lists of pages of any length, tell
+// that so many go before each delivery.
+func mustWaitBehind(r *rig.Rig, lane dispatcher.Lane, behind map[string]int) {
+	r.Helper()
+	for id, want := range behind {
+		require.Equal(r, want, r.Look(rig.Named(lane, id)).WaitingBehind, "%s", id)
+	}
+	for _, limit := range []int{1, 2, 100} {
+		for _, d := range r.ListAll(dispatcher.Filter{Lanes: rig.To(lane)}, limit) {
+			require.Equal(r, behind[d.ID.Message], d.WaitingBehind, "%s in a list", d.ID)
+		}
+	}
 }

@@ -179,6 +179,7 @@ func (m *model) compareLook(id dispatcher.DeliveryID) {
 	got, d := m.Look(id), m.deliveries[id]
 	require.Equal(m, m.status(id), got.Status, "%s", id)
 	require.Equal(m, m.waitsFor(id), got.WaitingFor, "%s", id)
+	require.Equal(m, m.waitsBehind(id), got.WaitingBehind, "%s", id)
 	require.Equal(m, d.progress.Attempts, got.Attempts, "%s", id)
 	if d.Place.Waits() && d.mark == stored.MarkNone {
 		require.Equal(m, d.progress.Climbed(), got.Climbed, "%s", id)

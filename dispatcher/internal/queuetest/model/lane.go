@@ -1,6 +1,7 @@
 package model
 
 import (
+	"slices"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -256,4 +257,17 @@ func (m *model) waitsFor(id dispatcher.DeliveryID) string {
 		return "limit"
 	}
 	return "permits"
+}
+
+// waitsBehind is how many deliveries go before one that waits for its turn.
+func (m *model) waitsBehind(id dispatcher.DeliveryID) (before int) {
+	if m.waitsFor(id) != "order" {
+		return 0
+	}
+	for set, line := range m.sets {
+		if set.Lane == id.Lane {
+			before = max(before, slices.IndexFunc(line, func(q stored.Queued) bool { return q.ID == id }))
+		}
+	}
+	return before
 }

@@ -43,11 +43,14 @@ local function page_of_ready()
   more = bottom > 0
 end
 
+-- A line is read from its head. So the rank of the first entry gives those of all.
+local before = 0 -- deliveries of the line before the first entry
 local function page_of_line()
   local key = BEHIND .. of .. ':' .. last
   local list = safely('ZRANGEBYSCORE', key, '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, wanted) or {}
   for i = 1, #list, 2 do found[#found + 1] = { of .. ':' .. list[i], list[i + 1], '0' } end
   more = #found == wanted
+  if found[1] then before = call('ZCOUNT', key, '-inf', after) end
 end
 
 local next_scan = '0'
@@ -94,12 +97,12 @@ if #reads > 0 then
 end
 
 -- standing answers the status of a delivery by the index in which it was found, and the reason that it waits for.
-local function standing(l, k)
+local function standing(l, k, i)
   if ENDED[index] then return ENDED[index], '' end
   if marks[k] then return delivers(marks[k]) and 'delivered' or 'cancelled', '' end
   if index == 'leases' then return 'in_flight', '' end
   if l.limits.held == 'x' then return 'cancelled', '' end
-  if index == 'behind' then return 'scheduled', 'order' end
+  if index == 'behind' then return 'scheduled', 'order ' .. num(before + i - 1) end
   if index == 'ready' then return 'ready', waits_for(l, waits_ready(l)) end
   local status = waits(texts[k])
   return status, waits_for(l, status == 'retrying' and 'rung' or 'due')
@@ -138,7 +141,7 @@ local bytes, nread, answered = 0, 0, 0
 for k, i in ipairs(chosen) do
   local delivery, l, text = found[i][1], lanes[names[k]], texts[k]
   local _, id = parts(delivery)
-  local status, why = standing(l, k)
+  local status, why = standing(l, k, i)
   local matching = wants(names[k], status, text, marks[k])
   local record = false
   if matching or (asks_lines and l.state.keys > 0) then

@@ -13,14 +13,12 @@ local function safely(command, ...)
   return value
 end
 
--- behind reports whether a delivery waits for another of its ordering key.
+-- behind is how many deliveries of its ordering key, or of its ordered lane, go before a delivery.
 local function behind(l, id, record)
-  if l.state.keys == 0 then return false end
-  for _, set in ipairs(sets_of(l, record)) do
-    local rank = safely('ZRANK', set, id)
-    if rank and rank > 0 then return true end
-  end
-  return false
+  local before = 0
+  if l.state.keys == 0 then return before end
+  for _, set in ipairs(sets_of(l, record)) do before = math.max(before, safely('ZRANK', set, id) or 0) end
+  return before
 end
 
 -- holders are the keys of leases that exist, of those instances.
@@ -39,7 +37,7 @@ local STALLED = { s = 'sealed', m = 'missing' }
 local function why_left_alone(l) return STALLED[match(l.state.more, ' (%l)$')] or 'retry_after' end
 
 -- The reason that a delivery waits for: the first one that holds. Behind a space follows the ms when the wait ends,
--- where that is known.
+-- where that is known, and with order how many deliveries go first.
 local function waits_ready(l)
   local s = l.state
   if s.opened > 0 then return s.till > now and 'breaker ' .. num(s.till) or 'breaker' end
@@ -75,7 +73,8 @@ local function stands(delivery, l, id, record)
     if at then return 'in_flight', at, '' end
   end
   if deleted then return 'cancelled', 0, '' end
-  if behind(l, id, record) then return 'scheduled', 0, 'order' end
+  local before = behind(l, id, record)
+  if before > 0 then return 'scheduled', 0, 'order ' .. num(before) end
   return 'ready', 0, waits_for(l, waits_ready(l))
 end
 

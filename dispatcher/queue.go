@@ -102,6 +102,9 @@ type Queue interface {
 	Reap(ctx context.Context, by, dead string) (taken int, err error)
 	// Leave forgets instance by, which holds nothing any more.
 	Leave(ctx context.Context, by string) error
+	// Instances reads a page of the instances that there are, those that started last
+	// first, and how much each holds. It does not tell when they beat.
+	Instances(ctx context.Context, limit int, cursor string) (list []InstanceState, next string, err error)
 	// Orphans names instances that left, or were taken over from, and hold leases
 	// again: a node that took over may have forgotten that they gave them up. Only
 	// the names of the last ones are remembered. What was found is answered

@@ -21,6 +21,15 @@ type Instance struct {
 	StartedAt time.Time // by the queue's clock, or before the first answer by its own
 }
 
+// InstanceState is an instance as read.
+type InstanceState struct {
+	Name string
+	Instance
+	SeenAt     time.Time // when the reader saw its last beat, by the queue's clock; zero: it saw none yet
+	InFlight   int       // deliveries that it holds
+	Partitions int       // parts of the queue in which it holds some
+}
+
 // Opening is a breaker that opened.
 type Opening struct {
 	Lane  Lane

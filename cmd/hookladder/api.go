@@ -11,11 +11,13 @@ import (
 	"net"
 	"os"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 // apiCall is what a command asks of a running Hookladder, and how it shows the
@@ -176,6 +178,7 @@ const pingPatience = 4 * time.Second
 
 func newPing(s world) *cobra.Command {
 	var to clientFlags
+	var instances bool
 	cmd := &cobra.Command{
 		Use:   "ping",
 		Short: "Ask whether Hookladder is ready, for health checks",
@@ -184,9 +187,12 @@ its store can't be used, 4 when it does not answer, and 2 when there is no addre
 to ask at.
 
 With LISTEN=off it asks at METRICS_LISTEN, which serves /healthz and /readyz too.
-A dispatcher without either has no such address; the image sets METRICS_LISTEN.`,
+A dispatcher without either has no such address; the image sets METRICS_LISTEN.
+
+With a key that may read it tells the store, and what is paused, since when and by
+whom. --instances lists the instances too: version, age, and what they hold.`,
 		Example: `  hookladder ping
-  hookladder ping --server https://hooks.example
+  hookladder ping --server https://hooks.example --instances
   LISTEN=off METRICS_LISTEN=127.0.0.1:9464 hookladder ping`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -204,10 +210,49 @@ A dispatcher without either has no such address; the image sets METRICS_LISTEN.`
 				_, err = fmt.Fprintln(cmd.OutOrStdout(), ready.Status)
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s, on %s %s\n", ready.Status, ready.Store.Kind, ready.Store.Version)
-			return err
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s, on %s %s\n%s", ready.Status, ready.Store.Kind, ready.Store.Version, pausedText(ready))
+			if err != nil || !instances {
+				return err
+			}
+			page, err := c.Instances(ctx, 500, "")
+			if err != nil {
+				return err
+			}
+			printInstances(cmd.OutOrStdout(), page.Data, time.Now())
+			return nil
 		},
 	}
 	to.add(cmd, s)
+	cmd.Flags().BoolVar(&instances, "instances", false, "also list the instances")
 	return cmd
+}
+
+// pausedText has a line for each paused lane that was told; empty: none is paused.
+func pausedText(ready wire.Ready) string {
+	var b strings.Builder
+	for _, l := range ready.Paused {
+		name := cmp.Or(l.UID, l.URL, l.Lane)
+		if l.Lane == client.AllLanes {
+			name = "every lane"
+		}
+		fmt.Fprintf(&b, "%s is paused since %s by %s\n", visible(name), when(l.Since), visible(cmp.Or(l.By, "-")))
+	}
+	if more := ready.PausedLanes - len(ready.Paused); more > 0 {
+		fmt.Fprintf(&b, "and %d more\n", more)
+	}
+	return b.String()
+}
+
+func printInstances(out io.Writer, list []wire.Instance, now time.Time) {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "INSTANCE\tVERSION\tAGE\tSEEN\tIN FLIGHT\tPERMITS\tPARTITIONS")
+	for _, i := range list {
+		age := "-"
+		if !i.StartedAt.IsZero() {
+			age = max(now.Sub(i.StartedAt.Time), 0).Truncate(time.Second).String()
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%d\t%d\n",
+			visible(i.Name), visible(cmp.Or(i.Version, "-")), age, when(i.SeenAt), i.InFlight, i.Permits, i.Partitions)
+	}
+	_ = table.Flush() // what could not be written is out's to tell
 }

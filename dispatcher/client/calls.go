@@ -166,6 +166,12 @@ func (c *Client) Stats(ctx context.Context) (wire.Stats, error) {
 	return call[wire.Stats](ctx, c, apiRequest{verb: "stats", method: http.MethodGet, path: "/v1/stats"})
 }
 
+// Instances reads a page of the instances, those that started last first. A limit of 0
+// is the API's default; cursor is NextCursor of the page before.
+func (c *Client) Instances(ctx context.Context, limit int, cursor string) (wire.InstancePage, error) {
+	return call[wire.InstancePage](ctx, c, apiRequest{verb: "list instances", method: http.MethodGet, path: "/v1/instances", query: page(limit, cursor)})
+}
+
 // Ready describes the store, or says as a *Problem why it can't be used.
 func (c *Client) Ready(ctx context.Context) (wire.Ready, error) {
 	return call[wire.Ready](ctx, c, apiRequest{verb: "ready", method: http.MethodGet, path: "/readyz"})

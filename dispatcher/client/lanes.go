@@ -18,6 +18,17 @@ func (c *Client) Lanes(ctx context.Context, limit int, cursor string) (wire.Lane
 	return call[wire.LanePage](ctx, c, apiRequest{verb: "list lanes", method: http.MethodGet, path: "/v1/lanes", query: page(limit, cursor)})
 }
 
+// LanesOf reads the lanes of up to 100 destinations: lanes, endpoints' ids or UIDs, or
+// URLs, of a tenant or with an empty one of those without a tenant. One that is not there
+// is left out.
+func (c *Client) LanesOf(ctx context.Context, tenant string, destinations ...string) (wire.LanePage, error) {
+	query := url.Values{"destination": destinations}
+	if tenant != "" {
+		query.Set("tenant", tenant)
+	}
+	return call[wire.LanePage](ctx, c, apiRequest{verb: "list lanes", method: http.MethodGet, path: "/v1/lanes", query: query})
+}
+
 // PauseLane holds the deliveries to a destination: a lane, an endpoint's id or UID, a
 // URL, or AllLanes. For a URL these are the deliveries of a tenant to its origin, and
 // with an empty tenant those without a tenant.

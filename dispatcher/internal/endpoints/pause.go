@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -146,10 +147,30 @@ func (r *Registry) checkLane(ctx context.Context, lane dispatcher.Lane, destinat
 	if err != nil {
 		return fmt.Errorf("read lane %s: %w", lane, err)
 	}
-	if s := states[0]; !s.Known && s.URL == "" && s.LaneCount == (dispatcher.LaneCount{}) {
+	if !exists(states[0]) {
 		return fmt.Errorf("lane %s: %w", lane, dispatcher.ErrNoLane)
 	}
 	return nil
+}
+
+// exists reports whether anything is known of a lane.
+func exists(s dispatcher.LaneState) bool {
+	return s.Known || s.URL != "" || s.LaneCount != (dispatcher.LaneCount{})
+}
+
+// LaneStates reads those of these lanes that exist. ErrListing says that too many callers
+// list now.
+func (r *Registry) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]dispatcher.LaneState, error) {
+	if err := r.Lists.Enter(ctx); err != nil {
+		return nil, err
+	}
+	defer r.Lists.Leave()
+	states, err := r.Queue.LaneStates(ctx, lanes)
+	if err != nil {
+		return nil, err
+	}
+	states = slices.DeleteFunc(states, func(s dispatcher.LaneState) bool { return !exists(s) })
+	return states, r.TellURLs(ctx, states)
 }
 
 // Lanes reads a page of all lanes. ErrListing says that too many callers list now.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"sync"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -91,7 +93,8 @@ func (h *heartbeat) beat(ctx context.Context) (dead []string) {
 	}
 	delete(all, name)
 	h.compare(all)
-	_, dead = h.peers.Read(all, since)
+	grown, dead := h.peers.Read(all, since)
+	e.seen.note(append(grown, name), all, e.queue.Now())
 	return dead
 }
 
@@ -144,4 +147,32 @@ func (h *heartbeat) awake(ctx context.Context, now clockReading) {
 		e.unsure()
 	}
 	h.tried = &now
+}
+
+// sightings are when this instance saw each other one beat last, and itself.
+type sightings struct {
+	mu sync.Mutex
+	at map[string]time.Time // by the queue's clock
+}
+
+// note takes in which instances were seen to beat, and which there are besides.
+func (s *sightings) note(seen []string, there map[string]int64, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.at, func(name string, _ time.Time) bool { _, ok := there[name]; return !ok })
+	if s.at == nil {
+		s.at = map[string]time.Time{}
+	}
+	for _, name := range seen {
+		s.at[name] = now
+	}
+}
+
+// tell adds to instances when they were seen.
+func (s *sightings) tell(list []dispatcher.InstanceState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range list {
+		list[i].SeenAt = s.at[list[i].Name]
+	}
 }

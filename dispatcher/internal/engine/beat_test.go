@@ -310,3 +310,40 @@ func TestAnIdleHourIsQuiet(t *testing.T) {
 		r.stop(t)
 	})
 }
+
+func TestInstancesTellWhenThisOneSawThemLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.queue.other("peer", 7)
+		r.start(t)
+		pass(d.BeatEvery / 2)
+		seen := func() (own, peer time.Time) {
+			list, next, err := r.Engine.Instances(t.Context(), 0, "")
+			require.NoError(t, err)
+			require.Empty(t, next)
+			require.Len(t, list, 2)
+			for _, one := range list {
+				if one.Name == "peer" {
+					peer = one.SeenAt
+				} else {
+					own = one.SeenAt
+					require.NotZero(t, one.Permits)
+				}
+			}
+			return own, peer
+		}
+		first, peer := seen()
+		require.WithinDuration(t, r.Now(), first, d.BeatEvery)
+		require.Zero(t, peer, "it may be dead for long")
+		r.queue.other("peer", 8)
+		pass(d.BeatEvery)
+		own, beat := seen()
+		require.Equal(t, own, beat)
+		require.Equal(t, first.Add(d.BeatEvery), beat)
+		pass(d.BeatEvery)
+		own, peer = seen()
+		require.Equal(t, beat, peer, "it stands still")
+		require.Equal(t, beat.Add(d.BeatEvery), own)
+		r.stop(t)
+	})
+}

@@ -79,6 +79,7 @@ type Engine struct {
 	quit context.CancelCauseFunc
 
 	identity atomic.Pointer[identity]
+	seen     sightings
 	wall     func(time.Time) time.Time // this host's wall clock at a time; tests set it
 
 	leases *leaseSet

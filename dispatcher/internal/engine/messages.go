@@ -44,6 +44,17 @@ func (e *Engine) Deliveries(ctx context.Context, f dispatcher.Filter) (dispatche
 	return page, e.address(ctx, page.Deliveries)
 }
 
+// Instances reads a page of the instances, with when this one saw them last.
+func (e *Engine) Instances(ctx context.Context, limit int, cursor string) ([]dispatcher.InstanceState, string, error) {
+	if err := e.lists.Enter(ctx); err != nil {
+		return nil, "", err
+	}
+	defer e.lists.Leave()
+	list, next, err := e.queue.Instances(ctx, limit, cursor)
+	e.seen.tell(list)
+	return list, next, err
+}
+
 // Stats counts what is in the queue. It takes many calls, which share one time limit.
 func (e *Engine) Stats(ctx context.Context) (dispatcher.Stats, error) {
 	call, cancel := outage.Within(ctx)

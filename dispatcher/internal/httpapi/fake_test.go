@@ -24,6 +24,8 @@ type fakeEndpoints struct {
 	test      dispatcher.TestResult
 	state     dispatcher.LaneState
 	paused    []dispatcher.LaneState
+	lanes     []dispatcher.Lane // asked for
+	instances []dispatcher.InstanceState
 	others    dispatcher.OtherTenants
 	cursor    string
 	countErr  error // of OtherTenants
@@ -195,6 +197,21 @@ func (f *fakeService) Lanes(_ context.Context, limit int, cursor string) ([]disp
 		return nil, "", f.err
 	}
 	return []dispatcher.LaneState{f.state}, f.next, nil
+}
+
+func (f *fakeService) LaneStates(_ context.Context, lanes []dispatcher.Lane) ([]dispatcher.LaneState, error) {
+	f.called("lanes")
+	f.lanes = lanes
+	if f.err != nil || f.state.Lane == "" {
+		return nil, f.err
+	}
+	return []dispatcher.LaneState{f.state}, nil
+}
+
+func (f *fakeService) Instances(_ context.Context, limit int, cursor string) ([]dispatcher.InstanceState, string, error) {
+	f.called("instances")
+	f.filterOf = dispatcher.EndpointFilter{Limit: limit, Cursor: cursor}
+	return f.instances, f.next, f.err
 }
 
 func (f *fakeService) PausedLanes(context.Context) ([]dispatcher.LaneState, int, error) {

@@ -58,6 +58,36 @@ func TestLanesAreListed(t *testing.T) {
 	requireField(t, get(h, "/v1/lanes?cursor=x"), "query.cursor", "not made")
 }
 
+func TestTheLanesOfDestinationsAreTold(t *testing.T) {
+	f := &fakeService{fakeEndpoints: fakeEndpoints{state: dispatcher.LaneState{Lane: "u_1", Limits: dispatcher.LaneLimits{Held: dispatcher.HeldPaused}}}}
+	h := newTestAPI(t, f)
+	got := decodeAnswer[wire.LanePage](t, get(h, "/v1/lanes?destination=u_1&destination=ep_123456789"), 200)
+	require.Equal(t, []dispatcher.Lane{"u_1", "ep_123456789"}, f.lanes)
+	require.Equal(t, "paused", got.Data[0].State)
+	require.Nil(t, got.NextCursor)
+	require.Equal(t, 200, get(h, "/v1/lanes?destination=https://a.example/b&tenant=t1&tenant=t2").Code)
+	require.Len(t, f.lanes, 2, "one for each tenant")
+	f.state = dispatcher.LaneState{}
+	require.Equal(t, `{"data":[],"next_cursor":null}`, get(h, "/v1/lanes?destination=u_1").Body.String())
+	requireField(t, get(h, "/v1/lanes?destination=nobody"), "query.destination", "no endpoint")
+	requireField(t, get(h, "/v1/lanes?destination=u_1&cursor=c"), "query.cursor", "without destination")
+	requireField(t, get(h, "/v1/lanes?tenant=t1"), "query.tenant", "destination")
+}
+
+func TestInstancesAreListed(t *testing.T) {
+	f := &fakeService{fakeEndpoints: fakeEndpoints{next: "c2", instances: []dispatcher.InstanceState{
+		{Name: "a-1", Instance: dispatcher.Instance{Permits: 1024, Version: "0.1.0", StartedAt: testNow}, SeenAt: testNow.Add(time.Second), InFlight: 9, Partitions: 2},
+		{Name: "b-1"},
+	}}}
+	h := newTestAPI(t, f)
+	require.Equal(t, `{"data":[{"name":"a-1","version":"0.1.0","started_at":"2026-01-31T11:00:00.123Z","seen_at":"2026-01-31T11:00:01.123Z","permits":1024,"in_flight":9,"partitions":2},`+
+		`{"name":"b-1","version":"","started_at":null,"seen_at":null,"permits":0,"in_flight":0,"partitions":0}],"next_cursor":"c2"}`, get(h, "/v1/instances?limit=7&cursor=c1").Body.String())
+	require.Equal(t, dispatcher.EndpointFilter{Limit: 7, Cursor: "c1"}, f.filterOf)
+	requireField(t, get(h, "/v1/instances?name=x"), "query.name", "unknown")
+	f.err = dispatcher.ErrCursor
+	requireField(t, get(h, "/v1/instances?cursor=x"), "query.cursor", "not made")
+}
+
 func TestARateIsToldInTheTimeItWasGivenFor(t *testing.T) {
 	for _, text := range []string{"1/s", "3/s", "100/s", "100000/s", "7/m", "59/m", "1/m", "50/h", "1/h", "7/h"} {
 		rate, err := dispatcher.ParseRate(text)

@@ -84,11 +84,33 @@ func checkLane(text string) error {
 
 // lanes serves GET /v1/lanes.
 func (s *server) lanes(ctx context.Context, q *request) (*response, error) {
+	if destinations := q.all("destination"); len(destinations) > 0 {
+		return s.namedLanes(ctx, q, destinations)
+	}
+	if len(q.all("tenant")) > 0 {
+		return nil, wrongField("query.tenant", "goes with a URL as destination only")
+	}
 	states, next, err := s.svc.Lanes(ctx, q.limit(), q.cursor())
 	if err != nil {
 		return nil, err
 	}
 	return answerJSON(http.StatusOK, wire.LanePage{Data: convert(states, wireLane), NextCursor: nextCursor(next)})
+}
+
+// namedLanes answers the lanes of destinations, which fit in one page.
+func (s *server) namedLanes(ctx context.Context, q *request, destinations []string) (*response, error) {
+	if q.cursor() != "" {
+		return nil, wrongField("query.cursor", "goes without destination")
+	}
+	lanes, err := s.lanesOf(ctx, destinations, q.all("tenant"))
+	if err != nil {
+		return nil, err
+	}
+	states, err := s.svc.LaneStates(ctx, lanes)
+	if err != nil {
+		return nil, err
+	}
+	return answerJSON(http.StatusOK, wire.LanePage{Data: convert(states, wireLane)})
 }
 
 // pauseLane serves POST /v1/lanes/{lane}/pause.

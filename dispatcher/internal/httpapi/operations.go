@@ -278,7 +278,10 @@ func (s *server) laneOperations() []operation {
 		{
 			id: "list-lanes", method: "GET", path: "/v1/lanes", scope: apikey.Read,
 			summary: "List lanes, newest first", do: s.lanes,
-			query: ofPage(maxLimit), answers: ok(wire.LanePage{}),
+			query: append([]*param{
+				repeated(ofText("destination", "Only the lane of this: a lane, an endpoint's id or uid, or a URL. May be repeated. One that is not there is left out.", refuseDestination)),
+				repeated(ofText("tenant", "With a URL: the tenant whose lane is meant. Left out: that of the deliveries without a tenant. May be repeated.", refuseTenant)),
+			}, ofPage(maxLimit)...), answers: ok(wire.LanePage{}),
 			problems: []*problemKind{malformed, listing},
 		},
 		{
@@ -300,6 +303,11 @@ func (s *server) plainOperations() []operation {
 		id: "stats", method: "GET", path: "/v1/stats", scope: apikey.Read,
 		summary: "Count what is in the queue", do: s.stats,
 		answers: ok(wire.Stats{}),
+	}, {
+		id: "list-instances", method: "GET", path: "/v1/instances", scope: apikey.Read,
+		summary: "List the instances, those that started last first", do: s.instances,
+		query: ofPage(maxLimit), answers: ok(wire.InstancePage{}),
+		problems: []*problemKind{malformed, listing},
 	}})
 }
 

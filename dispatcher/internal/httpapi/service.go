@@ -101,6 +101,8 @@ type Service interface {
 	MessageLane(ctx context.Context, id, destination string) (dispatcher.Lane, error)
 	// Lanes reads a page of all lanes.
 	Lanes(ctx context.Context, limit int, cursor string) (states []dispatcher.LaneState, next string, err error)
+	// LaneStates reads those of these lanes that exist.
+	LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]dispatcher.LaneState, error)
 	// PausedLanes are the lanes that were paused last, and the number of all paused.
 	PausedLanes(ctx context.Context) (states []dispatcher.LaneState, total int, err error)
 	// Pause pauses a destination; dispatcher.ErrNoEndpoint or dispatcher.ErrNoLane
@@ -122,6 +124,8 @@ type Service interface {
 
 	// Stats counts deliveries and lanes.
 	Stats(ctx context.Context) (dispatcher.Stats, error)
+	// Instances reads a page of the instances.
+	Instances(ctx context.Context, limit int, cursor string) (list []dispatcher.InstanceState, next string, err error)
 	// Ready describes the store, or says why it can't be used now.
 	Ready(ctx context.Context) (dispatcher.StoreInfo, error)
 }

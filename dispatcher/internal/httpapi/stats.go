@@ -45,6 +45,23 @@ func (s *server) stats(ctx context.Context, q *request) (*response, error) {
 	return answerJSON(http.StatusOK, w)
 }
 
+// instances serves GET /v1/instances.
+func (s *server) instances(ctx context.Context, q *request) (*response, error) {
+	list, next, err := s.svc.Instances(ctx, q.limit(), q.cursor())
+	if err != nil {
+		return nil, err
+	}
+	return answerJSON(http.StatusOK, wire.InstancePage{Data: convert(list, wireInstance), NextCursor: nextCursor(next)})
+}
+
+func wireInstance(i *dispatcher.InstanceState) wire.Instance {
+	return wire.Instance{
+		Name: i.Name, Version: strings.ToValidUTF8(i.Version, "�"),
+		StartedAt: wire.Time{Time: i.StartedAt}, SeenAt: wire.Time{Time: i.SeenAt},
+		Permits: i.Permits, InFlight: i.InFlight, Partitions: i.Partitions,
+	}
+}
+
 // healthz serves GET /healthz.
 func (s *server) healthz(context.Context, *request) (*response, error) {
 	return answerJSON(http.StatusOK, wire.Health{Status: "ok"})

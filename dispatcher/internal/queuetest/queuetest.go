@@ -40,6 +40,7 @@ func Run(t *testing.T, open rig.OpenFunc) {
 		{"settle", deliveries.SettleCases},
 		{"late settle", deliveries.LateCases},
 		{"leases", deliveries.LeaseCases},
+		{"instances", deliveries.InstanceCases},
 		{"cancel", deliveries.CancelCases},
 		{"retry", deliveries.RetryCases},
 		{"beside the ladder", deliveries.BesideCases},

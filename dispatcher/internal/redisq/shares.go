@@ -1,10 +1,12 @@
 package redisq
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -136,4 +138,86 @@ func (s *Store) countPermits(ctx context.Context, names map[string]int64) {
 	}
 	s.shares.add(permits)
 	s.shares.count(names)
+}
+
+// instancesPage is how many instances a page has at most: their leases are counted
+// in each partition.
+const instancesPage = 100
+
+// Instances reads a page of the instances.
+func (s *Store) Instances(ctx context.Context, limit int, after string) (list []dispatcher.InstanceState, next string, err error) {
+	last, err := parseInstanceCursor(after)
+	if err != nil {
+		return nil, "", err
+	}
+	var there *redis.StringSliceCmd
+	var about *redis.MapStringStringCmd
+	err = s.conn.At(ctx, "read instances", conn.Home, func(p redis.Pipeliner) {
+		there, about = p.HKeys(ctx, s.instances()), p.HGetAll(ctx, s.home()+keys.About)
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	for _, name := range there.Val() {
+		one := dispatcher.InstanceState{Name: name, Instance: parseAbout(about.Val()[name])}
+		if after == "" || compareInstances(one, last) > 0 {
+			list = append(list, one)
+		}
+	}
+	slices.SortFunc(list, compareInstances)
+	if limit = min(cmp.Or(max(limit, 0), 50), instancesPage); len(list) > limit {
+		list = list[:limit]
+		next = fmt.Sprintf("%d-%s", conn.ToMillis(list[limit-1].StartedAt), list[limit-1].Name)
+	}
+	return list, next, s.countLeases(ctx, list)
+}
+
+// compareInstances puts the instance first that started last.
+func compareInstances(a, b dispatcher.InstanceState) int {
+	return cmp.Or(b.StartedAt.Compare(a.StartedAt), cmp.Compare(b.Name, a.Name))
+}
+
+// parseInstanceCursor is the last instance of the page before, by which they are in order.
+func parseInstanceCursor(text string) (last dispatcher.InstanceState, err error) {
+	number, name, _ := strings.Cut(text, "-")
+	ms, err := strconv.ParseInt(number, 10, 64)
+	switch {
+	case text == "":
+		return last, nil
+	case err != nil || name == "":
+		return last, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
+	}
+	last.Name, last.StartedAt = name, conn.FromMillis(ms)
+	return last, nil
+}
+
+// parseAbout reads a text of aboutText, as far as it can be read.
+func parseAbout(text string) dispatcher.Instance {
+	_, rest, _ := strings.Cut(text, " ")
+	number, version, _ := strings.Cut(rest, " ")
+	ms, _ := strconv.ParseInt(number, 10, 64)
+	return dispatcher.Instance{Permits: permitsOf(text), Version: version, StartedAt: conn.FromMillis(ms)}
+}
+
+// countLeases adds what each instance holds.
+func (s *Store) countLeases(ctx context.Context, list []dispatcher.InstanceState) error {
+	counts := make([][]*redis.IntCmd, len(s.tags))
+	err := s.conn.EachPartition(ctx, "count leases", s.all(), func(p redis.Pipeliner, n int) {
+		counts[n] = make([]*redis.IntCmd, len(list))
+		for i := range list {
+			counts[n][i] = p.ZCard(ctx, s.tags[n]+keys.Leases+list[i].Name)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, of := range counts {
+		for i, held := range of {
+			list[i].InFlight += int(held.Val())
+			if held.Val() > 0 {
+				list[i].Partitions++
+			}
+		}
+	}
+	return nil
 }

@@ -56,3 +56,53 @@ var LeaseCases = []rig.Case{
 		r.MustStand(c.ID, dispatcher.StatusReady)
 	}},
 }
+
+// InstanceCases are about the list of instances.
+var InstanceCases = []rig.Case{
+	{Name: "instances tell what they are and what they hold, those that started last first", Run: func(r *rig.Rig) {
+		r.Pass(time.Second)
+		r.Join("three", 7)
+		r.Beat("untold")
+		r.Publish("a", "m1", "m2")
+		r.Publish("b", "m3")
+		r.Publish("c", "m4")
+		held := map[int]bool{}
+		for _, lane := range rig.To("a", "b", "c") {
+			held[r.Partition(lane)] = true
+		}
+		require.Len(r, r.Claim("three", 64), 4)
+		list, next, err := r.Queue.Instances(r.Ctx, 0, "")
+		require.NoError(r, err)
+		require.Empty(r, next)
+		require.Equal(r, dispatcher.InstanceState{
+			Name: "three", Instance: dispatcher.Instance{Permits: 7, Version: "1.0", StartedAt: r.Now.Truncate(time.Millisecond)},
+			InFlight: 4, Partitions: len(held),
+		}, list[0])
+		require.Contains(r, list[1:], dispatcher.InstanceState{Name: "untold"}, "it told nothing of itself")
+		var names, paged []string
+		for _, one := range list {
+			names = append(names, one.Name)
+		}
+		require.Subset(r, names, []string{rig.One, rig.Two})
+		for cursor := ""; cursor != "" || paged == nil; {
+			page, next, err := r.Queue.Instances(r.Ctx, 1, cursor)
+			require.NoError(r, err)
+			require.Len(r, page, 1)
+			paged, cursor = append(paged, page[0].Name), next
+		}
+		require.Equal(r, names, paged)
+	}},
+	{Name: "an instance that left is not told, and a cursor of another list is refused", Run: func(r *rig.Rig) {
+		r.Join("three", 7)
+		require.NoError(r, r.Queue.Leave(r.Ctx, "three"))
+		list, _, err := r.Queue.Instances(r.Ctx, 500, "")
+		require.NoError(r, err)
+		for _, one := range list {
+			require.NotEqual(r, "three", one.Name)
+		}
+		for _, cursor := range []string{"x", "-", "1", "1-", "x-three"} {
+			_, _, err := r.Queue.Instances(r.Ctx, 1, cursor)
+			require.ErrorIs(r, err, dispatcher.ErrCursor, cursor)
+		}
+	}},
+}

@@ -44,6 +44,7 @@ type Queue interface {
 	Join(ctx context.Context, by string, i dispatcher.Instance) error
 	Beat(ctx context.Context, by string, number int64) (fresh bool, all map[string]int64, err error)
 	Leave(ctx context.Context, by string) error
+	Instances(ctx context.Context, limit int, cursor string) ([]dispatcher.InstanceState, string, error)
 	Orphans(ctx context.Context) ([]string, error)
 	Leases(ctx context.Context, by string) ([]dispatcher.Lease, error)
 	Body(ctx context.Context, id dispatcher.DeliveryID, a dispatcher.Apart) ([]byte, error)

@@ -23,6 +23,7 @@ const mostFiles = 25
 var budgets = map[string]int{
 	"cmd/hookladder":                           5200, // 3,200 were planned: a third of it is help, and settings.go is a table
 	"cmd/hookladder/internal/bench":            3500,
+	"cmd/hookladder/internal/why":              500,
 	"deploy/interop":                           200,
 	"deploy/interop/sign":                      100,
 	"deploy/kit":                               1000,
@@ -45,12 +46,12 @@ var budgets = map[string]int{
 	"dispatcher/internal/metrics":              600,
 	"dispatcher/internal/outage":               300,
 	"dispatcher/internal/queuetest":            100,
-	"dispatcher/internal/queuetest/deliveries": 4300,
+	"dispatcher/internal/queuetest/deliveries": 4400,
 	"dispatcher/internal/queuetest/lanes":      4000,
 	"dispatcher/internal/queuetest/model":      2900,
 	"dispatcher/internal/queuetest/rig":        1300,
 	"dispatcher/internal/queuetest/stored":     800,
-	"dispatcher/internal/redisq":               5300,
+	"dispatcher/internal/redisq":               5400,
 	"dispatcher/internal/redisq/buried":        300,
 	"dispatcher/internal/redisq/admin":         3600,
 	"dispatcher/internal/redisq/admin/lua":     1000,

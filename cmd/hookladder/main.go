@@ -109,7 +109,7 @@ func exitCode(err error) int {
 		return exitOK
 	case errors.As(err, &usage), errors.Is(err, app.ErrLocked):
 		return exitUsage
-	case errors.As(err, &problem) && problem.Status == http.StatusNotFound:
+	case errors.As(err, &problem) && problem.Status == http.StatusNotFound, errors.Is(err, dispatcher.ErrNoDelivery):
 		return exitNotFound
 	case errors.Is(err, client.ErrUnreachable), errors.Is(err, dispatcher.ErrUnavailable):
 		return exitUnreachable
@@ -149,7 +149,7 @@ Exit codes: 0 ok, 1 failed, 2 usage or settings, 3 not found, 4 unreachable.`,
 	})
 	root.AddCommand(
 		newServe(s), newDev(s),
-		newSend(s), newGet(s), newCancel(s), newRetry(s), newDeliveries(s), newDead(s), newJobs(s),
+		newSend(s), newGet(s), newWhy(s), newCancel(s), newRetry(s), newDeliveries(s), newDead(s), newJobs(s),
 		newEndpoints(s), newLanes(s), newPause(s), newResume(s), newAudit(s),
 		newSecret(s), newListen(s), newPing(s), newConfig(s), newVersion(s),
 		newDoctor(s), newRepartition(s), newBench(s),

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/why"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -34,6 +35,32 @@ the API's answer, with the body byte for byte.`,
   hookladder get order_17 --json`,
 		Args: oneID,
 	}, s)
+}
+
+func newWhy(s world) *cobra.Command {
+	var destination string
+	cmd := apiCall[why.Answer]{
+		do: func(cmd *cobra.Command, c *client.Client, args []string) (why.Answer, error) {
+			return why.Ask(cmd.Context(), c, args[0], destination)
+		},
+		text: func(out io.Writer, a why.Answer) {
+			for _, d := range a.Deliveries {
+				fmt.Fprintln(out, visible(d.Why))
+			}
+		},
+	}.on(&cobra.Command{
+		Use:   "why <id>",
+		Short: "Tell in a sentence what a delivery waits for or died of, and what helps",
+		Long: `Tells in one sentence how each delivery of a message stands: what it waits for, or
+how it ended, and which command helps. It changes nothing. The exit code is 3 where
+there is no such message, or where it does not go to --destination.`,
+		Example: `  hookladder why order_17
+  hookladder why order_17 --destination https://shop.example/hooks
+  hookladder why order_17 --json`,
+		Args: oneID,
+	}, s)
+	cmd.Flags().StringVar(&destination, "destination", "", "only the delivery to this URL, endpoint or lane")
+	return cmd
 }
 
 func newCancel(s world) *cobra.Command {

@@ -47,6 +47,54 @@ func TestAPingWithAKeyTellsWhatIsPausedAndTheInstances(t *testing.T) {
 	require.Regexp(t, `a-01 +0.1.0 +\d+h\d+m\d+s +- +9 +1024 +2\nodd +- +- +- +0 +0 +0\n$`, got.out)
 }
 
+func TestWhyTellsASentenceOfEachDelivery(t *testing.T) {
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.RequestURI())
+		w.Header().Set("content-type", "application/json")
+		switch {
+		case r.URL.Path == "/v1/lanes" && r.URL.Query().Get("destination") == "shop-9":
+			fmt.Fprint(w, `{"data":[],"next_cursor":null}`)
+		case r.URL.Path == "/v1/lanes":
+			fmt.Fprint(w, `{"data":[{"lane":"ep_000000001","endpoint":"ep_000000001","uid":"shop-7","state":"paused","why":"paused","by":"ops"}],"next_cursor":null}`)
+		case r.URL.Path == "/v1/instances":
+			fmt.Fprint(w, `{"data":[{"name":"a","permits":8,"in_flight":8}],"next_cursor":null}`)
+		case r.URL.Path == "/v1/messages/order_17":
+			fmt.Fprint(w, `{"id":"order_17","topic":"a","tenant":"t1","deliveries":[
+				{"id":"ep_000000001:order_17","destination":"ep_000000001","status":"ready","waiting_for":"paused"},
+				{"id":"u_2:order_17","destination":"u_2","status":"ready","waiting_for":"permits"}]}`)
+		default:
+			w.Header().Set("content-type", "application/problem+json")
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, `{"type":"/problems/not-found","title":"It is not there","status":404}`)
+		}
+	}))
+	t.Cleanup(server.Close)
+	ask := func(args ...string) result {
+		asked = nil
+		return command(t, []string{"HOOKLADDER_URL=" + server.URL}, "", append([]string{"why"}, args...)...)
+	}
+	got := ask("order_17")
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, "ep_000000001:order_17 waits since shop-7 is paused by ops; `hookladder resume ep_000000001` lets it go on\n"+
+		"u_2:order_17 is due and waits for a permit: 8 of 8 are in use; more instances, or a larger MAX_IN_FLIGHT, attempt more at once\n", got.out)
+	require.Equal(t, []string{"/v1/messages/order_17", "/v1/lanes?destination=ep_000000001&destination=u_2", "/v1/instances"}, asked)
+
+	for _, destination := range []string{"ep_000000001", "shop-7", "https://a.example/x"} {
+		got = ask("order_17", "--destination", destination, "--json")
+		require.Equal(t, exitOK, got.code, got.err)
+		require.Contains(t, got.out, `"why": "ep_000000001:order_17 waits since`)
+		require.NotContains(t, got.out, "u_2")
+	}
+	require.Contains(t, asked, "/v1/lanes?destination=https%3A%2F%2Fa.example%2Fx&tenant=t1")
+
+	got = ask("order_17", "--destination", "shop-9")
+	require.Equal(t, exitNotFound, got.code)
+	require.Contains(t, got.err, "order_17")
+	require.Equal(t, exitNotFound, ask("order_18").code)
+	require.Equal(t, exitUsage, ask().code)
+}
+
 // The image's own settings, with LISTEN=off added: its health check finds whom
 // to ask.
 func TestTheImagesHealthCheckWorksForADispatcher(t *testing.T) {

@@ -1,0 +1,40 @@
+package why
+
+import "fmt"
+
+// died says what a dead delivery died of, by the words of dead_reason.
+func (f Facts) died() (how, cure string) {
+	d, again := f.Delivery, f.retry("starts a new ladder")
+	how = "died" + f.ended()
+	after := " after " + times(d.Attempts, "attempt", "attempts")
+	switch d.DeadReason {
+	case "exhausted":
+		return how + after + ", the last of its ladder" + f.answer(), "once " + f.place() + " answers again, " + again
+	case "gone":
+		return how + ", since " + f.place() + " answered that it is gone (410)", f.enabled(again)
+	case "expired":
+		return how + after + ", since it had expired" + f.at("at", f.Expires), "publish it anew under another id"
+	case "refused":
+		return how + ", since its address may not be called" + f.answer(), "correct the URL, or allow the address with ALLOW_NETS; then " + again
+	case "disabled":
+		return how + ", since its endpoint " + f.place() + " was disabled", f.enabled(again)
+	case "overflow":
+		return how + " unattempted, since as much waited for " + f.place() + " as ENDPOINT_MAX_WAITING allows", "once less waits, " + again
+	case "poison":
+		return how + ", since three instances died while they held it", "look for the cause in their logs; then " + again
+	case "rejected":
+		return how + after + ", since " + f.place() + " asked for no further one (webhook-delivery: abort-message)" + f.answer(), again
+	}
+	return how + after + f.answer(), again
+}
+
+// enabled is the cure where the endpoint has to be enabled first, if it still is not.
+func (f Facts) enabled(again string) string {
+	switch f.Lane.State {
+	case "disabled":
+		return fmt.Sprintf("it is disabled%s: `hookladder resume %s`, then %s", f.since(), f.Delivery.Destination, again)
+	case "deleted":
+		return "its endpoint was deleted"
+	}
+	return again
+}

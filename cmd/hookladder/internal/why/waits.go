@@ -1,0 +1,139 @@
+package why
+
+import (
+	"fmt"
+	"strings"
+)
+
+// waits says what the delivery waits for, by the words of waiting_for.
+func (f Facts) waits() (how, cure string) {
+	d := f.Delivery
+	switch d.WaitingFor {
+	case "due":
+		return "waits for its time" + f.until(d.NextAttemptAt), f.retry("attempts it now")
+	case "rung":
+		return fmt.Sprintf("waits%s, rung %s of its ladder, since attempt %d failed%s", f.until(d.NextAttemptAt), f.rung(), d.Attempts, f.answer()), f.retry("attempts it now")
+	case "paused":
+		return f.paused()
+	case "breaker":
+		return f.breaker()
+	case "retry_after":
+		return "waits" + f.until(d.WaitingUntil) + ", since " + f.place() + " asked for that with Retry-After", f.resume("tries now")
+	case "rate":
+		return "waits for its turn" + f.rate(), f.update("--rate N/s", "changes the rate")
+	case "sealed":
+		return "waits" + f.until(d.WaitingUntil) + ", since an instance can't open its endpoint " + f.place() +
+			" with its ENCRYPTION_KEY, or read it", "give every instance the key with which the endpoint was stored"
+	case "missing":
+		return "waits" + f.until(d.WaitingUntil) + ", since its endpoint is not in the store and was not deleted",
+			"`hookladder doctor` looks for what else is missing, `hookladder cancel " + f.message() + "` ends it"
+	case "order":
+		return f.order()
+	case "limit":
+		return f.limit()
+	case "permits":
+		return f.permits()
+	}
+	return "waits" + f.until(d.WaitingUntil), ""
+}
+
+// rung is the wait of the ladder that the delivery is in.
+func (f Facts) rung() string {
+	if l := f.Delivery.Ladder; l != nil && l.Len() > 0 {
+		return fmt.Sprintf("%d of %d", f.Delivery.Rung, l.Len())
+	}
+	return fmt.Sprint(f.Delivery.Rung)
+}
+
+func (f Facts) paused() (how, cure string) {
+	own := f.at("its own time is", f.Delivery.NextAttemptAt)
+	if own != "" {
+		own = " (" + own[1:] + ")"
+	}
+	switch {
+	case f.Lane.Why == "all":
+		return "waits since every lane is paused" + f.since() + own, "`hookladder resume '*'` lets all of them go on"
+	case f.Lane.State != "paused": // it was resumed between the two calls
+		return "waits since " + f.place() + " was paused" + own, ""
+	}
+	return "waits since " + f.place() + " is paused" + f.since() + own, f.resume("lets it go on")
+}
+
+func (f Facts) breaker() (how, cure string) {
+	if d := f.Delivery; !d.WaitingUntil.IsZero() {
+		return "waits for the breaker of " + f.place() + f.until(d.WaitingUntil) + f.failures(), f.resume("tries now")
+	}
+	return "waits while one attempt tries whether " + f.place() + " answers again, whose breaker is open" + f.failures(), f.resume("tries all")
+}
+
+// failures tells what opened the breaker.
+func (f Facts) failures() string {
+	text := ""
+	if f.Lane.Fails > 0 {
+		text = ", after " + times(f.Lane.Fails, "failure", "failures in a row")
+	}
+	if f.Delivery.LastError != "" {
+		text += ", its own last: " + f.Delivery.LastError
+	}
+	return text
+}
+
+func (f Facts) rate() string {
+	text := f.until(f.Delivery.WaitingUntil)
+	if f.Lane.Rate != "" {
+		text += fmt.Sprintf(": %s gets %s, and %d wait", f.place(), f.Lane.Rate, f.Lane.Waiting)
+	}
+	return text
+}
+
+// order tells what holds the first of the line, as far as that is its lane.
+func (f Facts) order() (how, cure string) {
+	text := "waits behind others of its ordering key"
+	if n := f.Delivery.WaitingBehind; n > 0 {
+		text = "waits behind " + times(n, "that goes first", "that go first")
+	}
+	switch f.Lane.State {
+	case "paused":
+		f.Delivery.WaitingFor = "paused"
+		held, cure := f.paused()
+		return text + ", and" + strings.TrimPrefix(held, "waits since"), cure
+	case "open":
+		return text + ", and the breaker of " + f.place() + " is open" + f.until(f.Lane.Until) + f.failures(), f.resume("tries now")
+	case "limited":
+		if !f.Lane.Until.IsZero() {
+			return text + ", and " + f.place() + " gets nothing" + f.until(f.Lane.Until), ""
+		}
+	}
+	return text + " to " + f.place(), "it goes when they have ended, and `hookladder retry` or `cancel` of the first hurries that"
+}
+
+func (f Facts) limit() (how, cure string) {
+	l := f.Lane
+	if l.Ordered {
+		return "waits for the attempt under way: " + f.place() + " gets one at a time (ordered)", ""
+	}
+	how = "waits for an attempt under way to end: " + f.place() + " has as many as it may"
+	if l.Window > 0 {
+		how += fmt.Sprintf(", %d", l.Window)
+	}
+	if l.MaxInFlight > 0 && l.Window >= l.MaxInFlight {
+		return how, f.update("--max-in-flight N", "allows more")
+	}
+	return how, "each success allows one more"
+}
+
+func (f Facts) permits() (how, cure string) {
+	used, all := 0, 0
+	for _, i := range f.Instances {
+		used, all = used+i.InFlight, all+i.Permits
+	}
+	switch {
+	case len(f.Instances) > 0 && all == 0:
+		return "waits, since no instance delivers", "start `hookladder serve` with a MAX_IN_FLIGHT above 0"
+	case all > 0:
+		how = fmt.Sprintf("is due and waits for a permit: %d of %d are in use", used, all)
+	default:
+		how = "is due and waits for a permit"
+	}
+	return how, "more instances, or a larger MAX_IN_FLIGHT, attempt more at once"
+}

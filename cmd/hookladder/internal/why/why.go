@@ -1,0 +1,145 @@
+// Package why says in one sentence how a delivery stands, and what helps.
+package why
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// Facts are what is known of one delivery.
+type Facts struct {
+	Delivery  wire.Delivery
+	Lane      *wire.LaneState // of the delivery; nil: nothing is known of it
+	Expires   wire.Time       // of its message; zero: it does not expire
+	Instances []wire.Instance // needed only where the delivery waits for a permit
+	Now       time.Time       // a time of the same day is told without its date
+}
+
+// Sentence says how the delivery stands, and behind a semicolon what helps.
+func Sentence(f Facts) string {
+	if f.Lane == nil {
+		f.Lane = &wire.LaneState{}
+	}
+	how, cure := f.stands()
+	if cure != "" {
+		how += "; " + cure
+	}
+	return f.Delivery.ID + " " + how
+}
+
+func (f Facts) stands() (how, cure string) {
+	d := f.Delivery
+	switch d.Status {
+	case "in_flight":
+		return fmt.Sprintf("is under way: attempt %d at %s waits for its answer", d.Attempts+1, f.place()), ""
+	case "delivered":
+		return "was delivered to " + f.place() + f.at("at", d.DeliveredAt) + f.success(), f.retry("sends it again")
+	case "cancelled":
+		return "was cancelled" + f.ended(), f.retry("starts a new ladder")
+	case "dead":
+		return f.died()
+	}
+	return f.waits()
+}
+
+// place is where the delivery goes, as people call it.
+func (f Facts) place() string {
+	host := cmp.Or(hostOf(f.Delivery.URL), hostOf(f.Lane.URL))
+	switch {
+	case f.Lane.UID != "" && host != "":
+		return f.Lane.UID + " (" + host + ")"
+	default:
+		return cmp.Or(f.Lane.UID, host, f.Delivery.Destination)
+	}
+}
+
+// hostOf leaves out what may hold a token.
+func hostOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
+// at is a word and a time behind a space: to the second, and with its date unless that
+// is today's; empty: the time is not known.
+func (f Facts) at(word string, t wire.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	local, now := t.Local(), f.Now.Local()
+	if local.YearDay() == now.YearDay() && local.Year() == now.Year() {
+		return " " + word + " " + local.Format("15:04:05")
+	}
+	return " " + word + " " + local.Format("2006-01-02 15:04:05")
+}
+
+func (f Facts) until(t wire.Time) string { return f.at("until", t) }
+func (f Facts) ended() string            { return f.at("at", f.Delivery.EndedAt) }
+
+// since tells since when the lane is held, and by whom.
+func (f Facts) since() string {
+	text := ""
+	if f.Lane.By != "" {
+		text = " by " + f.Lane.By
+	}
+	return text + f.at("since", f.Lane.Since)
+}
+
+// answer is what came of the last attempt; empty: nothing is known of it.
+func (f Facts) answer() string {
+	d := f.Delivery
+	switch {
+	case d.LastError != "":
+		return " (" + d.LastError + ")"
+	case d.LastStatusCode != 0:
+		return fmt.Sprintf(" (status %d)", d.LastStatusCode)
+	}
+	return ""
+}
+
+// success is how often it was attempted, and the status of the answer.
+func (f Facts) success() string {
+	d := f.Delivery
+	text := ", at attempt " + fmt.Sprint(max(d.Attempts, 1))
+	if d.LastStatusCode != 0 {
+		text += fmt.Sprintf(", and answered with status %d", d.LastStatusCode)
+	}
+	return text
+}
+
+// message is the id of the delivery's message.
+func (f Facts) message() string {
+	_, id, _ := strings.Cut(f.Delivery.ID, ":")
+	return id
+}
+
+func (f Facts) retry(does string) string {
+	return fmt.Sprintf("`hookladder retry %s --destination %s` %s", f.message(), f.Delivery.Destination, does)
+}
+
+func (f Facts) resume(does string) string {
+	return fmt.Sprintf("`hookladder resume %s` %s", f.Delivery.Destination, does)
+}
+
+// update names the command that changes a field of the lane's endpoint; empty: it has none.
+func (f Facts) update(flag, does string) string {
+	if f.Lane.Endpoint == "" {
+		return ""
+	}
+	return fmt.Sprintf("`hookladder endpoints update %s %s` %s", f.Lane.Endpoint, flag, does)
+}
+
+// times is a number of attempts, or of anything else.
+func times(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -1,0 +1,155 @@
+package why_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/why"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/ladder"
+)
+
+const lane = "ep_123456789"
+
+var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.Local)
+
+// at is a time of the same day.
+func at(hour, minute int) wire.Time {
+	return wire.Time{Time: time.Date(2026, 1, 31, hour, minute, 0, 0, time.Local)}
+}
+
+// delivery is one to an endpoint, with what change sets.
+func delivery(status string, change func(d *wire.Delivery)) wire.Delivery {
+	d := wire.Delivery{DeliveryRef: wire.DeliveryRef{
+		ID: lane + ":order_17", Destination: lane, URL: "https://api.shop.example/hooks?token=hunter2", Status: status,
+	}}
+	if change != nil {
+		change(&d)
+	}
+	return d
+}
+
+func waiting(word string, change func(d *wire.Delivery)) wire.Delivery {
+	return delivery("ready", func(d *wire.Delivery) {
+		d.WaitingFor = word
+		if change != nil {
+			change(d)
+		}
+	})
+}
+
+func dead(reason string, change func(d *wire.Delivery)) wire.Delivery {
+	return delivery("dead", func(d *wire.Delivery) {
+		d.DeadReason, d.EndedAt, d.Attempts = reason, at(11, 0), 10
+		if change != nil {
+			change(d)
+		}
+	})
+}
+
+func until(hour, minute int) func(*wire.Delivery) {
+	return func(d *wire.Delivery) { d.WaitingUntil = at(hour, minute) }
+}
+
+func mustLadder(waits ...time.Duration) ladder.Ladder {
+	l, err := ladder.New(waits...)
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
+var (
+	three   = mustLadder(time.Second, 2*time.Second, 3*time.Second)
+	again   = "`hookladder retry order_17 --destination ep_123456789` starts a new ladder"
+	now     = "`hookladder retry order_17 --destination ep_123456789` attempts it now"
+	resumes = "`hookladder resume ep_123456789` "
+	open    = &wire.LaneState{Lane: lane, Endpoint: lane, State: "open", Why: "breaker", Fails: 20, Until: at(14, 3)}
+	paused  = &wire.LaneState{Lane: lane, Endpoint: lane, State: "paused", Why: "paused", By: "ops", Since: at(9, 30)}
+	night   = &wire.LaneState{Lane: lane, Endpoint: lane, State: "paused", Why: "all", By: "ops", Since: at(9, 30)}
+	off     = &wire.LaneState{Lane: lane, Endpoint: lane, State: "disabled", Why: "gone", By: "system", Since: at(9, 30)}
+)
+
+var sentences = []struct {
+	delivery wire.Delivery
+	lane     *wire.LaneState
+	want     string
+}{
+	{waiting("due", func(d *wire.Delivery) { d.NextAttemptAt = at(14, 3) }), nil, "waits for its time until 14:03:00; " + now},
+	{waiting("due", func(d *wire.Delivery) { d.NextAttemptAt = wire.Time{Time: at(14, 3).AddDate(0, 0, 1)} }), nil, "waits for its time until 2026-02-01 14:03:00; " + now},
+	{waiting("rung", func(d *wire.Delivery) {
+		d.NextAttemptAt, d.Rung, d.Ladder, d.Attempts, d.LastError = at(14, 3), 2, &three, 2, "status 500"
+	}), nil, "waits until 14:03:00, rung 2 of 3 of its ladder, since attempt 2 failed (status 500); " + now},
+	{waiting("paused", nil), paused, "waits since api.shop.example is paused by ops since 09:30:00; " + resumes + "lets it go on"},
+	{waiting("paused", func(d *wire.Delivery) { d.NextAttemptAt = at(14, 3) }), paused, "waits since api.shop.example is paused by ops since 09:30:00 (its own time is 14:03:00); " + resumes + "lets it go on"},
+	{waiting("paused", nil), night, "waits since every lane is paused by ops since 09:30:00; `hookladder resume '*'` lets all of them go on"},
+	{waiting("paused", nil), nil, "waits since api.shop.example was paused"},
+	{waiting("breaker", until(14, 3)), open, "waits for the breaker of api.shop.example until 14:03:00, after 20 failures in a row; " + resumes + "tries now"},
+	{waiting("breaker", func(d *wire.Delivery) { d.WaitingUntil, d.LastError = at(14, 3), "no answer within 15s" }), open, "waits for the breaker of api.shop.example until 14:03:00, after 20 failures in a row, its own last: no answer within 15s; " + resumes + "tries now"},
+	{waiting("breaker", nil), &wire.LaneState{UID: "shop-7", State: "open", Fails: 1}, "waits while one attempt tries whether shop-7 (api.shop.example) answers again, whose breaker is open, after 1 failure; " + resumes + "tries all"},
+	{waiting("retry_after", until(14, 3)), nil, "waits until 14:03:00, since api.shop.example asked for that with Retry-After; " + resumes + "tries now"},
+	{waiting("rate", until(14, 3)), &wire.LaneState{Endpoint: lane, Rate: "100/s", Waiting: 7000}, "waits for its turn until 14:03:00: api.shop.example gets 100/s, and 7000 wait; `hookladder endpoints update ep_123456789 --rate N/s` changes the rate"},
+	{waiting("sealed", until(14, 3)), nil, "waits until 14:03:00, since an instance can't open its endpoint api.shop.example with its ENCRYPTION_KEY, or read it; give every instance the key with which the endpoint was stored"},
+	{waiting("missing", until(14, 3)), nil, "waits until 14:03:00, since its endpoint is not in the store and was not deleted; `hookladder doctor` looks for what else is missing, `hookladder cancel order_17` ends it"},
+	{waiting("order", func(d *wire.Delivery) { d.WaitingBehind = 3 }), nil, "waits behind 3 that go first to api.shop.example; it goes when they have ended, and `hookladder retry` or `cancel` of the first hurries that"},
+	{waiting("order", func(d *wire.Delivery) { d.WaitingBehind = 1 }), paused, "waits behind 1 that goes first, and api.shop.example is paused by ops since 09:30:00; " + resumes + "lets it go on"},
+	{waiting("order", nil), open, "waits behind others of its ordering key, and the breaker of api.shop.example is open until 14:03:00, after 20 failures in a row; " + resumes + "tries now"},
+	{waiting("order", nil), &wire.LaneState{State: "limited", Until: at(14, 3)}, "waits behind others of its ordering key, and api.shop.example gets nothing until 14:03:00"},
+	{waiting("limit", nil), &wire.LaneState{Window: 2}, "waits for an attempt under way to end: api.shop.example has as many as it may, 2; each success allows one more"},
+	{waiting("limit", nil), &wire.LaneState{Endpoint: lane, Window: 5, MaxInFlight: 5}, "waits for an attempt under way to end: api.shop.example has as many as it may, 5; `hookladder endpoints update ep_123456789 --max-in-flight N` allows more"},
+	{waiting("limit", nil), &wire.LaneState{Ordered: true}, "waits for the attempt under way: api.shop.example gets one at a time (ordered)"},
+	{waiting("permits", nil), nil, "is due and waits for a permit: 9 of 10 are in use; more instances, or a larger MAX_IN_FLIGHT, attempt more at once"},
+
+	{delivery("in_flight", func(d *wire.Delivery) { d.Attempts = 2 }), nil, "is under way: attempt 3 at api.shop.example waits for its answer"},
+	{delivery("delivered", func(d *wire.Delivery) { d.DeliveredAt, d.Attempts, d.LastStatusCode = at(11, 0), 2, 204 }), nil, "was delivered to api.shop.example at 11:00:00, at attempt 2, and answered with status 204; `hookladder retry order_17 --destination ep_123456789` sends it again"},
+	{delivery("cancelled", func(d *wire.Delivery) { d.EndedAt = at(11, 0) }), nil, "was cancelled at 11:00:00; " + again},
+	{dead("exhausted", func(d *wire.Delivery) { d.LastError = "status 500" }), nil, "died at 11:00:00 after 10 attempts, the last of its ladder (status 500); once api.shop.example answers again, " + again},
+	{dead("gone", nil), off, "died at 11:00:00, since api.shop.example answered that it is gone (410); it is disabled by system since 09:30:00: `hookladder resume ep_123456789`, then " + again},
+	{dead("gone", nil), nil, "died at 11:00:00, since api.shop.example answered that it is gone (410); " + again},
+	{dead("expired", func(d *wire.Delivery) { d.Attempts = 1 }), nil, "died at 11:00:00 after 1 attempt, since it had expired at 10:59:00; publish it anew under another id"},
+	{dead("refused", func(d *wire.Delivery) { d.LastError = "10.1.2.3 is private; allow it with ALLOW_NETS=10.1.2.3/32" }), nil, "died at 11:00:00, since its address may not be called (10.1.2.3 is private; allow it with ALLOW_NETS=10.1.2.3/32); correct the URL, or allow the address with ALLOW_NETS; then " + again},
+	{dead("disabled", nil), off, "died at 11:00:00, since its endpoint api.shop.example was disabled; it is disabled by system since 09:30:00: `hookladder resume ep_123456789`, then " + again},
+	{dead("disabled", nil), &wire.LaneState{State: "deleted"}, "died at 11:00:00, since its endpoint api.shop.example was disabled; its endpoint was deleted"},
+	{dead("overflow", nil), nil, "died at 11:00:00 unattempted, since as much waited for api.shop.example as ENDPOINT_MAX_WAITING allows; once less waits, " + again},
+	{dead("poison", nil), nil, "died at 11:00:00, since three instances died while they held it; look for the cause in their logs; then " + again},
+	{dead("rejected", func(d *wire.Delivery) { d.Attempts, d.LastStatusCode = 1, 400 }), nil, "died at 11:00:00 after 1 attempt, since api.shop.example asked for no further one (webhook-delivery: abort-message) (status 400); " + again},
+}
+
+func TestEachWayToStandHasASentenceWithItsCure(t *testing.T) {
+	for _, c := range sentences {
+		got := why.Sentence(why.Facts{
+			Delivery: c.delivery, Lane: c.lane, Expires: at(10, 59), Now: noon,
+			Instances: []wire.Instance{{Permits: 8, InFlight: 8}, {Permits: 2, InFlight: 1}},
+		})
+		require.Equal(t, lane+":order_17 "+c.want, got)
+		require.NotContains(t, got, "hunter2")
+	}
+}
+
+// A word that comes to the API needs a sentence here.
+func TestNoWordOfTheAPIIsWithoutASentence(t *testing.T) {
+	told := map[string]bool{}
+	for _, c := range sentences {
+		told[c.delivery.WaitingFor], told[c.delivery.DeadReason] = true, true
+	}
+	for _, name := range []string{"WaitingFor", "DeadReason"} {
+		field, ok := reflect.TypeFor[wire.Delivery]().FieldByName(name)
+		require.True(t, ok)
+		for word := range strings.SplitSeq(field.Tag.Get("enum"), ",") {
+			require.True(t, told[word], "%s %s", name, word)
+		}
+	}
+}
+
+func TestWithoutAnInstanceThatDeliversTheCureIsToStartOne(t *testing.T) {
+	f := why.Facts{Delivery: waiting("permits", nil), Instances: []wire.Instance{{Name: "accepts"}}, Now: noon}
+	require.Contains(t, why.Sentence(f), "waits, since no instance delivers; start `hookladder serve`")
+	f.Instances = nil
+	require.Contains(t, why.Sentence(f), "is due and waits for a permit; more instances")
+	f.Delivery.WaitingFor = "moonlight"
+	require.Equal(t, lane+":order_17 waits", why.Sentence(f))
+}

@@ -75,7 +75,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/seal":                 300,
 	"dispatcher/internal/turns":                100,
 	"dispatcher/success":                       900,
-	"dispatcher/wire":                          700,
+	"dispatcher/wire":                          800,
 	"ladder":                                   500,
 	"signer":                                   1400,
 }

@@ -219,13 +219,15 @@ func TestSendSendsEveryField(t *testing.T) {
 		"--ordering-key", "k", "--deliver-at", "2020-01-31T09:00:00+01:00", "--expires-at", "2096-01-31T09:00:00Z", "--timeout", "7s",
 		"--max-attempts", "2", "--ladder", "1d,2d", "--success", `{"status":["*"],"body":"success"}`, "--header", "x-shop: 7")
 	require.Equal(t, exitOK, got.code, got.err)
-	require.Equal(t, "text/plain; charset=utf-8", w.receiver.wait("m1", 1).header.Get("content-type"))
+	sent := w.receiver.wait("m1", 1).header
+	require.Equal(t, "text/plain; charset=utf-8", sent.Get("content-type"))
+	require.Equal(t, "7", sent.Get("x-shop"))
 	i.until("m1", "retrying")
 	got = mustRun(t, env, "", "get", "m1", "--json")
 	var m wire.Message
 	require.NoError(t, json.Unmarshal([]byte(got.out), &m))
 	require.Equal(t, "7", *m.RawBody)
-	require.Equal(t, []any{"k", "7s", 2, "7", "*", `"success"`, 2096}, []any{m.OrderingKey, time.Duration(m.Timeout).String(),
+	require.Equal(t, []any{"k", "7s", 2, "***", "*", `"success"`, 2096}, []any{m.OrderingKey, time.Duration(m.Timeout).String(),
 		m.MaxAttempts, m.Headers["x-shop"], m.Success.Status[0], string(m.Success.Body), m.ExpiresAt.Year()})
 
 	later := time.Now().Add(24 * time.Hour).UTC().Truncate(time.Second)
@@ -273,7 +275,7 @@ func block(t testing.TB, text string) string {
 }
 
 // After a 410 by mistake: what the README shows is pasted into a shell.
-func TestTheReadmesLoopSendsAgainWhatA410Buried(t *testing.T) {
+func TestWhatTheReadmeShowsSendsAgainWhatA410Buried(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	var mended atomic.Bool
@@ -299,8 +301,8 @@ func TestTheReadmesLoopSendsAgainWhatA410Buried(t *testing.T) {
 
 	path, err := kit.Binary()
 	require.NoError(t, err)
-	script := block(t, "dead_reason=disabled")
-	for from, to := range map[string]string{"http://127.0.0.1:8080": i.URL, "bin/hookladder": path, "limit=500": "limit=2"} {
+	script := block(t, "dead replay --destination shop-42")
+	for from, to := range map[string]string{"bin/hookladder": path, "--rate 200/s": "--rate 200/s --yes"} {
 		require.Contains(t, script, from)
 		script = strings.ReplaceAll(script, from, to)
 	}

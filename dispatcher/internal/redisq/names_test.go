@@ -34,7 +34,7 @@ func TestScriptsAndGoNameTheKeysAlike(t *testing.T) {
 }
 
 // withoutHint are parts of scripts, and scripts that need no hint.
-var withoutHint = []string{"common", "state", "doctor", "order", "read", "job", "cut", "beat", "identify", "job_put"}
+var withoutHint = []string{"audit", "common", "state", "doctor", "order", "read", "job", "cut", "beat", "identify", "job_put"}
 
 func TestEveryScriptHasAHeaderThatNamesItsArgumentsAndItsAnswer(t *testing.T) {
 	for name, text := range luaFiles(t) {
@@ -53,7 +53,7 @@ func TestScriptsDeclareNoKeyButTheTag(t *testing.T) {
 		for i, line := range strings.Split(text, "\n") {
 			code, _, _ := strings.Cut(line, "--")
 			if strings.Contains(code, "KEYS") {
-				own := name == "common" || name == "beat" || name == "identify" || name == "job_put" || strings.HasPrefix(name, "endpoint_")
+				own := name == "common" || name == "beat" || name == "identify" || name == "job_put" || name == "audit" || strings.HasPrefix(name, "endpoint_")
 				require.True(t, own, "%s, line %d", name, i+1)
 				require.Contains(t, code, "KEYS[1]", "line %d", i+1)
 			}

@@ -128,11 +128,12 @@ func (s *Jobs) begin(ctx context.Context, j dispatcher.Job) (dispatcher.Job, err
 		s.Departed() // it is looked for again
 		return j, err
 	}
-	s.take(j, parts)
+	begun := j
 	for _, part := range parts {
-		j.Add(part.JobCounts)
+		begun.Add(part.JobCounts)
 	}
-	return j, nil
+	s.take(j, parts) // from here on they are the worker's
+	return begun, nil
 }
 
 // withStatuses is a filter that names statuses, and is of no page.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -113,7 +114,7 @@ func (c *clientFlags) clientAt(local func(vars map[string]string) (string, error
 func localServer(vars map[string]string) (string, error) {
 	listen := vars["LISTEN"]
 	switch {
-	case listen == listenOff:
+	case listen == settings.ListenOff:
 		return "", errors.New("LISTEN=off serves no API here: name another server with --server or HOOKLADDER_URL")
 	case listen == "" && vars["PORT"] != "":
 		listen = ":" + vars["PORT"]
@@ -125,7 +126,7 @@ func localServer(vars map[string]string) (string, error) {
 // inside a container so finds it without a flag.
 func healthServer(vars map[string]string) (string, error) {
 	switch {
-	case vars["LISTEN"] != listenOff:
+	case vars["LISTEN"] != settings.ListenOff:
 		return localServer(vars)
 	case vars["METRICS_LISTEN"] == "":
 		return "", errors.New("LISTEN=off and METRICS_LISTEN is not set: this dispatcher has no address to ask at. Give it one with METRICS_LISTEN=127.0.0.1:9464, or name another server with --server")

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 )
 
 // patience bounds how long a test waits for something that always comes. It only
@@ -221,7 +223,7 @@ func TestConfigShowsEverythingButSecrets(t *testing.T) {
 		"EGRESS_PROXY=http://user:Geheim@proxy.example:3128",
 	}, "", "config")
 	require.Equal(t, exitOK, got.code)
-	for _, row := range settingsTable() {
+	for _, row := range settings.Table() {
 		require.Regexp(t, `(?m)^`+row.Name+` `, got.out)
 	}
 	require.Regexp(t, `(?m)^PROJECT +pay +environment$`, got.out)

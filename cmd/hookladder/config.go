@@ -3,13 +3,12 @@ package main
 import (
 	"fmt"
 	"io"
-	"maps"
 	"net/url"
-	"slices"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 )
 
 func newConfig(s world) *cobra.Command {
@@ -25,14 +24,14 @@ are not shown. If settings are wrong, the errors follow, and the exit code is 2.
   hookladder config --dev`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			from := sources{environ: s.vars()}
+			from := settings.Sources{Environ: s.vars()}
 			if dev {
 				var err error
 				if from, err = devSources(s.vars()); err != nil {
 					return err
 				}
 			}
-			_, found, wrong := readSettings(from)
+			_, found, wrong := settings.Read(from)
 			if err := printSettings(cmd.OutOrStdout(), found); err != nil {
 				return err
 			}
@@ -47,7 +46,7 @@ are not shown. If settings are wrong, the errors follow, and the exit code is 2.
 	return cmd
 }
 
-func printSettings(out io.Writer, found []foundSetting) error {
+func printSettings(out io.Writer, found []settings.Found) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "SETTING\tVALUE\tSOURCE")
 	for _, c := range found {
@@ -57,7 +56,7 @@ func printSettings(out io.Writer, found []foundSetting) error {
 }
 
 // shown is a value without its secret parts.
-func shown(c foundSetting) string {
+func shown(c settings.Found) string {
 	switch {
 	case c.Value == "":
 		return "(unset)"
@@ -84,96 +83,8 @@ func redactedURL(text string) string {
 }
 
 // warn tells of variables that look like settings and are none.
-func warn(out io.Writer, from sources) {
-	for _, w := range append(nearNames(from.environ), nearNames(from.dotenv)...) {
+func warn(out io.Writer, from settings.Sources) {
+	for _, w := range append(settings.Near(from.Environ), settings.Near(from.Dotenv)...) {
 		fmt.Fprintln(out, "warning: "+w)
 	}
-}
-
-// ours are variables that commands read besides the settings.
-var ours = []string{"HOOKLADDER_URL", "HOOKLADDER_KEY"}
-
-// nearNames warns of variables that are almost one of ours: they look like a
-// setting and have no effect.
-func nearNames(vars map[string]string) (warnings []string) {
-	known := slices.Clone(ours)
-	for _, s := range settingsTable() {
-		known = append(known, s.Name)
-		if s.File {
-			known = append(known, s.Name+"_FILE")
-		}
-	}
-	known = append(known, slices.Sorted(maps.Keys(kept))...)
-	for _, name := range slices.Sorted(maps.Keys(vars)) {
-		if vars[name] == "" || slices.Contains(known, name) {
-			continue
-		}
-		if meant := nearest(name, known); meant != "" {
-			warnings = append(warnings, fmt.Sprintf("%s is not a setting and has no effect: did you mean %s?", name, meant))
-		}
-	}
-	return warnings
-}
-
-// prefixes are what other programs put before names of settings.
-var prefixes = []string{"HOOKLADDER_", "HL_"}
-
-// nearest is the known name that name is a misspelling of, or empty.
-func nearest(name string, known []string) string {
-	plain := strings.ToUpper(name)
-	for _, prefix := range prefixes {
-		plain = strings.TrimPrefix(plain, prefix)
-	}
-	plain = strings.ReplaceAll(plain, "-", "_")
-	if plain != name && slices.Contains(known, plain) {
-		return plain
-	}
-	best, least := "", 3
-	for _, k := range known {
-		if d := distance(plain, k); d <= slips(k) && d < least {
-			best, least = k, d
-		}
-	}
-	return best
-}
-
-// slips is how many letters may be wrong in a name that is still meant: a short
-// one is too near to others (PATH is two from PORT).
-func slips(name string) int {
-	switch {
-	case len(name) < 6:
-		return 0
-	case len(name) < 9:
-		return 1
-	default:
-		return 2
-	}
-}
-
-// distance counts the letters to insert, delete, change or swap with the next
-// one that make a into b.
-func distance(a, b string) int {
-	var before, last []int // the rows before the current one
-	for i := range len(a) + 1 {
-		row := make([]int, len(b)+1)
-		for j := range row {
-			switch {
-			case i == 0:
-				row[j] = j
-			case j == 0:
-				row[j] = i
-			default:
-				change := last[j-1]
-				if a[i-1] != b[j-1] {
-					change++
-				}
-				row[j] = min(last[j]+1, row[j-1]+1, change)
-				if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-					row[j] = min(row[j], before[j-2]+1)
-				}
-			}
-		}
-		before, last = last, row
-	}
-	return last[len(b)]
 }

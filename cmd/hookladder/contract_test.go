@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 )
 
 // TestTheContractIsKept compares testdata/contract.txt, which names all that
@@ -89,7 +91,7 @@ func mustReadContract(t testing.TB) (is, later names) {
 func everyName(t *testing.T) names {
 	t.Helper()
 	n := names{}
-	for _, s := range settingsTable() {
+	for _, s := range settings.Table() {
 		n.add("setting", s.Name)
 		if s.File {
 			n.add("file", s.Name+"_FILE")

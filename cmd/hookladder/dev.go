@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/ladder"
@@ -87,8 +88,8 @@ func untilHangUp(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // devSources adds the .env file, if there is one, and dev's own defaults.
-func devSources(vars map[string]string) (sources, error) {
-	from := sources{environ: vars, defaults: devDefaults}
+func devSources(vars map[string]string) (settings.Sources, error) {
+	from := settings.Sources{Environ: vars, Defaults: devDefaults}
 	dotenv, err := godotenv.Read()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -96,7 +97,7 @@ func devSources(vars map[string]string) (sources, error) {
 	case err != nil:
 		return from, usagef(".env: %w", err)
 	}
-	from.dotenv = dotenv
+	from.Dotenv = dotenv
 	return from, nil
 }
 
@@ -108,7 +109,7 @@ func (f devFlags) run(cmd *cobra.Command, vars map[string]string) error {
 	if err != nil {
 		return err
 	}
-	read, found, err := readSettings(from)
+	read, found, err := settings.Read(from)
 	if err != nil {
 		return usageError{err}
 	}
@@ -137,8 +138,8 @@ func (f devFlags) run(cmd *cobra.Command, vars map[string]string) error {
 
 // verifying are the secrets that the receiver accepts: that of messages without a
 // tenant, and that of an endpoint that was given SIGNING_SECRET as its own.
-func verifying(s settings) []signer.Secret {
-	if s.SigningDerive != deriveTenant {
+func verifying(s settings.Settings) []signer.Secret {
+	if s.SigningDerive != settings.DeriveTenant {
 		return s.SigningSecret
 	}
 	var own []signer.Secret
@@ -161,7 +162,7 @@ func playStore(o app.Options) app.Options {
 // faster shortens a breaker's wait as much as the ladder: at its own length it
 // would take longer than the whole ladder.
 func faster(wait time.Duration, speed float64) time.Duration {
-	short := min(float64(wait)/speed, float64(maxOpen))
+	short := min(float64(wait)/speed, float64(settings.MostOpen))
 	return max(time.Duration(short), time.Millisecond)
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
 )
@@ -50,7 +51,7 @@ not answer.`,
 type doctorFlags struct{ fix, seal, asJSON bool }
 
 func (e doctorFlags) run(cmd *cobra.Command, s world) error {
-	read, found, err := readSettings(sources{environ: s.vars()})
+	read, found, err := settings.Read(settings.Sources{Environ: s.vars()})
 	if err != nil {
 		return usageError{err}
 	}

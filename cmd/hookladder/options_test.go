@@ -10,14 +10,28 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
+	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/signer"
 )
 
+const testKey = "hk_0123456789abcdef:admin"
+
+// testSealKey is an ENCRYPTION_KEY, the base64 of 32 bytes.
+const testSealKey = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+
+func mustRead(t testing.TB, environ map[string]string) (settings.Settings, []settings.Found) {
+	t.Helper()
+	s, found, err := settings.Read(settings.Sources{Environ: environ})
+	require.NoError(t, err)
+	return s, found
+}
+
 func TestEverySettingReachesTheProcess(t *testing.T) {
 	secret := signer.NewSecret()
-	cert, key := mustCertificate(t)
+	cert, key := kit.MustCertificate(t.TempDir())
 	s, found := mustRead(t, map[string]string{
 		"LISTEN": "127.0.0.1:1", "PROJECT": "p", "REDIS_URL": "rediss://r:2", "REDIS_MODE": "sentinel", "REDIS_MASTER": "m",
 		"REDIS_CA_FILE": cert, "DURABILITY": "replicas:1", "WAKE": "poll", "METRICS_LISTEN": ":24", "PARTITIONS": "3", "API_KEYS": testKey,
@@ -34,7 +48,7 @@ func TestEverySettingReachesTheProcess(t *testing.T) {
 		RedisMode: "sentinel", RedisMaster: "m", RedisCAFile: cert, Durability: dispatcher.Durability{Replicas: 1}, Poll: true,
 		MetricsListen: ":24", Keys: s.APIKeys, MaxConnections: 24,
 		LaneMaxInFlight: 8, MaxWaiting: 22, BreakerFailures: 20, BreakerWait: 21 * time.Second, QuickRetries: 2,
-		Seal: s.EncryptionKey.box, Proxy: &url.URL{Scheme: "http", Host: "proxy.example:23"}, CAFile: cert, CertFile: cert, KeyFile: key, AllowNets: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+		Seal: s.EncryptionKey.Box, Proxy: &url.URL{Scheme: "http", Host: "proxy.example:23"}, CAFile: cert, CertFile: cert, KeyFile: key, AllowNets: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 		HTTPSOnly: true, MaxBody: 11 << 10, Version: version,
 		Engine: app.EngineOptions{
 			Secrets: []signer.Secret{secret}, Ladder: s.Ladder, Jitter: 0.5, Success: s.Success, Timeout: 6 * time.Second,
@@ -46,7 +60,7 @@ func TestEverySettingReachesTheProcess(t *testing.T) {
 		},
 	}, options(s, found))
 	require.Equal(t, "4s", s.Ladder.String())
-	require.NotNil(t, s.EncryptionKey.box)
+	require.NotNil(t, s.EncryptionKey.Box)
 }
 
 func TestListenOffMeansNoAPI(t *testing.T) {
@@ -66,4 +80,15 @@ func TestTheLogIsAsAskedFor(t *testing.T) {
 	require.NotContains(t, lines(nil), "quiet")
 	require.Contains(t, lines(map[string]string{"LOG_FORMAT": "text"}), "level=WARN msg=loud")
 	require.Contains(t, lines(map[string]string{"LOG_LEVEL": slog.LevelDebug.String()}), "quiet")
+}
+
+func TestListenWinsOverPort(t *testing.T) {
+	for want, environ := range map[string]map[string]string{
+		"127.0.0.1:8080": {},
+		":80":            {"PORT": "80"},
+		"[::1]:99":       {"PORT": "80", "LISTEN": "[::1]:99"},
+		"off":            {"PORT": "80", "LISTEN": "off"},
+	} {
+		require.Equal(t, want, listenAddr(mustRead(t, environ)))
+	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 )
 
 // section is what README.md has between a heading and the next one.
@@ -39,7 +41,7 @@ func rows(text string, cells int) (found [][]string) {
 
 func TestTheSettingsOfTheReadmeAreThoseOfTheCode(t *testing.T) {
 	var want [][]string
-	for _, s := range settingsTable() {
+	for _, s := range settings.Table() {
 		value := s.Default
 		if value == "" {
 			value = "unset"
@@ -51,7 +53,7 @@ func TestTheSettingsOfTheReadmeAreThoseOfTheCode(t *testing.T) {
 
 func TestTheReadmeNamesTheSettingsThatAFileMayHold(t *testing.T) {
 	text := section(t, "Settings")
-	for _, s := range settingsTable() {
+	for _, s := range settings.Table() {
 		require.Equal(t, s.File, strings.Contains(text, "`"+s.Name+"_FILE`"), s.Name)
 	}
 }

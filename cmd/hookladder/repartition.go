@@ -7,6 +7,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 	"github.com/hookladder/hookladder/dispatcher/app"
 )
 
@@ -39,7 +40,7 @@ PARTITIONS to the new number, or unset it.`,
 			if to < 1 || to > mostPartitions {
 				return usagef("--to is needed: a number of partitions from 1 to %d", mostPartitions)
 			}
-			read, found, err := readSettings(sources{environ: s.vars()})
+			read, found, err := settings.Read(settings.Sources{Environ: s.vars()})
 			if err != nil {
 				return usageError{err}
 			}
@@ -84,7 +85,7 @@ func printStep(out io.Writer, step app.RepartitionStep) {
 
 func comma(n int) string { return humanize.Comma(int64(n)) }
 
-func printRepartitioned(out io.Writer, done app.Repartitioned, dry bool, read settings) error {
+func printRepartitioned(out io.Writer, done app.Repartitioned, dry bool, read settings.Settings) error {
 	verb := "moved"
 	switch {
 	case done.From == done.To:

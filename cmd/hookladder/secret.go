@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -196,7 +197,7 @@ func signingSecrets(vars map[string]string) ([]signer.Secret, error) {
 	for _, name := range []string{"SIGNING_SECRET", "SIGNING_SECRET_FILE"} {
 		only[name] = vars[name]
 	}
-	read, _, err := readSettings(sources{environ: only})
+	read, _, err := settings.Read(settings.Sources{Environ: only})
 	if err != nil {
 		return nil, usageError{err}
 	}

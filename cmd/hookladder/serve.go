@@ -17,6 +17,7 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
 )
@@ -57,8 +58,8 @@ wrong, no key changes, and the log says why. Other settings need a restart.`,
 
 func serve(cmd *cobra.Command, s world) error {
 	const cure = "name a Redis that keeps the messages, such as REDIS_URL=redis://127.0.0.1:6379, or a folder for one of its own, such as DATA_DIR=./data; hookladder dev needs neither and forgets everything"
-	from := sources{environ: s.vars()}
-	read, found, err := readSettings(from)
+	from := settings.Sources{Environ: s.vars()}
+	read, found, err := settings.Read(from)
 	if err != nil {
 		return usageError{err}
 	}
@@ -71,14 +72,14 @@ func serve(cmd *cobra.Command, s world) error {
 		return usageError{err}
 	}
 	o.Renew = newRenewing(from, found, o.Log).listen(cmd.Context())
-	for _, w := range nearNames(from.environ) {
+	for _, w := range settings.Near(from.Environ) {
 		o.Log.Warn(w)
 	}
 	if len(read.SigningSecret) == 0 {
 		o.Log.Warn("SIGNING_SECRET is not set, so no bare URL can be published: no callback is ever unsigned")
 	}
-	collectLess(from.environ)
-	o.MemoryLimit = limitMemory(from.environ, memlimit.FromCgroup, read.DataDir != "")
+	collectLess(from.Environ)
+	o.MemoryLimit = limitMemory(from.Environ, memlimit.FromCgroup, read.DataDir != "")
 	addresses := "LISTEN or PORT"
 	if o.MetricsListen != "" {
 		addresses = "LISTEN, PORT or METRICS_LISTEN"
@@ -88,7 +89,7 @@ func serve(cmd *cobra.Command, s world) error {
 
 // storeOptions are the options of a command that needs a durable store. The error
 // without one ends with cure.
-func storeOptions(cmd *cobra.Command, read settings, found []foundSetting, cure string) (app.Options, error) {
+func storeOptions(cmd *cobra.Command, read settings.Settings, found []settings.Found, cure string) (app.Options, error) {
 	if read.RedisURL == "" && read.DataDir == "" {
 		return app.Options{}, usagef("neither REDIS_URL nor DATA_DIR is set: %s", cure)
 	}
@@ -97,13 +98,10 @@ func storeOptions(cmd *cobra.Command, read settings, found []foundSetting, cure 
 	return o, nil
 }
 
-// listenOff is the LISTEN of a process that serves no API.
-const listenOff = "off"
-
 // options are the settings as the process wants them.
-func options(s settings, found []foundSetting) app.Options {
+func options(s settings.Settings, found []settings.Found) app.Options {
 	listen := listenAddr(s, found)
-	if listen == listenOff {
+	if listen == settings.ListenOff {
 		listen = ""
 	}
 	return app.Options{
@@ -117,14 +115,14 @@ func options(s settings, found []foundSetting) app.Options {
 		RedisCAFile:     s.RedisCA,
 		DataDir:         s.DataDir,
 		Durability:      s.Durability,
-		Poll:            s.Wake == wakePoll,
+		Poll:            s.Wake == settings.WakePoll,
 		Project:         s.Project,
 		Partitions:      s.Partitions,
 		LaneMaxInFlight: s.LaneMaxInFlight,
 		MaxWaiting:      s.MaxWaiting,
-		Seal:            s.EncryptionKey.box,
-		BreakerFailures: s.Breaker.failures,
-		BreakerWait:     s.Breaker.wait,
+		Seal:            s.EncryptionKey.Box,
+		BreakerFailures: s.Breaker.Failures,
+		BreakerWait:     s.Breaker.Wait,
 		QuickRetries:    s.QuickRetries,
 		AllowNets:       s.AllowNets,
 		HTTPSOnly:       s.HTTPSOnly,
@@ -136,7 +134,7 @@ func options(s settings, found []foundSetting) app.Options {
 		Version:         version,
 		Engine: app.EngineOptions{
 			Secrets:      s.SigningSecret,
-			DeriveTenant: s.SigningDerive == deriveTenant,
+			DeriveTenant: s.SigningDerive == settings.DeriveTenant,
 			Ladder:       s.Ladder,
 			Jitter:       s.LadderJitter,
 			Success:      s.Success,
@@ -162,14 +160,14 @@ func options(s settings, found []foundSetting) app.Options {
 }
 
 // listenAddr joins LISTEN and PORT, of which LISTEN wins where it was given.
-func listenAddr(s settings, found []foundSetting) string {
-	var listen foundSetting
+func listenAddr(s settings.Settings, found []settings.Found) string {
+	var listen settings.Found
 	for _, c := range found {
 		if c.Name == "LISTEN" {
 			listen = c
 		}
 	}
-	given := listen.Source == sourceEnviron || listen.Source == sourceDotenv
+	given := listen.Source == settings.SourceEnviron || listen.Source == settings.SourceDotenv
 	if s.Port != 0 && !given {
 		return fmt.Sprintf(":%d", s.Port)
 	}
@@ -178,10 +176,10 @@ func listenAddr(s settings, found []foundSetting) string {
 
 // newLog makes the logger that LOG_LEVEL and LOG_FORMAT ask for. Without
 // LOG_FORMAT a person at a terminal gets text.
-func newLog(s settings, found []foundSetting, out io.Writer) *slog.Logger {
+func newLog(s settings.Settings, found []settings.Found, out io.Writer) *slog.Logger {
 	text := s.LogFormat == "text"
 	for _, c := range found {
-		if c.Name == "LOG_FORMAT" && c.Source == sourceDefault && onTerminal(out) {
+		if c.Name == "LOG_FORMAT" && c.Source == settings.SourceDefault && onTerminal(out) {
 			text = true
 		}
 	}
@@ -249,10 +247,10 @@ type renewing struct {
 }
 
 // newRenewing remembers what was read at the start.
-func newRenewing(from sources, found []foundSetting, log *slog.Logger) *renewing {
+func newRenewing(from settings.Sources, found []settings.Found, log *slog.Logger) *renewing {
 	r := &renewing{environ: map[string]string{}, log: log}
 	for _, name := range renewable {
-		if file := from.environ[name+"_FILE"]; file != "" {
+		if file := from.Environ[name+"_FILE"]; file != "" {
 			r.environ[name+"_FILE"] = file
 		}
 	}
@@ -285,7 +283,7 @@ func (r *renewing) renew(ctx context.Context, renewals chan<- app.Renewal) {
 		r.log.Info("SIGHUP: no file of keys is named, so nothing is read anew", "settings", fileNames())
 		return
 	}
-	read, found, err := readSettings(sources{environ: r.environ})
+	read, found, err := settings.Read(settings.Sources{Environ: r.environ})
 	if err != nil {
 		r.stay(err)
 		return
@@ -297,7 +295,7 @@ func (r *renewing) renew(ctx context.Context, renewals chan<- app.Renewal) {
 			changed = append(changed, name)
 		}
 	}
-	renewal := app.Renewal{Keys: read.APIKeys, Secrets: read.SigningSecret, Seal: read.EncryptionKey.box, Done: make(chan error, 1)}
+	renewal := app.Renewal{Keys: read.APIKeys, Secrets: read.SigningSecret, Seal: read.EncryptionKey.Box, Done: make(chan error, 1)}
 	select {
 	case <-ctx.Done():
 		return
@@ -316,7 +314,7 @@ func (r *renewing) stay(err error) {
 }
 
 // sums tell whether a value changed, without keeping it.
-func (r *renewing) sums(found []foundSetting) map[string][sha256.Size]byte {
+func (r *renewing) sums(found []settings.Found) map[string][sha256.Size]byte {
 	sums := map[string][sha256.Size]byte{}
 	for _, c := range found {
 		if r.environ[c.Name+"_FILE"] != "" {

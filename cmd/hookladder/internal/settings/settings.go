@@ -1,4 +1,6 @@
-package main
+// Package settings reads what the environment decides, once and with all mistakes
+// together.
+package settings
 
 import (
 	"log/slog"
@@ -13,11 +15,11 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// settings is all that the environment decides. Its tags are the table of settings:
+// Settings is all that the environment decides. Its tags are the table of settings:
 // the name of the variable, its default, and what it accepts, in words or from min
 // to max. They also say whether it is a secret, and whether <name>_FILE may name a
 // file that holds it.
-type settings struct {
+type Settings struct {
 	Listen      string                `env:"LISTEN" envDefault:"127.0.0.1:8080" accepts:"host:port, or off to dispatch only"`
 	Port        int                   `env:"PORT" min:"1" max:"65535"`
 	Project     string                `env:"PROJECT" envDefault:"default" accepts:"1 to 64 of A-Z a-z 0-9 _ -"`
@@ -32,7 +34,7 @@ type settings struct {
 	APIKeys       app.Keys        `env:"API_KEYS" secret:"true" file:"true" accepts:"key:scope+scope[:name] with commas between"`
 	SigningSecret []signer.Secret `env:"SIGNING_SECRET" secret:"true" file:"true" accepts:"whsec_ and the base64 of 24 to 64 bytes, several with spaces between"`
 	SigningDerive string          `env:"SIGNING_DERIVE" envDefault:"none" accepts:"none or tenant"`
-	EncryptionKey sealing         `env:"ENCRYPTION_KEY" secret:"true" file:"true" accepts:"the base64 of 32 bytes, several with spaces between"`
+	EncryptionKey Sealing         `env:"ENCRYPTION_KEY" secret:"true" file:"true" accepts:"the base64 of 32 bytes, several with spaces between"`
 
 	Ladder          ladder.Ladder `env:"LADDER" envDefault:"15s,3m,10m,30m,30m,1h,2h,6h,15h" accepts:"waits such as 15s, 3m, 1d or seconds, with commas between"`
 	LadderJitter    float64       `env:"LADDER_JITTER" envDefault:"0" min:"0" max:"1"`
@@ -42,10 +44,10 @@ type settings struct {
 	MaxConns        int           `env:"MAX_CONNECTIONS" min:"1" max:"1000000"`
 	LaneMaxInFlight int           `env:"ENDPOINT_MAX_IN_FLIGHT" envDefault:"128" min:"1" max:"65536"`
 	MaxWaiting      int           `env:"ENDPOINT_MAX_WAITING" envDefault:"0" min:"0" max:"1000000000"`
-	MaxBytes        size          `env:"MAX_IN_FLIGHT_BYTES" envDefault:"128MiB" min:"1MiB" max:"1TiB"`
+	MaxBytes        Size          `env:"MAX_IN_FLIGHT_BYTES" envDefault:"128MiB" min:"1MiB" max:"1TiB"`
 	FanoutMax       int           `env:"FANOUT_MAX" envDefault:"1000" min:"1" max:"1000000"`
 	ClaimBatch      int           `env:"CLAIM_BATCH" envDefault:"64" min:"1" max:"64"`
-	Breaker         breaker       `env:"BREAKER" envDefault:"20/30s" accepts:"failures and the first wait such as 20/30s, or off"`
+	Breaker         Breaker       `env:"BREAKER" envDefault:"20/30s" accepts:"failures and the first wait such as 20/30s, or off"`
 	QuickRetries    int           `env:"QUICK_RETRIES" envDefault:"1" min:"0" max:"5"`
 
 	UserAgent    string                  `env:"USER_AGENT" accepts:"1 to 256 printable ASCII characters"`
@@ -58,8 +60,8 @@ type settings struct {
 	EgressCert  string         `env:"EGRESS_CERT_FILE" accepts:"a file of PEM certificates that belong to EGRESS_KEY_FILE"`
 	EgressKey   string         `env:"EGRESS_KEY_FILE" accepts:"a file with the PEM key of EGRESS_CERT_FILE"`
 
-	MaxBody size `env:"MAX_BODY" envDefault:"256KiB" min:"1KiB" max:"4MiB"`
-	Excerpt size `env:"EXCERPT" envDefault:"1KiB" min:"0B" max:"64KiB"`
+	MaxBody Size `env:"MAX_BODY" envDefault:"256KiB" min:"1KiB" max:"4MiB"`
+	Excerpt Size `env:"EXCERPT" envDefault:"1KiB" min:"0B" max:"64KiB"`
 
 	Retention     time.Duration `env:"RETENTION" envDefault:"24h" min:"1s" max:"365d"`
 	RetentionMax  int           `env:"RETENTION_MAX" envDefault:"100000" min:"0" max:"1000000000"`
@@ -75,18 +77,18 @@ type settings struct {
 	LogFormat     string        `env:"LOG_FORMAT" envDefault:"json" accepts:"json or text"`
 }
 
-// size is a number of bytes, written 256KiB.
-type size int64
+// Size is a number of bytes, written 256KiB.
+type Size int64
 
-// breaker is after how many failures a destination is left alone, and for how
-// long, written 20/30s. The zero breaker never opens.
-type breaker struct {
-	failures int           // in a row
-	wait     time.Duration // the first
+// Breaker is after how many failures a destination is left alone, and for how
+// long, written 20/30s. The zero Breaker never opens.
+type Breaker struct {
+	Failures int           // in a row
+	Wait     time.Duration // the first
 }
 
-// sealing encrypts what lies in the store. The zero sealing encrypts nothing.
-type sealing struct{ box *app.Seal }
+// Sealing encrypts what lies in the store. The zero Sealing encrypts nothing.
+type Sealing struct{ Box *app.Seal }
 
 // kept are the settings of the contract that this version does not have, each with
 // the value that asks for nothing more than it does. Any other value stops the

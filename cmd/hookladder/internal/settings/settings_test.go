@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
@@ -22,9 +23,9 @@ const testKey = "hk_0123456789abcdef:admin"
 // testSealKey is an ENCRYPTION_KEY, the base64 of 32 bytes.
 const testSealKey = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 
-func mustRead(t testing.TB, environ map[string]string) (settings, []foundSetting) {
+func mustRead(t testing.TB, environ map[string]string) (Settings, []Found) {
 	t.Helper()
-	s, found, err := readSettings(sources{environ: environ})
+	s, found, err := Read(Sources{Environ: environ})
 	require.NoError(t, err)
 	return s, found
 }
@@ -38,14 +39,14 @@ func TestAnEmptyEnvironmentGivesTheDefaultsOfTheContract(t *testing.T) {
 	require.Equal(t, 1024, s.MaxInFlight)
 	require.Equal(t, 128, s.LaneMaxInFlight)
 	require.Zero(t, s.MaxWaiting)
-	require.Equal(t, breaker{failures: 20, wait: 30 * time.Second}, s.Breaker)
+	require.Equal(t, Breaker{Failures: 20, Wait: 30 * time.Second}, s.Breaker)
 	require.Equal(t, "none", s.SigningDerive)
 	require.Equal(t, "auto", s.RedisMode)
 	require.Equal(t, "auto", s.Wake)
 	require.False(t, s.Durability.Waits())
 	require.Nil(t, s.EgressProxy)
-	require.Equal(t, size(256<<10), s.MaxBody)
-	require.Equal(t, size(1<<10), s.Excerpt)
+	require.Equal(t, Size(256<<10), s.MaxBody)
+	require.Equal(t, Size(1<<10), s.Excerpt)
 	require.Equal(t, 24*time.Hour, s.Retention)
 	require.Equal(t, 720*time.Hour, s.DeadRetention)
 	require.Equal(t, 20*time.Second, s.ShutdownGrace)
@@ -55,13 +56,13 @@ func TestAnEmptyEnvironmentGivesTheDefaultsOfTheContract(t *testing.T) {
 	require.True(t, s.APIKeys.Empty())
 	require.Empty(t, s.SigningSecret)
 	for _, c := range found {
-		require.Equal(t, sourceDefault, c.Source, c.Name)
+		require.Equal(t, SourceDefault, c.Source, c.Name)
 	}
 }
 
 func TestEverySettingIsRead(t *testing.T) {
 	secret := signer.NewSecret()
-	cert, key := mustCertificate(t)
+	cert, key := kit.MustCertificate(t.TempDir())
 	given := map[string]string{
 		"LISTEN": "off", "PORT": "9999", "PROJECT": "pay-1", "REDIS_URL": "rediss://u:p@redis.example:6380/2",
 		"REDIS_MODE": "sentinel", "REDIS_MASTER": "pay", "REDIS_CA_FILE": cert, "WAKE": "poll", "DATA_DIR": "", "METRICS_LISTEN": "127.0.0.1:9090",
@@ -75,7 +76,7 @@ func TestEverySettingIsRead(t *testing.T) {
 		"ENCRYPTION_KEY": testSealKey, "EGRESS_PROXY": "http://u:p@proxy.example:3128",
 		"EGRESS_CA_FILE": cert, "EGRESS_CERT_FILE": cert, "EGRESS_KEY_FILE": key, "USER_AGENT": "Notifier/2.0 (+https://a.example)", "HEADER_PREFIX": "a-",
 	}
-	for _, row := range settingsTable() {
+	for _, row := range Table() {
 		require.Contains(t, given, row.Name, "this test has to know every setting")
 	}
 	s, found := mustRead(t, given)
@@ -83,7 +84,7 @@ func TestEverySettingIsRead(t *testing.T) {
 		if given[c.Name] == "" {
 			continue // DATA_DIR and REDIS_URL exclude each other
 		}
-		require.Equal(t, sourceEnviron, c.Source, c.Name)
+		require.Equal(t, SourceEnviron, c.Source, c.Name)
 		field := reflect.ValueOf(s).Field(i)
 		if c.Name != "MAX_IN_FLIGHT" && c.Name != "QUICK_RETRIES" && c.Name != "SHUTDOWN_GRACE" {
 			require.False(t, field.IsZero(), "%s was not read", c.Name)
@@ -94,13 +95,13 @@ func TestEverySettingIsRead(t *testing.T) {
 	require.Equal(t, climb, s.Ladder)
 	require.Equal(t, 10*time.Second, s.AttemptTimeout)
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.168.1.7/32")}, s.AllowNets)
-	require.Equal(t, size(1<<20), s.MaxBody)
-	require.Equal(t, size(2000), s.Excerpt)
+	require.Equal(t, Size(1<<20), s.MaxBody)
+	require.Equal(t, Size(2000), s.Excerpt)
 	require.Equal(t, 30*24*time.Hour, s.DeadRetention)
 	require.True(t, s.Success.Status(404))
 	require.Equal(t, []signer.Secret{secret}, s.SigningSecret)
 	require.Equal(t, slog.LevelDebug, s.LogLevel)
-	require.Equal(t, breaker{failures: 5, wait: time.Minute}, s.Breaker)
+	require.Equal(t, Breaker{Failures: 5, Wait: time.Minute}, s.Breaker)
 	require.Equal(t, "http://u:p@proxy.example:3128", s.EgressProxy.String())
 	require.Equal(t, dispatcher.Durability{Replicas: 2}, s.Durability)
 	s, _ = mustRead(t, map[string]string{"DATA_DIR": "/data", "DURABILITY": "fsync"})
@@ -176,7 +177,7 @@ func TestASettingOutsideWhatIsAcceptedIsRefusedByName(t *testing.T) {
 	} {
 		t.Run(text, func(t *testing.T) {
 			name, value, _ := strings.Cut(text, "=")
-			_, _, err := readSettings(sources{environ: map[string]string{name: value}})
+			_, _, err := Read(Sources{Environ: map[string]string{name: value}})
 			require.ErrorContains(t, err, want)
 			require.Regexp(t, "^"+name, err.Error())
 			require.NotContains(t, err.Error(), "\n", "one mistake is one line")
@@ -185,7 +186,7 @@ func TestASettingOutsideWhatIsAcceptedIsRefusedByName(t *testing.T) {
 }
 
 func TestAllMistakesAreReportedTogether(t *testing.T) {
-	_, _, err := readSettings(sources{environ: map[string]string{
+	_, _, err := Read(Sources{Environ: map[string]string{
 		"MAX_IN_FLIGHT": "x", "PROJECT": "!", "WAKE": "now", "LADDER": "never", "API_KEYS": testKey, "API_KEYS_FILE": "f",
 	}})
 	lines := strings.Split(err.Error(), "\n")
@@ -203,7 +204,7 @@ func TestNoErrorHoldsASecret(t *testing.T) {
 		"ENCRYPTION_KEY": "Geheim",
 		"EGRESS_PROXY":   "http://:Geheim@%zz",
 	} {
-		_, _, err := readSettings(sources{environ: map[string]string{name: value}})
+		_, _, err := Read(Sources{Environ: map[string]string{name: value}})
 		require.ErrorContains(t, err, name)
 		require.NotContains(t, err.Error(), "Geheim")
 	}
@@ -216,8 +217,8 @@ func TestABreakerCanBeOff(t *testing.T) {
 
 func TestAFileGivesASecret(t *testing.T) {
 	files := map[string]string{"/keys": testKey + "\n", "/empty": "\n"}
-	from := func(environ map[string]string) sources {
-		return sources{environ: environ, readFile: func(name string) ([]byte, error) {
+	from := func(environ map[string]string) Sources {
+		return Sources{Environ: environ, ReadFile: func(name string) ([]byte, error) {
 			text, ok := files[name]
 			if !ok {
 				return nil, fs.ErrNotExist
@@ -225,7 +226,7 @@ func TestAFileGivesASecret(t *testing.T) {
 			return []byte(text), nil
 		}}
 	}
-	s, found, err := readSettings(from(map[string]string{"API_KEYS_FILE": "/keys"}))
+	s, found, err := Read(from(map[string]string{"API_KEYS_FILE": "/keys"}))
 	require.NoError(t, err)
 	require.False(t, s.APIKeys.Empty(), "the newline at the end is no part of it")
 	for _, c := range found {
@@ -238,53 +239,42 @@ func TestAFileGivesASecret(t *testing.T) {
 		`REDIS_URL_FILE="/none": file does not exist`:   {"REDIS_URL_FILE": "/none"},
 		`SIGNING_SECRET_FILE="/empty": the file is emp`: {"SIGNING_SECRET_FILE": "/empty"},
 	} {
-		_, _, err := readSettings(from(environ))
+		_, _, err := Read(from(environ))
 		require.ErrorContains(t, err, want)
 		require.Len(t, strings.Split(err.Error(), "\n"), 1)
 	}
 }
 
 func TestTheEnvironmentWinsOverTheEnvFile(t *testing.T) {
-	from := sources{
-		environ:  map[string]string{"PROJECT": "real", "EXCERPT": ""},
-		dotenv:   map[string]string{"PROJECT": "file", "EXCERPT": "2KiB"},
-		defaults: map[string]string{"EXCERPT": "3KiB", "LOG_LEVEL": "warn"},
+	from := Sources{
+		Environ:  map[string]string{"PROJECT": "real", "EXCERPT": ""},
+		Dotenv:   map[string]string{"PROJECT": "file", "EXCERPT": "2KiB"},
+		Defaults: map[string]string{"EXCERPT": "3KiB", "LOG_LEVEL": "warn"},
 	}
-	s, found, err := readSettings(from)
+	s, found, err := Read(from)
 	require.NoError(t, err)
 	require.Equal(t, "real", s.Project)
-	require.Equal(t, size(2<<10), s.Excerpt, "an empty variable is an unset one")
+	require.Equal(t, Size(2<<10), s.Excerpt, "an empty variable is an unset one")
 	require.Equal(t, slog.LevelWarn, s.LogLevel)
 	sources := map[string]string{}
 	for _, c := range found {
 		sources[c.Name] = c.Source
 	}
-	require.Equal(t, sourceEnviron, sources["PROJECT"])
-	require.Equal(t, sourceDotenv, sources["EXCERPT"])
-	require.Equal(t, sourceDev, sources["LOG_LEVEL"])
-	require.Equal(t, sourceDefault, sources["LADDER"])
-}
-
-func TestListenWinsOverPort(t *testing.T) {
-	for want, environ := range map[string]map[string]string{
-		"127.0.0.1:8080": {},
-		":80":            {"PORT": "80"},
-		"[::1]:99":       {"PORT": "80", "LISTEN": "[::1]:99"},
-		"off":            {"PORT": "80", "LISTEN": "off"},
-	} {
-		require.Equal(t, want, listenAddr(mustRead(t, environ)))
-	}
+	require.Equal(t, SourceEnviron, sources["PROJECT"])
+	require.Equal(t, SourceDotenv, sources["EXCERPT"])
+	require.Equal(t, SourceDev, sources["LOG_LEVEL"])
+	require.Equal(t, SourceDefault, sources["LADDER"])
 }
 
 func TestWhatThisVersionDoesNotHaveStopsTheStart(t *testing.T) {
 	for name, harmless := range kept {
-		_, _, err := readSettings(sources{environ: map[string]string{name: "anything"}})
+		_, _, err := Read(Sources{Environ: map[string]string{name: "anything"}})
 		require.ErrorContains(t, err, name+": this version does not have it")
-		_, _, err = readSettings(sources{dotenv: map[string]string{name: "anything"}})
+		_, _, err = Read(Sources{Dotenv: map[string]string{name: "anything"}})
 		require.Error(t, err)
 		mustRead(t, map[string]string{name: harmless})
 	}
-	for _, row := range settingsTable() {
+	for _, row := range Table() {
 		require.NotContains(t, kept, row.Name)
 	}
 }
@@ -304,18 +294,18 @@ func TestNamesThatAreAlmostOursAreWarnedAbout(t *testing.T) {
 		"ENCRYPTION_KEYS":      "ENCRYPTION_KEY",
 	} {
 		require.Equal(t, []string{name + " is not a setting and has no effect: did you mean " + meant + "?"},
-			nearNames(map[string]string{name: "x"}))
+			Near(map[string]string{name: "x"}))
 	}
 	for _, name := range []string{
 		"PATH", "HOME", "PWD", "LANG", "SORT", "LISTEN_FDS", "LISTEN_PID", "GOGC", "GOMEMLIMIT", "HOSTNAME", "LOGNAME",
 		"HOOKLADDER_URL", "HOOKLADDER_KEY", "REDIS_URL", "API_KEYS_FILE", "WAKE", "KUBERNETES_PORT",
 	} {
-		require.Empty(t, nearNames(map[string]string{name: "x"}), name)
+		require.Empty(t, Near(map[string]string{name: "x"}), name)
 	}
 }
 
 func TestTheBoundsOfTheTableCanBeRead(t *testing.T) {
-	for _, row := range settingsTable() {
+	for _, row := range Table() {
 		if low, ok := row.field.Tag.Lookup("min"); ok {
 			require.True(t, quantities[row.field.Type].within(low, low, row.field.Tag.Get("max")), row.Name)
 		}

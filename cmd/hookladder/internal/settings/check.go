@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"math"
@@ -16,7 +16,7 @@ import (
 // What WAKE may be.
 const (
 	wakeAuto = "auto" // has the store tell, where it can
-	wakePoll = "poll" // reads the store every second
+	WakePoll = "poll" // reads the store every second
 )
 
 // What REDIS_MODE may be.
@@ -32,7 +32,7 @@ var projects = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // check finds what the single parsers can't: what lies out of range, and texts
 // that are not one of those accepted. Settings that are faulty already are
 // passed over.
-func (s *settings) check(found []foundSetting, faulty []mistake) (faults []mistake) {
+func (s *Settings) check(found []Found, faulty []mistake) (faults []mistake) {
 	texts := map[string]func() string{
 		"LISTEN":         func() string { return wrongListen(s.Listen) },
 		"METRICS_LISTEN": func() string { return wrongAddress(s.MetricsListen) },
@@ -44,7 +44,7 @@ func (s *settings) check(found []foundSetting, faulty []mistake) (faults []mista
 		"REDIS_CA_FILE": s.wrongRedisCA,
 		"DATA_DIR":      s.wrongDataDir,
 		"DURABILITY":    s.wrongDurability,
-		"WAKE":          func() string { return unless(s.Wake == wakeAuto || s.Wake == wakePoll) },
+		"WAKE":          func() string { return unless(s.Wake == wakeAuto || s.Wake == WakePoll) },
 
 		"USER_AGENT": func() string { return unless(dispatcher.CheckUserAgent(s.UserAgent) == nil) },
 
@@ -54,7 +54,7 @@ func (s *settings) check(found []foundSetting, faulty []mistake) (faults []mista
 		"EGRESS_CERT_FILE": s.wrongCertificate,
 		"EGRESS_KEY_FILE":  func() string { return missing(s.EgressCert, "EGRESS_CERT_FILE") },
 
-		"SIGNING_DERIVE": func() string { return unless(s.SigningDerive == "none" || s.SigningDerive == deriveTenant) },
+		"SIGNING_DERIVE": func() string { return unless(s.SigningDerive == "none" || s.SigningDerive == DeriveTenant) },
 	}
 	for _, c := range found {
 		known := slices.ContainsFunc(faulty, func(f mistake) bool { return f.name == c.Name })
@@ -73,8 +73,11 @@ func (s *settings) check(found []foundSetting, faulty []mistake) (faults []mista
 	return faults
 }
 
-// deriveTenant is the SIGNING_DERIVE that gives each tenant a secret of its own.
-const deriveTenant = "tenant"
+// ListenOff is the LISTEN of a process that serves no API.
+const ListenOff = "off"
+
+// DeriveTenant is the SIGNING_DERIVE that gives each tenant a secret of its own.
+const DeriveTenant = "tenant"
 
 // unless is a fault without a reason where ok is false: the text of what is
 // accepted is enough.
@@ -95,7 +98,7 @@ func wrongFile[T any](_ T, err error) string {
 }
 
 // wrongCertificate judges both files of a certificate: neither is good alone.
-func (s *settings) wrongCertificate() string {
+func (s *Settings) wrongCertificate() string {
 	if reason := missing(s.EgressKey, "EGRESS_KEY_FILE"); reason != "" {
 		return reason
 	}
@@ -111,7 +114,7 @@ func missing(value, name string) string {
 }
 
 func wrongListen(text string) string {
-	if text == listenOff {
+	if text == ListenOff {
 		return ""
 	}
 	return wrongAddress(text)
@@ -143,7 +146,7 @@ func wrongRedisURL(text string) string {
 	return ""
 }
 
-func (s *settings) wrongRedisMode() string {
+func (s *Settings) wrongRedisMode() string {
 	switch {
 	case !slices.Contains([]string{modeAuto, modeSingle, modeCluster, modeSentinel}, s.RedisMode):
 		return " "
@@ -155,7 +158,7 @@ func (s *settings) wrongRedisMode() string {
 	return ""
 }
 
-func (s *settings) wrongRedisMaster() string {
+func (s *Settings) wrongRedisMaster() string {
 	switch {
 	case s.RedisMode == modeSingle || s.RedisMode == modeCluster:
 		return "it belongs to REDIS_MODE=sentinel, not to " + s.RedisMode
@@ -165,7 +168,7 @@ func (s *settings) wrongRedisMaster() string {
 	return ""
 }
 
-func (s *settings) wrongRedisCA() string {
+func (s *Settings) wrongRedisCA() string {
 	switch {
 	case s.DataDir != "":
 		return "the Redis of DATA_DIR is reached without TLS, on a socket that only this user may open"
@@ -175,14 +178,14 @@ func (s *settings) wrongRedisCA() string {
 	return wrongFile(app.LoadRoots(s.RedisCA))
 }
 
-func (s *settings) wrongDataDir() string {
+func (s *Settings) wrongDataDir() string {
 	if s.RedisURL != "" {
 		return "REDIS_URL is set too: use one of them"
 	}
 	return ""
 }
 
-func (s *settings) wrongDurability() string {
+func (s *Settings) wrongDurability() string {
 	if s.DataDir != "" && s.Durability.Replicas > 0 {
 		return "the Redis of DATA_DIR has no replicas; fsync waits for the disk"
 	}

@@ -1,13 +1,15 @@
-package main
+package settings
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit"
 )
 
 func TestSettingsOfTheStoreThatContradictEachOtherAreRefusedByName(t *testing.T) {
-	cert, key := mustCertificate(t)
+	cert, key := kit.MustCertificate(t.TempDir())
 	const plain, data = "redis://r:1", "/data"
 	for want, environ := range map[string]map[string]string{
 		`^REDIS_MASTER="m": .*belongs to REDIS_MODE=sentinel, not to cluster`: {"REDIS_URL": plain, "REDIS_MODE": "cluster", "REDIS_MASTER": "m"},
@@ -21,7 +23,7 @@ func TestSettingsOfTheStoreThatContradictEachOtherAreRefusedByName(t *testing.T)
 		`^REDIS_MASTER="m": .*DATA_DIR has no sentinels`:                      {"DATA_DIR": data, "REDIS_MASTER": "m"},
 		`^REDIS_CA_FILE=.*DATA_DIR is reached without TLS`:                    {"DATA_DIR": data, "REDIS_CA_FILE": cert},
 	} {
-		_, _, err := readSettings(sources{environ: environ})
+		_, _, err := Read(Sources{Environ: environ})
 		require.Error(t, err, want)
 		require.Regexp(t, want, err.Error())
 		require.NotContains(t, err.Error(), "\n", "one mistake is told once")

@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"errors"
@@ -26,11 +26,11 @@ import (
 var parsers = map[reflect.Type]env.ParserFunc{
 	reflect.TypeFor[time.Duration]():           func(v string) (any, error) { return ladder.ParseDuration(v) },
 	reflect.TypeFor[ladder.Ladder]():           func(v string) (any, error) { return ladder.Parse(v) },
-	reflect.TypeFor[size]():                    func(v string) (any, error) { return parseSize(v) },
+	reflect.TypeFor[Size]():                    func(v string) (any, error) { return parseSize(v) },
 	reflect.TypeFor[dispatcher.Durability]():   func(v string) (any, error) { return parseDurability(v) },
 	reflect.TypeFor[dispatcher.HeaderPrefix](): func(v string) (any, error) { return dispatcher.ParseHeaderPrefix(v) },
-	reflect.TypeFor[breaker]():                 func(v string) (any, error) { return parseBreaker(v) },
-	reflect.TypeFor[sealing]():                 func(v string) (any, error) { return parseSealing(v) },
+	reflect.TypeFor[Breaker]():                 func(v string) (any, error) { return parseBreaker(v) },
+	reflect.TypeFor[Sealing]():                 func(v string) (any, error) { return parseSealing(v) },
 	reflect.TypeFor[url.URL]():                 func(v string) (any, error) { return parseProxy(v) },
 	reflect.TypeFor[[]netip.Prefix]():          func(v string) (any, error) { return parseNets(v) },
 	reflect.TypeFor[app.Keys]():                func(v string) (any, error) { return app.ParseKeys(v) },
@@ -55,47 +55,47 @@ func parseDurability(v string) (dispatcher.Durability, error) {
 	return d, nil
 }
 
-func parseSize(v string) (size, error) {
+func parseSize(v string) (Size, error) {
 	n, err := humanize.ParseBytes(v)
 	if err != nil || n > math.MaxInt64 {
 		return 0, errNumber
 	}
-	return size(n), nil
+	return Size(n), nil
 }
 
 // What a breaker may be asked for. More failures than that are no breaker, and
 // no wait grows beyond ten minutes.
 const (
 	maxFailures = 10_000
-	maxOpen     = 10 * time.Minute
+	MostOpen    = 10 * time.Minute
 )
 
 // parseBreaker reads <failures>/<first wait>, as in 20/30s, or off.
-func parseBreaker(v string) (breaker, error) {
+func parseBreaker(v string) (Breaker, error) {
 	if v == "off" {
-		return breaker{}, nil
+		return Breaker{}, nil
 	}
 	count, text, ok := strings.Cut(v, "/")
 	failures, err := strconv.Atoi(count)
 	if !ok || err != nil {
-		return breaker{}, errNumber
+		return Breaker{}, errNumber
 	}
 	wait, err := ladder.ParseDuration(text)
 	if err != nil {
-		return breaker{}, err
+		return Breaker{}, err
 	}
 	switch {
 	case failures < 1 || failures > maxFailures:
-		return breaker{}, fmt.Errorf("from 1 to %d failures", maxFailures)
-	case wait < time.Millisecond || wait > maxOpen:
-		return breaker{}, fmt.Errorf("a wait from 1ms to %s", maxOpen)
+		return Breaker{}, fmt.Errorf("from 1 to %d failures", maxFailures)
+	case wait < time.Millisecond || wait > MostOpen:
+		return Breaker{}, fmt.Errorf("a wait from 1ms to %s", MostOpen)
 	}
-	return breaker{failures: failures, wait: wait}, nil
+	return Breaker{Failures: failures, Wait: wait}, nil
 }
 
-func parseSealing(v string) (sealing, error) {
+func parseSealing(v string) (Sealing, error) {
 	box, err := app.ParseEncryptionKeys(v)
-	return sealing{box}, err
+	return Sealing{box}, err
 }
 
 func parseProxy(v string) (url.URL, error) {
@@ -162,7 +162,7 @@ var quantities = map[reflect.Type]quantity{
 		d, err := ladder.ParseDuration(v)
 		return float64(d), err
 	}},
-	reflect.TypeFor[size](): {"a size", func(v string) (float64, error) {
+	reflect.TypeFor[Size](): {"a size", func(v string) (float64, error) {
 		n, err := parseSize(v)
 		return float64(n), err
 	}},

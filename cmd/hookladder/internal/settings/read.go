@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"errors"
@@ -12,31 +12,31 @@ import (
 	"github.com/caarlos0/env/v11"
 )
 
-// sources are where settings come from, the first that has one wins.
-type sources struct {
-	environ  map[string]string
-	dotenv   map[string]string                 // of a .env file
-	defaults map[string]string                 // in place of a setting's own
-	readFile func(name string) ([]byte, error) // nil: os.ReadFile
+// Sources are where settings come from, the first that has one wins.
+type Sources struct {
+	Environ  map[string]string
+	Dotenv   map[string]string                 // of a .env file
+	Defaults map[string]string                 // in place of a setting's own
+	ReadFile func(name string) ([]byte, error) // nil: os.ReadFile
 }
 
-// A foundSetting is one setting as it was found, for people to look at.
-type foundSetting struct {
-	setting
+// A Found is one setting as it was found, for people to look at.
+type Found struct {
+	Setting
 	Value  string // as given; empty: unset
 	Source string
 }
 
 // Where a setting may come from, besides a file.
 const (
-	sourceDefault = "default"
-	sourceDev     = "default of dev"
-	sourceEnviron = "environment"
-	sourceDotenv  = ".env"
+	SourceDefault = "default"
+	SourceDev     = "default of dev"
+	SourceEnviron = "environment"
+	SourceDotenv  = ".env"
 )
 
-// A setting is a row of the table.
-type setting struct {
+// A Setting is a row of the table.
+type Setting struct {
 	Name    string
 	Default string // empty: unset
 	Accepts string // which values, as a noun
@@ -45,13 +45,13 @@ type setting struct {
 	field   reflect.StructField
 }
 
-// settingsTable reads the tags of settings, in their order.
-func settingsTable() []setting {
-	t := reflect.TypeFor[settings]()
-	table := make([]setting, 0, t.NumField())
+// Table reads the tags of settings, in their order.
+func Table() []Setting {
+	t := reflect.TypeFor[Settings]()
+	table := make([]Setting, 0, t.NumField())
 	for i := range t.NumField() {
 		f := t.Field(i)
-		s := setting{
+		s := Setting{
 			Name:    f.Tag.Get("env"),
 			Default: f.Tag.Get("envDefault"),
 			Accepts: f.Tag.Get("accepts"),
@@ -67,11 +67,11 @@ func settingsTable() []setting {
 	return table
 }
 
-// readSettings finds every setting and reports all mistakes together, each
+// Read finds every setting and reports all mistakes together, each
 // with its variable. What it found is answered in any case.
-func readSettings(from sources) (settings, []foundSetting, error) {
-	var s settings
-	found, faults := from.find(settingsTable())
+func Read(from Sources) (Settings, []Found, error) {
+	var s Settings
+	found, faults := from.find(Table())
 	values := map[string]string{}
 	for _, c := range found {
 		values[c.Name] = c.Value
@@ -100,16 +100,16 @@ func (f mistake) Error() string { return f.name + f.text }
 // find looks for each setting of the table in turn: in the environment, in the
 // file that the environment names, the same in the .env file, then its default.
 // An empty variable is an unset one, as compose files and CI leave them.
-func (from sources) find(table []setting) (found []foundSetting, faults []mistake) {
+func (from Sources) find(table []Setting) (found []Found, faults []mistake) {
 	for _, s := range table {
-		c := foundSetting{setting: s, Value: s.Default, Source: sourceDefault}
-		if value, ok := from.defaults[s.Name]; ok {
-			c.Value, c.Source = value, sourceDev
+		c := Found{Setting: s, Value: s.Default, Source: SourceDefault}
+		if value, ok := from.Defaults[s.Name]; ok {
+			c.Value, c.Source = value, SourceDev
 		}
 		for _, place := range []struct {
 			name string
 			vars map[string]string
-		}{{sourceEnviron, from.environ}, {sourceDotenv, from.dotenv}} {
+		}{{SourceEnviron, from.Environ}, {SourceDotenv, from.Dotenv}} {
 			value, file := place.vars[s.Name], ""
 			if s.File {
 				file = place.vars[s.Name+"_FILE"]
@@ -134,11 +134,11 @@ func (from sources) find(table []setting) (found []foundSetting, faults []mistak
 
 // load reads a setting from the file that <name>_FILE names. Editors and echo
 // leave a newline at the end, which belongs to no secret.
-func (from sources) load(name, value, file string) (string, *mistake) {
+func (from Sources) load(name, value, file string) (string, *mistake) {
 	if value != "" {
 		return "", &mistake{name, " and " + name + "_FILE are both set: use one of them"}
 	}
-	read := from.readFile
+	read := from.ReadFile
 	if read == nil {
 		read = os.ReadFile
 	}
@@ -154,11 +154,11 @@ func (from sources) load(name, value, file string) (string, *mistake) {
 }
 
 // unserved lists settings of the contract that are set and not in this version.
-func (from sources) unserved() (faults []mistake) {
+func (from Sources) unserved() (faults []mistake) {
 	for _, name := range slices.Sorted(maps.Keys(kept)) {
-		value := from.environ[name]
+		value := from.Environ[name]
 		if value == "" {
-			value = from.dotenv[name]
+			value = from.Dotenv[name]
 		}
 		if value == "" || value == kept[name] {
 			continue
@@ -173,7 +173,7 @@ func (from sources) unserved() (faults []mistake) {
 }
 
 // parseFaults names the variable of each field that could not be read.
-func parseFaults(err error, found []foundSetting) (faults []mistake) {
+func parseFaults(err error, found []Found) (faults []mistake) {
 	var all env.AggregateError
 	if !errors.As(err, &all) {
 		return nil
@@ -184,14 +184,14 @@ func parseFaults(err error, found []foundSetting) (faults []mistake) {
 			faults = append(faults, mistake{"settings", ": " + err.Error()})
 			continue
 		}
-		i := slices.IndexFunc(found, func(c foundSetting) bool { return c.field.Name == parse.Name })
+		i := slices.IndexFunc(found, func(c Found) bool { return c.field.Name == parse.Name })
 		faults = append(faults, found[i].fault(reasonOf(parse.Err)))
 	}
 	return faults
 }
 
 // mistake says what is accepted instead of the value, and why where that helps.
-func (c foundSetting) fault(reason string) mistake {
+func (c Found) fault(reason string) mistake {
 	text := fmt.Sprintf("=%q", c.Value)
 	if c.Secret {
 		text = ""

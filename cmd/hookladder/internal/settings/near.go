@@ -1,0 +1,96 @@
+package settings
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// ours are variables that commands read besides the settings.
+var ours = []string{"HOOKLADDER_URL", "HOOKLADDER_KEY"}
+
+// Near warns of variables that are almost one of ours: they look like a
+// setting and have no effect.
+func Near(vars map[string]string) (warnings []string) {
+	known := slices.Clone(ours)
+	for _, s := range Table() {
+		known = append(known, s.Name)
+		if s.File {
+			known = append(known, s.Name+"_FILE")
+		}
+	}
+	known = append(known, slices.Sorted(maps.Keys(kept))...)
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		if vars[name] == "" || slices.Contains(known, name) {
+			continue
+		}
+		if meant := nearest(name, known); meant != "" {
+			warnings = append(warnings, fmt.Sprintf("%s is not a setting and has no effect: did you mean %s?", name, meant))
+		}
+	}
+	return warnings
+}
+
+// prefixes are what other programs put before names of settings.
+var prefixes = []string{"HOOKLADDER_", "HL_"}
+
+// nearest is the known name that name is a misspelling of, or empty.
+func nearest(name string, known []string) string {
+	plain := strings.ToUpper(name)
+	for _, prefix := range prefixes {
+		plain = strings.TrimPrefix(plain, prefix)
+	}
+	plain = strings.ReplaceAll(plain, "-", "_")
+	if plain != name && slices.Contains(known, plain) {
+		return plain
+	}
+	best, least := "", 3
+	for _, k := range known {
+		if d := distance(plain, k); d <= slips(k) && d < least {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
+// slips is how many letters may be wrong in a name that is still meant: a short
+// one is too near to others (PATH is two from PORT).
+func slips(name string) int {
+	switch {
+	case len(name) < 6:
+		return 0
+	case len(name) < 9:
+		return 1
+	default:
+		return 2
+	}
+}
+
+// distance counts the letters to insert, delete, change or swap with the next
+// one that make a into b.
+func distance(a, b string) int {
+	var before, last []int // the rows before the current one
+	for i := range len(a) + 1 {
+		row := make([]int, len(b)+1)
+		for j := range row {
+			switch {
+			case i == 0:
+				row[j] = j
+			case j == 0:
+				row[j] = i
+			default:
+				change := last[j-1]
+				if a[i-1] != b[j-1] {
+					change++
+				}
+				row[j] = min(last[j]+1, row[j-1]+1, change)
+				if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+					row[j] = min(row[j], before[j-2]+1)
+				}
+			}
+		}
+		before, last = last, row
+	}
+	return last[len(b)]
+}

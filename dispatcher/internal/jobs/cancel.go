@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
 )
@@ -22,10 +23,7 @@ func (w *jobWorker) cancel(ctx context.Context) error {
 		}
 	}
 	for _, n := range slices.Sorted(maps.Keys(w.parts)) {
-		part := w.parts[n]
-		part.Ended = true
-		w.parts[n] = part
-		if err := w.step(ctx, dispatcher.JobStep{Part: n}, nil); err != nil {
+		if err := w.conclude(ctx, n, func(part *dispatcher.JobPart) { part.Ended = true }); err != nil {
 			return err
 		}
 	}
@@ -53,6 +51,7 @@ func (w *jobWorker) cancelOnce(ctx context.Context) error {
 				}
 			}
 		}
+		w.changed = time.Now() // it never has to wait for a lane
 		if err := w.stand(ctx); err != nil {
 			return err
 		}

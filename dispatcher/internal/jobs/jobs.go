@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -136,11 +137,19 @@ func (s *Jobs) begin(ctx context.Context, j dispatcher.Job) (dispatcher.Job, err
 	return begun, nil
 }
 
-// withStatuses is a filter that names statuses, and is of no page.
+// withStatuses is a filter that names statuses, each once, and is of no page. Pages go
+// from one status to the next.
 func withStatuses(kind dispatcher.JobKind, f dispatcher.Filter) dispatcher.Filter {
 	if len(f.Statuses) == 0 {
 		_, f.Statuses = kind.Statuses()
 	}
+	var once []dispatcher.Status
+	for _, status := range f.Statuses {
+		if !slices.Contains(once, status) {
+			once = append(once, status)
+		}
+	}
+	f.Statuses = once
 	f.Limit, f.Cursor = 0, ""
 	return f
 }
@@ -163,7 +172,7 @@ func (s *Jobs) StopJob(ctx context.Context, number int64) (dispatcher.Job, error
 		if _, err := s.store.Turn(ctx, s.o.Name(), &j); err != nil && !errors.Is(err, dispatcher.ErrJobTurn) {
 			return j, err
 		}
-		s.drop(number)
+		s.drop(&j)
 	}
 	return s.store.Job(ctx, number)
 }

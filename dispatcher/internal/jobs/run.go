@@ -13,7 +13,8 @@ import (
 )
 
 // atOnce is how many jobs one instance carries out at a time: each keeps a node of
-// the store busy with short scripts. Others wait for a place.
+// the store busy with short scripts. Others wait for a place, which a job leaves while
+// it waits for its rate or for a lane.
 const atOnce = 8
 
 // forgetEvery is how often it is looked for jobs that ended long ago.
@@ -71,11 +72,9 @@ func (s *Jobs) carryOut(ctx context.Context, w *jobWorker, places chan struct{})
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(w.life, stop)()
-	select {
-	case <-ctx.Done():
-	case places <- struct{}{}:
-		defer func() { <-places }()
+	if w.places = places; w.enter(ctx) {
 		w.work(ctx)
+		w.leave()
 	}
 	if w.ended {
 		return
@@ -157,12 +156,12 @@ func (s *Jobs) isHere(number int64) bool {
 	return s.here[number] != nil
 }
 
-// drop ends the work at a job that was stopped.
-func (s *Jobs) drop(number int64) {
+// drop ends the work at a job that was stopped, unless it was resumed since.
+func (s *Jobs) drop(stopped *dispatcher.Job) {
 	s.mu.Lock()
-	w := s.here[number]
+	w := s.here[stopped.Number]
 	s.mu.Unlock()
-	if w != nil {
+	if w != nil && w.job.Turn < stopped.Turn {
 		w.drop()
 	}
 }

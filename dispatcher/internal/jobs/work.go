@@ -39,12 +39,18 @@ type jobWorker struct {
 	drop  context.CancelFunc
 	ended bool // the job has, or this turn of it
 
-	changed time.Time // when it last changed something
+	places    chan struct{} // as many as jobs are carried out at once
+	placed    bool          // it has a place of them
+	searching bool          // it goes through the parts for the first time
+
+	changed time.Time // when it last changed something, or did not have to pass anything by
 	looked  time.Time // when it last looked whether the turn is its own
 }
 
 func newWorker(s *Jobs, j dispatcher.Job, parts map[int]dispatcher.JobPart) *jobWorker {
-	w := &jobWorker{jobs: s, store: s.store, job: j, parts: parts, pace: newPace(j.Rate), changed: time.Now(), looked: time.Now()}
+	w := &jobWorker{
+		jobs: s, store: s.store, job: j, parts: parts, pace: newPace(j.Rate), searching: true, changed: time.Now(), looked: time.Now(),
+	}
 	w.life, w.drop = context.WithCancel(context.Background())
 	return w
 }
@@ -142,6 +148,7 @@ func (w *jobWorker) rounds(ctx context.Context) error {
 		if !left {
 			return nil
 		}
+		w.searching = false
 		if w.sum().Done > before {
 			wait = roundFirst
 		}
@@ -181,16 +188,32 @@ func (w *jobWorker) walk(ctx context.Context, n int) error {
 		part = w.parts[n]
 		part.Cursor = page.Cursor
 		w.parts[n] = part
+		if w.searching && len(skip) == 0 {
+			w.changed = time.Now()
+		}
 		if more = page.More; more && len(ids) == 0 {
 			if err := w.step(ctx, dispatcher.JobStep{Part: n}, nil); err != nil {
 				return err
 			}
 		}
 	}
-	part := w.parts[n]
-	part.Cursor, part.Ended, part.Passed = "", part.Passed == 0, 0
+	return w.conclude(ctx, n, func(part *dispatcher.JobPart) {
+		part.Cursor, part.Ended, part.Passed = "", part.Passed == 0, 0
+	})
+}
+
+// conclude writes how a part stands at the end of a walk. It is not so before it is
+// written: else it would not be written again.
+func (w *jobWorker) conclude(ctx context.Context, n int, change func(part *dispatcher.JobPart)) error {
+	before := w.parts[n]
+	part := before
+	change(&part)
 	w.parts[n] = part
-	return w.step(ctx, dispatcher.JobStep{Part: n}, nil)
+	err := w.step(ctx, dispatcher.JobStep{Part: n}, nil)
+	if err != nil {
+		w.parts[n] = before
+	}
+	return err
 }
 
 // move changes deliveries of one part. It waits a while where their lanes take no
@@ -282,6 +305,7 @@ func (w *jobWorker) step(ctx context.Context, step dispatcher.JobStep, left *[]d
 	if err != nil {
 		return err
 	}
+	w.jobs.report(ctx, "job", nil)
 	w.parts[step.Part] = out.JobPart
 	w.pace.made(out.Done)
 	if out.Done > 0 {
@@ -293,14 +317,34 @@ func (w *jobWorker) step(ctx context.Context, step dispatcher.JobStep, left *[]d
 	return w.stand(ctx)
 }
 
-// sleep waits, and reports false where ctx ended before.
+// sleep waits, and reports false where ctx ended before. Meanwhile another job may have
+// the place.
 func (w *jobWorker) sleep(ctx context.Context, d time.Duration) bool {
+	w.leave()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
 	case <-timer.C:
-		return true
+		return w.enter(ctx)
+	}
+}
+
+// enter waits for a place, and reports false where ctx ended before.
+func (w *jobWorker) enter(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+	case w.places <- struct{}{}:
+		w.placed = true
+	}
+	return w.placed
+}
+
+// leave gives the place back.
+func (w *jobWorker) leave() {
+	if w.placed {
+		w.placed = false
+		<-w.places
 	}
 }

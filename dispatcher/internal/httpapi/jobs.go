@@ -85,7 +85,7 @@ var jobFields = func() fieldset[jobRequest] {
 	for _, p := range filterParams() {
 		fields = append(fields, field[jobRequest]{name: p.name, null: itself, set: func(r *jobRequest, v jsontext.Value) error {
 			values, err := filterValues(p, v)
-			if err == nil {
+			if err == nil && (p.name != "failed" || values[0] == "true") { // false asks for nothing
 				r.filters[p.name] = values
 			}
 			return err

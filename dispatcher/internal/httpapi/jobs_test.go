@@ -86,6 +86,7 @@ func TestABadRequestForAJobBeginsNone(t *testing.T) {
 		`{"all":false}`:                      "$",
 		`{"all":null}`:                       "$.all",
 		`{"rate":"1/s"}`:                     "$",
+		`{"failed":false}`:                   "$", // it asks for nothing
 		`{"tenant":null}`:                    "$.tenant",
 		`{"tenant":[]}`:                      "$.tenant",
 		`{"tenant":["a",1]}`:                 "$.tenant",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ const shownBody = 16 << 10
 const readBody = 4 << 20
 
 func newListen(s world) *cobra.Command {
-	var addr, secret, secretFile, scheme string
+	var addr, secret, secretFile, scheme, save string
 	var status int
 	cmd := &cobra.Command{
 		Use:   "listen",
@@ -35,7 +36,8 @@ func newListen(s world) *cobra.Command {
 --secret-file or --secret, prints headers, body and verdict, and answers with
 --status. A callback that can't be verified is answered with 401, as a receiver
 should. Control characters are printed escaped, and each line of a body begins with
-a bar. Other users of this machine can see --secret in the list of processes: keep
+a bar. With --save the file holds the last one byte for byte: hookladder verify says
+what is wrong with it. Other users of this machine can see --secret in the list of processes: keep
 secrets that matter in a file.`,
 		Example: `  SIGNING_SECRET=whsec_... hookladder listen
   hookladder listen --addr 127.0.0.1:9000 --secret-file ./secret --status 503
@@ -61,7 +63,7 @@ secrets that matter in a file.`,
 			if status < 200 || status > 599 {
 				return usagef("--status %d: must be from 200 to 599", status)
 			}
-			ear := &listener{verifier: verifier, status: status, out: cmd.OutOrStdout()}
+			ear := &listener{verifier: verifier, status: status, save: save, out: cmd.OutOrStdout()}
 			return ear.listen(cmd.Context(), addr)
 		},
 	}
@@ -70,6 +72,7 @@ secrets that matter in a file.`,
 	cmd.Flags().StringVar(&secretFile, "secret-file", "", "a file that holds the secret or public key")
 	cmd.Flags().StringVar(&scheme, "signature", signer.Standard.String(), "how it is signed: "+strings.Join(schemeNames(), ", "))
 	cmd.Flags().IntVar(&status, "status", http.StatusNoContent, "the status to answer a verified callback with")
+	cmd.Flags().StringVar(&save, "save", "", "a file to save the last callback to, for hookladder verify")
 	completes(cmd, "signature", schemeNames()...)
 	completes(cmd, "status", answers...)
 	return cmd
@@ -112,8 +115,9 @@ var answers = []string{
 type listener struct {
 	verifier *signer.Verifier
 	status   int
+	save     string // a file; empty: none
 
-	mu  sync.Mutex // so that callbacks are printed one after the other
+	mu  sync.Mutex // so that callbacks are printed and saved one after the other
 	out io.Writer
 }
 
@@ -149,16 +153,35 @@ func (e *listener) print(r *http.Request, body []byte, verdict string) {
 		fmt.Fprintf(e.out, "  %s: %s\n", visible(strings.ToLower(name)), visible(strings.Join(r.Header[name], ", ")))
 	}
 	if len(body) > 0 {
-		more := ""
+		part, more := body, ""
 		if len(body) > shownBody {
-			body, more = body[:shownBody], " ..."
+			part, more = body[:shownBody], " ..."
 		}
 		fmt.Fprintln(e.out)
-		for line := range strings.Lines(string(body) + more) {
+		for line := range strings.Lines(string(part) + more) {
 			fmt.Fprintf(e.out, "  | %s\n", visible(strings.TrimRight(line, "\r\n")))
 		}
 	}
+	if e.save != "" {
+		if err := os.WriteFile(e.save, saved(r, body), 0o600); err != nil {
+			verdict += ", not saved: " + err.Error()
+		}
+	}
 	fmt.Fprintf(e.out, "  => %s\n", visible(verdict))
+}
+
+// saved is a callback as it came, which hookladder verify reads.
+func saved(r *http.Request, body []byte) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s %s %s\r\nhost: %s\r\n", r.Method, r.URL.RequestURI(), r.Proto, r.Host)
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		for _, value := range r.Header[name] {
+			fmt.Fprintf(&b, "%s: %s\r\n", strings.ToLower(name), value)
+		}
+	}
+	b.WriteString("\r\n")
+	b.Write(body)
+	return b.Bytes()
 }
 
 // listenOn listens on the address of a flag.

@@ -151,7 +151,7 @@ Exit codes: 0 ok, 1 failed, 2 usage or settings, 3 not found, 4 unreachable.`,
 		newServe(s), newDev(s),
 		newSend(s), newGet(s), newWhy(s), newCancel(s), newRetry(s), newDeliveries(s), newDead(s), newJobs(s),
 		newEndpoints(s), newLanes(s), newPause(s), newResume(s), newAudit(s),
-		newSecret(s), newListen(s), newPing(s), newConfig(s), newVersion(s),
+		newSecret(s), newVerify(s), newListen(s), newPing(s), newConfig(s), newVersion(s),
 		newDoctor(s), newRepartition(s), newBench(s),
 	)
 	return root

@@ -1,0 +1,304 @@
+package inspect_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/hmac"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/inspect"
+	"github.com/hookladder/hookladder/signer"
+)
+
+const (
+	secretText = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+	plainText  = "whsec_4f0a1b2c3d4e5f60718293a4b5c6d7e8"
+	messageID  = "msg_order_17"
+	sent       = `{"order":17,"note":"5 € <paid>","path":"a/b","total":10.50,"lines":[],"by":{"b":1,"a":2}}`
+)
+
+var signedAt = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+
+// signed is a callback as Hookladder sends it, and as its receiver asks about it.
+func signed(t testing.TB, scheme signer.Scheme) *inspect.Question {
+	t.Helper()
+	text := map[signer.Scheme]string{signer.Standard: secretText, signer.StandardEd25519: scheme.NewSecret().Reveal()}[scheme]
+	if text == "" {
+		text = plainText
+	}
+	secret, err := scheme.ParseSecret(text)
+	require.NoError(t, err)
+	s, err := scheme.NewSigner(secret)
+	require.NoError(t, err)
+	q := &inspect.Question{Header: http.Header{}, Body: []byte(sent), Secrets: []string{text}, At: signedAt.Add(2 * time.Second)}
+	if public, ok := secret.PublicKey(); ok {
+		q.Secrets = []string{public}
+	}
+	q.Header.Set(signer.HeaderID, messageID)
+	q.Header.Set(signer.HeaderTimestamp, unix(signedAt))
+	q.Header.Set(s.Header(), s.Sign(messageID, signedAt, q.Body))
+	q.Header.Set("content-type", "application/json")
+	return q
+}
+
+func unix(at time.Time) string { return strconv.FormatInt(at.Unix(), 10) }
+
+func sum(key, text string) []byte {
+	mac := hmac.New(sha256.New, []byte(key))
+	mac.Write([]byte(text))
+	return mac.Sum(nil)
+}
+
+func v1(sum []byte) string { return "v1," + base64.StdEncoding.EncodeToString(sum) }
+
+// decodedKey is the key of secretText.
+const decodedKey = "0123456789abcdef0123456789abcdef"
+
+// right is what is signed by the standard.
+func right(body string) string { return messageID + "." + unix(signedAt) + "." + body }
+
+func TestASoundCallbackOfEachSchemeIsValid(t *testing.T) {
+	for _, scheme := range signer.Schemes {
+		q := signed(t, scheme)
+		r := inspect.Inspect(*q)
+		require.True(t, r.Valid, "%s: %v", scheme, r.Findings)
+		require.Empty(t, r.Findings)
+		require.Equal(t, scheme, r.Scheme, "found out by its headers")
+
+		q.Body = append(q.Body, 'x')
+		r = inspect.Inspect(*q)
+		require.False(t, r.Valid)
+		require.Equal(t, inspect.OtherSecret, r.Findings[0].Cause, "%v", r.Findings)
+	}
+}
+
+// Each case breaks a sound callback in one way that receivers meet, and the cause
+// found is that one and no other.
+func TestTheCauseOfABrokenCallbackIsNamed(t *testing.T) {
+	sign := func(q *inspect.Question, value string) { q.Header.Set(signer.HeaderSignature, value) }
+	python := func(text string) string {
+		var value any
+		dec := json.NewDecoder(strings.NewReader(text))
+		dec.UseNumber()
+		require.NoError(t, dec.Decode(&value))
+		return strings.NewReplacer(`":`, `": `, `,"`, `, "`, "€", `\u20ac`).Replace(text)
+	}
+	for _, c := range []struct {
+		name  string
+		wreck func(*inspect.Question)
+		cause inspect.Cause
+		says  string
+	}{
+		{"no signature", func(q *inspect.Question) { q.Header.Del(signer.HeaderSignature) }, inspect.NoSignature, "no webhook-signature"},
+		{"no id", func(q *inspect.Question) { q.Header.Del(signer.HeaderID) }, inspect.NoID, "no webhook-id"},
+		{"no timestamp", func(q *inspect.Question) { q.Header.Del(signer.HeaderTimestamp) }, inspect.NoTimestamp, "no webhook-timestamp"},
+		{"a timestamp in milliseconds", func(q *inspect.Question) { q.Header.Set(signer.HeaderTimestamp, unix(signedAt)+"000") }, inspect.BadTimestamp, "in milliseconds"},
+		{"a timestamp as a date", func(q *inspect.Question) { q.Header.Set(signer.HeaderTimestamp, signedAt.Format(time.RFC3339)) }, inspect.BadTimestamp, "a date"},
+		{"an old recording", func(q *inspect.Question) { q.At = signedAt.Add(time.Hour) }, inspect.TooOld, "1h0m0s before"},
+		{"a clock that is slow", func(q *inspect.Question) { q.At = signedAt.Add(-time.Hour) }, inspect.TooNew, "1h0m0s after"},
+		{"a header twice", func(q *inspect.Question) { q.Header.Add(signer.HeaderID, "other") }, inspect.Repeated, "webhook-id is there more than once"},
+		{"a signature in hex", func(q *inspect.Question) { sign(q, "v1,"+hex.EncodeToString(sum(decodedKey, right(sent)))) }, inspect.OtherEncoding, "is in hex, not in base64"},
+		{"a signature in the base64 of URLs", func(q *inspect.Question) {
+			sign(q, "v1,"+base64.RawURLEncoding.EncodeToString(sum(decodedKey, right(sent))))
+		}, inspect.OtherEncoding, "is in the base64 of URLs"},
+		{"a signature in base64 of hex", func(q *inspect.Question) {
+			sign(q, "v1,"+base64.StdEncoding.EncodeToString([]byte(hex.EncodeToString(sum(decodedKey, right(sent))))))
+		}, inspect.OtherEncoding, "is in base64 of hex"},
+		{"a signature without its version", func(q *inspect.Question) { sign(q, strings.TrimPrefix(v1(sum(decodedKey, right(sent))), "v1,")) }, inspect.OtherEncoding, "has no v1, before it"},
+		{"a signature that is none", func(q *inspect.Question) { sign(q, "v1,oops") }, inspect.BadSignature, "want v1,<base64"},
+		{"a signature of another version only", func(q *inspect.Question) {
+			sign(q, "v1a,"+base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 64)))
+			q.Scheme = signer.Standard
+		}, inspect.OtherKind, "only of another version"},
+		{"a secret that was not decoded", func(q *inspect.Question) { sign(q, v1(sum(secretText, right(sent)))) }, inspect.OtherKey, "the secret's text, not decoded"},
+		{"a secret whose base64 was not decoded", func(q *inspect.Question) { sign(q, v1(sum(secretText[6:], right(sent)))) }, inspect.OtherKey, "the text behind whsec_, not decoded"},
+		{"another secret", func(q *inspect.Question) { q.Secrets = []string{signer.NewSecret().Reveal()} }, inspect.OtherSecret, "another secret"},
+		{"a secret that was cut", func(q *inspect.Question) { q.Secrets = []string{secretText[:20]} }, inspect.BadSecret, "not a secret"},
+		{"a public key for a shared secret", func(q *inspect.Question) {
+			q.Scheme, q.Secrets = signer.Standard, signed(t, signer.StandardEd25519).Secrets
+		}, inspect.OtherKind, "none of standard"},
+		{"the secret of all tenants for one", func(q *inspect.Question) {
+			q.Header.Set("hookladder-tenant", "shop_42")
+			one, err := signer.ParseSecret(secretText)
+			require.NoError(t, err)
+			sign(q, signer.Sign(one.Derive("shop_42"), messageID, signedAt, q.Body))
+		}, inspect.OtherKey, "derived for the tenant"},
+		{"a body without spaces, saved with them", func(q *inspect.Question) { q.Body = []byte(python(sent)) }, inspect.OtherBody, "without white space"},
+		{"a body with spaces, saved without", func(q *inspect.Question) {
+			sign(q, v1(sum(decodedKey, right(python(sent)))))
+		}, inspect.OtherBody, "with a space after each comma and colon, with all but ASCII escaped"},
+		{"a body whose names were sorted", func(q *inspect.Question) {
+			sign(q, v1(sum(decodedKey, right(`{"by":{"a":2,"b":1},"lines":[],"note":"5 € <paid>","order":17,"path":"a/b","total":10.50}`))))
+		}, inspect.OtherBody, "sorted names"},
+		{"a body whose numbers were read as floats", func(q *inspect.Question) {
+			sign(q, v1(sum(decodedKey, right(strings.Replace(sent, "10.50", "10.5", 1)))))
+		}, inspect.OtherBody, "numbers as floating point"},
+		{"a body written by PHP", func(q *inspect.Question) {
+			sign(q, v1(sum(decodedKey, right(strings.NewReplacer("€", `\u20ac`, "a/b", `a\/b`).Replace(sent)))))
+		}, inspect.OtherBody, "ASCII and slashes escaped"},
+		{"a body written by Go", func(q *inspect.Question) {
+			sign(q, v1(sum(decodedKey, right(strings.NewReplacer("<", `\u003c`, ">", `\u003e`).Replace(sent)))))
+		}, inspect.OtherBody, "with <, > and & escaped"},
+		{"a body that an editor saved", func(q *inspect.Question) { q.Body = append(q.Body, '\n') }, inspect.OtherBody, "without the end of line"},
+		{"a body that was read before", func(q *inspect.Question) { sign(q, v1(sum(decodedKey, right("")))) }, inspect.OtherBody, "an empty body"},
+		{"a body in base64", func(q *inspect.Question) { q.Body = []byte(base64.StdEncoding.EncodeToString(q.Body)) }, inspect.OtherBody, "behind base64"},
+		{"a body in a string", func(q *inspect.Question) {
+			text, err := json.Marshal(sent)
+			require.NoError(t, err)
+			q.Body = text
+		}, inspect.OtherBody, "as a JSON string"},
+		{"a body read as Latin-1", func(q *inspect.Question) {
+			var out []rune
+			for _, b := range q.Body {
+				out = append(out, rune(b))
+			}
+			q.Body = []byte(string(out))
+		}, inspect.OtherBody, "Latin-1"},
+		{"a body that is still packed", func(q *inspect.Question) {
+			var out bytes.Buffer
+			z := gzip.NewWriter(&out)
+			_, err := z.Write(q.Body)
+			require.NoError(t, err)
+			require.NoError(t, z.Close())
+			q.Body = out.Bytes()
+		}, inspect.OtherBody, "unpacked"},
+		{"a body with the sizes of its chunks", func(q *inspect.Question) { q.Body = fmt.Appendf(nil, "%x\r\n%s\r\n0\r\n\r\n", len(sent), sent) }, inspect.OtherBody, "sizes of its chunks"},
+		{"the body alone is signed", func(q *inspect.Question) { sign(q, v1(sum(decodedKey, sent))) }, inspect.OtherContent, "the body alone"},
+		{"timestamp and body are signed", func(q *inspect.Question) { sign(q, v1(sum(decodedKey, unix(signedAt)+"."+sent))) }, inspect.OtherContent, "without the id"},
+		{"the id of another header is signed", func(q *inspect.Question) {
+			q.Header.Set("x-request-id", "r1")
+			sign(q, v1(sum(decodedKey, "r1."+unix(signedAt)+"."+sent)))
+		}, inspect.OtherContent, "the id in x-request-id"},
+		{"SHA-1", func(q *inspect.Question) {
+			mac := hmac.New(sha1.New, []byte(decodedKey))
+			mac.Write([]byte(right(sent)))
+			sign(q, v1(mac.Sum(nil)))
+		}, inspect.OtherHash, "SHA-1"},
+		{"headers of another scheme", func(q *inspect.Question) { *q = *signed(t, signer.Stripe); q.Scheme = signer.Standard }, inspect.OtherScheme, "but there is stripe-signature"},
+		{"headers with another vendor's names", func(q *inspect.Question) {
+			q.Header.Set("svix-signature", q.Header.Get(signer.HeaderSignature))
+			q.Header.Del(signer.HeaderSignature)
+		}, inspect.OtherScheme, "but there is svix-signature"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			q := signed(t, signer.Standard)
+			c.wreck(q)
+			r := inspect.Inspect(*q)
+			require.False(t, r.Valid)
+			require.NotEmpty(t, r.Findings)
+			for _, one := range r.Findings {
+				if one.Cause != inspect.OtherContent || c.cause != inspect.BadTimestamp { // told as well: what was signed instead
+					require.Equal(t, c.cause, one.Cause, "%v", r.Findings)
+				}
+			}
+			require.Contains(t, r.Findings[0].Says, c.says)
+			for _, one := range r.Findings {
+				require.NotContains(t, one.Says+one.Cure, q.Secrets[0][6:])
+			}
+		})
+	}
+}
+
+func TestOtherSchemesHaveTheirOwnMistakes(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		scheme signer.Scheme
+		wreck  func(*inspect.Question)
+		cause  inspect.Cause
+		says   string
+	}{
+		{"a text that was decoded", signer.GitHub, func(q *inspect.Question) {
+			key, err := base64.RawStdEncoding.DecodeString(plainText[6:])
+			require.NoError(t, err)
+			q.Header.Set(signer.HeaderGitHub, "sha256="+hex.EncodeToString(sum(string(key), sent)))
+		}, inspect.OtherKey, "the decoded secret"},
+		{"base64 for hex", signer.GitHub, func(q *inspect.Question) {
+			q.Header.Set(signer.HeaderGitHub, "sha256="+base64.StdEncoding.EncodeToString(sum(plainText, sent)))
+		}, inspect.OtherEncoding, "is in base64, not in hex"},
+		{"no version", signer.GitHub, func(q *inspect.Question) {
+			q.Header.Set(signer.HeaderGitHub, hex.EncodeToString(sum(plainText, sent)))
+		}, inspect.OtherEncoding, "has no sha256= before it"},
+		{"upper case", signer.HMACHex, func(q *inspect.Question) {
+			q.Header.Set(signer.HeaderHMACHex, strings.ToUpper(hex.EncodeToString(sum(plainText, sent))))
+		}, inspect.OtherEncoding, "upper case"},
+		{"the time is not signed", signer.Stripe, func(q *inspect.Question) {
+			q.Header.Set(signer.HeaderStripe, "t="+unix(signedAt)+",v1="+hex.EncodeToString(sum(plainText, sent)))
+		}, inspect.OtherContent, "the body alone"},
+		{"a body that an editor saved", signer.StandardEd25519, func(q *inspect.Question) { q.Body = append(q.Body, "\r\n"...) }, inspect.OtherBody, "end of line"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			q := signed(t, c.scheme)
+			c.wreck(q)
+			r := inspect.Inspect(*q)
+			require.False(t, r.Valid)
+			require.Len(t, r.Findings, 1, "%v", r.Findings)
+			require.Equal(t, c.cause, r.Findings[0].Cause)
+			require.Contains(t, r.Findings[0].Says, c.says)
+		})
+	}
+}
+
+func TestTwoMistakesAreBothNamed(t *testing.T) {
+	q := signed(t, signer.Standard)
+	q.Header.Set(signer.HeaderSignature, "v1,"+hex.EncodeToString(sum(secretText, right(sent))))
+	r := inspect.Inspect(*q)
+	var causes []inspect.Cause
+	for _, one := range r.Findings {
+		causes = append(causes, one.Cause)
+	}
+	require.ElementsMatch(t, []inspect.Cause{inspect.OtherKey, inspect.OtherEncoding}, causes)
+}
+
+func TestWhatTheReceiversCodeDoesInsteadIsTold(t *testing.T) {
+	for computed, want := range map[string]inspect.Cause{
+		v1(sum(decodedKey, right(sent))):                                                 inspect.ComputedRight,
+		base64.StdEncoding.EncodeToString(sum(decodedKey, right(sent))):                  inspect.ComputedRight,
+		hex.EncodeToString(sum(decodedKey, right(sent))):                                 inspect.OtherEncoding,
+		v1(sum(secretText, right(sent))):                                                 inspect.OtherKey,
+		v1(sum(decodedKey, sent)):                                                        inspect.OtherContent,
+		v1(sum(decodedKey, right(strings.ReplaceAll(sent, ":", ": ")))):                  inspect.OtherSecret,
+		v1(sum(decodedKey, right(strings.NewReplacer(`":`, `": `).Replace(sent)))) + "x": inspect.BadSignature,
+	} {
+		q := signed(t, signer.Standard)
+		q.Computed = computed
+		r := inspect.Inspect(*q)
+		require.True(t, r.Valid, "the callback itself is sound")
+		require.Len(t, r.Findings, 1)
+		require.Equal(t, want, r.Findings[0].Cause, "%s %v", computed, r.Findings)
+		require.Contains(t, r.Findings[0].Says, "your code's value")
+	}
+}
+
+func TestALengthThatIsNotTheBodysIsTold(t *testing.T) {
+	q := signed(t, signer.Standard)
+	q.Header.Set("content-length", strconv.Itoa(len(sent)+1))
+	r := inspect.Inspect(*q)
+	require.True(t, r.Matches)
+	require.Equal(t, inspect.BodyLength, r.Findings[0].Cause)
+}
+
+// Bodies come from anywhere: none may take the search down.
+func FuzzInspect(f *testing.F) {
+	for _, seed := range []string{sent, "", "[", strings.Repeat("[", 5000), `"\ud800"`, "\x1f\x8b\x08", "5\r\nab"} {
+		f.Add(seed, "v1,"+seed, unix(signedAt))
+	}
+	f.Fuzz(func(t *testing.T, body, signature, timestamp string) {
+		q := signed(t, signer.Standard)
+		q.Body = []byte(body)
+		q.Header.Set(signer.HeaderSignature, signature)
+		q.Header.Set(signer.HeaderTimestamp, timestamp)
+		require.False(t, inspect.Inspect(*q).Valid)
+	})
+}

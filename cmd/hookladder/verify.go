@@ -1,0 +1,217 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/inspect"
+	"github.com/hookladder/hookladder/signer"
+)
+
+// errNotValid makes the exit code of a callback that a receiver should refuse, or of
+// a receiver's code that is wrong. What is wrong was printed.
+var errNotValid = errors.New("not valid")
+
+// verifyFlags are a callback as the flags of verify describe it.
+type verifyFlags struct {
+	headers            []string
+	body, bodyFile     string
+	hasBody            bool
+	secret, secretFile string
+	scheme, name       string
+	computed, at       string
+	tolerance          time.Duration
+	asJSON             bool
+}
+
+func newVerify(s world) *cobra.Command {
+	var f verifyFlags
+	cmd := &cobra.Command{
+		Use:   "verify [<file>]",
+		Short: "Say what is wrong with the signature of a callback",
+		Long: `Judges a callback as its receiver should, and says why it is refused: a header that
+is missing or of another scheme, a clock that is wrong, a body that was parsed and
+written anew, another secret, a secret that was not decoded, another encoding. It
+finds out by making these mistakes itself, two at a time at most, until one gives
+the signature that came.
+
+The file holds the callback as it was saved: headers, an empty line, and the body
+byte for byte; - is standard input. It may be what hookladder listen prints, or
+curl -v. Without a file --header and --body or --body-file say it.
+
+With --computed, the signature that your own code comes to, it says what that code
+does instead. The secret is that of --secret-file or --secret, or else SIGNING_SECRET;
+it is never printed. The time is judged by this machine's clock, or by --at.
+
+The exit code is 0 if nothing is wrong, else 1.`,
+		Example: `  SIGNING_SECRET=whsec_... hookladder verify callback.txt
+  hookladder verify callback.txt --secret-file ./secret --computed "v1,3xYp..." --at 2026-01-31T12:00:00Z
+  hookladder verify --header "stripe-signature: t=1767225600,v1=5f0c..." --body-file body.json --secret-file ./secret`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.hasBody = cmd.Flags().Changed("body")
+			q, err := f.question(args, cmd.InOrStdin(), s.vars())
+			if err != nil {
+				return err
+			}
+			r := inspect.Inspect(q)
+			if f.asJSON {
+				err = printJSON(cmd.OutOrStdout(), r)
+			} else {
+				err = printReport(cmd.OutOrStdout(), r)
+			}
+			if err == nil && (!r.Valid || len(r.Findings) > 0) {
+				err = errNotValid
+			}
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.headers, "header", nil, "a header of the callback, \"name: value\"; may be repeated")
+	flags.StringVar(&f.body, "body", "", "its body")
+	flags.StringVar(&f.bodyFile, "body-file", "", "a file that holds its body byte for byte, - for standard input")
+	flags.StringVar(&f.secret, "secret", "", "the receiver's secret, or the public key of ed25519; several are separated by spaces")
+	flags.StringVar(&f.secretFile, "secret-file", "", "a file that holds it")
+	flags.StringVar(&f.scheme, "signature", "", "how it is signed: "+strings.Join(schemeNames(), ", ")+" (default as its headers look)")
+	flags.StringVar(&f.name, "signature-header", "", "the header that holds a hmac-hex signature (default x-signature)")
+	flags.StringVar(&f.computed, "computed", "", "the signature that your own code comes to")
+	flags.StringVar(&f.at, "at", "", "when it came, as 2026-01-31T12:00:00Z, or 2h for so long ago (default now)")
+	flags.DurationVar(&f.tolerance, "tolerance", signer.DefaultTolerance, "how far its timestamp may be from then")
+	flags.BoolVar(&f.asJSON, "json", false, "print what was found as JSON")
+	completes(cmd, "signature", schemeNames()...)
+	return cmd
+}
+
+// mostSaved is the most of a saved callback that is read: the largest body, and
+// headers.
+const mostSaved = readBody + 1<<20
+
+// question puts together the callback, and what its receiver knows.
+func (f *verifyFlags) question(args []string, in io.Reader, vars map[string]string) (inspect.Question, error) {
+	q := inspect.Question{Header: http.Header{}, Name: f.name, Computed: f.computed, At: time.Now(), Tolerance: f.tolerance}
+	var err error
+	if f.scheme != "" {
+		if q.Scheme, err = signer.ParseScheme(f.scheme); err != nil {
+			return q, usagef("--signature: %w", err)
+		}
+	}
+	if f.at != "" {
+		if q.At, err = timeFlag("at", f.at); err != nil {
+			return q, err
+		}
+	}
+	if err = f.callback(&q, args, in); err != nil {
+		return q, err
+	}
+	q.Secrets, err = f.secrets(vars)
+	return q, err
+}
+
+// callback reads headers and body.
+func (f *verifyFlags) callback(q *inspect.Question, args []string, in io.Reader) error {
+	if f.hasBody && f.bodyFile != "" {
+		return usagef("give --body or --body-file, not both")
+	}
+	if len(args) == 0 && len(f.headers) == 0 {
+		return usagef("verify needs a file with the callback, or --header and its body; see hookladder verify --help")
+	}
+	if len(args) > 0 {
+		text, err := readAtMost(args[0], in, mostSaved)
+		if err != nil {
+			return usagef("%s: %w", args[0], err)
+		}
+		if q.Header, q.Body, err = inspect.ParseRequest(text); err != nil {
+			return usagef("%s: %w", args[0], err)
+		}
+	}
+	for _, h := range f.headers {
+		name, value, ok := strings.Cut(h, ":")
+		if !ok || name == "" {
+			return usagef("--header %q: must be as in \"name: value\"", h)
+		}
+		q.Header.Add(name, strings.TrimSpace(value))
+	}
+	switch {
+	case f.hasBody:
+		q.Body = []byte(f.body)
+	case f.bodyFile != "":
+		body, err := readAtMost(f.bodyFile, in, mostSaved)
+		if err != nil {
+			return usagef("--body-file: %w", err)
+		}
+		q.Body = body
+	}
+	return nil
+}
+
+// secrets are what the receiver verifies with, as it is written.
+func (f *verifyFlags) secrets(vars map[string]string) ([]string, error) {
+	file := f.secretFile
+	text := f.secret
+	switch {
+	case file != "" && text != "":
+		return nil, usagef("give --secret or --secret-file, not both")
+	case file == "" && text == "":
+		text, file = vars["SIGNING_SECRET"], vars["SIGNING_SECRET_FILE"]
+	}
+	if file != "" {
+		read, err := readAtMost(file, nil, maxSecretFile)
+		if err != nil {
+			return nil, usagef("--secret-file: %w", err)
+		}
+		text = string(read)
+	}
+	secrets := strings.Fields(text)
+	if len(secrets) == 0 {
+		return nil, usagef("nothing to verify with: give --secret-file or --secret, or set SIGNING_SECRET")
+	}
+	if len(secrets) > signer.MaxSecrets {
+		return nil, usagef("%d secrets: give at most %d", len(secrets), signer.MaxSecrets)
+	}
+	return secrets, nil
+}
+
+// readAtMost reads a whole file, or standard input for -.
+func readAtMost(name string, in io.Reader, most int64) ([]byte, error) {
+	if name != "-" || in == nil {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = file.Close() }() // it was only read
+		in = file
+	}
+	text, err := io.ReadAll(io.LimitReader(in, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("more than %d bytes", most)
+	}
+	return text, err
+}
+
+// printReport tells what was found, a sentence each, with its cure below.
+func printReport(out io.Writer, r inspect.Report) error {
+	verdict := "not valid"
+	if r.Valid {
+		verdict = fmt.Sprintf("valid: signed with this secret as %s", r.Scheme)
+	} else if r.Matches {
+		verdict = fmt.Sprintf("the signature is right, as %s, but a receiver should refuse the callback", r.Scheme)
+	}
+	if r.Valid && r.Age != nil {
+		verdict += fmt.Sprintf(", %s before it came", time.Duration(*r.Age*float64(time.Second)))
+	}
+	fmt.Fprintln(out, verdict)
+	for _, one := range r.Findings {
+		fmt.Fprintf(out, "  %s: %s\n", one.Cause, visible(one.Says))
+		if one.Cure != "" {
+			fmt.Fprintf(out, "    %s\n", visible(one.Cure))
+		}
+	}
+	return nil
+}

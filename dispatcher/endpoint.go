@@ -48,9 +48,11 @@ type Endpoint struct {
 	Success     *success.Rule // nil: the dispatcher's
 	Ordered     bool          // one at a time, a failing one holds the rest
 
+	DisableAfter *time.Duration // how long it may fail until it is disabled, 0: for ever; nil: the dispatcher's
+
 	Paused   bool      // deliveries are made and held
 	Disabled bool      // deliveries are recorded as dead, unattempted
-	Gone     bool      // it is disabled since its receiver answered 410
+	Cause    LaneWhy   // why it is disabled where no person did that: WhyGone or WhyFailing
 	HeldBy   string    // name of the key that paused or disabled it; empty: it is neither, or no key did
 	HeldAt   time.Time // since when; zero: it is neither
 
@@ -119,9 +121,11 @@ func (e *Endpoint) Limits() LaneLimits {
 func (e *Endpoint) NoteHold(before *Endpoint, by string, at time.Time) {
 	switch {
 	case !e.Paused && !e.Disabled:
-		e.Gone, e.HeldBy, e.HeldAt = false, "", time.Time{}
+		e.Cause, e.HeldBy, e.HeldAt = "", "", time.Time{}
 	case e.Paused != before.Paused || e.Disabled != before.Disabled:
-		e.Gone = e.Gone && e.Disabled
+		if !e.Disabled {
+			e.Cause = ""
+		}
 		e.HeldBy, e.HeldAt = by, at
 	}
 }
@@ -135,8 +139,11 @@ func (e *Endpoint) Same(o *Endpoint) bool {
 		e.Description == o.Description && maps.Equal(e.Metadata, o.Metadata) && e.Signature == o.Signature &&
 		strings.EqualFold(e.SignatureHeader, o.SignatureHeader) && sameLadder && sameSecret && e.Timeout == o.Timeout && e.MaxInFlight == o.MaxInFlight &&
 		e.Rate.Interval() == o.Rate.Interval() && slices.Equal(e.Headers, o.Headers) && e.Success.Equal(o.Success) &&
-		(e.Success == nil) == (o.Success == nil) && e.Ordered == o.Ordered
+		(e.Success == nil) == (o.Success == nil) && e.Ordered == o.Ordered && sameWait(e.DisableAfter, o.DisableAfter)
 }
+
+// sameWait reports whether two waits that may be left out are equal.
+func sameWait(a, b *time.Duration) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // Clone is a copy that may be changed.
 func (e *Endpoint) Clone() *Endpoint {
@@ -176,7 +183,7 @@ type EndpointState string
 
 // The states, the first that holds counts.
 const (
-	StateDisabled EndpointState = "disabled" // by the operator, or by a 410
+	StateDisabled EndpointState = "disabled" // by the operator, by a 410, or since it failed too long
 	StatePaused   EndpointState = "paused"   // by the operator
 	StateOpen     EndpointState = "open"     // its breaker is: it waits, or a probe is under way
 	StateActive   EndpointState = "active"
@@ -185,7 +192,8 @@ const (
 // EndpointView is an endpoint with how its lane stands.
 type EndpointView struct {
 	*Endpoint
-	State EndpointState
+	State   EndpointState
+	Failing time.Time // since when its attempts fail; zero: they do not
 	LaneCount
 }
 
@@ -209,6 +217,10 @@ const (
 	maxSignatureHeader = 64
 )
 
+// MaxDisableAfter is the longest that an endpoint may fail until it is disabled, but for
+// ever: a year.
+const MaxDisableAfter = 365 * 24 * time.Hour
+
 // MaxOverlap is the longest that a rotated secret goes on signing.
 const MaxOverlap = 30 * 24 * time.Hour
 
@@ -230,6 +242,9 @@ func (e *Endpoint) Validate(l Policy) []FieldError {
 	e.validateWords(&f)
 	e.validateSecrets(&f, l.HeaderPrefix)
 	f.headers(e.Headers, l.HeaderPrefix)
+	if e.DisableAfter != nil && (*e.DisableAfter < 0 || *e.DisableAfter > MaxDisableAfter) {
+		f.add("$.disable_after", "must be 0s, which is never, to 365d")
+	}
 	if e.Timeout != 0 && (e.Timeout < minTimeout || e.Timeout > maxTimeout) {
 		f.add("$.timeout", "must be 1s to 60s")
 	}

@@ -14,6 +14,16 @@ type Events struct {
 	Dead   func(deaths []Death)                // but for those that a Settled tells of
 	Opened func(lane Lane, wait time.Duration) // its breaker opened, or opened again
 	Closed func(lane Lane)                     // its breaker closed
+
+	Failing func(LaneFailing) // an attempt failed, or succeeded again after it
+}
+
+// LaneFailing says that a lane fails, or does no more.
+type LaneFailing struct {
+	Lane      Lane
+	Since     time.Time     // of the first failure without a success since
+	For       time.Duration // how long that is by now
+	Recovered bool          // it succeeded
 }
 
 // Whole is Events in which nothing is nil.
@@ -34,6 +44,9 @@ func (e Events) Whole() Events {
 	}
 	if e.Closed == nil {
 		e.Closed = func(Lane) {}
+	}
+	if e.Failing == nil {
+		e.Failing = func(LaneFailing) {}
 	}
 	return e
 }

@@ -16,6 +16,7 @@ const (
 	HeldPaused        // what comes waits
 	HeldDisabled      // what waits and what comes is dead, unattempted
 	HeldDeleted       // what waits and what comes is cancelled
+	HeldCut           // of a bare URL's: what was accepted until then is dead, and what comes is attempted; the version is the ms of it
 )
 
 // LaneLimits are the copy of an endpoint's limits that its lane keeps, so that
@@ -52,17 +53,19 @@ type LaneState struct {
 	UID    string // of the endpoint whose lane it is; empty: it has none
 	Limits LaneLimits
 	LaneCount
-	Known  bool      // something was published to it, or somebody held it
-	Since  time.Time // it is held; zero: it is not, or that is not known
-	By     string    // name of the key that holds it, or System; empty: it is not held
-	Gone   bool      // its endpoint is disabled since its receiver answered 410
-	All    *HeldLane // why and since when all lanes are; nil: they are not
-	Limit  LaneWhy   // what an attempt has to wait for: WhyRetryAfter, WhyRate, WhySealed or WhyMissing; empty: nothing
-	Window int       // deliveries it may have in flight now
-	Fails  int       // blamed failures in a row
-	Opened int       // how often its breaker opened in a row; 0: it is closed
-	Until  time.Time // nothing is attempted before: breaker, or Retry-After; zero: no such time
-	Token  time.Time // the rate allows the next attempt; zero: it is no matter
+	Known     bool      // something was published to it, or somebody held it
+	Since     time.Time // it is held; zero: it is not, or that is not known
+	By        string    // name of the key that holds it, or System; empty: it is not held
+	Cause     LaneWhy   // why its endpoint is disabled where no person did that: WhyGone or WhyFailing
+	All       *HeldLane // why and since when all lanes are; nil: they are not
+	Limit     LaneWhy   // what an attempt has to wait for: WhyRetryAfter, WhyRate, WhySealed or WhyMissing; empty: nothing
+	Window    int       // deliveries it may have in flight now
+	Fails     int       // blamed failures in a row
+	Opened    int       // how often its breaker opened in a row; 0: it is closed
+	Failing   time.Time // since when its attempts fail, without a success since; zero: they do not
+	FailsLong bool      // it fails for FAILING_AFTER or longer
+	Until     time.Time // nothing is attempted before: breaker, or Retry-After; zero: no such time
+	Token     time.Time // the rate allows the next attempt; zero: it is no matter
 }
 
 // State is the lane's state in one word.
@@ -78,10 +81,11 @@ func (s *LaneState) State() EndpointState {
 	return StateActive
 }
 
-// StateLimited and StateDeleted are states of lanes only. A lane has the first of
-// these that holds: deleted, disabled, paused, open, limited, active.
+// StateLimited, StateFailing and StateDeleted are states of lanes only. A lane has the
+// first of these that holds: deleted, disabled, paused, failing, open, limited, active.
 const (
 	StateLimited EndpointState = "limited" // a rate, or its receiver, has it wait
+	StateFailing EndpointState = "failing" // none of its attempts succeeded for FAILING_AFTER
 	StateDeleted EndpointState = "deleted" // its endpoint was: what waits is being cancelled
 )
 
@@ -95,6 +99,7 @@ const (
 	WhyAll        LaneWhy = "all"         // somebody paused all lanes
 	WhyOperator   LaneWhy = "operator"    // somebody disabled its endpoint
 	WhyGone       LaneWhy = "gone"        // its receiver answered 410
+	WhyFailing    LaneWhy = "failing"     // its receiver answered no attempt with a success for too long
 	WhyDeleted    LaneWhy = "deleted"     // somebody deleted its endpoint
 	WhyBreaker    LaneWhy = "breaker"     // its receiver failed again and again
 	WhyRetryAfter LaneWhy = "retry_after" // its receiver asked for it
@@ -109,14 +114,16 @@ func (s *LaneState) Standing() (EndpointState, LaneWhy) {
 	switch {
 	case s.Limits.Held == HeldDeleted:
 		return StateDeleted, WhyDeleted
-	case s.Limits.Held == HeldDisabled && s.Gone:
-		return StateDisabled, WhyGone
+	case s.Limits.Held == HeldDisabled && s.Cause != "":
+		return StateDisabled, s.Cause
 	case s.Limits.Held == HeldDisabled:
 		return StateDisabled, WhyOperator
 	case s.Limits.Held == HeldPaused:
 		return StatePaused, WhyPaused
 	case s.All != nil:
 		return StatePaused, WhyAll
+	case s.FailsLong:
+		return StateFailing, WhyFailing
 	case s.Opened > 0:
 		return StateOpen, WhyBreaker
 	case s.Limit != "":

@@ -39,6 +39,7 @@ type Outcome struct {
 	Wait    time.Duration // Retry: until the next attempt
 	Reason  DeadReason    // Dead: why
 	Blame   bool          // it counts for the lane's breaker
+	Fails   bool          // its lane fails, which gives it up in the end
 	Pause   time.Duration // the receiver wants its lane left alone so long
 }
 
@@ -48,6 +49,7 @@ func Judge(c Case) Outcome {
 	o := Outcome{Attempt: Attempt{Status: c.Answer.Status, Duration: c.Answer.Took}}
 	o.Class, o.Error = fault(c.Answer, c.Success)
 	o.Blame = blamed(o.Class, o.Status) && !c.Answer.Rejected
+	o.Fails = o.Blame || answered(o.Class) && o.Status != http.StatusTooManyRequests && !c.Answer.Rejected
 	if o.Class != ClassNone && (o.Status == http.StatusTooManyRequests || o.Status == http.StatusServiceUnavailable) {
 		o.Pause = retryAfter(c.Answer.RetryAfter, c.Answer.Date, c.Now)
 	}
@@ -81,6 +83,9 @@ func blamed(class Class, status int) bool {
 	}
 	return false
 }
+
+// answered reports whether a failure is an answer of the receiver.
+func answered(c Class) bool { return c == ClassStatus || c == ClassBody }
 
 // fault names what an answer lacks, or nothing where it means delivered.
 func fault(a Answer, s *success.Rule) (Class, string) {

@@ -134,13 +134,23 @@ type Queue interface {
 	// and places the lane where it belongs then. Limits with version 0 are
 	// written in any case: that is how a lane without an endpoint is held and
 	// let go; of AllLanes only Held counts, everywhere. With clear the
-	// breaker is closed too, and what a receiver asked to wait for forgotten.
-	// The count is from before.
+	// breaker is closed too, and what a receiver asked to wait for forgotten, and
+	// since when it fails. The count is from before.
 	Limit(ctx context.Context, by string, lane Lane, l LaneLimits, clear bool) (LaneCount, error)
-	// Sweep ends what waits in a disabled or deleted lane for a time or its
+	// Sweep ends what waits in a disabled, deleted or cut lane for a time or its
 	// turn, a batch from cursor on ("" at first), and answers the next cursor,
 	// "" at the end. What it does not reach is ended when its time comes.
 	Sweep(ctx context.Context, by string, lane Lane, cursor string) (ended int, next string, err error)
+	// Cut gives up a bare URL's lane that fails since then, unless somebody holds
+	// it: what was accepted until now ends, HeldCut, and it fails no more. waiting
+	// is from before; cut is false where nothing was done.
+	Cut(ctx context.Context, by string, lane Lane, since time.Time) (waiting int, cut bool, err error)
+	// Uncut takes away the cut of a lane once a whole sweep ended nothing, unless
+	// what is in flight may be older.
+	Uncut(ctx context.Context, by string, lane Lane) error
+	// Works has a lane fail no more, since an attempt that was none of a
+	// delivery's succeeded. As by any success its breaker closes.
+	Works(ctx context.Context, by string, lane Lane) error
 	// ForgetLane takes away the limits of a lane without an endpoint. They must
 	// still be of that version and made at least age ago, and the lane must be
 	// empty. It reports whether it did.

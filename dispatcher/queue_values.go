@@ -126,8 +126,13 @@ type Settlement struct {
 	First   bool          // as claimed: a success then leaves no history
 	Stalled LaneWhy       // why the pause is no receiver's wish: WhySealed or WhyMissing; empty: it is
 	Blame   bool          // the failure counts for the lane's breaker: no answer, or 5xx
+	Fails   bool          // the lane fails: as Blame, and any other answer that is no success but 429 or a rejection
 	Pause   time.Duration // the receiver asked that its lane be left alone so long
 	Host    string        // where the attempt went, for the log
+
+	// DisableAfter is how long the lane may fail before it is given up; 0: for ever.
+	DisableAfter time.Duration
+	Endpoint     *Endpoint // as it was called; nil: a bare URL, or nothing was called
 
 	// Leased is when the delivery was leased; zero: whenever that was. An outcome
 	// without an attempt may be given again since its answer was lost, and meet a
@@ -137,9 +142,10 @@ type Settlement struct {
 
 // Settled is what became of a settlement.
 type Settled struct {
-	Result SettleResult // zero: Err says why it was not recorded
-	Died   *Death       // its delivery, of it; nil: that lives, or had ended before
-	Err    error        // shared by all that failed together; of ErrUnavailable it may be recorded all the same
+	Result  SettleResult // zero: Err says why it was not recorded
+	GivenUp time.Time    // since then its lane fails, for DisableAfter by now; zero: it is not to be given up
+	Died    *Death       // its delivery, of it; nil: that lives, or had ended before
+	Err     error        // shared by all that failed together; of ErrUnavailable it may be recorded all the same
 }
 
 // SettleResult says what a settlement changed.

@@ -34,6 +34,7 @@ var endpointTexts = [][2]string{
 	{"signature_header", "the header that holds the signature, of hmac-hex only (default x-signature)"},
 	{"ladder", "the waits between attempts, such as 1s,5s,1m"},
 	{"timeout", "the time limit of one attempt, 1s to 60s"},
+	{"disable_after", "disable it when no attempt succeeded for so long, such as 5d; 0s: never (default DISABLE_AFTER)"},
 	{"rate", "most attempts in a time, such as 20/s, 600/m or 50/h"},
 	{"success", "what it must answer: statuses such as 2xx,404, or a success rule as JSON"},
 }
@@ -41,6 +42,7 @@ var endpointTexts = [][2]string{
 // unsettable are the fields of an endpoint that have a default to go back to.
 var unsettable = []string{
 	"topics", "description", "metadata", "signature", "signature_header", "headers", "ladder", "timeout", "max_in_flight", "rate", "ordered", "success", "disabled",
+	"disable_after",
 }
 
 func (f *endpointFlags) add(cmd *cobra.Command) {
@@ -218,6 +220,9 @@ func printEndpoint(out io.Writer, e wire.EndpointView) {
 		state += ", ordered"
 	}
 	row("state", fmt.Sprintf("%s, %d in flight, %d waiting", state, e.InFlight, e.Waiting))
+	if !e.FailingSince.IsZero() {
+		row("failing since", when(e.FailingSince))
+	}
 	row("signature", strings.TrimSpace(e.Signature+" "+e.SignatureHeader))
 	row("secret", e.Secret)
 	if e.Ladder != nil {
@@ -230,6 +235,9 @@ func printEndpoint(out io.Writer, e wire.EndpointView) {
 		row("max in flight", fmt.Sprint(e.MaxInFlight))
 	}
 	row("rate", e.Rate)
+	if e.DisableAfter != nil {
+		row("disable after", time.Duration(*e.DisableAfter).String())
+	}
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
 		row("header", name)
 	}

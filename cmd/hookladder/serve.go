@@ -139,6 +139,8 @@ func options(s settings.Settings, found []settings.Found) app.Options {
 			Jitter:       s.LadderJitter,
 			Success:      s.Success,
 			Timeout:      s.AttemptTimeout,
+			FailingAfter: s.FailingAfter,
+			DisableAfter: s.DisableAfter,
 			MaxInFlight:  s.MaxInFlight,
 			MaxBytes:     int64(s.MaxBytes),
 			FanoutMax:    s.FanoutMax,
@@ -148,14 +150,19 @@ func options(s settings.Settings, found []settings.Found) app.Options {
 			HeaderPrefix: s.HeaderPrefix,
 			PollEvery:    s.GuardInterval,
 			Grace:        s.ShutdownGrace,
-			Keep: dispatcher.Keep{
-				Finished:    s.Retention,
-				FinishedMax: s.RetentionMax,
-				SeenMax:     s.DedupMax,
-				Dead:        s.DeadRetention,
-				DeadMax:     s.DeadMax,
-			},
+			Keep:         keepOf(s),
 		},
+	}
+}
+
+// keepOf is for how long, and how many, deliveries are kept that have ended.
+func keepOf(s settings.Settings) dispatcher.Keep {
+	return dispatcher.Keep{
+		Finished:    s.Retention,
+		FinishedMax: s.RetentionMax,
+		SeenMax:     s.DedupMax,
+		Dead:        s.DeadRetention,
+		DeadMax:     s.DeadMax,
 	}
 }
 

@@ -94,6 +94,7 @@ func storeOptions(url string, o Options) redisq.Options {
 
 		BreakerFailures: o.BreakerFailures,
 		BreakerWait:     o.BreakerWait,
+		FailingAfter:    o.Engine.FailingAfter,
 
 		Seal: o.Seal,
 		Log:  o.Log,

@@ -20,7 +20,9 @@ type Endpoint struct {
 	Headers         map[string]string `json:"headers,omitzero" maxProperties:"20" doc:"Extra headers for the receiver, together at most 8 KiB. They may be secret: in every answer *** stands for each value, and *** in a patch keeps the value there is."`
 	Success         *Success          `json:"success,omitzero" doc:"What the receiver must answer. Default: the dispatcher's."`
 	Ordered         bool              `json:"ordered" required:"false" doc:"One at a time, and one that fails holds the rest."`
-	Disabled        bool              `json:"disabled" required:"false" doc:"What waits and what matches is recorded as dead with the reason disabled, unattempted. A receiver's 410 sets it too; resume ends it."`
+	Disabled        bool              `json:"disabled" required:"false" doc:"What waits and what matches is recorded as dead with the reason disabled, unattempted. A receiver's 410 sets it too, and DISABLE_AFTER; resume ends it."`
+
+	DisableAfter *Duration `json:"disable_after,omitzero" nullable:"false" doc:"It is disabled by the first failed attempt so long after failing_since, at most 365d; 0s: never. Default: the dispatcher's."`
 }
 
 // Hidden replaces the value of a header in answers.
@@ -34,8 +36,10 @@ type EndpointView struct {
 	InFlight int    `json:"in_flight"`
 	Waiting  int    `json:"waiting"`
 
+	FailingSince Time `json:"failing_since,omitzero" doc:"Its first failed attempt without a success since; 429 and our own faults don't count. Resume, another url or a test that succeeds end it."`
+
 	DisabledAt     Time   `json:"disabled_at,omitzero"`
-	DisabledReason string `json:"disabled_reason,omitzero" enum:"operator,gone" doc:"gone: its receiver answered 410."`
+	DisabledReason string `json:"disabled_reason,omitzero" enum:"operator,gone,failing" doc:"gone: its receiver answered 410. failing: none of its attempts succeeded for disable_after."`
 
 	CreatedAt Time `json:"created_at"`
 	UpdatedAt Time `json:"updated_at"`

@@ -95,6 +95,9 @@ func (f *finisher) held(ctx context.Context) error {
 		}
 		var copies []dispatcher.LaneVersion
 		for _, l := range page {
+			if l.Held == dispatcher.HeldCut {
+				f.registry.sweeper.put(l.Lane, 0)
+			}
 			if l.Lane.IsEndpoint() && l.Held != dispatcher.HeldDeleted {
 				copies = append(copies, l.LaneVersion)
 			}

@@ -201,7 +201,7 @@ func (r *Registry) TellURLs(ctx context.Context, states []dispatcher.LaneState) 
 	for i := range states {
 		if dest := found[string(states[i].Lane)]; dest != nil {
 			e := dest.Endpoint
-			states[i].URL, states[i].Tenant, states[i].UID, states[i].Gone = dest.Origin(), e.Tenant, e.UID, e.Gone
+			states[i].URL, states[i].Tenant, states[i].UID, states[i].Cause = dest.Origin(), e.Tenant, e.UID, e.Cause
 		}
 	}
 	return nil

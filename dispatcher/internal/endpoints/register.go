@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"strconv"
 	"sync"
 	"time"
@@ -162,7 +161,7 @@ func (r *Registry) views(ctx context.Context, list []*dispatcher.Endpoint) ([]di
 	}
 	views := make([]dispatcher.EndpointView, len(list))
 	for i, e := range list {
-		views[i] = dispatcher.EndpointView{Endpoint: e, State: stateOf(e, states[i]), LaneCount: states[i].LaneCount}
+		views[i] = dispatcher.EndpointView{Endpoint: e, State: stateOf(e, states[i]), Failing: states[i].Failing, LaneCount: states[i].LaneCount}
 	}
 	return views, nil
 }
@@ -235,8 +234,8 @@ func (r *Registry) tellDisabled(ctx context.Context, e *dispatcher.Endpoint, was
 		text = "endpoint enabled"
 	}
 	attrs := []slog.Attr{byCaller(ctx), slog.String("lane", e.ID), slog.String("url", NewDestination(e).Origin())}
-	if e.Gone {
-		attrs = append(attrs, slog.Int("status", http.StatusGone))
+	if e.Cause != "" {
+		attrs = append(attrs, slog.String("why", string(e.Cause)))
 	}
 	r.Log.LogAttrs(ctx, slog.LevelInfo, text, attrs...)
 }
@@ -296,10 +295,10 @@ func (r *Registry) RotateSecret(ctx context.Context, name string, next signer.Se
 	})
 }
 
-// DisableGone disables an endpoint whose receiver answered 410; called is the endpoint as
-// it was called. Where that fails the next 410 does it. Many calls at once make one
-// change.
-func (r *Registry) DisableGone(called *dispatcher.Endpoint) {
+// Disable disables an endpoint since its receiver answered 410, or failed for too long;
+// called is the endpoint as it was called. Where that fails the next such answer does it.
+// Many calls at once make one change.
+func (r *Registry) Disable(called *dispatcher.Endpoint, cause dispatcher.LaneWhy) {
 	if now := r.Cache.Cached(called.Lane()); now != nil && !says(called, now) {
 		return
 	}
@@ -312,9 +311,9 @@ func (r *Registry) DisableGone(called *dispatcher.Endpoint) {
 			if !says(called, e) {
 				return errAlready
 			}
-			e.Disabled, e.Gone = true, true
+			e.Disabled, e.Cause = true, cause
 			once.Do(func() {
-				r.record(ctx, dispatcher.AuditEntry{What: "endpoint.disable", Target: e.ID, Tenant: e.Tenant, Detail: "its receiver answered 410"})
+				r.record(ctx, dispatcher.AuditEntry{What: "endpoint.disable", Target: e.ID, Tenant: e.Tenant, Detail: because[cause]})
 			})
 			return nil
 		}, false)
@@ -328,7 +327,13 @@ func (r *Registry) DisableGone(called *dispatcher.Endpoint) {
 	})
 }
 
-// says reports whether a 410 to called is a reason to disable the endpoint as it is now.
+// because says in the audit why an endpoint was disabled that no person disabled.
+var because = map[dispatcher.LaneWhy]string{
+	dispatcher.WhyGone:    "its receiver answered 410",
+	dispatcher.WhyFailing: "none of its attempts succeeded for too long",
+}
+
+// says reports whether an answer to called is a reason to disable the endpoint as it is now.
 // It is if the URL is the same, and was not set anew since, nor the endpoint resumed.
 func says(called, now *dispatcher.Endpoint) bool {
 	return !now.Disabled && now.URL == called.URL && called.Version >= now.Since

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
@@ -24,6 +25,8 @@ type Options struct {
 
 	Name     func() string // this instance's present name in the queue
 	PollSoon func()        // has the engine poll the queue soon
+
+	FailingAfter time.Duration // a lane that fails for so long is logged; 0: none is
 }
 
 // Registry keeps the endpoints. It creates, changes, deletes and caches them, and writes
@@ -34,7 +37,8 @@ type Registry struct {
 	sweeper  *sweeper
 	finisher *finisher
 	keys     *keyCache
-	gone     singleflight.Group // changes that disable an endpoint after a 410
+	gone     singleflight.Group // changes that disable an endpoint by an answer
+	quitter  *quitter
 
 	missing, sealed seldom // logged: endpoints that don't exist, and that can't be read
 }
@@ -45,15 +49,18 @@ func New(o Options) *Registry {
 	r.sweeper = newSweeper(r)
 	r.finisher = newFinisher(r)
 	r.keys = newKeyCache(r)
+	r.quitter = newQuitter(r)
 	return r
 }
 
-// Run sweeps lanes and finishes changes that stopped half-way, until ctx ends.
+// Run sweeps lanes, gives up those that failed for too long, and finishes changes that
+// stopped half-way, until ctx ends.
 func (r *Registry) Run(ctx context.Context) error {
-	var both errgroup.Group
-	both.Go(func() error { return r.sweeper.Run(ctx) })
-	both.Go(func() error { return r.finisher.Run(ctx) })
-	return both.Wait()
+	var all errgroup.Group
+	all.Go(func() error { return r.sweeper.Run(ctx) })
+	all.Go(func() error { return r.quitter.Run(ctx) })
+	all.Go(func() error { return r.finisher.Run(ctx) })
+	return all.Wait()
 }
 
 // wake wakes the goroutine that waits for c, or the next that will.

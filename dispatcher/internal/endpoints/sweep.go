@@ -10,7 +10,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// sweeper ends at once the scheduled deliveries of lanes that were disabled or deleted.
+// sweeper ends at once the scheduled deliveries of lanes that were disabled or deleted, and
+// all that waits in those that were cut.
 // What it does not reach before this process ends, ends when it becomes due.
 type sweeper struct {
 	registry *Registry
@@ -93,9 +94,19 @@ func (s *sweeper) sweep(ctx context.Context, lane dispatcher.Lane) {
 			break
 		}
 	}
+	if total == 0 && !lane.IsEndpoint() && ctx.Err() == nil {
+		r.Outages.Report("sweep", r.uncut(ctx, lane))
+	}
 	if total > 0 {
 		r.Log.LogAttrs(ctx, slog.LevelInfo, "lane swept", slog.String("lane", string(lane)), slog.Int("deliveries", total))
 	}
+}
+
+// uncut takes away the cut of a lane that was given up, once nothing is left to end.
+func (r *Registry) uncut(ctx context.Context, lane dispatcher.Lane) error {
+	call, cancel := outage.Within(ctx)
+	defer cancel()
+	return r.Queue.Uncut(call, r.Name(), lane)
 }
 
 // settle forgets a deleted endpoint if nothing waits for it any more. Otherwise the

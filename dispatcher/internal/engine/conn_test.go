@@ -246,6 +246,18 @@ func (c *testConn) Limit(ctx context.Context, by string, lane d.Lane, l d.LaneLi
 	return c.store.Limit(naming(ctx, call{name: "limit", by: by, lane: lane, limits: l, clear: clear}), by, lane, l, clear)
 }
 
+func (c *testConn) Cut(ctx context.Context, by string, lane d.Lane, since time.Time) (int, bool, error) {
+	return c.store.Cut(naming(ctx, call{name: "cut", by: by, lane: lane}), by, lane, since)
+}
+
+func (c *testConn) Works(ctx context.Context, by string, lane d.Lane) error {
+	return c.store.Works(naming(ctx, call{name: "works", by: by, lane: lane}), by, lane)
+}
+
+func (c *testConn) Uncut(ctx context.Context, by string, lane d.Lane) error {
+	return c.store.Uncut(naming(ctx, call{name: "uncut", by: by, lane: lane}), by, lane)
+}
+
 func (c *testConn) Sweep(ctx context.Context, by string, lane d.Lane, cursor string) (int, string, error) {
 	ended, next, err := c.store.Sweep(naming(ctx, call{name: "sweep", by: by, lane: lane}), by, lane, cursor)
 	c.q.mu.Lock()

@@ -24,19 +24,20 @@ import (
 // deliverer makes attempts: it signs, sends, has the answer judged, and gives
 // the outcome to the settler.
 type deliverer struct {
-	engine  *Engine
-	sender  dispatcher.Sender
-	signers atomic.Pointer[signers] // of bare URLs; nil: there is no secret, and nothing is sent to one
-	ladder  ladder.Ladder
-	jitter  float64
-	success *success.Rule
-	timeout time.Duration
-	excerpt int
-	agent   []string // the user-agent header's values, shared by all calls
-	prefix  dispatcher.HeaderPrefix
-	names   dispatcher.CallbackHeaders // that begin with it
-	targets targets
-	cut     context.Context // ends when attempts may no longer go on
+	engine       *Engine
+	sender       dispatcher.Sender
+	signers      atomic.Pointer[signers] // of bare URLs; nil: there is no secret, and nothing is sent to one
+	ladder       ladder.Ladder
+	jitter       float64
+	success      *success.Rule
+	timeout      time.Duration
+	disableAfter time.Duration // 0: a destination may fail for ever
+	excerpt      int
+	agent        []string // the user-agent header's values, shared by all calls
+	prefix       dispatcher.HeaderPrefix
+	names        dispatcher.CallbackHeaders // that begin with it
+	targets      targets
+	cut          context.Context // ends when attempts may no longer go on
 }
 
 // deliver makes one attempt. Its permit is released once there is an answer, before
@@ -63,7 +64,7 @@ func (d *deliverer) deliver(c dispatcher.Claimed) {
 	s.Attempt.Excerpt = dispatcher.Excerpt(r.body, kept, r.secrets) // after the permit was released: this takes long for a long answer
 	if s.Reason == dispatcher.ReasonGone && r.endpoint != nil {
 		// Before the outcome is recorded: if this process dies here, the delivery is attempted again.
-		d.engine.endpoints.DisableGone(r.endpoint)
+		d.engine.endpoints.Disable(r.endpoint, dispatcher.WhyGone)
 	}
 	s.Host = r.host()
 	d.engine.settler.put(s)
@@ -148,16 +149,17 @@ func (d *deliverer) attempt(c dispatcher.Claimed, began time.Time, s *dispatcher
 // route is what one attempt needs besides its message: the URL, the signer, and how
 // the answer is judged.
 type route struct {
-	endpoint *dispatcher.Endpoint // as it is called; nil: a bare URL
-	url      *url.URL
-	signer   *signer.Signer
-	signed   string              // the header that holds the signature, in canonical form
-	headers  []dispatcher.Header // of the endpoint, names in canonical form
-	ladder   ladder.Ladder
-	success  *success.Rule
-	timeout  time.Duration
-	body     []byte   // of the answer, once it is there
-	secrets  []string // masked in an excerpt of the answer: signatures, and the endpoint's headers
+	endpoint     *dispatcher.Endpoint // as it is called; nil: a bare URL
+	url          *url.URL
+	signer       *signer.Signer
+	signed       string              // the header that holds the signature, in canonical form
+	headers      []dispatcher.Header // of the endpoint, names in canonical form
+	ladder       ladder.Ladder
+	success      *success.Rule
+	timeout      time.Duration
+	disableAfter time.Duration // 0: never
+	body         []byte        // of the answer, once it is there
+	secrets      []string      // masked in an excerpt of the answer: signatures, and the endpoint's headers
 }
 
 func (r *route) host() string {
@@ -217,8 +219,11 @@ func (d *deliverer) routeTo(dest *endpoints.Destination, m *dispatcher.Message, 
 // defaults is the ladder, success and timeout of a route: the message's, else the
 // endpoint's, else those of the settings.
 func (d *deliverer) defaults(m *dispatcher.Message, e *dispatcher.Endpoint) route {
-	r := route{ladder: d.ladder, success: d.success, timeout: d.timeout}
+	r := route{ladder: d.ladder, success: d.success, timeout: d.timeout, disableAfter: d.disableAfter}
 	if e != nil {
+		if e.DisableAfter != nil {
+			r.disableAfter = *e.DisableAfter
+		}
 		if e.Ladder != nil {
 			r.ladder = *e.Ladder
 		}
@@ -304,7 +309,8 @@ func (d *deliverer) judge(c dispatcher.Claimed, r route, answer dispatcher.Answe
 		Answer: answer, Success: r.success, Rung: c.Rung, Ladder: r.ladder, MaxAttempts: m.MaxAttempts, WaitsOn: c.WaitsOn,
 		Now: d.engine.queue.Now(), ExpiresAt: m.ExpiresAt, Jitter: d.jitter, Random: rand.Float64(),
 	})
-	s.Verdict, s.Wait, s.Reason, s.Blame, s.Pause = o.Verdict, o.Wait, o.Reason, o.Blame, o.Pause
+	s.Verdict, s.Wait, s.Reason, s.Blame, s.Fails, s.Pause = o.Verdict, o.Wait, o.Reason, o.Blame, o.Fails, o.Pause
+	s.Endpoint, s.DisableAfter = r.endpoint, r.disableAfter
 	s.Attempt = o.Attempt
 	s.Attempt.Number, s.Attempt.At = c.Attempt, began
 	s.Attempt.Address, s.Attempt.Resend = answer.Address, c.Asked

@@ -25,6 +25,8 @@ type Options struct {
 	Jitter       float64       // a fraction of each wait, only ever added
 	Success      *success.Rule // nil: any 2xx
 	Timeout      time.Duration // of one attempt
+	FailingAfter time.Duration // a destination that fails for so long is logged; 0: none is
+	DisableAfter time.Duration // how long a destination may fail until it is given up, where its endpoint does not say; 0: for ever
 	MaxInFlight  int           // permits; 0: accepts only
 	FanoutMax    int           // endpoints that one message may match; 0: any number
 	MaxBytes     int64         // of the bodies of what is leased; 0: no limit
@@ -116,10 +118,11 @@ func New(q dispatcher.Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 	e.dead = newReaper(e)
 	e.endpoints = endpoints.New(endpoints.Options{
 		Store: o.Endpoints, Queue: q, Log: o.Log, Outages: e.outages, Audit: o.Audit, Lists: e.lists, Name: e.name, PollSoon: e.pollSoon,
+		FailingAfter: o.FailingAfter,
 	})
 	e.accepter = newAccepter(e)
 	e.deliverer = &deliverer{
-		engine: e, sender: s, ladder: o.Ladder, jitter: o.Jitter, success: o.Success, timeout: o.Timeout,
+		engine: e, sender: s, ladder: o.Ladder, jitter: o.Jitter, success: o.Success, timeout: o.Timeout, disableAfter: o.DisableAfter,
 		excerpt: o.Excerpt, agent: []string{o.UserAgent}, prefix: o.HeaderPrefix, names: o.HeaderPrefix.Headers(),
 	}
 	// Attempts outlive the stop signal.
@@ -188,6 +191,7 @@ func (e *Engine) events() dispatcher.Events {
 		Opened: func(lane dispatcher.Lane, wait time.Duration) {
 			e.log.LogAttrs(context.Background(), slog.LevelInfo, "breaker opened", slog.String("lane", string(lane)), seconds("wait_s", wait))
 		},
+		Failing: func(f dispatcher.LaneFailing) { e.endpoints.Failing(f) },
 		Closed: func(lane dispatcher.Lane) {
 			e.log.LogAttrs(context.Background(), slog.LevelInfo, "breaker closed", slog.String("lane", string(lane)))
 		},

@@ -170,6 +170,10 @@ func TestATestTellsWhatTheReceiverSaid(t *testing.T) {
 					require.Equal(t, "acme", sent.Header.Get("Hookladder-Tenant"))
 					require.Contains(t, string(sent.Body), `"`+view.ID+`"`)
 					require.True(t, verifies(t, r.rig, signer.Standard, view.Secrets[0].Secret, sent))
+					if c.verdict == d.Delivered {
+						require.Len(t, r.queue.seen("works"), 1)
+						calls++
+					}
 					require.Len(t, r.queue.seen(""), calls, "nothing of it is kept")
 					require.Equal(t, int64(1), r.store.stored(view.ID).Version, "nor does it change anything")
 				})

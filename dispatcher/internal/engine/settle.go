@@ -190,6 +190,9 @@ func (s *settler) record(ctx context.Context, batch []outcome) error {
 		case settled[i].Result == dispatcher.SettledBefore && o.unanswered == by: // the answer that told of it was lost
 			e.died(dispatcher.Death{ID: o.ID, Reason: o.Reason, Attempts: o.Attempt.Number}, &o.Settlement)
 		}
+		if since := settled[i].GivenUp; !since.IsZero() {
+			e.endpoints.GiveUp(o.ID.Lane, o.Endpoint, since)
+		}
 		if errors.Is(o.err, dispatcher.ErrUnavailable) {
 			o.unanswered = by
 		}

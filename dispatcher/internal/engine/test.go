@@ -41,7 +41,11 @@ func (e *Engine) TestEndpoint(ctx context.Context, name string) (dispatcher.Test
 	if err != nil {
 		return dispatcher.TestResult{}, fmt.Errorf("test endpoint %s: %w", endpoint.ID, err)
 	}
-	return dispatcher.TestResult{MessageID: m.ID, Attempt: e.deliverer.testAttempt(ctx, dest, m, at)}, nil
+	result := dispatcher.TestResult{MessageID: m.ID, Attempt: e.deliverer.testAttempt(ctx, dest, m, at)}
+	if result.Attempt.Verdict == dispatcher.Delivered {
+		e.endpoints.Works(ctx, endpoint)
+	}
+	return result, nil
 }
 
 func testMessage(e *dispatcher.Endpoint, at time.Time) (*dispatcher.Message, error) {

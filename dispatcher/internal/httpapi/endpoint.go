@@ -43,6 +43,7 @@ var endpointFields = fieldset[endpointDraft]{
 	{name: "headers", set: setEndpointHeaders, merge: mergeHeaders, null: itself},
 	{name: "success", set: func(e *endpointDraft, v jsontext.Value) error { return nullable(&e.Success, v, successRule) }, merge: mergeSuccess, null: itself},
 	{name: "ordered", set: func(e *endpointDraft, v jsontext.Value) error { return boolean(&e.Ordered, v) }, null: "false"},
+	{name: "disable_after", set: func(e *endpointDraft, v jsontext.Value) error { return nullable(&e.DisableAfter, v, optionalDuration) }, null: itself},
 	{name: "disabled", set: func(e *endpointDraft, v jsontext.Value) error { return boolean(&e.Disabled, v) }, null: "false"},
 	{
 		name: "uid", set: func(e *endpointDraft, v jsontext.Value) error { return filled(&e.UID, v) },
@@ -213,12 +214,17 @@ func wireEndpoint(v *dispatcher.EndpointView) wire.EndpointView {
 			Rate: v.Rate.String(), Success: wireSuccess(v.Success), Ordered: v.Ordered, Disabled: v.Disabled,
 		},
 		State: string(v.State), InFlight: v.InFlight, Waiting: v.Waiting,
-		CreatedAt: wire.Time{Time: v.CreatedAt}, UpdatedAt: wire.Time{Time: v.UpdatedAt},
+		FailingSince: wire.Time{Time: v.Failing},
+		CreatedAt:    wire.Time{Time: v.CreatedAt}, UpdatedAt: wire.Time{Time: v.UpdatedAt},
+	}
+	if v.DisableAfter != nil {
+		after := wire.Duration(*v.DisableAfter)
+		w.DisableAfter = &after
 	}
 	if v.Disabled {
 		w.DisabledAt, w.DisabledReason = wire.Time{Time: v.HeldAt}, string(dispatcher.WhyOperator)
-		if v.Gone {
-			w.DisabledReason = string(dispatcher.WhyGone)
+		if v.Cause != "" {
+			w.DisabledReason = string(v.Cause)
 		}
 	}
 	if w.Topics == nil {

@@ -33,7 +33,7 @@ func TestLanesAreListed(t *testing.T) {
 		{dispatcher.LaneState{}, "active", "", ""},
 		{dispatcher.LaneState{By: "ops", Limits: dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, All: all, Opened: 1}, "paused", "paused", "ops"},
 		{dispatcher.LaneState{By: "ops", Limits: dispatcher.LaneLimits{Held: dispatcher.HeldDisabled}, All: all}, "disabled", "operator", "ops"},
-		{dispatcher.LaneState{By: "system", Gone: true, Limits: dispatcher.LaneLimits{Held: dispatcher.HeldDisabled}}, "disabled", "gone", "system"},
+		{dispatcher.LaneState{By: "system", Cause: dispatcher.WhyGone, Limits: dispatcher.LaneLimits{Held: dispatcher.HeldDisabled}}, "disabled", "gone", "system"},
 		{dispatcher.LaneState{By: "ops", Limits: dispatcher.LaneLimits{Held: dispatcher.HeldDeleted}}, "deleted", "deleted", "ops"},
 		{dispatcher.LaneState{All: all, Opened: 1}, "paused", "all", "night"},
 		{dispatcher.LaneState{Opened: 1, Limit: dispatcher.WhyRate}, "open", "breaker", ""},

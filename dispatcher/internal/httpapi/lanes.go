@@ -196,6 +196,10 @@ func wireLane(l *dispatcher.LaneState) wire.LaneState {
 	switch why {
 	case dispatcher.WhyAll:
 		w.Since, w.By = wire.Time{Time: l.All.Since}, l.All.By
+	case dispatcher.WhyFailing:
+		if state == dispatcher.StateFailing {
+			w.Since = wire.Time{Time: l.Failing}
+		}
 	case dispatcher.WhyRate:
 		w.Until = wire.Time{Time: l.Token.Add(time.Millisecond - 1).Truncate(time.Millisecond)} // as in its deliveries
 	}

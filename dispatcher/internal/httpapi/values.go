@@ -122,6 +122,16 @@ func timeout(to *time.Duration, v jsontext.Value) error {
 	return nil
 }
 
+// optionalDuration reads a duration of which 0 does not mean the default.
+func optionalDuration(to **time.Duration, v jsontext.Value) error {
+	var d time.Duration
+	if err := duration(&d, v); err != nil {
+		return err
+	}
+	*to = &d
+	return nil
+}
+
 // successRule reads the rule of success.
 func successRule(to **success.Rule, v jsontext.Value) error {
 	var s success.Rule

@@ -31,10 +31,10 @@ const (
 )
 
 // The labels of lanes and held, in the order of the states: each lane has the
-// last that holds. No lane is failing, and none has consumers, yet.
+// last that holds. None has consumers yet.
 var (
 	states = []dispatcher.EndpointState{
-		dispatcher.StateActive, dispatcher.StateLimited, dispatcher.StateOpen, "failing", dispatcher.StatePaused, dispatcher.StateDisabled,
+		dispatcher.StateActive, dispatcher.StateLimited, dispatcher.StateOpen, dispatcher.StateFailing, dispatcher.StatePaused, dispatcher.StateDisabled,
 	}
 	whys = []dispatcher.LaneWhy{
 		dispatcher.WhyPaused, dispatcher.WhyBreaker, dispatcher.WhyRetryAfter, dispatcher.WhyRate, dispatcher.WhyOrder, "consumer",

@@ -26,55 +26,58 @@ type (
 	OpenFunc   = rig.OpenFunc
 )
 
+var groups = []struct {
+	name  string
+	cases []rig.Case
+}{
+	{"schedule", deliveries.ScheduleCases},
+	{"move", deliveries.MoveCases},
+	{"claim", deliveries.ClaimCases},
+	{"window and weight", lanes.WeightCases},
+	{"settle", deliveries.SettleCases},
+	{"late settle", deliveries.LateCases},
+	{"leases", deliveries.LeaseCases},
+	{"instances", deliveries.InstanceCases},
+	{"cancel", deliveries.CancelCases},
+	{"retry", deliveries.RetryCases},
+	{"beside the ladder", deliveries.BesideCases},
+	{"sent again", deliveries.ResentCases},
+	{"reap", deliveries.ReapCases},
+	{"trim", deliveries.TrimCases},
+	{"trim for room", deliveries.RoomCases},
+	{"ends", deliveries.EndCases},
+	{"look and stats", deliveries.ReadCases},
+	{"held back", lanes.HeldBackCases},
+	{"list", deliveries.ListCases},
+	{"log", deliveries.LogCases},
+	{"proof", deliveries.ProofCases},
+	{"dead", deliveries.DeadCases},
+	{"wake", deliveries.WakeCases},
+	{"partitions and sizes", deliveries.SizeCases},
+	{"large bodies", deliveries.BodyCases},
+	{"limits", lanes.LimitCases},
+	{"held", lanes.HeldCases},
+	{"copies of limits", lanes.CopyCases},
+	{"disabled and deleted", lanes.EndingCases},
+	{"rate", lanes.RateCases},
+	{"another clock", lanes.ClockCases},
+	{"breaker", lanes.BreakerCases},
+	{"failing", lanes.FailingCases},
+	{"order", lanes.OrderCases},
+	{"ordered lanes", lanes.OrderedCases},
+	{"full lanes", lanes.FullCases},
+	{"fan-out", deliveries.FanCases},
+	{"lanes", lanes.LaneCases},
+	{"names of lanes", lanes.NameCases},
+	{"what lanes wait for", lanes.WaitCases},
+	{"hints of lanes", lanes.HintCases},
+	{"several at once", deliveries.CrowdCases},
+}
+
 // Run runs every case on stores that open makes.
 func Run(t *testing.T, open rig.OpenFunc) {
 	t.Helper()
-	for _, group := range []struct {
-		name  string
-		cases []rig.Case
-	}{
-		{"schedule", deliveries.ScheduleCases},
-		{"move", deliveries.MoveCases},
-		{"claim", deliveries.ClaimCases},
-		{"window and weight", lanes.WeightCases},
-		{"settle", deliveries.SettleCases},
-		{"late settle", deliveries.LateCases},
-		{"leases", deliveries.LeaseCases},
-		{"instances", deliveries.InstanceCases},
-		{"cancel", deliveries.CancelCases},
-		{"retry", deliveries.RetryCases},
-		{"beside the ladder", deliveries.BesideCases},
-		{"sent again", deliveries.ResentCases},
-		{"reap", deliveries.ReapCases},
-		{"trim", deliveries.TrimCases},
-		{"trim for room", deliveries.RoomCases},
-		{"ends", deliveries.EndCases},
-		{"look and stats", deliveries.ReadCases},
-		{"held back", lanes.HeldBackCases},
-		{"list", deliveries.ListCases},
-		{"log", deliveries.LogCases},
-		{"proof", deliveries.ProofCases},
-		{"dead", deliveries.DeadCases},
-		{"wake", deliveries.WakeCases},
-		{"partitions and sizes", deliveries.SizeCases},
-		{"large bodies", deliveries.BodyCases},
-		{"limits", lanes.LimitCases},
-		{"held", lanes.HeldCases},
-		{"copies of limits", lanes.CopyCases},
-		{"disabled and deleted", lanes.EndingCases},
-		{"rate", lanes.RateCases},
-		{"another clock", lanes.ClockCases},
-		{"breaker", lanes.BreakerCases},
-		{"order", lanes.OrderCases},
-		{"ordered lanes", lanes.OrderedCases},
-		{"full lanes", lanes.FullCases},
-		{"fan-out", deliveries.FanCases},
-		{"lanes", lanes.LaneCases},
-		{"names of lanes", lanes.NameCases},
-		{"what lanes wait for", lanes.WaitCases},
-		{"hints of lanes", lanes.HintCases},
-		{"several at once", deliveries.CrowdCases},
-	} {
+	for _, group := range groups {
 		t.Run(group.name, func(t *testing.T) {
 			t.Parallel() // each case has a store of its own
 			for _, c := range group.cases {

@@ -247,7 +247,7 @@ func TestASweepEndsWhereRedisSaysSo(t *testing.T) {
 	require.Equal(t, 1000, total)
 	require.Greater(t, calls, 1)
 	for _, c := range g.Of("sweep") {
-		require.LessOrEqual(t, c.Args, 64+3)
+		require.LessOrEqual(t, c.Args, 64+4)
 	}
 	r.mustBeSound()
 }

@@ -17,6 +17,7 @@ import (
 // helds are the letters by which :limits says why a lane is held.
 var helds = map[dispatcher.Held]string{
 	dispatcher.HeldNone: "-", dispatcher.HeldPaused: "p", dispatcher.HeldDisabled: "d", dispatcher.HeldDeleted: "x",
+	dispatcher.HeldCut: "g",
 }
 
 // Limit writes the copy of a lane's limits. Those of AllLanes are written in
@@ -27,13 +28,20 @@ func (s *Store) Limit(ctx context.Context, by string, lane dispatcher.Lane, l di
 	if lane == dispatcher.AllLanes {
 		calls = s.conn.Everywhere(args)
 	}
-	var n dispatcher.LaneCount
+	n, _, err := s.changeLane(ctx, by, lane, calls)
+	return n, err
+}
+
+// changeLane runs the script, and answers what it counted before, and since when the
+// lane failed that fails no more; zero: it did not.
+func (s *Store) changeLane(ctx context.Context, by string, lane dispatcher.Lane, calls []conn.Call) (n dispatcher.LaneCount, failed time.Time, err error) {
 	var errs []error
 	for _, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.lane, By: by, Calls: calls}) {
 		if h, ok := r.Hint(); ok {
 			readChanges(&r.Reply, &h)
 			n.InFlight += int(r.Number())
 			n.Waiting += int(r.Number())
+			failed = r.Time()
 			s.observeDeaths(h)
 			s.observeBreakers(h)
 		}
@@ -41,7 +49,29 @@ func (s *Store) Limit(ctx context.Context, by string, lane dispatcher.Lane, l di
 			errs = append(errs, fmt.Errorf("lane %s: %w", lane, s.conn.InPartition(r.Partition, r.Err)))
 		}
 	}
-	return n, partitions.Join(errs...)
+	return n, failed, partitions.Join(errs...)
+}
+
+// Cut gives up a bare URL's lane that fails since then, unless somebody holds it: what
+// was accepted until now ends. It reports whether it did.
+func (s *Store) Cut(ctx context.Context, by string, lane dispatcher.Lane, since time.Time) (waiting int, cut bool, err error) {
+	args := []any{string(lane), conn.ToMillis(since), 0, 0, 0, helds[dispatcher.HeldCut], 0, "", dispatcher.System}
+	n, failed, err := s.changeLane(ctx, by, lane, []conn.Call{{Partition: s.partition(lane), Args: args}})
+	return n.Waiting, !failed.IsZero(), err
+}
+
+// worked has a lane learn of a success that was none of a delivery's.
+const worked = 2
+
+// Works has a lane fail no more, since an attempt that was none of a delivery's
+// succeeded.
+func (s *Store) Works(ctx context.Context, by string, lane dispatcher.Lane) error {
+	args := []any{string(lane), 0, 0, 0, 0, helds[dispatcher.HeldNone], worked, "", dispatcher.System}
+	_, failed, err := s.changeLane(ctx, by, lane, []conn.Call{{Partition: s.partition(lane), Args: args}})
+	if !failed.IsZero() {
+		s.events.Failing(dispatcher.LaneFailing{Lane: lane, Since: failed, Recovered: true})
+	}
+	return err
 }
 
 // readChanges reads which breakers a script opened and closed: a lane, and until
@@ -68,9 +98,24 @@ const (
 	sweepBatch = 64
 )
 
-// Sweep ends a page of the deliveries that wait for a time in a disabled or
-// deleted lane. Those in line behind them follow by themselves.
+// pageReady is the cursor of a sweep that is still in the ready list of a lane that
+// is cut. One page ends sweepReady batches of it.
+const (
+	pageReady  = "ready"
+	sweepReady = 16
+)
+
+// Sweep ends a page of what waits in a lane that is cut, or of what waits for a
+// time in a disabled or deleted one. Those in line behind them follow by
+// themselves.
 func (s *Store) Sweep(ctx context.Context, by string, lane dispatcher.Lane, cursor string) (ended int, next string, err error) {
+	if !lane.IsEndpoint() && (cursor == "" || cursor == pageReady) {
+		var more bool
+		if ended, more, err = s.sweepReady(ctx, by, lane); more || err != nil {
+			return ended, pageReady, err
+		}
+		cursor = ""
+	}
 	at, err := conn.ParsePage(cursor)
 	if err != nil {
 		return 0, "", fmt.Errorf("sweep %s: %w", lane, err)
@@ -81,30 +126,55 @@ func (s *Store) Sweep(ctx context.Context, by string, lane dispatcher.Lane, curs
 		scan = p.ZScan(ctx, s.tags[n]+keys.Due, at, string(lane)+":*", sweepPage)
 	})
 	if err != nil {
-		return 0, cursor, err
+		return ended, cursor, err
 	}
 	found, at := scan.Val()
 	var calls []conn.Call
 	each(len(found)/2, sweepBatch, func(from, to int) {
-		args := make([]any, 1, 1+to-from)
-		args[0] = string(lane)
+		args := make([]any, 2, 2+to-from)
+		args[0], args[1] = string(lane), "t"
 		for i := from; i < to; i++ {
 			args = append(args, found[2*i]) // each is followed by its score
 		}
 		calls = append(calls, conn.Call{Partition: n, Args: args})
 	})
-	for _, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.sweep, By: by, Calls: calls}) {
-		if h, ok := r.Hint(); ok {
-			some := int(r.Number())
-			ended += some
-			s.observeDeaths(h)
-			s.observeEnds(n, some)
-		}
-		if r.Err != nil {
-			return ended, cursor, fmt.Errorf("sweep %s: %w", lane, r.Err)
-		}
+	some, _, err := s.sweep(ctx, by, lane, calls)
+	if ended += some; err != nil {
+		return ended, cursor, err
 	}
 	return ended, conn.PageText(at), nil
+}
+
+// sweepReady ends a page of the ready list of a lane that is cut.
+func (s *Store) sweepReady(ctx context.Context, by string, lane dispatcher.Lane) (ended int, more bool, err error) {
+	calls := make([]conn.Call, sweepReady)
+	for i := range calls {
+		calls[i] = conn.Call{Partition: s.partition(lane), Args: []any{string(lane), "r"}}
+	}
+	ended, last, err := s.sweep(ctx, by, lane, calls)
+	return ended, last > 0, err
+}
+
+// sweep runs the script, and answers how many ended, together and by the last call.
+func (s *Store) sweep(ctx context.Context, by string, lane dispatcher.Lane, calls []conn.Call) (ended, last int, err error) {
+	for _, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.sweep, By: by, Calls: calls}) {
+		if h, ok := r.Hint(); ok {
+			last = int(r.Number())
+			ended += last
+			s.observeDeaths(h)
+			s.observeEnds(r.Partition, last)
+		}
+		if r.Err != nil {
+			return ended, 0, fmt.Errorf("sweep %s: %w", lane, r.Err)
+		}
+	}
+	return ended, last, nil
+}
+
+// Uncut takes away the cut of a lane of which a sweep has found nothing more.
+func (s *Store) Uncut(ctx context.Context, by string, lane dispatcher.Lane) error {
+	_, _, err := s.sweep(ctx, by, lane, []conn.Call{{Partition: s.partition(lane), Args: []any{string(lane), "u"}}})
+	return err
 }
 
 // ParseLimits reads a text of :limits: version, most in flight, interval in

@@ -66,7 +66,7 @@ func (s *Store) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]disp
 		})
 	}
 	for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.lanes, Calls: calls}) {
-		held, _, found, err := readLanes(r)
+		held, _, found, err := readLanes(r, s.failingAfter)
 		if err == nil && len(found) != len(shares[i]) {
 			err = conn.ErrReply
 		}
@@ -162,7 +162,7 @@ func (m *laneMerge) fill(ctx context.Context) error {
 		}
 	}
 	for _, r := range m.s.conn.Send(ctx, conn.Batch{Script: m.s.scripts.lanes, Calls: calls}) {
-		_, more, page, err := readLanes(r)
+		_, more, page, err := readLanes(r, m.s.failingAfter)
 		if err != nil {
 			return fmt.Errorf("lanes: %w", err)
 		}
@@ -224,7 +224,7 @@ func heldLanes(h *dispatcher.HeldLane) dispatcher.LaneState {
 
 // readLanes reads the answer of one partition. held is the state of all its
 // lanes, nil if they are not held.
-func readLanes(r conn.Call) (held *dispatcher.HeldLane, more bool, lanes []knownLane, err error) {
+func readLanes(r conn.Call, failingAfter time.Duration) (held *dispatcher.HeldLane, more bool, lanes []knownLane, err error) {
 	now := time.Time{}
 	if h, ok := r.Hint(); ok {
 		now = h.Now
@@ -234,7 +234,7 @@ func readLanes(r conn.Call) (held *dispatcher.HeldLane, more bool, lanes []known
 		more = r.Number() == 1
 	}
 	for r.More() {
-		l, err := readLane(&r.Reply, now)
+		l, err := readLane(&r.Reply, now, failingAfter)
 		if err = errors.Join(r.Err, err); err != nil {
 			return nil, false, nil, err
 		}
@@ -244,7 +244,7 @@ func readLanes(r conn.Call) (held *dispatcher.HeldLane, more bool, lanes []known
 	return held, more, lanes, r.Err
 }
 
-func readLane(a *conn.Reply, now time.Time) (l knownLane, err error) {
+func readLane(a *conn.Reply, now time.Time, failingAfter time.Duration) (l knownLane, err error) {
 	st := &l.state
 	st.Lane = dispatcher.Lane(a.Text())
 	l.score, _ = strconv.ParseFloat(a.Text(), 64)
@@ -260,7 +260,10 @@ func readLane(a *conn.Reply, now time.Time) (l knownLane, err error) {
 	if held, ok := parseHeld(a.Text()); ok {
 		st.Since, st.By = held.Since, held.By
 	}
-	switch why := dispatcher.LaneWhy(a.Text()); {
+	why := dispatcher.LaneWhy(a.Text())
+	st.Failing = a.Time()
+	st.FailsLong = failingAfter > 0 && !st.Failing.IsZero() && now.Sub(st.Failing) >= failingAfter
+	switch {
 	case why != "":
 		st.Limit = why
 	case st.Waiting > 0 && st.Token.After(now):

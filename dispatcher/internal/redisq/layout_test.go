@@ -2,6 +2,7 @@ package redisq_test
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -122,7 +123,12 @@ func TestFurtherFieldsAreCarriedOn(t *testing.T) {
 	mark := func(hash, field string) {
 		text, err := client.HGet(t.Context(), tag+":"+hash, field).Result()
 		require.NoError(t, err)
-		text = strings.TrimSuffix(text, " 0 0") + " 1 8 nine 10"
+		switch hash {
+		case "lane": // behind what it keeps of its failures
+			text = strings.Join(strings.Fields(text)[:7], " ") + " 1 8 9 ten 11"
+		default:
+			text = strings.TrimSuffix(text, " 0 0") + " 1 8 nine 10"
+		}
 		require.NoError(t, client.HSet(t.Context(), tag+":"+hash, field, text).Err())
 	}
 	want := []string{"1", "8", "nine", "10"}
@@ -151,7 +157,8 @@ func TestFurtherFieldsAreCarriedOn(t *testing.T) {
 	outcome.Pause = time.Minute
 	r.settle("one", outcome)
 	require.Equal(t, want, far("m"), "settle")
-	require.Equal(t, want, lane(), "a lane that changed")
+	attempted := []string{"1", "8", strconv.FormatInt(r.now.UnixMilli(), 10), "ten", "11"}
+	require.Equal(t, attempted, lane(), "a lane that changed")
 	_, _, err = r.store.Retry(t.Context(), "one", id("m"), true)
 	require.NoError(t, err)
 	require.Equal(t, []string{"0", "8", "nine", "10"}, far("m"), "a new ladder has no attempt beside it")
@@ -162,10 +169,10 @@ func TestFurtherFieldsAreCarriedOn(t *testing.T) {
 	_, _, err = r.store.Reap(t.Context(), "one", "two")
 	require.NoError(t, err)
 	require.Equal(t, want, far("dies"), "reap")
-	require.Equal(t, want, lane())
+	require.Equal(t, attempted, lane())
 	_, _, err = r.store.Limit(t.Context(), "one", "a", dispatcher.LaneLimits{Held: dispatcher.HeldDisabled, Version: 1}, true)
 	require.NoError(t, err)
 	r.move()
 	require.Equal(t, want, far("dies"), "what its lane ends")
-	require.Equal(t, want, lane())
+	require.Equal(t, []string{"0", "0", "0", "ten", "11"}, lane(), "a resumed one fails no more")
 }

@@ -56,6 +56,7 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 			s.observeBreakers(h)
 			s.tellDeaths(h.Dead, batch, shares[i], settled)
 			s.observeEnds(h.Partition, readSettled(&r.Reply, batch, shares[i], settled))
+			s.tellFailing(&r.Reply, h.Now, batch, shares[i], settled)
 		}
 		if err := s.conn.InPartition(jobs[i].Partition, r.Err); err != nil {
 			for _, at := range shares[i] {
@@ -104,6 +105,32 @@ func readSettled(a *conn.Reply, batch []dispatcher.Settlement, share []int, sett
 	return ended
 }
 
+// What the script says of a lane in which attempts failed, or succeeded again.
+const (
+	laneGivenUp   = 1 // it has failed for too long
+	laneRecovered = 2
+)
+
+// tellFailing reads which lanes fail since when, and which do no more. It notes at
+// the outcomes of a lane that it is given up.
+func (s *Store) tellFailing(a *conn.Reply, now time.Time, batch []dispatcher.Settlement, share []int, settled []dispatcher.Settled) {
+	list := conn.Reply{Values: a.List()}
+	for a.Err == nil && list.More() {
+		lane, since, what := dispatcher.Lane(list.Text()), list.Time(), list.Number()
+		if a.Err = list.Err; a.Err != nil {
+			return
+		}
+		if what == laneGivenUp {
+			for _, at := range share {
+				if batch[at].ID.Lane == lane && batch[at].Fails {
+					settled[at].GivenUp = since
+				}
+			}
+		}
+		s.events.Failing(dispatcher.LaneFailing{Lane: lane, Since: since, For: now.Sub(since), Recovered: what == laneRecovered})
+	}
+}
+
 // verdicts are the letters of the verdicts in the script.
 var verdicts = map[dispatcher.Verdict]string{
 	dispatcher.Delivered: "d", dispatcher.Retry: "r", dispatcher.Dead: "x", dispatcher.Back: "b",
@@ -132,14 +159,22 @@ func appendSettlement(args []any, o *dispatcher.Settlement) []any {
 var stalls = map[dispatcher.LaneWhy]string{dispatcher.WhySealed: "~s", dispatcher.WhyMissing: "~m"}
 
 // blameOf is how long a lane is left alone, in ms. Before it comes ! if the
-// failure counts for the lane's breaker, or the letter of a reason for which no
-// receiver is to blame.
+// failure counts for the lane's breaker, ? if the lane only fails, or the letter of
+// a reason for which no receiver is to blame. Behind it comes after which ms a lane
+// that fails is given up.
 func blameOf(o *dispatcher.Settlement) string {
 	text := strconv.FormatInt(millisUp(o.Pause), 10)
-	if o.Blame {
-		return "!" + text
+	sign := "!"
+	switch {
+	case !o.Blame && !o.Fails:
+		return stalls[o.Stalled] + text
+	case !o.Blame:
+		sign = "?"
 	}
-	return stalls[o.Stalled] + text
+	if o.DisableAfter > 0 {
+		text += "," + strconv.FormatInt(millisUp(o.DisableAfter), 10)
+	}
+	return sign + text
 }
 
 // leasedMillis is the time of an outcome's lease, 0 for any lease.

@@ -150,7 +150,7 @@ func (s *Store) topLanes(ctx context.Context, lanes []busyLane, st *dispatcher.S
 	var errs []error
 	for _, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.lanes, Calls: calls}) {
 		share := shares[r.Partition]
-		_, _, found, err := readLanes(r)
+		_, _, found, err := readLanes(r, s.failingAfter)
 		if err == nil && len(found) != len(share) {
 			err = conn.ErrReply
 		}

@@ -45,7 +45,7 @@ type busiest struct {
 var (
 	heldWhys   = [...]dispatcher.LaneWhy{dispatcher.WhyPaused, dispatcher.WhyBreaker, dispatcher.WhyRetryAfter, dispatcher.WhyRate}
 	toldStates = [...]dispatcher.EndpointState{
-		dispatcher.StateOpen, dispatcher.StateLimited, dispatcher.StatePaused, dispatcher.StateDisabled,
+		dispatcher.StateOpen, dispatcher.StateLimited, dispatcher.StateFailing, dispatcher.StatePaused, dispatcher.StateDisabled,
 	}
 )
 
@@ -58,7 +58,7 @@ func (b *busiest) tell(st *dispatcher.Stats, known int64) {
 	}
 	standing := b.standing
 	if b.all { // whatever their own state is
-		standing = [...]int64{0, 0, known - standing[3], standing[3]}
+		standing = [...]int64{0, 0, 0, known - standing[4], standing[4]}
 	}
 	for i, state := range toldStates {
 		st.LanesBy[state] = max(standing[i], 0)
@@ -136,7 +136,7 @@ func (b *busyLook) page(ctx context.Context, s *Store) error {
 	}
 	calls := make([]conn.Call, len(some))
 	for i, n := range some {
-		calls[i] = conn.Call{Partition: n, Args: []any{0, b.pages[n], busyPage, fewest, topLanes}}
+		calls[i] = conn.Call{Partition: n, Args: []any{0, b.pages[n], busyPage, fewest, topLanes, millisUp(s.failingAfter)}}
 	}
 	left := slices.Clone(b.left[len(some):])
 	var errs []error

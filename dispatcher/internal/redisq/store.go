@@ -44,6 +44,8 @@ type Options struct {
 	BreakerFailures int           // blamed failures in a row that open a lane; 0: none do
 	BreakerWait     time.Duration // how long it is left alone when it opens; twice as long each time it opens again
 
+	FailingAfter time.Duration // a lane that fails for so long is told as failing; 0: none is
+
 	Dial      conn.DialFunc // nil: the network
 	TestClock bool          // scripts read the time from <tag>:clock, in microseconds, instead of Redis' TIME
 	Seal      *seal.Box     // hides endpoints' secrets and header values; nil: they are stored as they are
@@ -77,7 +79,9 @@ type Store struct {
 	probe   *probe.Probe
 	readers readers
 	busy    *busyLook
-	nodes   int // masters that hold partitions, or home
+
+	failingAfter time.Duration
+	nodes        int // masters that hold partitions, or home
 
 	partitions *partitions.Set
 	events     dispatcher.Events
@@ -108,7 +112,9 @@ func Connect(ctx context.Context, o Options) (*Store, error) {
 		scripts: newScripts(o.TestClock),
 		log:     o.Log,
 		busy:    newBusyLook(),
-		events:  dispatcher.Events{}.Whole(),
+
+		failingAfter: o.FailingAfter,
+		events:       dispatcher.Events{}.Whole(),
 	}
 	var err error
 	s.conn, err = conn.Dial(ctx, conn.Options{

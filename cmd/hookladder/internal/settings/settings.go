@@ -48,6 +48,8 @@ type Settings struct {
 	FanoutMax       int           `env:"FANOUT_MAX" envDefault:"1000" min:"1" max:"1000000"`
 	ClaimBatch      int           `env:"CLAIM_BATCH" envDefault:"64" min:"1" max:"64"`
 	Breaker         Breaker       `env:"BREAKER" envDefault:"20/30s" accepts:"failures and the first wait such as 20/30s, or off"`
+	FailingAfter    time.Duration `env:"FAILING_AFTER" envDefault:"6h" min:"0s" max:"365d"`
+	DisableAfter    time.Duration `env:"DISABLE_AFTER" envDefault:"5d" min:"0s" max:"365d"`
 	QuickRetries    int           `env:"QUICK_RETRIES" envDefault:"1" min:"0" max:"5"`
 
 	UserAgent    string                  `env:"USER_AGENT" accepts:"1 to 256 printable ASCII characters"`
@@ -103,7 +105,5 @@ var kept = map[string]string{
 	"OUTBOX_URL_FILE":   "",
 	"OPS_URL":           "",
 	"OPS_URL_FILE":      "",
-	"FAILING_AFTER":     "0",
-	"DISABLE_AFTER":     "0",
 	"PUBLIC_URL":        "",
 }

@@ -72,7 +72,7 @@ func TestEverySettingIsRead(t *testing.T) {
 		"ALLOW_NETS": "10.0.0.0/8, 192.168.1.7", "HTTPS_ONLY": "true", "MAX_BODY": "1MiB", "EXCERPT": "2000",
 		"RETENTION": "1d", "RETENTION_MAX": "10", "DEDUP_MAX": "20", "DEAD_RETENTION": "30d", "DEAD_MAX": "30",
 		"GUARD_INTERVAL": "5s", "SHUTDOWN_GRACE": "0s", "LOG_LEVEL": "debug", "LOG_FORMAT": "text",
-		"BREAKER": "5/1m", "ENDPOINT_MAX_WAITING": "9", "SIGNING_DERIVE": "tenant",
+		"BREAKER": "5/1m", "FAILING_AFTER": "1h", "DISABLE_AFTER": "2d", "ENDPOINT_MAX_WAITING": "9", "SIGNING_DERIVE": "tenant",
 		"ENCRYPTION_KEY": testSealKey, "EGRESS_PROXY": "http://u:p@proxy.example:3128",
 		"EGRESS_CA_FILE": cert, "EGRESS_CERT_FILE": cert, "EGRESS_KEY_FILE": key, "USER_AGENT": "Notifier/2.0 (+https://a.example)", "HEADER_PREFIX": "a-",
 	}

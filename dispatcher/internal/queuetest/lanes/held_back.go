@@ -34,7 +34,7 @@ var HeldBackCases = []rig.Case{
 		r.Limit("ep_paused", rig.Held(dispatcher.HeldPaused))
 		r.Limit("ep_idle")
 		want := map[dispatcher.EndpointState]int64{
-			dispatcher.StateActive: 2, dispatcher.StateOpen: 1, dispatcher.StateLimited: 2, dispatcher.StatePaused: 1, dispatcher.StateDisabled: 1,
+			dispatcher.StateActive: 2, dispatcher.StateOpen: 1, dispatcher.StateFailing: 0, dispatcher.StateLimited: 2, dispatcher.StatePaused: 1, dispatcher.StateDisabled: 1,
 		}
 		require.Equal(r, want, r.Stats().LanesBy)
 		r.LimitAs("open", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
@@ -42,7 +42,7 @@ var HeldBackCases = []rig.Case{
 		require.Equal(r, want, r.Stats().LanesBy, "a pause comes before the breaker")
 		r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
 		require.Equal(r, map[dispatcher.EndpointState]int64{
-			dispatcher.StateActive: 0, dispatcher.StateOpen: 0, dispatcher.StateLimited: 0, dispatcher.StatePaused: 6, dispatcher.StateDisabled: 1,
+			dispatcher.StateActive: 0, dispatcher.StateOpen: 0, dispatcher.StateFailing: 0, dispatcher.StateLimited: 0, dispatcher.StatePaused: 6, dispatcher.StateDisabled: 1,
 		}, r.Stats().LanesBy)
 		r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{}, false)
 		require.Equal(r, want, r.Stats().LanesBy)

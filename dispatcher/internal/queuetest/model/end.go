@@ -72,6 +72,7 @@ func (m *model) someOutcome(c dispatcher.Claimed) dispatcher.Settlement {
 	case 3:
 		s := rig.Took(rig.Failure(c, wait), quick)
 		s.Blame = m.rng.IntN(3) > 0
+		s.Fails, s.DisableAfter = s.Blame || m.rng.IntN(2) == 0, pick(m.rng, 0, 2*time.Second, 24*time.Hour)
 		return s
 	case 4:
 		if m.rng.IntN(2) == 0 {
@@ -106,7 +107,7 @@ func (m *model) settleAs(by string, batch []dispatcher.Settlement) []dispatcher.
 	state := m.State()
 	for i, s := range batch {
 		m.logf("settle by %s: %s %s status %d took %s wait %s: %d", by, s.ID, s.Verdict, s.Attempt.Status, s.Attempt.Duration, s.Wait, got[i])
-		m.logf("  blame %v pause %s", s.Blame, s.Pause)
+		m.logf("  blame %v fails %v after %s pause %s", s.Blame, s.Fails, s.DisableAfter, s.Pause)
 		if !m.came(s.ID.Lane) {
 			require.Zero(m, got[i], "%s", s.ID)
 			continue

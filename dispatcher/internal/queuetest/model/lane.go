@@ -19,6 +19,7 @@ func (m *model) view(name dispatcher.Lane) stored.LaneState {
 	if l := m.lanes[name]; l != nil {
 		v.Known, v.Window, v.Slow = true, l.window, l.slow
 		v.Fails, v.Opened, v.Until, v.Tat, v.Leads = l.fails, l.opened, l.until, l.tat, l.leads
+		v.Failing = l.failing
 	}
 	return v.ByClock(m.Now.UnixMicro())
 }
@@ -66,6 +67,7 @@ const longestOpen = 10 * time.Minute
 func (m *model) judge(s dispatcher.Settlement, l *modelLane) {
 	now, lane := m.ms(), s.ID.Lane
 	l.until = m.view(lane).Until
+	m.judgeFailing(s, l)
 	switch {
 	case s.Blame:
 		l.fails++
@@ -87,6 +89,20 @@ func (m *model) judge(s dispatcher.Settlement, l *modelLane) {
 	}
 	if s.Pause > 0 {
 		l.until = max(l.until, now+ceilMillis(time.UnixMilli(0).Add(s.Pause)))
+	}
+}
+
+// judgeFailing notes since when a lane fails, and when it was attempted last.
+func (m *model) judgeFailing(s dispatcher.Settlement, l *modelLane) {
+	now := m.ms()
+	l.failing = min(l.failing, now) // the clock may have stepped back
+	switch failed := s.Blame || s.Fails; {
+	case s.Verdict == dispatcher.Delivered:
+		l.failing, l.attempted = 0, 0
+	case failed && (l.failing == 0 || s.DisableAfter > 0 && now-max(l.attempted, l.until) >= s.DisableAfter.Milliseconds()):
+		l.failing, l.attempted = now, now
+	case failed, l.failing > 0 && s.Attempt.Number > 0 && s.Verdict != dispatcher.Back:
+		l.attempted = now
 	}
 }
 
@@ -160,7 +176,7 @@ func (m *model) limitLane(lane dispatcher.Lane, l dispatcher.LaneLimits, clear b
 		if state.opened > 0 {
 			m.closed[lane] = true
 		}
-		state.fails, state.opened, state.until, state.tat = 0, 0, 0, 0
+		state.fails, state.opened, state.until, state.tat, state.failing, state.attempted = 0, 0, 0, 0, 0, 0
 	}
 	if answered {
 		m.compareBreakers(hints)

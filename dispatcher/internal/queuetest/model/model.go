@@ -88,6 +88,8 @@ type modelLane struct {
 	until         int64 // ms
 	tat           int64 // µs
 	leads         string
+
+	failing, attempted int64 // ms: since when it fails, and its last attempt while it did
 }
 
 // holding is a claim that its instance believes to hold and has not settled.

@@ -27,12 +27,16 @@ type Queue interface {
 	Schedule(ctx context.Context, by string, free, lease int, batch []dispatcher.Entry) ([]dispatcher.ScheduleResult, []Hint, error)
 	Move(ctx context.Context, by string, in []int) ([]Hint, error)
 	Claim(ctx context.Context, by string, in []int, wanted, free int) ([]dispatcher.Claimed, []Hint, error)
+	Settled(ctx context.Context, by string, batch []dispatcher.Settlement) ([]dispatcher.Settled, []Hint) // Settle with all that is told of each
 	Settle(ctx context.Context, by string, batch []dispatcher.Settlement) ([]dispatcher.SettleResult, []Hint, error)
 	Reap(ctx context.Context, by, dead string) (taken int, hints []Hint, err error)
 	Trim(ctx context.Context, by string, in []int, keep dispatcher.Keep, room bool) (Trimmed, error)
 	Cancel(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []Hint, error)
 	Retry(ctx context.Context, by string, ids []dispatcher.DeliveryID, delivered bool) ([]dispatcher.Change, []Hint, error)
 	Limit(ctx context.Context, by string, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, []Hint, error)
+	Cut(ctx context.Context, by string, lane dispatcher.Lane, since time.Time) (waiting int, cut bool, hints []Hint, err error)
+	Works(ctx context.Context, by string, lane dispatcher.Lane) ([]Hint, error)
+	Uncut(ctx context.Context, by string, lane dispatcher.Lane) error
 	Sweep(ctx context.Context, by string, lane dispatcher.Lane, cursor string) (ended int, next string, hints []Hint, err error)
 	ReadHints(ctx context.Context, in []int) ([]Hint, error)
 	Watch(ctx context.Context, by string, to Subscriber) error

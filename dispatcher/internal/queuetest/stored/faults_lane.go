@@ -100,8 +100,8 @@ func (s State) checkPlacement(f *Faults, setup Setup, name dispatcher.Lane, l La
 	ready, now, latest := len(s.Ready[name]), s.Now/1000, max(s.Now, s.Latest)/1000
 	told := l.opens() // another clock may have set it: then it stays until a call changes the lane
 	l = l.ByClock(s.Now)
-	may := ready > 0 && l.InFlight < l.Slots(setup) && l.Limits.Held == dispatcher.HeldNone &&
-		(l.Limited || !name.IsEndpoint())
+	open := l.Limits.Held == dispatcher.HeldNone || l.Limits.Held == dispatcher.HeldCut
+	may := ready > 0 && l.InFlight < l.Slots(setup) && open && (l.Limited || !name.IsEndpoint())
 	switch {
 	case l.Listed && l.Parked != 0:
 		f.Add("lane %s is listed and parked: %+v", name, l)

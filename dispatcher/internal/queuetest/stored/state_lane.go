@@ -20,6 +20,8 @@ type LaneState struct {
 	Keys   int   // sets that are not empty
 	Slow   int
 
+	Failing int64 // ms: since when it fails; 0: it does not
+
 	Limited bool // it has a text of limits
 	Limits  dispatcher.LaneLimits
 

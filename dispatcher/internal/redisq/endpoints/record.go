@@ -42,6 +42,8 @@ type record struct {
 	Paused          bool              `json:"paused,omitzero"`
 	Disabled        bool              `json:"disabled,omitzero"`
 	Gone            bool              `json:"gone,omitzero"`
+	Failing         bool              `json:"failing,omitzero"`       // it is disabled since it was
+	DisableAfter    *int64            `json:"disable_after,omitzero"` // ms
 	HeldBy          string            `json:"held_by,omitzero"`
 	HeldAt          int64             `json:"held_at,omitzero"` // ms
 	Since           int64             `json:"since,omitzero"`   // version
@@ -76,11 +78,15 @@ func encode(e *dispatcher.Endpoint, box *seal.Box) ([]byte, error) {
 		UID: e.UID, Tenant: e.Tenant, URL: e.URL, Topics: e.Topics, Description: e.Description, Metadata: e.Metadata,
 		Signature: e.Signature, SignatureHeader: e.SignatureHeader, Timeout: int64(e.Timeout), MaxInFlight: e.MaxInFlight, Rate: e.Rate.String(),
 		Ordered: e.Ordered, Paused: e.Paused, Disabled: e.Disabled, Since: e.Since,
-		Gone: e.Gone, HeldBy: e.HeldBy, HeldAt: conn.ToMillis(e.HeldAt),
+		Gone: e.Cause == dispatcher.WhyGone, Failing: e.Cause == dispatcher.WhyFailing, HeldBy: e.HeldBy, HeldAt: conn.ToMillis(e.HeldAt),
 		Created: conn.ToMillis(e.CreatedAt), Updated: conn.ToMillis(e.UpdatedAt),
 	}
 	if !e.Rate.IsZero() && r.Rate == "" {
 		return nil, fmt.Errorf("%w: a rate per %s has no text", errEndpoint, e.Rate.Per)
+	}
+	if e.DisableAfter != nil {
+		ms := e.DisableAfter.Milliseconds()
+		r.DisableAfter = &ms
 	}
 	if e.Ladder != nil {
 		text := e.Ladder.String()
@@ -132,8 +138,18 @@ func decodeStored(id, stored string, box *seal.Box, trust bool) (*dispatcher.End
 		ID: id, Version: version, UID: r.UID, Tenant: r.Tenant, URL: r.URL, Topics: r.Topics,
 		Description: r.Description, Metadata: r.Metadata, Signature: r.Signature, SignatureHeader: r.SignatureHeader, Timeout: time.Duration(r.Timeout),
 		MaxInFlight: r.MaxInFlight, Ordered: r.Ordered, Paused: r.Paused, Disabled: r.Disabled, Since: r.Since,
-		Gone: r.Gone, HeldBy: r.HeldBy, HeldAt: conn.FromMillis(r.HeldAt),
+		HeldBy: r.HeldBy, HeldAt: conn.FromMillis(r.HeldAt),
 		CreatedAt: conn.FromMillis(r.Created), UpdatedAt: conn.FromMillis(r.Updated),
+	}
+	switch {
+	case r.Gone:
+		e.Cause = dispatcher.WhyGone
+	case r.Failing:
+		e.Cause = dispatcher.WhyFailing
+	}
+	if r.DisableAfter != nil {
+		after := time.Duration(*r.DisableAfter) * time.Millisecond
+		e.DisableAfter = &after
 	}
 	if err := r.rules(e); err != nil {
 		return broken, fmt.Errorf("%w: %w", errEndpoint, err)

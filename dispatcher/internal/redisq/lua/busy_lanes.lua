@@ -4,15 +4,17 @@
 -- anything.
 --
 -- ARGV[..] after those of read: place to begin at (a letter of the hash, i, l or h, and the cursor of its scan; "i0" at
---   first), about how many to look at, fewest that wait in a lane that is told, most lanes to tell
+--   first), about how many to look at, fewest that wait in a lane that is told, most lanes to tell, ms
+--   after which a lane counts as failing (0: none does)
 -- returns now, due, weight, next place (empty at the end), ms since when the oldest is ready (0: nothing is), deliveries that
---   are held: paused, breaker, retry_after, rate; lanes that are open, limited, paused, disabled; 1 if all are paused; then
+--   are held: paused, breaker, retry_after, rate; lanes that are open, limited, failing, paused, disabled; 1 if all are paused; then
 --   for each lane told: lane, in flight, waiting
 local hash, at, left = sub(ARGV[rest], 1, 1), sub(ARGV[rest], 2), tonumber(ARGV[rest + 1])
 local fewest, most_told = tonumber(ARGV[rest + 2]), tonumber(ARGV[rest + 3])
+local failing_after = tonumber(ARGV[rest + 4])
 local oldest, told = 0, {}
 local held_back = { paused = 0, breaker = 0, retry_after = 0, rate = 0 }
-local standing = { open = 0, limited = 0, paused = 0, disabled = 0 }
+local standing = { open = 0, limited = 0, failing = 0, paused = 0, disabled = 0 }
 
 -- held_by is the reason why the ready deliveries of a lane may not be attempted, nil where they may be, or end. A lane
 -- counts as held by its rate while the rate is in use, since it is mostly between two attempts.
@@ -60,13 +62,16 @@ end
 function look.l(page)
   local names = {}
   for i = 1, #page, 2 do
-    if not find(page[i + 1], '^%d+ %d+ 0 0 0 ') then names[#names + 1] = page[i] end
+    if not find(page[i + 1], '^%d+ %d+ 0 0 0 %d+ %d+ 0 ') then names[#names + 1] = page[i] end
   end
   load(names)
   for _, name in ipairs(names) do
     local l = lanes[name]
     if l.limits.held == '-' or l.limits.held == '?' then
-      if l.state.opened > 0 then
+      local since = l.state.failing
+      if since > 0 and failing_after > 0 and now - since >= failing_after then
+        standing.failing = standing.failing + 1
+      elseif l.state.opened > 0 then
         standing.open = standing.open + 1
       elseif l.state.till > now or (l.limits.interval > 0 and l.state.tat > micros) then
         standing.limited = standing.limited + 1
@@ -77,8 +82,9 @@ end
 
 function look.h(page)
   for i = 1, #page, 2 do
-    local why = sub(page[i + 1], 1, 1) == 'p' and 'paused' or 'disabled'
-    if page[i] ~= '*' then standing[why] = standing[why] + 1 end
+    local letter = sub(page[i + 1], 1, 1)
+    local why = letter == 'p' and 'paused' or 'disabled'
+    if page[i] ~= '*' and letter ~= 'g' then standing[why] = standing[why] + 1 end
   end
 end
 
@@ -99,7 +105,7 @@ if all_held == nil then all_held = holds_all(call('HGET', LIMITS, '*')) end
 local answer = {
   micros, before_due, weighs(before_weight), hash and hash .. at or '', num(oldest),
   held_back.paused, held_back.breaker, held_back.retry_after, held_back.rate,
-  standing.open, standing.limited, standing.paused, standing.disabled, all_held and 1 or 0,
+  standing.open, standing.limited, standing.failing, standing.paused, standing.disabled, all_held and 1 or 0,
 }
 for i = 1, math.min(#told, most_told) do
   for _, value in ipairs(told[i]) do answer[#answer + 1] = value end

@@ -170,11 +170,12 @@ for i, delivery in ipairs(deliveries) do
   elseif marks[i] then
     count(end_marked(delivery, marks[i], (progress(texts[i]))), 1)
     spared(i, l)
-  elseif expiry > 0 and expiry <= now then
+  elseif expiry > 0 and expiry <= now or l.limits.cut and created(record) <= l.limits.cut then
+    local why = expiry > 0 and expiry <= now and 'expired' or 'disabled'
     local a, b, d, s, _, _, more = progress(texts[i])
-    die(l, delivery, 'expired', a)
-    put(entries_of_progress, delivery, progressed(a, b, d, s, 0, 'expired', more))
-    note(delivery, 'dead', 0, 0, a, 'expired')
+    die(l, delivery, why, a)
+    put(entries_of_progress, delivery, progressed(a, b, d, s, 0, why, more))
+    note(delivery, 'dead', 0, 0, a, why)
     spared(i, l)
   else
     leases[#leases + 1] = at_now

@@ -5,14 +5,18 @@
 -- ARGV[5] max      in flight, 0 the default
 -- ARGV[6] interval between two attempts in us, 0 no rate
 -- ARGV[7] ordered  0 or 1
--- ARGV[8] held     - no, p paused, d disabled, x deleted
--- ARGV[9] clear    1: close the breaker, forget what a receiver asked to wait for, and when the rate allows the next
+-- ARGV[8] held     - no, p paused, d disabled, x deleted; g cut: what was accepted until now ends, if the lane fails since the
+--                   version, in ms, and nothing holds it
+-- ARGV[9] clear    1: close the breaker, forget what a receiver asked to wait for, since when it fails, and when the rate
+--                   allows the next; 2: an attempt succeeded that was none of a delivery's, and the limits stay as they are
 -- ARGV[10] leads   what :names is to say of it, empty: what it says
 -- ARGV[11] who     holds it, a name without spaces
--- returns now, due, weight, breakers (lane, 0, where it was closed), in flight and waiting before
+-- returns now, due, weight, breakers (lane, 0, where it was closed), in flight and waiting before, ms since when it failed
+--   that was cut or where an attempt succeeded, else 0
 local name, v, held, clear, leads, who = ARGV[3], tonumber(ARGV[4]), ARGV[8], ARGV[9] == '1', ARGV[10], ARGV[11]
 local text = num(v) .. ' ' .. num(ARGV[5]) .. ' ' .. num(ARGV[6]) .. ' ' .. num(ARGV[7]) .. ' ' .. held
-local nothing = text == '0 0 0 0 -'
+local nothing, cut, works = text == '0 0 0 0 -', held == 'g', ARGV[9] == '2'
+if cut then text = at_now .. ' 0 0 0 g' end
 local limits = parse_limits(text) or error('no limits: ' .. text)
 call('DEL', tag)
 
@@ -29,14 +33,20 @@ if name == '*' then
   if all_held then sure('HSET', LIMITS, '*', '0 0 0 0 p') else sure('HDEL', LIMITS, '*') end
   note_held(all_held and 'p' or '-')
   local t, d, w = finish()
-  return { t, d, w, {}, 0, 0 }
+  return { t, d, w, {}, 0, 0, 0 }
 end
 
 load({ name })
 local l, breakers = lanes[name], {}
-local flying, waiting = l.flying, l.waiting
+local flying, waiting, failed = l.flying, l.waiting, 0
 local old = sure('HGET', LIMITS, name)
-if v == 0 or not old or v > l.limits.v then
+if cut then -- another instance may have cut it before, and its attempts may fail anew since
+  works = v > 0 and l.state.failing == v and l.limits.held == '-'
+  if works then
+    sure('HSET', LIMITS, name, text)
+    l.limits = limits
+  end
+elseif not works and (v == 0 or not old or v > l.limits.v) then
   if nothing and sub(name, 1, 3) ~= 'ep_' then
     sure('HDEL', LIMITS, name)
     l.limits = NO_LIMITS
@@ -46,14 +56,22 @@ if v == 0 or not old or v > l.limits.v then
   end
 end
 by_this_clock(l) -- by the new rate
-note_held(l.limits.held)
+note_held(l.limits.cut and 'g' or l.limits.held)
+if works and l.text then -- as settle has it
+  local s = own(l)
+  failed = s.failing
+  if s.opened > 0 then breakers, s.till = { name, 0 }, 0 end
+  s.fails, s.opened = 0, 0
+  fails_since(l, 0, 0, 0)
+end
 if clear and l.text then -- a lane without a state gets none
   local s = own(l)
   if s.opened > 0 then breakers = { name, 0 } end
   s.fails, s.opened, s.till, s.tat = 0, 0, 0, 0
+  if s.failing > 0 then fails_since(l, 0, 0, 0) end
 end
-sure('ZADD', KNOWN, 'NX', now, name)
+if not works then sure('ZADD', KNOWN, 'NX', now, name) end
 if leads ~= '' then sure('HSET', NAMES, name, leads) end
 l.place = true
 local t, d, w = finish()
-return { t, d, w, breakers, flying, waiting }
+return { t, d, w, breakers, flying, waiting, num(failed) }

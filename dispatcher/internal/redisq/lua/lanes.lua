@@ -4,7 +4,8 @@
 -- returns now, due, weight, what :held says of all lanes (empty: they are not held), 1 if there is more, then for each: lane,
 --   ms when its state was made or last looked at (0: it is not known), in flight, waiting, most in flight now, fails, opened,
 --   until ms, us when its rate allows the next attempt (0: now, or it has none), limits (empty: none), what it leads to
---   (empty: it is no bare URL's), what :held says of it (empty: it is not held), why it is left alone (empty: it is not)
+--   (empty: it is no bare URL's), what :held says of it (empty: it is not held), why it is left alone (empty: it is not), ms
+--   since when it fails (0: it does not)
 local wanted, after, last = tonumber(ARGV[rest]), ARGV[rest + 1], ARGV[rest + 2]
 local names, more = {}, 0
 if wanted > 0 then
@@ -31,7 +32,7 @@ for _, name in ipairs(names) do
   for _, value in ipairs({
     name, call('ZSCORE', KNOWN, name) or '0', l.flying, l.waiting, room(l), s.fails, s.opened, num(s.till), num(token),
     l.limits ~= NO_LIMITS and l.limits ~= LOST_LIMITS and call('HGET', LIMITS, name) or '', call('HGET', NAMES, name) or '',
-    held_as(name, l.limits.held), s.opened == 0 and s.till > now and why_left_alone(l) or '',
+    held_as(name, l.limits.held), s.opened == 0 and s.till > now and why_left_alone(l) or '', num(s.failing),
   }) do
     answer[#answer + 1] = value
   end

@@ -7,7 +7,7 @@ local batch = tonumber(ARGV[3])
 local due = call('ZRANGEBYSCORE', DUE, '-inf', now, 'WITHSCORES', 'LIMIT', 0, batch)
 local parked = before_parked > 0 and before_parked <= now
   and call('ZRANGEBYSCORE', PARKED, '-inf', now, 'LIMIT', 0, batch) or {}
-local deliveries, owners, groups, order = {}, {}, {}, {}
+local deliveries, owners, elements, groups, order = {}, {}, {}, {}, {}
 for i = 1, #due, 2 do
   local lane, id = parts(due[i])
   deliveries[#deliveries + 1], owners[#owners + 1] = due[i], lane
@@ -15,9 +15,7 @@ for i = 1, #due, 2 do
     groups[lane] = {}
     order[#order + 1] = lane
   end
-  local list = groups[lane]
-  local score = due[i + 1]
-  list[#list + 1] = ms_of(score) .. ':' .. id
+  elements[#elements + 1] = ms_of(due[i + 1]) .. ':' .. id
 end
 if #deliveries == 0 and #parked == 0 then return { finish() } end
 local names = {}
@@ -30,45 +28,25 @@ if #deliveries == 0 then call('DEL', tag) end -- a removal first
 each('ZREM', DUE, deliveries)
 for i, delivery in ipairs(deliveries) do
   local l = lanes[owners[i]]
-  if ends(l) then
-    expel(l, delivery, sub(delivery, #l.name + 2), texts[i])
+  local id = sub(delivery, #l.name + 2)
+  if ends_with(l, id) then
+    expel(l, delivery, id, texts[i])
   else
+    local list = groups[l.name]
+    list[#list + 1] = elements[i]
     count(waits(texts[i]), -1)
   end
 end
 for _, lane in ipairs(order) do
   local l = lanes[lane]
-  if not ends(l) then
-    local n = #groups[lane]
+  local n = #groups[lane]
+  if n > 0 then
     l.ready = sure('RPUSH', READY .. lane, unpack(groups[lane]))
     count('ready', n)
     if l.ready == n or l.ready > l.waiting then -- it was empty, or its count was lost: then it would not be placed
       l.place, l.waiting = true, math.max(l.waiting, l.ready)
     end
   end
-end
-
--- end_ready ends up to n deliveries of a lane's ready list, a marked one as its mark says. It answers how many it took.
-local function end_ready(l, n)
-  local taken = sure('LPOP', READY .. l.name, n)
-  if not taken or #taken == 0 then return 0 end
-  l.waiting, l.ready = l.waiting - #taken, nil
-  count('ready', -#taken)
-  for _, element in ipairs(taken) do
-    local _, id = parts(element)
-    local delivery = l.name .. ':' .. id
-    local record, mark = sure('HGET', MESSAGES, id), sure('HGET', MARKS, delivery)
-    if not record or #record <= DIGEST then
-      if mark then unmarked[#unmarked + 1] = delivery end
-      drop(delivery, id, record)
-    elseif mark then
-      count(end_marked(delivery, mark, (progress(sure('HGET', PROGRESS, delivery)))), 1)
-    else
-      doom(l, delivery, sure('HGET', PROGRESS, delivery))
-    end
-    leave(l, id, record)
-  end
-  return #taken
 end
 
 local left = batch

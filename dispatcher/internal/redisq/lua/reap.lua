@@ -42,7 +42,7 @@ for i, delivery in ipairs(deliveries) do
     die(l, delivery, 'poison', attempts)
     put(entries_of_progress, delivery, progressed(attempts, base, deaths, 0, 0, 'poison', more))
     note(delivery, 'dead', 0, 0, attempts, 'poison')
-  elseif ends(l) then
+  elseif ends_with(l, id) then
     doom(l, delivery, progressed(attempts, base, deaths, status, 0, '-', more))
   else
     over = false

@@ -7,8 +7,8 @@
 -- ARGV[6..]      names, then deliveries
 -- returns now, due, weight, of a job its text (empty: the turn is another's, and nothing changed), then for each: 1 ready
 --   now, or in line for it, 0 was so already, -1 not kept, -2 an attempt is under way, -3 and -4 its lane takes nothing:
---   disabled, deleted; -5 delivered, -6 expired, -7 others of its key go first, -8 the job had it before, -9 its lane takes
---   no more now
+--   disabled (or what was accepted by then ends), deleted; -5 delivered, -6 expired, -7 others of its key go first, -8 the
+--   job had it before, -9 its lane takes no more now
 local resend, job, k = ARGV[3] == '1', job_of(ARGV[4]), tonumber(ARGV[5])
 local instances, deliveries, names = {}, {}, {}
 for i = 6, 5 + k do instances[#instances + 1] = ARGV[i] end
@@ -105,7 +105,7 @@ local function retry(delivery, l, id, i)
   if not record then return -1 end
   local mark = sure('HGET', MARKS, delivery)
   if not resend and (done[i] or delivers(mark)) then return -5 end
-  if ends(l) then return l.limits.held == 'd' and -3 or -4 end
+  if ends_with(l, id, record) then return l.limits.held == 'x' and -4 or -3 end
   if delivers(mark) then return -2 end
   if under_way[delivery] and not mark then return -2 end
   local expiry = expires(record)

@@ -6,12 +6,14 @@
 -- ARGV[..]  for each: delivery, verdict (d delivered, r retry, x dead, b back), took ms, status (0 no answer),
 --           ms (r: wait; b: since when it was ready), number of the attempt (0: none was made), reason (x; else -),
 --           meta, excerpt (both empty: nothing for the history), blame (ms for which the lane is left alone; before it !
---           where the failure counts for its breaker, ~ and a letter where no receiver is to blame, as :lane has it), ms
---           when it was leased (where no attempt was made: only that lease is settled; 0: whenever that was); of a first
---           attempt that was answered with 200 only delivery, took ms
+--           where the failure counts for its breaker, and the lane fails, ? where it only fails, then , and ms after which it
+--           is given up; or ~ and a letter where no receiver is to blame, as :lane has it), ms when it was leased (where
+--           no attempt was made: only that lease is settled; 0: whenever that was); of a first attempt that was answered
+--           with 200 only delivery, took ms
 -- returns now, due, weight, breakers (lane, ms until when it is left alone, 0 closed, for each that opened or closed), a
 --   digit for each: 1 done as asked, 2 late and nothing changed, 3 late but counted, 4 had ended otherwise, or its lane ends
---   it, 5 nothing changed, since it died of this very outcome when that was given before
+--   it, 5 nothing changed, since it died of this very outcome when that was given before; then for each lane that fails, or
+--   did: lane, ms since when, 0 it fails, 1 for so long that it is given up, 2 an attempt succeeded
 --
 -- No delivery comes twice in one call. A first 200 has two arguments only, since arguments cost more than anything else
 -- here.
@@ -76,34 +78,37 @@ call('DEL', tag)
 each('ZREM', LEASES .. by, leased)
 
 local dues, fronts, marked, gone = {}, {}, {}, {}
-local opened, opened_at, closed = {}, {}, {}
+local opened = {} -- lanes; what else becomes of a lane stands at it: opened_at, closed; told, 0 or 1, and since; recovered
 local ndone = 0 -- of those that are written already
 
 local function class(took)
   return took <= 50 and 0 or took <= 100 and 1 or took <= 250 and 2 or took <= 1000 and 4 or WORST
 end
 
--- keep_success keeps the first success in a history that is cut. If the oldest attempt was a success, it replaces the
--- next oldest one. So the success is always shown, however often the delivery is sent again.
-local function keep_success(key)
-  local oldest = call('LINDEX', key, -1)
-  local head, length = match(oldest, '^(%d+ (%d+) )')
-  if head and find(sub(oldest, 1, #head + length), '"v":1[,}]') then call('LSET', key, -2, oldest) end
-end
-
-local function remember(i, due)
-  local meta, excerpt = ARGV[i + 7], ARGV[i + 8]
-  if meta == '' then return end
-  local key = HISTORY .. ARGV[i]
-  local n = sure('LPUSH', key, num(due) .. ' ' .. #meta .. ' ' .. meta .. excerpt)
-  if n > WITH_EXCERPT then
-    local old = call('LINDEX', key, WITH_EXCERPT)
-    local head, length = match(old, '^(%d+ (%d+) )')
-    if head and #old > #head + length then call('LSET', key, WITH_EXCERPT, sub(old, 1, #head + length)) end
+local remember
+do
+  -- keep_success keeps the first success in a history that is cut. If the oldest attempt was a success, it replaces the
+  -- next oldest one. So the success is always shown, however often the delivery is sent again.
+  local function keep_success(key)
+    local oldest = call('LINDEX', key, -1)
+    local head, length = match(oldest, '^(%d+ (%d+) )')
+    if head and find(sub(oldest, 1, #head + length), '"v":1[,}]') then call('LSET', key, -2, oldest) end
   end
-  if n > KEPT then
-    keep_success(key)
-    call('LTRIM', key, 0, KEPT - 1)
+
+  function remember(i, due)
+    local meta, excerpt = ARGV[i + 7], ARGV[i + 8]
+    if meta == '' then return end
+    local key = HISTORY .. ARGV[i]
+    local n = sure('LPUSH', key, num(due) .. ' ' .. #meta .. ' ' .. meta .. excerpt)
+    if n > WITH_EXCERPT then
+      local old = call('LINDEX', key, WITH_EXCERPT)
+      local head, length = match(old, '^(%d+ (%d+) )')
+      if head and #old > #head + length then call('LSET', key, WITH_EXCERPT, sub(old, 1, #head + length)) end
+    end
+    if n > KEPT then
+      keep_success(key)
+      call('LTRIM', key, 0, KEPT - 1)
+    end
   end
 end
 
@@ -131,35 +136,61 @@ end
 -- succeeded closes a lane's breaker. A later Retry-After stays if the breaker was not open.
 local function succeeded(l)
   local s = l.state
-  if s.fails == 0 and s.opened == 0 then return end
+  if s.fails == 0 and s.opened == 0 and s.failing == 0 then return end
   s = own(l)
+  if s.failing > 0 then
+    l.recovered, l.told = l.recovered or s.failing, nil
+    fails_since(l, 0, 0, 0)
+  end
   if s.opened > 0 then
     s.till = 0
-    closed[l.name] = true
+    l.closed = true
   end
   s.fails, s.opened = 0, 0
 end
 
--- blamed counts a failure for the lane's breaker. It leaves the lane alone as long as its receiver asked.
-local function blamed(i, l)
-  local blame = ARGV[i + 9]
-  if blame == '0' then return end
-  local s = own(l)
-  if sub(blame, 1, 1) == '!' then
-    blame = sub(blame, 2)
-    s.fails = s.fails + 1
-    if threshold > 0 and s.fails >= threshold and (s.opened == 0 or s.till <= now) then
-      s.opened = s.opened + 1
-      s.till = math.max(s.till, now + math.min(first_wait * 2 ^ math.min(s.opened - 1, 30), LONGEST_WAIT))
-      if not opened_at[l.name] then opened[#opened + 1] = l.name end
-      opened_at[l.name] = s.till
-    end
+local blamed
+do
+  -- attempted notes at a lane that fails when it was attempted last. Where it failed once more, it answers since when it fails.
+  -- That begins anew if nothing was attempted for as long as it takes to give the lane up, while the lane allowed it.
+  local function attempted(l, failed, after)
+    local s = l.state
+    local since, told, last = math.min(s.failing, now), match(s.more, '^ %d+ (%d+) ?(%d*)')
+    if failed and (since == 0 or after > 0 and now - math.max(tonumber(last) or 0, s.till) >= after) then since, told = now, '0' end
+    fails_since(l, since, told, at_now)
+    return since
   end
-  local letter, ms = match(blame, '^~(%l)(%d+)$')
-  local pause = tonumber(ms or blame)
-  if pause > 0 and now + pause > s.till then
-    s.till = now + pause
-    s.more = string.gsub(s.more, ' %l$', '') .. (letter and ' ' .. letter or '')
+
+  -- blamed counts a failure for the lane's breaker, and has the lane fail. It leaves the lane alone as long as its receiver
+  -- asked.
+  function blamed(i, l)
+    local blame = ARGV[i + 9]
+    local sign = sub(blame, 1, 1)
+    if sign == '!' or sign == '?' then
+      local pause, after = match(blame, '^.(%d+),?(%d*)$')
+      blame, after = pause, tonumber(after) or 0
+      l.since = attempted(l, true, after)
+      l.told = after > 0 and now - l.since >= after and l.limits.held == '-' and 1 or 0
+    elseif l.state.failing > 0 and ARGV[i + 5] ~= '0' and ARGV[i + 1] ~= 'b' then
+      attempted(l, false)
+    end
+    if blame == '0' and sign ~= '!' then return end
+    local s = own(l)
+    if sign == '!' then
+      s.fails = s.fails + 1
+      if threshold > 0 and s.fails >= threshold and (s.opened == 0 or s.till <= now) then
+        s.opened = s.opened + 1
+        s.till = math.max(s.till, now + math.min(first_wait * 2 ^ math.min(s.opened - 1, 30), LONGEST_WAIT))
+        if not l.opened_at then opened[#opened + 1] = l end
+        l.opened_at = s.till
+      end
+    end
+    local letter, ms = match(blame, '^~(%l)(%d+)$')
+    local pause = tonumber(ms or blame)
+    if pause > 0 and now + pause > s.till then
+      s.till = now + pause
+      s.more = string.gsub(s.more, ' %l$', '') .. (letter and ' ' .. letter or '')
+    end
   end
 end
 
@@ -235,7 +266,7 @@ local function settled(i, l, text, mark)
     remember(i, 0)
     return '1', true
   end
-  if verdict ~= 'x' and ends(l) then return doomed(i, l, text), true end
+  if verdict ~= 'x' and ends_with(l, sub(delivery, #l.name + 2)) then return doomed(i, l, text), true end
   if verdict == 'b' then
     fronts[#fronts + 1] = i
     l.waiting = l.waiting + 1
@@ -351,11 +382,21 @@ for f = #fronts, 1, -1 do
   local lane, id = parts(ARGV[i])
   if sure('LPUSH', READY .. lane, num(ARGV[i + 4]) .. ':' .. id) == 1 then lanes[lane].place = true end
 end
-for _, name in ipairs(opened) do
-  local till = lanes[name].state.till -- later than the breaker's time if the receiver asked for more
-  put(answer[4], name, num(till > 0 and till or opened_at[name]))
+for _, l in ipairs(opened) do
+  local till = l.state.till -- later than the breaker's time if the receiver asked for more
+  put(answer[4], l.name, num(till > 0 and till or l.opened_at))
 end
-for name in pairs(closed) do put(answer[4], name, 0) end
 answer[1], answer[2], answer[3] = finish()
-answer[5] = codes
+answer[5], answer[6] = codes, {}
+for _, l in ipairs(met) do
+  if l.closed then put(answer[4], l.name, 0) end
+  if l.recovered then
+    put(answer[6], l.name, num(l.recovered))
+    put(answer[6], 2)
+  end
+  if l.told then
+    put(answer[6], l.name, num(l.since))
+    put(answer[6], l.told)
+  end
+end
 return answer

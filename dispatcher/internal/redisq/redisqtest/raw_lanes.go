@@ -69,9 +69,17 @@ func (r *raw) readLanes() {
 	}
 	for name, text := range r.hashes["lane"].Val() {
 		r.at(name, func(l *stored.LaneState) {
-			var failing, told int64
+			var told int64
 			text = strings.TrimSuffix(strings.TrimSuffix(text, " s"), " m") // the reason why it is left alone
-			r.whole(text, "%d %d %d %d %d %d %d %d %d", &l.Window, &l.Fails, &l.Opened, &l.Until, &l.Tat, &l.Keys, &l.Slow, &failing, &told)
+			var last int64
+			format, all := "%d %d %d %d %d %d %d %d %d", []any{&l.Window, &l.Fails, &l.Opened, &l.Until, &l.Tat, &l.Keys, &l.Slow, &l.Failing, &told}
+			if strings.Count(text, " ") == len(all) {
+				format, all = format+" %d", append(all, &last)
+			}
+			r.whole(text, format, all...)
+			if (l.Failing > 0) != (last > 0) || l.Failing > last {
+				r.fault("lane %s fails as %q", name, text)
+			}
 			l.Known = true
 		})
 	}
@@ -83,6 +91,7 @@ func (r *raw) readLanes() {
 // heldAs are the reasons for which a lane is held, by their letters.
 var heldAs = map[string]dispatcher.Held{
 	"-": dispatcher.HeldNone, "p": dispatcher.HeldPaused, "d": dispatcher.HeldDisabled, "x": dispatcher.HeldDeleted,
+	"g": dispatcher.HeldCut,
 }
 
 func (r *raw) readLimits() {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
@@ -81,6 +82,12 @@ func (r *Raw) Settle(ctx context.Context, by string, batch []dispatcher.Settleme
 	return results, r.heard(), err
 }
 
+// Settled is Settle with all that is told of each settlement.
+func (r *Raw) Settled(ctx context.Context, by string, batch []dispatcher.Settlement) ([]dispatcher.Settled, []queuetest.Hint) {
+	settled := r.queue.Settle(ctx, by, batch)
+	return settled, r.heard()
+}
+
 // resultsOf are the results of settlements, and the errors that they share as one.
 func resultsOf(settled []dispatcher.Settled) ([]dispatcher.SettleResult, error) {
 	results := make([]dispatcher.SettleResult, len(settled))
@@ -118,6 +125,20 @@ func (r *Raw) Retry(ctx context.Context, by string, ids []dispatcher.DeliveryID,
 func (r *Raw) Limit(ctx context.Context, by string, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, []queuetest.Hint, error) {
 	n, err := r.queue.Limit(ctx, by, lane, l, clear)
 	return n, r.heard(), err
+}
+
+func (r *Raw) Cut(ctx context.Context, by string, lane dispatcher.Lane, since time.Time) (int, bool, []queuetest.Hint, error) {
+	waiting, cut, err := r.queue.Cut(ctx, by, lane, since)
+	return waiting, cut, r.heard(), err
+}
+
+func (r *Raw) Works(ctx context.Context, by string, lane dispatcher.Lane) ([]queuetest.Hint, error) {
+	err := r.queue.Works(ctx, by, lane)
+	return r.heard(), err
+}
+
+func (r *Raw) Uncut(ctx context.Context, by string, lane dispatcher.Lane) error {
+	return r.queue.Uncut(ctx, by, lane)
 }
 
 func (r *Raw) Sweep(ctx context.Context, by string, lane dispatcher.Lane, cursor string) (int, string, []queuetest.Hint, error) {

@@ -104,7 +104,7 @@ local function restore(delivery, id, record)
     end_marked(delivery, mark, (progress(text)))
   elseif reason ~= '-' then
     put(ended.dead, now, delivery)
-  elseif ends(l) then
+  elseif ends_with(l, id, record) then
     doom(l, delivery, text)
   else
     over_now = false

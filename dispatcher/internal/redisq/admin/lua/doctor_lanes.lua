@@ -47,7 +47,7 @@ for _, l in ipairs(met) do
       l.place, repaired = true, true
     end
   end
-  local held, is = l.limits.held, call('HGET', HELD, l.name)
+  local held, is = l.limits.cut and 'g' or l.limits.held, call('HGET', HELD, l.name)
   if held == '?' then held = '-' end
   if held ~= (is and sub(is, 1, 1) or '-') then
     answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = l.name, 'held', held

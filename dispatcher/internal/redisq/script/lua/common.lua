@@ -43,12 +43,14 @@
 --                          list has to be ended
 --   :in              hash  lane -> "in-flight waiting"; waiting: due, ready and behind
 --   :lane            hash  lane -> "window fails opened until tat keys slow failing told": until in ms, tat (when the rate
---                          allows the next) in us, 0 none; keys: how many sets of :behind it has; failing and told are
---                          0. A letter may follow: then until is not the receiver's wish, but s: its endpoint can't be
---                          opened or read, m: it is not there. Further fields are ignored and kept
+--                          allows the next) in us, 0 none; keys: how many sets of :behind it has; failing: since when in
+--                          ms, 0: it does not; told: 0. Then may follow the ms of its last attempt while it failed, and a
+--                          letter: until is not the receiver's wish then, but s: its endpoint can't be opened or read, m: it
+--                          is not there. Further fields are ignored and kept
 --   :limits          hash  lane -> "version max interval ordered held": max 0 the default; interval us, 0 no rate; ordered
---                          0 or 1; held - no, p paused, d disabled, x deleted; * -> all lanes are held. No text: no limits,
---                          but a lane ep_... without one is not claimed from
+--                          0 or 1; held - no, p paused, d disabled, x deleted, g cut at the ms that stands for the version:
+--                          what was accepted by then ends; * -> all lanes are held. No text: no limits, but a lane ep_...
+--                          without one is not claimed from
 --   :held            hash  lane -> "held since by" of each that :limits says is held, * too: its letter, since when in ms, and
 --                          the name of the key that asked for it, or system
 --   :names           hash  lane -> "origin tenant": of a bare URL's, written where the lane is made or held

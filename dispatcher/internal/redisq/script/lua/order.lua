@@ -46,6 +46,16 @@ local function leads_to(record)
   end
 end
 
+-- ends_with reports whether a delivery ends with its lane: its endpoint is disabled or deleted, or it was accepted before the
+-- cut of a bare URL's lane.
+-- record: the record if it was read already.
+local function ends_with(l, id, record)
+  if ends(l) then return true end
+  if not l.limits.cut then return false end
+  record = record or sure('HGET', MESSAGES, id)
+  return record and #record > DIGEST and created(record) <= l.limits.cut or false
+end
+
 -- drop forgets a delivery whose message was removed by hand or by a repair. The delivery must not stop its lane and
 -- must not stay. The digest names a body that lies apart, where it is left.
 local function drop(delivery, id, record)
@@ -139,7 +149,7 @@ local function release(l, set)
     if not record or #record <= DIGEST then
       sure('ZREM', set, id)
       drop(delivery, id, record)
-    elseif not ends(l) then
+    elseif not ends_with(l, id, record) then
       local due = text and now or deliver(record)
       if due <= now then
         push(l, due, id)
@@ -210,6 +220,37 @@ local function end_marked(delivery, mark, attempts)
   local status = done and 'delivered' or 'cancelled'
   note(delivery, status, 0, 0, attempts, match(mark, '^d(%d+)$') or '-')
   return status
+end
+
+-- end_ready ends up to n deliveries at the head of a lane's ready list, a marked one as its mark says. Of a lane that is
+-- cut it stops at the first that was accepted later. It answers how many it took.
+local function end_ready(l, n)
+  local taken, records, many = sure('LRANGE', READY .. l.name, 0, n - 1), {}, 0
+  for i, element in ipairs(taken) do
+    local _, id = parts(element)
+    local record = sure('HGET', MESSAGES, id)
+    if record and #record > DIGEST and not ends_with(l, id, record) then break end
+    records[i], many = record, i
+  end
+  if many == 0 then return 0 end
+  sure('LTRIM', READY .. l.name, many, -1)
+  l.waiting, l.ready = l.waiting - many, nil
+  count('ready', -many)
+  for i = 1, many do
+    local _, id = parts(taken[i])
+    local delivery = l.name .. ':' .. id
+    local record, mark = records[i], sure('HGET', MARKS, delivery)
+    if not record or #record <= DIGEST then
+      if mark then unmarked[#unmarked + 1] = delivery end
+      drop(delivery, id, record)
+    elseif mark then
+      count(end_marked(delivery, mark, (progress(sure('HGET', PROGRESS, delivery)))), 1)
+    else
+      doom(l, delivery, sure('HGET', PROGRESS, delivery))
+    end
+    leave(l, id, record)
+  end
+  return many
 end
 
 -- flush writes the ends. A script calls it before finish, and before it asks for a delivery that it may have ended

@@ -8,7 +8,7 @@
 local lanes, met, shapes = {}, {}, {}
 local all_held -- nil before it was read
 
-local FRESH = { slow = UNKNOWN, rest = '0 0 0 0 0', more = ' 0 0', fails = 0, opened = 0, till = 0, tat = 0, keys = 0 }
+local FRESH = { slow = UNKNOWN, rest = '0 0 0 0 0', more = ' 0 0', fails = 0, opened = 0, till = 0, tat = 0, keys = 0, failing = 0 }
 local NO_LIMITS = { v = 0, top = most, interval = 0, ordered = false, held = '-' }
 local LOST_LIMITS = { v = 0, top = most, interval = 0, ordered = false, held = '?' } -- the instance that notices writes them again
 
@@ -16,26 +16,28 @@ local LOST_LIMITS = { v = 0, top = most, interval = 0, ordered = false, held = '
 local function shape(text)
   local s = shapes[text]
   if not s then
-    local w, f, o, u, t, k, c, more = match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)( %d+ %d+.*)$')
+    local w, f, o, u, t, k, c, more, since = match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)( (%d+) %d+.*)$')
     s = FRESH
     if more then
       s = {
         window = tonumber(w), slow = tonumber(c), rest = f .. ' ' .. o .. ' ' .. u .. ' ' .. t .. ' ' .. k, more = more,
-        fails = tonumber(f), opened = tonumber(o), till = tonumber(u), tat = tonumber(t), keys = tonumber(k),
+        fails = tonumber(f), opened = tonumber(o), till = tonumber(u), tat = tonumber(t), keys = tonumber(k), failing = tonumber(since),
       }
-      if s.window < 1 or s.slow > WORST or math.max(s.window, s.fails, s.opened, s.till, s.tat, s.keys) >= SANE then s = FRESH end
+      if s.window < 1 or s.slow > WORST or math.max(s.window, s.fails, s.opened, s.till, s.tat, s.keys, s.failing) >= SANE then s = FRESH end
     end
     shapes[text] = s
   end
   return s
 end
 
--- parse_limits reads a text of :limits. It answers nil for a malformed one.
+-- parse_limits reads a text of :limits. It answers nil for a malformed one. The version of a cut is its ms: what was
+-- accepted by then ends, and nothing is held.
 local function parse_limits(text)
-  local v, top, interval, ordered, held = match(text, '^(%d+) (%d+) (%d+) ([01]) ([-pdx])$')
+  local v, top, interval, ordered, held = match(text, '^(%d+) (%d+) (%d+) ([01]) ([-pdxg])$')
   if not v then return nil end
   v, top, interval = tonumber(v), tonumber(top), tonumber(interval)
   if math.max(v, top, interval) >= SANE then return nil end
+  if held == 'g' then return { v = 0, top = most, interval = 0, ordered = false, held = '-', cut = v } end
   return { v = v, top = top > 0 and top or most, interval = interval, ordered = ordered == '1', held = held }
 end
 local function limits_of(name, text)
@@ -50,10 +52,17 @@ end
 local function own(l)
   if not l.own then
     local s = l.state
-    l.state = { fails = s.fails, opened = s.opened, till = s.till, tat = s.tat, keys = s.keys, more = s.more }
+    l.state = { fails = s.fails, opened = s.opened, till = s.till, tat = s.tat, keys = s.keys, failing = s.failing, more = s.more }
     l.own = true
   end
   return l.state
+end
+
+-- fails_since notes since when a lane fails (0: it does not), whether somebody was told of that, and its last attempt.
+local function fails_since(l, since, told, last)
+  local s = own(l)
+  local beyond = string.gsub(match(s.more, '^ %d+ %d+(.*)$') or '', '^ %d+', '')
+  s.failing, s.more = since, ' ' .. num(since) .. ' ' .. told .. ' ' .. last .. beyond
 end
 
 -- by_this_clock corrects a time that is further ahead than an attempt can set it. Another clock set it, which went back

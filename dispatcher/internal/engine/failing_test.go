@@ -1,0 +1,104 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+)
+
+func broken(context.Context, d.Call) d.Answer { return d.Answer{Status: 404} }
+
+// failingAfter has destinations told as failing after ten seconds, and given up after twenty.
+func failingAfter(o *engine.Options, _ *testQueue, s *fakeSender) {
+	o.FailingAfter, o.DisableAfter, s.answer = 10*time.Second, 20*time.Second, broken
+}
+
+func mustRead(t testing.TB, r *endpointRig) d.EndpointView {
+	t.Helper()
+	view, err := r.Endpoint(t.Context(), "main")
+	require.NoError(t, err)
+	return view
+}
+
+func TestAnEndpointThatFailsForTooLongIsDisabled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestEndpointRig(t, failingAfter)
+		r.start(t)
+		view := r.create(t, uid("main"))
+		later := to("main", "later")
+		later.Delay = time.Hour
+		r.publish(t, later)
+		began := time.Now()
+		for _, id := range []string{"first", "second", "third", "fourth"} {
+			r.publish(t, to("main", id))
+			pass(8 * time.Second)
+		}
+		stored := r.store.stored(view.ID)
+		require.True(t, stored.Disabled)
+		require.Equal(t, d.WhyFailing, stored.Cause)
+		status, reason := r.queue.ended(view.Lane(), "later")
+		require.Equal(t, d.StatusDead, status)
+		require.Equal(t, d.ReasonDisabled, reason, "what waits is swept")
+		require.Contains(t, r.log.String(), "destination failing")
+		require.Contains(t, r.log.String(), "why=failing")
+		require.False(t, mustRead(t, r).Failing.Before(began.Truncate(time.Millisecond)))
+		_, err := r.Resume(t.Context(), "main", "")
+		require.NoError(t, err)
+		now := mustRead(t, r)
+		require.True(t, now.Failing.IsZero())
+		require.Empty(t, now.Cause)
+		r.stop(t)
+	})
+}
+
+func TestASuccessfulTestEndsThatAnEndpointFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestEndpointRig(t, failingAfter)
+		r.start(t)
+		r.create(t, uid("main"))
+		r.publish(t, to("main", "m"))
+		pass(time.Second)
+		require.False(t, mustRead(t, r).Failing.IsZero())
+		_, err := r.TestEndpoint(t.Context(), "main")
+		require.NoError(t, err)
+		require.False(t, mustRead(t, r).Failing.IsZero(), "the test failed too")
+		r.sender.answer = nil
+		_, err = r.TestEndpoint(t.Context(), "main")
+		require.NoError(t, err)
+		require.True(t, mustRead(t, r).Failing.IsZero())
+		r.stop(t)
+	})
+}
+
+func TestABareURLThatFailsForTooLongEndsWhatWasAcceptedUntilThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestEndpointRig(t, failingAfter)
+		r.start(t)
+		later := message("later")
+		later.Delay = time.Hour
+		r.publish(t, later)
+		for _, id := range []string{"first", "second", "third", "fourth"} {
+			r.publish(t, message(id))
+			pass(8 * time.Second)
+		}
+		u, err := d.ParseURL(later.URL)
+		require.NoError(t, err)
+		lane := d.URLLane(u, later.Tenant)
+		status, reason := r.queue.ended(lane, "later")
+		require.Equal(t, d.StatusDead, status)
+		require.Equal(t, d.ReasonDisabled, reason)
+		require.Contains(t, r.log.String(), "destination given up")
+		r.sender.answer = nil
+		r.publish(t, message("new"))
+		pass(time.Minute)
+		status, _ = r.queue.ended(lane, "new")
+		require.Equal(t, d.StatusDelivered, status)
+		r.stop(t)
+	})
+}

@@ -1,0 +1,242 @@
+package lanes
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// fails settles a new delivery of a lane as one that fails, and is given up after a
+// day. It reports whether that gave its lane up.
+func fails(r *rig.Rig, lane dispatcher.Lane, change ...func(*dispatcher.Settlement)) bool {
+	r.Helper()
+	s := rig.Failure(r.TakeNew(lane), 48*time.Hour)
+	s.Fails, s.DisableAfter = true, 24*time.Hour
+	for _, f := range change {
+		f(&s)
+	}
+	settled, hints := r.Queue.Settled(r.Ctx, rig.One, []dispatcher.Settlement{s})
+	require.NoError(r, settled[0].Err)
+	r.MustBeCurrent(hints)
+	return !settled[0].GivenUp.IsZero()
+}
+
+// mustFailSince wants a lane to fail since then; zero: it does not.
+func mustFailSince(r *rig.Rig, lane dispatcher.Lane, since time.Time) {
+	r.Helper()
+	require.Equal(r, since, r.LaneState(lane).Failing)
+}
+
+// FailingCases are about lanes whose receiver answers with no success.
+var FailingCases = []rig.Case{
+	{Name: "a lane fails since its first failure, and a success ends that", Run: func(r *rig.Rig) {
+		r.Succeed("a")
+		mustFailSince(r, "a", time.Time{})
+		began := r.Now
+		require.False(r, fails(r, "a"))
+		mustFailSince(r, "a", began)
+		r.Pass(time.Hour)
+		require.False(r, fails(r, "a", func(s *dispatcher.Settlement) { s.Blame = true }))
+		mustFailSince(r, "a", began)
+		r.Succeed("a")
+		mustFailSince(r, "a", time.Time{})
+	}},
+	{Name: "what says nothing of a receiver leaves a lane as it is", Setup: stored.Setup{}, Run: func(r *rig.Rig) {
+		r.MustSettle(rig.One, rig.Failure(r.TakeNew("a"), time.Hour))
+		r.MustSettle(rig.One, rig.Paused(r.TakeNew("a"), time.Hour, 0))
+		r.MustSettle(rig.One, rig.Refusal(r.TakeNew("a")))
+		mustFailSince(r, "a", time.Time{})
+		began := r.Now
+		fails(r, "a")
+		r.Pass(time.Minute)
+		r.MustSettle(rig.One, rig.Paused(r.TakeNew("a"), time.Hour, 0))
+		r.MustSettle(rig.One, rig.Refusal(r.TakeNew("a")))
+		mustFailSince(r, "a", began)
+	}},
+	{Name: "the first failure so long after it began gives a lane up, time alone does not", Run: func(r *rig.Rig) {
+		for range 2 {
+			require.False(r, fails(r, "a"))
+			r.Pass(12 * time.Hour)
+		}
+		require.False(r, fails(r, "a", func(s *dispatcher.Settlement) { s.DisableAfter = 0 }), "never")
+		require.False(r, fails(r, "a", func(s *dispatcher.Settlement) { s.DisableAfter = 25 * time.Hour }))
+		require.True(r, fails(r, "a"))
+		require.True(r, fails(r, "a"), "until somebody acts on it")
+	}},
+	{Name: "so long without an attempt begins anew", Run: func(r *rig.Rig) {
+		fails(r, "a")
+		r.Pass(24 * time.Hour)
+		require.False(r, fails(r, "a"))
+		mustFailSince(r, "a", r.Now)
+	}},
+	{Name: "a resume begins anew, other limits do not", Run: func(r *rig.Rig) {
+		began := r.Now
+		r.Limit(rig.EpOne)
+		fails(r, rig.EpOne)
+		r.LimitAs(rig.EpOne, r.NewLimits(rig.EpOne, rig.Most(5)), false)
+		mustFailSince(r, rig.EpOne, began)
+		r.Resume(rig.EpOne)
+		mustFailSince(r, rig.EpOne, time.Time{})
+	}},
+	{Name: "a late failure changes nothing of it", Run: func(r *rig.Rig) {
+		s := rig.Blamed(rig.Failure(r.TakeOver("a", "m"), time.Hour))
+		s.Fails = true
+		r.MustChangeNothing(func() { r.Settle(rig.One, s) })
+	}},
+	{Name: "a failure and a stall of ours keep the times of each other", Run: func(r *rig.Rig) {
+		began := r.Now
+		fails(r, "a")
+		back := rig.HandBack(r.TakeNew("a"))
+		back.Pause, back.Stalled = 10*time.Second, dispatcher.WhySealed
+		r.MustSettle(rig.One, back)
+		l := r.LaneState("a")
+		require.Equal(r, []any{began, dispatcher.WhySealed, r.Later(10 * time.Second)}, []any{l.Failing, l.Limit, l.Until})
+	}},
+	{Name: "an attempt that says nothing of the receiver is one all the same", Run: func(r *rig.Rig) {
+		began := r.Now
+		fails(r, "a")
+		r.Pass(20 * time.Hour)
+		r.MustSettle(rig.One, rig.Paused(r.TakeNew("a"), 0, 0))
+		r.Pass(20 * time.Hour)
+		require.True(r, fails(r, "a"))
+		mustFailSince(r, "a", began)
+	}},
+	{Name: "what a breaker or its receiver has a lane wait is no time without an attempt", Setup: stored.Setup{Breaker: 1, BreakerWait: time.Hour}, Run: func(r *rig.Rig) {
+		began := r.Now
+		short := func(s *dispatcher.Settlement) { s.DisableAfter, s.Blame = time.Minute, true }
+		require.False(r, fails(r, "a", short))
+		r.Pass(10 * time.Minute)
+		require.True(r, fails(r, "a", short))
+		require.False(r, fails(r, "b", short, func(s *dispatcher.Settlement) { s.Pause = 20 * time.Hour }))
+		r.Pass(20 * time.Hour)
+		require.True(r, fails(r, "b", short))
+		mustFailSince(r, "a", began)
+	}},
+	{Name: "a success that is none of a delivery's ends that a lane fails, and keeps what its receiver asked for", Run: func(r *rig.Rig) {
+		fails(r, "a", func(s *dispatcher.Settlement) { s.Pause = time.Hour })
+		hints, err := r.Queue.Works(r.Ctx, rig.One, "a")
+		require.NoError(r, err)
+		r.MustBeCurrent(hints)
+		mustFailSince(r, "a", time.Time{})
+		require.Equal(r, r.Later(time.Hour), r.LaneState("a").Until)
+		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldPaused))
+		_, err = r.Queue.Works(r.Ctx, rig.One, rig.EpOne)
+		require.NoError(r, err)
+		require.Equal(r, dispatcher.HeldPaused, r.LaneState(rig.EpOne).Limits.Held)
+	}},
+	{Name: "a success that is none of a delivery's closes a breaker", Setup: stored.Setup{Breaker: 1, BreakerWait: time.Hour}, Run: func(r *rig.Rig) {
+		fails(r, "a", func(s *dispatcher.Settlement) { s.Blame = true })
+		require.NotZero(r, r.LaneState("a").Opened)
+		_, err := r.Queue.Works(r.Ctx, rig.One, "a")
+		require.NoError(r, err)
+		require.Zero(r, r.LaneState("a").Opened)
+		r.Publish("a", "m")
+		r.MustClaim(rig.One, rig.Named("a", "m"))
+	}},
+	{Name: "a cut ends what was accepted until then and nothing else", Run: func(r *rig.Rig) {
+		for range 8 {
+			r.Succeed("a")
+		}
+		fails(r, "a")
+		r.PublishMany("a", 100)
+		r.Schedule(r.Entry("later", rig.To("a"), rig.Delay(time.Hour)))
+		held := r.Claim(rig.One, 2)
+		r.Pass(time.Second)
+		cut(r, "a")
+		mustFailSince(r, "a", time.Time{})
+		r.Pass(time.Second)
+		r.Publish("a", "new")
+		r.MustRefuse(dispatcher.ErrDisabled, rig.Named("a", "later"))
+		r.Settle(rig.One, rig.Failure(held[0], time.Hour), rig.Success(held[1]))
+		require.Equal(r, 100, sweep(r, "a"))
+		require.Zero(r, sweep(r, "a"))
+		require.NoError(r, r.Queue.Uncut(r.Ctx, rig.One, "a"))
+		require.Equal(r, map[dispatcher.Status]int64{dispatcher.StatusDead: 101, dispatcher.StatusDelivered: 9, dispatcher.StatusReady: 1}, r.Stats().Counts)
+		require.Equal(r, dispatcher.ReasonDisabled, r.Look(rig.Named("a", "later")).Reason)
+		r.MustClaim(rig.One, rig.Named("a", "new"))
+		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "later")))
+	}},
+	{Name: "a cut ends what becomes ready behind something newer, what is its turn then, and what a dead instance held", Run: func(r *rig.Rig) {
+		fails(r, "a")
+		r.Schedule(r.Entry("due", rig.To("a"), rig.Delay(time.Minute)))
+		r.PublishKeyed("a", "k", "first", "second")
+		r.MustClaim(rig.One, rig.Named("a", "first"))
+		r.Pass(time.Second)
+		cut(r, "a")
+		r.Pass(time.Second)
+		r.Publish("a", "new")
+		r.Pass(time.Minute)
+		r.Move()
+		r.MustStand(rig.Named("a", "due"), dispatcher.StatusDead)
+		r.Reap(rig.One)
+		r.MustStand(rig.Named("a", "first"), dispatcher.StatusDead)
+		r.MustStand(rig.Named("a", "second"), dispatcher.StatusDead)
+		r.MustClaim(rig.Two, rig.Named("a", "new"))
+	}},
+	{Name: "a cut stays while what is in flight may be older", Run: func(r *rig.Rig) {
+		fails(r, "a")
+		old := r.TakeNew("a")
+		r.Pass(time.Second)
+		cut(r, "a")
+		sweep(r, "a")
+		require.NoError(r, r.Queue.Uncut(r.Ctx, rig.One, "a"))
+		r.Settle(rig.One, rig.Failure(old, time.Hour))
+		r.MustStand(old.ID, dispatcher.StatusDead)
+		require.NoError(r, r.Queue.Uncut(r.Ctx, rig.One, "a"))
+		next := r.TakeNew("a")
+		r.Settle(rig.One, rig.Failure(next, time.Hour))
+		r.MustStand(next.ID, dispatcher.StatusRetrying)
+	}},
+	{Name: "a lane is cut once, and only while it fails since then", Run: func(r *rig.Rig) {
+		fails(r, "a")
+		since := r.LaneState("a").Failing
+		require.False(r, cutSince(r, "a", since.Add(-time.Second)))
+		require.True(r, cutSince(r, "a", since))
+		r.Pass(time.Second)
+		fails(r, "a")
+		r.Publish("a", "m")
+		require.False(r, cutSince(r, "a", since))
+		require.Equal(r, 1, sweep(r, "a"))
+	}},
+	{Name: "what a sweep does not reach ends when it is claimed", Run: func(r *rig.Rig) {
+		fails(r, "a")
+		r.Publish("a", "old")
+		r.Pass(time.Second)
+		cut(r, "a")
+		r.Pass(time.Second)
+		r.Publish("a", "new")
+		require.Equal(r, rig.IDs("a", "new"), rig.ClaimedIDs(r.Claim(rig.One, 64)))
+		r.MustStand(rig.Named("a", "old"), dispatcher.StatusDead)
+	}},
+	{Name: "a cut leaves alone what somebody paused, and a pause replaces it", Run: func(r *rig.Rig) {
+		fails(r, "a")
+		r.Publish("a", "m")
+		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		require.False(r, cutSince(r, "a", r.LaneState("a").Failing))
+		require.Equal(r, dispatcher.HeldPaused, r.LaneState("a").Limits.Held)
+		r.Limit("a")
+		cut(r, "a")
+		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		require.Zero(r, sweep(r, "a"))
+		r.MustStand(rig.Named("a", "m"), dispatcher.StatusReady)
+	}},
+}
+
+// cutSince gives up a lane without an endpoint, if it fails since then.
+func cutSince(r *rig.Rig, lane dispatcher.Lane, since time.Time) bool {
+	r.Helper()
+	_, cut, hints, err := r.Queue.Cut(r.Ctx, rig.One, lane, since)
+	require.NoError(r, err)
+	r.MustBeCurrent(hints)
+	return cut
+}
+
+// cut gives up a lane that fails.
+func cut(r *rig.Rig, lane dispatcher.Lane) {
+	r.Helper()
+	require.True(r, cutSince(r, lane, r.LaneState(lane).Failing))
+}

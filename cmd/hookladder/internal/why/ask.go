@@ -82,13 +82,11 @@ func only(ctx context.Context, c *client.Client, m wire.MessageView, destination
 	return list, nil
 }
 
-// lanesOf reads the lanes of the deliveries about which they tell something.
+// lanesOf reads the lanes of the deliveries.
 func lanesOf(ctx context.Context, c *client.Client, list []wire.Delivery) (map[string]*wire.LaneState, error) {
 	var names []string
 	for _, d := range list {
-		if d.Status != "delivered" && d.Status != "cancelled" {
-			names = append(names, d.Destination)
-		}
+		names = append(names, d.Destination)
 	}
 	lanes := make(map[string]*wire.LaneState, len(names))
 	for some := range slices.Chunk(names, lanesAtOnce) {

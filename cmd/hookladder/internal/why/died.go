@@ -2,7 +2,8 @@ package why
 
 import "fmt"
 
-// died says what a dead delivery died of, by the words of dead_reason.
+// died says what a dead delivery died of, by the words of dead_reason, and what helps
+// where its endpoint is there and enabled.
 func (f Facts) died() (how, cure string) {
 	d, again := f.Delivery, f.retry("starts a new ladder")
 	how = "died" + f.ended()
@@ -11,13 +12,13 @@ func (f Facts) died() (how, cure string) {
 	case "exhausted":
 		return how + after + ", the last of its ladder" + f.answer(), "once " + f.place() + " answers again, " + again
 	case "gone":
-		return how + ", since " + f.place() + " answered that it is gone (410)", f.enabled(again)
+		return how + ", since " + f.place() + " answered that it is gone (410)", again
 	case "expired":
 		return how + after + ", since it had expired" + f.at("at", f.Expires), "publish it anew under another id"
 	case "refused":
 		return how + ", since its address may not be called" + f.answer(), "correct the URL, or allow the address with ALLOW_NETS; then " + again
 	case "disabled":
-		return how + ", since its endpoint " + f.place() + " was disabled", f.enabled(again)
+		return how + ", since its endpoint " + f.place() + " was disabled", again
 	case "overflow":
 		return how + " unattempted, since as much waited for " + f.place() + " as ENDPOINT_MAX_WAITING allows", "once less waits, " + again
 	case "poison":

@@ -38,11 +38,15 @@ func (f Facts) stands() (how, cure string) {
 	case "in_flight":
 		return fmt.Sprintf("is under way: attempt %d at %s waits for its answer", d.Attempts+1, f.place()), ""
 	case "delivered":
-		return "was delivered to " + f.place() + f.at("at", d.DeliveredAt) + f.success(), f.retry("sends it again")
+		return "was delivered to " + f.place() + f.at("at", d.DeliveredAt) + f.success(), f.enabled(f.retry("sends it again"))
 	case "cancelled":
-		return "was cancelled" + f.ended(), f.retry("starts a new ladder")
+		return "was cancelled" + f.ended(), f.enabled(f.retry("starts a new ladder"))
 	case "dead":
-		return f.died()
+		how, cure = f.died()
+		if f.Lane.State == "deleted" || f.Lane.State == "disabled" && d.DeadReason != "expired" {
+			cure = f.enabled(f.retry("starts a new ladder"))
+		}
+		return how, cure
 	}
 	return f.waits()
 }

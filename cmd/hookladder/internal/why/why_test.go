@@ -71,6 +71,7 @@ var (
 	open    = &wire.LaneState{Lane: lane, Endpoint: lane, State: "open", Why: "breaker", Fails: 20, Until: at(14, 3)}
 	paused  = &wire.LaneState{Lane: lane, Endpoint: lane, State: "paused", Why: "paused", By: "ops", Since: at(9, 30)}
 	night   = &wire.LaneState{Lane: lane, Endpoint: lane, State: "paused", Why: "all", By: "ops", Since: at(9, 30)}
+	gone    = &wire.LaneState{Lane: lane, Endpoint: lane, State: "deleted"}
 	off     = &wire.LaneState{Lane: lane, Endpoint: lane, State: "disabled", Why: "gone", By: "system", Since: at(9, 30)}
 )
 
@@ -114,6 +115,12 @@ var sentences = []struct {
 	{dead("refused", func(d *wire.Delivery) { d.LastError = "10.1.2.3 is private; allow it with ALLOW_NETS=10.1.2.3/32" }), nil, "died at 11:00:00, since its address may not be called (10.1.2.3 is private; allow it with ALLOW_NETS=10.1.2.3/32); correct the URL, or allow the address with ALLOW_NETS; then " + again},
 	{dead("disabled", nil), off, "died at 11:00:00, since its endpoint api.shop.example was disabled; it is disabled by system since 09:30:00: `hookladder resume ep_123456789`, then " + again},
 	{dead("disabled", nil), &wire.LaneState{State: "deleted"}, "died at 11:00:00, since its endpoint api.shop.example was disabled; its endpoint was deleted"},
+	{delivery("delivered", func(d *wire.Delivery) { d.DeliveredAt = at(11, 0) }), gone, "was delivered to api.shop.example at 11:00:00, at attempt 1; its endpoint was deleted"},
+	{delivery("cancelled", func(d *wire.Delivery) { d.EndedAt = at(11, 0) }), gone, "was cancelled at 11:00:00; its endpoint was deleted"},
+	{dead("exhausted", nil), gone, "died at 11:00:00 after 10 attempts, the last of its ladder; its endpoint was deleted"},
+	{dead("expired", nil), gone, "died at 11:00:00 after 10 attempts, since it had expired at 10:59:00; its endpoint was deleted"},
+	{dead("exhausted", nil), off, "died at 11:00:00 after 10 attempts, the last of its ladder; it is disabled by system since 09:30:00: `hookladder resume ep_123456789`, then " + again},
+	{dead("expired", nil), off, "died at 11:00:00 after 10 attempts, since it had expired at 10:59:00; publish it anew under another id"},
 	{dead("overflow", nil), nil, "died at 11:00:00 unattempted, since as much waited for api.shop.example as ENDPOINT_MAX_WAITING allows; once less waits, " + again},
 	{dead("poison", nil), nil, "died at 11:00:00, since three instances died while they held it; look for the cause in their logs; then " + again},
 	{dead("rejected", func(d *wire.Delivery) { d.Attempts, d.LastStatusCode = 1, 400 }), nil, "died at 11:00:00 after 1 attempt, since api.shop.example asked for no further one (webhook-delivery: abort-message) (status 400); " + again},

@@ -25,13 +25,21 @@ func (r *Registry) Lane(ctx context.Context, destination, tenant string) (dispat
 func (r *Registry) MessageLane(ctx context.Context, id, destination string) (dispatcher.Lane, error) {
 	tenant := ""
 	if strings.Contains(destination, "://") {
-		record, err := r.Queue.Read(ctx, id)
-		if err != nil {
+		var err error
+		if tenant, err = r.MessageTenant(ctx, id); err != nil {
 			return "", err
 		}
-		tenant = record.Message.Tenant
 	}
 	return r.Lane(ctx, destination, tenant)
+}
+
+// MessageTenant is the tenant of a message. ErrNotFound says that there is no such message.
+func (r *Registry) MessageTenant(ctx context.Context, id string) (string, error) {
+	record, err := r.Queue.Read(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	return record.Message.Tenant, nil
 }
 
 // laneAndName is Lane, and the lane's name where the destination is a URL.

@@ -50,7 +50,26 @@ func (s *server) recordNamed(ctx context.Context, q *request) {
 	case q.of.subject == anEndpoint:
 		s.recordEndpoint(ctx, q, "")
 	default:
-		s.record(ctx, q, q.named())
+		e := q.named()
+		s.complete(ctx, q, &e)
+		s.record(ctx, q, e)
+	}
+}
+
+// complete adds the tenant of a message, and calls an endpoint's lane as the endpoint. What
+// can't be read now stays as the path names it.
+func (s *server) complete(ctx context.Context, q *request, e *dispatcher.AuditEntry) {
+	switch {
+	case q.of.subject == aMessage:
+		e.Tenant, _ = s.svc.MessageTenant(ctx, q.id())
+	case q.of.subject == aLane && !isURL(q.id()):
+		lane, err := s.svc.Lane(ctx, q.id(), "")
+		if err != nil || !lane.IsEndpoint() {
+			return
+		}
+		if view, err := s.svc.Endpoint(ctx, string(lane)); err == nil {
+			e.Target, e.Tenant = view.ID, view.Tenant
+		}
 	}
 }
 

@@ -34,14 +34,14 @@ var auditedCalls = map[string]struct {
 	"pause-lane": {"/v1/lanes/" + url.PathEscape("https://user.example/a?token=hunter2") + "/pause?tenant=m7", "",
 		dispatcher.AuditEntry{What: "lane.pause", Target: "https://user.example", Tenant: "m7"}},
 	"resume-lane":    {"/v1/lanes/*/resume", "", dispatcher.AuditEntry{What: "lane.resume", Target: "*"}},
-	"cancel-message": {"/v1/messages/m1?destination=u_1", "", dispatcher.AuditEntry{What: "message.cancel", Target: "m1", Detail: "destination=u_1", Bulk: true}},
-	"retry-deliveries": {"/v1/deliveries/retry", `{"destination":"https://shop.example/hooks?token=hunter2","subject":"7","rate":200}`,
-		dispatcher.AuditEntry{What: "deliveries.retry", Detail: "destination=https://shop.example subject=7 rate=200/s"}},
+	"cancel-message": {"/v1/messages/m1?destination=u_1", "", dispatcher.AuditEntry{What: "message.cancel", Target: "m1", Tenant: "of m1", Detail: "destination=u_1", Bulk: true}},
+	"retry-deliveries": {"/v1/deliveries/retry", `{"destination":"https://shop.example/hooks?token=hunter2","tenant":"m7","subject":"7","rate":200}`,
+		dispatcher.AuditEntry{What: "deliveries.retry", Tenant: "m7", Detail: "destination=https://shop.example subject=7 tenant=m7 rate=200/s"}},
 	"cancel-deliveries": {"/v1/deliveries/cancel", `{"all":true}`, dispatcher.AuditEntry{What: "deliveries.cancel", Detail: "all"}},
 	"purge-deliveries":  {"/v1/deliveries/purge", `{"dead_reason":["gone"]}`, dispatcher.AuditEntry{What: "deliveries.purge", Detail: "dead_reason=gone"}},
 	"stop-job":          {"/v1/jobs/job_7", "", dispatcher.AuditEntry{What: "job.stop", Target: "job_7"}},
 	"resume-job":        {"/v1/jobs/job_7/resume", "", dispatcher.AuditEntry{What: "job.resume", Target: "job_7"}},
-	"retry-message":     {"/v1/messages/m1/retry?all=true", "", dispatcher.AuditEntry{What: "message.retry", Target: "m1", Detail: "all=true", Bulk: true}},
+	"retry-message":     {"/v1/messages/m1/retry?all=true", "", dispatcher.AuditEntry{What: "message.retry", Target: "m1", Tenant: "of m1", Detail: "all=true", Bulk: true}},
 }
 
 // changes are the calls of the service that change something, as the fake names them,
@@ -82,6 +82,16 @@ func TestEveryChangeIsInTheAuditBeforeItIsMade(t *testing.T) {
 		}
 	}
 	require.Len(t, auditedCalls, seen, "these calls are no longer there")
+}
+
+// An endpoint's lane is called as the endpoint, so that one filter finds all of it.
+func TestThePauseOfAnEndpointsLaneIsTheEndpointsInTheAudit(t *testing.T) {
+	for _, name := range []string{"merchant:7", "ep_123456789"} {
+		f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
+		serve(newTestAPI(t, f), newRequest("POST", "/v1/lanes/"+name+"/pause", ""))
+		require.NotEmpty(t, f.recorded)
+		require.Equal(t, dispatcher.AuditEntry{By: "key:local", What: "lane.pause", Target: "ep_123456789", Tenant: "m7"}, f.recorded[0])
+	}
 }
 
 func TestACallThatChangesNothingIsNotInTheAudit(t *testing.T) {

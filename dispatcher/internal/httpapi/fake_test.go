@@ -165,6 +165,10 @@ func (f *fakeService) TestEndpoint(_ context.Context, name string) (dispatcher.T
 	return f.test, err
 }
 
+func (f *fakeService) MessageTenant(_ context.Context, id string) (string, error) {
+	return "of " + id, nil
+}
+
 func (f *fakeService) MessageLane(ctx context.Context, id, destination string) (dispatcher.Lane, error) {
 	f.askedID = id
 	return f.Lane(ctx, destination, "of "+id)

@@ -171,13 +171,21 @@ func (s *server) jobOf(kind dispatcher.JobKind) func(context.Context, *request) 
 			q.recorded = &dispatcher.AuditEntry{} // it changes nothing
 			return s.survey(ctx, q, kind, f)
 		}
-		s.record(ctx, q, dispatcher.AuditEntry{Detail: asked.value.detail()})
+		s.record(ctx, q, dispatcher.AuditEntry{Tenant: asked.value.tenant(), Detail: asked.value.detail()})
 		j, err := s.svc.StartJob(ctx, kind, f, asked.value.rate)
 		if err != nil {
 			return nil, err
 		}
 		return answerJSON(http.StatusAccepted, wireJob(&j))
 	}
+}
+
+// tenant is the only tenant that it asks for; empty: there are others.
+func (r *jobRequest) tenant() string {
+	if tenants := r.filters["tenant"]; len(tenants) == 1 {
+		return tenants[0]
+	}
+	return ""
 }
 
 // detail is the request for the audit: its filters, without the paths of URLs.

@@ -107,7 +107,7 @@ func TestAnyDestinationIsPausedAndResumed(t *testing.T) {
 			f.calls = nil
 			got := decodeAnswer[wire.LaneState](t, serve(h, newRequest("POST", "/v1/lanes/"+url.PathEscape(destination)+"/"+call, "")), 200)
 			require.Equal(t, "paused", got.State)
-			require.Equal(t, call, f.calls[0])
+			require.Contains(t, f.calls, call)
 			require.Equal(t, strings.Contains(destination, "://"), got.OtherTenants != nil)
 			require.Equal(t, destination, f.asked)
 		}

@@ -96,6 +96,9 @@ type Service interface {
 	// Lane is the lane of a destination, for a URL that of tenant;
 	// dispatcher.ErrNoEndpoint where no endpoint has a uid.
 	Lane(ctx context.Context, destination, tenant string) (dispatcher.Lane, error)
+	// MessageTenant is the tenant of a message; dispatcher.ErrNotFound where there is no
+	// such message.
+	MessageTenant(ctx context.Context, id string) (string, error)
 	// MessageLane is Lane with the tenant of a message; dispatcher.ErrNotFound where
 	// there is no such message.
 	MessageLane(ctx context.Context, id, destination string) (dispatcher.Lane, error)

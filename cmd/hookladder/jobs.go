@@ -32,15 +32,16 @@ disabled. It is kept for DEAD_RETENTION, and can be sent again.`,
 
 // deadFlags select what is dead.
 type deadFlags struct {
-	destinations, topics, tenants, reasons []string
-	since, until                           string
+	destinations, topics, tenants, subjects, reasons []string
+	since, until                                     string
 }
 
 func (f *deadFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.destinations, "destination", nil, "only to this lane, endpoint's id or uid, or URL; may be repeated")
-	flags.StringArrayVar(&f.topics, "topic", nil, "only of this topic; may be repeated")
+	flags.StringArrayVar(&f.topics, "topic", nil, "only of this topic, or a pattern as payment.*; may be repeated")
 	flags.StringArrayVar(&f.tenants, "tenant", nil, "only of this tenant; may be repeated")
+	flags.StringArrayVar(&f.subjects, "subject", nil, "only about this, such as the number of an order; may be repeated")
 	flags.StringArrayVar(&f.reasons, "reason", nil, "only those that died of it, as exhausted or disabled; may be repeated")
 	flags.StringVar(&f.since, "since", "", "only those that died at this time or later: 2026-01-31T12:00:00Z, or 24h ago as 24h")
 	flags.StringVar(&f.until, "until", "", "only those that died before this time")
@@ -74,7 +75,7 @@ func newDeadList(s world) *cobra.Command {
 				return wire.Page{}, err
 			}
 			return c.Deliveries(cmd.Context(), client.Filter{
-				Statuses: []string{"dead"}, Destinations: f.destinations, Topics: f.topics, Tenants: f.tenants, Reasons: f.reasons,
+				Statuses: []string{"dead"}, Destinations: f.destinations, Topics: f.topics, Tenants: f.tenants, Subjects: f.subjects, Reasons: f.reasons,
 				Since: since, Until: until, Limit: p.limit, Cursor: p.cursor,
 			})
 		},
@@ -163,7 +164,8 @@ func (j *jobCommand) on(cmd *cobra.Command, s world) *cobra.Command {
 			return err
 		}
 		f := j.filters
-		j.request.Destination, j.request.Topic, j.request.Tenant, j.request.DeadReason = f.destinations, f.topics, f.tenants, f.reasons
+		j.request.Destination, j.request.Topic, j.request.Tenant, j.request.Subject = f.destinations, f.topics, f.tenants, f.subjects
+		j.request.DeadReason = f.reasons
 		if j.request.DryRun {
 			survey, err := c.SurveyJob(cmd.Context(), j.kind, j.request)
 			if err != nil {

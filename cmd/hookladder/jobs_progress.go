@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -50,10 +52,15 @@ func filterText(f wire.JobFilter) string {
 	for _, part := range []struct {
 		name   string
 		values []string
-	}{{"status", f.Status}, {"destination", f.Destination}, {"topic", f.Topic}, {"tenant", f.Tenant}, {"reason", f.DeadReason}} {
+	}{
+		{"status", f.Status}, {"destination", f.Destination}, {"topic", f.Topic}, {"tenant", f.Tenant}, {"subject", f.Subject}, {"reason", f.DeadReason},
+	} {
 		if len(part.values) > 0 {
 			words = append(words, part.name+"="+strings.Join(part.values, ","))
 		}
+	}
+	if f.Failed {
+		words = append(words, "failed")
 	}
 	for name, at := range map[string]wire.Time{"since": f.Since, "until": f.Until} {
 		if !at.IsZero() {
@@ -99,9 +106,13 @@ func follow(cmd *cobra.Command, c *client.Client, job wire.Job, total int) error
 		case <-tick.C:
 		}
 		now, err := c.Job(cmd.Context(), id)
-		if err == nil {
+		switch {
+		case err == nil:
 			job = now
-		} else if cmd.Context().Err() == nil {
+		case refused(err):
+			fmt.Fprintln(out)
+			return err
+		case cmd.Context().Err() == nil:
 			fmt.Fprintf(out, "\r\x1b[K%s: %v; asking again", id, err)
 		}
 	}
@@ -113,22 +124,32 @@ func follow(cmd *cobra.Command, c *client.Client, job wire.Job, total int) error
 	return nil
 }
 
+// refused reports whether a call that was refused is refused again: the job or the key is
+// gone.
+func refused(err error) bool {
+	var p *client.Problem
+	return errors.As(err, &p) && p.Status >= 400 && p.Status < 500 && p.Status != http.StatusTooManyRequests
+}
+
 // barWidth is that of the bar, in characters: the line fits in 80.
 const barWidth = 24
 
 // progressLine is a job's progress in one line. total is how many it has to look at, 0
 // where that is not known; before is how many were done when the watch began.
 func progressLine(j wire.Job, total, before int, watched time.Duration) string {
-	done := j.Done + j.Failed
+	done, known := j.Done+j.Failed, total > 0
 	total = max(total, j.Matched)
 	if j.State == "done" {
-		total = done
+		total, known = done, true
 	}
 	filled := barWidth
 	if total > 0 {
 		filled = barWidth * done / total
 	}
 	line := fmt.Sprintf("%s [%s%s] %s of %s", j.ID, strings.Repeat("=", filled), strings.Repeat(" ", barWidth-filled), comma(done), comma(total))
+	if !known {
+		line = fmt.Sprintf("%s %s by now", j.ID, comma(done))
+	}
 	if rate := float64(j.Done-before) / watched.Seconds(); j.EndedAt.IsZero() && watched > time.Second && rate >= 1 {
 		line += fmt.Sprintf(", %.0f/s", rate)
 	}

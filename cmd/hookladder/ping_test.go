@@ -55,10 +55,14 @@ func TestWhyTellsASentenceOfEachDelivery(t *testing.T) {
 		switch {
 		case r.URL.Path == "/v1/lanes" && r.URL.Query().Get("destination") == "shop-9":
 			fmt.Fprint(w, `{"data":[],"next_cursor":null}`)
+		case r.URL.Path == "/v1/lanes" && r.URL.Query().Get("destination") == "ep_000000002":
+			fmt.Fprint(w, `{"data":[{"lane":"ep_000000002","endpoint":"ep_000000002","state":"deleted","why":"deleted"}],"next_cursor":null}`)
 		case r.URL.Path == "/v1/lanes":
 			fmt.Fprint(w, `{"data":[{"lane":"ep_000000001","endpoint":"ep_000000001","uid":"shop-7","state":"paused","why":"paused","by":"ops"}],"next_cursor":null}`)
 		case r.URL.Path == "/v1/instances":
 			fmt.Fprint(w, `{"data":[{"name":"a","permits":8,"in_flight":8}],"next_cursor":null}`)
+		case r.URL.Path == "/v1/messages/order_16":
+			fmt.Fprint(w, `{"id":"order_16","topic":"a","deliveries":[{"id":"ep_000000002:order_16","destination":"ep_000000002","status":"cancelled"}]}`)
 		case r.URL.Path == "/v1/messages/order_17":
 			fmt.Fprint(w, `{"id":"order_17","topic":"a","tenant":"t1","deliveries":[
 				{"id":"ep_000000001:order_17","destination":"ep_000000001","status":"ready","waiting_for":"paused"},
@@ -88,6 +92,7 @@ func TestWhyTellsASentenceOfEachDelivery(t *testing.T) {
 	}
 	require.Contains(t, asked, "/v1/lanes?destination=https%3A%2F%2Fa.example%2Fx&tenant=t1")
 
+	require.Contains(t, ask("order_16").out, "was cancelled; its endpoint was deleted")
 	got = ask("order_17", "--destination", "shop-9")
 	require.Equal(t, exitNotFound, got.code)
 	require.Contains(t, got.err, "order_17")

@@ -9,7 +9,7 @@ type JobRequest struct {
 	Subject     []string `json:"subject,omitempty"`
 	Failed      bool     `json:"failed,omitzero"`
 	Destination []string `json:"destination,omitempty" doc:"Lanes, endpoints' ids or uids, or URLs."`
-	DeadReason  []string `json:"dead_reason,omitempty" enum:"exhausted,gone,expired,refused,disabled,overflow,poison"`
+	DeadReason  []string `json:"dead_reason,omitempty" enum:"exhausted,gone,expired,refused,disabled,overflow,poison,rejected"`
 	Since       Time     `json:"since,omitzero" doc:"Ended, or due, at this time or later."`
 	Until       Time     `json:"until,omitzero" doc:"Ended, or due, before this time."`
 	All         bool     `json:"all,omitzero" doc:"true: needed where no filter is given."`

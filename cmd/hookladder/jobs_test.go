@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// jobsAPI answers the calls of jobs: each path's answers one after the other, the last
+// one again and again. An empty one is a 404.
+func jobsAPI(t *testing.T, answers map[string][]string) (environ []string, calls *[]string) {
+	t.Helper()
+	calls = new([]string)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		name := r.Method + " " + r.URL.RequestURI()
+		*calls = append(*calls, strings.TrimSpace(name+" "+string(body)))
+		if strings.Contains(string(body), "dry_run") {
+			name += " dry"
+		}
+		list := answers[name]
+		if len(list) == 0 || list[0] == "" {
+			w.Header().Set("content-type", "application/problem+json")
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, `{"type":"/problems/not-found","title":"It is not there","status":404}`)
+			return
+		}
+		if len(list) > 1 {
+			answers[name] = list[1:]
+		}
+		w.Header().Set("content-type", "application/json")
+		fmt.Fprint(w, list[0])
+	}))
+	t.Cleanup(server.Close)
+	return []string{"HOOKLADDER_URL=" + server.URL}, calls
+}
+
+// atTerminal runs a command at a terminal, where a person types text.
+func atTerminal(t *testing.T, environ []string, text string, args ...string) result {
+	t.Helper()
+	var out, err bytes.Buffer
+	code := run(t.Context(), world{args: args, environ: environ, in: strings.NewReader(text), out: &out, err: &err, terminal: true})
+	return result{code: code, out: out.String(), err: err.String()}
+}
+
+const (
+	replayCall = "POST /v1/deliveries/retry"
+	found      = `{"matched":41203,"complete":true,"by_reason":{"gone":41203},"oldest":null,"newest":null,"sample":[]}`
+	begun      = `{"id":"job_7","kind":"retry","state":"running","filter":{},"done":0,"started_at":"2026-01-31T12:00:00Z","ended_at":null}`
+	over       = `{"id":"job_7","kind":"retry","state":"done","filter":{},"matched":41203,"done":41200,"failed":3,"started_at":"2026-01-31T12:00:00Z",` +
+		`"ended_at":"2026-01-31T12:00:09Z","failures":[{"id":"u_1:m1","why":"expired"}]}`
+)
+
+func TestAReplayAsksAPersonAndShowsItsProgress(t *testing.T) {
+	environ, calls := jobsAPI(t, map[string][]string{replayCall + " dry": {found}, replayCall: {begun}, "GET /v1/jobs/job_7": {over}})
+	got := atTerminal(t, environ, "y\n", "dead", "replay", "--destination", "ep_123456789", "--rate", "200/s", "--subject", "order 7")
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Contains(t, got.err, "Replay 41,203 deliveries to ep_123456789 at 200/s? [y/N] ")
+	require.Contains(t, got.err, "job_7 [                        ] 0 of 41,203, running")
+	require.Contains(t, got.err, "41,203 of 41,203, 3 failed, done\n")
+	require.Contains(t, got.out, "u_1:m1 was left: expired\n  and 2 more\n")
+	require.Equal(t, []string{
+		replayCall + ` {"subject":["order 7"],"destination":["ep_123456789"],"rate":"200/s","dry_run":true}`,
+		replayCall + ` {"subject":["order 7"],"destination":["ep_123456789"],"rate":"200/s"}`, "GET /v1/jobs/job_7",
+	}, *calls)
+
+	for _, text := range []string{"n\n", "\n", "", "yes please\n"} {
+		*calls = nil
+		got = atTerminal(t, environ, text, "dead", "replay", "--all")
+		require.Equal(t, exitFailed, got.code)
+		require.Contains(t, got.err, "nothing was changed")
+		require.Len(t, *calls, 1)
+	}
+}
+
+func TestAScriptIsNotAskedAndDoesNotWait(t *testing.T) {
+	environ, calls := jobsAPI(t, map[string][]string{replayCall: {begun}})
+	require.Equal(t, exitUsage, command(t, environ, "", "dead", "replay", "--all").code)
+	require.Equal(t, exitUsage, command(t, environ, "", "dead", "replay", "--yes", "--since", "soon").code)
+	require.Empty(t, *calls)
+	got := command(t, environ, "", "dead", "replay", "--all", "--yes", "--json")
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Contains(t, got.out, `"id": "job_7"`)
+	require.Equal(t, []string{replayCall + ` {"all":true}`}, *calls)
+}
+
+func TestNothingToReplayIsNotAskedAbout(t *testing.T) {
+	environ, calls := jobsAPI(t, map[string][]string{replayCall + " dry": {`{"matched":0,"complete":true,"by_reason":{},"oldest":null,"newest":null,"sample":[]}`}})
+	got := atTerminal(t, environ, "y\n", "dead", "replay", "--all")
+	require.Equal(t, exitOK, got.code)
+	require.Equal(t, "nothing matches\n", got.err)
+	require.Len(t, *calls, 1)
+}
+
+// A watch has an end where no later answer can be another.
+func TestAWatchEndsWhereItsJobIsGone(t *testing.T) {
+	environ, _ := jobsAPI(t, map[string][]string{"GET /v1/jobs/job_7": {begun, ""}})
+	require.Equal(t, exitNotFound, atTerminal(t, environ, "", "jobs", "show", "job_7", "--watch").code)
+}
+
+func TestAProgressLineTellsWhatIsKnown(t *testing.T) {
+	job := func(state string, matched, done int) wire.Job {
+		return wire.Job{ID: "job_7", State: state, Matched: matched, Done: done}
+	}
+	for want, got := range map[string]string{
+		"job_7 [============            ] 50 of 100, running":       progressLine(job("running", 50, 50), 100, 0, 0),
+		"job_7 [============            ] 50 of 100, 25/s, waiting": progressLine(job("waiting", 60, 50), 100, 0, 2*time.Second),
+		"job_7 1,754 by now, running":                               progressLine(job("running", 1754, 1754), 0, 0, 0), // how many there are it does not know
+		"job_7 [========================] 1,754 of 1,754, done":     progressLine(job("done", 1754, 1754), 0, 0, 0),
+		"job_7 [========================] 0 of 0, done":             progressLine(job("done", 0, 0), 100, 0, 0),
+		"job_7 [========================] 120 of 120, running":      progressLine(job("running", 120, 120), 100, 0, 0),
+	} {
+		require.Equal(t, want, got)
+	}
+}
+
+func TestTheFilterOfAJobIsShownWhole(t *testing.T) {
+	at := wire.Time{Time: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)}
+	require.Equal(t, "destination=u_1 failed reason=gone since=2026-01-31T12:00:00Z status=dead,cancelled subject=order 7 tenant=m7 topic=a.* until=2026-01-31T12:00:00Z",
+		filterText(wire.JobFilter{
+			Status: []string{"dead", "cancelled"}, Topic: []string{"a.*"}, Tenant: []string{"m7"}, Subject: []string{"order 7"}, Failed: true,
+			Destination: []string{"u_1"}, DeadReason: []string{"gone"}, Since: at, Until: at,
+		}))
+}

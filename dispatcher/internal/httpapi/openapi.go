@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"reflect"
 	"strconv"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -15,8 +16,29 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// register routes to all operations and describes them in the document.
-func (s *server) register(version string) error {
+// register routes to all operations, and to the document that describes them. The
+// document is made for its first reader: it costs more than all else at a start.
+func (s *server) register(version string) {
+	all := s.operations()
+	for _, o := range all {
+		s.handle(o)
+	}
+	written := sync.OnceValues(func() ([]byte, error) { return describe(all, version) })
+	s.mux.HandleFunc("GET /openapi.json", func(rw http.ResponseWriter, r *http.Request) {
+		w := rw.(*responseWriter)
+		w.call = callDocument
+		text, err := written()
+		if err != nil {
+			w.refuse(s.problem(r.Context(), err).of(r.Method))
+			return
+		}
+		w.Header().Set("Content-Type", mediaJSON)
+		_, _ = w.Write(text) // fails where the caller is gone
+	})
+}
+
+// describe writes the document.
+func describe(all []operation, version string) ([]byte, error) {
 	config := huma.Config{OpenAPI: &huma.OpenAPI{
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{
@@ -37,21 +59,15 @@ func (s *server) register(version string) error {
 	schemas.RegisterTypeAlias(reflect.TypeFor[wire.Duration](), reflect.TypeFor[durationSchema]())
 	schemas.RegisterTypeAlias(reflect.TypeFor[ladder.Ladder](), reflect.TypeFor[ladderSchema]())
 	schemas.RegisterTypeAlias(reflect.TypeFor[wire.Time](), reflect.TypeFor[timeSchema]())
-	for _, o := range s.operations() {
+	for _, o := range all {
 		document(doc, o)
-		s.handle(o)
 	}
 	amend(schemas.Map())
 	text, err := json.Marshal(doc)
 	if err != nil {
-		return fmt.Errorf("write openapi document: %w", err)
+		return nil, fmt.Errorf("write openapi document: %w", err)
 	}
-	s.mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
-		w.(*responseWriter).call = callDocument
-		w.Header().Set("Content-Type", mediaJSON)
-		_, _ = w.Write(text) // fails where the caller is gone
-	})
-	return nil
+	return text, nil
 }
 
 // schemaName names the schema of a type. Generated clients have types of these

@@ -56,9 +56,7 @@ func New(svc Service, o Options) (http.Handler, error) {
 	budget := max(cmp.Or(max(o.Bodies, 0), bodyBytes), 2*(plainBytes(o.Policy.MaxBody)+firstBody))
 	s := newServer(svc, o, budget)
 	s.single = singleBytes(o.Policy.MaxBody, budget)
-	if err := s.register(o.Version); err != nil {
-		return nil, fmt.Errorf("serve api: %w", err)
-	}
+	s.register(o.Version)
 	s.routeProfiles()
 	s.mux.HandleFunc("/", s.noRoute)
 	return s, nil

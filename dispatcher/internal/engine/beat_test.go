@@ -184,14 +184,21 @@ func TestAnInstanceThatNobodyHearsGoesOnWhereOtherNodesAnswer(t *testing.T) {
 // answer to its beats.
 func TestAnInstanceThatNobodyHearsForADayLeasesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTestRig(t, func(_ *engine.Options, q *testQueue, _ *fakeSender) { q.nodes = 3 })
+		r := newSleepyRig(t)
+		r.queue.nodes = 3
 		r.start(t)
 		r.queue.set(func() { r.queue.hook = failing("beat", d.ErrUnavailable) })
-		pass(25 * time.Hour)
+		pass(time.Hour)
 		r.queue.fill(1)
 		r.Note()
 		synctest.Wait()
-		require.Empty(t, r.sender.sent())
+		require.Len(t, r.sender.sent(), 1, "it may go on for a day")
+		r.sleep(23 * time.Hour) // of which it need not see each second
+		pass(3 * d.BeatEvery)
+		r.queue.fill(1)
+		r.Note()
+		synctest.Wait()
+		require.Len(t, r.sender.sent(), 1)
 		r.stop(t)
 	})
 }

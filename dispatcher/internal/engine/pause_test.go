@@ -40,7 +40,7 @@ func TestWhatComesForAPausedDestinationIsHeldAndGoesOn(t *testing.T) {
 			require.Equal(t, c.lane, state.Lane)
 			require.Equal(t, d.StatePaused, state.State())
 			require.Equal(t, d.StatusReady, r.publish(t, c.m).Deliveries[0].Status)
-			pass(time.Hour)
+			pass(5 * time.Minute)
 			require.Len(t, r.sender.sent(), sent, "%s: nothing goes", name)
 			state, err = r.Resume(t.Context(), name, "")
 			require.NoError(t, err, name)

@@ -43,7 +43,7 @@ func TestWhoPollsAStoreThatWentAwayComparesLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, polling)
 		r.start(t)
-		pass(time.Hour)
+		pass(5 * time.Minute)
 		r.queue.set(func() { r.queue.hook = func(string) error { return d.ErrUnavailable } })
 		pass(time.Minute)
 		plant(r.queue, "again") // a failover brought it back

@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,15 +78,17 @@ func failAll(cmds []redis.Cmder, err error) error {
 	return err
 }
 
-var tagged = regexp.MustCompile(`^\{` + project + `:(\d+)\}`)
+// tagStart begins each key of a partition: {p:0}, {p:1} …
+const tagStart = "{" + project + ":"
 
 // partitionOf is where a command goes; -1: to home.
 func partitionOf(cmd redis.Cmder) int {
 	for _, arg := range cmd.Args()[1:] {
 		if text, ok := arg.(string); ok {
-			if found := tagged.FindStringSubmatch(text); found != nil {
-				n, _ := strconv.Atoi(found[1])
-				return n
+			if tag, _, found := strings.Cut(text, "}"); found && strings.HasPrefix(tag, tagStart) {
+				if n, err := strconv.Atoi(tag[len(tagStart):]); err == nil {
+					return n
+				}
 			}
 		}
 	}

@@ -148,9 +148,9 @@ func (q *testQueue) verdicts() map[d.Verdict]int {
 
 func (q *testQueue) places() (due, ready, leased int) {
 	for _, key := range q.Keys() {
-		tag := tagged.FindString(key)
-		switch name := key[len(tag):]; {
-		case tag == "":
+		_, name, _ := strings.Cut(key, "}")
+		switch {
+		case !strings.HasPrefix(key, tagStart):
 		case name == keys.Due:
 			list, _ := q.ZMembers(key)
 			due += len(list)

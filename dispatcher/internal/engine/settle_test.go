@@ -77,8 +77,9 @@ func TestClaimingStopsWhenTooManyOutcomesWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.MaxInFlight = 16 })
 		most := 4 * engine.SettleMost
+		all := most + 2*engine.SettleMost
 		r.queue.hook = failing("settle", d.ErrUnavailable)
-		r.queue.fill(2 * most)
+		r.queue.fill(all)
 		r.start(t)
 		pass(time.Minute)
 		require.Greater(t, len(r.sender.sent()), most)
@@ -90,8 +91,8 @@ func TestClaimingStopsWhenTooManyOutcomesWait(t *testing.T) {
 		require.LessOrEqual(t, r.queue.count("claim"), at+engine.SettleMost)
 		r.queue.set(func() { r.queue.hook = nil })
 		pass(5 * time.Second)
-		require.Len(t, r.sender.sent(), 2*most)
-		requireEachOnce(t, r.queue, 2*most)
+		require.Len(t, r.sender.sent(), all)
+		requireEachOnce(t, r.queue, all)
 		r.stop(t)
 	})
 }

@@ -99,8 +99,10 @@ func (o *tookOver) list() []int {
 
 func TestABacklogThatTakesLongIsNotTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const n = 3_000
-		r := newTestRig(t, func(_ *engine.Options, _ *testQueue, s *fakeSender) { s.forget, s.answer = true, takes(14*time.Second) })
+		const n = 750
+		r := newTestRig(t, func(o *engine.Options, _ *testQueue, s *fakeSender) {
+			o.MaxInFlight, s.forget, s.answer = 256, true, takes(14*time.Second)
+		})
 		other := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.Instance, o.MaxInFlight = "other", 0 })
 		other.instance = newTestInstance(t, connect(t, r.queue, 1024), other.sender, func() engine.Options {
 			o := newTestOptions(t, other.log)

@@ -19,7 +19,7 @@ import (
 func replayed(t *testing.T) int {
 	n, err := strconv.Atoi(os.Getenv("JOBS_TEST_DELIVERIES"))
 	if err != nil {
-		return 6000
+		return 1500
 	}
 	t.Log("deliveries:", n)
 	return n
@@ -37,6 +37,7 @@ func TestAReplayGoesOnWithoutItsInstanceAndAfterAStop(t *testing.T) {
 		}
 	})
 	n := replayed(t)
+	rate := fmt.Sprint(min(n/3, 2000), "/s") // so that the kill and the stop come before its end
 	stays := w.serve("BREAKER=off", "DEAD_MAX=250000")
 	publishDead(t, w, stays, n)
 
@@ -49,7 +50,7 @@ func TestAReplayGoesOnWithoutItsInstanceAndAfterAStop(t *testing.T) {
 
 	open.Store(true)
 	dies := w.serve("BREAKER=off")
-	job, err := dies.StartJob(t.Context(), client.JobRetry, wire.JobRequest{Destination: []string{survey.Sample[0].Destination}, Rate: "2000/s"})
+	job, err := dies.StartJob(t.Context(), client.JobRetry, wire.JobRequest{Destination: []string{survey.Sample[0].Destination}, Rate: rate})
 	require.NoError(t, err)
 	arrived := func(some int) func() bool {
 		return func() bool { _, all := w.receiver.ids(); return all >= n+some }

@@ -20,6 +20,7 @@ import (
 	"github.com/caarlos0/env/v11"
 	"github.com/spf13/cobra"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/check"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/client"
@@ -111,7 +112,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.As(err, &problem) && problem.Status == http.StatusNotFound, errors.Is(err, dispatcher.ErrNoDelivery):
 		return exitNotFound
-	case errors.Is(err, client.ErrUnreachable), errors.Is(err, dispatcher.ErrUnavailable):
+	case errors.Is(err, client.ErrUnreachable), errors.Is(err, dispatcher.ErrUnavailable), errors.Is(err, check.ErrNoAnswer):
 		return exitUnreachable
 	default:
 		return exitFailed
@@ -151,7 +152,7 @@ Exit codes: 0 ok, 1 failed, 2 usage or settings, 3 not found, 4 unreachable.`,
 		newServe(s), newDev(s),
 		newSend(s), newGet(s), newWhy(s), newCancel(s), newRetry(s), newDeliveries(s), newDead(s), newJobs(s),
 		newEndpoints(s), newLanes(s), newPause(s), newResume(s), newAudit(s),
-		newSecret(s), newVerify(s), newListen(s), newPing(s), newConfig(s), newVersion(s),
+		newSecret(s), newVerify(s), newCheck(s), newListen(s), newPing(s), newConfig(s), newVersion(s),
 		newDoctor(s), newRepartition(s), newBench(s),
 	)
 	return root

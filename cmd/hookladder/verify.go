@@ -54,7 +54,7 @@ The exit code is 0 if nothing is wrong, else 1.`,
 		Example: `  SIGNING_SECRET=whsec_... hookladder verify callback.txt
   hookladder verify callback.txt --secret-file ./secret --computed "v1,3xYp..." --at 2026-01-31T12:00:00Z
   hookladder verify --header "stripe-signature: t=1767225600,v1=5f0c..." --body-file body.json --secret-file ./secret`,
-		Args: cobra.MaximumNArgs(1),
+		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.hasBody = cmd.Flags().Changed("body")
 			q, err := f.question(args, cmd.InOrStdin(), s.vars())
@@ -87,6 +87,13 @@ The exit code is 0 if nothing is wrong, else 1.`,
 	flags.BoolVar(&f.asJSON, "json", false, "print what was found as JSON")
 	completes(cmd, "signature", schemeNames()...)
 	return cmd
+}
+
+func oneFile(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return usagef("verify takes one file, not %d; see %s --help", len(args), cmd.CommandPath())
+	}
+	return nil
 }
 
 // mostSaved is the most of a saved callback that is read: the largest body, and

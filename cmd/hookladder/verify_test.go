@@ -87,6 +87,8 @@ func TestVerifyRefusesWhatItCantRead(t *testing.T) {
 	folder := t.TempDir()
 	file := filepath.Join(folder, "callback")
 	mustWrite(t, file, "webhook-id: m1\n{\"a\":1}\n")
+	sound := filepath.Join(folder, "sound")
+	mustWrite(t, sound, "POST /hooks HTTP/1.1\nwebhook-id: m1\n\n{}")
 	empty := filepath.Join(folder, "empty")
 	mustWrite(t, empty, "\n")
 	for _, c := range []struct {
@@ -96,9 +98,10 @@ func TestVerifyRefusesWhatItCantRead(t *testing.T) {
 		{nil, "verify needs a file with the callback"},
 		{[]string{file, "--secret", "whsec_x"}, "line 2 is no header"},
 		{[]string{file + "x", "--secret", "whsec_x"}, "no such file"},
-		{[]string{file}, "nothing to verify with"},
-		{[]string{file, "--secret-file", empty}, "nothing to verify with"},
-		{[]string{file, "--secret", "a", "--secret-file", empty}, "not both"},
+		{[]string{sound}, "nothing to verify with"},
+		{[]string{sound, "--secret-file", empty}, "nothing to verify with"},
+		{[]string{sound, "--secret", "a", "--secret-file", empty}, "not both"},
+		{[]string{sound, sound}, "takes one file"},
 		{[]string{"--header", "a: b", "--secret", "a", "--body", "a", "--body-file", "b"}, "not both"},
 		{[]string{"--header", "a", "--secret", "a"}, `--header "a": must be`},
 		{[]string{"--header", "a: b", "--secret", "a", "--signature", "odd"}, "--signature: not a signature scheme"},
@@ -109,4 +112,30 @@ func TestVerifyRefusesWhatItCantRead(t *testing.T) {
 		require.Equal(t, exitUsage, got.code, c.args)
 		require.Contains(t, got.err, c.want)
 	}
+}
+
+func TestCheckGradesAReceiver(t *testing.T) {
+	t.Parallel()
+	environ := []string{"SIGNING_SECRET=" + signer.NewSecret().Reveal()}
+	ear := start(t, environ, "listen", "--addr", "127.0.0.1:0")
+	url := regexp.MustCompile(`http://[^,]+`).FindString(ear.until("listening on"))
+	got := command(t, environ, "", "check", url)
+	require.Equal(t, exitOK, got.code, got.out+got.err)
+	require.Contains(t, got.out, "\n100 of 100 points\n")
+	got = command(t, []string{"SIGNING_SECRET=" + signer.NewSecret().Reveal()}, "", "check", url, "--json")
+	require.Equal(t, exitFailed, got.code)
+	require.Contains(t, got.out, `"points": 0`)
+	require.Contains(t, got.err, "a callback that is sound was not taken")
+	require.Equal(t, exitOK, ear.end())
+
+	got = command(t, environ, "", "check", "http://127.0.0.1:1")
+	require.Equal(t, exitUnreachable, got.code)
+	require.Contains(t, got.err, "no answer: ")
+	for _, args := range [][]string{
+		{"check"}, {"check", "localhost:3000"}, {"check", url, "--signature", "odd"}, {"check", url, "--body", "x", "--body-file", "y"},
+		{"check", url, "--signature", "standard-ed25519"}, {"check", url, "--body-file", "/none"},
+	} {
+		require.Equal(t, exitUsage, command(t, environ, "", args...).code, args)
+	}
+	require.Equal(t, exitUsage, command(t, nil, "", "check", url).code, "no secret")
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 )
 
@@ -42,6 +43,10 @@ func trimmed(line string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(line, "> "), "< ")
 }
 
+// requestLine is the first line of a request, or what hookladder listen prints in its
+// place: a time, the method, and the path.
+var requestLine = regexp.MustCompile(`^([0-9:.]+ )?[A-Z]+ /\S*( HTTP/[0-9.]+)?$`)
+
 // header reads one line before the body.
 func header(h http.Header, line string, n int) error {
 	name, value, ok := strings.Cut(line, ":")
@@ -49,7 +54,7 @@ func header(h http.Header, line string, n int) error {
 	case ok && name != "" && !strings.ContainsAny(name, " \t\"{}"):
 		h.Add(name, strings.TrimSpace(value))
 		return nil
-	case strings.Contains(line, " HTTP/1") || strings.Contains(line, " HTTP/2"), len(h) == 0 && strings.Count(line, " ") == 2: // the request line
+	case len(h) == 0 && requestLine.MatchString(line):
 		return nil
 	default:
 		return fmt.Errorf("line %d is no header: want name: value, then an empty line before the body", n)

@@ -27,6 +27,9 @@ var Statuses = []Status{
 	StatusDelivered, StatusDead, StatusCancelled,
 }
 
+// EndStatuses are those of deliveries to which nothing more will happen by itself.
+var EndStatuses = []Status{StatusDelivered, StatusDead, StatusCancelled}
+
 // Ended reports whether nothing more will happen to a delivery by itself.
 func (s Status) Ended() bool {
 	return s == StatusDelivered || s == StatusDead || s == StatusCancelled
@@ -138,6 +141,7 @@ type Delivery struct {
 	Subject string // of the message
 	URL     string
 	Status  Status
+	Created time.Time // when its message was accepted
 	Due     time.Time // next attempt; zero when none is coming
 	Ended   time.Time // when it was delivered, died or was cancelled; zero before
 

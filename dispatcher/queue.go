@@ -205,6 +205,10 @@ type Queue interface {
 	Kept(ctx context.Context, batch []Entry) ([]*Message, error)
 	// List reads a page of deliveries. A page may be short while Next goes on.
 	List(ctx context.Context, f Filter) (Page, error)
+	// Ended reads a page of what ended in a lane, oldest first. It tells nothing of the
+	// present ms, in which others may end still, so that nothing ends before its last
+	// one any more. What was retried and ended anew comes again.
+	Ended(ctx context.Context, f EndedFilter) (EndedPage, error)
 	// Dead counts what is dead by destination and reason, as exactly as Stats.
 	Dead(ctx context.Context, f DeadFilter) (DeadPage, error)
 	// Stats counts.

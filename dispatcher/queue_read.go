@@ -39,6 +39,25 @@ type Page struct {
 	LookedAt   int        // entries that were looked at, of which these match
 }
 
+// EndedFilter selects what ended in one lane.
+type EndedFilter struct {
+	Lane     Lane
+	Statuses []Status  // empty: delivered, dead and cancelled
+	Since    time.Time // inclusive; of the end
+	Until    time.Time // exclusive
+	Limit    int
+	Cursor   string // Resume of a page before, with the same lane and statuses; empty for the first
+}
+
+// EndedPage is a part of what ended, oldest first.
+type EndedPage struct {
+	Deliveries    []Delivery // without history
+	More          bool       // Resume goes on with what ended already
+	Resume        string     // cursor that goes on with what ends later: it skips nothing
+	LookedAt      int        // ends that were looked at, of which these match
+	CompleteSince time.Time  // it is whole from then on; zero: nothing was ever forgotten
+}
+
 // DeadFilter selects groups of dead deliveries. Empty fields match everything,
 // several values of one field any of them.
 type DeadFilter struct {

@@ -164,6 +164,12 @@ func (p *pageFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.cursor, "cursor", "", "where the list goes on, as the page before says")
 }
 
+// addUpTo is add for a list that is read page by page, up to so many.
+func (p *pageFlags) addUpTo(cmd *cobra.Command, most int) {
+	p.add(cmd)
+	cmd.Flags().Lookup("limit").Usage = fmt.Sprintf("the most deliveries to list, up to %d", most)
+}
+
 // more tells how the list goes on. It is no part of the list, so it goes to
 // standard error; in JSON the list itself tells.
 func more(cmd *cobra.Command, next *string, asJSON bool) error {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/csv"
 	"fmt"
 	"io"
 	"strconv"
@@ -26,8 +25,8 @@ const (
 
 // filterFlags choose deliveries, for every command that does.
 type filterFlags struct {
-	filter       client.Filter
-	since, until string
+	filter client.Filter
+	span   spanFlags
 }
 
 func (f *filterFlags) add(cmd *cobra.Command) {
@@ -39,27 +38,29 @@ func (f *filterFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&of.Destinations, "destination", nil, "a URL, an endpoint's id or uid, or a lane")
 	flags.StringArrayVar(&of.Reasons, "reason", nil, "why it is dead: exhausted, gone, expired, refused, disabled, overflow, poison or rejected")
 	flags.BoolVar(&of.Failed, "failed", false, "only what is not finished and had a failed attempt")
-	flags.StringVar(&f.since, "since", "", "ended or due at this time or later, as 2026-01-31T12:00:00Z; or so long ago, as 36h")
-	flags.StringVar(&f.until, "until", "", "ended or due before this time; or longer ago than that")
+	f.span.add(cmd, "ended or due")
 }
 
 // read makes the filter of the flags.
 func (f *filterFlags) read() (client.Filter, error) {
-	for _, at := range []struct {
-		flag, text string
-		to         *time.Time
-	}{{"since", f.since, &f.filter.Since}, {"until", f.until, &f.filter.Until}} {
-		if at.text == "" {
-			continue
-		}
-		var err error
-		if ago, wrong := time.ParseDuration(at.text); wrong == nil {
-			*at.to = time.Now().Add(-ago)
-		} else if *at.to, err = time.Parse(time.RFC3339, at.text); err != nil {
-			return f.filter, usagef("--%s: %q is no time, as 2026-01-31T12:00:00Z, nor a duration, as 36h", at.flag, at.text)
-		}
+	var err error
+	f.filter.Since, f.filter.Until, err = f.span.read()
+	return f.filter, err
+}
+
+// spanFlags choose a span of time.
+type spanFlags struct{ since, until string }
+
+func (f *spanFlags) add(cmd *cobra.Command, what string) {
+	cmd.Flags().StringVar(&f.since, "since", "", what+" at this time or later, as 2026-01-31T12:00:00Z; or so long ago, as 36h")
+	cmd.Flags().StringVar(&f.until, "until", "", what+" before this time; or longer ago than that")
+}
+
+func (f *spanFlags) read() (since, until time.Time, err error) {
+	if since, err = timeFlag("since", f.since); err == nil {
+		until, err = timeFlag("until", f.until)
 	}
-	return f.filter, nil
+	return since, until, err
 }
 
 func newDeliveries(s world) *cobra.Command {
@@ -112,9 +113,7 @@ it, so that no program takes it for a formula.`,
 		},
 	}, s)
 	f.add(cmd)
-	p.add(cmd)
-	limit := cmd.Flags().Lookup("limit")
-	limit.Usage = fmt.Sprintf("the most deliveries to list, up to %d", mostListed)
+	p.addUpTo(cmd, mostListed)
 	cmd.Flags().BoolVar(&asCSV, "csv", false, "print them as CSV, with a header line")
 	return cmd
 }
@@ -163,38 +162,125 @@ func printDeliveryTable(out io.Writer, list []wire.Delivery) {
 }
 
 func printDeliveriesCSV(out io.Writer, list []wire.Delivery) {
-	w := csv.NewWriter(out)
-	w.UseCRLF = true
-	_ = w.Write([]string{"id", "message_id", "subject", "topic", "tenant", "url", "status", "ended_at", "next_attempt_at", "attempts", "status_code", "dead_reason", "error"})
-	for _, d := range list {
+	rows := make([][]string, len(list))
+	for i, d := range list {
 		_, message, _ := strings.Cut(d.ID, ":")
-		answer := ""
-		if d.LastStatusCode > 0 {
-			answer = strconv.Itoa(d.LastStatusCode)
+		rows[i] = []string{
+			d.ID, message, d.Subject, d.Topic, d.Tenant, d.URL, d.Status, d.EndedAt.Text(), d.NextAttemptAt.Text(),
+			strconv.Itoa(d.Attempts), wire.CSVStatus(d.LastStatusCode), d.DeadReason, d.LastError,
 		}
-		row := []string{
-			d.ID, message, d.Subject, d.Topic, d.Tenant, d.URL, d.Status, csvTime(d.EndedAt), csvTime(d.NextAttemptAt),
-			strconv.Itoa(d.Attempts), answer, d.DeadReason, d.LastError,
-		}
-		for i, text := range row {
-			row[i] = harmless(text)
-		}
-		_ = w.Write(row) // out is a buffer
 	}
-	w.Flush()
+	_ = wire.WriteCSV(out, []string{ // out is a buffer
+		"id", "message_id", "subject", "topic", "tenant", "url", "status", "ended_at", "next_attempt_at", "attempts", "status_code", "dead_reason", "error",
+	}, rows)
 }
 
-// harmless is a text that no spreadsheet takes for a formula.
-func harmless(text string) string {
-	if text != "" && strings.ContainsRune("=+-@\t\r\n", rune(text[0])) {
-		return "'" + text
-	}
-	return text
+// endedFlags choose what ended of an endpoint, and how it is printed.
+type endedFlags struct {
+	statuses []string
+	span     spanFlags
+	page     pageFlags
+	asCSV    bool
 }
 
-func csvTime(t wire.Time) string {
-	if t.IsZero() {
-		return ""
+func (f *endedFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&f.statuses, "status", nil, "delivered, dead or cancelled; may be repeated")
+	f.span.add(cmd, "ended")
+	f.page.addUpTo(cmd, mostListed)
+	cmd.Flags().BoolVar(&f.asCSV, "csv", false, "print them as CSV, with a header line")
+}
+
+func (f *endedFlags) read() (filter client.EndedFilter, err error) {
+	if f.page.limit < 1 || f.page.limit > mostListed {
+		return filter, usagef("--limit must be 1 to %d", mostListed)
 	}
-	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
+	filter.Statuses, filter.Cursor = f.statuses, f.page.cursor
+	filter.Since, filter.Until, err = f.span.read()
+	return filter, err
+}
+
+func (f *endedFlags) print(out io.Writer, page wire.EndedPage) {
+	if f.asCSV {
+		_ = wire.WriteEnded(out, page.Data) // out is a buffer
+		return
+	}
+	list := make([]wire.Delivery, len(page.Data))
+	for i, d := range page.Data {
+		list[i] = d.Delivery
+	}
+	printDeliveryTable(out, list)
+}
+
+// newEndpointsDeliveries lists what a merchant compares at the end of a day.
+func newEndpointsDeliveries(s world) *cobra.Command {
+	var f endedFlags
+	cmd := apiCall[wire.EndedPage]{
+		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.EndedPage, error) {
+			filter, err := f.read()
+			if err != nil {
+				return wire.EndedPage{}, err
+			}
+			return listEnded(filter, f.page.limit, func(f client.EndedFilter) (wire.EndedPage, error) {
+				return c.EndpointDeliveries(cmd.Context(), args[0], f)
+			})
+		},
+		text: f.print,
+		then: tellEnded,
+	}.on(&cobra.Command{
+		Use:   "deliveries <endpoint>",
+		Short: "List what ended of an endpoint, oldest first",
+		Long: `Lists the deliveries to an endpoint that were delivered, died or were cancelled, in
+the order of their ends: what its owner compares at the end of a day.
+
+It ends with a cursor. With that, and the same --status, the next call goes on with
+what ended since, and skips nothing. One that was retried and ended anew comes again.
+It says where some of what ended was forgotten already.
+
+With --csv a text that begins with =, +, -, @, a tab or a line break gets a ' before
+it, so that no program takes it for a formula.`,
+		Example: `  hookladder endpoints deliveries shop-42 --since 24h --csv > yesterday.csv
+  hookladder endpoints deliveries shop-42 --status dead --since 2026-01-31T00:00:00Z`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.asCSV && cmd.Flags().Changed("json") {
+				return usagef("--csv and --json exclude each other")
+			}
+			return oneEndpoint(cmd, args)
+		},
+	}, s)
+	f.add(cmd)
+	return cmd
+}
+
+// tellEnded says how the list goes on, and whether it is whole.
+func tellEnded(cmd *cobra.Command, page wire.EndedPage, asJSON bool) error {
+	if asJSON {
+		return nil
+	}
+	if since := page.CompleteSince; !since.IsZero() {
+		fmt.Fprintf(cmd.ErrOrStderr(), "whole since %s: of what ended before, some was forgotten\n", since.Text())
+	}
+	if page.NextCursor != nil {
+		return more(cmd, page.NextCursor, false)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "what ends later with --cursor %s\n", page.ResumeCursor)
+	return nil
+}
+
+// listEnded reads pages until so many deliveries are found, all were told, or too many
+// pages were read.
+func listEnded(f client.EndedFilter, limit int, read func(client.EndedFilter) (wire.EndedPage, error)) (wire.EndedPage, error) {
+	all := wire.EndedPage{Data: []wire.EndedDelivery{}}
+	for range mostPages {
+		f.Limit = min(limit-len(all.Data), mostOfAPage)
+		page, err := read(f)
+		if err != nil {
+			return wire.EndedPage{}, err
+		}
+		page.Data, page.LookedAt = append(all.Data, page.Data...), all.LookedAt+page.LookedAt
+		if all = page; all.NextCursor == nil || len(all.Data) >= limit {
+			break
+		}
+		f.Cursor = *all.NextCursor
+	}
+	return all, nil
 }

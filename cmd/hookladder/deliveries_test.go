@@ -73,3 +73,66 @@ func TestDeliveriesAsCSVAreNoFormulas(t *testing.T) {
 		"u_1:order_17,order_17,'=1+1,payment.paid,m7,\"https://shop.example/a,b\",dead,2026-01-02T03:04:05.678Z,,10,500,exhausted,status 500\r\n"+
 		"u_1:order_18,order_18,,payment.paid,,,retrying,,2026-01-02T03:04:05.678Z,1,,,\r\n", got.out)
 }
+
+func endedPage(next, resume, deliveries string) string {
+	if next != "null" {
+		next = `"` + next + `"`
+	}
+	return `{"data":[` + deliveries + `],"next_cursor":` + next + `,"resume_cursor":"` + resume + `","looked_at":5000,"complete_since":"2026-01-01T00:00:00Z"}`
+}
+
+func TestWhatEndedOfAnEndpointIsReadPageByPage(t *testing.T) {
+	one := strings.TrimSuffix(deadOne, "}") + `,"message_id":"order_17","created_at":"2026-01-02T03:00:00Z"}`
+	pages := []string{endedPage("c2", "c2", one), endedPage("c3", "c3", ""), endedPage("null", "c4", one)}
+	environ, calls := newTestLanes(t, pages...)
+	got := command(t, environ, "", "endpoints", "deliveries", "shop-42", "--status", "dead", "--since", "2026-01-02T03:04:05Z", "--until", "2026-02-01T00:00:00Z", "--csv", "--limit", "3", "--cursor", "c1")
+	require.Equal(t, exitOK, got.code, got.err)
+	span := "&since=2026-01-02T03%3A04%3A05Z&status=dead&until=2026-02-01T00%3A00%3A00Z"
+	require.Equal(t, []string{
+		"GET /v1/endpoints/shop-42/deliveries?cursor=c1&limit=3" + span,
+		"GET /v1/endpoints/shop-42/deliveries?cursor=c2&limit=2" + span,
+		"GET /v1/endpoints/shop-42/deliveries?cursor=c3&limit=2" + span,
+	}, *calls)
+	row := "u_1:order_17,order_17,'=1+1,payment.paid,dead,2026-01-02T03:04:05.678Z,2026-01-02T03:00:00.000Z,10,500,exhausted,status 500\r\n"
+	require.Equal(t, "id,message_id,subject,topic,status,ended_at,created_at,attempts,status_code,dead_reason,error\r\n"+row+row, got.out)
+	require.Equal(t, "whole since 2026-01-01T00:00:00.000Z: of what ended before, some was forgotten\nwhat ends later with --cursor c4\n", got.err)
+
+	environ, _ = newTestLanes(t, pages...)
+	got = command(t, environ, "", "endpoints", "deliveries", "shop-42", "--limit", "1")
+	require.Contains(t, got.err, "more with --cursor c2\n")
+	require.Contains(t, got.out, "u_1:order_17  dead")
+
+	environ, _ = newTestLanes(t, pages...)
+	var page wire.EndedPage
+	require.NoError(t, json.Unmarshal([]byte(command(t, environ, "", "endpoints", "deliveries", "shop-42", "--json").out), &page))
+	require.Len(t, page.Data, 2)
+	require.Equal(t, "c4", page.ResumeCursor)
+	require.Equal(t, 15000, page.LookedAt)
+
+	for _, args := range [][]string{{}, {"shop-42", "--limit", "0"}, {"shop-42", "--since", "yesterday"}, {"shop-42", "--csv", "--json"}} {
+		require.Equal(t, exitUsage, command(t, environ, "", append([]string{"endpoints", "deliveries"}, args...)...).code, args)
+	}
+}
+
+func TestTheDeadAreListedBehindHowManyThereAreOfEachReason(t *testing.T) {
+	groups := `{"data":[{"destination":"u_1","reason":"gone","count":40,"newest":"2026-01-02T03:04:05Z"},{"destination":"u_2","reason":"exhausted","count":30,"newest":null},` +
+		`{"destination":"u_3","reason":"exhausted","count":20,"newest":"2026-01-03T03:04:05Z"}],"next_cursor":null}`
+	environ, calls := newTestLanes(t, groups, listPage("null", deadOne))
+	got := command(t, environ, "", "dead", "list", "--tenant", "m7")
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Equal(t, []string{"GET /v1/dead?limit=500&tenant=m7", "GET /v1/deliveries?limit=50&status=dead&tenant=m7"}, *calls)
+	lines := strings.Split(got.out, "\n")
+	require.Equal(t, []string{"exhausted", "50", "2"}, strings.Fields(lines[1])[:3])
+	require.Equal(t, []string{"gone", "40", "1"}, strings.Fields(lines[2])[:3])
+	require.Contains(t, got.out, "u_1:order_17")
+
+	for _, args := range [][]string{{"--topic", "a"}, {"--since", "24h"}, {"--until", "24h"}, {"--cursor", "c"}} {
+		environ, calls = newTestLanes(t, listPage("null", deadOne))
+		require.Equal(t, exitOK, command(t, environ, "", append([]string{"dead", "list"}, args...)...).code)
+		require.Len(t, *calls, 1, "the counts don't have this filter: %s", args)
+	}
+	environ, _ = newTestLanes(t, groups, listPage("null", deadOne))
+	var page wire.Page
+	require.NoError(t, json.Unmarshal([]byte(command(t, environ, "", "dead", "list", "--json").out), &page))
+	require.Len(t, page.Data, 1)
+}

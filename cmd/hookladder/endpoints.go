@@ -36,7 +36,7 @@ An endpoint is named by its id or by the uid that you gave it.`,
 	}
 	cmd.AddCommand(
 		newEndpointsCreate(s), newEndpointsList(s), newEndpointsGet(s), newEndpointsUpdate(s), newEndpointsDelete(s),
-		newEndpointsPause(s), newEndpointsResume(s),
+		newEndpointsPause(s), newEndpointsResume(s), newEndpointsDeliveries(s),
 		newEndpointsRotateSecret(s), newEndpointsSecret(s), newEndpointsTest(s),
 	)
 	return cmd

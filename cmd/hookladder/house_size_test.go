@@ -21,7 +21,7 @@ const mostFiles = 25
 // together. A folder that is not listed has none. Raise a number in the commit
 // that needs it, and say why.
 var budgets = map[string]int{
-	"cmd/hookladder":                           4800, // 3,200 were planned: a third of it is help
+	"cmd/hookladder":                           5000, // 3,200 were planned: a third of it is help
 	"cmd/hookladder/internal/bench":            3500,
 	"cmd/hookladder/internal/check":            600,
 	"cmd/hookladder/internal/inspect":          1400,
@@ -40,16 +40,16 @@ var budgets = map[string]int{
 	"dispatcher/internal/embedded":             900,
 	"dispatcher/internal/endpoints":            2100,
 	"dispatcher/internal/endpointtest":         1300,
-	"dispatcher/internal/engine":               4000,
+	"dispatcher/internal/engine":               4100,
 	"dispatcher/internal/fields":               100,
-	"dispatcher/internal/httpapi":              5200,
+	"dispatcher/internal/httpapi":              5300,
 	"dispatcher/internal/httpapi/apikey":       300,
 	"dispatcher/internal/httpapi/guests":       300,
 	"dispatcher/internal/jobs":                 1000,
 	"dispatcher/internal/metrics":              600,
 	"dispatcher/internal/outage":               300,
 	"dispatcher/internal/queuetest":            100,
-	"dispatcher/internal/queuetest/deliveries": 4400,
+	"dispatcher/internal/queuetest/deliveries": 4800,
 	"dispatcher/internal/queuetest/lanes":      4000,
 	"dispatcher/internal/queuetest/model":      2900,
 	"dispatcher/internal/queuetest/rig":        1300,
@@ -63,6 +63,8 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/audit/lua":     100,
 	"dispatcher/internal/redisq/conn":          2100,
 	"dispatcher/internal/redisq/conn/lua":      100,
+	"dispatcher/internal/redisq/ended":         300,
+	"dispatcher/internal/redisq/ended/lua":     200,
 	"dispatcher/internal/redisq/endpoints":     1100,
 	"dispatcher/internal/redisq/endpoints/lua": 200,
 	"dispatcher/internal/redisq/redisqtest":    1300,
@@ -78,7 +80,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/seal":                 300,
 	"dispatcher/internal/turns":                100,
 	"dispatcher/success":                       900,
-	"dispatcher/wire":                          800,
+	"dispatcher/wire":                          900,
 	"ladder":                                   500,
 	"signer":                                   1400,
 }

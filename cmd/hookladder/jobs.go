@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -33,7 +33,7 @@ disabled. It is kept for DEAD_RETENTION, and can be sent again.`,
 // deadFlags select what is dead.
 type deadFlags struct {
 	destinations, topics, tenants, subjects, reasons []string
-	since, until                                     string
+	span                                             spanFlags
 }
 
 func (f *deadFlags) add(cmd *cobra.Command) {
@@ -43,48 +43,51 @@ func (f *deadFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.tenants, "tenant", nil, "only of this tenant; may be repeated")
 	flags.StringArrayVar(&f.subjects, "subject", nil, "only about this, such as the number of an order; may be repeated")
 	flags.StringArrayVar(&f.reasons, "reason", nil, "only those that died of it, as exhausted or disabled; may be repeated")
-	flags.StringVar(&f.since, "since", "", "only those that died at this time or later: 2026-01-31T12:00:00Z, or 24h ago as 24h")
-	flags.StringVar(&f.until, "until", "", "only those that died before this time")
+	f.span.add(cmd, "only those that died")
 }
 
-func (f *deadFlags) times() (since, until time.Time, err error) {
-	for _, one := range []struct {
-		name, text string
-		to         *time.Time
-	}{{"--since", f.since, &since}, {"--until", f.until, &until}} {
-		if one.text == "" {
-			continue
-		}
-		ago, wrong := time.ParseDuration(one.text)
-		if *one.to = time.Now().Add(-ago); wrong != nil {
-			if *one.to, err = time.Parse(time.RFC3339, one.text); err != nil {
-				return since, until, usagef("%s: %q is neither a time as 2026-01-31T12:00:00Z nor a duration as 24h", one.name, one.text)
-			}
-		}
-	}
-	return since, until, nil
+// deadList is a page of what is dead, behind how much is by reason.
+type deadList struct {
+	wire.Page
+	groups []wire.DeadGroup // nil: the filters are of others than the counts have
+	more   bool             // there are other groups, smaller ones
 }
 
 func newDeadList(s world) *cobra.Command {
 	var f deadFlags
 	var p pageFlags
-	cmd := apiCall[wire.Page]{
-		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.Page, error) {
-			since, until, err := f.times()
+	cmd := apiCall[deadList]{
+		do: func(cmd *cobra.Command, c *client.Client, _ []string) (list deadList, err error) {
+			since, until, err := f.span.read()
 			if err != nil {
-				return wire.Page{}, err
+				return list, err
 			}
-			return c.Deliveries(cmd.Context(), client.Filter{
+			if len(f.topics)+len(f.subjects) == 0 && f.span == (spanFlags{}) && p.cursor == "" {
+				counted, err := c.Dead(cmd.Context(), client.DeadFilter{Tenants: f.tenants, Destinations: f.destinations, Reasons: f.reasons, Limit: mostOfAPage})
+				if err != nil {
+					return list, err
+				}
+				list.groups, list.more = counted.Data, counted.NextCursor != nil
+			}
+			list.Page, err = c.Deliveries(cmd.Context(), client.Filter{
 				Statuses: []string{"dead"}, Destinations: f.destinations, Topics: f.topics, Tenants: f.tenants, Subjects: f.subjects, Reasons: f.reasons,
 				Since: since, Until: until, Limit: p.limit, Cursor: p.cursor,
 			})
+			return list, err
 		},
-		text: func(out io.Writer, page wire.Page) { printDead(out, page.Data) },
-		then: func(cmd *cobra.Command, page wire.Page, asJSON bool) error { return more(cmd, page.NextCursor, asJSON) },
+		text: func(out io.Writer, list deadList) {
+			printReasons(out, list.groups, list.more)
+			printDead(out, list.Data)
+		},
+		json: func(out io.Writer, list deadList) error { return printJSON(out, list.Page) },
+		then: func(cmd *cobra.Command, list deadList, asJSON bool) error { return more(cmd, list.NextCursor, asJSON) },
 	}.on(&cobra.Command{
 		Use:   "list",
 		Short: "List what is dead, the newest first",
-		Long:  `Lists deliveries that were given up, those that died last first.`,
+		Long: `Lists deliveries that were given up, those that died last first. Before the list it
+tells how many are dead of each reason, to how many destinations, and when the newest
+died; not with --topic, --subject, --since, --until and --cursor: the counts don't
+have these.`,
 		Example: `  hookladder dead list --destination shop-42
   hookladder dead list --reason exhausted --since 24h`,
 		Args: noArgs,
@@ -92,6 +95,42 @@ func newDeadList(s world) *cobra.Command {
 	f.add(cmd)
 	p.add(cmd)
 	return cmd
+}
+
+// printReasons sums up the groups by reason, most first.
+func printReasons(out io.Writer, groups []wire.DeadGroup, more bool) {
+	if len(groups) == 0 {
+		return
+	}
+	type sum struct {
+		reason       string
+		count        int64
+		destinations int
+		newest       wire.Time
+	}
+	var sums []*sum
+	for _, g := range groups {
+		i := slices.IndexFunc(sums, func(s *sum) bool { return s.reason == g.Reason })
+		if i < 0 {
+			i, sums = len(sums), append(sums, &sum{reason: g.Reason})
+		}
+		of := sums[i]
+		of.count, of.destinations = of.count+g.Count, of.destinations+1
+		if g.Newest.After(of.newest.Time) {
+			of.newest = g.Newest
+		}
+	}
+	slices.SortStableFunc(sums, func(a, b *sum) int { return cmp.Compare(b.count, a.count) })
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "REASON\tDEAD\tDESTINATIONS\tNEWEST")
+	for _, s := range sums {
+		fmt.Fprintf(table, "%s\t%d\t%d\t%s\n", s.reason, s.count, s.destinations, when(s.newest))
+	}
+	_ = table.Flush() // out is a buffer
+	if more {
+		fmt.Fprintf(out, "of the %d largest groups by destination and reason; there are more\n", len(groups))
+	}
+	fmt.Fprintln(out)
 }
 
 func printDead(out io.Writer, list []wire.Delivery) {
@@ -160,7 +199,7 @@ func (j *jobCommand) on(cmd *cobra.Command, s world) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if j.request.Since.Time, j.request.Until.Time, err = j.filters.times(); err != nil {
+		if j.request.Since.Time, j.request.Until.Time, err = j.filters.span.read(); err != nil {
 			return err
 		}
 		f := j.filters

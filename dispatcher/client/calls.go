@@ -140,6 +140,21 @@ func listQuery(filters map[string][]string, since, until time.Time, limit int, c
 	return q
 }
 
+// EndedFilter selects what ended of an endpoint.
+type EndedFilter struct {
+	Statuses     []string // delivered, dead, cancelled; none: all
+	Since, Until time.Time
+	Limit        int    // 0: the API's default
+	Cursor       string // NextCursor or ResumeCursor of a page before
+}
+
+// EndpointDeliveries reads a page of what ended of an endpoint, oldest first. Its
+// ResumeCursor goes on with what ends later.
+func (c *Client) EndpointDeliveries(ctx context.Context, name string, f EndedFilter) (wire.EndedPage, error) {
+	q := listQuery(map[string][]string{"status": f.Statuses}, f.Since, f.Until, f.Limit, f.Cursor)
+	return call[wire.EndedPage](ctx, c, apiRequest{verb: "list what ended of " + name, method: http.MethodGet, path: endpointPath(name, "/deliveries"), query: q})
+}
+
 // DeadFilter selects groups of dead deliveries. An empty field matches everything, and
 // one with several values any of these.
 type DeadFilter struct {

@@ -170,6 +170,23 @@ type Page struct {
 	LookedAt   int        `json:"looked_at" doc:"How many deliveries were looked at for this page: a filter that finds little ends it early, and its cursor goes on."`
 }
 
+// EndedDelivery is a delivery that ended, in the order of the ends.
+type EndedDelivery struct {
+	Delivery
+	MessageID string `json:"message_id"`
+	CreatedAt Time   `json:"created_at" nullable:"true" doc:"When its message was accepted. null: it can't be read."`
+}
+
+// EndedPage is a part of what ended of an endpoint, oldest first. It may be short, even
+// empty, and still have a NextCursor.
+type EndedPage struct {
+	Data          []EndedDelivery `json:"data"`
+	NextCursor    *string         `json:"next_cursor" nullable:"true" doc:"null: all that ended before until, or by now, was told."`
+	ResumeCursor  string          `json:"resume_cursor" doc:"Goes on with what ends later, and skips nothing. since and until may be others then, status may not."`
+	LookedAt      int             `json:"looked_at" doc:"How many ends were looked at for this page, those of other endpoints too."`
+	CompleteSince Time            `json:"complete_since" nullable:"true" doc:"Of what ended before, some was forgotten by RETENTION, RETENTION_MAX or DEAD_RETENTION. null: nothing was."`
+}
+
 // DeadGroup counts the dead deliveries to one destination that died of one reason.
 type DeadGroup struct {
 	Destination    string `json:"destination" doc:"The lane."`

@@ -44,6 +44,25 @@ func (e *Engine) Deliveries(ctx context.Context, f dispatcher.Filter) (dispatche
 	return page, e.address(ctx, page.Deliveries)
 }
 
+// Ended reads a page of what ended of an endpoint, oldest first. ErrListing says that
+// too many callers list now.
+func (e *Engine) Ended(ctx context.Context, name string, f dispatcher.EndedFilter) (dispatcher.EndedPage, error) {
+	endpoint, err := e.endpoints.Stored(ctx, name)
+	if err != nil {
+		return dispatcher.EndedPage{}, err
+	}
+	if err := e.lists.Enter(ctx); err != nil {
+		return dispatcher.EndedPage{}, err
+	}
+	defer e.lists.Leave()
+	f.Lane = endpoint.Lane()
+	page, err := e.queue.Ended(ctx, f)
+	if err != nil {
+		return dispatcher.EndedPage{}, err
+	}
+	return page, e.address(ctx, page.Deliveries)
+}
+
 // Instances reads a page of the instances, with when this one saw them last.
 func (e *Engine) Instances(ctx context.Context, limit int, cursor string) ([]dispatcher.InstanceState, string, error) {
 	if err := e.lists.Enter(ctx); err != nil {

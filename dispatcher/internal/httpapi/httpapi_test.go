@@ -46,6 +46,8 @@ type fakeService struct {
 	left      []dispatcher.Left // why a retry leaves the first deliveries of record
 	dead      dispatcher.DeadFilter
 	groups    dispatcher.DeadPage
+	ended     dispatcher.EndedPage
+	endedOf   []dispatcher.EndedFilter
 	fakeEndpoints
 	err    error
 	panics any
@@ -139,13 +141,27 @@ func (f *fakeService) Retry(_ context.Context, _ string, lane dispatcher.Lane, d
 func (f *fakeService) Deliveries(_ context.Context, filter dispatcher.Filter) (dispatcher.Page, error) {
 	f.called("deliveries")
 	f.filter = filter
-	return f.page, f.err
+	page := f.page
+	page.Deliveries = page.Deliveries[:min(filter.Limit, len(page.Deliveries))]
+	return page, f.err
 }
 
 func (f *fakeService) ReadLog(_ context.Context, filter dispatcher.LogFilter, limit int, cursor string) (dispatcher.LogPage, error) {
 	f.called("attempts")
 	f.logFilter, f.filter.Limit, f.filter.Cursor = filter, limit, cursor
-	return f.logPage, f.err
+	page := f.logPage
+	page.Lines = page.Lines[:min(limit, len(page.Lines))]
+	return page, f.err
+}
+
+func (f *fakeService) Ended(_ context.Context, name string, filter dispatcher.EndedFilter) (dispatcher.EndedPage, error) {
+	if _, err := f.find("ended", name); err != nil {
+		return dispatcher.EndedPage{}, err
+	}
+	f.endedOf = append(f.endedOf, filter)
+	page := f.ended
+	page.Deliveries = page.Deliveries[:min(filter.Limit, len(page.Deliveries))]
+	return page, f.err
 }
 
 func (f *fakeService) Dead(_ context.Context, filter dispatcher.DeadFilter) (dispatcher.DeadPage, error) {

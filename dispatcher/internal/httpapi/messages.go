@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -75,16 +76,68 @@ func (s *server) deliveries(ctx context.Context, q *request) (*response, error) 
 	if err != nil {
 		return nil, err
 	}
-	f.Limit, f.Cursor = q.limit(), q.cursor()
-	page, err := s.svc.Deliveries(ctx, f)
-	if err != nil {
+	f.Cursor = q.cursor()
+	return fitting(q.limit(), func(limit int) (*response, error) {
+		f.Limit = limit
+		page, err := s.svc.Deliveries(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		w := wire.Page{Data: convert(page.Deliveries, wireDelivery), LookedAt: page.LookedAt, NextCursor: nextCursor(page.Next)}
+		for i := range w.Data {
+			w.Data[i].History = nil // lists have no history
+		}
+		return answerJSON(http.StatusOK, w)
+	})
+}
+
+// ended serves GET /v1/endpoints/{id}/deliveries.
+func (s *server) ended(ctx context.Context, q *request) (*response, error) {
+	f := dispatcher.EndedFilter{
+		Statuses: asWords[dispatcher.Status](q.all("status")), Since: q.time("since"), Until: q.time("until"), Cursor: q.cursor(),
+	}
+	answer := answerEndedJSON
+	if q.prefers(mediaCSV) {
+		answer = answerEndedCSV
+	}
+	return fitting(q.limit(), func(limit int) (*response, error) {
+		f.Limit = limit
+		page, err := s.svc.Ended(ctx, q.id(), f)
+		if err != nil {
+			return nil, err
+		}
+		w := wire.EndedPage{
+			Data: convert(page.Deliveries, wireEnded), ResumeCursor: page.Resume, LookedAt: page.LookedAt,
+			CompleteSince: wire.Time{Time: page.CompleteSince},
+		}
+		if page.More {
+			w.NextCursor = &w.ResumeCursor
+		}
+		return answer(&w)
+	})
+}
+
+func wireEnded(d *dispatcher.Delivery) wire.EndedDelivery {
+	w := wire.EndedDelivery{Delivery: wireDelivery(d), MessageID: d.ID.Message, CreatedAt: wire.Time{Time: d.Created}}
+	w.History = nil
+	return w
+}
+
+func answerEndedJSON(page *wire.EndedPage) (*response, error) { return answerJSON(http.StatusOK, page) }
+
+func answerEndedCSV(page *wire.EndedPage) (*response, error) {
+	var b bytes.Buffer
+	if err := wire.WriteEnded(&b, page.Data); err != nil {
 		return nil, err
 	}
-	w := wire.Page{Data: convert(page.Deliveries, wireDelivery), LookedAt: page.LookedAt, NextCursor: nextCursor(page.Next)}
-	for i := range w.Data {
-		w.Data[i].History = nil // lists have no history
+	headers := map[string]string{wire.HeaderResumeCursor: page.ResumeCursor}
+	if page.NextCursor != nil {
+		headers[wire.HeaderNextCursor] = *page.NextCursor
 	}
-	return answerJSON(http.StatusOK, w)
+	if !page.CompleteSince.IsZero() {
+		headers[wire.HeaderCompleteSince] = page.CompleteSince.Text()
+	}
+	return &response{status: http.StatusOK, contentType: mediaCSV + "; charset=utf-8", body: b.Bytes(), headers: headers}, nil
 }
 
 // dead serves GET /v1/dead.
@@ -204,20 +257,22 @@ func (s *server) attempts(ctx context.Context, q *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := s.svc.ReadLog(ctx, f, q.limit(), q.cursor())
-	if err != nil {
-		return nil, err
-	}
-	w := wire.LoggedPage{
-		Data: convert(page.Lines, wireLogged), NextCursor: nextCursor(page.Next), LookedAt: page.LookedAt,
-		CompleteSince: wire.Time{Time: page.CompleteSince},
-	}
-	if !q.bodies {
-		for i := range w.Data {
-			w.Data[i].ResponseExcerpt, w.Data[i].ResponseBytes = "", len(page.Lines[i].Attempt.Excerpt)
+	return fitting(q.limit(), func(limit int) (*response, error) {
+		page, err := s.svc.ReadLog(ctx, f, limit, q.cursor())
+		if err != nil {
+			return nil, err
 		}
-	}
-	return answerJSON(http.StatusOK, w)
+		w := wire.LoggedPage{
+			Data: convert(page.Lines, wireLogged), NextCursor: nextCursor(page.Next), LookedAt: page.LookedAt,
+			CompleteSince: wire.Time{Time: page.CompleteSince},
+		}
+		if !q.bodies {
+			for i := range w.Data {
+				w.Data[i].ResponseExcerpt, w.Data[i].ResponseBytes = "", len(page.Lines[i].Attempt.Excerpt)
+			}
+		}
+		return answerJSON(http.StatusOK, w)
+	})
 }
 
 func (s *server) logFilter(ctx context.Context, q *request) (f dispatcher.LogFilter, err error) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"reflect"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -131,6 +132,9 @@ func document(doc *huma.OpenAPI, o operation) {
 	for status, answer := range o.answers {
 		op.Responses[strconv.Itoa(status)] = responseDoc(http.StatusText(status), produces, schemas.Schema(reflect.TypeOf(answer), true, ""))
 	}
+	if o.csv {
+		documentCSV(op.Responses["200"])
+	}
 	for _, k := range o.kinds() {
 		status, title := strconv.Itoa(k.status), k.title+" ("+k.word+")"
 		if other := op.Responses[status]; other != nil {
@@ -147,6 +151,20 @@ func document(doc *huma.OpenAPI, o operation) {
 		}
 	}
 	doc.AddOperation(&op)
+}
+
+// documentCSV tells of an answer that it may be CSV.
+func documentCSV(answer *huma.Response) {
+	answer.Content[mediaCSV] = &huma.MediaType{Schema: textSchema}
+	answer.Description += ". With Accept: text/csv it is CSV as RFC 4180 has it, with a line of headers: " + strings.Join(wire.EndedColumns, ", ") +
+		". A text that begins with = + - @, a tab or a line break gets a ' before it."
+	answer.Headers = map[string]*huma.Param{}
+	for name, doc := range map[string]string{
+		wire.HeaderResumeCursor: "Of CSV: resume_cursor.", wire.HeaderNextCursor: "Of CSV: next_cursor, where it is not null.",
+		wire.HeaderCompleteSince: "Of CSV: complete_since, where it is not null.",
+	} {
+		answer.Headers[name] = &huma.Param{Description: doc, Schema: textSchema}
+	}
 }
 
 // headersOf are the headers of a problem besides the usual ones.

@@ -30,6 +30,7 @@ type operation struct {
 	media            string         // of the body, besides JSON
 	answers          map[int]any    // by status
 	produces         string         // media type of the answers; empty: JSON
+	csv              bool           // it answers as CSV too, with cursors in headers
 	problems         []*problemKind // besides those that follow from the other fields
 	audit            string         // its word there, one of dispatcher.AuditWords; empty: it changes nothing
 	fastPath         bool           // one of the POSTs that most requests are: it needs no mux
@@ -219,6 +220,16 @@ func (s *server) endpointOperations() []operation {
 			id: "delete-endpoint", method: "DELETE", path: endpointPath, scope: apikey.Admin, audit: "endpoint.delete",
 			summary: "Delete an endpoint and cancel its waiting deliveries", do: s.deleteEndpoint,
 			subject: anEndpoint, answers: ok(wire.EndpointDeleted{}),
+		},
+		{
+			id: "list-endpoint-deliveries", method: "GET", path: endpointPath + "/deliveries", scope: apikey.Read,
+			summary: "List the deliveries to an endpoint that ended, oldest first by their end, as JSON or CSV", do: s.ended,
+			subject: anEndpoint, answers: ok(wire.EndedPage{}), csv: true, query: append([]*param{
+				repeated(ofWord("status", "May be repeated: any of them matches.", dispatcher.EndStatuses)),
+				ofTime("since", "Ended at this time or later."),
+				ofTime("until", "Ended before this time."),
+			}, ofPage(maxLimit)...),
+			problems: []*problemKind{malformed, listing},
 		},
 		{
 			id: "pause-endpoint", method: "POST", path: endpointPath + "/pause", scope: apikey.Admin, audit: "endpoint.pause",

@@ -138,6 +138,26 @@ func (q *request) receive() (*bytes.Buffer, error) {
 	}
 }
 
+// prefers reports whether the caller would rather be answered in a media type than in
+// JSON, which is the usual one.
+func (q *request) prefers(media string) bool {
+	best, prefers := 0.0, false
+	for text := range strings.SplitSeq(strings.Join(q.r.Header["Accept"], ","), ",") {
+		accepted, params, err := mime.ParseMediaType(text)
+		weight, noWeight := strconv.ParseFloat(params["q"], 64)
+		if noWeight != nil {
+			weight = 1
+		}
+		general, _, _ := strings.Cut(media, "/")
+		asked := accepted == media || accepted == general+"/*"
+		usual := accepted == mediaJSON || accepted == "application/*" || accepted == "*/*"
+		if err == nil && (asked || usual) && weight > best {
+			best, prefers = weight, asked
+		}
+	}
+	return prefers
+}
+
 func (q *request) tooLarge() *problem {
 	return &problem{kind: tooLarge, detail: "the request has more than " + strconv.FormatInt(q.of.limit, 10) + " bytes" + q.of.cure}
 }

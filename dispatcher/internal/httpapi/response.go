@@ -15,6 +15,7 @@ import (
 
 const (
 	mediaJSON    = "application/json"
+	mediaCSV     = "text/csv"
 	mediaProblem = "application/problem+json"
 )
 
@@ -63,6 +64,7 @@ type response struct {
 	contentType  string
 	retryAfter   string
 	cacheControl string // empty: no-store
+	headers      map[string]string
 	body         []byte
 	borrowed     *bytes.Buffer // holds the body, to be released; nil: no buffer does
 }
@@ -74,6 +76,22 @@ func answerJSON(status int, v any) (*response, error) {
 		return nil, err
 	}
 	return &response{status: status, contentType: mediaJSON, body: b}, nil
+}
+
+// answerMost is the most bytes of a page. More entries than fit would be some of the
+// longest URLs, errors and subjects.
+const answerMost = 1 << 20
+
+// fitting has a page of so many entries answered, and of fewer where the answer would
+// have too many bytes.
+func fitting(limit int, answer func(limit int) (*response, error)) (*response, error) {
+	for {
+		r, err := answer(limit)
+		if err != nil || len(r.body) <= answerMost || limit == 1 {
+			return r, err
+		}
+		limit = max(1, int(float64(limit)*0.9*answerMost/float64(len(r.body))))
+	}
 }
 
 // convert makes what is answered of each entry of a list, which is never null.
@@ -100,6 +118,9 @@ func (r *response) write(w http.ResponseWriter) {
 	}
 	if r.cacheControl != "" {
 		h.Set("Cache-Control", r.cacheControl)
+	}
+	for name, value := range r.headers {
+		h.Set(name, value)
 	}
 	if len(r.body) > countedBody {
 		h.Set("Content-Length", strconv.Itoa(len(r.body)))

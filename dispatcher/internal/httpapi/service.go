@@ -44,6 +44,8 @@ type Service interface {
 	Retry(ctx context.Context, id string, lane dispatcher.Lane, delivered bool) ([]dispatcher.Retried, error)
 	// Deliveries reads a page of deliveries.
 	Deliveries(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error)
+	// Ended reads a page of what ended of the endpoint with a name, oldest first.
+	Ended(ctx context.Context, name string, f dispatcher.EndedFilter) (dispatcher.EndedPage, error)
 	// Dead counts the dead by destination and reason.
 	Dead(ctx context.Context, f dispatcher.DeadFilter) (dispatcher.DeadPage, error)
 

@@ -26,6 +26,7 @@ type (
 	OpenFunc   = rig.OpenFunc
 )
 
+// groups are all cases, by what they are about.
 var groups = []struct {
 	name  string
 	cases []rig.Case
@@ -49,6 +50,7 @@ var groups = []struct {
 	{"look and stats", deliveries.ReadCases},
 	{"held back", lanes.HeldBackCases},
 	{"list", deliveries.ListCases},
+	{"ended", deliveries.EndedCases},
 	{"log", deliveries.LogCases},
 	{"proof", deliveries.ProofCases},
 	{"dead", deliveries.DeadCases},

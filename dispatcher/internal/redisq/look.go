@@ -13,6 +13,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/ended"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
@@ -194,20 +195,24 @@ type knownDelivery struct {
 	history      []string  // newest first
 }
 
-// DecodeEnded is a delivery that ended, with the head of its message's record
-// (empty: it was not read) and its entry of :progress. It reports false for a
+// DecodeEnded is a delivery that ended, without its history. It reports false for a
 // name that is no delivery's.
-func DecodeEnded(name string, status dispatcher.Status, at time.Time, head, progress string) (dispatcher.Delivery, bool) {
-	id, ok := dispatcher.ParseDeliveryID(name)
+func DecodeEnded(e ended.Entry) (dispatcher.Delivery, bool) {
+	id, ok := dispatcher.ParseDeliveryID(e.Name)
 	if !ok {
 		return dispatcher.Delivery{}, false
 	}
 	var m *dispatcher.Message
-	if head != "" {
-		m, _ = decodeRecord(id.Message, head) // what can't be read is not told
+	if e.Head != "" {
+		m, _ = decodeRecord(id.Message, e.Head) // what can't be read is not told
 	}
-	f := knownDelivery{lane: string(id.Lane), status: string(status), at: at, progress: progress}
-	return f.delivery(m, id.Message), true
+	f := knownDelivery{lane: string(id.Lane), status: string(e.Status), at: e.At, progress: e.Progress}
+	if e.Newest != "" {
+		f.history = []string{e.Newest}
+	}
+	d := f.delivery(m, id.Message)
+	d.History = nil
+	return d, true
 }
 
 // delivery is a delivery of message id, as far as its values can be read. m is
@@ -218,7 +223,7 @@ func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Del
 		Status: dispatcher.Status(f.status),
 	}
 	if m != nil {
-		d.Topic, d.Tenant, d.Subject, d.URL = m.Topic, m.Tenant, m.Subject, m.URL
+		d.Topic, d.Tenant, d.Subject, d.URL, d.Created = m.Topic, m.Tenant, m.Subject, m.URL, m.CreatedAt
 		d.MaxAttempts, d.Ladder = m.MaxAttempts, m.Ladder
 	}
 	p, _ := parseProgress(f.progress) // a malformed text counts as none, as in the scripts

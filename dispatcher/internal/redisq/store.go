@@ -18,6 +18,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/audit"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/ended"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
@@ -58,13 +59,18 @@ func (o Options) conf(silent bool, total int) string {
 		max(o.BreakerFailures, 0), millisUp(o.BreakerWait), max(o.MaxWaiting, 0), conn.Flag(silent))
 }
 
-// endpointStore is a name under which it can stand beside the method Store.
-type endpointStore = endpoints.Store
+// endpointStore and endedReader are names under which they can stand beside the
+// method Store and the other Reader.
+type (
+	endpointStore = endpoints.Store
+	endedReader   = ended.Reader
+)
 
 // Store is a dispatcher.Queue in Redis, with the endpoints beside it.
 type Store struct {
 	*endpointStore
 	*attempts.Reader
+	*endedReader
 	audit *audit.Log
 
 	conn    *conn.Client
@@ -128,6 +134,7 @@ func Connect(ctx context.Context, o Options) (*Store, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.Reader = attempts.NewReader(s.conn, decodeRecord)
+	s.endedReader = ended.NewReader(s.conn, DecodeEnded)
 	s.endpointStore = endpoints.New(s.conn, s.announceAs, o.Seal, s.log)
 	s.audit = audit.New(s.conn, s.log)
 	return s, nil

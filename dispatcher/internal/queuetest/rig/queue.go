@@ -62,6 +62,7 @@ type Queue interface {
 	Kept(ctx context.Context, batch []dispatcher.Entry) ([]*dispatcher.Message, error)
 	ReadLog(ctx context.Context, f dispatcher.LogFilter, limit int, cursor string) (dispatcher.LogPage, error)
 	List(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error)
+	Ended(ctx context.Context, f dispatcher.EndedFilter) (dispatcher.EndedPage, error)
 	Dead(ctx context.Context, f dispatcher.DeadFilter) (dispatcher.DeadPage, error)
 	Stats(ctx context.Context) (dispatcher.Stats, error)
 	Polls() bool

@@ -122,7 +122,7 @@ func (r *Rig) mustStandAlike(rec dispatcher.MessageView) {
 			require.Len(r, got[0].Deliveries, len(looked))
 		}
 		for _, d := range got[0].Deliveries {
-			d.Delivered, d.Climbed, d.LadderFrom, d.Ladder, d.MaxAttempts = time.Time{}, 0, 0, nil, 0 // these are not told to a repeat
+			d.Created, d.Delivered, d.Climbed, d.LadderFrom, d.Ladder, d.MaxAttempts = time.Time{}, time.Time{}, 0, 0, nil, 0 // these are not told to a repeat
 			require.Equal(r, looked[d.ID], d)
 		}
 		e.Lanes = nil
@@ -152,4 +152,20 @@ func (r *Rig) BodyOf(c dispatcher.Claimed) []byte {
 	body, err := queue.Body(r.Ctx, c.ID, *c.Message.Apart)
 	require.NoError(r, err, "%s", c.ID)
 	return body
+}
+
+// EndedAll follows the cursor as far as there is more.
+func (r *Rig) EndedAll(f dispatcher.EndedFilter) (all []dispatcher.Delivery) {
+	r.Helper()
+	for range 1000 {
+		page, err := r.Queue.Ended(r.Ctx, f)
+		require.NoError(r, err)
+		require.LessOrEqual(r, len(page.Deliveries), f.Limit)
+		all = append(all, page.Deliveries...)
+		if f.Cursor = page.Resume; !page.More {
+			return all
+		}
+	}
+	r.Fatal("what ended never ends")
+	return nil
 }

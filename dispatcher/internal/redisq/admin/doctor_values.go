@@ -30,12 +30,17 @@ var readable = map[string]func(field, text string) bool{
 	keys.Progress: func(_, text string) bool {
 		return redisq.CheckProgress(text) == nil
 	},
-	keys.Counts:  isNumber,
-	keys.Buried:  isNumber,
-	keys.Ends:    isNumber,
-	keys.Archive: func(field, text string) bool { return field != "cut" || cutText.MatchString(text) },
-	keys.Jobs:    jobs.CheckPart,
-	keys.In:      func(_, text string) bool { return inText.MatchString(text) && len(text) < 20 },
+	keys.Counts: isNumber,
+	keys.Buried: isNumber,
+	keys.Ends:   isNumber,
+	keys.Archive: func(field, text string) bool {
+		if slices.Contains(forgottenFields, field) {
+			return isNumber(field, text)
+		}
+		return field != "cut" || cutText.MatchString(text)
+	},
+	keys.Jobs: jobs.CheckPart,
+	keys.In:   func(_, text string) bool { return inText.MatchString(text) && len(text) < 20 },
 }
 
 var (

@@ -93,9 +93,39 @@ func (r *repartition) addEnds(ctx context.Context) error {
 	return partitions.Join(errs...)
 }
 
+// forgottenFields are the ms of the newest ends that trim forgot, in :archive.
+var forgottenFields = []string{"ended", "dead"}
+
+// forgotten are these ms in all partitions, the latest of each: the deliveries of any
+// may lie in any now.
+func (r *repartition) forgotten(ctx context.Context) (fields []any, err error) {
+	latest := map[string]int64{}
+	for n := range max(r.mark.From, r.mark.To) {
+		var texts *redis.SliceCmd
+		if err := r.s.conn.At(ctx, "read what was forgotten", n, func(p redis.Pipeliner) { texts = p.HMGet(ctx, r.s.tags[n]+keys.Archive, forgottenFields...) }); err != nil {
+			return nil, err
+		}
+		for i, value := range texts.Val() {
+			text, _ := value.(string)
+			ms, _ := strconv.ParseInt(text, 10, 64)
+			latest[forgottenFields[i]] = max(latest[forgottenFields[i]], ms)
+		}
+	}
+	for field, ms := range latest {
+		if ms > 0 {
+			fields = append(fields, field, ms)
+		}
+	}
+	return fields, nil
+}
+
 // cutLogs notes that what the log of attempts has is not whole. The entries of two
 // streams can't be put in one order, so that they stay where they were written.
 func (r *repartition) cutLogs(ctx context.Context) error {
+	forgotten, err := r.forgotten(ctx)
+	if err != nil {
+		return err
+	}
 	for q := range r.mark.To {
 		var now *redis.TimeCmd
 		if err := r.s.conn.At(ctx, "read the time", q, func(p redis.Pipeliner) { now = p.Time(ctx) }); err != nil {
@@ -103,7 +133,7 @@ func (r *repartition) cutLogs(ctx context.Context) error {
 		}
 		cut := strconv.FormatInt(now.Val().UnixMilli(), 10) + "-0"
 		err := r.s.conn.At(ctx, "note how far the log reaches back", q, func(p redis.Pipeliner) {
-			p.HSet(ctx, r.s.tags[q]+keys.Archive, "cut", cut)
+			p.HSet(ctx, r.s.tags[q]+keys.Archive, append(forgotten, "cut", cut)...)
 		})
 		if err != nil {
 			return err

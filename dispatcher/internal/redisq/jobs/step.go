@@ -14,6 +14,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/ended"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -81,8 +82,8 @@ func (s *Store) Turn(ctx context.Context, by string, j *dispatcher.Job) (map[int
 	return parts, nil
 }
 
-// ended is the cursor of a part where nothing is left.
-const ended = "."
+// atEnd is the cursor of a part where nothing is left.
+const atEnd = "."
 
 var partText = regexp.MustCompile(`^([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,15}) (?s:(.*))$`)
 
@@ -107,7 +108,7 @@ func parsePart(text string) (p dispatcher.JobPart, ok bool) {
 	}
 	p.Since = conn.FromMillis(numbers[2])
 	p.Matched, p.Done, p.Failed, p.Passed = int(numbers[3]), int(numbers[4]), int(numbers[5]), int(numbers[6])
-	if p.Cursor = m[7]; p.Cursor == ended {
+	if p.Cursor = m[7]; p.Cursor == atEnd {
 		p.Cursor, p.Ended = "", true
 	}
 	return p, true
@@ -120,7 +121,7 @@ const passedBy = -9
 func (s *Store) Step(ctx context.Context, by string, step dispatcher.JobStep) (dispatcher.JobStepped, error) {
 	cursor := step.Cursor
 	if step.Ended {
-		cursor = ended
+		cursor = atEnd
 	}
 	text := fmt.Sprintf("%d %d %s %d %d %s", step.Job.Number, step.Job.Turn, indexes[step.Status], step.Passed, step.Named, cursor)
 	told, codes, err := s.queue.JobStep(ctx, by, text, step)
@@ -178,9 +179,9 @@ func (s *Store) Page(ctx context.Context, j *dispatcher.Job, at dispatcher.JobAt
 	page.More, page.LookedAt = r.Number() == 1, int(r.Number())
 	score, name = r.Text(), r.Text()
 	for r.More() {
-		delivery, ended, head, progress := r.Text(), r.Time(), r.Text(), r.Text()
-		d, ok := redisq.DecodeEnded(delivery, status, ended, head, progress)
-		if ok && redisq.Matches(f, &d, ended) {
+		e := ended.Entry{Status: status, Name: r.Text(), At: r.Time(), Head: r.Text(), Progress: r.Text()}
+		d, ok := redisq.DecodeEnded(e)
+		if ok && redisq.Matches(f, &d, e.At) {
 			page.Deliveries = append(page.Deliveries, d)
 		}
 	}

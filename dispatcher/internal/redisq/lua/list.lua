@@ -128,14 +128,6 @@ local function wants(lane, status, text, mark)
   return true
 end
 
--- newest is the last attempt of a history, without the text of its answer.
-local function newest(delivery, text)
-  local entry = text and safely('LINDEX', HISTORY .. delivery, 0)
-  if not entry then return '' end
-  local head, length = match(entry, '^(%d+ (%d+) )')
-  return head and sub(entry, 1, #head + tonumber(length)) or sub(entry, 1, MOST_RECORDS)
-end
-
 local answer = { micros, before_due, weighs(before_weight), 0, 0, 0, '', '' }
 local bytes, nread, answered = 0, 0, 0
 for k, i in ipairs(chosen) do

@@ -33,10 +33,20 @@ local function over(key, n)
   return n > 0 and sure('ZRANGE', key, 0, math.min(n, batch) - 1) or {}
 end
 
+-- lose forgets deliveries of an end zset, the oldest first. What is listed by the end is whole behind the newest of them.
+local lost = { ended = 0, dead = 0 }
+local function lose(field, key, deliveries, digest)
+  if #deliveries > 0 then
+    local newest = tonumber(sure('ZSCORE', key, deliveries[#deliveries])) or 0
+    lost[field] = math.max(lost[field], math.min(newest, now))
+  end
+  forget(key, deliveries, digest)
+end
+
 local nfinished = 0
 for _, end_ in ipairs({ { DONE, 'delivered' }, { CANCELLED, 'cancelled' } }) do
   local old = fit(aged(end_[1], finished_ms))
-  forget(end_[1], old, false)
+  lose('ended', end_[1], old, false)
   count(end_[2], -#old)
   nfinished = nfinished + full(old)
 end
@@ -74,7 +84,7 @@ local function cut_oldest(key, status)
     local newest = cut[math.min(many, #cut)]
     cut_age = math.max(1, now - tonumber(sure('ZSCORE', key, newest)))
   end
-  forget(key, cut, true)
+  lose('ended', key, cut, true)
   count(status, -#cut)
   nfinished = nfinished + #cut
   if #cut < much and #cut > 0 then more = 1 end
@@ -108,7 +118,7 @@ if #dead > 0 then
     local _, _, _, _, _, reason = progress(text)
     bury((parts(dead[i])), reason, -1)
   end
-  forget(DEAD, dead, false)
+  lose('dead', DEAD, dead, false)
   count('dead', -full(dead))
 end
 
@@ -189,6 +199,9 @@ local function log_bytes(entries)
     for _, value in ipairs(entry[2]) do sum = sum + #value end
   end
   return sum / math.max(#newest, 1) * entries
+end
+for field, ms in pairs(lost) do
+  if ms > (tonumber(sure('HGET', ARCHIVE, field)) or 0) then sure('HSET', ARCHIVE, field, num(ms)) end
 end
 local function note_cut(id)
   local ms = tonumber(match(id, '^%d+'))

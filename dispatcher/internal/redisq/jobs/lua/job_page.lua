@@ -23,7 +23,7 @@ local function start()
   local high = low + call('ZCOUNT', key, after, after)
   while low < high do
     local middle = floor((low + high) / 2)
-    if call('ZRANGE', key, middle, middle)[1] > last then high = middle else low = middle + 1 end
+    if precedes(last, call('ZRANGE', key, middle, middle)[1]) then high = middle else low = middle + 1 end
   end
   return low
 end

@@ -65,7 +65,8 @@
 --                          answer of settle to it; e, the evidence of the attempts, which only Go reads (package attempts).
 --                          Each script has one entry for the ends without an attempt of their own: delivered (a late success:
 --                          its reason is the ms of that one's line), cancelled, dead; and resent, which ends nothing
---   :archive         hash  cut -> the id before which entries of :attempts may have been cut
+--   :archive         hash  cut -> the id before which entries of :attempts may have been cut; ended, dead -> ms of the newest
+--                          end that trim forgot: of what was delivered or cancelled, of the dead
 local tag, by, call, format, floor = KEYS[1], ARGV[1], redis.call, string.format, math.floor
 
 local MESSAGES, FAN, DUE, READY = tag .. ':messages', tag .. ':fan', tag .. ':due', tag .. ':ready:'

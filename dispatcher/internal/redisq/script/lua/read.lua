@@ -86,6 +86,26 @@ local function head(record)
   return sub(record, 1, b and at + 1 + a * 256 + b or DIGEST + 1)
 end
 
+-- newest is the last attempt of a delivery's history, without the text of its answer; empty: it has none, since it has no
+-- progress or did not fail.
+local NEWEST = 256 -- bytes of one that can't be read: enough to tell that
+local function newest(delivery, text)
+  local entry = text and safely('LINDEX', HISTORY .. delivery, 0)
+  if not entry then return '' end
+  local head, length = match(entry, '^(%d+ (%d+) )')
+  return head and sub(entry, 1, #head + tonumber(length)) or sub(entry, 1, NEWEST)
+end
+
+-- precedes compares two names as Redis orders those of one score: by their bytes. Lua compares texts in the order of the
+-- server's language.
+local function precedes(a, b)
+  for i = 1, math.min(#a, #b) do
+    local x, y = string.byte(a, i), string.byte(b, i)
+    if x ~= y then return x < y end
+  end
+  return #a < #b
+end
+
 -- offset is where a page begins: after the last entry of the page before, also if that entry is gone. Many entries
 -- share one ms, so the place is found by binary search, by score and then by name.
 local function offset(key, after, last)
@@ -96,7 +116,7 @@ local function offset(key, after, last)
   local high = low + call('ZCOUNT', key, after, after)
   while low < high do
     local middle = floor((low + high) / 2)
-    if call('ZREVRANGE', key, middle, middle)[1] < last then high = middle else low = middle + 1 end
+    if precedes(call('ZREVRANGE', key, middle, middle)[1], last) then high = middle else low = middle + 1 end
   end
   return low
 end

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -78,6 +79,25 @@ func mustTypeHouse(t *testing.T, texts map[string]string) *typedHouse {
 		}
 	}
 	return h
+}
+
+// ours is this module with its types, which take seconds to find. It is read by the
+// first test that needs it.
+var ours struct {
+	once  sync.Once
+	texts map[string]string
+	house *typedHouse
+}
+
+// mustTypeOurs is this module with its types, and its Go files.
+func mustTypeOurs(t *testing.T) (*typedHouse, map[string]string) {
+	t.Helper()
+	ours.once.Do(func() {
+		ours.texts = mustReadGo(t, filepath.Join("..", ".."))
+		ours.house = mustTypeHouse(t, ours.texts)
+	})
+	require.NotNil(t, ours.house, "the first test that needed it could not read it")
+	return ours.house, ours.texts
 }
 
 // Import answers a package of the module, checked from its source, or one from
@@ -261,7 +281,7 @@ func (h *typedHouse) names(p *typedPackage, part ast.Node, of *types.TypeName) b
 }
 
 func TestTheInterfacesOfTheHouseHaveTwoUsersOrTwoImplementations(t *testing.T) {
-	h := mustTypeHouse(t, mustReadGo(t, filepath.Join("..", "..")))
+	h, _ := mustTypeOurs(t)
 	require.Empty(t, h.lonely(), "an interface of one user and one implementation is a detour")
 }
 
@@ -280,8 +300,8 @@ func (h *typedHouse) lonely() (found []string) {
 var unproven = []string{}
 
 func TestTheQueuesOfTheHouseAreProven(t *testing.T) {
-	texts := mustReadGo(t, filepath.Join("..", ".."))
-	queues, proven := mustTypeHouse(t, texts).queues(), provenFolders(texts)
+	house, texts := mustTypeOurs(t)
+	queues, proven := house.queues(), provenFolders(texts)
 	require.NotEmpty(t, queues)
 	require.NotEmpty(t, proven)
 	open := unprovenOf(queues, proven)

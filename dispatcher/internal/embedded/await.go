@@ -51,7 +51,7 @@ func (r *Redis) await(ctx context.Context, c *child) error {
 	}
 }
 
-// loading is how far it is, -1 where it does not tell.
+// loading is how many bytes of its file the server has read; -1: it does not tell.
 func (r *Redis) loading(ctx context.Context) (bytes, total int64) {
 	bytes, total = -1, -1
 	text, err := ask(ctx, r.socket, "INFO persistence")
@@ -88,8 +88,8 @@ func (r *Redis) refusal(c *child) error {
 var errLoading = errors.New("it is loading")
 
 // ask asks the server one thing, on a connection of its own, and answers its
-// words. It may not be there yet, or not know much yet: a client made for more
-// would wait between its tries.
+// words. The server may not be there yet, or may know few commands yet: a client
+// of Redis would wait between its attempts.
 func ask(ctx context.Context, socket, command string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()

@@ -60,8 +60,8 @@ const socketMost = 103
 var programs = []string{"redis-server", "valkey-server"}
 
 // Start starts the server on what the folder holds, and returns when it
-// answers. That takes long where there is much to load: until ctx ends, or it
-// makes no progress any more.
+// answers. It takes long to load much data, so Start waits until ctx ends or the
+// load makes no more progress.
 func Start(ctx context.Context, o Options) (_ *Redis, err error) {
 	r := &Redis{o: o, ready: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{})}
 	if r.program, err = find(); err != nil {
@@ -98,7 +98,7 @@ func socketURL(socket string) string {
 }
 
 // Running is how to connect to the server that another process runs on a
-// folder now; empty: none answers.
+// folder now; empty: no server answers there.
 func Running(ctx context.Context, dir string) string {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -22,9 +22,10 @@ type Source interface {
 	Exhausted() int64
 }
 
-// The queue is counted at most once in statsEvery, however many scrape: one
-// look may read every lane. Whether the store answers is asked apart from that. A look that takes longer than statsWithin is given
-// up, so that a scrape (10 s by default) is answered while the store hangs.
+// The queue is counted at most once in statsEvery, however many scrape: one count
+// may read every lane. Whether the store answers is asked apart from that. A count
+// that takes longer than statsWithin is given up, so that a scrape (10 s by default)
+// is answered while the store hangs.
 const (
 	statsEvery  = time.Second
 	statsWithin = 3 * time.Second
@@ -92,7 +93,7 @@ func (c *storeCollector) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect tells how things are.
+// Collect reads the metrics.
 func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
 	source, st, down, err := c.look()
 	if source == nil {
@@ -143,7 +144,7 @@ func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
 	tell(c.oldest, oldest)
 }
 
-// look counts the queue, unless somebody just did.
+// look counts the queue, unless another scrape just did.
 func (c *storeCollector) look() (source Source, st dispatcher.Stats, down, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

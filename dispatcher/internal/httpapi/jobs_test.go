@@ -78,6 +78,7 @@ func TestADryRunChangesNothing(t *testing.T) {
 	require.Equal(t, map[string]int{"gone": 2}, got.ByReason)
 	require.NotEmpty(t, got.Sample)
 	require.Equal(t, []string{"survey job"}, f.calls)
+	require.Empty(t, f.recorded, "nor is it in the audit")
 }
 
 func TestABadRequestForAJobBeginsNone(t *testing.T) {

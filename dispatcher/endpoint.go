@@ -155,10 +155,12 @@ func (e *Endpoint) Clone() *Endpoint {
 	return &c
 }
 
-// Matches reports whether messages of a topic go to the endpoint.
+// Matches reports whether messages of a topic go to the endpoint. Those of our own go
+// only where a pattern names them, which * does not.
 func (e *Endpoint) Matches(topic string) bool {
+	own := strings.HasPrefix(topic, ownTopics)
 	for _, pattern := range e.Topics {
-		if MatchTopic(pattern, topic) {
+		if MatchTopic(pattern, topic) && (!own || takesTopic(pattern, topic)) {
 			return true
 		}
 	}

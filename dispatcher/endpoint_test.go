@@ -56,6 +56,33 @@ func TestAnEndpointMatchesByAnyOfItsPatterns(t *testing.T) {
 	require.False(t, (&d.Endpoint{}).Matches("payment.captured"), "without a pattern nothing goes there by itself")
 }
 
+func TestNoticesGoOnlyWhereTheyAreNamed(t *testing.T) {
+	opened, dead := string(d.NoticeOpened), string(d.NoticeDead)
+	for _, c := range []struct {
+		pattern      string
+		opened, dead bool
+	}{
+		{"*", false, false}, {"hookladder.*", true, false}, {"hookladder.lane.*", true, false}, {opened, true, false},
+		{dead, false, true}, {"hookladder.delivery.*", false, false}, {"hookladder.store.*", false, false}, {"hookladder", false, false},
+	} {
+		e := &d.Endpoint{Topics: []string{c.pattern}}
+		require.Equal(t, c.opened, e.Matches(opened), c.pattern)
+		require.Equal(t, c.dead, e.Matches(dead), c.pattern)
+	}
+	require.True(t, (&d.Endpoint{Topics: []string{"*"}}).Matches("hookladders.new"), "that is a caller's")
+}
+
+func TestANoticesDeliveryIsKnownByItsID(t *testing.T) {
+	for _, n := range d.Notices {
+		require.True(t, d.DeliveryID{Message: n.ID("u_1", "17")}.OfNotice(), n)
+		require.True(t, d.ValidID(n.ID("u_1", "17")))
+		require.True(t, d.ValidTopic(string(n)))
+	}
+	require.Equal(t, "hl_opened_u_1_17", d.NoticeOpened.ID("u_1", "17"))
+	require.False(t, d.DeliveryID{Message: "hl_open_1"}.OfNotice(), "a caller's")
+	require.False(t, d.DeliveryID{Message: "opened_1"}.OfNotice())
+}
+
 func TestPatternsThatAreNone(t *testing.T) {
 	for _, pattern := range []string{
 		"", ".", ".*", "**", "*.*", "*.captured", "payment*", "payment.", "payment.*.done", "payment.**", "payment..*", "pay ment.*",

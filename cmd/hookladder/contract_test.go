@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/dispatcher"
+
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 )
 
@@ -99,6 +101,9 @@ func everyName(t *testing.T) names {
 	}
 	for _, cmd := range newRoot(world{}).Commands() {
 		n.add("command", cmd.Name())
+	}
+	for _, notice := range dispatcher.Notices {
+		n.add("notice", string(notice))
 	}
 	_, api, _ := newTestDev(t, nil)
 	get := func(path string) string {

@@ -36,7 +36,7 @@ func TestEverySettingReachesTheProcess(t *testing.T) {
 		"LISTEN": "127.0.0.1:1", "PROJECT": "p", "REDIS_URL": "rediss://r:2", "REDIS_MODE": "sentinel", "REDIS_MASTER": "m",
 		"REDIS_CA_FILE": cert, "DURABILITY": "replicas:1", "WAKE": "poll", "METRICS_LISTEN": ":24", "PARTITIONS": "3", "API_KEYS": testKey,
 		"SIGNING_SECRET": secret.Reveal(), "LADDER": "4s", "LADDER_JITTER": "0.5", "SUCCESS": "206", "ATTEMPT_TIMEOUT": "6s",
-		"MAX_IN_FLIGHT": "7", "MAX_IN_FLIGHT_BYTES": "2MiB", "MAX_CONNECTIONS": "24", "ENDPOINT_MAX_IN_FLIGHT": "8", "CLAIM_BATCH": "9", "FANOUT_MAX": "12", "QUICK_RETRIES": "2",
+		"MAX_IN_FLIGHT": "7", "MAX_IN_FLIGHT_BYTES": "2MiB", "MAX_CONNECTIONS": "24", "ENDPOINT_MAX_IN_FLIGHT": "8", "CLAIM_BATCH": "9", "FANOUT_MAX": "12", "QUICK_RETRIES": "2", "OPS_URL": "https://ops.example/token",
 		"ALLOW_NETS": "10.0.0.0/8", "HTTPS_ONLY": "true", "MAX_BODY": "11KiB", "EXCERPT": "12B", "RETENTION": "13s",
 		"RETENTION_MAX": "14", "DEDUP_MAX": "15", "DEAD_RETENTION": "16s", "DEAD_MAX": "17", "GUARD_INTERVAL": "18s",
 		"SHUTDOWN_GRACE": "19s", "BREAKER": "20/21s", "FAILING_AFTER": "25s", "DISABLE_AFTER": "26s", "ENDPOINT_MAX_WAITING": "22", "EGRESS_PROXY": "http://proxy.example:23",
@@ -47,7 +47,7 @@ func TestEverySettingReachesTheProcess(t *testing.T) {
 		Listen: "127.0.0.1:1", Project: "p", RedisURL: "rediss://r:2", Partitions: 3,
 		RedisMode: "sentinel", RedisMaster: "m", RedisCAFile: cert, Durability: dispatcher.Durability{Replicas: 1}, Poll: true,
 		MetricsListen: ":24", Keys: s.APIKeys, MaxConnections: 24,
-		LaneMaxInFlight: 8, MaxWaiting: 22, BreakerFailures: 20, BreakerWait: 21 * time.Second, QuickRetries: 2,
+		LaneMaxInFlight: 8, MaxWaiting: 22, BreakerFailures: 20, BreakerWait: 21 * time.Second, QuickRetries: 2, OpsURL: "https://ops.example/token",
 		Seal: s.EncryptionKey.Box, Proxy: &url.URL{Scheme: "http", Host: "proxy.example:23"}, CAFile: cert, CertFile: cert, KeyFile: key, AllowNets: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 		HTTPSOnly: true, MaxBody: 11 << 10, Version: version,
 		Engine: app.EngineOptions{

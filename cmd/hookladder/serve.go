@@ -123,6 +123,7 @@ func options(s settings.Settings, found []settings.Found) app.Options {
 		Seal:            s.EncryptionKey.Box,
 		BreakerFailures: s.Breaker.Failures,
 		BreakerWait:     s.Breaker.Wait,
+		OpsURL:          s.OpsURL,
 		QuickRetries:    s.QuickRetries,
 		AllowNets:       s.AllowNets,
 		HTTPSOnly:       s.HTTPSOnly,

@@ -26,6 +26,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/guests"
 	"github.com/hookladder/hookladder/dispatcher/internal/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
+	"github.com/hookladder/hookladder/dispatcher/internal/notices"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	jobstore "github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
@@ -89,6 +90,8 @@ type Options struct {
 	BreakerFailures int           // failures in a row that open the breaker of a destination; 0: none do
 	BreakerWait     time.Duration // how long it is open at first
 
+	OpsURL string // where notices for the operator go; empty: nowhere
+
 	QuickRetries int            // repeats within an attempt, of connection faults before any answer
 	AllowNets    []netip.Prefix // networks that may be called besides the public ones
 	HTTPSOnly    bool
@@ -144,11 +147,12 @@ func Run(ctx context.Context, o Options) (err error) {
 
 	guard := egress.NewGuard(o.AllowNets)
 	figures := metrics.New()
-	e, runner, err := newWork(store, guard, figures, share, o)
+	work, err := newWork(store, guard, figures, share, o)
 	if err != nil {
 		return err
 	}
-	svc := service{e, e.Registry(), runner, store, store.Audit()}
+	e := work.engine
+	svc := service{e, e.Registry(), work.jobs, store, store.Audit()}
 	if err := e.ReadClock(ctx); err != nil {
 		return err
 	}
@@ -161,7 +165,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	callers := guests.New(share.accepted, o.Log)
 	figures.WatchConnections(callers)
 	f := flow{
-		engine: e, jobs: runner, audit: store.Audit(), api: api, ln: guarded(ln, callers),
+		machinery: work, audit: store.Audit(), api: api, ln: guarded(ln, callers),
 		figures: newMetricsServer(svc, figures, keyring, o), figuresLn: guarded(metricsLn, guests.New(figuresConnections, o.Log)),
 		renew: renewer{keyring: keyring, engine: e, store: store},
 		o:     o, info: info, partitions: store.Partitions(),
@@ -169,16 +173,35 @@ func Run(ctx context.Context, o Options) (err error) {
 	return f.run(ctx)
 }
 
-// newWork makes the engine and the jobs, which are told by it that an instance is gone.
-func newWork(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics, share descriptors, o Options) (e *engine.Engine, runner *jobs.Jobs, err error) {
-	o.Engine.Departed = func() { runner.Departed() } // not before the engine runs
-	if e, err = newEngine(store, guard, figures, share, o); err != nil {
-		return nil, nil, err
+// machinery is what works besides answering callers.
+type machinery struct {
+	engine  *engine.Engine
+	jobs    *jobs.Jobs
+	notices *notices.Notices
+}
+
+// newWork makes the engine, the jobs, which are told by it that an instance is gone, and the
+// notices, which both tell what happened and which publish through it.
+func newWork(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics, share descriptors, o Options) (w machinery, err error) {
+	var tell func(dispatcher.News)
+	o.Engine.Departed = func() { w.jobs.Departed() } // not before the engine runs
+	o.Engine.Tell = func(n dispatcher.News) { tell(n) }
+	if w.engine, err = newEngine(store, guard, figures, share, o); err != nil {
+		return w, err
 	}
-	runner = jobs.New(jobs.Options{
-		Store: jobstore.New(store), List: store.List, Name: e.Name, Now: e.Now, PollEvery: o.Engine.PollEvery, Log: o.Log,
+	e := w.engine
+	w.notices, err = notices.New(notices.Options{
+		URL: o.OpsURL, Publish: e.Publish, Lanes: e.Registry().LaneStates, Listeners: e.Registry().Listeners, Known: store.Known,
+		Store: store.Store, Now: e.Now, PollEvery: o.Engine.PollEvery, Log: o.Log,
 	})
-	return e, runner, nil
+	if err != nil {
+		return w, fmt.Errorf("OPS_URL: %w", err)
+	}
+	tell = w.notices.Tell
+	w.jobs = jobs.New(jobs.Options{
+		Store: jobstore.New(store), List: store.List, Name: e.Name, Now: e.Now, PollEvery: o.Engine.PollEvery, Tell: tell, Log: o.Log,
+	})
+	return w, nil
 }
 
 func newEngine(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics, share descriptors, o Options) (*engine.Engine, error) {

@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/egress"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 )
 
@@ -20,6 +22,9 @@ func (o Options) Check() error {
 	case stores > 1:
 		return errors.New("more than one store: REDIS_URL, DATA_DIR and memory exclude each other")
 	}
+	if err := o.checkOps(); err != nil {
+		return err
+	}
 	if o.Listen == "" {
 		if o.Engine.MaxInFlight == 0 {
 			return errors.New("it would do nothing: LISTEN=off takes no messages, MAX_IN_FLIGHT=0 delivers none")
@@ -29,6 +34,21 @@ func (o Options) Check() error {
 	if o.Keys.Empty() && !loopback(o.Listen) {
 		return fmt.Errorf("%s can be reached from outside this host, and there is no key: set API_KEYS=%s:admin (a fresh key), or listen on 127.0.0.1",
 			o.Listen, apikey.New())
+	}
+	return nil
+}
+
+// checkOps says why notices can't go to OpsURL, as a message of a caller could not.
+func (o Options) checkOps() error {
+	if o.OpsURL == "" {
+		return nil
+	}
+	m := dispatcher.Message{ID: "ops", Topic: "ops", URL: o.OpsURL, ContentType: "application/json"}
+	faults := m.Validate(dispatcher.Policy{
+		Unsigned: len(o.Engine.Secrets) == 0, HTTPSOnly: o.HTTPSOnly, CheckURL: egress.NewGuard(o.AllowNets).URL,
+	})
+	if len(faults) > 0 {
+		return fmt.Errorf("OPS_URL: %s", faults[0].Detail)
 	}
 	return nil
 }

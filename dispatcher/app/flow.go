@@ -11,8 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/engine"
-	"github.com/hookladder/hookladder/dispatcher/internal/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/audit"
 )
 
@@ -26,9 +24,8 @@ import (
 // sees no answer. Every step has an end: Engine.Grace, answerGrace, and the
 // engine's own limit for a store that does not answer.
 type flow struct {
-	engine     *engine.Engine
+	machinery
 	audit      *audit.Log
-	jobs       *jobs.Jobs
 	api        *http.Server
 	ln         net.Listener // nil: it only dispatches
 	figures    *http.Server
@@ -61,6 +58,7 @@ func (f flow) run(ctx context.Context) error {
 	})
 	g.Go(func() error { return f.audit.Run(working) })
 	g.Go(func() error { return f.jobs.Run(ctx) }) // others take over what it gives up
+	g.Go(func() error { return f.notices.Run(working) })
 	g.Go(func() error {
 		f.renew.run(working, f.o.Renew)
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
@@ -20,6 +21,16 @@ func (c *Cache) Matching(ctx context.Context, tenant, topic string) ([]*Destinat
 		}
 	}
 	return list, nil
+}
+
+// Listeners are the endpoints of a tenant that take notices of a topic.
+func (r *Registry) Listeners(ctx context.Context, tenant, topic string) ([]*dispatcher.Endpoint, error) {
+	matching, err := r.Cache.Matching(ctx, tenant, topic)
+	list := make([]*dispatcher.Endpoint, len(matching))
+	for i, dest := range matching {
+		list[i] = dest.Endpoint
+	}
+	return list, err
 }
 
 // tenant answers all endpoints of a tenant, from the cache or the store.

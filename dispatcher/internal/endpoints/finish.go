@@ -25,6 +25,9 @@ const (
 	// notYet is how long the endpoint of a copy may not exist yet, since it is being
 	// created: far longer than any call lasts.
 	notYet = 10 * time.Minute
+	// toldWithin is how long after an endpoint was disabled its notice may be missing: longer
+	// than it takes to find a dead instance, or for the next poll.
+	toldWithin = 10 * time.Minute
 	// versionsCost is how many commands it takes to read versionsAtOnce versions.
 	versionsCost, versionsAtOnce = 3, 64
 )
@@ -94,19 +97,36 @@ func (f *finisher) held(ctx context.Context) error {
 			f.spent.Add(1) // their versions too
 		}
 		var copies []dispatcher.LaneVersion
+		var disabled []string // lately
 		for _, l := range page {
 			if l.Held == dispatcher.HeldCut {
 				f.registry.sweeper.put(l.Lane, 0)
+			}
+			if l.Held == dispatcher.HeldDisabled && f.registry.Queue.Now().Sub(l.Since) < toldWithin {
+				disabled = append(disabled, string(l.Lane))
 			}
 			if l.Lane.IsEndpoint() && l.Held != dispatcher.HeldDeleted {
 				copies = append(copies, l.LaneVersion)
 			}
 		}
-		errs = append(errs, err, f.compare(ctx, copies, notYet))
+		errs = append(errs, err, f.compare(ctx, copies, notYet), f.tellDisabled(ctx, disabled))
 		if cursor = next; cursor == "" || ctx.Err() != nil {
 			return errors.Join(errs...)
 		}
 	}
+}
+
+// tellDisabled tells once more which endpoints were disabled: the instance that did so may
+// have died before its notice was stored, which is kept once.
+func (f *finisher) tellDisabled(ctx context.Context, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	found, err := f.registry.Cache.Load(ctx, ids...)
+	for _, dest := range found {
+		f.registry.tellNotice(dest.Endpoint)
+	}
+	return err
 }
 
 // compare gives lanes the limits of their endpoints where these are newer. A copy without

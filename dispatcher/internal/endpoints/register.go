@@ -1,10 +1,12 @@
 package endpoints
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strconv"
 	"sync"
 	"time"
@@ -238,6 +240,23 @@ func (r *Registry) tellDisabled(ctx context.Context, e *dispatcher.Endpoint, was
 		attrs = append(attrs, slog.String("why", string(e.Cause)))
 	}
 	r.Log.LogAttrs(ctx, slog.LevelInfo, text, attrs...)
+	r.tellNotice(e)
+}
+
+// tellNotice has a notice tell that an endpoint is disabled, if it is. An instance may do
+// so again (see finisher): the key is of the endpoint as it is stored.
+func (r *Registry) tellNotice(e *dispatcher.Endpoint) {
+	if !e.Disabled {
+		return
+	}
+	news := dispatcher.News{
+		Notice: dispatcher.NoticeDisabled, Lane: e.Lane(), Key: strconv.FormatInt(e.HeldAt.UnixMilli(), 10),
+		Since: e.HeldAt, Reason: string(cmp.Or(e.Cause, dispatcher.WhyOperator)), Detail: "by " + cmp.Or(e.HeldBy, dispatcher.System),
+	}
+	if e.Cause == dispatcher.WhyGone {
+		news.Status = http.StatusGone
+	}
+	r.Tell(news)
 }
 
 // DeleteEndpoint deletes an endpoint. It cancels and counts the deliveries that wait; one

@@ -26,7 +26,9 @@ type Options struct {
 	Name     func() string // this instance's present name in the queue
 	PollSoon func()        // has the engine poll the queue soon
 
-	FailingAfter time.Duration // a lane that fails for so long is logged; 0: none is
+	FailingAfter time.Duration // a lane that fails for so long is logged, and told of; 0: none is
+
+	Tell func(dispatcher.News) // is told of lanes that fail and endpoints that are disabled; must not block
 }
 
 // Registry keeps the endpoints. It creates, changes, deletes and caches them, and writes

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,6 +46,8 @@ type Options struct {
 	Log          *slog.Logger
 	Observer     dispatcher.Observer // nil: there is none
 	Departed     func()              // called when an instance is gone; must not block; nil: it is not
+
+	Tell func(dispatcher.News) // is told what notices tell of; must not block; nil: it is not
 }
 
 // Engine takes messages and delivers them. Its methods may be called from several
@@ -107,6 +110,7 @@ func New(q dispatcher.Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 		ready: make(chan struct{}, 1), due: make(chan struct{}, 1), unseen: make(chan struct{}, 1),
 		poll: make(chan struct{}, 1), settled: make(chan struct{}, 1), stopped: make(chan struct{}),
 	}
+	e.outages.Told, e.fullLog.Told = e.storeNews("unreachable"), e.storeNews("full")
 	e.taking, e.stop = context.WithCancel(context.Background())
 	e.over, e.quit = context.WithCancelCause(context.Background())
 	e.identity.Store(&identity{base: o.Instance, count: 1})
@@ -118,7 +122,7 @@ func New(q dispatcher.Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 	e.dead = newReaper(e)
 	e.endpoints = endpoints.New(endpoints.Options{
 		Store: o.Endpoints, Queue: q, Log: o.Log, Outages: e.outages, Audit: o.Audit, Lists: e.lists, Name: e.name, PollSoon: e.pollSoon,
-		FailingAfter: o.FailingAfter,
+		FailingAfter: o.FailingAfter, Tell: e.tell,
 	})
 	e.accepter = newAccepter(e)
 	e.deliverer = &deliverer{
@@ -190,11 +194,43 @@ func (e *Engine) events() dispatcher.Events {
 		Back: e.pollSoon, Ended: e.trimmer.ended, Dead: e.buried,
 		Opened: func(lane dispatcher.Lane, wait time.Duration) {
 			e.log.LogAttrs(context.Background(), slog.LevelInfo, "breaker opened", slog.String("lane", string(lane)), seconds("wait_s", wait))
+			e.tell(dispatcher.News{
+				Notice: dispatcher.NoticeOpened, Lane: lane, Key: e.hour(), Reason: string(dispatcher.WhyBreaker), Status: e.settler.lastStatus(lane),
+			})
 		},
 		Failing: func(f dispatcher.LaneFailing) { e.endpoints.Failing(f) },
 		Closed: func(lane dispatcher.Lane) {
 			e.log.LogAttrs(context.Background(), slog.LevelInfo, "breaker closed", slog.String("lane", string(lane)))
+			e.tell(dispatcher.News{Notice: dispatcher.NoticeClosed, Lane: lane, Status: e.settler.lastStatus(lane)})
 		},
+	}
+}
+
+// tell tells of what happened now.
+func (e *Engine) tell(news dispatcher.News) {
+	if e.options.Tell == nil {
+		return
+	}
+	news.At = e.queue.Now().Truncate(time.Millisecond)
+	if news.Key == "" {
+		news.Key = strconv.FormatInt(news.At.UnixMilli(), 10) // one instance alone hears of it, and once
+	}
+	e.options.Tell(news)
+}
+
+// hour is the key of what is told once an hour: a breaker that stays open opens again every
+// ten minutes.
+func (e *Engine) hour() string { return strconv.FormatInt(e.queue.Now().Unix()/3600, 10) }
+
+// storeNews tells that the store is out of reach, or full, and that it is no more.
+func (e *Engine) storeNews(reason string) func(time.Time, error) {
+	return func(since time.Time, why error) {
+		news := dispatcher.News{Notice: dispatcher.NoticeHealthy, Reason: reason}
+		if why != nil {
+			news.Notice, news.Detail = dispatcher.NoticeUnhealthy, why.Error()
+		}
+		news.Since = e.queue.Now().Add(-time.Since(since)).Truncate(time.Millisecond)
+		e.tell(news)
 	}
 }
 

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"log/slog"
 	"sync"
 	"time"
@@ -62,7 +64,9 @@ func (r *reaper) Run(ctx context.Context) error {
 	defer again.Stop()
 	for ctx.Err() == nil {
 		if name, ok := r.take(); ok {
-			r.reap(ctx, name)
+			if taken, ok := r.reap(ctx, name); ok {
+				r.engine.tell(lost(name, taken))
+			}
 			continue
 		}
 		select {
@@ -95,7 +99,15 @@ func (r *reaper) reapOrphans(ctx context.Context) bool {
 	return err == nil
 }
 
-func (r *reaper) reap(ctx context.Context, name string) {
+// lost are the news that an instance died. Others may find that out too.
+func lost(name string, taken int) dispatcher.News {
+	sum := sha256.Sum256([]byte(name))
+	return dispatcher.News{Notice: dispatcher.NoticeLost, Key: hex.EncodeToString(sum[:8]), Count: taken, Detail: name}
+}
+
+// reap takes over from an instance, and reports how many deliveries it moved, and whether
+// nothing is left.
+func (r *reaper) reap(ctx context.Context, name string) (taken int, ok bool) {
 	e := r.engine
 	call, cancel := outage.Within(ctx)
 	defer cancel()
@@ -109,4 +121,5 @@ func (r *reaper) reap(ctx context.Context, name string) {
 	}
 	e.pollSoon()          // what it had still to tell is lost
 	e.endpoints.Suspect() // it may have died in the middle of a change of an endpoint
+	return taken, err == nil
 }

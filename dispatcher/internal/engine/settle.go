@@ -201,6 +201,17 @@ func (s *settler) record(ctx context.Context, batch []outcome) error {
 	return err
 }
 
+// lastStatus is what the receiver of a lane answered last, of the outcomes that are being
+// recorded: 0 where it did not answer. The queue's events come while that call is made.
+func (s *settler) lastStatus(lane dispatcher.Lane) (status int) {
+	for i := range s.batch {
+		if o := &s.batch[i]; o.ID.Lane == lane && o.Attempt.Number > 0 {
+			status = o.Attempt.Status
+		}
+	}
+	return status
+}
+
 // failureOf is why settlements were not recorded, of all together; nil: all were.
 func failureOf(settled []dispatcher.Settled) error {
 	var errs []error

@@ -58,9 +58,10 @@ type ListFunc func(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, e
 type Options struct {
 	Store     Store
 	List      ListFunc
-	Name      func() string    // of this instance
-	Now       func() time.Time // by the queue's clock
-	PollEvery time.Duration    // how often it is looked for jobs without a holder, whatever was told
+	Name      func() string         // of this instance
+	Now       func() time.Time      // by the queue's clock
+	PollEvery time.Duration         // how often it is looked for jobs without a holder, whatever was told
+	Tell      func(dispatcher.News) // is told which jobs ended; must not block
 	Log       *slog.Logger
 }
 
@@ -111,7 +112,11 @@ func (s *Jobs) StartJob(ctx context.Context, kind dispatcher.JobKind, f dispatch
 	}
 	if first.Complete && first.Matched == 0 {
 		j.State, j.Holder, j.EndedAt = dispatcher.JobDone, "", s.o.Now()
-		return j, s.store.Add(ctx, &j)
+		err := s.store.Add(ctx, &j)
+		if err == nil {
+			s.tell(&j)
+		}
+		return j, err
 	}
 	if err := s.store.Add(ctx, &j); err != nil {
 		return j, err
@@ -174,7 +179,11 @@ func (s *Jobs) StopJob(ctx context.Context, number int64) (dispatcher.Job, error
 		}
 		s.drop(&j)
 	}
-	return s.store.Job(ctx, number)
+	ended, read := s.store.Job(ctx, number)
+	if err == nil && read == nil {
+		s.tell(&ended)
+	}
+	return ended, read
 }
 
 var errEnded = errors.New("ended")

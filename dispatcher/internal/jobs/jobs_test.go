@@ -29,7 +29,8 @@ type instance struct {
 type bench struct {
 	*testing.T
 	*memory
-	log *logged
+	log  *logged
+	news []dispatcher.News // of all instances; as memory, guarded by its mu
 }
 
 // logged are the lines of all instances' logs.
@@ -52,7 +53,7 @@ func (l *logged) count(text string) int {
 
 // simulate runs a test in simulated time. At its end all instances are stopped.
 func simulate(t *testing.T, parts int, test func(b *bench)) {
-	synctest.Test(t, func(t *testing.T) { test(&bench{t, newMemory(parts), &logged{}}) })
+	synctest.Test(t, func(t *testing.T) { test(&bench{T: t, memory: newMemory(parts), log: &logged{}}) })
 }
 
 // open starts an instance.
@@ -63,7 +64,9 @@ func (b *bench) open(name string) *instance {
 	i := &instance{name: name, over: make(chan struct{})}
 	i.Jobs = jobs.New(jobs.Options{
 		Store: b.memory, List: b.list, Name: func() string { return name }, Now: time.Now, PollEvery: time.Minute,
-		Log: slog.New(slog.NewTextHandler(b.log, nil)),
+		Log: slog.New(slog.NewTextHandler(b.log, nil)), Tell: func(n dispatcher.News) {
+			b.change(func() { b.news = append(b.news, n) })
+		},
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	i.stop = stop
@@ -163,6 +166,35 @@ func TestAJobThatMatchesNothingEndsAtOnce(t *testing.T) {
 		require.Equal(b, dispatcher.JobDone, j.State)
 		require.Empty(b, j.JobCounts)
 		require.False(b, j.EndedAt.IsZero())
+	})
+}
+
+// The instance that ended a job may die before it told so.
+func TestTheEndOfAJobIsToldByAllWhoKnowOfIt(t *testing.T) {
+	simulate(t, 1, func(b *bench) {
+		b.add("a0", dispatcher.StatusDead, 5)
+		first := b.open("i")
+		j := b.start(first, dispatcher.JobRetry, dispatcher.Filter{}, "")
+		b.await(j.Number, dispatcher.JobDone)
+		stopped := b.start(first, dispatcher.JobRetry, dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusDelivered}}, "")
+		require.Equal(b, dispatcher.JobDone, stopped.State, "it found nothing")
+		time.Sleep(time.Minute)
+		b.change(func() {
+			require.Len(b, b.news, 2)
+			n := b.news[0]
+			require.Equal(b, []any{dispatcher.NoticeJob, "1_1", "done", 5}, []any{n.Notice, n.Key, n.State, n.Count})
+			require.Contains(b, n.Detail, "job_1, retry by ")
+		})
+		b.open("k")
+		time.Sleep(time.Second)
+		b.change(func() {
+			require.Len(b, b.news, 4, "the next instance tells it too")
+			require.ElementsMatch(b, b.news[:2], b.news[2:])
+		})
+		time.Sleep(time.Hour)
+		b.open("l")
+		time.Sleep(time.Second)
+		b.change(func() { require.Len(b, b.news, 4, "long ago") })
 	})
 }
 

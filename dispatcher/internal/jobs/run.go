@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -35,6 +36,7 @@ func (s *Jobs) Run(ctx context.Context) error {
 	again := time.NewTimer(0)
 	defer again.Stop()
 	for forgot := (time.Time{}); ; {
+		guarded := false
 		select {
 		case <-ctx.Done():
 			return nil
@@ -45,10 +47,11 @@ func (s *Jobs) Run(ctx context.Context) error {
 			continue
 		case <-s.wake:
 		case <-guard.C:
+			guarded = true
 		case <-again.C:
 		}
 		working.Go(func() {
-			if !s.look(ctx) {
+			if !s.look(ctx) || !guarded && !s.tellEnded(ctx) {
 				again.Reset(lookAgain)
 			}
 		})
@@ -103,6 +106,40 @@ func (s *Jobs) look(ctx context.Context) bool {
 	}
 	s.report(ctx, "look for jobs", err)
 	return err == nil
+}
+
+// toldWithin is how long after a job ended its notice may be missing: longer than it takes
+// to find a dead instance. Of more than endedMost at once the oldest are not looked at.
+const (
+	toldWithin = 10 * time.Minute
+	endedMost  = 50
+)
+
+// tellEnded tells once more which jobs ended: the instance that ended one may have died
+// before its notice was stored, which is kept once. It reports whether they could be read.
+func (s *Jobs) tellEnded(ctx context.Context) bool {
+	call, cancel := outage.Within(ctx)
+	defer cancel()
+	list, _, err := s.store.Jobs(call, endedMost, 0)
+	for i := range list {
+		if j := &list[i]; j.State.Ended() && s.o.Now().Sub(j.EndedAt) < toldWithin {
+			s.tell(j)
+		}
+	}
+	s.report(ctx, "look for jobs", err)
+	return err == nil
+}
+
+// tell has a notice tell that a job ended.
+func (s *Jobs) tell(j *dispatcher.Job) {
+	detail := fmt.Sprintf("%s, %s by %s: %d done, %d failed", j.ID(), j.Kind, j.By, j.Done, j.Failed)
+	if j.Error != "" {
+		detail += ": " + j.Error
+	}
+	s.o.Tell(dispatcher.News{
+		Notice: dispatcher.NoticeJob, At: j.EndedAt, Key: fmt.Sprintf("%d_%d", j.Number, j.Turn), State: string(j.State),
+		Since: j.StartedAt, Count: j.Done, Detail: detail,
+	})
 }
 
 // takeOver makes this instance the holder of a job, unless another was quicker.

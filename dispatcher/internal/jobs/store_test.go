@@ -2,7 +2,6 @@ package jobs_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -307,8 +306,20 @@ func (m *memory) job(number int64) (dispatcher.Job, error) {
 	return j, nil
 }
 
-func (m *memory) Jobs(context.Context, int, int64) (list []dispatcher.Job, next int64, err error) {
-	return nil, 0, errors.ErrUnsupported
+// Jobs is the first page of all.
+func (m *memory) Jobs(ctx context.Context, limit int, _ int64) (list []dispatcher.Job, next int64, err error) {
+	if err := m.call(ctx, "jobs"); err != nil {
+		return nil, 0, err
+	}
+	m.mu.Lock()
+	number := int64(len(m.jobs))
+	m.mu.Unlock()
+	for ; number > 0 && len(list) < limit; number-- {
+		if j, err := m.job(number); err == nil {
+			list = append(list, j)
+		}
+	}
+	return list, 0, nil
 }
 
 func (m *memory) Forget(ctx context.Context, _ time.Time) error { return m.call(ctx, "forget") }

@@ -78,9 +78,8 @@ func (w *jobWorker) work(ctx context.Context) {
 // end notes how the job ended. Where that fails the work is repeated, which then
 // finds nothing.
 func (w *jobWorker) end(ctx context.Context, state dispatcher.JobState, why string) {
-	err := w.change(ctx, func(j *dispatcher.Job) {
-		j.State, j.Error, j.Holder, j.EndedAt = state, why, "", w.jobs.o.Now()
-	})
+	at := w.jobs.o.Now()
+	err := w.change(ctx, func(j *dispatcher.Job) { j.State, j.Error, j.Holder, j.EndedAt = state, why, "", at })
 	if err != nil && !errors.Is(err, dispatcher.ErrJobTurn) && !errors.Is(err, dispatcher.ErrNoJob) {
 		w.jobs.report(ctx, "job", err)
 		w.sleep(ctx, waitsAfter)
@@ -89,6 +88,9 @@ func (w *jobWorker) end(ctx context.Context, state dispatcher.JobState, why stri
 	w.ended = true
 	if err == nil {
 		sum := w.sum()
+		told := w.job
+		told.State, told.Error, told.EndedAt, told.JobCounts = state, why, at, sum
+		w.jobs.tell(&told)
 		w.jobs.log.LogAttrs(ctx, slog.LevelInfo, "job ended", slog.String("job", w.job.ID()), slog.String("kind", string(w.job.Kind)),
 			slog.String("state", string(state)), slog.Int("done", sum.Done), slog.Int("failed", sum.Failed))
 	}

@@ -22,6 +22,10 @@ type Log struct {
 	log      *slog.Logger
 	down, up string // what is told
 
+	// Told is called when that is told, and must not block: since when the store is, or
+	// was, lost, and why; nil: it is back. It is set before the first Report, if at all.
+	Told func(since time.Time, why error)
+
 	mu     sync.Mutex // guards what follows
 	since  time.Time  // zero: all is well
 	last   time.Time  // when a call failed
@@ -76,6 +80,7 @@ func (t *Log) Report(stage string, err error) {
 		}
 	case !t.wary || now.Sub(t.last) >= Calm:
 		if t.proven {
+			t.hear(nil)
 			t.log.Info(t.up, "stage", stage, slog.Float64("took_s", now.Sub(t.since).Round(time.Millisecond).Seconds()), "errors", t.errors)
 			t.told = now
 		} else {
@@ -104,6 +109,7 @@ func (t *Log) single(now time.Time) {
 // tell says what failed: of many parts of the store their number and one reason.
 func (t *Log) tell(stage string, failed *dispatcher.Degraded, rest error) {
 	if rest != nil {
+		t.hear(rest)
 		t.log.Error(t.down, "stage", stage, "err", rest)
 		return
 	}
@@ -111,7 +117,14 @@ func (t *Log) tell(stage string, failed *dispatcher.Degraded, rest error) {
 	if inner, _ := Split(why); inner != nil {
 		why = inner.Errs[0]
 	}
+	t.hear(why)
 	t.log.Error(t.down, "stage", stage, "partitions", failed.Failed, "of", failed.Of, "err", why)
+}
+
+func (t *Log) hear(why error) {
+	if t.Told != nil {
+		t.Told(t.since, why)
+	}
 }
 
 // CallWithin is when the queue is taken to be unreachable.

@@ -46,6 +46,7 @@ func (s *Settings) check(found []Found, faulty []mistake) (faults []mistake) {
 		"DURABILITY":    s.wrongDurability,
 		"WAKE":          func() string { return unless(s.Wake == wakeAuto || s.Wake == WakePoll) },
 
+		"OPS_URL":    func() string { return wrongURL(s.OpsURL) },
 		"USER_AGENT": func() string { return unless(dispatcher.CheckUserAgent(s.UserAgent) == nil) },
 
 		"LOG_FORMAT": func() string { return unless(s.LogFormat == "json" || s.LogFormat == "text") },
@@ -112,6 +113,9 @@ func missing(value, name string) string {
 	}
 	return ""
 }
+
+// wrongURL is why nothing can be sent to a URL. It does not repeat it.
+func wrongURL(text string) string { return wrongFile(dispatcher.ParseURL(text)) }
 
 func wrongListen(text string) string {
 	if text == ListenOff {

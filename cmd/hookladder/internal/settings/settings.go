@@ -52,6 +52,8 @@ type Settings struct {
 	DisableAfter    time.Duration `env:"DISABLE_AFTER" envDefault:"5d" min:"0s" max:"365d"`
 	QuickRetries    int           `env:"QUICK_RETRIES" envDefault:"1" min:"0" max:"5"`
 
+	OpsURL string `env:"OPS_URL" secret:"true" file:"true" accepts:"an http or https URL"`
+
 	UserAgent    string                  `env:"USER_AGENT" accepts:"1 to 256 printable ASCII characters"`
 	HeaderPrefix dispatcher.HeaderPrefix `env:"HEADER_PREFIX" envDefault:"hookladder-" accepts:"2 to 32 of a-z 0-9 -, with - at its end"`
 
@@ -103,7 +105,5 @@ var kept = map[string]string{
 	"ARCHIVE_RETENTION": "",
 	"OUTBOX_URL":        "",
 	"OUTBOX_URL_FILE":   "",
-	"OPS_URL":           "",
-	"OPS_URL_FILE":      "",
 	"PUBLIC_URL":        "",
 }

@@ -73,7 +73,7 @@ func TestEverySettingIsRead(t *testing.T) {
 		"RETENTION": "1d", "RETENTION_MAX": "10", "DEDUP_MAX": "20", "DEAD_RETENTION": "30d", "DEAD_MAX": "30",
 		"GUARD_INTERVAL": "5s", "SHUTDOWN_GRACE": "0s", "LOG_LEVEL": "debug", "LOG_FORMAT": "text",
 		"BREAKER": "5/1m", "FAILING_AFTER": "1h", "DISABLE_AFTER": "2d", "ENDPOINT_MAX_WAITING": "9", "SIGNING_DERIVE": "tenant",
-		"ENCRYPTION_KEY": testSealKey, "EGRESS_PROXY": "http://u:p@proxy.example:3128",
+		"ENCRYPTION_KEY": testSealKey, "EGRESS_PROXY": "http://u:p@proxy.example:3128", "OPS_URL": "https://ops.example/token",
 		"EGRESS_CA_FILE": cert, "EGRESS_CERT_FILE": cert, "EGRESS_KEY_FILE": key, "USER_AGENT": "Notifier/2.0 (+https://a.example)", "HEADER_PREFIX": "a-",
 	}
 	for _, row := range Table() {
@@ -203,6 +203,7 @@ func TestNoErrorHoldsASecret(t *testing.T) {
 		"REDIS_URL":      "redis://:Geheim@%zz",
 		"ENCRYPTION_KEY": "Geheim",
 		"EGRESS_PROXY":   "http://:Geheim@%zz",
+		"OPS_URL":        "ftp://ops.example/Geheim",
 	} {
 		_, _, err := Read(Sources{Environ: map[string]string{name: value}})
 		require.ErrorContains(t, err, name)

@@ -1,0 +1,87 @@
+package notices
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// Of each lane its deaths are told at most once in deathsEvery, with their count. Those of
+// more lanes at once than deathLanes are not told.
+const (
+	deathsEvery = time.Minute
+	deathLanes  = 1024
+)
+
+// laneDeaths is what died in one lane and was not told yet.
+type laneDeaths struct {
+	news dispatcher.News // of the first; its count is of all
+	next time.Time       // not told before; zero: at once
+}
+
+// count adds deaths. The notice tells a reason, or a status, only where all have the same.
+// mu is held.
+func (n *Notices) count(news dispatcher.News, deaths int) {
+	d := n.deaths[news.Lane]
+	if d == nil {
+		if len(n.deaths) >= deathLanes {
+			n.dropped++
+			return
+		}
+		d = &laneDeaths{}
+		n.deaths[news.Lane] = d
+	}
+	if d.news.Count > 0 {
+		if d.news.Reason != news.Reason {
+			d.news.Reason = ""
+		}
+		if d.news.Status != news.Status {
+			d.news.Status = 0
+		}
+		if !news.Since.IsZero() && news.Since.Before(d.news.Since) {
+			d.news.Since = news.Since
+		}
+		d.news.Count += deaths
+		return
+	}
+	d.news = news
+	if d.news.Since.IsZero() {
+		d.news.Since = news.At
+	}
+	d.news.Count = deaths
+	n.signal()
+}
+
+// takeDeaths answers the deaths of one lane that are to be told now. Where there are none,
+// ok is false, and wait is how long that stays so; wait < 0: until one dies.
+func (n *Notices) takeDeaths(now time.Time) (news dispatcher.News, wait time.Duration, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	wait = -1
+	for lane, d := range n.deaths {
+		left := d.next.Sub(now)
+		switch {
+		case left > 0:
+			if d.news.Count > 0 && (wait < 0 || left < wait) {
+				wait = left
+			}
+		case d.news.Count == 0:
+			delete(n.deaths, lane)
+		default:
+			news, d.news, d.next = d.news, dispatcher.News{}, now.Add(deathsEvery)
+			news.At = n.o.Now().Truncate(time.Millisecond)
+			news.Key = strconv.FormatInt(news.At.Unix()/int64(deathsEvery/time.Second), 10)
+			return news, 0, true
+		}
+	}
+	return news, wait, false
+}
+
+// recount counts deaths anew: another instance has told of this lane in the same minute, and
+// of its own deaths only.
+func (n *Notices) recount(news dispatcher.News) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.count(news, news.Count)
+}

@@ -1,0 +1,136 @@
+package notices
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// body is what a notice says. What does not apply is left out. Detail is for the operator:
+// nothing else of it may hold a path, an error, or the name of a key or an instance.
+type body struct {
+	Type        dispatcher.Notice `json:"type"`
+	At          string            `json:"at"`
+	Tenant      string            `json:"tenant,omitempty"`
+	Endpoint    string            `json:"endpoint,omitempty"`
+	UID         string            `json:"uid,omitempty"`
+	Destination dispatcher.Lane   `json:"destination,omitempty"`
+	Origin      string            `json:"origin,omitempty"`
+	State       string            `json:"state,omitempty"`
+	Since       string            `json:"since,omitempty"`
+	Reason      string            `json:"reason,omitempty"`
+	Waiting     *int              `json:"waiting,omitempty"`
+	Status      int               `json:"last_status_code,omitempty"`
+	Count       int               `json:"count,omitempty"`
+	Detail      string            `json:"detail,omitempty"`
+}
+
+// states are how things stand after most notices.
+var states = map[dispatcher.Notice]string{
+	dispatcher.NoticeDisabled: string(dispatcher.StateDisabled), dispatcher.NoticeOpened: string(dispatcher.StateOpen),
+	dispatcher.NoticeClosed: string(dispatcher.StateActive), dispatcher.NoticeUnhealthy: "unhealthy", dispatcher.NoticeHealthy: "healthy",
+}
+
+// timeOf writes a time as the API does.
+func timeOf(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
+}
+
+// subscribersMost is how many endpoints of one tenant get a notice. A tenant whose
+// endpoints all fail, and all are told so of each other, makes the square of it.
+const subscribersMost = 100
+
+// messages are what news are told by: one to the operator, and one to each endpoint of
+// the lane's tenant that takes it. A notice about a lane never goes to that lane.
+func (n *Notices) messages(ctx context.Context, news *dispatcher.News) (batch []*dispatcher.Message, err error) {
+	b := body{
+		Type: news.Notice, At: timeOf(news.At), Destination: news.Lane, State: news.State, Since: timeOf(news.Since),
+		Reason: news.Reason, Status: news.Status, Count: news.Count,
+	}
+	if b.State == "" {
+		b.State = states[news.Notice]
+	}
+	var listeners []*dispatcher.Endpoint
+	if news.Lane != "" {
+		if err := n.describe(ctx, news.Lane, &b); err != nil {
+			return nil, err
+		}
+		if listeners, err = n.listeners(ctx, news, b.Tenant); err != nil {
+			return nil, err
+		}
+	}
+	for _, e := range listeners {
+		m := newMessage(news, b, e.ID)
+		m.Endpoint, m.Tenant = e.ID, e.Tenant
+		batch = append(batch, m)
+	}
+	if n.ops != "" && news.Notice != dispatcher.NoticeDead {
+		b.Detail = news.Detail
+		m := newMessage(news, b, n.mark)
+		m.URL = n.o.URL
+		batch = append(batch, m)
+	}
+	return batch, nil
+}
+
+// describe tells of a lane, as far as it is known.
+func (n *Notices) describe(ctx context.Context, lane dispatcher.Lane, b *body) error {
+	states, err := n.o.Lanes(ctx, []dispatcher.Lane{lane})
+	if err != nil {
+		return err
+	}
+	if lane.IsEndpoint() {
+		b.Endpoint = string(lane)
+	}
+	for i := range states {
+		s := &states[i]
+		b.Tenant, b.UID, b.Origin, b.Waiting = s.Tenant, s.UID, s.URL, &s.Waiting
+	}
+	return nil
+}
+
+// listeners are the endpoints that get news. What has no tenant concerns the operator
+// alone, but for deaths, which are not told at OPS_URL: an endpoint has to name them.
+func (n *Notices) listeners(ctx context.Context, news *dispatcher.News, tenant string) (list []*dispatcher.Endpoint, err error) {
+	if tenant == "" && news.Notice != dispatcher.NoticeDead {
+		return nil, nil
+	}
+	matching, err := n.o.Listeners(ctx, tenant, string(news.Notice))
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range matching {
+		if e.Lane() != news.Lane && !e.Disabled && len(list) < subscribersMost {
+			list = append(list, e)
+		}
+	}
+	return list, nil
+}
+
+// newMessage makes a notice for one destination.
+func newMessage(news *dispatcher.News, b body, to string) *dispatcher.Message {
+	text, err := json.Marshal(b)
+	if err != nil {
+		panic(err) // texts and numbers only: can't fail
+	}
+	parts := []string{news.Key, to}
+	if news.Lane != "" {
+		parts = []string{string(news.Lane), news.Key, to}
+	}
+	return &dispatcher.Message{
+		ID: news.Notice.ID(parts...), Topic: string(news.Notice), Body: text, ContentType: "application/json",
+	}
+}
+
+// hashed stands for a text in an id.
+func hashed(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:6])
+}

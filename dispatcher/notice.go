@@ -1,0 +1,76 @@
+package dispatcher
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Notice is the topic of a notice: a message that Hookladder itself publishes.
+type Notice string
+
+// The notices.
+const (
+	NoticeDisabled  Notice = ownTopics + "endpoint.disabled"
+	NoticeOpened    Notice = ownTopics + "lane.opened"
+	NoticeClosed    Notice = ownTopics + "lane.closed"
+	NoticeLost      Notice = ownTopics + "instance.lost"
+	NoticeUnhealthy Notice = ownTopics + "store.unhealthy"
+	NoticeHealthy   Notice = ownTopics + "store.healthy"
+	NoticeJob       Notice = ownTopics + "job.ended"
+	NoticeDead      Notice = ownTopics + "delivery.dead"
+)
+
+// Notices are all of them.
+var Notices = []Notice{NoticeDisabled, NoticeOpened, NoticeClosed, NoticeLost, NoticeUnhealthy, NoticeHealthy, NoticeJob, NoticeDead}
+
+// noticeIDs begins the ids of notices, and noticePrefixes begin those of each topic.
+const noticeIDs = "hl_"
+
+var noticePrefixes = prefixesOf(Notices)
+
+func prefixesOf(all []Notice) (list []string) {
+	for _, n := range all {
+		list = append(list, n.idPrefix())
+	}
+	return list
+}
+
+// ID is the id of a notice: parts tell it from others of its topic.
+func (n Notice) ID(parts ...string) string { return n.idPrefix() + strings.Join(parts, "_") }
+
+// idPrefix is hl_ and the last word of the topic.
+func (n Notice) idPrefix() string {
+	return noticeIDs + string(n[strings.LastIndexByte(string(n), '.')+1:]) + "_"
+}
+
+// OfNotice reports whether a delivery is one of a notice, by the id of its message.
+func (id DeliveryID) OfNotice() bool {
+	return strings.HasPrefix(id.Message, noticeIDs) &&
+		slices.ContainsFunc(noticePrefixes, func(prefix string) bool { return strings.HasPrefix(id.Message, prefix) })
+}
+
+// News is what happened, for a notice to tell of.
+type News struct {
+	Notice Notice
+	At     time.Time // by the queue's clock
+
+	// Key tells it from other news of its notice and lane. It is of the characters of an
+	// id, and made of facts, so that each instance that knows of it has the same.
+	Key string
+
+	Lane   Lane      // that it is about; empty: it is about none
+	State  string    // of a job; else the notice says how things stand
+	Since  time.Time // when that began, or what ended now had begun; zero: not known
+	Reason string    // in one word
+	Status int       // of the last answer of the receiver; 0: there was none, or it is not known
+	Count  int       // of deliveries; 0: they are no matter
+	Detail string    // for the operator only: it may name keys, instances and errors
+}
+
+// takesTopic reports whether a pattern takes a topic of our own, besides matching it. It has
+// to begin as that does, and the deaths of deliveries have to be named themselves, since
+// there may be many.
+func takesTopic(pattern, topic string) bool {
+	return strings.HasPrefix(pattern, ownTopics) && (pattern == topic || topic != string(NoticeDead))
+}

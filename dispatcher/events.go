@@ -6,16 +6,16 @@ import "time"
 // Each is called by the goroutine of the call that brought the news, and must not
 // block: the engine keeps no more of it than that there is something to do.
 type Events struct {
-	Ready  func()                              // Claimable may answer more than before
-	Due    func()                              // something is due sooner than Move answered
-	Unseen func()                              // an answer was lost: Look has something to ask
-	Back   func()                              // the queue's clock went back: Look has to ask all
-	Ended  func(deliveries int)                // they ended, so that there is something to trim
-	Dead   func(deaths []Death)                // but for those that a Settled tells of
-	Opened func(lane Lane, wait time.Duration) // its breaker opened, or opened again
-	Closed func(lane Lane)                     // its breaker closed
+	Ready  func()               // Claimable may answer more than before
+	Due    func()               // something is due sooner than Move answered
+	Unseen func()               // an answer was lost: Look has something to ask
+	Back   func()               // the queue's clock went back: Look has to ask all
+	Ended  func(deliveries int) // they ended, so that there is something to trim
+	Dead   func(deaths []Death) // but for those that a Settled tells of
 
-	Failing func(LaneFailing) // an attempt failed, or succeeded again after it
+	Failing func(LaneFailing)                                    // an attempt failed, or succeeded again after it
+	Opened  func(lane Lane, since time.Time, wait time.Duration) // its breaker opened, or opened again; it fails since then
+	Closed  func(lane Lane, since time.Time)                     // its breaker closed; it failed since then; zero: no attempt closed it
 }
 
 // LaneFailing says that a lane fails, or does no more.
@@ -40,10 +40,10 @@ func (e Events) Whole() Events {
 		e.Dead = func([]Death) {}
 	}
 	if e.Opened == nil {
-		e.Opened = func(Lane, time.Duration) {}
+		e.Opened = func(Lane, time.Time, time.Duration) {}
 	}
 	if e.Closed == nil {
-		e.Closed = func(Lane) {}
+		e.Closed = func(Lane, time.Time) {}
 	}
 	if e.Failing == nil {
 		e.Failing = func(LaneFailing) {}

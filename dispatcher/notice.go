@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -11,6 +12,8 @@ type Notice string
 
 // The notices.
 const (
+	NoticeFailing   Notice = ownTopics + "endpoint.failing"
+	NoticeRecovered Notice = ownTopics + "endpoint.recovered"
 	NoticeDisabled  Notice = ownTopics + "endpoint.disabled"
 	NoticeOpened    Notice = ownTopics + "lane.opened"
 	NoticeClosed    Notice = ownTopics + "lane.closed"
@@ -22,7 +25,9 @@ const (
 )
 
 // Notices are all of them.
-var Notices = []Notice{NoticeDisabled, NoticeOpened, NoticeClosed, NoticeLost, NoticeUnhealthy, NoticeHealthy, NoticeJob, NoticeDead}
+var Notices = []Notice{
+	NoticeFailing, NoticeRecovered, NoticeDisabled, NoticeOpened, NoticeClosed, NoticeLost, NoticeUnhealthy, NoticeHealthy, NoticeJob, NoticeDead,
+}
 
 // noticeIDs begins the ids of notices, and noticePrefixes begin those of each topic.
 const noticeIDs = "hl_"
@@ -60,12 +65,24 @@ type News struct {
 	Key string
 
 	Lane   Lane      // that it is about; empty: it is about none
-	State  string    // of a job; else the notice says how things stand
+	State  string    // where the notice does not say how things stand
 	Since  time.Time // when that began, or what ended now had begun; zero: not known
 	Reason string    // in one word
 	Status int       // of the last answer of the receiver; 0: there was none, or it is not known
 	Count  int       // of deliveries; 0: they are no matter
 	Detail string    // for the operator only: it may name keys, instances and errors
+}
+
+// summaryEvery is how often a state is told again while it lasts.
+const summaryEvery = time.Hour
+
+// Summary is the key of a state that began then, and is told once an hour while it lasts.
+func Summary(since time.Time, lasts time.Duration) string {
+	key := strconv.FormatInt(since.UnixMilli(), 10)
+	if hours := int64(lasts / summaryEvery); hours > 0 {
+		key += "_" + strconv.FormatInt(hours, 10)
+	}
+	return key
 }
 
 // takesTopic reports whether a pattern takes a topic of our own, besides matching it. It has

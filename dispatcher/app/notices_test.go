@@ -177,6 +177,38 @@ func TestWhatSeveralInstancesTellIsToldOnce(t *testing.T) {
 	require.Empty(t, came)
 }
 
+func TestAReceiverThatFailsIsToldAsFailingAndAsDisabled(t *testing.T) {
+	ops, came := newTestOps(t)
+	o := newTestOptions(redistest.Start(t).URL())
+	o.OpsURL = ops + "/ops"
+	o.Engine.FailingAfter, o.Engine.DisableAfter = time.Millisecond, 2*time.Second
+	var err error
+	o.Engine.Ladder, err = ladder.Parse(strings.Repeat("1s ", 20))
+	require.NoError(t, err)
+	p := start(t, o)
+	bad := newTestFailing(t, http.StatusNotFound)
+	_, _, err = p.client().CreateEndpoint(t.Context(), &wire.Endpoint{UID: "main", Tenant: "shop", URL: bad + "/in", Secret: secret.Reveal()})
+	require.NoError(t, err)
+	m := message("one", "")
+	m.Tenant = "shop"
+	_, err = p.client().Publish(t.Context(), m)
+	require.NoError(t, err)
+	all := awaitNotices(t, came, 2)
+	failing, disabled := all["/ops hookladder.endpoint.failing"], all["/ops hookladder.endpoint.disabled"]
+	require.Equal(t, []any{"failing", "failing", 404.0, "main"}, []any{failing.body["state"], failing.body["reason"], failing.body["last_status_code"], failing.body["uid"]})
+	require.Equal(t, []any{"disabled", "failing"}, []any{disabled.body["state"], disabled.body["reason"]})
+
+	m = message("two", bad)
+	_, err = p.client().Publish(t.Context(), m)
+	require.NoError(t, err)
+	all = awaitNotices(t, came, 2)
+	disabled = all["/ops hookladder.endpoint.disabled"]
+	require.Equal(t, []any{"active", "failing", bad}, []any{disabled.body["state"], disabled.body["reason"], disabled.body["origin"]}, "what comes to a bare URL is attempted")
+	require.Equal(t, all["/ops hookladder.endpoint.failing"].body["since"], disabled.body["since"])
+	require.NoError(t, p.end())
+	require.Empty(t, came)
+}
+
 func TestAnOperatorThatCouldNotBeToldIsRefused(t *testing.T) {
 	for url, want := range map[string]string{
 		"https://ops.example/": "SIGNING_SECRET", "ops.example": "must be absolute", "http://10.1.2.3/": "ALLOW_NETS=10.1.2.3/32",

@@ -92,6 +92,10 @@ func (q *quitter) cut(ctx context.Context, lane dispatcher.Lane, since time.Time
 	}
 	r.Log.LogAttrs(ctx, slog.LevelInfo, "destination given up", slog.String("lane", string(lane)),
 		slog.String("why", string(dispatcher.WhyFailing)), slog.Time("since", since), slog.Int("waiting", waiting))
+	r.Tell(dispatcher.News{
+		Notice: dispatcher.NoticeDisabled, Lane: lane, Key: dispatcher.Summary(since, 0), State: string(dispatcher.StateActive),
+		Since: since, Reason: string(dispatcher.WhyFailing), Count: waiting, // what comes is attempted
+	})
 	r.sweeper.put(lane, 0)
 }
 
@@ -100,17 +104,31 @@ func (q *quitter) cut(ctx context.Context, lane dispatcher.Lane, since time.Time
 const failingTold = 10_000
 
 // Failing logs, once for each time, that a destination fails for FailingAfter, and that it
-// answers again.
-func (r *Registry) Failing(f dispatcher.LaneFailing) {
+// answers again. Notices tell it too, and once an hour that it still fails: whichever
+// instance meets its next failure. status is the last answer.
+func (r *Registry) Failing(f dispatcher.LaneFailing, status int) {
+	if f.Recovered {
+		f.For = max(f.For, r.Queue.Now().Sub(f.Since)) // a test that succeeded does not tell
+	}
+	if r.FailingAfter == 0 || f.For < r.FailingAfter {
+		return
+	}
+	news := dispatcher.News{
+		Notice: dispatcher.NoticeFailing, Lane: f.Lane, Key: dispatcher.Summary(f.Since, f.For-r.FailingAfter),
+		Since: f.Since, Reason: string(dispatcher.WhyFailing), Status: status,
+	}
+	if f.Recovered {
+		news.Notice, news.Key, news.Reason = dispatcher.NoticeRecovered, dispatcher.Summary(f.Since, 0), ""
+	}
+	r.Tell(news)
 	q := r.quitter
 	q.mu.Lock()
 	was, told := q.told[f.Lane]
 	told = told && was.Since.Equal(f.Since)
-	failing := !f.Recovered && r.FailingAfter > 0 && f.For >= r.FailingAfter
 	switch {
 	case f.Recovered:
 		delete(q.told, f.Lane)
-	case failing && !told:
+	case !told:
 		if len(q.told) >= failingTold {
 			clear(q.told)
 		}
@@ -121,7 +139,7 @@ func (r *Registry) Failing(f dispatcher.LaneFailing) {
 	switch {
 	case f.Recovered && told:
 		text = "destination recovered"
-	case f.Recovered || !failing || told:
+	case f.Recovered || told:
 		return
 	}
 	r.Log.LogAttrs(context.Background(), slog.LevelInfo, text, slog.String("lane", string(f.Lane)),

@@ -250,7 +250,7 @@ func (r *Registry) tellNotice(e *dispatcher.Endpoint) {
 		return
 	}
 	news := dispatcher.News{
-		Notice: dispatcher.NoticeDisabled, Lane: e.Lane(), Key: strconv.FormatInt(e.HeldAt.UnixMilli(), 10),
+		Notice: dispatcher.NoticeDisabled, Lane: e.Lane(), Key: dispatcher.Summary(e.HeldAt, 0),
 		Since: e.HeldAt, Reason: string(cmp.Or(e.Cause, dispatcher.WhyOperator)), Detail: "by " + cmp.Or(e.HeldBy, dispatcher.System),
 	}
 	if e.Cause == dispatcher.WhyGone {

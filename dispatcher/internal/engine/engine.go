@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -192,16 +191,23 @@ func (e *Engine) events() dispatcher.Events {
 	return dispatcher.Events{
 		Ready: func() { signal(e.ready) }, Due: func() { signal(e.due) }, Unseen: func() { signal(e.unseen) },
 		Back: e.pollSoon, Ended: e.trimmer.ended, Dead: e.buried,
-		Opened: func(lane dispatcher.Lane, wait time.Duration) {
+		Failing: func(f dispatcher.LaneFailing) {
+			status := 0
+			if f.For > 0 { // else it is not of an attempt that is being recorded
+				status = e.settler.lastStatus(f.Lane)
+			}
+			e.endpoints.Failing(f, status)
+		},
+		Opened: func(lane dispatcher.Lane, since time.Time, wait time.Duration) {
 			e.log.LogAttrs(context.Background(), slog.LevelInfo, "breaker opened", slog.String("lane", string(lane)), seconds("wait_s", wait))
-			e.tell(dispatcher.News{
-				Notice: dispatcher.NoticeOpened, Lane: lane, Key: e.hour(), Reason: string(dispatcher.WhyBreaker), Status: e.settler.lastStatus(lane),
+			e.tellBreaker(dispatcher.News{
+				Notice: dispatcher.NoticeOpened, Lane: lane, Key: dispatcher.Summary(since, e.queue.Now().Sub(since)),
+				Since: since, Reason: string(dispatcher.WhyBreaker),
 			})
 		},
-		Failing: func(f dispatcher.LaneFailing) { e.endpoints.Failing(f) },
-		Closed: func(lane dispatcher.Lane) {
+		Closed: func(lane dispatcher.Lane, since time.Time) {
 			e.log.LogAttrs(context.Background(), slog.LevelInfo, "breaker closed", slog.String("lane", string(lane)))
-			e.tell(dispatcher.News{Notice: dispatcher.NoticeClosed, Lane: lane, Status: e.settler.lastStatus(lane)})
+			e.tellBreaker(dispatcher.News{Notice: dispatcher.NoticeClosed, Lane: lane, Key: dispatcher.Summary(since, 0), Since: since})
 		},
 	}
 }
@@ -212,15 +218,19 @@ func (e *Engine) tell(news dispatcher.News) {
 		return
 	}
 	news.At = e.queue.Now().Truncate(time.Millisecond)
-	if news.Key == "" {
-		news.Key = strconv.FormatInt(news.At.UnixMilli(), 10) // one instance alone hears of it, and once
-	}
 	e.options.Tell(news)
 }
 
-// hour is the key of what is told once an hour: a breaker that stays open opens again every
-// ten minutes.
-func (e *Engine) hour() string { return strconv.FormatInt(e.queue.Now().Unix()/3600, 10) }
+// tellBreaker tells of a breaker. Of one that a resume or a test closed it is not known since
+// when its lane failed, and no outcome is being recorded.
+func (e *Engine) tellBreaker(news dispatcher.News) {
+	if news.Since.IsZero() {
+		news.Key = dispatcher.Summary(e.queue.Now(), 0)
+	} else {
+		news.Status = e.settler.lastStatus(news.Lane)
+	}
+	e.tell(news)
+}
 
 // storeNews tells that the store is out of reach, or full, and that it is no more.
 func (e *Engine) storeNews(reason string) func(time.Time, error) {

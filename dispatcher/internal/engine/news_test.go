@@ -1,8 +1,10 @@
 package engine_test
 
 import (
+	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +13,7 @@ import (
 
 	d "github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/ladder"
 )
 
 // heard keeps what notices are told of.
@@ -77,6 +80,44 @@ func TestAnOutageIsToldWithWhenItBegan(t *testing.T) {
 		for _, n := range []d.News{bad, h.of(d.NoticeHealthy)[0]} {
 			require.WithinDuration(t, began, n.Since, d.BeatEvery)
 		}
+		r.stop(t)
+	})
+}
+
+// The script tells of each failure, so any instance tells what another could not.
+func TestWhatLastsIsToldOnceAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &heard{}
+		var up atomic.Bool
+		own, err := ladder.New(slices.Repeat([]time.Duration{10 * time.Minute}, 100)...)
+		require.NoError(t, err)
+		r := newTestEndpointRig(t, func(o *engine.Options, _ *testQueue, s *fakeSender) {
+			o.Tell, o.FailingAfter, o.Ladder = h.tell, time.Hour, own
+			s.answer = func(context.Context, d.Call) d.Answer {
+				if up.Load() {
+					return d.Answer{Status: 200}
+				}
+				return d.Answer{Status: 500}
+			}
+		})
+		began := time.Now()
+		r.start(t)
+		r.publish(t, message("m"))
+		pass(3*time.Hour + 5*time.Minute)
+		keys := map[string]bool{}
+		for _, n := range h.of(d.NoticeFailing) {
+			keys[n.Key] = true
+			require.WithinDuration(t, began, n.Since, time.Second)
+			require.Equal(t, 500, n.Status)
+			require.NotEmpty(t, n.Lane)
+		}
+		require.Len(t, keys, 3, "after one hour, two and three")
+		up.Store(true)
+		pass(10 * time.Minute)
+		recovered := h.of(d.NoticeRecovered)
+		require.Len(t, recovered, 1)
+		require.Equal(t, 200, recovered[0].Status)
+		require.Equal(t, h.of(d.NoticeFailing)[0].Key, recovered[0].Key)
 		r.stop(t)
 	})
 }

@@ -202,7 +202,8 @@ func (s *settler) record(ctx context.Context, batch []outcome) error {
 }
 
 // lastStatus is what the receiver of a lane answered last, of the outcomes that are being
-// recorded: 0 where it did not answer. The queue's events come while that call is made.
+// recorded: 0 where it did not answer. Only the queue's events of these outcomes may ask: they
+// come on the goroutine of the call.
 func (s *settler) lastStatus(lane dispatcher.Lane) (status int) {
 	for i := range s.batch {
 		if o := &s.batch[i]; o.ID.Lane == lane && o.Attempt.Number > 0 {

@@ -18,7 +18,7 @@ const (
 )
 
 const (
-	summaryEvery = time.Hour
+	summaryEvery = time.Hour // as dispatcher.Summary has it
 	// apart is how far apart two instances may meet the same fault. What begins within it
 	// is told once.
 	apart = time.Minute

@@ -10,9 +10,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// body is what a notice says. What does not apply is left out. Detail is for the operator:
+// noticeBody is what a notice says. What does not apply is left out. Detail is for the operator:
 // nothing else of it may hold a path, an error, or the name of a key or an instance.
-type body struct {
+type noticeBody struct {
 	Type        dispatcher.Notice `json:"type"`
 	At          string            `json:"at"`
 	Tenant      string            `json:"tenant,omitempty"`
@@ -31,6 +31,7 @@ type body struct {
 
 // states are how things stand after most notices.
 var states = map[dispatcher.Notice]string{
+	dispatcher.NoticeFailing: string(dispatcher.StateFailing), dispatcher.NoticeRecovered: string(dispatcher.StateActive),
 	dispatcher.NoticeDisabled: string(dispatcher.StateDisabled), dispatcher.NoticeOpened: string(dispatcher.StateOpen),
 	dispatcher.NoticeClosed: string(dispatcher.StateActive), dispatcher.NoticeUnhealthy: "unhealthy", dispatcher.NoticeHealthy: "healthy",
 }
@@ -50,7 +51,7 @@ const subscribersMost = 100
 // messages are what news are told by: one to the operator, and one to each endpoint of
 // the lane's tenant that takes it. A notice about a lane never goes to that lane.
 func (n *Notices) messages(ctx context.Context, news *dispatcher.News) (batch []*dispatcher.Message, err error) {
-	b := body{
+	b := noticeBody{
 		Type: news.Notice, At: timeOf(news.At), Destination: news.Lane, State: news.State, Since: timeOf(news.Since),
 		Reason: news.Reason, Status: news.Status, Count: news.Count,
 	}
@@ -81,7 +82,7 @@ func (n *Notices) messages(ctx context.Context, news *dispatcher.News) (batch []
 }
 
 // describe tells of a lane, as far as it is known.
-func (n *Notices) describe(ctx context.Context, lane dispatcher.Lane, b *body) error {
+func (n *Notices) describe(ctx context.Context, lane dispatcher.Lane, b *noticeBody) error {
 	states, err := n.o.Lanes(ctx, []dispatcher.Lane{lane})
 	if err != nil {
 		return err
@@ -115,7 +116,7 @@ func (n *Notices) listeners(ctx context.Context, news *dispatcher.News, tenant s
 }
 
 // newMessage makes a notice for one destination.
-func newMessage(news *dispatcher.News, b body, to string) *dispatcher.Message {
+func newMessage(news *dispatcher.News, b noticeBody, to string) *dispatcher.Message {
 	text, err := json.Marshal(b)
 	if err != nil {
 		panic(err) // texts and numbers only: can't fail

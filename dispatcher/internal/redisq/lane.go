@@ -43,7 +43,7 @@ func (s *Store) changeLane(ctx context.Context, by string, lane dispatcher.Lane,
 			n.Waiting += int(r.Number())
 			failed = r.Time()
 			s.observeDeaths(h)
-			s.observeBreakers(h)
+			s.observeBreakers(h, nil)
 		}
 		if r.Err != nil {
 			errs = append(errs, fmt.Errorf("lane %s: %w", lane, s.conn.InPartition(r.Partition, r.Err)))

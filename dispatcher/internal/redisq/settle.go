@@ -53,10 +53,9 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 		if h, ok := r.Hint(); ok {
 			readChanges(&r.Reply, &h)
 			s.observe(h)
-			s.observeBreakers(h)
 			s.tellDeaths(h.Dead, batch, shares[i], settled)
 			s.observeEnds(h.Partition, readSettled(&r.Reply, batch, shares[i], settled))
-			s.tellFailing(&r.Reply, h.Now, batch, shares[i], settled)
+			s.observeBreakers(h, s.tellFailing(&r.Reply, h.Now, batch, shares[i], settled))
 		}
 		if err := s.conn.InPartition(jobs[i].Partition, r.Err); err != nil {
 			for _, at := range shares[i] {
@@ -112,14 +111,18 @@ const (
 )
 
 // tellFailing reads which lanes fail since when, and which do no more. It notes at
-// the outcomes of a lane that it is given up.
-func (s *Store) tellFailing(a *conn.Reply, now time.Time, batch []dispatcher.Settlement, share []int, settled []dispatcher.Settled) {
+// the outcomes of a lane that it is given up. It answers of all of these since when.
+func (s *Store) tellFailing(a *conn.Reply, now time.Time, batch []dispatcher.Settlement, share []int, settled []dispatcher.Settled) (all map[dispatcher.Lane]time.Time) {
 	list := conn.Reply{Values: a.List()}
 	for a.Err == nil && list.More() {
 		lane, since, what := dispatcher.Lane(list.Text()), list.Time(), list.Number()
 		if a.Err = list.Err; a.Err != nil {
-			return
+			return all
 		}
+		if all == nil {
+			all = map[dispatcher.Lane]time.Time{}
+		}
+		all[lane] = since
 		if what == laneGivenUp {
 			for _, at := range share {
 				if batch[at].ID.Lane == lane && batch[at].Fails {
@@ -129,6 +132,7 @@ func (s *Store) tellFailing(a *conn.Reply, now time.Time, batch []dispatcher.Set
 		}
 		s.events.Failing(dispatcher.LaneFailing{Lane: lane, Since: since, For: now.Sub(since), Recovered: what == laneRecovered})
 	}
+	return all
 }
 
 // verdicts are the letters of the verdicts in the script.

@@ -263,13 +263,14 @@ func (s *Store) observeEnds(partition, deliveries int) {
 	}
 }
 
-// observeBreakers tells of the breakers that a call opened and closed.
-func (s *Store) observeBreakers(h partitions.Hint) {
+// observeBreakers tells of the breakers that a call opened and closed, and since when
+// their lanes fail.
+func (s *Store) observeBreakers(h partitions.Hint, failing map[dispatcher.Lane]time.Time) {
 	for _, o := range h.Opened {
-		s.events.Opened(o.Lane, o.Until.Sub(h.Now))
+		s.events.Opened(o.Lane, failing[o.Lane], o.Until.Sub(h.Now))
 	}
 	for _, lane := range h.Closed {
-		s.events.Closed(lane)
+		s.events.Closed(lane, failing[lane])
 	}
 }
 

@@ -104,7 +104,7 @@ const (
 	WhyBreaker    LaneWhy = "breaker"     // its receiver failed again and again
 	WhyRetryAfter LaneWhy = "retry_after" // its receiver asked for it
 	WhyRate       LaneWhy = "rate"        // its endpoint's rate is used up
-	WhySealed     LaneWhy = "sealed"      // an instance can't open or read its endpoint
+	WhySealed     LaneWhy = "sealed"      // an instance can't open or read its endpoint, or the headers of a message
 	WhyMissing    LaneWhy = "missing"     // its endpoint is not there, and was not deleted
 	WhyOrder      LaneWhy = "order"       // of deliveries only: others of their key go first
 )

@@ -40,6 +40,7 @@ type Message struct {
 	CreatedAt time.Time     // when it was accepted, by the queue's clock; zero before
 
 	Headers     []Header       // extra headers for the receiver, in the order given
+	Sealed      string         // their values, where they were not opened, or no key here opens them: then Headers has the names only
 	Ladder      *ladder.Ladder // nil: the dispatcher's
 	MaxAttempts int            // cuts the ladder; 0: does not
 	Timeout     time.Duration  // of one attempt; 0: the dispatcher's

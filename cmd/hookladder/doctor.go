@@ -29,7 +29,8 @@ many; it never loses a delivery.
 
 With --seal it first encrypts, with the first ENCRYPTION_KEY, each endpoint that
 is not encrypted with it yet, and prints its id. It trusts what was stored without
-a key: look through the endpoints before, and run it once.
+a key: look through the endpoints before, and run it once. The headers of messages
+are encrypted so too; a key that it dropped would leave these waiting.
 
 It uses the settings of serve: REDIS_URL or DATA_DIR, PROJECT and the rest. The
 exit code is 0 when all is sound, 1 when a finding is left, 4 when the store does
@@ -42,7 +43,7 @@ not answer.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd, s) },
 	}
 	cmd.Flags().BoolVar(&r.fix, "fix", false, "repair what can be repaired")
-	cmd.Flags().BoolVar(&r.seal, "seal", false, "encrypt all endpoints with the first ENCRYPTION_KEY")
+	cmd.Flags().BoolVar(&r.seal, "seal", false, "encrypt all endpoints, and the headers of messages, with the first ENCRYPTION_KEY")
 	cmd.Flags().BoolVar(&r.asJSON, "json", false, "print one JSON object at the end")
 	return cmd
 }
@@ -92,6 +93,26 @@ func sealEndpoints(cmd *cobra.Command, o app.Options) error {
 	})
 	if err == nil && failed > 0 {
 		err = fmt.Errorf("%d endpoints are not sealed: add the key that opens them to ENCRYPTION_KEY, or give them new secrets", failed)
+	}
+	if err != nil {
+		return err
+	}
+	return sealMessages(cmd, o)
+}
+
+// sealMessages tells how many messages were sealed: there may be many.
+func sealMessages(cmd *cobra.Command, o app.Options) error {
+	failed := 0
+	sealed, err := app.SealMessages(cmd.Context(), o, func(err error) {
+		if failed++; failed <= 10 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "not sealed: %s\n", err)
+		}
+	})
+	if sealed > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "sealed the headers of %d messages\n", sealed)
+	}
+	if err == nil && failed > 0 {
+		err = fmt.Errorf("the headers of %d messages are not sealed: add the key that opens them to ENCRYPTION_KEY", failed)
 	}
 	return err
 }

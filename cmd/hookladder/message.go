@@ -254,7 +254,7 @@ var waits = map[string]string{
 	"breaker":     "its destination keeps failing, so the breaker is open",
 	"retry_after": "its destination asked for a pause (Retry-After)",
 	"rate":        "its endpoint's rate is used up",
-	"sealed":      "an instance can't open its endpoint: its ENCRYPTION_KEY lacks a key",
+	"sealed":      "an instance can't open its endpoint or its headers: its ENCRYPTION_KEY lacks a key",
 	"missing":     "its endpoint is not in the store",
 	"order":       "waiting for its turn",
 	"limit":       "as many attempts to its destination as allowed are under way",

@@ -44,6 +44,16 @@ func SealEndpoints(ctx context.Context, o Options, tell func(id string, err erro
 	})
 }
 
+// SealMessages encrypts with the first key the headers of each message that are not
+// yet, and counts those. fail is called for each that no key opens.
+func SealMessages(ctx context.Context, o Options, fail func(err error)) (sealed int, err error) {
+	err = withStore(ctx, o, func(store *redisq.Store) error {
+		sealed, err = admin.SealMessages(ctx, store, fail)
+		return err
+	})
+	return sealed, err
+}
+
 // withStore opens the store of the options while instances may work, and closes it
 // after do.
 func withStore(ctx context.Context, o Options, do func(*redisq.Store) error) (err error) {

@@ -124,6 +124,10 @@ func (d *deliverer) attempt(c dispatcher.Claimed, began time.Time, s *dispatcher
 		s.Attempt.Number = 0 // none was made
 		return r
 	}
+	if m.Sealed != "" { // without its headers a receiver may refuse it
+		s.Verdict, s.Pause, s.Stalled = dispatcher.Back, endpoints.StalledFor, dispatcher.WhySealed
+		return r
+	}
 	header := d.headers(c, began, &r)
 	if header == nil {
 		d.fail(c, r, began, s, errUnsignable)
@@ -159,7 +163,7 @@ type route struct {
 	timeout      time.Duration
 	disableAfter time.Duration // 0: never
 	body         []byte        // of the answer, once it is there
-	secrets      []string      // masked in an excerpt of the answer: signatures, and the endpoint's headers
+	secrets      []string      // masked in an excerpt of the answer: signatures, and the headers of endpoint and message
 }
 
 func (r *route) host() string {
@@ -281,6 +285,7 @@ func (d *deliverer) headers(c dispatcher.Claimed, at time.Time, r *route) http.H
 	}
 	set(5, r.signed, signature) // last: whatever its name is, no attempt is unsigned
 	for _, own := range m.Headers {
+		r.secrets = append(r.secrets, own.Value)
 		d.addHeader(h, textproto.CanonicalMIMEHeaderKey(own.Name), own)
 	}
 	for _, own := range r.headers {

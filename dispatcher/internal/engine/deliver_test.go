@@ -315,6 +315,34 @@ func TestASignatureThatIsEchoedIsMasked(t *testing.T) {
 	})
 }
 
+// A message whose headers this instance can't open waits for one that can.
+func TestAMessageWhoseHeadersAreSealedWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		c := claimed(message("m"))
+		c.Message.Headers, c.Message.Sealed = []d.Header{{Name: "X-Token"}}, "seal1.00000000.xx"
+		s := deliverOne(t, r, c)
+		require.Empty(t, r.sender.sent())
+		require.Equal(t, d.Back, s.Verdict)
+		require.Equal(t, d.WhySealed, s.Stalled)
+		require.Equal(t, 10*time.Second, s.Pause)
+		require.False(t, s.Blame)
+	})
+}
+
+func TestAHeaderOfTheMessageThatIsEchoedIsMasked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.sender.answer = func(_ context.Context, c d.Call) d.Answer {
+			return d.Answer{Status: 400, Body: []byte("you sent " + c.Header.Get("X-Token"))}
+		}
+		m := message("m")
+		m.Headers = []d.Header{{Name: "X-Token", Value: "hunter2-and-more-of-it"}}
+		s := deliverOne(t, r, claimed(m))
+		require.NotContains(t, string(s.Attempt.Excerpt), "hunter2")
+	})
+}
+
 func TestWhatExpiresAtTheGateIsNotAttempted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)

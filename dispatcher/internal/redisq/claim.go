@@ -114,11 +114,21 @@ func (s *Store) readClaimed(a *conn.Reply, claimed []dispatcher.Claimed) []dispa
 	m, err := decodeRecord(id.Message, record)
 	if err != nil {
 		s.log.Error("message can't be read", "delivery_id", name, "err", err)
+	} else if err := openHeaders(m, s.Box()); err != nil && s.tellsSealed() {
+		s.log.Error("deliveries wait for a message whose headers this instance can't open", "delivery_id", name, "err", err,
+			"cure", "start it with the ENCRYPTION_KEY that the others have")
 	}
 	return append(claimed, dispatcher.Claimed{
 		ID: id, Message: m, Due: due,
 		Attempt: p.attempts + 1, Rung: p.climbed() + 1, Asked: p.asked != 0, WaitsOn: p.waitsOn(), First: text == "",
 	})
+}
+
+// tellsSealed reports whether a message that can't be opened is logged: one a minute,
+// since its lane is asked again and again.
+func (s *Store) tellsSealed() bool {
+	now, last := time.Now().Unix(), s.toldSealed.Load()
+	return now-last >= 60 && s.toldSealed.CompareAndSwap(last, now)
 }
 
 // leasedAt is the time of the leases in an answer with this hint.

@@ -12,6 +12,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
+	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
 
 // Internals that the tests of this package use.
@@ -25,9 +26,18 @@ var (
 
 // EncodeRecord writes a record whose body does not lie apart.
 func EncodeRecord(e dispatcher.Entry, deliver time.Time) []byte {
-	record, _ := encodeRecord(e, deliver)
+	record, _ := encodeRecord(e, deliver, nil)
 	return record
 }
+
+// EncodeSealed writes such a record with the values of headers sealed.
+func EncodeSealed(e dispatcher.Entry, box *seal.Box) string {
+	record, _ := encodeRecord(e, time.Time{}, box)
+	return string(record)
+}
+
+// OpenHeaders is openHeaders.
+var OpenHeaders = openHeaders
 
 // Codes are the letters of the verdicts in settle.lua.
 var Codes = verdicts

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 )
@@ -43,7 +44,7 @@ const (
 	metaTenant
 	metaURL
 	metaContentType
-	metaHeader // one for each: name, 0, value
+	metaHeader // one for each: name, 0, value (none where the values are sealed)
 	metaLadder
 	metaMaxAttempts
 	metaTimeout // ms
@@ -52,6 +53,7 @@ const (
 	metaOrderingKey
 	metaBody // size of a body that lies apart
 	metaSubject
+	metaSealed // the values of all headers, sealed together
 )
 
 const usualContentType = "application/json"
@@ -60,23 +62,24 @@ const usualContentType = "application/json"
 var ErrRecord = errors.New("broken record")
 
 // encodeRecord writes e as a record. The caller has estimated deliver. apart
-// says that the body lies apart and is not in the record.
-func encodeRecord(e dispatcher.Entry, deliver time.Time) (record []byte, apart bool) {
+// says that the body lies apart and is not in the record. box hides the values of
+// headers; nil: they are stored as they are.
+func encodeRecord(e dispatcher.Entry, deliver time.Time, box *seal.Box) (record []byte, apart bool) {
 	if a := e.Message.Apart; a != nil && e.Message.Body == nil {
-		return encodeWith(e, deliver, a.Size), true
+		return encodeWith(e, deliver, a.Size, box), true
 	}
 	if len(e.Message.Body) <= dispatcher.ApartAbove {
-		record = encodeWith(e, deliver, 0)
+		record = encodeWith(e, deliver, 0, box)
 		if len(record) <= dispatcher.ApartAbove || len(e.Message.Body) == 0 {
 			return record, false
 		}
 	}
-	return encodeWith(e, deliver, len(e.Message.Body)), true
+	return encodeWith(e, deliver, len(e.Message.Body), box), true
 }
 
 // encodeWith writes a record with its body. If apart is set, the body lies
 // apart and has that size.
-func encodeWith(e dispatcher.Entry, deliver time.Time, apart int) []byte {
+func encodeWith(e dispatcher.Entry, deliver time.Time, apart int, box *seal.Box) []byte {
 	m := e.Message
 	size := 160 + len(m.URL)
 	if apart == 0 {
@@ -96,7 +99,7 @@ func encodeWith(e dispatcher.Entry, deliver time.Time, apart int) []byte {
 	b = append(b, lane...)
 	at := len(b)
 	b = append(b, 0, 0)
-	b = appendMeta(b, m, apart)
+	b = appendMeta(b, m, apart, box)
 	binary.BigEndian.PutUint16(b[at:], uint16(len(b)-at-2))
 	if apart > 0 {
 		return b
@@ -104,7 +107,7 @@ func encodeWith(e dispatcher.Entry, deliver time.Time, apart int) []byte {
 	return append(b, m.Body...)
 }
 
-func appendMeta(b []byte, m *dispatcher.Message, apart int) []byte {
+func appendMeta(b []byte, m *dispatcher.Message, apart int, box *seal.Box) []byte {
 	b = append(b, metaFormat)
 	b = appendNumber(b, metaBody, int64(apart))
 	b = appendField(b, metaTopic, m.Topic)
@@ -115,8 +118,8 @@ func appendMeta(b []byte, m *dispatcher.Message, apart int) []byte {
 		b = binary.AppendUvarint(b, uint64(len(m.ContentType)))
 		b = append(b, m.ContentType...)
 	}
-	for _, h := range m.Headers {
-		b = appendField(b, metaHeader, h.Name+"\x00"+h.Value)
+	if len(m.Headers) > 0 {
+		b = appendHeaders(b, m, box)
 	}
 	if m.Ladder != nil {
 		text := m.Ladder.String()
@@ -132,6 +135,81 @@ func appendMeta(b []byte, m *dispatcher.Message, apart int) []byte {
 	b = appendField(b, metaEndpoint, m.Endpoint)
 	b = appendField(b, metaOrderingKey, m.OrderingKey)
 	return appendField(b, metaSubject, m.Subject)
+}
+
+// appendHeaders writes the headers of a message. One seal for all values costs as
+// much as for one.
+func appendHeaders(b []byte, m *dispatcher.Message, box *seal.Box) []byte {
+	var values []byte
+	for _, h := range m.Headers {
+		value := h.Value
+		if box != nil {
+			values = append(binary.AppendUvarint(values, uint64(len(value))), value...)
+			value = ""
+		}
+		b = appendField(b, metaHeader, h.Name+"\x00"+value)
+	}
+	if box == nil {
+		return b
+	}
+	return appendField(b, metaSealed, box.Seal(string(values), headersPlace(m)))
+}
+
+// headersPlace binds values to their message and to the names they are of.
+func headersPlace(m *dispatcher.Message) seal.Place {
+	field := "headers"
+	for _, h := range m.Headers {
+		field += " " + h.Name
+	}
+	return seal.Place{Owner: m.ID, Field: field}
+}
+
+// openHeaders fills in the values of a message's headers where they are sealed.
+func openHeaders(m *dispatcher.Message, box *seal.Box) error {
+	if m.Sealed == "" {
+		return nil
+	}
+	values, err := box.Open(m.Sealed, headersPlace(m))
+	if err != nil {
+		return fmt.Errorf("headers of message %s: %w: %w", m.ID, dispatcher.ErrSealed, err)
+	}
+	for i := range m.Headers {
+		n, size := uvarint(values)
+		if size <= 0 || uint64(len(values)-size) < n {
+			return fmt.Errorf("headers of message %s: %w", m.ID, ErrRecord)
+		}
+		m.Headers[i].Value, values = values[size:size+int(n)], values[size+int(n):]
+	}
+	m.Sealed = ""
+	return nil
+}
+
+// SealRecord has the values of a record's headers sealed with the first key. It
+// answers the record as it is where it has none, or they are already.
+func SealRecord(id, record string, box *seal.Box) (string, error) {
+	if len(record) <= dispatcher.DigestSize {
+		return record, nil
+	}
+	m, err := decodeRecord(id, record)
+	if err != nil || len(m.Headers) == 0 || box.Seals(m.Sealed) {
+		return record, err
+	}
+	if err := openHeaders(m, box); err != nil {
+		return record, err
+	}
+	at := atLane + 1 + int(record[atLane])
+	body := at + 2 + int(record[at])<<8 + int(record[at+1])
+	meta := []byte{metaFormat}
+	for rest := record[at+3 : body]; rest != ""; { // decodeRecord has read it
+		n, size := uvarint(rest[1:])
+		field := rest[:1+size+int(n)]
+		if rest = rest[len(field):]; field[0] != metaHeader && field[0] != metaSealed {
+			meta = append(meta, field...)
+		}
+	}
+	meta = appendHeaders(meta, m, box)
+	head := binary.BigEndian.AppendUint16([]byte(record[:at]), uint16(len(meta)))
+	return string(append(head, meta...)) + record[body:], nil
 }
 
 // keySize is the length of an ordering key's hash in a record.
@@ -271,6 +349,8 @@ func readField(m *dispatcher.Message, tag byte, text string) error {
 		m.OrderingKey = text
 	case metaSubject:
 		m.Subject = text
+	case metaSealed:
+		m.Sealed = text
 	case metaBody:
 		n, _ := uvarint(text)
 		if n == 0 || n > math.MaxInt32 {

@@ -1,7 +1,9 @@
 package redisq_test
 
 import (
+	"bytes"
 	"crypto/sha256"
+	"encoding/base64"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 )
@@ -117,4 +120,85 @@ func FuzzDecodeRecord(f *testing.F) {
 		require.Equal(t, m.URL, twice.URL)
 		require.Equal(t, m.Headers, twice.Headers)
 	})
+}
+
+func mustBox(t testing.TB, fill ...byte) *seal.Box {
+	t.Helper()
+	var keys []string
+	for _, b := range fill {
+		keys = append(keys, base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32)))
+	}
+	box, err := seal.ParseKeys(strings.Join(keys, " "))
+	require.NoError(t, err)
+	return box
+}
+
+func withHeaders() *dispatcher.Message {
+	return &dispatcher.Message{
+		ID: "m1", Topic: "order.paid", Tenant: "acme", Subject: "order 17", URL: "https://example.com/hook", Body: []byte(`{}`), ContentType: "application/json",
+		Headers: []dispatcher.Header{{Name: "Authorization", Value: "Bearer hunter2"}, {Name: "X-Empty"}, {Name: "X-Bytes", Value: "\xff\x00hunter3"}},
+	}
+}
+
+func TestTheHeadersOfARecordAreSealed(t *testing.T) {
+	m := withHeaders()
+	record := redisq.EncodeSealed(entryOf(m), mustBox(t, 1))
+	require.NotContains(t, record, "hunter")
+	require.Contains(t, record, "Authorization", "the names are told")
+	for name, box := range map[string]*seal.Box{"no key": nil, "another key": mustBox(t, 2)} {
+		got, err := redisq.DecodeRecord("m1", record)
+		require.NoError(t, err)
+		require.ErrorIs(t, redisq.OpenHeaders(got, box), dispatcher.ErrSealed, name)
+		require.NotEmpty(t, got.Sealed)
+		require.Equal(t, []dispatcher.Header{{Name: "Authorization"}, {Name: "X-Empty"}, {Name: "X-Bytes"}}, got.Headers)
+	}
+	got, err := redisq.DecodeRecord("m1", record)
+	require.NoError(t, err)
+	require.NoError(t, redisq.OpenHeaders(got, mustBox(t, 2, 1)))
+	require.Equal(t, m, got)
+
+	got, err = redisq.DecodeRecord("m2", record)
+	require.NoError(t, err)
+	require.ErrorIs(t, redisq.OpenHeaders(got, mustBox(t, 1)), dispatcher.ErrSealed, "they are of another message")
+	got, err = redisq.DecodeRecord("m1", strings.Replace(record, "X-Empty", "X-Other", 1))
+	require.NoError(t, err)
+	require.ErrorIs(t, redisq.OpenHeaders(got, mustBox(t, 1)), dispatcher.ErrSealed, "they are of other names")
+}
+
+func TestARecordWithoutHeadersIsTheSameWithAKey(t *testing.T) {
+	m := withHeaders()
+	m.Headers = nil
+	require.Equal(t, redisq.EncodeSealed(entryOf(m), nil), redisq.EncodeSealed(entryOf(m), mustBox(t, 1)))
+	large := withHeaders()
+	large.Body = bytes.Repeat([]byte("b"), 20<<10)
+	require.Less(t, len(redisq.EncodeSealed(entryOf(large), mustBox(t, 1))), 1<<10, "its body lies apart")
+}
+
+func TestARecordIsSealedAnewWithTheFirstKey(t *testing.T) {
+	m := withHeaders()
+	steps := ladder.Default()
+	m.Ladder, m.MaxAttempts, m.OrderingKey = &steps, 7, "order 17"
+	old, now := mustBox(t, 1), mustBox(t, 2, 1)
+	plain, first := redisq.EncodeSealed(entryOf(m), nil), redisq.EncodeSealed(entryOf(m), old)
+	for name, record := range map[string]string{"plain": plain, "with an older key": first} {
+		sealed, err := redisq.SealRecord("m1", record, now)
+		require.NoError(t, err, name)
+		require.NotEqual(t, record, sealed)
+		require.NotContains(t, sealed, "hunter")
+		require.Equal(t, record[:55], sealed[:55], "its head is the same")
+		got, err := redisq.DecodeRecord("m1", sealed)
+		require.NoError(t, err)
+		require.NoError(t, redisq.OpenHeaders(got, mustBox(t, 2)), "the old key is not needed any more")
+		require.Equal(t, m, got)
+		again, err := redisq.SealRecord("m1", sealed, now)
+		require.NoError(t, err)
+		require.Equal(t, sealed, again)
+	}
+	got, err := redisq.SealRecord("m1", first, mustBox(t, 3))
+	require.ErrorIs(t, err, dispatcher.ErrSealed)
+	require.Equal(t, first, got, "it stays as it is")
+	digest := plain[:dispatcher.DigestSize]
+	got, err = redisq.SealRecord("m1", digest, now)
+	require.NoError(t, err)
+	require.Equal(t, digest, got)
 }

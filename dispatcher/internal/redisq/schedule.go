@@ -148,7 +148,7 @@ func (s *Store) spread(batch []dispatcher.Entry) map[int][]shard {
 		lanes := batch[i].Lanes
 		if len(lanes) == 1 || len(lanes) > 0 && len(s.tags) == 1 { // most entries are so and need no sorting
 			n := s.partition(lanes[0])
-			lists[n] = appendShard(lists[n], batch, i, lanes)
+			lists[n] = s.appendShard(lists[n], batch, i, lanes)
 			continue
 		}
 		byPartition := make(map[int][]dispatcher.Lane, len(lanes))
@@ -157,21 +157,21 @@ func (s *Store) spread(batch []dispatcher.Entry) map[int][]shard {
 			byPartition[n] = append(byPartition[n], lane)
 		}
 		for n, lanes := range byPartition {
-			lists[n] = appendShard(lists[n], batch, i, lanes)
+			lists[n] = s.appendShard(lists[n], batch, i, lanes)
 		}
 	}
 	return lists
 }
 
 // appendShard adds the share of entry i that goes to some of its lanes.
-func appendShard(list []shard, batch []dispatcher.Entry, i int, lanes []dispatcher.Lane) []shard {
+func (s *Store) appendShard(list []shard, batch []dispatcher.Entry, i int, lanes []dispatcher.Lane) []shard {
 	if list == nil {
 		list = make([]shard, 0, len(batch)-i)
 	}
 	e := batch[i]
 	e.Lanes = lanes
 	deliver, when := whenOf(&e)
-	record, apart := encodeRecord(e, deliver)
+	record, apart := encodeRecord(e, deliver, s.Box())
 	var body bodyPart
 	if apart {
 		body = bodyOf(e.Message)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -87,7 +88,8 @@ type Store struct {
 	busy    *busyLook
 
 	failingAfter time.Duration
-	nodes        int // masters that hold partitions, or home
+	nodes        int          // masters that hold partitions, or home
+	toldSealed   atomic.Int64 // Unix seconds when a message that can't be opened was logged last
 
 	partitions *partitions.Set
 	events     dispatcher.Events

@@ -133,6 +133,9 @@ func (b *Box) Seal(value string, at Place) string {
 	return prefix + k.id + "." + base64.RawURLEncoding.EncodeToString(sealed)
 }
 
+// Seals reports whether a text is sealed with the first key, so that it needs no other.
+func (b *Box) Seals(text string) bool { return strings.HasPrefix(text, prefix+b.keys[0].id+".") }
+
 // Open reads a sealed value, or answers ErrLocked or ErrBroken.
 func (b *Box) Open(text string, at Place) (string, error) {
 	rest, ok := strings.CutPrefix(text, prefix)

@@ -23,7 +23,7 @@ func (f Facts) waits() (how, cure string) {
 		return "waits for its turn" + f.rate(), f.update("--rate N/s", "changes the rate")
 	case "sealed":
 		return "waits" + f.until(d.WaitingUntil) + ", since an instance can't open its endpoint " + f.place() +
-			" with its ENCRYPTION_KEY, or read it", "give every instance the key with which the endpoint was stored"
+			", or the headers of a message to it, with its ENCRYPTION_KEY, or read it", "give every instance the key with which they were stored"
 	case "missing":
 		return "waits" + f.until(d.WaitingUntil) + ", since its endpoint is not in the store and was not deleted",
 			"`hookladder doctor` looks for what else is missing, `hookladder cancel " + f.message() + "` ends it"

@@ -7,7 +7,6 @@
 package admin
 
 import (
-	"context"
 	_ "embed" // the scripts
 	"sync"
 
@@ -42,6 +41,9 @@ var addSrc string
 //go:embed lua/doctor_values.lua
 var valuesSrc string
 
+//go:embed lua/doctor_put.lua
+var putRecordSrc string
+
 //go:embed lua/repartition_page.lua
 var pageSrc string
 
@@ -60,7 +62,7 @@ var endsSrc string
 // adminScripts are those of doctor, and those of a repartition.
 type adminScripts struct {
 	walk, judge, records, lanes, count, add, values script.Script
-	page, put, keep, ends                           script.Script
+	page, put, keep, ends, putRecord                script.Script
 }
 
 // The scripts are built once for all stores of a process.
@@ -79,7 +81,8 @@ func makeScripts(testClock bool) adminScripts {
 	return adminScripts{
 		walk: doctor("walk", walkSrc), judge: doctor("judge", judgeSrc), records: doctor("records", recordsSrc), lanes: doctor("lanes", lanesSrc),
 		count: doctor("count", countSrc), add: doctor("add", addSrc), values: doctor("values", valuesSrc),
-		page: repartition("page", pageSrc), put: repartition("put", nameSrc, putSrc), keep: repartition("keep", nameSrc, keepSrc),
+		putRecord: doctor("put", putRecordSrc),
+		page:      repartition("page", pageSrc), put: repartition("put", nameSrc, putSrc), keep: repartition("keep", nameSrc, keepSrc),
 		ends: repartition("ends", endsSrc),
 	}
 }
@@ -119,13 +122,4 @@ func (s *projectStore) instances() string { return s.home() + keys.Instances }
 // partition is where a lane lies.
 func (s *projectStore) partition(lane dispatcher.Lane) int {
 	return keys.Partition(string(lane), len(s.tags))
-}
-
-// SealEndpoints has all endpoints sealed anew with the first key, and their lanes
-// told. tell is called for each that was not yet.
-func SealEndpoints(ctx context.Context, s *redisq.Store, tell func(id string, err error)) error {
-	return s.SealEndpoints(ctx, func(e *dispatcher.Endpoint) error {
-		_, err := s.Limit(ctx, doctorName, e.Lane(), e.Limits(), false)
-		return err
-	}, tell)
 }

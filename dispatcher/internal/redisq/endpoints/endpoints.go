@@ -75,6 +75,9 @@ func New(c *conn.Client, announceAs func() string, box *seal.Box, log *slog.Logg
 // Reseal has what is stored from now on sealed with another box.
 func (s *Store) Reseal(box *seal.Box) { s.seal.Store(box) }
 
+// Box is what hides secrets and header values; nil: nothing is hidden.
+func (s *Store) Box() *seal.Box { return s.seal.Load() }
+
 // MayReseal reports whether a box opens all that the present one does.
 func (s *Store) MayReseal(box *seal.Box) bool { return box.Covers(s.seal.Load()) }
 

@@ -1,0 +1,8 @@
+-- doctor_put: put a record in the place of another one of the same message, if that did not change since it was read.
+--
+-- ARGV[..] after those of doctor: message, the record as it was read, the one to put there
+-- returns now, due, weight, 1 if it was put there
+call('DEL', tag)
+local put = sure('HGET', MESSAGES, ARGV[rest]) == ARGV[rest + 1]
+if put then sure('HSET', MESSAGES, ARGV[rest], ARGV[rest + 2]) end
+return { micros, before_due, weighs(before_weight), put and 1 or 0 }

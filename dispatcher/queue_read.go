@@ -101,7 +101,7 @@ type Stats struct {
 	OldestDue time.Time            // of what may be attempted; zero: nothing is due
 	Held      map[LaneWhy]int64    // deliveries that are due and may not be attempted, by why
 	LanesBy   map[EndpointState]int64
-	Partial   bool // OldestDue, Held, LanesBy and Lanes are of some of the lanes only: there are too many to look at all at once
+	Partial   bool // Dead, OldestDue, Held, LanesBy and Lanes are of some of the lanes only: there are too many to look at all at once
 	Now       time.Time
 	Instances int
 	Retention time.Duration // for how long finished deliveries are kept whole by now, in the partition that keeps them least long

@@ -52,3 +52,21 @@ func TestMoreGroupsOfDeadThanAPageOrdersComeInSeveralOrders(t *testing.T) {
 		require.LessOrEqual(t, orders, 5)
 	}
 }
+
+// However many destinations have dead deliveries, no command reads all their counts.
+func TestTheDeadAreCountedByReasonAPageAtATime(t *testing.T) {
+	const lanes = 12_000
+	r := newTrap(t)
+	fields := make([]any, 0, 4*lanes)
+	for i := range lanes {
+		fields = append(fields, fmt.Sprintf("u_%d gone", i), 2, fmt.Sprintf("u_%d exhausted", i), 1)
+	}
+	require.NoError(t, r.store.Client().HSet(t.Context(), r.store.Conn().Tag(0)+":buried", fields...).Err())
+	all, pages := r.stat("hgetall"), r.stat("hscan")
+	stats, err := r.store.Stats(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[dispatcher.DeadReason]int64{dispatcher.ReasonGone: 2 * lanes, dispatcher.ReasonExhausted: lanes}, stats.Dead)
+	require.False(t, stats.Partial)
+	require.Equal(t, 2, r.stat("hgetall")-all, "of counts and ends, which have few fields")
+	require.Greater(t, r.stat("hscan")-pages, 2*lanes/1000/2)
+}

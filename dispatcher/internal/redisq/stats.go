@@ -26,10 +26,14 @@ const scanPage = 1000
 // error of others.
 func (s *Store) Stats(ctx context.Context) (dispatcher.Stats, error) {
 	st := dispatcher.Stats{
-		Counts: map[dispatcher.Status]int64{}, Dead: map[dispatcher.DeadReason]int64{}, EverDead: map[dispatcher.DeadReason]int64{},
+		Counts: map[dispatcher.Status]int64{}, EverDead: map[dispatcher.DeadReason]int64{},
 		Held: map[dispatcher.LaneWhy]int64{}, LanesBy: map[dispatcher.EndpointState]int64{},
 	}
 	known, err := s.countsOf(ctx, &st)
+	var deadErr error
+	if st.Dead, st.Partial, deadErr = s.buried().ByReason(ctx); deadErr != nil {
+		err = partitions.Join(err, deadErr)
+	}
 	err = partitions.Join(err, s.retentionOf(ctx, &st), s.lanesOf(ctx, &st, known))
 	var storeErr error
 	st.Store, storeErr = s.Store(ctx)
@@ -38,8 +42,8 @@ func (s *Store) Stats(ctx context.Context) (dispatcher.Stats, error) {
 
 // counted are the counts of one partition.
 type counted struct {
-	counts, buried, ends *redis.MapStringStringCmd
-	due, known           *redis.IntCmd
+	counts, ends *redis.MapStringStringCmd
+	due, known   *redis.IntCmd
 }
 
 // countsOf adds the counts, the number of instances and the time. It answers
@@ -51,7 +55,7 @@ func (s *Store) countsOf(ctx context.Context, st *dispatcher.Stats) (known int64
 	for n, tag := range s.tags {
 		calls[n] = conn.Call{Partition: n, Fill: func(p redis.Pipeliner) {
 			all[n] = counted{
-				counts: p.HGetAll(ctx, tag+keys.Counts), buried: p.HGetAll(ctx, tag+keys.Buried), ends: p.HGetAll(ctx, tag+keys.Ends),
+				counts: p.HGetAll(ctx, tag+keys.Counts), ends: p.HGetAll(ctx, tag+keys.Ends),
 				due: p.ZCard(ctx, tag+keys.Due), known: p.ZCard(ctx, tag+keys.Known),
 			}
 		}}
@@ -95,7 +99,6 @@ func (c *counted) add(st *dispatcher.Stats) {
 	// A waiting delivery without a time is behind another one. Some may have
 	// moved between these two readings.
 	st.Held[dispatcher.WhyOrder] += max(waiting-c.due.Val(), 0)
-	each(c.buried, func(_, reason string, n int64) { st.Dead[dispatcher.DeadReason(reason)] += n })
 	each(c.ends, func(status, reason string, n int64) {
 		if status == string(dispatcher.StatusDead) {
 			st.EverDead[dispatcher.DeadReason(reason)] += n
@@ -217,10 +220,14 @@ func (s *Store) retentionOf(ctx context.Context, st *dispatcher.Stats) error {
 	return errors.Join(errs...)
 }
 
+// buried counts the dead by destination and reason.
+func (s *Store) buried() *buried.Reader {
+	return &buried.Reader{Conn: s.conn, Tags: s.tags, Partition: s.partition}
+}
+
 // Dead counts what is dead, and looks for the newest of each group.
 func (s *Store) Dead(ctx context.Context, f dispatcher.DeadFilter) (dispatcher.DeadPage, error) {
-	reader := buried.Reader{Conn: s.conn, Tags: s.tags, Partition: s.partition}
-	page, err := reader.Page(ctx, f)
+	page, err := s.buried().Page(ctx, f)
 	if err == nil {
 		err = s.newestDead(ctx, page.Groups)
 	}

@@ -52,7 +52,7 @@ var (
 // tell adds the deliveries that lanes hold, and the number of lanes in each
 // state.
 func (b *busiest) tell(st *dispatcher.Stats, known int64) {
-	st.Partial = b.part
+	st.Partial = st.Partial || b.part
 	for i, why := range heldWhys {
 		st.Held[why] += b.held[i]
 	}

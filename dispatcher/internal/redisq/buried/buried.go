@@ -5,6 +5,7 @@ package buried
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -137,16 +138,39 @@ func (r *Reader) window(ctx context.Context, at *place) (groups []dispatcher.Dea
 	return groupsOf(counts), rest, nil
 }
 
-// scan reads a page of each partition. It answers the partitions that have more.
+// ByReason counts the dead by reason, page by page. partial says that there are so
+// many groups that it counted some of them only. Beside an error of some partitions it
+// answers what the others have.
+func (r *Reader) ByReason(ctx context.Context) (sums map[dispatcher.DeadReason]int64, partial bool, err error) {
+	var errs []error
+	left, pages, counts := make([]int, len(r.Tags)), map[int]uint64{}, map[dispatcher.DeadGroup]int64{}
+	for n := range left {
+		left[n] = n
+	}
+	for len(left) > 0 && len(counts) < cmp.Or(r.Most, mostGroups) {
+		var failed error
+		if left, failed = r.scan(ctx, left, pages, counts); failed != nil {
+			errs = append(errs, failed)
+		}
+	}
+	sums = map[dispatcher.DeadReason]int64{}
+	for g, n := range counts {
+		sums[g.Reason] += n
+	}
+	return sums, len(left) > 0, errors.Join(errs...)
+}
+
+// scan reads a page of each partition. It answers the partitions that have more, none
+// of those that failed.
 func (r *Reader) scan(ctx context.Context, in []int, pages map[int]uint64, counts map[dispatcher.DeadGroup]int64) (more []int, err error) {
 	scans := make([]*redis.ScanCmd, len(in))
 	err = r.Conn.EachPartition(ctx, "read groups", in, func(p redis.Pipeliner, i int) {
 		scans[i] = p.HScan(ctx, r.Tags[in[i]]+keys.Buried, pages[in[i]], "", pageOfScan)
 	})
-	if err != nil {
-		return nil, err
-	}
 	for i, n := range in {
+		if scans[i] == nil || scans[i].Err() != nil {
+			continue
+		}
 		fields, next := scans[i].Val()
 		for k := 0; k+1 < len(fields); k += 2 {
 			lane, reason, _ := strings.Cut(fields[k], " ")
@@ -158,7 +182,7 @@ func (r *Reader) scan(ctx context.Context, in []int, pages map[int]uint64, count
 			more = append(more, n)
 		}
 	}
-	return more, nil
+	return more, err
 }
 
 func groupsOf(counts map[dispatcher.DeadGroup]int64) []dispatcher.DeadGroup {

@@ -59,7 +59,7 @@ var Kinds = []Kind{
 	{LaneNames, "NAMES", "hash", OfLane, "state.lua", "lane_held.go"},
 	{Limits, "LIMITS", "hash", OfLanes, "lane.lua", "state.lua"},
 	{Held, "HELD", "hash", OfLanes, "lane.lua", "lane_held.go"},
-	{Buried, "BURIED", "hash", OfReason, "state.lua", "stats.go"},
+	{Buried, "BURIED", "hash", OfReason, "state.lua", "buried/buried.go"},
 
 	{Counts, "COUNTS", "hash", OfNone, "state.lua", "stats.go"},
 	{Ends, "ENDS", "hash", OfNone, "state.lua", "stats.go"},

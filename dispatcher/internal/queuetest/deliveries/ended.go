@@ -310,7 +310,8 @@ func (j *joiner) observe() {
 
 // read goes on from the last page, as far as there is more.
 func (j *joiner) read(limit int) {
-	for more := true; more; {
+	for pages, more := 0, true; more; pages++ {
+		require.Less(j, pages, 1000, "it never ends")
 		page := ended(j.Rig, dispatcher.EndedFilter{Lane: j.lane, Limit: limit, Cursor: j.resume})
 		for _, d := range page.Deliveries {
 			j.told = append(j.told, anEnd{d.Ended.UnixMilli(), d.ID})
@@ -364,7 +365,8 @@ func mustJoinInCrowd(r *rig.Rig) {
 			settling = false
 		default:
 		}
-		for more := true; more; {
+		for pages, more := 0, true; more; pages++ {
+			require.Less(r, pages, 1000, "it never ends")
 			page := ended(r, dispatcher.EndedFilter{Lane: "a", Limit: 7, Cursor: cursor})
 			for _, d := range page.Deliveries {
 				told = append(told, anEnd{d.Ended.UnixMilli(), d.ID})

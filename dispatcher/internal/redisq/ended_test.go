@@ -1,0 +1,69 @@
+package redisq_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// ends puts ends of a lane into one of the end sets, one each so many ms.
+func (r *trap) ends(set string, lane dispatcher.Lane, n int, from, step time.Duration) {
+	r.Helper()
+	all := make([]redis.Z, n)
+	for i := range all {
+		at := r.now.Add(from + time.Duration(i)*step)
+		all[i] = redis.Z{Score: float64(at.UnixMilli()), Member: fmt.Sprintf("%s:%s%d", lane, set, at.UnixMilli())}
+	}
+	require.NoError(r, r.store.Client().ZAdd(r.Context(), r.store.Conn().Tag(0)+":"+set, all...).Err())
+}
+
+// A destination that few deliveries go to is found among the ends of all others, in
+// scripts that look at some names each, and in an order that all end sets share.
+func TestWhatEndedIsFoundAmongTheEndsOfOthers(t *testing.T) {
+	r := newTrap(t)
+	r.ends("done", "others", 9000, -time.Hour, 100*time.Millisecond)
+	r.ends("dead", "a", 700, -time.Hour, time.Second)
+	r.ends("cancelled", "a", 300, -50*time.Minute, 2*time.Second)
+	r.ends("cancelled", "b", 3000, -40*time.Minute, 10*time.Millisecond)
+	before, records := r.stat("evalsha"), r.stat("hget")
+	f := dispatcher.EndedFilter{Lane: "a", Limit: 500}
+	var told []dispatcher.Delivery
+	looked, pages := 0, 0
+	for more := true; more; pages++ {
+		page, err := r.store.Ended(t.Context(), f)
+		require.NoError(t, err)
+		told, looked = append(told, page.Deliveries...), looked+page.LookedAt
+		f.Cursor, more = page.Resume, page.More
+	}
+	require.Len(t, told, 1000)
+	for i, d := range told[1:] {
+		require.False(t, d.Ended.Before(told[i].Ended), "%s", d.ID)
+	}
+	require.GreaterOrEqual(t, looked, 13_000)
+	require.GreaterOrEqual(t, r.stat("evalsha")-before, 13_000/2048)
+	require.Less(t, r.stat("evalsha")-before, 40)
+	require.LessOrEqual(t, r.stat("hget")-records, 1010, "the others cost no record")
+
+	page, err := r.store.Ended(t.Context(), dispatcher.EndedFilter{Lane: "never", Limit: 500})
+	require.NoError(t, err)
+	require.Empty(t, page.Deliveries)
+}
+
+// A page ends where it has cost enough, and its cursor goes on.
+func TestAPageOfWhatEndedThatFindsNothingSaysHowFarItLooked(t *testing.T) {
+	r := newTrap(t)
+	r.ends("done", "others", 60_000, -time.Hour, 10*time.Millisecond)
+	page, err := r.store.Ended(t.Context(), dispatcher.EndedFilter{Lane: "a", Limit: 10})
+	require.NoError(t, err)
+	require.Empty(t, page.Deliveries)
+	require.True(t, page.More)
+	require.Less(t, page.LookedAt, 30_000)
+	rest, err := r.store.Ended(t.Context(), dispatcher.EndedFilter{Lane: "a", Limit: 10, Cursor: page.Resume})
+	require.NoError(t, err)
+	require.Positive(t, rest.LookedAt)
+}

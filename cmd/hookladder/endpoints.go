@@ -241,8 +241,12 @@ func printEndpoints(out io.Writer, list []wire.EndpointView) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ENDPOINT\tUID\tTENANT\tSTATE\tTOPICS\tURL")
 	for _, e := range list {
+		state := e.State
+		if e.DisabledReason != "" && e.DisabledReason != "operator" {
+			state += " (" + e.DisabledReason + ")"
+		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n",
-			e.ID, cmp.Or(e.UID, "-"), cmp.Or(e.Tenant, "-"), e.State, cmp.Or(strings.Join(e.Topics, " "), "-"), e.URL)
+			e.ID, cmp.Or(e.UID, "-"), cmp.Or(e.Tenant, "-"), state, cmp.Or(strings.Join(e.Topics, " "), "-"), e.URL)
 	}
 	_ = table.Flush() // out is a buffer
 }

@@ -57,6 +57,36 @@ func TestAnEndpointThatFailsForTooLongIsDisabled(t *testing.T) {
 	})
 }
 
+// audited keeps what is told to an audit.
+type audited struct {
+	d.Audit
+	entries []d.AuditEntry
+}
+
+func (a *audited) Record(_ context.Context, e d.AuditEntry) { a.entries = append(a.entries, e) }
+
+func TestWhyTheEngineDisablesAnEndpointIsAudited(t *testing.T) {
+	for detail, answer := range map[string]func(context.Context, d.Call) d.Answer{
+		"none of its attempts succeeded for too long": broken, "its receiver answered 410": gone,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var log audited
+			r := newTestEndpointRig(t, func(o *engine.Options, q *testQueue, s *fakeSender) {
+				failingAfter(o, q, s)
+				o.Audit, s.answer = &log, answer
+			})
+			r.start(t)
+			view := r.create(t, uid("main"))
+			for _, id := range []string{"first", "second", "third", "fourth"} {
+				r.publish(t, to("main", id))
+				pass(8 * time.Second)
+			}
+			r.stop(t)
+			require.Equal(t, []d.AuditEntry{{By: d.System, What: "endpoint.disable", Target: view.ID, Tenant: view.Tenant, Detail: detail}}, log.entries)
+		})
+	}
+}
+
 func TestASuccessfulTestEndsThatAnEndpointFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, failingAfter)

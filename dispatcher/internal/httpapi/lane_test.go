@@ -14,7 +14,7 @@ import (
 
 func TestLanesAreListed(t *testing.T) {
 	f := &fakeService{fakeEndpoints: fakeEndpoints{next: "c2", state: dispatcher.LaneState{
-		Lane: "ep_123456789", URL: "https://a:443", Tenant: "t1", UID: "shop-7", Since: testNow, By: "ops",
+		Lane: "ep_123456789", URL: "https://a:443", Tenant: "t1", UID: "shop-7", Failing: testNow, By: "ops",
 		Limits:    dispatcher.LaneLimits{Version: 3, MaxInFlight: 5, Interval: 10 * time.Millisecond, Ordered: true},
 		LaneCount: dispatcher.LaneCount{InFlight: 1, Waiting: 9},
 		Window:    4, Fails: 21, Opened: 2, Until: testNow.Add(time.Minute), Token: testNow,
@@ -36,7 +36,10 @@ func TestLanesAreListed(t *testing.T) {
 		{dispatcher.LaneState{By: "system", Cause: dispatcher.WhyGone, Limits: dispatcher.LaneLimits{Held: dispatcher.HeldDisabled}}, "disabled", "gone", "system"},
 		{dispatcher.LaneState{By: "ops", Limits: dispatcher.LaneLimits{Held: dispatcher.HeldDeleted}}, "deleted", "deleted", "ops"},
 		{dispatcher.LaneState{All: all, Opened: 1}, "paused", "all", "night"},
-		{dispatcher.LaneState{Opened: 1, Limit: dispatcher.WhyRate}, "open", "breaker", ""},
+		{dispatcher.LaneState{Opened: 1, Limit: dispatcher.WhyRate, Failing: testNow}, "open", "breaker", ""},
+		{dispatcher.LaneState{Opened: 1, Failing: testNow, FailsLong: true}, "failing", "failing", ""},
+		{dispatcher.LaneState{Failing: testNow}, "active", "", ""},
+		{dispatcher.LaneState{By: "system", Cause: dispatcher.WhyFailing, Failing: testNow, Limits: dispatcher.LaneLimits{Held: dispatcher.HeldDisabled}}, "disabled", "failing", "system"},
 		{dispatcher.LaneState{Limit: dispatcher.WhyRetryAfter}, "limited", "retry_after", ""},
 		{dispatcher.LaneState{Limit: dispatcher.WhyRate, Token: testNow}, "limited", "rate", ""},
 	} {
@@ -44,7 +47,7 @@ func TestLanesAreListed(t *testing.T) {
 		f.state.Lane = "u_1"
 		got := decodeAnswer[wire.LanePage](t, get(h, "/v1/lanes"), 200).Data[0]
 		require.Equal(t, []string{c.state, c.why, c.who}, []string{got.State, got.Why, got.By})
-		require.Equal(t, c.why == "all", !got.Since.IsZero())
+		require.Equal(t, c.why == "all" || c.state == "open" || c.state == "failing", !got.Since.IsZero(), "since when %s is %s", c.why, c.state)
 		require.Equal(t, c.why == "rate", !got.Until.IsZero())
 		require.Empty(t, got.Endpoint)
 		require.Empty(t, got.Rate)

@@ -196,8 +196,8 @@ func wireLane(l *dispatcher.LaneState) wire.LaneState {
 	switch why {
 	case dispatcher.WhyAll:
 		w.Since, w.By = wire.Time{Time: l.All.Since}, l.All.By
-	case dispatcher.WhyFailing:
-		if state == dispatcher.StateFailing {
+	case dispatcher.WhyFailing, dispatcher.WhyBreaker:
+		if state != dispatcher.StateDisabled {
 			w.Since = wire.Time{Time: l.Failing}
 		}
 	case dispatcher.WhyRate:

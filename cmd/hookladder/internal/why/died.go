@@ -18,6 +18,12 @@ func (f Facts) died() (how, cure string) {
 	case "refused":
 		return how + ", since its address may not be called" + f.answer(), "correct the URL, or allow the address with ALLOW_NETS; then " + again
 	case "disabled":
+		switch {
+		case f.bare():
+			return how + ", since no attempt at " + f.place() + " succeeded for DISABLE_AFTER", "once it answers again, " + again
+		case f.Lane.Why == "failing" && f.Lane.State == "disabled":
+			return how + ", since its endpoint " + f.place() + " was disabled: none of its attempts succeeded for too long", again
+		}
 		return how + ", since its endpoint " + f.place() + " was disabled", again
 	case "overflow":
 		return how + " unattempted, since as much waited for " + f.place() + " as ENDPOINT_MAX_WAITING allows", "once less waits, " + again

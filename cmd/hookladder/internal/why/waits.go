@@ -12,7 +12,7 @@ func (f Facts) waits() (how, cure string) {
 	case "due":
 		return "waits for its time" + f.until(d.NextAttemptAt), f.retry("attempts it now")
 	case "rung":
-		return fmt.Sprintf("waits%s, rung %s of its ladder, since attempt %d failed%s", f.until(d.NextAttemptAt), f.rung(), d.Attempts, f.answer()), f.retry("attempts it now")
+		return fmt.Sprintf("waits%s, rung %s of its ladder, since attempt %d failed%s%s", f.until(d.NextAttemptAt), f.rung(), d.Attempts, f.answer(), f.failing()), f.retry("attempts it now")
 	case "paused":
 		return f.paused()
 	case "breaker":
@@ -70,12 +70,20 @@ func (f Facts) breaker() (how, cure string) {
 func (f Facts) failures() string {
 	text := ""
 	if f.Lane.Fails > 0 {
-		text = ", after " + times(f.Lane.Fails, "failure", "failures in a row")
+		text = ", after " + times(f.Lane.Fails, "failure", "failures in a row") + f.at("since", f.Lane.Since)
 	}
 	if f.Delivery.LastError != "" {
 		text += ", its own last: " + f.Delivery.LastError
 	}
 	return text
+}
+
+// failing tells that the lane fails for FAILING_AFTER.
+func (f Facts) failing() string {
+	if f.Lane.State != "failing" {
+		return ""
+	}
+	return ", and no attempt at " + f.place() + " succeeded" + f.at("since", f.Lane.Since)
 }
 
 func (f Facts) rate() string {
@@ -97,6 +105,11 @@ func (f Facts) order() (how, cure string) {
 		f.Delivery.WaitingFor = "paused"
 		held, cure := f.paused()
 		return text + ", and" + strings.TrimPrefix(held, "waits since"), cure
+	case "failing":
+		if f.Lane.Opened == 0 {
+			return text + f.failing(), "it goes when they have ended, and `hookladder retry` or `cancel` of the first hurries that"
+		}
+		fallthrough
 	case "open":
 		return text + ", and the breaker of " + f.place() + " is open" + f.until(f.Lane.Until) + f.failures(), f.resume("tries now")
 	case "limited":

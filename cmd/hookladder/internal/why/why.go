@@ -118,6 +118,9 @@ func (f Facts) success() string {
 	return text
 }
 
+// bare reports whether the delivery goes to a URL without an endpoint.
+func (f Facts) bare() bool { return !strings.HasPrefix(f.Delivery.Destination, "ep_") }
+
 // message is the id of the delivery's message.
 func (f Facts) message() string {
 	_, id, _ := strings.Cut(f.Delivery.ID, ":")

@@ -64,15 +64,19 @@ func mustLadder(waits ...time.Duration) ladder.Ladder {
 }
 
 var (
-	three   = mustLadder(time.Second, 2*time.Second, 3*time.Second)
-	again   = "`hookladder retry order_17 --destination ep_123456789` starts a new ladder"
-	now     = "`hookladder retry order_17 --destination ep_123456789` attempts it now"
-	resumes = "`hookladder resume ep_123456789` "
-	open    = &wire.LaneState{Lane: lane, Endpoint: lane, State: "open", Why: "breaker", Fails: 20, Until: at(14, 3)}
-	paused  = &wire.LaneState{Lane: lane, Endpoint: lane, State: "paused", Why: "paused", By: "ops", Since: at(9, 30)}
-	night   = &wire.LaneState{Lane: lane, Endpoint: lane, State: "paused", Why: "all", By: "ops", Since: at(9, 30)}
-	gone    = &wire.LaneState{Lane: lane, Endpoint: lane, State: "deleted"}
-	off     = &wire.LaneState{Lane: lane, Endpoint: lane, State: "disabled", Why: "gone", By: "system", Since: at(9, 30)}
+	three    = mustLadder(time.Second, 2*time.Second, 3*time.Second)
+	again    = "`hookladder retry order_17 --destination ep_123456789` starts a new ladder"
+	now      = "`hookladder retry order_17 --destination ep_123456789` attempts it now"
+	resumes  = "`hookladder resume ep_123456789` "
+	open     = &wire.LaneState{Lane: lane, Endpoint: lane, State: "open", Why: "breaker", Fails: 20, Until: at(14, 3)}
+	paused   = &wire.LaneState{Lane: lane, Endpoint: lane, State: "paused", Why: "paused", By: "ops", Since: at(9, 30)}
+	night    = &wire.LaneState{Lane: lane, Endpoint: lane, State: "paused", Why: "all", By: "ops", Since: at(9, 30)}
+	broken   = &wire.LaneState{Lane: lane, Endpoint: lane, State: "open", Why: "breaker", Fails: 20, Opened: 1, Since: at(9, 30), Until: at(14, 3)}
+	fails    = &wire.LaneState{Lane: lane, Endpoint: lane, State: "failing", Why: "failing", Fails: 7, Since: at(9, 30)}
+	dark     = &wire.LaneState{Lane: lane, Endpoint: lane, State: "failing", Why: "failing", Fails: 20, Opened: 3, Since: at(9, 30), Until: at(14, 3)}
+	hopeless = &wire.LaneState{Lane: lane, Endpoint: lane, State: "disabled", Why: "failing", By: "system", Since: at(9, 30)}
+	off      = &wire.LaneState{Lane: lane, Endpoint: lane, State: "disabled", Why: "gone", By: "system", Since: at(9, 30)}
+	gone     = &wire.LaneState{Lane: lane, Endpoint: lane, State: "deleted"}
 )
 
 var sentences = []struct {
@@ -92,6 +96,13 @@ var sentences = []struct {
 	{waiting("breaker", until(14, 3)), open, "waits for the breaker of api.shop.example until 14:03:00, after 20 failures in a row; " + resumes + "tries now"},
 	{waiting("breaker", func(d *wire.Delivery) { d.WaitingUntil, d.LastError = at(14, 3), "no answer within 15s" }), open, "waits for the breaker of api.shop.example until 14:03:00, after 20 failures in a row, its own last: no answer within 15s; " + resumes + "tries now"},
 	{waiting("breaker", nil), &wire.LaneState{UID: "shop-7", State: "open", Fails: 1}, "waits while one attempt tries whether shop-7 (api.shop.example) answers again, whose breaker is open, after 1 failure; " + resumes + "tries all"},
+	{waiting("breaker", until(14, 3)), broken, "waits for the breaker of api.shop.example until 14:03:00, after 20 failures in a row since 09:30:00; " + resumes + "tries now"},
+	{waiting("breaker", until(14, 3)), dark, "waits for the breaker of api.shop.example until 14:03:00, after 20 failures in a row since 09:30:00; " + resumes + "tries now"},
+	{waiting("rung", func(d *wire.Delivery) {
+		d.NextAttemptAt, d.Rung, d.Ladder, d.Attempts, d.LastError = at(14, 3), 2, &three, 2, "status 404"
+	}), fails, "waits until 14:03:00, rung 2 of 3 of its ladder, since attempt 2 failed (status 404), and no attempt at api.shop.example succeeded since 09:30:00; " + now},
+	{waiting("order", func(d *wire.Delivery) { d.WaitingBehind = 3 }), fails, "waits behind 3 that go first, and no attempt at api.shop.example succeeded since 09:30:00; it goes when they have ended, and `hookladder retry` or `cancel` of the first hurries that"},
+	{waiting("order", nil), dark, "waits behind others of its ordering key, and the breaker of api.shop.example is open until 14:03:00, after 20 failures in a row since 09:30:00; " + resumes + "tries now"},
 	{waiting("retry_after", until(14, 3)), nil, "waits until 14:03:00, since api.shop.example asked for that with Retry-After; " + resumes + "tries now"},
 	{waiting("rate", until(14, 3)), &wire.LaneState{Endpoint: lane, Rate: "100/s", Waiting: 7000}, "waits for its turn until 14:03:00: api.shop.example gets 100/s, and 7000 wait; `hookladder endpoints update ep_123456789 --rate N/s` changes the rate"},
 	{waiting("sealed", until(14, 3)), nil, "waits until 14:03:00, since an instance can't open its endpoint api.shop.example with its ENCRYPTION_KEY, or read it; give every instance the key with which the endpoint was stored"},
@@ -114,6 +125,8 @@ var sentences = []struct {
 	{dead("expired", func(d *wire.Delivery) { d.Attempts = 1 }), nil, "died at 11:00:00 after 1 attempt, since it had expired at 10:59:00; publish it anew under another id"},
 	{dead("refused", func(d *wire.Delivery) { d.LastError = "10.1.2.3 is private; allow it with ALLOW_NETS=10.1.2.3/32" }), nil, "died at 11:00:00, since its address may not be called (10.1.2.3 is private; allow it with ALLOW_NETS=10.1.2.3/32); correct the URL, or allow the address with ALLOW_NETS; then " + again},
 	{dead("disabled", nil), off, "died at 11:00:00, since its endpoint api.shop.example was disabled; it is disabled by system since 09:30:00: `hookladder resume ep_123456789`, then " + again},
+	{dead("disabled", nil), hopeless, "died at 11:00:00, since its endpoint api.shop.example was disabled: none of its attempts succeeded for too long; it is disabled by system since 09:30:00: `hookladder resume ep_123456789`, then " + again},
+	{dead("disabled", func(d *wire.Delivery) { d.Destination = "u_0123456789" }), nil, "died at 11:00:00, since no attempt at api.shop.example succeeded for DISABLE_AFTER; once it answers again, `hookladder retry order_17 --destination u_0123456789` starts a new ladder"},
 	{dead("disabled", nil), &wire.LaneState{State: "deleted"}, "died at 11:00:00, since its endpoint api.shop.example was disabled; its endpoint was deleted"},
 	{delivery("delivered", func(d *wire.Delivery) { d.DeliveredAt = at(11, 0) }), gone, "was delivered to api.shop.example at 11:00:00, at attempt 1; its endpoint was deleted"},
 	{delivery("cancelled", func(d *wire.Delivery) { d.EndedAt = at(11, 0) }), gone, "was cancelled at 11:00:00; its endpoint was deleted"},

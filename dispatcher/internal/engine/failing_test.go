@@ -132,3 +132,45 @@ func TestABareURLThatFailsForTooLongEndsWhatWasAcceptedUntilThen(t *testing.T) {
 		r.stop(t)
 	})
 }
+
+// fail has the first attempt of a delivery to a bare URL fail, at another instance. It
+// answers since when its lane fails.
+func (q *testQueue) fail(lane d.Lane, id string) time.Time {
+	c := claimed(message(id))
+	c.ID.Lane = lane
+	q.lease("quiet", c)
+	settled := q.still().Settle(context.Background(), "quiet", []d.Settlement{{
+		ID: c.ID, Verdict: d.Retry, Wait: time.Hour, Fails: true, Attempt: d.Attempt{Number: 1, Status: 404, Verdict: d.Retry},
+	}})
+	require.NoError(q.t, settled[0].Err)
+	states, err := q.still().LaneStates(context.Background(), []d.Lane{lane})
+	require.NoError(q.t, err)
+	return states[0].Failing
+}
+
+func TestWhatAnInstanceGaveUpBeforeItDiedIsEndedByAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestEndpointRig(t, failingAfter)
+		since := r.queue.fail("u_0", "old")
+		r.queue.later("u_0", "later", time.Hour)
+		time.Sleep(time.Second)
+		_, cut, err := r.queue.still().Cut(t.Context(), "gone", "u_0", since)
+		require.NoError(t, err)
+		require.True(t, cut)
+		require.Equal(t, d.HeldCut, r.queue.limitsOf("u_0").Held)
+		time.Sleep(time.Second)
+		r.queue.later("u_0", "new", time.Hour)
+		r.start(t)
+		pass(time.Second)
+		for _, id := range []string{"old", "later"} {
+			status, reason := r.queue.ended("u_0", id)
+			require.Equal(t, d.StatusDead, status, id)
+			require.Equal(t, d.ReasonDisabled, reason, id)
+		}
+		pass(3 * time.Minute)
+		require.Equal(t, d.LaneLimits{}, r.queue.limitsOf("u_0"))
+		status, _ := r.queue.ended("u_0", "new")
+		require.Empty(t, status)
+		r.stop(t)
+	})
+}

@@ -3,6 +3,7 @@ package admin_test
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -276,6 +277,16 @@ var damages = []struct {
 		p.do("ZADD", p.key("known"), p.now.UnixMilli(), "z")
 	}, "held", nil},
 	{"a lane that is not held is listed", func(p *ward) { p.do("HSET", p.key("held"), "b", "p 1 one") }, "held", nil},
+	{"a lane that is cut is not listed", func(p *ward) {
+		p.do("HSET", p.key("limits"), "z", "1767326645000 0 0 0 g")
+		p.do("ZADD", p.key("known"), p.now.UnixMilli(), "z")
+	}, "held", nil},
+	{"a lane that is not cut is listed", func(p *ward) { p.do("HSET", p.key("held"), "b", "g 1 system") }, "held", nil},
+	{"one of a lane that is cut is nowhere", func(p *ward) {
+		p.do("HSET", p.key("limits"), "a", fmt.Sprint(p.now.UnixMilli(), " 0 0 0 g"))
+		p.do("HSET", p.key("held"), "a", "g 1 system")
+		p.do("LPOP", p.key("ready:a"))
+	}, "no_place", map[string]stored.Place{"a:r1": stored.PlaceDead}},
 	{"lines that are not there", func(p *ward) { p.do("HSET", p.key("lane"), "k", "2 0 0 0 0 5 4 0 0") }, "counts", nil},
 
 	{"a lane without its turn", func(p *ward) { p.do("ZREM", p.key("lanes"), "a") }, "stuck", nil},

@@ -208,8 +208,16 @@ func TestARepartitionPutsBackWhatTheDeadHeld(t *testing.T) {
 		require.NoError(t, err)
 		require.NotEmpty(t, claimed)
 	}
+	for _, lane := range []dispatcher.Lane{"u_failing", "u_cut"} {
+		fail(t, s, p, lane)
+	}
+	failing, err := s.LaneStates(t.Context(), []dispatcher.Lane{"u_cut"})
+	require.NoError(t, err)
+	_, cut, _, err := s.Cut(t.Context(), "one", "u_cut", failing[0].Failing)
+	require.NoError(t, err)
+	require.True(t, cut)
 	require.NoError(t, s.Leave(t.Context(), "forgotten")) // as a careless hand would
-	_, _, err := s.Limit(t.Context(), "one", dispatcher.AllLanes, dispatcher.LaneLimits{Held: dispatcher.HeldPaused, By: "night"}, false)
+	_, _, err = s.Limit(t.Context(), "one", dispatcher.AllLanes, dispatcher.LaneLimits{Held: dispatcher.HeldPaused, By: "night"}, false)
 	require.NoError(t, err)
 	_, _, err = s.Limit(t.Context(), "one", "u_new", dispatcher.LaneLimits{Held: dispatcher.HeldPaused, By: "ops", Name: "https://new.example t1"}, false)
 	require.NoError(t, err)
@@ -218,7 +226,7 @@ func TestARepartitionPutsBackWhatTheDeadHeld(t *testing.T) {
 			page, next, err := s.Lanes(t.Context(), 100, cursor)
 			require.NoError(t, err)
 			for _, l := range page {
-				told = append(told, fmt.Sprint(l.Lane, l.URL, l.Tenant, l.Limits.Held, l.Since, l.By))
+				told = append(told, fmt.Sprint(l.Lane, l.URL, l.Tenant, l.Limits.Held, l.Limits.Version, l.Since, l.By, l.Failing))
 			}
 			if cursor = next; cursor == "" {
 				slices.Sort(told)
@@ -228,6 +236,7 @@ func TestARepartitionPutsBackWhatTheDeadHeld(t *testing.T) {
 	}
 	before := lanes(s)
 	require.Contains(t, strings.Join(before, "\n"), "https://new.example")
+	require.Contains(t, strings.Join(before, "\n"), failing[0].Failing.String())
 	out := p.To(8)
 	require.Equal(t, before, lanes(p.Open(8)), "where each leads, since when it is held and by whom")
 	require.Positive(t, out.Reaped)
@@ -298,4 +307,18 @@ func TestIDsAreCopiedAsFarAsThereIsRoom(t *testing.T) {
 			require.Contains(t, states[n].Seen, id)
 		}
 	}
+}
+
+// fail has the first attempt of a new delivery fail.
+func fail(t *testing.T, s *redisqtest.Raw, p *redisqtest.Project, lane dispatcher.Lane) {
+	t.Helper()
+	e := p.Entry("fails_"+string(lane), []dispatcher.Lane{lane})
+	placed, _, err := s.Schedule(t.Context(), "one", 1024, 1, []dispatcher.Entry{e})
+	require.NoError(t, err)
+	require.Equal(t, dispatcher.StatusInFlight, placed[0].Placed[0].Status)
+	_, _, err = s.Settle(t.Context(), "one", []dispatcher.Settlement{{
+		ID: dispatcher.DeliveryID{Lane: lane, Message: e.Message.ID}, Verdict: dispatcher.Retry, Wait: time.Hour, Fails: true,
+		Attempt: dispatcher.Attempt{Number: 1, Status: 500, Verdict: dispatcher.Retry},
+	}})
+	require.NoError(t, err)
 }

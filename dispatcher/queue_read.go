@@ -164,11 +164,16 @@ type LogFilter struct {
 
 // Matches reports whether a line is one of those.
 func (f *LogFilter) Matches(l *Logged) bool {
+	return f.MayMatch(l) && (len(f.Tenants) == 0 || slices.Contains(f.Tenants, l.Tenant))
+}
+
+// MayMatch reports whether a line is one of those, or would be as of another tenant:
+// its message was not read yet.
+func (f *LogFilter) MayMatch(l *Logged) bool {
 	at := l.Attempt.At
 	return f.MatchesName(l.ID) &&
 		(len(f.Happenings) == 0 || slices.Contains(f.Happenings, l.Happening)) &&
-		(f.Since.IsZero() || !at.Before(f.Since)) && (f.Until.IsZero() || at.Before(f.Until)) &&
-		(len(f.Tenants) == 0 || slices.Contains(f.Tenants, l.Tenant))
+		(f.Since.IsZero() || !at.Before(f.Since)) && (f.Until.IsZero() || at.Before(f.Until))
 }
 
 // MatchesName reports whether lines of a delivery may be.

@@ -30,6 +30,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	jobstore "github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
+	"github.com/hookladder/hookladder/dispatcher/internal/tail"
 )
 
 // Keys are the keys with which the API may be called.
@@ -110,6 +111,7 @@ type Options struct {
 	Ready func(addr string) // called when requests are served, with the API's address; nil: it is not
 
 	stopping *atomic.Bool // of Run; true: callers make their next request elsewhere
+	waiting  int          // of Run; connections of the API that may wait for events
 }
 
 // Run runs a process until ctx ends, and then until all work has ended in the order
@@ -152,12 +154,14 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	e := work.engine
-	svc := service{e, e.Registry(), work.jobs, store, store.Audit()}
+	hub := tail.New(store, o.Log)
+	svc := service{e, e.Registry(), work.jobs, store, hub, store.Audit()}
 	if err := e.ReadClock(ctx); err != nil {
 		return err
 	}
 	figures.Watch(e)
 	keyring := apikey.NewRing(o.Keys)
+	o.waiting = share.accepted / 2
 	api, err := newAPI(svc, guard, figures, keyring, o)
 	if err != nil {
 		return err
@@ -165,7 +169,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	callers := guests.New(share.accepted, o.Log)
 	figures.WatchConnections(callers)
 	f := flow{
-		machinery: work, audit: store.Audit(), api: api, ln: guarded(ln, callers),
+		machinery: work, tail: hub, audit: store.Audit(), api: api, ln: guarded(ln, callers),
 		figures: newMetricsServer(svc, figures, keyring, o), figuresLn: guarded(metricsLn, guests.New(figuresConnections, o.Log)),
 		renew: renewer{keyring: keyring, engine: e, store: store},
 		o:     o, info: info, partitions: store.Partitions(),

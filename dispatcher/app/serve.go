@@ -16,6 +16,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/guests"
 	"github.com/hookladder/hookladder/dispatcher/internal/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
+	"github.com/hookladder/hookladder/dispatcher/internal/tail"
 )
 
 // service is an engine with its endpoints, its jobs, the log and the audit, as the API
@@ -25,6 +26,7 @@ type service struct {
 	*endpoints.Registry
 	*jobRunner
 	dispatcher.Log
+	*tail.Hub
 	dispatcher.Audit
 }
 
@@ -44,6 +46,7 @@ func newAPI(s service, guard *egress.Guard, figures *metrics.Metrics, keyring *a
 			HeaderPrefix: o.Engine.HeaderPrefix,
 		},
 		Bodies:   o.bodyBudget(),
+		Waiting:  max(o.waiting, 1),
 		Stopping: o.stopping,
 		Version:  o.Version,
 		Metrics:  figures,

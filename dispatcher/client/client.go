@@ -139,8 +139,8 @@ func send[T any](ctx context.Context, c *Client, q apiRequest, value any) (out T
 	return call[T](ctx, c, q)
 }
 
-// exchange sends a request and reads its answer, or the problem in it.
-func (c *Client) exchange(ctx context.Context, q apiRequest) ([]byte, error) {
+// request makes the request of a call.
+func (c *Client) request(ctx context.Context, q apiRequest) (*http.Request, error) {
 	target := c.base + q.path
 	if len(q.query) > 0 {
 		target += "?" + q.query.Encode()
@@ -154,6 +154,15 @@ func (c *Client) exchange(ctx context.Context, q apiRequest) ([]byte, error) {
 	}
 	if c.key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.key)
+	}
+	return req, nil
+}
+
+// exchange sends a request and reads its answer, or the problem in it.
+func (c *Client) exchange(ctx context.Context, q apiRequest) ([]byte, error) {
+	req, err := c.request(ctx, q)
+	if err != nil {
+		return nil, err
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {

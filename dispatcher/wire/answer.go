@@ -110,6 +110,16 @@ type LoggedPage struct {
 	CompleteSince Time            `json:"complete_since" nullable:"true" doc:"What is older was partly forgotten, since the deliveries are or memory was short. null: nothing was."`
 }
 
+// Gap is an event of the stream of attempts: some before it are missing.
+type Gap struct {
+	CompleteSince Time `json:"complete_since" doc:"The log is whole from then on."`
+}
+
+// StreamEnd is the last event of a stream that the server ends.
+type StreamEnd struct {
+	Reason string `json:"reason" enum:"slow,stopping,key" doc:"slow: its caller did not read fast enough. stopping: this instance stops; another one goes on. key: the caller's key is not known any more."`
+}
+
 // MessageView is a message as read, with its deliveries.
 type MessageView struct {
 	Message

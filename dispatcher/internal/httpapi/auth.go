@@ -47,6 +47,17 @@ func (s *server) authorised(w *responseWriter, r *http.Request, want apikey.Scop
 	return k, true
 }
 
+// stillAllowed reports whether the caller's key still has its scope: keys may be taken
+// away while an answer lasts.
+func (s *server) stillAllowed(q *request) bool {
+	keys := s.keys.Keys()
+	if keys.Empty() {
+		return true
+	}
+	k, known := callerOf(q.r, keys)
+	return known && k.Scope.Allows(q.of.scope) && (!q.bodies || k.Scope.Allows(apikey.Bodies))
+}
+
 // callerOf finds the key that a request carries.
 func callerOf(r *http.Request, keys apikey.Keys) (apikey.Key, bool) {
 	given := r.Header["Authorization"]

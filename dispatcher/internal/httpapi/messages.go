@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/events"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -257,22 +258,94 @@ func (s *server) attempts(ctx context.Context, q *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
+	if q.r.Method == http.MethodGet && q.prefers(mediaEvents) {
+		return nil, s.followAttempts(ctx, q, f)
+	}
 	return fitting(q.limit(), func(limit int) (*response, error) {
 		page, err := s.svc.ReadLog(ctx, f, limit, q.cursor())
 		if err != nil {
 			return nil, err
 		}
 		w := wire.LoggedPage{
-			Data: convert(page.Lines, wireLogged), NextCursor: nextCursor(page.Next), LookedAt: page.LookedAt,
+			Data: convert(page.Lines, q.logged), NextCursor: nextCursor(page.Next), LookedAt: page.LookedAt,
 			CompleteSince: wire.Time{Time: page.CompleteSince},
-		}
-		if !q.bodies {
-			for i := range w.Data {
-				w.Data[i].ResponseExcerpt, w.Data[i].ResponseBytes = "", len(page.Lines[i].Attempt.Excerpt)
-			}
 		}
 		return answerJSON(http.StatusOK, w)
 	})
+}
+
+// followAttempts serves GET /v1/attempts as an event stream. It returns an error only
+// where nothing was written.
+func (s *server) followAttempts(ctx context.Context, q *request, f dispatcher.LogFilter) error {
+	for _, name := range []string{"limit", "cursor"} {
+		if q.query.Has(name) {
+			return wrongField("query."+name, "an event stream has no pages: leave it out")
+		}
+	}
+	if !s.waiting.Enter() {
+		return &problem{kind: waiting, detail: "half of MAX_CONNECTIONS do; end one that is not needed, or raise the setting"}
+	}
+	defer s.waiting.Leave()
+	out := events.New(q.w)
+	err := s.svc.FollowLog(ctx, f, q.r.Header.Get(lastEventID), func(all []dispatcher.LogEvent) error {
+		if !s.stillAllowed(q) {
+			return errKeyGone
+		}
+		for i := range all {
+			if err := out.Send(q.event(&all[i])); err != nil {
+				return err
+			}
+		}
+		return out.Flush()
+	})
+	switch {
+	case q.w.begun:
+		if why := ending(err); why != "" {
+			_ = out.Send(events.Event{Name: "end", Data: wire.StreamEnd{Reason: why}}) // fails where the caller is gone
+			_ = out.Flush()
+		}
+		return nil
+	case errors.Is(err, dispatcher.ErrCursor):
+		return wrongField("header."+lastEventID, "is not the id of an event of this stream, or its store was emptied since: leave it out to begin anew")
+	}
+	return err
+}
+
+// errKeyGone says that the caller's key was taken out of API_KEYS.
+var errKeyGone = errors.New("the key is not known any more")
+
+// ending is the reason of an event stream's end as its caller is told; empty: the
+// caller left.
+func ending(err error) string {
+	switch {
+	case errors.Is(err, dispatcher.ErrBehind):
+		return "slow"
+	case errors.Is(err, dispatcher.ErrStopping):
+		return "stopping"
+	case errors.Is(err, errKeyGone):
+		return "key"
+	}
+	return ""
+}
+
+// event is what a caller is told of an event of the log.
+func (q *request) event(e *dispatcher.LogEvent) events.Event {
+	switch {
+	case e.Line != nil:
+		return events.Event{Name: "attempt", ID: e.At, Data: q.logged(e.Line)}
+	case !e.Gap.IsZero():
+		return events.Event{Name: "gap", ID: e.At, Data: wire.Gap{CompleteSince: wire.Time{Time: e.Gap}}}
+	}
+	return events.Event{ID: e.At}
+}
+
+// logged is a line of the log as its caller may see it.
+func (q *request) logged(l *dispatcher.Logged) wire.LoggedAttempt {
+	w := wireLogged(l)
+	if !q.bodies {
+		w.ResponseExcerpt, w.ResponseBytes = "", len(l.Attempt.Excerpt)
+	}
+	return w
 }
 
 func (s *server) logFilter(ctx context.Context, q *request) (f dispatcher.LogFilter, err error) {

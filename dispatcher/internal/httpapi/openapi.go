@@ -135,6 +135,9 @@ func document(doc *huma.OpenAPI, o operation) {
 	if o.csv {
 		documentCSV(op.Responses["200"])
 	}
+	if o.events != "" {
+		op.Responses["200"].Content[mediaEvents] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Description: o.events}}
+	}
 	for _, k := range o.kinds() {
 		status, title := strconv.Itoa(k.status), k.title+" ("+k.word+")"
 		if other := op.Responses[status]; other != nil {

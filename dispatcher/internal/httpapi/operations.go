@@ -31,6 +31,7 @@ type operation struct {
 	answers          map[int]any    // by status
 	produces         string         // media type of the answers; empty: JSON
 	csv              bool           // it answers as CSV too, with cursors in headers
+	events           string         // what its event stream has, which it answers to Accept: text/event-stream; empty: there is none
 	problems         []*problemKind // besides those that follow from the other fields
 	audit            string         // its word there, one of dispatcher.AuditWords; empty: it changes nothing
 	fastPath         bool           // one of the POSTs that most requests are: it needs no mux
@@ -157,7 +158,14 @@ func (s *server) attemptOperations() []operation {
 	return []operation{
 		{
 			id: "list-attempts", method: "GET", path: "/v1/attempts", scope: apikey.Read,
-			summary: "List attempts, and ends without one, newest first", do: s.attempts,
+			summary: "List attempts, and ends without one, newest first; or follow them as events", do: s.attempts,
+			header: &huma.Param{
+				Name: lastEventID, In: "header", Schema: textSchema,
+				Description: "With Accept: text/event-stream: the id of the last event that came. The stream goes on behind it.",
+			},
+			events: "Events attempt: data is a LoggedAttempt, id goes into Last-Event-ID. " +
+				"A gap says that attempts before it are missing, and since when the log is whole (complete_since). An end comes last, with the reason why. " +
+				"limit and cursor are refused. With since it begins with those of that time.",
 			answers: ok(wire.LoggedPage{}), query: append([]*param{
 				repeated(ofText("destination", "A lane, an endpoint's id or uid, or a URL. May be repeated: any of them matches.", refuseDestination)),
 				repeated(ofText("tenant", "May be repeated. Found as long as the message is kept.", refuseTenant)),
@@ -166,7 +174,7 @@ func (s *server) attemptOperations() []operation {
 				ofTime("since", "Began at this time or later."),
 				ofTime("until", "Began before this time."),
 			}, ofPage(maxLimit)...),
-			problems: []*problemKind{malformed},
+			problems: []*problemKind{malformed, waiting},
 		},
 	}
 }

@@ -56,6 +56,8 @@ var (
 	busy = &problemKind{"busy", http.StatusTooManyRequests, "Too many tests are under way", 2}
 	// A list takes some ms: all that may wait are done in less than a second.
 	listing = &problemKind{"busy", http.StatusTooManyRequests, "Too many lists are read at once", 1}
+	// Such a call mostly lasts for minutes.
+	waiting = &problemKind{"waiting", http.StatusTooManyRequests, "Too many wait for events", 10}
 	// A person looks at the jobs, and stops one or waits for its end.
 	tooManyJobs = &problemKind{"too-many-jobs", http.StatusTooManyRequests, "Too many jobs have not ended", 60}
 	notStopped  = &problemKind{"not-stopped", http.StatusConflict, "The job is not stopped", 0}
@@ -164,6 +166,7 @@ var table = []struct {
 	{dispatcher.ErrNotDurable, weak, "", "it is stored and will be sent; asking again with the same id is safe, and answers 200 once it is durable"},
 	{dispatcher.ErrUnavailable, unavailable, "", unsure},
 	{dispatcher.ErrFenced, unavailable, "", "this instance restarts; ask again"},
+	{dispatcher.ErrStopping, unavailable, "", "this instance stops; ask again"},
 	{context.DeadlineExceeded, unavailable, "", late},
 	{context.Canceled, unavailable, "", "the request was given up"},
 }

@@ -186,3 +186,7 @@ func checkMedia(h http.Header, other string) error {
 	}
 	return nil
 }
+
+// lastEventID is the header in which a caller that lost its event stream says how far
+// it came.
+const lastEventID = "Last-Event-ID"

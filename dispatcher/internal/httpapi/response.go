@@ -17,6 +17,7 @@ const (
 	mediaJSON    = "application/json"
 	mediaCSV     = "text/csv"
 	mediaProblem = "application/problem+json"
+	mediaEvents  = "text/event-stream"
 )
 
 // responseWriter remembers whether a response was begun, and what the metrics and

@@ -23,11 +23,15 @@ type Options struct {
 	Policy   dispatcher.Policy // what may be published; MaxBody is needed
 	Version  string
 	Bodies   int64        // bytes of requests that are held at once; 0: 64 MiB
+	Waiting  int          // connections that may wait for events at once; 0: 1000
 	Metrics  http.Handler // what GET /metrics answers; nil: there is no such path
 	Counter  Counter      // is told of every answer; nil: answers are not counted
 	Stopping *atomic.Bool // true: a connection is closed after its answer; nil: none ever is
 	Log      *slog.Logger // nil: slog.Default()
 }
+
+// mostWaiting is for tests, and servers that do not count their connections.
+const mostWaiting = 1000
 
 // server serves the API.
 type server struct {
@@ -44,6 +48,7 @@ type server struct {
 	refusals  refusals
 	fastPath  map[string]http.HandlerFunc // by path: the POSTs that most requests are, which need no mux
 	stopping  *atomic.Bool
+	waiting   *guests.Waiting
 }
 
 // New makes the handler of the API.
@@ -66,6 +71,7 @@ func newServer(svc Service, o Options, bodies int64) *server {
 	s := &server{
 		svc: svc, keys: o.Keys, policy: o.Policy, bodies: newBodies(bodies), figures: o.Metrics, counter: o.Counter, log: o.Log,
 		mux: http.NewServeMux(), fastPath: map[string]http.HandlerFunc{}, stopping: o.Stopping,
+		waiting: guests.NewWaiting(cmp.Or(o.Waiting, mostWaiting)),
 	}
 	if s.keys == nil {
 		s.keys = apikey.NewRing(apikey.Keys{})

@@ -50,6 +50,10 @@ type Service interface {
 	Dead(ctx context.Context, f dispatcher.DeadFilter) (dispatcher.DeadPage, error)
 
 	dispatcher.Log
+	// FollowLog shows lines of the log that match as they come, or those behind an
+	// event's position first, until ctx ends or show fails. An event without anything
+	// says that it goes on; the first comes at once.
+	FollowLog(ctx context.Context, f dispatcher.LogFilter, behind string, show func([]dispatcher.LogEvent) error) error
 
 	// Jobs change many deliveries. dispatcher.ErrNoJob says that there is none of a
 	// number.

@@ -52,6 +52,7 @@ var groups = []struct {
 	{"list", deliveries.ListCases},
 	{"ended", deliveries.EndedCases},
 	{"log", deliveries.LogCases},
+	{"follow", deliveries.FollowCases},
 	{"proof", deliveries.ProofCases},
 	{"dead", deliveries.DeadCases},
 	{"wake", deliveries.WakeCases},

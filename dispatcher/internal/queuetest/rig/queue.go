@@ -61,6 +61,10 @@ type Queue interface {
 	Known(ctx context.Context, ids []string) ([]bool, error)
 	Kept(ctx context.Context, batch []dispatcher.Entry) ([]*dispatcher.Message, error)
 	ReadLog(ctx context.Context, f dispatcher.LogFilter, limit int, cursor string) (dispatcher.LogPage, error)
+	LogEnd(ctx context.Context) (dispatcher.LogPosition, error)
+	LogSince(at time.Time) dispatcher.LogPosition
+	LogAt(text string) (dispatcher.LogPosition, error)
+	FollowLog(ctx context.Context, at *dispatcher.LogPosition, wanted func(*dispatcher.Logged) bool) (dispatcher.LogStep, error)
 	List(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error)
 	Ended(ctx context.Context, f dispatcher.EndedFilter) (dispatcher.EndedPage, error)
 	Dead(ctx context.Context, f dispatcher.DeadFilter) (dispatcher.DeadPage, error)

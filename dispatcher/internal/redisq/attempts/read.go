@@ -24,7 +24,7 @@ const (
 	chunkEntries  = 16   // of one partition in one round trip
 	headsAtOnce   = 64   // records of at most 16 KiB
 	tookMost      = 65 * time.Second
-	clocksDiffer  = 5 * time.Second
+	clocksDiffer  = dispatcher.LogSkew
 	fieldCut      = "cut"
 	matchesAtOnce = 64 // lines whose messages are read together
 	idsAtOnce     = 8  // messages that are looked for before the log is read
@@ -117,12 +117,7 @@ type placed struct {
 
 // placedOf are the lines of an entry, the oldest first.
 func placedOf(partition int, e redis.XMessage) []placed {
-	ms, seq, _ := strings.Cut(e.ID, "-")
-	at, err := strconv.ParseInt(ms, 10, 64)
-	n, err2 := strconv.ParseUint(seq, 10, 64)
-	if err != nil || err2 != nil {
-		return nil
-	}
+	at, n := entryID(e.ID)
 	var out []placed
 	for i, l := range linesOf(e.Values) {
 		out = append(out, placed{l, dispatcher.LogPlace{MS: at, Partition: partition, Seq: n, Line: i}})

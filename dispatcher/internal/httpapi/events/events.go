@@ -1,0 +1,79 @@
+// Package events writes an event stream, as browsers read it with EventSource.
+package events
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
+
+const (
+	// pieceBytes are written at once.
+	pieceBytes = 64 << 10
+
+	// pieceWithin is how long a caller may take for such a piece. Slower ones are cut
+	// off: what comes meanwhile is kept in memory for them.
+	pieceWithin = 10 * time.Second
+)
+
+// Event is one event, or where Data is nil only a comment and the id.
+type Event struct {
+	Name, ID string // without line breaks; an empty id leaves the one before
+	Data     any    // JSON
+}
+
+// Stream writes events. Nothing is sent before the first Flush.
+type Stream struct {
+	w     http.ResponseWriter
+	conn  *http.ResponseController
+	begun bool
+	buf   []byte
+}
+
+// New makes a Stream.
+func New(w http.ResponseWriter) *Stream {
+	return &Stream{w: w, conn: http.NewResponseController(w)}
+}
+
+// Send adds an event.
+func (s *Stream) Send(e Event) error {
+	if e.ID != "" {
+		s.buf = append(append(append(s.buf, "id: "...), e.ID...), '\n')
+	}
+	if e.Data == nil {
+		s.buf = append(s.buf, ":\n\n"...)
+	} else {
+		data, err := json.Marshal(e.Data)
+		if err != nil {
+			return err
+		}
+		s.buf = append(append(append(s.buf, "event: "...), e.Name...), "\ndata: "...)
+		s.buf = append(append(s.buf, data...), "\n\n"...)
+	}
+	if len(s.buf) < pieceBytes {
+		return nil
+	}
+	return s.Flush()
+}
+
+// Flush sends what was added. A deadline can't be set on a writer that has none, which
+// needs none.
+func (s *Stream) Flush() error {
+	if !s.begun {
+		s.begun = true
+		_ = s.conn.SetReadDeadline(time.Time{}) // the server's would end it: nothing is read any more
+		h := s.w.Header()
+		h.Set("Content-Type", "text/event-stream")
+		h.Set("X-Accel-Buffering", "no") // of nginx
+		h.Set("Connection", "close")     // the next request goes to another instance if this one stops
+		s.w.WriteHeader(http.StatusOK)
+	}
+	_ = s.conn.SetWriteDeadline(time.Now().Add(pieceWithin))
+	_, err := s.w.Write(s.buf)
+	s.buf = s.buf[:0]
+	if err != nil {
+		return err
+	}
+	return s.conn.Flush()
+}

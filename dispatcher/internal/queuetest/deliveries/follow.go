@@ -1,0 +1,151 @@
+package deliveries
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// FollowCases are about followers of the log.
+var FollowCases = []rig.Case{
+	{Name: "a follower sees what is logged from now on, with its message", Run: func(r *rig.Rig) {
+		r.EndOne("a")
+		at := mustEnd(r)
+		require.Empty(r, mustFollow(r, &at, nil))
+		r.Publish("a", "m1")
+		r.MustSettle(rig.One, proven(r.MustClaim(rig.One, rig.Named("a", "m1"))[0]))
+		lines := mustFollow(r, &at, nil)
+		require.Len(r, lines, 1)
+		require.Equal(r, rig.Named("a", "m1"), lines[0].ID)
+		require.Equal(r, "payment.paid", lines[0].Topic)
+		require.Equal(r, "thanks", string(lines[0].Attempt.Excerpt))
+		require.Empty(r, mustFollow(r, &at, nil), "once")
+	}},
+	{Name: "a follower of an empty log misses nothing", Setup: stored.Setup{Partitions: 3}, Run: func(r *rig.Rig) {
+		at := mustEnd(r)
+		for _, lane := range []dispatcher.Lane{"lane0", "lane1", "lane2", "lane3"} {
+			r.EndOne(lane)
+		}
+		require.Len(r, mustFollow(r, &at, nil), 4)
+	}},
+	{Name: "a follower goes on behind each line, within an entry too, over all partitions", Setup: stored.Setup{Partitions: 3}, Run: func(r *rig.Rig) {
+		begin := mustEnd(r)
+		for round := range 4 {
+			for lane := range 5 {
+				r.Publish(dispatcher.Lane(fmt.Sprintf("lane%d", lane)), fmt.Sprintf("m%d-%d", round, lane))
+			}
+			var batch []dispatcher.Settlement
+			for _, c := range r.ClaimAll(rig.One) {
+				batch = append(batch, proven(c))
+			}
+			r.Settle(rig.One, batch...)
+			r.Pass(time.Second)
+		}
+		at := begin.Clone()
+		all := mustFollow(r, &at, nil)
+		require.Len(r, all, 20)
+		require.True(r, slices.IsSortedFunc(all, func(a, b dispatcher.Logged) int { return a.Place.Compare(b.Place) }))
+		at = begin.Clone()
+		for k := range all {
+			at.Pass(all[k].Place)
+			behind := mustAt(r, at)
+			require.Equal(r, all[k+1:], append([]dispatcher.Logged{}, mustFollow(r, &behind, nil)...), "behind line %d", k)
+		}
+		since := r.Queue.LogSince(rig.Start.Add(3 * time.Second))
+		require.Len(r, mustFollow(r, &since, func(l *dispatcher.Logged) bool { return !l.Attempt.At.Before(rig.Start.Add(3 * time.Second)) }), 5)
+	}},
+	{Name: "a follower reads a part at a time", Run: func(r *rig.Rig) {
+		at := mustEnd(r)
+		for range 40 {
+			r.EndOne("a")
+		}
+		step, err := r.Queue.FollowLog(r.Ctx, &at, nil)
+		require.NoError(r, err)
+		require.True(r, step.More)
+		require.Len(r, step.Lines, 16)
+		require.Len(r, mustFollow(r, &at, nil), 24)
+	}},
+	{Name: "a follower that was away while the log was cut is told so, once", Run: func(r *rig.Rig) {
+		const some = 120 // Redis cuts whole nodes, of a hundred entries at most
+		begin := mustEnd(r)
+		here := begin.Clone()
+		for range some {
+			r.EndOne("a")
+		}
+		require.Len(r, mustFollow(r, &here, nil), some)
+		r.Pass(time.Hour)
+		require.Empty(r, mustFollow(r, &here, nil))
+		r.EndOne("a")
+		r.Trim(rig.KeepAnHour)
+		for name, away := range map[string]dispatcher.LogPosition{"kept": begin.Clone(), "told": mustAt(r, begin)} {
+			step, err := r.Queue.FollowLog(r.Ctx, &away, nil)
+			require.NoError(r, err)
+			require.False(r, step.Gap.IsZero(), name)
+			require.False(r, step.Gap.After(r.Now), name)
+			require.NotEmpty(r, step.Lines, name)
+			mustFollow(r, &away, nil)
+		}
+		require.Len(r, mustFollow(r, &here, nil), 1, "to one that saw all nothing is missing")
+		told := mustAt(r, here)
+		r.EndOne("a")
+		require.Len(r, mustFollow(r, &told, nil), 1)
+	}},
+	{Name: "a position of another number of partitions goes on with a gap", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
+		at := mustEnd(r)
+		old := dispatcher.LogPositionAt(at.Store, 7, r.Now.UnixMilli())
+		r.EndOne("lane0")
+		r.EndOne("lane1")
+		old = mustAt(r, old)
+		step, err := r.Queue.FollowLog(r.Ctx, &old, nil)
+		require.NoError(r, err)
+		require.False(r, step.Gap.IsZero())
+		require.Len(r, step.Lines, 2)
+		require.Len(r, old.Marks, 2)
+		require.Empty(r, mustFollow(r, &old, nil))
+	}},
+	{Name: "a position of another store is refused", Run: func(r *rig.Rig) {
+		at := mustEnd(r)
+		at.Store++
+		for _, text := range []string{"", "x", at.String()} {
+			_, err := r.Queue.LogAt(text)
+			require.ErrorIs(r, err, dispatcher.ErrCursor, text)
+		}
+	}},
+}
+
+func mustEnd(r *rig.Rig) dispatcher.LogPosition {
+	r.Helper()
+	at, err := r.Queue.LogEnd(r.Ctx)
+	require.NoError(r, err)
+	return at
+}
+
+// mustAt is a position as an event's id brings it back.
+func mustAt(r *rig.Rig, p dispatcher.LogPosition) dispatcher.LogPosition {
+	r.Helper()
+	at, err := r.Queue.LogAt(p.String())
+	require.NoError(r, err)
+	return at
+}
+
+// mustFollow reads to the end of the log, of which nothing is missing.
+func mustFollow(r *rig.Rig, at *dispatcher.LogPosition, wanted func(*dispatcher.Logged) bool) (lines []dispatcher.Logged) {
+	r.Helper()
+	for range 1000 {
+		step, err := r.Queue.FollowLog(r.Ctx, at, wanted)
+		require.NoError(r, err)
+		require.Zero(r, step.Gap)
+		lines = append(lines, step.Lines...)
+		if !step.More {
+			return lines
+		}
+	}
+	r.Fatal("the log never ends")
+	return nil
+}

@@ -1,0 +1,286 @@
+package tail
+
+import (
+	"context"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+)
+
+// Alive is how often a follower is told that it is still connected: proxies cut
+// connections on which nothing comes for half a minute.
+const Alive = 15 * time.Second
+
+// follower is one that follows.
+type follower struct {
+	filter dispatcher.LogFilter
+	show   func([]dispatcher.LogEvent) error
+	pos    dispatcher.LogPosition // behind what it was shown
+
+	joined  chan struct{} // closed when at and from are set, or err
+	err     error
+	from    dispatcher.LogPosition // behind which its pieces begin
+	dropped chan struct{}          // closed when it is too far behind
+
+	told time.Time // when it was last shown something
+	more bool      // there was more to read
+
+	at *piece // the last that it was shown; nil: it is dropped; Hub.mu guards it
+}
+
+// FollowLog shows the lines of the log that match from now on, or behind a position, or
+// since a time; the position goes first. It shows an event without anything at the
+// beginning, and each time that nothing came for Alive. It returns nil when ctx ends,
+// an error of show as it is, dispatcher.ErrBehind where show is too slow, and
+// dispatcher.ErrStopping at the end of Run.
+func (h *Hub) FollowLog(ctx context.Context, filter dispatcher.LogFilter, behind string, show func([]dispatcher.LogEvent) error) error {
+	f := &follower{filter: filter, show: show, joined: make(chan struct{}), dropped: make(chan struct{})}
+	old := true
+	switch {
+	case behind != "":
+		var err error
+		if f.pos, err = h.log.LogAt(behind); err != nil {
+			return err
+		}
+	case !filter.Since.IsZero():
+		f.pos = h.log.LogSince(filter.Since)
+		for n := range f.pos.Marks { // older lines don't match
+			f.pos.Marks[n].Before = max(filter.Since.UnixMilli(), 0)
+		}
+	default:
+		old = false
+	}
+	err := h.follow(ctx, f, old)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// follow shows a follower what is old, and then what comes.
+func (h *Hub) follow(ctx context.Context, f *follower, old bool) error {
+	if old {
+		if err := h.catchUp(ctx, f, false); err != nil {
+			return err
+		}
+	}
+	defer h.leave(f)
+	if err := h.join(ctx, f); err != nil {
+		return err
+	}
+	if old {
+		// What was logged since is behind its own position, and before the first piece.
+		if err := h.catchUp(ctx, f, true); err != nil {
+			return err
+		}
+	} else {
+		f.pos = f.from
+		if err := f.tell(nil); err != nil {
+			return err
+		}
+	}
+	return h.live(ctx, f)
+}
+
+// join makes the Hub hand on to a follower what it reads.
+func (h *Hub) join(ctx context.Context, f *follower) error {
+	h.mu.Lock()
+	h.joining = append(h.joining, f)
+	h.mu.Unlock()
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+	select {
+	case <-f.joined:
+		return f.err
+	case <-h.stopped:
+		return dispatcher.ErrStopping
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (h *Hub) leave(f *follower) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.followers, f)
+	for i, other := range h.joining {
+		if other == f {
+			h.joining = append(h.joining[:i:i], h.joining[i+1:]...)
+			break
+		}
+	}
+}
+
+// catchUp shows a follower what it reads itself, to the end of the log. One that has
+// begun waits while the store, or a part of it, can't be read.
+func (h *Hub) catchUp(ctx context.Context, f *follower, begun bool) error {
+	joined := begun
+	for failures, more := 0, true; more; begun = true {
+		if err := h.turn(ctx, f, begun); err != nil {
+			return err
+		}
+		shown, err := h.readOld(ctx, f, begun)
+		<-h.turns
+		if shown != nil {
+			return shown
+		}
+		if !begun && isLost(err) {
+			return err
+		}
+		failures = h.down.Repeat(ctx, stage, failures, err)
+		more = f.more || isLost(err) || joined && err != nil
+	}
+	return nil
+}
+
+// turn waits until a follower may read. It ends with a receive from turns.
+func (h *Hub) turn(ctx context.Context, f *follower, begun bool) error {
+	alive := time.NewTicker(Alive)
+	defer alive.Stop()
+	for {
+		select {
+		case <-f.dropped:
+			return dispatcher.ErrBehind
+		case <-h.stopped:
+			return dispatcher.ErrStopping
+		case <-ctx.Done():
+			return ctx.Err()
+		default:
+		}
+		select {
+		case h.turns <- struct{}{}:
+			return nil
+		case <-f.dropped:
+		case <-h.stopped:
+		case <-ctx.Done():
+		case <-alive.C:
+			if begun {
+				if err := f.tell(nil); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+// readOld reads once for a follower and shows it that. shown is the error of its
+// show, err that of the log.
+func (h *Hub) readOld(ctx context.Context, f *follower, begun bool) (shown, err error) {
+	within, stop := outage.Within(ctx)
+	defer stop()
+	after := f.pos.Clone()
+	step, err := h.log.FollowLog(within, &after, f.filter.MayMatch)
+	f.more = step.More
+	if !begun && isLost(err) {
+		return nil, err
+	}
+	return f.advance(&piece{lines: step.Lines, gap: step.Gap, after: after}, !begun), err
+}
+
+// isLost reports whether an error is of the whole log, and not of parts of it.
+func isLost(err error) bool {
+	failed, rest := outage.Split(err)
+	return rest != nil || failed != nil && failed.Failed >= failed.Of
+}
+
+// live shows a follower what the Hub reads.
+func (h *Hub) live(ctx context.Context, f *follower) error {
+	alive := time.NewTicker(Alive)
+	defer alive.Stop()
+	for {
+		select {
+		case <-h.stopped:
+			return dispatcher.ErrStopping
+		default:
+		}
+		next, grown, ok := h.take(f)
+		switch {
+		case !ok:
+			return dispatcher.ErrBehind
+		case next != nil:
+			if err := f.advance(next, false); err != nil {
+				return err
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-h.stopped:
+		case <-f.dropped:
+		case <-grown:
+		case <-alive.C:
+			h.reach(f)
+			if time.Since(f.told) >= Alive {
+				if err := f.tell(nil); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+// take moves a follower on to the next piece, and copies that: the position behind
+// the newest moves on. nil: there is none until grown is closed. ok is false where the
+// follower was dropped.
+func (h *Hub) take(f *follower) (next *piece, grown chan struct{}, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if f.at == nil {
+		return nil, nil, false
+	}
+	if f.at.next == nil {
+		return nil, f.at.grown, true
+	}
+	f.at = f.at.next
+	return &piece{lines: f.at.lines, gap: f.at.gap, after: f.at.after}, nil, true
+}
+
+// reach moves the position of a follower on that has seen all pieces, though nothing
+// came.
+func (h *Hub) reach(f *follower) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if f.at != nil && f.at.next == nil {
+		f.pos.Reach(f.at.after)
+	}
+}
+
+// advance shows a follower a piece of the log. With always it shows something also
+// where nothing matches.
+func (f *follower) advance(p *piece, always bool) error {
+	if len(f.pos.Marks) != len(p.after.Marks) {
+		f.pos = f.pos.Divided(len(p.after.Marks))
+	}
+	var events []dispatcher.LogEvent
+	if !p.gap.IsZero() {
+		events = append(events, dispatcher.LogEvent{Gap: p.gap, At: f.pos.String()})
+	}
+	for i := range p.lines {
+		l := &p.lines[i]
+		if f.pos.Read(l.Place) {
+			continue
+		}
+		f.pos.Pass(l.Place)
+		if f.filter.Matches(l) {
+			events = append(events, dispatcher.LogEvent{Line: l, At: f.pos.String()})
+		}
+	}
+	f.pos.Reach(p.after)
+	if len(events) > 0 || always || time.Since(f.told) >= Alive {
+		return f.tell(events)
+	}
+	return nil
+}
+
+// tell shows events; none: that the follower is still connected.
+func (f *follower) tell(events []dispatcher.LogEvent) error {
+	f.told = time.Now()
+	if len(events) == 0 {
+		events = []dispatcher.LogEvent{{At: f.pos.String()}}
+	}
+	return f.show(events)
+}

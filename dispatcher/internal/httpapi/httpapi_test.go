@@ -39,6 +39,8 @@ type fakeService struct {
 	filter    dispatcher.Filter
 	logFilter dispatcher.LogFilter
 	logPage   dispatcher.LogPage
+	behind    string                                                                  // whence a log was followed
+	follow    func(ctx context.Context, show func([]dispatcher.LogEvent) error) error // the log; nil: it can't be
 	page      dispatcher.Page
 	stats     dispatcher.Stats
 	store     dispatcher.StoreInfo
@@ -162,6 +164,15 @@ func (f *fakeService) Ended(_ context.Context, name string, filter dispatcher.En
 	page := f.ended
 	page.Deliveries = page.Deliveries[:min(filter.Limit, len(page.Deliveries))]
 	return page, f.err
+}
+
+func (f *fakeService) FollowLog(ctx context.Context, filter dispatcher.LogFilter, behind string, show func([]dispatcher.LogEvent) error) error {
+	f.called("follow")
+	f.logFilter, f.behind = filter, behind
+	if f.follow == nil {
+		return f.err
+	}
+	return f.follow(ctx, show)
 }
 
 func (f *fakeService) Dead(_ context.Context, filter dispatcher.DeadFilter) (dispatcher.DeadPage, error) {

@@ -20,13 +20,13 @@ type follower struct {
 
 	joined  chan struct{} // closed when at and from are set, or err
 	err     error
-	from    dispatcher.LogPosition // behind which its pieces begin
+	from    dispatcher.LogPosition // behind which its stretches begin
 	dropped chan struct{}          // closed when it is too far behind
 
 	told time.Time // when it was last shown something
 	more bool      // there was more to read
 
-	at *piece // the last that it was shown; nil: it is dropped; Hub.mu guards it
+	at *stretch // the last that it was shown; nil: it is dropped; Hub.mu guards it
 }
 
 // FollowLog shows the lines of the log that match from now on, or behind a position, or
@@ -70,7 +70,7 @@ func (h *Hub) follow(ctx context.Context, f *follower, old bool) error {
 		return err
 	}
 	if old {
-		// What was logged since is behind its own position, and before the first piece.
+		// What was logged since is behind its own position, and before the first stretch.
 		if err := h.catchUp(ctx, f, true); err != nil {
 			return err
 		}
@@ -177,7 +177,7 @@ func (h *Hub) readOld(ctx context.Context, f *follower, begun bool) (shown, err 
 	if !begun && isLost(err) {
 		return nil, err
 	}
-	return f.advance(&piece{lines: step.Lines, gap: step.Gap, after: after}, !begun), err
+	return f.advance(&stretch{lines: step.Lines, gap: step.Gap, after: after}, !begun), err
 }
 
 // isLost reports whether an error is of the whole log, and not of parts of it.
@@ -223,10 +223,10 @@ func (h *Hub) live(ctx context.Context, f *follower) error {
 	}
 }
 
-// take moves a follower on to the next piece, and copies that: the position behind
+// take moves a follower on to the next stretch, and copies that: the position behind
 // the newest moves on. nil: there is none until grown is closed. ok is false where the
 // follower was dropped.
-func (h *Hub) take(f *follower) (next *piece, grown chan struct{}, ok bool) {
+func (h *Hub) take(f *follower) (next *stretch, grown chan struct{}, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if f.at == nil {
@@ -236,10 +236,10 @@ func (h *Hub) take(f *follower) (next *piece, grown chan struct{}, ok bool) {
 		return nil, f.at.grown, true
 	}
 	f.at = f.at.next
-	return &piece{lines: f.at.lines, gap: f.at.gap, after: f.at.after}, nil, true
+	return &stretch{lines: f.at.lines, gap: f.at.gap, after: f.at.after}, nil, true
 }
 
-// reach moves the position of a follower on that has seen all pieces, though nothing
+// reach moves the position of a follower on that has seen all stretches, though nothing
 // came.
 func (h *Hub) reach(f *follower) {
 	h.mu.Lock()
@@ -249,9 +249,9 @@ func (h *Hub) reach(f *follower) {
 	}
 }
 
-// advance shows a follower a piece of the log. With always it shows something also
+// advance shows a follower a stretch of the log. With always it shows something also
 // where nothing matches.
-func (f *follower) advance(p *piece, always bool) error {
+func (f *follower) advance(p *stretch, always bool) error {
 	if len(f.pos.Marks) != len(p.after.Marks) {
 		f.pos = f.pos.Divided(len(p.after.Marks))
 	}

@@ -1,7 +1,7 @@
 // Package tail shows people the log of attempts as it grows.
 //
 // One Hub reads the log for all followers of an instance, and only while there are
-// any. It hands on what it reads as a chain of pieces: each follower walks along it at
+// any. It hands on what it reads as a chain of stretches: each follower walks along it at
 // its own pace, and one that falls too far behind is dropped. follow.go is a
 // follower's side.
 package tail
@@ -54,7 +54,7 @@ type Hub struct {
 	turns   chan struct{} // of followers that read what was logged before they came
 
 	mu        sync.Mutex // guards what follows
-	newest    *piece     // nil: nobody follows
+	newest    *stretch   // nil: there is no follower
 	followers map[*follower]bool
 	joining   []*follower
 }
@@ -72,13 +72,13 @@ func New(log Source, to *slog.Logger) *Hub {
 	}
 }
 
-// piece is what was read at once. Each knows the next one, and none the one before:
+// stretch is what was read at once. Each knows the next one, and none the one before:
 // those that all followers have shown are forgotten.
-type piece struct {
+type stretch struct {
 	lines []dispatcher.Logged
 	gap   time.Time
-	total int64         // bytes of all pieces up to this one
-	next  *piece        // nil until grown is closed
+	total int64         // bytes of all stretches up to this one
+	next  *stretch      // nil until grown is closed
 	grown chan struct{} // closed when there is a next one
 
 	after dispatcher.LogPosition // behind it; Hub.mu guards that of the newest, which moves on while nothing comes
@@ -97,7 +97,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 }
 
-// watch reads until nobody follows any more.
+// watch reads as long as there are followers.
 func (h *Hub) watch(ctx context.Context) {
 	var at dispatcher.LogPosition
 	tick := time.NewTimer(0)
@@ -123,7 +123,7 @@ func (h *Hub) watch(ctx context.Context) {
 		tick.Reset(readEvery)
 		select {
 		case <-ctx.Done():
-		case <-h.wake: // it is let in above, and waits for the next piece as all others
+		case <-h.wake: // it is let in above, and waits for the next stretch as all others
 		case <-tick.C:
 			due = true
 		}
@@ -154,8 +154,8 @@ func (h *Hub) refuse(err error) {
 	h.joining = nil
 }
 
-// admit lets all join that want to, who see what comes after this position. It
-// reports whether anybody follows.
+// admit lets all join that want to. They see what comes after this position. It
+// reports whether there are followers.
 func (h *Hub) admit(at dispatcher.LogPosition) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -164,7 +164,7 @@ func (h *Hub) admit(at dispatcher.LogPosition) bool {
 		return false
 	}
 	if h.newest == nil {
-		h.newest = &piece{after: at.Clone(), grown: make(chan struct{})}
+		h.newest = &stretch{after: at.Clone(), grown: make(chan struct{})}
 	}
 	for _, f := range h.joining {
 		f.at, f.from = h.newest, at.Clone()
@@ -208,7 +208,7 @@ func (h *Hub) wanted() func(*dispatcher.Logged) bool {
 	}
 }
 
-// handOn adds a piece to the chain, and drops the followers that are too far behind.
+// handOn adds a stretch to the chain, and drops the followers that are too far behind.
 func (h *Hub) handOn(step *dispatcher.LogStep, at *dispatcher.LogPosition) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -217,14 +217,14 @@ func (h *Hub) handOn(step *dispatcher.LogStep, at *dispatcher.LogPosition) {
 		last.after = at.Clone()
 		return
 	}
-	p := &piece{lines: step.Lines, gap: step.Gap, total: last.total, grown: make(chan struct{}), after: at.Clone()}
+	p := &stretch{lines: step.Lines, gap: step.Gap, total: last.total, grown: make(chan struct{}), after: at.Clone()}
 	for i := range p.lines {
 		p.total += sizeOf(&p.lines[i])
 	}
 	last.next, h.newest = p, p
 	close(last.grown)
 	for f := range h.followers {
-		if last.total-f.at.total > mostBehind { // the piece that just came is no reproach
+		if last.total-f.at.total > mostBehind { // the stretch that just came is no reproach
 			f.at = nil
 			close(f.dropped)
 			delete(h.followers, f)

@@ -1,0 +1,192 @@
+package httpapi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+)
+
+// stream asks for events of attempts.
+func stream(h http.Handler, query, key string, header ...string) *httptest.ResponseRecorder {
+	r := newRequest("GET", "/v1/attempts"+query, "")
+	r.Header.Set("Accept", "text/event-stream")
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	return serve(h, r)
+}
+
+// shows is a log that tells some events and ends.
+func shows(end error, all ...dispatcher.LogEvent) func(context.Context, func([]dispatcher.LogEvent) error) error {
+	return func(_ context.Context, show func([]dispatcher.LogEvent) error) error {
+		if err := show(all); err != nil {
+			return err
+		}
+		return end
+	}
+}
+
+func TestAttemptsAreFollowed(t *testing.T) {
+	f := &fakeService{follow: shows(nil,
+		dispatcher.LogEvent{At: "p0"}, dispatcher.LogEvent{Line: &testLogPage.Lines[0], At: "p1"}, dispatcher.LogEvent{Gap: testNow, At: "p2"})}
+	w := stream(newTestAPI(t, f), "?destination=u_1&tenant=acme&outcome=dead&since=2026-01-02T03:04:05Z", "", "Last-Event-ID", "p9")
+	require.Equal(t, 200, w.Code)
+	require.Equal(t, "text/event-stream", w.Header().Get("Content-Type"))
+	require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
+	parts := strings.Split(w.Body.String(), "\n\n")
+	require.Equal(t, "id: p0\n:", parts[0])
+	require.True(t, strings.HasPrefix(parts[1], "id: p1\nevent: attempt\ndata: {\"id\":\"u_1:m1\","), parts[1])
+	require.Equal(t, "id: p2\nevent: gap\ndata: {\"complete_since\":\"2026-01-31T11:00:00.123Z\"}", parts[2])
+	require.Equal(t, "p9", f.behind)
+	require.Equal(t, []string{"acme"}, f.logFilter.Tenants)
+	require.Equal(t, []dispatcher.Happening{"dead"}, f.logFilter.Happenings)
+	require.Len(t, f.logFilter.Lanes, 1)
+	require.False(t, f.logFilter.Since.IsZero())
+}
+
+func TestAnEventHasWhatTheListHas(t *testing.T) {
+	f := &fakeService{logPage: testLogPage, follow: shows(nil, dispatcher.LogEvent{Line: &testLogPage.Lines[0], At: "p1"})}
+	h := newTestAPI(t, f, withKeys(t, "read-key-0123456789:read,full-key-0123456789:read+bodies"))
+	for key, want := range map[string]string{"read-key-0123456789": `"response_bytes":3`, "full-key-0123456789": `"response_excerpt":"ok`} {
+		body := stream(h, "", key).Body.String()
+		require.Contains(t, body, want, key)
+		r := newRequest("GET", "/v1/attempts", "")
+		r.Header.Set("Authorization", "Bearer "+key)
+		_, data, _ := strings.Cut(body, "data: ")
+		require.Contains(t, serve(h, r).Body.String(), strings.TrimSpace(data), key)
+	}
+	require.NotContains(t, stream(h, "", "read-key-0123456789").Body.String(), "response_excerpt")
+	require.Equal(t, 401, stream(h, "", "").Code)
+}
+
+func TestAnEventStreamIsAnsweredToThoseThatAskForIt(t *testing.T) {
+	f := &fakeService{logPage: testLogPage, follow: shows(nil, dispatcher.LogEvent{At: "p0"})}
+	h := newTestAPI(t, f)
+	for accept, want := range map[string]string{
+		"text/event-stream": "text/event-stream", "text/event-stream, */*": "text/event-stream", "text/event-stream;q=0.5, text/html": "text/event-stream",
+		"": "application/json", "*/*": "application/json", "application/json, text/event-stream;q=0.9": "application/json", "text/event-stream;q=0": "application/json",
+	} {
+		r := newRequest("GET", "/v1/attempts", "")
+		r.Header.Set("Accept", accept)
+		require.Equal(t, want, serve(h, r).Header().Get("Content-Type"), accept)
+		r.Method = "HEAD"
+		require.Equal(t, "application/json", serve(h, r).Header().Get("Content-Type"), accept)
+	}
+}
+
+func TestAnEventStreamThatCanNotBeginIsAProblem(t *testing.T) {
+	for want, f := range map[string]*fakeService{
+		"422 header.Last-Event-ID": {err: fmt.Errorf("%w: other", dispatcher.ErrCursor)},
+		"503 unavailable":          {err: dispatcher.ErrUnavailable},
+		"503 this instance stops":  {err: dispatcher.ErrStopping},
+	} {
+		status, text, _ := strings.Cut(want, " ")
+		w := stream(newTestAPI(t, f), "", "")
+		require.Equal(t, status, fmt.Sprint(w.Code), want)
+		require.Contains(t, w.Body.String(), text)
+	}
+	for _, query := range []string{"?limit=5", "?cursor=x", "?outcome=none", "?topic=a"} {
+		require.Equal(t, 422, stream(newTestAPI(t, &fakeService{}), query, "").Code, query)
+	}
+}
+
+func TestAnEventStreamSaysWhyItEnds(t *testing.T) {
+	for err, want := range map[error]string{dispatcher.ErrBehind: "slow", dispatcher.ErrStopping: "stopping"} {
+		f := &fakeService{follow: shows(err, dispatcher.LogEvent{At: "p0"})}
+		require.Equal(t, "id: p0\n:\n\nevent: end\ndata: {\"reason\":\""+want+"\"}\n\n", stream(newTestAPI(t, f), "", "").Body.String())
+	}
+	f := &fakeService{follow: shows(errors.Join(errors.New("gone")), dispatcher.LogEvent{At: "p0"})}
+	require.Equal(t, "id: p0\n:\n\n", stream(newTestAPI(t, f), "", "").Body.String())
+}
+
+func TestAnEventStreamEndsWhenItsKeyIsTakenAway(t *testing.T) {
+	keys, err := apikey.Parse("read-key-0123456789:read,other-key-0123456789:read")
+	require.NoError(t, err)
+	ring := apikey.NewRing(keys)
+	f := &fakeService{follow: func(_ context.Context, show func([]dispatcher.LogEvent) error) error {
+		if err := show([]dispatcher.LogEvent{{At: "p0"}}); err != nil {
+			return err
+		}
+		fewer, err := apikey.Parse("other-key-0123456789:read")
+		if err != nil {
+			return err
+		}
+		ring.Renew(fewer)
+		return show([]dispatcher.LogEvent{{Line: &testLogPage.Lines[0], At: "p1"}})
+	}}
+	h := newTestAPI(t, f, func(o *httpapi.Options) { o.Keys = ring })
+	require.Equal(t, "id: p0\n:\n\nevent: end\ndata: {\"reason\":\"key\"}\n\n", stream(h, "", "read-key-0123456789").Body.String())
+}
+
+func TestEventStreamsAreBounded(t *testing.T) {
+	begun, end := make(chan struct{}), make(chan struct{})
+	f := &fakeService{follow: func(_ context.Context, show func([]dispatcher.LogEvent) error) error {
+		begun <- struct{}{}
+		<-end
+		return show([]dispatcher.LogEvent{{At: "p0"}})
+	}}
+	h := newTestAPI(t, f, func(o *httpapi.Options) { o.Waiting = 2 })
+	done := make(chan int, 2)
+	for range 2 {
+		go func() { done <- stream(h, "", "").Code }()
+		<-begun
+	}
+	w := stream(h, "", "")
+	require.Equal(t, 429, w.Code)
+	require.Contains(t, w.Body.String(), "/problems/waiting")
+	require.NotEmpty(t, w.Header().Get("Retry-After"))
+	close(end)
+	require.Equal(t, 200, <-done)
+	require.Equal(t, 200, <-done)
+	go func() { <-begun }()
+	require.Equal(t, 200, stream(h, "", "").Code, "their places are free again")
+}
+
+func TestTheClientFollowsAttempts(t *testing.T) {
+	f := &fakeService{follow: shows(dispatcher.ErrBehind,
+		dispatcher.LogEvent{At: "p0"}, dispatcher.LogEvent{Line: &testLogPage.Lines[1], At: "p1"}, dispatcher.LogEvent{Gap: testNow, At: "p2"})}
+	c := newTestClient(t, f)
+	var got []string
+	err := c.Follow(t.Context(), client.AttemptFilter{Messages: []string{"m1"}}, "p9", func(e client.Event) error {
+		switch {
+		case e.Attempt != nil:
+			got = append(got, e.ID+" "+e.Attempt.MessageID)
+		case e.Gap != nil:
+			got = append(got, e.ID+" gap "+e.Gap.CompleteSince.String())
+		case e.End != nil:
+			got = append(got, e.ID+" end "+e.End.Reason)
+		default:
+			got = append(got, e.ID)
+		}
+		return nil
+	})
+	require.ErrorIs(t, err, client.ErrUnreachable)
+	require.Equal(t, "p9", f.behind)
+	require.Equal(t, []string{"m1"}, f.logFilter.Messages)
+	require.Len(t, got, 4)
+	require.Equal(t, []string{"p0", "p1 m2"}, got[:2])
+	require.Contains(t, got[2], "p2 gap 2026-01-31")
+	require.Equal(t, "p2 end slow", got[3])
+
+	f.follow, f.err = nil, dispatcher.ErrUnavailable
+	var p *client.Problem
+	require.ErrorAs(t, c.Follow(t.Context(), client.AttemptFilter{}, "", nil), &p)
+	require.Equal(t, 503, p.Status)
+	gone := errors.New("gone")
+	f.follow = shows(nil, dispatcher.LogEvent{At: "p0"})
+	require.ErrorIs(t, c.Follow(t.Context(), client.AttemptFilter{}, "", func(client.Event) error { return gone }), gone)
+}

@@ -1,6 +1,6 @@
 package guests
 
-// Waiting bounds how many callers wait at once, whose connections nobody else gets
+// Waiting bounds how many callers wait at once. Their connections are lost to others
 // meanwhile.
 type Waiting struct{ places chan struct{} }
 

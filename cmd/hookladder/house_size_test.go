@@ -21,7 +21,7 @@ const mostFiles = 25
 // together. A folder that is not listed has none. Raise a number in the commit
 // that needs it, and say why.
 var budgets = map[string]int{
-	"cmd/hookladder":                           5000, // 3,200 were planned: a third of it is help
+	"cmd/hookladder":                           5200, // 3,200 were planned: a third of it is help
 	"cmd/hookladder/internal/bench":            3500,
 	"cmd/hookladder/internal/check":            600,
 	"cmd/hookladder/internal/inspect":          1400,
@@ -32,7 +32,7 @@ var budgets = map[string]int{
 	"deploy/kit":                               1000,
 	"deploy/kit/redistest":                     1300,
 	"deploy/kit/redistest/miniserver":          100,
-	"dispatcher":                               3700,
+	"dispatcher":                               3800,
 	"dispatcher/app":                           1300,
 	"dispatcher/client":                        900,
 	"dispatcher/internal/devredis":             100,
@@ -42,7 +42,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/endpointtest":         1300,
 	"dispatcher/internal/engine":               4100, // it tells notices what happens
 	"dispatcher/internal/fields":               100,
-	"dispatcher/internal/httpapi":              5300,
+	"dispatcher/internal/httpapi":              5400,
 	"dispatcher/internal/httpapi/apikey":       300,
 	"dispatcher/internal/httpapi/events":       100,
 	"dispatcher/internal/httpapi/guests":       300,

@@ -105,7 +105,7 @@ var sentences = []struct {
 	{waiting("order", nil), dark, "waits behind others of its ordering key, and the breaker of api.shop.example is open until 14:03:00, after 20 failures in a row since 09:30:00; " + resumes + "tries now"},
 	{waiting("retry_after", until(14, 3)), nil, "waits until 14:03:00, since api.shop.example asked for that with Retry-After; " + resumes + "tries now"},
 	{waiting("rate", until(14, 3)), &wire.LaneState{Endpoint: lane, Rate: "100/s", Waiting: 7000}, "waits for its turn until 14:03:00: api.shop.example gets 100/s, and 7000 wait; `hookladder endpoints update ep_123456789 --rate N/s` changes the rate"},
-	{waiting("sealed", until(14, 3)), nil, "waits until 14:03:00, since an instance can't open its endpoint api.shop.example with its ENCRYPTION_KEY, or read it; give every instance the key with which the endpoint was stored"},
+	{waiting("sealed", until(14, 3)), nil, "waits until 14:03:00, since an instance can't open its endpoint api.shop.example, or the headers of a message to it, with its ENCRYPTION_KEY, or read it; give every instance the key with which they were stored"},
 	{waiting("missing", until(14, 3)), nil, "waits until 14:03:00, since its endpoint is not in the store and was not deleted; `hookladder doctor` looks for what else is missing, `hookladder cancel order_17` ends it"},
 	{waiting("order", func(d *wire.Delivery) { d.WaitingBehind = 3 }), nil, "waits behind 3 that go first to api.shop.example; it goes when they have ended, and `hookladder retry` or `cancel` of the first hurries that"},
 	{waiting("order", func(d *wire.Delivery) { d.WaitingBehind = 1 }), paused, "waits behind 1 that goes first, and api.shop.example is paused by ops since 09:30:00; " + resumes + "lets it go on"},

@@ -16,6 +16,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
@@ -122,8 +123,10 @@ func TestAnOperatorThatFailsIsToldNothingOfItself(t *testing.T) {
 	o.Engine.Ladder, err = ladder.Parse("0s")
 	require.NoError(t, err)
 	p := start(t, o)
-	_, _, err = p.client().CreateEndpoint(t.Context(), &wire.Endpoint{URL: listens, Topics: []string{string(dispatcher.NoticeDead)}, Secret: secret.Reveal()})
-	require.NoError(t, err)
+	for _, url := range []string{listens, newTestFailing(t, http.StatusServiceUnavailable)} { // the second one's notices die too
+		_, _, err = p.client().CreateEndpoint(t.Context(), &wire.Endpoint{URL: url, Topics: []string{string(dispatcher.NoticeDead)}, Secret: secret.Reveal()})
+		require.NoError(t, err)
+	}
 	for _, id := range []string{"one", "two"} {
 		_, err := p.client().Publish(t.Context(), message(id, newTestFailing(t, http.StatusBadGateway)))
 		require.NoError(t, err)
@@ -134,12 +137,13 @@ func TestAnOperatorThatFailsIsToldNothingOfItself(t *testing.T) {
 	require.EventuallyWithT(t, func(a *assert.CollectT) {
 		dead, err := p.client().Deliveries(t.Context(), client.Filter{Topics: []string{"hookladder.*"}, Statuses: []string{"dead"}})
 		require.NoError(a, err)
-		require.Len(a, dead.Data, 2)
-	}, patience, 10*time.Millisecond, "those to the operator died")
+		require.Len(a, dead.Data, 3+2)
+	}, patience, 10*time.Millisecond, "those to the operator died, and those to the second endpoint")
 	require.NoError(t, p.end())
 	again := start(t, newTestOptions(o.RedisURL))
 	opened, dead := string(dispatcher.NoticeOpened), string(dispatcher.NoticeDead)
-	require.ElementsMatch(t, []string{opened, opened, dead, dead}, noticesKept(t, again.client()), "of neither death there is another")
+	require.ElementsMatch(t, []string{opened, opened, opened, dead, dead, dead, dead}, noticesKept(t, again.client()), "of no such death there is another")
+	require.Empty(t, came)
 	require.NoError(t, again.end())
 }
 
@@ -175,6 +179,35 @@ func TestWhatSeveralInstancesTellIsToldOnce(t *testing.T) {
 	require.Len(t, noticesKept(t, second.client()), 2)
 	require.NoError(t, second.end())
 	require.Empty(t, came)
+}
+
+// The instance that disabled an endpoint died before its notice was stored.
+func TestANoticeThatIsMissingIsToldByAnotherInstance(t *testing.T) {
+	ops, came := newTestOps(t)
+	o := newTestOptions(redistest.Start(t).URL())
+	o.Engine.PollEvery = 10 * time.Millisecond
+	accepts := o
+	accepts.Engine.MaxInFlight = 0
+	first := start(t, accepts)
+	e, _, err := first.client().CreateEndpoint(t.Context(), &wire.Endpoint{UID: "main", URL: newTestFailing(t, http.StatusOK), Secret: secret.Reveal()})
+	require.NoError(t, err)
+	_, err = first.client().Publish(t.Context(), message("one", ""))
+	require.NoError(t, err)
+	require.NoError(t, first.end())
+
+	store, err := redisq.Open(t.Context(), redisq.Options{URL: o.RedisURL, Project: o.Project, LaneMaxInFlight: 16, Permits: 64, Log: o.Log})
+	require.NoError(t, err)
+	there, err := store.Endpoints(t.Context(), []string{e.ID})
+	require.NoError(t, err)
+	at := time.Now().Truncate(time.Millisecond)
+	require.NoError(t, changed(func(e *dispatcher.Endpoint) { e.Disabled, e.HeldBy, e.HeldAt = true, "night", at })(t.Context(), store, there[0]))
+	require.NoError(t, store.Close())
+
+	o.OpsURL = ops + "/ops"
+	second := start(t, o)
+	n := awaitNotices(t, came, 1)["/ops hookladder.endpoint.disabled"]
+	require.Equal(t, []any{"operator", "by night", at.UTC().Format("2006-01-02T15:04:05.000Z")}, []any{n.body["reason"], n.body["detail"], n.body["since"]})
+	require.NoError(t, second.end())
 }
 
 func TestAReceiverThatFailsIsToldAsFailingAndAsDisabled(t *testing.T) {

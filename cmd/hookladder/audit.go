@@ -12,6 +12,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/ladder"
 )
 
 func newAudit(s world) *cobra.Command {
@@ -69,9 +70,9 @@ func timeFlag(name, text string) (time.Time, error) {
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		return t, nil
 	}
-	ago, err := time.ParseDuration(text)
-	if err != nil || ago < 0 {
-		return time.Time{}, usagef("--%s must be a time as 2026-01-31T12:00:00Z, or how long ago it was as 24h, not %q", name, text)
+	ago, err := ladder.ParseDuration(text)
+	if err != nil {
+		return time.Time{}, usagef("--%s must be a time as 2026-01-31T12:00:00Z, or how long ago it was as 24h or 7d, not %q", name, text)
 	}
 	return time.Now().Add(-ago), nil
 }

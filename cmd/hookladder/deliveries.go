@@ -52,7 +52,7 @@ func (f *filterFlags) read() (client.Filter, error) {
 type spanFlags struct{ since, until string }
 
 func (f *spanFlags) add(cmd *cobra.Command, what string) {
-	cmd.Flags().StringVar(&f.since, "since", "", what+" at this time or later, as 2026-01-31T12:00:00Z; or so long ago, as 36h")
+	cmd.Flags().StringVar(&f.since, "since", "", what+" at this time or later, as 2026-01-31T12:00:00Z; or so long ago, as 36h or 7d")
 	cmd.Flags().StringVar(&f.until, "until", "", what+" before this time; or longer ago than that")
 }
 

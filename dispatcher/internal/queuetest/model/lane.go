@@ -95,14 +95,14 @@ func (m *model) judge(s dispatcher.Settlement, l *modelLane) {
 // judgeFailing notes since when a lane fails, and when it was attempted last.
 func (m *model) judgeFailing(s dispatcher.Settlement, l *modelLane) {
 	now := m.ms()
-	l.failing = min(l.failing, now) // the clock may have stepped back
+	since := min(l.failing, now) // the clock may have stepped back; only an attempt corrects that
 	switch failed := s.Blame || s.Fails; {
 	case s.Verdict == dispatcher.Delivered:
 		l.failing, l.attempted = 0, 0
 	case failed && (l.failing == 0 || s.DisableAfter > 0 && now-max(l.attempted, l.until) >= s.DisableAfter.Milliseconds()):
 		l.failing, l.attempted = now, now
 	case failed, l.failing > 0 && s.Attempt.Number > 0 && s.Verdict != dispatcher.Back:
-		l.attempted = now
+		l.failing, l.attempted = since, now
 	}
 }
 

@@ -50,9 +50,9 @@ func (n Notice) idPrefix() string {
 }
 
 // OfNotice reports whether a delivery is one of a notice, by the id of its message.
-func (id DeliveryID) OfNotice() bool {
-	return strings.HasPrefix(id.Message, noticeIDs) &&
-		slices.ContainsFunc(noticePrefixes, func(prefix string) bool { return strings.HasPrefix(id.Message, prefix) })
+func (d DeliveryID) OfNotice() bool {
+	return strings.HasPrefix(d.Message, noticeIDs) &&
+		slices.ContainsFunc(noticePrefixes, func(prefix string) bool { return strings.HasPrefix(d.Message, prefix) })
 }
 
 // News is what happened, for a notice to tell of.

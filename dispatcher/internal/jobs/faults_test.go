@@ -13,8 +13,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// lost is an error of a store that can't be reached.
-var lost = fmt.Errorf("dial: %w", dispatcher.ErrUnavailable)
+// errLost is an error of a store that can't be reached.
+var errLost = fmt.Errorf("dial: %w", dispatcher.ErrUnavailable)
 
 func TestAStoppedJobChangesNothingMoreAndGoesOnWhenItIsResumed(t *testing.T) {
 	simulate(t, 2, func(b *bench) {
@@ -153,7 +153,7 @@ func TestAJobOutlastsAStoreThatIsAway(t *testing.T) {
 		j := b.start(i, dispatcher.JobRetry, dispatcher.Filter{}, "100/s")
 		for n := range 3 {
 			time.Sleep(11 * time.Second) // longer than what counts as one outage
-			b.change(func() { b.fault = func(string) error { return lost } })
+			b.change(func() { b.fault = func(string) error { return errLost } })
 			time.Sleep(time.Minute)
 			b.change(func() { b.fault = nil })
 			time.Sleep(2500 * time.Millisecond) // not by the next look for jobs
@@ -178,7 +178,7 @@ func TestAJobOutlastsAnswersThatAreLost(t *testing.T) {
 		b.change(func() {
 			b.lost = func(string) error {
 				if n++; n%3 == 0 {
-					return lost
+					return errLost
 				}
 				return nil
 			}
@@ -201,7 +201,7 @@ func TestTheLastStepIsRepeatedUntilItIsWritten(t *testing.T) {
 			b.fault = func(call string) error {
 				if call == "step" {
 					if steps++; steps == 2 {
-						return lost
+						return errLost
 					}
 				}
 				return nil
@@ -249,7 +249,7 @@ func TestAJobWhoseBeginningWasNotHeardOfGoesOn(t *testing.T) {
 				b.change(func() {
 					b.lost = func(name string) error {
 						if name == call {
-							return lost
+							return errLost
 						}
 						return nil
 					}

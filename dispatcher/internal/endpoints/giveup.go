@@ -36,13 +36,19 @@ func newQuitter(r *Registry) *quitter {
 	}
 }
 
+// hopelessMost bounds the lanes that are to be given up. Beyond it their next failure asks
+// for it again.
+const hopelessMost = 10_000
+
 // GiveUp ends what waits for a destination that fails since then, which is too long.
 // called is its endpoint, as it was called, which is disabled; nil: a bare URL, of which
 // only what was accepted until now ends.
 func (r *Registry) GiveUp(lane dispatcher.Lane, called *dispatcher.Endpoint, since time.Time) {
 	q := r.quitter
 	q.mu.Lock()
-	q.lanes[lane] = hopeless{called, since}
+	if len(q.lanes) < hopelessMost {
+		q.lanes[lane] = hopeless{called, since}
+	}
 	q.mu.Unlock()
 	wake(q.wake)
 }

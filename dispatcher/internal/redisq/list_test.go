@@ -205,3 +205,21 @@ func TestStatsSayWhereNotAllLanesWereLookedAt(t *testing.T) {
 	require.Empty(t, st.Lanes)
 	require.Zero(t, st.OldestDue)
 }
+
+// Each partition is cut for itself. The log of several is whole only from where the one
+// that forgot most begins, and a page of one partition's destination tells of that one.
+func TestTheLogOfSeveralPartitionsIsWholeFromTheNewestCutOn(t *testing.T) {
+	store := laneStore(t)
+	since := func() time.Time {
+		page, err := store.ReadLog(t.Context(), dispatcher.LogFilter{}, 10, "")
+		require.NoError(t, err)
+		return page.CompleteSince
+	}
+	require.Zero(t, since())
+	first := time.UnixMilli(1_770_000_000_000).UTC()
+	for n, cut := range []time.Duration{time.Minute, time.Hour, time.Second} {
+		key := fmt.Sprintf("{lanes:%d}:archive", n)
+		require.NoError(t, store.Client().HSet(t.Context(), key, "cut", fmt.Sprintf("%d-0", first.Add(cut).UnixMilli())).Err())
+	}
+	require.Equal(t, first.Add(time.Hour), since().UTC())
+}

@@ -71,6 +71,22 @@ func TestManyFollowersCostOneReader(t *testing.T) {
 	})
 }
 
+// What is logged while a follower passes from its own reading to that of the Hub is read
+// by both.
+func TestWhatTwoReadersMeetIsShownOnce(t *testing.T) {
+	f := &fakeLog{grows: 6}
+	run(t, f, func(h *tail.Hub, _ context.CancelFunc) {
+		f.add("old")
+		v := follow(t, h, dispatcher.LogFilter{Since: time.Now().Add(-time.Hour)}, "")
+		time.Sleep(10 * time.Second)
+		seen, _ := v.saw()
+		seen = slices.DeleteFunc(seen, func(word string) bool { return word == "alive" })
+		require.ElementsMatch(t, both("old", "grown0", "grown1", "grown2", "grown3", "grown4", "grown5"), seen)
+		v.stop()
+		require.NoError(t, <-v.done)
+	})
+}
+
 func TestAFollowerIsToldThatItIsConnected(t *testing.T) {
 	f := &fakeLog{}
 	run(t, f, func(h *tail.Hub, _ context.CancelFunc) {

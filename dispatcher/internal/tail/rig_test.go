@@ -22,6 +22,7 @@ type fakeLog struct {
 	cut   time.Time // set: the next read tells of it
 	most  int       // lines of a read
 	err   error
+	grows int // so many reads find a line that was logged just before
 	ends  int // calls of LogEnd
 	reads int
 	seq   uint64
@@ -56,6 +57,10 @@ func (f *fakeLog) FollowLog(_ context.Context, at *dispatcher.LogPosition, wante
 	if f.err != nil {
 		return step, f.err
 	}
+	if f.grows > 0 {
+		f.grows--
+		f.log(fmt.Sprint("grown", f.grows))
+	}
 	step.Gap, f.cut = f.cut, time.Time{}
 	for n, lines := range f.lines {
 		read := 0
@@ -83,6 +88,11 @@ func (f *fakeLog) FollowLog(_ context.Context, at *dispatcher.LogPosition, wante
 func (f *fakeLog) add(ids ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.log(ids...)
+}
+
+// log is add while mu is held.
+func (f *fakeLog) log(ids ...string) {
 	for _, id := range ids {
 		for n := range f.lines {
 			f.seq++

@@ -149,6 +149,7 @@ func TestEventStreamsAreBounded(t *testing.T) {
 	require.Equal(t, 429, w.Code)
 	require.Contains(t, w.Body.String(), "/problems/waiting")
 	require.NotEmpty(t, w.Header().Get("Retry-After"))
+	require.Equal(t, "close", w.Header().Get("Connection"), "it may not hold the other half of the connections meanwhile")
 	close(end)
 	require.Equal(t, 200, <-done)
 	require.Equal(t, 200, <-done)

@@ -202,9 +202,12 @@ func (p *problem) of(method string) *problem {
 // write answers with the problem.
 func (p *problem) write(w http.ResponseWriter) {
 	h := w.Header()
-	if p.kind == unauthorized {
+	switch p.kind {
+	case unauthorized:
 		h.Set("WWW-Authenticate", "Bearer")
 		h.Set("Connection", "close") // no connection is kept for a stranger
+	case waiting:
+		h.Set("Connection", "close") // nor for one that waits for a place: the others need it
 	}
 	if p.allow != "" {
 		h.Set("Allow", p.allow)

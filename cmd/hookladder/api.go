@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -147,7 +148,7 @@ func thisHost(listen string) string {
 }
 
 func printJSON(out io.Writer, v any) error {
-	enc := json.NewEncoder(plainJSON{out})
+	enc := json.NewEncoder(term.JSON{Out: out})
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
@@ -242,7 +243,7 @@ func pausedText(ready wire.Ready) string {
 		if l.Lane == client.AllLanes {
 			name = "every lane"
 		}
-		fmt.Fprintf(&b, "%s is paused since %s by %s\n", visible(name), when(l.Since), visible(cmp.Or(l.By, "-")))
+		fmt.Fprintf(&b, "%s is paused since %s by %s\n", term.Visible(name), term.When(l.Since), term.Visible(cmp.Or(l.By, "-")))
 	}
 	if more := ready.PausedLanes - len(ready.Paused); more > 0 {
 		fmt.Fprintf(&b, "and %d more\n", more)
@@ -259,7 +260,7 @@ func printInstances(out io.Writer, list []wire.Instance, now time.Time) {
 			age = max(now.Sub(i.StartedAt.Time), 0).Truncate(time.Second).String()
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%d\t%d\n",
-			visible(i.Name), visible(cmp.Or(i.Version, "-")), age, when(i.SeenAt), i.InFlight, i.Permits, i.Partitions)
+			term.Visible(i.Name), term.Visible(cmp.Or(i.Version, "-")), age, term.When(i.SeenAt), i.InFlight, i.Permits, i.Partitions)
 	}
 	_ = table.Flush() // what could not be written is out's to tell
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -81,8 +82,8 @@ func printAudit(out io.Writer, entries []wire.AuditEntry) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "AT\tBY\tWHAT\tTARGET\tTENANT\tDETAIL")
 	for _, e := range entries {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", when(e.At), visible(e.By), e.What,
-			cmp.Or(visible(e.Target), "-"), cmp.Or(visible(e.Tenant), "-"), cmp.Or(visible(e.Detail), "-"))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", term.When(e.At), term.Visible(e.By), e.What,
+			cmp.Or(term.Visible(e.Target), "-"), cmp.Or(term.Visible(e.Tenant), "-"), cmp.Or(term.Visible(e.Detail), "-"))
 	}
 	_ = table.Flush() // out is a buffer
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/check"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/signer"
 )
 
@@ -132,7 +133,7 @@ func printTrial(out io.Writer, r check.Result) {
 	if r.Points < r.Of {
 		verdict = "lost"
 	}
-	fmt.Fprintf(out, "%s %3d/%-3d %-12s %s\n", verdict, r.Points, r.Of, r.Trial, visible(r.Says))
+	fmt.Fprintf(out, "%s %3d/%-3d %-12s %s\n", verdict, r.Points, r.Of, r.Trial, term.Visible(r.Says))
 	if r.Cure != "" {
 		fmt.Fprintf(out, "                          %s\n", r.Cure)
 	}

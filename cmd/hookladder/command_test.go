@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 )
 
 // patience bounds how long a test waits for something that always comes. It only
@@ -285,7 +286,7 @@ func TestTheNullDeviceIsNoTerminal(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = null.Close() })
-	require.False(t, onTerminal(null), "a delete would ask it")
+	require.False(t, term.IsTerminal(null), "a delete would ask it")
 	_, err = (&sendFlags{}).read(null)
 	require.ErrorContains(t, err, "needs a body")
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -155,8 +156,8 @@ func printDeliveryTable(out io.Writer, list []wire.Delivery) {
 		if d.LastError != "" {
 			why = strings.TrimPrefix(why+": ", ": ") + d.LastError
 		}
-		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", d.ID, d.Status, d.Attempts, answer, when(at),
-			d.Topic, visible(cmp.Or(d.Subject, "-")), cmp.Or(d.Tenant, "-"), visible(cmp.Or(why, "-")))
+		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", d.ID, d.Status, d.Attempts, answer, term.When(at),
+			d.Topic, term.Visible(cmp.Or(d.Subject, "-")), cmp.Or(d.Tenant, "-"), term.Visible(cmp.Or(why, "-")))
 	}
 	_ = table.Flush() // out is a buffer
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/demo"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
@@ -192,7 +193,7 @@ func (p playground) run(ctx context.Context, o app.Options) error {
 	g.Go(func() error {
 		return elsewhere(app.Run(ctx, o), "--listen")
 	})
-	g.Go(func() error { return serveUntil(ctx, ln, newReceiver(p.secrets)) })
+	g.Go(func() error { return serveUntil(ctx, ln, demo.NewReceiver(p.secrets, readBody)) })
 	g.Go(func() error {
 		select {
 		case <-ctx.Done():
@@ -209,7 +210,7 @@ func (p playground) run(ctx context.Context, o app.Options) error {
 func (p playground) begin(ctx context.Context, api, receiver string, watch *attemptPrinter) error {
 	p.welcome(api, receiver)
 	if p.flags.demo {
-		if err := p.publishDemo(ctx, api, receiver); err != nil {
+		if err := demo.Publish(ctx, api, p.flags.key, receiver); err != nil {
 			return err
 		}
 	}

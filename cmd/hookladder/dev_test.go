@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/signer"
@@ -207,7 +207,7 @@ func TestListenShowsWhatStrangersSendAndObeysNothing(t *testing.T) {
 	require.Contains(t, shown, "\n  |   => genuine, answered 204\\u{d}")
 	require.NotContains(t, shown, "\n  => genuine")
 	for _, r := range shown {
-		require.False(t, r != '\n' && deceives(r), "%U", r)
+		require.False(t, r != '\n' && term.Deceives(r), "%U", r)
 	}
 	require.Equal(t, http.StatusNoContent, post(t, "http://"+at, secret, "msg_1", "fine"))
 	require.Equal(t, exitOK, ear.end())
@@ -221,7 +221,7 @@ func TestJSONIsPrintedSoThatATerminalOnlyShowsIt(t *testing.T) {
 	odd := map[string]string{"answer": "\u0085\u009b2J\u202e\u2066\u2028\U000e0041 é 成功 😀 <&>\x7f\x1b"}
 	require.NoError(t, printJSON(&out, odd))
 	for _, r := range out.String() {
-		require.False(t, r != '\n' && deceives(r), "%U", r)
+		require.False(t, r != '\n' && term.Deceives(r), "%U", r)
 	}
 	require.Contains(t, out.String(), "é 成功 😀 <&>")
 	var read map[string]string
@@ -273,28 +273,6 @@ func sign(r *http.Request, secret signer.Secret, id, body string) {
 	r.Header.Set(signer.HeaderID, id)
 	r.Header.Set(signer.HeaderTimestamp, strconv.FormatInt(now.Unix(), 10))
 	r.Header.Set(signer.HeaderSignature, signer.Sign(secret, id, now, []byte(body)))
-}
-
-func TestTheReceiverFailsAsItsPathsSay(t *testing.T) {
-	secret := signer.NewSecret()
-	receiver := newReceiver([]signer.Secret{secret})
-	answer := func(path, id string, by signer.Secret) int {
-		r := httptest.NewRequest(http.MethodPost, path, strings.NewReader("{}"))
-		sign(r, by, id, "{}")
-		w := httptest.NewRecorder()
-		receiver.ServeHTTP(w, r)
-		return w.Code
-	}
-	require.Equal(t, 204, answer("/ok", "a", secret))
-	require.Equal(t, 500, answer("/fail", "a", secret))
-	require.Equal(t, 404, answer("/elsewhere", "a", secret))
-	require.Equal(t, 401, answer("/ok", "a", signer.NewSecret()), "it verifies")
-	for _, id := range []string{"a", "b"} {
-		require.Equal(t, 503, answer("/flaky", id, secret))
-		require.Equal(t, 503, answer("/flaky", id, secret))
-		require.Equal(t, 204, answer("/flaky", id, secret))
-		require.Equal(t, 204, answer("/flaky", id, secret))
-	}
 }
 
 func TestAnAttemptReadsAsALine(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
 )
@@ -193,7 +194,7 @@ func (r *textReport) finding(f app.Finding) {
 
 func (r *textReport) end(out app.Examined) error {
 	_, err := fmt.Fprintf(r.out, "examined %s messages and %s lanes in %s partitions: %s findings, %s repaired\n",
-		comma(out.Messages), comma(out.Lanes), comma(out.Partitions), comma(out.Findings), comma(out.Fixed))
+		term.Comma(out.Messages), term.Comma(out.Lanes), term.Comma(out.Partitions), term.Comma(out.Findings), term.Comma(out.Fixed))
 	return err
 }
 

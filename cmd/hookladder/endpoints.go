@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -194,7 +195,7 @@ nothing brings that back.`,
 // askDelete says what a delete cancels, and is an error unless a person agrees.
 func askDelete(cmd *cobra.Command, s world, c *client.Client, name string) error {
 	if !s.canAsk(cmd) {
-		return usagef("delete cancels what waits for %s: give --yes, or call it on a terminal, where it asks", visible(name))
+		return usagef("delete cancels what waits for %s: give --yes, or call it on a terminal, where it asks", term.Visible(name))
 	}
 	e, err := c.Endpoint(cmd.Context(), name)
 	if err != nil {
@@ -202,12 +203,12 @@ func askDelete(cmd *cobra.Command, s world, c *client.Client, name string) error
 	}
 	tenant := ""
 	if e.Tenant != "" {
-		tenant = " of tenant " + visible(e.Tenant)
+		tenant = " of tenant " + term.Visible(e.Tenant)
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s%s, %s: %d waiting, which are cancelled, and %d in flight.\n",
-		visible(name), tenant, visible(originOf(e.URL)), e.Waiting, e.InFlight)
-	if !agrees(cmd, "Delete it?") {
-		return fmt.Errorf("%s was not deleted", visible(name))
+		term.Visible(name), tenant, term.Visible(originOf(e.URL)), e.Waiting, e.InFlight)
+	if !term.Agrees(cmd, "Delete it?") {
+		return fmt.Errorf("%s was not deleted", term.Visible(name))
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 )
@@ -214,14 +215,14 @@ func printEndpoint(out io.Writer, e wire.EndpointView) {
 	}
 	state := e.State
 	if e.DisabledReason != "" {
-		state += " since " + when(e.DisabledAt) + " (" + e.DisabledReason + ")"
+		state += " since " + term.When(e.DisabledAt) + " (" + e.DisabledReason + ")"
 	}
 	if e.Ordered {
 		state += ", ordered"
 	}
 	row("state", fmt.Sprintf("%s, %d in flight, %d waiting", state, e.InFlight, e.Waiting))
 	if !e.FailingSince.IsZero() {
-		row("failing since", when(e.FailingSince))
+		row("failing since", term.When(e.FailingSince))
 	}
 	row("signature", strings.TrimSpace(e.Signature+" "+e.SignatureHeader))
 	row("secret", e.Secret)
@@ -241,5 +242,5 @@ func printEndpoint(out io.Writer, e wire.EndpointView) {
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
 		row("header", name)
 	}
-	row("created", when(e.CreatedAt))
+	row("created", term.When(e.CreatedAt))
 }

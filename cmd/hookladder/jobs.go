@@ -2,15 +2,19 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/progress"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -124,7 +128,7 @@ func printReasons(out io.Writer, groups []wire.DeadGroup, more bool) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "REASON\tDEAD\tDESTINATIONS\tNEWEST")
 	for _, s := range sums {
-		fmt.Fprintf(table, "%s\t%d\t%d\t%s\n", s.reason, s.count, s.destinations, when(s.newest))
+		fmt.Fprintf(table, "%s\t%d\t%d\t%s\n", s.reason, s.count, s.destinations, term.When(s.newest))
 	}
 	_ = table.Flush() // out is a buffer
 	if more {
@@ -142,7 +146,7 @@ func printDead(out io.Writer, list []wire.Delivery) {
 			status = fmt.Sprint(d.LastStatusCode)
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n",
-			d.ID, when(d.EndedAt), d.DeadReason, d.Attempts, status, cmp.Or(d.Topic, "-"), cmp.Or(visible(d.LastError), "-"))
+			d.ID, term.When(d.EndedAt), d.DeadReason, d.Attempts, status, cmp.Or(d.Topic, "-"), cmp.Or(term.Visible(d.LastError), "-"))
 	}
 	_ = table.Flush() // out is a buffer
 }
@@ -226,11 +230,11 @@ func (j *jobCommand) on(cmd *cobra.Command, s world) *cobra.Command {
 }
 
 func (j *jobCommand) carryOut(cmd *cobra.Command, s world, c *client.Client, asJSON bool) error {
-	person := s.terminal || onTerminal(cmd.InOrStdin())
+	person := s.terminal || term.IsTerminal(cmd.InOrStdin())
 	if !j.yes && !person {
 		return usagef("%s changes all that matches: give --yes, or call it on a terminal, where it asks", cmd.CommandPath())
 	}
-	shows := !asJSON && (s.terminal || onTerminal(cmd.ErrOrStderr()))
+	shows := !asJSON && (s.terminal || term.IsTerminal(cmd.ErrOrStderr()))
 	if !j.yes || shows {
 		survey, err := c.SurveyJob(cmd.Context(), j.kind, j.request)
 		if err != nil {
@@ -241,7 +245,7 @@ func (j *jobCommand) carryOut(cmd *cobra.Command, s world, c *client.Client, asJ
 			return err
 		}
 		if !j.yes {
-			if !agrees(cmd, j.question(survey)) {
+			if !term.Agrees(cmd, j.question(survey)) {
 				return errors.New("nothing was changed")
 			}
 		}
@@ -251,9 +255,9 @@ func (j *jobCommand) carryOut(cmd *cobra.Command, s world, c *client.Client, asJ
 		return err
 	}
 	if shows {
-		return follow(cmd, c, job, j.total)
+		return progress.Follow(cmd, c, job, j.total)
 	}
-	return apiCall[wire.Job]{text: printJob}.show(cmd.OutOrStdout(), job, asJSON)
+	return apiCall[wire.Job]{text: progress.PrintJob}.show(cmd.OutOrStdout(), job, asJSON)
 }
 
 // question asks whether to change what a survey found.
@@ -262,12 +266,12 @@ func (j *jobCommand) question(survey wire.Survey) string {
 	if !survey.Complete {
 		text += "more than "
 	}
-	text += comma(survey.Matched) + " deliveries"
+	text += term.Comma(survey.Matched) + " deliveries"
 	if len(j.request.Destination) > 0 {
-		text += " to " + visible(strings.Join(j.request.Destination, ", "))
+		text += " to " + term.Visible(strings.Join(j.request.Destination, ", "))
 	}
 	if j.request.Rate != "" {
-		text += " at " + visible(j.request.Rate)
+		text += " at " + term.Visible(j.request.Rate)
 	}
 	return text + "?"
 }
@@ -277,12 +281,12 @@ func printSurvey(out io.Writer, survey wire.Survey) {
 	if !survey.Complete {
 		least = "more than "
 	}
-	fmt.Fprintf(out, "%s%s deliveries match\n", least, comma(survey.Matched))
-	for _, reason := range sortedKeys(survey.ByReason) {
-		fmt.Fprintf(out, "  %-12s %s\n", reason, comma(survey.ByReason[reason]))
+	fmt.Fprintf(out, "%s%s deliveries match\n", least, term.Comma(survey.Matched))
+	for _, reason := range slices.Sorted(maps.Keys(survey.ByReason)) {
+		fmt.Fprintf(out, "  %-12s %s\n", reason, term.Comma(survey.ByReason[reason]))
 	}
 	if survey.Matched > 0 {
-		fmt.Fprintf(out, "from %s to %s, among them:\n", when(survey.Oldest), when(survey.Newest))
+		fmt.Fprintf(out, "from %s to %s, among them:\n", term.When(survey.Oldest), term.When(survey.Newest))
 		printDead(out, survey.Sample)
 	}
 }
@@ -320,7 +324,7 @@ func newJobsList(s world) *cobra.Command {
 		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.JobPage, error) {
 			return c.Jobs(cmd.Context(), p.limit, p.cursor)
 		},
-		text: func(out io.Writer, page wire.JobPage) { printJobs(out, page.Data...) },
+		text: func(out io.Writer, page wire.JobPage) { progress.PrintJobs(out, page.Data...) },
 		then: func(cmd *cobra.Command, page wire.JobPage, asJSON bool) error {
 			return more(cmd, page.NextCursor, asJSON)
 		},
@@ -341,13 +345,13 @@ func newJobsShow(s world) *cobra.Command {
 		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.Job, error) {
 			job, err := c.Job(cmd.Context(), args[0])
 			if err == nil && watch {
-				return job, follow(cmd, c, job, 0)
+				return job, progress.Follow(cmd, c, job, 0)
 			}
 			return job, err
 		},
 		text: func(out io.Writer, job wire.Job) {
 			if !watch {
-				printJob(out, job)
+				progress.PrintJob(out, job)
 			}
 		},
 	}.on(&cobra.Command{
@@ -368,4 +372,15 @@ func namesJob(cmd *cobra.Command, args []string) error {
 		return usagef("%s needs the id of one job, as job_7; see %s --help", cmd.Name(), cmd.CommandPath())
 	}
 	return nil
+}
+
+// oneJob is a command that makes a call about one job.
+func oneJob(s world, call func(*client.Client, context.Context, string) (wire.Job, error), cmd *cobra.Command) *cobra.Command {
+	cmd.Args = namesJob
+	return apiCall[wire.Job]{
+		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.Job, error) {
+			return call(c, cmd.Context(), args[0])
+		},
+		text: progress.PrintJob,
+	}.on(cmd, s)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -45,8 +46,8 @@ func printLanes(out io.Writer, lanes ...wire.LaneState) {
 	fmt.Fprintln(table, "LANE\tSTATE\tWHY\tSINCE\tBY\tIN FLIGHT\tWINDOW\tWAITING\tNOT BEFORE\tTENANT\tUID\tTO")
 	for _, l := range lanes {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\n",
-			l.Lane, l.State, cmp.Or(l.Why, "-"), when(l.Since), cmp.Or(l.By, "-"), l.InFlight, l.Window, l.Waiting,
-			when(l.Until), cmp.Or(l.Tenant, "-"), cmp.Or(l.UID, "-"), cmp.Or(l.URL, "-"))
+			l.Lane, l.State, cmp.Or(l.Why, "-"), term.When(l.Since), cmp.Or(l.By, "-"), l.InFlight, l.Window, l.Waiting,
+			term.When(l.Until), cmp.Or(l.Tenant, "-"), cmp.Or(l.UID, "-"), cmp.Or(l.URL, "-"))
 	}
 	_ = table.Flush() // out is a buffer
 }
@@ -158,7 +159,7 @@ func tellTenants(cmd *cobra.Command, destination string, others *wire.OtherTenan
 			more = "at least "
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "other tenants have %s%d lanes at this origin; for all: hookladder %s '%s' --all-tenants\n",
-			more, others.Lanes, cmd.Name(), visible(originOf(destination)))
+			more, others.Lanes, cmd.Name(), term.Visible(originOf(destination)))
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/check"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/client"
@@ -58,6 +59,11 @@ type world struct {
 
 // vars is the environment by name.
 func (s world) vars() map[string]string { return env.ToMap(s.environ) }
+
+// canAsk reports whether a person can answer a question. A script gives --yes.
+func (s world) canAsk(cmd *cobra.Command) bool {
+	return s.terminal || term.IsTerminal(cmd.InOrStdin())
+}
 
 // The exit codes, which scripts rely on.
 const (

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/why"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -45,7 +46,7 @@ func newWhy(s world) *cobra.Command {
 		},
 		text: func(out io.Writer, a why.Answer) {
 			for _, d := range a.Deliveries {
-				fmt.Fprintln(out, visible(d.Why))
+				fmt.Fprintln(out, term.Visible(d.Why))
 			}
 		},
 	}.on(&cobra.Command{
@@ -151,12 +152,12 @@ func oneID(cmd *cobra.Command, args []string) error {
 }
 
 func printMessage(out io.Writer, m wire.MessageView) {
-	fmt.Fprintf(out, "%s  %s, accepted %s\n", m.ID, m.Topic, when(m.CreatedAt))
+	fmt.Fprintf(out, "%s  %s, accepted %s\n", m.ID, m.Topic, term.When(m.CreatedAt))
 	if m.Tenant != "" {
 		fmt.Fprintf(out, "  %-12s %s\n", "tenant", m.Tenant)
 	}
 	if m.Subject != "" {
-		fmt.Fprintf(out, "  %-12s %s\n", "subject", visible(m.Subject))
+		fmt.Fprintf(out, "  %-12s %s\n", "subject", term.Visible(m.Subject))
 	}
 	for _, d := range m.Deliveries {
 		fmt.Fprintln(out)
@@ -180,7 +181,7 @@ func printMessageJSON(out io.Writer, m wire.MessageView) error {
 	if body != nil {
 		text = strings.TrimSuffix(text, "\n}\n") + ",\n  \"body\": " + string(body) + "\n}\n"
 	}
-	_, err := io.WriteString(plainJSON{out}, text)
+	_, err := io.WriteString(term.JSON{Out: out}, text)
 	return err
 }
 
@@ -233,18 +234,8 @@ func printRetried(out io.Writer, list []wire.RetriedDelivery) {
 	}
 }
 
-// Times are shown to the millisecond, since that is how exact they are.
-const (
-	clock = "15:04:05.000"
-	stamp = "2006-01-02 15:04:05.000 MST"
-)
-
-func when(t wire.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return t.Local().Format(stamp)
-}
+// clock is how times of day are shown: to the millisecond, since that is how exact they are.
+const clock = "15:04:05.000"
 
 // waits are the words of waiting_for as people say them.
 var waits = map[string]string{
@@ -269,7 +260,7 @@ func printDelivery(out io.Writer, d wire.Delivery) {
 			fmt.Fprintf(out, "  %-12s %s\n", name, text)
 		}
 	}
-	row("to", visible(d.URL))
+	row("to", term.Visible(d.URL))
 	status := d.Status
 	if d.DeadReason != "" {
 		status += ", " + d.DeadReason
@@ -277,7 +268,7 @@ func printDelivery(out io.Writer, d wire.Delivery) {
 	if why := waits[d.WaitingFor]; why != "" {
 		status += ", " + why
 		if until := d.WaitingUntil; !until.IsZero() && until != d.NextAttemptAt {
-			status += ", until " + when(until)
+			status += ", until " + term.When(until)
 		}
 		if d.WaitingBehind > 0 {
 			status += fmt.Sprintf(" (%d go first)", d.WaitingBehind)
@@ -290,14 +281,14 @@ func printDelivery(out io.Writer, d wire.Delivery) {
 	if d.LastStatusCode != 0 {
 		row("last status", fmt.Sprint(d.LastStatusCode))
 	}
-	row("last error", visible(d.LastError))
+	row("last error", term.Visible(d.LastError))
 	if !d.DeliveredAt.IsZero() {
-		row("delivered", when(d.DeliveredAt))
+		row("delivered", term.When(d.DeliveredAt))
 	} else if !d.EndedAt.IsZero() {
-		row("ended", when(d.EndedAt))
+		row("ended", term.When(d.EndedAt))
 	}
 	if !d.NextAttemptAt.IsZero() {
-		row("next attempt", when(d.NextAttemptAt))
+		row("next attempt", term.When(d.NextAttemptAt))
 	}
 	for _, a := range d.History {
 		printAttempt(out, a)
@@ -313,12 +304,12 @@ func printAttempt(out io.Writer, a wire.Attempt) {
 	if a.DurationMS == 0 {
 		took = "<1ms"
 	}
-	fmt.Fprintf(out, "  attempt %-4d %s  %s  %s in %s", a.Attempt, when(a.At), a.Outcome, answer, took)
+	fmt.Fprintf(out, "  attempt %-4d %s  %s  %s in %s", a.Attempt, term.When(a.At), a.Outcome, answer, took)
 	if a.Address != "" {
-		fmt.Fprintf(out, " at %s", visible(a.Address))
+		fmt.Fprintf(out, " at %s", term.Visible(a.Address))
 	}
 	if a.Error != "" {
-		fmt.Fprintf(out, "  %s", visible(a.Error))
+		fmt.Fprintf(out, "  %s", term.Visible(a.Error))
 	}
 	fmt.Fprintln(out)
 	printExcerpt(out, a.ResponseExcerpt)
@@ -346,6 +337,6 @@ func printExcerpt(out io.Writer, text string) {
 		if more && i == len(lines)-1 {
 			line += " ..."
 		}
-		fmt.Fprintf(out, "    | %s\n", visible(line))
+		fmt.Fprintf(out, "    | %s\n", term.Visible(line))
 	}
 }

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher/app"
 )
 
@@ -79,11 +79,9 @@ func printStep(out io.Writer, step app.RepartitionStep) {
 	}
 	if step.Phase == "move" {
 		fmt.Fprintf(out, "  partition %d of %d: %s messages, %s deliveries so far\n", step.Partition+1, step.Of,
-			comma(step.Moved.Messages), comma(step.Moved.Deliveries))
+			term.Comma(step.Moved.Messages), term.Comma(step.Moved.Deliveries))
 	}
 }
-
-func comma(n int) string { return humanize.Comma(int64(n)) }
 
 func printRepartitioned(out io.Writer, done app.Repartitioned, dry bool, read settings.Settings) error {
 	verb := "moved"
@@ -97,13 +95,13 @@ func printRepartitioned(out io.Writer, done app.Repartitioned, dry bool, read se
 		verb = "continued and moved"
 	}
 	_, err := fmt.Fprintf(out, "%s project %s from %d to %d partitions: %s messages, %s deliveries, %s lanes, %s ids\n",
-		verb, read.Project, done.From, done.To, comma(done.Moved.Messages), comma(done.Moved.Deliveries),
-		comma(done.Moved.Lanes), comma(done.Moved.IDs))
+		verb, read.Project, done.From, done.To, term.Comma(done.Moved.Messages), term.Comma(done.Moved.Deliveries),
+		term.Comma(done.Moved.Lanes), term.Comma(done.Moved.IDs))
 	if err == nil && done.Reaped > 0 {
-		_, err = fmt.Fprintf(out, "%s deliveries were still held by instances that are dead\n", comma(done.Reaped))
+		_, err = fmt.Fprintf(out, "%s deliveries were still held by instances that are dead\n", term.Comma(done.Reaped))
 	}
 	if n := done.Moved.Forgotten; err == nil && n > 0 {
-		_, err = fmt.Fprintf(out, "%s ids are forgotten: DEDUP_MAX=%d has no room for them in every partition\n", comma(n), read.DedupMax)
+		_, err = fmt.Fprintf(out, "%s ids are forgotten: DEDUP_MAX=%d has no room for them in every partition\n", term.Comma(n), read.DedupMax)
 	}
 	if err == nil && !dry && read.Partitions != 0 && read.Partitions != done.To {
 		_, err = fmt.Fprintf(out, "now set PARTITIONS=%d\n", done.To)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -36,7 +37,7 @@ func printSecrets(out io.Writer, all wire.EndpointSecrets) {
 	for _, one := range all.Secrets {
 		fmt.Fprint(out, one.Secret)
 		if !one.Until.IsZero() {
-			fmt.Fprint(out, "  until ", when(one.Until))
+			fmt.Fprint(out, "  until ", term.When(one.Until))
 		}
 		fmt.Fprintln(out)
 		if one.PublicKey != "" {
@@ -86,7 +87,7 @@ func printRotated(out io.Writer, e wire.Rotated) {
 	}
 	until := "ended now"
 	if !e.PreviousUntil.IsZero() {
-		until = "signs too until " + when(e.PreviousUntil)
+		until = "signs too until " + term.When(e.PreviousUntil)
 	}
 	fmt.Fprintf(out, "  %-13s %s\n", "old secret", until)
 }

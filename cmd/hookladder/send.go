@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -133,7 +134,7 @@ func (f *sendFlags) read(in io.Reader) ([]byte, error) {
 			return nil, usagef("--body-file: %w", err)
 		}
 		return body, nil
-	case f.bodyFile == "" && (onTerminal(in) || isNull(in)):
+	case f.bodyFile == "" && (term.IsTerminal(in) || term.IsNull(in)):
 		return nil, usagef("send needs a body: --body, --body-file or standard input")
 	}
 	body, err := io.ReadAll(in)
@@ -152,12 +153,12 @@ func printPublished(out io.Writer, p wire.Published) {
 		fmt.Fprintf(out, "%s matches no endpoint, so nothing is kept\n", p.ID)
 		return
 	}
-	fmt.Fprintf(out, "%s %s at %s\n", p.ID, kind, when(p.CreatedAt))
+	fmt.Fprintf(out, "%s %s at %s\n", p.ID, kind, term.When(p.CreatedAt))
 	for _, d := range p.Deliveries {
 		next := ""
 		later := d.Status == "scheduled" || d.Status == "retrying"
 		if later && !d.NextAttemptAt.IsZero() {
-			next = ", next attempt " + when(d.NextAttemptAt)
+			next = ", next attempt " + term.When(d.NextAttemptAt)
 		}
 		fmt.Fprintf(out, "  %s  %s%s\n", d.ID, d.Status, next)
 	}

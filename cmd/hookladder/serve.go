@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
 )
@@ -187,7 +188,7 @@ func listenAddr(s settings.Settings, found []settings.Found) string {
 func newLog(s settings.Settings, found []settings.Found, out io.Writer) *slog.Logger {
 	text := s.LogFormat == "text"
 	for _, c := range found {
-		if c.Name == "LOG_FORMAT" && c.Source == settings.SourceDefault && onTerminal(out) {
+		if c.Name == "LOG_FORMAT" && c.Source == settings.SourceDefault && term.IsTerminal(out) {
 			text = true
 		}
 	}

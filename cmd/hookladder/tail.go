@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -52,7 +53,7 @@ matches. With --since it begins with the attempts of that time, as far as they a
 			f.say = func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...) }
 			f.show = lineOf(cmd.OutOrStdout())
 			if asJSON {
-				out := json.NewEncoder(plainJSON{cmd.OutOrStdout()})
+				out := json.NewEncoder(term.JSON{Out: cmd.OutOrStdout()})
 				out.SetEscapeHTML(false)
 				f.show = func(a *wire.LoggedAttempt) error { return out.Encode(a) }
 			}
@@ -109,14 +110,14 @@ func (f *tailer) run(ctx context.Context) error {
 		case f.last == "":
 			return err
 		case answered && p.Status == http.StatusUnprocessableEntity:
-			f.say("some attempts are missing: the server does not know any more where this was (%s)", visible(p.Error()))
+			f.say("some attempts are missing: the server does not know any more where this was (%s)", term.Visible(p.Error()))
 			f.last, f.filter.Since = "", time.Time{}
 			continue
 		case answered && p.Status < 500 && p.Status != http.StatusTooManyRequests, !answered && !errors.Is(err, client.ErrUnreachable):
 			return err
 		}
 		if !f.lost {
-			f.say("%s; trying again", visible(err.Error()))
+			f.say("%s; trying again", term.Visible(err.Error()))
 			f.lost, wait = true, tailFirst
 		}
 		if answered {
@@ -144,7 +145,7 @@ func (f *tailer) event(e client.Event) error {
 	}
 	switch {
 	case e.Gap != nil:
-		f.say("some attempts are missing: the server has all since %s", when(e.Gap.CompleteSince))
+		f.say("some attempts are missing: the server has all since %s", term.When(e.Gap.CompleteSince))
 	case e.Attempt != nil:
 		f.failed = f.show(e.Attempt)
 	}
@@ -165,8 +166,8 @@ func lineOf(out io.Writer) func(*wire.LoggedAttempt) error {
 		if u, err := url.Parse(a.URL); err == nil && u.Host != "" { // the rest may hold secrets
 			where += " " + u.Scheme + "://" + u.Host
 		}
-		_, err := fmt.Fprintf(out, "%s  %-9s  %3s  %6s  %s  %s  #%d%s\n", when(a.At), visible(a.Outcome), status,
-			(time.Duration(a.DurationMS) * time.Millisecond).String(), visible(where), visible(a.MessageID), a.Attempt, visible(clip(a.Error, mostTailed)))
+		_, err := fmt.Fprintf(out, "%s  %-9s  %3s  %6s  %s  %s  #%d%s\n", term.When(a.At), term.Visible(a.Outcome), status,
+			(time.Duration(a.DurationMS) * time.Millisecond).String(), term.Visible(where), term.Visible(a.MessageID), a.Attempt, term.Visible(clip(a.Error, mostTailed)))
 		return err
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/inspect"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/signer"
 )
 
@@ -215,9 +216,9 @@ func printReport(out io.Writer, r inspect.Report) error {
 	}
 	fmt.Fprintln(out, verdict)
 	for _, one := range r.Findings {
-		fmt.Fprintf(out, "  %s: %s\n", one.Cause, visible(one.Says))
+		fmt.Fprintf(out, "  %s: %s\n", one.Cause, term.Visible(one.Says))
 		if one.Cure != "" {
-			fmt.Fprintf(out, "    %s\n", visible(one.Cure))
+			fmt.Fprintf(out, "    %s\n", term.Visible(one.Cure))
 		}
 	}
 	return nil

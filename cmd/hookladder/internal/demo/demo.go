@@ -1,4 +1,6 @@
-package main
+// Package demo is what hookladder dev plays with: a receiver that verifies, and messages
+// for it.
+package demo
 
 import (
 	"context"
@@ -24,13 +26,13 @@ const (
 	flakyKnown = 100_000
 )
 
-// demoPaths are what the receiver serves.
-var demoPaths = []string{"/ok", "/flaky", "/fail", "/slow"}
+// paths are what the receiver serves.
+var paths = []string{"/ok", "/flaky", "/fail", "/slow"}
 
-// newReceiver makes the demo receiver: it verifies as any receiver should, and
-// then takes or fails what it got.
-func newReceiver(secrets []signer.Secret) http.Handler {
-	verifier := &signer.Verifier{Secrets: secrets, MaxBody: readBody}
+// NewReceiver makes the demo receiver: it verifies as any receiver should, and
+// then takes or fails what it got. It reads bodies of up to maxBody bytes.
+func NewReceiver(secrets []signer.Secret, maxBody int64) http.Handler {
+	verifier := &signer.Verifier{Secrets: secrets, MaxBody: maxBody}
 	flaky := &flaky{failed: map[string]int{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /ok", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
@@ -76,13 +78,13 @@ func (f *flaky) fails(id string) bool {
 	return true
 }
 
-// publishDemo publishes one message to each path of the receiver.
-func (p playground) publishDemo(ctx context.Context, api, receiver string) error {
-	c, err := client.New("http://"+api, p.flags.key)
+// Publish publishes one message to each path of the receiver, at the API with this key.
+func Publish(ctx context.Context, api, key, receiver string) error {
+	c, err := client.New("http://"+api, key)
 	if err != nil {
 		return err
 	}
-	for _, path := range demoPaths {
+	for _, path := range paths {
 		name := strings.TrimPrefix(path, "/")
 		_, err := c.Publish(ctx, &wire.Message{
 			ID:    "demo_" + name,

@@ -1,11 +1,11 @@
-package main
+// Package progress shows jobs, and follows one until it ends.
+package progress
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,40 +14,24 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// oneJob is a command that makes a call about one job.
-func oneJob(s world, call func(*client.Client, context.Context, string) (wire.Job, error), cmd *cobra.Command) *cobra.Command {
-	cmd.Args = namesJob
-	return apiCall[wire.Job]{
-		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.Job, error) {
-			return call(c, cmd.Context(), args[0])
-		},
-		text: printJob,
-	}.on(cmd, s)
-}
-
-func printJobs(out io.Writer, list ...wire.Job) {
+// PrintJobs prints a table of jobs.
+func PrintJobs(out io.Writer, list ...wire.Job) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "JOB\tKIND\tSTATE\tMATCHED\tDONE\tFAILED\tRATE\tSTARTED\tENDED\tBY\tFILTER")
 	for _, j := range list {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", j.ID, j.Kind, j.State, j.Matched, j.Done, j.Failed,
-			orDash(j.Rate), when(j.StartedAt), when(j.EndedAt), orDash(j.By), visible(filterText(j.Filter)))
+			cmp.Or(j.Rate, "-"), term.When(j.StartedAt), term.When(j.EndedAt), cmp.Or(j.By, "-"), term.Visible(FilterText(j.Filter)))
 	}
 	_ = table.Flush() // out is a buffer
 }
 
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
-// filterText is a job's filter in one line.
-func filterText(f wire.JobFilter) string {
+// FilterText is a job's filter in one line.
+func FilterText(f wire.JobFilter) string {
 	var words []string
 	for _, part := range []struct {
 		name   string
@@ -71,31 +55,30 @@ func filterText(f wire.JobFilter) string {
 	return strings.Join(words, " ")
 }
 
-func printJob(out io.Writer, j wire.Job) {
-	printJobs(out, j)
+// PrintJob prints a job, and the first of what it could not change.
+func PrintJob(out io.Writer, j wire.Job) {
+	PrintJobs(out, j)
 	if j.Error != "" {
-		fmt.Fprintf(out, "it failed: %s\n", visible(j.Error))
+		fmt.Fprintf(out, "it failed: %s\n", term.Visible(j.Error))
 	}
 	for _, f := range j.Failures {
 		fmt.Fprintf(out, "  %s was left: %s\n", f.ID, f.Why)
 	}
 	if more := j.Failed - len(j.Failures); more > 0 && len(j.Failures) > 0 {
-		fmt.Fprintf(out, "  and %s more\n", comma(more))
+		fmt.Fprintf(out, "  and %s more\n", term.Comma(more))
 	}
 }
-
-func sortedKeys(m map[string]int) []string { return slices.Sorted(maps.Keys(m)) }
 
 // followEvery is how often a progress bar asks: often enough to move.
 const followEvery = 500 * time.Millisecond
 
-// follow shows a job's progress until it ends. When a person leaves, the job goes on.
-func follow(cmd *cobra.Command, c *client.Client, job wire.Job, total int) error {
+// Follow shows a job's progress until it ends. When a person leaves, the job goes on.
+func Follow(cmd *cobra.Command, c *client.Client, job wire.Job, total int) error {
 	out, tick, began := cmd.ErrOrStderr(), time.NewTicker(followEvery), time.Now()
 	defer tick.Stop()
 	id, before := job.ID, job.Done
 	for {
-		fmt.Fprintf(out, "\r\x1b[K%s", progressLine(job, total, before, time.Since(began)))
+		fmt.Fprintf(out, "\r\x1b[K%s", Line(job, total, before, time.Since(began)))
 		if !job.EndedAt.IsZero() {
 			break
 		}
@@ -117,7 +100,7 @@ func follow(cmd *cobra.Command, c *client.Client, job wire.Job, total int) error
 		}
 	}
 	fmt.Fprintln(out)
-	printJob(cmd.OutOrStdout(), job)
+	PrintJob(cmd.OutOrStdout(), job)
 	if job.State == "failed" {
 		return fmt.Errorf("%s failed", id)
 	}
@@ -134,9 +117,9 @@ func refused(err error) bool {
 // barWidth is that of the bar, in characters: the line fits in 80.
 const barWidth = 24
 
-// progressLine is a job's progress in one line. total is how many it has to look at, 0
+// Line is a job's progress in one line. total is how many it has to look at, 0
 // where that is not known; before is how many were done when the watch began.
-func progressLine(j wire.Job, total, before int, watched time.Duration) string {
+func Line(j wire.Job, total, before int, watched time.Duration) string {
 	done, known := j.Done+j.Failed, total > 0
 	total = max(total, j.Matched)
 	if j.State == "done" {
@@ -146,15 +129,15 @@ func progressLine(j wire.Job, total, before int, watched time.Duration) string {
 	if total > 0 {
 		filled = barWidth * done / total
 	}
-	line := fmt.Sprintf("%s [%s%s] %s of %s", j.ID, strings.Repeat("=", filled), strings.Repeat(" ", barWidth-filled), comma(done), comma(total))
+	line := fmt.Sprintf("%s [%s%s] %s of %s", j.ID, strings.Repeat("=", filled), strings.Repeat(" ", barWidth-filled), term.Comma(done), term.Comma(total))
 	if !known {
-		line = fmt.Sprintf("%s %s by now", j.ID, comma(done))
+		line = fmt.Sprintf("%s %s by now", j.ID, term.Comma(done))
 	}
 	if rate := float64(j.Done-before) / watched.Seconds(); j.EndedAt.IsZero() && watched > time.Second && rate >= 1 {
 		line += fmt.Sprintf(", %.0f/s", rate)
 	}
 	if j.Failed > 0 {
-		line += fmt.Sprintf(", %s failed", comma(j.Failed))
+		line += fmt.Sprintf(", %s failed", term.Comma(j.Failed))
 	}
 	return line + ", " + j.State
 }

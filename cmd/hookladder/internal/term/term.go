@@ -1,4 +1,5 @@
-package main
+// Package term shows to a person at a terminal what others have sent, and asks.
+package term
 
 import (
 	"bufio"
@@ -10,23 +11,37 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
+
+	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// visible makes foreign text safe for a terminal: characters that would move the
+// Visible makes foreign text safe for a terminal: characters that would move the
 // cursor, set a title or reverse the order of letters are escaped.
-func visible(text string) string {
+func Visible(text string) string {
 	return escape(text, func(r rune) string { return fmt.Sprintf(`\u{%x}`, r) })
 }
 
+// When is a time to the millisecond, since that is how exact ours are. None is a dash.
+func When(t wire.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Local().Format("2006-01-02 15:04:05.000 MST")
+}
+
+// Comma is a number with a comma between its thousands.
+func Comma(n int) string { return humanize.Comma(int64(n)) }
+
 // escape replaces the characters that deceive.
 func escape(text string, as func(rune) string) string {
-	if strings.IndexFunc(text, deceives) < 0 {
+	if strings.IndexFunc(text, Deceives) < 0 {
 		return text
 	}
 	var b strings.Builder
 	for _, r := range text {
-		if deceives(r) {
+		if Deceives(r) {
 			b.WriteString(as(r))
 		} else {
 			b.WriteRune(r)
@@ -35,20 +50,20 @@ func escape(text string, as func(rune) string) string {
 	return b.String()
 }
 
-// deceives reports whether a terminal does anything else with a character than
+// Deceives reports whether a terminal does anything else with a character than
 // show it. Such are controls (C0, C1), characters that order or hide others (marks
 // of direction, joiners, separators of lines), and bytes that are no text.
-func deceives(r rune) bool {
+func Deceives(r rune) bool {
 	return unicode.Is(unicode.Cc, r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r) ||
 		r == utf8.RuneError
 }
 
-// plainJSON makes JSON safe for a terminal. Outside of strings JSON has no
+// JSON makes JSON safe for a terminal. Outside of strings JSON has no
 // character that deceives but white space, so each may be written as an escape.
-type plainJSON struct{ out io.Writer }
+type JSON struct{ Out io.Writer }
 
 // Write writes whole values.
-func (p plainJSON) Write(b []byte) (int, error) {
+func (p JSON) Write(b []byte) (int, error) {
 	text := escape(strings.ToValidUTF8(string(b), "\uFFFD"), func(r rune) string {
 		switch {
 		case r == '\n' || r == '\t' || r == '\r' || r == utf8.RuneError:
@@ -60,20 +75,15 @@ func (p plainJSON) Write(b []byte) (int, error) {
 			return fmt.Sprintf(`\u%04x`, r)
 		}
 	})
-	if _, err := io.WriteString(p.out, text); err != nil {
+	if _, err := io.WriteString(p.Out, text); err != nil {
 		return 0, err
 	}
 	return len(b), nil
 }
 
-// canAsk reports whether a person can answer a question. A script gives --yes.
-func (s world) canAsk(cmd *cobra.Command) bool {
-	return s.terminal || onTerminal(cmd.InOrStdin())
-}
-
-// agrees asks a question and reports whether the answer is yes. It goes to
+// Agrees asks a question and reports whether the answer is yes. It goes to
 // standard error, since the output may go into a file.
-func agrees(cmd *cobra.Command, question string) bool {
+func Agrees(cmd *cobra.Command, question string) bool {
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s [y/N] ", question)
 	answer := make(chan string, 1)
 	go func() { // a read of a terminal ends with no context
@@ -88,19 +98,19 @@ func agrees(cmd *cobra.Command, question string) bool {
 	}
 }
 
-// onTerminal reports whether a stream is a terminal, with a person before it.
-func onTerminal(stream any) bool {
+// IsTerminal reports whether a stream is a terminal, with a person before it.
+func IsTerminal(stream any) bool {
 	file, ok := stream.(*os.File)
 	if !ok {
 		return false
 	}
 	stat, err := file.Stat()
-	return err == nil && stat.Mode()&os.ModeCharDevice != 0 && !isNull(stream)
+	return err == nil && stat.Mode()&os.ModeCharDevice != 0 && !IsNull(stream)
 }
 
-// isNull reports whether a stream is the null device. Services and cron give it to
+// IsNull reports whether a stream is the null device. Services and cron give it to
 // their commands: there is no person to ask, and nothing to read.
-func isNull(stream any) bool {
+func IsNull(stream any) bool {
 	file, ok := stream.(*os.File)
 	if !ok {
 		return false

@@ -26,6 +26,7 @@ type LaneLimits struct {
 	MaxInFlight int           // over all instances; 0: the store's default
 	Interval    time.Duration // between two attempts, whole µs; 0: no rate
 	Ordered     bool
+	Pull        bool // its deliveries are taken, and not called; of a queue's lane that is so in any case
 	Held        Held
 
 	// Name is no limit, and empty mostly: what a bare URL's lane is for, as

@@ -27,7 +27,8 @@ type Message struct {
 	Tenant      string // may be empty
 	Subject     string // the caller's own reference of what it is about, for search; may be empty
 	URL         string // where it goes, as the caller wrote it; empty: to an endpoint, or to all that match
-	Endpoint    string // id of the endpoint it goes to; empty: a URL, or all endpoints that match
+	Endpoint    string // id of the endpoint it goes to; empty: a URL, a queue, or all endpoints that match
+	Queue       string // name of the queue from which it is taken, see ValidQueue; empty: it goes elsewhere
 	OrderingKey string // one at a time and in order among those of the same key and destination; empty: none
 	Body        []byte // sent byte for byte
 	ContentType string
@@ -64,9 +65,12 @@ type Header struct {
 	Name, Value string
 }
 
-// withSubject in the length of a digest's first part says that it has one part more.
-// No text is so long.
-const withSubject = 1 << 31
+// Marks in the lengths of a digest's parts say that it has one part more. No text is
+// so long.
+const (
+	withSubject = 1 << 31 // of the first part
+	withQueue   = 1 << 31 // of the second
+)
 
 // Digest covers what makes a repeat of an id the same message: topic, tenant, subject,
 // destination as asked for, body and content type. When and how often it is
@@ -87,12 +91,19 @@ func (m *Message) Digest() Digest {
 		mark = withSubject
 	}
 	part(m.Topic, mark)
-	part(m.Tenant, 0)
+	mark = 0
+	if m.Queue != "" { // likewise
+		mark = withQueue
+	}
+	part(m.Tenant, mark)
 	part(m.URL, 0)
 	part(m.Endpoint, 0)
 	part(m.ContentType, 0)
 	if m.Subject != "" {
 		part(m.Subject, 0)
+	}
+	if m.Queue != "" {
+		part(m.Queue, 0)
 	}
 	h.Write(m.Body)
 	var d Digest
@@ -121,6 +132,7 @@ func (m *Message) Differs(kept *Message) (names []string) {
 	}{
 		{"topic", &same.Topic, kept.Topic}, {"tenant", &same.Tenant, kept.Tenant}, {"subject", &same.Subject, kept.Subject},
 		{"destination", &same.URL, kept.URL}, {"destination", &same.Endpoint, kept.Endpoint},
+		{"destination", &same.Queue, kept.Queue},
 		{"content_type", &same.ContentType, kept.ContentType},
 	} {
 		if *part.to != part.is && (len(names) == 0 || names[len(names)-1] != part.name) {
@@ -257,6 +269,19 @@ func URLLane(u *url.URL, tenant string) Lane {
 	sum := sha256.Sum256([]byte(text))
 	return Lane(urlPrefix + base64.RawURLEncoding.EncodeToString(sum[:])[:10])
 }
+
+// QueueLane is the lane of a queue: q_ and its name, or where that is too long ~ and
+// 13 characters that stand for it. No name has a ~, so no two queues share a lane.
+func QueueLane(name string) Lane {
+	if len(queuePrefix)+len(name) <= MaxLane {
+		return Lane(queuePrefix + name)
+	}
+	sum := sha256.Sum256([]byte(name))
+	return Lane(queuePrefix + "~" + base64.RawURLEncoding.EncodeToString(sum[:])[:MaxLane-len(queuePrefix)-1])
+}
+
+// IsQueue reports whether it is the lane of a queue.
+func (l Lane) IsQueue() bool { return strings.HasPrefix(string(l), queuePrefix) }
 
 // URLLaneName is what the lane of a bare URL is for: its origin and, behind a
 // space, the tenant, which may be empty.

@@ -158,9 +158,22 @@ func ValidTenant(s string) bool {
 	return true
 }
 
-// ValidLane reports whether s may name a lane: 1 to 16 of A-Za-z0-9_-.
+// ValidLane reports whether s may name a lane: 1 to 16 of A-Za-z0-9_-, and of a
+// queue also . and ~.
 func ValidLane(s string) bool {
+	if Lane(s).IsQueue() {
+		s = strings.NewReplacer(".", "-", "~", "-").Replace(s)
+	}
 	return len(s) <= MaxLane && fields.IsWord(s)
+}
+
+// maxQueue is the longest name of a queue, in bytes.
+const maxQueue = 64
+
+// ValidQueue reports whether s may name a queue: 1 to 64 of A-Za-z0-9_.- that do not
+// begin as a lane does.
+func ValidQueue(s string) bool {
+	return len(s) <= maxQueue && lanePrefix(s) == "" && fields.IsWord(strings.ReplaceAll(s, ".", "-"))
 }
 
 // checkContentType takes what can stand in a header as a media type.

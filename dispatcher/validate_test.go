@@ -355,3 +355,31 @@ func BenchmarkValidate(b *testing.B) {
 		}
 	}
 }
+
+func TestAQueueHasAShortLaneOfItsOwn(t *testing.T) {
+	require.Equal(t, dispatcher.Lane("q_order.cancel_"), dispatcher.QueueLane("order.cancel_"))
+	long := dispatcher.QueueLane("order_cancellations")
+	require.NotEqual(t, long, dispatcher.QueueLane("order_cancellation2"))
+	for _, name := range []string{"a", "A-Z.a_z", "fourteen-chars", "fifteen-chars-x", strings.Repeat("q", 64)} {
+		lane := dispatcher.QueueLane(name)
+		require.True(t, dispatcher.ValidQueue(name), name)
+		require.True(t, dispatcher.ValidLane(string(lane)), lane)
+		require.True(t, lane.IsQueue())
+		require.False(t, dispatcher.ValidQueue(string(lane)), "a lane is no queue's name")
+	}
+	for _, name := range []string{"", strings.Repeat("q", 65), "a b", "a~b", "a:b", "ep_x", "u_x", "q_x", "ä", "a/b"} {
+		require.False(t, dispatcher.ValidQueue(name), name)
+	}
+}
+
+func TestAQueueIsPartOfTheContent(t *testing.T) {
+	digests := map[dispatcher.Digest]string{}
+	for _, m := range []dispatcher.Message{
+		{Topic: "a", Body: []byte("xy")}, {Topic: "a", Queue: "x", Body: []byte("xy")}, {Topic: "a", Queue: "x", Body: []byte("y")},
+		{Topic: "a", Endpoint: "x", Body: []byte("xy")}, {Topic: "a", Subject: "x", Body: []byte("xy")}, {Topic: "a", Subject: "x", Queue: "x", Body: []byte("xy")},
+	} {
+		text := fmt.Sprintf("%+v", m)
+		require.Empty(t, digests[m.Digest()], text)
+		digests[m.Digest()] = text
+	}
+}

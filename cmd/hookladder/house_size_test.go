@@ -35,7 +35,7 @@ var budgets = map[string]int{
 	"deploy/kit":                               1000,
 	"deploy/kit/redistest":                     1300,
 	"deploy/kit/redistest/miniserver":          100,
-	"dispatcher":                               3900,
+	"dispatcher":                               4000,
 	"dispatcher/app":                           1300,
 	"dispatcher/client":                        900,
 	"dispatcher/internal/devredis":             100,

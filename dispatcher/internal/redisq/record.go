@@ -54,6 +54,7 @@ const (
 	metaBody // size of a body that lies apart
 	metaSubject
 	metaSealed // the values of all headers, sealed together
+	metaQueue
 )
 
 const usualContentType = "application/json"
@@ -134,7 +135,8 @@ func appendMeta(b []byte, m *dispatcher.Message, apart int, box *seal.Box) []byt
 	}
 	b = appendField(b, metaEndpoint, m.Endpoint)
 	b = appendField(b, metaOrderingKey, m.OrderingKey)
-	return appendField(b, metaSubject, m.Subject)
+	b = appendField(b, metaSubject, m.Subject)
+	return appendField(b, metaQueue, m.Queue)
 }
 
 // appendHeaders writes the headers of a message. One seal for all values costs as
@@ -349,6 +351,8 @@ func readField(m *dispatcher.Message, tag byte, text string) error {
 		m.OrderingKey = text
 	case metaSubject:
 		m.Subject = text
+	case metaQueue:
+		m.Queue = text
 	case metaSealed:
 		m.Sealed = text
 	case metaBody:

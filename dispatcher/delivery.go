@@ -101,6 +101,8 @@ const (
 	ClassRefused  Class = "refused"  // the address may not be called
 	ClassExpired  Class = "expired"  // its expires_at had passed
 	ClassInternal Class = "internal" // our own fault
+	ClassLease    Class = "lease"    // the lease of what was taken ended, and nothing was said of it
+	ClassHandler  Class = "handler"  // its handler, or the caller that took it, said that it failed
 )
 
 // Attempt is the record of one attempt, kept for deliveries that failed.

@@ -19,6 +19,7 @@ func TestOnlyTroubleOfTheReceiverIsBlamed(t *testing.T) {
 		dispatcher.ClassTimeout: true, dispatcher.ClassConnect: true, dispatcher.ClassReset: true, dispatcher.ClassTLS: true,
 		dispatcher.ClassDNS: true, dispatcher.ClassProtocol: true,
 		dispatcher.ClassRefused: false, dispatcher.ClassExpired: false, dispatcher.ClassInternal: false,
+		dispatcher.ClassLease: false, dispatcher.ClassHandler: false,
 	}
 	for class, want := range classes {
 		t.Run("no answer, class "+string(class), func(t *testing.T) {

@@ -68,7 +68,7 @@ type Attempt struct {
 	DurationMS      int64  `json:"duration_ms"`
 	StatusCode      int    `json:"status_code,omitzero" doc:"Left out: no answer came."`
 	Outcome         string `json:"outcome" enum:"delivered,retry,dead,back"`
-	Class           string `json:"class,omitzero" enum:"status,body,timeout,connect,reset,tls,dns,protocol,refused,expired,internal" doc:"What went wrong, in a word. Left out: nothing did."`
+	Class           string `json:"class,omitzero" enum:"status,body,timeout,connect,reset,tls,dns,protocol,refused,expired,internal,lease,handler" doc:"What went wrong, in a word. Left out: nothing did."`
 	URL             string `json:"url,omitzero" doc:"Which was called. Left out, as address is: none was reached, or it is not kept."`
 	Address         string `json:"address,omitzero" doc:"Which was connected to, with its port."`
 	Resend          bool   `json:"resend,omitzero" doc:"A person asked for it."`
@@ -92,7 +92,7 @@ type LoggedAttempt struct {
 	At              Time   `json:"at" doc:"When it began, or the delivery ended."`
 	DurationMS      int64  `json:"duration_ms"`
 	StatusCode      int    `json:"status_code,omitzero" doc:"Left out: no answer came."`
-	Class           string `json:"class,omitzero" enum:"status,body,timeout,connect,reset,tls,dns,protocol,refused,expired,internal" doc:"What went wrong, in a word. Left out: nothing did."`
+	Class           string `json:"class,omitzero" enum:"status,body,timeout,connect,reset,tls,dns,protocol,refused,expired,internal,lease,handler" doc:"What went wrong, in a word. Left out: nothing did."`
 	Outcome         string `json:"outcome" enum:"delivered,retry,dead,back,cancelled" doc:"retry: it failed, and its delivery did not die of it. cancelled, and dead without a status or class: the delivery ended without an attempt."`
 	Error           string `json:"error,omitzero" doc:"Of an end without an attempt its reason."`
 	ResponseExcerpt string `json:"response_excerpt,omitzero" doc:"The head of the answer, of a success. The history of a message has that of a failure. Needs the scope bodies."`

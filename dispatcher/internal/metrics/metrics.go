@@ -42,14 +42,15 @@ var (
 		dispatcher.ClassStatus, dispatcher.ClassBody, dispatcher.ClassTimeout, dispatcher.ClassConnect,
 		dispatcher.ClassReset, dispatcher.ClassTLS, dispatcher.ClassDNS, dispatcher.ClassProtocol,
 		dispatcher.ClassRefused, dispatcher.ClassExpired, dispatcher.ClassInternal,
+		dispatcher.ClassLease, dispatcher.ClassHandler,
 	}
 )
 
-// Upper bounds of the histograms in seconds. An attempt takes up to a minute. The
-// promise for lateness is 10 ms, and a delivery that waits for a permit, a breaker or
-// a pause may be late by hours.
+// Upper bounds of the histograms in seconds. An attempt takes up to a minute, and a
+// handler up to an hour. The promise for lateness is 10 ms, and a delivery that waits
+// for a permit, a breaker or a pause may be late by hours.
 var (
-	attemptBuckets  = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 15, 30, 60}
+	attemptBuckets  = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 15, 30, 60, 600, 3600}
 	latenessBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5, 15, 60, 300, 1800, 3600}
 )
 

@@ -115,6 +115,8 @@ func TestAttemptsAreCounted(t *testing.T) {
 	}
 	attempt(dispatcher.Retry, dispatcher.ClassTimeout, "", 2)
 	attempt(dispatcher.Dead, dispatcher.ClassStatus, dispatcher.ReasonExhausted, 10)
+	attempt(dispatcher.Retry, dispatcher.ClassLease, "", 1)
+	attempt(dispatcher.Dead, dispatcher.ClassHandler, dispatcher.ReasonRejected, 1)
 	attempt(dispatcher.Dead, dispatcher.ClassExpired, dispatcher.ReasonExpired, 0) // none was made
 	attempt(dispatcher.Dead, "of a later version", "of a later version", 1)
 	m.Attempted(dispatcher.Attempted{
@@ -128,9 +130,10 @@ func TestAttemptsAreCounted(t *testing.T) {
 		`attempts_total{class="none",outcome="delivered"} 4`,
 		`attempts_total{class="timeout",outcome="retry"} 1`,
 		`attempts_total{class="status",outcome="dead"} 1`,
+		`attempts_total{class="lease",outcome="retry"} 1`, `attempts_total{class="handler",outcome="dead"} 1`,
 		`attempts_total{class="expired",outcome="dead"} 0`,
-		`attempt_seconds_count 7`, `attempt_seconds_bucket{le="0.025"} 1`, `attempt_seconds_bucket{le="0.05"} 7`,
-		`lateness_seconds_bucket{le="0.0025"} 1`, `lateness_seconds_bucket{le="0.005"} 7`,
+		`attempt_seconds_count 9`, `attempt_seconds_bucket{le="0.025"} 1`, `attempt_seconds_bucket{le="0.05"} 9`,
+		`lateness_seconds_bucket{le="0.0025"} 1`, `lateness_seconds_bucket{le="0.005"} 9`,
 		`delivery_seconds_count 1`, `delivery_seconds_bucket{le="300"} 0`, `delivery_seconds_bucket{le="1800"} 1`,
 		`dead_total{reason="exhausted"} 0`, `dead_total{reason="expired"} 0`, `dead_total{reason="gone"} 0`, `dead_total{reason="poison"} 1`,
 		`takeovers_total 1`,

@@ -33,7 +33,7 @@ type Take struct {
 	// calling instance as Claim gives it, which lasts as long as that lives.
 	For   time.Duration
 	Token string // which tells the lease from others; needed with For; printable, no spaces
-	Owner string // who alone may give it back; likewise
+	Owner string // it alone may give the lease back; likewise
 }
 
 // Taken is what a Take got.

@@ -9,9 +9,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
@@ -33,9 +35,12 @@ const (
 	Read
 	Bodies // beside Read: bodies of messages, and what receivers answered
 	Tick
-	Consume
-	Admin // includes all others
+	Consume // from every queue and pull endpoint
+	Admin   // includes all others
 )
+
+// consumeOf is the prefix of a scope that is for one queue, or one pull endpoint, only.
+const consumeOf = "consume@"
 
 var scopes = map[string]Scope{
 	"publish": Publish,
@@ -66,8 +71,19 @@ type Key struct {
 	Scope Scope
 	Name  string // for logs
 
-	sum [sha256.Size]byte
+	queues []string // it may take from these, where Scope does not allow all
+	sum    [sha256.Size]byte
 }
+
+// MayTake reports whether the key may take from a queue, named by its name, or from a pull
+// endpoint, named by its id, and settle what it took.
+func (k Key) MayTake(queue string) bool {
+	return k.Scope.Allows(Consume) || slices.Contains(k.queues, queue)
+}
+
+// Owner is a text that stands for the key, and tells nothing of it: what it takes is its
+// own. A key that was only given another name or another scope has the same one.
+func (k Key) Owner() string { return hex.EncodeToString(k.sum[:8]) }
 
 // Keys are the keys with which the API may be called.
 type Keys struct {
@@ -172,7 +188,7 @@ func parseKey(entry string) (k Key, named bool, err error) {
 		return Key{}, false, err
 	}
 	granted, name, named := strings.Cut(rest, ":")
-	if k.Scope, err = parseScope(granted); err != nil {
+	if k.Scope, k.queues, err = parseScopes(granted); err != nil {
 		return Key{}, false, err
 	}
 	k.Name = name
@@ -210,16 +226,30 @@ func parseSum(text string) (sum [sha256.Size]byte, err error) {
 	return sum, nil
 }
 
-func parseScope(text string) (Scope, error) {
-	var all Scope
+// parseScopes reads what a key allows, and of which queues alone it allows to take.
+func parseScopes(text string) (all Scope, queues []string, err error) {
 	for _, name := range strings.Split(text, "+") {
+		if queue, ok := strings.CutPrefix(name, consumeOf); ok {
+			if !mayBeTaken(queue) {
+				return 0, nil, errors.New("has " + consumeOf + " with a name that no queue can have: 1 to 64 of A-Z a-z 0-9 _ . -, " +
+					"not beginning with u_ or q_; or the id of a pull endpoint, as ep_123456789")
+			}
+			queues = append(queues, queue)
+			continue
+		}
 		one, ok := scopes[name]
 		if !ok {
-			return 0, errors.New("has an unknown scope: known are publish, read, bodies, tick, consume and admin, with + between")
+			return 0, nil, errors.New("has an unknown scope: known are publish, read, bodies, tick, consume, consume@<queue> and admin, with + between")
 		}
 		all |= one
 	}
-	return all, nil
+	return all, queues, nil
+}
+
+// mayBeTaken reports whether a text may name a queue, or be the id of a pull endpoint.
+func mayBeTaken(name string) bool {
+	return dispatcher.ValidQueue(name) ||
+		dispatcher.Lane(name).IsEndpoint() && name != dispatcher.EndpointPrefix && dispatcher.ValidLane(name)
 }
 
 func validName(s string) bool {

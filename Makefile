@@ -53,8 +53,9 @@ lint: ## gofmt, go vet and staticcheck
 redis: ## install redis-server on Debian and Ubuntu, if it is missing
 	@.ci/needs redis-server
 
-needs: ## the same, and curl, which the tests of the README's examples run
+needs: ## the same, curl, which the tests of the README's examples run, and shells where they can be had
 	@.ci/needs redis-server curl
+	@.ci/needs zsh fish || echo "Completion is tested with the shells that are here." >&2
 
 bench: redis build ## measure how fast it is here, against the machine's limit (some 12 minutes)
 	bin/hookladder bench $(BENCHFLAGS)

@@ -65,6 +65,11 @@ Parts:
 	flags.StringSliceVar(&o.Only, "only", nil, "only these parts, separated by commas")
 	flags.StringVar(&o.RedisServer, "redis-server", "redis-server", "the program, by name or path")
 	flags.StringVar(&file, "json", "", "write the figures of each run there too; - for standard output, without the table")
+	var parts []string
+	for _, part := range bench.Parts() {
+		parts = append(parts, part[0])
+	}
+	completes(cmd, "only", parts...)
 	cmd.AddCommand(newBenchReceiver(s))
 	return cmd
 }

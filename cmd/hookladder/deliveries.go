@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -186,6 +187,7 @@ type endedFlags struct {
 
 func (f *endedFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.statuses, "status", nil, "delivered, dead or cancelled; may be repeated")
+	completes(cmd, "status", texts(dispatcher.EndStatuses...)...)
 	f.span.add(cmd, "ended")
 	f.page.addUpTo(cmd, mostListed)
 	cmd.Flags().BoolVar(&f.asCSV, "csv", false, "print them as CSV, with a header line")

@@ -158,9 +158,10 @@ Exit codes: 0 ok, 1 failed, 2 usage or settings, 3 not found, 4 unreachable.`,
 		newServe(s), newDev(s),
 		newSend(s), newGet(s), newWhy(s), newCancel(s), newRetry(s), newDeliveries(s), newDead(s), newJobs(s),
 		newEndpoints(s), newLanes(s), newPause(s), newResume(s), newTail(s), newAudit(s),
-		newSecret(s), newVerify(s), newCheck(s), newListen(s), newPing(s), newConfig(s), newVersion(s),
+		newSecret(s), newVerify(s), newCheck(s), newListen(s), newPing(s), newConfig(s), newCompletion(s), newVersion(s),
 		newDoctor(s), newRepartition(s), newBench(s),
 	)
+	s.complete(root)
 	return root
 }
 
@@ -177,14 +178,6 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return usagef("unknown command %q; see hookladder --help", args[0])
 	}
 	return usagef("unknown command %q: did you mean %s?", args[0], strings.Join(near, " or "))
-}
-
-// completes has a shell offer the values of a flag.
-func completes(cmd *cobra.Command, flag string, values ...string) {
-	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-	if err != nil {
-		panic(err) // there is no such flag, or it was given before
-	}
 }
 
 func schemeNames() []string {

@@ -68,11 +68,7 @@ matches. With --since it begins with the attempts of that time, as far as they a
 	flags.StringArrayVar(&of.Outcomes, "outcome", nil, "only delivered, retry, dead, back or cancelled")
 	flags.StringVar(&since, "since", "", "first those since this time: 2026-01-31T12:00:00Z, or 10m for so long ago")
 	flags.BoolVar(&asJSON, "json", false, "print each attempt as JSON, one a line")
-	outcomes := make([]string, len(dispatcher.Happenings))
-	for i, h := range dispatcher.Happenings {
-		outcomes[i] = string(h)
-	}
-	completes(cmd, "outcome", outcomes...)
+	completes(cmd, "outcome", texts(dispatcher.Happenings...)...)
 	return cmd
 }
 

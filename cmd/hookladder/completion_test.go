@@ -1,0 +1,252 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/offer"
+	"github.com/hookladder/hookladder/deploy/kit"
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// offered is what a shell gets for a line whose last word is not whole, without the
+// descriptions.
+func offered(t testing.TB, environ []string, line string) (words []string) {
+	t.Helper()
+	got := command(t, environ, "", append([]string{"__complete"}, strings.Split(line, " ")...)...)
+	require.Equal(t, exitOK, got.code, got.err)
+	for text := range strings.Lines(got.out) {
+		word, _, _ := strings.Cut(strings.TrimSuffix(text, "\n"), "\t")
+		words = append(words, word)
+	}
+	return append([]string(nil), words[:len(words)-1]...) // the last line tells the shell how to go on
+}
+
+func TestTheShellIsOfferedTheValuesOfFlags(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string][]string{
+		"listen --signature ":                 schemeNames(),
+		"listen --signature=st":               {"standard", "standard-ed25519", "stripe"},
+		"verify --signature ":                 schemeNames(),
+		"endpoints create --signature ":       schemeNames(),
+		"endpoints update m --signature ":     schemeNames(),
+		"secret --scheme ":                    schemeNames(),
+		"listen --status 4":                   {"400", "410", "429"},
+		"endpoints update m --unset rate,su":  {"rate,success"},
+		"bench --only drain,thr":              {"drain,through"},
+		"completion ":                         offer.Shells,
+		"deliveries --status ":                texts(dispatcher.Statuses...),
+		"endpoints deliveries m --status ":    texts(dispatcher.EndStatuses...),
+		"deliveries --reason ":                texts(dispatcher.DeadReasons...),
+		"dead replay --reason ex":             {"exhausted", "expired"},
+		"tail --outcome ":                     texts(dispatcher.Happenings...),
+		"audit --what endpoint.de":            {"endpoint.delete"},
+		"endp":                                {"endpoints"},
+		"endpoints re":                        {"resume"},
+		"send --deli":                         {"--deliver-at"},
+		"send --topic a.b --content-type app": {"application/json", "application/xml", "application/x-www-form-urlencoded"},
+	} {
+		require.Equal(t, want, offered(t, nil, line), line)
+	}
+}
+
+// Without its own word a shell offers files, which are meant by few flags.
+func TestOnlyWhereAFileIsMeantFilesAreOffered(t *testing.T) {
+	t.Parallel()
+	var walk func(cmd *cobra.Command)
+	var files []string
+	walk = func(cmd *cobra.Command) {
+		line := strings.TrimPrefix(cmd.CommandPath()+" ", "hookladder ")
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if f.Value.Type() == "bool" {
+				return
+			}
+			got := command(t, []string{"HOOKLADDER_URL=http://127.0.0.1:1"}, "", append([]string{"__complete"}, append(strings.Fields(line+"--"+f.Name), "")...)...)
+			if strings.HasSuffix(got.out, ":0\n") {
+				files = append(files, f.Name)
+			}
+		})
+		for _, below := range cmd.Commands() {
+			walk(below)
+		}
+	}
+	walk(newRoot(world{}))
+	for _, name := range files {
+		require.Regexp(t, `^(key-file|secret-file|body-file|file|save|json|redis-server)$`, name)
+	}
+	for _, name := range []string{"key-file", "secret-file", "body-file", "save", "json", "redis-server"} {
+		require.Contains(t, files, name)
+	}
+}
+
+func TestTheShellIsOfferedWhatTheServerHas(t *testing.T) {
+	t.Parallel()
+	const key = "hk_0123456789abcdef"
+	file := filepath.Join(t.TempDir(), "key")
+	mustWrite(t, file, key+"\n")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet || r.Header.Get("Authorization") != "Bearer "+key {
+			t.Errorf("%s %s with %q", r.Method, r.URL, r.Header.Get("Authorization"))
+		}
+		_, _ = io.WriteString(w, map[string]string{
+			"/v1/deliveries?limit=100": `{"data":[{"id":"u_1:order_1","topic":"order.paid","tenant":"m7","subject":"bill-9","status":"dead"},
+				{"id":"ep_1:order_1","topic":"order.paid","tenant":"m8","subject":"$(reboot)","status":"ready"},{"id":"u_1:pay_2","topic":"pay.made","status":"delivered"}]}`,
+			"/v1/deliveries?limit=100&status=scheduled&status=ready&status=in_flight&status=retrying": `{"data":[{"id":"ep_1:order_1","status":"ready"}]}`,
+			"/v1/endpoints?limit=100": `{"data":[{"id":"ep_1","uid":"shop-1","url":"https://a.example"},{"id":"ep_2","url":"https://b.example"}]}`,
+			"/v1/lanes?limit=100":     `{"data":[{"lane":"*"},{"lane":"u_1","url":"https://a.example"},{"lane":"ep_1","uid":"shop-1"}]}`,
+			"/v1/jobs?limit=100":      `{"data":[{"id":"job_1","state":"running"},{"id":"job_2","state":"stopped"},{"id":"job_3","state":"done"}]}`,
+		}[r.URL.String()])
+	}))
+	t.Cleanup(server.Close)
+	environ := []string{"HOOKLADDER_URL=" + server.URL, "HOOKLADDER_KEY=" + key}
+	for line, want := range map[string][]string{
+		"get ":                              {"order_1", "pay_2"},
+		"why pay":                           {"pay_2"},
+		"cancel ":                           {"order_1"},
+		"get order_1 ":                      nil,
+		"tail --message ":                   {"order_1", "pay_2"},
+		"send --topic ":                     {"order.paid", "pay.made"},
+		"send --tenant ":                    {"m7", "m8"},
+		"deliveries --tenant=m8":            {"m8"},
+		"deliveries --subject ":             {"bill-9"},
+		"endpoints get ":                    {"shop-1", "ep_1", "ep_2"},
+		"endpoints deliveries ":             {"shop-1", "ep_1", "ep_2"},
+		"send --endpoint shop":              {"shop-1"},
+		"pause ":                            {"shop-1", "u_1", "ep_1"},
+		"dead list --destination ":          {"shop-1", "u_1", "ep_1"},
+		"jobs show ":                        {"job_1", "job_2", "job_3"},
+		"jobs stop ":                        {"job_1"},
+		"jobs resume ":                      {"job_2"},
+		"jobs show --server http://x job_4": nil,
+	} {
+		require.Equal(t, want, offered(t, environ, line), line)
+	}
+	elsewhere := []string{"HOOKLADDER_URL=http://127.0.0.1:1", "HOOKLADDER_KEY=other"}
+	require.Equal(t, []string{"pay_2"}, offered(t, elsewhere, "get --server "+server.URL+" --key-file "+file+" pay"), "the line names another server")
+	require.Equal(t, []string{"job_1"}, offered(t, elsewhere, "jobs stop --key-file="+file+" --server="+server.URL+" "))
+	require.Empty(t, offered(t, environ, "get --key-file "+file+"x "))
+	require.Empty(t, offered(t, elsewhere, "get "), "nothing listens there")
+}
+
+// shellScript is what makes a shell complete, in a file.
+func shellScript(t testing.TB, shell string) string {
+	t.Helper()
+	got := command(t, nil, "", "completion", shell)
+	require.Equal(t, exitOK, got.code, got.err)
+	file := filepath.Join(t.TempDir(), "script")
+	mustWrite(t, file, got.out)
+	return file
+}
+
+// shells are how each shell that completes is asked what Tab offers behind a line. The
+// script is $1, the line $2.
+var shells = map[string]func(file, line string) []string{
+	"bash": func(file, line string) []string {
+		// Readline breaks words at = and :, and tells the line in variables.
+		ask := `. "$1"; COMP_LINE=$2 COMP_POINT=${#2} COMP_TYPE=9; shift 2; COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+			compopt() { :; }
+			__start_hookladder; printf '%s\n' "${COMPREPLY[@]}"`
+		words := regexp.MustCompile(`[=:]+|[^=: ]+`).FindAllString(line, -1)
+		if strings.HasSuffix(line, " ") {
+			words = append(words, "")
+		}
+		return append([]string{"bash", "--noprofile", "--norc", "-c", ask, "bash", file, line}, words...)
+	},
+	"zsh": func(file, line string) []string {
+		ask := `compdef() { }; . "$1"; words=("${(@s: :)2}") CURRENT=${#words}
+			_describe() { print -l -- $completions }; _arguments() { print -- files }
+			_hookladder`
+		return []string{"zsh", "-f", "-c", ask, "zsh", file, line}
+	},
+	"fish": func(file, line string) []string {
+		return []string{"fish", "--no-config", "-c", "source $argv[1]; complete -C $argv[2]", file, line}
+	},
+}
+
+// The real program is asked by real shells. "make test" installs those that are missing
+// where it can; of the others the script is only made.
+func TestShellsCompleteWithTheScript(t *testing.T) {
+	program, err := kit.FastBinary()
+	require.NoError(t, err)
+	_, api, receiver := newTestDev(t, nil)
+	for _, args := range [][]string{
+		{"endpoints", "create", "--uid", "shop-1", "--tenant", "m7", "--url", receiver + "/ok"},
+		{"send", "--id", "order_17", "--topic", "order.paid", "--subject", "bill:9", "--delay", "1h", "--url", receiver + "/ok", "--body", "1"},
+	} {
+		require.Equal(t, exitOK, command(t, nil, "", append(args, "--server", api)...).code)
+	}
+	ran := filepath.Join(t.TempDir(), "ran")
+	for shell, ask := range shells {
+		file := shellScript(t, shell)
+		if _, err := exec.LookPath(shell); err != nil {
+			require.NotEqual(t, "bash", shell)
+			continue
+		}
+		offers := func(line string, environ ...string) []string {
+			args := ask(file, "hookladder "+line)
+			cmd := exec.Command(args[0], args[1:]...)
+			cmd.Env = append(os.Environ(), append(environ, "PATH="+filepath.Dir(program)+":"+os.Getenv("PATH"), "COLUMNS=200", "HOME="+t.TempDir())...)
+			var errs bytes.Buffer
+			cmd.Stderr = &errs
+			out, _ := cmd.Output() // of nothing offered the status is 1
+			require.Empty(t, errs.String(), "%s: %s", shell, line)
+			var words []string
+			for text := range strings.Lines(string(out)) { // a word, and in brackets or behind a tab or colon what it is
+				if word := regexp.MustCompile(`^[^\t ]+`).FindString(text); strings.TrimSpace(word) != "" {
+					words = append(words, strings.TrimSpace(word))
+				}
+			}
+			return words
+		}
+		has := func(line string, want ...string) {
+			got := strings.Join(offers(line, "HOOKLADDER_URL="+api), "\n")
+			for _, word := range want {
+				require.Regexp(t, `(?m)^(--signature=)?`+word+`(:.*)?$`, got, "%s: %s", shell, line)
+			}
+		}
+		has("en", "endpoints")
+		has("endpoints re", "resume")
+		has("send --deli", "--deliver-at")
+		has("listen --signature ", "standard", "stripe", "github")
+		has("listen --signature=st", "standard", "stripe")
+		has("get ", "order_17")
+		has("get ord", "order_17")
+		has("endpoints get ", "shop-1", "ep_.*")
+		has("pause --tenant m7 ", "shop-1")
+		require.NotEmpty(t, offers(`get --server "$WHERE" ord`, "WHERE="+api), "%s: words of the line are expanded", shell)
+		require.Empty(t, offers("get ", "HOOKLADDER_URL=http://127.0.0.1:1"), "%s: nothing listens there", shell)
+		require.Empty(t, offers("get order_17 ", "HOOKLADDER_URL="+api))
+		for _, run := range []string{"$(touch " + ran + ")", "(touch " + ran + ")", "`touch " + ran + "`"} {
+			offers(`send --body "`+run+`" --top`, "HOOKLADDER_URL="+api)
+			offers(`send --body `+run+` --top`, "HOOKLADDER_URL="+api)
+			require.NoFileExists(t, ran, "%s ran what stands in the line", shell)
+		}
+	}
+}
+
+func TestCompletionIsTold(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"--help"}, nil} {
+		require.Contains(t, command(t, nil, "", args...).out, "hookladder completion bash")
+	}
+	require.Contains(t, section(t, "Commands"), "hookladder completion bash")
+	require.Contains(t, command(t, nil, "", "completion", "bash", "--help").out, "~/.bashrc")
+	for _, args := range [][]string{{"completion"}, {"completion", "tcsh"}, {"completion", "bash", "zsh"}} {
+		got := command(t, nil, "", args...)
+		require.Equal(t, exitUsage, got.code)
+		require.Contains(t, got.err, "bash, zsh, fish, powershell")
+	}
+	require.NotEmpty(t, command(t, nil, "", "completion", "powershell").out)
+}

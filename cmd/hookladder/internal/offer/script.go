@@ -1,0 +1,93 @@
+package offer
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Shells are those that there is a script for.
+var Shells = []string{"bash", "zsh", "fish", "powershell"}
+
+// change is one of a script that cobra makes.
+type change struct{ old, now string }
+
+// changes are what the scripts lack. Words of the line are expanded, so that
+// --server "$URL" is understood. A command among them would be run at each Tab,
+// whatever it does: so a line with one is not expanded.
+var changes = map[string][]change{
+	"bash": {
+		// cobra needs the package bash-completion here, which many machines lack.
+		{`    _get_comp_words_by_ref "$@" cur prev words cword`, `    local i word rest=$COMP_LINE
+    words=()
+    for ((i = 0; i <= COMP_CWORD; i++)); do
+        word=${COMP_WORDS[i]}
+        # bash breaks words at = and : too: what no space parts is one word.
+        if ((i == 0)) || [[ $rest == [[:space:]]* ]]; then
+            words+=("$word")
+        else
+            words[${#words[@]}-1]+=$word
+        fi
+        rest=${rest#"${rest%%[![:space:]]*}"}
+        rest=${rest#"$word"}
+    done
+    cword=$((${#words[@]} - 1))
+    cur=${words[cword]}
+    prev=${words[cword > 0 ? cword - 1 : 0]}`},
+		{expanding, `    # A line with commands in it is taken as it is: to run them is not ours.
+    case ${args[*]} in
+    *'$('*|*'` + "`" + `'*|*'<('*|*'>('*)
+        printf -v requestComp ' %q' "${args[@]}"
+        requestComp="${words[0]} __complete${requestComp}"
+        ;;
+    esac
+
+` + expanding},
+	},
+	"zsh": {{expanding, `    # A line with commands in it is not completed: to run them is not ours.
+    case "${words[2,-1]}" in
+    *'$('*|*'` + "`" + `'*|*'<('*|*'>('*|*'=('*) return ;;
+    esac
+
+` + expanding}},
+	"fish": {{`    __hookladder_debug "Calling $requestComp"`, `    # A line with commands in it is taken as it is: to run them is not ours.
+    if string match -q -- '*(*' "$args"
+        set requestComp "$args[1] __complete" (string escape -- $args[2..-1]) $lastArg
+    end
+
+    __hookladder_debug "Calling $requestComp"`}},
+}
+
+// expanding is the line before bash and zsh expand words.
+const expanding = "    # Use eval to handle any environment variables and such\n"
+
+// Script writes what a shell has to read to complete the commands of root.
+func Script(root *cobra.Command, shell string, out io.Writer) error {
+	var made bytes.Buffer
+	err := fmt.Errorf("no completion for %q", shell)
+	switch shell {
+	case "bash":
+		err = root.GenBashCompletionV2(&made, true)
+	case "zsh":
+		err = root.GenZshCompletion(&made)
+	case "fish":
+		err = root.GenFishCompletion(&made, true)
+	case "powershell":
+		err = root.GenPowerShellCompletionWithDesc(&made)
+	}
+	if err != nil {
+		return err
+	}
+	text := made.String()
+	for _, c := range changes[shell] {
+		if strings.Count(text, c.old) != 1 {
+			return fmt.Errorf("the script for %s is another now, without %q", shell, c.old)
+		}
+		text = strings.Replace(text, c.old, c.now, 1)
+	}
+	_, err = io.WriteString(out, text)
+	return err
+}

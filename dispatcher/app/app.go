@@ -5,7 +5,6 @@ package app
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -13,11 +12,8 @@ import (
 	"log/slog"
 	"net/netip"
 	"net/url"
-	"os"
 	"sync/atomic"
 	"time"
-
-	"github.com/oklog/ulid/v2"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
@@ -29,6 +25,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/notices"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	jobstore "github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 	"github.com/hookladder/hookladder/dispatcher/internal/tail"
 )
@@ -214,7 +211,7 @@ func newEngine(store *redisq.Store, guard *egress.Guard, figures *metrics.Metric
 		return nil, err
 	}
 	e := o.Engine
-	e.Instance = newInstance()
+	e.Instance = start.Instance()
 	e.UserAgent = cmp.Or(e.UserAgent, "Hookladder/"+o.Version)
 	e.Version = o.Version
 	e.Log = o.Log
@@ -249,14 +246,4 @@ func newSender(guard *egress.Guard, idle int, o Options) (*egress.Client, error)
 		}
 	}
 	return egress.New(e), nil
-}
-
-// newInstance makes a name that no process had before. It begins with the host, to
-// find the process.
-func newInstance() string {
-	host, err := os.Hostname()
-	if err != nil || host == "" {
-		host = "unknown"
-	}
-	return host + "-" + ulid.MustNew(ulid.Now(), rand.Reader).String()
 }

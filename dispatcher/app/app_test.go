@@ -275,24 +275,6 @@ func TestAStoreWithoutAnAppendOnlyFileIsTakenWithAWarning(t *testing.T) {
 	require.Equal(t, 1, strings.Count(log.String(), "level=WARN"))
 }
 
-func TestWhatAStoreIsKnownToLackRefusesIt(t *testing.T) {
-	check := func(name string, holds dispatcher.Tristate, needed bool) dispatcher.Check {
-		return dispatcher.Check{Name: name, Holds: holds, Needed: needed, Detail: "about " + name}
-	}
-	info := dispatcher.StoreInfo{Kind: "redis", Checks: []dispatcher.Check{
-		check("one", dispatcher.No, true), check("two", dispatcher.No, false), check("three", dispatcher.Unknown, true),
-		check("four", dispatcher.Yes, true), check("five", dispatcher.No, true),
-	}}
-	err := app.JudgeStore(info)
-	require.EqualError(t, err, "about one\nabout five", "all reasons, and no other")
-	require.Len(t, app.StoreWarnings(info), 4, "all but what holds")
-
-	info.Checks = info.Checks[1:4]
-	require.NoError(t, app.JudgeStore(info), "what is unknown is taken")
-	require.Equal(t, info.Checks[:2], app.StoreWarnings(info))
-	require.ErrorContains(t, app.JudgeStore(dispatcher.StoreInfo{Kind: "miniredis"}), "keeps nothing")
-}
-
 func TestItRefusesAStoreThatIsNotAsDurableAsAsked(t *testing.T) {
 	o := newTestOptions(redistest.Start(t, "appendonly no").URL())
 	o.Durability = dispatcher.Durability{Fsync: true}

@@ -20,11 +20,8 @@ func StopClock(at time.Time) (restore func()) {
 
 // What the tests of this package look at from inside.
 var (
-	Loopback      = loopback
-	JudgeStore    = judgeStore
-	StoreWarnings = storeWarnings
-	Unverified    = unverified
-	Listen        = listen
+	Loopback = loopback
+	Listen   = listen
 )
 
 // Shared is how descriptors are shared out.

@@ -23,15 +23,6 @@ func TestAnIPv4AddressIsListenedOnInIPv4Only(t *testing.T) {
 	require.NoError(t, all.Close())
 }
 
-func TestAStoreThatCouldBeAnybodyIsToldSo(t *testing.T) {
-	for url, want := range map[string]bool{
-		"rediss://h:1/0?skip_verify=true": true, "rediss://h:1?db=1&skip_verify=1": true,
-		"rediss://h:1": false, "rediss://h:1?skip_verify=false": false, "redis://h:1?skip_verify=true": false, "%": false,
-	} {
-		require.Equal(t, want, app.Unverified(url), url)
-	}
-}
-
 func TestWhatIsOpenOnALoopbackAddressAnswersNoPageOfAnotherSite(t *testing.T) {
 	h := httpapi.Local(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
 	for host, want := range map[string]int{"127.0.0.1:9100": http.StatusTeapot, "localhost": http.StatusTeapot, "rebound.example": http.StatusForbidden} {

@@ -5,15 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
-	"slices"
-	"strconv"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/devredis"
 	"github.com/hookladder/hookladder/dispatcher/internal/embedded"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
 )
 
 // openStore opens the store that the options ask for, and answers how to close it.
@@ -22,12 +20,9 @@ func openStore(ctx context.Context, o Options) (*redisq.Store, func() error, err
 	if err != nil {
 		return nil, nil, err
 	}
-	if unverified(at) {
-		o.Log.Warn("the store's certificate is not verified: anybody on the way can read and change what is kept; leave out skip_verify and name its CA with REDIS_CA_FILE")
-	}
-	store, err := await(ctx, at, o)
+	store, err := start.Open(ctx, start.Options{Options: storeOptions(at, o), Wait: o.StoreWait, Forgets: o.InMemory})
 	if err != nil {
-		return nil, nil, errors.Join(err, end())
+		return nil, nil, errors.Join(named(o, err), end())
 	}
 	return store, func() error { return errors.Join(store.Close(), end()) }, nil
 }
@@ -66,16 +61,6 @@ func joinURL(ctx context.Context, o Options) (url string, end func() error, err 
 	return storeURL(ctx, o)
 }
 
-// unverified reports whether the URL of a store asks for TLS without verification.
-func unverified(store string) bool {
-	u, err := url.Parse(store)
-	if err != nil || u.Scheme != "rediss" {
-		return false
-	}
-	skips, err := strconv.ParseBool(u.Query().Get("skip_verify"))
-	return skips && err == nil
-}
-
 // storeOptions are the options of the store.
 func storeOptions(url string, o Options) redisq.Options {
 	return redisq.Options{
@@ -101,44 +86,18 @@ func storeOptions(url string, o Options) redisq.Options {
 	}
 }
 
-// admit refuses an unfit store, and warns of what a store lacks. The store inside this
-// process is always taken.
-func admit(ctx context.Context, store *redisq.Store, o Options) error {
-	info, err := store.Store(ctx)
-	if err != nil || o.InMemory {
-		return err
-	}
-	if err := judgeStore(info); err != nil {
-		return err
-	}
-	for _, c := range storeWarnings(info) {
-		text := "the store lacks something"
-		if c.Holds == dispatcher.Unknown {
-			text = "the store does not tell something"
-		}
-		o.Log.Warn(text, "check", c.Name, "detail", c.Detail, "store", info.Kind, "version", info.Version)
-	}
-	return nil
+// openAny opens a store, fit for use or not.
+func openAny(ctx context.Context, at string, o Options) (*redisq.Store, error) {
+	store, err := redisq.Open(ctx, storeOptions(at, o))
+	return store, named(o, err)
 }
 
-// judgeStore refuses a store that is known to lose acknowledged data, or to lack
-// something needed, with all reasons at once. Where it is unknown, the store is taken.
-func judgeStore(info dispatcher.StoreInfo) error {
-	var errs []error
-	if info.Kind == "miniredis" {
-		errs = append(errs, errors.New("it keeps nothing; use a real Redis"))
+// named prefixes the error of an unreachable store with the name of the setting.
+func named(o Options, err error) error {
+	if err == nil || o.RedisURL == "" || !errors.Is(err, dispatcher.ErrUnavailable) {
+		return err
 	}
-	for _, c := range info.Checks {
-		if c.Needed && c.Holds == dispatcher.No {
-			errs = append(errs, errors.New(c.Detail))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// storeWarnings are what a store lacks, and what it does not report.
-func storeWarnings(info dispatcher.StoreInfo) []dispatcher.Check {
-	return slices.DeleteFunc(slices.Clone(info.Checks), func(c dispatcher.Check) bool { return c.Holds == dispatcher.Yes })
+	return fmt.Errorf("REDIS_URL: %w", err)
 }
 
 // Scripts are the names of the scripts that change deliveries, such as claim, by

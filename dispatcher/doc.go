@@ -49,8 +49,9 @@
 //
 // Around these, beat.go keeps the instance alive and finds dead ones, and reap.go
 // takes over from them. reconcile.go hands back leases whose answer was lost. watch.go
-// looks for what no event told, trim.go forgets what is old, and evict.go what is over
-// when memory is full. run.go starts all that and ends it in order.
+// looks for what no event told, trim.go forgets what is old, or more than there is memory
+// for. taken.go is for takers, which the engine does not call. run.go starts all that and
+// ends it in order.
 //
 // The endpoints are in internal/endpoints. register.go makes and changes them,
 // cache.go knows those that were asked for, and fanout.go finds those that match a

@@ -12,6 +12,7 @@ type Attempted struct {
 	Attempt Attempt
 	Wait    time.Duration // Retry: until the next attempt
 	Reason  DeadReason    // Dead: why
+	Taken   bool          // a taker made it, and nothing was called
 	Late    time.Duration // how long after its due time, or its acceptance where that was later, it began
 
 	// Since is how long a delivery took that this attempt delivered: since it was

@@ -31,6 +31,8 @@ type Case struct {
 	ExpiresAt   time.Time // zero: never
 	Jitter      float64   // a fraction of the rung, only ever added
 	Random      float64   // in [0, 1): how much of the jitter
+
+	After *time.Duration // stands in place of a rung's wait, at most maxRetryAfter; nil: none does
 }
 
 // Outcome is what an answer means for its delivery.
@@ -145,7 +147,7 @@ func next(c Case, pause time.Duration) (Verdict, time.Duration, DeadReason) {
 	if !ok {
 		return Dead, 0, ReasonExhausted
 	}
-	wait = max(ladder.Jittered(wait, c.Jitter, c.Random), pause)
+	wait = max(c.wait(wait), pause)
 	if c.expires(c.Now.Add(wait)) {
 		return Dead, 0, ReasonExpired
 	}
@@ -159,7 +161,7 @@ func next(c Case, pause time.Duration) (Verdict, time.Duration, DeadReason) {
 func waitOn(c Case, pause time.Duration) (Verdict, time.Duration, DeadReason) {
 	l := c.Ladder.Cut(c.MaxAttempts)
 	wait, _ := l.Next(min(c.Rung-1, l.Len())) // it may be shorter than it was
-	wait = max(ladder.Jittered(wait, c.Jitter, c.Random), pause)
+	wait = max(c.wait(wait), pause)
 	due := c.Now.Add(wait)
 	if c.WaitsOn.After(c.Now) {
 		due = c.WaitsOn
@@ -171,6 +173,14 @@ func waitOn(c Case, pause time.Duration) (Verdict, time.Duration, DeadReason) {
 		return Dead, 0, ReasonExpired
 	}
 	return Retry, wait, ""
+}
+
+// wait is how long a rung waits in this case.
+func (c Case) wait(rung time.Duration) time.Duration {
+	if c.After != nil {
+		return min(max(*c.After, 0), maxRetryAfter)
+	}
+	return ladder.Jittered(rung, c.Jitter, c.Random)
 }
 
 // expires reports whether an attempt at a time would come too late.

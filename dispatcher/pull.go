@@ -1,7 +1,9 @@
 package dispatcher
 
 import (
+	"cmp"
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -56,4 +58,46 @@ type Adopted struct {
 	Taken   time.Time // when it was taken
 	Until   time.Time // of Extend: when it ends now
 	Err     error     // ErrNotTaken, ErrNotYours, or of the store; nil where it was done
+}
+
+// Handled is what a taker made of a delivery.
+type Handled struct {
+	Verdict Verdict        // Delivered, Retry or Dead
+	After   *time.Duration // Retry: in place of the rung's wait; nil: that
+	Class   Class          // of a failure: ClassHandler or ClassLease; empty: ClassHandler
+	Error   string         // of a failure, for people
+	At      time.Time      // when it was taken, or its handler began; zero: now
+}
+
+// handledError bounds the text of a failure, in bytes: the stack of a panic fits mostly.
+const handledError = 4 << 10
+
+// JudgeHandled says what a taker's word means for its delivery. Of the Case neither the
+// answer counts nor what a success is. A taker's failure blames no receiver: it opens no
+// breaker, and its lane does not fail. It is pure, as Judge is.
+func JudgeHandled(c Case, h Handled) Outcome {
+	o := Outcome{Attempt: Attempt{Duration: max(c.Now.Sub(h.At), 0), Verdict: h.Verdict}}
+	if h.Verdict == Delivered {
+		return o
+	}
+	o.Class, o.Error = cmp.Or(h.Class, ClassHandler), handledText(h)
+	if h.Verdict == Dead {
+		o.Reason = ReasonRejected
+		return o
+	}
+	c.After = h.After
+	o.Verdict, o.Wait, o.Reason = next(c, 0)
+	return o
+}
+
+// handledText is what went wrong, as it may be kept: no more than handledError of it, and
+// nothing that is no text.
+func handledText(h Handled) string {
+	switch {
+	case h.Error != "":
+		return strings.ToValidUTF8(h.Error[:min(len(h.Error), handledError)], "")
+	case h.Class == ClassLease:
+		return "its lease ended before the taker said what became of it"
+	}
+	return "the taker said that it failed, and not why"
 }

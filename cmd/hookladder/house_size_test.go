@@ -44,7 +44,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/embedded":             900,
 	"dispatcher/internal/endpoints":            2200,
 	"dispatcher/internal/endpointtest":         1300,
-	"dispatcher/internal/engine":               4100, // it tells notices what happens
+	"dispatcher/internal/engine":               4400, // it tells notices what happens, and serves takers
 	"dispatcher/internal/fields":               100,
 	"dispatcher/internal/httpapi":              5400,
 	"dispatcher/internal/httpapi/apikey":       300,

@@ -47,9 +47,7 @@ func (d *deliverer) deliver(c dispatcher.Claimed) {
 	began := d.engine.queue.Now()
 	var r route
 	if c.Message == nil || c.Message.Success.Check() != nil {
-		// The record can't be read, by no instance. Its attempt has no number, since none was made.
-		s.Verdict, s.Reason = dispatcher.Dead, dispatcher.ReasonPoison
-		s.Attempt = dispatcher.Attempt{At: began, Verdict: dispatcher.Dead, Class: dispatcher.ClassInternal, Error: errRecord.Error()}
+		s = poisoned(c, began)
 	} else if !d.engine.alive(d.engine.identity.Load()) {
 		s.Verdict = dispatcher.Back // this process stood still meanwhile, and another may have the lease by now
 	} else {
@@ -69,7 +67,16 @@ func (d *deliverer) deliver(c dispatcher.Claimed) {
 	s.Host = r.host()
 	d.engine.settler.put(s)
 	if s.Verdict != dispatcher.Back {
-		d.tell(c, s, began)
+		d.tell(c, s, began, false)
+	}
+}
+
+// poisoned is the outcome of a delivery whose record can't be read, by no instance. Its
+// attempt has no number, since none was made.
+func poisoned(c dispatcher.Claimed, at time.Time) dispatcher.Settlement {
+	return dispatcher.Settlement{
+		ID: c.ID, Due: c.Due, First: c.First, Leased: c.Leased, Verdict: dispatcher.Dead, Reason: dispatcher.ReasonPoison,
+		Attempt: dispatcher.Attempt{At: at, Verdict: dispatcher.Dead, Class: dispatcher.ClassInternal, Error: errRecord.Error()},
 	}
 }
 
@@ -257,14 +264,19 @@ var (
 )
 
 // headers are those of the contract, then the message's and the endpoint's own, which
-// can't replace any of them. It is nil where the request can't be signed.
+// can't replace any of them. It is nil where the request can't be signed. What is taken
+// from a queue is signed only if there is a secret.
 func (d *deliverer) headers(c dispatcher.Claimed, at time.Time, r *route) http.Header {
 	m := c.Message
-	signature := r.signer.Sign(m.ID, at, m.Body)
-	if signature == "" {
+	signature := ""
+	if r.signer != nil {
+		if signature = r.signer.Sign(m.ID, at, m.Body); signature == "" {
+			return nil
+		}
+		r.secrets = append(r.secrets, signature)
+	} else if !c.ID.Lane.IsQueue() {
 		return nil
 	}
-	r.secrets = append(r.secrets, signature)
 	values := make([]string, 6) // one allocation for all headers with one value
 	h := make(http.Header, 8+len(m.Headers)+len(r.headers))
 	set := func(i int, name, value string) {
@@ -283,7 +295,9 @@ func (d *deliverer) headers(c dispatcher.Claimed, at time.Time, r *route) http.H
 	if c.Asked {
 		h[d.names.Resend] = []string{"true"}
 	}
-	set(5, r.signed, signature) // last: whatever its name is, no attempt is unsigned
+	if signature != "" {
+		set(5, r.signed, signature) // last: whatever its name is, no attempt is unsigned
+	}
 	for _, own := range m.Headers {
 		r.secrets = append(r.secrets, own.Value)
 		d.addHeader(h, textproto.CanonicalMIMEHeaderKey(own.Name), own)
@@ -332,7 +346,7 @@ func (d *deliverer) fail(c dispatcher.Claimed, r route, began time.Time, s *disp
 
 // tell logs an attempt and tells the observer. What becomes of its delivery is decided
 // in the queue.
-func (d *deliverer) tell(c dispatcher.Claimed, s dispatcher.Settlement, began time.Time) {
+func (d *deliverer) tell(c dispatcher.Claimed, s dispatcher.Settlement, began time.Time, taken bool) {
 	ctx := context.Background() // for the log, which must not be cut off
 	if d.engine.log.Enabled(ctx, slog.LevelDebug) {
 		d.engine.log.LogAttrs(ctx, slog.LevelDebug, "attempt finished",
@@ -342,7 +356,7 @@ func (d *deliverer) tell(c dispatcher.Claimed, s dispatcher.Settlement, began ti
 			slog.Float64("took_ms", float64(s.Attempt.Duration.Microseconds())/1000), slog.String("err", s.Attempt.Logged()))
 	}
 	d.engine.watching.tell(func(o dispatcher.Observer) {
-		a := dispatcher.Attempted{ID: c.ID, Host: s.Host, Attempt: s.Attempt, Wait: s.Wait, Reason: s.Reason, Late: lateness(c, began)}
+		a := dispatcher.Attempted{ID: c.ID, Host: s.Host, Attempt: s.Attempt, Wait: s.Wait, Reason: s.Reason, Late: lateness(c, began), Taken: taken}
 		if c.Message != nil {
 			a.Topic = c.Message.Topic
 			a.Since = tookInAll(c, &s)

@@ -48,11 +48,15 @@ func (e *Engine) GivePermits(n int) { e.permits.release(n) }
 // Held is how many leases the instance believes it has.
 func (e *Engine) Held() int { return e.leases.count() }
 
-// Settle gives outcomes to the settler.
-func (e *Engine) Settle(outcomes ...dispatcher.Settlement) { e.settler.put(outcomes...) }
-
 // Waiting is how many outcomes wait to be recorded.
-func (e *Engine) Waiting() int { return len(e.settler.unrecorded()) }
+func (e *Engine) Waiting() int {
+	defer func() {
+		e.settler.mu.Lock()
+		e.settler.over = false
+		e.settler.mu.Unlock()
+	}()
+	return len(e.settler.unrecorded())
+}
 
 // Workers is a gate with a number of places that a test chooses.
 type Workers struct{ g *workers }

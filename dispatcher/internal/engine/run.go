@@ -90,8 +90,9 @@ func (e *Engine) leave(ctx context.Context) {
 		if rest, err = e.settler.settle(ctx, rest); err != nil {
 			e.log.Error("outcomes not recorded, their deliveries will be attempted again", "deliveries", len(rest), "err", err)
 		}
-		for _, o := range rest {
-			lost[o.ID] = true
+		for i := range rest {
+			lost[rest[i].ID] = true
+			rest[i].tell(dispatcher.Settled{Err: errOver})
 		}
 	}
 	leases, unread := e.queue.Leases(ctx, e.name())

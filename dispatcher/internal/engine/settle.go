@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -18,6 +19,16 @@ type outcome struct {
 	dispatcher.Settlement
 	err        error  // why it was not recorded when that was last tried; nil: it was, or was not tried
 	unanswered string // the instance that gave it before and got no answer; empty: none did
+
+	done func(dispatcher.Settled) // is told what became of it, and must not block; nil: none is told
+}
+
+// tell tells what became of an outcome, once.
+func (o *outcome) tell(s dispatcher.Settled) {
+	if done := o.done; done != nil {
+		o.done = nil
+		done(s)
+	}
 }
 
 // settler records outcomes. What comes while a call is under way goes together
@@ -33,6 +44,7 @@ type settler struct {
 	stalled      map[dispatcher.Lane]*stalledLane // lanes of which outcomes were not recorded when that was last tried
 	stalledCount int                              // outcomes in them
 	given        int                              // outcomes of which the queue has not said yet what became
+	over         bool                             // nothing more is recorded
 
 	wake chan struct{} // 1 deep
 
@@ -50,16 +62,45 @@ func (s *settler) put(settlements ...dispatcher.Settlement) {
 	}
 	s.mu.Lock()
 	for i := range settlements {
-		o := outcome{Settlement: settlements[i]}
-		if r := s.stalled[o.ID.Lane]; r.waits() {
-			r.list = append(r.list, o)
-			s.stalledCount++
-		} else {
-			s.waiting = append(s.waiting, o)
-		}
+		s.add(outcome{Settlement: settlements[i]})
 	}
 	s.mu.Unlock()
 	signal(s.wake)
+}
+
+// putAndTell adds an outcome, and has done told what became of it.
+func (s *settler) putAndTell(o dispatcher.Settlement, done func(dispatcher.Settled)) {
+	s.mu.Lock()
+	over := s.over
+	if !over {
+		s.add(outcome{Settlement: o, done: done})
+	}
+	s.mu.Unlock()
+	if over {
+		done(dispatcher.Settled{Err: errOver})
+		return
+	}
+	signal(s.wake)
+}
+
+// add adds one outcome. mu is held.
+func (s *settler) add(o outcome) {
+	if r := s.stalled[o.ID.Lane]; r.waits() {
+		r.list = append(r.list, o)
+		s.stalledCount++
+	} else {
+		s.waiting = append(s.waiting, o)
+	}
+}
+
+// errOver is of an outcome that came too late to be recorded.
+var errOver = fmt.Errorf("this instance has stopped: %w", dispatcher.ErrUnavailable)
+
+// ended reports that nothing more is recorded.
+func (s *settler) ended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
 }
 
 // behind reports whether too much waits for more to be leased.
@@ -195,6 +236,9 @@ func (s *settler) record(ctx context.Context, batch []outcome) error {
 		}
 		if errors.Is(o.err, dispatcher.ErrUnavailable) {
 			o.unanswered = by
+		}
+		if o.err == nil {
+			o.tell(settled[i])
 		}
 	}
 	signal(e.settled)

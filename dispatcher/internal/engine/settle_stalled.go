@@ -116,15 +116,18 @@ func (s *settler) insist(ctx context.Context, o *outcome) error {
 		return err
 	}
 	o.err = nil
+	o.tell(dispatcher.Settled{Err: refusal})
 	s.engine.log.LogAttrs(ctx, slog.LevelError, "outcome refused, its delivery stays in flight until this instance ends",
 		slog.String("delivery_id", o.ID.String()), slog.String("verdict", o.Verdict.String()), slog.Any("err", refusal))
 	return nil
 }
 
-// unrecorded are the outcomes that could not be recorded until the end.
+// unrecorded are the outcomes that could not be recorded until the end. What comes
+// later is not recorded at all.
 func (s *settler) unrecorded() []outcome {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.over = true
 	all := slices.Clone(s.waiting)
 	for _, r := range s.stalled {
 		all = append(all, r.list...)

@@ -95,16 +95,9 @@ func (c *claimer) wait(ctx context.Context) (batches int, ok bool) {
 // claim leases up to as many deliveries as permits were got, and begins them.
 func (c *claimer) claim(ctx context.Context, name string, got int) error {
 	e := c.engine
-	// The call has an end of its own, since the reconciler waits for it. The stop signal does not cut
-	// it: without its answer the leases could not be handed back.
-	call, cancel := outage.Within(context.WithoutCancel(ctx))
-	defer cancel()
-	under := e.leases.enter()
-	claimed, err := e.queue.Claim(call, name, got, e.permits.free()+got)
-	e.leased(under, claimed)
-	if err != nil && !errors.Is(err, dispatcher.ErrNothing) {
-		e.unsure()
-	}
+	claimed, err := e.lease(ctx, func(call context.Context) ([]dispatcher.Claimed, error) {
+		return e.queue.Claim(call, name, got, e.permits.free()+got)
+	})
 	e.permits.release(got - len(claimed))
 	e.begin(ctx, claimed)
 	return err
@@ -116,6 +109,21 @@ func (e *Engine) leased(c *callGroup, claimed []dispatcher.Claimed) {
 		e.rounds.Store(roundsAfter)
 	}
 	e.leases.leave(c, claimed)
+}
+
+// lease makes a call that may lease something, so that the reconciler knows of it.
+func (e *Engine) lease(ctx context.Context, call func(context.Context) ([]dispatcher.Claimed, error)) ([]dispatcher.Claimed, error) {
+	// The call has an end of its own, since the reconciler waits for it. The stop signal does not cut
+	// it: without its answer the leases could not be handed back.
+	within, cancel := outage.Within(context.WithoutCancel(ctx))
+	defer cancel()
+	under := e.leases.enter()
+	claimed, err := call(within)
+	e.leased(under, claimed)
+	if err != nil && !errors.Is(err, dispatcher.ErrNothing) {
+		e.unsure()
+	}
+	return claimed, err
 }
 
 // begin has leased deliveries attempted. Deliveries to endpoints are checked first, and
@@ -186,12 +194,17 @@ func (e *Engine) load(leased []dispatcher.Claimed) (rest []dispatcher.Claimed) {
 
 // handBack gives up leases whose attempts were not begun. Their lanes rest for pause.
 func (e *Engine) handBack(leased []dispatcher.Claimed, pause time.Duration) {
+	e.permits.release(len(leased))
+	e.settler.put(backs(leased, pause)...)
+}
+
+// backs makes the outcomes of leases whose attempts were not begun.
+func backs(leased []dispatcher.Claimed, pause time.Duration) []dispatcher.Settlement {
 	back := make([]dispatcher.Settlement, len(leased))
 	for i, c := range leased {
 		back[i] = dispatcher.Settlement{ID: c.ID, Verdict: dispatcher.Back, Due: c.Due, Leased: c.Leased, Pause: pause}
 	}
-	e.permits.release(len(back))
-	e.settler.put(back...)
+	return back
 }
 
 // permits bound how many leases an instance holds. A permit is taken before the lease,

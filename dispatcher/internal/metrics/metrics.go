@@ -155,8 +155,10 @@ func (m *Metrics) Attempted(a dispatcher.Attempted) {
 	if of := m.attempts[a.Attempt.Class]; of != nil && int(a.Attempt.Verdict) < len(of) && of[a.Attempt.Verdict] != nil {
 		of[a.Attempt.Verdict].Inc()
 	}
-	m.took.Observe(a.Attempt.Duration.Seconds())
-	m.late.Observe(a.Late.Seconds())
+	if !a.Taken { // takers come when they like, and work as long
+		m.took.Observe(a.Attempt.Duration.Seconds())
+		m.late.Observe(a.Late.Seconds())
+	}
 	if a.Since > 0 {
 		m.whole.Observe(a.Since.Seconds())
 	}

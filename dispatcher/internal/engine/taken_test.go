@@ -1,0 +1,394 @@
+package engine_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/signer"
+)
+
+// newTakerRig has an engine without permits: only takers lease.
+func newTakerRig(t testing.TB, change func(*engine.Options)) *rig {
+	return newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) {
+		o.MaxInFlight = 0
+		if change != nil {
+			change(o)
+		}
+	})
+}
+
+// takeOf leases what is ready, as a taker does.
+func takeOf(r *rig, n int) ([]d.Claimed, error) {
+	r.Note()
+	return r.Lease(context.Background(), func(ctx context.Context, by string) ([]d.Claimed, error) {
+		return r.conn.Claim(ctx, by, n, n)
+	})
+}
+
+// outcomesOf collects what Finish tells.
+type outcomesOf struct {
+	mu  sync.Mutex // guards all
+	all []d.Settled
+}
+
+func (o *outcomesOf) done(s d.Settled) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.all = append(o.all, s)
+}
+
+func (o *outcomesOf) list() []d.Settled {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.all
+}
+
+func TestWhatATakerMadeOfADeliveryIsRecordedAndTold(t *testing.T) {
+	after := 40 * time.Second
+	for name, c := range map[string]struct {
+		h    d.Handled
+		is   d.Verdict
+		wait time.Duration
+	}{
+		"delivered":         {d.Handled{Verdict: d.Delivered}, d.Delivered, 0},
+		"the first rung":    {d.Handled{Verdict: d.Retry, Error: "no"}, d.Retry, 15 * time.Second},
+		"a wait of its own": {d.Handled{Verdict: d.Retry, After: &after}, d.Retry, after},
+		"rejected":          {d.Handled{Verdict: d.Dead}, d.Dead, 0},
+		"its lease ended":   {d.Handled{Verdict: d.Retry, Class: d.ClassLease}, d.Retry, 15 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				watch := &seen{}
+				r := newTakerRig(t, func(o *engine.Options) { o.Observer = watch })
+				r.start(t)
+				r.queue.fill(1)
+				got, err := takeOf(r, 4)
+				require.NoError(t, err)
+				require.Len(t, got, 1)
+				require.Equal(t, 1, r.Held())
+				c.h.At = r.queue.now()
+				pass(2 * time.Second)
+				told := &outcomesOf{}
+				require.Equal(t, c.is, r.Finish(got[0], c.h, told.done))
+				synctest.Wait()
+				require.Equal(t, []d.Settled{{Result: d.SettledOK}}, withoutDeath(told.list()))
+				require.Zero(t, r.Held())
+				s := r.queue.outcomes()[0]
+				require.Equal(t, c.is, s.Verdict)
+				require.Equal(t, c.wait, s.Wait)
+				require.Equal(t, 1, s.Attempt.Number)
+				require.InDelta(t, 2*time.Second, s.Attempt.Duration, float64(moment))
+				require.False(t, s.Blame || s.Fails)
+				if c.is == d.Dead {
+					require.Equal(t, d.ReasonRejected, s.Reason)
+				}
+				require.Len(t, watch.attempts, 1)
+				require.True(t, watch.attempts[0].Taken)
+				require.Zero(t, r.FreePermits(), "no permit was taken, and none is given back")
+				r.stop(t)
+			})
+		})
+	}
+}
+
+func withoutDeath(list []d.Settled) []d.Settled {
+	for i := range list {
+		list[i].Died = nil
+	}
+	return list
+}
+
+func TestATakerIsToldThatItsOutcomeWasNotRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTakerRig(t, nil)
+		r.start(t)
+		r.queue.fill(2)
+		got, err := takeOf(r, 4)
+		require.NoError(t, err)
+		require.Len(t, got, 2)
+		r.queue.set(func() { r.queue.hook = failing("settle", d.ErrUnavailable) })
+		told := &outcomesOf{}
+		r.Finish(got[0], d.Handled{Verdict: d.Delivered}, told.done)
+		pass(time.Minute)
+		require.Empty(t, told.list(), "it is tried again as long as this instance runs")
+		r.stop(t)
+		require.Len(t, told.list(), 1)
+		require.ErrorIs(t, told.list()[0].Err, d.ErrUnavailable)
+		r.Finish(got[1], d.Handled{Verdict: d.Delivered}, told.done)
+		require.Len(t, told.list(), 2, "at once: nothing is recorded any more")
+		require.ErrorIs(t, told.list()[1].Err, d.ErrUnavailable)
+		_, err = r.Regain(t.Context(), func(context.Context, string) ([]d.Claimed, error) { panic("it has left") })
+		require.ErrorIs(t, err, d.ErrUnavailable)
+	})
+}
+
+func TestAnOutcomeThatIsRefusedForGoodIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTakerRig(t, nil)
+		r.start(t)
+		r.queue.fill(1)
+		got, err := takeOf(r, 4)
+		require.NoError(t, err)
+		r.queue.set(func() { r.queue.bad = func(d.Settlement) bool { return true } })
+		told := &outcomesOf{}
+		r.Finish(got[0], d.Handled{Verdict: d.Delivered}, told.done)
+		pass(time.Minute)
+		require.Len(t, told.list(), 1)
+		require.Error(t, told.list()[0].Err)
+		r.stop(t)
+	})
+}
+
+func TestATakerLeasesOnlyWhileItsInstanceMay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTakerRig(t, nil)
+		never := func(context.Context, string) ([]d.Claimed, error) { panic("it may not") }
+		_, err := r.Lease(t.Context(), never)
+		require.ErrorIs(t, err, d.ErrUnavailable, "it has not beaten yet")
+		r.start(t)
+		r.queue.set(func() { r.queue.hook = failing("beat", d.ErrUnavailable) })
+		pass(2 * d.BeatOld)
+		_, err = r.Lease(t.Context(), never)
+		require.ErrorIs(t, err, d.ErrUnavailable, "it may have been declared dead")
+		_, err = r.Regain(t.Context(), never)
+		require.ErrorIs(t, err, d.ErrUnavailable)
+		r.queue.set(func() { r.queue.hook = nil })
+		pass(d.BeatEvery)
+		r.drain(t.Context())
+		_, err = r.Lease(t.Context(), never)
+		require.ErrorIs(t, err, d.ErrUnavailable, "it stops")
+		called := false
+		_, err = r.Regain(t.Context(), func(context.Context, string) ([]d.Claimed, error) { called = true; return nil, nil })
+		require.NoError(t, err)
+		require.True(t, called, "what was given out is settled as long as outcomes are recorded")
+		r.stop(t)
+	})
+}
+
+func TestATakerThatWasFencedGoesOnUnderAnotherName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTakerRig(t, nil)
+		r.start(t)
+		r.queue.fence("here")
+		r.queue.fill(1)
+		_, err := takeOf(r, 1)
+		require.ErrorIs(t, err, d.ErrFenced)
+		require.ErrorIs(t, err, d.ErrUnavailable)
+		require.Equal(t, "here-2", r.Name())
+		pass(2 * d.BeatEvery)
+		got, err := takeOf(r, 1)
+		require.NoError(t, err)
+		require.Len(t, got, 1)
+		r.HandBack(got...)
+		pass(time.Second)
+		require.Equal(t, map[d.Verdict]int{d.Back: 1}, r.queue.verdicts())
+		r.stop(t)
+	})
+}
+
+func TestWhatALostAnswerLeasedToATakerGoesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTakerRig(t, nil)
+		r.start(t)
+		r.queue.fill(3)
+		r.queue.set(func() { r.queue.after = once("claim", d.ErrUnavailable) })
+		_, err := takeOf(r, 3)
+		require.ErrorIs(t, err, d.ErrUnavailable)
+		pass(time.Minute)
+		require.Equal(t, map[d.Verdict]int{d.Back: 3}, r.queue.verdicts())
+		require.Zero(t, r.Held())
+		r.stop(t)
+	})
+}
+
+func TestTheCallOfATakerThatIsGoneIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTakerRig(t, nil)
+		r.start(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := r.Lease(ctx, func(ctx context.Context, _ string) ([]d.Claimed, error) {
+			_, bounded := ctx.Deadline()
+			require.True(t, bounded)
+			return nil, ctx.Err()
+		})
+		require.NoError(t, err)
+		r.stop(t)
+	})
+}
+
+func TestATakersInstanceThatDiesIsTakenOverFrom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTakerRig(t, nil)
+		r.start(t)
+		r.queue.fill(2)
+		got, err := takeOf(r, 2)
+		require.NoError(t, err)
+		require.Len(t, got, 2)
+		require.Positive(t, r.queue.count("join"))
+		other := newTestInstance(t, connect(t, r.queue, 64), r.sender, func() engine.Options {
+			o := newTestOptions(t, r.log)
+			o.Instance, o.MaxInFlight = "other", 64
+			return o
+		}())
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- other.Run(ctx) }()
+		pass(30 * time.Second)
+		require.Empty(t, r.queue.outcomes(), "a lease lasts as long as its holder lives")
+		r.queue.set(func() { r.queue.hook = failingOf(r.queue, "beat", "here") })
+		pass(30 * time.Second)
+		require.Equal(t, map[d.Verdict]int{d.Delivered: 2}, r.queue.verdicts())
+		told := &outcomesOf{}
+		r.queue.set(func() { r.queue.hook = nil })
+		r.Finish(got[0], d.Handled{Verdict: d.Retry}, told.done)
+		synctest.Wait()
+		require.Equal(t, []d.Settled{{Result: d.SettledLate}}, told.list())
+		cancel()
+		require.NoError(t, <-ended)
+		r.stop(t)
+	})
+}
+
+// failingOf fails the calls of a name that one instance makes.
+func failingOf(q *testQueue, name, by string) func(string) error {
+	return func(called string) error {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if last := q.calls[len(q.calls)-1]; called == name && last.by == by {
+			return d.ErrUnavailable
+		}
+		return nil
+	}
+}
+
+func TestWhatIsTakenHasTheHeadersOfACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		secret := signer.NewSecret()
+		at := time.Unix(1_700_000_000, 0)
+		m := message("m_1")
+		m.URL, m.Queue, m.Tenant = "", "orders", "acme"
+		m.Headers = []d.Header{{Name: "x-shop", Value: "7"}}
+		c := claimed(m)
+		c.ID.Lane = d.QueueLane("orders")
+		c.Attempt, c.Asked = 3, true
+
+		r := newTakerRig(t, func(o *engine.Options) { o.Secrets = nil })
+		h, err := r.Headers(c, at)
+		require.NoError(t, err)
+		for name, value := range map[string]string{
+			"Content-Type": "application/json", "Webhook-Id": "m_1", "Webhook-Timestamp": "1700000000", "Hookladder-Topic": "payment.captured",
+			"Hookladder-Attempt": "3", "Hookladder-Tenant": "acme", "Hookladder-Resend": "true", "X-Shop": "7", "User-Agent": "Hookladder/test",
+		} {
+			require.Equal(t, value, h.Get(name), name)
+			h.Del(name)
+		}
+		require.Empty(t, h, "unsigned: there is no secret")
+		_, err = r.Headers(claimed(message("m_2")), at)
+		require.Error(t, err, "what is called is never unsigned")
+
+		r = newTakerRig(t, func(o *engine.Options) { o.Secrets, o.DeriveTenant = []signer.Secret{secret}, true })
+		h, err = r.Headers(c, at)
+		require.NoError(t, err)
+		own, err := signer.NewSigner(secret.Derive("acme"))
+		require.NoError(t, err)
+		require.Equal(t, own.Sign("m_1", at, m.Body), h.Get("webhook-signature"))
+	})
+}
+
+func TestTheTimeOfAHandlerIsTheMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTakerRig(t, nil)
+		c := claimed(message("m"))
+		require.Equal(t, 15*time.Second, r.Timeout(c))
+		c.Message.Timeout = time.Hour
+		require.Equal(t, time.Hour, r.Timeout(c))
+	})
+}
+
+func TestWhatCanNotBeGivenOutIsNotGivenOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTakerRig(t, nil)
+		poison, sealed := claimed(message("poison")), claimed(message("sealed"))
+		poison.Message = nil
+		sealed.Message.Sealed = "?"
+		fits := claimed(message("fits"))
+		fit, unfit := r.Fit(t.Context(), []d.Claimed{poison, fits, sealed}, 1000)
+		require.Equal(t, []d.Claimed{fits}, fit)
+		require.Len(t, unfit, 2)
+		require.Equal(t, d.Dead, unfit[0].Verdict)
+		require.Equal(t, d.ReasonPoison, unfit[0].Reason)
+		require.Equal(t, d.Back, unfit[1].Verdict)
+		require.Equal(t, d.WhySealed, unfit[1].Stalled)
+		require.Positive(t, unfit[1].Pause)
+	})
+}
+
+func TestATakerGetsSoManyBytesOfBodiesAndTheRestKeepsItsOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTakerRig(t, nil)
+		r.start(t)
+		for i := range 5 {
+			m := message(string(rune('a' + i)))
+			m.Body = []byte(strings.Repeat("x", 100))
+			if i == 1 {
+				m.Body = []byte(strings.Repeat("y", 20<<10)) // it is stored apart
+			}
+			r.queue.schedule(r.queue.entry("u_0", m))
+		}
+		got, err := takeOf(r, 5)
+		require.NoError(t, err)
+		require.Len(t, got, 5)
+		fit, unfit := r.Fit(t.Context(), got, 20<<10+200)
+		require.Equal(t, "abc", idsOf(fit))
+		require.Len(t, fit[1].Message.Body, 20<<10)
+		r.Settle(unfit...)
+		r.HandBack(fit...)
+		pass(time.Second)
+		require.Equal(t, map[d.Verdict]int{d.Back: 5}, r.queue.verdicts())
+		got, err = takeOf(r, 5)
+		require.NoError(t, err)
+		fit, unfit = r.Fit(t.Context(), got[1:], 1)
+		require.Equal(t, 1, len(fit), "one, however large")
+		require.Len(t, unfit, 3)
+		r.stop(t)
+	})
+}
+
+func idsOf(list []d.Claimed) (all string) {
+	for _, c := range list {
+		all += c.ID.Message
+	}
+	return all
+}
+
+func TestADeliveryWhoseBodyIsGoneIsNotGivenOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTakerRig(t, nil)
+		r.start(t)
+		m := message("a")
+		m.Body = []byte(strings.Repeat("y", 20<<10))
+		r.queue.schedule(r.queue.entry("u_0", m))
+		got, err := takeOf(r, 5)
+		require.NoError(t, err)
+		r.queue.set(func() { r.queue.hook = failing("body", d.ErrUnavailable) })
+		_, unfit := r.Fit(t.Context(), got, 1<<20)
+		require.Equal(t, d.Back, unfit[0].Verdict)
+		require.Positive(t, unfit[0].Pause, "else it would be taken again at once")
+		r.queue.set(func() { r.queue.hook, r.queue.bodiless = nil, true })
+		_, unfit = r.Fit(t.Context(), got, 1<<20)
+		require.Equal(t, d.ReasonPoison, unfit[0].Reason)
+		r.Settle(unfit...)
+		synctest.Wait()
+		require.Equal(t, map[d.Verdict]int{d.Dead: 1}, r.queue.verdicts())
+		r.stop(t)
+	})
+}

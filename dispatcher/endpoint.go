@@ -29,9 +29,10 @@ type Endpoint struct {
 	ID      string // ep_ and 9 characters; also its lane
 	Version int64  // 1 when it is made, one more with each change
 
-	UID         string // the caller's own name; empty: none
-	Tenant      string // empty: none
-	URL         string
+	UID         string   // the caller's own name; empty: none
+	Tenant      string   // empty: none
+	Pull        bool     // its deliveries are taken, and not called; it never changes
+	URL         string   // empty where it is of kind pull
 	Topics      []string // patterns; none: only what names the endpoint goes there
 	Description string
 	Metadata    map[string]string
@@ -107,7 +108,7 @@ func (l Lane) IsEndpoint() bool { return strings.HasPrefix(string(l), EndpointPr
 
 // Limits are the part of the endpoint that its lane keeps a copy of.
 func (e *Endpoint) Limits() LaneLimits {
-	l := LaneLimits{Version: e.Version, MaxInFlight: e.MaxInFlight, Interval: e.Rate.Interval(), Ordered: e.Ordered, By: e.HeldBy}
+	l := LaneLimits{Version: e.Version, MaxInFlight: e.MaxInFlight, Interval: e.Rate.Interval(), Ordered: e.Ordered, Pull: e.Pull, By: e.HeldBy}
 	switch {
 	case e.Disabled:
 		l.Held = HeldDisabled
@@ -135,7 +136,7 @@ func (e *Endpoint) NoteHold(before *Endpoint, by string, at time.Time) {
 func (e *Endpoint) Same(o *Endpoint) bool {
 	sameLadder := e.Ladder == o.Ladder || e.Ladder != nil && o.Ladder != nil && e.Ladder.String() == o.Ladder.String()
 	sameSecret := len(e.Secrets) == 0 || len(o.Secrets) > 0 && e.Secrets[0].Secret.Equal(o.Secrets[0].Secret)
-	return e.Tenant == o.Tenant && e.URL == o.URL && slices.Equal(e.Topics, o.Topics) &&
+	return e.Tenant == o.Tenant && e.Pull == o.Pull && e.URL == o.URL && slices.Equal(e.Topics, o.Topics) &&
 		e.Description == o.Description && maps.Equal(e.Metadata, o.Metadata) && e.Signature == o.Signature &&
 		strings.EqualFold(e.SignatureHeader, o.SignatureHeader) && sameLadder && sameSecret && e.Timeout == o.Timeout && e.MaxInFlight == o.MaxInFlight &&
 		e.Rate.Interval() == o.Rate.Interval() && slices.Equal(e.Headers, o.Headers) && e.Success.Equal(o.Success) &&
@@ -234,12 +235,7 @@ func (e *Endpoint) Validate(l Policy) []FieldError {
 	if e.Tenant != "" && !ValidTenant(e.Tenant) {
 		f.add("$.tenant", "must be at most 128 printable ASCII characters without spaces")
 	}
-	if e.URL == "" {
-		f.add("$.url", "is needed")
-	} else {
-		l.Unsigned = false // it has a secret of its own
-		f.check("$.url", l.checkURL(e.URL))
-	}
+	e.validateKind(&f, l)
 	e.validateTopics(&f)
 	e.validateWords(&f)
 	e.validateSecrets(&f, l.HeaderPrefix)
@@ -257,6 +253,29 @@ func (e *Endpoint) Validate(l Policy) []FieldError {
 		f.add("$.rate", errRate.Error())
 	}
 	return f
+}
+
+// notOfPull says why a field is refused that is about calling an endpoint.
+const notOfPull = "must be left out of one of kind pull: what it gets is taken, and no URL is called"
+
+// validateKind checks the fields that only one of the kinds has.
+func (e *Endpoint) validateKind(f *faults, l Policy) {
+	switch {
+	case e.Pull && e.URL != "":
+		f.add("$.url", notOfPull)
+	case e.Pull:
+	case e.URL == "":
+		f.add("$.url", "is needed, but for the kind pull")
+	default:
+		l.Unsigned = false // it has a secret of its own
+		f.check("$.url", l.checkURL(e.URL))
+	}
+	if e.Pull && e.Success != nil {
+		f.add("$.success", notOfPull)
+	}
+	if e.Pull && e.Timeout != 0 {
+		f.add("$.timeout", notOfPull)
+	}
 }
 
 func (e *Endpoint) validateTopics(f *faults) {

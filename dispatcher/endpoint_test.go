@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/signer"
 )
 
@@ -276,6 +277,23 @@ func TestWhatIsWrongWithASecretDoesNotTellIt(t *testing.T) {
 	got := e.Validate(d.Policy{})
 	require.Len(t, got, 1)
 	require.NotContains(t, got[0].Error(), secret.Reveal())
+}
+
+func TestAnEndpointOfKindPullHasNothingThatIsAboutACall(t *testing.T) {
+	pull := func(e *d.Endpoint) { e.Pull, e.URL = true, "" }
+	require.Empty(t, newTestEndpoint(pull).Validate(d.Policy{HTTPSOnly: true}))
+	e := newTestEndpoint(pull, func(e *d.Endpoint) { e.URL, e.Timeout, e.Success = "https://a.example", time.Second, &success.Rule{} })
+	var paths []string
+	for _, fault := range e.Validate(d.Policy{}) {
+		paths = append(paths, fault.Path)
+		require.Contains(t, fault.Detail, "kind pull")
+	}
+	require.Equal(t, []string{"$.url", "$.success", "$.timeout"}, paths)
+
+	require.True(t, newTestEndpoint(pull).Limits().Pull)
+	require.False(t, newTestEndpoint().Limits().Pull)
+	require.True(t, newTestEndpoint(pull).Same(newTestEndpoint(pull)))
+	require.False(t, newTestEndpoint(pull).Same(newTestEndpoint(pull, func(e *d.Endpoint) { e.Pull = false })))
 }
 
 func TestALaneKnowsTheLimitsOfItsEndpoint(t *testing.T) {

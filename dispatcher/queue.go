@@ -39,6 +39,8 @@ var (
 	ErrNoDelivery = errors.New("it does not go there")
 	// ErrBusy says that too many tests are under way.
 	ErrBusy = errors.New("too many tests are under way")
+	// ErrPull says that an endpoint is of kind pull, so that it is never called.
+	ErrPull = errors.New("it is of kind pull, which is never called")
 	// ErrNoLane says that there is no such lane.
 	ErrNoLane = errors.New("no such lane")
 	// ErrListing says that too many lists are asked for at once.

@@ -12,15 +12,15 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// Destination is an endpoint ready to be called. It is parsed once, and used by each
-// attempt until the endpoint changes.
+// Destination is an endpoint ready to be called, or to be taken from. It is parsed once,
+// and used by each attempt until the endpoint changes.
 type Destination struct {
 	Endpoint *dispatcher.Endpoint
-	URL      *url.URL
+	URL      *url.URL            // nil: it is of kind pull, or see Fault
 	Headers  []dispatcher.Header // names in canonical form
 	header   string              // for the signature, in canonical form too; empty: the scheme's
 	phases   []phase             // in the order of their ends; the last one has none
-	Fault    error               // why it can't be called; nil: it can
+	Fault    error               // why it can't be used; nil: it can
 }
 
 // phase is a period in which the same secrets sign.
@@ -32,8 +32,10 @@ type phase struct {
 // NewDestination parses an endpoint. What is wrong with it is in Fault.
 func NewDestination(e *dispatcher.Endpoint) *Destination {
 	d := &Destination{Endpoint: e}
-	if d.URL, d.Fault = dispatcher.ParseURL(e.URL); d.Fault != nil {
-		return d
+	if !e.Pull {
+		if d.URL, d.Fault = dispatcher.ParseURL(e.URL); d.Fault != nil {
+			return d
+		}
 	}
 	if len(e.Secrets) == 0 {
 		d.Fault = dispatcher.ErrSealed // each endpoint is stored with a secret, so this one could not be opened

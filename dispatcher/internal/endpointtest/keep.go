@@ -115,6 +115,11 @@ func (r *rig) mustKeep(with ...func(*dispatcher.Endpoint)) {
 	got, err := r.Open().Endpoints(r.ctx, []string{e.ID, changed.ID})
 	require.NoError(r, err)
 	require.Equal(r, []*dispatcher.Endpoint{e, changed}, got)
+
+	pull := r.create(tenant("of pull"), func(e *dispatcher.Endpoint) { e.Pull, e.URL = true, "" })
+	got, err = r.Open().TenantEndpoints(r.ctx, "of pull")
+	require.NoError(r, err)
+	require.Contains(r, got, pull, "one of kind pull is whole without a URL")
 }
 
 // everything fills every field.

@@ -209,7 +209,7 @@ func (d *deliverer) toEndpoint(c dispatcher.Claimed, at time.Time) (route, error
 	switch {
 	case err != nil:
 		return route{}, errHeld
-	case dest.Fault != nil: // then its limits may be wrong too
+	case dest.Fault != nil, dest.URL == nil: // then its limits may be wrong too, or its lane's copy does not say that it is of kind pull
 		return route{}, errStalled
 	case dest.Endpoint.Limits().Held != dispatcher.HeldNone:
 		return route{}, errHeld

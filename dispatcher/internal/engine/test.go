@@ -23,6 +23,9 @@ func (e *Engine) TestEndpoint(ctx context.Context, name string) (dispatcher.Test
 	if err != nil {
 		return dispatcher.TestResult{}, err
 	}
+	if endpoint.Pull {
+		return dispatcher.TestResult{}, fmt.Errorf("test endpoint %s: %w", endpoint.ID, dispatcher.ErrPull)
+	}
 	select {
 	case e.tests <- struct{}{}:
 		defer func() { <-e.tests }()

@@ -124,7 +124,7 @@ func (s *Store) TenantEndpoints(ctx context.Context, tenant string) ([]*dispatch
 		return nil, err
 	}
 	for i, e := range all {
-		if e != nil && e.URL == "" {
+		if e != nil && e.URL == "" && !e.Pull {
 			return nil, fmt.Errorf("endpoint %s: %w", ids[i], errEndpoint) // whether a message matches is unknown
 		}
 	}

@@ -25,6 +25,7 @@ import (
 type record struct {
 	UID             string            `json:"uid,omitzero"`
 	Tenant          string            `json:"tenant,omitzero"`
+	Pull            bool              `json:"pull,omitzero"` // its kind; push where it is absent
 	URL             string            `json:"url"`
 	Topics          []string          `json:"topics,omitzero"`
 	Description     string            `json:"about,omitzero"`
@@ -75,7 +76,7 @@ var errEndpoint = errors.New("broken endpoint record")
 // values sealed if there is a box.
 func encode(e *dispatcher.Endpoint, box *seal.Box) ([]byte, error) {
 	r := record{
-		UID: e.UID, Tenant: e.Tenant, URL: e.URL, Topics: e.Topics, Description: e.Description, Metadata: e.Metadata,
+		UID: e.UID, Tenant: e.Tenant, Pull: e.Pull, URL: e.URL, Topics: e.Topics, Description: e.Description, Metadata: e.Metadata,
 		Signature: e.Signature, SignatureHeader: e.SignatureHeader, Timeout: int64(e.Timeout), MaxInFlight: e.MaxInFlight, Rate: e.Rate.String(),
 		Ordered: e.Ordered, Paused: e.Paused, Disabled: e.Disabled, Since: e.Since,
 		Gone: e.Cause == dispatcher.WhyGone, Failing: e.Cause == dispatcher.WhyFailing, HeldBy: e.HeldBy, HeldAt: conn.ToMillis(e.HeldAt),
@@ -135,7 +136,7 @@ func decodeStored(id, stored string, box *seal.Box, trust bool) (*dispatcher.End
 		return broken, errEndpoint
 	}
 	e := &dispatcher.Endpoint{
-		ID: id, Version: version, UID: r.UID, Tenant: r.Tenant, URL: r.URL, Topics: r.Topics,
+		ID: id, Version: version, UID: r.UID, Tenant: r.Tenant, Pull: r.Pull, URL: r.URL, Topics: r.Topics,
 		Description: r.Description, Metadata: r.Metadata, Signature: r.Signature, SignatureHeader: r.SignatureHeader, Timeout: time.Duration(r.Timeout),
 		MaxInFlight: r.MaxInFlight, Ordered: r.Ordered, Paused: r.Paused, Disabled: r.Disabled, Since: r.Since,
 		HeldBy: r.HeldBy, HeldAt: conn.FromMillis(r.HeldAt),

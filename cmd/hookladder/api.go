@@ -83,6 +83,9 @@ func (c *clientFlags) add(cmd *cobra.Command, s world) {
 	cmd.Flags().StringVar(&c.keyFile, "key-file", "", "a file that holds the API key (default: the key in HOOKLADDER_KEY)")
 }
 
+// commandRepeats pass over a short outage. Of a longer one the person that waits is told.
+var commandRepeats = client.Repeats{Tries: 3, Within: 5 * time.Second}
+
 // client makes the client that the flags and the environment ask for.
 func (c *clientFlags) client() (*client.Client, error) { return c.clientAt(localServer) }
 
@@ -104,7 +107,7 @@ func (c *clientFlags) clientAt(local func(vars map[string]string) (string, error
 		}
 		key = strings.TrimSpace(string(text))
 	}
-	made, err := client.New(server, key)
+	made, err := client.New(server, key, client.WithRepeats(commandRepeats))
 	if err != nil {
 		return nil, usageError{err}
 	}

@@ -174,12 +174,12 @@ func TestWhatIsNotThereExitsWith3(t *testing.T) {
 func TestAMessageMayNameAnEndpointOrNone(t *testing.T) {
 	const answer = `{"id":"a","topic":"t","created_at":"2030-01-02T03:04:05.678Z","duplicate":false,"matched":0,"deliveries":[]}`
 	environ, got := newTestAPI(t, http.StatusAccepted, answer)
-	ran := command(t, environ, "", "send", "--topic", "t", "--tenant", "m", "--body", "1")
+	ran := command(t, environ, "", "send", "--id", "a", "--topic", "t", "--tenant", "m", "--body", "1")
 	require.Equal(t, exitOK, ran.code, ran.err)
-	require.JSONEq(t, `{"topic":"t","tenant":"m","body":1}`, got.body)
+	require.JSONEq(t, `{"id":"a","topic":"t","tenant":"m","body":1}`, got.body)
 	require.Equal(t, "a matches no endpoint, so nothing is kept\n", ran.out)
-	command(t, environ, "", "send", "--topic", "t", "--endpoint", "shop-42", "--ordering-key", "k", "--body", "1")
-	require.JSONEq(t, `{"topic":"t","endpoint":"shop-42","ordering_key":"k","body":1}`, got.body)
+	command(t, environ, "", "send", "--id", "a", "--topic", "t", "--endpoint", "shop-42", "--ordering-key", "k", "--body", "1")
+	require.JSONEq(t, `{"id":"a","topic":"t","endpoint":"shop-42","ordering_key":"k","body":1}`, got.body)
 }
 
 func TestASecretIsMadeForEachScheme(t *testing.T) {

@@ -45,7 +45,11 @@ func newSend(s world) *cobra.Command {
 			if err != nil {
 				return wire.Published{}, err
 			}
-			return c.Publish(cmd.Context(), m)
+			p, err := c.Publish(cmd.Context(), m)
+			if err != nil && p.ID != "" && !refused(err) {
+				err = fmt.Errorf("%w\na repeat with --id %s is no second message, should it have been taken", err, p.ID)
+			}
+			return p, err
 		},
 		text: printPublished,
 	}.on(&cobra.Command{
@@ -58,7 +62,8 @@ for byte: JSON as application/json, any other text as text/plain, the rest as
 octet-stream.
 
 Give an --id of your own if you may repeat the call: the same id and content
-again is answered as a duplicate and delivered once.`,
+again is answered as a duplicate and delivered once. Where no answer came, the error
+has the id to repeat it with.`,
 		Example: `  hookladder send --url https://shop.example/hooks --topic payment.paid --body '{"amount":100}'
   hookladder send --tenant shop_42 --topic payment.paid --body '{"amount":100}'
   hookladder send --endpoint shop-42 --topic payment.paid --ordering-key order_17 --body '{"amount":100}'

@@ -174,7 +174,7 @@ func (c *caller) ask(ctx context.Context, m *message, w *wire.Message) {
 
 func (c *caller) try(ctx context.Context, p *process, m *message, w *wire.Message) try {
 	t := try{began: time.Now()}
-	api, err := client.New(p.URL, "", client.WithHTTPClient(c.http))
+	api, err := client.New(p.URL, "", client.WithHTTPClient(c.http), kit.Once)
 	if err == nil {
 		var answer wire.Published
 		answer, err = api.Publish(ctx, w)
@@ -213,7 +213,7 @@ func (c *caller) cancel(ctx context.Context, m *message) {
 	if p == nil {
 		return
 	}
-	api, err := client.New(p.URL, "", client.WithHTTPClient(c.http))
+	api, err := client.New(p.URL, "", client.WithHTTPClient(c.http), kit.Once)
 	if err != nil {
 		return
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -27,7 +28,7 @@ func nightName() string {
 // keyed is the client of another key.
 func (i *instance) keyed(key string) *client.Client {
 	i.t.Helper()
-	c, err := client.New(i.URL, key)
+	c, err := client.New(i.URL, key, kit.Once)
 	require.NoError(i.t, err)
 	return c
 }

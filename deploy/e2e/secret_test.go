@@ -229,7 +229,7 @@ func TestAHangUpReadsTheKeysOfTheAPIAnew(t *testing.T) {
 		return err == nil
 	}
 	readsMore := func(key string) bool { // at METRICS_LISTEN
-		c, err := client.New("http://"+i.Started("metrics"), key)
+		c, err := client.New("http://"+i.Started("metrics"), key, kit.Once)
 		require.NoError(t, err)
 		ready, err := c.Ready(t.Context())
 		require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/signer"
@@ -30,6 +31,10 @@ func Environ(redisURL string, secret signer.Secret, more ...string) []string {
 // It would otherwise sleep for a second, in case another thread finds a race.
 const NoExitSleep = "GORACE=atexit_sleep_ms=0"
 
+// Once has a client make each call once: a test says itself what it calls again, and a
+// slow machine is no lost answer.
+var Once = client.WithRepeats(client.Repeats{Tries: 1, Try: time.Minute})
+
 // Serve waits until a process that was started as hookladder serve takes calls.
 func Serve(ctx context.Context, p *Process) (*Instance, error) {
 	line, err := p.Line(ctx, `"msg":"started"`)
@@ -48,7 +53,7 @@ func Serve(ctx context.Context, p *Process) (*Instance, error) {
 		return nil, fmt.Errorf("%s does not tell where it listens: %s", p.Name, line)
 	}
 	i.URL = "http://" + addr
-	if i.Client, err = client.New(i.URL, ""); err != nil {
+	if i.Client, err = client.New(i.URL, "", Once); err != nil {
 		return nil, fmt.Errorf("call %s: %w", p.Name, err)
 	}
 	return i, nil

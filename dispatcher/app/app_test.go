@@ -105,7 +105,7 @@ func (p *process) ended() error {
 
 func (p *process) client() *client.Client {
 	p.t.Helper()
-	c, err := client.New(p.api, "")
+	c, err := client.New(p.api, "", client.WithRepeats(client.Repeats{Tries: 1}))
 	require.NoError(p.t, err)
 	return c
 }

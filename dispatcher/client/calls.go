@@ -2,45 +2,12 @@ package client
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
-
-// Publish publishes a message. Its body goes out byte for byte.
-func (c *Client) Publish(ctx context.Context, m *wire.Message) (wire.Published, error) {
-	body, err := m.Append(nil)
-	if err != nil {
-		return wire.Published{}, err
-	}
-	return call[wire.Published](ctx, c, apiRequest{verb: "publish", method: http.MethodPost, path: "/v1/messages", body: body})
-}
-
-// PublishBatch publishes up to 1000 messages. The results are in their order; a
-// message that was not taken has a Problem in its result. Where nothing could be
-// stored, the error is a *Problem besides the results.
-func (c *Client) PublishBatch(ctx context.Context, messages []wire.Message) ([]wire.Result, error) {
-	body := []byte(`{"messages":[`)
-	for i := range messages {
-		if i > 0 {
-			body = append(body, ',')
-		}
-		var err error
-		if body, err = messages[i].Append(body); err != nil {
-			return nil, err
-		}
-	}
-	body = append(body, "]}"...)
-	out, err := call[wire.Results](ctx, c, apiRequest{verb: "publish batch", method: http.MethodPost, path: "/v1/messages/batch", body: body})
-	var p *Problem
-	if errors.As(err, &p) {
-		out.Results = p.Results
-	}
-	return out.Results, err
-}
 
 // Message reads a message with its deliveries.
 func (c *Client) Message(ctx context.Context, id string) (wire.MessageView, error) {
@@ -51,7 +18,7 @@ func (c *Client) Message(ctx context.Context, id string) (wire.MessageView, erro
 // are then. Where destination is not empty, it ends only the one there: it is a lane,
 // an endpoint's id or UID, or a URL.
 func (c *Client) Cancel(ctx context.Context, id, destination string) ([]wire.Delivery, error) {
-	out, err := call[wire.Deliveries](ctx, c, apiRequest{verb: "cancel " + id, method: http.MethodDelete, path: messagePath(id), query: to(destination)})
+	out, err := call[wire.Deliveries](ctx, c, apiRequest{verb: "cancel " + id, method: http.MethodDelete, path: messagePath(id), query: to(destination), repeats: safe})
 	return out.Deliveries, err
 }
 
@@ -189,7 +156,7 @@ func (c *Client) Instances(ctx context.Context, limit int, cursor string) (wire.
 
 // Ready describes the store, or says as a *Problem why it can't be used.
 func (c *Client) Ready(ctx context.Context) (wire.Ready, error) {
-	return call[wire.Ready](ctx, c, apiRequest{verb: "ready", method: http.MethodGet, path: "/readyz"})
+	return call[wire.Ready](ctx, c, apiRequest{verb: "ready", method: http.MethodGet, path: "/readyz", repeats: never})
 }
 
 func messagePath(id string) string { return "/v1/messages/" + url.PathEscape(id) }

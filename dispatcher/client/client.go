@@ -7,35 +7,58 @@
 //		Body:  json.RawMessage(`{"amount":12345678901234567890}`),
 //	})
 //
-// A refusal of the API is a *Problem. Where no answer came, the error wraps
-// ErrUnreachable:
+// # Errors
+//
+// A refusal of the API is a *Problem, which has its type, its status and the fields that
+// are wrong. Where no answer came, the error wraps ErrUnreachable, and that of a ctx that
+// has ended:
 //
 //	var p *client.Problem
 //	switch {
-//	case errors.As(err, &p) && p.Status == http.StatusNotFound:
+//	case errors.Is(err, client.ErrNotFound): // and other statuses
+//	case errors.As(err, &p) && p.Type == "/problems/lane-full":
 //	case errors.Is(err, client.ErrUnreachable):
 //	}
 //
-// The client never repeats a call. To publish again is safe where the message has an
-// id: the answer to the same content is that it is a duplicate.
+// # Repeats
+//
+// A try may fail though the next one would not. Which calls are made again depends on
+// what is known of the try that failed:
+//
+//   - The API did nothing: there was no connection to it, or it answered 429 with
+//     Retry-After, or 503 since it received too much at once (overloaded). Every call is
+//     repeated.
+//   - The answer was lost: the connection broke, the try took too long, or 502, 503 or 504
+//     was answered. What was asked for may have been done. Only such calls are repeated
+//     whose effect is the same twice: all that read, Publish, PublishBatch, Cancel,
+//     PatchEndpoint, StopJob, SurveyJob, and CreateEndpoint with a UID.
+//   - The API refused the call: it is not repeated. Neither are Ready, which tells how it
+//     is now, and Follow.
+//
+// Messages without an ID get one before the first try, so the API knows a repeat. All
+// other calls, such as Retry, StartJob and RotateSecret, would do their work
+// a second time. Where their answer was lost, read what came of them before you call again.
+// Of a CreateEndpoint that was repeated, created may be false and the secret missing:
+// EndpointSecret reads it.
+//
+// Before a repeat the client waits for 0.1 s, twice as long each time up to 5 s, with half
+// of it random, and besides for Retry-After. WithRepeats bounds the tries and the time.
+// Where the next try would lie beyond these bounds, or the deadline of ctx, the last error
+// is returned at once.
 package client
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 const (
@@ -43,26 +66,17 @@ const (
 	// body and histories, has a few MiB.
 	maxAnswer = 32 << 20
 
-	// patience bounds a call whose context has no deadline: the server gives up after
-	// 60 s.
+	// patience bounds a call that is not safe to repeat and whose context has no
+	// deadline: the server gives up after 60 s.
 	patience = 65 * time.Second
 )
 
-// ErrUnreachable says that no answer came: nothing listens there, or the
-// connection broke. Whether the call had an effect is unknown.
-var ErrUnreachable = errors.New("hookladder can't be reached")
-
-// Problem is an error that the API answered.
-type Problem struct {
-	wire.Problem
-	RetryAfter time.Duration // when to ask again; 0: the API did not say
-}
-
 // Client calls one Hookladder. It may be used from several goroutines.
 type Client struct {
-	base string
-	key  string
-	http *http.Client
+	base    string
+	key     string
+	http    *http.Client
+	repeats Repeats
 }
 
 // Option changes how a Client works.
@@ -99,6 +113,12 @@ func New(baseURL, key string, opts ...Option) (*Client, error) {
 	for _, o := range opts {
 		o(c)
 	}
+	h := *c.http
+	if h.Transport == nil {
+		h.Transport = http.DefaultTransport
+	}
+	h.Transport = ownTransport{h.Transport}
+	c.http, c.repeats = &h, c.repeats.filled()
 	return c, nil
 }
 
@@ -110,18 +130,22 @@ type apiRequest struct {
 	query    url.Values
 	body     []byte        // nil: none
 	media    string        // of the body; empty: JSON
-	patience time.Duration // where the context has no deadline; 0: the default
-	status   *int          // set to the answer's status; nil: it is not needed
+	patience time.Duration // how long a try takes at most; 0: the default
+	repeats  repetition
+	status   *int // set to the answer's status; nil: it is not needed
 }
 
 // call makes a call and decodes its answer.
-func call[T any](ctx context.Context, c *Client, q apiRequest) (out T, err error) {
-	if _, ends := ctx.Deadline(); !ends {
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, cmp.Or(q.patience, patience))
-		defer stop()
+func call[T any](ctx context.Context, c *Client, q apiRequest) (T, error) {
+	return callIn[T](ctx, c, c.newTries(), q)
+}
+
+// callIn is call with tries that several calls share.
+func callIn[T any](ctx context.Context, c *Client, t *tries, q apiRequest) (out T, err error) {
+	if q.method == http.MethodGet && q.repeats == untaken {
+		q.repeats = safe
 	}
-	body, err := c.exchange(ctx, q)
+	body, err := c.exchange(ctx, q, t)
 	if err != nil {
 		return out, fmt.Errorf("%s: %w", q.verb, err)
 	}
@@ -139,13 +163,13 @@ func send[T any](ctx context.Context, c *Client, q apiRequest, value any) (out T
 	return call[T](ctx, c, q)
 }
 
-// request makes the request of a call.
+// request makes the request of a call, without its body.
 func (c *Client) request(ctx context.Context, q apiRequest) (*http.Request, error) {
 	target := c.base + q.path
 	if len(q.query) > 0 {
 		target += "?" + q.query.Encode()
 	}
-	req, err := http.NewRequestWithContext(ctx, q.method, target, bytes.NewReader(q.body))
+	req, err := http.NewRequestWithContext(ctx, q.method, target, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
@@ -158,16 +182,8 @@ func (c *Client) request(ctx context.Context, q apiRequest) (*http.Request, erro
 	return req, nil
 }
 
-// exchange sends a request and reads its answer, or the problem in it.
-func (c *Client) exchange(ctx context.Context, q apiRequest) ([]byte, error) {
-	req, err := c.request(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return nil, unreachable(err)
-	}
+// read reads an answer, or the problem in it.
+func (q *apiRequest) read(resp *http.Response) ([]byte, error) {
 	defer resp.Body.Close() //nolint:errcheck // it was read
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
@@ -195,28 +211,4 @@ func page(limit int, cursor string) url.Values {
 		q.Set("cursor", cursor)
 	}
 	return q
-}
-
-// unreachable keeps the cause without the URL, which callers know.
-func unreachable(err error) error {
-	var at *url.Error
-	if errors.As(err, &at) {
-		err = at.Err
-	}
-	return fmt.Errorf("%w: %w", ErrUnreachable, err)
-}
-
-// problem reads an error. Something else than the API, such as a proxy, may
-// have answered it.
-func problem(resp *http.Response, body []byte) *Problem {
-	p := &Problem{}
-	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if media != "application/problem+json" || json.Unmarshal(body, &p.Problem) != nil || p.Title == "" {
-		p.Problem = wire.Problem{Type: "about:blank", Title: "the answer is " + resp.Status}
-	}
-	p.Status = resp.StatusCode
-	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
-		p.RetryAfter = time.Duration(min(seconds, 24*3600)) * time.Second
-	}
-	return p
 }

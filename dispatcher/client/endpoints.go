@@ -16,8 +16,13 @@ const testPatience = 80 * time.Second
 // CreateEndpoint registers an endpoint. The answer has its secret where it is new;
 // created is false where an equal one with its UID exists.
 func (c *Client) CreateEndpoint(ctx context.Context, e *wire.Endpoint) (view wire.EndpointView, created bool, err error) {
-	status := 0
-	view, err = send[wire.EndpointView](ctx, c, apiRequest{verb: "create endpoint", method: http.MethodPost, path: "/v1/endpoints", status: &status}, e)
+	status, repeats := 0, untaken
+	if e.UID != "" {
+		repeats = safe
+	}
+	view, err = send[wire.EndpointView](ctx, c, apiRequest{
+		verb: "create endpoint", method: http.MethodPost, path: "/v1/endpoints", status: &status, repeats: repeats,
+	}, e)
 	return view, err == nil && status == http.StatusCreated, err
 }
 
@@ -47,7 +52,7 @@ func (c *Client) Endpoints(ctx context.Context, f EndpointFilter) (wire.Endpoint
 // default.
 func (c *Client) PatchEndpoint(ctx context.Context, name string, patch any) (wire.EndpointView, error) {
 	return send[wire.EndpointView](ctx, c, apiRequest{
-		verb: "patch endpoint " + name, method: http.MethodPatch, path: endpointPath(name, ""), media: "application/merge-patch+json",
+		verb: "patch endpoint " + name, method: http.MethodPatch, path: endpointPath(name, ""), media: "application/merge-patch+json", repeats: safe,
 	}, patch)
 }
 

@@ -19,40 +19,45 @@ const (
 // StartJob begins a job that changes the deliveries a request selects.
 func (c *Client) StartJob(ctx context.Context, kind string, r wire.JobRequest) (wire.Job, error) {
 	r.DryRun = false
-	return send[wire.Job](ctx, c, jobRequest(kind), r)
+	return send[wire.Job](ctx, c, jobRequest(kind, untaken), r)
 }
 
 // SurveyJob tells what such a job would change.
 func (c *Client) SurveyJob(ctx context.Context, kind string, r wire.JobRequest) (wire.Survey, error) {
 	r.DryRun = true
-	return send[wire.Survey](ctx, c, jobRequest(kind), r)
+	return send[wire.Survey](ctx, c, jobRequest(kind, safe), r)
 }
 
 // surveyPatience is longer than the server looks.
 const surveyPatience = 30 * time.Second
 
-func jobRequest(kind string) apiRequest {
-	return apiRequest{verb: kind + " deliveries", method: http.MethodPost, path: "/v1/deliveries/" + kind, patience: surveyPatience}
+func jobRequest(kind string, repeats repetition) apiRequest {
+	return apiRequest{
+		verb: kind + " deliveries", method: http.MethodPost, path: "/v1/deliveries/" + kind, patience: surveyPatience, repeats: repeats,
+	}
 }
 
 // Job reads a job.
 func (c *Client) Job(ctx context.Context, id string) (wire.Job, error) {
-	return c.oneJob(ctx, "get", http.MethodGet, id, "")
+	return c.oneJob(ctx, "get", id, apiRequest{method: http.MethodGet, path: jobPath(id)})
 }
 
 // StopJob ends a job: when it returns, nothing more is changed.
 func (c *Client) StopJob(ctx context.Context, id string) (wire.Job, error) {
-	return c.oneJob(ctx, "stop", http.MethodDelete, id, "")
+	return c.oneJob(ctx, "stop", id, apiRequest{method: http.MethodDelete, path: jobPath(id), repeats: safe})
 }
 
 // ResumeJob goes on with a job that was stopped, or failed.
 func (c *Client) ResumeJob(ctx context.Context, id string) (wire.Job, error) {
-	return c.oneJob(ctx, "resume", http.MethodPost, id, "/resume")
+	return c.oneJob(ctx, "resume", id, apiRequest{method: http.MethodPost, path: jobPath(id) + "/resume"})
 }
 
-func (c *Client) oneJob(ctx context.Context, verb, method, id, behind string) (wire.Job, error) {
-	return call[wire.Job](ctx, c, apiRequest{verb: verb + " " + id, method: method, path: "/v1/jobs/" + url.PathEscape(id) + behind})
+func (c *Client) oneJob(ctx context.Context, verb, id string, q apiRequest) (wire.Job, error) {
+	q.verb = verb + " " + id
+	return call[wire.Job](ctx, c, q)
 }
+
+func jobPath(id string) string { return "/v1/jobs/" + url.PathEscape(id) }
 
 // Jobs reads a page of jobs, the newest first. A limit of 0 is the API's default;
 // cursor is NextCursor of the page before.

@@ -16,12 +16,13 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// newTestClient is the public client on the real server.
+// newTestClient is the public client on the real server. It repeats nothing, since each
+// answer is looked at.
 func newTestClient(t testing.TB, f *fakeService) *client.Client {
 	t.Helper()
 	srv := httptest.NewServer(newTestAPI(t, f, withKeys(t, testKeys())))
 	t.Cleanup(srv.Close)
-	c, err := client.New(srv.URL+"/", adminKey)
+	c, err := client.New(srv.URL+"/", adminKey, client.WithRepeats(client.Repeats{Tries: 1}))
 	require.NoError(t, err)
 	return c
 }

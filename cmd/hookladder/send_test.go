@@ -1,0 +1,34 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestASendThatFailsTellsTheIDToRepeatItWith(t *testing.T) {
+	var ids []string
+	said := regexp.MustCompile(`--id (msg_[0-9A-Z]{26}) is no second message`)
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var m struct{ ID string }
+		_ = json.NewDecoder(r.Body).Decode(&m)
+		ids = append(ids, m.ID)
+		panic(http.ErrAbortHandler) // the message may be taken, its answer is lost
+	}))
+	defer srv.Close()
+	got := command(t, nil, "", "send", "--server", srv.URL, "--topic", "t", "--body", "1")
+	require.Equal(t, exitUnreachable, got.code)
+	told := said.FindStringSubmatch(got.err)
+	require.Len(t, told, 2, got.err)
+	require.Equal(t, []string{told[1], told[1], told[1]}, ids, "each try has the same id")
+
+	got = command(t, nil, "", "send", "--server", srv.URL, "--topic", "t", "--body", "1", "--id", "order_17")
+	require.Contains(t, got.err, "--id order_17 is no second message")
+
+	environ, _ := newTestAPI(t, http.StatusUnprocessableEntity, `{"type":"/problems/invalid","title":"Some fields are wrong"}`)
+	require.NotContains(t, command(t, environ, "", "send", "--topic", "t", "--body", "1").err, "--id", "it was refused")
+}

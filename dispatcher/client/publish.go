@@ -1,0 +1,163 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// Publish publishes a message. Its body goes out byte for byte. A message without an ID
+// gets one here, so that a repeat is never a second message; m itself stays as it is.
+//
+// The answer always has the ID, also with an error. Unless the API refused the message,
+// it may have been taken: publish it again with that ID until an answer comes.
+func (c *Client) Publish(ctx context.Context, m *wire.Message) (wire.Published, error) {
+	named, made := withID(m)
+	body, err := named.Append(nil)
+	if err != nil {
+		return wire.Published{}, err
+	}
+	out, err := call[wire.Published](ctx, c, apiRequest{
+		verb: "publish", method: http.MethodPost, path: "/v1/messages", body: body, repeats: safe,
+	})
+	if err != nil {
+		return wire.Published{ID: named.ID}, err
+	}
+	out.Duplicate = out.Duplicate && !made
+	return out, nil
+}
+
+// withID is the message with an ID, which is made where it has none.
+func withID(m *wire.Message) (named wire.Message, made bool) {
+	named = *m
+	if named.ID == "" {
+		named.ID, made = "msg_"+ulid.MustNew(ulid.Now(), rand.Reader).String(), true
+	}
+	return named, made
+}
+
+// PublishBatch publishes up to 1000 messages. The results are in their order, and each
+// has the ID of its message, which is made here where the message has none. A message
+// that was not taken has a Problem in its result; those of status 503 are repeated
+// alone.
+//
+// Where none was taken, the error is a *Problem besides the results. Where the answer
+// was lost, the results of messages that may have been taken have an ID and no Status:
+// publish these again with that ID.
+func (c *Client) PublishBatch(ctx context.Context, messages []wire.Message) ([]wire.Result, error) {
+	b, err := newBatch(messages)
+	if err != nil {
+		return nil, err
+	}
+	for t := c.newTries(); ; {
+		answer, err := callIn[wire.Results](ctx, c, t, apiRequest{
+			verb: "publish batch", method: http.MethodPost, path: "/v1/messages/batch", body: b.body(), repeats: safe,
+		})
+		var p *Problem
+		if errors.As(err, &p) && p.Results != nil {
+			answer.Results = p.Results
+		} else if err != nil {
+			return b.failed(err)
+		}
+		if err := b.take(answer.Results); err != nil {
+			return b.results, err
+		}
+		if len(b.left) == 0 || !t.another(ctx, err) {
+			return b.results, b.refusal(err)
+		}
+		if err := t.sleep(ctx); err != nil {
+			return b.results, fmt.Errorf("publish batch: %w", err)
+		}
+	}
+}
+
+// batchCall is what became of several messages so far.
+type batchCall struct {
+	texts   [][]byte // the messages as JSON
+	made    []bool   // whose IDs were made here
+	ids     []string
+	results []wire.Result
+	left    []int // those that are not taken or refused yet
+}
+
+func newBatch(messages []wire.Message) (*batchCall, error) {
+	b := &batchCall{results: make([]wire.Result, len(messages))}
+	for i := range messages {
+		m, made := withID(&messages[i])
+		text, err := m.Append(nil)
+		if err != nil {
+			return nil, err
+		}
+		b.texts, b.made, b.ids, b.left = append(b.texts, text), append(b.made, made), append(b.ids, m.ID), append(b.left, i)
+		b.results[i].Published = &wire.Published{ID: m.ID}
+	}
+	return b, nil
+}
+
+// body is the call with what is left.
+func (b *batchCall) body() []byte {
+	texts := make([][]byte, len(b.left))
+	for n, i := range b.left {
+		texts[n] = b.texts[i]
+	}
+	return append(append([]byte(`{"messages":[`), bytes.Join(texts, []byte(","))...), "]}"...)
+}
+
+// take puts the results of a call in their places.
+func (b *batchCall) take(results []wire.Result) error {
+	if len(results) != len(b.left) {
+		return fmt.Errorf("publish batch: %d results for %d messages", len(results), len(b.left))
+	}
+	var left []int
+	for n, i := range b.left {
+		r := results[n]
+		switch {
+		case r.Problem != nil || r.Published == nil:
+			r.Published = &wire.Published{ID: b.ids[i]}
+		case r.Duplicate && b.made[i]: // of a try whose answer was lost
+			r.Duplicate, r.Status = false, http.StatusAccepted
+		}
+		if b.results[i] = r; r.Status == http.StatusServiceUnavailable {
+			left = append(left, i)
+		}
+	}
+	b.left = left
+	return nil
+}
+
+// failed is the answer where a call brought no results.
+func (b *batchCall) failed(err error) ([]wire.Result, error) {
+	var p *Problem
+	if errors.As(err, &p) && p.Status < 500 && len(b.left) == len(b.results) {
+		return nil, err // nothing of it was looked at
+	}
+	if errors.Is(err, ErrUnreachable) {
+		for _, i := range b.left {
+			b.results[i] = wire.Result{Published: &wire.Published{ID: b.ids[i]}}
+		}
+	}
+	return b.results, err
+}
+
+// refusal is the error of a batch whose last call had results: nil where a message
+// was taken.
+func (b *batchCall) refusal(err error) error {
+	var p *Problem
+	if !errors.As(err, &p) {
+		return err
+	}
+	for _, r := range b.results {
+		if r.Problem == nil {
+			return nil
+		}
+	}
+	p.Results = b.results
+	return err
+}

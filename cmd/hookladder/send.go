@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -46,7 +47,8 @@ func newSend(s world) *cobra.Command {
 				return wire.Published{}, err
 			}
 			p, err := c.Publish(cmd.Context(), m)
-			if err != nil && p.ID != "" && !refused(err) {
+			var answered *client.Problem
+			if err != nil && p.ID != "" && (!errors.As(err, &answered) || answered.Status >= 500) {
 				err = fmt.Errorf("%w\na repeat with --id %s is no second message, should it have been taken", err, p.ID)
 			}
 			return p, err

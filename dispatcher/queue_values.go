@@ -225,4 +225,5 @@ func (c Change) Left() Left {
 type Subscriber struct {
 	OnEndpoint func(EndpointChange) // changed by any instance, this one included
 	OnGap      func()               // something may have been missed: at the start, and at each reconnection
+	OnTakeable func([]Lane)         // there is something to take from pull lanes where there was nothing, by any instance; AllLanes: anywhere
 }

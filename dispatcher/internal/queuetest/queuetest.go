@@ -69,6 +69,7 @@ var groups = []struct {
 	{"order", lanes.OrderCases},
 	{"ordered lanes", lanes.OrderedCases},
 	{"full lanes", lanes.FullCases},
+	{"take", lanes.TakeCases},
 	{"fan-out", deliveries.FanCases},
 	{"lanes", lanes.LaneCases},
 	{"names of lanes", lanes.NameCases},

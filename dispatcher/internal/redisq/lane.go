@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -20,10 +21,17 @@ var helds = map[dispatcher.Held]string{
 	dispatcher.HeldCut: "g",
 }
 
+// pulled stands behind such a letter where the deliveries of a lane are taken.
+const pulled = " t"
+
 // Limit writes the copy of a lane's limits. Those of AllLanes are written in
 // every partition.
 func (s *Store) Limit(ctx context.Context, by string, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, error) {
-	args := []any{string(lane), l.Version, l.MaxInFlight, l.Interval.Microseconds(), conn.Flag(l.Ordered), helds[l.Held], conn.Flag(clear), l.Name, cmp.Or(l.By, dispatcher.System)}
+	held := helds[l.Held]
+	if l.Pull && lane.IsEndpoint() {
+		held += pulled
+	}
+	args := []any{string(lane), l.Version, l.MaxInFlight, l.Interval.Microseconds(), conn.Flag(l.Ordered), held, conn.Flag(clear), l.Name, cmp.Or(l.By, dispatcher.System)}
 	calls := []conn.Call{{Partition: s.partition(lane), Args: args}}
 	if lane == dispatcher.AllLanes {
 		calls = s.conn.Everywhere(args)
@@ -188,7 +196,7 @@ func ParseLimits(text string) (l dispatcher.LaneLimits, err error) {
 	if _, err := fmt.Sscanf(text, "%d %d %d %d %s", &l.Version, &l.MaxInFlight, &micros, &ordered, &held); err != nil {
 		return l, fmt.Errorf("limits %q: %w", text, conn.ErrReply)
 	}
-	l.Interval, l.Ordered = time.Duration(micros)*time.Microsecond, ordered == 1
+	l.Interval, l.Ordered, l.Pull = time.Duration(micros)*time.Microsecond, ordered == 1, strings.HasSuffix(text, pulled)
 	for h, letter := range helds {
 		if letter == held {
 			l.Held = h

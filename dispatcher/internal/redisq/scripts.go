@@ -19,6 +19,9 @@ var moveSrc string
 //go:embed lua/claim.lua
 var claimSrc string
 
+//go:embed lua/take.lua
+var takeSrc string
+
 //go:embed lua/settle.lua
 var settleSrc string
 
@@ -72,7 +75,7 @@ type scripts struct {
 	digests, schedule, move, claim, settle, reap script.Script
 	cancel, retry, lane, forget, sweep, trim     script.Script
 	look, stand, list, readyLanes, busyLanes     script.Script
-	lanes, beat, purge                           script.Script
+	lanes, beat, purge, take                     script.Script
 }
 
 // The scripts are built once for all stores of a process.
@@ -97,6 +100,7 @@ func makeScripts(given bool) scripts {
 		schedule: make("schedule", script.Order, scheduleSrc),
 		move:     make("move", script.Order, moveSrc),
 		claim:    make("claim", script.Order, claimSrc),
+		take:     make("take", script.Order, takeSrc),
 		settle:   make("settle", script.Order, settleSrc),
 		reap:     make("reap", script.Order, reapSrc),
 		cancel:   make("cancel", script.Order, script.Job, cancelSrc),

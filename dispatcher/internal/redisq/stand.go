@@ -212,3 +212,131 @@ func readStanding(list *wordList, m *dispatcher.Message, out *dispatcher.Standin
 	}
 	return told
 }
+
+// digestsBatch is how many ids one call asks for. It reads a MiB of records for
+// them at most.
+const digestsBatch = 64
+
+// Known asks all partitions which ids they know.
+func (s *Store) Known(ctx context.Context, ids []string) ([]bool, error) {
+	known := make([]bool, len(ids))
+	var calls []conn.Call
+	var froms []int
+	each(len(ids), digestsBatch, func(from, to int) {
+		args := make([]any, 0, to-from)
+		for _, id := range ids[from:to] {
+			args = append(args, id)
+		}
+		for _, j := range s.conn.Everywhere(args) {
+			calls, froms = append(calls, j), append(froms, from)
+		}
+	})
+	for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.digests, Calls: calls}) {
+		r.Hint()
+		for k := range calls[i].Args {
+			if r.Err == nil && r.Text() != "" {
+				known[froms[i]+k] = true
+			}
+		}
+		if r.Err != nil {
+			return nil, fmt.Errorf("known ids: %w", s.conn.InPartition(r.Partition, r.Err))
+		}
+	}
+	return known, nil
+}
+
+// Kept asks all partitions for the stored message of an id. It uses plain
+// commands: a record is small, and only a caller in conflict asks.
+func (s *Store) Kept(ctx context.Context, batch []dispatcher.Entry) ([]*dispatcher.Message, error) {
+	kept := make([]*dispatcher.Message, len(batch))
+	var err error
+	each(len(batch), digestsBatch, func(from, to int) {
+		records := make([][]*redis.StringCmd, len(s.tags))
+		read := s.conn.EachPartition(ctx, "read messages", s.all(), func(p redis.Pipeliner, n int) {
+			records[n] = make([]*redis.StringCmd, to-from)
+			for k := range records[n] {
+				records[n][k] = p.HGet(ctx, s.tags[n]+keys.Messages, batch[from+k].Message.ID)
+			}
+		})
+		err = cmp.Or(err, read)
+		for n := range s.tags {
+			for k := range records[n] {
+				record, e := conn.Value(records[n][k]), &batch[from+k]
+				if len(record) <= dispatcher.DigestSize || record[:dispatcher.DigestSize] == string(e.Digest[:]) || kept[from+k] != nil {
+					continue
+				}
+				kept[from+k], _ = decodeRecord(e.Message.ID, record) // a record that can't be read counts as none
+			}
+		}
+	})
+	return kept, err
+}
+
+// compare finds the conflicts among entries with lanes in several partitions.
+// Such an entry differs from a message of its id in one of these partitions, or
+// earlier in the batch. Nothing of it is written anywhere. Nor is an entry
+// written if a partition did not answer. The shares of these entries are taken
+// out of the lists.
+func (s *Store) compare(ctx context.Context, by string, batch []dispatcher.Entry, lists map[int][]shard, out []dispatcher.ScheduleResult) {
+	parts := make([]int, len(batch)) // partitions of each entry
+	for _, list := range lists {
+		for k, p := range list {
+			if k == 0 || list[k-1].entry != p.entry {
+				parts[p.entry]++
+			}
+		}
+	}
+	var calls []conn.Call
+	var shares [][]int
+	for n, list := range lists {
+		args, share := []any{}, []int{}
+		for k, p := range list {
+			if parts[p.entry] > 1 && (k == 0 || list[k-1].entry != p.entry) {
+				args, share = append(args, batch[p.entry].Message.ID), append(share, p.entry)
+			}
+		}
+		each(len(share), digestsBatch, func(from, to int) {
+			calls, shares = append(calls, conn.Call{Partition: n, Args: args[from:to:to]}), append(shares, share[from:to])
+		})
+	}
+	if len(calls) == 0 {
+		return
+	}
+	for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.digests, By: by, Calls: calls}) {
+		r.Hint()
+		for _, at := range shares[i] {
+			text := ""
+			if r.Err == nil {
+				text = r.Text()
+			}
+			switch {
+			case r.Err != nil:
+				out[at].Err = fmt.Errorf("message %s: %w", batch[at].Message.ID, s.conn.InPartition(r.Partition, r.Err))
+			case text != "" && text != string(batch[at].Digest[:]):
+				out[at].Result = dispatcher.Conflict
+			}
+		}
+	}
+	refuseTwins(batch, parts, out)
+	for n, list := range lists {
+		lists[n] = slices.DeleteFunc(list, func(p shard) bool {
+			return out[p.entry].Err != nil || out[p.entry].Result != 0
+		})
+	}
+}
+
+// refuseTwins marks conflicts within the batch. An entry with lanes in several
+// partitions conflicts with an earlier message of its id, since only one of the
+// two might be written everywhere.
+func refuseTwins(batch []dispatcher.Entry, parts []int, out []dispatcher.ScheduleResult) {
+	first := make(map[string]dispatcher.Digest, len(batch))
+	for i, e := range batch {
+		digest, ok := first[e.Message.ID]
+		switch {
+		case ok && parts[i] > 1 && digest != e.Digest:
+			out[i].Result = dispatcher.Conflict
+		case !ok && out[i].Result == 0 && out[i].Err == nil:
+			first[e.Message.ID] = e.Digest
+		}
+	}
+}

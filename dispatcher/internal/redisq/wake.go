@@ -116,7 +116,7 @@ func (s *Store) WatchHints(ctx context.Context, by string, to dispatcher.Subscri
 			}
 		case *redis.Message:
 			if e.Channel == wake {
-				s.heardHint(e.Payload, by, onHint)
+				s.heardHint(e.Payload, by, onHint, to.OnTakeable)
 			} else {
 				s.heardEndpoint(e.Payload, to.OnEndpoint)
 			}
@@ -141,9 +141,15 @@ func (s *Store) watchTakeovers(ctx context.Context, lost func()) {
 	}
 }
 
-func (s *Store) heardHint(text, by string, onHint func(partitions.Hint)) {
+func (s *Store) heardHint(text, by string, onHint func(partitions.Hint), onTakeable func([]dispatcher.Lane)) {
 	text, ours := s.conn.Ours(text)
 	if !ours {
+		return
+	}
+	if _, lanes, ok := strings.Cut(text, takeable); ok {
+		if onTakeable != nil {
+			onTakeable(lanesIn(lanes))
+		}
 		return
 	}
 	h, from, err := parseHint(text)
@@ -167,6 +173,16 @@ func (s *Store) heardEndpoint(text string, onEndpoint func(dispatcher.EndpointCh
 	case onEndpoint != nil:
 		onEndpoint(change)
 	}
+}
+
+// takeable stands before the lanes of a hint that tells what may be taken.
+const takeable = " q "
+
+func lanesIn(text string) (lanes []dispatcher.Lane) {
+	for lane := range strings.FieldsSeq(text) {
+		lanes = append(lanes, dispatcher.Lane(lane))
+	}
+	return lanes
 }
 
 // parseHint reads a published hint after the project's id: partition, now, due,

@@ -33,6 +33,26 @@ func Every(d time.Duration) LimitsChange { return func(l *dispatcher.LaneLimits)
 // Ordered makes a lane an ordered one.
 func Ordered(l *dispatcher.LaneLimits) { l.Ordered = true }
 
+// Pulled makes a lane one whose deliveries are taken.
+func Pulled(l *dispatcher.LaneLimits) { l.Pull = true }
+
+// Take takes from lanes as an instance does for handlers of its own.
+func (r *Rig) Take(by string, most int, lanes ...dispatcher.Lane) dispatcher.Taken {
+	r.Helper()
+	taken, hints, err := r.Queue.Take(r.Ctx, by, dispatcher.Take{Lanes: lanes, Most: most, Bytes: 1 << 20})
+	require.NoError(r, err)
+	r.MustBeCurrent(hints)
+	return taken
+}
+
+// MustTake takes what there is, and it is this.
+func (r *Rig) MustTake(by string, lane dispatcher.Lane, want ...dispatcher.DeliveryID) []dispatcher.Claimed {
+	r.Helper()
+	taken := r.Take(by, dispatcher.TakeMost, lane)
+	require.ElementsMatch(r, want, ClaimedIDs(taken.Claimed))
+	return taken.Claimed
+}
+
 // Limit gives a lane new limits, an endpoint's lane with its next version. It
 // answers the counts of the lane before.
 func (r *Rig) Limit(lane dispatcher.Lane, changes ...LimitsChange) dispatcher.LaneCount {

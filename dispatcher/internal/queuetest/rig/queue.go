@@ -27,6 +27,7 @@ type Queue interface {
 	Schedule(ctx context.Context, by string, free, lease int, batch []dispatcher.Entry) ([]dispatcher.ScheduleResult, []Hint, error)
 	Move(ctx context.Context, by string, in []int) ([]Hint, error)
 	Claim(ctx context.Context, by string, in []int, wanted, free int) ([]dispatcher.Claimed, []Hint, error)
+	Take(ctx context.Context, by string, t dispatcher.Take) (dispatcher.Taken, []Hint, error)
 	Settled(ctx context.Context, by string, batch []dispatcher.Settlement) ([]dispatcher.Settled, []Hint) // Settle with all that is told of each
 	Settle(ctx context.Context, by string, batch []dispatcher.Settlement) ([]dispatcher.SettleResult, []Hint, error)
 	Reap(ctx context.Context, by, dead string) (taken int, hints []Hint, err error)

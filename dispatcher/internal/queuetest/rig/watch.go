@@ -16,6 +16,7 @@ const hintWait = 20 * time.Second
 type Watcher struct {
 	r     *Rig
 	hints chan Hint
+	lanes chan []dispatcher.Lane
 	Ended chan error
 	Stop  context.CancelFunc
 }
@@ -28,7 +29,7 @@ func (r *Rig) Watch(by string) *Watcher { return r.WatchOn(r.Queue, by) }
 func (r *Rig) WatchOn(q Queue, by string) *Watcher {
 	r.Helper()
 	ctx, stop := context.WithCancel(r.Ctx)
-	w := &Watcher{r: r, hints: make(chan Hint, 1000), Ended: make(chan error, 1), Stop: stop}
+	w := &Watcher{r: r, hints: make(chan Hint, 1000), lanes: make(chan []dispatcher.Lane, 1000), Ended: make(chan error, 1), Stop: stop}
 	listening := make(chan struct{})
 	lost := sync.OnceFunc(func() { close(listening) })
 	var running sync.WaitGroup
@@ -38,6 +39,7 @@ func (r *Rig) WatchOn(q Queue, by string) *Watcher {
 			Subscriber: dispatcher.Subscriber{
 				OnEndpoint: func(c dispatcher.EndpointChange) { r.Errorf("endpoint %s was changed by nobody", c.ID) },
 				OnGap:      lost,
+				OnTakeable: func(lanes []dispatcher.Lane) { w.lanes <- lanes },
 			},
 		})
 	})
@@ -53,6 +55,20 @@ func (r *Rig) WatchOn(q Queue, by string) *Watcher {
 		r.Fatal("a watch begins without lost")
 	}
 	return w
+}
+
+// NextTakeable waits for a hint that tells of lanes to take from.
+func (w *Watcher) NextTakeable() []dispatcher.Lane {
+	w.r.Helper()
+	select {
+	case lanes := <-w.lanes:
+		return lanes
+	case err := <-w.Ended:
+		w.r.Fatalf("watch ended: %v", err)
+	case <-time.After(hintWait):
+		w.r.Fatal("no hint came")
+	}
+	return nil
 }
 
 // Next waits for a hint.

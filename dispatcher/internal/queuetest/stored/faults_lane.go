@@ -98,6 +98,14 @@ func (s State) checkPlacement(f *Faults, setup Setup, name dispatcher.Lane, l La
 	// Where the clock was set back, a lane stays where it is until a call
 	// changes it, or the clock has caught up.
 	ready, now, latest := len(s.Ready[name]), s.Now/1000, max(s.Now, s.Latest)/1000
+	if l.Limits.Pull = l.Limits.Pull || name.IsQueue(); l.Limits.Pull {
+		if l.Listed {
+			f.Add("lane %s is taken from, and listed for claims: %+v", name, l)
+		}
+		l.Listed, l.Weight = l.Takeable, setup.Weight(l.Slow, l.InFlight)
+	} else if l.Takeable {
+		f.Add("lane %s is listed for takers: %+v", name, l)
+	}
 	told := l.opens() // another clock may have set it: then it stays until a call changes the lane
 	l = l.ByClock(s.Now)
 	open := l.Limits.Held == dispatcher.HeldNone || l.Limits.Held == dispatcher.HeldCut

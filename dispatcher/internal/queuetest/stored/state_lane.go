@@ -28,6 +28,9 @@ type LaneState struct {
 	Listed bool  // it is among the lanes that may be claimed from
 	Weight int   // the weight in its place there
 	Turn   int64 // ms; of equal weight the earlier comes first
+
+	Takeable bool // it is among the lanes that may be taken from
+
 	Parked int64 // ms: the time that it waits for; 0: it is not parked
 	Noted  int64 // ms: the time when it was noted for trimming; 0: it is not
 
@@ -43,7 +46,11 @@ func (l LaneState) Ended() bool {
 func (l LaneState) Slots(setup Setup) int {
 	limit := setup.Limit(l.Limits)
 	switch {
-	case l.Opened > 0 || l.Limits.Ordered:
+	case l.Limits.Ordered:
+		return 1
+	case l.Limits.Pull:
+		return limit
+	case l.Opened > 0:
 		return 1
 	case !l.Known:
 		return min(2, limit)

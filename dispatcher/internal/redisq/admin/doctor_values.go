@@ -45,7 +45,7 @@ var readable = map[string]func(field, text string) bool{
 
 var (
 	laneText   = regexp.MustCompile(`^[0-9]+( [0-9]+){8}`)
-	limitsText = regexp.MustCompile(`^[0-9]+ [0-9]+ [0-9]+ [01] [-pdxg]$`)
+	limitsText = regexp.MustCompile(`^[0-9]+ [0-9]+ [0-9]+ [01] [-pdxg]( t)?$`)
 	inText     = regexp.MustCompile(`^[0-9]+ [0-9]+$`)
 	cutText    = regexp.MustCompile(`^[0-9]{1,15}-[0-9]+$`)
 )

@@ -27,6 +27,7 @@ const (
 	Behind    = ":behind:" // and the lane, :, and the key's hash in hex, or *
 	Lanes     = ":lanes"
 	Parked    = ":parked"
+	Pulls     = ":pulls"
 	In        = ":in"
 	Lane      = ":lane"
 	Limits    = ":limits"

@@ -34,7 +34,7 @@ type Kind struct {
 
 // Kinds are all keys of a partition, but the tests' clock.
 var Kinds = []Kind{
-	{Messages, "MESSAGES", "hash", OfMessage, "schedule.lua", "claim.lua"},
+	{Messages, "MESSAGES", "hash", OfMessage, "schedule.lua", "order.lua"},
 	{Bodies, "BODIES", "hash", OfMessage, "schedule.lua", "bodies.go"},
 	{Staged, "STAGED", "zset", OfMessage, "bodies.go", "trim.lua"},
 	{Fan, "FAN", "hash", OfMessage, "schedule.lua", "common.lua"},
@@ -53,6 +53,7 @@ var Kinds = []Kind{
 
 	{Lanes, "LANES", "zset", OfLane, "state.lua", "claim.lua"},
 	{Parked, "PARKED", "zset", OfLane, "state.lua", "move.lua"},
+	{Pulls, "PULLS", "zset", OfLane, "state.lua", "take.lua"},
 	{Known, "KNOWN", "zset", OfLane, "state.lua", "trim.lua"},
 	{In, "IN", "hash", OfLane, "state.lua", "state.lua"},
 	{Lane, "LANE", "hash", OfLane, "state.lua", "state.lua"},

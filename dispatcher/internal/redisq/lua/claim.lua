@@ -59,6 +59,10 @@ do -- this block ends its locals: there may be no more than some two hundred at 
   -- one in any case. Each delivery taken adds one to all permits in flight, and takes one from the caller's free ones.
   -- The turn ends where both parts meet.
   local function turn(l)
+    if l.limits.pull then -- an older version placed it, or its endpoint's limits were lost
+      l.stray = true
+      return 0
+    end
     if l.limits.held ~= '-' or l.state.till > now then return 0 end
     local fair = math.max(1, math.ceil((free * total - burden(l) * permits) / (permits + total)))
     return math.min(TURN_MOST, fair, room(l) - l.flying, wanted, free, tokens(l))
@@ -135,57 +139,8 @@ for i = 1, #turns, 2 do
   used[l] = at + turns[i + 1]
 end
 
--- Nothing is taken before its record was read. A script that dies until then has changed nothing. Deliveries that are
--- too much for one answer stay where they are.
-local records, bytes = call('HMGET', MESSAGES, unpack(ids)), 0
-for i = 1, k do bytes = bytes + #(records[i] or '') end
-while bytes > most_bytes and k > 1 do
-  local l = owners[k]
-  l.flying, l.waiting, l.ready, l.emptied = l.flying - 1, l.waiting + 1, l.ready + 1, false
-  give_back(l)
-  given[l], deliveries[k], bytes, k = given[l] - 1, nil, bytes - #(records[k] or ''), k - 1
-end
-local texts, marks = of(PROGRESS, deliveries), of(MARKS, deliveries)
-for l, many in pairs(given) do
-  if many > 0 then call('LTRIM', READY .. l.name, many, -1) end
-end
-local leases, lost, answer = {}, 0, { 0, 0, 0, 0, 0, 0, {} }
-local n = 7 -- values of the answer
-
--- spared takes back what was counted for a delivery that gets no attempt.
-local function spared(i, l)
-  l.flying = l.flying - 1
-  give_back(l)
-  leave(l, ids[i], records[i])
-end
-
-for i, delivery in ipairs(deliveries) do
-  local record, l = records[i], owners[i]
-  local expiry = record and #record > DIGEST and expires(record) or 0
-  if not record or #record <= DIGEST then
-    lost = lost + 1
-    if marks[i] then unmarked[#unmarked + 1] = delivery end
-    drop(delivery, ids[i], record)
-    spared(i, l)
-  elseif marks[i] then
-    count(end_marked(delivery, marks[i], (progress(texts[i]))), 1)
-    spared(i, l)
-  elseif expiry > 0 and expiry <= now or l.limits.cut and created(record) <= l.limits.cut then
-    local why = expiry > 0 and expiry <= now and 'expired' or 'disabled'
-    local a, b, d, s, _, _, more = progress(texts[i])
-    die(l, delivery, why, a)
-    put(entries_of_progress, delivery, progressed(a, b, d, s, 0, why, more))
-    note(delivery, 'dead', 0, 0, a, why)
-    spared(i, l)
-  else
-    leases[#leases + 1] = at_now
-    leases[#leases + 1] = delivery
-    answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = delivery, dues[i], texts[i] or '', record
-    n = n + 4
-  end
-end
-count('ready', -#deliveries)
-count('in_flight', #leases / 2)
+local answer = { 0, 0, 0, 0, 0, 0, {} }
+local leases, lost = lease_ready({ names = deliveries, dues = dues, ids = ids, owners = owners }, given, most_bytes, answer)
 hold(leases)
 for _, l in ipairs(met) do
   if sub(l.name, 1, 3) == 'ep_' then

@@ -6,15 +6,15 @@
 -- ARGV[6] interval between two attempts in us, 0 no rate
 -- ARGV[7] ordered  0 or 1
 -- ARGV[8] held     - no, p paused, d disabled, x deleted; g cut: what was accepted until now ends, if the lane fails since the
---                   version, in ms, and nothing holds it
+--                   version, in ms, and nothing holds it. Behind it " t" for a lane whose deliveries are taken
 -- ARGV[9] clear    1: close the breaker, forget what a receiver asked to wait for, since when it fails, and when the rate
 --                   allows the next; 2: an attempt succeeded that was none of a delivery's, and the limits stay as they are
 -- ARGV[10] leads   what :names is to say of it, empty: what it says
 -- ARGV[11] who     holds it, a name without spaces
 -- returns now, due, weight, breakers (lane, 0, where it was closed), in flight and waiting before, ms since when it failed
 --   that was cut or where an attempt succeeded, else 0
-local name, v, held, clear, leads, who = ARGV[3], tonumber(ARGV[4]), ARGV[8], ARGV[9] == '1', ARGV[10], ARGV[11]
-local text = num(v) .. ' ' .. num(ARGV[5]) .. ' ' .. num(ARGV[6]) .. ' ' .. num(ARGV[7]) .. ' ' .. held
+local name, v, held, clear, leads, who = ARGV[3], tonumber(ARGV[4]), sub(ARGV[8], 1, 1), ARGV[9] == '1', ARGV[10], ARGV[11]
+local text = num(v) .. ' ' .. num(ARGV[5]) .. ' ' .. num(ARGV[6]) .. ' ' .. num(ARGV[7]) .. ' ' .. ARGV[8]
 local nothing, cut, works = text == '0 0 0 0 -', held == 'g', ARGV[9] == '2'
 if cut then text = at_now .. ' 0 0 0 g' end
 local limits = parse_limits(text) or error('no limits: ' .. text)
@@ -32,6 +32,7 @@ if name == '*' then
   all_held = held ~= '-'
   if all_held then sure('HSET', LIMITS, '*', '0 0 0 0 p') else sure('HDEL', LIMITS, '*') end
   note_held(all_held and 'p' or '-')
+  if not all_held then sums.takeable[1] = '*' end
   local t, d, w = finish()
   return { t, d, w, {}, 0, 0, 0 }
 end
@@ -49,10 +50,10 @@ if cut then -- another instance may have cut it before, and its attempts may fai
 elseif not works and (v == 0 or not old or v > l.limits.v) then
   if nothing and sub(name, 1, 3) ~= 'ep_' then
     sure('HDEL', LIMITS, name)
-    l.limits = NO_LIMITS
+    l.limits = limits_of(name)
   else
     sure('HSET', LIMITS, name, text)
-    l.limits = limits
+    l.limits = limits_of(name, text)
   end
 end
 by_this_clock(l) -- by the new rate

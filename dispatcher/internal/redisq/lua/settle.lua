@@ -125,6 +125,7 @@ local function learned(i, l)
     give_back(l)
     return
   end
+  if l.limits.pull then return end -- those who take pace themselves
   if ARGV[i + 3] == '0' then
     l.window, l.slow = math.max(1, floor(math.min(l.window, l.limits.top) / 2)), WORST
     return

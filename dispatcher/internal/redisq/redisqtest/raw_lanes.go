@@ -94,6 +94,9 @@ var heldAs = map[string]dispatcher.Held{
 	"g": dispatcher.HeldCut,
 }
 
+// pulled stands behind the limits of a lane whose deliveries are taken.
+const pulled = " t"
+
 func (r *raw) readLimits() {
 	for name, text := range r.hashes["limits"].Val() {
 		if name == string(dispatcher.AllLanes) {
@@ -106,6 +109,7 @@ func (r *raw) readLimits() {
 		var ordered int
 		var held string
 		r.at(name, func(l *stored.LaneState) {
+			text, l.Limits.Pull = strings.CutSuffix(text, pulled)
 			r.whole(text, "%d %d %d %d %s", &l.Limits.Version, &l.Limits.MaxInFlight, &interval, &ordered, &held)
 			l.Limited = true
 			l.Limits.Interval, l.Limits.Ordered = time.Duration(interval)*time.Microsecond, ordered == 1
@@ -123,13 +127,13 @@ func (r *raw) readHeld() {
 		var letter, by string
 		var since int64
 		r.whole(text, "%s %d %s", &letter, &since, &by)
-		limits := r.hashes["limits"].Val()[name]
+		limits := strings.TrimSuffix(r.hashes["limits"].Val()[name], pulled)
 		if reason := heldAs[letter]; reason == dispatcher.HeldNone || !strings.HasSuffix(limits, " "+letter) || since <= 0 {
 			r.fault("lane %s is held as %q with the limits %q", name, text, limits)
 		}
 	}
 	for name, text := range r.hashes["limits"].Val() {
-		if _, held := r.hashes["held"].Val()[name]; held == strings.HasSuffix(text, " -") {
+		if _, held := r.hashes["held"].Val()[name]; held == strings.HasSuffix(strings.TrimSuffix(text, pulled), " -") {
 			r.fault("lane %s has the limits %q and is held: %v", name, text, held)
 		}
 	}
@@ -152,6 +156,9 @@ func (r *raw) readPlacement() {
 		r.at(z.Member.(string), func(l *stored.LaneState) {
 			l.Listed, l.Weight, l.Turn = true, int(at/turnFactor), at%turnFactor
 		})
+	}
+	for _, z := range r.zsets["pulls"].Val() {
+		r.at(z.Member.(string), func(l *stored.LaneState) { l.Takeable = true })
 	}
 	for _, z := range r.zsets["parked"].Val() {
 		name := z.Member.(string)

@@ -132,6 +132,11 @@ func (r *Raw) Cut(ctx context.Context, by string, lane dispatcher.Lane, since ti
 	return waiting, cut, r.heard(), err
 }
 
+func (r *Raw) Take(ctx context.Context, by string, t dispatcher.Take) (dispatcher.Taken, []queuetest.Hint, error) {
+	taken, err := r.queue.Take(ctx, by, t)
+	return taken, r.heard(), err
+}
+
 func (r *Raw) Works(ctx context.Context, by string, lane dispatcher.Lane) ([]queuetest.Hint, error) {
 	err := r.queue.Works(ctx, by, lane)
 	return r.heard(), err

@@ -37,12 +37,13 @@ end
 local repaired = false
 for _, l in ipairs(met) do
   l.ready = call('LLEN', READY .. l.name)
-  local listed, parked = call('ZSCORE', LANES, l.name), call('ZSCORE', PARKED, l.name)
+  local listed, parked = call('ZSCORE', l.limits.pull and PULLS or LANES, l.name), call('ZSCORE', PARKED, l.name)
   local kind, detail = judge(l, listed, parked and tonumber(parked))
   if kind then
     answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = l.name, kind, detail
     if fix then
       call('ZREM', LANES, l.name)
+      call('ZREM', PULLS, l.name)
       call('ZREM', PARKED, l.name)
       l.place, repaired = true, true
     end

@@ -41,6 +41,8 @@
 --   :lanes           zset  lanes that may be claimed from by weight * 2^41 + ms of last turn
 --   :parked          zset  lanes by ms: those that may be claimed from at that time, and those held d or x whose ready
 --                          list has to be ended
+--   :pulls           zset  lanes whose deliveries are taken and not called, which may be taken from, by ms since when: no
+--                          such lane is in :lanes
 --   :in              hash  lane -> "in-flight waiting"; waiting: due, ready and behind
 --   :lane            hash  lane -> "window fails opened until tat keys slow failing told": until in ms, tat (when the rate
 --                          allows the next) in us, 0 none; keys: how many sets of :behind it has; failing: since when in
@@ -49,7 +51,7 @@
 --                          is not there. Further fields are ignored and kept
 --   :limits          hash  lane -> "version max interval ordered held": max 0 the default; interval us, 0 no rate; ordered
 --                          0 or 1; held - no, p paused, d disabled, x deleted, g cut at the ms that stands for the version:
---                          what was accepted by then ends; * -> all lanes are held. No text: no limits, but a lane ep_...
+--                          what was accepted by then ends; behind it " t" where its deliveries are taken; * -> all lanes are held. No text: no limits, but a lane ep_...
 --                          without one is not claimed from
 --   :held            hash  lane -> "held since by" of each that :limits says is held, * too: its letter, since when in ms, and
 --                          the name of the key that asked for it, or system
@@ -72,6 +74,7 @@ local tag, by, call, format, floor = KEYS[1], ARGV[1], redis.call, string.format
 local MESSAGES, FAN, DUE, READY = tag .. ':messages', tag .. ':fan', tag .. ':due', tag .. ':ready:'
 local LEASES, MARKS, PROGRESS, HISTORY = tag .. ':leases:', tag .. ':marks', tag .. ':progress', tag .. ':history:'
 local DONE, CANCELLED, DEAD, SEEN = tag .. ':done', tag .. ':cancelled', tag .. ':dead', tag .. ':seen'
+local PULLS = tag .. ':pulls'
 local LANES, PARKED, IN, LANE = tag .. ':lanes', tag .. ':parked', tag .. ':in', tag .. ':lane'
 local LIMITS, KNOWN, NAMES, BEHIND = tag .. ':limits', tag .. ':known', tag .. ':names', tag .. ':behind:'
 local BODIES, STAGED = tag .. ':bodies', tag .. ':staged'

@@ -253,6 +253,65 @@ local function end_ready(l, n)
   return many
 end
 
+-- lease_ready takes deliveries from the heads of their ready lists, as many of each lane as given says. Those that end
+-- instead do. It adds the others to the answer: delivery, due, progress, record. It answers the leases, as times and
+-- names, and how many had no record. taken: names, dues, ids and owners, whose states say by now that they are in flight.
+local function lease_ready(taken, given, most_bytes, answer)
+  local names, dues, ids, owners = taken.names, taken.dues, taken.ids, taken.owners
+  local k = #names
+  -- Nothing is taken before its record was read. A script that dies until then has changed nothing. Deliveries that are
+  -- too much for one answer stay where they are.
+  local records, bytes = call('HMGET', MESSAGES, unpack(ids)), 0
+  for i = 1, k do bytes = bytes + #(records[i] or '') end
+  while bytes > most_bytes and k > 1 do
+    local l = owners[k]
+    l.flying, l.waiting, l.ready, l.emptied = l.flying - 1, l.waiting + 1, l.ready + 1, false
+    give_back(l)
+    given[l], names[k], bytes, k = given[l] - 1, nil, bytes - #(records[k] or ''), k - 1
+  end
+  local texts, marks = of(PROGRESS, names), of(MARKS, names)
+  for l, many in pairs(given) do
+    if many > 0 then call('LTRIM', READY .. l.name, many, -1) end
+  end
+  local leases, lost, n = {}, 0, #answer
+
+  -- spared takes back what was counted for a delivery that gets no attempt.
+  local function spared(i, l)
+    l.flying = l.flying - 1
+    give_back(l)
+    leave(l, ids[i], records[i])
+  end
+
+  for i, delivery in ipairs(names) do
+    local record, l = records[i], owners[i]
+    local expiry = record and #record > DIGEST and expires(record) or 0
+    if not record or #record <= DIGEST then
+      lost = lost + 1
+      if marks[i] then unmarked[#unmarked + 1] = delivery end
+      drop(delivery, ids[i], record)
+      spared(i, l)
+    elseif marks[i] then
+      count(end_marked(delivery, marks[i], (progress(texts[i]))), 1)
+      spared(i, l)
+    elseif expiry > 0 and expiry <= now or l.limits.cut and created(record) <= l.limits.cut then
+      local why = expiry > 0 and expiry <= now and 'expired' or 'disabled'
+      local a, b, d, s, _, _, more = progress(texts[i])
+      die(l, delivery, why, a)
+      put(entries_of_progress, delivery, progressed(a, b, d, s, 0, why, more))
+      note(delivery, 'dead', 0, 0, a, why)
+      spared(i, l)
+    else
+      leases[#leases + 1] = at_now
+      leases[#leases + 1] = delivery
+      answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = delivery, dues[i], texts[i] or '', record
+      n = n + 4
+    end
+  end
+  count('ready', -#names)
+  count('in_flight', #leases / 2)
+  return leases, lost
+end
+
 -- flush writes the ends. A script calls it before finish, and before it asks for a delivery that it may have ended
 -- itself.
 local function flush()

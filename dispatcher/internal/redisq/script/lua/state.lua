@@ -9,8 +9,13 @@ local lanes, met, shapes = {}, {}, {}
 local all_held -- nil before it was read
 
 local FRESH = { slow = UNKNOWN, rest = '0 0 0 0 0', more = ' 0 0', fails = 0, opened = 0, till = 0, tat = 0, keys = 0, failing = 0 }
-local NO_LIMITS = { v = 0, top = most, interval = 0, ordered = false, held = '-' }
-local LOST_LIMITS = { v = 0, top = most, interval = 0, ordered = false, held = '?' } -- the instance that notices writes them again
+-- DEFAULTS are the limits of lanes that :limits has no text of. A bare URL's has none. A queue's is taken from. An
+-- endpoint's lost them: the instance that notices writes them again.
+local DEFAULTS = {
+  none = { v = 0, top = most, interval = 0, ordered = false, held = '-' },
+  taken = { v = 0, top = most, interval = 0, ordered = false, held = '-', pull = true },
+  lost = { v = 0, top = most, interval = 0, ordered = false, held = '?' },
+}
 
 -- shape reads a text of :lane. A malformed text counts as a new lane, and stops no other.
 local function shape(text)
@@ -33,15 +38,20 @@ end
 -- parse_limits reads a text of :limits. It answers nil for a malformed one. The version of a cut is its ms: what was
 -- accepted by then ends, and nothing is held.
 local function parse_limits(text)
-  local v, top, interval, ordered, held = match(text, '^(%d+) (%d+) (%d+) ([01]) ([-pdxg])$')
+  local v, top, interval, ordered, held, pull = match(text, '^(%d+) (%d+) (%d+) ([01]) ([-pdxg])( ?t?)$')
   if not v then return nil end
   v, top, interval = tonumber(v), tonumber(top), tonumber(interval)
   if math.max(v, top, interval) >= SANE then return nil end
   if held == 'g' then return { v = 0, top = most, interval = 0, ordered = false, held = '-', cut = v } end
-  return { v = v, top = top > 0 and top or most, interval = interval, ordered = ordered == '1', held = held }
+  return { v = v, top = top > 0 and top or most, interval = interval, ordered = ordered == '1', held = held, pull = pull == ' t' }
 end
 local function limits_of(name, text)
-  return text and parse_limits(text) or sub(name, 1, 3) == 'ep_' and LOST_LIMITS or NO_LIMITS
+  if sub(name, 1, 2) == 'q_' then
+    local limits = text and parse_limits(text) or DEFAULTS.taken
+    limits.pull = true
+    return limits
+  end
+  return text and parse_limits(text) or sub(name, 1, 3) == 'ep_' and DEFAULTS.lost or DEFAULTS.none
 end
 local function holds_all(text)
   local l = text and parse_limits(text)
@@ -134,9 +144,12 @@ local function sets_of(l, record)
   return sets
 end
 
--- room is how many deliveries a lane may have in flight. It is one, the probe, while the lane's breaker is open.
+-- room is how many deliveries a lane may have in flight. It is one, the probe, while the lane's breaker is open. A
+-- lane that is taken from grows no window, since its takers say how many.
 local function room(l)
-  if l.state.opened > 0 or l.limits.ordered then return 1 end
+  if l.limits.ordered then return 1 end
+  if l.limits.pull then return l.limits.top end
+  if l.state.opened > 0 then return 1 end
   return math.min(l.window, l.limits.top)
 end
 
@@ -190,8 +203,9 @@ local function light(l, free)
 end
 
 -- The sums that finish writes. They are in one table, since a script may have few locals. counts, buried and ends are
--- added to their hashes. log has the lines for :attempts, and died what finish tells the caller.
-local sums = { counts = {}, buried = {}, ends = {}, log = {}, died = {} }
+-- added to their hashes. log has the lines for :attempts, and died what finish tells the caller. takeable are lanes
+-- that came to :pulls, of which finish tells those who wait for them.
+local sums = { counts = {}, buried = {}, ends = {}, log = {}, died = {}, takeable = {} }
 local function add_one(list, field, n) list[field] = (list[field] or 0) + n end
 local function count(status, n) add_one(sums.counts, status, n) end
 local function bury(lane, reason, n)
@@ -265,12 +279,13 @@ end
 
 -- place_lanes puts each lane that changed where it belongs. A lane that may be claimed from goes to :lanes, or to
 -- :parked if it has to wait. A lane whose ready list has to be ended goes to :parked, so that the mover of any instance
--- ends it. Other lanes are in neither. It answers whether :parked may have changed.
+-- ends it. Other lanes are in neither. For lanes that are taken from :pulls stands in place of :lanes. It answers
+-- whether :parked may have changed.
 local function place_lanes()
-  local claimable, parked, unlisted, unparked = {}, {}, {}, {}
+  local claimable, parked, unlisted, unparked, untaken = {}, {}, {}, {}, {}
   for _, l in ipairs(met) do
     if l.place or l.emptied or l.flying ~= l.had then
-      local n, name = queued(l), l.name
+      local n, name, pull = queued(l), l.name, l.limits.pull
       local at -- ms from which on it may be claimed from; nil: never
       if n > 0 then
         if ends(l) then
@@ -282,18 +297,23 @@ local function place_lanes()
       if at and (at > now or ends(l)) then
         parked[#parked + 1] = num(at)
         parked[#parked + 1] = name
-        unlisted[#unlisted + 1] = name
+        if pull then untaken[#untaken + 1] = name else unlisted[#unlisted + 1] = name end
+      elseif at and pull then
+        if sure('ZADD', PULLS, 'NX', at_now, name) == 1 then sums.takeable[#sums.takeable + 1] = name end
+        unparked[#unparked + 1] = name
       elseif at then
         claimable[#claimable + 1] = format('%d', weight(l) * TURN + now)
         claimable[#claimable + 1] = name
         unparked[#unparked + 1] = name
       elseif n > 0 or l.emptied or l.place then
-        unlisted[#unlisted + 1] = name
+        if pull then untaken[#untaken + 1] = name else unlisted[#unlisted + 1] = name end
         unparked[#unparked + 1] = name
       end
+      if l.stray then unlisted[#unlisted + 1] = name end
     end
   end
   each('ZREM', LANES, unlisted)
+  each('ZREM', PULLS, untaken)
   if before_parked > 0 then each('ZREM', PARKED, unparked) end
   each('ZADD', LANES, claimable)
   each('ZADD', PARKED, parked)
@@ -387,14 +407,19 @@ local function finish()
     write_log('l', table.concat(sums.log, '\n', k, math.min(k + 63, #sums.log)))
   end
 
-  local due = sooner(earliest(DUE), moved and earliest(PARKED) or before_parked)
+  local due = sooner(earliest(DUE), (moved or sums.parked) and earliest(PARKED) or before_parked)
   local w = weighs(lightest())
   local earlier = due > 0 and (before_due == 0 or due < before_due)
   local lighter = w >= 0 and (before_weight < 0 or w < before_weight)
-  if silent == '0' and (earlier or lighter) then
+  if silent == '0' and (earlier or lighter or #sums.takeable > 0) then
+    local hints = {}
+    if earlier or lighter then hints[1] = num(due) .. ' ' .. w .. ' ' .. by end
+    if #sums.takeable > 0 then hints[#hints + 1] = 'q ' .. table.concat(sums.takeable, ' ') end
     local project, n = string.match(tag, '^{(.+):(%d+)}$')
     local id = string.match(ARGV[2], '%x+$') -- read here, since a local of its own would cost each function an upvalue
-    call('PUBLISH', '{' .. project .. '}:wake', id .. ' ' .. n .. ' ' .. num(micros) .. ' ' .. num(due) .. ' ' .. w .. ' ' .. by)
+    for _, hint in ipairs(hints) do
+      call('PUBLISH', '{' .. project .. '}:wake', id .. ' ' .. n .. ' ' .. num(micros) .. ' ' .. hint)
+    end
   end
   if #sums.died > 0 then w = w .. '\n' .. table.concat(sums.died, '\n') end
   return micros, due, w

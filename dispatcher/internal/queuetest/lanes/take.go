@@ -1,0 +1,174 @@
+package lanes
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// TakeCases are about lanes whose deliveries are taken, and not called.
+var TakeCases = []rig.Case{
+	{Name: "what goes to a queue is taken, and neither leased at once nor claimed", Run: func(r *rig.Rig) {
+		got := r.ScheduleFor(rig.One, 64, 64, r.Entry("m1", rig.To("q_a")))
+		require.Equal(r, rig.To("q_a"), rig.Ready(got[0]))
+		r.MustClaimNothing(rig.One)
+		r.MustBeSound()
+		claimed := r.MustTake(rig.One, "q_a", rig.Named("q_a", "m1"))
+		require.Equal(r, 1, claimed[0].Attempt)
+		require.True(r, claimed[0].First)
+		require.Equal(r, rig.IDs("q_a", "m1"), r.Leases(rig.One))
+		require.Equal(r, dispatcher.StatusInFlight, r.Look(rig.Named("q_a", "m1")).Status)
+		r.MustTake(rig.Two, "q_a")
+		r.MustSettle(rig.One, rig.Success(claimed[0]))
+		require.Equal(r, dispatcher.StatusDelivered, r.Look(rig.Named("q_a", "m1")).Status)
+	}},
+	{Name: "what goes to an endpoint that is taken from is too", Run: func(r *rig.Rig) {
+		r.Publish(rig.EpOne, "m1")
+		r.MustTake(rig.One, rig.EpOne)
+		r.Limit(rig.EpOne, rig.Pulled)
+		r.MustClaimNothing(rig.One)
+		claimed := r.MustTake(rig.One, rig.EpOne, rig.Named(rig.EpOne, "m1"))
+		require.Equal(r, int64(1), claimed[0].Version)
+		require.Equal(r, dispatcher.LaneLimits{Version: 1, Pull: true}, r.LaneState(rig.EpOne).Limits)
+	}},
+	{Name: "nothing is taken from a lane whose deliveries are called", Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne)
+		r.Publish("a", "m1")
+		r.Publish(rig.EpOne, "m2")
+		require.Empty(r, r.Take(rig.One, 64, "a", rig.EpOne).Claimed)
+		require.Len(r, r.ClaimAll(rig.One), 2)
+	}},
+	{Name: "a lane gets no slow start, and no more than its limit", Setup: stored.Setup{LaneMaxInFlight: 10}, Run: func(r *rig.Rig) {
+		r.PublishMany("q_a", 15)
+		taken := r.Take(rig.One, 64, "q_a")
+		require.Len(r, taken.Claimed, 10)
+		require.Empty(r, taken.More)
+		require.Empty(r, r.Take(rig.Two, 64, "q_a").Claimed)
+		r.MustSettle(rig.One, rig.Silence(taken.Claimed[0], time.Hour))
+		require.Len(r, r.Take(rig.Two, 64, "q_a").Claimed, 1)
+	}},
+	{Name: "several lanes get equal shares, and what one leaves the others have", Run: func(r *rig.Rig) {
+		r.PublishMany("q_a", 20)
+		r.PublishMany("q_b", 20)
+		r.PublishMany("q_c", 3)
+		taken := r.Take(rig.One, 30, "q_a", "q_b", "q_c", "q_d")
+		of := map[dispatcher.Lane]int{}
+		for _, c := range taken.Claimed {
+			of[c.ID.Lane]++
+		}
+		require.Len(r, taken.Claimed, 30)
+		require.Equal(r, 3, of["q_c"])
+		require.GreaterOrEqual(r, of["q_b"], 8)
+		require.GreaterOrEqual(r, of["q_a"], 8)
+		require.ElementsMatch(r, rig.To("q_a", "q_b"), taken.More)
+		require.Len(r, r.Take(rig.One, 64, "q_a", "q_b", "q_c").Claimed, 13)
+	}},
+	{Name: "lanes of several partitions are asked for what the first ones did not have", Setup: rig.Spread, Run: func(r *rig.Rig) {
+		lanes := rig.To()
+		for n := range 20 {
+			lanes = append(lanes, dispatcher.Lane(fmt.Sprintf("q_%d", n)))
+		}
+		last := lanes[len(lanes)-1]
+		r.PublishMany(last, 2)
+		taken := r.Take(rig.One, 1, lanes...)
+		require.Len(r, taken.Claimed, 1)
+		require.Contains(r, taken.More, last)
+		require.Len(r, r.Take(rig.One, 1, lanes...).Claimed, 1)
+		taken = r.Take(rig.One, 1, lanes...)
+		require.Empty(r, taken.Claimed)
+		require.Empty(r, taken.More)
+	}},
+	{Name: "a rate, an order and a pause hold for takers", Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne, rig.Pulled, rig.Every(time.Second))
+		r.PublishMany(rig.EpOne, 3)
+		require.Len(r, r.Take(rig.One, 64, rig.EpOne).Claimed, 1)
+		require.Empty(r, r.Take(rig.One, 64, rig.EpOne).Claimed)
+		r.MustBeSound()
+		r.Pass(time.Second)
+		r.Move()
+		require.Len(r, r.Take(rig.One, 64, rig.EpOne).Claimed, 1)
+
+		r.PublishKeyed("q_a", "k", "k1", "k2")
+		r.Publish("q_a", "m1")
+		first := r.MustTake(rig.One, "q_a", rig.IDs("q_a", "k1", "m1")...)
+		r.MustTake(rig.One, "q_a")
+		r.MustSettle(rig.One, rig.Success(first[0]))
+		r.MustTake(rig.One, "q_a", rig.Named("q_a", "k2"))
+
+		r.Limit("q_a", rig.Held(dispatcher.HeldPaused))
+		r.Publish("q_a", "m2")
+		r.MustTake(rig.One, "q_a")
+		r.MustBeSound()
+		r.Resume("q_a")
+		r.Limit(dispatcher.AllLanes, rig.Held(dispatcher.HeldPaused))
+		r.MustTake(rig.One, "q_a")
+		r.Limit(dispatcher.AllLanes)
+		r.MustTake(rig.One, "q_a", rig.Named("q_a", "m2"))
+	}},
+	{Name: "what was cancelled or expired is not taken", Run: func(r *rig.Rig) {
+		r.Publish("q_a", "m1", "m2")
+		r.Schedule(r.Entry("m3", rig.To("q_a"), rig.Expires(r.Later(time.Minute))))
+		r.Cancel(rig.Named("q_a", "m1"))
+		r.Pass(time.Minute)
+		r.MustTake(rig.One, "q_a", rig.Named("q_a", "m2"))
+		require.Equal(r, dispatcher.StatusCancelled, r.Look(rig.Named("q_a", "m1")).Status)
+		require.Equal(r, dispatcher.ReasonExpired, r.Look(rig.Named("q_a", "m3")).Reason)
+	}},
+	{Name: "what a dead instance took comes back", Run: func(r *rig.Rig) {
+		r.Publish("q_a", "m1")
+		r.MustTake(rig.One, "q_a", rig.Named("q_a", "m1"))
+		require.Equal(r, 1, r.Reap(rig.One))
+		_, _, err := r.Queue.Take(r.Ctx, rig.One, dispatcher.Take{Lanes: rig.To("q_a"), Most: 1, Bytes: 1000})
+		require.ErrorIs(r, err, dispatcher.ErrFenced)
+		r.MustTake(rig.Two, "q_a", rig.Named("q_a", "m1"))
+	}},
+	{Name: "a failed delivery comes back after its wait", Run: func(r *rig.Rig) {
+		r.Publish("q_a", "m1")
+		c := r.MustTake(rig.One, "q_a", rig.Named("q_a", "m1"))[0]
+		r.MustSettle(rig.One, rig.Failure(c, time.Minute))
+		r.MustTake(rig.One, "q_a")
+		r.Pass(time.Minute)
+		r.Move()
+		require.Equal(r, 2, r.MustTake(rig.One, "q_a", rig.Named("q_a", "m1"))[0].Attempt)
+	}},
+	{Name: "takers are told where there is something that was not there", Run: func(r *rig.Rig) {
+		w := r.Watch(rig.Two)
+		r.Publish("q_a", "m1")
+		require.Equal(r, rig.To("q_a"), w.NextTakeable())
+		r.Publish("q_a", "m2")
+		r.Schedule(r.Entry("m3", rig.To("q_b", "q_c")))
+		require.ElementsMatch(r, rig.To("q_b", "q_c"), w.NextTakeable(), "q_a was told already")
+		c := r.MustTake(rig.One, "q_a", rig.IDs("q_a", "m1", "m2")...)
+		r.MustSettle(rig.One, rig.HandBack(c[0]))
+		require.Equal(r, rig.To("q_a"), w.NextTakeable())
+		r.Limit(dispatcher.AllLanes, rig.Held(dispatcher.HeldPaused))
+		r.Limit(dispatcher.AllLanes)
+		require.Equal(r, rig.To(dispatcher.AllLanes), w.NextTakeable())
+	}},
+	{Name: "takers are told where a limit has room again", Setup: stored.Setup{LaneMaxInFlight: 1}, Run: func(r *rig.Rig) {
+		w := r.Watch(rig.Two)
+		r.Publish("q_a", "m1", "m2")
+		require.Equal(r, rig.To("q_a"), w.NextTakeable())
+		c := r.MustTake(rig.One, "q_a", rig.Named("q_a", "m1"))[0]
+		r.Publish("q_b", "m3")
+		require.Equal(r, rig.To("q_b"), w.NextTakeable())
+		r.MustSettle(rig.One, rig.Success(c))
+		require.Equal(r, rig.To("q_a"), w.NextTakeable())
+	}},
+	{Name: "an answer has no more records than asked for, but for one", Run: func(r *rig.Rig) {
+		body := rig.Body(string(rig.LargeBody(5000)))
+		r.Schedule(r.Entry("m1", rig.To("q_a"), body), r.Entry("m2", rig.To("q_a"), body), r.Entry("m3", rig.To("q_a"), body))
+		taken, _, err := r.Queue.Take(r.Ctx, rig.One, dispatcher.Take{Lanes: rig.To("q_a"), Most: 3, Bytes: 11000})
+		require.NoError(r, err)
+		require.Equal(r, rig.IDs("q_a", "m1", "m2"), rig.ClaimedIDs(taken.Claimed))
+		require.Equal(r, rig.To("q_a"), taken.More)
+		taken, _, err = r.Queue.Take(r.Ctx, rig.One, dispatcher.Take{Lanes: rig.To("q_a"), Most: 3, Bytes: 100})
+		require.NoError(r, err)
+		require.Equal(r, rig.IDs("q_a", "m3"), rig.ClaimedIDs(taken.Claimed))
+	}},
+}

@@ -1,0 +1,78 @@
+-- take: lease ready deliveries of lanes that are taken from, an equal share of each.
+--
+-- ARGV[3] most   deliveries to lease
+-- ARGV[4] bytes  most of records to answer, but for one delivery
+-- ARGV[5] lasts  ms until the leases end by themselves; 0: they are the caller's, as those of claim
+-- ARGV[6] token  of leases that end by themselves
+-- ARGV[7] owner  of them
+-- ARGV[8..]      the lanes, each once
+-- returns now, due, weight, ms at which the leases end, number that ended instead, number without a record, lanes of which
+--   more may be taken now, versions (lane and version of its limits for each lane of an endpoint), then for each:
+--   delivery, due ms, progress, record; "fenced" alone when the instance was declared dead
+local wanted, most_bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
+local names = { unpack(ARGV, 8) }
+if call('ZSCORE', FENCED, by) then return { 'fenced' } end
+call('DEL', tag)
+local answer = { 0, 0, 0, 0, 0, 0, {}, {} }
+load({ unpack(names) })
+
+-- free is how many deliveries of a lane may be taken now, by its limits and as far as they are ready. The list is
+-- looked at whatever its count says, since that may have been lost. The lane is placed anew, since it may be listed
+-- without need: then its takers would come again and again.
+local function free(l)
+  if not l.limits.pull then return 0 end
+  l.place, l.ready = true, sure('LLEN', READY .. l.name)
+  l.waiting = math.max(l.waiting, l.ready)
+  if all_held or l.limits.held ~= '-' or l.state.till > now then return 0 end
+  return math.max(0, math.min(room(l) - l.flying, tokens(l), l.ready))
+end
+
+-- What a lane leaves of its share the next ones get; a lane may get a second share.
+local shares, most_of = {}, {}
+local left = wanted
+for _, name in ipairs(names) do most_of[name] = free(lanes[name]) end
+for round = 1, 2 do
+  for i, name in ipairs(names) do
+    local fair = round == 1 and math.ceil(left / (#names - i + 1)) or left
+    local n = math.min(fair, most_of[name] - (shares[name] or 0), left)
+    if n > 0 then shares[name], left = (shares[name] or 0) + n, left - n end
+  end
+end
+
+local taken, given, k = { names = {}, dues = {}, ids = {}, owners = {} }, {}, 0
+for _, name in ipairs(names) do
+  local l, n = lanes[name], shares[name]
+  if n then
+    local list = sure('LRANGE', READY .. name, 0, n - 1)
+    for _, element in ipairs(list) do
+      k = k + 1
+      taken.dues[k], taken.ids[k] = parts(element)
+      taken.names[k], taken.owners[k] = name .. ':' .. taken.ids[k], l
+    end
+    given[l] = #list
+    l.flying, l.waiting, l.ready = l.flying + #list, l.waiting - #list, l.ready - #list
+    if l.limits.interval > 0 then take(l, #list) end
+    l.emptied = l.ready == 0
+  end
+end
+
+if k > 0 then
+  local leases
+  leases, answer[6] = lease_ready(taken, given, most_bytes, answer)
+  hold(leases)
+end
+for _, l in ipairs(met) do
+  if sub(l.name, 1, 3) == 'ep_' then
+    answer[8][#answer[8] + 1] = l.name
+    answer[8][#answer[8] + 1] = l.limits.v
+  end
+end
+answer[5] = (#ended.done + #ended.cancelled + #ended.dead) / 2
+flush()
+answer[1], answer[2], answer[3] = finish()
+if not all_held then
+  for i, since in ipairs(call('ZMSCORE', PULLS, unpack(names))) do
+    if since then answer[7][#answer[7] + 1] = names[i] end
+  end
+end
+return answer

@@ -206,9 +206,11 @@ func (f *sendFlags) describe(m *wire.Message) error {
 		}
 		m.Ladder = &l
 	}
-	var err error
-	if m.Success, err = f.answer(); err != nil {
-		return err
+	if f.success != "" {
+		var err error
+		if m.Success, err = f.answer(); err != nil {
+			return err
+		}
 	}
 	for _, h := range f.headers {
 		name, value, ok := strings.Cut(h, ":")
@@ -223,11 +225,8 @@ func (f *sendFlags) describe(m *wire.Message) error {
 	return nil
 }
 
-// answer is what --success asks for; nil: nothing.
+// answer is what --success asks for.
 func (f *sendFlags) answer() (*wire.Success, error) {
-	if f.success == "" {
-		return nil, nil
-	}
 	field, err := successField(f.success)
 	if err != nil {
 		return nil, err

@@ -72,6 +72,7 @@ type clientFlags struct {
 	vars    map[string]string
 	server  string
 	keyFile string
+	repeats client.Repeats // none: commandRepeats
 }
 
 // add gives cmd the flags. There is none for the key itself: it would stand in
@@ -107,7 +108,7 @@ func (c *clientFlags) clientAt(local func(vars map[string]string) (string, error
 		}
 		key = strings.TrimSpace(string(text))
 	}
-	made, err := client.New(server, key, client.WithRepeats(commandRepeats))
+	made, err := client.New(server, key, client.WithRepeats(cmp.Or(c.repeats, commandRepeats)))
 	if err != nil {
 		return nil, usageError{err}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/offer"
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/client"
 )
 
 func newCompletion(world) *cobra.Command {
@@ -172,7 +173,10 @@ func (s world) asks(from offer.Source) cobra.CompletionFunc {
 		if server == nil || keyFile == nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		to := clientFlags{vars: s.vars(), server: server.Value.String(), keyFile: keyFile.Value.String()}
+		to := clientFlags{
+			vars: s.vars(), server: server.Value.String(), keyFile: keyFile.Value.String(),
+			repeats: client.Repeats{Tries: 1}, // the person presses Tab again
+		}
 		for _, w := range offer.Ask(cmd.Context(), to.client, from, word) {
 			found = append(found, cobra.CompletionWithDesc(w.Text, w.Says))
 		}

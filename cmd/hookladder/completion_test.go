@@ -140,6 +140,18 @@ func TestTheShellIsOfferedWhatTheServerHas(t *testing.T) {
 	require.Empty(t, offered(t, elsewhere, "get "), "nothing listens there")
 }
 
+func TestAServerThatHasNoTimeIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	calls := make(chan string, 100)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls <- r.URL.Path
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(server.Close)
+	require.Empty(t, offered(t, []string{"HOOKLADDER_URL=" + server.URL}, "get "))
+	require.Len(t, calls, 1)
+}
+
 // shellScript is what makes a shell complete, in a file.
 func shellScript(t testing.TB, shell string) string {
 	t.Helper()

@@ -47,8 +47,7 @@ func newSend(s world) *cobra.Command {
 				return wire.Published{}, err
 			}
 			p, err := c.Publish(cmd.Context(), m)
-			var answered *client.Problem
-			if err != nil && p.ID != "" && (!errors.As(err, &answered) || answered.Status >= 500) {
+			if p.ID != "" && unsure(err) {
 				err = fmt.Errorf("%w\na repeat with --id %s is no second message, should it have been taken", err, p.ID)
 			}
 			return p, err
@@ -76,6 +75,12 @@ has the id to repeat it with.`,
 	}, s)
 	f.add(cmd)
 	return cmd
+}
+
+// unsure reports whether a message may have been taken, though its call failed.
+func unsure(err error) bool {
+	var answered *client.Problem
+	return err != nil && (!errors.As(err, &answered) || answered.Status >= 500)
 }
 
 // add gives send its flags: one for each field of a message.

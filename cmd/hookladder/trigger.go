@@ -122,7 +122,10 @@ func (f *triggerFlags) publish(cmd *cobra.Command, args []string) error {
 			return err
 		}
 		answer, err := c.Publish(cmd.Context(), m)
-		if err == nil {
+		switch {
+		case unsure(err):
+			err = fmt.Errorf("%w\nhookladder get %s tells whether it was taken", err, m.ID)
+		case err == nil:
 			err = apiCall[wire.Published]{text: printPublished}.show(cmd.OutOrStdout(), answer, f.asJSON)
 		}
 		if err != nil && f.count > 1 {

@@ -26,7 +26,7 @@ func publishAPI(t *testing.T, refused int) (environ []string, took *[]wire.Messa
 		assert.NoError(t, json.NewDecoder(r.Body).Decode(&m))
 		*took = append(*took, m)
 		if len(*took) == refused {
-			w.WriteHeader(http.StatusServiceUnavailable)
+			w.WriteHeader(http.StatusInternalServerError)
 			return
 		}
 		w.WriteHeader(http.StatusAccepted)
@@ -81,6 +81,7 @@ func TestTriggerPublishesSeveralEachWithItsId(t *testing.T) {
 	require.Len(t, *took, 2, "what fails ends it")
 	require.Contains(t, got.out, (*took)[0].ID+" accepted")
 	require.Contains(t, got.err, "message 2 of 3")
+	require.Contains(t, got.err, "hookladder get "+(*took)[1].ID)
 }
 
 // In a new folder each step says the next one.

@@ -91,7 +91,9 @@ func TestARefusalOffersNothing(t *testing.T) {
 		for _, from := range []offer.Source{
 			offer.Messages(), offer.Topics(), offer.Tenants(), offer.Subjects(), offer.Endpoints(), offer.Destinations(), offer.Jobs(),
 		} {
-			require.Empty(t, offer.Ask(t.Context(), func() (*client.Client, error) { return client.New(server.URL, "") }, from, ""))
+			require.Empty(t, offer.Ask(t.Context(), func() (*client.Client, error) {
+				return client.New(server.URL, "", client.WithRepeats(client.Repeats{Tries: 1}))
+			}, from, ""))
 		}
 	}
 }

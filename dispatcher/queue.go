@@ -45,6 +45,8 @@ var (
 	ErrNoLane = errors.New("no such lane")
 	// ErrListing says that too many lists are asked for at once.
 	ErrListing = errors.New("too many lists are read at once")
+	// ErrAcceptsOnly says that this instance attempts nothing.
+	ErrAcceptsOnly = errors.New("this instance accepts only")
 	// ErrNothing says that by what is known nothing may be claimed, so that
 	// nothing was asked.
 	ErrNothing = errors.New("nothing to claim")
@@ -213,6 +215,10 @@ type Queue interface {
 	Ended(ctx context.Context, f EndedFilter) (EndedPage, error)
 	// Dead counts what is dead by destination and reason, as exactly as Stats.
 	Dead(ctx context.Context, f DeadFilter) (DeadPage, error)
+	// Upcoming tells when there is something to do next, which may be too early but is
+	// never too late. It counts as a Look at all. What was read is answered also beside
+	// an error of other parts of the queue.
+	Upcoming(ctx context.Context) (Upcoming, error)
 	// Stats counts.
 	Stats(ctx context.Context) (Stats, error)
 	// Store tells what the store says of itself.

@@ -91,6 +91,32 @@ type DeadPage struct {
 // ErrCursor says that a cursor was not made by this queue.
 var ErrCursor = errors.New("unknown cursor")
 
+// Upcoming is when there is something to do next.
+type Upcoming struct {
+	At    time.Time     // the earliest time at which something may be attempted, or ended; zero: nothing waits for a time
+	Wait  time.Duration // until At, by the clock of that part of the queue; 0: it may be done at once
+	Paced time.Duration // until a lane goes on whose ready deliveries wait for its rate only; 0: none does
+}
+
+// Sooner is what comes first of two.
+func (u Upcoming) Sooner(v Upcoming) Upcoming {
+	if u.At.IsZero() || !v.At.IsZero() && (v.Wait < u.Wait || v.Wait == u.Wait && v.At.Before(u.At)) {
+		u.At, u.Wait = v.At, v.Wait
+	}
+	if u.Paced == 0 || v.Paced > 0 && v.Paced < u.Paced {
+		u.Paced = v.Paced
+	}
+	return u
+}
+
+// Tick is what became of a call that waits until nothing is due.
+type Tick struct {
+	Attempted int // while it waited, also of what others asked for; an attempt that failed counts too
+	Delivered int
+	Dead      int
+	Next      time.Time // when to tick again; zero: when there is something new
+}
+
 // Stats is a picture of the whole queue. Counts may lag for cancelled work
 // whose lane has not come round yet.
 type Stats struct {

@@ -21,7 +21,7 @@ const mostFiles = 25
 // together. A folder that is not listed has none. Raise a number in the commit
 // that needs it, and say why.
 var budgets = map[string]int{
-	"cmd/hookladder":                           5200, // 3,200 were planned: a third of it is help
+	"cmd/hookladder":                           5300, // 3,200 were planned: a third of it is help
 	"cmd/hookladder/internal/bench":            3500,
 	"cmd/hookladder/internal/check":            600,
 	"cmd/hookladder/internal/demo":             100,
@@ -37,17 +37,17 @@ var budgets = map[string]int{
 	"deploy/kit":                               1000,
 	"deploy/kit/redistest":                     1300,
 	"deploy/kit/redistest/miniserver":          100,
-	"dispatcher":                               4000,
+	"dispatcher":                               4100,
 	"dispatcher/app":                           1200,
-	"dispatcher/client":                        1400, // it repeats calls, and goes through lists
+	"dispatcher/client":                        1500, // it repeats calls, and goes through lists
 	"dispatcher/internal/devredis":             100,
 	"dispatcher/internal/egress":               2500,
 	"dispatcher/internal/embedded":             900,
 	"dispatcher/internal/endpoints":            2200,
 	"dispatcher/internal/endpointtest":         1300,
-	"dispatcher/internal/engine":               4400, // it tells notices what happens, and serves takers
+	"dispatcher/internal/engine":               4600, // it tells notices what happens, and serves takers
 	"dispatcher/internal/fields":               100,
-	"dispatcher/internal/httpapi":              5400,
+	"dispatcher/internal/httpapi":              5500,
 	"dispatcher/internal/httpapi/apikey":       300,
 	"dispatcher/internal/httpapi/events":       100,
 	"dispatcher/internal/httpapi/guests":       300,
@@ -57,9 +57,9 @@ var budgets = map[string]int{
 	"dispatcher/internal/outage":               300,
 	"dispatcher/internal/queuetest":            100,
 	"dispatcher/internal/queuetest/deliveries": 4900,
-	"dispatcher/internal/queuetest/lanes":      4200,
+	"dispatcher/internal/queuetest/lanes":      4400,
 	"dispatcher/internal/queuetest/model":      2900,
-	"dispatcher/internal/queuetest/rig":        1300,
+	"dispatcher/internal/queuetest/rig":        1400,
 	"dispatcher/internal/queuetest/stored":     800,
 	"dispatcher/internal/redisq":               5600,
 	"dispatcher/internal/redisq/buried":        400,
@@ -85,8 +85,11 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/script":        300,
 	"dispatcher/internal/redisq/start":         200,
 	"dispatcher/internal/redisq/script/lua":    1300,
+	"dispatcher/internal/redisq/upcoming":      100,
+	"dispatcher/internal/redisq/upcoming/lua":  100,
 	"dispatcher/internal/seal":                 300,
 	"dispatcher/internal/tail":                 600,
+	"dispatcher/internal/ticks":                200,
 	"dispatcher/internal/turns":                100,
 	"dispatcher/success":                       900,
 	"dispatcher/wire":                          900,

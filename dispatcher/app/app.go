@@ -28,6 +28,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 	"github.com/hookladder/hookladder/dispatcher/internal/tail"
+	"github.com/hookladder/hookladder/dispatcher/internal/ticks"
 )
 
 // Keys are the keys with which the API may be called.
@@ -109,6 +110,8 @@ type Options struct {
 
 	stopping *atomic.Bool // of Run; true: callers make their next request elsewhere
 	waiting  int          // of Run; connections of the API that may wait for events
+
+	once func(context.Context, machinery) // what the process is for, after which it ends; nil: it serves
 }
 
 // Run runs a process until ctx ends, and then until all work has ended in the order
@@ -152,7 +155,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	e := work.engine
 	hub := tail.New(store, o.Log)
-	svc := service{e, e.Registry(), work.jobs, store, hub, store.Audit()}
+	svc := service{e, e.Registry(), work.jobs, store, hub, store.Audit(), work.ticker}
 	if err := e.ReadClock(ctx); err != nil {
 		return err
 	}
@@ -179,6 +182,7 @@ type machinery struct {
 	engine  *engine.Engine
 	jobs    *jobs.Jobs
 	notices *notices.Notices
+	ticker  *ticks.Ticker
 }
 
 // newWork makes the engine, the jobs, which are told by it that an instance is gone, and the
@@ -191,9 +195,13 @@ func newWork(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics,
 		return w, err
 	}
 	e := w.engine
+	watched := store.Store
+	if o.once != nil {
+		watched = nil // each process would tell anew what it finds, and none that it is over
+	}
 	w.notices, err = notices.New(notices.Options{
 		URL: o.OpsURL, Publish: e.Publish, Lanes: e.Registry().LaneStates, Listeners: e.Registry().Listeners, Known: store.Known,
-		Store: store.Store, Now: e.Now, PollEvery: o.Engine.PollEvery, Log: o.Log,
+		Store: watched, Now: e.Now, PollEvery: o.Engine.PollEvery, Log: o.Log,
 	})
 	if err != nil {
 		return w, fmt.Errorf("OPS_URL: %w", err)
@@ -201,6 +209,10 @@ func newWork(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics,
 	tell = w.notices.Tell
 	w.jobs = jobs.New(jobs.Options{
 		Store: jobstore.New(store), List: store.List, Name: e.Name, Now: e.Now, PollEvery: o.Engine.PollEvery, Tell: tell, Log: o.Log,
+	})
+	w.ticker = ticks.New(ticks.Options{
+		Permits: o.Engine.MaxInFlight, Rouse: e.Rouse, Doing: e.Doing, Upcoming: e.Upcoming, Others: e.Others, Now: e.Now,
+		Jobs: w.jobs.Busy, Notices: w.notices.Busy,
 	})
 	return w, nil
 }

@@ -45,7 +45,16 @@ const answerGrace = 5 * time.Second
 // run runs API and engine. The engine stops after the last request was answered, since
 // it has to store what was published.
 func (f flow) run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
+	if f.o.once != nil {
+		g.Go(func() error {
+			defer stop()
+			f.o.once(ctx, f.machinery)
+			return nil
+		})
+	}
 	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	g.Go(func() error {

@@ -17,6 +17,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
 	"github.com/hookladder/hookladder/dispatcher/internal/tail"
+	"github.com/hookladder/hookladder/dispatcher/internal/ticks"
 )
 
 // service is an engine with its endpoints, its jobs, the log and the audit, as the API
@@ -28,6 +29,7 @@ type service struct {
 	dispatcher.Log
 	*tail.Hub
 	dispatcher.Audit
+	*ticks.Ticker
 }
 
 // jobRunner is a name under which Jobs can stand beside the method Jobs.

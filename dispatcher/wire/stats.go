@@ -64,3 +64,11 @@ type Check struct {
 	Needed bool   `json:"needed" doc:"no is a reason not to start."`
 	Detail string `json:"detail"`
 }
+
+// Tick answers a call that waited until nothing was due.
+type Tick struct {
+	Attempted int   `json:"attempted" doc:"Attempts that this instance made meanwhile, also those that failed, and whoever asked for them."`
+	Delivered int   `json:"delivered" doc:"Deliveries of these that succeeded."`
+	Dead      int   `json:"dead" doc:"Deliveries that died meanwhile, for whatever reason."`
+	NextDueAt *Time `json:"next_due_at" doc:"When to call again: the earliest time at which something may be attempted. It is not later than now where the time was over before all was done, and at most a minute from now while another instance holds deliveries. null: nothing waits for a time, so call again when something was published, retried or resumed."`
+}

@@ -36,6 +36,9 @@ const (
 type finisher struct {
 	registry *Registry
 	wake     chan struct{} // 1 deep
+	asked    atomic.Bool   // to compare, and it has not begun
+	works    atomic.Bool   // it compares
+	rests    atomic.Bool   // it did so just now
 	spent    atomic.Int64  // commands of the comparison under way, about
 	cost     atomic.Int64  // commands of the last one
 }
@@ -49,7 +52,7 @@ func (f *finisher) Run(ctx context.Context) error {
 	if f.registry.Store == nil {
 		return nil
 	}
-	wake(f.wake)
+	f.suspect()
 	again := time.NewTimer(finishAgain)
 	again.Stop()
 	defer again.Stop()
@@ -60,7 +63,11 @@ func (f *finisher) Run(ctx context.Context) error {
 		case <-f.wake:
 		case <-again.C:
 		}
+		f.works.Store(true)
+		f.asked.Store(false)
 		err := f.finish(ctx)
+		f.rests.Store(true)
+		f.works.Store(false)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -73,6 +80,7 @@ func (f *finisher) Run(ctx context.Context) error {
 			return nil
 		case <-time.After(finishLeast):
 		}
+		f.rests.Store(false)
 	}
 }
 
@@ -217,7 +225,16 @@ func (f *finisher) end(ctx context.Context, id string, end int64) error {
 }
 
 // Suspect has the finisher look soon for changes that stopped half-way.
-func (r *Registry) Suspect() { wake(r.finisher.wake) }
+func (r *Registry) Suspect() { r.finisher.suspect() }
+
+func (f *finisher) suspect() {
+	f.asked.Store(f.registry.Store != nil)
+	wake(f.wake)
+}
+
+// busy reports whether it compares, or is about to, but not after one that just ended: what
+// asks for another is told several times.
+func (f *finisher) busy() bool { return f.asked.Load() && !f.rests.Load() || f.works.Load() }
 
 // Compare gives lanes that a trim has read the limits of their endpoints where these are
 // newer: an empty lane that is not held is never claimed from either. Without such lanes

@@ -18,6 +18,7 @@ type quitter struct {
 
 	mu    sync.Mutex                                 // guards what follows
 	lanes map[dispatcher.Lane]hopeless               // to give up
+	works bool                                       // at a lane that was taken
 	told  map[dispatcher.Lane]dispatcher.LaneFailing // logged as failing
 
 	wake chan struct{} // 1 deep
@@ -56,11 +57,18 @@ func (r *Registry) GiveUp(lane dispatcher.Lane, called *dispatcher.Endpoint, sin
 func (q *quitter) take() (lane dispatcher.Lane, h hopeless, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.works = len(q.lanes) > 0
 	for lane, h = range q.lanes {
 		delete(q.lanes, lane)
 		return lane, h, true
 	}
 	return "", hopeless{}, false
+}
+
+func (q *quitter) busy() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.works || len(q.lanes) > 0
 }
 
 // Run gives up lanes until ctx ends.

@@ -65,6 +65,9 @@ func (r *Registry) Run(ctx context.Context) error {
 	return all.Wait()
 }
 
+// Busy reports whether something of this is under way.
+func (r *Registry) Busy() bool { return r.sweeper.busy() || r.quitter.busy() || r.finisher.busy() }
+
 // wake wakes the goroutine that waits for c, or the next that will.
 func wake(c chan struct{}) {
 	select {

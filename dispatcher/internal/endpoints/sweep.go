@@ -16,8 +16,9 @@ import (
 type sweeper struct {
 	registry *Registry
 
-	mu    sync.Mutex // guards lanes
+	mu    sync.Mutex // guards what follows
 	lanes []dispatcher.LaneVersion
+	works bool // at a lane that was taken
 
 	wake chan struct{} // 1 deep
 }
@@ -38,11 +39,17 @@ func (s *sweeper) put(lane dispatcher.Lane, end int64) {
 func (s *sweeper) take() (lane dispatcher.LaneVersion, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.lanes) == 0 {
+	if s.works = len(s.lanes) > 0; !s.works {
 		return dispatcher.LaneVersion{}, false
 	}
 	lane, s.lanes = s.lanes[0], s.lanes[1:]
 	return lane, true
+}
+
+func (s *sweeper) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.works || len(s.lanes) > 0
 }
 
 // delete marks the lane of a deleted endpoint as deleted, and counts what waits in it.

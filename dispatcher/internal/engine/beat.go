@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,10 +42,18 @@ func (h *heartbeat) Run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		h.engine.dead.put(h.beat(ctx))
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
+		for waits := true; waits; {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-tick.C:
+				waits = false
+			case <-h.engine.rouse:
+				// Two readings that are close together would prove nothing of the others.
+				if waits = h.engine.readClock().elapsed(*h.tried) < dispatcher.BeatEvery; !waits {
+					tick.Reset(dispatcher.BeatEvery)
+				}
+			}
 		}
 	}
 }
@@ -151,14 +160,16 @@ func (h *heartbeat) awake(ctx context.Context, now clockReading) {
 
 // sightings are when this instance saw each other one beat last, and itself.
 type sightings struct {
-	mu sync.Mutex
-	at map[string]time.Time // by the queue's clock
+	mu     sync.Mutex
+	at     map[string]time.Time // by the queue's clock
+	others []string             // that were there at the last beat
 }
 
 // note takes in which instances were seen to beat, and which there are besides.
 func (s *sightings) note(seen []string, there map[string]int64, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.others = slices.Sorted(maps.Keys(there))
 	maps.DeleteFunc(s.at, func(name string, _ time.Time) bool { _, ok := there[name]; return !ok })
 	if s.at == nil {
 		s.at = map[string]time.Time{}
@@ -166,6 +177,18 @@ func (s *sightings) note(seen []string, there map[string]int64, now time.Time) {
 	for _, name := range seen {
 		s.at[name] = now
 	}
+}
+
+// silent are the others that were not seen to beat since then.
+func (s *sightings) silent(since time.Time) (names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range s.others {
+		if s.at[name].Before(since) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // tell adds to instances when they were seen.

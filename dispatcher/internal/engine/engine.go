@@ -86,6 +86,8 @@ type Engine struct {
 	seen     sightings
 	wall     func(time.Time) time.Time // this host's wall clock at a time; tests set it
 
+	tally  tickCounts
+	rouse  chan struct{} // 1 deep: the heartbeat beats now, unless it just did
 	leases *leaseSet
 	rounds atomic.Int32  // how many more times the reconciler compares leases
 	doubt  chan struct{} // 1 deep: an answer was lost, the reconciler compares soon
@@ -105,7 +107,7 @@ func New(q dispatcher.Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 		outages: outage.New(o.Log, "store lost", "store back"),
 		fullLog: outage.New(o.Log, "store full", "store has room again"),
 		lists:   turns.New(), tests: make(chan struct{}, mostTests), permits: newPermits(o.MaxInFlight),
-		wall: wallClock, leases: newLeaseSet(), doubt: make(chan struct{}, 1),
+		wall: wallClock, rouse: make(chan struct{}, 1), leases: newLeaseSet(), doubt: make(chan struct{}, 1),
 		ready: make(chan struct{}, 1), due: make(chan struct{}, 1), unseen: make(chan struct{}, 1),
 		poll: make(chan struct{}, 1), settled: make(chan struct{}, 1), stopped: make(chan struct{}),
 	}

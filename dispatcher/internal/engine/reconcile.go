@@ -99,6 +99,8 @@ type leaseSet struct {
 	held  map[dispatcher.DeliveryID]int      // how many leases of each are not settled
 	since map[dispatcher.DeliveryID]struct{} // leased since a comparison began; nil: none is under way
 	group *callGroup                         // of the calls that begin now
+	calls int                                // under way, of all groups
+	taken int                                // leases there ever were
 }
 
 // callGroup is the calls that began between two comparisons and may lease something.
@@ -117,6 +119,7 @@ func (h *leaseSet) enter() *callGroup {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.group.n++
+	h.calls++
 	return h.group
 }
 
@@ -128,6 +131,7 @@ func (h *leaseSet) leave(c *callGroup, claimed []dispatcher.Claimed) {
 		h.hold(claimed[i].ID)
 	}
 	c.n--
+	h.calls--
 	c.closeIfOver()
 }
 
@@ -135,6 +139,7 @@ func (h *leaseSet) leave(c *callGroup, claimed []dispatcher.Claimed) {
 // was answered. mu is held.
 func (h *leaseSet) hold(id dispatcher.DeliveryID) {
 	h.held[id]++
+	h.taken++
 	if h.since != nil {
 		h.since[id] = struct{}{}
 	}
@@ -154,6 +159,14 @@ func (h *leaseSet) release(id dispatcher.DeliveryID) {
 	if h.held[id]--; h.held[id] <= 0 {
 		delete(h.held, id)
 	}
+}
+
+// inHand reports whether leases are held, or may just be taken, and how many there ever
+// were.
+func (h *leaseSet) inHand() (some bool, taken int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.held) > 0 || h.calls > 0, h.taken
 }
 
 func (h *leaseSet) count() int {

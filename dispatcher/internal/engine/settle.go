@@ -225,6 +225,7 @@ func (s *settler) record(ctx context.Context, batch []outcome) error {
 	}
 	for i := range batch {
 		o := &batch[i]
+		e.tally.settled(&o.Settlement, &settled[i])
 		switch {
 		case settled[i].Died != nil:
 			e.died(*settled[i].Died, &o.Settlement)

@@ -16,6 +16,10 @@ const (
 	trimEvery = 100 * time.Millisecond
 )
 
+// trimLeast is the least time between two trims by age while no delivery ends. A trim is
+// some 18 commands.
+const trimLeast = 50 * time.Second
+
 // trimmer deletes finished deliveries that are too old, or more than may be kept.
 type trimmer struct {
 	engine *Engine
@@ -24,6 +28,8 @@ type trimmer struct {
 	mu    sync.Mutex           // guards what follows
 	count int                  // deliveries that ended since the last trim
 	where dispatcher.TrimWhere // of the next trim
+	works bool                 // a trim was asked for, and has not ended
+	aged  time.Time            // when one by age was asked for last
 
 	wake chan struct{} // 1 deep
 	told cuts
@@ -48,19 +54,29 @@ func (t *trimmer) ended(n int) {
 	}
 }
 
-// age has a part of the queue trimmed by age, even if nothing ended there.
+// age has a part of the queue trimmed by age, even if nothing ended there, unless that was
+// done just now and nothing ended since.
 func (t *trimmer) age() {
 	t.mu.Lock()
-	t.where = dispatcher.TrimAged
-	t.mu.Unlock()
-	signal(t.wake)
+	defer t.mu.Unlock()
+	if now := time.Now(); t.count > 0 || now.Sub(t.aged) >= trimLeast {
+		t.aged, t.where, t.works = now, dispatcher.TrimAged, true
+		signal(t.wake)
+	}
 }
 
-// busy reports whether deliveries ended since the last trim.
+// busy reports whether it is to trim something now.
 func (t *trimmer) busy() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.count > 0
+	return t.works
+}
+
+// rest notes that a trim ended, unless another was asked for meanwhile.
+func (t *trimmer) rest() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.works = t.where == dispatcher.TrimAged
 }
 
 func (t *trimmer) take() (where dispatcher.TrimWhere) {
@@ -81,6 +97,7 @@ func (t *trimmer) Run(ctx context.Context) error {
 		case <-t.wake:
 		}
 		t.trim(ctx, t.take())
+		t.rest()
 		timer.Reset(trimEvery)
 		select {
 		case <-ctx.Done():

@@ -14,10 +14,6 @@ import (
 // wakes it.
 const pollRate = 0.6
 
-// trimLeast is the least time between two trims by age while no delivery ends. A trim is
-// some 18 commands.
-const trimLeast = 50 * time.Second
-
 var errWatchEnded = errors.New("the subscription ended")
 
 // watcher subscribes to what other instances tell, and polls the queue now and then,
@@ -71,7 +67,7 @@ func (w *watcher) Poll(ctx context.Context) error {
 	timer := newIdleTimer()
 	defer timer.Stop()
 	asked := true // to poll the whole queue
-	var last, trimmed time.Time
+	var last time.Time
 	for failures, failed := 0, false; ctx.Err() == nil; {
 		due := time.Until(last.Add(pollLeast))
 		wants := asked || e.queue.Polls()
@@ -106,10 +102,7 @@ func (w *watcher) Poll(ctx context.Context) error {
 		case <-tick.C:
 			asked = true
 			e.endpoints.Suspect()
-			if now := time.Now(); e.trimmer.busy() || now.Sub(trimmed) >= trimLeast {
-				e.trimmer.age()
-				trimmed = now
-			}
+			e.trimmer.age()
 			tick.Reset(w.pause())
 		}
 	}
@@ -128,4 +121,32 @@ func (w *watcher) pollOnce(ctx context.Context, all bool) (wait time.Duration, e
 	call, cancel := outage.Within(ctx)
 	defer cancel()
 	return w.engine.queue.Look(call, all)
+}
+
+// mover makes ready what is due. It sleeps until the queue's next due time.
+type mover struct{ engine *Engine }
+
+// Run moves until ctx ends.
+func (m *mover) Run(ctx context.Context) error {
+	e := m.engine
+	timer := newIdleTimer()
+	defer timer.Stop()
+	for failures := 0; ctx.Err() == nil; {
+		call, cancel := outage.Within(ctx)
+		wait, err := e.queue.Move(call, e.name())
+		cancel()
+		if wait == 0 {
+			failures = e.goOn(ctx, "move", failures, err)
+			continue
+		}
+		if wait > 0 {
+			timer.Reset(wait)
+		}
+		select {
+		case <-ctx.Done():
+		case <-e.due:
+		case <-timer.C:
+		}
+	}
+	return nil
 }

@@ -50,6 +50,7 @@ var operations = []struct{ method, path, scope string }{
 	{"GET", "/v1/lanes", "read"},
 	{"POST", "/v1/lanes/a/pause", "admin"},
 	{"POST", "/v1/lanes/a/resume", "admin"},
+	{"POST", "/v1/tick", "tick"},
 }
 
 func TestAKeyOpensWhatItsScopesSay(t *testing.T) {

@@ -218,6 +218,18 @@ func (f *fakeService) Instances(_ context.Context, limit int, cursor string) ([]
 	return f.instances, f.next, f.err
 }
 
+func (f *fakeService) Tick(ctx context.Context, within time.Duration) (dispatcher.Tick, error) {
+	f.called("tick")
+	f.within = within
+	if f.waits != nil {
+		select {
+		case <-f.waits:
+		case <-ctx.Done():
+		}
+	}
+	return f.ticked, f.err
+}
+
 func (f *fakeService) PausedLanes(context.Context) ([]dispatcher.LaneState, int, error) {
 	return f.paused, len(f.paused), f.err
 }

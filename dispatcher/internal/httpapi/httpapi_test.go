@@ -64,6 +64,9 @@ type fakeService struct {
 	job       dispatcher.Job // as it was begun, and is answered
 	survey    dispatcher.Survey
 	jobKind   dispatcher.JobKind
+	ticked    dispatcher.Tick
+	within    time.Duration // how long a tick was to last
+	waits     chan struct{} // until it is closed a tick lasts; nil: no time
 }
 
 func (f *fakeService) called(name string) {

@@ -327,6 +327,11 @@ func (s *server) plainOperations() []operation {
 		summary: "List the instances, those that started last first", do: s.instances,
 		query: ofPage(maxLimit), answers: ok(wire.InstancePage{}),
 		problems: []*problemKind{malformed, listing},
+	}, {
+		id: "tick", method: "POST", path: "/v1/tick", scope: apikey.Tick,
+		summary: "Do what is due, wait until nothing is, and tell when to call again: for platforms that scale to zero", do: s.tick,
+		query:   []*param{ofTicks("for", "How long to wait at most: 1s to 1m. Where an instance that died may hold deliveries it takes 10s, however short this is.")},
+		answers: ok(wire.Tick{}), problems: []*problemKind{acceptsOnly, waiting},
 	}})
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
+	"github.com/hookladder/hookladder/ladder"
 )
 
 // Entries in a page of a list, as the contract says.
@@ -72,6 +73,17 @@ func ofTime(name, doc string) *param {
 		_, err := time.Parse(time.RFC3339, v) // a + that was not encoded arrives as a space
 		return unless(err == nil, "must be a time as in 2026-01-31T12:00:00Z (a + of its offset is written %2B)")
 	}}
+}
+
+// ofTicks is a parameter whose value is how long a tick may last.
+func ofTicks(name, doc string) *param {
+	return &param{
+		name: name, doc: doc, schema: &huma.Schema{Type: huma.TypeString, Default: tickUsual.String()},
+		refuse: func(v string) string {
+			d, err := ladder.ParseDuration(v)
+			return unless(err == nil && d >= tickLeast && d <= tickMost, "must be 1s to 1m, as in 25s")
+		},
+	}
 }
 
 // ofPage are the parameters of a list, whose pages have at most so many entries.
@@ -195,6 +207,14 @@ func (q *request) flag(name string) bool { return q.one(name) == "true" }
 func (q *request) time(name string) time.Time {
 	t, _ := time.Parse(time.RFC3339, q.one(name)) // ofTime has checked it
 	return t
+}
+
+// duration is the value of a parameter, or usual where it was left out.
+func (q *request) duration(name string, usual time.Duration) time.Duration {
+	if d, err := ladder.ParseDuration(q.one(name)); err == nil { // it was checked
+		return d
+	}
+	return usual
 }
 
 // limit is how many entries the page of a list may have.

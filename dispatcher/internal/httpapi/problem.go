@@ -57,9 +57,10 @@ var (
 	// A list takes some ms: all that may wait are done in less than a second.
 	listing = &problemKind{"busy", http.StatusTooManyRequests, "Too many lists are read at once", 1}
 	// Such a call mostly lasts for minutes.
-	waiting = &problemKind{"waiting", http.StatusTooManyRequests, "Too many wait for events", 10}
+	waiting = &problemKind{"waiting", http.StatusTooManyRequests, "Too many calls wait", 10}
 	// A person looks at the jobs, and stops one or waits for its end.
 	tooManyJobs = &problemKind{"too-many-jobs", http.StatusTooManyRequests, "Too many jobs have not ended", 60}
+	acceptsOnly = &problemKind{"accepts-only", http.StatusConflict, "This instance accepts only", 0}
 	notStopped  = &problemKind{"not-stopped", http.StatusConflict, "The job is not stopped", 0}
 	internal    = &problemKind{"internal", http.StatusInternalServerError, "Something went wrong here", 0}
 	// Only an operator can help, so a caller is not told to ask again.
@@ -158,6 +159,7 @@ var table = []struct {
 	{dispatcher.ErrBusy, busy, "", "ask again when one has ended"},
 	{dispatcher.ErrNoJob, notFound, "", "there is no such job: GET /v1/jobs lists those of the last 7 days"},
 	{dispatcher.ErrJobs, tooManyJobs, "", "100 have not ended: GET /v1/jobs lists them, and DELETE /v1/jobs/{id} stops one"},
+	{dispatcher.ErrAcceptsOnly, acceptsOnly, "", "MAX_IN_FLIGHT=0 has it attempt nothing: ask one that dispatches, or run hookladder tick"},
 	{dispatcher.ErrJobState, notStopped, "", "only one that was stopped, or failed, can go on"},
 	{dispatcher.ErrListing, listing, "", "ask for fewer pages at a time"},
 	{dispatcher.ErrSealed, sealed, "", "no key of ENCRYPTION_KEY opens them: start with the key they were stored with"},

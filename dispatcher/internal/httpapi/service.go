@@ -135,6 +135,9 @@ type Service interface {
 	Stats(ctx context.Context) (dispatcher.Stats, error)
 	// Instances reads a page of the instances.
 	Instances(ctx context.Context, limit int, cursor string) (list []dispatcher.InstanceState, next string, err error)
+	// Tick waits until nothing is due any more, or within is over.
+	// dispatcher.ErrAcceptsOnly says that this instance attempts nothing.
+	Tick(ctx context.Context, within time.Duration) (dispatcher.Tick, error)
 	// Ready describes the store, or says why it can't be used now.
 	Ready(ctx context.Context) (dispatcher.StoreInfo, error)
 }

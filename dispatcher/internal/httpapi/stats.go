@@ -5,8 +5,10 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/guests"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -52,6 +54,35 @@ func (s *server) instances(ctx context.Context, q *request) (*response, error) {
 		return nil, err
 	}
 	return answerJSON(http.StatusOK, wire.InstancePage{Data: convert(list, wireInstance), NextCursor: nextCursor(next)})
+}
+
+// How long a tick may last: usually less than the 30 s after which many schedulers give a
+// call up, and at most less than the time-outs of most platforms.
+const (
+	tickLeast = time.Second
+	tickUsual = 25 * time.Second
+	tickMost  = time.Minute
+)
+
+// tick serves POST /v1/tick.
+func (s *server) tick(ctx context.Context, q *request) (*response, error) {
+	if !s.waiting.Enter() {
+		return nil, &problem{kind: waiting, detail: "half of MAX_CONNECTIONS do; call less often, or raise the setting"}
+	}
+	defer s.waiting.Leave()
+	within := q.duration("for", tickUsual)
+	conn := http.NewResponseController(q.w) // the server's deadlines would end it
+	_ = conn.SetReadDeadline(time.Time{})
+	_ = conn.SetWriteDeadline(time.Now().Add(within + guests.AnswerWithin))
+	t, err := s.svc.Tick(ctx, within)
+	if err != nil {
+		return nil, err
+	}
+	w := wire.Tick{Attempted: t.Attempted, Delivered: t.Delivered, Dead: t.Dead}
+	if !t.Next.IsZero() {
+		w.NextDueAt = &wire.Time{Time: t.Next}
+	}
+	return answerJSON(http.StatusOK, w)
 }
 
 func wireInstance(i *dispatcher.InstanceState) wire.Instance {

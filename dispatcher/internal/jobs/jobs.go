@@ -75,9 +75,12 @@ type Jobs struct {
 	wake  chan struct{} // 1 deep: an instance is gone
 	begun chan struct{} // 1 deep: a job is to be carried out
 
-	mu    sync.Mutex           // guards what follows
-	here  map[int64]*jobWorker // the jobs of this instance
-	fresh []*jobWorker         // those that Run has not met yet
+	mu      sync.Mutex           // guards what follows
+	here    map[int64]*jobWorker // the jobs of this instance
+	fresh   []*jobWorker         // those that Run has not met yet
+	holders []string             // of other jobs that have not ended
+	looks   int                  // how many times it is looked for jobs just now
+	asked   bool                 // to look for jobs
 }
 
 // New makes Jobs. Run carries them out.
@@ -85,12 +88,30 @@ func New(o Options) *Jobs {
 	return &Jobs{
 		store: o.Store, o: o, log: o.Log, down: outage.New(o.Log, "store lost for jobs", "store back for jobs"),
 		wake: make(chan struct{}, 1), begun: make(chan struct{}, 1), here: map[int64]*jobWorker{},
+		asked: true, // Run begins with it
 	}
+}
+
+// Busy reports whether a job moves on here, or it is being looked for one. holders are the
+// other instances that have one.
+func (s *Jobs) Busy() (busy bool, holders []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	busy = s.looks > 0 || s.asked
+	for _, w := range s.here {
+		busy = busy || !w.waits.Load()
+	}
+	return busy, slices.Clone(s.holders)
 }
 
 // Departed tells that an instance is gone, whose jobs another has to take over. It
 // does not block.
-func (s *Jobs) Departed() { signal(s.wake) }
+func (s *Jobs) Departed() {
+	s.mu.Lock()
+	s.asked = true
+	s.mu.Unlock()
+	signal(s.wake)
+}
 
 // signal wakes the goroutine that waits for c, or the next that will.
 func signal(c chan struct{}) {

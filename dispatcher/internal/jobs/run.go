@@ -50,7 +50,9 @@ func (s *Jobs) Run(ctx context.Context) error {
 			guarded = true
 		case <-again.C:
 		}
+		s.lookFrom()
 		working.Go(func() {
+			defer s.looked()
 			if !s.look(ctx) || !guarded && !s.tellEnded(ctx) {
 				again.Reset(lookAgain)
 			}
@@ -60,6 +62,19 @@ func (s *Jobs) Run(ctx context.Context) error {
 			working.Go(func() { s.report(ctx, "forget jobs", s.store.Forget(ctx, s.o.Now())) })
 		}
 	}
+}
+
+// lookFrom and looked note when it is looked for jobs.
+func (s *Jobs) lookFrom() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.looks, s.asked = s.looks+1, false
+}
+
+func (s *Jobs) looked() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.looks--
 }
 
 func (s *Jobs) report(ctx context.Context, stage string, err error) {
@@ -96,14 +111,22 @@ func (s *Jobs) look(ctx context.Context) bool {
 	call, cancel := outage.Within(ctx)
 	defer cancel()
 	live, instances, err := s.store.Live(call)
+	var holders []string
 	for _, j := range live {
-		if s.isHere(j.Number) || j.Holder != s.o.Name() && slices.Contains(instances, j.Holder) {
+		if s.isHere(j.Number) {
+			continue
+		}
+		if j.Holder != s.o.Name() && slices.Contains(instances, j.Holder) {
+			holders = append(holders, j.Holder)
 			continue
 		}
 		if taken := s.takeOver(call, j); taken != nil {
 			err = taken
 		}
 	}
+	s.mu.Lock()
+	s.holders = holders
+	s.mu.Unlock()
 	s.report(ctx, "look for jobs", err)
 	return err == nil
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -45,6 +46,8 @@ type jobWorker struct {
 
 	changed time.Time // when it last changed something, or did not have to pass anything by
 	looked  time.Time // when it last looked whether the turn is its own
+
+	waits atomic.Bool // it is dispatcher.JobWaiting
 }
 
 func newWorker(s *Jobs, j dispatcher.Job, parts map[int]dispatcher.JobPart) *jobWorker {
@@ -124,6 +127,7 @@ func (w *jobWorker) stand(ctx context.Context) error {
 	if time.Since(w.changed) > waitsAfter {
 		state = dispatcher.JobWaiting
 	}
+	w.waits.Store(state == dispatcher.JobWaiting)
 	if state == w.job.State && time.Since(w.looked) < turnEvery {
 		return nil
 	}

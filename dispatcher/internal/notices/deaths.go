@@ -69,6 +69,7 @@ func (n *Notices) takeDeaths(now time.Time) (news dispatcher.News, wait time.Dur
 		case d.news.Count == 0:
 			delete(n.deaths, lane)
 		default:
+			n.works = true
 			news, d.news, d.next = d.news, dispatcher.News{}, now.Add(deathsEvery)
 			news.At = n.o.Now().Truncate(time.Millisecond)
 			news.Key = strconv.FormatInt(news.At.Unix()/int64(deathsEvery/time.Second), 10)

@@ -27,7 +27,7 @@ type Options struct {
 	Lanes     func(ctx context.Context, lanes []dispatcher.Lane) ([]dispatcher.LaneState, error) // those that exist
 	Listeners func(ctx context.Context, tenant, topic string) ([]*dispatcher.Endpoint, error)    // the endpoints of a tenant that take a topic
 	Known     func(ctx context.Context, ids []string) ([]bool, error)                            // which messages are known
-	Store     func(ctx context.Context) (dispatcher.StoreInfo, error)                            // what the store says of itself
+	Store     func(ctx context.Context) (dispatcher.StoreInfo, error)                            // what the store says of itself; nil: it is not watched
 	Now       func() time.Time                                                                   // by the queue's clock
 	PollEvery time.Duration                                                                      // how often the store is asked
 	Log       *slog.Logger
@@ -56,6 +56,7 @@ type Notices struct {
 	deaths   map[dispatcher.Lane]*laneDeaths
 	ailments map[string]ailment // of the store, by reason
 	dropped  int
+	works    bool // at news that were taken
 
 	wake chan struct{} // 1 deep
 
@@ -152,9 +153,29 @@ func (n *Notices) take() *item {
 		return nil
 	}
 	next := n.pending[0]
+	n.works = true
 	n.pending[0], n.pending = nil, n.pending[1:]
 	n.bytes -= sizeOf(&next.News)
 	return next
+}
+
+// Busy reports whether there is something to tell now.
+func (n *Notices) Busy() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, d := range n.deaths {
+		if d.news.Count > 0 && !d.next.After(time.Now()) {
+			return true
+		}
+	}
+	return n.works || len(n.pending) > 0
+}
+
+// rest notes that what was taken was told, or put back.
+func (n *Notices) rest() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.works = false
 }
 
 // putBack has an item wait for another try, behind all others: only some lanes may be out

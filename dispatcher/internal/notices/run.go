@@ -31,9 +31,11 @@ func (n *Notices) Run(ctx context.Context) error {
 			continue
 		} else if n.publish(ctx, i) {
 			failures = 0
+			n.rest()
 			continue
 		} else {
 			n.putBack(i)
+			n.rest()
 		}
 		failures++
 		outage.Pause(ctx, failures)
@@ -56,7 +58,7 @@ func (n *Notices) next(ctx context.Context) (i *item, wait time.Duration) {
 	if ok {
 		return &item{News: news}, 0
 	}
-	if n.ops == "" {
+	if n.ops == "" || n.o.Store == nil {
 		return nil, wait
 	}
 	left := n.watch(ctx, now)

@@ -75,6 +75,7 @@ var groups = []struct {
 	{"names of lanes", lanes.NameCases},
 	{"what lanes wait for", lanes.WaitCases},
 	{"hints of lanes", lanes.HintCases},
+	{"what comes next", lanes.NextCases},
 	{"several at once", deliveries.CrowdCases},
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/probe"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/upcoming"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
 
@@ -60,11 +61,12 @@ func (o Options) conf(silent bool, total int) string {
 		max(o.BreakerFailures, 0), millisUp(o.BreakerWait), max(o.MaxWaiting, 0), conn.Flag(silent))
 }
 
-// endpointStore and endedReader are names under which they can stand beside the
-// method Store and the other Reader.
+// These are names under which they can stand beside the method Store and the other
+// Reader.
 type (
-	endpointStore = endpoints.Store
-	endedReader   = ended.Reader
+	endpointStore  = endpoints.Store
+	endedReader    = ended.Reader
+	upcomingReader = upcoming.Reader
 )
 
 // Store is a dispatcher.Queue in Redis, with the endpoints beside it.
@@ -72,6 +74,7 @@ type Store struct {
 	*endpointStore
 	*attempts.Reader
 	*endedReader
+	*upcomingReader
 	audit *audit.Log
 
 	conn    *conn.Client
@@ -137,6 +140,7 @@ func Connect(ctx context.Context, o Options) (*Store, error) {
 	}
 	s.Reader = attempts.NewReader(s.conn, decodeRecord)
 	s.endedReader = ended.NewReader(s.conn, DecodeEnded)
+	s.upcomingReader = upcoming.NewReader(s.conn, func(h partitions.Hint) { s.partitions.Heard(h) })
 	s.endpointStore = endpoints.New(s.conn, s.announceAs, o.Seal, s.log)
 	s.audit = audit.New(s.conn, s.log)
 	return s, nil

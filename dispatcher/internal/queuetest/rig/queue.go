@@ -69,6 +69,7 @@ type Queue interface {
 	List(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error)
 	Ended(ctx context.Context, f dispatcher.EndedFilter) (dispatcher.EndedPage, error)
 	Dead(ctx context.Context, f dispatcher.DeadFilter) (dispatcher.DeadPage, error)
+	Upcoming(ctx context.Context) (dispatcher.Upcoming, error)
 	Stats(ctx context.Context) (dispatcher.Stats, error)
 	Polls() bool
 	Nodes() int

@@ -1,0 +1,145 @@
+package lanes
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// NextCases are about when there is something to do next, for those that do not stay
+// until then.
+var NextCases = []rig.Case{
+	{Name: "nothing waits in an empty queue, nor where all has ended", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+		mustComeNext(r, time.Time{})
+		r.Succeed("a")
+		mustComeNext(r, time.Time{})
+		r.Publish("a", "m1")
+		r.Claim(rig.One, 64)
+		mustComeNext(r, time.Time{}, "what is in flight waits for no time")
+	}},
+	{Name: "what is ready, or due, may be attempted at once", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Minute)), r.Entry("m2", rig.To("b"), rig.Delay(time.Second)))
+		mustComeNext(r, r.Later(time.Second))
+		r.Pass(time.Second - time.Millisecond)
+		mustComeNext(r, r.Later(time.Millisecond))
+		r.Pass(time.Millisecond)
+		require.Zero(r, upcoming(r).Wait)
+		r.Move()
+		require.Zero(r, upcoming(r).Wait)
+		require.False(r, upcoming(r).At.IsZero())
+		r.MustClaim(rig.One, rig.Named("b", "m2"))
+		mustComeNext(r, r.Later(59*time.Second))
+	}},
+	{Name: "a rung is next", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		r.MustSettle(rig.One, rig.Failure(r.Claim(rig.One, 1)[0], 15*time.Second))
+		mustComeNext(r, r.Later(15*time.Second))
+	}},
+	{Name: "what waits in a paused lane is not next until it is resumed", Run: func(r *rig.Rig) {
+		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		r.Publish("a", "m1")
+		r.Schedule(r.Entry("m2", rig.To("a"), rig.Delay(time.Minute)))
+		mustComeNext(r, time.Time{})
+		r.Schedule(r.Entry("m3", rig.To("b"), rig.Delay(time.Hour)))
+		mustComeNext(r, r.Later(time.Hour))
+		r.Pass(time.Minute)
+		r.Move()
+		mustComeNext(r, r.Later(59*time.Minute))
+		r.Resume("a")
+		require.Zero(r, upcoming(r).Wait)
+	}},
+	{Name: "while all lanes are paused nothing is next", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne, rig.Every(time.Second))
+		r.Publish(rig.EpOne, "m1", "m2")
+		r.Claim(rig.One, 64)
+		r.Publish("b", "m3")
+		r.Schedule(r.Entry("m4", rig.To("c"), rig.Delay(time.Minute)))
+		r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		mustComeNext(r, time.Time{})
+		r.Resume(dispatcher.AllLanes)
+		require.Zero(r, upcoming(r).Wait)
+	}},
+	{Name: "what becomes due in a lane with an open breaker is next when that lets it", Setup: threeFailures, Run: func(r *rig.Rig) {
+		openBreaker(r, "a")
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Second)))
+		until := r.Later(30 * time.Second)
+		mustComeNext(r, until, "not yet due")
+		r.Pass(2 * time.Second)
+		r.Move()
+		mustComeNext(r, until, "ready")
+		r.Schedule(r.Entry("m2", rig.To("a"), rig.Delay(time.Minute)))
+		mustComeNext(r, until)
+	}},
+	{Name: "a receiver that asked to be left alone is next when it said", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1", "m2")
+		r.Settle(rig.One, rig.Paused(r.Claim(rig.One, 1)[0], 10*time.Second, time.Minute))
+		mustComeNext(r, r.Later(time.Minute), "the other one is ready, and the rung comes before that")
+	}},
+	{Name: "what only waits for a rate is paced, and next then", Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne, rig.Every(2*time.Second))
+		r.Publish(rig.EpOne, "m1", "m2")
+		r.Schedule(r.Entry("m3", rig.To(rig.EpOne), rig.Delay(time.Second)))
+		r.Deliver(rig.Named(rig.EpOne, "m1"))
+		require.Equal(r, dispatcher.Upcoming{At: r.Later(2 * time.Second), Wait: 2 * time.Second, Paced: 2 * time.Second}, upcoming(r))
+		r.Pass(2 * time.Second)
+		r.Move()
+		r.Deliver(rig.Named(rig.EpOne, "m2"))
+		r.Move()
+		require.Equal(r, 2*time.Second, upcoming(r).Paced)
+	}},
+	{Name: "a lane without anything ready is not paced, but counts from its rate", Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne, rig.Every(time.Minute))
+		r.Publish(rig.EpOne, "m1")
+		r.Schedule(r.Entry("m2", rig.To(rig.EpOne), rig.Delay(time.Second)))
+		r.Deliver(rig.Named(rig.EpOne, "m1"))
+		require.Equal(r, dispatcher.Upcoming{At: r.Later(time.Minute), Wait: time.Minute}, upcoming(r))
+	}},
+	{Name: "an open breaker is not paced", Setup: threeFailures, Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne)
+		openBreaker(r, rig.EpOne)
+		r.Limit(rig.EpOne, rig.Every(time.Minute))
+		r.Publish(rig.EpOne, "m1")
+		require.Equal(r, dispatcher.Upcoming{At: r.Later(30 * time.Second), Wait: 30 * time.Second}, upcoming(r))
+	}},
+	{Name: "what a disabled endpoint ends is next when it is due", Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne)
+		r.Schedule(r.Entry("m1", rig.To(rig.EpOne), rig.Delay(time.Minute)))
+		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
+		mustComeNext(r, r.Later(time.Minute))
+	}},
+	{Name: "behind many that are paused it may be too early, but is never too late", Run: func(r *rig.Rig) {
+		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		for n := range 200 {
+			r.Schedule(r.Entry(r.NewID(), rig.To("a"), rig.Delay(time.Duration(n+1)*time.Second)))
+		}
+		r.Schedule(r.Entry("last", rig.To("b"), rig.Delay(time.Hour)))
+		u := upcoming(r)
+		require.Positive(r, u.Wait)
+		require.LessOrEqual(r, u.Wait, 200*time.Second)
+	}},
+	{Name: "it changes nothing", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
+		r.Populate()
+		r.MustChangeNothing(func() { upcoming(r) })
+	}},
+}
+
+func upcoming(r *rig.Rig) dispatcher.Upcoming {
+	r.Helper()
+	u, err := r.Queue.Upcoming(r.Ctx)
+	require.NoError(r, err)
+	return u
+}
+
+// mustComeNext requires that something is next at a time; zero: that nothing is.
+func mustComeNext(r *rig.Rig, at time.Time, why ...any) {
+	r.Helper()
+	u := upcoming(r)
+	require.Equal(r, at, u.At, why...)
+	if !at.IsZero() {
+		require.Equal(r, at.Sub(r.Now), u.Wait, why...)
+	}
+}

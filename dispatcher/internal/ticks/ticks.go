@@ -1,0 +1,188 @@
+// Package ticks does what is due inside one call, for a program that runs only now and
+// then. A scheduler makes the calls. Between two of them nothing runs, or the process stands
+// still.
+//
+// The engine does the work, as always. A tick wakes it and waits until nothing is left to
+// do. Several at once are safe, here and in other processes.
+package ticks
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+)
+
+const (
+	// readLeast is the least time between two looks at the queue. A tick that finds work lasts
+	// that long.
+	readLeast = 50 * time.Millisecond
+	// readPart bounds the part of the time in which the queue is read: one part in so many.
+	readPart = 5
+	// handsEvery is how often it is looked whether deliveries are in hand: in memory only.
+	handsEvery = 5 * time.Millisecond
+	// pacedMost is how long it is waited for a lane whose rate holds ready deliveries. One
+	// attempt a tick would be much less than its rate; a longer wait is the scheduler's.
+	pacedMost = 5 * time.Second
+	// takeoverWithin is how long it takes to find an instance dead and take over from it. A tick
+	// waits for that even where it should be over: if every tick were too short, deliveries of
+	// a dead instance would wait for ever.
+	takeoverWithin = 10 * time.Second
+	// againWithin is when to tick again where another instance works: it may die.
+	againWithin = time.Minute
+)
+
+// Options are with what a Ticker works: what it asks of the engine, and of what works
+// beside that. All fields are needed.
+type Options struct {
+	Permits  int                                                                             // 0: this instance attempts nothing
+	Rouse    func()                                                                          // has the engine go on at once where the process stood still
+	Doing    func() engine.Doing                                                             // what this instance does, without asking the queue
+	Upcoming func(ctx context.Context) (dispatcher.Upcoming, error)                          // when there is something to do next
+	Others   func(ctx context.Context) (inFlight map[string]int, silent []string, err error) // how much other instances hold; silent ones may be dead
+	Now      func() time.Time                                                                // by the queue's clock
+	Jobs     func() (busy bool, holders []string)                                            // whether a job moves on here, and which others have one
+	Notices  func() bool                                                                     // whether there is something to tell
+}
+
+// Ticker does what is due inside one call.
+type Ticker struct{ o Options }
+
+// New makes a Ticker.
+func New(o Options) *Ticker { return &Ticker{o} }
+
+// Tick waits until nothing is due any more, or within is over. It counts all that
+// this instance did meanwhile.
+func (t *Ticker) Tick(ctx context.Context, within time.Duration) (dispatcher.Tick, error) {
+	if t.o.Permits == 0 {
+		return dispatcher.Tick{}, dispatcher.ErrAcceptsOnly
+	}
+	began, before := time.Now(), t.o.Doing()
+	t.o.Rouse()
+	for {
+		looked := time.Now()
+		f := t.look(ctx)
+		left := f.within(within) - time.Since(began)
+		switch {
+		case ctx.Err() != nil:
+			return dispatcher.Tick{}, ctx.Err()
+		case t.o.Doing().Stopping:
+			return dispatcher.Tick{}, dispatcher.ErrStopping
+		case f.done() || left <= 0:
+			return t.answer(f, before)
+		}
+		t.wait(ctx, f.pause(time.Since(looked)), left)
+	}
+}
+
+// answer says what became of it. An error of a part of the queue hides nothing: the next
+// tick may come at once.
+func (t *Ticker) answer(f found, before engine.Doing) (dispatcher.Tick, error) {
+	if _, whole := outage.Split(f.err); whole != nil {
+		return dispatcher.Tick{}, fmt.Errorf("tick: %w", whole)
+	}
+	after := t.o.Doing()
+	return dispatcher.Tick{
+		Attempted: after.Attempted - before.Attempted, Delivered: after.Delivered - before.Delivered, Dead: after.Dead - before.Dead,
+		Next: f.next(t.o.Now().Truncate(time.Millisecond)),
+	}, nil
+}
+
+// found is what there is to do, as far as one look tells.
+type found struct {
+	busy     bool // this instance has something in hand, or had while it looked
+	upcoming dispatcher.Upcoming
+	silent   bool // an instance that holds something may be dead
+	others   bool // another instance holds something
+	err      error
+}
+
+// look reads what there is to do. What this instance takes meanwhile may be seen nowhere,
+// so it counts as busy.
+func (t *Ticker) look(ctx context.Context) (f found) {
+	call, cancel := outage.Within(ctx)
+	defer cancel()
+	before := t.o.Doing()
+	if f.upcoming, f.err = t.o.Upcoming(call); f.err == nil {
+		f.silent, f.others, f.err = t.elsewhere(call)
+	}
+	jobs, _ := t.o.Jobs()
+	notices := t.o.Notices()
+	after := t.o.Doing()
+	f.busy = before.Busy || after.Busy || after.Taken != before.Taken || jobs || notices
+	return f
+}
+
+// elsewhere reports whether other instances hold something, and whether one of them may be
+// dead.
+func (t *Ticker) elsewhere(ctx context.Context) (silent, others bool, err error) {
+	inFlight, mute, err := t.o.Others(ctx)
+	_, holders := t.o.Jobs()
+	holds := func(name string) bool { return inFlight[name] > 0 || slices.Contains(holders, name) }
+	for name := range inFlight {
+		others = others || holds(name)
+	}
+	return slices.ContainsFunc(mute, holds), others, err
+}
+
+// atOnce reports whether the queue has something that may be attempted at once.
+func (f *found) atOnce() bool { return !f.upcoming.At.IsZero() && f.upcoming.Wait <= 0 }
+
+// paced reports whether it is waited for a rate.
+func (f *found) paced() bool { return f.upcoming.Paced > 0 && f.upcoming.Paced <= pacedMost }
+
+func (f *found) done() bool { return !f.busy && !f.silent && f.err == nil && !f.atOnce() && !f.paced() }
+
+// within is how long the tick may last.
+func (f *found) within(asked time.Duration) time.Duration {
+	if f.silent {
+		return max(asked, takeoverWithin)
+	}
+	return asked
+}
+
+// pause is the time until the next look, after one that took so long.
+func (f *found) pause(took time.Duration) time.Duration {
+	pause := max(readLeast, readPart*took)
+	if !f.busy && !f.silent && f.err == nil && !f.atOnce() {
+		pause = max(pause, f.upcoming.Paced)
+	}
+	return pause
+}
+
+// next is when to tick again; zero: when there is something new.
+func (f *found) next(now time.Time) time.Time {
+	next := f.upcoming.At
+	if !f.done() {
+		next = now
+	}
+	if soon := now.Add(againWithin); f.others && (next.IsZero() || next.After(soon)) {
+		next = soon
+	}
+	return next
+}
+
+// wait waits for so long, and then until nothing is in hand, but no longer than what is left.
+func (t *Ticker) wait(ctx context.Context, pause, left time.Duration) {
+	over := time.NewTimer(left)
+	defer over.Stop()
+	next := time.NewTimer(pause)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-over.C:
+			return
+		case <-next.C:
+		}
+		if d := t.o.Doing(); !d.Busy || d.Stopping {
+			return
+		}
+		next.Reset(handsEvery)
+	}
+}

@@ -162,7 +162,7 @@ type Delivery struct {
 	LastError  string // what went wrong with it, empty after a success
 	Reason     DeadReason
 	// WaitingFor is due, rung, paused, breaker, retry_after, rate, sealed, missing,
-	// order, limit or permits; empty when nothing is waited for.
+	// order, limit, permits or consumer; empty when nothing is waited for.
 	WaitingFor    string
 	WaitingUntil  time.Time // zero: that is not known
 	WaitingBehind int       // with order: so many go first

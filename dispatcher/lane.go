@@ -52,6 +52,7 @@ type LaneState struct {
 	URL    string // origin, where it is known
 	Tenant string // whose messages go there; empty: those without a tenant
 	UID    string // of the endpoint whose lane it is; empty: it has none
+	Queue  string // name of the queue whose lane it is; empty: it is none's, or that is not known
 	Limits LaneLimits
 	LaneCount
 	Known     bool      // something was published to it, or somebody held it
@@ -108,6 +109,7 @@ const (
 	WhySealed     LaneWhy = "sealed"      // an instance can't open or read its endpoint, or the headers of a message
 	WhyMissing    LaneWhy = "missing"     // its endpoint is not there, and was not deleted
 	WhyOrder      LaneWhy = "order"       // of deliveries only: others of their key go first
+	WhyConsumer   LaneWhy = "consumer"    // of deliveries only: they wait to be taken
 )
 
 // Standing is how a lane stands, and why.

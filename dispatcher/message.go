@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -175,15 +176,20 @@ func (m *Message) Validate(l Policy) []FieldError {
 	if m.MaxAttempts < 0 || m.MaxAttempts > maxAttempts {
 		f.add("$.max_attempts", "must be 1 to 101")
 	}
-	if m.Timeout != 0 && (m.Timeout < minTimeout || m.Timeout > maxTimeout) {
-		f.add("$.timeout", "must be 1s to 60s")
+	switch {
+	case m.Timeout == 0:
+	case m.Queue != "" && (m.Timeout < minTimeout || m.Timeout > maxHandling):
+		f.add("$.timeout", "must be 1s to 1h")
+	case m.Queue == "" && (m.Timeout < minTimeout || m.Timeout > maxTimeout):
+		f.add("$.timeout", "must be 1s to 60s, or to 1h for a queue")
 	}
 	return f
 }
 
-// validateDestination checks where a message is to go: a URL, an endpoint, or
-// neither, for all endpoints that match.
+// validateDestination checks where a message is to go: a URL, an endpoint, a queue, or
+// nothing of these, for all endpoints that match.
 func (m *Message) validateDestination(f *faults, l Policy) {
+	f.check("$.queue", m.checkQueue())
 	switch {
 	case m.URL != "" && m.Endpoint != "":
 		f.add("$.endpoint", "give url or endpoint, not both")
@@ -195,6 +201,21 @@ func (m *Message) validateDestination(f *faults, l Policy) {
 	if m.OrderingKey != "" && !ValidTenant(m.OrderingKey) {
 		f.add("$.ordering_key", "must be at most 128 printable ASCII characters without spaces")
 	}
+}
+
+// checkQueue says why the message may not go to its queue, or nothing.
+func (m *Message) checkQueue() error {
+	switch {
+	case m.Queue == "":
+		return nil
+	case m.URL != "" || m.Endpoint != "":
+		return errors.New("give one of url, endpoint and queue")
+	case Lane(m.Queue).IsEndpoint():
+		return errors.New("begins with ep_, as the ids of endpoints do: give endpoint")
+	case !ValidQueue(m.Queue):
+		return errors.New("must be 1 to 64 of A-Z a-z 0-9 _ . -, not beginning with u_ or q_, as lanes do")
+	}
+	return nil
 }
 
 // validateTimes checks when a message is to be attempted.
@@ -278,6 +299,17 @@ func QueueLane(name string) Lane {
 	}
 	sum := sha256.Sum256([]byte(name))
 	return Lane(queuePrefix + "~" + base64.RawURLEncoding.EncodeToString(sum[:])[:MaxLane-len(queuePrefix)-1])
+}
+
+// QueueOf is the name of the queue that a lane is for; empty: it is not known. told is
+// what a store has of that: a long name can't be read off its lane.
+func QueueOf(lane Lane, told string) string {
+	for _, name := range []string{told, strings.TrimPrefix(string(lane), queuePrefix)} {
+		if ValidQueue(name) && QueueLane(name) == lane {
+			return name
+		}
+	}
+	return ""
 }
 
 // IsQueue reports whether it is the lane of a queue.

@@ -25,6 +25,7 @@ const (
 	maxAttempts    = 101     // the longest ladder has 100 rungs
 	minTimeout     = time.Second
 	maxTimeout     = 60 * time.Second
+	maxHandling    = time.Hour // as maxTimeout, of a message to a queue
 
 	// MaxHeaders is how many headers of its own a message or an endpoint may have.
 	MaxHeaders = 20

@@ -21,7 +21,7 @@ const mostFiles = 25
 // together. A folder that is not listed has none. Raise a number in the commit
 // that needs it, and say why.
 var budgets = map[string]int{
-	"cmd/hookladder":                           5300, // 3,200 were planned: a third of it is help
+	"cmd/hookladder":                           5400, // 3,200 were planned: a third of it is help
 	"cmd/hookladder/internal/bench":            3500,
 	"cmd/hookladder/internal/check":            600,
 	"cmd/hookladder/internal/demo":             100,
@@ -57,7 +57,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/outage":               300,
 	"dispatcher/internal/queuetest":            100,
 	"dispatcher/internal/queuetest/deliveries": 4900,
-	"dispatcher/internal/queuetest/lanes":      4400,
+	"dispatcher/internal/queuetest/lanes":      4500,
 	"dispatcher/internal/queuetest/model":      2900,
 	"dispatcher/internal/queuetest/rig":        1400,
 	"dispatcher/internal/queuetest/stored":     800,

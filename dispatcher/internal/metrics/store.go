@@ -32,13 +32,13 @@ const (
 )
 
 // The labels of lanes and held, in the order of the states: each lane has the
-// last that holds. None has consumers yet.
+// last that holds.
 var (
 	states = []dispatcher.EndpointState{
 		dispatcher.StateActive, dispatcher.StateLimited, dispatcher.StateOpen, dispatcher.StateFailing, dispatcher.StatePaused, dispatcher.StateDisabled,
 	}
 	whys = []dispatcher.LaneWhy{
-		dispatcher.WhyPaused, dispatcher.WhyBreaker, dispatcher.WhyRetryAfter, dispatcher.WhyRate, dispatcher.WhyOrder, "consumer",
+		dispatcher.WhyPaused, dispatcher.WhyBreaker, dispatcher.WhyRetryAfter, dispatcher.WhyRate, dispatcher.WhyOrder, dispatcher.WhyConsumer,
 	}
 )
 

@@ -70,6 +70,7 @@ var groups = []struct {
 	{"ordered lanes", lanes.OrderedCases},
 	{"full lanes", lanes.FullCases},
 	{"take", lanes.TakeCases},
+	{"consumers", lanes.ConsumerCases},
 	{"fan-out", deliveries.FanCases},
 	{"lanes", lanes.LaneCases},
 	{"names of lanes", lanes.NameCases},

@@ -256,7 +256,12 @@ func readLane(a *conn.Reply, now time.Time, failingAfter time.Duration) (l known
 		st.Token = time.UnixMicro(token).UTC()
 	}
 	st.Limits, _ = ParseLimits(a.Text()) // the script tells what it can read
-	st.URL, st.Tenant, _ = strings.Cut(a.Text(), " ")
+	name := a.Text()
+	if st.Lane.IsQueue() {
+		st.Queue = dispatcher.QueueOf(st.Lane, name)
+	} else {
+		st.URL, st.Tenant, _ = strings.Cut(name, " ")
+	}
 	if held, ok := parseHeld(a.Text()); ok {
 		st.Since, st.By = held.Since, held.By
 	}

@@ -43,7 +43,9 @@ type busiest struct {
 
 // The values that busy_lanes counts, in its order. All other lanes are active.
 var (
-	heldWhys   = [...]dispatcher.LaneWhy{dispatcher.WhyPaused, dispatcher.WhyBreaker, dispatcher.WhyRetryAfter, dispatcher.WhyRate}
+	heldWhys = [...]dispatcher.LaneWhy{
+		dispatcher.WhyPaused, dispatcher.WhyBreaker, dispatcher.WhyRetryAfter, dispatcher.WhyRate, dispatcher.WhyConsumer,
+	}
 	toldStates = [...]dispatcher.EndpointState{
 		dispatcher.StateOpen, dispatcher.StateLimited, dispatcher.StateFailing, dispatcher.StatePaused, dispatcher.StateDisabled,
 	}

@@ -217,7 +217,11 @@ func (r *Reader) choose(ctx context.Context, f dispatcher.DeadFilter, page *disp
 // name fills in the origins and tenants of bare URLs' lanes.
 func (r *Reader) name(ctx context.Context, groups []dispatcher.DeadGroup) error {
 	return r.fields(ctx, keys.LaneNames, groups, func(g *dispatcher.DeadGroup) string { return string(g.Lane) },
-		func(g *dispatcher.DeadGroup, text string) { g.URL, g.Tenant, _ = strings.Cut(text, " ") })
+		func(g *dispatcher.DeadGroup, text string) {
+			if !g.Lane.IsQueue() { // its name is no origin
+				g.URL, g.Tenant, _ = strings.Cut(text, " ")
+			}
+		})
 }
 
 // fields reads a field for each group, of a hash of its partition. It tells only

@@ -7,23 +7,25 @@
 --   first), about how many to look at, fewest that wait in a lane that is told, most lanes to tell, ms
 --   after which a lane counts as failing (0: none does)
 -- returns now, due, weight, next place (empty at the end), ms since when the oldest is ready (0: nothing is), deliveries that
---   are held: paused, breaker, retry_after, rate; lanes that are open, limited, failing, paused, disabled; 1 if all are paused; then
+--   are held: paused, breaker, retry_after, rate, consumer; lanes that are open, limited, failing, paused, disabled; 1 if all are paused; then
 --   for each lane told: lane, in flight, waiting
 local hash, at, left = sub(ARGV[rest], 1, 1), sub(ARGV[rest], 2), tonumber(ARGV[rest + 1])
 local fewest, most_told = tonumber(ARGV[rest + 2]), tonumber(ARGV[rest + 3])
 local failing_after = tonumber(ARGV[rest + 4])
 local oldest, told = 0, {}
-local held_back = { paused = 0, breaker = 0, retry_after = 0, rate = 0 }
+local held_back = { paused = 0, breaker = 0, retry_after = 0, rate = 0, consumer = 0 }
 local standing = { open = 0, limited = 0, failing = 0, paused = 0, disabled = 0 }
 
 -- held_by is the reason why the ready deliveries of a lane may not be attempted, nil where they may be, or end. A lane
--- counts as held by its rate while the rate is in use, since it is mostly between two attempts.
+-- counts as held by its rate while the rate is in use, since it is mostly between two attempts. One that is taken from is
+-- held by its takers, also where they have as many as they may.
 local function held_by(l)
   if waits_for(l, '') == 'paused' then return 'paused' end
   local why = match(waits_ready(l), '^%S+')
-  if held_back[why] then return why end
+  if why ~= 'consumer' and held_back[why] then return why end
   local interval, tat = l.limits.interval, l.state.tat
   if interval > 0 and tat > 0 and tat + interval + IDLE > micros then return 'rate' end
+  if l.limits.pull then return 'consumer' end
   return nil
 end
 
@@ -104,7 +106,7 @@ end)
 if all_held == nil then all_held = holds_all(call('HGET', LIMITS, '*')) end
 local answer = {
   micros, before_due, weighs(before_weight), hash and hash .. at or '', num(oldest),
-  held_back.paused, held_back.breaker, held_back.retry_after, held_back.rate,
+  held_back.paused, held_back.breaker, held_back.retry_after, held_back.rate, held_back.consumer,
   standing.open, standing.limited, standing.failing, standing.paused, standing.disabled, all_held and 1 or 0,
 }
 for i = 1, math.min(#told, most_told) do

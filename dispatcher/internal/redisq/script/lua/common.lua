@@ -55,7 +55,7 @@
 --                          without one is not claimed from
 --   :held            hash  lane -> "held since by" of each that :limits says is held, * too: its letter, since when in ms, and
 --                          the name of the key that asked for it, or system
---   :names           hash  lane -> "origin tenant": of a bare URL's, written where the lane is made or held
+--   :names           hash  lane -> "origin tenant" of a bare URL's, name of a queue's; written where the lane is made or held
 --   :known           zset  lane by when its state was made or last looked at
 --   :counts          hash  status -> number; :buried hash "<lane> <reason>" -> dead; no field is 0
 --   :ends            hash  "dead <reason>" and "cancelled -" -> how many ever ended so: no retry and no trim lowers it

@@ -19,9 +19,9 @@ local function push(l, due, id)
   count('ready', 1)
 end
 
--- leads_to answers the origin of a message's URL and its tenant, as :names has them. It answers nil where the message
--- has no URL. The meta of a record (record.go) has fields of a tag, a length and a text, the tenant before the URL.
-local TENANT, URL = 2, 3
+-- leads_to answers the origin of a message's URL and its tenant, or its queue, as :names has them. It answers nil where the
+-- message has neither. The meta of a record (record.go) has fields of a tag, a length and a text, the tenant before the URL.
+local TENANT, URL, QUEUE = 2, 3, 15
 local function leads_to(record)
   local byte = string.byte
   local at = 44 + (byte(record, 43) or 0)
@@ -42,6 +42,7 @@ local function leads_to(record)
       local origin = match(string.gsub(text, '^(%a+://)[^/?#]*@', '%1'), '^%a+://[^/?#]+')
       return origin and string.lower(origin) .. ' ' .. tenant
     end
+    if kind == QUEUE then return text end
     at = at + 1 + length
   end
 end

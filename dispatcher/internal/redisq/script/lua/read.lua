@@ -43,7 +43,8 @@ local function waits_ready(l)
   if s.opened > 0 then return s.till > now and 'breaker ' .. num(s.till) or 'breaker' end
   if s.till > now then return why_left_alone(l) .. ' ' .. num(s.till) end
   if l.limits.interval > 0 and s.tat > micros then return 'rate ' .. num(math.ceil(s.tat / 1000)) end
-  return l.flying >= room(l) and 'limit' or 'permits'
+  if l.flying >= room(l) then return 'limit' end
+  return l.limits.pull and 'consumer' or 'permits'
 end
 local function waits_for(l, why)
   if l.limits.held == 'p' or all_held then return 'paused' end

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -322,12 +323,12 @@ func (w *attemptPrinter) print(line string) {
 // attemptLine is time, message, destination, attempt, answer and what comes next.
 func attemptLine(a dispatcher.Attempted) string {
 	ended := a.Attempt.At.Add(a.Attempt.Duration).Local()
-	answer := string(a.Attempt.Class)
+	answer := cmp.Or(string(a.Attempt.Class), "taken") // a success without a status
 	if a.Attempt.Status != 0 {
 		answer = fmt.Sprint(a.Attempt.Status)
 	}
 	return fmt.Sprintf("%s  %s  %s  attempt %d  %s in %s  %s",
-		ended.Format(clock), a.ID.Message, a.Host, a.Attempt.Number, answer, rounded(a.Attempt.Duration), what(a))
+		ended.Format(clock), a.ID.Message, cmp.Or(a.Host, string(a.ID.Lane)), a.Attempt.Number, answer, rounded(a.Attempt.Duration), what(a))
 }
 
 // what is the state of the delivery after the attempt, in words.

@@ -290,6 +290,9 @@ func TestAnAttemptReadsAsALine(t *testing.T) {
 	a.Attempt.Status, a.Attempt.Class, a.Attempt.Duration = 0, dispatcher.ClassConnect, 512345*time.Nanosecond
 	a.Attempt.Verdict, a.Reason, a.Attempt.Error = dispatcher.Dead, dispatcher.ReasonExhausted, "connection refused"
 	require.Equal(t, "03:04:05.678  order_17  shop.example  attempt 2  connect in 500µs  dead, exhausted: connection refused", attemptLine(a))
+
+	taken := dispatcher.Attempted{ID: dispatcher.DeliveryID{Lane: "q_orders", Message: "order_17"}, Attempt: dispatcher.Attempt{Number: 1, At: at, Verdict: dispatcher.Delivered}}
+	require.Equal(t, "03:04:05.678  order_17  q_orders  attempt 1  taken in 0s  delivered", attemptLine(taken))
 }
 
 func TestAStoppedTerminalStopsNoDelivery(t *testing.T) {

@@ -114,8 +114,12 @@ func newEndpointsCreate(s world) *cobra.Command {
 		Short: "Register a receiver",
 		Long: `Registers a receiver and prints it with its secret, a new one unless you give
 yours. With a --uid of your own you may repeat the call: the same endpoint again is
-answered as it is, a different one with that uid is refused.`,
-		Example: `  hookladder endpoints create --uid shop-42 --tenant shop_42 --url https://shop.example/hooks --topic 'payment.*'
+answered as it is, a different one with that uid is refused.
+
+With --pull it has no URL: what it gets waits until your program takes it, with
+POST /v1/queues/<its id>/take, signed as a callback is.`,
+		Example: `  hookladder endpoints create --uid till-7 --tenant shop_42 --pull --topic 'payment.*'
+  hookladder endpoints create --uid shop-42 --tenant shop_42 --url https://shop.example/hooks --topic 'payment.*'
   hookladder endpoints create --url https://shop.example/hooks --topic '*' --rate 20/s --signature github`,
 		Args: noArgs,
 	}, s)
@@ -123,6 +127,7 @@ answered as it is, a different one with that uid is refused.`,
 	flags := cmd.Flags()
 	flags.StringVar(&uid, "uid", "", "a name of your own, usable wherever its id is")
 	flags.StringVar(&tenant, "tenant", "", "the tenant whose messages it gets (default: messages without a tenant)")
+	flags.BoolVar(&f.pull, "pull", false, "it has no URL: what it gets is taken")
 	flags.StringVar(&secretFile, "secret-file", "", "a file that holds its secret, - for standard input (default: a new secret)")
 	return cmd
 }
@@ -206,7 +211,7 @@ func askDelete(cmd *cobra.Command, s world, c *client.Client, name string) error
 		tenant = " of tenant " + term.Visible(e.Tenant)
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s%s, %s: %d waiting, which are cancelled, and %d in flight.\n",
-		term.Visible(name), tenant, term.Visible(originOf(e.URL)), e.Waiting, e.InFlight)
+		term.Visible(name), tenant, term.Visible(reachedAt(&e, originOf(e.URL))), e.Waiting, e.InFlight)
 	if !term.Agrees(cmd, "Delete it?") {
 		return fmt.Errorf("%s was not deleted", term.Visible(name))
 	}
@@ -247,7 +252,7 @@ func printEndpoints(out io.Writer, list []wire.EndpointView) {
 			state += " (" + e.DisabledReason + ")"
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n",
-			e.ID, cmp.Or(e.UID, "-"), cmp.Or(e.Tenant, "-"), state, cmp.Or(strings.Join(e.Topics, " "), "-"), e.URL)
+			e.ID, cmp.Or(e.UID, "-"), cmp.Or(e.Tenant, "-"), state, cmp.Or(strings.Join(e.Topics, " "), "-"), reachedAt(&e, e.URL))
 	}
 	_ = table.Flush() // out is a buffer
 }

@@ -25,6 +25,7 @@ type endpointFlags struct {
 	headers, metadata []string
 	maxInFlight       int
 	ordered, disabled bool
+	pull              bool // of a new one
 }
 
 // endpointTexts are the fields whose text is the flag's.
@@ -116,8 +117,10 @@ func (f *endpointFlags) endpoint(cmd *cobra.Command, names map[string]string, se
 	if err != nil {
 		return nil, err
 	}
-	if fields["url"] == nil {
-		return nil, usagef("create needs --url; see hookladder endpoints create --help")
+	if f.pull {
+		fields["kind"] = "pull"
+	} else if fields["url"] == nil {
+		return nil, usagef("create needs --url, or --pull; see hookladder endpoints create --help")
 	}
 	for name, text := range names {
 		if text != "" {
@@ -194,6 +197,14 @@ func readSecretFile(name string, in io.Reader) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
+// reachedAt is the URL of an endpoint, or how one without a URL is reached.
+func reachedAt(e *wire.EndpointView, url string) string {
+	if e.Kind == "pull" {
+		return "(pull)"
+	}
+	return url
+}
+
 // maxSecretFile is far above any secret.
 const maxSecretFile = 4 << 10
 
@@ -207,7 +218,7 @@ func printEndpoint(out io.Writer, e wire.EndpointView) {
 	}
 	row("uid", e.UID)
 	row("tenant", e.Tenant)
-	row("to", e.URL)
+	row("to", reachedAt(&e, e.URL))
 	row("topics", strings.Join(e.Topics, " "))
 	row("description", e.Description)
 	for _, name := range slices.Sorted(maps.Keys(e.Metadata)) {

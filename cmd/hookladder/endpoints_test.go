@@ -55,6 +55,7 @@ func TestEndpointsAreCreatedWithWhatTheFlagsSay(t *testing.T) {
 		"--url u --success 2xx,404":                            `{"url":"u","success":{"status":["2xx","404"]},"ordered":false,"disabled":false}`,
 		`--url u --success {"body":"success"}`:                 `{"url":"u","success":{"body":"success"},"ordered":false,"disabled":false}`,
 		"--url u --secret-file " + secretFile:                  `{"url":"u","secret":"0123456789abcdef","ordered":false,"disabled":false}`,
+		"--pull --uid till-7 --topic a":                        `{"kind":"pull","uid":"till-7","topics":["a"],"ordered":false,"disabled":false}`,
 		"--url u --secret-file -":                              `{"url":"u","secret":"fedcba9876543210","ordered":false,"disabled":false}`,
 	} {
 		environ, got := newTestAPI(t, http.StatusCreated, anEndpoint)
@@ -81,6 +82,25 @@ func TestAnEndpointIsShownWithAllThatIsSet(t *testing.T) {
 	}
 	got = command(t, environ, "", "endpoints", "get", "shop-42", "--json")
 	require.Contains(t, got.out, `"waiting": 23`)
+}
+
+func TestAnEndpointOfKindPullIsShownWithoutAURL(t *testing.T) {
+	pull := strings.Replace(anEndpoint, `"url":"https://shop.example/hooks"`, `"kind":"pull"`, 1)
+	environ, _ := newTestAPI(t, http.StatusOK, pull)
+	require.Regexp(t, `(?m)^  to +\(pull\)$`, command(t, environ, "", "endpoints", "get", "shop-42").out)
+	environ, _ = newTestAPI(t, http.StatusOK, `{"data":[`+pull+`],"next_cursor":null}`)
+	require.Contains(t, command(t, environ, "", "endpoints", "list").out, "(pull)")
+	got := command(t, environ, "", "endpoints", "create", "--uid", "a")
+	require.Equal(t, exitUsage, got.code)
+	require.Contains(t, got.err, "--url, or --pull")
+}
+
+func TestLanesTellWhatIsTakenFromThem(t *testing.T) {
+	environ, _ := newTestAPI(t, http.StatusOK, `{"data":[{"lane":"q_~abc","kind":"pull","queue":"order.cancellations","state":"active"},
+		{"lane":"ep_012345678","kind":"pull","state":"active"}],"next_cursor":null}`)
+	out := command(t, environ, "", "lanes").out
+	require.Regexp(t, `(?m)^q_~abc .* queue order.cancellations$`, out)
+	require.Regexp(t, `(?m)^ep_012345678 .* \(pull\)$`, out)
 }
 
 func TestAnUpdateSaysOnlyWhatItsFlagsName(t *testing.T) {
@@ -225,5 +245,19 @@ func TestADeliverySaysWhatItWaitsFor(t *testing.T) {
 		var out strings.Builder
 		printDelivery(&out, wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: "ready"}, WaitingFor: word})
 		require.Regexp(t, `(?m)^  status +ready, \S.*$`, out.String(), word)
+	}
+}
+
+func TestAnAttemptOfWhatWasTakenHasNoAnswer(t *testing.T) {
+	for want, a := range map[string]wire.Attempt{
+		"delivered  taken in": {Outcome: "delivered"},
+		"retry  taken in":     {Outcome: "retry", Class: "lease"},
+		"dead  taken in":      {Outcome: "dead", Class: "handler"},
+		"retry  no answer in": {Outcome: "retry", Class: "timeout"},
+		"retry  503 in":       {Outcome: "retry", Class: "status", StatusCode: 503},
+	} {
+		var out strings.Builder
+		printAttempt(&out, a)
+		require.Contains(t, out.String(), want)
 	}
 }

@@ -23,6 +23,7 @@ func TestSendHasAFlagForEachFieldOfAMessage(t *testing.T) {
 		"subject":         {"--subject=bill 9"},
 		"url":             {"--url=https://shop.example/"},
 		"endpoint":        {"--endpoint=shop-1"},
+		"queue":           {"--queue=orders"},
 		"raw_body":        {"--raw"},
 		"raw_body_base64": {"--body-file=" + mustKeep(t, "\xff")},
 		"content_type":    {"--content-type=text/xml"},

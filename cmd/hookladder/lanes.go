@@ -30,8 +30,8 @@ func newLanes(s world) *cobra.Command {
 		Use:   "lanes",
 		Short: "List the lanes, and how each stands",
 		Long: `Lists the lanes: the paused ones first, then the newest. A lane is where the
-deliveries to one destination wait: an endpoint, or the origin (scheme, host and
-port) of a tenant's bare URLs. BY is the API key that paused, disabled or deleted
+deliveries to one destination wait: an endpoint, a queue, or the origin (scheme,
+host and port) of a tenant's bare URLs. BY is the API key that paused, disabled or deleted
 it; * stands for all lanes, and is listed while all are paused.`,
 		Example: `  hookladder lanes
   hookladder lanes --json`,
@@ -47,9 +47,20 @@ func printLanes(out io.Writer, lanes ...wire.LaneState) {
 	for _, l := range lanes {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\n",
 			l.Lane, l.State, cmp.Or(l.Why, "-"), term.When(l.Since), cmp.Or(l.By, "-"), l.InFlight, l.Window, l.Waiting,
-			term.When(l.Until), cmp.Or(l.Tenant, "-"), cmp.Or(l.UID, "-"), cmp.Or(l.URL, "-"))
+			term.When(l.Until), cmp.Or(l.Tenant, "-"), cmp.Or(l.UID, "-"), leadsTo(&l))
 	}
 	_ = table.Flush() // out is a buffer
+}
+
+// leadsTo is where the deliveries of a lane go.
+func leadsTo(l *wire.LaneState) string {
+	switch {
+	case l.Queue != "":
+		return "queue " + l.Queue
+	case l.Kind == "pull":
+		return "(pull)"
+	}
+	return cmp.Or(l.URL, "-")
 }
 
 // laneCalls are the calls about a destination, each of which answers how its

@@ -250,6 +250,7 @@ var waits = map[string]string{
 	"order":       "waiting for its turn",
 	"limit":       "as many attempts to its destination as allowed are under way",
 	"permits":     "waiting for a free permit",
+	"consumer":    "waiting to be taken",
 }
 
 // printDelivery tells how one delivery stands.
@@ -297,8 +298,11 @@ func printDelivery(out io.Writer, d wire.Delivery) {
 
 func printAttempt(out io.Writer, a wire.Attempt) {
 	answer := "no answer"
-	if a.StatusCode != 0 {
+	switch {
+	case a.StatusCode != 0:
 		answer = fmt.Sprint(a.StatusCode)
+	case a.Outcome == "delivered" || a.Class == "lease" || a.Class == "handler":
+		answer = "taken"
 	}
 	took := (time.Duration(a.DurationMS) * time.Millisecond).String()
 	if a.DurationMS == 0 {

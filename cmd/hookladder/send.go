@@ -22,7 +22,7 @@ import (
 // sendFlags are the flags of send.
 type sendFlags struct {
 	id, topic, tenant, subject string
-	url, endpoint              string
+	url, endpoint, queue       string
 	orderingKey                string
 	body, bodyFile             string
 	hasBody                    bool // --body was given, if only an empty one
@@ -56,9 +56,9 @@ func newSend(s world) *cobra.Command {
 	}.on(&cobra.Command{
 		Use:   "send",
 		Short: "Publish one message",
-		Long: `Publishes one message and prints its id and its deliveries. It goes to the --url or
-the --endpoint, or without either to every endpoint of the tenant whose topics
-match. The body comes from --body, --body-file or standard input and is sent byte
+		Long: `Publishes one message and prints its id and its deliveries. It goes to the --url,
+the --endpoint or the --queue, or without any to every endpoint of the tenant whose
+topics match. The body comes from --body, --body-file or standard input and is sent byte
 for byte: JSON as application/json, any other text as text/plain, the rest as
 octet-stream.
 
@@ -67,6 +67,7 @@ again is answered as a duplicate and delivered once. Where no answer came, the e
 has the id to repeat it with.`,
 		Example: `  hookladder send --url https://shop.example/hooks --topic payment.paid --body '{"amount":100}'
   hookladder send --tenant shop_42 --topic payment.paid --body '{"amount":100}'
+  hookladder send --queue order_cancel --topic order.unpaid --delay 30m --body '{"order":17}'
   hookladder send --endpoint shop-42 --topic payment.paid --ordering-key order_17 --body '{"amount":100}'
   echo '{"amount":100}' | hookladder send --url http://127.0.0.1:9000/ --topic payment.paid --id order_17 --delay 10s
   hookladder send --url https://shop.example/hooks --topic bill.due --body-file bill.xml --content-type application/xml \
@@ -89,6 +90,7 @@ func (f *sendFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.topic, "topic", "", "the message's topic, such as payment.paid (required)")
 	flags.StringVar(&f.url, "url", "", "the URL it is sent to")
 	flags.StringVar(&f.endpoint, "endpoint", "", "the id or uid of the endpoint it is sent to")
+	flags.StringVar(&f.queue, "queue", "", "the name of the queue from which it is taken")
 	flags.StringVar(&f.id, "id", "", "its id (default: a new one)")
 	flags.StringVar(&f.tenant, "tenant", "", "the tenant it belongs to")
 	flags.StringVar(&f.subject, "subject", "", "your own reference of what it is about, such as an order number")
@@ -102,7 +104,7 @@ func (f *sendFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.expiresAt, "expires-at", "", "the time from which it is no longer attempted, in the same form")
 	flags.StringVar(&f.ladder, "ladder", "", "the waits between attempts, such as 1s,5s,1m")
 	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "the most attempts; the ladder ends there (default: all of its rungs)")
-	flags.StringVar(&f.timeout, "timeout", "", "the time limit of one attempt, 1s to 60s")
+	flags.StringVar(&f.timeout, "timeout", "", "the time limit of one attempt, 1s to 60s; of a queue's handler to 1h")
 	flags.StringVar(&f.success, "success", "", "what the receiver must answer: statuses such as 2xx,404, or a success rule as JSON")
 	flags.StringArrayVar(&f.headers, "header", nil, "an extra header, \"name: value\"; may be repeated")
 	flags.BoolVar(&f.requireMatch, "require-match", false, "fail if no endpoint matches; without it the message is accepted and not kept")
@@ -114,7 +116,7 @@ func (f *sendFlags) message(in io.Reader) (*wire.Message, error) {
 		return nil, usagef("send needs --topic; see hookladder send --help")
 	}
 	m := &wire.Message{
-		ID: f.id, Topic: f.topic, Tenant: f.tenant, Subject: f.subject, URL: f.url, Endpoint: f.endpoint, OrderingKey: f.orderingKey,
+		ID: f.id, Topic: f.topic, Tenant: f.tenant, Subject: f.subject, URL: f.url, Endpoint: f.endpoint, Queue: f.queue, OrderingKey: f.orderingKey,
 		ContentType: f.contentType, MaxAttempts: f.maxAttempts, RequireMatch: f.requireMatch,
 	}
 	body, err := f.read(in)

@@ -54,7 +54,7 @@ type Delivery struct {
 	LastError      string         `json:"last_error,omitzero"`
 	DeliveredAt    Time           `json:"delivered_at,omitzero" doc:"When it was delivered first: it stays where it was sent again since, whatever that brought."`
 	DeadReason     string         `json:"dead_reason,omitzero" enum:"exhausted,gone,expired,refused,disabled,overflow,poison,rejected"`
-	WaitingFor     string         `json:"waiting_for,omitzero" enum:"due,rung,paused,breaker,retry_after,rate,sealed,missing,order,limit,permits" doc:"retry_after: its receiver asked for it. sealed: an instance can't open its endpoint, or a message's headers, with its ENCRYPTION_KEY. missing: its endpoint is not there."`
+	WaitingFor     string         `json:"waiting_for,omitzero" enum:"due,rung,paused,breaker,retry_after,rate,sealed,missing,order,limit,permits,consumer" doc:"consumer: it waits to be taken. retry_after: its receiver asked for it. sealed: an instance can't open its endpoint, or a message's headers, with its ENCRYPTION_KEY. missing: its endpoint is not there."`
 	Ladder         *ladder.Ladder `json:"ladder,omitzero" doc:"The waits in force: the message's, its endpoint's or the setting's, cut by max_attempts."`
 	WaitingUntil   Time           `json:"waiting_until,omitzero" doc:"Left out: that is not known. What waits behind others may wait longer."`
 	WaitingBehind  int            `json:"waiting_behind,omitzero" doc:"With order: so many of its ordering key, or of its ordered endpoint, go first."`

@@ -6,7 +6,8 @@ import "github.com/hookladder/hookladder/ladder"
 type Endpoint struct {
 	UID             string            `json:"uid,omitzero" maxLength:"128" pattern:"^[A-Za-z0-9_.:@-]+$" example:"merchant-7" doc:"The caller's own name, usable wherever an id is. To create it again is 200 if it is equal and 409 if not. It doesn't begin with ep_, u_ or q_, as lanes do."`
 	Tenant          string            `json:"tenant,omitzero" maxLength:"128" pattern:"^[!-~]+$" doc:"Whose messages it gets: those of the same tenant, or without one those without."`
-	URL             string            `json:"url" maxLength:"2048" format:"uri" example:"https://shop.example/hooks" doc:"Where it is: an absolute http or https URL."`
+	Kind            string            `json:"kind,omitzero" enum:"push,pull" doc:"push: its URL is called. pull: it has no url, success or timeout, and what it gets is taken. Default: push. It can't be changed."`
+	URL             string            `json:"url,omitzero" maxLength:"2048" format:"uri" example:"https://shop.example/hooks" doc:"Where it is: an absolute http or https URL. Needed, but for the kind pull, which has none."`
 	Topics          []string          `json:"topics,omitzero" maxItems:"64" example:"[\"payment.*\"]" doc:"Patterns of the topics it gets: a topic, one whose last word is *, or * for all but notices. Default: *. Notices about its tenant go where a pattern begins with hookladder., and those of deaths only where hookladder.delivery.dead stands itself. An empty list: only messages that name the endpoint."`
 	Description     string            `json:"description,omitzero" maxLength:"1024"`
 	Metadata        map[string]string `json:"metadata,omitzero" maxProperties:"16" doc:"The caller's own notes, together at most 4 KiB."`

@@ -7,6 +7,8 @@ type LaneState struct {
 	Tenant      string `json:"tenant,omitzero" doc:"Whose messages go there. Left out: those without a tenant."`
 	Endpoint    string `json:"endpoint,omitzero" doc:"The id of the endpoint whose lane it is."`
 	UID         string `json:"uid,omitzero" doc:"Its uid."`
+	Queue       string `json:"queue,omitzero" doc:"The name of the queue whose lane it is, where that is known."`
+	Kind        string `json:"kind,omitzero" enum:"pull" doc:"pull: its deliveries are taken, as those of a queue are. Left out: a URL is called."`
 	State       string `json:"state" enum:"active,limited,open,failing,paused,disabled,deleted" doc:"limited: it waits for a time. open: its breaker is, so it waits or is tried with one attempt. failing: no attempt succeeded for FAILING_AFTER."`
 	Why         string `json:"why,omitzero" enum:"paused,all,operator,gone,failing,deleted,breaker,retry_after,rate,sealed,missing" doc:"sealed: an instance can't open its endpoint, or a message's headers, with its ENCRYPTION_KEY. missing: its endpoint is not there. all: everything is paused (lane *). operator, gone, failing: a person disabled its endpoint, or its receiver answered 410, or no attempt succeeded for disable_after; a lane may be failing for a while before that. Left out: it is active."`
 	Since       Time   `json:"since,omitzero" doc:"Since when it is paused, disabled or deleted. Of one that is open or failing: since when none of its attempts succeeded."`

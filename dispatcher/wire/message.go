@@ -10,15 +10,16 @@ import (
 )
 
 // Message is what a caller publishes. Exactly one of Body, RawBody and
-// RawBodyBase64 is set, and at most one of URL and Endpoint, and of Delay and
+// RawBodyBase64 is set, and at most one of URL, Endpoint and Queue, and of Delay and
 // DeliverAt.
 type Message struct {
 	ID            string            `json:"id,omitzero" maxLength:"128" pattern:"^[A-Za-z0-9_-]+$" doc:"What makes a repeat of this call the same message. Default: from the Idempotency-Key header, else msg_ and a ULID."`
 	Topic         string            `json:"topic" maxLength:"128" pattern:"^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)*$" example:"payment.paid" doc:"What the message is about: words with dots between."`
 	Tenant        string            `json:"tenant,omitzero" maxLength:"128" pattern:"^[!-~]+$" doc:"On whose behalf it is sent."`
 	Subject       string            `json:"subject,omitzero" maxLength:"128" example:"order-4711" doc:"The caller's own reference of what the message is about, such as an order or payment number. Lists find messages by it."`
-	URL           string            `json:"url,omitzero" maxLength:"2048" format:"uri" example:"https://shop.example/hooks" doc:"Where it goes: an absolute http or https URL. Without url and endpoint it goes to every endpoint of its tenant whose topics match."`
+	URL           string            `json:"url,omitzero" maxLength:"2048" format:"uri" example:"https://shop.example/hooks" doc:"Where it goes: an absolute http or https URL. Without url, endpoint and queue it goes to every endpoint of its tenant whose topics match."`
 	Endpoint      string            `json:"endpoint,omitzero" maxLength:"128" doc:"Where it goes: the id or the uid of an endpoint."`
+	Queue         string            `json:"queue,omitzero" maxLength:"64" pattern:"^[A-Za-z0-9_.-]+$" example:"order_cancel" doc:"Where it waits to be taken: the name of a queue. It is there by being named. It doesn't begin with ep_, u_ or q_, as lanes do."`
 	Body          json.RawMessage   `json:"body,omitzero" doc:"Any JSON value, nested at most 64 deep and without repeated names. It is sent byte for byte as received."`
 	RawBody       *string           `json:"raw_body,omitzero" nullable:"false" doc:"A body of text."`
 	RawBodyBase64 []byte            `json:"raw_body_base64,omitzero" doc:"A body of any bytes, in base64."`
@@ -30,8 +31,8 @@ type Message struct {
 	Headers       map[string]string `json:"headers,omitzero" maxProperties:"20" doc:"Extra headers for the receiver, together at most 8 KiB."`
 	Ladder        *ladder.Ladder    `json:"ladder,omitzero" doc:"The waits between attempts. Default: the dispatcher's."`
 	MaxAttempts   int               `json:"max_attempts,omitzero" minimum:"1" maximum:"101" doc:"Cuts the ladder."`
-	Timeout       Duration          `json:"timeout,omitzero" doc:"Of one attempt, 1s to 60s. Default: the dispatcher's."`
-	RequireMatch  bool              `json:"require_match,omitzero" doc:"Of a message without url and endpoint: that no endpoint matches is an error, type unmatched, instead of 202 with matched 0."`
+	Timeout       Duration          `json:"timeout,omitzero" doc:"Of one attempt, 1s to 60s; of a queue's handler to 1h. Default: the dispatcher's."`
+	RequireMatch  bool              `json:"require_match,omitzero" doc:"Of a message without url, endpoint and queue: that no endpoint matches is an error, type unmatched, instead of 202 with matched 0."`
 	Success       *Success          `json:"success,omitzero" doc:"What the receiver must answer. Default: the dispatcher's."`
 }
 

@@ -145,10 +145,10 @@ func (r *Registry) PausedLanes(ctx context.Context) ([]dispatcher.LaneState, int
 	return states, total, errors.Join(err, r.TellURLs(ctx, states))
 }
 
-// checkLane answers ErrNoLane for an unknown lane that was named as a lane. A URL and an
-// endpoint may be held before their first message.
+// checkLane answers ErrNoLane for an unknown lane that was named as a lane. A URL, an
+// endpoint and a queue may be held before their first message.
 func (r *Registry) checkLane(ctx context.Context, lane dispatcher.Lane, destination string) error {
-	if string(lane) != destination || lane == dispatcher.AllLanes || lane.IsEndpoint() {
+	if string(lane) != destination || lane == dispatcher.AllLanes || lane.IsEndpoint() || lane.IsQueue() {
 		return nil
 	}
 	states, err := r.Queue.LaneStates(ctx, []dispatcher.Lane{lane})

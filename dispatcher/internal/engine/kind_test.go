@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 )
 
 // Endpoints of kind pull, which are never called.
@@ -46,6 +48,41 @@ func TestAFanOutReachesEndpointsOfBothKinds(t *testing.T) {
 			urls[one.ID.Lane] = one.URL
 		}
 		require.Equal(t, map[d.Lane]string{called.Lane(): called.URL, taken.Lane(): ""}, urls)
+		r.stop(t)
+	})
+}
+
+func TestAMessageToAQueueWaitsInItsLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestEndpointRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.Secrets = nil })
+		r.start(t)
+		const long = "order.cancellations"
+		paused, err := r.Pause(t.Context(), string(d.QueueLane(long)), "")
+		require.NoError(t, err, "a queue is there by being named")
+		require.True(t, paused.Known)
+		for _, name := range []string{"orders", long} {
+			m := &d.Message{ID: strings.ReplaceAll(name, ".", "-"), Topic: "order.unpaid", Queue: name, Body: []byte("{}"), ContentType: "application/json"}
+			out := r.publish(t, m)
+			require.Len(t, out.Deliveries, 1)
+			require.Equal(t, d.QueueLane(name), out.Deliveries[0].ID.Lane)
+			require.Equal(t, d.StatusReady, out.Deliveries[0].Status)
+			require.Empty(t, out.Deliveries[0].URL)
+			require.Equal(t, d.Duplicate, r.publish(t, m).Result)
+			view, err := r.Message(t.Context(), m.ID)
+			require.NoError(t, err)
+			require.Equal(t, name, view.Message.Queue)
+			require.Equal(t, map[string]string{"orders": "consumer", long: "paused"}[name], view.Deliveries[0].WaitingFor)
+			other := *m
+			other.Queue = "others"
+			require.Equal(t, []string{"destination"}, r.publish(t, &other).Differs)
+		}
+		pass(time.Minute)
+		require.Empty(t, r.sender.sent())
+		states, err := r.LaneStates(t.Context(), []d.Lane{d.QueueLane(long)})
+		require.NoError(t, err)
+		require.Equal(t, long, states[0].Queue)
+		_, err = r.Pause(t.Context(), "orders", "")
+		require.ErrorIs(t, err, d.ErrNoEndpoint, "the name of a queue is no destination")
 		r.stop(t)
 	})
 }

@@ -13,7 +13,7 @@ import (
 // routed is a message with where it goes.
 type routed struct {
 	entry     dispatcher.Entry
-	endpoints []*endpoints.Destination // one for each of the entry's lanes, as this instance knows them; nil: it goes to a URL
+	endpoints []*endpoints.Destination // one for each of the entry's lanes, as this instance knows them; nil: it goes to a URL or a queue
 	err       error
 }
 
@@ -107,7 +107,7 @@ func (e *Engine) boundFanOuts(ctx context.Context, batch []*dispatcher.Message, 
 	}
 }
 
-// destinations finds where a message goes: its URL, its endpoint, or all
+// destinations finds where a message goes: its URL, its queue, its endpoint, or all
 // endpoints of its tenant that match.
 func (e *Engine) destinations(ctx context.Context, m *dispatcher.Message) (a routed) {
 	switch {
@@ -117,6 +117,8 @@ func (e *Engine) destinations(ctx context.Context, m *dispatcher.Message) (a rou
 			return routed{err: err}
 		}
 		a.entry.Lanes = target.lanes
+	case m.Queue != "":
+		a.entry.Lanes = []dispatcher.Lane{dispatcher.QueueLane(m.Queue)}
 	case m.Endpoint != "":
 		dest, err := e.endpoints.Cache.Named(ctx, m.Endpoint)
 		switch {

@@ -53,6 +53,7 @@ var endpointFields = fieldset[endpointDraft]{
 		name: "tenant", set: func(e *endpointDraft, v jsontext.Value) error { return filled(&e.Tenant, v) },
 		merge: func(e *endpointDraft, v jsontext.Value) error { return same(e.Tenant, v) }, null: `""`,
 	},
+	{name: "kind", set: setKind, merge: mergeKind, null: `"push"`},
 	{
 		name: "secret", set: func(e *endpointDraft, v jsontext.Value) error { return text(&e.secret, v) },
 		why: "can't be patched: POST /v1/endpoints/{id}/rotate-secret changes it",
@@ -83,6 +84,31 @@ func decodeEndpoint(d *decoder) decoded[endpointDraft] {
 	p.value.Secrets = []dispatcher.EndpointSecret{{Secret: secret}}
 	return p
 }
+
+// The kinds of endpoints, as requests and answers have them.
+const kindPush, kindPull = "push", "pull"
+
+func kindOf(e *dispatcher.Endpoint) string {
+	if e.Pull {
+		return kindPull
+	}
+	return kindPush
+}
+
+func setKind(e *endpointDraft, v jsontext.Value) error {
+	var kind string
+	if err := text(&kind, v); err != nil {
+		return err
+	}
+	if kind != kindPush && kind != kindPull {
+		return errors.New("must be push or pull")
+	}
+	e.Pull = kind == kindPull
+	return nil
+}
+
+// mergeKind refuses any kind but the endpoint's own.
+func mergeKind(e *endpointDraft, v jsontext.Value) error { return same(kindOf(e.Endpoint), v) }
 
 func setTopics(e *endpointDraft, v jsontext.Value) error {
 	var raw []jsontext.Value
@@ -208,7 +234,7 @@ func wireEndpoint(v *dispatcher.EndpointView) wire.EndpointView {
 	w := wire.EndpointView{
 		ID: v.ID,
 		Endpoint: wire.Endpoint{
-			UID: v.UID, Tenant: v.Tenant, URL: v.URL, Topics: v.Topics,
+			UID: v.UID, Tenant: v.Tenant, Kind: kindOf(v.Endpoint), URL: v.URL, Topics: v.Topics,
 			Description: v.Description, Metadata: v.Metadata, Signature: v.Signature.String(), SignatureHeader: v.SignatureHeader,
 			Ladder: v.Ladder, Timeout: wire.Duration(v.Timeout), MaxInFlight: v.MaxInFlight,
 			Rate: v.Rate.String(), Success: wireSuccess(v.Success), Ordered: v.Ordered, Disabled: v.Disabled,

@@ -28,7 +28,7 @@ func TestAnEndpointIsCreatedAndAnsweredWithItsSecret(t *testing.T) {
 	f := &fakeService{fakeEndpoints: fakeEndpoints{secret: mustSecret(t, signer.Standard, secretNew)}}
 	h := newTestAPI(t, f)
 	w := post(h, "/v1/endpoints", endpoint(""))
-	require.Equal(t, `{"id":"ep_123456789","url":"https://shop.example/hooks","topics":["*"],"secret":"`+secretNew+`","signature":"standard",`+
+	require.Equal(t, `{"id":"ep_123456789","kind":"push","url":"https://shop.example/hooks","topics":["*"],"secret":"`+secretNew+`","signature":"standard",`+
 		`"ordered":false,"disabled":false,"state":"active","in_flight":2,"waiting":9,"created_at":"2026-01-31T11:00:00.123Z","updated_at":"2026-01-31T11:00:00.123Z"}`,
 		w.Body.String())
 	require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
@@ -124,6 +124,11 @@ func TestABadEndpointIs422AndNothingIsCreated(t *testing.T) {
 		endpoint(`"topics":["a","*.b"]`): {"$.topics[1]", "topic"},
 		endpoint(`"topics":[""]`):        {"$.topics[0]", "topic"},
 		endpoint(`"topics":[` + strings.Repeat(`"a",`, 64) + `"a"]`):            {"$.topics", "64"},
+		endpoint(`"kind":"pull"`):                                               {"$.url", "kind pull"},
+		endpoint(`"kind":"poll"`):                                               {"$.kind", "push or pull"},
+		endpoint(`"kind":7`):                                                    {"$.kind", "text"},
+		`{"kind":"pull","success":{"status":["200"]}}`:                          {"$.success", "kind pull"},
+		`{"kind":"pull","timeout":"5s"}`:                                        {"$.timeout", "kind pull"},
 		endpoint(`"description":7`):                                             {"$.description", "text"},
 		endpoint(`"description":"\u0000"`):                                      {"$.description", "control"},
 		endpoint(`"metadata":[]`):                                               {"$.metadata", "object of texts"},
@@ -289,6 +294,7 @@ func TestWhatTheEngineSaysOfAnEndpointBecomesAStatus(t *testing.T) {
 		says   string
 	}{
 		{dispatcher.ErrStale, 409, "changed", "ask again"},
+		{dispatcher.ErrPull, 422, "invalid", ""},
 		{dispatcher.ErrDisabled, 409, "disabled", "resume"},
 		{dispatcher.ErrDeleted, 409, "deleted", ""},
 		{dispatcher.ErrSealed, 500, "sealed", "ENCRYPTION_KEY"},

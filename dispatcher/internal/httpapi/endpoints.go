@@ -30,7 +30,11 @@ func (s *server) createEndpoint(ctx context.Context, q *request) (*response, err
 	}
 	e := p.value.Endpoint
 	e.ID = dispatcher.NewEndpointID()
-	asked := dispatcher.AuditEntry{Target: e.ID, Tenant: e.Tenant, Detail: strings.TrimSpace("url " + withoutSecrets(e.URL) + " " + e.UID)}
+	where := "url " + withoutSecrets(e.URL)
+	if e.Pull {
+		where = "kind " + kindPull
+	}
+	asked := dispatcher.AuditEntry{Target: e.ID, Tenant: e.Tenant, Detail: strings.TrimSpace(where + " " + e.UID)}
 	s.record(ctx, q, asked)
 	view, created, err := s.svc.CreateEndpoint(ctx, e)
 	if err != nil {

@@ -190,6 +190,10 @@ func wireLane(l *dispatcher.LaneState) wire.LaneState {
 		Rate: rateOf(l.Limits.Interval), TokenAt: wire.Time{Time: l.Token}, Ordered: l.Limits.Ordered,
 		Fails: l.Fails, Opened: l.Opened, Until: wire.Time{Time: l.Until},
 	}
+	w.Queue = l.Queue
+	if l.Limits.Pull || l.Lane.IsQueue() {
+		w.Kind = kindPull
+	}
 	if l.Lane.IsEndpoint() {
 		w.Endpoint = string(l.Lane)
 	}

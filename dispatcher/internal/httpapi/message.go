@@ -59,8 +59,7 @@ var messageFields = fieldset[dispatcher.Message]{
 	{name: "endpoint", set: func(m *dispatcher.Message, v jsontext.Value) error { return filled(&m.Endpoint, v) }},
 	{name: "ordering_key", set: func(m *dispatcher.Message, v jsontext.Value) error { return filled(&m.OrderingKey, v) }},
 	{name: "require_match", set: func(m *dispatcher.Message, v jsontext.Value) error { return boolean(&m.RequireMatch, v) }},
-	// This version has no queues. To ignore the field would be to lose what it asks for.
-	{name: "queue", why: "queues are not served by this version; give a url or an endpoint"},
+	{name: "queue", set: func(m *dispatcher.Message, v jsontext.Value) error { return filled(&m.Queue, v) }},
 }
 
 // Fields of which it matters whether they are given.
@@ -217,7 +216,7 @@ func wireMessage(r dispatcher.MessageView) wire.MessageView {
 	m := &r.Message
 	w := wire.MessageView{
 		Message: wire.Message{
-			ID: m.ID, Topic: m.Topic, Tenant: m.Tenant, Subject: m.Subject, URL: m.URL, Endpoint: m.Endpoint,
+			ID: m.ID, Topic: m.Topic, Tenant: m.Tenant, Subject: m.Subject, URL: m.URL, Endpoint: m.Endpoint, Queue: m.Queue,
 			OrderingKey: m.OrderingKey,
 			ContentType: m.ContentType,
 			Delay:       wire.Duration(m.Delay),

@@ -269,3 +269,28 @@ func FuzzPatch(f *testing.F) {
 		require.Equal(t, "merchant:7", service.there.UID)
 	})
 }
+
+func TestTheKindOfAnEndpointIsFixed(t *testing.T) {
+	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
+	h := newTestAPI(t, f)
+	for _, same := range []string{`{"kind":"push"}`, `{"kind":null}`} {
+		require.Equal(t, 200, patch(h, same).Code, same)
+	}
+	requireField(t, patch(h, `{"kind":"pull"}`), "$.kind", "create another endpoint")
+	require.False(t, f.there.Pull)
+
+	f.there.Pull, f.there.URL, f.there.Success, f.there.Timeout = true, "", nil, 0
+	read := serve(h, newRequest("GET", patchPath, ""))
+	got := decodeAnswer[wire.EndpointView](t, read, 200)
+	require.Equal(t, "pull", got.Kind)
+	require.NotContains(t, read.Body.String(), `"url"`)
+	require.Equal(t, 200, patch(h, read.Body.String()).Code, "it may repeat what was read")
+	require.Equal(t, 200, patch(h, `{"rate":"5/s","success":null,"timeout":null}`).Code)
+	for _, body := range []string{`{"kind":"push"}`, `{"kind":null}`} {
+		requireField(t, patch(h, body), "$.kind", "create another endpoint")
+	}
+	for field, body := range map[string]string{"$.url": `{"url":"https://a.example"}`, "$.timeout": `{"timeout":"5s"}`, "$.success": `{"success":{"status":["200"]}}`} {
+		requireField(t, patch(h, body), field, "kind pull")
+	}
+	require.True(t, f.there.Pull)
+}

@@ -156,6 +156,7 @@ var table = []struct {
 	{dispatcher.ErrEndpoints, registered, "", "a project keeps 1,000,000 endpoints; nothing was stored: delete some that are not needed, or run another PROJECT"},
 	{dispatcher.ErrDisabled, disabled, "", "resume it first: POST /v1/endpoints/{id}/resume"},
 	{dispatcher.ErrDeleted, deleted, "", "nothing is sent to it any more"},
+	{dispatcher.ErrPull, invalid, "path.id", "is of kind pull, which is never called: publish a message to it, and take that"},
 	{dispatcher.ErrBusy, busy, "", "ask again when one has ended"},
 	{dispatcher.ErrNoJob, notFound, "", "there is no such job: GET /v1/jobs lists those of the last 7 days"},
 	{dispatcher.ErrJobs, tooManyJobs, "", "100 have not ended: GET /v1/jobs lists them, and DELETE /v1/jobs/{id} stops one"},

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -51,6 +52,17 @@ func TestARepeatIs200AndAConflict409(t *testing.T) {
 	}
 	p = requireProblem(t, post(h, "/v1/messages", message(`"id":"a"`)), 409, "conflict")
 	require.Contains(t, p.Detail, "topic, body not as in the first")
+}
+
+func TestAMessageIsPublishedToAQueue(t *testing.T) {
+	const body = `{"topic":"t","queue":"order.cancel","timeout":"1h","body":1}`
+	f := &fakeService{}
+	h := newTestAPI(t, f, func(o *httpapi.Options) { o.Policy.Unsigned = true }) // no SIGNING_SECRET is needed
+	require.Equal(t, 202, post(h, "/v1/messages", body).Code)
+	require.Equal(t, "order.cancel", f.the(t).Queue)
+	require.Equal(t, time.Hour, f.the(t).Timeout)
+	require.Equal(t, 202, post(newTestAPI(t, f), "/v1/messages/batch", batch(body)).Code)
+	requireField(t, post(newTestAPI(t, f), "/v1/messages", `{"topic":"t","endpoint":"a","timeout":"1h","body":1}`), "$.timeout", "1s to 60s")
 }
 
 func TestAFanOutThatHasToMatchAndDoesNotIsRefused(t *testing.T) {
@@ -217,7 +229,11 @@ func TestABadFieldIs422AndNothingIsPublished(t *testing.T) {
 		`{"topic":"t","endpoint":"","body":1}`:             {"$.endpoint", "empty"},
 		`{"topic":"t","endpoint":"u_1","body":1}`:          {"$.endpoint", "id or the uid"},
 		`{"topic":"t","endpoint":7,"body":1}`:              {"$.endpoint", "text"},
-		message(`"queue":"q"`):                             {"$.queue", "not served"},
+		message(`"queue":"q"`):                             {"$.queue", "give one of url, endpoint and queue"},
+		`{"topic":"t","queue":"","body":1}`:                {"$.queue", "empty"},
+		`{"topic":"t","queue":7,"body":1}`:                 {"$.queue", "text"},
+		`{"topic":"t","queue":"q_a","body":1}`:             {"$.queue", "1 to 64"},
+		`{"topic":"t","queue":"ep_1","body":1}`:            {"$.queue", "give endpoint"},
 		message(`"ordering_key":""`):                       {"$.ordering_key", "empty"},
 		message(`"ordering_key":"a b"`):                    {"$.ordering_key", "spaces"},
 		`{"topic":"t","url":"","body":1}`:                  {"$.url", "empty"},

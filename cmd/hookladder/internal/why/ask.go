@@ -53,7 +53,7 @@ func Ask(ctx context.Context, c *client.Client, id, destination string) (Answer,
 	}
 	a := Answer{ID: m.ID, Deliveries: make([]Standing, len(m.Deliveries))}
 	for i, d := range m.Deliveries {
-		facts := Facts{Delivery: d, Lane: lanes[d.Destination], Expires: m.ExpiresAt, Instances: instances.Data, Now: time.Now()}
+		facts := Facts{Delivery: d, Lane: lanes[d.Destination], Queue: m.Queue, Expires: m.ExpiresAt, Instances: instances.Data, Now: time.Now()}
 		a.Deliveries[i] = Standing{ID: d.ID, Destination: d.Destination, Status: d.Status, Why: Sentence(facts)}
 	}
 	return a, nil

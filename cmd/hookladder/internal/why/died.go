@@ -10,6 +10,9 @@ func (f Facts) died() (how, cure string) {
 	after := " after " + times(d.Attempts, "attempt", "attempts")
 	switch d.DeadReason {
 	case "exhausted":
+		if f.pull() {
+			return how + after + ", the last of its ladder" + f.answer(), "once its handler works again, " + again
+		}
 		return how + after + ", the last of its ladder" + f.answer(), "once " + f.place() + " answers again, " + again
 	case "gone":
 		return how + ", since " + f.place() + " answered that it is gone (410)", again
@@ -30,6 +33,9 @@ func (f Facts) died() (how, cure string) {
 	case "poison":
 		return how + ", since three instances died while they held it", "look for the cause in their logs; then " + again
 	case "rejected":
+		if f.pull() {
+			return how + after + ", since the program that took it gave it up" + f.answer(), again
+		}
 		return how + after + ", since " + f.place() + " asked for no further one (webhook-delivery: abort-message)" + f.answer(), again
 	}
 	return how + after + f.answer(), again

@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -33,6 +34,10 @@ func (f Facts) waits() (how, cure string) {
 		return f.limit()
 	case "permits":
 		return f.permits()
+	case "consumer":
+		from := cmp.Or(f.Queue, d.Destination)
+		return "waits until a program takes it from " + f.place(),
+			"start one that handles it, or take it over HTTP: `POST /v1/queues/" + from + "/take`"
 	}
 	return "waits" + f.until(d.WaitingUntil), ""
 }
@@ -124,6 +129,10 @@ func (f Facts) limit() (how, cure string) {
 	l := f.Lane
 	if l.Ordered {
 		return "waits for the attempt under way: " + f.place() + " gets one at a time (ordered)", ""
+	}
+	if f.pull() {
+		more := cmp.Or(f.update("--max-in-flight N", "allows more"), "a larger ENDPOINT_MAX_IN_FLIGHT allows more")
+		return fmt.Sprintf("waits for one that was taken to be settled: of %s as many are taken as may be, %d", f.place(), l.InFlight), more
 	}
 	how = "waits for an attempt under way to end: " + f.place() + " has as many as it may"
 	if l.Window > 0 {

@@ -15,6 +15,7 @@ import (
 type Facts struct {
 	Delivery  wire.Delivery
 	Lane      *wire.LaneState // of the delivery; nil: nothing is known of it
+	Queue     string          // of its message; empty: it goes elsewhere
 	Expires   wire.Time       // of its message; zero: it does not expire
 	Instances []wire.Instance // needed only where the delivery waits for a permit
 	Now       time.Time       // a time of the same day is told without its date
@@ -36,6 +37,9 @@ func (f Facts) stands() (how, cure string) {
 	d := f.Delivery
 	switch d.Status {
 	case "in_flight":
+		if f.pull() {
+			return fmt.Sprintf("is under way: it was taken from %s, for attempt %d", f.place(), d.Attempts+1), ""
+		}
 		return fmt.Sprintf("is under way: attempt %d at %s waits for its answer", d.Attempts+1, f.place()), ""
 	case "delivered":
 		return "was delivered to " + f.place() + f.at("at", d.DeliveredAt) + f.success(), f.enabled(f.retry("sends it again"))
@@ -55,12 +59,17 @@ func (f Facts) stands() (how, cure string) {
 func (f Facts) place() string {
 	host := cmp.Or(hostOf(f.Delivery.URL), hostOf(f.Lane.URL))
 	switch {
+	case f.Queue != "":
+		return "queue " + f.Queue
 	case f.Lane.UID != "" && host != "":
 		return f.Lane.UID + " (" + host + ")"
 	default:
 		return cmp.Or(f.Lane.UID, host, f.Delivery.Destination)
 	}
 }
+
+// pull reports whether the delivery is taken, and no URL is called.
+func (f Facts) pull() bool { return f.Queue != "" || f.Lane.Kind == "pull" }
 
 // hostOf leaves out what may hold a token.
 func hostOf(text string) string {

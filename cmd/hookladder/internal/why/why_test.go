@@ -116,6 +116,8 @@ var sentences = []struct {
 	{waiting("limit", nil), &wire.LaneState{Ordered: true}, "waits for the attempt under way: api.shop.example gets one at a time (ordered)"},
 	{waiting("permits", nil), nil, "is due and waits for a permit: 9 of 10 are in use; more instances, or a larger MAX_IN_FLIGHT, attempt more at once"},
 
+	{waiting("consumer", nil), nil, "waits until a program takes it from api.shop.example; start one that handles it, or take it over HTTP: `POST /v1/queues/ep_123456789/take`"},
+
 	{delivery("in_flight", func(d *wire.Delivery) { d.Attempts = 2 }), nil, "is under way: attempt 3 at api.shop.example waits for its answer"},
 	{delivery("delivered", func(d *wire.Delivery) { d.DeliveredAt, d.Attempts, d.LastStatusCode = at(11, 0), 2, 204 }), nil, "was delivered to api.shop.example at 11:00:00, at attempt 2, and answered with status 204; `hookladder retry order_17 --destination ep_123456789` sends it again"},
 	{delivery("cancelled", func(d *wire.Delivery) { d.EndedAt = at(11, 0) }), nil, "was cancelled at 11:00:00; " + again},
@@ -172,4 +174,30 @@ func TestWithoutAnInstanceThatDeliversTheCureIsToStartOne(t *testing.T) {
 	require.Contains(t, why.Sentence(f), "is due and waits for a permit; more instances")
 	f.Delivery.WaitingFor = "moonlight"
 	require.Equal(t, lane+":order_17 waits", why.Sentence(f))
+}
+
+func TestWhatIsTakenIsToldAsThat(t *testing.T) {
+	to := func(d wire.Delivery) wire.Delivery {
+		d.ID, d.Destination, d.URL = "q_orders:order_17", "q_orders", ""
+		return d
+	}
+	queue := &wire.LaneState{Lane: "q_orders", Queue: "orders", Kind: "pull", InFlight: 128}
+	for _, c := range []struct {
+		delivery wire.Delivery
+		want     string
+	}{
+		{waiting("consumer", nil), "waits until a program takes it from queue orders; start one that handles it, or take it over HTTP: `POST /v1/queues/orders/take`"},
+		{waiting("limit", nil), "waits for one that was taken to be settled: of queue orders as many are taken as may be, 128; a larger ENDPOINT_MAX_IN_FLIGHT allows more"},
+		{delivery("in_flight", nil), "is under way: it was taken from queue orders, for attempt 1"},
+		{delivery("delivered", func(d *wire.Delivery) { d.DeliveredAt = at(11, 0) }), "was delivered to queue orders at 11:00:00, at attempt 1; `hookladder retry order_17 --destination q_orders` sends it again"},
+		{dead("exhausted", func(d *wire.Delivery) { d.LastError = "no such order" }), "died at 11:00:00 after 10 attempts, the last of its ladder (no such order); once its handler works again, `hookladder retry order_17 --destination q_orders` starts a new ladder"},
+		{dead("rejected", nil), "died at 11:00:00 after 10 attempts, since the program that took it gave it up; `hookladder retry order_17 --destination q_orders` starts a new ladder"},
+	} {
+		got := why.Sentence(why.Facts{Delivery: to(c.delivery), Lane: queue, Queue: "orders", Now: noon})
+		require.Equal(t, "q_orders:order_17 "+c.want, got)
+	}
+	own := &wire.LaneState{Lane: lane, Endpoint: lane, UID: "till-7", Kind: "pull", InFlight: 2}
+	d := waiting("limit", func(d *wire.Delivery) { d.URL = "" })
+	require.Contains(t, why.Sentence(why.Facts{Delivery: d, Lane: own, Now: noon}),
+		"of till-7 as many are taken as may be, 2; `hookladder endpoints update ep_123456789 --max-in-flight N` allows more")
 }

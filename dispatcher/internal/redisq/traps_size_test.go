@@ -3,6 +3,7 @@ package redisq_test
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -208,15 +209,21 @@ func TestOddNamesAreNames(t *testing.T) {
 func (r *trap) mustLive(want []dispatcher.DeliveryID, v dispatcher.Verdict) {
 	r.Helper()
 	left := map[dispatcher.DeliveryID]bool{}
+	var queues []dispatcher.Lane
 	for _, id := range want {
 		left[id] = true
+		if id.Lane.IsQueue() && !slices.Contains(queues, id.Lane) {
+			queues = append(queues, id.Lane)
+		}
 	}
 	for range 10 * len(want) {
 		if len(left) == 0 {
 			break
 		}
 		r.move()
-		for _, c := range r.claim("one", 64) {
+		taken, _, err := r.store.Take(r.Context(), "one", dispatcher.Take{Lanes: queues, Most: 64, Bytes: 1 << 20})
+		require.NoError(r, err)
+		for _, c := range append(r.claim("one", 64), taken.Claimed...) {
 			require.True(r, left[c.ID], "%s", c.ID)
 			delete(left, c.ID)
 			s := ended(c, v)

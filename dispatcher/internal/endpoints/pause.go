@@ -148,8 +148,11 @@ func (r *Registry) PausedLanes(ctx context.Context) ([]dispatcher.LaneState, int
 // checkLane answers ErrNoLane for an unknown lane that was named as a lane. A URL, an
 // endpoint and a queue may be held before their first message.
 func (r *Registry) checkLane(ctx context.Context, lane dispatcher.Lane, destination string) error {
-	if string(lane) != destination || lane == dispatcher.AllLanes || lane.IsEndpoint() || lane.IsQueue() {
+	if string(lane) != destination || lane == dispatcher.AllLanes || lane.IsEndpoint() {
 		return nil
+	}
+	if lane.IsQueue() && (dispatcher.QueueOf(lane, "") != "" || len(lane) == dispatcher.MaxLane) {
+		return nil // the lane of a long name can't be told from others of its length
 	}
 	states, err := r.Queue.LaneStates(ctx, []dispatcher.Lane{lane})
 	if err != nil {

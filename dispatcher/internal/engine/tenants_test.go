@@ -25,7 +25,7 @@ func TestALaneThatIsNotThereIsNeitherPausedNorResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
-		for _, name := range []string{"u_AbCdEfGhIj", "q_jobs"} {
+		for _, name := range []string{"u_AbCdEfGhIj", "q_", "q_~short"} {
 			for _, call := range []func(context.Context, string, string) (d.LaneState, error){r.Pause, r.Resume} {
 				_, err := call(t.Context(), name, "")
 				require.ErrorIs(t, err, d.ErrNoLane, name)

@@ -58,6 +58,14 @@ var ConsumerCases = []rig.Case{
 		r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: 2, Pull: true, Held: dispatcher.HeldPaused}, false)
 		mustHold(r, dispatcher.WhyPaused, 2)
 	}},
+	{Name: "a message to a full queue is refused", Setup: stored.Setup{MaxWaiting: 2}, Run: func(r *rig.Rig) {
+		r.PublishMany("q_a", 2)
+		r.MustChangeNothing(func() {
+			require.Equal(r, dispatcher.LaneFull, r.Schedule(r.Entry("more", rig.To("q_a")))[0].Result)
+		})
+		require.Len(r, r.Take(rig.One, 1, "q_a").Claimed, 1)
+		require.Equal(r, dispatcher.Accepted, r.Schedule(r.Entry("more", rig.To("q_a")))[0].Result, "what is taken does not wait")
+	}},
 	{Name: "a lane tells the queue that it is for, also where its name is long", Run: func(r *rig.Rig) {
 		for _, name := range []string{"orders", "fourteen_chars", "order.cancellations-of_today", strings.Repeat("q", 64)} {
 			lane := dispatcher.QueueLane(name)

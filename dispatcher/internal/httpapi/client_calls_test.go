@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"context"
 	"encoding/json"
+	"iter"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -195,4 +196,33 @@ func TestEachOperationIsInTheGoClient(t *testing.T) {
 	for _, id := range slices.Concat(slices.Collect(maps.Keys(clientCalls)), slices.Collect(maps.Keys(notInTheClient))) {
 		require.Contains(t, want, id, "it is no operation any more")
 	}
+}
+
+// TestTheGoClientAsksForPagesThatTheServerGives holds the size of its pages to the most
+// that each list allows.
+func TestTheGoClientAsksForPagesThatTheServerGives(t *testing.T) {
+	c := newTestClient(t, &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}})
+	ctx := t.Context()
+	for list, err := range map[string]error{
+		"deliveries": ended(c.EachDelivery(ctx, client.Filter{})),
+		"attempts":   ended(c.EachAttempt(ctx, client.AttemptFilter{})),
+		"dead":       ended(c.EachDead(ctx, client.DeadFilter{})),
+		"endpoints":  ended(c.EachEndpoint(ctx, client.EndpointFilter{})),
+		"ended":      ended(c.EachEnded(ctx, "merchant:7", client.EndedFilter{})),
+		"lanes":      ended(c.EachLane(ctx)),
+		"jobs":       ended(c.EachJob(ctx)),
+		"instances":  ended(c.EachInstance(ctx)),
+		"audit":      ended(c.EachAuditEntry(ctx, client.AuditFilter{})),
+		"keys":       ended(c.EachWebhookKey(ctx, "")),
+	} {
+		require.NoError(t, err, list)
+	}
+}
+
+// ended is the error that ends a list, or nil.
+func ended[T any](all iter.Seq2[T, error]) (last error) {
+	for _, err := range all {
+		last = err
+	}
+	return last
 }

@@ -83,7 +83,8 @@ type Client struct {
 type Option func(*Client)
 
 // WithHTTPClient makes the calls with h, which should follow no redirects. The client
-// does not change h.
+// does not change h. A service that calls from many goroutines gives one whose transport
+// has a higher MaxIdleConnsPerHost than Go's 2: else most calls make a connection.
 func WithHTTPClient(h *http.Client) Option {
 	return func(c *Client) { c.http = h }
 }

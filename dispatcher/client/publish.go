@@ -48,9 +48,9 @@ func withID(m *wire.Message) (named wire.Message, made bool) {
 // that was not taken has a Problem in its result; those of status 503 are repeated
 // alone.
 //
-// Where none was taken, the error is a *Problem besides the results. Where the answer
-// was lost, the results of messages that may have been taken have an ID and no Status:
-// publish these again with that ID.
+// Where none was taken since the store is away, the error is a *Problem besides the
+// results. After any other error those results have an ID and no Status of which nothing
+// is known: unless the API refused the call, publish these again with that ID.
 func (c *Client) PublishBatch(ctx context.Context, messages []wire.Message) ([]wire.Result, error) {
 	b, err := newBatch(messages)
 	if err != nil {
@@ -64,10 +64,10 @@ func (c *Client) PublishBatch(ctx context.Context, messages []wire.Message) ([]w
 		if errors.As(err, &p) && p.Results != nil {
 			answer.Results = p.Results
 		} else if err != nil {
-			return b.failed(err)
+			return b.unknown(), err
 		}
 		if err := b.take(answer.Results); err != nil {
-			return b.results, err
+			return b.unknown(), err
 		}
 		if len(b.left) == 0 || !t.another(ctx, err) {
 			return b.results, b.refusal(err)
@@ -96,7 +96,6 @@ func newBatch(messages []wire.Message) (*batchCall, error) {
 			return nil, err
 		}
 		b.texts, b.made, b.ids, b.left = append(b.texts, text), append(b.made, made), append(b.ids, m.ID), append(b.left, i)
-		b.results[i].Published = &wire.Published{ID: m.ID}
 	}
 	return b, nil
 }
@@ -132,18 +131,12 @@ func (b *batchCall) take(results []wire.Result) error {
 	return nil
 }
 
-// failed is the answer where a call brought no results.
-func (b *batchCall) failed(err error) ([]wire.Result, error) {
-	var p *Problem
-	if errors.As(err, &p) && p.Status < 500 && len(b.left) == len(b.results) {
-		return nil, err // nothing of it was looked at
+// unknown are the results where the last call brought none.
+func (b *batchCall) unknown() []wire.Result {
+	for _, i := range b.left {
+		b.results[i] = wire.Result{Published: &wire.Published{ID: b.ids[i]}}
 	}
-	if errors.Is(err, ErrUnreachable) {
-		for _, i := range b.left {
-			b.results[i] = wire.Result{Published: &wire.Published{ID: b.ids[i]}}
-		}
-	}
-	return b.results, err
+	return b.results
 }
 
 // refusal is the error of a batch whose last call had results: nil where a message

@@ -18,7 +18,7 @@ import (
 type Repeats struct {
 	Tries  int           // of one call, the first among them; 0: 5; 1: no call is repeated
 	Within time.Duration // no try begins later than so long after the call; 0: 30 s
-	Try    time.Duration // how long one try of a call that is safe to repeat may take; 0: 30 s
+	Try    time.Duration // how long one try of a call that is safe to repeat may take, with its upload; 0: 30 s
 }
 
 // WithRepeats gives calls other bounds.

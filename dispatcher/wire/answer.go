@@ -37,7 +37,7 @@ type Results struct {
 // Published, and else a Problem.
 type Result struct {
 	Status     int      `json:"status" doc:"As its single call would have answered: 202, 200, 409, 413, 422, 429 or 503."`
-	*Published          // nil where Problem is set
+	*Published          // nil where Problem is set; the Go client has it everywhere, for the ID
 	Problem    *Problem `json:"problem,omitzero" doc:"Why the message was not taken. The other fields are left out then."`
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -120,6 +121,7 @@ var clientCalls = map[string][]func(context.Context, *client.Client) error{
 		}))
 	}},
 	"stats":          {func(ctx context.Context, c *client.Client) error { return second(c.Stats(ctx)) }},
+	"tick":           {func(ctx context.Context, c *client.Client) error { return second(c.Tick(ctx, time.Second)) }},
 	"list-instances": {func(ctx context.Context, c *client.Client) error { return second(c.Instances(ctx, 1, aCursor)) }},
 	"readyz":         {func(ctx context.Context, c *client.Client) error { return second(c.Ready(ctx)) }},
 }

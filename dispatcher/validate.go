@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"mime"
@@ -9,6 +10,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/oklog/ulid/v2"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 	"github.com/hookladder/hookladder/ladder"
@@ -125,6 +128,24 @@ func ValidSubject(s string) bool { return s != "" && checkSubject(s) == nil }
 // nothing that means something in a key of the store.
 func ValidID(s string) bool {
 	return len(s) <= maxID && fields.IsWord(s)
+}
+
+// entropy makes ULIDs of one millisecond ascend, over all callers. Its random part
+// can't be guessed, since ids are in URLs.
+var entropy = &ulid.LockedMonotonicReader{MonotonicReader: ulid.Monotonic(rand.Reader, 0)}
+
+// NewID makes an id for a message without one: msg_ and a ULID.
+func NewID() string {
+	now := ulid.Timestamp(time.Now())
+	id, err := ulid.New(now, entropy)
+	if err != nil { // the random part overflowed within this millisecond: take another
+		id = ulid.MustNew(now, rand.Reader)
+	}
+	b := make([]byte, 4, 4+ulid.EncodedSize)
+	copy(b, "msg_")
+	b = b[:4+ulid.EncodedSize]
+	_ = id.MarshalTextTo(b[4:]) // fails only if the slice is too short
+	return string(b)
 }
 
 // ValidTopic reports whether s is a topic: words of A-Za-z0-9_- with dots

@@ -46,7 +46,8 @@ type Options struct {
 	Observer     dispatcher.Observer // nil: there is none
 	Departed     func()              // called when an instance is gone; must not block; nil: it is not
 
-	Tell func(dispatcher.News) // is told what notices tell of; must not block; nil: it is not
+	Takeable func([]dispatcher.Lane) // hears that there may be something to take; must not block; nil: nothing is taken here
+	Tell     func(dispatcher.News)   // is told what notices tell of; must not block; nil: it is not
 }
 
 // Engine takes messages and delivers them. Its methods may be called from several

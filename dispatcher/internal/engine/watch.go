@@ -34,14 +34,19 @@ func (w *watcher) Run(ctx context.Context) error {
 	if e.queue.Polls() {
 		return nil
 	}
+	takeable := e.options.Takeable
+	if takeable == nil {
+		takeable = func([]dispatcher.Lane) {}
+	}
 	onGap := func() {
+		takeable([]dispatcher.Lane{dispatcher.AllLanes})
 		e.endpoints.Cache.SetSubscribed(true)
 		e.pollSoon()
 		e.unsure() // a replica may have taken over, and lack the last changes
 		e.dead.suspect()
 		e.endpoints.Suspect()
 	}
-	subscriber := dispatcher.Subscriber{OnEndpoint: e.endpoints.Cache.OnChange, OnGap: onGap}
+	subscriber := dispatcher.Subscriber{OnEndpoint: e.endpoints.Cache.OnChange, OnGap: onGap, OnTakeable: takeable}
 	for failures := 0; ctx.Err() == nil; {
 		began := time.Now()
 		err := e.queue.Watch(ctx, e.name(), subscriber)

@@ -2,18 +2,14 @@ package httpapi
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/oklog/ulid/v2"
 
 	"github.com/hookladder/hookladder/dispatcher"
 )
@@ -95,7 +91,7 @@ func takeKey(p *decodedMessage, given []string) {
 // the draft of the IETF it has quotes, which most callers leave out.
 func idOfKey(given []string) (id, wrong string) {
 	if len(given) > 1 {
-		return newID(), "may be given once"
+		return dispatcher.NewID(), "may be given once"
 	}
 	key := given[0]
 	if n := len(key); n >= 2 && key[0] == '"' && key[n-1] == '"' {
@@ -104,7 +100,7 @@ func idOfKey(given []string) (id, wrong string) {
 	printable := utf8.ValidString(key) && !strings.ContainsFunc(key, func(r rune) bool { return !unicode.IsPrint(r) })
 	switch {
 	case key == "" || !printable || utf8.RuneCountInString(key) > longestKey:
-		return newID(), fmt.Sprintf("must be 1 to %d printable characters", longestKey)
+		return dispatcher.NewID(), fmt.Sprintf("must be 1 to %d printable characters", longestKey)
 	case dispatcher.ValidID(key):
 		return key, ""
 	}
@@ -119,7 +115,7 @@ func (s *server) judge(p *decodedMessage, at batchIndex) *problem {
 		return invalidFields(p.wrong)
 	}
 	if !p.has(bitID) {
-		m.ID = newID()
+		m.ID = dispatcher.NewID()
 	}
 	if most := s.policy.MaxBody; len(m.Body) > most {
 		return &problem{kind: tooLarge, detail: fmt.Sprintf("the message's body has %d bytes, at most %d are taken (MAX_BODY): send less, or raise the setting", len(m.Body), most)}
@@ -251,22 +247,4 @@ func (s *server) appendBatch(ctx context.Context, b []byte, o *outcomes) []byte 
 		b = append(appendPublished(b, msg, result, o.reads), '}')
 	}
 	return append(b, "]}"...)
-}
-
-// entropy makes ULIDs of one millisecond ascend, over all callers. Its random part
-// can't be guessed, since ids are in URLs.
-var entropy = &ulid.LockedMonotonicReader{MonotonicReader: ulid.Monotonic(rand.Reader, 0)}
-
-// newID makes an id for a message without one.
-func newID() string {
-	now := ulid.Timestamp(time.Now())
-	id, err := ulid.New(now, entropy)
-	if err != nil { // the random part overflowed within this millisecond: take another
-		id = ulid.MustNew(now, rand.Reader)
-	}
-	b := make([]byte, 4, 4+ulid.EncodedSize)
-	copy(b, "msg_")
-	b = b[:4+ulid.EncodedSize]
-	_ = id.MarshalTextTo(b[4:]) // fails only if the slice is too short
-	return string(b)
 }

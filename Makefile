@@ -24,7 +24,7 @@ CHAOS_FLAGS ?= -chaos.rate 200 -chaos.fsync either
 BENCHFLAGS  ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-short lint redis needs bench bench-quick chaos fuzz licences clean
+.PHONY: help build test test-short lint redis needs bench bench-quick bench-queue chaos fuzz licences clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ bench: redis build ## measure how fast it is here, against the machine's limit (
 
 bench-quick: redis build ## the same in a minute: it shows that all works, its figures are rough
 	bin/hookladder bench --quick --runs 1 $(BENCHFLAGS)
+
+bench-queue: redis ## hold queues in Go against asynq, on one core and the same Redis (half a minute)
+	cd deploy/asynq && $(GO) test -count=1 -run '^TestRatio$$' . $(BENCHFLAGS)
 
 chaos: redis ## break everything under load for CHAOS (default 10m), CHAOS_STORE=single or cluster
 	@case "$(CHAOS_STORE)" in single|cluster) ;; *) echo "CHAOS_STORE is single or cluster" >&2; exit 2;; esac

@@ -293,7 +293,7 @@ func mustReadHouse(t *testing.T, top string) map[string]map[string]source {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && file != top && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
+		if d.IsDir() && file != top && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || isModule(file)) {
 			return filepath.SkipDir
 		}
 		if d.IsDir() || filepath.Ext(file) != ".go" {

@@ -1,0 +1,177 @@
+package queue
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
+	"github.com/hookladder/hookladder/dispatcher/internal/seal"
+	"github.com/hookladder/hookladder/ladder"
+)
+
+// Options are the settings of a Queue. Their zero values are the defaults. Programs of one
+// project, and its hookladder serve, should have the same, but for Workers, AttemptTimeout,
+// Grace and Log.
+type Options struct {
+	Project    string // begins all keys in Redis; empty: default
+	Partitions int    // 0: what the store says, for an empty one 1, in a cluster 128
+	Durability string // what a publish waits for: none, fsync or replicas:<n>; empty: none
+	Poll       bool   // look once a second instead of being told: for proxies without pub/sub
+
+	RedisMode   string // auto, single, cluster or sentinel; empty: auto
+	RedisMaster string // the name of the master that sentinels watch
+	RedisCAFile string // certificates trusted for rediss:// besides the system's
+	Forgetful   bool   // a store that keeps nothing is taken, such as miniredis in a test
+
+	Workers        int           // handlers that run at once in this program; 0: 64, at most 4,096
+	AttemptTimeout time.Duration // of a handler, where the message has no timeout: 1 s to 1 h; 0: 15 s
+	Grace          time.Duration // how long handlers may go on once Run is to end; 0: 20 s, negative: not at all
+
+	Ladder       []time.Duration // the waits between attempts; nil: 15s, 3m, 10m, 30m, 30m, 1h, 2h, 6h, 15h; empty: one attempt
+	LadderJitter float64         // a fraction of each wait, 0 to 1, only ever later
+
+	MaxInFlight int // deliveries of one queue that run at once, over all programs; 0: 128
+	MaxWaiting  int // deliveries that may wait in one queue: one more is ErrLaneFull; 0: any number
+	MaxBody     int // bytes of a body; 0: 256 KiB, at most 4 MiB
+	FanoutMax   int // endpoints that one message may match; 0: 1,000
+
+	EncryptionKey string // hides the headers of messages, as ENCRYPTION_KEY; empty: they are stored as they are
+	HeaderPrefix  string // of the headers that no message may have, as HEADER_PREFIX; empty: hookladder-
+
+	Retention     time.Duration // for how long finished deliveries are kept; 0: 24 h
+	RetentionMax  int           // how many of them are kept whole; 0: 100,000
+	DedupMax      int           // of the others, ids that are still known; 0: 1,000,000
+	DeadRetention time.Duration // for how long dead deliveries are kept; 0: 720 h
+	DeadMax       int           // how many of them; 0: 250,000
+
+	Log *slog.Logger // nil: nothing is logged
+}
+
+// Bounds and defaults that the contract does not name.
+const (
+	// usualWorkers is enough for handlers that wait for a database or a service, and no
+	// more than a pool of connections has places for.
+	usualWorkers = 64
+	// mostWorkers bounds the goroutines, and with the largest bodies the memory: 16 GiB.
+	mostWorkers = 4096
+
+	leastTimeout = time.Second
+	mostTimeout  = dispatcher.LongLease
+	mostBody     = 4 << 20
+	pollEvery    = time.Minute // as GUARD_INTERVAL
+)
+
+var projectName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// settings are Options as the parts want them.
+type settings struct {
+	store   start.Options
+	engine  engine.Options
+	policy  dispatcher.Policy
+	workers int
+	grace   time.Duration
+	log     *slog.Logger
+}
+
+// settings checks the options and fills in what they leave out. All mistakes are told at
+// once.
+func (o Options) settings(url string) (settings, error) {
+	var errs []error
+	check := func(ok bool, name, accepts string) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("%s must be %s", name, accepts))
+		}
+	}
+	s := settings{workers: cmp.Or(o.Workers, usualWorkers), grace: cmp.Or(o.Grace, 20*time.Second), log: o.Log}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.grace = max(s.grace, 0)
+	project := cmp.Or(o.Project, "default")
+	timeout := cmp.Or(o.AttemptTimeout, 15*time.Second)
+	most := cmp.Or(o.MaxBody, 256<<10)
+	check(projectName.MatchString(project), "Project", "1 to 64 of A-Z a-z 0-9 _ -")
+	check(s.workers >= 1 && s.workers <= mostWorkers, "Workers", "1 to 4096")
+	check(timeout >= leastTimeout && timeout <= mostTimeout, "AttemptTimeout", "1s to 1h")
+	check(o.LadderJitter >= 0 && o.LadderJitter <= 1, "LadderJitter", "0 to 1")
+	check(most >= 1 && most <= mostBody, "MaxBody", "1 to 4194304 bytes")
+	check(slices.Contains([]string{"", "auto", "single", "cluster", "sentinel"}, o.RedisMode), "RedisMode", "auto, single, cluster or sentinel")
+	for _, n := range []struct {
+		name  string
+		given int64
+	}{
+		{"Partitions", int64(o.Partitions)}, {"MaxInFlight", int64(o.MaxInFlight)}, {"MaxWaiting", int64(o.MaxWaiting)},
+		{"FanoutMax", int64(o.FanoutMax)}, {"Retention", int64(o.Retention)}, {"RetentionMax", int64(o.RetentionMax)},
+		{"DedupMax", int64(o.DedupMax)}, {"DeadRetention", int64(o.DeadRetention)}, {"DeadMax", int64(o.DeadMax)},
+	} {
+		check(n.given >= 0, n.name, "0 or more")
+	}
+	prefix, err := headerPrefix(o.HeaderPrefix)
+	errs = append(errs, err)
+	steps, err := o.ladder()
+	errs = append(errs, err)
+	keep := dispatcher.Keep{
+		Finished: cmp.Or(o.Retention, 24*time.Hour), FinishedMax: cmp.Or(o.RetentionMax, 100_000), SeenMax: cmp.Or(o.DedupMax, 1_000_000),
+		Dead: cmp.Or(o.DeadRetention, 720*time.Hour), DeadMax: cmp.Or(o.DeadMax, 250_000),
+	}
+	s.policy = dispatcher.Policy{MaxBody: most, HeaderPrefix: prefix}
+	s.engine = engine.Options{
+		Instance: start.Instance(), Ladder: steps, Jitter: o.LadderJitter, Timeout: timeout, FanoutMax: cmp.Or(o.FanoutMax, 1000),
+		PollEvery: pollEvery, Keep: keep, HeaderPrefix: prefix, Version: version(), Log: s.log,
+	}
+	s.store, err = o.store(url, project, keep)
+	s.store.Log = s.log
+	errs = append(errs, err)
+	return s, errors.Join(errs...)
+}
+
+// store are the options of the store.
+func (o Options) store(url, project string, keep dispatcher.Keep) (start.Options, error) {
+	durability, err := dispatcher.ParseDurability(cmp.Or(o.Durability, "none"))
+	if err != nil {
+		err = fmt.Errorf("Durability: %w", err)
+	}
+	var box *seal.Box
+	if o.EncryptionKey != "" {
+		var wrong error
+		if box, wrong = seal.ParseKeys(o.EncryptionKey); wrong != nil {
+			err = errors.Join(err, fmt.Errorf("EncryptionKey: %w", wrong))
+		}
+	}
+	return start.Options{Forgets: o.Forgetful, Options: redisq.Options{
+		URL: url, Mode: conn.Mode(cmp.Or(o.RedisMode, string(conn.ModeAuto))), Master: o.RedisMaster, CAFile: o.RedisCAFile,
+		Durability: durability, Poll: o.Poll, Keep: keep, Project: project, Partitions: o.Partitions,
+		LaneMaxInFlight: cmp.Or(o.MaxInFlight, 128), MaxWaiting: o.MaxWaiting, Seal: box,
+	}}, err
+}
+
+func (o Options) ladder() (ladder.Ladder, error) {
+	if o.Ladder == nil {
+		return ladder.Default(), nil
+	}
+	l, err := ladder.New(o.Ladder...)
+	if err != nil {
+		return l, fmt.Errorf("Ladder: %w", err)
+	}
+	return l, nil
+}
+
+func headerPrefix(text string) (dispatcher.HeaderPrefix, error) {
+	if text == "" {
+		return "", nil
+	}
+	p, err := dispatcher.ParseHeaderPrefix(text)
+	if err != nil {
+		return "", fmt.Errorf("HeaderPrefix: %w", err)
+	}
+	return p, nil
+}

@@ -1,0 +1,93 @@
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit"
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/queue"
+)
+
+// mustBuildReadme builds the program of the README in a module of its own.
+func mustBuildReadme(t testing.TB) string {
+	t.Helper()
+	top, err := filepath.Abs(filepath.Join("..", ".."))
+	require.NoError(t, err)
+	text, err := os.ReadFile(filepath.Join(top, "README.md"))
+	require.NoError(t, err)
+	_, section, ok := strings.Cut(string(text), "\n## In a Go program\n")
+	require.True(t, ok)
+	_, program, ok := strings.Cut(section, "\n```go\n")
+	require.True(t, ok)
+	program, _, _ = strings.Cut(program, "```")
+
+	dir := t.TempDir()
+	module, err := os.ReadFile(filepath.Join(top, "go.mod"))
+	require.NoError(t, err)
+	sums, err := os.ReadFile(filepath.Join(top, "go.sum"))
+	require.NoError(t, err)
+	_, needs, ok := strings.Cut(string(module), "\n") // the same versions: nothing has to be downloaded
+	require.True(t, ok)
+	for name, text := range map[string]string{
+		"main.go": program, "go.sum": string(sums),
+		"go.mod": "module shop\n" + needs + "\nrequire github.com/hookladder/hookladder v0.0.0\nreplace github.com/hookladder/hookladder => " + top + "\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	build := exec.Command("go", "build", "-mod=mod", "-o", "shop", ".")
+	build.Dir = dir
+	build.Env = append(os.Environ(), "GOWORK=off")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	return filepath.Join(dir, "shop")
+}
+
+// TestTheProgramOfTheReadmeIsKilledAndAnotherOneFinishes kills it with work in hand.
+func TestTheProgramOfTheReadmeIsKilledAndAnotherOneFinishes(t *testing.T) {
+	redistest.Long(t)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	program, url := mustBuildReadme(t), redistest.Start(t).URL()
+	start := func() *kit.Process {
+		p, err := kit.Start(kit.Command{Path: program, Env: append(os.Environ(), "REDIS_URL="+url)})
+		require.NoError(t, err)
+		t.Cleanup(p.Kill)
+		return p
+	}
+	first, second := start(), (*kit.Process)(nil)
+	_, err := first.Line(ctx, "cancel order")
+	require.NoError(t, err)
+	first.Kill()
+	killed := time.Now()
+
+	look := newTestProgram(t, url, queue.Options{Project: "shop"})
+	inHand := 0
+	for n := range 20 {
+		view, err := look.Look(ctx, fmt.Sprint("order_", n))
+		require.NoError(t, err)
+		if view.Deliveries[0].Status == dispatcher.StatusInFlight {
+			inHand++
+		}
+	}
+	require.Positive(t, inHand)
+	second = start()
+	_, err = second.Line(ctx, "cancel order")
+	require.NoError(t, err)
+	t.Logf("%d were in hand, the first was begun again after %s", inHand, time.Since(killed).Round(time.Millisecond))
+	for n := range 20 {
+		d := look.ends(t, fmt.Sprint("order_", n))
+		require.Equal(t, dispatcher.StatusDelivered, d.Status)
+		require.Empty(t, d.LastError)
+	}
+	require.NoError(t, second.Interrupt())
+}

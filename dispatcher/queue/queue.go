@@ -101,7 +101,7 @@ func (q *Queue) Run(ctx context.Context) error {
 		err = errors.New("run: it was called before")
 	case q.closed:
 		err = fmt.Errorf("run: %w", ErrClosed)
-	case len(q.handlers.lanes) == 0:
+	case q.handlers.count() == 0:
 		err = errors.New("run: no queue has a handler; a program that only publishes needs Close alone")
 	}
 	q.running = q.running || err == nil

@@ -67,11 +67,24 @@ func newHandlers(s settings) *handlers {
 	return h
 }
 
-func (h *handlers) has(name string) bool { return h.of[dispatcher.QueueLane(name)] != nil }
+func (h *handlers) has(name string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.of[dispatcher.QueueLane(name)] != nil
+}
+
+// count is how many queues have a handler.
+func (h *handlers) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.lanes)
+}
 
 // add adds a handler, before run.
 func (h *handlers) add(name string, f HandlerFunc) {
 	l := &handledLane{lane: dispatcher.QueueLane(name), queue: name, handle: f, asked: true}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.of[l.lane] = l
 	h.lanes = append(h.lanes, l)
 }

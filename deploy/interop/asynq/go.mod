@@ -1,4 +1,4 @@
-module github.com/hookladder/hookladder/deploy/asynq
+module github.com/hookladder/hookladder/deploy/interop/asynq
 
 go 1.26.8
 
@@ -23,4 +23,4 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 
-replace github.com/hookladder/hookladder => ../..
+replace github.com/hookladder/hookladder => ../../..

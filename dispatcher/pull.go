@@ -28,7 +28,7 @@ const (
 // Take asks for deliveries of some pull lanes.
 type Take struct {
 	Lanes []Lane // at most TakeLanes, each once
-	Most  int    // deliveries, at most TakeMost
+	Most  int    // deliveries, at most TakeMost; 0: it only asks which lanes have some
 	Bytes int    // of records that are answered at most, or one delivery
 
 	// For is how long the lease lasts that no instance holds. 0: it is one of the

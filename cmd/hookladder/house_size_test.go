@@ -89,6 +89,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/upcoming/lua":  100,
 	"dispatcher/internal/seal":                 300,
 	"dispatcher/internal/tail":                 600,
+	"dispatcher/internal/takers":               700,
 	"dispatcher/internal/ticks":                200,
 	"dispatcher/internal/turns":                100,
 	"dispatcher/queue":                         1300,

@@ -20,7 +20,8 @@ type outcome struct {
 	err        error  // why it was not recorded when that was last tried; nil: it was, or was not tried
 	unanswered string // the instance that gave it before and got no answer; empty: none did
 
-	done func(dispatcher.Settled) // is told what became of it, and must not block; nil: none is told
+	unheld bool                     // it ends no lease of this instance
+	done   func(dispatcher.Settled) // is told what became of it, and must not block; nil: none is told
 }
 
 // tell tells what became of an outcome, once.
@@ -68,12 +69,13 @@ func (s *settler) put(settlements ...dispatcher.Settlement) {
 	signal(s.wake)
 }
 
-// putAndTell adds an outcome, and has done told what became of it.
-func (s *settler) putAndTell(o dispatcher.Settlement, done func(dispatcher.Settled)) {
+// putAndTell adds an outcome, and has done told what became of it. held: it ends a lease of
+// this instance.
+func (s *settler) putAndTell(o dispatcher.Settlement, held bool, done func(dispatcher.Settled)) {
 	s.mu.Lock()
 	over := s.over
 	if !over {
-		s.add(outcome{Settlement: o, done: done})
+		s.add(outcome{Settlement: o, done: done, unheld: !held})
 	}
 	s.mu.Unlock()
 	if over {
@@ -215,7 +217,7 @@ func (s *settler) record(ctx context.Context, batch []outcome) error {
 	s.batch = s.batch[:0]
 	for i := range batch {
 		o := &batch[i]
-		if o.err = settled[i].Err; o.err == nil {
+		if o.err = settled[i].Err; o.err == nil && !o.unheld {
 			e.leases.release(o.ID)
 		}
 	}

@@ -181,7 +181,7 @@ func (e *Engine) Finish(c dispatcher.Claimed, h dispatcher.Handled, done func(di
 	}
 	if c.Message == nil {
 		s := poisoned(c, h.At)
-		e.settler.putAndTell(s, done)
+		e.settler.putAndTell(s, true, done)
 		d.tell(c, s, h.At, true)
 		return s.Verdict
 	}
@@ -203,9 +203,23 @@ func (e *Engine) Finish(c dispatcher.Claimed, h dispatcher.Handled, done func(di
 		Verdict: o.Verdict, Wait: o.Wait, Reason: o.Reason, Attempt: o.Attempt,
 	}
 	s.Attempt.Number, s.Attempt.At, s.Attempt.Resend = c.Attempt, h.At, c.Asked
-	e.settler.putAndTell(s, done)
+	e.settler.putAndTell(s, true, done)
 	d.tell(c, s, h.At, true)
 	return s.Verdict
+}
+
+// Succeeded records that an attempt at a delivery succeeded whose lease had ended. That
+// counts where the delivery has not ended. done is told as by Finish.
+func (e *Engine) Succeeded(id dispatcher.DeliveryID, attempt int, done func(dispatcher.Settled)) {
+	now := e.queue.Now()
+	s := dispatcher.Settlement{ID: id, Verdict: dispatcher.Delivered}
+	s.Attempt = dispatcher.Attempt{Number: attempt, At: now, Verdict: dispatcher.Delivered}
+	e.settler.putAndTell(s, false, func(is dispatcher.Settled) {
+		if is.Result == dispatcher.SettledOK || is.Result == dispatcher.SettledDone {
+			e.deliverer.tell(dispatcher.Claimed{ID: id, Due: now, Attempt: attempt}, s, now, true)
+		}
+		done(is)
+	})
 }
 
 // Settle records outcomes of leases that nothing was made of, as Fit answers them.

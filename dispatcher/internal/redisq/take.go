@@ -22,9 +22,12 @@ func (s *Store) Take(ctx context.Context, by string, t dispatcher.Take) (taken d
 		}
 		lanes[n] = append(lanes[n], string(lane))
 	}
-	for wanted := min(t.Most, dispatcher.TakeMost); err == nil && len(in) > 0 && wanted > len(taken.Claimed); {
+	for wanted := min(t.Most, dispatcher.TakeMost); err == nil && len(in) > 0 && (t.Most == 0 || wanted > len(taken.Claimed)); {
 		left := wanted - len(taken.Claimed)
 		asked := min(left, len(in))
+		if t.Most == 0 {
+			asked = len(in)
+		}
 		var calls []conn.Call
 		for i, n := range in[:asked] {
 			args := []any{(left - i + asked - 1) / asked, max(min(t.Bytes, claimBytes)/asked, 1), t.For.Milliseconds(), t.Token, t.Owner}

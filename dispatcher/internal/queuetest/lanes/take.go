@@ -83,6 +83,19 @@ var TakeCases = []rig.Case{
 		require.Empty(r, taken.Claimed)
 		require.Empty(r, taken.More)
 	}},
+	{Name: "asked for nothing it says which lanes have something", Setup: rig.Spread, Run: func(r *rig.Rig) {
+		r.Publish("q_a", "m1")
+		r.Publish("q_b", "m2")
+		r.Publish("q_c", "m3")
+		r.Limit("q_c", rig.Held(dispatcher.HeldPaused))
+		r.MustTake(rig.One, "q_b", rig.Named("q_b", "m2"))
+		for range 2 {
+			taken := r.Take(rig.Two, 0, "q_a", "q_b", "q_c", "q_d")
+			require.Empty(r, taken.Claimed)
+			require.Equal(r, rig.To("q_a"), taken.More)
+			r.MustBeSound()
+		}
+	}},
 	{Name: "a rate, an order and a pause hold for takers", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne, rig.Pulled, rig.Every(time.Second))
 		r.PublishMany(rig.EpOne, 3)

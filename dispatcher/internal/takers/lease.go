@@ -1,0 +1,41 @@
+package takers
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// leaseText is what the text of a lease says: the number of the attempt, and the token that tells the
+// lease from others.
+type leaseText struct {
+	attempt int
+	token   string
+}
+
+// checkDigits is how much of the check stands in the text: enough that no mistake
+// passes. It keeps no secret.
+const checkDigits = 10
+
+// text names the lease of a delivery, for its owner only.
+func (l leaseText) text(id dispatcher.DeliveryID, owner string) string {
+	plain := strconv.Itoa(l.attempt) + "." + l.token
+	return plain + "." + check(plain, id, owner)
+}
+
+// parseLease reads the text; false: it names no lease of this delivery and owner.
+func parseLease(text string, id dispatcher.DeliveryID, owner string) (l leaseText, ok bool) {
+	number, rest, _ := strings.Cut(text, ".")
+	token, sum, _ := strings.Cut(rest, ".")
+	attempt, err := strconv.Atoi(number)
+	l = leaseText{attempt: attempt, token: token}
+	return l, err == nil && attempt > 0 && token != "" && sum == check(number+"."+token, id, owner)
+}
+
+func check(plain string, id dispatcher.DeliveryID, owner string) string {
+	sum := sha256.Sum256([]byte(owner + " " + plain + " " + id.String()))
+	return hex.EncodeToString(sum[:])[:checkDigits]
+}

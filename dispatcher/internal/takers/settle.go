@@ -1,0 +1,261 @@
+package takers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// SettleMost is how many outcomes one SettleTaken takes.
+const SettleMost = 1000
+
+// settleWithin is how long a caller waits until its outcomes are recorded. After that they
+// may be recorded still.
+const settleWithin = 10 * time.Second
+
+// readsAtOnce is how many messages one SettleTaken reads at the same time, to tell how
+// deliveries stand.
+const readsAtOnce = 4
+
+// Outcome is what a caller made of a delivery.
+type Outcome struct {
+	ID      dispatcher.DeliveryID
+	Lease   string // as it was given; empty: the newest one of its key
+	Extend  time.Duration
+	Handled dispatcher.Handled // unless Extend is set
+}
+
+// Result says what became of an Outcome.
+type Result string
+
+// The results.
+const (
+	ResultOK      Result = "ok"
+	ResultLate    Result = "late"    // the lease had ended
+	ResultUnknown Result = "unknown" // it is no lease of this caller
+)
+
+// Told is what a caller is told of one Outcome.
+type Told struct {
+	ID     dispatcher.DeliveryID
+	Result Result
+	Status dispatcher.Status // of the delivery; empty: it is unknown
+	Until  time.Time         // of an extended lease
+}
+
+// settling is one call of SettleTaken.
+type settling struct {
+	t      *Takers
+	owner  string
+	list   []Outcome
+	leases []leaseText
+	told   []Told
+	unread []int // those whose status has to be read
+}
+
+// SettleTaken records what the owner made of deliveries of a lane, in order. An error says that
+// some may not be recorded. They may be given again with their leases.
+func (t *Takers) SettleTaken(ctx context.Context, lane dispatcher.Lane, owner string, list []Outcome) ([]Told, error) {
+	ctx, cancel := context.WithTimeout(ctx, settleWithin)
+	defer cancel()
+	s := &settling{t: t, owner: owner, list: list, leases: make([]leaseText, len(list)), told: make([]Told, len(list))}
+	var todo []int
+	for i, o := range list {
+		s.told[i] = Told{ID: o.ID, Result: ResultUnknown}
+		ok := o.Lease == ""
+		if !ok {
+			s.leases[i], ok = parseLease(o.Lease, o.ID, owner)
+		}
+		if ok && o.ID.Lane == lane {
+			todo = append(todo, i)
+		}
+	}
+	for len(todo) > 0 {
+		// A second outcome of a delivery meets what became of the first.
+		var now, later []int
+		met := map[dispatcher.DeliveryID]bool{}
+		for _, i := range todo {
+			if met[list[i].ID] {
+				later = append(later, i)
+			} else {
+				now = append(now, i)
+			}
+			met[list[i].ID] = true
+		}
+		if err := s.round(ctx, now); err != nil {
+			return nil, err
+		}
+		todo = later
+	}
+	return s.told, s.read(ctx)
+}
+
+// round records some outcomes, each of another delivery.
+func (s *settling) round(ctx context.Context, round []int) error {
+	extended := map[time.Duration][]int{}
+	var ended []int
+	for _, i := range round {
+		if lasts := s.list[i].Extend; lasts > 0 {
+			extended[lasts] = append(extended[lasts], i)
+		} else {
+			ended = append(ended, i)
+		}
+	}
+	for lasts, some := range extended {
+		if err := s.extend(ctx, some, lasts); err != nil {
+			return err
+		}
+	}
+	return s.finish(ctx, ended)
+}
+
+func (s *settling) taken(some []int) []dispatcher.TakenLease {
+	leases := make([]dispatcher.TakenLease, len(some))
+	for k, i := range some {
+		leases[k] = dispatcher.TakenLease{ID: s.list[i].ID, Token: s.leases[i].token, Owner: s.owner}
+	}
+	return leases
+}
+
+// extend has some leases last longer.
+func (s *settling) extend(ctx context.Context, some []int, lasts time.Duration) error {
+	var adopted []dispatcher.Adopted
+	_, err := s.t.engine.Regain(ctx, func(ctx context.Context, by string) ([]dispatcher.Claimed, error) {
+		adopted = s.t.store.Extend(ctx, by, s.taken(some), lasts)
+		return nil, storeError(adopted)
+	})
+	if err != nil {
+		return fmt.Errorf("extend leases: %w", err)
+	}
+	for k, i := range some {
+		if a := adopted[k]; !s.refused(i, a.Err) {
+			s.told[i].Result, s.told[i].Status, s.told[i].Until = ResultOK, dispatcher.StatusInFlight, a.Until
+		}
+	}
+	return nil
+}
+
+// refused notes that a lease has ended, or is another's.
+func (s *settling) refused(i int, err error) bool {
+	if errors.Is(err, dispatcher.ErrNotTaken) {
+		s.told[i].Result = ResultLate
+		s.unread = append(s.unread, i)
+	}
+	return err != nil
+}
+
+// recorded is what became of an outcome.
+type recorded struct {
+	i  int
+	is dispatcher.Settled
+}
+
+// finish settles some deliveries. This instance takes their leases over first, so that it
+// settles them as those that it attempted.
+func (s *settling) finish(ctx context.Context, some []int) error {
+	if len(some) == 0 {
+		return nil
+	}
+	adopted, err := s.t.adopt(ctx, s.taken(some))
+	if len(adopted) == 0 && err != nil {
+		return fmt.Errorf("settle: %w", err)
+	}
+	answers := make(chan recorded, len(some)) // so that none who answers waits
+	verdicts := make(map[int]dispatcher.Verdict, len(some))
+	for k, i := range some {
+		a, h := adopted[k], s.list[i].Handled
+		done := func(is dispatcher.Settled) { answers <- recorded{i, is} }
+		switch {
+		case a.Claimed != nil:
+			h.At = a.Taken
+			verdicts[i] = s.t.engine.Finish(*a.Claimed, h, done)
+			s.told[i].Result = ResultOK
+		case s.refused(i, a.Err) && s.told[i].Result == ResultLate && h.Verdict == dispatcher.Delivered && s.leases[i].attempt > 0:
+			s.unread = s.unread[:len(s.unread)-1]
+			verdicts[i] = dispatcher.Delivered
+			s.t.engine.Succeeded(s.list[i].ID, s.leases[i].attempt, done)
+		}
+	}
+	for range verdicts {
+		select {
+		case r := <-answers:
+			if r.is.Err != nil {
+				err = errors.Join(err, r.is.Err)
+			}
+			s.note(r, verdicts[r.i])
+		case <-ctx.Done():
+			return fmt.Errorf("settle: not recorded yet: %w", dispatcher.ErrUnavailable)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("settle: %w", err)
+	}
+	return nil
+}
+
+// note notes how a delivery stands after its outcome was recorded.
+func (s *settling) note(r recorded, verdict dispatcher.Verdict) {
+	told := &s.told[r.i]
+	switch r.is.Result {
+	case dispatcher.SettledOK:
+		told.Status = statusAfter(verdict)
+	case dispatcher.SettledDone:
+		told.Status = dispatcher.StatusDelivered
+	case dispatcher.SettledBefore:
+		told.Status = dispatcher.StatusDead
+	case dispatcher.SettledEnd: // it was cancelled, say
+		s.unread = append(s.unread, r.i)
+	default:
+		told.Result = ResultLate
+		s.unread = append(s.unread, r.i)
+	}
+}
+
+func statusAfter(v dispatcher.Verdict) dispatcher.Status {
+	switch v {
+	case dispatcher.Delivered:
+		return dispatcher.StatusDelivered
+	case dispatcher.Dead:
+		return dispatcher.StatusDead
+	default:
+		return dispatcher.StatusRetrying
+	}
+}
+
+// read finds out how deliveries stand of which the outcomes do not tell.
+func (s *settling) read(ctx context.Context) error {
+	var reading errgroup.Group
+	reading.SetLimit(readsAtOnce)
+	for _, i := range s.unread {
+		reading.Go(func() error {
+			told := &s.told[i]
+			view, err := s.t.store.Read(ctx, told.ID.Message)
+			at := slices.IndexFunc(view.Deliveries, func(d dispatcher.Delivery) bool { return d.ID == told.ID })
+			switch {
+			case at >= 0:
+				told.Status = view.Deliveries[at].Status
+			case err != nil && !errors.Is(err, dispatcher.ErrNotFound):
+				return fmt.Errorf("read what was settled: %w", err)
+			}
+			return nil
+		})
+	}
+	return reading.Wait()
+}
+
+// storeError is that of a call that was not answered; nil: it was, whatever it answered of
+// each lease.
+func storeError(adopted []dispatcher.Adopted) error {
+	for _, a := range adopted {
+		if a.Err != nil && !errors.Is(a.Err, dispatcher.ErrNotTaken) && !errors.Is(a.Err, dispatcher.ErrNotYours) {
+			return a.Err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+package takers
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// Bounds of one answer: records that the store answers at once, and bodies that a caller
+// gets, or one.
+const (
+	recordBytes = 1 << 20
+	bodyBytes   = 4 << 20
+)
+
+// takeAgain is how long a caller waits where none of what it got could be given out, though
+// there is more.
+const takeAgain = 50 * time.Millisecond
+
+// Ask is what a caller asks for.
+type Ask struct {
+	Lane  dispatcher.Lane
+	Owner string        // stands for its key
+	Most  int           // deliveries
+	For   time.Duration // how long the leases last
+	Wait  time.Duration // for something; 0: it does not
+}
+
+// Given is a delivery that was given to a caller.
+type Given struct {
+	dispatcher.Claimed // with its body
+	Lease              string
+	Until              time.Time // the lease ends
+	Header             http.Header
+
+	token, owner string
+}
+
+// Take leases some deliveries to a caller, and waits for one if there is none. It answers
+// none after the wait, or when this instance stops. Where ctx ends, nothing is taken.
+func (t *Takers) Take(ctx context.Context, a Ask) ([]Given, error) {
+	if a.Wait <= 0 {
+		given, more, err := t.take(ctx, a)
+		if more {
+			t.OnTakeable([]dispatcher.Lane{a.Lane})
+		}
+		return t.unlessGone(ctx, given, err)
+	}
+	w, pass := t.join(a.Lane), false // before it asks first: what comes from now on is told
+	defer func() { t.leave(w, pass) }()
+	end := time.NewTimer(a.Wait)
+	defer end.Stop()
+	for last := false; ; {
+		if ctx.Err() != nil {
+			pass = true
+			return nil, ctx.Err()
+		}
+		given, more, err := t.take(ctx, a)
+		pass = more || err != nil || ctx.Err() != nil
+		if len(given) > 0 || err != nil || ctx.Err() != nil || last {
+			return t.unlessGone(ctx, given, err)
+		}
+		var again <-chan time.Time
+		if more {
+			again = time.After(takeAgain)
+		}
+		select {
+		case <-w.wake:
+		case <-again:
+		case <-end.C:
+			last = true // something may have come in the end
+		case <-t.stop:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// unlessGone gives back what a caller got that is gone.
+func (t *Takers) unlessGone(ctx context.Context, given []Given, err error) ([]Given, error) {
+	if ctx.Err() != nil {
+		t.GiveBack(given)
+		return nil, ctx.Err()
+	}
+	return given, err
+}
+
+// take asks once. more says that there is more to take at once.
+func (t *Takers) take(ctx context.Context, a Ask) (given []Given, more bool, err error) {
+	token := rand.Text()
+	var taken dispatcher.Taken
+	_, err = t.engine.Lease(ctx, func(ctx context.Context, by string) (_ []dispatcher.Claimed, err error) {
+		taken, err = t.store.Take(ctx, by, dispatcher.Take{
+			Lanes: []dispatcher.Lane{a.Lane}, Most: a.Most, Bytes: recordBytes, For: a.For, Token: token, Owner: a.Owner,
+		})
+		return nil, err // these leases are no instance's
+	})
+	if err != nil || len(taken.Claimed) == 0 {
+		return nil, err == nil && len(taken.More) > 0, err
+	}
+	fit, unfit := t.engine.Fit(ctx, taken.Claimed, bodyBytes)
+	at := t.engine.Now()
+	for _, c := range fit {
+		h, err := t.engine.Headers(c, at)
+		if err != nil { // its endpoint changed since it was looked at
+			t.log.LogAttrs(ctx, slog.LevelWarn, "delivery not given out", slog.String("delivery_id", c.ID.String()), slog.Any("err", err))
+			unfit = append(unfit, back(c))
+			continue
+		}
+		given = append(given, Given{
+			Claimed: c, Lease: leaseText{c.Attempt, token}.text(c.ID, a.Owner), Until: taken.Until, Header: h, token: token, owner: a.Owner,
+		})
+	}
+	t.refuse(ctx, unfit, token, a.Owner)
+	return given, len(taken.More) > 0, nil
+}
+
+func back(c dispatcher.Claimed) dispatcher.Settlement {
+	return dispatcher.Settlement{ID: c.ID, Verdict: dispatcher.Back, Due: c.Due}
+}
+
+// GiveBack gives back what a caller did not get after all. No attempt was made.
+func (t *Takers) GiveBack(given []Given) {
+	if len(given) == 0 {
+		return
+	}
+	outcomes := make([]dispatcher.Settlement, len(given))
+	for i := range given {
+		outcomes[i] = back(given[i].Claimed)
+	}
+	t.refuse(context.Background(), outcomes, given[0].token, given[0].owner)
+}
+
+// refuse settles what was leased to a caller and not given out. Where that fails the leases
+// end by themselves.
+func (t *Takers) refuse(ctx context.Context, outcomes []dispatcher.Settlement, token, owner string) {
+	if len(outcomes) == 0 {
+		return
+	}
+	leases := make([]dispatcher.TakenLease, len(outcomes))
+	for i := range outcomes {
+		leases[i] = dispatcher.TakenLease{ID: outcomes[i].ID, Token: token, Owner: owner}
+	}
+	adopted, err := t.adopt(ctx, leases)
+	kept := outcomes[:0]
+	for i := range adopted {
+		if c := adopted[i].Claimed; c != nil {
+			outcomes[i].Leased = c.Leased
+			kept = append(kept, outcomes[i])
+		}
+	}
+	t.engine.Settle(kept...)
+	if err != nil {
+		t.log.LogAttrs(ctx, slog.LevelWarn, "deliveries not given back, their leases end by themselves",
+			slog.Int("deliveries", len(outcomes)-len(kept)), slog.Any("err", err))
+	}
+}
+
+// adopt has this instance hold leases that it or another one gave out. The error is of the
+// store, of any of them.
+func (t *Takers) adopt(ctx context.Context, leases []dispatcher.TakenLease) (adopted []dispatcher.Adopted, err error) {
+	_, err = t.engine.Regain(ctx, func(ctx context.Context, by string) (held []dispatcher.Claimed, err error) {
+		adopted = t.store.Adopt(ctx, by, leases)
+		for i := range adopted {
+			if adopted[i].Claimed != nil {
+				held = append(held, *adopted[i].Claimed)
+			}
+		}
+		return held, storeError(adopted)
+	})
+	return adopted, err
+}

@@ -1,0 +1,205 @@
+// Package takers gives out what is taken over HTTP: deliveries of queues, and of
+// endpoints that are never called.
+//
+// take.go leases some for a caller, and lets it wait for some. The store is not asked while
+// it waits: it tells which lanes have something, and each time one caller that waits for
+// that asks. settle.go records what callers made of theirs. lease.go is the text that
+// names a lease. Leases are bound to no instance: what one gave out, another one settles.
+package takers
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// Store is what takers ask of the queue.
+type Store interface {
+	Take(ctx context.Context, by string, t dispatcher.Take) (dispatcher.Taken, error)
+	Adopt(ctx context.Context, by string, leases []dispatcher.TakenLease) []dispatcher.Adopted
+	Extend(ctx context.Context, by string, leases []dispatcher.TakenLease, lasts time.Duration) []dispatcher.Adopted
+	Read(ctx context.Context, id string) (dispatcher.MessageView, error)
+	Polls() bool
+}
+
+// Engine is what takers need of it.
+type Engine interface {
+	Lease(ctx context.Context, call func(ctx context.Context, by string) ([]dispatcher.Claimed, error)) ([]dispatcher.Claimed, error)
+	Regain(ctx context.Context, call func(ctx context.Context, by string) ([]dispatcher.Claimed, error)) ([]dispatcher.Claimed, error)
+	Fit(ctx context.Context, leased []dispatcher.Claimed, bytes int) (fit []dispatcher.Claimed, unfit []dispatcher.Settlement)
+	Headers(c dispatcher.Claimed, at time.Time) (http.Header, error)
+	Finish(c dispatcher.Claimed, h dispatcher.Handled, done func(dispatcher.Settled)) dispatcher.Verdict
+	Succeeded(id dispatcher.DeliveryID, attempt int, done func(dispatcher.Settled))
+	Settle(outcomes ...dispatcher.Settlement)
+	Now() time.Time
+}
+
+// Takers serves the callers of an instance that take.
+type Takers struct {
+	store  Store
+	engine Engine
+	log    *slog.Logger
+
+	mu      sync.Mutex                    // guards what follows
+	lines   map[dispatcher.Lane][]*waiter // the one that came first leads
+	stopped bool
+
+	stop chan struct{} // closed when no caller may wait any more
+	gaps chan struct{} // 1 deep: something may have been missed
+}
+
+// New makes Takers. OnTakeable has to be told what the queue tells.
+func New(store Store, engine Engine, log *slog.Logger) *Takers {
+	return &Takers{
+		store: store, engine: engine, log: log, lines: map[dispatcher.Lane][]*waiter{},
+		stop: make(chan struct{}), gaps: make(chan struct{}, 1),
+	}
+}
+
+const (
+	// pollEvery is how often the store is asked for all that wait, where it can tell
+	// nothing.
+	pollEvery = time.Second
+
+	// After a gap one caller of each lane asks, so many lanes at a time and gapPause
+	// between them: all instances do so when a node is back.
+	gapLanes = 16
+	gapPause = 20 * time.Millisecond
+)
+
+// Run works until ctx ends. From then on no caller waits.
+func (t *Takers) Run(ctx context.Context) error {
+	defer t.end()
+	var poll <-chan time.Time
+	if t.store.Polls() {
+		tick := time.NewTicker(pollEvery)
+		defer tick.Stop()
+		poll = tick.C
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.gaps:
+			t.askAll(ctx)
+		case <-poll:
+			t.look(ctx)
+		}
+	}
+}
+
+func (t *Takers) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.stopped {
+		t.stopped = true
+		close(t.stop)
+	}
+}
+
+// OnTakeable has one caller ask for each of these lanes, which have something. AllLanes says
+// that something may have been missed: one caller of each lane asks.
+func (t *Takers) OnTakeable(lanes []dispatcher.Lane) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, lane := range lanes {
+		if lane == dispatcher.AllLanes {
+			select {
+			case t.gaps <- struct{}{}:
+			default:
+			}
+			continue
+		}
+		t.wakeOne(lane)
+	}
+}
+
+// awaited are the lanes that callers wait for.
+func (t *Takers) awaited() (lanes []dispatcher.Lane) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for lane := range t.lines {
+		lanes = append(lanes, lane)
+	}
+	return lanes
+}
+
+// askAll has one caller of each lane ask.
+func (t *Takers) askAll(ctx context.Context) {
+	for lanes := t.awaited(); len(lanes) > 0 && ctx.Err() == nil; {
+		n := min(gapLanes, len(lanes))
+		t.OnTakeable(lanes[:n])
+		if lanes = lanes[n:]; len(lanes) > 0 {
+			select {
+			case <-ctx.Done():
+			case <-time.After(gapPause):
+			}
+		}
+	}
+}
+
+// look finds out for all that wait which lanes have something. An error is left to the
+// next look, and to the callers' own last one.
+func (t *Takers) look(ctx context.Context) {
+	for lanes := t.awaited(); len(lanes) > 0; {
+		n := min(dispatcher.TakeLanes, len(lanes))
+		_, _ = t.engine.Lease(ctx, func(ctx context.Context, by string) ([]dispatcher.Claimed, error) {
+			found, err := t.store.Take(ctx, by, dispatcher.Take{Lanes: lanes[:n]})
+			t.OnTakeable(found.More)
+			return found.Claimed, err
+		})
+		lanes = lanes[n:]
+	}
+}
+
+// waiter is a caller that waits for something of a lane.
+type waiter struct {
+	lane dispatcher.Lane
+	wake chan struct{} // 1 deep: it is its turn to ask
+}
+
+// join has a caller wait in the line of a lane.
+func (t *Takers) join(lane dispatcher.Lane) *waiter {
+	w := &waiter{lane: lane, wake: make(chan struct{}, 1)}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lines[lane] = append(t.lines[lane], w)
+	return w
+}
+
+// leave takes a caller out of its line. Where it was its turn, or it passes that on, the
+// next one asks.
+func (t *Takers) leave(w *waiter, pass bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	line := t.lines[w.lane]
+	for i := range line {
+		if line[i] == w {
+			line = append(line[:i:i], line[i+1:]...)
+			break
+		}
+	}
+	if len(line) == 0 {
+		delete(t.lines, w.lane)
+	} else {
+		t.lines[w.lane] = line
+	}
+	if pass || len(w.wake) > 0 {
+		t.wakeOne(w.lane)
+	}
+}
+
+// wakeOne wakes the first caller of a line whose turn it is not yet. mu is held.
+func (t *Takers) wakeOne(lane dispatcher.Lane) {
+	for _, w := range t.lines[lane] {
+		select {
+		case w.wake <- struct{}{}:
+			return
+		default:
+		}
+	}
+}

@@ -68,8 +68,11 @@ type Queue interface {
 	Schedule(ctx context.Context, by string, free, lease int, batch []Entry) ([]ScheduleResult, error)
 	// Move moves a batch of what is due wherever something is, and answers 0: more
 	// may be due. Where by what is known nothing is due it asks nothing, and
-	// answers how long to wait; wait < 0: nothing waits for a time.
-	Move(ctx context.Context, by string) (wait time.Duration, err error)
+	// answers how long to wait; wait < 0: nothing waits for a time. Leases that
+	// have ended by themselves become those of instance by, which has to say that
+	// their attempts failed; they have no body. They are answered also beside an
+	// error, which is ErrFenced where the instance was declared dead.
+	Move(ctx context.Context, by string) (wait time.Duration, ended []Claimed, err error)
 
 	// An instance takes what is ready, and says what became of it.
 
@@ -91,6 +94,14 @@ type Queue interface {
 	// Settle records a batch of outcomes of instance by, in order, and answers
 	// what became of each. What was not recorded may be given again.
 	Settle(ctx context.Context, by string, batch []Settlement) []Settled
+
+	// Others take what is not called, by leases that end by themselves.
+
+	// Adopt gives such leases up to instance by, which holds them as those of Claim
+	// then and settles them. The answers are in the order of the leases.
+	Adopt(ctx context.Context, by string, leases []TakenLease) []Adopted
+	// Extend has such leases last so long from now on.
+	Extend(ctx context.Context, by string, leases []TakenLease, lasts time.Duration) []Adopted
 
 	// Instances know of each other, and take over from those that are dead.
 

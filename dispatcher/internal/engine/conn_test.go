@@ -141,7 +141,7 @@ type outOfMemory struct{}
 func (outOfMemory) Error() string { return "OOM command not allowed when used memory > 'maxmemory'." }
 func (outOfMemory) RedisError()   {}
 
-func (c *testConn) Move(ctx context.Context, by string) (time.Duration, error) {
+func (c *testConn) Move(ctx context.Context, by string) (time.Duration, []d.Claimed, error) {
 	return c.store.Move(naming(ctx, call{name: "move", by: by}), by)
 }
 

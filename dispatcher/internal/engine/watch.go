@@ -137,9 +137,7 @@ func (m *mover) Run(ctx context.Context) error {
 	timer := newIdleTimer()
 	defer timer.Stop()
 	for failures := 0; ctx.Err() == nil; {
-		call, cancel := outage.Within(ctx)
-		wait, err := e.queue.Move(call, e.name())
-		cancel()
+		wait, err := m.move(ctx)
 		if wait == 0 {
 			failures = e.goOn(ctx, "move", failures, err)
 			continue
@@ -154,4 +152,22 @@ func (m *mover) Run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// move moves once. It takes over leases that have ended by themselves, and records
+// that their attempts failed.
+func (m *mover) move(ctx context.Context) (wait time.Duration, err error) {
+	e, by := m.engine, m.engine.name()
+	ended, err := e.lease(ctx, func(call context.Context) (ended []dispatcher.Claimed, err error) {
+		wait, ended, err = e.queue.Move(call, by)
+		return ended, err
+	})
+	if errors.Is(err, dispatcher.ErrFenced) {
+		e.rename(by)
+		err = nil
+	}
+	for _, c := range ended {
+		e.Finish(c, dispatcher.Handled{Verdict: dispatcher.Retry, Class: dispatcher.ClassLease, At: c.Due}, func(dispatcher.Settled) {})
+	}
+	return wait, err
 }

@@ -38,6 +38,7 @@ var groups = []struct {
 	{"settle", deliveries.SettleCases},
 	{"late settle", deliveries.LateCases},
 	{"leases", deliveries.LeaseCases},
+	{"taken", deliveries.TakenCases},
 	{"instances", deliveries.InstanceCases},
 	{"cancel", deliveries.CancelCases},
 	{"retry", deliveries.RetryCases},

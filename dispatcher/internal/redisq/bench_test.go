@@ -215,7 +215,7 @@ func (r *benchRig) schedule(batch []dispatcher.Entry, lease int) {
 
 func (r *benchRig) move() queuetest.Hint {
 	r.Helper()
-	hints, err := r.store.Move(r.Context(), "one", []int{0})
+	_, hints, err := r.store.Move(r.Context(), "one", []int{0})
 	require.NoError(r, err)
 	return hints[0]
 }

@@ -183,7 +183,7 @@ func TestAMasterThatHangsHoldsUpTheOthersOnce(t *testing.T) {
 	hung.Pause()
 
 	eventually(t, "those of the master that hangs fail, and no others", func(context.Context) error {
-		_, err := store.Move(t.Context(), "one", all)
+		_, _, err := store.Move(t.Context(), "one", all)
 		require.ErrorIs(t, err, dispatcher.ErrUnavailable)
 		if failed := parts.In(err); len(failed) != len(dead) {
 			return err // on a busy machine another one may be late at first
@@ -310,7 +310,7 @@ func TestASlotThatMovesLosesNothing(t *testing.T) {
 			mustBeAsked(t, store, 20*time.Millisecond) // as the calls of others do meanwhile
 		})
 		eventually(t, "going on at the other master", func(ctx context.Context) error {
-			_, err := store.Move(ctx, "one", []int{0})
+			_, _, err := store.Move(ctx, "one", []int{0})
 			return err
 		})
 	}
@@ -332,7 +332,7 @@ func mustBeAsked(t *testing.T, store *redisqtest.Raw, within time.Duration) {
 	t.Helper()
 	for {
 		call, cancel := context.WithTimeout(t.Context(), within)
-		_, err := store.Move(call, "two", []int{0})
+		_, _, err := store.Move(call, "two", []int{0})
 		cancel()
 		require.Error(t, err, "it began")
 		if strings.Contains(err.Error(), "ASK") {

@@ -77,7 +77,7 @@ func TestStoreGoesOnWhenFull(t *testing.T) {
 	_, numbers, err := store.Beat(ctx, "one", 2)
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{"one": 2, "two": 1}, numbers)
-	_, err = store.Move(ctx, "one", all)
+	_, _, err = store.Move(ctx, "one", all)
 	require.NoError(t, err)
 
 	settleFour(t, store)
@@ -195,7 +195,7 @@ func TestLanesChangeWhenFull(t *testing.T) {
 		require.NoError(t, err)
 	}
 	limit(2, dispatcher.HeldDeleted)
-	_, err = store.Move(ctx, "one", all)
+	_, _, err = store.Move(ctx, "one", all)
 	require.NoError(t, err)
 	_, _, _, err = store.Sweep(ctx, "one", "ep_line", "")
 	require.NoError(t, err)

@@ -131,7 +131,7 @@ func TestABacklogOfADeletedEndpointEnds(t *testing.T) {
 	require.Equal(t, len(batch)/2, ended)
 	for moves := 0; ; moves++ {
 		require.Less(t, moves, 50, "each move ends a batch")
-		hints, err := store.Move(ctx, "one", []int{0, 1, 2})
+		_, hints, err := store.Move(ctx, "one", []int{0, 1, 2})
 		require.NoError(t, err)
 		due := false
 		for _, h := range hints {

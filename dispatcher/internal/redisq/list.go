@@ -32,21 +32,22 @@ const (
 	costOfScript = 100
 )
 
-// A list goes through up to five sections, in the order of their times. First
-// come deliveries that wait for a time. Then come those under way and those
-// that are ready. Then come those that ended and are still in their place. Last
+// A list goes through up to six sections, in the order of their times. First
+// come deliveries that wait for a time. Then come those under way, those that
+// are taken by the ends of their leases, and those that are ready. Then come those that ended and are still in their place. Last
 // come those that have ended. Each status has an index of its own; nothing else
 // has one. Deliveries that wait behind another of their ordering key come right
 // after that one.
 const (
 	sectionDue    = "due"
 	sectionLeases = "leases"
+	sectionTaken  = "taken"
 	sectionReady  = "ready"
 	sectionMarks  = "marks"
 	sectionEnded  = "ended"
 )
 
-var sections = []string{sectionDue, sectionLeases, sectionReady, sectionMarks, sectionEnded}
+var sections = []string{sectionDue, sectionLeases, sectionTaken, sectionReady, sectionMarks, sectionEnded}
 
 // listed is one delivery of a list, with the values that a cursor needs.
 type listed struct {
@@ -148,6 +149,10 @@ func (l *lister) section(ctx context.Context, at cursor) (*cursor, error) {
 	case sectionLeases:
 		if l.asks(dispatcher.StatusInFlight, dispatcher.StatusScheduled, dispatcher.StatusCancelled) {
 			return l.merge(ctx, at, l.leases())
+		}
+	case sectionTaken:
+		if l.asks(dispatcher.StatusInFlight, dispatcher.StatusScheduled, dispatcher.StatusCancelled) {
+			return l.merge(ctx, at, l.everywhere(sectionTaken))
 		}
 	case sectionReady:
 		if l.asks(dispatcher.StatusReady, dispatcher.StatusScheduled, dispatcher.StatusCancelled) {

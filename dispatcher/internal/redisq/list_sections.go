@@ -73,6 +73,10 @@ func (l *lister) partitions() []int {
 	return slices.Compact(list)
 }
 
+// timed reports whether the scores of a source are the times of its entries. Those
+// of taken deliveries say when their leases end.
+func (s *source) timed() bool { return s.index != sectionTaken }
+
 func (l *lister) leases() []*source {
 	var from []*source
 	for _, n := range l.partitions() {
@@ -102,7 +106,7 @@ func (l *lister) ended() []*source {
 func (l *lister) merge(ctx context.Context, at cursor, from []*source) (*cursor, error) {
 	if at.name == "" {
 		at.score, at.name = math.Inf(1), beforeAll
-		if !l.f.Until.IsZero() {
+		if !l.f.Until.IsZero() && at.section != sectionTaken {
 			at.score, at.name = float64(millisOf(l.f.Until)), ""
 		}
 	}
@@ -150,7 +154,7 @@ func millisOf(t time.Time) int64 { return t.Add(time.Millisecond - 1).UnixMilli(
 // key is the name of a source's zset.
 func (s *source) key() string {
 	return map[string]string{
-		"due": keys.Due, "leases": keys.Leases + s.of, "done": keys.Done, "dead": keys.Dead, "cancelled": keys.Cancelled,
+		"due": keys.Due, "leases": keys.Leases + s.of, "taken": keys.Taken, "done": keys.Done, "dead": keys.Dead, "cancelled": keys.Cancelled,
 	}[s.index]
 }
 
@@ -184,7 +188,7 @@ func (l *lister) peek(ctx context.Context, at cursor, from []*source) ([]*source
 	l.cost += costOfLane * len(from)
 	return slices.DeleteFunc(from, func(s *source) bool {
 		head := (*heads[s]).Val()
-		if len(head) == 0 || l.tooOld(head[0].Score) {
+		if len(head) == 0 || s.timed() && l.tooOld(head[0].Score) {
 			return true
 		}
 		if head[0].Score < at.score {
@@ -230,7 +234,7 @@ func (l *lister) fetch(ctx context.Context, from []*source) error {
 		s.buffer, s.more = chunks[i].entries, chunks[i].more
 		if s.more {
 			s.bound = chunks[i].last
-			s.more = !l.tooOld(s.bound.score)
+			s.more = !s.timed() || !l.tooOld(s.bound.score)
 		}
 	}
 	return nil

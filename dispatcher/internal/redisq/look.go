@@ -263,6 +263,7 @@ func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Del
 		d.Delivered = p.delivered
 		d.History = withSuccess(d.History, p)
 	}
+	withoutStatus(&d)
 	if n := len(d.History); n > 0 {
 		d.LastError = d.History[n-1].Error
 	}
@@ -273,6 +274,18 @@ func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Del
 		d.LastError = ErrRecord.Error()
 	}
 	return d
+}
+
+// withoutStatus takes away the status of what came of a queue, which has none: a
+// success is stored there as the most common end.
+func withoutStatus(d *dispatcher.Delivery) {
+	if !d.ID.Lane.IsQueue() {
+		return
+	}
+	d.LastStatus = 0
+	for i := range d.History {
+		d.History[i].Status = 0
+	}
 }
 
 // withSuccess puts the first success into the history of a delivery that was sent

@@ -22,6 +22,9 @@ var claimSrc string
 //go:embed lua/take.lua
 var takeSrc string
 
+//go:embed lua/adopt.lua
+var adoptSrc string
+
 //go:embed lua/settle.lua
 var settleSrc string
 
@@ -75,7 +78,7 @@ type scripts struct {
 	digests, schedule, move, claim, settle, reap script.Script
 	cancel, retry, lane, forget, sweep, trim     script.Script
 	look, stand, list, readyLanes, busyLanes     script.Script
-	lanes, beat, purge, take                     script.Script
+	lanes, beat, purge, take, adopt              script.Script
 }
 
 // The scripts are built once for all stores of a process.
@@ -98,9 +101,10 @@ func makeScripts(given bool) scripts {
 	return scripts{
 		digests:  make("digests", digestsSrc),
 		schedule: make("schedule", script.Order, scheduleSrc),
-		move:     make("move", script.Order, moveSrc),
+		move:     make("move", script.Order, script.Taken, moveSrc),
 		claim:    make("claim", script.Order, claimSrc),
-		take:     make("take", script.Order, takeSrc),
+		take:     make("take", script.Order, script.Taken, takeSrc),
+		adopt:    make("adopt", script.Order, script.Taken, adoptSrc),
 		settle:   make("settle", script.Order, settleSrc),
 		reap:     make("reap", script.Order, reapSrc),
 		cancel:   make("cancel", script.Order, script.Job, cancelSrc),
@@ -109,7 +113,7 @@ func makeScripts(given bool) scripts {
 		lane:     make("lane", laneSrc),
 		forget:   make("forget", forgetSrc),
 		sweep:    make("sweep", script.Order, sweepSrc),
-		trim:     make("trim", script.Cut, trimSrc),
+		trim:     make("trim", script.Cut, script.Taken, trimSrc),
 		look:     make("look", script.Read, lookSrc),
 		stand:    make("stand", script.Read, standSrc),
 		list:     make("list", script.Read, listSrc),
@@ -127,7 +131,7 @@ func makeScripts(given bool) scripts {
 func ScriptNames() map[string]string {
 	s := newScripts(false)
 	names := map[string]string{}
-	for _, sc := range []script.Script{s.schedule, s.move, s.claim, s.settle, s.reap, s.cancel, s.retry, s.purge, s.lane, s.sweep, s.trim} {
+	for _, sc := range []script.Script{s.schedule, s.move, s.claim, s.take, s.adopt, s.settle, s.reap, s.cancel, s.retry, s.purge, s.lane, s.sweep, s.trim} {
 		names[sc.SHA] = sc.Name
 	}
 	return names

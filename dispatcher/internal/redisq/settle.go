@@ -141,7 +141,8 @@ var verdicts = map[dispatcher.Verdict]string{
 }
 
 func appendSettlement(args []any, o *dispatcher.Settlement) []any {
-	if o.First && o.Verdict == dispatcher.Delivered && o.Attempt.Number == 1 && o.Attempt.Status == 200 {
+	usual := o.Attempt.Status == 200 || o.Attempt.Status == 0 && o.ID.Lane.IsQueue()
+	if o.First && o.Verdict == dispatcher.Delivered && o.Attempt.Number == 1 && usual {
 		return append(args, o.ID.String(), tookMillis(o))
 	}
 	ms := millisUp(o.Wait)

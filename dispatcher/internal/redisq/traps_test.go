@@ -64,7 +64,7 @@ func (r *trap) schedule(batch ...dispatcher.Entry) []dispatcher.ScheduleResult {
 
 func (r *trap) move() queuetest.Hint {
 	r.Helper()
-	hints, err := r.store.Move(r.Context(), "one", []int{0})
+	_, hints, err := r.store.Move(r.Context(), "one", []int{0})
 	require.NoError(r, err)
 	return hints[0]
 }
@@ -328,7 +328,7 @@ func TestPublishingDuringMovesLosesNothing(t *testing.T) {
 // together.
 func deliverUntil(ctx context.Context, store *redisqtest.Raw, by string, n int, seen chan<- string) error {
 	for {
-		if _, err := store.Move(ctx, by, []int{0, 1}); err != nil {
+		if _, _, err := store.Move(ctx, by, []int{0, 1}); err != nil {
 			return fmt.Errorf("move: %w", err)
 		}
 		claimed, _, err := store.Claim(ctx, by, []int{0, 1}, 16, 512)

@@ -91,7 +91,7 @@ var MoveCases = []rig.Case{
 		r.MustChangeNothing(func() { r.Move() })
 	}},
 	{Name: "moving no partition does nothing", Run: func(r *rig.Rig) {
-		hints, err := r.Queue.Move(r.Ctx, rig.One, nil)
+		_, hints, err := r.Queue.Move(r.Ctx, rig.One, nil)
 		require.NoError(r, err)
 		require.Empty(r, hints)
 	}},

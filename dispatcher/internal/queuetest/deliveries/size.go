@@ -95,7 +95,7 @@ var SizeCases = []rig.Case{
 			r.Schedule(r.Entry("d-"+string(lane), rig.To(lane), rig.Delay(time.Second)))
 		}
 		r.Pass(time.Second)
-		hints, err := r.Queue.Move(r.Ctx, rig.One, r.All())
+		_, hints, err := r.Queue.Move(r.Ctx, rig.One, r.All())
 		require.NoError(r, err)
 		require.Len(r, hints, 4)
 		claimed := r.ClaimAll(rig.One)

@@ -141,7 +141,7 @@ func endsReady(r *rig.Rig, e ending) {
 	require.Equal(r, -1, hints[0].Weight)
 	require.False(r, w.Next().Due.After(r.Now), "so that the next move ends the rest, also after a crash")
 	r.MustClaimNothing(rig.One)
-	got, err := r.Queue.Move(r.Ctx, rig.Two, r.All())
+	_, got, err := r.Queue.Move(r.Ctx, rig.Two, r.All())
 	require.NoError(r, err)
 	require.Zero(r, got[0].Due)
 	mustEnd(r, e, 0, "m1", "m2")

@@ -133,8 +133,9 @@ var HeldCases = []rig.Case{
 				require.Equal(r, rig.Start.Add(time.Hour), hint.Due)
 			}
 		}
-		hints(r.Queue.Move(r.Ctx, rig.One, r.All()))
-		_, h, err := r.Queue.Settle(r.Ctx, rig.One, []dispatcher.Settlement{rig.HandBack(c[0])})
+		_, h, err := r.Queue.Move(r.Ctx, rig.One, r.All())
+		hints(h, err)
+		_, h, err = r.Queue.Settle(r.Ctx, rig.One, []dispatcher.Settlement{rig.HandBack(c[0])})
 		hints(h, err)
 		_, h, err = r.Queue.Schedule(r.Ctx, rig.One, 512, 64, []dispatcher.Entry{r.Entry("m5", rig.To("c"))})
 		hints(h, err)

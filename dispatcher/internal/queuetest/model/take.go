@@ -35,7 +35,7 @@ func (m *model) doMove() {
 func (m *model) moveAll() {
 	m.Helper()
 	endings := m.endings()
-	hints, err := m.Queue.Move(m.Ctx, m.instances[0], m.All())
+	_, hints, err := m.Queue.Move(m.Ctx, m.instances[0], m.All())
 	m.went(err)
 	m.MustBeCurrent(hints)
 	var due []dispatcher.DeliveryID

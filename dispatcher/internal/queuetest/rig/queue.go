@@ -25,7 +25,9 @@ type Hint struct {
 // a call asks. A call also answers the hints that the store took in.
 type Queue interface {
 	Schedule(ctx context.Context, by string, free, lease int, batch []dispatcher.Entry) ([]dispatcher.ScheduleResult, []Hint, error)
-	Move(ctx context.Context, by string, in []int) ([]Hint, error)
+	Move(ctx context.Context, by string, in []int) (ended []dispatcher.Claimed, hints []Hint, err error)
+	Adopt(ctx context.Context, by string, leases []dispatcher.TakenLease) ([]dispatcher.Adopted, []Hint)
+	Extend(ctx context.Context, by string, leases []dispatcher.TakenLease, lasts time.Duration) ([]dispatcher.Adopted, []Hint)
 	Claim(ctx context.Context, by string, in []int, wanted, free int) ([]dispatcher.Claimed, []Hint, error)
 	Take(ctx context.Context, by string, t dispatcher.Take) (dispatcher.Taken, []Hint, error)
 	Settled(ctx context.Context, by string, batch []dispatcher.Settlement) ([]dispatcher.Settled, []Hint) // Settle with all that is told of each

@@ -210,8 +210,9 @@ func (r *Rig) Publish(lane dispatcher.Lane, ids ...string) {
 // Move makes due deliveries ready and answers the only partition's hint.
 func (r *Rig) Move() Hint {
 	r.Helper()
-	hints, err := r.Queue.Move(r.Ctx, One, r.All())
+	ended, hints, err := r.Queue.Move(r.Ctx, One, r.All())
 	require.NoError(r, err)
+	require.Empty(r, ended, "no lease ends by itself")
 	r.MustBeCurrent(hints)
 	require.NotEmpty(r, hints)
 	return hints[0]

@@ -20,6 +20,7 @@ func (f *Faults) Add(format string, args ...any) {
 func (s State) Faults(setup Setup) []string {
 	var f Faults
 	s.checkPlaces(&f)
+	s.checkTaken(&f)
 	s.checkMarks(&f)
 	s.checkMessages(&f)
 	s.checkBodies(&f)
@@ -42,13 +43,27 @@ func (s State) checkPlaces(f *Faults) {
 	}
 }
 
+// checkTaken checks that movers are told of the first lease that ends by itself, and
+// no later.
+func (s State) checkTaken(f *Faults) {
+	first := int64(0)
+	for _, t := range s.Taken {
+		if first == 0 || t.Until < first {
+			first = t.Until
+		}
+	}
+	if (s.Timer == 0) != (first == 0) || s.Timer > first {
+		f.Add("movers are told to end a lease at %d; the first ends at %d", s.Timer, first)
+	}
+}
+
 // checkMarks checks that only ready and leased deliveries have a mark.
 func (s State) checkMarks(f *Faults) {
 	for _, id := range SortedIDs(s.Marks) {
 		if m := s.Marks[id]; m != MarkCancelled && m != MarkDelivered {
 			f.Add("%s has an unknown mark %q", id, m)
 		}
-		if p := s.At(id).Place; p != PlaceReady && p != PlaceLeased {
+		if p := s.At(id).Place; p != PlaceReady && !p.Flies() {
 			f.Add("%s is marked %q in place %q", id, s.Marks[id], p)
 		}
 	}

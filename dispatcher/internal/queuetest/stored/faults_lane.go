@@ -56,7 +56,7 @@ func (s State) checkLanes(f *Faults, setup Setup) {
 	for id, found := range s.Found {
 		for _, at := range found {
 			switch at.Place {
-			case PlaceLeased:
+			case PlaceLeased, PlaceTaken:
 				flying[id.Lane]++
 			case PlaceDue, PlaceReady, PlaceBehind:
 				waiting[id.Lane]++

@@ -21,6 +21,7 @@ const (
 	PlaceDue       Place = "due"
 	PlaceReady     Place = "ready"
 	PlaceLeased    Place = "leased"
+	PlaceTaken     Place = "taken"  // by a lease that ends by itself
 	PlaceBehind    Place = "behind" // not the first of its set, which is due, ready or leased
 	PlaceDone      Place = "done"
 	PlaceDead      Place = "dead"
@@ -30,14 +31,23 @@ const (
 // Waits reports whether something will still happen to a delivery in that
 // place.
 func (p Place) Waits() bool {
-	return p == PlaceDue || p == PlaceReady || p == PlaceLeased || p == PlaceBehind
+	return p == PlaceDue || p == PlaceReady || p.Flies() || p == PlaceBehind
 }
+
+// Flies reports whether an attempt of a delivery in that place is under way.
+func (p Place) Flies() bool { return p == PlaceLeased || p == PlaceTaken }
 
 // Found is one place in which a delivery was found.
 type Found struct {
 	Place  Place
-	At     int64  // ms: when it is due, was ready, was claimed or ended; behind: its score
-	Holder string // the instance, where it is leased
+	At     int64  // ms: when it is due, was ready, was claimed or taken, or ended; behind: its score
+	Holder string // the instance, where it is leased; the owner, where it is taken
+}
+
+// Taken is a lease that ends by itself.
+type Taken struct {
+	Since, Until int64 // ms
+	Token, Owner string
 }
 
 // Mark is an end that a delivery gets later, since it is ready or leased now.
@@ -104,7 +114,9 @@ type State struct {
 	Found    map[dispatcher.DeliveryID][]Found
 	Ready    map[dispatcher.Lane][]dispatcher.DeliveryID // head first
 	Leases   map[string][]dispatcher.DeliveryID          // earliest claim first
-	Behind   map[Set][]Queued                            // the first to go first
+	Taken    map[dispatcher.DeliveryID]Taken
+	Timer    int64            // ms: when movers are told to end the first of them; 0: they are not
+	Behind   map[Set][]Queued // the first to go first
 	Marks    map[dispatcher.DeliveryID]Mark
 	Progress map[dispatcher.DeliveryID]Progress
 	History  map[dispatcher.DeliveryID]int // number of attempts in it
@@ -130,6 +142,7 @@ func NewState() State {
 		Found:    map[dispatcher.DeliveryID][]Found{},
 		Ready:    map[dispatcher.Lane][]dispatcher.DeliveryID{},
 		Leases:   map[string][]dispatcher.DeliveryID{},
+		Taken:    map[dispatcher.DeliveryID]Taken{},
 		Behind:   map[Set][]Queued{},
 		Told:     map[dispatcher.DeliveryID][]string{},
 		Marks:    map[dispatcher.DeliveryID]Mark{},
@@ -152,6 +165,10 @@ func Merged(states []State) State {
 	for _, s := range states {
 		maps.Copy(all.Found, s.Found)
 		maps.Copy(all.Ready, s.Ready)
+		maps.Copy(all.Taken, s.Taken)
+		if s.Timer != 0 && (all.Timer == 0 || s.Timer < all.Timer) {
+			all.Timer = s.Timer
+		}
 		maps.Copy(all.Behind, s.Behind)
 		maps.Copy(all.Told, s.Told)
 		maps.Copy(all.Marks, s.Marks)
@@ -202,7 +219,7 @@ func (s State) Status(id dispatcher.DeliveryID) dispatcher.Status {
 		return dispatcher.StatusDelivered
 	}
 	place := s.At(id).Place
-	if place.Waits() && place != PlaceLeased && s.Lanes[id.Lane].Limits.Held == dispatcher.HeldDeleted {
+	if place.Waits() && !place.Flies() && s.Lanes[id.Lane].Limits.Held == dispatcher.HeldDeleted {
 		return dispatcher.StatusCancelled
 	}
 	return s.placeStatus(id, place)
@@ -221,7 +238,7 @@ func (s State) placeStatus(id dispatcher.DeliveryID, place Place) dispatcher.Sta
 		return dispatcher.StatusScheduled
 	case PlaceReady:
 		return dispatcher.StatusReady
-	case PlaceLeased:
+	case PlaceLeased, PlaceTaken:
 		return dispatcher.StatusInFlight
 	case PlaceDone:
 		return dispatcher.StatusDelivered
@@ -240,6 +257,7 @@ func (s State) String() string {
 	tell(&b, "found", s.Found)
 	tell(&b, "ready", s.Ready)
 	tell(&b, "leases", s.Leases)
+	tell(&b, "taken", s.Taken)
 	tell(&b, "behind", s.Behind)
 	tell(&b, "mark", s.Marks)
 	tell(&b, "progress", s.Progress)
@@ -252,7 +270,7 @@ func (s State) String() string {
 	tell(&b, "buried", s.Buried)
 	tell(&b, "ends", s.Ends)
 	tell(&b, "told", s.Told)
-	fmt.Fprintf(&b, "held %v\nfenced %v\nfanned %v\nunknown %v\n", s.AllHeld, s.Fenced, s.Fanned, s.Unknown)
+	fmt.Fprintf(&b, "timer %d\nheld %v\nfenced %v\nfanned %v\nunknown %v\n", s.Timer, s.AllHeld, s.Fenced, s.Fanned, s.Unknown)
 	return b.String()
 }
 

@@ -16,7 +16,8 @@ import (
 // comes to its turn, and that it lies where it belongs.
 func (d *doctor) turns(ctx context.Context, n int) error {
 	d.out.Lanes += len(d.lanes[n])
-	for lanes := range slices.Chunk(d.lanes[n], judgeBatch) {
+	for first := 0; first == 0 || first < len(d.lanes[n]); first += judgeBatch { // once also where there are none
+		lanes := d.lanes[n][first:min(first+judgeBatch, len(d.lanes[n]))]
 		args := []any{conn.Flag(d.e.Fix)}
 		for _, lane := range lanes {
 			args = append(args, lane)

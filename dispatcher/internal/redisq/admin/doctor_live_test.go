@@ -115,7 +115,7 @@ func (r *traffic) work(worker string, rng *rand.Rand) {
 		}
 		r.call(func() { r.publish(ctx, name, fmt.Sprintf("%s-%d", worker, n), rng) })
 		r.call(func() {
-			_, err := r.store.Move(ctx, name, []int{0})
+			_, _, err := r.store.Move(ctx, name, []int{0})
 			assert.NoError(r, err)
 		})
 		r.deliver(ctx, name, rng)

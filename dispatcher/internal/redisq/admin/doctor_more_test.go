@@ -63,7 +63,7 @@ func (p *ward) useAll() {
 		}
 	}
 	for range 3 {
-		_, err := p.store.Move(ctx, "last", all)
+		_, _, err := p.store.Move(ctx, "last", all)
 		require.NoError(p, err)
 		claimed, _, err := p.store.Claim(ctx, "last", all, 64, 512)
 		require.NoError(p, err)

@@ -116,6 +116,8 @@ func (p *ward) fill() {
 		p.settle("b", end.id, end.v)
 	}
 	p.schedule("leased", to("b"), 1)
+	p.schedule("taken", to("b"), 1)
+	p.take("b:taken")
 	p.put("due", to("a"), later)
 	p.put("gone", to("a"), later)
 	_, _, err = p.store.Cancel(p.Context(), "one", []dispatcher.DeliveryID{{Lane: "a", Message: "gone"}})
@@ -185,12 +187,7 @@ func (p *ward) beat() {
 }
 
 // damages are what a careless hand, or a failover, may do.
-var damages = []struct {
-	name  string
-	do    func(p *ward)
-	kind  string
-	where map[string]stored.Place // deliveries, after the repair; empty: nowhere
-}{
+var damages = []damage{
 	{"a due one is nowhere", func(p *ward) { p.do("ZREM", p.key("due"), "a:due") }, "no_place", map[string]stored.Place{"a:due": stored.PlaceDue}},
 	{"a retrying one is nowhere", func(p *ward) { p.do("ZREM", p.key("due"), "b:retrying") }, "no_place", map[string]stored.Place{"b:retrying": stored.PlaceDue}},
 	{"a ready one is nowhere", func(p *ward) { p.do("LPOP", p.key("ready:a")) }, "no_place", map[string]stored.Place{"a:r1": stored.PlaceReady}},
@@ -318,7 +315,7 @@ func (p *ward) line() string {
 func TestDoctorFindsAndRepairs(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	for _, c := range damages {
+	for _, c := range append(damages, takenDamages...) {
 		t.Run(c.name, func(t *testing.T) {
 			p := newTestWard(t, server)
 			p.fill()
@@ -362,12 +359,12 @@ func (p *ward) finish(dead ...string) {
 		require.NoError(p, err)
 	}
 	for more := true; more; {
-		_, err := p.store.Move(p.Context(), "last", []int{0})
+		ended, _, err := p.store.Move(p.Context(), "last", []int{0})
 		require.NoError(p, err)
 		claimed, _, err := p.store.Claim(p.Context(), "last", []int{0}, 64, 512)
 		require.NoError(p, err)
 		var batch []dispatcher.Settlement
-		for _, c := range claimed {
+		for _, c := range append(claimed, ended...) {
 			batch = append(batch, dispatcher.Settlement{
 				ID: c.ID, Verdict: dispatcher.Delivered, First: c.First,
 				Attempt: dispatcher.Attempt{Number: c.Attempt, At: p.now, Status: 200, Verdict: dispatcher.Delivered},
@@ -393,6 +390,6 @@ func TestDoctorFindsNothingInASoundStore(t *testing.T) {
 	p.fill()
 	out, found := p.examine(true)
 	require.Empty(t, found)
-	require.Equal(t, admin.Examined{Partitions: 1, Messages: 14, Lanes: 3}, out)
+	require.Equal(t, admin.Examined{Partitions: 1, Messages: 15, Lanes: 3}, out)
 	p.mustBeSound()
 }

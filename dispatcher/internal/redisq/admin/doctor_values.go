@@ -30,6 +30,7 @@ var readable = map[string]func(field, text string) bool{
 	keys.Progress: func(_, text string) bool {
 		return redisq.CheckProgress(text) == nil
 	},
+	keys.Tokens: func(_, text string) bool { return tokenText.MatchString(text) },
 	keys.Counts: isNumber,
 	keys.Buried: isNumber,
 	keys.Ends:   isNumber,
@@ -47,6 +48,7 @@ var (
 	laneText   = regexp.MustCompile(`^[0-9]+( [0-9]+){8}`)
 	limitsText = regexp.MustCompile(`^[0-9]+ [0-9]+ [0-9]+ [01] [-pdxg]( t)?$`)
 	inText     = regexp.MustCompile(`^[0-9]+ [0-9]+$`)
+	tokenText  = regexp.MustCompile(`^[0-9]{1,15} [^ ]+ [^ ]+$`)
 	cutText    = regexp.MustCompile(`^[0-9]{1,15}-[0-9]+$`)
 )
 

@@ -53,10 +53,10 @@ func (w *walker) newRecount(ctx context.Context, partition int) (*recount, error
 
 // read counts, in as many calls as it takes.
 func (c *recount) read(ctx context.Context) error {
-	var due, dead int64 = 1, 1
+	var due, dead, taken int64 = 1, 1, 0
 	complete, listed := int64(0), int64(0)
 	c.whole = true
-	for page := int64(0); page == 0 || page < max(due, dead, int64(len(c.lanes)), int64(len(c.behind))); page += countPage {
+	for page := int64(0); page == 0 || page < max(due, dead, taken, int64(len(c.lanes)), int64(len(c.behind))); page += countPage {
 		lanes, sets := paged(c.lanes, page), paged(c.behind, page)
 		args := []any{page, page + countPage - 1, page, page + countPage - 1, len(lanes)}
 		for _, name := range slices.Concat(lanes, sets) {
@@ -78,6 +78,7 @@ func (c *recount) read(ctx context.Context) error {
 			c.is.put("counts dead", dead)
 			c.is.put("counts delivered", sizes.Number())
 			c.is.put("counts cancelled", sizes.Number())
+			taken = sizes.Number()
 		}
 		complete += c.take(a, lanes, sets, page == 0)
 		if a.Err != nil || sizes.Err != nil {

@@ -35,6 +35,9 @@ func (r *repartition) end(ctx context.Context) error {
 	if err := r.cutLogs(ctx); err != nil {
 		return err
 	}
+	if err := r.setTimers(ctx); err != nil {
+		return err
+	}
 	for n := r.mark.To; n < r.mark.From; n++ {
 		if err := r.remove(ctx, n); err != nil {
 			return err

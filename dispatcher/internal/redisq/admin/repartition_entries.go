@@ -20,7 +20,7 @@ const entriesPage = 500
 type laneFunc func(entry string) string
 
 // laneOf tells of a kind of keys how its entries name their lanes; nil: entries
-// belong to no lane. * is each partition's own.
+// belong to no lane. * is each partition's own, and so is the timer.
 func laneOf(k keys.Kind) laneFunc {
 	behind := func(mark string) laneFunc {
 		return func(entry string) string {
@@ -35,10 +35,32 @@ func laneOf(k keys.Kind) laneFunc {
 		return behind(" ")
 	case keys.OfLane, keys.OfLanes:
 		return func(entry string) string {
-			if entry == string(dispatcher.AllLanes) {
+			if entry == string(dispatcher.AllLanes) || entry == keys.Timer {
 				return ""
 			}
 			return entry
+		}
+	}
+	return nil
+}
+
+// setTimers has each partition tell when its first lease ends that does so by itself.
+// The leases moved, and what tells of them is each partition's own.
+func (r *repartition) setTimers(ctx context.Context) error {
+	for n := range max(r.mark.From, r.mark.To) {
+		var first *redis.ZSliceCmd
+		err := r.s.conn.At(ctx, "read leases", n, func(p redis.Pipeliner) { first = p.ZRangeWithScores(ctx, r.s.tags[n]+keys.Taken, 0, 0) })
+		if err == nil {
+			err = r.s.conn.At(ctx, "tell of leases", n, func(p redis.Pipeliner) {
+				if head := first.Val(); len(head) > 0 {
+					p.ZAdd(ctx, r.s.tags[n]+keys.Parked, redis.Z{Score: head[0].Score, Member: keys.Timer})
+				} else {
+					p.ZRem(ctx, r.s.tags[n]+keys.Parked, keys.Timer)
+				}
+			})
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil

@@ -100,7 +100,7 @@ func TestARepartitionCanWorkOn(t *testing.T) {
 	_, _, err = s.Limit(t.Context(), "one", "u_lane000003", dispatcher.LaneLimits{}, true)
 	require.NoError(t, err)
 	for range 400 { // each claims a few; all is done long before
-		_, err := s.Move(t.Context(), "one", redisqtest.All(s))
+		_, _, err := s.Move(t.Context(), "one", redisqtest.All(s))
 		require.NoError(t, err)
 		claimed, _, err := s.Claim(t.Context(), "one", redisqtest.All(s), 64, 1024)
 		require.NoError(t, err)

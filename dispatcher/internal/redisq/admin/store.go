@@ -73,7 +73,7 @@ var (
 
 func makeScripts(testClock bool) adminScripts {
 	doctor := func(name, text string) script.Script {
-		return script.Make(testClock, "doctor "+name, script.Order, doctorSrc, text)
+		return script.Make(testClock, "doctor "+name, script.Order, script.Taken, doctorSrc, text)
 	}
 	repartition := func(name string, parts ...string) script.Script {
 		return script.Make(testClock, "repartition_"+name, parts...)

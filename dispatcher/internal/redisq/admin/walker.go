@@ -238,5 +238,7 @@ func (w *walker) lanesOf(ctx context.Context, partition int) ([]string, error) {
 		lanes = append(lanes, lane)
 	}
 	slices.Sort(lanes)
-	return slices.DeleteFunc(slices.Compact(lanes), func(lane string) bool { return lane == string(dispatcher.AllLanes) }), nil
+	return slices.DeleteFunc(slices.Compact(lanes), func(lane string) bool {
+		return lane == string(dispatcher.AllLanes) || lane == keys.Timer
+	}), nil
 }

@@ -28,6 +28,8 @@ const (
 	Lanes     = ":lanes"
 	Parked    = ":parked"
 	Pulls     = ":pulls"
+	Taken     = ":taken"
+	Tokens    = ":tokens"
 	In        = ":in"
 	Lane      = ":lane"
 	Limits    = ":limits"
@@ -42,6 +44,10 @@ const (
 	Attempts  = ":attempts"
 	Archive   = ":archive"
 )
+
+// Timer stands in Parked among the lanes, of which none has such a name: it says
+// when the first lease of Taken ends.
+const Timer = "~taken"
 
 // Clock holds the time, in microseconds, that scripts read instead of Redis'
 // own where a test sets the clock.

@@ -44,6 +44,8 @@ var Kinds = []Kind{
 	{Ready, "READY", "list", OfDelivery, "schedule.lua", "claim.lua"},
 	{Behind, "BEHIND", "zset", OfDelivery, "order.lua", "order.lua"},
 	{Leases, "LEASES", "zset", OfDelivery, "state.lua", "settle.lua"},
+	{Taken, "TAKEN", "zset", OfDelivery, "taken.lua", "taken.lua"},
+	{Tokens, "TOKENS", "hash", OfDelivery, "taken.lua", "adopt.lua"},
 	{Done, "DONE", "zset", OfDelivery, "order.lua", "settle.lua"},
 	{Dead, "DEAD", "zset", OfDelivery, "order.lua", "settle.lua"},
 	{Cancelled, "CANCELLED", "zset", OfDelivery, "order.lua", "settle.lua"},

@@ -1,7 +1,7 @@
 -- list: read a page of one index, newest first. It stops after so many names, records and bytes, so that it does not
 -- hold Redis up.
 --
--- ARGV[..] after those of read: index (due, done, dead, cancelled, leases, ready, behind, marks), its instance or lane or
+-- ARGV[..] after those of read: index (due, done, dead, cancelled, leases, taken, ready, behind, marks), its instance or lane or
 --   empty, most to answer, score and name of the last one before (empty: from the start; ready: its position; behind: the key
 --   for the name; marks: the cursor of a scan and the last name of it), then what is asked for, each as words with a space at
 --   both ends, or empty for any: statuses, reasons, lanes; 1: marked deliveries are left out; 1: of each lane and reason only
@@ -25,7 +25,10 @@ local page = asked_lanes == '' and wanted or MOST_NAMES
 local function page_of_zset(key)
   local at = offset(key, after, last)
   local list = call('ZREVRANGE', key, at, at + page - 1, 'WITHSCORES')
-  for i = 1, #list, 2 do found[#found + 1] = { list[i], list[i + 1], list[i + 1] } end
+  for i = 1, #list, 2 do
+    local at = index == 'taken' and taken_at(list[i]) or list[i + 1]
+    found[#found + 1] = { list[i], list[i + 1], at }
+  end
   more = #found == page
 end
 
@@ -64,7 +67,7 @@ local function page_of_marks()
   more = next_scan ~= '0'
 end
 
-local zsets = { due = DUE, done = DONE, dead = DEAD, cancelled = CANCELLED, leases = LEASES .. of }
+local zsets = { due = DUE, done = DONE, dead = DEAD, cancelled = CANCELLED, leases = LEASES .. of, taken = TAKEN }
 if index == 'ready' then
   page_of_ready()
 elseif index == 'behind' then
@@ -100,7 +103,7 @@ end
 local function standing(l, k, i)
   if ENDED[index] then return ENDED[index], '' end
   if marks[k] then return delivers(marks[k]) and 'delivered' or 'cancelled', '' end
-  if index == 'leases' then return 'in_flight', '' end
+  if index == 'leases' or index == 'taken' then return 'in_flight', '' end
   if l.limits.held == 'x' then return 'cancelled', '' end
   if index == 'behind' then return 'scheduled', 'order ' .. num(before + i - 1) end
   if index == 'ready' then return 'ready', waits_for(l, waits_ready(l)) end
@@ -150,7 +153,7 @@ for k, i in ipairs(chosen) do
     local time = (marks[k] or (status == 'cancelled' and not ENDED[index])) and '0' or found[i][3]
     answered = answered + (matching and 1 or 0)
     for _, value in ipairs({
-      delivery, found[i][2], time, matching and status or '', whole and head(record) or '', text or '',
+      delivery, found[i][2], time, matching and status or '', whole and head_of(record) or '', text or '',
       whole and newest(delivery, text) or '', why, line,
     }) do
       answer[#answer + 1] = value

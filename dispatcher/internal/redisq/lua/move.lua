@@ -1,9 +1,13 @@
 -- move: make due deliveries ready, the earliest first. It also places the parked lanes whose time has come, and ends
--- the ready lists of disabled and deleted endpoints.
+-- the ready lists of disabled and deleted endpoints. Leases that have ended by themselves become the caller's, which counts
+-- them as failed attempts.
 --
 -- ARGV[3] most  most deliveries to move, most lanes to place, and most deliveries to end of ready lists
--- returns now, due, weight
-local batch = tonumber(ARGV[3])
+-- ARGV[4] bytes  most of heads of records to answer, but for one delivery
+-- returns now, due, weight, then for each lease that ended: delivery, ms when it was taken, progress, head of the record;
+--   "fenced" alone where some ended and the instance was declared dead
+local LEASES_MOST = 64 -- leases that one call takes over
+local batch, most_bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
 local due = call('ZRANGEBYSCORE', DUE, '-inf', now, 'WITHSCORES', 'LIMIT', 0, batch)
 local parked = before_parked > 0 and before_parked <= now
   and call('ZRANGEBYSCORE', PARKED, '-inf', now, 'LIMIT', 0, batch) or {}
@@ -17,10 +21,17 @@ for i = 1, #due, 2 do
   end
   elements[#elements + 1] = ms_of(due[i + 1]) .. ':' .. id
 end
-if #deliveries == 0 and #parked == 0 then return { finish() } end
-local names = {}
+local timer = before_parked > 0 and tonumber(call('ZSCORE', PARKED, TIMER) or nil)
+local some_end = timer and (timer <= now or timer > now + LONGEST)
+if #deliveries == 0 and #parked == 0 and not some_end then return { finish() } end
+if some_end and call('ZSCORE', FENCED, by) then return { 'fenced' } end
+local names, waiting = {}, {}
 for i, lane in ipairs(order) do names[i] = lane end
-for _, lane in ipairs(parked) do names[#names + 1] = lane end
+for _, lane in ipairs(parked) do
+  if lane ~= TIMER then
+    names[#names + 1], waiting[#waiting + 1] = lane, lane
+  end
+end
 load(names)
 
 local texts = #deliveries > 0 and of(PROGRESS, deliveries) or NONE
@@ -50,10 +61,25 @@ for _, lane in ipairs(order) do
 end
 
 local left = batch
-for _, lane in ipairs(parked) do
+for _, lane in ipairs(waiting) do
   local l = lanes[lane]
   l.place = true
   if ends(l) and left > 0 then left = left - end_ready(l, left) end
 end
+
+-- end_leases takes over what has ended, and what another clock has set an end for that may never come.
+local function end_leases(answer)
+  local list = sure('ZRANGEBYSCORE', TAKEN, '-inf', now, 'LIMIT', 0, LEASES_MOST)
+  if #list < LEASES_MOST then
+    local ahead = sure('ZRANGEBYSCORE', TAKEN, '(' .. num(now + LONGEST), '+inf', 'LIMIT', 0, LEASES_MOST - #list)
+    for _, delivery in ipairs(ahead) do list[#list + 1] = delivery end
+  end
+  if #list > 0 then adopt(list, sure('HMGET', TOKENS, unpack(list)), most_bytes, answer) end
+  set_timer()
+end
+
+local answer = { 0, 0, 0 }
+if some_end then end_leases(answer) end
 flush()
-return { finish() }
+answer[1], answer[2], answer[3] = finish()
+return answer

@@ -37,6 +37,10 @@ for _, name in ipairs(instances) do
   end
 end
 
+for i, ends in ipairs(sure('ZMSCORE', TAKEN, unpack(deliveries))) do
+  if ends then under_way[deliveries[i]] = true end
+end
+
 -- done are the ms when delivered ones ended. dues are the ms when others are due.
 local done, dues = sure('ZMSCORE', DONE, unpack(deliveries)), sure('ZMSCORE', DUE, unpack(deliveries))
 

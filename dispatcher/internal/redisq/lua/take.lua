@@ -9,7 +9,7 @@
 -- returns now, due, weight, ms at which the leases end, number that ended instead, number without a record, lanes of which
 --   more may be taken now, versions (lane and version of its limits for each lane of an endpoint), then for each:
 --   delivery, due ms, progress, record; "fenced" alone when the instance was declared dead
-local wanted, most_bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
+local wanted, most_bytes, lasts = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local names = { unpack(ARGV, 8) }
 if call('ZSCORE', FENCED, by) then return { 'fenced' } end
 call('DEL', tag)
@@ -59,7 +59,12 @@ end
 if k > 0 then
   local leases
   leases, answer[6] = lease_ready(taken, given, most_bytes, answer)
-  hold(leases)
+  if lasts == 0 then
+    hold(leases)
+  elseif #leases > 0 then
+    answer[4] = num(from + lasts)
+    lease_until(leases, from + lasts, ARGV[6], ARGV[7])
+  end
 end
 for _, l in ipairs(met) do
   if sub(l.name, 1, 3) == 'ep_' then

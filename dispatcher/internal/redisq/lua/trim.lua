@@ -173,16 +173,19 @@ local function look_ahead()
   local first = parked > batch and now % parked or 0
   local ahead = sure('ZREVRANGE', PARKED, first, first + batch - 1, 'WITHSCORES')
   local names = {}
-  for i = 1, #ahead, 2 do names[#names + 1] = ahead[i] end
+  for i = 1, #ahead, 2 do
+    if ahead[i] ~= TIMER then names[#names + 1] = ahead[i] end
+  end
   load(names)
   for i = 1, #ahead, 2 do
     local l, at = lanes[ahead[i]], tonumber(ahead[i + 1])
-    if at > now and at > (ends(l) and now or allows(l)) then l.place = true end
-    if l.place then anew = 1 end
+    if l and at > now and at > (ends(l) and now or allows(l)) then l.place = true end
+    if l and l.place then anew = 1 end
   end
   return anew
 end
 local anew = look_ahead()
+if set_timer() then anew = 1 end
 
 -- cut_log cuts :attempts before the oldest delivered one that is kept whole, and where it takes too much memory. It
 -- notes how far the entries reach back since.

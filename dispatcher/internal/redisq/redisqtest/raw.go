@@ -167,6 +167,10 @@ func (r *raw) readPlaces() {
 		"dead": stored.PlaceDead, "cancelled": stored.PlaceCancelled,
 	}
 	for name, cmd := range r.zsets {
+		if name == "taken" {
+			r.readTaken(cmd.Val())
+			continue
+		}
 		holder, leases := strings.CutPrefix(name, "leases:")
 		place, isPlace := places[name]
 		if !isPlace && !leases {
@@ -193,6 +197,24 @@ func (r *raw) readPlaces() {
 			r.out.Ready[id.Lane] = append(r.out.Ready[id.Lane], id)
 			r.found(id, stored.Found{Place: stored.PlaceReady, At: ms})
 		}
+	}
+}
+
+// readTaken reads what is taken, each with its token and owner. A
+// token of what is not taken is a fault.
+func (r *raw) readTaken(taken []redis.Z) {
+	tokens := r.hashes["tokens"].Val()
+	for _, z := range taken {
+		name := z.Member.(string)
+		id := r.id(name)
+		t := stored.Taken{Until: int64(z.Score)}
+		r.whole(tokens[name], "%d %s %s", &t.Since, &t.Token, &t.Owner)
+		r.out.Taken[id] = t
+		r.found(id, stored.Found{Place: stored.PlaceTaken, At: t.Since, Holder: t.Owner})
+		delete(tokens, name)
+	}
+	for name, text := range tokens {
+		r.fault("token %q of %s, which is not taken", text, name)
 	}
 }
 

@@ -162,6 +162,10 @@ func (r *raw) readPlacement() {
 	}
 	for _, z := range r.zsets["parked"].Val() {
 		name := z.Member.(string)
+		if name == "~taken" {
+			r.out.Timer = score("parked", name, z.Score)
+			continue
+		}
 		r.at(name, func(l *stored.LaneState) { l.Parked = score("parked", name, z.Score) })
 	}
 	for _, z := range r.zsets["fenced"].Val() {

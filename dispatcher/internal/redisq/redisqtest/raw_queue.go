@@ -66,9 +66,19 @@ func (r *Raw) Schedule(ctx context.Context, by string, free, lease int, batch []
 	return out, r.heard(), err
 }
 
-func (r *Raw) Move(ctx context.Context, by string, in []int) ([]queuetest.Hint, error) {
-	err := r.MoveIn(ctx, by, in)
-	return r.heard(), err
+func (r *Raw) Move(ctx context.Context, by string, in []int) ([]dispatcher.Claimed, []queuetest.Hint, error) {
+	ended, err := r.MoveIn(ctx, by, in)
+	return ended, r.heard(), err
+}
+
+func (r *Raw) Adopt(ctx context.Context, by string, leases []dispatcher.TakenLease) ([]dispatcher.Adopted, []queuetest.Hint) {
+	adopted := r.queue.Adopt(ctx, by, leases)
+	return adopted, r.heard()
+}
+
+func (r *Raw) Extend(ctx context.Context, by string, leases []dispatcher.TakenLease, lasts time.Duration) ([]dispatcher.Adopted, []queuetest.Hint) {
+	extended := r.queue.Extend(ctx, by, leases, lasts)
+	return extended, r.heard()
 }
 
 func (r *Raw) Claim(ctx context.Context, by string, in []int, wanted, free int) ([]dispatcher.Claimed, []queuetest.Hint, error) {

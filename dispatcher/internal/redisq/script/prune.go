@@ -24,7 +24,7 @@ func Prune(text string) string {
 	pieces := piecesOf(text)
 	used := map[string]bool{}
 	for _, p := range pieces {
-		if p.name == "" {
+		if _, _, names := keyNames(p); p.name == "" && !names { // a key may be called as a function is
 			addWords(used, p.text)
 		}
 	}

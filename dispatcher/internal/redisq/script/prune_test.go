@@ -38,6 +38,7 @@ func TestPrunedScriptsHaveOnlyWhatTheyUse(t *testing.T) {
 }
 
 func TestAPrunedScriptWithoutKeysHasNoNames(t *testing.T) {
+	require.Equal(t, "local A = tag .. ':far'\nreturn A\n", script.Prune("local A = tag .. ':far'\nlocal function far(x) return x end\nreturn A\n"), "a key is no use of a function")
 	require.NotContains(t, script.Prune("local A, B = tag .. ':a', tag .. ':b'\nreturn 1\n"), "local")
 }
 

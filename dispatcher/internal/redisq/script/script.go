@@ -34,6 +34,12 @@ var Read string
 //go:embed lua/order.lua
 var Order string
 
+// Taken ends leases that end by themselves. It is a part for scripts that take them
+// over, put behind Order.
+//
+//go:embed lua/taken.lua
+var Taken string
+
 // Job counts what a script changes for a job. It is a part for scripts that jobs
 // call too.
 //

@@ -45,6 +45,7 @@ local function places(delivery, name, id, record, seen)
   for _, holder in ipairs(holders) do
     if call('ZSCORE', LEASES .. holder, delivery) then list[#list + 1] = { 'leased', LEASES .. holder, delivery } end
   end
+  if call('ZSCORE', TAKEN, delivery) then list[#list + 1] = { 'leased', TAKEN, delivery } end
   for _, set in ipairs(lines(name, record, seen)) do
     local rank = call('ZRANK', set, id)
     if rank and rank > 0 then list[#list + 1] = { 'behind', set, id } end

@@ -1,9 +1,9 @@
 -- doctor_count: count a partition, or a part of it: all that other scripts count by differences. If it takes several
 -- calls, they belong together while their tokens are equal. Every change of a count changes the token.
 --
--- ARGV[..] after those of doctor: first and last rank of due, of dead (-1 for none), number of lanes, lanes, then sets of
+-- ARGV[..] after those of doctor: first and last rank of due and of what is taken, of dead (-1 for none), number of lanes, lanes, then sets of
 --   behind as "<lane>:<key>"
--- returns now, due, weight, token, sizes (due, dead, in flight, lanes that have a count), scheduled and retrying of those due,
+-- returns now, due, weight, token, sizes (due, dead, in flight, lanes that have a count, done, cancelled, taken), scheduled and retrying of those due,
 --   a list of lane, due, in flight; a list of "<lane> <reason>", dead; for each lane what :in says, its sets by :lane and
 --   what is ready; for each set its length; what :counts and :buried say
 local function page(key, first, last)
@@ -36,7 +36,9 @@ for i, delivery in ipairs(due) do
   add_to(delivery, 1)
   if waits(texts[i]) == 'retrying' then retrying = retrying + 1 else scheduled = scheduled + 1 end
 end
-local flying = 0
+local taken = call('ZCARD', TAKEN)
+for _, delivery in ipairs(page(TAKEN, ARGV[rest], ARGV[rest + 1])) do add_to(delivery, 2) end
+local flying = taken
 for _, holder in ipairs(holders) do
   flying = flying + call('ZCARD', LEASES .. holder)
   if ARGV[rest] == '0' then
@@ -77,9 +79,11 @@ for i = last + 1, #ARGV do sets[#sets + 1] = call('ZCARD', BEHIND .. ARGV[i]) en
 
 local entry = call('XREVRANGE', ATTEMPTS, '+', '-', 'COUNT', 1)[1]
 local fence = call('ZREVRANGE', FENCED, 0, 0, 'WITHSCORES')
-local token = table.concat(call('HGETALL', COUNTS), ' ') .. '|' .. (entry and entry[1] or '') .. '|' .. (fence[2] or '')
+-- What is taken moves on with each extension, and leaves for an instance, which no count tells.
+local first, last_end = call('ZRANGE', TAKEN, 0, 0, 'WITHSCORES'), call('ZREVRANGE', TAKEN, 0, 0, 'WITHSCORES')
+local token = taken .. '|' .. (first[2] or '') .. '|' .. (last_end[2] or '') .. '|' .. table.concat(call('HGETALL', COUNTS), ' ') .. '|' .. (entry and entry[1] or '') .. '|' .. (fence[2] or '')
 return {
   micros, before_due, weighs(before_weight), token,
-  { call('ZCARD', DUE), call('ZCARD', DEAD), flying, call('HLEN', IN), call('ZCARD', DONE), call('ZCARD', CANCELLED) },
+  { call('ZCARD', DUE), call('ZCARD', DEAD), flying, call('HLEN', IN), call('ZCARD', DONE), call('ZCARD', CANCELLED), taken },
   scheduled, retrying, lanes_found, graves_found, said, sets, call('HGETALL', COUNTS), call('HGETALL', BURIED),
 }

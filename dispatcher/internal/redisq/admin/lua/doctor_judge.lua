@@ -6,8 +6,6 @@
 --   was seen)
 -- returns now, due, weight, then for each fault: id, kind, detail; of kind unsure: it may be in the list, which is too long
 --   to be read here
-local PART = 2048       -- elements read at each end of a long list; a list of up to twice as many is read whole
-local REACH = 100000    -- elements from each end in which a known element is looked for: 3 ms
 local fix, sure, name = ARGV[rest] == '1', ARGV[rest + 1] == '1', ARGV[rest + 2]
 if fix then call('DEL', tag) end
 load({ name })
@@ -23,28 +21,33 @@ local ids, given, elements, seen = {}, {}, {}, {}
 for i = rest + 3, #ARGV, 3 do
   ids[#ids + 1], given[ARGV[i]], elements[ARGV[i]], seen[ARGV[i]] = ARGV[i], ARGV[i + 1], {}, ARGV[i + 2]
 end
-local length = call('LLEN', list)
-local entire = length <= 2 * PART
-local function read(from, to, end_)
-  for _, element in ipairs(call('LRANGE', list, from, to)) do
-    local id = string.match(element, '^%d+:(.+)$')
-    local found = id and elements[id]
-    if found then found[#found + 1] = { 'ready', list, element, end_ } end
+local entire
+do -- this block ends its locals: there may be no more than two hundred at a time
+  local PART = 2048       -- elements read at each end of a long list; a list of up to twice as many is read whole
+  local REACH = 100000    -- elements from each end in which a known element is looked for: 3 ms
+  local length = call('LLEN', list)
+  entire = length <= 2 * PART
+  local function read(from, to, end_)
+    for _, element in ipairs(call('LRANGE', list, from, to)) do
+      local id = string.match(element, '^%d+:(.+)$')
+      local found = id and elements[id]
+      if found then found[#found + 1] = { 'ready', list, element, end_ } end
+    end
   end
-end
-if entire then
-  read(0, -1, 1)
-else
-  read(0, PART - 1, 1)
-  read(-PART, -1, -1)
-  for _, id in ipairs(ids) do
-    local element, at = given[id], {}
-    for _, rank in ipairs(element ~= '' and { 1, -1 } or {}) do
-      for _, position in ipairs(call('LPOS', list, element, 'RANK', rank, 'COUNT', 2, 'MAXLEN', REACH)) do
-        if not at[position] and #elements[id] < 2 then
-          at[position] = true
-          if position >= PART and position < length - PART then -- else it was read above
-            elements[id][#elements[id] + 1] = { 'ready', list, element, rank }
+  if entire then
+    read(0, -1, 1)
+  else
+    read(0, PART - 1, 1)
+    read(-PART, -1, -1)
+    for _, id in ipairs(ids) do
+      local element, at = given[id], {}
+      for _, rank in ipairs(element ~= '' and { 1, -1 } or {}) do
+        for _, position in ipairs(call('LPOS', list, element, 'RANK', rank, 'COUNT', 2, 'MAXLEN', REACH)) do
+          if not at[position] and #elements[id] < 2 then
+            at[position] = true
+            if position >= PART and position < length - PART then -- else it was read above
+              elements[id][#elements[id] + 1] = { 'ready', list, element, rank }
+            end
           end
         end
       end
@@ -57,6 +60,7 @@ local statuses = { ready = 'ready', behind = 'scheduled', leased = 'in_flight', 
 -- remove takes a delivery out of one place and leaves the counts. A delivery in one place too many was counted once.
 local function remove(p)
   if p[1] == 'ready' then call('LREM', p[2], p[4], p[3]) else call('ZREM', p[2], p[3]) end
+  if p[2] == TAKEN then call('HDEL', TOKENS, p[3]) end
 end
 
 -- take takes a delivery out of its only place and changes the counts.
@@ -186,6 +190,20 @@ local function spell(found)
   return table.concat(words, ', ')
 end
 
+-- taken judges the lease of a delivery that is taken, or may seem to be. A lease without a token can't be given
+-- back, so it ends.
+local function taken(delivery, id)
+  local ends, token = call('ZSCORE', TAKEN, delivery), call('HGET', TOKENS, delivery)
+  if ends and not match(token or '', '^%d+ %S+ %S+$') then
+    if tell(id, 'no_token', '') then
+      call('ZADD', TAKEN, at_now, delivery) -- doctor_lanes has movers told
+      call('HSET', TOKENS, delivery, at_now .. ' ? ?')
+    end
+  elseif not ends and token then
+    if tell(id, 'token', '') then call('HDEL', TOKENS, delivery) end
+  end
+end
+
 -- alone judges a delivery that is in one place, as it should be.
 local function alone(delivery, id, record, p)
   local place, mark = p[1], call('HGET', MARKS, delivery)
@@ -213,6 +231,7 @@ end
 local function judge(id)
   local delivery = name .. ':' .. id
   local record = call('HGET', MESSAGES, id)
+  taken(delivery, id)
   local found, how = places(delivery, name, id, record, seen[id]), named(name, id, record)
   for _, p in ipairs(elements[id]) do found[#found + 1] = p end
   if how == 'broken' then

@@ -1,4 +1,5 @@
--- doctor_lanes: find lanes that have a turn without work, or work without a turn, and place them. Their weight is not
+-- doctor_lanes: find lanes that have a turn without work, or work without a turn, and place them. It also looks whether movers
+-- are told when the first lease ends by itself. Their weight is not
 -- judged, since it depends on the permits at the time when they were placed.
 --
 -- ARGV[..] after those of doctor: 1 to repair, lanes
@@ -35,6 +36,11 @@ local function name_of(l)
 end
 
 local repaired = false
+local first, told = first_end(), tonumber(call('ZSCORE', PARKED, TIMER) or 0)
+if first == 0 and told > 0 or first > 0 and (told == 0 or told > first) then
+  answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = 'leases', 'timer', 'movers come at ' .. num(told) .. ', the first ends at ' .. num(first)
+  if fix then repaired = set_timer() end
+end
 for _, l in ipairs(met) do
   l.ready = call('LLEN', READY .. l.name)
   local listed, parked = call('ZSCORE', l.limits.pull and PULLS or LANES, l.name), call('ZSCORE', PARKED, l.name)

@@ -1,8 +1,8 @@
 -- doctor_walk: read a page of the store and answer what may be wrong with it. It changes nothing. Work goes on between
 -- two pages, so each suspect has to be judged.
 --
--- ARGV[..] after those of doctor: kind (messages, due, done, dead, cancelled, leases, behind, ready, progress, marks, fan,
---   seen, history), of what (an instance, a lane, a lane and its key), cursor ("0" at first; ready: how many of the tail were
+-- ARGV[..] after those of doctor: kind (messages, due, done, dead, cancelled, leases, taken, behind, ready, progress,
+--   marks, tokens, fan, seen, history), of what (an instance, a lane, a lane and its key), cursor ("0" at first; ready: how many of the tail were
 --   read), about how many to read; history: deliveries
 -- returns now, due, weight, next cursor ("0" at the end), bytes of the records that were read, what was read (ready: the
 --   elements, else their number), then for each suspect a letter and a name: s a delivery, n one that is nowhere but perhaps
@@ -33,6 +33,7 @@ local function visit(delivery, place)
     if place == 'marks' and n == 1 and list[1][1] ~= 'leased' then tell('s', delivery) end
     return
   end
+  if place == 'taken' and not match(call('HGET', TOKENS, delivery) or '', '^%d+ %S+ %S+$') then return tell('s', delivery) end
   if n == 0 then return tell('n', delivery) end -- the first of a line
   if place == 'behind' and over(list[1][1]) then return tell('s', delivery) end
   if place == 'dead' then
@@ -70,7 +71,7 @@ local function scan(command, key)
   return page[2]
 end
 
-local zsets = { due = DUE, done = DONE, dead = DEAD, cancelled = CANCELLED, leases = LEASES .. of }
+local zsets = { due = DUE, done = DONE, dead = DEAD, cancelled = CANCELLED, leases = LEASES .. of, taken = TAKEN }
 if kind == 'messages' then
   local page = scan('HSCAN', MESSAGES)
   for i = 1, #page, 2 do message(page[i], page[i + 1]) end
@@ -97,6 +98,11 @@ elseif kind == 'progress' or kind == 'marks' then
     visit(page[i], kind)
     local _, _, _, _, _, reason = progress(kind == 'progress' and page[i + 1])
     if reason ~= '-' and not call('ZSCORE', DEAD, page[i]) then tell('s', page[i]) end
+  end
+elseif kind == 'tokens' then
+  local page = scan('HSCAN', TOKENS)
+  for i = 1, #page, 2 do
+    if not call('ZSCORE', TAKEN, page[i]) then tell('s', page[i]) end
   end
 elseif kind == 'fan' then
   local page = scan('HSCAN', FAN)

@@ -89,7 +89,7 @@ for k, one in ipairs(chosen) do
   nread = nread + 1
   local whole = record and #record > DIGEST
   for _, value in ipairs({
-    one[1], one[2], one[3], whole and head(record) or '', texts[k] or '', whole and newest(one[1], texts[k]) or '',
+    one[1], one[2], one[3], whole and head_of(record) or '', texts[k] or '', whole and newest(one[1], texts[k]) or '',
   }) do
     answer[#answer + 1] = value
   end

@@ -55,7 +55,7 @@ local function take(chunk)
       hits = hits + 1
       local n = #answer
       answer[n + 1], answer[n + 2] = names[i], list[chunk[i] + 1]
-      answer[n + 3], answer[n + 4] = record and #record > DIGEST and head(record) or '', text or ''
+      answer[n + 3], answer[n + 4] = record and #record > DIGEST and head_of(record) or '', text or ''
     end
   end
   return true

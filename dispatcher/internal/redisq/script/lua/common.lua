@@ -40,9 +40,11 @@
 --   :seen            zset  message id by time its record was cut to the digest
 --   :lanes           zset  lanes that may be claimed from by weight * 2^41 + ms of last turn
 --   :parked          zset  lanes by ms: those that may be claimed from at that time, and those held d or x whose ready
---                          list has to be ended
+--                          list has to be ended; and ~taken by the earliest end of a lease in :taken
 --   :pulls           zset  lanes whose deliveries are taken and not called, which may be taken from, by ms since when: no
 --                          such lane is in :lanes
+--   :taken           zset  <lane>:<id> by ms when its lease ends: in flight, and leased to no instance
+--   :tokens          hash  <lane>:<id> -> "since token owner" of that lease: ms; both without spaces
 --   :in              hash  lane -> "in-flight waiting"; waiting: due, ready and behind
 --   :lane            hash  lane -> "window fails opened until tat keys slow failing told": until in ms, tat (when the rate
 --                          allows the next) in us, 0 none; keys: how many sets of :behind it has; failing: since when in
@@ -75,6 +77,7 @@ local MESSAGES, FAN, DUE, READY = tag .. ':messages', tag .. ':fan', tag .. ':du
 local LEASES, MARKS, PROGRESS, HISTORY = tag .. ':leases:', tag .. ':marks', tag .. ':progress', tag .. ':history:'
 local DONE, CANCELLED, DEAD, SEEN = tag .. ':done', tag .. ':cancelled', tag .. ':dead', tag .. ':seen'
 local PULLS = tag .. ':pulls'
+local TAKEN, TOKENS = tag .. ':taken', tag .. ':tokens'
 local LANES, PARKED, IN, LANE = tag .. ':lanes', tag .. ':parked', tag .. ':in', tag .. ':lane'
 local LIMITS, KNOWN, NAMES, BEHIND = tag .. ':limits', tag .. ':known', tag .. ':names', tag .. ':behind:'
 local BODIES, STAGED = tag .. ':bodies', tag .. ':staged'
@@ -168,6 +171,14 @@ end
 local function body_of(id, record) return id .. ' ' .. sub(record, 1, DIGEST) end
 local function drop_body(id, record)
   if apart(record) then call('HDEL', BODIES, body_of(id, record)) end
+end
+
+-- head_of cuts the body off a record. It answers only a part of a record that can't be read, which is enough to report
+-- that.
+local function head_of(record)
+  local at = 44 + (string.byte(record, 43) or 0)
+  local a, b = string.byte(record, at, at + 1)
+  return sub(record, 1, b and at + 1 + a * 256 + b or DIGEST + 1)
 end
 
 -- lanes_of lists the lanes of a message here. Those that are gone have - before them.

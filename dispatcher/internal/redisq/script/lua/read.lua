@@ -32,6 +32,12 @@ local function holders()
   return held
 end
 
+-- taken_at is the ms when a delivery was taken whose lease ends by itself, false where it has none.
+local function taken_at(delivery)
+  if not safely('ZSCORE', TAKEN, delivery) then return false end
+  return match(safely('HGET', TOKENS, delivery) or '', '^%d+') or '0'
+end
+
 -- why_left_alone answers why a lane waits for its until while its breaker is closed.
 local STALLED = { s = 'sealed', m = 'missing' }
 local function why_left_alone(l) return STALLED[match(l.state.more, ' (%l)$')] or 'retry_after' end
@@ -73,18 +79,12 @@ local function stands(delivery, l, id, record)
     at = safely('ZSCORE', key, delivery)
     if at then return 'in_flight', at, '' end
   end
+  at = taken_at(delivery)
+  if at then return 'in_flight', at, '' end
   if deleted then return 'cancelled', 0, '' end
   local before = behind(l, id, record)
   if before > 0 then return 'scheduled', 0, 'order ' .. num(before) end
   return 'ready', 0, waits_for(l, waits_ready(l))
-end
-
--- head cuts the body off a record. It answers only a part of a record that can't be read, which is enough to report
--- that.
-local function head(record)
-  local at = 44 + (string.byte(record, 43) or 0)
-  local a, b = string.byte(record, at, at + 1)
-  return sub(record, 1, b and at + 1 + a * 256 + b or DIGEST + 1)
 end
 
 -- newest is the last attempt of a delivery's history, without the text of its answer; empty: it has none, since it has no

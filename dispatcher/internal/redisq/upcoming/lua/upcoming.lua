@@ -7,12 +7,13 @@
 -- ARGV[3] most  lanes of :parked, and deliveries of :due, that are looked at
 -- returns now, due, weight, ms of the earliest time at which something may be attempted or ended (0: nothing waits for a
 --   time; not after now: at once), and ms at which the first lane goes on that waits for its rate only (0: none does)
+local TIMER = '~taken' -- as in taken.lua: when the first lease ends by itself
 local most_looked = tonumber(ARGV[3])
 local parked = before_parked > 0 and call('ZRANGE', PARKED, 0, most_looked, 'WITHSCORES') or {}
 local due = call('ZRANGE', DUE, 0, most_looked, 'WITHSCORES')
 local names = {}
 for i = 1, #parked, 2 do
-  names[#names + 1] = parked[i]
+  if parked[i] ~= TIMER then names[#names + 1] = parked[i] end
 end
 for i = 1, #due, 2 do
   names[#names + 1] = lane_of(due[i])
@@ -28,7 +29,7 @@ local function is_held(l) return all_held or l.limits.held == 'p' end
 
 for i = 1, #parked, 2 do
   local l, at = lanes[parked[i]], tonumber(parked[i + 1])
-  if i > 2 * most_looked then
+  if i > 2 * most_looked or not l then -- TIMER is no lane
     note_time(at)
   elseif ends(l) or not is_held(l) then
     note_time(at)

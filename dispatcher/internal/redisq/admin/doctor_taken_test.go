@@ -1,0 +1,44 @@
+package admin_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// damage is something that doctor finds and repairs.
+type damage struct {
+	name  string
+	do    func(p *ward)
+	kind  string
+	where map[string]stored.Place // deliveries, after the repair; empty: nowhere
+}
+
+// takenDamages are those of leases that end by themselves.
+var takenDamages = []damage{
+	{"taken without a message", func(p *ward) { p.lose("taken") }, "no_record", map[string]stored.Place{"b:taken": ""}},
+	{"a taken one is nowhere", func(p *ward) { p.do("DEL", p.key("taken"), p.key("tokens")); p.do("ZREM", p.key("parked"), "~taken") }, "no_place", map[string]stored.Place{"b:taken": stored.PlaceReady}},
+	{"taken and ready", func(p *ward) { p.do("LPUSH", p.key("ready:b"), "1:taken") }, "two_places", map[string]stored.Place{"b:taken": stored.PlaceTaken}},
+	{"taken and delivered", func(p *ward) { p.do("ZADD", p.key("done"), 1, "b:taken") }, "two_places", map[string]stored.Place{"b:taken": stored.PlaceDone}},
+	{"taken and leased", func(p *ward) { p.do("ZADD", p.key("taken"), p.now.UnixMilli(), "b:leased") }, "two_places", nil},
+	{"taken without a token", func(p *ward) { p.do("DEL", p.key("tokens")) }, "no_token", map[string]stored.Place{"b:taken": stored.PlaceTaken}},
+	{"a token that can't be read", func(p *ward) { p.do("HSET", p.key("tokens"), "b:taken", "x") }, "broken_value", map[string]stored.Place{"b:taken": stored.PlaceTaken}},
+	{"a token of what is ready", func(p *ward) { p.do("HSET", p.key("tokens"), "a:r1", "1 t o") }, "token", map[string]stored.Place{"a:r1": stored.PlaceReady}},
+	{"a token of nothing", func(p *ward) { p.do("HSET", p.key("tokens"), "x:y", "1 t o") }, "token", nil},
+	{"nobody is told of a lease", func(p *ward) { p.do("ZREM", p.key("parked"), "~taken") }, "timer", nil},
+	{"a lease is told of too late", func(p *ward) { p.do("ZADD", p.key("parked"), p.now.Add(61*time.Minute).UnixMilli(), "~taken") }, "timer", nil},
+	{"a lease is told of that there is not", func(p *ward) {
+		p.do("DEL", p.key("taken"), p.key("tokens"))
+		p.do("RPUSH", p.key("ready:b"), "1:taken")
+	}, "timer", map[string]stored.Place{"b:taken": stored.PlaceReady}},
+}
+
+// take has a lease of the instance end by itself in an hour.
+func (p *ward) take(delivery string) {
+	p.Helper()
+	p.do("ZREM", p.key("leases:one"), delivery)
+	p.do("ZADD", p.key("taken"), p.now.Add(time.Hour).UnixMilli(), delivery)
+	p.do("HSET", p.key("tokens"), delivery, fmt.Sprint(p.now.UnixMilli(), " t1 o1"))
+	p.do("ZADD", p.key("parked"), p.now.Add(time.Hour).UnixMilli(), "~taken")
+}

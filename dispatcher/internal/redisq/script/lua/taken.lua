@@ -1,0 +1,78 @@
+-- taken: leases that end by themselves, which no instance holds. It is put between order and the scripts that give and end
+-- them. It takes no arguments of its own: ARGV[3..] is the script's.
+local TIMER = '~taken' -- in :parked; no lane has such a name
+local LONGEST = 3660000 -- ms; an hour, the longest lease, and a minute: what ends later is of another clock, and has ended
+
+-- first_end is the ms when the first of these leases ends, 0 where there is none.
+local function first_end()
+  local head = sure('ZRANGE', TAKEN, '0', '0', 'WITHSCORES')[2]
+  if not head then return 0 end
+  if sure('ZCOUNT', TAKEN, '(' .. num(now + LONGEST), '+inf') > 0 then return now end
+  return math.max(1, floor(tonumber(head)))
+end
+
+-- set_timer has :parked say when the first of them ends, so that a mover comes then. It reports whether it did not.
+local function set_timer()
+  local first, told = first_end(), sure('ZSCORE', PARKED, TIMER)
+  if first == (tonumber(told or nil) or 0) then return false end
+  if first == 0 then sure('ZREM', PARKED, TIMER) else sure('ZADD', PARKED, num(first), TIMER) end
+  sums.parked = true
+  return true
+end
+
+-- lease_until writes leases that end by themselves: names, each behind its time, as hold has them.
+local function lease_until(leases, ends, token, owner)
+  local until_then, texts = {}, {}
+  for i = 2, #leases, 2 do
+    put(until_then, num(ends), leases[i])
+    put(texts, leases[i], at_now .. ' ' .. token .. ' ' .. owner)
+  end
+  each('ZADD', TAKEN, until_then)
+  each('HSET', TOKENS, texts)
+  set_timer()
+end
+
+-- since is the ms when a delivery was taken, by its text of :tokens, and whose it is: token and owner. A text that can't be read has
+-- neither.
+local function since(text)
+  local at, token, owner = match(text or '', '^(%d+) (%S+) (%S+)$')
+  return at and ms_of(at) or at_now, token, owner
+end
+
+-- adopt makes taken deliveries leases of the caller. It adds them to the answer: delivery, ms when it was taken, progress,
+-- head of the record. It drops those without a record. It answers how many of the list it went through, since an answer
+-- may be full.
+local function adopt(deliveries, texts, most_bytes, answer)
+  if #deliveries == 0 then return 0 end
+  local ids, heads, bytes, n = {}, {}, 0, 0
+  for i, delivery in ipairs(deliveries) do ids[i] = select(2, parts(delivery)) end
+  local records = sure('HMGET', MESSAGES, unpack(ids))
+  for i in ipairs(deliveries) do
+    local record = records[i]
+    heads[i] = record and #record > DIGEST and head_of(record) or ''
+    bytes = bytes + #heads[i]
+    if bytes > most_bytes and i > 1 then break end
+    n = i
+  end
+  local some = { unpack(deliveries, 1, n) }
+  each('ZREM', TAKEN, some)
+  each('HDEL', TOKENS, some)
+  local leases, rungs, at = {}, sure('HMGET', PROGRESS, unpack(some)), #answer
+  for i, delivery in ipairs(some) do
+    if heads[i] == '' then
+      local name = lane_of(delivery)
+      load({ name })
+      lanes[name].flying = lanes[name].flying - 1
+      count('in_flight', -1)
+      unmarked[#unmarked + 1] = delivery
+      drop(delivery, ids[i], records[i])
+      leave(lanes[name], ids[i], records[i])
+    else
+      put(leases, at_now, delivery)
+      answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = delivery, (since(texts[i])), rungs[i] or '', heads[i]
+      at = at + 4
+    end
+  end
+  hold(leases)
+  return n
+end

@@ -64,7 +64,7 @@ bench-quick: redis build ## the same in a minute: it shows that all works, its f
 	bin/hookladder bench --quick --runs 1 $(BENCHFLAGS)
 
 bench-queue: redis ## hold queues in Go against asynq, on one core and the same Redis (half a minute)
-	cd deploy/interop/asynq && $(GO) test -count=1 -run '^TestRatio$$' . $(BENCHFLAGS)
+	cd deploy/interop/asynq && $(GO) test -mod=mod -count=1 -run '^TestRatio$$' . $(BENCHFLAGS)
 
 chaos: redis ## break everything under load for CHAOS (default 10m), CHAOS_STORE=single or cluster
 	@case "$(CHAOS_STORE)" in single|cluster) ;; *) echo "CHAOS_STORE is single or cluster" >&2; exit 2;; esac

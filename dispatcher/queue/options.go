@@ -88,7 +88,7 @@ func (o Options) settings(url string) (settings, error) {
 	var errs []error
 	check := func(ok bool, name, accepts string) {
 		if !ok {
-			errs = append(errs, fmt.Errorf("%s must be %s", name, accepts))
+			errs = append(errs, fmt.Errorf("option %s must be %s", name, accepts))
 		}
 	}
 	s := settings{workers: cmp.Or(o.Workers, usualWorkers), grace: cmp.Or(o.Grace, 20*time.Second), log: o.Log}

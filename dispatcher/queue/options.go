@@ -138,13 +138,13 @@ func (o Options) settings(url string) (settings, error) {
 func (o Options) store(url, project string, keep dispatcher.Keep) (start.Options, error) {
 	durability, err := dispatcher.ParseDurability(cmp.Or(o.Durability, "none"))
 	if err != nil {
-		err = fmt.Errorf("Durability: %w", err)
+		err = fmt.Errorf("option Durability: %w", err)
 	}
 	var box *seal.Box
 	if o.EncryptionKey != "" {
 		var wrong error
 		if box, wrong = seal.ParseKeys(o.EncryptionKey); wrong != nil {
-			err = errors.Join(err, fmt.Errorf("EncryptionKey: %w", wrong))
+			err = errors.Join(err, fmt.Errorf("option EncryptionKey: %w", wrong))
 		}
 	}
 	return start.Options{Forgets: o.Forgetful, Options: redisq.Options{
@@ -160,7 +160,7 @@ func (o Options) ladder() (ladder.Ladder, error) {
 	}
 	l, err := ladder.New(o.Ladder...)
 	if err != nil {
-		return l, fmt.Errorf("Ladder: %w", err)
+		return l, fmt.Errorf("option Ladder: %w", err)
 	}
 	return l, nil
 }
@@ -171,7 +171,7 @@ func headerPrefix(text string) (dispatcher.HeaderPrefix, error) {
 	}
 	p, err := dispatcher.ParseHeaderPrefix(text)
 	if err != nil {
-		return "", fmt.Errorf("HeaderPrefix: %w", err)
+		return "", fmt.Errorf("option HeaderPrefix: %w", err)
 	}
 	return p, nil
 }

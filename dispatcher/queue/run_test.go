@@ -221,3 +221,16 @@ func TestNoGoroutineIsLeftAfterTheEnd(t *testing.T) {
 		}
 	}
 }
+
+func TestFewWorkersHandleAllThatWaited(t *testing.T) {
+	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{Workers: 2})
+	var ids []string
+	for range 30 {
+		ids = append(ids, p.publish(t, queue.Message{}).ID)
+	}
+	p.Handle("work", func(context.Context, queue.Delivery) error { return nil })
+	p.start(t)
+	for _, id := range ids {
+		require.Equal(t, dispatcher.StatusDelivered, p.ends(t, id).Status)
+	}
+}

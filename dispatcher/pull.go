@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"cmp"
 	"errors"
+	"net/http"
 	"strings"
 	"time"
 )
@@ -100,4 +101,52 @@ func handledText(h Handled) string {
 		return "its lease ended before the taker said what became of it"
 	}
 	return "the taker said that it failed, and not why"
+}
+
+// TakerAsk is what a taker asks for.
+type TakerAsk struct {
+	Lane  Lane
+	Owner string        // stands for its key
+	Most  int           // deliveries
+	For   time.Duration // how long the leases last
+	Wait  time.Duration // for something; 0: it does not
+}
+
+// Given is a delivery that was given to a caller.
+type Given struct {
+	Claimed // with its body
+	Lease   string
+	Until   time.Time // the lease ends
+	Header  http.Header
+
+	Token, Owner string // of its lease, as the store has it
+}
+
+// SettleMost is how many outcomes a taker may tell in one call.
+const SettleMost = 1000
+
+// TakerOutcome is what a taker made of a delivery.
+type TakerOutcome struct {
+	ID      DeliveryID
+	Lease   string // as it was given; empty: the newest one of its key
+	Extend  time.Duration
+	Handled Handled // unless Extend is set
+}
+
+// TakerResult says what became of a TakerOutcome.
+type TakerResult string
+
+// The results.
+const (
+	TakerOK      TakerResult = "ok"
+	TakerLate    TakerResult = "late"    // the lease had ended
+	TakerUnknown TakerResult = "unknown" // it is no lease of this caller
+)
+
+// Told is what a taker is told of one TakerOutcome.
+type Told struct {
+	ID     DeliveryID
+	Result TakerResult
+	Status Status    // of the delivery; empty: it is unknown
+	Until  time.Time // of an extended lease
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 	"github.com/hookladder/hookladder/dispatcher/internal/tail"
+	"github.com/hookladder/hookladder/dispatcher/internal/takers"
 	"github.com/hookladder/hookladder/dispatcher/internal/ticks"
 )
 
@@ -155,7 +156,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	e := work.engine
 	hub := tail.New(store, o.Log)
-	svc := service{e, e.Registry(), work.jobs, store, hub, store.Audit(), work.ticker}
+	svc := service{e, e.Registry(), work.jobs, store, hub, store.Audit(), work.ticker, work.takers}
 	if err := e.ReadClock(ctx); err != nil {
 		return err
 	}
@@ -183,14 +184,17 @@ type machinery struct {
 	jobs    *jobs.Jobs
 	notices *notices.Notices
 	ticker  *ticks.Ticker
+	takers  *takers.Takers
 }
 
-// newWork makes the engine, the jobs, which are told by it that an instance is gone, and the
-// notices, which both tell what happened and which publish through it.
+// newWork makes the engine, the jobs, which are told by it that an instance is gone, and
+// the takers, which are told that there is something to take. Engine and jobs tell the
+// notices what happened, and those publish through the engine.
 func newWork(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics, share descriptors, o Options) (w machinery, err error) {
 	var tell func(dispatcher.News)
 	o.Engine.Departed = func() { w.jobs.Departed() } // not before the engine runs
 	o.Engine.Tell = func(n dispatcher.News) { tell(n) }
+	o.Engine.Takeable = func(lanes []dispatcher.Lane) { w.takers.OnTakeable(lanes) }
 	if w.engine, err = newEngine(store, guard, figures, share, o); err != nil {
 		return w, err
 	}
@@ -199,6 +203,7 @@ func newWork(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics,
 	if o.once != nil {
 		watched = nil // each process would tell anew what it finds, and none that it is over
 	}
+	w.takers = takers.New(store, e, o.Log)
 	w.notices, err = notices.New(notices.Options{
 		URL: o.OpsURL, Publish: e.Publish, Lanes: e.Registry().LaneStates, Listeners: e.Registry().Listeners, Known: store.Known,
 		Store: watched, Now: e.Now, PollEvery: o.Engine.PollEvery, Log: o.Log,

@@ -17,7 +17,7 @@ import (
 
 // flow is the running process. It stops in the order of the flow:
 //
-//	ctx ends            /readyz answers 503, nothing more is claimed, jobs are given up, event streams end; publishes are still stored
+//	ctx ends            /readyz answers 503, nothing more is claimed, jobs are given up, event streams end, callers that wait for something to take get nothing; publishes are still stored
 //	attempts ended      or their grace did, and the rest was given back: the listener closes
 //	requests answered   the last publishes are stored, the last outcomes recorded, the instance signs off
 //
@@ -70,7 +70,8 @@ func (f flow) run(ctx context.Context) error {
 	g.Go(func() error { return f.audit.Run(working) })
 	g.Go(func() error { return f.jobs.Run(ctx) }) // others take over what it gives up
 	g.Go(func() error { return f.notices.Run(working) })
-	g.Go(func() error { return f.tail.Run(ctx) }) // its followers go to others
+	g.Go(func() error { return f.tail.Run(ctx) })   // its followers go to others
+	g.Go(func() error { return f.takers.Run(ctx) }) // callers that wait are answered
 	g.Go(func() error {
 		f.renew.run(working, f.o.Renew)
 		return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
 	"github.com/hookladder/hookladder/dispatcher/internal/tail"
+	"github.com/hookladder/hookladder/dispatcher/internal/takers"
 	"github.com/hookladder/hookladder/dispatcher/internal/ticks"
 )
 
@@ -30,6 +31,7 @@ type service struct {
 	*tail.Hub
 	dispatcher.Audit
 	*ticks.Ticker
+	*takers.Takers
 }
 
 // jobRunner is a name under which Jobs can stand beside the method Jobs.

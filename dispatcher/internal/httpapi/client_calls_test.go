@@ -120,6 +120,10 @@ var clientCalls = map[string][]func(context.Context, *client.Client) error{
 			By: []string{"system"}, What: []string{"job.stop"}, Targets: []string{"a"}, Tenants: []string{"m"}, Since: testNow, Until: testNow, Limit: 1, Cursor: aCursor,
 		}))
 	}},
+	"take": {func(ctx context.Context, c *client.Client) error { return second(c.Take(ctx, "orders", wire.Take{})) }},
+	"settle": {func(ctx context.Context, c *client.Client) error {
+		return second(c.Settle(ctx, "orders", []wire.Settlement{{ID: "q_orders:a", Outcome: "delivered"}}))
+	}},
 	"stats":          {func(ctx context.Context, c *client.Client) error { return second(c.Stats(ctx)) }},
 	"tick":           {func(ctx context.Context, c *client.Client) error { return second(c.Tick(ctx, time.Second)) }},
 	"list-instances": {func(ctx context.Context, c *client.Client) error { return second(c.Instances(ctx, 1, aCursor)) }},

@@ -51,6 +51,7 @@ type fakeService struct {
 	ended     dispatcher.EndedPage
 	endedOf   []dispatcher.EndedFilter
 	fakeEndpoints
+	fakeTakers
 	err    error
 	panics any
 

@@ -250,13 +250,17 @@ func wireSuccess(s *success.Rule) *wire.Success {
 	return w
 }
 
+// isJSON reports whether a content type is one of JSON.
+func isJSON(contentType string) bool {
+	media, _, _ := strings.Cut(contentType, ";")
+	media = strings.ToLower(strings.TrimSpace(media))
+	return media == mediaJSON || strings.HasSuffix(media, "+json")
+}
+
 // setWireBody shows a body as JSON, text or base64.
 func setWireBody(w *wire.Message, m *dispatcher.Message) {
-	media, _, _ := strings.Cut(m.ContentType, ";")
-	media = strings.ToLower(strings.TrimSpace(media))
-	isJSON := media == mediaJSON || strings.HasSuffix(media, "+json")
 	switch {
-	case isJSON && utf8.Valid(m.Body) && json.Valid(m.Body):
+	case isJSON(m.ContentType) && utf8.Valid(m.Body) && json.Valid(m.Body):
 		w.Body = m.Body
 	case utf8.Valid(m.Body):
 		text := string(m.Body)

@@ -81,7 +81,7 @@ func (o operation) kinds() []*problemKind {
 
 // operations is the list of all operations.
 func (s *server) operations() []operation {
-	return slices.Concat(s.messageOperations(), s.listOperations(), s.attemptOperations(), s.jobOperations(), s.endpointOperations(), s.secretOperations(), s.laneOperations(), s.auditOperations(), s.plainOperations())
+	return slices.Concat(s.messageOperations(), s.listOperations(), s.attemptOperations(), s.jobOperations(), s.queueOperations(), s.endpointOperations(), s.secretOperations(), s.laneOperations(), s.auditOperations(), s.plainOperations())
 }
 
 // The calls that take messages.

@@ -1,10 +1,10 @@
 // Package httpapi serves the HTTP API: it checks the caller's key and the request,
 // gives it to the engine, and writes the answer.
 //
-// operations.go is the list of all calls. request.go serves each: it checks the key
-// (auth.go), the name in the path, and the parameters of the query (params.go). Then
-// the handler in the file of its noun calls the engine (service.go) and answers
-// (response.go): publish.go, messages.go, endpoints.go, secrets.go, lanes.go, stats.go.
+// operations.go is the list of all calls. request.go serves each: it checks the key,
+// the name in the path, and the parameters of the query (params.go). Then the handler in
+// the file of its noun calls the engine (service.go) and answers (response.go):
+// publish.go, messages.go, endpoints.go, secrets.go, lanes.go, take.go, stats.go.
 //
 // A body is decoded strictly (decode.go, values.go) into the fields of a message
 // (message.go), an endpoint (endpoint.go, patch.go) or a rotation (secrets.go). Every
@@ -125,6 +125,16 @@ type Service interface {
 	PauseTenants(ctx context.Context, url, cursor string) (dispatcher.OtherTenants, error)
 	// ResumeTenants ends these pauses.
 	ResumeTenants(ctx context.Context, url, cursor string) (dispatcher.OtherTenants, error)
+
+	// Deliveries of queues, and of endpoints of kind pull, are taken.
+
+	// Take leases deliveries to a caller, and waits for some if there are none. Where
+	// ctx ends, nothing is taken.
+	Take(ctx context.Context, a dispatcher.TakerAsk) ([]dispatcher.Given, error)
+	// GiveBack gives back what a caller did not get after all.
+	GiveBack(given []dispatcher.Given)
+	// SettleTaken records what a caller made of deliveries of a lane.
+	SettleTaken(ctx context.Context, lane dispatcher.Lane, owner string, list []dispatcher.TakerOutcome) ([]dispatcher.Told, error)
 
 	// What was changed is kept.
 	dispatcher.Audit

@@ -235,12 +235,12 @@ func bubble(t *testing.T, polls bool, test func(q *fakeQueue, stop func())) {
 type call struct {
 	cancel context.CancelFunc
 	over   chan struct{}
-	given  []takers.Given
+	given  []d.Given
 	err    error
 	took   time.Duration
 }
 
-func (q *fakeQueue) call(t *testing.T, a takers.Ask) *call {
+func (q *fakeQueue) call(t *testing.T, a d.TakerAsk) *call {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &call{cancel: cancel, over: make(chan struct{})}
 	if a.Lane == "" {

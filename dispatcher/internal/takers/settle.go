@@ -12,9 +12,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// SettleMost is how many outcomes one SettleTaken takes.
-const SettleMost = 1000
-
 // settleWithin is how long a caller waits until its outcomes are recorded. After that they
 // may be recorded still.
 const settleWithin = 10 * time.Second
@@ -23,51 +20,25 @@ const settleWithin = 10 * time.Second
 // deliveries stand.
 const readsAtOnce = 4
 
-// Outcome is what a caller made of a delivery.
-type Outcome struct {
-	ID      dispatcher.DeliveryID
-	Lease   string // as it was given; empty: the newest one of its key
-	Extend  time.Duration
-	Handled dispatcher.Handled // unless Extend is set
-}
-
-// Result says what became of an Outcome.
-type Result string
-
-// The results.
-const (
-	ResultOK      Result = "ok"
-	ResultLate    Result = "late"    // the lease had ended
-	ResultUnknown Result = "unknown" // it is no lease of this caller
-)
-
-// Told is what a caller is told of one Outcome.
-type Told struct {
-	ID     dispatcher.DeliveryID
-	Result Result
-	Status dispatcher.Status // of the delivery; empty: it is unknown
-	Until  time.Time         // of an extended lease
-}
-
 // settling is one call of SettleTaken.
 type settling struct {
 	t      *Takers
 	owner  string
-	list   []Outcome
+	list   []dispatcher.TakerOutcome
 	leases []leaseText
-	told   []Told
+	told   []dispatcher.Told
 	unread []int // those whose status has to be read
 }
 
 // SettleTaken records what the owner made of deliveries of a lane, in order. An error says that
 // some may not be recorded. They may be given again with their leases.
-func (t *Takers) SettleTaken(ctx context.Context, lane dispatcher.Lane, owner string, list []Outcome) ([]Told, error) {
+func (t *Takers) SettleTaken(ctx context.Context, lane dispatcher.Lane, owner string, list []dispatcher.TakerOutcome) ([]dispatcher.Told, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleWithin)
 	defer cancel()
-	s := &settling{t: t, owner: owner, list: list, leases: make([]leaseText, len(list)), told: make([]Told, len(list))}
+	s := &settling{t: t, owner: owner, list: list, leases: make([]leaseText, len(list)), told: make([]dispatcher.Told, len(list))}
 	var todo []int
 	for i, o := range list {
-		s.told[i] = Told{ID: o.ID, Result: ResultUnknown}
+		s.told[i] = dispatcher.Told{ID: o.ID, Result: dispatcher.TakerUnknown}
 		ok := o.Lease == ""
 		if !ok {
 			s.leases[i], ok = parseLease(o.Lease, o.ID, owner)
@@ -135,7 +106,7 @@ func (s *settling) extend(ctx context.Context, some []int, lasts time.Duration) 
 	}
 	for k, i := range some {
 		if a := adopted[k]; !s.refused(i, a.Err) {
-			s.told[i].Result, s.told[i].Status, s.told[i].Until = ResultOK, dispatcher.StatusInFlight, a.Until
+			s.told[i].Result, s.told[i].Status, s.told[i].Until = dispatcher.TakerOK, dispatcher.StatusInFlight, a.Until
 		}
 	}
 	return nil
@@ -144,7 +115,7 @@ func (s *settling) extend(ctx context.Context, some []int, lasts time.Duration) 
 // refused notes that a lease has ended, or is another's.
 func (s *settling) refused(i int, err error) bool {
 	if errors.Is(err, dispatcher.ErrNotTaken) {
-		s.told[i].Result = ResultLate
+		s.told[i].Result = dispatcher.TakerLate
 		s.unread = append(s.unread, i)
 	}
 	return err != nil
@@ -175,8 +146,8 @@ func (s *settling) finish(ctx context.Context, some []int) error {
 		case a.Claimed != nil:
 			h.At = a.Taken
 			verdicts[i] = s.t.engine.Finish(*a.Claimed, h, done)
-			s.told[i].Result = ResultOK
-		case s.refused(i, a.Err) && s.told[i].Result == ResultLate && h.Verdict == dispatcher.Delivered && s.leases[i].attempt > 0:
+			s.told[i].Result = dispatcher.TakerOK
+		case s.refused(i, a.Err) && s.told[i].Result == dispatcher.TakerLate && h.Verdict == dispatcher.Delivered && s.leases[i].attempt > 0:
 			s.unread = s.unread[:len(s.unread)-1]
 			verdicts[i] = dispatcher.Delivered
 			s.t.engine.Succeeded(s.list[i].ID, s.leases[i].attempt, done)
@@ -212,7 +183,7 @@ func (s *settling) note(r recorded, verdict dispatcher.Verdict) {
 	case dispatcher.SettledEnd: // it was cancelled, say
 		s.unread = append(s.unread, r.i)
 	default:
-		told.Result = ResultLate
+		told.Result = dispatcher.TakerLate
 		s.unread = append(s.unread, r.i)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/takers"
 )
 
 // taken takes messages, and answers their leases.
@@ -16,31 +15,31 @@ func taken(t *testing.T, q *fakeQueue, messages ...string) (leases map[string]st
 	t.Helper()
 	q.put(lane, messages...)
 	leases = map[string]string{}
-	for _, g := range func() []takers.Given { c := q.call(t, takers.Ask{Most: 100}); <-c.over; return c.given }() {
+	for _, g := range func() []d.Given { c := q.call(t, d.TakerAsk{Most: 100}); <-c.over; return c.given }() {
 		leases[g.ID.Message] = g.Lease
 	}
 	require.Len(t, leases, len(messages))
 	return leases
 }
 
-func outcome(message, lease string, v d.Verdict) takers.Outcome {
-	return takers.Outcome{ID: idOf(message), Lease: lease, Handled: d.Handled{Verdict: v}}
+func outcome(message, lease string, v d.Verdict) d.TakerOutcome {
+	return d.TakerOutcome{ID: idOf(message), Lease: lease, Handled: d.Handled{Verdict: v}}
 }
 
 func TestWhatACallerSaysIsRecorded(t *testing.T) {
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		leases := taken(t, q, "a", "b", "c", "d", "e")
-		told, err := q.t.SettleTaken(context.Background(), lane, "me", []takers.Outcome{
+		told, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{
 			outcome("a", leases["a"], d.Delivered), outcome("b", leases["b"], d.Retry), outcome("c", leases["c"], d.Dead),
 			{ID: idOf("d"), Lease: leases["d"], Extend: time.Minute}, outcome("e", "", d.Delivered),
 		})
 		require.NoError(t, err)
-		require.Equal(t, []takers.Told{
-			{ID: idOf("a"), Result: takers.ResultOK, Status: d.StatusDelivered},
-			{ID: idOf("b"), Result: takers.ResultOK, Status: d.StatusRetrying},
-			{ID: idOf("c"), Result: takers.ResultOK, Status: d.StatusDead},
-			{ID: idOf("d"), Result: takers.ResultOK, Status: d.StatusInFlight, Until: time.Now().Add(time.Minute)},
-			{ID: idOf("e"), Result: takers.ResultOK, Status: d.StatusDelivered},
+		require.Equal(t, []d.Told{
+			{ID: idOf("a"), Result: d.TakerOK, Status: d.StatusDelivered},
+			{ID: idOf("b"), Result: d.TakerOK, Status: d.StatusRetrying},
+			{ID: idOf("c"), Result: d.TakerOK, Status: d.StatusDead},
+			{ID: idOf("d"), Result: d.TakerOK, Status: d.StatusInFlight, Until: time.Now().Add(time.Minute)},
+			{ID: idOf("e"), Result: d.TakerOK, Status: d.StatusDelivered},
 		}, told)
 		require.Equal(t, []string{"delivered a", "retry b", "dead c", "delivered e"}, q.finished)
 		require.Len(t, q.taken, 1)
@@ -51,22 +50,22 @@ func TestALeaseThatIsNotOursIsUnknown(t *testing.T) {
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		leases := taken(t, q, "a", "b")
 		forged := "4" + leases["a"][1:]
-		for name, o := range map[string]takers.Outcome{
+		for name, o := range map[string]d.TakerOutcome{
 			"another's delivery":    outcome("a", leases["b"], d.Delivered),
 			"a forged attempt":      outcome("a", forged, d.Delivered),
 			"no lease at all":       outcome("a", "lease", d.Delivered),
 			"a number alone":        outcome("a", "3", d.Delivered),
 			"a lane of another one": {ID: d.DeliveryID{Lane: "q_other", Message: "a"}, Handled: d.Handled{Verdict: d.Delivered}},
 		} {
-			told, err := q.t.SettleTaken(context.Background(), lane, "me", []takers.Outcome{o})
+			told, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{o})
 			require.NoError(t, err)
-			require.Equal(t, takers.ResultUnknown, told[0].Result, name)
+			require.Equal(t, d.TakerUnknown, told[0].Result, name)
 		}
 		for _, lease := range []string{leases["a"], ""} {
-			told, err := q.t.SettleTaken(context.Background(), lane, "you", []takers.Outcome{outcome("a", lease, d.Delivered), {ID: idOf("a"), Lease: lease, Extend: time.Second}})
+			told, err := q.t.SettleTaken(context.Background(), lane, "you", []d.TakerOutcome{outcome("a", lease, d.Delivered), {ID: idOf("a"), Lease: lease, Extend: time.Second}})
 			require.NoError(t, err)
-			require.Equal(t, takers.ResultUnknown, told[0].Result)
-			require.Equal(t, takers.ResultUnknown, told[1].Result)
+			require.Equal(t, d.TakerUnknown, told[0].Result)
+			require.Equal(t, d.TakerUnknown, told[1].Result)
 		}
 		require.Empty(t, q.finished)
 	})
@@ -83,17 +82,17 @@ func TestOnlyASuccessCountsAfterTheLeaseEnded(t *testing.T) {
 			q.statuses["d"] = d.StatusCancelled
 			q.results["a"], q.results["d"] = d.Settled{Result: d.SettledDone}, d.Settled{Result: d.SettledLate}
 		})
-		told, err := q.t.SettleTaken(context.Background(), lane, "me", []takers.Outcome{
+		told, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{
 			outcome("a", leases["a"], d.Delivered), outcome("b", leases["b"], d.Retry), {ID: idOf("c"), Lease: leases["c"], Extend: time.Minute},
 			outcome("d", leases["d"], d.Delivered), outcome("e", "", d.Delivered),
 		})
 		require.NoError(t, err)
-		require.Equal(t, []takers.Told{
-			{ID: idOf("a"), Result: takers.ResultLate, Status: d.StatusDelivered},
-			{ID: idOf("b"), Result: takers.ResultLate, Status: d.StatusRetrying},
-			{ID: idOf("c"), Result: takers.ResultLate, Status: d.StatusRetrying},
-			{ID: idOf("d"), Result: takers.ResultLate, Status: d.StatusCancelled},
-			{ID: idOf("e"), Result: takers.ResultLate, Status: d.StatusRetrying},
+		require.Equal(t, []d.Told{
+			{ID: idOf("a"), Result: d.TakerLate, Status: d.StatusDelivered},
+			{ID: idOf("b"), Result: d.TakerLate, Status: d.StatusRetrying},
+			{ID: idOf("c"), Result: d.TakerLate, Status: d.StatusRetrying},
+			{ID: idOf("d"), Result: d.TakerLate, Status: d.StatusCancelled},
+			{ID: idOf("e"), Result: d.TakerLate, Status: d.StatusRetrying},
 		}, told)
 		require.Equal(t, []string{"late a 3", "late d 3"}, q.finished)
 	})
@@ -106,14 +105,14 @@ func TestADeliveryThatWasCancelledMeanwhileIsToldAsItIs(t *testing.T) {
 			q.results["a"], q.statuses["a"] = d.Settled{Result: d.SettledEnd}, d.StatusCancelled
 			q.results["b"], q.results["c"] = d.Settled{Result: d.SettledBefore}, d.Settled{Result: d.SettledEnd}
 		})
-		told, err := q.t.SettleTaken(context.Background(), lane, "me", []takers.Outcome{
+		told, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{
 			outcome("a", leases["a"], d.Retry), outcome("b", leases["b"], d.Dead), outcome("c", leases["c"], d.Retry),
 		})
 		require.NoError(t, err)
-		require.Equal(t, []takers.Told{
-			{ID: idOf("a"), Result: takers.ResultOK, Status: d.StatusCancelled},
-			{ID: idOf("b"), Result: takers.ResultOK, Status: d.StatusDead},
-			{ID: idOf("c"), Result: takers.ResultOK}, // it is no longer kept
+		require.Equal(t, []d.Told{
+			{ID: idOf("a"), Result: d.TakerOK, Status: d.StatusCancelled},
+			{ID: idOf("b"), Result: d.TakerOK, Status: d.StatusDead},
+			{ID: idOf("c"), Result: d.TakerOK}, // it is no longer kept
 		}, told)
 	})
 }
@@ -122,13 +121,13 @@ func TestASecondResultOfADeliveryMeetsTheFirst(t *testing.T) {
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		leases := taken(t, q, "a")
 		q.set(func() { q.statuses["a"] = d.StatusDelivered })
-		told, err := q.t.SettleTaken(context.Background(), lane, "me", []takers.Outcome{
+		told, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{
 			{ID: idOf("a"), Lease: leases["a"], Extend: time.Minute}, outcome("a", leases["a"], d.Delivered), outcome("a", leases["a"], d.Retry),
 		})
 		require.NoError(t, err)
-		require.Equal(t, takers.ResultOK, told[0].Result)
-		require.Equal(t, takers.ResultOK, told[1].Result)
-		require.Equal(t, takers.Told{ID: idOf("a"), Result: takers.ResultLate, Status: d.StatusDelivered}, told[2])
+		require.Equal(t, d.TakerOK, told[0].Result)
+		require.Equal(t, d.TakerOK, told[1].Result)
+		require.Equal(t, d.Told{ID: idOf("a"), Result: d.TakerLate, Status: d.StatusDelivered}, told[2])
 	})
 }
 
@@ -136,12 +135,12 @@ func TestWhatIsNotRecordedIsAnError(t *testing.T) {
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		leases := taken(t, q, "a", "b", "c")
 		one := func(m string) error {
-			_, err := q.t.SettleTaken(context.Background(), lane, "me", []takers.Outcome{outcome(m, leases[m], d.Delivered)})
+			_, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{outcome(m, leases[m], d.Delivered)})
 			return err
 		}
 		q.set(func() { q.err = d.ErrUnavailable })
 		require.ErrorIs(t, one("a"), d.ErrUnavailable)
-		_, err := q.t.SettleTaken(context.Background(), lane, "me", []takers.Outcome{{ID: idOf("a"), Lease: leases["a"], Extend: time.Minute}})
+		_, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{{ID: idOf("a"), Lease: leases["a"], Extend: time.Minute}})
 		require.ErrorIs(t, err, d.ErrUnavailable)
 		q.set(func() { q.err, q.results["b"] = nil, d.Settled{Err: d.ErrUnavailable} })
 		require.ErrorIs(t, one("b"), d.ErrUnavailable)

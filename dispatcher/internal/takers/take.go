@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
-	"net/http"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -21,28 +20,9 @@ const (
 // there is more.
 const takeAgain = 50 * time.Millisecond
 
-// Ask is what a caller asks for.
-type Ask struct {
-	Lane  dispatcher.Lane
-	Owner string        // stands for its key
-	Most  int           // deliveries
-	For   time.Duration // how long the leases last
-	Wait  time.Duration // for something; 0: it does not
-}
-
-// Given is a delivery that was given to a caller.
-type Given struct {
-	dispatcher.Claimed // with its body
-	Lease              string
-	Until              time.Time // the lease ends
-	Header             http.Header
-
-	token, owner string
-}
-
 // Take leases some deliveries to a caller, and waits for one if there is none. It answers
 // none after the wait, or when this instance stops. Where ctx ends, nothing is taken.
-func (t *Takers) Take(ctx context.Context, a Ask) ([]Given, error) {
+func (t *Takers) Take(ctx context.Context, a dispatcher.TakerAsk) ([]dispatcher.Given, error) {
 	if a.Wait <= 0 {
 		given, more, err := t.take(ctx, a)
 		if more {
@@ -82,7 +62,7 @@ func (t *Takers) Take(ctx context.Context, a Ask) ([]Given, error) {
 }
 
 // unlessGone gives back what a caller got that is gone.
-func (t *Takers) unlessGone(ctx context.Context, given []Given, err error) ([]Given, error) {
+func (t *Takers) unlessGone(ctx context.Context, given []dispatcher.Given, err error) ([]dispatcher.Given, error) {
 	if ctx.Err() != nil {
 		t.GiveBack(given)
 		return nil, ctx.Err()
@@ -91,7 +71,7 @@ func (t *Takers) unlessGone(ctx context.Context, given []Given, err error) ([]Gi
 }
 
 // take asks once. more says that there is more to take at once.
-func (t *Takers) take(ctx context.Context, a Ask) (given []Given, more bool, err error) {
+func (t *Takers) take(ctx context.Context, a dispatcher.TakerAsk) (given []dispatcher.Given, more bool, err error) {
 	token := rand.Text()
 	var taken dispatcher.Taken
 	_, err = t.engine.Lease(ctx, func(ctx context.Context, by string) (_ []dispatcher.Claimed, err error) {
@@ -112,8 +92,8 @@ func (t *Takers) take(ctx context.Context, a Ask) (given []Given, more bool, err
 			unfit = append(unfit, back(c))
 			continue
 		}
-		given = append(given, Given{
-			Claimed: c, Lease: leaseText{c.Attempt, token}.text(c.ID, a.Owner), Until: taken.Until, Header: h, token: token, owner: a.Owner,
+		given = append(given, dispatcher.Given{
+			Claimed: c, Lease: leaseText{c.Attempt, token}.text(c.ID, a.Owner), Until: taken.Until, Header: h, Token: token, Owner: a.Owner,
 		})
 	}
 	t.refuse(ctx, unfit, token, a.Owner)
@@ -125,7 +105,7 @@ func back(c dispatcher.Claimed) dispatcher.Settlement {
 }
 
 // GiveBack gives back what a caller did not get after all. No attempt was made.
-func (t *Takers) GiveBack(given []Given) {
+func (t *Takers) GiveBack(given []dispatcher.Given) {
 	if len(given) == 0 {
 		return
 	}
@@ -133,7 +113,7 @@ func (t *Takers) GiveBack(given []Given) {
 	for i := range given {
 		outcomes[i] = back(given[i].Claimed)
 	}
-	t.refuse(context.Background(), outcomes, given[0].token, given[0].owner)
+	t.refuse(context.Background(), outcomes, given[0].Token, given[0].Owner)
 }
 
 // refuse settles what was leased to a caller and not given out. Where that fails the leases

@@ -16,9 +16,9 @@ const half = 15 * time.Second
 
 func TestATakeAnswersAtOnceWhatThereIs(t *testing.T) {
 	inBubble(t, func(q *fakeQueue, _ func()) {
-		require.Empty(t, q.call(t, takers.Ask{}).answer(t))
+		require.Empty(t, q.call(t, d.TakerAsk{}).answer(t))
 		q.put(lane, "a", "b", "c")
-		c := q.call(t, takers.Ask{Most: 2, Wait: half})
+		c := q.call(t, d.TakerAsk{Most: 2, Wait: half})
 		require.Equal(t, []string{"a", "b"}, c.answer(t))
 		require.Zero(t, c.took)
 		g := c.given[0]
@@ -32,8 +32,8 @@ func TestATakeAnswersAtOnceWhatThereIs(t *testing.T) {
 
 func TestAHintWakesOneThatWaits(t *testing.T) {
 	inBubble(t, func(q *fakeQueue, _ func()) {
-		first, second := q.call(t, takers.Ask{Wait: half}), q.call(t, takers.Ask{Wait: half})
-		other := q.call(t, takers.Ask{Lane: "q_other", Wait: half})
+		first, second := q.call(t, d.TakerAsk{Wait: half}), q.call(t, d.TakerAsk{Wait: half})
+		other := q.call(t, d.TakerAsk{Lane: "q_other", Wait: half})
 		time.Sleep(time.Second)
 		q.put(lane, "a")
 		require.Equal(t, []string{"a"}, first.answer(t))
@@ -52,7 +52,7 @@ func TestThoseThatWaitCostNothing(t *testing.T) {
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		var calls []*call
 		for range 200 {
-			calls = append(calls, q.call(t, takers.Ask{Wait: half}))
+			calls = append(calls, q.call(t, d.TakerAsk{Wait: half}))
 		}
 		time.Sleep(half - time.Second)
 		synctest.Wait()
@@ -68,7 +68,7 @@ func TestWhoLeavesSomeBehindWakesTheNext(t *testing.T) {
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		var calls []*call
 		for range 3 {
-			calls = append(calls, q.call(t, takers.Ask{Most: 2, Wait: half}))
+			calls = append(calls, q.call(t, d.TakerAsk{Most: 2, Wait: half}))
 		}
 		q.put(lane, "a", "b", "c", "d", "e")
 		require.Equal(t, []string{"a", "b"}, calls[0].answer(t))
@@ -76,16 +76,16 @@ func TestWhoLeavesSomeBehindWakesTheNext(t *testing.T) {
 		require.Equal(t, []string{"e"}, calls[2].answer(t))
 		require.Equal(t, 6, q.asked())
 
-		c := q.call(t, takers.Ask{Wait: half})
+		c := q.call(t, d.TakerAsk{Wait: half})
 		q.set(func() { q.ready[lane] = []string{"x", "y"} })
-		require.Equal(t, []string{"x"}, q.call(t, takers.Ask{}).answer(t))
+		require.Equal(t, []string{"x"}, q.call(t, d.TakerAsk{}).answer(t))
 		require.Equal(t, []string{"y"}, c.answer(t), "one that does not wait passes it on too")
 	})
 }
 
 func TestACallerThatIsGonePassesItsTurnOn(t *testing.T) {
 	inBubble(t, func(q *fakeQueue, _ func()) {
-		first, second := q.call(t, takers.Ask{Wait: half}), q.call(t, takers.Ask{Wait: half})
+		first, second := q.call(t, d.TakerAsk{Wait: half}), q.call(t, d.TakerAsk{Wait: half})
 		q.set(func() { q.ready[lane] = []string{"a"} })
 		first.cancel()
 		q.t.OnTakeable([]d.Lane{lane}) // both at once
@@ -101,7 +101,7 @@ func TestWhatACallerTookThatIsGoneGoesBack(t *testing.T) {
 			inBubble(t, func(q *fakeQueue, _ func()) {
 				ctx, cancel := context.WithCancel(context.Background())
 				q.set(func() { q.ready[lane], q.taking = []string{"a", "b"}, cancel })
-				_, err := q.t.Take(ctx, takers.Ask{Lane: lane, Owner: "me", Most: 2, For: time.Second, Wait: wait})
+				_, err := q.t.Take(ctx, d.TakerAsk{Lane: lane, Owner: "me", Most: 2, For: time.Second, Wait: wait})
 				require.ErrorIs(t, err, context.Canceled)
 				require.Equal(t, []string{"a", "b"}, q.ready[lane])
 				require.Empty(t, q.taken)
@@ -112,11 +112,11 @@ func TestWhatACallerTookThatIsGoneGoesBack(t *testing.T) {
 
 func TestAtTheStopThoseThatWaitAreAnswered(t *testing.T) {
 	inBubble(t, func(q *fakeQueue, stop func()) {
-		c := q.call(t, takers.Ask{Wait: half})
+		c := q.call(t, d.TakerAsk{Wait: half})
 		stop()
 		require.Empty(t, c.answer(t))
 		require.Zero(t, c.took)
-		require.Empty(t, q.call(t, takers.Ask{Wait: half}).answer(t))
+		require.Empty(t, q.call(t, d.TakerAsk{Wait: half}).answer(t))
 	})
 }
 
@@ -125,7 +125,7 @@ func TestWhereSomethingMayHaveBeenMissedOneOfEachLaneAsks(t *testing.T) {
 		var calls []*call
 		for i := range 40 {
 			for range 2 {
-				calls = append(calls, q.call(t, takers.Ask{Lane: d.Lane(rune('a' + i)), Wait: half}))
+				calls = append(calls, q.call(t, d.TakerAsk{Lane: d.Lane(rune('a' + i)), Wait: half}))
 			}
 		}
 		require.Equal(t, 80, q.asked())
@@ -146,7 +146,7 @@ func TestWhereNothingIsToldAllWaitForOneLookASecond(t *testing.T) {
 		time.Sleep(half)
 		synctest.Wait()
 		require.Zero(t, q.looks, "nobody waits")
-		a, b := q.call(t, takers.Ask{Wait: half}), q.call(t, takers.Ask{Lane: "q_other", Wait: half})
+		a, b := q.call(t, d.TakerAsk{Wait: half}), q.call(t, d.TakerAsk{Lane: "q_other", Wait: half})
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		require.Equal(t, 10, q.looks)
@@ -162,20 +162,20 @@ func TestWhatCanNotBeGivenOutIsNoAnswer(t *testing.T) {
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		q.set(func() { q.unfit["a"] = 2 })
 		q.put(lane, "a", "b")
-		c := q.call(t, takers.Ask{Wait: half})
+		c := q.call(t, d.TakerAsk{Wait: half})
 		require.Equal(t, []string{"a"}, c.answer(t))
 		require.Equal(t, []string{"a", "a"}, q.backs)
 		require.Less(t, c.took, time.Second)
 		require.Len(t, q.taken, 1)
 		q.put(lane, "unsignable")
-		require.Equal(t, []string{"b"}, q.call(t, takers.Ask{Most: 9}).answer(t))
+		require.Equal(t, []string{"b"}, q.call(t, d.TakerAsk{Most: 9}).answer(t))
 		require.Equal(t, []string{"unsignable"}, q.ready[lane])
 	})
 }
 
 func TestAFailedTakeIsToldAndPassesItsTurnOn(t *testing.T) {
 	inBubble(t, func(q *fakeQueue, _ func()) {
-		first, second := q.call(t, takers.Ask{Wait: half}), q.call(t, takers.Ask{Wait: half})
+		first, second := q.call(t, d.TakerAsk{Wait: half}), q.call(t, d.TakerAsk{Wait: half})
 		q.set(func() { q.err = d.ErrUnavailable })
 		q.put(lane, "a")
 		<-first.over

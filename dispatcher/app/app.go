@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	mathrand "math/rand/v2"
 	"net/netip"
 	"net/url"
 	"sync/atomic"
@@ -202,6 +203,7 @@ func newWork(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics,
 	watched := store.Store
 	if o.once != nil {
 		watched = nil // each process would tell anew what it finds, and none that it is over
+		store.TrimFrom(mathrand.IntN(store.Partitions()))
 	}
 	w.takers = takers.New(store, e, o.Log)
 	w.notices, err = notices.New(notices.Options{

@@ -95,3 +95,6 @@ func (s *Store) share(limit int) int { return Share(limit, len(s.tags)) }
 func Share(limit, partitions int) int {
 	return max(limit/partitions, min(limit, leastKept))
 }
+
+// TrimFrom has the trims by age begin at this partition.
+func (s *Store) TrimFrom(partition int) { s.partitions.TrimFrom(partition) }

@@ -98,6 +98,14 @@ func (s *Set) ToTrim(where dispatcher.TrimWhere) (partitions []int) {
 	return partitions
 }
 
+// TrimFrom has the trims by age begin at this partition. A process that makes only a few of
+// them would else always trim the first.
+func (s *Set) TrimFrom(partition int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trim = partition
+}
+
 // Trimmed notes in which partitions a trim found more than a batch, and by its
 // error in which it has to be repeated.
 func (s *Set) Trimmed(more []int, err error) {

@@ -98,6 +98,9 @@ func TestPartitionsAreTrimmedWhereDeliveriesEndedAndInTurn(t *testing.T) {
 	for n := range 5 { // age goes on without work
 		require.Equal(t, []int{n % 4}, s.ToTrim(dispatcher.TrimAged))
 	}
+	s.TrimFrom(3)
+	require.Equal(t, []int{3}, s.ToTrim(dispatcher.TrimAged))
+	require.Equal(t, []int{0}, s.ToTrim(dispatcher.TrimAged))
 }
 
 func TestErrorsOfPartitionsAreJoinedWithTheirNumber(t *testing.T) {

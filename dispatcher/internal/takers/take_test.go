@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/takers"
 )
 
 const half = 15 * time.Second

@@ -21,13 +21,14 @@ const mostFiles = 25
 // together. A folder that is not listed has none. Raise a number in the commit
 // that needs it, and say why.
 var budgets = map[string]int{
-	"cmd/hookladder":                           5400, // 3,200 were planned: a third of it is help
+	"cmd/hookladder":                           5700, // 3,200 were planned: a third of it is help
 	"cmd/hookladder/internal/bench":            3500,
 	"cmd/hookladder/internal/check":            600,
 	"cmd/hookladder/internal/demo":             100,
 	"cmd/hookladder/internal/inspect":          1400,
 	"cmd/hookladder/internal/offer":            300,
 	"cmd/hookladder/internal/progress":         200,
+	"cmd/hookladder/internal/pull":             600,
 	"cmd/hookladder/internal/samples":          300,
 	"cmd/hookladder/internal/settings":         800,
 	"cmd/hookladder/internal/term":             200,

@@ -27,42 +27,53 @@ const shownBody = 16 << 10
 // most of a body that is read: what may be published with MAX_BODY at its highest.
 const readBody = 4 << 20
 
-func newListen(s world) *cobra.Command {
-	var addr, secret, secretFile, scheme, save string
-	var status int
-	cmd := &cobra.Command{
-		Use:   "listen",
-		Short: "Receive callbacks: verify each and print it",
-		Long: `Listens for callbacks, verifies the signature of each with SIGNING_SECRET,
+const aboutListen = `Listens for callbacks, verifies the signature of each with SIGNING_SECRET,
 --secret-file or --secret, prints headers, body and verdict, and answers with
 --status. A callback that can't be verified is answered with 401, as a receiver
 should. Control characters are printed escaped, and each line of a body begins with
 a bar. With --save the file holds the last one byte for byte: hookladder verify says
-what is wrong with it. Other users of this machine can see --secret in the list of processes: keep
-secrets that matter in a file.`,
+what is wrong with it. Other users of this machine can see --secret in the list of
+processes: keep secrets that matter in a file.
+
+With --forward-to it takes deliveries from Hookladder instead and hands each to an app
+on this machine, as a callback would: no tunnel is needed, since nothing has to reach
+this machine. It makes an endpoint of kind pull for that, which gets a copy of what
+matches --topic, and deletes it at the end. It signs with --secret, --secret-file or
+SIGNING_SECRET, or else with a fresh secret that it prints. Each attempt is printed with
+the app's answer. At a terminal r sends the last one again, f has the next attempt fail,
+and q ends it. --fail has the first attempts fail, --status says with which answer (500),
+or without --fail answers all of them in place of the app.`
+
+func newListen(s world) *cobra.Command {
+	var addr, secret, secretFile, scheme, save string
+	var status int
+	var forward forwarding
+	cmd := &cobra.Command{
+		Use:   "listen",
+		Short: "Receive callbacks: verify each and print it",
+		Long:  aboutListen,
 		Example: `  SIGNING_SECRET=whsec_... hookladder listen
   hookladder listen --addr 127.0.0.1:9000 --secret-file ./secret --status 503
-  hookladder listen --signature standard-ed25519 --secret whpk_...`,
+  hookladder listen --signature standard-ed25519 --secret whpk_...
+  hookladder listen --forward-to http://localhost:3000/hooks --topic 'payment.*' --fail 3`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if secretFile != "" {
-				if secret != "" {
-					return usagef("give --secret or --secret-file, not both")
-				}
-				text, err := os.ReadFile(secretFile)
-				if err != nil {
-					return usagef("--secret-file: %w", err)
-				}
-				if secret = strings.TrimSpace(string(text)); secret == "" {
-					return usagef("--secret-file: %s is empty", secretFile)
-				}
-			}
-			verifier, err := listenVerifier(scheme, secret, s.vars())
-			if err != nil {
+			if err := forward.check(cmd, status); err != nil {
 				return err
 			}
 			if status < 200 || status > 599 {
 				return usagef("--status %d: must be from 200 to 599", status)
+			}
+			secret, err := secretOf(secret, secretFile)
+			if err != nil {
+				return err
+			}
+			if forward.target != "" {
+				return forward.run(cmd, secret)
+			}
+			verifier, err := listenVerifier(scheme, secret, s.vars())
+			if err != nil {
+				return err
 			}
 			ear := &listener{verifier: verifier, status: status, save: save, out: cmd.OutOrStdout()}
 			return ear.listen(cmd.Context(), addr)
@@ -74,9 +85,28 @@ secrets that matter in a file.`,
 	cmd.Flags().StringVar(&scheme, "signature", signer.Standard.String(), "how it is signed: "+strings.Join(schemeNames(), ", "))
 	cmd.Flags().IntVar(&status, "status", http.StatusNoContent, "the status to answer a verified callback with")
 	cmd.Flags().StringVar(&save, "save", "", "a file to save the last callback to, for hookladder verify")
+	forward.add(cmd, s)
 	completes(cmd, "signature", schemeNames()...)
 	completes(cmd, "status", answers...)
 	return cmd
+}
+
+// secretOf is the secret of the two flags; empty: neither was given.
+func secretOf(secret, file string) (string, error) {
+	if file == "" {
+		return secret, nil
+	}
+	if secret != "" {
+		return "", usagef("give --secret or --secret-file, not both")
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", usagef("--secret-file: %w", err)
+	}
+	if secret = strings.TrimSpace(string(text)); secret == "" {
+		return "", usagef("--secret-file: %s is empty", file)
+	}
+	return secret, nil
 }
 
 // listenVerifier verifies with the secrets of the flag, or else with those of

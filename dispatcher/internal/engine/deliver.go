@@ -184,7 +184,11 @@ func (r *route) host() string {
 // be made now, any other error that it can't be made.
 func (d *deliverer) route(c dispatcher.Claimed, at time.Time) (route, error) {
 	if c.ID.Lane.IsEndpoint() {
-		return d.toEndpoint(c, at)
+		r, err := d.toEndpoint(c, at)
+		if err == nil && r.url == nil { // its lane's copy does not say that it is of kind pull
+			err = errStalled
+		}
+		return r, err
 	}
 	r := d.defaults(c.Message, nil)
 	target, err := d.targets.of(c.Message)
@@ -209,7 +213,7 @@ func (d *deliverer) toEndpoint(c dispatcher.Claimed, at time.Time) (route, error
 	switch {
 	case err != nil:
 		return route{}, errHeld
-	case dest.Fault != nil, dest.URL == nil: // then its limits may be wrong too, or its lane's copy does not say that it is of kind pull
+	case dest.Fault != nil: // then its limits may be wrong too
 		return route{}, errStalled
 	case dest.Endpoint.Limits().Held != dispatcher.HeldNone:
 		return route{}, errHeld

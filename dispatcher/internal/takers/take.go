@@ -89,7 +89,9 @@ func (t *Takers) take(ctx context.Context, a dispatcher.TakerAsk) (given []dispa
 		h, err := t.engine.Headers(c, at)
 		if err != nil { // its endpoint changed since it was looked at
 			t.log.LogAttrs(ctx, slog.LevelWarn, "delivery not given out", slog.String("delivery_id", c.ID.String()), slog.Any("err", err))
-			unfit = append(unfit, back(c))
+			rests := back(c)
+			rests.Pause, rests.Stalled = restFor, dispatcher.WhySealed
+			unfit = append(unfit, rests)
 			continue
 		}
 		given = append(given, dispatcher.Given{
@@ -99,6 +101,10 @@ func (t *Takers) take(ctx context.Context, a dispatcher.TakerAsk) (given []dispa
 	t.refuse(ctx, unfit, token, a.Owner)
 	return given, len(taken.More) > 0, nil
 }
+
+// restFor is how long the lane of a delivery rests that can't be given out. Else its takers
+// would have it again at once.
+const restFor = 5 * time.Second
 
 func back(c dispatcher.Claimed) dispatcher.Settlement {
 	return dispatcher.Settlement{ID: c.ID, Verdict: dispatcher.Back, Due: c.Due}

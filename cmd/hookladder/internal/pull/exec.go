@@ -1,0 +1,113 @@
+package pull
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// Exit statuses of a program that mean something: EX_DATAERR of sysexits.h, and what a
+// shell answers for a program that it can't run.
+const (
+	exitDead   = 65
+	exitNoRun  = 126
+	exitNoFind = 127
+)
+
+// ErrNoProgram says that the program could not be started, so that no delivery is
+// handled by it.
+var ErrNoProgram = errors.New("the program can't be started")
+
+// Exec hands each body to a program's standard input. Exit status 0 means that it is
+// delivered, 65 that it is not to be tried again, and any other one that it failed.
+type Exec struct {
+	Command string // of the shell
+	Timeout time.Duration
+	Environ []string // it gets these and HOOKLADDER_...
+	Out     io.Writer
+	Err     io.Writer
+
+	mu sync.Mutex // a line of one program is not torn by another's
+}
+
+// shownError is how much of what a program says last is kept as the delivery's error.
+const shownError = 1 << 10
+
+// Handle runs the program for one delivery.
+func (e *Exec) Handle(ctx context.Context, d *wire.TakenDelivery) (wire.Settlement, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", e.Command)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 5 * time.Second
+	cmd.Stdin = bytes.NewReader(d.Bytes())
+	said := &tail{most: shownError}
+	cmd.Stdout, cmd.Stderr = &shared{mu: &e.mu, out: e.Out}, io.MultiWriter(&shared{mu: &e.mu, out: e.Err}, said)
+	cmd.Env = append(append([]string{}, e.Environ...),
+		"HOOKLADDER_DELIVERY_ID="+d.ID, "HOOKLADDER_MESSAGE_ID="+d.Message.ID, "HOOKLADDER_TOPIC="+d.Message.Topic,
+		"HOOKLADDER_TENANT="+d.Message.Tenant, "HOOKLADDER_SUBJECT="+d.Message.Subject,
+		"HOOKLADDER_ATTEMPT="+strconv.Itoa(d.Attempt), "HOOKLADDER_CONTENT_TYPE="+d.Message.ContentType)
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return failure("the program took longer than %v", e.Timeout), nil
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // then a child of it holds its output
+		return wire.Settlement{Outcome: delivered}, nil
+	case !errors.As(err, &exit):
+		return failure("%v: %v", ErrNoProgram, err), fmt.Errorf("%w: %w", ErrNoProgram, err)
+	}
+	s := failure("%s%s", exit, said.last())
+	switch exit.ExitCode() {
+	case exitDead:
+		s.Outcome = dead
+	case exitNoRun, exitNoFind:
+		return s, fmt.Errorf("%w: %s", ErrNoProgram, s.Error)
+	}
+	return s, nil
+}
+
+// shared writes to an output that others write to too.
+type shared struct {
+	mu  *sync.Mutex
+	out io.Writer
+}
+
+func (s *shared) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.Write(b)
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	most int
+	kept []byte
+}
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.kept = append(t.kept, b...)
+	if len(t.kept) > 2*t.most {
+		t.kept = append(t.kept[:0], t.kept[len(t.kept)-t.most:]...)
+	}
+	return len(b), nil
+}
+
+// last is the last line that is not empty, behind a colon.
+func (t *tail) last() string {
+	text := strings.TrimSpace(strings.ToValidUTF8(string(t.kept), "\uFFFD"))
+	if text = text[strings.LastIndexByte(text, '\n')+1:]; text == "" {
+		return ""
+	}
+	return ": " + text[max(len(text)-t.most, 0):]
+}

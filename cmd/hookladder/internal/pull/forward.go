@@ -1,0 +1,185 @@
+package pull
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// Forward hands each delivery to an app, as a callback would.
+type Forward struct {
+	URL     string
+	Timeout time.Duration
+	Delay   time.Duration // before each attempt
+	Status  int           // what an attempt that is to fail is answered with
+	All     bool          // all attempts are to fail
+	Out     io.Writer
+	Clock   func() string // the time, as a line begins with it
+
+	fails  atomic.Int32 // attempts that are to fail
+	last   atomic.Pointer[string]
+	client http.Client
+	once   sync.Once
+	mu     sync.Mutex // a line is written whole
+}
+
+// FailNext has as many more attempts fail, without the app.
+func (f *Forward) FailNext(n int) { f.fails.Add(int32(n)) }
+
+// Last is the message of the last attempt; empty: there was none.
+func (f *Forward) Last() string {
+	if id := f.last.Load(); id != nil {
+		return *id
+	}
+	return ""
+}
+
+// Println writes a line.
+func (f *Forward) Println(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fmt.Fprintf(f.Out, format+"\n", args...)
+}
+
+// mustFail reports whether an attempt is to fail, and counts it.
+func (f *Forward) mustFail() bool {
+	if f.All {
+		return true
+	}
+	for {
+		n := f.fails.Load()
+		if n <= 0 {
+			return false
+		}
+		if f.fails.CompareAndSwap(n, n-1) {
+			return true
+		}
+	}
+}
+
+// reply is what came of an attempt.
+type reply struct {
+	status int
+	header http.Header
+	body   []byte
+	err    error
+	own    bool // the app was not asked
+	took   time.Duration
+}
+
+// Handle makes one attempt and prints it.
+func (f *Forward) Handle(ctx context.Context, d *wire.TakenDelivery) (wire.Settlement, error) {
+	f.last.Store(&d.Message.ID)
+	if f.Delay > 0 {
+		timer := time.NewTimer(f.Delay)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+	r := reply{status: f.Status, own: true}
+	if !f.mustFail() {
+		r = f.ask(ctx, d)
+	}
+	s := f.judge(&r)
+	f.print(d, &r, s)
+	return s, nil
+}
+
+// shownAnswer is how much of an answer is read, of which the head is shown.
+const shownAnswer = 4 << 10
+
+// ask calls the app with the headers and the body of a callback.
+func (f *Forward) ask(ctx context.Context, d *wire.TakenDelivery) (r reply) {
+	f.once.Do(func() {
+		f.client = http.Client{
+			Timeout:       f.Timeout,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
+	})
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.URL, bytes.NewReader(d.Bytes()))
+	if err != nil {
+		return reply{err: err}
+	}
+	for name, value := range d.Headers {
+		req.Header.Set(name, value)
+	}
+	began := time.Now()
+	resp, err := f.client.Do(req)
+	r.took = time.Since(began)
+	if err != nil {
+		r.err = err
+		return r
+	}
+	defer resp.Body.Close() //nolint:errcheck // what was read counts
+	r.status, r.header = resp.StatusCode, resp.Header
+	r.body, r.err = io.ReadAll(io.LimitReader(resp.Body, shownAnswer))
+	return r
+}
+
+// judge says what an answer means, as of any receiver.
+func (f *Forward) judge(r *reply) wire.Settlement {
+	switch {
+	case r.err != nil:
+		return failure("no answer: %v", r.err)
+	case r.status >= 200 && r.status <= 299:
+		return wire.Settlement{Outcome: delivered}
+	}
+	s := failure("status %d", r.status)
+	switch {
+	case r.status == http.StatusGone, r.header.Get("webhook-delivery") == "abort-message":
+		s.Outcome = dead
+	case r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable:
+		if seconds, err := strconv.Atoi(r.header.Get("Retry-After")); err == nil && seconds > 0 {
+			after := wire.Duration(time.Duration(min(seconds, 24*60*60)) * time.Second)
+			s.After = &after
+		}
+	}
+	return s
+}
+
+// print writes an attempt and the app's answer: a line, and of an answer that is no
+// success its head.
+func (f *Forward) print(d *wire.TakenDelivery, r *reply, s wire.Settlement) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %s %s, attempt %d: ", f.Clock(), term.Visible(d.Message.Topic), d.Message.ID, d.Attempt)
+	switch {
+	case r.own:
+		fmt.Fprintf(&b, "answered %d for the app", r.status)
+	case r.err != nil:
+		fmt.Fprintf(&b, "%s", term.Visible(s.Error))
+	default:
+		fmt.Fprintf(&b, "%d in %d ms", r.status, r.took.Milliseconds())
+	}
+	switch {
+	case s.Outcome == dead:
+		b.WriteString("; it is not tried again")
+	case s.Outcome == retry && s.After != nil:
+		fmt.Fprintf(&b, "; tried again in %v", time.Duration(*s.After))
+	case s.Outcome == retry:
+		b.WriteString("; tried again after its ladder's next wait")
+	}
+	if s.Outcome != delivered {
+		lines := strings.SplitN(strings.TrimRight(string(r.body), "\r\n"), "\n", shownLines+1)
+		for _, line := range lines[:min(len(lines), shownLines)] {
+			if line = strings.TrimRight(line, "\r"); line != "" {
+				fmt.Fprintf(&b, "\n  | %s", term.Visible(line))
+			}
+		}
+	}
+	f.Println("%s", b.String())
+}
+
+// shownLines is how much of an answer is shown.
+const shownLines = 8

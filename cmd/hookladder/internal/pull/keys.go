@@ -1,0 +1,41 @@
+package pull
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/term"
+)
+
+// Keys calls press for each key that is typed at a terminal, until it answers false or
+// the terminal is gone. Then it calls ended. restore gives the terminal back. Until then
+// what is written has to go through out, since a line does not begin at the left by itself.
+func Keys(terminal *os.File, out io.Writer, press func(key byte) bool, ended func()) (shown io.Writer, restore func(), err error) {
+	fd := int(terminal.Fd())
+	before, err := term.MakeRaw(fd)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read keys: %w", err)
+	}
+	go func() {
+		defer ended()
+		var b [1]byte
+		for {
+			if n, err := terminal.Read(b[:]); err != nil || n == 1 && !press(b[0]) {
+				return
+			}
+		}
+	}()
+	return lines{out}, func() { _ = term.Restore(fd, before) }, nil
+}
+
+// lines begins each line at the left.
+type lines struct{ out io.Writer }
+
+func (l lines) Write(b []byte) (int, error) {
+	if _, err := l.out.Write(bytes.ReplaceAll(b, []byte("\n"), []byte("\r\n"))); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}

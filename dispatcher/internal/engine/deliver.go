@@ -209,16 +209,11 @@ func (d *deliverer) route(c dispatcher.Claimed, at time.Time) (route, error) {
 // toEndpoint is the route to an endpoint as it is now. An endpoint that was held or
 // deleted after the claim is not called.
 func (d *deliverer) toEndpoint(c dispatcher.Claimed, at time.Time) (route, error) {
-	dest, err := d.engine.endpoints.Cache.Get(d.cut, string(c.ID.Lane))
-	switch {
-	case err != nil:
-		return route{}, errHeld
-	case dest.Fault != nil: // then its limits may be wrong too
+	r, err := d.ofEndpoint(c, at)
+	if err == nil && r.url == nil { // its lane's copy does not say that it is of kind pull
 		return route{}, errStalled
-	case dest.Endpoint.Limits().Held != dispatcher.HeldNone:
-		return route{}, errHeld
 	}
-	return d.routeTo(dest, c.Message, at), nil
+	return r, err
 }
 
 func (d *deliverer) routeTo(dest *endpoints.Destination, m *dispatcher.Message, at time.Time) route {

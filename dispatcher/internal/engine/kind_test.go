@@ -10,6 +10,7 @@ import (
 
 	d "github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/signer"
 )
 
 // Endpoints of kind pull, which are never called.
@@ -32,6 +33,23 @@ func TestAnEndpointOfKindPullIsNeverCalled(t *testing.T) {
 		require.Empty(t, r.sender.sent())
 		require.Equal(t, map[d.Verdict]int{d.Back: 1}, r.queue.verdicts(), "it rests, and spends no rung")
 		require.Zero(t, r.Held())
+		r.stop(t)
+	})
+}
+
+func TestWhatIsTakenFromAnEndpointIsSignedForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestEndpointRig(t, nil)
+		r.start(t)
+		view := r.create(t, pull)
+		c := claimed(message("m"))
+		c.ID.Lane = view.Lane()
+		at := time.Unix(1_700_000_000, 0)
+		h, err := r.Headers(c, at)
+		require.NoError(t, err, "it needs no URL")
+		own, err := signer.NewSigner(view.Secrets[0].Secret)
+		require.NoError(t, err)
+		require.Equal(t, own.Sign("m", at, c.Message.Body), h.Get("webhook-signature"))
 		r.stop(t)
 	})
 }

@@ -155,7 +155,7 @@ func (e *Engine) Headers(c dispatcher.Claimed, at time.Time) (http.Header, error
 // no signer where there is no secret.
 func (d *deliverer) takenRoute(c dispatcher.Claimed, at time.Time) (r route, err error) {
 	if c.ID.Lane.IsEndpoint() {
-		return d.toEndpoint(c, at)
+		return d.ofEndpoint(c, at)
 	}
 	r = d.defaults(c.Message, nil)
 	if signers := d.signers.Load(); signers != nil {
@@ -164,6 +164,20 @@ func (d *deliverer) takenRoute(c dispatcher.Claimed, at time.Time) (r route, err
 		}
 	}
 	return r, err
+}
+
+// ofEndpoint is the route of an endpoint's delivery, without a URL where it is never called.
+func (d *deliverer) ofEndpoint(c dispatcher.Claimed, at time.Time) (route, error) {
+	dest, err := d.engine.endpoints.Cache.Get(d.cut, string(c.ID.Lane))
+	switch {
+	case err != nil:
+		return route{}, errHeld
+	case dest.Fault != nil: // then its limits may be wrong too
+		return route{}, errStalled
+	case dest.Endpoint.Limits().Held != dispatcher.HeldNone:
+		return route{}, errHeld
+	}
+	return d.routeTo(dest, c.Message, at), nil
 }
 
 // Timeout is how long an attempt at a delivery may take.

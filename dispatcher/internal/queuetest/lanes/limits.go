@@ -197,4 +197,16 @@ var LimitCases = []rig.Case{
 		require.Equal(r, 1, r.Trim(rig.KeepAll).Lanes)
 		require.NotContains(r, r.State().Lanes, rig.EpOne)
 	}},
+	{Name: "so is a deleted one that was taken from", Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne, rig.Pulled)
+		r.Publish(rig.EpOne, "m1")
+		r.MustSettle(rig.One, rig.Success(r.MustTake(rig.One, rig.EpOne, rig.Named(rig.EpOne, "m1"))[0]))
+		r.Limit(rig.EpOne, rig.Pulled, rig.Held(dispatcher.HeldPaused))
+		r.Pass(2 * time.Hour)
+		require.Zero(r, r.Trim(rig.KeepAll).Lanes, "it is only paused")
+		r.Limit(rig.EpOne, rig.Pulled, rig.Held(dispatcher.HeldDeleted))
+		r.Pass(time.Hour)
+		require.Equal(r, 1, r.Trim(rig.KeepAll).Lanes)
+		require.NotContains(r, r.State().Lanes, rig.EpOne)
+	}},
 }

@@ -121,6 +121,33 @@ var NextCases = []rig.Case{
 		require.Positive(r, u.Wait)
 		require.LessOrEqual(r, u.Wait, 200*time.Second)
 	}},
+	{Name: "what waits to be taken is not next, but what has to be made ready for takers is", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne, rig.Pulled, rig.Every(time.Second))
+		r.Publish("q_a", "m1")
+		r.Publish(rig.EpOne, "m2", "m3")
+		mustComeNext(r, time.Time{}, "takers may have it, and nobody else")
+		r.Schedule(r.Entry("m4", rig.To("q_a"), rig.Delay(time.Minute)))
+		mustComeNext(r, r.Later(time.Minute), "it has to be made ready then")
+		r.MustTakeFor(time.Hour, rig.Named(rig.EpOne, "m2"))
+		mustComeNext(r, r.Later(time.Second), "its rate allows the next")
+		require.Zero(r, upcoming(r).Paced)
+		r.Pass(time.Minute)
+		require.Zero(r, upcoming(r).Wait)
+		r.Move()
+		mustComeNext(r, r.Later(59*time.Minute), "the lease ends by itself")
+	}},
+	{Name: "a lease that ends by itself is next when it ends", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
+		r.Publish("q_a", "m1", "m2")
+		r.MustTakeFor(time.Minute, rig.Named("q_a", "m1"))
+		mustComeNext(r, r.Later(time.Minute))
+		r.Pass(time.Minute)
+		require.Zero(r, upcoming(r).Wait)
+		require.False(r, upcoming(r).At.IsZero())
+		r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		require.False(r, upcoming(r).At.IsZero(), "also while nothing may be taken")
+		require.Len(r, r.End(rig.One), 1)
+		mustComeNext(r, time.Time{}, "an instance holds it now")
+	}},
 	{Name: "it changes nothing", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
 		r.Populate()
 		r.MustChangeNothing(func() { upcoming(r) })

@@ -52,6 +52,20 @@ var TakeCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Silence(taken.Claimed[0], time.Hour))
 		require.Len(r, r.Take(rig.Two, 64, "q_a").Claimed, 1)
 	}},
+	{Name: "how quick its takers are changes nothing of a lane", Run: func(r *rig.Rig) {
+		r.PublishMany("q_a", 3)
+		before := r.State().Lanes["q_a"]
+		for i, took := range []time.Duration{time.Millisecond, 2 * time.Second} {
+			c := r.Take(rig.One, 1, "q_a").Claimed[0]
+			r.MustSettle(rig.One, rig.Took(rig.Success(c), took))
+			after := r.State().Lanes["q_a"]
+			require.Equal(r, before.Window, after.Window, "success %d", i)
+			require.Equal(r, before.Slow, after.Slow, "success %d", i)
+		}
+		r.MustSettle(rig.One, rig.Failure(r.Take(rig.One, 1, "q_a").Claimed[0], time.Minute))
+		require.Equal(r, before.Window, r.State().Lanes["q_a"].Window)
+		r.MustBeSound()
+	}},
 	{Name: "several lanes get equal shares, and what one leaves the others have", Run: func(r *rig.Rig) {
 		r.PublishMany("q_a", 20)
 		r.PublishMany("q_b", 20)

@@ -356,8 +356,11 @@ for k = 1, many do
   if not held[k] then
     code, over = late(whole(k), l, texts[k], kept[k])
   elseif plain[k] and not texts[k] and not marks[k] then
-    l.flying, l.slow = l.flying - 1, class(plain[k])
-    grow(l)
+    l.flying = l.flying - 1
+    if not l.limits.pull then
+      l.slow = class(plain[k])
+      grow(l)
+    end
     succeeded(l)
     put(ended.done, at_now, deliveries[k])
   else

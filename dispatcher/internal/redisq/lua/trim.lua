@@ -139,7 +139,7 @@ local nlanes, stay, heads = 0, {}, sure('ZRANGEBYSCORE', KNOWN, '-inf', now - LA
 if #heads > 0 then
   local ins, limits, gone, kept = sure('HMGET', IN, unpack(heads)), sure('HMGET', LIMITS, unpack(heads)), {}, {}
   for i, lane in ipairs(heads) do
-    local unlimited = not limits[i] or sub(limits[i], -1) == 'x'
+    local unlimited = not limits[i] or find(limits[i], ' x', 1, true)
     if unlimited and (not ins[i] or ins[i] == '0 0') then
       gone[#gone + 1] = lane
     else

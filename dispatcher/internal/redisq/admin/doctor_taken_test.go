@@ -26,12 +26,31 @@ var takenDamages = []damage{
 	{"a token that can't be read", func(p *ward) { p.do("HSET", p.key("tokens"), "b:taken", "x") }, "broken_value", map[string]stored.Place{"b:taken": stored.PlaceTaken}},
 	{"a token of what is ready", func(p *ward) { p.do("HSET", p.key("tokens"), "a:r1", "1 t o") }, "token", map[string]stored.Place{"a:r1": stored.PlaceReady}},
 	{"a token of nothing", func(p *ward) { p.do("HSET", p.key("tokens"), "x:y", "1 t o") }, "token", nil},
+	{"a queue has no turn", func(p *ward) { p.queue(); p.do("ZREM", p.key("pulls"), "q_a") }, "stuck", map[string]stored.Place{"q_a:queued": stored.PlaceReady}},
+	{"a queue has a turn among those that are called", func(p *ward) {
+		p.queue()
+		p.do("ZREM", p.key("pulls"), "q_a")
+		p.do("ZADD", p.key("lanes"), 1, "q_a")
+	}, "stuck", map[string]stored.Place{"q_a:queued": stored.PlaceReady}},
+	{"a queue with nothing in it has a turn", func(p *ward) {
+		p.queue()
+		p.do("DEL", p.key("ready:q_a"))
+		p.do("HDEL", p.key("in"), "q_a")
+		p.do("HDEL", p.key("messages"), "queued")
+	}, "turn", map[string]stored.Place{"q_a:queued": ""}},
 	{"nobody is told of a lease", func(p *ward) { p.do("ZREM", p.key("parked"), "~taken") }, "timer", nil},
 	{"a lease is told of too late", func(p *ward) { p.do("ZADD", p.key("parked"), p.now.Add(61*time.Minute).UnixMilli(), "~taken") }, "timer", nil},
 	{"a lease is told of that there is not", func(p *ward) {
 		p.do("DEL", p.key("taken"), p.key("tokens"))
 		p.do("RPUSH", p.key("ready:b"), "1:taken")
 	}, "timer", map[string]stored.Place{"b:taken": stored.PlaceReady}},
+}
+
+// queue puts a message into a queue.
+func (p *ward) queue() {
+	p.Helper()
+	p.put("queued", to("q_a"))
+	p.mustBeSound()
 }
 
 // take has a lease of the instance end by itself in an hour.

@@ -363,8 +363,10 @@ func (p *ward) finish(dead ...string) {
 		require.NoError(p, err)
 		claimed, _, err := p.store.Claim(p.Context(), "last", []int{0}, 64, 512)
 		require.NoError(p, err)
+		taken, _, err := p.store.Take(p.Context(), "last", dispatcher.Take{Lanes: to("q_a"), Most: 64, Bytes: 1 << 20})
+		require.NoError(p, err)
 		var batch []dispatcher.Settlement
-		for _, c := range append(claimed, ended...) {
+		for _, c := range slices.Concat(claimed, taken.Claimed, ended) {
 			batch = append(batch, dispatcher.Settlement{
 				ID: c.ID, Verdict: dispatcher.Delivered, First: c.First,
 				Attempt: dispatcher.Attempt{Number: c.Attempt, At: p.now, Status: 200, Verdict: dispatcher.Delivered},

@@ -24,7 +24,7 @@ func TestARepartitionKeepsEverything(t *testing.T) {
 	p := redisqtest.NewProject(t, redistest.Start(t), 1)
 	p.Fill(12)
 	want, records := p.Content(1), p.Records(p.Open(1))
-	for _, place := range []string{"Place:due", "Place:ready", "Place:done", "Place:dead", "Place:cancelled", "Place:behind"} {
+	for _, place := range []string{"Place:due", "Place:ready", "Place:done", "Place:dead", "Place:cancelled", "Place:behind", "Place:taken", "Takeable:true"} {
 		require.Contains(t, want, place, "the test has everything")
 	}
 	for _, line := range []string{"mark", "progress", "history", "seen", "buried", "ends", "behind"} {
@@ -99,13 +99,17 @@ func TestARepartitionCanWorkOn(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = s.Limit(t.Context(), "one", "u_lane000003", dispatcher.LaneLimits{}, true)
 	require.NoError(t, err)
+	_, _, err = s.Limit(t.Context(), "one", "ep_pulled", dispatcher.LaneLimits{Version: 5, Pull: true}, true)
+	require.NoError(t, err)
 	for range 400 { // each claims a few; all is done long before
-		_, _, err := s.Move(t.Context(), "one", redisqtest.All(s))
+		ended, _, err := s.Move(t.Context(), "one", redisqtest.All(s))
 		require.NoError(t, err)
 		claimed, _, err := s.Claim(t.Context(), "one", redisqtest.All(s), 64, 1024)
 		require.NoError(t, err)
+		taken, _, err := s.Take(t.Context(), "one", dispatcher.Take{Lanes: []dispatcher.Lane{"q_a", "q_b", "ep_pulled"}, Most: 64, Bytes: 1 << 20})
+		require.NoError(t, err)
 		var batch []dispatcher.Settlement
-		for _, c := range claimed {
+		for _, c := range slices.Concat(ended, claimed, taken.Claimed) {
 			batch = append(batch, dispatcher.Settlement{
 				ID: c.ID, Verdict: dispatcher.Delivered, First: c.First,
 				Attempt: dispatcher.Attempt{Number: c.Attempt, Status: 200, Verdict: dispatcher.Delivered, At: p.Now},

@@ -172,6 +172,7 @@ func (p *Project) Fill(rounds int) {
 	limit("ep_ordered", dispatcher.LaneLimits{Version: 3, Ordered: true})
 	limit("ep_paused", dispatcher.LaneLimits{Version: 2, Held: dispatcher.HeldPaused, MaxInFlight: 4, Interval: 5 * time.Millisecond})
 	limit("u_lane000003", dispatcher.LaneLimits{Held: dispatcher.HeldPaused})
+	limit("ep_pulled", dispatcher.LaneLimits{Version: 2, Pull: true, Interval: 20 * time.Millisecond})
 	for k := range rounds {
 		name := func(what string) string { return fmt.Sprintf("%s%d", what, k) }
 		p.Publish(s,
@@ -180,10 +181,15 @@ func (p *Project) Fill(rounds int) {
 			p.Entry(name("key1"), To16(k, 1), InLine("k")), p.Entry(name("key2"), To16(k, 1), InLine("k")),
 			p.Entry(name("key3"), To16(k, 1), InLine("k"), After(time.Hour)),
 			p.Entry(name("order1"), []dispatcher.Lane{"ep_ordered"}), p.Entry(name("order2"), []dispatcher.Lane{"ep_ordered"}),
+			p.Entry(name("queue"), []dispatcher.Lane{"q_a", "q_b", "ep_pulled"}), p.Entry(name("latequeue"), []dispatcher.Lane{"q_b"}, After(time.Minute)),
 			p.Entry(name("held"), []dispatcher.Lane{"ep_paused", "u_lane000001"}),
 		)
 		p.Pass(100 * time.Millisecond)
 		p.happen(s, k)
+		_, _, err := s.Take(ctx, "one", dispatcher.Take{
+			Lanes: []dispatcher.Lane{"q_a", "ep_pulled"}, Most: 2, Bytes: 1 << 20, For: time.Duration(k+10) * time.Minute, Token: name("t"), Owner: "o",
+		})
+		require.NoError(p.T, err)
 	}
 	keep := dispatcher.Keep{Finished: time.Hour, FinishedMax: 1 + rounds/2, SeenMax: ProjectKnown, Dead: time.Hour, DeadMax: 1000}
 	for more := true; more; {

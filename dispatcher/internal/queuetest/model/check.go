@@ -58,6 +58,9 @@ func (m *model) comparePlaces(s stored.State, f *stored.Faults) {
 		if at := s.At(id); at != d.Found {
 			f.Add("%s is in %+v, should be in %+v", id, at, d.Found)
 		}
+		if got := s.Taken[id]; d.Place == stored.PlaceTaken && got != d.taken {
+			f.Add("%s is taken as %+v, should be as %+v", id, got, d.taken)
+		}
 		if s.Marks[id] != d.mark {
 			f.Add("%s is marked %q, should be %q", id, s.Marks[id], d.mark)
 		}
@@ -122,6 +125,9 @@ func (m *model) compareHint(partition int, s stored.State, f *stored.Faults) {
 		if found[0].Place == stored.PlaceDue {
 			due = min(due, found[0].At)
 		}
+	}
+	if s.Timer != 0 {
+		due = min(due, s.Timer)
 	}
 	for _, l := range s.Lanes {
 		if l.Parked != 0 {
@@ -228,13 +234,13 @@ func (m *model) status(id dispatcher.DeliveryID) dispatcher.Status {
 		return dispatcher.StatusCancelled
 	case d.mark == stored.MarkDelivered:
 		return dispatcher.StatusDelivered
-	case d.Place.Waits() && d.Place != stored.PlaceLeased && m.limits[id.Lane].Held == dispatcher.HeldDeleted:
+	case d.Place.Waits() && !d.Place.Flies() && m.limits[id.Lane].Held == dispatcher.HeldDeleted:
 		return dispatcher.StatusCancelled
 	case d.Place == stored.PlaceDue && d.progress.Climbed() > 0:
 		return dispatcher.StatusRetrying
 	}
 	return map[stored.Place]dispatcher.Status{
-		stored.PlaceDue: dispatcher.StatusScheduled, stored.PlaceBehind: dispatcher.StatusScheduled, stored.PlaceReady: dispatcher.StatusReady, stored.PlaceLeased: dispatcher.StatusInFlight,
+		stored.PlaceDue: dispatcher.StatusScheduled, stored.PlaceBehind: dispatcher.StatusScheduled, stored.PlaceReady: dispatcher.StatusReady, stored.PlaceLeased: dispatcher.StatusInFlight, stored.PlaceTaken: dispatcher.StatusInFlight,
 		stored.PlaceDone: dispatcher.StatusDelivered, stored.PlaceDead: dispatcher.StatusDead, stored.PlaceCancelled: dispatcher.StatusCancelled,
 	}[d.Place]
 }

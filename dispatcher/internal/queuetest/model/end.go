@@ -257,6 +257,7 @@ func (m *model) learn(s dispatcher.Settlement) {
 	switch took := s.Attempt.Duration; {
 	case s.Verdict == dispatcher.Back || s.Attempt.Number == 0:
 		m.refund(s.ID.Lane, 1)
+	case m.pulled(s.ID.Lane): // those who take pace themselves
 	case s.Attempt.Status == 0:
 		l.window, l.slow = max(1, l.window/2), 8
 	default:

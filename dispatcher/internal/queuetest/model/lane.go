@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
@@ -16,6 +17,7 @@ import (
 func (m *model) view(name dispatcher.Lane) stored.LaneState {
 	v := stored.LaneState{Slow: 4, InFlight: m.inFlight(name), Waiting: m.waitingIn(name)}
 	v.Limits, v.Limited = m.limits[name]
+	v.Limits.Pull = m.pulled(name)
 	if l := m.lanes[name]; l != nil {
 		v.Known, v.Window, v.Slow = true, l.window, l.slow
 		v.Fails, v.Opened, v.Until, v.Tat, v.Leads = l.fails, l.opened, l.until, l.tat, l.leads
@@ -23,6 +25,9 @@ func (m *model) view(name dispatcher.Lane) stored.LaneState {
 	}
 	return v.ByClock(m.Now.UnixMicro())
 }
+
+// pulled reports whether what is in a lane is taken, and not called.
+func (m *model) pulled(name dispatcher.Lane) bool { return name.IsQueue() || m.limits[name].Pull }
 
 // ended reports whether the deliveries of a lane are to end.
 func (m *model) ended(name dispatcher.Lane) bool {
@@ -32,7 +37,7 @@ func (m *model) ended(name dispatcher.Lane) bool {
 func (m *model) waitingIn(lane dispatcher.Lane) int {
 	n := 0
 	for id, d := range m.deliveries {
-		if id.Lane == lane && d.Place.Waits() && d.Place != stored.PlaceLeased {
+		if id.Lane == lane && d.Place.Waits() && !d.Place.Flies() {
 			n++
 		}
 	}
@@ -120,11 +125,11 @@ func (m *model) doLimit() {
 	}
 	lane := pick(m.rng, modelLanes...)
 	if lane.IsEndpoint() && m.Versions[lane] > 0 && m.rng.IntN(6) == 0 {
-		stale := dispatcher.LaneLimits{Version: 1 + int64(m.rng.IntN(int(m.Versions[lane]))), Held: dispatcher.HeldPaused}
+		stale := dispatcher.LaneLimits{Version: 1 + int64(m.rng.IntN(int(m.Versions[lane]))), Held: dispatcher.HeldPaused, Pull: lane == rig.EpTwo && m.pull}
 		m.limitLane(lane, stale, clear)
 		return
 	}
-	m.limitLane(lane, m.NewLimits(lane, func(l *dispatcher.LaneLimits) {
+	m.limitLane(lane, m.newLimits(lane, func(l *dispatcher.LaneLimits) {
 		if m.rng.IntN(2) == 0 {
 			return // half of the lanes have no limits, so that there is always work
 		}
@@ -136,6 +141,13 @@ func (m *model) doLimit() {
 			l.Held = pick(m.rng, dispatcher.HeldDisabled, dispatcher.HeldDeleted)
 		}
 	}), clear)
+}
+
+// newLimits are the next limits of a lane. Which endpoint is taken from never changes.
+func (m *model) newLimits(lane dispatcher.Lane, changes ...rig.LimitsChange) dispatcher.LaneLimits {
+	l := m.NewLimits(lane, changes...)
+	l.Pull = lane == rig.EpTwo && m.pull
+	return l
 }
 
 // limitLane changes the limits of a lane in the store and in the model.
@@ -238,8 +250,9 @@ func (m *model) compareLanes(s stored.State, f *stored.Faults) {
 		if l := m.lanes[name]; l != nil && got.Until == want.Until && got.Tat == want.Tat {
 			l.until, l.tat = s.Lanes[name].Until, s.Lanes[name].Tat // a call that changes the lane corrects a time of another clock
 		}
+		got.Limits.Pull = got.Limits.Pull || name.IsQueue()
 		want.Keys, want.Noted = got.Keys, got.Noted
-		want.Listed, want.Weight, want.Turn, want.Parked = got.Listed, got.Weight, got.Turn, got.Parked
+		want.Listed, want.Weight, want.Turn, want.Takeable, want.Parked = got.Listed, got.Weight, got.Turn, got.Takeable, got.Parked
 		if !want.Known {
 			want.Slow = got.Slow
 		}
@@ -253,7 +266,7 @@ func (m *model) compareLanes(s stored.State, f *stored.Faults) {
 func (m *model) waitsFor(id dispatcher.DeliveryID) string {
 	d, l := m.deliveries[id], m.view(id.Lane)
 	switch status := m.status(id); {
-	case status.Ended() || d.Place == stored.PlaceLeased:
+	case status.Ended() || d.Place.Flies():
 		return ""
 	case d.Place == stored.PlaceBehind:
 		return "order"
@@ -271,6 +284,8 @@ func (m *model) waitsFor(id dispatcher.DeliveryID) string {
 		return "rate"
 	case l.InFlight >= l.Slots(m.Setup):
 		return "limit"
+	case l.Limits.Pull:
+		return "consumer"
 	}
 	return "permits"
 }

@@ -27,7 +27,10 @@ type model struct {
 	beats     map[string]int64               // the last number of each
 	held      []holding                      // claims that an instance believes to hold, rightly or not
 	past      []holding                      // claims that were settled
+	leases    []dispatcher.TakenLease        // that takers were given, the last ones
 	refused   []dispatcher.Entry             // entries that were not answered as accepted
+
+	pull bool // EpTwo is taken from
 
 	trouble trouble                                         // of the call under way
 	unheard bool                                            // an answer was lost since the last comparison
@@ -80,6 +83,7 @@ type modelDelivery struct {
 	mark     stored.Mark
 	progress stored.Progress
 	history  int
+	taken    stored.Taken // where it is
 }
 
 type modelLane struct {
@@ -99,7 +103,7 @@ type holding struct {
 }
 
 // modelLanes are few, so that much happens to each.
-var modelLanes = []dispatcher.Lane{"a", "b", rig.EpOne, rig.EpTwo}
+var modelLanes = []dispatcher.Lane{"a", "b", rig.EpOne, rig.EpTwo, "q_q"}
 
 func newModel(t testing.TB, open rig.OpenFunc, rng *dice) *model {
 	t.Helper()
@@ -132,11 +136,11 @@ func newModel(t testing.TB, open rig.OpenFunc, rng *dice) *model {
 	if s.Total > 0 {
 		m.known[rig.Others], m.beats[rig.Others] = 1, 1
 	}
-	m.Good = m.Queue
-	m.logf("%+v", s)
+	m.Good, m.pull = m.Queue, rng.IntN(2) == 1
+	m.logf("%+v, %s is taken from: %v", s, rig.EpTwo, m.pull)
 	if rng.IntN(3) < 2 { // else they have no limits, and are not claimed from
-		m.limitLane(rig.EpOne, m.NewLimits(rig.EpOne), false)
-		m.limitLane(rig.EpTwo, m.NewLimits(rig.EpTwo), false)
+		m.limitLane(rig.EpOne, m.newLimits(rig.EpOne), false)
+		m.limitLane(rig.EpTwo, m.newLimits(rig.EpTwo), false)
 	}
 	return m
 }
@@ -152,7 +156,7 @@ func (m *model) step() {
 		{12, m.doPass, false}, {3, m.doSetBack, false}, {20, m.doSchedule, true}, {12, m.doMove, true}, {26, m.doClaim, true},
 		{26, m.doSettle, true}, {4, m.doSettleAgain, true}, {7, m.doCancel, true}, {7, m.doRetry, true}, {5, m.doReap, true},
 		{4, m.doTrim, true}, {8, m.doLimit, true}, {1, m.doSweep, true}, {2, m.doBeat, true},
-		{6, m.doReconcile, true}, {4, m.compareList, false}, {3, m.doCopy, false}, {3, m.doRestore, false},
+		{6, m.doReconcile, true}, {14, m.doTake, true}, {8, m.doAdopt, true}, {3, m.doExtend, true}, {4, m.compareList, false}, {3, m.doCopy, false}, {3, m.doRestore, false},
 	}
 	sum := 0
 	for _, a := range acts {
@@ -179,9 +183,14 @@ func (m *model) drain() {
 	m.Helper()
 	m.limitLane(dispatcher.AllLanes, dispatcher.LaneLimits{}, false)
 	for _, lane := range modelLanes {
-		m.limitLane(lane, m.NewLimits(lane), true)
+		m.limitLane(lane, m.newLimits(lane), true)
 	}
 	m.buryInstances()
+	for _, id := range stored.SortedIDs(m.deliveries) {
+		if d := m.deliveries[id]; d.Place == stored.PlaceTaken {
+			m.adoptAs(m.instances[0], []dispatcher.TakenLease{{ID: id, Owner: d.Holder}})
+		}
+	}
 	for _, id := range stored.SortedIDs(m.deliveries) {
 		if d := m.deliveries[id]; d.Place == stored.PlaceLeased {
 			m.settleAs(d.Holder, []dispatcher.Settlement{rig.Success(dispatcher.Claimed{ID: id, Attempt: d.progress.Attempts + 1})})
@@ -192,8 +201,11 @@ func (m *model) drain() {
 			m.Fatalf("%d deliveries never end", m.waiting())
 		}
 		m.passBy(30 * 24 * time.Hour)
-		m.moveAll()
 		by := m.instances[0]
+		m.moveAll(by)
+		for _, c := range m.takeAs(by, dispatcher.Take{Lanes: []dispatcher.Lane{rig.EpTwo, "q_q"}, Most: 8, Bytes: 1 << 20}) {
+			m.settleAs(by, []dispatcher.Settlement{rig.Success(c)})
+		}
 		for _, n := range m.All() {
 			for _, c := range m.claimAs(by, []int{n}, min(8, m.Setup.Permits), m.Setup.Permits) {
 				m.settleAs(by, []dispatcher.Settlement{rig.Success(c)})
@@ -203,7 +215,7 @@ func (m *model) drain() {
 	m.compare()
 	for _, lane := range modelLanes {
 		if lane.IsEndpoint() {
-			m.limitLane(lane, m.NewLimits(lane, rig.Held(dispatcher.HeldDeleted)), false)
+			m.limitLane(lane, m.newLimits(lane, rig.Held(dispatcher.HeldDeleted)), false)
 		}
 	}
 	m.passBy(m.Latest.Sub(m.Now) + 2*time.Hour)
@@ -281,7 +293,7 @@ func (m *model) lane(name dispatcher.Lane) *modelLane {
 func (m *model) inFlight(lane dispatcher.Lane) int {
 	n := 0
 	for id, d := range m.deliveries {
-		if id.Lane == lane && d.Place == stored.PlaceLeased {
+		if id.Lane == lane && d.Place.Flies() {
 			n++
 		}
 	}

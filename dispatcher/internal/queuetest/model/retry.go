@@ -36,7 +36,7 @@ func (m *model) retried(id dispatcher.DeliveryID, got dispatcher.Change, deliver
 	case d.mark == stored.MarkCancelled:
 		d.mark = stored.MarkNone
 		wants = []bool{true}
-		if d.Place == stored.PlaceLeased { // the store decides whether that counts as changed
+		if d.Place.Flies() { // the store decides whether that counts as changed
 			wants, wantErr = []bool{true, false}, got.Err
 		}
 	case d.Place != stored.PlaceReady:
@@ -62,9 +62,9 @@ func (m *model) keepsFromRetry(id dispatcher.DeliveryID, delivered bool) error {
 		return dispatcher.ErrDeleted
 	case m.limits[id.Lane].Held == dispatcher.HeldDisabled:
 		return dispatcher.ErrDisabled
-	case d.mark == stored.MarkDelivered, d.Place == stored.PlaceLeased && d.mark == stored.MarkNone:
+	case d.mark == stored.MarkDelivered, d.Place.Flies() && d.mark == stored.MarkNone:
 		return dispatcher.ErrInFlight
-	case d.Place != stored.PlaceLeased && m.expired(m.messages[recordKey{m.Partition(id.Lane), id.Message}]):
+	case !d.Place.Flies() && m.expired(m.messages[recordKey{m.Partition(id.Lane), id.Message}]):
 		return dispatcher.ErrExpired
 	case d.Place == stored.PlaceBehind:
 		return dispatcher.ErrOrder

@@ -28,19 +28,36 @@ func (m *model) free(by string) int {
 
 func (m *model) doMove() {
 	m.Helper()
-	m.logf("move")
-	m.moveAll()
+	by := m.someInstance()
+	m.logf("move by %s", by)
+	m.moveAll(by)
 }
 
-func (m *model) moveAll() {
+func (m *model) moveAll(by string) {
 	m.Helper()
-	endings := m.endings()
-	_, hints, err := m.Queue.Move(m.Ctx, m.instances[0], m.All())
-	m.went(err)
+	endings, over, barred := m.endings(), m.leasesOver(), map[int]bool{}
+	for _, id := range over { // then a partition that fences the caller does nothing
+		if n := m.Partition(id.Lane); m.isFenced(by, n) {
+			barred[n] = true
+		}
+	}
+	got, hints, err := m.Queue.Move(m.Ctx, by, m.All())
+	if len(barred) > 0 && m.trouble.cut == nil {
+		require.ErrorIs(m, err, dispatcher.ErrFenced)
+	} else if !errors.Is(err, dispatcher.ErrFenced) {
+		m.went(err)
+	}
 	m.MustBeCurrent(hints)
+	came := func(lane dispatcher.Lane) bool { return m.came(lane) && !barred[m.Partition(lane)] }
+	for _, id := range over {
+		if came(id.Lane) {
+			m.adopted(by, id, find(got, id))
+		}
+	}
+	require.True(m, m.trouble.cut != nil || len(barred) > 0 || len(got) == len(over), "%v ended, should have %v", rig.ClaimedIDs(got), over)
 	var due []dispatcher.DeliveryID
 	for _, id := range stored.SortedIDs(m.deliveries) {
-		if d := m.deliveries[id]; d.Place == stored.PlaceDue && d.At <= m.ms() && m.came(id.Lane) {
+		if d := m.deliveries[id]; d.Place == stored.PlaceDue && d.At <= m.ms() && came(id.Lane) {
 			due = append(due, id)
 		}
 	}
@@ -55,7 +72,7 @@ func (m *model) moveAll() {
 		}
 	}
 	for _, lane := range endings {
-		if !m.came(lane) {
+		if !came(lane) {
 			continue
 		}
 		list := m.ready[lane]
@@ -132,7 +149,7 @@ func (m *model) claimAs(by string, partitions []int, wanted, free int) []dispatc
 		sum += n
 		m.ready[lane] = slices.Clone(list[n:])
 		m.spend(lane, n)
-		unused := m.take(by, lane, list[:n], byLane[lane])
+		unused := m.take(stored.Found{Place: stored.PlaceLeased, At: m.ms(), Holder: by}, lane, list[:n], byLane[lane])
 		m.refund(lane, unused)
 		ended += unused
 	}
@@ -167,9 +184,9 @@ func (m *model) mayClaim(by string, got []dispatcher.Claimed, err error) {
 	}
 }
 
-// take applies a claim to one lane. Marked and expired deliveries have ended.
+// take applies a claim to one lane: what is leased is where to says then. Marked and expired deliveries have ended.
 // The others must be those of the answer, in this order.
-func (m *model) take(by string, lane dispatcher.Lane, taken []dispatcher.DeliveryID, got []dispatcher.Claimed) (ended int) {
+func (m *model) take(to stored.Found, lane dispatcher.Lane, taken []dispatcher.DeliveryID, got []dispatcher.Claimed) (ended int) {
 	m.Helper()
 	for _, id := range taken {
 		d, msg := m.deliveries[id], m.messages[recordKey{m.Partition(lane), id.Message}]
@@ -184,7 +201,7 @@ func (m *model) take(by string, lane dispatcher.Lane, taken []dispatcher.Deliver
 			continue
 		}
 		at := d.At
-		d.Found = stored.Found{Place: stored.PlaceLeased, At: m.ms(), Holder: by}
+		d.Found = to
 		if m.trouble.cut != nil && len(got) == 0 {
 			continue // the holder does not know of it
 		}
@@ -201,7 +218,9 @@ func (m *model) take(by string, lane dispatcher.Lane, taken []dispatcher.Deliver
 		require.Equal(m, string(msg.message.Body), string(m.BodyOf(c)), "%s", id)
 		require.Equal(m, m.limits[lane].Version, c.Version, "%s", id)
 		require.Equal(m, d.Found.At, c.Leased.UnixMilli(), "%s", id)
-		m.held = append(m.held, holding{by: by, claimed: c})
+		if to.Place == stored.PlaceLeased {
+			m.held = append(m.held, holding{by: to.Holder, claimed: c})
+		}
 	}
 	require.Empty(m, got, "more was answered than taken from lane %s", lane)
 	return ended

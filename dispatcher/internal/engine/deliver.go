@@ -184,11 +184,7 @@ func (r *route) host() string {
 // be made now, any other error that it can't be made.
 func (d *deliverer) route(c dispatcher.Claimed, at time.Time) (route, error) {
 	if c.ID.Lane.IsEndpoint() {
-		r, err := d.toEndpoint(c, at)
-		if err == nil && r.url == nil { // its lane's copy does not say that it is of kind pull
-			err = errStalled
-		}
-		return r, err
+		return d.toEndpoint(c, at)
 	}
 	r := d.defaults(c.Message, nil)
 	target, err := d.targets.of(c.Message)

@@ -104,17 +104,3 @@ func TestAMessageToAQueueWaitsInItsLane(t *testing.T) {
 		r.stop(t)
 	})
 }
-
-func TestWhatIsTakenFromAnEndpointIsSigned(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newTestEndpointRig(t, nil)
-		r.start(t)
-		view := r.create(t, pull)
-		c := claimed(message("m"))
-		c.ID.Lane = view.Lane()
-		h, err := r.Headers(c, time.Now())
-		require.NoError(t, err)
-		require.NotEmpty(t, h.Get("webhook-signature"))
-		r.stop(t)
-	})
-}

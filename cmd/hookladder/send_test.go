@@ -5,18 +5,22 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
 func TestASendThatFailsTellsTheIDToRepeatItWith(t *testing.T) {
+	var mu sync.Mutex
 	var ids []string
 	said := regexp.MustCompile(`--id (msg_[0-9A-Z]{26}) is no second message`)
 	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		var m struct{ ID string }
 		_ = json.NewDecoder(r.Body).Decode(&m)
+		mu.Lock()
 		ids = append(ids, m.ID)
+		mu.Unlock()
 		panic(http.ErrAbortHandler) // the message may be taken, its answer is lost
 	}))
 	defer srv.Close()
@@ -24,7 +28,9 @@ func TestASendThatFailsTellsTheIDToRepeatItWith(t *testing.T) {
 	require.Equal(t, exitUnreachable, got.code)
 	told := said.FindStringSubmatch(got.err)
 	require.Len(t, told, 2, got.err)
+	mu.Lock()
 	require.Equal(t, []string{told[1], told[1], told[1]}, ids, "each try has the same id")
+	mu.Unlock()
 
 	got = command(t, nil, "", "send", "--server", srv.URL, "--topic", "t", "--body", "1", "--id", "order_17")
 	require.Contains(t, got.err, "--id order_17 is no second message")

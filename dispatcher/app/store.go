@@ -20,9 +20,11 @@ func openStore(ctx context.Context, o Options) (*redisq.Store, func() error, err
 	if err != nil {
 		return nil, nil, err
 	}
-	store, err := start.Open(ctx, start.Options{Options: storeOptions(at, o), Wait: o.StoreWait, Forgets: o.InMemory})
+	store, err := start.Open(ctx, start.Options{
+		Options: storeOptions(at, o), Wait: o.StoreWait, Forgets: o.InMemory, Name: func(err error) error { return named(o, err) },
+	})
 	if err != nil {
-		return nil, nil, errors.Join(named(o, err), end())
+		return nil, nil, errors.Join(err, end())
 	}
 	return store, func() error { return errors.Join(store.Close(), end()) }, nil
 }

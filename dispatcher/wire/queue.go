@@ -41,13 +41,12 @@ func (d *TakenDelivery) Append(b []byte) ([]byte, error) {
 	return appendWithBody(b, plain, d.Body)
 }
 
-// TakenMessage is what was published, but for its body and its headers.
+// TakenMessage says which message it is, and what it is about.
 type TakenMessage struct {
 	ID          string `json:"id"`
 	Topic       string `json:"topic"`
 	Tenant      string `json:"tenant,omitzero"`
 	Subject     string `json:"subject,omitzero"`
-	OrderingKey string `json:"ordering_key,omitzero"`
 	ContentType string `json:"content_type"`
 	CreatedAt   Time   `json:"created_at"`
 	ExpiresAt   Time   `json:"expires_at,omitzero"`

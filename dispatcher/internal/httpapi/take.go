@@ -185,7 +185,7 @@ func wireTaken(g *dispatcher.Given) wire.TakenDelivery {
 	w := wire.TakenDelivery{
 		ID: g.ID.String(), Lease: g.Lease, LeaseUntil: wire.Time{Time: g.Until}, Attempt: g.Attempt,
 		Message: wire.TakenMessage{
-			ID: m.ID, Topic: m.Topic, Tenant: m.Tenant, Subject: m.Subject, OrderingKey: m.OrderingKey, ContentType: m.ContentType,
+			ID: m.ID, Topic: m.Topic, Tenant: m.Tenant, Subject: m.Subject, ContentType: m.ContentType,
 			CreatedAt: wire.Time{Time: m.CreatedAt}, ExpiresAt: wire.Time{Time: m.ExpiresAt},
 		},
 		Headers: make(map[string]string, len(g.Header)),

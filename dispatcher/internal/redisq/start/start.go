@@ -34,6 +34,16 @@ type Options struct {
 	redisq.Options               // with a logger
 	Wait           time.Duration // for how long it may be out of reach; 0: it has to be there
 	Forgets        bool          // it may keep nothing: for trying things out, and for tests
+
+	Name func(error) error // says which setting an error of an unreachable store is about; nil: it stays as it is
+}
+
+// named is an error as people are told it.
+func (o Options) named(err error) error {
+	if o.Name == nil {
+		return err
+	}
+	return o.Name(err)
 }
 
 // Open opens a store that may not be there yet. It tries again for Options.Wait. Wrong
@@ -46,15 +56,15 @@ func Open(ctx context.Context, o Options) (*redisq.Store, error) {
 	for {
 		store, err := open(ctx, o)
 		if err == nil || !comes(err) || ctx.Err() != nil || o.Wait == 0 {
-			return store, err
+			return store, o.named(err)
 		}
 		waited := time.Since(began)
 		if waited >= o.Wait {
-			return nil, fmt.Errorf("%w (waited %s for it)", err, waited.Round(time.Second))
+			return nil, fmt.Errorf("%w (waited %s for it)", o.named(err), waited.Round(time.Second))
 		}
 		if time.Since(said) >= awaitLine {
 			said = time.Now()
-			o.Log.WarnContext(ctx, "waiting for the store", "waited_s", waited.Round(time.Millisecond).Seconds(), "most_s", o.Wait.Seconds(), "err", err)
+			o.Log.WarnContext(ctx, "waiting for the store", "waited_s", waited.Round(time.Millisecond).Seconds(), "most_s", o.Wait.Seconds(), "err", o.named(err))
 		}
 		select {
 		case <-ctx.Done():

@@ -21,13 +21,12 @@ import (
 // before, since the last thing that a take does is to ask once more.
 const longPoll, soon = wire.Duration(30 * time.Second), 20 * time.Second
 
-// took is what a take answered.
 type took struct {
 	data []wire.TakenDelivery
 	err  error
 }
 
-// taker waits for deliveries of a queue.
+// taker waits for deliveries of a queue, and tells what its take answered.
 func taker(ctx context.Context, i *instance, queue string) <-chan took {
 	done := make(chan took, 1)
 	go func() {
@@ -37,8 +36,7 @@ func taker(ctx context.Context, i *instance, queue string) <-chan took {
 	return done
 }
 
-// Take is the client's, but it goes on while the instance may lease nothing: before its
-// first beat, or while the machine is too busy for one.
+// Take goes on while the instance may lease nothing: before its first beat.
 func (i *instance) Take(ctx context.Context, queue string, t wire.Take) ([]wire.TakenDelivery, error) {
 	for {
 		data, err := i.Client.Take(ctx, queue, t)
@@ -49,7 +47,6 @@ func (i *instance) Take(ctx context.Context, queue string, t wire.Take) ([]wire.
 	}
 }
 
-// takeAll takes what may be taken of a queue now.
 func (i *instance) takeAll(queue string, lease time.Duration) []wire.TakenDelivery {
 	i.t.Helper()
 	data, err := i.Take(i.t.Context(), queue, wire.Take{Max: 100, Lease: wire.Duration(lease)})
@@ -83,8 +80,7 @@ func outcomeOf(d *wire.TakenDelivery, outcome string) wire.Settlement {
 	return wire.Settlement{ID: d.ID, Lease: d.Lease, Outcome: outcome}
 }
 
-// asks counts the questions of takers, and calls of settle: nothing else that tests do here
-// has this command.
+// asks counts the questions of takers and calls of settle, the only ones with this command.
 func (w *world) asks() (calls int) {
 	w.t.Helper()
 	text, err := w.rdb.Info(context.WithoutCancel(w.t.Context()), "commandstats").Result()
@@ -151,10 +147,8 @@ func TestWhatIsPublishedAtOneInstanceGoesToAWaitingTakerAtAnother(t *testing.T) 
 			w := newWorld(t)
 			publishes, gives := w.serve(more...), w.serve(more...)
 			for n := range 3 {
-				ctx, cancel := context.WithTimeout(t.Context(), 2*soon)
-				defer cancel()
 				asks := w.asks()
-				waits := taker(ctx, gives, "orders")
+				waits := taker(t.Context(), gives, "orders")
 				w.asked(asks + 1)
 				id := fmt.Sprint("m", n)
 				began := time.Now()

@@ -63,12 +63,16 @@ func (s *Store) adopt(ctx context.Context, by string, leases []dispatcher.TakenL
 // lease that is named twice is so in order.
 func (s *Store) adoptCalls(leases []dispatcher.TakenLease, todo []int, lasts int64) (calls []conn.Call, shares [][]int) {
 	lists := map[int][]int{}
+	var in []int
 	for _, i := range todo {
 		n := s.partition(leases[i].ID.Lane)
+		if lists[n] == nil {
+			in = append(in, n)
+		}
 		lists[n] = append(lists[n], i)
 	}
-	for n, list := range lists {
-		for share := range slices.Chunk(list, adoptBatch) {
+	for _, n := range in {
+		for share := range slices.Chunk(lists[n], adoptBatch) {
 			calls, shares = append(calls, conn.Call{Partition: n}), append(shares, share)
 		}
 	}

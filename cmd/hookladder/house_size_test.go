@@ -39,8 +39,10 @@ var budgets = map[string]int{
 	"deploy/kit/redistest":                     1300,
 	"deploy/kit/redistest/miniserver":          100,
 	"dispatcher":                               4200,
+	"dispatcher/archive":                       600,
 	"dispatcher/app":                           1200,
 	"dispatcher/client":                        1500, // it repeats calls, and goes through lists
+	"dispatcher/internal/archiver":             700,
 	"dispatcher/internal/devredis":             100,
 	"dispatcher/internal/egress":               2500,
 	"dispatcher/internal/embedded":             900,

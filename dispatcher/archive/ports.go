@@ -1,0 +1,118 @@
+package archive
+
+import (
+	"context"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// State is how far the log of a partition is archived, by what the store knows.
+type State struct {
+	Partition int
+	Epoch     string    // never empty: it is made where there is none
+	At        Position  // archived up to here
+	First     time.Time // of the first entry behind At; zero: there is none
+	Last      Position  // of the newest entry
+	Now       time.Time // by the partition's clock
+	Backlog   int64     // bytes that are kept only since they are not archived
+	Dropped   int64     // lines that were ever cut before they were archived
+	Gap       Position  // the log is whole from here on; zero: nothing behind At was cut
+}
+
+// Source is the store whose log is archived.
+type Source interface {
+	// Partitions is how many parts the log has.
+	Partitions() int
+	// Begin has a partition name what it accepts in its log, and keep what is not
+	// archived, and makes its epoch where there is none. It may be repeated.
+	Begin(ctx context.Context, partitions []int) error
+	// States reads how far some partitions are archived.
+	States(ctx context.Context, partitions []int) ([]State, error)
+	// Read reads what happened in a partition behind a position: whole entries, until
+	// there are so many lines or bytes of bodies.
+	Read(ctx context.Context, partition int, from Position, lines, bytes int) (Part, error)
+	// Archived tells the store what is safe: it may trim it. A lower position than it
+	// was told before changes nothing.
+	Archived(ctx context.Context, p Part) error
+	// Unfinished reads a page of the deliveries that a partition has not finished, with
+	// what a restore needs of them. next is empty at the end.
+	Unfinished(ctx context.Context, partition int, cursor string) (page Part, next string, err error)
+	// Endpoints reads the records of all endpoints as they are stored, sealed.
+	Endpoints(ctx context.Context) ([]Endpoint, error)
+	// Holds reads what is held, but by no endpoint's own pause.
+	Holds(ctx context.Context) ([]Hold, error)
+}
+
+// Endpoint is an endpoint's record.
+type Endpoint struct {
+	ID      string
+	Version int64
+	Record  []byte // as it is stored
+	Deleted bool
+}
+
+// Hold is a lane that is held.
+type Hold struct {
+	Lane  dispatcher.Lane // or dispatcher.AllLanes
+	Since time.Time
+	By    string
+}
+
+// Held is a partition that an instance may archive.
+type Held struct {
+	Partition int
+	Epoch     string
+	At        Position // archived up to here, as the archive knows it
+	Last      int64    // the highest Pos so far
+	Began     bool     // its epoch is new to the archive: nothing is known of what it holds already
+	Orphans   int64    // deliveries of other epochs of it that have not finished: Redis was emptied
+}
+
+// Want is a partition that an instance would archive.
+type Want struct {
+	Partition int
+	Epoch     string
+}
+
+// Archive is where parts are kept. Every error that time may mend is an ErrUnavailable.
+type Archive interface {
+	// Hold renews what an instance holds, takes what is free of what it wants, and
+	// gives up the rest. What is not renewed for HoldFor is free.
+	Hold(ctx context.Context, by string, want []Want) ([]Held, error)
+	// Write keeps parts, if all begin where the archive's partitions end and are held by
+	// the instance, else ErrMoved. They are numbered already. What can't be kept as it
+	// is, is kept changed, or counted and passed over.
+	Write(ctx context.Context, by string, parts []Part) (Written, error)
+	// Reconcile compares what the archive has as unfinished, of a partition's present
+	// epoch, with what the store has. What is missing is added. What the store has not
+	// any more has ended, if it was accepted before the walk began.
+	Reconcile(ctx context.Context, by string, r Reconciled) error
+	// KeepEndpoints keeps records that are newer than those it has, and what is held.
+	KeepEndpoints(ctx context.Context, endpoints []Endpoint, holds []Hold) error
+	// Maintain makes the tables of the months to come, and drops those that are too old.
+	Maintain(ctx context.Context, retention time.Duration) error
+	// Release gives up what an instance holds.
+	Release(ctx context.Context, by string) error
+	// Close ends all connections.
+	Close()
+}
+
+// HoldFor is how long a partition is held without being renewed, by the archive's clock.
+const HoldFor = 6 * time.Second
+
+// Written counts what was kept.
+type Written struct {
+	Messages, Events int
+	Changed          int // rows of which a text was replaced, since the archive does not take it
+	Passed           int // rows that it did not take in any case
+}
+
+// Reconciled is a walk through all that a partition has not finished.
+type Reconciled struct {
+	Partition int
+	Epoch     string
+	Began     int64 // the Pos at which the walk began: what was accepted later is not judged
+	Last      int64 // the highest Pos so far
+	Parts     []Part
+}

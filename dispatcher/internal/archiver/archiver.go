@@ -1,6 +1,6 @@
 // Package archiver brings what the store's log tells into the archive. It is never in
-// the way of a delivery: while the archive is away the store keeps what is not archived,
-// as long as it may, and the archiver goes on where it was.
+// the way of a delivery. While the archive is away, the store keeps what is not archived
+// as long as it may. Then the archiver goes on where it was.
 package archiver
 
 import (

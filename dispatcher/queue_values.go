@@ -167,8 +167,9 @@ type Keep struct {
 	FinishedMax int           // of them, in the whole project
 	SeenMax     int           // ids still known of what FinishedMax cut, in the whole project
 	Dead        time.Duration
-	DeadMax     int // in the whole project
-	LogBytes    int // memory of what is told of attempts, in the whole project; 0: 64 MiB
+	DeadMax     int   // in the whole project
+	LogBytes    int   // memory of what is told of attempts, in the whole project; 0: 64 MiB
+	Backlog     int64 // bytes that are kept in the whole project since they are not archived, where there is an archive; 0: 256 MiB
 }
 
 // Trimmed counts what one call forgot.

@@ -30,7 +30,7 @@ var budgets = map[string]int{
 	"cmd/hookladder/internal/progress":         200,
 	"cmd/hookladder/internal/pull":             600,
 	"cmd/hookladder/internal/samples":          300,
-	"cmd/hookladder/internal/settings":         800,
+	"cmd/hookladder/internal/settings":         900,
 	"cmd/hookladder/internal/term":             200,
 	"cmd/hookladder/internal/why":              500,
 	"deploy/interop":                           200,

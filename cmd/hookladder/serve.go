@@ -125,15 +125,18 @@ func options(s settings.Settings, found []settings.Found) app.Options {
 		BreakerFailures: s.Breaker.Failures,
 		BreakerWait:     s.Breaker.Wait,
 		OpsURL:          s.OpsURL,
-		QuickRetries:    s.QuickRetries,
-		AllowNets:       s.AllowNets,
-		HTTPSOnly:       s.HTTPSOnly,
-		Proxy:           s.EgressProxy,
-		CAFile:          s.EgressCA,
-		CertFile:        s.EgressCert,
-		KeyFile:         s.EgressKey,
-		MaxBody:         int(s.MaxBody),
-		Version:         version,
+		Archive: app.ArchiveOptions{
+			URL: s.ArchiveURL, Bodies: s.ArchiveBodies, Backlog: int64(s.ArchiveBacklog), Retention: time.Duration(s.ArchiveRetention),
+		},
+		QuickRetries: s.QuickRetries,
+		AllowNets:    s.AllowNets,
+		HTTPSOnly:    s.HTTPSOnly,
+		Proxy:        s.EgressProxy,
+		CAFile:       s.EgressCA,
+		CertFile:     s.EgressCert,
+		KeyFile:      s.EgressKey,
+		MaxBody:      int(s.MaxBody),
+		Version:      version,
 		Engine: app.EngineOptions{
 			Secrets:      s.SigningSecret,
 			DeriveTenant: s.SigningDerive == settings.DeriveTenant,
@@ -165,6 +168,7 @@ func keepOf(s settings.Settings) dispatcher.Keep {
 		SeenMax:     s.DedupMax,
 		Dead:        s.DeadRetention,
 		DeadMax:     s.DeadMax,
+		Backlog:     int64(s.ArchiveBacklog),
 	}
 }
 

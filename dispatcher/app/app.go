@@ -93,6 +93,8 @@ type Options struct {
 
 	OpsURL string // where notices for the operator go; empty: nowhere
 
+	Archive ArchiveOptions
+
 	QuickRetries int            // repeats within an attempt, of connection faults before any answer
 	AllowNets    []netip.Prefix // networks that may be called besides the public ones
 	HTTPSOnly    bool

@@ -46,8 +46,10 @@ func (s *Settings) check(found []Found, faulty []mistake) (faults []mistake) {
 		"DURABILITY":    s.wrongDurability,
 		"WAKE":          func() string { return unless(s.Wake == wakeAuto || s.Wake == WakePoll) },
 
-		"OPS_URL":    func() string { return wrongURL(s.OpsURL) },
-		"USER_AGENT": func() string { return unless(dispatcher.CheckUserAgent(s.UserAgent) == nil) },
+		"OPS_URL":        func() string { return wrongURL(s.OpsURL) },
+		"ARCHIVE_URL":    s.wrongArchive,
+		"ARCHIVE_BODIES": func() string { return unless(slices.Contains(app.ArchiveBodies, s.ArchiveBodies)) },
+		"USER_AGENT":     func() string { return unless(dispatcher.CheckUserAgent(s.UserAgent) == nil) },
 
 		"LOG_FORMAT": func() string { return unless(s.LogFormat == "json" || s.LogFormat == "text") },
 
@@ -110,6 +112,30 @@ func (s *Settings) wrongCertificate() string {
 func missing(value, name string) string {
 	if value == "" {
 		return name + " is not set"
+	}
+	return ""
+}
+
+// wrongArchive is why nothing can be archived. The archive holds what the store holds,
+// endpoints' secrets among it, and so do its backups.
+func (s *Settings) wrongArchive() string {
+	if reason := wrongDatabase(s.ArchiveURL); reason != "" {
+		return reason
+	}
+	if s.EncryptionKey.Box == nil {
+		return "ENCRYPTION_KEY is not set: endpoints' secrets would lie in clear in the database and its backups; make a key with: openssl rand -base64 32"
+	}
+	return ""
+}
+
+// wrongDatabase is why a URL names no PostgreSQL. It does not repeat it.
+func wrongDatabase(text string) string {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return "it is not a URL"
+	case u.Scheme != "postgres" && u.Scheme != "postgresql":
+		return " "
 	}
 	return ""
 }

@@ -27,6 +27,7 @@ var parsers = map[reflect.Type]env.ParserFunc{
 	reflect.TypeFor[time.Duration]():           func(v string) (any, error) { return ladder.ParseDuration(v) },
 	reflect.TypeFor[ladder.Ladder]():           func(v string) (any, error) { return ladder.Parse(v) },
 	reflect.TypeFor[Size]():                    func(v string) (any, error) { return parseSize(v) },
+	reflect.TypeFor[Age]():                     func(v string) (any, error) { return parseAge(v) },
 	reflect.TypeFor[dispatcher.Durability]():   func(v string) (any, error) { return parseDurability(v) },
 	reflect.TypeFor[dispatcher.HeaderPrefix](): func(v string) (any, error) { return dispatcher.ParseHeaderPrefix(v) },
 	reflect.TypeFor[Breaker]():                 func(v string) (any, error) { return parseBreaker(v) },
@@ -53,6 +54,19 @@ func parseDurability(v string) (dispatcher.Durability, error) {
 		return d, errNumber // its own words say what is accepted, as ours do
 	}
 	return d, nil
+}
+
+// parseAge reads what may be more than a year, which no wait of a delivery is.
+func parseAge(v string) (Age, error) {
+	const day = 24 * time.Hour
+	for unit, long := range map[string]time.Duration{"d": day, "y": 365 * day} {
+		number, found := strings.CutSuffix(v, unit)
+		if n, err := strconv.ParseUint(number, 10, 16); found && err == nil && n <= 36500 {
+			return Age(min(time.Duration(n), 36500*day/long+1) * long), nil // what is too long is judged by its bounds
+		}
+	}
+	d, err := ladder.ParseDuration(v)
+	return Age(d), err
 }
 
 func parseSize(v string) (Size, error) {
@@ -165,6 +179,10 @@ var quantities = map[reflect.Type]quantity{
 	reflect.TypeFor[Size](): {"a size", func(v string) (float64, error) {
 		n, err := parseSize(v)
 		return float64(n), err
+	}},
+	reflect.TypeFor[Age](): {"an age such as 90d or 7y", func(v string) (float64, error) {
+		age, err := parseAge(v)
+		return float64(age), err
 	}},
 	reflect.TypeFor[int]():     {"a whole number", readNumber},
 	reflect.TypeFor[float64](): {"a number", readNumber},

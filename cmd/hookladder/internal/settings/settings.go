@@ -73,6 +73,11 @@ type Settings struct {
 	DeadRetention time.Duration `env:"DEAD_RETENTION" envDefault:"720h" min:"1s" max:"365d"`
 	DeadMax       int           `env:"DEAD_MAX" envDefault:"250000" min:"0" max:"1000000000"`
 
+	ArchiveURL       string `env:"ARCHIVE_URL" secret:"true" file:"true" accepts:"postgres://user:password@host/database"`
+	ArchiveBodies    string `env:"ARCHIVE_BODIES" envDefault:"all" accepts:"all, failed or none"`
+	ArchiveBacklog   Size   `env:"ARCHIVE_BACKLOG" envDefault:"256MiB" min:"1MiB" max:"1TiB"`
+	ArchiveRetention Age    `env:"ARCHIVE_RETENTION" envDefault:"0" min:"0" max:"100y"`
+
 	Wake          string        `env:"WAKE" envDefault:"auto" accepts:"auto or poll"`
 	GuardInterval time.Duration `env:"GUARD_INTERVAL" envDefault:"1m" min:"1s" max:"1h"`
 	ShutdownGrace time.Duration `env:"SHUTDOWN_GRACE" envDefault:"20s" min:"0s" max:"1h"`
@@ -83,6 +88,9 @@ type Settings struct {
 
 // Size is a number of bytes, written 256KiB.
 type Size int64
+
+// Age is how old something may become, written 90d or 7y; a year has 365 days.
+type Age time.Duration
 
 // Breaker is after how many failures a destination is left alone, and for how
 // long, written 20/30s. The zero Breaker never opens.
@@ -98,12 +106,7 @@ type Sealing struct{ Box *app.Seal }
 // the value that asks for nothing more than it does. Any other value stops the
 // start: to ignore a setting would be to break a promise in silence.
 var kept = map[string]string{
-	"ARCHIVE_URL":       "",
-	"ARCHIVE_URL_FILE":  "",
-	"ARCHIVE_BODIES":    "",
-	"ARCHIVE_BACKLOG":   "",
-	"ARCHIVE_RETENTION": "",
-	"OUTBOX_URL":        "",
-	"OUTBOX_URL_FILE":   "",
-	"PUBLIC_URL":        "",
+	"OUTBOX_URL":      "",
+	"OUTBOX_URL_FILE": "",
+	"PUBLIC_URL":      "",
 }

@@ -74,6 +74,7 @@ func TestEverySettingIsRead(t *testing.T) {
 		"GUARD_INTERVAL": "5s", "SHUTDOWN_GRACE": "0s", "LOG_LEVEL": "debug", "LOG_FORMAT": "text",
 		"BREAKER": "5/1m", "FAILING_AFTER": "1h", "DISABLE_AFTER": "2d", "ENDPOINT_MAX_WAITING": "9", "SIGNING_DERIVE": "tenant",
 		"ENCRYPTION_KEY": testSealKey, "EGRESS_PROXY": "http://u:p@proxy.example:3128", "OPS_URL": "https://ops.example/token",
+		"ARCHIVE_URL": "postgres://u:p@db.example/a", "ARCHIVE_BODIES": "none", "ARCHIVE_BACKLOG": "1GiB", "ARCHIVE_RETENTION": "3650d",
 		"EGRESS_CA_FILE": cert, "EGRESS_CERT_FILE": cert, "EGRESS_KEY_FILE": key, "USER_AGENT": "Notifier/2.0 (+https://a.example)", "HEADER_PREFIX": "a-",
 	}
 	for _, row := range Table() {
@@ -203,11 +204,35 @@ func TestNoErrorHoldsASecret(t *testing.T) {
 		"REDIS_URL":      "redis://:Geheim@%zz",
 		"ENCRYPTION_KEY": "Geheim",
 		"EGRESS_PROXY":   "http://:Geheim@%zz",
+		"ARCHIVE_URL":    "mysql://u:Geheim@h/d",
 		"OPS_URL":        "ftp://ops.example/Geheim",
 	} {
 		_, _, err := Read(Sources{Environ: map[string]string{name: value}})
 		require.ErrorContains(t, err, name)
 		require.NotContains(t, err.Error(), "Geheim")
+	}
+}
+
+func TestAnArchiveNeedsAKeyThatSealsWhatItHolds(t *testing.T) {
+	archive := map[string]string{"ARCHIVE_URL": "postgres://u:Geheim@db.example/a"}
+	_, _, err := Read(Sources{Environ: archive})
+	require.ErrorContains(t, err, "ARCHIVE_URL: ENCRYPTION_KEY is not set: endpoints' secrets would lie in clear in the database")
+	require.NotContains(t, err.Error(), "Geheim")
+	archive["ENCRYPTION_KEY"] = testSealKey
+	mustRead(t, archive)
+	archive["ARCHIVE_BODIES"] = "some"
+	_, _, err = Read(Sources{Environ: archive})
+	require.ErrorContains(t, err, "ARCHIVE_BODIES")
+}
+
+func TestAnArchiveIsKeptForYears(t *testing.T) {
+	for text, days := range map[string]int{"0": 0, "90d": 90, "7y": 7 * 365, "36h": 1, "100y": 36500} {
+		s, _ := mustRead(t, map[string]string{"ARCHIVE_RETENTION": text})
+		require.Equal(t, days, int(time.Duration(s.ArchiveRetention)/(24*time.Hour)), text)
+	}
+	for _, text := range []string{"101y", "36501d", "-1d", "y", "1.5y", "99999y", "for ever"} {
+		_, _, err := Read(Sources{Environ: map[string]string{"ARCHIVE_RETENTION": text}})
+		require.ErrorContains(t, err, "ARCHIVE_RETENTION", text)
 	}
 }
 

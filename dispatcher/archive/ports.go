@@ -34,7 +34,7 @@ type Source interface {
 	Read(ctx context.Context, partition int, from Position, lines, bytes int) (Part, error)
 	// Archived tells the store what is safe: it may trim it. A lower position than it
 	// was told before changes nothing.
-	Archived(ctx context.Context, p Part) error
+	Archived(ctx context.Context, parts []Part) error
 	// Unfinished reads a page of the deliveries that a partition has not finished, with
 	// what a restore needs of them. next is empty at the end.
 	Unfinished(ctx context.Context, partition int, cursor string) (page Part, next string, err error)
@@ -73,6 +73,7 @@ type Held struct {
 type Want struct {
 	Partition int
 	Epoch     string
+	At        Position // where its log begins to be archived, if the epoch is new to the archive
 }
 
 // Archive is where parts are kept. Every error that time may mend is an ErrUnavailable.
@@ -84,10 +85,11 @@ type Archive interface {
 	// the instance, else ErrMoved. They are numbered already. What can't be kept as it
 	// is, is kept changed, or counted and passed over.
 	Write(ctx context.Context, by string, parts []Part) (Written, error)
-	// Reconcile compares what the archive has as unfinished, of a partition's present
-	// epoch, with what the store has. What is missing is added. What the store has not
-	// any more has ended, if it was accepted before the walk began.
-	Reconcile(ctx context.Context, by string, r Reconciled) error
+	// See takes in a page of a walk through what a partition has not finished: what the
+	// archive lacks is added, and all is marked as seen by that walk. The page is numbered.
+	See(ctx context.Context, by string, walk int64, page Part) error
+	// Miss ends, as Lost, what a walk through a partition did not see, and counts it.
+	Miss(ctx context.Context, by string, m Missed) (lost int, err error)
 	// KeepEndpoints keeps records that are newer than those it has, and what is held.
 	KeepEndpoints(ctx context.Context, endpoints []Endpoint, holds []Hold) error
 	// Maintain makes the tables of the months to come, and drops those that are too old.
@@ -108,11 +110,12 @@ type Written struct {
 	Passed           int // rows that it did not take in any case
 }
 
-// Reconciled is a walk through all that a partition has not finished.
-type Reconciled struct {
+// Missed says what a walk should have seen: what was unfinished in a partition's epoch
+// and accepted, or resent, up to a Pos.
+type Missed struct {
 	Partition int
 	Epoch     string
-	Began     int64 // the Pos at which the walk began: what was accepted later is not judged
-	Last      int64 // the highest Pos so far
-	Parts     []Part
+	Walk      int64
+	Until     int64
+	Last      int64 // the highest Pos so far, behind which the events stand
 }

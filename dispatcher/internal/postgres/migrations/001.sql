@@ -64,6 +64,7 @@ create table hookladder.open (
   topic     text        collate "C",
   tenant    text        collate "C",
   subject   text        collate "C",
+  seen      bigint      not null default 0, -- by the last walk through the store that met it
   head      bytea,
   body      bytea,
   primary key (id, lane)

@@ -36,8 +36,9 @@ type Source interface {
 	// was told before changes nothing.
 	Archived(ctx context.Context, parts []Part) error
 	// Unfinished reads a page of the deliveries that a partition has not finished, with
-	// what a restore needs of them. next is empty at the end.
-	Unfinished(ctx context.Context, partition int, cursor string) (page Part, next string, err error)
+	// what a restore needs of them: head and body too. Their Pos is PosAt of when they were
+	// accepted, or joined the line of their key. next is empty at the end.
+	Unfinished(ctx context.Context, partition int, cursor string) (page []Open, next string, err error)
 	// Endpoints reads the records of all endpoints as they are stored, sealed.
 	Endpoints(ctx context.Context) ([]Endpoint, error)
 	// Holds reads what is held, but by no endpoint's own pause.
@@ -65,7 +66,8 @@ type Held struct {
 	Epoch     string
 	At        Position // archived up to here, as the archive knows it
 	Last      int64    // the highest Pos so far
-	Began     bool     // its epoch is new to the archive: nothing is known of what it holds already
+	Began     bool     // no walk through this epoch has ended by Miss so far: nothing is known of what it held already
+	Walked    Position // the Gap of the last walk that ended
 	Orphans   int64    // deliveries of other epochs of it that have not finished: Redis was emptied
 }
 
@@ -86,9 +88,9 @@ type Archive interface {
 	// is, is kept changed, or counted and passed over.
 	Write(ctx context.Context, by string, parts []Part) (Written, error)
 	// See takes in a page of a walk through what a partition has not finished: what the
-	// archive lacks is added, and all is marked as seen by that walk. The page is numbered.
-	See(ctx context.Context, by string, walk int64, page Part) error
-	// Miss ends, as Lost, what a walk through a partition did not see, and counts it.
+	// archive lacks is added, messages too, and all is marked as seen by that walk.
+	See(ctx context.Context, by string, walk int64, page []Open) error
+	// Miss ends a walk: what it did not see has ended as Lost, and is counted.
 	Miss(ctx context.Context, by string, m Missed) (lost int, err error)
 	// KeepEndpoints keeps records that are newer than those it has, and what is held.
 	KeepEndpoints(ctx context.Context, endpoints []Endpoint, holds []Hold) error
@@ -117,5 +119,6 @@ type Missed struct {
 	Epoch     string
 	Walk      int64
 	Until     int64
-	Last      int64 // the highest Pos so far, behind which the events stand
+	Last      int64    // the highest Pos so far, behind which the events stand
+	Gap       Position // the walk was for this gap in the log, or older ones
 }

@@ -78,6 +78,8 @@ create table hookladder.position (
   seq       bigint      not null,
   last      bigint      not null,        -- highest pos so far
   began     timestamptz not null default now(),
+  walk_ms   bigint,                      -- the gap for which the last whole walk was; null: there was none in this epoch
+  walk_seq  bigint,
   holder    text        collate "C",
   until     timestamptz
 );

@@ -27,9 +27,12 @@ type Command struct {
 	Dir  string    // where it runs; empty: where we do
 	Log  io.Writer // gets a copy of its output; may be nil
 	Keep int       // how many bytes of its last output are kept; 0: all
+
+	UID, GID uint32         // it runs as these; 0: as we do
+	Orphan   syscall.Signal // gets it when this process dies, on Linux; 0: SIGKILL
 }
 
-// Process is a child of this process. On Linux the kernel kills it when this
+// Process is a child of this process. On Linux the kernel ends it when this
 // process dies without its cleanups.
 type Process struct {
 	Command
@@ -55,7 +58,7 @@ func Start(c Command) (*Process, error) {
 		p.cmd.Stdout = io.MultiWriter(p.Output, c.Log)
 	}
 	p.cmd.Stderr = p.cmd.Stdout
-	p.cmd.SysProcAttr = childAttributes()
+	p.cmd.SysProcAttr = childAttributes(c)
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Name, err)

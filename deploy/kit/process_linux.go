@@ -2,6 +2,7 @@ package kit
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"strconv"
@@ -11,10 +12,14 @@ import (
 )
 
 // childAttributes give a child a process group of its own: Ctrl-C in a terminal
-// reaches this process only, which then ends the child in order. The kernel kills
+// reaches this process only, which then ends the child in order. The kernel ends
 // the child when this process is killed.
-func childAttributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+func childAttributes(c Command) *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: cmp.Or(c.Orphan, syscall.SIGKILL)}
+	if c.UID != 0 {
+		a.Credential = &syscall.Credential{Uid: c.UID, Gid: c.GID}
+	}
+	return a
 }
 
 // CPU is the time that a process has used so far, in microseconds. Pid 0 means

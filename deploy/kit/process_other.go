@@ -5,8 +5,8 @@ package kit
 import "syscall"
 
 // childAttributes are the usual ones here: children end only when this process
-// ends in order.
-func childAttributes() *syscall.SysProcAttr { return nil }
+// ends in order, and run as this process does.
+func childAttributes(Command) *syscall.SysProcAttr { return nil }
 
 // CPU is known on Linux only. Elsewhere a dispatcher's own metrics tell it.
 func CPU(int) (micros float64, known bool) { return 0, false }

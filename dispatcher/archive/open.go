@@ -160,19 +160,19 @@ func (f *folder) event(p *Part, e *Event) {
 	case Retry:
 		o.Attempts = max(o.Attempts, e.Attempt.Number)
 		o.Due = e.At.Add(e.Wait)
-		if !o.Asked.IsZero() {
+		if o.Asked.After(e.At) { // else the rung's wait begins again
+			o.Due = o.Asked
+		}
+		if !o.Asked.IsZero() && e.Attempt.Number > 0 { // 0: no attempt was made, so it is still asked for
 			o.Beside++
-			if o.Asked.After(e.At) { // else the rung's wait begins again
-				o.Due = o.Asked
-			}
 			o.Asked = time.Time{}
 		}
 	case Resent:
-		o.Pos = e.Pos // it is the last of its key now
 		o.Attempts = max(o.Attempts, e.Attempt.Number)
 		o.Asked = e.Due
 		o.Due = e.At
 		if e.Anew {
+			o.Pos = e.Pos // it is the last of its key now
 			o.Base, o.Beside, o.Asked = o.Attempts, 0, time.Time{}
 		}
 	}

@@ -26,6 +26,31 @@ type Filter struct {
 	Until    time.Time // exclusive
 	Limit    int
 	Cursor   string // of the page before; empty for the first
+
+	Part ListPart  `json:",omitzero"` // of the list, where another goes on with the rest
+	From *EndPlace `json:",omitzero"` // of PartEnded, in place of a cursor: what stands behind it; nil: all
+}
+
+// ListPart is a part of a list of deliveries.
+type ListPart uint8
+
+// The parts of a list, in its order.
+const (
+	PartAll        ListPart = iota
+	PartUnfinished          // what is in no end set yet
+	PartEnded               // what is in one, by the time of the end
+)
+
+// EndPlace is where an end stands among others: by its time, and among those of one ms
+// by the name of its delivery.
+type EndPlace struct {
+	At time.Time
+	ID string
+}
+
+// Compare orders places, the oldest first.
+func (p EndPlace) Compare(q EndPlace) int {
+	return cmp.Or(p.At.Compare(q.At), cmp.Compare(p.ID, q.ID))
 }
 
 // OfMessage reports whether the filter asks for what only the message tells, and
@@ -37,6 +62,11 @@ type Page struct {
 	Deliveries []Delivery // without history
 	Next       string     // cursor of the next page; empty when this is the last
 	LookedAt   int        // entries that were looked at, of which these match
+	Reached    *EndPlace  // of PartEnded: what stands before it was looked at, and it too; nil: all was
+
+	// CompleteSince says that what ended from then on is in the list, where that is told:
+	// zero stands for all that ever ended. nil: it is not told.
+	CompleteSince *time.Time
 }
 
 // EndedFilter selects what ended in one lane.
@@ -56,6 +86,34 @@ type EndedPage struct {
 	Resume        string     // cursor that goes on with what ends later: it skips nothing
 	LookedAt      int        // ends that were looked at, of which these match
 	CompleteSince time.Time  // it is whole from then on; zero: nothing was ever forgotten
+	Lane          Lane       // whose ends these are
+	Now           time.Time  // by the clock of the queue: what ended before was looked at, unless there is More
+	Place         EndPlace   // of Resume
+}
+
+// Forgotten is the newest end that a queue forgot, of those that are asked for. Zero:
+// it forgot none. It is exact to the ms.
+type Forgotten struct {
+	Finished time.Time // delivered or cancelled
+	Dead     time.Time
+}
+
+// Since is from when on a queue has all ends of some statuses; zero: it has all that ever
+// were. No statuses mean all.
+func (f Forgotten) Since(statuses []Status) (since time.Time) {
+	for _, st := range EndStatuses {
+		if len(statuses) > 0 && !slices.Contains(statuses, st) {
+			continue
+		}
+		at := f.Finished
+		if st == StatusDead {
+			at = f.Dead
+		}
+		if !at.IsZero() && !at.Before(since) {
+			since = at.Add(time.Millisecond)
+		}
+	}
+	return since
 }
 
 // DeadFilter selects groups of dead deliveries. Empty fields match everything,

@@ -65,7 +65,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/queuetest/model":      3200, // takers too
 	"dispatcher/internal/queuetest/rig":        1400,
 	"dispatcher/internal/queuetest/stored":     800,
-	"dispatcher/internal/redisq":               5800,
+	"dispatcher/internal/redisq":               5900,
 	"dispatcher/internal/redisq/buried":        400,
 	"dispatcher/internal/redisq/admin":         3600,
 	"dispatcher/internal/redisq/admin/lua":     1000,

@@ -67,3 +67,34 @@ func TestAPageOfWhatEndedThatFindsNothingSaysHowFarItLooked(t *testing.T) {
 	require.NoError(t, err)
 	require.Positive(t, rest.LookedAt)
 }
+
+// What was forgotten is told for all partitions, and which deliveries are still there.
+func TestAReaderOfTwoPlacesIsToldWhatIsForgotten(t *testing.T) {
+	r := newTrap(t)
+	f, err := r.store.Forgotten(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, dispatcher.Forgotten{}, f)
+	tag := r.store.Conn().Tag(0)
+	require.NoError(t, r.store.Client().HSet(t.Context(), tag+":archive", "ended", "1700000000000", "dead", "1600000000000").Err())
+	f, err = r.store.Forgotten(t.Context())
+	require.NoError(t, err)
+	done, dead := time.UnixMilli(1_700_000_000_000).UTC(), time.UnixMilli(1_600_000_000_000).UTC()
+	require.Equal(t, dispatcher.Forgotten{Finished: done, Dead: dead}, f)
+	require.Equal(t, done.Add(time.Millisecond), f.Since(nil))
+	require.Equal(t, dead.Add(time.Millisecond), f.Since([]dispatcher.Status{dispatcher.StatusDead}))
+	require.Zero(t, f.Since([]dispatcher.Status{dispatcher.StatusReady}))
+
+	fan := r.entry("a", "fan", time.Hour)
+	fan.Lanes = []dispatcher.Lane{"a", "b"}
+	r.schedule(r.entry("a", "one", time.Hour), fan)
+	require.NoError(t, r.store.Client().HSet(t.Context(), tag+":fan", "fan", "a -b").Err())
+	require.NoError(t, r.store.Client().HSet(t.Context(), tag+":messages", "cut", "0123456789abcdef").Err())
+	has, err := r.store.Has(t.Context(), []dispatcher.DeliveryID{
+		{Lane: "a", Message: "one"}, {Lane: "a", Message: "fan"}, {Lane: "b", Message: "fan"}, {Lane: "a", Message: "cut"}, {Lane: "a", Message: "none"},
+	})
+	require.NoError(t, err)
+	require.Equal(t, []bool{true, true, false, false, false}, has)
+	has, err = r.store.Has(t.Context(), nil)
+	require.NoError(t, err)
+	require.Empty(t, has)
+}

@@ -263,3 +263,18 @@ func (s *Store) PausedLanes(ctx context.Context, most int) (states []dispatcher.
 	found, readErr := s.LaneStates(ctx, lanesOf(list[:min(most, len(list))]))
 	return append(states, found...), total, partitions.Join(err, readErr)
 }
+
+// deletedLanes finds the lanes of deleted endpoints that may have waiting
+// deliveries, by partition.
+func (s *Store) deletedLanes(ctx context.Context) (map[int][]string, error) {
+	deleted := make(map[int][]string)
+	err := s.eachHeld(ctx, func(partition int, lane, text string) {
+		if strings.HasPrefix(text, helds[dispatcher.HeldDeleted]) {
+			deleted[partition] = append(deleted[partition], lane)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return deleted, nil
+}

@@ -73,7 +73,8 @@ func (s *Store) List(ctx context.Context, f dispatcher.Filter) (dispatcher.Page,
 		return dispatcher.Page{}, err
 	}
 	l := newLister(s, f, names)
-	for i := max(slices.Index(sections, at.section), 0); i < len(sections); i++ {
+	i, end := partOf(f, &at)
+	for ; i < end; i++ {
 		if at.section != sections[i] {
 			at = cursor{section: sections[i]}
 		}
@@ -83,7 +84,7 @@ func (s *Store) List(ctx context.Context, f dispatcher.Filter) (dispatcher.Page,
 		}
 		if next != nil {
 			next.filter = filter
-			l.page.Next = next.String()
+			l.page.Next, l.page.Reached = next.String(), next.place()
 			break
 		}
 	}
@@ -352,7 +353,7 @@ func (c cursor) String() string {
 // filterHash tells a filter from others, whatever its limit and cursor: a page of
 // another list would pass over what that one did not show.
 func filterHash(f dispatcher.Filter) uint64 {
-	f.Limit, f.Cursor = 0, ""
+	f.Limit, f.Cursor, f.From = 0, "", nil
 	f.Since, f.Until = f.Since.UTC(), f.Until.UTC()
 	h := fnv.New64a()
 	text, _ := json.Marshal(f) // of texts, times and numbers it can't fail

@@ -32,6 +32,21 @@ type source struct {
 // begins with it.
 const beforeAll = "\xff"
 
+// partOf are the sections of the part that is asked for, from the cursor on.
+func partOf(f dispatcher.Filter, at *cursor) (from, end int) {
+	from, end = max(slices.Index(sections, at.section), 0), len(sections)
+	switch {
+	case f.Part == dispatcher.PartUnfinished:
+		end--
+	case f.Part == dispatcher.PartEnded && f.From != nil:
+		*at = cursor{section: sectionEnded, score: float64(millisOf(f.From.At)), name: cmp.Or(f.From.ID, "\x00")}
+		fallthrough
+	case f.Part == dispatcher.PartEnded:
+		from = end - 1
+	}
+	return from, end
+}
+
 // due reads deliveries that wait for a time. Those in a deleted lane are
 // cancelled.
 func (l *lister) due(ctx context.Context, at cursor) (*cursor, error) {
@@ -146,6 +161,14 @@ func (s *source) head() cursor {
 // newer orders by score and then by name, the highest first, as ZREVRANGE does.
 func newer(a, b cursor) int {
 	return cmp.Or(cmp.Compare(b.score, a.score), strings.Compare(b.name, a.name))
+}
+
+// place is where the cursor of a section of ends stands; nil: it is of another.
+func (c cursor) place() *dispatcher.EndPlace {
+	if c.section != sectionEnded {
+		return nil
+	}
+	return &dispatcher.EndPlace{At: conn.FromMillis(int64(c.score)), ID: c.name}
 }
 
 // millisOf is the first whole ms that is not before t.
@@ -363,19 +386,4 @@ func (l *lister) marks(ctx context.Context, at cursor) (*cursor, error) {
 		}
 	}
 	return nil, nil
-}
-
-// deletedLanes finds the lanes of deleted endpoints that may have waiting
-// deliveries, by partition.
-func (s *Store) deletedLanes(ctx context.Context) (map[int][]string, error) {
-	deleted := make(map[int][]string)
-	err := s.eachHeld(ctx, func(partition int, lane, text string) {
-		if strings.HasPrefix(text, helds[dispatcher.HeldDeleted]) {
-			deleted[partition] = append(deleted[partition], lane)
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	return deleted, nil
 }

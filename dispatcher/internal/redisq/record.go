@@ -298,6 +298,11 @@ func decodeRecord(id, record string) (*dispatcher.Message, error) {
 	return m, nil
 }
 
+// DecodeHead reads what the head of a record says of its message: all but the body.
+func DecodeHead(id string, head []byte) (*dispatcher.Message, error) {
+	return decodeRecord(id, string(head))
+}
+
 // bytesOf are the bytes of a text, which must not be changed. A copy of each
 // body would be the dearest part of a claim.
 func bytesOf(text string) []byte { return unsafe.Slice(unsafe.StringData(text), len(text)) }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -243,6 +244,32 @@ func (s *Store) Known(ctx context.Context, ids []string) ([]bool, error) {
 		}
 	}
 	return known, nil
+}
+
+// Has asks which deliveries are kept whole, in whatever place. Of a delivery that is gone
+// its message may still be there, for others.
+func (s *Store) Has(ctx context.Context, ids []dispatcher.DeliveryID) ([]bool, error) {
+	of := map[int][]int{} // places in ids, by partition
+	for i, id := range ids {
+		of[s.partition(id.Lane)] = append(of[s.partition(id.Lane)], i)
+	}
+	asked := slices.Sorted(maps.Keys(of))
+	sizes, fans := make([]*redis.IntCmd, len(ids)), make([]*redis.StringCmd, len(ids))
+	err := s.conn.EachPartition(ctx, "find deliveries", asked, func(p redis.Pipeliner, n int) {
+		for _, i := range of[asked[n]] {
+			sizes[i] = p.HStrLen(ctx, s.tags[asked[n]]+keys.Messages, ids[i].Message)
+			fans[i] = p.HGet(ctx, s.tags[asked[n]]+keys.Fan, ids[i].Message)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find deliveries: %w", err)
+	}
+	has := make([]bool, len(ids))
+	for i, id := range ids {
+		lanes := strings.Fields(conn.Value(fans[i])) // none: the message has one lane only
+		has[i] = conn.Value(sizes[i]) > dispatcher.DigestSize && (len(lanes) == 0 || slices.Contains(lanes, string(id.Lane)))
+	}
+	return has, nil
 }
 
 // Kept asks all partitions for the stored message of an id. It uses plain

@@ -338,4 +338,33 @@ var ListCases = []rig.Case{
 			require.ErrorIs(r, err, dispatcher.ErrCursor, "%+v", other)
 		}
 	}},
+	{Name: "its two parts make the whole list, the ended one from any place on", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
+		r.Populate()
+		for _, limit := range []int{1, 2, 100} {
+			want := r.ListAll(dispatcher.Filter{}, limit)
+			got := r.ListAll(dispatcher.Filter{Part: dispatcher.PartUnfinished}, limit)
+			for _, d := range got {
+				require.Zero(r, d.Ended)
+			}
+			f := dispatcher.Filter{Part: dispatcher.PartEnded, Limit: limit}
+			for range want {
+				page, err := r.Queue.List(r.Ctx, f)
+				require.NoError(r, err)
+				for _, d := range page.Deliveries {
+					require.NotZero(r, d.Ended)
+				}
+				got = append(got, page.Deliveries...)
+				if f.From = page.Reached; f.From == nil {
+					break
+				}
+				last := page.Deliveries[len(page.Deliveries)-1]
+				require.Equal(r, dispatcher.EndPlace{At: last.Ended, ID: last.ID.String()}, *f.From)
+			}
+			require.Equal(r, want, got)
+		}
+		ends := r.ListAll(dispatcher.Filter{Statuses: dispatcher.EndStatuses}, 100)
+		page, err := r.Queue.List(r.Ctx, dispatcher.Filter{Part: dispatcher.PartEnded, Limit: 100, From: &dispatcher.EndPlace{At: ends[4].Ended}})
+		require.NoError(r, err)
+		require.True(r, page.Deliveries[0].Ended.Before(ends[4].Ended), "a time alone stands behind all names of its ms")
+	}},
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
@@ -78,8 +80,35 @@ func (r *Reader) Ended(ctx context.Context, f dispatcher.EndedFilter) (page disp
 		page.LookedAt += names
 		cost += costOfName*names + costOfRecord*records + costOfScript
 	}
-	page.Resume = at.text(markOf(f))
+	page.Resume, page.Lane = at.text(markOf(f)), f.Lane
+	if ms, err := strconv.ParseFloat(at.score, 64); err == nil {
+		page.Place = dispatcher.EndPlace{At: conn.FromMillis(int64(ms)), ID: at.name}
+	}
 	return page, nil
+}
+
+// Forgotten is the newest end that any partition forgot.
+func (r *Reader) Forgotten(ctx context.Context) (f dispatcher.Forgotten, err error) {
+	n := r.conn.Partitions()
+	all, read := make([]int, n), make([]*redis.SliceCmd, n)
+	for i := range all {
+		all[i] = i
+	}
+	err = r.conn.EachPartition(ctx, "read what was forgotten", all, func(p redis.Pipeliner, i int) {
+		read[i] = p.HMGet(ctx, r.conn.Tag(i)+keys.Archive, "ended", "dead")
+	})
+	if err != nil {
+		return f, fmt.Errorf("read what was forgotten: %w", err)
+	}
+	for _, values := range read {
+		for i, newest := range []*time.Time{&f.Finished, &f.Dead} {
+			text, _ := conn.Value(values)[i].(string)
+			if ms, err := strconv.ParseFloat(text, 64); err == nil && conn.FromMillis(int64(ms)).After(*newest) {
+				*newest = conn.FromMillis(int64(ms))
+			}
+		}
+	}
+	return f, nil
 }
 
 // read calls the script once. It answers how many names and records that read.
@@ -97,21 +126,15 @@ func (r *Reader) read(ctx context.Context, f dispatcher.EndedFilter, at *place, 
 		Partition: keys.Partition(string(f.Lane), r.conn.Partitions()),
 		Args:      []any{0, string(f.Lane), asked, min(f.Limit-len(page.Deliveries), recordsMost), at.score, at.name, millis(f.Since), millis(f.Until)},
 	}}})[0]
-	a.Hint()
+	hint, _ := a.Hint()
+	page.Now = hint.Now
 	if a.Err != nil {
 		return 0, 0, a.Err
 	}
 	page.More = a.Number() == 1
 	names, records = int(a.Number()), int(a.Number())
 	at.score, at.name = a.Text(), a.Text()
-	finished, dead := a.Time(), a.Time() // the newest that were forgotten
-	page.CompleteSince = time.Time{}
-	if asks(dispatcher.StatusDelivered) || asks(dispatcher.StatusCancelled) {
-		page.CompleteSince = behind(finished)
-	}
-	if since := behind(dead); asks(dispatcher.StatusDead) && since.After(page.CompleteSince) {
-		page.CompleteSince = since
-	}
+	page.CompleteSince = dispatcher.Forgotten{Finished: a.Time(), Dead: a.Time()}.Since(f.Statuses)
 	for a.More() {
 		e := Entry{Name: a.Text(), At: a.Time(), Status: sets[a.Text()], Head: a.Text(), Progress: a.Text(), Newest: a.Text()}
 		if d, ok := r.decode(e); ok && a.Err == nil {
@@ -119,14 +142,6 @@ func (r *Reader) read(ctx context.Context, f dispatcher.EndedFilter, at *place, 
 		}
 	}
 	return names, records, a.Err
-}
-
-// behind is the ms behind a time; zero of zero.
-func behind(t time.Time) time.Time {
-	if t.IsZero() {
-		return t
-	}
-	return t.Add(time.Millisecond)
 }
 
 // millis is the first whole ms that is not before t; empty of zero.

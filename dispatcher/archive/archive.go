@@ -135,11 +135,11 @@ func (p *Part) Number(last int64) int64 {
 	a, e := p.Accepted, p.Events
 	for len(a)+len(e) > 0 {
 		if len(e) == 0 || len(a) > 0 && a[0].Pos < e[0].Pos {
-			last = max(last+1, a[0].At.UnixMilli()<<posShift)
+			last = max(last+1, PosAt(a[0].At))
 			a[0].Pos, a = last, a[1:]
 			continue
 		}
-		last = max(last+1, e[0].At.UnixMilli()<<posShift)
+		last = max(last+1, PosAt(e[0].At))
 		e[0].Pos, e = last, e[1:]
 	}
 	return last

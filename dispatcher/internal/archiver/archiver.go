@@ -1,29 +1,292 @@
 // Package archiver brings what the store's log tells into the archive. It is never in
 // the way of a delivery. While the archive is away, the store keeps what is not archived
 // as long as it may. Then the archiver goes on where it was.
+//
+// One instance archives a partition at a time. Where it is gone for archive.HoldFor,
+// another goes on from where the archive says it was.
 package archiver
 
 import (
+	"context"
+	"errors"
 	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
+)
+
+const (
+	// linger is how long what happens is gathered before it is read: what is accepted and
+	// delivered within it is never written as unfinished.
+	linger = 200 * time.Millisecond
+	// A transaction takes at most so much: 4,096 lines take PostgreSQL some 80 ms.
+	mostLines = 4096
+	mostBytes = 8 << 20
+
+	holdEvery     = archive.HoldFor / 3
+	recordsEvery  = time.Minute    // endpoints and what is held
+	maintainEvery = 24 * time.Hour // tables of months
+
+	// What was missed, since its hint was lost, is found by looking so often, which is less
+	// than a command a second.
+	lookEvery     = 30 * time.Second
+	lookPartition = 4 * time.Second // more for each partition
+
+	pauseLeast, pauseMost = 100 * time.Millisecond, 5 * time.Second // after a failure
+	versionPause          = time.Minute                             // while the tables are of another version
+	releaseWithin         = time.Second
 )
 
 // Options say what is archived, and where.
 type Options struct {
-	Source  archive.Source
-	Archive archive.Archive
-	Log     *slog.Logger
+	Source    archive.Source
+	Archive   archive.Archive
+	Name      string        // of this instance
+	Retention time.Duration // of the archive; 0: for ever
+	Now       func() time.Time
+	Tell      func(dispatcher.News) // is told of what is lost to the archive; must not block
+	Log       *slog.Logger
 }
 
 // Archiver brings a store's log into an archive.
 type Archiver struct {
-	source  archive.Source
-	archive archive.Archive
-	log     *slog.Logger
+	o       Options
+	stirred chan struct{} // 1 deep: something happened in the store
+
+	// What Run's goroutine alone uses.
+	wants    []archive.Want
+	held     map[int]*archive.Held
+	unsaid   []archive.Part // kept, and the store was not told
+	renewed  time.Time      // when held was read
+	records  time.Time      // when endpoints were kept last
+	cared    time.Time      // when the tables of months were looked after last
+	dropped  map[int]int64  // lines cut before they were archived, as it was told last
+	failures int            // in a row
+	from     int            // the partition with which the next pass begins
+
+	mu     sync.Mutex // guards what follows
+	status Status
+}
+
+// Status is what metrics and people are told.
+type Status struct {
+	Up      bool      // the archive took what it was given last
+	Since   time.Time // when Up became so, by this host's clock
+	Err     error     // why it is not up
+	Holds   int       // partitions that this instance archives
+	Orphans int64     // unfinished deliveries of stores that were emptied
+
+	Messages, Events, Changed, Passed, Lost int64 // rows, since the start
 }
 
 // New makes an Archiver.
 func New(o Options) *Archiver {
-	return &Archiver{source: o.Source, archive: o.Archive, log: o.Log}
+	return &Archiver{
+		o: o, stirred: make(chan struct{}, 1),
+		held: map[int]*archive.Held{}, dropped: map[int]int64{},
+	}
+}
+
+// Stirred tells that something happened in the store. It does not block.
+func (a *Archiver) Stirred() {
+	select {
+	case a.stirred <- struct{}{}:
+	default:
+	}
+}
+
+// Status is how the archive does.
+func (a *Archiver) Status() Status {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.status
+}
+
+// Run archives until ctx ends. Then others go on.
+func (a *Archiver) Run(ctx context.Context) error {
+	defer a.release(ctx)
+	again := time.NewTimer(0) // the first try
+	defer again.Stop()
+	hold := time.NewTicker(holdEvery)
+	defer hold.Stop()
+	look := time.NewTicker(max(lookEvery, time.Duration(a.o.Source.Partitions())*lookPartition))
+	defer look.Stop()
+	for ctx.Err() == nil {
+		var err error
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-hold.C:
+			if a.failures > 0 {
+				continue // again comes sooner
+			}
+			err = a.renew(ctx)
+		case <-a.stirred:
+			if a.failures > 0 || len(a.held) == 0 {
+				continue
+			}
+			if !sleep(ctx, linger) {
+				return nil
+			}
+			err = a.work(ctx)
+		case <-look.C:
+			if a.failures > 0 {
+				continue
+			}
+			err = a.work(ctx)
+		case <-again.C:
+			err = a.work(ctx)
+		}
+		if wait := a.report(ctx, err); wait > 0 {
+			again.Reset(wait)
+		}
+	}
+	return nil
+}
+
+// sleep waits, and reports whether ctx did not end.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// report takes in how a step came out, and answers when to try again; 0: not on account
+// of that.
+func (a *Archiver) report(ctx context.Context, err error) time.Duration {
+	if ctx.Err() != nil {
+		return 0
+	}
+	if errors.Is(err, archive.ErrMoved) { // another instance holds it by now
+		a.o.Log.Info("another instance archives this", "err", err)
+		clear(a.held)
+		err = nil
+	}
+	a.tellUp(err)
+	if err == nil {
+		a.failures = 0
+		return 0
+	}
+	a.failures++
+	if errors.Is(err, archive.ErrVersion) {
+		return versionPause
+	}
+	most := min(pauseLeast<<min(a.failures, 10), pauseMost)
+	return pauseLeast + rand.N(most)
+}
+
+// tellUp tells once that the archive is away, and once that it is back. What the store
+// does not answer, the engine tells of.
+func (a *Archiver) tellUp(err error) {
+	if errors.Is(err, dispatcher.ErrUnavailable) {
+		return
+	}
+	a.mu.Lock()
+	was, since := a.status.Up, a.status.Since
+	first := since.IsZero()
+	a.status.Up, a.status.Err, a.status.Holds = err == nil, err, len(a.held)
+	if was != a.status.Up || first {
+		a.status.Since = time.Now()
+	}
+	a.mu.Unlock()
+	switch {
+	case err != nil && (was || first):
+		a.o.Log.Warn("archive lost: deliveries go on, and the store keeps what is not archived", "err", err)
+	case err == nil && !was && !first:
+		a.o.Log.Info("archive back", "after_s", time.Since(since).Round(time.Millisecond).Seconds())
+	}
+}
+
+func (a *Archiver) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWithin)
+	defer cancel()
+	if len(a.held) > 0 {
+		if err := a.o.Archive.Release(ctx, a.o.Name); err != nil {
+			a.o.Log.Warn("could not give up the archive, another instance takes it over", "err", err)
+		}
+	}
+	a.o.Archive.Close()
+}
+
+// renew holds what there is to hold, and takes what is free.
+func (a *Archiver) renew(ctx context.Context) error {
+	if len(a.wants) == 0 {
+		if err := a.begin(ctx); err != nil {
+			return err
+		}
+	}
+	before := len(a.held)
+	held, err := a.o.Archive.Hold(ctx, a.o.Name, a.wants)
+	if err != nil {
+		clear(a.held)
+		return err
+	}
+	a.renewed = time.Now()
+	now := make(map[int]*archive.Held, len(held))
+	orphans := int64(0)
+	for i := range held {
+		h := &held[i]
+		now[h.Partition] = h
+		orphans += h.Orphans
+	}
+	a.held = now
+	a.mu.Lock()
+	more := orphans > a.status.Orphans
+	a.status.Orphans, a.status.Holds = orphans, len(now)
+	a.mu.Unlock()
+	if more {
+		a.o.Log.Warn("the store was emptied: unfinished deliveries are only in the archive; bring them back with hookladder restore", "deliveries", orphans)
+	}
+	if before == 0 && len(now) > 0 {
+		a.o.Log.Info("archiving", "partitions", len(now))
+		a.Stirred()
+	}
+	return nil
+}
+
+// begin has the store name what it accepts and keep what is not archived, and learns its
+// epochs.
+func (a *Archiver) begin(ctx context.Context) error {
+	all := make([]int, a.o.Source.Partitions())
+	for n := range all {
+		all[n] = n
+	}
+	if err := a.o.Source.Begin(ctx, all); err != nil {
+		return err
+	}
+	states, err := a.o.Source.States(ctx, all)
+	if err != nil {
+		return err
+	}
+	a.wants = make([]archive.Want, 0, len(states))
+	for i := range states {
+		s := &states[i]
+		a.wants = append(a.wants, archive.Want{Partition: s.Partition, Epoch: s.Epoch, At: s.At})
+	}
+	return nil
+}
+
+// partitions are those that this instance archives, in another order each time: a pass
+// may not reach all.
+func (a *Archiver) partitions() []int {
+	var all []int
+	for n := range a.held {
+		all = append(all, n)
+	}
+	slices.Sort(all)
+	if len(all) == 0 {
+		return nil
+	}
+	a.from++
+	k := a.from % len(all)
+	return append(all[k:len(all):len(all)], all[:k]...)
 }

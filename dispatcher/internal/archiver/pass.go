@@ -1,0 +1,190 @@
+package archiver
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+)
+
+// work archives all there is.
+func (a *Archiver) work(ctx context.Context) error {
+	for more := true; more && ctx.Err() == nil; {
+		if time.Since(a.renewed) >= holdEvery || len(a.held) == 0 {
+			if err := a.renew(ctx); err != nil {
+				return err
+			}
+		}
+		if len(a.held) == 0 {
+			return nil
+		}
+		var err error
+		if more, err = a.pass(ctx); err != nil {
+			return err
+		}
+	}
+	return a.care(ctx)
+}
+
+// pass archives what one transaction takes, and reports whether there may be more.
+// A partition that can't be read holds up none of the others.
+func (a *Archiver) pass(ctx context.Context) (more bool, err error) {
+	if err := a.say(ctx); err != nil {
+		return false, err
+	}
+	in := a.partitions()
+	states, err := a.o.Source.States(ctx, in)
+	if err != nil {
+		return false, err
+	}
+	var parts []archive.Part
+	var errs []error
+	lines, bytes := mostLines, mostBytes
+	for i := range states {
+		s := &states[i]
+		h := a.held[s.Partition]
+		if !a.same(h, s) {
+			return true, nil // it is held anew
+		}
+		a.tellDropped(s)
+		switch {
+		case !s.Last.After(h.At):
+			if err := a.walk(ctx, h, s); err != nil {
+				return false, err
+			}
+			continue
+		case lines <= 0 || bytes <= 0:
+			more = true
+			continue
+		}
+		p, err := a.o.Source.Read(ctx, s.Partition, h.At, lines, bytes)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		more = more || p.More || unwalked(h, s)
+		lines, bytes = lines-len(p.Accepted)-len(p.Events), bytes-size(&p)
+		if p.To.After(p.From) {
+			p.Epoch = h.Epoch
+			parts = append(parts, p)
+		}
+	}
+	if err := a.write(ctx, parts); err != nil {
+		return false, err
+	}
+	return more, errors.Join(errs...)
+}
+
+// size is how many bytes of messages a part has.
+func size(p *archive.Part) (n int) {
+	for i := range p.Accepted {
+		n += len(p.Accepted[i].Head) + len(p.Accepted[i].Body)
+	}
+	return n
+}
+
+// same reports whether a partition still has the data of which this instance knows how
+// far they are archived. Else it forgets the partition, which is held anew.
+func (a *Archiver) same(h *archive.Held, s *archive.State) bool {
+	if s.Epoch != "" && s.Epoch == h.Epoch {
+		return true
+	}
+	a.o.Log.Warn("a part of the store holds other data than before: it was emptied, or its node gave way to one without them", "partition", s.Partition)
+	a.wants = nil
+	clear(a.held)
+	return false
+}
+
+// write keeps parts, and tells the store.
+func (a *Archiver) write(ctx context.Context, parts []archive.Part) error {
+	if len(parts) == 0 {
+		return nil
+	}
+	last := make([]int64, len(parts))
+	for i := range parts {
+		last[i] = parts[i].Number(a.held[parts[i].Partition].Last)
+	}
+	written, err := a.o.Archive.Write(ctx, a.o.Name, parts)
+	if err != nil {
+		return err
+	}
+	a.renewed = time.Now()
+	missing := int64(0)
+	for i := range parts {
+		h := a.held[parts[i].Partition]
+		h.At, h.Last = parts[i].To, last[i]
+		missing += int64(parts[i].Missing)
+		parts[i].Accepted, parts[i].Events = nil, nil
+	}
+	a.mu.Lock()
+	s := &a.status
+	s.Messages, s.Events = s.Messages+int64(written.Messages), s.Events+int64(written.Events)
+	s.Changed, s.Passed, s.Lost = s.Changed+int64(written.Changed), s.Passed+int64(written.Passed), s.Lost+missing
+	a.mu.Unlock()
+	a.unsaid = append(a.unsaid, parts...)
+	return a.say(ctx)
+}
+
+// say tells the store what is safe. What it could not be told is said again.
+func (a *Archiver) say(ctx context.Context) error {
+	if len(a.unsaid) == 0 {
+		return nil
+	}
+	if err := a.o.Source.Archived(ctx, a.unsaid); err != nil {
+		return err
+	}
+	a.unsaid = nil
+	return nil
+}
+
+// care keeps the records of endpoints, and looks after the tables. The instance that
+// archives the first partition does.
+func (a *Archiver) care(ctx context.Context) error {
+	if a.held[0] == nil || ctx.Err() != nil {
+		return nil
+	}
+	if time.Since(a.records) >= recordsEvery {
+		endpoints, err := a.o.Source.Endpoints(ctx)
+		if err != nil {
+			return err
+		}
+		holds, err := a.o.Source.Holds(ctx)
+		if err != nil {
+			return err
+		}
+		if err := a.o.Archive.KeepEndpoints(ctx, endpoints, holds); err != nil {
+			return err
+		}
+		a.records = time.Now()
+	}
+	if time.Since(a.cared) >= maintainEvery {
+		if err := a.o.Archive.Maintain(ctx, a.o.Retention); err != nil {
+			return err
+		}
+		a.cared = time.Now()
+	}
+	return nil
+}
+
+// reasonArchive is the reason of news that something is lost to the archive.
+const reasonArchive = "archive_backlog"
+
+// tellDropped tells that the store cut what was not archived.
+func (a *Archiver) tellDropped(s *archive.State) {
+	before, known := a.dropped[s.Partition]
+	a.dropped[s.Partition] = s.Dropped
+	if !known || s.Dropped <= before {
+		return
+	}
+	n := int(s.Dropped - before)
+	a.o.Log.Warn("the store cut what was not archived: ARCHIVE_BACKLOG was reached", "partition", s.Partition, "lines", n)
+	if a.o.Tell != nil {
+		at := a.o.Now().Truncate(time.Millisecond)
+		a.o.Tell(dispatcher.News{
+			Notice: dispatcher.NoticeUnhealthy, At: at, Since: at, Reason: reasonArchive, Count: n,
+			Detail: "what happened in the store was cut before it was archived, since ARCHIVE_BACKLOG was reached",
+		})
+	}
+}

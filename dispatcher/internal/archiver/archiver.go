@@ -55,6 +55,8 @@ type Options struct {
 // Archiver brings a store's log into an archive.
 type Archiver struct {
 	o       Options
+	source  archive.Source
+	archive archive.Archive
 	stirred chan struct{} // 1 deep: something happened in the store
 
 	// What Run's goroutine alone uses.
@@ -86,7 +88,7 @@ type Status struct {
 // New makes an Archiver.
 func New(o Options) *Archiver {
 	return &Archiver{
-		o: o, stirred: make(chan struct{}, 1),
+		o: o, source: o.Source, archive: o.Archive, stirred: make(chan struct{}, 1),
 		held: map[int]*archive.Held{}, dropped: map[int]int64{},
 	}
 }
@@ -113,7 +115,7 @@ func (a *Archiver) Run(ctx context.Context) error {
 	defer again.Stop()
 	hold := time.NewTicker(holdEvery)
 	defer hold.Stop()
-	look := time.NewTicker(max(lookEvery, time.Duration(a.o.Source.Partitions())*lookPartition))
+	look := time.NewTicker(max(lookEvery, time.Duration(a.source.Partitions())*lookPartition))
 	defer look.Stop()
 	for ctx.Err() == nil {
 		var err error
@@ -210,11 +212,11 @@ func (a *Archiver) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWithin)
 	defer cancel()
 	if len(a.held) > 0 {
-		if err := a.o.Archive.Release(ctx, a.o.Name); err != nil {
+		if err := a.archive.Release(ctx, a.o.Name); err != nil {
 			a.o.Log.Warn("could not give up the archive, another instance takes it over", "err", err)
 		}
 	}
-	a.o.Archive.Close()
+	a.archive.Close()
 }
 
 // renew holds what there is to hold, and takes what is free.
@@ -225,7 +227,7 @@ func (a *Archiver) renew(ctx context.Context) error {
 		}
 	}
 	before := len(a.held)
-	held, err := a.o.Archive.Hold(ctx, a.o.Name, a.wants)
+	held, err := a.archive.Hold(ctx, a.o.Name, a.wants)
 	if err != nil {
 		clear(a.held)
 		return err
@@ -256,14 +258,14 @@ func (a *Archiver) renew(ctx context.Context) error {
 // begin has the store name what it accepts and keep what is not archived, and learns its
 // epochs.
 func (a *Archiver) begin(ctx context.Context) error {
-	all := make([]int, a.o.Source.Partitions())
+	all := make([]int, a.source.Partitions())
 	for n := range all {
 		all[n] = n
 	}
-	if err := a.o.Source.Begin(ctx, all); err != nil {
+	if err := a.source.Begin(ctx, all); err != nil {
 		return err
 	}
-	states, err := a.o.Source.States(ctx, all)
+	states, err := a.source.States(ctx, all)
 	if err != nil {
 		return err
 	}

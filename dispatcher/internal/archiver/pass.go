@@ -35,7 +35,7 @@ func (a *Archiver) pass(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	in := a.partitions()
-	states, err := a.o.Source.States(ctx, in)
+	states, err := a.source.States(ctx, in)
 	if err != nil {
 		return false, err
 	}
@@ -59,7 +59,7 @@ func (a *Archiver) pass(ctx context.Context) (more bool, err error) {
 			more = true
 			continue
 		}
-		p, err := a.o.Source.Read(ctx, s.Partition, h.At, lines, bytes)
+		p, err := a.source.Read(ctx, s.Partition, h.At, lines, bytes)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -106,7 +106,7 @@ func (a *Archiver) write(ctx context.Context, parts []archive.Part) error {
 	for i := range parts {
 		last[i] = parts[i].Number(a.held[parts[i].Partition].Last)
 	}
-	written, err := a.o.Archive.Write(ctx, a.o.Name, parts)
+	written, err := a.archive.Write(ctx, a.o.Name, parts)
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (a *Archiver) say(ctx context.Context) error {
 	if len(a.unsaid) == 0 {
 		return nil
 	}
-	if err := a.o.Source.Archived(ctx, a.unsaid); err != nil {
+	if err := a.source.Archived(ctx, a.unsaid); err != nil {
 		return err
 	}
 	a.unsaid = nil
@@ -146,21 +146,21 @@ func (a *Archiver) care(ctx context.Context) error {
 		return nil
 	}
 	if time.Since(a.records) >= recordsEvery {
-		endpoints, err := a.o.Source.Endpoints(ctx)
+		endpoints, err := a.source.Endpoints(ctx)
 		if err != nil {
 			return err
 		}
-		holds, err := a.o.Source.Holds(ctx)
+		holds, err := a.source.Holds(ctx)
 		if err != nil {
 			return err
 		}
-		if err := a.o.Archive.KeepEndpoints(ctx, endpoints, holds); err != nil {
+		if err := a.archive.KeepEndpoints(ctx, endpoints, holds); err != nil {
 			return err
 		}
 		a.records = time.Now()
 	}
 	if time.Since(a.cared) >= maintainEvery {
-		if err := a.o.Archive.Maintain(ctx, a.o.Retention); err != nil {
+		if err := a.archive.Maintain(ctx, a.o.Retention); err != nil {
 			return err
 		}
 		a.cared = time.Now()

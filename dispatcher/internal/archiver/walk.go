@@ -18,7 +18,7 @@ func (a *Archiver) walk(ctx context.Context, h *archive.Held, s *archive.State) 
 	began, until, name := time.Now(), h.Last, time.Now().UnixNano()
 	seen := 0
 	for cursor := ""; ; {
-		page, next, err := a.o.Source.Unfinished(ctx, h.Partition, cursor)
+		page, next, err := a.source.Unfinished(ctx, h.Partition, cursor)
 		if err != nil {
 			return err
 		}
@@ -26,7 +26,7 @@ func (a *Archiver) walk(ctx context.Context, h *archive.Held, s *archive.State) 
 			page[i].Epoch = h.Epoch
 		}
 		if len(page) > 0 {
-			if err := a.o.Archive.See(ctx, a.o.Name, name, page); err != nil {
+			if err := a.archive.See(ctx, a.o.Name, name, page); err != nil {
 				return err
 			}
 		}
@@ -43,7 +43,7 @@ func (a *Archiver) walk(ctx context.Context, h *archive.Held, s *archive.State) 
 	if err := a.catchUp(ctx, h); err != nil {
 		return err
 	}
-	lost, err := a.o.Archive.Miss(ctx, a.o.Name, archive.Missed{
+	lost, err := a.archive.Miss(ctx, a.o.Name, archive.Missed{
 		Partition: h.Partition, Epoch: h.Epoch, Walk: name, Until: until, Last: h.Last, Gap: s.Gap,
 	})
 	if err != nil {
@@ -81,7 +81,7 @@ func (a *Archiver) stillHolds(ctx context.Context, h *archive.Held) error {
 // that log does not end has ended in the gap.
 func (a *Archiver) catchUp(ctx context.Context, h *archive.Held) error {
 	for {
-		p, err := a.o.Source.Read(ctx, h.Partition, h.At, mostLines, mostBytes)
+		p, err := a.source.Read(ctx, h.Partition, h.At, mostLines, mostBytes)
 		if err != nil {
 			return err
 		}

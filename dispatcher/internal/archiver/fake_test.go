@@ -1,0 +1,280 @@
+package archiver_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
+)
+
+// store is a source in memory. Entry n of a partition stands at 0-n.
+type store struct {
+	mu       sync.Mutex
+	entries  [2][]archive.Event
+	epoch    [2]string
+	at       [2]archive.Position
+	gap      [2]archive.Position
+	dropped  [2]int64
+	open     [2][]string
+	began    int
+	deaf     int // so many calls of Archived fail
+	walks    int
+	atOnce   int // events of a read
+	unwalked func()
+}
+
+func newStore() *store { return &store{epoch: [2]string{"a", "b"}, atOnce: 3} }
+
+// happen logs an event.
+func (s *store) happen(partition int, kind archive.Kind, id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.entries[partition] = append(s.entries[partition], archive.Event{ID: delivery(id), Kind: kind, At: time.UnixMilli(int64(len(s.entries[partition])))})
+}
+
+func delivery(id string) dispatcher.DeliveryID {
+	return dispatcher.DeliveryID{Lane: "u_1", Message: id}
+}
+
+func (s *store) Partitions() int { return 2 }
+
+func (s *store) Begin(context.Context, []int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.began++
+	return nil
+}
+
+func (s *store) States(_ context.Context, in []int) (list []archive.State, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range in {
+		list = append(list, archive.State{
+			Partition: n, Epoch: s.epoch[n], At: s.at[n], Last: archive.Position{Seq: uint64(len(s.entries[n]))}, Gap: s.gap[n], Dropped: s.dropped[n],
+		})
+	}
+	return list, nil
+}
+
+func (s *store) Read(_ context.Context, n int, from archive.Position, lines, _ int) (archive.Part, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := archive.Part{Partition: n, From: from, To: from}
+	for int(p.To.Seq) < len(s.entries[n]) && len(p.Events) < min(s.atOnce, lines) {
+		e := s.entries[n][p.To.Seq]
+		p.To.Seq++
+		e.Pos = int64(p.To.Seq)
+		p.Events = append(p.Events, e)
+	}
+	p.More = int(p.To.Seq) < len(s.entries[n])
+	return p, nil
+}
+
+func (s *store) Archived(_ context.Context, parts []archive.Part) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.deaf > 0 {
+		s.deaf--
+		return dispatcher.ErrUnavailable
+	}
+	for _, p := range parts {
+		if p.To.After(s.at[p.Partition]) {
+			s.at[p.Partition] = p.To
+		}
+	}
+	return nil
+}
+
+func (s *store) Unfinished(_ context.Context, n int, cursor string) (page []archive.Open, next string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.walks++
+	at := len(cursor)
+	if at < len(s.open[n]) {
+		page, next = append(page, archive.Open{ID: delivery(s.open[n][at])}), strings.Repeat(".", at+1)
+	}
+	if next == "" && s.unwalked != nil {
+		s.unwalked()
+	}
+	return page, next, nil
+}
+
+func (s *store) Endpoints(context.Context) ([]archive.Endpoint, error) { return nil, nil }
+func (s *store) Holds(context.Context) ([]archive.Hold, error)         { return nil, nil }
+
+// keeper is an archive in memory.
+type keeper struct {
+	mu      sync.Mutex
+	rows    [2]row
+	events  []string // what was kept: partition, kind and id, in order
+	seen    map[int64][]string
+	missed  []archive.Missed
+	away    bool
+	lies    int // so many writes are kept and answer an error
+	version bool
+	cared   int
+}
+
+type row struct {
+	epoch, holder string
+	at            archive.Position
+	last          int64
+	until         time.Time
+	walked        bool
+	gap           archive.Position
+}
+
+func (k *keeper) down() error {
+	switch {
+	case k.away:
+		return fmt.Errorf("dial: %w", archive.ErrUnavailable)
+	case k.version:
+		return archive.ErrVersion
+	}
+	return nil
+}
+
+func (k *keeper) Hold(_ context.Context, by string, want []archive.Want) (held []archive.Held, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.down(); err != nil {
+		return nil, err
+	}
+	for _, w := range want {
+		r := &k.rows[w.Partition]
+		if r.holder != by && time.Now().Before(r.until) {
+			continue
+		}
+		if r.epoch != w.Epoch {
+			*r = row{epoch: w.Epoch, at: w.At, last: r.last}
+		}
+		r.holder, r.until = by, time.Now().Add(archive.HoldFor)
+		held = append(held, archive.Held{Partition: w.Partition, Epoch: r.epoch, At: r.at, Last: r.last, Began: !r.walked, Walked: r.gap})
+	}
+	return held, nil
+}
+
+func (k *keeper) Write(_ context.Context, by string, parts []archive.Part) (w archive.Written, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.down(); err != nil {
+		return w, err
+	}
+	for _, p := range parts {
+		if r := k.rows[p.Partition]; r.holder != by || r.epoch != p.Epoch || r.at != p.From {
+			return w, archive.ErrMoved
+		}
+	}
+	for _, p := range parts {
+		r := &k.rows[p.Partition]
+		for _, e := range p.Events {
+			if e.Pos <= r.last {
+				panic("not in order")
+			}
+			r.last = e.Pos
+			k.events = append(k.events, fmt.Sprintf("%d%c%s", p.Partition, e.Kind, e.ID.Message))
+		}
+		r.at = p.To
+		w.Events += len(p.Events)
+	}
+	if k.lies > 0 {
+		k.lies--
+		return w, fmt.Errorf("no answer: %w", archive.ErrUnavailable)
+	}
+	return w, nil
+}
+
+func (k *keeper) See(_ context.Context, _ string, walk int64, page []archive.Open) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, o := range page {
+		k.seen[walk] = append(k.seen[walk], o.Epoch+o.ID.Message)
+	}
+	return k.down()
+}
+
+func (k *keeper) Miss(_ context.Context, _ string, m archive.Missed) (int, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.missed = append(k.missed, m)
+	k.rows[m.Partition].walked, k.rows[m.Partition].gap = true, m.Gap
+	return 0, k.down()
+}
+
+func (k *keeper) KeepEndpoints(context.Context, []archive.Endpoint, []archive.Hold) error { return nil }
+func (k *keeper) Maintain(context.Context, time.Duration) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.cared++
+	return nil
+}
+
+func (k *keeper) Close() {}
+func (k *keeper) Release(_ context.Context, by string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for n := range k.rows {
+		if k.rows[n].holder == by {
+			k.rows[n].until = time.Time{}
+		}
+	}
+	return nil
+}
+
+// world is a store, an archive, and what is logged.
+type world struct {
+	*store
+	*keeper
+	logged strings.Builder
+	log    *slog.Logger // one for all, since it guards logged
+	news   []dispatcher.News
+}
+
+func newWorld() *world {
+	w := &world{store: newStore(), keeper: &keeper{seen: map[int64][]string{}}}
+	w.log = slog.New(slog.NewTextHandler(&w.logged, nil))
+	return w
+}
+
+// start runs an archiver until stop, which lets it release what it holds, or kill.
+func (w *world) start(t *testing.T, name string) (a *archiver.Archiver, stop func()) {
+	t.Helper()
+	a = archiver.New(archiver.Options{
+		Source: w.store, Archive: w.keeper, Name: name, Now: time.Now, Tell: func(n dispatcher.News) { w.news = append(w.news, n) },
+		Log: w.log,
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	synctest.Wait()
+	return a, func() { cancel(); require.NoError(t, <-done) }
+}
+
+// do changes the world while archivers run.
+func (w *world) do(change func()) {
+	w.store.mu.Lock()
+	defer w.store.mu.Unlock()
+	w.keeper.mu.Lock()
+	defer w.keeper.mu.Unlock()
+	change()
+}
+
+// kept is what the archive keeps, in the order of each partition.
+func (w *world) kept() []string {
+	w.keeper.mu.Lock()
+	defer w.keeper.mu.Unlock()
+	list := slices.Clone(w.keeper.events)
+	slices.SortStableFunc(list, func(a, b string) int { return int(a[0]) - int(b[0]) })
+	return list
+}

@@ -31,7 +31,7 @@ func TestWhatHappensIsArchivedSoonAndOnce(t *testing.T) {
 		require.EqualValues(t, 10, a.Status().Events)
 		require.Equal(t, 1, w.cared)
 
-		w.happen(0, archive.Dead, "unheard") // nobody said so
+		w.happen(0, archive.Dead, "unheard") // without a word
 		time.Sleep(time.Minute)
 		require.Contains(t, w.kept(), "0xunheard")
 	})

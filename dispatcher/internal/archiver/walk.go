@@ -7,9 +7,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// walk compares what the archive has as unfinished with what the store has, where the
-// log can't tell it: what the store held before it named what it accepts, and what was
-// cut from the log. It is done once all of the log was read. What is found is written
+// walk compares what the archive has as unfinished with what the store has. It tells what
+// the log can't: what the store held before it named what it accepts, and what was cut
+// from the log. It is done once all of the log was read. What is found is written
 // page by page: what ends meanwhile the log tells later, behind the page.
 func (a *Archiver) walk(ctx context.Context, h *archive.Held, s *archive.State) error {
 	if !unwalked(h, s) {

@@ -64,7 +64,10 @@ func (h *heartbeat) beat(ctx context.Context) (dead []string) {
 	if s := e.identity.Load(); s != h.identity {
 		h.identity, h.number, h.joined, h.known = s, 0, false, false
 	}
-	h.number++
+	h.number += beatStep
+	if e.worked.Swap(false) {
+		h.number++
+	}
 	name := h.identity.name()
 	began := e.readClock()
 	h.awake(ctx, began)
@@ -107,14 +110,24 @@ func (h *heartbeat) beat(ctx context.Context) (dead []string) {
 	return dead
 }
 
+// beatStep is what a beat adds to the number. One more says that the instance did
+// something since the beat before. Between two readings are never so many beats.
+const beatStep = 1 << 10
+
 // compare tells where an instance of the last reading is gone: it left, or another
-// took over from it.
+// took over from it. It tells too where another did something.
 func (h *heartbeat) compare(all map[string]int64) {
-	for name := range h.others {
-		if _, there := all[name]; !there && h.engine.options.Departed != nil {
-			h.engine.options.Departed()
-			break
-		}
+	gone, stirred := false, false
+	for name, before := range h.others {
+		number, there := all[name]
+		gone = gone || !there
+		stirred = stirred || there && (number-before)%beatStep != 0
+	}
+	if o := &h.engine.options; gone && o.Departed != nil {
+		o.Departed()
+	}
+	if o := &h.engine.options; (gone || stirred || len(all) > len(h.others)) && o.Stirred != nil {
+		o.Stirred()
 	}
 	h.others = all
 }

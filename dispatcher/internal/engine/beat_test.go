@@ -108,7 +108,7 @@ func TestWhoIsFreshAfterItsFirstBeatGoesOnUnderAnotherName(t *testing.T) {
 		beats := r.queue.seen("beat")
 		last := beats[len(beats)-1]
 		require.Equal(t, "here-2", last.by)
-		require.Equal(t, 1, last.n)
+		require.Equal(t, 1<<10, last.n, "the first beat under it")
 		require.Equal(t, beats[len(beats)-2].at, last.at, "at once, since nobody knows that name yet")
 		r.queue.fill(1)
 		r.Note()

@@ -27,6 +27,12 @@ func (q *testQueue) other(name string, number int64) {
 // forget has an instance's number be gone, as if it were declared dead.
 func (q *testQueue) forget(name string) { q.HDel("{"+project+"}"+keys.Instances, name) }
 
+// number is an instance's.
+func (q *testQueue) number(name string) int64 {
+	n, _ := strconv.ParseInt(q.HGet("{"+project+"}"+keys.Instances, name), 10, 64)
+	return n
+}
+
 // isThere reports whether an instance is known.
 func (q *testQueue) isThere(name string) bool {
 	return q.HGet("{"+project+"}"+keys.Instances, name) != ""

@@ -45,6 +45,7 @@ type Options struct {
 	Log          *slog.Logger
 	Observer     dispatcher.Observer // nil: there is none
 	Departed     func()              // called when an instance is gone; must not block; nil: it is not
+	Stirred      func()              // called when something may have happened in the queue, here or at another instance; must not block; nil: it is not
 
 	Takeable func([]dispatcher.Lane) // hears that there may be something to take; must not block; nil: nothing is taken here
 	Tell     func(dispatcher.News)   // is told what notices tell of; must not block; nil: it is not
@@ -87,6 +88,7 @@ type Engine struct {
 	seen     sightings
 	wall     func(time.Time) time.Time // this host's wall clock at a time; tests set it
 
+	worked atomic.Bool // since the last beat
 	tally  tickCounts
 	rouse  chan struct{} // 1 deep: the heartbeat beats now, unless it just did
 	leases *leaseSet
@@ -244,6 +246,17 @@ func (e *Engine) storeNews(reason string) func(time.Time, error) {
 		}
 		news.Since = e.queue.Now().Add(-time.Since(since)).Truncate(time.Millisecond)
 		e.tell(news)
+	}
+}
+
+// stirred tells that something may have happened in the queue: here and now to those who
+// follow it, and with the next beat to other instances.
+func (e *Engine) stirred() {
+	if !e.worked.Load() {
+		e.worked.Store(true)
+	}
+	if e.options.Stirred != nil {
+		e.options.Stirred()
 	}
 }
 

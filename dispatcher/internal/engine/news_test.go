@@ -121,3 +121,37 @@ func TestWhatLastsIsToldOnceAnHour(t *testing.T) {
 		r.stop(t)
 	})
 }
+
+func TestItIsToldThatSomethingHappenedHereOrElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stirred atomic.Int32
+		r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.Stirred = func() { stirred.Add(1) } })
+		r.queue.other("other", 1)
+		r.start(t)
+		pass(time.Second)
+		stirred.Store(0)
+		for n := range 5 {
+			r.queue.other("other", int64(1+(n+1)<<10)) // it beats
+			pass(d.BeatEvery)
+		}
+		require.Zero(t, stirred.Load(), "nothing happens")
+		r.queue.other("other", 1+6<<10+1) // it beats, and did something
+		pass(d.BeatEvery)
+		require.EqualValues(t, 1, stirred.Load())
+		r.queue.other("other", 1+7<<10+1)
+		pass(d.BeatEvery)
+		require.EqualValues(t, 1, stirred.Load(), "once")
+
+		name := r.Engine.Name()
+		number := r.queue.number(name)
+		r.queue.other("other", 1+8<<10+1)
+		pass(d.BeatEvery)
+		require.Zero(t, (r.queue.number(name)-number)%(1<<10))
+		_, err := r.Publish(t.Context(), messages("a", 1))
+		require.NoError(t, err)
+		pass(d.BeatEvery)
+		require.Greater(t, stirred.Load(), int32(2), "it was accepted and settled here")
+		require.EqualValues(t, 1, (r.queue.number(name)-number)%(1<<10), "the others are told")
+		r.stop(t)
+	})
+}

@@ -71,18 +71,7 @@ type Archiver struct {
 	from     int            // the partition with which the next pass begins
 
 	mu     sync.Mutex // guards what follows
-	status Status
-}
-
-// Status is what metrics and people are told.
-type Status struct {
-	Up      bool      // the archive took what it was given last
-	Since   time.Time // when Up became so, by this host's clock
-	Err     error     // why it is not up
-	Holds   int       // partitions that this instance archives
-	Orphans int64     // unfinished deliveries of stores that were emptied
-
-	Messages, Events, Changed, Passed, Lost int64 // rows, since the start
+	status archive.Status
 }
 
 // New makes an Archiver.
@@ -102,10 +91,33 @@ func (a *Archiver) Stirred() {
 }
 
 // Status is how the archive does.
-func (a *Archiver) Status() Status {
+func (a *Archiver) Status() archive.Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.status
+}
+
+// Figures are how the archive does, and how far the store is archived.
+func (a *Archiver) Figures(ctx context.Context) (archive.Figures, error) {
+	f := archive.Figures{Status: a.Status()}
+	states, err := a.source.States(ctx, a.all())
+	for i := range states {
+		s := &states[i]
+		f.Backlog, f.Dropped = f.Backlog+s.Backlog, f.Dropped+s.Dropped
+		if !s.First.IsZero() {
+			f.Lag = max(f.Lag, s.Now.Sub(s.First))
+		}
+	}
+	return f, err
+}
+
+// all are all partitions.
+func (a *Archiver) all() []int {
+	all := make([]int, a.source.Partitions())
+	for n := range all {
+		all[n] = n
+	}
+	return all
 }
 
 // Run archives until ctx ends. Then others go on.
@@ -258,10 +270,7 @@ func (a *Archiver) renew(ctx context.Context) error {
 // begin has the store name what it accepts and keep what is not archived, and learns its
 // epochs.
 func (a *Archiver) begin(ctx context.Context) error {
-	all := make([]int, a.source.Partitions())
-	for n := range all {
-		all[n] = n
-	}
+	all := a.all()
 	if err := a.source.Begin(ctx, all); err != nil {
 		return err
 	}

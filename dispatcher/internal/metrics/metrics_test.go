@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
 )
 
@@ -299,4 +300,26 @@ func BenchmarkPublished(b *testing.B) {
 	for b.Loop() {
 		m.Published(p)
 	}
+}
+
+func TestAnArchiveHasMetricsOfItsOwn(t *testing.T) {
+	m := metrics.New()
+	require.NotContains(t, scrape(t, m), "hookladder_archive")
+	var fault error
+	m.WatchArchive(func(context.Context) (archive.Figures, error) {
+		return archive.Figures{
+			Status: archive.Status{Up: true, Messages: 3, Events: 4, Orphans: 5}, Lag: 1500 * time.Millisecond, Backlog: 6, Dropped: 7,
+		}, fault
+	})
+	text := scrape(t, m)
+	for _, line := range []string{
+		"hookladder_archive_up 1", "hookladder_archive_lag_seconds 1.5", "hookladder_archive_backlog_bytes 6", "hookladder_archive_dropped_total 7",
+		"hookladder_archive_orphans 5", `hookladder_archive_rows_total{table="message"} 3`, `hookladder_archive_rows_total{table="event"} 4`,
+	} {
+		require.Contains(t, text, "\n"+line+"\n")
+	}
+	fault = dispatcher.ErrUnavailable
+	text = scrape(t, m)
+	require.NotContains(t, text, "\nhookladder_archive_lag_seconds", "the store does not tell")
+	require.Contains(t, text, "\nhookladder_archive_up 1")
 }

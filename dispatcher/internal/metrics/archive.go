@@ -1,0 +1,63 @@
+package metrics
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hookladder/hookladder/dispatcher/archive"
+)
+
+// archiveCollector asks how the archive does when it is scraped.
+type archiveCollector struct {
+	up, lag, backlog, dropped, orphans, rows *prometheus.Desc
+
+	figures func(context.Context) (archive.Figures, error)
+}
+
+// WatchArchive adds the metrics of the archive. It is called at most once.
+func (m *Metrics) WatchArchive(figures func(context.Context) (archive.Figures, error)) {
+	describe := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(prefix+"archive_"+name, help, labels, nil)
+	}
+	m.registry.MustRegister(&archiveCollector{
+		figures: figures,
+		up:      describe("up", "1 while the archive takes what it is given, by what this instance knows."),
+		lag:     describe("lag_seconds", "Since when something happened in the store that is not archived; 0: all is."),
+		backlog: describe("backlog_bytes", "What the store keeps only since it is not archived."),
+		dropped: describe("dropped_total", "Lines of the log that the store cut before they were archived, since ARCHIVE_BACKLOG was reached."),
+		orphans: describe("orphans", "Unfinished deliveries of a store that was emptied, which hookladder restore brings back, where this instance archives."),
+		rows:    describe("rows_total", "What this instance wrote to the archive.", "table"),
+	})
+}
+
+// Describe tells which metrics there are.
+func (c *archiveCollector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.up, c.lag, c.backlog, c.dropped, c.orphans, c.rows} {
+		out <- d
+	}
+}
+
+// Collect reads the metrics. What the store does not tell is left out.
+func (c *archiveCollector) Collect(out chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), statsWithin)
+	defer cancel()
+	f, err := c.figures(ctx)
+	tell := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, kind, value, labels...)
+	}
+	up := 0.0
+	if f.Up {
+		up = 1
+	}
+	tell(c.up, prometheus.GaugeValue, up)
+	tell(c.orphans, prometheus.GaugeValue, float64(f.Orphans))
+	tell(c.rows, prometheus.CounterValue, float64(f.Messages), "message")
+	tell(c.rows, prometheus.CounterValue, float64(f.Events), "event")
+	if err != nil {
+		return
+	}
+	tell(c.lag, prometheus.GaugeValue, f.Lag.Seconds())
+	tell(c.backlog, prometheus.GaugeValue, float64(f.Backlog))
+	tell(c.dropped, prometheus.CounterValue, float64(f.Dropped))
+}

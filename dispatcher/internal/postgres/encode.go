@@ -1,0 +1,130 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// The binary form of COPY: a head, rows of fields with their lengths, and an end.
+const (
+	copyHead = "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+	copyEnd  = "\xff\xff"
+)
+
+// epoch2000 is where PostgreSQL counts from.
+var epoch2000 = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// rowBuffer is the text of a COPY.
+type rowBuffer struct {
+	bytes   []byte
+	changed bool // a text of the row was replaced
+}
+
+func (b *rowBuffer) row(columns int) {
+	b.bytes = binary.BigEndian.AppendUint16(b.bytes, uint16(columns))
+	b.changed = false
+}
+
+func (b *rowBuffer) null() { b.bytes = append(b.bytes, 0xff, 0xff, 0xff, 0xff) }
+
+func (b *rowBuffer) length(n int) { b.bytes = binary.BigEndian.AppendUint32(b.bytes, uint32(n)) }
+
+func (b *rowBuffer) int8(n int64) {
+	b.length(8)
+	b.bytes = binary.BigEndian.AppendUint64(b.bytes, uint64(n))
+}
+
+// int4 and int2 cut a number that does not fit: none is expected.
+func (b *rowBuffer) int4(n int) {
+	b.length(4)
+	b.bytes = binary.BigEndian.AppendUint32(b.bytes, uint32(min(max(n, -1<<31), 1<<31-1)))
+}
+
+func (b *rowBuffer) int2(n int) {
+	b.length(2)
+	b.bytes = binary.BigEndian.AppendUint16(b.bytes, uint16(min(max(n, -1<<15), 1<<15-1)))
+}
+
+func (b *rowBuffer) char(c byte) {
+	b.length(1)
+	b.bytes = append(b.bytes, c)
+}
+
+func (b *rowBuffer) date(m month) {
+	b.length(4)
+	b.bytes = binary.BigEndian.AppendUint32(b.bytes, uint32(m.first().Sub(epoch2000)/(24*time.Hour)))
+}
+
+func (b *rowBuffer) time(t time.Time) { b.int8(t.UnixMicro() - epoch2000.UnixMicro()) }
+
+// timeIf writes null where there is no time.
+func (b *rowBuffer) timeIf(t time.Time) {
+	if t.IsZero() {
+		b.null()
+		return
+	}
+	b.time(t)
+}
+
+func (b *rowBuffer) text(s string) {
+	if !valid(s) {
+		s, b.changed = mend(s), true
+	}
+	b.length(len(s))
+	b.bytes = append(b.bytes, s...)
+}
+
+// textIf writes null for an empty text.
+func (b *rowBuffer) textIf(s string) {
+	if s == "" {
+		b.null()
+		return
+	}
+	b.text(s)
+}
+
+func (b *rowBuffer) blob(s []byte) {
+	b.length(len(s))
+	b.bytes = append(b.bytes, s...)
+}
+
+func (b *rowBuffer) blobIf(s []byte) {
+	if s == nil {
+		b.null()
+		return
+	}
+	b.blob(s)
+}
+
+// valid reports whether a column takes a text: it takes no NUL and no invalid UTF-8.
+func valid(s string) bool { return strings.IndexByte(s, 0) < 0 && utf8.ValidString(s) }
+
+// mend replaces what a column does not take.
+func mend(s string) string { return strings.ReplaceAll(strings.ToValidUTF8(s, "?"), "\x00", "?") }
+
+// mended is a text that a column takes.
+func mended(s string) string {
+	if valid(s) {
+		return s
+	}
+	return mend(s)
+}
+
+// copyIn sends rows to a table by COPY. They are written to the archive's own buffer.
+func (a *Archive) copyIn(ctx context.Context, s *session, table, columns string, rows func(*rowBuffer)) error {
+	b := rowBuffer{bytes: append(a.buffer[:0], copyHead...)}
+	rows(&b)
+	b.bytes = append(b.bytes, copyEnd...)
+	if cap(b.bytes) <= keepBuffer {
+		a.buffer = b.bytes
+	}
+	_, err := s.conn.PgConn().CopyFrom(ctx, bytes.NewReader(b.bytes), s.schema.sql("copy "+table+" ("+columns+") from stdin binary"))
+	return err
+}
+
+// keepBuffer is up to which size a buffer is used again: a batch has 8 MiB of bodies.
+const keepBuffer = 16 << 20

@@ -1,0 +1,140 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hookladder/hookladder/dispatcher/archive"
+)
+
+// beginPositions makes the rows of partitions that were never archived.
+const beginPositions = `
+insert into hookladder.position (partition, epoch, ms, seq, last)
+select partition, epoch, ms, seq, 0
+from unnest($1::int[], $2::text[], $3::bigint[], $4::bigint[]) as want (partition, epoch, ms, seq)
+where not exists (select from hookladder.position p where p.partition = want.partition)
+order by partition
+on conflict do nothing`
+
+// giveUp frees what is not wanted any more.
+const giveUp = `
+update hookladder.position set holder = null, until = null
+where holder = $1 and partition >= 0 and partition <> all ($2::int[])`
+
+// hold takes what is free, and renews. A row that a batch is just being written behind is
+// left alone: its writer has it. By a new epoch a partition begins anew.
+const hold = `
+with want as (
+  select * from unnest($2::int[], $3::text[], $4::bigint[], $5::bigint[]) as want (partition, epoch, ms, seq)
+), free as (
+  select p.partition, p.epoch <> want.epoch as other
+  from hookladder.position p join want using (partition)
+  where p.holder = $1 or p.holder is null or p.until < clock_timestamp()
+  order by p.partition
+  for update of p skip locked
+)
+update hookladder.position p set
+  holder = $1, until = clock_timestamp() + make_interval(secs => $6::float8), epoch = want.epoch,
+  ms = case when other then want.ms else p.ms end,
+  seq = case when other then want.seq else p.seq end,
+  began = case when other then now() else p.began end,
+  walk_ms = case when other then null else p.walk_ms end,
+  walk_seq = case when other then null else p.walk_seq end
+from want join free using (partition)
+where p.partition = want.partition
+returning p.partition, p.epoch, p.ms, p.seq, p.last, p.walk_ms, p.walk_seq`
+
+// Hold renews what an instance holds, takes what is free of what it wants, and gives up
+// the rest.
+func (a *Archive) Hold(ctx context.Context, by string, want []archive.Want) (held []archive.Held, err error) {
+	partitions, epochs := []int32{}, []string{} // not nil, which is null
+	var ms, seq []int64
+	for _, w := range want {
+		partitions, epochs = append(partitions, int32(w.Partition)), append(epochs, w.Epoch)
+		ms, seq = append(ms, w.At.MS), append(seq, int64(w.At.Seq))
+	}
+	err = a.in(ctx, "hold partitions of the archive", func(ctx context.Context, s *session) error {
+		if err := s.exec(ctx, beginPositions, partitions, epochs, ms, seq); err != nil {
+			return err
+		}
+		if err := s.exec(ctx, giveUp, by, partitions); err != nil {
+			return err
+		}
+		rows, err := s.conn.Query(ctx, s.schema.sql(hold), by, partitions, epochs, ms, seq, archive.HoldFor.Seconds())
+		if err != nil {
+			return err
+		}
+		if held, err = pgx.CollectRows(rows, scanHeld); err != nil {
+			return err
+		}
+		return s.countOrphans(ctx, held)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return held, nil
+}
+
+func scanHeld(row pgx.CollectableRow) (h archive.Held, err error) {
+	var seq int64
+	var walkMS, walkSeq *int64
+	err = row.Scan(&h.Partition, &h.Epoch, &h.At.MS, &seq, &h.Last, &walkMS, &walkSeq)
+	h.At.Seq = uint64(seq)
+	if h.Began = walkMS == nil; !h.Began {
+		h.Walked = archive.Position{MS: *walkMS, Seq: uint64(*walkSeq)}
+	}
+	return h, err
+}
+
+// countEvery is how often orphans are counted: all that has not finished is read for it.
+const countEvery = time.Minute
+
+// countOrphans tells how many deliveries there are of other epochs. It counts where a
+// partition's epoch is new to this connection, and again as long as there are any.
+func (s *session) countOrphans(ctx context.Context, held []archive.Held) error {
+	stale := time.Since(s.counted) > countEvery
+	count := false
+	for _, h := range held {
+		count = count || s.epochs[h.Partition] != h.Epoch || stale && s.orphans[h.Partition] > 0
+	}
+	if count {
+		if err := s.readOrphans(ctx, held); err != nil {
+			return err
+		}
+	}
+	for i := range held {
+		held[i].Orphans = s.orphans[held[i].Partition]
+	}
+	return nil
+}
+
+func (s *session) readOrphans(ctx context.Context, held []archive.Held) error {
+	s.epochs, s.orphans, s.counted = map[int]string{}, map[int]int64{}, time.Now()
+	var partitions []int32
+	for _, h := range held {
+		s.epochs[h.Partition] = h.Epoch
+		partitions = append(partitions, int32(h.Partition))
+	}
+	rows, err := s.conn.Query(ctx, s.schema.sql(`
+		select o.partition, count(*) from hookladder.open o join hookladder.position p on p.partition = o.partition
+		where o.epoch <> p.epoch and p.partition = any ($1::int[]) group by o.partition`), partitions)
+	if err != nil {
+		return err
+	}
+	var partition int
+	var n int64
+	_, err = pgx.ForEachRow(rows, []any{&partition, &n}, func() error {
+		s.orphans[partition] = n
+		return nil
+	})
+	return err
+}
+
+// Release gives up what an instance holds.
+func (a *Archive) Release(ctx context.Context, by string) error {
+	return a.in(ctx, "release partitions of the archive", func(ctx context.Context, s *session) error {
+		return s.exec(ctx, giveUp, by, []int32{})
+	})
+}

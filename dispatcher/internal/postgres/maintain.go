@@ -1,0 +1,114 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// maintainTime bounds a Maintain, which copies messages of a month at most.
+const maintainTime = 10 * time.Minute
+
+// Maintain makes the tables of the months to come, and drops those whose last day is
+// older than retention; 0: none. It has a connection of its own, since it waits for
+// readers, and writers shall not.
+func (a *Archive) Maintain(ctx context.Context, retention time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, maintainTime)
+	defer cancel()
+	s, err := a.dial(ctx)
+	if err == nil {
+		defer s.close()
+		err = s.maintain(ctx, retention)
+	}
+	if err != nil {
+		return fault("maintain the archive's months", err)
+	}
+	return a.in(ctx, "read the archive's months", func(ctx context.Context, s *session) error { return s.readMonths(ctx) })
+}
+
+func (s *session) maintain(ctx context.Context, retention time.Duration) error {
+	if err := s.migrate(ctx); err != nil {
+		return err
+	}
+	if err := s.exec(ctx, "set lock_timeout = '2s'; set statement_timeout = '4s'"); err != nil {
+		return err
+	}
+	if err := s.makeMonths(ctx); err != nil {
+		return err
+	}
+	if retention <= 0 {
+		return nil
+	}
+	var now time.Time
+	if err := s.conn.QueryRow(ctx, "select now()").Scan(&now); err != nil {
+		return err
+	}
+	parts, err := s.parts(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range parts {
+		if (p.month + 1).first().After(now.Add(-retention)) || p.month >= monthOf(now) {
+			continue
+		}
+		err := s.dropPart(ctx, p, next(parts, p))
+		if code := codeOf(err); code == codeLocked || code == codeTimeout {
+			s.log.WarnContext(ctx, "a month of the archive is too old and still read: it goes another day", "table", p.name, "err", err)
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("drop the table %s: %w", p.name, err)
+		}
+		s.log.InfoContext(ctx, "month of the archive dropped", "table", p.name)
+	}
+	return nil
+}
+
+// next is the month into which rows of a part come when that has gone: see clamp.
+func next(parts []monthTable, p monthTable) month {
+	after := monthOf(time.Unix(1<<40, 0))
+	for _, other := range parts {
+		if other.table == p.table && other.state == attached && other.month > p.month {
+			after = min(after, other.month)
+		}
+	}
+	return after
+}
+
+// dropPart detaches a part and drops it. Writers do not wait for that, nor does it need
+// more than a moment's lock. What has not finished keeps its message, in another month.
+func (s *session) dropPart(ctx context.Context, p monthTable, to month) error {
+	detach := "alter table hookladder." + p.table + " detach partition hookladder." + p.name
+	var steps []string
+	switch p.state {
+	case attached: // also before: else what has not finished lacked its message meanwhile
+		if err := s.carry(ctx, p, to); err != nil {
+			return err
+		}
+		steps = []string{detach + " concurrently"}
+	case pending:
+		steps = []string{detach + " finalize"}
+	}
+	for _, step := range steps {
+		if err := s.exec(ctx, step); err != nil {
+			return err
+		}
+	}
+	// Something may have been asked for anew since.
+	if err := s.carry(ctx, p, to); err != nil {
+		return err
+	}
+	return s.exec(ctx, "drop table hookladder."+p.name)
+}
+
+// carry copies the messages of a part that have not finished to another month.
+func (s *session) carry(ctx context.Context, p monthTable, to month) error {
+	if p.table != "message" {
+		return nil
+	}
+	return s.exec(ctx, `
+		insert into hookladder.message (`+messageColumns+`)
+		select '`+to.String()+`', created, id, tenant, subject, topic, size, head, body from hookladder.`+p.name+` m
+		where exists (select from hookladder.open o where o.id = m.id)
+		on conflict do nothing`)
+}

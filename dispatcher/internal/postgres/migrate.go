@@ -1,0 +1,118 @@
+package postgres
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+
+	"github.com/hookladder/hookladder/dispatcher/archive"
+)
+
+// Migrations only add: an older program of a running update goes on.
+//
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// texts are the migrations in their order: the first one makes version 1.
+func texts() (all []string) {
+	files, err := fs.Glob(migrations, "migrations/*.sql")
+	for i := 0; err == nil && i < len(files); i++ {
+		var text []byte
+		if text, err = migrations.ReadFile(files[i]); err == nil {
+			all = append(all, string(text))
+		}
+	}
+	if err != nil {
+		panic(err) // they are in the binary
+	}
+	return all
+}
+
+// migrate makes the tables, or adds what they lack.
+func (s *session) migrate(ctx context.Context) error {
+	newest := texts()
+	version, err := s.version(ctx)
+	if err != nil {
+		return err
+	}
+	if version > len(newest) {
+		return fmt.Errorf("%w: they are of version %d, newer than this program's %d: update it", archive.ErrVersion, version, len(newest))
+	}
+	for ; version < len(newest); version++ {
+		err := s.transaction(ctx, func(ctx context.Context, s *session) error {
+			return s.migrateTo(ctx, version+1, newest[version])
+		})
+		if err != nil {
+			return s.refused(ctx, version, err)
+		}
+		s.log.InfoContext(ctx, "archive migrated", "version", version+1)
+	}
+	return nil
+}
+
+// version is that of the tables; 0: there are none.
+func (s *session) version(ctx context.Context) (version int, err error) {
+	err = s.conn.QueryRow(ctx, s.schema.sql("select coalesce(max(n), 0) from hookladder.version")).Scan(&version)
+	if code := codeOf(err); code == codeNoTable || code == codeNoSchema {
+		err = nil
+	}
+	return version, err
+}
+
+// migrateTo makes one version. Of several programs that want that, one does it.
+func (s *session) migrateTo(ctx context.Context, version int, text string) error {
+	lock := fnv.New64a()
+	_, _ = lock.Write([]byte("hookladder migration " + s.schema)) // it never fails
+	if err := s.exec(ctx, "select pg_advisory_xact_lock($1)", int64(lock.Sum64())); err != nil {
+		return err
+	}
+	there := false
+	err := s.conn.QueryRow(ctx, "select to_regnamespace($1) is not null", string(s.schema)).Scan(&there)
+	if err == nil && !there {
+		err = s.exec(ctx, "create schema "+string(s.schema))
+	}
+	if err == nil {
+		err = s.exec(ctx, "create table if not exists hookladder.version (n int primary key, made timestamptz not null default now())")
+	}
+	var now int
+	if err == nil {
+		now, err = s.version(ctx)
+	}
+	if err != nil || now >= version {
+		return err
+	}
+	if _, err := s.conn.PgConn().Exec(ctx, s.schema.sql(text)).ReadAll(); err != nil {
+		return err
+	}
+	return s.exec(ctx, "insert into hookladder.version (n) values ($1)", version)
+}
+
+// refused is why the tables could not be changed, with the cure where a right lacks.
+func (s *session) refused(ctx context.Context, version int, err error) error {
+	if codeOf(err) != codeForbidden {
+		return err
+	}
+	if rollback := s.rollback(ctx); rollback != nil {
+		return err
+	}
+	if version > 0 {
+		return fmt.Errorf("%w: they are of version %d, this program has %d, and its role may not change them: have their owner start it once",
+			archive.ErrVersion, version, len(texts()))
+	}
+	var role, database string
+	if s.conn.QueryRow(ctx, "select quote_ident(current_user), quote_ident(current_database())").Scan(&role, &database) != nil {
+		return err
+	}
+	return &noRight{err, fmt.Sprintf("the schema %s can't be made: grant create on database %s to %s", s.schema, database, role)}
+}
+
+// noRight tells of a right that lacks, and how to give it.
+type noRight struct {
+	cause error
+	cure  string
+}
+
+func (r *noRight) Error() string { return r.cure }
+func (r *noRight) Unwrap() error { return r.cause }

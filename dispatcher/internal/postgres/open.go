@@ -1,0 +1,181 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+)
+
+// open reads those of some deliveries that have not finished.
+func (s *session) open(ctx context.Context, ids []dispatcher.DeliveryID) (map[dispatcher.DeliveryID]archive.Open, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	messages, lanes := idArrays(ids)
+	rows, err := s.conn.Query(ctx, s.schema.sql(`
+		select `+openColumns+` from unnest($1::text[], $2::text[]) as wanted (message, at_lane)
+		join hookladder.open on id = message and lane = at_lane`), messages, lanes)
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[dispatcher.DeliveryID]archive.Open, len(ids))
+	open, err := pgx.CollectRows(rows, scanOpen)
+	for _, o := range open {
+		known[o.ID] = o
+	}
+	return known, err
+}
+
+// scanOpen reads the columns of openColumns.
+func scanOpen(row pgx.CollectableRow) (o archive.Open, err error) {
+	var partition int
+	var due, asked *time.Time
+	var topic, tenant, subject *string
+	err = row.Scan(&o.ID.Message, &o.ID.Lane, &partition, &o.Epoch, &o.Created, &o.Pos, &due, &o.Attempts, &o.Base, &o.Beside, &asked,
+		&topic, &tenant, &subject)
+	o.Created, o.Due, o.Asked = o.Created.UTC(), value(due).UTC(), value(asked).UTC()
+	o.Topic, o.Tenant, o.Subject = value(topic), value(tenant), value(subject)
+	return o, err
+}
+
+// value is the zero value for null.
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+// null is null for the zero value.
+func null[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+func idArrays(ids []dispatcher.DeliveryID) (messages, lanes []string) {
+	messages, lanes = make([]string, len(ids)), make([]string, len(ids))
+	for i, id := range ids {
+		messages[i], lanes[i] = mended(id.Message), mended(string(id.Lane))
+	}
+	return messages, lanes
+}
+
+// openArrays are columns of the table open.
+type openArrays struct {
+	ids, lanes, epochs      []string
+	partitions              []int32
+	created                 []time.Time
+	pos, walks              []int64
+	due, asked              []*time.Time
+	attempts, base, beside  []int32
+	topic, tenant, subjects []*string
+	heads, bodies           [][]byte
+}
+
+func (r *openArrays) add(o *archive.Open, partition int, walk int64) {
+	r.ids, r.lanes, r.epochs = append(r.ids, mended(o.ID.Message)), append(r.lanes, mended(string(o.ID.Lane))), append(r.epochs, o.Epoch)
+	r.partitions, r.created, r.pos = append(r.partitions, int32(partition)), append(r.created, o.Created), append(r.pos, o.Pos)
+	r.due, r.asked = append(r.due, null(o.Due)), append(r.asked, null(o.Asked))
+	r.attempts, r.base, r.beside = append(r.attempts, int32(o.Attempts)), append(r.base, int32(o.Base)), append(r.beside, int32(o.Beside))
+	r.topic, r.tenant, r.subjects = append(r.topic, null(mended(o.Topic))), append(r.tenant, null(mended(o.Tenant))), append(r.subjects, null(mended(o.Subject)))
+	r.heads, r.bodies = append(r.heads, o.Head), append(r.bodies, o.Body)
+	r.walks = append(r.walks, walk)
+}
+
+// fromArrays are rows to be put into the table open.
+const fromArrays = `
+insert into hookladder.open (` + openColumns + `, seen, head, body)
+select ` + openColumns + `, seen, head, body from unnest($1::text[], $2::text[], $3::int[], $4::text[], $5::timestamptz[], $6::bigint[],
+  $7::timestamptz[], $8::int[], $9::int[], $10::int[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $15::bigint[],
+  $16::bytea[], $17::bytea[]) as new (` + openColumns + `, seen, head, body)
+`
+
+func (s *session) putOpen(ctx context.Context, r *openArrays, conflict string) error {
+	return s.exec(ctx, fromArrays+conflict, r.ids, r.lanes, r.partitions, r.epochs, r.created, r.pos,
+		r.due, r.attempts, r.base, r.beside, r.asked, r.topic, r.tenant, r.subjects, r.walks, r.heads, r.bodies)
+}
+
+// changeOpen takes what a log tells, which goes on from what was known.
+const changeOpen = `
+on conflict (id, lane) do update set
+  partition = excluded.partition, epoch = excluded.epoch, created = excluded.created, pos = excluded.pos, due = excluded.due, attempts = excluded.attempts,
+  base = excluded.base, beside = excluded.beside, asked = excluded.asked, seen = greatest(open.seen, excluded.seen),
+  head = coalesce(open.head, excluded.head), body = coalesce(open.body, excluded.body)`
+
+// keepOpen writes what has begun, or changed, and has not finished.
+func (c *cargo) keepOpen(ctx context.Context) error {
+	open := c.folded.Open
+	if len(open) == 0 {
+		return nil
+	}
+	put := func(from, to int) error {
+		var rows openArrays
+		for i := range open[from:to] {
+			o := &open[from+i]
+			o.Head = nil // the message has it
+			if c.archive.bodies == bodiesAll {
+				o.Body = nil
+			}
+			rows.add(o, c.partitions[o.Epoch], c.archive.walks[o.Epoch])
+		}
+		return c.session.putOpen(ctx, &rows, changeOpen)
+	}
+	if !c.care {
+		return put(0, len(open))
+	}
+	return c.halves(ctx, 0, len(open), put, func(i int, err error) {
+		c.session.log.ErrorContext(ctx, "the archive does not take a row, and goes on without it", "table", "hookladder.open", "id", open[i].ID.String(), "err", err)
+	})
+}
+
+// keepBodies gives messages their bodies of which a delivery died, where only those are
+// kept. Until then the body is with what has not finished.
+func (c *cargo) keepBodies(ctx context.Context) error {
+	if c.archive.bodies != bodiesFailed {
+		return nil
+	}
+	var keys []messageKey
+	var lanes []string
+	for _, e := range c.events {
+		if o, was := c.known[e.ID]; was && e.Kind == archive.Dead {
+			keys = append(keys, keyOf(e.ID.Message, o.Created, c.session.months))
+			lanes = append(lanes, string(e.ID.Lane))
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	ids, created, months := keyArrays(keys)
+	return c.session.exec(ctx, `
+		update hookladder.message m set body = o.body
+		from unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[]) as k (id, created, month, lane)
+		join hookladder.open o on o.id = k.id and o.lane = k.lane
+		where m.id = k.id and m.created = k.created and m.month = k.month::date and m.body is null and o.body is not null`,
+		ids, created, months, lanes)
+}
+
+// deleteEnded takes away what has finished. What began and ended in these parts is
+// looked for too: a store that lost its newest data takes the same once more, as new.
+// What began again is written behind this.
+func (c *cargo) deleteEnded(ctx context.Context) error {
+	gone := make([]dispatcher.DeliveryID, 0, len(c.events))
+	for _, e := range c.events {
+		if e.Kind.Ends() {
+			gone = append(gone, e.ID)
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	messages, lanes := idArrays(gone)
+	return c.session.exec(ctx, `
+		delete from hookladder.open o using unnest($1::text[], $2::text[]) as ended (id, lane)
+		where o.id = ended.id and o.lane = ended.lane`, messages, lanes)
+}

@@ -1,0 +1,214 @@
+package postgres
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+)
+
+// messageRow is a row of the table message.
+type messageRow struct {
+	messageKey
+	tenant, subject, topic string
+	size                   int
+	head, body             []byte
+}
+
+// messageKey is the key of a message's row.
+type messageKey struct {
+	id      string
+	created int64 // µs
+	month   month
+}
+
+// encode writes the columns of messageColumns.
+func (r *messageRow) encode(b *rowBuffer) {
+	b.row(9)
+	b.date(r.month)
+	b.time(time.UnixMicro(r.created))
+	b.text(r.id)
+	b.textIf(r.tenant)
+	b.textIf(r.subject)
+	b.text(r.topic)
+	b.int4(r.size)
+	b.blobIf(r.head)
+	b.blobIf(r.body)
+}
+
+// messageOf is the row of an accepted message. Its body is left out unless all are kept.
+func (a *Archive) messageOf(m *archive.Accepted, ms months) messageRow {
+	created := m.At
+	r := messageRow{size: len(m.Body), head: m.Head}
+	if m.Message != nil {
+		r.tenant, r.subject, r.topic = m.Message.Tenant, m.Message.Subject, m.Message.Topic
+		created = m.Message.CreatedAt
+	}
+	r.messageKey = keyOf(m.ID, created, ms)
+	if a.bodies == bodiesAll {
+		r.body = m.Body
+	}
+	return r
+}
+
+func keyOf(id string, created time.Time, ms months) messageKey {
+	return messageKey{id: id, created: created.UnixMicro(), month: ms.clamp(created)}
+}
+
+// messageRows makes the rows of messages. One that may have been kept before, by another
+// partition or for another attempt, is looked for first.
+func (c *cargo) messageRows(ctx context.Context) error {
+	maybe := map[messageKey]*archive.Accepted{}
+	var keys []messageKey
+	dead := c.dead()
+	for i := range c.parts {
+		for k := range c.parts[i].Accepted {
+			m := &c.parts[i].Accepted[k]
+			if m.Message == nil && m.Again {
+				continue // its row is there, or nothing is known
+			}
+			row := c.archive.messageOf(m, c.session.months)
+			if dead[m.ID] {
+				row.body = m.Body
+			}
+			if !m.Again && !fansOut(m.Message) {
+				c.messages = append(c.messages, row)
+			} else if maybe[row.messageKey] == nil {
+				maybe[row.messageKey] = m
+				keys = append(keys, row.messageKey)
+			}
+		}
+	}
+	there, err := c.session.messagesThere(ctx, keys)
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		if !there[key] {
+			row := c.archive.messageOf(maybe[key], c.session.months)
+			if dead[key.id] {
+				row.body = maybe[key].Body
+			}
+			c.messages = append(c.messages, row)
+		}
+	}
+	return nil
+}
+
+// dead names the messages of which a delivery died, where the bodies of those are kept.
+func (c *cargo) dead() map[string]bool {
+	if c.archive.bodies != bodiesFailed {
+		return nil
+	}
+	dead := map[string]bool{}
+	for _, e := range c.events {
+		if e.Kind == archive.Dead {
+			dead[e.ID.Message] = true
+		}
+	}
+	return dead
+}
+
+// fansOut reports whether a message goes to all endpoints that match, which may be of
+// several partitions.
+func fansOut(m *dispatcher.Message) bool {
+	return m != nil && m.URL == "" && m.Endpoint == "" && m.Queue == ""
+}
+
+// messagesThere tells which rows there are.
+func (s *session) messagesThere(ctx context.Context, keys []messageKey) (map[messageKey]bool, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	ids, created, of := keyArrays(keys)
+	rows, err := s.conn.Query(ctx, s.schema.sql(`
+		select m.id, m.created, m.month
+		from unnest($1::text[], $2::timestamptz[], $3::text[]) as k (id, created, month)
+		join hookladder.message m on m.id = k.id and m.created = k.created and m.month = k.month::date`), ids, created, of)
+	if err != nil {
+		return nil, err
+	}
+	there := make(map[messageKey]bool, len(keys))
+	var id string
+	var at, first time.Time
+	_, err = pgx.ForEachRow(rows, []any{&id, &at, &first}, func() error {
+		there[messageKey{id: id, created: at.UnixMicro(), month: monthOf(first)}] = true
+		return nil
+	})
+	return there, err
+}
+
+func keyArrays(keys []messageKey) (ids []string, created []time.Time, months []string) {
+	for _, k := range keys {
+		ids, created, months = append(ids, k.id), append(created, time.UnixMicro(k.created)), append(months, k.month.String())
+	}
+	return ids, created, months
+}
+
+// eventRow is a row of the table event.
+type eventRow struct {
+	*archive.Event
+	partition int
+	month     month
+}
+
+// eventRows makes the rows of events.
+func (c *cargo) eventRows() {
+	for i := range c.parts {
+		p := &c.parts[i]
+		for k := range p.Events {
+			e := &p.Events[k]
+			c.events = append(c.events, eventRow{Event: e, partition: p.Partition, month: c.session.months.clamp(e.At)})
+		}
+	}
+}
+
+// encode writes the columns of eventColumns.
+func (r *eventRow) encode(b *rowBuffer) {
+	at := &r.Attempt
+	b.row(23)
+	b.date(r.month)
+	b.time(r.At)
+	b.int8(r.Pos)
+	b.int2(r.partition)
+	b.char(byte(r.Kind))
+	b.text(r.ID.Message)
+	b.text(string(r.ID.Lane))
+	b.int4(at.Number)
+	b.int2(at.Status)
+	b.int4(int(at.Duration.Milliseconds()))
+	b.int8(r.Wait.Milliseconds())
+	b.timeIf(at.At)
+	b.textIf(string(at.Class))
+	b.textIf(string(r.Reason))
+	b.textIf(at.Address)
+	b.textIf(at.URL)
+	b.textIf(r.By)
+	b.textIf(r.mark())
+	b.textIf(r.Topic)
+	b.textIf(r.Tenant)
+	b.textIf(r.Subject)
+	if at.Error == "" {
+		b.null()
+	} else {
+		b.blob([]byte(at.Error))
+	}
+	b.blobIf(at.Excerpt)
+}
+
+// mark is what the column of that name has.
+func (r *eventRow) mark() string {
+	switch {
+	case r.Attempt.Resend:
+		return markResend
+	case r.Anew:
+		return markAnew
+	case r.Kind == archive.Resent && !r.Due.IsZero():
+		return strconv.FormatInt(r.Due.UnixMilli(), 10)
+	}
+	return ""
+}

@@ -1,0 +1,254 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+)
+
+// Write keeps parts, if all begin where the archive's partitions end and are held by the
+// instance. All of it is one transaction. Where a row is at fault, or was kept before,
+// the same is done once more with care.
+func (a *Archive) Write(ctx context.Context, by string, parts []archive.Part) (w archive.Written, err error) {
+	for _, care := range []bool{false, true} {
+		err = a.in(ctx, "archive", func(ctx context.Context, s *session) error {
+			c := &cargo{archive: a, session: s, by: by, parts: parts, care: care}
+			err := c.write(ctx)
+			w = c.written
+			return err
+		})
+		if err == nil {
+			return w, nil
+		}
+		if !ofData(err) {
+			break
+		}
+	}
+	return archive.Written{}, err
+}
+
+// cargo is one Write.
+type cargo struct {
+	archive *Archive
+	session *session
+	by      string
+	parts   []archive.Part
+	care    bool // a row is at fault
+
+	partitions map[string]int // by epoch
+	known      map[dispatcher.DeliveryID]archive.Open
+	folded     archive.Folded
+	messages   []messageRow
+	events     []eventRow
+	written    archive.Written
+}
+
+func (c *cargo) write(ctx context.Context) error {
+	if c.care { // a month may have gone
+		if err := c.session.readMonths(ctx); err != nil {
+			return err
+		}
+	}
+	if err := c.move(ctx); err != nil {
+		return err
+	}
+	var err error
+	if c.known, err = c.session.open(ctx, archive.Touched(c.parts)); err != nil {
+		return err
+	}
+	c.folded = archive.Fold(c.parts, c.known)
+	c.eventRows()
+	if err := c.messageRows(ctx); err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context) error{c.copyMessages, c.copyEvents, c.keepBodies, c.deleteEnded, c.keepOpen} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// movePositions brings partitions from one position to another. Where it changes fewer
+// rows than partitions, another instance was there.
+const movePositions = `
+update hookladder.position p set
+  ms = m.to_ms, seq = m.to_seq, last = greatest(p.last, m.last),
+  until = clock_timestamp() + make_interval(secs => $8::float8)
+from unnest($2::int[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $9::bigint[])
+  as m (partition, epoch, from_ms, from_seq, to_ms, to_seq, last)
+where p.partition = m.partition and p.holder = $1 and p.epoch = m.epoch and p.ms = m.from_ms and p.seq = m.from_seq`
+
+// way is where a partition's parts begin and end: one goes on where another one ends.
+type way struct {
+	partition int
+	epoch     string
+	from, to  archive.Position
+	last      int64
+}
+
+// move moves the positions of all parts.
+func (c *cargo) move(ctx context.Context) error {
+	ways, err := c.ways()
+	if err != nil {
+		return err
+	}
+	c.partitions = map[string]int{}
+	var partitions []int32
+	var epochs []string
+	var fromMS, fromSeq, toMS, toSeq, last []int64
+	for _, w := range ways {
+		c.partitions[w.epoch] = w.partition
+		partitions, epochs, last = append(partitions, int32(w.partition)), append(epochs, w.epoch), append(last, w.last)
+		fromMS, fromSeq = append(fromMS, w.from.MS), append(fromSeq, int64(w.from.Seq))
+		toMS, toSeq = append(toMS, w.to.MS), append(toSeq, int64(w.to.Seq))
+	}
+	tag, err := c.session.conn.Exec(ctx, c.session.schema.sql(movePositions),
+		c.by, partitions, epochs, fromMS, fromSeq, toMS, toSeq, archive.HoldFor.Seconds(), last)
+	if err == nil && int(tag.RowsAffected()) != len(ways) {
+		err = archive.ErrMoved
+	}
+	return err
+}
+
+// ways joins the parts of each partition.
+func (c *cargo) ways() (ways []way, err error) {
+	at := map[int]int{}
+	for i := range c.parts {
+		p := &c.parts[i]
+		k, met := at[p.Partition]
+		if !met {
+			k = len(ways)
+			at[p.Partition] = k
+			ways = append(ways, way{partition: p.Partition, epoch: p.Epoch, from: p.From, to: p.From})
+		}
+		w := &ways[k]
+		if w.to != p.From || w.epoch != p.Epoch {
+			return nil, fmt.Errorf("partition %d: a part begins at %s, and the one before it ends at %s", p.Partition, p.From, w.to)
+		}
+		w.to = p.To
+		if n := len(p.Accepted); n > 0 {
+			w.last = max(w.last, p.Accepted[n-1].Pos)
+		}
+		if n := len(p.Events); n > 0 {
+			w.last = max(w.last, p.Events[n-1].Pos)
+		}
+	}
+	return ways, nil
+}
+
+// copyMessages writes the rows of messages.
+func (c *cargo) copyMessages(ctx context.Context) error {
+	return c.copyRows(ctx, sheet{
+		table: "hookladder.message", columns: messageColumns, rows: len(c.messages),
+		encode: func(b *rowBuffer, i int) { c.messages[i].encode(b) },
+		name:   func(i int) string { return c.messages[i].id },
+	}, &c.written.Messages)
+}
+
+// copyEvents writes the rows of events.
+func (c *cargo) copyEvents(ctx context.Context) error {
+	return c.copyRows(ctx, sheet{
+		table: "hookladder.event", columns: eventColumns, rows: len(c.events),
+		encode: func(b *rowBuffer, i int) { c.events[i].encode(b) },
+		name:   func(i int) string { return c.events[i].ID.String() },
+	}, &c.written.Events)
+}
+
+// sheet is what is to be written to one table.
+type sheet struct {
+	table, columns string
+	rows           int
+	encode         func(*rowBuffer, int)
+	name           func(int) string // of a row, for the log
+}
+
+func (c *cargo) copyRows(ctx context.Context, sh sheet, written *int) error {
+	if sh.rows == 0 {
+		return nil
+	}
+	if c.care {
+		return c.insertRows(ctx, sh, written)
+	}
+	err := c.archive.copyIn(ctx, c.session, sh.table, sh.columns, func(b *rowBuffer) {
+		for i := range sh.rows {
+			sh.encode(b, i)
+			if b.changed {
+				c.written.Changed++
+			}
+		}
+	})
+	*written += sh.rows
+	return err
+}
+
+// insertRows writes rows so that those that are there already do no harm, and one that
+// is not taken keeps back no other.
+func (c *cargo) insertRows(ctx context.Context, sh sheet, written *int) error {
+	s := c.session
+	if err := s.exec(ctx, "create temp table incoming on commit drop as select "+sh.columns+" from "+sh.table+" where false"); err != nil {
+		return err
+	}
+	put := func(from, to int) error {
+		changed := 0
+		if err := c.archive.copyIn(ctx, s, "incoming", sh.columns, func(b *rowBuffer) {
+			for i := from; i < to; i++ {
+				sh.encode(b, i)
+				if b.changed {
+					changed++
+				}
+			}
+		}); err != nil {
+			return err
+		}
+		tag, err := s.conn.Exec(ctx, s.schema.sql("insert into "+sh.table+" ("+sh.columns+") select "+sh.columns+" from incoming on conflict do nothing"))
+		if err == nil {
+			err = s.exec(ctx, "truncate incoming")
+		}
+		if err == nil {
+			*written += int(tag.RowsAffected())
+			c.written.Changed += changed
+		}
+		return err
+	}
+	if err := c.halves(ctx, 0, sh.rows, put, func(i int, err error) {
+		s.log.ErrorContext(ctx, "the archive does not take a row, and goes on without it", "table", sh.table, "id", sh.name(i), "err", err)
+	}); err != nil {
+		return err
+	}
+	return s.exec(ctx, "drop table incoming")
+}
+
+// halves does something for rows from one to another. Where a row is at fault it does it
+// for each half, until it is alone and is passed over.
+func (c *cargo) halves(ctx context.Context, from, to int, put func(from, to int) error, pass func(int, error)) error {
+	if from == to {
+		return nil
+	}
+	if err := c.session.exec(ctx, "savepoint rows"); err != nil {
+		return err
+	}
+	err := put(from, to)
+	if err == nil {
+		return c.session.exec(ctx, "release savepoint rows")
+	}
+	if !ofData(err) {
+		return err
+	}
+	if back := c.session.exec(ctx, "rollback to savepoint rows; release savepoint rows"); back != nil {
+		return errors.Join(err, back)
+	}
+	if to-from == 1 {
+		pass(from, err)
+		c.written.Passed++
+		return nil
+	}
+	middle := (from + to) / 2
+	if err := c.halves(ctx, from, middle, put, pass); err != nil {
+		return err
+	}
+	return c.halves(ctx, middle, to, put, pass)
+}

@@ -40,7 +40,7 @@ var budgets = map[string]int{
 	"deploy/kit/redistest":                     1300,
 	"deploy/kit/redistest/miniserver":          100,
 	"dispatcher":                               4200,
-	"dispatcher/archive":                       600,
+	"dispatcher/archive":                       800,
 	"dispatcher/app":                           1200,
 	"dispatcher/client":                        1500, // it repeats calls, and goes through lists
 	"dispatcher/internal/archiver":             700,
@@ -92,6 +92,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/script/lua":    1400,
 	"dispatcher/internal/redisq/upcoming":      100,
 	"dispatcher/internal/redisq/upcoming/lua":  100,
+	"dispatcher/internal/restorer":             400,
 	"dispatcher/internal/seal":                 300,
 	"dispatcher/internal/tail":                 600,
 	"dispatcher/internal/takers":               700,

@@ -1,0 +1,85 @@
+package archive
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// Target is a store into which an archive is put back. Each of its methods may be
+// repeated, also by another process after a crash: what is there already stays as it is.
+type Target interface {
+	// Has counts what the store has of messages and endpoints.
+	Has(ctx context.Context) (messages, endpoints int64, err error)
+	// Epochs are those of its partitions, which it makes where there are none.
+	Epochs(ctx context.Context) ([]string, error)
+	// Hold has the store take no message and attempt nothing until Release.
+	Hold(ctx context.Context) error
+	// PutEndpoints puts endpoints back, deleted ones apart, and what is held. It counts
+	// those that were not there.
+	PutEndpoints(ctx context.Context, endpoints []Endpoint, holds []Hold) (int, error)
+	// PutKnown has ids be known, so that a repeat of one is a duplicate.
+	PutKnown(ctx context.Context, known []Known) error
+	// Put puts unfinished deliveries back, in the order of Pos. The answers are in the
+	// order of the deliveries.
+	Put(ctx context.Context, open []Open) ([]Put, error)
+	// PutDead puts dead deliveries back into the dead list.
+	PutDead(ctx context.Context, dead []DeadOne) ([]Put, error)
+	// Release has the store take messages, and attempt what is due, unless that was held
+	// before Hold.
+	Release(ctx context.Context) error
+}
+
+// Put is what became of a delivery that was put back.
+type Put uint8
+
+// What may become of it. The zero value is none of them.
+const (
+	_       Put = iota
+	PutNew      // it was put back
+	PutOld      // it was there, or its message had ended there
+	PutOdd      // another message has its id
+	PutBad      // its record can't be read, or is not kept
+	putKind     // how many there are
+)
+
+// Puts are the kinds of Put.
+const Puts = int(putKind)
+
+// Known is an id whose deliveries have ended.
+type Known struct {
+	ID     string
+	Digest [dispatcher.DigestSize]byte
+	Lane   dispatcher.Lane // one of its deliveries'; an id with several comes several times
+	Ended  time.Time
+}
+
+// DeadOne is a delivery that died.
+type DeadOne struct {
+	Open             // Head and Body too
+	Ended  time.Time // when it died
+	Reason dispatcher.DeadReason
+	Status int // of the last answer
+}
+
+// Vault is what a lost store is made of again. The sequences end with the first error.
+type Vault interface {
+	// Lock keeps others from restoring until it is released.
+	Lock(ctx context.Context) (release func(), err error)
+	// Last is when something was archived last, by the archive's clock, and its present time.
+	Last(ctx context.Context) (last, now time.Time, err error)
+	// CountOpen counts unfinished deliveries, but for those of the given epochs.
+	CountOpen(ctx context.Context, but []string) (int64, error)
+	// Open are they, in the order of Pos, with head and body.
+	Open(ctx context.Context, but []string) iter.Seq2[Open, error]
+	// Endpoints are all endpoints, and what is held.
+	Endpoints(ctx context.Context) ([]Endpoint, []Hold, error)
+	// Known are the ids of what ended since then, newest first, at most so many.
+	Known(ctx context.Context, since time.Time, most int) iter.Seq2[Known, error]
+	// Dead are what died since then, and was not resent, newest first, at most so many.
+	Dead(ctx context.Context, since time.Time, most int) iter.Seq2[DeadOne, error]
+	// Note writes into the archive's audit.
+	Note(ctx context.Context, by, what string, detail map[string]any) error
+}

@@ -1,0 +1,252 @@
+// Package restorer makes a lost store of its archive again: the endpoints, what is held,
+// the ids that are known, and all that was accepted and has not finished, at its place on
+// the ladder.
+//
+// It may be stopped anywhere, also by a crash, and run again: what is there stays. Until
+// it has ended the store takes no message, since a repeat of one that was delivered would
+// be new to it, and attempts nothing.
+package restorer
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+)
+
+// page is how many rows go to the store at a time. It divides them so that no script is
+// long.
+const page = 500
+
+// pageBytes bounds the bodies of a page.
+const pageBytes = 4 << 20
+
+// Options say what is restored, and into what.
+type Options struct {
+	From archive.Vault
+	To   archive.Target
+
+	IntoRunning bool // the store may have messages and endpoints
+	Dead        bool // what died is put back too
+	DryRun      bool // only counts
+
+	Keep dispatcher.Keep // for how long, and how many
+	By   string          // for the audit
+
+	Tell func(Step) // nil: it is not told
+}
+
+// Step is the progress of a restore.
+type Step struct {
+	Phase string // endpoints, known, open or dead
+	Done  int64
+	Of    int64 // 0: not known
+}
+
+// Report is what a restore did.
+type Report struct {
+	Endpoints int
+	Known     int64
+	Open      [archive.Puts]int64 // by archive.Put
+	Dead      [archive.Puts]int64
+	Refused   []string // ids of PutOdd and PutBad, the first ones
+
+	Last time.Time // when something was archived last: what happened later is not known
+	Now  time.Time // at the beginning, by the archive's clock
+}
+
+// mostRefused bounds Report.Refused.
+const mostRefused = 100
+
+// NotEmptyError says that a store has something already.
+type NotEmptyError struct{ Messages, Endpoints int64 }
+
+// Error names the cure.
+func (e *NotEmptyError) Error() string {
+	return fmt.Sprintf("the store is not empty: it has %d messages and %d endpoints", e.Messages, e.Endpoints)
+}
+
+// Restore restores.
+func Restore(ctx context.Context, o Options) (r Report, err error) {
+	if o.Tell == nil {
+		o.Tell = func(Step) {}
+	}
+	release, err := o.From.Lock(ctx)
+	if err != nil {
+		return r, err
+	}
+	defer release()
+	if r.Last, r.Now, err = o.From.Last(ctx); err != nil {
+		return r, err
+	}
+	messages, endpoints, err := o.To.Has(ctx)
+	if err != nil {
+		return r, err
+	}
+	if messages+endpoints > 0 && !o.IntoRunning {
+		return r, &NotEmptyError{messages, endpoints}
+	}
+	epochs, err := o.To.Epochs(ctx)
+	if err != nil {
+		return r, err
+	}
+	w := &work{o: o, report: &r, epochs: epochs}
+	if o.DryRun {
+		return r, w.count(ctx)
+	}
+	if err := w.all(ctx); err != nil {
+		return r, err
+	}
+	return r, o.From.Note(ctx, o.By, "restore", r.detail())
+}
+
+func (r *Report) detail() map[string]any {
+	return map[string]any{
+		"endpoints": r.Endpoints, "known": r.Known, "restored": r.Open[archive.PutNew], "there": r.Open[archive.PutOld],
+		"refused": r.Open[archive.PutOdd] + r.Open[archive.PutBad], "dead": r.Dead[archive.PutNew], "archived_until": r.Last,
+	}
+}
+
+// work is one restore.
+type work struct {
+	o      Options
+	report *Report
+	epochs []string // of the store: what the archive has of these is there
+}
+
+func (w *work) count(ctx context.Context) error {
+	list, _, err := w.o.From.Endpoints(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		if !list[i].Deleted {
+			w.report.Endpoints++
+		}
+	}
+	w.report.Open[archive.PutNew], err = w.o.From.CountOpen(ctx, w.epochs)
+	return err
+}
+
+// all restores in the order in which one thing needs another: nothing goes out before all
+// is there, and nothing is taken before it is known what was taken before.
+func (w *work) all(ctx context.Context) error {
+	if err := w.o.To.Hold(ctx); err != nil {
+		return err
+	}
+	for _, phase := range []func(context.Context) error{w.endpoints, w.known, w.open, w.dead} {
+		if err := phase(ctx); err != nil {
+			return err
+		}
+	}
+	return w.o.To.Release(ctx)
+}
+
+func (w *work) endpoints(ctx context.Context) error {
+	list, holds, err := w.o.From.Endpoints(ctx)
+	if err != nil {
+		return err
+	}
+	w.o.Tell(Step{Phase: "endpoints", Of: int64(len(list))})
+	for done := 0; len(list) > 0 || len(holds) > 0; {
+		some := list[:min(len(list), page)]
+		n, err := w.o.To.PutEndpoints(ctx, some, holds)
+		if err != nil {
+			return err
+		}
+		w.report.Endpoints += n
+		list, holds, done = list[len(some):], nil, done+len(some)
+		w.o.Tell(Step{Phase: "endpoints", Done: int64(done), Of: int64(done + len(list))})
+	}
+	return nil
+}
+
+func (w *work) known(ctx context.Context) error {
+	all := w.o.From.Known(ctx, w.report.Now.Add(-w.o.Keep.Finished), w.o.Keep.SeenMax)
+	return paged(all, func(archive.Known) int { return 0 }, func(some []archive.Known) error {
+		if err := w.o.To.PutKnown(ctx, some); err != nil {
+			return err
+		}
+		w.report.Known += int64(len(some))
+		w.o.Tell(Step{Phase: "known", Done: w.report.Known})
+		return nil
+	})
+}
+
+func (w *work) open(ctx context.Context) error {
+	of, err := w.o.From.CountOpen(ctx, w.epochs)
+	if err != nil {
+		return err
+	}
+	w.o.Tell(Step{Phase: "open", Of: of})
+	done := int64(0)
+	return paged(w.o.From.Open(ctx, w.epochs), sizeOf, func(some []archive.Open) error {
+		puts, err := w.o.To.Put(ctx, some)
+		if err != nil {
+			return err
+		}
+		for i, p := range puts {
+			w.note(&w.report.Open, p, some[i].ID)
+		}
+		done += int64(len(some))
+		w.o.Tell(Step{Phase: "open", Done: done, Of: max(of, done)})
+		return nil
+	})
+}
+
+func (w *work) dead(ctx context.Context) error {
+	if !w.o.Dead {
+		return nil
+	}
+	done := int64(0)
+	all := w.o.From.Dead(ctx, w.report.Now.Add(-w.o.Keep.Dead), w.o.Keep.DeadMax)
+	return paged(all, func(d archive.DeadOne) int { return sizeOf(d.Open) }, func(some []archive.DeadOne) error {
+		puts, err := w.o.To.PutDead(ctx, some)
+		if err != nil {
+			return err
+		}
+		for i, p := range puts {
+			w.note(&w.report.Dead, p, some[i].ID)
+		}
+		done += int64(len(some))
+		w.o.Tell(Step{Phase: "dead", Done: done})
+		return nil
+	})
+}
+
+func sizeOf(o archive.Open) int { return len(o.Head) + len(o.Body) }
+
+// paged puts all of a sequence, some at a time.
+func paged[T any](all iter.Seq2[T, error], size func(T) int, put func([]T) error) error {
+	var some []T
+	bytes := 0
+	flush := func() error {
+		defer func() { clear(some); some, bytes = some[:0], 0 }()
+		return put(some)
+	}
+	for one, err := range all {
+		if err != nil {
+			return err
+		}
+		some, bytes = append(some, one), bytes+size(one)
+		if len(some) == page || bytes >= pageBytes {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	if len(some) == 0 {
+		return nil
+	}
+	return flush()
+}
+
+func (w *work) note(counts *[archive.Puts]int64, p archive.Put, id dispatcher.DeliveryID) {
+	counts[p]++
+	if (p == archive.PutOdd || p == archive.PutBad) && len(w.report.Refused) < mostRefused {
+		w.report.Refused = append(w.report.Refused, id.String())
+	}
+}

@@ -1,0 +1,222 @@
+package restorer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+	"github.com/hookladder/hookladder/dispatcher/internal/restorer"
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// vault is an archive in memory.
+type vault struct {
+	open      []archive.Open
+	endpoints []archive.Endpoint
+	known     []archive.Known
+	dead      []archive.DeadOne
+	locked    bool
+	notes     []map[string]any
+	since     []time.Time
+}
+
+func (v *vault) Lock(context.Context) (func(), error) {
+	if v.locked {
+		return nil, errors.New("another restore runs")
+	}
+	v.locked = true
+	return func() { v.locked = false }, nil
+}
+
+func (v *vault) Last(context.Context) (last, at time.Time, err error) {
+	return now.Add(-time.Second), now, nil
+}
+
+func (v *vault) CountOpen(_ context.Context, but []string) (n int64, err error) {
+	for _, o := range v.open {
+		if !slices.Contains(but, o.Epoch) {
+			n++
+		}
+	}
+	return n, nil
+}
+
+func (v *vault) Open(_ context.Context, but []string) iter.Seq2[archive.Open, error] {
+	return sequence(slices.DeleteFunc(slices.Clone(v.open), func(o archive.Open) bool { return slices.Contains(but, o.Epoch) }))
+}
+
+func (v *vault) Endpoints(context.Context) ([]archive.Endpoint, []archive.Hold, error) {
+	return v.endpoints, []archive.Hold{{Lane: "u_1"}}, nil
+}
+
+func (v *vault) Known(_ context.Context, since time.Time, most int) iter.Seq2[archive.Known, error] {
+	v.since = append(v.since, since)
+	return sequence(v.known[:min(len(v.known), most)])
+}
+
+func (v *vault) Dead(_ context.Context, since time.Time, most int) iter.Seq2[archive.DeadOne, error] {
+	v.since = append(v.since, since)
+	return sequence(v.dead[:min(len(v.dead), most)])
+}
+
+func (v *vault) Note(_ context.Context, _, _ string, detail map[string]any) error {
+	v.notes = append(v.notes, detail)
+	return nil
+}
+
+func sequence[T any](list []T) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for _, one := range list {
+			if !yield(one, nil) {
+				return
+			}
+		}
+	}
+}
+
+// target is a store in memory that notes what it is asked for, and fails at a step.
+type target struct {
+	steps  []string
+	has    map[dispatcher.DeliveryID]bool
+	odd    string
+	failAt int
+}
+
+var errCrash = errors.New("crash")
+
+func (s *target) step(format string, args ...any) error {
+	s.steps = append(s.steps, fmt.Sprintf(format, args...))
+	if s.failAt > 0 && len(s.steps) == s.failAt {
+		return errCrash
+	}
+	return nil
+}
+
+func (s *target) Has(context.Context) (messages, endpoints int64, err error) {
+	return int64(len(s.has)), 0, nil
+}
+func (s *target) Epochs(context.Context) ([]string, error) { return []string{"present"}, nil }
+func (s *target) Hold(context.Context) error               { return s.step("hold") }
+func (s *target) Release(context.Context) error            { return s.step("release") }
+
+func (s *target) PutEndpoints(_ context.Context, list []archive.Endpoint, holds []archive.Hold) (int, error) {
+	return len(list), s.step("endpoints %d %d", len(list), len(holds))
+}
+
+func (s *target) PutKnown(_ context.Context, list []archive.Known) error {
+	return s.step("known %d", len(list))
+}
+
+func (s *target) Put(_ context.Context, list []archive.Open) (puts []archive.Put, err error) {
+	for _, o := range list {
+		switch {
+		case o.ID.Message == s.odd:
+			puts = append(puts, archive.PutOdd)
+		case s.has[o.ID]:
+			puts = append(puts, archive.PutOld)
+		default:
+			s.has[o.ID] = true
+			puts = append(puts, archive.PutNew)
+		}
+	}
+	return puts, s.step("open %d", len(list))
+}
+
+func (s *target) PutDead(_ context.Context, list []archive.DeadOne) (puts []archive.Put, err error) {
+	for range list {
+		puts = append(puts, archive.PutNew)
+	}
+	return puts, s.step("dead %d", len(list))
+}
+
+func newWorld(unfinished int) (*vault, *target) {
+	v, s := &vault{}, &target{has: map[dispatcher.DeliveryID]bool{}}
+	for n := range unfinished {
+		v.open = append(v.open, archive.Open{ID: dispatcher.DeliveryID{Lane: "u_1", Message: fmt.Sprint("m", n)}, Epoch: "lost", Body: []byte("b")})
+	}
+	v.endpoints = []archive.Endpoint{{ID: "ep_1"}, {ID: "ep_2", Deleted: true}}
+	v.known = make([]archive.Known, 7)
+	v.dead = make([]archive.DeadOne, 3)
+	return v, s
+}
+
+func options(v *vault, s *target) restorer.Options {
+	return restorer.Options{From: v, To: s, Keep: dispatcher.Keep{Finished: time.Hour, SeenMax: 5, Dead: 48 * time.Hour, DeadMax: 2}}
+}
+
+func TestAStoreIsRestoredBeforeAnythingGoesOut(t *testing.T) {
+	v, s := newWorld(1200)
+	s.odd = "m7"
+	var last restorer.Step
+	o := options(v, s)
+	o.Dead, o.Tell = true, func(step restorer.Step) {
+		if step.Phase == "open" {
+			last = step
+		}
+	}
+	r, err := restorer.Restore(t.Context(), o)
+	require.NoError(t, err)
+	require.Equal(t, []string{"hold", "endpoints 2 1", "known 5", "open 500", "open 500", "open 200", "dead 2", "release"}, s.steps)
+	require.Equal(t, []time.Time{now.Add(-time.Hour), now.Add(-48 * time.Hour)}, v.since)
+	require.EqualValues(t, 1199, r.Open[archive.PutNew])
+	require.Equal(t, []string{"u_1:m7"}, r.Refused)
+	require.Equal(t, restorer.Step{Phase: "open", Done: 1200, Of: 1200}, last)
+	require.Len(t, v.notes, 1)
+	require.False(t, v.locked)
+}
+
+func TestARestoreThatEndsAnywhereIsFinishedByTheNext(t *testing.T) {
+	for step := 1; step <= 7; step++ {
+		v, s := newWorld(1200)
+		s.failAt = step
+		_, err := restorer.Restore(t.Context(), options(v, s))
+		require.ErrorIs(t, err, errCrash)
+		require.NotContains(t, s.steps[:len(s.steps)-1], "release")
+		s.failAt, s.steps = 0, nil
+		o := options(v, s)
+		o.IntoRunning = len(s.has) > 0
+		r, err := restorer.Restore(t.Context(), o)
+		require.NoError(t, err)
+		require.Len(t, s.has, 1200)
+		require.EqualValues(t, 1200, r.Open[archive.PutNew]+r.Open[archive.PutOld])
+		require.Equal(t, "release", s.steps[len(s.steps)-1])
+	}
+}
+
+func TestAStoreThatIsNotEmptyIsRefused(t *testing.T) {
+	v, s := newWorld(3)
+	s.has[dispatcher.DeliveryID{Lane: "u_2", Message: "x"}] = true
+	_, err := restorer.Restore(t.Context(), options(v, s))
+	var full *restorer.NotEmptyError
+	require.ErrorAs(t, err, &full)
+	require.EqualError(t, err, "the store is not empty: it has 1 messages and 0 endpoints")
+	require.Empty(t, s.steps)
+
+	v.open[0].Epoch = "present" // the store has it
+	o := options(v, s)
+	o.IntoRunning = true
+	r, err := restorer.Restore(t.Context(), o)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, r.Open[archive.PutNew])
+}
+
+func TestADryRunOnlyCounts(t *testing.T) {
+	v, s := newWorld(3)
+	o := options(v, s)
+	o.DryRun = true
+	r, err := restorer.Restore(t.Context(), o)
+	require.NoError(t, err)
+	require.Empty(t, s.steps)
+	require.Empty(t, v.notes)
+	require.EqualValues(t, 3, r.Open[archive.PutNew])
+	require.Equal(t, 1, r.Endpoints)
+}

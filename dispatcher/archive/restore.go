@@ -11,7 +11,8 @@ import (
 // Target is a store into which an archive is put back. Each of its methods may be
 // repeated, also by another process after a crash: what is there already stays as it is.
 type Target interface {
-	// Has counts what the store has of messages and endpoints.
+	// Has counts what the store has of messages and endpoints: 0 where a restore began
+	// that did not end.
 	Has(ctx context.Context) (messages, endpoints int64, err error)
 	// Epochs are those of its partitions, which it makes where there are none.
 	Epochs(ctx context.Context) ([]string, error)

@@ -1,6 +1,5 @@
 // Package restorer makes a lost store of its archive again: the endpoints, what is held,
-// the ids that are known, and all that was accepted and has not finished, at its place on
-// the ladder.
+// the ids that are known, and all that has not finished, at its place on the ladder.
 //
 // It may be stopped anywhere, also by a crash, and run again: what is there stays. Until
 // it has ended the store takes no message, since a repeat of one that was delivered would
@@ -93,7 +92,7 @@ func Restore(ctx context.Context, o Options) (r Report, err error) {
 	if err != nil {
 		return r, err
 	}
-	w := &work{o: o, report: &r, epochs: epochs}
+	w := &work{o: o, from: o.From, to: o.To, report: &r, epochs: epochs}
 	if o.DryRun {
 		return r, w.count(ctx)
 	}
@@ -113,12 +112,14 @@ func (r *Report) detail() map[string]any {
 // work is one restore.
 type work struct {
 	o      Options
+	from   archive.Vault
+	to     archive.Target
 	report *Report
 	epochs []string // of the store: what the archive has of these is there
 }
 
 func (w *work) count(ctx context.Context) error {
-	list, _, err := w.o.From.Endpoints(ctx)
+	list, _, err := w.from.Endpoints(ctx)
 	if err != nil {
 		return err
 	}
@@ -127,14 +128,14 @@ func (w *work) count(ctx context.Context) error {
 			w.report.Endpoints++
 		}
 	}
-	w.report.Open[archive.PutNew], err = w.o.From.CountOpen(ctx, w.epochs)
+	w.report.Open[archive.PutNew], err = w.from.CountOpen(ctx, w.epochs)
 	return err
 }
 
 // all restores in the order in which one thing needs another: nothing goes out before all
 // is there, and nothing is taken before it is known what was taken before.
 func (w *work) all(ctx context.Context) error {
-	if err := w.o.To.Hold(ctx); err != nil {
+	if err := w.to.Hold(ctx); err != nil {
 		return err
 	}
 	for _, phase := range []func(context.Context) error{w.endpoints, w.known, w.open, w.dead} {
@@ -142,18 +143,18 @@ func (w *work) all(ctx context.Context) error {
 			return err
 		}
 	}
-	return w.o.To.Release(ctx)
+	return w.to.Release(ctx)
 }
 
 func (w *work) endpoints(ctx context.Context) error {
-	list, holds, err := w.o.From.Endpoints(ctx)
+	list, holds, err := w.from.Endpoints(ctx)
 	if err != nil {
 		return err
 	}
 	w.o.Tell(Step{Phase: "endpoints", Of: int64(len(list))})
 	for done := 0; len(list) > 0 || len(holds) > 0; {
 		some := list[:min(len(list), page)]
-		n, err := w.o.To.PutEndpoints(ctx, some, holds)
+		n, err := w.to.PutEndpoints(ctx, some, holds)
 		if err != nil {
 			return err
 		}
@@ -165,9 +166,9 @@ func (w *work) endpoints(ctx context.Context) error {
 }
 
 func (w *work) known(ctx context.Context) error {
-	all := w.o.From.Known(ctx, w.report.Now.Add(-w.o.Keep.Finished), w.o.Keep.SeenMax)
+	all := w.from.Known(ctx, w.report.Now.Add(-w.o.Keep.Finished), w.o.Keep.SeenMax)
 	return paged(all, func(archive.Known) int { return 0 }, func(some []archive.Known) error {
-		if err := w.o.To.PutKnown(ctx, some); err != nil {
+		if err := w.to.PutKnown(ctx, some); err != nil {
 			return err
 		}
 		w.report.Known += int64(len(some))
@@ -177,14 +178,14 @@ func (w *work) known(ctx context.Context) error {
 }
 
 func (w *work) open(ctx context.Context) error {
-	of, err := w.o.From.CountOpen(ctx, w.epochs)
+	of, err := w.from.CountOpen(ctx, w.epochs)
 	if err != nil {
 		return err
 	}
 	w.o.Tell(Step{Phase: "open", Of: of})
 	done := int64(0)
-	return paged(w.o.From.Open(ctx, w.epochs), sizeOf, func(some []archive.Open) error {
-		puts, err := w.o.To.Put(ctx, some)
+	return paged(w.from.Open(ctx, w.epochs), sizeOf, func(some []archive.Open) error {
+		puts, err := w.to.Put(ctx, some)
 		if err != nil {
 			return err
 		}
@@ -202,9 +203,9 @@ func (w *work) dead(ctx context.Context) error {
 		return nil
 	}
 	done := int64(0)
-	all := w.o.From.Dead(ctx, w.report.Now.Add(-w.o.Keep.Dead), w.o.Keep.DeadMax)
+	all := w.from.Dead(ctx, w.report.Now.Add(-w.o.Keep.Dead), w.o.Keep.DeadMax)
 	return paged(all, func(d archive.DeadOne) int { return sizeOf(d.Open) }, func(some []archive.DeadOne) error {
-		puts, err := w.o.To.PutDead(ctx, some)
+		puts, err := w.to.PutDead(ctx, some)
 		if err != nil {
 			return err
 		}

@@ -92,7 +92,7 @@ func Restore(ctx context.Context, o Options) (r Report, err error) {
 	if err != nil {
 		return r, err
 	}
-	w := &work{o: o, from: o.From, to: o.To, report: &r, epochs: epochs}
+	w := &restoring{o: o, from: o.From, to: o.To, report: &r, epochs: epochs}
 	if o.DryRun {
 		return r, w.count(ctx)
 	}
@@ -109,8 +109,8 @@ func (r *Report) detail() map[string]any {
 	}
 }
 
-// work is one restore.
-type work struct {
+// restoring is one restore.
+type restoring struct {
 	o      Options
 	from   archive.Vault
 	to     archive.Target
@@ -118,7 +118,7 @@ type work struct {
 	epochs []string // of the store: what the archive has of these is there
 }
 
-func (w *work) count(ctx context.Context) error {
+func (w *restoring) count(ctx context.Context) error {
 	list, _, err := w.from.Endpoints(ctx)
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func (w *work) count(ctx context.Context) error {
 
 // all restores in the order in which one thing needs another: nothing goes out before all
 // is there, and nothing is taken before it is known what was taken before.
-func (w *work) all(ctx context.Context) error {
+func (w *restoring) all(ctx context.Context) error {
 	if err := w.to.Hold(ctx); err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (w *work) all(ctx context.Context) error {
 	return w.to.Release(ctx)
 }
 
-func (w *work) endpoints(ctx context.Context) error {
+func (w *restoring) endpoints(ctx context.Context) error {
 	list, holds, err := w.from.Endpoints(ctx)
 	if err != nil {
 		return err
@@ -165,7 +165,7 @@ func (w *work) endpoints(ctx context.Context) error {
 	return nil
 }
 
-func (w *work) known(ctx context.Context) error {
+func (w *restoring) known(ctx context.Context) error {
 	all := w.from.Known(ctx, w.report.Now.Add(-w.o.Keep.Finished), w.o.Keep.SeenMax)
 	return paged(all, func(archive.Known) int { return 0 }, func(some []archive.Known) error {
 		if err := w.to.PutKnown(ctx, some); err != nil {
@@ -177,7 +177,7 @@ func (w *work) known(ctx context.Context) error {
 	})
 }
 
-func (w *work) open(ctx context.Context) error {
+func (w *restoring) open(ctx context.Context) error {
 	of, err := w.from.CountOpen(ctx, w.epochs)
 	if err != nil {
 		return err
@@ -198,7 +198,7 @@ func (w *work) open(ctx context.Context) error {
 	})
 }
 
-func (w *work) dead(ctx context.Context) error {
+func (w *restoring) dead(ctx context.Context) error {
 	if !w.o.Dead {
 		return nil
 	}
@@ -245,7 +245,7 @@ func paged[T any](all iter.Seq2[T, error], size func(T) int, put func([]T) error
 	return flush()
 }
 
-func (w *work) note(counts *[archive.Puts]int64, p archive.Put, id dispatcher.DeliveryID) {
+func (w *restoring) note(counts *[archive.Puts]int64, p archive.Put, id dispatcher.DeliveryID) {
 	counts[p]++
 	if (p == archive.PutOdd || p == archive.PutBad) && len(w.report.Refused) < mostRefused {
 		w.report.Refused = append(w.report.Refused, id.String())

@@ -66,7 +66,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/queuetest/model":      3200, // takers too
 	"dispatcher/internal/queuetest/rig":        1400,
 	"dispatcher/internal/queuetest/stored":     800,
-	"dispatcher/internal/redisq":               5900,
+	"dispatcher/internal/redisq":               6000,
 	"dispatcher/internal/redisq/buried":        400,
 	"dispatcher/internal/redisq/admin":         3600,
 	"dispatcher/internal/redisq/admin/lua":     1000,
@@ -79,6 +79,8 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/ended/lua":     200,
 	"dispatcher/internal/redisq/endpoints":     1100,
 	"dispatcher/internal/redisq/endpoints/lua": 200,
+	"dispatcher/internal/redisq/feed":          700,
+	"dispatcher/internal/redisq/feed/lua":      200,
 	"dispatcher/internal/redisq/redisqtest":    1300,
 	"dispatcher/internal/redisq/jobs":          700,
 	"dispatcher/internal/redisq/jobs/lua":      200,

@@ -56,8 +56,17 @@ const codeNoBody = '5'
 
 var errNoBody = fmt.Errorf("its body was not stored: %w", dispatcher.ErrUnavailable)
 
-// bodyField is the field of a message in :bodies.
-func bodyField(id string, digest dispatcher.Digest) string { return id + " " + string(digest[:]) }
+// BodyField is the field of a message in :bodies.
+func BodyField(id string, digest dispatcher.Digest) string { return id + " " + string(digest[:]) }
+
+// SplitRecord cuts the body off a record. Where that lies apart it is nil.
+func SplitRecord(id, record string) (head, body []byte, err error) {
+	end, err := headSize(record)
+	if err != nil {
+		return nil, nil, fmt.Errorf("message %s: %w", id, err)
+	}
+	return bytesOf(record[:end]), bytesOf(record[end:]), nil
+}
 
 // stage queues the commands that must run before the script. It answers nil if
 // there are none.
@@ -75,7 +84,7 @@ func (s *Store) stage(partition int, batch []dispatcher.Entry, list []shard) fun
 		ctx := context.Background() // counts of the pipeline itself
 		for _, p := range large {
 			e := &batch[p.entry]
-			field := bodyField(e.Message.ID, e.Digest)
+			field := BodyField(e.Message.ID, e.Digest)
 			pipe.ZAdd(ctx, s.tags[partition]+keys.Staged, redis.Z{Score: float64(e.Message.CreatedAt.UnixMilli()), Member: field})
 			pipe.HSet(ctx, s.tags[partition]+keys.Bodies, field, p.body.text)
 		}
@@ -145,7 +154,7 @@ func (s *Store) body(ctx context.Context, id dispatcher.DeliveryID, a dispatcher
 	defer cancel()
 	var get *redis.StringCmd
 	err = s.conn.At(call, "body of "+id.Message, n, func(p redis.Pipeliner) {
-		get = p.HGet(call, s.tags[n]+keys.Bodies, bodyField(id.Message, a.Digest))
+		get = p.HGet(call, s.tags[n]+keys.Bodies, BodyField(id.Message, a.Digest))
 	})
 	switch {
 	case err != nil:

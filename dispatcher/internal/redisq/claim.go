@@ -111,7 +111,7 @@ func (s *Store) readClaimed(a *conn.Reply, claimed []dispatcher.Claimed) []dispa
 	if err != nil {
 		s.log.Error("progress can't be read: its ladder begins anew", "delivery_id", name, "err", err)
 	}
-	m, err := decodeRecord(id.Message, record)
+	m, err := DecodeRecord(id.Message, record)
 	if err != nil {
 		s.log.Error("message can't be read", "delivery_id", name, "err", err)
 	} else if err := openHeaders(m, s.Box()); err != nil && s.tellsSealed() {

@@ -17,11 +17,10 @@ import (
 
 // Internals that the tests of this package use.
 var (
-	CommonSrc    = script.Common
-	DecodeRecord = decodeRecord
-	ParseHint    = parseHint
-	ParseChange  = parseChange
-	Turn         = float64(keys.Turn)
+	CommonSrc   = script.Common
+	ParseHint   = parseHint
+	ParseChange = parseChange
+	Turn        = float64(keys.Turn)
 )
 
 // EncodeRecord writes a record whose body does not lie apart.

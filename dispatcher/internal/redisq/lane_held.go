@@ -74,7 +74,7 @@ func (s *Store) heldLanesIn(ctx context.Context, partition int, cursor string) (
 		if found[i] == string(dispatcher.AllLanes) {
 			continue
 		}
-		l, ok := parseHeld(found[i+1])
+		l, ok := ParseHeld(found[i+1])
 		if !ok {
 			continue // doctor reports it
 		}
@@ -132,9 +132,9 @@ func (s *Store) laneNamesIn(ctx context.Context, partition int, cursor string) (
 	return list, conn.PageText(at), nil
 }
 
-// parseHeld reads a text of :held: a letter, the ms of its begin, and the name
+// ParseHeld reads a text of :held: a letter, the ms of its begin, and the name
 // of the key or system.
-func parseHeld(text string) (l dispatcher.HeldLane, ok bool) {
+func ParseHeld(text string) (l dispatcher.HeldLane, ok bool) {
 	var since int64
 	letter, rest, _ := strings.Cut(text, " ")
 	if n, err := fmt.Sscanf(rest, "%d %s", &since, &l.By); n == 0 || err != nil && l.By != "" {
@@ -195,7 +195,7 @@ func (s *Store) eachHeld(ctx context.Context, do func(partition int, lane, text 
 // paused.
 func (s *Store) paused(ctx context.Context) (list []dispatcher.HeldLane, all *dispatcher.HeldLane, err error) {
 	err = s.eachHeld(ctx, func(_ int, lane, text string) {
-		h, ok := parseHeld(text)
+		h, ok := ParseHeld(text)
 		switch h.Lane = dispatcher.Lane(lane); {
 		case !ok || h.Held != dispatcher.HeldPaused: // doctor reports it
 		case h.Lane != dispatcher.AllLanes:

@@ -228,7 +228,7 @@ func readLanes(r conn.Call, failingAfter time.Duration) (held *dispatcher.HeldLa
 	now := time.Time{}
 	if h, ok := r.Hint(); ok {
 		now = h.Now
-		if all, ok := parseHeld(r.Text()); ok {
+		if all, ok := ParseHeld(r.Text()); ok {
 			held = &all
 		}
 		more = r.Number() == 1
@@ -262,7 +262,7 @@ func readLane(a *conn.Reply, now time.Time, failingAfter time.Duration) (l known
 	} else {
 		st.URL, st.Tenant, _ = strings.Cut(name, " ")
 	}
-	if held, ok := parseHeld(a.Text()); ok {
+	if held, ok := ParseHeld(a.Text()); ok {
 		st.Since, st.By = held.Since, held.By
 	}
 	why := dispatcher.LaneWhy(a.Text())

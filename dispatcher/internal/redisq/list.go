@@ -261,7 +261,7 @@ func (l *lister) readListed(a *conn.Reply) (listed, error) {
 	if !ok || head == "" { // a malformed name, written by hand, must not stop the list
 		return e, nil
 	}
-	m, err := decodeRecord(id.Message, head)
+	m, err := DecodeRecord(id.Message, head)
 	f.lane = string(id.Lane)
 	e.delivery = f.delivery(m, id.Message)
 	e.delivery.History = nil

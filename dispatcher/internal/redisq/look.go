@@ -150,7 +150,7 @@ func (s *Store) lookOn(ctx context.Context, names []any, id string, todo []*look
 		if first {
 			var err error
 			l.found = true
-			if l.message, err = decodeRecord(id, record); err != nil {
+			if l.message, err = DecodeRecord(id, record); err != nil {
 				s.log.Error("message can't be read", "message_id", id, "err", err)
 				l.message = nil
 			}
@@ -204,7 +204,7 @@ func DecodeEnded(e ended.Entry) (dispatcher.Delivery, bool) {
 	}
 	var m *dispatcher.Message
 	if e.Head != "" {
-		m, _ = decodeRecord(id.Message, e.Head) // what can't be read is not told
+		m, _ = DecodeRecord(id.Message, e.Head) // what can't be read is not told
 	}
 	f := knownDelivery{lane: string(id.Lane), status: string(e.Status), at: e.At, progress: e.Progress}
 	if e.Newest != "" {

@@ -86,3 +86,15 @@ func CheckProgress(text string) error {
 	_, err := parseProgress(text)
 	return err
 }
+
+// Rungs are where a delivery stands on its ladder.
+type Rungs struct {
+	Attempts, Base, Beside int
+	Asked                  time.Time // the due time that somebody's request interrupted; zero: none
+}
+
+// ReadRungs reads an entry of :progress.
+func ReadRungs(text string) Rungs {
+	p, _ := parseProgress(text) // what can't be read is none
+	return Rungs{Attempts: p.attempts, Base: p.base, Beside: p.beside, Asked: p.waitsOn()}
+}

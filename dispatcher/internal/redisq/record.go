@@ -192,7 +192,7 @@ func SealRecord(id, record string, box *seal.Box) (string, error) {
 	if len(record) <= dispatcher.DigestSize {
 		return record, nil
 	}
-	m, err := decodeRecord(id, record)
+	m, err := DecodeRecord(id, record)
 	if err != nil || len(m.Headers) == 0 || box.Seals(m.Sealed) {
 		return record, err
 	}
@@ -202,7 +202,7 @@ func SealRecord(id, record string, box *seal.Box) (string, error) {
 	at := atLane + 1 + int(record[atLane])
 	body := at + 2 + int(record[at])<<8 + int(record[at+1])
 	meta := []byte{metaFormat}
-	for rest := record[at+3 : body]; rest != ""; { // decodeRecord has read it
+	for rest := record[at+3 : body]; rest != ""; { // DecodeRecord has read it
 		n, size := uvarint(rest[1:])
 		field := rest[:1+size+int(n)]
 		if rest = rest[len(field):]; field[0] != metaHeader && field[0] != metaSealed {
@@ -262,11 +262,12 @@ func readTime(s string) time.Time {
 	return conn.FromMillis(ms)
 }
 
-// decodeRecord reads a record of the message id. The message's texts and body
+// DecodeRecord reads a record of the message id. The message's texts and body
 // share the record's memory and must not be changed.
-func decodeRecord(id, record string) (*dispatcher.Message, error) {
-	if len(record) < atLane+1 {
-		return nil, fmt.Errorf("message %s: %w", id, ErrRecord)
+func DecodeRecord(id, record string) (*dispatcher.Message, error) {
+	end, err := headSize(record)
+	if err != nil {
+		return nil, fmt.Errorf("message %s: %w", id, err)
 	}
 	m := &dispatcher.Message{
 		ID:          id,
@@ -275,15 +276,8 @@ func decodeRecord(id, record string) (*dispatcher.Message, error) {
 		DeliverAt:   readTime(record[atDeliver:]),
 		ExpiresAt:   readTime(record[atExpires:]),
 	}
-	at := atLane + 1 + int(record[atLane])
-	if len(record) < at+2 {
-		return nil, fmt.Errorf("message %s: %w", id, ErrRecord)
-	}
-	end := at + 2 + int(record[at])<<8 + int(record[at+1])
-	if len(record) < end || end < at+3 || record[at+2] != metaFormat {
-		return nil, fmt.Errorf("message %s: %w", id, ErrRecord)
-	}
-	if err := readMeta(m, record[at+3:end]); err != nil {
+	meta := atLane + 1 + int(record[atLane]) + 3 // behind its size and its version
+	if err := readMeta(m, record[meta:end]); err != nil {
 		return nil, fmt.Errorf("message %s: %w", id, err)
 	}
 	if body := record[end:]; body != "" {
@@ -300,7 +294,7 @@ func decodeRecord(id, record string) (*dispatcher.Message, error) {
 
 // DecodeHead reads what the head of a record says of its message: all but the body.
 func DecodeHead(id string, head []byte) (*dispatcher.Message, error) {
-	return decodeRecord(id, string(head))
+	return DecodeRecord(id, string(head))
 }
 
 // bytesOf are the bytes of a text, which must not be changed. A copy of each
@@ -374,6 +368,22 @@ func readField(m *dispatcher.Message, tag byte, text string) error {
 func uvarint(s string) (n uint64, size int) {
 	var head [binary.MaxVarintLen64]byte
 	return binary.Uvarint(head[:copy(head[:], s)])
+}
+
+// headSize is where the body of a record begins.
+func headSize(record string) (int, error) {
+	if len(record) < atLane+1 {
+		return 0, ErrRecord
+	}
+	at := atLane + 1 + int(record[atLane])
+	if len(record) < at+2 {
+		return 0, ErrRecord
+	}
+	end := at + 2 + int(record[at])<<8 + int(record[at+1])
+	if len(record) < end || end < at+3 || record[at+2] != metaFormat {
+		return 0, ErrRecord
+	}
+	return end, nil
 }
 
 // OnlyLane is the lane that the head of a record names as its message's only one.

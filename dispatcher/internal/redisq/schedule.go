@@ -54,7 +54,7 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 	for n, list := range lists {
 		for len(list) > 0 {
 			size, lanes := shareSize(list)
-			jobs = append(jobs, conn.Call{Partition: n, Args: scheduleArgs(free, lease, batch, list[:size]), Fill: s.stage(n, batch, list[:size])})
+			jobs = append(jobs, conn.Call{Partition: n, Args: scheduleArgs(free, lease, batch, list[:size], s.conn.Archives()), Fill: s.stage(n, batch, list[:size])})
 			shares = append(shares, list[:size])
 			// A permit is promised once: a call may not lease what another one
 			// may.
@@ -130,7 +130,7 @@ func shareSize(list []shard) (size, lanes int) {
 	bytes := 0
 	for size < len(list) && size < scheduleBatch {
 		p := list[size]
-		bytes += len(p.record) + p.body.inScript()
+		bytes += len(p.record) + len(p.body.text) // staged ones too: what a call stores is archived in one piece
 		if size > 0 && (bytes > scheduleBytes || lanes+len(p.lanes) > scheduleLanes) {
 			break
 		}
@@ -214,9 +214,12 @@ func millisUp(d time.Duration) int64 {
 	return int64((max(d, 0) + time.Millisecond - 1) / time.Millisecond)
 }
 
-func scheduleArgs(free, lease int, batch []dispatcher.Entry, list []shard) []any {
-	args := make([]any, 0, 2+3*len(list))
+func scheduleArgs(free, lease int, batch []dispatcher.Entry, list []shard, named bool) []any {
+	args := make([]any, 0, 3+3*len(list))
 	args = append(args, free, lease)
+	if named {
+		args = append(args, namesOf(batch, list))
+	}
 	for _, p := range list {
 		args = append(args, batch[p.entry].Message.ID, p.record, p.when)
 		if p.body.inScript() > 0 {
@@ -231,6 +234,19 @@ func scheduleArgs(free, lease int, batch []dispatcher.Entry, list []shard) []any
 		}
 	}
 	return args
+}
+
+// namesOf is what :attempts has of the messages that a call stores: of each a line with
+// its id and its lanes. A message that is there already may have been stored with others.
+func namesOf(batch []dispatcher.Entry, list []shard) []byte {
+	b := make([]byte, 0, 48*len(list))
+	for _, p := range list {
+		b = append(append(b, '\n'), batch[p.entry].Message.ID...)
+		for _, lane := range p.lanes {
+			b = append(append(b, ' '), lane...)
+		}
+	}
+	return b
 }
 
 // readScheduled adds the answer of one call to those of the others. A message

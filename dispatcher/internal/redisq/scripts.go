@@ -113,7 +113,7 @@ func makeScripts(given bool) scripts {
 		lane:     make("lane", laneSrc),
 		forget:   make("forget", forgetSrc),
 		sweep:    make("sweep", script.Order, sweepSrc),
-		trim:     make("trim", script.Cut, script.Taken, trimSrc),
+		trim:     make("trim", script.Position, script.Cut, script.Taken, trimSrc),
 		look:     make("look", script.Read, lookSrc),
 		stand:    make("stand", script.Read, standSrc),
 		list:     make("list", script.Read, listSrc),

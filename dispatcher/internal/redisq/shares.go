@@ -71,10 +71,20 @@ const (
 )
 
 // aboutText is the stored text about an instance: permits, ms of its start, its
-// version.
-func aboutText(a dispatcher.Instance) string {
-	return fmt.Sprintf("%d %d %s", a.Permits, a.StartedAt.UnixMilli(), a.Version)
+// version, and a word where it has an archive.
+func aboutText(a dispatcher.Instance, archives bool) string {
+	text := fmt.Sprintf("%d %d %s", a.Permits, a.StartedAt.UnixMilli(), a.Version)
+	if archives {
+		text += archiving
+	}
+	return text
 }
+
+// archiving ends the text about an instance that has an archive.
+const archiving = " archive"
+
+// Archives reports whether the text about an instance says that it has an archive.
+func Archives(text string) bool { return strings.HasSuffix(text, archiving) }
 
 // permitsOf reads the permits of such a text. It answers 0 for a malformed one.
 func permitsOf(text string) int {
@@ -89,7 +99,7 @@ func permitsOf(text string) int {
 // Join tells the other instances of a new one, so that they know its permits.
 // When memory is full a script does it, which Redis accepts.
 func (s *Store) Join(ctx context.Context, by string, a dispatcher.Instance) error {
-	key, text := s.home()+keys.About, aboutText(a)
+	key, text := s.home()+keys.About, aboutText(a, s.shares.options.Archive)
 	err := s.conn.At(ctx, "join", conn.Home, func(p redis.Pipeliner) { p.HSet(ctx, key, by, text) })
 	if errors.Is(err, dispatcher.ErrFull) {
 		_, err = s.setFull(ctx, keys.About, by, text)
@@ -134,6 +144,9 @@ func (s *Store) countPermits(ctx context.Context, names map[string]int64) {
 	for i, text := range read.Val() {
 		if text, ok := text.(string); ok {
 			permits[unknown[i]] = permitsOf(text)
+			if Archives(text) {
+				s.conn.SetArchives(true)
+			}
 		}
 	}
 	s.shares.add(permits)
@@ -194,7 +207,7 @@ func parseInstanceCursor(text string) (last dispatcher.InstanceState, err error)
 // parseAbout reads a text of aboutText, as far as it can be read.
 func parseAbout(text string) dispatcher.Instance {
 	_, rest, _ := strings.Cut(text, " ")
-	number, version, _ := strings.Cut(rest, " ")
+	number, version, _ := strings.Cut(strings.TrimSuffix(rest, archiving), " ")
 	ms, _ := strconv.ParseInt(number, 10, 64)
 	return dispatcher.Instance{Permits: permitsOf(text), Version: version, StartedAt: conn.FromMillis(ms)}
 }

@@ -292,7 +292,7 @@ func (s *Store) Kept(ctx context.Context, batch []dispatcher.Entry) ([]*dispatch
 				if len(record) <= dispatcher.DigestSize || record[:dispatcher.DigestSize] == string(e.Digest[:]) || kept[from+k] != nil {
 					continue
 				}
-				kept[from+k], _ = decodeRecord(e.Message.ID, record) // a record that can't be read counts as none
+				kept[from+k], _ = DecodeRecord(e.Message.ID, record) // a record that can't be read counts as none
 			}
 		}
 	})

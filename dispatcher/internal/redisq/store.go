@@ -48,6 +48,8 @@ type Options struct {
 	BreakerFailures int           // blamed failures in a row that open a lane; 0: none do
 	BreakerWait     time.Duration // how long it is left alone when it opens; twice as long each time it opens again
 
+	Archive bool // this instance brings the log into an archive
+
 	FailingAfter time.Duration // a lane that fails for so long is told as failing; 0: none is
 
 	Dial      conn.DialFunc // nil: the network
@@ -84,6 +86,7 @@ type Store struct {
 	shares  shares
 	polls   bool // neither pub/sub nor PUBLISH may be used
 	keep    dispatcher.Keep
+	memory  memory
 	scripts scripts
 	log     *slog.Logger
 
@@ -139,7 +142,7 @@ func Connect(ctx context.Context, o Options) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.Reader = attempts.NewReader(s.conn, decodeRecord)
+	s.Reader = attempts.NewReader(s.conn, DecodeRecord)
 	s.endedReader = ended.NewReader(s.conn, DecodeEnded)
 	s.upcomingReader = upcoming.NewReader(s.conn, func(h partitions.Hint) { s.partitions.Heard(h) })
 	s.endpointStore = endpoints.New(s.conn, s.announceAs, o.Seal, s.log)

@@ -3,7 +3,12 @@ package redisq
 import (
 	"cmp"
 	"context"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
@@ -24,6 +29,15 @@ const (
 const (
 	logBytes = 64 << 20
 	leastLog = 1 << 20
+)
+
+// backlogBytes is how much is kept in the whole project since it is not archived,
+// unless Keep says otherwise: some 140,000 deliveries with 1 KiB. It is never more than
+// a part of the memory that there is.
+const (
+	backlogBytes = 256 << 20
+	backlogPart  = 4
+	memoryFor    = time.Minute // how long a limit counts that was read
 )
 
 // Trim forgets at most one batch in each partition that where means.
@@ -50,10 +64,14 @@ func (s *Store) makeRoom(ctx context.Context, by string, keep dispatcher.Keep) (
 func (s *Store) TrimIn(ctx context.Context, by string, in []int, keep dispatcher.Keep, room bool) (t dispatcher.Trimmed, more []int, err error) {
 	t.Asked = len(in)
 	calls := make([]conn.Call, len(in))
+	backlog := int64(0)
+	if s.conn.Archives() {
+		backlog = s.shareOfBacklog(ctx, keep.Backlog)
+	}
 	for i, n := range in {
 		calls[i] = conn.Call{Partition: n, Args: []any{
 			keep.Finished.Milliseconds(), s.share(keep.FinishedMax), s.share(keep.SeenMax),
-			keep.Dead.Milliseconds(), s.share(keep.DeadMax), trimBatch, conn.Flag(room), s.shareOfLog(keep.LogBytes),
+			keep.Dead.Milliseconds(), s.share(keep.DeadMax), trimBatch, conn.Flag(room), s.shareOfLog(keep.LogBytes), backlog,
 		}}
 	}
 	var errs []error
@@ -86,6 +104,38 @@ func (s *Store) TrimIn(ctx context.Context, by string, in []int, keep dispatcher
 func (s *Store) shareOfLog(bytes int) int {
 	all := cmp.Or(bytes, logBytes)
 	return max(all/len(s.tags), min(all, leastLog))
+}
+
+// shareOfBacklog is one partition's part of what may wait to be archived.
+func (s *Store) shareOfBacklog(ctx context.Context, bytes int64) int64 {
+	all := cmp.Or(bytes, backlogBytes)
+	if limit := s.memory.limit(ctx, s.conn); limit > 0 {
+		all = min(all, limit*int64(max(s.nodes, 1))/backlogPart)
+	}
+	return max(all/int64(len(s.tags)), 1)
+}
+
+// memory is how much of it a node may use.
+type memory struct {
+	mu    sync.Mutex // guards what follows
+	most  int64      // 0: any amount, or it is not known
+	until time.Time  // it counts until then
+}
+
+func (m *memory) limit(ctx context.Context, c *conn.Client) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if time.Now().Before(m.until) {
+		return m.most
+	}
+	var info *redis.StringCmd
+	if c.At(ctx, "read the limit of memory", conn.Home, func(p redis.Pipeliner) { info = p.Info(ctx, "memory") }) == nil {
+		_, text, _ := strings.Cut(info.Val(), "\nmaxmemory:")
+		text, _, _ = strings.Cut(text, "\r")
+		m.most, _ = strconv.ParseInt(text, 10, 64)
+	}
+	m.until = time.Now().Add(memoryFor)
+	return m.most
 }
 
 // share is one partition's part of a limit for the project.

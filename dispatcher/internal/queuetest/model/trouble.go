@@ -27,7 +27,7 @@ func (m *model) suffer(act func()) {
 	m.Helper()
 	kind := m.rng.IntN(10)
 	switch {
-	case kind == 8:
+	case kind == 8 && m.Cut != nil:
 		m.cutDuring(act)
 	case kind == 9 && m.Fill != nil:
 		m.logf("memory is full")

@@ -25,7 +25,7 @@ type Fixture struct {
 
 	// Cut connects once more, over a connection that breaks after so many
 	// scripts. The answers of the last scripts arrive or are lost. It ends with
-	// the case.
+	// the case. It is nil where only the model is run, and nothing is to break.
 	Cut func(scripts int, answered bool) Cut
 	// Copy copies all that is stored but the clock. It answers a function that
 	// brings the copy back, as often as wanted. It is nil where the store

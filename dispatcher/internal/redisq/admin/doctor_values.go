@@ -35,10 +35,13 @@ var readable = map[string]func(field, text string) bool{
 	keys.Buried: isNumber,
 	keys.Ends:   isNumber,
 	keys.Archive: func(field, text string) bool {
-		if slices.Contains(forgottenFields, field) {
+		switch field {
+		case "cut", "p", "gap":
+			return cutText.MatchString(text)
+		case "b", "dropped":
 			return isNumber(field, text)
 		}
-		return field != "cut" || cutText.MatchString(text)
+		return !slices.Contains(forgottenFields, field) || isNumber(field, text)
 	},
 	keys.Jobs: jobs.CheckPart,
 	keys.In:   func(_, text string) bool { return inText.MatchString(text) && len(text) < 20 },

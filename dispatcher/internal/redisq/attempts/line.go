@@ -2,6 +2,7 @@ package attempts
 
 import (
 	"encoding/binary"
+	"iter"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,27 @@ type logLine struct {
 	reason  string // of a death; of a late success that ended later, the ms of its line
 	attempt dispatcher.Attempt
 	wait    time.Duration // of a retry
+}
+
+// Line is one line of an entry, for archives.
+type Line struct {
+	ID      dispatcher.DeliveryID
+	Verdict string // a letter of settle's, or the word of a note
+	Code    byte   // settle's answer to it; 0: of a note
+	Reason  string // of a death; of notes what common.lua says
+	Attempt dispatcher.Attempt
+	Wait    time.Duration // of a retry
+}
+
+// Lines are the lines of an entry, in their order.
+func Lines(values map[string]any) iter.Seq[Line] {
+	return func(yield func(Line) bool) {
+		for _, l := range linesOf(values) {
+			if !yield(Line{ID: l.id, Verdict: l.verdict, Code: l.code, Reason: l.reason, Attempt: l.attempt, Wait: l.wait}) {
+				return
+			}
+		}
+	}
 }
 
 // linesOf reads an entry. A line that can't be read is left out. Evidence that

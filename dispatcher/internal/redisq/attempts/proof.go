@@ -24,7 +24,7 @@ type Success struct {
 // Bounds of a search. Nearly always the first entry is the one. What is not found
 // in the second try counts as not at hand.
 const (
-	firstTry, secondTry = 2, 8    // entries
+	firstTry, secondTry = 2, 16   // entries
 	triedBytes          = 1 << 20 // of one round trip
 	before              = time.Millisecond
 	behind              = time.Second

@@ -51,6 +51,7 @@ type Client struct {
 	durableWay string                 // one of the by words
 
 	division  division
+	archives  atomic.Bool            // :meta says that there is an archive
 	id        atomic.Pointer[string] // of the project; nil: it has none yet
 	breaker   *nodeBreaker
 	takeovers chan struct{} // 1 deep: another node may serve a partition now

@@ -36,6 +36,12 @@ type division struct {
 	moved  atomic.Pointer[error] // nil: it is still as it was
 }
 
+// Archives reports whether what happens in the project is archived.
+func (c *Client) Archives() bool { return c.archives.Load() }
+
+// SetArchives notes that it is, or that it no longer is.
+func (c *Client) SetArchives(on bool) { c.archives.Store(on) }
+
 // Beaten notes when a beat was answered.
 func (c *Client) Beaten(at time.Time) { c.division.beaten.Store(at.UnixNano()) }
 
@@ -77,7 +83,7 @@ func (c *Client) Recheck() *Recheck {
 // Read queues the reading of :meta.
 func (r *Recheck) Read(ctx context.Context, p redis.Pipeliner) {
 	if r != nil {
-		r.have = p.HMGet(ctx, r.c.home+keys.Meta, MetaPartitions, MetaRepartition, MetaSchema, MetaID)
+		r.have = p.HMGet(ctx, r.c.home+keys.Meta, MetaPartitions, MetaRepartition, MetaSchema, MetaID, MetaArchive)
 	}
 }
 
@@ -94,7 +100,7 @@ func (r *Recheck) Err() error {
 // everything has an empty one, which proves nothing. So it is read again, until
 // another instance has made the project anew, under another id.
 func (c *Client) compare(have *redis.SliceCmd, doubts int64) {
-	if have == nil || len(have.Val()) < 4 {
+	if have == nil || len(have.Val()) < 5 {
 		return
 	}
 	partitions, _ := have.Val()[0].(string)
@@ -114,6 +120,8 @@ func (c *Client) compare(have *redis.SliceCmd, doubts int64) {
 		c.move(fmt.Errorf("%w: %w", c.CheckLayout(schema), dispatcher.ErrMoved))
 	case partitions != "" && schema != "":
 		c.division.solved.Store(doubts)
+		archives, _ := have.Val()[4].(string)
+		c.SetArchives(archives != "")
 	default:
 		c.Doubt()
 	}

@@ -16,6 +16,7 @@ const (
 	MetaSchema      = "schema"
 	MetaID          = "id"          // random, of the project, in all that is published
 	MetaRepartition = "repartition" // "<from> <to> <phase>" while one is under way
+	MetaArchive     = "archive"     // 1: what happens is archived, so all instances name what they accept
 )
 
 // clusterPartitions is how many partitions an empty store gets in a cluster. By
@@ -61,6 +62,7 @@ func (c *Client) Agree(ctx context.Context, wanted int) (int, error) {
 	if wanted != 0 && wanted != n {
 		return 0, fmt.Errorf("PARTITIONS=%d, but project %s was made with %d: unset it, or use another PROJECT", wanted, c.options.Project, n)
 	}
+	c.SetArchives(have[MetaArchive] != "")
 	return n, c.identify(ctx, have[MetaID])
 }
 

@@ -22,9 +22,10 @@ end
 dead = fit(dead)
 local texts, going = #dead > 0 and sure('HMGET', PROGRESS, unpack(dead)) or NONE, {}
 for i, delivery in ipairs(dead) do
-  local _, _, _, _, _, reason = progress(texts[i])
+  local attempts, _, _, _, _, reason = progress(texts[i])
   going[delivery] = true
   bury((parts(delivery)), reason, -1)
+  note(delivery, 'forgotten', 0, 0, attempts, '-')
 end
 forget(DEAD, dead, true)
 count('dead', -#dead)

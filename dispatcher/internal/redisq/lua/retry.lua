@@ -50,8 +50,8 @@ local function delivered_once(more, at, status, number)
   return find(more, '^ %d+ %d+$') and format('%s %s %d %d', more, ms_of(at), status, number) or more
 end
 
--- ended_before takes a delivery out of the place where it ended and answers its progress with a new ladder. It answers
--- nil where the delivery has not ended.
+-- ended_before takes a delivery out of the place where it ended and answers its progress with a new ladder, and its
+-- attempts so far. It answers nil where the delivery has not ended.
 local function ended_before(delivery, l, text, done_at)
   local attempts, _, _, status, _, reason, more = progress(text)
   if sure('ZREM', DEAD, delivery) == 1 then
@@ -66,7 +66,7 @@ local function ended_before(delivery, l, text, done_at)
   else
     return nil
   end
-  return progressed(attempts, attempts, 0, status, 1, '-', with_job(job, besides(more, 0)))
+  return progressed(attempts, attempts, 0, status, 1, '-', with_job(job, besides(more, 0))), attempts
 end
 
 -- interrupted is a due time as :progress keeps it. 0 and 1 mean something else there, and a malformed time counts as
@@ -82,14 +82,17 @@ local function again(delivery, l, id, record, i)
   local text = sure('HGET', PROGRESS, delivery)
   if sure('ZREM', DUE, delivery) == 1 then
     local attempts, base, deaths, status, _, _, more = progress(text)
+    local due = interrupted(dues[i])
     l.waiting = l.waiting - 1
     count(waits(text), -1)
-    sure('HSET', PROGRESS, delivery, progressed(attempts, base, deaths, status, interrupted(dues[i]), '-', more))
+    sure('HSET', PROGRESS, delivery, progressed(attempts, base, deaths, status, due, '-', more))
     push(l, now, id)
+    note(delivery, 'resent', 0, 0, attempts, num(due))
     return 1
   end
-  local anew = ended_before(delivery, l, text, done[i])
+  local anew, attempts = ended_before(delivery, l, text, done[i])
   if not anew then return stands_behind(l, id, record) and -7 or 0 end
+  note(delivery, 'resent', 0, 0, attempts, 'anew')
   sure('HSET', PROGRESS, delivery, anew)
   local key = line(l, record)
   if not key or join(l, key, id) then
@@ -116,6 +119,7 @@ local function retry(delivery, l, id, i)
   if expiry > 0 and expiry <= now and not under_way[delivery] then return -6 end
   if mark then
     sure('HDEL', MARKS, delivery)
+    note(delivery, 'resent', 0, 0, (progress(sure('HGET', PROGRESS, delivery))), '-')
     return 1
   end
   if not l.text then l.leads = leads_to(record) end
@@ -143,7 +147,6 @@ local codes = {}
 for i, delivery in ipairs(deliveries) do
   local lane, id = parts(delivery)
   codes[i] = job and counted(job, replay(delivery, lanes[lane], id, i), delivery) or retry(delivery, lanes[lane], id, i)
-  if codes[i] == 1 then note(delivery, 'resent', 0, 0, 0, '-') end
 end
 local told = job and keep_job(job)
 local t, d, w = finish()

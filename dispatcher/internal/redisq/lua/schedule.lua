@@ -2,6 +2,8 @@
 --
 -- ARGV[3] free   free permits of the instance
 -- ARGV[4] lease  most deliveries to lease to it directly
+-- ARGV[5]        only where what is accepted is archived: a newline, then of each message its id and lanes, with newlines
+--                between. :attempts gets them if something was made
 -- ARGV[5..]      for each message: id, record, when ("+ms" after now, "@ms" at a time; * before it where a lane that is full
 --                must not refuse the message; & before that where its body lies apart and follows, = where that was
 --                staged or is there), then the body, and where the record names no lane the number of lanes and the lanes
@@ -12,7 +14,8 @@
 --   made: the lane is full
 local free, lease = tonumber(ARGV[3]), tonumber(ARGV[4])
 local entries, ids, names = {}, {}, {}
-local at, many, nnames = 5, 0, 0
+local told = ARGV[5] and sub(ARGV[5], 1, 1) == '\n' and ARGV[5] -- no id begins so
+local at, many, nnames = told and 6 or 5, 0, 0
 while ARGV[at] do
   local id, record, when = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   local lane, list, fan, body, sign = only(record), false, false, nil, sub(when, 1, 1)
@@ -176,6 +179,8 @@ local function keep_body(e)
   return true
 end
 
+local made, made_bytes = false, 0 -- whether any delivery was made, and the bytes of records and bodies that were stored
+
 -- accept stores a new message, unless one of its lanes is full. It answers the result and the letters.
 local function accept(e)
   if most_waiting > 0 and refused(e) then
@@ -185,6 +190,10 @@ local function accept(e)
   if e.body and not keep_body(e) then return '5' .. letter('f', e) end
   kept[e.id] = e.record
   put(fresh, e.id, e.record)
+  if told then
+    local body = e.body == true and call('HSTRLEN', BODIES, body_of(e.id, e.record)) or e.body and #e.body or 0
+    made, made_bytes = true, made_bytes + #e.record + body
+  end
   if not e.list then return '1' .. make(e, lanes[e.lane]) end
   fans[e.id] = table.concat(e.list, ' ')
   local letters = { '1' }
@@ -215,7 +224,7 @@ local function again(e, old)
       if letters[i + 1] ~= 'f' then fan, more = fan .. ' ' .. lane, true end
     end
   end
-  if more then fans[e.id] = fan end
+  if more then fans[e.id], made = fan, true end
   return table.concat(letters)
 end
 
@@ -258,7 +267,11 @@ for _, l in ipairs(met) do
     answer[4][#answer[4] + 1] = l.limits.v
   end
 end
-flush()
 answer[5] = table.concat(words, ' ')
+if told and made then
+  write_log('a', sub(told, 2), 'w', answer[5], 'b', made_bytes)
+  add(ARCHIVE, { b = made_bytes })
+end
+flush()
 answer[1], answer[2], answer[3] = finish()
 return answer

@@ -8,28 +8,102 @@
 -- ARGV[9] room          1: make space: the oldest finished work goes, but none whose message is younger than a minute, and
 --                       ids once none goes any more
 -- ARGV[10] log bytes    most memory of :attempts
+-- ARGV[11] backlog      bytes that are kept longer since they are not archived; 0: there is no archive
 -- returns now, due, weight, finished, seen, dead, dead cut before their age, lanes, 1 if there is more, the least age in ms
 --   at which a finished one was cut since there were too many (0: none was), endpoints' lanes that were looked at and stay,
 --   each with the version of its limits, 1 if a lane was placed anew
-local STAGED_AGE = 3600 * 1000 -- ms; the call that staged a body so long ago has given up
 local YOUNG = 60 * 1000 -- ms; making room leaves these: callers repeat a call that just failed, and parts of a fan-out may still come
-local LANE_AGE = 3600 * 1000 -- ms; a lane's state tells a good destination from an unknown one, so it outlives idle moments
 
 local finished_ms, finished_most, seen_most = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local dead_ms, dead_most, batch = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
-local room, log_most = ARGV[9] == '1', tonumber(ARGV[10])
+local room, log_most, backlog = ARGV[9] == '1', tonumber(ARGV[10]), tonumber(ARGV[11])
 call('DEL', tag)
+
+local function note_cut(id)
+  local ms = tonumber(match(id, '^%d+'))
+  local before = match(sure('HGET', ARCHIVE, 'cut') or '', '^%d+')
+  if not before or tonumber(before) < ms then sure('HSET', ARCHIVE, 'cut', id) end
+end
+
+-- What is not archived stays: ends from ends_below on, in ms, and entries behind archived. An end may be so much later than
+-- its entry, where the clock stepped back between them.
+local EARLIER = 1000 -- ms; an entry may be older than the end that it tells, by a step of the clock
+local ends_below, archived = math.huge, nil
+local log_entries, log_bytes = sure('XLEN', ATTEMPTS), 0 -- the memory that they take; 0: they are too few to ask
+do -- this block ends its locals: there may be no more than some two hundred at a time
+  local LOG_ENTRY = 49152 -- bytes that no entry has
+  local GIVEN_UP = 32 -- entries that one call reads to give them up: some 500 KiB
+
+  local function log_size()
+    local bytes = redis.pcall('MEMORY', 'USAGE', ATTEMPTS, 'SAMPLES', '4')
+    if type(bytes) == 'number' then return bytes end
+    -- Some services forbid this command. Then the newest entries tell the size of all.
+    local newest, sum = sure('XREVRANGE', ATTEMPTS, '+', '-', 'COUNT', 4), 0
+    for _, entry in ipairs(newest) do
+      for _, value in ipairs(entry[2]) do sum = sum + #value end
+    end
+    return sum / math.max(#newest, 1) * log_entries
+  end
+  if log_entries * LOG_ENTRY > log_most then log_bytes = log_size() end
+
+  -- give_up removes the oldest entries that are not archived. It answers the first id behind them, nil where there are none.
+  local function give_up(from_id)
+    local ids, lines, bytes = {}, 0, 0
+    for i, entry in ipairs(sure('XRANGE', ATTEMPTS, '(' .. from_id, '+', 'COUNT', GIVEN_UP)) do
+      ids[i] = entry[1]
+      for k = 1, #entry[2], 2 do
+        local field, value = entry[2][k], entry[2][k + 1]
+        if field == 'l' or field == 'a' then lines = lines + select(2, string.gsub(value, '\n', '')) + 1 end
+        if field == 'b' then bytes = bytes + (tonumber(value) or 0) end
+      end
+    end
+    if #ids == 0 then return nil end
+    local first = next_id(ids[#ids])
+    sure('XDEL', ATTEMPTS, unpack(ids))
+    sure('HSET', ARCHIVE, 'gap', first)
+    note_cut(first)
+    add(ARCHIVE, { dropped = lines, b = -bytes })
+    log_entries, more = log_entries - #ids, 1
+    return first
+  end
+
+  -- hinders reports whether what is not archived, and nothing else, keeps a call from making room.
+  local function hinders(below)
+    local hindered = false
+    for _, key in ipairs({ DONE, CANCELLED }) do
+      local head = tonumber(sure('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or nil)
+      if head and head < below then return false end
+      hindered = hindered or head and head <= now - YOUNG
+    end
+    return hindered
+  end
+
+  local kept = backlog > 0 and sure('HMGET', ARCHIVE, 'p', 'b', 'gap') or NONE
+  local p, waits_for, gap = kept[1], tonumber(kept[2] or nil) or 0, kept[3]
+  if ms_and_seq(p) then
+    local known = gap and later(gap, p) and gap or p
+    local over = waits_for + math.max(0, log_bytes - log_most) > backlog
+    if over or room and hinders(ms_and_seq(known) - EARLIER) then known = give_up(known) or known end
+    archived, ends_below = p, math.max(0, ms_and_seq(known) - EARLIER)
+  end
+end
 
 local function full(list)
   if #list >= batch then more = 1 end
   return #list
 end
 
+-- aged are those of an end zset that ended so long ago, and are archived.
 local function aged(key, age)
-  return sure('ZRANGEBYSCORE', key, '-inf', now - age, 'LIMIT', 0, batch)
+  local last = now - age >= ends_below and '(' .. num(ends_below) or now - age
+  return sure('ZRANGEBYSCORE', key, '-inf', last, 'LIMIT', 0, batch)
 end
 
+-- over are the oldest n of an end zset, as far as they are archived.
 local function over(key, n)
+  if n > 0 and archived then
+    return sure('ZRANGEBYSCORE', key, '-inf', '(' .. num(ends_below), 'LIMIT', 0, math.min(n, batch))
+  end
   return n > 0 and sure('ZRANGE', key, 0, math.min(n, batch) - 1) or {}
 end
 
@@ -96,7 +170,7 @@ if much > 0 then
   if cut_oldest(unpack(first)) == 0 and room then cut_oldest(unpack(other)) end
 end
 
-local seen = aged(SEEN, finished_ms)
+local seen = sure('ZRANGEBYSCORE', SEEN, '-inf', now - finished_ms, 'LIMIT', 0, batch)
 local spare = sure('ZCARD', SEEN) - #seen - seen_most
 if #seen < batch then
   local extra = math.min(batch - #seen, spare)
@@ -124,6 +198,7 @@ end
 
 -- Bodies whose message never came. If the message is kept, the body is its own and a repeat has staged it again.
 if large then
+  local STAGED_AGE = 3600 * 1000 -- ms; the call that staged a body so long ago has given up
   local given_up = sure('ZRANGEBYSCORE', STAGED, '-inf', now - STAGED_AGE, 'LIMIT', 0, batch)
   for _, field in ipairs(given_up) do
     local id = sub(field, 1, -DIGEST - 2)
@@ -135,6 +210,7 @@ if large then
 end
 
 -- States of lanes that are not used. The limits of an endpoint's lane stay until the endpoint is deleted.
+local LANE_AGE = 3600 * 1000 -- ms; a lane's state tells a good destination from an unknown one, so it outlives idle moments
 local nlanes, stay, heads = 0, {}, sure('ZRANGEBYSCORE', KNOWN, '-inf', now - LANE_AGE, 'LIMIT', 0, batch)
 if #heads > 0 then
   local ins, limits, gone, kept = sure('HMGET', IN, unpack(heads)), sure('HMGET', LIMITS, unpack(heads)), {}, {}
@@ -190,39 +266,23 @@ if set_timer() then anew = 1 end
 -- cut_log cuts :attempts before the oldest delivered one that is kept whole, and where it takes too much memory. It
 -- notes how far the entries reach back since.
 local LOG_BATCH = 1000 -- entries that one call cuts: 16 MiB at most, a few ms to free
-local LOG_ENTRY = 49152 -- bytes that no entry has
-local EARLIER = 1000 -- ms; an entry may be older than the end that it tells, by a step of the clock
-local function log_bytes(entries)
-  if entries * LOG_ENTRY <= log_most then return 0 end
-  local bytes = redis.pcall('MEMORY', 'USAGE', ATTEMPTS, 'SAMPLES', '4')
-  if type(bytes) == 'number' then return bytes end
-  -- Some services forbid this command. Then the newest entries tell the size of all.
-  local newest, sum = sure('XREVRANGE', ATTEMPTS, '+', '-', 'COUNT', 4), 0
-  for _, entry in ipairs(newest) do
-    for _, value in ipairs(entry[2]) do sum = sum + #value end
-  end
-  return sum / math.max(#newest, 1) * entries
-end
 for field, ms in pairs(lost) do
   if ms > (tonumber(sure('HGET', ARCHIVE, field)) or 0) then sure('HSET', ARCHIVE, field, num(ms)) end
 end
-local function note_cut(id)
-  local ms = tonumber(match(id, '^%d+'))
-  local before = match(sure('HGET', ARCHIVE, 'cut') or '', '^%d+')
-  if not before or tonumber(before) < ms then sure('HSET', ARCHIVE, 'cut', id) end
-end
 local function cut_log()
-  local entries = sure('XLEN', ATTEMPTS)
+  local entries = log_entries
   if entries == 0 then return end
   local oldest = tonumber(sure('ZRANGE', DONE, 0, 0, 'WITHSCORES')[2] or now - finished_ms) or 0
   local behind = num(math.max(0, math.min(oldest, now) - EARLIER)) .. '-0'
+  if archived and later(behind, archived) then behind = archived end
   local gone = sure('XTRIM', ATTEMPTS, 'MINID', '~', behind, 'LIMIT', LOG_BATCH)
   if gone > 0 then note_cut(behind) end
-  local left, bytes = entries - gone, log_bytes(entries)
-  local most = bytes > log_most and floor(entries * log_most / bytes) or left
+  local left = entries - gone
+  local most = log_bytes > log_most and floor(entries * log_most / log_bytes) or left
   if room then most = math.min(most, floor(left / 2)) end
   if most < left then
-    local cut = sure('XTRIM', ATTEMPTS, 'MAXLEN', '~', most, 'LIMIT', LOG_BATCH)
+    local cut = archived and sure('XTRIM', ATTEMPTS, 'MINID', '~', archived, 'LIMIT', math.min(LOG_BATCH, left - most))
+      or sure('XTRIM', ATTEMPTS, 'MAXLEN', '~', most, 'LIMIT', LOG_BATCH)
     local first = cut > 0 and sure('XRANGE', ATTEMPTS, '-', '+', 'COUNT', 1)[1]
     if cut > 0 then note_cut(first and first[1] or at_now .. '-0') end
     gone = gone + cut

@@ -333,6 +333,9 @@ func (r *raw) readCounts() {
 // that every line has its form.
 func (r *raw) readTold() {
 	for _, entry := range r.attempts.Val() {
+		if entry.Values["a"] != nil || entry.Values["z"] != nil {
+			continue // for the archive: it has no lines
+		}
 		text, _ := entry.Values["l"].(string)
 		lines := strings.Split(text, "\n")
 		if codes, ok := entry.Values["c"].(string); ok && len(codes) != len(lines) {

@@ -42,6 +42,9 @@ func OpenRaw(ctx context.Context, o redisq.Options) (*Raw, error) {
 	return r, nil
 }
 
+// Bare is the store as others use it.
+func (r *Raw) Bare() *redisq.Store { return r.queue }
+
 // heard are the hints of answers since it was last called.
 func (r *Raw) heard() []queuetest.Hint {
 	r.mu.Lock()

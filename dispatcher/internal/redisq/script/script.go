@@ -46,6 +46,12 @@ var Taken string
 //go:embed lua/job.lua
 var Job string
 
+// Position orders the entries of :attempts by their ids. It is a part for scripts that
+// know how far they are archived.
+//
+//go:embed lua/position.lua
+var Position string
+
 // Cut forgets deliveries that ended. It is a part for scripts that do so.
 //
 //go:embed lua/cut.lua

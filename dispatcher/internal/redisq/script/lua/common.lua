@@ -68,9 +68,15 @@
 --                          Of settle there is an entry for each 64 lines, with two fields more: c, a digit for each line, the
 --                          answer of settle to it; e, the evidence of the attempts, which only Go reads (package attempts).
 --                          Each script has one entry for the ends without an attempt of their own: delivered (a late success:
---                          its reason is the ms of that one's line), cancelled, dead; and resent, which ends nothing
+--                          its reason is the ms of that one's line), cancelled, dead, forgotten; and resent, which ends
+--                          nothing: its reason is anew, the due time in ms that it interrupted, or - where it was to end.
+--                          Where there is an archive, schedule has an entry for what it accepted: a, the names; w, the words
+--                          of its answer; b, the bytes that it stored. z: a mark, see begin.lua
 --   :archive         hash  cut -> the id before which entries of :attempts may have been cut; ended, dead -> ms of the newest
---                          end that trim forgot: of what was delivered or cancelled, of the dead
+--                          end that trim forgot: of what was delivered or cancelled, of the dead. Where there is an
+--                          archive: epoch -> a random name of this partition's data; p -> the id up to which entries are
+--                          archived; b -> bytes that schedule stored behind it; gap -> the first id behind entries that
+--                          were given up before they were archived; dropped -> how many lines these had
 local tag, by, call, format, floor = KEYS[1], ARGV[1], redis.call, string.format, math.floor
 
 local MESSAGES, FAN, DUE, READY = tag .. ':messages', tag .. ':fan', tag .. ':due', tag .. ':ready:'

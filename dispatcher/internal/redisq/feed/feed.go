@@ -1,0 +1,148 @@
+// Package feed reads the log of a store for an archive, and tells the store how far it
+// is archived. It reads the messages that the log names, and at the begin, or after a
+// gap, all that has not finished.
+package feed
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed" // the scripts
+	"fmt"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/archive"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
+)
+
+//go:embed lua/archive_state.lua
+var stateSrc string
+
+//go:embed lua/archived.lua
+var archivedSrc string
+
+//go:embed lua/unfinished.lua
+var unfinishedSrc string
+
+var (
+	stateScript      = script.New("archive_state", script.Prune(script.Common+script.Position+stateSrc))
+	archivedScript   = script.New("archived", script.Prune(script.Common+script.Position+archivedSrc))
+	unfinishedScript = script.New("unfinished", script.Prune(script.Common+unfinishedSrc))
+)
+
+// Feed is the source of an archive.
+type Feed struct {
+	store *redisq.Store
+	conn  *conn.Client
+}
+
+var _ archive.Source = (*Feed)(nil)
+
+// New makes a Feed of a store.
+func New(s *redisq.Store) *Feed { return &Feed{store: s, conn: s.Conn()} }
+
+// Partitions is how many parts the log has.
+func (f *Feed) Partitions() int { return f.conn.Partitions() }
+
+// Begin has all instances name what they accept, and partitions keep what is not
+// archived. Instances that run already learn it by their next beat, at the latest.
+func (f *Feed) Begin(ctx context.Context, in []int) error {
+	if err := f.announce(ctx); err != nil {
+		return err
+	}
+	_, err := f.States(ctx, in)
+	return err
+}
+
+// announce writes into :meta that there is an archive.
+func (f *Feed) announce(ctx context.Context) error {
+	key := keys.Home(f.conn.Project()) + keys.Meta
+	err := f.conn.At(ctx, "write "+key, conn.Home, func(p redis.Pipeliner) { p.HSetNX(ctx, key, conn.MetaArchive, 1) })
+	if err == nil {
+		f.conn.SetArchives(true)
+	}
+	return err
+}
+
+// States reads how far some partitions are archived. One that lost everything begins
+// anew.
+func (f *Feed) States(ctx context.Context, in []int) ([]archive.State, error) {
+	calls := make([]conn.Call, len(in))
+	for i, n := range in {
+		calls[i] = conn.Call{Partition: n, Args: []any{rand.Text()}}
+	}
+	states, anew := make([]archive.State, 0, len(in)), false
+	var errs []error
+	for _, r := range f.conn.Send(ctx, conn.Batch{Script: stateScript, Clock: true, Calls: calls}) {
+		s := archive.State{Partition: r.Partition, Now: r.Now}
+		if r.Err == nil {
+			anew = r.Number() == 1 || anew
+			r.Err = readState(&r.Reply, &s)
+		}
+		if r.Err == nil {
+			states = append(states, s)
+		}
+		errs = append(errs, f.conn.InPartition(r.Partition, r.Err))
+	}
+	if anew {
+		errs = append(errs, f.announce(ctx))
+	}
+	return states, partitions.Join(errs...)
+}
+
+// readState reads what archive_state answers of a partition.
+func readState(r *conn.Reply, s *archive.State) error {
+	s.Epoch = r.Text()
+	s.At = position(r)
+	s.Backlog, s.Dropped = number(r), number(r)
+	gap, cut := position(r), position(r)
+	first := position(r)
+	s.Last = position(r)
+	s.First = conn.FromMillis(first.MS)
+	if cut.After(gap) {
+		gap = cut // while no instance knew of an archive
+	}
+	if gap.After(s.At) {
+		s.Gap = gap
+	}
+	return r.Err
+}
+
+// position reads an id; what is none is the zero Position.
+func position(r *conn.Reply) archive.Position {
+	p, _ := archive.ParsePosition(r.Text())
+	return p
+}
+
+// number reads a count; what is none is 0.
+func number(r *conn.Reply) int64 {
+	n, _ := strconv.ParseInt(r.Text(), 10, 64)
+	return max(n, 0)
+}
+
+// Archived tells the partitions of some parts what is safe.
+func (f *Feed) Archived(ctx context.Context, parts []archive.Part) error {
+	calls := make([]conn.Call, len(parts))
+	for i := range parts {
+		p := &parts[i]
+		calls[i] = conn.Call{Partition: p.Partition, Args: []any{p.Epoch, p.To.String(), p.Bytes}}
+	}
+	var errs []error
+	for _, r := range f.conn.Send(ctx, conn.Batch{Script: archivedScript, Calls: calls}) {
+		errs = append(errs, f.conn.InPartition(r.Partition, r.Err))
+	}
+	return partitions.Join(errs...)
+}
+
+// inPartition says where a value that can't be read lies.
+func inPartition(n int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("partition %d: %w", n, err)
+}

@@ -1,0 +1,195 @@
+package feed
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+)
+
+// entriesAtOnce are the entries of one round trip, of 16 KiB mostly: a MiB.
+const entriesAtOnce = 64
+
+// passage is one part of the log that is being read.
+type passage struct {
+	f    *Feed
+	part archive.Part
+	pos  int64 // the last provisional Pos
+	size int64 // of what was accepted in it
+
+	lines int
+}
+
+// Read reads what happened behind a position. Whole entries are read, at least one.
+func (f *Feed) Read(ctx context.Context, partition int, from archive.Position, lines, bytes int) (archive.Part, error) {
+	r := &passage{f: f, part: archive.Part{Partition: partition, From: from, To: from}}
+	for full := false; !full; {
+		entries, err := r.next(ctx)
+		if err != nil {
+			return archive.Part{}, inPartition(partition, err)
+		}
+		full = len(entries) < entriesAtOnce
+		for i := range entries {
+			size, _ := strconv.ParseInt(text(&entries[i], "b"), 10, 64)
+			if r.lines > 0 && (r.lines >= lines || r.size+size > int64(bytes)) {
+				r.part.More, full = true, true
+				break
+			}
+			r.size += size
+			r.entry(&entries[i])
+		}
+	}
+	r.part.Bytes = r.size
+	if err := r.records(ctx); err != nil {
+		return archive.Part{}, inPartition(partition, err)
+	}
+	return r.part, nil
+}
+
+// next reads the next entries, and the epoch before the first ones.
+func (r *passage) next(ctx context.Context) ([]redis.XMessage, error) {
+	tag := r.f.conn.Tag(r.part.Partition)
+	var epoch *redis.StringCmd
+	var entries *redis.XMessageSliceCmd
+	err := r.f.conn.At(ctx, "read the log", r.part.Partition, func(p redis.Pipeliner) {
+		epoch = p.HGet(ctx, tag+keys.Archive, "epoch")
+		entries = p.XRangeN(ctx, tag+keys.Attempts, "("+r.part.To.String(), "+", entriesAtOnce)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if r.part.Epoch == "" {
+		r.part.Epoch = epoch.Val()
+	}
+	if epoch.Val() != r.part.Epoch {
+		return nil, nil // it was emptied meanwhile
+	}
+	return entries.Val(), nil
+}
+
+func text(e *redis.XMessage, field string) string {
+	value, _ := e.Values[field].(string)
+	return value
+}
+
+// entry takes in what one entry tells.
+func (r *passage) entry(e *redis.XMessage) {
+	id, err := archive.ParsePosition(e.ID)
+	if err != nil {
+		return // no server has such an id
+	}
+	r.part.To = id
+	at := conn.FromMillis(id.MS)
+	if names := text(e, "a"); names != "" {
+		r.names(names, text(e, "w"), at)
+		return
+	}
+	for l := range attempts.Lines(e.Values) {
+		r.lines++
+		event, ok := eventOf(&l)
+		if !ok {
+			continue
+		}
+		event.At = at
+		if event.Anew { // the archive may have it as finished, or not at all
+			r.accept(archive.Accepted{ID: l.ID.Message, At: at, Due: at, Again: true, Lanes: []dispatcher.Lane{l.ID.Lane}})
+		}
+		r.pos++
+		event.Pos = r.pos
+		r.part.Events = append(r.part.Events, event)
+	}
+}
+
+func (r *passage) accept(a archive.Accepted) {
+	r.pos++
+	a.Pos = r.pos
+	r.part.Accepted = append(r.part.Accepted, a)
+}
+
+// waits are the letters of schedule for deliveries that did not end at once: due, ready,
+// leased, behind others.
+const waits = "drlb"
+
+// names takes in what one call of schedule accepted: names are the messages, and words
+// its answer of each.
+func (r *passage) names(names, words string, at time.Time) {
+	w := words
+	word := func() (next string) {
+		next, w, _ = strings.Cut(w, " ")
+		return next
+	}
+	for line := range strings.SplitSeq(names, "\n") {
+		r.lines++
+		code, due := word(), word()
+		if code == "" {
+			return
+		}
+		if code[0] == '2' {
+			word() // when it was accepted first
+		}
+		if code[0] != '1' && strings.Trim(code[1:], "sf") == "" {
+			continue // nothing of it was made
+		}
+		id, rest, _ := strings.Cut(line, " ")
+		a := archive.Accepted{ID: id, At: at, Again: code[0] == '2'}
+		if ms, err := strconv.ParseInt(due, 10, 64); err == nil && strings.ContainsAny(code[1:], "drl") {
+			a.Due = conn.FromMillis(ms)
+		}
+		for _, letter := range code[1:] {
+			var lane string
+			if lane, rest, _ = strings.Cut(rest, " "); strings.ContainsRune(waits, letter) {
+				a.Lanes = append(a.Lanes, dispatcher.Lane(lane))
+			}
+		}
+		r.accept(a)
+	}
+}
+
+// eventOf is what a line tells; false: nothing that another line does not tell.
+func eventOf(l *attempts.Line) (e archive.Event, ok bool) {
+	e = archive.Event{ID: l.ID, Attempt: l.Attempt, Kind: archive.Late}
+	switch l.Verdict {
+	case "d":
+		e.Attempt.Verdict = dispatcher.Delivered
+		if l.Code == '1' || l.Code == '3' {
+			e.Kind = archive.Delivered
+		}
+	case "r":
+		e.Attempt.Verdict = dispatcher.Retry
+		if l.Code == '1' {
+			e.Kind, e.Wait = archive.Retry, l.Wait
+		}
+	case "x":
+		e.Attempt.Verdict = dispatcher.Dead
+		if l.Code == '1' {
+			e.Kind, e.Reason = archive.Dead, dispatcher.DeadReason(l.Reason)
+		}
+		return e, l.Code != '5'
+	case "dead":
+		e.Kind, e.Reason = archive.Dead, dispatcher.DeadReason(l.Reason)
+	case "cancelled":
+		e.Kind = archive.Cancelled
+	case "delivered":
+		e.Kind = archive.Delivered
+	case "forgotten":
+		e.Kind = archive.Forgotten
+	case "resent":
+		e.Kind = archive.Resent
+		reason, by, _ := strings.Cut(l.Reason, ",")
+		e.By, e.Anew = by, reason == "anew"
+		if ms, err := strconv.ParseInt(reason, 10, 64); err == nil {
+			e.Due = conn.FromMillis(ms)
+		}
+	default:
+		return e, false
+	}
+	return e, true
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io/fs"
+	"sync"
 
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
@@ -16,7 +17,7 @@ import (
 var migrations embed.FS
 
 // texts are the migrations in their order: the first one makes version 1.
-func texts() (all []string) {
+var texts = sync.OnceValue(func() (all []string) {
 	files, err := fs.Glob(migrations, "migrations/*.sql")
 	for i := 0; err == nil && i < len(files); i++ {
 		var text []byte
@@ -28,14 +29,14 @@ func texts() (all []string) {
 		panic(err) // they are in the binary
 	}
 	return all
-}
+})
 
 // migrate makes the tables, or adds what they lack.
 func (s *session) migrate(ctx context.Context) error {
 	newest := texts()
 	version, err := s.version(ctx)
 	if err != nil {
-		return err
+		return s.refused(ctx, 0, err)
 	}
 	if version > len(newest) {
 		return fmt.Errorf("%w: they are of version %d, newer than this program's %d: update it", archive.ErrVersion, version, len(newest))
@@ -101,11 +102,13 @@ func (s *session) refused(ctx context.Context, version int, err error) error {
 		return fmt.Errorf("%w: they are of version %d, this program has %d, and its role may not change them: have their owner start it once",
 			archive.ErrVersion, version, len(texts()))
 	}
-	var role, database string
-	if s.conn.QueryRow(ctx, "select quote_ident(current_user), quote_ident(current_database())").Scan(&role, &database) != nil {
+	var role, in string
+	if s.conn.QueryRow(ctx, `
+		select quote_ident(current_user), case when to_regnamespace($1) is null then 'create on database ' || quote_ident(current_database()) else 'usage, create on schema ' || $1 end`,
+		string(s.schema)).Scan(&role, &in) != nil {
 		return err
 	}
-	return &noRight{err, fmt.Sprintf("the schema %s can't be made: grant create on database %s to %s", s.schema, database, role)}
+	return &noRight{err, fmt.Sprintf("the archive's tables can't be made: grant %s to %s", in, role)}
 }
 
 // noRight tells of a right that lacks, and how to give it.

@@ -1,0 +1,11 @@
+package postgres
+
+import "testing"
+
+// Migrate adds migrations, as a later version of this program has them.
+func Migrate(t testing.TB, later ...string) {
+	was := texts
+	all := append(append([]string{}, was()...), later...)
+	texts = func() []string { return all }
+	t.Cleanup(func() { texts = was })
+}

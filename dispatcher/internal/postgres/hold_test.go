@@ -1,0 +1,162 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit/pgtest"
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+)
+
+func wants(epochs ...string) (all []archive.Want) {
+	for n, e := range epochs {
+		all = append(all, archive.Want{Partition: n, Epoch: e})
+	}
+	return all
+}
+
+// numbers are the partitions that are held.
+func numbers(t testing.TB, a archive.Archive, by string, want []archive.Want) (all []int) {
+	t.Helper()
+	held, err := a.Hold(t.Context(), by, want)
+	require.NoError(t, err)
+	for _, h := range held {
+		all = append(all, h.Partition)
+	}
+	return all
+}
+
+func TestAPartitionIsHeldByOneInstanceUntilItsTimeIsOver(t *testing.T) {
+	url := pgtest.New(t)
+	a, b := newTestArchive(t, url), newTestArchive(t, url)
+	require.ElementsMatch(t, []int{0, 1}, numbers(t, a, "a", wants("e0", "e1")))
+	require.ElementsMatch(t, []int{2}, numbers(t, b, "b", wants("e0", "e1", "e2")))
+	require.ElementsMatch(t, []int{0, 1}, numbers(t, a, "a", wants("e0", "e1", "e2")))
+	require.ElementsMatch(t, []int{0}, numbers(t, a, "a", wants("e0")), "it gives up the rest")
+	require.ElementsMatch(t, []int{1, 2}, numbers(t, b, "b", wants("e0", "e1", "e2")))
+	require.Equal(t, []string{"true"}, read(t, url, "select bool_and(until between now() + '1 s' and now() + '6 s') from hookladder.position"))
+
+	run(t, url, "update hookladder.position set until = now() where partition = 0") // as if a had not been heard of
+	require.ElementsMatch(t, []int{0, 1, 2}, numbers(t, b, "b", wants("e0", "e1", "e2")))
+	require.Empty(t, numbers(t, a, "a", wants("e0")))
+	require.NoError(t, b.Release(t.Context(), "b"))
+	require.ElementsMatch(t, []int{0}, numbers(t, a, "a", wants("e0")))
+	require.Empty(t, numbers(t, a, "a", nil))
+}
+
+func TestAWriterBehindWhichOthersTakeOverKeepsNothing(t *testing.T) {
+	url := pgtest.New(t)
+	a, b, l := newTestArchive(t, url), newTestArchive(t, url), newLine()
+	l.hold(t, a)
+	late := *l
+	run(t, url, "update hookladder.position set until = now()")
+	require.ElementsMatch(t, []int{0}, numbers(t, b, "b", wants("e0")))
+	_, err := a.Write(t.Context(), me, []archive.Part{late.part(accepted("a"))})
+	require.ErrorIs(t, err, archive.ErrMoved)
+	_, err = b.Write(t.Context(), "b", []archive.Part{l.part(accepted("a"))})
+	require.NoError(t, err)
+}
+
+func TestAnEmptiedStoreBeginsAnewAndWhatItLostStaysKnown(t *testing.T) {
+	url := pgtest.New(t)
+	a, l := newTestArchive(t, url), newLine()
+	l.hold(t, a)
+	l.write(t, a, accepted("a", "b", "c"), event(archive.Delivered, "a", 1))
+	last := l.last
+	_, err := a.Miss(t.Context(), me, archive.Missed{Epoch: "e0", Walk: 1, Until: 0, Last: last, Gap: archive.Position{MS: 3, Seq: 4}})
+	require.NoError(t, err)
+	held := l.hold(t, a)
+	require.Equal(t, archive.Held{Epoch: "e0", At: l.at, Last: last, Walked: archive.Position{MS: 3, Seq: 4}}, held)
+
+	l.epoch, l.at = "other", archive.Position{MS: 70}
+	held = l.hold(t, a)
+	require.Equal(t, archive.Held{Epoch: "other", At: l.at, Last: last, Began: true, Orphans: 2}, held)
+	l.write(t, a, accepted("d"))
+	require.EqualValues(t, 2, l.hold(t, a).Orphans)
+	require.Equal(t, archive.PosAt(now)+last-archive.PosAt(now)+1, l.last, "numbers go on")
+
+	fresh := newTestArchive(t, url)
+	require.EqualValues(t, 2, l.hold(t, fresh).Orphans)
+	run(t, url, "update hookladder.open set epoch = 'other'") // as a restore does
+	require.EqualValues(t, 0, l.hold(t, newTestArchive(t, url)).Orphans)
+}
+
+// page is what a walk finds unfinished.
+func page(epoch string, ids ...string) (all []archive.Open) {
+	for _, id := range ids {
+		all = append(all, archive.Open{
+			ID: of(id), Epoch: epoch, Pos: 5, Created: now, Due: now, Attempts: 2, Topic: "order.paid", Tenant: "shop",
+			Head: []byte("head of " + id), Body: []byte("body of " + id),
+		})
+	}
+	return all
+}
+
+func TestAWalkAddsWhatIsMissingAndEndsWhatItDoesNotSee(t *testing.T) {
+	url := pgtest.New(t)
+	a, l := newTestArchive(t, url), newLine()
+	l.hold(t, a)
+	l.write(t, a, accepted("kept", "gone", "moved", "ended"))
+	until := l.last
+	see := func(err error, by string, page []archive.Open) {
+		t.Helper()
+		require.ErrorIs(t, a.See(t.Context(), by, 7, page), err)
+	}
+	see(nil, me, page("e0", "new", "kept", "ended"))
+	see(nil, me, page("e0", "new"))
+	see(archive.ErrMoved, "other", page("e0", "x"))
+	see(archive.ErrMoved, me, page("e1", "x"))
+	l.write(t, a, accepted("later"), event(archive.Retry, "moved", 1), event(archive.Delivered, "ended", 1)) // beside the walk
+	m := archive.Missed{Epoch: "e0", Walk: 7, Until: until, Last: l.last, Gap: archive.Position{MS: 1}}
+	_, err := a.Miss(t.Context(), "other", m)
+	require.ErrorIs(t, err, archive.ErrMoved)
+	lost, err := a.Miss(t.Context(), me, m)
+	require.NoError(t, err)
+	require.Equal(t, 1, lost)
+	require.Equal(t, []string{"kept 0", "later 0", "moved 1", "new 2"}, read(t, url, "select id || ' ' || attempts from hookladder.open order by id"))
+	require.Equal(t, []string{"moved r", "ended d", "gone ?"}, read(t, url, "select concat_ws(' ', id, kind) from hookladder.event order by pos"))
+	require.Equal(t, []string{"body of new"}, read(t, url, "select convert_from(body, 'UTF8') from hookladder.message where id = 'new'"))
+	require.Equal(t, []string{"true"}, read(t, url, "select last = (select max(pos) from hookladder.event) from hookladder.position"))
+	held := l.hold(t, a)
+	require.Equal(t, l.last+1, held.Last)
+	require.False(t, held.Began)
+
+	lost, err = a.Miss(t.Context(), me, archive.Missed{Epoch: "e0", Walk: 8, Until: held.Last, Last: held.Last})
+	require.NoError(t, err)
+	require.Equal(t, 4, lost, "none was seen by another walk")
+}
+
+func TestEndpointsAreKeptByTheirVersionsAndHoldsAsTheyAre(t *testing.T) {
+	url := pgtest.New(t)
+	a, l := newTestArchive(t, url), newLine()
+	l.hold(t, a)
+	keep := func(endpoints []archive.Endpoint, holds ...archive.Hold) {
+		t.Helper()
+		require.NoError(t, a.KeepEndpoints(t.Context(), endpoints, holds))
+	}
+	e := func(id string, version int64, record string) archive.Endpoint {
+		return archive.Endpoint{ID: id, Version: version, Record: []byte(record)}
+	}
+	endpoints := func() []string {
+		return read(t, url, "select concat_ws(' ', id, version, convert_from(record, 'UTF8'), deleted is not null) from hookladder.endpoint order by id")
+	}
+	holds := func() []string { return read(t, url, "select lane || ' ' || by from hookladder.hold order by lane") }
+	keep([]archive.Endpoint{e("a", 2, "a2"), e("b", 1, "b1")}, archive.Hold{Lane: "u_1", Since: now, By: "ops\x00"}, archive.Hold{Lane: dispatcher.AllLanes, Since: now})
+	keep([]archive.Endpoint{e("a", 1, "a1"), e("b", 2, "b2")}, archive.Hold{Lane: "u_1", Since: now, By: "she"})
+	require.Equal(t, []string{"a 2 a2 f", "b 2 b2 f"}, endpoints())
+	require.Equal(t, []string{"u_1 she"}, holds())
+	keep([]archive.Endpoint{{ID: "a", Version: 3, Deleted: true}})
+	require.Equal(t, []string{"a 3 a2 t", "b 2 b2 f"}, endpoints())
+	require.Empty(t, holds())
+
+	keep(nil, archive.Hold{Lane: "u_1", Since: now, By: "she"})
+	keep(nil)
+	require.Len(t, holds(), 1, "of a store without endpoints nothing is known")
+	l.write(t, a, accepted("a"))
+	l.epoch = "other"
+	l.hold(t, a)
+	keep([]archive.Endpoint{e("c", 1, "c1")})
+	require.Len(t, holds(), 1, "of an emptied store nothing is known")
+}

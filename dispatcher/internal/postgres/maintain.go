@@ -78,27 +78,31 @@ func next(parts []monthTable, p monthTable) month {
 // dropPart detaches a part and drops it. Writers do not wait for that, nor does it need
 // more than a moment's lock. What has not finished keeps its message, in another month.
 func (s *session) dropPart(ctx context.Context, p monthTable, to month) error {
-	detach := "alter table hookladder." + p.table + " detach partition hookladder." + p.name
-	var steps []string
-	switch p.state {
-	case attached: // also before: else what has not finished lacked its message meanwhile
+	if p.state == attached { // also before: else what has not finished lacked its message meanwhile
 		if err := s.carry(ctx, p, to); err != nil {
 			return err
 		}
-		steps = []string{detach + " concurrently"}
-	case pending:
-		steps = []string{detach + " finalize"}
 	}
-	for _, step := range steps {
-		if err := s.exec(ctx, step); err != nil {
-			return err
-		}
+	if err := s.detach(ctx, p); err != nil {
+		return err
 	}
 	// Something may have been asked for anew since.
 	if err := s.carry(ctx, p, to); err != nil {
 		return err
 	}
 	return s.exec(ctx, "drop table hookladder."+p.name)
+}
+
+// detach makes a table of its own of a part. One that was interrupted is gone on with.
+func (s *session) detach(ctx context.Context, p monthTable) error {
+	text := "alter table hookladder." + p.table + " detach partition hookladder." + p.name
+	switch p.state {
+	case attached:
+		return s.exec(ctx, text+" concurrently")
+	case pending:
+		return s.exec(ctx, text+" finalize")
+	}
+	return nil
 }
 
 // carry copies the messages of a part that have not finished to another month.

@@ -57,10 +57,12 @@ type session struct {
 	conn   *pgx.Conn
 	schema schema
 	log    *slog.Logger
-	months months // there are, for both tables
+	months months    // there are, for both tables
+	read   time.Time // when that was
 
-	orphans map[int]int64  // of partitions, as counted last
-	epochs  map[int]string // at that time
+	kept    map[string]archive.Endpoint // versions of endpoints, without their records
+	orphans map[int]int64               // of partitions, as counted last
+	epochs  map[int]string              // at that time
 	counted time.Time
 }
 
@@ -69,7 +71,7 @@ func (a *Archive) dial(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &session{conn: conn, schema: a.schema, log: a.log}, nil
+	return &session{conn: conn, schema: a.schema, log: a.log, kept: map[string]archive.Endpoint{}}, nil
 }
 
 // begin brings the tables to this program's version, and reads which months there are.

@@ -32,12 +32,15 @@ and not exists (select from hookladder.open o join hookladder.position p on p.pa
 
 // KeepEndpoints keeps records that are newer than those it has, and all that is held.
 func (a *Archive) KeepEndpoints(ctx context.Context, endpoints []archive.Endpoint, holds []archive.Hold) error {
-	return a.in(ctx, "archive endpoints", func(ctx context.Context, s *session) error {
+	err := a.in(ctx, "archive endpoints", func(ctx context.Context, s *session) error {
 		var ids []string
 		var versions []int64
 		var records [][]byte
 		var deleted []bool
 		for _, e := range endpoints {
+			if k, was := s.kept[e.ID]; was && k.Version >= e.Version && k.Deleted == e.Deleted {
+				continue
+			}
 			ids, versions = append(ids, e.ID), append(versions, e.Version)
 			records, deleted = append(records, e.Record), append(deleted, e.Deleted)
 		}
@@ -53,4 +56,20 @@ func (a *Archive) KeepEndpoints(ctx context.Context, endpoints []archive.Endpoin
 		}
 		return s.exec(ctx, keepHolds, lanes, since, by)
 	})
+	if err == nil {
+		a.remember(endpoints)
+	}
+	return err
+}
+
+// remember spares sending the same records each time.
+func (a *Archive) remember(endpoints []archive.Endpoint) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, e := range endpoints {
+		if a.session != nil {
+			e.Record = nil
+			a.session.kept[e.ID] = e
+		}
+	}
 }

@@ -144,7 +144,7 @@ func (e *Eraser) Finish(ctx context.Context, s archive.Selection, by string, all
 		all.Months++
 	}
 	detail, err := json.Marshal(noted{
-		Tenant: hashOf(s.Tenant), Subject: hashOf(s.Subject), Since: null(s.Since), Before: null(s.Before), Erased: all,
+		Tenant: hashOf(s.Tenant), Subject: hashOf(s.Subject), Since: nullTime(s.Since), Before: nullTime(s.Before), Erased: all,
 	})
 	if err != nil {
 		return all, fmt.Errorf("forget: %w", err)

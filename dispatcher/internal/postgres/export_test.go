@@ -9,3 +9,10 @@ func Migrate(t testing.TB, later ...string) {
 	texts = func() []string { return all }
 	t.Cleanup(func() { texts = was })
 }
+
+// LookAlways has every call look which months there are.
+func LookAlways(t testing.TB) {
+	was := monthsEvery
+	monthsEvery = 0
+	t.Cleanup(func() { monthsEvery = was })
+}

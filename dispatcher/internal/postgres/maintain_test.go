@@ -176,3 +176,15 @@ func TestAMonthThatSomebodyDroppedHoldsUpNothing(t *testing.T) {
 	require.NoError(t, a.Maintain(t.Context(), 0))
 	require.Contains(t, tables(t, url), tableOf("event", 1))
 }
+
+func TestMonthsThatAnotherInstanceMadeAreFound(t *testing.T) {
+	url := pgtest.New(t)
+	a, l := newTestArchive(t, url), newLine()
+	l.hold(t, a)
+	addMonth(t, url, 4)
+	postgres.LookAlways(t)
+	e := event(archive.Delivered, "a", 1)
+	e.At = month(4)
+	l.write(t, a, []archive.Accepted{acceptedAt(month(4), "a")}, e)
+	require.Equal(t, []string{"true"}, read(t, url, "select e.month = $1::text::date and m.month = e.month from hookladder.event e join hookladder.message m using (id)", month(4).Format(time.DateOnly)))
+}

@@ -95,7 +95,7 @@ func (s *session) readMonths(ctx context.Context) error {
 		return err
 	}
 	count := map[month]int{}
-	s.months = nil
+	s.months, s.read = nil, time.Now()
 	for _, p := range parts {
 		if p.state == attached {
 			if count[p.month]++; count[p.month] == len(divided) {

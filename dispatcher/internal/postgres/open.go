@@ -50,13 +50,20 @@ func value[T any](p *T) (v T) {
 	return v
 }
 
-// null is null for the zero value.
-func null[T comparable](v T) *T {
-	var zero T
-	if v == zero {
+// nullText and nullTime are null for the zero value.
+func nullText(s string) *string {
+	if s == "" {
 		return nil
 	}
-	return &v
+	s = mended(s)
+	return &s
+}
+
+func nullTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
 }
 
 func idArrays(ids []dispatcher.DeliveryID) (messages, lanes []string) {
@@ -82,9 +89,9 @@ type openArrays struct {
 func (r *openArrays) add(o *archive.Open, partition int, walk int64) {
 	r.ids, r.lanes, r.epochs = append(r.ids, mended(o.ID.Message)), append(r.lanes, mended(string(o.ID.Lane))), append(r.epochs, o.Epoch)
 	r.partitions, r.created, r.pos = append(r.partitions, int32(partition)), append(r.created, o.Created), append(r.pos, o.Pos)
-	r.due, r.asked = append(r.due, null(o.Due)), append(r.asked, null(o.Asked))
+	r.due, r.asked = append(r.due, nullTime(o.Due)), append(r.asked, nullTime(o.Asked))
 	r.attempts, r.base, r.beside = append(r.attempts, int32(o.Attempts)), append(r.base, int32(o.Base)), append(r.beside, int32(o.Beside))
-	r.topic, r.tenant, r.subjects = append(r.topic, null(mended(o.Topic))), append(r.tenant, null(mended(o.Tenant))), append(r.subjects, null(mended(o.Subject)))
+	r.topic, r.tenant, r.subjects = append(r.topic, nullText(o.Topic)), append(r.tenant, nullText(o.Tenant)), append(r.subjects, nullText(o.Subject))
 	r.heads, r.bodies = append(r.heads, o.Head), append(r.bodies, o.Body)
 	r.walks = append(r.walks, walk)
 }

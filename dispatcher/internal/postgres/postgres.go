@@ -123,6 +123,10 @@ func (s schema) sql(text string) string {
 // server that is gone does not say so.
 const callTime = 45 * time.Second
 
+// monthsEvery is how often it is looked which months there are: far less than they are
+// made ahead.
+var monthsEvery = time.Hour
+
 // in does something in one transaction. After any error but ErrMoved the connection is
 // closed, so that the next call begins anew.
 func (a *Archive) in(ctx context.Context, verb string, do func(context.Context, *session) error) error {
@@ -146,8 +150,11 @@ func (a *Archive) in(ctx context.Context, verb string, do func(context.Context, 
 
 // connected opens the connection where there is none. mu is held.
 func (a *Archive) connected(ctx context.Context) error {
-	if a.session != nil && !a.session.conn.IsClosed() {
-		return nil
+	if s := a.session; s != nil && !s.conn.IsClosed() {
+		if time.Since(s.read) < monthsEvery {
+			return nil
+		}
+		return s.readMonths(ctx) // another instance makes them
 	}
 	a.session = nil
 	s, err := a.dial(ctx)

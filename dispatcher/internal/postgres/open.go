@@ -31,12 +31,15 @@ func (s *session) open(ctx context.Context, ids []dispatcher.DeliveryID) (map[di
 }
 
 // scanOpen reads the columns of openColumns.
-func scanOpen(row pgx.CollectableRow) (o archive.Open, err error) {
+func scanOpen(row pgx.CollectableRow) (archive.Open, error) { return scanOpenAnd(row) }
+
+// scanOpenAnd reads such a row, behind which there are more columns.
+func scanOpenAnd(row pgx.CollectableRow, more ...any) (o archive.Open, err error) {
 	var partition int
 	var due, asked *time.Time
 	var topic, tenant, subject *string
-	err = row.Scan(&o.ID.Message, &o.ID.Lane, &partition, &o.Epoch, &o.Created, &o.Pos, &due, &o.Attempts, &o.Base, &o.Beside, &asked,
-		&topic, &tenant, &subject)
+	err = row.Scan(append([]any{&o.ID.Message, &o.ID.Lane, &partition, &o.Epoch, &o.Created, &o.Pos, &due, &o.Attempts, &o.Base, &o.Beside, &asked,
+		&topic, &tenant, &subject}, more...)...)
 	o.Created, o.Due, o.Asked = o.Created.UTC(), value(due).UTC(), value(asked).UTC()
 	o.Topic, o.Tenant, o.Subject = value(topic), value(tenant), value(subject)
 	return o, err

@@ -1,0 +1,257 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+)
+
+// Vault reads what a lost store is made of again. It is for one command, which may take as
+// long as it likes.
+type Vault struct {
+	pool   *pgxpool.Pool
+	schema schema
+}
+
+var _ archive.Vault = (*Vault)(nil)
+
+// OpenVault connects to an archive.
+func OpenVault(ctx context.Context, o Options) (*Vault, error) {
+	conn, err := parse(o.URL)
+	if err != nil {
+		return nil, err
+	}
+	config, err := pgxpool.ParseConfig("")
+	if err != nil {
+		return nil, fmt.Errorf("archive: %w", err)
+	}
+	config.ConnConfig, config.MaxConns = conn, 3 // one holds the lock, one streams, one answers
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fault("open the archive", err)
+	}
+	v := &Vault{pool: pool, schema: schemaOf(o.Project)}
+	if err := v.check(ctx); err != nil {
+		pool.Close()
+		return nil, fault("open the archive", err)
+	}
+	return v, nil
+}
+
+// check says why there is nothing to read.
+func (v *Vault) check(ctx context.Context) error {
+	var n int
+	err := v.pool.QueryRow(ctx, v.schema.sql("select max(n) from hookladder.version")).Scan(&n)
+	switch code := codeOf(err); {
+	case code == codeNoTable || code == codeNoSchema:
+		return errors.New("there are no tables of this project: nothing was ever archived here")
+	case err != nil:
+		return err
+	case n > len(texts()):
+		return fmt.Errorf("%w: %d, and this program knows %d: update it", archive.ErrVersion, n, len(texts()))
+	}
+	return nil
+}
+
+// Close ends all connections.
+func (v *Vault) Close() { v.pool.Close() }
+
+// restoring is the row of positions that one restore at a time locks.
+const restoring = -1
+
+// Lock keeps others from restoring until release, or until this process is gone.
+func (v *Vault) Lock(ctx context.Context) (release func(), err error) {
+	_, err = v.pool.Exec(ctx, v.schema.sql( // seen by others at once, or they would wait here
+		"insert into hookladder.position (partition, epoch, ms, seq, last) values ($1, '', 0, 0, 0) on conflict do nothing"), restoring)
+	if err != nil {
+		return nil, fault("begin a restore", err)
+	}
+	tx, err := v.pool.Begin(ctx)
+	if err != nil {
+		return nil, fault("begin a restore", err)
+	}
+	give := func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }
+	_, err = tx.Exec(ctx, "set local idle_in_transaction_session_timeout = 0")
+	if err == nil {
+		_, err = tx.Exec(ctx, v.schema.sql("select from hookladder.position where partition = $1 for update nowait"), restoring)
+	}
+	if err == nil {
+		return give, nil
+	}
+	give()
+	if codeOf(err) == codeLocked {
+		return nil, errors.New("another restore runs: wait for it, or end it")
+	}
+	return nil, fault("begin a restore", err)
+}
+
+// Last is when something was archived last, by the store's clock, and the archive's present
+// time. The highest position tells the former.
+func (v *Vault) Last(ctx context.Context) (last, now time.Time, err error) {
+	var ms int64
+	err = v.pool.QueryRow(ctx, v.schema.sql("select coalesce(max(last >> 20), 0), now() from hookladder.position where partition >= 0")).Scan(&ms, &now)
+	if err != nil {
+		return last, now, fault("read how far it is archived", err)
+	}
+	if ms > 0 {
+		last = time.UnixMilli(ms).UTC()
+	}
+	return last, now.UTC(), nil
+}
+
+// CountOpen counts unfinished deliveries, but for those of the given epochs.
+func (v *Vault) CountOpen(ctx context.Context, but []string) (n int64, err error) {
+	err = v.pool.QueryRow(ctx, v.schema.sql("select count(*) from hookladder.open where epoch <> all ($1::text[])"), list(but)).Scan(&n)
+	if err != nil {
+		return 0, fault("count what has not finished", err)
+	}
+	return n, nil
+}
+
+// list is never null.
+func list(texts []string) []string { return append([]string{}, texts...) }
+
+// ofMessage finds the message of a row o, where the row itself does not have it: in the
+// month of its time, and where that was another one in any month.
+const ofMessage = `
+left join lateral (
+  select head, body from (
+    select 1 as rank, m.head, m.body from hookladder.message m
+    where o.head is null and m.id = o.id and m.created = o.created
+      and m.month = date_trunc('month', o.created at time zone 'UTC')::date
+    union all
+    select 2, m.head, m.body from hookladder.message m
+    where o.head is null and m.id = o.id and m.created = o.created and not exists (
+      select from hookladder.message n where n.id = o.id and n.created = o.created
+        and n.month = date_trunc('month', o.created at time zone 'UTC')::date)
+  ) found order by rank limit 1
+) m on true`
+
+// Open are unfinished deliveries, but for those of the given epochs, in the order of Pos,
+// with head and body.
+func (v *Vault) Open(ctx context.Context, but []string) iter.Seq2[archive.Open, error] {
+	text := "select o." + strings.ReplaceAll(openColumns, ", ", ", o.") + `, coalesce(o.head, m.head), coalesce(o.body, m.body)
+		from (select * from hookladder.open where epoch <> all ($1::text[]) order by pos, lane, id) o ` + ofMessage
+	return stream(ctx, v, "read what has not finished", func(row pgx.CollectableRow) (archive.Open, error) { return scanWhole(row) }, text, list(but))
+}
+
+// Endpoints are all endpoints, and what is held.
+func (v *Vault) Endpoints(ctx context.Context) (endpoints []archive.Endpoint, holds []archive.Hold, err error) {
+	rows, err := v.pool.Query(ctx, v.schema.sql("select id, version, record, deleted is not null from hookladder.endpoint order by id"))
+	if err == nil {
+		endpoints, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (e archive.Endpoint, err error) {
+			return e, row.Scan(&e.ID, &e.Version, &e.Record, &e.Deleted)
+		})
+	}
+	if err == nil {
+		rows, err = v.pool.Query(ctx, v.schema.sql("select lane, since, by from hookladder.hold order by lane"))
+	}
+	if err == nil {
+		holds, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (h archive.Hold, err error) {
+			var lane string
+			err = row.Scan(&lane, &h.Since, &h.By)
+			h.Lane, h.Since = dispatcher.Lane(lane), h.Since.UTC()
+			return h, err
+		})
+	}
+	if err != nil {
+		return nil, nil, fault("read endpoints", err)
+	}
+	return endpoints, holds, nil
+}
+
+// Known are the ids of what ended since then, newest first, at most so many.
+func (v *Vault) Known(ctx context.Context, since time.Time, most int) iter.Seq2[archive.Known, error] {
+	text := `select o.id, o.lane, o.at, substring(m.head for 16)
+		from hookladder.event o
+		join lateral (
+			select head from hookladder.message m where m.id = o.id and m.head is not null order by created desc limit 1
+		) m on true
+		where o.kind in ('d', 'x', 'c', '?') and o.at >= $1 and o.month >= $2
+		order by o.at desc limit $3`
+	return stream(ctx, v, "read which ids are known", func(row pgx.CollectableRow) (k archive.Known, err error) {
+		var lane string
+		var digest []byte
+		err = row.Scan(&k.ID, &lane, &k.Ended, &digest)
+		k.Lane, k.Ended = dispatcher.Lane(lane), k.Ended.UTC()
+		copy(k.Digest[:], digest)
+		return k, err
+	}, text, since, monthOf(since).first(), most)
+}
+
+// Dead are what died since then and was not resent, newest first, at most so many.
+func (v *Vault) Dead(ctx context.Context, since time.Time, most int) iter.Seq2[archive.DeadOne, error] {
+	text := `select o.id, o.lane, o.partition, '', m.created, o.pos, null::timestamptz, o.n, o.n, 0, null::timestamptz, o.topic, o.tenant, o.subject,
+			m.head, m.body, o.at, o.reason, o.status
+		from hookladder.event o
+		join lateral (
+			select created, head, body from hookladder.message m where m.id = o.id and m.head is not null order by created desc limit 1
+		) m on true
+		where o.kind = 'x' and o.at >= $1 and o.month >= $2
+			and not exists (select from hookladder.event e where e.id = o.id and e.lane = o.lane and e.partition = o.partition and e.pos > o.pos)
+			and not exists (select from hookladder.open p where p.id = o.id and p.lane = o.lane)
+		order by o.at desc limit $3`
+	return stream(ctx, v, "read the dead", func(row pgx.CollectableRow) (d archive.DeadOne, err error) {
+		var reason *string
+		d.Open, err = scanWhole(row, &d.Ended, &reason, &d.Status)
+		d.Ended, d.Reason = d.Ended.UTC(), dispatcher.DeadReason(value(reason))
+		return d, err
+	}, text, since, monthOf(since).first(), most)
+}
+
+// Note writes into the archive's audit.
+func (v *Vault) Note(ctx context.Context, by, what string, detail map[string]any) error {
+	text, err := json.Marshal(detail)
+	if err != nil {
+		return fmt.Errorf("note: %w", err)
+	}
+	_, err = v.pool.Exec(ctx, v.schema.sql("insert into hookladder.audit (by, what, detail) values ($1, $2, $3::jsonb)"), by, what, string(text))
+	if err != nil {
+		return fault("note", err)
+	}
+	return nil
+}
+
+// scanWhole reads a row of openColumns, head and body, and more.
+func scanWhole(row pgx.CollectableRow, more ...any) (o archive.Open, err error) {
+	var head, body []byte
+	o, err = scanOpenAnd(row, append([]any{&head, &body}, more...)...)
+	o.Head, o.Body = head, body
+	return o, err
+}
+
+// stream reads rows one by one, however many there are.
+func stream[T any](ctx context.Context, v *Vault, verb string, scan pgx.RowToFunc[T], text string, values ...any) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		rows, err := v.pool.Query(ctx, v.schema.sql(text), values...)
+		if err != nil {
+			yield(none, fault(verb, err))
+			return
+		}
+		defer rows.Close()
+		for rows.Next() {
+			one, err := scan(rows)
+			if err != nil {
+				yield(none, fault(verb, err))
+				return
+			}
+			if !yield(one, nil) {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield(none, fault(verb, err))
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package postgres_test
+
+import (
+	"fmt"
+	"iter"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit/pgtest"
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
+)
+
+func mustOpenVault(t testing.TB, o postgres.Options) *postgres.Vault {
+	t.Helper()
+	v, err := postgres.OpenVault(t.Context(), o)
+	require.NoError(t, err)
+	t.Cleanup(v.Close)
+	return v
+}
+
+func mustRead[T any](t testing.TB, all iter.Seq2[T, error]) (list []T) {
+	t.Helper()
+	for one, err := range all {
+		require.NoError(t, err)
+		list = append(list, one)
+	}
+	return list
+}
+
+func TestWhatHasNotFinishedIsReadWithItsMessageInItsOrder(t *testing.T) {
+	for _, bodies := range []string{"all", "failed", "none"} {
+		t.Run(bodies, func(t *testing.T) {
+			t.Parallel()
+			url := pgtest.New(t)
+			a := mustOpen(t, postgres.Options{URL: url, Bodies: bodies})
+			l := newLine()
+			l.hold(t, a)
+			old := acceptedAt(now.AddDate(-9, 0, 0), "old") // of a month that there never was
+			list := accepted("b", "a", "ended", "retried")
+			l.write(t, a, append(list, old), event(archive.Delivered, "ended", 1))
+			retry := event(archive.Retry, "retried", 3)
+			retry.Wait = time.Minute
+			l.write(t, a, nil, retry)
+			v := mustOpenVault(t, postgres.Options{URL: url})
+			got := mustRead(t, v.Open(t.Context(), nil))
+			require.Len(t, got, 4)
+			for i, id := range []string{"b", "a", "retried", "old"} {
+				require.Equal(t, of(id), got[i].ID)
+				require.Equal(t, "head of "+id, string(got[i].Head), id)
+				require.Equal(t, "body of "+id, string(got[i].Body), id)
+				require.Equal(t, []string{"order.paid", "shop", "o-1"}, []string{got[i].Topic, got[i].Tenant, got[i].Subject})
+			}
+			require.Equal(t, []any{3, now.Add(time.Minute)}, []any{got[2].Attempts, got[2].Due})
+			n, err := v.CountOpen(t.Context(), nil)
+			require.NoError(t, err)
+			require.EqualValues(t, 4, n)
+
+			require.Empty(t, mustRead(t, v.Open(t.Context(), []string{"e0"})), "the store has those of this epoch")
+			n, err = v.CountOpen(t.Context(), []string{"e0", "e1"})
+			require.NoError(t, err)
+			require.Zero(t, n)
+			last, at, err := v.Last(t.Context())
+			require.NoError(t, err)
+			require.WithinDuration(t, now, last, time.Second)
+			require.WithinDuration(t, time.Now(), at, time.Minute)
+		})
+	}
+}
+
+func TestWhatEndedIsKnownAndTheDeadAreThere(t *testing.T) {
+	t.Parallel()
+	url := pgtest.New(t)
+	a := newTestArchive(t, url)
+	l := newLine()
+	l.hold(t, a)
+	dead := func(id string, second int) archive.Event {
+		e := event(archive.Dead, id, 10)
+		e.At, e.Reason, e.Attempt.Status = now.Add(time.Duration(second)*time.Second), dispatcher.ReasonExhausted, 500
+		return e
+	}
+	resent := event(archive.Resent, "resent", 10)
+	resent.Anew = true
+	l.write(t, a, accepted("x", "y", "done", "open", "resent"), dead("x", 1), dead("y", 2), dead("resent", 3), event(archive.Delivered, "done", 1), resent)
+	v := mustOpenVault(t, postgres.Options{URL: url})
+	since := now.Add(-time.Hour)
+	ids := func(list []archive.Known) (ids []string) {
+		for _, k := range list {
+			ids = append(ids, fmt.Sprintf("%s %s %s", k.ID, k.Lane, k.Digest[:7]))
+		}
+		return ids
+	}
+	require.Equal(t, []string{"resent u_1 head of", "y u_1 head of", "x u_1 head of", "done u_1 head of"}, ids(mustRead(t, v.Known(t.Context(), since, 10))))
+	require.Len(t, mustRead(t, v.Known(t.Context(), since, 2)), 2)
+	require.Empty(t, mustRead(t, v.Known(t.Context(), now.Add(time.Hour), 10)))
+
+	list := mustRead(t, v.Dead(t.Context(), since, 10))
+	require.Len(t, list, 2, "what was resent is not dead")
+	require.Equal(t, []any{of("y"), now.Add(2 * time.Second), dispatcher.ReasonExhausted, 500, 10, "head of y", "body of y"},
+		[]any{list[0].ID, list[0].Ended, list[0].Reason, list[0].Status, list[0].Attempts, string(list[0].Head), string(list[0].Body)})
+	require.Len(t, mustRead(t, v.Dead(t.Context(), since, 1)), 1)
+}
+
+func TestOneRestoreAtATimeAndItIsNoted(t *testing.T) {
+	t.Parallel()
+	url := pgtest.New(t)
+	_, err := postgres.OpenVault(t.Context(), postgres.Options{URL: url})
+	require.ErrorContains(t, err, "nothing was ever archived here")
+	newLine().hold(t, newTestArchive(t, url))
+	one, other := mustOpenVault(t, postgres.Options{URL: url}), mustOpenVault(t, postgres.Options{URL: url})
+	release, err := one.Lock(t.Context())
+	require.NoError(t, err)
+	_, err = other.Lock(t.Context())
+	require.EqualError(t, err, "another restore runs: wait for it, or end it")
+	release()
+	release, err = other.Lock(t.Context())
+	require.NoError(t, err)
+	release()
+	require.NoError(t, one.Note(t.Context(), "key:ops", "restore", map[string]any{"restored": 7}))
+	require.Equal(t, []string{"restore"}, read(t, url, "select what from hookladder.audit where detail->>'restored' = '7'"))
+}
+
+func TestEndpointsComeBackAsTheyAreStored(t *testing.T) {
+	t.Parallel()
+	url := pgtest.New(t)
+	a := newTestArchive(t, url)
+	newLine().hold(t, a)
+	kept := []archive.Endpoint{{ID: "ep_1", Version: 3, Record: []byte("sealed\x00")}, {ID: "ep_2", Version: 4, Record: []byte("gone"), Deleted: true}}
+	require.NoError(t, a.KeepEndpoints(t.Context(), kept, []archive.Hold{{Lane: "*", Since: now, By: "key:ops"}}))
+	v := mustOpenVault(t, postgres.Options{URL: url})
+	endpoints, holds, err := v.Endpoints(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, kept, endpoints)
+	require.Len(t, holds, 1)
+	require.Equal(t, []any{dispatcher.AllLanes, "key:ops", true}, []any{holds[0].Lane, holds[0].By, holds[0].Since.Equal(now)})
+}

@@ -142,7 +142,8 @@ left join lateral (
 func (v *Vault) Open(ctx context.Context, but []string) iter.Seq2[archive.Open, error] {
 	text := "select o." + strings.ReplaceAll(openColumns, ", ", ", o.") + `, coalesce(o.head, m.head), coalesce(o.body, m.body)
 		from (select * from hookladder.open where epoch <> all ($1::text[]) order by pos, lane, id) o ` + ofMessage
-	return stream(ctx, v, "read what has not finished", func(row pgx.CollectableRow) (archive.Open, error) { return scanWhole(row) }, text, list(but))
+	q := vaultQuery{"read what has not finished", text, []any{list(but)}}
+	return stream(ctx, v, q, func(row pgx.CollectableRow) (archive.Open, error) { return scanWhole(row) })
 }
 
 // Endpoints are all endpoints, and what is held.
@@ -179,14 +180,15 @@ func (v *Vault) Known(ctx context.Context, since time.Time, most int) iter.Seq2[
 		) m on true
 		where o.kind in ('d', 'x', 'c', '?') and o.at >= $1 and o.month >= $2
 		order by o.at desc limit $3`
-	return stream(ctx, v, "read which ids are known", func(row pgx.CollectableRow) (k archive.Known, err error) {
+	q := vaultQuery{"read which ids are known", text, []any{since, monthOf(since).first(), most}}
+	return stream(ctx, v, q, func(row pgx.CollectableRow) (k archive.Known, err error) {
 		var lane string
 		var digest []byte
 		err = row.Scan(&k.ID, &lane, &k.Ended, &digest)
 		k.Lane, k.Ended = dispatcher.Lane(lane), k.Ended.UTC()
 		copy(k.Digest[:], digest)
 		return k, err
-	}, text, since, monthOf(since).first(), most)
+	})
 }
 
 // Dead are what died since then and was not resent, newest first, at most so many.
@@ -201,12 +203,13 @@ func (v *Vault) Dead(ctx context.Context, since time.Time, most int) iter.Seq2[a
 			and not exists (select from hookladder.event e where e.id = o.id and e.lane = o.lane and e.partition = o.partition and e.pos > o.pos)
 			and not exists (select from hookladder.open p where p.id = o.id and p.lane = o.lane)
 		order by o.at desc limit $3`
-	return stream(ctx, v, "read the dead", func(row pgx.CollectableRow) (d archive.DeadOne, err error) {
+	q := vaultQuery{"read the dead", text, []any{since, monthOf(since).first(), most}}
+	return stream(ctx, v, q, func(row pgx.CollectableRow) (d archive.DeadOne, err error) {
 		var reason *string
 		d.Open, err = scanWhole(row, &d.Ended, &reason, &d.Status)
 		d.Ended, d.Reason = d.Ended.UTC(), dispatcher.DeadReason(value(reason))
 		return d, err
-	}, text, since, monthOf(since).first(), most)
+	})
 }
 
 // Note writes into the archive's audit.
@@ -230,20 +233,26 @@ func scanWhole(row pgx.CollectableRow, more ...any) (o archive.Open, err error) 
 	return o, err
 }
 
+// vaultQuery is what is read, and how that is told.
+type vaultQuery struct {
+	verb, text string
+	values     []any
+}
+
 // stream reads rows one by one, however many there are.
-func stream[T any](ctx context.Context, v *Vault, verb string, scan pgx.RowToFunc[T], text string, values ...any) iter.Seq2[T, error] {
+func stream[T any](ctx context.Context, v *Vault, q vaultQuery, scan pgx.RowToFunc[T]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
-		rows, err := v.pool.Query(ctx, v.schema.sql(text), values...)
+		rows, err := v.pool.Query(ctx, v.schema.sql(q.text), q.values...)
 		if err != nil {
-			yield(none, fault(verb, err))
+			yield(none, fault(q.verb, err))
 			return
 		}
 		defer rows.Close()
 		for rows.Next() {
 			one, err := scan(rows)
 			if err != nil {
-				yield(none, fault(verb, err))
+				yield(none, fault(q.verb, err))
 				return
 			}
 			if !yield(one, nil) {
@@ -251,7 +260,7 @@ func stream[T any](ctx context.Context, v *Vault, verb string, scan pgx.RowToFun
 			}
 		}
 		if err := rows.Err(); err != nil {
-			yield(none, fault(verb, err))
+			yield(none, fault(q.verb, err))
 		}
 	}
 }

@@ -59,7 +59,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/metrics":              600,
 	"dispatcher/internal/notices":              700,
 	"dispatcher/internal/outage":               300,
-	"dispatcher/internal/postgres":             2300,
+	"dispatcher/internal/postgres":             2600,
 	"dispatcher/internal/queuetest":            100,
 	"dispatcher/internal/queuetest/deliveries": 5300,
 	"dispatcher/internal/queuetest/lanes":      4500,

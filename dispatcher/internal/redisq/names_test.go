@@ -34,7 +34,7 @@ func TestScriptsAndGoNameTheKeysAlike(t *testing.T) {
 }
 
 // withoutHint are parts of scripts, and scripts that need no hint.
-var withoutHint = []string{"audit", "common", "state", "doctor", "order", "taken", "read", "job", "cut", "beat", "identify", "job_put", "position", "archive_state", "archived", "unfinished"}
+var withoutHint = []string{"audit", "common", "state", "doctor", "order", "taken", "read", "job", "cut", "beat", "identify", "job_put", "position", "archive_state", "archived", "unfinished", "named"}
 
 func TestEveryScriptHasAHeaderThatNamesItsArgumentsAndItsAnswer(t *testing.T) {
 	for name, text := range luaFiles(t) {

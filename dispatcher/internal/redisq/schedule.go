@@ -43,6 +43,9 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 			return nil, fmt.Errorf("schedule: %w", err)
 		}
 	}
+	if err := s.conn.MustHave(); err != nil {
+		return nil, fmt.Errorf("schedule: %w", err)
+	}
 	out := make([]dispatcher.ScheduleResult, len(batch))
 	lists := s.spread(batch)
 	if len(lists) > 1 {

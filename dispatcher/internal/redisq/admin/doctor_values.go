@@ -38,6 +38,8 @@ var readable = map[string]func(field, text string) bool{
 		switch field {
 		case "cut", "p", "gap":
 			return cutText.MatchString(text)
+		case "restoring":
+			return text == "held" || text == "free"
 		case "b", "dropped":
 			return isNumber(field, text)
 		}

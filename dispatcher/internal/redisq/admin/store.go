@@ -47,9 +47,6 @@ var putRecordSrc string
 //go:embed lua/repartition_page.lua
 var pageSrc string
 
-//go:embed lua/repartition_name.lua
-var nameSrc string // how a message is kept for some of its lanes: put before the next two
-
 //go:embed lua/repartition_put.lua
 var putSrc string
 
@@ -82,7 +79,7 @@ func makeScripts(testClock bool) adminScripts {
 		walk: doctor("walk", walkSrc), judge: doctor("judge", judgeSrc), records: doctor("records", recordsSrc), lanes: doctor("lanes", lanesSrc),
 		count: doctor("count", countSrc), add: doctor("add", addSrc), values: doctor("values", valuesSrc),
 		putRecord: doctor("put", putRecordSrc),
-		page:      repartition("page", pageSrc), put: repartition("put", nameSrc, putSrc), keep: repartition("keep", nameSrc, keepSrc),
+		page:      repartition("page", pageSrc), put: repartition("put", script.Named, putSrc), keep: repartition("keep", script.Named, keepSrc),
 		ends: repartition("ends", endsSrc),
 	}
 }

@@ -34,6 +34,34 @@ type division struct {
 	doubts atomic.Int64          // grows with each event after which :meta may be another
 	solved atomic.Int64          // doubts when :meta was last read
 	moved  atomic.Pointer[error] // nil: it is still as it was
+	lost   atomic.Bool           // the store lost what is archived, and it was not put back yet
+}
+
+// noteLoss notes that the store has lost everything, or that it was put back. Where
+// nothing is archived that changes nothing: there is nothing to put back.
+func (c *Client) noteLoss(lost, restored bool) {
+	switch {
+	case restored:
+		c.division.lost.Store(false)
+	case lost && c.Archives():
+		c.division.lost.Store(true)
+	}
+}
+
+// MustHave is an error where the store lost what an archive has. A caller's repeat of
+// what was delivered before would be new to it.
+func (c *Client) MustHave() error {
+	if !c.division.lost.Load() {
+		return nil
+	}
+	return fmt.Errorf("project %s lost everything: put back what is archived by hookladder restore, or start this instance anew: %w",
+		c.options.Project, dispatcher.ErrUnavailable)
+}
+
+// NoteRestored notes in :meta that what was archived was put back.
+func (c *Client) NoteRestored(ctx context.Context) error {
+	key := c.home + keys.Meta
+	return c.At(ctx, "write "+key, Home, func(p redis.Pipeliner) { p.HSet(ctx, key, metaRestored, 1) })
 }
 
 // Archives reports whether what happens in the project is archived.
@@ -83,7 +111,7 @@ func (c *Client) Recheck() *Recheck {
 // Read queues the reading of :meta.
 func (r *Recheck) Read(ctx context.Context, p redis.Pipeliner) {
 	if r != nil {
-		r.have = p.HMGet(ctx, r.c.home+keys.Meta, MetaPartitions, MetaRepartition, MetaSchema, MetaID, MetaArchive)
+		r.have = p.HMGet(ctx, r.c.home+keys.Meta, MetaPartitions, MetaRepartition, MetaSchema, MetaID, MetaArchive, metaRestored)
 	}
 }
 
@@ -100,13 +128,15 @@ func (r *Recheck) Err() error {
 // everything has an empty one, which proves nothing. So it is read again, until
 // another instance has made the project anew, under another id.
 func (c *Client) compare(have *redis.SliceCmd, doubts int64) {
-	if have == nil || len(have.Val()) < 5 {
+	if have == nil || len(have.Val()) < 6 {
 		return
 	}
 	partitions, _ := have.Val()[0].(string)
 	text, _ := have.Val()[1].(string)
 	schema, _ := have.Val()[2].(string)
 	id, _ := have.Val()[3].(string)
+	restored, _ := have.Val()[5].(string)
+	c.noteLoss(partitions == "" || id != c.ID(), partitions != "" && restored != "")
 	if id != c.ID() && c.TakeID(id) {
 		c.NoteTakeover() // what was published under it was not heard
 	}
@@ -118,7 +148,7 @@ func (c *Client) compare(have *redis.SliceCmd, doubts int64) {
 			c.options.Project, len(c.tags), dispatcher.ErrMoved))
 	case schema != "" && c.CheckLayout(schema) != nil:
 		c.move(fmt.Errorf("%w: %w", c.CheckLayout(schema), dispatcher.ErrMoved))
-	case partitions != "" && schema != "":
+	case partitions != "" && schema != "" && !c.division.lost.Load():
 		c.division.solved.Store(doubts)
 		archives, _ := have.Val()[4].(string)
 		c.SetArchives(archives != "")

@@ -18,10 +18,10 @@ import (
 // unavailable are the prefixes of Redis' answers that pass, some by themselves and
 // some once a person has set Redis right. It is loading, failing over, being
 // resharded or busy, can't write to its disk, has too few replicas or too many
-// clients.
+// clients. RESTORING is schedule's own, while an archive is put back.
 var unavailable = []string{
 	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED ", "ASK ",
-	"BUSY ", "NOREPLICAS", "MISCONF", "NOSCRIPT", "NOAUTH", "WRONGPASS", "ERR max number of clients",
+	"BUSY ", "NOREPLICAS", "MISCONF", "NOSCRIPT", "RESTORING", "NOAUTH", "WRONGPASS", "ERR max number of clients",
 }
 
 // full are the words of Redis and its managed kinds for no memory left.

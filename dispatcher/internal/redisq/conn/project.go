@@ -17,6 +17,7 @@ const (
 	MetaID          = "id"          // random, of the project, in all that is published
 	MetaRepartition = "repartition" // "<from> <to> <phase>" while one is under way
 	MetaArchive     = "archive"     // 1: what happens is archived, so all instances name what they accept
+	metaRestored    = "restored"    // 1: what was archived was put back into it
 )
 
 // clusterPartitions is how many partitions an empty store gets in a cluster. By

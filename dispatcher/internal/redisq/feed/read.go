@@ -181,6 +181,8 @@ func eventOf(l *attempts.Line) (e archive.Event, ok bool) {
 		e.Kind = archive.Delivered
 	case "forgotten":
 		e.Kind = archive.Forgotten
+	case "restored":
+		e.Kind = archive.Restored
 	case "resent":
 		e.Kind = archive.Resent
 		reason, by, _ := strings.Cut(l.Reason, ",")

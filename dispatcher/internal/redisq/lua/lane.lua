@@ -30,6 +30,12 @@ end
 if name == '*' then
   before_weight = weighs(before_weight)
   all_held = held ~= '-'
+  if sure('HEXISTS', ARCHIVE, 'restoring') == 1 then -- what was asked for counts when that ends
+    sure('HSET', ARCHIVE, 'restoring', all_held and 'held' or 'free')
+    all_held = true
+    local t, d, w = finish()
+    return { t, d, w, {}, 0, 0, 0 }
+  end
   if all_held then sure('HSET', LIMITS, '*', '0 0 0 0 p') else sure('HDEL', LIMITS, '*') end
   note_held(all_held and 'p' or '-')
   if not all_held then sums.takeable[1] = '*' end

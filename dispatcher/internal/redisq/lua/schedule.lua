@@ -60,6 +60,9 @@ if many == 0 then
   return { t, d, w, {}, '' }
 end
 load(names)
+if all_held and call('HEXISTS', ARCHIVE, 'restoring') == 1 then -- a repeat of what was delivered would be new here
+  return redis.error_reply('RESTORING what was archived: not all ids are known yet')
+end
 if lease > 0 and (all_held or call('ZSCORE', FENCED, by)) then lease = 0 end
 
 local known, kept, fans, fresh = call('HMGET', MESSAGES, unpack(ids)), {}, {}, {}

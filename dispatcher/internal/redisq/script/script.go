@@ -52,6 +52,12 @@ var Job string
 //go:embed lua/position.lua
 var Position string
 
+// Named keeps messages that come from elsewhere for some of their lanes. It is a part
+// for scripts that bring them.
+//
+//go:embed lua/named.lua
+var Named string
+
 // Cut forgets deliveries that ended. It is a part for scripts that do so.
 //
 //go:embed lua/cut.lua

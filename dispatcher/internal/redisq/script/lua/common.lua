@@ -37,7 +37,7 @@
 --                          Further fields are ignored and kept
 --   :history:<l>:<i> list  newest first "<due of next, 0 none> <length of meta> <meta><excerpt>", at most 32
 --   :done :cancelled :dead zset <lane>:<id> by end time
---   :seen            zset  message id by time its record was cut to the digest
+--   :seen            zset  message id by time its record was cut to the digest; half a ms later where an archive told of it
 --   :lanes           zset  lanes that may be claimed from by weight * 2^41 + ms of last turn
 --   :parked          zset  lanes by ms: those that may be claimed from at that time, and those held d or x whose ready
 --                          list has to be ended; and ~taken by the earliest end of a lease in :taken
@@ -68,15 +68,17 @@
 --                          Of settle there is an entry for each 64 lines, with two fields more: c, a digit for each line, the
 --                          answer of settle to it; e, the evidence of the attempts, which only Go reads (package attempts).
 --                          Each script has one entry for the ends without an attempt of their own: delivered (a late success:
---                          its reason is the ms of that one's line), cancelled, dead, forgotten; and resent, which ends
---                          nothing: its reason is anew, the due time in ms that it interrupted, or - where it was to end.
+--                          its reason is the ms of that one's line), cancelled, dead, forgotten; and two that end nothing:
+--                          restored, and resent: its reason is anew, the due time in ms that it interrupted, or - where it was to end.
 --                          Where there is an archive, schedule has an entry for what it accepted: a, the names; w, the words
 --                          of its answer; b, the bytes that it stored. z: a mark, see begin.lua
 --   :archive         hash  cut -> the id before which entries of :attempts may have been cut; ended, dead -> ms of the newest
 --                          end that trim forgot: of what was delivered or cancelled, of the dead. Where there is an
 --                          archive: epoch -> a random name of this partition's data; p -> the id up to which entries are
 --                          archived; b -> bytes that schedule stored behind it; gap -> the first id behind entries that
---                          were given up before they were archived; dropped -> how many lines these had
+--                          were given up before they were archived; dropped -> how many lines these had. While an archive is
+--                          put back: restoring -> held or free, as all lanes are to be then; until then they are held, and
+--                          schedule takes nothing
 local tag, by, call, format, floor = KEYS[1], ARGV[1], redis.call, string.format, math.floor
 
 local MESSAGES, FAN, DUE, READY = tag .. ':messages', tag .. ':fan', tag .. ':due', tag .. ':ready:'

@@ -1,5 +1,5 @@
--- repartition_name: how a message is kept for some of its lanes. It is put before repartition_put and repartition_keep.
--- Lanes are named as in :fan. The name -* says that other lanes were here, which are unknown and gone. It takes no
+-- named: how a message is kept for some of its lanes. It is put before scripts that bring messages from elsewhere. Lanes are
+-- named as in :fan. The name -* says that other lanes were here, which are unknown and gone. It takes no
 -- arguments of its own: ARGV[3..] is the script's.
 
 -- named lists the lanes of a text in their order, each once, and whether one of them is not gone. A lane that is named

@@ -1,0 +1,24 @@
+-- restore_hold: begin to put an archive back into this partition, or end that. Meanwhile nothing is attempted, and schedule
+-- takes nothing. What is so already stays.
+--
+-- ARGV[3] begin  1, or 0: all lanes are as they were before, or as somebody asked since
+-- returns now, due, weight
+call('DEL', tag)
+all_held = holds_all(call('HGET', LIMITS, '*'))
+before_weight = weighs(before_weight)
+local was = sure('HGET', ARCHIVE, 'restoring')
+if ARGV[3] == '1' and not was then
+  sure('HSET', ARCHIVE, 'restoring', all_held and 'held' or 'free')
+  sure('HSET', LIMITS, '*', '0 0 0 0 p')
+  sure('HSETNX', HELD, '*', 'p ' .. at_now .. ' system')
+  all_held = true
+elseif ARGV[3] == '0' and was then
+  sure('HDEL', ARCHIVE, 'restoring')
+  if was ~= 'held' then
+    sure('HDEL', LIMITS, '*')
+    sure('HDEL', HELD, '*')
+    all_held = false
+    sums.takeable[1] = '*'
+  end
+end
+return { finish() }

@@ -1,0 +1,12 @@
+-- restore_known: have ids be known whose deliveries ended before the store was lost. What is there stays.
+--
+-- ARGV[3..] for each: id, digest, ms when the last of them ended
+-- returns now, due, weight
+for i = 3, #ARGV, 3 do
+  local id = ARGV[i]
+  if not call('HGET', MESSAGES, id) then
+    call('HSET', MESSAGES, id, ARGV[i + 1])
+    call('ZADD', SEEN, ARGV[i + 2] .. '.5', id)
+  end
+end
+return { micros, before_due, weighs(before_weight) }

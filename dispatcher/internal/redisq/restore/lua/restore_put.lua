@@ -1,0 +1,93 @@
+-- restore_put: put deliveries back that were not finished when the store was lost, or that had died. What is there stays. A
+-- delivery joins the end of its line, so they come in the order of their lines.
+--
+-- ARGV[3..] for each: lane, id, record (without a body that lies apart: it was staged), due in ms (0: now), attempts, base,
+--           beside, asked in ms (0: nobody asked), status, reason (-: it did not die), ms when it died
+-- returns now, due, weight, a digit for each: 1 put back, 2 there already or its message ended here, 3 another message has its
+--   id, 4 its body is not there
+local WIDTH = 11
+local names, records = {}, {}
+for i = 3, #ARGV, WIDTH do names[#names + 1] = ARGV[i] end
+load(names)
+
+-- named_so_far lists the lanes of a message that is there, as :fan has them. It answers nil where nothing may be put back.
+-- An id that an archive told of has lanes that are gone, which are not known.
+local function named_so_far(id, old, lane)
+  if not old then return {} end
+  if #old <= DIGEST then
+    local since = sure('ZSCORE', SEEN, id)
+    return since and find(since, '.5', 1, true) and { '-*' } or nil
+  end
+  local list = lanes_of(id, old)
+  for _, name in ipairs(list) do
+    if string.gsub(name, '^%-', '') == lane then return nil end
+  end
+  return list
+end
+
+-- has_body makes a staged body the message's. It reports whether the body is there.
+local function has_body(id, record)
+  if not apart(record) then return true end
+  sure('ZREM', STAGED, body_of(id, record))
+  return sure('HEXISTS', BODIES, body_of(id, record)) == 1
+end
+
+-- bury_again puts a delivery that died into the dead list.
+local function bury_again(l, delivery, reason, at)
+  sure('ZADD', DEAD, at, delivery)
+  count('dead', 1)
+  bury(l.name, reason, 1)
+end
+
+-- place_again puts a delivery where it waits.
+local function place_again(l, delivery, id, record, due, text)
+  local key = line(l, record)
+  if ends_with(l, id, record) then
+    doom(l, delivery, text or nil)
+  elseif key and not join(l, key, id) then
+    l.waiting = l.waiting + 1
+    count('scheduled', 1)
+  elseif due > now then
+    sure('ZADD', DUE, num(due), delivery)
+    l.waiting = l.waiting + 1
+    count(waits(text or nil), 1)
+  else
+    push(l, due > 0 and due or now, id)
+  end
+end
+
+local function put_back(i)
+  local lane, id, record = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  local l, delivery, old = lanes[lane], lane .. ':' .. id, records[id] or sure('HGET', MESSAGES, id)
+  if old and sub(old, 1, DIGEST) ~= sub(record, 1, DIGEST) then return '3' end
+  local list = named_so_far(id, old, lane)
+  if not list then return '2' end
+  if old and #old > DIGEST then record = old end
+  if not has_body(id, record) then return '4' end
+  list[#list + 1] = lane
+  keep_named(id, record, list)
+  records[id] = sure('HGET', MESSAGES, id)
+  if not l.text and not l.leads then l.leads = leads_to(record) end
+  local due, attempts, base, beside = tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), tonumber(ARGV[i + 6])
+  local asked, status, reason, text = tonumber(ARGV[i + 7]), tonumber(ARGV[i + 8]), ARGV[i + 9], false
+  if attempts > 0 or asked > 0 or reason ~= '-' then
+    text = progressed(attempts, base, 0, status, asked, reason, besides(MORE, beside))
+    sure('HSET', PROGRESS, delivery, text)
+  end
+  if reason ~= '-' then
+    bury_again(l, delivery, reason, ARGV[i + 10])
+  else
+    note(delivery, 'restored', 0, 0, attempts, '-')
+    place_again(l, delivery, id, record, due, text)
+  end
+  return '1'
+end
+
+call('DEL', tag)
+local codes = {}
+for i = 3, #ARGV, WIDTH do
+  codes[#codes + 1] = put_back(i)
+  flush()
+end
+local t, d, w = finish()
+return { t, d, w, table.concat(codes) }

@@ -1,0 +1,146 @@
+// Package restore puts what an archive has back into a store that lost it.
+package restore
+
+import (
+	"context"
+	_ "embed" // the scripts
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
+)
+
+//go:embed lua/restore_hold.lua
+var holdSrc string
+
+//go:embed lua/restore_known.lua
+var knownSrc string
+
+//go:embed lua/restore_put.lua
+var putSrc string
+
+// Target is a store into which an archive is put back.
+type Target struct {
+	store            *redisq.Store
+	conn             *conn.Client
+	by               string
+	hold, known, put script.Script
+}
+
+var _ archive.Target = (*Target)(nil)
+
+// New makes a Target of a store, for the caller of that name.
+func New(s *redisq.Store, by string) *Target {
+	test := s.Conn().TestClock()
+	return &Target{
+		store: s, conn: s.Conn(), by: by,
+		hold:  script.Make(test, "restore_hold", holdSrc),
+		known: script.Make(test, "restore_known", knownSrc),
+		put:   script.Make(test, "restore_put", script.Order, script.Named, putSrc),
+	}
+}
+
+// all are all partitions.
+func (t *Target) all() []int {
+	all := make([]int, t.conn.Partitions())
+	for n := range all {
+		all[n] = n
+	}
+	return all
+}
+
+// partition is where a lane lies.
+func (t *Target) partition(lane dispatcher.Lane) int {
+	return keys.Partition(string(lane), t.conn.Partitions())
+}
+
+// Has counts what the store has: 0 where a restore began that did not end.
+func (t *Target) Has(ctx context.Context) (messages, endpoints int64, err error) {
+	all := t.all()
+	sizes, begun := make([]*redis.IntCmd, len(all)), make([]*redis.BoolCmd, len(all))
+	err = t.conn.EachPartition(ctx, "count messages", all, func(p redis.Pipeliner, n int) {
+		sizes[n] = p.HLen(ctx, t.conn.Tag(n)+keys.Messages)
+		begun[n] = p.HExists(ctx, t.conn.Tag(n)+keys.Archive, "restoring")
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	var stored *redis.IntCmd
+	err = t.conn.At(ctx, "count endpoints", conn.Home, func(p redis.Pipeliner) {
+		stored = p.HLen(ctx, keys.Home(t.conn.Project())+keys.Endpoints)
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	for n := range all {
+		if begun[n].Val() {
+			return 0, 0, nil
+		}
+		messages += sizes[n].Val()
+	}
+	return messages, stored.Val(), nil
+}
+
+// Epochs are those of the partitions, in their order.
+func (t *Target) Epochs(ctx context.Context) ([]string, error) {
+	states, err := feed.New(t.store).States(ctx, t.all())
+	if err != nil {
+		return nil, err
+	}
+	epochs := make([]string, len(states))
+	for _, s := range states {
+		epochs[s.Partition] = s.Epoch
+	}
+	return epochs, nil
+}
+
+// Hold has the store take no message and attempt nothing until Release.
+func (t *Target) Hold(ctx context.Context) error { return t.everywhere(ctx, 1) }
+
+// Release ends that. All lanes are held then if they were before, or if somebody asked
+// for it since.
+func (t *Target) Release(ctx context.Context) error {
+	if err := t.everywhere(ctx, 0); err != nil {
+		return err
+	}
+	return t.conn.NoteRestored(ctx)
+}
+
+func (t *Target) everywhere(ctx context.Context, begin int) error {
+	var errs []error
+	for _, r := range t.conn.Send(ctx, conn.Batch{Script: t.hold, By: t.by, Calls: t.conn.Everywhere([]any{begin})}) {
+		errs = append(errs, t.conn.InPartition(r.Partition, r.Err))
+	}
+	return partitions.Join(errs...)
+}
+
+// PutEndpoints puts endpoints back with the limits of their lanes, and what is held.
+func (t *Target) PutEndpoints(ctx context.Context, list []archive.Endpoint, holds []archive.Hold) (put int, err error) {
+	for i := range list {
+		e := &list[i]
+		limits, fresh, err := t.store.PutBack(ctx, e.ID, e.Version, e.Record, e.Deleted)
+		if err != nil {
+			return put, fmt.Errorf("restore endpoint %s: %w", e.ID, err)
+		}
+		if _, err := t.store.Limit(ctx, t.by, dispatcher.Lane(e.ID), limits, false); err != nil {
+			return put, fmt.Errorf("restore limits of %s: %w", e.ID, err)
+		}
+		if fresh && !e.Deleted {
+			put++
+		}
+	}
+	for _, h := range holds {
+		if _, err := t.store.Limit(ctx, t.by, h.Lane, dispatcher.LaneLimits{Held: dispatcher.HeldPaused, By: h.By}, false); err != nil {
+			return put, fmt.Errorf("hold %s again: %w", h.Lane, err)
+		}
+	}
+	return put, nil
+}

@@ -89,6 +89,9 @@ func (s *Server) Restart() {
 	require.NoError(s.t, s.run(), "restart PostgreSQL")
 }
 
+// Log is the end of what the server wrote since its start: what failed is in it.
+func (s *Server) Log() string { return s.process.Output.String() }
+
 // Exec runs statements as the superuser, each in a transaction of its own.
 func (s *Server) Exec(statements ...string) {
 	s.t.Helper()

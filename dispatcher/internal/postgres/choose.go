@@ -38,7 +38,7 @@ func (e *Eraser) Choose(ctx context.Context, s archive.Selection, after string) 
 		}
 	}
 	if s.Before.IsZero() {
-		s.Before = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+		s.Before = lastTime
 	}
 	var more bool
 	switch {

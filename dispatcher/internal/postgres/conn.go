@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -74,8 +75,23 @@ func (a *Archive) dial(ctx context.Context) (*session, error) {
 	return &session{conn: conn, schema: a.schema, log: a.log, kept: map[string]archive.Endpoint{}}, nil
 }
 
+// oldest is the first version that detaches a month beside its readers.
+const oldest = 14
+
+// unfit is why a server of a version can't be used; nil: it can.
+func unfit(version string) error {
+	digits := version[:len(version)-len(strings.TrimLeft(version, "0123456789"))]
+	if n, err := strconv.Atoi(digits); err != nil || n < oldest {
+		return fmt.Errorf("PostgreSQL %d or later is needed, and the server is %q", oldest, version)
+	}
+	return nil
+}
+
 // begin brings the tables to this program's version, and reads which months there are.
 func (s *session) begin(ctx context.Context) error {
+	if err := unfit(s.conn.PgConn().ParameterStatus("server_version")); err != nil {
+		return err
+	}
 	if err := s.migrate(ctx); err != nil {
 		return err
 	}

@@ -59,7 +59,21 @@ func (b *rowBuffer) date(m month) {
 	b.bytes = binary.BigEndian.AppendUint32(b.bytes, uint32(m.first().Sub(epoch2000)/(24*time.Hour)))
 }
 
-func (b *rowBuffer) time(t time.Time) { b.int8(t.UnixMicro() - epoch2000.UnixMicro()) }
+func (b *rowBuffer) time(t time.Time) { b.int8(within(t).UnixMicro() - epoch2000.UnixMicro()) }
+
+// The times that are kept: a clock that tells others is wrong.
+var firstTime, lastTime = time.Time{}, time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+
+// within is the nearest time that is kept.
+func within(t time.Time) time.Time {
+	switch {
+	case t.Before(firstTime):
+		return firstTime
+	case t.After(lastTime):
+		return lastTime
+	}
+	return t
+}
 
 // timeIf writes null where there is no time.
 func (b *rowBuffer) timeIf(t time.Time) {

@@ -10,6 +10,9 @@ func Migrate(t testing.TB, later ...string) {
 	t.Cleanup(func() { texts = was })
 }
 
+// Unfit is why a server of a version can't be used.
+var Unfit = unfit
+
 // LookAlways has every call look which months there are.
 func LookAlways(t testing.TB) {
 	was := monthsEvery

@@ -53,16 +53,17 @@ func TestNoClockRefusesARow(t *testing.T) {
 	url := pgtest.New(t)
 	a, l := newTestArchive(t, url), newLine()
 	l.hold(t, a)
-	times := []time.Time{{}, time.Unix(0, 0), month(-1), month(0), month(9), time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)}
+	times := []time.Time{{}, time.Unix(0, 0), month(-1), month(0), month(9), time.UnixMilli(1 << 62)}
 	var all []archive.Accepted
 	var events []archive.Event
 	for i, at := range times {
 		id := fmt.Sprint(i)
 		all = append(all, acceptedAt(at, id))
-		e := event(archive.Delivered, id, 1)
-		e.At = at
+		e := event(archive.Retry, id, 1)
+		e.At, e.Wait = at, 1<<62
 		events = append(events, e)
 	}
+	all[5].Message.URL = "" // it is looked for first
 	require.Equal(t, archive.Written{Messages: 6, Events: 6}, l.write(t, a, all, events...))
 	first, last := month(0).Format("2006-01"), month(3).Format("2006-01")
 	want := []string{"0 0001-01-01 " + first, "1 1970-01-01 " + first, "2 " + month(-1).Format(time.DateOnly) + " " + first,
@@ -156,6 +157,7 @@ func TestAMonthThatIsReadGoesAnotherTimeAndNobodyWaits(t *testing.T) {
 		}
 	}
 	require.Contains(t, told.String(), "still read")
+	require.Equal(t, []string{tableOf("event", -5)}, read(t, url, "select relname from pg_inherits join pg_class on oid = inhrelid where inhdetachpending"), "new statements have left it already")
 	_, err := long.Exec(t.Context(), "rollback")
 	require.NoError(t, err)
 	l.write(t, a, nil, event(archive.Retry, "waits", 1))

@@ -66,6 +66,7 @@ func nullTime(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
+	t = within(t)
 	return &t
 }
 
@@ -91,7 +92,7 @@ type openArrays struct {
 
 func (r *openArrays) add(o *archive.Open, partition int, walk int64) {
 	r.ids, r.lanes, r.epochs = append(r.ids, mended(o.ID.Message)), append(r.lanes, mended(string(o.ID.Lane))), append(r.epochs, o.Epoch)
-	r.partitions, r.created, r.pos = append(r.partitions, int32(partition)), append(r.created, o.Created), append(r.pos, o.Pos)
+	r.partitions, r.created, r.pos = append(r.partitions, int32(partition)), append(r.created, within(o.Created)), append(r.pos, o.Pos)
 	r.due, r.asked = append(r.due, nullTime(o.Due)), append(r.asked, nullTime(o.Asked))
 	r.attempts, r.base, r.beside = append(r.attempts, int32(o.Attempts)), append(r.base, int32(o.Base)), append(r.beside, int32(o.Beside))
 	r.topic, r.tenant, r.subjects = append(r.topic, nullText(o.Topic)), append(r.tenant, nullText(o.Tenant)), append(r.subjects, nullText(o.Subject))

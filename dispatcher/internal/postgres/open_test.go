@@ -62,6 +62,15 @@ func TestEachProjectHasTablesOfItsOwn(t *testing.T) {
 	}
 }
 
+func TestAServerThatIsTooOldIsRefused(t *testing.T) {
+	for _, version := range []string{"14.0", "15.18 (Debian 15.18-0+deb12u1)", "17beta1", "18"} {
+		require.NoError(t, postgres.Unfit(version), version)
+	}
+	for _, version := range []string{"13.22", "9.6.24", "", "devel"} {
+		require.ErrorContains(t, postgres.Unfit(version), "14 or later", version)
+	}
+}
+
 func TestSeveralInstancesMakeTheTablesAtOnce(t *testing.T) {
 	where := pgtest.New(t)
 	errs := make(chan error)

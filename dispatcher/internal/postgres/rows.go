@@ -56,6 +56,7 @@ func (a *Archive) messageOf(m *archive.Accepted, ms months) messageRow {
 }
 
 func keyOf(id string, created time.Time, ms months) messageKey {
+	created = within(created)
 	return messageKey{id: id, created: created.UnixMicro(), month: ms.clamp(created)}
 }
 
@@ -144,7 +145,7 @@ func (s *session) messagesThere(ctx context.Context, keys []messageKey) (map[mes
 
 func keyArrays(keys []messageKey) (ids []string, created []time.Time, months []string) {
 	for _, k := range keys {
-		ids, created, months = append(ids, k.id), append(created, time.UnixMicro(k.created)), append(months, k.month.String())
+		ids, created, months = append(ids, mended(k.id)), append(created, time.UnixMicro(k.created)), append(months, k.month.String())
 	}
 	return ids, created, months
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
@@ -164,6 +165,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	figures.Watch(e)
+	if work.archiver != nil {
+		figures.WatchArchive(work.archiver.Figures)
+	}
 	keyring := apikey.NewRing(o.Keys)
 	o.waiting = share.accepted / 2
 	api, err := newAPI(svc, guard, figures, keyring, o)
@@ -188,6 +192,8 @@ type machinery struct {
 	notices *notices.Notices
 	ticker  *ticks.Ticker
 	takers  *takers.Takers
+
+	archiver *archiver.Archiver // nil: there is no archive
 }
 
 // newWork makes the engine, the jobs, which are told by it that an instance is gone, and
@@ -197,6 +203,11 @@ func newWork(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics,
 	var tell func(dispatcher.News)
 	o.Engine.Departed = func() { w.jobs.Departed() } // not before the engine runs
 	o.Engine.Tell = func(n dispatcher.News) { tell(n) }
+	o.Engine.Stirred = func() {
+		if w.archiver != nil {
+			w.archiver.Stirred()
+		}
+	}
 	o.Engine.Takeable = func(lanes []dispatcher.Lane) { w.takers.OnTakeable(lanes) }
 	if w.engine, err = newEngine(store, guard, figures, share, o); err != nil {
 		return w, err
@@ -219,6 +230,9 @@ func newWork(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics,
 	w.jobs = jobs.New(jobs.Options{
 		Store: jobstore.New(store), List: store.List, Name: e.Name, Now: e.Now, PollEvery: o.Engine.PollEvery, Tell: tell, Log: o.Log,
 	})
+	if w.archiver, err = newArchiver(store, e, tell, o); err != nil {
+		return w, err
+	}
 	w.ticker = ticks.New(ticks.Options{
 		Permits: o.Engine.MaxInFlight, Rouse: e.Rouse, Doing: e.Doing, Upcoming: e.Upcoming, Others: e.Others, Now: e.Now,
 		Jobs: w.jobs.Busy, Notices: w.notices.Busy,

@@ -1,6 +1,16 @@
 package app
 
-import "time"
+import (
+	"fmt"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
+	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
+)
 
 // ArchiveBodies are the words for which bodies of messages an archive keeps.
 var ArchiveBodies = []string{"all", "failed", "none"}
@@ -11,4 +21,22 @@ type ArchiveOptions struct {
 	Bodies    string        // one of ArchiveBodies
 	Backlog   int64         // bytes that the store keeps while the archive is away
 	Retention time.Duration // 0: for ever
+}
+
+// newArchiver makes what brings the store's log into the archive; nil: there is none.
+func newArchiver(store *redisq.Store, e *engine.Engine, tell func(dispatcher.News), o Options) (*archiver.Archiver, error) {
+	if o.Archive.URL == "" {
+		return nil, nil
+	}
+	a, err := postgres.Open(archiveOptions(o))
+	if err != nil {
+		return nil, fmt.Errorf("ARCHIVE_URL: %w", err)
+	}
+	return archiver.New(archiver.Options{
+		Source: feed.New(store), Archive: a, Name: e.Name(), Retention: o.Archive.Retention, Now: e.Now, Tell: tell, Log: o.Log,
+	}), nil
+}
+
+func archiveOptions(o Options) postgres.Options {
+	return postgres.Options{URL: o.Archive.URL, Project: o.Project, Bodies: o.Archive.Bodies, Log: o.Log}
 }

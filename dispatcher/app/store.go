@@ -83,6 +83,8 @@ func storeOptions(url string, o Options) redisq.Options {
 		BreakerWait:     o.BreakerWait,
 		FailingAfter:    o.Engine.FailingAfter,
 
+		Archive: o.Archive.URL != "",
+
 		Seal: o.Seal,
 		Log:  o.Log,
 	}

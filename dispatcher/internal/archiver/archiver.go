@@ -198,10 +198,13 @@ func (a *Archiver) report(ctx context.Context, err error) time.Duration {
 	return pauseLeast + rand.N(most)
 }
 
-// tellUp tells once that the archive is away, and once that it is back. What the store
-// does not answer, the engine tells of.
+// tellUp tells once that the archive is away, and once that it is back. That the store
+// does not answer, the engine tells.
 func (a *Archiver) tellUp(err error) {
-	if errors.Is(err, dispatcher.ErrUnavailable) {
+	if err != nil && !errors.Is(err, archive.ErrUnavailable) && !errors.Is(err, archive.ErrVersion) {
+		if a.failures == 0 && !errors.Is(err, dispatcher.ErrUnavailable) {
+			a.o.Log.Error("the store can't be read for the archive", "err", err)
+		}
 		return
 	}
 	a.mu.Lock()

@@ -165,9 +165,6 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	figures.Watch(e)
-	if work.archiver != nil {
-		figures.WatchArchive(work.archiver.Figures)
-	}
 	keyring := apikey.NewRing(o.Keys)
 	o.waiting = share.accepted / 2
 	api, err := newAPI(svc, guard, figures, keyring, o)
@@ -230,8 +227,11 @@ func newWork(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics,
 	w.jobs = jobs.New(jobs.Options{
 		Store: jobstore.New(store), List: store.List, Name: e.Name, Now: e.Now, PollEvery: o.Engine.PollEvery, Tell: tell, Log: o.Log,
 	})
-	if w.archiver, err = newArchiver(store, e, tell, o); err != nil {
-		return w, err
+	if o.Archive.URL != "" {
+		if w.archiver, err = newArchiver(store, e, tell, o); err != nil {
+			return w, err
+		}
+		figures.WatchArchive(w.archiver.Figures)
 	}
 	w.ticker = ticks.New(ticks.Options{
 		Permits: o.Engine.MaxInFlight, Rouse: e.Rouse, Doing: e.Doing, Upcoming: e.Upcoming, Others: e.Others, Now: e.Now,

@@ -23,11 +23,8 @@ type ArchiveOptions struct {
 	Retention time.Duration // 0: for ever
 }
 
-// newArchiver makes what brings the store's log into the archive; nil: there is none.
+// newArchiver makes what brings the store's log into the archive.
 func newArchiver(store *redisq.Store, e *engine.Engine, tell func(dispatcher.News), o Options) (*archiver.Archiver, error) {
-	if o.Archive.URL == "" {
-		return nil, nil
-	}
 	a, err := postgres.Open(archiveOptions(o))
 	if err != nil {
 		return nil, fmt.Errorf("ARCHIVE_URL: %w", err)

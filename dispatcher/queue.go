@@ -37,6 +37,12 @@ var (
 	ErrOrder = errors.New("others go first")
 	// ErrNoDelivery says that a message is kept, but does not go to a destination.
 	ErrNoDelivery = errors.New("it does not go there")
+	// ErrArchived says that only the archive still has it: nothing can be attempted or
+	// cancelled any more.
+	ErrArchived = errors.New("only the archive has it")
+	// ErrArchiveAway says that the store has no such message, and that the archive, which
+	// may have it, does not answer.
+	ErrArchiveAway = errors.New("the archive does not answer")
 	// ErrBusy says that too many tests are under way.
 	ErrBusy = errors.New("too many tests are under way")
 	// ErrPull says that an endpoint is of kind pull, so that it is never called.

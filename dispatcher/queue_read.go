@@ -88,7 +88,8 @@ type EndedPage struct {
 	CompleteSince time.Time  // it is whole from then on; zero: nothing was ever forgotten
 	Lane          Lane       // whose ends these are
 	Now           time.Time  // by the clock of the queue: what ended before was looked at, unless there is More
-	Place         EndPlace   // of Resume
+	From          EndPlace   // of the cursor; zero: there was none
+	Place         EndPlace   // of Resume; zero: nothing has ended
 }
 
 // Forgotten is the newest end that a queue forgot, of those that are asked for. Zero:

@@ -92,6 +92,9 @@ func newDeliveries(s world) *cobra.Command {
 			if page.NextCursor != nil && len(page.Data) < p.limit && !asJSON {
 				fmt.Fprintf(cmd.ErrOrStderr(), "looked at %d deliveries, there are others\n", page.LookedAt)
 			}
+			if !asJSON {
+				tellWhole(cmd, page.CompleteSince.Time)
+			}
 			return more(cmd, page.NextCursor, asJSON)
 		},
 	}.on(&cobra.Command{
@@ -129,7 +132,8 @@ func listDeliveries(f client.Filter, limit int, read func(client.Filter) (wire.P
 		if err != nil {
 			return wire.Page{}, err
 		}
-		all.Data, all.NextCursor, all.LookedAt = append(all.Data, page.Data...), page.NextCursor, all.LookedAt+page.LookedAt
+		page.Data, page.LookedAt = append(all.Data, page.Data...), all.LookedAt+page.LookedAt
+		all = page
 		if page.NextCursor == nil || len(all.Data) >= limit {
 			break
 		}
@@ -259,14 +263,19 @@ func tellEnded(cmd *cobra.Command, page wire.EndedPage, asJSON bool) error {
 	if asJSON {
 		return nil
 	}
-	if since := page.CompleteSince; !since.IsZero() {
-		fmt.Fprintf(cmd.ErrOrStderr(), "whole since %s: of what ended before, some was forgotten\n", since.Text())
-	}
+	tellWhole(cmd, page.CompleteSince)
 	if page.NextCursor != nil {
 		return more(cmd, page.NextCursor, false)
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "what ends later with --cursor %s\n", page.ResumeCursor)
 	return nil
+}
+
+// tellWhole says from when a list is whole, where something may be missing.
+func tellWhole(cmd *cobra.Command, since wire.Time) {
+	if !since.IsZero() {
+		fmt.Fprintf(cmd.ErrOrStderr(), "whole since %s: of what ended before, some was forgotten\n", since.Text())
+	}
 }
 
 // listEnded reads pages until so many deliveries are found, all were told, or too many

@@ -144,23 +144,23 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
-	if err := checkSealed(ctx, store, o); err != nil {
+	info, err := inspected(ctx, store, o)
+	if err != nil {
 		return err
 	}
-	info, err := store.Store(ctx)
-	if err != nil {
-		return fmt.Errorf("open store: %w", err)
-	}
-
 	guard := egress.NewGuard(o.AllowNets)
 	figures := metrics.New()
 	work, err := newWork(store, guard, figures, share, o)
 	if err != nil {
 		return err
 	}
-	e := work.engine
-	hub := tail.New(store, o.Log)
-	svc := service{e, e.Registry(), work.jobs, store, hub, store.Audit(), work.ticker, work.takers}
+	e, hub := work.engine, tail.New(store, o.Log)
+	look, closeLook, err := openLookup(e, store, o)
+	if err != nil {
+		return err
+	}
+	defer closeLook()
+	svc := service{e, e.Registry(), work.jobs, store, hub, store.Audit(), work.ticker, work.takers, look}
 	if err := e.ReadClock(ctx); err != nil {
 		return err
 	}
@@ -180,6 +180,17 @@ func Run(ctx context.Context, o Options) (err error) {
 		o:     o, info: info, partitions: store.Partitions(),
 	}
 	return f.run(ctx)
+}
+
+// inspected describes a store that this process can work with.
+func inspected(ctx context.Context, store *redisq.Store, o Options) (info dispatcher.StoreInfo, err error) {
+	if err := checkSealed(ctx, store, o); err != nil {
+		return info, err
+	}
+	if info, err = store.Store(ctx); err != nil {
+		return info, fmt.Errorf("open store: %w", err)
+	}
+	return info, nil
 }
 
 // machinery is what works besides answering callers.

@@ -15,6 +15,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/guests"
 	"github.com/hookladder/hookladder/dispatcher/internal/jobs"
+	"github.com/hookladder/hookladder/dispatcher/internal/lookup"
 	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
 	"github.com/hookladder/hookladder/dispatcher/internal/tail"
 	"github.com/hookladder/hookladder/dispatcher/internal/takers"
@@ -32,13 +33,29 @@ type service struct {
 	dispatcher.Audit
 	*ticks.Ticker
 	*takers.Takers
+
+	look *lookup.Lookup // nil: there is no archive
+}
+
+// lookedUp is a service whose look-ups go into the archive too.
+type lookedUp struct {
+	service
+	*lookup.Lookup
+}
+
+// api is what the API calls.
+func (s service) api() httpapi.Service {
+	if s.look == nil {
+		return s
+	}
+	return lookedUp{s, s.look}
 }
 
 // jobRunner is a name under which Jobs can stand beside the method Jobs.
 type jobRunner = jobs.Jobs
 
 func newAPI(s service, guard *egress.Guard, figures *metrics.Metrics, keyring *apikey.Ring, o Options) (*http.Server, error) {
-	handler, err := httpapi.New(s, httpapi.Options{
+	handler, err := httpapi.New(s.api(), httpapi.Options{
 		Keys: keyring,
 		Policy: dispatcher.Policy{
 			MaxBody:   o.MaxBody,

@@ -80,6 +80,20 @@ func (k Kind) Ends() bool {
 	return k == Delivered || k == Dead || k == Cancelled || k == Lost || k == Forgotten
 }
 
+// Status is that of a delivery which ended by such an event; empty: it does not tell one.
+// How one ended that is lost is not known. It is told as dead, so that somebody looks.
+func (k Kind) Status() dispatcher.Status {
+	switch k {
+	case Delivered:
+		return dispatcher.StatusDelivered
+	case Dead, Lost:
+		return dispatcher.StatusDead
+	case Cancelled:
+		return dispatcher.StatusCancelled
+	}
+	return ""
+}
+
 // Event is something that happened to a delivery.
 type Event struct {
 	ID      dispatcher.DeliveryID

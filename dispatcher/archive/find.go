@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"context"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -23,6 +24,18 @@ type FoundDelivery struct {
 	Open   *Open   // as long as it has not finished
 }
 
+// Finder looks up what an archive keeps. It answers soon: an archive that is away, or
+// does not answer in time, is an ErrUnavailable.
+type Finder interface {
+	// Find reads a message with all that happened to it, or answers dispatcher.ErrNotFound.
+	Find(ctx context.Context, id string) (*Found, error)
+	// Ends reads a page of ends.
+	Ends(ctx context.Context, f Filter) (EndPage, error)
+	// Since is from when on the archive is whole: what ended later is in it, or still in
+	// the store.
+	Since(ctx context.Context) (time.Time, error)
+}
+
 // Filter selects ends of deliveries. At least one of Tenants, Subjects and Lanes is
 // given, since only those are indexed. Of several values of one field any matches.
 type Filter struct {
@@ -36,30 +49,29 @@ type Filter struct {
 	Until    time.Time // exclusive; zero: there is none
 	Oldest   bool      // the oldest first, else the newest
 	Limit    int
-	After    *Place // the last one of the page before; nil: the first page
+	After    *dispatcher.EndPlace // the page begins behind it; nil: at the first
 }
 
-// Place is where an end stands in a list.
-type Place struct {
-	At        time.Time
-	Partition int
-	Pos       int64
-}
-
-// End is the end of a delivery, as lists have it.
+// End is the newest end of a delivery, as lists have it.
 type End struct {
 	Event
-	Partition int
-	Created   time.Time // of its message; zero: that is not known
+	Created time.Time // of its message; zero: that is not known
+	Head    []byte    // of its record; nil: that had gone
+
+	Base       int       // attempts before its last ladder began
+	Delivered  time.Time // when it was delivered first; zero: it was not
+	LastStatus int       // of its last attempt
+	LastError  string    // likewise
 }
 
 // Place is where the end stands.
-func (e *End) Place() Place { return Place{At: e.At, Partition: e.Partition, Pos: e.Pos} }
+func (e *End) Place() dispatcher.EndPlace { return dispatcher.EndPlace{At: e.At, ID: e.ID.String()} }
 
 // EndPage is a part of a list of ends. Deliveries that are resent since are not in it.
 type EndPage struct {
-	Ends []End
-	More bool // there are more behind the last one
+	Ends     []End
+	LookedAt int                  // ends that were looked at, of which these match
+	Reached  *dispatcher.EndPlace // what stands before it was looked at, and it too; nil: all was
 }
 
 // Selection says what to forget, or to export: at least one field is given.

@@ -123,7 +123,7 @@ type StreamEnd struct {
 // MessageView is a message as read, with its deliveries.
 type MessageView struct {
 	Message
-	BodyBytes  int        `json:"body_bytes,omitzero" doc:"Without the scope bodies, in place of the body: its size."`
+	BodyBytes  int        `json:"body_bytes,omitzero" doc:"Without the scope bodies, or where the body is not kept, in place of it: its size."`
 	BodySHA256 string     `json:"body_sha256,omitzero" doc:"Likewise: its SHA-256, in hex."`
 	CreatedAt  Time       `json:"created_at"`
 	Deliveries []Delivery `json:"deliveries"`
@@ -178,6 +178,8 @@ type Page struct {
 	Data       []Delivery `json:"data"`
 	NextCursor *string    `json:"next_cursor" nullable:"true" doc:"null: this is the last page."`
 	LookedAt   int        `json:"looked_at" doc:"How many deliveries were looked at for this page: a filter that finds little ends it early, and its cursor goes on."`
+
+	CompleteSince OptionalTime `json:"complete_since,omitzero" nullable:"true" doc:"With ARCHIVE_URL only: of what ended before, some may be missing. null: nothing was forgotten. The archive finds by tenant, subject and destination; with other filters, and while it is away, the list is the store's alone."`
 }
 
 // EndedDelivery is a delivery that ended, in the order of the ends.
@@ -194,7 +196,7 @@ type EndedPage struct {
 	NextCursor    *string         `json:"next_cursor" nullable:"true" doc:"null: all that ended before until, or by now, was told."`
 	ResumeCursor  string          `json:"resume_cursor" doc:"Goes on with what ends later, and skips nothing. since and until may be others then, status may not."`
 	LookedAt      int             `json:"looked_at" doc:"How many ends were looked at for this page, those of other endpoints too."`
-	CompleteSince Time            `json:"complete_since" nullable:"true" doc:"Of what ended before, some was forgotten by RETENTION, RETENTION_MAX or DEAD_RETENTION. null: nothing was."`
+	CompleteSince Time            `json:"complete_since" nullable:"true" doc:"Of what ended before, some was forgotten by RETENTION, RETENTION_MAX or DEAD_RETENTION, and is not in the archive, where there is one. null: nothing was."`
 }
 
 // DeadGroup counts the dead deliveries to one destination that died of one reason.

@@ -28,7 +28,7 @@ func (e *Engine) read(ctx context.Context, id string) (dispatcher.MessageView, e
 	if err != nil {
 		return dispatcher.MessageView{}, err
 	}
-	return record, e.address(ctx, record.Deliveries)
+	return record, e.Address(ctx, record.Deliveries)
 }
 
 // Deliveries reads a page of deliveries. ErrListing says that too many callers list now.
@@ -41,7 +41,7 @@ func (e *Engine) Deliveries(ctx context.Context, f dispatcher.Filter) (dispatche
 	if err != nil {
 		return dispatcher.Page{}, err
 	}
-	return page, e.address(ctx, page.Deliveries)
+	return page, e.Address(ctx, page.Deliveries)
 }
 
 // Ended reads a page of what ended of an endpoint, oldest first. ErrListing says that
@@ -60,7 +60,7 @@ func (e *Engine) Ended(ctx context.Context, name string, f dispatcher.EndedFilte
 	if err != nil {
 		return dispatcher.EndedPage{}, err
 	}
-	return page, e.address(ctx, page.Deliveries)
+	return page, e.Address(ctx, page.Deliveries)
 }
 
 // Instances reads a page of the instances, with when this one saw them last.

@@ -29,7 +29,7 @@ func (e *Engine) repeated(ctx context.Context, all []routed, repeats []int, out 
 			list = append(list, standing[k].Deliveries...)
 		}
 	}
-	unknown := e.address(ctx, list)
+	unknown := e.Address(ctx, list)
 	for k, i := range repeats {
 		st := &standing[k]
 		n := len(st.Deliveries)
@@ -69,8 +69,8 @@ func unmatched(m *dispatcher.Message, s *dispatcher.Standing, told []dispatcher.
 	return dispatcher.Published{Result: dispatcher.Accepted, CreatedAt: m.CreatedAt}
 }
 
-// address fills in the present URLs and ladders of deliveries.
-func (e *Engine) address(ctx context.Context, list []dispatcher.Delivery) error {
+// Address fills in the present URLs and ladders of deliveries.
+func (e *Engine) Address(ctx context.Context, list []dispatcher.Delivery) error {
 	seen := map[string]bool{}
 	var ids []string
 	for i := range list {

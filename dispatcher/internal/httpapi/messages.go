@@ -25,12 +25,17 @@ func (s *server) message(ctx context.Context, q *request) (*response, error) {
 		return nil, err
 	}
 	w := wireMessage(view)
-	if q.bodies {
+	switch gone := view.Message.Apart; {
+	case gone != nil && view.Message.Body == nil: // it is not kept
+		w.BodyBytes = gone.Size
+	case q.bodies:
 		setWireBody(&w.Message, &view.Message)
-	} else {
+	default:
 		sum := sha256.Sum256(view.Message.Body)
 		w.BodyBytes, w.BodySHA256 = len(view.Message.Body), hex.EncodeToString(sum[:])
-		for i := range w.Deliveries {
+	}
+	for i := range w.Deliveries {
+		if !q.bodies {
 			hideAnswers(&w.Deliveries[i], &view.Deliveries[i])
 		}
 	}
@@ -85,6 +90,9 @@ func (s *server) deliveries(ctx context.Context, q *request) (*response, error) 
 			return nil, err
 		}
 		w := wire.Page{Data: convert(page.Deliveries, wireDelivery), LookedAt: page.LookedAt, NextCursor: nextCursor(page.Next)}
+		if since := page.CompleteSince; since != nil {
+			w.CompleteSince = wire.OptionalTime{Time: wire.Time{Time: *since}, Told: true}
+		}
 		for i := range w.Data {
 			w.Data[i].History = nil // lists have no history
 		}

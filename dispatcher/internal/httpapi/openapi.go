@@ -60,6 +60,7 @@ func describe(all []operation, version string) ([]byte, error) {
 	schemas.RegisterTypeAlias(reflect.TypeFor[wire.Duration](), reflect.TypeFor[durationSchema]())
 	schemas.RegisterTypeAlias(reflect.TypeFor[ladder.Ladder](), reflect.TypeFor[ladderSchema]())
 	schemas.RegisterTypeAlias(reflect.TypeFor[wire.Time](), reflect.TypeFor[timeSchema]())
+	schemas.RegisterTypeAlias(reflect.TypeFor[wire.OptionalTime](), reflect.TypeFor[timeSchema]())
 	for _, o := range all {
 		document(doc, o)
 	}

@@ -120,13 +120,13 @@ func (s *server) messageOperations() []operation {
 		{
 			id: "cancel-message", method: "DELETE", path: "/v1/messages/{id}", scope: apikey.Publish, audit: "message.cancel",
 			summary: "Cancel the deliveries of a message that have not ended", do: s.cancel,
-			subject: aMessage, query: []*param{destination}, answers: ok(wire.Deliveries{}),
+			subject: aMessage, query: []*param{destination}, answers: ok(wire.Deliveries{}), problems: []*problemKind{archived},
 		},
 		{
 			id: "retry-message", method: "POST", path: "/v1/messages/{id}/retry", scope: apikey.Publish, audit: "message.retry",
 			summary: "Attempt a message's deliveries now", do: s.retry,
 			subject: aMessage, query: []*param{destination, all}, answers: map[int]any{202: wire.Retried{}},
-			problems: []*problemKind{due, inFlight, order, delivered, expired, disabled, deleted},
+			problems: []*problemKind{due, inFlight, order, delivered, expired, disabled, deleted, archived},
 		},
 	}
 }

@@ -41,6 +41,7 @@ var (
 	taken        = &problemKind{"taken", http.StatusConflict, "The uid is taken by another endpoint", 0}
 	changed      = &problemKind{"changed", http.StatusConflict, "It was changed meanwhile", 0}
 	disabled     = &problemKind{"disabled", http.StatusConflict, "The endpoint is disabled", 0}
+	archived     = &problemKind{"archived", http.StatusConflict, "Only the archive has it", 0}
 	deleted      = &problemKind{"deleted", http.StatusConflict, "The endpoint was deleted", 0}
 	tooLarge     = &problemKind{"too-large", http.StatusRequestEntityTooLarge, "The body is too large", 0}
 	badMedia     = &problemKind{"unsupported-media-type", http.StatusUnsupportedMediaType, "The content type must be application/json", 0}
@@ -68,6 +69,7 @@ var (
 	// A lost store is usually back within seconds. A full one gets room as work ends,
 	// which takes longer.
 	unavailable = &problemKind{"unavailable", http.StatusServiceUnavailable, "The store can't be reached", 1}
+	archiveAway = &problemKind{"unavailable", http.StatusServiceUnavailable, "The archive can't be reached", 3}
 	weak        = &problemKind{"not-durable", http.StatusServiceUnavailable, "The store is not as durable as asked", 1}
 	crowded     = &problemKind{"overloaded", http.StatusServiceUnavailable, "Too much is being received at once", 1}
 	full        = &problemKind{"full", http.StatusServiceUnavailable, "The store is full", 10}
@@ -146,6 +148,8 @@ var table = []struct {
 	detail string
 }{
 	{dispatcher.ErrNotFound, notFound, "", "it was never published, or is no longer kept"},
+	{dispatcher.ErrArchived, archived, "", "it ended, and the store keeps it no more: to send it again, publish it under another id"},
+	{dispatcher.ErrArchiveAway, archiveAway, "", "the store does not have it, and the archive, which may have it, does not answer: ask again later"},
 	{dispatcher.ErrNoLane, notFound, "", "there is no such lane: GET /v1/lanes lists them. Name an endpoint by its id or uid, or give a URL (with its tenant), whose lane may be paused before its first message"},
 	{dispatcher.ErrNoDelivery, notFound, "", "the message is kept, but it does not go to this destination: reading it shows where it goes"},
 	{dispatcher.ErrNoEndpoint, notFound, "", "there is no such endpoint: GET /v1/endpoints lists them"},

@@ -71,7 +71,7 @@ func (r *Reader) Ended(ctx context.Context, f dispatcher.EndedFilter) (page disp
 	if err != nil {
 		return page, err
 	}
-	page.More = true
+	page.More, page.From = true, at.end()
 	for cost := 0; page.More && len(page.Deliveries) < f.Limit && cost < pageCost; {
 		names, records, err := r.read(ctx, f, &at, &page)
 		if err != nil {
@@ -80,11 +80,13 @@ func (r *Reader) Ended(ctx context.Context, f dispatcher.EndedFilter) (page disp
 		page.LookedAt += names
 		cost += costOfName*names + costOfRecord*records + costOfScript
 	}
-	page.Resume, page.Lane = at.text(markOf(f)), f.Lane
-	if ms, err := strconv.ParseFloat(at.score, 64); err == nil {
-		page.Place = dispatcher.EndPlace{At: conn.FromMillis(int64(ms)), ID: at.name}
-	}
+	page.Resume, page.Lane, page.Place = at.text(markOf(f)), f.Lane, at.end()
 	return page, nil
+}
+
+// EndedCursor is the cursor of a list that was read up to a place, here or elsewhere.
+func (r *Reader) EndedCursor(f dispatcher.EndedFilter, at dispatcher.EndPlace) string {
+	return place{score: millis(at.At), name: at.ID}.text(markOf(f))
 }
 
 // Forgotten is the newest end that any partition forgot.
@@ -159,6 +161,15 @@ type place struct{ score, name string }
 // text is the cursor as callers carry it.
 func (p place) text(mark string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte("ended " + mark + " " + p.score + " " + p.name))
+}
+
+// end is the place as others know it; zero: there is none.
+func (p place) end() dispatcher.EndPlace {
+	ms, err := strconv.ParseFloat(p.score, 64)
+	if err != nil {
+		return dispatcher.EndPlace{}
+	}
+	return dispatcher.EndPlace{At: conn.FromMillis(int64(ms)), ID: p.name}
 }
 
 // parse reads a cursor. One of another endpoint or of other statuses is refused: its

@@ -1,0 +1,338 @@
+package lookup
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+)
+
+// Deliveries reads a page of deliveries. First comes what has not ended, which only the
+// store has. Then come the ends of both, in one order.
+func (l *Lookup) Deliveries(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
+	if !findable(&f) {
+		page, err := l.live.Deliveries(ctx, f)
+		if err != nil {
+			return page, err
+		}
+		r, err := l.storeReach(ctx, &f)
+		page.CompleteSince = new(r.since())
+		return page, err
+	}
+	at, err := parseCursor(&f)
+	if err != nil {
+		return dispatcher.Page{}, err
+	}
+	var page dispatcher.Page
+	if !at.ends {
+		part := f
+		part.Part = dispatcher.PartUnfinished
+		if page, err = l.live.Deliveries(ctx, part); err != nil {
+			return page, err
+		}
+	}
+	if page.Next != "" || len(page.Deliveries) >= f.Limit {
+		r, err := l.reach(ctx, endsOf(&f))
+		page.CompleteSince = new(r.since())
+		if page.Next == "" {
+			page.Next = mark{ends: true, place: &dispatcher.EndPlace{}}.text(&f)
+		}
+		return page, err
+	}
+	rest := f
+	rest.Limit -= len(page.Deliveries)
+	ends, err := l.ends(ctx, rest, at.place)
+	if err != nil {
+		return dispatcher.Page{}, err
+	}
+	page.Deliveries, page.LookedAt = append(page.Deliveries, ends.Deliveries...), page.LookedAt+ends.LookedAt
+	page.CompleteSince = ends.CompleteSince
+	if ends.Reached != nil {
+		page.Next = mark{ends: true, place: ends.Reached}.text(&f)
+	}
+	return page, nil
+}
+
+// storeReach is the reach of a list that is the store's alone. What has not ended is never
+// forgotten.
+func (l *Lookup) storeReach(ctx context.Context, f *dispatcher.Filter) (r reach, err error) {
+	r.away = true
+	if statuses := endsOf(f); len(statuses) > 0 {
+		var forgotten dispatcher.Forgotten
+		forgotten, err = l.store.Forgotten(ctx)
+		r.forgotten = forgotten.Since(statuses)
+	}
+	return r, err
+}
+
+// findable reports whether the archive has an index for a filter, and may have any of it.
+func findable(f *dispatcher.Filter) bool {
+	return len(f.Tenants)+len(f.Subjects)+len(f.Lanes) > 0 && len(endsOf(f)) > 0
+}
+
+// endsOf are the statuses of ends that a filter asks for.
+func endsOf(f *dispatcher.Filter) []dispatcher.Status {
+	switch {
+	case f.Failed:
+		return nil
+	case len(f.Statuses) == 0 && len(f.Reasons) > 0:
+		return []dispatcher.Status{dispatcher.StatusDead}
+	case len(f.Statuses) == 0:
+		return dispatcher.EndStatuses
+	}
+	return slices.DeleteFunc(slices.Clone(f.Statuses), func(s dispatcher.Status) bool { return !s.Ended() })
+}
+
+// ends reads a page of ends behind a place, the newest first.
+func (l *Lookup) ends(ctx context.Context, f dispatcher.Filter, from *dispatcher.EndPlace) (dispatcher.Page, error) {
+	part := f
+	part.Part, part.From, part.Cursor = dispatcher.PartEnded, from, ""
+	page, err := l.live.Deliveries(ctx, part)
+	if err != nil {
+		return page, err
+	}
+	page.Next = ""
+	r, err := l.reach(ctx, endsOf(&f))
+	if err != nil {
+		return page, err
+	}
+	oldest := f.Since
+	if page.Reached != nil {
+		oldest = page.Reached.At
+	}
+	if r.asks(oldest) {
+		kept, err := l.kept(ctx, archive.Filter{
+			Tenants: f.Tenants, Subjects: f.Subjects, Lanes: f.Lanes, Topics: f.Topics, Statuses: endsOf(&f), Reasons: f.Reasons,
+			Since: f.Since, Until: f.Until, Limit: f.Limit, After: from,
+		})
+		if err != nil {
+			return page, err
+		}
+		if kept == nil {
+			r.away = true
+		} else if err := l.merge(ctx, &page, kept, f.Limit); err != nil {
+			return page, err
+		}
+	}
+	page.CompleteSince = new(r.since())
+	return page, nil
+}
+
+// kept reads a page of the archive. nil: it does not answer.
+func (l *Lookup) kept(ctx context.Context, f archive.Filter) (*archive.EndPage, error) {
+	page, err := l.archive.Ends(ctx, f)
+	if err != nil {
+		l.tell(ctx, err)
+		return nil, ctx.Err()
+	}
+	return &page, nil
+}
+
+// merge puts the archive's page into the store's. Both end somewhere: up to the nearer
+// place the page is whole.
+func (l *Lookup) merge(ctx context.Context, page *dispatcher.Page, kept *archive.EndPage, limit int) error {
+	added, err := l.added(ctx, page.Deliveries, kept.Ends)
+	if err != nil {
+		return err
+	}
+	page.LookedAt += kept.LookedAt
+	reached := page.Reached
+	if reached == nil || kept.Reached != nil && kept.Reached.Compare(*reached) > 0 {
+		reached = cmp.Or(kept.Reached, reached)
+	}
+	list := append(page.Deliveries, added...)
+	slices.SortFunc(list, func(a, b dispatcher.Delivery) int { return placeOf(&b).Compare(placeOf(&a)) })
+	if reached != nil {
+		list = slices.DeleteFunc(list, func(d dispatcher.Delivery) bool { return placeOf(&d).Compare(*reached) < 0 })
+	}
+	if len(list) > limit {
+		list = list[:limit]
+		last := placeOf(&list[limit-1])
+		reached = &last
+	}
+	page.Deliveries, page.Reached = list, reached
+	return nil
+}
+
+func placeOf(d *dispatcher.Delivery) dispatcher.EndPlace {
+	return dispatcher.EndPlace{At: d.Ended, ID: d.ID.String()}
+}
+
+// added are the archive's ends of deliveries that the store has no more. One that it has
+// stands where it belongs by now, whatever the archive knows of it.
+func (l *Lookup) added(ctx context.Context, live []dispatcher.Delivery, ends []archive.End) ([]dispatcher.Delivery, error) {
+	told := make(map[dispatcher.DeliveryID]bool, len(live))
+	for i := range live {
+		told[live[i].ID] = true
+	}
+	ids := make([]dispatcher.DeliveryID, len(ends))
+	for i := range ends {
+		ids[i] = ends[i].ID
+	}
+	has, err := l.store.Has(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	var list []dispatcher.Delivery
+	for i := range ends {
+		if !has[i] && !told[ids[i]] {
+			list = append(list, l.delivery(ctx, &ends[i]))
+		}
+	}
+	return list, l.live.Address(ctx, list)
+}
+
+// delivery is an end as lists tell it.
+func (l *Lookup) delivery(ctx context.Context, e *archive.End) dispatcher.Delivery {
+	m := l.head(ctx, e.ID.Message, e.Head)
+	if m == nil {
+		m = &dispatcher.Message{CreatedAt: e.Created}
+	}
+	of := life{d: named(e.ID, m)}
+	d := &of.d
+	d.Topic, d.Tenant, d.Subject = e.Topic, e.Tenant, e.Subject
+	of.end(&e.Event, e.Kind.Status())
+	d.Attempts, d.LastStatus, d.LastError = e.Attempt.Number, e.LastStatus, cmp.Or(d.LastError, e.LastError)
+	d.Climbed, d.LadderFrom = max(d.Attempts-e.Base, 0), e.Base+1
+	if d.Delivered = e.Delivered; d.ID.Lane.IsQueue() {
+		d.LastStatus = 0
+	}
+	return *d
+}
+
+// Ended reads a page of what ended of an endpoint, the oldest first. What goes on from a
+// page is the same cursor as without an archive.
+func (l *Lookup) Ended(ctx context.Context, name string, f dispatcher.EndedFilter) (dispatcher.EndedPage, error) {
+	page, err := l.live.Ended(ctx, name, f)
+	if err != nil {
+		return page, err
+	}
+	r := reach{forgotten: page.CompleteSince}
+	if r.archived, err = l.archive.Since(ctx); err != nil {
+		l.tell(ctx, err)
+		r.away = true
+	}
+	begins := page.From.At
+	if f.Since.After(begins) {
+		begins = f.Since
+	}
+	if r.asks(begins) {
+		f.Lane = page.Lane
+		kept, err := l.kept(ctx, endedFilter(f, page.From))
+		if err != nil {
+			return page, err
+		}
+		if kept == nil {
+			r.away = true
+		} else if err := l.mergeEnded(ctx, &page, kept, f); err != nil {
+			return page, err
+		}
+	}
+	page.CompleteSince = r.since()
+	return page, ctx.Err()
+}
+
+func endedFilter(f dispatcher.EndedFilter, from dispatcher.EndPlace) archive.Filter {
+	a := archive.Filter{Lanes: []dispatcher.Lane{f.Lane}, Statuses: f.Statuses, Since: f.Since, Until: f.Until, Limit: f.Limit, Oldest: true}
+	if from != (dispatcher.EndPlace{}) {
+		a.After = &from
+	}
+	return a
+}
+
+// mergeEnded puts the archive's page into the store's. What ended in the store's present
+// ms or later is left for the next page, as the store leaves it: so nothing is skipped.
+func (l *Lookup) mergeEnded(ctx context.Context, page *dispatcher.EndedPage, kept *archive.EndPage, f dispatcher.EndedFilter) error {
+	ends := slices.DeleteFunc(kept.Ends, func(e archive.End) bool { return !e.At.Before(page.Now) })
+	added, err := l.added(ctx, page.Deliveries, ends)
+	if err != nil {
+		return err
+	}
+	page.LookedAt += kept.LookedAt
+	var reached *dispatcher.EndPlace
+	if page.More {
+		reached = &page.Place
+	}
+	if at := kept.Reached; at != nil && at.At.Before(page.Now) && (reached == nil || at.Compare(*reached) < 0) {
+		reached = at
+	}
+	list := append(page.Deliveries, added...)
+	slices.SortFunc(list, func(a, b dispatcher.Delivery) int { return placeOf(&a).Compare(placeOf(&b)) })
+	if reached != nil {
+		list = slices.DeleteFunc(list, func(d dispatcher.Delivery) bool { return placeOf(&d).Compare(*reached) > 0 })
+	}
+	if len(list) > f.Limit {
+		list = list[:f.Limit]
+		last := placeOf(&list[f.Limit-1])
+		reached = &last
+	}
+	place := page.Place
+	switch n := len(list); {
+	case reached != nil:
+		place = *reached
+	case n > 0 && placeOf(&list[n-1]).Compare(place) > 0:
+		place = placeOf(&list[n-1])
+	}
+	page.Deliveries, page.More, page.Place = list, reached != nil, place
+	page.Resume = l.store.EndedCursor(f, place)
+	return nil
+}
+
+// mark is where a page of Deliveries ended: among what has not ended, where the store's
+// own cursor says it, or among the ends.
+type mark struct {
+	ends  bool
+	place *dispatcher.EndPlace // nil: the next page begins with the newest end
+}
+
+// endsWord begins the cursors of Lookup.
+const endsWord = "archive"
+
+func (m mark) text(f *dispatcher.Filter) string {
+	ms := int64(0)
+	if !m.place.At.IsZero() {
+		ms = m.place.At.UnixMilli()
+	}
+	text := fmt.Sprintf("%s %s %d %s", endsWord, markOf(f), ms, m.place.ID)
+	return base64.RawURLEncoding.EncodeToString([]byte(text))
+}
+
+// parseCursor reads a cursor of the filter. The store reads its own.
+func parseCursor(f *dispatcher.Filter) (m mark, err error) {
+	raw, err := base64.RawURLEncoding.DecodeString(f.Cursor)
+	words := strings.SplitN(string(raw), " ", 4)
+	if err != nil || words[0] != endsWord {
+		return mark{}, nil
+	}
+	var ms int64
+	if len(words) == 4 {
+		ms, err = strconv.ParseInt(words[2], 10, 64)
+	}
+	if len(words) != 4 || err != nil || words[1] != markOf(f) {
+		return mark{}, fmt.Errorf("%w: %q", dispatcher.ErrCursor, f.Cursor)
+	}
+	m.ends = true
+	if ms != 0 {
+		m.place = &dispatcher.EndPlace{At: time.UnixMilli(ms).UTC(), ID: words[3]}
+	}
+	return m, nil
+}
+
+// markOf tells a filter from others, whatever its limit and cursor.
+func markOf(f *dispatcher.Filter) string {
+	of := *f
+	of.Limit, of.Cursor, of.Since, of.Until = 0, "", f.Since.UTC(), f.Until.UTC()
+	h := fnv.New64a()
+	text, _ := json.Marshal(of) // of texts, times and numbers it can't fail
+	_, _ = h.Write(text)
+	return strconv.FormatUint(h.Sum64(), 36)
+}

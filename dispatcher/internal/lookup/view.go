@@ -1,0 +1,219 @@
+package lookup
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+)
+
+// mostHistory is how many attempts of a delivery are shown, the newest, as the store does.
+const mostHistory = 32
+
+// Message reads a message with its deliveries. dispatcher.ErrArchiveAway says that only
+// the archive may have it, and does not answer.
+func (l *Lookup) Message(ctx context.Context, id string) (dispatcher.MessageView, error) {
+	view, err := l.live.Message(ctx, id)
+	gone := errors.Is(err, dispatcher.ErrNotFound)
+	if err != nil && !gone || err == nil && whole(&view) {
+		return view, err
+	}
+	found, err := l.find(ctx, id)
+	switch {
+	case err == nil && gone:
+		return l.view(ctx, found)
+	case err == nil:
+		return l.complete(ctx, view, found)
+	case gone:
+		return dispatcher.MessageView{}, err
+	}
+	return view, nil // the store has the best of it
+}
+
+// whole reports whether a view lacks nothing. A fan-out may have deliveries that were
+// forgotten; an attempt, and a large body, may be given up before its delivery.
+func whole(v *dispatcher.MessageView) bool {
+	m := &v.Message
+	return !(m.Apart != nil && m.Body == nil) && (m.URL != "" || m.Endpoint != "" || m.Queue != "") &&
+		!slices.ContainsFunc(v.Deliveries, func(d dispatcher.Delivery) bool { return d.Attempts > 0 && len(d.History) == 0 })
+}
+
+// view is a message that only the archive has.
+func (l *Lookup) view(ctx context.Context, found *archive.Found) (dispatcher.MessageView, error) {
+	v := dispatcher.MessageView{Message: *l.message(ctx, found)}
+	for i := range found.Deliveries {
+		v.Deliveries = append(v.Deliveries, deliveryOf(&v.Message, &found.Deliveries[i]))
+	}
+	return v, l.live.Address(ctx, v.Deliveries)
+}
+
+// complete adds to what the store has of a message what it forgot.
+func (l *Lookup) complete(ctx context.Context, v dispatcher.MessageView, found *archive.Found) (dispatcher.MessageView, error) {
+	if v.Message.Body == nil && found.HasBody {
+		v.Message.Body, v.Message.Apart = found.Message.Body, nil
+	}
+	var more []dispatcher.Delivery
+	for i := range found.Deliveries {
+		d := deliveryOf(&v.Message, &found.Deliveries[i])
+		k := slices.IndexFunc(v.Deliveries, func(live dispatcher.Delivery) bool { return live.ID == d.ID })
+		switch {
+		case k < 0 && d.Status.Ended(): // what has not ended, the store would have
+			more = append(more, d)
+		case k >= 0 && len(v.Deliveries[k].History) == 0:
+			v.Deliveries[k].History = d.History
+		}
+	}
+	if err := l.live.Address(ctx, more); err != nil {
+		return dispatcher.MessageView{}, err
+	}
+	v.Deliveries = append(v.Deliveries, more...)
+	return v, nil
+}
+
+// message is a message as its head and the archive's own columns tell it. Of a body that
+// is not kept there is the size only.
+func (l *Lookup) message(ctx context.Context, found *archive.Found) *dispatcher.Message {
+	m := l.head(ctx, found.Message.ID, found.Head)
+	if m == nil {
+		m = &dispatcher.Message{ID: found.Message.ID}
+	}
+	m.Topic, m.Tenant, m.Subject = cmp.Or(m.Topic, found.Message.Topic), cmp.Or(m.Tenant, found.Message.Tenant), cmp.Or(m.Subject, found.Message.Subject)
+	if !found.Message.CreatedAt.IsZero() {
+		m.CreatedAt = found.Message.CreatedAt
+	}
+	m.Body, m.Apart = found.Message.Body, nil
+	if !found.HasBody {
+		m.Apart = &dispatcher.Apart{Size: found.Size}
+	}
+	return m
+}
+
+// head reads the head of a record; nil: there is none, or it can't be read.
+func (l *Lookup) head(ctx context.Context, id string, head []byte) *dispatcher.Message {
+	if head == nil {
+		return nil
+	}
+	m, err := l.decode(id, head)
+	if err != nil {
+		l.log.ErrorContext(ctx, "archived message can't be read", "message_id", id, "err", err)
+		return nil
+	}
+	return m
+}
+
+// deliveryOf is a delivery as its events tell it.
+func deliveryOf(m *dispatcher.Message, f *archive.FoundDelivery) dispatcher.Delivery {
+	l := life{d: named(f.ID, m)}
+	for i := range f.Events {
+		l.event(&f.Events[i])
+	}
+	d := &l.d
+	if f.Open != nil && !d.Status.Ended() {
+		l.unfinished(f.Open)
+	}
+	if d.Status == "" { // its log was cut
+		d.Status = dispatcher.StatusReady
+	}
+	d.Climbed, d.LadderFrom = max(d.Attempts-l.base-l.beside, 0), l.base+1
+	if n := len(d.History); n > 0 {
+		last := d.History[n-1]
+		d.LastStatus, d.LastError = last.Status, cmp.Or(d.LastError, last.Error)
+		d.History = d.History[max(0, n-mostHistory):]
+	}
+	return *d
+}
+
+// named is a delivery of a message, of which nothing else is known.
+func named(id dispatcher.DeliveryID, m *dispatcher.Message) dispatcher.Delivery {
+	return dispatcher.Delivery{
+		ID: id, Topic: m.Topic, Tenant: m.Tenant, Subject: m.Subject, URL: m.URL, Created: m.CreatedAt,
+		MaxAttempts: m.MaxAttempts, Ladder: m.Ladder,
+	}
+}
+
+// life is what events make of a delivery, one after the other.
+type life struct {
+	d            dispatcher.Delivery
+	base, beside int
+}
+
+// unknownEnd is told of a delivery whose end was not archived.
+const unknownEnd = "it ended, and the log that told how was cut before it was archived"
+
+// verdicts are those of attempts by what became of them.
+var verdicts = map[archive.Kind]dispatcher.Verdict{
+	archive.Delivered: dispatcher.Delivered, archive.Retry: dispatcher.Retry, archive.Dead: dispatcher.Dead, archive.Cancelled: dispatcher.Retry,
+}
+
+func (l *life) event(e *archive.Event) {
+	d := &l.d
+	if e.Kind != archive.Late && e.Kind != archive.Restored {
+		d.Attempts = max(d.Attempts, e.Attempt.Number)
+	}
+	if verdict := verdicts[e.Kind]; verdict != 0 && !e.Attempt.At.IsZero() {
+		d.History = append(d.History, attemptOf(e, verdict, d.URL))
+	}
+	switch e.Kind {
+	case archive.Resent:
+		d.Status, d.Ended, d.Reason, d.LastError = "", time.Time{}, "", ""
+		if e.Anew {
+			l.base = e.Attempt.Number
+		}
+	case archive.Retry:
+		d.Status, d.Due = dispatcher.StatusRetrying, e.At.Add(e.Wait)
+	case archive.Forgotten:
+		if !d.Status.Ended() { // it was unfinished: nothing is sent any more
+			l.end(e, dispatcher.StatusCancelled)
+		}
+	default:
+		if status := e.Kind.Status(); status != "" {
+			l.end(e, status)
+		}
+	}
+}
+
+func (l *life) end(e *archive.Event, status dispatcher.Status) {
+	d := &l.d
+	d.Status, d.Ended, d.Due, d.Reason, d.LastError = status, e.At, time.Time{}, e.Reason, ""
+	if status == dispatcher.StatusDelivered && d.Delivered.IsZero() {
+		d.Delivered = e.At
+	}
+	if e.Kind == archive.Lost {
+		d.LastError = unknownEnd
+	}
+}
+
+// unfinished tells how one stands that the store should have.
+func (l *life) unfinished(o *archive.Open) {
+	d := &l.d
+	d.Attempts, l.base, l.beside = max(d.Attempts, o.Attempts), o.Base, o.Beside
+	d.Due = o.Due
+	switch {
+	case o.Due.IsZero():
+		d.Status = dispatcher.StatusReady
+	case d.Attempts > o.Base:
+		d.Status = dispatcher.StatusRetrying
+	default:
+		d.Status = dispatcher.StatusScheduled
+	}
+}
+
+// attemptOf is the attempt of an event. url is the message's own.
+func attemptOf(e *archive.Event, verdict dispatcher.Verdict, url string) dispatcher.Attempt {
+	a := e.Attempt
+	a.Verdict = verdict
+	if e.Kind == archive.Retry {
+		a.Next = e.At.Add(e.Wait)
+	}
+	if a.URL == "" && a.Address != "" {
+		a.URL = url
+	}
+	if e.ID.Lane.IsQueue() {
+		a.Status = 0
+	}
+	return a
+}

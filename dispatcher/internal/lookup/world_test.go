@@ -1,0 +1,287 @@
+package lookup_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+	"github.com/hookladder/hookladder/dispatcher/internal/lookup"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// world is a store and an archive of it, in memory. What the store forgets was archived.
+type world struct {
+	testing.TB
+	rnd       *rand.Rand
+	now       time.Time
+	live      map[dispatcher.DeliveryID]dispatcher.Delivery // what the store has
+	kept      map[dispatcher.DeliveryID]archive.End         // the newest ends that are archived
+	views     map[string]dispatcher.MessageView
+	found     map[string]*archive.Found
+	forgotten dispatcher.Forgotten
+	away      bool
+	asked     int // look-ups in the archive
+	between   func()
+}
+
+func newWorld(t testing.TB, seed uint64) (*world, *lookup.Lookup) {
+	w := &world{
+		TB: t, rnd: rand.New(rand.NewPCG(seed, 1)), now: start,
+		live: map[dispatcher.DeliveryID]dispatcher.Delivery{}, kept: map[dispatcher.DeliveryID]archive.End{},
+		views: map[string]dispatcher.MessageView{}, found: map[string]*archive.Found{},
+	}
+	return w, lookup.New(lookup.Options{
+		Live: w, Lanes: w, Store: w, Archive: finder{w}, Log: slog.New(slog.DiscardHandler),
+		Decode: func(id string, head []byte) (*dispatcher.Message, error) {
+			if string(head) == "broken" {
+				return nil, fmt.Errorf("broken")
+			}
+			return &dispatcher.Message{ID: id, URL: string(head), Topic: "a.b", CreatedAt: start}, nil
+		},
+	})
+}
+
+// The store.
+
+func (w *world) Deliveries(_ context.Context, f dispatcher.Filter) (page dispatcher.Page, err error) {
+	var list []dispatcher.Delivery
+	for _, d := range w.live {
+		if f.Part != dispatcher.PartAll && d.Status.Ended() != (f.Part == dispatcher.PartEnded) || len(f.Statuses) > 0 && !slices.Contains(f.Statuses, d.Status) {
+			continue
+		}
+		if f.From == nil || placeOf(d).Compare(*f.From) < 0 {
+			list = append(list, d)
+		}
+	}
+	slices.SortFunc(list, func(a, b dispatcher.Delivery) int { return placeOf(b).Compare(placeOf(a)) })
+	if f.Part != dispatcher.PartEnded {
+		from := 0
+		if f.Cursor != "" {
+			_, err = fmt.Sscan(f.Cursor, &from)
+			require.NoError(w, err)
+		}
+		list = list[from:]
+		if len(list) > f.Limit {
+			list, page.Next = list[:f.Limit], fmt.Sprint(from+f.Limit)
+		}
+		page.Deliveries = list
+		return page, nil
+	}
+	limit := f.Limit
+	if len(list) > 1 && w.rnd.IntN(3) == 0 { // it looked at enough
+		limit = min(limit, 1+w.rnd.IntN(len(list)))
+	}
+	if len(list) > limit {
+		list = list[:limit]
+		page.Reached, page.Next = new(placeOf(list[limit-1])), "store"
+	}
+	page.Deliveries = list
+	defer w.between() // the store changes while the archive is asked
+	return page, nil
+}
+
+func (w *world) Ended(_ context.Context, name string, f dispatcher.EndedFilter) (page dispatcher.EndedPage, err error) {
+	page.Lane, page.Now, page.CompleteSince = dispatcher.Lane(name), w.now, w.forgotten.Since(f.Statuses)
+	if f.Cursor != "" {
+		page.From = parsed(w, f.Cursor)
+	}
+	page.Place = page.From
+	var list []dispatcher.Delivery
+	for _, d := range w.live {
+		if string(d.ID.Lane) == name && d.Status.Ended() && d.Ended.Before(w.now) && !d.Ended.Before(f.Since) && placeOf(d).Compare(page.From) > 0 {
+			list = append(list, d)
+		}
+	}
+	slices.SortFunc(list, func(a, b dispatcher.Delivery) int { return placeOf(a).Compare(placeOf(b)) })
+	if len(list) > f.Limit {
+		list, page.More = list[:f.Limit], true
+	}
+	if n := len(list); n > 0 {
+		page.Place = placeOf(list[n-1])
+	}
+	page.Deliveries, page.Resume = list, w.EndedCursor(f, page.Place)
+	defer w.between()
+	return page, nil
+}
+
+func (w *world) EndedCursor(_ dispatcher.EndedFilter, at dispatcher.EndPlace) string {
+	return fmt.Sprintf("%d %s", at.At.UnixMilli(), at.ID)
+}
+
+func parsed(t testing.TB, cursor string) (at dispatcher.EndPlace) {
+	ms := int64(0)
+	text, id, _ := strings.Cut(cursor, " ")
+	_, err := fmt.Sscan(text, &ms)
+	require.NoError(t, err)
+	return dispatcher.EndPlace{At: time.UnixMilli(ms).UTC(), ID: id}
+}
+
+func (w *world) Message(_ context.Context, id string) (dispatcher.MessageView, error) {
+	v, ok := w.views[id]
+	if !ok {
+		return v, dispatcher.ErrNotFound
+	}
+	return v, nil
+}
+
+func (w *world) Cancel(_ context.Context, id string, _ dispatcher.Lane) ([]dispatcher.Delivery, error) {
+	_, err := w.Message(context.Background(), id)
+	return nil, err
+}
+
+func (w *world) Retry(_ context.Context, id string, lane dispatcher.Lane, _ bool) ([]dispatcher.Retried, error) {
+	v, err := w.Message(context.Background(), id)
+	if err == nil && lane != "" && !slices.ContainsFunc(v.Deliveries, func(d dispatcher.Delivery) bool { return d.ID.Lane == lane }) {
+		err = dispatcher.ErrNoDelivery
+	}
+	return nil, err
+}
+
+func (w *world) Address(_ context.Context, list []dispatcher.Delivery) error {
+	for i := range list {
+		if list[i].ID.Lane.IsEndpoint() {
+			list[i].URL = "https://present.example/"
+		}
+	}
+	return nil
+}
+
+func (w *world) Lane(_ context.Context, destination, tenant string) (dispatcher.Lane, error) {
+	return dispatcher.Lane(destination + " " + tenant), nil
+}
+
+func (w *world) MessageTenant(_ context.Context, id string) (string, error) {
+	v, err := w.Message(context.Background(), id)
+	return v.Message.Tenant, err
+}
+
+func (w *world) Forgotten(context.Context) (dispatcher.Forgotten, error) { return w.forgotten, nil }
+
+func (w *world) Has(_ context.Context, ids []dispatcher.DeliveryID) (has []bool, err error) {
+	for _, id := range ids {
+		_, ok := w.live[id]
+		has = append(has, ok)
+	}
+	return has, nil
+}
+
+// The archive.
+type finder struct{ w *world }
+
+func (f finder) Find(_ context.Context, id string) (*archive.Found, error) {
+	f.w.asked++
+	if f.w.away {
+		return nil, archive.ErrUnavailable
+	}
+	if found := f.w.found[id]; found != nil {
+		return found, nil
+	}
+	return nil, dispatcher.ErrNotFound
+}
+
+func (f finder) Since(context.Context) (time.Time, error) {
+	if f.w.away {
+		return time.Time{}, archive.ErrUnavailable
+	}
+	return start, nil
+}
+
+func (f finder) Ends(_ context.Context, q archive.Filter) (page archive.EndPage, err error) {
+	f.w.asked++
+	if f.w.away {
+		return page, archive.ErrUnavailable
+	}
+	var list []archive.End
+	for _, e := range f.w.kept {
+		order := 0
+		if q.After != nil {
+			if order = e.Place().Compare(*q.After); !q.Oldest {
+				order = -order
+			}
+		}
+		if (q.After == nil || order > 0) && (len(q.Lanes) == 0 || slices.Contains(q.Lanes, e.ID.Lane)) {
+			list = append(list, e)
+		}
+	}
+	slices.SortFunc(list, func(a, b archive.End) int {
+		if q.Oldest {
+			return a.Place().Compare(b.Place())
+		}
+		return b.Place().Compare(a.Place())
+	})
+	limit := q.Limit
+	if len(list) > 1 && f.w.rnd.IntN(3) == 0 {
+		limit = min(limit, 1+f.w.rnd.IntN(len(list)))
+	}
+	if len(list) > limit {
+		list = list[:limit]
+		page.Reached = new(list[limit-1].Place())
+	}
+	page.Ends = list
+	return page, nil
+}
+
+func placeOf(d dispatcher.Delivery) dispatcher.EndPlace {
+	return dispatcher.EndPlace{At: d.Ended, ID: d.ID.String()}
+}
+
+// end has a delivery end now. It is archived at once, or when it is forgotten.
+func (w *world) end(id dispatcher.DeliveryID) {
+	d := dispatcher.Delivery{ID: id, Status: dispatcher.EndStatuses[w.rnd.IntN(2)], Ended: w.now, Topic: "a.b"}
+	w.live[id] = d
+	if w.rnd.IntN(2) == 0 {
+		w.archive(d)
+	}
+}
+
+func (w *world) archive(d dispatcher.Delivery) {
+	kind := archive.Delivered
+	if d.Status == dispatcher.StatusDead {
+		kind = archive.Dead
+	}
+	w.kept[d.ID] = archive.End{Event: archive.Event{ID: d.ID, At: d.Ended, Kind: kind, Topic: "a.b"}, Head: []byte("https://own.example/")}
+}
+
+// forget has the store forget its oldest ends: of those that died fewer.
+func (w *world) forget(n int) {
+	ends := slices.SortedFunc(maps.Values(w.live), func(a, b dispatcher.Delivery) int { return placeOf(a).Compare(placeOf(b)) })
+	for _, d := range ends {
+		if !d.Status.Ended() || n == 0 {
+			continue
+		}
+		newest := &w.forgotten.Finished
+		if d.Status == dispatcher.StatusDead {
+			if w.rnd.IntN(4) > 0 {
+				continue
+			}
+			newest = &w.forgotten.Dead
+		}
+		if d.Ended.After(*newest) {
+			*newest = d.Ended
+		}
+		w.archive(d)
+		delete(w.live, d.ID)
+		n--
+	}
+}
+
+// grow has some deliveries end, a few of them in one ms.
+func (w *world) grow(from, n int) {
+	for i := range n {
+		if w.rnd.IntN(3) > 0 {
+			w.now = w.now.Add(time.Duration(1+w.rnd.IntN(3000)) * time.Millisecond)
+		}
+		w.end(dispatcher.DeliveryID{Lane: dispatcher.Lane([]string{"ep_a", "u_b"}[w.rnd.IntN(2)]), Message: fmt.Sprint("m", from+i)})
+	}
+}

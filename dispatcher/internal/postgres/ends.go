@@ -1,0 +1,309 @@
+package postgres
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+)
+
+// Bounds of a page. One that finds little ends short, and says how far it looked.
+const (
+	endsMost  = 5000                   // rows that are looked at
+	endsChunk = 500                    // rows of one statement
+	endsTime  = 400 * time.Millisecond // no statement begins later
+)
+
+// ended are the kinds that the indexes have: those that say how a delivery ended. One
+// that was forgotten had ended before, or is shown by its message only.
+const ended = "kind in ('d', 'x', 'c', '?')"
+
+// Ends reads a page of ends, month by month. It looks at so many of one tenant, subject
+// or lane, whichever says most, and leaves out what does not match otherwise.
+func (r *Reader) Ends(ctx context.Context, f archive.Filter) (page archive.EndPage, err error) {
+	q := endsLook{f: f, page: &page, from: f.Since, to: f.Until}
+	switch {
+	case len(f.Subjects) > 0:
+		q.by, q.values = "subject", f.Subjects
+	case len(f.Lanes) > 0:
+		q.by, q.values = "lane", words(f.Lanes)
+	default:
+		q.by, q.values = "tenant", f.Tenants
+	}
+	if q.to.IsZero() {
+		q.to = lastMonth.first()
+	}
+	q.values = slices.Compact(slices.Sorted(slices.Values(q.values)))
+	err = r.look(ctx, "read ends", q.read)
+	if err != nil {
+		return archive.EndPage{}, err
+	}
+	return page, nil
+}
+
+func words[T ~string](list []T) []string {
+	texts := make([]string, len(list))
+	for i, word := range list {
+		texts[i] = string(word)
+	}
+	return texts
+}
+
+// endsLook reads one page.
+type endsLook struct {
+	f        archive.Filter
+	page     *archive.EndPage
+	by       string // the column that is looked in
+	values   []string
+	from, to time.Time
+	until    time.Time // then the page ends
+	behind   *dispatcher.EndPlace
+}
+
+func (q *endsLook) read(ctx context.Context, s *session) error {
+	if err := s.readMonths(ctx); err != nil {
+		return err
+	}
+	q.behind, q.until = q.f.After, time.Now().Add(endsTime)
+	for i, m := range q.order(s.months) {
+		for first, more := i == 0, true; more; first = false {
+			if len(q.page.Ends) >= q.f.Limit || !first && (q.page.LookedAt >= endsMost || time.Now().After(q.until)) {
+				q.page.Reached = q.behind
+				return nil
+			}
+			var err error
+			if more, err = q.chunk(ctx, s, m); err != nil {
+				return err
+			}
+		}
+		q.behind = q.edge(m)
+	}
+	return nil
+}
+
+// edge is the place behind all ends of a month.
+func (q *endsLook) edge(m month) *dispatcher.EndPlace {
+	if q.f.Oldest {
+		return &dispatcher.EndPlace{At: (m + 1).first().Add(-time.Millisecond), ID: "\xff"}
+	}
+	return &dispatcher.EndPlace{At: m.first()}
+}
+
+// order are the months that may have ends of the page, in the order of the list.
+func (q *endsLook) order(ms months) []month {
+	list := slices.DeleteFunc(slices.Clone(ms), func(m month) bool {
+		from, to := q.span(m, ms)
+		return !from.Before(to)
+	})
+	if !q.f.Oldest {
+		slices.Reverse(list)
+	}
+	return list
+}
+
+// span is the time of which a month's ends are told. Rows of other times, which a wrong
+// clock made, are told with the first and the last month only.
+func (q *endsLook) span(m month, ms months) (from, to time.Time) {
+	from, to = q.from, q.to
+	if m != ms[0] && m.first().After(from) {
+		from = m.first()
+	}
+	if m != ms[len(ms)-1] && (m + 1).first().Before(to) {
+		to = (m + 1).first()
+	}
+	switch at := q.behind; {
+	case at == nil:
+	case q.f.Oldest && at.At.After(from):
+		from = at.At
+	case !q.f.Oldest && at.At.Before(to):
+		to = at.At.Add(time.Microsecond) // the rows of that very time among them
+	}
+	return from, to
+}
+
+// endName is the name of a delivery, by which ends of one ms are in order.
+const endName = `(lane || ':' || id) collate "C"`
+
+// chunk reads on in a month. It reports whether there may be more.
+func (q *endsLook) chunk(ctx context.Context, s *session, m month) (more bool, err error) {
+	direction, behind := "desc", "<"
+	if q.f.Oldest {
+		direction, behind = "", ">"
+	}
+	at, name := lastMonth.first(), "" // before all
+	if q.f.Oldest {
+		at = time.Time{}
+	}
+	if q.behind != nil {
+		at, name = q.behind.At, q.behind.ID
+	}
+	from, to := q.span(m, s.months)
+	limit := min(max(2*(q.f.Limit-len(q.page.Ends)), 64), endsChunk)
+	sorted := " order by at " + direction + ", " + endName + " " + direction + " limit $7"
+	rows, err := s.conn.Query(ctx, s.schema.sql(`
+		select `+eventColumns+` from unnest($1::text[]) as wanted (value) cross join lateral (
+			select * from hookladder.event
+			where `+q.by+` = wanted.value collate "C" and month = $2 and `+ended+` and at >= $3 and at < $4
+			and (at <> $5 or convert_to(lane || ':' || id, 'UTF8') `+behind+` $6)`+sorted+`) e`+sorted),
+		q.values, m.first(), from, to, at, []byte(name), limit) // a place need not be text
+	if err != nil {
+		return false, err
+	}
+	events, err := pgx.CollectRows(rows, scanEvent)
+	if err != nil {
+		return false, err
+	}
+	q.page.LookedAt += len(events)
+	var some []archive.End
+	for i := range events {
+		if q.matches(&events[i]) {
+			some = append(some, archive.End{Event: events[i]})
+		}
+	}
+	since, err := s.tellMessages(ctx, some, m)
+	if err == nil {
+		some, err = s.newest(ctx, some, since)
+	}
+	if err != nil {
+		return false, err
+	}
+	if len(events) > 0 {
+		last := archive.End{Event: events[len(events)-1]}
+		place := last.Place()
+		q.behind, more = &place, len(events) == limit
+	}
+	if left := q.f.Limit - len(q.page.Ends); len(some) > left {
+		some = some[:left]
+		place := some[left-1].Place()
+		q.behind, more = &place, true
+	}
+	q.page.Ends = append(q.page.Ends, some...)
+	return more, s.tellAttempts(ctx, q.page.Ends[len(q.page.Ends)-len(some):])
+}
+
+func (q *endsLook) matches(e *archive.Event) bool {
+	return asks(q.f.Statuses, e.Kind.Status()) && asks(q.f.Reasons, e.Reason) && asks(q.f.Tenants, e.Tenant) && asks(q.f.Subjects, e.Subject) &&
+		asks(q.f.Lanes, e.ID.Lane) &&
+		(len(q.f.Topics) == 0 || slices.ContainsFunc(q.f.Topics, func(pattern string) bool { return dispatcher.MatchTopic(pattern, e.Topic) }))
+}
+
+// asks reports whether a value is one of those that are asked for; none: any is.
+func asks[T comparable](asked []T, has T) bool { return len(asked) == 0 || slices.Contains(asked, has) }
+
+// newest leaves out ends of deliveries that were resent later, or ended anew. Of the
+// others it fills in what was before. Nothing of them is in a month before since.
+func (s *session) newest(ctx context.Context, some []archive.End, since month) ([]archive.End, error) {
+	if len(some) == 0 {
+		return nil, nil
+	}
+	type past struct {
+		pos       int64
+		base      *int
+		delivered *time.Time
+	}
+	all := make(map[dispatcher.DeliveryID]past, len(some))
+	rows, err := s.conn.Query(ctx, s.schema.sql(`
+		select id, lane, max(pos), max(n) filter (where kind = 's' and mark = $2), min(at) filter (where kind = 'd')
+		from hookladder.event where id = any($1) and month >= $3 and (`+ended+` or kind = 's') group by id, lane`), messagesOf(some), markAnew, since.first())
+	if err != nil {
+		return nil, err
+	}
+	var id dispatcher.DeliveryID
+	var p past
+	_, err = pgx.ForEachRow(rows, []any{&id.Message, &id.Lane, &p.pos, &p.base, &p.delivered}, func() error {
+		all[id] = p
+		return nil
+	})
+	some = slices.DeleteFunc(some, func(e archive.End) bool { return all[e.ID].pos > e.Pos })
+	for i := range some {
+		p := all[some[i].ID]
+		some[i].Base, some[i].Delivered = value(p.base), value(p.delivered).UTC()
+	}
+	return some, err
+}
+
+func messagesOf(some []archive.End) []string {
+	ids := make([]string, len(some))
+	for i := range some {
+		ids[i] = some[i].ID.Message
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// tellMessages fills in what their messages tell of the ends of a month. It answers the
+// month of the oldest message. Most are found in that of their ends, or in the one before.
+func (s *session) tellMessages(ctx context.Context, some []archive.End, m month) (oldest month, err error) {
+	of := map[string][]*archive.End{}
+	for i := range some {
+		of[some[i].ID.Message] = append(of[some[i].ID.Message], &some[i])
+	}
+	oldest = m
+	for _, span := range [][2]month{{m - 1, m}, {0, lastMonth}} {
+		if len(of) == 0 {
+			return oldest, nil
+		}
+		rows, err := s.conn.Query(ctx, s.schema.sql(`
+			select distinct on (id) id, created, month, head from hookladder.message
+			where id = any($1) and month between $2 and $3 order by id, created desc`),
+			slices.Collect(maps.Keys(of)), span[0].first(), span[1].first())
+		if err != nil {
+			return 0, err
+		}
+		var id string
+		var created, kept time.Time
+		var head []byte
+		_, err = pgx.ForEachRow(rows, []any{&id, &created, &kept, &head}, func() error {
+			for _, e := range of[id] {
+				e.Created, e.Head = created.UTC(), head
+			}
+			delete(of, id)
+			oldest = min(oldest, monthOf(created), monthOf(kept))
+			return nil
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	if len(of) > 0 {
+		return 0, nil // where their events begin is not known
+	}
+	return oldest, nil
+}
+
+// tellAttempts fills in the last attempts of those that ended without one.
+func (s *session) tellAttempts(ctx context.Context, some []archive.End) error {
+	without := map[dispatcher.DeliveryID]*archive.End{}
+	var ids []string
+	for i := range some {
+		e := &some[i]
+		e.LastStatus, e.LastError = e.Attempt.Status, e.Attempt.Error
+		if e.Attempt.At.IsZero() && e.Attempt.Number > 0 {
+			without[e.ID], ids = e, append(ids, e.ID.Message)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := s.conn.Query(ctx, s.schema.sql(`
+		select distinct on (id, lane) id, lane, status, error from hookladder.event
+		where id = any($1) and began is not null and kind <> 'l' order by id, lane, pos desc`), ids)
+	if err != nil {
+		return err
+	}
+	var id dispatcher.DeliveryID
+	var status int
+	var fault []byte
+	_, err = pgx.ForEachRow(rows, []any{&id.Message, &id.Lane, &status, &fault}, func() error {
+		if e := without[id]; e != nil {
+			e.LastStatus, e.LastError = status, string(fault)
+		}
+		return nil
+	})
+	return err
+}

@@ -190,3 +190,21 @@ func TestMonthsThatAnotherInstanceMadeAreFound(t *testing.T) {
 	l.write(t, a, []archive.Accepted{acceptedAt(month(4), "a")}, e)
 	require.Equal(t, []string{"true"}, read(t, url, "select e.month = $1::text::date and m.month = e.month from hookladder.event e join hookladder.message m using (id)", month(4).Format(time.DateOnly)))
 }
+
+func TestWhatIsAskedForAnewWhileItsMonthGoesKeepsItsMessage(t *testing.T) {
+	url := pgtest.New(t)
+	require.NoError(t, newTestArchive(t, url).Maintain(t.Context(), 0))
+	addMonth(t, url, -5)
+	a, l := newTestArchive(t, url), newLine()
+	l.hold(t, a)
+	l.write(t, a, []archive.Accepted{acceptedAt(month(-5), "done"), acceptedAt(month(-5), "over")}, event(archive.Dead, "done", 9), event(archive.Dead, "over", 9))
+	long := reader(t, url, "message")
+	require.NoError(t, a.Maintain(t.Context(), 24*time.Hour))
+	again := acceptedAt(now, "done") // its record had gone before it was read
+	again.Again, again.Message, again.Head, again.Body = true, nil, nil, nil
+	l.write(t, a, []archive.Accepted{again})
+	_, err := long.Exec(t.Context(), "rollback")
+	require.NoError(t, err)
+	require.NoError(t, a.Maintain(t.Context(), 24*time.Hour))
+	require.Equal(t, []string{"done body of done " + month(0).Format(time.DateOnly)}, read(t, url, "select concat_ws(' ', id, convert_from(body, 'UTF8'), month) from hookladder.message"))
+}

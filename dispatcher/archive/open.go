@@ -36,63 +36,77 @@ type Folded struct {
 // Touched names the deliveries that Fold needs to know: those that parts tell of, but
 // for those that they tell the beginning of.
 func Touched(parts []Part) []dispatcher.DeliveryID {
-	begun := map[dispatcher.DeliveryID]bool{}
+	met := make(map[dispatcher.DeliveryID]struct{}, deliveries(parts))
 	var touched []dispatcher.DeliveryID
+	meet := func(id dispatcher.DeliveryID, begins bool) {
+		before := len(met)
+		if met[id] = struct{}{}; len(met) > before && !begins {
+			touched = append(touched, id)
+		}
+	}
 	for i := range parts {
 		for k := range parts[i].Accepted {
 			a := &parts[i].Accepted[k]
 			for _, lane := range a.Lanes {
-				id := dispatcher.DeliveryID{Lane: lane, Message: a.ID}
-				if _, seen := begun[id]; !seen {
-					begun[id] = !a.Again
-					if a.Again {
-						touched = append(touched, id)
-					}
-				}
+				meet(dispatcher.DeliveryID{Lane: lane, Message: a.ID}, !a.Again)
 			}
 		}
 	}
 	for i := range parts {
 		for k := range parts[i].Events {
-			if id := parts[i].Events[k].ID; parts[i].Events[k].Kind != Late {
-				if _, seen := begun[id]; !seen {
-					begun[id] = false
-					touched = append(touched, id)
-				}
+			if e := &parts[i].Events[k]; e.Kind != Late {
+				meet(e.ID, false)
 			}
 		}
 	}
 	return touched
 }
 
+// deliveries is about how many deliveries parts tell of.
+func deliveries(parts []Part) (n int) {
+	for i := range parts {
+		n += max(len(parts[i].Accepted), len(parts[i].Events))
+	}
+	return n
+}
+
 // Fold goes through parts in their order and answers what becomes of the deliveries
 // that have not finished. known are those of Touched that the archive has. It fills in
 // what events lack of their messages.
 func Fold(parts []Part, known map[dispatcher.DeliveryID]Open) Folded {
-	f := folder{open: make(map[dispatcher.DeliveryID]*Open, len(known)), known: known}
+	n := deliveries(parts)
+	f := folder{at: make(map[dispatcher.DeliveryID]int, n), told: make([]told, 0, n), known: known}
 	for i := range parts {
 		f.part(&parts[i])
 	}
 	var out Folded
-	for _, id := range f.order {
-		o := f.open[id]
-		_, was := known[id]
+	for i := range f.told {
+		t := &f.told[i]
 		switch {
-		case o != nil:
-			o.New = !was
-			out.Open = append(out.Open, *o)
-		case was:
-			out.Ended = append(out.Ended, id)
+		case !t.changed:
+		case t.open:
+			t.Open.New = !t.known
+			out.Open = append(out.Open, t.Open)
+		case t.known:
+			out.Ended = append(out.Ended, t.Open.ID)
 		}
 	}
 	return out
 }
 
-// folder is one Fold. open has an entry for each delivery in order; nil: it has ended.
+// folder is one Fold.
 type folder struct {
-	open  map[dispatcher.DeliveryID]*Open
-	order []dispatcher.DeliveryID
+	at    map[dispatcher.DeliveryID]int // in told
+	told  []told
 	known map[dispatcher.DeliveryID]Open
+}
+
+// told is a delivery of which parts tell.
+type told struct {
+	Open    Open // its ID alone, where it is not open
+	open    bool // by now, as far as is known
+	known   bool // it was open before
+	changed bool
 }
 
 func (f *folder) part(p *Part) {
@@ -108,53 +122,53 @@ func (f *folder) part(p *Part) {
 	}
 }
 
-// get is a delivery as it is by now; nil: it is not open, as far as is known.
-func (f *folder) get(id dispatcher.DeliveryID) *Open {
-	if o, met := f.open[id]; met {
-		return o
+// get is a delivery as it is by now. It is good until the next call.
+func (f *folder) get(id dispatcher.DeliveryID) *told {
+	if i, met := f.at[id]; met {
+		return &f.told[i]
 	}
-	if o, ok := f.known[id]; ok {
-		return &o
+	f.at[id] = len(f.told)
+	f.told = append(f.told, told{})
+	t := &f.told[len(f.told)-1]
+	if len(f.known) > 0 {
+		t.Open, t.known = f.known[id]
+		t.open = t.known
 	}
-	return nil
-}
-
-func (f *folder) set(id dispatcher.DeliveryID, o *Open) {
-	if _, met := f.open[id]; !met {
-		f.order = append(f.order, id)
-	}
-	f.open[id] = o
+	t.Open.ID = id
+	return t
 }
 
 func (f *folder) accepted(p *Part, a *Accepted) {
 	for _, lane := range a.Lanes {
-		id := dispatcher.DeliveryID{Lane: lane, Message: a.ID}
-		o := f.get(id)
-		if o == nil {
-			o = &Open{ID: id, Due: a.Due, Created: a.At}
+		t := f.get(dispatcher.DeliveryID{Lane: lane, Message: a.ID})
+		o := &t.Open
+		if !t.open {
+			*o = Open{ID: o.ID, Due: a.Due, Created: a.At}
 		}
+		t.open, t.changed = true, true
 		o.Epoch, o.Pos, o.Head, o.Body = p.Epoch, a.Pos, a.Head, a.Body
 		if m := a.Message; m != nil {
 			o.Created, o.Topic, o.Tenant, o.Subject = m.CreatedAt, m.Topic, m.Tenant, m.Subject
 		}
-		f.set(id, o)
 	}
 }
 
 func (f *folder) event(p *Part, e *Event) {
-	o := f.get(e.ID)
-	if o != nil {
+	t := f.get(e.ID)
+	o := &t.Open
+	if t.open {
 		e.Topic, e.Tenant, e.Subject = o.Topic, o.Tenant, o.Subject
 	}
 	switch {
 	case e.Kind == Late:
 		return
 	case e.Kind.Ends():
-		f.set(e.ID, nil)
+		t.open, t.changed = false, true
 		return
-	case o == nil:
+	case !t.open:
 		return // it ended before, or its beginning was never read
 	}
+	t.changed = true
 	o.Epoch = p.Epoch
 	switch e.Kind {
 	case Retry:
@@ -176,5 +190,4 @@ func (f *folder) event(p *Part, e *Event) {
 			o.Base, o.Beside, o.Asked = o.Attempts, 0, time.Time{}
 		}
 	}
-	f.set(e.ID, o)
 }

@@ -75,7 +75,7 @@ func deliveries(parts []Part) (n int) {
 // what events lack of their messages.
 func Fold(parts []Part, known map[dispatcher.DeliveryID]Open) Folded {
 	n := deliveries(parts)
-	f := folder{at: make(map[dispatcher.DeliveryID]int, n), told: make([]told, 0, n), known: known}
+	f := folder{at: make(map[dispatcher.DeliveryID]int, n), told: make([]tale, 0, n), known: known}
 	for i := range parts {
 		f.part(&parts[i])
 	}
@@ -97,12 +97,12 @@ func Fold(parts []Part, known map[dispatcher.DeliveryID]Open) Folded {
 // folder is one Fold.
 type folder struct {
 	at    map[dispatcher.DeliveryID]int // in told
-	told  []told
+	told  []tale
 	known map[dispatcher.DeliveryID]Open
 }
 
-// told is a delivery of which parts tell.
-type told struct {
+// tale is a delivery of which parts tell.
+type tale struct {
 	Open    Open // its ID alone, where it is not open
 	open    bool // by now, as far as is known
 	known   bool // it was open before
@@ -123,12 +123,12 @@ func (f *folder) part(p *Part) {
 }
 
 // get is a delivery as it is by now. It is good until the next call.
-func (f *folder) get(id dispatcher.DeliveryID) *told {
+func (f *folder) get(id dispatcher.DeliveryID) *tale {
 	if i, met := f.at[id]; met {
 		return &f.told[i]
 	}
 	f.at[id] = len(f.told)
-	f.told = append(f.told, told{})
+	f.told = append(f.told, tale{})
 	t := &f.told[len(f.told)-1]
 	if len(f.known) > 0 {
 		t.Open, t.known = f.known[id]

@@ -110,6 +110,13 @@ func TestOldMonthsAreForgottenWhole(t *testing.T) {
 			all = append(all, acceptedAt(month(n), fmt.Sprint(end, -n)))
 		}
 	}
+	var many []archive.Accepted // more than is read at once
+	for n := range 2000 {
+		m := acceptedAt(month(0), fmt.Sprint("many", n))
+		m.Body, m.Lanes = make([]byte, 1024), nil
+		many = append(many, m)
+	}
+	l.write(t, a, many)
 	var events []archive.Event
 	for n := range 4 {
 		done, late := event(archive.Delivered, fmt.Sprint("done", n), 1), event(archive.Delivered, fmt.Sprint("late", n), 1)
@@ -122,10 +129,15 @@ func TestOldMonthsAreForgottenWhole(t *testing.T) {
 	require.Equal(t, archive.Erased{Messages: 6, Events: 3, Open: 2, Months: 2}, gone, "two tables of the month before, and by name what is of a part of a month, or came later")
 	require.NotContains(t, tables(t, url), tableOf("message", -3))
 	require.Contains(t, tables(t, url), tableOf("message", -2))
-	require.Equal(t, []string{"message[done0 done1 late0 late1 waits0 waits1]", "event[done0 done1 late0 late1]", "open[waits0 waits1]"}, left(t, url))
+	require.Equal(t, []string{"event[done0 done1 late0 late1]", "open[waits0 waits1]"}, left(t, url)[1:])
+	require.Equal(t, []string{"done0", "done1", "late0", "late1", "waits0", "waits1"}, read(t, url, "select id from hookladder.message where id not like 'many%' order by id"))
 
 	chosen, gone = forget(t, url, archive.Selection{Since: month(-1), Before: month(0)})
 	require.ElementsMatch(t, []string{"done1", "waits1", "late1"}, chosen)
 	require.Equal(t, archive.Erased{Messages: 3, Events: 2, Open: 1}, gone)
+	chosen, gone = forget(t, url, archive.Selection{Since: month(0), Before: month(0).Add(time.Second)})
+	require.Len(t, chosen, 2003)
+	require.Equal(t, archive.Erased{Messages: 2003, Events: 2, Open: 1}, gone)
+	require.Equal(t, []string{"message[]", "event[]", "open[]"}, left(t, url))
 	l.write(t, a, accepted("goes on"), event(archive.Delivered, "goes on", 1))
 }

@@ -123,9 +123,10 @@ func TestAWalkAddsWhatIsMissingAndEndsWhatItDoesNotSee(t *testing.T) {
 	require.Equal(t, l.last+1, held.Last)
 	require.False(t, held.Began)
 
-	lost, err = a.Miss(t.Context(), me, archive.Missed{Epoch: "e0", Walk: 8, Until: held.Last, Last: held.Last})
+	lost, err = a.Miss(t.Context(), me, archive.Missed{Epoch: "e0", Walk: 8, Until: until, Last: held.Last})
 	require.NoError(t, err)
-	require.Equal(t, 4, lost, "none was seen by another walk")
+	require.Equal(t, 3, lost, "none was seen by another walk")
+	require.Equal(t, []string{"later"}, read(t, url, "select id from hookladder.open"), "it came when that had begun")
 }
 
 func TestEndpointsAreKeptByTheirVersionsAndHoldsAsTheyAre(t *testing.T) {
@@ -147,6 +148,9 @@ func TestEndpointsAreKeptByTheirVersionsAndHoldsAsTheyAre(t *testing.T) {
 	keep([]archive.Endpoint{e("a", 1, "a1"), e("b", 2, "b2")}, archive.Hold{Lane: "u_1", Since: now, By: "she"})
 	require.Equal(t, []string{"a 2 a2 f", "b 2 b2 f"}, endpoints())
 	require.Equal(t, []string{"u_1 she"}, holds())
+	other := newTestArchive(t, url) // it has seen none of them
+	require.NoError(t, other.KeepEndpoints(t.Context(), []archive.Endpoint{e("a", 1, "a1")}, []archive.Hold{{Lane: "u_1", Since: now, By: "she"}}))
+	require.Equal(t, []string{"a 2 a2 f", "b 2 b2 f"}, endpoints())
 	keep([]archive.Endpoint{{ID: "a", Version: 3, Deleted: true}})
 	require.Equal(t, []string{"a 3 a2 t", "b 2 b2 f"}, endpoints())
 	require.Empty(t, holds())

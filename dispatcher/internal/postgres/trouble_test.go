@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"strings"
 	"sync"
 	"testing"
 
@@ -188,6 +190,21 @@ func TestAServerThatOnlyReadsIsWaitedFor(t *testing.T) {
 	readOnly("off")
 	keep(t, a, p)
 	require.Equal(t, []string{"a"}, read(t, s.URL(), "select id from hookladder.message"))
+}
+
+func TestOfSeveralServersTheOneThatTakesWritesIsUsed(t *testing.T) {
+	standby := pgtest.Start(t, pgtest.Options{Settings: []string{"default_transaction_read_only = on"}})
+	primary := pgtest.Start(t, pgtest.Options{})
+	host := func(s *pgtest.Server) string {
+		u, err := url.Parse(s.URL())
+		require.NoError(t, err)
+		return u.Host
+	}
+	both := strings.Replace(primary.URL(), host(primary), host(standby)+","+host(primary), 1)
+	a, l := newTestArchive(t, both), newLine()
+	l.hold(t, a)
+	l.write(t, a, accepted("a"))
+	require.Equal(t, []string{"a"}, read(t, primary.URL(), "select id from hookladder.message"))
 }
 
 func TestARestartIsNoticedAtOnce(t *testing.T) {

@@ -69,7 +69,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/queuetest/stored":     800,
 	"dispatcher/internal/redisq":               6000,
 	"dispatcher/internal/redisq/buried":        400,
-	"dispatcher/internal/redisq/admin":         3600,
+	"dispatcher/internal/redisq/admin":         3700,
 	"dispatcher/internal/redisq/admin/lua":     1000,
 	"dispatcher/internal/redisq/attempts":      1100,
 	"dispatcher/internal/redisq/audit":         400,

@@ -13,7 +13,7 @@ import (
 
 func newRepartition(s world) *cobra.Command {
 	var to int
-	var dry bool
+	var dry, unarchived bool
 	cmd := &cobra.Command{
 		Use:   "repartition",
 		Short: "Change the number of partitions, while no instance runs",
@@ -30,6 +30,9 @@ of them. Ids that only DEDUP_MAX keeps are copied to every partition that may se
 a repeat: the newest, as far as there is room. The summary tells how many are
 forgotten. Apart from these copies and one destination's list it needs little
 memory.
+
+Where there is an archive, it refuses while that has not got everything. The archive
+goes on afterwards, and begins with what has not finished.
 
 It uses the settings of serve: REDIS_URL or DATA_DIR, and PROJECT. Afterwards set
 PARTITIONS to the new number, or unset it.`,
@@ -49,7 +52,7 @@ PARTITIONS to the new number, or unset it.`,
 				return err
 			}
 			tell := func(step app.RepartitionStep) { printStep(cmd.ErrOrStderr(), step) }
-			done, err := app.Repartition(cmd.Context(), o, to, dry, tell)
+			done, err := app.Repartition(cmd.Context(), o, app.RepartitionOptions{To: to, DryRun: dry, Unarchived: unarchived, Tell: tell})
 			if err != nil {
 				return err
 			}
@@ -57,6 +60,7 @@ PARTITIONS to the new number, or unset it.`,
 		},
 	}
 	cmd.Flags().IntVar(&to, "to", 0, "the new number of partitions")
+	cmd.Flags().BoolVar(&unarchived, "unarchived", false, "also while the archive has not got everything, which it then never will")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only print what would be moved; instances may run")
 	return cmd
 }

@@ -14,17 +14,18 @@ type Repartitioned = admin.Repartitioned
 // RepartitionStep is the progress of a repartition.
 type RepartitionStep = admin.RepartitionStep
 
-// Repartition moves the project of the options to so many partitions while no
-// instance serves it. With dry nothing is changed, only counted. tell is called
-// at each step, unless it is nil.
-func Repartition(ctx context.Context, o Options, to int, dry bool, tell func(RepartitionStep)) (out Repartitioned, err error) {
+// RepartitionOptions say what a repartition does.
+type RepartitionOptions = admin.RepartitionOptions
+
+// Repartition moves the project of the options to another number of partitions while
+// no instance serves it.
+func Repartition(ctx context.Context, o Options, r RepartitionOptions) (out Repartitioned, err error) {
 	url, end, err := storeURL(ctx, o)
 	if err != nil {
 		return out, err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	out, err = admin.Repartition(ctx, storeOptions(url, o), admin.RepartitionOptions{
-		To: to, DryRun: dry, Quiet: dispatcher.DeadFor, Tell: tell,
-	})
+	r.Quiet = dispatcher.DeadFor
+	out, err = admin.Repartition(ctx, storeOptions(url, o), r)
 	return out, named(o, err)
 }

@@ -54,7 +54,7 @@ func (s *Store) Retry(ctx context.Context, by string, ids []dispatcher.DeliveryI
 	if delivered {
 		again = 1
 	}
-	return s.change(ctx, s.scripts.retry, by, ids, append([]any{again, noJob}, names...))
+	return s.change(ctx, s.scripts.retry, by, ids, append([]any{again, noJob, dispatcher.CallerOf(ctx)}, names...))
 }
 
 // noJob is the argument of scripts that a person's call makes. Their answers have
@@ -68,7 +68,7 @@ func (s *Store) JobStep(ctx context.Context, by, job string, step dispatcher.Job
 	switch step.Job.Kind {
 	case dispatcher.JobRetry:
 		// What has ended is leased to no instance, so none is named.
-		sc, args = s.scripts.retry, []any{conn.Flag(step.Status == dispatcher.StatusDelivered), job, 0}
+		sc, args = s.scripts.retry, []any{conn.Flag(step.Status == dispatcher.StatusDelivered), job, step.Job.By, 0}
 	case dispatcher.JobPurge:
 		sc = s.scripts.purge
 	}

@@ -185,6 +185,7 @@ var meanings = map[string]meaning{
 	"no_endpoint":      {"the lane is of an endpoint that is not there", "it ends"},
 	"no_endpoint_work": {"the lane is of an endpoint that is not there, and deliveries wait in it: make the endpoint anew, or cancel them", ""},
 	"dead_instance":    {"the instance does not beat any more, and no other took over from it", "what it held goes back to its lanes"},
+	"unarchived":       {"what happens is kept for an archive, and no instance has one: start one with ARCHIVE_URL", "nothing is kept for it any more"},
 	"unmet_instance":   {"the instance told of itself and never was there", "that is forgotten"},
 	"foreign_key":      {"no part of this version explains the key", ""},
 	"foreign_part":     {"the key is of a partition that there is not", ""},

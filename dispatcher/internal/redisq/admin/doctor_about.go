@@ -33,6 +33,44 @@ func (d *doctor) unmet(ctx context.Context) (map[string]bool, error) {
 	return unmet, nil
 }
 
+// archive looks whether the log is kept for an archive while instances run of which
+// none has one. With Fix it no longer is.
+func (d *doctor) archive(ctx context.Context) error {
+	key := d.s.home() + keys.Meta
+	var flag *redis.StringCmd
+	var about *redis.MapStringStringCmd
+	err := d.s.conn.At(ctx, "read whether there is an archive", conn.Home, func(p redis.Pipeliner) {
+		flag, about = p.HGet(ctx, key, conn.MetaArchive), p.HGetAll(ctx, d.s.home()+keys.About)
+	})
+	if err != nil || flag.Val() == "" || len(about.Val()) == 0 {
+		return err
+	}
+	for _, text := range about.Val() {
+		if redisq.Archives(text) {
+			return nil
+		}
+	}
+	if d.e.Fix {
+		err = d.s.conn.At(ctx, "end the archive", conn.Home, func(p redis.Pipeliner) { p.HDel(ctx, key, conn.MetaArchive) })
+		if err == nil {
+			err = d.s.endArchive(ctx, len(d.s.tags))
+		}
+	}
+	d.find(-1, key, "unarchived", "", d.e.Fix && err == nil)
+	return err
+}
+
+// endArchive forgets how far partitions are archived. An archive begins anew there.
+func (s *projectStore) endArchive(ctx context.Context, partitions int) error {
+	all := make([]int, partitions)
+	for n := range all {
+		all[n] = n
+	}
+	return s.conn.EachPartition(ctx, "end the archive", all, func(p redis.Pipeliner, n int) {
+		p.HDel(ctx, s.tags[n]+keys.Archive, "epoch", "p", "b", "gap")
+	})
+}
+
 // forgetUnmet removes what is told of those that were not there some readings
 // ago, and are not now.
 func (d *doctor) forgetUnmet(ctx context.Context, before map[string]bool) error {

@@ -50,6 +50,9 @@ func (d *doctor) project(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := d.archive(ctx); err != nil {
+		return err
+	}
 	about, err := d.unmet(ctx)
 	if err != nil {
 		return err

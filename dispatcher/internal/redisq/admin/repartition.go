@@ -25,13 +25,18 @@ import (
 // in :meta tells the progress. While it is there, no instance serves.
 //
 // The stream of attempts stays where it is, and goes with its partition; from when
-// on the log is whole is noted anew.
+// on the log is whole is noted anew. An archive begins anew with what has not finished.
 
 // RepartitionOptions say what a repartition does.
 type RepartitionOptions struct {
 	To     int           // partitions
 	DryRun bool          // nothing is changed, only counted
 	Quiet  time.Duration // how long no instance's number may grow
+
+	// Unarchived allows it while something is not archived, which then never will be
+	// but for what has not finished.
+	Unarchived bool
+
 	// Tell is called at each step; may be nil.
 	Tell func(RepartitionStep)
 
@@ -117,6 +122,9 @@ func (r *repartition) carryOut(ctx context.Context, o redisq.Options) error {
 	r.s.divide()
 	if r.options.DryRun {
 		return r.rehearse(ctx)
+	}
+	if err := r.mustBeArchived(ctx); err != nil {
+		return err
 	}
 	leave, err := r.join(ctx)
 	defer leave()

@@ -161,7 +161,7 @@ func (r *repartition) cutLogs(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return r.s.endArchive(ctx, max(r.mark.From, r.mark.To))
 }
 
 // moveJobs gives home what jobs did in a partition, under names of its own: so it

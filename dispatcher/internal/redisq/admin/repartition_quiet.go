@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -84,6 +86,32 @@ func (r *repartition) mustBeQuiet(ctx context.Context) error {
 		r.out.Reaped += taken
 		if err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// ErrUnarchived says that something is not archived.
+var ErrUnarchived = errors.New("not everything is archived")
+
+// mustBeArchived refuses while there is an archive that has not got all of the log,
+// unless that is allowed.
+func (r *repartition) mustBeArchived(ctx context.Context) error {
+	if r.options.Unarchived || r.mark.Phase > conn.PhaseBegin {
+		return nil
+	}
+	meta, err := r.s.conn.ReadMeta(ctx)
+	if err != nil || meta[conn.MetaArchive] == "" {
+		return err
+	}
+	states, err := feed.New(r.s.Store).Look(ctx, r.mark.From)
+	if err != nil {
+		return err
+	}
+	for _, s := range states {
+		if s.Epoch != "" && s.Last.After(s.At) {
+			return fmt.Errorf("%w: partition %d is since %v; let an instance run that has ARCHIVE_URL until hookladder_archive_lag_seconds is 0, or allow it",
+				ErrUnarchived, s.Partition, s.First.Format(time.RFC3339))
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	_ "embed" // the scripts
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -76,7 +77,25 @@ func (f *Feed) States(ctx context.Context, in []int) ([]archive.State, error) {
 	for i, n := range in {
 		calls[i] = conn.Call{Partition: n, Args: []any{rand.Text()}}
 	}
-	states, anew := make([]archive.State, 0, len(in)), false
+	states, anew, err := f.read(ctx, calls)
+	if anew {
+		err = errors.Join(err, f.announce(ctx))
+	}
+	return states, err
+}
+
+// Look reads how far the first partitions are archived, and begins nothing.
+func (f *Feed) Look(ctx context.Context, partitions int) ([]archive.State, error) {
+	calls := make([]conn.Call, partitions)
+	for n := range calls {
+		calls[n] = conn.Call{Partition: n, Args: []any{""}}
+	}
+	states, _, err := f.read(ctx, calls)
+	return states, err
+}
+
+func (f *Feed) read(ctx context.Context, calls []conn.Call) (states []archive.State, anew bool, err error) {
+	states = make([]archive.State, 0, len(calls))
 	var errs []error
 	for _, r := range f.conn.Send(ctx, conn.Batch{Script: stateScript, Clock: true, Calls: calls}) {
 		s := archive.State{Partition: r.Partition, Now: r.Now}
@@ -89,10 +108,7 @@ func (f *Feed) States(ctx context.Context, in []int) ([]archive.State, error) {
 		}
 		errs = append(errs, f.conn.InPartition(r.Partition, r.Err))
 	}
-	if anew {
-		errs = append(errs, f.announce(ctx))
-	}
-	return states, partitions.Join(errs...)
+	return states, anew, partitions.Join(errs...)
 }
 
 // readState reads what archive_state answers of a partition.

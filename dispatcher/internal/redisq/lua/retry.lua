@@ -3,16 +3,18 @@
 --
 -- ARGV[3] again  1: what was delivered is sent again
 -- ARGV[4] job    a job that calls, as job.lua reads it; empty: a person does
--- ARGV[5] count  number of instances' names that follow
--- ARGV[6..]      names, then deliveries
+-- ARGV[5] who    asks: the name of a key, or empty where that is not known
+-- ARGV[6] count  number of instances' names that follow
+-- ARGV[7..]      names, then deliveries
 -- returns now, due, weight, of a job its text (empty: the turn is another's, and nothing changed), then for each: 1 ready
 --   now, or in line for it, 0 was so already, -1 not kept, -2 an attempt is under way, -3 and -4 its lane takes nothing:
 --   disabled (or what was accepted by then ends), deleted; -5 delivered, -6 expired, -7 others of its key go first, -8 the
 --   job had it before, -9 its lane takes no more now
-local resend, job, k = ARGV[3] == '1', job_of(ARGV[4]), tonumber(ARGV[5])
+local resend, job, k = ARGV[3] == '1', job_of(ARGV[4]), tonumber(ARGV[6])
+local asked_by = ARGV[5] ~= '' and ',' .. string.gsub(ARGV[5], '%s', '_') or '' -- behind the reason of its line
 local instances, deliveries, names = {}, {}, {}
-for i = 6, 5 + k do instances[#instances + 1] = ARGV[i] end
-for i = 6 + k, #ARGV do
+for i = 7, 6 + k do instances[#instances + 1] = ARGV[i] end
+for i = 7 + k, #ARGV do
   deliveries[#deliveries + 1] = ARGV[i]
   names[#names + 1] = (parts(ARGV[i]))
 end
@@ -87,12 +89,12 @@ local function again(delivery, l, id, record, i)
     count(waits(text), -1)
     sure('HSET', PROGRESS, delivery, progressed(attempts, base, deaths, status, due, '-', more))
     push(l, now, id)
-    note(delivery, 'resent', 0, 0, attempts, num(due))
+    note(delivery, 'resent', 0, 0, attempts, num(due) .. asked_by)
     return 1
   end
   local anew, attempts = ended_before(delivery, l, text, done[i])
   if not anew then return stands_behind(l, id, record) and -7 or 0 end
-  note(delivery, 'resent', 0, 0, attempts, 'anew')
+  note(delivery, 'resent', 0, 0, attempts, 'anew' .. asked_by)
   sure('HSET', PROGRESS, delivery, anew)
   local key = line(l, record)
   if not key or join(l, key, id) then
@@ -119,7 +121,7 @@ local function retry(delivery, l, id, i)
   if expiry > 0 and expiry <= now and not under_way[delivery] then return -6 end
   if mark then
     sure('HDEL', MARKS, delivery)
-    note(delivery, 'resent', 0, 0, (progress(sure('HGET', PROGRESS, delivery))), '-')
+    note(delivery, 'resent', 0, 0, (progress(sure('HGET', PROGRESS, delivery))), '-' .. asked_by)
     return 1
   end
   if not l.text then l.leads = leads_to(record) end

@@ -69,7 +69,8 @@
 --                          answer of settle to it; e, the evidence of the attempts, which only Go reads (package attempts).
 --                          Each script has one entry for the ends without an attempt of their own: delivered (a late success:
 --                          its reason is the ms of that one's line), cancelled, dead, forgotten; and two that end nothing:
---                          restored, and resent: its reason is anew, the due time in ms that it interrupted, or - where it was to end.
+--                          restored, and resent: its reason is anew, the due time in ms that it interrupted, or - where it was to
+--                          end; behind a comma may follow the name of the key that asked.
 --                          Where there is an archive, schedule has an entry for what it accepted: a, the names; w, the words
 --                          of its answer; b, the bytes that it stored. z: a mark, see begin.lua
 --   :archive         hash  cut -> the id before which entries of :attempts may have been cut; ended, dead -> ms of the newest

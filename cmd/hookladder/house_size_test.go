@@ -21,7 +21,7 @@ const mostFiles = 25
 // together. A folder that is not listed has none. Raise a number in the commit
 // that needs it, and say why.
 var budgets = map[string]int{
-	"cmd/hookladder":                           5700, // 3,200 were planned: a third of it is help
+	"cmd/hookladder":                           5800, // 3,200 were planned: a third of it is help
 	"cmd/hookladder/internal/bench":            3500,
 	"cmd/hookladder/internal/check":            600,
 	"cmd/hookladder/internal/demo":             100,
@@ -39,7 +39,7 @@ var budgets = map[string]int{
 	"deploy/kit/pgtest":                        500,
 	"deploy/kit/redistest":                     1300,
 	"deploy/kit/redistest/miniserver":          100,
-	"dispatcher":                               4200,
+	"dispatcher":                               4300,
 	"dispatcher/archive":                       800,
 	"dispatcher/app":                           1400,
 	"dispatcher/client":                        1500, // it repeats calls, and goes through lists
@@ -51,7 +51,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/endpointtest":         1300,
 	"dispatcher/internal/engine":               4600, // it tells notices what happens, and serves takers
 	"dispatcher/internal/fields":               100,
-	"dispatcher/internal/httpapi":              5900,
+	"dispatcher/internal/httpapi":              6000, // it reads rows of an outbox too
 	"dispatcher/internal/httpapi/apikey":       300,
 	"dispatcher/internal/httpapi/events":       100,
 	"dispatcher/internal/httpapi/guests":       300,
@@ -60,6 +60,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/metrics":              600,
 	"dispatcher/internal/notices":              700,
 	"dispatcher/internal/outage":               300,
+	"dispatcher/internal/pgoutbox":             400,
 	"dispatcher/internal/postgres":             3500,
 	"dispatcher/internal/queuetest":            100,
 	"dispatcher/internal/queuetest/deliveries": 5300,
@@ -98,11 +99,13 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/upcoming":      100,
 	"dispatcher/internal/redisq/upcoming/lua":  100,
 	"dispatcher/internal/restorer":             400,
+	"dispatcher/internal/relay":                600,
 	"dispatcher/internal/seal":                 300,
 	"dispatcher/internal/tail":                 600,
 	"dispatcher/internal/takers":               700,
 	"dispatcher/internal/ticks":                200,
 	"dispatcher/internal/turns":                100,
+	"dispatcher/outbox":                        200,
 	"dispatcher/queue":                         1300,
 	"dispatcher/success":                       900,
 	"dispatcher/wire":                          1000,

@@ -133,11 +133,16 @@ func decode[T any](q *request, read func(d *decoder) T) (v T, err error) {
 	defer release(buf)
 	d := decoders.Get().(*decoder)
 	defer decoders.Put(d)
-	d.dec.Reset(buf)
-	d.err = nil
+	d.reset(buf)
 	v = read(d)
 	d.end()
 	return v, malformedJSON(d.err)
+}
+
+// reset has it read another text, of which nothing was read.
+func (d *decoder) reset(text *bytes.Buffer) {
+	d.dec.Reset(text)
+	d.err = nil
 }
 
 // object reports whether an object comes next. It skips any other value.

@@ -124,12 +124,17 @@ func (d *decoder) messages() (all []decodedMessage) {
 	return all
 }
 
-// message reads one message, checks fields that depend on each other, and fills in
-// defaults.
+// message reads one message.
 func (d *decoder) message(at batchIndex) decodedMessage {
 	p := messageFields.fill(d, at, &dispatcher.Message{})
+	complete(&p, at)
+	return p
+}
+
+// complete checks fields that depend on each other, and fills in defaults.
+func complete(p *decodedMessage, at batchIndex) {
 	if p.value == nil {
-		return p
+		return
 	}
 	switch bodies := p.given & (bitBody | bitRawBody | bitRawBodyBase64); {
 	case bodies == 0:
@@ -149,7 +154,6 @@ func (d *decoder) message(at batchIndex) decodedMessage {
 	if p.has(bitDelay) && p.has(bitDeliverAt) {
 		p.fault(at.path()+".delay", "give delay or deliver_at, not both")
 	}
-	return p
 }
 
 // setBody keeps the value byte for byte.

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -46,7 +47,7 @@ func (s *server) publish(ctx context.Context, q *request) (*response, error) {
 		return nil, err
 	}
 	takeKey(&p, q.r.Header["Idempotency-Key"])
-	if bad := s.judge(&p, single); bad != nil {
+	if bad := judge(&p, single, s.policy); bad != nil {
 		return nil, bad
 	}
 	q.w.handed = true
@@ -109,7 +110,7 @@ func idOfKey(given []string) (id, wrong string) {
 }
 
 // judge gives a message its id, and says why it can't be published.
-func (s *server) judge(p *decodedMessage, at batchIndex) *problem {
+func judge(p *decodedMessage, at batchIndex, policy dispatcher.Policy) *problem {
 	m := p.value
 	if m == nil {
 		return invalidFields(p.wrong)
@@ -117,10 +118,10 @@ func (s *server) judge(p *decodedMessage, at batchIndex) *problem {
 	if !p.has(bitID) {
 		m.ID = dispatcher.NewID()
 	}
-	if most := s.policy.MaxBody; len(m.Body) > most {
+	if most := policy.MaxBody; len(m.Body) > most {
 		return &problem{kind: tooLarge, detail: fmt.Sprintf("the message's body has %d bytes, at most %d are taken (MAX_BODY): send less, or raise the setting", len(m.Body), most)}
 	}
-	more := m.Validate(s.policy)
+	more := m.Validate(policy)
 	if len(more) == 0 && len(p.wrong) == 0 {
 		return nil
 	}
@@ -179,7 +180,7 @@ func (s *server) publishBatch(ctx context.Context, q *request) (*response, error
 	}
 	o := outcomes{bad: make([]*problem, len(b.messages)), good: make([]*dispatcher.Message, 0, len(b.messages)), reads: q.reads}
 	for i := range b.messages {
-		if o.bad[i] = s.judge(&b.messages[i], batchIndex(i)); o.bad[i] == nil {
+		if o.bad[i] = judge(&b.messages[i], batchIndex(i), s.policy); o.bad[i] == nil {
 			o.good = append(o.good, b.messages[i].value)
 		} else {
 			q.w.refusal = o.bad[i]
@@ -247,4 +248,65 @@ func (s *server) appendBatch(ctx context.Context, b []byte, o *outcomes) []byte 
 		b = append(appendPublished(b, msg, result, o.reads), '}')
 	}
 	return append(b, "]}"...)
+}
+
+// Row reads a message as an outbox has it, with the errors of POST /v1/messages: the JSON of
+// its fields, and the body, unless that is in the JSON. A nil message is one that was too
+// large to be read. m is nil where the row is no message; refusal says why.
+func Row(id string, message, body []byte, policy dispatcher.Policy) (m *dispatcher.Message, status int, refusal []byte) {
+	if message == nil {
+		bad := &problem{kind: tooLarge, detail: fmt.Sprintf("its body may have %d bytes (MAX_BODY): send less, or raise the setting", policy.MaxBody)}
+		return nil, bad.kind.status, bad.body()
+	}
+	d := decoders.Get().(*decoder)
+	defer decoders.Put(d)
+	d.reset(bytes.NewBuffer(message))
+	p := messageFields.fill(d, single, &dispatcher.Message{})
+	if d.end(); d.err != nil {
+		bad, _ := asProblem(malformedJSON(d.err))
+		return nil, bad.kind.status, bad.body()
+	}
+	if p.value != nil {
+		if p.has(bitID) && p.value.ID != id {
+			p.fault("$.id", "is not the id of the row")
+		}
+		p.value.ID, p.given = id, p.given|bitID
+		if body != nil {
+			giveBody(&p, d, body)
+		}
+	}
+	complete(&p, single)
+	if bad := judge(&p, single, policy); bad != nil {
+		return nil, bad.kind.status, bad.body()
+	}
+	return p.value, 0, nil
+}
+
+// giveBody takes the body of a row. Without a content type it has to be JSON, as the field is.
+func giveBody(p *decodedMessage, d *decoder, body []byte) {
+	if p.has(bitBody | bitRawBody | bitRawBodyBase64) {
+		p.fault("$.body", "give the body in the message or beside it, not both")
+		return
+	}
+	p.value.Body, p.given = body, p.given|bitBody
+	if p.has(bitContentType) {
+		return
+	}
+	d.reset(bytes.NewBuffer(body))
+	v := d.value()
+	switch d.end(); {
+	case d.err != nil:
+		p.fault("$.body", "is not JSON: give the content_type of any other body")
+	case nests(v):
+		p.fault("$.body", fmt.Sprintf("nests deeper than %d", maxDepth))
+	}
+}
+
+// Outcome says what became of a message as POST /v1/messages would have answered it.
+func Outcome(r *dispatcher.Published) (status int, refusal []byte) {
+	if err := refused(r, single); err != nil {
+		p, _ := asProblem(err)
+		return p.kind.status, p.body()
+	}
+	return publishedStatus(r), nil
 }

@@ -265,6 +265,8 @@ func TestTheReadmeNamesAllThatThereIs(t *testing.T) {
 	m.Watch(&fakeSource{stats: dispatcher.Stats{Store: dispatcher.StoreInfo{UsedBytes: &one, MaxBytes: &one, Durable: dispatcher.Yes}}})
 	m.WatchConnections(fakeConnections{})
 	m.WatchRequests(map[string][]int{"publish": {202}})
+	m.WatchArchive(func(context.Context) (archive.Figures, error) { return archive.Figures{}, nil })
+	m.WatchOutbox(fakeOutbox{up: true})
 	served := map[string]bool{}
 	for _, match := range regexp.MustCompile(`(?m)^# TYPE (hookladder_\S+)`).FindAllStringSubmatch(scrape(t, m), -1) {
 		served[match[1]] = true
@@ -272,9 +274,34 @@ func TestTheReadmeNamesAllThatThereIs(t *testing.T) {
 	require.Equal(t, served, told)
 }
 
+// fakeOutbox has relayed some rows.
+type fakeOutbox struct{ up bool }
+
+func (fakeOutbox) Relayed() map[string]int64    { return map[string]int64{"accepted": 7, "waits": 0} }
+func (f fakeOutbox) Lag() (time.Duration, bool) { return 1500 * time.Millisecond, f.up }
+
+func TestAnOutboxIsCounted(t *testing.T) {
+	m := metrics.New()
+	require.NotContains(t, scrape(t, m), "outbox", "there is none")
+	m.WatchOutbox(fakeOutbox{up: true})
+	text := scrape(t, m)
+	for _, line := range []string{
+		`hookladder_outbox_relayed_total{result="accepted"} 7`, `hookladder_outbox_relayed_total{result="waits"} 0`,
+		"hookladder_outbox_lag_seconds 1.5", "hookladder_outbox_up 1",
+	} {
+		require.Contains(t, text, line+"\n")
+	}
+	m = metrics.New()
+	m.WatchOutbox(fakeOutbox{})
+	text = scrape(t, m)
+	require.Contains(t, text, "hookladder_outbox_up 0\n")
+	require.NotContains(t, text, "hookladder_outbox_lag_seconds 1", "an old lag would tell that all is well")
+}
+
 func TestNamesAreAsPrometheusWantsThem(t *testing.T) {
 	m := metrics.New()
 	m.Watch(&fakeSource{})
+	m.WatchOutbox(fakeOutbox{up: true})
 	problems, err := promlint.New(strings.NewReader(scrape(t, m))).Lint()
 	require.NoError(t, err)
 	for _, p := range problems {

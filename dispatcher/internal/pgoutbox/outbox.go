@@ -1,0 +1,353 @@
+// Package pgoutbox is an outbox in PostgreSQL, whose tables package dispatcher/outbox makes.
+package pgoutbox
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+const (
+	// batchBytes bounds what one transaction carries, as a batch over HTTP.
+	batchBytes = 4 << 20
+	// dialWithin and keepAlive find a server out that does not answer.
+	dialWithin = 5 * time.Second
+	keepAlive  = 5 * time.Second
+	// closeWithin bounds the farewell to a server.
+	closeWithin = time.Second
+	// mostWaiting bounds what is read of the rows that others wait behind. They are as many as
+	// a batch has keys, times the destinations of one key.
+	mostWaiting = 10_000
+)
+
+// Outbox is the outbox of one database. It has a connection on which it relays, and one on
+// which it hears callers. A connection that failed is replaced.
+type Outbox struct {
+	config *pgx.ConnConfig
+	most   int // bytes of a row that are read
+	work   *pgx.Conn
+	ear    *pgx.Conn
+}
+
+var _ dispatcher.Outbox = (*Outbox)(nil)
+
+// New makes the outbox of a URL. Of a larger row than most bytes only its size is read. The
+// error does not repeat the URL, which may hold a password.
+func New(url string, most int) (*Outbox, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, errors.New("it is not a URL such as postgres://user:password@host/database")
+	}
+	dialer := net.Dialer{KeepAlive: keepAlive}
+	config.DialFunc = dialer.DialContext
+	config.ConnectTimeout = cmp.Or(config.ConnectTimeout, dialWithin)
+	if config.ValidateConnect == nil && len(config.Fallbacks) > 0 { // one of several is written to
+		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	if config.RuntimeParams["application_name"] == "" {
+		config.RuntimeParams["application_name"] = "hookladder outbox"
+	}
+	return &Outbox{config: config, most: most}, nil
+}
+
+// connect answers a connection that works, as far as is known.
+func (o *Outbox) connect(ctx context.Context, c **pgx.Conn) (*pgx.Conn, error) {
+	if *c != nil && (*c).IsClosed() {
+		*c = nil
+	}
+	if *c == nil {
+		fresh, err := pgx.ConnectConfig(ctx, o.config)
+		if err != nil {
+			return nil, fmt.Errorf("connect: %w", err)
+		}
+		*c = fresh
+	}
+	return *c, nil
+}
+
+// Close closes the connections.
+func (o *Outbox) Close() {
+	drop(&o.work)
+	drop(&o.ear)
+}
+
+func drop(c **pgx.Conn) {
+	if *c == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+	defer cancel()
+	_ = (*c).Close(ctx)
+	*c = nil
+}
+
+// begin bounds what a relay that stops in the middle keeps from others. A pooler may hand
+// the connection to others, so it is said for the transaction.
+const begin = `begin; set local statement_timeout = '30s'; set local lock_timeout = '5s'; set local idle_in_transaction_session_timeout = '30s'`
+
+// lockRelay has one relay work at a time. The lock ends with the transaction, so there is no
+// moment in which two take themselves for it.
+const lockRelay = `select asleep from hookladder_relay for update skip locked`
+
+// readRows reads bodies only of the rows that are carried.
+const readRows = `
+select seq, id, case when size <= $3 then text end, case when size <= $3 then body end, age, key from (
+	select *, sum(size) over (order by seq) as upto from (
+		select seq, id, text, body, key, octet_length(text) + coalesce(octet_length(body), 0) as size,
+			extract(epoch from clock_timestamp() - at)::float8 as age
+		from (
+			select seq, id, message::text as text, body, at, key from hookladder_outbox
+			where retry_at is null or retry_at <= now() order by seq limit $1 for update skip locked
+		) as due
+	) as sized
+) as summed where upto <= $2 or upto = size order by seq`
+
+// readWaiting reads the first waiting row of each key and destination. For their bodies
+// stands one that any message may have.
+const readWaiting = `
+select distinct on (key, message ->> 'endpoint', message ->> 'queue', message ->> 'url', message ->> 'tenant')
+	seq, id, message::text, case when body is not null then 'null'::bytea end, key, extract(epoch from retry_at - now())::float8
+from hookladder_outbox where retry_at > now() and key = any($1)
+order by key, message ->> 'endpoint', message ->> 'queue', message ->> 'url', message ->> 'tenant', seq limit $2`
+
+// Relay carries a batch.
+func (o *Outbox) Relay(ctx context.Context, most int, carry func(context.Context, dispatcher.OutboxBatch) (dispatcher.OutboxDone, error)) error {
+	conn, err := o.connect(ctx, &o.work)
+	if err != nil {
+		return err
+	}
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: begin})
+	if err != nil {
+		drop(&o.work)
+		return told(err)
+	}
+	ours := false // the error is none of the database
+	err = told(o.relay(ctx, tx, most, func(ctx context.Context, b dispatcher.OutboxBatch) (dispatcher.OutboxDone, error) {
+		done, err := carry(ctx, b)
+		ours = err != nil
+		return done, err
+	}))
+	if err == nil {
+		return nil
+	}
+	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWithin)
+	defer cancel()
+	failed := tx.Rollback(back)
+	if !ours && (failed != nil || !answered(err)) {
+		drop(&o.work) // the next one may be to another server: this one may be read-only by now
+	}
+	return err
+}
+
+// answered reports whether an error is that of a server that works.
+func answered(err error) bool {
+	return errors.Is(err, dispatcher.ErrOutboxBusy) || errors.Is(err, dispatcher.ErrOutboxData) || errors.Is(err, dispatcher.ErrOutboxMissing)
+}
+
+func (o *Outbox) relay(ctx context.Context, tx pgx.Tx, most int, carry func(context.Context, dispatcher.OutboxBatch) (dispatcher.OutboxDone, error)) error {
+	var b dispatcher.OutboxBatch
+	switch err := tx.QueryRow(ctx, lockRelay).Scan(&b.Asleep); {
+	case errors.Is(err, pgx.ErrNoRows):
+		return busy(ctx, tx)
+	case err != nil:
+		return err
+	}
+	rows, err := tx.Query(ctx, readRows, most, batchBytes, o.most)
+	if err != nil {
+		return err
+	}
+	var keys []string
+	b.Rows, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r dispatcher.OutboxRow, err error) {
+		var age float64
+		var key *string
+		err = row.Scan(&r.Seq, &r.ID, &r.Message, &r.Body, &age, &key)
+		if r.Age = seconds(age); key != nil {
+			r.Key = *key
+			keys = append(keys, *key)
+		}
+		return r, err
+	})
+	if err != nil {
+		return err
+	}
+	if b.Waiting, err = readBehind(ctx, tx, keys); err != nil {
+		return err
+	}
+	done, err := carry(ctx, b)
+	if err != nil {
+		return err
+	}
+	if err := end(ctx, tx, done); err != nil {
+		return err
+	}
+	return tx.Commit(ctx)
+}
+
+// busy says why the relay's row could not be locked: another relay works, or there is none.
+func busy(ctx context.Context, tx pgx.Tx) error {
+	var there bool
+	if err := tx.QueryRow(ctx, `select exists (select from hookladder_relay)`).Scan(&there); err != nil {
+		return err
+	}
+	if !there {
+		return dispatcher.ErrOutboxMissing
+	}
+	return dispatcher.ErrOutboxBusy
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// readBehind reads what rows with an ordering key have to wait behind.
+func readBehind(ctx context.Context, tx pgx.Tx, keys []string) ([]dispatcher.OutboxRow, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	rows, err := tx.Query(ctx, readWaiting, keys, mostWaiting)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r dispatcher.OutboxRow, err error) {
+		var wait float64
+		err = row.Scan(&r.Seq, &r.ID, &r.Message, &r.Body, &r.Key, &wait)
+		r.Wait = seconds(wait)
+		return r, err
+	})
+}
+
+// end does with the rows what became of them.
+func end(ctx context.Context, tx pgx.Tx, done dispatcher.OutboxDone) error {
+	var gone, rejected, waits []int64
+	var problems []string
+	var waitFor []float64
+	for _, f := range done.Fates {
+		switch f.Result {
+		case dispatcher.RowAccepted, dispatcher.RowDuplicate:
+			gone = append(gone, f.Seq)
+		case dispatcher.RowRejected:
+			rejected, problems = append(rejected, f.Seq), append(problems, storable(f.Problem))
+		case dispatcher.RowWaits:
+			waits, waitFor = append(waits, f.Seq), append(waitFor, f.Wait.Seconds())
+		}
+	}
+	var batch pgx.Batch
+	if len(gone) > 0 {
+		batch.Queue(`delete from hookladder_outbox where seq = any($1)`, gone)
+	}
+	if len(rejected) > 0 {
+		batch.Queue(`with gone as (
+	delete from hookladder_outbox as o using unnest($1::bigint[], $2::text[]) as r(seq, problem) where o.seq = r.seq
+	returning o.seq, o.id, o.message, o.body, o.at, r.problem)
+insert into hookladder_rejected (id, message, body, at, problem) select id, message, body, at, problem::jsonb from gone order by seq`, rejected, problems)
+	}
+	if len(waits) > 0 {
+		batch.Queue(`update hookladder_outbox as o set retry_at = now() + w.wait * interval '1 second'
+from unnest($1::bigint[], $2::float8[]) as w(seq, wait) where o.seq = w.seq`, waits, waitFor)
+	}
+	if done.Awake {
+		batch.Queue(`update hookladder_relay set asleep = false where asleep`)
+	}
+	if batch.Len() == 0 {
+		return nil
+	}
+	return tx.SendBatch(ctx, &batch).Close()
+}
+
+// storable is a problem as jsonb takes it, which has no NUL. A text that is no JSON would
+// fail the batch.
+func storable(problem []byte) string {
+	return string(bytes.ReplaceAll(problem, []byte(`\u0000`), []byte(`\ufffd`)))
+}
+
+// Look reads how the outbox is.
+func (o *Outbox) Look(ctx context.Context) (look dispatcher.OutboxLook, err error) {
+	var oldest float64
+	err = o.ask(ctx, `select exists (select from hookladder_outbox where retry_at is null or retry_at <= now()),
+	coalesce((select extract(epoch from clock_timestamp() - at)::float8 from hookladder_outbox order by seq limit 1), 0),
+	(select asleep from hookladder_relay)`, &look.Due, &oldest, &look.Asleep)
+	look.Oldest = max(seconds(oldest), 0)
+	return look, err
+}
+
+// Sleep has callers notify.
+func (o *Outbox) Sleep(ctx context.Context) error {
+	var asleep bool
+	err := o.ask(ctx, `update hookladder_relay set asleep = true
+where one in (select one from hookladder_relay where not asleep for update skip locked) returning asleep`, &asleep)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil // another relay works, or did it
+	}
+	return err
+}
+
+// Held is for how long in transactions others keep what is deleted from being tidied up.
+func (o *Outbox) Held(ctx context.Context) (age, pid int64, err error) {
+	err = o.ask(ctx, `select age(backend_xmin), pid from pg_stat_activity
+where backend_xmin is not null and datname = current_database() order by 1 desc limit 1`, &age, &pid)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, 0, nil
+	}
+	return age, pid, err
+}
+
+// ask reads one row outside of a transaction.
+func (o *Outbox) ask(ctx context.Context, query string, into ...any) error {
+	conn, err := o.connect(ctx, &o.work)
+	if err != nil {
+		return err
+	}
+	err = conn.QueryRow(ctx, query).Scan(into...)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		drop(&o.work)
+	}
+	return told(err)
+}
+
+// Wait waits for a caller that notifies.
+func (o *Outbox) Wait(ctx context.Context, most time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	fresh := o.ear == nil || o.ear.IsClosed()
+	conn, err := o.connect(ctx, &o.ear)
+	if err != nil {
+		return err
+	}
+	if fresh {
+		if _, err = conn.Exec(ctx, `listen hookladder_outbox`); err != nil {
+			drop(&o.ear)
+		}
+		return err
+	}
+	_, err = conn.WaitForNotification(ctx)
+	switch {
+	case err == nil, pgconn.Timeout(err) && !conn.IsClosed():
+		return nil
+	default:
+		drop(&o.ear)
+		return err
+	}
+}
+
+// told is an error as the relay knows it.
+func told(err error) error {
+	var refused *pgconn.PgError
+	if !errors.As(err, &refused) {
+		return err
+	}
+	switch code := refused.Code; {
+	case code == "42P01", code == "42703", code == "42883", code == "3F000": // no such table, column, function, schema
+		return dispatcher.ErrOutboxMissing
+	case strings.HasPrefix(code, "22"), strings.HasPrefix(code, "23"):
+		return errors.Join(dispatcher.ErrOutboxData, err)
+	}
+	return err
+}

@@ -1,0 +1,263 @@
+package relay_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/relay"
+)
+
+// fakeOutbox is an outbox in memory. The test uses it while the relay sleeps; the fence lets
+// the race detector see that.
+type fakeOutbox struct {
+	mu sync.Mutex // see fence
+
+	rows     []*fakeRow
+	rejected map[string]string // problem by id
+	asleep   bool
+	notified chan struct{}
+	err      error                           // of all calls
+	refuses  func([]dispatcher.RowFate) bool // a batch that is refused
+	batches  []int                           // sizes of what was carried
+	busy     bool
+	held     int64
+}
+
+func (f *fakeOutbox) fence() {
+	f.mu.Lock()
+	//lint:ignore SA2001 nothing is guarded: it orders what was done before
+	f.mu.Unlock()
+}
+
+type fakeRow struct {
+	dispatcher.OutboxRow
+	at, retryAt time.Time
+}
+
+// put publishes as a caller's committed transaction does.
+func (f *fakeOutbox) put(id string, m map[string]any) {
+	text, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // a map of texts
+	}
+	seq := int64(len(f.rows) + 1)
+	for _, r := range f.rows {
+		seq = max(seq, r.Seq+1)
+	}
+	key, _ := m["ordering_key"].(string)
+	f.rows = append(f.rows, &fakeRow{OutboxRow: dispatcher.OutboxRow{Seq: seq, ID: id, Message: text, Body: []byte("1"), Key: key}, at: time.Now()})
+	if f.asleep {
+		select {
+		case f.notified <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (f *fakeOutbox) Relay(ctx context.Context, most int, carry func(context.Context, dispatcher.OutboxBatch) (dispatcher.OutboxDone, error)) error {
+	f.fence()
+	defer f.fence()
+	if f.err != nil || f.busy {
+		return cmp.Or(f.err, dispatcher.ErrOutboxBusy)
+	}
+	b := dispatcher.OutboxBatch{Asleep: f.asleep}
+	keys := map[string]bool{}
+	for _, r := range f.rows {
+		if now := time.Now(); !r.retryAt.After(now) && len(b.Rows) < most {
+			row := r.OutboxRow
+			row.Age = now.Sub(r.at)
+			b.Rows = append(b.Rows, row)
+			keys[r.Key] = r.Key != ""
+		}
+	}
+	for _, r := range f.rows {
+		if wait := time.Until(r.retryAt); wait > 0 && keys[r.Key] {
+			row := r.OutboxRow
+			row.Wait, row.Body = wait, []byte("null")
+			b.Waiting = append(b.Waiting, row)
+		}
+	}
+	f.batches = append(f.batches, len(b.Rows))
+	done, err := carry(ctx, b)
+	if err != nil {
+		return err
+	}
+	if f.refuses != nil && f.refuses(done.Fates) {
+		return fmt.Errorf("%w: bad data", dispatcher.ErrOutboxData)
+	}
+	for _, fate := range done.Fates {
+		at := slices.IndexFunc(f.rows, func(r *fakeRow) bool { return r.Seq == fate.Seq })
+		switch fate.Result {
+		case dispatcher.RowWaits:
+			f.rows[at].retryAt = time.Now().Add(fate.Wait)
+			continue
+		case dispatcher.RowRejected:
+			f.rejected[f.rows[at].ID] = string(fate.Problem)
+		}
+		f.rows = slices.Delete(f.rows, at, at+1)
+	}
+	f.asleep = f.asleep && !done.Awake
+	return nil
+}
+
+func (f *fakeOutbox) Look(context.Context) (look dispatcher.OutboxLook, err error) {
+	f.fence()
+	defer f.fence()
+	look.Asleep = f.asleep
+	for _, r := range f.rows {
+		look.Due = look.Due || !r.retryAt.After(time.Now())
+		look.Oldest = max(look.Oldest, time.Since(r.at))
+	}
+	return look, f.err
+}
+
+func (f *fakeOutbox) Sleep(context.Context) error {
+	f.fence()
+	defer f.fence()
+	f.asleep = true
+	return f.err
+}
+
+func (f *fakeOutbox) Wait(ctx context.Context, most time.Duration) error {
+	f.fence()
+	defer f.fence()
+	select {
+	case <-ctx.Done():
+	case <-f.notified:
+	case <-time.After(most):
+	}
+	return f.err
+}
+
+func (f *fakeOutbox) Held(context.Context) (age, pid int64, err error) { return f.held, 7, nil }
+func (f *fakeOutbox) Close()                                           {}
+
+// fakeEngine takes messages, but for those that it is told to refuse.
+type fakeEngine struct {
+	taken   []string           // ids, in the order in which they were accepted
+	batches [][]string         // ids of each Publish
+	refuses map[string]int     // status by id
+	known   map[string]bool    // ids that were taken
+	away    bool               // it takes nothing
+	during  func(ids []string) // while it publishes
+}
+
+func (e *fakeEngine) Publish(_ context.Context, batch []*dispatcher.Message) (out []dispatcher.Published, err error) {
+	var ids []string
+	for _, m := range batch {
+		ids = append(ids, m.ID)
+		p := dispatcher.Published{Result: dispatcher.Accepted}
+		switch status := e.refuses[m.ID]; {
+		case e.away:
+			p = dispatcher.Published{Err: dispatcher.ErrUnavailable}
+		case status == 503:
+			p = dispatcher.Published{Err: dispatcher.ErrUnavailable}
+		case status == 429:
+			p.Result = dispatcher.LaneFull
+		case status != 0:
+			p.Result = dispatcher.Conflict
+		case e.known[m.ID]:
+			p.Result = dispatcher.Duplicate
+		default:
+			e.taken = append(e.taken, m.ID)
+			e.known[m.ID] = true
+		}
+		if m.Endpoint != "" {
+			m.Endpoint = "ep_of_" + m.Endpoint // as the engine does with a uid
+		}
+		out = append(out, p)
+	}
+	e.batches = append(e.batches, ids)
+	if e.during != nil {
+		e.during(ids)
+	}
+	return out, nil
+}
+
+func judge(p *dispatcher.Published) relay.Refusal {
+	switch {
+	case p.Err != nil:
+		return relay.Refusal{Status: 503}
+	case p.Result == dispatcher.LaneFull:
+		return relay.Refusal{Status: 429}
+	case p.Result == dispatcher.Conflict:
+		return relay.Refusal{Status: 409, Problem: []byte("conflict")}
+	}
+	return relay.Refusal{Status: 202}
+}
+
+func read(r *dispatcher.OutboxRow) (*dispatcher.Message, relay.Refusal) {
+	var m struct {
+		Endpoint, URL, Queue, Tenant string
+		Key                          string `json:"ordering_key"`
+		Bad                          string
+	}
+	if err := json.Unmarshal(r.Message, &m); err != nil || m.Bad != "" || r.Body == nil {
+		return nil, relay.Refusal{Status: 422, Problem: []byte("bad")}
+	}
+	return &dispatcher.Message{ID: r.ID, Endpoint: m.Endpoint, URL: m.URL, Queue: m.Queue, Tenant: m.Tenant, OrderingKey: m.Key}, relay.Refusal{}
+}
+
+// rig is a relay between fakes.
+type rig struct {
+	outbox *fakeOutbox
+	engine *fakeEngine
+	log    bytes.Buffer
+	relay  *relay.Relay
+}
+
+// relaying runs a relay in a bubble in which time is simulated, for so long.
+func relaying(t *testing.T, set func(*rig), d time.Duration, then func(*rig)) *rig {
+	t.Helper()
+	r := &rig{
+		outbox: &fakeOutbox{rejected: map[string]string{}},
+		engine: &fakeEngine{refuses: map[string]int{}, known: map[string]bool{}},
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r.outbox.notified = make(chan struct{}, 1)
+		r.relay = relay.New(relay.Options{
+			Outbox: r.outbox, Read: read, Publish: r.engine.Publish, Judge: judge, Retention: 24 * time.Hour, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
+		})
+		set(r)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- r.relay.Run(ctx) }()
+		r.pass(d)
+		if then != nil {
+			then(r)
+		}
+		stop()
+		require.NoError(t, <-done)
+		time.Sleep(time.Minute) // what it left behind ends
+	})
+	return r
+}
+
+func (r *rig) left() (ids []string) {
+	for _, row := range r.outbox.rows {
+		ids = append(ids, row.ID)
+	}
+	return ids
+}
+
+// pass lets time pass, until nothing is done any more.
+func (r *rig) pass(d time.Duration) {
+	r.outbox.fence()
+	time.Sleep(d)
+	synctest.Wait()
+	r.outbox.fence()
+}
+
+func none(*rig) {}

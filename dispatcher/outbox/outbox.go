@@ -1,0 +1,121 @@
+// Package outbox publishes inside a transaction of the caller's PostgreSQL: a message exists
+// if, and only if, the transaction commits. No order is committed whose callback is lost, and
+// none is called back that was rolled back.
+//
+//	tx, err := pool.Begin(ctx)
+//	...
+//	_, err = tx.Exec(ctx, "update orders set state = 'paid' where id = $1", 4711)
+//	...
+//	id, err := outbox.Publish(ctx, tx, &wire.Message{
+//		Topic: "order.paid", Endpoint: "shop-1",
+//		Body: json.RawMessage(`{"order":4711}`),
+//	})
+//	...
+//	err = tx.Commit(ctx)
+//
+// The database needs the tables of Schema, which hookladder outbox schema prints, and a
+// hookladder serve that has its URL as OUTBOX_URL and relays what was committed. Programs in
+// other languages call the same function:
+//
+//	select hookladder_publish('{"topic":"order.paid","endpoint":"shop-1"}', convert_to('{"order":4711}', 'UTF8'))
+//
+// The package needs no driver: what it asks of a transaction is one method.
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	_ "embed" // for schema
+	"errors"
+	"fmt"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+//go:embed schema.sql
+var schema string
+
+// Schema is the SQL that makes the outbox, for a migration. It may be applied again.
+func Schema() string { return schema }
+
+// Publish puts a message into the outbox of tx, a transaction of pgx, and answers its id,
+// which is made where the message has none. The message is relayed once tx has committed. An
+// error has PostgreSQL roll tx back: it is a mistake in the message, or the database is away.
+//
+// What Publish can't see, such as an endpoint that is not there, is found by the relay. It
+// puts the message into the table hookladder_rejected.
+func Publish[Tag any](ctx context.Context, tx interface {
+	Exec(ctx context.Context, sql string, args ...any) (Tag, error)
+}, m *wire.Message) (id string, err error) {
+	r, err := rowOf(m)
+	if err != nil {
+		return "", err
+	}
+	if _, err := tx.Exec(ctx, publish, r.message, r.body, r.id); err != nil {
+		return "", fmt.Errorf("publish %s: %w", r.id, err)
+	}
+	return r.id, nil
+}
+
+// PublishSQL is Publish for package database/sql and what has the methods of a *sql.Tx, with
+// any driver whose placeholders are $1 and $2, as those of PostgreSQL are.
+func PublishSQL(ctx context.Context, tx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}, m *wire.Message) (id string, err error) {
+	r, err := rowOf(m)
+	if err != nil {
+		return "", err
+	}
+	if _, err := tx.ExecContext(ctx, publish, r.message, r.body, r.id); err != nil {
+		return "", fmt.Errorf("publish %s: %w", r.id, err)
+	}
+	return r.id, nil
+}
+
+// publish names the types, which some drivers would otherwise have to ask for.
+const publish = `select hookladder_publish($1::jsonb, $2::bytea, $3::text)`
+
+// row is a message as the outbox keeps it.
+type row struct {
+	id      string
+	message string // JSON without the body
+	body    []byte
+}
+
+func rowOf(m *wire.Message) (row, error) {
+	plain := *m
+	plain.Body, plain.RawBody, plain.RawBodyBase64 = nil, nil, nil
+	r := row{id: m.ID}
+	if r.id == "" {
+		r.id = dispatcher.NewID()
+	}
+	bodies := 0
+	take := func(body []byte, contentType string) {
+		bodies++
+		r.body = body
+		if plain.ContentType == "" {
+			plain.ContentType = contentType
+		}
+	}
+	if m.Body != nil {
+		take(m.Body, "") // that it is JSON is seen where it is relayed
+	}
+	if m.RawBody != nil {
+		take([]byte(*m.RawBody), "text/plain; charset=utf-8")
+	}
+	if m.RawBodyBase64 != nil {
+		take(m.RawBodyBase64, "application/octet-stream")
+	}
+	if bodies != 1 {
+		return row{}, fmt.Errorf("publish %s: %w", r.id, errBodies)
+	}
+	text, err := plain.Append(nil)
+	if err != nil {
+		return row{}, fmt.Errorf("publish %s: %w", r.id, err)
+	}
+	r.message = string(text) // lib/pq takes bytes for a bytea
+	return r, nil
+}
+
+var errBodies = errors.New("one of Body, RawBody and RawBodyBase64 is needed")

@@ -125,7 +125,7 @@ func TestEveryCommandTeaches(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{
 		"serve", "dev", "send", "trigger", "get", "why", "cancel", "retry", "deliveries", "dead", "jobs", "endpoints", "lanes", "pause", "resume", "tail", "tick", "audit", "secret",
-		"verify", "check", "listen", "consume", "config", "ping", "completion", "version", "repartition", "doctor", "bench",
+		"verify", "check", "listen", "consume", "config", "ping", "completion", "version", "repartition", "doctor", "outbox", "bench",
 	}, names)
 	require.Contains(t, command(t, nil, "").out, "hookladder dev")
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/outbox"
 	"github.com/hookladder/hookladder/signer"
 )
 
@@ -159,7 +160,7 @@ Exit codes: 0 ok, 1 failed, 2 usage or settings, 3 not found, 4 unreachable.`,
 		newSend(s), newTrigger(s), newGet(s), newWhy(s), newCancel(s), newRetry(s), newDeliveries(s), newDead(s), newJobs(s),
 		newEndpoints(s), newLanes(s), newPause(s), newResume(s), newTail(s), newTick(s), newAudit(s),
 		newSecret(s), newVerify(s), newCheck(s), newListen(s), newConsume(s), newPing(s), newConfig(s), newCompletion(s), newVersion(s),
-		newDoctor(s), newRepartition(s), newBench(s),
+		newDoctor(s), newRepartition(s), newOutbox(s), newBench(s),
 	)
 	s.complete(root)
 	return root
@@ -202,6 +203,41 @@ func newVersion(world) *cobra.Command {
 			return err
 		},
 	}
+}
+
+func newOutbox(world) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "outbox",
+		Short: "Publish inside a transaction of your own PostgreSQL",
+		Long: `The outbox is a table in your own PostgreSQL. A transaction that changes an order
+publishes by calling hookladder_publish there: the message exists if, and only if,
+the transaction commits. hookladder serve with OUTBOX_URL relays it.`,
+		Example: `  hookladder outbox schema | psql -1 postgres://app@db.example/shop`,
+		Args:    noArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "schema",
+		Short: "Print the SQL that makes the outbox",
+		Long: `Prints the SQL that makes the tables and functions of the outbox, for PostgreSQL 13
+or later. Apply it to the database that your transactions change, with psql or as
+a migration; to apply it again changes nothing. Then give serve that database as
+OUTBOX_URL, and publish from any language:
+
+  select hookladder_publish('{"topic":"order.paid","endpoint":"shop-1"}',
+                            convert_to('{"order":4711}', 'UTF8'))
+
+The first argument has the fields of POST /v1/messages, the second the body, and a
+third may name the id. It answers the id. Comments in the SQL tell the rest.`,
+		Example: `  hookladder outbox schema | psql -1 postgres://app@db.example/shop
+  hookladder outbox schema > migrations/0042_hookladder.sql`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := io.WriteString(cmd.OutOrStdout(), outbox.Schema())
+			return err
+		},
+	})
+	return cmd
 }
 
 func versionLine() string {

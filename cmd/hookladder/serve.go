@@ -128,6 +128,7 @@ func options(s settings.Settings, found []settings.Found) app.Options {
 		Archive: app.ArchiveOptions{
 			URL: s.ArchiveURL, Bodies: s.ArchiveBodies, Backlog: int64(s.ArchiveBacklog), Retention: time.Duration(s.ArchiveRetention),
 		},
+		OutboxURL:    s.OutboxURL,
 		QuickRetries: s.QuickRetries,
 		AllowNets:    s.AllowNets,
 		HTTPSOnly:    s.HTTPSOnly,

@@ -28,6 +28,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	jobstore "github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
+	"github.com/hookladder/hookladder/dispatcher/internal/relay"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 	"github.com/hookladder/hookladder/dispatcher/internal/tail"
 	"github.com/hookladder/hookladder/dispatcher/internal/takers"
@@ -94,7 +95,8 @@ type Options struct {
 
 	OpsURL string // where notices for the operator go; empty: nowhere
 
-	Archive ArchiveOptions
+	Archive   ArchiveOptions
+	OutboxURL string // of a PostgreSQL with an outbox, from which Run relays; empty: there is none
 
 	QuickRetries int            // repeats within an attempt, of connection faults before any answer
 	AllowNets    []netip.Prefix // networks that may be called besides the public ones
@@ -200,6 +202,7 @@ type machinery struct {
 	notices *notices.Notices
 	ticker  *ticks.Ticker
 	takers  *takers.Takers
+	relay   *relay.Relay // nil: there is no outbox
 
 	archiver *archiver.Archiver // nil: there is no archive
 }
@@ -244,9 +247,15 @@ func newWork(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics,
 		}
 		figures.WatchArchive(w.archiver.Figures)
 	}
+	if w.relay, err = newRelay(e, o.policy(e, guard), o); err != nil {
+		return w, err
+	}
+	if w.relay != nil {
+		figures.WatchOutbox(w.relay)
+	}
 	w.ticker = ticks.New(ticks.Options{
 		Permits: o.Engine.MaxInFlight, Rouse: e.Rouse, Doing: e.Doing, Upcoming: e.Upcoming, Others: e.Others, Now: e.Now,
-		Jobs: w.jobs.Busy, Notices: w.notices.Busy,
+		Jobs: w.jobs.Busy, Notices: w.notices.Busy, Outbox: w.relay.Busy,
 	})
 	return w, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/pgoutbox"
 )
 
 // Check says why a process with these options can't run; nil: it can.
@@ -24,6 +25,11 @@ func (o Options) Check() error {
 	}
 	if err := o.checkOps(); err != nil {
 		return err
+	}
+	if o.OutboxURL != "" {
+		if _, err := pgoutbox.New(o.OutboxURL, o.MaxBody); err != nil {
+			return fmt.Errorf("OUTBOX_URL: %w", err)
+		}
 	}
 	if o.Listen == "" {
 		if o.Engine.MaxInFlight == 0 {

@@ -17,7 +17,7 @@ import (
 
 // flow is the running process. It stops in the order of the flow:
 //
-//	ctx ends            /readyz answers 503, nothing more is claimed, jobs are given up, event streams end, callers that wait for something to take get nothing; publishes are still stored
+//	ctx ends            /readyz answers 503, nothing more is claimed, jobs are given up, event streams end, callers that wait for something to take get nothing; publishes are still stored, and what the outbox has under way
 //	attempts ended      or their grace did, and the rest was given back: the listener closes
 //	requests answered   the last publishes are stored, the last outcomes recorded, the instance signs off
 //
@@ -57,6 +57,7 @@ func (f flow) run(ctx context.Context) error {
 	}
 	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
+	relayed := make(chan struct{})
 	g.Go(func() error {
 		if err := f.engine.Run(working); err != nil {
 			return fmt.Errorf("dispatch: %w", err)
@@ -65,7 +66,13 @@ func (f flow) run(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		defer stopWork()
+		defer func() { <-relayed }() // what it carries is stored as what is published
+		defer stop()
 		return f.serve(ctx)
+	})
+	g.Go(func() error {
+		defer close(relayed)
+		return f.relay.Run(ctx)
 	})
 	g.Go(func() error { return f.audit.Run(working) })
 	g.Go(func() error { return f.jobs.Run(ctx) }) // others take over what it gives up

@@ -56,16 +56,8 @@ type jobRunner = jobs.Jobs
 
 func newAPI(s service, guard *egress.Guard, figures *metrics.Metrics, keyring *apikey.Ring, o Options) (*http.Server, error) {
 	handler, err := httpapi.New(s.api(), httpapi.Options{
-		Keys: keyring,
-		Policy: dispatcher.Policy{
-			MaxBody:   o.MaxBody,
-			Unsigned:  len(o.Engine.Secrets) == 0,
-			HTTPSOnly: o.HTTPSOnly,
-			CheckURL:  guard.URL,
-			Now:       s.Engine.Now, // the store's clock: the clocks of hosts differ
-
-			HeaderPrefix: o.Engine.HeaderPrefix,
-		},
+		Keys:     keyring,
+		Policy:   o.policy(s.Engine, guard),
 		Bodies:   o.bodyBudget(),
 		Waiting:  max(o.waiting, 1),
 		Stopping: o.stopping,
@@ -78,6 +70,19 @@ func newAPI(s service, guard *egress.Guard, figures *metrics.Metrics, keyring *a
 		return nil, err
 	}
 	return guests.Server(handler, o.Log), nil
+}
+
+// policy says which messages are taken.
+func (o Options) policy(e *engine.Engine, guard *egress.Guard) dispatcher.Policy {
+	return dispatcher.Policy{
+		MaxBody:   o.MaxBody,
+		Unsigned:  len(o.Engine.Secrets) == 0,
+		HTTPSOnly: o.HTTPSOnly,
+		CheckURL:  guard.URL,
+		Now:       e.Now, // the store's clock: the clocks of hosts differ
+
+		HeaderPrefix: o.Engine.HeaderPrefix,
+	}
 }
 
 // newMetricsServer serves metrics and health without a key. On a loopback address it

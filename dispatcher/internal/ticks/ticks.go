@@ -47,6 +47,7 @@ type Options struct {
 	Now      func() time.Time                                                                // by the queue's clock
 	Jobs     func() (busy bool, holders []string)                                            // whether a job moves on here, and which others have one
 	Notices  func() bool                                                                     // whether there is something to tell
+	Outbox   func() bool                                                                     // whether there is something to relay, as far as is known
 }
 
 // Ticker does what is due inside one call.
@@ -111,9 +112,9 @@ func (t *Ticker) look(ctx context.Context) (f found) {
 		f.silent, f.others, f.err = t.elsewhere(call)
 	}
 	jobs, _ := t.o.Jobs()
-	notices := t.o.Notices()
+	notices, outbox := t.o.Notices(), t.o.Outbox()
 	after := t.o.Doing()
-	f.busy = before.Busy || after.Busy || after.Taken != before.Taken || jobs || notices
+	f.busy = before.Busy || after.Busy || after.Taken != before.Taken || jobs || notices || outbox
 	return f
 }
 

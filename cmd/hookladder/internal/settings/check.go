@@ -48,6 +48,7 @@ func (s *Settings) check(found []Found, faulty []mistake) (faults []mistake) {
 
 		"OPS_URL":        func() string { return wrongURL(s.OpsURL) },
 		"ARCHIVE_URL":    s.wrongArchive,
+		"OUTBOX_URL":     func() string { return wrongDatabase(s.OutboxURL) },
 		"ARCHIVE_BODIES": func() string { return unless(slices.Contains(app.ArchiveBodies, s.ArchiveBodies)) },
 		"USER_AGENT":     func() string { return unless(dispatcher.CheckUserAgent(s.UserAgent) == nil) },
 

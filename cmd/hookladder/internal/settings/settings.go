@@ -77,6 +77,7 @@ type Settings struct {
 	ArchiveBodies    string `env:"ARCHIVE_BODIES" envDefault:"all" accepts:"all, failed or none"`
 	ArchiveBacklog   Size   `env:"ARCHIVE_BACKLOG" envDefault:"256MiB" min:"1MiB" max:"1TiB"`
 	ArchiveRetention Age    `env:"ARCHIVE_RETENTION" envDefault:"0" min:"0" max:"100y"`
+	OutboxURL        string `env:"OUTBOX_URL" secret:"true" file:"true" accepts:"postgres://user:password@host/database"`
 
 	Wake          string        `env:"WAKE" envDefault:"auto" accepts:"auto or poll"`
 	GuardInterval time.Duration `env:"GUARD_INTERVAL" envDefault:"1m" min:"1s" max:"1h"`
@@ -106,7 +107,5 @@ type Sealing struct{ Box *app.Seal }
 // the value that asks for nothing more than it does. Any other value stops the
 // start: to ignore a setting would be to break a promise in silence.
 var kept = map[string]string{
-	"OUTBOX_URL":      "",
-	"OUTBOX_URL_FILE": "",
-	"PUBLIC_URL":      "",
+	"PUBLIC_URL": "",
 }

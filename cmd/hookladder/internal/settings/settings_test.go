@@ -74,6 +74,7 @@ func TestEverySettingIsRead(t *testing.T) {
 		"GUARD_INTERVAL": "5s", "SHUTDOWN_GRACE": "0s", "LOG_LEVEL": "debug", "LOG_FORMAT": "text",
 		"BREAKER": "5/1m", "FAILING_AFTER": "1h", "DISABLE_AFTER": "2d", "ENDPOINT_MAX_WAITING": "9", "SIGNING_DERIVE": "tenant",
 		"ENCRYPTION_KEY": testSealKey, "EGRESS_PROXY": "http://u:p@proxy.example:3128", "OPS_URL": "https://ops.example/token",
+		"OUTBOX_URL":  "postgres://u:p@db.example/shop",
 		"ARCHIVE_URL": "postgres://u:p@db.example/a", "ARCHIVE_BODIES": "none", "ARCHIVE_BACKLOG": "1GiB", "ARCHIVE_RETENTION": "3650d",
 		"EGRESS_CA_FILE": cert, "EGRESS_CERT_FILE": cert, "EGRESS_KEY_FILE": key, "USER_AGENT": "Notifier/2.0 (+https://a.example)", "HEADER_PREFIX": "a-",
 	}
@@ -205,6 +206,7 @@ func TestNoErrorHoldsASecret(t *testing.T) {
 		"ENCRYPTION_KEY": "Geheim",
 		"EGRESS_PROXY":   "http://:Geheim@%zz",
 		"ARCHIVE_URL":    "mysql://u:Geheim@h/d",
+		"OUTBOX_URL":     "postgres://u:Geheim@%zz/d",
 		"OPS_URL":        "ftp://ops.example/Geheim",
 	} {
 		_, _, err := Read(Sources{Environ: map[string]string{name: value}})

@@ -11,6 +11,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/embedded"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
 )
 
@@ -23,6 +24,12 @@ func openStore(ctx context.Context, o Options) (*redisq.Store, func() error, err
 	store, err := start.Open(ctx, start.Options{
 		Options: storeOptions(at, o), Wait: o.StoreWait, Forgets: o.InMemory, Name: func(err error) error { return named(o, err) },
 	})
+	if err == nil && o.Archive.URL != "" {
+		// Before anything is accepted: what the log does not name is not archived.
+		if err = feed.New(store).BeginAll(ctx); err != nil {
+			err = errors.Join(fmt.Errorf("begin to archive: %w", err), store.Close())
+		}
+	}
 	if err != nil {
 		return nil, nil, errors.Join(err, end())
 	}

@@ -60,6 +60,15 @@ func (f *Feed) Begin(ctx context.Context, in []int) error {
 	return err
 }
 
+// BeginAll is Begin for all partitions.
+func (f *Feed) BeginAll(ctx context.Context) error {
+	all := make([]int, f.Partitions())
+	for n := range all {
+		all[n] = n
+	}
+	return f.Begin(ctx, all)
+}
+
 // announce writes into :meta that there is an archive.
 func (f *Feed) announce(ctx context.Context) error {
 	key := keys.Home(f.conn.Project()) + keys.Meta

@@ -16,8 +16,8 @@ import (
 )
 
 // BenchmarkWrite keeps messages of 1 KiB that were delivered at once, or that fail once
-// before. It tells the CPU time of this process, and of the server's process for this
-// connection, for each delivery.
+// before. It tells, for each delivery, the CPU time of this process and of the server's
+// process for this connection, and how much of the disk it takes.
 func BenchmarkWrite(b *testing.B) {
 	for _, size := range []int{4096, 256} {
 		for _, fails := range []bool{false, true} {
@@ -73,6 +73,10 @@ func benchmarkWrite(b *testing.B, size int, fails bool) {
 	b.ReportMetric(per(own), "go-us/delivery")
 	b.ReportMetric(per(server), "pg-us/delivery")
 	b.ReportMetric(per(took), "us/delivery")
+	kept := read(b, s.URL(), "select sum(pg_total_relation_size(oid))::text from pg_class where relkind = 'r' and relnamespace = 'hookladder'::regnamespace and relname ~ '^(message|event)'")
+	bytes, err := strconv.ParseFloat(kept[0], 64)
+	require.NoError(b, err)
+	b.ReportMetric(bytes/float64(n), "bytes/delivery")
 	b.ReportMetric(0, "ns/op")
 }
 

@@ -125,7 +125,7 @@ func TestEveryCommandTeaches(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{
 		"serve", "dev", "send", "trigger", "get", "why", "cancel", "retry", "deliveries", "dead", "jobs", "endpoints", "lanes", "pause", "resume", "tail", "tick", "audit", "secret",
-		"verify", "check", "listen", "consume", "config", "ping", "completion", "version", "repartition", "doctor", "outbox", "bench",
+		"verify", "check", "listen", "consume", "config", "ping", "completion", "version", "repartition", "doctor", "outbox", "export", "bench",
 	}, names)
 	require.Contains(t, command(t, nil, "").out, "hookladder dev")
 }
@@ -137,6 +137,9 @@ func TestAMistakeInTheCommandLineExitsWith2(t *testing.T) {
 		"--frob":                           "unknown flag: --frob",
 		"serve now":                        `serve takes no arguments, not "now"`,
 		"get":                              "get needs the id of one message",
+		"export":                           "ARCHIVE_URL is not set: there is no archive to read",
+		"export endpoints":                 "export takes deliveries or messages",
+		"export --format xml":              "--format must be csv or jsonl",
 		"get a b":                          "get needs the id of one message",
 		"send --url u":                     "send needs --topic",
 		"send --url u --topic t --delay x": "--delay",

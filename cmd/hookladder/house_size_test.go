@@ -21,11 +21,12 @@ const mostFiles = 25
 // together. A folder that is not listed has none. Raise a number in the commit
 // that needs it, and say why.
 var budgets = map[string]int{
-	"cmd/hookladder":                           5800, // 3,200 were planned: a third of it is help
+	"cmd/hookladder":                           6000, // 3,200 were planned: a third of it is help
 	"cmd/hookladder/internal/bench":            3500,
 	"cmd/hookladder/internal/check":            600,
 	"cmd/hookladder/internal/demo":             100,
 	"cmd/hookladder/internal/inspect":          1400,
+	"cmd/hookladder/internal/keep":             400,
 	"cmd/hookladder/internal/offer":            300,
 	"cmd/hookladder/internal/progress":         200,
 	"cmd/hookladder/internal/pull":             600,

@@ -24,6 +24,7 @@ import (
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
+	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/outbox"
 	"github.com/hookladder/hookladder/signer"
@@ -119,7 +120,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.As(err, &problem) && problem.Status == http.StatusNotFound, errors.Is(err, dispatcher.ErrNoDelivery):
 		return exitNotFound
-	case errors.Is(err, client.ErrUnreachable), errors.Is(err, dispatcher.ErrUnavailable), errors.Is(err, check.ErrNoAnswer):
+	case errors.Is(err, client.ErrUnreachable), errors.Is(err, dispatcher.ErrUnavailable), errors.Is(err, archive.ErrUnavailable), errors.Is(err, check.ErrNoAnswer):
 		return exitUnreachable
 	default:
 		return exitFailed
@@ -160,7 +161,7 @@ Exit codes: 0 ok, 1 failed, 2 usage or settings, 3 not found, 4 unreachable.`,
 		newSend(s), newTrigger(s), newGet(s), newWhy(s), newCancel(s), newRetry(s), newDeliveries(s), newDead(s), newJobs(s),
 		newEndpoints(s), newLanes(s), newPause(s), newResume(s), newTail(s), newTick(s), newAudit(s),
 		newSecret(s), newVerify(s), newCheck(s), newListen(s), newConsume(s), newPing(s), newConfig(s), newCompletion(s), newVersion(s),
-		newDoctor(s), newRepartition(s), newOutbox(s), newBench(s),
+		newDoctor(s), newRepartition(s), newOutbox(s), newExport(s), newBench(s),
 	)
 	s.complete(root)
 	return root

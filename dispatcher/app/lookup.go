@@ -1,8 +1,11 @@
 package app
 
 import (
+	"context"
 	"fmt"
 
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/lookup"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
@@ -23,4 +26,59 @@ func openLookup(e *engine.Engine, store *redisq.Store, o Options) (look *lookup.
 		Live: e, Lanes: e.Registry(), Store: store, Archive: reader, Decode: redisq.DecodeHead, Log: o.Log,
 	})
 	return look, reader.Close, nil
+}
+
+// Export says what is read of an archive.
+type Export struct {
+	Of     archive.Selection
+	Bodies bool                   // of messages, where they are kept
+	Tell   func(done, months int) // called at the beginning of each month, and at the end
+}
+
+// Exported is a delivery that ended, as an archive keeps it.
+type Exported struct {
+	dispatcher.Delivery
+	Last dispatcher.Attempt // its last one; At is zero where it ended without one
+}
+
+// ExportDeliveries calls each for the deliveries of a selection that ended in its time,
+// each once with its newest end.
+func ExportDeliveries(ctx context.Context, o Options, x Export, each func(*Exported) error) error {
+	return withReader(o, func(r *postgres.Reader) error {
+		return r.ExportEnds(ctx, x.Of, func(e *archive.End) error {
+			return each(&Exported{Delivery: lookup.Delivery(e, headOf(e.ID.Message, e.Head)), Last: e.Attempt})
+		}, x.Tell)
+	})
+}
+
+// ExportMessages calls each for the messages of a selection that were accepted in its
+// time. size is that of the body, also where that is left out.
+func ExportMessages(ctx context.Context, o Options, x Export, each func(m *dispatcher.Message, size int) error) error {
+	return withReader(o, func(r *postgres.Reader) error {
+		return r.ExportMessages(ctx, x.Of, x.Bodies, func(f *archive.Found) error {
+			m := lookup.Message(f, headOf(f.Message.ID, f.Head))
+			return each(&m, f.Size)
+		}, x.Tell)
+	})
+}
+
+// headOf reads the head of a record; nil: there is none, or it can't be read.
+func headOf(id string, head []byte) *dispatcher.Message {
+	if head == nil {
+		return nil
+	}
+	m, err := redisq.DecodeHead(id, head)
+	if err != nil {
+		return nil
+	}
+	return m
+}
+
+func withReader(o Options, do func(*postgres.Reader) error) error {
+	r, err := postgres.OpenReader(postgres.Options{URL: o.Archive.URL, Project: o.Project, Log: o.Log})
+	if err != nil {
+		return fmt.Errorf("ARCHIVE_URL: %w", err)
+	}
+	defer r.Close()
+	return do(r)
 }

@@ -19,30 +19,54 @@ var EndedColumns = []string{"id", "message_id", "subject", "topic", "status", "e
 
 // WriteEnded writes deliveries that ended as CSV, behind a line of headers.
 func WriteEnded(out io.Writer, list []EndedDelivery) error {
-	rows := make([][]string, len(list))
-	for i, d := range list {
-		rows[i] = []string{
-			d.ID, d.MessageID, d.Subject, d.Topic, d.Status, d.EndedAt.Text(), d.CreatedAt.Text(),
-			strconv.Itoa(d.Attempts), CSVStatus(d.LastStatusCode), d.DeadReason, d.LastError,
-		}
+	w := NewCSV(out, EndedColumns)
+	for i := range list {
+		_ = w.Write(EndedRow(&list[i])) // Flush keeps its error
 	}
-	return WriteCSV(out, EndedColumns, rows)
+	return w.Flush()
 }
 
-// WriteCSV writes rows as RFC 4180 has them, behind a line of headers. No spreadsheet
-// takes a text of them for a formula.
+// EndedRow is a row of EndedColumns.
+func EndedRow(d *EndedDelivery) []string {
+	return []string{
+		d.ID, d.MessageID, d.Subject, d.Topic, d.Status, d.EndedAt.Text(), d.CreatedAt.Text(),
+		strconv.Itoa(d.Attempts), CSVStatus(d.LastStatusCode), d.DeadReason, d.LastError,
+	}
+}
+
+// WriteCSV writes rows as a CSV does.
 func WriteCSV(out io.Writer, columns []string, rows [][]string) error {
+	w := NewCSV(out, columns)
+	for _, row := range rows {
+		_ = w.Write(row)
+	}
+	return w.Flush()
+}
+
+// CSV writes rows as RFC 4180 has them, behind a line of headers. No spreadsheet takes a
+// text of them for a formula.
+type CSV struct{ w *csv.Writer }
+
+// NewCSV writes the headers.
+func NewCSV(out io.Writer, columns []string) CSV {
 	w := csv.NewWriter(out)
 	w.UseCRLF = true
 	_ = w.Write(columns) // Flush keeps its error
-	for _, row := range rows {
-		for i, text := range row {
-			row[i] = harmless(text)
-		}
-		_ = w.Write(row)
+	return CSV{w}
+}
+
+// Write writes a row, whose texts it may change.
+func (c CSV) Write(row []string) error {
+	for i, text := range row {
+		row[i] = harmless(text)
 	}
-	w.Flush()
-	return w.Error()
+	return c.w.Write(row)
+}
+
+// Flush ends the rows so far, and answers whether all were written.
+func (c CSV) Flush() error {
+	c.w.Flush()
+	return c.w.Error()
 }
 
 // harmless puts a quote before a text that would be a formula.

@@ -185,19 +185,18 @@ func (l *Lookup) added(ctx context.Context, live []dispatcher.Delivery, ends []a
 	var list []dispatcher.Delivery
 	for i := range ends {
 		if !has[i] && !told[ids[i]] {
-			list = append(list, l.delivery(ctx, &ends[i]))
+			list = append(list, Delivery(&ends[i], l.head(ctx, ids[i].Message, ends[i].Head)))
 		}
 	}
 	return list, l.live.Address(ctx, list)
 }
 
-// delivery is an end as lists tell it.
-func (l *Lookup) delivery(ctx context.Context, e *archive.End) dispatcher.Delivery {
-	m := l.head(ctx, e.ID.Message, e.Head)
-	if m == nil {
-		m = &dispatcher.Message{CreatedAt: e.Created}
+// Delivery is an end as lists tell it. head is what its record's head says; nil: nothing.
+func Delivery(e *archive.End, head *dispatcher.Message) dispatcher.Delivery {
+	if head == nil {
+		head = &dispatcher.Message{CreatedAt: e.Created}
 	}
-	of := life{d: named(e.ID, m)}
+	of := life{d: named(e.ID, head)}
 	d := &of.d
 	d.Topic, d.Tenant, d.Subject = e.Topic, e.Tenant, e.Subject
 	of.end(&e.Event, e.Kind.Status())

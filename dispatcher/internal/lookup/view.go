@@ -44,7 +44,7 @@ func whole(v *dispatcher.MessageView) bool {
 
 // view is a message that only the archive has.
 func (l *Lookup) view(ctx context.Context, found *archive.Found) (dispatcher.MessageView, error) {
-	v := dispatcher.MessageView{Message: *l.message(ctx, found)}
+	v := dispatcher.MessageView{Message: Message(found, l.head(ctx, found.Message.ID, found.Head))}
 	for i := range found.Deliveries {
 		v.Deliveries = append(v.Deliveries, deliveryOf(&v.Message, &found.Deliveries[i]))
 	}
@@ -74,12 +74,12 @@ func (l *Lookup) complete(ctx context.Context, v dispatcher.MessageView, found *
 	return v, nil
 }
 
-// message is a message as its head and the archive's own columns tell it. Of a body that
-// is not kept there is the size only.
-func (l *Lookup) message(ctx context.Context, found *archive.Found) *dispatcher.Message {
-	m := l.head(ctx, found.Message.ID, found.Head)
-	if m == nil {
-		m = &dispatcher.Message{ID: found.Message.ID}
+// Message is a message as its record's head and the archive's own columns tell it. Of a
+// body that is not kept there is the size only. head may be nil: it is not known.
+func Message(found *archive.Found, head *dispatcher.Message) dispatcher.Message {
+	m := dispatcher.Message{ID: found.Message.ID}
+	if head != nil {
+		m = *head
 	}
 	m.Topic, m.Tenant, m.Subject = cmp.Or(m.Topic, found.Message.Topic), cmp.Or(m.Tenant, found.Message.Tenant), cmp.Or(m.Subject, found.Message.Subject)
 	if !found.Message.CreatedAt.IsZero() {

@@ -1,0 +1,287 @@
+// Package keep is the brain of the commands that work on an archive.
+package keep
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/app"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// The words of an export.
+const (
+	Deliveries = "deliveries"
+	Messages   = "messages"
+	CSV        = "csv"
+	JSONLines  = "jsonl"
+)
+
+// Export is what is written, and how.
+type Export struct {
+	What   string // Deliveries or Messages
+	Format string // CSV or JSONLines
+	Of     archive.Selection
+	Bodies bool   // bodies of messages, and what receivers answered
+	Out    string // a file; empty: Stdout
+
+	Stdout io.Writer
+	Told   io.Writer // of how far it is; nil: it is not told
+}
+
+// Run writes all of it, and answers how many rows that were. A file is there only where it
+// is whole.
+func (e *Export) Run(ctx context.Context, o app.Options) (rows int, err error) {
+	if e.Out == "" {
+		return e.write(ctx, o, e.Stdout)
+	}
+	f, err := os.CreateTemp(filepath.Dir(e.Out), filepath.Base(e.Out)+".*.part") // only its owner may read it
+	if err != nil {
+		return 0, err
+	}
+	rows, err = e.write(ctx, o, f)
+	if closing := f.Close(); err == nil {
+		err = closing
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), e.Out)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return rows, err
+}
+
+func (e *Export) write(ctx context.Context, o app.Options, to io.Writer) (rows int, err error) {
+	out := bufio.NewWriterSize(to, 64<<10)
+	bar := bar{out: e.Told, began: time.Now()}
+	rowsTo := e.rows(out)
+	put := func(r exportRow) error {
+		bar.row()
+		return rowsTo.put(r)
+	}
+	x := app.Export{Of: e.Of, Bodies: e.Bodies, Tell: bar.month}
+	if e.What == Deliveries {
+		err = app.ExportDeliveries(ctx, o, x, func(d *app.Exported) error { return put(e.delivery(d)) })
+	} else {
+		err = app.ExportMessages(ctx, o, x, func(m *dispatcher.Message, size int) error { return put(e.message(m, size)) })
+	}
+	bar.end()
+	if err == nil {
+		err = rowsTo.end()
+	}
+	if err == nil {
+		err = out.Flush()
+	}
+	return bar.rows, err
+}
+
+// exportRow is what is written of one delivery, or message.
+type exportRow interface {
+	columns() []string // in the order of the headers
+}
+
+// rows writes rows in one of the formats.
+type rows struct {
+	put func(exportRow) error
+	end func() error
+}
+
+func (e *Export) rows(out *bufio.Writer) rows {
+	if e.Format == JSONLines {
+		enc := json.NewEncoder(out)
+		enc.SetEscapeHTML(false)
+		return rows{put: func(r exportRow) error { return enc.Encode(r) }, end: func() error { return nil }}
+	}
+	columns := append(slices.Clone(wire.EndedColumns), deliveryColumns...)
+	if e.What == Messages {
+		columns = slices.Clone(messageColumns)
+	}
+	if e.Bodies {
+		columns = append(columns, e.bodyColumns()...)
+	}
+	w := wire.NewCSV(out, columns)
+	return rows{
+		put: func(r exportRow) error {
+			return w.Write(r.columns()[:len(columns)])
+		},
+		end: w.Flush,
+	}
+}
+
+// The columns beside those of the API's CSV.
+var (
+	deliveryColumns = []string{"tenant", "destination", "url", "address", "delivered_at"}
+	messageColumns  = []string{"id", "created_at", "topic", "tenant", "subject", "url", "endpoint", "queue", "content_type", "ordering_key", "body_bytes"}
+)
+
+func (e *Export) bodyColumns() []string {
+	if e.What == Messages {
+		return []string{"body", "body_base64"}
+	}
+	return []string{"response", "response_base64"}
+}
+
+// deliveryLine is a delivery that ended.
+type deliveryLine struct {
+	ID          string    `json:"id"`
+	MessageID   string    `json:"message_id"`
+	Destination string    `json:"destination"`
+	Topic       string    `json:"topic,omitempty"`
+	Tenant      string    `json:"tenant,omitempty"`
+	Subject     string    `json:"subject,omitempty"`
+	Status      string    `json:"status"`
+	EndedAt     wire.Time `json:"ended_at"`
+	CreatedAt   wire.Time `json:"created_at"`
+	DeliveredAt wire.Time `json:"delivered_at"`
+	Attempts    int       `json:"attempts"`
+	StatusCode  int       `json:"status_code,omitempty"`
+	DeadReason  string    `json:"dead_reason,omitempty"`
+	Error       string    `json:"error,omitempty"`
+	URL         string    `json:"url,omitempty"`
+	Address     string    `json:"address,omitempty"`
+	DurationMS  int64     `json:"duration_ms,omitempty"`
+
+	Response       *string `json:"response,omitempty"`
+	ResponseBase64 *string `json:"response_base64,omitempty"`
+}
+
+func (e *Export) delivery(d *app.Exported) exportRow {
+	r := &deliveryLine{
+		ID: d.ID.String(), MessageID: d.ID.Message, Destination: string(d.ID.Lane), Topic: d.Topic, Tenant: d.Tenant, Subject: d.Subject,
+		Status: string(d.Status), EndedAt: wire.Time{Time: d.Ended}, CreatedAt: wire.Time{Time: d.Created}, DeliveredAt: wire.Time{Time: d.Delivered},
+		Attempts: d.Attempts, StatusCode: d.LastStatus, DeadReason: string(d.Reason), Error: strings.ToValidUTF8(d.LastError, "�"),
+		URL: d.Last.URL, Address: d.Last.Address, DurationMS: d.Last.Duration.Milliseconds(),
+	}
+	if r.URL == "" {
+		r.URL = d.URL
+	}
+	if e.Bodies && !d.Last.At.IsZero() {
+		r.Response, r.ResponseBase64 = both(d.Last.Excerpt)
+	}
+	return r
+}
+
+func (r *deliveryLine) columns() []string {
+	list := wire.EndedRow(&wire.EndedDelivery{
+		Delivery: wire.Delivery{
+			DeliveryRef: wire.DeliveryRef{ID: r.ID, Status: r.Status, EndedAt: r.EndedAt}, Topic: r.Topic, Subject: r.Subject,
+			Attempts: r.Attempts, LastStatusCode: r.StatusCode, DeadReason: r.DeadReason, LastError: r.Error,
+		},
+		MessageID: r.MessageID, CreatedAt: r.CreatedAt,
+	})
+	return append(list, r.Tenant, r.Destination, r.URL, r.Address, r.DeliveredAt.Text(), text(r.Response), text(r.ResponseBase64))
+}
+
+// messageLine is a message. Its headers are not written: their values are secrets.
+type messageLine struct {
+	ID          string    `json:"id"`
+	CreatedAt   wire.Time `json:"created_at"`
+	Topic       string    `json:"topic"`
+	Tenant      string    `json:"tenant,omitempty"`
+	Subject     string    `json:"subject,omitempty"`
+	URL         string    `json:"url,omitempty"`
+	Endpoint    string    `json:"endpoint,omitempty"`
+	Queue       string    `json:"queue,omitempty"`
+	ContentType string    `json:"content_type,omitempty"`
+	OrderingKey string    `json:"ordering_key,omitempty"`
+	BodyBytes   int       `json:"body_bytes"`
+	Body        *string   `json:"body,omitempty"` // where it is valid UTF-8
+	BodyBase64  *string   `json:"body_base64,omitempty"`
+}
+
+func (e *Export) message(m *dispatcher.Message, size int) exportRow {
+	r := &messageLine{
+		ID: m.ID, CreatedAt: wire.Time{Time: m.CreatedAt}, Topic: m.Topic, Tenant: m.Tenant, Subject: m.Subject,
+		URL: m.URL, Endpoint: m.Endpoint, Queue: m.Queue, ContentType: m.ContentType, OrderingKey: m.OrderingKey, BodyBytes: size,
+	}
+	if e.Bodies && m.Apart == nil {
+		r.Body, r.BodyBase64 = both(m.Body)
+	}
+	return r
+}
+
+func (r *messageLine) columns() []string {
+	return []string{
+		r.ID, r.CreatedAt.Text(), r.Topic, r.Tenant, r.Subject, r.URL, r.Endpoint, r.Queue, r.ContentType, r.OrderingKey,
+		strconv.Itoa(r.BodyBytes), text(r.Body), text(r.BodyBase64),
+	}
+}
+
+// both are bytes as base64, and as text where they are text.
+func both(raw []byte) (plain, encoded *string) {
+	encoded = new(base64.StdEncoding.EncodeToString(raw))
+	if utf8.Valid(raw) {
+		plain = new(string(raw))
+	}
+	return plain, encoded
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// bar tells how far an export is, in one line.
+type bar struct {
+	out          io.Writer
+	began, shown time.Time
+	rows         int
+	done, months int
+}
+
+// barEvery is how often it is told: often enough to move.
+const barEvery = 500 * time.Millisecond
+
+// barWidth is that of the bar, in characters: the line fits in 80.
+const barWidth = 24
+
+func (b *bar) row() {
+	if b.rows++; b.rows%256 == 0 && time.Since(b.shown) > barEvery {
+		b.show()
+	}
+}
+
+func (b *bar) month(done, months int) {
+	b.done, b.months = done, months
+	b.show()
+}
+
+func (b *bar) show() {
+	if b.out == nil {
+		return
+	}
+	b.shown = time.Now()
+	filled := barWidth
+	if b.months > 0 {
+		filled = barWidth * b.done / b.months
+	}
+	line := fmt.Sprintf("[%s%s] %d of %d months, %s rows", strings.Repeat("=", filled), strings.Repeat(" ", barWidth-filled), b.done, b.months, term.Comma(b.rows))
+	if took := time.Since(b.began); took > time.Second {
+		line += fmt.Sprintf(", %.0f/s", float64(b.rows)/took.Seconds())
+	}
+	fmt.Fprintf(b.out, "\r\x1b[K%s", line)
+}
+
+func (b *bar) end() {
+	if b.out != nil {
+		b.show()
+		fmt.Fprintln(b.out)
+	}
+}

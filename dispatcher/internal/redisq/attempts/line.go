@@ -49,8 +49,9 @@ func linesOf(values map[string]any) []logLine {
 	codes, _ := values["c"].(string)
 	evidence, _ := values["e"].(string)
 	proofs := newProofs(evidence)
-	var lines []logLine
-	for i, text := range strings.Split(text, "\n") {
+	texts := strings.Split(text, "\n")
+	lines := make([]logLine, 0, len(texts))
+	for i, text := range texts {
 		l, ok := parseLine(text)
 		if i < len(codes) {
 			l.code = codes[i]

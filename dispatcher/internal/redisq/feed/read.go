@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -92,6 +93,7 @@ func (r *passage) entry(e *redis.XMessage) {
 		r.names(names, text(e, "w"), at)
 		return
 	}
+	r.part.Events = slices.Grow(r.part.Events, strings.Count(text(e, "l"), "\n")+1)
 	for l := range attempts.Lines(e.Values) {
 		r.lines++
 		event, ok := eventOf(&l)

@@ -54,8 +54,8 @@ func (r *passage) take(a *archive.Accepted, record string) bool {
 	head, body, err := redisq.SplitRecord(a.ID, record)
 	if err == nil {
 		a.Head = head
-		if a.Message, err = redisq.DecodeRecord(a.ID, string(head)); err == nil && a.Message.Apart == nil {
-			a.Body = body
+		if a.Message, err = redisq.DecodeRecord(a.ID, record); err == nil && a.Message.Apart == nil {
+			a.Body, a.Message.Body = body, nil
 		}
 	}
 	if err != nil {

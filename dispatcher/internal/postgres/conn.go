@@ -160,8 +160,7 @@ const (
 	codeNoTable   = "42P01"
 	codeNoSchema  = "3F000"
 	codeForbidden = "42501"
-	codeLocked    = "55P03" // for longer than lock_timeout
-	codeTimeout   = "57014" // of a statement
+	codeLocked    = "55P03" // by another
 )
 
 // ofData reports whether a row is at fault: it is of no known month, repeats another one,

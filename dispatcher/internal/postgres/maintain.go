@@ -2,12 +2,17 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
 
 // maintainTime bounds a Maintain, which copies messages of a month at most.
 const maintainTime = 10 * time.Minute
+
+// detachTime is how long readers of a month are waited for. What was begun is gone on with
+// another day.
+const detachTime = 4 * time.Second
 
 // Maintain makes the tables of the months to come, and drops those whose last day is
 // older than retention; 0: none. It has a connection of its own, since it waits for
@@ -30,9 +35,6 @@ func (s *session) maintain(ctx context.Context, retention time.Duration) error {
 	if err := s.migrate(ctx); err != nil {
 		return err
 	}
-	if err := s.exec(ctx, "set lock_timeout = '2s'; set statement_timeout = '4s'"); err != nil {
-		return err
-	}
 	if err := s.makeMonths(ctx); err != nil {
 		return err
 	}
@@ -52,7 +54,7 @@ func (s *session) maintain(ctx context.Context, retention time.Duration) error {
 			continue
 		}
 		err := s.dropPart(ctx, p, next(parts, p))
-		if code := codeOf(err); code == codeLocked || code == codeTimeout {
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "a month of the archive is too old and still read: it goes another day", "table", p.name, "err", err)
 			return nil
 		}
@@ -83,7 +85,9 @@ func (s *session) dropPart(ctx context.Context, p monthTable, to month) error {
 			return err
 		}
 	}
-	if err := s.detach(ctx, p); err != nil {
+	wait, cancel := context.WithTimeout(ctx, detachTime) // no setting does: a pooler would hand it to others
+	defer cancel()
+	if err := s.detach(wait, p); err != nil {
 		return err
 	}
 	// Something may have been asked for anew since.

@@ -1,0 +1,116 @@
+package app_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit"
+	"github.com/hookladder/hookladder/deploy/kit/pgtest"
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/app"
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// What Redis forgot comes from PostgreSQL: the caller need not care which one has it.
+func TestWhatTheStoreForgotIsFoundInTheArchive(t *testing.T) {
+	pg := pgtest.Start(t, pgtest.Options{})
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("thanks")) }))
+	t.Cleanup(receiver.Close)
+	o := newTestOptions(redistest.Start(t).URL())
+	var err error
+	o.Seal, err = app.ParseEncryptionKeys("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
+	require.NoError(t, err)
+	o.Archive = app.ArchiveOptions{URL: pg.URL(), Bodies: "all", Backlog: 64 << 20}
+	o.Engine.Keep = dispatcher.Keep{Finished: time.Second, FinishedMax: 1, SeenMax: 1000, Dead: time.Hour, DeadMax: 1000}
+	p := start(t, o)
+	c := p.client()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	const n = 7
+	for i := range n {
+		m := message(fmt.Sprint("m", i), receiver.URL)
+		m.Tenant, m.Subject = "shop", "order 17"
+		m.Headers = map[string]string{"x-secret": "s3cret"}
+		_, err := c.Publish(ctx, m)
+		require.NoError(t, err)
+	}
+	later := message("later", receiver.URL)
+	later.Tenant, later.Subject, later.Delay = "shop", "order 17", wire.Duration(time.Hour)
+	_, err = c.Publish(ctx, later)
+	require.NoError(t, err)
+
+	// Redis has forgotten all that ended once cancelling says so. It forgets where others end.
+	others := 0
+	require.NoError(t, kit.Until(ctx, "only the archive has them", func() error {
+		others++
+		if _, err := c.Publish(ctx, message(fmt.Sprint("other", others), receiver.URL)); err != nil {
+			return err
+		}
+		for i := range n {
+			_, err := c.Cancel(ctx, fmt.Sprint("m", i), "")
+			if err == nil {
+				return fmt.Errorf("m%d is there still", i)
+			}
+			require.ErrorIs(t, err, client.ErrConflict)
+			require.ErrorContains(t, err, "Only the archive has it")
+		}
+		return nil
+	}))
+	for _, limit := range []int{1, 3, 50} {
+		f := client.Filter{Subjects: []string{"order 17"}, Limit: limit}
+		seen := map[string]bool{}
+		var last time.Time
+		for more := true; more; {
+			page, err := c.Deliveries(ctx, f)
+			require.NoError(t, err)
+			require.True(t, page.CompleteSince.Told)
+			for _, d := range page.Data {
+				require.False(t, seen[d.ID], d.ID)
+				seen[d.ID] = true
+				require.Equal(t, d.Status == "scheduled", len(seen) == 1, "what waits comes first")
+				if d.Status != "scheduled" {
+					require.Equal(t, "delivered", d.Status)
+					require.Equal(t, receiver.URL, d.URL)
+					require.True(t, last.IsZero() || !d.EndedAt.After(last))
+					last = d.EndedAt.Time
+				}
+			}
+			if more = page.NextCursor != nil; more {
+				f.Cursor = *page.NextCursor
+			}
+		}
+		require.Len(t, seen, n+1)
+	}
+	m, err := c.Message(ctx, "m3")
+	require.NoError(t, err)
+	require.Equal(t, `{"n":1}`, string(m.Body))
+	require.Equal(t, map[string]string{"x-secret": "***"}, m.Headers)
+	require.Len(t, m.Deliveries, 1)
+	require.Equal(t, "delivered", m.Deliveries[0].Status)
+	require.Len(t, m.Deliveries[0].History, 1)
+	require.Equal(t, "thanks", m.Deliveries[0].History[0].ResponseExcerpt)
+	require.Equal(t, receiver.URL, m.Deliveries[0].History[0].URL)
+	_, err = c.Retry(ctx, "m3", receiver.URL)
+	require.ErrorContains(t, err, "Only the archive has it")
+	_, err = c.Message(ctx, "never")
+	require.ErrorIs(t, err, client.ErrNotFound)
+
+	pg.Kill()
+	page, err := c.Deliveries(ctx, client.Filter{Subjects: []string{"order 17"}, Limit: 50})
+	require.NoError(t, err)
+	require.Len(t, page.Data, 1)
+	require.False(t, page.CompleteSince.Time.IsZero(), "what ended before is missing")
+	_, err = c.Message(ctx, "m3")
+	require.ErrorIs(t, err, client.ErrUnavailable)
+	_, err = c.Message(ctx, "later")
+	require.NoError(t, err)
+	require.NoError(t, p.end())
+}

@@ -77,9 +77,7 @@ func (r *Relay) carry(ctx context.Context, b dispatcher.OutboxBatch) (dispatcher
 	}
 	l.read(b.Rows)
 	for len(l.pending) > 0 {
-		if err := l.round(ctx); err != nil {
-			return dispatcher.OutboxDone{}, err
-		}
+		l.round(ctx)
 	}
 	if l.taken || !l.tried {
 		r.failed = 0
@@ -119,7 +117,7 @@ func (l *load) read(rows []dispatcher.OutboxRow) {
 
 // round publishes the first row of each ordering key, and all rows that have none: what comes
 // behind a row that can't be accepted must not overtake it.
-func (l *load) round(ctx context.Context) error {
+func (l *load) round(ctx context.Context) {
 	var now, later []carried
 	met := map[string]bool{}
 	for _, c := range l.pending {
@@ -137,7 +135,7 @@ func (l *load) round(ctx context.Context) error {
 	}
 	l.pending = later
 	if len(now) == 0 {
-		return nil
+		return
 	}
 	messages := make([]*dispatcher.Message, len(now))
 	for i := range now {
@@ -157,10 +155,6 @@ func (l *load) round(ctx context.Context) error {
 		}
 		l.judge(&now[i], l.r.o.Judge(&results[i]), results[i].Result == dispatcher.Duplicate)
 	}
-	if !l.taken {
-		l.pending = nil // the store is away: the rest stays as it is
-	}
-	return nil
 }
 
 // judge notes what becomes of a row that was published.

@@ -154,7 +154,7 @@ type fakeEngine struct {
 	during  func(ids []string) // while it publishes
 }
 
-func (e *fakeEngine) Publish(_ context.Context, batch []*dispatcher.Message) (out []dispatcher.Published, err error) {
+func (e *fakeEngine) Publish(ctx context.Context, batch []*dispatcher.Message) (out []dispatcher.Published, err error) {
 	var ids []string
 	for _, m := range batch {
 		ids = append(ids, m.ID)
@@ -183,7 +183,7 @@ func (e *fakeEngine) Publish(_ context.Context, batch []*dispatcher.Message) (ou
 	if e.during != nil {
 		e.during(ids)
 	}
-	return out, nil
+	return out, ctx.Err()
 }
 
 func judge(p *dispatcher.Published) relay.Refusal {

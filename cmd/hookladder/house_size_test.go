@@ -26,7 +26,7 @@ var budgets = map[string]int{
 	"cmd/hookladder/internal/check":            600,
 	"cmd/hookladder/internal/demo":             100,
 	"cmd/hookladder/internal/inspect":          1400,
-	"cmd/hookladder/internal/keep":             400,
+	"cmd/hookladder/internal/keep":             500,
 	"cmd/hookladder/internal/offer":            300,
 	"cmd/hookladder/internal/progress":         200,
 	"cmd/hookladder/internal/pull":             600,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/keep"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher/app"
@@ -111,4 +112,54 @@ func printRepartitioned(out io.Writer, done app.Repartitioned, dry bool, read se
 		_, err = fmt.Fprintf(out, "now set PARTITIONS=%d\n", done.To)
 	}
 	return err
+}
+
+// newRestore makes a lost store of its archive again.
+func newRestore(s world) *cobra.Command {
+	var r keep.Restore
+	cmd := &cobra.Command{
+		Use:   "restore",
+		Short: "Make a lost Redis of the archive again",
+		Long: `Puts into an empty Redis what the archive has: endpoints and pauses, the ids that
+are known, and all that was accepted and has not finished, with the same ids and at
+its place on the ladder. With --dead also what died, so that it can be replayed.
+
+What was delivered is not sent again, but for what happened after the archive ended:
+it says at which time that was. Until restore has ended, Redis takes no message and
+attempts nothing. It may be stopped at any time, even by kill -9: run it again, and
+it goes on. Running it twice changes nothing.
+
+It refuses a Redis that has messages or endpoints. With --into-running it adds to
+these what the archive has of other times; what is there stays as it is.
+
+It uses the settings of serve: ARCHIVE_URL, REDIS_URL or DATA_DIR, and PROJECT.`,
+		Example: `  hookladder restore --dry-run
+  hookladder restore
+  hookladder restore --dead`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o, err := archiveOptions(cmd, s)
+			if err != nil {
+				return err
+			}
+			r.Stdout, r.Told, r.Line = cmd.OutOrStdout(), cmd.ErrOrStderr(), term.IsTerminal(cmd.ErrOrStderr())
+			return r.Run(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().BoolVar(&r.IntoRunning, "into-running", false, "also into a Redis that has messages or endpoints")
+	cmd.Flags().BoolVar(&r.Dead, "dead", false, "put dead deliveries back too")
+	cmd.Flags().BoolVar(&r.DryRun, "dry-run", false, "only print what would be restored")
+	return cmd
+}
+
+// archiveOptions are the options of a command that needs the archive, and the store.
+func archiveOptions(cmd *cobra.Command, s world) (app.Options, error) {
+	read, found, err := settings.Read(settings.Sources{Environ: s.vars()})
+	if err != nil {
+		return app.Options{}, usageError{err}
+	}
+	if read.ArchiveURL == "" {
+		return app.Options{}, usagef("ARCHIVE_URL is not set: name the PostgreSQL of serve's archive")
+	}
+	return storeOptions(cmd, read, found, "set the one that serve uses")
 }

@@ -32,7 +32,7 @@ func When(t wire.Time) string {
 }
 
 // Comma is a number with a comma between its thousands.
-func Comma(n int) string { return humanize.Comma(int64(n)) }
+func Comma[N int | int64](n N) string { return humanize.Comma(int64(n)) }
 
 // escape replaces the characters that deceive.
 func escape(text string, as func(rune) string) string {

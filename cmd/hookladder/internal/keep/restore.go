@@ -1,0 +1,110 @@
+package keep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
+	"github.com/hookladder/hookladder/dispatcher/app"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+)
+
+// Restore is how a store is made of its archive again.
+type Restore struct {
+	IntoRunning bool
+	Dead        bool
+	DryRun      bool
+
+	Stdout io.Writer
+	Told   io.Writer // of how far it is
+	Line   bool      // Told is a terminal: a line is written over
+}
+
+// phases are what a restore does, for people.
+var phases = map[string]string{
+	"endpoints": "endpoints", "known": "ids that are known", "open": "unfinished deliveries", "dead": "dead deliveries",
+}
+
+// Run restores, and prints what became of it.
+func (r *Restore) Run(ctx context.Context, o app.Options) error {
+	began := time.Now()
+	var last app.RestoreStep
+	var shown time.Time
+	tell := func(s app.RestoreStep) {
+		if s.Phase != last.Phase && last.Phase != "" {
+			r.step(last, true)
+		}
+		if s.Phase != last.Phase || time.Since(shown) >= barEvery {
+			shown = time.Now()
+			r.step(s, false)
+		}
+		last = s
+	}
+	done, err := app.Restore(ctx, o, app.RestoreOptions{IntoRunning: r.IntoRunning, Dead: r.Dead, DryRun: r.DryRun, By: "hookladder restore", Tell: tell})
+	if last.Phase != "" {
+		r.step(last, true)
+	}
+	var full *app.NotEmptyError
+	if errors.As(err, &full) {
+		return fmt.Errorf("%w; if it shall get what the archive has besides, use --into-running", err)
+	}
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w: the store takes nothing and attempts nothing until restore is run again and ends", err)
+	}
+	if err != nil {
+		return err
+	}
+	return r.print(done, time.Since(began))
+}
+
+// step shows one step: over itself on a terminal, else once it has ended.
+func (r *Restore) step(s app.RestoreStep, ended bool) {
+	text := term.Comma(s.Done)
+	if s.Of > 0 && !ended {
+		text = fmt.Sprintf("%s of %s (%d %%)", term.Comma(s.Done), term.Comma(s.Of), 100*s.Done/s.Of)
+	}
+	switch {
+	case r.Line:
+		fmt.Fprintf(r.Told, "\r\x1b[K%s: %s", phases[s.Phase], text)
+		if ended {
+			fmt.Fprintln(r.Told)
+		}
+	case ended:
+		fmt.Fprintf(r.Told, "%s: %s\n", phases[s.Phase], text)
+	}
+}
+
+func (r *Restore) print(done app.Restored, took time.Duration) error {
+	verb := "restored"
+	if r.DryRun {
+		verb = "would restore"
+	}
+	fmt.Fprintf(r.Stdout, "%s %s unfinished deliveries and %s endpoints", verb, term.Comma(done.Open[archive.PutNew]), term.Comma(done.Endpoints))
+	if r.Dead {
+		fmt.Fprintf(r.Stdout, ", %s dead ones", term.Comma(done.Dead[archive.PutNew]))
+	}
+	if !r.DryRun {
+		fmt.Fprintf(r.Stdout, " in %s; %s ids are known", took.Round(100*time.Millisecond), term.Comma(done.Known))
+	}
+	fmt.Fprintln(r.Stdout)
+	if n := done.Open[archive.PutOld]; n > 0 {
+		fmt.Fprintf(r.Stdout, "%s were there already, or had ended there\n", term.Comma(n))
+	}
+	if n := done.Open[archive.PutOdd] + done.Open[archive.PutBad] + done.Dead[archive.PutOdd] + done.Dead[archive.PutBad]; n > 0 {
+		fmt.Fprintf(r.Stdout, "%s could not be: another message has the id, or its record is not whole\n", term.Comma(n))
+		for _, id := range done.Refused {
+			fmt.Fprintf(r.Stdout, "  %s\n", term.Visible(id))
+		}
+	}
+	if done.Last.IsZero() {
+		_, err := fmt.Fprintln(r.Stdout, "nothing was ever archived")
+		return err
+	}
+	_, err := fmt.Fprintf(r.Stdout, `the archive ends at %s, %s before this began: what was delivered after that is
+delivered once more, with the same webhook-id, and what was accepted after that is lost
+`, done.Last.UTC().Format("2006-01-02 15:04:05.000 UTC"), max(done.Now.Sub(done.Last), 0).Round(time.Second))
+	return err
+}

@@ -1,0 +1,52 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/restore"
+	"github.com/hookladder/hookladder/dispatcher/internal/restorer"
+)
+
+// Restored is what a restore did.
+type Restored = restorer.Report
+
+// RestoreStep is the progress of a restore.
+type RestoreStep = restorer.Step
+
+// NotEmptyError says that a store has something already.
+type NotEmptyError = restorer.NotEmptyError
+
+// RestoreOptions say how a store is restored.
+type RestoreOptions struct {
+	IntoRunning bool // the store may have messages and endpoints
+	Dead        bool // what died is put back too
+	DryRun      bool
+	By          string            // for the archive's audit
+	Tell        func(RestoreStep) // nil: it is not told
+}
+
+// Restore makes the store of the options of their archive again.
+func Restore(ctx context.Context, o Options, r RestoreOptions) (out Restored, err error) {
+	vault, err := postgres.OpenVault(ctx, archiveOptions(o))
+	if err != nil {
+		return out, fmt.Errorf("ARCHIVE_URL: %w", err)
+	}
+	defer vault.Close()
+	url, end, err := joinURL(ctx, o)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	store, err := openAny(ctx, url, o)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return restorer.Restore(ctx, restorer.Options{
+		From: vault, To: restore.New(store, r.By), IntoRunning: r.IntoRunning, Dead: r.Dead, DryRun: r.DryRun,
+		Keep: o.Engine.Keep, By: r.By, Tell: r.Tell,
+	})
+}

@@ -322,3 +322,20 @@ func TestAFullLaneKeepsTheOrderOfItsRows(t *testing.T) {
 	require.Equal(t, slow, w.receiver.at("/slow"))
 	w.receiver.once()
 }
+
+// A process that runs now and then relays what the outbox has before it ends.
+func TestATickRelaysWhatIsCommitted(t *testing.T) {
+	t.Parallel()
+	url, conn := newOutbox(t)
+	w := newWorld(t)
+	for n := range 30 {
+		m := &wire.Message{ID: fmt.Sprint("m", n), Topic: "t", URL: w.receiver.URL(0), Body: json.RawMessage(`1`)}
+		w.receiver.expect(m.ID, m)
+		_, err := outbox.Publish(t.Context(), conn, m)
+		require.NoError(t, err)
+	}
+	tick := w.tick("OUTBOX_URL=" + url)
+	require.Equal(t, int64(30), int64(tick.Delivered))
+	w.receiver.once()
+	require.Zero(t, mustNumber(t, conn, `select count(*) from hookladder_outbox`))
+}

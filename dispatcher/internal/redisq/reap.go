@@ -37,7 +37,7 @@ func (s *Store) Beat(ctx context.Context, by string, number int64) (fresh bool, 
 	})
 	fresh = fresh || conn.Value(set) == 1
 	if errors.Is(err, dispatcher.ErrFull) {
-		fresh, err = s.setFull(ctx, keys.Instances, by, number)
+		fresh, err = s.SetFull(ctx, keys.Instances, by, number)
 		if err == nil {
 			err = conn.Failed("beat", read.Err())
 		}
@@ -61,9 +61,9 @@ func (s *Store) Beat(ctx context.Context, by string, number int64) (fresh bool, 
 	return fresh, all, nil
 }
 
-// setFull writes a field of one of the project's hashes by a script, which
+// SetFull writes a field of one of the project's hashes by a script, which
 // Redis accepts also when memory is full. fresh: the field was not there.
-func (s *Store) setFull(ctx context.Context, key, field string, value any) (fresh bool, err error) {
+func (s *Store) SetFull(ctx context.Context, key, field string, value any) (fresh bool, err error) {
 	var set *redis.Cmd
 	err = s.conn.At(ctx, "beat", conn.Home, func(p redis.Pipeliner) {
 		set = p.Eval(ctx, s.scripts.beat.Text, []string{s.home()}, key, field, value)

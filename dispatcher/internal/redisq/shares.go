@@ -102,7 +102,7 @@ func (s *Store) Join(ctx context.Context, by string, a dispatcher.Instance) erro
 	key, text := s.home()+keys.About, aboutText(a, s.shares.options.Archive)
 	err := s.conn.At(ctx, "join", conn.Home, func(p redis.Pipeliner) { p.HSet(ctx, key, by, text) })
 	if errors.Is(err, dispatcher.ErrFull) {
-		_, err = s.setFull(ctx, keys.About, by, text)
+		_, err = s.SetFull(ctx, keys.About, by, text)
 	}
 	if err == nil {
 		s.shares.add(map[string]int{by: permitsOf(text)})

@@ -72,7 +72,11 @@ func (f *Feed) BeginAll(ctx context.Context) error {
 // announce writes into :meta that there is an archive.
 func (f *Feed) announce(ctx context.Context) error {
 	key := keys.Home(f.conn.Project()) + keys.Meta
-	err := f.conn.At(ctx, "write "+key, conn.Home, func(p redis.Pipeliner) { p.HSetNX(ctx, key, conn.MetaArchive, 1) })
+	var flag *redis.StringCmd
+	err := f.conn.At(ctx, "read "+key, conn.Home, func(p redis.Pipeliner) { flag = p.HGet(ctx, key, conn.MetaArchive) })
+	if err == nil && flag.Val() == "" { // memory may be full until something is archived
+		_, err = f.store.SetFull(ctx, keys.Meta, conn.MetaArchive, 1)
+	}
 	if err == nil {
 		f.conn.SetArchives(true)
 	}

@@ -209,6 +209,21 @@ func TestMemoryIsFreedAlsoOfWhatIsNotArchived(t *testing.T) {
 	})
 }
 
+// What is archived makes room: so an archive begins where there is none.
+func TestAnArchiveBeginsWhileMemoryIsFull(t *testing.T) {
+	p := redisqtest.NewProject(t, redistest.Start(t), 1)
+	a := &archived{Project: p, store: p.Open(1)}
+	a.feed = feed.New(a.store.Bare())
+	a.accept(1, 10)
+	require.NoError(t, a.store.Client().ConfigSet(t.Context(), "maxmemory", "1").Err())
+	require.NoError(t, a.feed.Begin(t.Context(), []int{0}))
+	require.NoError(t, a.feed.Begin(t.Context(), []int{0}))
+	last := a.state().Last
+	a.archive(archive.Part{Epoch: a.state().Epoch, To: archive.Position{MS: last.MS + 1}, Bytes: 1})
+	require.True(t, a.state().At.After(last))
+	require.NoError(t, a.store.Client().ConfigSet(t.Context(), "maxmemory", "0").Err())
+}
+
 // The log lost its end with the last second, or another master numbers it by a clock
 // that is behind.
 func TestNothingIsWrittenBeforeWhatIsArchived(t *testing.T) {

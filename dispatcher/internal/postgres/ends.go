@@ -14,10 +14,12 @@ import (
 
 // Bounds of a page. One that finds little ends short, and says how far it looked.
 const (
-	endsMost  = 5000                   // rows that are looked at
 	endsChunk = 500                    // rows of one statement
 	endsTime  = 400 * time.Millisecond // no statement begins later
 )
+
+// endsMost is how many rows are looked at for a page; tests have it look at fewer.
+var endsMost = 5000
 
 // ended are the kinds that the indexes have: those that say how a delivery ended. One
 // that was forgotten had ended before, or is shown by its message only.

@@ -19,3 +19,10 @@ func LookAlways(t testing.TB) {
 	monthsEvery = 0
 	t.Cleanup(func() { monthsEvery = was })
 }
+
+// ReadLittle has a page look at few rows, and an export read few at a time.
+func ReadLittle(t testing.TB) {
+	most, chunk := endsMost, exportChunk
+	endsMost, exportChunk = 20, 7
+	t.Cleanup(func() { endsMost, exportChunk = most, chunk })
+}

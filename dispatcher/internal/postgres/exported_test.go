@@ -11,13 +11,15 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
+	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 )
 
 func silent(int, int) {}
 
 func TestAnExportHasTheNewestEndOfEachDeliveryOnce(t *testing.T) {
+	postgres.ReadLittle(t)
 	l := newLibrary(t)
-	all := l.drawn(rand.New(rand.NewPCG(5, 6)), 1300, l.months(5))
+	all := l.drawn(rand.New(rand.NewPCG(5, 6)), 300, l.months(5))
 	middle := all[len(all)/2].At
 	for _, c := range []struct {
 		of   archive.Selection

@@ -219,6 +219,7 @@ func TestEndsAreListedOnceInTheirOrderWhateverThePage(t *testing.T) {
 
 // What ends while somebody pages comes behind all that ended, and changes nothing of it.
 func TestAListThatIsReadWhileItGrowsMissesNothing(t *testing.T) {
+	postgres.ReadLittle(t)
 	for _, oldest := range []bool{true, false} {
 		l := newLibrary(t)
 		first := l.months(2)

@@ -25,7 +25,7 @@ var AuditWords = []string{
 	"endpoint.create", "endpoint.update", "endpoint.delete", "endpoint.pause", "endpoint.resume", "endpoint.test", "endpoint.disable",
 	"secret.read", "secret.rotate", "lane.pause", "lane.resume", "message.cancel", "message.retry",
 	"deliveries.retry", "deliveries.cancel", "deliveries.purge", "job.stop", "job.resume",
-	"doctor.fix", "doctor.seal", "repartition",
+	"doctor.fix", "doctor.seal", "repartition", "forget",
 }
 
 // AuditFilter selects entries. An empty field matches all of them, and one with several

@@ -125,7 +125,7 @@ func TestEveryCommandTeaches(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{
 		"serve", "dev", "send", "trigger", "get", "why", "cancel", "retry", "deliveries", "dead", "jobs", "endpoints", "lanes", "pause", "resume", "tail", "tick", "audit", "secret",
-		"verify", "check", "listen", "consume", "config", "ping", "completion", "version", "repartition", "restore", "doctor", "outbox", "export", "bench",
+		"verify", "check", "listen", "consume", "config", "ping", "completion", "version", "repartition", "restore", "forget", "doctor", "outbox", "export", "bench",
 	}, names)
 	require.Contains(t, command(t, nil, "").out, "hookladder dev")
 }
@@ -180,6 +180,9 @@ func TestAMistakeInTheCommandLineExitsWith2(t *testing.T) {
 		"repartition":                                    "--to is needed",
 		"repartition --to 1025":                          "from 1 to 1024",
 		"repartition --to 8":                             "neither REDIS_URL nor DATA_DIR is set",
+		"forget":                                         "forget needs --tenant, --subject, --since or --until",
+		"forget --tenant a":                              "can't be brought back: add --yes",
+		"forget --tenant a --yes":                        "neither REDIS_URL nor DATA_DIR is set",
 		"restore":                                        "ARCHIVE_URL is not set",
 		"dev --speed 0":                                  "--speed 0",
 		"dev --speed NaN":                                "--speed NaN",

@@ -10,6 +10,7 @@ import (
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher/app"
+	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
 func newRepartition(s world) *cobra.Command {
@@ -162,4 +163,65 @@ func archiveOptions(cmd *cobra.Command, s world) (app.Options, error) {
 		return app.Options{}, usagef("ARCHIVE_URL is not set: name the PostgreSQL of serve's archive")
 	}
 	return storeOptions(cmd, read, found, "set the one that serve uses")
+}
+
+// newForget takes messages out of Redis and out of the archive.
+func newForget(s world) *cobra.Command {
+	var f keep.Forget
+	var yes bool
+	var span spanFlags
+	cmd := &cobra.Command{
+		Use:   "forget",
+		Short: "Take a tenant's, a subject's or old messages out of Redis and archive",
+		Long: `Takes messages with their deliveries, bodies and answers out of Redis, and where
+ARCHIVE_URL is set out of the archive: those of --tenant, about --subject, accepted
+from --since and before --until, and of several of these those that are all of it.
+What has not finished is cancelled first. It can't be undone, so it wants --yes.
+
+That it was done stays in the audit of both, with counts, and with a hash in place of
+the tenant and the subject. Redis still knows the ids, so that a repeat is not sent
+again, as long as RETENTION, and keeps the heads of answers in its log as long. Old
+entries of the audit, endpoints, and backups of either are not touched.
+
+It may run while instances work, and may be repeated. With an archive one of them has
+to run: it waits until what Redis logged is archived. It uses the settings of serve:
+REDIS_URL or DATA_DIR, PROJECT, and ARCHIVE_URL.`,
+		Example: `  hookladder forget --tenant shop-42 --yes
+  hookladder forget --until 2020-01-01T00:00:00Z --yes`,
+		Args: func(cmd *cobra.Command, args []string) (err error) {
+			if err := noArgs(cmd, args); err != nil {
+				return err
+			}
+			f.Of.Since, f.Of.Before, err = span.read()
+			switch {
+			case err != nil:
+				return err
+			case f.Of == (archive.Selection{}):
+				return usagef("forget needs --tenant, --subject, --since or --until; see %s --help", cmd.CommandPath())
+			case !yes:
+				return usagef("what is forgotten can't be brought back: add --yes; hookladder export shows what it is")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			read, found, err := settings.Read(settings.Sources{Environ: s.vars()})
+			if err != nil {
+				return usageError{err}
+			}
+			o, err := storeOptions(cmd, read, found, "set the one that serve uses")
+			if err != nil {
+				return err
+			}
+			f.Stdout = cmd.OutOrStdout()
+			if term.IsTerminal(cmd.ErrOrStderr()) {
+				f.Told = cmd.ErrOrStderr()
+			}
+			return f.Run(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().StringVar(&f.Of.Tenant, "tenant", "", "only of this tenant")
+	cmd.Flags().StringVar(&f.Of.Subject, "subject", "", "only about this, such as the number of an order")
+	span.add(cmd, "accepted")
+	cmd.Flags().BoolVar(&yes, "yes", false, "forget them: it can't be undone")
+	return cmd
 }

@@ -57,6 +57,13 @@ func (s *Store) Retry(ctx context.Context, by string, ids []dispatcher.DeliveryI
 	return s.change(ctx, s.scripts.retry, by, ids, append([]any{again, noJob, dispatcher.CallerOf(ctx)}, names...))
 }
 
+// Erase forgets deliveries that have ended; their ids stay known. One that has not is
+// left with ErrInFlight, and one that is not kept with ErrNotFound. What is left without
+// an error may be given again.
+func (s *Store) Erase(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, error) {
+	return s.change(ctx, s.scripts.erase, by, ids, nil)
+}
+
 // noJob is the argument of scripts that a person's call makes. Their answers have
 // an empty text in place of a job's.
 const noJob = ""

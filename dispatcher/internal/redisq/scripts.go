@@ -40,6 +40,9 @@ var retrySrc string
 //go:embed lua/purge.lua
 var purgeSrc string
 
+//go:embed lua/erase.lua
+var eraseSrc string
+
 //go:embed lua/lane.lua
 var laneSrc string
 
@@ -78,7 +81,7 @@ type scripts struct {
 	digests, schedule, move, claim, settle, reap script.Script
 	cancel, retry, lane, forget, sweep, trim     script.Script
 	look, stand, list, readyLanes, busyLanes     script.Script
-	lanes, beat, purge, take, adopt              script.Script
+	lanes, beat, purge, take, adopt, erase       script.Script
 }
 
 // The scripts are built once for all stores of a process.
@@ -110,6 +113,7 @@ func makeScripts(given bool) scripts {
 		cancel:   make("cancel", script.Order, script.Job, cancelSrc),
 		retry:    make("retry", script.Order, script.Job, retrySrc),
 		purge:    make("purge", script.Job, script.Cut, purgeSrc),
+		erase:    make("erase", script.Cut, eraseSrc),
 		lane:     make("lane", laneSrc),
 		forget:   make("forget", forgetSrc),
 		sweep:    make("sweep", script.Order, sweepSrc),
@@ -131,7 +135,7 @@ func makeScripts(given bool) scripts {
 func ScriptNames() map[string]string {
 	s := newScripts(false)
 	names := map[string]string{}
-	for _, sc := range []script.Script{s.schedule, s.move, s.claim, s.take, s.adopt, s.settle, s.reap, s.cancel, s.retry, s.purge, s.lane, s.sweep, s.trim} {
+	for _, sc := range []script.Script{s.schedule, s.move, s.claim, s.take, s.adopt, s.settle, s.reap, s.cancel, s.retry, s.purge, s.erase, s.lane, s.sweep, s.trim} {
 		names[sc.SHA] = sc.Name
 	}
 	return names

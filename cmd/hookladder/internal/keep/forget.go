@@ -1,0 +1,55 @@
+package keep
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
+	"github.com/hookladder/hookladder/dispatcher/app"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+)
+
+// Forget is what is taken out of store and archive.
+type Forget struct {
+	Of archive.Selection
+
+	Stdout io.Writer
+	Told   io.Writer // a terminal; nil: it is not told how far it is
+}
+
+// Run forgets, and prints the counts.
+func (f *Forget) Run(ctx context.Context, o app.Options) error {
+	began, shown := time.Now(), time.Time{}
+	tell := func(s app.ForgetStep) {
+		if f.Told == nil || time.Since(shown) < barEvery {
+			return
+		}
+		shown = time.Now()
+		text := map[string]string{
+			"store": "Redis: " + term.Comma(s.Done) + " deliveries", "wait": "waiting for the archive to take in what Redis logged",
+			"archive": "archive: " + term.Comma(s.Done) + " messages",
+		}[s.Phase]
+		fmt.Fprintf(f.Told, "\r\x1b[K%s", text)
+	}
+	out, err := app.Forget(ctx, o, app.ForgetOptions{Of: f.Of, By: "hookladder forget", Tell: tell})
+	if f.Told != nil {
+		fmt.Fprint(f.Told, "\r\x1b[K")
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(f.Stdout, "forgot %s deliveries in Redis, %s of them cancelled", term.Comma(out.Deliveries), term.Comma(out.Cancelled))
+	if out.Archived {
+		fmt.Fprintf(f.Stdout, "; in the archive %s messages and %s events", term.Comma(out.Archive.Messages), term.Comma(out.Archive.Events))
+		if out.Archive.Months > 0 {
+			fmt.Fprintf(f.Stdout, ", and %d whole months", out.Archive.Months)
+		}
+	}
+	fmt.Fprintf(f.Stdout, ", in %s\n", time.Since(began).Round(100*time.Millisecond))
+	if out.UnderWay > 0 {
+		_, err = fmt.Fprintf(f.Stdout, "%s are left, since an attempt is under way: run this again when that has ended\n", term.Comma(out.UnderWay))
+	}
+	return err
+}

@@ -1,0 +1,233 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
+)
+
+// ForgetOptions say what is forgotten.
+type ForgetOptions struct {
+	Of   archive.Selection
+	By   string           // for the audits
+	Tell func(ForgetStep) // nil: it is not told
+}
+
+// ForgetStep is the progress of forgetting.
+type ForgetStep struct {
+	Phase string // store, wait or archive
+	Done  int64  // deliveries of the store, messages of the archive
+}
+
+// Forgotten is what was forgotten.
+type Forgotten struct {
+	Deliveries int64          // of the store
+	Cancelled  int64          // of them, those that had not finished
+	UnderWay   int64          // that are left: an attempt is under way
+	Archive    archive.Erased // zero where there is no archive
+	Archived   bool           // there is one
+}
+
+// Forget takes messages out of the store, and out of the archive where there is one. The
+// ids stay known to the store as long as it would have known them. It may be repeated.
+func Forget(ctx context.Context, o Options, f ForgetOptions) (out Forgotten, err error) {
+	if f.Tell == nil {
+		f.Tell = func(ForgetStep) {}
+	}
+	var eraser *postgres.Eraser
+	if out.Archived = o.Archive.URL != ""; out.Archived {
+		if eraser, err = postgres.OpenEraser(ctx, archiveOptions(o)); err != nil {
+			return out, fmt.Errorf("ARCHIVE_URL: %w", err)
+		}
+		defer eraser.Close()
+	}
+	url, end, err := joinURL(ctx, o)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	store, err := openAny(ctx, url, o)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	w := &forgetting{store: store, eraser: eraser, o: f, out: &out}
+	return out, w.all(ctx)
+}
+
+// forgetting is one Forget.
+type forgetting struct {
+	store  *redisq.Store
+	eraser *postgres.Eraser // nil: there is no archive
+	o      ForgetOptions
+	out    *Forgotten
+}
+
+// all forgets in the store first: what it logs of that comes to the archive before the
+// archive forgets.
+func (w *forgetting) all(ctx context.Context) error {
+	if err := w.inStore(ctx); err != nil {
+		return err
+	}
+	w.store.Audit().Record(ctx, dispatcher.AuditEntry{
+		By: dispatcher.System, What: "forget", Detail: fmt.Sprintf("deliveries %d, cancelled %d", w.out.Deliveries, w.out.Cancelled),
+	})
+	if w.eraser == nil {
+		return nil
+	}
+	if err := w.archived(ctx); err != nil {
+		return err
+	}
+	return w.inArchive(ctx)
+}
+
+// forgetPage is how many deliveries are read at a time.
+const forgetPage = 200
+
+func (w *forgetting) inStore(ctx context.Context) error {
+	f := dispatcher.Filter{Limit: forgetPage}
+	if w.o.Of.Tenant != "" {
+		f.Tenants = []string{w.o.Of.Tenant}
+	}
+	if w.o.Of.Subject != "" {
+		f.Subjects = []string{w.o.Of.Subject}
+	}
+	for {
+		page, err := w.store.List(ctx, f)
+		if err != nil {
+			return err
+		}
+		var open, all []dispatcher.DeliveryID
+		for i := range page.Deliveries {
+			d := &page.Deliveries[i]
+			if !accepted(d.Created, w.o.Of) {
+				continue
+			}
+			if all = append(all, d.ID); !d.Status.Ended() {
+				open = append(open, d.ID)
+			}
+		}
+		if err := w.erase(ctx, open, all); err != nil {
+			return err
+		}
+		w.o.Tell(ForgetStep{Phase: "store", Done: w.out.Deliveries})
+		if f.Cursor = page.Next; f.Cursor == "" {
+			return nil
+		}
+	}
+}
+
+// accepted reports whether a message was accepted within the times of a selection.
+func accepted(at time.Time, s archive.Selection) bool {
+	return (s.Since.IsZero() || !at.Before(s.Since)) && (s.Before.IsZero() || at.Before(s.Before))
+}
+
+// erase ends what has not ended, and forgets all.
+func (w *forgetting) erase(ctx context.Context, open, all []dispatcher.DeliveryID) error {
+	if len(open) > 0 {
+		changes, err := w.store.Cancel(ctx, w.o.By, open)
+		if err != nil {
+			return err
+		}
+		for _, c := range changes {
+			if c.Changed {
+				w.out.Cancelled++
+			}
+		}
+	}
+	for len(all) > 0 {
+		changes, err := w.store.Erase(ctx, w.o.By, all)
+		if err != nil {
+			return err
+		}
+		left := all[:0]
+		for _, c := range changes {
+			switch {
+			case c.Changed:
+				w.out.Deliveries++
+			case errors.Is(c.Err, dispatcher.ErrInFlight):
+				w.out.UnderWay++
+			case c.Err == nil:
+				left = append(left, c.ID)
+			}
+		}
+		all = left
+	}
+	return nil
+}
+
+// How long the archive may need to take in what the store logged.
+const (
+	archivedWithin = 2 * time.Minute
+	archivedLook   = 200 * time.Millisecond
+)
+
+// archived waits until all that the store logged so far is in the archive.
+func (w *forgetting) archived(ctx context.Context) error {
+	source := feed.New(w.store)
+	if !w.store.Conn().Archives() {
+		return nil // no instance ever archived this store
+	}
+	all := make([]int, source.Partitions())
+	for n := range all {
+		all[n] = n
+	}
+	states, err := source.States(ctx, all)
+	if err != nil {
+		return err
+	}
+	until := map[int]archive.Position{}
+	for _, s := range states {
+		until[s.Partition] = s.Last
+	}
+	for began := time.Now(); ; {
+		behind := false
+		for _, s := range states {
+			behind = behind || until[s.Partition].After(s.At)
+		}
+		if !behind {
+			return nil
+		}
+		if time.Since(began) > archivedWithin {
+			return errors.New("the archive does not take in what the store logs, so it would know again what it forgets: see that an instance with ARCHIVE_URL runs and PostgreSQL answers, then run this again")
+		}
+		w.o.Tell(ForgetStep{Phase: "wait"})
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(archivedLook):
+		}
+		if states, err = source.States(ctx, all); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *forgetting) inArchive(ctx context.Context) error {
+	all := &w.out.Archive
+	for cursor := ""; ; {
+		page, next, err := w.eraser.Choose(ctx, w.o.Of, cursor)
+		if err != nil {
+			return err
+		}
+		gone, err := w.eraser.Erase(ctx, w.o.Of, page)
+		all.Messages, all.Events, all.Open = all.Messages+gone.Messages, all.Events+gone.Events, all.Open+gone.Open
+		if err != nil {
+			return err
+		}
+		w.o.Tell(ForgetStep{Phase: "archive", Done: all.Messages})
+		if cursor = next; cursor == "" {
+			break
+		}
+	}
+	var err error
+	*all, err = w.eraser.Finish(ctx, w.o.Of, w.o.By, *all)
+	return err
+}

@@ -1,0 +1,35 @@
+-- erase: forget deliveries that have ended, however that was. The ids of their messages stay known, so that a caller's
+-- repeat is no new message.
+--
+-- ARGV[3..] deliveries
+-- returns now, due, weight, an empty text, then for each: 1 forgotten now, 0 left for another call, which has less to
+--   read, -1 not kept, -2 it has not ended
+local deliveries, codes, wholes = {}, {}, {}
+for i = 3, #ARGV do
+  local lane, id = parts(ARGV[i])
+  deliveries[i - 2] = ARGV[i]
+  codes[i - 2] = exists(lane, id, wholes) and -2 or -1
+end
+call('DEL', tag)
+local at = {}
+for i, delivery in ipairs(deliveries) do at[delivery] = i end
+for _, end_ in ipairs({ { DONE, 'delivered' }, { CANCELLED, 'cancelled' }, { DEAD, 'dead' } }) do
+  local key, status, ended = end_[1], end_[2], {}
+  for i, place in ipairs(#deliveries > 0 and sure('ZMSCORE', key, unpack(deliveries)) or NONE) do
+    if place then
+      ended[#ended + 1] = deliveries[i]
+      codes[i] = 0
+    end
+  end
+  ended = fit(ended)
+  for i, text in ipairs(#ended > 0 and sure('HMGET', PROGRESS, unpack(ended)) or NONE) do
+    local attempts, _, _, _, _, reason = progress(text)
+    if status == 'dead' then bury((parts(ended[i])), reason, -1) end
+    note(ended[i], 'forgotten', 0, 0, attempts, '-')
+    codes[at[ended[i]]] = 1
+  end
+  forget(key, ended, true)
+  count(status, -#ended)
+end
+local t, d, w = finish()
+return { t, d, w, '', unpack(codes) }

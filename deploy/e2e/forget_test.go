@@ -64,7 +64,9 @@ func TestATenantIsForgottenInTheStoreAndInTheArchive(t *testing.T) {
 	require.NotContains(t, page.Data[0].Detail+page.Data[0].Tenant, "gone")
 
 	require.Contains(t, run("--tenant", "gone", "--yes"), "forgot 0 deliveries in Redis")
-	i.counts("all counts hold", func(s wire.Stats) bool { return s.Counts["delivered"] == 1 && s.Counts["dead"] == 0 && s.Counts["cancelled"] == 0 })
+	i.counts("all counts hold", func(s wire.Stats) bool {
+		return s.Counts["delivered"] == 1 && s.Counts["dead"] == 0 && s.Counts["cancelled"] == 0
+	})
 	got := mustRun(t, kit.Environ("", w.secret, slices.Concat(w.settings, archived(url))...), "", "doctor")
 	require.Zero(t, got.code, got.out)
 }

@@ -88,7 +88,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/jobs":          700,
 	"dispatcher/internal/redisq/jobs/lua":      200,
 	"dispatcher/internal/redisq/keys":          300,
-	"dispatcher/internal/redisq/lua":           2300,
+	"dispatcher/internal/redisq/lua":           2400,
 	"dispatcher/internal/redisq/partitions":    600,
 	"dispatcher/internal/redisq/probe":         800,
 	"dispatcher/internal/redisq/probe/lua":     100,

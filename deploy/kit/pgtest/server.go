@@ -232,15 +232,17 @@ var folder = sync.OnceValues(func() (string, error) {
 	}
 	cmd := exec.Command("sh", "-c", broom, "broom", dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C does not reach it
-	if alive, err = cmd.StdinPipe(); err != nil {
+	pipe, err := cmd.StdinPipe()
+	if err != nil {
 		return "", err
 	}
+	alive = append(alive, pipe)
 	return dir, cmd.Start()
 })
 
 // alive is what the broom reads. It ends with this process, and not before: the collector
 // would close it if it were not kept here.
-var alive io.WriteCloser
+var alive []io.WriteCloser
 
 // broom waits until its standard input ends, and removes a folder. The servers are
 // ending then, and may still write.

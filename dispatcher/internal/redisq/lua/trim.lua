@@ -28,7 +28,7 @@ end
 -- What is not archived stays: ends from ends_below on, in ms, and entries behind archived. An end may be so much later than
 -- its entry, where the clock stepped back between them.
 local EARLIER = 1000 -- ms; an entry may be older than the end that it tells, by a step of the clock
-local ends_below, archived = math.huge, nil
+local ends_below, archived = SANE, nil
 local log_entries, log_bytes = sure('XLEN', ATTEMPTS), 0 -- the memory that they take; 0: they are too few to ask
 do -- this block ends its locals: there may be no more than some two hundred at a time
   local LOG_ENTRY = 49152 -- bytes that no entry has
@@ -84,7 +84,9 @@ do -- this block ends its locals: there may be no more than some two hundred at 
     local known = gap and later(gap, p) and gap or p
     local over = waits_for + math.max(0, log_bytes - log_most) > backlog
     if over or room and hinders(ms_and_seq(known) - EARLIER) then known = give_up(known) or known end
-    archived, ends_below = p, math.max(0, ms_and_seq(known) - EARLIER)
+    archived = p
+    local newest = sure('XREVRANGE', ATTEMPTS, '+', '-', 'COUNT', 1)[1]
+    if newest and later(newest[1], known) then ends_below = math.max(0, ms_and_seq(known) - EARLIER) end -- else all is
   end
 end
 

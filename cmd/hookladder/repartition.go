@@ -131,7 +131,8 @@ attempts nothing. It may be stopped at any time, even by kill -9: run it again, 
 it goes on. Running it twice changes nothing.
 
 It refuses a Redis that has messages or endpoints. With --into-running it adds to
-these what the archive has of other times; what is there stays as it is.
+these what the archive has besides, such as what Redis lost of its last second; what
+is there stays as it is. Then an instance has to archive meanwhile.
 
 It uses the settings of serve: ARCHIVE_URL, REDIS_URL or DATA_DIR, and PROJECT.`,
 		Example: `  hookladder restore --dry-run

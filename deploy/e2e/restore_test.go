@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,4 +106,41 @@ func TestALostStoreIsMadeOfItsArchiveAgain(t *testing.T) {
 	require.Zero(t, code, out)
 	require.Contains(t, out, "restored 0 unfinished deliveries")
 	w.alive(1)
+}
+
+// A Redis that starts anew from what was on its disk has lost what it accepted last. What
+// was archived of that is put back.
+func TestWhatRedisLostOfItsLastSecondComesBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "enable-debug-command yes", "appendonly no")
+	url := pgtest.New(t)
+	i := w.serve(archived(url)...)
+	i.troubled = true
+	i.publish(wire.Message{ID: "kept", URL: w.receiver.URL(0), Delay: hour})
+	mustRows(t, url, "select id from hookladder.open order by id", "kept")
+	require.NoError(t, w.rdb.Save(t.Context()).Err())
+	i.publish(wire.Message{ID: "lost", URL: w.receiver.URL(0), Delay: hour})
+	i.send("done")
+	i.until("done", "delivered")
+	mustRows(t, url, "select id from hookladder.open order by id", "kept", "lost")
+	mustRows(t, url, "select id from hookladder.event", "done")
+	require.NoError(t, w.rdb.Do(t.Context(), "debug", "reload", "nosave").Err())
+	there, err := w.rdb.HExists(t.Context(), "{default:0}:messages", "lost").Result()
+	require.NoError(t, err)
+	require.False(t, there, "the archive alone has it")
+
+	eventually(t, "restored", func() bool {
+		code, out := w.restore(t, url, "--into-running")
+		require.Zero(t, code, out)
+		return !strings.Contains(out, "the archive is behind this Redis")
+	})
+	i.until("lost", "scheduled")
+	require.Equal(t, "scheduled", i.delivery("kept").Status)
+	i.send("new")
+	i.until("new", "delivered")
+	_, err = i.Retry(t.Context(), "lost", "")
+	require.NoError(t, err)
+	w.receiver.wait("lost", 1)
+	mustRows(t, url, "select id from hookladder.event where kind = 'd' order by pos", "done", "new", "lost")
+	require.Len(t, w.receiver.arrivals("done"), 1)
 }

@@ -14,8 +14,10 @@ type Target interface {
 	// Has counts what the store has of messages and endpoints: 0 where a restore began
 	// that did not end.
 	Has(ctx context.Context) (messages, endpoints int64, err error)
-	// Epochs are those of its partitions, which it makes where there are none.
-	Epochs(ctx context.Context) ([]string, error)
+	// Epochs are those of its partitions, which it makes where there are none. drained says
+	// that all of its log is archived: what the archive has as unfinished then is so, or
+	// the store lost it.
+	Epochs(ctx context.Context) (epochs []string, drained bool, err error)
 	// Hold has the store take no message and attempt nothing until Release.
 	Hold(ctx context.Context) error
 	// PutEndpoints puts endpoints back, deleted ones apart, and what is held. It counts

@@ -53,6 +53,8 @@ type Report struct {
 	Dead      [archive.Puts]int64
 	Refused   []string // ids of PutOdd and PutBad, the first ones
 
+	Behind bool // not all of the store's log is archived, so what the archive has of its present data was left out
+
 	Last time.Time // when something was archived last: what happened later is not known
 	Now  time.Time // at the beginning, by the archive's clock
 }
@@ -88,9 +90,12 @@ func Restore(ctx context.Context, o Options) (r Report, err error) {
 	if messages+endpoints > 0 && !o.IntoRunning {
 		return r, &NotEmptyError{messages, endpoints}
 	}
-	epochs, err := o.To.Epochs(ctx)
+	epochs, drained, err := o.To.Epochs(ctx)
 	if err != nil {
 		return r, err
+	}
+	if r.Behind = !drained; drained {
+		epochs = nil // what the store lost of its last second is put back too
 	}
 	w := &restoring{o: o, from: o.From, to: o.To, report: &r, epochs: epochs}
 	if o.DryRun {
@@ -115,7 +120,7 @@ type restoring struct {
 	from   archive.Vault
 	to     archive.Target
 	report *Report
-	epochs []string // of the store: what the archive has of these is there
+	epochs []string // of the store, where what the archive has of these may have ended
 }
 
 func (w *restoring) count(ctx context.Context) error {

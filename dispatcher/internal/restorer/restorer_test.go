@@ -89,6 +89,8 @@ type target struct {
 	has    map[dispatcher.DeliveryID]bool
 	odd    string
 	failAt int
+
+	drained bool
 }
 
 var errCrash = errors.New("crash")
@@ -104,9 +106,11 @@ func (s *target) step(format string, args ...any) error {
 func (s *target) Has(context.Context) (messages, endpoints int64, err error) {
 	return int64(len(s.has)), 0, nil
 }
-func (s *target) Epochs(context.Context) ([]string, error) { return []string{"present"}, nil }
-func (s *target) Hold(context.Context) error               { return s.step("hold") }
-func (s *target) Release(context.Context) error            { return s.step("release") }
+func (s *target) Epochs(context.Context) ([]string, bool, error) {
+	return []string{"present"}, s.drained, nil
+}
+func (s *target) Hold(context.Context) error    { return s.step("hold") }
+func (s *target) Release(context.Context) error { return s.step("release") }
 
 func (s *target) PutEndpoints(_ context.Context, list []archive.Endpoint, holds []archive.Hold) (int, error) {
 	return len(list), s.step("endpoints %d %d", len(list), len(holds))
@@ -207,6 +211,13 @@ func TestAStoreThatIsNotEmptyIsRefused(t *testing.T) {
 	r, err := restorer.Restore(t.Context(), o)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, r.Open[archive.PutNew])
+	require.True(t, r.Behind)
+
+	s.drained = true
+	r, err = restorer.Restore(t.Context(), o)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, r.Open[archive.PutNew], "what the store has not, though all of its log is archived, it lost")
+	require.False(t, r.Behind)
 }
 
 func TestADryRunOnlyCounts(t *testing.T) {

@@ -99,6 +99,9 @@ func (r *Restore) print(done app.Restored, took time.Duration) error {
 			fmt.Fprintf(r.Stdout, "  %s\n", term.Visible(id))
 		}
 	}
+	if done.Behind && r.IntoRunning {
+		fmt.Fprintln(r.Stdout, "the archive is behind this Redis, so only what it has of times before it was taken: run this again when it has caught up")
+	}
 	if done.Last.IsZero() {
 		_, err := fmt.Fprintln(r.Stdout, "nothing was ever archived")
 		return err

@@ -89,17 +89,19 @@ func (t *Target) Has(ctx context.Context) (messages, endpoints int64, err error)
 	return messages, stored.Val(), nil
 }
 
-// Epochs are those of the partitions, in their order.
-func (t *Target) Epochs(ctx context.Context) ([]string, error) {
+// Epochs are those of the partitions, in their order, and whether all of their log is
+// archived.
+func (t *Target) Epochs(ctx context.Context) (epochs []string, drained bool, err error) {
 	states, err := feed.New(t.store).States(ctx, t.all())
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	epochs := make([]string, len(states))
+	epochs, drained = make([]string, len(states)), true
 	for _, s := range states {
 		epochs[s.Partition] = s.Epoch
+		drained = drained && !s.Last.After(s.At)
 	}
-	return epochs, nil
+	return epochs, drained, nil
 }
 
 // Hold has the store take no message and attempt nothing until Release.

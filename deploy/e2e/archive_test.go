@@ -202,6 +202,8 @@ func TestDeliveriesGoOnWhileTheArchiveIsAwayAndItCatchesUp(t *testing.T) {
 		return strings.Contains(text, "\nhookladder_archive_up 0\n") && !strings.Contains(text, "\nhookladder_archive_lag_seconds 0\n")
 	})
 	require.Contains(t, i.log(), "archive lost: deliveries go on")
+	_, text := i.call(http.MethodGet, "/readyz", "", nil)
+	require.Contains(t, text, "the archive takes nothing: deliveries go on", "and it is ready")
 	pg.Restart()
 	mustRows(t, pg.URL(), "select count(*) from hookladder.event where kind = 'd'", "51")
 	i.says("archive back")

@@ -162,7 +162,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer closeLook()
-	svc := service{e, e.Registry(), work.jobs, store, hub, store.Audit(), work.ticker, work.takers, look}
+	svc := service{e, e.Registry(), work.jobs, store, hub, store.Audit(), work.ticker, work.takers, look, work.archiver}
 	if err := e.ReadClock(ctx); err != nil {
 		return err
 	}

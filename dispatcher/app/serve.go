@@ -6,8 +6,11 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
 	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
@@ -34,7 +37,8 @@ type service struct {
 	*ticks.Ticker
 	*takers.Takers
 
-	look *lookup.Lookup // nil: there is no archive
+	look     *lookup.Lookup     // nil: there is no archive
+	archiver *archiver.Archiver // likewise
 }
 
 // lookedUp is a service whose look-ups go into the archive too.
@@ -49,6 +53,31 @@ func (s service) api() httpapi.Service {
 		return s
 	}
 	return lookedUp{s, s.look}
+}
+
+// Ready describes the store, and how the archive does: it keeps nobody from publishing.
+func (l lookedUp) Ready(ctx context.Context) (dispatcher.StoreInfo, error) {
+	info, err := l.Engine.Ready(ctx)
+	info.Checks = append(slices.Clone(info.Checks), archiveCheck(l.archiver.Status()))
+	return info, err
+}
+
+// archiveCheck says how the archive does, in plain words.
+func archiveCheck(s archive.Status) dispatcher.Check {
+	c := dispatcher.Check{Name: "archive", Holds: dispatcher.Yes, Detail: "what happens is archived"}
+	switch {
+	case s.Orphans > 0:
+		c.Holds = dispatcher.No
+		c.Detail = fmt.Sprintf("the store was emptied: %d unfinished deliveries are only in the archive; bring them back with hookladder restore", s.Orphans)
+	case s.Since.IsZero():
+		c.Holds, c.Detail = dispatcher.Unknown, "the archive was not asked so far"
+	case !s.Up:
+		c.Holds, c.Detail = dispatcher.No, "the archive takes nothing: deliveries go on, and the store keeps what is not archived"
+		if s.Err != nil {
+			c.Detail += ": " + s.Err.Error()
+		}
+	}
+	return c
 }
 
 // jobRunner is a name under which Jobs can stand beside the method Jobs.

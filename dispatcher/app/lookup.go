@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
@@ -74,8 +75,11 @@ func headOf(id string, head []byte) *dispatcher.Message {
 	return m
 }
 
+// exportTime bounds what an export asks besides its rows: no caller waits for an answer.
+const exportTime = time.Minute
+
 func withReader(o Options, do func(*postgres.Reader) error) error {
-	r, err := postgres.OpenReader(postgres.Options{URL: o.Archive.URL, Project: o.Project, Log: o.Log})
+	r, err := postgres.OpenReader(postgres.Options{URL: o.Archive.URL, Project: o.Project, Log: o.Log, LookTime: exportTime})
 	if err != nil {
 		return fmt.Errorf("ARCHIVE_URL: %w", err)
 	}

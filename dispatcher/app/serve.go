@@ -55,7 +55,7 @@ func (s service) api() httpapi.Service {
 	return lookedUp{s, s.look}
 }
 
-// Ready describes the store, and how the archive does: it keeps nobody from publishing.
+// Ready describes the store, and how the archive does, which stops no publish.
 func (l lookedUp) Ready(ctx context.Context) (dispatcher.StoreInfo, error) {
 	info, err := l.Engine.Ready(ctx)
 	info.Checks = append(slices.Clone(info.Checks), archiveCheck(l.archiver.Status()))

@@ -183,11 +183,12 @@ func (f *folder) event(p *Part, e *Event) {
 		}
 	case Resent:
 		o.Attempts = max(o.Attempts, e.Attempt.Number)
-		o.Asked = e.Due
-		o.Due = e.At
-		if e.Anew {
+		switch {
+		case e.Anew:
 			o.Pos = e.Pos // it is the last of its key now
-			o.Base, o.Beside, o.Asked = o.Attempts, 0, time.Time{}
-		}
+			o.Base, o.Beside, o.Asked, o.Due = o.Attempts, 0, time.Time{}, e.At
+		case !e.Due.IsZero():
+			o.Asked, o.Due = e.Due, e.At
+		} // else only its cancelling was called off
 	}
 }

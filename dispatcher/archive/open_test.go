@@ -69,6 +69,9 @@ func TestAnAttemptThatSomebodyAskedForStandsBesideTheLadder(t *testing.T) {
 	failed, _ := fold(&got.Open[0], nil, event(archive.Retry, 3, 11, 2))
 	require.Equal(t, []any{2, 1, at(100), time.Time{}}, []any{failed.Open[0].Attempts, failed.Open[0].Beside, failed.Open[0].Due, failed.Open[0].Asked})
 
+	calledOff, _ := fold(&got.Open[0], nil, event(archive.Resent, 3, 11, 1))
+	require.Equal(t, []any{at(10), at(100)}, []any{calledOff.Open[0].Due, calledOff.Open[0].Asked}, "it is not cancelled after all")
+
 	late, _ := fold(&got.Open[0], nil, event(archive.Retry, 3, 111, 2))
 	require.Equal(t, at(126), late.Open[0].Due, "what it interrupted has passed: its rung begins again")
 }

@@ -186,7 +186,7 @@ func (r *Reader) ExportMessages(ctx context.Context, of archive.Selection, bodie
 func (r *Reader) export(ctx context.Context, of archive.Selection, tell Exporting, do func(context.Context, *session, month) error) error {
 	const verb = "export"
 	var list months
-	err := r.inSnapshot(ctx, lookTime, func(ctx context.Context, s *session) error {
+	err := r.inSnapshot(ctx, r.lookTime, func(ctx context.Context, s *session) error {
 		err := s.readMonths(ctx)
 		list = slices.Clone(s.months)
 		return err

@@ -27,6 +27,8 @@ type Options struct {
 	Project string // has tables of its own
 	Bodies  string // whose bodies are kept: all, failed (of dead ones) or none; empty: all
 	Log     *slog.Logger
+
+	LookTime time.Duration // of one look-up by a Reader, its connection included; 0: 800 ms
 }
 
 // The words for Options.Bodies.

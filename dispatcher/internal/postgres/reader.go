@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -27,6 +28,8 @@ type Reader struct {
 	schema  schema
 	breaker breaker
 
+	lookTime time.Duration
+
 	mu    sync.Mutex // guards since and asked
 	since time.Time
 	asked time.Time // when since was read; zero: it was not
@@ -51,7 +54,7 @@ func OpenReader(o Options) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("archive: %w", err)
 	}
-	return &Reader{pool: pool, schema: schemaOf(o.Project)}, nil
+	return &Reader{pool: pool, schema: schemaOf(o.Project), lookTime: cmp.Or(o.LookTime, lookTime)}, nil
 }
 
 // Close ends all connections.
@@ -68,9 +71,9 @@ func (r *Reader) look(ctx context.Context, verb string, do func(context.Context,
 	if !r.breaker.enter() {
 		return fmt.Errorf("%s: %w: it did not answer a moment ago", verb, archive.ErrUnavailable)
 	}
-	short, cancel := context.WithTimeout(ctx, lookTime)
+	short, cancel := context.WithTimeout(ctx, r.lookTime)
 	defer cancel()
-	err := r.inSnapshot(short, lookTime, do)
+	err := r.inSnapshot(short, r.lookTime, do)
 	r.breaker.leave(err == nil || ctx.Err() != nil) // a caller that left says nothing of the archive
 	if err == nil {
 		return nil

@@ -178,8 +178,21 @@ func fault(verb string, err error) error {
 	return fmt.Errorf("%s: %w: %w", verb, archive.ErrUnavailable, explain(err))
 }
 
+// oneLine is an error whose text has no line breaks: those of a failed connection have one
+// for each address.
+type oneLine struct{ error }
+
+// Error is the text.
+func (e oneLine) Error() string { return strings.Join(strings.Fields(e.error.Error()), " ") }
+
+// Unwrap is the error itself.
+func (e oneLine) Unwrap() error { return e.error }
+
 // explain adds a cure to an error that a person can mend.
 func explain(err error) error {
+	if strings.ContainsAny(err.Error(), "\n\t") {
+		err = oneLine{err}
+	}
 	if codeOf(err) == codeForbidden {
 		return fmt.Errorf("%w: the role of the archive's URL has to own the archive's tables", err)
 	}

@@ -41,12 +41,19 @@ func OpenVault(ctx context.Context, o Options) (*Vault, error) {
 		return nil, fault("open the archive", err)
 	}
 	v := &Vault{pool: pool, schema: schemaOf(o.Project)}
-	if err := v.check(ctx); err != nil {
-		pool.Close()
-		return nil, fault("open the archive", err)
+	err = v.check(ctx)
+	if err == nil {
+		return v, nil
 	}
-	return v, nil
+	pool.Close()
+	if errors.Is(err, errNothing) {
+		return nil, err
+	}
+	return nil, fault("open the archive", err)
 }
+
+// errNothing says that there is no archive, though there is a database.
+var errNothing = errors.New("there are no tables of this project: nothing was ever archived here")
 
 // check says why there is nothing to read.
 func (v *Vault) check(ctx context.Context) error {
@@ -54,7 +61,7 @@ func (v *Vault) check(ctx context.Context) error {
 	err := v.pool.QueryRow(ctx, v.schema.sql("select max(n) from hookladder.version")).Scan(&n)
 	switch code := codeOf(err); {
 	case code == codeNoTable || code == codeNoSchema:
-		return errors.New("there are no tables of this project: nothing was ever archived here")
+		return errNothing
 	case err != nil:
 		return err
 	case n > len(texts()):

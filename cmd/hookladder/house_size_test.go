@@ -62,7 +62,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/notices":              700,
 	"dispatcher/internal/outage":               300,
 	"dispatcher/internal/pgoutbox":             400,
-	"dispatcher/internal/postgres":            3600,
+	"dispatcher/internal/postgres":             3600,
 	"dispatcher/internal/queuetest":            100,
 	"dispatcher/internal/queuetest/deliveries": 5300,
 	"dispatcher/internal/queuetest/lanes":      4500,

@@ -21,6 +21,7 @@ type ArchiveOptions struct {
 	Bodies    string        // one of ArchiveBodies
 	Backlog   int64         // bytes that the store keeps while the archive is away
 	Retention time.Duration // 0: for ever
+	LookTime  time.Duration // that a caller's look-up may take; 0: 800 ms
 }
 
 // newArchiver makes what brings the store's log into the archive.

@@ -19,7 +19,7 @@ func openLookup(e *engine.Engine, store *redisq.Store, o Options) (look *lookup.
 	if o.Archive.URL == "" {
 		return nil, func() {}, nil
 	}
-	reader, err := postgres.OpenReader(postgres.Options{URL: o.Archive.URL, Project: o.Project, Log: o.Log})
+	reader, err := postgres.OpenReader(postgres.Options{URL: o.Archive.URL, Project: o.Project, Log: o.Log, LookTime: o.Archive.LookTime})
 	if err != nil {
 		return nil, nil, fmt.Errorf("ARCHIVE_URL: %w", err)
 	}

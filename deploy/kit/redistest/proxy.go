@@ -40,8 +40,17 @@ type line struct {
 // with the test.
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
-	p := &Proxy{t: t, target: target, addr: kit.Loopback(FreePort(t)), lines: map[*line]bool{}}
-	p.Accept()
+	p := &Proxy{t: t, target: target, lines: map[*line]bool{}}
+	var err error
+	for range 5 { // another process may take the free port first
+		p.addr = kit.Loopback(FreePort(t))
+		if p.listener, err = net.Listen("tcp", p.addr); err == nil {
+			break
+		}
+	}
+	require.NoError(t, err)
+	l := p.listener
+	p.wg.Go(func() { p.serve(l) })
 	t.Cleanup(func() {
 		p.Refuse()
 		p.mu.Lock()

@@ -14,8 +14,8 @@ import (
 
 // Bounds of a page. One that finds little ends short, and says how far it looked.
 const (
-	endsChunk = 500                    // rows of one statement
-	endsTime  = 400 * time.Millisecond // no statement begins later
+	endsChunk = 500 // rows of one statement
+	endsPart  = 2   // in this part of a look-up's time all statements begin
 )
 
 // endsMost is how many rows are looked at for a page; tests have it look at fewer.
@@ -28,7 +28,7 @@ const ended = "kind in ('d', 'x', 'c', '?')"
 // Ends reads a page of ends, month by month. It looks at so many of one tenant, subject
 // or lane, whichever says most, and leaves out what does not match otherwise.
 func (r *Reader) Ends(ctx context.Context, f archive.Filter) (page archive.EndPage, err error) {
-	q := endsLook{f: f, page: &page, from: f.Since, to: f.Until}
+	q := endsLook{f: f, page: &page, from: f.Since, to: f.Until, within: r.lookTime / endsPart}
 	switch {
 	case len(f.Subjects) > 0:
 		q.by, q.values = "subject", f.Subjects
@@ -63,6 +63,7 @@ type endsLook struct {
 	by       string // the column that is looked in
 	values   []string
 	from, to time.Time
+	within   time.Duration
 	until    time.Time // then the page ends
 	behind   *dispatcher.EndPlace
 }
@@ -71,7 +72,7 @@ func (q *endsLook) read(ctx context.Context, s *session) error {
 	if err := s.readMonths(ctx); err != nil {
 		return err
 	}
-	q.behind, q.until = q.f.After, time.Now().Add(endsTime)
+	q.behind, q.until = q.f.After, time.Now().Add(q.within)
 	for i, m := range q.order(s.months) {
 		for first, more := i == 0, true; more; first = false {
 			if len(q.page.Ends) >= q.f.Limit || !first && (q.page.LookedAt >= endsMost || time.Now().After(q.until)) {

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -151,6 +150,6 @@ func TestTookIsTheWholeCall(t *testing.T) {
 	t.Parallel()
 	r := newTestReceiver(t, say("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok"))
 	a := sendWithin(t, newTestClient(t), newTestCall(r.url(t)), patient)
-	require.GreaterOrEqual(t, a.Took, patient-10*time.Millisecond)
+	require.Greater(t, a.Took, patient/2, "until the body was given up, and not its beginning")
 	require.True(t, bytes.Equal([]byte("ok"), a.Body))
 }

@@ -36,7 +36,7 @@ var budgets = map[string]int{
 	"cmd/hookladder/internal/why":              500,
 	"deploy/interop":                           200,
 	"deploy/interop/sign":                      100,
-	"deploy/kit":                               1000,
+	"deploy/kit":                               1100,
 	"deploy/kit/pgtest":                        500,
 	"deploy/kit/redistest":                     1300,
 	"deploy/kit/redistest/miniserver":          100,

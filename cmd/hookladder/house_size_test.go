@@ -41,7 +41,9 @@ var budgets = map[string]int{
 	"deploy/kit/redistest":                     1300,
 	"deploy/kit/redistest/miniserver":          100,
 	"dispatcher":                               4300,
+	"dispatcher/access":                        100,
 	"dispatcher/archive":                       800,
+	"dispatcher/health":                        100,
 	"dispatcher/app":                           1700, // it joins the archive and the outbox too
 	"dispatcher/client":                        1500, // it repeats calls, and goes through lists
 	"dispatcher/internal/archiver":             700,

@@ -1,0 +1,98 @@
+// Package health has the words of how deliveries went over time: how many were accepted,
+// delivered and failed in each minute, and how each destination did.
+package health
+
+import (
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+const (
+	// KeptMinutes is for how long minutes are kept.
+	KeptMinutes = 72 * time.Hour
+	// Half is the length of one bar of a lane, and KeptBars how many there are.
+	Half     = 30 * time.Minute
+	KeptBars = 48
+)
+
+// Bounds are the upper ends of the classes of a duration, in ms. What is longer than the
+// last is in a class of its own: there are len(Bounds)+1.
+var Bounds = [...]int64{10, 50, 100, 250, 500, 1000, 5000}
+
+// Durations counts durations by class.
+type Durations [len(Bounds) + 1]int64
+
+// Add counts one.
+func (d *Durations) Add(took time.Duration) {
+	ms := took.Milliseconds()
+	for i, bound := range Bounds {
+		if ms <= bound {
+			d[i]++
+			return
+		}
+	}
+	d[len(Bounds)]++
+}
+
+// Total is how many were counted.
+func (d Durations) Total() (n int64) {
+	for _, one := range d {
+		n += one
+	}
+	return n
+}
+
+// Quantile is the upper end of the class in which the q-th of the durations lies, such
+// as 0.95. more says that it is longer than the last bound. 0: none was counted.
+func (d Durations) Quantile(q float64) (at time.Duration, more bool) {
+	total := d.Total()
+	if total == 0 {
+		return 0, false
+	}
+	rest := int64(q * float64(total))
+	for i, bound := range Bounds {
+		if rest -= d[i]; rest < 0 {
+			return time.Duration(bound) * time.Millisecond, false
+		}
+	}
+	return time.Duration(Bounds[len(Bounds)-1]) * time.Millisecond, true
+}
+
+// Failures are counted by what went wrong.
+type Failures struct {
+	Refused  int64 // 4xx, or an answer whose body says no
+	Server   int64 // 5xx
+	Timeout  int64 // no answer in time
+	Unknown  int64 // no connection, a name that is not found, TLS, a broken answer
+	Internal int64 // our own fault, or a lease that ended
+}
+
+// Total is how many attempts failed.
+func (f Failures) Total() int64 {
+	return f.Refused + f.Server + f.Timeout + f.Unknown + f.Internal
+}
+
+// Minute is what one minute brought to a project.
+type Minute struct {
+	At        time.Time // its beginning, by the store's clock
+	Accepted  int64     // messages
+	Delivered int64     // attempts that succeeded
+	Failed    int64     // attempts that failed
+	Dead      int64     // deliveries
+	Late      Durations // from due to attempted
+}
+
+// Bar is what half an hour brought to one lane.
+type Bar struct {
+	At        time.Time // its beginning, by the store's clock
+	Delivered int64
+	Failed    Failures
+	Took      Durations // the attempts that were answered
+}
+
+// LaneBar is a Bar of a lane.
+type LaneBar struct {
+	Lane dispatcher.Lane
+	Bar
+}

@@ -3,6 +3,7 @@
 package access
 
 import (
+	"context"
 	"errors"
 	"time"
 )
@@ -46,4 +47,38 @@ type Link struct {
 	By        string // key:<name> of its maker
 	CreatedAt time.Time
 	ExpiresAt time.Time
+}
+
+// Caller is on whose behalf a call of the API is made inside the process: of a browser
+// that is signed in, or came by a link.
+type Caller struct {
+	Name string // of the API key, or the id of a link
+	Key  string // the API key's owner text; empty: a link
+
+	Read, Bodies, Admin bool // what the key's scopes allow; of a link its page decides that
+}
+
+// Linked reports whether the caller came by a link.
+func (c Caller) Linked() bool { return c.Key == "" }
+
+// By is how the audit names the caller.
+func (c Caller) By() string {
+	if c.Linked() {
+		return "link:" + c.Name
+	}
+	return "key:" + c.Name
+}
+
+type insideKey struct{}
+
+// WithCaller makes the calls of the API under a context those of a caller. A request
+// from outside has no such context, whatever it sends.
+func WithCaller(ctx context.Context, c Caller) context.Context {
+	return context.WithValue(ctx, insideKey{}, c)
+}
+
+// CallerOf is the caller of WithCaller.
+func CallerOf(ctx context.Context) (c Caller, ok bool) {
+	c, ok = ctx.Value(insideKey{}).(Caller)
+	return c, ok
 }

@@ -37,7 +37,7 @@ func (s *server) record(ctx context.Context, q *request, e dispatcher.AuditEntry
 	if q.of.audit == "" || q.recorded != nil {
 		return
 	}
-	e.By, e.What, e.Bulk = "key:"+q.w.who, q.of.audit, q.of.scope == apikey.Publish
+	e.By, e.What, e.Bulk = q.w.by, q.of.audit, q.of.scope == apikey.Publish
 	q.recorded = &e
 	s.svc.Record(ctx, e)
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/guests"
@@ -203,13 +204,17 @@ const localCaller = "local"
 // same. A call that needs no scope is served without a key too.
 func (s *server) authorised(w *responseWriter, r *http.Request, want apikey.Scope, operation string) (k apikey.Key, ok bool) {
 	w.call = operation
+	if c, inside := access.CallerOf(r.Context()); inside && c.Linked() { // what it may see was decided before
+		w.who, w.by = c.By(), c.By()
+		return apikey.Key{Scope: apikey.Admin, Name: c.By()}, true
+	}
 	keys := s.keys.Keys()
 	if keys.Empty() && !s.strangers { // only local callers get here
-		w.who = localCaller
+		w.who, w.by = localCaller, "key:"+localCaller
 		return apikey.Key{Scope: apikey.Admin, Name: localCaller}, true
 	}
 	k, known := callerOf(r, keys)
-	w.who = k.Name
+	w.who, w.by = k.Name, "key:"+k.Name
 	if known {
 		guests.Of(r.Context()).Trust()
 		w.held.own = s.bodies.share(k.Name, keys.Len())
@@ -242,6 +247,9 @@ func mayCall(k apikey.Key, r *http.Request, want apikey.Scope) bool {
 // stillAllowed reports whether the caller's key still has its scope: keys may be taken
 // away while an answer lasts.
 func (s *server) stillAllowed(q *request) bool {
+	if c, inside := access.CallerOf(q.r.Context()); inside && c.Linked() {
+		return true
+	}
 	keys := s.keys.Keys()
 	if keys.Empty() {
 		return true
@@ -250,8 +258,11 @@ func (s *server) stillAllowed(q *request) bool {
 	return known && mayCall(k, q.r, q.of.scope) && (!q.bodies || k.Scope.Allows(apikey.Bodies))
 }
 
-// callerOf finds the key that a request carries.
+// callerOf finds the key that a request carries, or that its browser signed in with.
 func callerOf(r *http.Request, keys apikey.Keys) (apikey.Key, bool) {
+	if c, inside := access.CallerOf(r.Context()); inside {
+		return keys.Owned(c.Key)
+	}
 	given := r.Header["Authorization"]
 	text := ""
 	if len(given) == 1 {

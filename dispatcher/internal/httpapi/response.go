@@ -30,6 +30,7 @@ type responseWriter struct {
 
 	call    string   // one of Calls
 	who     string   // name of its key; empty: it had no known key
+	by      string   // the same, as the audit names it
 	refusal *problem // why the call, or one of its messages, was refused; nil: neither was
 	handed  bool     // the engine got its messages, and counts them
 	refused int      // messages that the engine did not get

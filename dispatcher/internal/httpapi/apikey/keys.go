@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
@@ -135,6 +136,24 @@ func (k Keys) Find(text string) (found Key, ok bool) {
 		return Key{}, false
 	}
 	return k.keys[at], true
+}
+
+// Owned looks a key up by its owner text.
+func (k Keys) Owned(owner string) (found Key, ok bool) {
+	for _, one := range k.keys {
+		if one.Owner() == owner {
+			return one, true
+		}
+	}
+	return Key{}, false
+}
+
+// Caller is the key as that of a browser.
+func (k Key) Caller() access.Caller {
+	return access.Caller{
+		Name: k.Name, Key: k.Owner(),
+		Read: k.Scope.Allows(Read), Bodies: k.Scope.Allows(Bodies), Admin: k.Scope.Allows(Admin),
+	}
 }
 
 // Parse reads API_KEYS: key:scope+scope[:name] with commas between, where

@@ -1,0 +1,41 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+)
+
+// A browser's call has the scopes that its key has now: a key that was taken away or
+// narrowed counts at once.
+func TestACallFromInsideHasTheScopesOfItsKey(t *testing.T) {
+	keys, err := apikey.Parse(testKeys())
+	require.NoError(t, err)
+	of := func(text string) access.Caller {
+		k, ok := keys.Find(text)
+		require.True(t, ok)
+		return k.Caller()
+	}
+	ask := func(f *fakeService, method, path string, c access.Caller) int {
+		r := newRequest(method, path, "")
+		return serve(newTestAPI(t, f, withKeys(t, testKeys())), r.WithContext(access.WithCaller(r.Context(), c))).Code
+	}
+	require.Equal(t, access.Caller{Name: "ops", Key: of(adminKey).Key, Read: true, Bodies: true, Admin: true}, of(adminKey))
+	require.False(t, of(readKey).Bodies || of(readKey).Admin)
+	require.Equal(t, http.StatusOK, ask(&fakeService{}, "GET", "/v1/stats", of(readKey)))
+	require.Equal(t, http.StatusForbidden, ask(&fakeService{}, "GET", "/v1/stats", of(publishKey)))
+	require.Equal(t, http.StatusForbidden, ask(&fakeService{}, "POST", "/v1/endpoints/merchant:7/pause", of(readKey)))
+	removed := of(adminKey)
+	removed.Key = "0123456789abcdef"
+	require.Equal(t, http.StatusUnauthorized, ask(&fakeService{}, "GET", "/v1/stats", removed), "its key was taken away")
+
+	f := &fakeService{}
+	require.Equal(t, http.StatusOK, ask(f, "POST", "/v1/lanes/*/pause", of(adminKey)))
+	require.Equal(t, http.StatusOK, ask(f, "POST", "/v1/lanes/*/pause", access.Caller{Name: "lnk_7"}))
+	require.Len(t, f.recorded, 2)
+	require.Equal(t, []string{"key:ops", "link:lnk_7"}, []string{f.recorded[0].By, f.recorded[1].By})
+}

@@ -65,7 +65,7 @@ func shown(c settings.Found) string {
 	case c.Secret:
 		return "(set, not shown)"
 	}
-	return c.Value
+	return c.Short()
 }
 
 // redactedURL shows where a store or a proxy is, without user and password. The

@@ -125,6 +125,7 @@ func options(s settings.Settings, found []settings.Found) app.Options {
 		BreakerFailures: s.Breaker.Failures,
 		BreakerWait:     s.Breaker.Wait,
 		OpsURL:          s.OpsURL,
+		Console:         consoleOf(s),
 		Archive: app.ArchiveOptions{
 			URL: s.ArchiveURL, Bodies: s.ArchiveBodies, Backlog: int64(s.ArchiveBacklog), Retention: time.Duration(s.ArchiveRetention),
 		},
@@ -138,26 +139,42 @@ func options(s settings.Settings, found []settings.Found) app.Options {
 		KeyFile:      s.EgressKey,
 		MaxBody:      int(s.MaxBody),
 		Version:      version,
-		Engine: app.EngineOptions{
-			Secrets:      s.SigningSecret,
-			DeriveTenant: s.SigningDerive == settings.DeriveTenant,
-			Ladder:       s.Ladder,
-			Jitter:       s.LadderJitter,
-			Success:      s.Success,
-			Timeout:      s.AttemptTimeout,
-			FailingAfter: s.FailingAfter,
-			DisableAfter: s.DisableAfter,
-			MaxInFlight:  s.MaxInFlight,
-			MaxBytes:     int64(s.MaxBytes),
-			FanoutMax:    s.FanoutMax,
-			ClaimBatch:   s.ClaimBatch,
-			Excerpt:      int(s.Excerpt),
-			UserAgent:    s.UserAgent,
-			HeaderPrefix: s.HeaderPrefix,
-			PollEvery:    s.GuardInterval,
-			Grace:        s.ShutdownGrace,
-			Keep:         keepOf(s),
-		},
+		Engine:       engineOf(s),
+	}
+}
+
+// engineOf is how deliveries are made.
+func engineOf(s settings.Settings) app.EngineOptions {
+	return app.EngineOptions{
+		Secrets:      s.SigningSecret,
+		DeriveTenant: s.SigningDerive == settings.DeriveTenant,
+		Ladder:       s.Ladder,
+		Jitter:       s.LadderJitter,
+		Success:      s.Success,
+		Timeout:      s.AttemptTimeout,
+		FailingAfter: s.FailingAfter,
+		DisableAfter: s.DisableAfter,
+		MaxInFlight:  s.MaxInFlight,
+		MaxBytes:     int64(s.MaxBytes),
+		FanoutMax:    s.FanoutMax,
+		ClaimBatch:   s.ClaimBatch,
+		Excerpt:      int(s.Excerpt),
+		UserAgent:    s.UserAgent,
+		HeaderPrefix: s.HeaderPrefix,
+		PollEvery:    s.GuardInterval,
+		Grace:        s.ShutdownGrace,
+		Keep:         keepOf(s),
+	}
+}
+
+// consoleOf is what people who look in with a browser are shown.
+func consoleOf(s settings.Settings) app.ConsoleOptions {
+	return app.ConsoleOptions{
+		Off:       s.Console == settings.ConsoleOff,
+		PublicURL: s.PublicURL.URL,
+		Name:      s.ConsoleName,
+		Logo:      s.ConsoleLogo,
+		Color:     s.ConsoleColor,
 	}
 }
 

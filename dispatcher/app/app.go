@@ -64,6 +64,15 @@ func LoadCertificate(certFile, keyFile string) ([]tls.Certificate, error) {
 	return egress.LoadCertificate(certFile, keyFile)
 }
 
+// ConsoleOptions are what people who look in with a browser are shown.
+type ConsoleOptions struct {
+	Off       bool     // there are no pages, and no links to them
+	PublicURL *url.URL // how people reach the API from outside; nil: it is not known
+	Name      string   // on the pages of links, in place of our own; empty: none
+	Logo      string   // https:// or data:image/png; empty: none
+	Color     string   // #rrggbb; empty: our own
+}
+
 // Options are the settings of a process. Run refuses those that make no sense.
 type Options struct {
 	Listen string // host:port of the API; empty: none, it only dispatches
@@ -94,6 +103,8 @@ type Options struct {
 	BreakerWait     time.Duration // how long it is open at first
 
 	OpsURL string // where notices for the operator go; empty: nowhere
+
+	Console ConsoleOptions
 
 	Archive   ArchiveOptions
 	OutboxURL string // of a PostgreSQL with an outbox, from which Run relays; empty: there is none

@@ -1,6 +1,9 @@
 package settings
 
 import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
 	"math"
 	"net"
 	"net/url"
@@ -8,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
@@ -27,7 +32,10 @@ const (
 	modeSentinel = "sentinel"
 )
 
-var projects = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+var (
+	projects = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	colors   = regexp.MustCompile(`^#[0-9A-Fa-f]{6}$`)
+)
 
 // check finds what the single parsers can't: what lies out of range, and texts
 // that are not one of those accepted. Settings that are faulty already are
@@ -50,6 +58,10 @@ func (s *Settings) check(found []Found, faulty []mistake) (faults []mistake) {
 		"ARCHIVE_URL":    s.wrongArchive,
 		"OUTBOX_URL":     func() string { return wrongDatabase(s.OutboxURL) },
 		"ARCHIVE_BODIES": func() string { return unless(slices.Contains(app.ArchiveBodies, s.ArchiveBodies)) },
+		"CONSOLE":        func() string { return unless(s.Console == "on" || s.Console == ConsoleOff) },
+		"CONSOLE_NAME":   func() string { return unless(fitsName(s.ConsoleName)) },
+		"CONSOLE_LOGO":   func() string { return wrongLogo(s.ConsoleLogo) },
+		"CONSOLE_COLOR":  func() string { return unless(colors.MatchString(s.ConsoleColor)) },
 		"USER_AGENT":     func() string { return unless(dispatcher.CheckUserAgent(s.UserAgent) == nil) },
 
 		"LOG_FORMAT": func() string { return unless(s.LogFormat == "json" || s.LogFormat == "text") },
@@ -79,6 +91,16 @@ func (s *Settings) check(found []Found, faulty []mistake) (faults []mistake) {
 
 // ListenOff is the LISTEN of a process that serves no API.
 const ListenOff = "off"
+
+// ConsoleOff is the CONSOLE of a process that serves no pages.
+const ConsoleOff = "off"
+
+// What CONSOLE_NAME and CONSOLE_LOGO may have: a page shows a name in one line, and
+// sends a logo each time.
+const (
+	maxName = 64 // characters
+	maxLogo = 64 << 10
+)
 
 // DeriveTenant is the SIGNING_DERIVE that gives each tenant a secret of its own.
 const DeriveTenant = "tenant"
@@ -143,6 +165,32 @@ func wrongDatabase(text string) string {
 
 // wrongURL is why nothing can be sent to a URL. It does not repeat it.
 func wrongURL(text string) string { return wrongFile(dispatcher.ParseURL(text)) }
+
+func fitsName(text string) bool {
+	return utf8.ValidString(text) && utf8.RuneCountInString(text) <= maxName && !strings.ContainsFunc(text, unicode.IsControl)
+}
+
+// wrongLogo is why a page can't show a picture. One that is given as data has to be
+// what it says, since a browser would only leave a gap.
+func wrongLogo(text string) string {
+	if len(text) > maxLogo {
+		return fmt.Sprintf("it has %d bytes", len(text))
+	}
+	if data, ok := strings.CutPrefix(text, "data:image/png;base64,"); ok {
+		picture, err := base64.StdEncoding.Strict().DecodeString(data)
+		switch {
+		case err != nil:
+			return "it is not base64"
+		case !bytes.HasPrefix(picture, []byte("\x89PNG\r\n\x1a\n")):
+			return "it is not a PNG"
+		}
+		return ""
+	}
+	if !strings.HasPrefix(text, "https://") {
+		return " "
+	}
+	return wrongURL(text)
+}
 
 func wrongListen(text string) string {
 	if text == ListenOff {

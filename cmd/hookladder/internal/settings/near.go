@@ -20,7 +20,6 @@ func Near(vars map[string]string) (warnings []string) {
 			known = append(known, s.Name+"_FILE")
 		}
 	}
-	known = append(known, slices.Sorted(maps.Keys(kept))...)
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
 		if vars[name] == "" || slices.Contains(known, name) {
 			continue

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/netip"
 	"net/url"
+	"path"
 	"reflect"
 	"strconv"
 	"strings"
@@ -31,6 +32,7 @@ var parsers = map[reflect.Type]env.ParserFunc{
 	reflect.TypeFor[dispatcher.Durability]():   func(v string) (any, error) { return parseDurability(v) },
 	reflect.TypeFor[dispatcher.HeaderPrefix](): func(v string) (any, error) { return dispatcher.ParseHeaderPrefix(v) },
 	reflect.TypeFor[Breaker]():                 func(v string) (any, error) { return parseBreaker(v) },
+	reflect.TypeFor[PublicURL]():               func(v string) (any, error) { return parsePublicURL(v) },
 	reflect.TypeFor[Sealing]():                 func(v string) (any, error) { return parseSealing(v) },
 	reflect.TypeFor[url.URL]():                 func(v string) (any, error) { return parseProxy(v) },
 	reflect.TypeFor[[]netip.Prefix]():          func(v string) (any, error) { return parseNets(v) },
@@ -118,6 +120,23 @@ func parseProxy(v string) (url.URL, error) {
 		return url.URL{}, err
 	}
 	return *u, nil
+}
+
+// parsePublicURL reads where links lead to: an origin, and the path below which a
+// proxy has the API.
+func parsePublicURL(v string) (PublicURL, error) {
+	u, err := dispatcher.ParseURL(v)
+	switch {
+	case err != nil:
+		return PublicURL{}, err
+	case strings.ContainsAny(v, "?#"):
+		return PublicURL{}, errors.New("it has to end behind its host or path")
+	}
+	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), ""
+	if u.Path != "" && (path.Clean(u.Path) != u.Path || u.EscapedPath() != u.Path) {
+		return PublicURL{}, errors.New("its path has to be a plain one such as /hooks")
+	}
+	return PublicURL{u}, nil
 }
 
 // parseNets reads networks and single addresses.

@@ -3,7 +3,6 @@ package settings
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -78,7 +77,6 @@ func Read(from Sources) (Settings, []Found, error) {
 	}
 	faults = append(faults, parseFaults(env.ParseWithOptions(&s, env.Options{Environment: values, FuncMap: parsers}), found)...)
 	faults = append(faults, s.check(found, faults)...)
-	faults = append(faults, from.unserved()...)
 	if len(faults) == 0 {
 		return s, found, nil
 	}
@@ -153,25 +151,6 @@ func (from Sources) load(name, value, file string) (string, *mistake) {
 	return value, nil
 }
 
-// unserved lists settings of the contract that are set and not in this version.
-func (from Sources) unserved() (faults []mistake) {
-	for _, name := range slices.Sorted(maps.Keys(kept)) {
-		value := from.Environ[name]
-		if value == "" {
-			value = from.Dotenv[name]
-		}
-		if value == "" || value == kept[name] {
-			continue
-		}
-		cure := "unset it"
-		if kept[name] != "" {
-			cure += " or set it to " + kept[name]
-		}
-		faults = append(faults, mistake{name, ": this version does not have it; " + cure})
-	}
-	return faults
-}
-
 // parseFaults names the variable of each field that could not be read.
 func parseFaults(err error, found []Found) (faults []mistake) {
 	var all env.AggregateError
@@ -190,9 +169,20 @@ func parseFaults(err error, found []Found) (faults []mistake) {
 	return faults
 }
 
+// mostShown is how much of a value is shown: a picture fills screens.
+const mostShown = 200
+
+// Short is the value, or the beginning of a long one.
+func (c Found) Short() string {
+	if len(c.Value) <= mostShown {
+		return c.Value
+	}
+	return fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(c.Value[:mostShown], ""), len(c.Value))
+}
+
 // mistake says what is accepted instead of the value, and why where that helps.
 func (c Found) fault(reason string) mistake {
-	text := fmt.Sprintf("=%q", c.Value)
+	text := fmt.Sprintf("=%q", c.Short())
 	if c.Secret {
 		text = ""
 	}

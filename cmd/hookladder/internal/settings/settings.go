@@ -54,6 +54,12 @@ type Settings struct {
 
 	OpsURL string `env:"OPS_URL" secret:"true" file:"true" accepts:"an http or https URL"`
 
+	PublicURL    PublicURL `env:"PUBLIC_URL" accepts:"an http or https URL such as https://hooks.example, with a path or without"`
+	Console      string    `env:"CONSOLE" envDefault:"on" accepts:"on or off"`
+	ConsoleName  string    `env:"CONSOLE_NAME" accepts:"1 to 64 characters, none of them a control character"`
+	ConsoleLogo  string    `env:"CONSOLE_LOGO" accepts:"an https URL, or data:image/png;base64, and a picture, together at most 64 KiB"`
+	ConsoleColor string    `env:"CONSOLE_COLOR" accepts:"# and 6 hex digits such as #3f4bd1"`
+
 	UserAgent    string                  `env:"USER_AGENT" accepts:"1 to 256 printable ASCII characters"`
 	HeaderPrefix dispatcher.HeaderPrefix `env:"HEADER_PREFIX" envDefault:"hookladder-" accepts:"2 to 32 of a-z 0-9 -, with - at its end"`
 
@@ -100,12 +106,9 @@ type Breaker struct {
 	Wait     time.Duration // the first
 }
 
+// PublicURL is how people reach the API from outside; a path at its end has no slash
+// behind it. The zero PublicURL is unset.
+type PublicURL struct{ URL *url.URL }
+
 // Sealing encrypts what lies in the store. The zero Sealing encrypts nothing.
 type Sealing struct{ Box *app.Seal }
-
-// kept are the settings of the contract that this version does not have, each with
-// the value that asks for nothing more than it does. Any other value stops the
-// start: to ignore a setting would be to break a promise in silence.
-var kept = map[string]string{
-	"PUBLIC_URL": "",
-}

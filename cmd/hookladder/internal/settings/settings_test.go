@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"encoding/base64"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -74,7 +75,8 @@ func TestEverySettingIsRead(t *testing.T) {
 		"GUARD_INTERVAL": "5s", "SHUTDOWN_GRACE": "0s", "LOG_LEVEL": "debug", "LOG_FORMAT": "text",
 		"BREAKER": "5/1m", "FAILING_AFTER": "1h", "DISABLE_AFTER": "2d", "ENDPOINT_MAX_WAITING": "9", "SIGNING_DERIVE": "tenant",
 		"ENCRYPTION_KEY": testSealKey, "EGRESS_PROXY": "http://u:p@proxy.example:3128", "OPS_URL": "https://ops.example/token",
-		"OUTBOX_URL":  "postgres://u:p@db.example/shop",
+		"OUTBOX_URL": "postgres://u:p@db.example/shop",
+		"PUBLIC_URL": "https://hooks.example", "CONSOLE": "off", "CONSOLE_NAME": "Shop", "CONSOLE_LOGO": "https://a.example/logo.png", "CONSOLE_COLOR": "#012345",
 		"ARCHIVE_URL": "postgres://u:p@db.example/a", "ARCHIVE_BODIES": "none", "ARCHIVE_BACKLOG": "1GiB", "ARCHIVE_RETENTION": "3650d",
 		"EGRESS_CA_FILE": cert, "EGRESS_CERT_FILE": cert, "EGRESS_KEY_FILE": key, "USER_AGENT": "Notifier/2.0 (+https://a.example)", "HEADER_PREFIX": "a-",
 	}
@@ -294,16 +296,58 @@ func TestTheEnvironmentWinsOverTheEnvFile(t *testing.T) {
 	require.Equal(t, SourceDefault, sources["LADDER"])
 }
 
-func TestWhatThisVersionDoesNotHaveStopsTheStart(t *testing.T) {
-	for name, harmless := range kept {
-		_, _, err := Read(Sources{Environ: map[string]string{name: "anything"}})
-		require.ErrorContains(t, err, name+": this version does not have it")
-		_, _, err = Read(Sources{Dotenv: map[string]string{name: "anything"}})
-		require.Error(t, err)
-		mustRead(t, map[string]string{name: harmless})
+func TestHowPeopleReachTheAPIIsAnOriginAndAPath(t *testing.T) {
+	for text, want := range map[string]string{
+		"https://hooks.example":          "https://hooks.example",
+		"https://hooks.example/":         "https://hooks.example",
+		"http://127.0.0.1:8080/a/b//":    "http://127.0.0.1:8080/a/b",
+		"https://[2001:db8::1]:8443/pay": "https://[2001:db8::1]:8443/pay",
+	} {
+		s, _ := mustRead(t, map[string]string{"PUBLIC_URL": text})
+		require.Equal(t, want, s.PublicURL.URL.String())
+		require.Equal(t, want+"/link/x", s.PublicURL.URL.JoinPath("link", "x").String())
 	}
-	for _, row := range Table() {
-		require.NotContains(t, kept, row.Name)
+	s, _ := mustRead(t, nil)
+	require.Nil(t, s.PublicURL.URL)
+	for _, text := range []string{
+		"hooks.example", "ftp://hooks.example", "https://", "https://u:p@hooks.example", "https://hooks.example?", "https://hooks.example/?a=1",
+		"https://hooks.example#", "https://hooks.example/#a", "https://hooks.example/a/../b", "https://hooks.example//a", "https://hooks.example/%2e%2e/a", "https://hooks.example/a b",
+	} {
+		_, _, err := Read(Sources{Environ: map[string]string{"PUBLIC_URL": text}})
+		require.ErrorContains(t, err, "PUBLIC_URL", text)
+	}
+}
+
+func TestWhatPagesOfLinksShowFitsThem(t *testing.T) {
+	png := "data:image/png;base64," + base64.StdEncoding.EncodeToString([]byte("\x89PNG\r\n\x1a\nrest"))
+	for _, good := range []map[string]string{
+		{"CONSOLE": "off"},
+		{"CONSOLE_NAME": strings.Repeat("é", 64)},
+		{"CONSOLE_LOGO": png},
+		{"CONSOLE_LOGO": "https://cdn.example/logo.svg?v=2"},
+		{"CONSOLE_COLOR": "#3F4bd1"},
+	} {
+		mustRead(t, good)
+	}
+	for text, want := range map[string]string{
+		"CONSOLE=no": "must be on or off",
+		"CONSOLE_NAME=" + strings.Repeat("é", 65):           "1 to 64 characters",
+		"CONSOLE_NAME=a\nb":                                 "1 to 64 characters",
+		"CONSOLE_NAME=\xff":                                 "1 to 64 characters",
+		"CONSOLE_LOGO=http://cdn.example/logo.png":          "must be an https URL",
+		"CONSOLE_LOGO=https://":                             "has no host",
+		"CONSOLE_LOGO=data:image/svg+xml;base64,PHN2Zz4":    "must be an https URL",
+		"CONSOLE_LOGO=data:image/png;base64,!":              "it is not base64",
+		"CONSOLE_LOGO=data:image/png;base64,PHN2Zz4=":       "it is not a PNG",
+		"CONSOLE_LOGO=" + png + strings.Repeat("A", 64<<10): "bytes)",
+		"CONSOLE_COLOR=3f4bd1":                              "must be # and 6 hex digits",
+		"CONSOLE_COLOR=#3f4bd":                              "must be # and 6 hex digits",
+		"CONSOLE_COLOR=#3f4bd1;":                            "must be # and 6 hex digits",
+	} {
+		name, value, _ := strings.Cut(text, "=")
+		_, _, err := Read(Sources{Environ: map[string]string{name: value}})
+		require.ErrorContains(t, err, want)
+		require.Less(t, len(err.Error()), 1000, "a picture fills no screen")
 	}
 }
 

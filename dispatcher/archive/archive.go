@@ -135,6 +135,7 @@ type Part struct {
 	Events    []Event
 	Bytes     int64 // of the records accepted: so much the backlog shrinks
 	Missing   int   // messages whose record had gone
+	TailLost  bool  // the store lost what it took last before, of which some is archived
 	More      bool  // there is more behind To
 }
 

@@ -24,16 +24,17 @@ type State struct {
 type Source interface {
 	// Partitions is how many parts the log has.
 	Partitions() int
-	// Begin has a partition name what it accepts in its log, and keep what is not
-	// archived, and makes its epoch where there is none. It may be repeated.
-	Begin(ctx context.Context, partitions []int) error
+	// Begin has all partitions name what they accept in their log, and keep what is not
+	// archived, and makes their epochs where there are none. It may be repeated.
+	Begin(ctx context.Context) error
 	// States reads how far some partitions are archived.
 	States(ctx context.Context, partitions []int) ([]State, error)
 	// Read reads what happened in a partition behind a position: whole entries, until
 	// there are so many lines or bytes of bodies.
 	Read(ctx context.Context, partition int, from Position, lines, bytes int) (Part, error)
 	// Archived tells the store what is safe: it may trim it. A lower position than it
-	// was told before changes nothing.
+	// was told before changes nothing. Where the store lacks what it is told last, it
+	// lost its tail: a part that is read later tells that.
 	Archived(ctx context.Context, parts []Part) error
 	// Unfinished reads a page of the deliveries that a partition has not finished, with
 	// what a restore needs of them: head and body too. Their Pos is PosAt of when they were

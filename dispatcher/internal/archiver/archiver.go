@@ -274,7 +274,7 @@ func (a *Archiver) renew(ctx context.Context) error {
 // epochs.
 func (a *Archiver) begin(ctx context.Context) error {
 	all := a.all()
-	if err := a.source.Begin(ctx, all); err != nil {
+	if err := a.source.Begin(ctx); err != nil {
 		return err
 	}
 	states, err := a.source.States(ctx, all)

@@ -157,6 +157,60 @@ func TestWhatTheStoreHeldBeforeIsSeenAndWhatWasCutIsMissed(t *testing.T) {
 	})
 }
 
+func TestAStoreThatLostItsTailIsToldAgainAndToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		a, stop := w.start(t, "x")
+		defer stop()
+		for n := range 5 {
+			w.happen(0, archive.Delivered, fmt.Sprint(n))
+		}
+		a.Stirred()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		w.do(func() { w.at[0], w.tailLost[0] = archive.Position{Seq: 2}, true })
+		w.happen(0, archive.Delivered, "new")
+		a.Stirred()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, archive.Position{Seq: 6}, w.store.at[0])
+		var said []uint64
+		for _, p := range w.said {
+			said = append(said, p.To.Seq)
+		}
+		require.Equal(t, []uint64{3, 5, 5, 6}, said, "again before anything is read")
+		require.Equal(t, []string{"0d0", "0d1", "0d2", "0d3", "0d4", "0dnew"}, w.kept())
+		require.Len(t, w.news, 1)
+		require.Equal(t, "tail_lost", w.news[0].Reason)
+		require.Contains(t, w.logged.String(), "hookladder restore --into-running")
+	})
+}
+
+// The store is emptied between the look at how far it is archived, and what is read then.
+func TestWhatIsOfOtherDataIsNotKept(t *testing.T) {
+	for name, change := range map[string]func(w *world){
+		"read":     func(w *world) { w.happen(0, archive.Delivered, "mine"); w.reading = func() { w.epoch[0] = "c" } },
+		"walked":   func(w *world) { w.open[0] = []string{"mine"}; w.unfinished = func() { w.epoch[0] = "c" } },
+		"caughtUp": func(w *world) { w.unwalked = func() { w.epoch[0] = "c" } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				change(w)
+				_, stop := w.start(t, "x")
+				defer stop()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				for _, r := range w.took {
+					require.NotEqual(t, "a", r, "it had that when it was held, and no more when it was read")
+				}
+				require.Equal(t, "c", w.rows[0].epoch)
+				require.Equal(t, 2, w.began)
+			})
+		})
+	}
+}
+
 func TestAStoreThatWasEmptiedBeginsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

@@ -28,10 +28,14 @@ type store struct {
 	dropped  [2]int64
 	open     [2][]string
 	began    int
-	deaf     int // so many calls of Archived fail
+	deaf     int     // so many calls of Archived fail
+	tailLost [2]bool // the next read of it tells so
 	walks    int
 	atOnce   int // events of a read
-	unwalked func()
+	said     []archive.Part
+	// What is done, if it is not nil, once before a read, before a page of a walk, and at each
+	// end of a walk.
+	reading, unfinished, unwalked func()
 }
 
 func newStore() *store { return &store{epoch: [2]string{"a", "b"}, atOnce: 3} }
@@ -49,7 +53,7 @@ func delivery(id string) dispatcher.DeliveryID {
 
 func (s *store) Partitions() int { return 2 }
 
-func (s *store) Begin(context.Context, []int) error {
+func (s *store) Begin(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.began++
@@ -70,7 +74,9 @@ func (s *store) States(_ context.Context, in []int) (list []archive.State, err e
 func (s *store) Read(_ context.Context, n int, from archive.Position, lines, _ int) (archive.Part, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := archive.Part{Partition: n, From: from, To: from}
+	once(&s.reading)
+	p := archive.Part{Partition: n, Epoch: s.epoch[n], From: from, To: from, TailLost: s.tailLost[n]}
+	s.tailLost[n] = false
 	for int(p.To.Seq) < len(s.entries[n]) && len(p.Events) < min(s.atOnce, lines) {
 		e := s.entries[n][p.To.Seq]
 		p.To.Seq++
@@ -81,6 +87,13 @@ func (s *store) Read(_ context.Context, n int, from archive.Position, lines, _ i
 	return p, nil
 }
 
+func once(do *func()) {
+	if *do != nil {
+		(*do)()
+		*do = nil
+	}
+}
+
 func (s *store) Archived(_ context.Context, parts []archive.Part) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,6 +101,7 @@ func (s *store) Archived(_ context.Context, parts []archive.Part) error {
 		s.deaf--
 		return dispatcher.ErrUnavailable
 	}
+	s.said = append(s.said, parts...)
 	for _, p := range parts {
 		if p.To.After(s.at[p.Partition]) {
 			s.at[p.Partition] = p.To
@@ -100,9 +114,10 @@ func (s *store) Unfinished(_ context.Context, n int, cursor string) (page []arch
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.walks++
+	once(&s.unfinished)
 	at := len(cursor)
 	if at < len(s.open[n]) {
-		page, next = append(page, archive.Open{ID: delivery(s.open[n][at])}), strings.Repeat(".", at+1)
+		page, next = append(page, archive.Open{ID: delivery(s.open[n][at]), Epoch: s.epoch[n]}), strings.Repeat(".", at+1)
 	}
 	if next == "" && s.unwalked != nil {
 		s.unwalked()
@@ -118,6 +133,7 @@ type keeper struct {
 	mu      sync.Mutex
 	rows    [2]row
 	events  []string // what was kept: partition, kind and id, in order
+	took    []string // the epochs of what the first partition was given
 	seen    map[int64][]string
 	missed  []archive.Missed
 	away    bool
@@ -178,6 +194,7 @@ func (k *keeper) Write(_ context.Context, by string, parts []archive.Part) (w ar
 	}
 	for _, p := range parts {
 		r := &k.rows[p.Partition]
+		k.note(p.Partition, p.Epoch)
 		for _, e := range p.Events {
 			if e.Pos <= r.last {
 				panic("not in order")
@@ -195,9 +212,16 @@ func (k *keeper) Write(_ context.Context, by string, parts []archive.Part) (w ar
 	return w, nil
 }
 
+func (k *keeper) note(partition int, epoch string) {
+	if partition == 0 {
+		k.took = append(k.took, epoch)
+	}
+}
+
 func (k *keeper) See(_ context.Context, _ string, walk int64, page []archive.Open) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.took = append(k.took, page[0].Epoch)
 	for _, o := range page {
 		k.seen[walk] = append(k.seen[walk], o.Epoch+o.ID.Message)
 	}
@@ -208,6 +232,7 @@ func (k *keeper) Miss(_ context.Context, _ string, m archive.Missed) (int, error
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.missed = append(k.missed, m)
+	k.note(m.Partition, m.Epoch)
 	k.rows[m.Partition].walked, k.rows[m.Partition].gap = true, m.Gap
 	return 0, k.down()
 }

@@ -50,6 +50,10 @@ func (a *Archiver) pass(ctx context.Context) (more bool, err error) {
 		}
 		a.tellDropped(s)
 		switch {
+		case h.At.After(s.At): // it was not told, or lost that it was
+			a.unsaid = append(a.unsaid, archive.Part{Partition: s.Partition, Epoch: h.Epoch, From: h.At, To: h.At})
+			more = true
+			continue
 		case !s.Last.After(h.At):
 			if err := a.walk(ctx, h, s); err != nil {
 				return false, err
@@ -64,10 +68,12 @@ func (a *Archiver) pass(ctx context.Context) (more bool, err error) {
 			errs = append(errs, err)
 			continue
 		}
+		if p.Epoch != h.Epoch { // it was emptied since its state was read
+			return true, nil
+		}
 		more = more || p.More || unwalked(h, s)
 		lines, bytes = lines-len(p.Accepted)-len(p.Events), bytes-size(&p)
 		if p.To.After(p.From) {
-			p.Epoch = h.Epoch
 			parts = append(parts, p)
 		}
 	}
@@ -116,6 +122,9 @@ func (a *Archiver) write(ctx context.Context, parts []archive.Part) error {
 		h := a.held[parts[i].Partition]
 		h.At, h.Last = parts[i].To, last[i]
 		missing += int64(parts[i].Missing)
+		if parts[i].TailLost {
+			a.tellLost(parts[i].Partition)
+		}
 		parts[i].Accepted, parts[i].Events = nil, nil
 	}
 	a.mu.Lock()
@@ -168,8 +177,28 @@ func (a *Archiver) care(ctx context.Context) error {
 	return nil
 }
 
-// reasonArchive is the reason of news that something is lost to the archive.
-const reasonArchive = "archive_backlog"
+// tellLost tells that the store went back in time. What the archive has of the time that
+// is lost, a person puts back: another store may attempt it as yet.
+func (a *Archiver) tellLost(partition int) {
+	const detail = "the store lost what it took last: hookladder restore --into-running puts back what the archive has of that"
+	a.o.Log.Warn(detail, "partition", partition)
+	a.tell(reasonTail, 0, detail)
+}
+
+// tell tells of a fault that is over when it is met.
+func (a *Archiver) tell(reason string, count int, detail string) {
+	if a.o.Tell == nil {
+		return
+	}
+	at := a.o.Now().Truncate(time.Millisecond)
+	a.o.Tell(dispatcher.News{Notice: dispatcher.NoticeUnhealthy, At: at, Since: at, Reason: reason, Count: count, Detail: detail})
+}
+
+// The reasons of news: something is lost to the archive, or to the store.
+const (
+	reasonBacklog = "archive_backlog"
+	reasonTail    = "tail_lost"
+)
 
 // tellDropped tells that the store cut what was not archived.
 func (a *Archiver) tellDropped(s *archive.State) {
@@ -180,11 +209,5 @@ func (a *Archiver) tellDropped(s *archive.State) {
 	}
 	n := int(s.Dropped - before)
 	a.o.Log.Warn("the store cut what was not archived: ARCHIVE_BACKLOG was reached", "partition", s.Partition, "lines", n)
-	if a.o.Tell != nil {
-		at := a.o.Now().Truncate(time.Millisecond)
-		a.o.Tell(dispatcher.News{
-			Notice: dispatcher.NoticeUnhealthy, At: at, Since: at, Reason: reasonArchive, Count: n,
-			Detail: "what happened in the store was cut before it was archived, since ARCHIVE_BACKLOG was reached",
-		})
-	}
+	a.tell(reasonBacklog, n, "what happened in the store was cut before it was archived, since ARCHIVE_BACKLOG was reached")
 }

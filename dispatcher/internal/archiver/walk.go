@@ -22,10 +22,10 @@ func (a *Archiver) walk(ctx context.Context, h *archive.Held, s *archive.State) 
 		if err != nil {
 			return err
 		}
-		for i := range page {
-			page[i].Epoch = h.Epoch
-		}
 		if len(page) > 0 {
+			if page[0].Epoch != h.Epoch {
+				return archive.ErrMoved // it was emptied meanwhile
+			}
 			if err := a.archive.See(ctx, a.o.Name, name, page); err != nil {
 				return err
 			}
@@ -85,8 +85,10 @@ func (a *Archiver) catchUp(ctx context.Context, h *archive.Held) error {
 		if err != nil {
 			return err
 		}
+		if p.Epoch != h.Epoch {
+			return archive.ErrMoved
+		}
 		if p.To.After(p.From) {
-			p.Epoch = h.Epoch
 			if err := a.write(ctx, []archive.Part{p}); err != nil {
 				return err
 			}

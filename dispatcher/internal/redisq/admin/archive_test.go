@@ -22,7 +22,7 @@ func TestAProjectIsNotRepartitionedBeforeAllIsArchived(t *testing.T) {
 	p := redisqtest.NewProject(t, redistest.Start(t), 2)
 	s := p.Open(2)
 	f := feed.New(s.Bare())
-	require.NoError(t, f.Begin(ctx, []int{0, 1}))
+	require.NoError(t, f.Begin(ctx))
 	p.Publish(s, p.Entry("m", redisqtest.To16(0, 3)))
 	to := func(n int, unarchived bool) error {
 		_, err := admin.Repartition(ctx, p.Options, admin.RepartitionOptions{To: n, Unarchived: unarchived})
@@ -58,7 +58,7 @@ func TestDoctorEndsAnArchiveThatNoInstanceHas(t *testing.T) {
 	ctx := context.Background()
 	p := redisqtest.NewProject(t, redistest.Start(t), 1)
 	s := p.Open(1)
-	require.NoError(t, feed.New(s.Bare()).Begin(ctx, []int{0}))
+	require.NoError(t, feed.New(s.Bare()).Begin(ctx))
 	meta, archived := keys.Home(p.Options.Project)+keys.Meta, keys.Tag(p.Options.Project, 0)+keys.Archive
 	beat := func(name string, archives bool) {
 		o := p.Options

@@ -28,7 +28,7 @@ func BenchmarkFeed(b *testing.B) {
 		URL: redistest.Start(b).URL(), Project: "bench", Partitions: 1, LaneMaxInFlight: 8192, Permits: 8192,
 	})
 	f := feed.New(store.Bare())
-	require.NoError(b, f.Begin(ctx, []int{0}))
+	require.NoError(b, f.Begin(ctx))
 	_, _, err := store.Beat(ctx, "one", 1)
 	require.NoError(b, err)
 	body := []byte(strings.Repeat("x", 1<<10))

@@ -52,21 +52,16 @@ func (f *Feed) Partitions() int { return f.conn.Partitions() }
 
 // Begin has all instances name what they accept, and partitions keep what is not
 // archived. Instances that run already learn it by their next beat, at the latest.
-func (f *Feed) Begin(ctx context.Context, in []int) error {
+func (f *Feed) Begin(ctx context.Context) error {
 	if err := f.announce(ctx); err != nil {
 		return err
 	}
-	_, err := f.States(ctx, in)
-	return err
-}
-
-// BeginAll is Begin for all partitions.
-func (f *Feed) BeginAll(ctx context.Context) error {
 	all := make([]int, f.Partitions())
 	for n := range all {
 		all[n] = n
 	}
-	return f.Begin(ctx, all)
+	_, err := f.States(ctx, all)
+	return err
 }
 
 // announce writes into :meta that there is an archive.

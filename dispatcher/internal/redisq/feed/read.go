@@ -88,6 +88,7 @@ func (r *passage) entry(e *redis.XMessage) {
 		return // no server has such an id
 	}
 	r.part.To = id
+	r.part.TailLost = r.part.TailLost || text(e, "z") != ""
 	at := conn.FromMillis(id.MS)
 	if names := text(e, "a"); names != "" {
 		r.names(names, text(e, "w"), at)

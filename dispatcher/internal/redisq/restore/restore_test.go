@@ -332,7 +332,7 @@ func TestAnInstanceWhoseStoreWasEmptiedTakesNothingUntilItIsPutBack(t *testing.T
 	ctx := context.Background()
 	p := redisqtest.NewProject(t, redistest.Start(t), 1)
 	s := p.Open(1)
-	require.NoError(t, feed.New(s.Bare()).Begin(ctx, []int{0}))
+	require.NoError(t, feed.New(s.Bare()).Begin(ctx))
 	publish := func(id string) error {
 		got, _, err := s.Schedule(ctx, "one", 0, 0, []dispatcher.Entry{p.Entry(id, []dispatcher.Lane{"u_a"})})
 		if err == nil {

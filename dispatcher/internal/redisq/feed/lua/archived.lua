@@ -1,14 +1,22 @@
--- archived: what is safe in the archive may be trimmed.
+-- archived: what is safe in the archive may be trimmed. If the entry that was archived last is not there, and was not cut,
+-- the log lost its tail: a master without it took over, or Redis began again from its disk. A mark tells that to the reader.
+-- It also has later entries stand behind what is archived, where the clock is behind.
 --
 -- ARGV[3] epoch  the name of the data that was read
 -- ARGV[4] p      id of the last entry that is archived
 -- ARGV[5] bytes  that schedule stored up to there, since the entry that was archived before
 -- returns { 1 }, or { 0 } where that was known already or the data is another: then nothing changed
-local known = call('HMGET', ARCHIVE, 'epoch', 'p')
-if known[1] ~= ARGV[3] or not later(ARGV[4], known[2]) then return { 0 } end
+local p, known = ARGV[4], call('HMGET', ARCHIVE, 'epoch', 'p', 'cut')
+if known[1] ~= ARGV[3] or not later(p, known[2]) then return { 0 } end
 call('DEL', tag)
-call('HSET', ARCHIVE, 'p', ARGV[4])
+call('HSET', ARCHIVE, 'p', p)
 local newest = call('XREVRANGE', ATTEMPTS, '+', '-', 'COUNT', 1)[1]
 local left = redis.pcall('HINCRBY', ARCHIVE, 'b', ARGV[5] == '0' and '0' or '-' .. ARGV[5])
-if type(left) ~= 'number' or left <= 0 or not newest or not later(newest[1], ARGV[4]) then call('HDEL', ARCHIVE, 'b') end
+if type(left) ~= 'number' or left <= 0 or not newest or not later(newest[1], p) then call('HDEL', ARCHIVE, 'b') end
+
+local there = newest and newest[1] == p or #call('XRANGE', ATTEMPTS, p, p) > 0
+if not there and (ms_and_seq(known[3]) or -1) < ms_and_seq(p) then
+  local id = redis.pcall('XADD', ATTEMPTS, next_id(p), 'z', '1')
+  if type(id) ~= 'string' then redis.pcall('XADD', ATTEMPTS, '*', 'z', '1') end -- ids are further already
+end
 return { 1 }

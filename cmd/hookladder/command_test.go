@@ -137,7 +137,7 @@ func TestAMistakeInTheCommandLineExitsWith2(t *testing.T) {
 		"--frob":                           "unknown flag: --frob",
 		"serve now":                        `serve takes no arguments, not "now"`,
 		"get":                              "get needs the id of one message",
-		"export":                           "ARCHIVE_URL is not set: there is no archive to read",
+		"export":                           "ARCHIVE_URL is not set: set the one that serve uses",
 		"export endpoints":                 "export takes deliveries or messages",
 		"export --format xml":              "--format must be csv or jsonl",
 		"get a b":                          "get needs the id of one message",

@@ -11,8 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/keep"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
@@ -297,74 +295,4 @@ func listEnded(f client.EndedFilter, limit int, read func(client.EndedFilter) (w
 		f.Cursor = *all.NextCursor
 	}
 	return all, nil
-}
-
-// newExport writes what an archive keeps.
-func newExport(s world) *cobra.Command {
-	var e keep.Export
-	var span spanFlags
-	cmd := &cobra.Command{
-		Use:   "export [what]",
-		Short: "Write what the archive keeps as CSV or JSON Lines",
-		Long: `Writes deliveries that ended, each once with its newest end, or with export messages
-the messages, from the archive in PostgreSQL. It reads page after page, never holds up what is archived at
-the same time, and needs no Redis. --since and --until are of the end of a delivery,
-and of when a message was accepted. Those of a --tenant or --subject come oldest
-first; else only the months are in order.
-
-With --bodies it writes the bodies of messages, or what receivers answered, as base64
-and, where they are valid UTF-8, as text. Headers are never written.
-
-In CSV a text that begins with =, +, -, @, a tab or a line break gets a ' before it, so
-that no program takes it for a formula. A file of --out is there only when it is whole.
-
-It uses the settings of serve: ARCHIVE_URL, ENCRYPTION_KEY and PROJECT. The exit code is
-4 when the archive does not answer.`,
-		Example: `  hookladder export --tenant shop-42 --since 30d > shop-42.csv
-  hookladder export messages --format jsonl --bodies --until 2026-01-01T00:00:00Z --out 2025.jsonl`,
-		ValidArgs: []string{keep.Deliveries, keep.Messages},
-		Args: func(cmd *cobra.Command, args []string) (err error) {
-			e.What = keep.Deliveries
-			if len(args) > 0 {
-				e.What = args[0]
-			}
-			switch {
-			case len(args) > 1 || e.What != keep.Deliveries && e.What != keep.Messages:
-				return usagef("export takes deliveries or messages, not %q; see %s --help", strings.Join(args, " "), cmd.CommandPath())
-			case e.Format != keep.CSV && e.Format != keep.JSONLines:
-				return usagef("--format must be csv or jsonl, not %q", e.Format)
-			}
-			e.Of.Since, e.Of.Before, err = span.read()
-			return err
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return runExport(cmd, s, &e) },
-	}
-	cmd.Flags().StringVar(&e.Format, "format", keep.CSV, "csv or jsonl")
-	completes(cmd, "format", keep.CSV, keep.JSONLines)
-	cmd.Flags().StringVar(&e.Of.Tenant, "tenant", "", "only of this tenant")
-	cmd.Flags().StringVar(&e.Of.Subject, "subject", "", "only about this, such as the number of an order")
-	span.add(cmd, "ended, or accepted,")
-	cmd.Flags().BoolVar(&e.Bodies, "bodies", false, "bodies of messages, or answers of receivers, too")
-	cmd.Flags().StringVar(&e.Out, "out", "", "write to this file")
-	return cmd
-}
-
-func runExport(cmd *cobra.Command, s world, e *keep.Export) error {
-	read, found, err := settings.Read(settings.Sources{Environ: s.vars()})
-	if err != nil {
-		return usageError{err}
-	}
-	if read.ArchiveURL == "" {
-		return usagef("ARCHIVE_URL is not set: there is no archive to read; set the one that serve uses")
-	}
-	e.Stdout = cmd.OutOrStdout()
-	if term.IsTerminal(cmd.ErrOrStderr()) {
-		e.Told = cmd.ErrOrStderr()
-	}
-	rows, err := e.Run(cmd.Context(), options(read, found))
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%s %s written\n", term.Comma(rows), e.What)
-	return err
 }

@@ -243,3 +243,105 @@ func (r *jsonReport) end(out app.Examined) error {
 	r.text.Examined = out
 	return printJSON(r.out, r.text)
 }
+
+func newRepartition(s world) *cobra.Command {
+	var to int
+	var dry, unarchived bool
+	cmd := &cobra.Command{
+		Use:   "repartition",
+		Short: "Change the number of partitions, while no instance runs",
+		Long: `Changes a project's number of partitions, which PARTITIONS fixed at its first
+start. Stop all instances before. It waits 7 s to see that none is alive, and
+refuses if one is. What dead ones still held goes back to its lanes. No instance
+starts until it has ended.
+
+It may be stopped at any time, even by kill -9: run it again, and it goes on.
+Nothing is lost or duplicated by that. In a cluster, move no slots meanwhile.
+
+A message to several destinations is stored once in each partition that has one
+of them. Ids that only DEDUP_MAX keeps are copied to every partition that may see
+a repeat: the newest, as far as there is room. The summary tells how many are
+forgotten. Apart from these copies and one destination's list it needs little
+memory.
+
+Where there is an archive, it refuses while that has not got everything. The archive
+goes on afterwards, and begins with what has not finished.
+
+It uses the settings of serve: REDIS_URL or DATA_DIR, and PROJECT. Afterwards set
+PARTITIONS to the new number, or unset it.`,
+		Example: `  hookladder repartition --to 128 --dry-run
+  hookladder repartition --to 128`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if to < 1 || to > mostPartitions {
+				return usagef("--to is needed: a number of partitions from 1 to %d", mostPartitions)
+			}
+			read, found, err := settings.Read(settings.Sources{Environ: s.vars()})
+			if err != nil {
+				return usageError{err}
+			}
+			o, err := storeOptions(cmd, read, found, "set the one that serve uses")
+			if err != nil {
+				return err
+			}
+			tell := func(step app.RepartitionStep) { printStep(cmd.ErrOrStderr(), step) }
+			done, err := app.Repartition(cmd.Context(), o, app.RepartitionOptions{To: to, DryRun: dry, Unarchived: unarchived, Tell: tell})
+			if err != nil {
+				return err
+			}
+			return printRepartitioned(cmd.OutOrStdout(), done, dry, read)
+		},
+	}
+	cmd.Flags().IntVar(&to, "to", 0, "the new number of partitions")
+	cmd.Flags().BoolVar(&unarchived, "unarchived", false, "also while the archive has not got everything, which it then never will")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only print what would be moved; instances may run")
+	return cmd
+}
+
+// mostPartitions is that of PARTITIONS.
+const mostPartitions = 1024
+
+// What the phases of a repartition do, for people.
+var phaseTexts = map[string]string{
+	"begin": "check for 7 s whether an instance is alive",
+	"ids":   "copy known ids",
+	"move":  "move what belongs to destinations",
+	"count": "count again",
+}
+
+func printStep(out io.Writer, step app.RepartitionStep) {
+	if step.Partition < 0 {
+		fmt.Fprintln(out, phaseTexts[step.Phase])
+		return
+	}
+	if step.Phase == "move" {
+		fmt.Fprintf(out, "  partition %d of %d: %s messages, %s deliveries so far\n", step.Partition+1, step.Of,
+			term.Comma(step.Moved.Messages), term.Comma(step.Moved.Deliveries))
+	}
+}
+
+func printRepartitioned(out io.Writer, done app.Repartitioned, dry bool, read settings.Settings) error {
+	verb := "moved"
+	switch {
+	case done.From == done.To:
+		_, err := fmt.Fprintf(out, "project %s has %d partitions already\n", read.Project, done.To)
+		return err
+	case dry:
+		verb = "would move"
+	case done.Again:
+		verb = "continued and moved"
+	}
+	_, err := fmt.Fprintf(out, "%s project %s from %d to %d partitions: %s messages, %s deliveries, %s lanes, %s ids\n",
+		verb, read.Project, done.From, done.To, term.Comma(done.Moved.Messages), term.Comma(done.Moved.Deliveries),
+		term.Comma(done.Moved.Lanes), term.Comma(done.Moved.IDs))
+	if err == nil && done.Reaped > 0 {
+		_, err = fmt.Fprintf(out, "%s deliveries were still held by instances that are dead\n", term.Comma(done.Reaped))
+	}
+	if n := done.Moved.Forgotten; err == nil && n > 0 {
+		_, err = fmt.Fprintf(out, "%s ids are forgotten: DEDUP_MAX=%d has no room for them in every partition\n", term.Comma(n), read.DedupMax)
+	}
+	if err == nil && !dry && read.Partitions != 0 && read.Partitions != done.To {
+		_, err = fmt.Fprintf(out, "now set PARTITIONS=%d\n", done.To)
+	}
+	return err
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/keep"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+)
+
+// archiveSettings are the settings of a command that needs the archive.
+func archiveSettings(s world) (settings.Settings, []settings.Found, error) {
+	read, found, err := settings.Read(settings.Sources{Environ: s.vars()})
+	switch {
+	case err != nil:
+		return read, nil, usageError{err}
+	case read.ArchiveURL == "":
+		return read, nil, usagef("ARCHIVE_URL is not set: set the one that serve uses")
+	}
+	return read, found, nil
+}
+
+// newExport writes what an archive keeps.
+func newExport(s world) *cobra.Command {
+	var e keep.Export
+	var span spanFlags
+	cmd := &cobra.Command{
+		Use:   "export [what]",
+		Short: "Write what the archive keeps as CSV or JSON Lines",
+		Long: `Writes deliveries that ended, each once with its newest end, or with export messages
+the messages, from the archive in PostgreSQL. It reads page after page, never holds up what is archived at
+the same time, and needs no Redis. --since and --until are of the end of a delivery,
+and of when a message was accepted. Those of a --tenant or --subject come oldest
+first; else only the months are in order.
+
+With --bodies it writes the bodies of messages, or what receivers answered, as base64
+and, where they are valid UTF-8, as text. Headers are never written.
+
+In CSV a text that begins with =, +, -, @, a tab or a line break gets a ' before it, so
+that no program takes it for a formula. A file of --out is there only when it is whole.
+
+It uses the settings of serve: ARCHIVE_URL, ENCRYPTION_KEY and PROJECT. The exit code is
+4 when the archive does not answer.`,
+		Example: `  hookladder export --tenant shop-42 --since 30d > shop-42.csv
+  hookladder export messages --format jsonl --bodies --until 2026-01-01T00:00:00Z --out 2025.jsonl`,
+		ValidArgs: []string{keep.Deliveries, keep.Messages},
+		Args: func(cmd *cobra.Command, args []string) (err error) {
+			e.What = keep.Deliveries
+			if len(args) > 0 {
+				e.What = args[0]
+			}
+			switch {
+			case len(args) > 1 || e.What != keep.Deliveries && e.What != keep.Messages:
+				return usagef("export takes deliveries or messages, not %q; see %s --help", strings.Join(args, " "), cmd.CommandPath())
+			case e.Format != keep.CSV && e.Format != keep.JSONLines:
+				return usagef("--format must be csv or jsonl, not %q", e.Format)
+			}
+			e.Of.Since, e.Of.Before, err = span.read()
+			return err
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return runExport(cmd, s, &e) },
+	}
+	cmd.Flags().StringVar(&e.Format, "format", keep.CSV, "csv or jsonl")
+	completes(cmd, "format", keep.CSV, keep.JSONLines)
+	cmd.Flags().StringVar(&e.Of.Tenant, "tenant", "", "only of this tenant")
+	cmd.Flags().StringVar(&e.Of.Subject, "subject", "", "only about this, such as the number of an order")
+	span.add(cmd, "ended, or accepted,")
+	cmd.Flags().BoolVar(&e.Bodies, "bodies", false, "bodies of messages, or answers of receivers, too")
+	cmd.Flags().StringVar(&e.Out, "out", "", "write to this file")
+	return cmd
+}
+
+func runExport(cmd *cobra.Command, s world, e *keep.Export) error {
+	read, found, err := archiveSettings(s)
+	if err != nil {
+		return err
+	}
+	e.Stdout = cmd.OutOrStdout()
+	if term.IsTerminal(cmd.ErrOrStderr()) {
+		e.Told = cmd.ErrOrStderr()
+	}
+	rows, err := e.Run(cmd.Context(), options(read, found))
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%s %s written\n", term.Comma(rows), e.What)
+	return err
+}
+
+// newRestore makes a lost store of its archive again.
+func newRestore(s world) *cobra.Command {
+	var r keep.Restore
+	cmd := &cobra.Command{
+		Use:   "restore",
+		Short: "Make a lost Redis of the archive again",
+		Long: `Puts into an empty Redis what the archive has: endpoints and pauses, the ids that
+are known, and all that was accepted and has not finished, with the same ids and at
+its place on the ladder. With --dead also what died, so that it can be replayed.
+
+What was delivered is not sent again, but for what happened after the archive ended:
+it says at which time that was. Until restore has ended, Redis takes no message and
+attempts nothing. It may be stopped at any time, even by kill -9: run it again, and
+it goes on. Running it twice changes nothing.
+
+It refuses a Redis that has messages or endpoints. With --into-running it adds to
+these what the archive has besides, such as what Redis lost of its last second; what
+is there stays as it is. Then an instance has to archive meanwhile.
+
+It uses the settings of serve: ARCHIVE_URL, REDIS_URL or DATA_DIR, and PROJECT.`,
+		Example: `  hookladder restore --dry-run
+  hookladder restore
+  hookladder restore --dead`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			read, found, err := archiveSettings(s)
+			if err != nil {
+				return err
+			}
+			o, err := storeOptions(cmd, read, found, "set the one that serve uses")
+			if err != nil {
+				return err
+			}
+			r.Stdout, r.Told, r.Line = cmd.OutOrStdout(), cmd.ErrOrStderr(), term.IsTerminal(cmd.ErrOrStderr())
+			return r.Run(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().BoolVar(&r.IntoRunning, "into-running", false, "also into a Redis that has messages or endpoints")
+	cmd.Flags().BoolVar(&r.Dead, "dead", false, "put dead deliveries back too")
+	cmd.Flags().BoolVar(&r.DryRun, "dry-run", false, "only print what would be restored")
+	return cmd
+}
+
+// newForget takes messages out of Redis and out of the archive.
+func newForget(s world) *cobra.Command {
+	var f keep.Forget
+	var yes bool
+	var span spanFlags
+	cmd := &cobra.Command{
+		Use:   "forget",
+		Short: "Take a tenant's, a subject's or old messages out of Redis and archive",
+		Long: `Takes messages with their deliveries, bodies and answers out of Redis, and where
+ARCHIVE_URL is set out of the archive: those of --tenant, about --subject, accepted
+from --since and before --until, and of several of these those that are all of it.
+What has not finished is cancelled first. It can't be undone, so it wants --yes.
+
+That it was done stays in the audit of both, with counts, and with a hash in place of
+the tenant and the subject. Redis still knows the ids, so that a repeat is not sent
+again, as long as RETENTION, and keeps the heads of answers in its log as long. Old
+entries of the audit, endpoints, and backups of either are not touched.
+
+It may run while instances work, and may be repeated. With an archive one of them has
+to run: it waits until what Redis logged is archived. It uses the settings of serve:
+REDIS_URL or DATA_DIR, PROJECT, and ARCHIVE_URL.`,
+		Example: `  hookladder forget --tenant shop-42 --yes
+  hookladder forget --until 2020-01-01T00:00:00Z --yes`,
+		Args: func(cmd *cobra.Command, args []string) (err error) {
+			if err := noArgs(cmd, args); err != nil {
+				return err
+			}
+			f.Of.Since, f.Of.Before, err = span.read()
+			switch {
+			case err != nil:
+				return err
+			case f.Of == (archive.Selection{}):
+				return usagef("forget needs --tenant, --subject, --since or --until; see %s --help", cmd.CommandPath())
+			case !yes:
+				return usagef("what is forgotten can't be brought back: add --yes; hookladder export shows what it is")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			read, found, err := settings.Read(settings.Sources{Environ: s.vars()})
+			if err != nil {
+				return usageError{err}
+			}
+			o, err := storeOptions(cmd, read, found, "set the one that serve uses")
+			if err != nil {
+				return err
+			}
+			f.Stdout = cmd.OutOrStdout()
+			if term.IsTerminal(cmd.ErrOrStderr()) {
+				f.Told = cmd.ErrOrStderr()
+			}
+			return f.Run(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().StringVar(&f.Of.Tenant, "tenant", "", "only of this tenant")
+	cmd.Flags().StringVar(&f.Of.Subject, "subject", "", "only about this, such as the number of an order")
+	span.add(cmd, "accepted")
+	cmd.Flags().BoolVar(&yes, "yes", false, "forget them: it can't be undone")
+	return cmd
+}

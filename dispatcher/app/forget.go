@@ -48,18 +48,11 @@ func Forget(ctx context.Context, o Options, f ForgetOptions) (out Forgotten, err
 		}
 		defer eraser.Close()
 	}
-	url, end, err := joinURL(ctx, o)
-	if err != nil {
-		return out, err
-	}
-	defer func() { err = errors.Join(err, end()) }()
-	store, err := openAny(ctx, url, o)
-	if err != nil {
-		return out, err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	w := &forgetting{store: store, eraser: eraser, o: f, out: &out}
-	return out, w.all(ctx)
+	err = withStore(ctx, o, func(store *redisq.Store) error {
+		w := &forgetting{store: store, eraser: eraser, o: f, out: &out}
+		return w.all(ctx)
+	})
+	return out, err
 }
 
 // forgetting is one Forget.

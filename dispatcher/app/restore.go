@@ -2,10 +2,10 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/restore"
 	"github.com/hookladder/hookladder/dispatcher/internal/restorer"
 )
@@ -35,18 +35,12 @@ func Restore(ctx context.Context, o Options, r RestoreOptions) (out Restored, er
 		return out, fmt.Errorf("ARCHIVE_URL: %w", err)
 	}
 	defer vault.Close()
-	url, end, err := joinURL(ctx, o)
-	if err != nil {
-		return out, err
-	}
-	defer func() { err = errors.Join(err, end()) }()
-	store, err := openAny(ctx, url, o)
-	if err != nil {
-		return out, err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	return restorer.Restore(ctx, restorer.Options{
-		From: vault, To: restore.New(store, r.By), IntoRunning: r.IntoRunning, Dead: r.Dead, DryRun: r.DryRun,
-		Keep: o.Engine.Keep, By: r.By, Tell: r.Tell,
+	err = withStore(ctx, o, func(store *redisq.Store) error {
+		out, err = restorer.Restore(ctx, restorer.Options{
+			From: vault, To: restore.New(store, r.By), IntoRunning: r.IntoRunning, Dead: r.Dead, DryRun: r.DryRun,
+			Keep: o.Engine.Keep, By: r.By, Tell: r.Tell,
+		})
+		return err
 	})
+	return out, err
 }

@@ -44,9 +44,11 @@ var budgets = map[string]int{
 	"dispatcher/access":                        100,
 	"dispatcher/archive":                       800,
 	"dispatcher/health":                        100,
-	"dispatcher/app":                           1700, // it joins the archive and the outbox too
+	"dispatcher/app":                           1800, // it joins the archive, the outbox and the console too
 	"dispatcher/client":                        1500, // it repeats calls, and goes through lists
 	"dispatcher/internal/archiver":             700,
+	"dispatcher/internal/console":              1200,
+	"dispatcher/internal/console/desk":         500,
 	"dispatcher/internal/devredis":             100,
 	"dispatcher/internal/egress":               2500,
 	"dispatcher/internal/embedded":             900,

@@ -98,6 +98,9 @@ func newAPI(s service, guard *egress.Guard, figures *metrics.Metrics, keyring *a
 	if err != nil {
 		return nil, err
 	}
+	if handler, err = withConsole(handler, s, keyring, o); err != nil {
+		return nil, err
+	}
 	return guests.Server(handler, o.Log), nil
 }
 

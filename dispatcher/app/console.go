@@ -1,0 +1,45 @@
+package app
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/internal/console"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+)
+
+// withConsole serves the pages for people besides the API, unless they are turned off.
+func withConsole(api http.Handler, s service, keyring *apikey.Ring, o Options) (http.Handler, error) {
+	if o.Console.Off {
+		return api, nil
+	}
+	caller := func(k apikey.Key, ok bool) (access.Caller, bool) { return k.Caller(), ok }
+	keyless := func() bool { return keyring.Keys().Empty() }
+	pages, err := console.New(console.Options{
+		API:     api,
+		Find:    func(key string) (access.Caller, bool) { return caller(keyring.Keys().Find(key)) },
+		Owned:   func(owner string) (access.Caller, bool) { return caller(keyring.Keys().Owned(owner)) },
+		Keyless: keyless,
+
+		Now: s.Engine.Now, Project: o.Project, Version: o.Version, PublicURL: o.Console.PublicURL, Log: o.Log,
+		Brand: console.Brand{Name: o.Console.Name, Logo: o.Console.Logo, Color: o.Console.Color},
+	})
+	if err != nil {
+		return nil, err
+	}
+	local := httpapi.Local(pages)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case console.Serves(r.URL.Path) && keyless():
+			local.ServeHTTP(w, r)
+		case console.Serves(r.URL.Path):
+			pages.ServeHTTP(w, r)
+		case r.URL.Path == "/" && r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html"):
+			http.Redirect(w, r, "/console/", http.StatusSeeOther) // a person typed the address
+		default:
+			api.ServeHTTP(w, r)
+		}
+	}), nil
+}

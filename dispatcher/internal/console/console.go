@@ -1,0 +1,109 @@
+// Package console serves pages to people: an operator's console below /console, and what
+// a merchant sees of its own below /link.
+//
+// routes.go is the list of all pages and actions, each with the right that it needs. A
+// request becomes a visit (visit.go): session.go finds who looks, and the desk
+// (package desk) makes calls of the API for them. Each page has a file of its own, which
+// reads through the desk and answers what its template shows; render.go writes that.
+//
+// The pages call the API inside the process (inside.go), so what they show, refuse and
+// change is exactly what the API does. Templates, styles and scripts are in the binary.
+// Reading needs no script; a script (assets/js) refreshes the page in place.
+package console
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/client"
+)
+
+// Options are what the pages rest on.
+type Options struct {
+	API      http.Handler                                         // of this process
+	Find     func(key string) (access.Caller, bool)               // the API key with this text
+	Owned    func(owner string) (access.Caller, bool)             // the API key with this owner text
+	Keyless  func() bool                                          // there are no keys: the API serves this host alone
+	Sessions Sessions                                             // where browsers that signed in are kept
+	Spend    func(context.Context, string) (time.Duration, error) // counts a call of a link
+
+	Now       func() time.Time // by the store's clock
+	Project   string
+	Version   string
+	PublicURL *url.URL // how people reach this process; nil: as they did
+	Brand     Brand
+	Log       *slog.Logger
+}
+
+// Brand is what a merchant's pages show of the operator.
+type Brand struct {
+	Name  string // empty: Hookladder
+	Logo  string // an https URL, or data:image/png; empty: none
+	Color string // #rrggbb; empty: the console's own
+}
+
+// Sessions keep the browsers that signed in. access.ErrNoSession says that there is no
+// session with a token; any other error, that it is not known whether there is one.
+type Sessions struct {
+	Open  func(ctx context.Context, key string) (token string, err error) // of an API key, by its owner text
+	Get   func(ctx context.Context, token string) (access.Session, error)
+	Close func(ctx context.Context, token string) error
+}
+
+// server serves the pages.
+type server struct {
+	Options
+	mux     *http.ServeMux
+	api     *client.Client
+	look    *look
+	guesses *guesses
+	guard   *http.CrossOriginProtection
+	secure  bool // people come by https
+}
+
+// New makes the handler of everything below /console and /link.
+func New(o Options) (http.Handler, error) {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	s := &server{Options: o, mux: http.NewServeMux(), guesses: newGuesses(), guard: http.NewCrossOriginProtection()}
+	if o.PublicURL != nil {
+		s.secure = o.PublicURL.Scheme == "https"
+		if err := s.guard.AddTrustedOrigin(o.PublicURL.Scheme + "://" + o.PublicURL.Host); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if s.api, err = inside(o.API); err != nil {
+		return nil, err
+	}
+	if s.look, err = newLook(o.Now); err != nil {
+		return nil, err
+	}
+	s.register()
+	return s, nil
+}
+
+// policy lets a page load what this process serves, and nothing else. Styles and scripts
+// within a page are refused, so text that got into it as HTML could do nothing.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+
+// ServeHTTP serves a page, a part of one, or an action.
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cache-Control", "private, no-cache")
+	if err := s.guard.Check(r); err != nil {
+		s.refuse(w, r, http.StatusForbidden, "This was sent from another site, so nothing was done.")
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}

@@ -1,0 +1,158 @@
+package desk
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// Desk makes calls for one visitor.
+type Desk struct {
+	Visitor
+	api   *client.Client
+	spend func(ctx context.Context, link string) (wait time.Duration, err error)
+}
+
+// New makes a Desk that calls api. spend counts a test or a resend of a link, and says
+// how long to wait where there were too many.
+func New(v Visitor, api *client.Client, spend func(ctx context.Context, link string) (time.Duration, error)) *Desk {
+	return &Desk{Visitor: v, api: api, spend: spend}
+}
+
+// as makes the calls under ctx those of the visitor, if it has a right.
+func (d *Desk) as(ctx context.Context, r Right) (context.Context, error) {
+	if err := d.Refusal(r); err != nil {
+		return nil, err
+	}
+	return d.Context(ctx), nil
+}
+
+// Context makes the calls of the API under ctx those of the visitor.
+func (d *Desk) Context(ctx context.Context) context.Context {
+	return access.WithCaller(ctx, d.caller())
+}
+
+// read makes a call if the visitor has a right.
+func read[T any](ctx context.Context, d *Desk, r Right, call func(context.Context) (T, error)) (out T, err error) {
+	if ctx, err = d.as(ctx, r); err != nil {
+		return out, err
+	}
+	return call(ctx)
+}
+
+// Stats counts what is in the queue.
+func (d *Desk) Stats(ctx context.Context) (wire.Stats, error) {
+	return read(ctx, d, Survey, d.api.Stats)
+}
+
+// Ready describes the store.
+func (d *Desk) Ready(ctx context.Context) (wire.Ready, error) {
+	return read(ctx, d, Survey, d.api.Ready)
+}
+
+// Instances reads a page of instances.
+func (d *Desk) Instances(ctx context.Context, limit int, cursor string) (wire.InstancePage, error) {
+	return read(ctx, d, Survey, func(ctx context.Context) (wire.InstancePage, error) { return d.api.Instances(ctx, limit, cursor) })
+}
+
+// Dead reads a page of the dead by destination and reason.
+func (d *Desk) Dead(ctx context.Context, f client.DeadFilter) (wire.DeadPage, error) {
+	return read(ctx, d, Survey, func(ctx context.Context) (wire.DeadPage, error) { return d.api.Dead(ctx, f) })
+}
+
+// Lanes reads a page of lanes.
+func (d *Desk) Lanes(ctx context.Context, limit int, cursor string) (wire.LanePage, error) {
+	return read(ctx, d, Survey, func(ctx context.Context) (wire.LanePage, error) { return d.api.Lanes(ctx, limit, cursor) })
+}
+
+// LanesOf reads the lanes of these destinations. A link sees those of its endpoints.
+func (d *Desk) LanesOf(ctx context.Context, tenant string, destinations ...string) (wire.LanePage, error) {
+	page, err := read(ctx, d, See, func(ctx context.Context) (wire.LanePage, error) { return d.api.LanesOf(ctx, tenant, destinations...) })
+	page.Data = slices.DeleteFunc(page.Data, func(l wire.LaneState) bool { return !d.Owns(l.Tenant, l.Endpoint) })
+	return page, err
+}
+
+// Jobs reads a page of jobs.
+func (d *Desk) Jobs(ctx context.Context, limit int, cursor string) (wire.JobPage, error) {
+	return read(ctx, d, Survey, func(ctx context.Context) (wire.JobPage, error) { return d.api.Jobs(ctx, limit, cursor) })
+}
+
+// Job reads a job.
+func (d *Desk) Job(ctx context.Context, id string) (wire.Job, error) {
+	return read(ctx, d, Survey, func(ctx context.Context) (wire.Job, error) { return d.api.Job(ctx, id) })
+}
+
+// Audit reads a page of the audit.
+func (d *Desk) Audit(ctx context.Context, f client.AuditFilter) (wire.AuditPage, error) {
+	return read(ctx, d, Govern, func(ctx context.Context) (wire.AuditPage, error) { return d.api.Audit(ctx, f) })
+}
+
+// Deliveries reads a page of deliveries. A link's are of its tenant, to its endpoint.
+func (d *Desk) Deliveries(ctx context.Context, f client.Filter) (wire.Page, error) {
+	if d.Link != nil {
+		f.Tenants = []string{d.Link.Tenant}
+		if d.Link.Endpoint != "" {
+			f.Destinations = []string{d.Link.Endpoint}
+		}
+	}
+	return read(ctx, d, See, func(ctx context.Context) (wire.Page, error) { return d.api.Deliveries(ctx, f) })
+}
+
+// Attempts reads a page of attempts. A link's are of its tenant, to its endpoint.
+func (d *Desk) Attempts(ctx context.Context, f client.AttemptFilter) (wire.LoggedPage, error) {
+	if d.Link != nil {
+		f.Tenants = []string{d.Link.Tenant}
+		if d.Link.Endpoint != "" {
+			f.Destinations = []string{d.Link.Endpoint}
+		}
+	}
+	return read(ctx, d, See, func(ctx context.Context) (wire.LoggedPage, error) { return d.api.Attempts(ctx, f) })
+}
+
+// Message reads a message. A link sees one of its tenant, with the deliveries to its
+// endpoint; one without such a delivery is hidden.
+func (d *Desk) Message(ctx context.Context, id string) (wire.MessageView, error) {
+	m, err := read(ctx, d, See, func(ctx context.Context) (wire.MessageView, error) { return d.api.Message(ctx, id) })
+	if err != nil || d.Link == nil {
+		return m, err
+	}
+	m.Deliveries = slices.DeleteFunc(m.Deliveries, func(one wire.Delivery) bool { return !d.Owns(m.Tenant, one.Destination) })
+	if m.Tenant != d.Link.Tenant || d.Link.Endpoint != "" && len(m.Deliveries) == 0 {
+		return wire.MessageView{}, ErrHidden
+	}
+	return m, nil
+}
+
+// Endpoints reads a page of endpoints: of a tenant, or of all where there is none. A
+// link's are its own.
+func (d *Desk) Endpoints(ctx context.Context, f client.EndpointFilter) (wire.EndpointPage, error) {
+	if d.Link != nil && d.Link.Endpoint != "" {
+		e, err := d.Endpoint(ctx, d.Link.Endpoint)
+		return wire.EndpointPage{Data: []wire.EndpointView{e}}, err
+	}
+	if d.Link != nil {
+		f.Tenants = []string{d.Link.Tenant}
+	}
+	return read(ctx, d, See, func(ctx context.Context) (wire.EndpointPage, error) { return d.api.Endpoints(ctx, f) })
+}
+
+// Endpoint reads an endpoint.
+func (d *Desk) Endpoint(ctx context.Context, name string) (wire.EndpointView, error) {
+	e, err := read(ctx, d, See, func(ctx context.Context) (wire.EndpointView, error) { return d.api.Endpoint(ctx, name) })
+	if err == nil && !d.Owns(e.Tenant, e.ID) {
+		return wire.EndpointView{}, ErrHidden
+	}
+	return e, err
+}
+
+// EndpointDeliveries reads a page of what ended of an endpoint, oldest first.
+func (d *Desk) EndpointDeliveries(ctx context.Context, name string, f client.EndedFilter) (wire.EndedPage, error) {
+	if _, err := d.Endpoint(ctx, name); err != nil {
+		return wire.EndedPage{}, err
+	}
+	return read(ctx, d, See, func(ctx context.Context) (wire.EndedPage, error) { return d.api.EndpointDeliveries(ctx, name, f) })
+}

@@ -1,0 +1,213 @@
+package console
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// functions are what templates call.
+func functions(now func() time.Time) template.FuncMap {
+	return template.FuncMap{
+		"rel":      func(t any) template.HTML { return relative(now(), asTime(t)) },
+		"clock":    func(t any) string { return clock(now(), asTime(t)) },
+		"date":     func(t any) string { return asTime(t).UTC().Format("2006-01-02 15:04:05.000 MST") },
+		"iso":      func(t any) string { return asTime(t).UTC().Format(time.RFC3339Nano) },
+		"since":    func(t any) string { return span(now().Sub(asTime(t))) },
+		"span":     func(d any) string { return span(asDuration(d)) },
+		"millis":   millis,
+		"count":    count,
+		"size":     size,
+		"visible":  visible,
+		"path":     url.PathEscape,
+		"word":     func(s string) string { return strings.ReplaceAll(s, "_", " ") },
+		"dict":     dict,
+		"hostOf":   hostOf,
+		"pathOf":   pathOf,
+		"add":      func(a, b int) int { return a + b },
+		"hasTime":  func(t any) bool { return !asTime(t).IsZero() },
+		"contains": strings.Contains,
+	}
+}
+
+// asTime takes the times of package wire too.
+func asTime(t any) time.Time {
+	switch t := t.(type) {
+	case time.Time:
+		return t
+	case wire.Time:
+		return t.Time
+	case *wire.Time:
+		if t != nil {
+			return t.Time
+		}
+	case wire.OptionalTime:
+		return t.Time.Time
+	}
+	return time.Time{}
+}
+
+func asDuration(d any) time.Duration {
+	switch d := d.(type) {
+	case time.Duration:
+		return d
+	case wire.Duration:
+		return time.Duration(d)
+	}
+	return 0
+}
+
+// relative is a time as "3m ago" or "in 8m", which a script lets go on.
+func relative(now, t time.Time) template.HTML {
+	if t.IsZero() {
+		return "–"
+	}
+	text := "now"
+	switch d := t.Sub(now); {
+	case d >= time.Second:
+		text = "in " + span(d)
+	case d <= -time.Second:
+		text = span(-d) + " ago"
+	}
+	//nolint:gosec // made of numbers alone
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s" data-rel>%s</time>`,
+		t.UTC().Format(time.RFC3339Nano), t.UTC().Format("2006-01-02 15:04:05 MST"), text))
+}
+
+// clock is the time of the day, with the date where that is another one.
+func clock(now, t time.Time) string {
+	now, t = now.UTC(), t.UTC()
+	d := t.Sub(now)
+	switch {
+	case t.IsZero():
+		return "–"
+	case now.YearDay() == t.YearDay() && now.Year() == t.Year():
+		return t.Format("15:04:05")
+	case d > -6*24*time.Hour && d < 6*24*time.Hour:
+		return t.Format("Mon 15:04")
+	}
+	return t.Format("2 Jan 2006 15:04")
+}
+
+// span is a duration in its two largest units.
+func span(d time.Duration) string {
+	d = d.Abs()
+	units := []struct {
+		of   time.Duration
+		word string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}}
+	for i, u := range units {
+		if d < u.of {
+			continue
+		}
+		text := fmt.Sprintf("%d%s", d/u.of, u.word)
+		if i+1 < len(units) {
+			if rest := d % u.of / units[i+1].of; rest > 0 {
+				text += fmt.Sprintf(" %d%s", rest, units[i+1].word)
+			}
+		}
+		return text
+	}
+	if d == 0 {
+		return "0s"
+	}
+	return fmt.Sprintf("%d ms", max(d.Milliseconds(), 1))
+}
+
+// millis is a duration in ms as people read it.
+func millis(ms int64) string {
+	switch {
+	case ms < 1000:
+		return fmt.Sprintf("%d ms", ms)
+	case ms < 60_000:
+		return fmt.Sprintf("%.1f s", float64(ms)/1000)
+	}
+	return span(time.Duration(ms) * time.Millisecond)
+}
+
+// count is a number with commas between thousands.
+func count(n any) string {
+	text := fmt.Sprint(n)
+	digits, minus := strings.CutPrefix(text, "-")
+	if minus {
+		digits = text[1:]
+	} else {
+		digits = text
+	}
+	if _, err := strconv.ParseInt(digits, 10, 64); err != nil {
+		return text
+	}
+	var parts []string
+	for len(digits) > 3 {
+		parts = append([]string{digits[len(digits)-3:]}, parts...)
+		digits = digits[:len(digits)-3]
+	}
+	text = strings.Join(append([]string{digits}, parts...), ",")
+	if minus {
+		return "−" + text
+	}
+	return text
+}
+
+// size is a number of bytes.
+func size(n int64) string {
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	exp := min(int(math.Log(float64(n))/math.Log(1024)), 4)
+	return fmt.Sprintf("%.2f %ciB", float64(n)/math.Pow(1024, float64(exp)), "KMGT"[exp-1])
+}
+
+// visible shows characters that would turn a text round or hide a part of it.
+func visible(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r == '\n', r == '\t':
+			b.WriteRune(r)
+		case r < ' ', r >= 0x7f && r < 0xa0, r >= 0x200b && r <= 0x200f, r >= 0x2028 && r <= 0x202e, r >= 0x2060 && r <= 0x2069, r == 0xfeff:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// dict makes a map of names and values, for a template that calls another one.
+func dict(pairs ...any) (map[string]any, error) {
+	if len(pairs)%2 != 0 {
+		return nil, fmt.Errorf("dict: %d values", len(pairs))
+	}
+	m := map[string]any{}
+	for i := 0; i < len(pairs); i += 2 {
+		name, ok := pairs[i].(string)
+		if !ok {
+			return nil, fmt.Errorf("dict: %v is no name", pairs[i])
+		}
+		m[name] = pairs[i+1]
+	}
+	return m, nil
+}
+
+// hostOf and pathOf are the two parts of a URL that people tell receivers apart by.
+func hostOf(text string) string {
+	if u, err := url.Parse(text); err == nil && u.Host != "" {
+		return u.Host
+	}
+	return text
+}
+
+func pathOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	return u.RequestURI()
+}

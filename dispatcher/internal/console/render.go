@@ -1,0 +1,225 @@
+package console
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+//go:embed all:templates assets
+var files embed.FS
+
+// look is how pages look: templates, styles, scripts.
+type look struct {
+	pages map[string]*template.Template
+	files map[string]asset // by the name in URLs
+	names map[string]string
+	build string // changes with any of them
+}
+
+// asset is a file that pages load.
+type asset struct {
+	media string
+	bytes []byte
+}
+
+// bundles are files made of those of a folder, in the order of their names.
+var bundles = map[string]string{"console.css": "assets/css", "console.js": "assets/js"}
+
+var medias = map[string]string{
+	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
+}
+
+func newLook(now func() time.Time) (*look, error) {
+	l := &look{pages: map[string]*template.Template{}, files: map[string]asset{}, names: map[string]string{}}
+	if err := l.readAssets(); err != nil {
+		return nil, err
+	}
+	whole := sha256.New()
+	layout := template.New("layout").Funcs(functions(now)).Funcs(template.FuncMap{"asset": l.url})
+	all, err := fs.Glob(files, "templates/*.html")
+	if err != nil {
+		return nil, err
+	}
+	var parts, pages []string
+	for _, file := range all {
+		text, err := files.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		whole.Write(text)
+		if strings.HasPrefix(path.Base(file), "_") {
+			parts = append(parts, file)
+		} else {
+			pages = append(pages, file)
+		}
+	}
+	if layout, err = layout.ParseFS(files, parts...); err != nil {
+		return nil, fmt.Errorf("parse templates: %w", err)
+	}
+	for _, file := range pages {
+		page, err := template.Must(layout.Clone()).ParseFS(files, file)
+		if err != nil {
+			return nil, fmt.Errorf("parse templates: %w", err)
+		}
+		l.pages[strings.TrimSuffix(path.Base(file), ".html")] = page
+	}
+	for _, name := range l.names {
+		whole.Write([]byte(name))
+	}
+	l.build = hex.EncodeToString(whole.Sum(nil)[:8])
+	return l, nil
+}
+
+// readAssets reads the files that pages load, and names each by its content, so that a
+// browser may keep it for ever.
+func (l *look) readAssets() error {
+	plain := map[string][]byte{}
+	for name, folder := range bundles {
+		parts, err := fs.Glob(files, folder+"/*")
+		if err != nil {
+			return err
+		}
+		for _, file := range parts {
+			text, err := files.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			plain[name] = append(append(plain[name], text...), '\n')
+		}
+	}
+	single, err := fs.Glob(files, "assets/*.*")
+	if err != nil {
+		return err
+	}
+	for _, file := range single {
+		if plain[path.Base(file)], err = files.ReadFile(file); err != nil {
+			return err
+		}
+	}
+	for name, text := range plain {
+		sum := sha256.Sum256(text)
+		ext := path.Ext(name)
+		l.names[name] = strings.TrimSuffix(name, ext) + "." + hex.EncodeToString(sum[:6]) + ext
+		l.files[l.names[name]] = asset{media: medias[ext], bytes: text}
+	}
+	return nil
+}
+
+// url is where a page finds a file.
+func (l *look) url(name string) (string, error) {
+	if l.names[name] == "" {
+		return "", fmt.Errorf("there is no file %s", name)
+	}
+	return consoleBase + "/static/" + l.names[name], nil
+}
+
+// serve serves a file that pages load.
+func (l *look) serve(w http.ResponseWriter, r *http.Request) {
+	a, ok := l.files[r.PathValue("name")]
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", a.media)
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	_, _ = w.Write(a.bytes)
+}
+
+// frame is what every template gets: the page's own data is Body.
+type frame struct {
+	Title, Section string
+	Base, URL      string // /console or /link; path and query of this page
+	Project        string
+	Version        string
+	Visitor        desk.Visitor
+	Keyless        bool
+	Counts         *wire.Stats // what the navigation shows; nil: nothing
+	Told           string      // what an action did, as a sentence
+	Brand          Brand
+	Now            time.Time
+	Body           any
+}
+
+// May reports whether the visitor has a right, by its word.
+func (f frame) May(word string) (bool, error) {
+	for r, w := range rightWords {
+		if w == word {
+			return f.Visitor.May(r), nil
+		}
+	}
+	return false, fmt.Errorf("there is no right %s", word)
+}
+
+// rightWords are the rights as templates name them.
+var rightWords = map[desk.Right]string{
+	desk.Open: "open", desk.See: "see", desk.Contents: "contents", desk.Survey: "survey", desk.Attempt: "attempt",
+	desk.Hold: "hold", desk.Edit: "edit", desk.Configure: "configure", desk.Operate: "operate", desk.Govern: "govern",
+}
+
+// tellings are what actions did, by the word in the URL that they lead to. Any other
+// word shows nothing.
+var tellings = map[string]string{
+	"signed-out": "You are signed out.",
+}
+
+// render writes a page. One that shows what the browser has already is 304: what it has
+// is told by the data, not by the HTML, in which times go on.
+func (s *server) render(v *visit, a pageAnswer) {
+	f := frame{
+		Title: a.title, Section: a.section, Base: v.base, URL: v.r.URL.RequestURI(), Project: s.Project, Version: s.Version,
+		Visitor: v.Visitor, Keyless: s.Keyless(), Told: tellings[v.r.URL.Query().Get("told")], Brand: s.Brand, Now: s.Now(), Body: a.body,
+	}
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
+	if a.section != "" && v.May(desk.Survey) {
+		if stats, err := v.Stats(v.ctx); err == nil {
+			f.Counts = &stats
+		}
+	}
+	if v.r.Method == http.MethodGet && a.status == http.StatusOK {
+		if tag := s.tag(f); tag != "" {
+			v.w.Header().Set("ETag", tag)
+			if v.r.Header.Get("If-None-Match") == tag {
+				v.w.WriteHeader(http.StatusNotModified)
+				return
+			}
+		}
+	}
+	var out bytes.Buffer
+	if err := s.look.pages[a.template].ExecuteTemplate(&out, "layout", f); err != nil {
+		s.Log.ErrorContext(v.r.Context(), "page not rendered", "page", a.template, "err", err)
+		http.Error(v.w, "This page could not be made. The log says why.", http.StatusInternalServerError)
+		return
+	}
+	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	v.w.WriteHeader(a.status)
+	_, _ = v.w.Write(out.Bytes())
+}
+
+// tag is the ETag of what a page shows.
+func (s *server) tag(f frame) string {
+	f.Now = time.Time{}
+	if f.Counts != nil { // without its own clock and the store's size, which always change
+		f.Counts = &wire.Stats{Counts: f.Counts.Counts}
+	}
+	text, err := json.Marshal(f)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(append(text, s.look.build...))
+	return `"` + hex.EncodeToString(sum[:12]) + `"`
+}

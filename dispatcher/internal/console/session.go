@@ -1,0 +1,159 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+)
+
+const (
+	// wrongKeys is how many keys that are not known may be tried in a minute by an address.
+	wrongKeys = 10
+	// mostAddresses bounds the addresses whose guesses are counted. Beyond it the count
+	// of all begins anew.
+	mostAddresses = 10_000
+)
+
+// cookie is the name of a session's cookie. Behind https a browser takes it from this
+// host alone, and sends it by https alone.
+func (s *server) cookie() string {
+	if s.secure {
+		return "__Host-hookladder"
+	}
+	return "hookladder"
+}
+
+func (s *server) setCookie(w http.ResponseWriter, r *http.Request, value string, age time.Duration) {
+	c := &http.Cookie{
+		Name: s.cookie(), Value: value, Path: "/", MaxAge: int(age.Seconds()),
+		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: s.secure || r.TLS != nil,
+	}
+	if value == "" {
+		c.MaxAge = -1
+	}
+	http.SetCookie(w, c)
+}
+
+// operator finds the key that a browser signed in with. A browser that did not is no
+// visitor; an error says that this is not known.
+func (s *server) operator(ctx context.Context, r *http.Request) (v desk.Visitor, err error) {
+	if s.Keyless() {
+		return desk.Visitor{Key: &access.Caller{Name: "local", Key: "local", Read: true, Bodies: true, Admin: true}}, nil
+	}
+	c, err := r.Cookie(s.cookie())
+	if err != nil || c.Value == "" {
+		return v, nil
+	}
+	session, err := s.Sessions.Get(ctx, c.Value)
+	if errors.Is(err, access.ErrNoSession) {
+		return v, nil
+	}
+	if err != nil {
+		return v, err
+	}
+	if key, ok := s.Owned(session.Key); ok { // as it is now: one that was taken away is none
+		v.Key = &key
+	}
+	return v, nil
+}
+
+// signInForm is what the page of the sign-in shows.
+type signInForm struct {
+	To    string // where the browser goes then
+	Wrong string // why it did not work
+}
+
+// showSignIn serves GET /console/sign-in.
+func (s *server) showSignIn(v *visit) (pageAnswer, error) {
+	to := ownPath(v.r.FormValue("to"))
+	if v.Known() {
+		return pageAnswer{to: to}, nil
+	}
+	return pageAnswer{template: "sign-in", title: "Sign in", body: signInForm{To: to}}, nil
+}
+
+// signIn serves POST /console/sign-in.
+func (s *server) signIn(v *visit) (pageAnswer, error) {
+	to, key := ownPath(v.r.PostFormValue("to")), strings.TrimSpace(v.r.PostFormValue("key"))
+	wrong := func(status int, why string) (pageAnswer, error) {
+		return pageAnswer{template: "sign-in", title: "Sign in", status: status, body: signInForm{To: to, Wrong: why}}, nil
+	}
+	address, _, _ := net.SplitHostPort(v.r.RemoteAddr)
+	if !s.guesses.may(address, time.Now()) {
+		return wrong(http.StatusTooManyRequests, "Too many wrong keys from this address. Wait a minute, and try again.")
+	}
+	caller, ok := s.Find(key)
+	switch {
+	case !ok:
+		s.guesses.count(address, time.Now())
+		return wrong(http.StatusUnauthorized, "There is no such key.")
+	case !caller.Read && !caller.Admin:
+		return wrong(http.StatusForbidden, "This key lacks the scope read, so there is nothing that it may see.")
+	}
+	token, err := s.Sessions.Open(v.ctx, caller.Key)
+	if err != nil {
+		return pageAnswer{}, err
+	}
+	s.setCookie(v.w, v.r, token, access.SessionFor)
+	return pageAnswer{to: to}, nil
+}
+
+// signOut serves POST /console/sign-out: the session ends on all instances.
+func (s *server) signOut(v *visit) (pageAnswer, error) {
+	if c, err := v.r.Cookie(s.cookie()); err == nil && c.Value != "" {
+		if err := s.Sessions.Close(v.ctx, c.Value); err != nil && !errors.Is(err, access.ErrNoSession) {
+			return pageAnswer{}, err
+		}
+	}
+	s.setCookie(v.w, v.r, "", 0)
+	v.w.Header().Set("Clear-Site-Data", `"cache"`)
+	return pageAnswer{to: "/console/sign-in"}, nil
+}
+
+// ownPath is a path of the console that a parameter names, and the first page for any
+// other text: it must not lead to another site.
+func ownPath(to string) string {
+	if strings.HasPrefix(to, "/console/") && !strings.ContainsAny(to, "\\\r\n\t") && !strings.HasPrefix(to, "/console/sign-") {
+		return to
+	}
+	return "/console/"
+}
+
+// guesses counts the wrong keys of each address in the present minute.
+type guesses struct {
+	mu    sync.Mutex
+	since time.Time
+	of    map[string]int
+}
+
+func newGuesses() *guesses { return &guesses{of: map[string]int{}} }
+
+// may reports whether an address may try a key.
+func (g *guesses) may(address string, now time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.turn(now)
+	return g.of[address] < wrongKeys
+}
+
+// count counts a wrong key of an address.
+func (g *guesses) count(address string, now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.turn(now)
+	g.of[address]++
+}
+
+func (g *guesses) turn(now time.Time) {
+	if now.Sub(g.since) >= time.Minute || len(g.of) >= mostAddresses {
+		g.since = now
+		clear(g.of)
+	}
+}

@@ -1,0 +1,153 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+)
+
+const (
+	// lookFor is how long a page may take, with the look-up of its session: a store that
+	// hangs is told of then.
+	lookFor = time.Second
+	// actFor is how long an action may take.
+	actFor = 20 * time.Second
+	// maxForm bounds the body of an action.
+	maxForm = 128 << 10
+)
+
+// visit is a request on its way to its page.
+type visit struct {
+	*desk.Desk
+	srv  *server
+	w    http.ResponseWriter
+	r    *http.Request
+	ctx  context.Context // ends when the page may take no longer
+	base string          // /console or /link
+}
+
+// pageAnswer is what a page or an action answers: what a template shows, or where the
+// browser goes.
+type pageAnswer struct {
+	template string // its name
+	title    string
+	section  string // of the navigation; empty: none
+	status   int    // 0: 200
+	body     any    // what the template shows; without the time, so that an unchanged page is known by it
+	to       string // where the browser goes instead
+	told     string // after an action: a word of tellings, which that page shows
+}
+
+// identify finds who looks.
+type identify func(ctx context.Context, r *http.Request) (desk.Visitor, error)
+
+// handle serves a route.
+func (s *server) handle(o pageRoute, base string, who identify) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		within := lookFor
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			within = actFor
+			r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), within)
+		defer cancel()
+		looker, err := who(ctx, r)
+		v := &visit{Desk: desk.New(looker, s.api, s.Spend), srv: s, w: w, r: r, ctx: ctx, base: base}
+		if err == nil {
+			err = v.Refusal(o.needs)
+		}
+		var a pageAnswer
+		if err == nil {
+			a, err = o.do(v)
+		}
+		switch {
+		case err != nil:
+			s.fail(v, err)
+		case a.to != "":
+			http.Redirect(w, r, withTold(a.to, a.told), http.StatusSeeOther)
+		case a.template != "":
+			s.render(v, a)
+		}
+	}
+}
+
+// withTold adds the word of what was done to a path.
+func withTold(to, told string) string {
+	if told == "" {
+		return to
+	}
+	path, query, _ := strings.Cut(to, "?")
+	q, _ := url.ParseQuery(query)
+	q.Set("told", told)
+	return path + "?" + q.Encode()
+}
+
+// fail answers with a page that says what is wrong, and leads back.
+func (s *server) fail(v *visit, err error) {
+	var p *client.Problem
+	var spent *desk.SpentError
+	switch {
+	case errors.Is(err, desk.ErrSignIn), errors.As(err, &p) && p.Status == http.StatusUnauthorized:
+		s.toSignIn(v)
+	case errors.Is(err, desk.ErrForbidden), errors.As(err, &p) && p.Status == http.StatusForbidden:
+		s.wrong(v, http.StatusForbidden, "Your key may not do this", "It lacks the scope for it. Sign in with another key, or ask for the scope admin.")
+	case errors.Is(err, desk.ErrHidden):
+		s.wrong(v, http.StatusNotFound, "Nothing here", "There is nothing of this name, or it was forgotten.")
+	case errors.As(err, &spent):
+		s.wrong(v, http.StatusTooManyRequests, "Too many at once", spent.Error()+".")
+	case errors.As(err, &p) && p.Status < http.StatusInternalServerError:
+		s.wrong(v, p.Status, p.Title, p.Problem.Error())
+	case v.r.Context().Err() != nil: // the browser has gone
+	case p != nil && p.Status == http.StatusInternalServerError:
+		s.Log.ErrorContext(v.r.Context(), "page failed", "path", v.r.URL.Path, "err", err)
+		s.wrong(v, http.StatusInternalServerError, "This went wrong", "It is our fault, and the log says why.")
+	default:
+		s.away(v, err)
+	}
+}
+
+// away tells that the store can't be asked. It is never taken for a browser that is not
+// signed in.
+func (s *server) away(v *visit, err error) {
+	s.Log.WarnContext(v.r.Context(), "page failed", "path", v.r.URL.Path, "err", err)
+	v.w.Header().Set("Retry-After", "5")
+	s.render(v, pageAnswer{template: "away", title: "Redis can't be reached", status: http.StatusServiceUnavailable})
+}
+
+// wrongPage is what the page of an error shows.
+type wrongPage struct{ Title, Text string }
+
+func (s *server) wrong(v *visit, status int, title, text string) {
+	s.render(v, pageAnswer{template: "error", title: title, status: status, body: wrongPage{Title: title, Text: text}})
+}
+
+// toSignIn sends a browser that is not signed in to the sign-in. One that came from
+// another site did not send its cookie: it asks again by itself, and then it does.
+func (s *server) toSignIn(v *visit) {
+	switch {
+	case v.base == linkBase:
+		s.wrong(v, http.StatusNotFound, "This link does not open anything", "It has expired, or was revoked. Ask for another one.")
+	case v.r.Header.Get("X-Refresh") != "": // a page that refreshes itself: it loads anew
+		v.w.WriteHeader(http.StatusUnauthorized)
+	case v.r.Method == http.MethodGet && v.r.Header.Get("Sec-Fetch-Site") == "cross-site":
+		s.render(v, pageAnswer{template: "again", title: "One moment", body: v.r.URL.RequestURI()})
+	default:
+		to := "/console/sign-in"
+		if v.r.Method == http.MethodGet && v.r.URL.Path != consoleBase+"/" {
+			to += "?" + url.Values{"to": {v.r.URL.RequestURI()}}.Encode()
+		}
+		http.Redirect(v.w, v.r, to, http.StatusSeeOther)
+	}
+}
+
+// refuse answers without looking who it is.
+func (s *server) refuse(w http.ResponseWriter, r *http.Request, status int, text string) {
+	v := &visit{Desk: desk.New(desk.Visitor{}, s.api, s.Spend), srv: s, w: w, r: r, ctx: r.Context(), base: consoleBase}
+	s.wrong(v, status, "Not done", text)
+}

@@ -39,7 +39,7 @@ build: ## build the one binary, static, to bin/hookladder
 # race detector waits a second at its end for reports of other threads. These tests
 # wait for all their goroutines, so they do without.
 test: VETFLAGS = -race
-test: needs lint ## everything: redis-server, postgres and curl if missing, vet, staticcheck, all tests with the race detector
+test: needs lint ## everything: redis-server, postgres, curl and chromium if missing, vet, staticcheck, all tests with the race detector
 	GORACE=atexit_sleep_ms=0 $(GO) test -race -count=1 -p 4 -vet=off -ldflags=-w -timeout $(TESTTIMEOUT) $(TESTFLAGS) ./...
 
 test-short: ## the same in a minute: no race detector, no clusters, no whole program; .ci/run decides
@@ -53,8 +53,8 @@ lint: ## gofmt, go vet and staticcheck
 redis: ## install redis-server on Debian and Ubuntu, if it is missing
 	@.ci/needs redis-server
 
-needs: ## the same, PostgreSQL, curl, which the tests of the README's examples run, and shells where they can be had
-	@.ci/needs redis-server postgres curl
+needs: ## the same, PostgreSQL, curl for the README's examples, a browser for the console, and shells where they can be had
+	@.ci/needs redis-server postgres curl chromium
 	@.ci/needs zsh fish || echo "Completion is tested with the shells that are here." >&2
 
 bench: redis build ## measure how fast it is here, against the machine's limit (some 12 minutes)

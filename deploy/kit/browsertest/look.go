@@ -1,0 +1,156 @@
+package browsertest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	_ "embed" // the checker
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/chromedp/cdproto/accessibility"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+// axe-core, of Deque, is under the Mozilla Public License 2.0, which its head names.
+//
+//go:embed testdata/axe-4.14.1.min.js.gz
+var axeFile []byte
+
+var axeScript = sync.OnceValues(func() (string, error) {
+	r, err := gzip.NewReader(bytes.NewReader(axeFile))
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(r)
+	return string(text), err
+})
+
+// Axe is what axe-core finds wrong for people who can't see, or not well: one line for
+// each rule that is broken, with its impact first.
+func (b *Tab) Axe() (found []string) {
+	b.t.Helper()
+	script, err := axeScript()
+	require.NoError(b.t, err)
+	JS[bool](b, "window.axe ? true : ("+strings.TrimRight(strings.TrimSpace(script), ";")+", true)")
+	text := JS[string](b, `axe.run(document, {resultTypes: ["violations"]}).then(r => JSON.stringify(r.violations.map(v =>
+		v.impact + ": " + v.id + ": " + v.help + v.nodes.slice(0, 3).map(n => "\n  " + n.html.slice(0, 300) + " " + n.failureSummary).join(""))))`)
+	require.NoError(b.t, json.Unmarshal([]byte(text), &found))
+	return found
+}
+
+// Shifts is how far things on the page have moved by themselves: the sum of the layout
+// shifts that followed no click and no key.
+func (b *Tab) Shifts() float64 {
+	b.t.Helper()
+	return JS[float64](b, `new Promise(done => {
+		let sum = 0;
+		const o = new PerformanceObserver(l => l.getEntries().forEach(e => { if (!e.hadRecentInput) sum += e.value }));
+		o.observe({type: "layout-shift", buffered: true});
+		requestAnimationFrame(() => setTimeout(() => { o.disconnect(); done(sum) }));
+	})`)
+}
+
+// Sideways names what is wider than the window, so that one would have to scroll sideways.
+func (b *Tab) Sideways() (found []string) {
+	b.t.Helper()
+	text := JS[string](b, fmt.Sprintf(`JSON.stringify((() => {
+		const most = Math.min(document.documentElement.clientWidth, %d);
+		if (document.scrollingElement.scrollWidth <= most) return [];
+		const wide = [...document.body.querySelectorAll("*")].filter(e => e.getBoundingClientRect().right > most + 0.5 && e.checkVisibility());
+		return wide.filter(e => !wide.some(o => o !== e && e.contains(o))).slice(0, 5)
+			.map(e => Math.round(e.getBoundingClientRect().right) + " of " + most + " px: " + e.outerHTML.slice(0, 160))
+			.concat(document.scrollingElement.scrollWidth + " of " + most + " px are scrolled");
+	})())`, b.wide))
+	require.NoError(b.t, json.Unmarshal([]byte(text), &found))
+	return found
+}
+
+// Focused is the element that has the focus.
+type Focused struct {
+	Role, Name string
+	HTML       string // the beginning of it
+	Ring       bool   // something is drawn that shows it
+}
+
+// Focused is what has the focus; the zero value where nothing has.
+func (b *Tab) Focused() (f Focused) {
+	b.t.Helper()
+	b.until("look at the focus", func(ctx context.Context) error {
+		return chromedp.Do(ctx, chromedp.Func(func(ctx context.Context, s *chromedp.Target) error {
+			f = Focused{}
+			res, err := cdp.Call(ctx, s, runtime.Evaluate, runtime.EvaluateParams{Expression: "document.activeElement"})
+			if err != nil || res.Result.ObjectID == "" {
+				return err
+			}
+			var body bool
+			if err := on(ctx, s, res.Result.ObjectID, "function () { return this === document.body }", &body); err != nil || body {
+				return err
+			}
+			nodes, err := cdp.Call(ctx, s, accessibility.GetPartialAXTree, accessibility.GetPartialAXTreeParams{
+				ObjectID: res.Result.ObjectID, FetchRelatives: new(false),
+			})
+			if err != nil {
+				return err
+			}
+			for _, n := range nodes.Nodes {
+				f.Name = nameOf(n)
+				if n.Role != nil {
+					_ = json.Unmarshal(n.Role.Value, &f.Role) // it is a text
+				}
+			}
+			return on(ctx, s, res.Result.ObjectID, ring, &f)
+		}))
+	})
+	return f
+}
+
+// ring tells whether an outline or a shadow is there that is not without the focus, on
+// the element or on what it lies in.
+const ring = `function () {
+	const looks = () => { const l = []; for (let e = this, n = 0; e && n < 5; e = e.parentElement, n++)
+		for (const p of [null, "::after", "::before"]) {
+			const s = getComputedStyle(e, p);
+			l.push([s.outlineStyle, s.outlineStyle === "none" ? "" : s.outlineWidth + s.outlineColor, s.boxShadow, s.backgroundColor, s.borderColor].join());
+		} return l.join("|") };
+	const html = this.outerHTML.slice(0, 160), focus = looks();
+	const e = this;
+	e.blur();
+	const without = looks();
+	e.focus({focusVisible: true, preventScroll: true});
+	return {HTML: html, Ring: focus !== without};
+}`
+
+// Shot writes a picture of all of the page into the folder shots, which git ignores.
+func (b *Tab) Shot(name string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+	require.NoError(b.t, err, "take a picture")
+	require.NoError(b.t, os.MkdirAll(shots, 0o755))
+	require.NoError(b.t, os.WriteFile(filepath.Join(shots, name+".png"), picture, 0o644))
+}
+
+// shots is the folder of the pictures, below that of the tests.
+const shots = "shots"
+
+// leave tells what a failed test saw last.
+func (b *Tab) leave() {
+	ctx, cancel := context.WithTimeout(b.ctx, patience/6)
+	defer cancel()
+	text, err := chromedp.Run(ctx, chromedp.Evaluate[string]("location.href + '\\n' + document.body.innerText"))
+	b.t.Logf("the tab shows: %s %v", text, err)
+	if picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100)); err == nil && os.MkdirAll(shots, 0o755) == nil {
+		name := fmt.Sprintf("failed-%s.png", strings.NewReplacer("/", "-", " ", "-").Replace(b.t.Name()))
+		_ = os.WriteFile(filepath.Join(shots, name), picture, 0o644)
+	}
+}

@@ -1,0 +1,332 @@
+package browsertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/audits"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit"
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
+)
+
+// patience bounds each wait for what a page comes to show. It only ends what hangs.
+const patience = 30 * time.Second
+
+// width and height are those of a tab that is no phone: a small laptop's.
+const width, height = 1360, 860
+
+// Tab is one tab. All of its document is a Part.
+type Tab struct {
+	Part
+	t    testing.TB
+	ctx  context.Context
+	wide int64
+
+	mu       sync.Mutex // guards what follows
+	sent     map[network.RequestID]network.EventRequestWillBeSent
+	problems []string
+	allowed  []string // parts of problems that are none
+}
+
+// New opens an empty tab with a profile of its own. It closes with the test.
+func New(t testing.TB) *Tab {
+	t.Helper()
+	redistest.Long(t) // make test-short installs no browser
+	ctx, err := browser()
+	require.NoError(t, err)
+	return newTab(t, ctx, chromedp.WithNewBrowserContext())
+}
+
+// Another opens one more tab of the same profile.
+func (b *Tab) Another() *Tab {
+	b.t.Helper()
+	ctx, err := browser()
+	require.NoError(b.t, err)
+	return newTab(b.t, ctx, chromedp.WithExistingBrowserContext(chromedp.FromContext(b.ctx).BrowserContextID))
+}
+
+func newTab(t testing.TB, parent context.Context, profile chromedp.ContextOption) *Tab {
+	t.Helper()
+	b := &Tab{t: t, sent: map[network.RequestID]network.EventRequestWillBeSent{}}
+	b.Part = Part{tab: b}
+	var cancel context.CancelFunc
+	b.ctx, cancel = chromedp.NewContext(parent, profile, chromedp.WithListener(b.hear))
+	require.NoError(t, chromedp.Do(b.ctx, chromedp.Func(func(ctx context.Context, s *chromedp.Target) error {
+		_, err := cdp.Call(ctx, s, audits.Enable, cdp.Empty{})
+		return err
+	})), "open a tab")
+	b.Scheme("light")
+	b.size(width, height, false)
+	t.Cleanup(func() {
+		if t.Failed() {
+			b.leave()
+		}
+		cancel()
+		for _, p := range b.Problems() {
+			t.Errorf("a tab: %s", p)
+		}
+	})
+	return b
+}
+
+// hear notes what goes wrong in the tab. It runs in the loop that reads its events.
+func (b *Tab) hear(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *audits.EventIssueAdded:
+		if e.Issue != nil && e.Issue.Details != nil && e.Issue.Details.ContentSecurityPolicyIssueDetails != nil {
+			d := e.Issue.Details.ContentSecurityPolicyIssueDetails
+			b.problem("CSP: %s blocked %s%s", d.ViolatedDirective, d.ContentSecurityPolicyViolationType, blocked(d))
+		}
+	case *runtime.EventExceptionThrown:
+		b.problem("script: %s", thrown(e.ExceptionDetails))
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.ConsoleAPICalledTypeError {
+			b.problem("script: console.error%s", said(e.Args))
+		}
+	case *network.EventRequestWillBeSent:
+		b.sent[e.RequestID] = *e
+	case *network.EventResponseReceived:
+		if e.Response != nil && e.Response.Status >= http.StatusBadRequest {
+			b.failed(e.RequestID, fmt.Sprint(e.Response.Status))
+		}
+	case *network.EventLoadingFailed:
+		if !e.Canceled {
+			b.failed(e.RequestID, e.ErrorText)
+		}
+	}
+}
+
+// failed notes a failed request to the origin of its own document.
+func (b *Tab) failed(id network.RequestID, why string) {
+	e, known := b.sent[id]
+	if !known || e.Request == nil {
+		return
+	}
+	if own, err := sameOrigin(e.DocumentURL, e.Request.URL); err == nil && own {
+		b.problem("request: %s %s: %s", e.Request.Method, e.Request.URL, why)
+	}
+}
+
+func sameOrigin(a, b string) (bool, error) {
+	x, err := url.Parse(a)
+	if err != nil {
+		return false, err
+	}
+	y, err := url.Parse(b)
+	if err != nil {
+		return false, err
+	}
+	return x.Scheme == y.Scheme && x.Host == y.Host, nil
+}
+
+func (b *Tab) problem(format string, args ...any) {
+	b.problems = append(b.problems, fmt.Sprintf(format, args...))
+}
+
+func blocked(d *audits.ContentSecurityPolicyIssueDetails) string {
+	text := ""
+	if d.BlockedURL != "" {
+		text += " " + d.BlockedURL
+	}
+	if at := d.SourceCodeLocation; at != nil {
+		text += fmt.Sprintf(" at %s:%d", at.URL, at.LineNumber)
+	}
+	return text
+}
+
+func thrown(d *runtime.ExceptionDetails) string {
+	if d.Exception != nil && d.Exception.Description != "" {
+		return d.Exception.Description
+	}
+	return fmt.Sprintf("%s at %s:%d", d.Text, d.URL, d.LineNumber)
+}
+
+func said(args []*runtime.RemoteObject) (text string) {
+	for _, a := range args {
+		if a.Description != "" {
+			text += " " + a.Description
+		} else {
+			text += " " + string(a.Value)
+		}
+	}
+	return text
+}
+
+// Allow says that problems with one of these texts are what the test wants: a status, an
+// address. It also takes back the ones that came before.
+func (b *Tab) Allow(texts ...string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.allowed = append(b.allowed, texts...)
+}
+
+// Problems is what went wrong so far, without what is allowed.
+func (b *Tab) Problems() (found []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.problems {
+		expected := false
+		for _, a := range b.allowed {
+			expected = expected || strings.Contains(p, a)
+		}
+		if !expected {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// Violations is what the page did against its Content-Security-Policy so far.
+func (b *Tab) Violations() (found []string) {
+	for _, p := range b.Problems() {
+		if strings.HasPrefix(p, "CSP: ") {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// Open goes to a page and waits until it is loaded. It answers its status.
+func (b *Tab) Open(address string) int {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	res, err := chromedp.Run(ctx, chromedp.NavigateResponse(address))
+	require.NoError(b.t, err, "open %s", address)
+	if res == nil {
+		return 0
+	}
+	return int(res.Status)
+}
+
+// Reload loads the page once more.
+func (b *Tab) Reload() { b.t.Helper(); b.do("reload", chromedp.Reload()) }
+
+// Back begins to go back to the page before.
+func (b *Tab) Back() { b.t.Helper(); JS[bool](b, "history.back(), true") }
+
+// URL is the page's address.
+func (b *Tab) URL() string {
+	b.t.Helper()
+	return JS[string](b, "location.href")
+}
+
+// Scheme sets the colours that the person prefers: light or dark. Nothing moves.
+func (b *Tab) Scheme(name string) {
+	b.t.Helper()
+	b.do("set the colours", chromedp.Func(func(ctx context.Context, s *chromedp.Target) error {
+		_, err := cdp.Call(ctx, s, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: name}, {Name: "prefers-reduced-motion", Value: "reduce"},
+		}})
+		return err
+	}))
+}
+
+// Phone makes the tab a phone of that width.
+func (b *Tab) Phone(width int64) { b.t.Helper(); b.size(width, 844, true) }
+
+// Desktop makes it a laptop again.
+func (b *Tab) Desktop() { b.t.Helper(); b.size(width, height, false) }
+
+func (b *Tab) size(width, height int64, phone bool) {
+	b.t.Helper()
+	b.wide = width
+	var more []chromedp.EmulateViewportOption
+	if phone {
+		more = append(more, chromedp.EmulateMobile)
+	}
+	b.do("set the size", chromedp.EmulateViewport(width, height, more...))
+}
+
+// NoScript runs no script of pages that are opened from now on.
+func (b *Tab) NoScript() {
+	b.t.Helper()
+	b.do("switch scripts off", chromedp.Func(func(ctx context.Context, s *chromedp.Target) error {
+		_, err := cdp.Call(ctx, s, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+		return err
+	}))
+}
+
+// Hide has the page believe that another tab is in front of it, or that this has ended.
+func (b *Tab) Hide(hidden bool) {
+	b.t.Helper()
+	state := "visible"
+	if hidden {
+		state = "hidden"
+	}
+	JS[bool](b, fmt.Sprintf(`Object.defineProperty(document, "visibilityState", {configurable: true, get: () => %q});
+		Object.defineProperty(document, "hidden", {configurable: true, get: () => %t});
+		document.dispatchEvent(new Event("visibilitychange"))`, state, hidden))
+}
+
+// JS is the value of an expression in the page.
+func JS[T any](b *Tab, expression string) T {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	require.NoError(b.t, err, expression)
+	return value
+}
+
+// Wait waits until an expression in the page is true.
+func (b *Tab) Wait(what, expression string) {
+	b.t.Helper()
+	b.until(what, func(ctx context.Context) error {
+		ok, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
+		if err == nil && !ok {
+			err = fmt.Errorf("not so: %s", expression)
+		}
+		return err
+	})
+}
+
+// WaitURL waits until the page's address has a text.
+func (b *Tab) WaitURL(text string) {
+	b.t.Helper()
+	b.Wait("the address has "+text, fmt.Sprintf("location.href.includes(%q) && document.readyState === 'complete'", text))
+}
+
+func (b *Tab) do(what string, steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	require.NoError(b.t, chromedp.Do(ctx, steps...), what)
+}
+
+func (b *Tab) until(what string, ok func(context.Context) error) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	require.NoError(b.t, kit.Until(ctx, what, func() error { return ok(ctx) }))
+}
+
+// Until waits until ok is true.
+func (b *Tab) Until(what string, ok func() bool) {
+	b.t.Helper()
+	b.until(what, func(context.Context) error {
+		if !ok() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
+
+// JSText is the text of an expression in the page.
+func (b *Tab) JSText(expression string) string { b.t.Helper(); return JS[string](b, expression) }

@@ -163,6 +163,17 @@ func (f *Feed) Archived(ctx context.Context, parts []archive.Part) error {
 	return partitions.Join(errs...)
 }
 
+// readAt reads in a partition, and the partition's epoch behind that: what was read is of
+// it, or of data that have gone.
+func (f *Feed) readAt(ctx context.Context, doing string, partition int, fill func(redis.Pipeliner)) (epoch string, err error) {
+	var e *redis.StringCmd
+	err = f.conn.At(ctx, doing, partition, func(p redis.Pipeliner) {
+		fill(p)
+		e = p.HGet(ctx, f.conn.Tag(partition)+keys.Archive, "epoch")
+	})
+	return conn.Value(e), err
+}
+
 // inPartition says where a value that can't be read lies.
 func inPartition(n int, err error) error {
 	if err == nil {

@@ -29,7 +29,8 @@ type passage struct {
 	lines int
 }
 
-// Read reads what happened behind a position. Whole entries are read, at least one.
+// Read reads what happened behind a position. Whole entries are read, at least one. The
+// epoch is that of the end: if it is the caller's own, all of the part is of it.
 func (f *Feed) Read(ctx context.Context, partition int, from archive.Position, lines, bytes int) (archive.Part, error) {
 	r := &passage{f: f, part: archive.Part{Partition: partition, From: from, To: from}}
 	for full := false; !full; {
@@ -55,25 +56,14 @@ func (f *Feed) Read(ctx context.Context, partition int, from archive.Position, l
 	return r.part, nil
 }
 
-// next reads the next entries, and the epoch before the first ones.
-func (r *passage) next(ctx context.Context) ([]redis.XMessage, error) {
-	tag := r.f.conn.Tag(r.part.Partition)
-	var epoch *redis.StringCmd
+// next reads the next entries.
+func (r *passage) next(ctx context.Context) (_ []redis.XMessage, err error) {
+	key := r.f.conn.Tag(r.part.Partition) + keys.Attempts
 	var entries *redis.XMessageSliceCmd
-	err := r.f.conn.At(ctx, "read the log", r.part.Partition, func(p redis.Pipeliner) {
-		epoch = p.HGet(ctx, tag+keys.Archive, "epoch")
-		entries = p.XRangeN(ctx, tag+keys.Attempts, "("+r.part.To.String(), "+", entriesAtOnce)
+	r.part.Epoch, err = r.f.readAt(ctx, "read the log", r.part.Partition, func(p redis.Pipeliner) {
+		entries = p.XRangeN(ctx, key, "("+r.part.To.String(), "+", entriesAtOnce)
 	})
-	if err != nil {
-		return nil, err
-	}
-	if r.part.Epoch == "" {
-		r.part.Epoch = epoch.Val()
-	}
-	if epoch.Val() != r.part.Epoch {
-		return nil, nil // it was emptied meanwhile
-	}
-	return entries.Val(), nil
+	return conn.Value(entries), err
 }
 
 func text(e *redis.XMessage, field string) string {

@@ -22,11 +22,11 @@ const (
 )
 
 // records reads the messages that the part names.
-func (r *passage) records(ctx context.Context) error {
+func (r *passage) records(ctx context.Context) (err error) {
 	tag, apart := r.f.conn.Tag(r.part.Partition), []*apartBody(nil)
 	for some := range slices.Chunk(r.part.Accepted, recordsAtOnce*commandsAtOnce) {
 		commands := make([]*redis.SliceCmd, 0, commandsAtOnce)
-		err := r.f.conn.At(ctx, "read messages", r.part.Partition, func(p redis.Pipeliner) {
+		r.part.Epoch, err = r.f.readAt(ctx, "read messages", r.part.Partition, func(p redis.Pipeliner) {
 			commands = commands[:0]
 			for few := range slices.Chunk(some, recordsAtOnce) {
 				ids := make([]string, len(few))
@@ -46,7 +46,7 @@ func (r *passage) records(ctx context.Context) error {
 			}
 		}
 	}
-	return r.f.readApart(ctx, r.part.Partition, apart)
+	return r.f.readApart(ctx, r.part.Partition, apart, &r.part.Epoch)
 }
 
 // take takes in the record of a message, and reports whether it can be read.
@@ -71,12 +71,12 @@ type apartBody struct {
 	to     *[]byte // stays nil where it is gone
 }
 
-// readApart reads bodies of one partition.
-func (f *Feed) readApart(ctx context.Context, partition int, list []*apartBody) error {
+// readApart reads bodies of one partition, and its epoch behind that if there are any.
+func (f *Feed) readApart(ctx context.Context, partition int, list []*apartBody, epoch *string) (err error) {
 	key := f.conn.Tag(partition) + keys.Bodies
 	for some := range slices.Chunk(list, bodiesAtOnce) {
 		bodies := make([]*redis.StringCmd, len(some))
-		err := f.conn.At(ctx, "read bodies", partition, func(p redis.Pipeliner) {
+		*epoch, err = f.readAt(ctx, "read bodies", partition, func(p redis.Pipeliner) {
 			for i, b := range some {
 				bodies[i] = p.HGet(ctx, key, redisq.BodyField(b.id, b.digest))
 			}

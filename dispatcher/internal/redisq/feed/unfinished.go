@@ -42,9 +42,7 @@ func (f *Feed) Unfinished(ctx context.Context, partition int, cursor string) (pa
 		deliveries := make([]archive.Open, max(0, min(int(r.Number()), len(r.Values)/4)))
 		body := readMessage(id, record, deliveries)
 		for i := range deliveries {
-			o := &deliveries[i]
-			o.Epoch = epoch
-			readOpen(&r.Reply, o)
+			readOpen(&r.Reply, &deliveries[i])
 		}
 		if body != nil {
 			apart, of = append(apart, body), append(of, len(page))
@@ -57,12 +55,13 @@ func (f *Feed) Unfinished(ctx context.Context, partition int, cursor string) (pa
 	for i, body := range apart {
 		body.to = &page[of[i]].Body
 	}
-	if err := f.readApart(ctx, partition, apart); err != nil {
+	if err := f.readApart(ctx, partition, apart, &epoch); err != nil {
 		return nil, "", f.conn.InPartition(partition, err)
 	}
-	for i := range page[min(1, len(page)):] {
-		if before, o := &page[i], &page[i+1]; before.ID.Message == o.ID.Message && o.Body == nil {
-			o.Body = before.Body
+	for i := range page {
+		page[i].Epoch = epoch
+		if o := &page[i]; i > 0 && page[i-1].ID.Message == o.ID.Message && o.Body == nil {
+			o.Body = page[i-1].Body
 		}
 	}
 	if next == "0" {

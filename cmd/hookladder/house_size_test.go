@@ -50,6 +50,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/archiver":             700,
 	"dispatcher/internal/console":              1200,
 	"dispatcher/internal/console/desk":         500,
+	"dispatcher/internal/console/draw":         600,
 	"dispatcher/internal/devredis":             100,
 	"dispatcher/internal/egress":               2500,
 	"dispatcher/internal/embedded":             900,

@@ -1,0 +1,145 @@
+package draw
+
+import (
+	"fmt"
+	"html/template"
+	"strings"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/health"
+)
+
+const (
+	barsWidth, barsHeight = 118, 26
+	wideWidth, wideHeight = 960, 66
+)
+
+// slot is one bar of a picture: one or several halves of an hour.
+type slot struct {
+	at                time.Time
+	delivered, failed int64
+}
+
+// slots brings what is known of the last day into n slots of the same length, oldest
+// first. What is not known was nothing.
+func slots(list []health.Bar, until time.Time, n int) []slot {
+	each := time.Duration(health.KeptBars/n) * health.Half
+	begin := until.Truncate(health.Half).Add(health.Half - time.Duration(n)*each)
+	out := make([]slot, n)
+	for i := range out {
+		out[i].at = begin.Add(time.Duration(i) * each)
+	}
+	for _, bar := range list {
+		if i := int(bar.At.Sub(begin) / each); !bar.At.Before(begin) && i < n {
+			out[i].delivered += bar.Delivered
+			out[i].failed += bar.Failed.Total()
+		}
+	}
+	return out
+}
+
+// heights are those of a slot's two parts in a picture: anything that failed is seen,
+// however little it is beside the rest.
+func (s slot) heights(most int64, height float64) (failed, delivered float64) {
+	scale := func(n int64) float64 {
+		if n == 0 || most == 0 {
+			return 0
+		}
+		return max(1.5, float64(n)/float64(most)*height)
+	}
+	failed = scale(s.failed)
+	return failed, min(scale(s.delivered), height-failed)
+}
+
+// Bars is the last day of one lane for a row of a list: 24 bars, what failed below what
+// was delivered.
+func Bars(list []health.Bar, until time.Time) template.HTML {
+	return bars(slots(list, until, 24), barsWidth, barsHeight, `<svg class="bars" width="118" height="26" viewBox="0 0 118 26" role="img"`, false)
+}
+
+// WideBars is the last day of one lane by its half hours, as wide as its place. Each bar
+// tells its numbers under the pointer.
+func WideBars(list []health.Bar, until time.Time) template.HTML {
+	return bars(slots(list, until, health.KeptBars), wideWidth, wideHeight,
+		`<svg class="bars wide" width="100%" height="66" viewBox="0 0 960 66" preserveAspectRatio="none" role="img"`, true)
+}
+
+func bars(list []slot, width, height float64, open string, told bool) template.HTML {
+	var most, delivered, failed int64
+	for _, s := range list {
+		most = max(most, s.delivered+s.failed)
+		delivered, failed = delivered+s.delivered, failed+s.failed
+	}
+	var ok, bad, titles, b strings.Builder
+	step := width / float64(len(list))
+	for i, s := range list {
+		x, wide := float64(i)*step, step-1
+		below, above := s.heights(most, height)
+		if above > 0 {
+			column(&ok, x, height-below-above, wide, above)
+		}
+		if below > 0 {
+			column(&bad, x, height-below, wide, below)
+		}
+		if told {
+			fmt.Fprintf(&titles, `<rect class="b-hit" x="%s" y="0" width="%s" height="%s"><title>%s–%s: %s, %s</title></rect>`, number(x), number(step), number(height),
+				clock(s.at, false), clock(s.at.Add(health.Half), false), many(s.delivered, "delivered"), many(s.failed, "failed"))
+		}
+	}
+	fmt.Fprintf(&b, `%s aria-label="The last 24 hours: %s, %s">`, open, many(delivered, "delivered"), many(failed, "failed"))
+	fmt.Fprintf(&b, `<path class="b-base" d="M0 %s.5h%sv.5h-%sz"/>`, number(height-1), number(width), number(width))
+	fmt.Fprintf(&b, `<path class="b-ok" d="%s"/><path class="b-fail" d="%s"/>`, ok.String(), bad.String())
+	b.WriteString(titles.String())
+	b.WriteString("</svg>")
+	return svg(&b)
+}
+
+// Part is one part of a whole in a Stack.
+type Part struct {
+	Class string // of the console's own words, such as a status
+	N     int64
+}
+
+// Stack is a bar of parts, as wide as its place. What is there at all is seen.
+func Stack(parts ...Part) template.HTML {
+	const width, height, gap, least = 1000.0, 10.0, 4.0, 6.0
+	var total int64
+	seen := 0
+	for _, p := range parts {
+		if total += p.N; p.N > 0 {
+			seen++
+		}
+	}
+	var b strings.Builder
+	b.WriteString(`<svg class="stack-bar" width="100%" height="10" viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true">`)
+	room, x := width-gap*float64(max(seen-1, 0))-least*float64(seen), 0.0
+	for _, p := range parts {
+		if p.N <= 0 {
+			continue
+		}
+		wide := least + room*float64(p.N)/float64(total)
+		fmt.Fprintf(&b, `<path class="f-%s" d="`, template.HTMLEscapeString(p.Class))
+		column(&b, x, 0, wide, height)
+		b.WriteString(`"/>`)
+		x += wide + gap
+	}
+	b.WriteString("</svg>")
+	return svg(&b)
+}
+
+// Progress is how much of a whole is done, and could not be done.
+func Progress(done, failed, whole int) template.HTML {
+	const width = 1000.0
+	var b strings.Builder
+	b.WriteString(`<svg class="stack-bar" width="100%" height="10" viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true"><path class="f-rest" d="M0 0h1000v10h-1000z"/>`)
+	if whole = max(whole, done+failed); whole > 0 {
+		of := func(n int) float64 { return width * float64(n) / float64(whole) }
+		b.WriteString(`<path class="f-done" d="`)
+		column(&b, 0, 0, of(done), 10)
+		b.WriteString(`"/><path class="f-dead" d="`)
+		column(&b, of(done), 0, of(failed), 10)
+		b.WriteString(`"/>`)
+	}
+	b.WriteString("</svg>")
+	return svg(&b)
+}

@@ -76,6 +76,8 @@ var budgets = map[string]int{
 	"dispatcher/internal/queuetest/rig":        1400,
 	"dispatcher/internal/queuetest/stored":     800,
 	"dispatcher/internal/redisq":               6000,
+	"dispatcher/internal/redisq/access":        300,
+	"dispatcher/internal/redisq/access/lua":    200,
 	"dispatcher/internal/redisq/buried":        400,
 	"dispatcher/internal/redisq/admin":         3700,
 	"dispatcher/internal/redisq/admin/lua":     1000,

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/audit"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
@@ -78,7 +79,8 @@ type Store struct {
 	*attempts.Reader
 	*endedReader
 	*upcomingReader
-	audit *audit.Log
+	audit  *audit.Log
+	access *access.Store
 
 	conn    *conn.Client
 	project string
@@ -146,7 +148,7 @@ func Connect(ctx context.Context, o Options) (*Store, error) {
 	s.endedReader = ended.NewReader(s.conn, DecodeEnded)
 	s.upcomingReader = upcoming.NewReader(s.conn, func(h partitions.Hint) { s.partitions.Heard(h) })
 	s.endpointStore = endpoints.New(s.conn, s.announceAs, o.Seal, s.log)
-	s.audit = audit.New(s.conn, s.log)
+	s.audit, s.access = audit.New(s.conn, s.log), access.New(s.conn)
 	return s, nil
 }
 
@@ -202,6 +204,9 @@ func (s *Store) Client() redis.UniversalClient { return s.conn.Redis() }
 
 // Audit is where the changes are kept that people make.
 func (s *Store) Audit() *audit.Log { return s.audit }
+
+// Access is where sessions and links are kept.
+func (s *Store) Access() *access.Store { return s.access }
 
 // Conn is the connection, for the tools that work on raw keys.
 func (s *Store) Conn() *conn.Client { return s.conn }

@@ -60,6 +60,10 @@ const (
 	About       = ":about"
 	Departed    = ":departed"
 	Audit       = ":audit"
+	Session     = ":session:" // and the hash of its token
+	Links       = ":links"
+	Linked      = ":linked"
+	Lapse       = ":lapse"
 	WakeChannel = ":wake"
 )
 

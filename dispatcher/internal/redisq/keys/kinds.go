@@ -79,6 +79,10 @@ var HomeKinds = []Kind{
 	{About, "ABOUT", "hash", OfInstance, "shares.go", "shares.go"},
 	{Departed, "DEPARTED", "zset", OfInstance, "reap.go", "reap.go"},
 	{Audit, "AUDIT", "stream", OfNone, "audit.lua", "audit/read.go"},
+	{Session, "SESSION", "hash", OfNone, "session_open.lua", "session_read.lua"},
+	{Links, "LINKS", "hash", OfNone, "link_create.lua", "access_common.lua"},
+	{Linked, "LINKED", "zset", OfNone, "link_create.lua", "link_list.lua"},
+	{Lapse, "LAPSE", "zset", OfNone, "link_create.lua", "link_create.lua"},
 
 	{Endpoints, "ENDPOINTS", "hash", OfEndpoint, "endpoint_create.lua", "endpoints/read.go"},
 	{UIDs, "UIDS", "hash", OfEndpoint, "endpoint_create.lua", "endpoints/read.go"},

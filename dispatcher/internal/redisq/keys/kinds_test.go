@@ -33,7 +33,7 @@ var (
 		adds:  true,
 	}
 	reads = commands{
-		inLua: `HGET|HMGET|HGETALL|ZSCORE|ZMSCORE|ZRANGE|ZREVRANGE|ZRANGEBYSCORE|LRANGE|LINDEX|XREVRANGE`,
+		inLua: `HGET|HMGET|HGETALL|ZSCORE|ZMSCORE|ZRANGE|ZREVRANGE|ZRANGEBYSCORE|ZREVRANGEBYSCORE|LRANGE|LINDEX|XREVRANGE`,
 		inGo:  []string{"HGet", "HMGet", "HGetAll", "HScan", "HKeys", "ZRange", "ZRevRangeByScoreWithScores", "ZRangeByScoreWithScores", "XRevRangeN"},
 	}
 )

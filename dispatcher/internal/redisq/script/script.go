@@ -93,6 +93,16 @@ const (
 		"local clock = { math.floor(given / 1000000), given % 1000000 }\n"
 )
 
+// AtHome is a script of parts on the project's own keys, which share nothing with those of
+// a partition. The first part may read the clock, as common.lua does.
+func AtHome(ofTest bool, name string, parts ...string) Script {
+	text := strings.Join(parts, "")
+	if ofTest {
+		text = strings.Replace(text, realClock, testClock, 1)
+	}
+	return New(name, text)
+}
+
 // Make is a script of parts, put behind what all share. A clock of the test's
 // stands in place of Redis' where that is asked for.
 func Make(ofTest bool, name string, parts ...string) Script {

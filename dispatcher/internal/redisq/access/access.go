@@ -1,0 +1,75 @@
+// Package access keeps in Redis which browsers are signed in, and the links of merchants.
+//
+// All of it lies under the project's own hash tag, at home, and nothing of it opens
+// anything: a token's SHA-256 is kept, never the token. A record that is there
+// counts until its own end, by the store's clock: what Redis evicts or forgets opens nothing.
+package access
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	_ "embed" // the scripts
+	"encoding/base64"
+	"encoding/hex"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
+)
+
+//go:embed lua/access_common.lua
+var commonSrc string
+
+//go:embed lua/session_open.lua
+var sessionOpenSrc string
+
+//go:embed lua/session_read.lua
+var sessionReadSrc string
+
+//go:embed lua/link_create.lua
+var linkCreateSrc string
+
+//go:embed lua/link_read.lua
+var linkReadSrc string
+
+//go:embed lua/link_list.lua
+var linkListSrc string
+
+//go:embed lua/link_revoke.lua
+var linkRevokeSrc string
+
+//go:embed lua/link_spend.lua
+var linkSpendSrc string
+
+// Store keeps the sessions and links of a project. Its scripts are called so seldom that
+// each is loaded when it is first needed.
+type Store struct {
+	conn *conn.Client
+	home string // tag of the keys
+
+	openSession, readSession                                script.Script
+	createLink, readLink, listLinks, revokeLink, spendLinks script.Script
+}
+
+// New makes a Store by a connection.
+func New(c *conn.Client) *Store {
+	home := func(name, src string) script.Script { return script.AtHome(c.TestClock(), name, commonSrc, src) }
+	return &Store{
+		conn: c, home: c.Tag(conn.Home),
+		openSession: home("open session", sessionOpenSrc), readSession: home("read session", sessionReadSrc),
+		createLink: home("create link", linkCreateSrc), readLink: home("read link", linkReadSrc), listLinks: home("list links", linkListSrc),
+		revokeLink: home("revoke link", linkRevokeSrc), spendLinks: home("count call of link", linkSpendSrc),
+	}
+}
+
+// newToken makes what opens a session or a link. rand.Read never fails.
+func newToken() string {
+	var b [32]byte
+	_, _ = rand.Read(b[:])
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// hashOf is what is kept of a token.
+func hashOf(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}

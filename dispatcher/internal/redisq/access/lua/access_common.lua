@@ -1,0 +1,29 @@
+-- access_common: names, the clock, and which link is there. It is a part before each script of this folder.
+--
+-- KEYS[1] tag    {<project>}, under which lie
+--   :session:<h> hash  of a browser that is signed in, by the SHA-256 of its token in hex: key -> the owner text of its API
+--                      key, until -> when it ends in ms. Its TTL only tidies
+--   :links       hash  id -> its record: <SHA-256 of its token in hex> <created ms> <expires ms> <spent> <what it allows, as JSON>;
+--                      spent has the ms of its calls within an hour with commas between, or -
+--   :linked      zset  id by when it was made: no two have one score
+--   :lapse       zset  id by when it expires
+-- ARGV[...]      of the script
+local tag, call = KEYS[1], redis.call
+local SESSION, LINKS, LINKED, LAPSE = tag .. ':session:', tag .. ':links', tag .. ':linked', tag .. ':lapse'
+local clock = call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+
+local function num(n) return string.format('%.0f', n) end
+
+local function remove(id)
+  call('HDEL', LINKS, id)
+  call('ZREM', LINKED, id)
+  call('ZREM', LAPSE, id)
+end
+
+-- live is the record of a link, unless it has expired. What can't be read is no link.
+local function live(id)
+  local record = call('HGET', LINKS, id)
+  local expires = record and tonumber(string.match(record, '^%x+ %d+ (%d+) %S+ .') or 0)
+  return expires and expires > now and record or nil
+end

@@ -1,0 +1,6 @@
+-- link_read: read one link.
+--
+-- ARGV[1] id
+-- returns its record; nothing: there is none
+local record = live(ARGV[1])
+return record and { record } or {}

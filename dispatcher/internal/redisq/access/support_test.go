@@ -1,0 +1,112 @@
+package access_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
+	words "github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/access"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
+)
+
+// rig is a store of sessions and links with the raw keys behind it, and its clock.
+type rig struct {
+	*testing.T
+	*access.Store
+	options redisq.Options
+	client  redis.UniversalClient
+	home    string
+	now     time.Time
+}
+
+func newRig(t *testing.T, server redisqtest.Server) *rig {
+	t.Helper()
+	r := &rig{T: t, now: time.Now().Truncate(time.Millisecond), options: redisq.Options{
+		URL: server.URL(), Project: redisqtest.ProjectName(), LaneMaxInFlight: 8, Permits: 8, TestClock: true,
+	}}
+	r.home = "{" + r.options.Project + "}"
+	store := redisqtest.Open(t, r.options)
+	r.Store, r.client = store.Access(), store.Client()
+	r.pass(0)
+	return r
+}
+
+// another is the store of another instance.
+func (r *rig) another() *access.Store {
+	r.Helper()
+	return redisqtest.Open(r.T, r.options).Access()
+}
+
+// pass lets time pass.
+func (r *rig) pass(d time.Duration) {
+	r.Helper()
+	r.now = r.now.Add(d)
+	require.NoError(r, r.client.Set(r.Context(), r.home+":clock", r.now.UnixMicro(), 0).Err())
+}
+
+// raw is all that Redis has of the project, names and values.
+func (r *rig) raw() string {
+	r.Helper()
+	var all strings.Builder
+	for _, key := range redisqtest.Keys(r.T, r.client, r.options.Project) {
+		kind, err := r.client.Type(r.Context(), key).Result()
+		require.NoError(r, err)
+		if kind == "hash" && key != r.home+":meta" {
+			for name, value := range r.client.HGetAll(r.Context(), key).Val() {
+				all.WriteString(key + " " + name + " " + value + "\n")
+			}
+		}
+	}
+	return all.String()
+}
+
+// full has Redis refuse every write that takes memory.
+func (r *rig) full() {
+	r.Helper()
+	require.NoError(r, r.client.ConfigSet(r.Context(), "maxmemory", "1").Err())
+	r.Cleanup(func() { _ = r.client.ConfigSet(context.Background(), "maxmemory", "0").Err() })
+	require.ErrorContains(r, r.client.Set(r.Context(), r.home+":x", "x", 0).Err(), "OOM")
+}
+
+func (r *rig) create(l words.Link, lasts time.Duration) (words.Link, string) {
+	r.Helper()
+	made, token, err := r.CreateLink(r.Context(), l, lasts)
+	require.NoError(r, err)
+	return made, token
+}
+
+// ids are those of all links, page by page.
+func (r *rig) ids(limit int) (found []string) {
+	r.Helper()
+	for cursor := ""; ; {
+		page, next, err := r.Links(r.Context(), limit, cursor)
+		require.NoError(r, err)
+		require.LessOrEqual(r, len(page), limit)
+		for _, l := range page {
+			found = append(found, l.ID)
+		}
+		if cursor = next; cursor == "" {
+			return found
+		}
+	}
+}
+
+// kept is how many entries each of the keys of links has.
+func (r *rig) kept() [3]int64 {
+	r.Helper()
+	ctx := r.Context()
+	return [3]int64{r.client.HLen(ctx, r.home+":links").Val(), r.client.ZCard(ctx, r.home+":linked").Val(), r.client.ZCard(ctx, r.home+":lapse").Val()}
+}
+
+// both runs a test on both stores.
+func both(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Run("redis", func(t *testing.T) { test(t, newRig(t, redistest.Start(t))) })
+	t.Run("miniredis", func(t *testing.T) { test(t, newRig(t, redistest.StartMini(t))) })
+}

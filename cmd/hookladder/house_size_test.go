@@ -49,7 +49,7 @@ var budgets = map[string]int{
 	"dispatcher/client":                        1500, // it repeats calls, and goes through lists
 	"dispatcher/internal/archiver":             700,
 	"dispatcher/internal/console":              1200,
-	"dispatcher/internal/console/desk":         500,
+	"dispatcher/internal/console/desk":         700, // what a link may see, and in which words
 	"dispatcher/internal/console/draw":         600,
 	"dispatcher/internal/devredis":             100,
 	"dispatcher/internal/egress":               2500,

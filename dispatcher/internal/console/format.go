@@ -135,11 +135,6 @@ func millis(ms int64) string {
 func count(n any) string {
 	text := fmt.Sprint(n)
 	digits, minus := strings.CutPrefix(text, "-")
-	if minus {
-		digits = text[1:]
-	} else {
-		digits = text
-	}
 	if _, err := strconv.ParseInt(digits, 10, 64); err != nil {
 		return text
 	}

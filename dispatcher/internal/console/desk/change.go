@@ -2,10 +2,13 @@ package desk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -17,21 +20,35 @@ func (e *SpentError) Error() string {
 	return fmt.Sprintf("too many tests and resends by this link: one more in %s", e.Wait.Round(time.Second))
 }
 
+// ErrHeld says that the operator disabled an endpoint, so that a link may not let it go on.
+var ErrHeld = errors.New("the operator switched this endpoint off; ask them to switch it on")
+
+// ErrEnough says that a link may add no further endpoint.
+var ErrEnough = fmt.Errorf("there are %d endpoints already; ask the operator for more", mostEndpoints)
+
+// mostEndpoints is how many endpoints a tenant may have for a link to add one. Each gets
+// its own delivery of all that matches, so without an end one link could fill the store.
+const mostEndpoints = 50
+
 // change makes a call that changes something of one endpoint, if the visitor has a right
 // and the endpoint is its own. Where it counts as one of a link's calls, the count goes first.
-func change[T any](ctx context.Context, d *Desk, r Right, name string, call func(context.Context) (T, error)) (out T, err error) {
-	if ctx, err = d.as(ctx, r); err != nil {
+func change[T any](ctx context.Context, d *Desk, r Right, name string, call func(context.Context, string) (T, error)) (out T, err error) {
+	inside, err := d.as(ctx, r)
+	if err != nil {
 		return out, err
 	}
 	if d.Link != nil {
-		if _, err := d.Endpoint(ctx, name); err != nil {
+		e, err := d.Endpoint(ctx, name)
+		if err != nil {
 			return out, err
 		}
+		name = e.ID
 		if err := d.count(ctx, r); err != nil {
 			return out, err
 		}
 	}
-	return call(ctx)
+	out, err = call(inside, name)
+	return out, d.told(err)
 }
 
 // count counts an attempt that a link asks for.
@@ -46,9 +63,10 @@ func (d *Desk) count(ctx context.Context, r Right) error {
 	return err
 }
 
-// Retry attempts a message's deliveries now, or the one to a destination.
+// Retry attempts a message's deliveries now, or the one to a destination. A link names one
+// of those that it sees.
 func (d *Desk) Retry(ctx context.Context, id, destination string) ([]wire.RetriedDelivery, error) {
-	ctx, err := d.as(ctx, Attempt)
+	inside, err := d.as(ctx, Attempt)
 	if err != nil {
 		return nil, err
 	}
@@ -57,15 +75,19 @@ func (d *Desk) Retry(ctx context.Context, id, destination string) ([]wire.Retrie
 		if err != nil {
 			return nil, err
 		}
-		own := func(one wire.Delivery) bool { return one.Destination == destination }
-		if !slices.ContainsFunc(m.Deliveries, own) { // a link names one of those that it sees
+		if !slices.ContainsFunc(m.Deliveries, func(one wire.Delivery) bool { return one.Destination == destination }) {
 			return nil, ErrHidden
 		}
 		if err := d.count(ctx, Attempt); err != nil {
 			return nil, err
 		}
 	}
-	return d.api.Retry(ctx, id, destination)
+	all, err := d.api.Retry(inside, id, destination)
+	all = slices.DeleteFunc(all, func(one wire.RetriedDelivery) bool { return d.Link != nil && one.Destination != destination })
+	for i := range all {
+		d.delivery(&all[i].Delivery)
+	}
+	return all, d.told(err)
 }
 
 // Cancel ends what is unfinished of a message, or its delivery to a destination.
@@ -111,7 +133,7 @@ func (d *Desk) ResumeLane(ctx context.Context, destination, tenant string) (wire
 // CreateEndpoint registers an endpoint. A link's is of its tenant, and has only what a
 // link may edit; one that is for a single endpoint makes no other.
 func (d *Desk) CreateEndpoint(ctx context.Context, e wire.Endpoint) (wire.EndpointView, error) {
-	ctx, err := d.as(ctx, Edit)
+	inside, err := d.as(ctx, Edit)
 	if err != nil {
 		return wire.EndpointView{}, err
 	}
@@ -119,10 +141,18 @@ func (d *Desk) CreateEndpoint(ctx context.Context, e wire.Endpoint) (wire.Endpoi
 		if d.Link.Endpoint != "" {
 			return wire.EndpointView{}, ErrHidden
 		}
+		page, err := d.Endpoints(ctx, client.EndpointFilter{Limit: mostEndpoints})
+		if err != nil {
+			return wire.EndpointView{}, err
+		}
+		if len(page.Data) >= mostEndpoints {
+			return wire.EndpointView{}, ErrEnough
+		}
 		e = wire.Endpoint{Tenant: d.Link.Tenant, URL: e.URL, Topics: e.Topics, Description: e.Description}
 	}
-	view, _, err := d.api.CreateEndpoint(ctx, &e)
-	return view, err
+	view, _, err := d.api.CreateEndpoint(inside, &e)
+	d.endpoint(&view)
+	return view, d.told(err)
 }
 
 // editable are the fields of an endpoint that the right Edit is for.
@@ -137,35 +167,60 @@ func (d *Desk) PatchEndpoint(ctx context.Context, name string, patch map[string]
 			needs = Configure
 		}
 	}
-	return change(ctx, d, needs, name, func(ctx context.Context) (wire.EndpointView, error) { return d.api.PatchEndpoint(ctx, name, patch) })
+	return d.changeEndpoint(ctx, needs, name, func(ctx context.Context, id string) (wire.EndpointView, error) {
+		return d.api.PatchEndpoint(ctx, id, patch)
+	})
+}
+
+// changeEndpoint is change where the answer is the endpoint.
+func (d *Desk) changeEndpoint(ctx context.Context, r Right, name string, call func(context.Context, string) (wire.EndpointView, error)) (wire.EndpointView, error) {
+	e, err := change(ctx, d, r, name, call)
+	d.endpoint(&e)
+	return e, err
 }
 
 // DeleteEndpoint deletes an endpoint and counts the deliveries that this cancels.
 func (d *Desk) DeleteEndpoint(ctx context.Context, name string) (cancelled int, err error) {
-	return change(ctx, d, Configure, name, func(ctx context.Context) (int, error) { return d.api.DeleteEndpoint(ctx, name) })
+	return change(ctx, d, Configure, name, d.api.DeleteEndpoint)
 }
 
 // PauseEndpoint holds an endpoint's deliveries.
 func (d *Desk) PauseEndpoint(ctx context.Context, name string) (wire.EndpointView, error) {
-	return change(ctx, d, Hold, name, func(ctx context.Context) (wire.EndpointView, error) { return d.api.PauseEndpoint(ctx, name) })
+	return d.changeEndpoint(ctx, Hold, name, d.api.PauseEndpoint)
 }
 
-// ResumeEndpoint lets them go on.
+// ResumeEndpoint lets them go on. A link's does not where the operator disabled the
+// endpoint.
 func (d *Desk) ResumeEndpoint(ctx context.Context, name string) (wire.EndpointView, error) {
-	return change(ctx, d, Hold, name, func(ctx context.Context) (wire.EndpointView, error) { return d.api.ResumeEndpoint(ctx, name) })
+	if d.Link != nil && d.May(Hold) {
+		e, err := d.Endpoint(ctx, name)
+		if err != nil {
+			return wire.EndpointView{}, err
+		}
+		if e.DisabledReason == string(dispatcher.WhyOperator) {
+			return wire.EndpointView{}, ErrHeld
+		}
+	}
+	return d.changeEndpoint(ctx, Hold, name, d.api.ResumeEndpoint)
 }
 
 // RotateSecret gives an endpoint another secret.
 func (d *Desk) RotateSecret(ctx context.Context, name string, r wire.Rotation) (wire.Rotated, error) {
-	return change(ctx, d, Edit, name, func(ctx context.Context) (wire.Rotated, error) { return d.api.RotateSecret(ctx, name, r) })
+	out, err := change(ctx, d, Edit, name, func(ctx context.Context, id string) (wire.Rotated, error) { return d.api.RotateSecret(ctx, id, r) })
+	d.endpoint(&out.EndpointView)
+	return out, err
 }
 
 // EndpointSecret reads an endpoint's secrets.
 func (d *Desk) EndpointSecret(ctx context.Context, name string) (wire.EndpointSecrets, error) {
-	return change(ctx, d, Configure, name, func(ctx context.Context) (wire.EndpointSecrets, error) { return d.api.EndpointSecret(ctx, name) })
+	return change(ctx, d, Configure, name, d.api.EndpointSecret)
 }
 
 // TestEndpoint sends a test message.
 func (d *Desk) TestEndpoint(ctx context.Context, name string) (wire.EndpointTest, error) {
-	return change(ctx, d, Attempt, name, func(ctx context.Context) (wire.EndpointTest, error) { return d.api.TestEndpoint(ctx, name) })
+	out, err := change(ctx, d, Attempt, name, d.api.TestEndpoint)
+	if d.Link != nil {
+		out.Error = outward(out.Error)
+	}
+	return out, err
 }

@@ -2,9 +2,12 @@ package desk
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -41,7 +44,8 @@ func read[T any](ctx context.Context, d *Desk, r Right, call func(context.Contex
 	if ctx, err = d.as(ctx, r); err != nil {
 		return out, err
 	}
-	return call(ctx)
+	out, err = call(ctx)
+	return out, d.told(err)
 }
 
 // Stats counts what is in the queue.
@@ -69,10 +73,27 @@ func (d *Desk) Lanes(ctx context.Context, limit int, cursor string) (wire.LanePa
 	return read(ctx, d, Survey, func(ctx context.Context) (wire.LanePage, error) { return d.api.Lanes(ctx, limit, cursor) })
 }
 
-// LanesOf reads the lanes of these destinations. A link sees those of its endpoints.
+// LanesOf reads the lanes of these destinations. A link is told of its own, and of the
+// others not even whether they are there.
 func (d *Desk) LanesOf(ctx context.Context, tenant string, destinations ...string) (wire.LanePage, error) {
+	if err := d.Refusal(See); err != nil {
+		return wire.LanePage{}, err
+	}
+	if d.Link != nil {
+		tenant = d.Link.Tenant
+		destinations = slices.DeleteFunc(slices.Clone(destinations), func(to string) bool { return !d.Owns(tenant, to) })
+		if len(destinations) == 0 {
+			return wire.LanePage{}, nil
+		}
+	}
 	page, err := read(ctx, d, See, func(ctx context.Context) (wire.LanePage, error) { return d.api.LanesOf(ctx, tenant, destinations...) })
-	page.Data = slices.DeleteFunc(page.Data, func(l wire.LaneState) bool { return !d.Owns(l.Tenant, l.Endpoint) })
+	if d.Link != nil && errors.Is(err, ErrHidden) {
+		return wire.LanePage{}, nil
+	}
+	page.Data = slices.DeleteFunc(page.Data, func(l wire.LaneState) bool { return !d.Owns(l.Tenant, l.Lane) })
+	for i := range page.Data {
+		d.lane(&page.Data[i])
+	}
 	return page, err
 }
 
@@ -91,26 +112,56 @@ func (d *Desk) Audit(ctx context.Context, f client.AuditFilter) (wire.AuditPage,
 	return read(ctx, d, Govern, func(ctx context.Context) (wire.AuditPage, error) { return d.api.Audit(ctx, f) })
 }
 
+// scope replaces the filters that decide whose deliveries a list has. A link's are of its
+// tenant, to its endpoint; a destination that it names must be its own.
+func (d *Desk) scope(ctx context.Context, tenants, destinations *[]string) error {
+	if d.Link == nil {
+		return nil
+	}
+	*tenants = []string{d.Link.Tenant}
+	if d.Link.Endpoint != "" {
+		*destinations = []string{d.Link.Endpoint}
+		return nil
+	}
+	own := make([]string, 0, len(*destinations))
+	for _, to := range *destinations {
+		if !strings.Contains(to, "://") && (dispatcher.Lane(to).IsEndpoint() || !dispatcher.NamesLane(to)) { // the name of an endpoint
+			e, err := d.Endpoint(ctx, to)
+			if err != nil {
+				return err
+			}
+			to = e.ID
+		}
+		own = append(own, to)
+	}
+	*destinations = own
+	return nil
+}
+
 // Deliveries reads a page of deliveries. A link's are of its tenant, to its endpoint.
 func (d *Desk) Deliveries(ctx context.Context, f client.Filter) (wire.Page, error) {
-	if d.Link != nil {
-		f.Tenants = []string{d.Link.Tenant}
-		if d.Link.Endpoint != "" {
-			f.Destinations = []string{d.Link.Endpoint}
-		}
+	if err := d.scope(ctx, &f.Tenants, &f.Destinations); err != nil {
+		return wire.Page{}, err
 	}
-	return read(ctx, d, See, func(ctx context.Context) (wire.Page, error) { return d.api.Deliveries(ctx, f) })
+	page, err := read(ctx, d, See, func(ctx context.Context) (wire.Page, error) { return d.api.Deliveries(ctx, f) })
+	page.Data = d.deliveries(page.Data, d.tenantOf)
+	return page, err
 }
 
 // Attempts reads a page of attempts. A link's are of its tenant, to its endpoint.
 func (d *Desk) Attempts(ctx context.Context, f client.AttemptFilter) (wire.LoggedPage, error) {
+	if err := d.scope(ctx, &f.Tenants, &f.Destinations); err != nil {
+		return wire.LoggedPage{}, err
+	}
+	page, err := read(ctx, d, See, func(ctx context.Context) (wire.LoggedPage, error) { return d.api.Attempts(ctx, f) })
+	page.Data = slices.DeleteFunc(page.Data, func(a wire.LoggedAttempt) bool { return !d.Owns(a.Tenant, a.Destination) })
 	if d.Link != nil {
-		f.Tenants = []string{d.Link.Tenant}
-		if d.Link.Endpoint != "" {
-			f.Destinations = []string{d.Link.Endpoint}
+		for i := range page.Data {
+			a := &page.Data[i]
+			a.Address, a.Error = "", outward(a.Error)
 		}
 	}
-	return read(ctx, d, See, func(ctx context.Context) (wire.LoggedPage, error) { return d.api.Attempts(ctx, f) })
+	return page, err
 }
 
 // Message reads a message. A link sees one of its tenant, with the deliveries to its
@@ -120,8 +171,8 @@ func (d *Desk) Message(ctx context.Context, id string) (wire.MessageView, error)
 	if err != nil || d.Link == nil {
 		return m, err
 	}
-	m.Deliveries = slices.DeleteFunc(m.Deliveries, func(one wire.Delivery) bool { return !d.Owns(m.Tenant, one.Destination) })
-	if m.Tenant != d.Link.Tenant || d.Link.Endpoint != "" && len(m.Deliveries) == 0 {
+	m.Deliveries = d.deliveries(m.Deliveries, func(wire.Delivery) string { return m.Tenant })
+	if len(m.Deliveries) == 0 {
 		return wire.MessageView{}, ErrHidden
 	}
 	return m, nil
@@ -132,27 +183,45 @@ func (d *Desk) Message(ctx context.Context, id string) (wire.MessageView, error)
 func (d *Desk) Endpoints(ctx context.Context, f client.EndpointFilter) (wire.EndpointPage, error) {
 	if d.Link != nil && d.Link.Endpoint != "" {
 		e, err := d.Endpoint(ctx, d.Link.Endpoint)
-		return wire.EndpointPage{Data: []wire.EndpointView{e}}, err
+		if err != nil {
+			return wire.EndpointPage{}, err
+		}
+		return wire.EndpointPage{Data: []wire.EndpointView{e}}, nil
 	}
 	if d.Link != nil {
 		f.Tenants = []string{d.Link.Tenant}
 	}
-	return read(ctx, d, See, func(ctx context.Context) (wire.EndpointPage, error) { return d.api.Endpoints(ctx, f) })
+	page, err := read(ctx, d, See, func(ctx context.Context) (wire.EndpointPage, error) { return d.api.Endpoints(ctx, f) })
+	page.Data = slices.DeleteFunc(page.Data, func(e wire.EndpointView) bool { return !d.Owns(e.Tenant, e.ID) })
+	for i := range page.Data {
+		d.endpoint(&page.Data[i])
+	}
+	return page, err
 }
 
-// Endpoint reads an endpoint.
+// Endpoint reads an endpoint, by its id or its UID.
 func (d *Desk) Endpoint(ctx context.Context, name string) (wire.EndpointView, error) {
 	e, err := read(ctx, d, See, func(ctx context.Context) (wire.EndpointView, error) { return d.api.Endpoint(ctx, name) })
-	if err == nil && !d.Owns(e.Tenant, e.ID) {
+	if err != nil {
+		return wire.EndpointView{}, err
+	}
+	if !d.Owns(e.Tenant, e.ID) {
 		return wire.EndpointView{}, ErrHidden
 	}
-	return e, err
+	d.endpoint(&e)
+	return e, nil
 }
 
 // EndpointDeliveries reads a page of what ended of an endpoint, oldest first.
 func (d *Desk) EndpointDeliveries(ctx context.Context, name string, f client.EndedFilter) (wire.EndedPage, error) {
-	if _, err := d.Endpoint(ctx, name); err != nil {
+	e, err := d.Endpoint(ctx, name)
+	if err != nil {
 		return wire.EndedPage{}, err
 	}
-	return read(ctx, d, See, func(ctx context.Context) (wire.EndedPage, error) { return d.api.EndpointDeliveries(ctx, name, f) })
+	page, err := read(ctx, d, See, func(ctx context.Context) (wire.EndedPage, error) { return d.api.EndpointDeliveries(ctx, e.ID, f) })
+	page.Data = slices.DeleteFunc(page.Data, func(one wire.EndedDelivery) bool { return !d.Owns(one.Tenant, one.Destination) })
+	for i := range page.Data {
+		d.delivery(&page.Data[i].Delivery)
+	}
+	return page, err
 }

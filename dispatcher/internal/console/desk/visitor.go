@@ -10,6 +10,7 @@ package desk
 import (
 	"errors"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/access"
 )
 
@@ -57,6 +58,9 @@ func (v Visitor) May(r Right) bool {
 	case r == Open:
 		return true
 	case v.Link != nil:
+		if v.Link.Tenant == "" {
+			return false
+		}
 		switch r {
 		case See, Contents:
 			return true
@@ -72,13 +76,17 @@ func (v Visitor) May(r Right) bool {
 	return r == See || r == Survey || r == Contents && v.Key.Bodies
 }
 
-// Owns reports whether something of a tenant, at an endpoint, is for this visitor. The
-// endpoint is an id; what goes to no endpoint has none.
-func (v Visitor) Owns(tenant, endpoint string) bool {
-	if v.Link == nil {
+// Owns reports whether what is of a tenant and at a destination is for this visitor. The
+// destination is a lane, which is the id where it is an endpoint. A message of a tenant
+// goes to no endpoint of another one. Queues are the operator's own, whatever the tenant.
+func (v Visitor) Owns(tenant, destination string) bool {
+	switch {
+	case v.Link == nil:
 		return v.Key != nil
+	case v.Link.Tenant == "" || tenant != v.Link.Tenant || dispatcher.Lane(destination).IsQueue():
+		return false
 	}
-	return v.Link.Tenant != "" && tenant == v.Link.Tenant && (v.Link.Endpoint == "" || endpoint == v.Link.Endpoint)
+	return v.Link.Endpoint == "" || destination == v.Link.Endpoint
 }
 
 // Refusal is the error of a visitor that lacks a right; nil: it has it. One that came by

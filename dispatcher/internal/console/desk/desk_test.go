@@ -1,0 +1,373 @@
+package desk_test
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// Visitors of all kinds.
+var (
+	admin    = desk.Visitor{Key: &access.Caller{Name: "boss", Key: "01", Read: true, Bodies: true, Admin: true}}
+	reader   = desk.Visitor{Key: &access.Caller{Name: "support", Key: "02", Read: true, Bodies: true}}
+	lengths  = desk.Visitor{Key: &access.Caller{Name: "audit", Key: "03", Read: true}}
+	sender   = desk.Visitor{Key: &access.Caller{Name: "shop", Key: "04"}}
+	viewA    = desk.Visitor{Link: &access.Link{ID: "lnk_view", Tenant: "A"}}
+	manageA  = desk.Visitor{Link: &access.Link{ID: "lnk_manage", Tenant: "A", Manage: true}}
+	singleA  = desk.Visitor{Link: &access.Link{ID: "lnk_single", Tenant: "A", Manage: true, Endpoint: "ep_aaaaaaaaa"}}
+	manageB  = desk.Visitor{Link: &access.Link{ID: "lnk_b", Tenant: "B", Manage: true}}
+	nowhere  = desk.Visitor{Link: &access.Link{ID: "lnk_none", Manage: true}} // of no tenant: there must be none such
+	stranger = desk.Visitor{}
+)
+
+func TestWhatEachVisitorMayDo(t *testing.T) {
+	all := desk.Rights
+	see := []desk.Right{desk.Open, desk.See, desk.Contents}
+	for name, c := range map[string]struct {
+		v   desk.Visitor
+		may []desk.Right
+	}{
+		"an admin all":   {admin, all},
+		"a reader looks": {reader, append(slices.Clone(see), desk.Survey)},
+		"a reader without bodies sees no content": {lengths, []desk.Right{desk.Open, desk.See, desk.Survey}},
+		"a publisher nothing":                     {sender, []desk.Right{desk.Open}},
+		"a link to view changes nothing":          {viewA, see},
+		"a link to manage":                        {manageA, append(slices.Clone(see), desk.Attempt, desk.Hold, desk.Edit)},
+		"a link of no tenant nothing":             {nowhere, []desk.Right{desk.Open}},
+		"nobody":                                  {stranger, []desk.Right{desk.Open}},
+	} {
+		for _, r := range desk.Rights {
+			may := slices.Contains(c.may, r)
+			require.Equal(t, may, c.v.May(r), "%s: right %d", name, r)
+			require.Equal(t, may, c.v.Refusal(r) == nil, "%s: right %d", name, r)
+		}
+	}
+	require.ErrorIs(t, viewA.Refusal(desk.Attempt), desk.ErrHidden, "a link is not told what else there is")
+	require.ErrorIs(t, reader.Refusal(desk.Attempt), desk.ErrForbidden)
+	require.ErrorIs(t, sender.Refusal(desk.See), desk.ErrForbidden)
+	require.ErrorIs(t, stranger.Refusal(desk.See), desk.ErrSignIn)
+}
+
+func TestWhatIsALinksOwn(t *testing.T) {
+	for name, c := range map[string]struct {
+		v          desk.Visitor
+		tenant, at string
+		own        bool
+	}{
+		"its endpoint":                      {manageA, "A", "ep_aaaaaaaaa", true},
+		"a bare URL of its tenant":          {manageA, "A", "u_0123456789", true},
+		"a queue is the operator's":         {manageA, "A", "q_orders", false},
+		"another tenant's":                  {manageB, "A", "ep_aaaaaaaaa", false},
+		"of no tenant":                      {manageA, "", "ep_aaaaaaaaa", false},
+		"the endpoint of its link":          {singleA, "A", "ep_aaaaaaaaa", true},
+		"another endpoint of its tenant":    {singleA, "A", "ep_bbbbbbbbb", false},
+		"a bare URL, of an endpoint's link": {singleA, "A", "u_0123456789", false},
+		"a link of no tenant owns nothing":  {nowhere, "", "ep_aaaaaaaaa", false},
+		"people of the operator own all":    {lengths, "A", "q_orders", true},
+		"nobody owns anything":              {stranger, "A", "ep_aaaaaaaaa", false},
+	} {
+		require.Equal(t, c.own, c.v.Owns(c.tenant, c.at), name)
+	}
+}
+
+// deskCall is a method of the desk on something of tenant A.
+type deskCall struct {
+	right desk.Right
+	do    func(context.Context, *desk.Desk) error
+}
+
+func just[T any](_ T, err error) error { return err }
+
+const ofA = "ep_aaaaaaaaa"
+
+// deskCalls are all methods of the desk that call the API, by their names.
+var deskCalls = map[string]deskCall{
+	"Stats":      {desk.Survey, func(ctx context.Context, d *desk.Desk) error { return just(d.Stats(ctx)) }},
+	"Ready":      {desk.Survey, func(ctx context.Context, d *desk.Desk) error { return just(d.Ready(ctx)) }},
+	"Instances":  {desk.Survey, func(ctx context.Context, d *desk.Desk) error { return just(d.Instances(ctx, 0, "")) }},
+	"Dead":       {desk.Survey, func(ctx context.Context, d *desk.Desk) error { return just(d.Dead(ctx, client.DeadFilter{})) }},
+	"Lanes":      {desk.Survey, func(ctx context.Context, d *desk.Desk) error { return just(d.Lanes(ctx, 0, "")) }},
+	"LanesOf":    {desk.See, func(ctx context.Context, d *desk.Desk) error { return just(d.LanesOf(ctx, "", ofA)) }},
+	"Jobs":       {desk.Survey, func(ctx context.Context, d *desk.Desk) error { return just(d.Jobs(ctx, 0, "")) }},
+	"Job":        {desk.Survey, func(ctx context.Context, d *desk.Desk) error { return just(d.Job(ctx, "job_1")) }},
+	"Audit":      {desk.Govern, func(ctx context.Context, d *desk.Desk) error { return just(d.Audit(ctx, client.AuditFilter{})) }},
+	"Deliveries": {desk.See, func(ctx context.Context, d *desk.Desk) error { return just(d.Deliveries(ctx, client.Filter{})) }},
+	"Attempts":   {desk.See, func(ctx context.Context, d *desk.Desk) error { return just(d.Attempts(ctx, client.AttemptFilter{})) }},
+	"Message":    {desk.See, func(ctx context.Context, d *desk.Desk) error { return just(d.Message(ctx, "of_a")) }},
+	"Endpoints":  {desk.See, func(ctx context.Context, d *desk.Desk) error { return just(d.Endpoints(ctx, client.EndpointFilter{})) }},
+	"Endpoint":   {desk.See, func(ctx context.Context, d *desk.Desk) error { return just(d.Endpoint(ctx, ofA)) }},
+	"EndpointDeliveries": {desk.See, func(ctx context.Context, d *desk.Desk) error {
+		return just(d.EndpointDeliveries(ctx, ofA, client.EndedFilter{}))
+	}},
+	"Retry":  {desk.Attempt, func(ctx context.Context, d *desk.Desk) error { return just(d.Retry(ctx, "of_a", ofA)) }},
+	"Cancel": {desk.Operate, func(ctx context.Context, d *desk.Desk) error { return just(d.Cancel(ctx, "of_a", ofA)) }},
+	"Resend": {desk.Operate, func(ctx context.Context, d *desk.Desk) error { return just(d.Resend(ctx, "of_a")) }},
+	"Survey": {desk.Operate, func(ctx context.Context, d *desk.Desk) error { return just(d.Survey(ctx, "replay", wire.JobRequest{})) }},
+	"StartJob": {desk.Operate, func(ctx context.Context, d *desk.Desk) error {
+		return just(d.StartJob(ctx, "replay", wire.JobRequest{}))
+	}},
+	"StopJob":        {desk.Operate, func(ctx context.Context, d *desk.Desk) error { return just(d.StopJob(ctx, "job_1")) }},
+	"ResumeJob":      {desk.Operate, func(ctx context.Context, d *desk.Desk) error { return just(d.ResumeJob(ctx, "job_1")) }},
+	"PauseLane":      {desk.Operate, func(ctx context.Context, d *desk.Desk) error { return just(d.PauseLane(ctx, ofA, "")) }},
+	"ResumeLane":     {desk.Operate, func(ctx context.Context, d *desk.Desk) error { return just(d.ResumeLane(ctx, ofA, "")) }},
+	"CreateEndpoint": {desk.Edit, func(ctx context.Context, d *desk.Desk) error { return just(d.CreateEndpoint(ctx, wire.Endpoint{})) }},
+	"PatchEndpoint": {desk.Edit, func(ctx context.Context, d *desk.Desk) error {
+		return just(d.PatchEndpoint(ctx, ofA, map[string]any{"url": "https://x.example"}))
+	}},
+	"DeleteEndpoint": {desk.Configure, func(ctx context.Context, d *desk.Desk) error { return just(d.DeleteEndpoint(ctx, ofA)) }},
+	"PauseEndpoint":  {desk.Hold, func(ctx context.Context, d *desk.Desk) error { return just(d.PauseEndpoint(ctx, ofA)) }},
+	"ResumeEndpoint": {desk.Hold, func(ctx context.Context, d *desk.Desk) error { return just(d.ResumeEndpoint(ctx, ofA)) }},
+	"RotateSecret":   {desk.Edit, func(ctx context.Context, d *desk.Desk) error { return just(d.RotateSecret(ctx, ofA, wire.Rotation{})) }},
+	"EndpointSecret": {desk.Configure, func(ctx context.Context, d *desk.Desk) error { return just(d.EndpointSecret(ctx, ofA)) }},
+	"TestEndpoint":   {desk.Attempt, func(ctx context.Context, d *desk.Desk) error { return just(d.TestEndpoint(ctx, ofA)) }},
+}
+
+func TestEachCallNeedsItsRightAndIsTheVisitors(t *testing.T) {
+	takesContext := func(m reflect.Method) bool {
+		return m.Type.NumIn() > 1 && m.Type.In(1) == reflect.TypeFor[context.Context]() && m.Name != "Context"
+	}
+	for m := range reflect.TypeFor[*desk.Desk]().Methods() {
+		if takesContext(m) {
+			require.Contains(t, deskCalls, m.Name, "say in deskCalls which right this method needs")
+		}
+	}
+	for name, c := range deskCalls {
+		for who, v := range map[string]desk.Visitor{"admin": admin, "reader": reader, "sender": sender, "view": viewA, "manage": manageA, "B": manageB, "none": nowhere, "nobody": stranger} {
+			api := newFakeAPI()
+			err := c.do(t.Context(), api.desk(t, v))
+			linkOfAnother := v.Link != nil && v.Link.Tenant != "A" && !slices.Contains([]string{"Deliveries", "Attempts", "Endpoints", "CreateEndpoint", "LanesOf"}, name)
+			switch {
+			case !v.May(c.right):
+				require.ErrorIs(t, err, v.Refusal(c.right), "%s by %s", name, who)
+				require.Empty(t, api.calls, "%s by %s: nothing was asked for", name, who)
+			case linkOfAnother:
+				require.ErrorIs(t, err, desk.ErrHidden, "%s by %s", name, who)
+				require.False(t, slices.ContainsFunc(api.calls, func(s string) bool { return !strings.HasPrefix(s, "GET ") }), "%s by %s: nothing was changed", name, who)
+				require.Empty(t, api.spent)
+			default:
+				require.NoError(t, err, "%s by %s", name, who)
+				by := "key:boss"
+				switch {
+				case v.Link != nil:
+					by = "link:" + v.Link.ID
+				case v.Key != nil:
+					by = "key:" + v.Key.Name
+				}
+				for _, caller := range api.callers {
+					require.Equal(t, by, caller, "%s by %s", name, who)
+				}
+			}
+		}
+	}
+}
+
+func TestALinkSeesItsOwnOnly(t *testing.T) {
+	api := newFakeAPI()
+	d := api.desk(t, manageA)
+
+	page, err := d.Deliveries(t.Context(), client.Filter{Tenants: []string{"B"}})
+	require.NoError(t, err)
+	require.Contains(t, api.queries[0], "tenant=A", "whatever tenant the page asks for")
+	require.NotContains(t, api.queries[0], "tenant=B")
+	for _, one := range page.Data {
+		require.Equal(t, "A", one.Tenant)
+		require.NotEqual(t, "q_orders", one.Destination)
+	}
+	require.Len(t, page.Data, 4)
+
+	endpoints, err := d.Endpoints(t.Context(), client.EndpointFilter{Tenants: []string{"B"}})
+	require.NoError(t, err)
+	require.Len(t, endpoints.Data, 2)
+	attempts, err := d.Attempts(t.Context(), client.AttemptFilter{})
+	require.NoError(t, err)
+	require.Len(t, attempts.Data, 1)
+	lanes, err := d.LanesOf(t.Context(), "B", "ep_aaaaaaaaa", "ep_ccccccccc", "q_orders")
+	require.NoError(t, err)
+	require.Len(t, lanes.Data, 1)
+	require.NotContains(t, api.queries[len(api.queries)-1], "q_orders")
+	lanes, err = d.LanesOf(t.Context(), "", "ep_gone00000")
+	require.NoError(t, err, "one that is gone is as one of another")
+	require.Empty(t, lanes.Data)
+
+	m, err := d.Message(t.Context(), "of_a")
+	require.NoError(t, err)
+	require.Len(t, m.Deliveries, 3, "without the operator's queue")
+	ended, err := d.EndpointDeliveries(t.Context(), ofA, client.EndedFilter{})
+	require.NoError(t, err)
+	require.Len(t, ended.Data, 1, "a message of no tenant went there too")
+
+	for _, id := range []string{"of_b", "of_none", "queued", "nothing"} {
+		_, err := d.Message(t.Context(), id)
+		require.Equal(t, desk.ErrHidden, err, "%s: what is another's and what is not there are the same", id)
+		_, err = d.Retry(t.Context(), id, "ep_ccccccccc")
+		require.Equal(t, desk.ErrHidden, err, id)
+	}
+	for _, name := range []string{"ep_ccccccccc", "uid-ep_ccccccccc", "ep_ddddddddd", "ep_nothing00", "nothing", "*"} {
+		_, err := d.Endpoint(t.Context(), name)
+		require.Equal(t, desk.ErrHidden, err, name)
+		_, err = d.Deliveries(t.Context(), client.Filter{Destinations: []string{name}})
+		require.Equal(t, desk.ErrHidden, err, "as a filter: %s", name)
+		_, err = d.Attempts(t.Context(), client.AttemptFilter{Destinations: []string{name}})
+		require.Equal(t, desk.ErrHidden, err, "as a filter: %s", name)
+	}
+	require.Empty(t, api.spent, "what was refused does not count")
+}
+
+func TestALinkOfOneEndpointSeesNoOther(t *testing.T) {
+	api := newFakeAPI()
+	d := api.desk(t, singleA)
+	page, err := d.Deliveries(t.Context(), client.Filter{Destinations: []string{"ep_bbbbbbbbb"}})
+	require.NoError(t, err)
+	require.Equal(t, "destination=ep_aaaaaaaaa&tenant=A", api.queries[0])
+	require.Len(t, page.Data, 1)
+	m, err := d.Message(t.Context(), "of_a")
+	require.NoError(t, err)
+	require.Len(t, m.Deliveries, 1)
+	_, err = d.Message(t.Context(), "second")
+	require.Equal(t, desk.ErrHidden, err, "of the same tenant, but to another endpoint")
+	list, err := d.Endpoints(t.Context(), client.EndpointFilter{})
+	require.NoError(t, err)
+	require.Len(t, list.Data, 1)
+	require.Equal(t, ofA, list.Data[0].ID)
+	_, err = d.PauseEndpoint(t.Context(), "ep_bbbbbbbbb")
+	require.Equal(t, desk.ErrHidden, err)
+	_, err = d.CreateEndpoint(t.Context(), wire.Endpoint{URL: "https://x.example"})
+	require.Equal(t, desk.ErrHidden, err, "it adds none")
+	_, err = d.Retry(t.Context(), "of_a", "ep_bbbbbbbbb")
+	require.Equal(t, desk.ErrHidden, err)
+	_, err = d.Retry(t.Context(), "of_a", "")
+	require.Equal(t, desk.ErrHidden, err, "all of them are others' too")
+}
+
+func TestWhatALinkMayAddAndEdit(t *testing.T) {
+	api := newFakeAPI()
+	d := api.desk(t, manageA)
+	_, err := d.CreateEndpoint(t.Context(), wire.Endpoint{
+		Tenant: "B", UID: "mine", URL: "https://x.example", Topics: []string{"payment.*"}, Description: "ours",
+		MaxInFlight: 9000, Rate: "1000/s", Metadata: map[string]string{"a": "b"}, Headers: map[string]string{"a": "b"}, Secret: "whsec_x", Ordered: true,
+	})
+	require.NoError(t, err)
+	require.JSONEq(t, `{"tenant":"A","url":"https://x.example","topics":["payment.*"],"description":"ours","ordered":false,"disabled":false}`, api.bodies[len(api.bodies)-1])
+
+	for _, field := range []string{"ladder", "rate", "max_in_flight", "headers", "success", "disabled", "tenant", "uid", "metadata", "timeout", "disable_after", "ordered", "secret", "anything"} {
+		_, err := d.PatchEndpoint(t.Context(), ofA, map[string]any{"url": "https://x.example", field: nil})
+		require.Equal(t, desk.ErrHidden, err, field)
+	}
+	_, err = d.PatchEndpoint(t.Context(), "uid-ep_aaaaaaaaa", map[string]any{"url": "https://x.example", "topics": []string{"*"}, "description": ""})
+	require.NoError(t, err)
+	require.Equal(t, "PATCH /v1/endpoints/ep_aaaaaaaaa", api.calls[len(api.calls)-1], "the one that was checked")
+
+	for range 60 {
+		api.endpoints = append(api.endpoints, wire.EndpointView{ID: "ep_more", Endpoint: wire.Endpoint{Tenant: "A"}})
+	}
+	_, err = d.CreateEndpoint(t.Context(), wire.Endpoint{URL: "https://x.example"})
+	require.ErrorIs(t, err, desk.ErrEnough)
+}
+
+func TestALinkDoesNotUndoWhatTheOperatorDisabled(t *testing.T) {
+	for reason, want := range map[string]error{"operator": desk.ErrHeld, "gone": nil, "failing": nil, "": nil} {
+		api := newFakeAPI()
+		api.endpoints[0].DisabledReason = reason
+		_, err := api.desk(t, manageA).ResumeEndpoint(t.Context(), ofA)
+		require.Equal(t, want, err, reason)
+		require.Equal(t, want == nil, slices.Contains(api.calls, "POST /v1/endpoints/ep_aaaaaaaaa/resume"), reason)
+		_, err = api.desk(t, admin).ResumeEndpoint(t.Context(), ofA)
+		require.NoError(t, err, "an operator does")
+	}
+}
+
+func TestALinksTestsAndResendsCount(t *testing.T) {
+	api := newFakeAPI()
+	d := api.desk(t, manageA)
+	_, err := d.TestEndpoint(t.Context(), ofA)
+	require.NoError(t, err)
+	_, err = d.Retry(t.Context(), "of_a", ofA)
+	require.NoError(t, err)
+	_, err = d.PauseEndpoint(t.Context(), ofA)
+	require.NoError(t, err)
+	require.Equal(t, []string{"lnk_manage", "lnk_manage"}, api.spent)
+
+	api.wait, api.calls = 90*time.Second, nil
+	_, err = d.TestEndpoint(t.Context(), ofA)
+	var spent *desk.SpentError
+	require.ErrorAs(t, err, &spent)
+	require.Equal(t, 90*time.Second, spent.Wait)
+	_, err = d.Retry(t.Context(), "of_a", ofA)
+	require.ErrorAs(t, err, &spent)
+	for _, call := range api.calls {
+		require.True(t, strings.HasPrefix(call, "GET "), "nothing was sent: %s", call)
+	}
+	api.spent = nil
+	_, err = api.desk(t, admin).TestEndpoint(t.Context(), ofA)
+	require.NoError(t, err)
+	require.Empty(t, api.spent, "an operator's are not counted")
+}
+
+func TestALinkIsToldNothingOfTheInside(t *testing.T) {
+	api := newFakeAPI()
+	d := api.desk(t, manageA)
+	all := map[string]any{}
+	note := func(name string, v any, err error) {
+		require.NoError(t, err, name)
+		all[name] = v
+	}
+	m, err := d.Message(t.Context(), "of_a")
+	note("message", m, err)
+	deliveries, err := d.Deliveries(t.Context(), client.Filter{})
+	note("deliveries", deliveries, err)
+	attempts, err := d.Attempts(t.Context(), client.AttemptFilter{})
+	note("attempts", attempts, err)
+	lanes, err := d.LanesOf(t.Context(), "", ofA)
+	note("lanes", lanes, err)
+	e, err := d.Endpoint(t.Context(), ofA)
+	note("endpoint", e, err)
+	list, err := d.Endpoints(t.Context(), client.EndpointFilter{})
+	note("endpoints", list, err)
+	rotated, err := d.RotateSecret(t.Context(), ofA, wire.Rotation{})
+	note("rotated", rotated, err)
+	paused, err := d.PauseEndpoint(t.Context(), ofA)
+	note("paused", paused, err)
+	created, err := d.CreateEndpoint(t.Context(), wire.Endpoint{})
+	note("created", created, err)
+	tested, err := d.TestEndpoint(t.Context(), ofA)
+	note("tested", tested, err)
+	retried, err := d.Retry(t.Context(), "of_a", ofA)
+	note("retried", retried, err)
+	ended, err := d.EndpointDeliveries(t.Context(), ofA, client.EndedFilter{})
+	note("ended", ended, err)
+	for name, v := range all {
+		text, err := json.Marshal(v)
+		require.NoError(t, err)
+		for _, inner := range []string{"ALLOW_NETS", "EGRESS", "10.0.0.9", "proxy", "permits", "risk", "x-inner", "uid-", "boss"} {
+			require.NotContains(t, string(text), inner, name)
+		}
+	}
+	require.Contains(t, m.Deliveries[0].LastError, "10.1.2.3 is private, and may not be called")
+
+	seen, err := api.desk(t, admin).Message(t.Context(), "of_a")
+	require.NoError(t, err)
+	require.Contains(t, seen.Deliveries[0].LastError, "ALLOW_NETS", "the operator needs the cure")
+}
+
+func TestAStoreThatIsAwayIsNoMissingThing(t *testing.T) {
+	api := newFakeAPI()
+	api.broken = true
+	d := api.desk(t, manageA)
+	_, err := d.Message(t.Context(), "of_a")
+	require.Error(t, err)
+	require.NotErrorIs(t, err, desk.ErrHidden)
+	_, err = d.PauseEndpoint(t.Context(), ofA)
+	require.Error(t, err)
+	require.NotErrorIs(t, err, desk.ErrHidden)
+}

@@ -42,7 +42,7 @@ var budgets = map[string]int{
 	"deploy/kit/redistest":                     1300,
 	"deploy/kit/redistest/miniserver":          100,
 	"dispatcher":                               4300,
-	"dispatcher/access":                        100,
+	"dispatcher/access":                        200,
 	"dispatcher/archive":                       800,
 	"dispatcher/health":                        100,
 	"dispatcher/app":                           1800, // it joins the archive, the outbox and the console too

@@ -4,7 +4,13 @@ package access
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -12,6 +18,8 @@ const (
 	// SessionFor is how long a session lasts that is not used. One that is used when
 	// less than half is left lasts anew.
 	SessionFor = 12 * time.Hour
+	// UsualLinkFor is how long a link lasts that says nothing else.
+	UsualLinkFor = 24 * time.Hour
 	// MaxLinkFor is the longest that a link may last.
 	MaxLinkFor = 30 * 24 * time.Hour
 	// LinkCalls is how many tests and resends a link may ask for in an hour, together.
@@ -47,6 +55,37 @@ type Link struct {
 	By        string // key:<name> of its maker
 	CreatedAt time.Time
 	ExpiresAt time.Time
+}
+
+// NewToken makes what opens a session or a link: 32 random bytes.
+func NewToken() string {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// HashToken is what a store keeps of a token: 64 hex digits.
+func HashToken(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+// linkIDs has digits that are read aloud without mistakes.
+var linkIDs = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// linkIDLength is so long that no two ids are ever the same: 100 bits.
+const linkIDLength = 20
+
+// LinkID is the id of the link that a token opens. It tells nothing of the token.
+func LinkID(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return LinkPrefix + linkIDs.EncodeToString(sum[:])[:linkIDLength]
+}
+
+// ValidLinkID reports whether a text may be the id of a link.
+func ValidLinkID(text string) bool {
+	rest, ok := strings.CutPrefix(text, LinkPrefix)
+	return ok && len(rest) == linkIDLength && strings.Trim(rest, "abcdefghijklmnopqrstuvwxyz234567") == ""
 }
 
 // Caller is on whose behalf a call of the API is made inside the process: of a browser

@@ -129,7 +129,7 @@ func parsePublicURL(v string) (PublicURL, error) {
 	switch {
 	case err != nil:
 		return PublicURL{}, err
-	case strings.ContainsAny(v, "?#"):
+	case strings.Contains(v, "?"):
 		return PublicURL{}, errors.New("it has to end behind its host or path")
 	}
 	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), ""

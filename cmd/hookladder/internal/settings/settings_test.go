@@ -311,7 +311,7 @@ func TestHowPeopleReachTheAPIIsAnOriginAndAPath(t *testing.T) {
 	require.Nil(t, s.PublicURL.URL)
 	for _, text := range []string{
 		"hooks.example", "ftp://hooks.example", "https://", "https://u:p@hooks.example", "https://hooks.example?", "https://hooks.example/?a=1",
-		"https://hooks.example#", "https://hooks.example/#a", "https://hooks.example/a/../b", "https://hooks.example//a", "https://hooks.example/%2e%2e/a", "https://hooks.example/a b",
+		"https://hooks.example#", "https://hooks.example/#a", "https://hooks.example/a/../b", "https://hooks.example//a", "https://hooks.example/%2e%2e/a", "https://hooks.example/a b", "https://hooks.example/a%20b",
 	} {
 		_, _, err := Read(Sources{Environ: map[string]string{"PUBLIC_URL": text}})
 		require.ErrorContains(t, err, "PUBLIC_URL", text)

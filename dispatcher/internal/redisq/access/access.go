@@ -6,11 +6,7 @@
 package access
 
 import (
-	"crypto/rand"
-	"crypto/sha256"
 	_ "embed" // the scripts
-	"encoding/base64"
-	"encoding/hex"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
@@ -59,17 +55,4 @@ func New(c *conn.Client) *Store {
 		createLink: home("create link", linkCreateSrc), readLink: home("read link", linkReadSrc), listLinks: home("list links", linkListSrc),
 		revokeLink: home("revoke link", linkRevokeSrc), spendLinks: home("count call of link", linkSpendSrc),
 	}
-}
-
-// newToken makes what opens a session or a link. rand.Read never fails.
-func newToken() string {
-	var b [32]byte
-	_, _ = rand.Read(b[:])
-	return base64.RawURLEncoding.EncodeToString(b[:])
-}
-
-// hashOf is what is kept of a token.
-func hashOf(token string) string {
-	sum := sha256.Sum256([]byte(token))
-	return hex.EncodeToString(sum[:])
 }

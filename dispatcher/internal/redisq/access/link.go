@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/subtle"
-	"encoding/base32"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -28,19 +26,9 @@ const (
 	// mostCalls of a page find its links among those that have expired: 20 ms of Redis.
 	// The next page goes on.
 	mostCalls = 20
-	// idBytes of the hash make an id: 20 characters, so that no two are ever the same.
-	idBytes = 100 / 8
 	// spendWithin is the hour of access.LinkCalls.
 	spendWithin = time.Hour
 )
-
-var idText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
-
-// idOf is the id of a link, made of the hash of its token.
-func idOf(hash string) string {
-	b, _ := hex.DecodeString(hash[:2*idBytes]) // as hashOf made it
-	return access.LinkPrefix + idText.EncodeToString(b)
-}
 
 // linkRecord is what a link allows, as the store has it. Redis has the rest before it.
 type linkRecord struct {
@@ -51,35 +39,32 @@ type linkRecord struct {
 	By       string `json:",omitempty"`
 }
 
-// CreateLink keeps a new link, which lasts for so long. It answers the link with its id
-// and times, and the token that opens it, which is kept nowhere.
-func (s *Store) CreateLink(ctx context.Context, l access.Link, lasts time.Duration) (made access.Link, token string, err error) {
+// CreateLink keeps a new link, which a new token opens and which lasts for so long. It
+// answers the link with its id and times. The token is kept nowhere.
+func (s *Store) CreateLink(ctx context.Context, token string, l access.Link, lasts time.Duration) (access.Link, error) {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false) // it is no page, and would be longer
 	if err := enc.Encode(linkRecord{l.Tenant, l.Endpoint, l.Manage, l.Name, l.By}); err != nil {
-		return l, "", fmt.Errorf("create link: %w", err)
+		return l, fmt.Errorf("create link: %w", err)
 	}
-	token = newToken()
-	hash := hashOf(token)
-	l.ID = idOf(hash)
-	r, err := s.conn.RunHome(ctx, s.createLink, l.ID, hash, lasts.Milliseconds(), mostLinks, tidied, strings.TrimSpace(text.String()))
+	l.ID = access.LinkID(token)
+	r, err := s.conn.RunHome(ctx, s.createLink, l.ID, access.HashToken(token), lasts.Milliseconds(), mostLinks, tidied, strings.TrimSpace(text.String()))
 	switch {
 	case err != nil:
-		return l, "", err
+		return l, err
 	case !r.More():
-		return l, "", access.ErrLinks
+		return l, access.ErrLinks
 	}
 	l.CreatedAt, l.ExpiresAt = r.Time(), r.Time()
-	return l, token, r.Err
+	return l, r.Err
 }
 
 // LinkByToken is the link that a token opens. It answers access.ErrNoLink where there is none;
 // any other error is the store's.
 func (s *Store) LinkByToken(ctx context.Context, token string) (access.Link, error) {
-	hash := hashOf(token)
-	l, have, err := s.read(ctx, idOf(hash))
-	if err == nil && subtle.ConstantTimeCompare([]byte(hash), []byte(have)) != 1 {
+	l, have, err := s.read(ctx, access.LinkID(token))
+	if err == nil && subtle.ConstantTimeCompare([]byte(access.HashToken(token)), []byte(have)) != 1 {
 		return access.Link{}, access.ErrNoLink
 	}
 	return l, err

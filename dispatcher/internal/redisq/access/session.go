@@ -13,8 +13,8 @@ import (
 // OpenSession begins a session of an API key, by its owner text. The token is for the
 // browser only.
 func (s *Store) OpenSession(ctx context.Context, key string) (token string, err error) {
-	token = newToken()
-	if _, err := s.conn.RunHome(ctx, s.openSession, hashOf(token), key, access.SessionFor.Milliseconds()); err != nil {
+	token = access.NewToken()
+	if _, err := s.conn.RunHome(ctx, s.openSession, access.HashToken(token), key, access.SessionFor.Milliseconds()); err != nil {
 		return "", err
 	}
 	return token, nil
@@ -23,7 +23,7 @@ func (s *Store) OpenSession(ctx context.Context, key string) (token string, err 
 // Session is that of a token. It answers access.ErrNoSession where there is none; any
 // other error is the store's.
 func (s *Store) Session(ctx context.Context, token string) (access.Session, error) {
-	r, err := s.conn.RunHome(ctx, s.readSession, hashOf(token), access.SessionFor.Milliseconds())
+	r, err := s.conn.RunHome(ctx, s.readSession, access.HashToken(token), access.SessionFor.Milliseconds())
 	switch {
 	case err != nil:
 		return access.Session{}, err
@@ -36,5 +36,5 @@ func (s *Store) Session(ctx context.Context, token string) (access.Session, erro
 
 // CloseSession ends the session of a token, if there is one.
 func (s *Store) CloseSession(ctx context.Context, token string) error {
-	return s.conn.At(ctx, "close session", conn.Home, func(p redis.Pipeliner) { p.Del(ctx, s.home+keys.Session+hashOf(token)) })
+	return s.conn.At(ctx, "close session", conn.Home, func(p redis.Pipeliner) { p.Del(ctx, s.home+keys.Session+access.HashToken(token)) })
 }

@@ -172,7 +172,7 @@ func TestAStoreThatIsAwayIsNotTakenForNobody(t *testing.T) {
 	_, link1 := r.LinkByToken(ctx, link)
 	_, link2 := r.Link(ctx, l.ID)
 	_, open := r.OpenSession(ctx, "0123abcd")
-	_, _, create := r.CreateLink(ctx, words.Link{Tenant: "m7"}, time.Hour)
+	_, create := r.CreateLink(ctx, words.NewToken(), words.Link{Tenant: "m7"}, time.Hour)
 	_, _, list := r.Links(ctx, 10, "")
 	_, spend := r.SpendLink(ctx, l.ID)
 	for name, err := range map[string]error{

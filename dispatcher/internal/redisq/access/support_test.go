@@ -75,9 +75,10 @@ func (r *rig) full() {
 	require.ErrorContains(r, r.client.Set(r.Context(), r.home+":x", "x", 0).Err(), "OOM")
 }
 
-func (r *rig) create(l words.Link, lasts time.Duration) (words.Link, string) {
+func (r *rig) create(l words.Link, lasts time.Duration) (made words.Link, token string) {
 	r.Helper()
-	made, token, err := r.CreateLink(r.Context(), l, lasts)
+	token = words.NewToken()
+	made, err := r.CreateLink(r.Context(), token, l, lasts)
 	require.NoError(r, err)
 	return made, token
 }

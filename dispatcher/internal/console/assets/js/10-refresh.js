@@ -29,25 +29,37 @@ const keep = {
 async function refresh() {
   live.busy = true;
   try {
-    const headers = { "X-Refresh": "1" };
-    if (live.tag) headers["If-None-Match"] = live.tag;
+    const answer = await again();
+    if (answer) show(answer);
+  } finally { live.busy = false; }
+}
+
+// again fetches the page once more; without an answer it is as it was.
+async function again() {
+  const headers = { "X-Refresh": "1" };
+  if (live.tag) headers["If-None-Match"] = live.tag;
+  try {
     const answer = await fetch(location.href, { headers, cache: "no-store", redirect: "follow" });
-    if (answer.status === 401) { location.reload(); return; }
+    if (answer.status === 401) { location.reload(); return null; }
     setLive(answer.status === 503 ? "away" : "on");
-    if (answer.status === 304) return;
+    if (answer.status === 304) return null;
     const text = await answer.text();
-    if (!answer.ok && !(answer.status === 503 && document.querySelector("[data-away]"))) return;
-    live.tag = answer.headers.get("ETag");
-    const next = new DOMParser().parseFromString(text, "text/html");
-    for (const id of ["main", "side"]) {
-      const from = document.getElementById(id), to = next.getElementById(id);
-      if (from && to) Idiomorph.morph(from, to, { morphStyle: "innerHTML", restoreFocus: true, callbacks: keep });
-      else if (id === "main" || from || to) { location.reload(); return; }
-    }
-    document.title = next.title;
-    restore();
-    document.dispatchEvent(new Event("refreshed"));
-  } catch { setLive("away"); } finally { live.busy = false; }
+    if (!answer.ok && !(answer.status === 503 && document.querySelector("[data-away]"))) return null;
+    return { text, tag: answer.headers.get("ETag") };
+  } catch { setLive("away"); return null; }
+}
+
+function show(answer) {
+  const next = new DOMParser().parseFromString(answer.text, "text/html");
+  for (const id of ["main", "side"]) {
+    const from = document.getElementById(id), to = next.getElementById(id);
+    if (from && to) Idiomorph.morph(from, [...to.childNodes], { morphStyle: "innerHTML", restoreFocus: true, callbacks: keep });
+    else if (id === "main" || from || to) { location.reload(); return; }
+  }
+  live.tag = answer.tag;
+  document.title = next.title;
+  restore();
+  document.dispatchEvent(new Event("refreshed"));
 }
 
 function setLive(state) {

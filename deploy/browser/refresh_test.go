@@ -1,0 +1,87 @@
+package browser_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit/browsertest"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// counted has a page count how often it was fetched again, and how often that changed it.
+func counted(b *browsertest.Tab) {
+	browsertest.JS[bool](b, `window.fetches = 0, window.swaps = 0, (() => {
+		const real = window.fetch;
+		window.fetch = (...a) => { window.fetches++; return real(...a) };
+		document.addEventListener("refreshed", () => window.swaps++);
+	})(), true`)
+}
+
+// quick has a page refresh itself at once, as its clock does every five seconds.
+const quick = `(async () => { if (nothingOpen()) await refresh(); return true })()`
+
+func fetches(b *browsertest.Tab) int { return browsertest.JS[int](b, "window.fetches") }
+
+func TestAPageRefreshesInPlace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.tab(t)
+	b.Open(w.page("/console/"))
+	counted(b)
+	b.Focus("link", "Endpoints")
+	browsertest.JS[bool](b, "window.node = document.activeElement, true")
+	w.publish(wire.Message{ID: "one", URL: w.at("ok"), Delay: hour})
+	w.publish(wire.Message{ID: "two", URL: w.at("fail")})
+	w.twice("two")
+	b.In("navigation", "Main").WaitFor("Deliveries 1") // by its own clock
+	require.True(t, browsertest.JS[bool](b, "document.activeElement === window.node"), "the focus is kept")
+	require.Positive(t, browsertest.JS[int](b, "window.swaps"))
+
+	swaps := browsertest.JS[int](b, "window.swaps")
+	before := fetches(b)
+	browsertest.JS[bool](b, quick)
+	browsertest.JS[bool](b, quick)
+	require.GreaterOrEqual(t, fetches(b), before+2)
+	require.LessOrEqual(t, browsertest.JS[int](b, "window.swaps"), swaps+1, "what has not changed is not drawn again")
+}
+
+func TestAPageDoesNotRefreshWhileAPersonIsAtIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.tab(t)
+	b.Open(w.page("/console/"))
+	counted(b)
+	still := func(what string) {
+		t.Helper()
+		b.Until("it is at rest", func() bool { return browsertest.JS[bool](b, "!live.busy") })
+		before := fetches(b)
+		browsertest.JS[bool](b, quick)
+		require.Equal(t, before, fetches(b), what)
+	}
+	goes := func(what string) {
+		t.Helper()
+		b.Until(what, func() bool { // a refresh by the clock may be under way
+			before := fetches(b)
+			browsertest.JS[bool](b, quick)
+			return fetches(b) > before
+		})
+	}
+	goes("it refreshes")
+	b.Hide(true)
+	still("hidden")
+	b.Hide(false)
+	goes("seen again")
+	b.Press("p")
+	still("paused")
+	b.Press("p")
+	b.WaitFor("Live")
+	b.Press("?")
+	b.WaitHas("dialog", "Keys")
+	still("a dialog is open")
+	b.Press("Escape")
+	browsertest.JS[bool](b, "getSelection().selectAllChildren(document.querySelector('h1')), true")
+	still("text is selected")
+	browsertest.JS[bool](b, "getSelection().removeAllRanges(), true")
+	goes("nothing is selected")
+}

@@ -1,0 +1,158 @@
+package draw
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/health"
+)
+
+// point is what a part of the time brought, a second.
+type point struct{ accepted, delivered, failed float64 }
+
+// steps is into how long parts a chart of some length cuts its time.
+func steps(length time.Duration) (each, grid time.Duration) {
+	switch {
+	case length <= 3*time.Hour:
+		return time.Minute, 30 * time.Minute
+	case length <= 24*time.Hour:
+		return 5 * time.Minute, 4 * time.Hour
+	}
+	return 15 * time.Minute, 12 * time.Hour
+}
+
+// chartHeight is the height of its plot, in pixels and units.
+const chartHeight = 200.0
+
+// Chart draws the minutes of some length before until: what was accepted, delivered and
+// failed, a second. A script shows the values under the pointer, which it reads from
+// data-points; a reader of the screen gets a sentence.
+func Chart(minutes []health.Minute, until time.Time, length time.Duration) template.HTML {
+	each, grid := steps(length)
+	list := points(minutes, until, length, each)
+	top, line := scale(list)
+	var b strings.Builder
+	fmt.Fprintf(&b, `<div class="chart" data-from="%d" data-step="%d" data-points="`, until.Add(-length).UnixMilli(), each.Milliseconds())
+	for i, p := range list {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		fmt.Fprintf(&b, "%s,%s,%s", rate(p.accepted), rate(p.delivered), rate(p.failed))
+	}
+	b.WriteString(`"><svg class="chart-y" width="44" height="224" aria-hidden="true">`)
+	for y := 0.0; y <= top*1.001; y += line {
+		fmt.Fprintf(&b, `<text x="38" y="%s" text-anchor="end">%s</text>`, number(at(y, top)+8), label(y))
+	}
+	fmt.Fprintf(&b, `</svg><svg class="chart-plot" width="100%%" height="224" role="img" aria-label="%s">`, template.HTMLEscapeString(summary(minutes, until, length)))
+	b.WriteString(`<svg x="0" y="4" width="100%" height="200" viewBox="0 0 1000 200" preserveAspectRatio="none">`)
+	for y := 0.0; y <= top*1.001; y += line {
+		fmt.Fprintf(&b, `<path class="c-grid" d="M0 %sh1000"/>`, number(at(y, top)))
+	}
+	curve(&b, "c-accepted", list, top, func(p point) float64 { return p.accepted })
+	curve(&b, "c-delivered", list, top, func(p point) float64 { return p.delivered })
+	curve(&b, "c-failed", list, top, func(p point) float64 { return p.failed })
+	b.WriteString(`</svg><line class="c-cursor" y1="4" y2="204" x1="-9" x2="-9"/>`)
+	from := until.Add(-length)
+	for t := from.Truncate(grid).Add(grid); t.Before(until); t = t.Add(grid) {
+		if share := 100 * float64(t.Sub(from)) / float64(length); share > 2 && share < 98 {
+			fmt.Fprintf(&b, `<text x="%s%%" y="221" text-anchor="middle">%s</text>`, number(share), clock(t, length > 24*time.Hour))
+		}
+	}
+	b.WriteString("</svg></div>")
+	return svg(&b)
+}
+
+// points brings minutes into parts of the same length. What is not known was nothing.
+func points(minutes []health.Minute, until time.Time, length, each time.Duration) []point {
+	list := make([]point, length/each)
+	from := until.Add(-length)
+	for _, m := range minutes {
+		i := int(m.At.Sub(from) / each)
+		if m.At.Before(from) || i >= len(list) {
+			continue
+		}
+		list[i].accepted += float64(m.Accepted) / each.Seconds()
+		list[i].delivered += float64(m.Delivered) / each.Seconds()
+		list[i].failed += float64(m.Failed) / each.Seconds()
+	}
+	return list
+}
+
+// scale is the top of the axis, and how far its lines are apart: three to five lines
+// with round numbers.
+func scale(list []point) (top, line float64) {
+	most := 0.0
+	for _, p := range list {
+		most = max(most, p.accepted, p.delivered, p.failed)
+	}
+	if most == 0 {
+		return 1, 0.5
+	}
+	line = math.Pow(10, math.Floor(math.Log10(most)))
+	for _, part := range []float64{0.2, 0.5, 1, 2} {
+		if most/(line*part) <= 4 {
+			line *= part
+			break
+		}
+	}
+	return math.Ceil(most/line-1e-9) * line, line
+}
+
+// at is where a value lies, from above.
+func at(value, top float64) float64 { return chartHeight - chartHeight*value/top }
+
+func curve(b *strings.Builder, class string, list []point, top float64, of func(point) float64) {
+	fmt.Fprintf(b, `<path class="%s" d="`, class)
+	for i, p := range list {
+		letter := "L"
+		if i == 0 {
+			letter = "M"
+		}
+		fmt.Fprintf(b, "%s%s %s", letter, number((float64(i)+.5)*1000/float64(len(list))), number(at(of(p), top)))
+	}
+	b.WriteString(`"/>`)
+}
+
+// rate is a number a second in few digits.
+func rate(x float64) string {
+	switch {
+	case x == 0:
+		return "0"
+	case x < 0.1:
+		return fmt.Sprintf("%.3f", x)
+	case x < 10:
+		return fmt.Sprintf("%.2f", x)
+	}
+	return fmt.Sprintf("%.1f", x)
+}
+
+// label is a round number of the axis.
+func label(x float64) string {
+	if x >= 1000 {
+		return fmt.Sprintf("%gk", math.Round(x/100)/10)
+	}
+	return fmt.Sprintf("%.3g", x)
+}
+
+// summary says what a chart shows.
+func summary(minutes []health.Minute, until time.Time, length time.Duration) string {
+	var sum, most health.Minute
+	for _, m := range minutes {
+		if m.At.Before(until.Add(-length)) || !m.At.Before(until) {
+			continue
+		}
+		sum.Accepted, sum.Delivered, sum.Failed = sum.Accepted+m.Accepted, sum.Delivered+m.Delivered, sum.Failed+m.Failed
+		if m.Accepted > most.Accepted {
+			most = m
+		}
+	}
+	text := fmt.Sprintf("In %d hours until %s UTC %s, %s, %s", int(length.Hours()), clock(until, true),
+		many(sum.Accepted, "were accepted"), many(sum.Delivered, "delivered"), many(sum.Failed, "attempts failed"))
+	if most.Accepted > 0 {
+		text += fmt.Sprintf(". The busiest minute was %s with %s", clock(most.At, true), many(most.Accepted, "accepted"))
+	}
+	return text
+}

@@ -33,7 +33,7 @@ var budgets = map[string]int{
 	"cmd/hookladder/internal/samples":          300,
 	"cmd/hookladder/internal/settings":         900,
 	"cmd/hookladder/internal/term":             200,
-	"cmd/hookladder/internal/why":              500,
+	"cmd/hookladder/internal/why":              200,
 	"deploy/interop":                           200,
 	"deploy/interop/sign":                      100,
 	"deploy/kit":                               1100,
@@ -45,6 +45,7 @@ var budgets = map[string]int{
 	"dispatcher/access":                        200,
 	"dispatcher/archive":                       800,
 	"dispatcher/health":                        100,
+	"dispatcher/explain":                       600,
 	"dispatcher/app":                           1800, // it joins the archive, the outbox and the console too
 	"dispatcher/client":                        1500, // it repeats calls, and goes through lists
 	"dispatcher/internal/archiver":             700,

@@ -1,3 +1,4 @@
+// Package why asks the API how a message's deliveries stand, and what helps.
 package why
 
 import (
@@ -9,6 +10,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/explain"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -53,8 +55,8 @@ func Ask(ctx context.Context, c *client.Client, id, destination string) (Answer,
 	}
 	a := Answer{ID: m.ID, Deliveries: make([]Standing, len(m.Deliveries))}
 	for i, d := range m.Deliveries {
-		facts := Facts{Delivery: d, Lane: lanes[d.Destination], Queue: m.Queue, Expires: m.ExpiresAt, Instances: instances.Data, Now: time.Now()}
-		a.Deliveries[i] = Standing{ID: d.ID, Destination: d.Destination, Status: d.Status, Why: Sentence(facts)}
+		facts := explain.Facts{Delivery: d, Lane: lanes[d.Destination], Queue: m.Queue, Expires: m.ExpiresAt, Instances: instances.Data, Now: time.Now()}
+		a.Deliveries[i] = Standing{ID: d.ID, Destination: d.Destination, Status: d.Status, Why: explain.Sentence(facts)}
 	}
 	return a, nil
 }

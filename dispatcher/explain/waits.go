@@ -1,4 +1,4 @@
-package why
+package explain
 
 import (
 	"cmp"
@@ -27,9 +27,11 @@ func (f Facts) waits() (how, cure string) {
 			", or the headers of a message to it, with its ENCRYPTION_KEY, or read it", "give every instance the key with which they were stored"
 	case "missing":
 		return "waits" + f.until(d.WaitingUntil) + ", since its endpoint is not in the store and was not deleted",
-			"`hookladder doctor` looks for what else is missing, `hookladder cancel " + f.message() + "` ends it"
+			"`hookladder doctor` looks for what else is missing, " + f.cancel()
 	case "order":
 		return f.order()
+	case "turn":
+		return "waits for its turn" + f.until(d.WaitingUntil), ""
 	case "limit":
 		return f.limit()
 	case "permits":
@@ -56,8 +58,10 @@ func (f Facts) paused() (how, cure string) {
 		own = " (" + own[1:] + ")"
 	}
 	switch {
+	case f.Lane.Why == "all" && f.For == Merchant:
+		return "waits since all sending is paused for the moment" + own, ""
 	case f.Lane.Why == "all":
-		return "waits since every lane is paused" + f.since() + own, "`hookladder resume '*'` lets all of them go on"
+		return "waits since every lane is paused" + f.since() + own, f.resumeAll()
 	case f.Lane.State != "paused": // it was resumed between the two calls
 		return "waits since " + f.place() + " was paused" + own, ""
 	}
@@ -112,7 +116,7 @@ func (f Facts) order() (how, cure string) {
 		return text + ", and" + strings.TrimPrefix(held, "waits since"), cure
 	case "failing":
 		if f.Lane.Opened == 0 {
-			return text + f.failing(), "it goes when they have ended, and `hookladder retry` or `cancel` of the first hurries that"
+			return text + f.failing(), f.hurry()
 		}
 		fallthrough
 	case "open":
@@ -122,7 +126,15 @@ func (f Facts) order() (how, cure string) {
 			return text + ", and " + f.place() + " gets nothing" + f.until(f.Lane.Until), ""
 		}
 	}
-	return text + " to " + f.place(), "it goes when they have ended, and `hookladder retry` or `cancel` of the first hurries that"
+	return text + " to " + f.place(), f.hurry()
+}
+
+// hurry is what ends those that go first.
+func (f Facts) hurry() string {
+	if f.For == Terminal {
+		return "it goes when they have ended, and `hookladder retry` or `cancel` of the first hurries that"
+	}
+	return "it goes when they have ended"
 }
 
 func (f Facts) limit() (how, cure string) {

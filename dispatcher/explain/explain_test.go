@@ -1,4 +1,4 @@
-package why_test
+package explain_test
 
 import (
 	"reflect"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/why"
+	"github.com/hookladder/hookladder/dispatcher/explain"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 )
@@ -143,7 +143,7 @@ var sentences = []struct {
 
 func TestEachWayToStandHasASentenceWithItsCure(t *testing.T) {
 	for _, c := range sentences {
-		got := why.Sentence(why.Facts{
+		got := explain.Sentence(explain.Facts{
 			Delivery: c.delivery, Lane: c.lane, Expires: at(10, 59), Now: noon,
 			Instances: []wire.Instance{{Permits: 8, InFlight: 8}, {Permits: 2, InFlight: 1}},
 		})
@@ -168,12 +168,12 @@ func TestNoWordOfTheAPIIsWithoutASentence(t *testing.T) {
 }
 
 func TestWithoutAnInstanceThatDeliversTheCureIsToStartOne(t *testing.T) {
-	f := why.Facts{Delivery: waiting("permits", nil), Instances: []wire.Instance{{Name: "accepts"}}, Now: noon}
-	require.Contains(t, why.Sentence(f), "waits, since no instance delivers; start `hookladder serve`")
+	f := explain.Facts{Delivery: waiting("permits", nil), Instances: []wire.Instance{{Name: "accepts"}}, Now: noon}
+	require.Contains(t, explain.Sentence(f), "waits, since no instance delivers; start `hookladder serve`")
 	f.Instances = nil
-	require.Contains(t, why.Sentence(f), "is due and waits for a permit; more instances")
+	require.Contains(t, explain.Sentence(f), "is due and waits for a permit; more instances")
 	f.Delivery.WaitingFor = "moonlight"
-	require.Equal(t, lane+":order_17 waits", why.Sentence(f))
+	require.Equal(t, lane+":order_17 waits", explain.Sentence(f))
 }
 
 func TestWhatIsTakenIsToldAsThat(t *testing.T) {
@@ -193,11 +193,42 @@ func TestWhatIsTakenIsToldAsThat(t *testing.T) {
 		{dead("exhausted", func(d *wire.Delivery) { d.LastError = "no such order" }), "died at 11:00:00 after 10 attempts, the last of its ladder (no such order); once its handler works again, `hookladder retry order_17 --destination q_orders` starts a new ladder"},
 		{dead("rejected", nil), "died at 11:00:00 after 10 attempts, since the program that took it gave it up; `hookladder retry order_17 --destination q_orders` starts a new ladder"},
 	} {
-		got := why.Sentence(why.Facts{Delivery: to(c.delivery), Lane: queue, Queue: "orders", Now: noon})
+		got := explain.Sentence(explain.Facts{Delivery: to(c.delivery), Lane: queue, Queue: "orders", Now: noon})
 		require.Equal(t, "q_orders:order_17 "+c.want, got)
 	}
 	own := &wire.LaneState{Lane: lane, Endpoint: lane, UID: "till-7", Kind: "pull", InFlight: 2}
 	d := waiting("limit", func(d *wire.Delivery) { d.URL = "" })
-	require.Contains(t, why.Sentence(why.Facts{Delivery: d, Lane: own, Now: noon}),
+	require.Contains(t, explain.Sentence(explain.Facts{Delivery: d, Lane: own, Now: noon}),
 		"of till-7 as many are taken as may be, 2; `hookladder endpoints update ep_123456789 --max-in-flight N` allows more")
+}
+
+// told are all sentences for a reader.
+func told(reader explain.Reader) (list []string) {
+	for _, c := range sentences {
+		how, cure := explain.Standing(explain.Facts{
+			Delivery: c.delivery, Lane: c.lane, Expires: at(10, 59), Now: noon, For: reader, Instances: []wire.Instance{{Permits: 8, InFlight: 8}},
+		})
+		list = append(list, how+"; "+cure)
+	}
+	return list
+}
+
+func TestInTheConsoleButtonsHelp(t *testing.T) {
+	for _, text := range told(explain.Console) {
+		require.NotContains(t, strings.ReplaceAll(text, "`hookladder doctor`", ""), "`hookladder", text)
+	}
+	how, cure := explain.Standing(explain.Facts{Delivery: dead("exhausted", nil), Now: noon, For: explain.Console})
+	require.Equal(t, "died at 11:00:00 after 10 attempts, the last of its ladder", how)
+	require.Equal(t, "once api.shop.example answers again, “Send again” starts a new ladder", cure)
+}
+
+// Our settings, and the names of our people, are nothing for a merchant.
+func TestAMerchantIsToldNothingOfOurInside(t *testing.T) {
+	for _, text := range told(explain.Merchant) {
+		for _, word := range []string{
+			"ALLOW_NETS", "MAX_WAITING", "DISABLE_AFTER", "MAX_IN_FLIGHT", "ENCRYPTION_KEY", "hookladder ", "instance", "permit", " by ", "lane", "System",
+		} {
+			require.NotContains(t, text, word)
+		}
+	}
 }

@@ -1,6 +1,4 @@
-package why
-
-import "fmt"
+package explain
 
 // died says what a dead delivery died of, by the words of dead_reason, and what helps
 // where its endpoint is there and enabled.
@@ -17,11 +15,16 @@ func (f Facts) died() (how, cure string) {
 	case "gone":
 		return how + ", since " + f.place() + " answered that it is gone (410)", again
 	case "expired":
+		if f.For == Merchant {
+			return how + after + ", since it had expired" + f.at("at", f.Expires), ""
+		}
 		return how + after + ", since it had expired" + f.at("at", f.Expires), "publish it anew under another id"
 	case "refused":
-		return how + ", since its address may not be called" + f.answer(), "correct the URL, or allow the address with ALLOW_NETS; then " + again
+		return how + ", since its address may not be called" + f.answer(), f.allowed() + "; then " + again
 	case "disabled":
 		switch {
+		case f.bare() && f.For == Merchant:
+			return how + ", since no attempt at " + f.place() + " succeeded for too long", "once it answers again, " + again
 		case f.bare():
 			return how + ", since no attempt at " + f.place() + " succeeded for DISABLE_AFTER", "once it answers again, " + again
 		case f.Lane.Why == "failing" && f.Lane.State == "disabled":
@@ -29,8 +32,14 @@ func (f Facts) died() (how, cure string) {
 		}
 		return how + ", since its endpoint " + f.place() + " was disabled", again
 	case "overflow":
+		if f.For == Merchant {
+			return how + " unattempted, since too much waited for " + f.place(), "once less waits, " + again
+		}
 		return how + " unattempted, since as much waited for " + f.place() + " as ENDPOINT_MAX_WAITING allows", "once less waits, " + again
 	case "poison":
+		if f.For == Merchant {
+			return how + ", since it could not be attempted", again
+		}
 		return how + ", since three instances died while they held it", "look for the cause in their logs; then " + again
 	case "rejected":
 		if f.pull() {
@@ -41,13 +50,10 @@ func (f Facts) died() (how, cure string) {
 	return how + after + f.answer(), again
 }
 
-// enabled is the cure where the endpoint has to be enabled first, if it still is not.
-func (f Facts) enabled(again string) string {
-	switch f.Lane.State {
-	case "disabled":
-		return fmt.Sprintf("it is disabled%s: `hookladder resume %s`, then %s", f.since(), f.Delivery.Destination, again)
-	case "deleted":
-		return "its endpoint was deleted"
+// allowed is what lets an address be called that may not be.
+func (f Facts) allowed() string {
+	if f.For == Merchant {
+		return "correct the URL: its host needs a public address"
 	}
-	return again
+	return "correct the URL, or allow the address with ALLOW_NETS"
 }

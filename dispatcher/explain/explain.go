@@ -1,5 +1,7 @@
-// Package why says in one sentence how a delivery stands, and what helps.
-package why
+// Package explain says in one sentence how a delivery stands, and what helps. The
+// commands, the console and a merchant's pages have the same sentences; only what helps is
+// told in the words of the place where it is read.
+package explain
 
 import (
 	"cmp"
@@ -18,19 +20,39 @@ type Facts struct {
 	Queue     string          // of its message; empty: it goes elsewhere
 	Expires   wire.Time       // of its message; zero: it does not expire
 	Instances []wire.Instance // needed only where the delivery waits for a permit
-	Now       time.Time       // a time of the same day is told without its date
+	Now       time.Time       // a time of the same day is told without its date, all in its zone
+	For       Reader
 }
+
+// Reader is for whom a sentence is.
+type Reader uint8
+
+// The readers.
+const (
+	Terminal Reader = iota // commands are what helps
+	Console                // buttons are
+	Merchant               // they are; of our inside and of other tenants nothing is told
+)
 
 // Sentence says how the delivery stands, and behind a semicolon what helps.
 func Sentence(f Facts) string {
-	if f.Lane == nil {
-		f.Lane = &wire.LaneState{}
-	}
-	how, cure := f.stands()
+	how, cure := Standing(f)
 	if cure != "" {
 		how += "; " + cure
 	}
 	return f.Delivery.ID + " " + how
+}
+
+// Standing says how the delivery stands, as what follows its name, and what helps; empty:
+// nothing does, or need.
+func Standing(f Facts) (how, cure string) {
+	if f.Lane == nil {
+		f.Lane = &wire.LaneState{}
+	}
+	if f.For == Merchant {
+		f.mask()
+	}
+	return f.stands()
 }
 
 func (f Facts) stands() (how, cure string) {
@@ -86,7 +108,7 @@ func (f Facts) at(word string, t wire.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	local, now := t.Local(), f.Now.Local()
+	local, now := t.In(f.Now.Location()), f.Now
 	if local.YearDay() == now.YearDay() && local.Year() == now.Year() {
 		return " " + word + " " + local.Format("15:04:05")
 	}
@@ -134,22 +156,6 @@ func (f Facts) bare() bool { return !strings.HasPrefix(f.Delivery.Destination, "
 func (f Facts) message() string {
 	_, id, _ := strings.Cut(f.Delivery.ID, ":")
 	return id
-}
-
-func (f Facts) retry(does string) string {
-	return fmt.Sprintf("`hookladder retry %s --destination %s` %s", f.message(), f.Delivery.Destination, does)
-}
-
-func (f Facts) resume(does string) string {
-	return fmt.Sprintf("`hookladder resume %s` %s", f.Delivery.Destination, does)
-}
-
-// update names the command that changes a field of the lane's endpoint; empty: it has none.
-func (f Facts) update(flag, does string) string {
-	if f.Lane.Endpoint == "" {
-		return ""
-	}
-	return fmt.Sprintf("`hookladder endpoints update %s %s` %s", f.Lane.Endpoint, flag, does)
 }
 
 // times is a number of attempts, or of anything else.

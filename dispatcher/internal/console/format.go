@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"math"
@@ -33,7 +34,18 @@ func functions(now func() time.Time) template.FuncMap {
 		"add":      func(a, b int) int { return a + b },
 		"hasTime":  func(t any) bool { return !asTime(t).IsZero() },
 		"contains": strings.Contains,
+
+		"stamp":       func(t any) string { return asTime(t).UTC().Format("2006-01-02T15:04:05.000Z07:00") }, // as the API writes it
+		"millisClock": func(t any) string { return asTime(t).UTC().Format("15:04:05.000") },
+		"outcomeWord": func(outcome string) string { return cmp.Or(outcomeWords[outcome][0], outcome) },
+		"outcomeIcon": func(outcome string) string { return cmp.Or(outcomeWords[outcome][1], "ready") },
 	}
+}
+
+// outcomeWords are how an attempt ended, for people, and the shape of that.
+var outcomeWords = map[string][2]string{
+	"delivered": {"delivered", "delivered"}, "retry": {"failed, goes on", "retrying"}, "dead": {"dead", "dead"},
+	"back": {"given back", "ready"}, "cancelled": {"cancelled", "cancelled"},
 }
 
 // asTime takes the times of package wire too.

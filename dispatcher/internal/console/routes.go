@@ -28,6 +28,9 @@ func (s *server) consoleRoutes() []pageRoute {
 		{"POST", "/sign-in", desk.Open, s.signIn},
 		{"POST", "/sign-out", desk.Open, s.signOut},
 		{"GET", "/{$}", desk.Survey, now},
+
+		{"GET", "/tail", desk.Survey, tail},
+		{"GET", "/tail/events", desk.Survey, s.tailEvents},
 	}
 }
 

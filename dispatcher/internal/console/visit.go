@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -110,6 +111,20 @@ func (s *server) fail(v *visit, err error) {
 	default:
 		s.away(v, err)
 	}
+}
+
+// refusal is what the API says of a filter or a cursor that is wrong, for a page that goes
+// on without what it asked for. Any other error stays one.
+func refusal(err error) (sentence string, rest error) {
+	var p *client.Problem
+	if errors.As(err, &p) && (p.Status == http.StatusUnprocessableEntity || p.Status == http.StatusBadRequest) {
+		if len(p.Errors) == 0 {
+			return p.Problem.Error() + ".", nil
+		}
+		first := p.Errors[0]
+		return fmt.Sprintf("The filter %s is wrong: %s.", strings.TrimPrefix(first.Path, "query."), first.Detail), nil
+	}
+	return "", err
 }
 
 // away tells that the store can't be asked. It is never taken for a browser that is not

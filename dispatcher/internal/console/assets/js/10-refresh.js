@@ -5,7 +5,7 @@ const every = 5000;
 const live = { paused: false, busy: false, failures: 0 };
 
 function nothingOpen() {
-  if (document.hidden || live.paused || live.busy) return false;
+  if (document.hidden || live.paused || live.busy || document.body.dataset.poll === "off") return false;
   if (document.querySelector("dialog[open], :popover-open")) return false;
   if (document.querySelector("main input[type=checkbox]:checked[data-select]")) return false;
   const at = document.activeElement;
@@ -70,7 +70,7 @@ function setLive(state) {
   chip.querySelector(".live-word").textContent = live.paused ? "Paused" : state === "away" ? "Redis is away" : "Live";
 }
 
-function toggleLive() { live.paused = !live.paused; setLive("on"); if (!live.paused && document.body.dataset.poll !== "off") refresh(); }
+function toggleLive() { live.paused = !live.paused; setLive("on"); document.dispatchEvent(new Event("live")); if (!live.paused && document.body.dataset.poll !== "off") refresh(); }
 
 // What the server leaves hidden for those without scripts is shown again.
 function restore() {

@@ -1,0 +1,126 @@
+// The tail: attempts are read as they happen. What came within a frame is added at once,
+// as text, on top; 500 lines are kept.
+const tailMost = 500;
+const tailWords = { delivered: ["delivered", "delivered"], retry: ["failed, goes on", "retrying"], dead: ["dead", "dead"], back: ["given back", "ready"], cancelled: ["cancelled", "cancelled"] };
+
+// tailEvents reads a stream of events until it ends.
+async function tailEvents(url, behind, each) {
+  const headers = { Accept: "text/event-stream", "X-Refresh": "1" };
+  if (behind) headers["Last-Event-ID"] = behind;
+  const answer = await fetch(url, { headers, cache: "no-store" });
+  if (!answer.ok) return answer.status;
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let text = ""; ;) {
+    const { value, done } = await reader.read();
+    if (done) return 0;
+    text += value;
+    const events = text.split("\n\n");
+    text = events.pop();
+    for (const one of events) {
+      const e = { name: "", id: "", data: null };
+      for (const line of one.split("\n")) {
+        if (line.startsWith("id: ")) e.id = line.slice(4);
+        if (line.startsWith("event: ")) e.name = line.slice(7);
+        if (line.startsWith("data: ")) e.data = JSON.parse(line.slice(6));
+      }
+      each(e);
+    }
+  }
+}
+
+function showTail(table) {
+  const body = table.tBodies[0], rows = [], shown = new Set();
+  let passed = 0, frame = 0;
+  for (const tr of body.rows) shown.add(tr.dataset.line);
+
+  function keep(tr) { rows.push(tr); if (rows.length > tailMost) rows.shift(); }
+
+  function draw() {
+    frame = 0;
+    if (live.paused || rows.length === 0 || !getSelection().isCollapsed) return;
+    document.getElementById("tail-empty")?.remove();
+    body.prepend(...rows.splice(0).reverse());
+    while (body.rows.length > tailMost) { shown.delete(body.rows[body.rows.length - 1].dataset.line); body.deleteRow(-1); }
+  }
+
+  function soon() { if (!frame) frame = requestAnimationFrame(draw); }
+
+  document.addEventListener("live", () => {
+    passed = 0;
+    document.getElementById("tail-passed").textContent = "";
+    soon();
+  });
+  document.addEventListener("selectionchange", soon);
+
+  return {
+    newest: body.rows.length ? body.rows[0].dataset.at : "",
+    gap(text) {
+      const tr = document.getElementById("tail-gap").content.firstElementChild.cloneNode(true);
+      tr.cells[0].textContent = text;
+      keep(tr);
+      soon();
+    },
+    line(a) {
+      const key = a.id + " " + a.attempt + " " + a.at;
+      if (shown.has(key)) return;
+      shown.add(key);
+      const tr = document.getElementById("tail-row").content.firstElementChild.cloneNode(true);
+      const part = (name) => tr.querySelector(`[data-f=${name}]`);
+      const [word, icon] = tailWords[a.outcome] || [a.outcome, "ready"];
+      tr.dataset.line = key;
+      part("at").textContent = a.at.slice(11, 23);
+      part("outcome").classList.add("o-" + a.outcome);
+      part("outcome").title = part("word").textContent = word;
+      const use = tr.querySelector("use");
+      use.setAttribute("href", use.getAttribute("href").replace(/#.*/, "#" + icon));
+      part("code").classList.add("c-" + a.outcome);
+      part("code").textContent = a.status_code || "none";
+      part("took").textContent = a.duration_ms < 1000 ? a.duration_ms + " ms" : (a.duration_ms / 1000).toFixed(1) + " s";
+      part("message").textContent = a.message_id;
+      part("message").href = document.body.dataset.base + "/messages/" + encodeURIComponent(a.message_id);
+      const url = a.url && URL.canParse(a.url) ? new URL(a.url) : null;
+      part("to").textContent = url ? url.host + url.pathname + url.search : a.destination;
+      part("about").textContent = a.error || a.topic || "";
+      keep(tr);
+      if (live.paused) document.getElementById("tail-passed").textContent = `${(++passed).toLocaleString("en")} passed by`;
+      else soon();
+    },
+  };
+}
+
+async function followTail(table) {
+  const show = showTail(table);
+  let behind = "", last = Date.now(), wait = 1000;
+  for (;;) {
+    let ended = "", status = 0;
+    const url = table.dataset.events + (behind || !show.newest ? "" : "&since=" + encodeURIComponent(show.newest));
+    try {
+      status = await tailEvents(url, behind, (e) => {
+        if (last) setLive("on");
+        last = Date.now();
+        wait = 1000;
+        if (e.id) behind = e.id;
+        if (e.name === "attempt") show.line(e.data);
+        if (e.name === "gap") show.gap(`Some attempts before this are missing: the log is whole since ${e.data.complete_since.slice(11, 19)}.`);
+        if (e.name === "end") ended = e.data.reason;
+      });
+    } catch { status = 503; }
+    if (status === 401 || ended === "key") { location.reload(); return; }
+    if (status === 503) setLive("away");
+    if (status === 422) { behind = ""; show.newest = ""; }
+    if (ended === "slow") show.gap("This browser read too slowly, and was cut off.");
+    if (Date.now() - last > 120000 && behind) { // not all of what came since is worth reading
+      behind = show.newest = "";
+      show.gap("The connection was away: what came meanwhile is not shown here.");
+      last = Date.now();
+    }
+    await new Promise((go) => setTimeout(go, wait * (0.5 + Math.random() / 2)));
+    wait = Math.min(wait * 2, 15000);
+  }
+}
+
+if (document.querySelector("#tail[data-events]")) {
+  document.body.dataset.poll = "off"; // it needs no refresh
+  followTail(document.getElementById("tail"));
+  addEventListener("pageshow", (e) => { if (e.persisted) location.reload(); });
+}

@@ -1,0 +1,150 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+const (
+	// tailLines is how many attempts the page of the tail begins with.
+	tailLines = 50
+	// askAgain is how often a stream asks whether its session still is. The API sends
+	// something each 15 s, so this costs a command for each of these.
+	askAgain = 10 * time.Second
+)
+
+// tailPage is the live window of attempts. The newest stands on top, as in all lists: it
+// needs no script to follow the end, and a browser holds the place of a reader that
+// scrolled down.
+type tailPage struct {
+	Lines    []wire.LoggedAttempt
+	Filter   tailFilter
+	Filtered bool
+	Outcomes []choice
+	Wrong    string // what the API says of the filter; empty: nothing
+	Events   string // where the script follows
+}
+
+// tailFilter is what the page's form holds.
+type tailFilter struct{ Tenant, Destination, Message string }
+
+// choice is one of several links of which one or more are chosen.
+type choice struct {
+	Word, URL string
+	On        bool
+}
+
+// outcomes are what the tail can be filtered by.
+var outcomes = []string{"delivered", "retry", "dead", "back", "cancelled"}
+
+// tailQuery is what a visitor asked for, with nothing else than the API knows.
+func tailQuery(v *visit) url.Values {
+	q := url.Values{}
+	for _, name := range []string{"outcome", "tenant", "destination", "message"} {
+		for _, value := range v.r.URL.Query()[name] {
+			if value != "" {
+				q.Add(name, value)
+			}
+		}
+	}
+	return q
+}
+
+// tail serves GET /console/tail: the newest attempts, to which a script adds what comes.
+func tail(v *visit) (pageAnswer, error) {
+	q := tailQuery(v)
+	page := tailPage{
+		Filter: tailFilter{Tenant: q.Get("tenant"), Destination: q.Get("destination"), Message: q.Get("message")},
+		Events: v.base + "/tail/events?" + q.Encode(), Outcomes: choices(v.base+"/tail", q, "outcome", outcomes),
+	}
+	log, err := v.Attempts(v.ctx, client.AttemptFilter{
+		Tenants: q["tenant"], Destinations: q["destination"], Messages: q["message"], Outcomes: q["outcome"], Limit: tailLines,
+	})
+	if page.Wrong, err = refusal(err); err != nil {
+		return pageAnswer{}, err
+	}
+	page.Lines, page.Filtered = log.Data, len(q) > 0
+	return pageAnswer{template: "tail", title: "Tail", section: "tail", body: page}, nil
+}
+
+// choices are links that each add a value of a parameter, or take it away.
+func choices(path string, q url.Values, name string, words []string) []choice {
+	var out []choice
+	for _, word := range words {
+		next, on := url.Values{}, false
+		for key, values := range q {
+			for _, value := range values {
+				if key == name && value == word {
+					on = true
+					continue
+				}
+				next.Add(key, value)
+			}
+		}
+		if !on {
+			next.Add(name, word)
+		}
+		out = append(out, choice{Word: word, URL: path + "?" + next.Encode(), On: on})
+	}
+	return out
+}
+
+// tailEvents serves GET /console/tail/events: the API's stream of attempts, for as long
+// as the visitor's key and session last.
+func (s *server) tailEvents(v *visit) (pageAnswer, error) {
+	ctx := v.Context(v.r.Context()) // without the deadline of a page
+	q := tailQuery(v)
+	if since := v.r.URL.Query().Get("since"); since != "" {
+		q.Set("since", since)
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/v1/attempts?"+q.Encode(), nil)
+	if err != nil {
+		return pageAnswer{}, err
+	}
+	r.RequestURI, r.RemoteAddr = r.URL.RequestURI(), v.r.RemoteAddr
+	r.Header.Set("Accept", "text/event-stream")
+	if behind := v.r.Header.Get("Last-Event-ID"); behind != "" {
+		r.Header.Set("Last-Event-ID", behind)
+	}
+	s.API.ServeHTTP(&streamWriter{ResponseWriter: v.w, known: func() bool { return s.stillKnown(ctx, v.r) }, asked: time.Now()}, r)
+	return pageAnswer{}, nil
+}
+
+// stillKnown reports whether a browser is still signed in. One of which that can't be
+// told is.
+func (s *server) stillKnown(ctx context.Context, r *http.Request) bool {
+	ctx, cancel := context.WithTimeout(ctx, lookFor)
+	defer cancel()
+	who, err := s.operator(ctx, r)
+	return err != nil || who.May(desk.Survey)
+}
+
+var errSignedOut = errors.New("signed out")
+
+// streamWriter is the answer of a stream, which ends when its visitor has signed out.
+type streamWriter struct {
+	http.ResponseWriter
+	known func() bool
+	asked time.Time
+}
+
+// Write sends a part of the stream.
+func (w *streamWriter) Write(b []byte) (int, error) {
+	if time.Since(w.asked) >= askAgain {
+		if !w.known() {
+			return 0, errSignedOut
+		}
+		w.asked = time.Now()
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *streamWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

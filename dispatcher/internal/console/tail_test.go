@@ -1,0 +1,119 @@
+package console_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/internal/console"
+)
+
+// newTestConsole serves pages of an API for a browser that is signed in as long as in
+// says so. It answers the handler, and how to ask it.
+func newTestConsole(t *testing.T, api http.HandlerFunc, in func() bool) func(*http.Request) *httptest.ResponseRecorder {
+	t.Helper()
+	key := access.Caller{Name: "ops", Key: "0123", Read: true, Bodies: true, Admin: true}
+	pages, err := console.New(console.Options{
+		API:     api,
+		Owned:   func(owner string) (access.Caller, bool) { return key, owner == key.Key },
+		Keyless: func() bool { return false },
+		Sessions: console.Sessions{Get: func(context.Context, string) (access.Session, error) {
+			if !in() {
+				return access.Session{}, access.ErrNoSession
+			}
+			return access.Session{Key: key.Key}, nil
+		}},
+		Now: time.Now, Project: "test", Version: "test",
+	})
+	require.NoError(t, err)
+	return func(r *http.Request) *httptest.ResponseRecorder {
+		r.AddCookie(&http.Cookie{Name: "hookladder", Value: "token"})
+		w := httptest.NewRecorder()
+		pages.ServeHTTP(w, r)
+		return w
+	}
+}
+
+func always() bool { return true }
+
+func TestTheTailPassesTheStreamOfItsVisitorThrough(t *testing.T) {
+	var asked *http.Request
+	ask := newTestConsole(t, func(w http.ResponseWriter, r *http.Request) {
+		asked = r
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "id: 7\n:\n\n")
+		http.NewResponseController(w).Flush() //nolint:errcheck // the recorder says so
+	}, always)
+	r := httptest.NewRequest("GET", "/console/tail/events?outcome=dead&outcome=retry&tenant=shop&limit=3&since=2026-01-02T03:04:05Z", nil)
+	r.Header.Set("Last-Event-ID", "6")
+	w := ask(r)
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Equal(t, "id: 7\n:\n\n", w.Body.String())
+	require.True(t, w.Flushed)
+	require.Equal(t, "/v1/attempts", asked.URL.Path)
+	require.Equal(t, "outcome=dead&outcome=retry&since=2026-01-02T03%3A04%3A05Z&tenant=shop", asked.URL.RawQuery)
+	require.Equal(t, "6", asked.Header.Get("Last-Event-ID"))
+	require.Equal(t, "text/event-stream", asked.Header.Get("Accept"))
+	caller, inside := access.CallerOf(asked.Context())
+	require.True(t, inside)
+	require.Equal(t, "ops", caller.Name)
+	_, bounded := asked.Context().Deadline()
+	require.False(t, bounded, "a page's deadline would end it")
+}
+
+func TestTheTailEndsWithItsSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun, sent := time.Now(), 0
+		ask := newTestConsole(t, func(w http.ResponseWriter, _ *http.Request) {
+			for {
+				if _, err := fmt.Fprint(w, ":\n\n"); err != nil {
+					return
+				}
+				sent++
+				time.Sleep(15 * time.Second)
+			}
+		}, func() bool { return time.Since(begun) < time.Minute })
+		ask(httptest.NewRequest("GET", "/console/tail/events", nil))
+		require.Equal(t, 4, sent)
+	})
+}
+
+func TestTheTailShowsWhatTheAPISaysOfAFilter(t *testing.T) {
+	ask := newTestConsole(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		fmt.Fprint(w, `{"title":"Invalid","status":422,"errors":[{"path":"query.outcome","detail":"must be one of these"}]}`)
+	}, always)
+	w := ask(httptest.NewRequest("GET", "/console/tail?outcome=%3Cb%3E", nil))
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Contains(t, w.Body.String(), "The filter outcome is wrong: must be one of these.")
+	require.Contains(t, w.Body.String(), `href="/console/tail"`)
+	require.NotContains(t, w.Body.String(), "data-events")
+	require.NotContains(t, w.Body.String(), "<b>")
+}
+
+func TestTheTailReadsWithoutAScript(t *testing.T) {
+	ask := newTestConsole(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path != "/v1/attempts" {
+			fmt.Fprint(w, `{}`)
+			return
+		}
+		fmt.Fprint(w, `{"data":[{"id":"u_1:m1","message_id":"m1","destination":"u_1","url":"https://shop.example/a?b=1","topic":"a.b","attempt":2,`+
+			`"at":"2026-01-02T03:04:05.600Z","duration_ms":1500,"status_code":503,"outcome":"retry","error":"status 503 <i>\u202e"}],"next_cursor":null}`)
+	}, always)
+	page := ask(httptest.NewRequest("GET", "/console/tail", nil)).Body.String()
+	for _, want := range []string{
+		`data-line="u_1:m1 2 2026-01-02T03:04:05.600Z"`, "03:04:05.600", "failed, goes on", ">503<", "1.5 s",
+		`href="/console/messages/m1"`, "shop.example/a?b=1", `status 503 &lt;i&gt;\u202e`, `data-events="/console/tail/events?"`,
+	} {
+		require.Contains(t, page, want)
+	}
+}

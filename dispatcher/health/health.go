@@ -59,6 +59,13 @@ func (d Durations) Quantile(q float64) (at time.Duration, more bool) {
 	return time.Duration(Bounds[len(Bounds)-1]) * time.Millisecond, true
 }
 
+// Merge adds what others counted.
+func (d *Durations) Merge(o Durations) {
+	for i, n := range o {
+		d[i] += n
+	}
+}
+
 // Failures are counted by what went wrong.
 type Failures struct {
 	Refused  int64 // 4xx, or an answer whose body says no
@@ -83,6 +90,18 @@ type Minute struct {
 	Late      Durations // from due to attempted
 }
 
+// Merge adds what others counted of the same minute.
+func (m *Minute) Merge(o Minute) {
+	m.Accepted += o.Accepted
+	m.Delivered += o.Delivered
+	m.Failed += o.Failed
+	m.Dead += o.Dead
+	m.Late.Merge(o.Late)
+}
+
+// Moved reports that something was counted.
+func (m *Minute) Moved() bool { return m.Accepted|m.Delivered|m.Failed|m.Dead != 0 }
+
 // Bar is what half an hour brought to one lane.
 type Bar struct {
 	At        time.Time // its beginning, by the store's clock
@@ -91,8 +110,31 @@ type Bar struct {
 	Took      Durations // the attempts that were answered
 }
 
+// Merge adds what others counted of the same half hour.
+func (b *Bar) Merge(o Bar) {
+	b.Delivered += o.Delivered
+	b.Failed.Refused += o.Failed.Refused
+	b.Failed.Server += o.Failed.Server
+	b.Failed.Timeout += o.Failed.Timeout
+	b.Failed.Unknown += o.Failed.Unknown
+	b.Failed.Internal += o.Failed.Internal
+	b.Took.Merge(o.Took)
+}
+
+// Others is the lane of the bar for all lanes that have none of their own, since there
+// were too many.
+const Others = dispatcher.AllLanes
+
 // LaneBar is a Bar of a lane.
 type LaneBar struct {
 	Lane dispatcher.Lane
 	Bar
+}
+
+// Count is what one instance counted in one minute. It is added once, however often it
+// is given.
+type Count struct {
+	Number int64     // of the instance's counts: each is greater than the one before
+	Minute           // what it brought to the project; nothing moved: that part is added
+	Lanes  []LaneBar // of the half hour in which the minute lies; those that are added are missing
 }

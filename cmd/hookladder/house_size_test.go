@@ -44,7 +44,7 @@ var budgets = map[string]int{
 	"dispatcher":                               4300,
 	"dispatcher/access":                        200,
 	"dispatcher/archive":                       800,
-	"dispatcher/health":                        100,
+	"dispatcher/health":                        200,
 	"dispatcher/explain":                       600,
 	"dispatcher/app":                           1800, // it joins the archive, the outbox and the console too
 	"dispatcher/client":                        1500, // it repeats calls, and goes through lists
@@ -93,6 +93,8 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/endpoints/lua": 200,
 	"dispatcher/internal/redisq/feed":          700,
 	"dispatcher/internal/redisq/feed/lua":      200,
+	"dispatcher/internal/redisq/health":        400,
+	"dispatcher/internal/redisq/health/lua":    100,
 	"dispatcher/internal/redisq/redisqtest":    1300,
 	"dispatcher/internal/redisq/jobs":          700,
 	"dispatcher/internal/redisq/jobs/lua":      200,

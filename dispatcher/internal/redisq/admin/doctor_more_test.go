@@ -250,3 +250,24 @@ func TestDoctorKnowsInstancesThatBeginMeanwhile(t *testing.T) {
 	require.Len(t, p.States()[0].Leases["late"], 4)
 	p.mustBeSound()
 }
+
+// Figures of a time are in keys that are named after it.
+func TestDoctorMendsFigures(t *testing.T) {
+	p := newTestWard(t, redistest.Start(t))
+	p.living = []string{"one"}
+	p.do("HSET", p.key("health:990000"), "a", "1 2 3", "b", "by hand", "*", "7", "c", "1  2")
+	p.do("SET", p.key("health:990001"), "by hand")
+	p.do("SET", p.key("added"), "by hand")
+	found := map[string]string{}
+	_, list := p.examine(true)
+	for _, f := range list {
+		require.True(t, f.Fixed)
+		found[f.Subject] = f.Kind
+	}
+	require.Equal(t, map[string]string{
+		"b": "broken_value", "c": "broken_value", p.key("health:990001"): "wrong_type", p.key("added"): "wrong_type",
+	}, found)
+	_, list = p.examine(true)
+	require.Empty(t, list)
+	require.Equal(t, map[string]string{"a": "1 2 3", "*": "7"}, p.client.HGetAll(t.Context(), p.key("health:990000")).Val())
+}

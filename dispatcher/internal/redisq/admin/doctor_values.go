@@ -45,16 +45,18 @@ var readable = map[string]func(field, text string) bool{
 		}
 		return !slices.Contains(forgottenFields, field) || isNumber(field, text)
 	},
-	keys.Jobs: jobs.CheckPart,
-	keys.In:   func(_, text string) bool { return inText.MatchString(text) && len(text) < 20 },
+	keys.Jobs:   jobs.CheckPart,
+	keys.Health: func(_, text string) bool { return figuresText.MatchString(text) },
+	keys.In:     func(_, text string) bool { return inText.MatchString(text) && len(text) < 20 },
 }
 
 var (
-	laneText   = regexp.MustCompile(`^[0-9]+( [0-9]+){8}`)
-	limitsText = regexp.MustCompile(`^[0-9]+ [0-9]+ [0-9]+ [01] [-pdxg]( t)?$`)
-	inText     = regexp.MustCompile(`^[0-9]+ [0-9]+$`)
-	tokenText  = regexp.MustCompile(`^[0-9]{1,15} [^ ]+ [^ ]+$`)
-	cutText    = regexp.MustCompile(`^[0-9]{1,15}-[0-9]+$`)
+	laneText    = regexp.MustCompile(`^[0-9]+( [0-9]+){8}`)
+	limitsText  = regexp.MustCompile(`^[0-9]+ [0-9]+ [0-9]+ [01] [-pdxg]( t)?$`)
+	inText      = regexp.MustCompile(`^[0-9]+ [0-9]+$`)
+	tokenText   = regexp.MustCompile(`^[0-9]{1,15} [^ ]+ [^ ]+$`)
+	figuresText = regexp.MustCompile(`^[0-9]{1,14}( [0-9]{1,14})*$`)
+	cutText     = regexp.MustCompile(`^[0-9]{1,15}-[0-9]+$`)
 )
 
 func isNumber(_, text string) bool {
@@ -87,8 +89,14 @@ func (d *doctor) values(ctx context.Context, n int) (whole bool, err error) {
 		if readable[k.Name] == nil {
 			continue
 		}
-		if err := d.texts(ctx, n, k); err != nil {
-			return false, err
+		names := []string{""}
+		if k.Named() {
+			names = d.rings[n][k.Name]
+		}
+		for _, of := range names {
+			if err := d.texts(ctx, n, k, of); err != nil {
+				return false, err
+			}
 		}
 	}
 	for _, zset := range []string{keys.Due, keys.Done, keys.Dead, keys.Cancelled, keys.Seen, keys.Known} {
@@ -141,15 +149,15 @@ func (d *doctor) wrongKinds(ctx context.Context, n int) (found bool, err error) 
 }
 
 // texts tells what can't be read of a hash, and takes it away.
-func (d *doctor) texts(ctx context.Context, n int, hash keys.Kind) error {
-	for page, err := range d.pages(ctx, n, hash, "", entriesAtOnce) {
+func (d *doctor) texts(ctx context.Context, n int, hash keys.Kind, of string) error {
+	for page, err := range d.pages(ctx, n, hash, of, entriesAtOnce) {
 		if err != nil {
 			return err
 		}
-		args := []any{hash.Name}
+		args := []any{hash.Name + of}
 		for _, e := range page {
 			if !readable[hash.Name](e.name, e.value) {
-				d.find(n, e.name, "broken_value", "in "+d.s.tags[n]+hash.Name, d.e.Fix)
+				d.find(n, e.name, "broken_value", "in "+d.s.tags[n]+hash.Name+of, d.e.Fix)
 				args = append(args, e.name, e.value)
 			}
 		}

@@ -202,7 +202,7 @@ func (r *repartition) rehearse(ctx context.Context) error {
 		if err := r.moveMessages(ctx, n); err != nil {
 			return err
 		}
-		if err := r.moveKey(ctx, n, in, laneOf(in)); err != nil {
+		if err := r.moveKey(ctx, n, in, ""); err != nil {
 			return err
 		}
 		r.tell(conn.PhaseMove, n)

@@ -82,7 +82,7 @@ func (r *repartition) count(ctx context.Context, q int) error {
 
 // remove forgets a partition that is no more, once nothing of a lane is there.
 // What is left are messages of which only the id is known, that all lanes are
-// held, and what is the partition's own.
+// held, what is the partition's own, and figures of lanes that had none of their own.
 func (r *repartition) remove(ctx context.Context, n int) error {
 	var empty, rest []string
 	for _, k := range keys.Kinds {
@@ -93,6 +93,9 @@ func (r *repartition) remove(ctx context.Context, n int) error {
 		default:
 			rest = append(rest, k.Name)
 		}
+	}
+	for _, of := range r.rings[n][keys.Health] {
+		rest = append(rest, keys.Health+of) // * may be left
 	}
 	there := make([]*redis.IntCmd, len(empty))
 	err := r.s.conn.At(ctx, "remove "+r.s.tags[n], n, func(p redis.Pipeliner) {

@@ -73,7 +73,7 @@ func placed(p *redisqtest.Project, partitions int) string {
 	for n := range states {
 		states[n].Fenced = nil
 	}
-	return fmt.Sprint(states)
+	return fmt.Sprint(states) + p.Figures(partitions)
 }
 
 var errCrash = errors.New("the process is gone")

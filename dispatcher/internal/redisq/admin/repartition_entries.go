@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
@@ -69,11 +70,10 @@ func (r *repartition) setTimers(ctx context.Context) error {
 // moveEntries moves what stands in a partition's own keys.
 func (r *repartition) moveEntries(ctx context.Context, n int) error {
 	for _, k := range keys.Kinds {
-		lane := laneOf(k)
-		if lane == nil || k.Named() {
+		if laneOf(k) == nil || k.Named() {
 			continue
 		}
-		if err := r.moveKey(ctx, n, k, lane); err != nil {
+		if err := r.moveKey(ctx, n, k, ""); err != nil {
 			return err
 		}
 	}
@@ -191,18 +191,19 @@ func (r *repartition) moveJobs(ctx context.Context, n int) error {
 	return r.s.conn.At(ctx, "move jobs", n, func(p redis.Pipeliner) { p.HDel(ctx, from, gone...) })
 }
 
-// moveKey moves the entries of a hash or a sorted set. Those of :in are counted, one
-// for each lane.
-func (r *repartition) moveKey(ctx context.Context, n int, k keys.Kind, lane laneFunc) error {
-	from := r.s.tags[n] + k.Name
-	for page, err := range r.pages(ctx, n, k, "", r.page) {
+// moveKey moves the entries of a hash or a sorted set, of one that is named after
+// something by that. Those of :in are counted, one for each lane.
+func (r *repartition) moveKey(ctx context.Context, n int, k keys.Kind, of string) error {
+	name, lane := k.Name+of, laneOf(k)
+	from := r.s.tags[n] + name
+	for page, err := range r.pages(ctx, n, k, of, r.page) {
 		if err != nil {
 			return err
 		}
 		to, gone := map[int][]entry{}, []string{}
 		for _, e := range page {
-			if of := lane(e.name); of != "" && r.target(of) != n {
-				to[r.target(of)] = append(to[r.target(of)], e)
+			if lane := lane(e.name); lane != "" && r.target(lane) != n {
+				to[r.target(lane)] = append(to[r.target(lane)], e)
 				gone = append(gone, e.name)
 			}
 		}
@@ -214,7 +215,12 @@ func (r *repartition) moveKey(ctx context.Context, n int, k keys.Kind, lane lane
 		}
 		var copies []conn.Call
 		for q, entries := range to {
-			copies = append(copies, conn.Call{Partition: q, Fill: func(p redis.Pipeliner) { add(ctx, p, k.Type, r.s.tags[q]+k.Name, entries) }})
+			copies = append(copies, conn.Call{Partition: q, Fill: func(p redis.Pipeliner) {
+				add(ctx, p, k.Type, r.s.tags[q]+name, entries)
+				if k.Name == keys.Health {
+					p.ExpireAt(ctx, r.s.tags[q]+name, health.BarsUntil(of))
+				}
+			}})
 		}
 		if err := r.trip(ctx, conn.Batch{Doing: "move " + from, Durable: true, Calls: copies}); err != nil {
 			return err

@@ -50,14 +50,20 @@ func (k *keyMove) write(ctx context.Context, p redis.Pipeliner, tags []string) {
 	}
 }
 
-// moveKeys moves the keys that a lane or a delivery has for itself.
+// moveKeys moves the keys that a lane or a delivery has for itself, and the bars of lanes.
 func (r *repartition) moveKeys(ctx context.Context) error {
 	var batch []*keyMove
 	for key, err := range r.eachKey(ctx) {
 		if err != nil {
 			return err
 		}
-		k, lane := owner(key.name)
+		k, of, _ := keys.Explain(key.name)
+		if k.Name == keys.Health && key.partition < len(r.s.tags) {
+			if err := r.moveKey(ctx, key.partition, k, of); err != nil {
+				return err
+			}
+		}
+		_, lane := owner(key.name)
 		if lane == "" || key.partition >= len(r.s.tags) || r.target(lane) == key.partition {
 			continue
 		}
@@ -75,7 +81,7 @@ func (r *repartition) moveKeys(ctx context.Context) error {
 // owner is the lane that a key belongs to; empty: none.
 func owner(name string) (k keys.Kind, lane string) {
 	k, of, known := keys.Explain(name)
-	if known && k.Named() && k.Name != keys.Leases { // which are an instance's
+	if known && k.Named() && k.Name != keys.Leases && k.Name != keys.Health { // which are an instance's, and of a time
 		lane, _, _ = strings.Cut(of, ":")
 	}
 	return k, lane

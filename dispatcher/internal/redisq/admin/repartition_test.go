@@ -27,11 +27,14 @@ func TestARepartitionKeepsEverything(t *testing.T) {
 	for _, place := range []string{"Place:due", "Place:ready", "Place:done", "Place:dead", "Place:cancelled", "Place:behind", "Place:taken", "Takeable:true"} {
 		require.Contains(t, want, place, "the test has everything")
 	}
-	for _, line := range []string{"mark", "progress", "history", "seen", "buried", "ends", "behind"} {
+	for _, line := range []string{"mark", "progress", "history", "seen", "buried", "ends", "behind", "health"} {
 		require.Contains(t, want, "\n"+line+" ", "the test has everything")
 	}
 	from := 1
 	for i, to := range []int{8, 3, 12, 1} {
+		for n := range from { // of lanes that have no bars of their own
+			require.NoError(t, p.Client.HSet(t.Context(), keys.Tag(p.Options.Project, n)+keys.Health+"1", "*", "1").Err())
+		}
 		moved, err := admin.Repartition(t.Context(), p.Options, admin.RepartitionOptions{To: to}.Paged(7*i)) // 0: as usual
 		require.NoError(t, err)
 		require.Equal(t, from, moved.From)
@@ -39,6 +42,14 @@ func TestARepartitionKeepsEverything(t *testing.T) {
 		require.Zero(t, moved.Moved.Forgotten)
 		require.Equal(t, want, p.Content(to), "%d to %d", from, to)
 		require.Equal(t, records, p.Records(p.Open(to)))
+		for _, key := range redisqtest.Keys(t, p.Client, p.Options.Project) {
+			if strings.Contains(key, keys.Health) && !strings.HasSuffix(key, ":1") {
+				require.Greater(t, p.Client.TTL(t.Context(), key).Val(), 24*time.Hour, key)
+			}
+		}
+		for n := to; n < from; n++ {
+			require.Zero(t, p.Client.Exists(t.Context(), keys.Tag(p.Options.Project, n)+keys.Health+"1").Val())
+		}
 		page, err := p.Open(to).ReadLog(t.Context(), dispatcher.LogFilter{}, 1, "")
 		require.NoError(t, err)
 		require.False(t, page.CompleteSince.IsZero(), "the log does not go with the lanes, and says so")

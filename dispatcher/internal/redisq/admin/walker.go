@@ -220,7 +220,7 @@ func (w *walker) lanesOf(ctx context.Context, partition int) ([]string, error) {
 	for _, k := range keys.Kinds {
 		switch k.Of {
 		case keys.OfLane, keys.OfLanes:
-			if k.Name == keys.Known {
+			if k.Name == keys.Known || k.Named() {
 				continue
 			}
 			for e, err := range w.entries(ctx, partition, k, "") {

@@ -43,6 +43,8 @@ const (
 	Fenced    = ":fenced"
 	Attempts  = ":attempts"
 	Archive   = ":archive"
+	Health    = ":health:" // and the number of the half hour since 1970; behind Home of the day
+	Added     = ":added"   // also behind Home
 )
 
 // Timer stands in Parked among the lanes, of which none has such a name: it says

@@ -70,6 +70,8 @@ var Kinds = []Kind{
 	{Fenced, "FENCED", "zset", OfInstance, "reap.lua", "claim.lua"},
 	{Attempts, "ATTEMPTS", "stream", OfNone, "state.lua", "attempts/page.go"},
 	{Archive, "ARCHIVE", "hash", OfNone, "trim.lua", "attempts/read.go"},
+	{Health, "HEALTH", "hash", OfLanes, "health.lua", "health/read.go"},
+	{Added, "ADDED", "zset", OfInstance, "health.lua", "health.lua"},
 }
 
 // HomeKinds are the project's own keys, behind Home.
@@ -83,6 +85,8 @@ var HomeKinds = []Kind{
 	{Links, "LINKS", "hash", OfNone, "link_create.lua", "access_common.lua"},
 	{Linked, "LINKED", "zset", OfNone, "link_create.lua", "link_list.lua"},
 	{Lapse, "LAPSE", "zset", OfNone, "link_create.lua", "link_create.lua"},
+	{Health, "HEALTH", "hash", OfNone, "health.lua", "health/read.go"},
+	{Added, "ADDED", "zset", OfInstance, "health.lua", "health.lua"},
 
 	{Endpoints, "ENDPOINTS", "hash", OfEndpoint, "endpoint_create.lua", "endpoints/read.go"},
 	{UIDs, "UIDS", "hash", OfEndpoint, "endpoint_create.lua", "endpoints/read.go"},

@@ -19,8 +19,8 @@ var commands = []string{
 	"HGET", "HSET", "HSETNX", "HDEL", "HMGET", "HGETALL", "HKEYS", "HLEN", "HEXISTS", "HINCRBY", "HSCAN", "HSTRLEN",
 	"LPOP", "LPUSH", "RPUSH", "LLEN", "LINDEX", "LRANGE", "LSET", "LTRIM", "LREM", "LPOS",
 	"ZADD", "ZREM", "ZCARD", "ZCOUNT", "ZRANGE", "ZREVRANGE", "ZRANGEBYSCORE", "ZREVRANGEBYSCORE", "ZRANK", "ZREVRANK",
-	"ZREMRANGEBYSCORE", "ZSCORE", "ZMSCORE", "ZSCAN",
-	"XADD", "XDEL", "XLEN", "XRANGE", "XREVRANGE", "XTRIM", "EXISTS",
+	"ZREMRANGEBYSCORE", "ZREMRANGEBYRANK", "ZSCORE", "ZMSCORE", "ZSCAN",
+	"XADD", "XDEL", "XLEN", "XRANGE", "XREVRANGE", "XTRIM", "EXISTS", "EXPIREAT",
 }
 
 // capability is what a store can do at all. It never changes while the store runs.

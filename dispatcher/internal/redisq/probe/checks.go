@@ -50,7 +50,7 @@ func (f *facts) checkEviction(i dispatcher.StoreInfo) dispatcher.Check {
 	case evicts(i.Eviction):
 		return needed(check(name, dispatcher.No, "maxmemory-policy is %s, so it would throw deliveries away when it is full: set it to noeviction", i.Eviction))
 	case i.Eviction != "" && i.Eviction != "noeviction":
-		return needed(check(name, dispatcher.Yes, "maxmemory-policy is %s, which removes only keys with a time to live, and none of ours has one", i.Eviction))
+		return needed(check(name, dispatcher.Yes, "maxmemory-policy is %s, which removes only keys with a time to live: of ours those of the figures over time", i.Eviction))
 	}
 	return needed(check(name, dispatcher.Yes, "nothing is removed when it is full"))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -111,7 +112,40 @@ func (p *Project) Content(partitions int) string {
 		}
 		all.Messages[id] = m
 	}
-	return all.String()
+	return all.String() + p.Figures(partitions)
+}
+
+// fillFigures gives each of some lanes two bars.
+func (p *Project) fillFigures() {
+	p.T.Helper()
+	for i, lane := range To16(0, 16) {
+		for half := range int64(2) {
+			n := keys.Partition(string(lane), p.Options.Partitions)
+			key := keys.Tag(p.Options.Project, n) + keys.Health + strconv.FormatInt(time.Now().Unix()/1800-half, 10)
+			require.NoError(p.T, p.Client.HSet(context.Background(), key, string(lane), fmt.Sprintf("%d 1", i), "*", "1").Err())
+			require.NoError(p.T, p.Client.Expire(context.Background(), key, 25*time.Hour).Err())
+		}
+	}
+}
+
+// Figures are the bars of lanes, each in the lane's partition.
+func (p *Project) Figures(partitions int) string {
+	p.T.Helper()
+	var lines []string
+	for _, key := range Keys(p.T, p.Client, p.Options.Project) {
+		tag, half, is := strings.Cut(key, keys.Health)
+		if !is {
+			continue
+		}
+		for lane, text := range p.Client.HGetAll(context.Background(), key).Val() {
+			if lane != "*" {
+				require.Equal(p.T, keys.Tag(p.Options.Project, keys.Partition(lane, partitions)), tag, "%s", lane)
+				lines = append(lines, fmt.Sprintf("\nhealth %s %s %s", half, lane, text))
+			}
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
 }
 
 func (p *Project) Entry(id string, lanes []dispatcher.Lane, change ...func(*dispatcher.Message)) dispatcher.Entry {
@@ -169,6 +203,7 @@ func (p *Project) Fill(rounds int) {
 		_, _, err := s.Limit(ctx, "one", lane, l, false)
 		require.NoError(p.T, err)
 	}
+	p.fillFigures()
 	limit("ep_ordered", dispatcher.LaneLimits{Version: 3, Ordered: true})
 	limit("ep_paused", dispatcher.LaneLimits{Version: 2, Held: dispatcher.HeldPaused, MaxInFlight: 4, Interval: 5 * time.Millisecond})
 	limit("u_lane000003", dispatcher.LaneLimits{Held: dispatcher.HeldPaused})

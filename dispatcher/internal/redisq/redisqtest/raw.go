@@ -58,7 +58,7 @@ func States(t testing.TB, client redis.UniversalClient, project string, partitio
 		states[n] = r.out
 	}
 	for _, key := range found {
-		if key != "{"+project+"}:meta" && key != "{"+project+"}:instances" && key != "{"+project+"}:about" && key != "{"+project+"}:departed" && key != "{"+project+"}:audit" && key != "{"+project+"}:jobs" {
+		if key != "{"+project+"}:meta" && key != "{"+project+"}:instances" && key != "{"+project+"}:about" && key != "{"+project+"}:departed" && key != "{"+project+"}:audit" && key != "{"+project+"}:added" && !strings.HasPrefix(key, "{"+project+"}:health:") && key != "{"+project+"}:jobs" {
 			states[0].Unknown = append(states[0].Unknown, key)
 		}
 	}
@@ -117,6 +117,7 @@ func (r *raw) read(client redis.UniversalClient, names []string) {
 			case !k.Named():
 			case k.Name == keys.Ready:
 				r.ready[of] = p.LRange(ctx, key, 0, -1)
+			case k.Name == keys.Health: // figures, of which nothing depends
 			case k.Name == keys.History:
 				r.history[of] = p.LLen(ctx, key)
 			default:

@@ -80,6 +80,11 @@
 --                          were given up before they were archived; dropped -> how many lines these had. While an archive is
 --                          put back: restoring -> held or free, as all lanes are to be then; until then they are held, and
 --                          schedule takes nothing
+--   :health:<half>   hash  lane -> "delivered refused server timeout unknown internal", and behind them how many answers took
+--                          up to 10, 50, 100, 250, 500, 1000, 5000 ms, and longer; zeros at the end are left out; * -> all
+--                          lanes that found no room. Of the half hour of that number since 1970. It goes after a day, and by
+--                          itself (health.lua)
+--   :added           zset  instances by the last part of their counts that was added to :health
 local tag, by, call, format, floor = KEYS[1], ARGV[1], redis.call, string.format, math.floor
 
 local MESSAGES, FAN, DUE, READY = tag .. ':messages', tag .. ':fan', tag .. ':due', tag .. ':ready:'
@@ -92,6 +97,7 @@ local LIMITS, KNOWN, NAMES, BEHIND = tag .. ':limits', tag .. ':known', tag .. '
 local BODIES, STAGED = tag .. ':bodies', tag .. ':staged'
 local COUNTS, BURIED, FENCED, ATTEMPTS = tag .. ':counts', tag .. ':buried', tag .. ':fenced', tag .. ':attempts'
 local HELD, ENDS, JOBS, ARCHIVE = tag .. ':held', tag .. ':ends', tag .. ':jobs', tag .. ':archive'
+local HEALTH, ADDED = tag .. ':health:', tag .. ':added'
 
 local DIGEST = 16     -- bytes of a record that are its digest
 local TURN = 2199023255552 -- 2^41: above any ms until 2039, and 4,000 weights of it stay exact in a double

@@ -1,0 +1,117 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/health"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
+)
+
+// MostLanes is how many lanes Bars reads in one call: 4,900 bars of at most 150 bytes.
+const MostLanes = 100
+
+// Minutes reads the minutes in which something moved, the oldest first: from that in which
+// since lies to the last that began before until. Of a longer time it reads the last
+// KeptMinutes.
+func (s *Store) Minutes(ctx context.Context, since, until time.Time) ([]health.Minute, error) {
+	if earliest := until.Add(-health.KeptMinutes); since.Before(earliest) {
+		since = earliest
+	}
+	since = since.Truncate(time.Minute)
+	type page struct {
+		period int64
+		fields []string
+		texts  *redis.SliceCmd
+	}
+	var pages []*page
+	for at := since; at.Before(until); at = at.Add(time.Minute) {
+		period := periodOf(at, day)
+		if len(pages) == 0 || pages[len(pages)-1].period != period {
+			pages = append(pages, &page{period: period})
+		}
+		last := pages[len(pages)-1]
+		last.fields = append(last.fields, strconv.FormatInt(at.Unix()/60%int64(minutesOfADay), 10))
+	}
+	if len(pages) == 0 {
+		return nil, nil
+	}
+	err := s.conn.At(ctx, "read health", conn.Home, func(p redis.Pipeliner) {
+		for _, day := range pages {
+			day.texts = p.HMGet(ctx, s.conn.Tag(conn.Home)+keys.Health+strconv.FormatInt(day.period, 10), day.fields...)
+		}
+	})
+	if err = unlessWrong(err); err != nil {
+		return nil, err
+	}
+	var found []health.Minute
+	for _, page := range pages {
+		for i, value := range conn.Value(page.texts) {
+			if text, ok := value.(string); ok {
+				minute, _ := strconv.Atoi(page.fields[i])
+				found = append(found, readMinute(text, timeIn(page.period, day, time.Duration(minute)*time.Minute)))
+			}
+		}
+	}
+	return found, nil
+}
+
+// Bars reads the bars of at most MostLanes lanes in which something moved, the oldest
+// first: from the half hour in which since lies, KeptBars and one at most. What an
+// unreachable partition has is missing, and the error says so.
+func (s *Store) Bars(ctx context.Context, lanes []dispatcher.Lane, since time.Time) (map[dispatcher.Lane][]health.Bar, error) {
+	if len(lanes) > MostLanes {
+		return nil, fmt.Errorf("read health: %d lanes, at most %d", len(lanes), MostLanes)
+	}
+	fields := map[int][]string{}
+	for _, lane := range lanes {
+		n := s.partition(lane)
+		fields[n] = append(fields[n], string(lane))
+	}
+	first := periodOf(since, health.Half)
+	var calls []conn.Call
+	texts := map[int]*[keptHalves]*redis.SliceCmd{}
+	for n, names := range fields {
+		of := new([keptHalves]*redis.SliceCmd)
+		texts[n] = of
+		calls = append(calls, conn.Call{Partition: n, Fill: func(p redis.Pipeliner) {
+			for i := range of {
+				of[i] = p.HMGet(ctx, s.key(n, first+int64(i)), names...)
+			}
+		}})
+	}
+	found := make(map[dispatcher.Lane][]health.Bar, len(lanes))
+	var errs []error
+	for _, done := range s.conn.Send(ctx, conn.Batch{Doing: "read health", Calls: calls}) {
+		n := done.Partition
+		if err := unlessWrong(done.Err); err != nil {
+			errs = append(errs, s.conn.InPartition(n, err))
+			continue
+		}
+		for half, cmd := range texts[n] {
+			for i, value := range conn.Value(cmd) {
+				if text, ok := value.(string); ok {
+					lane := dispatcher.Lane(fields[n][i])
+					found[lane] = append(found[lane], readBar(text, timeIn(first+int64(half), health.Half, 0)))
+				}
+			}
+		}
+	}
+	return found, partitions.Join(errs...)
+}
+
+// unlessWrong is no error where a key is of another type: it has no figures then.
+func unlessWrong(err error) error {
+	if err != nil && strings.Contains(err.Error(), "WRONGTYPE") {
+		return nil
+	}
+	return err
+}

@@ -3,6 +3,7 @@
 package health
 
 import (
+	"net/http"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -68,11 +69,50 @@ func (d *Durations) Merge(o Durations) {
 
 // Failures are counted by what went wrong.
 type Failures struct {
-	Refused  int64 // 4xx, or an answer whose body says no
+	Refused  int64 // any other status, or an answer or a handler that says no
 	Server   int64 // 5xx
 	Timeout  int64 // no answer in time
-	Unknown  int64 // no connection, a name that is not found, TLS, a broken answer
+	Unknown  int64 // no connection, also where none is allowed, a name that is not found, TLS, a broken answer
 	Internal int64 // our own fault, or a lease that ended
+}
+
+// Add counts an attempt that failed.
+func (f *Failures) Add(a *dispatcher.Attempt) {
+	switch a.Class {
+	case dispatcher.ClassStatus:
+		if a.Status >= http.StatusInternalServerError {
+			f.Server++
+		} else {
+			f.Refused++
+		}
+	case dispatcher.ClassBody, dispatcher.ClassHandler:
+		f.Refused++
+	case dispatcher.ClassTimeout:
+		f.Timeout++
+	case dispatcher.ClassConnect, dispatcher.ClassReset, dispatcher.ClassTLS, dispatcher.ClassDNS, dispatcher.ClassProtocol, dispatcher.ClassRefused:
+		f.Unknown++
+	default:
+		f.Internal++
+	}
+}
+
+// Answered reports whether somebody said what became of an attempt: the time that it took
+// is theirs.
+func Answered(c dispatcher.Class) bool {
+	switch c {
+	case dispatcher.ClassNone, dispatcher.ClassStatus, dispatcher.ClassBody, dispatcher.ClassHandler:
+		return true
+	}
+	return false
+}
+
+// Merge adds what others counted.
+func (f *Failures) Merge(o Failures) {
+	f.Refused += o.Refused
+	f.Server += o.Server
+	f.Timeout += o.Timeout
+	f.Unknown += o.Unknown
+	f.Internal += o.Internal
 }
 
 // Total is how many attempts failed.
@@ -113,11 +153,7 @@ type Bar struct {
 // Merge adds what others counted of the same half hour.
 func (b *Bar) Merge(o Bar) {
 	b.Delivered += o.Delivered
-	b.Failed.Refused += o.Failed.Refused
-	b.Failed.Server += o.Failed.Server
-	b.Failed.Timeout += o.Failed.Timeout
-	b.Failed.Unknown += o.Failed.Unknown
-	b.Failed.Internal += o.Failed.Internal
+	b.Failed.Merge(o.Failed)
 	b.Took.Merge(o.Took)
 }
 

@@ -1,0 +1,122 @@
+package gauge
+
+import (
+	"context"
+	"hash/fnv"
+	"log/slog"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+)
+
+// Instances add at moments of their own: latest is how long after a minute at most. An Add
+// then ends within the next minute.
+const latest = 50 * time.Second
+
+// lastly bounds the last Add of a process that ends: what it costs are figures.
+const lastly = 2 * time.Second
+
+// momentOf is how long after a minute an instance adds it.
+func momentOf(instance string) time.Duration {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(instance))
+	return time.Duration(h.Sum32()) % latest
+}
+
+// Run adds what was counted, once a minute where something moved, until ctx ends. Then it
+// adds the present minute too: nothing may be counted any more.
+func (g *Gauge) Run(ctx context.Context) error {
+	moment := momentOf(g.options.Instance)
+	g.mu.Lock()
+	g.at = g.options.Now().Truncate(time.Minute)
+	g.mu.Unlock()
+	for {
+		now := g.options.Now()
+		if now.Truncate(time.Minute).Equal(g.at) { // only Run changes it
+			if !sleep(ctx, g.at.Add(time.Minute).Sub(now)) {
+				break
+			}
+			continue
+		}
+		g.turn(now)
+		if !sleep(ctx, moment) {
+			break
+		}
+		g.flush(ctx)
+	}
+	g.turn(g.options.Now())
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastly)
+	defer cancel()
+	g.flush(last)
+	if left := len(g.waiting) + g.dropped; left > 0 {
+		g.options.Log.Warn("figures of minutes not added", "minutes", left)
+	}
+	return nil
+}
+
+// turn ends the present minute.
+func (g *Gauge) turn(now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c := g.present.read(g.at, true)
+	g.at = now.Truncate(time.Minute)
+	if !c.Moved() && len(c.Lanes) == 0 {
+		return
+	}
+	// After a step back of the clock too, each number is greater than the one before.
+	g.number = max(g.number+1, c.At.Unix()/60)
+	c.Number = g.number
+	g.waiting = append(g.waiting, c)
+	if over := len(g.waiting) - maxWaiting; over > 0 {
+		clear(g.waiting[:over])
+		g.waiting = g.waiting[over:]
+		g.dropped += over
+	}
+}
+
+// flush adds what waits.
+func (g *Gauge) flush(ctx context.Context) {
+	g.mu.Lock()
+	waiting := g.waiting
+	if len(waiting) > 0 {
+		g.version++
+	}
+	g.mu.Unlock()
+	if len(waiting) == 0 {
+		return
+	}
+	call, cancel := outage.Within(ctx)
+	defer cancel()
+	left, err := g.store.Add(call, g.options.Instance, waiting)
+	g.mu.Lock()
+	g.waiting = left
+	g.version++
+	g.mu.Unlock()
+	if ctx.Err() == nil {
+		g.report(ctx, err)
+	}
+}
+
+// report logs once that minutes can't be added, and once that they are.
+func (g *Gauge) report(ctx context.Context, err error) {
+	switch {
+	case err != nil && !g.failing:
+		g.options.Log.LogAttrs(ctx, slog.LevelWarn, "figures not added, they are kept for an hour", slog.Any("err", err))
+	case err == nil && g.failing:
+		g.options.Log.LogAttrs(ctx, slog.LevelInfo, "figures added again", slog.Int("minutes_dropped", g.dropped))
+		g.dropped = 0
+	}
+	g.failing = err != nil
+}
+
+// sleep waits, and reports whether ctx goes on.
+func sleep(ctx context.Context, wait time.Duration) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,104 @@
+package gauge
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/health"
+)
+
+// readings is how often a read begins anew because an Add went on beside it: a part could
+// be read here and there. An Add takes some ms; what comes of a longer one is shown twice
+// rather than not at all.
+const readings = 3
+
+// Minutes reads the minutes of all instances in which something moved, the oldest first:
+// from that in which since lies to the last that began before until. Other instances'
+// present minute is missing.
+func (g *Gauge) Minutes(ctx context.Context, since, until time.Time) (found []health.Minute, err error) {
+	err = g.read(func(own []health.Count) error {
+		if found, err = g.store.Minutes(ctx, since, until); err != nil {
+			return err
+		}
+		for _, c := range own {
+			if c.Moved() && !c.At.Before(since.Truncate(time.Minute)) && c.At.Before(until) {
+				found = mergeMinute(found, c.Minute)
+			}
+		}
+		return nil
+	})
+	return found, err
+}
+
+// Bars reads the bars of lanes of all instances in which something moved, the oldest first:
+// from the half hour in which since lies. What the store has no answer for is missing, and
+// the error says so.
+func (g *Gauge) Bars(ctx context.Context, lanes []dispatcher.Lane, since time.Time) (found map[dispatcher.Lane][]health.Bar, err error) {
+	wanted := make(map[dispatcher.Lane]bool, len(lanes))
+	for _, lane := range lanes {
+		wanted[lane] = true
+	}
+	err = g.read(func(own []health.Count) error {
+		if found, err = g.store.Bars(ctx, lanes, since); found == nil {
+			return err
+		}
+		for _, c := range own {
+			for _, b := range c.Lanes {
+				if wanted[b.Lane] && !b.At.Before(since.Truncate(health.Half)) {
+					found[b.Lane] = mergeBar(found[b.Lane], b.Bar)
+				}
+			}
+		}
+		return err
+	})
+	return found, err
+}
+
+// read calls from with what waits here, until no Add went on meanwhile.
+func (g *Gauge) read(from func(own []health.Count) error) (err error) {
+	for range readings {
+		own, version := g.own()
+		if err = from(own); err != nil {
+			return err
+		}
+		g.mu.Lock()
+		after := g.version
+		g.mu.Unlock()
+		if after == version && version%2 == 0 {
+			break
+		}
+	}
+	return err
+}
+
+// own is what this instance counted and did not add yet.
+func (g *Gauge) own() (counts []health.Count, version int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.at.IsZero() {
+		return nil, g.version
+	}
+	return append(slices.Clone(g.waiting), g.present.read(g.at, false)), g.version
+}
+
+// mergeMinute adds a minute to a list in the order of time.
+func mergeMinute(list []health.Minute, m health.Minute) []health.Minute {
+	i, there := slices.BinarySearchFunc(list, m.At, func(is health.Minute, at time.Time) int { return is.At.Compare(at) })
+	if !there {
+		return slices.Insert(list, i, m)
+	}
+	list[i].Merge(m)
+	return list
+}
+
+// mergeBar adds a bar to a list in the order of time.
+func mergeBar(list []health.Bar, b health.Bar) []health.Bar {
+	i, there := slices.BinarySearchFunc(list, b.At, func(is health.Bar, at time.Time) int { return is.At.Compare(at) })
+	if !there {
+		return slices.Insert(list, i, b)
+	}
+	list[i].Merge(b)
+	return list
+}

@@ -57,7 +57,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/embedded":             900,
 	"dispatcher/internal/endpoints":            2200,
 	"dispatcher/internal/endpointtest":         1300,
-	"dispatcher/internal/engine":               4600, // it tells notices what happens, and serves takers
+	"dispatcher/internal/engine":               4700, // it tells notices what happens, and serves takers
 	"dispatcher/internal/fields":               100,
 	"dispatcher/internal/gauge":                500,
 	"dispatcher/internal/httpapi":              6000, // it reads rows of an outbox too

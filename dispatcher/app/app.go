@@ -230,6 +230,11 @@ func newWork(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics,
 			w.archiver.Stirred()
 		}
 	}
+	o.Engine.EndpointsChanged = func() {
+		if w.archiver != nil {
+			w.archiver.EndpointsChanged()
+		}
+	}
 	o.Engine.Takeable = func(lanes []dispatcher.Lane) { w.takers.OnTakeable(lanes) }
 	if w.engine, err = newEngine(store, guard, figures, share, o); err != nil {
 		return w, err

@@ -40,10 +40,12 @@ type Source interface {
 	// what a restore needs of them: head and body too. Their Pos is PosAt of when they were
 	// accepted, or joined the line of their key. next is empty at the end.
 	Unfinished(ctx context.Context, partition int, cursor string) (page []Open, next string, err error)
-	// Endpoints reads the records of all endpoints as they are stored, sealed.
-	Endpoints(ctx context.Context) ([]Endpoint, error)
-	// Holds reads what is held, but by no endpoint's own pause.
-	Holds(ctx context.Context) ([]Hold, error)
+	// Endpoints reads a page of the records of all endpoints as they are stored, sealed.
+	// One may be in several pages. next is empty at the end.
+	Endpoints(ctx context.Context, cursor string) (page []Endpoint, next string, err error)
+	// Holds reads what is held, but by no endpoint's own pause, and behind that how many
+	// records of endpoints there are.
+	Holds(ctx context.Context) (holds []Hold, endpoints int, err error)
 }
 
 // Endpoint is an endpoint's record.
@@ -93,8 +95,11 @@ type Archive interface {
 	See(ctx context.Context, by string, walk int64, page []Open) error
 	// Miss ends a walk: what it did not see has ended as Lost, and is counted.
 	Miss(ctx context.Context, by string, m Missed) (lost int, err error)
-	// KeepEndpoints keeps records that are newer than those it has, and what is held.
-	KeepEndpoints(ctx context.Context, endpoints []Endpoint, holds []Hold) error
+	// KeepEndpoints keeps records that are newer than those it has.
+	KeepEndpoints(ctx context.Context, page []Endpoint) error
+	// KeepHolds keeps what is held, and no more what is not. empty says that the store has
+	// no endpoints: if the archive has some, it was emptied, and what was held then stays.
+	KeepHolds(ctx context.Context, holds []Hold, empty bool) error
 	// Maintain makes the tables of the months to come, and drops those that are too old.
 	Maintain(ctx context.Context, retention time.Duration) error
 	// Release gives up what an instance holds.

@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -27,9 +28,7 @@ const (
 	mostLines = 4096
 	mostBytes = 8 << 20
 
-	holdEvery     = archive.HoldFor / 3
-	recordsEvery  = time.Minute    // endpoints and what is held
-	maintainEvery = 24 * time.Hour // tables of months
+	holdEvery = archive.HoldFor / 3
 
 	// What was missed, since its hint was lost, is found by looking so often, which is less
 	// than a command a second.
@@ -64,11 +63,14 @@ type Archiver struct {
 	held     map[int]*archive.Held
 	unsaid   []archive.Part // kept, and the store was not told
 	renewed  time.Time      // when held was read
-	records  time.Time      // when endpoints were kept last
-	cared    time.Time      // when the tables of months were looked after last
-	dropped  map[int]int64  // lines cut before they were archived, as it was told last
-	failures int            // in a row
-	from     int            // the partition with which the next pass begins
+	records  records
+	worked   bool          // since what is held was read
+	cared    time.Time     // when the tables of months were looked after last
+	dropped  map[int]int64 // lines cut before they were archived, as it was told last
+	failures int           // in a row
+	from     int           // the partition with which the next pass begins
+
+	changed atomic.Bool // endpoints were, since they were looked at
 
 	mu     sync.Mutex // guards what follows
 	status archive.Status
@@ -138,7 +140,12 @@ func (a *Archiver) Run(ctx context.Context) error {
 			if a.failures > 0 {
 				continue // again comes sooner
 			}
-			err = a.renew(ctx)
+			more := false
+			if err = a.renew(ctx); err == nil && a.cares() {
+				if more, err = a.care(ctx); more {
+					a.Stirred()
+				}
+			}
 		case <-a.stirred:
 			if a.failures > 0 || len(a.held) == 0 {
 				continue

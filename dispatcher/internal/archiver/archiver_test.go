@@ -23,8 +23,7 @@ func TestWhatHappensIsArchivedSoonAndOnce(t *testing.T) {
 			w.happen(n%2, archive.Delivered, fmt.Sprint(n))
 			a.Stirred()
 		}
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		require.Equal(t, []string{"0d0", "0d2", "0d4", "0d6", "0d8", "1d1", "1d3", "1d5", "1d7", "1d9"}, w.kept())
 		require.Equal(t, archive.Position{Seq: 5}, w.store.at[1], "the store was told")
 		require.True(t, a.Status().Up)
@@ -32,7 +31,7 @@ func TestWhatHappensIsArchivedSoonAndOnce(t *testing.T) {
 		require.Equal(t, 1, w.cared)
 
 		w.happen(0, archive.Dead, "unheard") // without a word
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		require.Contains(t, w.kept(), "0xunheard")
 	})
 }
@@ -47,8 +46,7 @@ func TestAnAnswerThatIsLostDoublesNothing(t *testing.T) {
 			w.happen(0, archive.Retry, fmt.Sprint(n))
 		}
 		a.Stirred()
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		pass(time.Minute)
 		require.Len(t, w.kept(), 20)
 		require.Equal(t, archive.Position{Seq: 20}, w.store.at[0], "the store was told again")
 	})
@@ -64,7 +62,7 @@ func TestAnotherInstanceGoesOn(t *testing.T) {
 			w.happen(0, archive.Delivered, id)
 			first.Stirred()
 			second.Stirred()
-			time.Sleep(time.Second)
+			pass(time.Second)
 		}
 		both("a")
 		require.Equal(t, []int{2, 0}, []int{first.Status().Holds, second.Status().Holds})
@@ -72,7 +70,7 @@ func TestAnotherInstanceGoesOn(t *testing.T) {
 		_, err := w.Hold(t.Context(), "y", []archive.Want{{Partition: 0, Epoch: "a"}, {Partition: 1, Epoch: "b"}})
 		require.NoError(t, err)
 		both("b") // x writes, and is told that it may not
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		both("c")
 		require.Equal(t, []int{0, 2}, []int{first.Status().Holds, second.Status().Holds})
 		stop()
@@ -101,13 +99,13 @@ func TestAnArchiveThatIsAwayIsToldOnceAndCaughtUpWith(t *testing.T) {
 		for n := range 100 {
 			w.happen(n%2, archive.Delivered, fmt.Sprint(n))
 			a.Stirred()
-			time.Sleep(time.Second)
+			pass(time.Second)
 		}
 		require.False(t, a.Status().Up)
 		require.ErrorIs(t, a.Status().Err, archive.ErrUnavailable)
 		require.Empty(t, w.kept())
 		w.do(func() { w.keeper.away = false })
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		require.Len(t, w.kept(), 100)
 		require.Equal(t, 1, strings.Count(w.logged.String(), "archive lost"), w.logged.String())
 		require.Equal(t, 1, strings.Count(w.logged.String(), "archive back"))
@@ -117,12 +115,12 @@ func TestAnArchiveThatIsAwayIsToldOnceAndCaughtUpWith(t *testing.T) {
 func TestTablesOfAnotherVersionAreWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		w.version = true
+		w.older = true
 		a, stop := w.start(t, "x")
 		defer stop()
 		require.ErrorIs(t, a.Status().Err, archive.ErrVersion)
-		w.do(func() { w.version = false })
-		time.Sleep(2 * time.Minute)
+		w.do(func() { w.older = false })
+		pass(2 * time.Minute)
 		require.True(t, a.Status().Up)
 	})
 }
@@ -135,21 +133,18 @@ func TestWhatTheStoreHeldBeforeIsSeenAndWhatWasCutIsMissed(t *testing.T) {
 		w.unwalked = func() { w.entries[1] = append(w.entries[1], archive.Event{ID: delivery("late"), Kind: archive.Dead}) }
 		_, stop := w.start(t, "x")
 		defer stop()
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		old := w.missed[slices.IndexFunc(w.missed, func(m archive.Missed) bool { return m.Partition == 1 })]
 		require.Equal(t, []string{"bold", "bolder"}, w.seen[old.Walk])
 		require.Equal(t, []string{"1dearly", "1xlate"}, w.kept()[:2], "what was logged during the walk is read before anything is missed")
 		require.Greater(t, old.Last, old.Until, "and is not judged")
 		walks := w.walks
 		w.do(func() { w.unwalked = nil })
-		time.Sleep(5 * time.Minute)
-		synctest.Wait()
+		pass(5 * time.Minute)
 		require.Equal(t, walks, w.walks, "once")
 
 		w.do(func() { w.gap[0], w.dropped[0] = archive.Position{Seq: 3}, 7 })
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		pass(time.Minute)
 		require.Equal(t, archive.Position{Seq: 3}, w.missed[len(w.missed)-1].Gap)
 		require.Greater(t, w.walks, walks)
 		require.Equal(t, 7, w.news[0].Count)
@@ -166,13 +161,11 @@ func TestAStoreThatLostItsTailIsToldAgainAndToldOf(t *testing.T) {
 			w.happen(0, archive.Delivered, fmt.Sprint(n))
 		}
 		a.Stirred()
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		w.do(func() { w.at[0], w.tailLost[0] = archive.Position{Seq: 2}, true })
 		w.happen(0, archive.Delivered, "new")
 		a.Stirred()
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		require.Equal(t, archive.Position{Seq: 6}, w.store.at[0])
 		var said []uint64
 		for _, p := range w.said {
@@ -199,8 +192,7 @@ func TestWhatIsOfOtherDataIsNotKept(t *testing.T) {
 				change(w)
 				_, stop := w.start(t, "x")
 				defer stop()
-				time.Sleep(time.Minute)
-				synctest.Wait()
+				pass(time.Minute)
 				for _, r := range w.took {
 					require.NotEqual(t, "a", r, "it had that when it was held, and no more when it was read")
 				}
@@ -220,13 +212,11 @@ func TestAStoreThatWasEmptiedBeginsAnew(t *testing.T) {
 			w.happen(0, archive.Delivered, fmt.Sprint(n))
 		}
 		a.Stirred()
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		w.do(func() { w.entries[0], w.at[0], w.epoch[0] = nil, archive.Position{}, "c" })
 		w.happen(0, archive.Delivered, "new")
 		a.Stirred()
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
+		pass(10 * time.Second)
 		require.Equal(t, "0dnew", w.kept()[5])
 		require.Equal(t, 2, w.began)
 		require.Contains(t, w.logged.String(), "holds other data than before")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -32,7 +33,13 @@ type store struct {
 	tailLost [2]bool // the next read of it tells so
 	walks    int
 	atOnce   int // events of a read
-	said     []archive.Part
+
+	endpoints    int   // there are so many
+	version      int64 // of each
+	holds        []archive.Hold
+	pages, looks int // of endpoints, and at what is held
+
+	said []archive.Part
 	// What is done, if it is not nil, once before a read, before a page of a walk, and at each
 	// end of a walk.
 	reading, unfinished, unwalked func()
@@ -125,21 +132,47 @@ func (s *store) Unfinished(_ context.Context, n int, cursor string) (page []arch
 	return page, next, nil
 }
 
-func (s *store) Endpoints(context.Context) ([]archive.Endpoint, error) { return nil, nil }
-func (s *store) Holds(context.Context) ([]archive.Hold, error)         { return nil, nil }
+// pageTime is how long a page of endpoints takes.
+const pageTime = 10 * time.Millisecond
+
+func (s *store) Endpoints(_ context.Context, cursor string) (page []archive.Endpoint, next string, err error) {
+	time.Sleep(pageTime)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pages++
+	at, _ := strconv.Atoi(cursor)
+	for ; len(page) < 32 && at < s.endpoints; at++ {
+		page = append(page, archive.Endpoint{ID: strconv.Itoa(at), Version: s.version})
+	}
+	if at < s.endpoints {
+		next = strconv.Itoa(at)
+	}
+	return page, next, nil
+}
+
+func (s *store) Holds(context.Context) ([]archive.Hold, int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.looks++
+	return s.holds, s.endpoints, nil
+}
 
 // keeper is an archive in memory.
 type keeper struct {
-	mu      sync.Mutex
-	rows    [2]row
-	events  []string // what was kept: partition, kind and id, in order
-	took    []string // the epochs of what the first partition was given
-	seen    map[int64][]string
-	missed  []archive.Missed
-	away    bool
-	lies    int // so many writes are kept and answer an error
-	version bool
-	cared   int
+	mu     sync.Mutex
+	rows   [2]row
+	events []string // what was kept: partition, kind and id, in order
+	took   []string // the epochs of what the first partition was given
+	seen   map[int64][]string
+	missed []archive.Missed
+	away   bool
+	lies   int  // so many writes are kept and answer an error
+	older  bool // its tables are
+	cared  int
+
+	endpoints map[string]int64 // versions of those that are kept
+	holds     []archive.Hold
+	empty     bool // so it was told with them
 }
 
 type row struct {
@@ -155,7 +188,7 @@ func (k *keeper) down() error {
 	switch {
 	case k.away:
 		return fmt.Errorf("dial: %w", archive.ErrUnavailable)
-	case k.version:
+	case k.older:
 		return archive.ErrVersion
 	}
 	return nil
@@ -237,7 +270,22 @@ func (k *keeper) Miss(_ context.Context, _ string, m archive.Missed) (int, error
 	return 0, k.down()
 }
 
-func (k *keeper) KeepEndpoints(context.Context, []archive.Endpoint, []archive.Hold) error { return nil }
+func (k *keeper) KeepEndpoints(_ context.Context, page []archive.Endpoint) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, e := range page {
+		k.endpoints[e.ID] = e.Version
+	}
+	return k.down()
+}
+
+func (k *keeper) KeepHolds(_ context.Context, holds []archive.Hold, empty bool) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.holds, k.empty = holds, empty
+	return k.down()
+}
+
 func (k *keeper) Maintain(context.Context, time.Duration) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -267,7 +315,7 @@ type world struct {
 }
 
 func newWorld() *world {
-	w := &world{store: newStore(), keeper: &keeper{seen: map[int64][]string{}}}
+	w := &world{store: newStore(), keeper: &keeper{seen: map[int64][]string{}, endpoints: map[string]int64{}}}
 	w.log = slog.New(slog.NewTextHandler(&w.logged, nil))
 	return w
 }
@@ -284,6 +332,12 @@ func (w *world) start(t *testing.T, name string) (a *archiver.Archiver, stop fun
 	go func() { done <- a.Run(ctx) }()
 	synctest.Wait()
 	return a, func() { cancel(); require.NoError(t, <-done) }
+}
+
+// pass lets time pass by the bubble's clock, until all waits for it again.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }
 
 // do changes the world while archivers run.

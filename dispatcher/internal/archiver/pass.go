@@ -20,12 +20,16 @@ func (a *Archiver) work(ctx context.Context) error {
 		if len(a.held) == 0 {
 			return nil
 		}
+		a.worked = true
 		var err error
-		if more, err = a.pass(ctx); err != nil {
+		if more, err = a.pass(ctx); err == nil && !more {
+			more, err = a.care(ctx)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	return a.care(ctx)
+	return nil
 }
 
 // pass archives what one transaction takes, and reports whether there may be more.
@@ -145,35 +149,6 @@ func (a *Archiver) say(ctx context.Context) error {
 		return err
 	}
 	a.unsaid = nil
-	return nil
-}
-
-// care keeps the records of endpoints, and looks after the tables. The instance that
-// archives the first partition does.
-func (a *Archiver) care(ctx context.Context) error {
-	if a.held[0] == nil || ctx.Err() != nil {
-		return nil
-	}
-	if time.Since(a.records) >= recordsEvery {
-		endpoints, err := a.source.Endpoints(ctx)
-		if err != nil {
-			return err
-		}
-		holds, err := a.source.Holds(ctx)
-		if err != nil {
-			return err
-		}
-		if err := a.archive.KeepEndpoints(ctx, endpoints, holds); err != nil {
-			return err
-		}
-		a.records = time.Now()
-	}
-	if time.Since(a.cared) >= maintainEvery {
-		if err := a.archive.Maintain(ctx, a.o.Retention); err != nil {
-			return err
-		}
-		a.cared = time.Now()
-	}
 	return nil
 }
 

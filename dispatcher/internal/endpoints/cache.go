@@ -19,7 +19,8 @@ const MostKnown = 20_000
 // Cache holds the endpoints that were read, until an event tells that they changed.
 // Nothing is kept while this instance is not subscribed to these events.
 type Cache struct {
-	store dispatcher.EndpointStore // nil: there are no endpoints
+	store   dispatcher.EndpointStore // nil: there are no endpoints
+	changed func()                   // is told of each change, and that one may have been missed
 
 	mu         sync.Mutex // guards what follows
 	subscribed bool       // to events of changes
@@ -29,8 +30,8 @@ type Cache struct {
 	listed     int // size of tenants: their endpoints, and one for each tenant
 }
 
-func newEndpointCache(store dispatcher.EndpointStore) *Cache {
-	c := &Cache{store: store, known: newLRU[*Destination](nil)}
+func newEndpointCache(store dispatcher.EndpointStore, changed func()) *Cache {
+	c := &Cache{store: store, changed: changed, known: newLRU[*Destination](nil)}
 	c.tenants = newLRU(func(_ string, list []*Destination) { c.listed -= 1 + len(list) })
 	return c
 }
@@ -46,6 +47,7 @@ func newLRU[V any](forgotten func(name string, v V)) *simplelru.LRU[string, V] {
 
 // OnChange removes an endpoint that was changed.
 func (c *Cache) OnChange(change dispatcher.EndpointChange) {
+	defer c.changed()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.changes++
@@ -56,6 +58,7 @@ func (c *Cache) OnChange(change dispatcher.EndpointChange) {
 // SetSubscribed says whether events arrive from now on. It empties the cache either way,
 // since an event may have been missed.
 func (c *Cache) SetSubscribed(hears bool) {
+	defer c.changed()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.subscribed = hears

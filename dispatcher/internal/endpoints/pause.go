@@ -103,6 +103,7 @@ func (r *Registry) hold(ctx context.Context, destination, tenant string, held bo
 			limits.Held = dispatcher.HeldPaused
 		}
 		_, err = r.setLimits(ctx, lane, limits, !held)
+		r.Changed()
 	}
 	if err != nil {
 		return dispatcher.LaneState{}, err

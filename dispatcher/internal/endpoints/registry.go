@@ -28,7 +28,8 @@ type Options struct {
 
 	FailingAfter time.Duration // a lane that fails for so long is logged, and told of; 0: none is
 
-	Tell func(dispatcher.News) // is told of lanes that fail and endpoints that are disabled; must not block
+	Changed func()                // an endpoint, or what is held, was changed here, or maybe elsewhere; must not block; nil: it is not told
+	Tell    func(dispatcher.News) // is told of lanes that fail and endpoints that are disabled; must not block
 }
 
 // Registry keeps the endpoints. It creates, changes, deletes and caches them, and writes
@@ -47,7 +48,10 @@ type Registry struct {
 
 // New makes a Registry.
 func New(o Options) *Registry {
-	r := &Registry{Options: o, Cache: newEndpointCache(o.Store)}
+	if o.Changed == nil {
+		o.Changed = func() {}
+	}
+	r := &Registry{Options: o, Cache: newEndpointCache(o.Store, o.Changed)}
 	r.sweeper = newSweeper(r)
 	r.finisher = newFinisher(r)
 	r.keys = newKeyCache(r)

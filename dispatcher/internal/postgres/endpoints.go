@@ -30,46 +30,80 @@ delete from hookladder.hold where lane <> all ($1::text[])
 and ($2 or not exists (select from hookladder.endpoint where deleted is null))
 and not exists (select from hookladder.open o join hookladder.position p on p.partition = o.partition where o.epoch <> p.epoch)`
 
-// KeepEndpoints keeps records that are newer than those it has, and all that is held.
-func (a *Archive) KeepEndpoints(ctx context.Context, endpoints []archive.Endpoint, holds []archive.Hold) error {
+// KeepEndpoints keeps records that are newer than those it has.
+func (a *Archive) KeepEndpoints(ctx context.Context, page []archive.Endpoint) error {
+	page = a.unknown(page)
+	if len(page) == 0 {
+		return nil
+	}
 	err := a.in(ctx, "archive endpoints", func(ctx context.Context, s *session) error {
 		var ids []string
 		var versions []int64
 		var records [][]byte
 		var deleted []bool
-		for _, e := range endpoints {
-			if k, was := s.kept[e.ID]; was && k.Version >= e.Version && k.Deleted == e.Deleted {
-				continue
-			}
+		for _, e := range page {
 			ids, versions = append(ids, e.ID), append(versions, e.Version)
 			records, deleted = append(records, e.Record), append(deleted, e.Deleted)
 		}
-		if err := s.exec(ctx, keepRecords, ids, versions, records, deleted); err != nil {
-			return err
-		}
-		lanes, since, by := []string{}, []time.Time{}, []string{}
-		for _, h := range holds {
-			lanes, since, by = append(lanes, string(h.Lane)), append(since, h.Since), append(by, mended(h.By))
-		}
-		if err := s.exec(ctx, dropHolds, lanes, len(endpoints) > 0); err != nil {
-			return err
-		}
-		return s.exec(ctx, keepHolds, lanes, since, by)
+		return s.exec(ctx, keepRecords, ids, versions, records, deleted)
 	})
 	if err == nil {
-		a.remember(endpoints)
+		a.remember(page)
 	}
 	return err
 }
 
-// remember spares sending the same records each time.
-func (a *Archive) remember(endpoints []archive.Endpoint) {
+// KeepHolds keeps all that is held.
+func (a *Archive) KeepHolds(ctx context.Context, holds []archive.Hold, empty bool) error {
+	lanes, since, by := []string{}, []time.Time{}, []string{}
+	for _, h := range holds {
+		lanes, since, by = append(lanes, string(h.Lane)), append(since, h.Since), append(by, mended(h.By))
+	}
+	return a.in(ctx, "archive holds", func(ctx context.Context, s *session) error {
+		if err := s.exec(ctx, dropHolds, lanes, !empty); err != nil {
+			return err
+		}
+		return s.exec(ctx, keepHolds, lanes, since, by)
+	})
+}
+
+// knownAs is what is remembered of an endpoint that is kept: 100,000 take 10 MB.
+func knownAs(e *archive.Endpoint) int64 {
+	if e.Deleted {
+		return e.Version<<1 | 1
+	}
+	return e.Version << 1
+}
+
+// unknown are those of a page that this connection has not kept yet, each once.
+func (a *Archive) unknown(page []archive.Endpoint) (list []archive.Endpoint) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, e := range endpoints {
+	at := map[string]int{}
+	for i := range page {
+		e := &page[i]
 		if a.session != nil {
-			e.Record = nil
-			a.session.kept[e.ID] = e
+			if known, was := a.session.kept[e.ID]; was && known>>1 >= e.Version && known&1 == knownAs(e)&1 {
+				continue
+			}
+		}
+		if k, met := at[e.ID]; met {
+			list[k] = *e
+			continue
+		}
+		at[e.ID] = len(list)
+		list = append(list, *e)
+	}
+	return list
+}
+
+// remember spares sending the same records each time.
+func (a *Archive) remember(page []archive.Endpoint) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range page {
+		if a.session != nil {
+			a.session.kept[page[i].ID] = knownAs(&page[i])
 		}
 	}
 }

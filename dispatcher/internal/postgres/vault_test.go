@@ -132,7 +132,8 @@ func TestEndpointsComeBackAsTheyAreStored(t *testing.T) {
 	a := newTestArchive(t, url)
 	newLine().hold(t, a)
 	kept := []archive.Endpoint{{ID: "ep_1", Version: 3, Record: []byte("sealed\x00")}, {ID: "ep_2", Version: 4, Record: []byte("gone"), Deleted: true}}
-	require.NoError(t, a.KeepEndpoints(t.Context(), kept, []archive.Hold{{Lane: "*", Since: now, By: "key:ops"}}))
+	require.NoError(t, a.KeepEndpoints(t.Context(), kept))
+	require.NoError(t, a.KeepHolds(t.Context(), []archive.Hold{{Lane: "*", Since: now, By: "key:ops"}}, false))
 	v := mustOpenVault(t, postgres.Options{URL: url})
 	endpoints, holds, err := v.Endpoints(t.Context())
 	require.NoError(t, err)

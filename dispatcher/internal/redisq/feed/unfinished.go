@@ -4,16 +4,12 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // Messages of one page of a walk: a MiB of records of at most 16 KiB. Where bodies lie
@@ -111,82 +107,6 @@ func readOpen(r *conn.Reply, o *archive.Open) {
 func scoreTime(text string) time.Time {
 	ms, _ := strconv.ParseInt(text, 10, 64)
 	return conn.FromMillis(ms)
-}
-
-// endpointsAtOnce are records of one page, of 32 KiB at most.
-const endpointsAtOnce = 32
-
-// Endpoints reads the records of all endpoints, and which were deleted.
-func (f *Feed) Endpoints(ctx context.Context) (list []archive.Endpoint, err error) {
-	at := map[string]int{}
-	add := func(e archive.Endpoint) {
-		if k, met := at[e.ID]; met { // a page may have it again
-			list[k] = e
-			return
-		}
-		at[e.ID] = len(list)
-		list = append(list, e)
-	}
-	err = f.scanHome(ctx, keys.Endpoints, func(id, stored string) {
-		version, record, ok := strings.Cut(stored, " ")
-		if n, err := strconv.ParseInt(version, 10, 64); err == nil && ok {
-			add(archive.Endpoint{ID: id, Version: n, Record: []byte(record)})
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	return list, f.scanHome(ctx, keys.Gone, func(id, end string) {
-		if n, err := strconv.ParseInt(end, 10, 64); err == nil {
-			add(archive.Endpoint{ID: id, Version: n, Deleted: true})
-		}
-	})
-}
-
-// scanHome goes through a hash of the project's own.
-func (f *Feed) scanHome(ctx context.Context, name string, do func(field, value string)) error {
-	key, cursor := keys.Home(f.conn.Project())+name, uint64(0)
-	for {
-		var scan *redis.ScanCmd
-		err := f.conn.At(ctx, "read "+key, conn.Home, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, cursor, "", endpointsAtOnce) })
-		if err != nil {
-			return err
-		}
-		var found []string
-		found, cursor = scan.Val()
-		for i := 0; i+1 < len(found); i += 2 {
-			do(found[i], found[i+1])
-		}
-		if cursor == 0 {
-			return nil
-		}
-	}
-}
-
-// Holds reads the lanes that people hold, but those of endpoints, whose records say it.
-func (f *Feed) Holds(ctx context.Context) (holds []archive.Hold, err error) {
-	var all *redis.StringCmd
-	err = f.conn.At(ctx, "read what is held", 0, func(p redis.Pipeliner) { all = p.HGet(ctx, f.conn.Tag(0)+keys.Held, string(dispatcher.AllLanes)) })
-	if err != nil {
-		return nil, err
-	}
-	if h, ok := redisq.ParseHeld(all.Val()); ok {
-		holds = append(holds, archive.Hold{Lane: dispatcher.AllLanes, Since: h.Since, By: h.By})
-	}
-	for cursor := ""; ; {
-		lanes, next, err := f.store.HeldLanes(ctx, cursor)
-		if err != nil {
-			return nil, err
-		}
-		for _, l := range lanes {
-			if l.Held == dispatcher.HeldPaused && !strings.HasPrefix(string(l.Lane), "ep_") {
-				holds = append(holds, archive.Hold{Lane: l.Lane, Since: l.Since, By: l.By})
-			}
-		}
-		if cursor = next; cursor == "" {
-			return holds, nil
-		}
-	}
 }
 
 // Message makes a message of what an archive keeps of it. A nil body was not kept, or

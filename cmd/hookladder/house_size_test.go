@@ -49,8 +49,9 @@ var budgets = map[string]int{
 	"dispatcher/app":                           1800, // it joins the archive, the outbox and the console too
 	"dispatcher/client":                        1500, // it repeats calls, and goes through lists
 	"dispatcher/internal/archiver":             700,
-	"dispatcher/internal/console":              2500, // eight pages, and a merchant's
-	"dispatcher/internal/console/desk":         700,  // what a link may see, and in which words
+	"dispatcher/internal/console":              3000, // pages of operators and of merchants
+	"dispatcher/internal/console/brand":        200,
+	"dispatcher/internal/console/desk":         700, // what a link may see, and in which words
 	"dispatcher/internal/console/draw":         600,
 	"dispatcher/internal/devredis":             100,
 	"dispatcher/internal/egress":               2500,

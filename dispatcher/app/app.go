@@ -173,7 +173,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer closeLook()
-	svc := service{e, e.Registry(), work.jobs, store, hub, store.Audit(), work.ticker, work.takers, look, work.archiver}
+	svc := service{e, e.Registry(), work.jobs, store, hub, store.Audit(), work.ticker, work.takers, look, work.archiver, store.Access()}
 	if err := e.ReadClock(ctx); err != nil {
 		return err
 	}

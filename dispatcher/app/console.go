@@ -18,10 +18,12 @@ func withConsole(api http.Handler, s service, keyring *apikey.Ring, o Options) (
 	caller := func(k apikey.Key, ok bool) (access.Caller, bool) { return k.Caller(), ok }
 	keyless := func() bool { return keyring.Keys().Empty() }
 	pages, err := console.New(console.Options{
-		API:     api,
-		Find:    func(key string) (access.Caller, bool) { return caller(keyring.Keys().Find(key)) },
-		Owned:   func(owner string) (access.Caller, bool) { return caller(keyring.Keys().Owned(owner)) },
-		Keyless: keyless,
+		API:      api,
+		Find:     func(key string) (access.Caller, bool) { return caller(keyring.Keys().Find(key)) },
+		Owned:    func(owner string) (access.Caller, bool) { return caller(keyring.Keys().Owned(owner)) },
+		Keyless:  keyless,
+		Sessions: console.Sessions{Open: s.doors.OpenSession, Get: s.doors.Session, Close: s.doors.CloseSession},
+		Link:     s.doors.LinkByToken, Spend: s.doors.SpendLink,
 
 		Now: s.Engine.Now, Project: o.Project, Version: o.Version, PublicURL: o.Console.PublicURL, Log: o.Log,
 		Brand: console.Brand{Name: o.Console.Name, Logo: o.Console.Logo, Color: o.Console.Color},

@@ -20,6 +20,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/lookup"
 	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/tail"
 	"github.com/hookladder/hookladder/dispatcher/internal/takers"
 	"github.com/hookladder/hookladder/dispatcher/internal/ticks"
@@ -39,6 +40,7 @@ type service struct {
 
 	look     *lookup.Lookup     // nil: there is no archive
 	archiver *archiver.Archiver // likewise
+	doors    *access.Store      // how people come in
 }
 
 // lookedUp is a service whose look-ups go into the archive too.

@@ -14,8 +14,11 @@ package console
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher/access"
@@ -24,12 +27,13 @@ import (
 
 // Options are what the pages rest on.
 type Options struct {
-	API      http.Handler                                         // of this process
-	Find     func(key string) (access.Caller, bool)               // the API key with this text
-	Owned    func(owner string) (access.Caller, bool)             // the API key with this owner text
-	Keyless  func() bool                                          // there are no keys: the API serves this host alone
-	Sessions Sessions                                             // where browsers that signed in are kept
-	Spend    func(context.Context, string) (time.Duration, error) // counts a call of a link
+	API      http.Handler                                                 // of this process
+	Find     func(key string) (access.Caller, bool)                       // the API key with this text
+	Owned    func(owner string) (access.Caller, bool)                     // the API key with this owner text
+	Keyless  func() bool                                                  // there are no keys: the API serves this host alone
+	Sessions Sessions                                                     // where browsers that signed in are kept
+	Link     func(ctx context.Context, token string) (access.Link, error) // the link that a token opens
+	Spend    func(context.Context, string) (time.Duration, error)         // counts a call of a link
 
 	Now       func() time.Time // by the store's clock
 	Project   string
@@ -60,7 +64,8 @@ type server struct {
 	mux     *http.ServeMux
 	api     *client.Client
 	look    *look
-	guesses *guesses
+	guesses *guesses // wrong keys
+	tokens  *guesses // wrong tokens of links
 	guard   *http.CrossOriginProtection
 	secure  bool // people come by https
 }
@@ -70,7 +75,7 @@ func New(o Options) (http.Handler, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &server{Options: o, mux: http.NewServeMux(), guesses: newGuesses(), guard: http.NewCrossOriginProtection()}
+	s := &server{Options: o, mux: http.NewServeMux(), guesses: newGuesses(), tokens: newGuesses(), guard: http.NewCrossOriginProtection()}
 	if o.PublicURL != nil {
 		s.secure = o.PublicURL.Scheme == "https"
 		if err := s.guard.AddTrustedOrigin(o.PublicURL.Scheme + "://" + o.PublicURL.Host); err != nil {
@@ -81,7 +86,7 @@ func New(o Options) (http.Handler, error) {
 	if s.api, err = inside(o.API); err != nil {
 		return nil, err
 	}
-	if s.look, err = newLook(o.Now); err != nil {
+	if s.look, err = newLook(o.Now, o.Brand); err != nil {
 		return nil, err
 	}
 	s.register()
@@ -93,15 +98,56 @@ func New(o Options) (http.Handler, error) {
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
+// policy is the policy of a page. A merchant's shows the operator's logo too.
+func (s *server) policy(r *http.Request) string {
+	if u, err := url.Parse(s.Brand.Logo); err == nil && u.Scheme == "https" && underBase(r.URL.Path, linkBase) {
+		return strings.Replace(policy, "img-src 'self'", "img-src 'self' "+u.Scheme+"://"+u.Host, 1)
+	}
+	return policy
+}
+
+// referrers forbids a browser to tell the next page which one it comes from. But then a
+// form tells no origin either, and over plain HTTP from another host browsers say nothing
+// else by which the page's own form can be told from another site's.
+func (s *server) referrers(r *http.Request) string {
+	if s.secure || r.TLS != nil || isLoopback(r.Host) || opensLink(r.URL.Path) {
+		return "no-referrer"
+	}
+	return "same-origin"
+}
+
+// opensLink reports whether a path has the token of a link.
+func opensLink(path string) bool {
+	token, ok := strings.CutPrefix(path, linkBase+"/")
+	return ok && isToken(token)
+}
+
+// opensByHTTP reports whether a request opens a link, from a browser that says nothing of
+// where it comes from. The token proves more than that would.
+func opensByHTTP(r *http.Request) bool {
+	return opensLink(r.URL.Path) && r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == "null"
+}
+
+// isLoopback reports whether a Host header names this host: browsers take such pages for
+// as safe as those of https.
+func isLoopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	a, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return strings.EqualFold(host, "localhost") || err == nil && a.IsLoopback()
+}
+
 // ServeHTTP serves a page, a part of one, or an action.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
-	h.Set("Content-Security-Policy", policy)
+	h.Set("Content-Security-Policy", s.policy(r))
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Referrer-Policy", s.referrers(r))
+	h.Set("X-Robots-Tag", "none")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cache-Control", "private, no-cache")
-	if err := s.guard.Check(r); err != nil {
+	if err := s.guard.Check(r); err != nil && !opensByHTTP(r) {
 		s.refuse(w, r, http.StatusForbidden, "This was sent from another site, so nothing was done.")
 		return
 	}

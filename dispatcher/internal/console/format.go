@@ -39,6 +39,8 @@ func functions(now func() time.Time) template.FuncMap {
 		"millisClock": func(t any) string { return asTime(t).UTC().Format("15:04:05.000") },
 		"outcomeWord": func(outcome string) string { return cmp.Or(outcomeWords[outcome][0], outcome) },
 		"outcomeIcon": func(outcome string) string { return cmp.Or(outcomeWords[outcome][1], "ready") },
+
+		"messageOf": func(delivery string) string { _, message, _ := strings.Cut(delivery, ":"); return message },
 	}
 }
 

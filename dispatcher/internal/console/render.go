@@ -9,11 +9,14 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
+	"maps"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/console/brand"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -23,8 +26,8 @@ var files embed.FS
 
 // look is how pages look: templates, styles, scripts.
 type look struct {
-	pages map[string]*template.Template
-	files map[string]asset // by the name in URLs
+	pages map[string]map[string]*template.Template // by base and name
+	files map[string]asset                         // by the name in URLs
 	names map[string]string
 	build string // changes with any of them
 }
@@ -42,22 +45,47 @@ var medias = map[string]string{
 	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-func newLook(now func() time.Time) (*look, error) {
-	l := &look{pages: map[string]*template.Template{}, files: map[string]asset{}, names: map[string]string{}}
+func newLook(now func() time.Time, b Brand) (*look, error) {
+	l := &look{pages: map[string]map[string]*template.Template{}, files: map[string]asset{}, names: map[string]string{}}
 	if err := l.readAssets(); err != nil {
 		return nil, err
 	}
+	if b.Color != "" {
+		css, err := brand.Stylesheet(b.Color)
+		if err != nil {
+			return nil, err
+		}
+		l.add(brandSheet, css)
+	}
+	for _, base := range []string{consoleBase, linkBase} {
+		if err := l.parse(base, functions(now)); err != nil {
+			return nil, fmt.Errorf("parse templates: %w", err)
+		}
+	}
+	return l, nil
+}
+
+// brandSheet is the file of the operator's colour.
+const brandSheet = "brand.css"
+
+// parse reads the templates of the pages below a base, from where they load their files too.
+func (l *look) parse(base string, own template.FuncMap) error {
 	whole := sha256.New()
-	layout := template.New("layout").Funcs(functions(now)).Funcs(template.FuncMap{"asset": l.url})
+	layout := template.New("layout").Funcs(own).Funcs(template.FuncMap{
+		"asset":    func(name string) (string, error) { return l.url(base, name) },
+		"merchant": func(base string) bool { return base == linkBase },
+		"branded":  func() bool { return base == linkBase && l.names[brandSheet] != "" },
+		"logo":     logo,
+	})
 	all, err := fs.Glob(files, "templates/*.html")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var parts, pages []string
 	for _, file := range all {
 		text, err := files.ReadFile(file)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		whole.Write(text)
 		if strings.HasPrefix(path.Base(file), "_") {
@@ -67,20 +95,30 @@ func newLook(now func() time.Time) (*look, error) {
 		}
 	}
 	if layout, err = layout.ParseFS(files, parts...); err != nil {
-		return nil, fmt.Errorf("parse templates: %w", err)
+		return err
 	}
+	l.pages[base] = map[string]*template.Template{}
 	for _, file := range pages {
 		page, err := template.Must(layout.Clone()).ParseFS(files, file)
 		if err != nil {
-			return nil, fmt.Errorf("parse templates: %w", err)
+			return err
 		}
-		l.pages[strings.TrimSuffix(path.Base(file), ".html")] = page
+		l.pages[base][strings.TrimSuffix(path.Base(file), ".html")] = page
 	}
-	for _, name := range l.names {
+	for _, name := range slices.Sorted(maps.Values(l.names)) {
 		whole.Write([]byte(name))
 	}
 	l.build = hex.EncodeToString(whole.Sum(nil)[:8])
-	return l, nil
+	return nil
+}
+
+// logo is the operator's logo as the address of a picture: html/template would refuse the
+// scheme data.
+func logo(text string) template.URL {
+	if strings.HasPrefix(text, "https://") || strings.HasPrefix(text, "data:image/png;base64,") {
+		return template.URL(text) //nolint:gosec // a setting, of one of these two kinds
+	}
+	return ""
 }
 
 // readAssets reads the files that pages load, and names each by its content, so that a
@@ -110,20 +148,25 @@ func (l *look) readAssets() error {
 		}
 	}
 	for name, text := range plain {
-		sum := sha256.Sum256(text)
-		ext := path.Ext(name)
-		l.names[name] = strings.TrimSuffix(name, ext) + "." + hex.EncodeToString(sum[:6]) + ext
-		l.files[l.names[name]] = asset{media: medias[ext], bytes: text}
+		l.add(name, text)
 	}
 	return nil
 }
 
+// add names a file by its content.
+func (l *look) add(name string, text []byte) {
+	sum := sha256.Sum256(text)
+	ext := path.Ext(name)
+	l.names[name] = strings.TrimSuffix(name, ext) + "." + hex.EncodeToString(sum[:6]) + ext
+	l.files[l.names[name]] = asset{media: medias[ext], bytes: text}
+}
+
 // url is where a page finds a file.
-func (l *look) url(name string) (string, error) {
+func (l *look) url(base, name string) (string, error) {
 	if l.names[name] == "" {
 		return "", fmt.Errorf("there is no file %s", name)
 	}
-	return consoleBase + "/static/" + l.names[name], nil
+	return base + "/static/" + l.names[name], nil
 }
 
 // serve serves a file that pages load.
@@ -200,7 +243,7 @@ func (s *server) render(v *visit, a pageAnswer) {
 		}
 	}
 	var out bytes.Buffer
-	if err := s.look.pages[a.template].ExecuteTemplate(&out, "layout", f); err != nil {
+	if err := s.look.pages[v.base][a.template].ExecuteTemplate(&out, "layout", f); err != nil {
 		s.Log.ErrorContext(v.r.Context(), "page not rendered", "page", a.template, "err", err)
 		http.Error(v.w, "This page could not be made. The log says why.", http.StatusInternalServerError)
 		return

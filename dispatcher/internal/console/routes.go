@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"net/http"
 	"strings"
 
@@ -36,7 +35,30 @@ func (s *server) consoleRoutes() []pageRoute {
 
 // linkRoutes are for a merchant's people.
 func (s *server) linkRoutes() []pageRoute {
-	return nil
+	return []pageRoute{
+		{"GET", "/{token}", desk.Open, s.showLink},
+		{"POST", "/{token}", desk.Open, s.openLink},
+		{"POST", "/sign-out", desk.Open, s.closeLink},
+		{"GET", "/{$}", desk.See, home},
+	}
+}
+
+// Route is a page or an action, as tests of all of them need it.
+type Route struct {
+	Method, Path string // of a request, with names in braces
+	Needs        desk.Right
+}
+
+// Routes are all pages and actions.
+func Routes() []Route {
+	var all []Route
+	s := &server{}
+	for base, list := range map[string][]pageRoute{consoleBase: s.consoleRoutes(), linkBase: s.linkRoutes()} {
+		for _, o := range list {
+			all = append(all, Route{o.method, base + o.path, o.needs})
+		}
+	}
+	return all
 }
 
 // register makes the routes known.
@@ -47,31 +69,29 @@ func (s *server) register() {
 	for _, o := range s.linkRoutes() {
 		s.mux.HandleFunc(o.method+" "+linkBase+o.path, s.handle(o, linkBase, s.merchant))
 	}
-	s.mux.HandleFunc("GET "+consoleBase+"/static/{name}", s.look.serve)
-	s.mux.HandleFunc("GET "+consoleBase, func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, consoleBase+"/", http.StatusSeeOther)
-	})
+	for _, base := range []string{consoleBase, linkBase} {
+		s.mux.HandleFunc("GET "+base+"/static/{name}", s.look.serve)
+		s.mux.HandleFunc("GET "+base, func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, base+"/", http.StatusSeeOther)
+		})
+	}
 	nothing := pageRoute{needs: desk.Open, do: func(*visit) (pageAnswer, error) { return pageAnswer{}, desk.ErrHidden }}
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		base, who := consoleBase, s.operator
-		if strings.HasPrefix(r.URL.Path, linkBase) {
+		if underBase(r.URL.Path, linkBase) {
 			base, who = linkBase, s.merchant
 		}
 		s.handle(nothing, base, who)(w, r)
 	})
 }
 
-// merchant finds the link by which a browser came.
-func (s *server) merchant(context.Context, *http.Request) (v desk.Visitor, err error) {
-	return v, nil
-}
-
 // Serves reports whether a path is of the pages, and not of the API.
 func Serves(path string) bool {
-	for _, base := range []string{consoleBase, linkBase} {
-		if rest, ok := strings.CutPrefix(path, base); ok && (rest == "" || rest[0] == '/') {
-			return true
-		}
-	}
-	return false
+	return underBase(path, consoleBase) || underBase(path, linkBase)
+}
+
+// underBase reports whether a path is a base or lies below it.
+func underBase(path, base string) bool {
+	rest, ok := strings.CutPrefix(path, base)
+	return ok && (rest == "" || rest[0] == '/')
 }

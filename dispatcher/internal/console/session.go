@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/url"
+	"path"
 	"strings"
 	"sync"
 	"time"
@@ -30,9 +32,9 @@ func (s *server) cookie() string {
 	return "hookladder"
 }
 
-func (s *server) setCookie(w http.ResponseWriter, r *http.Request, value string, age time.Duration) {
-	c := &http.Cookie{
-		Name: s.cookie(), Value: value, Path: "/", MaxAge: int(age.Seconds()),
+func (s *server) setCookie(w http.ResponseWriter, r *http.Request, value string) {
+	c := &http.Cookie{ // it ends with the browser, and the session with the store: one in use goes on
+		Name: s.cookie(), Value: value, Path: "/",
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: s.secure || r.TLS != nil,
 	}
 	if value == "" {
@@ -101,7 +103,7 @@ func (s *server) signIn(v *visit) (pageAnswer, error) {
 	if err != nil {
 		return pageAnswer{}, err
 	}
-	s.setCookie(v.w, v.r, token, access.SessionFor)
+	s.setCookie(v.w, v.r, token)
 	return pageAnswer{to: to}, nil
 }
 
@@ -112,7 +114,7 @@ func (s *server) signOut(v *visit) (pageAnswer, error) {
 			return pageAnswer{}, err
 		}
 	}
-	s.setCookie(v.w, v.r, "", 0)
+	s.setCookie(v.w, v.r, "")
 	v.w.Header().Set("Clear-Site-Data", `"cache"`)
 	return pageAnswer{to: "/console/sign-in"}, nil
 }
@@ -120,11 +122,18 @@ func (s *server) signOut(v *visit) (pageAnswer, error) {
 // ownPath is a path of the console that a parameter names, and the first page for any
 // other text: it must not lead to another site.
 func ownPath(to string) string {
-	if strings.HasPrefix(to, "/console/") && !strings.ContainsAny(to, "\\\r\n\t") && !strings.HasPrefix(to, "/console/sign-") {
+	u, err := url.Parse(to)
+	if err != nil || u.Host != "" || u.Scheme != "" || u.Path != path.Clean(u.Path) && u.Path != path.Clean(u.Path)+"/" {
+		return consoleBase + "/"
+	}
+	if strings.HasPrefix(to, consoleBase+"/") && !strings.ContainsAny(to, "\\\r\n\t") && !strings.HasPrefix(to, consoleBase+"/sign-") {
 		return to
 	}
-	return "/console/"
+	return consoleBase + "/"
 }
+
+// errGuesses says that an address tried too many wrong tokens.
+var errGuesses = errors.New("too many wrong tokens")
 
 // guesses counts the wrong keys of each address in the present minute.
 type guesses struct {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -100,13 +101,19 @@ func (s *server) fail(v *visit, err error) {
 		s.wrong(v, http.StatusForbidden, "Your key may not do this", "It lacks the scope for it. Sign in with another key, or ask for the scope admin.")
 	case errors.Is(err, desk.ErrHidden):
 		s.wrong(v, http.StatusNotFound, "Nothing here", "There is nothing of this name, or it was forgotten.")
+	case errors.Is(err, errGuesses):
+		v.w.Header().Set("Retry-After", "60")
+		s.wrong(v, http.StatusTooManyRequests, "Too many wrong links", "Too many links that open nothing were tried from this address. Wait a minute, and try again.")
+	case errors.Is(err, desk.ErrHeld), errors.Is(err, desk.ErrEnough):
+		s.wrong(v, http.StatusConflict, "Not done", sentence(err))
 	case errors.As(err, &spent):
-		s.wrong(v, http.StatusTooManyRequests, "Too many at once", spent.Error()+".")
+		v.w.Header().Set("Retry-After", strconv.Itoa(int(spent.Wait.Seconds())+1))
+		s.wrong(v, http.StatusTooManyRequests, "Too many at once", sentence(spent))
 	case errors.As(err, &p) && p.Status < http.StatusInternalServerError:
 		s.wrong(v, p.Status, p.Title, p.Problem.Error())
 	case v.r.Context().Err() != nil: // the browser has gone
 	case p != nil && p.Status == http.StatusInternalServerError:
-		s.Log.ErrorContext(v.r.Context(), "page failed", "path", v.r.URL.Path, "err", err)
+		s.Log.ErrorContext(v.r.Context(), "page failed", "path", logPath(v.r), "err", err)
 		s.wrong(v, http.StatusInternalServerError, "This went wrong", "It is our fault, and the log says why.")
 	default:
 		s.away(v, err)
@@ -130,9 +137,15 @@ func refusal(err error) (sentence string, rest error) {
 // away tells that the store can't be asked. It is never taken for a browser that is not
 // signed in.
 func (s *server) away(v *visit, err error) {
-	s.Log.WarnContext(v.r.Context(), "page failed", "path", v.r.URL.Path, "err", err)
+	s.Log.WarnContext(v.r.Context(), "page failed", "path", logPath(v.r), "err", err)
 	v.w.Header().Set("Retry-After", "5")
 	s.render(v, pageAnswer{template: "away", title: "Redis can't be reached", status: http.StatusServiceUnavailable})
+}
+
+// sentence is an error as a page shows it.
+func sentence(err error) string {
+	text := err.Error()
+	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
 // wrongPage is what the page of an error shows.
@@ -146,15 +159,15 @@ func (s *server) wrong(v *visit, status int, title, text string) {
 // another site did not send its cookie: it asks again by itself, and then it does.
 func (s *server) toSignIn(v *visit) {
 	switch {
-	case v.base == linkBase:
-		s.wrong(v, http.StatusNotFound, "This link does not open anything", "It has expired, or was revoked. Ask for another one.")
 	case v.r.Header.Get("X-Refresh") != "": // a page that refreshes itself: it loads anew
 		v.w.WriteHeader(http.StatusUnauthorized)
-	case v.r.Method == http.MethodGet && v.r.Header.Get("Sec-Fetch-Site") == "cross-site":
+	case v.r.Method == http.MethodGet && v.r.Header.Get("Sec-Fetch-Site") == "cross-site" && !opensLink(v.r.URL.Path):
 		s.render(v, pageAnswer{template: "again", title: "One moment", body: v.r.URL.RequestURI()})
+	case v.base == linkBase:
+		s.wrong(v, http.StatusNotFound, "This link opens nothing", "It is wrong, has expired, or was revoked; or this browser closed it. Open it again, or ask for another one.")
 	default:
 		to := "/console/sign-in"
-		if v.r.Method == http.MethodGet && v.r.URL.Path != consoleBase+"/" {
+		if v.r.Method == http.MethodGet && v.r.URL.RequestURI() != consoleBase+"/" {
 			to += "?" + url.Values{"to": {v.r.URL.RequestURI()}}.Encode()
 		}
 		http.Redirect(v.w, v.r, to, http.StatusSeeOther)
@@ -164,5 +177,8 @@ func (s *server) toSignIn(v *visit) {
 // refuse answers without looking who it is.
 func (s *server) refuse(w http.ResponseWriter, r *http.Request, status int, text string) {
 	v := &visit{Desk: desk.New(desk.Visitor{}, s.api, s.Spend), srv: s, w: w, r: r, ctx: r.Context(), base: consoleBase}
+	if underBase(r.URL.Path, linkBase) {
+		v.base = linkBase
+	}
 	s.wrong(v, status, "Not done", text)
 }

@@ -1,0 +1,108 @@
+package console
+
+import (
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+const (
+	// homeEndpoints is how many endpoints a merchant's first page looks at.
+	homeEndpoints = 50
+	// homeRows is how many rows each of its lists has.
+	homeRows = 8
+)
+
+// homePage is how it goes for a merchant.
+type homePage struct {
+	Endpoints []wire.EndpointView
+	More      bool // endpoints than these
+	Troubles  []merchantNeed
+	Waiting   int
+	InFlight  int
+	Failures  wire.Page
+	Newest    wire.Page
+}
+
+// merchantNeed is an endpoint that its merchant should look at.
+type merchantNeed struct {
+	Endpoint wire.EndpointView
+	Name     string
+	Text     string    // what is wrong, and what helps
+	Since    wire.Time // zero: it is not known
+	weight   int       // the heaviest first
+}
+
+// home serves GET /link/.
+func home(v *visit) (pageAnswer, error) {
+	var p homePage
+	g, ctx := errgroup.WithContext(v.ctx)
+	g.Go(func() error {
+		page, err := v.Endpoints(ctx, client.EndpointFilter{Limit: homeEndpoints})
+		p.Endpoints, p.More = page.Data, page.NextCursor != nil
+		return err
+	})
+	g.Go(func() (err error) {
+		p.Failures, err = v.Deliveries(ctx, client.Filter{Statuses: []string{"retrying", "dead"}, Limit: homeRows})
+		return err
+	})
+	g.Go(func() (err error) {
+		p.Newest, err = v.Deliveries(ctx, client.Filter{Limit: homeRows})
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		return pageAnswer{}, err
+	}
+	for _, e := range p.Endpoints {
+		p.Waiting += e.Waiting
+		p.InFlight += e.InFlight
+		if t, ok := needOf(e); ok {
+			p.Troubles = append(p.Troubles, t)
+		}
+	}
+	slices.SortStableFunc(p.Troubles, func(a, b merchantNeed) int { return b.weight - a.weight })
+	return pageAnswer{template: "home", title: "Overview", section: "home", body: p}, nil
+}
+
+// needOf says what is wrong with an endpoint, in the words for its merchant.
+func needOf(e wire.EndpointView) (t merchantNeed, ok bool) {
+	t = merchantNeed{Endpoint: e, Name: merchantName(e), Since: e.FailingSince}
+	waiting := ""
+	if e.Waiting > 0 {
+		waiting = fmt.Sprintf(" %d wait meanwhile.", e.Waiting)
+	}
+	switch {
+	case e.State == "disabled" && e.DisabledReason == "gone":
+		t.Text, t.weight, t.Since = "Switched off: it answered 410, which means that it is gone. Nothing is sent to it. Resume it when it is back.", 5, e.DisabledAt
+	case e.State == "disabled" && e.DisabledReason == "failing":
+		t.Text, t.weight, t.Since = "Switched off, since nothing arrived there for too long. Mend it, test it, and resume it.", 5, e.DisabledAt
+	case e.State == "disabled":
+		t.Text, t.weight, t.Since = "Switched off by the operator. Nothing is sent to it. Ask them to switch it on.", 5, e.DisabledAt
+	case e.State == "unverified":
+		t.Text, t.weight, t.Since = "Its address is new and nothing is sent to it yet: run a test. What is for it waits until one succeeds."+waiting, 3, wire.Time{}
+	case e.State == "paused":
+		t.Text, t.weight, t.Since = "Paused. What is for it waits until it is resumed."+waiting, 2, wire.Time{}
+	case !e.FailingSince.IsZero():
+		t.Text, t.weight = "It fails: no attempt has succeeded since. It is tried again by itself."+waiting, 4
+	case e.State == "open":
+		t.Text, t.weight = "It failed several times in a row, so it is tried with one attempt at a time."+waiting, 4
+	default:
+		return t, false
+	}
+	return t, true
+}
+
+// merchantName is what a merchant's people call an endpoint.
+func merchantName(e wire.EndpointView) string {
+	if e.Description != "" {
+		return e.Description
+	}
+	if e.URL != "" {
+		return hostOf(e.URL)
+	}
+	return e.ID
+}

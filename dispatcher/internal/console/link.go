@@ -1,0 +1,120 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+)
+
+// linkCookie is the name of the cookie of a link. Its value is the link's token, so that
+// revoking a link ends it in all browsers at once.
+func (s *server) linkCookie() string {
+	if s.secure {
+		return "__Secure-hookladder-link" // __Host- would take it to the console too
+	}
+	return "hookladder-link"
+}
+
+func (s *server) setLinkCookie(w http.ResponseWriter, r *http.Request, token string, lasts time.Duration) {
+	c := &http.Cookie{
+		Name: s.linkCookie(), Value: token, Path: linkBase + "/", MaxAge: max(int(lasts.Seconds()), 1),
+		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: s.secure || r.TLS != nil,
+	}
+	if token == "" {
+		c.MaxAge = -1
+	}
+	http.SetCookie(w, c)
+}
+
+// merchant finds the link by which a browser came. A browser that came by none is no
+// visitor; an error says that this is not known.
+func (s *server) merchant(ctx context.Context, r *http.Request) (v desk.Visitor, err error) {
+	c, err := r.Cookie(s.linkCookie())
+	if err != nil || !isToken(c.Value) {
+		return v, nil
+	}
+	l, err := s.Link(ctx, c.Value)
+	switch {
+	case errors.Is(err, access.ErrNoLink):
+		return v, nil
+	case err != nil:
+		return v, err
+	}
+	v.Link = &l
+	return v, nil
+}
+
+// tokenLength is that of 32 random bytes in base64.
+const tokenLength = 43
+
+// isToken reports whether a text may be the token of a link.
+func isToken(text string) bool {
+	return len(text) == tokenLength && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") == ""
+}
+
+// linkDoor is what the page of a link shows before it is opened.
+type linkDoor struct {
+	Token string
+	Link  access.Link
+}
+
+// showLink serves GET /link/{token}: a button. Programs of mail and chat that look what
+// is behind a link press none.
+func (s *server) showLink(v *visit) (pageAnswer, error) {
+	l, err := s.linkOf(v)
+	if err != nil {
+		return pageAnswer{}, err
+	}
+	return pageAnswer{template: "link", title: "Open", body: linkDoor{Token: v.r.PathValue("token"), Link: l}}, nil
+}
+
+// openLink serves POST /link/{token}: from now on the browser is known by its cookie, and
+// the token is in no further URL.
+func (s *server) openLink(v *visit) (pageAnswer, error) {
+	l, err := s.linkOf(v)
+	if err != nil {
+		return pageAnswer{}, err
+	}
+	s.setLinkCookie(v.w, v.r, v.r.PathValue("token"), l.ExpiresAt.Sub(s.Now()))
+	return pageAnswer{to: linkBase + "/"}, nil
+}
+
+// linkOf is the link whose token stands in the path. An address may try as few wrong ones
+// in a minute as wrong keys.
+func (s *server) linkOf(v *visit) (access.Link, error) {
+	token := v.r.PathValue("token")
+	if !isToken(token) {
+		return access.Link{}, desk.ErrSignIn
+	}
+	address, _, _ := net.SplitHostPort(v.r.RemoteAddr)
+	if !s.tokens.may(address, time.Now()) {
+		return access.Link{}, errGuesses
+	}
+	l, err := s.Link(v.ctx, token)
+	if errors.Is(err, access.ErrNoLink) {
+		s.tokens.count(address, time.Now())
+		return l, desk.ErrSignIn
+	}
+	return l, err
+}
+
+// closeLink serves POST /link/sign-out: this browser forgets the link.
+func (s *server) closeLink(v *visit) (pageAnswer, error) {
+	s.setLinkCookie(v.w, v.r, "", 0)
+	v.w.Header().Set("Clear-Site-Data", `"cache"`)
+	return pageAnswer{to: linkBase + "/"}, nil
+}
+
+// logPath is the path of a request as a log may have it.
+func logPath(r *http.Request) string {
+	if rest, ok := strings.CutPrefix(r.URL.Path, linkBase+"/"); ok && !strings.Contains(rest, "/") && len(rest) >= tokenLength {
+		return linkBase + "/***"
+	}
+	return r.URL.Path
+}

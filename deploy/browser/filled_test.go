@@ -32,7 +32,7 @@ func newFilled(t *testing.T, settings ...string) *filled {
 	for n := range 3 {
 		w.publish(wire.Message{ID: fmt.Sprint("failed_", n), Endpoint: w.bad, Tenant: "acme", Subject: fmt.Sprint("order-", 200+n), Headers: map[string]string{"X-Shop": "north"}})
 	}
-	w.publish(wire.Message{ID: "both", Topic: "order.both", Tenant: "acme", Subject: "order-300"})
+	w.publish(wire.Message{ID: "both_0", Topic: "order.both", Tenant: "acme", Subject: "order-300"})
 	w.publish(wire.Message{ID: "dead_0", Endpoint: w.bad, Tenant: "acme", Subject: "order-400", Ladder: short(t)})
 	w.publish(wire.Message{ID: "dead_1", URL: w.gone + "/hooks", Subject: "order-401", Ladder: short(t)})
 	w.publish(wire.Message{ID: "slow_0", URL: w.at("slow"), Subject: "order-500"})

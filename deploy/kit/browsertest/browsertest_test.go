@@ -75,7 +75,7 @@ const wide = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 
 func TestAPageIsUsedAsAPersonDoes(t *testing.T) {
 	site, b := newSite(t), browsertest.New(t)
-	require.Equal(t, http.StatusOK, b.Open(site+"/good"))
+	require.Equal(t, http.StatusOK, b.Try(site+"/good"))
 	b.WaitFor("Good page")
 	b.Fill("textbox", "Name", "Ann & Bob")
 	b.Fill("textbox", "Name", "Bob & Ann")
@@ -179,7 +179,7 @@ func TestWhatIsWrongIsFound(t *testing.T) {
 				if !scripts {
 					b.NoScript()
 				}
-				b.Open(site + c.path)
+				b.Try(site + c.path)
 				b.Until("it is noted", func() bool { return len(b.Problems()) > 0 })
 				require.Contains(t, b.Problems()[0], c.want)
 				require.Len(t, b.Problems(), 1)

@@ -202,8 +202,14 @@ func (b *Tab) Violations() (found []string) {
 	return found
 }
 
-// Open goes to a page and waits until it is loaded. It answers its status.
-func (b *Tab) Open(address string) int {
+// Open goes to a page and waits until it is loaded.
+func (b *Tab) Open(address string) {
+	b.t.Helper()
+	require.Less(b.t, b.Try(address), http.StatusBadRequest, "open %s", address)
+}
+
+// Try does the same with a page that may be an error. It answers its status.
+func (b *Tab) Try(address string) int {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()

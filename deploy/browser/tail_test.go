@@ -1,0 +1,90 @@
+package browser_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit/browsertest"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+func TestTheTailShowsAttemptsAsTheyHappen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publish(wire.Message{ID: "before", URL: w.at("ok")})
+	w.until("before", "delivered")
+	b := w.tab(t)
+	b.Open(w.page("/console/"))
+	b.Press("g", "t")
+	b.WaitURL("/console/tail")
+	b.WaitFor("before")
+	w.publish(wire.Message{ID: "live_1", URL: w.at("ok"), Tenant: "acme"})
+	b.WaitFor("live_1")
+	w.publish(wire.Message{ID: "live_2", URL: w.at("fail")})
+	b.WaitFor("live_2", "503")
+	require.Equal(t, "live_2", b.JSText(`document.querySelector("#tail tbody a").textContent`), "the newest is on top")
+	b.Shot("console-tail-live")
+
+	b.Press("p")
+	b.WaitFor("Paused")
+	w.publish(wire.Message{ID: "passed", URL: w.at("ok")})
+	b.WaitFor("passed by")
+	require.NotContains(t, b.In("table", "").Text(), "passed")
+	b.Press("p")
+	b.In("table", "").WaitFor("passed")
+	b.WaitGone("passed by")
+
+	b.Allow("503", "ERR_INCOMPLETE")
+	w.redis.Restart()
+	w.publish(wire.Message{ID: "after", URL: w.at("ok")})
+	b.WaitFor("after")
+
+	b.Click("link", "delivered")
+	b.WaitURL("outcome=delivered")
+	b.WaitFor("live_1")
+	b.WaitGone("live_2")
+	b.Fill("searchbox", "Tenant", "acme")
+	b.Press("Enter")
+	b.WaitURL("tenant=acme")
+	b.WaitGone("before")
+	b.Click("link", "live_1")
+	b.WaitURL("/console/messages/live_1")
+	b.Allow("live_1: 404")
+}
+
+func TestTheTailIsReadWithoutScripts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publish(wire.Message{ID: "before", URL: w.at("ok")})
+	w.until("before", "delivered")
+	b := w.tab(t)
+	b.NoScript()
+	b.Open(w.page("/console/tail"))
+	b.WaitFor("before", "newest 50 attempts")
+	w.publish(wire.Message{ID: "then", URL: w.at("ok")})
+	w.until("then", "delivered")
+	b.Click("link", "Reload")
+	b.WaitFor("then")
+}
+
+func TestTheTailKeepsAPersonsPlace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, id := range []string{"kept_a", "kept_b", "kept_c"} {
+		w.publish(wire.Message{ID: id, URL: w.at("ok")})
+		w.until(id, "delivered")
+	}
+	b := w.tab(t)
+	b.Open(w.page("/console/tail"))
+	b.Focus("link", "kept_b")
+	w.publish(wire.Message{ID: "kept_d", URL: w.at("ok")})
+	b.WaitFor("kept_d")
+	require.Equal(t, "kept_b", b.Focused().Name)
+	browsertest.JS[bool](b, "getSelection().selectAllChildren(document.querySelector('h1')), true")
+	w.publish(wire.Message{ID: "kept_e", URL: w.at("ok")})
+	w.until("kept_e", "delivered")
+	require.Equal(t, "kept_d", b.JSText(`document.querySelector("#tail tbody a").textContent`), "what is read is not moved")
+	browsertest.JS[bool](b, "getSelection().removeAllRanges(), true")
+	b.In("table", "").WaitFor("kept_e")
+}

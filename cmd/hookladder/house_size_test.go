@@ -51,6 +51,8 @@ var budgets = map[string]int{
 	"dispatcher/internal/archiver":             700,
 	"dispatcher/internal/console":              3000, // pages of operators and of merchants
 	"dispatcher/internal/console/brand":        200,
+	"dispatcher/internal/console/climb":        400,
+	"dispatcher/internal/console/content":      300,
 	"dispatcher/internal/console/desk":         700, // what a link may see, and in which words
 	"dispatcher/internal/console/draw":         600,
 	"dispatcher/internal/devredis":             100,

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -24,7 +26,7 @@ func functions(now func() time.Time) template.FuncMap {
 		"span":     func(d any) string { return span(asDuration(d)) },
 		"millis":   millis,
 		"count":    count,
-		"size":     size,
+		"size":     func(n any) string { return size(asCount(n)) },
 		"visible":  visible,
 		"path":     url.PathEscape,
 		"word":     func(s string) string { return strings.ReplaceAll(s, "_", " ") },
@@ -34,6 +36,9 @@ func functions(now func() time.Time) template.FuncMap {
 		"add":      func(a, b int) int { return a + b },
 		"hasTime":  func(t any) bool { return !asTime(t).IsZero() },
 		"contains": strings.Contains,
+		"capital":  capital,
+		"what":     func(n int) string { return map[bool]string{true: "this delivery", false: "all deliveries"}[n == 1] },
+		"due":      func(t any) template.HTML { return due(now(), asTime(t)) },
 
 		"stamp":       func(t any) string { return asTime(t).UTC().Format("2006-01-02T15:04:05.000Z07:00") }, // as the API writes it
 		"millisClock": func(t any) string { return asTime(t).UTC().Format("15:04:05.000") },
@@ -77,6 +82,20 @@ func asDuration(d any) time.Duration {
 	return 0
 }
 
+func asCount(n any) int64 {
+	switch n := n.(type) {
+	case int:
+		return int64(n)
+	case int64:
+		return n
+	case *int64:
+		if n != nil {
+			return *n
+		}
+	}
+	return 0
+}
+
 // relative is a time as "3m ago" or "in 8m", which a script lets go on.
 func relative(now, t time.Time) template.HTML {
 	if t.IsZero() {
@@ -92,6 +111,17 @@ func relative(now, t time.Time) template.HTML {
 	//nolint:gosec // made of numbers alone
 	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s" data-rel>%s</time>`,
 		t.UTC().Format(time.RFC3339Nano), t.UTC().Format("2006-01-02 15:04:05 MST"), text))
+}
+
+// due is a time at which something is to be done, and says so where it has passed.
+func due(now, t time.Time) template.HTML {
+	text := string(relative(now, t))
+	if !t.IsZero() && now.Sub(t) >= time.Second {
+		text = strings.Replace(text, "data-rel>", "data-rel data-due>due ", 1)
+	} else {
+		text = strings.Replace(text, "data-rel>", "data-rel data-due>", 1)
+	}
+	return template.HTML(text) //nolint:gosec // made of numbers alone
 }
 
 // clock is the time of the day, with the date where that is another one.
@@ -219,4 +249,22 @@ func pathOf(text string) string {
 		return ""
 	}
 	return u.RequestURI()
+}
+
+// capital makes a sentence of words.
+func capital(s string) string {
+	first, size := utf8.DecodeRuneInString(s)
+	if s == "" {
+		return ""
+	}
+	return string(unicode.ToUpper(first)) + s[size:]
+}
+
+// whole is a number of a parameter; 0 where it is none.
+func whole(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0
+	}
+	return n
 }

@@ -216,6 +216,15 @@ var rightWords = map[desk.Right]string{
 // word shows nothing.
 var tellings = map[string]string{
 	"signed-out": "You are signed out.",
+
+	"retried":      "It is due now. A pause, a breaker or a limit still holds it.",
+	"retried-all":  "All are due now. A pause, a breaker or a limit still holds them.",
+	"retried-some": "Some are due now; the others are under way, due already, or delivered.",
+	"cancelled":    "It is cancelled. An attempt under way can't be recalled.",
+	"left-":        "Nothing was changed.", "left-ready": "It is due already, so nothing was changed.",
+	"left-in_flight": "An attempt is under way already, so nothing was changed.", "left-order": "Others of its ordering key go first, so nothing was changed.",
+	"left-delivered": "It was delivered already, so nothing was changed.", "left-expired": "It has expired: publish it anew under another id.",
+	"left-disabled": "Its endpoint is disabled: resume that first.", "left-deleted": "Its endpoint was deleted, so nothing was changed.",
 }
 
 // render writes a page. One that shows what the browser has already is 304: what it has

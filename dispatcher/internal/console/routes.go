@@ -28,6 +28,11 @@ func (s *server) consoleRoutes() []pageRoute {
 		{"POST", "/sign-out", desk.Open, s.signOut},
 		{"GET", "/{$}", desk.Survey, now},
 
+		{"GET", "/messages/{id}", desk.See, message},
+		{"GET", "/messages/{id}/body", desk.Contents, body},
+		{"POST", "/messages/{id}/retry", desk.Attempt, retry},
+		{"POST", "/messages/{id}/cancel", desk.Operate, cancel},
+
 		{"GET", "/tail", desk.Survey, tail},
 		{"GET", "/tail/events", desk.Survey, s.tailEvents},
 	}

@@ -20,7 +20,7 @@ function tick() {
   const now = Date.now() + skew;
   for (const e of document.querySelectorAll("time[data-rel]")) {
     const ms = Date.parse(e.dateTime) - now;
-    const text = ms >= 1000 ? "in " + span(ms) : ms <= -1000 ? span(-ms) + " ago" : "now";
+    const text = ms >= 1000 ? "in " + span(ms) : ms <= -1000 ? ("due" in e.dataset ? "due " : "") + span(-ms) + " ago" : "now";
     if (e.textContent !== text) e.textContent = text;
   }
 }

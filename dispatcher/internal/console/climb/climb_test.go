@@ -1,0 +1,137 @@
+package climb_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/console/climb"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/ladder"
+)
+
+var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+func at(d time.Duration) wire.Time { return wire.Time{Time: noon.Add(d)} }
+
+func attempt(n int, begun time.Duration, outcome string, next time.Duration) wire.Attempt {
+	a := wire.Attempt{Attempt: n, At: at(begun), DurationMS: 300, StatusCode: 503, Outcome: outcome, Class: "status"}
+	if outcome == "delivered" {
+		a.StatusCode, a.Class = 200, ""
+	}
+	if next != 0 {
+		a.NextAttemptAt = at(next)
+	}
+	return a
+}
+
+// rows are the steps as a reader sees them, the newest first.
+func rows(d climb.Delivery) (list []string) {
+	for _, s := range climb.Steps(d) {
+		text := string(s.Knob)
+		if s.N > 0 {
+			text += fmt.Sprintf(" %d", s.N)
+		}
+		if s.Wait > 0 {
+			text += fmt.Sprintf(" (%s)", s.Wait)
+		}
+		if s.Text != "" {
+			text += " " + s.Text
+		}
+		if s.Open {
+			text += " open"
+		}
+		list = append(list, text)
+	}
+	return list
+}
+
+func TestALadderIsClimbedUpwards(t *testing.T) {
+	l, err := ladder.Parse("15s,3m,10m,30m")
+	require.NoError(t, err)
+	first := 300 * time.Millisecond
+	second := 15*time.Second + 2*first
+	waiting := wire.Delivery{
+		DeliveryRef: wire.DeliveryRef{Status: "retrying", NextAttemptAt: at(second + 3*time.Minute + first)},
+		Attempts:    2, Rung: 2, Ladder: &l, WaitingFor: "rung",
+		History: []wire.Attempt{attempt(1, 0, "retry", first+15*time.Second+5*time.Millisecond), attempt(2, second, "retry", second+first+3*time.Minute)},
+	}
+	waiting.History[1].ResponseExcerpt = "out of order"
+	require.Equal(t, []string{
+		"bare then dead", "left 5 (30m0s)", "left 4 (10m0s)", "next 3 (3m0s)",
+		"failed 2 (15s) Service Unavailable open", "failed 1 Service Unavailable", "ground Accepted",
+	}, rows(climb.Delivery{Delivery: waiting, Accepted: at(0), Now: noon}))
+	steps := climb.Steps(climb.Delivery{Delivery: waiting, Accepted: at(0), Now: noon})
+	require.Equal(t, waiting.NextAttemptAt.Add(40*time.Minute), steps[1].At.Time, "each rung begins where the one below ends")
+	require.True(t, climb.Steps(climb.Delivery{Delivery: waiting, Now: noon.Add(time.Hour)})[1].At.IsZero(), "it is late already")
+
+	waiting.Status, waiting.WaitingFor, waiting.WaitingUntil = "ready", "breaker", at(time.Hour)
+	steps = climb.Steps(climb.Delivery{Delivery: waiting, Accepted: at(0), Now: noon})
+	require.Equal(t, "waits for the breaker", steps[3].Text)
+	require.Equal(t, at(time.Hour), steps[3].At)
+	waiting.WaitingFor = "permits"
+	require.Equal(t, "waits for its turn", climb.Steps(climb.Delivery{Delivery: waiting, Now: noon, Masked: true})[3].Text)
+
+	waiting.Status, waiting.Attempts, waiting.DeadReason = "dead", 2, "disabled"
+	require.Equal(t, "dead Dead: its endpoint was disabled", rows(climb.Delivery{Delivery: waiting})[0])
+	waiting.Status = "cancelled"
+	require.Equal(t, "cancelled Cancelled", rows(climb.Delivery{Delivery: waiting})[0])
+	waiting.Status, waiting.DeadReason = "dead", "exhausted"
+	waiting.History[1].Outcome = "dead"
+	require.Equal(t, "dead 2 (15s) Service Unavailable open", rows(climb.Delivery{Delivery: waiting})[0])
+}
+
+func TestWhatWasSentAgainBeginsANewLadder(t *testing.T) {
+	l, err := ladder.Parse("15s")
+	require.NoError(t, err)
+	d := wire.Delivery{
+		DeliveryRef: wire.DeliveryRef{Status: "in_flight"}, Attempts: 12, LadderFrom: 12, Rung: 1, Ladder: &l,
+		History: []wire.Attempt{attempt(11, 0, "delivered", 0), attempt(12, time.Hour, "retry", 0)},
+	}
+	require.Equal(t, []string{
+		"bare then dead", "next 13 (15s) under way", "failed 12 (59m59.7s) Service Unavailable", "bare Sent again: a new ladder",
+		"delivered 11 OK", "bare Attempts 1–10 are not kept", "ground Accepted",
+	}, rows(climb.Delivery{Delivery: d, Now: noon}))
+}
+
+func TestAnAnswerThatIsNotKeptIsToldAsThat(t *testing.T) {
+	d := wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: "delivered", EndedAt: at(0)}, Attempts: 3, LastStatusCode: 204}
+	require.Equal(t, []string{"delivered 3 Its answer was not kept", "bare Attempts 1–2 are not kept", "ground Accepted"}, rows(climb.Delivery{Delivery: d}))
+	d.Attempts = 1
+	require.Equal(t, []string{"delivered 1 Its answer was not kept", "ground Accepted"}, rows(climb.Delivery{Delivery: d}))
+}
+
+func TestALongLadderIsBounded(t *testing.T) {
+	l, err := ladder.Parse(strings.TrimSuffix(strings.Repeat("1m,", 100), ","))
+	require.NoError(t, err)
+	d := wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: "scheduled", NextAttemptAt: at(time.Minute)}, Ladder: &l, WaitingFor: "due"}
+	steps := climb.Steps(climb.Delivery{Delivery: d, Accepted: at(0), Now: noon})
+	require.Len(t, steps, 1+1+1+12+1)
+	require.Equal(t, "and 88 more, the last", steps[1].Text)
+	require.Equal(t, at(101*time.Minute), steps[1].At)
+	require.Equal(t, time.Minute, steps[len(steps)-2].Wait, "its delay")
+}
+
+// A merchant's people see their receiver's errors, and not those of our own settings.
+func TestAMerchantSeesNoErrorOfOurs(t *testing.T) {
+	a := wire.Attempt{Attempt: 1, Outcome: "retry", Class: "refused", Error: "10.1.2.3 is private; allow it with ALLOW_NETS=10.1.2.3/32", Address: "10.1.2.3:80"}
+	d := climb.Delivery{Delivery: wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: "dead"}, Attempts: 1, DeadReason: "refused", History: []wire.Attempt{a}}, Masked: true}
+	require.NotContains(t, fmt.Sprintf("%+v %+v", climb.Steps(d), *climb.Steps(d)[1].Attempt), "ALLOW_NETS")
+	d.Masked = false
+	require.Contains(t, climb.Steps(d)[1].Text, "ALLOW_NETS")
+}
+
+// A word that comes to the API needs its words here.
+func TestEachWordOfTheAPIHasWords(t *testing.T) {
+	for _, d := range []wire.Delivery{
+		{DeliveryRef: wire.DeliveryRef{Status: "delivered"}, Attempts: 2}, {DeliveryRef: wire.DeliveryRef{Status: "dead"}, DeadReason: "gone"},
+		{DeliveryRef: wire.DeliveryRef{Status: "ready"}, WaitingFor: "permits"},
+	} {
+		require.NotEmpty(t, climb.Why(d, false))
+	}
+	require.Equal(t, "its turn", climb.Why(wire.Delivery{WaitingFor: "permits"}, true))
+	climb.EachWord(t)
+}

@@ -1,0 +1,344 @@
+package console
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/explain"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/climb"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/content"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+const (
+	// deliveriesAtOnce is how many deliveries of a message a page draws: with a ladder of
+	// ten rungs each that is some 200 KiB.
+	deliveriesAtOnce = 20
+	// schemesAtOnce is of how many endpoints a page tells how they are signed.
+	schemesAtOnce = 5
+)
+
+// messagePage is a message with its deliveries.
+type messagePage struct {
+	ID         string
+	Message    wire.Message
+	CreatedAt  wire.Time
+	Body       content.Body
+	Hidden     bool // the body is there, and the visitor lacks the scope
+	Headers    []content.Field
+	Signed     signed
+	Deliveries []deliveryCard
+	Tally      []statusCount // of all deliveries, where they are many
+	Count      int           // how many there are
+	From       int           // the first that is shown
+	Rest       int           // how many come after those that are shown
+	Older      string        // where these are
+	Retry      string        // what the button for all does; empty: nothing
+	Cancel     bool          // some can be cancelled
+}
+
+// statusCount is how many deliveries have a status.
+type statusCount struct {
+	Status string
+	N      int
+}
+
+// deliveryCard is one delivery on a message's page.
+type deliveryCard struct {
+	ID       string // of its card
+	Delivery wire.Delivery
+	Name     string // where it goes, as people call it
+	How      string
+	Cure     string
+	Steps    []climb.Step
+	Retry    string // what its button does; empty: nothing
+	Cancel   bool
+	Endpoint string // its id, where there is a page of it
+	Open     bool
+}
+
+// signed says what the receivers verify.
+type signed struct {
+	Message string // id
+	Body    string // its beginning, as sent
+	Cut     bool
+	Schemes []scheme
+}
+
+// scheme is one way to sign, and of which endpoints.
+type scheme struct{ Word, Header, Of string }
+
+// message serves GET /messages/{id}.
+func message(v *visit) (pageAnswer, error) {
+	id := v.r.PathValue("id")
+	m, err := v.Message(v.ctx, id)
+	var p *client.Problem
+	switch {
+	case errors.Is(err, desk.ErrHidden), errors.As(err, &p) && (p.Status == http.StatusNotFound || p.Status == http.StatusUnprocessableEntity):
+		return pageAnswer{template: "missing", title: "No such message", section: "deliveries", status: http.StatusNotFound, body: id}, nil
+	case err != nil:
+		return pageAnswer{}, err
+	}
+	page := messagePage{ID: m.ID, Message: m.Message, CreatedAt: m.CreatedAt, Body: content.Of(&m), Count: len(m.Deliveries)}
+	page.Hidden = m.BodySHA256 != "" && !v.May(desk.Contents)
+	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
+		page.Headers = append(page.Headers, content.Field{Name: name, Value: m.Headers[name]})
+	}
+	if m.DeliverAt.Sub(m.CreatedAt.Time) < time.Second { // it was due at once
+		page.Message.DeliverAt = wire.Time{}
+	}
+	page.summarise(v, m.Deliveries)
+	shown := page.choose(v, m.Deliveries)
+	if err := page.cards(v, &m, shown); err != nil {
+		return pageAnswer{}, err
+	}
+	page.Message.Body, page.Message.RawBody, page.Message.RawBodyBase64 = nil, nil, nil // they are in Body, bounded
+	return pageAnswer{template: "message", title: m.ID, section: "deliveries", body: page}, nil
+}
+
+// summarise says what can be done with all deliveries, and counts them where they are many.
+func (p *messagePage) summarise(v *visit, list []wire.Delivery) {
+	tally := map[string]int{}
+	for _, d := range list {
+		tally[d.Status]++
+		p.Cancel = p.Cancel || !ended(d.Status)
+	}
+	for _, status := range statuses {
+		if n := tally[status]; n > 0 && len(list) > 1 {
+			p.Tally = append(p.Tally, statusCount{Status: status, N: n})
+		}
+	}
+	switch waits := tally["scheduled"] + tally["ready"] + tally["retrying"]; {
+	case len(list) == 1:
+		p.Retry = retryWord(list[0].Status)
+	case !v.May(desk.Operate):
+	case waits+tally["dead"]+tally["cancelled"] > 0:
+		p.Retry = "Attempt all now"
+	case len(list) > 0:
+		p.Retry = "Send all again"
+	}
+}
+
+// choose is the part of the deliveries that the page draws: the one that was asked for
+// first, then what needs a person.
+func (p *messagePage) choose(v *visit, list []wire.Delivery) []wire.Delivery {
+	to := v.r.FormValue("to")
+	order := func(d wire.Delivery) int {
+		if d.Destination == to {
+			return -1
+		}
+		return slices.Index(urgency, d.Status)
+	}
+	slices.SortStableFunc(list, func(a, b wire.Delivery) int { return cmp.Compare(order(a), order(b)) })
+	p.From = min(max(whole(v.r.FormValue("from")), 0), len(list))
+	list = list[p.From:]
+	if p.Rest = len(list) - deliveriesAtOnce; p.Rest > 0 {
+		list = list[:deliveriesAtOnce]
+		q := url.Values{"from": {fmt.Sprint(p.From + deliveriesAtOnce)}}
+		if to != "" {
+			q.Set("to", to)
+		}
+		p.Older = "?" + q.Encode()
+	}
+	return list
+}
+
+// cards draws deliveries, with what is known of their lanes.
+func (p *messagePage) cards(v *visit, m *wire.MessageView, list []wire.Delivery) error {
+	if len(list) == 0 {
+		return nil
+	}
+	var lanes []string
+	for _, d := range list {
+		lanes = append(lanes, d.Destination)
+	}
+	var states wire.LanePage
+	var instances wire.InstancePage
+	schemes := make([]wire.EndpointView, min(len(list), schemesAtOnce))
+	group, ctx := errgroup.WithContext(v.ctx)
+	group.Go(func() (err error) { states, err = v.LanesOf(ctx, "", lanes...); return err })
+	if v.May(desk.Survey) && slices.ContainsFunc(list, func(d wire.Delivery) bool { return d.WaitingFor == "permits" }) {
+		group.Go(func() (err error) { instances, err = v.Instances(ctx, 0, ""); return err })
+	}
+	for i := range schemes {
+		if d := list[i]; strings.HasPrefix(d.Destination, "ep_") {
+			group.Go(func() error {
+				schemes[i], _ = v.Endpoint(ctx, d.Destination) // one that was deleted is not told of
+				return nil
+			})
+		}
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	byLane := map[string]*wire.LaneState{}
+	for i := range states.Data {
+		byLane[states.Data[i].Lane] = &states.Data[i]
+	}
+	facts := explain.Facts{Queue: m.Queue, Expires: m.ExpiresAt, Instances: instances.Data, Now: v.srv.Now().UTC(), For: explain.Console}
+	if v.Link != nil {
+		facts.For = explain.Merchant
+	}
+	for i, d := range list {
+		facts.Delivery, facts.Lane = d, byLane[d.Destination]
+		p.Deliveries = append(p.Deliveries, card(m, facts, len(list) <= 3 || i == 0 && p.From == 0))
+	}
+	p.sign(m, list, schemes)
+	return nil
+}
+
+func card(m *wire.MessageView, facts explain.Facts, open bool) deliveryCard {
+	d := facts.Delivery
+	c := deliveryCard{ID: "d-" + d.Destination, Delivery: d, Name: cmp.Or(hostOf(d.URL), d.Destination), Open: open}
+	if lane := facts.Lane; lane != nil {
+		c.Name = cmp.Or(hostOf(d.URL), hostOf(lane.URL), lane.UID, d.Destination)
+		c.Endpoint = lane.Endpoint
+	}
+	if m.Queue != "" {
+		c.Name = "queue " + m.Queue
+	}
+	c.How, c.Cure = explain.Standing(facts)
+	c.How, c.Cure = capital(c.How), capital(c.Cure)
+	c.Steps = climb.Steps(climb.Delivery{Delivery: d, Accepted: m.CreatedAt, Now: facts.Now, Masked: facts.For == explain.Merchant})
+	c.Retry, c.Cancel = retryWord(d.Status), !ended(d.Status)
+	c.Delivery.History = nil // it is in Steps
+	return c
+}
+
+// sign says what was signed, and how.
+func (p *messagePage) sign(m *wire.MessageView, list []wire.Delivery, of []wire.EndpointView) {
+	p.Signed.Message = m.ID
+	if p.Body.SHA256 == "" && !p.Body.Dumped {
+		p.Signed.Body = p.Body.Sent
+		if p.Signed.Cut = len(p.Signed.Body) > 200; p.Signed.Cut {
+			p.Signed.Body = strings.ToValidUTF8(p.Signed.Body[:200], "")
+		}
+	}
+	add := func(word, header, of string) {
+		s := scheme{Word: word, Header: header, Of: of}
+		if !slices.Contains(p.Signed.Schemes, s) {
+			p.Signed.Schemes = append(p.Signed.Schemes, s)
+		}
+	}
+	for i, d := range list {
+		switch {
+		case !strings.HasPrefix(d.Destination, "ep_"):
+			add("standard", "", "")
+		case i < len(of) && of[i].ID != "":
+			word := cmp.Or(of[i].Signature, "standard")
+			add(word, of[i].SignatureHeader, cmp.Or(of[i].UID, hostOf(of[i].URL), of[i].ID))
+		}
+	}
+	if len(p.Signed.Schemes) == 1 {
+		p.Signed.Schemes[0].Of = ""
+	}
+}
+
+// statuses are those of deliveries in the order of their lives, and urgency in that of
+// what a person looks for first.
+var (
+	statuses = []string{"scheduled", "ready", "in_flight", "retrying", "delivered", "dead", "cancelled"}
+	urgency  = []string{"dead", "retrying", "in_flight", "ready", "scheduled", "cancelled", "delivered"}
+)
+
+func ended(status string) bool {
+	return status == "delivered" || status == "dead" || status == "cancelled"
+}
+
+// retryWord is what the button of a delivery does; empty: there is none.
+func retryWord(status string) string {
+	switch {
+	case ended(status):
+		return "Send again"
+	case status == "in_flight":
+		return ""
+	}
+	return "Attempt now"
+}
+
+// body serves GET /messages/{id}/body: its bytes as they are sent.
+func body(v *visit) (pageAnswer, error) {
+	m, err := v.Message(v.ctx, v.r.PathValue("id"))
+	if err != nil {
+		return pageAnswer{}, err
+	}
+	if m.BodySHA256 != "" {
+		return pageAnswer{}, desk.ErrForbidden
+	}
+	h := v.w.Header()
+	h.Set("Content-Type", "application/octet-stream") // it is kept, and never opened as a page of ours
+	h.Set("Content-Disposition", `attachment; filename="`+m.ID+`.body"`)
+	_, err = v.w.Write(content.Bytes(&m))
+	return pageAnswer{}, err
+}
+
+// retry serves POST /messages/{id}/retry: of one delivery, or of all.
+func retry(v *visit) (pageAnswer, error) {
+	id, to := v.r.PathValue("id"), v.r.PostFormValue("to")
+	back := pageAnswer{to: v.base + "/messages/" + url.PathEscape(id) + anchor(to)}
+	var list []wire.RetriedDelivery
+	var err error
+	if to == "" && v.r.PostFormValue("all") != "" {
+		list, err = v.Resend(v.ctx, id)
+	} else {
+		list, err = v.Retry(v.ctx, id, to)
+	}
+	var p *client.Problem
+	if errors.As(err, &p) && p.Status == http.StatusConflict && len(p.Deliveries) > 0 {
+		list, err = p.Deliveries, nil
+	}
+	if err != nil {
+		return pageAnswer{}, err
+	}
+	back.told = retriedWord(list)
+	return back, nil
+}
+
+// retriedWord is the word of tellings for what came of a retry.
+func retriedWord(list []wire.RetriedDelivery) string {
+	done, why := 0, ""
+	for _, d := range list {
+		if d.Retried {
+			done++
+		} else {
+			why = cmp.Or(why, d.Why)
+		}
+	}
+	switch {
+	case done == len(list) && done > 1:
+		return "retried-all"
+	case done > 1:
+		return "retried-some"
+	case done == 1:
+		return "retried"
+	}
+	return "left-" + why
+}
+
+// cancel serves POST /messages/{id}/cancel: of one delivery, or of all.
+func cancel(v *visit) (pageAnswer, error) {
+	id, to := v.r.PathValue("id"), v.r.PostFormValue("to")
+	if _, err := v.Cancel(v.ctx, id, to); err != nil {
+		return pageAnswer{}, err
+	}
+	return pageAnswer{to: v.base + "/messages/" + url.PathEscape(id) + anchor(to), told: "cancelled"}, nil
+}
+
+// anchor shows one delivery first.
+func anchor(to string) string {
+	if to == "" {
+		return ""
+	}
+	return "?" + url.Values{"to": {to}}.Encode()
+}

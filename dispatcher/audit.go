@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// AuditEntry is one change that an API key or Hookladder itself asked for. It holds
+// AuditEntry is one change that an API key, a link or Hookladder itself asked for. It holds
 // no secret, no header value, no body, and of a URL only scheme, host and port.
 type AuditEntry struct {
 	At     time.Time // by the store's clock
-	By     string    // key:<name>, or System
+	By     string    // key:<name>, link:<id>, or System
 	What   string    // one of AuditWords
-	Target string    // an endpoint's id, a message's id, a lane, the origin of a URL, or * for all lanes
+	Target string    // the id of an endpoint, a message or a link, a lane, the origin of a URL, or * for all lanes
 	Tenant string    // where it is known
 	Detail string    // the names of changed fields, the parameters of the call, or why it failed
 
@@ -24,7 +24,7 @@ type AuditEntry struct {
 var AuditWords = []string{
 	"endpoint.create", "endpoint.update", "endpoint.delete", "endpoint.pause", "endpoint.resume", "endpoint.test", "endpoint.disable",
 	"secret.read", "secret.rotate", "lane.pause", "lane.resume", "message.cancel", "message.retry",
-	"deliveries.retry", "deliveries.cancel", "deliveries.purge", "job.stop", "job.resume",
+	"deliveries.retry", "deliveries.cancel", "deliveries.purge", "job.stop", "job.resume", "link.create", "link.revoke",
 	"doctor.fix", "doctor.seal", "repartition", "forget",
 }
 

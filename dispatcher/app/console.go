@@ -22,8 +22,8 @@ func withConsole(api http.Handler, s service, keyring *apikey.Ring, o Options) (
 		Find:     func(key string) (access.Caller, bool) { return caller(keyring.Keys().Find(key)) },
 		Owned:    func(owner string) (access.Caller, bool) { return caller(keyring.Keys().Owned(owner)) },
 		Keyless:  keyless,
-		Sessions: console.Sessions{Open: s.doors.OpenSession, Get: s.doors.Session, Close: s.doors.CloseSession},
-		Link:     s.doors.LinkByToken, Spend: s.doors.SpendLink,
+		Sessions: console.Sessions{Open: s.linkStore.OpenSession, Get: s.linkStore.Session, Close: s.linkStore.CloseSession},
+		Link:     s.linkStore.LinkByToken, Spend: s.linkStore.SpendLink,
 
 		Now: s.Engine.Now, Project: o.Project, Version: o.Version, PublicURL: o.Console.PublicURL, Log: o.Log,
 		Brand: console.Brand{Name: o.Console.Name, Logo: o.Console.Logo, Color: o.Console.Color},

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -38,9 +39,9 @@ type service struct {
 	*ticks.Ticker
 	*takers.Takers
 
-	look     *lookup.Lookup     // nil: there is no archive
-	archiver *archiver.Archiver // likewise
-	doors    *access.Store      // how people come in
+	look       *lookup.Lookup     // nil: there is no archive
+	archiver   *archiver.Archiver // likewise
+	*linkStore                    // how people come in
 }
 
 // lookedUp is a service whose look-ups go into the archive too.
@@ -82,15 +83,21 @@ func archiveCheck(s archive.Status) dispatcher.Check {
 	return c
 }
 
-// jobRunner is a name under which Jobs can stand beside the method Jobs.
-type jobRunner = jobs.Jobs
+// These are names under which they can stand beside the methods Jobs and Store.
+type (
+	jobRunner = jobs.Jobs
+	linkStore = access.Store
+)
 
 func newAPI(s service, guard *egress.Guard, figures *metrics.Metrics, keyring *apikey.Ring, o Options) (*http.Server, error) {
+	linksTo, noLinks := o.linksTo()
 	handler, err := httpapi.New(s.api(), httpapi.Options{
 		Keys:     keyring,
 		Policy:   o.policy(s.Engine, guard),
 		Bodies:   o.bodyBudget(),
 		Waiting:  max(o.waiting, 1),
+		LinksTo:  linksTo,
+		NoLinks:  noLinks,
 		Stopping: o.stopping,
 		Version:  o.Version,
 		Metrics:  figures,
@@ -104,6 +111,17 @@ func newAPI(s service, guard *egress.Guard, figures *metrics.Metrics, keyring *a
 		return nil, err
 	}
 	return guests.Server(handler, o.Log), nil
+}
+
+// linksTo is how people reach the pages of links, or why there are none.
+func (o Options) linksTo() (to *url.URL, why string) {
+	switch {
+	case o.Console.Off:
+		return nil, "CONSOLE=off serves no pages that a link could lead to: unset it"
+	case o.Console.PublicURL == nil:
+		return nil, "PUBLIC_URL is not set: it says how people reach this API from outside, such as https://hooks.example"
+	}
+	return o.Console.PublicURL, ""
 }
 
 // policy says which messages are taken.

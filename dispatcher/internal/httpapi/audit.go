@@ -56,12 +56,16 @@ func (s *server) recordNamed(ctx context.Context, q *request) {
 	}
 }
 
-// complete adds the tenant of a message, and calls an endpoint's lane as the endpoint. What
+// complete adds the tenant of a message or a link, and calls an endpoint's lane as the endpoint. What
 // can't be read now stays as the path names it.
 func (s *server) complete(ctx context.Context, q *request, e *dispatcher.AuditEntry) {
 	switch {
 	case q.of.subject == aMessage:
 		e.Tenant, _ = s.svc.MessageTenant(ctx, q.id())
+	case q.of.subject == aLink:
+		if l, err := s.svc.Link(ctx, q.id()); err == nil {
+			e.Tenant = l.Tenant
+		}
 	case q.of.subject == aLane && !isURL(q.id()):
 		lane, err := s.svc.Lane(ctx, q.id(), "")
 		if err != nil || !lane.IsEndpoint() {
@@ -136,9 +140,9 @@ func (s *server) auditOperations() []operation {
 		id: "list-audit", method: "GET", path: "/v1/audit", scope: apikey.Admin,
 		summary: "List what was changed and by whom, newest first; the newest 10,000 entries are kept", do: s.readAudit,
 		answers: ok(wire.AuditPage{}), query: append([]*param{
-			repeated(ofText("by", "key:<name>, or system. May be repeated: any of them matches.", nil)),
+			repeated(ofText("by", "key:<name>, link:<id>, or system. May be repeated: any of them matches.", nil)),
 			repeated(ofWord("what", "May be repeated.", dispatcher.AuditWords)),
-			repeated(ofText("target", "The id of an endpoint or a message, a lane, scheme, host and port of a URL, or * for all lanes. May be repeated.", nil)),
+			repeated(ofText("target", "The id of an endpoint, a message or a link, a lane, scheme, host and port of a URL, or * for all lanes. May be repeated.", nil)),
 			repeated(ofText("tenant", "May be repeated.", refuseTenant)),
 			ofTime("since", "At this time or later."),
 			ofTime("until", "Before this time."),

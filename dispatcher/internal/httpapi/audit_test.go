@@ -41,12 +41,15 @@ var auditedCalls = map[string]struct {
 	"purge-deliveries":  {"/v1/deliveries/purge", `{"dead_reason":["gone"]}`, dispatcher.AuditEntry{What: "deliveries.purge", Detail: "dead_reason=gone"}},
 	"stop-job":          {"/v1/jobs/job_7", "", dispatcher.AuditEntry{What: "job.stop", Target: "job_7"}},
 	"resume-job":        {"/v1/jobs/job_7/resume", "", dispatcher.AuditEntry{What: "job.resume", Target: "job_7"}},
-	"retry-message":     {"/v1/messages/m1/retry?all=true", "", dispatcher.AuditEntry{What: "message.retry", Target: "m1", Tenant: "of m1", Detail: "all=true", Bulk: true}},
+	"create-link": {"/v1/links", `{"tenant":"m7","for":"2h","manage":true,"endpoint":"merchant:7","name":"Anna"}`,
+		dispatcher.AuditEntry{What: "link.create", Tenant: "m7", Detail: "for 2h0m0s manage ep_123456789 Anna"}},
+	"revoke-link":   {"/v1/links/" + testLink().ID, "", dispatcher.AuditEntry{What: "link.revoke", Target: testLink().ID, Tenant: "m7"}},
+	"retry-message": {"/v1/messages/m1/retry?all=true", "", dispatcher.AuditEntry{What: "message.retry", Target: "m1", Tenant: "of m1", Detail: "all=true", Bulk: true}},
 }
 
 // changes are the calls of the service that change something, as the fake names them,
 // but for a change of fields, which is made behind the call.
-var changes = []string{"create", "delete", "pause", "resume", "test", "rotate", "cancel", "retry", "start job", "stop job", "resume job"}
+var changes = []string{"create", "delete", "pause", "resume", "test", "rotate", "cancel", "retry", "start job", "stop job", "resume job", "create link", "revoke link"}
 
 func TestEveryChangeIsInTheAuditBeforeItIsMade(t *testing.T) {
 	var doc struct {
@@ -64,12 +67,12 @@ func TestEveryChangeIsInTheAuditBeforeItIsMade(t *testing.T) {
 			require.True(t, ok, "%s (%s %s) changes something: say in auditedCalls what the audit has of it", id, method, path)
 			seen++
 			f := &fakeService{record: testRecord(t), fakeEndpoints: fakeEndpoints{there: testEndpoint(t), secret: mustSecret(t, signer.Standard, secretNew)}}
-			w := serve(newTestAPI(t, f), newRequest(strings.ToUpper(method), c.path, c.body))
+			w := serve(newTestAPI(t, f, withLinks), newRequest(strings.ToUpper(method), c.path, c.body))
 			require.Less(t, w.Code, 300, "%s: %s", id, w.Body)
 			require.NotEmpty(t, f.recorded, id)
 			got := f.recorded[0]
-			if id == "create-endpoint" {
-				require.Regexp(t, "^ep_[a-z2-7]{9}$", got.Target)
+			if id == "create-endpoint" || id == "create-link" {
+				require.Regexp(t, "^(ep_[a-z2-7]{9}|lnk_[a-z2-7]{20})$", got.Target)
 				got.Target = ""
 			}
 			c.want.By = "key:local"

@@ -120,7 +120,12 @@ var clientCalls = map[string][]func(context.Context, *client.Client) error{
 			By: []string{"system"}, What: []string{"job.stop"}, Targets: []string{"a"}, Tenants: []string{"m"}, Since: testNow, Until: testNow, Limit: 1, Cursor: aCursor,
 		}))
 	}},
-	"take": {func(ctx context.Context, c *client.Client) error { return second(c.Take(ctx, "orders", wire.Take{})) }},
+	"create-link": {func(ctx context.Context, c *client.Client) error {
+		return second(c.CreateLink(ctx, wire.LinkRequest{}))
+	}},
+	"list-links":  {func(ctx context.Context, c *client.Client) error { return second(c.Links(ctx, 1, aCursor)) }},
+	"revoke-link": {func(ctx context.Context, c *client.Client) error { return c.RevokeLink(ctx, "a") }},
+	"take":        {func(ctx context.Context, c *client.Client) error { return second(c.Take(ctx, "orders", wire.Take{})) }},
 	"settle": {func(ctx context.Context, c *client.Client) error {
 		return second(c.Settle(ctx, "orders", []wire.Settlement{{ID: "q_orders:a", Outcome: "delivered"}}))
 	}},
@@ -218,6 +223,7 @@ func TestTheGoClientAsksForPagesThatTheServerGives(t *testing.T) {
 		"lanes":      ended(c.EachLane(ctx)),
 		"jobs":       ended(c.EachJob(ctx)),
 		"instances":  ended(c.EachInstance(ctx)),
+		"links":      ended(c.EachLink(ctx)),
 		"audit":      ended(c.EachAuditEntry(ctx, client.AuditFilter{})),
 		"keys":       ended(c.EachWebhookKey(ctx, "")),
 	} {

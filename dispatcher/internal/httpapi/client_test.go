@@ -12,15 +12,16 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 )
 
 // newTestClient is the public client on the real server. It repeats nothing, since each
 // answer is looked at.
-func newTestClient(t testing.TB, f *fakeService) *client.Client {
+func newTestClient(t testing.TB, f *fakeService, change ...func(*httpapi.Options)) *client.Client {
 	t.Helper()
-	srv := httptest.NewServer(newTestAPI(t, f, withKeys(t, testKeys())))
+	srv := httptest.NewServer(newTestAPI(t, f, append(change, withKeys(t, testKeys()))...))
 	t.Cleanup(srv.Close)
 	c, err := client.New(srv.URL+"/", adminKey, client.WithRepeats(client.Repeats{Tries: 1}))
 	require.NoError(t, err)

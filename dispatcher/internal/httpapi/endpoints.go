@@ -2,11 +2,19 @@ package httpapi
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/signer"
 )
 
 // endpointBytes bounds the description of an endpoint. All its fields at their
@@ -116,4 +124,187 @@ func answerEndpoint(view dispatcher.EndpointView, err error) (*response, error) 
 		return nil, err
 	}
 	return answerJSON(http.StatusOK, wireEndpoint(&view))
+}
+
+const (
+	// rotationBytes bounds a rotation: the longest secret has 256 characters.
+	rotationBytes = 8 << 10
+	// usualOverlap is how long old secrets stay valid by default, as the contract says.
+	usualOverlap = 24 * time.Hour
+	// testTime bounds the answer to a test: the longest attempt takes 60 s, and the
+	// store some more.
+	testTime = 75 * time.Second
+	// maxKeys is the most endpoints in a page of public keys.
+	maxKeys = 50
+)
+
+// rotateSecret serves POST /v1/endpoints/{id}/rotate-secret. Its answer has the new
+// secret.
+func (s *server) rotateSecret(ctx context.Context, q *request) (*response, error) {
+	p := decoded[rotation]{value: newRotation()}
+	if q.r.ContentLength != 0 { // else all is left to the defaults
+		var err error
+		if p, err = decode(q, decodeRotation); err != nil {
+			return nil, err
+		}
+	}
+	var next signer.Secret
+	if p.has(bitNextSecret) {
+		view, err := s.svc.Endpoint(ctx, q.id()) // its signature says what a valid secret is
+		if err != nil {
+			return nil, err
+		}
+		if next, err = view.Signature.ParseSecret(p.value.secret); err != nil {
+			p.wrong = join(p.wrong, []dispatcher.FieldError{{Path: "$.secret", Detail: err.Error()}})
+		}
+	}
+	if err := wrongFields(p.wrong); err != nil {
+		return nil, err
+	}
+	s.recordEndpoint(ctx, q, "overlap "+p.value.overlap.String())
+	view, err := s.svc.RotateSecret(ctx, q.id(), next, p.value.overlap)
+	if err != nil {
+		return nil, err
+	}
+	if len(view.Secrets) == 0 {
+		return nil, fmt.Errorf("rotate secret of %s: %w", view.ID, dispatcher.ErrSealed)
+	}
+	return answerJSON(http.StatusOK, wireRotated(view))
+}
+
+// rotation is the body of a call to rotate a secret.
+type rotation struct {
+	overlap time.Duration
+	secret  string // as given; empty: it is not
+}
+
+var rotationFields = fieldset[rotation]{
+	{name: "overlap", set: setOverlap},
+	{name: "secret", set: func(r *rotation, v jsontext.Value) error { return text(&r.secret, v) }},
+}
+
+var bitNextSecret = rotationFields.bit("secret")
+
+func newRotation() *rotation { return &rotation{overlap: usualOverlap} }
+
+func decodeRotation(d *decoder) decoded[rotation] {
+	return rotationFields.fill(d, single, newRotation())
+}
+
+func setOverlap(r *rotation, v jsontext.Value) error {
+	err := duration(&r.overlap, v)
+	if err == nil && (r.overlap < 0 || r.overlap > dispatcher.MaxOverlap) {
+		return errors.New("must be 0s to 30d")
+	}
+	return err
+}
+
+// wireRotated is an endpoint with its new secret.
+func wireRotated(v dispatcher.EndpointView) wire.Rotated {
+	w := wire.Rotated{EndpointView: wireEndpoint(&v)}
+	w.Secret = v.Secrets[0].Secret.Reveal()
+	w.PublicKey, _ = v.Secrets[0].Secret.PublicKey()
+	if len(v.Secrets) > 1 && v.Signature.Rotates() {
+		w.PreviousUntil = wire.Time{Time: v.Secrets[1].Until}
+	}
+	return w
+}
+
+// secret serves GET /v1/endpoints/{id}/secret.
+func (s *server) secret(ctx context.Context, q *request) (*response, error) {
+	view, err := s.svc.Endpoint(ctx, q.id())
+	if err != nil {
+		return nil, err
+	}
+	if len(view.Secrets) == 0 {
+		return nil, fmt.Errorf("read secret of %s: %w", view.ID, dispatcher.ErrSealed)
+	}
+	return answerJSON(http.StatusOK, wire.EndpointSecrets{
+		ID: view.ID, Signature: view.Signature.String(), Secrets: convert(s.living(view.Secrets), wireSecret),
+	})
+}
+
+func wireSecret(s *dispatcher.EndpointSecret) wire.EndpointSecret {
+	public, _ := s.Secret.PublicKey()
+	return wire.EndpointSecret{Secret: s.Secret.Reveal(), PublicKey: public, Until: wire.Time{Time: s.Until}}
+}
+
+// living are the secrets that are still used.
+func (s *server) living(all []dispatcher.EndpointSecret) []dispatcher.EndpointSecret {
+	now := time.Now()
+	if s.policy.Now != nil {
+		now = s.policy.Now()
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(one dispatcher.EndpointSecret) bool {
+		return !one.Until.IsZero() && !one.Until.After(now)
+	})
+}
+
+// test serves POST /v1/endpoints/{id}/test.
+func (s *server) test(ctx context.Context, q *request) (*response, error) {
+	// The receiver may take longer than any other call. Where the deadline can't be
+	// changed, a late answer is cut.
+	_ = http.NewResponseController(q.w).SetWriteDeadline(time.Now().Add(testTime))
+	result, err := s.svc.TestEndpoint(ctx, q.id())
+	if err != nil {
+		return nil, err
+	}
+	a := wireAttempt(&result.Attempt)
+	if result.Attempt.Verdict != dispatcher.Delivered {
+		a.Outcome = "failed" // a test is not repeated, so retry and dead are the same
+	}
+	return answerJSON(http.StatusOK, wire.EndpointTest{
+		MessageID: result.MessageID, At: a.At, DurationMS: a.DurationMS, StatusCode: a.StatusCode,
+		Outcome: a.Outcome, Error: a.Error, ResponseExcerpt: a.ResponseExcerpt,
+	})
+}
+
+// webhookKeys serves GET /.well-known/webhook-keys. It needs no key, so it does not
+// show whether an endpoint without a public key exists, and asks the store once a
+// minute at most. Receivers may cache the answer that long.
+func (s *server) webhookKeys(ctx context.Context, q *request) (*response, error) {
+	f := dispatcher.PublicKeyFilter{Limit: q.limit(), Cursor: q.cursor()}
+	if f.Cursor != "" && q.query.Has("endpoint") {
+		return nil, wrongField("query.endpoint", "has a page of its own: leave the cursor out")
+	}
+	page, err := s.publicKeys(ctx, f, q.all("endpoint"))
+	if err != nil {
+		return nil, err
+	}
+	w := wire.PublicKeyPage{Data: convert(page.Keys, wirePublicKey), NextCursor: nextCursor(page.Next)}
+	r, err := answerJSON(http.StatusOK, w)
+	if err != nil {
+		return nil, err
+	}
+	seconds := int64((page.Fresh + time.Second - 1) / time.Second)
+	r.cacheControl = "public, max-age=" + strconv.FormatInt(seconds, 10)
+	return r, nil
+}
+
+func wirePublicKey(k *dispatcher.PublicKey) wire.PublicKey {
+	return wire.PublicKey{Endpoint: k.Endpoint, PublicKey: k.Key, Until: wire.Time{Time: k.Until}}
+}
+
+// publicKeys reads the keys of the named endpoints, or a page of all keys.
+func (s *server) publicKeys(ctx context.Context, f dispatcher.PublicKeyFilter, names []string) (dispatcher.PublicKeyPage, error) {
+	if len(names) <= 1 {
+		f.Name = strings.Join(names, "")
+		return s.svc.PublicKeys(ctx, f)
+	}
+	var all dispatcher.PublicKeyPage
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			continue
+		}
+		f.Name = name
+		page, err := s.svc.PublicKeys(ctx, f)
+		if err != nil {
+			return all, err
+		}
+		if i == 0 || page.Fresh < all.Fresh {
+			all.Fresh = page.Fresh
+		}
+		all.Keys = append(all.Keys, page.Keys...)
+	}
+	return all, nil
 }

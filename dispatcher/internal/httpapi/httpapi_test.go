@@ -61,13 +61,14 @@ type fakeService struct {
 	before    [][]string // the calls before each of recorded
 	url       string     // of the endpoint, when the first was recorded
 	auditPage dispatcher.AuditPage
-	auditOf   dispatcher.AuditFilter
-	job       dispatcher.Job // as it was begun, and is answered
-	survey    dispatcher.Survey
-	jobKind   dispatcher.JobKind
-	ticked    dispatcher.Tick
-	within    time.Duration // how long a tick was to last
-	waits     chan struct{} // until it is closed a tick lasts; nil: no time
+	fakeLinks
+	auditOf dispatcher.AuditFilter
+	job     dispatcher.Job // as it was begun, and is answered
+	survey  dispatcher.Survey
+	jobKind dispatcher.JobKind
+	ticked  dispatcher.Tick
+	within  time.Duration // how long a tick was to last
+	waits   chan struct{} // until it is closed a tick lasts; nil: no time
 }
 
 func (f *fakeService) called(name string) {

@@ -131,6 +131,10 @@ func document(doc *huma.OpenAPI, o operation) {
 		produces = o.produces
 	}
 	for status, answer := range o.answers {
+		if answer == nil { // it has no body
+			op.Responses[strconv.Itoa(status)] = &huma.Response{Description: http.StatusText(status)}
+			continue
+		}
 		op.Responses[strconv.Itoa(status)] = responseDoc(http.StatusText(status), produces, schemas.Schema(reflect.TypeOf(answer), true, ""))
 	}
 	if o.csv {

@@ -28,7 +28,7 @@ type operation struct {
 	cure             string         // what a refusal of more says besides
 	optional         bool           // the body may be left out
 	media            string         // of the body, besides JSON
-	answers          map[int]any    // by status
+	answers          map[int]any    // by status; nil: without a body
 	produces         string         // media type of the answers; empty: JSON
 	csv              bool           // it answers as CSV too, with cursors in headers
 	events           string         // what its event stream has, which it answers to Accept: text/event-stream; empty: there is none
@@ -81,7 +81,7 @@ func (o operation) kinds() []*problemKind {
 
 // operations is the list of all operations.
 func (s *server) operations() []operation {
-	return slices.Concat(s.messageOperations(), s.listOperations(), s.attemptOperations(), s.jobOperations(), s.queueOperations(), s.endpointOperations(), s.secretOperations(), s.laneOperations(), s.auditOperations(), s.plainOperations())
+	return slices.Concat(s.messageOperations(), s.listOperations(), s.attemptOperations(), s.jobOperations(), s.queueOperations(), s.endpointOperations(), s.secretOperations(), s.laneOperations(), s.linkOperations(), s.auditOperations(), s.plainOperations())
 }
 
 // The calls that take messages.

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -49,6 +50,7 @@ var (
 	tooMany      = &problemKind{"too-many-endpoints", http.StatusUnprocessableEntity, "Too many endpoints match", 0}
 	unmatched    = &problemKind{"unmatched", http.StatusUnprocessableEntity, "No endpoint matches", 0}
 	registered   = &problemKind{"endpoint-limit", http.StatusUnprocessableEntity, "Too many endpoints are registered", 0}
+	tooManyLinks = &problemKind{"link-limit", http.StatusUnprocessableEntity, "There are too many links", 0}
 	// A full lane gets room with each delivery that ends, if its receiver answers at
 	// all. To wait less would only make callers ask more often.
 	laneFull  = &problemKind{"lane-full", http.StatusTooManyRequests, "Too much waits for this destination", 5}
@@ -164,6 +166,8 @@ var table = []struct {
 	{dispatcher.ErrBusy, busy, "", "ask again when one has ended"},
 	{dispatcher.ErrNoJob, notFound, "", "there is no such job: GET /v1/jobs lists those of the last 7 days"},
 	{dispatcher.ErrJobs, tooManyJobs, "", "100 have not ended: GET /v1/jobs lists them, and DELETE /v1/jobs/{id} stops one"},
+	{access.ErrNoLink, notFound, "", "there is no such link, or it has expired: GET /v1/links lists them"},
+	{access.ErrLinks, tooManyLinks, "", "10,000 have not expired: revoke some that are not needed (DELETE /v1/links/{id})"},
 	{dispatcher.ErrAcceptsOnly, acceptsOnly, "", "MAX_IN_FLIGHT=0 has it attempt nothing: ask one that dispatches, or run hookladder tick"},
 	{dispatcher.ErrJobState, notStopped, "", "only one that was stopped, or failed, can go on"},
 	{dispatcher.ErrListing, listing, "", "ask for fewer pages at a time"},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -26,6 +27,8 @@ type Options struct {
 	Waiting  int          // connections that may wait for events at once; 0: 1000
 	Metrics  http.Handler // what GET /metrics answers; nil: there is no such path
 	Counter  Counter      // is told of every answer; nil: answers are not counted
+	LinksTo  *url.URL     // how people reach the pages of links; nil: there are no links
+	NoLinks  string       // why there are none
 	Stopping *atomic.Bool // true: a connection is closed after its answer; nil: none ever is
 	Log      *slog.Logger // nil: slog.Default()
 }
@@ -47,6 +50,8 @@ type server struct {
 	counter   Counter // nil: answers are not counted
 	refusals  refusals
 	fastPath  map[string]http.HandlerFunc // by path: the POSTs that most requests are, which need no mux
+	linksTo   *url.URL
+	noLinks   string
 	stopping  *atomic.Bool
 	waiting   *guests.Waiting
 }
@@ -70,7 +75,7 @@ func New(svc Service, o Options) (http.Handler, error) {
 func newServer(svc Service, o Options, bodies int64) *server {
 	s := &server{
 		svc: svc, keys: o.Keys, policy: o.Policy, bodies: newBodies(bodies), figures: o.Metrics, counter: o.Counter, log: o.Log,
-		mux: http.NewServeMux(), fastPath: map[string]http.HandlerFunc{}, stopping: o.Stopping,
+		mux: http.NewServeMux(), fastPath: map[string]http.HandlerFunc{}, stopping: o.Stopping, linksTo: o.LinksTo, noLinks: o.NoLinks,
 		waiting: guests.NewWaiting(cmp.Or(o.Waiting, mostWaiting)),
 	}
 	if s.keys == nil {

@@ -4,10 +4,10 @@
 // operations.go is the list of all calls. request.go serves each: it checks the key,
 // the name in the path, and the parameters of the query (params.go). Then the handler in
 // the file of its noun calls the engine (service.go) and answers (response.go):
-// publish.go, messages.go, endpoints.go, secrets.go, lanes.go, take.go, stats.go.
+// publish.go, messages.go, endpoints.go, lanes.go, take.go, links.go, stats.go.
 //
 // A body is decoded strictly (decode.go, values.go) into the fields of a message
-// (message.go), an endpoint (endpoint.go, patch.go) or a rotation (secrets.go). Every
+// (message.go), an endpoint (endpoint.go, patch.go) or a rotation (endpoints.go). Every
 // error becomes a problem, by the table in problem.go. The document at /openapi.json
 // (openapi.go) describes the calls, the parameters, the fields and the problems from
 // the same lists.
@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/signer"
 )
 
@@ -135,6 +136,19 @@ type Service interface {
 	GiveBack(given []dispatcher.Given)
 	// SettleTaken records what a caller made of deliveries of a lane.
 	SettleTaken(ctx context.Context, lane dispatcher.Lane, owner string, list []dispatcher.TakerOutcome) ([]dispatcher.Told, error)
+
+	// Links let people of a tenant look in. access.ErrNoLink says that there is none of
+	// an id.
+
+	// CreateLink keeps a link that a token opens for so long, with its id and times;
+	// access.ErrLinks where there are too many.
+	CreateLink(ctx context.Context, token string, l access.Link, lasts time.Duration) (access.Link, error)
+	// Link reads a link.
+	Link(ctx context.Context, id string) (access.Link, error)
+	// Links reads a page of those that have not expired, newest first.
+	Links(ctx context.Context, limit int, cursor string) (list []access.Link, next string, err error)
+	// RevokeLink ends a link and what it let in.
+	RevokeLink(ctx context.Context, id string) error
 
 	// What was changed is kept.
 	dispatcher.Audit

@@ -1,0 +1,169 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// linkBytes bounds the description of a link: its longest texts and space.
+const linkBytes = 8 << 10
+
+var aLink = &subject{"id", "The id of the link.", known(access.ValidLinkID, access.ErrNoLink)}
+
+func (s *server) linkOperations() []operation {
+	return []operation{
+		{
+			id: "create-link", method: "POST", path: "/v1/links", scope: apikey.Admin, audit: "link.create",
+			summary: "Make a link by which people of a tenant see its deliveries; only this answer has its URL", do: s.createLink,
+			body: wire.LinkRequest{}, limit: linkBytes, answers: map[int]any{201: wire.NewLink{}},
+			problems: []*problemKind{tooManyLinks},
+		},
+		{
+			id: "list-links", method: "GET", path: "/v1/links", scope: apikey.Admin,
+			summary: "List the links that have not expired, newest first", do: s.links,
+			query: ofPage(maxLimit), answers: ok(wire.LinkPage{}), problems: []*problemKind{malformed},
+		},
+		{
+			id: "revoke-link", method: "DELETE", path: "/v1/links/{id}", scope: apikey.Admin, audit: "link.revoke",
+			summary: "End a link, and with it all browsers that it let in", do: s.revokeLink,
+			subject: aLink, answers: map[int]any{204: nil},
+		},
+	}
+}
+
+// linkRequest is the body of a request for a link.
+type linkRequest struct {
+	access.Link
+	lasts time.Duration
+}
+
+var linkFields = fieldset[linkRequest]{
+	{name: "tenant", set: func(r *linkRequest, v jsontext.Value) error { return filled(&r.Tenant, v) }},
+	{name: "for", set: setLasts},
+	{name: "manage", set: func(r *linkRequest, v jsontext.Value) error { return boolean(&r.Manage, v) }},
+	{name: "endpoint", set: func(r *linkRequest, v jsontext.Value) error { return filled(&r.Endpoint, v) }},
+	{name: "name", set: func(r *linkRequest, v jsontext.Value) error { return text(&r.Name, v) }},
+}
+
+var bitTenant, bitEndpoint = linkFields.bit("tenant"), linkFields.bit("endpoint")
+
+func decodeLink(d *decoder) decoded[linkRequest] {
+	p := linkFields.fill(d, single, &linkRequest{lasts: access.UsualLinkFor})
+	if p.value == nil {
+		return p
+	}
+	var more []dispatcher.FieldError
+	switch {
+	case !p.has(bitTenant):
+		more = append(more, dispatcher.FieldError{Path: "$.tenant", Detail: "is missing: a link belongs to one tenant"})
+	case !dispatcher.ValidTenant(p.value.Tenant):
+		more = append(more, dispatcher.FieldError{Path: "$.tenant", Detail: "must be 1 to 128 printable ASCII characters without spaces"})
+	}
+	if p.value.Name != "" && !dispatcher.ValidSubject(p.value.Name) {
+		more = append(more, dispatcher.FieldError{Path: "$.name", Detail: "must have at most 128 characters, none of them a control one"})
+	}
+	p.wrong = join(p.wrong, more)
+	return p
+}
+
+func setLasts(r *linkRequest, v jsontext.Value) error {
+	err := duration(&r.lasts, v)
+	if err == nil && (r.lasts < time.Second || r.lasts > access.MaxLinkFor) {
+		return errors.New("must be 1s to 30d")
+	}
+	return err
+}
+
+// createLink serves POST /v1/links.
+func (s *server) createLink(ctx context.Context, q *request) (*response, error) {
+	p, err := decode(q, decodeLink)
+	switch {
+	case err != nil:
+		return nil, err
+	case s.linksTo == nil:
+		return nil, &problem{kind: invalid, detail: s.noLinks}
+	case p.value != nil && p.has(bitEndpoint) && len(p.wrong) == 0:
+		if p.wrong, err = s.ownEndpoint(ctx, &p.value.Link); err != nil {
+			return nil, err
+		}
+	}
+	if err := wrongFields(p.wrong); err != nil {
+		return nil, err
+	}
+	token, l := access.NewToken(), p.value.Link
+	l.By = q.w.by
+	s.record(ctx, q, dispatcher.AuditEntry{Target: access.LinkID(token), Tenant: l.Tenant, Detail: linkDetail(l, p.value.lasts)})
+	if l, err = s.svc.CreateLink(ctx, token, l, p.value.lasts); err != nil {
+		return nil, err
+	}
+	return answerJSON(http.StatusCreated, wire.NewLink{
+		ID: l.ID, URL: s.linksTo.JoinPath("link", token).String(), ExpiresAt: wire.Time{Time: l.ExpiresAt},
+	})
+}
+
+// ownEndpoint replaces a uid by its id. It answers what is wrong with an endpoint that is
+// not the tenant's own.
+func (s *server) ownEndpoint(ctx context.Context, l *access.Link) ([]dispatcher.FieldError, error) {
+	err := dispatcher.ErrNoEndpoint
+	var view dispatcher.EndpointView
+	if dispatcher.ValidName(l.Endpoint) {
+		view, err = s.svc.Endpoint(ctx, l.Endpoint)
+	}
+	switch {
+	case errors.Is(err, dispatcher.ErrNoEndpoint), err == nil && view.Tenant != l.Tenant:
+		return []dispatcher.FieldError{{Path: "$.endpoint", Detail: "is no endpoint of this tenant"}}, nil
+	case err != nil:
+		return nil, err
+	}
+	l.Endpoint = view.ID
+	return nil, nil
+}
+
+// linkDetail is what the audit tells of a link besides its tenant.
+func linkDetail(l access.Link, lasts time.Duration) string {
+	parts := []string{"for " + lasts.String()}
+	if l.Manage {
+		parts = append(parts, "manage")
+	}
+	if l.Endpoint != "" {
+		parts = append(parts, l.Endpoint)
+	}
+	if l.Name != "" {
+		parts = append(parts, l.Name)
+	}
+	return strings.Join(parts, " ")
+}
+
+// links serves GET /v1/links.
+func (s *server) links(ctx context.Context, q *request) (*response, error) {
+	list, next, err := s.svc.Links(ctx, q.limit(), q.cursor())
+	if err != nil {
+		return nil, err
+	}
+	return answerJSON(http.StatusOK, wire.LinkPage{Data: convert(list, wireLink), NextCursor: nextCursor(next)})
+}
+
+func wireLink(l *access.Link) wire.Link {
+	return wire.Link{
+		ID: l.ID, Tenant: l.Tenant, Endpoint: l.Endpoint, Manage: l.Manage, Name: l.Name, By: l.By,
+		CreatedAt: wire.Time{Time: l.CreatedAt}, ExpiresAt: wire.Time{Time: l.ExpiresAt},
+	}
+}
+
+// revokeLink serves DELETE /v1/links/{id}.
+func (s *server) revokeLink(ctx context.Context, q *request) (*response, error) {
+	if err := s.svc.RevokeLink(ctx, q.id()); err != nil {
+		return nil, err
+	}
+	return &response{status: http.StatusNoContent}, nil
+}

@@ -1,0 +1,35 @@
+package wire
+
+// LinkRequest asks for a link by which people of a tenant see its deliveries.
+type LinkRequest struct {
+	Tenant   string   `json:"tenant"`
+	For      Duration `json:"for,omitzero" doc:"1s to 30d; left out: 24h."`
+	Manage   bool     `json:"manage,omitzero" doc:"true: they may add an endpoint (not with endpoint), edit url, topics and description, pause, resume, rotate, test and resend. A url that they set is called after a test succeeded."`
+	Endpoint string   `json:"endpoint,omitzero" doc:"Id or uid of one of the tenant's endpoints: they see only that one."`
+	Name     string   `json:"name,omitzero" maxLength:"128" doc:"Whom it is for, for those who list links."`
+}
+
+// NewLink is a link that was just made.
+type NewLink struct {
+	ID        string `json:"id"`
+	URL       string `json:"url" doc:"It opens the link: whoever has it is let in. No other answer has it."`
+	ExpiresAt Time   `json:"expires_at"`
+}
+
+// Link is one that has not expired.
+type Link struct {
+	ID        string `json:"id"`
+	Tenant    string `json:"tenant"`
+	Endpoint  string `json:"endpoint,omitzero" doc:"Left out: all endpoints of the tenant."`
+	Manage    bool   `json:"manage"`
+	Name      string `json:"name,omitzero"`
+	By        string `json:"by" doc:"key:<name of the API key> that made it."`
+	CreatedAt Time   `json:"created_at"`
+	ExpiresAt Time   `json:"expires_at"`
+}
+
+// LinkPage is a part of the links, newest first.
+type LinkPage struct {
+	Data       []Link  `json:"data"`
+	NextCursor *string `json:"next_cursor" nullable:"true" doc:"null: this is the last page."`
+}

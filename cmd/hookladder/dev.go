@@ -48,14 +48,15 @@ func newDev(s world) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Try it out: everything in one process, with a receiver to deliver to",
-		Long: `Runs everything in one process: the API, the dispatcher, a Redis in memory and a
-receiver that verifies what it gets. It prints a curl to try, and then each
-attempt as a line. It needs nothing and keeps nothing, and it is not for production.
+		Long: `Runs everything in one process: the API, the console, the dispatcher, a Redis in
+memory and a receiver that verifies what it gets. It prints the console's address
+and a curl to try, and then each attempt as a line. It needs nothing and keeps
+nothing, and it is not for production.
 With DATA_DIR it runs a redis-server of its own in place of the one in memory, and
 keeps its messages for the next time.
 
 The receiver's paths: /ok takes everything, /flaky fails twice for each message
-and then takes it, /fail always fails, /slow answers after two seconds.
+and then takes it, /fail fails until its page mends it, /slow answers after two seconds.
 
 Settings come from the environment and from a .env file in the current folder;
 REDIS_URL is not used. hookladder config --dev shows them.`,
@@ -76,7 +77,7 @@ REDIS_URL is not used. hookladder config --dev shows them.`,
 	flags.StringVar(&f.listen, "listen", "", "where the API listens (default LISTEN or PORT, else 127.0.0.1:8080)")
 	flags.StringVar(&f.receiver, "receiver", "127.0.0.1:8081", "where the demo receiver listens")
 	flags.Float64Var(&f.speed, "speed", 1, "how many times shorter the waits of the ladder and of breakers are")
-	flags.BoolVar(&f.demo, "demo", false, "publish one message to each of the receiver's paths")
+	flags.BoolVar(&f.demo, "demo", false, "publish one message to each of the receiver's paths, and some for two merchants")
 	return cmd
 }
 
@@ -134,7 +135,7 @@ func (f devFlags) run(cmd *cobra.Command, vars map[string]string) error {
 	if err := o.Check(); err != nil {
 		return usageError{err}
 	}
-	p := playground{flags: f, out: cmd.OutOrStdout(), secrets: verifying(read), made: made, ladder: read.Ladder, keyed: !o.Keys.Empty(), dataDir: o.DataDir}
+	p := playground{flags: f, out: cmd.OutOrStdout(), secrets: verifying(read), made: made, ladder: read.Ladder, keyed: !o.Keys.Empty(), console: !o.Console.Off, dataDir: o.DataDir}
 	return p.run(cmd.Context(), o)
 }
 
@@ -158,6 +159,7 @@ func playStore(o app.Options) app.Options {
 	if o.DataDir == "" {
 		o.InMemory, o.Durability = true, dispatcher.Durability{}
 	}
+	o.Console.AsListening = true
 	return o
 }
 
@@ -176,6 +178,7 @@ type playground struct {
 	made    bool // the secret, for this run
 	ladder  ladder.Ladder
 	keyed   bool   // API_KEYS is set
+	console bool   // it is served
 	dataDir string // empty: in memory
 }
 
@@ -211,7 +214,7 @@ func (p playground) run(ctx context.Context, o app.Options) error {
 func (p playground) begin(ctx context.Context, api, receiver string, watch *attemptPrinter) error {
 	p.welcome(api, receiver)
 	if p.flags.demo {
-		if err := demo.Publish(ctx, api, p.flags.key, receiver); err != nil {
+		if err := demo.Publish(ctx, api, p.flags.key, receiver, p.secrets[len(p.secrets)-1]); err != nil {
 			return err
 		}
 	}
@@ -227,7 +230,10 @@ func (p playground) welcome(api, receiver string) {
 	}
 	say("")
 	say("  API       http://%s", api)
-	say("  receiver  http://%s  (/ok /flaky /fail /slow)", receiver)
+	if p.console {
+		say("  console   http://%s/console/  (open it in a browser)", api)
+	}
+	say("  receiver  http://%s  (/ok /flaky /fail /slow; its page mends /fail)", receiver)
 	if p.made {
 		say("  secret    %s  (made for this run)", p.secret())
 	} else {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -63,6 +64,31 @@ func TestDevDeliversItsDemo(t *testing.T) {
 			}
 		}
 	}
+	require.Equal(t, exitOK, dev.end())
+}
+
+func TestTheDemoOfDevHasTwoMerchants(t *testing.T) {
+	dev, api, receiver := newTestDev(t, nil, "--demo", "--speed", "20000")
+	dev.until("acorn-books_order-1001_1", "204", "delivered")
+	dev.until("acorn-books_order-1001_1", "500", "failed")
+	get := func(url, accept string) string {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		require.NoError(t, err)
+		r.Header.Set("Accept", accept)
+		resp, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, resp.StatusCode, "%s: %s", url, text)
+		return string(text)
+	}
+	for _, tenant := range []string{"acorn-books", "birch-coffee"} {
+		require.Contains(t, get(api+"/v1/endpoints?tenant="+tenant, "application/json"), receiver)
+	}
+	require.Contains(t, get(api+"/v1/messages/acorn-books_order-1001_1", "application/json"), "press Mend", "its answer says what to do")
+	require.Contains(t, get(receiver+"/", "text/html"), "Mend it")
+	require.Contains(t, get(api+"/", "text/html"), "Retrying", "a browser is led to the console")
 	require.Equal(t, exitOK, dev.end())
 }
 

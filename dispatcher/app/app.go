@@ -68,9 +68,11 @@ func LoadCertificate(certFile, keyFile string) ([]tls.Certificate, error) {
 type ConsoleOptions struct {
 	Off       bool     // there are no pages, and no links to them
 	PublicURL *url.URL // how people reach the API from outside; nil: it is not known
-	Name      string   // on the pages of links, in place of our own; empty: none
-	Logo      string   // https:// or data:image/png; empty: none
-	Color     string   // #rrggbb; empty: our own
+	// AsListening takes the address of the API's listener for a PublicURL that is not known.
+	AsListening bool
+	Name        string // on the pages of links, in place of our own; empty: none
+	Logo        string // https:// or data:image/png; empty: none
+	Color       string // #rrggbb; empty: our own
 }
 
 // Options are the settings of a process. Run refuses those that make no sense.
@@ -143,7 +145,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	ln, metricsLn, err := listenBoth(ctx, o)
+	ln, metricsLn, err := listenBoth(ctx, &o)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
@@ -145,14 +146,17 @@ func newMetricsServer(s service, figures http.Handler, keyring *apikey.Ring, o O
 }
 
 // listenBoth listens before anything else is started, since an address in use is the
-// likeliest error.
-func listenBoth(ctx context.Context, o Options) (api, figures net.Listener, err error) {
+// likeliest error. From then on it is known how this host reaches the API.
+func listenBoth(ctx context.Context, o *Options) (api, figures net.Listener, err error) {
 	if api, err = listen(ctx, o.Listen); err != nil {
 		return nil, nil, fmt.Errorf("serve api: %w", err)
 	}
 	if figures, err = listen(ctx, o.MetricsListen); err != nil {
 		closeListeners(api)
 		return nil, nil, fmt.Errorf("serve metrics: %w", err)
+	}
+	if c := &o.Console; c.AsListening && c.PublicURL == nil && api != nil {
+		c.PublicURL = &url.URL{Scheme: "http", Host: reachable(api.Addr())}
 	}
 	return api, figures, nil
 }
@@ -170,6 +174,14 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	}
 	var lc net.ListenConfig
 	return lc.Listen(ctx, network, addr)
+}
+
+// reachable is a listener's address as a browser on this host can open it.
+func reachable(addr net.Addr) string {
+	if a, err := netip.ParseAddrPort(addr.String()); err == nil && a.Addr().IsUnspecified() {
+		return "localhost:" + strconv.Itoa(int(a.Port()))
+	}
+	return addr.String()
 }
 
 // guarded bounds the connections of a listener.

@@ -30,16 +30,15 @@ const (
 var paths = []string{"/ok", "/flaky", "/fail", "/slow"}
 
 // NewReceiver makes the demo receiver: it verifies as any receiver should, and
-// then takes or fails what it got. It reads bodies of up to maxBody bytes.
+// then takes or fails what it got. It reads bodies of up to maxBody bytes. Its own page
+// mends the path that fails.
 func NewReceiver(secrets []signer.Secret, maxBody int64) http.Handler {
 	verifier := &signer.Verifier{Secrets: secrets, MaxBody: maxBody}
-	flaky := &flaky{failed: map[string]int{}}
+	flaky, fails := &flaky{failed: map[string]int{}}, &failing{}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /ok", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	mux.Handle("POST /flaky", flaky)
-	mux.HandleFunc("POST /fail", func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "this path always fails", http.StatusInternalServerError)
-	})
+	mux.Handle("POST /fail", fails)
 	mux.HandleFunc("POST /slow", func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
@@ -47,7 +46,13 @@ func NewReceiver(secrets []signer.Secret, maxBody int64) http.Handler {
 			w.WriteHeader(http.StatusNoContent)
 		}
 	})
-	return verifier.Middleware(mux)
+	outer := http.NewServeMux()
+	outer.Handle("/", verifier.Middleware(mux))
+	outer.HandleFunc("GET /{$}", fails.show)
+	own := http.NewCrossOriginProtection() // no page of another site turns it
+	outer.Handle("POST /mend", own.Handler(fails.turn(true)))
+	outer.Handle("POST /break", own.Handler(fails.turn(false)))
+	return outer
 }
 
 // flaky fails the first attempts of each message.
@@ -78,8 +83,9 @@ func (f *flaky) fails(id string) bool {
 	return true
 }
 
-// Publish publishes one message to each path of the receiver, at the API with this key.
-func Publish(ctx context.Context, api, key, receiver string) error {
+// Publish publishes one message to each path of the receiver, at the API with this key, and
+// then those for two merchants, whose endpoints have this secret.
+func Publish(ctx context.Context, api, key, receiver string, secret signer.Secret) error {
 	c, err := client.New("http://"+api, key)
 	if err != nil {
 		return err
@@ -96,5 +102,5 @@ func Publish(ctx context.Context, api, key, receiver string) error {
 			return err
 		}
 	}
-	return nil
+	return merchants(ctx, c, receiver, secret)
 }

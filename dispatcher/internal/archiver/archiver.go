@@ -30,10 +30,10 @@ const (
 
 	holdEvery = archive.HoldFor / 3
 
-	// What was missed, since its hint was lost, is found by looking so often, which is less
-	// than a command a second.
+	// What was missed, since its hint was lost, is found by looking so often. A look takes
+	// some five commands for each partition: a third of a command a second.
 	lookEvery     = 30 * time.Second
-	lookPartition = 4 * time.Second // more for each partition
+	lookPartition = 16 * time.Second // at least, for each partition
 
 	pauseLeast, pauseMost = 100 * time.Millisecond, 5 * time.Second // after a failure
 	versionPause          = time.Minute                             // while the tables are of another version

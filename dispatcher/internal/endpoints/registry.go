@@ -28,6 +28,7 @@ type Options struct {
 
 	FailingAfter time.Duration // a lane that fails for so long is logged, and told of; 0: none is
 
+	Stirred func()                // is told that something happened in the queue; must not block
 	Changed func()                // an endpoint, or what is held, was changed here, or maybe elsewhere; must not block; nil: it is not told
 	Tell    func(dispatcher.News) // is told of lanes that fail and endpoints that are disabled; must not block
 }

@@ -93,7 +93,9 @@ func (s *sweeper) sweep(ctx context.Context, lane dispatcher.Lane) {
 		call, cancel := outage.Within(ctx)
 		ended, next, err := r.Queue.Sweep(call, r.Name(), lane, cursor)
 		cancel()
-		total += ended
+		if total += ended; ended > 0 {
+			r.Stirred()
+		}
 		if failures = r.Outages.Repeat(ctx, "sweep", failures, err); failures > 0 {
 			continue
 		}

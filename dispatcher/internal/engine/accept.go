@@ -189,7 +189,7 @@ func (a *accepter) schedule(ctx context.Context, by string, free, lease int, bat
 	if _, rest := outage.Split(firstError(out, isUnknown)); rest != nil {
 		e.pollSoon() // it may be stored, and the answer with its due time was lost
 	}
-	e.stirred()
+	e.Stirred()
 	e.begin(ctx, claimed)
 	return out, len(claimed)
 }

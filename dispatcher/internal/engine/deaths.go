@@ -121,6 +121,7 @@ func (e *Engine) buried(deaths []dispatcher.Death) {
 // is fed by the queue's answers only: what becomes of an outcome is decided there.
 func (e *Engine) died(d dispatcher.Death, o *dispatcher.Settlement) {
 	e.tally.dead.Add(1)
+	e.Stirred()
 	e.watching.tell(func(w dispatcher.Observer) { w.Died(d) })
 	if e.options.Tell != nil && !d.ID.OfNotice() { // a notice that dies makes no other
 		news := dispatcher.News{Notice: dispatcher.NoticeDead, Lane: d.ID.Lane, Reason: string(d.Reason)}

@@ -128,7 +128,7 @@ func New(q dispatcher.Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 	e.dead = newReaper(e)
 	e.endpoints = endpoints.New(endpoints.Options{
 		Store: o.Endpoints, Queue: q, Log: o.Log, Outages: e.outages, Audit: o.Audit, Lists: e.lists, Name: e.name, PollSoon: e.pollSoon,
-		FailingAfter: o.FailingAfter, Changed: e.endpointsChanged, Tell: e.tell,
+		FailingAfter: o.FailingAfter, Stirred: e.Stirred, Changed: e.endpointsChanged, Tell: e.tell,
 	})
 	e.accepter = newAccepter(e)
 	e.deliverer = &deliverer{
@@ -251,9 +251,9 @@ func (e *Engine) storeNews(reason string) func(time.Time, error) {
 	}
 }
 
-// stirred tells that something may have happened in the queue: here and now to those who
+// Stirred tells that something may have happened in the queue: here and now to those who
 // follow it, and with the next beat to other instances.
-func (e *Engine) stirred() {
+func (e *Engine) Stirred() {
 	if !e.worked.Load() {
 		e.worked.Store(true)
 	}
@@ -265,7 +265,7 @@ func (e *Engine) stirred() {
 // endpointsChanged tells of a change of endpoints, or of what is held, as of all that
 // happens.
 func (e *Engine) endpointsChanged() {
-	e.stirred()
+	e.Stirred()
 	if e.options.EndpointsChanged != nil {
 		e.options.EndpointsChanged()
 	}

@@ -134,7 +134,7 @@ func (e *Engine) change(ctx context.Context, id string, lane dispatcher.Lane, ca
 		return nil, nil, fmt.Errorf("message %s to %s: %w", id, lane, dispatcher.ErrNoDelivery)
 	}
 	changes, err := call(ids)
-	e.stirred()
+	e.Stirred()
 	if err != nil {
 		e.pollSoon() // the change may be made, and only its answer lost, which tells what is ready
 		return nil, nil, err

@@ -181,3 +181,37 @@ func TestItIsToldThatEndpointsOrWhatIsHeldChanged(t *testing.T) {
 		r.stop(t)
 	})
 }
+
+// Deliveries end without an outcome too: the log of that is to be read as soon.
+func TestItIsToldOfWhatEndsWithoutAnAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stirred atomic.Int32
+		r := newTestEndpointRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.Stirred = func() { stirred.Add(1) } })
+		r.start(t)
+		view := r.create(t, uid("main"))
+		expires := message("expires")
+		expires.Delay, expires.ExpiresAt = time.Hour, time.Now().Add(30*time.Minute)
+		swept := to("main", "swept")
+		swept.Delay = 24 * time.Hour
+		r.publish(t, expires)
+		r.publish(t, swept)
+		pass(10 * time.Minute)
+		stirred.Store(0)
+		pass(2 * time.Hour)
+		require.Positive(t, stirred.Load(), "it expired")
+
+		r.queue.set(func() { r.queue.hook = failing("sweep", d.ErrUnavailable) })
+		_, err := r.DeleteEndpoint(t.Context(), view.ID)
+		require.NoError(t, err)
+		pass(time.Minute)
+		stirred.Store(0)
+		pass(time.Minute)
+		require.Zero(t, stirred.Load())
+		r.queue.set(func() { r.queue.hook = nil })
+		pass(time.Minute)
+		status, _ := r.queue.ended(view.Lane(), "swept")
+		require.Equal(t, d.StatusCancelled, status)
+		require.Positive(t, stirred.Load())
+		r.stop(t)
+	})
+}

@@ -221,7 +221,7 @@ func (s *settler) record(ctx context.Context, batch []outcome) error {
 			e.leases.release(o.ID)
 		}
 	}
-	s.engine.stirred()
+	s.engine.Stirred()
 	err := failureOf(settled)
 	if ctx.Err() == nil && (err == nil || outage.Any(err, outage.Passes)) {
 		e.outages.Report("settle", err)

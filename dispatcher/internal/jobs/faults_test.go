@@ -44,6 +44,7 @@ func TestAStoppedJobChangesNothingMoreAndGoesOnWhenItIsResumed(t *testing.T) {
 		require.Equal(b, counts(4000, 4000, 0), b.await(j.Number, dispatcher.JobDone).JobCounts)
 		changed, most := b.sent()
 		require.Equal(b, []int{4000, 1}, []int{changed, most})
+		b.change(func() { require.Greater(b, b.stirred, 6, "each step tells that it changed something") })
 		again, err := a.StopJob(b.Context(), j.Number)
 		require.NoError(b, err)
 		require.Equal(b, dispatcher.JobDone, again.State)

@@ -62,6 +62,7 @@ type Options struct {
 	Now       func() time.Time      // by the queue's clock
 	PollEvery time.Duration         // how often it is looked for jobs without a holder, whatever was told
 	Tell      func(dispatcher.News) // is told which jobs ended; must not block
+	Stirred   func()                // is told that one changed something; must not block; nil: it is not
 	Log       *slog.Logger
 }
 

@@ -31,6 +31,8 @@ type bench struct {
 	*memory
 	log  *logged
 	news []dispatcher.News // of all instances; as memory, guarded by its mu
+
+	stirred int // how often they told that something happened, guarded as news
 }
 
 // logged are the lines of all instances' logs.
@@ -67,6 +69,7 @@ func (b *bench) open(name string) *instance {
 		Log: slog.New(slog.NewTextHandler(b.log, nil)), Tell: func(n dispatcher.News) {
 			b.change(func() { b.news = append(b.news, n) })
 		},
+		Stirred: func() { b.change(func() { b.stirred++ }) },
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	i.stop = stop

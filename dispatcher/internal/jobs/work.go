@@ -316,6 +316,9 @@ func (w *jobWorker) step(ctx context.Context, step dispatcher.JobStep, left *[]d
 	w.pace.made(out.Done)
 	if out.Done > 0 {
 		w.changed = time.Now()
+		if w.jobs.o.Stirred != nil {
+			w.jobs.o.Stirred()
+		}
 	}
 	if left != nil {
 		*left = out.Left

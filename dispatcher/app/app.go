@@ -20,6 +20,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/gauge"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/guests"
 	"github.com/hookladder/hookladder/dispatcher/internal/jobs"
@@ -175,7 +176,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer closeLook()
-	svc := service{e, e.Registry(), work.jobs, store, hub, store.Audit(), work.ticker, work.takers, look, work.archiver, store.Access()}
+	svc := service{e, e.Registry(), work.jobs, store, hub, store.Audit(), work.ticker, work.takers, look, work.archiver, store.Access(), work.gauge}
 	if err := e.ReadClock(ctx); err != nil {
 		return err
 	}
@@ -215,6 +216,7 @@ type machinery struct {
 	notices *notices.Notices
 	ticker  *ticks.Ticker
 	takers  *takers.Takers
+	gauge   *gauge.Gauge
 	relay   *relay.Relay // nil: there is no outbox
 
 	archiver *archiver.Archiver // nil: there is no archive
@@ -238,7 +240,8 @@ func newWork(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics,
 		}
 	}
 	o.Engine.Takeable = func(lanes []dispatcher.Lane) { w.takers.OnTakeable(lanes) }
-	if w.engine, err = newEngine(store, guard, figures, share, o); err != nil {
+	w.gauge = o.watched(store, figures)
+	if w.engine, err = newEngine(store, guard, share, o); err != nil {
 		return w, err
 	}
 	e := w.engine
@@ -279,7 +282,7 @@ func newWork(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics,
 	return w, nil
 }
 
-func newEngine(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics, share descriptors, o Options) (*engine.Engine, error) {
+func newEngine(store *redisq.Store, guard *egress.Guard, share descriptors, o Options) (*engine.Engine, error) {
 	sender, err := newSender(guard, share.idle, o)
 	if err != nil {
 		return nil, err
@@ -291,10 +294,6 @@ func newEngine(store *redisq.Store, guard *egress.Guard, figures *metrics.Metric
 	e.Log = o.Log
 	e.Endpoints = store
 	e.Audit = store.Audit()
-	e.Observer = figures
-	if o.Engine.Observer != nil {
-		e.Observer = observers{figures, o.Engine.Observer}
-	}
 	return engine.New(store, sender, e)
 }
 

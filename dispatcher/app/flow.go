@@ -19,7 +19,7 @@ import (
 //
 //	ctx ends            /readyz answers 503, nothing more is claimed, jobs are given up, event streams end, callers that wait for something to take get nothing; publishes are still stored, and what the outbox has under way
 //	attempts ended      or their grace did, and the rest was given back: the listener closes
-//	requests answered   the last publishes are stored, the last outcomes recorded, the instance signs off
+//	requests answered   the last publishes are stored, the last outcomes recorded, the instance signs off, and what it counted is added
 //
 // The API stays while attempts end, so that a load balancer sees 503 before it
 // sees no answer. Every step has an end: Engine.Grace, answerGrace, and the
@@ -57,8 +57,10 @@ func (f flow) run(ctx context.Context) error {
 	}
 	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
+	counting, stopCounting := context.WithCancel(context.WithoutCancel(ctx))
 	relayed := make(chan struct{})
 	g.Go(func() error {
+		defer stopCounting() // behind the last outcome
 		if err := f.engine.Run(working); err != nil {
 			return fmt.Errorf("dispatch: %w", err)
 		}
@@ -74,6 +76,7 @@ func (f flow) run(ctx context.Context) error {
 		defer close(relayed)
 		return f.relay.Run(ctx)
 	})
+	g.Go(func() error { return f.gauge.Run(counting) })
 	g.Go(func() error { return f.audit.Run(working) })
 	g.Go(func() error { return f.jobs.Run(ctx) }) // others take over what it gives up
 	g.Go(func() error { return f.notices.Run(working) })

@@ -16,6 +16,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
 	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/gauge"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/guests"
@@ -43,6 +44,7 @@ type service struct {
 	look       *lookup.Lookup     // nil: there is no archive
 	archiver   *archiver.Archiver // likewise
 	*linkStore                    // how people come in
+	health     *gauge.Gauge       // how deliveries went over time
 }
 
 // lookedUp is a service whose look-ups go into the archive too.

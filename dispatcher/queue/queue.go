@@ -8,9 +8,13 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/gauge"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
 )
 
@@ -51,6 +55,8 @@ func Open(ctx context.Context, url string, o Options) (*Queue, error) {
 	q := &Queue{store: store, policy: s.policy, log: s.log, ended: make(chan struct{})}
 	q.handlers = newHandlers(s)
 	s.engine.Endpoints, s.engine.Takeable = store, q.handlers.takeable
+	counts := gauge.New(health.New(store.Conn()), gauge.Options{Instance: s.engine.Instance, Now: store.Now, Log: s.log})
+	s.engine.Observer = counts
 	if q.engine, err = engine.New(store, nil, s.engine); err == nil { // nil: with no permits nothing is called
 		err = q.engine.ReadClock(ctx)
 	}
@@ -63,9 +69,19 @@ func Open(ctx context.Context, url string, o Options) (*Queue, error) {
 	q.end = end
 	go func() {
 		defer close(q.ended)
-		q.why = q.engine.Run(working)
+		q.work(working, counts)
 	}()
 	return q, nil
+}
+
+// work runs the engine until ctx ends, and counts until that has ended.
+func (q *Queue) work(ctx context.Context, counts *gauge.Gauge) {
+	counting, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var counter errgroup.Group
+	counter.Go(func() error { return counts.Run(counting) })
+	q.why = q.engine.Run(ctx)
+	stop()
+	q.why = errors.Join(q.why, counter.Wait())
 }
 
 // version is that of this module in the program, which other instances are told.

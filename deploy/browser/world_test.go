@@ -41,7 +41,12 @@ func TestMain(m *testing.M) {
 // The keys that a world with keys knows, each long enough for the program.
 const (
 	adminKey = "key-that-may-do-everything"
+	fullKey  = "key-that-reads-all-there-is"
+	plainKey = "key-that-reads-no-contents"
 )
+
+// keys is API_KEYS of a world with keys.
+var keys = "API_KEYS=" + strings.Join([]string{adminKey + ":admin:alice", fullKey + ":read+bodies:bob", plainKey + ":read:carol"}, ",")
 
 // world is a Redis, receivers, and instances of the real program.
 type world struct {
@@ -55,7 +60,9 @@ type world struct {
 
 	mu    sync.Mutex // guards what follows
 	mends map[string]bool
-	held  chan struct{} // closed when slow answers may go
+	// answer answers a callback in place of what its path says, where it reports true.
+	answer func(rw http.ResponseWriter, path string) bool
+	held   chan struct{} // closed when slow answers may go
 }
 
 // instance is one process of the program.
@@ -111,8 +118,11 @@ func (w *world) serve(settings ...string) *instance {
 func (w *world) take(rw http.ResponseWriter, r *http.Request, c kit.Callback) {
 	path, _, _ := strings.Cut(strings.TrimPrefix(c.Path, "/"), "/")
 	w.mu.Lock()
-	mended := w.mends[path]
+	mended, answer := w.mends[path], w.answer
 	w.mu.Unlock()
+	if answer != nil && answer(rw, path) {
+		return
+	}
 	switch {
 	case path == "ok" || mended:
 		_, _ = io.WriteString(rw, `{"taken":true}`)
@@ -130,6 +140,20 @@ func (w *world) take(rw http.ResponseWriter, r *http.Request, c kit.Callback) {
 	}
 }
 
+// answers has another answer than the one of the path, where it reports true.
+func (w *world) answers(f func(rw http.ResponseWriter, path string) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.answer = f
+}
+
+// mend has a path take what comes from now on.
+func (w *world) mend(path string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mends[path] = true
+}
+
 // at is the address of a path of the receiver.
 func (w *world) at(path string) string { return w.receiver.URL(0) + "/" + path }
 
@@ -139,7 +163,7 @@ func (w *world) publish(m wire.Message) wire.Published {
 	if m.Topic == "" {
 		m.Topic = "order.paid"
 	}
-	if m.Body == nil {
+	if m.Body == nil && m.RawBody == nil {
 		m.Body = []byte(`{"order":"` + m.ID + `","amount":12345678901234567890}`)
 	}
 	p, err := w.Publish(w.t.Context(), &m)
@@ -186,6 +210,14 @@ func (w *world) tab(t *testing.T) *browsertest.Tab {
 
 // page is the address of a page.
 func (i *instance) page(path string) string { return i.URL + path }
+
+// signIn signs a tab in with a key.
+func (i *instance) signIn(b *browsertest.Tab, key string) {
+	b.Open(i.page("/console/sign-in"))
+	b.Fill("textbox", "API key", key)
+	b.Click("button", "Sign in")
+	b.WaitHas("heading", "Now")
+}
 
 // eventually waits until ok is true.
 func eventually(t *testing.T, what string, ok func() bool) {

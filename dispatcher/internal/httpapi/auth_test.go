@@ -185,7 +185,12 @@ func TestWithoutKeysOnlyThisHostIsServed(t *testing.T) {
 		r.Header["Sec-Fetch-Site"] = []string{site}
 		require.Equal(t, 200, serve(h, r).Code)
 	}
+	own := ask("localhost:8080", "null") // a form of a page that sends no referrer
+	own.Header["Sec-Fetch-Site"] = []string{"same-origin"}
+	require.Equal(t, 200, serve(h, own).Code)
 	f.calls = nil
+	own.Header["Sec-Fetch-Site"] = []string{"none"}
+	requireProblem(t, serve(h, own), 403, "forbidden")
 	for _, origin := range []string{"http://evil.example", "null", "http://localhost:3000", "", "http://localhost:8080.evil.example"} {
 		requireProblem(t, serve(h, ask("localhost:8080", origin)), 403, "forbidden")
 	}

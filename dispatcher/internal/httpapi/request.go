@@ -287,6 +287,9 @@ func local(r *http.Request) *problem {
 		}
 	}
 	for _, origin := range r.Header["Origin"] {
+		if origin == "null" && r.Header.Get("Sec-Fetch-Site") == "same-origin" {
+			continue // a form of a page that sends no referrer, which the console's are
+		}
 		if u, err := url.Parse(origin); err != nil || u.Host != r.Host {
 			return &problem{kind: forbidden, detail: "without API_KEYS no requests of foreign origins are served"}
 		}

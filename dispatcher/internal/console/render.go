@@ -217,6 +217,11 @@ var rightWords = map[desk.Right]string{
 var tellings = map[string]string{
 	"signed-out": "You are signed out.",
 
+	"picked-none":  "Nothing was selected.",
+	"job-started":  "The job has begun. It goes on by itself, whether this page is open or not.",
+	"jobs-started": "The jobs have begun, one for each destination. They go on by themselves.",
+	"job-stopped":  "The job is stopped: nothing more is changed.",
+	"job-resumed":  "The job goes on.",
 	"retried":      "It is due now. A pause, a breaker or a limit still holds it.",
 	"retried-all":  "All are due now. A pause, a breaker or a limit still holds them.",
 	"retried-some": "Some are due now; the others are under way, due already, or delivered.",

@@ -1,0 +1,30 @@
+// Rows that are selected are counted; a box in the head selects all of a page.
+"use strict";
+function countPicked() {
+  const n = document.querySelectorAll("main .pick:checked").length;
+  for (const e of document.querySelectorAll("[data-picked]")) e.textContent = n + " selected:";
+  const boxes = document.querySelectorAll("main .pick");
+  for (const e of document.querySelectorAll("[data-pick-all]")) { e.checked = n > 0 && n === boxes.length; e.indeterminate = n > 0 && n < boxes.length; }
+}
+document.addEventListener("change", (e) => {
+  if (e.target.matches("[data-pick-all]")) for (const box of document.querySelectorAll("main .pick")) box.checked = e.target.checked;
+  if (e.target.matches(".pick, [data-pick-all]")) countPicked();
+});
+countPicked(); // a browser keeps ticks over a reload
+
+// How long a job takes at a rate.
+document.addEventListener("input", (e) => {
+  if (!e.target.matches("[data-matched]")) return;
+  const rate = parseFloat(e.target.value), told = document.querySelector("[data-takes]");
+  if (told) told.textContent = rate > 0 ? span(Math.ceil(e.target.dataset.matched / rate) * 1000) : "as long as it takes";
+});
+// An open filter or question closes by Escape, or a click beside it.
+function closeOthers(inside) {
+  for (const e of document.querySelectorAll("details.filter[open], details.confirm[open]")) if (!inside || !e.contains(inside)) e.open = false;
+}
+document.addEventListener("click", (e) => closeOthers(e.target));
+document.addEventListener("keydown", (e) => {
+  if (e.key !== "Escape") return;
+  const open = document.querySelector("details.filter[open], details.confirm[open]");
+  if (open) { open.open = false; open.querySelector("summary").focus(); }
+});

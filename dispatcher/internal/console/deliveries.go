@@ -1,0 +1,217 @@
+package console
+
+import (
+	"cmp"
+	"errors"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/climb"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// rowsAtOnce is how many deliveries a page lists.
+const rowsAtOnce = 50
+
+// deliveriesPage is a list of deliveries.
+type deliveriesPage struct {
+	Query    string // what was typed into the search
+	Looked   string // as what it was looked for; empty: it was not
+	Subject  string // where it is looked for as a subject instead; empty: nowhere
+	Statuses []choice
+	Chips    []filterChip
+	Hidden   []filterChip // of a form that adds a filter
+	Reasons  []string
+	Clear    string // where there is no filter
+	Wrong    string
+	Rows     []deliveryRow
+	Older    string // where the list goes on; empty: it does not
+	Newest   string // where it begins; empty: here
+	LookedAt int
+	Short    bool // the page is short, though the list goes on
+	Filtered bool
+	Since    wire.Time // with an archive: it is whole from then on
+	Picked   string    // where the selected rows go
+	Jobs     []choice  // what can be done with all that match
+	Live     bool
+}
+
+// deliveryRow is one delivery in a list.
+type deliveryRow struct {
+	ID, Link               string
+	Status, Message, Topic string
+	Subject, Host, Path    string
+	Tenant, Destination    string
+	Meter                  template.HTML
+	Code                   string // of the last answer; empty: there was none yet
+	Outcome                string
+	Why                    string
+	At                     wire.Time // when it ended, or is due
+	Due                    bool
+	Pick                   string
+}
+
+// deliveries serves GET /deliveries.
+func deliveries(v *visit) (pageAnswer, error) {
+	query := v.r.URL.Query()
+	q := strings.TrimSpace(strings.TrimLeft(query.Get("q"), "/ "))
+	p := deliveriesPage{Query: q, Clear: v.base + "/deliveries", Picked: v.base + "/deliveries/picked", Reasons: deadReasons}
+	filter := filterOf(query, v.srv.Now())
+	if q != "" {
+		to, err := p.search(v, q, &filter)
+		if err != nil || to != "" {
+			return pageAnswer{to: to}, err
+		}
+	}
+	path := v.base + "/deliveries"
+	cursor := query.Get("cursor")
+	p.describe(v, filter, path)
+	if cursor != "" {
+		p.Newest = filter.url(path)
+	}
+	page, status, err := wire.Page{}, 0, error(nil)
+	if p.Wrong = filter.wrong; p.Wrong == "" {
+		page, err = v.Deliveries(v.ctx, filter.list(rowsAtOnce, cursor))
+	} else {
+		status = http.StatusUnprocessableEntity
+	}
+	var problem *client.Problem
+	if errors.As(err, &problem) && (problem.Status == http.StatusUnprocessableEntity || problem.Status == http.StatusBadRequest) {
+		p.Wrong, status, err = problem.Problem.Error(), problem.Status, nil
+	}
+	if err != nil {
+		return pageAnswer{}, err
+	}
+	p.Rows = deliveryRows(v, page.Data)
+	p.LookedAt, p.Since = page.LookedAt, wire.Time{Time: page.CompleteSince.Time.Time}
+	if page.NextCursor != nil {
+		p.Older = filter.url(path, "cursor", *page.NextCursor)
+		p.Short = len(page.Data) < rowsAtOnce
+	}
+	p.Live = cursor == "" && !p.Short && p.Wrong == "" // a search that took its time is not repeated by itself
+	return pageAnswer{template: "deliveries", title: "Deliveries", section: "deliveries", status: status, body: p}, nil
+}
+
+// search finds what a person typed: a message, an endpoint, or else a subject. It answers
+// where the browser goes, or adds to the filter.
+func (p *deliveriesPage) search(v *visit, q string, filter *deliveryFilter) (to string, err error) {
+	p.Subject = v.base + "/deliveries?" + url.Values{"subject": {q}}.Encode()
+	id, lane := q, ""
+	if before, after, ok := strings.Cut(q, ":"); ok && !strings.Contains(q, "://") { // a delivery's id
+		lane, id = before, after
+	}
+	switch {
+	case strings.Contains(q, "://"):
+		filter.query.Set("destination", q)
+		p.Looked = "as a URL"
+		return "", nil
+	case strings.HasPrefix(q, "ep_") && lane == "":
+		if _, err = v.Endpoint(v.ctx, q); err == nil {
+			return v.base + "/endpoints/" + url.PathEscape(q), nil
+		}
+	default:
+		if _, err = v.Message(v.ctx, id); err == nil {
+			return v.base + "/messages/" + url.PathEscape(id) + anchor(lane), nil
+		}
+	}
+	if !notThere(err) {
+		return "", err
+	}
+	switch {
+	case strings.HasPrefix(q, "ep_"):
+		p.Looked = "as an endpoint: there is none with this id"
+		filter.wrong = "There is no endpoint " + q + "."
+	case strings.HasPrefix(q, "msg_") || strings.HasPrefix(q, "idk_") || lane != "":
+		p.Looked = "as a message: there is none with this id, or it was forgotten"
+		filter.wrong = "There is no message " + id + ". It never was, or it was forgotten."
+	default:
+		filter.query.Add("subject", q)
+		p.Looked, p.Subject = "as a subject, since no message has this id", ""
+	}
+	return "", nil
+}
+
+// notThere reports whether an error says that nothing of a name is there, or could be.
+func notThere(err error) bool {
+	var p *client.Problem
+	return errors.Is(err, desk.ErrHidden) || errors.As(err, &p) && (p.Status == http.StatusNotFound || p.Status == http.StatusUnprocessableEntity)
+}
+
+// describe tells what the filter is, and where other ones lead.
+func (p *deliveriesPage) describe(v *visit, f deliveryFilter, path string) {
+	p.Filtered = !f.empty()
+	for _, status := range statuses {
+		on := slices.Contains(f.query["status"], status)
+		one := f.without("status", status)
+		if !on {
+			one.query.Add("status", status)
+		}
+		p.Statuses = append(p.Statuses, choice{Word: status, URL: one.url(path), On: on})
+	}
+	p.Chips, p.Hidden = f.chips(path, false), f.hidden()
+	if f.empty() || !v.May(desk.Operate) {
+		return
+	}
+	only := func(allowed ...string) bool {
+		return !slices.ContainsFunc(f.query["status"], func(s string) bool { return !slices.Contains(allowed, s) })
+	}
+	if only("dead", "delivered", "cancelled") && f.query.Get("failed") == "" {
+		p.Jobs = append(p.Jobs, choice{Word: "Replay all that match…", URL: f.url(v.base+"/jobs/new", "kind", client.JobRetry)})
+	}
+	if only("scheduled", "ready", "in_flight", "retrying") && f.query.Get("dead_reason") == "" {
+		p.Jobs = append(p.Jobs, choice{Word: "Cancel all that match…", URL: f.url(v.base+"/jobs/new", "kind", client.JobCancel)})
+	}
+}
+
+// deadReasons are what a delivery may have died of.
+var deadReasons = []string{"exhausted", "gone", "expired", "refused", "disabled", "overflow", "poison", "rejected"}
+
+// deliveryRows are deliveries for a list.
+func deliveryRows(v *visit, list []wire.Delivery) []deliveryRow {
+	rows := make([]deliveryRow, 0, len(list))
+	for _, d := range list {
+		_, id, _ := strings.Cut(d.ID, ":")
+		r := deliveryRow{
+			ID: "r-" + d.ID, Link: v.base + "/messages/" + url.PathEscape(id) + anchor(d.Destination), Status: d.Status, Message: id, Topic: d.Topic,
+			Subject: d.Subject, Host: cmp.Or(hostOf(d.URL), d.Destination), Path: pathOf(d.URL), Destination: d.Destination,
+			Meter: climb.Meter(d), Why: climb.Why(d, v.Link != nil), At: d.EndedAt, Pick: d.ID,
+		}
+		if v.May(desk.Survey) {
+			r.Tenant = d.Tenant
+		}
+		r.Code, r.Outcome = lastAnswer(d)
+		if !ended(d.Status) {
+			r.Due, r.At = true, d.NextAttemptAt
+			if d.WaitingUntil.After(r.At.Time) {
+				r.At = d.WaitingUntil
+			}
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// lastAnswer is the code of the last answer, and the class of its colour.
+func lastAnswer(d wire.Delivery) (code, outcome string) {
+	switch {
+	case d.Attempts == 0:
+		return "", ""
+	case d.Status == "delivered" && d.LastStatusCode == 0:
+		return "ok", "delivered"
+	case d.LastStatusCode == 0:
+		code = "none"
+	default:
+		code = strconv.Itoa(d.LastStatusCode)
+	}
+	switch d.Status {
+	case "delivered", "dead":
+		return code, d.Status
+	}
+	return code, "retry"
+}

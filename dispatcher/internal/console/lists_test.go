@@ -1,0 +1,229 @@
+package console_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func listed(id, status, more string) string {
+	return fmt.Sprintf(`{"id":"ep_1:%s","destination":"ep_1","url":"https://api.shop.example/hooks","status":"%s","topic":"payment.paid","tenant":"lumen","attempts":2,"rung":1,"ladder":["15s"]%s}`, id, status, more)
+}
+
+func pageOf(cursor string, looked int, rows ...string) string {
+	if cursor != "null" {
+		cursor = `"` + cursor + `"`
+	}
+	return fmt.Sprintf(`{"data":[%s],"next_cursor":%s,"looked_at":%d}`, strings.Join(rows, ","), cursor, looked)
+}
+
+func TestDeliveriesAreListedWithTheirFilters(t *testing.T) {
+	api, ask := newTestPages(t, map[string]string{"GET /v1/deliveries": pageOf("c2", 2,
+		listed("a", "dead", `,"dead_reason":"exhausted","last_status_code":500,"ended_at":"2026-01-31T11:00:00.000Z"`), listed("b", "retrying", `,"waiting_for":"breaker","subject":"<b>x"`))})
+	w := ask(get("/console/deliveries?status=dead&status=retrying&tenant=lu%26men&topic=&since=2026-01-31T10:00&cursor=c1"))
+	require.Equal(t, http.StatusOK, w.Code)
+	require.True(t, api.called("GET /v1/deliveries?cursor=c1&limit=50&since=2026-01-31T10%3A00%3A00Z&status=dead&status=retrying&tenant=lu%26men"), api.calls)
+	page := w.Body.String()
+	for _, want := range []string{
+		`href="/console/messages/a?to=ep_1"`, ">exhausted<", ">breaker<", "&lt;b&gt;x", `class="code c-dead">500<`, `class="code c-retry">none<`,
+		`aria-label="Drop the filter tenant lu&amp;men"`, `cursor=c2`, ">Newest<", ">Go on<", "2 of the 2 that this page looked at",
+		`href="/console/deliveries?since=2026-01-31T10%3A00&amp;status=dead&amp;status=retrying"`, // without the tenant
+		"retrying</", ">7<",
+	} {
+		require.Contains(t, page, want)
+	}
+	require.NotContains(t, page, "all that match", "neither a replay nor a cancel can take both statuses")
+	require.NotContains(t, page, `id="live"`, "a search is not repeated by itself")
+	page = ask(get("/console/deliveries?status=dead")).Body.String()
+	require.Contains(t, page, `/console/jobs/new?kind=retry&amp;status=dead`)
+	require.NotContains(t, page, "Cancel all that match")
+}
+
+// What a page did not find may be behind its cursor.
+func TestNothingIsSaidToMatchOnlyAtTheEnd(t *testing.T) {
+	api, ask := newTestPages(t, map[string]string{"GET /v1/deliveries": pageOf("c2", 5000)})
+	page := ask(get("/console/deliveries?tenant=a")).Body.String()
+	require.Contains(t, page, "None of the 5,000 that were looked at matches; the list goes on.")
+	require.Contains(t, page, ">Go on<")
+	require.NotContains(t, page, "No delivery matches")
+	api.answers["GET /v1/deliveries"] = pageOf("null", 5000)
+	require.Contains(t, ask(get("/console/deliveries?tenant=a")).Body.String(), "No delivery matches")
+	require.Contains(t, ask(get("/console/deliveries")).Body.String(), "Nothing was published yet")
+}
+
+func TestAWrongFilterSaysSoWithTheWayBack(t *testing.T) {
+	api, ask := newTestPages(t, map[string]string{"GET /v1/deliveries": `422{"type":"/problems/invalid","title":"Invalid","status":422,"detail":"query.status: must be <one>"}`})
+	w := ask(get("/console/deliveries?status=nonsense"))
+	require.Equal(t, http.StatusUnprocessableEntity, w.Code)
+	require.Contains(t, w.Body.String(), "must be &lt;one&gt;")
+	require.Contains(t, w.Body.String(), "Drop all filters")
+	require.NotContains(t, w.Body.String(), "No delivery matches")
+	api.calls = nil
+	w = ask(get("/console/deliveries?since=yesterday"))
+	require.Equal(t, http.StatusUnprocessableEntity, w.Code)
+	require.Contains(t, w.Body.String(), "&#34;yesterday&#34; is no time")
+	require.False(t, api.called("GET /v1/deliveries"))
+	w = ask(get("/console/deliveries?since=24h"))
+	require.True(t, api.called("GET /v1/deliveries?limit=50&since="))
+}
+
+func TestASearchFindsAMessageAnEndpointOrASubject(t *testing.T) {
+	api, ask := newTestPages(t, map[string]string{
+		"GET /v1/messages/order_17": oneMessage, "GET /v1/endpoints/ep_1": `{"id":"ep_1","state":"active"}`, "GET /v1/deliveries": pageOf("null", 0),
+	})
+	to := func(q string) string {
+		w := ask(get("/console/deliveries?q=" + url.QueryEscape(q)))
+		return w.Header().Get("Location") + w.Body.String()
+	}
+	require.Contains(t, to(" order_17 "), "/console/messages/order_17")
+	require.Contains(t, to("/order_17"), "/console/messages/order_17", "the key that leads here may be typed too")
+	require.Contains(t, to("ep_1:order_17"), "/console/messages/order_17?to=ep_1")
+	require.Contains(t, to("ep_1"), "/console/endpoints/ep_1")
+
+	page := to("order 4711")
+	require.Contains(t, page, "was looked for as a subject, since no message has this id")
+	require.True(t, api.called("GET /v1/deliveries?limit=50&subject=order+4711"), api.calls)
+	page = to("https://shop.example/x")
+	require.True(t, api.called("GET /v1/deliveries?destination=https%3A%2F%2Fshop.example%2Fx&limit=50"), api.calls)
+	require.Contains(t, page, "was looked for as a URL")
+
+	for _, q := range []string{"msg_01K", "ep_2", "u_x:msg_2"} {
+		page = to(q)
+		require.Contains(t, page, "There is no", q)
+		require.Contains(t, page, `/console/deliveries?subject=`+strings.ReplaceAll(url.QueryEscape(q), "%", "%"), q)
+	}
+	api.answers["GET /v1/messages/order_18"] = `503{"type":"/problems/unavailable","title":"Away","status":503}`
+	require.Equal(t, http.StatusServiceUnavailable, ask(get("/console/deliveries?q=order_18")).Code, "it is not known whether there is one")
+}
+
+func TestSelectedRowsAreChangedOneByOne(t *testing.T) {
+	api, ask := newTestPages(t, map[string]string{
+		"POST /v1/messages/a/retry": `{"id":"a","deliveries":[{"id":"ep_1:a","destination":"ep_1","status":"ready","retried":true}]}`,
+		"POST /v1/messages/b/retry": `409{"type":"/problems/disabled","title":"Disabled","status":409,"deliveries":[{"id":"ep_1:b","destination":"ep_1","status":"dead","why":"disabled"}]}`,
+		"DELETE /v1/messages/a":     `{"id":"a","deliveries":[{"id":"ep_1:a","destination":"ep_1","status":"cancelled"}]}`,
+		"DELETE /v1/messages/b":     `{"id":"b","deliveries":[{"id":"ep_1:b","destination":"ep_1","status":"delivered"}]}`,
+	})
+	pick := url.Values{"pick": {"ep_1:a", "ep_1:b", "ep_1:gone"}, "do": {"retry"}, "back": {"/console/deliveries?status=dead"}}
+	page := ask(post("/console/deliveries/picked", pick)).Body.String()
+	require.Contains(t, page, "1 of 3 is due now")
+	require.Contains(t, page, "Its endpoint is disabled: resume that first.")
+	require.Contains(t, page, "Not found")
+	require.Contains(t, page, `href="/console/deliveries?status=dead"`)
+	require.True(t, api.called("POST /v1/messages/a/retry?destination=ep_1"))
+
+	pick.Set("do", "cancel")
+	pick.Set("back", "https://elsewhere.example/")
+	page = ask(post("/console/deliveries/picked", pick)).Body.String()
+	require.Contains(t, page, "1 of 3 is cancelled")
+	require.Contains(t, page, "It is delivered already.")
+	require.NotContains(t, page, "elsewhere")
+	require.True(t, api.called("DELETE /v1/messages/a?destination=ep_1"))
+
+	w := ask(post("/console/deliveries/picked", url.Values{"do": {"retry"}}))
+	require.Equal(t, "/console/deliveries?told=picked-none", w.Header().Get("Location"))
+	api.answers["POST /v1/messages/b/retry"] = `503{"type":"/problems/unavailable","title":"Away","status":503}`
+	pick.Set("do", "retry")
+	require.Equal(t, http.StatusServiceUnavailable, ask(post("/console/deliveries/picked", pick)).Code)
+}
+
+const survey = `{"matched":1234,"complete":false,"by_reason":{"exhausted":1200,"gone":34},"oldest":"2026-01-30T11:00:00.000Z","newest":"2026-01-31T11:00:00.000Z","sample":[`
+
+func TestAPreviewLeadsToAJob(t *testing.T) {
+	api, ask := newTestPages(t, map[string]string{
+		"POST /v1/deliveries/retry": survey + listed("a", "dead", "") + `]}`, "POST /v1/deliveries/purge": survey + `]}`,
+	})
+	page := ask(get("/console/jobs/new?kind=retry&tenant=lumen&dead_reason=gone")).Body.String()
+	for _, want := range []string{
+		"Replay at least 1,234", "1,200 exhausted, 34 gone", `href="/console/messages/a?to=ep_1"`, `name="rate" value="50"`, "About <span data-takes>25 s</span>",
+		`<input type="hidden" name="tenant" value="lumen">`, `<input type="hidden" name="dead_reason" value="gone">`, `<input type="hidden" name="kind" value="retry">`,
+	} {
+		require.Contains(t, page, want)
+	}
+	require.True(t, api.called(`POST /v1/deliveries/retry {"tenant":["lumen"],"dead_reason":["gone"],"dry_run":true}`), api.calls)
+
+	api.answers["POST /v1/deliveries/retry"] = `202{"id":"job_1","kind":"retry","filter":{},"state":"running"}`
+	w := ask(post("/console/jobs", url.Values{"kind": {"retry"}, "tenant": {"lumen"}, "rate": {"20"}}))
+	require.Equal(t, "/console/jobs/job_1?told=job-started", w.Header().Get("Location"))
+	require.True(t, api.called(`POST /v1/deliveries/retry {"tenant":["lumen"],"rate":"20/s"}`), api.calls)
+
+	w = ask(post("/console/jobs", url.Values{"kind": {"purge"}, "tenant": {"lumen"}}))
+	require.Equal(t, http.StatusUnprocessableEntity, w.Code, "it is asked twice")
+	require.Contains(t, w.Body.String(), "Say that you are sure")
+	require.False(t, api.called(`POST /v1/deliveries/purge {"tenant":["lumen"]}`))
+
+	api.answers["POST /v1/deliveries/retry"] = `422{"type":"/problems/invalid","title":"Invalid","status":422,"errors":[{"path":"$.rate","detail":"must be a rate"}]}`
+	w = ask(post("/console/jobs", url.Values{"kind": {"retry"}, "tenant": {"lumen"}, "rate": {"<x>"}}))
+	require.Equal(t, http.StatusUnprocessableEntity, w.Code)
+	require.Contains(t, w.Body.String(), "must be a rate")
+	require.Contains(t, w.Body.String(), `value="&lt;x&gt;"`, "the form keeps what was typed")
+}
+
+// Groups of one destination are one job, so that nothing is changed that was not selected.
+func TestSelectedGroupsAreAJobForEachDestination(t *testing.T) {
+	api, ask := newTestPages(t, map[string]string{"POST /v1/deliveries/retry": survey + `]}`})
+	q := url.Values{"kind": {"retry"}, "group": {"ep_1 gone", "ep_2 gone", "ep_1 exhausted"}}
+	page := ask(get("/console/jobs/new?" + q.Encode())).Body.String()
+	require.Contains(t, page, "Replay at least 2,468")
+	require.True(t, api.called(`POST /v1/deliveries/retry {"status":["dead"],"destination":["ep_1"],"dead_reason":["gone","exhausted"],"dry_run":true}`), api.calls)
+	require.True(t, api.called(`POST /v1/deliveries/retry {"status":["dead"],"destination":["ep_2"],"dead_reason":["gone"],"dry_run":true}`), api.calls)
+	require.Equal(t, 3, strings.Count(page, `name="group"`))
+	api.answers["POST /v1/deliveries/retry"] = `202{"id":"job_1","kind":"retry","filter":{},"state":"running"}`
+	q.Set("rate", "50")
+	w := ask(post("/console/jobs", q))
+	require.Equal(t, "/console/jobs?told=jobs-started", w.Header().Get("Location"))
+	require.True(t, api.called(`POST /v1/deliveries/retry {"status":["dead"],"destination":["ep_2"],"dead_reason":["gone"],"rate":"50/s"}`), api.calls)
+}
+
+const oneJob = `{"id":"job_1","kind":"retry","filter":{"tenant":["lumen"]},"state":"%s","matched":200,"done":90,"failed":10,"rate":"50/s","started_at":"2026-01-31T11:00:00.000Z","by":"<i>olga"%s}`
+
+func TestAJobIsFollowedStoppedAndResumed(t *testing.T) {
+	var failures []string
+	for i := range 150 {
+		failures = append(failures, fmt.Sprintf(`{"id":"ep_1:m%d","why":"in_flight"}`, i))
+	}
+	job := func(state string) string {
+		return fmt.Sprintf(oneJob, state, `,"failures":[`+strings.Join(failures, ",")+`]`)
+	}
+	api, ask := newTestPages(t, map[string]string{
+		"GET /v1/jobs/job_1": job("running"), "DELETE /v1/jobs/job_1": job("stopped"), "POST /v1/jobs/job_1/resume": job("running"),
+		"GET /v1/jobs": `{"data":[` + fmt.Sprintf(oneJob, "waiting", "") + `],"next_cursor":"c2"}`,
+	})
+	page := ask(get("/console/jobs/job_1")).Body.String()
+	for _, want := range []string{
+		"50 %", "90 of 200 found", "Stop", "&lt;i&gt;olga", `href="/console/deliveries?status=dead&amp;tenant=lumen"`, `href="/console/messages/m0?to=ep_1"`, "And 50 more",
+	} {
+		require.Contains(t, page, want)
+	}
+	require.NotContains(t, page, "/resume")
+	api.answers["GET /v1/jobs/job_1"] = job("stopped")
+	page = ask(get("/console/jobs/job_1")).Body.String()
+	require.Contains(t, page, `action="/console/jobs/job_1/resume"`)
+	require.NotContains(t, page, `action="/console/jobs/job_1/stop"`)
+
+	require.Equal(t, "/console/jobs/job_1?told=job-stopped", ask(post("/console/jobs/job_1/stop", nil)).Header().Get("Location"))
+	require.Equal(t, "/console/jobs/job_1?told=job-resumed", ask(post("/console/jobs/job_1/resume", nil)).Header().Get("Location"))
+	page = ask(get("/console/jobs")).Body.String()
+	require.Contains(t, page, `href="/console/jobs/job_1"`)
+	require.Contains(t, page, `href="/console/jobs?cursor=c2"`)
+	require.Equal(t, http.StatusNotFound, ask(get("/console/jobs/job_2")).Code)
+}
+
+func TestTheDeadAreListedByDestinationAndReason(t *testing.T) {
+	api, ask := newTestPages(t, map[string]string{"GET /v1/dead": `{"data":[{"destination":"ep_1","url":"https://api.shop.example","endpoint":"ep_1","uid":"<u>","reason":"exhausted",
+		"count":1234,"newest":"2026-01-31T11:00:00.000Z","last_status_code":503,"last_error":"<b>no"}],"next_cursor":"c2"}`})
+	page := ask(get("/console/dead?dead_reason=exhausted&tenant=a")).Body.String()
+	for _, want := range []string{
+		"1,234", "&lt;u&gt;", "Service Unavailable", `value="ep_1 exhausted"`, `href="/console/deliveries?dead_reason=exhausted&amp;destination=ep_1&amp;status=dead"`,
+		`/console/jobs/new?kind=retry&amp;group=ep_1%20exhausted`, `cursor=c2`,
+	} {
+		require.Contains(t, page, want)
+	}
+	require.True(t, api.called("GET /v1/dead?dead_reason=exhausted&limit=50&tenant=a"), api.calls)
+	api.answers["GET /v1/dead"] = `{"data":[],"next_cursor":null}`
+	require.Contains(t, ask(get("/console/dead")).Body.String(), "Nothing is dead.")
+	require.Contains(t, ask(get("/console/dead?tenant=a")).Body.String(), "Nothing dead matches.")
+}

@@ -1,0 +1,226 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+const (
+	// previewFor is how long a preview may take: the API looks on for 10 s.
+	previewFor = 15 * time.Second
+	// partsAtOnce is how many jobs one preview begins, one for each destination.
+	partsAtOnce = 20
+	// usualRate is how many a second a preview offers: a receiver that has just been
+	// mended takes these.
+	usualRate = 50
+)
+
+// kinds are what jobs do, in the words of a title and of a button.
+var kinds = map[string]struct{ Title, Verb, Effect string }{
+	client.JobRetry:  {"Replay", "Replay", "Each starts a new ladder, and carries hookladder-resend: true. What dies meanwhile stays."},
+	client.JobCancel: {"Cancel", "Cancel", "Nothing new is attempted of them. An attempt under way can't be recalled."},
+	client.JobPurge:  {"Forget", "Forget", "They can't be sent again. Their ids stay known, so that a repeat is not taken for another message."},
+}
+
+// previewPage tells what a job would do.
+type previewPage struct {
+	Kind, Title, Verb, Effect string
+	Parts                     []previewPart
+	Matched                   int
+	Complete                  bool
+	Rate                      string
+	Seconds                   int
+	Fields                    []filterChip // of the form
+	Back                      string
+	Wrong                     string
+	Sure                      bool // it is asked twice
+}
+
+// previewPart is one job of a preview.
+type previewPart struct {
+	Chips  []filterChip
+	Survey wire.Survey
+	Sample []deliveryRow
+	By     []reasonCount
+}
+
+type reasonCount struct {
+	Reason string
+	N      int
+}
+
+// wanted are the jobs that a form or a URL asks for: the groups of the dead that were
+// selected, or one filter.
+func wanted(v *visit) (list []deliveryFilter, wrong string) {
+	_ = v.r.ParseForm()
+	at := map[string]int{} // a lane's place in the list
+	for _, group := range v.r.Form["group"] {
+		lane, reason, _ := strings.Cut(group, " ")
+		i, ok := at[lane]
+		if !ok {
+			i = len(list)
+			at[lane] = i
+			list = append(list, deliveryFilter{query: url.Values{"status": {"dead"}, "destination": {lane}}})
+		}
+		list[i].query.Add("dead_reason", reason)
+	}
+	if len(list) > partsAtOnce {
+		return list[:partsAtOnce], fmt.Sprintf("These are of %d destinations, and %d at once are the most: here are the first.", len(list), partsAtOnce)
+	}
+	if len(list) > 0 {
+		return list, ""
+	}
+	f := filterOf(v.r.Form, v.srv.Now())
+	return []deliveryFilter{f}, f.wrong
+}
+
+// newJob serves GET /jobs/new: what a job would change.
+func newJob(v *visit) (pageAnswer, error) {
+	list, wrong := wanted(v)
+	return preview(v, list, wrong)
+}
+
+func preview(v *visit, list []deliveryFilter, wrong string) (pageAnswer, error) {
+	p := previewOf(v, list)
+	p.Wrong = wrong
+	answer := pageAnswer{template: "preview", title: p.Title, section: "deliveries"}
+	if p.Wrong != "" && len(list) == 1 {
+		answer.status, answer.body = http.StatusUnprocessableEntity, p
+		return answer, nil
+	}
+	err := p.survey(v, list)
+	var problem *client.Problem
+	if errors.As(err, &problem) && problem.Status == http.StatusUnprocessableEntity {
+		p.Wrong, answer.status, err = problem.Problem.Error(), problem.Status, nil
+	}
+	for i := range p.Parts {
+		p.Parts[i].finish(v)
+		p.Matched += p.Parts[i].Survey.Matched
+		p.Complete = p.Complete && p.Parts[i].Survey.Complete
+	}
+	if rate, err := strconv.Atoi(p.Rate); err == nil && rate > 0 {
+		p.Seconds = (p.Matched + rate - 1) / rate
+	}
+	answer.body = p
+	return answer, err
+}
+
+// previewOf is a preview before anything was read for it.
+func previewOf(v *visit, list []deliveryFilter) previewPage {
+	kind := v.r.FormValue("kind")
+	if kinds[kind].Verb == "" {
+		kind = client.JobRetry
+	}
+	words := kinds[kind]
+	p := previewPage{
+		Kind: kind, Title: words.Title, Verb: words.Verb, Effect: words.Effect, Complete: true, Sure: kind != client.JobRetry,
+		Rate: cmp.Or(v.r.FormValue("rate"), strconv.Itoa(usualRate)), Back: list[0].url(v.base + "/deliveries"), Parts: make([]previewPart, len(list)),
+	}
+	for i, f := range list {
+		p.Parts[i].Chips = f.chips(v.base+"/deliveries", true)
+		if v.r.Form["group"] == nil {
+			p.Fields = f.hidden()
+			continue
+		}
+		p.Back = v.base + "/dead"
+		for _, reason := range f.query["dead_reason"] {
+			p.Fields = append(p.Fields, filterChip{Name: "group", Value: f.query.Get("destination") + " " + reason})
+		}
+	}
+	return p
+}
+
+// survey asks what each part would change. A store that hangs is told of at once, as on
+// any page, though the look itself may take long.
+func (p *previewPage) survey(v *visit, list []deliveryFilter) error {
+	if _, err := v.Stats(v.ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(v.r.Context(), previewFor)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(4)
+	for i, f := range list {
+		group.Go(func() (err error) {
+			p.Parts[i].Survey, err = v.Survey(ctx, p.Kind, f.job())
+			return err
+		})
+	}
+	err := group.Wait()
+	v.ctx = v.r.Context() // the page's own time may be over
+	return err
+}
+
+func (p *previewPart) finish(v *visit) {
+	p.Sample = deliveryRows(v, p.Survey.Sample)
+	p.Survey.Sample = nil
+	for _, reason := range deadReasons {
+		if n := p.Survey.ByReason[reason]; n > 0 {
+			p.By = append(p.By, reasonCount{reason, n})
+		}
+	}
+}
+
+// startJob serves POST /jobs.
+func startJob(v *visit) (pageAnswer, error) {
+	kind := v.r.PostFormValue("kind")
+	list, wrong := wanted(v)
+	if kinds[kind].Verb == "" {
+		return pageAnswer{to: v.base + "/jobs"}, nil
+	}
+	if wrong == "" && kind != client.JobRetry && v.r.PostFormValue("sure") == "" {
+		wrong = "Say that you are sure: tick the box."
+	}
+	if wrong != "" {
+		return again(v, list, wrong)
+	}
+	id := ""
+	for _, f := range list {
+		r := f.job()
+		r.Rate = rateOf(v.r.PostFormValue("rate"))
+		job, err := v.StartJob(v.ctx, kind, r)
+		var problem *client.Problem
+		if errors.As(err, &problem) && problem.Status == http.StatusUnprocessableEntity && id == "" {
+			return again(v, list, problem.Problem.Error())
+		}
+		if err != nil {
+			return pageAnswer{}, err
+		}
+		id = job.ID
+	}
+	if len(list) > 1 {
+		return pageAnswer{to: v.base + "/jobs", told: "jobs-started"}, nil
+	}
+	return pageAnswer{to: v.base + "/jobs/" + url.PathEscape(id), told: "job-started"}, nil
+}
+
+// rateOf is what was typed as a rate: a number alone is one a second.
+func rateOf(text string) string {
+	text = strings.TrimSpace(text)
+	if _, err := strconv.Atoi(text); err == nil {
+		return text + "/s"
+	}
+	return text
+}
+
+// again shows a preview with what is wrong with its form.
+func again(v *visit, list []deliveryFilter, wrong string) (pageAnswer, error) {
+	a, err := preview(v, list, "")
+	if p, ok := a.body.(previewPage); ok {
+		p.Wrong = wrong
+		a.body, a.status = p, http.StatusUnprocessableEntity
+	}
+	return a, err
+}

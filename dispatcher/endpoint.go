@@ -54,8 +54,10 @@ type Endpoint struct {
 	Paused   bool      // deliveries are made and held
 	Disabled bool      // deliveries are recorded as dead, unattempted
 	Cause    LaneWhy   // why it is disabled where no person did that: WhyGone or WhyFailing
-	HeldBy   string    // name of the key that paused or disabled it; empty: it is neither, or no key did
-	HeldAt   time.Time // since when; zero: it is neither
+	HeldBy   string    // name of the key or link that holds it; empty: nothing does, or no key did
+	HeldAt   time.Time // since when; zero: nothing does
+
+	Unverified bool // a link set its URL, of which no test has succeeded yet: deliveries are made and held
 
 	Since int64 // version of its last change of URL, or resume: an answer to an earlier version says nothing of it
 
@@ -112,7 +114,7 @@ func (e *Endpoint) Limits() LaneLimits {
 	switch {
 	case e.Disabled:
 		l.Held = HeldDisabled
-	case e.Paused:
+	case e.Paused, e.Unverified:
 		l.Held = HeldPaused
 	}
 	return l
@@ -121,9 +123,9 @@ func (e *Endpoint) Limits() LaneLimits {
 // NoteHold records the key that holds the endpoint, and since when, where that changed.
 func (e *Endpoint) NoteHold(before *Endpoint, by string, at time.Time) {
 	switch {
-	case !e.Paused && !e.Disabled:
+	case !e.Paused && !e.Disabled && !e.Unverified:
 		e.Cause, e.HeldBy, e.HeldAt = "", "", time.Time{}
-	case e.Paused != before.Paused || e.Disabled != before.Disabled:
+	case e.Paused != before.Paused, e.Disabled != before.Disabled, !before.Paused && !before.Disabled && !before.Unverified:
 		if !e.Disabled {
 			e.Cause = ""
 		}
@@ -180,17 +182,6 @@ func MatchTopic(pattern, topic string) bool {
 	}
 	return pattern == topic
 }
-
-// EndpointState says in one word how an endpoint, or any lane, stands.
-type EndpointState string
-
-// The states, the first that holds counts.
-const (
-	StateDisabled EndpointState = "disabled" // by the operator, by a 410, or since it failed too long
-	StatePaused   EndpointState = "paused"   // by the operator
-	StateOpen     EndpointState = "open"     // its breaker is: it waits, or a probe is under way
-	StateActive   EndpointState = "active"
-)
 
 // EndpointView is an endpoint with how its lane stands.
 type EndpointView struct {

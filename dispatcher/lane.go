@@ -58,7 +58,7 @@ type LaneState struct {
 	Known     bool      // something was published to it, or somebody held it
 	Since     time.Time // it is held; zero: it is not, or that is not known
 	By        string    // name of the key that holds it, or System; empty: it is not held
-	Cause     LaneWhy   // why its endpoint is disabled where no person did that: WhyGone or WhyFailing
+	Cause     LaneWhy   // why its endpoint is held where no person did that: WhyGone, WhyFailing or WhyUnverified
 	All       *HeldLane // why and since when all lanes are; nil: they are not
 	Limit     LaneWhy   // what an attempt has to wait for: WhyRetryAfter, WhyRate, WhySealed or WhyMissing; empty: nothing
 	Window    int       // deliveries it may have in flight now
@@ -83,6 +83,20 @@ func (s *LaneState) State() EndpointState {
 	return StateActive
 }
 
+// EndpointState says in one word how an endpoint, or any lane, stands.
+type EndpointState string
+
+// The states, the first that holds counts.
+const (
+	StateDisabled EndpointState = "disabled" // by the operator, by a 410, or since it failed too long
+	StatePaused   EndpointState = "paused"   // by the operator
+	StateOpen     EndpointState = "open"     // its breaker is: it waits, or a probe is under way
+	StateActive   EndpointState = "active"
+
+	// StateUnverified is an endpoint's only, behind paused: its lane is paused.
+	StateUnverified EndpointState = "unverified" // a link set its URL, of which no test has succeeded yet
+)
+
 // StateLimited, StateFailing and StateDeleted are states of lanes only. A lane has the
 // first of these that holds: deleted, disabled, paused, failing, open, limited, active.
 const (
@@ -98,6 +112,7 @@ type LaneWhy string
 // The reasons.
 const (
 	WhyPaused     LaneWhy = "paused"      // somebody paused it
+	WhyUnverified LaneWhy = "unverified"  // a link set its URL, of which no test has succeeded yet
 	WhyAll        LaneWhy = "all"         // somebody paused all lanes
 	WhyOperator   LaneWhy = "operator"    // somebody disabled its endpoint
 	WhyGone       LaneWhy = "gone"        // its receiver answered 410
@@ -117,10 +132,12 @@ func (s *LaneState) Standing() (EndpointState, LaneWhy) {
 	switch {
 	case s.Limits.Held == HeldDeleted:
 		return StateDeleted, WhyDeleted
-	case s.Limits.Held == HeldDisabled && s.Cause != "":
+	case s.Limits.Held == HeldDisabled && s.Cause != "" && s.Cause != WhyUnverified:
 		return StateDisabled, s.Cause
 	case s.Limits.Held == HeldDisabled:
 		return StateDisabled, WhyOperator
+	case s.Limits.Held == HeldPaused && s.Cause == WhyUnverified:
+		return StatePaused, WhyUnverified
 	case s.Limits.Held == HeldPaused:
 		return StatePaused, WhyPaused
 	case s.All != nil:

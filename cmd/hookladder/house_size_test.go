@@ -58,7 +58,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/devredis":             100,
 	"dispatcher/internal/egress":               2500,
 	"dispatcher/internal/embedded":             900,
-	"dispatcher/internal/endpoints":            2200,
+	"dispatcher/internal/endpoints":            2300,
 	"dispatcher/internal/endpointtest":         1300,
 	"dispatcher/internal/engine":               4700, // it tells notices what happens, and serves takers
 	"dispatcher/internal/fields":               100,

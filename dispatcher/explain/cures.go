@@ -24,6 +24,17 @@ func (f Facts) resume(does string) string {
 	return "“Resume” of its endpoint " + does
 }
 
+// verify is what lets the lane of a URL go on that a link set.
+func (f Facts) verify() string {
+	switch f.For {
+	case Terminal:
+		return fmt.Sprintf("`hookladder endpoints test %s` sends one, `hookladder resume %s` does without", f.Delivery.Destination, f.Delivery.Destination)
+	case Merchant:
+		return "“Send a test” of its endpoint sends one"
+	}
+	return "“Send a test” of its endpoint sends one, “Resume” does without"
+}
+
 // resumeAll is what ends the pause of all lanes.
 func (f Facts) resumeAll() string {
 	if f.For == Terminal {

@@ -70,6 +70,7 @@ var (
 	resumes  = "`hookladder resume ep_123456789` "
 	open     = &wire.LaneState{Lane: lane, Endpoint: lane, State: "open", Why: "breaker", Fails: 20, Until: at(14, 3)}
 	paused   = &wire.LaneState{Lane: lane, Endpoint: lane, State: "paused", Why: "paused", By: "ops", Since: at(9, 30)}
+	untested = &wire.LaneState{Lane: lane, Endpoint: lane, State: "paused", Why: "unverified", By: "link:lnk_7", Since: at(9, 30)}
 	night    = &wire.LaneState{Lane: lane, Endpoint: lane, State: "paused", Why: "all", By: "ops", Since: at(9, 30)}
 	broken   = &wire.LaneState{Lane: lane, Endpoint: lane, State: "open", Why: "breaker", Fails: 20, Opened: 1, Since: at(9, 30), Until: at(14, 3)}
 	fails    = &wire.LaneState{Lane: lane, Endpoint: lane, State: "failing", Why: "failing", Fails: 7, Since: at(9, 30)}
@@ -92,6 +93,7 @@ var sentences = []struct {
 	{waiting("paused", nil), paused, "waits since api.shop.example is paused by ops since 09:30:00; " + resumes + "lets it go on"},
 	{waiting("paused", func(d *wire.Delivery) { d.NextAttemptAt = at(14, 3) }), paused, "waits since api.shop.example is paused by ops since 09:30:00 (its own time is 14:03:00); " + resumes + "lets it go on"},
 	{waiting("paused", nil), night, "waits since every lane is paused by ops since 09:30:00; `hookladder resume '*'` lets all of them go on"},
+	{waiting("paused", nil), untested, "waits until a test of api.shop.example succeeds, since a link set its URL at 09:30:00; `hookladder endpoints test ep_123456789` sends one, " + resumes + "does without"},
 	{waiting("paused", nil), nil, "waits since api.shop.example was paused"},
 	{waiting("breaker", until(14, 3)), open, "waits for the breaker of api.shop.example until 14:03:00, after 20 failures in a row; " + resumes + "tries now"},
 	{waiting("breaker", func(d *wire.Delivery) { d.WaitingUntil, d.LastError = at(14, 3), "no answer within 15s" }), open, "waits for the breaker of api.shop.example until 14:03:00, after 20 failures in a row, its own last: no answer within 15s; " + resumes + "tries now"},

@@ -62,6 +62,8 @@ func (f Facts) paused() (how, cure string) {
 		return "waits since all sending is paused for the moment" + own, ""
 	case f.Lane.Why == "all":
 		return "waits since every lane is paused" + f.since() + own, f.resumeAll()
+	case f.Lane.Why == "unverified":
+		return "waits until a test of " + f.place() + " succeeds, since a link set its URL" + f.at("at", f.Lane.Since) + own, f.verify()
 	case f.Lane.State != "paused": // it was resumed between the two calls
 		return "waits since " + f.place() + " was paused" + own, ""
 	}

@@ -33,7 +33,7 @@ const Hidden = "***"
 type EndpointView struct {
 	ID string `json:"id" doc:"Also the lane of its deliveries."`
 	Endpoint
-	State    string `json:"state" enum:"active,paused,open,disabled" doc:"open: its breaker is, so it waits or is tried with one attempt."`
+	State    string `json:"state" enum:"active,paused,unverified,open,disabled" doc:"open: its breaker is, so it waits or is tried with one attempt. unverified: a link set its url, which waits for a test that succeeds."`
 	InFlight int    `json:"in_flight"`
 	Waiting  int    `json:"waiting"`
 

@@ -2,6 +2,7 @@ package endpoints
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -160,7 +161,27 @@ func (r *Registry) Failing(f dispatcher.LaneFailing, status int) {
 		slog.Time("since", f.Since), slog.Float64("for_s", f.For.Seconds()))
 }
 
-// Works has an endpoint's lane fail no more, since a test of it succeeded.
-func (r *Registry) Works(ctx context.Context, e *dispatcher.Endpoint) {
+// Works has an endpoint's lane fail no more, since a test of it succeeded. If its URL waited
+// for that, and is still the same, it waits no more.
+func (r *Registry) Works(ctx context.Context, e *dispatcher.Endpoint) error {
+	ctx, cancel := outage.Within(context.WithoutCancel(ctx)) // the caller of the test may be gone
+	defer cancel()
 	r.Outages.Report("works", r.Queue.Works(ctx, r.Name(), e.Lane()))
+	if !e.Unverified {
+		return nil
+	}
+	_, err := r.changeEndpoint(ctx, e.ID, func(now *dispatcher.Endpoint) error {
+		if !now.Unverified || now.URL != e.URL {
+			return errAlready
+		}
+		now.Unverified = false
+		return nil
+	}, false)
+	switch {
+	case errors.Is(err, errAlready):
+		return nil
+	case err == nil:
+		r.Log.LogAttrs(ctx, slog.LevelInfo, "endpoint verified", byCaller(ctx), slog.String("lane", e.ID))
+	}
+	return err
 }

@@ -76,7 +76,7 @@ func (r *Registry) Pause(ctx context.Context, destination, tenant string) (dispa
 }
 
 // Resume ends whatever holds a destination: a pause, being disabled, its breaker, or a
-// Retry-After.
+// Retry-After. A URL that waits for a test goes on waiting where a link resumes.
 func (r *Registry) Resume(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error) {
 	return r.hold(ctx, destination, tenant, false)
 }
@@ -214,6 +214,9 @@ func (r *Registry) TellURLs(ctx context.Context, states []dispatcher.LaneState) 
 		if dest := found[string(states[i].Lane)]; dest != nil {
 			e := dest.Endpoint
 			states[i].URL, states[i].Tenant, states[i].UID, states[i].Cause = dest.Origin(), e.Tenant, e.UID, e.Cause
+			if e.Unverified && !e.Paused && !e.Disabled {
+				states[i].Cause = dispatcher.WhyUnverified
+			}
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -42,6 +43,7 @@ func (r *Registry) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (
 	asked := e
 	e = e.Clone()
 	e.Version, e.Since = 1, 1
+	e.Unverified = byLink(ctx) && !e.Pull
 	e.CreatedAt = r.Queue.Now().Truncate(time.Millisecond)
 	e.UpdatedAt = e.CreatedAt
 	e.NoteHold(&dispatcher.Endpoint{}, dispatcher.CallerOf(ctx), e.CreatedAt)
@@ -171,7 +173,11 @@ func (r *Registry) views(ctx context.Context, list []*dispatcher.Endpoint) ([]di
 // stateOf is an endpoint's state: what it says itself, and the breaker of its lane.
 func stateOf(e *dispatcher.Endpoint, lane dispatcher.LaneState) dispatcher.EndpointState {
 	lane.Limits = e.Limits()
-	return lane.State()
+	state := lane.State()
+	if state == dispatcher.StatePaused && !e.Paused {
+		return dispatcher.StateUnverified
+	}
+	return state
 }
 
 // ChangeEndpoint applies change to a copy of an endpoint and stores it. Where another
@@ -197,6 +203,7 @@ func (r *Registry) changeEndpoint(ctx context.Context, name string, change func(
 		if err := change(e); err != nil {
 			return dispatcher.EndpointView{}, err
 		}
+		e.Unverified = unverified(ctx, before, e, clear)
 		e.Version++
 		if clear || e.URL != before.URL || before.Disabled && !e.Disabled {
 			e.Since = e.Version
@@ -224,6 +231,25 @@ func (r *Registry) changeEndpoint(ctx context.Context, name string, change func(
 		return dispatcher.EndpointView{}, err
 	}
 	return views[0], nil
+}
+
+// byLink reports whether a call is made on behalf of people who came by a link.
+func byLink(ctx context.Context) bool {
+	c, ok := access.CallerOf(ctx)
+	return ok && c.Linked()
+}
+
+// unverified reports whether an endpoint's URL waits for a test after a change. A URL that
+// a link set does, until a test succeeded (see Works), or the operator resumes the endpoint
+// or gives it another URL.
+func unverified(ctx context.Context, before, e *dispatcher.Endpoint, resume bool) bool {
+	switch moved := e.URL != before.URL; {
+	case byLink(ctx):
+		return e.Unverified || moved
+	case moved, resume:
+		return false
+	}
+	return e.Unverified
 }
 
 // tellDisabled logs that an endpoint was disabled or enabled; was is the state before.

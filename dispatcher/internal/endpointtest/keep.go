@@ -137,7 +137,7 @@ func everything(r *rig) func(*dispatcher.Endpoint) {
 		e.Ladder, e.Timeout, e.MaxInFlight = mustLadder(r, "15s,3m,1h"), 1500*time.Millisecond, 7
 		e.Rate = dispatcher.Rate{Count: 20, Per: time.Second}
 		e.Headers = []dispatcher.Header{{Name: "X-Token", Value: "t0"}, {Name: "X-Account", Value: "a1"}}
-		e.Success, e.Ordered, e.Paused, e.Disabled = success, true, true, true
+		e.Success, e.Ordered, e.Paused, e.Disabled, e.Unverified = success, true, true, true, true
 		e.UpdatedAt = e.CreatedAt.Add(time.Millisecond)
 	}
 }

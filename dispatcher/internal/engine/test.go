@@ -46,7 +46,9 @@ func (e *Engine) TestEndpoint(ctx context.Context, name string) (dispatcher.Test
 	}
 	result := dispatcher.TestResult{MessageID: m.ID, Attempt: e.deliverer.testAttempt(ctx, dest, m, at)}
 	if result.Attempt.Verdict == dispatcher.Delivered {
-		e.endpoints.Works(ctx, endpoint)
+		if err := e.endpoints.Works(ctx, endpoint); err != nil {
+			return dispatcher.TestResult{}, fmt.Errorf("test endpoint %s: it succeeded: %w", endpoint.ID, err)
+		}
 	}
 	return result, nil
 }

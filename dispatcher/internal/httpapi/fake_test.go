@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
@@ -38,6 +39,8 @@ type fakeEndpoints struct {
 	keysOf    dispatcher.PublicKeyFilter
 	rotated   signer.Secret
 	overlap   time.Duration
+	inside    access.Caller // on whose behalf one was created inside the process
+	caller    string        // the same, as lanes keep it
 }
 
 // testEndpoint has every field.
@@ -91,8 +94,10 @@ func (f *fakeService) find(call, name string) (*dispatcher.Endpoint, error) {
 	return f.there, nil
 }
 
-func (f *fakeService) CreateEndpoint(_ context.Context, e *dispatcher.Endpoint) (dispatcher.EndpointView, bool, error) {
+func (f *fakeService) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (dispatcher.EndpointView, bool, error) {
 	f.called("create")
+	f.inside, _ = access.CallerOf(ctx)
+	f.caller = dispatcher.CallerOf(ctx)
 	if f.err != nil {
 		return dispatcher.EndpointView{}, false, f.err
 	}

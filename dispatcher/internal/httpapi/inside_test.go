@@ -39,3 +39,13 @@ func TestACallFromInsideHasTheScopesOfItsKey(t *testing.T) {
 	require.Len(t, f.recorded, 2)
 	require.Equal(t, []string{"key:ops", "link:lnk_7"}, []string{f.recorded[0].By, f.recorded[1].By})
 }
+
+// What people change who came by a link counts as theirs where it is carried out.
+func TestACallFromInsideIsItsCallersWhereItIsCarriedOut(t *testing.T) {
+	f := &fakeService{}
+	r := newRequest("POST", "/v1/endpoints", `{"url":"https://shop.example/hook"}`)
+	w := serve(newTestAPI(t, f), r.WithContext(access.WithCaller(r.Context(), access.Caller{Name: "lnk_7"})))
+	require.Equal(t, http.StatusCreated, w.Code)
+	require.Equal(t, access.Caller{Name: "lnk_7"}, f.inside)
+	require.Equal(t, "link:lnk_7", f.caller)
+}

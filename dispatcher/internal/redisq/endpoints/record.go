@@ -47,9 +47,10 @@ type record struct {
 	DisableAfter    *int64            `json:"disable_after,omitzero"` // ms
 	HeldBy          string            `json:"held_by,omitzero"`
 	HeldAt          int64             `json:"held_at,omitzero"` // ms
-	Since           int64             `json:"since,omitzero"`   // version
-	Created         int64             `json:"created"`          // ms
-	Updated         int64             `json:"updated"`          // ms
+	Unverified      bool              `json:"unverified,omitzero"`
+	Since           int64             `json:"since,omitzero"` // version
+	Created         int64             `json:"created"`        // ms
+	Updated         int64             `json:"updated"`        // ms
 }
 
 // hidden is a text that somebody who reads the store should not see: exactly
@@ -78,7 +79,7 @@ func encode(e *dispatcher.Endpoint, box *seal.Box) ([]byte, error) {
 	r := record{
 		UID: e.UID, Tenant: e.Tenant, Pull: e.Pull, URL: e.URL, Topics: e.Topics, Description: e.Description, Metadata: e.Metadata,
 		Signature: e.Signature, SignatureHeader: e.SignatureHeader, Timeout: int64(e.Timeout), MaxInFlight: e.MaxInFlight, Rate: e.Rate.String(),
-		Ordered: e.Ordered, Paused: e.Paused, Disabled: e.Disabled, Since: e.Since,
+		Ordered: e.Ordered, Paused: e.Paused, Disabled: e.Disabled, Unverified: e.Unverified, Since: e.Since,
 		Gone: e.Cause == dispatcher.WhyGone, Failing: e.Cause == dispatcher.WhyFailing, HeldBy: e.HeldBy, HeldAt: conn.ToMillis(e.HeldAt),
 		Created: conn.ToMillis(e.CreatedAt), Updated: conn.ToMillis(e.UpdatedAt),
 	}
@@ -138,7 +139,7 @@ func decodeStored(id, stored string, box *seal.Box, trust bool) (*dispatcher.End
 	e := &dispatcher.Endpoint{
 		ID: id, Version: version, UID: r.UID, Tenant: r.Tenant, Pull: r.Pull, URL: r.URL, Topics: r.Topics,
 		Description: r.Description, Metadata: r.Metadata, Signature: r.Signature, SignatureHeader: r.SignatureHeader, Timeout: time.Duration(r.Timeout),
-		MaxInFlight: r.MaxInFlight, Ordered: r.Ordered, Paused: r.Paused, Disabled: r.Disabled, Since: r.Since,
+		MaxInFlight: r.MaxInFlight, Ordered: r.Ordered, Paused: r.Paused, Disabled: r.Disabled, Unverified: r.Unverified, Since: r.Since,
 		HeldBy: r.HeldBy, HeldAt: conn.FromMillis(r.HeldAt),
 		CreatedAt: conn.FromMillis(r.Created), UpdatedAt: conn.FromMillis(r.Updated),
 	}

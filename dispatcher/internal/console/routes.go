@@ -54,6 +54,10 @@ func (s *server) linkRoutes() []pageRoute {
 		{"POST", "/{token}", desk.Open, s.openLink},
 		{"POST", "/sign-out", desk.Open, s.closeLink},
 		{"GET", "/{$}", desk.See, home},
+
+		{"GET", "/messages/{id}", desk.See, message},
+		{"GET", "/messages/{id}/body", desk.Contents, body},
+		{"POST", "/messages/{id}/retry", desk.Attempt, retry},
 	}
 }
 

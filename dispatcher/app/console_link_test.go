@@ -1,0 +1,329 @@
+package app_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
+	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// boss is a client of the API that may do all.
+func (p *process) boss() *client.Client {
+	p.t.Helper()
+	c, err := client.New(p.api, peoplesKeys["boss"], client.WithRepeats(client.Repeats{Tries: 1}))
+	require.NoError(p.t, err)
+	return c
+}
+
+// mustLink makes a link, and answers its path.
+func (p *process) mustLink(r wire.LinkRequest) (path, id string) {
+	p.t.Helper()
+	made, err := p.boss().CreateLink(p.t.Context(), r)
+	require.NoError(p.t, err)
+	u, err := url.Parse(made.URL)
+	require.NoError(p.t, err)
+	return u.Path, made.ID
+}
+
+// openedLink is somebody who opened a link.
+func (p *process) openedLink(path string) *person {
+	p.t.Helper()
+	who := newPerson(p.t, p.api)
+	got := who.post(path, nil)
+	require.Equal(p.t, http.StatusSeeOther, got.StatusCode, got.text)
+	return who
+}
+
+// newTestTaker is a receiver that takes everything.
+func newTestTaker(t testing.TB) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// mustEndpoint registers an endpoint of a tenant.
+func (p *process) mustEndpoint(tenant, at string) string {
+	p.t.Helper()
+	e, _, err := p.boss().CreateEndpoint(p.t.Context(), &wire.Endpoint{Tenant: tenant, URL: at, Description: "Till of " + tenant})
+	require.NoError(p.t, err)
+	return e.ID
+}
+
+// mustDeliver publishes a message to an endpoint of a tenant, and waits until it ended.
+func (p *process) mustDeliver(id, tenant, endpoint string) {
+	p.t.Helper()
+	_, err := p.boss().Publish(p.t.Context(), &wire.Message{
+		ID: id, Tenant: tenant, Topic: "payment.paid", Endpoint: endpoint, Subject: "order-of-" + tenant, Body: json.RawMessage(`{"secret_of":"` + tenant + `"}`),
+	})
+	require.NoError(p.t, err)
+	require.Eventually(p.t, func() bool {
+		m, err := p.boss().Message(p.t.Context(), id)
+		return err == nil && len(m.Deliveries) == 1 && m.Deliveries[0].Status == "delivered"
+	}, patience, time.Millisecond)
+}
+
+func TestALinkIsOpenedByAButton(t *testing.T) {
+	p := start(t, peoplesOptions(t, ""))
+	p.mustEndpoint("A", newTestTaker(t))
+	path, id := p.mustLink(wire.LinkRequest{Tenant: "A", For: wire.Duration(time.Hour)})
+	token := strings.TrimPrefix(path, "/link/")
+
+	who := newPerson(t, p.api)
+	require.Equal(t, http.StatusNotFound, who.get("/link/").StatusCode)
+	got := who.get(path)
+	require.Equal(t, http.StatusOK, got.StatusCode)
+	require.Contains(t, got.text, `<form method="post" action="`+path+`">`)
+	require.Empty(t, got.Cookies(), "a preview in a chat opens nothing")
+	require.Equal(t, "none", got.Header.Get("X-Robots-Tag"))
+	require.Equal(t, "no-referrer", got.Header.Get("Referrer-Policy"))
+	require.Equal(t, http.StatusNotFound, who.get("/link/").StatusCode)
+
+	got = who.post(path, nil)
+	require.Equal(t, http.StatusSeeOther, got.StatusCode)
+	require.Equal(t, "/link/", got.Header.Get("Location"), "the token is in no later address")
+	cookie := got.Cookies()[0]
+	require.Equal(t, "hookladder-link", cookie.Name)
+	require.Equal(t, token, cookie.Value)
+	require.Equal(t, "/link/", cookie.Path)
+	require.True(t, cookie.HttpOnly)
+	require.Equal(t, http.SameSiteStrictMode, cookie.SameSite)
+	require.InDelta(t, 3600, cookie.MaxAge, 5)
+	got = who.get("/link/")
+	require.Equal(t, http.StatusOK, got.StatusCode)
+	require.Contains(t, got.text, "Till of A")
+	require.NotContains(t, got.text, token)
+
+	colleague := p.openedLink(path)
+	require.Equal(t, http.StatusOK, colleague.get("/link/").StatusCode, "a team shares it")
+
+	got = colleague.post("/link/sign-out", nil)
+	require.Equal(t, http.StatusSeeOther, got.StatusCode)
+	require.Negative(t, got.Cookies()[0].MaxAge)
+	require.Equal(t, "/link/", got.Cookies()[0].Path)
+	require.Equal(t, http.StatusNotFound, colleague.get("/link/").StatusCode)
+	require.Equal(t, http.StatusOK, who.get("/link/").StatusCode, "others go on")
+
+	require.NoError(t, p.boss().RevokeLink(t.Context(), id))
+	got = who.get("/link/")
+	require.Equal(t, http.StatusNotFound, got.StatusCode, "revoked in all browsers at once")
+	require.Contains(t, got.text, "This link opens nothing")
+	who.header.Set("X-Refresh", "1")
+	require.Equal(t, http.StatusUnauthorized, who.get("/link/").StatusCode, "an open page loads anew")
+	who.header.Del("X-Refresh")
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		got = who.do(method, path, url.Values{})
+		require.Equal(t, http.StatusNotFound, got.StatusCode)
+		require.Contains(t, got.text, "This link opens nothing")
+		require.Empty(t, got.Cookies())
+	}
+}
+
+func TestAPageOfALinkFromAnotherSiteAsksOnceMore(t *testing.T) {
+	p := start(t, peoplesOptions(t, ""))
+	who := newPerson(t, p.api)
+	who.header.Set("Sec-Fetch-Site", "cross-site")
+	got := who.get("/link/messages/one")
+	require.Equal(t, http.StatusOK, got.StatusCode)
+	require.Contains(t, got.text, `content="0;url=/link/messages/one"`)
+	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A"})
+	require.Contains(t, who.get(path).text, ">Open<", "the link itself needs no cookie")
+	require.Equal(t, http.StatusForbidden, who.post(path, nil).StatusCode)
+}
+
+func TestALinkExpires(t *testing.T) {
+	p := start(t, peoplesOptions(t, ""))
+	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A", For: wire.Duration(time.Second)})
+	who := p.openedLink(path)
+	require.Eventually(t, func() bool { return who.get("/link/").StatusCode == http.StatusNotFound }, patience, 10*time.Millisecond)
+	require.Equal(t, http.StatusNotFound, who.get(path).StatusCode)
+}
+
+func TestWrongTokensAreLimited(t *testing.T) {
+	p := start(t, peoplesOptions(t, ""))
+	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A"})
+	who := newPerson(t, p.api)
+	for range 20 {
+		require.Equal(t, http.StatusNotFound, who.get("/link/favicon.ico").StatusCode, "what can be no token is no guess")
+	}
+	codes := map[int]int{}
+	for i := range 12 {
+		codes[who.get(fmt.Sprintf("/link/%043d", i)).StatusCode]++
+	}
+	require.Equal(t, map[int]int{http.StatusNotFound: 10, http.StatusTooManyRequests: 2}, codes)
+	got := who.post(path, nil)
+	require.Equal(t, http.StatusTooManyRequests, got.StatusCode)
+	require.Equal(t, "60", got.Header.Get("Retry-After"))
+	require.Equal(t, http.StatusSeeOther, who.signIn(peoplesKeys["boss"]).StatusCode, "keys are counted by themselves")
+}
+
+func TestALinkOpensItsPagesOnly(t *testing.T) {
+	p := start(t, peoplesOptions(t, ""))
+	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A", Manage: true})
+	who := p.openedLink(path)
+	token := strings.TrimPrefix(path, "/link/")
+	for _, header := range []http.Header{{}, {"Authorization": {"Bearer " + token}}, {"Cookie": {"hookladder=" + token}}, {"Cookie": {"hookladder-link=" + token}}} {
+		who.header = header
+		require.True(t, who.get("/console/").toSignIn())
+		require.Equal(t, http.StatusUnauthorized, who.get("/v1/stats").StatusCode)
+	}
+	boss := p.signedIn("boss")
+	require.Equal(t, http.StatusNotFound, boss.get("/link/").StatusCode, "an operator comes by no link")
+	require.Equal(t, http.StatusUnauthorized, boss.get("/v1/stats").StatusCode, "a session is none of the API")
+}
+
+func TestTheCookieOfALinkByHTTPS(t *testing.T) {
+	o := peoplesOptions(t, "")
+	o.Console.PublicURL, _ = url.Parse("https://console.test")
+	p := start(t, o)
+	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A"})
+	got := newPerson(t, p.api).post(path, nil)
+	require.Equal(t, "__Secure-hookladder-link", got.Cookies()[0].Name)
+	require.True(t, got.Cookies()[0].Secure)
+}
+
+// Over plain http browsers say nothing but the origin of a form, and after no-referrer not
+// even that.
+func TestPeopleComeByPlainHTTPToo(t *testing.T) {
+	p := start(t, peoplesOptions(t, ""))
+	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A"})
+	who := newPerson(t, p.api)
+	who.header = http.Header{"Host": {"10.0.0.5:8080"}}
+	require.Equal(t, "no-referrer", who.get(path).Header.Get("Referrer-Policy"), "it would tell the token")
+	require.Equal(t, "same-origin", who.get("/console/sign-in").Header.Get("Referrer-Policy"))
+	who.header.Set("Origin", "null")
+	require.Equal(t, http.StatusSeeOther, who.post(path, nil).StatusCode)
+	require.Equal(t, http.StatusForbidden, who.signIn(peoplesKeys["boss"]).StatusCode)
+	who.header.Set("Origin", "http://10.0.0.5:8080")
+	require.Equal(t, http.StatusSeeOther, who.signIn(peoplesKeys["boss"]).StatusCode)
+}
+
+func TestTheOperatorsNameLogoAndColour(t *testing.T) {
+	o := peoplesOptions(t, "")
+	o.Console.Name, o.Console.Logo, o.Console.Color = "Acme <Pay>", "https://cdn.acme.test/logo.png?v=1", "#ffe600"
+	p := start(t, o)
+	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A"})
+	who := p.openedLink(path)
+	for _, at := range []string{path, "/link/"} {
+		got := who.get(at)
+		require.Contains(t, got.text, "Acme &lt;Pay&gt;")
+		require.NotContains(t, got.text, "Hookladder")
+		require.Contains(t, got.text, `src="https://cdn.acme.test/logo.png?v=1"`)
+		require.Contains(t, got.Header.Get("Content-Security-Policy"), "img-src 'self' https://cdn.acme.test data:;")
+		_, rest, ok := strings.Cut(got.text, `href="/link/static/brand.`)
+		require.True(t, ok, got.text)
+		name, _, _ := strings.Cut(rest, `"`)
+		css := newPerson(t, p.api).get("/link/static/brand." + name)
+		require.Equal(t, http.StatusOK, css.StatusCode)
+		require.Contains(t, css.text, "--button: #ffe600; --on-button: #000000")
+		require.Equal(t, "text/css; charset=utf-8", css.Header.Get("Content-Type"))
+		require.NotContains(t, got.text, "/console/", "a proxy may let /link/ pass alone")
+	}
+	got := p.signedIn("boss").get("/console/")
+	require.NotContains(t, got.text, "cdn.acme.test")
+	require.NotContains(t, got.text, "brand.")
+	require.NotContains(t, got.Header.Get("Content-Security-Policy"), "acme")
+}
+
+func TestALogoWithinTheSettings(t *testing.T) {
+	o := peoplesOptions(t, "")
+	o.Console.Logo = "data:image/png;base64,iVBORw0KGgo="
+	p := start(t, o)
+	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A"})
+	got := p.openedLink(path).get("/link/")
+	require.Contains(t, got.text, `src="data:image/png;base64,iVBORw0KGgo="`)
+	require.Contains(t, got.Header.Get("Content-Security-Policy"), "img-src 'self' data:;")
+}
+
+// logText keeps what is logged.
+type logText struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logText) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func TestRedisAwayIsNoRevokedLinkAndNoLogHasAToken(t *testing.T) {
+	redis := redistest.Start(t)
+	o := peoplesOptions(t, redis.URL())
+	var logged logText
+	o.Log = slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	p := start(t, o)
+	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A"})
+	who := p.openedLink(path)
+	redis.Stop()
+	for _, at := range []string{"/link/", path} {
+		got := who.get(at)
+		require.Equal(t, http.StatusServiceUnavailable, got.StatusCode, at)
+		require.Empty(t, got.Cookies())
+	}
+	require.Equal(t, http.StatusServiceUnavailable, who.post(path, nil).StatusCode)
+	redis.Restart()
+	require.Eventually(t, func() bool { return who.get("/link/").StatusCode == http.StatusOK }, patience, 10*time.Millisecond)
+	require.NotContains(t, logged.String(), strings.TrimPrefix(path, "/link/"))
+	require.Contains(t, logged.String(), "/link/***")
+}
+
+func TestTestsAndResendsOfALinkAreLimited(t *testing.T) {
+	p := start(t, peoplesOptions(t, ""))
+	e := p.mustEndpoint("A", newTestTaker(t))
+	p.mustDeliver("one", "A", e)
+	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A", Manage: true})
+	who := p.openedLink(path)
+	for i := range access.LinkCalls {
+		got := who.post("/link/messages/one/retry", url.Values{"to": {e}})
+		require.Equal(t, http.StatusSeeOther, got.StatusCode, "call %d: %s", i+1, got.text)
+	}
+	got := who.post("/link/messages/one/retry", url.Values{"to": {e}})
+	require.Equal(t, http.StatusTooManyRequests, got.StatusCode)
+	require.Contains(t, got.text, "Too many tests and resends by this link: one more in ")
+	wait, err := strconv.Atoi(got.Header.Get("Retry-After"))
+	require.NoError(t, err)
+	require.InDelta(t, 1800, wait, 1800)
+	other := p.openedLink(func() string { path, _ := p.mustLink(wire.LinkRequest{Tenant: "A", Manage: true}); return path }())
+	require.Equal(t, http.StatusSeeOther, other.post("/link/messages/one/retry", url.Values{"to": {e}}).StatusCode, "each link has its own")
+}
+
+func TestWhatALinkDoesIsItsOwnInTheAudit(t *testing.T) {
+	p := start(t, peoplesOptions(t, ""))
+	e := p.mustEndpoint("A", newTestTaker(t))
+	p.mustDeliver("one", "A", e)
+	path, id := p.mustLink(wire.LinkRequest{Tenant: "A", Manage: true})
+	require.Equal(t, http.StatusSeeOther, p.openedLink(path).post("/link/messages/one/retry", url.Values{"to": {e}}).StatusCode)
+	require.Eventually(t, func() bool {
+		page, err := p.boss().Audit(context.WithoutCancel(t.Context()), client.AuditFilter{})
+		require.NoError(t, err)
+		for _, entry := range page.Data {
+			if entry.What == "message.retry" && entry.By == "link:"+id {
+				return true
+			}
+		}
+		return false
+	}, patience, time.Millisecond)
+}

@@ -1,0 +1,223 @@
+package app_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/console"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// looker is one kind of visitor in the table of rights.
+type looker int
+
+// The columns of the table. The links are for tenant A, the last for tenant B.
+const (
+	anAdmin looker = iota
+	aReader
+	aReaderOfLengths
+	aViewerOfA
+	aManagerOfA
+	aManagerOfB
+	aStranger
+	lookers
+)
+
+var lookerNames = [lookers]string{"admin", "read", "read without bodies", "view A", "manage A", "link B", "nobody"}
+
+// cells say what each visitor is answered:
+//
+//   - it is done: 200, 303 to a page of the same base, or what the page itself says of its input
+//     3 its key lacks the scope: 403
+//     4 there is nothing: 404
+//     s the sign-in
+type cells string
+
+// Rows that many routes share.
+const (
+	forAll         cells = "+++++++"
+	forReaders     cells = "+++ssss"
+	forContents    cells = "++3ssss"
+	forAdmins      cells = "+33ssss"
+	forLinks       cells = "444+++4" // what is in it is each link's own
+	forLinksOfA    cells = "444++44"
+	forManagers    cells = "4444++4"
+	forManagersOfA cells = "4444+44"
+)
+
+// rightsRow is a row of the table.
+type rightsRow struct {
+	want  cells
+	query string     // of a GET
+	form  url.Values // of a POST
+}
+
+// rightsTable has every route of the console. {id} is a message of tenant A, or one of its
+// endpoints, as the path says.
+var rightsTable = map[string]rightsRow{
+	"GET /console/sign-in":   {want: forAll},
+	"POST /console/sign-in":  {want: "+++++++", form: url.Values{"key": {"wrong-key-wrong-key"}}},
+	"POST /console/sign-out": {want: forAll},
+	"GET /console/{$}":       {want: forReaders},
+
+	"GET /console/messages/{id}":         {want: forReaders},
+	"GET /console/messages/{id}/body":    {want: forContents},
+	"POST /console/messages/{id}/retry":  {want: forAdmins, form: url.Values{"to": {"{endpoint}"}}},
+	"POST /console/messages/{id}/cancel": {want: forAdmins, form: url.Values{"to": {"{endpoint}"}}},
+
+	"GET /console/tail":        {want: forReaders},
+	"GET /console/tail/events": {want: forReaders, query: "?outcome=nothing"},
+
+	"GET /link/{token}":              {want: "4444444"}, // it is a wrong one; TestALinkIsOpenedByAButton opens the right one
+	"POST /link/{token}":             {want: "4444444"},
+	"POST /link/sign-out":            {want: forAll},
+	"GET /link/{$}":                  {want: forLinks},
+	"GET /link/messages/{id}":        {want: forLinksOfA},
+	"GET /link/messages/{id}/body":   {want: forLinksOfA},
+	"POST /link/messages/{id}/retry": {want: forManagersOfA, form: url.Values{"to": {"{endpoint}"}}},
+}
+
+// rightsRig is a process with somebody of each kind, and something of tenant A.
+type rightsRig struct {
+	*process
+	taker string
+	who   [lookers]*person
+	made  int
+}
+
+func newRightsRig(t testing.TB) *rightsRig {
+	t.Helper()
+	r := &rightsRig{process: start(t, peoplesOptions(t, "")), taker: newTestTaker(t)}
+	r.who[anAdmin], r.who[aReader], r.who[aReaderOfLengths] = r.signedIn("boss"), r.signedIn("support"), r.signedIn("audit")
+	for l, request := range map[looker]wire.LinkRequest{aViewerOfA: {Tenant: "A"}, aManagerOfA: {Tenant: "A", Manage: true}, aManagerOfB: {Tenant: "B", Manage: true}} {
+		path, _ := r.mustLink(request)
+		r.who[l] = r.openedLink(path)
+	}
+	r.who[aStranger] = newPerson(t, r.api)
+	return r
+}
+
+// fixture makes an endpoint and a message of tenant A.
+func (r *rightsRig) fixture() (endpoint, message string) {
+	r.made++
+	endpoint, message = r.mustEndpoint("A", r.taker), fmt.Sprintf("msg_%d", r.made)
+	r.mustDeliver(message, "A", endpoint)
+	return endpoint, message
+}
+
+// state is what an action might change of the fixture, as the API has it.
+func (r *rightsRig) state(endpoint, message string) string {
+	r.t.Helper()
+	e, err := r.boss().Endpoint(r.t.Context(), endpoint)
+	require.NoError(r.t, err)
+	m, err := r.boss().Message(r.t.Context(), message)
+	require.NoError(r.t, err)
+	secrets, err := r.boss().EndpointSecret(r.t.Context(), endpoint)
+	require.NoError(r.t, err)
+	text, err := json.Marshal([]any{e, m, secrets.Secrets})
+	require.NoError(r.t, err)
+	return string(text)
+}
+
+func (r *rightsRig) ask(who *person, route console.Route, row rightsRow, endpoint, message string) page {
+	r.t.Helper()
+	id := message
+	if strings.Contains(route.Path, "/endpoints/") {
+		id = endpoint
+	}
+	fill := strings.NewReplacer("{$}", "", "{token}", "no-token", "{id}", id, "{endpoint}", endpoint, "{message}", message)
+	if route.Method == http.MethodGet {
+		return who.get(fill.Replace(route.Path) + fill.Replace(row.query))
+	}
+	form := url.Values{}
+	for name, values := range row.form {
+		for _, v := range values {
+			form.Add(name, fill.Replace(v))
+		}
+	}
+	return who.post(fill.Replace(route.Path), form)
+}
+
+// requireCell fails unless an answer is that of a cell.
+func requireCell(t testing.TB, cell byte, base string, got page, about string) {
+	t.Helper()
+	switch cell {
+	case '+':
+		to := got.Header.Get("Location")
+		require.NotContains(t, []int{http.StatusForbidden, http.StatusNotFound}, got.StatusCode, "%s: %s", about, got.text)
+		require.Less(t, got.StatusCode, 500, "%s: %s", about, got.text)
+		if got.StatusCode >= 300 && got.StatusCode < 400 {
+			require.True(t, strings.HasPrefix(to, base+"/"), "%s leads to %s", about, to)
+		}
+	case '3':
+		require.Equal(t, http.StatusForbidden, got.StatusCode, about)
+	case '4':
+		require.Equal(t, http.StatusNotFound, got.StatusCode, about)
+	case 's':
+		require.True(t, got.toSignIn(), "%s: %d", about, got.StatusCode)
+	default:
+		require.FailNow(t, "no such cell", "%s: %c", about, cell)
+	}
+}
+
+func TestTheRightsOfEachRoute(t *testing.T) {
+	r := newRightsRig(t)
+	routes := map[string]console.Route{}
+	for _, route := range console.Routes() {
+		routes[route.Method+" "+route.Path] = route
+		require.Contains(t, rightsTable, route.Method+" "+route.Path, "add this route to rightsTable")
+	}
+	endpoint, message := r.fixture()
+	secret := `{"secret_of":"A"}`
+	for name, row := range rightsTable {
+		route, ok := routes[name]
+		require.True(t, ok, "%s is no route any more", name)
+		require.Len(t, row.want, int(lookers), name)
+		base := "/" + strings.Split(route.Path, "/")[1]
+		for l := range lookers {
+			about := name + " by " + lookerNames[l]
+			who := r.who[l]
+			if strings.HasSuffix(name, "/sign-out") {
+				fresh := *who
+				fresh.client = newPerson(t, r.api).client // the session goes on
+				who = &fresh
+			}
+			cell := row.want[l]
+			if route.Method == http.MethodPost && strings.Contains(route.Path, "{id}") {
+				endpoint, message = r.fixture()
+			}
+			before := r.state(endpoint, message)
+			got := r.ask(who, route, row, endpoint, message)
+			requireCell(t, cell, base, got, about)
+			if cell != '+' || route.Method == http.MethodGet {
+				require.Equal(t, before, r.state(endpoint, message), "%s: nothing was changed", about)
+			}
+			if cell != '+' || l == aReaderOfLengths || l == aManagerOfB || l == aStranger {
+				require.NotContains(t, got.text, secret, about)
+				require.NotContains(t, got.text, "secret_of", about)
+			}
+			if cell != '+' || l == aManagerOfB || l == aStranger {
+				require.NotContains(t, got.text, "Till of A", about)
+				require.NotContains(t, got.text, "order-of-A", about)
+			}
+		}
+	}
+}
+
+func TestWithoutBodiesTheAPITellsLengthAndHash(t *testing.T) {
+	r := newRightsRig(t)
+	_, message := r.fixture()
+	got := r.who[aReader].get("/console/messages/" + message)
+	require.Contains(t, got.text, "secret_of")
+	got = r.who[aReaderOfLengths].get("/console/messages/" + message)
+	require.Equal(t, http.StatusOK, got.StatusCode)
+	require.NotContains(t, got.text, "secret_of")
+	require.Contains(t, got.text, "17 B")
+	require.Contains(t, got.text, "d189464f0e89", "its SHA-256")
+}

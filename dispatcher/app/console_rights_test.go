@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -31,12 +32,10 @@ const (
 
 var lookerNames = [lookers]string{"admin", "read", "read without bodies", "view A", "manage A", "link B", "nobody"}
 
-// cells say what each visitor is answered:
-//
-//   - it is done: 200, 303 to a page of the same base, or what the page itself says of its input
-//     3 its key lacks the scope: 403
-//     4 there is nothing: 404
-//     s the sign-in
+// cells say what each visitor is answered. Plus: it is done, which is 200, 303 to a page of
+// the same base, or what the page itself says of its input. 0: it is answered so, and
+// nothing was changed. 3: its key lacks the scope, 403. 4: there is nothing, 404. s: the
+// sign-in.
 type cells string
 
 // Rows that many routes share.
@@ -71,6 +70,16 @@ var rightsTable = map[string]rightsRow{
 	"POST /console/messages/{id}/retry":  {want: forAdmins, form: url.Values{"to": {"{endpoint}"}}},
 	"POST /console/messages/{id}/cancel": {want: forAdmins, form: url.Values{"to": {"{endpoint}"}}},
 
+	"GET /console/deliveries":         {want: forReaders},
+	"POST /console/deliveries/picked": {want: forAdmins, form: url.Values{"pick": {"{endpoint}:{message}"}, "do": {"retry"}}},
+	"GET /console/dead":               {want: forReaders},
+	"GET /console/jobs":               {want: forReaders},
+	"GET /console/jobs/new":           {want: forAdmins, query: "?kind=retry&tenant=A"},
+	"POST /console/jobs":              {want: forAdmins, form: url.Values{"kind": {"retry"}, "tenant": {"A"}, "status": {"dead"}}},
+	"GET /console/jobs/{id}":          {want: forReaders},
+	"POST /console/jobs/{id}/stop":    {want: forAdmins},
+	"POST /console/jobs/{id}/resume":  {want: forAdmins},
+
 	"GET /console/tail":        {want: forReaders},
 	"GET /console/tail/events": {want: forReaders, query: "?outcome=nothing"},
 
@@ -78,6 +87,8 @@ var rightsTable = map[string]rightsRow{
 	"POST /link/{token}":             {want: "4444444"},
 	"POST /link/sign-out":            {want: forAll},
 	"GET /link/{$}":                  {want: forLinks},
+	"GET /link/deliveries":           {want: forLinks, query: "?tenant=A"},
+	"POST /link/deliveries/picked":   {want: "4444+04", form: url.Values{"pick": {"{endpoint}:{message}"}, "do": {"retry"}}},
 	"GET /link/messages/{id}":        {want: forLinksOfA},
 	"GET /link/messages/{id}/body":   {want: forLinksOfA},
 	"POST /link/messages/{id}/retry": {want: forManagersOfA, form: url.Values{"to": {"{endpoint}"}}},
@@ -89,6 +100,7 @@ type rightsRig struct {
 	taker string
 	who   [lookers]*person
 	made  int
+	job   string // the id of one
 }
 
 func newRightsRig(t testing.TB) *rightsRig {
@@ -100,6 +112,9 @@ func newRightsRig(t testing.TB) *rightsRig {
 		r.who[l] = r.openedLink(path)
 	}
 	r.who[aStranger] = newPerson(t, r.api)
+	job, err := r.boss().StartJob(t.Context(), client.JobRetry, wire.JobRequest{Tenant: []string{"nobody"}})
+	require.NoError(t, err)
+	r.job = job.ID
 	return r
 }
 
@@ -128,8 +143,11 @@ func (r *rightsRig) state(endpoint, message string) string {
 func (r *rightsRig) ask(who *person, route console.Route, row rightsRow, endpoint, message string) page {
 	r.t.Helper()
 	id := message
-	if strings.Contains(route.Path, "/endpoints/") {
+	switch {
+	case strings.Contains(route.Path, "/endpoints/"):
 		id = endpoint
+	case strings.Contains(route.Path, "/jobs/"):
+		id = r.job
 	}
 	fill := strings.NewReplacer("{$}", "", "{token}", "no-token", "{id}", id, "{endpoint}", endpoint, "{message}", message)
 	if route.Method == http.MethodGet {
@@ -148,7 +166,7 @@ func (r *rightsRig) ask(who *person, route console.Route, row rightsRow, endpoin
 func requireCell(t testing.TB, cell byte, base string, got page, about string) {
 	t.Helper()
 	switch cell {
-	case '+':
+	case '+', '0':
 		to := got.Header.Get("Location")
 		require.NotContains(t, []int{http.StatusForbidden, http.StatusNotFound}, got.StatusCode, "%s: %s", about, got.text)
 		require.Less(t, got.StatusCode, 500, "%s: %s", about, got.text)
@@ -169,10 +187,15 @@ func requireCell(t testing.TB, cell byte, base string, got page, about string) {
 func TestTheRightsOfEachRoute(t *testing.T) {
 	r := newRightsRig(t)
 	routes := map[string]console.Route{}
+	var missing []string
 	for _, route := range console.Routes() {
-		routes[route.Method+" "+route.Path] = route
-		require.Contains(t, rightsTable, route.Method+" "+route.Path, "add this route to rightsTable")
+		name := route.Method + " " + route.Path
+		routes[name] = route
+		if _, ok := rightsTable[name]; !ok {
+			missing = append(missing, name)
+		}
 	}
+	require.Empty(t, missing, "add these routes to rightsTable")
 	endpoint, message := r.fixture()
 	secret := `{"secret_of":"A"}`
 	for name, row := range rightsTable {
@@ -189,7 +212,7 @@ func TestTheRightsOfEachRoute(t *testing.T) {
 				who = &fresh
 			}
 			cell := row.want[l]
-			if route.Method == http.MethodPost && strings.Contains(route.Path, "{id}") {
+			if route.Method == http.MethodPost && (strings.Contains(route.Path, "{id}") || row.form != nil) {
 				endpoint, message = r.fixture()
 			}
 			before := r.state(endpoint, message)

@@ -63,6 +63,9 @@ func deliveries(v *visit) (pageAnswer, error) {
 	q := strings.TrimSpace(strings.TrimLeft(query.Get("q"), "/ "))
 	p := deliveriesPage{Query: q, Clear: v.base + "/deliveries", Picked: v.base + "/deliveries/picked", Reasons: deadReasons}
 	filter := filterOf(query, v.srv.Now())
+	if v.Link != nil {
+		filter.query.Del("tenant") // it has one
+	}
 	if q != "" {
 		to, err := p.search(v, q, &filter)
 		if err != nil || to != "" {
@@ -84,6 +87,9 @@ func deliveries(v *visit) (pageAnswer, error) {
 	var problem *client.Problem
 	if errors.As(err, &problem) && (problem.Status == http.StatusUnprocessableEntity || problem.Status == http.StatusBadRequest) {
 		p.Wrong, status, err = problem.Problem.Error(), problem.Status, nil
+	}
+	if errors.Is(err, desk.ErrHidden) {
+		p.Wrong, status, err = "There is no such endpoint.", http.StatusNotFound, nil
 	}
 	if err != nil {
 		return pageAnswer{}, err

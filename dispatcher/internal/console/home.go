@@ -24,8 +24,10 @@ type homePage struct {
 	Troubles  []merchantNeed
 	Waiting   int
 	InFlight  int
-	Failures  wire.Page
-	Newest    wire.Page
+	Failures  []deliveryRow
+	Newest    []deliveryRow
+
+	MoreFailures, MoreNewest bool // than were looked at
 }
 
 // merchantNeed is an endpoint that its merchant should look at.
@@ -46,14 +48,18 @@ func home(v *visit) (pageAnswer, error) {
 		p.Endpoints, p.More = page.Data, page.NextCursor != nil
 		return err
 	})
-	g.Go(func() (err error) {
-		p.Failures, err = v.Deliveries(ctx, client.Filter{Statuses: []string{"retrying", "dead"}, Limit: homeRows})
-		return err
-	})
-	g.Go(func() (err error) {
-		p.Newest, err = v.Deliveries(ctx, client.Filter{Limit: homeRows})
-		return err
-	})
+	list := func(rows *[]deliveryRow, more *bool, ids string, statuses ...string) {
+		g.Go(func() error {
+			page, err := v.Deliveries(ctx, client.Filter{Statuses: statuses, Limit: homeRows})
+			*rows, *more = deliveryRows(v, page.Data), page.NextCursor != nil
+			for i := range *rows {
+				(*rows)[i].ID = ids + (*rows)[i].ID // one may be in both lists
+			}
+			return err
+		})
+	}
+	list(&p.Failures, &p.MoreFailures, "f-", "retrying", "dead")
+	list(&p.Newest, &p.MoreNewest, "n-")
 	if err := g.Wait(); err != nil {
 		return pageAnswer{}, err
 	}

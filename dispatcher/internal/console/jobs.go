@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/draw"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -174,7 +175,10 @@ func change(ctx context.Context, v *visit, id, lane string, ends bool) (done boo
 		}
 	}
 	var p *client.Problem
+	var spent *desk.SpentError
 	switch {
+	case errors.As(err, &spent):
+		return false, sentence(err), nil
 	case errors.As(err, &p) && p.Status == http.StatusConflict && len(p.Deliveries) > 0:
 		return false, tellings[retriedWord(p.Deliveries)], nil
 	case notThere(err), p != nil && p.Status == http.StatusConflict:

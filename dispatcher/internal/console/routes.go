@@ -55,6 +55,8 @@ func (s *server) linkRoutes() []pageRoute {
 		{"POST", "/sign-out", desk.Open, s.closeLink},
 		{"GET", "/{$}", desk.See, home},
 
+		{"GET", "/deliveries", desk.See, deliveries},
+		{"POST", "/deliveries/picked", desk.Attempt, picked},
 		{"GET", "/messages/{id}", desk.See, message},
 		{"GET", "/messages/{id}/body", desk.Contents, body},
 		{"POST", "/messages/{id}/retry", desk.Attempt, retry},

@@ -139,7 +139,11 @@ func refusal(err error) (sentence string, rest error) {
 func (s *server) away(v *visit, err error) {
 	s.Log.WarnContext(v.r.Context(), "page failed", "path", logPath(v.r), "err", err)
 	v.w.Header().Set("Retry-After", "5")
-	s.render(v, pageAnswer{template: "away", title: "Redis can't be reached", status: http.StatusServiceUnavailable})
+	title := "Redis can't be reached"
+	if v.base == linkBase {
+		title = "Nothing can be shown now"
+	}
+	s.render(v, pageAnswer{template: "away", title: title, status: http.StatusServiceUnavailable})
 }
 
 // sentence is an error as a page shows it.
